@@ -1,0 +1,34 @@
+/* Command lines of the verbs: positional words and flags from one table, so that -h, errors and parsing agree. */
+#ifndef SHOAL_BASE_ARGS_H
+#define SHOAL_BASE_ARGS_H
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum { SHOAL_FLAG_SWITCH, SHOAL_FLAG_VALUE, SHOAL_FLAG_LIST } shoal_flag_type;
+typedef struct {
+  const char *name;     /* "--resume"; or "-o" where only a short form exists */
+  const char *alias;    /* "-o" or NULL */
+  const char *metavar;  /* "FILE" or NULL for switches */
+  shoal_flag_type type; /* LIST may be given several times */
+  const char *help;
+} shoal_flag;           /* a table ends with name == NULL */
+
+typedef struct {
+  const char *usage;    /* "shoal train RUN.yaml [options]" */
+  const char *about;    /* a paragraph */
+  const shoal_flag *flags;
+  int min_words, max_words; /* positional; max -1 is any number */
+  const char *examples; /* or NULL */
+} shoal_verb_help;
+
+typedef struct shoal_args shoal_args;
+/** argv[0] is the verb itself and is skipped.  `-h` and `--help` print the help on stdout and set *helped.
+ *  ERR_USAGE names the unknown flag and the nearest known one, a missing value, or a wrong number of words. */
+shoal_status shoal_args_parse(const shoal_verb_help *help, int argc, char **argv, bool *helped, shoal_args **out);
+void shoal_args_destroy(shoal_args *a);
+size_t shoal_args_words(const shoal_args *a, const char *const **out);
+bool shoal_args_on(const shoal_args *a, const char *flag);
+const char *shoal_args_value(const shoal_args *a, const char *flag); /* NULL when not given */
+size_t shoal_args_list(const shoal_args *a, const char *flag, const char *const **out);
+#endif

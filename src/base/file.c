@@ -1,0 +1,240 @@
+/* Files that are whole or absent.
+ *
+ * A job can be killed at any instruction, and a disk can be full at any byte.  So a file is written under another
+ * name in the same folder, pushed to the disk, and only then given its name; rename() replaces the old file in one
+ * step.  The folder itself is pushed too, because the new name lives there:
+ *
+ *     write .log.tmp-node1-4711  ->  fsync  ->  rename to log  ->  fsync(folder)
+ *
+ * A temporary name tells host and process, so leftovers can be told from files that somebody is still writing. */
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* The folder part of a path, "." when it has none; caller frees. */
+static char *folder_of(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  if (!slash) return shoal_strdup_printf(".");
+  return slash == path ? shoal_strdup_printf("/") : shoal_strdup_printf("%.*s", (int)(slash - path), path);
+}
+
+static const char *file_system_name(uint32_t magic)
+{
+  static const struct {
+    uint32_t magic;
+    const char *name;
+  } known[] = {
+    { 0x0000ef53, "ext4" },     { 0x58465342, "xfs" },      { 0x9123683e, "btrfs" },   { 0x01021994, "tmpfs" },
+    { 0x00006969, "nfs" },      { 0x0bd00bd0, "lustre" },   { 0x47504653, "gpfs" },    { 0x19830326, "beegfs" },
+    { 0x00c36400, "ceph" },     { 0x2fc12fc1, "zfs" },      { 0x794c7630, "overlay" }, { 0x65735546, "fuse" },
+    { 0xff534d42, "cifs" },     { 0xfe534d42, "smb" },      { 0x858458f6, "ramfs" },   { 0x01021997, "9p" },
+    { 0x013111a8, "bcachefs" }, { 0x0000f15f, "ecryptfs" },
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(known); i++)
+    if (known[i].magic == magic) return known[i].name;
+  return "unknown";
+}
+
+/* A path that does not exist yet gets the facts of the nearest folder above it that does.  Returns an errno. */
+static int disk_facts(const char *path, uint64_t *free_bytes, const char **type)
+{
+  struct statvfs space;
+  struct statfs facts;
+  char *place = shoal_strdup_printf("%s", path);
+  while (!shoal_path_exists(place) && strcmp(place, ".") != 0 && strcmp(place, "/") != 0) {
+    char *up = folder_of(place);
+    free(place);
+    place = up;
+  }
+  int error = statvfs(place, &space) != 0 || statfs(place, &facts) != 0 ? errno : 0;
+  free(place);
+  if (error) return error;
+  *free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
+  *type = file_system_name((uint32_t)facts.f_type);
+  return 0;
+}
+
+/* " (3.2 MiB free on nfs)" after "disk full", nothing after other errors. */
+static const char *space_left(const char *path, int error, char *buf, size_t cap)
+{
+  uint64_t free_bytes;
+  const char *type;
+  char amount[32];
+  buf[0] = '\0';
+  if ((error == ENOSPC || error == EDQUOT) && disk_facts(path, &free_bytes, &type) == 0)
+    snprintf(buf, cap, " (%s free on %s)", shoal_format_bytes((double)free_bytes, amount, sizeof amount), type);
+  return buf;
+}
+
+static shoal_status io_fault(const char *verb, const char *path, int error)
+{
+  char space[80];
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s", verb, path, strerror(error),
+                    space_left(path, error, space, sizeof space));
+}
+
+shoal_status shoal_make_dirs(const char *path)
+{
+  SHOAL_CHECK(path[0], SHOAL_ERR_IO, "cannot make a folder without a name");
+  shoal_status st = SHOAL_OK;
+  char *part = shoal_strdup_printf("%s", path);
+  for (char *c = part + 1; st == SHOAL_OK; c++) {
+    if (*c && *c != '/') continue;
+    char kept = *c;
+    struct stat info;
+    *c = '\0';
+    if (mkdir(part, 0777) != 0) {
+      int error = errno; /* read-only and automounted parents answer other things than EEXIST: look, then judge */
+      if (stat(part, &info) != 0)
+        st = io_fault("make the folder", part, error);
+      else if (!S_ISDIR(info.st_mode))
+        st = io_fault("make the folder", part, ENOTDIR);
+    }
+    *c = kept;
+    if (!kept) break;
+  }
+  free(part);
+  return st;
+}
+
+bool shoal_path_exists(const char *path)
+{
+  return access(path, F_OK) == 0;
+}
+
+char *shoal_path_join(const char *dir, const char *name)
+{
+  size_t n = strlen(dir);
+  if (n == 0 || name[0] == '/') return shoal_strdup_printf("%s", name);
+  return shoal_strdup_printf(dir[n - 1] == '/' ? "%s%s" : "%s/%s", dir, name);
+}
+
+const char *shoal_path_base(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* Everything up to the end of the file, whose size may be unknown (pipes, /proc). */
+static int read_all(int fd, size_t expected, char **text_out, size_t *n_out)
+{
+  size_t cap = expected + 1, n = 0;
+  char *text = malloc(cap);
+  while (text) {
+    ssize_t got = read(fd, text + n, cap - n);
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      int error = errno;
+      free(text);
+      return error;
+    }
+    n += (size_t)got;
+    if (n < cap) continue;
+    cap = 2 * cap;
+    char *more = realloc(text, cap);
+    if (!more) free(text);
+    text = more;
+  }
+  if (!text) return ENOMEM;
+  text[n] = '\0'; /* n < cap: the loop grows the buffer as soon as it is full */
+  *text_out = text;
+  *n_out = n;
+  return 0;
+}
+
+shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out)
+{
+  struct stat info;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return io_fault("read", path, errno);
+  int error = fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+  if (!error) error = read_all(fd, info.st_size > 0 ? (size_t)info.st_size : 4096, text_out, n_out);
+  close(fd);
+  if (error == ENOMEM) return SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory while reading %s", path);
+  return error ? io_fault("read", path, error) : SHOAL_OK;
+}
+
+static int write_all(int fd, const char *data, size_t n)
+{
+  while (n > 0) {
+    ssize_t put = write(fd, data, n);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno;
+    data += put;
+    n -= (size_t)put;
+  }
+  return 0;
+}
+
+/* Push what was written under this name to the disk.  Folders on some network file systems cannot be pushed and say
+ * EINVAL; there the server keeps the order. */
+static int push_to_disk(const char *path, int flags)
+{
+  int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+  if (fd < 0) return errno;
+  int error = fsync(fd) != 0 ? errno : 0;
+  close(fd);
+  return (flags & O_DIRECTORY) && error == EINVAL ? 0 : error;
+}
+
+shoal_status shoal_commit_file(const char *tmp, const char *path)
+{
+  int error = push_to_disk(tmp, 0);
+  if (error) return io_fault("push to disk", tmp, error);
+  if (rename(tmp, path) != 0) return io_fault("give its name to", path, errno);
+  char *folder = folder_of(path);
+  error = push_to_disk(folder, O_DIRECTORY);
+  shoal_status st = error ? io_fault("push to disk the folder", folder, error) : SHOAL_OK;
+  free(folder);
+  return st;
+}
+
+shoal_status shoal_write_file(const char *path, const void *data, size_t n)
+{
+  shoal_status st = SHOAL_OK;
+  char *tmp = shoal_temporary_name(path);
+  int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  int error = fd < 0 ? errno : write_all(fd, data, n);
+  if (fd >= 0 && close(fd) != 0 && !error) error = errno; /* network file systems tell of a full disk only here */
+  st = error ? io_fault("write", path, error) : shoal_commit_file(tmp, path);
+  if (st != SHOAL_OK && fd >= 0) unlink(tmp);
+  free(tmp);
+  return st;
+}
+
+char *shoal_temporary_name(const char *path)
+{
+  char host[64] = "";
+  if (gethostname(host, sizeof host) != 0 || !host[0]) strcpy(host, "localhost");
+  host[sizeof host - 1] = '\0';
+  host[strcspn(host, ".")] = '\0';
+  char *folder = folder_of(path);
+  char *name = shoal_strdup_printf(".%s.tmp-%s-%ld", shoal_path_base(path), host, (long)getpid());
+  char *joined = strchr(path, '/') ? shoal_path_join(folder, name) : shoal_strdup_printf("%s", name);
+  free(folder);
+  free(name);
+  return joined;
+}
+
+bool shoal_is_temporary(const char *name)
+{
+  const char *base = shoal_path_base(name);
+  return base[0] == '.' && strstr(base, ".tmp-") != NULL;
+}
+
+shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type)
+{
+  int error = disk_facts(path, free_bytes, type);
+  return error ? io_fault("look at the disk of", path, error) : SHOAL_OK;
+}

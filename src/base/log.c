@@ -1,0 +1,186 @@
+/* Lines for people: progress on stdout from rank 0, warnings and errors on stderr from any rank, all of it also in
+ * the run's log file with the time in front.
+ *
+ * Each line is put together first and written by a single call, so that ranks which share a terminal or a pipe do
+ * not break into one another's lines.  On a terminal the last row may hold a live line.  Before any other line is
+ * written the live line is wiped, and afterwards drawn again:
+ *
+ *     epoch 3  812 samples/s          ->      shoal: warning: ...
+ *                                             epoch 3  812 samples/s
+ *
+ * Control characters in messages become '?', because file names and settings end up here and a terminal obeys
+ * what it is sent.  A short message takes no memory from the heap, so "out of memory" can still be told. */
+#include "base/log.h"
+#include "base/clock.h"
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static struct {
+  pthread_mutex_t lock;
+  int rank, size;
+  shoal_log_level level;
+  FILE *file;
+  char live[512]; /* what stands on the terminal's last row now; "" for nothing */
+} logger = { .lock = PTHREAD_MUTEX_INITIALIZER, .size = 1, .level = SHOAL_LOG_INFO };
+
+void shoal_log_set_rank(int rank, int size)
+{
+  pthread_mutex_lock(&logger.lock);
+  logger.rank = rank;
+  logger.size = size;
+  pthread_mutex_unlock(&logger.lock);
+}
+
+int shoal_log_rank(void)
+{
+  pthread_mutex_lock(&logger.lock);
+  int rank = logger.rank;
+  pthread_mutex_unlock(&logger.lock);
+  return rank;
+}
+
+void shoal_log_set_level(shoal_log_level level)
+{
+  pthread_mutex_lock(&logger.lock);
+  logger.level = level;
+  pthread_mutex_unlock(&logger.lock);
+}
+
+shoal_log_level shoal_log_get_level(void)
+{
+  pthread_mutex_lock(&logger.lock);
+  shoal_log_level level = logger.level;
+  pthread_mutex_unlock(&logger.lock);
+  return level;
+}
+
+void shoal_log_set_file(FILE *file)
+{
+  pthread_mutex_lock(&logger.lock);
+  logger.file = file;
+  pthread_mutex_unlock(&logger.lock);
+}
+
+int shoal_log_is_tty(void)
+{
+  const char *term = getenv("TERM");
+  return isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
+}
+
+static void replace_controls(char *text, bool keep_newlines)
+{
+  for (unsigned char *c = (unsigned char *)text; *c; c++)
+    if ((*c < 0x20 && *c != '\t' && !(keep_newlines && *c == '\n')) || *c == 0x7f) *c = '?';
+}
+
+/* Format into `small` or, if that is too short, into memory that *to_free then holds; cut short if there is none. */
+static char *format_text(char *small, size_t cap, char **to_free, const char *format, va_list args)
+{
+  va_list again;
+  va_copy(again, args);
+  int n = vsnprintf(small, cap, format, args);
+  char *text = small;
+  if (n >= 0 && (size_t)n >= cap && (*to_free = malloc((size_t)n + 1))) {
+    text = *to_free;
+    vsnprintf(text, (size_t)n + 1, format, again);
+  }
+  va_end(again);
+  return text;
+}
+
+/* One fwrite and one flush, whatever the length: prefix, text, newline. */
+static void write_line(FILE *to, const char *prefix, const char *text)
+{
+  char small[1024];
+  size_t p = strlen(prefix), n = strlen(text), bytes = p + n + 1;
+  char *line = bytes <= sizeof small ? small : malloc(bytes);
+  if (line) {
+    memcpy(line, prefix, p);
+    memcpy(line + p, text, n);
+    line[bytes - 1] = '\n';
+    fwrite(line, 1, bytes, to);
+  } else {
+    fprintf(to, "%s%s\n", prefix, text);
+  }
+  fflush(to);
+  if (line != small) free(line);
+}
+
+static void live_wipe(void)
+{
+  if (!logger.live[0]) return;
+  fputs("\r\033[K", stdout);
+  fflush(stdout);
+}
+
+static void live_draw(void)
+{
+  if (!logger.live[0]) return;
+  fprintf(stdout, "\r\033[K%s", logger.live);
+  fflush(stdout);
+}
+
+void shoal_log(shoal_log_level level, const char *format, ...)
+{
+  static const char *const tags[] = { "shoal: error: ", "shoal: warning: ", "", "shoal: debug: " };
+  pthread_mutex_lock(&logger.lock);
+  bool wanted = level <= logger.level && (level != SHOAL_LOG_INFO || logger.rank == 0);
+  if (wanted) {
+    char small[1024], prefix[64] = "", stamp[32], *to_free = NULL;
+    va_list args;
+    va_start(args, format);
+    char *text = format_text(small, sizeof small, &to_free, format, args);
+    va_end(args);
+    replace_controls(text, true);
+    if (logger.size > 1 && level != SHOAL_LOG_INFO)
+      snprintf(prefix, sizeof prefix, "[rank %d] %s", logger.rank, tags[level]);
+    else
+      snprintf(prefix, sizeof prefix, "%s", tags[level]);
+    live_wipe();
+    write_line(level == SHOAL_LOG_INFO ? stdout : stderr, prefix, text);
+    live_draw();
+    if (logger.file) {
+      char dated[100];
+      snprintf(dated, sizeof dated, "%s %s", shoal_wall_clock(stamp, sizeof stamp), prefix);
+      write_line(logger.file, dated, text);
+    }
+    free(to_free);
+  }
+  pthread_mutex_unlock(&logger.lock);
+}
+
+/* A line wider than the terminal would wrap, and a wrapped line cannot be wiped: cut it, at a whole character. */
+static void cut_to_width(char *text)
+{
+  struct winsize window;
+  size_t width = 80, column = 0;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1) width = window.ws_col;
+  for (char *c = text; *c; c++) {
+    bool starts_character = ((unsigned char)*c & 0xc0) != 0x80;
+    if (starts_character && ++column >= width) {
+      *c = '\0';
+      return;
+    }
+  }
+}
+
+void shoal_log_live(const char *format, ...)
+{
+  pthread_mutex_lock(&logger.lock);
+  if (logger.rank == 0 && shoal_log_is_tty()) {
+    va_list args;
+    live_wipe();
+    va_start(args, format);
+    vsnprintf(logger.live, sizeof logger.live, format, args);
+    va_end(args);
+    replace_controls(logger.live, false);
+    cut_to_width(logger.live);
+    live_draw();
+  }
+  pthread_mutex_unlock(&logger.lock);
+}

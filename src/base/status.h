@@ -1,0 +1,66 @@
+/* One status type for the whole program: said once where it happens, handed on silently, agreed on by all ranks.
+ *
+ * A failing function prints one line at the place of the fault (SHOAL_FAIL) and returns a code; everyone above passes
+ * the code on (SHOAL_TRY).  The first message of a rank is kept, so that status.json can quote the reason. */
+#ifndef SHOAL_BASE_STATUS_H
+#define SHOAL_BASE_STATUS_H
+
+/* name, exit code of the program, text.  Exit codes are the contract with batch scripts: see docs/exit-codes.md. */
+#define SHOAL_STATUS_LIST(X)                                                                                           \
+  X(OK, 0, "success")                                                                                                  \
+  X(ERR_USAGE, 2, "wrong usage or run file")                                                                           \
+  X(ERR_ARG, 2, "argument out of range or inconsistent")                                                               \
+  X(ERR_UNSUPPORTED, 2, "not built in, or not valid for this setup")                                                   \
+  X(ERR_WORLD, 3, "wrong world: launcher, MPI and ranks disagree")                                                     \
+  X(ERR_DEVICE, 3, "the device asked for is missing")                                                                  \
+  X(ERR_PEER, 4, "another rank failed or is gone")                                                                     \
+  X(ERR_COMM, 4, "a communication call failed")                                                                        \
+  X(ERR_HANG, 5, "an exchange did not finish in time")                                                                 \
+  X(ERR_NUMERIC, 6, "not a number, infinite, or a spike")                                                              \
+  X(ERR_IO, 7, "input or output failed")                                                                               \
+  X(ERR_MEM, 7, "out of memory")                                                                                       \
+  X(ERR_INTERNAL, 7, "a library refused what should have worked")                                                      \
+  X(STOPPED, 75, "stopped on request, checkpoint verified, safe to requeue")
+
+#define X(name, exit_code, text) SHOAL_##name,
+typedef enum { SHOAL_STATUS_LIST(X) SHOAL_STATUS_COUNT } shoal_status;
+#undef X
+
+const char *shoal_status_text(shoal_status st); /* the text of the list; never NULL */
+const char *shoal_status_name(shoal_status st); /* "ERR_IO" */
+int shoal_status_exit_code(shoal_status st);
+
+/** Print `what went wrong` once, with rank and place, and return `code`.  Use it through SHOAL_FAIL.
+ *  The line reads  `shoal: error: MESSAGE` (with `[rank R]` when there is more than one); file and line are added at
+ *  log level debug only, because users read these lines. */
+shoal_status shoal_fail(shoal_status code, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/** Text of this process's first failure since start or the last shoal_clear_error; "" when there was none. */
+const char *shoal_first_error(void);
+void shoal_clear_error(void);
+/** While > 0, failures are recorded but not printed (probing a file, tests of bad input).  Nests. */
+void shoal_quiet_errors(int delta);
+
+#define SHOAL_FAIL(code, ...) shoal_fail((code), __FILE__, __LINE__, __VA_ARGS__)
+#define SHOAL_CHECK(cond, code, ...)                                                                                   \
+  do {                                                                                                                 \
+    if (!(cond)) return SHOAL_FAIL((code), __VA_ARGS__);                                                               \
+  } while (0)
+#define SHOAL_CHECK_GOTO(st, cond, label, code, ...)                                                                   \
+  do {                                                                                                                 \
+    if (!(cond)) {                                                                                                     \
+      (st) = SHOAL_FAIL((code), __VA_ARGS__);                                                                          \
+      goto label;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+#define SHOAL_TRY(call)                                                                                                \
+  do {                                                                                                                 \
+    shoal_status try_ = (call);                                                                                        \
+    if (try_ != SHOAL_OK) return try_;                                                                                 \
+  } while (0)
+#define SHOAL_TRY_GOTO(st, call, label)                                                                                \
+  do {                                                                                                                 \
+    if (((st) = (call)) != SHOAL_OK) goto label;                                                                       \
+  } while (0)
+#endif

@@ -1,0 +1,240 @@
+/* Strings for messages and small files: a growing buffer, units people read, strict numbers, the nearest known word.
+ *
+ * A message is no place for error handling, so the buffer aborts when there is no memory left; nothing that scales
+ * with the size of a model goes through here.  Numbers are parsed strictly, because a run file where "1e-3x" or
+ * "0x10" quietly means something has cost people days. */
+#include "base/str.h"
+#include "base/mem.h"
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void str_reserve(shoal_str *s, size_t more)
+{
+  if (s->len + more + 1 <= s->cap) return;
+  size_t cap = SHOAL_MAX(s->len + more + 1, 2 * s->cap);
+  char *text = realloc(s->text, cap);
+  if (!text) {
+    fprintf(stderr, "shoal: error: out of memory for a text of %zu bytes\n", cap);
+    abort();
+  }
+  s->text = text;
+  s->cap = cap;
+}
+
+static void str_add_n(shoal_str *s, const char *text, size_t n)
+{
+  str_reserve(s, n);
+  memcpy(s->text + s->len, text, n);
+  s->len += n;
+  s->text[s->len] = '\0';
+}
+
+static void str_vadd(shoal_str *s, const char *format, va_list args)
+{
+  va_list again;
+  va_copy(again, args);
+  int n = vsnprintf(NULL, 0, format, again);
+  va_end(again);
+  if (n < 0) return; /* only a broken multibyte conversion, which no format of ours has */
+  str_reserve(s, (size_t)n);
+  vsnprintf(s->text + s->len, (size_t)n + 1, format, args);
+  s->len += (size_t)n;
+}
+
+void shoal_str_add(shoal_str *s, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  str_vadd(s, format, args);
+  va_end(args);
+}
+
+/* Bytes from 0x80 up pass unchanged: UTF-8 stays UTF-8. */
+void shoal_str_add_json(shoal_str *s, const char *text)
+{
+  static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
+  str_add_n(s, "\"", 1);
+  for (const char *c = text; *c; c++) {
+    const char *special = strchr(plain, *c);
+    if (special)
+      shoal_str_add(s, "\\%c", letter[special - plain]);
+    else if ((unsigned char)*c < 0x20)
+      shoal_str_add(s, "\\u%04x", (unsigned)*c);
+    else
+      str_add_n(s, c, 1);
+  }
+  str_add_n(s, "\"", 1);
+}
+
+void shoal_str_clear(shoal_str *s)
+{
+  s->len = 0;
+  if (s->text) s->text[0] = '\0';
+}
+
+void shoal_str_free(shoal_str *s)
+{
+  free(s->text);
+  *s = (shoal_str){ 0 };
+}
+
+char *shoal_strdup_printf(const char *format, ...)
+{
+  shoal_str s = { 0 };
+  va_list args;
+  va_start(args, format);
+  str_vadd(&s, format, args);
+  va_end(args);
+  return s.text;
+}
+
+enum { LONGEST_WORD = 63 };
+
+/* Edit distance where swapping two neighbours counts once ("dsao" is one slip away from "daso").
+ * Three rows suffice: row[i % 3] holds the distances of a's first i letters to every beginning of b. */
+static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb)
+{
+  size_t row[3][LONGEST_WORD + 1];
+  for (size_t i = 0; i <= na; i++) {
+    size_t *here = row[i % 3], *above = row[(i + 2) % 3], *two_above = row[(i + 1) % 3];
+    here[0] = i;
+    for (size_t j = 1; j <= nb; j++) {
+      if (i == 0) {
+        here[j] = j;
+        continue;
+      }
+      int ca = tolower((unsigned char)a[i - 1]), cb = tolower((unsigned char)b[j - 1]);
+      here[j] = SHOAL_MIN(SHOAL_MIN(above[j], here[j - 1]) + 1, above[j - 1] + (ca != cb));
+      if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) && tolower((unsigned char)a[i - 2]) == cb)
+        here[j] = SHOAL_MIN(here[j], two_above[j - 2] + 1);
+    }
+  }
+  return row[na % 3][nb];
+}
+
+/* One slip per three letters is a typo; more is another word, and a wrong suggestion is worse than none. */
+const char *shoal_nearest(const char *word, const char *const *words, size_t n)
+{
+  size_t len = strlen(word), best = SHOAL_MAX(len / 3, (size_t)1) + 1;
+  const char *nearest = NULL;
+  if (len > LONGEST_WORD) return NULL;
+  for (size_t i = 0; i < n; i++) {
+    size_t other = strlen(words[i]);
+    if (other > LONGEST_WORD) continue;
+    size_t d = edit_distance(word, len, words[i], other);
+    if (d < best && d < SHOAL_MAX(len, other)) {
+      best = d;
+      nearest = words[i];
+    }
+  }
+  return nearest;
+}
+
+const char *shoal_format_bytes(double bytes, char *buf, size_t cap)
+{
+  static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+  size_t unit = 0;
+  while (fabs(bytes) >= (unit ? 1023.5 : 1024) && unit + 1 < SHOAL_COUNT(units)) {
+    bytes /= 1024;
+    unit++;
+  }
+  snprintf(buf, cap, unit == 0 || fabs(bytes) >= 99.95 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+  return buf;
+}
+
+const char *shoal_format_seconds(double seconds, char *buf, size_t cap)
+{
+  static const struct {
+    double below, per_second;
+    const char *unit;
+  } small[] = { { 999.5e-9, 1e9, "ns" }, { 999.5e-6, 1e6, "us" }, { 999.5e-3, 1e3, "ms" }, { 59.95, 1, "s" } };
+  double size = fabs(seconds);
+  if (!isfinite(seconds) || size >= 1e15) {
+    snprintf(buf, cap, "unknown");
+    return buf;
+  }
+  for (size_t i = 0; i < SHOAL_COUNT(small); i++)
+    if (size < small[i].below) {
+      double value = seconds * small[i].per_second;
+      snprintf(buf, cap, fabs(value) >= 99.95 || i == 0 ? "%.0f %s" : "%.1f %s", value, small[i].unit);
+      return buf;
+    }
+  const char *sign = seconds < 0 ? "-" : "";
+  uint64_t s = (uint64_t)(size + 0.5), m = s / 60, h = m / 60;
+  if (h == 0)
+    snprintf(buf, cap, "%s%d min %02d s", sign, (int)m, (int)(s % 60));
+  else if (h < 24)
+    snprintf(buf, cap, "%s%d h %02d min", sign, (int)h, (int)(m % 60));
+  else
+    snprintf(buf, cap, "%s%llu d %02d h", sign, (unsigned long long)(h / 24), (int)(h % 24));
+  return buf;
+}
+
+/* A sign and then a digit or ".digit"; what the C library also takes (spaces, hex, "nan") is refused. */
+static bool looks_decimal(const char *text)
+{
+  text += *text == '-' || *text == '+';
+  if (*text == '.') text++;
+  return isdigit((unsigned char)*text) && !strpbrk(text, "xX");
+}
+
+shoal_status shoal_parse_i64(const char *text, int64_t *out)
+{
+  char *end;
+  if (!looks_decimal(text)) return SHOAL_ERR_ARG;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (errno || *end || end == text) return SHOAL_ERR_ARG;
+  *out = value;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_parse_f64(const char *text, double *out)
+{
+  char *end;
+  const char *unsigned_text = text + (*text == '-' || *text == '+');
+  if (strcmp(unsigned_text, "inf") == 0 || strcmp(unsigned_text, ".inf") == 0) {
+    *out = *text == '-' ? -HUGE_VAL : HUGE_VAL;
+    return SHOAL_OK;
+  }
+  if (!looks_decimal(text)) return SHOAL_ERR_ARG;
+  double value = strtod(text, &end);
+  if (*end || !isfinite(value)) return SHOAL_ERR_ARG;
+  *out = value;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_parse_period(const char *text, shoal_period *out)
+{
+  static const struct {
+    const char *name;
+    double factor;
+    shoal_period_unit unit;
+  } units[] = {
+    { "", 1, SHOAL_PER_SECONDS },        { "s", 1, SHOAL_PER_SECONDS },        { "sec", 1, SHOAL_PER_SECONDS },
+    { "second", 1, SHOAL_PER_SECONDS },  { "seconds", 1, SHOAL_PER_SECONDS },  { "min", 60, SHOAL_PER_SECONDS },
+    { "minute", 60, SHOAL_PER_SECONDS }, { "minutes", 60, SHOAL_PER_SECONDS }, { "h", 3600, SHOAL_PER_SECONDS },
+    { "hour", 3600, SHOAL_PER_SECONDS }, { "hours", 3600, SHOAL_PER_SECONDS }, { "d", 86400, SHOAL_PER_SECONDS },
+    { "day", 86400, SHOAL_PER_SECONDS }, { "days", 86400, SHOAL_PER_SECONDS }, { "step", 1, SHOAL_PER_STEPS },
+    { "steps", 1, SHOAL_PER_STEPS },     { "epoch", 1, SHOAL_PER_EPOCHS },     { "epochs", 1, SHOAL_PER_EPOCHS },
+  };
+  char *end;
+  if (!looks_decimal(text)) return SHOAL_ERR_ARG;
+  double value = strtod(text, &end);
+  if (!isfinite(value) || value < 0) return SHOAL_ERR_ARG;
+  while (*end == ' ') end++;
+  for (size_t i = 0; i < SHOAL_COUNT(units); i++)
+    if (strcasecmp(end, units[i].name) == 0) {
+      if (units[i].unit == SHOAL_PER_STEPS && value != floor(value)) return SHOAL_ERR_ARG;
+      *out = (shoal_period){ value * units[i].factor, units[i].unit };
+      return SHOAL_OK;
+    }
+  return SHOAL_ERR_ARG;
+}

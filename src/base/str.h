@@ -1,0 +1,36 @@
+/* Strings for messages and small files: a growing buffer, units people read, the nearest known word, JSON quoting. */
+#ifndef SHOAL_BASE_STR_H
+#define SHOAL_BASE_STR_H
+#include "base/status.h"
+#include <stddef.h>
+#include <stdint.h>
+
+/* Starts as {0}; `text` is NUL-terminated or NULL while empty; free with shoal_str_free.  Out of memory aborts. */
+typedef struct {
+  char *text;
+  size_t len, cap;
+} shoal_str;
+void shoal_str_add(shoal_str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void shoal_str_add_json(shoal_str *s, const char *text); /* quoted and escaped */
+void shoal_str_clear(shoal_str *s);
+void shoal_str_free(shoal_str *s);
+char *shoal_strdup_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* caller frees */
+
+/** The word of `words` (n of them) nearest to `word` by edit distance, or NULL if none is near enough to suggest. */
+const char *shoal_nearest(const char *word, const char *const *words, size_t n);
+
+/* Both write into `buf` and return it: "1.5 GiB", "83.2 ms", "2 h 03 min". */
+const char *shoal_format_bytes(double bytes, char *buf, size_t cap);
+const char *shoal_format_seconds(double seconds, char *buf, size_t cap);
+
+/* Strict numbers: the whole text must be one; ERR_ARG (quietly, no message) otherwise. */
+shoal_status shoal_parse_i64(const char *text, int64_t *out);
+shoal_status shoal_parse_f64(const char *text, double *out);
+/* "90", "90s", "10min", "2h", "250 steps", "3 epochs" */
+typedef enum { SHOAL_PER_SECONDS, SHOAL_PER_STEPS, SHOAL_PER_EPOCHS } shoal_period_unit;
+typedef struct {
+  double value;
+  shoal_period_unit unit;
+} shoal_period;
+shoal_status shoal_parse_period(const char *text, shoal_period *out);
+#endif

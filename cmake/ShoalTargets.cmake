@@ -1,0 +1,42 @@
+# The two functions every folder uses: shoal_add_layer() for a library, shoal_add_test() for a test program.
+add_library(shoal_warnings INTERFACE)
+target_compile_options(shoal_warnings INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+                                                -Wpointer-arith -Wvla -Wno-unused-parameter)
+if(SHOAL_WERROR)
+  target_compile_options(shoal_warnings INTERFACE -Werror)
+endif()
+if(SHOAL_SANITIZE)
+  target_compile_options(shoal_warnings INTERFACE -fsanitize=${SHOAL_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(shoal_warnings INTERFACE -fsanitize=${SHOAL_SANITIZE})
+endif()
+
+# shoal_add_layer(name SOURCES a.c... NEEDS targets...): the static library shoal_<name>
+function(shoal_add_layer name)
+  cmake_parse_arguments(L "" "" "SOURCES;NEEDS" ${ARGN})
+  add_library(shoal_${name} STATIC ${L_SOURCES})
+  target_include_directories(shoal_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/src)
+  target_link_libraries(shoal_${name} PUBLIC ${L_NEEDS} PRIVATE shoal_warnings)
+endfunction()
+
+# shoal_add_test(name SOURCES a.c... LINK targets... [ARGS ...] [RANKS 1 2 4] [TIMEOUT s] [LABELS ...])
+# One program; with RANKS one ctest entry per rank count, started by mpiexec.  Exit 77 means skipped.
+function(shoal_add_test name)
+  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LINK;ARGS;RANKS;LABELS" ${ARGN})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${T_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${T_LINK} shoal_warnings)
+  if(T_RANKS)
+    foreach(ranks IN LISTS T_RANKS)
+      add_test(NAME ${name}.${ranks} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
+                                             $<TARGET_FILE:${name}> ${T_ARGS})
+      list(APPEND names ${name}.${ranks})
+    endforeach()
+  else()
+    add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
+    set(names ${name})
+  endif()
+  set_tests_properties(${names} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}")
+endfunction()

@@ -1,0 +1,84 @@
+/* Checkpoints: named arrays in one HDF5 file that verifies or does not exist.
+ *
+ *   ckpt/.step-000001234.h5.tmp-HOST-PID   written, closed, fsynced, verified
+ *   ckpt/step-000001234.h5                 renamed, folder fsynced
+ *
+ *   /            attributes: format, version, run, step, epoch, samples, size, method, created, config (YAML text)
+ *   /model/…     the method's model: global named tensors and mean batch-norm statistics; independent of rank count
+ *   /replica/K/… weights, optimizer, statistics, loader position of rank K where ranks differ (shared: replica/0 only)
+ *   /method/…    schedule state; sums already exchanged but not yet applied
+ *
+ * Every data set carries the attribute crc32c of its little-endian bytes; the root carries the list of data set names
+ * with shapes (attribute `index`, itself with a check sum), so a missing data set is noticed too.  Format, field by
+ * field: checkpoints/format.md; golden files beside it must stay readable for ever. */
+#ifndef SHOAL_CKPT_CKPT_H
+#define SHOAL_CKPT_CKPT_H
+#include "base/status.h"
+#include "comm/group.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef enum { SHOAL_F32, SHOAL_F64, SHOAL_I32, SHOAL_I64, SHOAL_U8, SHOAL_U16, SHOAL_U32, SHOAL_U64 } shoal_dtype;
+size_t shoal_dtype_size(shoal_dtype t);
+const char *shoal_dtype_name(shoal_dtype t);
+
+typedef struct {
+  char run[64], method[32], model[64];
+  uint64_t step, epoch, samples; /* samples consumed in the epoch */
+  int64_t size;                  /* ranks that wrote it */
+  const char *config;            /* resolved run file; borrowed while writing, owned by the reader */
+  char layout[256];              /* placement, "2x2" or ranks per node */
+} shoal_ckpt_info;
+
+/* ---- writing: rank 0 holds the file; the others call the same functions and only send ---- */
+typedef struct shoal_ckpt_writer shoal_ckpt_writer;
+/** Collective over `control`.  ERR_IO (agreed) if the folder is not writable or the disk has less than `need_bytes`
+ *  free (0: not checked); nothing is left behind. */
+shoal_status shoal_ckpt_begin(shoal_group *control, const char *dir, const shoal_ckpt_info *info, uint64_t need_bytes,
+                              shoal_ckpt_writer **out);
+/** An array that is the same everywhere: rank 0 writes its own.  Not collective; others return at once.
+ *  Errors are kept in the writer and come out of commit; further puts after an error do nothing. */
+void shoal_ckpt_put(shoal_ckpt_writer *c, const char *name, shoal_dtype type, int ndim, const uint64_t *dims,
+                    const void *data);
+void shoal_ckpt_put_i64(shoal_ckpt_writer *c, const char *name, int64_t value); /* scalar data sets */
+void shoal_ckpt_put_f64(shoal_ckpt_writer *c, const char *name, double value);
+/** An array of every rank, written as "replica/K/NAME": collective; streamed to rank 0 one rank at a time in bounded
+ *  pieces.  n may differ between ranks. */
+void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype type, uint64_t n, const void *data);
+/** Close, fsync, verify, rename, fsync the folder; frees the writer.  Collective; all ranks return the same verdict.
+ *  On failure the temporary is removed and older checkpoints are untouched. */
+shoal_status shoal_ckpt_commit(shoal_ckpt_writer *c, char **path_out /* may be NULL; caller frees */);
+void shoal_ckpt_abandon(shoal_ckpt_writer *c); /* not collective; removes the temporary */
+
+/* ---- reading: any process, no communication ---- */
+typedef struct shoal_ckpt shoal_ckpt;
+/** @param verify  read everything and compare check sums first; ERR_IO names the first data set that fails */
+shoal_status shoal_ckpt_open(const char *path, bool verify, shoal_ckpt **out);
+void shoal_ckpt_close(shoal_ckpt *c);
+const shoal_ckpt_info *shoal_ckpt_get_info(const shoal_ckpt *c);
+bool shoal_ckpt_has(const shoal_ckpt *c, const char *name);
+shoal_status shoal_ckpt_shape(const shoal_ckpt *c, const char *name, shoal_dtype *type, int *ndim, uint64_t dims[8]);
+/** Read exactly n elements of exactly this type; ERR_IO says what stands there instead; check sum compared again. */
+shoal_status shoal_ckpt_get(const shoal_ckpt *c, const char *name, shoal_dtype type, uint64_t n, void *data);
+shoal_status shoal_ckpt_get_i64(const shoal_ckpt *c, const char *name, int64_t *out);
+shoal_status shoal_ckpt_get_f64(const shoal_ckpt *c, const char *name, double *out);
+size_t shoal_ckpt_names(const shoal_ckpt *c, const char *const **out); /* sorted */
+
+/* ---- folders ---- */
+/** Newest (by step) that verifies; says in one warning line each what it skipped and why.  *path_out NULL if none. */
+shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out);
+/** Remove temporaries of writers that are gone (same host and dead pid, or older than a day), listed in the log. */
+shoal_status shoal_ckpt_sweep(const char *dir);
+/** Keep the newest `keep` that verify (at least 1); the newest is verified again before an older one goes. */
+shoal_status shoal_ckpt_prune(const char *dir, int keep);
+
+/* ---- for `shoal ckpt` ---- */
+shoal_status shoal_ckpt_print_list(const char *dir, bool json, FILE *out);
+shoal_status shoal_ckpt_print(const char *path, bool json, FILE *out);             /* show */
+shoal_status shoal_ckpt_verify(const char *path, FILE *out);                       /* every fault, one line each */
+/** Differences, a line per data set: missing, shape, values (count, largest, where).  *different says the verdict.
+ *  @param only  prefix to compare ("model/"), or NULL for everything */
+shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, double tolerance, bool json, FILE *out,
+                             bool *different);
+#endif

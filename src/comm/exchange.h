@@ -1,0 +1,46 @@
+/* Exchanges: planned once, started in every step, moving while others compute.
+ *
+ *   create (buffers, requests)  →  start(x)  →  ... shoal_world_progress ...  →  wait   →  start ...
+ *
+ * The all-reduce is a ring over the group's order: p-1 steps of reduce-scatter, p-1 of all-gather, each chunk cut into
+ * pieces so that adding one piece overlaps the transfer of the next.  The summation order of an element depends only on
+ * its place and the group, so results are the same bits on every member, in every run, however messages arrive.
+ *
+ *   rank 0: [A0 B0 C0]      chunk k is summed starting at rank k+1 and is complete at rank k,
+ *   rank 1: [A1 B1 C1]      which passes it on around the ring.  A member sends
+ *   rank 2: [A2 B2 C2]      2 (p-1)/p of the data (exactly: every chunk but two, once or twice).
+ *
+ * 16-bit wire formats: every hop rounds what it sends, sums are in f32, and the finished chunk is rounded once on its
+ * owner too, so that all members keep the same bits.  Source: ring all-reduce, Patarasuk and Yuan, JPDC 2009. */
+#ifndef SHOAL_COMM_EXCHANGE_H
+#define SHOAL_COMM_EXCHANGE_H
+#include "comm/group.h"
+
+typedef enum { SHOAL_WIRE_F32, SHOAL_WIRE_BF16, SHOAL_WIRE_F16 } shoal_wire;
+size_t shoal_wire_bytes(shoal_wire wire);
+const char *shoal_wire_name(shoal_wire wire);
+
+typedef struct shoal_exchange shoal_exchange;
+/** Plan a sum over the group of up to `n` f32 elements.  Collective (same n and order of creation on every member).
+ *  Owns wire buffers of one piece per direction (and none for f32 sends); nothing is allocated later.
+ *  @param name  for traces and hang reports: "bucket 0"; copied */
+shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t n, shoal_wire wire,
+                                       shoal_exchange **out);
+/** x[n] ← Σ over members, in place; n as planned.  Returns at once; `x` belongs to the exchange until it is done.
+ *  Several exchanges of a group may be in flight; they must be started in the same order on every member. */
+shoal_status shoal_exchange_start(shoal_exchange *e, float *x);
+bool shoal_exchange_done(const shoal_exchange *e);   /* as of the last progress call; true when never started */
+/** Blocks (progressing everything) until done; the time blocked is recorded as WAIT.  ERR_HANG after the limit, with
+ *  the names of the members that have not sent; ERR_COMM. */
+shoal_status shoal_exchange_wait(shoal_exchange *e);
+void shoal_exchange_destroy(shoal_exchange *e); /* not while in flight */
+/** The formula: payload bytes member `rank` of the group sends per start, into out[link]. */
+void shoal_exchange_bytes(const shoal_group *g, size_t n, shoal_wire wire, uint64_t out[SHOAL_LINK_COUNT]);
+
+/* Agreement that does not stop the step: every member posts a value, later all learn the maximum.  Class control. */
+typedef struct shoal_vote shoal_vote;
+shoal_status shoal_vote_create(shoal_group *control, const char *name, shoal_vote **out);
+shoal_status shoal_vote_post(shoal_vote *v, int64_t value);           /* one at a time; returns at once */
+shoal_status shoal_vote_result(shoal_vote *v, int64_t *maximum);      /* waits for the posted one */
+void shoal_vote_destroy(shoal_vote *v);
+#endif

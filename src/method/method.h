@@ -1,0 +1,71 @@
+/* A training method: how ranks share what they learn.  The loop (train/) runs batches; a method hooks into it.
+ *
+ *   loader → forward → backward ──announce(range)──→ grads_ready → [clip, optimizer] → weights_ready → next step
+ *                                                                                    ↘ epoch_end
+ *
+ * A method is a schedule (a pure function of step, epoch and agreed loss) and an exchange (groups only): it never names
+ * MPI, NCCL or CUDA, and knows layers only as ranges of the arena and as cuts of the description.  Its state is one
+ * zeroed block that the loop allocates; everything that must survive a stop goes through save and load.  A new method is
+ * one .c file, one line in methods.c, one test, one page in docs/. */
+#ifndef SHOAL_METHOD_METHOD_H
+#define SHOAL_METHOD_METHOD_H
+#include "base/option.h"
+#include "ckpt/ckpt.h"
+#include "comm/exchange.h"
+#include "data/loader.h"
+#include "nn/optim.h"
+#include "nn/plan.h"
+
+/* What a method may see and change of the run; owned by the loop. */
+typedef struct {
+  shoal_world *world;
+  shoal_group *all, *control;    /* owned by the world */
+  shoal_backend *backend;
+  shoal_trace *trace;
+  const shoal_config *config;
+  const shoal_model *model;      /* the whole network */
+  const shoal_model *part;       /* what this rank trains: == model unless the method cut it in open */
+  shoal_params *params;          /* of part */
+  shoal_optim *optim;            /* mirrors params */
+  const shoal_range *ranges;     /* trainable ranges of the arena; NULL: all */
+  size_t n_ranges;
+  const shoal_plan *plan;        /* gives the static order of announcements */
+  uint64_t seed, step, epoch;    /* step: number of the step now running, from 0 */
+  double epochs;                 /* the run's length */
+  uint64_t steps_per_epoch;
+} shoal_run;
+
+typedef struct {
+  const char *name;              /* the word in the run file */
+  const char *about;             /* one line for `shoal methods` */
+  const char *explanation;       /* paragraphs for `shoal methods NAME` */
+  const char *source;            /* authors, title, venue, year */
+  const shoal_option *options;   /* under "method."; ends with name NULL; may be NULL */
+  size_t state_size;
+  bool replicas_equal;           /* weights and optimizer state are the same on all ranks between steps */
+  shoal_share share;             /* how samples are dealt */
+  /* Groups, exchanges, buffers, which weights live here.  Collective. */
+  shoal_status (*open)(shoal_run *r, void *state);
+  void (*close)(shoal_run *r, void *state);                                             /* after half an open too */
+  shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count);     /* during backward; or NULL */
+  shoal_status (*grads_ready)(shoal_run *r, void *state);    /* every step, also on a rank that had no samples; or NULL */
+  shoal_status (*weights_ready)(shoal_run *r, void *state);  /* after the optimizer; or NULL */
+  shoal_status (*epoch_end)(shoal_run *r, void *state, double loss); /* the agreed mean training loss; or NULL */
+  /* Assemble the method's model in scratch, whole-network arenas: only observes.  Collective.  NULL: own weights and the
+   * mean statistics over all ranks. */
+  shoal_status (*assemble)(shoal_run *r, void *state, float *weights, float *stats);
+  /* Payload bytes this rank sent in the step that just ended, by the formula of the method's page. */
+  void (*step_bytes)(const shoal_run *r, const void *state, uint64_t out[SHOAL_LINK_COUNT]);
+  /* State beyond weights, optimizer, statistics and loader position, which the loop saves.  NULL: none. */
+  shoal_status (*save)(shoal_run *r, void *state, shoal_ckpt_writer *c);
+  shoal_status (*load)(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout);
+} shoal_method;
+
+size_t shoal_methods(const shoal_method *const **out);
+const shoal_method *shoal_method_find(const char *name); /* NULL if unknown */
+
+/** Mean of the running statistics over the control group, into `out` [n_stats]: means average, variances as
+ *  mean(var + mean^2) - mean(mean)^2 (design rule 11).  Collective; sums in double, in rank order. */
+shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out);
+extern const shoal_method shoal_method_sync;
+#endif

@@ -1,0 +1,77 @@
+/* The list of methods, and what several of them share. */
+#include "method/method.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const shoal_method *const methods[] = {
+  &shoal_method_sync,
+};
+
+size_t shoal_methods(const shoal_method *const **out)
+{
+  *out = methods;
+  return SHOAL_COUNT(methods);
+}
+
+const shoal_method *shoal_method_find(const char *name)
+{
+  for (size_t i = 0; i < SHOAL_COUNT(methods); i++)
+    if (strcmp(methods[i]->name, name) == 0) return methods[i];
+  return NULL;
+}
+
+typedef struct {
+  double *sum; /* mean in place; for variances the second moment */
+  const float *stats;
+  size_t mean_offset; /* where the mean of the variance now visited stands */
+  bool is_var;
+} moments;
+
+/* Statistics come in pairs: all running means of a layer, then all its variances. */
+static void add_moments(void *ctx, const char *name, size_t offset, size_t count)
+{
+  moments *m = ctx;
+  for (size_t i = 0; i < count; i++) {
+    double mean = m->is_var ? m->stats[m->mean_offset + i] : 0;
+    m->sum[offset + i] = m->stats[offset + i] + mean * mean;
+  }
+  m->mean_offset = offset;
+  m->is_var = !m->is_var;
+}
+
+typedef struct {
+  const double *sum;
+  float *out;
+  size_t mean_offset;
+  bool is_var;
+} finished;
+
+static void finish_moments(void *ctx, const char *name, size_t offset, size_t count)
+{
+  finished *f = ctx;
+  for (size_t i = 0; i < count; i++) {
+    double mean = f->is_var ? f->sum[f->mean_offset + i] : 0;
+    f->out[offset + i] = (float)(f->sum[offset + i] - mean * mean);
+  }
+  f->mean_offset = offset;
+  f->is_var = !f->is_var;
+}
+
+shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out)
+{
+  int size = shoal_group_size(r->control);
+  if (m->stats == 0) return SHOAL_OK;
+  if (size == 1) { /* exactly the own ones: no rounding through moments */
+    memcpy(out, stats, m->stats * sizeof *out);
+    return SHOAL_OK;
+  }
+  double *sum;
+  SHOAL_TRY(SHOAL_ALLOC(m->stats, &sum));
+  shoal_model_each_stat(m, add_moments, &(moments){ .sum = sum, .stats = stats });
+  shoal_status st = shoal_group_sum_f64(r->control, sum, m->stats);
+  for (size_t i = 0; i < m->stats; i++) sum[i] /= size;
+  if (st == SHOAL_OK) shoal_model_each_stat(m, finish_moments, &(finished){ .sum = sum, .out = out });
+  free(sum);
+  return st;
+}

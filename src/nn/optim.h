@@ -1,0 +1,60 @@
+/* Optimizers and learning-rate schedules: pure arithmetic over ranges of the flat arena.
+ *
+ * The schedule is a pure function of position; only `plateau` has state, and that is four numbers in the open. */
+#ifndef SHOAL_NN_OPTIM_H
+#define SHOAL_NN_OPTIM_H
+#include "base/option.h"
+#include "nn/plan.h"
+
+extern const shoal_option shoal_optim_options[]; /* optim.*: see optim.c; ends with name NULL */
+
+typedef enum { SHOAL_OPTIM_SGD, SHOAL_OPTIM_ADAMW } shoal_optim_kind;
+typedef struct {
+  shoal_optim_kind kind;
+  float momentum, beta1, beta2, eps, weight_decay, clip; /* clip: largest global gradient norm, 0 off */
+  bool nesterov, decoupled, decay_all; /* decay_all: also biases and norms, as PyTorch does by default */
+} shoal_optim_config;
+/** Reads optim.name sgd|adamw, momentum, nesterov, weight_decay, decoupled, decay_on all|weights, beta1, beta2, eps,
+ *  clip.  AdamW is always decoupled. */
+shoal_status shoal_optim_configure(const shoal_config *c, shoal_optim_config *out);
+
+typedef struct {
+  shoal_optim_config config;
+  shoal_backend *backend;
+  size_t n;
+  int slots;         /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
+  float *slot[2];    /* owned */
+  uint64_t steps;    /* steps done: AdamW's bias correction and SGD's first step */
+} shoal_optim;
+const char *shoal_optim_slot_name(const shoal_optim *o, int slot); /* "momentum", "exp_avg", "exp_avg_sq" */
+shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, size_t n, shoal_optim **out);
+void shoal_optim_destroy(shoal_optim *o);
+/** One step over the trainable ranges (all of the arena when ranges is NULL).  Gradients are multiplied by
+ *  min(1, clip/norm) inside, without a pass of their own; norm over these ranges, returned if not NULL (computed only
+ *  when clip is on or norm_out given).  Raises params->version.  ERR_NUMERIC if the norm was asked for and is not finite.
+ *  Decay follows the model's parameters (`decay`), so model is needed. */
+shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params *p, const shoal_range *ranges,
+                              size_t n_ranges, float lr, double *norm_out);
+
+typedef enum { SHOAL_LR_CONSTANT, SHOAL_LR_STEP, SHOAL_LR_COSINE, SHOAL_LR_PLATEAU } shoal_lr_kind;
+typedef struct {
+  shoal_lr_kind kind;
+  double lr, warmup_epochs, warmup_from; /* linear from warmup_from * lr */
+  double epochs, min_factor;             /* cosine ends at min_factor * lr */
+  size_t milestones;
+  const double *milestone;               /* STEP: epochs; each multiplies by gamma; borrowed from the config */
+  double gamma;
+  double factor, threshold;              /* PLATEAU: multiply by factor when `patience` epochs did not improve by threshold (relative) */
+  int64_t patience;
+} shoal_lr_schedule;
+typedef struct { /* state of PLATEAU; saved as it is */
+  double best, scale;
+  int64_t bad, seen;
+} shoal_lr_plateau;
+shoal_status shoal_lr_configure(const shoal_config *c, double epochs, shoal_lr_schedule *out);
+void shoal_lr_plateau_init(shoal_lr_plateau *p);
+/** @param epoch  epochs done so far as a real number: 2.5 is the middle of the third.  Warm-up comes first, the rest of
+ *  the schedule runs over what remains. */
+double shoal_lr_at(const shoal_lr_schedule *s, const shoal_lr_plateau *p, double epoch);
+void shoal_lr_plateau_feed(const shoal_lr_schedule *s, shoal_lr_plateau *p, double loss); /* after each epoch */
+#endif

@@ -1,0 +1,70 @@
+/* A plan: one model at one batch size on one backend, with every operation created and every buffer placed.
+ *
+ *   batch x --from_dense--> [op][op]...[op] --logits--> loss
+ *   weights arena  w ----------'  (read)
+ *   gradient arena g <-- dW of each op, announced as a range as soon as it is final, last layer first
+ *
+ * A step only runs.  Plans are cheap to look up in a cache keyed by (model, batch, mode); phases make new ones. */
+#ifndef SHOAL_NN_PLAN_H
+#define SHOAL_NN_PLAN_H
+#include "nn/model.h"
+#include "tensor/backend.h"
+
+/* All trainable numbers of a rank; mirrors of it are gradients and optimizer state. */
+typedef struct {
+  size_t n;          /* == model->weights */
+  float *w, *g;      /* backend memory, 64-byte aligned */
+  size_t n_stats;
+  float *stats;      /* running statistics, local in every method */
+  uint64_t version;  /* raise it after every write to w */
+} shoal_params;
+shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, shoal_params **out);
+void shoal_params_destroy(shoal_backend *b, shoal_params *p);
+
+typedef enum { SHOAL_PLAN_TRAIN, SHOAL_PLAN_EVAL } shoal_plan_mode;
+typedef struct shoal_plan shoal_plan;
+/** @param batch  samples, >= 1.  ERR_ARG names the layer that cannot take its input. */
+shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t batch, shoal_plan_mode mode,
+                               shoal_plan **out);
+void shoal_plan_destroy(shoal_plan *p);
+size_t shoal_plan_bytes(const shoal_plan *p); /* activations, workspaces, scratch */
+
+typedef struct {
+  uint64_t seed;  /* of the run */
+  uint32_t step;  /* training step: addresses dropout */
+  uint64_t slot0; /* global number of this rank's first sample within the global batch */
+} shoal_address;
+typedef struct {
+  double loss;     /* summed over samples */
+  int64_t correct, samples;
+} shoal_score;
+
+/** Forward and loss.  @param x [batch, …input] f32 dense, @param y [batch] labels (negative: ignored; NULL: no loss).
+ *  In TRAIN mode also dloss/dlogits * grad_scale is left ready for backward: grad_scale = 1 / global batch makes the
+ *  sum over ranks the global mean.  Adds to `score`. */
+shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
+                                const int32_t *y, float grad_scale, shoal_score *score);
+/** Backward from the loss; writes params->g (overwrites: every element).  `announce` (or NULL) hears ranges
+ *  [offset, offset+count) of the arena when their gradient is final; ranges come in the order of the plan, which is
+ *  fixed, never overlap, and cover the arena. */
+typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count);
+shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoal_address *at,
+                                 shoal_announce_fn announce, void *ctx);
+/** The order of announcements, for planning buckets: n ranges. */
+typedef struct {
+  size_t offset, count;
+} shoal_range;
+size_t shoal_plan_ranges(const shoal_plan *p, const shoal_range **out);
+/** Dense copy of a node's output after forward: out [batch, …]; -1 is not allowed.  In TRAIN mode only for outputs
+ *  that stay (the last node always). */
+shoal_status shoal_plan_output(shoal_plan *p, int node, float *out);
+/** Spans of single layers for level op traces: called with node, is_backward, t0, t1; NULL ends it. */
+typedef void (*shoal_layer_span_fn)(void *ctx, int node, bool backward, uint64_t t0_ns, uint64_t t1_ns);
+void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx);
+
+/* Plans of one model, kept by (batch, mode). */
+typedef struct shoal_plans shoal_plans;
+shoal_status shoal_plans_create(shoal_backend *b, const shoal_model *m, shoal_plans **out);
+shoal_status shoal_plans_get(shoal_plans *c, int64_t batch, shoal_plan_mode mode, shoal_plan **out); /* borrowed */
+void shoal_plans_destroy(shoal_plans *c);
+#endif

@@ -1,0 +1,66 @@
+/* A backend turns shapes into operations and does the flat-vector work of optimizers, exchanges and losses.
+ *
+ *   ref   plain loops, the readable oracle
+ *   cpu   oneDNN primitives made once and kept, OpenMP threads
+ *   cuda  cuBLAS, cuDNN and own kernels (built with -DSHOAL_CUDA=ON)
+ *
+ * Each is a table of required and optional functions; the visible list stands in backend.c.  All f32.  One thread at a
+ * time uses a backend.  Results are the same bits for the same threads, shapes and values. */
+#ifndef SHOAL_TENSOR_BACKEND_H
+#define SHOAL_TENSOR_BACKEND_H
+#include "tensor/op.h"
+
+typedef struct { /* SGD: v = mu v + g';  w -= lr (nesterov ? g' + mu v : v), g' = scale g + l2 w;  then w -= lr dec w */
+  float lr, momentum, l2, decoupled, scale;
+  bool nesterov, first; /* first: v = g', as PyTorch does */
+} shoal_sgd_args;
+typedef struct { /* AdamW (Loshchilov and Hutter, ICLR 2019); c1 = 1 - beta1^t, c2 = 1 - beta2^t */
+  float lr, beta1, beta2, eps, l2, decoupled, scale, c1, c2;
+} shoal_adam_args;
+
+typedef struct {
+  /* required */
+  shoal_status (*alloc)(shoal_backend *b, size_t bytes, void **out); /* zeroed, 64-byte aligned, device memory */
+  void (*release)(shoal_backend *b, void *p);
+  shoal_status (*op_create)(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
+  shoal_status (*to_dense)(shoal_backend *b, const shoal_shape *s, const shoal_format *from, const float *x, float *y);
+  shoal_status (*from_dense)(shoal_backend *b, const shoal_shape *s, const shoal_format *to, const float *x, float *y);
+  /* C[m,n] = alpha op(A) op(B) + beta C, row-major, leading dimensions in elements */
+  shoal_status (*gemm)(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                       int64_t lda, const float *bm, int64_t ldb, float beta, float *c, int64_t ldc);
+  /* Rows of logits [rows, classes] against labels [rows] (negative: row is ignored).  Loss: cross-entropy with label
+   * smoothing s (target 1-s+s/classes, others s/classes), summed in double over rows; correct: rows whose first largest
+   * logit is the label.  dlogits, if not NULL: scale * dloss/dlogits, may be the same buffer as logits. */
+  shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
+                               const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
+                               int64_t *correct);
+  shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);            /* y += x */
+  shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y); /* y = p x + q y */
+  shoal_status (*sumsq)(shoal_backend *b, size_t n, const float *x, double *out);       /* fixed order for fixed threads */
+  shoal_status (*sgd)(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w);
+  shoal_status (*adam)(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
+                       float *w);
+  void (*close)(shoal_backend *b);
+} shoal_backend_ops;
+
+struct shoal_backend {
+  const char *name;
+  const shoal_backend_ops *ops;
+  int threads;
+  void (*progress)(void *context); /* called between primitives, at most about 2 ms apart where it can be; or NULL */
+  void *progress_context;
+};
+
+/** @param name "ref", "cpu", "cuda"; @param threads >= 1.  ERR_UNSUPPORTED says how to build it, ERR_DEVICE what is missing. */
+shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out);
+void shoal_backend_close(shoal_backend *b);
+size_t shoal_backend_names(const char *const **out); /* those built in */
+static inline void shoal_backend_poll(shoal_backend *b)
+{
+  if (b->progress) b->progress(b->progress_context);
+}
+/** Create an operation; checks the description first.  `in` are the formats of the inputs, NULL for dense. */
+shoal_status shoal_op_create(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
+void shoal_op_destroy(shoal_op *op); /* NULL is fine */
+const char *shoal_backend_versions(const char *name); /* "oneDNN 2.6.3 (compiled 2.6.3)" */
+#endif

@@ -1,0 +1,102 @@
+/* One planned operation of a network: created once for fixed shapes, run many times without allocating.
+ *
+ * Activations travel between operations in whatever memory format the backend likes (a shoal_format); a consumer is
+ * created with the formats its producers chose, so nothing is reordered on the way.  Weights, their gradients and the
+ * running statistics are always canonical: f32, dense, OIHW or [out, in], views into the flat arenas of the rank.  An
+ * operation that wants another weight format keeps a private copy, refreshed when `weights_version` has changed, and
+ * reorders its dW into the arena before it returns.
+ *
+ *   forward             y  = f(x; w)
+ *   backward_weights    dw = (df/dw)^T dy      first, because the exchange of dw can then start
+ *   backward_data       dx = (df/dx)^T dy      overwrites dx
+ *
+ * Which buffers live where and when is the caller's business (nn/plan); an operation only says what it needs. */
+#ifndef SHOAL_TENSOR_OP_H
+#define SHOAL_TENSOR_OP_H
+#include "base/status.h"
+#include "tensor/shape.h"
+
+/* kind, name in messages and traces.  Weights in order: see each line. */
+#define SHOAL_OP_LIST(X)                                                                                               \
+  X(LINEAR, "linear")         /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */         \
+  X(CONV, "conv")             /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i,kh,kw], w1 bias [o] if bias; relu fusable */        \
+  X(BATCHNORM, "batchnorm")   /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */          \
+  X(LAYERNORM, "layernorm")   /* over the last dimension; w0 scale, w1 shift */                                        \
+  X(RELU, "relu")                                                                                                      \
+  X(GELU, "gelu")             /* exact: x Phi(x), by erf */                                                            \
+  X(MAXPOOL, "maxpool")       /* padding never wins */                                                                 \
+  X(AVGPOOL, "avgpool")       /* padding not counted */                                                                \
+  X(GLOBALPOOL, "globalpool") /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                             \
+  X(ADD, "add")               /* y = x0 + x1, equal shapes; relu fusable */                                            \
+  X(FLATTEN, "flatten")       /* any format -> dense [n, c*h*w] in canonical order */                                   \
+  X(DROPOUT, "dropout")       /* training: y = mask * x / (1-p), element kept by its address; evaluation: copy */
+#define X(name, text) SHOAL_OP_##name,
+typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
+#undef X
+const char *shoal_op_kind_name(shoal_op_kind kind);
+
+enum { SHOAL_OP_INPUTS = 2, SHOAL_OP_WEIGHTS = 2 };
+
+typedef struct {
+  shoal_op_kind kind;
+  shoal_shape in[SHOAL_OP_INPUTS], out; /* batch first; in[1] only for ADD */
+  int kernel[2], stride[2], pad[2];     /* h, w: CONV and pools */
+  bool bias;
+  bool relu;                            /* max(., 0) fused at the end, where the list says so */
+  float eps;                            /* norms; 1e-5 */
+  float momentum;                       /* BATCHNORM: running = (1-m) running + m batch; the variance unbiased */
+  float p;                              /* DROPOUT */
+  uint64_t stream;                      /* DROPOUT: number of the node, keeps its mask apart from others */
+  bool training;                        /* false: forward only, BATCHNORM uses the running statistics */
+  bool need_dx;                         /* false for the first layer: backward_data is never called */
+} shoal_op_desc;
+
+/** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
+ *  that LINEAR and CONV take their output width from out.dim[last] and out.dim[1]. */
+shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
+/** Shapes of the weights (ndim 0 where there is none) and how many multiply-accumulates one forward takes. */
+void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGHTS]);
+double shoal_op_macs(const shoal_op_desc *d);
+
+/* A memory format of activations.  Only the backend that made it looks inside. */
+typedef struct shoal_format {
+  size_t bytes; /* of one tensor in this format, padding included */
+  bool dense;   /* canonical row-major f32: anybody may read it */
+  const void *detail;
+} shoal_format;
+
+typedef struct {
+  const float *x[SHOAL_OP_INPUTS];
+  float *y;
+  const float *dy;
+  float *dx[SHOAL_OP_INPUTS];
+  const float *w[SHOAL_OP_WEIGHTS];
+  float *dw[SHOAL_OP_WEIGHTS];
+  float *stats[2];           /* BATCHNORM: running mean and variance, [c] each; updated in training */
+  void *saved;               /* op->saved_bytes, untouched between forward and backward */
+  void *scratch;             /* op->scratch_bytes, nobody's between calls */
+  uint64_t weights_version;  /* changes whenever the weights have been written */
+  uint64_t seed;             /* DROPOUT address: seed, step, and slot0 = global number of the batch's first sample */
+  uint32_t step;
+  uint64_t slot0;
+} shoal_op_args;
+
+typedef struct shoal_backend shoal_backend;
+typedef struct shoal_op shoal_op;
+struct shoal_op {
+  shoal_op_desc desc;
+  shoal_backend *backend;
+  shoal_format in_format[SHOAL_OP_INPUTS]; /* as the producers gave them; dx has the same */
+  shoal_format out_format;                 /* dy arrives in the same */
+  size_t saved_bytes, scratch_bytes;
+  bool y_may_be_x;        /* forward may run in place */
+  bool dx_may_be_dy;      /* backward_data may run in place */
+  bool backward_reads_x, backward_reads_y; /* else the buffers may be reused after forward */
+  bool dw_with_dx;        /* backward_data also produces dw (norms); backward_weights is NULL then.  With need_dx
+                             false backward_data is called all the same, with dx NULL */
+  shoal_status (*forward)(shoal_op *op, const shoal_op_args *a);
+  shoal_status (*backward_weights)(shoal_op *op, const shoal_op_args *a); /* NULL: none */
+  shoal_status (*backward_data)(shoal_op *op, const shoal_op_args *a);    /* NULL in evaluation */
+  void (*destroy)(shoal_op *op);
+};
+#endif

@@ -1,0 +1,98 @@
+/* What happened when, per rank: counters that always run, and timed spans written to HDF5 when asked.
+ *
+ * A span is closed by one call that appends a fixed-size record to a ring in memory (no lock, no allocation: the
+ * compute thread owns the recorder); shoal_trace_flush appends full blocks to the file.  The file is in the earliest
+ * HDF5 format and is H5Fflushed at fixed intervals, because a killed rank then leaves a readable file.
+ * Format: docs/trace-format.md. */
+#ifndef SHOAL_TRACE_TRACE_H
+#define SHOAL_TRACE_TRACE_H
+#include "base/clock.h"
+#include "base/status.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Link classes: where bytes went.  CONTROL is agreement traffic, kept out of every formula. */
+typedef enum { SHOAL_LINK_SELF, SHOAL_LINK_NODE, SHOAL_LINK_BETWEEN, SHOAL_LINK_CONTROL, SHOAL_LINK_COUNT } shoal_link;
+const char *shoal_link_name(shoal_link link); /* "self", "node", "between", "control" */
+
+/* Counters of one rank.  payload: bytes the method meant to send; messages: how many; wire: payload plus the model of
+ * headers (documented where it is computed, in comm/). */
+typedef struct {
+  uint64_t payload[SHOAL_LINK_COUNT], wire[SHOAL_LINK_COUNT], messages[SHOAL_LINK_COUNT];
+} shoal_counters;
+
+#define SHOAL_TRACE_KINDS(X)                                                                                           \
+  X(FORWARD, "forward")                                                                                                \
+  X(BACKWARD, "backward")                                                                                              \
+  X(OPTIMIZER, "optimizer")                                                                                            \
+  X(EXCHANGE, "exchange") /* transfer: from start to complete, may overlap others */                                   \
+  X(WAIT, "wait")         /* this rank's compute thread blocked in an exchange: exposed */                             \
+  X(INPUT, "input")       /* blocked because the loader had no batch */                                                \
+  X(CHECKPOINT, "checkpoint")                                                                                          \
+  X(EVALUATION, "evaluation")                                                                                          \
+  X(OTHER, "other")                                                                                                    \
+  X(STEP, "step")         /* one whole training step: the frame the others are measured against */
+#define X(name, text) SHOAL_TRACE_##name,
+typedef enum { SHOAL_TRACE_KINDS(X) SHOAL_TRACE_KIND_COUNT } shoal_trace_kind;
+#undef X
+const char *shoal_trace_kind_name(shoal_trace_kind kind);
+
+typedef enum { SHOAL_TRACE_OFF, SHOAL_TRACE_BY_STEP, SHOAL_TRACE_BY_OP } shoal_trace_level;
+
+typedef struct { /* as stored, little-endian, 56 bytes */
+  uint64_t t0_ns, t1_ns, step;
+  uint32_t op;      /* index into the string table */
+  uint8_t kind, link;
+  uint8_t pad[2];
+  int32_t peer;     /* world rank, -1: none or several */
+  uint32_t pad2;
+  uint64_t bytes, seq;
+} shoal_trace_record;
+
+typedef struct shoal_trace shoal_trace;
+typedef struct {
+  const char *run_name, *config_text; /* stored as attributes */
+  int rank, size, node, local_rank, attempt;
+  const char *host;
+  double flush_s;  /* seconds between flushes, default 5 when 0 */
+} shoal_trace_info;
+
+/** A recorder.  `path` NULL or level OFF: nothing is written, yet totals per kind are still kept (they feed the live
+ *  line and the result table).  Not collective.  An existing file of an earlier attempt is kept: records append and
+ *  `attempt` tells them apart (data set /attempts). */
+shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const shoal_trace_info *info,
+                              shoal_trace **out);
+shoal_status shoal_trace_close(shoal_trace *t); /* writes the counters and the rest; NULL is fine */
+
+/** Number of a name in the string table; adds it on first use.  Not for the step: ask once, keep the number. */
+uint32_t shoal_trace_op(shoal_trace *t, const char *name);
+void shoal_trace_set_step(shoal_trace *t, uint64_t step);
+/** One closed span.  Cost: about 20 ns.  Level BY_STEP keeps totals and STEP, INPUT, CHECKPOINT, EVALUATION records
+ *  and sums the other kinds into one record per step and kind. */
+void shoal_trace_span(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns);
+void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns,
+                          shoal_link link, int peer, uint64_t bytes, uint64_t seq);
+double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind); /* since open */
+shoal_counters *shoal_trace_counters(shoal_trace *t);                   /* comm/ adds to them; never NULL */
+shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent);
+/** Clock against rank 0, measured by comm/ at start and at end: local = offset + drift * rank0; bound in ns. */
+void shoal_trace_set_clock(shoal_trace *t, double offset_ns, double drift, double bound_ns);
+
+/* Reading, for `shoal trace show` and tests. */
+typedef struct {
+  shoal_trace_info info; /* strings owned by the reader */
+  size_t n;
+  shoal_trace_record *records;
+  size_t ops;
+  char **op_names;
+  shoal_counters counters;
+  double clock_offset_ns, clock_drift, clock_bound_ns;
+} shoal_trace_data;
+shoal_status shoal_trace_read(const char *path, shoal_trace_data **out);
+void shoal_trace_data_destroy(shoal_trace_data *d);
+/** The step split of one rank, seconds per kind over all steps: STEP is the frame; OTHER is what no span explains. */
+void shoal_trace_split(const shoal_trace_data *d, double seconds[SHOAL_TRACE_KIND_COUNT], uint64_t *steps);
+/** The table of `shoal trace show`: a line per rank and one for the run (means, and the slowest rank). */
+shoal_status shoal_trace_show(const char *const *paths, size_t n, bool json, FILE *out);
+#endif

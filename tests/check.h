@@ -1,0 +1,41 @@
+/* The smallest test kit that prints useful failures: CHECK counts and reports, check_done() is main's return value. */
+#ifndef SHOAL_TESTS_CHECK_H
+#define SHOAL_TESTS_CHECK_H
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int check_failures;
+
+#define CHECK(cond, ...)                                                                                               \
+  do {                                                                                                                 \
+    if (!(cond)) {                                                                                                     \
+      check_failures++;                                                                                                \
+      fprintf(stderr, "%s:%d: CHECK(%s) failed: ", __FILE__, __LINE__, #cond);                                         \
+      fprintf(stderr, "" __VA_ARGS__);                                                                                 \
+      fputc('\n', stderr);                                                                                             \
+    }                                                                                                                  \
+  } while (0)
+
+#define CHECK_OK(call) CHECK((call) == SHOAL_OK, "%s", #call)
+/* For what makes going on pointless. */
+#define REQUIRE(cond, ...)                                                                                             \
+  do {                                                                                                                 \
+    int before_ = check_failures;                                                                                      \
+    CHECK(cond, __VA_ARGS__);                                                                                          \
+    if (check_failures != before_) exit(1);                                                                            \
+  } while (0)
+#define CHECK_SKIP(...)                                                                                                \
+  do {                                                                                                                 \
+    fprintf(stderr, "skipped: " __VA_ARGS__);                                                                          \
+    fputc('\n', stderr);                                                                                               \
+    exit(77);                                                                                                          \
+  } while (0)
+
+static inline int check_done(void)
+{
+  if (check_failures) fprintf(stderr, "%d checks failed\n", check_failures);
+  return check_failures != 0;
+}
+#endif

@@ -14,7 +14,9 @@ typedef struct { /* SGD: v = mu v + g';  w -= lr (nesterov ? g' + mu v : v), g' 
   float lr, momentum, l2, decoupled, scale;
   bool nesterov, first; /* first: v = g', as PyTorch does */
 } shoal_sgd_args;
-typedef struct { /* AdamW (Loshchilov and Hutter, ICLR 2019); c1 = 1 - beta1^t, c2 = 1 - beta2^t */
+typedef struct { /* AdamW (Loshchilov and Hutter, ICLR 2019); c1 = 1 - beta1^t, c2 = 1 - beta2^t; g' = scale g + l2 w;
+                    m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2;
+                    w -= lr (m / c1 / (sqrt(v / c2) + eps) + dec w), with w before the update on the right */
   float lr, beta1, beta2, eps, l2, decoupled, scale, c1, c2;
 } shoal_adam_args;
 
@@ -25,17 +27,18 @@ typedef struct {
   shoal_status (*op_create)(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
   shoal_status (*to_dense)(shoal_backend *b, const shoal_shape *s, const shoal_format *from, const float *x, float *y);
   shoal_status (*from_dense)(shoal_backend *b, const shoal_shape *s, const shoal_format *to, const float *x, float *y);
-  /* C[m,n] = alpha op(A) op(B) + beta C, row-major, leading dimensions in elements */
+  /* C[m,n] = alpha op(A) op(B) + beta C, row-major, leading dimensions in elements; beta 0 never reads C */
   shoal_status (*gemm)(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                        int64_t lda, const float *bm, int64_t ldb, float beta, float *c, int64_t ldc);
   /* Rows of logits [rows, classes] against labels [rows] (negative: row is ignored).  Loss: cross-entropy with label
    * smoothing s (target 1-s+s/classes, others s/classes), summed in double over rows; correct: rows whose first largest
-   * logit is the label.  dlogits, if not NULL: scale * dloss/dlogits, may be the same buffer as logits. */
+   * logit is the label.  dlogits, if not NULL: scale * dloss/dlogits, may be the same buffer as logits; zero in
+   * ignored rows.  ERR_ARG names a label that is not below classes. */
   shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
                                const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
                                int64_t *correct);
   shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);            /* y += x */
-  shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y); /* y = p x + q y */
+  shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y); /* y = p x + q y; q 0 never reads y */
   shoal_status (*sumsq)(shoal_backend *b, size_t n, const float *x, double *out);       /* fixed order for fixed threads */
   shoal_status (*sgd)(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w);
   shoal_status (*adam)(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,

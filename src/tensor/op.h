@@ -10,6 +10,17 @@
  *   backward_weights    dw = (df/dw)^T dy      first, because the exchange of dw can then start
  *   backward_data       dx = (df/dx)^T dy      overwrites dx
  *
+ * dw and dx are overwritten, never added to.  With a fused relu both backward calls get dy as it arrived after the relu
+ * and cut it themselves where y is zero.
+ *
+ * DROPOUT keeps no mask.  Element e of the sample in slot s of the batch (e counts in canonical order, dense and
+ * row-major, whatever the memory format; E elements per sample) is kept if and only if
+ *
+ *   shoal_rng_unit(shoal_rng(shoal_rng_seed(seed, stream), SHOAL_RNG_DROPOUT, index / 4, step).v[index % 4]) >= p
+ *   with index = (slot0 + s) * E + e
+ *
+ * so the mask depends neither on the backend nor on how the global batch is cut over ranks.
+ *
  * Which buffers live where and when is the caller's business (nn/plan); an operation only says what it needs. */
 #ifndef SHOAL_TENSOR_OP_H
 #define SHOAL_TENSOR_OP_H
@@ -54,7 +65,8 @@ typedef struct {
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
  *  that LINEAR and CONV take their output width from out.dim[last] and out.dim[1]. */
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
-/** Shapes of the weights (ndim 0 where there is none) and how many multiply-accumulates one forward takes. */
+/** Shapes of the weights (ndim 0 where there is none) and how many multiply-accumulates one forward takes (LINEAR and
+ *  CONV; 0 for the rest).  Both want a description that shoal_op_infer accepts, with the output width in `d->out`. */
 void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGHTS]);
 double shoal_op_macs(const shoal_op_desc *d);
 
@@ -89,8 +101,8 @@ struct shoal_op {
   shoal_format in_format[SHOAL_OP_INPUTS]; /* as the producers gave them; dx has the same */
   shoal_format out_format;                 /* dy arrives in the same */
   size_t saved_bytes, scratch_bytes;
-  bool y_may_be_x;        /* forward may run in place */
-  bool dx_may_be_dy;      /* backward_data may run in place */
+  bool y_may_be_x;        /* forward may run in place (ADD: on either input) */
+  bool dx_may_be_dy;      /* backward_data may run in place (ADD: dx[0], dx[1] or both) */
   bool backward_reads_x, backward_reads_y; /* else the buffers may be reused after forward */
   bool dw_with_dx;        /* backward_data also produces dw (norms); backward_weights is NULL then.  With need_dx
                              false backward_data is called all the same, with dx NULL */

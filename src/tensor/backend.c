@@ -1,0 +1,99 @@
+/* The list of backends, and what all of them share: opening by name, and checking an operation before it is planned.
+ *
+ * This file is the one place that knows which backends exist and which were built; build switches live here only. */
+#include "tensor/backend.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "tensor/ref/ref.h"
+#ifdef SHOAL_HAVE_CPU
+#include "tensor/cpu/cpu.h"
+#define CPU_OPEN     shoal_cpu_open
+#define CPU_VERSIONS shoal_cpu_versions
+#else
+#define CPU_OPEN     NULL
+#define CPU_VERSIONS NULL
+#endif
+#include <string.h>
+
+typedef struct {
+  const char *name;
+  shoal_status (*open)(int threads, shoal_backend **out); /* NULL: not built in */
+  const char *(*versions)(void);
+  const char *cure; /* how to get it built */
+} backend_entry;
+
+static const backend_entry entries[] = {
+  { "ref", shoal_ref_open, shoal_ref_versions, NULL },
+  { "cpu", CPU_OPEN, CPU_VERSIONS, "build with oneDNN" },
+  { "cuda", NULL, NULL, "configure with -DSHOAL_CUDA=ON" },
+};
+
+static const backend_entry *find_entry(const char *name)
+{
+  for (size_t i = 0; i < SHOAL_COUNT(entries); i++)
+    if (strcmp(entries[i].name, name) == 0) return &entries[i];
+  return NULL;
+}
+
+/* A table with a hole would crash in the middle of a step; better here. */
+static shoal_status check_table(const char *name, const shoal_backend_ops *ops)
+{
+  bool whole = ops->alloc && ops->release && ops->op_create && ops->to_dense && ops->from_dense && ops->gemm &&
+               ops->softmax_xent && ops->add && ops->axpby && ops->sumsq && ops->sgd && ops->adam && ops->close;
+  SHOAL_CHECK(whole, SHOAL_ERR_INTERNAL, "backend %s lacks a required function", name);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out)
+{
+  const backend_entry *e = find_entry(name);
+  SHOAL_CHECK(e, SHOAL_ERR_ARG, "backend '%s' is unknown; choose ref, cpu or cuda", name);
+  SHOAL_CHECK(e->open, SHOAL_ERR_UNSUPPORTED, "backend %s is not built in; %s", name, e->cure);
+  SHOAL_CHECK(threads >= 1, SHOAL_ERR_ARG, "backend %s: %d threads; must be at least 1", name, threads);
+  shoal_backend *b = NULL;
+  SHOAL_TRY(e->open(threads, &b));
+  shoal_status st = check_table(name, b->ops);
+  if (st != SHOAL_OK) {
+    shoal_backend_close(b);
+    return st;
+  }
+  *out = b;
+  return SHOAL_OK;
+}
+
+void shoal_backend_close(shoal_backend *b)
+{
+  if (b && b->ops->close) b->ops->close(b);
+}
+
+size_t shoal_backend_names(const char *const **out)
+{
+  static const char *names[SHOAL_COUNT(entries)];
+  size_t n = 0;
+  for (size_t i = 0; i < SHOAL_COUNT(entries); i++)
+    if (entries[i].open) names[n++] = entries[i].name;
+  *out = names;
+  return n;
+}
+
+const char *shoal_backend_versions(const char *name)
+{
+  const backend_entry *e = find_entry(name);
+  return e && e->versions ? e->versions() : "not built in";
+}
+
+shoal_status shoal_op_create(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  shoal_op_desc full = *d;
+  SHOAL_TRY(shoal_op_infer(d, &full.out));
+  shoal_format dense[SHOAL_OP_INPUTS] = { { 0 } };
+  for (int i = 0; i < SHOAL_OP_INPUTS; i++)
+    if (d->in[i].ndim > 0)
+      dense[i] = (shoal_format){ (size_t)shoal_shape_count(&d->in[i]) * sizeof(float), true, NULL };
+  return b->ops->op_create(b, &full, in ? in : dense, out);
+}
+
+void shoal_op_destroy(shoal_op *op)
+{
+  if (op) op->destroy(op);
+}

@@ -1,0 +1,215 @@
+/* What an operation means before any backend has seen it: the shape that comes out, the weights it needs, and whether
+ * the description makes sense at all.
+ *
+ * Every backend and every layer asks here, so a wrong kernel or a missing channel is refused once, in one place, with
+ * the value in the message.  Nothing here computes on data. */
+#include "tensor/op.h"
+#include <stdio.h>
+
+static const char *const kind_names[] = {
+#define X(name, text) text,
+  SHOAL_OP_LIST(X)
+#undef X
+};
+
+const char *shoal_op_kind_name(shoal_op_kind kind)
+{
+  return (unsigned)kind < SHOAL_OP_COUNT ? kind_names[kind] : "unknown operation";
+}
+
+/* Size of a printed shape: five 20-digit numbers, brackets and commas. */
+enum { SHAPE_TEXT = 128 };
+
+static const char *shape_text(const shoal_shape *s, char buf[SHAPE_TEXT])
+{
+  int n = snprintf(buf, SHAPE_TEXT, "[");
+  for (int i = 0; i < s->ndim && i < SHOAL_MAX_DIMS; i++)
+    n += snprintf(buf + n, SHAPE_TEXT - (size_t)n, "%s%lld", i ? "," : "", (long long)s->dim[i]);
+  snprintf(buf + n, SHAPE_TEXT - (size_t)n, "]");
+  return buf;
+}
+
+/* Every dimension at least 1, and the tensor small enough that its bytes fit 63 bits. */
+static shoal_status check_shape(const char *op, const char *what, const shoal_shape *s, int ndim_min, int ndim_max)
+{
+  char text[SHAPE_TEXT];
+  SHOAL_CHECK(s->ndim >= ndim_min && s->ndim <= ndim_max, SHOAL_ERR_ARG,
+              "%s: %s has %d dimensions; it needs %d to %d, the batch first", op, what, s->ndim, ndim_min, ndim_max);
+  int64_t elements = 1;
+  for (int i = 0; i < s->ndim; i++) {
+    SHOAL_CHECK(s->dim[i] >= 1, SHOAL_ERR_ARG, "%s: %s is %s; dimension %d must be at least 1", op, what,
+                shape_text(s, text), i);
+    SHOAL_CHECK(!__builtin_mul_overflow(elements, s->dim[i], &elements) && elements <= INT64_MAX / 8, SHOAL_ERR_ARG,
+                "%s: %s is %s; that is more than memory can hold, lower a dimension", op, what, shape_text(s, text));
+  }
+  return SHOAL_OK;
+}
+
+static bool may_fuse_relu(shoal_op_kind kind)
+{
+  return kind == SHOAL_OP_LINEAR || kind == SHOAL_OP_CONV || kind == SHOAL_OP_BATCHNORM || kind == SHOAL_OP_ADD;
+}
+
+/* Sliding windows: kernel, stride and padding of CONV and the pools; writes the size of dimensions 2 and 3.
+ * Padding stays below the kernel: a window that sees padding only has no maximum and no mean. */
+static shoal_status infer_windows(const shoal_op_desc *d, shoal_shape *out)
+{
+  const char *op = shoal_op_kind_name(d->kind);
+  for (int i = 0; i < 2; i++) {
+    const char axis = "hw"[i];
+    int64_t size = d->in[0].dim[2 + i], k = d->kernel[i], s = d->stride[i], p = d->pad[i];
+    SHOAL_CHECK(k >= 1, SHOAL_ERR_ARG, "%s: kernel %lld along %c; must be at least 1", op, (long long)k, axis);
+    SHOAL_CHECK(s >= 1, SHOAL_ERR_ARG, "%s: stride %lld along %c; must be at least 1", op, (long long)s, axis);
+    SHOAL_CHECK(p >= 0 && p < k, SHOAL_ERR_ARG, "%s: padding %lld along %c; must be from 0 to kernel - 1 = %lld", op,
+                (long long)p, axis, (long long)k - 1);
+    SHOAL_CHECK(size + 2 * p >= k, SHOAL_ERR_ARG,
+                "%s: kernel %lld along %c is larger than the input %lld with padding %lld on both sides", op,
+                (long long)k, axis, (long long)size, (long long)p);
+    out->dim[2 + i] = (size + 2 * p - k) / s + 1;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status infer_linear(const shoal_op_desc *d, shoal_shape *out)
+{
+  SHOAL_TRY(check_shape("linear", "input", &d->in[0], 1, SHOAL_MAX_DIMS));
+  *out = d->in[0];
+  int last = out->ndim - 1;
+  out->dim[last] = d->out.dim[last];
+  SHOAL_CHECK(out->dim[last] >= 1, SHOAL_ERR_ARG, "linear: output width %lld; must be at least 1",
+              (long long)out->dim[last]);
+  return SHOAL_OK;
+}
+
+static shoal_status infer_conv(const shoal_op_desc *d, shoal_shape *out)
+{
+  SHOAL_TRY(check_shape("conv", "input", &d->in[0], 4, 4));
+  *out = d->in[0];
+  out->dim[1] = d->out.dim[1];
+  SHOAL_CHECK(out->dim[1] >= 1, SHOAL_ERR_ARG, "conv: %lld output channels; must be at least 1",
+              (long long)out->dim[1]);
+  return infer_windows(d, out);
+}
+
+static shoal_status infer_batchnorm(const shoal_op_desc *d, shoal_shape *out)
+{
+  const shoal_shape *in = &d->in[0];
+  char text[SHAPE_TEXT];
+  SHOAL_TRY(check_shape("batchnorm", "input", in, 2, 4));
+  SHOAL_CHECK(in->ndim != 3, SHOAL_ERR_ARG, "batchnorm: input is %s; give [n,c] or [n,c,h,w]", shape_text(in, text));
+  SHOAL_CHECK(d->eps > 0, SHOAL_ERR_ARG, "batchnorm: eps %g; must be above 0, usually 1e-5", (double)d->eps);
+  SHOAL_CHECK(d->momentum >= 0 && d->momentum <= 1, SHOAL_ERR_ARG, "batchnorm: momentum %g; must be from 0 to 1",
+              (double)d->momentum);
+  /* One value has no variance; PyTorch refuses too. */
+  SHOAL_CHECK(!d->training || shoal_shape_count(in) > in->dim[1], SHOAL_ERR_ARG,
+              "batchnorm: input %s has one value per channel, training needs two; choose a batch size that leaves no "
+              "batch of 1",
+              shape_text(in, text));
+  *out = *in;
+  return SHOAL_OK;
+}
+
+static shoal_status infer_add(const shoal_op_desc *d, shoal_shape *out)
+{
+  char a[SHAPE_TEXT], b[SHAPE_TEXT];
+  SHOAL_TRY(check_shape("add", "first input", &d->in[0], 1, SHOAL_MAX_DIMS));
+  SHOAL_TRY(check_shape("add", "second input", &d->in[1], 1, SHOAL_MAX_DIMS));
+  SHOAL_CHECK(shoal_shape_equal(&d->in[0], &d->in[1]), SHOAL_ERR_ARG,
+              "add: inputs are %s and %s; both must have the same shape", shape_text(&d->in[0], a),
+              shape_text(&d->in[1], b));
+  *out = d->in[0];
+  return SHOAL_OK;
+}
+
+static shoal_status infer_same(const shoal_op_desc *d, shoal_shape *out)
+{
+  SHOAL_TRY(check_shape(shoal_op_kind_name(d->kind), "input", &d->in[0], 1, SHOAL_MAX_DIMS));
+  *out = d->in[0];
+  return SHOAL_OK;
+}
+
+static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
+{
+  const char *op = shoal_op_kind_name(d->kind);
+  const shoal_shape *in = &d->in[0];
+  switch (d->kind) {
+  case SHOAL_OP_LINEAR:
+    return infer_linear(d, out);
+  case SHOAL_OP_CONV:
+    return infer_conv(d, out);
+  case SHOAL_OP_BATCHNORM:
+    return infer_batchnorm(d, out);
+  case SHOAL_OP_ADD:
+    return infer_add(d, out);
+  case SHOAL_OP_RELU:
+  case SHOAL_OP_GELU:
+    return infer_same(d, out);
+  case SHOAL_OP_LAYERNORM:
+    SHOAL_CHECK(d->eps > 0, SHOAL_ERR_ARG, "layernorm: eps %g; must be above 0, usually 1e-5", (double)d->eps);
+    return infer_same(d, out);
+  case SHOAL_OP_DROPOUT:
+    SHOAL_CHECK(d->p >= 0 && d->p < 1, SHOAL_ERR_ARG, "dropout: p %g; must be at least 0 and below 1", (double)d->p);
+    return infer_same(d, out);
+  case SHOAL_OP_MAXPOOL:
+  case SHOAL_OP_AVGPOOL:
+    SHOAL_TRY(check_shape(op, "input", in, 4, 4));
+    *out = *in;
+    return infer_windows(d, out);
+  case SHOAL_OP_GLOBALPOOL:
+    SHOAL_TRY(check_shape(op, "input", in, 4, 4));
+    *out = SHOAL_SHAPE(in->dim[0], in->dim[1]);
+    return SHOAL_OK;
+  case SHOAL_OP_FLATTEN:
+    SHOAL_TRY(check_shape(op, "input", in, 2, SHOAL_MAX_DIMS));
+    *out = SHOAL_SHAPE(in->dim[0], shoal_shape_count(in) / in->dim[0]);
+    return SHOAL_OK;
+  case SHOAL_OP_COUNT:
+    break;
+  }
+  return SHOAL_FAIL(SHOAL_ERR_ARG, "operation kind %d is unknown; the list stands in tensor/op.h", (int)d->kind);
+}
+
+shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out)
+{
+  shoal_shape s = { 0 };
+  SHOAL_TRY(infer(d, &s));
+  SHOAL_CHECK(!d->relu || may_fuse_relu(d->kind), SHOAL_ERR_ARG,
+              "%s: relu cannot be fused here, only into linear, conv, batchnorm and add; use a relu operation",
+              shoal_op_kind_name(d->kind));
+  SHOAL_TRY(check_shape(shoal_op_kind_name(d->kind), "output", &s, 1, SHOAL_MAX_DIMS));
+  *out = s;
+  return SHOAL_OK;
+}
+
+void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGHTS])
+{
+  const shoal_shape *in = &d->in[0];
+  w[0] = w[1] = (shoal_shape){ 0 };
+  switch (d->kind) {
+  case SHOAL_OP_LINEAR:
+    w[0] = SHOAL_SHAPE(d->out.dim[in->ndim - 1], in->dim[in->ndim - 1]);
+    break;
+  case SHOAL_OP_CONV:
+    w[0] = SHOAL_SHAPE(d->out.dim[1], in->dim[1], d->kernel[0], d->kernel[1]);
+    break;
+  case SHOAL_OP_BATCHNORM:
+    w[0] = w[1] = SHOAL_SHAPE(in->dim[1]);
+    break;
+  case SHOAL_OP_LAYERNORM:
+    w[0] = w[1] = SHOAL_SHAPE(in->dim[in->ndim - 1]);
+    break;
+  default:
+    break;
+  }
+  if (d->bias && (d->kind == SHOAL_OP_LINEAR || d->kind == SHOAL_OP_CONV)) w[1] = SHOAL_SHAPE(w[0].dim[0]);
+}
+
+double shoal_op_macs(const shoal_op_desc *d)
+{
+  shoal_shape w[SHOAL_OP_WEIGHTS], out = { 0 };
+  if (d->kind != SHOAL_OP_LINEAR && d->kind != SHOAL_OP_CONV) return 0;
+  shoal_op_weight_shapes(d, w);
+  if (shoal_op_infer(d, &out) != SHOAL_OK) return 0;
+  /* Each output element is one row of w0 times one patch of x. */
+  return (double)shoal_shape_count(&out) * (double)(shoal_shape_count(&w[0]) / w[0].dim[0]);
+}

@@ -1,0 +1,104 @@
+/* Flat vectors: products, the loss, and the updates of the optimizers, each by its textbook formula.
+ * Sums run in double from the first element to the last, so they are the same bits every time. */
+#include "tensor/ref/ref_impl.h"
+#include <math.h>
+
+shoal_status shoal_ref_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                            const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
+                            int64_t ldc)
+{
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      double sum = 0;
+      for (int64_t l = 0; l < k; l++)
+        sum += (double)(ta ? a[l * lda + i] : a[i * lda + l]) * (tb ? bm[j * ldb + l] : bm[l * ldb + j]);
+      /* beta = 0 overwrites: C may hold anything then, NaN included */
+      c[i * ldc + j] = (float)(alpha * sum + (beta == 0 ? 0 : (double)beta * c[i * ldc + j]));
+    }
+  return SHOAL_OK;
+}
+
+/* One row: its loss, and dlogits = scale * (softmax - target).  The largest logit is taken out first, so that exp
+ * cannot overflow; with z the shifted logits and S = sum exp z, loss = sum over targets t of t * (log S - z). */
+static double xent_row(int64_t classes, const float *logits, int32_t label, double largest, double smoothing,
+                       double scale, float *dlogits)
+{
+  double sum = 0, loss = 0, rest = smoothing / (double)classes;
+  for (int64_t j = 0; j < classes; j++) sum += exp(logits[j] - largest);
+  for (int64_t j = 0; j < classes; j++) {
+    double z = logits[j] - largest, target = j == label ? 1 - smoothing + rest : rest;
+    if (target != 0) loss += target * (log(sum) - z);
+    if (dlogits) dlogits[j] = (float)(scale * (exp(z) / sum - target));
+  }
+  return loss;
+}
+
+shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
+                                    const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
+                                    int64_t *correct)
+{
+  double total = 0;
+  int64_t hits = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    const float *x = logits + r * classes;
+    float *dx = dlogits ? dlogits + r * classes : NULL;
+    SHOAL_CHECK(labels[r] < classes, SHOAL_ERR_ARG, "label %d in row %lld; must be below %lld, the number of classes",
+                labels[r], (long long)r, (long long)classes);
+    if (labels[r] < 0) {
+      for (int64_t j = 0; dx && j < classes; j++) dx[j] = 0;
+      continue;
+    }
+    int64_t best = 0;
+    for (int64_t j = 1; j < classes; j++)
+      if (x[j] > x[best]) best = j;
+    hits += best == labels[r];
+    total += xent_row(classes, x, labels[r], x[best], smoothing, scale, dx);
+  }
+  *loss = total;
+  *correct = hits;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ref_add(shoal_backend *b, size_t n, const float *x, float *y)
+{
+  for (size_t i = 0; i < n; i++) y[i] += x[i];
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ref_axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y)
+{
+  for (size_t i = 0; i < n; i++) y[i] = p * x[i] + (q == 0 ? 0 : q * y[i]);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ref_sumsq(shoal_backend *b, size_t n, const float *x, double *out)
+{
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+  *out = sum;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ref_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w)
+{
+  for (size_t i = 0; i < n; i++) {
+    float grad = a->scale * g[i] + a->l2 * w[i];
+    v[i] = a->first ? grad : a->momentum * v[i] + grad;
+    w[i] -= a->lr * (a->nesterov ? grad + a->momentum * v[i] : v[i]);
+    w[i] -= a->lr * a->decoupled * w[i];
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
+                            float *w)
+{
+  for (size_t i = 0; i < n; i++) {
+    float grad = a->scale * g[i] + a->l2 * w[i];
+    m[i] = a->beta1 * m[i] + (1 - a->beta1) * grad;
+    v[i] = a->beta2 * v[i] + (1 - a->beta2) * grad * grad;
+    float step = m[i] / a->c1 / (sqrtf(v[i] / a->c2) + a->eps);
+    w[i] -= a->lr * (step + a->decoupled * w[i]);
+  }
+  return SHOAL_OK;
+}

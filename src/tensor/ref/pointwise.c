@@ -1,0 +1,146 @@
+/* Operations that look at one element at a time: relu, gelu, add, dropout, and flatten, which only renames dimensions.
+ * Each element is read before it is written, so all of them may run in place. */
+#include "base/rng.h"
+#include "tensor/ref/ref_impl.h"
+#include <math.h>
+#include <string.h>
+
+static shoal_status relu_forward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) a->y[i] = shoal_ref_relu(a->x[0][i]);
+  return SHOAL_OK;
+}
+
+static shoal_status relu_backward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) a->dx[0][i] = a->y[i] > 0 ? a->dy[i] : 0.0f;
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_relu(shoal_op *op)
+{
+  op->forward = relu_forward;
+  op->backward_data = relu_backward;
+  op->backward_reads_y = true;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+}
+
+/* x Phi(x) with Phi the normal distribution function; its derivative is Phi(x) + x phi(x)
+ * (Hendrycks and Gimpel, Gaussian Error Linear Units, 2016). */
+static double normal_cdf(double x)
+{
+  return 0.5 * erfc(-x * 0.70710678118654752440);
+}
+
+static double normal_density(double x)
+{
+  return 0.39894228040143267794 * exp(-0.5 * x * x);
+}
+
+static shoal_status gelu_forward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) a->y[i] = (float)(a->x[0][i] * normal_cdf(a->x[0][i]));
+  return SHOAL_OK;
+}
+
+static shoal_status gelu_backward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) {
+    double x = a->x[0][i];
+    a->dx[0][i] = (float)(a->dy[i] * (normal_cdf(x) + x * normal_density(x)));
+  }
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_gelu(shoal_op *op)
+{
+  op->forward = gelu_forward;
+  op->backward_data = gelu_backward;
+  op->backward_reads_x = true;
+  op->y_may_be_x = !op->desc.training; /* backward wants x itself */
+  op->dx_may_be_dy = true;
+}
+
+static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) {
+    float sum = a->x[0][i] + a->x[1][i];
+    a->y[i] = op->desc.relu ? shoal_ref_relu(sum) : sum;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status add_backward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) a->dx[0][i] = a->dx[1][i] = shoal_ref_before_relu(op, a, i);
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_add(shoal_op *op)
+{
+  op->forward = add_forward;
+  op->backward_data = add_backward;
+  op->backward_reads_y = op->desc.relu;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+}
+
+static shoal_status flatten_forward(shoal_op *op, const shoal_op_args *a)
+{
+  memmove(a->y, a->x[0], op->out_format.bytes);
+  return SHOAL_OK;
+}
+
+static shoal_status flatten_backward(shoal_op *op, const shoal_op_args *a)
+{
+  memmove(a->dx[0], a->dy, op->out_format.bytes);
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_flatten(shoal_op *op)
+{
+  op->forward = flatten_forward;
+  op->backward_data = flatten_backward;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+}
+
+/* The mask is not stored: it is a function of the address, so backward computes it again.  See tensor/op.h. */
+static void apply_mask(const shoal_op *op, const shoal_op_args *a, const float *x, float *y)
+{
+  const shoal_shape *s = &op->desc.out;
+  int64_t n = shoal_shape_count(s);
+  uint64_t first = a->slot0 * (uint64_t)(n / s->dim[0]), seed = shoal_rng_seed(a->seed, op->desc.stream);
+  float keep = 1.0f / (1.0f - op->desc.p);
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t index = first + (uint64_t)i;
+    shoal_rng_block r = shoal_rng(seed, SHOAL_RNG_DROPOUT, index / 4, a->step);
+    y[i] = shoal_rng_unit(r.v[index % 4]) >= op->desc.p ? x[i] * keep : 0.0f;
+  }
+}
+
+static shoal_status dropout_forward(shoal_op *op, const shoal_op_args *a)
+{
+  if (op->desc.training)
+    apply_mask(op, a, a->x[0], a->y);
+  else
+    memmove(a->y, a->x[0], op->out_format.bytes);
+  return SHOAL_OK;
+}
+
+static shoal_status dropout_backward(shoal_op *op, const shoal_op_args *a)
+{
+  apply_mask(op, a, a->dy, a->dx[0]);
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_dropout(shoal_op *op)
+{
+  op->forward = dropout_forward;
+  op->backward_data = dropout_backward;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+}

@@ -1,0 +1,110 @@
+/* The table of the reference backend and the birth of its operations: one planner per kind, one struct for all.
+ * Formats are always dense, so moving to and from dense is a copy. */
+#include "tensor/ref/ref.h"
+#include "base/mem.h"
+#include "tensor/ref/ref_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef void planner(shoal_op *op);
+
+static planner *const planners[SHOAL_OP_COUNT] = {
+  [SHOAL_OP_LINEAR] = shoal_ref_plan_linear,
+  [SHOAL_OP_CONV] = shoal_ref_plan_conv,
+  [SHOAL_OP_BATCHNORM] = shoal_ref_plan_batchnorm,
+  [SHOAL_OP_LAYERNORM] = shoal_ref_plan_layernorm,
+  [SHOAL_OP_RELU] = shoal_ref_plan_relu,
+  [SHOAL_OP_GELU] = shoal_ref_plan_gelu,
+  [SHOAL_OP_MAXPOOL] = shoal_ref_plan_maxpool,
+  [SHOAL_OP_AVGPOOL] = shoal_ref_plan_avgpool,
+  [SHOAL_OP_GLOBALPOOL] = shoal_ref_plan_globalpool,
+  [SHOAL_OP_ADD] = shoal_ref_plan_add,
+  [SHOAL_OP_FLATTEN] = shoal_ref_plan_flatten,
+  [SHOAL_OP_DROPOUT] = shoal_ref_plan_dropout,
+};
+
+static shoal_status alloc_ref(shoal_backend *b, size_t bytes, void **out)
+{
+  return shoal_alloc(bytes, 1, "buffer of backend ref", out);
+}
+
+static void release_ref(shoal_backend *b, void *p)
+{
+  free(p);
+}
+
+static shoal_format dense_format(const shoal_shape *s)
+{
+  return (shoal_format){ (size_t)shoal_shape_count(s) * sizeof(float), true, NULL };
+}
+
+static void op_destroy_ref(shoal_op *op)
+{
+  free(op);
+}
+
+static shoal_status op_create_ref(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  int inputs = d->kind == SHOAL_OP_ADD ? 2 : 1;
+  for (int i = 0; in && i < inputs; i++)
+    SHOAL_CHECK(in[i].dense, SHOAL_ERR_ARG,
+                "%s: input %d comes in a format of another backend; backend ref reads dense tensors only",
+                shoal_op_kind_name(d->kind), i);
+  shoal_op *op = calloc(1, sizeof *op);
+  SHOAL_CHECK(op, SHOAL_ERR_MEM, "plan of one %s", shoal_op_kind_name(d->kind));
+  op->desc = *d;
+  op->backend = b;
+  for (int i = 0; i < inputs; i++) op->in_format[i] = dense_format(&d->in[i]);
+  op->out_format = dense_format(&d->out);
+  op->destroy = op_destroy_ref;
+  planners[d->kind](op);
+  if (!d->training) op->backward_weights = op->backward_data = NULL;
+  if (!d->need_dx && !op->dw_with_dx) op->backward_data = NULL;
+  *out = op;
+  return SHOAL_OK;
+}
+
+static shoal_status copy_ref(shoal_backend *b, const shoal_shape *s, const shoal_format *format, const float *x,
+                             float *y)
+{
+  SHOAL_CHECK(format->dense, SHOAL_ERR_ARG, "backend ref was given a format of another backend");
+  memmove(y, x, (size_t)shoal_shape_count(s) * sizeof(float));
+  return SHOAL_OK;
+}
+
+static void close_ref(shoal_backend *b)
+{
+  free(b);
+}
+
+static const shoal_backend_ops ref_ops = {
+  .alloc = alloc_ref,
+  .release = release_ref,
+  .op_create = op_create_ref,
+  .to_dense = copy_ref,
+  .from_dense = copy_ref,
+  .gemm = shoal_ref_gemm,
+  .softmax_xent = shoal_ref_softmax_xent,
+  .add = shoal_ref_add,
+  .axpby = shoal_ref_axpby,
+  .sumsq = shoal_ref_sumsq,
+  .sgd = shoal_ref_sgd,
+  .adam = shoal_ref_adam,
+  .close = close_ref,
+};
+
+shoal_status shoal_ref_open(int threads, shoal_backend **out)
+{
+  shoal_backend *b = calloc(1, sizeof *b);
+  SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend ref");
+  b->name = "ref";
+  b->ops = &ref_ops;
+  b->threads = 1;
+  *out = b;
+  return SHOAL_OK;
+}
+
+const char *shoal_ref_versions(void)
+{
+  return "plain C loops, no library";
+}

@@ -1,0 +1,45 @@
+/* What the files of this folder share: how an operation gets its functions, and the flat-vector functions of the
+ * table.
+ *
+ * A planner receives an operation whose description is checked, whose formats are dense and whose other fields are
+ * zero; it sets the functions and what the operation needs to keep. */
+#ifndef SHOAL_TENSOR_REF_REF_IMPL_H
+#define SHOAL_TENSOR_REF_REF_IMPL_H
+#include "tensor/backend.h"
+
+void shoal_ref_plan_linear(shoal_op *op);
+void shoal_ref_plan_conv(shoal_op *op);
+void shoal_ref_plan_batchnorm(shoal_op *op);
+void shoal_ref_plan_layernorm(shoal_op *op);
+void shoal_ref_plan_relu(shoal_op *op);
+void shoal_ref_plan_gelu(shoal_op *op);
+void shoal_ref_plan_maxpool(shoal_op *op);
+void shoal_ref_plan_avgpool(shoal_op *op);
+void shoal_ref_plan_globalpool(shoal_op *op);
+void shoal_ref_plan_add(shoal_op *op);
+void shoal_ref_plan_flatten(shoal_op *op);
+void shoal_ref_plan_dropout(shoal_op *op);
+
+shoal_status shoal_ref_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                            const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
+                            int64_t ldc);
+shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
+                                    const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
+                                    int64_t *correct);
+shoal_status shoal_ref_add(shoal_backend *b, size_t n, const float *x, float *y);
+shoal_status shoal_ref_axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
+shoal_status shoal_ref_sumsq(shoal_backend *b, size_t n, const float *x, double *out);
+shoal_status shoal_ref_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w);
+shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
+                            float *w);
+
+/* dy as it arrives before a fused relu: nothing passes where the output was cut to zero. */
+static inline float shoal_ref_before_relu(const shoal_op *op, const shoal_op_args *a, int64_t i)
+{
+  return op->desc.relu && !(a->y[i] > 0) ? 0.0f : a->dy[i];
+}
+static inline float shoal_ref_relu(float x)
+{
+  return x > 0 ? x : 0.0f;
+}
+#endif

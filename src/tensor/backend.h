@@ -37,9 +37,10 @@ typedef struct {
   shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
                                const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
                                int64_t *correct);
-  shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);            /* y += x */
-  shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y); /* y = p x + q y; q 0 never reads y */
-  shoal_status (*sumsq)(shoal_backend *b, size_t n, const float *x, double *out);       /* fixed order for fixed threads */
+  /* y += x;  y = p x + q y, where q 0 never reads y;  sum of squares, in an order fixed by n and the threads */
+  shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);
+  shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
+  shoal_status (*sumsq)(shoal_backend *b, size_t n, const float *x, double *out);
   shoal_status (*sgd)(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w);
   shoal_status (*adam)(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
                        float *w);
@@ -54,7 +55,8 @@ struct shoal_backend {
   void *progress_context;
 };
 
-/** @param name "ref", "cpu", "cuda"; @param threads >= 1.  ERR_UNSUPPORTED says how to build it, ERR_DEVICE what is missing. */
+/** @param name "ref", "cpu" or "cuda"; @param threads >= 1.
+ *  @return ERR_UNSUPPORTED says how to build it, ERR_DEVICE what is missing */
 shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out);
 void shoal_backend_close(shoal_backend *b);
 size_t shoal_backend_names(const char *const **out); /* those built in */
@@ -64,6 +66,6 @@ static inline void shoal_backend_poll(shoal_backend *b)
 }
 /** Create an operation; checks the description first.  `in` are the formats of the inputs, NULL for dense. */
 shoal_status shoal_op_create(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
-void shoal_op_destroy(shoal_op *op); /* NULL is fine */
+void shoal_op_destroy(shoal_op *op);                  /* NULL is fine */
 const char *shoal_backend_versions(const char *name); /* "oneDNN 2.6.3 (compiled 2.6.3)" */
 #endif

@@ -29,17 +29,17 @@
 
 /* kind, name in messages and traces.  Weights in order: see each line. */
 #define SHOAL_OP_LIST(X)                                                                                               \
-  X(LINEAR, "linear")         /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */         \
-  X(CONV, "conv")             /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i,kh,kw], w1 bias [o] if bias; relu fusable */        \
-  X(BATCHNORM, "batchnorm")   /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */          \
-  X(LAYERNORM, "layernorm")   /* over the last dimension; w0 scale, w1 shift */                                        \
+  X(LINEAR, "linear")       /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */         \
+  X(CONV, "conv")           /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i,kh,kw], w1 bias [o] if bias; relu fusable */        \
+  X(BATCHNORM, "batchnorm") /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */          \
+  X(LAYERNORM, "layernorm") /* over the last dimension; w0 scale, w1 shift */                                          \
   X(RELU, "relu")                                                                                                      \
   X(GELU, "gelu")             /* exact: x Phi(x), by erf */                                                            \
   X(MAXPOOL, "maxpool")       /* padding never wins */                                                                 \
   X(AVGPOOL, "avgpool")       /* padding not counted */                                                                \
-  X(GLOBALPOOL, "globalpool") /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                             \
+  X(GLOBALPOOL, "globalpool") /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                           \
   X(ADD, "add")               /* y = x0 + x1, equal shapes; relu fusable */                                            \
-  X(FLATTEN, "flatten")       /* any format -> dense [n, c*h*w] in canonical order */                                   \
+  X(FLATTEN, "flatten")       /* any format -> dense [n, c*h*w] in canonical order */                                  \
   X(DROPOUT, "dropout")       /* training: y = mask * x / (1-p), element kept by its address; evaluation: copy */
 #define X(name, text) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
@@ -53,13 +53,13 @@ typedef struct {
   shoal_shape in[SHOAL_OP_INPUTS], out; /* batch first; in[1] only for ADD */
   int kernel[2], stride[2], pad[2];     /* h, w: CONV and pools */
   bool bias;
-  bool relu;                            /* max(., 0) fused at the end, where the list says so */
-  float eps;                            /* norms; 1e-5 */
-  float momentum;                       /* BATCHNORM: running = (1-m) running + m batch; the variance unbiased */
-  float p;                              /* DROPOUT */
-  uint64_t stream;                      /* DROPOUT: number of the node, keeps its mask apart from others */
-  bool training;                        /* false: forward only, BATCHNORM uses the running statistics */
-  bool need_dx;                         /* false for the first layer: backward_data is never called */
+  bool relu;       /* max(., 0) fused at the end, where the list says so */
+  float eps;       /* norms; 1e-5 */
+  float momentum;  /* BATCHNORM: running = (1-m) running + m batch; the variance unbiased */
+  float p;         /* DROPOUT */
+  uint64_t stream; /* DROPOUT: number of the node, keeps its mask apart from others */
+  bool training;   /* false: forward only, BATCHNORM uses the running statistics */
+  bool need_dx;    /* false for the first layer: backward_data is never called */
 } shoal_op_desc;
 
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
@@ -84,11 +84,11 @@ typedef struct {
   float *dx[SHOAL_OP_INPUTS];
   const float *w[SHOAL_OP_WEIGHTS];
   float *dw[SHOAL_OP_WEIGHTS];
-  float *stats[2];           /* BATCHNORM: running mean and variance, [c] each; updated in training */
-  void *saved;               /* op->saved_bytes, untouched between forward and backward */
-  void *scratch;             /* op->scratch_bytes, nobody's between calls */
-  uint64_t weights_version;  /* changes whenever the weights have been written */
-  uint64_t seed;             /* DROPOUT address: seed, step, and slot0 = global number of the batch's first sample */
+  float *stats[2];          /* BATCHNORM: running mean and variance, [c] each; updated in training */
+  void *saved;              /* op->saved_bytes, untouched between forward and backward */
+  void *scratch;            /* op->scratch_bytes, nobody's between calls */
+  uint64_t weights_version; /* changes whenever the weights have been written */
+  uint64_t seed;            /* DROPOUT address: seed, step, and slot0 = global number of the batch's first sample */
   uint32_t step;
   uint64_t slot0;
 } shoal_op_args;
@@ -101,11 +101,11 @@ struct shoal_op {
   shoal_format in_format[SHOAL_OP_INPUTS]; /* as the producers gave them; dx has the same */
   shoal_format out_format;                 /* dy arrives in the same */
   size_t saved_bytes, scratch_bytes;
-  bool y_may_be_x;        /* forward may run in place (ADD: on either input) */
-  bool dx_may_be_dy;      /* backward_data may run in place (ADD: dx[0], dx[1] or both) */
+  bool y_may_be_x;                         /* forward may run in place (ADD: on either input) */
+  bool dx_may_be_dy;                       /* backward_data may run in place (ADD: dx[0], dx[1] or both) */
   bool backward_reads_x, backward_reads_y; /* else the buffers may be reused after forward */
-  bool dw_with_dx;        /* backward_data also produces dw (norms); backward_weights is NULL then.  With need_dx
-                             false backward_data is called all the same, with dx NULL */
+  bool dw_with_dx; /* backward_data also produces dw (norms); backward_weights is NULL then.  With need_dx
+                      false backward_data is called all the same, with dx NULL */
   shoal_status (*forward)(shoal_op *op, const shoal_op_args *a);
   shoal_status (*backward_weights)(shoal_op *op, const shoal_op_args *a); /* NULL: none */
   shoal_status (*backward_data)(shoal_op *op, const shoal_op_args *a);    /* NULL in evaluation */

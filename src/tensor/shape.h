@@ -11,8 +11,7 @@ typedef struct {
   int64_t dim[SHOAL_MAX_DIMS];
 } shoal_shape;
 
-#define SHOAL_SHAPE(...)                                                                                               \
-  ((shoal_shape){ (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } })
+#define SHOAL_SHAPE(...) ((shoal_shape){ (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } })
 
 static inline int64_t shoal_shape_count(const shoal_shape *s) /* elements; 1 for ndim 0 */
 {

@@ -52,9 +52,10 @@ void shoal_settings_destroy(shoal_settings *s);
  *  duplicate keys, anchors or values that are neither scalar nor flat list; ERR_IO if it cannot be read. */
 shoal_status shoal_settings_read(shoal_settings *s, const char *path);
 shoal_status shoal_settings_read_text(shoal_settings *s, const char *text, const char *origin);
-/** "a.b=c"; lists are "a.b=[1,2]" or "a.b=1,2". */
+/** A flag: beats environment and files, whichever is read first.  "a.b=c"; lists are "a.b=[1,2]" or "a.b=1,2". */
 shoal_status shoal_settings_set(shoal_settings *s, const char *assignment, const char *origin);
-/** Text of a setting so far (scalar), or NULL. */
+/** Text of a setting so far (scalar), or NULL.  Looks at flags, the environment and files in this order, as the config
+ *  will; "method: daso" also answers for "method.name". */
 const char *shoal_settings_get(const shoal_settings *s, const char *name);
 
 typedef struct shoal_config shoal_config;
@@ -65,7 +66,10 @@ shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_tab
                                  shoal_config **out);
 void shoal_config_destroy(shoal_config *c);
 
-/* Typed access; asking for an unknown name or with the wrong type is a bug and aborts with its name. */
+/* An option whose default is "" may be empty ("key:", "key: null", "--set key="): it then reads as 0, false, "" or
+ * an empty list, and counts as not given.
+ *
+ * Typed access; asking for an unknown name or with the wrong type is a bug and aborts with its name. */
 bool shoal_config_bool(const shoal_config *c, const char *name);
 int64_t shoal_config_int(const shoal_config *c, const char *name);
 double shoal_config_float(const shoal_config *c, const char *name);

@@ -73,6 +73,22 @@ void shoal_str_add_json(shoal_str *s, const char *text)
   str_add_n(s, "\"", 1);
 }
 
+void shoal_str_add_wrapped(shoal_str *s, const char *text, size_t indent, size_t width)
+{
+  size_t column = indent;
+  while (*text) {
+    size_t word = strcspn(text, " ");
+    if (column > indent && column + word + 1 >= width) {
+      shoal_str_add(s, "\n%*s", (int)indent, "");
+      column = indent;
+    }
+    shoal_str_add(s, "%s%.*s", column > indent ? " " : "", (int)word, text);
+    column += word + (column > indent);
+    text += word + strspn(text + word, " ");
+  }
+  shoal_str_add(s, "\n");
+}
+
 void shoal_str_clear(shoal_str *s)
 {
   s->len = 0;

@@ -12,6 +12,9 @@ typedef struct {
 } shoal_str;
 void shoal_str_add(shoal_str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void shoal_str_add_json(shoal_str *s, const char *text); /* quoted and escaped */
+/** Add `text` broken at spaces so that lines end before column `width`, and a newline.  The first line starts at
+ *  column `indent`, where the caller has already arrived; the others are indented to it. */
+void shoal_str_add_wrapped(shoal_str *s, const char *text, size_t indent, size_t width);
 void shoal_str_clear(shoal_str *s);
 void shoal_str_free(shoal_str *s);
 char *shoal_strdup_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* caller frees */

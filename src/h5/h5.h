@@ -25,12 +25,17 @@ void shoal_h5_init(void); /* silences HDF5's own error printing; safe to call of
 shoal_status shoal_h5_open(const char *path, hid_t *file_out);
 /** Create (truncate) for writing, earliest format, no lock needed. */
 shoal_status shoal_h5_create(const char *path, hid_t *file_out);
-void shoal_h5_close(hid_t id); /* any kind of handle; ignores < 0 */
+/** Open an existing file for reading and writing, no lock needed.  Same errors as shoal_h5_open. */
+shoal_status shoal_h5_append(const char *path, hid_t *file_out);
+/** Any kind of handle; ignores < 0.  Closing a file closes what is still open in it.  H5Fflush before, if you must know
+ *  that everything was written: here a failure is only printed. */
+void shoal_h5_close(hid_t id);
 
 /* Datasets are dense and row-major.  `type` is a native memory type (H5T_NATIVE_FLOAT, …); the file stores the
  * little-endian form.  ndim 0 is a scalar. */
 shoal_status shoal_h5_write(hid_t at, const char *name, hid_t type, int ndim, const uint64_t *dims, const void *data);
-/** Shape and class of a data set: ndim <= 8.  ERR_IO if it is missing or is external, virtual or filtered by a plug-in. */
+/** Shape and class of a data set: ndim <= 8.  ERR_IO if it is missing or is external, virtual or filtered by a plug-in.
+ */
 shoal_status shoal_h5_shape(hid_t at, const char *name, int *ndim, uint64_t dims[8], H5T_class_t *type_class,
                             size_t *type_size);
 /** Read a whole data set of exactly `n` elements, converted to `type`. */

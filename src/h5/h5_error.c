@@ -1,0 +1,127 @@
+/* How HDF5 starts and how it fails.
+ *
+ * HDF5 keeps a stack of a dozen lines per failure and likes to print all of it.  We silence it and keep one piece: the
+ * operating system's text if the fault came from there ("No space left on device"), else the innermost description,
+ * which is where the library noticed.  The stack belongs to a thread and is cleared by the next call into the library,
+ * so the words are taken before anything else is asked. */
+#include "base/log.h"
+#include "base/str.h"
+#include "h5/h5_impl.h"
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+static bool locks_off;
+
+/* HDF5 reads HDF5_USE_FILE_LOCKING when it starts, and from then on the variable beats every property list: with TRUE
+ * or BEST_EFFORT a read could not be repeated without a lock.  So the variable is hidden while the library starts and
+ * honoured by us instead: FALSE means no lock is tried, anything else means one is tried first. */
+static void start_library(void)
+{
+  const char *wish = getenv("HDF5_USE_FILE_LOCKING");
+  char *kept = wish ? strdup(wish) : NULL;
+  locks_off = wish && (strcmp(wish, "FALSE") == 0 || strcmp(wish, "0") == 0);
+  unsetenv("HDF5_USE_FILE_LOCKING");
+  H5Fget_obj_count(H5F_OBJ_ALL, H5F_OBJ_FILE); /* starts the part that reads the variable; H5open() does not */
+  H5PLset_loading_state(0);                    /* filters of strangers are not even looked for */
+  if (kept) setenv("HDF5_USE_FILE_LOCKING", kept, 1);
+  free(kept);
+}
+
+bool shoal_h5_locks_off(void)
+{
+  return locks_off;
+}
+
+void shoal_h5_init(void)
+{
+  static _Thread_local bool silenced; /* the switch, like the stack, is per thread */
+  pthread_once(&started, start_library);
+  if (silenced) return;
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+  silenced = true;
+}
+
+typedef struct {
+  const char *wanted;
+  bool found;
+  char text[SHOAL_H5_WORDS];
+} search;
+
+static herr_t search_entry(unsigned n, const H5E_error2_t *entry, void *data)
+{
+  search *s = data;
+  if (!entry->desc || !strstr(entry->desc, s->wanted)) return 0;
+  s->found = true;
+  snprintf(s->text, sizeof s->text, "%s", entry->desc);
+  return 1;
+}
+
+bool shoal_h5_stack_says(const char *text, char out[SHOAL_H5_WORDS])
+{
+  search s = { .wanted = text };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, search_entry, &s);
+  if (s.found && out) memcpy(out, s.text, sizeof s.text);
+  return s.found;
+}
+
+void shoal_h5_words(char words[SHOAL_H5_WORDS])
+{
+  static const char mark[] = "error message = '";
+  words[0] = '\0';
+  if (!shoal_h5_stack_says(mark, words)) {
+    shoal_h5_stack_says("", words); /* every description contains "": the innermost one */
+    return;
+  }
+  char *begin = strstr(words, mark) + sizeof mark - 1;
+  char *end = strchr(begin, '\'');
+  size_t n = end ? (size_t)(end - begin) : strlen(begin);
+  memmove(words, begin, n);
+  words[n] = '\0';
+}
+
+shoal_status shoal_h5_fail(const char *file, int line, const char *format, ...)
+{
+  char words[SHOAL_H5_WORDS], text[SHOAL_H5_WHERE];
+  shoal_h5_words(words);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  H5Eclear2(H5E_DEFAULT);
+  return shoal_fail(SHOAL_ERR_IO, file, line, "%s%s%s", text, words[0] ? ": " : "", words);
+}
+
+const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
+{
+  char file[SHOAL_H5_WHERE / 2] = "", object[SHOAL_H5_WHERE / 4] = "";
+  if (H5Iget_type(at) == H5I_ATTR || H5Fget_name(at, file, sizeof file) < 0) file[0] = '\0';
+  bool absolute = name && name[0] == '/';
+  if (!absolute && H5Iget_name(at, object, sizeof object) < 0) object[0] = '\0';
+  size_t n = strlen(object);
+  const char *slash = !name || absolute || name[0] == '@' || (n > 0 && object[n - 1] == '/') ? "" : "/";
+  snprintf(buf, SHOAL_H5_WHERE, "%s%s%s%s%s", object, slash, name ? name : "", file[0] ? " in " : "", file);
+  H5Eclear2(H5E_DEFAULT);
+  return buf;
+}
+
+shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name)
+{
+  char words[SHOAL_H5_WORDS], where[SHOAL_H5_WHERE];
+  shoal_h5_words(words);
+  shoal_h5_where(at, name, where);
+  return shoal_fail(SHOAL_ERR_IO, file, line, "cannot %s %s%s%s", verb, where, words[0] ? ": " : "", words);
+}
+
+void shoal_h5_close(hid_t id)
+{
+  if (id < 0) return;
+  shoal_h5_init();
+  if (H5Iget_type(id) != H5I_FILE)
+    H5Idec_ref(id); /* what each kind's own close call does */
+  else if (H5Fclose(id) < 0)
+    shoal_h5_fail(__FILE__, __LINE__, "closing an HDF5 file lost data");
+}

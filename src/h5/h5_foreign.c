@@ -1,0 +1,87 @@
+/* Nothing foreign is trusted.
+ *
+ * An HDF5 file can ask its reader to open other files (external links, external storage, virtual data sets) and to load
+ * code (filter plug-ins).  Data sets and checkpoints travel between people, so none of that is followed: one walk over
+ * all links refuses such a file before anything is read, and single reads check their own data set again. */
+#include "h5/h5_impl.h"
+#include <stdio.h>
+
+/* HDF5 asks here before it follows an external link; negative means no. */
+static herr_t refuse_to_follow(const char *parent_file, const char *parent_group, const char *child_file,
+                               const char *child_object, unsigned *flags, hid_t fapl, void *data)
+{
+  return -1;
+}
+
+hid_t shoal_h5_stay_inside(hid_t property_class)
+{
+  hid_t list = H5Pcreate(property_class);
+  if (list >= 0 && H5Pset_elink_cb(list, refuse_to_follow, NULL) < 0) {
+    H5Pclose(list);
+    return H5I_INVALID_HID;
+  }
+  return list;
+}
+
+const char *shoal_h5_foreign(hid_t dcpl, char buf[SHOAL_H5_WORDS])
+{
+  H5D_layout_t layout = H5Pget_layout(dcpl);
+  if (layout == H5D_VIRTUAL) return "is a virtual data set, made of other files";
+  if (layout < 0) return "has an unknown storage layout";
+  if (H5Pget_external_count(dcpl) > 0) return "keeps its data in external files";
+  int n = H5Pget_nfilters(dcpl);
+  for (int i = 0; i < n; i++) {
+    unsigned flags, config;
+    size_t values = 0;
+    char name[64] = "";
+    H5Z_filter_t id = H5Pget_filter2(dcpl, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
+    if (id == H5Z_FILTER_DEFLATE || id == H5Z_FILTER_SHUFFLE || id == H5Z_FILTER_FLETCHER32) continue;
+    snprintf(buf, SHOAL_H5_WORDS, "uses filter %d%s%s%s; only deflate, shuffle and fletcher32 are read (h5repack)",
+             (int)id, name[0] ? " (" : "", name, name[0] ? ")" : "");
+    return buf;
+  }
+  return NULL;
+}
+
+typedef struct {
+  const char *path;
+  shoal_status st;
+} walk;
+
+static shoal_status check_dataset(hid_t set, const char *name, const char *path)
+{
+  char buf[SHOAL_H5_WORDS];
+  hid_t dcpl = H5Dget_create_plist(set);
+  const char *why = dcpl < 0 ? "has no readable properties" : shoal_h5_foreign(dcpl, buf);
+  if (dcpl >= 0) H5Pclose(dcpl);
+  SHOAL_CHECK(!why, SHOAL_ERR_IO, "data set /%s in %s %s", name, path, why);
+  return SHOAL_OK;
+}
+
+static shoal_status check_link(hid_t at, const char *name, const H5L_info_t *link, const char *path)
+{
+  if (link->type == H5L_TYPE_SOFT) return SHOAL_OK; /* names an object of this same file; others are met themselves */
+  SHOAL_CHECK(link->type == H5L_TYPE_HARD, SHOAL_ERR_IO, "/%s in %s is %s; copy the data into one file (h5copy)", name,
+              path, link->type == H5L_TYPE_EXTERNAL ? "a link to another file" : "a link of an unknown kind");
+  hid_t object = H5Oopen(at, name, H5P_DEFAULT);
+  if (object < 0) return shoal_h5_fail(__FILE__, __LINE__, "cannot open /%s in %s", name, path);
+  shoal_status st = H5Iget_type(object) == H5I_DATASET ? check_dataset(object, name, path) : SHOAL_OK;
+  H5Oclose(object);
+  return st;
+}
+
+static herr_t visit(hid_t at, const char *name, const H5L_info_t *link, void *data)
+{
+  walk *w = data;
+  w->st = check_link(at, name, link, w->path);
+  return w->st == SHOAL_OK ? 0 : 1;
+}
+
+shoal_status shoal_h5_refuse_foreign(hid_t file, const char *path)
+{
+  shoal_h5_init();
+  walk w = { .path = path, .st = SHOAL_OK };
+  if (H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &w) < 0 && w.st == SHOAL_OK)
+    return shoal_h5_fail(__FILE__, __LINE__, "cannot walk through %s", path);
+  return w.st;
+}

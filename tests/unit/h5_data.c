@@ -1,0 +1,181 @@
+/* Data sets and attributes: what goes in comes out, converted where types differ, and misuse is told in one line. */
+#include "h5/h5.h"
+#include "unit/h5_temp.h"
+#include <pthread.h>
+#include <stdint.h>
+
+static void round_trip(hid_t file)
+{
+  float w[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
+  double back[6] = { 0 };
+  uint64_t dims[2] = { 2, 3 }, found[8];
+  H5T_class_t c;
+  size_t size;
+  int ndim;
+  CHECK_OK(shoal_h5_write(file, "/model/layer0/w", H5T_NATIVE_FLOAT, 2, dims, w));
+  CHECK_OK(shoal_h5_shape(file, "model/layer0/w", &ndim, found, &c, &size));
+  CHECK(ndim == 2 && found[0] == 2 && found[1] == 3 && c == H5T_FLOAT && size == 4, "shape");
+  CHECK_OK(shoal_h5_read(file, "/model/layer0/w", H5T_NATIVE_DOUBLE, 6, back));
+  for (int i = 0; i < 6; i++) CHECK(back[i] == i + 1, "element %d is %g", i, back[i]);
+
+  int64_t step = INT64_MAX, got = 0;
+  CHECK_OK(shoal_h5_write(file, "step", H5T_NATIVE_INT64, 0, NULL, &step));
+  CHECK_OK(shoal_h5_read(file, "step", H5T_NATIVE_INT64, 1, &got));
+  CHECK(got == step, "scalar");
+  CHECK_OK(shoal_h5_shape(file, "step", &ndim, found, &c, &size));
+  CHECK(ndim == 0 && c == H5T_INTEGER && size == 8, "scalar shape");
+
+  uint64_t none = 0;
+  CHECK_OK(shoal_h5_write(file, "empty", H5T_NATIVE_UINT8, 1, &none, NULL));
+  CHECK_OK(shoal_h5_read(file, "empty", H5T_NATIVE_UINT8, 0, NULL));
+}
+
+static void existence(hid_t file)
+{
+  CHECK(shoal_h5_exists(file, "/"), "root");
+  CHECK(shoal_h5_exists(file, "/model/layer0/w"), "full path");
+  CHECK(shoal_h5_exists(file, "model/layer0"), "relative group");
+  CHECK(!shoal_h5_exists(file, "/model/layer1/w"), "missing middle part");
+  CHECK(!shoal_h5_exists(file, "/step/x"), "a data set is no folder");
+  CHECK(!shoal_h5_exists(file, ""), "empty name");
+}
+
+static void refusals(hid_t file)
+{
+  float x[4];
+  uint64_t dims[8], one = 1;
+  int ndim;
+  CHECK_REFUSED(shoal_h5_read(file, "/model/v", H5T_NATIVE_FLOAT, 6, x), SHOAL_ERR_IO,
+                "there is no data set /model/v in");
+  CHECK_REFUSED(shoal_h5_read(file, "/model/layer0/w", H5T_NATIVE_FLOAT, 4, x), SHOAL_ERR_IO,
+                "has 6 elements, 4 are expected");
+  CHECK_REFUSED(shoal_h5_shape(file, "/model", &ndim, dims, NULL, NULL), SHOAL_ERR_IO, "/model");
+  CHECK_REFUSED(shoal_h5_write(file, "step", H5T_NATIVE_FLOAT, 1, &one, x), SHOAL_ERR_IO, "cannot create /step in");
+  CHECK_REFUSED(shoal_h5_write(file, "deep", H5T_NATIVE_FLOAT, 9, dims, x), SHOAL_ERR_ARG, "9 dimensions");
+}
+
+static void attributes(hid_t file)
+{
+  static char longest[100000];
+  double three[3] = { 0.5, -1, 1e300 }, back[3];
+  int64_t i = 0;
+  char *text = NULL;
+  memset(longest, 'a', sizeof longest - 1);
+  CHECK_OK(shoal_h5_put_string(file, "config", "first"));
+  CHECK_OK(shoal_h5_put_string(file, "config", longest)); /* replaces; longer than an attribute of the old format */
+  CHECK_OK(shoal_h5_get_string(file, "config", &text));
+  CHECK(text && strcmp(text, longest) == 0, "long text");
+  free(text);
+  CHECK_OK(shoal_h5_put_string(file, "none", ""));
+  CHECK_OK(shoal_h5_get_string(file, "none", &text));
+  CHECK(text[0] == '\0', "empty text");
+  free(text);
+  CHECK_OK(shoal_h5_put_i64(file, "step", INT64_MIN));
+  CHECK_OK(shoal_h5_get_i64(file, "step", &i));
+  CHECK(i == INT64_MIN, "integer");
+  CHECK_OK(shoal_h5_put_f64s(file, "mean", 3, three));
+  CHECK_OK(shoal_h5_get_f64s(file, "mean", 3, back));
+  CHECK(memcmp(three, back, sizeof back) == 0, "numbers");
+  CHECK(shoal_h5_has_attribute(file, "mean") && !shoal_h5_has_attribute(file, "std"), "presence");
+  CHECK_REFUSED(shoal_h5_get_i64(file, "mean", &i), SHOAL_ERR_IO, "@mean");
+  CHECK_REFUSED(shoal_h5_get_i64(file, "config", &i), SHOAL_ERR_IO, "is not an integer");
+  CHECK_REFUSED(shoal_h5_get_f64s(file, "mean", 2, back), SHOAL_ERR_IO, "has 3 values, 2 are expected");
+  CHECK_REFUSED(shoal_h5_get_string(file, "step", &text), SHOAL_ERR_IO, "is not one text");
+  CHECK_REFUSED(shoal_h5_get_i64(file, "epoch", &i), SHOAL_ERR_IO, "there is no attribute /@epoch in");
+}
+
+/* What other writers leave: text of fixed length, padded with blanks; a small integer in an array of one. */
+static void foreign_attributes(hid_t file)
+{
+  int64_t i = 0;
+  char *text = NULL;
+  hsize_t one = 1;
+  uint8_t small = 7;
+  hid_t type = H5Tcopy(H5T_C_S1), scalar = H5Screate(H5S_SCALAR), row = H5Screate_simple(1, &one, NULL);
+  H5Tset_size(type, 8);
+  H5Tset_strpad(type, H5T_STR_SPACEPAD);
+  hid_t a = H5Acreate2(file, "padded", type, scalar, H5P_DEFAULT, H5P_DEFAULT);
+  H5Awrite(a, type, "cifar   ");
+  hid_t b = H5Acreate2(file, "small", H5T_STD_U8BE, row, H5P_DEFAULT, H5P_DEFAULT);
+  H5Awrite(b, H5T_NATIVE_UINT8, &small);
+  CHECK_OK(shoal_h5_get_string(file, "padded", &text));
+  CHECK(text && strcmp(text, "cifar") == 0, "padded text is '%s'", text);
+  CHECK_OK(shoal_h5_get_i64(file, "small", &i));
+  CHECK(i == 7, "small integer");
+  free(text);
+  shoal_h5_close(a);
+  shoal_h5_close(b);
+  shoal_h5_close(type);
+  shoal_h5_close(scalar);
+  shoal_h5_close(row);
+}
+
+/* HDF5 prints a page per error and per thread unless told otherwise; nothing may reach stderr from a new thread. */
+static void *fail_in_thread(void *arg)
+{
+  hid_t file = *(hid_t *)arg;
+  float x[1];
+  shoal_h5_read(file, "/nowhere", H5T_NATIVE_FLOAT, 1, x);
+  shoal_h5_read(file, "/model", H5T_NATIVE_FLOAT, 1, x);
+  return NULL;
+}
+
+static void silence(hid_t file)
+{
+  const char *path = temp_path("stderr");
+  pthread_t thread;
+  fflush(stderr);
+  int kept = dup(2);
+  REQUIRE(freopen(path, "w", stderr), "catch stderr");
+  shoal_quiet_errors(1);
+  pthread_create(&thread, NULL, fail_in_thread, &file);
+  pthread_join(thread, NULL);
+  shoal_quiet_errors(-1);
+  fflush(stderr);
+  long n = ftell(stderr);
+  dup2(kept, 2);
+  close(kept);
+  CHECK(n == 0, "%ld bytes on stderr", n);
+}
+
+/* Equal contents give equal bytes: no time stamps. */
+static void same_bytes(void)
+{
+  char text[2][8192] = { { 0 } };
+  size_t n[2];
+  float x[3] = { 1, 2, 3 };
+  uint64_t dim = 3;
+  for (int i = 0; i < 2; i++) {
+    const char *path = temp_path("same.h5");
+    hid_t file;
+    CHECK_OK(shoal_h5_create(path, &file));
+    CHECK_OK(shoal_h5_write(file, "/a/x", H5T_NATIVE_FLOAT, 1, &dim, x));
+    shoal_h5_close(file);
+    FILE *f = fopen(path, "rb");
+    n[i] = fread(text[i], 1, sizeof text[i], f);
+    fclose(f);
+    if (i == 0) sleep(1); /* time stamps count in seconds */
+  }
+  CHECK(n[0] == n[1] && memcmp(text[0], text[1], n[0]) == 0, "two files of the same contents differ");
+  CHECK(text[0][8] == 0, "superblock version %d is not the earliest", text[0][8]);
+}
+
+int main(void)
+{
+  hid_t file;
+  temp_make();
+  const char *path = temp_path("data.h5");
+  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");
+  round_trip(file);
+  shoal_h5_close(file);
+  REQUIRE(shoal_h5_append(path, &file) == SHOAL_OK, "append");
+  existence(file);
+  refusals(file);
+  attributes(file);
+  foreign_attributes(file);
+  silence(file);
+  shoal_h5_close(file);
+  same_bytes();
+  temp_remove();
+  return check_done();
+}

@@ -1,0 +1,139 @@
+/* Files that reach outside themselves are refused before anything is read, each with the object's name. */
+#include "h5/h5.h"
+#include "unit/h5_temp.h"
+
+static const uint64_t dim = 16;
+static const float zeros[16];
+
+static hid_t fresh(const char *path)
+{
+  hid_t file;
+  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create %s", path);
+  CHECK_OK(shoal_h5_write(file, "/a/plain", H5T_NATIVE_FLOAT, 1, &dim, zeros));
+  return file;
+}
+
+/* The walk and every single read must say no; `name` is the object. */
+static void expect_refusal(const char *path, const char *name, const char *words)
+{
+  hid_t file;
+  float x[16];
+  uint64_t dims[8];
+  int ndim;
+  REQUIRE(shoal_h5_open(path, &file) == SHOAL_OK, "open %s", path);
+  CHECK_REFUSED(shoal_h5_refuse_foreign(file, path), SHOAL_ERR_IO, words);
+  CHECK_REFUSED(shoal_h5_refuse_foreign(file, path), SHOAL_ERR_IO, name);
+  CHECK_REFUSED(shoal_h5_shape(file, name, &ndim, dims, NULL, NULL), SHOAL_ERR_IO, name);
+  CHECK_REFUSED(shoal_h5_read(file, name, H5T_NATIVE_FLOAT, 16, x), SHOAL_ERR_IO, name);
+  CHECK_OK(shoal_h5_read(file, "/a/plain", H5T_NATIVE_FLOAT, 16, x));
+  shoal_h5_close(file);
+}
+
+static void external_link(const char *other)
+{
+  const char *path = temp_path("link.h5");
+  hid_t file = fresh(path);
+  H5Lcreate_external(other, "/a/plain", file, "/a/away", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft("/a/away", file, "/a/detour", H5P_DEFAULT, H5P_DEFAULT);
+  CHECK(!shoal_h5_exists(file, "/a/away") && !shoal_h5_exists(file, "/a/detour"), "what lies elsewhere is not here");
+  shoal_h5_close(file);
+  expect_refusal(path, "/a/away", "a link to another file");
+}
+
+static hid_t make(hid_t file, const char *name, hid_t dcpl)
+{
+  hsize_t n = dim;
+  hid_t space = H5Screate_simple(1, &n, NULL);
+  hid_t set = H5Dcreate2(file, name, H5T_NATIVE_FLOAT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+  shoal_h5_close(space);
+  return set;
+}
+
+static void external_storage(void)
+{
+  const char *path = temp_path("storage.h5");
+  hid_t file = fresh(path), dcpl = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_external(dcpl, "/etc/hostname", 0, sizeof zeros);
+  shoal_h5_close(make(file, "/a/raw", dcpl));
+  shoal_h5_close(dcpl);
+  shoal_h5_close(file);
+  expect_refusal(path, "/a/raw", "external files");
+}
+
+static void virtual_set(const char *other)
+{
+  const char *path = temp_path("virtual.h5");
+  hsize_t n = dim;
+  hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT); /* virtual sets need the newer format */
+  hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &n, NULL);
+  CHECK_OK(shoal_h5_write(file, "/a/plain", H5T_NATIVE_FLOAT, 1, &dim, zeros));
+  H5Pset_virtual(dcpl, space, other, "/a/plain", space);
+  shoal_h5_close(make(file, "/a/view", dcpl));
+  shoal_h5_close(space);
+  shoal_h5_close(dcpl);
+  shoal_h5_close(file);
+  expect_refusal(path, "/a/view", "virtual data set");
+}
+
+/* A filter this process knows only while writing: register, write, unregister. */
+static size_t copy_filter(unsigned flags, size_t n_values, const unsigned values[], size_t bytes, size_t *size,
+                          void **buf)
+{
+  return bytes;
+}
+
+static void unknown_filter(void)
+{
+  const H5Z_class2_t strange = { H5Z_CLASS_T_VERS, 32769, 1, 1, "strange", NULL, NULL, copy_filter };
+  const char *path = temp_path("filter.h5");
+  hsize_t chunk = 4;
+  hid_t file = fresh(path), dcpl = H5Pcreate(H5P_DATASET_CREATE);
+  H5Zregister(&strange);
+  H5Pset_chunk(dcpl, 1, &chunk);
+  H5Pset_filter(dcpl, 32769, H5Z_FLAG_MANDATORY, 0, NULL);
+  hid_t set = make(file, "/a/packed", dcpl);
+  H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros);
+  shoal_h5_close(set);
+  shoal_h5_close(dcpl);
+  shoal_h5_close(file);
+  H5Zunregister(32769);
+  expect_refusal(path, "/a/packed", "uses filter 32769 (strange)");
+}
+
+static void known_filters(void)
+{
+  const char *path = temp_path("deflate.h5");
+  hsize_t chunk = 4;
+  float x[16];
+  hid_t file = fresh(path), dcpl = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(dcpl, 1, &chunk);
+  H5Pset_shuffle(dcpl);
+  H5Pset_deflate(dcpl, 1);
+  H5Pset_fletcher32(dcpl);
+  shoal_h5_close(make(file, "/a/z", dcpl));
+  H5Lcreate_soft("/a/z", file, "/soft", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft("/nowhere", file, "/dangling", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_hard(file, "/", file, "/a/loop", H5P_DEFAULT, H5P_DEFAULT);
+  shoal_h5_close(dcpl);
+  shoal_h5_close(file);
+  CHECK_OK(shoal_h5_open(path, &file));
+  CHECK_OK(shoal_h5_refuse_foreign(file, path));
+  CHECK_OK(shoal_h5_read(file, "/soft", H5T_NATIVE_FLOAT, 16, x));
+  CHECK(!shoal_h5_exists(file, "/dangling"), "a dangling link leads nowhere");
+  shoal_h5_close(file);
+}
+
+int main(void)
+{
+  temp_make();
+  shoal_h5_init();
+  const char *other = temp_path("other.h5");
+  shoal_h5_close(fresh(other));
+  external_link(other);
+  external_storage();
+  virtual_set(other);
+  unknown_filter();
+  known_filters();
+  temp_remove();
+  return check_done();
+}

@@ -1,0 +1,58 @@
+/* A file that cannot be opened says which of the many reasons it is, in one line, with the path. */
+#include "h5/h5.h"
+#include "unit/h5_temp.h"
+#include <sys/stat.h>
+
+static void make_good(const char *path)
+{
+  static float x[4096];
+  uint64_t dim = 4096;
+  hid_t file;
+  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create %s", path);
+  CHECK_OK(shoal_h5_write(file, "x", H5T_NATIVE_FLOAT, 1, &dim, x));
+  shoal_h5_close(file);
+}
+
+int main(void)
+{
+  hid_t file = -1;
+  struct stat s;
+  temp_make();
+  const char *good = temp_path("good.h5"), *bad = temp_path("bad.h5");
+
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "there is no such file");
+  CHECK_REFUSED(shoal_h5_open(temp_dir, &file), SHOAL_ERR_IO, "not a regular file");
+  temp_write(bad, "", 0);
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "it is empty (0 bytes)");
+  temp_write(bad, "hello, I am a text\n", 19);
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "not an HDF5 file");
+  temp_write(bad, "\211HDF", 4);
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "not an HDF5 file");
+
+  make_good(bad);
+  CHECK(stat(bad, &s) == 0 && s.st_size > 16384, "size");
+  char want[100];
+  snprintf(want, sizeof want, "it is cut off, %lld of %lld bytes", (long long)s.st_size - 1024, (long long)s.st_size);
+  CHECK(truncate(bad, s.st_size - 1024) == 0, "truncate");
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, want);
+  CHECK_REFUSED(shoal_h5_append(bad, &file), SHOAL_ERR_IO, want);
+  CHECK(truncate(bad, 40) == 0, "truncate");
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "cut off, only 40 bytes");
+  temp_write(
+      bad,
+      "\211HDF\r\n\032\nzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz",
+      101);
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "damaged");
+  CHECK(file == -1, "a failed open must not touch the handle");
+
+  CHECK_REFUSED(shoal_h5_create(temp_path("no/such/folder.h5"), &file), SHOAL_ERR_IO, "No such file or directory");
+  CHECK_REFUSED(shoal_h5_create(temp_dir, &file), SHOAL_ERR_IO, "cannot create");
+
+  make_good(good);
+  CHECK_OK(shoal_h5_open(good, &file));
+  CHECK_REFUSED(shoal_h5_write(file, "y", H5T_NATIVE_FLOAT, 0, NULL, &s), SHOAL_ERR_IO, "cannot create /y in");
+  shoal_h5_close(file);
+  shoal_h5_close(-1);
+  temp_remove();
+  return check_done();
+}

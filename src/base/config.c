@@ -298,10 +298,15 @@ static const char *last_part(const char *name)
   return dot ? dot + 1 : name;
 }
 
+static size_t section_length(const char *name)
+{
+  const char *dot = strrchr(name, '.');
+  return dot ? (size_t)(dot - name) : 0;
+}
+
 static bool same_section(const char *a, const char *b)
 {
-  size_t na = (size_t)(last_part(a) - a), nb = (size_t)(last_part(b) - b);
-  return na == nb && strncmp(a, b, na) == 0;
+  return section_length(a) == section_length(b) && strncmp(a, b, section_length(a)) == 0;
 }
 
 /* "lr" for "learning_rate"; also when letters inside the words are mixed up. */
@@ -323,22 +328,43 @@ static bool is_other_form(const char *a, const char *b)
          (na >= 2 && is_initials(a, b));
 }
 
-static const char *suggest(const shoal_config *c, const char *name)
+/* The option that was meant, looked for part by part: the section's letters must not pay for slips in the name. */
+static const char *suggest_in(const shoal_config *c, const char *section, size_t n, const char *part)
 {
-  const char **names = calloc(c->n + 1, sizeof *names);
-  const char *near = NULL;
-  for (size_t i = 0; names && i < c->n; i++) names[i] = c->values[i].option->name;
-  if (names) near = shoal_nearest(name, names, c->n);
-  free(names);
-  for (size_t i = 0; !near && i < c->n; i++) {
+  const char **parts = calloc(c->n + 1, sizeof *parts), *meant = NULL;
+  size_t n_parts = 0;
+  for (size_t i = 0; parts && i < c->n; i++) {
     const char *known = c->values[i].option->name;
-    if (same_section(name, known) && is_other_form(last_part(name), last_part(known))) near = known;
+    if (section_length(known) == n && strncmp(known, section, n) == 0) parts[n_parts++] = last_part(known);
   }
-  for (size_t i = 0; !near && i < c->n; i++) {
+  const char *near = shoal_nearest(part, parts, n_parts);
+  for (size_t i = 0; !near && i < n_parts; i++)
+    if (is_other_form(part, parts[i])) near = parts[i];
+  for (size_t i = 0; near && !meant && i < c->n; i++) /* from the part back to the whole name it is the end of */
+    if (last_part(c->values[i].option->name) == near) meant = c->values[i].option->name;
+  free(parts);
+  return meant;
+}
+
+/* In the same section, else in one whose name is near, else under the same name anywhere. */
+static char *suggest(const shoal_config *c, const char *name)
+{
+  const char *part = last_part(name), *meant = suggest_in(c, name, section_length(name), part);
+  for (size_t i = 0; !meant && i < c->n; i++) {
     const char *known = c->values[i].option->name;
-    if (strcmp(last_part(name), last_part(known)) == 0) near = known;
+    char *section = shoal_strdup_printf("%.*s", (int)section_length(known), known);
+    char *tried = shoal_strdup_printf("%.*s", (int)section_length(name), name);
+    const char *const near[] = { section };
+    bool brief = !*tried && *section && strcmp(last_part(known), "name") == 0; /* methd: daso */
+    bool found = shoal_nearest(brief ? part : tried, near, 1) != NULL;
+    free(tried);
+    if (found && brief) return section;
+    if (found) meant = suggest_in(c, section, strlen(section), part);
+    free(section);
   }
-  return near;
+  for (size_t i = 0; !meant && i < c->n; i++)
+    if (strcmp(part, last_part(c->values[i].option->name)) == 0) meant = c->values[i].option->name;
+  return meant ? shoal_strdup_printf("%s", meant) : NULL;
 }
 
 /* What the section holds, or which sections there are: the next best thing to a suggestion. */
@@ -373,11 +399,12 @@ static void add_cure(shoal_str *s, const shoal_config *c, const char *name)
       return;
     }
   }
-  const char *near = suggest(c, name);
+  char *near = suggest(c, name);
   if (near)
     shoal_str_add(s, "; did you mean %s?", near);
   else
     add_overview(s, c, name);
+  free(near);
 }
 
 /* A key that no option answers to.  "method: daso" stands for method.name and is not unknown. */
@@ -400,17 +427,24 @@ static shoal_status check_known(const shoal_config *c, const shoal_setting *e)
 /* A misspelt variable is told, not refused: other programs may have their own SHOAL_ names. */
 static void warn_of_variables(const shoal_config *c)
 {
-  char **known = calloc(c->n + 1, sizeof *known);
-  for (size_t i = 0; known && i < c->n; i++) known[i] = shoal_option_variable(c->values[i].option->name);
-  for (char **line = environ; known && *line; line++) {
-    if (strncmp(*line, "SHOAL_", 6) != 0) continue;
+  static const size_t prefix = sizeof "SHOAL_" - 1;
+  char **variables = calloc(c->n + 1, sizeof *variables);
+  const char **known = calloc(c->n + 1, sizeof *known);
+  size_t n = variables && known ? c->n : 0;
+  for (size_t i = 0; i < n; i++) {
+    variables[i] = shoal_option_variable(c->values[i].option->name);
+    known[i] = variables[i] + prefix;
+  }
+  for (char **line = environ; *line; line++) {
+    if (strncmp(*line, "SHOAL_", prefix) != 0) continue;
     char *name = shoal_strdup_printf("%.*s", (int)strcspn(*line, "="), *line);
-    const char *near = shoal_nearest(name, (const char *const *)known, c->n);
-    if (near && strcmp(near, name) != 0)
-      shoal_warn("the environment variable %s is not known and ignored; did you mean %s?", name, near);
+    const char *near = shoal_nearest(name + prefix, known, n);
+    if (near && strcmp(near, name + prefix) != 0)
+      shoal_warn("the environment variable %s is not known and ignored; did you mean SHOAL_%s?", name, near);
     free(name);
   }
-  for (size_t i = 0; known && i < c->n; i++) free(known[i]);
+  for (size_t i = 0; i < n; i++) free(variables[i]);
+  free(variables);
   free(known);
 }
 

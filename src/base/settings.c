@@ -123,12 +123,18 @@ static shoal_status advance(reader *r)
   return r->event ? SHOAL_OK : syntax_fault(r);
 }
 
+/* The library's marks stand behind an opening quote or star; people count from the quote. */
 static void event_place(const struct fy_event *event, int *line, int *column)
 {
   const struct fy_mark *mark = fy_event_start_mark((struct fy_event *)event);
   if (!mark) return;
+  bool behind = event->type == FYET_ALIAS;
+  if (event->type == FYET_SCALAR && event->scalar.value) {
+    enum fy_scalar_style style = fy_token_scalar_style(event->scalar.value);
+    behind = style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED;
+  }
   *line = mark->line + 1;
-  *column = mark->column + 1;
+  *column = mark->column + 1 - behind;
 }
 
 /* Refuse what lets a file mean more than it shows. */

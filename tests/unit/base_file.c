@@ -1,0 +1,165 @@
+/* Files: whole or absent, folders made on the way, and clear words when it cannot be done. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "check.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/shoal-base-file-XXXXXX";
+
+static char *in_folder(const char *name)
+{
+  return shoal_path_join(folder, name);
+}
+
+/* Entries of the test's folder, "." and ".." aside. */
+static int count_entries(void)
+{
+  int n = 0;
+  DIR *dir = opendir(folder);
+  REQUIRE(dir, "%s", folder);
+  for (struct dirent *e; (e = readdir(dir));) n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+  closedir(dir);
+  return n;
+}
+
+static void test_paths(void)
+{
+  static const struct {
+    const char *dir, *name, *joined;
+  } joins[] = { { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "", "b", "b" }, { "a", "/b", "/b" }, { "/", "b", "/b" } };
+  for (size_t i = 0; i < SHOAL_COUNT(joins); i++) {
+    char *joined = shoal_path_join(joins[i].dir, joins[i].name);
+    CHECK(strcmp(joined, joins[i].joined) == 0, "%s", joined);
+    free(joined);
+  }
+  CHECK(strcmp(shoal_path_base("/a/b.h5"), "b.h5") == 0 && strcmp(shoal_path_base("b"), "b") == 0);
+}
+
+static void test_temporary_names(void)
+{
+  char *a = shoal_temporary_name("runs/x/step.h5"), *b = shoal_temporary_name("step.h5"),
+       *c = shoal_temporary_name("/f");
+  CHECK(strncmp(a, "runs/x/.step.h5.tmp-", 20) == 0, "%s", a);
+  CHECK(strncmp(b, ".step.h5.tmp-", 13) == 0, "%s", b);
+  CHECK(strncmp(c, "/.f.tmp-", 8) == 0, "%s", c);
+  CHECK(shoal_is_temporary(a) && shoal_is_temporary(b));
+  CHECK(!shoal_is_temporary("runs/.tmp-x/step.h5") && !shoal_is_temporary("step.tmp-3") &&
+        !shoal_is_temporary(".bashrc"));
+  free(a);
+  free(b);
+  free(c);
+}
+
+static void test_write_and_read(void)
+{
+  char *path = in_folder("data"), *text = NULL;
+  size_t n = 0;
+  CHECK_OK(shoal_write_file(path, "first", 5));
+  CHECK_OK(shoal_write_file(path, "second\0part", 11));
+  CHECK_OK(shoal_read_file(path, &text, &n));
+  CHECK(n == 11 && memcmp(text, "second\0part", 12) == 0, "%zu bytes", n);
+  free(text);
+  CHECK_OK(shoal_write_file(path, "", 0));
+  CHECK_OK(shoal_read_file(path, &text, &n));
+  CHECK(n == 0 && text[0] == '\0');
+  free(text);
+  CHECK(count_entries() == 1, "leftovers");
+  unlink(path);
+  free(path);
+  CHECK_OK(shoal_read_file("/proc/self/maps", &text, &n));
+  CHECK(n > 100 && strlen(text) == n, "a file of unknown size");
+  free(text);
+}
+
+/* An old file survives a write that fails, and no temporary file stays behind. */
+static void test_failures(void)
+{
+  char *text = NULL, *missing = in_folder("no/such/file"), *sub = in_folder("sub"), *plain = in_folder("plain");
+  size_t n = 99;
+  CHECK_OK(shoal_make_dirs(sub));
+  CHECK_OK(shoal_write_file(plain, "x", 1));
+  shoal_quiet_errors(1);
+  shoal_clear_error();
+  CHECK(shoal_read_file(missing, &text, &n) == SHOAL_ERR_IO && !text && n == 99);
+  CHECK(strstr(shoal_first_error(), missing) && strstr(shoal_first_error(), "No such file"), "%s", shoal_first_error());
+  CHECK(shoal_read_file(folder, &text, &n) == SHOAL_ERR_IO, "a folder is no file");
+  CHECK(shoal_write_file(missing, "x", 1) == SHOAL_ERR_IO);
+  CHECK(shoal_write_file(sub, "x", 1) == SHOAL_ERR_IO, "a folder stands in the way");
+  char *below = shoal_path_join(plain, "below");
+  shoal_clear_error();
+  CHECK(shoal_make_dirs(below) == SHOAL_ERR_IO && strstr(shoal_first_error(), "Not a directory"), "%s",
+        shoal_first_error());
+  shoal_quiet_errors(-1);
+  CHECK(count_entries() == 2, "leftovers");
+  rmdir(sub);
+  unlink(plain);
+  free(below);
+  free(missing);
+  free(sub);
+  free(plain);
+}
+
+/* /dev/full answers every write with "disk full": the message must say so and how much is left. */
+static void test_full_disk(void)
+{
+  if (!shoal_path_exists("/dev/full")) return;
+  char *path = in_folder("full"), *tmp = shoal_temporary_name(path);
+  REQUIRE(symlink("/dev/full", tmp) == 0, "symlink");
+  shoal_quiet_errors(1);
+  CHECK(shoal_write_file(path, "x", 1) == SHOAL_ERR_IO && !shoal_path_exists(path),
+        "a link in the way is not followed");
+  shoal_quiet_errors(-1);
+  unlink(tmp);
+  free(tmp);
+  free(path);
+}
+
+static void test_folders(void)
+{
+  char *deep = in_folder("a/b//c/"), *ab = in_folder("a/b"), *abc = in_folder("a/b/c"), *a = in_folder("a");
+  struct stat info;
+  CHECK_OK(shoal_make_dirs(deep));
+  CHECK(stat(abc, &info) == 0 && S_ISDIR(info.st_mode));
+  CHECK_OK(shoal_make_dirs(deep));
+  CHECK_OK(shoal_make_dirs("/"));
+  CHECK_OK(shoal_make_dirs("."));
+  rmdir(abc);
+  rmdir(ab);
+  rmdir(a);
+  free(deep);
+  free(abc);
+  free(ab);
+  free(a);
+}
+
+static void test_disk_facts(void)
+{
+  uint64_t bytes = 0;
+  const char *type = NULL;
+  char *later = in_folder("not/there/yet");
+  CHECK_OK(shoal_disk_facts(folder, &bytes, &type));
+  CHECK(bytes > 0 && type && *type);
+  CHECK_OK(shoal_disk_facts(later, &bytes, &type));
+  CHECK_OK(shoal_disk_facts("relative-and-absent", &bytes, &type));
+  CHECK_OK(shoal_disk_facts("/proc", &bytes, &type));
+  CHECK(strcmp(type, "unknown") == 0, "%s", type);
+  free(later);
+}
+
+int main(void)
+{
+  REQUIRE(mkdtemp(folder), "mkdtemp");
+  test_paths();
+  test_temporary_names();
+  test_write_and_read();
+  test_failures();
+  test_full_disk();
+  test_folders();
+  test_disk_facts();
+  CHECK(rmdir(folder) == 0, "the folder is not empty");
+  return check_done();
+}

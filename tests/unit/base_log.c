@@ -1,0 +1,219 @@
+/* What reaches stdout, stderr and the log file, the first error, whole lines from many threads, and the live line on
+ * a pseudo terminal. */
+#define _GNU_SOURCE
+#include "base/log.h"
+#include "base/status.h"
+#include "check.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* Runs `work` with stdout and stderr going to files, and hands back what came. */
+static void capture(void (*work)(void), char *out, char *err, size_t cap)
+{
+  char *texts[2] = { out, err };
+  int saved[2];
+  FILE *files[2];
+  fflush(stdout);
+  fflush(stderr);
+  for (int i = 0; i < 2; i++) {
+    saved[i] = dup(i + 1);
+    files[i] = tmpfile();
+    REQUIRE(saved[i] >= 0 && files[i], "temporary file");
+    dup2(fileno(files[i]), i + 1);
+  }
+  work();
+  fflush(stdout);
+  fflush(stderr);
+  for (int i = 0; i < 2; i++) {
+    dup2(saved[i], i + 1);
+    close(saved[i]);
+    ssize_t n = pread(fileno(files[i]), texts[i], cap - 1, 0);
+    texts[i][n > 0 ? n : 0] = '\0';
+    fclose(files[i]);
+  }
+}
+
+static void say_everything(void)
+{
+  shoal_info("progress %d", 1);
+  shoal_warn("care");
+  shoal_debug("detail");
+  (void)SHOAL_FAIL(SHOAL_ERR_IO, "disk %s", "full");
+  shoal_log_live("never in a file");
+}
+
+static void test_streams(void)
+{
+  char out[4096], err[4096];
+  capture(say_everything, out, err, sizeof out);
+  CHECK(strcmp(out, "progress 1\n") == 0, "%s", out);
+  CHECK(strcmp(err, "shoal: warning: care\nshoal: error: disk full\n") == 0, "%s", err);
+
+  shoal_log_set_rank(2, 4);
+  CHECK(shoal_log_rank() == 2);
+  capture(say_everything, out, err, sizeof out);
+  CHECK(strcmp(out, "") == 0, "%s", out);
+  CHECK(strcmp(err, "[rank 2] shoal: warning: care\n[rank 2] shoal: error: disk full\n") == 0, "%s", err);
+
+  shoal_log_set_rank(0, 4);
+  shoal_log_set_level(SHOAL_LOG_DEBUG);
+  capture(say_everything, out, err, sizeof out);
+  CHECK(strcmp(out, "progress 1\n") == 0, "%s", out);
+  CHECK(strstr(err, "[rank 0] shoal: debug: detail\n") && strstr(err, "disk full [ERR_IO at ") &&
+            strstr(err, "base_log.c:"),
+        "%s", err);
+  shoal_log_set_level(SHOAL_LOG_ERROR);
+  capture(say_everything, out, err, sizeof out);
+  CHECK(!*out && strcmp(err, "[rank 0] shoal: error: disk full\n") == 0, "%s", err);
+  shoal_log_set_level(SHOAL_LOG_INFO);
+  shoal_log_set_rank(0, 1);
+}
+
+static void say_strange(void)
+{
+  shoal_info("a\033[31mb\x7f\xc3\xa9\nnext");
+  char big[5000];
+  memset(big, 'x', sizeof big - 1);
+  big[sizeof big - 1] = '\0';
+  shoal_info("%s", big);
+}
+
+static void test_strange_text(void)
+{
+  static char out[8192], err[8192];
+  capture(say_strange, out, err, sizeof out);
+  CHECK(strncmp(out, "a?[31mb?\xc3\xa9\nnext\n", 16) == 0, "%.20s", out);
+  CHECK(strlen(out) == 16 + 5000, "%zu", strlen(out));
+}
+
+static void test_file(void)
+{
+  char *text = NULL;
+  size_t n = 0;
+  char out[4096], err[4096];
+  FILE *file = open_memstream(&text, &n);
+  REQUIRE(file, "memory file");
+  shoal_log_set_file(file);
+  capture(say_everything, out, err, sizeof out);
+  shoal_log_set_file(NULL);
+  shoal_info("not in the file");
+  fclose(file);
+  CHECK(strstr(text, "Z progress 1\n") && strstr(text, "Z shoal: warning: care\n") &&
+            strstr(text, "Z shoal: error: disk full\n") && !strstr(text, "not in") && !strstr(text, "never"),
+        "%s", text);
+  CHECK(strlen(text) > 20 && text[4] == '-' && text[10] == 'T' && text[19] == 'Z', "%s", text);
+  free(text);
+}
+
+static void fail_twice(void)
+{
+  (void)SHOAL_FAIL(SHOAL_ERR_MEM, "first %d", 1);
+  (void)SHOAL_FAIL(SHOAL_ERR_IO, "second");
+}
+
+static void test_first_error(void)
+{
+  char out[4096], err[4096];
+  shoal_clear_error();
+  CHECK(strcmp(shoal_first_error(), "") == 0);
+  shoal_quiet_errors(1);
+  shoal_quiet_errors(1);
+  shoal_quiet_errors(-1);
+  capture(fail_twice, out, err, sizeof out);
+  CHECK(!*err && strcmp(shoal_first_error(), "first 1") == 0, "%s / %s", err, shoal_first_error());
+  shoal_quiet_errors(-1);
+  capture(fail_twice, out, err, sizeof out);
+  CHECK(strcmp(err, "shoal: error: first 1\nshoal: error: second\n") == 0, "%s", err);
+}
+
+static void test_status_list(void)
+{
+  CHECK(shoal_status_exit_code(SHOAL_OK) == 0 && shoal_status_exit_code(SHOAL_ERR_USAGE) == 2 &&
+        shoal_status_exit_code(SHOAL_ERR_WORLD) == 3 && shoal_status_exit_code(SHOAL_ERR_PEER) == 4 &&
+        shoal_status_exit_code(SHOAL_ERR_HANG) == 5 && shoal_status_exit_code(SHOAL_ERR_NUMERIC) == 6 &&
+        shoal_status_exit_code(SHOAL_ERR_IO) == 7 && shoal_status_exit_code(SHOAL_STOPPED) == 75);
+  CHECK(strcmp(shoal_status_name(SHOAL_ERR_IO), "ERR_IO") == 0);
+  CHECK(shoal_status_text((shoal_status)999) && shoal_status_exit_code((shoal_status)999) == 7);
+}
+
+static void *talk(void *who)
+{
+  for (int i = 0; i < 200; i++) shoal_info("thread %ld line %d end", (long)(intptr_t)who, i);
+  return NULL;
+}
+
+static void talk_together(void)
+{
+  pthread_t threads[4];
+  for (long i = 0; i < 4; i++) pthread_create(&threads[i], NULL, talk, (void *)(intptr_t)i);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+}
+
+static void test_threads(void)
+{
+  static char out[1 << 16], err[1 << 16];
+  int lines = 0;
+  long who;
+  int line, used;
+  capture(talk_together, out, err, sizeof out);
+  for (char *at = out; *at; at += used, lines++) {
+    used = 0;
+    REQUIRE(sscanf(at, "thread %ld line %d end%n", &who, &line, &used) == 2 && used && at[used++] == '\n',
+            "broken line: %.40s", at);
+  }
+  CHECK(lines == 800, "%d lines", lines);
+}
+
+/* A pseudo terminal of 20 columns takes the place of stdout. */
+static void test_live_line(void)
+{
+  int master = posix_openpt(O_RDWR | O_NOCTTY), slave = -1;
+  char name[64], seen[4096];
+  struct winsize size = { .ws_row = 5, .ws_col = 20 };
+  if (master < 0 || grantpt(master) || unlockpt(master) || ptsname_r(master, name, sizeof name) ||
+      (slave = open(name, O_RDWR | O_NOCTTY)) < 0) {
+    fprintf(stderr, "no pseudo terminal here: live line not tested\n");
+    if (master >= 0) close(master);
+    return;
+  }
+  ioctl(slave, TIOCSWINSZ, &size);
+  setenv("TERM", "xterm", 1);
+  fflush(stdout);
+  int saved = dup(1);
+  dup2(slave, 1);
+  CHECK(shoal_log_is_tty());
+  shoal_log_live("epoch 1");
+  shoal_info("a line");
+  shoal_log_live("\xc3\xa9%s", "23456789012345678901234567890");
+  shoal_log_live("%s", "");
+  shoal_info("end");
+  setenv("TERM", "dumb", 1);
+  CHECK(!shoal_log_is_tty());
+  shoal_log_live("nothing on a dumb terminal");
+  fflush(stdout);
+  dup2(saved, 1);
+  close(saved);
+  fcntl(master, F_SETFL, O_NONBLOCK);
+  ssize_t n = read(master, seen, sizeof seen - 1);
+  seen[n > 0 ? n : 0] = '\0';
+#define WIPE "\r\033[K"
+  CHECK(strcmp(seen, WIPE "epoch 1" WIPE "a line\r\n" WIPE "epoch 1" WIPE WIPE "\xc3\xa9"
+                          "234567890123456789" WIPE "end\r\n") == 0,
+        "%s", seen);
+  close(slave);
+  close(master);
+}
+
+int main(void)
+{
+  test_streams();
+  test_strange_text();
+  test_file();
+  test_first_error();
+  test_status_list();
+  test_threads();
+  test_live_line();
+  return check_done();
+}

@@ -1,5 +1,6 @@
 # The two functions every folder uses: shoal_add_layer() for a library, shoal_add_test() for a test program.
 add_library(shoal_warnings INTERFACE)
+target_compile_definitions(shoal_warnings INTERFACE _GNU_SOURCE=) # POSIX and GNU calls: affinity, asprintf, strchrnul
 target_compile_options(shoal_warnings INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
                                                 -Wpointer-arith -Wvla -Wno-unused-parameter)
 if(SHOAL_WERROR)

@@ -1,0 +1,158 @@
+/* shoal ckpt: list, show, verify, diff, prune. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "ckpt/ckpt.h"
+#include "cli/cli.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const shoal_flag json_flags[] = {
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+
+/* A run folder, its ckpt folder, or any folder: where the checkpoints are. */
+static char *checkpoint_folder(const char *path)
+{
+  char *inner = shoal_path_join(path, "ckpt");
+  struct stat s;
+  if (stat(inner, &s) == 0 && S_ISDIR(s.st_mode)) return inner;
+  free(inner);
+  return strdup(path);
+}
+
+static const shoal_verb_help list_help = {
+  "shoal ckpt list FOLDER [--json]", "The checkpoints of a run folder, newest first, and whether each verifies.",
+  json_flags, 1, 1, "  shoal ckpt list runs/digits\n",
+};
+
+static shoal_status list(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&list_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  shoal_args_words(a, &words);
+  char *folder = checkpoint_folder(words[0]);
+  shoal_status st = shoal_ckpt_print_list(folder, shoal_args_on(a, "--json"), stdout);
+  free(folder);
+  shoal_args_destroy(a);
+  return st;
+}
+
+static const shoal_verb_help show_help = {
+  "shoal ckpt show FILE [--json]", "What a checkpoint holds: position, run file, arrays with shapes and check sums.",
+  json_flags, 1, 1, NULL,
+};
+
+static shoal_status show(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&show_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  shoal_args_words(a, &words);
+  shoal_status st = shoal_ckpt_print(words[0], shoal_args_on(a, "--json"), stdout);
+  shoal_args_destroy(a);
+  return st;
+}
+
+static const shoal_flag no_flags[] = { { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL } };
+static const shoal_verb_help verify_help = {
+  "shoal ckpt verify FILE...", "Reads everything and compares the check sums; exit 7 if anything is wrong.",
+  no_flags, 1, -1, NULL,
+};
+
+static shoal_status verify(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&verify_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  size_t n = shoal_args_words(a, &words);
+  shoal_status worst = SHOAL_OK;
+  for (size_t i = 0; i < n; i++) {
+    shoal_status st = shoal_ckpt_verify(words[i], stdout);
+    if (st != SHOAL_OK) worst = st;
+  }
+  shoal_args_destroy(a);
+  return worst;
+}
+
+static const shoal_flag diff_flags[] = {
+  { "--only", NULL, "PREFIX", SHOAL_FLAG_VALUE, "compare only arrays whose names begin so, as in model/" },
+  { "--tolerance", NULL, "X", SHOAL_FLAG_VALUE, "largest relative difference that counts as equal (0: bits)" },
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help diff_help = {
+  "shoal ckpt diff A B [--only PREFIX] [--tolerance X]",
+  "Compares two checkpoints array by array. Exit 0 when they are equal, 7 when not.",
+  diff_flags, 2, 2, NULL,
+};
+
+static shoal_status diff(int argc, char **argv)
+{
+  bool helped, different = false;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&diff_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words, *text = shoal_args_value(a, "--tolerance");
+  shoal_args_words(a, &words);
+  double tolerance = 0;
+  shoal_status st = text && shoal_parse_f64(text, &tolerance) != SHOAL_OK
+                        ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--tolerance is \"%s\": must be a number", text)
+                        : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"), tolerance,
+                                          shoal_args_on(a, "--json"), stdout, &different);
+  shoal_args_destroy(a);
+  return st == SHOAL_OK && different ? SHOAL_ERR_IO : st;
+}
+
+static const shoal_flag prune_flags[] = {
+  { "--keep", NULL, "N", SHOAL_FLAG_VALUE, "how many good ones stay (2)" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help prune_help = {
+  "shoal ckpt prune FOLDER [--keep N]",
+  "Removes old checkpoints; the newest that verify stay, and the last good one always does.",
+  prune_flags, 1, 1, NULL,
+};
+
+static shoal_status prune(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&prune_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words, *text = shoal_args_value(a, "--keep");
+  shoal_args_words(a, &words);
+  int64_t keep = 2;
+  shoal_status st;
+  if (text && (shoal_parse_i64(text, &keep) != SHOAL_OK || keep < 1)) {
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--keep is \"%s\": must be a whole number, 1 or more", text);
+  } else {
+    char *folder = checkpoint_folder(words[0]);
+    st = shoal_ckpt_prune(folder, (int)keep);
+    free(folder);
+  }
+  shoal_args_destroy(a);
+  return st;
+}
+
+shoal_status shoal_cmd_ckpt(int argc, char **argv)
+{
+  static const shoal_verb verbs[] = {
+    { "list", "the checkpoints of a run", list },
+    { "show", "what one holds", show },
+    { "verify", "read all and compare check sums", verify },
+    { "diff", "compare two", diff },
+    { "prune", "remove old ones", prune },
+    { NULL, NULL, NULL },
+  };
+  return shoal_run_verb("shoal ckpt", verbs, argc, argv);
+}

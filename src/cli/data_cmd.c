@@ -1,0 +1,180 @@
+/* shoal data: synth, import, inspect, repack. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "data/dataset.h"
+
+/* A count on the command line; stays as it is when the flag was not given. */
+static shoal_status count_flag(const shoal_args *a, const char *flag, uint64_t *out)
+{
+  const char *text = shoal_args_value(a, flag);
+  int64_t value;
+  if (!text) return SHOAL_OK;
+  SHOAL_CHECK(shoal_parse_i64(text, &value) == SHOAL_OK && value >= 0, SHOAL_ERR_USAGE,
+              "%s is \"%s\": must be a whole number, 0 or more", flag, text);
+  *out = (uint64_t)value;
+  return SHOAL_OK;
+}
+
+static shoal_status number_flag(const shoal_args *a, const char *flag, double *out)
+{
+  const char *text = shoal_args_value(a, flag);
+  if (!text) return SHOAL_OK;
+  SHOAL_CHECK(shoal_parse_f64(text, out) == SHOAL_OK, SHOAL_ERR_USAGE, "%s is \"%s\": must be a number", flag, text);
+  return SHOAL_OK;
+}
+
+static const shoal_flag synth_flags[] = {
+  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the HDF5 file to make" },
+  { "--train", NULL, "N", SHOAL_FLAG_VALUE, "training samples (text: bytes)" },
+  { "--test", NULL, "N", SHOAL_FLAG_VALUE, "test samples" },
+  { "--seed", NULL, "N", SHOAL_FLAG_VALUE, "the same seed gives the same data" },
+  { "--classes", NULL, "N", SHOAL_FLAG_VALUE, "number of classes" },
+  { "--size", NULL, "N", SHOAL_FLAG_VALUE, "glyphs: side of the image" },
+  { "--features", NULL, "N", SHOAL_FLAG_VALUE, "blobs: numbers per sample" },
+  { "--noise", NULL, "X", SHOAL_FLAG_VALUE, "how hard: standard deviation of the noise" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help synth_help = {
+  "shoal data synth KIND -o FILE [options]",
+  "Makes a data set: glyphs (digits drawn with distortion and noise, images), blobs (Gaussian clusters, features) or\n"
+  "text (sentences of a small grammar).",
+  synth_flags,
+  1,
+  1,
+  "  shoal data synth glyphs -o glyphs.h5\n",
+};
+
+static shoal_status synth(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&synth_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  shoal_args_words(a, &words);
+  shoal_synth_args s;
+  shoal_synth_defaults(words[0], &s);
+  shoal_status st;
+  uint64_t classes = (uint64_t)s.classes, size = (uint64_t)s.size, features = (uint64_t)s.features;
+  const char *out = shoal_args_value(a, "-o");
+  SHOAL_CHECK_GOTO(st, s.kind, done, SHOAL_ERR_USAGE, "\"%s\" is no kind of synthetic data: glyphs, blobs or text",
+                   words[0]);
+  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "where to? Give the file with -o, as in -o %s.h5", words[0]);
+  SHOAL_TRY_GOTO(st, count_flag(a, "--train", &s.train), done);
+  SHOAL_TRY_GOTO(st, count_flag(a, "--test", &s.test), done);
+  SHOAL_TRY_GOTO(st, count_flag(a, "--seed", &s.seed), done);
+  SHOAL_TRY_GOTO(st, count_flag(a, "--classes", &classes), done);
+  SHOAL_TRY_GOTO(st, count_flag(a, "--size", &size), done);
+  SHOAL_TRY_GOTO(st, count_flag(a, "--features", &features), done);
+  SHOAL_TRY_GOTO(st, number_flag(a, "--noise", &s.noise), done);
+  s.classes = (int64_t)classes;
+  s.size = (int64_t)size;
+  s.features = (int64_t)features;
+  SHOAL_TRY_GOTO(st, shoal_data_synth(&s, out), done);
+  shoal_info("%s: %llu training and %llu test samples of %s", out, (unsigned long long)s.train,
+             (unsigned long long)s.test, s.kind);
+done:
+  shoal_args_destroy(a);
+  return st;
+}
+
+static const shoal_flag import_flags[] = {
+  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the HDF5 file to make" },
+  { "--train-count", NULL, "N", SHOAL_FLAG_VALUE, "the first N samples train, the rest tests" },
+  { "--label", NULL, "COLUMN", SHOAL_FLAG_VALUE, "csv: name or number (from 0) of the label column; default the last" },
+  { "--test-share", NULL, "X", SHOAL_FLAG_VALUE, "csv, text: share of the end that becomes the test split (0.1)" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help import_help = {
+  "shoal data import KIND SOURCE... -o FILE [options]",
+  "Makes a data set from files: cifar10 (binary batches), idx (MNIST's image and label files), csv, text. Gzip is\n"
+  "recognised. Files with \"test\" or \"t10k\" in their names become the test split.",
+  import_flags,
+  2,
+  -1,
+  "  shoal data import cifar10 data_batch_*.bin.gz test_batch.bin.gz -o cifar10.h5\n"
+  "  shoal data import idx t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz --train-count 9000 -o digits.h5\n",
+};
+
+static shoal_status import(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&import_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  size_t n = shoal_args_words(a, &words);
+  shoal_import_args i = { .kind = words[0], .sources = words + 1, .n_sources = n - 1,
+                          .label = shoal_args_value(a, "--label"), .test_share = 0.1 };
+  const char *out = shoal_args_value(a, "-o");
+  shoal_status st;
+  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "where to? Give the file with -o, as in -o %s.h5", words[0]);
+  SHOAL_TRY_GOTO(st, count_flag(a, "--train-count", &i.train_count), done);
+  SHOAL_TRY_GOTO(st, number_flag(a, "--test-share", &i.test_share), done);
+  SHOAL_TRY_GOTO(st, shoal_data_import(&i, out), done);
+  st = shoal_data_inspect(out, false, stdout);
+done:
+  shoal_args_destroy(a);
+  return st;
+}
+
+static const shoal_flag inspect_flags[] = {
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help inspect_help = {
+  "shoal data inspect FILE [--json]",
+  "Shapes, classes, mean and deviation, chunks and what shuffled reads cost with them; checks labels and check sum.",
+  inspect_flags, 1, 1, NULL,
+};
+
+static shoal_status inspect(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&inspect_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  shoal_args_words(a, &words);
+  shoal_status st = shoal_data_inspect(words[0], shoal_args_on(a, "--json"), stdout);
+  shoal_args_destroy(a);
+  return st;
+}
+
+static const shoal_flag repack_flags[] = {
+  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the HDF5 file to make" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help repack_help = {
+  "shoal data repack FILE -o FILE",
+  "Copies a data set with chunks of a few samples and our names, so that shuffled reads are cheap.",
+  repack_flags, 1, 1, NULL,
+};
+
+static shoal_status repack(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&repack_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words, *out = shoal_args_value(a, "-o");
+  shoal_args_words(a, &words);
+  shoal_status st = out ? shoal_data_repack(words[0], out)
+                        : SHOAL_FAIL(SHOAL_ERR_USAGE, "where to? Give the file with -o");
+  shoal_args_destroy(a);
+  return st;
+}
+
+shoal_status shoal_cmd_data(int argc, char **argv)
+{
+  static const shoal_verb verbs[] = {
+    { "synth", "make a data set: glyphs, blobs, text", synth },
+    { "import", "from CIFAR-10, IDX (MNIST), CSV, text", import },
+    { "inspect", "what is in a data set, and what reading it costs", inspect },
+    { "repack", "copy with cheap chunks", repack },
+    { NULL, NULL, NULL },
+  };
+  return shoal_run_verb("shoal data", verbs, argc, argv);
+}

@@ -1,0 +1,190 @@
+/* shoal methods, models, config, --version: what exists. */
+#include "base/str.h"
+#include "cli/cli.h"
+#include "comm/group.h"
+#include "h5/h5.h"
+#include "nn/model.h"
+#include "tensor/backend.h"
+#include "train/options.h"
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const shoal_flag flags[] = {
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+
+static void print_table(const shoal_option_table *table, bool json)
+{
+  shoal_str s = { 0 };
+  if (json) shoal_option_print_json(table, &s);
+  else shoal_option_print(table, &s);
+  if (s.text) fputs(s.text, stdout);
+  shoal_str_free(&s);
+}
+
+static const shoal_verb_help methods_help = {
+  "shoal methods [NAME] [--json]", "The training methods; with a name, how it works, its options and its source.",
+  flags, 0, 1, "  shoal methods sync\n",
+};
+
+static shoal_status explain_method(const char *name, bool json)
+{
+  const shoal_method *m = shoal_method_find(name);
+  SHOAL_CHECK(m, SHOAL_ERR_USAGE, "there is no method \"%s\"; `shoal methods` lists them", name);
+  shoal_option_table table = { m->name, m->options };
+  if (!json) printf("%s: %s\n\n%s\n\nSource: %s\n\n", m->name, m->about, m->explanation, m->source);
+  if (m->options) print_table(&table, json);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cmd_methods(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&methods_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  shoal_status st = SHOAL_OK;
+  if (shoal_args_words(a, &words)) {
+    st = explain_method(words[0], shoal_args_on(a, "--json"));
+  } else {
+    const shoal_method *const *methods;
+    size_t n = shoal_methods(&methods);
+    for (size_t i = 0; i < n; i++) printf("%-10s %s\n           %s\n", methods[i]->name, methods[i]->about, methods[i]->source);
+  }
+  shoal_args_destroy(a);
+  return st;
+}
+
+static const shoal_verb_help models_help = {
+  "shoal models [NAME] [--json]", "The networks; with a name, its layers for a usual input, and its options.",
+  flags, 0, 1, "  shoal models resnet20\n",
+};
+
+static shoal_status explain_model(const char *name, bool json)
+{
+  const shoal_model_entry *e = shoal_model_find(name);
+  SHOAL_CHECK(e, SHOAL_ERR_USAGE, "there is no model \"%s\"; `shoal models` lists them", name);
+  if (!json) {
+    const char *sets[] = { "data.file=none", NULL };
+    char *model = shoal_strdup_printf("model.name=%s", name);
+    sets[1] = model;
+    shoal_config *c;
+    shoal_model *m;
+    shoal_status st = shoal_run_configure(NULL, sets, 2, &c);
+    free(model);
+    SHOAL_TRY(st);
+    shoal_shape image = strcmp(name, "mlp") == 0 ? SHOAL_SHAPE(1, 28, 28) : SHOAL_SHAPE(3, 32, 32);
+    st = e->build(c, &image, 10, &m);
+    shoal_config_destroy(c);
+    SHOAL_TRY(st);
+    shoal_str s = { 0 };
+    shoal_model_print(m, &s);
+    printf("%s: %s\n\n%s\nSource: %s\n\n", e->name, e->about, s.text, e->source);
+    shoal_str_free(&s);
+    shoal_model_destroy(m);
+  }
+  shoal_option_table table = { e->name, e->options };
+  if (e->options) print_table(&table, json);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cmd_models(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&models_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  shoal_status st = SHOAL_OK;
+  if (shoal_args_words(a, &words)) {
+    st = explain_model(words[0], shoal_args_on(a, "--json"));
+  } else {
+    const shoal_model_entry *entries;
+    size_t n = shoal_models(&entries);
+    for (size_t i = 0; i < n; i++) printf("%-10s %s\n           %s\n", entries[i].name, entries[i].about, entries[i].source);
+  }
+  shoal_args_destroy(a);
+  return st;
+}
+
+static const shoal_verb_help config_help = {
+  "shoal config [SECTION|RUN.yaml] [--json]",
+  "Every option of a run file with type, default and range; of one section (optim, data, ...); or, given a run file,\n"
+  "the resolved form of that file.",
+  flags, 0, 1, "  shoal config optim\n  shoal config digits.yaml\n",
+};
+
+/* The rows of one section, as a table of their own. */
+static shoal_status print_section(const char *section, bool json)
+{
+  shoal_option_table tables[SHOAL_TABLES];
+  size_t n = shoal_run_tables(NULL, NULL, tables), found = 0;
+  shoal_option rows[128];
+  for (size_t t = 0; t < n; t++)
+    for (const shoal_option *o = tables[t].options; o->name && found < 127; o++)
+      if (!section || (strncmp(o->name, section, strlen(section)) == 0 && strchr(".", o->name[strlen(section)])))
+        rows[found++] = *o;
+  SHOAL_CHECK(found, SHOAL_ERR_USAGE, "there is no section \"%s\"; `shoal config` prints them all", section);
+  rows[found] = (shoal_option){ 0 };
+  shoal_option_table one = { section ? section : "run file", rows };
+  print_table(&one, json);
+  if (!section && !json) printf("\nmodel.* and method.*: see `shoal models NAME` and `shoal methods NAME`.\n");
+  return SHOAL_OK;
+}
+
+static shoal_status print_resolved(const char *path)
+{
+  shoal_config *c;
+  SHOAL_TRY(shoal_run_configure(path, NULL, 0, &c));
+  shoal_str s = { 0 };
+  shoal_config_print(c, &s);
+  fputs(s.text, stdout);
+  shoal_str_free(&s);
+  shoal_config_destroy(c);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cmd_config(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&config_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  bool json = shoal_args_on(a, "--json"), one = shoal_args_words(a, &words) > 0;
+  shoal_status st = one && strstr(words[0], ".y") ? print_resolved(words[0]) : print_section(one ? words[0] : NULL, json);
+  shoal_args_destroy(a);
+  return st;
+}
+
+static const shoal_flag version_flags[] = {
+  { "--verbose", NULL, NULL, SHOAL_FLAG_SWITCH, "each library: version compiled against and version loaded" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help version_help = { "shoal --version [--verbose]", "The version.", version_flags, 0, 0, NULL };
+
+shoal_status shoal_cmd_version(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&version_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  printf("shoal %s\n", SHOAL_VERSION);
+  if (shoal_args_on(a, "--verbose")) {
+    unsigned major, minor, patch, hw = hwloc_get_api_version();
+    H5get_libversion(&major, &minor, &patch);
+    printf("  %s\n  HDF5 %u.%u.%u (compiled %d.%d.%d)\n", shoal_world_library(), major, minor, patch, H5_VERS_MAJOR,
+           H5_VERS_MINOR, H5_VERS_RELEASE);
+    printf("  hwloc API %x.%x.%x (compiled %x.%x.%x)\n", hw >> 16, hw >> 8 & 0xff, hw & 0xff, HWLOC_API_VERSION >> 16,
+           HWLOC_API_VERSION >> 8 & 0xff, HWLOC_API_VERSION & 0xff);
+    const char *const *names;
+    size_t n = shoal_backend_names(&names);
+    for (size_t i = 0; i < n; i++) printf("  backend %s: %s\n", names[i], shoal_backend_versions(names[i]));
+  }
+  shoal_args_destroy(a);
+  return SHOAL_OK;
+}

@@ -1,0 +1,68 @@
+/* shoal: one program, verbs.  Chooses the verb, maps its status to the exit code, and that is all. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const shoal_verb verbs[] = {
+  { "train", "train a network: one rank under srun or mpirun, or alone", shoal_cmd_train },
+  { "data", "make, import, inspect and repack HDF5 data sets", shoal_cmd_data },
+  { "ckpt", "list, show, verify, compare and prune checkpoints", shoal_cmd_ckpt },
+  { "trace", "look at timing traces", shoal_cmd_trace },
+  { "bench", "measure this machine against its limits", shoal_cmd_bench },
+  { "methods", "the training methods, their options and sources", shoal_cmd_methods },
+  { "models", "the networks, their options and sizes", shoal_cmd_models },
+  { "config", "every option of a run file: type, default, range", shoal_cmd_config },
+  { NULL, NULL, NULL },
+};
+
+static void print_verbs(const char *program, const shoal_verb *list)
+{
+  printf("usage: %s VERB [arguments]\n\n", program);
+  for (const shoal_verb *v = list; v->name; v++) printf("  %-10s %s\n", v->name, v->about);
+  printf("\n%s VERB -h explains a verb.\n", program);
+}
+
+shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int argc, char **argv)
+{
+  const char *names[32];
+  size_t n = 0;
+  if (argc < 2) {
+    print_verbs(program, list);
+    return SHOAL_ERR_USAGE;
+  }
+  if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0) {
+    print_verbs(program, list);
+    return SHOAL_OK;
+  }
+  for (const shoal_verb *v = list; v->name; v++) {
+    if (strcmp(argv[1], v->name) == 0) return v->run(argc - 1, argv + 1);
+    names[n++] = v->name;
+  }
+  const char *near = shoal_nearest(argv[1], names, n);
+  return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s has no verb \"%s\"%s%s; %s -h lists them", program, argv[1],
+                    near ? ", did you mean " : "", near ? near : "", program);
+}
+
+/* Before there is a world, every rank makes the same mistake in the same command line: the first one says it. */
+static int launcher_rank(void)
+{
+  static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
+    const char *text = getenv(names[i]);
+    if (text) return atoi(text);
+  }
+  return 0;
+}
+
+int main(int argc, char **argv)
+{
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  if (launcher_rank() > 0) shoal_quiet_errors(1);
+  if (argc >= 2 && strcmp(argv[1], "--version") == 0)
+    return shoal_status_exit_code(shoal_cmd_version(argc - 1, argv + 1));
+  return shoal_status_exit_code(shoal_run_verb("shoal", verbs, argc, argv));
+}

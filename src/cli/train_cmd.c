@@ -1,0 +1,45 @@
+/* shoal train: one rank of a run. */
+#include "base/log.h"
+#include "cli/cli.h"
+#include "train/train.h"
+
+static const shoal_flag flags[] = {
+  { "--set", NULL, "KEY=VALUE", SHOAL_FLAG_LIST, "override a run-file option, as in --set optim.lr=0.05" },
+  { "--resume", NULL, "auto|never|FILE", SHOAL_FLAG_VALUE,
+    "auto (default): go on from the newest checkpoint that verifies; never: start a new run; or a checkpoint file" },
+  { "--topo", NULL, "NxG", SHOAL_FLAG_VALUE,
+    "pretend N nodes of G ranks on this machine, or ranks per node as in 2,1,2" },
+  { "--allow-faults", NULL, NULL, SHOAL_FLAG_SWITCH, "let fault.* options act (for tests)" },
+  { "--quiet", "-q", NULL, SHOAL_FLAG_SWITCH, "warnings and errors only on the terminal; the log file has everything" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help help = {
+  "shoal train RUN.yaml [options]",
+  "Trains the network of a run file: one rank of the job. Start one process per rank with srun --mpi=pmix or mpirun;\n"
+  "a plain start trains alone. Everything goes to the folder runs/NAME. USR1 or TERM to any rank stops all ranks with\n"
+  "a verified checkpoint and exit code 75; the same command goes on from there.",
+  flags,
+  0,
+  1,
+  "  shoal train digits.yaml\n"
+  "  mpirun -n 4 shoal train digits.yaml --set optim.lr=0.05 --topo 2x2\n",
+};
+
+shoal_status shoal_cmd_train(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words;
+  shoal_train_args t = { .resume = shoal_args_value(a, "--resume"),
+                         .topology = shoal_args_value(a, "--topo"),
+                         .allow_faults = shoal_args_on(a, "--allow-faults"),
+                         .quiet = shoal_args_on(a, "--quiet") };
+  if (shoal_args_words(a, &words)) t.run_file = words[0];
+  t.n_sets = shoal_args_list(a, "--set", &t.sets);
+  if (t.quiet) shoal_log_set_level(SHOAL_LOG_WARN);
+  shoal_status st = shoal_train(&t);
+  shoal_args_destroy(a);
+  return st;
+}

@@ -1,0 +1,256 @@
+/* See folder.h.  Small files are written atomically, so a reader never sees half of one. */
+#include "train/folder.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/str.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LEASE_STALE_S = 120, TOUCH_EVERY_S = 10 };
+static const char metrics_header[] = "epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share\n";
+
+shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
+{
+  *out = (shoal_folder){ 0 };
+  SHOAL_CHECK(*name && *name != '.' && *name != '-' && strlen(name) < 64, SHOAL_ERR_USAGE,
+              "run.name is \"%s\": must be 1 to 63 characters and not begin with '.' or '-'", name);
+  for (const char *c = name; *c; c++)
+    SHOAL_CHECK(isalnum((unsigned char)*c) || strchr("._-", *c), SHOAL_ERR_USAGE,
+                "run.name is \"%s\": only letters, digits, '.', '_' and '-' are allowed", name);
+  out->dir = shoal_path_join(root, name);
+  out->ckpt = shoal_path_join(out->dir, "ckpt");
+  out->trace = shoal_path_join(out->dir, "trace");
+  return SHOAL_OK;
+}
+
+/* ---- the lease ---- */
+
+typedef struct {
+  char host[64], job[64];
+  long pid;
+  unsigned long long started; /* start time of the process in clock ticks: tells a reused pid */
+} holder;
+
+static unsigned long long start_time_of(long pid)
+{
+  char path[64], *text = NULL;
+  size_t n;
+  unsigned long long ticks = 0;
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  shoal_quiet_errors(1);
+  if (shoal_read_file(path, &text, &n) == SHOAL_OK) {
+    const char *p = strrchr(text, ')'); /* the name may hold spaces; field 22 counts from there */
+    for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
+    if (p) ticks = strtoull(p + 1, NULL, 10);
+  }
+  shoal_quiet_errors(-1);
+  free(text);
+  return ticks;
+}
+
+static holder myself(void)
+{
+  holder h = { .pid = getpid() };
+  gethostname(h.host, sizeof h.host - 1);
+  const char *job = getenv("SLURM_JOB_ID");
+  snprintf(h.job, sizeof h.job, "%s", job ? job : "-");
+  h.started = start_time_of(h.pid);
+  return h;
+}
+
+static bool read_lease(const char *path, holder *out)
+{
+  char *text = NULL;
+  size_t n;
+  shoal_quiet_errors(1);
+  bool ok = shoal_read_file(path, &text, &n) == SHOAL_OK;
+  shoal_quiet_errors(-1);
+  *out = (holder){ .pid = -1 };
+  ok = ok && sscanf(text, "job %63s host %63s pid %ld started %llu", out->job, out->host, &out->pid, &out->started) == 4;
+  free(text);
+  return ok;
+}
+
+/* Is whoever wrote this lease gone for sure?  An unreadable lease is only judged by its age. */
+static bool lease_is_stale(const char *path)
+{
+  holder h, me = myself();
+  struct stat s;
+  if (stat(path, &s) != 0) return errno == ENOENT;
+  if (read_lease(path, &h)) {
+    if (strcmp(h.job, "-") != 0 && strcmp(h.job, me.job) == 0 && strcmp(h.host, me.host) != 0) return true; /* requeued */
+    if (strcmp(h.host, me.host) == 0) {
+      if (kill((pid_t)h.pid, 0) != 0 && errno == ESRCH) return true;
+      return start_time_of(h.pid) != h.started;
+    }
+  }
+  return time(NULL) - s.st_mtime > LEASE_STALE_S;
+}
+
+static shoal_status take_lease(shoal_folder *f)
+{
+  char *path = shoal_path_join(f->dir, "lease");
+  shoal_status st = SHOAL_OK;
+  int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  if (fd < 0 && errno == EEXIST && lease_is_stale(path)) {
+    /* Rename first: of two that judge it stale only one gets the old file, and O_EXCL decides the new one. */
+    char *aside = shoal_strdup_printf("%s.stale-%ld", path, (long)getpid());
+    if (rename(path, aside) == 0) {
+      shoal_info("took over the lease of a run that is gone");
+      unlink(aside);
+    }
+    free(aside);
+    fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  }
+  if (fd < 0 && errno == EEXIST) {
+    holder h;
+    read_lease(path, &h);
+    st = SHOAL_FAIL(SHOAL_ERR_WORLD,
+                    "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name",
+                    f->dir, h.job, h.host, h.pid);
+  } else if (fd < 0) {
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
+  } else {
+    holder me = myself();
+    f->leased = dprintf(fd, "job %s host %s pid %ld started %llu\n", me.job, me.host, me.pid, me.started) > 0;
+    close(fd);
+    if (!f->leased) {
+      st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+      unlink(path);
+    }
+  }
+  free(path);
+  return st;
+}
+
+void shoal_folder_touch(shoal_folder *f)
+{
+  if (!f->leased || shoal_seconds_since(f->touched_ns) < TOUCH_EVERY_S) return;
+  char *path = shoal_path_join(f->dir, "lease");
+  utimensat(AT_FDCWD, path, NULL, 0);
+  free(path);
+  f->touched_ns = shoal_now_ns();
+}
+
+/* ---- files ---- */
+
+static int last_attempt(const shoal_folder *f)
+{
+  char *path = shoal_path_join(f->dir, "status.json"), *text = NULL;
+  size_t n;
+  int attempt = 0;
+  shoal_quiet_errors(1);
+  if (shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK) {
+    const char *p = strstr(text, "\"attempt\":");
+    if (p) attempt = (int)strtol(p + strlen("\"attempt\":"), NULL, 10);
+  }
+  shoal_quiet_errors(-1);
+  free(text);
+  free(path);
+  return attempt;
+}
+
+shoal_status shoal_folder_take(shoal_folder *f)
+{
+  SHOAL_TRY(shoal_make_dirs(f->ckpt));
+  SHOAL_TRY(shoal_make_dirs(f->trace));
+  SHOAL_TRY(take_lease(f));
+  f->attempt = last_attempt(f) + 1;
+  char *path = shoal_path_join(f->dir, "log.txt");
+  f->log = fopen(path, "ae");
+  shoal_status st = f->log ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+  free(path);
+  if (st != SHOAL_OK) return st;
+  char now[40];
+  fprintf(f->log, "=== attempt %d, %s\n", f->attempt, shoal_wall_clock(now, sizeof now));
+  shoal_log_set_file(f->log);
+  return SHOAL_OK;
+}
+
+void shoal_folder_release(shoal_folder *f)
+{
+  shoal_log_set_file(NULL);
+  if (f->log) fclose(f->log);
+  if (f->metrics) fclose(f->metrics);
+  if (f->leased) {
+    char *path = shoal_path_join(f->dir, "lease");
+    unlink(path);
+    free(path);
+  }
+  free(f->dir);
+  free(f->ckpt);
+  free(f->trace);
+  *f = (shoal_folder){ 0 };
+}
+
+/* Rows up to `step` of an earlier attempt, as text to begin the new file with. */
+static void keep_rows(const char *old, uint64_t step, shoal_str *out)
+{
+  shoal_str_add(out, "%s", metrics_header);
+  const char *line = old ? strchr(old, '\n') : NULL;
+  for (; line && line[1]; line = strchr(line + 1, '\n')) {
+    const char *comma = strchr(line + 1, ','), *end = strchr(line + 1, '\n');
+    if (!end || !comma) break; /* a torn last row */
+    if (strtoull(comma + 1, NULL, 10) <= step) shoal_str_add(out, "%.*s", (int)(end - line), line + 1);
+  }
+}
+
+shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step)
+{
+  char *path = shoal_path_join(f->dir, "metrics.csv"), *old = NULL;
+  size_t n;
+  shoal_str kept = { 0 };
+  shoal_status st = SHOAL_OK;
+  if (step > 0 && shoal_path_exists(path)) SHOAL_TRY_GOTO(st, shoal_read_file(path, &old, &n), done);
+  keep_rows(old, step, &kept);
+  SHOAL_TRY_GOTO(st, shoal_write_file(path, kept.text, kept.len), done);
+  f->metrics = fopen(path, "ae");
+  if (!f->metrics) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+done:
+  shoal_str_free(&kept);
+  free(old);
+  free(path);
+  return st;
+}
+
+shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text)
+{
+  char *path = shoal_path_join(f->dir, name);
+  shoal_status st = shoal_write_file(path, text, strlen(text));
+  free(path);
+  return st;
+}
+
+shoal_status shoal_folder_status(const shoal_folder *f, const char *state, int exit_code, const char *reason,
+                                 uint64_t step, uint64_t epoch)
+{
+  char now[40];
+  shoal_str s = { 0 };
+  shoal_str_add(&s, "{\"state\": \"%s\", \"exit_code\": %d, \"reason\": ", state, exit_code);
+  shoal_str_add_json(&s, reason);
+  shoal_str_add(&s, ", \"rank\": %d, \"step\": %llu, \"epoch\": %llu, \"attempt\":%d, \"time\": \"%s\"}\n",
+                shoal_log_rank(), (unsigned long long)step, (unsigned long long)epoch, f->attempt,
+                shoal_wall_clock(now, sizeof now));
+  shoal_status st = shoal_folder_write(f, "status.json", s.text);
+  shoal_str_free(&s);
+  return st;
+}
+
+bool shoal_folder_has_checkpoints(const shoal_folder *f)
+{
+  DIR *d = opendir(f->ckpt);
+  bool found = false;
+  for (struct dirent *e; d && !found && (e = readdir(d));)
+    found = strncmp(e->d_name, "step-", 5) == 0 && strlen(e->d_name) > 3 &&
+            strcmp(e->d_name + strlen(e->d_name) - 3, ".h5") == 0;
+  if (d) closedir(d);
+  return found;
+}

@@ -1,0 +1,217 @@
+/* The training loop: one step after another, and at its end the two questions all ranks must answer alike:
+ * is it time to save, and has anybody asked to stop?
+ *
+ *   step s:    batch, forward, backward, exchange, optimizer
+ *              result of the vote posted at the end of step s-1   →  save or stop here, on all ranks
+ *              post the vote of step s
+ *
+ * The vote travels while the next step computes, so asking costs nothing; a stop takes effect one step later.  Position
+ * is counted in samples of the epoch.  The end of an epoch is reached when the loader has no batch left, so a stop
+ * before or behind the epoch's evaluation resumes into the same sequence of events. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/session.h"
+#include "train/stop.h"
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct { /* numbers of the trace's string table, asked for once */
+  uint32_t step, input, forward, backward, optimizer;
+} ops;
+
+static shoal_status announce(void *ctx, size_t offset, size_t count)
+{
+  shoal_session *s = ctx;
+  return s->method->announce ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
+}
+
+static void act_faults(shoal_session *s)
+{
+  if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
+  if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
+  if (s->faults.compute_s > 0) usleep((useconds_t)(s->faults.compute_s * 1e6));
+}
+
+/* Forward and backward over this rank's share; a rank without samples contributes zeros. */
+static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
+{
+  shoal_run *r = &s->run;
+  if (b->n == 0) {
+    memset(r->params->g, 0, r->params->n * sizeof(float));
+    return SHOAL_OK;
+  }
+  shoal_plan *plan;
+  SHOAL_TRY(shoal_plans_get(s->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
+  shoal_address at = { .seed = r->seed, .step = (uint32_t)r->step, .slot0 = b->slot0 };
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_plan_forward(plan, r->params, &at, b->x, b->y, 1.0f / (float)b->total, score));
+  uint64_t t1 = shoal_now_ns();
+  shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, op->forward, t0, t1);
+  SHOAL_TRY(shoal_plan_backward(plan, r->params, &at, announce, s));
+  shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, op->backward, t1, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+static shoal_status update(shoal_session *s, const ops *op)
+{
+  shoal_run *r = &s->run;
+  double epoch = (double)s->at.epoch + (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  float lr = (float)shoal_lr_at(&s->lr, &s->plateau, epoch) * s->faults.lr;
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, r->ranges, r->n_ranges, lr, NULL));
+  shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, op->optimizer, t0, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
+{
+  shoal_run *r = &s->run;
+  act_faults(s);
+  SHOAL_TRY(compute(s, op, b, score));
+  if ((int64_t)r->step == s->faults.nan_step) r->params->g[0] = NAN;
+  if (s->method->grads_ready) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
+  SHOAL_TRY(update(s, op));
+  if (s->method->weights_ready) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
+  uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
+  if (s->method->step_bytes) s->method->step_bytes(r, s->method_state, bytes);
+  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
+  s->at.loss_sum += score->loss;
+  s->at.samples += (double)score->samples;
+  s->at.position += b->total;
+  s->trained += b->total;
+  r->step++;
+  return SHOAL_OK;
+}
+
+/* What this rank would like to happen.  Time is asked of rank 0 only; a bad loss speaks for itself. */
+static shoal_ask my_ask(const shoal_session *s, const shoal_score *score)
+{
+  if (!isfinite(score->loss)) return SHOAL_ASK_NUMERIC;
+  if (shoal_stop_requested()) return SHOAL_ASK_STOP;
+  shoal_period every = shoal_config_period(s->config, "ckpt.every");
+  if (every.unit == SHOAL_PER_SECONDS && shoal_session_is_root(s) && shoal_seconds_since(s->saved_ns) >= every.value)
+    return SHOAL_ASK_SAVE;
+  return SHOAL_ASK_NOTHING;
+}
+
+static bool due(shoal_period p, shoal_period_unit unit, uint64_t count)
+{
+  return p.unit == unit && p.value >= 1 && count % (uint64_t)p.value == 0;
+}
+
+static shoal_status stop_here(shoal_session *s)
+{
+  SHOAL_TRY(shoal_session_save(s));
+  s->agreed = true;
+  return SHOAL_STOPPED;
+}
+
+static shoal_status act_on(shoal_session *s, shoal_ask ask)
+{
+  switch (ask) {
+  case SHOAL_ASK_NUMERIC:
+    s->agreed = true;
+    return SHOAL_FAIL(SHOAL_ERR_NUMERIC,
+                      "the training loss is not finite at step %llu; the last checkpoint is untouched: resume from it "
+                      "with a smaller optim.lr or with optim.clip",
+                      (unsigned long long)s->run.step - 1);
+  case SHOAL_ASK_STOP:
+    if (*shoal_stop_signal_name()) shoal_warn("signal %s: stopping after step %llu", shoal_stop_signal_name(),
+                                              (unsigned long long)s->run.step);
+    return stop_here(s);
+  case SHOAL_ASK_SAVE: return shoal_session_save(s);
+  default: return SHOAL_OK;
+  }
+}
+
+/* Everything between two steps that all ranks do alike. */
+static shoal_status between_steps(shoal_session *s, const shoal_score *score)
+{
+  int64_t ask = SHOAL_ASK_NOTHING;
+  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ask));
+  s->voted = false;
+  SHOAL_TRY(act_on(s, (shoal_ask)ask));
+  if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
+  if (due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_STEPS, s->run.step)) {
+    SHOAL_TRY(shoal_session_evaluate(s));
+    shoal_session_record_metrics(s);
+  }
+  s->voted = true;
+  SHOAL_TRY(shoal_vote_post(s->vote, my_ask(s, score)));
+  if (shoal_session_is_root(s)) shoal_folder_touch(&s->folder);
+  return shoal_trace_flush(s->run.trace, false);
+}
+
+static bool reached_end(const shoal_session *s)
+{
+  uint64_t steps = (uint64_t)shoal_config_int(s->config, "run.steps");
+  return s->at.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
+}
+
+/* Batches of one epoch from the present position on, until the loader is empty (*finished) or the last step is done. */
+static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
+{
+  *finished = false;
+  shoal_trace *t = s->run.trace;
+  SHOAL_TRY(shoal_loader_seek(s->loader, s->at.epoch, s->at.position));
+  while (!reached_end(s)) {
+    uint64_t t0 = shoal_now_ns();
+    const shoal_batch *b;
+    shoal_trace_set_step(t, s->run.step);
+    SHOAL_TRY(shoal_loader_next(s->loader, &b));
+    uint64_t t1 = shoal_now_ns();
+    if (!b) {
+      *finished = true;
+      return SHOAL_OK;
+    }
+    shoal_trace_span(t, SHOAL_TRACE_INPUT, op->input, t0, t1);
+    shoal_score score = { 0 };
+    SHOAL_TRY(one_step(s, op, b, &score));
+    shoal_trace_span(t, SHOAL_TRACE_STEP, op->step, t0, shoal_now_ns());
+    shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
+    SHOAL_TRY(between_steps(s, &score));
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status end_epoch(shoal_session *s)
+{
+  double sums[] = { s->at.loss_sum, s->at.samples };
+  SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
+  s->train_loss = sums[0] / sums[1];
+  s->at.epoch++;
+  bool evaluate = due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, s->at.epoch) || reached_end(s);
+  if (evaluate) SHOAL_TRY(shoal_session_evaluate(s));
+  shoal_lr_plateau_feed(&s->lr, &s->plateau, s->train_loss);
+  if (s->method->epoch_end) SHOAL_TRY(s->method->epoch_end(&s->run, s->method_state, s->train_loss));
+  shoal_session_record_metrics(s);
+  shoal_session_report_epoch(s);
+  s->at.position = 0;
+  s->at.loss_sum = s->at.samples = 0;
+  if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, s->at.epoch)) SHOAL_TRY(shoal_session_save(s));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_train(shoal_session *s)
+{
+  shoal_trace *t = s->run.trace;
+  ops op = { shoal_trace_op(t, "step"), shoal_trace_op(t, "loader"), shoal_trace_op(t, "forward"),
+             shoal_trace_op(t, "backward"), shoal_trace_op(t, "optimizer") };
+  s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
+  while (!reached_end(s)) {
+    s->run.epoch = s->at.epoch;
+    bool finished;
+    SHOAL_TRY(run_epoch(s, &op, &finished));
+    if (finished) SHOAL_TRY(end_epoch(s));
+  }
+  int64_t ignored;
+  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ignored));
+  s->voted = false;
+  if (isnan(s->test_acc) || s->at.position > 0) {
+    SHOAL_TRY(shoal_session_evaluate(s));
+    if (s->at.position > 0) shoal_session_record_metrics(s);
+  }
+  return shoal_session_save(s);
+}

@@ -1,0 +1,139 @@
+/* One table for the run file.  Names are grouped by section; the same rows make `shoal config` and the manual page. */
+#include "train/options.h"
+#include "base/mem.h"
+#include <stdlib.h>
+
+static const shoal_option run_options[] = {
+  { "run.name", SHOAL_OPT_STRING, "run", NULL, NULL,
+    "Name of the run: its folder below run.dir. Letters, digits, '.', '_' and '-'.", NULL },
+  { "run.dir", SHOAL_OPT_STRING, "runs", NULL, NULL, "Folder that holds the run folders.", NULL },
+  { "run.seed", SHOAL_OPT_INT, "1", NULL, "[0,inf)",
+    "Seed of everything random: initial weights, data order, augmentation, dropout.", NULL },
+  { "run.epochs", SHOAL_OPT_INT, "10", "epochs", "[1,1000000]", "Passes over the training data.", NULL },
+  { "run.steps", SHOAL_OPT_INT, "0", "steps", "[0,inf)", "Stop for good after this many steps; 0: only by epochs.", NULL },
+  { "run.log_every", SHOAL_OPT_PERIOD, "10s", NULL, NULL, "How often a progress line goes to the log.", NULL },
+  { "run.allow_singletons", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "Accept a Slurm step of many tasks in which every task trains alone.", NULL },
+  { "data.file", SHOAL_OPT_STRING, NULL, NULL, NULL, "HDF5 data set, made by `shoal data` or with its layout.", NULL },
+  { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,inf)", "Batch per rank.", NULL },
+  { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,inf)",
+    "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count.", NULL },
+  { "data.augment", SHOAL_OPT_WORDS, "", NULL, "crop4|hflip",
+    "Random changes of training images: crop after padding by 4, mirror left-right.", NULL },
+  { "data.last", SHOAL_OPT_ENUM, "short", NULL, "short|drop|pad",
+    "The epoch's last batch when samples run out: train it short, drop it, or pad it from the epoch's start.", NULL },
+  { "data.shuffle", SHOAL_OPT_BOOL, "true", NULL, NULL, "A new order in every epoch.", NULL },
+  { "data.prefetch", SHOAL_OPT_INT, "4", "batches", "[0,1024]",
+    "Batches prepared ahead by a thread; 0 reads in the step.", NULL },
+  { "eval.every", SHOAL_OPT_PERIOD, "1 epoch", NULL, NULL,
+    "How often the test split is evaluated: epochs or steps. Always at the end.", NULL },
+  { "eval.batch", SHOAL_OPT_INT, "128", "samples", "[1,inf)", "Batch per rank in evaluation.", NULL },
+  { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, NULL,
+    "How often a checkpoint is written: time, steps or epochs. Always at a stop and at the end.", NULL },
+  { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,inf)", "How many good checkpoints stay.", NULL },
+  { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op", "What the trace records: nothing, steps, or every span.",
+    NULL },
+  { "comm.max_message", SHOAL_OPT_INT, "0", "bytes", "[0,inf)",
+    "Largest piece given to one library call; 0: 1 GiB. For tests of long messages.", NULL },
+  { "comm.warn", SHOAL_OPT_PERIOD, "30s", NULL, NULL, "An exchange older than this is reported.", NULL },
+  { "comm.hang", SHOAL_OPT_PERIOD, "10min", NULL, NULL, "An exchange older than this ends the run with exit 5.", NULL },
+  { "device", SHOAL_OPT_ENUM, "auto", NULL, "auto|cpu|cuda|ref", "Backend: cpu is oneDNN, ref the slow reference.", NULL },
+  { "threads", SHOAL_OPT_INT, "0", "threads", "[0,4096]",
+    "Compute threads per rank; 0: the cores of the rank's affinity mask, shared with ranks that have the same mask.",
+    NULL },
+  { "cpu.winograd", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "Let 3x3 convolutions use Winograd's algorithm: fewer operations, slightly larger rounding.",
+    "Lavin and Gray, CVPR 2016" },
+  { "fault.rank", SHOAL_OPT_INT, "0", NULL, "[0,inf)", "Fault hooks act on this rank (with --allow-faults).", NULL },
+  { "fault.stop_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: send USR1 to the rank when this step begins.",
+    NULL },
+  { "fault.kill_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: kill -9 the rank when this step begins.", NULL },
+  { "fault.nan_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: make a gradient NaN in this step.", NULL },
+  { "fault.seed", SHOAL_OPT_INT, "0", NULL, NULL, "Fault hook: added to the rank's seed for initial weights.", NULL },
+  { "fault.compute", SHOAL_OPT_STRING, "", NULL, NULL,
+    "Fault hook: \"sleep:MS\" adds pretended compute to every step of the rank.", NULL },
+  { "fault.ckpt", SHOAL_OPT_STRING, "", NULL, NULL, "Fault hook: \"sleep:MS\" slows every checkpoint down.", NULL },
+  { "fault.lr", SHOAL_OPT_FLOAT, "1", NULL, "(0,inf)", "Fault hook: the rank multiplies its learning rate by this.",
+    NULL },
+  { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL }
+};
+
+/* Which model and method: their own tables join once these are known. */
+static const shoal_option choice_options[] = {
+  { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL, "The network; `shoal models` lists them.", NULL },
+  { "method.name", SHOAL_OPT_STRING, "sync", NULL, NULL, "How ranks share what they learn; `shoal methods` lists them.",
+    NULL },
+  { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL }
+};
+
+size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *method,
+                        shoal_option_table out[SHOAL_TABLES])
+{
+  size_t n = 0;
+  out[n++] = (shoal_option_table){ "run", run_options };
+  out[n++] = (shoal_option_table){ "choice", choice_options };
+  out[n++] = (shoal_option_table){ "optim", shoal_optim_options };
+  if (model && model->options) out[n++] = (shoal_option_table){ model->name, model->options };
+  if (method && method->options) out[n++] = (shoal_option_table){ method->name, method->options };
+  return n;
+}
+
+static shoal_status choose(const shoal_settings *s, const shoal_model_entry **model, const shoal_method **method)
+{
+  const char *names[64];
+  const char *name = shoal_settings_get(s, "model.name");
+  if (!name) name = shoal_settings_get(s, "model");
+  if (name && !(*model = shoal_model_find(name))) {
+    const shoal_model_entry *entries;
+    size_t n = shoal_models(&entries);
+    for (size_t i = 0; i < n; i++) names[i] = entries[i].name;
+    const char *near = shoal_nearest(name, names, n);
+    return SHOAL_FAIL(SHOAL_ERR_USAGE, "model.name is \"%s\": no such model%s%s; `shoal models` lists them", name,
+                      near ? ", did you mean " : "", near ? near : "");
+  }
+  name = shoal_settings_get(s, "method.name");
+  if (!name) name = shoal_settings_get(s, "method");
+  if (!name) name = "sync";
+  if (!(*method = shoal_method_find(name))) {
+    const shoal_method *const *entries;
+    size_t n = shoal_methods(&entries);
+    for (size_t i = 0; i < n; i++) names[i] = entries[i]->name;
+    const char *near = shoal_nearest(name, names, n);
+    return SHOAL_FAIL(SHOAL_ERR_USAGE, "method.name is \"%s\": no such method%s%s; `shoal methods` lists them", name,
+                      near ? ", did you mean " : "", near ? near : "");
+  }
+  return SHOAL_OK;
+}
+
+/* The two choices may come from the environment too; here, because they decide which tables check the rest. */
+static shoal_status read_environment_choices(shoal_settings *s)
+{
+  static const char *const names[][2] = { { "SHOAL_MODEL_NAME", "model.name" }, { "SHOAL_METHOD_NAME", "method.name" } };
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
+    const char *value = getenv(names[i][0]);
+    if (!value) continue;
+    char *text = shoal_strdup_printf("%s=%s", names[i][1], value);
+    shoal_status st = shoal_settings_set(s, text, names[i][0]);
+    free(text);
+    SHOAL_TRY(st);
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out)
+{
+  shoal_settings *s;
+  SHOAL_TRY(shoal_settings_create(&s));
+  const shoal_model_entry *model = NULL;
+  const shoal_method *method = NULL;
+  shoal_option_table tables[SHOAL_TABLES];
+  shoal_status st;
+  if (run_file) SHOAL_TRY_GOTO(st, shoal_settings_read(s, run_file), done);
+  SHOAL_TRY_GOTO(st, read_environment_choices(s), done);
+  for (size_t i = 0; i < n_sets; i++) SHOAL_TRY_GOTO(st, shoal_settings_set(s, sets[i], "--set"), done);
+  SHOAL_TRY_GOTO(st, choose(s, &model, &method), done);
+  st = shoal_config_create(s, tables, shoal_run_tables(model, method, tables), out);
+done:
+  shoal_settings_destroy(s);
+  return st;
+}

@@ -1,0 +1,167 @@
+/* What people see of a run: a head, a live line or log lines, a line per epoch, and the result table. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/session.h"
+#include <math.h>
+#include <string.h>
+
+static double wait_share(const shoal_session *s)
+{
+  double step = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_STEP);
+  return step > 0 ? shoal_trace_total_s(s->run.trace, SHOAL_TRACE_WAIT) / step : 0;
+}
+
+static double samples_per_second(const shoal_session *s)
+{
+  double step = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_STEP);
+  return step > 0 ? (double)s->trained / step : 0;
+}
+
+/* A lower bound from what is known: the slowest save so far, or the bytes at a careful 100 MB/s. */
+static double save_estimate_s(const shoal_session *s)
+{
+  double bytes = (double)s->run.params->n * sizeof(float) * (2 + s->run.optim->slots);
+  return SHOAL_MAX(s->save_s, bytes / 100e6);
+}
+
+void shoal_session_report_start(const shoal_session *s)
+{
+  if (!shoal_session_is_root(s)) return;
+  const shoal_run *r = &s->run;
+  const shoal_data_info *d = shoal_dataset_info(s->data);
+  shoal_str text = { 0 };
+  shoal_topo_print(shoal_world_topo(r->world), &text);
+  if (s->folder.log) fprintf(s->folder.log, "%s", text.text); /* long: the log has it, the terminal gets one line */
+  shoal_str_free(&text);
+  const shoal_topo *t = shoal_world_topo(r->world);
+  shoal_info("%s: %s on %s, method %s, attempt %d", s->folder.dir, s->model->name,
+             shoal_config_string(s->config, "data.file"), s->method->name, s->folder.attempt);
+  shoal_info("%d rank%s on %d node%s%s, %d thread%s each, backend %s", t->size, t->size == 1 ? "" : "s", t->nodes,
+             t->nodes == 1 ? "" : "s", t->pretended ? " (pretended)" : "", r->backend->threads,
+             r->backend->threads == 1 ? "" : "s", r->backend->name);
+  shoal_info("%zu parameters, %.3g multiply-accumulates per sample", s->model->weights, shoal_model_macs(s->model));
+  uint64_t rest = d->n[SHOAL_TRAIN] % s->global_batch;
+  shoal_info("%llu training and %llu test samples; global batch %llu, %llu steps per epoch%s",
+             (unsigned long long)d->n[SHOAL_TRAIN], (unsigned long long)d->n[SHOAL_TEST],
+             (unsigned long long)s->global_batch, (unsigned long long)r->steps_per_epoch,
+             rest ? strcmp(shoal_config_string(s->config, "data.last"), "short") == 0  ? ", the last one short"
+                    : strcmp(shoal_config_string(s->config, "data.last"), "drop") == 0 ? ", the rest dropped"
+                                                                                       : ", the last one padded"
+                  : "");
+  char lead[32];
+  shoal_info("send USR1 to stop: allow at least %s for the checkpoint",
+             shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead));
+}
+
+void shoal_session_report_live(shoal_session *s, double loss)
+{
+  if (!shoal_session_is_root(s)) return;
+  const shoal_run *r = &s->run;
+  double elapsed = shoal_seconds_since(s->started_ns);
+  double left = r->epochs - (double)s->at.epoch -
+                (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  double total_left = left * (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  char eta[32];
+  shoal_format_seconds(s->trained ? total_left * elapsed / (double)s->trained : 0, eta, sizeof eta);
+  double steps = (double)(r->step - s->first_step) / elapsed;
+  char acc[32] = "";
+  if (!isnan(s->test_acc)) snprintf(acc, sizeof acc, ", accuracy %.2f %%", 100 * s->test_acc);
+  shoal_period every = shoal_config_period(s->config, "run.log_every");
+  bool line = every.unit == SHOAL_PER_SECONDS ? shoal_seconds_since(s->logged_ns) >= every.value
+                                              : every.unit == SHOAL_PER_STEPS && r->step % (uint64_t)every.value == 0;
+  if (shoal_log_is_tty() && !s->args->quiet)
+    shoal_log_live("epoch %llu  step %llu  %.1f step/s  %.0f samples/s  loss %.4f%s  waiting %.0f %%  %s left",
+                   (unsigned long long)s->at.epoch + 1, (unsigned long long)r->step, steps,
+                   (double)s->trained / elapsed, loss, acc, 100 * wait_share(s), eta);
+  else if (line)
+    shoal_info("epoch %llu step %llu: loss %.4f%s, %.1f step/s, %.0f samples/s, waiting %.0f %%, %s left",
+               (unsigned long long)s->at.epoch + 1, (unsigned long long)r->step, loss, acc, steps,
+               (double)s->trained / elapsed, 100 * wait_share(s), eta);
+  if (line) s->logged_ns = shoal_now_ns();
+}
+
+void shoal_session_report_epoch(shoal_session *s)
+{
+  if (!shoal_session_is_root(s)) return;
+  char time[32], test[64] = "";
+  if (!isnan(s->test_acc))
+    snprintf(test, sizeof test, ", test loss %.4f, accuracy %.2f %%", s->test_loss, 100 * s->test_acc);
+  shoal_info("epoch %llu done at step %llu: train loss %.4f%s, %.0f samples/s, %s", (unsigned long long)s->at.epoch,
+             (unsigned long long)s->run.step, s->train_loss, test, samples_per_second(s),
+             shoal_format_seconds(s->at.seconds + shoal_seconds_since(s->started_ns), time, sizeof time));
+}
+
+static void csv_number(FILE *f, double value, const char *format, const char *end)
+{
+  if (isfinite(value)) fprintf(f, format, value);
+  fputs(end, f);
+}
+
+void shoal_session_record_metrics(shoal_session *s)
+{
+  FILE *f = s->folder.metrics;
+  if (!f) return;
+  double epoch = (double)s->at.epoch + (s->at.samples > 0 && s->at.position < shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
+                                            ? (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
+                                            : 0);
+  csv_number(f, epoch, "%.6g", ",");
+  fprintf(f, "%llu,", (unsigned long long)s->run.step);
+  csv_number(f, s->at.seconds + shoal_seconds_since(s->started_ns), "%.3f", ",");
+  csv_number(f, s->train_loss, "%.6g", ",");
+  csv_number(f, s->test_loss, "%.6g", ",");
+  csv_number(f, s->test_acc, "%.6f", ",");
+  csv_number(f, shoal_lr_at(&s->lr, &s->plateau, epoch), "%.6g", ",");
+  csv_number(f, samples_per_second(s), "%.1f", ",");
+  csv_number(f, wait_share(s), "%.4f", "\n");
+  fflush(f);
+}
+
+static void report_split(const shoal_session *s)
+{
+  static const shoal_trace_kind kinds[] = { SHOAL_TRACE_FORWARD, SHOAL_TRACE_BACKWARD, SHOAL_TRACE_OPTIMIZER,
+                                            SHOAL_TRACE_WAIT, SHOAL_TRACE_INPUT };
+  static const char *const names[] = { "forward", "backward", "optimizer", "exposed exchange", "input" };
+  double step = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_STEP), rest = step;
+  uint64_t steps = s->run.step - s->first_step;
+  if (!steps || step <= 0) return;
+  shoal_str line = { 0 };
+  shoal_str_add(&line, "  step split     %.1f ms:", 1e3 * step / (double)steps);
+  for (size_t i = 0; i < SHOAL_COUNT(kinds); i++) {
+    double t = shoal_trace_total_s(s->run.trace, kinds[i]);
+    rest -= t;
+    shoal_str_add(&line, " %s %.0f %%,", names[i], 100 * t / step);
+  }
+  shoal_str_add(&line, " other %.0f %% (rank 0)", SHOAL_MAX(0.0, 100 * rest / step));
+  shoal_info("%s", line.text);
+  shoal_str_free(&line);
+}
+
+static void report_bytes(const shoal_session *s)
+{
+  const shoal_counters *c = shoal_trace_counters(s->run.trace);
+  for (int link = SHOAL_LINK_NODE; link <= SHOAL_LINK_BETWEEN; link++) {
+    if (!c->payload[link] && !s->claimed[link]) continue;
+    char sent[32];
+    shoal_info("  sent, %-8s %s by rank 0 in this attempt, %s the method's formula",
+               link == SHOAL_LINK_NODE ? "node" : "between", shoal_format_bytes((double)c->payload[link], sent, sizeof sent),
+               c->payload[link] == s->claimed[link] ? "equal to" : "DIFFERENT from");
+  }
+}
+
+void shoal_session_report_end(const shoal_session *s, shoal_status st)
+{
+  if (!shoal_session_is_root(s)) return;
+  char time[32];
+  shoal_log_live("%s", "");
+  shoal_info("%s", st == SHOAL_OK ? "result" : "stopped on request");
+  shoal_info("  run            %s, attempt %d", s->folder.dir, s->folder.attempt);
+  shoal_info("  trained        %llu epochs, %llu steps, %s", (unsigned long long)s->at.epoch,
+             (unsigned long long)s->run.step,
+             shoal_format_seconds(s->at.seconds + shoal_seconds_since(s->started_ns), time, sizeof time));
+  if (!isnan(s->train_loss)) shoal_info("  train loss     %.4f", s->train_loss);
+  if (!isnan(s->test_acc)) shoal_info("  test           loss %.4f, accuracy %.2f %%", s->test_loss, 100 * s->test_acc);
+  shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
+  report_split(s);
+  report_bytes(s);
+  shoal_info("  files          metrics.csv, log.txt, ckpt/, trace/ in %s", s->folder.dir);
+}

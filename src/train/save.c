@@ -1,0 +1,362 @@
+/* What a checkpoint of a run holds, and how it comes back.
+ *
+ *   model/NAME            weights and statistics of the method's model, named tensors     any layout
+ *   replica/K/weights     only where replicas differ                                      same layout
+ *   replica/K/stats       running statistics of rank K
+ *   replica/K/SLOT        optimizer state; replica/0 alone where replicas are equal
+ *   replica/K/score       loss sum and samples of the epoch so far
+ *   train/…               position, optimizer steps, schedule, seconds, data identity
+ *   method/…              whatever the method saves
+ *
+ * The same layout (ranks per node, and so rank count) resumes to the same bits.  Another one continues the same global
+ * sample order from the model: for equal replicas nothing is lost but the ranks' own running statistics, which start
+ * from their mean. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/session.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void layout_text(const shoal_session *s, char *out, size_t cap)
+{
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  size_t used = 0;
+  out[0] = 0;
+  for (int node = 0; node < t->nodes && used < cap - 12; node++) {
+    int ranks = 0;
+    for (int i = 0; i < t->size; i++) ranks += t->places[i].node == node;
+    used += (size_t)snprintf(out + used, cap - used, "%s%d", node ? "," : "", ranks);
+  }
+}
+
+typedef struct {
+  shoal_ckpt_writer *writer;
+  const float *stats;
+} stat_target;
+
+static void put_stat(void *ctx, const char *name, size_t offset, size_t count)
+{
+  stat_target *t = ctx;
+  char full[SHOAL_NAME_MAX + 32];
+  snprintf(full, sizeof full, "model/%s", name);
+  shoal_ckpt_put(t->writer, full, SHOAL_F32, 1, (uint64_t[]){ count }, t->stats + offset);
+}
+
+static void put_model(shoal_session *s, shoal_ckpt_writer *w)
+{
+  const shoal_model *m = s->model;
+  for (int i = 0; i < m->params; i++) {
+    const shoal_param *p = &m->param[i];
+    char name[SHOAL_NAME_MAX + 8];
+    uint64_t dims[SHOAL_MAX_DIMS];
+    for (int d = 0; d < p->shape.ndim; d++) dims[d] = (uint64_t)p->shape.dim[d];
+    snprintf(name, sizeof name, "model/%s", p->name);
+    shoal_ckpt_put(w, name, SHOAL_F32, p->shape.ndim, dims, s->scratch->w + p->offset);
+  }
+  shoal_model_each_stat(m, put_stat, &(stat_target){ w, s->scratch->stats });
+}
+
+static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
+{
+  shoal_run *r = &s->run;
+  if (!s->method->replicas_equal) shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->params->n, r->params->w);
+  for (int i = 0; i < r->optim->slots; i++) {
+    const char *slot = shoal_optim_slot_name(r->optim, i);
+    char name[64];
+    snprintf(name, sizeof name, "replica/0/%s", slot);
+    if (s->method->replicas_equal)
+      shoal_ckpt_put(w, name, SHOAL_F32, 1, (uint64_t[]){ r->optim->n }, r->optim->slot[i]);
+    else
+      shoal_ckpt_put_replica(w, slot, SHOAL_F32, r->optim->n, r->optim->slot[i]);
+  }
+  if (r->params->n_stats) shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->params->n_stats, r->params->stats);
+  double score[] = { s->at.loss_sum, s->at.samples };
+  shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
+}
+
+static void put_train(shoal_session *s, shoal_ckpt_writer *w)
+{
+  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->run.optim->steps);
+  shoal_ckpt_put_f64(w, "train/seconds", s->at.seconds + shoal_seconds_since(s->started_ns));
+  shoal_ckpt_put_f64(w, "train/plateau_best", s->plateau.best);
+  shoal_ckpt_put_f64(w, "train/plateau_scale", s->plateau.scale);
+  shoal_ckpt_put_i64(w, "train/plateau_bad", s->plateau.bad);
+  shoal_ckpt_put_i64(w, "train/plateau_seen", s->plateau.seen);
+  shoal_ckpt_put_i64(w, "train/data_checksum", shoal_dataset_info(s->data)->checksum);
+  shoal_ckpt_put_i64(w, "train/seed", (int64_t)s->run.seed);
+}
+
+/* A checkpoint of numbers that are none would push out a good one. */
+static shoal_status refuse_bad_model(shoal_session *s)
+{
+  double sum;
+  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->run.params->n, s->scratch->w, &sum));
+  SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
+              "the weights are not finite at step %llu: nothing is saved and the last checkpoint is untouched; resume "
+              "from it with a smaller optim.lr or with optim.clip",
+              (unsigned long long)s->run.step);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_save(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  if (s->saved_any && s->last_saved_step == r->step) return SHOAL_OK; /* nothing new */
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_session_assemble(s));
+  SHOAL_TRY(refuse_bad_model(s));
+  shoal_str config = { 0 };
+  shoal_config_print(s->config, &config);
+  shoal_ckpt_info info = { .step = r->step, .epoch = s->at.epoch, .samples = s->at.position,
+                           .size = shoal_world_size(r->world), .config = config.text };
+  snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->config, "run.name"));
+  snprintf(info.method, sizeof info.method, "%s", s->method->name);
+  snprintf(info.model, sizeof info.model, "%s", s->model->name);
+  layout_text(s, info.layout, sizeof info.layout);
+  uint64_t copies = s->method->replicas_equal ? 1 : (uint64_t)info.size;
+  uint64_t need = ((1 + copies * (uint64_t)(1 + r->optim->slots)) * r->params->n + (uint64_t)info.size * s->model->stats) *
+                  sizeof(float);
+  shoal_ckpt_writer *w;
+  shoal_status st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
+  shoal_str_free(&config);
+  if (st != SHOAL_OK) return st;
+  put_model(s, w);
+  put_replicas(s, w);
+  put_train(s, w);
+  if (s->method->save) st = s->method->save(r, s->method_state, w);
+  if (s->faults.ckpt_s > 0 && shoal_session_is_root(s)) usleep((useconds_t)(s->faults.ckpt_s * 1e6));
+  if (shoal_group_agree(r->control, st) != SHOAL_OK) {
+    shoal_ckpt_abandon(w);
+    return st == SHOAL_OK ? SHOAL_ERR_PEER : st;
+  }
+  char *path;
+  SHOAL_TRY(shoal_ckpt_commit(w, &path));
+  s->last_saved_step = r->step;
+  s->saved_any = true;
+  s->saved_ns = shoal_now_ns();
+  double seconds = shoal_seconds_since(t0);
+  s->save_s = SHOAL_MAX(s->save_s, seconds);
+  if (shoal_session_is_root(s)) {
+    shoal_info("checkpoint %s, %.2f s", path, seconds);
+    st = shoal_ckpt_prune(s->folder.ckpt, (int)shoal_config_int(s->config, "ckpt.keep"));
+  }
+  free(path);
+  shoal_trace_span(r->trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(r->trace, "checkpoint"), t0, shoal_now_ns());
+  SHOAL_TRY(shoal_trace_flush(r->trace, true));
+  return shoal_group_agree(r->control, st);
+}
+
+/* ---- coming back ---- */
+
+/* What this attempt does differently from the one that saved: said, so that nobody has to guess. */
+static void report_changes(const shoal_session *s, const char *old_text)
+{
+  shoal_str now = { 0 };
+  shoal_config_print(s->config, &now);
+  char section[64] = "";
+  for (const char *line = now.text; line && *line;) {
+    const char *end = strchrnul(line, '\n');
+    int n = (int)(end - line);
+    if (n > 0 && *line != ' ') snprintf(section, sizeof section, "%.*s", n, line);
+    char *text = shoal_strdup_printf("%.*s\n", n, line);
+    if (n > 0 && *line == ' ' && !strstr(old_text, text)) shoal_info("changed since the checkpoint: %s %.*s", section, n, line);
+    free(text);
+    line = *end ? end + 1 : NULL;
+  }
+  shoal_str_free(&now);
+}
+
+typedef struct {
+  const shoal_ckpt *ckpt;
+  float *stats;
+  shoal_status st;
+} stat_source;
+
+static void get_stat(void *ctx, const char *name, size_t offset, size_t count)
+{
+  stat_source *t = ctx;
+  char full[SHOAL_NAME_MAX + 32];
+  snprintf(full, sizeof full, "model/%s", name);
+  if (t->st == SHOAL_OK) t->st = shoal_ckpt_get(t->ckpt, full, SHOAL_F32, count, t->stats + offset);
+}
+
+/* Weights by name into the arena: the checkpoint may have been written by another method or rank count. */
+static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
+{
+  shoal_params *params = s->run.params;
+  for (int i = 0; i < s->model->params; i++) {
+    const shoal_param *p = &s->model->param[i];
+    char name[SHOAL_NAME_MAX + 8];
+    snprintf(name, sizeof name, "model/%s", p->name);
+    SHOAL_CHECK(shoal_ckpt_has(c, name), SHOAL_ERR_USAGE,
+                "the checkpoint holds a %s without %s: resume with the same model, or choose another run.name",
+                shoal_ckpt_get_info(c)->model, p->name);
+    shoal_dtype type;
+    int ndim;
+    uint64_t dims[8];
+    SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
+    bool same = ndim == p->shape.ndim;
+    for (int d = 0; same && d < ndim; d++) same = dims[d] == (uint64_t)p->shape.dim[d];
+    SHOAL_CHECK(same, SHOAL_ERR_USAGE,
+                "%s has another shape in the checkpoint: resume with the same model options, or choose another run.name",
+                p->name);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, p->count, params->w + p->offset));
+  }
+  stat_source t = { c, params->stats, SHOAL_OK };
+  shoal_model_each_stat(s->model, get_stat, &t);
+  params->version++;
+  return t.st;
+}
+
+/* Equal replicas keep one copy of the optimizer's state under replica/0, whatever the layout. */
+static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, int owner)
+{
+  shoal_optim *o = s->run.optim;
+  int64_t steps;
+  for (int i = 0; i < o->slots; i++) {
+    char name[96];
+    snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(o, i));
+    if (!shoal_ckpt_has(c, name)) {
+      shoal_info("the checkpoint has no %s: the optimizer starts afresh", shoal_optim_slot_name(o, i));
+      return SHOAL_OK;
+    }
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, o->n, o->slot[i]));
+  }
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
+  o->steps = (uint64_t)steps;
+  return SHOAL_OK;
+}
+
+static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
+{
+  shoal_run *r = &s->run;
+  int rank = shoal_world_rank(r->world);
+  char name[96];
+  double score[2];
+  if (r->params->n_stats) {
+    snprintf(name, sizeof name, "replica/%d/stats", rank);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n_stats, r->params->stats));
+  }
+  if (!s->method->replicas_equal) {
+    snprintf(name, sizeof name, "replica/%d/weights", rank);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n, r->params->w));
+  }
+  snprintf(name, sizeof name, "replica/%d/score", rank);
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
+  s->at.loss_sum = score[0];
+  s->at.samples = score[1];
+  return SHOAL_OK;
+}
+
+/* Another layout: what the ranks measured so far in this epoch is added up on rank 0. */
+static shoal_status get_scores(shoal_session *s, const shoal_ckpt *c)
+{
+  for (int64_t k = 0; shoal_session_is_root(s) && k < shoal_ckpt_get_info(c)->size; k++) {
+    char name[64];
+    double score[2];
+    snprintf(name, sizeof name, "replica/%lld/score", (long long)k);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
+    s->at.loss_sum += score[0];
+    s->at.samples += score[1];
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
+{
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
+  int64_t checksum;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/data_checksum", &checksum));
+  SHOAL_CHECK((uint32_t)checksum == shoal_dataset_info(s->data)->checksum, SHOAL_ERR_USAGE,
+              "data.file %s is not the data set this run was trained on; give the same file, or choose another run.name",
+              shoal_config_string(s->config, "data.file"));
+  int64_t seed;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/seed", &seed));
+  SHOAL_CHECK((uint64_t)seed == s->run.seed, SHOAL_ERR_USAGE,
+              "run.seed is %llu but the checkpoint was trained with %lld: the sample order would change in mid-run; "
+              "set run.seed to %lld, or choose another run.name",
+              (unsigned long long)s->run.seed, (long long)seed, (long long)seed);
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/seconds", &s->at.seconds));
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_best", &s->plateau.best));
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_scale", &s->plateau.scale));
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_bad", &s->plateau.bad));
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_seen", &s->plateau.seen));
+  s->run.step = info->step;
+  s->at.epoch = info->epoch;
+  s->at.position = info->samples;
+  return SHOAL_OK;
+}
+
+static shoal_status load(shoal_session *s, const char *path)
+{
+  shoal_run *r = &s->run;
+  shoal_ckpt *c;
+  SHOAL_TRY(shoal_ckpt_open(path, false, &c));
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
+  char layout[sizeof info->layout];
+  layout_text(s, layout, sizeof layout);
+  bool same = info->size == shoal_world_size(r->world) && strcmp(layout, info->layout) == 0 &&
+              strcmp(info->method, s->method->name) == 0;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, get_train(s, c), done);
+  SHOAL_TRY_GOTO(st, get_model(s, c), done);
+  if (s->method->replicas_equal || same)
+    SHOAL_TRY_GOTO(st, get_optimizer(s, c, s->method->replicas_equal ? 0 : shoal_world_rank(r->world)), done);
+  SHOAL_TRY_GOTO(st, same ? get_own(s, c) : get_scores(s, c), done);
+  if (s->method->load) SHOAL_TRY_GOTO(st, s->method->load(r, s->method_state, c, same), done);
+  shoal_info("resumed from %s: epoch %llu, step %llu, %llu samples into the epoch", path,
+             (unsigned long long)info->epoch, (unsigned long long)info->step, (unsigned long long)info->samples);
+  if (!same)
+    shoal_info("the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the "
+               "sample order go on, running statistics start from their mean",
+               (long long)info->size, info->layout, info->method, shoal_world_size(r->world), layout, s->method->name,
+               s->method->replicas_equal ? ", optimizer state" : "");
+  if (info->config) report_changes(s, info->config);
+done:
+  shoal_ckpt_close(c);
+  return st;
+}
+
+/* Rank 0 chooses and verifies; all read the same file. */
+static shoal_status choose(shoal_session *s, char *path, size_t cap)
+{
+  const char *resume = s->args->resume ? s->args->resume : "auto";
+  path[0] = 0;
+  if (strcmp(resume, "never") == 0) return SHOAL_OK;
+  char *found = NULL;
+  if (strcmp(resume, "auto") == 0) {
+    SHOAL_TRY(shoal_ckpt_sweep(s->folder.ckpt));
+    SHOAL_TRY(shoal_ckpt_latest(s->folder.ckpt, &found, NULL));
+  } else {
+    shoal_ckpt *c;
+    SHOAL_TRY(shoal_ckpt_open(resume, true, &c));
+    shoal_ckpt_close(c);
+    found = strdup(resume);
+  }
+  if (!found) return SHOAL_OK;
+  bool fits = snprintf(path, cap, "%s", found) < (int)cap;
+  free(found);
+  SHOAL_CHECK(fits, SHOAL_ERR_USAGE, "the path of the checkpoint is longer than %zu characters", cap - 1);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_resume(shoal_session *s)
+{
+  char path[4096] = "";
+  shoal_group *control = s->run.control;
+  SHOAL_TRY(shoal_group_agree(control, shoal_session_is_root(s) ? choose(s, path, sizeof path) : SHOAL_OK));
+  SHOAL_TRY(shoal_group_broadcast(control, path, sizeof path, 0));
+  s->fresh = path[0] == 0;
+  if (s->fresh) return SHOAL_OK;
+  bool root = shoal_session_is_root(s);
+  if (!root) shoal_quiet_errors(1); /* the same file, the same complaint */
+  shoal_status st = load(s, path);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(shoal_group_agree(control, st));
+  s->first_step = s->last_saved_step = s->run.step;
+  s->saved_any = strncmp(path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;
+  return SHOAL_OK;
+}

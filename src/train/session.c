@@ -1,0 +1,250 @@
+/* Builds a session from the run file up, and refuses early: every check that can fail does so before step 1 and before
+ * anything is overwritten.  Rank 0 speaks for faults all ranks share; the others stay quiet about the same run file. */
+#include "train/session.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "tensor/cpu/cpu.h"
+#include "train/options.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static shoal_status read_faults(shoal_session *s)
+{
+  const shoal_config *c = s->config;
+  static const char *const names[] = { "fault.stop_step", "fault.kill_step", "fault.nan_step", "fault.seed",
+                                       "fault.compute",   "fault.ckpt",      "fault.lr",       "fault.rank" };
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++)
+    SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->args->allow_faults, SHOAL_ERR_USAGE,
+                "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
+  s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .nan_step = -1, .lr = 1 };
+  bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
+  double ms;
+  if (sscanf(shoal_config_string(c, "fault.ckpt"), "sleep:%lf", &ms) == 1) s->faults.ckpt_s = ms * 1e-3;
+  if (!here) return SHOAL_OK;
+  s->faults.stop_step = (int)shoal_config_int(c, "fault.stop_step");
+  s->faults.kill_step = (int)shoal_config_int(c, "fault.kill_step");
+  s->faults.nan_step = (int)shoal_config_int(c, "fault.nan_step");
+  s->faults.seed = shoal_config_int(c, "fault.seed");
+  s->faults.lr = (float)shoal_config_float(c, "fault.lr");
+  if (sscanf(shoal_config_string(c, "fault.compute"), "sleep:%lf", &ms) == 1) s->faults.compute_s = ms * 1e-3;
+  return SHOAL_OK;
+}
+
+static double period_seconds(const shoal_config *c, const char *name)
+{
+  shoal_period p = shoal_config_period(c, name);
+  return p.unit == SHOAL_PER_SECONDS ? p.value : 0;
+}
+
+/* The run file is read before there is a world, by every rank; only the first in line complains about it. */
+static shoal_status open_world(shoal_session *s)
+{
+  SHOAL_TRY(shoal_run_configure(s->args->run_file, s->args->sets, s->args->n_sets, &s->config));
+  shoal_world_options o = {
+    .pretend = s->args->topology,
+    .allow_singletons = shoal_config_bool(s->config, "run.allow_singletons"),
+    .max_message = (size_t)shoal_config_int(s->config, "comm.max_message"),
+    .warn_s = period_seconds(s->config, "comm.warn"),
+    .hang_s = period_seconds(s->config, "comm.hang"),
+  };
+  shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_world_open(&o, &r->world));
+  r->config = s->config;
+  r->all = shoal_world_group(r->world);
+  r->control = shoal_world_control(r->world);
+  r->seed = (uint64_t)shoal_config_int(s->config, "run.seed");
+  r->epochs = (double)shoal_config_int(s->config, "run.epochs");
+  s->method = shoal_method_find(shoal_config_string(s->config, "method.name"));
+  return SHOAL_OK;
+}
+
+static shoal_status open_folder(shoal_session *s)
+{
+  const shoal_config *c = s->config;
+  SHOAL_TRY(shoal_folder_name(shoal_config_string(c, "run.dir"), shoal_config_string(c, "run.name"), &s->folder));
+  shoal_status st = SHOAL_OK;
+  bool never = s->args->resume && strcmp(s->args->resume, "never") == 0;
+  if (shoal_session_is_root(s)) {
+    if (never && shoal_folder_has_checkpoints(&s->folder))
+      st = SHOAL_FAIL(SHOAL_ERR_USAGE,
+                      "%s holds checkpoints and --resume never would train over them; choose another run.name or move it",
+                      s->folder.dir);
+    if (st == SHOAL_OK) st = shoal_folder_take(&s->folder);
+  }
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  return shoal_group_broadcast(s->run.control, &s->folder.attempt, sizeof s->folder.attempt, 0);
+}
+
+static shoal_status open_trace(shoal_session *s)
+{
+  const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
+  const char *name = shoal_config_string(s->config, "trace.level");
+  shoal_trace_level level = strcmp(name, "op") == 0     ? SHOAL_TRACE_BY_OP
+                            : strcmp(name, "step") == 0 ? SHOAL_TRACE_BY_STEP
+                                                        : SHOAL_TRACE_OFF;
+  char file[32];
+  snprintf(file, sizeof file, "rank-%05d.h5", p->rank);
+  char *path = shoal_path_join(s->folder.trace, file);
+  shoal_str text = { 0 };
+  shoal_config_print(s->config, &text);
+  shoal_trace_info info = { .run_name = shoal_config_string(s->config, "run.name"),
+                            .config_text = text.text,
+                            .rank = p->rank,
+                            .size = shoal_world_size(s->run.world),
+                            .node = p->node,
+                            .local_rank = p->local_rank,
+                            .attempt = s->folder.attempt,
+                            .host = p->host };
+  shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
+  shoal_str_free(&text);
+  free(path);
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  shoal_world_set_counters(s->run.world, shoal_trace_counters(s->run.trace));
+  shoal_world_set_trace(s->run.world, s->run.trace);
+  return SHOAL_OK;
+}
+
+static void progress(void *world)
+{
+  /* An error here is kept by the exchange and comes out of its wait. */
+  (void)shoal_world_progress(world);
+}
+
+static shoal_status open_backend(shoal_session *s)
+{
+  const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
+  const char *device = shoal_config_string(s->config, "device");
+  if (strcmp(device, "auto") == 0) device = "cpu";
+  int threads = (int)shoal_config_int(s->config, "threads");
+  SHOAL_TRY(shoal_backend_open(device, threads ? threads : p->threads, &s->run.backend));
+  if (strcmp(device, "cpu") == 0) shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->config, "cpu.winograd"));
+  if (shoal_world_size(s->run.world) > 1) {
+    s->run.backend->progress = progress;
+    s->run.backend->progress_context = s->run.world;
+  }
+  return SHOAL_OK;
+}
+
+static bool has_word(const shoal_config *c, const char *option, const char *word)
+{
+  const char *const *words;
+  size_t n = shoal_config_words(c, option, &words);
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(words[i], word) == 0) return true;
+  return false;
+}
+
+static shoal_status open_data(shoal_session *s)
+{
+  const shoal_config *c = s->config;
+  int rank = shoal_world_rank(s->run.world), size = shoal_world_size(s->run.world);
+  SHOAL_TRY(shoal_dataset_open(shoal_config_string(c, "data.file"), &s->data));
+  const shoal_data_info *info = shoal_dataset_info(s->data);
+  uint64_t global = (uint64_t)shoal_config_int(c, "data.global_batch");
+  s->global_batch = global ? global : (uint64_t)shoal_config_int(c, "data.batch") * (uint64_t)size;
+  SHOAL_CHECK(!(global && shoal_config_given(c, "data.batch")), SHOAL_ERR_USAGE,
+              "data.batch and data.global_batch are both set: keep one of them");
+  const char *last = shoal_config_string(c, "data.last");
+  shoal_loader_config l = {
+    .split = SHOAL_TRAIN,
+    .seed = s->run.seed,
+    .rank = rank,
+    .size = size,
+    .batch = s->global_batch,
+    .last = strcmp(last, "drop") == 0 ? SHOAL_LAST_DROP : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD : SHOAL_LAST_SHORT,
+    .share = s->method->share,
+    .shuffle = shoal_config_bool(c, "data.shuffle"),
+    .crop4 = has_word(c, "data.augment", "crop4"),
+    .hflip = has_word(c, "data.augment", "hflip"),
+    .depth = (int)shoal_config_int(c, "data.prefetch"),
+  };
+  SHOAL_CHECK(l.last != SHOAL_LAST_DROP || info->n[SHOAL_TRAIN] >= s->global_batch, SHOAL_ERR_USAGE,
+              "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
+              (unsigned long long)s->global_batch, (unsigned long long)info->n[SHOAL_TRAIN]);
+  SHOAL_TRY(shoal_loader_create(s->data, &l, &s->loader));
+  s->run.steps_per_epoch = shoal_loader_batches(s->loader);
+  if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
+  shoal_loader_config t = { .split = SHOAL_TEST, .rank = rank, .size = size,
+                            .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
+  return shoal_loader_create(s->data, &t, &s->test);
+}
+
+static shoal_status open_model(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  const shoal_data_info *info = shoal_dataset_info(s->data);
+  const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
+  SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
+  r->model = r->part = s->model;
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, &r->params));
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, &s->scratch));
+  shoal_model_init(s->model, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
+  r->params->version++;
+  shoal_optim_config optim;
+  SHOAL_TRY(shoal_optim_configure(s->config, &optim));
+  SHOAL_TRY(shoal_optim_create(r->backend, &optim, r->params->n, &r->optim));
+  SHOAL_TRY(shoal_lr_configure(s->config, r->epochs, &s->lr));
+  shoal_lr_plateau_init(&s->plateau);
+  SHOAL_TRY(shoal_plans_create(r->backend, s->model, &s->plans));
+  uint64_t first, count;
+  shoal_share_of(s->global_batch, shoal_world_rank(r->world), shoal_world_size(r->world), &first, &count);
+  shoal_plan *plan;
+  SHOAL_TRY(shoal_plans_get(s->plans, (int64_t)SHOAL_MAX(count, 1), SHOAL_PLAN_TRAIN, &plan));
+  r->plan = plan;
+  return SHOAL_OK;
+}
+
+static shoal_status open_method(shoal_session *s)
+{
+  if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
+  s->method_open = true;
+  if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
+  return shoal_vote_create(s->run.control, "step", &s->vote);
+}
+
+/* Each part can fail on one rank alone, so all ranks agree after each. */
+shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
+{
+  *s = (shoal_session){ .args = args, .test_loss = NAN, .test_acc = NAN, .train_loss = NAN };
+  SHOAL_TRY(open_world(s));
+  shoal_group *control = s->run.control;
+  bool root = shoal_session_is_root(s);
+  if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
+  shoal_status st = read_faults(s);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(shoal_group_agree(control, st));
+  SHOAL_TRY(open_folder(s));
+  SHOAL_TRY(open_trace(s));
+  SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
+  SHOAL_TRY(shoal_group_agree(control, open_data(s)));
+  SHOAL_TRY(shoal_group_agree(control, open_model(s)));
+  return shoal_group_agree(control, open_method(s));
+}
+
+void shoal_session_close(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  shoal_vote_destroy(s->vote);
+  if (s->method_open && s->method->close) s->method->close(r, s->method_state);
+  free(s->method_state);
+  shoal_plans_destroy(s->plans);
+  shoal_optim_destroy(r->optim);
+  shoal_params_destroy(r->backend, s->scratch);
+  shoal_params_destroy(r->backend, r->params);
+  shoal_model_destroy(s->model);
+  shoal_loader_destroy(s->test);
+  shoal_loader_destroy(s->loader);
+  shoal_dataset_close(s->data);
+  shoal_backend_close(r->backend);
+  if (r->world) {
+    shoal_world_set_trace(r->world, NULL);
+    shoal_world_set_counters(r->world, NULL);
+  }
+  (void)shoal_trace_close(r->trace);
+  shoal_folder_release(&s->folder);
+  shoal_world_close(r->world);
+  shoal_config_destroy(s->config);
+}

@@ -1,0 +1,75 @@
+/* Everything one rank of a run holds, built by session.c in the order of the fields and torn down in reverse. */
+#ifndef SHOAL_TRAIN_SESSION_H
+#define SHOAL_TRAIN_SESSION_H
+#include "method/method.h"
+#include "train/folder.h"
+#include "train/train.h"
+
+/* What the vote of a step asks for; the larger wins. */
+typedef enum { SHOAL_ASK_NOTHING, SHOAL_ASK_SAVE, SHOAL_ASK_STOP, SHOAL_ASK_NUMERIC } shoal_ask;
+
+/* Where training is: samples consumed of the epoch, and what this rank measured in it so far. */
+typedef struct {
+  uint64_t epoch, position;
+  double loss_sum, samples; /* own samples of this epoch */
+  double seconds;           /* training time of earlier attempts */
+} shoal_progress;
+
+typedef struct {
+  int stop_step, kill_step, nan_step; /* -1: never */
+  double compute_s, ckpt_s;
+  int64_t seed;
+  float lr;
+} shoal_faults;
+
+typedef struct {
+  shoal_run run;               /* what the method sees */
+  const shoal_train_args *args;
+  shoal_config *config;
+  const shoal_method *method;
+  void *method_state;
+  bool method_open;
+  shoal_folder folder;
+  shoal_dataset *data;
+  shoal_loader *loader, *test;
+  shoal_model *model;
+  shoal_plans *plans;
+  shoal_params *scratch;       /* the assembled model, for evaluation and checkpoints */
+  shoal_lr_schedule lr;
+  shoal_lr_plateau plateau;
+  shoal_vote *vote;
+  bool voted;                  /* a vote is under way */
+  shoal_progress at;
+  shoal_faults faults;
+  uint64_t global_batch;
+  uint64_t started_ns, saved_ns, logged_ns;
+  uint64_t first_step, trained; /* step this attempt began at; samples of the whole run it trained, all ranks */
+  uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
+  double save_s;               /* longest checkpoint so far */
+  uint64_t last_saved_step;
+  bool saved_any, fresh;       /* fresh: nothing was resumed */
+  bool agreed;                 /* the verdict that ends the run is known to be the same on all ranks */
+  double test_loss, test_acc, train_loss; /* last known; NAN before */
+} shoal_session;
+
+/* session.c */
+shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args);
+void shoal_session_close(shoal_session *s);
+static inline bool shoal_session_is_root(const shoal_session *s) { return shoal_world_rank(s->run.world) == 0; }
+/* check.c: replicas begin equal (H16): parameters, configuration, data set; names the odd rank.  Collective. */
+shoal_status shoal_session_check_replicas(shoal_session *s);
+/* save.c.  Collective. */
+shoal_status shoal_session_save(shoal_session *s);
+shoal_status shoal_session_resume(shoal_session *s);
+/* evaluate.c.  Collective; sets test_loss and test_acc. */
+shoal_status shoal_session_assemble(shoal_session *s);
+shoal_status shoal_session_evaluate(shoal_session *s);
+/* loop.c */
+shoal_status shoal_session_train(shoal_session *s);
+/* report.c: what people see */
+void shoal_session_report_start(const shoal_session *s);
+void shoal_session_report_live(shoal_session *s, double loss);
+void shoal_session_report_epoch(shoal_session *s);
+void shoal_session_report_end(const shoal_session *s, shoal_status st);
+void shoal_session_record_metrics(shoal_session *s);
+#endif

@@ -1,0 +1,40 @@
+/* See stop.h.  Handlers do nothing but store a number: everything else happens in the loop, agreed by all ranks. */
+#include "train/stop.h"
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t requested;
+
+static void on_signal(int number)
+{
+  if (number == SIGINT && requested == SIGINT) _exit(128 + SIGINT);
+  requested = number;
+}
+
+void shoal_stop_install(void)
+{
+  struct sigaction a;
+  memset(&a, 0, sizeof a);
+  a.sa_handler = on_signal;
+  a.sa_flags = SA_RESTART;
+  sigemptyset(&a.sa_mask);
+  static const int numbers[] = { SIGUSR1, SIGUSR2, SIGTERM, SIGINT };
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &a, NULL);
+}
+
+bool shoal_stop_requested(void)
+{
+  return requested != 0;
+}
+
+const char *shoal_stop_signal_name(void)
+{
+  switch (requested) {
+  case 0: return "";
+  case SIGUSR1: return "USR1";
+  case SIGUSR2: return "USR2";
+  case SIGTERM: return "TERM";
+  default: return "INT";
+  }
+}

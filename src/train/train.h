@@ -1,0 +1,22 @@
+/* The loop: the one place that knows everybody.  It reads the run file, opens world, data, model and method, and then
+ * repeats  batch → forward → backward → exchange → optimizer  until the epochs are done or everyone agreed to stop. */
+#ifndef SHOAL_TRAIN_TRAIN_H
+#define SHOAL_TRAIN_TRAIN_H
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct {
+  const char *run_file;       /* NULL: settings from `sets` and the environment only */
+  const char *const *sets;    /* "a.b=c" */
+  size_t n_sets;
+  const char *resume;         /* "auto" (or NULL), "never", or a checkpoint file */
+  const char *topology;       /* pretended topology, or NULL */
+  bool allow_faults, quiet;   /* quiet: no progress on the terminal, the log file still gets it */
+} shoal_train_args;
+
+/** Run one rank from start to end.  Collective over all processes of the job; returns the same verdict on all ranks, or
+ *  ends every rank by abort when ranks cannot agree any more.
+ *  @return OK when all epochs are done, STOPPED after an agreed stop with a verified checkpoint, else the fault. */
+shoal_status shoal_train(const shoal_train_args *args);
+#endif

@@ -97,13 +97,11 @@ static char *format_text(char *small, size_t cap, char **to_free, const char *fo
 static void write_line(FILE *to, const char *prefix, const char *text)
 {
   char small[1024];
-  size_t p = strlen(prefix), n = strlen(text), bytes = p + n + 1;
+  size_t bytes = strlen(prefix) + strlen(text) + 2;
   char *line = bytes <= sizeof small ? small : malloc(bytes);
   if (line) {
-    memcpy(line, prefix, p);
-    memcpy(line + p, text, n);
-    line[bytes - 1] = '\n';
-    fwrite(line, 1, bytes, to);
+    int n = snprintf(line, bytes, "%s%s\n", prefix, text);
+    if (n > 0) fwrite(line, 1, (size_t)n, to);
   } else {
     fprintf(to, "%s%s\n", prefix, text);
   }

@@ -132,25 +132,25 @@ void shoal_config_print(const shoal_config *c, shoal_str *out)
 
 static int by_name(const void *a, const void *b)
 {
-  const shoal_value *const *va = a, *const *vb = b;
-  return strcmp((*va)->option->name, (*vb)->option->name);
+  const shoal_value *va = a, *vb = b;
+  return strcmp(va->option->name, vb->option->name);
 }
 
 /* Sorted, so that the order of tables in some later version does not make equal runs look different. */
 uint32_t shoal_config_hash(const shoal_config *c, const char *const *except)
 {
   shoal_str text = { 0 };
-  const shoal_value **sorted = NULL;
+  shoal_value *sorted = NULL;
   if (SHOAL_ALLOC(c->n, &sorted) != SHOAL_OK) abort();
-  for (size_t i = 0; i < c->n; i++) sorted[i] = &c->values[i];
+  memcpy(sorted, c->values, c->n * sizeof *sorted);
   qsort(sorted, c->n, sizeof *sorted, by_name);
   for (size_t i = 0; i < c->n; i++) {
-    const char *name = sorted[i]->option->name;
+    const char *name = sorted[i].option->name;
     bool left_out = false;
     for (const char *const *e = except; e && *e; e++) left_out |= strncmp(name, *e, strlen(*e)) == 0;
     if (left_out) continue;
     shoal_str_add(&text, "%s=", name);
-    add_value(&text, sorted[i]);
+    add_value(&text, &sorted[i]);
     shoal_str_add(&text, "\n");
   }
   uint32_t crc = shoal_crc32c(0, text.text, text.len);

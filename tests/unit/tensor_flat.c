@@ -1,0 +1,327 @@
+/* Products, loss and flat vectors against double-precision formulas written out again here. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "tensor_rig.h"
+
+static float full(uint64_t seed, int64_t i)
+{
+  return 2 * shoal_rng_unit(shoal_rng(seed, SHOAL_RNG_TEST, (uint64_t)i, 0).v[0]) - 1;
+}
+
+static float grid(uint64_t seed, int64_t i)
+{
+  return (float)(shoal_rng(seed, SHOAL_RNG_TEST, (uint64_t)i, 0).v[0] % 256) / 128 - 1;
+}
+
+static float *vector(int64_t n, bool on_grid, uint64_t seed)
+{
+  float *p = floats(n);
+  for (int64_t i = 0; i < n; i++) p[i] = on_grid ? grid(seed, i) : full(seed, i);
+  return p;
+}
+
+/* --- gemm --- */
+
+typedef struct {
+  bool ta, tb, on_grid;
+  int64_t m, n, k, gap; /* gap: how much longer the leading dimensions are than needed */
+  float alpha, beta;
+} product;
+
+/* Where C may be written it must be right; the gap behind each row must not change, and beta 0 must not read NaN. */
+static void check_gemm(shoal_backend *b, const product *p)
+{
+  int64_t lda = (p->ta ? p->m : p->k) + p->gap, ldb = (p->tb ? p->k : p->n) + p->gap, ldc = p->n + p->gap;
+  float *a = vector((p->ta ? p->k : p->m) * lda, p->on_grid, 1), *c = vector(p->m * ldc, p->on_grid, 3);
+  float *bm = vector((p->tb ? p->n : p->k) * ldb, p->on_grid, 2), *old = floats(p->m * ldc);
+  for (int64_t i = 0; i < p->m && p->beta == 0; i++)
+    for (int64_t j = 0; j < p->n; j++) c[i * ldc + j] = NAN;
+  memcpy(old, c, (size_t)(p->m * ldc) * sizeof(float));
+  CHECK_OK(b->ops->gemm(b, p->ta, p->tb, p->m, p->n, p->k, p->alpha, a, lda, bm, ldb, p->beta, c, ldc));
+  double worst = 0, limit = p->on_grid ? 0 : (4 + 2 * sqrt((double)p->k)) * 0x1p-24 * sqrt((double)p->k);
+  bool gap_kept = true;
+  for (int64_t i = 0; i < p->m; i++) {
+    for (int64_t j = 0; j < p->n; j++) {
+      double sum = 0;
+      for (int64_t l = 0; l < p->k; l++)
+        sum += (double)a[p->ta ? l * lda + i : i * lda + l] * bm[p->tb ? j * ldb + l : l * ldb + j];
+      double want = p->alpha * sum + (p->beta == 0 ? 0 : (double)p->beta * old[i * ldc + j]);
+      double error = fabs(c[i * ldc + j] - want);
+      worst = error > worst || isnan(error) ? error : worst;
+    }
+    gap_kept = gap_kept && same_bits(c + i * ldc + p->n, old + i * ldc + p->n, p->gap);
+  }
+  CHECK(worst <= limit, "gemm %d%d %dx%dx%d gap %d alpha %g beta %g: off by %.3g, bound %.3g", p->ta, p->tb, (int)p->m,
+        (int)p->n, (int)p->k, (int)p->gap, (double)p->alpha, (double)p->beta, worst, limit);
+  CHECK(gap_kept, "gemm wrote between the rows of C");
+  free(a);
+  free(bm);
+  free(c);
+  free(old);
+}
+
+void test_gemm(shoal_backend *b)
+{
+  static const int64_t sizes[][3] = { { 1, 1, 1 },  { 3, 5, 7 },    { 17, 10, 33 },  { 64, 16, 64 }, { 1, 33, 9 },
+                                      { 31, 1, 5 }, { 65, 129, 3 }, { 7, 200, 100 }, { 130, 70, 90 } };
+  static const float factors[][2] = { { 1, 0 }, { 1, 1 }, { 0.5f, -2 } };
+  for (size_t s = 0; s < SHOAL_COUNT(sizes); s++)
+    for (size_t f = 0; f < SHOAL_COUNT(factors); f++)
+      for (int bits = 0; bits < 16; bits++) {
+        product p = { .ta = bits & 1,
+                      .tb = bits & 2,
+                      .on_grid = bits & 4,
+                      .gap = bits & 8 ? 3 : 0,
+                      .m = sizes[s][0],
+                      .n = sizes[s][1],
+                      .k = sizes[s][2],
+                      .alpha = factors[f][0],
+                      .beta = factors[f][1] };
+        check_gemm(b, &p);
+      }
+}
+
+/* --- softmax and cross-entropy --- */
+
+typedef struct {
+  int64_t rows, classes;
+  double smoothing, scale, magnitude;
+  bool in_place;
+} loss_case;
+
+static int32_t label_of(int64_t row, int64_t classes)
+{
+  return row % 5 == 3 ? -1 - (int32_t)row : (int32_t)((row * 7 + 1) % classes);
+}
+
+/* One row in long double, by way of probabilities. */
+static double reference_row(const float *x, int64_t classes, int32_t label, const loss_case *c, double *gradient)
+{
+  long double largest = x[0], sum = 0, loss = 0;
+  for (int64_t j = 1; j < classes; j++) largest = x[j] > largest ? x[j] : largest;
+  for (int64_t j = 0; j < classes; j++) sum += expl(x[j] - largest);
+  for (int64_t j = 0; j < classes; j++) {
+    long double target = (j == label ? 1 - c->smoothing : 0) + c->smoothing / (long double)classes;
+    long double log_p = x[j] - largest - logl(sum);
+    if (target > 0) loss -= target * log_p;
+    gradient[j] = (double)(c->scale * (expl(log_p) - target));
+  }
+  return (double)loss;
+}
+
+static void check_loss(shoal_backend *b, const loss_case *c)
+{
+  int64_t n = c->rows * c->classes, hits = 0, correct = -1;
+  float *x = vector(n, false, 5), *dx = c->in_place ? x : floats(n);
+  int32_t *labels = calloc((size_t)c->rows, sizeof *labels);
+  double *want = calloc((size_t)n, sizeof *want), total = 0, loss = -1, loss_only = -1, worst = 0;
+  REQUIRE(labels && want, "out of memory");
+  for (int64_t i = 0; i < n; i++) x[i] *= (float)c->magnitude;
+  for (int64_t r = 0; r < c->rows; r++) {
+    const float *row = x + r * c->classes;
+    int64_t best = 0;
+    labels[r] = label_of(r, c->classes);
+    if (labels[r] < 0) continue;
+    for (int64_t j = 1; j < c->classes; j++) best = row[j] > row[best] ? j : best;
+    hits += best == labels[r];
+    total += reference_row(row, c->classes, labels[r], c, want + r * c->classes);
+  }
+  CHECK_OK(b->ops->softmax_xent(b, c->rows, c->classes, x, labels, (float)c->smoothing, (float)c->scale, NULL,
+                                &loss_only, &correct));
+  if (!c->in_place) memset(dx, 0xff, (size_t)n * sizeof(float));
+  CHECK_OK(b->ops->softmax_xent(b, c->rows, c->classes, x, labels, (float)c->smoothing, (float)c->scale, dx, &loss,
+                                &correct));
+  for (int64_t i = 0; i < n; i++) {
+    double error = fabs(dx[i] - want[i]);
+    worst = error > worst || isnan(error) ? error : worst;
+  }
+  CHECK(fabs(loss - total) <= 1e-6 * (1 + total), "%dx%d x%g: loss %.9g, reference %.9g", (int)c->rows, (int)c->classes,
+        c->magnitude, loss, total);
+  CHECK(loss == loss_only, "the loss depends on whether gradients are wanted: %.17g and %.17g", loss, loss_only);
+  CHECK(worst <= 2e-6 * c->scale, "%dx%d x%g: gradient off by %.3g of scale", (int)c->rows, (int)c->classes,
+        c->magnitude, worst / c->scale);
+  CHECK(correct == hits, "%d correct, reference says %d", (int)correct, (int)hits);
+  if (!c->in_place) free(dx);
+  free(x);
+  free(labels);
+  free(want);
+}
+
+static void check_loss_corners(shoal_backend *b)
+{
+  const float ties[6] = { 1, 3, 3, 3, 2, 3 };
+  int32_t second = 1, third = 2, beyond = 6, labels[2] = { -1, -5 };
+  const float two[4] = { 1, 2, 3, 4 };
+  float dx[4] = { 9, 9, 9, 9 };
+  double loss = -1;
+  int64_t correct = -1;
+  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &second, 0, 1, NULL, &loss, &correct));
+  CHECK(correct == 1, "the first of the largest logits decides");
+  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &third, 0, 1, NULL, &loss, &correct));
+  CHECK(correct == 0, "only the first of the largest logits decides");
+  CHECK_OK(b->ops->softmax_xent(b, 2, 2, two, labels, 0.1f, 1, dx, &loss, &correct));
+  CHECK(loss == 0 && correct == 0 && dx[0] == 0 && dx[1] == 0 && dx[2] == 0 && dx[3] == 0, "all rows ignored");
+  shoal_quiet_errors(1);
+  shoal_clear_error();
+  CHECK(b->ops->softmax_xent(b, 1, 6, ties, &beyond, 0, 1, NULL, &loss, &correct) == SHOAL_ERR_ARG, "label 6 of 6");
+  CHECK(strstr(shoal_first_error(), "label 6"), "message is '%s'", shoal_first_error());
+  shoal_clear_error();
+  shoal_quiet_errors(-1);
+}
+
+void test_loss(shoal_backend *b)
+{
+  static const int64_t sizes[][2] = { { 1, 1 }, { 1, 2 }, { 5, 10 }, { 33, 257 }, { 7, 1000 }, { 300, 17 } };
+  static const double magnitudes[] = { 1, 20, 1e4 };
+  for (size_t s = 0; s < SHOAL_COUNT(sizes); s++)
+    for (size_t m = 0; m < SHOAL_COUNT(magnitudes); m++)
+      for (int bits = 0; bits < 4; bits++) {
+        loss_case c = { sizes[s][0], sizes[s][1], bits & 1 ? 0.125 : 0, 1.0 / 64, magnitudes[m], bits & 2 };
+        check_loss(b, &c);
+      }
+  check_loss_corners(b);
+}
+
+/* --- flat vectors --- */
+
+static void check_close(const char *what, int64_t n, const float *got, const double *want, double limit)
+{
+  double worst = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double error = fabs(got[i] - want[i]) / (1 + fabs(want[i]));
+    worst = error > worst || isnan(error) ? error : worst;
+  }
+  CHECK(worst <= limit, "%s of %d: off by %.3g, bound %.3g", what, (int)n, worst, limit);
+}
+
+/* Starts at an odd address and looks at the element behind the end. */
+static void check_sums(shoal_backend *b, int64_t n)
+{
+  float *x = vector(n + 2, true, 1), *y = vector(n + 2, true, 2);
+  double *want = calloc((size_t)n + 1, sizeof *want), squares = 0, got = -1, again = -2;
+  REQUIRE(want, "out of memory");
+  const float behind = y[n + 1];
+  for (int64_t i = 0; i < n; i++) want[i] = (double)y[1 + i] + x[1 + i];
+  CHECK_OK(b->ops->add(b, (size_t)n, x + 1, y + 1));
+  check_close("add", n, y + 1, want, 0);
+  for (int64_t i = 0; i < n; i++) want[i] = 0.5 * x[1 + i] - 2.0 * y[1 + i];
+  CHECK_OK(b->ops->axpby(b, (size_t)n, 0.5f, x + 1, -2, y + 1));
+  check_close("axpby", n, y + 1, want, 0);
+  for (int64_t i = 0; i < n; i++) {
+    want[i] = 3.0 * x[1 + i];
+    y[1 + i] = NAN;
+  }
+  CHECK_OK(b->ops->axpby(b, (size_t)n, 3, x + 1, 0, y + 1));
+  check_close("axpby without y", n, y + 1, want, 0);
+  CHECK(y[n + 1] == behind, "something wrote behind %d elements", (int)n);
+  for (int64_t i = 0; i < n; i++) squares += (double)x[1 + i] * x[1 + i];
+  CHECK_OK(b->ops->sumsq(b, (size_t)n, x + 1, &got));
+  CHECK(got == squares, "sumsq of %d on the grid: %.17g, want %.17g", (int)n, got, squares);
+  float *z = vector(n, false, 3);
+  squares = 0;
+  for (int64_t i = 0; i < n; i++) squares += (double)z[i] * z[i];
+  CHECK_OK(b->ops->sumsq(b, (size_t)n, z, &got));
+  CHECK_OK(b->ops->sumsq(b, (size_t)n, z, &again));
+  CHECK(fabs(got - squares) <= 1e-12 * squares, "sumsq of %d: %.17g, want %.17g", (int)n, got, squares);
+  CHECK(got == again, "sumsq of %d: %.17g, then %.17g", (int)n, got, again);
+  free(x);
+  free(y);
+  free(z);
+  free(want);
+}
+
+enum { OPT_STEPS = 5 };
+
+/* Weights, moments and their double-precision doubles. */
+typedef struct {
+  int64_t n;
+  float *w, *m, *v, *g;
+  double *ww, *mm, *vv;
+} optimiser;
+
+static void opt_open(optimiser *o, int64_t n)
+{
+  o->n = n;
+  o->w = vector(n, false, 7);
+  o->m = floats(n);
+  o->v = floats(n);
+  o->g = floats(n);
+  o->ww = calloc((size_t)n + 1, sizeof(double));
+  o->mm = calloc((size_t)n + 1, sizeof(double));
+  o->vv = calloc((size_t)n + 1, sizeof(double));
+  REQUIRE(o->ww && o->mm && o->vv, "out of memory");
+  for (int64_t i = 0; i < n; i++) o->ww[i] = o->w[i];
+}
+
+static void opt_close(optimiser *o)
+{
+  void *all[] = { o->w, o->m, o->v, o->g, o->ww, o->mm, o->vv };
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) free(all[i]);
+}
+
+static void check_sgd(shoal_backend *b, int64_t n, shoal_sgd_args a)
+{
+  optimiser o;
+  opt_open(&o, n);
+  for (int64_t i = 0; i < n; i++) o.v[i] = 1e30f; /* what `first` has to overwrite */
+  for (int t = 0; t < OPT_STEPS; t++) {
+    a.first = t == 0;
+    for (int64_t i = 0; i < n; i++) {
+      o.g[i] = full(100 + (uint64_t)t, i);
+      double g = (double)a.scale * o.g[i] + (double)a.l2 * o.ww[i];
+      o.vv[i] = a.first ? g : a.momentum * o.vv[i] + g;
+      o.ww[i] -= a.lr * (a.nesterov ? g + a.momentum * o.vv[i] : o.vv[i]);
+      o.ww[i] -= (double)a.lr * a.decoupled * o.ww[i];
+    }
+    CHECK_OK(b->ops->sgd(b, (size_t)n, &a, o.g, o.v, o.w));
+  }
+  check_close("sgd weights", n, o.w, o.ww, 1e-6);
+  check_close("sgd momentum", n, o.v, o.vv, 1e-6);
+  CHECK(o.w[n] == 0 && o.v[n] == 0, "sgd wrote behind the end");
+  opt_close(&o);
+}
+
+static void check_adam(shoal_backend *b, int64_t n, shoal_adam_args a)
+{
+  optimiser o;
+  opt_open(&o, n);
+  for (int t = 0; t < OPT_STEPS; t++) {
+    a.c1 = (float)(1 - pow(a.beta1, t + 1));
+    a.c2 = (float)(1 - pow(a.beta2, t + 1));
+    for (int64_t i = 0; i < n; i++) {
+      o.g[i] = i % 7 == 3 ? 0 : full(100 + (uint64_t)t, i);
+      double g = (double)a.scale * o.g[i] + (double)a.l2 * o.ww[i];
+      o.mm[i] = a.beta1 * o.mm[i] + (1.0 - a.beta1) * g;
+      o.vv[i] = a.beta2 * o.vv[i] + (1.0 - a.beta2) * g * g;
+      o.ww[i] -= a.lr * (o.mm[i] / a.c1 / (sqrt(o.vv[i] / a.c2) + a.eps) + (double)a.decoupled * o.ww[i]);
+    }
+    CHECK_OK(b->ops->adam(b, (size_t)n, &a, o.g, o.m, o.v, o.w));
+  }
+  check_close("adam weights", n, o.w, o.ww, 1e-6);
+  check_close("adam first moment", n, o.m, o.mm, 1e-6);
+  check_close("adam second moment", n, o.v, o.vv, 1e-6);
+  CHECK(o.w[n] == 0 && o.m[n] == 0 && o.v[n] == 0, "adam wrote behind the end");
+  opt_close(&o);
+}
+
+void test_vectors(shoal_backend *b)
+{
+  static const int64_t sizes[] = { 0, 1, 3, 16, 17, 1000, 40009 };
+  for (size_t s = 0; s < SHOAL_COUNT(sizes); s++) {
+    int64_t n = sizes[s];
+    check_sums(b, n);
+    check_sgd(b, n, (shoal_sgd_args){ .lr = 0.1f, .scale = 1 });
+    check_sgd(b, n, (shoal_sgd_args){ .lr = 0.1f, .momentum = 0.9f, .scale = 0.125f });
+    check_sgd(b, n, (shoal_sgd_args){ .lr = 0.1f, .momentum = 0.9f, .l2 = 0.05f, .scale = 1, .nesterov = true });
+    check_sgd(b, n, (shoal_sgd_args){ .lr = 0.2f, .momentum = 0.5f, .decoupled = 0.1f, .scale = 2 });
+    shoal_adam_args adam = { .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .scale = 1 };
+    check_adam(b, n, adam);
+    adam.l2 = 0.05f;
+    adam.scale = 0.25f;
+    check_adam(b, n, adam);
+    adam.l2 = 0;
+    adam.decoupled = 0.1f;
+    adam.eps = 1e-3f;
+    check_adam(b, n, adam);
+  }
+}

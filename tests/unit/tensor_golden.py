@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Write tensor_golden.h: what PyTorch, in double, says about a few operations.
+
+    /usr/bin/python3 tests/unit/tensor_golden.py > tests/unit/tensor_golden.h
+
+Inputs are a formula (pattern), so nothing but two numbers per result is stored: its sum weighted with another pattern,
+and the Euclidean norm of the terms, which says how large a rounding error is.  Needs torch; run it again only when
+cases are added."""
+import textwrap
+
+import torch
+import torch.nn.functional as F
+
+CASES = [
+    # kind, input, attributes
+    ("LINEAR", (5, 17), dict(out=10, bias=True)),
+    ("LINEAR", (2, 3, 7), dict(out=33, relu=True)),
+    ("CONV", (3, 17, 9, 7), dict(out=10, kernel=(3, 5), stride=(2, 1), pad=(1, 2), bias=True)),
+    ("CONV", (2, 16, 8, 8), dict(out=16, kernel=(3, 3), stride=(1, 1), pad=(1, 1), relu=True)),
+    ("CONV", (1, 3, 6, 5), dict(out=64, kernel=(1, 1), stride=(2, 2), pad=(0, 0))),
+    ("BATCHNORM", (5, 3), dict()),
+    ("BATCHNORM", (3, 10, 5, 7), dict(relu=True)),
+    ("BATCHNORM", (3, 10, 5, 7), dict(training=False)),
+    ("LAYERNORM", (3, 5, 17), dict()),
+    ("RELU", (3, 10, 5), dict()),
+    ("GELU", (7, 33), dict()),
+    ("MAXPOOL", (3, 10, 9, 7), dict(kernel=(3, 3), stride=(2, 2), pad=(1, 1))),
+    ("MAXPOOL", (2, 17, 6, 6), dict(kernel=(2, 3), stride=(3, 1), pad=(0, 1))),
+    ("AVGPOOL", (3, 10, 9, 7), dict(kernel=(3, 3), stride=(2, 2), pad=(1, 1))),
+    ("GLOBALPOOL", (3, 10, 9, 7), dict()),
+    ("ADD", (3, 10, 5, 7), dict(relu=True)),
+    ("FLATTEN", (3, 10, 5, 7), dict()),
+    ("DROPOUT", (3, 10), dict(training=False)),
+]
+
+
+def pattern(shape, salt):
+    n = 1
+    for s in shape:
+        n *= s
+    return (((torch.arange(n, dtype=torch.int64) * 7919 + salt * 104729) % 257 - 128).double() / 64).reshape(shape)
+
+
+def apply(kind, x, w, stats, a):
+    training = a.get("training", True)
+    if kind == "LINEAR":
+        return F.linear(x[0], *w)
+    if kind == "CONV":
+        return F.conv2d(x[0], *w, stride=a["stride"], padding=a["pad"])
+    if kind == "BATCHNORM":
+        return F.batch_norm(x[0], stats[0], stats[1], w[0], w[1], training, 0.1, 1e-5)
+    if kind == "LAYERNORM":
+        return F.layer_norm(x[0], x[0].shape[-1:], w[0], w[1], 1e-5)
+    if kind == "MAXPOOL":
+        return F.max_pool2d(x[0], a["kernel"], a["stride"], a["pad"])
+    if kind == "AVGPOOL":
+        return F.avg_pool2d(x[0], a["kernel"], a["stride"], a["pad"], count_include_pad=False)
+    if kind == "DROPOUT":
+        return F.dropout(x[0], 0.5, training)
+    simple = {"RELU": F.relu, "GELU": F.gelu, "GLOBALPOOL": lambda t: t.mean((2, 3)), "FLATTEN": lambda t: t.flatten(1)}
+    return x[0] + x[1] if kind == "ADD" else simple[kind](x[0])
+
+
+def weights(kind, shape, a):
+    if kind in ("BATCHNORM", "LAYERNORM"):
+        width = shape[1] if kind == "BATCHNORM" else shape[-1]
+        return [pattern((width,), 3), pattern((width,), 4)]
+    if kind == "LINEAR":
+        w = [pattern((a["out"], shape[-1]), 3)]
+    elif kind == "CONV":
+        w = [pattern((a["out"], shape[1]) + tuple(a["kernel"]), 3)]
+    else:
+        return []
+    return w + ([pattern((a["out"],), 4)] if a.get("bias") else [])
+
+
+def digest(t):
+    if t is None:
+        return "{ 0, 0 }"
+    terms = t.detach().double() * pattern(tuple(t.shape), 9)
+    return "{ %.15g, %.3g }" % (terms.sum(), terms.square().sum().sqrt())
+
+
+def run(kind, shape, a):
+    training = a.get("training", True)
+    x = [pattern(shape, 1), pattern(shape, 2)][: 2 if kind == "ADD" else 1]
+    w = weights(kind, shape, a)
+    stats = [pattern((shape[1],), 5), pattern((shape[1],), 6).abs() + 1] if kind == "BATCHNORM" else [None, None]
+    for t in x + w:
+        t.requires_grad_(True)
+    y = apply(kind, x, w, stats, a)
+    y = F.relu(y) if a.get("relu") else y
+    if training:
+        y.backward(pattern(tuple(y.shape), 7))
+    grads = [t.grad for t in x] + [None] * (2 - len(x)) + [t.grad for t in w] + [None] * (2 - len(w))
+    return [y] + grads + stats
+
+
+def literal(kind, shape, a):
+    fields = [f".kind = SHOAL_OP_{kind}", ".in[0] = { %d, { %s } }" % (len(shape), ", ".join(map(str, shape)))]
+    if kind == "ADD":
+        fields.append(fields[-1].replace("[0]", "[1]"))
+    if "out" in a:
+        out = [0] * len(shape)
+        out[1 if kind == "CONV" else -1] = a["out"]
+        fields.append(".out = { %d, { %s } }" % (len(out), ", ".join(map(str, out))))
+    fields += [".%s = { %d, %d }" % (k, *a[k]) for k in ("kernel", "stride", "pad") if k in a]
+    fields += [".%s = true" % k for k in ("bias", "relu") if a.get(k)]
+    training = a.get("training", True)
+    fields += [".eps = 1e-5f", ".momentum = 0.1f", ".p = 0.5f", ".need_dx = true",
+               ".training = %s" % ("true" if training else "false")]
+    return textwrap.fill(", ".join(fields), 110, initial_indent="{ { ", subsequent_indent="    ")
+
+
+print("/* Written by tensor_golden.py: sums of y, dx0, dx1, dw0, dw1, running mean and variance, and their scales. */")
+print("// clang-format off")
+for kind, shape, a in CASES:
+    print("%s },\n  { %s } }," % (literal(kind, shape, a), ",\n    ".join(digest(t) for t in run(kind, shape, a))))

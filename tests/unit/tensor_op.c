@@ -1,0 +1,156 @@
+/* Descriptions and the list of backends: shapes, counts, and that every wrong value is refused by name. */
+#include "base/mem.h"
+#include "check.h"
+#include "tensor/backend.h"
+
+static void check_shape(shoal_op_desc d, shoal_shape want, double macs)
+{
+  shoal_shape got = { 0 };
+  CHECK_OK(shoal_op_infer(&d, &got));
+  CHECK(shoal_shape_equal(&got, &want), "%s: [%d %d %d %d]", shoal_op_kind_name(d.kind), (int)got.dim[0],
+        (int)got.dim[1], (int)got.dim[2], (int)got.dim[3]);
+  CHECK(shoal_op_macs(&d) == macs, "%s: %g multiply-accumulates", shoal_op_kind_name(d.kind), shoal_op_macs(&d));
+}
+
+static shoal_op_desc windows(shoal_op_kind kind, int k, int s, int p)
+{
+  return (shoal_op_desc){ .kind = kind,
+                          .in = { SHOAL_SHAPE(2, 3, 9, 8) },
+                          .out = SHOAL_SHAPE(0, 16, 0, 0),
+                          .kernel = { k, k },
+                          .stride = { s, s },
+                          .pad = { p, p },
+                          .eps = 1e-5f,
+                          .training = true };
+}
+
+static shoal_op_desc plain(shoal_op_kind kind, shoal_shape in)
+{
+  return (shoal_op_desc){ .kind = kind, .in = { in, in }, .out = { 0, { 7, 7, 7, 7, 7 } }, .eps = 1e-5f };
+}
+
+static void test_shapes(void)
+{
+  check_shape(windows(SHOAL_OP_CONV, 3, 1, 1), SHOAL_SHAPE(2, 16, 9, 8), 2 * 16 * 72 * 27);
+  check_shape(windows(SHOAL_OP_CONV, 5, 2, 0), SHOAL_SHAPE(2, 16, 3, 2), 2 * 16 * 6 * 75);
+  check_shape(windows(SHOAL_OP_MAXPOOL, 3, 2, 1), SHOAL_SHAPE(2, 3, 5, 4), 0);
+  check_shape(windows(SHOAL_OP_AVGPOOL, 2, 2, 0), SHOAL_SHAPE(2, 3, 4, 4), 0);
+  check_shape(plain(SHOAL_OP_GLOBALPOOL, SHOAL_SHAPE(2, 3, 9, 8)), SHOAL_SHAPE(2, 3), 0);
+  check_shape(plain(SHOAL_OP_FLATTEN, SHOAL_SHAPE(2, 3, 9, 8)), SHOAL_SHAPE(2, 216), 0);
+  check_shape(plain(SHOAL_OP_LINEAR, SHOAL_SHAPE(2, 3, 9)), SHOAL_SHAPE(2, 3, 7), 2 * 3 * 9 * 7);
+  check_shape(plain(SHOAL_OP_ADD, SHOAL_SHAPE(2, 3, 9)), SHOAL_SHAPE(2, 3, 9), 0);
+  check_shape(plain(SHOAL_OP_LAYERNORM, SHOAL_SHAPE(2, 3, 9)), SHOAL_SHAPE(2, 3, 9), 0);
+  check_shape(plain(SHOAL_OP_BATCHNORM, SHOAL_SHAPE(2, 3)), SHOAL_SHAPE(2, 3), 0);
+}
+
+static void test_weight_shapes(void)
+{
+  shoal_shape w[SHOAL_OP_WEIGHTS], want = SHOAL_SHAPE(16, 3, 5, 5), bias = SHOAL_SHAPE(16), norm = SHOAL_SHAPE(3);
+  shoal_op_desc conv = windows(SHOAL_OP_CONV, 5, 1, 1), bn = windows(SHOAL_OP_BATCHNORM, 0, 0, 0);
+  shoal_op_weight_shapes(&conv, w);
+  CHECK(shoal_shape_equal(&w[0], &want) && w[1].ndim == 0, "conv without bias");
+  conv.bias = true;
+  shoal_op_weight_shapes(&conv, w);
+  CHECK(shoal_shape_equal(&w[1], &bias), "conv with bias");
+  shoal_op_weight_shapes(&bn, w);
+  CHECK(shoal_shape_equal(&w[0], &norm) && shoal_shape_equal(&w[1], &norm), "batchnorm");
+  shoal_op_desc relu = plain(SHOAL_OP_RELU, SHOAL_SHAPE(2, 3));
+  shoal_op_weight_shapes(&relu, w);
+  CHECK(w[0].ndim == 0 && w[1].ndim == 0, "relu has no weights");
+}
+
+static void refuse(shoal_op_desc d, const char *words)
+{
+  shoal_shape untouched = { 4, { 1, 2, 3, 4 } }, out = untouched;
+  shoal_clear_error();
+  CHECK(shoal_op_infer(&d, &out) == SHOAL_ERR_ARG, "accepted what should name '%s'", words);
+  CHECK(strstr(shoal_first_error(), words), "message '%s' does not say '%s'", shoal_first_error(), words);
+  CHECK(shoal_shape_equal(&out, &untouched), "output written despite an error");
+}
+
+static void test_refusals(void)
+{
+  shoal_op_desc d = windows(SHOAL_OP_CONV, 3, 0, 1);
+  refuse(d, "stride 0");
+  refuse(windows(SHOAL_OP_CONV, 0, 1, 0), "kernel 0");
+  refuse(windows(SHOAL_OP_CONV, 3, 1, 3), "padding 3");
+  refuse(windows(SHOAL_OP_MAXPOOL, 3, 1, -1), "padding -1");
+  refuse(windows(SHOAL_OP_CONV, 11, 1, 1), "kernel 11");
+  d = windows(SHOAL_OP_CONV, 3, 1, 1);
+  d.out.dim[1] = 0;
+  refuse(d, "0 output channels");
+  d.out.dim[1] = INT64_MAX / 64;
+  refuse(d, "lower a dimension");
+  refuse(plain(SHOAL_OP_CONV, SHOAL_SHAPE(2, 3)), "2 dimensions");
+  refuse(plain(SHOAL_OP_CONV, SHOAL_SHAPE(0, 3, 5, 5)), "[0,3,5,5]");
+  refuse(plain(SHOAL_OP_RELU, SHOAL_SHAPE(2, -3)), "[2,-3]");
+  refuse(plain(SHOAL_OP_RELU, SHOAL_SHAPE(INT64_MAX / 2, 3)), "more than memory");
+  refuse(plain(SHOAL_OP_RELU, (shoal_shape){ 9, { 1 } }), "9 dimensions");
+  d = plain(SHOAL_OP_LINEAR, SHOAL_SHAPE(2, 3));
+  d.out.dim[1] = -4;
+  refuse(d, "width -4");
+  refuse(plain(SHOAL_OP_BATCHNORM, SHOAL_SHAPE(2, 3, 4)), "[2,3,4]");
+  d = plain(SHOAL_OP_BATCHNORM, SHOAL_SHAPE(1, 3));
+  CHECK_OK(shoal_op_infer(&d, &d.out));
+  d.training = true;
+  refuse(d, "one value per channel");
+  d = plain(SHOAL_OP_BATCHNORM, SHOAL_SHAPE(4, 3));
+  d.momentum = 1.5f;
+  refuse(d, "momentum 1.5");
+  d.momentum = NAN;
+  refuse(d, "momentum nan");
+  d = plain(SHOAL_OP_LAYERNORM, SHOAL_SHAPE(4, 3));
+  d.eps = 0;
+  refuse(d, "eps 0");
+  d = plain(SHOAL_OP_ADD, SHOAL_SHAPE(4, 3));
+  d.in[1].dim[1] = 5;
+  refuse(d, "[4,3] and [4,5]");
+  d = plain(SHOAL_OP_DROPOUT, SHOAL_SHAPE(4, 3));
+  d.p = 1;
+  refuse(d, "p 1");
+  d = plain(SHOAL_OP_GELU, SHOAL_SHAPE(4, 3));
+  d.relu = true;
+  refuse(d, "relu cannot be fused");
+  d.kind = (shoal_op_kind)99;
+  refuse(d, "kind 99");
+}
+
+static void test_backends(void)
+{
+  shoal_backend *b = NULL;
+  const char *const *names;
+  CHECK(shoal_backend_open("gpu", 1, &b) == SHOAL_ERR_ARG && strstr(shoal_first_error(), "'gpu'"), "unknown name");
+  shoal_clear_error();
+  CHECK(shoal_backend_open("cuda", 1, &b) == SHOAL_ERR_UNSUPPORTED &&
+            strstr(shoal_first_error(), "configure with -DSHOAL_CUDA=ON"),
+        "'%s' names the cure", shoal_first_error());
+  shoal_clear_error();
+  CHECK(shoal_backend_open("ref", 0, &b) == SHOAL_ERR_ARG && strstr(shoal_first_error(), "0 threads"), "no threads");
+  CHECK(!b, "something was handed out despite errors");
+  size_t n = shoal_backend_names(&names);
+  REQUIRE(n >= 1 && strcmp(names[0], "ref") == 0, "ref is always there");
+  for (size_t i = 0; i < n; i++) {
+    CHECK_OK(shoal_backend_open(names[i], 1, &b));
+    CHECK(strcmp(b->name, names[i]) == 0 && b->threads >= 1, "%s says it is %s", names[i], b->name);
+    CHECK(strlen(shoal_backend_versions(names[i])) > 0, "versions of %s", names[i]);
+    shoal_op *op = NULL;
+    shoal_op_desc bad = plain(SHOAL_OP_DROPOUT, SHOAL_SHAPE(4, 3));
+    bad.p = 2;
+    CHECK(shoal_op_create(b, &bad, NULL, &op) == SHOAL_ERR_ARG && !op, "%s: p 2", names[i]);
+    shoal_op_destroy(NULL);
+    shoal_backend_close(b);
+  }
+  CHECK(strcmp(shoal_backend_versions("cuda"), "not built in") == 0, "cuda is not built");
+  shoal_backend_close(NULL);
+}
+
+int main(void)
+{
+  shoal_quiet_errors(1);
+  test_shapes();
+  test_weight_shapes();
+  test_refusals();
+  shoal_clear_error();
+  test_backends();
+  return check_done();
+}

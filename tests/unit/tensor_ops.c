@@ -1,0 +1,204 @@
+/* Operations as wholes: against ref, the same bits twice, in place, new weights, and in the formats other operations
+ * hand over.
+ *
+ * On GRID data (multiples of 2^-7 below 1) every product and sum of linear, conv, add and the maximum is exact, so the
+ * backends must agree to the bit; the bounds below are for FULL data, relative to the largest value of a tensor. */
+#include "base/mem.h"
+#include "tensor_rig.h"
+
+/* How many terms the longest sum of an operation has. */
+static double longest_sum(const shoal_op_desc *d, const values *v)
+{
+  double channels = 1;
+  if (d->kind == SHOAL_OP_CONV) channels = (double)d->out.dim[1];
+  if (d->kind == SHOAL_OP_LINEAR) channels = (double)v->y_n / (double)(v->x_n / d->in[0].dim[d->in[0].ndim - 1]);
+  double inputs = v->w_n[0] ? (double)v->w_n[0] / channels : 1; /* ci * kh * kw, or in */
+  double backward = v->w_n[0] ? (double)v->y_n / channels : 1;  /* rows, or n * p * q */
+  return fmax(fmax(inputs, backward), channels);
+}
+
+static double bound(const shoal_op_desc *d, const values *v)
+{
+  const double unit = 0x1p-24;
+  switch (d->kind) {
+  case SHOAL_OP_LINEAR:
+  case SHOAL_OP_CONV:
+    return (4 + 2 * sqrt(longest_sum(d, v))) * unit; /* rounding errors of a sum walk at random */
+  case SHOAL_OP_BATCHNORM:
+  case SHOAL_OP_LAYERNORM:
+    return 64 * unit; /* 4e-6 */
+  case SHOAL_OP_GELU:
+    return 16 * unit; /* 1e-6 */
+  case SHOAL_OP_AVGPOOL:
+  case SHOAL_OP_GLOBALPOOL:
+    return 8 * unit;
+  case SHOAL_OP_DROPOUT:
+    return 2 * unit; /* x * (1 / (1-p)) or x / (1-p) */
+  default:
+    return 0; /* relu, maxpool, add, flatten: one rounding or none */
+  }
+}
+
+static bool is_exact_on_grid(shoal_op_kind kind)
+{
+  return kind == SHOAL_OP_LINEAR || kind == SHOAL_OP_CONV;
+}
+
+static void compare(const char *case_text, const char *what, const float *got, const float *want, int64_t n,
+                    double limit)
+{
+  double e = worst_error(got, want, n);
+  CHECK(e <= limit, "%s: %s differs from ref by %.3g of the largest value, bound %.3g", case_text, what, e, limit);
+}
+
+static void run(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, const values *v, results *out)
+{
+  rig r;
+  rig_open(&r, b, d, in, v);
+  rig_load(&r);
+  rig_forward(&r, out, APART);
+  if (rig_trains(&r)) rig_backward(&r, out, APART);
+  rig_close(&r);
+}
+
+static void check_against_ref(shoal_backend *b, shoal_backend *ref, const shoal_op_desc *d, const shoal_format *in,
+                              value_kind kind)
+{
+  values v;
+  results got, want;
+  char text[160];
+  values_make(&v, d, kind, 1);
+  results_make(&got, &v);
+  results_make(&want, &v);
+  run(b, d, in, &v, &got);
+  run(ref, d, NULL, &v, &want);
+  double limit = kind == GRID && is_exact_on_grid(d->kind) ? 0 : bound(d, &v);
+  describe(d, text);
+  compare(text, "y", got.y, want.y, v.y_n, limit);
+  for (int i = 0; i < 2; i++) {
+    compare(text, i ? "running variance" : "running mean", got.stats[i], want.stats[i], v.stats_n, limit);
+    compare(text, i ? "dw1" : "dw0", got.dw[i], want.dw[i], v.w_n[i], limit);
+    if (i < v.inputs) compare(text, i ? "dx1" : "dx0", got.dx[i], want.dx[i], v.x_n, limit);
+  }
+  results_free(&got);
+  results_free(&want);
+  values_free(&v);
+}
+
+static void check_same(const char *text, const char *when, const values *v, const results *a, const results *b)
+{
+  CHECK(same_bits(a->y, b->y, v->y_n), "%s: y has other bits %s", text, when);
+  for (int i = 0; i < 2; i++) {
+    CHECK(same_bits(a->stats[i], b->stats[i], v->stats_n), "%s: statistics have other bits %s", text, when);
+    CHECK(same_bits(a->dw[i], b->dw[i], v->w_n[i]), "%s: dw has other bits %s", text, when);
+    if (i < v->inputs) CHECK(same_bits(a->dx[i], b->dx[i], v->x_n), "%s: dx has other bits %s", text, when);
+  }
+}
+
+/* The same operation again, then in place where it claims to manage that. */
+static void check_repeats(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in)
+{
+  values v;
+  results first, again;
+  char text[160];
+  rig r;
+  describe(d, text);
+  values_make(&v, d, FULL, 2);
+  results_make(&first, &v);
+  results_make(&again, &v);
+  rig_open(&r, b, d, in, &v);
+  for (int round = 0; round < 2; round++) {
+    rig_load(&r);
+    rig_forward(&r, round ? &again : &first, APART);
+    if (rig_trains(&r)) rig_backward(&r, round ? &again : &first, APART);
+  }
+  check_same(text, "on a second run", &v, &again, &first);
+  if (r.op->dx_may_be_dy && rig_trains(&r) && d->need_dx) {
+    rig_load(&r);
+    rig_forward(&r, &again, APART);
+    rig_backward(&r, &again, IN_PLACE);
+    check_same(text, "with dx in dy's place", &v, &again, &first);
+  }
+  if (r.op->y_may_be_x) {
+    rig_load(&r);
+    rig_forward(&r, &again, IN_PLACE);
+    check_same(text, "with y in x's place", &v, &again, &first);
+  }
+  rig_close(&r);
+  run(b, d, in, &v, &again);
+  check_same(text, "in a second operation", &v, &again, &first);
+  results_free(&first);
+  results_free(&again);
+  values_free(&v);
+}
+
+/* Weights rewritten in place under a new version count in forward, in backward, and whichever comes first. */
+static void check_weights_version(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in)
+{
+  values old, new;
+  results got, want;
+  char text[160];
+  rig r;
+  describe(d, text);
+  values_make(&old, d, FULL, 3);
+  values_make(&new, d, FULL, 4);
+  results_make(&got, &new);
+  results_make(&want, &new);
+  run(b, d, in, &new, &want);
+  rig_open(&r, b, d, in, &old);
+  rig_load(&r);
+  rig_forward(&r, &got, APART);
+  if (rig_trains(&r)) rig_backward(&r, &got, APART);
+  r.v = &new;
+  r.version = 9;
+  rig_load(&r);
+  rig_forward(&r, &got, APART);
+  if (rig_trains(&r)) rig_backward(&r, &got, APART);
+  check_same(text, "after new weights", &new, &got, &want);
+  rig_close(&r);
+  results_free(&got);
+  results_free(&want);
+  values_free(&old);
+  values_free(&new);
+}
+
+/* What a convolution in front of this operation would hand over: usually not a dense tensor. */
+static shoal_op *producer_of(shoal_backend *b, const shoal_shape *s)
+{
+  shoal_op_desc d = { .kind = SHOAL_OP_CONV, .in = { SHOAL_SHAPE(s->dim[0], 16, s->dim[2], s->dim[3]) }, .out = *s };
+  shoal_op *op = NULL;
+  d.kernel[0] = d.kernel[1] = d.stride[0] = d.stride[1] = 1;
+  d.training = d.need_dx = true;
+  CHECK_OK(shoal_op_create(b, &d, NULL, &op));
+  return op;
+}
+
+static void check_case(shoal_backend *b, shoal_backend *ref, const shoal_op_desc *d, const shoal_format *in)
+{
+  if (b != ref) {
+    check_against_ref(b, ref, d, in, GRID);
+    check_against_ref(b, ref, d, in, FULL);
+  }
+  check_repeats(b, d, in);
+  check_weights_version(b, d, in);
+}
+
+void test_ops(shoal_backend *b, shoal_backend *ref)
+{
+  const shoal_op_desc *cases;
+  size_t n = test_cases(&cases);
+  for (size_t i = 0; i < n; i++) {
+    const shoal_op_desc *d = &cases[i];
+    check_case(b, ref, d, NULL);
+    if (b == ref || d->in[0].ndim != 4) continue;
+    shoal_op *producer = producer_of(b, &d->in[0]);
+    shoal_format made = producer->out_format;
+    shoal_format dense = { (size_t)shoal_shape_count(&d->in[0]) * sizeof(float), true, NULL };
+    check_case(b, ref, d, (shoal_format[]){ made, made });
+    if (d->kind == SHOAL_OP_ADD) {
+      check_case(b, ref, d, (shoal_format[]){ dense, made });
+      check_case(b, ref, d, (shoal_format[]){ made, dense });
+    }
+    shoal_op_destroy(producer);
+  }
+}

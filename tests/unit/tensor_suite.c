@@ -1,0 +1,43 @@
+/* One suite for every backend:  unit.tensor.suite BACKEND [THREADS] [TOPIC]
+ * A backend passes when it computes what ref computes; ref when it agrees with finite differences and with numbers
+ * that another framework computed.  Exit 77 where the backend is not built in. */
+#include "base/clock.h"
+#include "tensor_rig.h"
+
+static const char *only;
+
+static bool begins(const char *topic)
+{
+  return !only || strcmp(only, topic) == 0;
+}
+
+static void run(shoal_backend *b, shoal_backend *ref)
+{
+  if (begins("golden")) test_golden(b);
+  if (begins("ops")) test_ops(b, ref);
+  if (begins("gradients")) test_gradients(b);
+  if (begins("chain")) test_chain(b, ref);
+  if (begins("dropout")) test_dropout(b);
+  if (begins("gemm")) test_gemm(b);
+  if (begins("loss")) test_loss(b);
+  if (begins("vectors")) test_vectors(b);
+}
+
+int main(int argc, char **argv)
+{
+  REQUIRE(argc >= 2, "usage: %s BACKEND [THREADS] [TOPIC]", argv[0]);
+  const char *name = argv[1];
+  int threads = argc > 2 ? atoi(argv[2]) : 2;
+  only = argc > 3 ? argv[3] : NULL;
+  const char *const *names;
+  bool built_in = false;
+  for (size_t i = shoal_backend_names(&names); i-- > 0;) built_in = built_in || strcmp(names[i], name) == 0;
+  if (!built_in) CHECK_SKIP("backend %s is not built in", name);
+  shoal_backend *b = NULL, *other = NULL;
+  REQUIRE(shoal_backend_open(name, threads, &b) == SHOAL_OK, "open %s", name);
+  if (strcmp(name, "ref") != 0) REQUIRE(shoal_backend_open("ref", 1, &other) == SHOAL_OK, "open ref");
+  run(b, other ? other : b);
+  shoal_backend_close(other);
+  shoal_backend_close(b);
+  return check_done();
+}

@@ -14,7 +14,8 @@
 
 /* Link classes: where bytes went.  CONTROL is agreement traffic, kept out of every formula. */
 typedef enum { SHOAL_LINK_SELF, SHOAL_LINK_NODE, SHOAL_LINK_BETWEEN, SHOAL_LINK_CONTROL, SHOAL_LINK_COUNT } shoal_link;
-const char *shoal_link_name(shoal_link link); /* "self", "node", "between", "control" */
+enum { SHOAL_LINK_NONE = 255 };               /* in a record: this span moved no bytes */
+const char *shoal_link_name(shoal_link link); /* "self", "node", "between", "control"; "none" for anything else */
 
 /* Counters of one rank.  payload: bytes the method meant to send; messages: how many; wire: payload plus the model of
  * headers (documented where it is computed, in comm/). */
@@ -32,7 +33,7 @@ typedef struct {
   X(CHECKPOINT, "checkpoint")                                                                                          \
   X(EVALUATION, "evaluation")                                                                                          \
   X(OTHER, "other")                                                                                                    \
-  X(STEP, "step")         /* one whole training step: the frame the others are measured against */
+  X(STEP, "step") /* one whole training step: the frame the others are measured against */
 #define X(name, text) SHOAL_TRACE_##name,
 typedef enum { SHOAL_TRACE_KINDS(X) SHOAL_TRACE_KIND_COUNT } shoal_trace_kind;
 #undef X
@@ -42,10 +43,10 @@ typedef enum { SHOAL_TRACE_OFF, SHOAL_TRACE_BY_STEP, SHOAL_TRACE_BY_OP } shoal_t
 
 typedef struct { /* as stored, little-endian, 56 bytes */
   uint64_t t0_ns, t1_ns, step;
-  uint32_t op;      /* index into the string table */
+  uint32_t op; /* index into the string table */
   uint8_t kind, link;
   uint8_t pad[2];
-  int32_t peer;     /* world rank, -1: none or several */
+  int32_t peer; /* world rank, -1: none or several */
   uint32_t pad2;
   uint64_t bytes, seq;
 } shoal_trace_record;
@@ -55,7 +56,7 @@ typedef struct {
   const char *run_name, *config_text; /* stored as attributes */
   int rank, size, node, local_rank, attempt;
   const char *host;
-  double flush_s;  /* seconds between flushes, default 5 when 0 */
+  double flush_s; /* seconds between flushes, default 5 when 0 */
 } shoal_trace_info;
 
 /** A recorder.  `path` NULL or level OFF: nothing is written, yet totals per kind are still kept (they feed the live
@@ -73,26 +74,53 @@ void shoal_trace_set_step(shoal_trace *t, uint64_t step);
 void shoal_trace_span(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns);
 void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns,
                           shoal_link link, int peer, uint64_t bytes, uint64_t seq);
-double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind); /* since open */
-shoal_counters *shoal_trace_counters(shoal_trace *t);                   /* comm/ adds to them; never NULL */
+double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind); /* plain sum of spans since open */
+/** What tracing itself has cost this rank since open: spans times a cost measured at open, plus the time in flushes. */
+double shoal_trace_overhead_s(const shoal_trace *t);
+shoal_counters *shoal_trace_counters(shoal_trace *t); /* comm/ adds to them; never NULL */
+/** Write what was recorded and make it readable for others, if flush_s have passed or `even_if_recent`.
+ *  @return ERR_IO when this or an earlier write failed (a full ring writes itself); said once, by the first failure.
+ *          After that nothing more is written; totals and counters go on, so a run can go on without its trace. */
 shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent);
 /** Clock against rank 0, measured by comm/ at start and at end: local = offset + drift * rank0; bound in ns. */
 void shoal_trace_set_clock(shoal_trace *t, double offset_ns, double drift, double bound_ns);
 
 /* Reading, for `shoal trace show` and tests. */
+typedef struct { /* a row of /attempts, as stored */
+  int32_t attempt, size, node, local_rank;
+  uint64_t first_record;          /* the attempt's records go from here to the next attempt's first */
+  uint64_t started_ns, opened_ns; /* the same moment: nanoseconds since 1970, and on the clock of the records */
+  uint64_t flushed_ns;            /* last flush, clock of the records */
+  uint64_t overhead_ns, spans;
+  uint64_t voluntary_switches, involuntary_switches; /* of the recording thread; many involuntary ones: contended */
+  double clock_offset_ns, clock_drift, clock_bound_ns;
+  uint64_t payload[SHOAL_LINK_COUNT], wire[SHOAL_LINK_COUNT], messages[SHOAL_LINK_COUNT];
+  uint8_t level, closed; /* closed 0: killed, or still running */
+  uint8_t pad[6];
+  char host[64];
+} shoal_trace_attempt;
+
 typedef struct {
-  shoal_trace_info info; /* strings owned by the reader */
+  shoal_trace_info info; /* of the last attempt; strings owned by the reader */
   size_t n;
   shoal_trace_record *records;
   size_t ops;
   char **op_names;
-  shoal_counters counters;
-  double clock_offset_ns, clock_drift, clock_bound_ns;
+  size_t attempts;
+  shoal_trace_attempt *attempt_rows;
+  shoal_counters counters;                             /* summed over the attempts */
+  double clock_offset_ns, clock_drift, clock_bound_ns; /* of the last attempt */
 } shoal_trace_data;
+/** Read a whole trace.  A rank may have been killed at any moment: what cannot be read any more is left out, with a
+ *  warning that counts it.  ERR_IO when it is no trace or of a newer version. */
 shoal_status shoal_trace_read(const char *path, shoal_trace_data **out);
 void shoal_trace_data_destroy(shoal_trace_data *d);
-/** The step split of one rank, seconds per kind over all steps: STEP is the frame; OTHER is what no span explains. */
+/** The split of one rank's time in seconds per kind.  STEP is the frame: the sum of the steps.  Time belongs to the
+ *  innermost span (a wait inside a backward span is wait), and what no span explains is OTHER, so within the steps the
+ *  kinds add up to STEP.  Input, checkpoint and evaluation between steps are counted on top of it.  EXCHANGE is the
+ *  sum of the transfers, which overlap the rest: it is not part of the sum; what it cost is WAIT. */
 void shoal_trace_split(const shoal_trace_data *d, double seconds[SHOAL_TRACE_KIND_COUNT], uint64_t *steps);
-/** The table of `shoal trace show`: a line per rank and one for the run (means, and the slowest rank). */
+/** The table of `shoal trace show`: a line per rank, one for the run (means, and the slowest rank), one per link class.
+ *  Shares are of the time accounted for: steps, and input, checkpoint and evaluation between them. */
 shoal_status shoal_trace_show(const char *const *paths, size_t n, bool json, FILE *out);
 #endif

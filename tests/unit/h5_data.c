@@ -176,6 +176,5 @@ int main(void)
   silence(file);
   shoal_h5_close(file);
   same_bytes();
-  temp_remove();
   return check_done();
 }

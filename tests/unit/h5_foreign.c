@@ -134,6 +134,5 @@ int main(void)
   virtual_set(other);
   unknown_filter();
   known_filters();
-  temp_remove();
   return check_done();
 }

@@ -177,6 +177,5 @@ int main(int argc, char **argv)
   locks_switched_off(argv[0], argv[1], path);
   held_elsewhere(argv[0], path);
   own_writer(argv[0]);
-  temp_remove();
   return check_done();
 }

@@ -53,6 +53,5 @@ int main(void)
   CHECK_REFUSED(shoal_h5_write(file, "y", H5T_NATIVE_FLOAT, 0, NULL, &s), SHOAL_ERR_IO, "cannot create /y in");
   shoal_h5_close(file);
   shoal_h5_close(-1);
-  temp_remove();
   return check_done();
 }

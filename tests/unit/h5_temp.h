@@ -6,16 +6,11 @@
 #include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 static char temp_dir[PATH_MAX - 300];
-
-static inline void temp_make(void)
-{
-  const char *root = getenv("TMPDIR");
-  snprintf(temp_dir, sizeof temp_dir, "%s/shoal-test-XXXXXX", root ? root : "/tmp");
-  REQUIRE(mkdtemp(temp_dir), "a temporary folder %s", temp_dir);
-}
+static pid_t temp_owner;
 
 /* Path of a file in the folder: one text per name, valid until the end. */
 static inline const char *temp_path(const char *name)
@@ -28,13 +23,24 @@ static inline const char *temp_path(const char *name)
   return strcpy(paths[i], path);
 }
 
-static inline void temp_remove(void)
+/* Runs when the test ends, also by REQUIRE. */
+static void temp_remove(void)
 {
+  if (getpid() != temp_owner) return; /* a child that fails leaves the folder to its parent */
   DIR *d = opendir(temp_dir);
   for (struct dirent *e; d && (e = readdir(d));)
     if (e->d_name[0] != '.') unlink(temp_path(e->d_name));
   if (d) closedir(d);
   rmdir(temp_dir);
+}
+
+static inline void temp_make(void)
+{
+  const char *root = getenv("TMPDIR");
+  snprintf(temp_dir, sizeof temp_dir, "%s/shoal-test-XXXXXX", root ? root : "/tmp");
+  REQUIRE(mkdtemp(temp_dir), "a temporary folder %s", temp_dir);
+  temp_owner = getpid();
+  atexit(temp_remove);
 }
 
 static inline void temp_write(const char *path, const void *data, size_t n)

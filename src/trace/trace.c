@@ -1,0 +1,291 @@
+/* The recorder: totals that always run, and a block of records in memory.
+ *
+ * A span costs a few additions and one 56-byte store, because the step is what we measure and must not disturb: no lock
+ * (one thread owns a recorder), no allocation (the block is there from the start), no system call but when the block is
+ * full or a flush is due.  What that costs is measured when the recorder opens, and reported with the trace.
+ *
+ *     span ──► totals ──► BY_OP:   ring ──► full, or flush_s passed ──► file ──► H5Fflush
+ *                    └──► BY_STEP: sums per kind and link ── next step ──► ring
+ */
+#define _GNU_SOURCE /* RUSAGE_THREAD */
+#include "trace/trace.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "trace/trace_impl.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+const char *shoal_link_name(shoal_link link)
+{
+  static const char *const names[] = { "self", "node", "between", "control" };
+  return (unsigned)link < SHOAL_LINK_COUNT ? names[link] : "none";
+}
+
+const char *shoal_trace_kind_name(shoal_trace_kind kind)
+{
+#define X(name, text) text,
+  static const char *const names[] = { SHOAL_TRACE_KINDS(X) };
+#undef X
+  return (unsigned)kind < SHOAL_TRACE_KIND_COUNT ? names[kind] : "unknown";
+}
+
+/* ---- recording ---- */
+
+/* A failed write was printed where it happened; it is kept for the next flush to return, and recording stops, because
+ * the alternative is to end a training run for its diary. */
+static void keep_status(shoal_trace *t, shoal_status st)
+{
+  t->broken = st;
+  if (st == SHOAL_OK) return;
+  shoal_trace_file_abandon(t);
+  free(t->ring);
+  t->ring = NULL;
+}
+
+/* The ring is full in the middle of a step: write it now. */
+static void spill(shoal_trace *t)
+{
+  uint64_t begin = shoal_now_ns();
+  keep_status(t, shoal_trace_file_write(t));
+  t->flush_ns += shoal_now_ns() - begin;
+}
+
+static inline void store(shoal_trace *t, const shoal_trace_record *r)
+{
+  if (t->fill == SHOAL_TRACE_RING) spill(t);
+  if (t->ring) t->ring[t->fill++] = *r;
+}
+
+static inline bool is_summed(shoal_trace_kind kind)
+{
+  return kind != SHOAL_TRACE_STEP && kind != SHOAL_TRACE_INPUT && kind != SHOAL_TRACE_CHECKPOINT &&
+         kind != SHOAL_TRACE_EVALUATION;
+}
+
+static void add_to_sum(shoal_trace *t, const shoal_trace_record *r, uint64_t ns)
+{
+  size_t link = r->link < SHOAL_LINK_COUNT ? r->link : SHOAL_LINK_COUNT;
+  if (t->sums[r->kind][link].n++ == 0) t->sums[r->kind][link].t0_ns = r->t0_ns;
+  t->sums[r->kind][link].ns += ns;
+  t->sums[r->kind][link].bytes += r->bytes;
+}
+
+/* One record per kind and link of the step that ends; op is the kind's own name, seq the number of spans. */
+static void emit_sums(shoal_trace *t)
+{
+  for (uint8_t kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
+    for (uint8_t link = 0; link <= SHOAL_LINK_COUNT; link++) {
+      if (t->sums[kind][link].n == 0) continue;
+      store(t, &(shoal_trace_record){ .t0_ns = t->sums[kind][link].t0_ns,
+                                      .t1_ns = t->sums[kind][link].t0_ns + t->sums[kind][link].ns,
+                                      .step = t->step,
+                                      .op = kind,
+                                      .kind = kind,
+                                      .link = link < SHOAL_LINK_COUNT ? link : SHOAL_LINK_NONE,
+                                      .peer = -1,
+                                      .bytes = t->sums[kind][link].bytes,
+                                      .seq = t->sums[kind][link].n });
+    }
+  memset(t->sums, 0, sizeof t->sums);
+}
+
+static inline void record(shoal_trace *t, const shoal_trace_record *r)
+{
+  uint64_t ns = r->t1_ns > r->t0_ns ? r->t1_ns - r->t0_ns : 0;
+  t->total_ns[r->kind] += ns;
+  if (!t->ring) return;
+  t->spans++;
+  if (t->level == SHOAL_TRACE_BY_STEP && is_summed((shoal_trace_kind)r->kind))
+    add_to_sum(t, r, ns);
+  else
+    store(t, r);
+}
+
+void shoal_trace_span(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns)
+{
+  record(t, &(shoal_trace_record){ .t0_ns = t0_ns,
+                                   .t1_ns = t1_ns,
+                                   .step = t->step,
+                                   .op = op,
+                                   .kind = (uint8_t)kind,
+                                   .link = SHOAL_LINK_NONE,
+                                   .peer = -1 });
+}
+
+void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns,
+                          shoal_link link, int peer, uint64_t bytes, uint64_t seq)
+{
+  record(t, &(shoal_trace_record){ .t0_ns = t0_ns,
+                                   .t1_ns = t1_ns,
+                                   .step = t->step,
+                                   .op = op,
+                                   .kind = (uint8_t)kind,
+                                   .link = (uint8_t)link,
+                                   .peer = peer,
+                                   .bytes = bytes,
+                                   .seq = seq });
+}
+
+void shoal_trace_set_step(shoal_trace *t, uint64_t step)
+{
+  if (step == t->step) return;
+  if (t->level == SHOAL_TRACE_BY_STEP) emit_sums(t);
+  t->step = step;
+}
+
+uint32_t shoal_trace_add_op(shoal_trace *t, const char *name)
+{
+  if (t->n_ops == t->cap_ops) {
+    size_t cap = t->cap_ops ? 2 * t->cap_ops : 64;
+    char **grown = realloc(t->ops, cap * sizeof *grown);
+    if (!grown) return SHOAL_TRACE_OTHER; /* a less telling name, nothing worse */
+    t->ops = grown;
+    t->cap_ops = cap;
+  }
+  t->ops[t->n_ops] = shoal_strdup_printf("%s", name);
+  return (uint32_t)t->n_ops++;
+}
+
+uint32_t shoal_trace_op(shoal_trace *t, const char *name)
+{
+  for (size_t i = 0; i < t->n_ops; i++)
+    if (strcmp(t->ops[i], name) == 0) return (uint32_t)i;
+  return shoal_trace_add_op(t, name);
+}
+
+/* ---- what others ask ---- */
+
+double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind)
+{
+  return (double)t->total_ns[kind] * 1e-9;
+}
+
+double shoal_trace_overhead_s(const shoal_trace *t)
+{
+  return ((double)t->spans * t->span_ns + (double)t->flush_ns) * 1e-9;
+}
+
+shoal_counters *shoal_trace_counters(shoal_trace *t)
+{
+  return &t->counters;
+}
+
+void shoal_trace_set_clock(shoal_trace *t, double offset_ns, double drift, double bound_ns)
+{
+  t->row.clock_offset_ns = offset_ns;
+  t->row.clock_drift = drift;
+  t->row.clock_bound_ns = bound_ns;
+}
+
+/* ---- opening, flushing, closing ---- */
+
+/* Of the calling thread, since it began. */
+static void count_switches(uint64_t *voluntary, uint64_t *involuntary)
+{
+  struct rusage usage;
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
+  *voluntary = (uint64_t)usage.ru_nvcsw;
+  *involuntary = (uint64_t)usage.ru_nivcsw;
+}
+
+static void update_row(shoal_trace *t)
+{
+  t->row.flushed_ns = shoal_now_ns();
+  t->row.overhead_ns = (uint64_t)(shoal_trace_overhead_s(t) * 1e9);
+  t->row.spans = t->spans;
+  memcpy(t->row.payload, t->counters.payload, sizeof t->row.payload);
+  memcpy(t->row.wire, t->counters.wire, sizeof t->row.wire);
+  memcpy(t->row.messages, t->counters.messages, sizeof t->row.messages);
+  count_switches(&t->row.voluntary_switches, &t->row.involuntary_switches);
+  t->row.voluntary_switches -= t->switches_before[0];
+  t->row.involuntary_switches -= t->switches_before[1];
+}
+
+shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent)
+{
+  if (!t->ring) return t->broken;
+  uint64_t begin = shoal_now_ns();
+  if (!even_if_recent && begin - t->last_flush_ns < t->flush_every_ns) return SHOAL_OK;
+  update_row(t);
+  keep_status(t, shoal_trace_file_write(t));
+  if (t->broken == SHOAL_OK && H5Fflush(t->out.file, H5F_SCOPE_GLOBAL) < 0)
+    keep_status(t, shoal_h5_fail(__FILE__, __LINE__, "cannot flush %s", t->path));
+  t->last_flush_ns = shoal_now_ns();
+  t->flush_ns += t->last_flush_ns - begin;
+  return t->broken;
+}
+
+/* The cost of a span as the loop pays it: reading the clock twice and storing.  Leaves no trace. */
+static void measure_span(shoal_trace *t)
+{
+  enum { REPEAT = 1000 };
+  uint64_t begin = shoal_now_ns();
+  for (int i = 0; i < REPEAT; i++) {
+    uint64_t t0 = shoal_now_ns();
+    shoal_trace_span(t, SHOAL_TRACE_OTHER, SHOAL_TRACE_OTHER, t0, shoal_now_ns());
+  }
+  t->span_ns = (double)(shoal_now_ns() - begin) / REPEAT;
+  memset(t->total_ns, 0, sizeof t->total_ns);
+  memset(t->sums, 0, sizeof t->sums);
+  t->fill = 0;
+  t->spans = 0;
+}
+
+static void fill_row(shoal_trace *t, const shoal_trace_info *info)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  t->row = (shoal_trace_attempt){ .attempt = info->attempt,
+                                  .size = info->size,
+                                  .node = info->node,
+                                  .local_rank = info->local_rank,
+                                  .started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+                                  .opened_ns = shoal_now_ns(),
+                                  .clock_drift = 1,
+                                  .level = (uint8_t)t->level };
+  snprintf(t->row.host, sizeof t->row.host, "%s", info->host ? info->host : "");
+  count_switches(&t->switches_before[0], &t->switches_before[1]);
+}
+
+shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const shoal_trace_info *info,
+                              shoal_trace **out)
+{
+  shoal_status st = SHOAL_OK;
+  shoal_trace *t = calloc(1, sizeof *t);
+  SHOAL_CHECK(t, SHOAL_ERR_MEM, "trace recorder");
+  t->out = (shoal_trace_file){ -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
+  t->level = path ? level : SHOAL_TRACE_OFF;
+  for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++) shoal_trace_add_op(t, shoal_trace_kind_name(kind));
+  if (t->level != SHOAL_TRACE_OFF) {
+    SHOAL_TRY_GOTO(st, SHOAL_ALLOC(SHOAL_TRACE_RING, &t->ring), fail);
+    t->path = shoal_strdup_printf("%s", path);
+    t->flush_every_ns = (uint64_t)((info->flush_s > 0 ? info->flush_s : 5) * 1e9);
+    fill_row(t, info);
+    measure_span(t);
+    SHOAL_TRY_GOTO(st, shoal_trace_file_open(t, info), fail);
+    SHOAL_TRY_GOTO(st, shoal_trace_flush(t, true), fail); /* readable from the first moment */
+  }
+  *out = t;
+  return SHOAL_OK;
+fail:
+  free(t->ring);
+  t->ring = NULL;
+  shoal_trace_close(t);
+  return st;
+}
+
+shoal_status shoal_trace_close(shoal_trace *t)
+{
+  if (!t) return SHOAL_OK;
+  if (t->level == SHOAL_TRACE_BY_STEP) emit_sums(t);
+  t->row.closed = 1;
+  shoal_status st = shoal_trace_flush(t, true);
+  shoal_trace_file_close(t);
+  for (size_t i = 0; i < t->n_ops; i++) free(t->ops[i]);
+  free(t->ops);
+  free(t->ring);
+  free(t->path);
+  free(t);
+  return st;
+}

@@ -83,7 +83,7 @@ done:
 static const shoal_flag import_flags[] = {
   { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the HDF5 file to make" },
   { "--train-count", NULL, "N", SHOAL_FLAG_VALUE, "the first N samples train, the rest tests" },
-  { "--label", NULL, "COLUMN", SHOAL_FLAG_VALUE, "csv: name or number (from 0) of the label column; default the last" },
+  { "--label", NULL, "COLUMN", SHOAL_FLAG_VALUE, "csv: name or number (from 1) of the label column; default the last" },
   { "--test-share", NULL, "X", SHOAL_FLAG_VALUE, "csv, text: share of the end that becomes the test split (0.1)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
@@ -107,7 +107,7 @@ static shoal_status import(int argc, char **argv)
   const char *const *words;
   size_t n = shoal_args_words(a, &words);
   shoal_import_args i = { .kind = words[0], .sources = words + 1, .n_sources = n - 1,
-                          .label = shoal_args_value(a, "--label"), .test_share = 0.1 };
+                          .label = shoal_args_value(a, "--label"), .test_share = 0 };
   const char *out = shoal_args_value(a, "-o");
   shoal_status st;
   SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "where to? Give the file with -o, as in -o %s.h5", words[0]);

@@ -1,6 +1,6 @@
 /* Checkpoints: named arrays in one HDF5 file that verifies or does not exist.
  *
- *   ckpt/.step-000001234.h5.tmp-HOST-PID   written, closed, fsynced, verified
+ *   ckpt/.step-000001234.h5.tmp-HOST-PID   written, closed, sealed, fsynced, verified
  *   ckpt/step-000001234.h5                 renamed, folder fsynced
  *
  *   /            attributes: format, version, run, step, epoch, samples, size, method, created, config (YAML text)
@@ -8,9 +8,10 @@
  *   /replica/K/… weights, optimizer, statistics, loader position of rank K where ranks differ (shared: replica/0 only)
  *   /method/…    schedule state; sums already exchanged but not yet applied
  *
- * Every data set carries the attribute crc32c of its little-endian bytes; the root carries the list of data set names
- * with shapes (attribute `index`, itself with a check sum), so a missing data set is noticed too.  Format, field by
- * field: checkpoints/format.md; golden files beside it must stay readable for ever. */
+ * Every data set carries the attribute crc32c of its little-endian bytes.  Behind the HDF5 part stand the index (names,
+ * types, shapes, check sums, places) and the seal, a check sum over everything: damage is found and named without
+ * HDF5, which does not survive every damaged file, and a data set that is missing or was added is noticed too (seal.c).
+ * Format, field by field: checkpoints/format.md; golden files beside it must stay readable for ever. */
 #ifndef SHOAL_CKPT_CKPT_H
 #define SHOAL_CKPT_CKPT_H
 #include "base/status.h"
@@ -33,21 +34,26 @@ typedef struct {
 
 /* ---- writing: rank 0 holds the file; the others call the same functions and only send ---- */
 typedef struct shoal_ckpt_writer shoal_ckpt_writer;
-/** Collective over `control`.  ERR_IO (agreed) if the folder is not writable or the disk has less than `need_bytes`
- *  free (0: not checked); nothing is left behind. */
+/** Collective over `control`, which is borrowed until commit.  ERR_IO (agreed: the same code on every rank) if the
+ * folder is not writable or the disk has less than `need_bytes` free (0: not checked); nothing is left behind.  Cost:
+ * one agreement; 4 MiB at rank 0 of several. */
 shoal_status shoal_ckpt_begin(shoal_group *control, const char *dir, const shoal_ckpt_info *info, uint64_t need_bytes,
                               shoal_ckpt_writer **out);
 /** An array that is the same everywhere: rank 0 writes its own.  Not collective; others return at once.
- *  Errors are kept in the writer and come out of commit; further puts after an error do nothing. */
+ *  Errors are kept in the writer and come out of commit; further puts after an error do nothing.
+ *  @param name  parts of visible ASCII joined by slashes, 240 bytes at most; a name that exists is an error
+ *  @param dims  [ndim], row-major, ndim 0 to 8 (0: a scalar, dims may be NULL); may contain 0 */
 void shoal_ckpt_put(shoal_ckpt_writer *c, const char *name, shoal_dtype type, int ndim, const uint64_t *dims,
                     const void *data);
 void shoal_ckpt_put_i64(shoal_ckpt_writer *c, const char *name, int64_t value); /* scalar data sets */
 void shoal_ckpt_put_f64(shoal_ckpt_writer *c, const char *name, double value);
-/** An array of every rank, written as "replica/K/NAME": collective; streamed to rank 0 one rank at a time in bounded
- *  pieces.  n may differ between ranks. */
+/** An array [n] of every rank, written as "replica/K/NAME": collective; streamed to rank 0 one rank at a time in pieces
+ *  of 4 MiB.  n may differ between ranks, name and type may not (ERR_ARG).  `data` is borrowed for the call.  Cost: the
+ *  data of the other ranks travels once, and 24 bytes per rank before it. */
 void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype type, uint64_t n, const void *data);
 /** Close, fsync, verify, rename, fsync the folder; frees the writer.  Collective; all ranks return the same verdict.
- *  On failure the temporary is removed and older checkpoints are untouched. */
+ *  On failure the temporary is removed and older checkpoints are untouched.  Cost at rank 0: the file is read back
+ *  from the disk. */
 shoal_status shoal_ckpt_commit(shoal_ckpt_writer *c, char **path_out /* may be NULL; caller frees */);
 void shoal_ckpt_abandon(shoal_ckpt_writer *c); /* not collective; removes the temporary */
 
@@ -66,19 +72,23 @@ shoal_status shoal_ckpt_get_f64(const shoal_ckpt *c, const char *name, double *o
 size_t shoal_ckpt_names(const shoal_ckpt *c, const char *const **out); /* sorted */
 
 /* ---- folders ---- */
-/** Newest (by step) that verifies; says in one warning line each what it skipped and why.  *path_out NULL if none. */
+/** Newest (by step) that verifies; says in one warning line each what it skipped and why.  *path_out NULL if none, also
+ *  when there is no folder.  Caller frees. */
 shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out);
 /** Remove temporaries of writers that are gone (same host and dead pid, or older than a day), listed in the log. */
 shoal_status shoal_ckpt_sweep(const char *dir);
-/** Keep the newest `keep` that verify (at least 1); the newest is verified again before an older one goes. */
+/** Keep the newest `keep` that verify (at least 1): each is read again before an older file goes.  Damaged files newer
+ *  than the oldest kept one stay.  With fewer than `keep` good ones nothing goes. */
 shoal_status shoal_ckpt_prune(const char *dir, int keep);
 
 /* ---- for `shoal ckpt` ---- */
 shoal_status shoal_ckpt_print_list(const char *dir, bool json, FILE *out);
-shoal_status shoal_ckpt_print(const char *path, bool json, FILE *out);             /* show */
-shoal_status shoal_ckpt_verify(const char *path, FILE *out);                       /* every fault, one line each */
+shoal_status shoal_ckpt_print(const char *path, bool json, FILE *out); /* show */
+shoal_status shoal_ckpt_verify(const char *path, FILE *out);           /* every fault, one line each */
 /** Differences, a line per data set: missing, shape, values (count, largest, where).  *different says the verdict.
- *  @param only  prefix to compare ("model/"), or NULL for everything */
+ *  @param only       prefix to compare ("model/"), or NULL for everything, with step, epoch, samples, method and model
+ *  @param tolerance  0: equal bits; otherwise the bound of |a - b|
+ *  @return ERR_IO when one of them does not verify; ERR_USAGE when nothing begins with `only` */
 shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, double tolerance, bool json, FILE *out,
                              bool *different);
 #endif

@@ -1,0 +1,223 @@
+/* The folder of checkpoints: which is the latest, which may go.
+ *
+ *   step-000000200.h5                    newest; damaged: skipped, and told why
+ *   step-000000150.h5                    newest that verifies: "latest"
+ *   step-000000100.h5                    goes when keep = 1, after 150 has been verified once more
+ *   .step-000000250.h5.tmp-node3-4711    of a writer that is gone: swept
+ *
+ * There is no pointer file to a latest checkpoint, because it could be wrong; the folder is looked at instead.  Damaged
+ * files are never chosen and not removed while they are newer than what is kept: somebody may want to know why.
+ *
+ * Sweeping: a temporary goes when its name says this host and a process that no longer exists, or when it has not been
+ * written for a day (other hosts cannot be asked).  One of a living process stays. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "ckpt/ckpt_impl.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { A_DAY = 24 * 60 * 60 };
+
+/* ---- what lies there ---- */
+
+/* "step-000001234.h5" */
+static bool parse_name(const char *name, uint64_t *step)
+{
+  static const char prefix[] = "step-";
+  int64_t value;
+  if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
+  const char *digits = name + sizeof prefix - 1;
+  size_t n = strspn(digits, "0123456789");
+  if (n == 0 || n > 18 || strcmp(digits + n, ".h5") != 0) return false;
+  char *number = strndup(digits, n);
+  bool ok = number && shoal_parse_i64(number, &value) == SHOAL_OK;
+  free(number);
+  if (ok) *step = (uint64_t)value;
+  return ok;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+  uint64_t x = ((const shoal_ckpt_file *)a)->step, y = ((const shoal_ckpt_file *)b)->step;
+  return (x < y) - (x > y);
+}
+
+static shoal_status add_name(const char *dir, const char *name, shoal_ckpt_folder *f)
+{
+  uint64_t step;
+  if (parse_name(name, &step)) {
+    shoal_ckpt_file *more = realloc(f->at, (f->n + 1) * sizeof *more);
+    SHOAL_CHECK(more, SHOAL_ERR_MEM, "no memory for the names in %s", dir);
+    f->at = more;
+    f->at[f->n++] = (shoal_ckpt_file){ .path = shoal_path_join(dir, name), .step = step };
+  } else if (shoal_is_temporary(name)) {
+    char **more = realloc(f->temporaries, (f->n_temporaries + 1) * sizeof *more);
+    SHOAL_CHECK(more, SHOAL_ERR_MEM, "no memory for the names in %s", dir);
+    f->temporaries = more;
+    f->temporaries[f->n_temporaries++] = shoal_strdup_printf("%s", name);
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_folder_scan(const char *dir, shoal_ckpt_folder *out)
+{
+  shoal_ckpt_folder f = { 0 };
+  shoal_status st = SHOAL_OK;
+  DIR *d = opendir(dir);
+  if (!d && errno == ENOENT) {
+    *out = f;
+    return SHOAL_OK;
+  }
+  SHOAL_CHECK(d, SHOAL_ERR_IO, "cannot look into %s: %s", dir, strerror(errno));
+  for (struct dirent *entry; st == SHOAL_OK && (errno = 0, entry = readdir(d));) st = add_name(dir, entry->d_name, &f);
+  if (st == SHOAL_OK && errno) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot look into %s: %s", dir, strerror(errno));
+  closedir(d);
+  if (st != SHOAL_OK) {
+    shoal_ckpt_folder_free(&f);
+    return st;
+  }
+  if (f.n > 1) qsort(f.at, f.n, sizeof *f.at, newest_first);
+  *out = f;
+  return SHOAL_OK;
+}
+
+void shoal_ckpt_folder_free(shoal_ckpt_folder *f)
+{
+  for (size_t i = 0; i < f->n; i++) free(f->at[i].path);
+  for (size_t i = 0; i < f->n_temporaries; i++) free(f->temporaries[i]);
+  free(f->at);
+  free(f->temporaries);
+  *f = (shoal_ckpt_folder){ 0 };
+}
+
+shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, char **why)
+{
+  shoal_ckpt *c = NULL;
+  shoal_ckpt_hush h;
+  shoal_ckpt_hush_begin(&h);
+  shoal_status st = shoal_ckpt_open(file->path, true, &c);
+  *why = shoal_ckpt_hush_end(&h, st);
+  if (st == SHOAL_OK && c->info.step != file->step) {
+    *why = shoal_strdup_printf("%s holds step %" PRIu64 ", not the step of its name", file->path, c->info.step);
+    shoal_ckpt_close(c);
+    c = NULL;
+  }
+  return c;
+}
+
+/* ---- latest ---- */
+
+static bool verifies(const shoal_ckpt_file *file)
+{
+  char *why = NULL;
+  shoal_ckpt *c = shoal_ckpt_folder_try(file, &why);
+  if (why) shoal_warn("skipping a damaged checkpoint: %s", why);
+  free(why);
+  shoal_ckpt_close(c);
+  return c != NULL;
+}
+
+shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out)
+{
+  shoal_ckpt_folder f;
+  *path_out = NULL;
+  SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
+  for (size_t i = 0; i < f.n && !*path_out; i++) {
+    if (!verifies(&f.at[i])) continue;
+    *path_out = f.at[i].path;
+    *step_out = f.at[i].step;
+    f.at[i].path = NULL;
+  }
+  shoal_ckpt_folder_free(&f);
+  return SHOAL_OK;
+}
+
+/* ---- sweep ---- */
+
+/* The host and process that a temporary name ends with. */
+static bool parse_temporary(const char *name, char *host, size_t cap, int64_t *pid)
+{
+  const char *mark = NULL;
+  for (const char *at = name; (at = strstr(at, ".tmp-")); at++) mark = at + 5;
+  const char *dash = mark ? strrchr(mark, '-') : NULL;
+  if (!dash || (size_t)(dash - mark) >= cap) return false;
+  memcpy(host, mark, (size_t)(dash - mark));
+  host[dash - mark] = '\0';
+  return shoal_parse_i64(dash + 1, pid) == SHOAL_OK && *pid > 0 && *pid <= INT32_MAX;
+}
+
+static bool is_left_over(const char *path, const char *name, const char **why)
+{
+  char host[128], own_host[128];
+  int64_t pid, own_pid;
+  struct stat file;
+  char *own = shoal_temporary_name("x"); /* how this host and process would sign */
+  bool ours = parse_temporary(name, host, sizeof host, &pid) &&
+              parse_temporary(own, own_host, sizeof own_host, &own_pid) && strcmp(host, own_host) == 0;
+  free(own);
+  if (ours && kill((pid_t)pid, 0) != 0 && errno == ESRCH) {
+    *why = "its writer is gone";
+    return true;
+  }
+  if (stat(path, &file) == 0 && time(NULL) - file.st_mtime > A_DAY) {
+    *why = "not written for a day";
+    return true;
+  }
+  return false;
+}
+
+shoal_status shoal_ckpt_sweep(const char *dir)
+{
+  shoal_ckpt_folder f;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
+  for (size_t i = 0; i < f.n_temporaries; i++) {
+    const char *why = NULL;
+    char *path = shoal_path_join(dir, f.temporaries[i]);
+    if (is_left_over(path, f.temporaries[i], &why)) {
+      if (unlink(path) == 0)
+        shoal_info("removed the unfinished checkpoint %s (%s)", path, why);
+      else if (errno != ENOENT)
+        st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
+    }
+    free(path);
+  }
+  shoal_ckpt_folder_free(&f);
+  return st;
+}
+
+/* ---- prune ---- */
+
+static shoal_status remove_from(const shoal_ckpt_folder *f, size_t first)
+{
+  shoal_status st = SHOAL_OK;
+  for (size_t i = first; i < f->n; i++) {
+    if (unlink(f->at[i].path) == 0)
+      shoal_info("removed the old checkpoint %s", f->at[i].path);
+    else if (errno != ENOENT)
+      st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot remove %s: %s", f->at[i].path, strerror(errno));
+  }
+  return st;
+}
+
+shoal_status shoal_ckpt_prune(const char *dir, int keep)
+{
+  shoal_ckpt_folder f;
+  size_t want = keep < 1 ? 1 : (size_t)keep, good = 0, i = 0;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
+  /* Fewer files than that cannot hold one too many, so nothing has to be read. */
+  while (f.n > want && i < f.n && good < want) good += verifies(&f.at[i++]) ? 1 : 0;
+  if (good == want) st = remove_from(&f, i);
+  shoal_ckpt_folder_free(&f);
+  return st;
+}

@@ -1,0 +1,153 @@
+/* The vocabulary of checkpoints: element types, shapes, and the index that lists every data set of a file.
+ *
+ * The index exists because HDF5 cannot miss what is gone: a file whose group lost an entry is still a valid file.  The
+ * list is kept beside the HDF5 part (seal.c), and reading compares the two. */
+#include "base/mem.h"
+#include "ckpt/ckpt_impl.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "check sums are taken over memory, which must be "
+                                                          "little-endian like the file");
+
+static const struct {
+  const char *name;
+  size_t size;
+} types[] = {
+  [SHOAL_F32] = { "f32", 4 }, [SHOAL_F64] = { "f64", 8 }, [SHOAL_I32] = { "i32", 4 }, [SHOAL_I64] = { "i64", 8 },
+  [SHOAL_U8] = { "u8", 1 },   [SHOAL_U16] = { "u16", 2 }, [SHOAL_U32] = { "u32", 4 }, [SHOAL_U64] = { "u64", 8 },
+};
+
+size_t shoal_dtype_size(shoal_dtype t)
+{
+  return (size_t)t < SHOAL_COUNT(types) ? types[t].size : 0;
+}
+
+const char *shoal_dtype_name(shoal_dtype t)
+{
+  return (size_t)t < SHOAL_COUNT(types) ? types[t].name : "?";
+}
+
+hid_t shoal_ckpt_file_type(shoal_dtype t)
+{
+  switch (t) {
+  case SHOAL_F32:
+    return H5T_IEEE_F32LE;
+  case SHOAL_F64:
+    return H5T_IEEE_F64LE;
+  case SHOAL_I32:
+    return H5T_STD_I32LE;
+  case SHOAL_I64:
+    return H5T_STD_I64LE;
+  case SHOAL_U8:
+    return H5T_STD_U8LE;
+  case SHOAL_U16:
+    return H5T_STD_U16LE;
+  case SHOAL_U32:
+    return H5T_STD_U32LE;
+  case SHOAL_U64:
+    return H5T_STD_U64LE;
+  }
+  return H5I_INVALID_HID;
+}
+
+hid_t shoal_ckpt_native_type(shoal_dtype t)
+{
+  switch (t) {
+  case SHOAL_F32:
+    return H5T_NATIVE_FLOAT;
+  case SHOAL_F64:
+    return H5T_NATIVE_DOUBLE;
+  case SHOAL_I32:
+    return H5T_NATIVE_INT32;
+  case SHOAL_I64:
+    return H5T_NATIVE_INT64;
+  case SHOAL_U8:
+    return H5T_NATIVE_UINT8;
+  case SHOAL_U16:
+    return H5T_NATIVE_UINT16;
+  case SHOAL_U32:
+    return H5T_NATIVE_UINT32;
+  case SHOAL_U64:
+    return H5T_NATIVE_UINT64;
+  }
+  return H5I_INVALID_HID;
+}
+
+shoal_status shoal_ckpt_elements(shoal_dtype type, int ndim, const uint64_t *dims, uint64_t *n_out)
+{
+  const uint64_t most = (uint64_t)INT64_MAX / 8; /* 8 bytes: the widest type */
+  if (shoal_dtype_size(type) == 0 || ndim < 0 || ndim > SHOAL_CKPT_MAX_DIMS) return SHOAL_ERR_ARG;
+  uint64_t n = 1, product = 1; /* `product` leaves out zeros: [0, 2^63] is empty and still no shape */
+  for (int i = 0; i < ndim; i++) {
+    n = dims[i] == 0 ? 0 : n;
+    if (dims[i] > 1 && product > most / dims[i]) return SHOAL_ERR_ARG;
+    product *= dims[i] ? dims[i] : 1;
+  }
+  *n_out = n ? product : 0;
+  return SHOAL_OK;
+}
+
+const char *shoal_ckpt_shape_text(int ndim, const uint64_t *dims, char *buf, size_t cap)
+{
+  size_t used = (size_t)snprintf(buf, cap, ndim ? "[" : "scalar");
+  for (int i = 0; i < ndim && used < cap; i++)
+    used +=
+        (size_t)snprintf(buf + used, cap - used, "%s%" PRIu64 "%s", i ? ", " : "", dims[i], i + 1 == ndim ? "]" : "");
+  return buf;
+}
+
+shoal_ckpt_entry *shoal_ckpt_index_add(shoal_ckpt_index *x, const char *name)
+{
+  if (x->n == x->cap) {
+    size_t cap = x->cap ? 2 * x->cap : 64;
+    shoal_ckpt_entry *more = realloc(x->at, cap * sizeof *more);
+    if (!more) return NULL;
+    x->at = more;
+    x->cap = cap;
+  }
+  shoal_ckpt_entry *e = &x->at[x->n];
+  memset(e, 0, sizeof *e);
+  e->name = strdup(name);
+  if (!e->name) return NULL;
+  x->n++;
+  return e;
+}
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(((const shoal_ckpt_entry *)a)->name, ((const shoal_ckpt_entry *)b)->name);
+}
+
+void shoal_ckpt_index_sort(shoal_ckpt_index *x)
+{
+  if (x->n > 1) qsort(x->at, x->n, sizeof *x->at, by_name);
+}
+
+size_t shoal_ckpt_index_lower(const shoal_ckpt_index *x, const char *name)
+{
+  size_t low = 0, high = x->n;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (strcmp(x->at[middle].name, name) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+const shoal_ckpt_entry *shoal_ckpt_index_find(const shoal_ckpt_index *x, const char *name)
+{
+  size_t i = shoal_ckpt_index_lower(x, name);
+  return i < x->n && strcmp(x->at[i].name, name) == 0 ? &x->at[i] : NULL;
+}
+
+void shoal_ckpt_index_free(shoal_ckpt_index *x)
+{
+  for (size_t i = 0; i < x->n; i++) free(x->at[i].name);
+  free(x->at);
+  *x = (shoal_ckpt_index){ 0 };
+}

@@ -1,0 +1,186 @@
+/* Reading a checkpoint.  Opening is in three steps, each of which trusts only what the one before has shown:
+ *
+ *   seal    plain reads: is this a finished checkpoint, and what should be in it?      open_seal
+ *   bytes   plain reads, on request: is every byte what the writer finished?           examine (check.c)
+ *   HDF5    the library opens it, foreign content is refused, the attributes are read  open_hdf5
+ *
+ * Without verification the middle step is left out; reading an array still compares its check sum. */
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "ckpt/ckpt_impl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+shoal_status shoal_ckpt_open_seal(const char *path, shoal_ckpt **out)
+{
+  shoal_status st;
+  shoal_ckpt *c = NULL;
+  SHOAL_TRY(SHOAL_ALLOC(1, &c));
+  c->file = H5I_INVALID_HID;
+  c->path = shoal_strdup_printf("%s", path);
+  c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* without waiting, should it be a pipe */
+  SHOAL_CHECK_GOTO(st, c->fd >= 0, fail, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+  SHOAL_TRY_GOTO(st, shoal_ckpt_seal_read(c->fd, path, &c->seal, &c->index), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(c->index.n, &c->names), fail);
+  for (size_t i = 0; i < c->index.n; i++) c->names[i] = c->index.at[i].name;
+  *out = c;
+  return SHOAL_OK;
+fail:
+  shoal_ckpt_close(c);
+  return st;
+}
+
+void shoal_ckpt_close(shoal_ckpt *c)
+{
+  if (!c) return;
+  shoal_h5_close(c->file);
+  if (c->fd >= 0) close(c->fd);
+  shoal_ckpt_index_free(&c->index);
+  free(c->names);
+  free(c->config);
+  free(c->path);
+  free(c);
+}
+
+/* ---- attributes ---- */
+
+static shoal_status get_text(const shoal_ckpt *c, const char *name, char *buf, size_t cap)
+{
+  char *text = NULL;
+  SHOAL_TRY(shoal_h5_get_string(c->file, name, &text));
+  size_t n = strlen(text);
+  if (n < cap) memcpy(buf, text, n + 1);
+  free(text);
+  SHOAL_CHECK(n < cap, SHOAL_ERR_IO, "%s: attribute %s has %zu bytes, at most %zu make sense", c->path, name, n,
+              cap - 1);
+  return SHOAL_OK;
+}
+
+static shoal_status get_count(const shoal_ckpt *c, const char *name, uint64_t *out)
+{
+  int64_t value;
+  SHOAL_TRY(shoal_h5_get_i64(c->file, name, &value));
+  SHOAL_CHECK(value >= 0, SHOAL_ERR_IO, "%s: attribute %s is %" PRId64, c->path, name, value);
+  *out = (uint64_t)value;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
+{
+  char format[32];
+  SHOAL_TRY(shoal_h5_open(c->path, &c->file));
+  SHOAL_TRY(shoal_h5_refuse_foreign(c->file, c->path));
+  SHOAL_TRY(get_text(c, "format", format, sizeof format));
+  SHOAL_CHECK(strcmp(format, "shoal checkpoint") == 0, SHOAL_ERR_IO, "%s is a \"%s\", not a checkpoint", c->path,
+              format);
+  SHOAL_TRY(get_text(c, "run", c->info.run, sizeof c->info.run));
+  SHOAL_TRY(get_text(c, "method", c->info.method, sizeof c->info.method));
+  SHOAL_TRY(get_text(c, "model", c->info.model, sizeof c->info.model));
+  SHOAL_TRY(get_text(c, "layout", c->info.layout, sizeof c->info.layout));
+  SHOAL_TRY(get_text(c, "created", c->created, sizeof c->created));
+  SHOAL_TRY(get_count(c, "step", &c->info.step));
+  SHOAL_TRY(get_count(c, "epoch", &c->info.epoch));
+  SHOAL_TRY(get_count(c, "samples", &c->info.samples));
+  SHOAL_TRY(shoal_h5_get_i64(c->file, "size", &c->info.size));
+  SHOAL_TRY(shoal_h5_get_string(c->file, "config", &c->config));
+  c->info.config = c->config;
+  return SHOAL_OK;
+}
+
+static shoal_status verify_opened(shoal_ckpt *c)
+{
+  shoal_ckpt_faults faults = { 0 };
+  shoal_ckpt_examine(c, &faults);
+  char *first = shoal_ckpt_faults_first(&faults);
+  shoal_status st = first ? SHOAL_FAIL(SHOAL_ERR_IO, "%s", first) : SHOAL_OK;
+  free(first);
+  shoal_str_free(&faults.lines);
+  return st;
+}
+
+shoal_status shoal_ckpt_open(const char *path, bool verify, shoal_ckpt **out)
+{
+  shoal_ckpt *c = NULL;
+  SHOAL_TRY(shoal_ckpt_open_seal(path, &c));
+  shoal_status st = verify ? verify_opened(c) : shoal_ckpt_open_hdf5(c);
+  if (st == SHOAL_OK)
+    *out = c;
+  else
+    shoal_ckpt_close(c);
+  return st;
+}
+
+/* ---- arrays ---- */
+
+const shoal_ckpt_info *shoal_ckpt_get_info(const shoal_ckpt *c)
+{
+  return &c->info;
+}
+
+bool shoal_ckpt_has(const shoal_ckpt *c, const char *name)
+{
+  return shoal_ckpt_index_find(&c->index, name) != NULL;
+}
+
+size_t shoal_ckpt_names(const shoal_ckpt *c, const char *const **out)
+{
+  *out = c->names;
+  return c->index.n;
+}
+
+static shoal_status find(const shoal_ckpt *c, const char *name, const shoal_ckpt_entry **out)
+{
+  *out = shoal_ckpt_index_find(&c->index, name);
+  if (*out) return SHOAL_OK;
+  const char *near = shoal_nearest(name, c->names, c->index.n);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s has no data set %s%s%s", c->path, name, near ? "; the nearest is " : "",
+                    near ? near : "");
+}
+
+shoal_status shoal_ckpt_shape(const shoal_ckpt *c, const char *name, shoal_dtype *type, int *ndim, uint64_t dims[8])
+{
+  const shoal_ckpt_entry *e;
+  SHOAL_TRY(find(c, name, &e));
+  *type = e->type;
+  *ndim = e->ndim;
+  memcpy(dims, e->dims, sizeof e->dims);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_get(const shoal_ckpt *c, const char *name, shoal_dtype type, uint64_t n, void *data)
+{
+  const shoal_ckpt_entry *e;
+  char shape[256];
+  SHOAL_TRY(find(c, name, &e));
+  SHOAL_CHECK(e->type == type && e->n == n, SHOAL_ERR_IO,
+              "%s: %s is %s %s, but %" PRIu64 " elements of %s are asked for", c->path, name, shoal_dtype_name(e->type),
+              shoal_ckpt_shape_text(e->ndim, e->dims, shape, sizeof shape), n, shoal_dtype_name(type));
+  if (n == 0) return SHOAL_OK;
+  SHOAL_TRY(shoal_h5_read(c->file, name, shoal_ckpt_native_type(type), (size_t)n, data));
+  uint32_t crc = shoal_crc32c(0, data, (size_t)e->bytes);
+  SHOAL_CHECK(crc == e->crc, SHOAL_ERR_IO,
+              "%s: data set %s is damaged: check sum %08" PRIx32 " was written, %08" PRIx32 " is read", c->path, name,
+              e->crc, crc);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_get_i64(const shoal_ckpt *c, const char *name, int64_t *out)
+{
+  int64_t value; /* written only on success */
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, 1, &value));
+  *out = value;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_get_f64(const shoal_ckpt *c, const char *name, double *out)
+{
+  double value;
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 1, &value));
+  *out = value;
+  return SHOAL_OK;
+}

@@ -1,0 +1,232 @@
+/* What goes in comes out: every type and shape, scalars, empty arrays, attributes; and what may not go in is refused
+ * with nothing left behind. */
+#include "unit/ckpt_fixture.h"
+
+static shoal_group *g;
+
+static void all_types_and_shapes(const char *dir)
+{
+  char *path = fixture_write(g, dir, 1234);
+  shoal_ckpt *c = NULL;
+  CHECK(strcmp(strrchr(path, '/'), "/step-000001234.h5") == 0, "%s", path);
+  CHECK(fixture_count(dir) == 1, "only the checkpoint stands in the folder");
+  for (int verify = 0; verify < 2; verify++) {
+    REQUIRE(shoal_ckpt_open(path, verify, &c) == SHOAL_OK, "open");
+    CHECK(fixture_matches(c, 1234), "contents");
+    const shoal_ckpt_info *i = shoal_ckpt_get_info(c);
+    CHECK(i->step == 1234 && i->epoch == 123 && i->samples == 3702 && i->size == 1, "position");
+    CHECK(!strcmp(i->run, "fixture") && !strcmp(i->method, "daso") && !strcmp(i->model, "resnet20"), "names");
+    CHECK(!strcmp(i->layout, "2x2") && strstr(i->config, "model: { name: resnet20 }\n"), "layout, config");
+    shoal_ckpt_close(c);
+  }
+  free(path);
+}
+
+static void names_are_sorted(const char *dir)
+{
+  char *path = fixture_write(g, dir, 7);
+  shoal_ckpt *c = NULL;
+  const char *const *names;
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "open");
+  size_t n = shoal_ckpt_names(c, &names);
+  CHECK(n == FIXTURE_SETS + 1, "%zu", n);
+  for (size_t i = 1; i < n; i++) CHECK(strcmp(names[i - 1], names[i]) < 0, "%s %s", names[i - 1], names[i]);
+  CHECK(shoal_ckpt_has(c, "replica/0/weights") && !shoal_ckpt_has(c, "replica/0") && !shoal_ckpt_has(c, ""), "has");
+  shoal_ckpt_close(c);
+  free(path);
+}
+
+static void scalars_and_wrong_questions(const char *dir)
+{
+  shoal_ckpt_info info;
+  shoal_ckpt_writer *w;
+  shoal_ckpt *c;
+  char *path;
+  int64_t i64 = 5;
+  double f64 = 0;
+  float f32[4];
+  fixture_info(1, 1, &info);
+  info.config = NULL;
+  REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
+  shoal_ckpt_put_i64(w, "method/counter", INT64_MIN);
+  shoal_ckpt_put_f64(w, "method/plateau/best", -0.0);
+  shoal_ckpt_put(w, "model/w", SHOAL_F32, 1, (uint64_t[]){ 4 }, (float[]){ 1, 2, 3, 4 });
+  REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "open");
+  CHECK(shoal_ckpt_get_i64(c, "method/counter", &i64) == SHOAL_OK && i64 == INT64_MIN, "i64");
+  CHECK(shoal_ckpt_get_f64(c, "method/plateau/best", &f64) == SHOAL_OK && signbit(f64), "f64 keeps its sign");
+  CHECK(shoal_ckpt_get_info(c)->config[0] == '\0', "no run file is an empty one");
+  shoal_quiet_errors(1);
+  i64 = 77;
+  CHECK(shoal_ckpt_get_i64(c, "method/plateau/best", &i64) == SHOAL_ERR_IO && i64 == 77, "wrong type leaves out alone");
+  shoal_clear_error();
+  CHECK(shoal_ckpt_get(c, "model/w", SHOAL_F32, 3, f32) == SHOAL_ERR_IO, "wrong length");
+  CHECK(strstr(shoal_first_error(), "model/w") && strstr(shoal_first_error(), "f32 [4]"), "%s", shoal_first_error());
+  shoal_clear_error();
+  CHECK(shoal_ckpt_get(c, "model/v", SHOAL_F32, 4, f32) == SHOAL_ERR_IO, "missing");
+  CHECK(strstr(shoal_first_error(), "nearest is model/w"), "%s", shoal_first_error());
+  shoal_quiet_errors(-1);
+  shoal_clear_error();
+  shoal_ckpt_close(c);
+  free(path);
+}
+
+/* Every refused put comes out of commit, leaves no file, and does not touch the checkpoint that stood there. */
+static void refused_arrays(const char *dir)
+{
+  static const struct {
+    const char *name;
+    int type, ndim;
+    uint64_t dims[2];
+  } bad[] = {
+    { "", SHOAL_F32, 0, { 0 } },
+    { "/model/a", SHOAL_F32, 0, { 0 } },
+    { "model//a", SHOAL_F32, 0, { 0 } },
+    { "model/a/", SHOAL_F32, 0, { 0 } },
+    { "model/../a", SHOAL_F32, 0, { 0 } },
+    { "./a", SHOAL_F32, 0, { 0 } },
+    { "model/a b", SHOAL_F32, 0, { 0 } },
+    { "model/a\tb", SHOAL_F32, 0, { 0 } },
+    { "model/\xc3\xa4", SHOAL_F32, 0, { 0 } },
+    { "model/a", 99, 0, { 0 } },
+    { "model/a", SHOAL_F32, 9, { 0 } },
+    { "model/a", SHOAL_F32, -1, { 0 } },
+    { "model/a", SHOAL_F32, 2, { UINT64_MAX / 2, 4 } },
+    { "model/a", SHOAL_F32, 2, { 0, UINT64_MAX } },
+  };
+  char *before = fixture_write(g, dir, 50);
+  shoal_quiet_errors(1);
+  for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
+    shoal_ckpt_info info;
+    shoal_ckpt_writer *w;
+    float one = 1;
+    fixture_info(50, 1, &info);
+    REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
+    shoal_ckpt_put(w, bad[i].name, (shoal_dtype)bad[i].type, bad[i].ndim, bad[i].dims, &one);
+    shoal_ckpt_put_i64(w, "method/later", 1);
+    CHECK(shoal_ckpt_commit(w, NULL) == SHOAL_ERR_ARG, "%s is refused", bad[i].name);
+    CHECK(fixture_count(dir) == 1, "%s leaves something behind", bad[i].name);
+  }
+  shoal_quiet_errors(-1);
+  shoal_clear_error();
+  shoal_ckpt *c = NULL;
+  REQUIRE(shoal_ckpt_open(before, true, &c) == SHOAL_OK, "the old one");
+  CHECK(fixture_matches(c, 50), "the old one is untouched");
+  shoal_ckpt_close(c);
+  free(before);
+}
+
+static void names_twice_or_inside_each_other(const char *dir)
+{
+  static const char *const pairs[][2] = { { "model/a", "model/a" },
+                                          { "model/a", "model/a/b" },
+                                          { "model/a/b", "model/a" } };
+  shoal_quiet_errors(1);
+  for (size_t i = 0; i < SHOAL_COUNT(pairs); i++) {
+    shoal_ckpt_info info;
+    shoal_ckpt_writer *w;
+    fixture_info(3, 1, &info);
+    REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
+    shoal_clear_error();
+    shoal_ckpt_put_i64(w, pairs[i][0], 1);
+    shoal_ckpt_put_i64(w, pairs[i][1], 2);
+    CHECK(shoal_ckpt_commit(w, NULL) == SHOAL_ERR_IO, "%s, %s", pairs[i][0], pairs[i][1]);
+    CHECK(strstr(shoal_first_error(), pairs[i][1]), "%s", shoal_first_error());
+    CHECK(fixture_count(dir) == 0, "nothing stays");
+  }
+  shoal_quiet_errors(-1);
+  shoal_clear_error();
+}
+
+static void abandoned_and_replaced(const char *dir)
+{
+  shoal_ckpt_info info;
+  shoal_ckpt_writer *w;
+  shoal_ckpt *c;
+  fixture_info(60, 1, &info);
+  char *path = fixture_write(g, dir, 60);
+  REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
+  shoal_ckpt_put_i64(w, "method/only", 1);
+  CHECK(fixture_count(dir) == 2, "the temporary stands beside");
+  shoal_ckpt_abandon(w);
+  CHECK(fixture_count(dir) == 1, "and goes");
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK && fixture_matches(c, 60), "the old one stays");
+  shoal_ckpt_close(c);
+  REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
+  shoal_ckpt_put_i64(w, "method/only", 1);
+  CHECK_OK(shoal_ckpt_commit(w, NULL));
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "a step may be saved again");
+  CHECK(shoal_ckpt_has(c, "method/only") && !shoal_ckpt_has(c, "model/conv1.bias"), "and is the new one");
+  shoal_ckpt_close(c);
+  free(path);
+}
+
+static void begin_refuses(const char *dir)
+{
+  shoal_ckpt_info info;
+  shoal_ckpt_writer *w = NULL;
+  fixture_info(1, 1, &info);
+  shoal_quiet_errors(1);
+  shoal_clear_error();
+  CHECK(shoal_ckpt_begin(g, dir, &info, UINT64_MAX, &w) == SHOAL_ERR_IO && !w, "no disk is that large");
+  CHECK(strstr(shoal_first_error(), "free") && strstr(shoal_first_error(), dir), "%s", shoal_first_error());
+  char *file = shoal_strdup_printf("%s/plain", dir), *below = shoal_strdup_printf("%s/plain/ckpt", dir);
+  fixture_spoil(file, "x", 1);
+  CHECK(shoal_ckpt_begin(g, below, &info, 0, &w) == SHOAL_ERR_IO && !w, "a file is no folder");
+  CHECK(fixture_count(dir) == 1, "nothing was left behind");
+  shoal_quiet_errors(-1);
+  shoal_clear_error();
+  free(file);
+  free(below);
+}
+
+static void longer_than_a_piece(const char *dir)
+{
+  enum { ROWS = 700, COLUMNS = 2503 }; /* 7 MB: several pieces, with a rest */
+  shoal_ckpt_info info;
+  shoal_ckpt_writer *w;
+  shoal_ckpt *c;
+  char *path;
+  float *x = malloc(sizeof(float) * ROWS * COLUMNS), *y = malloc(sizeof(float) * ROWS * COLUMNS);
+  fixture_info(2, 1, &info);
+  fixture_fill(SHOAL_F32, 3, ROWS * COLUMNS, x);
+  REQUIRE(shoal_ckpt_begin(g, dir, &info, 1 << 20, &w) == SHOAL_OK, "begin");
+  shoal_ckpt_put(w, "model/large", SHOAL_F32, 2, (uint64_t[]){ ROWS, COLUMNS }, x);
+  shoal_ckpt_put_replica(w, "large", SHOAL_F32, ROWS * COLUMNS, x);
+  REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "open");
+  CHECK_OK(shoal_ckpt_get(c, "model/large", SHOAL_F32, ROWS * COLUMNS, y));
+  CHECK(memcmp(x, y, sizeof(float) * ROWS * COLUMNS) == 0, "put");
+  memset(y, 0, sizeof(float) * ROWS * COLUMNS);
+  CHECK_OK(shoal_ckpt_get(c, "replica/0/large", SHOAL_F32, ROWS * COLUMNS, y));
+  CHECK(memcmp(x, y, sizeof(float) * ROWS * COLUMNS) == 0, "put_replica");
+  shoal_ckpt_close(c);
+  free(path);
+  free(x);
+  free(y);
+}
+
+int main(void)
+{
+  static void (*const cases[])(const char *) = { all_types_and_shapes,
+                                                 names_are_sorted,
+                                                 scalars_and_wrong_questions,
+                                                 refused_arrays,
+                                                 names_twice_or_inside_each_other,
+                                                 abandoned_and_replaced,
+                                                 begin_refuses,
+                                                 longer_than_a_piece };
+  shoal_world_options options = { 0 };
+  shoal_world *world;
+  REQUIRE(shoal_world_open(&options, &world) == SHOAL_OK, "world");
+  g = shoal_world_control(world);
+  const char *dir = fixture_make();
+  for (size_t i = 0; i < SHOAL_COUNT(cases); i++) {
+    char *sub = shoal_strdup_printf("%s/case%zu", dir, i);
+    REQUIRE(mkdir(sub, 0777) == 0, "%s", sub);
+    cases[i](sub);
+    free(sub);
+  }
+  shoal_world_close(world);
+  return check_done();
+}

@@ -110,7 +110,6 @@ static shoal_status take_value(shoal_args *a, size_t i, const char *glued, int a
                 f->metavar ? f->metavar : "VALUE");
     value = argv[++*at];
   }
-  if (f->type == SHOAL_FLAG_VALUE) a->n_given[i] = 0;
   a->given[i][a->n_given[i]++] = value;
   return SHOAL_OK;
 }

@@ -59,7 +59,7 @@ static int disk_facts(const char *path, uint64_t *free_bytes, const char **type)
   bool known = statvfs(place, &space) == 0 && statfs(place, &facts) == 0;
   int error = errno;
   free(place);
-  if (!known) return error;
+  if (!known) return error ? error : EIO;
   *free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
   *type = file_system_name((uint32_t)facts.f_type);
   return 0;

@@ -4,7 +4,8 @@
 #include "base/mem.h"
 #include "check.h"
 #include <dirent.h>
-#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,18 +104,49 @@ static void test_failures(void)
   free(plain);
 }
 
-/* /dev/full answers every write with "disk full": the message must say so and how much is left. */
-static void test_full_disk(void)
+/* Whoever can foresee the temporary name could lay a link there: what it points to must stay as it is. */
+static void test_link_in_the_way(void)
 {
-  if (!shoal_path_exists("/dev/full")) return;
-  char *path = in_folder("full"), *tmp = shoal_temporary_name(path);
-  REQUIRE(symlink("/dev/full", tmp) == 0, "symlink");
+  char *path = in_folder("new"), *tmp = shoal_temporary_name(path), *victim = in_folder("victim"), *text = NULL;
+  size_t n = 0;
+  CHECK_OK(shoal_write_file(victim, "precious", 8));
+  REQUIRE(symlink(victim, tmp) == 0, "symlink");
   shoal_quiet_errors(1);
-  CHECK(shoal_write_file(path, "x", 1) == SHOAL_ERR_IO && !shoal_path_exists(path),
-        "a link in the way is not followed");
+  CHECK(shoal_write_file(path, "x", 1) == SHOAL_ERR_IO && !shoal_path_exists(path));
   shoal_quiet_errors(-1);
+  CHECK_OK(shoal_read_file(victim, &text, &n));
+  CHECK(n == 8 && memcmp(text, "precious", 8) == 0, "%s", text);
+  free(text);
   unlink(tmp);
+  unlink(victim);
+  free(victim);
   free(tmp);
+  free(path);
+}
+
+/* A write that stops in the middle (here at a limit on the file size) leaves the old file and nothing else. */
+static void test_broken_write(void)
+{
+  static char big[100000];
+  struct rlimit old, small;
+  char *path = in_folder("kept"), *text = NULL;
+  size_t n = 0;
+  CHECK_OK(shoal_write_file(path, "old", 3));
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0, "getrlimit");
+  small = (struct rlimit){ 4096, old.rlim_max };
+  signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0, "setrlimit");
+  shoal_quiet_errors(1);
+  shoal_clear_error();
+  CHECK(shoal_write_file(path, big, sizeof big) == SHOAL_ERR_IO);
+  CHECK(strstr(shoal_first_error(), path) && strstr(shoal_first_error(), "too large"), "%s", shoal_first_error());
+  shoal_quiet_errors(-1);
+  setrlimit(RLIMIT_FSIZE, &old);
+  CHECK_OK(shoal_read_file(path, &text, &n));
+  CHECK(n == 3 && strcmp(text, "old") == 0, "%zu bytes", n);
+  CHECK(count_entries() == 1, "leftovers");
+  free(text);
+  unlink(path);
   free(path);
 }
 
@@ -157,7 +189,8 @@ int main(void)
   test_temporary_names();
   test_write_and_read();
   test_failures();
-  test_full_disk();
+  test_link_in_the_way();
+  test_broken_write();
   test_folders();
   test_disk_facts();
   CHECK(rmdir(folder) == 0, "the folder is not empty");

@@ -9,6 +9,9 @@
  *   [conv1]-[bn1]-+-[conv2]-[bn2]-[add]-[pool]-[fc]-loss
  *                 +-----------------'
  *
+ * Every cut rebuilds the description node by node, so shapes are inferred anew and a cut of a cut is nothing special.
+ * Where a parameter came from is written in the parameter itself, and always refers to the first model of the chain.
+ *
  * A node names its inputs by number (smaller than its own); -1 is the network's input.  The last node's output are
  * the logits.  Shapes in nodes are per sample (no batch dimension). */
 #ifndef SHOAL_NN_MODEL_H
@@ -39,9 +42,10 @@ typedef struct {
   int node;
   /* Where the elements come from in the full model: parameter number there, and for dimensions 0 and 1 the kept indices
    * (NULL: all).  `full` is the full shape.  Initial weights are addressed by global index through this. */
-  int full_id;
+  int full_id;               /* -1: a factor, which has no elements in common with the full model */
   shoal_shape full;
-  int64_t *rows, *cols;
+  int64_t *rows, *cols;      /* owned */
+  int family;                /* 0: of the network; k: of the head a slice carries behind unit k - 1 */
 } shoal_param;
 
 typedef struct {
@@ -56,11 +60,20 @@ typedef struct {
   int stats;                 /* offset of running mean, then variance, in the statistics arena; -1 */
   /* factor: weight[0] is -1 and the weight is the product of two parameters (2-D form, AB spec section 4.1) */
   int factor[2];             /* A [m, r] and B [r, n] or -1 */
-  bool factor_transposed;
+  int64_t rank;              /* r; 0: an ordinary weight */
+  bool factor_transposed;    /* A B is the transposed weight, because the weight has fewer rows than columns */
   int unit;                  /* cut points of `slice` lie between units: residual blocks and their like are never cut */
   int space;                 /* which unit space (set of hidden units) its output's dimension 0 belongs to; -1: none */
   int residual;              /* number of the residual block it is the body of, or -1; see narrow */
+  uint64_t stream;           /* number of the node in the full model: keeps its dropout masks apart from others */
+  bool keep;                 /* its output stays readable after forward (shoal_plan_output): the boundary before a head */
 } shoal_node;
+
+/* A maximal stretch of the arena in which all parameters decay or none does: what an optimizer pass works on. */
+typedef struct {
+  size_t offset, count;
+  bool decay;
+} shoal_decay_run;
 
 typedef struct {
   char name[SHOAL_NAME_MAX];
@@ -73,38 +86,54 @@ typedef struct {
   int64_t *space_size;       /* owned: [spaces] units in each space */
   size_t weights;            /* arena length: all trainable numbers */
   size_t stats;              /* statistics arena length */
+  int runs;
+  shoal_decay_run *run;      /* owned; made by finish */
 } shoal_model;
 
 /* ---- building (used by models.c and by heads) ---- */
 shoal_status shoal_model_create(const char *name, const shoal_shape *input, int64_t classes, shoal_model **out);
 void shoal_model_destroy(shoal_model *m);
 shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
+/** A node with the usual defaults: kernel and stride 1, no padding, no bias, eps 1e-5, momentum 0.1, unit 0, no residual
+ *  block.  Start from it: in a zeroed node `residual` would name block 0. */
+shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in);
 /** Append a node; infers shapes, makes parameters and statistics, and unit spaces (an ADD unites those of its inputs).
- *  `n` gives kind, name, in, attributes and for LINEAR/CONV the width in out.dim[0].  *id_out its number.
- *  Errors are ERR_ARG with the node's name. */
+ *  `n` gives kind, name, in, attributes, unit, residual and for LINEAR/CONV the width in out.dim[0].  `init` is for the
+ *  weight of LINEAR and CONV; their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or NULL) its
+ *  number.  Errors are ERR_ARG with the node's name; the model is as before then. */
 shoal_status shoal_model_add(shoal_model *m, const shoal_node *n, shoal_init init, int *id_out);
-/** Close: numbers parameters and spaces; input space and output space are never partitioned (space -1). */
+/** Close: numbers units and spaces; input space and output space are never partitioned (space -1).  ERR_ARG names a
+ *  layer nobody reads, a name used twice, or a layer that reads across a unit boundary. */
 shoal_status shoal_model_finish(shoal_model *m);
 
 /* ---- the three cuts ---- */
 /** Nodes of units [first, last) as a model of its own; its input is the boundary tensor before `first`.  With `head`
  *  (a model whose input has the boundary's shape) attached behind, parameters named "head.…"; head may be NULL when
- *  last is the end.  full_id and full shapes refer to `m`; those of the head to the head. */
+ *  last is the end, or when the part only runs forward.  full_id and full shapes refer to the full model; those of the
+ *  head to the head, told apart by `family`.  The head's parameters are the last of the arena. */
 shoal_status shoal_model_slice(const shoal_model *m, int first, int last, const shoal_model *head, shoal_model **out);
 /** Keep only some units: for every space s, keep[s] lists count[s] unit numbers in the order wanted (NULL: all).
  *  A channel that reaches a LINEAR through FLATTEN owns its h*w consecutive inputs (cols are then per channel block;
  *  they are expanded here).  residual_keep [residuals] (NULL: all) drops bodies of residual blocks: their node list is
- *  removed and the ADD becomes the identity (+ its relu).  ERR_ARG if a block changes the shape and so cannot go. */
+ *  removed and the ADD becomes the identity (+ its relu, unless what it reads is already rectified).  ERR_ARG if a
+ *  block changes the shape and so cannot go. */
 shoal_status shoal_model_narrow(const shoal_model *m, const int64_t *const *keep, const int64_t *count,
                                 const bool *residual_keep, shoal_model **out);
+/** Whether residual block r may be dropped: its shortcut is the identity. */
+bool shoal_model_residual_can_drop(const shoal_model *m, int r);
 /** Replace the weight of node `node` (LINEAR or CONV) by A B of inner size `rank`: 2-D form [o, i*kh*kw], transposed if
- *  that has fewer rows than columns.  Bias stays.  The two factors take the weight's place in the arena order. */
+ *  that has fewer rows than columns.  Bias stays.  The two factors take the weight's place in the arena order, named
+ *  "….weight_a" and "….weight_b"; nodes keep their numbers. */
 shoal_status shoal_model_factor(const shoal_model *m, int node, int64_t rank, shoal_model **out);
-/** Copy between the full arena and a cut one, by full_id, rows and cols (not for factors): gather and scatter. */
+/** Copy between the full arena and a cut one, by full_id, rows and cols (not factors, not heads): gather and scatter.
+ *  `full` is the first model of the chain of cuts.  Host memory.  The second pair does the same for statistics. */
 void shoal_model_gather(const shoal_model *full, const shoal_model *part, const float *full_w, float *part_w);
 void shoal_model_scatter(const shoal_model *full, const shoal_model *part, const float *part_w, float *full_w);
+void shoal_model_gather_stats(const shoal_model *full, const shoal_model *part, const float *full_s, float *part_s);
+void shoal_model_scatter_stats(const shoal_model *full, const shoal_model *part, const float *part_s, float *full_s);
 
-/** Initial weights (addressed by global index of the full model) and statistics (mean 0, variance 1). */
+/** Initial weights (addressed by global index of the full model) and statistics (mean 0, variance 1; may be
+ *  NULL).  Factors get numbers of their own whose product has the variance of the weight they stand for. */
 void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float *stats);
 double shoal_model_macs(const shoal_model *m);                       /* multiply-accumulates per sample, forward */
 void shoal_model_print(const shoal_model *m, shoal_str *out);        /* the layer table */

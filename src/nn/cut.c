@@ -1,0 +1,333 @@
+/* The three cuts.  Each walks the nodes of a model and appends them to a new one, changed where the cut says so;
+ * shapes, spaces and the arena then come out by themselves, and what is impossible is refused by the same checks.
+ *
+ *   narrow, hidden space {0..5}, keep {4, 1}:        W1 rows 4, 1        W2 columns 4, 1
+ *
+ *        in --W1[6,3]-- h --W2[2,6]-- out      =>    in --W1'[2,3]-- h' --W2'[2,2]-- out
+ *
+ * What must not come out by itself is where a number came from: `carry` copies that from the old parameter, composing
+ * index lists, so that initial weights, gather and scatter always refer to the first model of the chain. */
+#include "base/mem.h"
+#include "nn/model_impl.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  const shoal_model *from;
+  shoal_model *to;
+  int *map;      /* [from->nodes] number in `to`, -1: the input of `to`; owned */
+  int last_unit; /* unit in `from` of the node appended last, -1 before the first */
+  int unit;      /* its unit in `to` */
+} rebuild;
+
+static shoal_status rebuild_open(rebuild *r, const shoal_model *from, const shoal_shape *input)
+{
+  *r = (rebuild){ .from = from, .last_unit = -1, .unit = -1 };
+  SHOAL_TRY(shoal_model_create(from->name, input, from->classes, &r->to));
+  r->to->smoothing = from->smoothing;
+  return SHOAL_ALLOC((size_t)from->nodes, &r->map);
+}
+
+/* Ends with the new model in *out, or with nothing. */
+static shoal_status rebuild_close(rebuild *r, shoal_status st, shoal_model **out)
+{
+  free(r->map);
+  if (st == SHOAL_OK) st = shoal_model_finish(r->to);
+  if (st == SHOAL_OK)
+    *out = r->to;
+  else
+    shoal_model_destroy(r->to);
+  return st;
+}
+
+/* out[i] = old[keep[i]]; a NULL list is the identity. */
+static shoal_status compose(const int64_t *old, const int64_t *keep, int64_t n, int64_t **out)
+{
+  *out = NULL;
+  if (!old && !keep) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)n, out));
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = keep ? keep[i] : i;
+    (*out)[i] = old ? old[at] : at;
+  }
+  return SHOAL_OK;
+}
+
+/* Where parameter q of the new model comes from: p of the old one, these rows and columns of it. */
+static shoal_status carry(shoal_param *q, const shoal_param *p, const int64_t *rows, const int64_t *cols)
+{
+  q->init = p->init;
+  q->fan_in = p->fan_in, q->fan_out = p->fan_out;
+  q->decay = p->decay;
+  q->full_id = p->full_id;
+  q->full = p->full;
+  q->family = p->family;
+  SHOAL_TRY(compose(p->rows, rows, q->shape.dim[0], &q->rows));
+  if (q->shape.ndim < 2) return SHOAL_OK;
+  return compose(p->cols, cols, q->shape.dim[1], &q->cols);
+}
+
+/* What shoal_model_add wants in out.dim[0] of a linear or convolution. */
+static int64_t width_of(const shoal_node *n)
+{
+  return n->kind == SHOAL_OP_LINEAR ? n->out.dim[n->out.ndim - 1] : n->out.dim[0];
+}
+
+/* Appends `n`, a changed copy of node i of `from` whose inputs still have their old numbers. */
+static shoal_status append(rebuild *r, int i, shoal_node *n, int64_t width, const int64_t *rows, const int64_t *cols)
+{
+  const shoal_node *old = &r->from->node[i];
+  n->out.dim[0] = width;
+  for (int k = 0; k < shoal_node_inputs(n); k++) n->in[k] = n->in[k] < 0 ? -1 : r->map[n->in[k]];
+  r->unit += old->unit != r->last_unit; /* numbers stay dense when a unit has lost all its nodes */
+  r->last_unit = old->unit;
+  n->unit = r->unit;
+  int id, was[3], is[3];
+  shoal_init init = SHOAL_INIT_ZERO;
+  int count = shoal_node_params(old, was);
+  if (old->weight[0] >= 0) init = r->from->param[old->weight[0]].init;
+  SHOAL_TRY(shoal_model_add(r->to, n, init, &id));
+  r->map[i] = id;
+  shoal_node *new = &r->to->node[id];
+  new->stream = old->stream;
+  shoal_node_params(new, is);
+  if (old->rank == new->rank) {
+    for (int k = 0; k < count; k++) SHOAL_TRY(carry(&r->to->param[is[k]], &r->from->param[was[k]], rows, cols));
+    return SHOAL_OK;
+  }
+  /* just factored: the factors are new, the second keeps the weight's way of being drawn, the bias is as it was */
+  const shoal_param *w = &r->from->param[old->weight[0]];
+  shoal_param *b = &r->to->param[new->factor[1]];
+  b->fan_in = w->fan_in, b->fan_out = w->fan_out;
+  r->to->param[new->factor[0]].family = b->family = w->family;
+  if (old->weight[1] < 0) return SHOAL_OK;
+  return carry(&r->to->param[new->weight[1]], &r->from->param[old->weight[1]], NULL, NULL);
+}
+
+/* ---- slice ---- */
+
+static shoal_status append_head(rebuild *r, const shoal_model *head, int family)
+{
+  shoal_model *to = r->to;
+  int boundary = to->nodes - 1, units = r->unit + 1, residuals = 0;
+  for (int i = 0; i < to->nodes; i++) residuals = SHOAL_MAX(residuals, to->node[i].residual + 1);
+  SHOAL_CHECK(shoal_shape_equal(&head->input, &to->node[boundary].out), SHOAL_ERR_ARG,
+              "head %s does not take the output of layer %s; build it for that shape", head->name,
+              to->node[boundary].name);
+  to->node[boundary].keep = true;
+  to->classes = head->classes;
+  rebuild h = { .from = head, .to = to, .last_unit = -1, .unit = units - 1 };
+  SHOAL_TRY(SHOAL_ALLOC((size_t)head->nodes + 1, &h.map));
+  h.map[head->nodes] = boundary; /* what the head calls its input */
+  shoal_status st = SHOAL_OK;
+  for (int i = 0; i < head->nodes && st == SHOAL_OK; i++) {
+    shoal_node n = head->node[i];
+    int first_param = to->params;
+    snprintf(n.name, sizeof n.name, "head.%.*s", SHOAL_NAME_MAX - 6, head->node[i].name);
+    if (n.residual >= 0) n.residual += residuals;
+    for (int k = 0; k < shoal_node_inputs(&n); k++)
+      if (n.in[k] < 0) n.in[k] = head->nodes;
+    st = append(&h, i, &n, width_of(&n), NULL, NULL);
+    if (st != SHOAL_OK) break;
+    to->node[to->nodes - 1].stream += (uint64_t)family << 32;
+    for (int p = first_param; p < to->params; p++) to->param[p].family = family;
+  }
+  free(h.map);
+  return st;
+}
+
+shoal_status shoal_model_slice(const shoal_model *m, int first, int last, const shoal_model *head, shoal_model **out)
+{
+  SHOAL_CHECK(first >= 0 && first < last && last <= m->units, SHOAL_ERR_ARG,
+              "model %s: units [%d, %d) of %d; give 0 <= first < last <= %d", m->name, first, last, m->units, m->units);
+  int begin = 0, end = m->nodes, residual = 0;
+  while (m->node[begin].unit < first) begin++;
+  while (m->node[end - 1].unit >= last) end--;
+  for (int i = 0; i < begin; i++) residual = SHOAL_MAX(residual, m->node[i].residual + 1);
+  rebuild r;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, rebuild_open(&r, m, shoal_value_shape(m, begin - 1)), done);
+  for (int i = 0; i < begin; i++) r.map[i] = -1; /* only the boundary is ever read */
+  for (int i = begin; i < end; i++) {
+    shoal_node n = m->node[i];
+    n.keep = false;
+    if (n.residual >= 0) n.residual -= residual;
+    SHOAL_TRY_GOTO(st, append(&r, i, &n, width_of(&n), NULL, NULL), done);
+  }
+  if (head) st = append_head(&r, head, last);
+done:
+  return rebuild_close(&r, st, out);
+}
+
+/* ---- narrow ---- */
+
+typedef struct {
+  const int64_t *const *keep;
+  const int64_t *count;
+  const bool *residual_keep;
+} selection;
+
+/* A unit of the node's space is `grain` consecutive places of the output's dimension 0. */
+static int64_t kept_width(const shoal_model *m, int v, const selection *s)
+{
+  int64_t width = shoal_value_shape(m, v)->dim[0];
+  if (v < 0 || m->node[v].space < 0 || !s->keep || !s->keep[m->node[v].space]) return width;
+  int space = m->node[v].space;
+  return s->count[space] * (width / m->space_size[space]);
+}
+
+/* The kept places of dimension 0 of value v in their new order; NULL: all.  Caller frees. */
+static shoal_status kept_places(const shoal_model *m, int v, const selection *s, int64_t **out)
+{
+  *out = NULL;
+  if (v < 0 || m->node[v].space < 0 || !s->keep || !s->keep[m->node[v].space]) return SHOAL_OK;
+  int space = m->node[v].space;
+  int64_t grain = m->node[v].out.dim[0] / m->space_size[space], n = 0;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)(s->count[space] * grain), out));
+  for (int64_t i = 0; i < s->count[space]; i++)
+    for (int64_t k = 0; k < grain; k++) (*out)[n++] = s->keep[space][i] * grain + k;
+  return SHOAL_OK;
+}
+
+static shoal_status check_keep(const shoal_model *m, const selection *s)
+{
+  for (int space = 0; s->keep && space < m->spaces; space++) {
+    if (!s->keep[space]) continue;
+    int64_t size = m->space_size[space];
+    SHOAL_CHECK(s->count[space] >= 1 && s->count[space] <= size, SHOAL_ERR_ARG,
+                "model %s: %lld units kept of space %d; must be 1 to %lld", m->name, (long long)s->count[space], space,
+                (long long)size);
+    bool *seen;
+    SHOAL_TRY(SHOAL_ALLOC((size_t)size, &seen));
+    int64_t bad = -1;
+    for (int64_t i = 0; i < s->count[space] && bad < 0; i++) {
+      int64_t u = s->keep[space][i];
+      if (u < 0 || u >= size || seen[u])
+        bad = i;
+      else
+        seen[u] = true;
+    }
+    free(seen);
+    SHOAL_CHECK(bad < 0, SHOAL_ERR_ARG,
+                "model %s: unit %lld of space %d is out of range or kept twice; 0 to %lld, each once", m->name,
+                (long long)s->keep[space][bad], space, (long long)size - 1);
+  }
+  return SHOAL_OK;
+}
+
+/* The ADD that closes residual block r; *shortcut is its other input.  -1 when there is none. */
+static int find_add(const shoal_model *m, int r, int *shortcut)
+{
+  for (int i = 0; i < m->nodes; i++) {
+    const shoal_node *n = &m->node[i];
+    if (n->kind != SHOAL_OP_ADD || n->residual == r) continue;
+    for (int k = 0; k < 2; k++)
+      if (n->in[k] >= 0 && m->node[n->in[k]].residual == r) {
+        *shortcut = n->in[1 - k];
+        return i;
+      }
+  }
+  return -1;
+}
+
+bool shoal_model_residual_can_drop(const shoal_model *m, int r)
+{
+  int shortcut = -1, add = find_add(m, r, &shortcut);
+  if (add < 0) return false;
+  for (int i = 0; i < m->nodes; i++) {
+    const shoal_node *n = &m->node[i];
+    for (int k = 0; k < shoal_node_inputs(n); k++) {
+      bool from_body = n->in[k] >= 0 && m->node[n->in[k]].residual == r;
+      if (n->residual == r && !from_body && n->in[k] != shortcut) return false; /* enters elsewhere: a projection */
+      if (n->residual != r && from_body && i != add) return false;              /* read from outside */
+    }
+  }
+  return true;
+}
+
+static bool rectified(const shoal_model *m, int v)
+{
+  return v >= 0 && (m->node[v].relu || m->node[v].kind == SHOAL_OP_RELU);
+}
+
+/* Without its body the sum is its shortcut; *gone: not even a relu is left of it. */
+static void reduce_add(const rebuild *r, const selection *s, int i, shoal_node *n, bool *gone)
+{
+  for (int b = 0; b < r->from->residuals; b++) {
+    int shortcut = -1;
+    if (s->residual_keep[b] || find_add(r->from, b, &shortcut) != i) continue;
+    int at = shortcut < 0 ? -1 : r->map[shortcut];
+    *gone = !n->relu || rectified(r->to, at);
+    n->kind = SHOAL_OP_RELU;
+    n->relu = false;
+    n->in[0] = shortcut;
+    n->in[1] = -2;
+    if (*gone) r->map[i] = at;
+    return;
+  }
+}
+
+static shoal_status narrow_node(rebuild *r, const selection *s, int i)
+{
+  const shoal_model *m = r->from;
+  shoal_node n = m->node[i];
+  int64_t *rows = NULL, *cols = NULL;
+  bool gone = false;
+  shoal_status st = SHOAL_OK;
+  if (n.residual >= 0 && s->residual_keep && !s->residual_keep[n.residual]) return SHOAL_OK;
+  if (n.residual >= 0 && s->residual_keep) /* the blocks that stay are counted anew */
+    for (int b = 0, all = n.residual; b < all; b++) n.residual -= !s->residual_keep[b];
+  if (n.kind == SHOAL_OP_ADD && s->residual_keep) reduce_add(r, s, i, &n, &gone);
+  if (gone) return SHOAL_OK;
+  /* dimension 0 of the weights is that of the output, unless the layer works on the last of several dimensions */
+  bool flat = n.out.ndim == 1 || n.kind == SHOAL_OP_CONV || n.kind == SHOAL_OP_BATCHNORM;
+  int64_t width = flat ? kept_width(m, i, s) : width_of(&n);
+  if (flat) SHOAL_TRY_GOTO(st, kept_places(m, i, s, &rows), done);
+  if (flat) SHOAL_TRY_GOTO(st, kept_places(m, n.in[0], s, &cols), done);
+  SHOAL_CHECK_GOTO(st, n.rank == 0 || (!rows && !cols), done, SHOAL_ERR_UNSUPPORTED,
+                   "layer %s is a product of factors; narrow the model first, then factor it", n.name);
+  st = append(r, i, &n, width, rows, cols);
+done:
+  free(rows);
+  free(cols);
+  return st;
+}
+
+shoal_status shoal_model_narrow(const shoal_model *m, const int64_t *const *keep, const int64_t *count,
+                                const bool *residual_keep, shoal_model **out)
+{
+  selection s = { keep, count, residual_keep };
+  SHOAL_TRY(check_keep(m, &s));
+  for (int b = 0; residual_keep && b < m->residuals; b++)
+    SHOAL_CHECK(residual_keep[b] || shoal_model_residual_can_drop(m, b), SHOAL_ERR_ARG,
+                "model %s: residual block %d changes the shape and cannot be dropped; keep it", m->name, b);
+  rebuild r;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, rebuild_open(&r, m, &m->input), done);
+  for (int i = 0; i < m->nodes; i++) SHOAL_TRY_GOTO(st, narrow_node(&r, &s, i), done);
+done:
+  return rebuild_close(&r, st, out);
+}
+
+/* ---- factor ---- */
+
+shoal_status shoal_model_factor(const shoal_model *m, int node, int64_t rank, shoal_model **out)
+{
+  SHOAL_CHECK(node >= 0 && node < m->nodes, SHOAL_ERR_ARG, "model %s: node %d of %d", m->name, node, m->nodes);
+  const shoal_node *n = &m->node[node];
+  SHOAL_CHECK(n->weight[0] >= 0 && (n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_CONV), SHOAL_ERR_ARG,
+              "layer %s has no weight matrix to factor; choose a linear or convolution that is not factored yet",
+              n->name);
+  SHOAL_CHECK(rank >= 1, SHOAL_ERR_ARG, "layer %s: rank %lld; must be at least 1", n->name, (long long)rank);
+  rebuild r;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, rebuild_open(&r, m, &m->input), done);
+  for (int i = 0; i < m->nodes; i++) {
+    shoal_node copy = m->node[i];
+    if (i == node) copy.rank = rank;
+    SHOAL_TRY_GOTO(st, append(&r, i, &copy, width_of(&copy), NULL, NULL), done);
+  }
+done:
+  return rebuild_close(&r, st, out);
+}

@@ -1,0 +1,370 @@
+/* Building a description: nodes are appended one by one, each checked against the shapes before it, each bringing its
+ * parameters, which take the next free place of the arena.
+ *
+ * So the order of definition is the order of execution is the order in memory, and the gradients of late layers, which
+ * are final first, lie at the end.  Nothing here knows numbers, only their places; init.c fills them in. */
+#include "base/mem.h"
+#include "nn/model_impl.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+shoal_status shoal_model_create(const char *name, const shoal_shape *input, int64_t classes, shoal_model **out)
+{
+  SHOAL_CHECK(input->ndim >= 1 && input->ndim < SHOAL_MAX_DIMS, SHOAL_ERR_ARG,
+              "model %s: input has %d dimensions per sample; must be 1 to %d", name, input->ndim, SHOAL_MAX_DIMS - 1);
+  for (int i = 0; i < input->ndim; i++)
+    SHOAL_CHECK(input->dim[i] >= 1, SHOAL_ERR_ARG, "model %s: dimension %d of the input is %lld; must be at least 1",
+                name, i, (long long)input->dim[i]);
+  SHOAL_CHECK(classes >= 1, SHOAL_ERR_ARG, "model %s: %lld classes; must be at least 1", name, (long long)classes);
+  shoal_model *m = calloc(1, sizeof *m);
+  SHOAL_CHECK(m, SHOAL_ERR_MEM, "description of model %s", name);
+  snprintf(m->name, sizeof m->name, "%s", name);
+  m->input = *input;
+  m->classes = classes;
+  *out = m;
+  return SHOAL_OK;
+}
+
+void shoal_model_destroy(shoal_model *m)
+{
+  if (!m) return;
+  for (int i = 0; i < m->params; i++) {
+    free(m->param[i].rows);
+    free(m->param[i].cols);
+  }
+  free(m->node);
+  free(m->param);
+  free(m->space_size);
+  free(m->run);
+  free(m);
+}
+
+/* n = 0 and p = NULL give NULL. */
+static shoal_status duplicate(const void *p, size_t bytes, void **out)
+{
+  *out = NULL;
+  if (!p || bytes == 0) return SHOAL_OK;
+  *out = malloc(bytes);
+  SHOAL_CHECK(*out, SHOAL_ERR_MEM, "copy of a model description, %zu bytes", bytes);
+  memcpy(*out, p, bytes);
+  return SHOAL_OK;
+}
+
+static shoal_status copy_indices(shoal_param *q, const shoal_param *p)
+{
+  SHOAL_TRY(duplicate(p->rows, (size_t)p->shape.dim[0] * sizeof *p->rows, (void **)&q->rows));
+  return duplicate(p->cols, (size_t)p->shape.dim[1] * sizeof *p->cols, (void **)&q->cols);
+}
+
+static shoal_status copy_into(shoal_model *c, const shoal_model *m)
+{
+  SHOAL_TRY(duplicate(m->node, (size_t)m->nodes * sizeof *m->node, (void **)&c->node));
+  SHOAL_TRY(duplicate(m->space_size, (size_t)m->spaces * sizeof *m->space_size, (void **)&c->space_size));
+  SHOAL_TRY(duplicate(m->run, (size_t)m->runs * sizeof *m->run, (void **)&c->run));
+  SHOAL_TRY(duplicate(m->param, (size_t)m->params * sizeof *m->param, (void **)&c->param));
+  for (int i = 0; i < m->params; i++) c->param[i].rows = c->param[i].cols = NULL;
+  c->params = m->params;
+  for (int i = 0; i < m->params; i++) SHOAL_TRY(copy_indices(&c->param[i], &m->param[i]));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out)
+{
+  shoal_model *c = malloc(sizeof *c);
+  SHOAL_CHECK(c, SHOAL_ERR_MEM, "copy of model %s", m->name);
+  *c = *m;
+  c->node = NULL, c->param = NULL, c->space_size = NULL, c->run = NULL;
+  c->params = 0; /* until its indices are its own */
+  shoal_status st = copy_into(c, m);
+  if (st != SHOAL_OK) {
+    shoal_model_destroy(c);
+    return st;
+  }
+  *out = c;
+  return SHOAL_OK;
+}
+
+shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in)
+{
+  shoal_node n = { .kind = kind,
+                   .in = { in, -2 },
+                   .kernel = { 1, 1 },
+                   .stride = { 1, 1 },
+                   .eps = 1e-5f,
+                   .momentum = 0.1f,
+                   .weight = { -1, -1 },
+                   .factor = { -1, -1 },
+                   .stats = -1,
+                   .space = -1,
+                   .residual = -1 };
+  snprintf(n.name, sizeof n.name, "%s", name);
+  return n;
+}
+
+static shoal_shape with_batch(const shoal_shape *s, int64_t batch)
+{
+  shoal_shape r = { .ndim = s->ndim + 1, .dim = { batch } };
+  memcpy(r.dim + 1, s->dim, (size_t)s->ndim * sizeof *s->dim);
+  return r;
+}
+
+static shoal_shape without_batch(const shoal_shape *s)
+{
+  shoal_shape r = { .ndim = s->ndim - 1 };
+  memcpy(r.dim, s->dim + 1, (size_t)r.ndim * sizeof *r.dim);
+  return r;
+}
+
+void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, shoal_op_desc *d)
+{
+  *d = (shoal_op_desc){ .kind = n->kind,
+                        .kernel = { n->kernel[0], n->kernel[1] },
+                        .stride = { n->stride[0], n->stride[1] },
+                        .pad = { n->pad[0], n->pad[1] },
+                        .bias = n->bias,
+                        .relu = n->relu,
+                        .eps = n->eps,
+                        .momentum = n->momentum,
+                        .p = n->p,
+                        .stream = n->stream };
+  for (int k = 0; k < shoal_node_inputs(n); k++) d->in[k] = with_batch(shoal_value_shape(m, n->in[k]), batch);
+  d->out = with_batch(&n->out, batch);
+}
+
+int shoal_node_params(const shoal_node *n, int ids[3])
+{
+  int count = 0;
+  const int all[4] = { n->factor[0], n->factor[1], n->weight[0], n->weight[1] };
+  for (int i = 0; i < 4; i++)
+    if (all[i] >= 0) ids[count++] = all[i];
+  return count;
+}
+
+shoal_status shoal_layer_fail(shoal_status st, const char *layer, bool before)
+{
+  if (before) return SHOAL_FAIL(st, "layer %s does not fit its input", layer);
+  char text[512];
+  snprintf(text, sizeof text, "%s", shoal_first_error());
+  shoal_clear_error();
+  return SHOAL_FAIL(st, "layer %s: %s", layer, text);
+}
+
+/* Shape of the output and of the weights; n->out becomes the whole output shape. */
+static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape w[SHOAL_OP_WEIGHTS])
+{
+  int64_t width = n->out.dim[0];
+  n->out = *shoal_value_shape(m, n->in[0]);
+  shoal_op_desc d;
+  shoal_node_desc(m, n, 1, &d);
+  if (n->kind == SHOAL_OP_LINEAR) d.out.dim[d.out.ndim - 1] = width;
+  if (n->kind == SHOAL_OP_CONV) d.out.dim[1] = width;
+  bool before = shoal_first_error()[0] != 0;
+  shoal_quiet_errors(before ? 0 : 1);
+  shoal_status st = shoal_op_infer(&d, &d.out);
+  shoal_quiet_errors(before ? 0 : -1);
+  if (st != SHOAL_OK) return shoal_layer_fail(st, n->name, before);
+  shoal_op_weight_shapes(&d, w);
+  n->out = without_batch(&d.out);
+  return SHOAL_OK;
+}
+
+static shoal_status check_inputs(const shoal_model *m, const shoal_node *n)
+{
+  for (int k = 0; k < shoal_node_inputs(n); k++)
+    SHOAL_CHECK(n->in[k] >= -1 && n->in[k] < m->nodes, SHOAL_ERR_ARG,
+                "layer %s: input %d is node %d; must be -1 (the network's input) or a node before it, 0 to %d", n->name,
+                k, n->in[k], m->nodes - 1);
+  SHOAL_CHECK(n->kind != SHOAL_OP_ADD || n->in[0] != n->in[1], SHOAL_ERR_ARG,
+              "layer %s: adds a tensor to itself; give two different inputs", n->name);
+  int last_unit = m->nodes ? m->node[m->nodes - 1].unit : 0;
+  SHOAL_CHECK(n->unit == last_unit || n->unit == last_unit + (m->nodes > 0), SHOAL_ERR_ARG,
+              "layer %s: unit %d; must be %d or the next one, because units follow each other", n->name, n->unit,
+              last_unit);
+  SHOAL_CHECK(n->rank >= 0 && (n->rank == 0 || n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_CONV), SHOAL_ERR_ARG,
+              "layer %s: rank %lld; only linear and conv have factors, of rank at least 1", n->name,
+              (long long)n->rank);
+  return SHOAL_OK;
+}
+
+/* The caller has made room. */
+static int add_param(shoal_model *m, const shoal_node *n, const char *suffix, const shoal_shape *shape, shoal_init init)
+{
+  shoal_param *p = &m->param[m->params];
+  *p = (shoal_param){ .shape = *shape, .full = *shape, .init = init, .full_id = m->params };
+  int length = snprintf(p->name, sizeof p->name, "%s.%s", n->name, suffix);
+  if (length >= (int)sizeof p->name) p->name[0] = 0; /* add refuses such names before it comes here */
+  p->offset = m->weights;
+  p->count = (size_t)shoal_shape_count(shape);
+  p->node = m->nodes;
+  m->weights += p->count;
+  return m->params++;
+}
+
+/* A B has the variance of the weight: A with variance 1/r (KAIMING_IN of fan 2r), B drawn as the weight would be. */
+static void add_factors(shoal_model *m, shoal_node *n, const shoal_shape *w, shoal_init init, int64_t fan_in,
+                        int64_t fan_out)
+{
+  int64_t rows = w->dim[0], cols = shoal_shape_count(w) / rows;
+  n->factor_transposed = rows < cols;
+  shoal_shape a = SHOAL_SHAPE(SHOAL_MAX(rows, cols), n->rank), b = SHOAL_SHAPE(n->rank, SHOAL_MIN(rows, cols));
+  n->factor[0] = add_param(m, n, "weight_a", &a, SHOAL_INIT_KAIMING_IN);
+  n->factor[1] = add_param(m, n, "weight_b", &b, init);
+  shoal_param *pa = &m->param[n->factor[0]], *pb = &m->param[n->factor[1]];
+  pa->fan_in = pa->fan_out = 2 * n->rank;
+  pb->fan_in = fan_in, pb->fan_out = fan_out;
+  pa->decay = pb->decay = true;
+  pa->full_id = pb->full_id = -1;
+}
+
+static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_OP_WEIGHTS], shoal_init init)
+{
+  bool norm = n->kind == SHOAL_OP_BATCHNORM || n->kind == SHOAL_OP_LAYERNORM;
+  n->weight[0] = n->weight[1] = n->factor[0] = n->factor[1] = -1;
+  if (w[0].ndim == 0) return;
+  int64_t field = w[0].ndim == 4 ? w[0].dim[2] * w[0].dim[3] : 1;
+  int64_t fan_in = w[0].ndim > 1 ? w[0].dim[1] * field : 1, fan_out = w[0].dim[0] * field;
+  if (n->rank > 0) {
+    add_factors(m, n, &w[0], init, fan_in, fan_out);
+  } else {
+    n->weight[0] = add_param(m, n, "weight", &w[0], norm ? SHOAL_INIT_ONE : init);
+    m->param[n->weight[0]].decay = !norm;
+  }
+  if (w[1].ndim > 0)
+    n->weight[1] =
+        add_param(m, n, "bias", &w[1], norm || init != SHOAL_INIT_UNIFORM ? SHOAL_INIT_ZERO : SHOAL_INIT_UNIFORM);
+  for (int k = 0; k < SHOAL_OP_WEIGHTS; k++)
+    if (n->weight[k] >= 0) {
+      m->param[n->weight[k]].fan_in = fan_in;
+      m->param[n->weight[k]].fan_out = fan_out;
+    }
+}
+
+static shoal_status grow(shoal_model *m)
+{
+  void *nodes = realloc(m->node, (size_t)(m->nodes + 1) * sizeof *m->node);
+  SHOAL_CHECK(nodes, SHOAL_ERR_MEM, "node %d of model %s", m->nodes, m->name);
+  m->node = nodes;
+  void *params = realloc(m->param, (size_t)(m->params + 3) * sizeof *m->param);
+  SHOAL_CHECK(params, SHOAL_ERR_MEM, "parameters of node %d of model %s", m->nodes, m->name);
+  m->param = params;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_model_add(shoal_model *m, const shoal_node *given, shoal_init init, int *id_out)
+{
+  shoal_node n = *given;
+  shoal_shape w[SHOAL_OP_WEIGHTS];
+  SHOAL_CHECK(n.name[0] && strlen(n.name) + strlen(".running_mean") < SHOAL_NAME_MAX, SHOAL_ERR_ARG,
+              "layer name '%s' is empty or too long; at most %d characters", n.name,
+              SHOAL_NAME_MAX - 1 - (int)strlen(".running_mean"));
+  if (n.kind != SHOAL_OP_ADD) n.in[1] = -2;
+  SHOAL_TRY(check_inputs(m, &n));
+  SHOAL_TRY(infer_node(m, &n, w));
+  int64_t rows = w[0].ndim ? w[0].dim[0] : 1, cols = w[0].ndim ? shoal_shape_count(&w[0]) / rows : 1;
+  SHOAL_CHECK(n.rank <= SHOAL_MIN(rows, cols), SHOAL_ERR_ARG,
+              "layer %s: rank %lld of a weight that is %lld x %lld; at most the smaller side", n.name,
+              (long long)n.rank, (long long)rows, (long long)cols);
+  SHOAL_TRY(grow(m));
+  add_params(m, &n, w, init);
+  n.stats = -1;
+  if (n.kind == SHOAL_OP_BATCHNORM) {
+    n.stats = (int)m->stats;
+    m->stats += 2 * (size_t)n.out.dim[0];
+  }
+  n.space = -1;
+  n.stream = (uint64_t)m->nodes;
+  if (id_out) *id_out = m->nodes;
+  m->node[m->nodes++] = n;
+  return SHOAL_OK;
+}
+
+/* Every node but the last is read by somebody, names differ, and only the last tensor of a unit leaves it. */
+static shoal_status check_graph(const shoal_model *m)
+{
+  SHOAL_CHECK(m->nodes > 0, SHOAL_ERR_ARG, "model %s has no layers", m->name);
+  for (int i = 0; i < m->nodes; i++) {
+    const shoal_node *n = &m->node[i];
+    bool read = i == m->nodes - 1;
+    for (int j = i + 1; j < m->nodes; j++) {
+      read = read || m->node[j].in[0] == i || m->node[j].in[1] == i;
+      SHOAL_CHECK(strcmp(n->name, m->node[j].name) != 0, SHOAL_ERR_ARG, "model %s: two layers are named %s", m->name,
+                  n->name);
+    }
+    SHOAL_CHECK(read, SHOAL_ERR_ARG, "layer %s: nobody reads its output; connect or remove it", n->name);
+    for (int k = 0; k < shoal_node_inputs(n); k++) {
+      int v = n->in[k], boundary = i - 1;
+      while (boundary >= 0 && m->node[boundary].unit == n->unit) boundary--;
+      bool inside = v >= 0 && m->node[v].unit == n->unit;
+      SHOAL_CHECK(inside || v == boundary, SHOAL_ERR_ARG,
+                  "layer %s reads %s across the boundary of unit %d; a unit reads only the last tensor before it",
+                  n->name, v < 0 ? "the network's input" : m->node[v].name, n->unit);
+    }
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_model_finish(shoal_model *m)
+{
+  SHOAL_TRY(check_graph(m));
+  m->units = m->node[m->nodes - 1].unit + 1;
+  m->residuals = 0;
+  for (int i = 0; i < m->nodes; i++) m->residuals = SHOAL_MAX(m->residuals, m->node[i].residual + 1);
+  SHOAL_TRY(shoal_model_find_spaces(m));
+  return shoal_model_find_runs(m);
+}
+
+double shoal_model_macs(const shoal_model *m)
+{
+  double sum = 0;
+  for (int i = 0; i < m->nodes; i++) {
+    shoal_op_desc d;
+    shoal_node_desc(m, &m->node[i], 1, &d);
+    sum += shoal_op_macs(&d);
+  }
+  return sum;
+}
+
+static void print_shape(const shoal_shape *s, char *buf, size_t cap)
+{
+  size_t n = 0;
+  buf[0] = 0;
+  for (int i = 0; i < s->ndim && n < cap; i++)
+    n += (size_t)snprintf(buf + n, cap - n, i ? "x%lld" : "%lld", (long long)s->dim[i]);
+}
+
+void shoal_model_print(const shoal_model *m, shoal_str *out)
+{
+  char shape[96], kind[32];
+  print_shape(&m->input, shape, sizeof shape);
+  shoal_str_add(out, "%s: input %s, %lld classes\n", m->name, shape, (long long)m->classes);
+  shoal_str_add(out, "%-28s %-16s %16s %12s %14s  unit\n", "layer", "kind", "output", "parameters", "MAC/sample");
+  for (int i = 0; i < m->nodes; i++) {
+    const shoal_node *n = &m->node[i];
+    int ids[3], count = shoal_node_params(n, ids);
+    size_t params = 0;
+    for (int k = 0; k < count; k++) params += m->param[ids[k]].count;
+    shoal_op_desc d;
+    shoal_node_desc(m, n, 1, &d);
+    print_shape(&n->out, shape, sizeof shape);
+    snprintf(kind, sizeof kind, "%s%s", shoal_op_kind_name(n->kind), n->relu ? "+relu" : "");
+    shoal_str_add(out, "%-28s %-16s %16s %12zu %14.0f  %d\n", n->name, kind, shape, params, shoal_op_macs(&d), n->unit);
+  }
+  shoal_str_add(out, "total: %zu parameters in %d tensors, %zu statistics, %.0f MAC/sample forward\n", m->weights,
+                m->params, m->stats, shoal_model_macs(m));
+}
+
+void shoal_model_each_stat(const shoal_model *m, void (*f)(void *ctx, const char *name, size_t offset, size_t count),
+                           void *ctx)
+{
+  char name[SHOAL_NAME_MAX + 16];
+  for (int i = 0; i < m->nodes; i++) {
+    const shoal_node *n = &m->node[i];
+    if (n->stats < 0) continue;
+    size_t c = (size_t)n->out.dim[0];
+    snprintf(name, sizeof name, "%s.running_mean", n->name);
+    f(ctx, name, (size_t)n->stats, c);
+    snprintf(name, sizeof name, "%s.running_var", n->name);
+    f(ctx, name, (size_t)n->stats + c, c);
+  }
+}

@@ -1,0 +1,27 @@
+/* What the files of this folder share about descriptions: how a node becomes an operation's description, and how the
+ * cuts append nodes. */
+#ifndef SHOAL_NN_MODEL_IMPL_H
+#define SHOAL_NN_MODEL_IMPL_H
+#include "nn/model.h"
+
+/** The operation of a node at a batch size: shapes with the batch first, attributes copied; training and need_dx are
+ *  left false. */
+void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, shoal_op_desc *d);
+/** Parameter numbers of a node in arena order, at most three (two factors and a bias); returns how many. */
+int shoal_node_params(const shoal_node *n, int ids[3]);
+static inline int shoal_node_inputs(const shoal_node *n)
+{
+  return n->kind == SHOAL_OP_ADD ? 2 : 1;
+}
+/** One error line instead of two: runs after a call made under shoal_quiet_errors and says its message with the layer's
+ *  name in front.  `before` tells whether this process had failed already (then the message is not ours to quote). */
+shoal_status shoal_layer_fail(shoal_status st, const char *layer, bool before);
+/** Shape of node v's output per sample; v = -1: of the input. */
+static inline const shoal_shape *shoal_value_shape(const shoal_model *m, int v)
+{
+  return v < 0 ? &m->input : &m->node[v].out;
+}
+/** Finds units, unit spaces and decay runs (spaces.c); what finish does after its checks. */
+shoal_status shoal_model_find_spaces(shoal_model *m);
+shoal_status shoal_model_find_runs(shoal_model *m);
+#endif

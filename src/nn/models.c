@@ -1,0 +1,280 @@
+/* The zoo: networks people compare on, built from nodes, with the parameter names of the usual PyTorch code, so that
+ * weights can be exchanged by name.
+ *
+ * relu stands on the node before it wherever that can carry it.  Units (where layer-parallel training may cut) are the
+ * stem, each residual block, and the classifier; in VGG a pool opens the unit of the convolution behind it.  Where a
+ * residual block changes the shape its shortcut is a 1x1 convolution with batch norm (He et al.'s option B); the
+ * zero-padded shortcut of their CIFAR networks (option A) is not a layer here, so resnet20 has 2 752 parameters more
+ * than theirs. */
+#include "base/mem.h"
+#include "nn/model.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SMOOTHING                                                                                                      \
+  {                                                                                                                    \
+    "model.smoothing", SHOAL_OPT_FLOAT, "0", NULL, "[0,1)", "Label smoothing of the loss.",                            \
+        "Szegedy et al., CVPR 2016"                                                                                    \
+  }
+#define DROPOUT(where)                                                                                                 \
+  {                                                                                                                    \
+    "model.dropout", SHOAL_OPT_FLOAT, "0", NULL, "[0,1)", "Share of the units dropped " where ".",                     \
+        "Srivastava et al., JMLR 2014"                                                                                 \
+  }
+
+/* A model under construction: the first error sticks, so that builders read as a list of layers. */
+typedef struct {
+  shoal_model *m;
+  shoal_status st;
+  int last; /* number of the node added last, -1 before the first */
+  int unit, residual;
+} builder;
+
+static int add(builder *b, shoal_node *n, shoal_init init)
+{
+  n->unit = b->unit;
+  n->residual = b->residual;
+  if (b->st == SHOAL_OK) b->st = shoal_model_add(b->m, n, init, &b->last);
+  return b->last;
+}
+
+static int conv(builder *b, const char *name, int in, int64_t width, int kernel, int stride, bool bias, bool relu)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_CONV, name, in);
+  n.out.dim[0] = width;
+  for (int i = 0; i < 2; i++) n.kernel[i] = kernel, n.stride[i] = stride, n.pad[i] = kernel / 2;
+  n.bias = bias;
+  n.relu = relu;
+  return add(b, &n, SHOAL_INIT_KAIMING);
+}
+
+static int linear(builder *b, const char *name, int in, int64_t width, bool relu)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_LINEAR, name, in);
+  n.out.dim[0] = width;
+  n.bias = true;
+  n.relu = relu;
+  return add(b, &n, SHOAL_INIT_UNIFORM);
+}
+
+/* Any layer without a width: norms, activations, pools, flatten. */
+static int plain(builder *b, shoal_op_kind kind, const char *name, int in, bool relu)
+{
+  shoal_node n = shoal_node_make(kind, name, in);
+  n.relu = relu;
+  if (kind == SHOAL_OP_MAXPOOL)
+    for (int i = 0; i < 2; i++) n.kernel[i] = n.stride[i] = 2;
+  return add(b, &n, SHOAL_INIT_ZERO);
+}
+
+static int dropout(builder *b, const char *name, int in, double p)
+{
+  if (p == 0) return in;
+  shoal_node n = shoal_node_make(SHOAL_OP_DROPOUT, name, in);
+  n.p = (float)p;
+  return add(b, &n, SHOAL_INIT_ZERO);
+}
+
+static shoal_status start(builder *b, const char *name, const shoal_config *c, const shoal_shape *input,
+                          int64_t classes)
+{
+  *b = (builder){ .last = -1, .residual = -1 };
+  SHOAL_TRY(shoal_model_create(name, input, classes, &b->m));
+  b->m->smoothing = (float)shoal_config_float(c, "model.smoothing");
+  return SHOAL_OK;
+}
+
+static shoal_status end(builder *b, shoal_model **out)
+{
+  shoal_status st = b->st == SHOAL_OK ? shoal_model_finish(b->m) : b->st;
+  if (st == SHOAL_OK)
+    *out = b->m;
+  else
+    shoal_model_destroy(b->m);
+  return st;
+}
+
+static shoal_status check_image(const char *name, const shoal_shape *input, int64_t least)
+{
+  SHOAL_CHECK(input->ndim == 3 && input->dim[1] >= least && input->dim[2] >= least, SHOAL_ERR_ARG,
+              "model %s takes images [channels, h, w] of at least %lld x %lld; this data has %d dimensions%s", name,
+              (long long)least, (long long)least, input->ndim, input->ndim == 3 ? " but smaller sides" : "");
+  return SHOAL_OK;
+}
+
+/* ---- mlp ---- */
+
+static const shoal_option mlp_options[] = {
+  { "model.widths", SHOAL_OPT_INTS, "[4096, 4096]", "units", "[1,inf)", "Widths of the hidden layers.", "shoal" },
+  { "model.activation", SHOAL_OPT_ENUM, "relu", NULL, "relu|gelu", "Activation after each hidden layer.", "shoal" },
+  { "model.norm", SHOAL_OPT_ENUM, "none", NULL, "none|batch|layer", "Normalisation before the activation.", "shoal" },
+  DROPOUT("after each hidden layer"),
+  SMOOTHING,
+  { .name = NULL },
+};
+
+/* fc1 norm1 act1 drop1 fc2 … fcN */
+static int mlp_layer(builder *b, const shoal_config *c, int number, int in, int64_t width)
+{
+  const char *norm = shoal_config_string(c, "model.norm");
+  bool relu = strcmp(shoal_config_string(c, "model.activation"), "relu") == 0;
+  bool batch = strcmp(norm, "batch") == 0, layer = strcmp(norm, "layer") == 0;
+  char name[SHOAL_NAME_MAX];
+  snprintf(name, sizeof name, "fc%d", number);
+  int x = linear(b, name, in, width, relu && !batch && !layer);
+  snprintf(name, sizeof name, "norm%d", number);
+  if (batch) x = plain(b, SHOAL_OP_BATCHNORM, name, x, relu);
+  if (layer) x = plain(b, SHOAL_OP_LAYERNORM, name, x, false);
+  snprintf(name, sizeof name, "act%d", number);
+  if (!relu) x = plain(b, SHOAL_OP_GELU, name, x, false);
+  if (relu && layer) x = plain(b, SHOAL_OP_RELU, name, x, false);
+  snprintf(name, sizeof name, "drop%d", number);
+  return dropout(b, name, x, shoal_config_float(c, "model.dropout"));
+}
+
+static shoal_status build_mlp(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
+{
+  builder b;
+  const int64_t *widths;
+  size_t n = shoal_config_ints(c, "model.widths", &widths);
+  char name[SHOAL_NAME_MAX];
+  SHOAL_TRY(start(&b, "mlp", c, input, classes));
+  int x = input->ndim > 1 ? plain(&b, SHOAL_OP_FLATTEN, "flatten", -1, false) : -1;
+  for (size_t i = 0; i < n; i++, b.unit++) x = mlp_layer(&b, c, (int)i + 1, x, widths[i]);
+  snprintf(name, sizeof name, "fc%d", (int)n + 1);
+  linear(&b, name, x, classes, false);
+  return end(&b, out);
+}
+
+/* ---- residual networks ---- */
+
+static const shoal_option resnet20_options[] = { DROPOUT("before the classifier"), SMOOTHING, { .name = NULL } };
+static const shoal_option resnet18_options[] = { SMOOTHING, { .name = NULL } };
+
+/* conv3x3 bn relu conv3x3 bn, plus the shortcut, relu.  Only the two convolutions and their norms are the body. */
+static int basic_block(builder *b, const char *prefix, int number, int in, int64_t width, int stride, bool project)
+{
+  char name[SHOAL_NAME_MAX];
+#define NAME(suffix) (snprintf(name, sizeof name, "%s.%s", prefix, suffix), name)
+  b->unit++;
+  b->residual = number;
+  int x = conv(b, NAME("conv1"), in, width, 3, stride, false, false);
+  x = plain(b, SHOAL_OP_BATCHNORM, NAME("bn1"), x, true);
+  x = conv(b, NAME("conv2"), x, width, 3, 1, false, false);
+  x = plain(b, SHOAL_OP_BATCHNORM, NAME("bn2"), x, false);
+  b->residual = -1;
+  int shortcut = in;
+  if (project) {
+    shortcut = conv(b, NAME("downsample.0"), in, width, 1, stride, false, false);
+    shortcut = plain(b, SHOAL_OP_BATCHNORM, NAME("downsample.1"), shortcut, false);
+  }
+  shoal_node sum = shoal_node_make(SHOAL_OP_ADD, NAME("add"), x);
+  sum.in[1] = shortcut;
+  sum.relu = true;
+  return add(b, &sum, SHOAL_INIT_ZERO);
+#undef NAME
+}
+
+/* Stem of 3x3 stride 1, then stages of basic blocks whose first halves the plane and doubles the width. */
+static void residual_network(builder *b, int64_t width, int stages, int blocks, double drop, int64_t classes)
+{
+  char prefix[SHOAL_NAME_MAX / 2];
+  int number = 0;
+  int x = conv(b, "conv1", -1, width, 3, 1, false, false);
+  x = plain(b, SHOAL_OP_BATCHNORM, "bn1", x, true);
+  for (int s = 0; s < stages; s++)
+    for (int i = 0; i < blocks; i++) {
+      bool first = s > 0 && i == 0;
+      snprintf(prefix, sizeof prefix, "layer%d.%d", s + 1, i);
+      x = basic_block(b, prefix, number++, x, width << s, first ? 2 : 1, first);
+    }
+  b->unit++;
+  x = plain(b, SHOAL_OP_GLOBALPOOL, "avgpool", x, false);
+  x = dropout(b, "dropout", x, drop);
+  linear(b, "fc", x, classes, false);
+}
+
+static shoal_status build_resnet20(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
+{
+  builder b;
+  SHOAL_TRY(check_image("resnet20", input, 4));
+  SHOAL_TRY(start(&b, "resnet20", c, input, classes));
+  residual_network(&b, 16, 3, 3, shoal_config_float(c, "model.dropout"), classes);
+  return end(&b, out);
+}
+
+static shoal_status build_resnet18(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
+{
+  builder b;
+  SHOAL_TRY(check_image("resnet18", input, 8));
+  SHOAL_TRY(start(&b, "resnet18", c, input, classes));
+  residual_network(&b, 64, 4, 2, 0, classes);
+  return end(&b, out);
+}
+
+/* ---- vgg16 ---- */
+
+static const shoal_option vgg16_options[] = {
+  { "model.batch_norm", SHOAL_OPT_BOOL, "true", NULL, NULL, "Batch norm after every convolution.",
+    "Ioffe and Szegedy, ICML 2015" },
+  { "model.width", SHOAL_OPT_FLOAT, "1", NULL, "(0,16]", "Factor on the number of channels of every layer.", "shoal" },
+  DROPOUT("before the classifier"),
+  SMOOTHING,
+  { .name = NULL },
+};
+
+/* Indices count as in PyTorch's Sequential, where relu and pool are places of their own: conv 0, bn 1, relu 2, …
+ * With batch norm the convolutions have no bias, which the norm would take out again. */
+static shoal_status build_vgg16(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
+{
+  static const int channels[] = { 64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0 };
+  double factor = shoal_config_float(c, "model.width");
+  bool norm = shoal_config_bool(c, "model.batch_norm");
+  builder b;
+  SHOAL_TRY(check_image("vgg16", input, 32));
+  SHOAL_TRY(start(&b, "vgg16", c, input, classes));
+  char name[SHOAL_NAME_MAX];
+  int x = -1, index = 0;
+  for (size_t i = 0; i < SHOAL_COUNT(channels); i++) {
+    if (i > 0 && channels[i - 1] != 0) b.unit++;
+    snprintf(name, sizeof name, "features.%d", index++);
+    if (channels[i] == 0) {
+      x = plain(&b, SHOAL_OP_MAXPOOL, name, x, false);
+      continue;
+    }
+    x = conv(&b, name, x, SHOAL_MAX(1, llround(channels[i] * factor)), 3, 1, !norm, !norm);
+    if (norm) {
+      snprintf(name, sizeof name, "features.%d", index++);
+      x = plain(&b, SHOAL_OP_BATCHNORM, name, x, true);
+    }
+    index++; /* relu */
+  }
+  x = plain(&b, SHOAL_OP_FLATTEN, "flatten", x, false);
+  x = dropout(&b, "dropout", x, shoal_config_float(c, "model.dropout"));
+  linear(&b, "classifier", x, classes, false);
+  return end(&b, out);
+}
+
+static const shoal_model_entry zoo[] = {
+  { "mlp", "Fully connected network; images are flattened.", "shoal", mlp_options, build_mlp },
+  { "resnet20", "Residual network for 32x32 images, 9 blocks of 16, 32, 64 channels, 1x1 projections.",
+    "He et al., Deep Residual Learning, CVPR 2016, section 4.2", resnet20_options, build_resnet20 },
+  { "resnet18", "Residual network of 8 blocks, 64 to 512 channels, with the 3x3 stem for small images.",
+    "He et al., Deep Residual Learning, CVPR 2016", resnet18_options, build_resnet18 },
+  { "vgg16", "13 convolutions and one linear classifier, for small images.",
+    "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015", vgg16_options, build_vgg16 },
+};
+
+size_t shoal_models(const shoal_model_entry **out)
+{
+  *out = zoo;
+  return SHOAL_COUNT(zoo);
+}
+
+const shoal_model_entry *shoal_model_find(const char *name)
+{
+  for (size_t i = 0; i < SHOAL_COUNT(zoo); i++)
+    if (strcmp(zoo[i].name, name) == 0) return &zoo[i];
+  return NULL;
+}

@@ -1,0 +1,268 @@
+/* Running a plan: fill in what changes from step to step (weights, input, address), call the operations in order, poll
+ * the backend between them so that exchanges move on.  Nothing is allocated, nothing is decided. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "nn/model_impl.h"
+#include "nn/plan_impl.h"
+#include <stdlib.h>
+
+/* ---- parameters ---- */
+
+shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, shoal_params **out)
+{
+  static uint64_t created;
+  shoal_params *p = calloc(1, sizeof *p);
+  SHOAL_CHECK(p, SHOAL_ERR_MEM, "parameters of model %s", m->name);
+  shoal_status st;
+  p->n = m->weights;
+  p->n_stats = m->stats;
+  p->version = ++created << 32; /* never the version of another set at the same address */
+  SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->w), fail);
+  SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->g), fail);
+  SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n_stats, 1) * sizeof(float), (void **)&p->stats), fail);
+  *out = p;
+  return SHOAL_OK;
+fail:
+  shoal_params_destroy(b, p);
+  return st;
+}
+
+void shoal_params_destroy(shoal_backend *b, shoal_params *p)
+{
+  if (!p) return;
+  if (p->w) b->ops->release(b, p->w);
+  if (p->g) b->ops->release(b, p->g);
+  if (p->stats) b->ops->release(b, p->stats);
+  free(p);
+}
+
+/* ---- one operation ---- */
+
+static float *slot_at(const shoal_plan *p, int slot)
+{
+  return slot < 0 ? NULL : (float *)(void *)(p->arena + p->slot[slot].offset);
+}
+
+static const float *input_at(const shoal_plan *p, const shoal_planned *q, int k)
+{
+  if (q->entry[k] >= 0) return slot_at(p, q->entry[k]);
+  if (q->in[k] == -1) return p->x;
+  return q->in[k] >= 0 ? slot_at(p, p->node[q->in[k]].y) : NULL;
+}
+
+static void fill_args(const shoal_plan *p, int i, const shoal_params *params, const shoal_address *at, shoal_op_args *a)
+{
+  const shoal_node *n = &p->model->node[i];
+  const shoal_planned *q = &p->node[i];
+  *a = (shoal_op_args){ .y = slot_at(p, q->y),
+                        .dy = slot_at(p, q->dy),
+                        .saved = slot_at(p, q->saved),
+                        .scratch = slot_at(p, p->scratch),
+                        .weights_version = p->version };
+  for (int k = 0; k < SHOAL_OP_INPUTS; k++) {
+    a->x[k] = input_at(p, q, k);
+    a->dx[k] = slot_at(p, q->dx[k]);
+  }
+  for (int k = 0; k < SHOAL_OP_WEIGHTS; k++)
+    if (n->weight[k] >= 0) {
+      a->w[k] = params->w + p->model->param[n->weight[k]].offset;
+      a->dw[k] = params->g + p->model->param[n->weight[k]].offset;
+    }
+  if (q->product >= 0) a->w[0] = slot_at(p, q->product), a->dw[0] = slot_at(p, q->dproduct);
+  if (n->stats >= 0) {
+    a->stats[0] = params->stats + n->stats;
+    a->stats[1] = a->stats[0] + n->out.dim[0];
+  }
+  if (at) a->seed = at->seed, a->step = at->step, a->slot0 = at->slot0;
+}
+
+static uint64_t span_begin(const shoal_plan *p)
+{
+  return p->span ? shoal_now_ns() : 0;
+}
+
+static void span_end(const shoal_plan *p, int node, bool backward, uint64_t t0)
+{
+  if (p->span) p->span(p->span_context, node, backward, t0, shoal_now_ns());
+}
+
+/* ---- factored weights: with A [m,r] and B [r,n], W = A B, or W = (A B)^T when transposed ---- */
+
+typedef struct {
+  int64_t m, n, r;
+  bool transposed;
+  const shoal_param *a, *b;
+} factors;
+
+static factors factors_of(const shoal_plan *p, int i)
+{
+  const shoal_node *node = &p->model->node[i];
+  const shoal_param *a = &p->model->param[node->factor[0]], *b = &p->model->param[node->factor[1]];
+  return (factors){ a->shape.dim[0], b->shape.dim[1], node->rank, node->factor_transposed, a, b };
+}
+
+static shoal_status multiply_factors(const shoal_plan *p, int i, const shoal_params *params)
+{
+  factors f = factors_of(p, i);
+  const float *a = params->w + f.a->offset, *b = params->w + f.b->offset;
+  float *w = slot_at(p, p->node[i].product);
+  if (f.transposed) /* W [n,m] = B^T A^T */
+    return p->backend->ops->gemm(p->backend, true, true, f.n, f.m, f.r, 1, b, f.n, a, f.r, 0, w, f.m);
+  return p->backend->ops->gemm(p->backend, false, false, f.m, f.n, f.r, 1, a, f.r, b, f.n, 0, w, f.n);
+}
+
+/* dA = G B^T, dB = A^T G, with G = dW, or its transpose */
+static shoal_status differentiate_factors(const shoal_plan *p, int i, const shoal_params *params)
+{
+  factors f = factors_of(p, i);
+  const shoal_backend_ops *ops = p->backend->ops;
+  const float *a = params->w + f.a->offset, *b = params->w + f.b->offset, *g = slot_at(p, p->node[i].dproduct);
+  float *da = params->g + f.a->offset, *db = params->g + f.b->offset;
+  int64_t ldg = f.transposed ? f.m : f.n;
+  SHOAL_TRY(ops->gemm(p->backend, f.transposed, true, f.m, f.r, f.n, 1, g, ldg, b, f.n, 0, da, f.r));
+  return ops->gemm(p->backend, true, f.transposed, f.r, f.n, f.m, 1, a, f.r, g, ldg, 0, db, f.n);
+}
+
+/* ---- forward ---- */
+
+static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *params, const shoal_address *at,
+                                 bool new_weights)
+{
+  shoal_planned *q = &p->node[i];
+  shoal_op_args a;
+  for (int k = 0; k < SHOAL_OP_INPUTS; k++)
+    if (q->entry[k] >= 0)
+      SHOAL_TRY(p->backend->ops->from_dense(p->backend, &q->op->desc.in[k], &q->op->in_format[k], p->x,
+                                            slot_at(p, q->entry[k])));
+  if (q->product >= 0 && new_weights) SHOAL_TRY(multiply_factors(p, i, params));
+  fill_args(p, i, params, at, &a);
+  return q->op->forward(q->op, &a);
+}
+
+static shoal_status score_logits(shoal_plan *p, const int32_t *y, float grad_scale, shoal_score *score)
+{
+  const shoal_backend_ops *ops = p->backend->ops;
+  const shoal_planned *last = &p->node[p->model->nodes - 1];
+  const float *logits = slot_at(p, p->node[p->logits].y);
+  float *dlogits = slot_at(p, p->dlogits);
+  double loss = 0;
+  int64_t correct = 0;
+  if (p->dense_logits >= 0) {
+    float *dense = slot_at(p, p->dense_logits);
+    SHOAL_TRY(ops->to_dense(p->backend, &last->shape, &last->format, logits, dense));
+    logits = dense;
+  }
+  SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing, grad_scale,
+                              dlogits, &loss, &correct));
+  if (p->training && p->dense_logits >= 0)
+    SHOAL_TRY(ops->from_dense(p->backend, &last->shape, &last->format, dlogits, slot_at(p, p->node[p->logits].dy)));
+  score->loss += loss;
+  score->correct += correct;
+  for (int64_t r = 0; r < p->rows; r++) score->samples += y[r] >= 0;
+  p->loss_ready = p->training;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
+                                const int32_t *y, float grad_scale, shoal_score *score)
+{
+  SHOAL_CHECK(params->n == p->model->weights && params->n_stats == p->model->stats, SHOAL_ERR_ARG,
+              "parameters of %zu numbers given to model %s, which has %zu", params->n, p->model->name,
+              p->model->weights);
+  SHOAL_CHECK(!y || p->has_loss, SHOAL_ERR_ARG,
+              "model %s does not end in %lld classes and has no loss; run it without labels", p->model->name,
+              (long long)p->model->classes);
+  bool new_weights = p->version == 0 || p->seen_w != params->w || p->seen_version != params->version;
+  if (new_weights) p->version++;
+  p->seen_w = params->w;
+  p->seen_version = params->version;
+  p->x = x;
+  p->loss_ready = false;
+  for (int i = 0; i < p->model->nodes; i++) {
+    if (!p->node[i].op) continue;
+    uint64_t t0 = span_begin(p);
+    SHOAL_TRY(forward_node(p, i, params, at, new_weights));
+    span_end(p, i, false, t0);
+    shoal_backend_poll(p->backend);
+  }
+  return y ? score_logits(p, y, grad_scale, score) : SHOAL_OK;
+}
+
+/* ---- backward ---- */
+
+static shoal_status announce_node(const shoal_plan *p, int i, shoal_announce_fn announce, void *ctx)
+{
+  const shoal_planned *q = &p->node[i];
+  for (int r = q->first_range; announce && r < q->first_range + q->ranges; r++)
+    SHOAL_TRY(announce(ctx, p->range[r].offset, p->range[r].count));
+  return SHOAL_OK;
+}
+
+/* Weights first: their exchange can start while the rest is computed. */
+static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, const shoal_address *at,
+                                  shoal_announce_fn announce, void *ctx)
+{
+  shoal_planned *q = &p->node[i];
+  shoal_op_args a;
+  fill_args(p, i, params, at, &a);
+  if (q->op->backward_weights) {
+    SHOAL_TRY(q->op->backward_weights(q->op, &a));
+    if (q->product >= 0) SHOAL_TRY(differentiate_factors(p, i, params));
+  }
+  if (!q->op->dw_with_dx && q->ranges > 0) {
+    SHOAL_TRY(announce_node(p, i, announce, ctx));
+    shoal_backend_poll(p->backend);
+  }
+  if ((q->op->desc.need_dx && !q->skip_data) || q->op->dw_with_dx) SHOAL_TRY(q->op->backward_data(q->op, &a));
+  if (q->op->dw_with_dx) SHOAL_TRY(announce_node(p, i, announce, ctx));
+  for (int k = 0; k < SHOAL_OP_INPUTS; k++)
+    if (q->sum[k].from >= 0)
+      SHOAL_TRY(p->backend->ops->add(p->backend, q->sum[k].n, slot_at(p, q->sum[k].from), slot_at(p, q->sum[k].to)));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoal_address *at,
+                                 shoal_announce_fn announce, void *ctx)
+{
+  SHOAL_CHECK(p->loss_ready, SHOAL_ERR_ARG,
+              "model %s: backward without a forward in training mode and with labels before it", p->model->name);
+  p->loss_ready = false;
+  for (int i = p->model->nodes - 1; i >= 0; i--) {
+    if (!p->node[i].op || !p->node[i].backward) continue;
+    uint64_t t0 = span_begin(p);
+    SHOAL_TRY(backward_node(p, i, params, at, announce, ctx));
+    span_end(p, i, true, t0);
+    shoal_backend_poll(p->backend);
+  }
+  return SHOAL_OK;
+}
+
+/* ---- looking at a plan ---- */
+
+size_t shoal_plan_bytes(const shoal_plan *p)
+{
+  return p->bytes;
+}
+
+size_t shoal_plan_ranges(const shoal_plan *p, const shoal_range **out)
+{
+  *out = p->range;
+  return p->n_ranges;
+}
+
+shoal_status shoal_plan_output(shoal_plan *p, int node, float *out)
+{
+  SHOAL_CHECK(node >= 0 && node < p->model->nodes, SHOAL_ERR_ARG, "model %s: output of node %d of %d", p->model->name,
+              node, p->model->nodes);
+  const shoal_planned *q = &p->node[node];
+  SHOAL_CHECK(q->stays, SHOAL_ERR_ARG, "layer %s: its output is not kept; set `keep` on the node",
+              p->model->node[node].name);
+  int v = q->op ? node : q->in[0];
+  return p->backend->ops->to_dense(p->backend, &q->shape, &q->format, slot_at(p, p->node[v].y), out);
+}
+
+void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx)
+{
+  p->span = f;
+  p->span_context = ctx;
+}

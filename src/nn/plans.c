@@ -1,0 +1,57 @@
+/* The plans of one model, by batch size and mode.  A phase needs three or four (full batch, short last batch, their
+ * evaluation), so a list does. */
+#include "nn/plan.h"
+#include <stdlib.h>
+
+typedef struct {
+  int64_t batch;
+  shoal_plan_mode mode;
+  shoal_plan *plan;
+} entry;
+
+struct shoal_plans {
+  shoal_backend *backend;
+  shoal_model *model;
+  entry *entries;
+  size_t n;
+};
+
+shoal_status shoal_plans_create(shoal_backend *b, const shoal_model *m, shoal_plans **out)
+{
+  shoal_plans *c = calloc(1, sizeof *c);
+  SHOAL_CHECK(c, SHOAL_ERR_MEM, "plans of model %s", m->name);
+  c->backend = b;
+  shoal_status st = shoal_model_copy(m, &c->model);
+  if (st != SHOAL_OK) {
+    shoal_plans_destroy(c);
+    return st;
+  }
+  *out = c;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_plans_get(shoal_plans *c, int64_t batch, shoal_plan_mode mode, shoal_plan **out)
+{
+  for (size_t i = 0; i < c->n; i++)
+    if (c->entries[i].batch == batch && c->entries[i].mode == mode) {
+      *out = c->entries[i].plan;
+      return SHOAL_OK;
+    }
+  entry *more = realloc(c->entries, (c->n + 1) * sizeof *more);
+  SHOAL_CHECK(more, SHOAL_ERR_MEM, "plan number %zu of model %s", c->n + 1, c->model->name);
+  c->entries = more;
+  entry e = { .batch = batch, .mode = mode };
+  SHOAL_TRY(shoal_plan_create(c->backend, c->model, batch, mode, &e.plan));
+  c->entries[c->n++] = e;
+  *out = e.plan;
+  return SHOAL_OK;
+}
+
+void shoal_plans_destroy(shoal_plans *c)
+{
+  if (!c) return;
+  for (size_t i = 0; i < c->n; i++) shoal_plan_destroy(c->entries[i].plan);
+  free(c->entries);
+  shoal_model_destroy(c->model);
+  free(c);
+}

@@ -1,0 +1,111 @@
+/* Which layers share their hidden units, and which stretches of the arena share their decay.
+ *
+ * A unit space is a set of hidden units: the outputs of one linear or convolution, and everything that carries them on
+ * unit by unit.  An ADD joins the spaces of its inputs, because unit 3 of a sum is unit 3 of both terms.  Union-find
+ * over the nodes gives them:
+ *
+ *   conv1 -- bn1 --+-- conv2 -- bn2 -- conv3 -- bn3 -- add       space A: conv1 bn1 conv3 bn3 add
+ *                  '-----------------------------------'         space B: conv2 bn2
+ *
+ * What is joined to the input or to the logits is nobody's to divide: space -1.
+ *
+ * A space may be seen at a coarser grain than a layer: after FLATTEN a unit is a channel that owns h*w consecutive
+ * numbers.  The size of a space is the greatest common divisor of the widths that made it; a layer of width D sees
+ * units of D / size consecutive numbers. */
+#include "base/mem.h"
+#include "nn/model_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int find(int *parent, int i)
+{
+  while (parent[i] != i) i = parent[i] = parent[parent[i]];
+  return i;
+}
+
+/* The smaller number becomes the root, so that the root's order is the order of first appearance. */
+static void unite(int *parent, int a, int b)
+{
+  a = find(parent, a), b = find(parent, b);
+  if (a < b)
+    parent[b] = a;
+  else
+    parent[a] = b;
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+  while (b) {
+    int64_t r = a % b;
+    a = b, b = r;
+  }
+  return a;
+}
+
+/* A linear over the last of several dimensions mixes within a unit (dimension 0 is carried through). */
+static bool makes_units(const shoal_model *m, const shoal_node *n)
+{
+  return n->kind == SHOAL_OP_CONV || (n->kind == SHOAL_OP_LINEAR && shoal_value_shape(m, n->in[0])->ndim == 1);
+}
+
+/* parent and size have nodes + 1 places; number `nodes` is the fixed outside: input and logits. */
+static void join(const shoal_model *m, int *parent, int64_t *size)
+{
+  int outside = m->nodes;
+  for (int i = 0; i <= m->nodes; i++) parent[i] = i;
+  for (int i = 0; i < m->nodes; i++) {
+    const shoal_node *n = &m->node[i];
+    if (makes_units(m, n)) continue;
+    for (int k = 0; k < shoal_node_inputs(n); k++) unite(parent, i, n->in[k] < 0 ? outside : n->in[k]);
+  }
+  unite(parent, m->nodes - 1, outside);
+  for (int i = 0; i < m->nodes; i++) {
+    int root = find(parent, i);
+    if (makes_units(m, &m->node[i])) size[root] = gcd(size[root], m->node[i].out.dim[0]);
+  }
+}
+
+shoal_status shoal_model_find_spaces(shoal_model *m)
+{
+  int *parent = NULL, *number = NULL;
+  int64_t *size = NULL;
+  shoal_status st;
+  size_t n = (size_t)m->nodes + 1;
+  free(m->space_size);
+  m->space_size = NULL;
+  m->spaces = 0;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &parent), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &number), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &size), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &m->space_size), done);
+  join(m, parent, size);
+  int outside = find(parent, m->nodes);
+  for (int i = 0; i < m->nodes; i++) {
+    int root = find(parent, i);
+    if (root == i && root != outside) {
+      m->space_size[m->spaces] = size[root];
+      number[root] = m->spaces++;
+    }
+    m->node[i].space = root == outside ? -1 : number[root];
+  }
+done:
+  free(parent);
+  free(number);
+  free(size);
+  return st;
+}
+
+shoal_status shoal_model_find_runs(shoal_model *m)
+{
+  free(m->run);
+  m->run = NULL;
+  m->runs = 0;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)m->params, &m->run));
+  for (int i = 0; i < m->params; i++) {
+    const shoal_param *p = &m->param[i];
+    if (m->runs == 0 || m->run[m->runs - 1].decay != p->decay)
+      m->run[m->runs++] = (shoal_decay_run){ p->offset, 0, p->decay };
+    m->run[m->runs - 1].count += p->count;
+  }
+  return SHOAL_OK;
+}

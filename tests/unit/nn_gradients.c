@@ -1,0 +1,36 @@
+/* The gradient of whole networks against central differences of their loss, on the reference backend: chains, residual
+ * blocks, and graphs whose tensors have several readers, so that every way of summing gradients is walked. */
+#include "check.h"
+#include "nn_rig.h"
+
+static void check(const char *name, shoal_model *m, int64_t batch)
+{
+  rig r;
+  rig_open(&r, "ref", m, batch, SHOAL_PLAN_TRAIN);
+  printf("%-40s batch %lld: worst error %.2g\n", name, (long long)batch, rig_check_gradients(&r, 0.01));
+  rig_close(&r);
+  shoal_model_destroy(m);
+}
+
+int main(void)
+{
+  static const char *const networks[] = { "chain", "residual", "forks" };
+  for (int i = 0; i < 3; i++) {
+    check(networks[i], rig_network(networks[i]), 4);
+    check(networks[i], rig_network(networks[i]), 3);
+  }
+  check("forks", rig_network("forks"), 1);
+  static const char *const mlps[] = { "model.activation=relu",
+                                      "model.activation=gelu",
+                                      "model.norm=batch",
+                                      "model.norm=layer",
+                                      "model.norm=layer model.activation=gelu model.dropout=0.2",
+                                      "model.norm=batch model.smoothing=0.1 model.dropout=0.5" };
+  for (int i = 0; i < 6; i++) {
+    char options[256];
+    snprintf(options, sizeof options, "model.widths=[7,6] %s", mlps[i]);
+    check(mlps[i], rig_model("mlp", options, &SHOAL_SHAPE(1, 3, 3), 4), 5);
+  }
+  check("mlp without hidden layers", rig_model("mlp", "model.widths=[]", &SHOAL_SHAPE(6), 3), 1);
+  return check_done();
+}

@@ -1,0 +1,297 @@
+/* See nn_rig.h. */
+#include "nn_rig.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "check.h"
+
+shoal_model *rig_model(const char *name, const char *options, const shoal_shape *input, int64_t classes)
+{
+  const shoal_model_entry *e = shoal_model_find(name);
+  REQUIRE(e, "model %s", name);
+  shoal_settings *s;
+  shoal_config *c;
+  shoal_model *m = NULL;
+  REQUIRE(shoal_settings_create(&s) == SHOAL_OK, "settings");
+  char text[512];
+  snprintf(text, sizeof text, "%s", options);
+  for (char *save, *one = strtok_r(text, " ", &save); one; one = strtok_r(NULL, " ", &save))
+    REQUIRE(shoal_settings_set(s, one, "test") == SHOAL_OK, "%s", one);
+  const shoal_option_table table = { "model", e->options };
+  REQUIRE(shoal_config_create(s, &table, 1, &c) == SHOAL_OK, "options %s", options);
+  REQUIRE(e->build(c, input, classes, &m) == SHOAL_OK, "build %s %s", name, options);
+  shoal_config_destroy(c);
+  shoal_settings_destroy(s);
+  return m;
+}
+
+/* ---- networks by hand ---- */
+
+static int put(shoal_model *m, shoal_node n, shoal_init init)
+{
+  int id = -1;
+  REQUIRE(shoal_model_add(m, &n, init, &id) == SHOAL_OK, "add %s", n.name);
+  return id;
+}
+
+static int put_conv(shoal_model *m, const char *name, int in, int64_t width, int kernel, int stride, bool relu,
+                    int unit, int residual)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_CONV, name, in);
+  n.out.dim[0] = width;
+  n.kernel[0] = n.kernel[1] = kernel;
+  n.stride[0] = n.stride[1] = stride;
+  n.pad[0] = n.pad[1] = kernel / 2;
+  n.bias = true;
+  n.relu = relu;
+  n.unit = unit;
+  n.residual = residual;
+  return put(m, n, SHOAL_INIT_UNIFORM);
+}
+
+static int put_plain(shoal_model *m, shoal_op_kind kind, const char *name, int in, bool relu, int unit, int residual)
+{
+  shoal_node n = shoal_node_make(kind, name, in);
+  n.relu = relu;
+  n.unit = unit;
+  n.residual = residual;
+  n.kernel[0] = n.kernel[1] = n.stride[0] = n.stride[1] = 2;
+  n.p = 0.3f;
+  return put(m, n, SHOAL_INIT_ZERO);
+}
+
+static int put_add(shoal_model *m, const char *name, int a, int b, bool relu, int unit)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_ADD, name, a);
+  n.in[1] = b;
+  n.relu = relu;
+  n.unit = unit;
+  return put(m, n, SHOAL_INIT_ZERO);
+}
+
+static int put_linear(shoal_model *m, const char *name, int in, int64_t width, bool relu, int unit)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_LINEAR, name, in);
+  n.out.dim[0] = width;
+  n.bias = true;
+  n.relu = relu;
+  n.unit = unit;
+  return put(m, n, SHOAL_INIT_UNIFORM);
+}
+
+static void build_chain(shoal_model *m)
+{
+  int x = put_conv(m, "conv1", -1, 4, 3, 1, true, 0, -1);
+  x = put_plain(m, SHOAL_OP_AVGPOOL, "avg", x, false, 1, -1);
+  x = put_conv(m, "conv2", x, 5, 3, 1, false, 1, -1);
+  x = put_plain(m, SHOAL_OP_BATCHNORM, "bn2", x, false, 1, -1);
+  x = put_plain(m, SHOAL_OP_GELU, "gelu2", x, false, 1, -1);
+  x = put_plain(m, SHOAL_OP_DROPOUT, "drop", x, false, 1, -1);
+  x = put_plain(m, SHOAL_OP_FLATTEN, "flat", x, false, 2, -1);
+  x = put_linear(m, "fc1", x, 6, true, 2);
+  x = put_plain(m, SHOAL_OP_LAYERNORM, "ln", x, false, 2, -1);
+  put_linear(m, "fc2", x, 3, false, 3);
+}
+
+static void build_residual(shoal_model *m)
+{
+  int x = put_conv(m, "conv1", -1, 4, 3, 1, false, 0, -1);
+  x = put_plain(m, SHOAL_OP_BATCHNORM, "bn1", x, true, 0, -1);
+  int y = put_conv(m, "a.conv1", x, 3, 3, 1, false, 1, 0);
+  y = put_plain(m, SHOAL_OP_BATCHNORM, "a.bn1", y, true, 1, 0);
+  y = put_conv(m, "a.conv2", y, 4, 3, 1, false, 1, 0);
+  y = put_plain(m, SHOAL_OP_BATCHNORM, "a.bn2", y, false, 1, 0);
+  x = put_add(m, "a.add", y, x, true, 1);
+  y = put_conv(m, "b.conv1", x, 5, 3, 2, false, 2, 1);
+  y = put_plain(m, SHOAL_OP_BATCHNORM, "b.bn1", y, true, 2, 1);
+  y = put_conv(m, "b.conv2", y, 6, 3, 1, false, 2, 1);
+  y = put_plain(m, SHOAL_OP_BATCHNORM, "b.bn2", y, false, 2, 1);
+  int p = put_conv(m, "b.down", x, 6, 1, 2, false, 2, -1);
+  p = put_plain(m, SHOAL_OP_BATCHNORM, "b.downbn", p, false, 2, -1);
+  x = put_add(m, "b.add", y, p, true, 2);
+  x = put_plain(m, SHOAL_OP_GLOBALPOOL, "pool", x, false, 3, -1);
+  put_linear(m, "fc", x, 3, false, 3);
+}
+
+/* x is read by three; s1 = x + a, s2 = s1 + a (a in two sums), s3 = s2 + x (x again, far behind), all without copies. */
+static void build_forks(shoal_model *m)
+{
+  int x = put_conv(m, "conv1", -1, 4, 3, 1, true, 0, -1);
+  int a = put_conv(m, "conv2", x, 4, 3, 1, true, 0, -1);
+  int s1 = put_add(m, "s1", x, a, true, 0);
+  int b = put_conv(m, "conv3", a, 4, 1, 1, false, 0, -1);
+  int s2 = put_add(m, "s2", s1, a, false, 0);
+  int s3 = put_add(m, "s3", b, s2, false, 0);
+  int s4 = put_add(m, "s4", s3, x, true, 0);
+  int r = put_plain(m, SHOAL_OP_RELU, "relu", s2, false, 0, -1);
+  int s5 = put_add(m, "s5", s4, r, false, 0);
+  int g = put_plain(m, SHOAL_OP_GLOBALPOOL, "pool", s5, false, 1, -1);
+  put_linear(m, "fc", g, 3, false, 1);
+}
+
+shoal_model *rig_network(const char *which)
+{
+  shoal_model *m;
+  REQUIRE(shoal_model_create(which, &SHOAL_SHAPE(2, 6, 6), 3, &m) == SHOAL_OK, "create");
+  if (strcmp(which, "chain") == 0) build_chain(m);
+  if (strcmp(which, "residual") == 0) build_residual(m);
+  if (strcmp(which, "forks") == 0) build_forks(m);
+  REQUIRE(shoal_model_finish(m) == SHOAL_OK, "finish %s", which);
+  return m;
+}
+
+/* ---- numbers ---- */
+
+void rig_fill(float *x, size_t n, uint64_t seed)
+{
+  for (size_t i = 0; i < n; i++) x[i] = 2 * shoal_rng_unit(shoal_rng(seed, SHOAL_RNG_TEST, i, 0).v[0]) - 1;
+}
+
+void rig_labels(int32_t *y, size_t n, int64_t classes, uint64_t seed)
+{
+  for (size_t i = 0; i < n; i++) {
+    shoal_rng_block r = shoal_rng(seed, SHOAL_RNG_TEST, i, 1);
+    y[i] = (int32_t)shoal_rng_below(&r, (uint64_t)classes);
+  }
+}
+
+void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, shoal_plan_mode mode)
+{
+  *r = (rig){ .m = m, .batch = batch, .at = { .seed = 3, .step = 5, .slot0 = 11 } };
+  REQUIRE(shoal_backend_open(backend, 1, &r->b) == SHOAL_OK, "backend %s", backend);
+  REQUIRE(shoal_params_create(r->b, m, &r->params) == SHOAL_OK, "params");
+  REQUIRE(shoal_plan_create(r->b, m, batch, mode, &r->plan) == SHOAL_OK, "plan of %s", m->name);
+  size_t n = (size_t)(batch * shoal_shape_count(&m->input));
+  REQUIRE(SHOAL_ALLOC(n, &r->x) == SHOAL_OK, "x");
+  REQUIRE(SHOAL_ALLOC((size_t)batch, &r->y) == SHOAL_OK, "y");
+  rig_fill(r->x, n, 100);
+  rig_labels(r->y, (size_t)batch, m->classes, 101);
+  shoal_model_init(m, 7, r->params->w, r->params->stats);
+  size_t most = SHOAL_MAX(m->weights, m->stats);
+  float *move = malloc((most + 1) * sizeof *move);
+  rig_fill(move, most, 102);
+  for (size_t i = 0; i < m->weights; i++) r->params->w[i] += 0.1f * move[i];
+  for (size_t i = 0; i < m->stats; i++) r->params->stats[i] += 0.3f * move[i];
+  free(move);
+}
+
+void rig_close(rig *r)
+{
+  shoal_plan_destroy(r->plan);
+  shoal_params_destroy(r->b, r->params);
+  shoal_backend_close(r->b);
+  free(r->x);
+  free(r->y);
+}
+
+double rig_forward(rig *r)
+{
+  shoal_score s = { 0 };
+  r->params->version++;
+  REQUIRE(shoal_plan_forward(r->plan, r->params, &r->at, r->x, r->y, 1.0f / (float)r->batch, &s) == SHOAL_OK,
+          "forward");
+  return s.loss / (double)r->batch;
+}
+
+double rig_step(rig *r)
+{
+  double loss = rig_forward(r);
+  REQUIRE(shoal_plan_backward(r->plan, r->params, &r->at, NULL, NULL) == SHOAL_OK, "backward");
+  return loss;
+}
+
+float *rig_output(rig *r, int node)
+{
+  float *out = malloc((size_t)(r->batch * shoal_shape_count(&r->m->node[node].out)) * sizeof *out);
+  REQUIRE(shoal_plan_output(r->plan, node, out) == SHOAL_OK, "output of node %d", node);
+  return out;
+}
+
+double rig_difference(const float *a, const float *b, size_t n)
+{
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < n; i++) {
+    double d = fabs((double)a[i] - b[i]);
+    if (!(d <= worst)) worst = d; /* NaN counts as worst */
+    largest = fmax(largest, fabs((double)b[i]));
+  }
+  return largest > 0 ? worst / largest : worst;
+}
+
+/* ---- finite differences ---- */
+
+static double loss_at(rig *r, const float *stats)
+{
+  memcpy(r->params->stats, stats, r->params->n_stats * sizeof *stats);
+  return rig_forward(r);
+}
+
+/* Derivative along d (NULL: element `at`), step h. */
+static double slope(rig *r, const float *stats, const shoal_param *p, const float *d, size_t at, double h)
+{
+  float *w = r->params->w + p->offset, *old = malloc(p->count * sizeof *old);
+  double loss[2];
+  memcpy(old, w, p->count * sizeof *w);
+  double moved = 0;
+  for (int side = 0; side < 2; side++) {
+    for (size_t i = 0; i < p->count; i++) w[i] = (float)(old[i] + (side ? -h : h) * (d ? d[i] : i == at));
+    loss[side] = loss_at(r, stats);
+    if (!d) moved += side ? -(double)w[at] : (double)w[at];
+  }
+  memcpy(w, old, p->count * sizeof *w);
+  free(old);
+  return (loss[0] - loss[1]) / (d ? 2 * h : moved);
+}
+
+/* The smallest error over four steps: a kink of relu or maxpool within the step spoils it, and smaller steps meet fewer;
+ * a wrong gradient is wrong at every step. */
+static double slope_error(rig *r, const float *stats, const shoal_param *p, const float *d, size_t at, double want)
+{
+  double best = INFINITY;
+  for (double h = 4e-3; h > 5e-5; h /= 4) best = fmin(best, fabs(slope(r, stats, p, d, at, h) - want));
+  return best;
+}
+
+static double check_param(rig *r, const shoal_param *p, const float *g, const float *stats, double tolerance)
+{
+  double norm = 0, largest = 0, worst = 0;
+  size_t top = 0;
+  float *d = malloc(p->count * sizeof *d);
+  for (size_t i = 0; i < p->count; i++) {
+    norm += (double)g[i] * g[i];
+    if (fabs((double)g[i]) > largest) largest = fabs((double)g[i]), top = i;
+  }
+  norm = sqrt(norm);
+  double scale = fmax(largest, 1e-3);
+  if (norm > 1e-4) {
+    for (size_t i = 0; i < p->count; i++) d[i] = (float)(g[i] / norm);
+    worst = slope_error(r, stats, p, d, 0, norm) / norm;
+    CHECK(worst < tolerance, "%s: slope along the gradient off by %g of %g", p->name, worst, norm);
+  }
+  for (size_t k = 0; k < 6; k++) {
+    size_t i = k == 0 ? top : (size_t)(k * 7919) % p->count;
+    double e = slope_error(r, stats, p, NULL, i, g[i]) / scale;
+    CHECK(e < tolerance, "%s[%zu]: gradient %g, off by %g of %g", p->name, i, (double)g[i], e, scale);
+    worst = fmax(worst, e);
+  }
+  free(d);
+  return worst;
+}
+
+double rig_check_gradients(rig *r, double tolerance)
+{
+  size_t n_stats = r->params->n_stats;
+  float *stats = malloc((n_stats + 1) * sizeof *stats), *g = malloc((r->params->n + 1) * sizeof *g);
+  memcpy(stats, r->params->stats, n_stats * sizeof *stats);
+  for (size_t i = 0; i < r->params->n; i++) r->params->g[i] = NAN; /* all must be written */
+  rig_step(r);
+  memcpy(g, r->params->g, r->params->n * sizeof *g);
+  double worst = 0;
+  for (int i = 0; i < r->m->params; i++) {
+    const shoal_param *p = &r->m->param[i];
+    worst = fmax(worst, check_param(r, p, g + p->offset, stats, tolerance));
+  }
+  memcpy(r->params->stats, stats, n_stats * sizeof *stats);
+  free(stats);
+  free(g);
+  return worst;
+}

@@ -1,0 +1,41 @@
+/* What the tests of nn/ share: models from the zoo by options, small networks built by hand, numbers to feed them, and
+ * a bundle of model, parameters and plan. */
+#ifndef SHOAL_TESTS_NN_RIG_H
+#define SHOAL_TESTS_NN_RIG_H
+#include "nn/plan.h"
+
+/** A zoo model; `options` is a list of assignments separated by spaces ("model.norm=batch model.widths=[8,4]"). */
+shoal_model *rig_model(const char *name, const char *options, const shoal_shape *input, int64_t classes);
+/** Networks with every kind of node, small enough for finite differences on [2,6,6] images with 3 classes:
+ *  "chain"     conv+relu, avgpool, conv, bn, gelu, dropout, flatten, linear+relu, layernorm, linear
+ *  "residual"  stem, identity block, projection block, global pool, linear
+ *  "forks"     tensors with three readers, sums of sums, a sum without relu, a sum that feeds a sum */
+shoal_model *rig_network(const char *which);
+/** Numbers in [-1, 1), a function of (seed, index). */
+void rig_fill(float *x, size_t n, uint64_t seed);
+void rig_labels(int32_t *y, size_t n, int64_t classes, uint64_t seed);
+
+typedef struct {
+  shoal_backend *b;
+  const shoal_model *m;
+  shoal_params *params;
+  shoal_plan *plan;
+  int64_t batch;
+  float *x;
+  int32_t *y;
+  shoal_address at;
+} rig;
+/** Initial weights of seed 7 with every parameter and statistic moved a little, so that no scale is 1 and no shift 0. */
+void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, shoal_plan_mode mode);
+void rig_close(rig *r);
+/** One forward (and backward); mean loss over the batch. */
+double rig_forward(rig *r);
+double rig_step(rig *r);
+/** Logits of the last forward: [batch, classes], caller frees. */
+float *rig_output(rig *r, int node);
+/** Largest |a - b| over n, divided by the largest |b| (1 if that is 0). */
+double rig_difference(const float *a, const float *b, size_t n);
+/** Compares every gradient with central differences: along the gradient and at its largest and some other elements.
+ *  Statistics are put back between forwards.  @return the worst error found, relative to the tensor's largest. */
+double rig_check_gradients(rig *r, double tolerance);
+#endif

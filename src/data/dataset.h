@@ -2,10 +2,18 @@
  *
  *   /train/x /train/y /test/x /test/y    x u8 or f32 [n, …] (images NCHW), y i32 [n]
  *   /train/tokens /test/tokens           u8, u16 or u32 [n]     (text)
- *   attributes of /: classes, mean, std (per channel, of x as read: u8 counts 0..255), source, checksum (CRC-32C over the
- *   four data sets), kind ("images", "features", "text")
+ *   attributes of /:
+ *     kind         "images", "features" or "text"
+ *     classes      labels are 0 .. classes-1; for text the size of the vocabulary
+ *     mean, std    of the training split, of x as read (u8 counts 0..255): one per channel of images, one per feature
+ * (one for all beyond 4096 features); a constant channel or feature has std 1; absent for text source       where the
+ * data came from, one line class_names  the original labels, one a line, where they were not 0 .. classes-1 (optional)
+ *     checksum     CRC-32C over four little-endian u32: the CRC-32C of the bytes of train x, train y, test x, test y
+ *                  (tokens count as x, absent arrays as 0)
  *
- * Foreign names (images/labels, X_train/y_train, …) are matched when they are unambiguous, and the match is printed. */
+ * Foreign names (images/labels, X_train/y_train, …) are matched when they are unambiguous, and the match is printed.
+ * What a foreign file does not say is found out on opening, from its labels and from at most 4096 evenly spaced
+ * training samples; `repack` computes it exactly, once. */
 #ifndef SHOAL_DATA_DATASET_H
 #define SHOAL_DATA_DATASET_H
 #include "base/status.h"
@@ -16,50 +24,75 @@ typedef enum { SHOAL_TRAIN, SHOAL_TEST } shoal_split;
 typedef enum { SHOAL_DATA_IMAGES, SHOAL_DATA_FEATURES, SHOAL_DATA_TEXT } shoal_data_kind;
 typedef struct {
   shoal_data_kind kind;
-  uint64_t n[2];        /* samples per split */
-  shoal_shape sample;   /* [c,h,w], [features] */
+  uint64_t n[2];      /* samples per split; the test split may have none */
+  shoal_shape sample; /* [c,h,w], [features]; text: [1], a token */
   int64_t classes;
-  int x_bytes;          /* 1: u8, 4: f32 */
-  int channels;         /* length of mean and std: c, or 1 for features without channels */
+  int x_bytes;  /* 1: u8, 4: f32; tokens: 1, 2 or 4 */
+  int channels; /* length of mean and std: c, or 1 for features without channels */
   double mean[16], std[16];
-  uint32_t checksum;    /* identity of the data, compared between ranks (H16) */
+  uint32_t checksum; /* identity of the data, compared between ranks (H16) */
   char source[256];
 } shoal_data_info;
 
 typedef struct shoal_dataset shoal_dataset;
-/** Opens, checks shapes, types and attributes, not yet the labels.  Read-only; no locks needed. */
+/** Opens, checks shapes, types and attributes, not yet the labels.  Read-only; no locks needed.
+ *  @return ERR_IO if the file is missing, not HDF5, truncated, has foreign parts (external links, virtual data sets,
+ *          plug-in filters), lacks arrays, or has shapes that do not fit each other; the line names file and array */
 shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
 void shoal_dataset_close(shoal_dataset *d);
 const shoal_data_info *shoal_dataset_info(const shoal_dataset *d);
-/** Raw samples by id, one call per sample; x [sample bytes], y label.  ERR_IO names file, sample and value if a label is
- *  out of range.  Any one thread at a time. */
+const char *shoal_dataset_path(const shoal_dataset *d);
+/** What the loader normalises by: `n` numbers each; element i of a sample belongs to number i / (elements / n). */
+void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std);
+
+/** Raw samples by id, one call per sample; x [sample bytes], y label.  For text x is the token and y the next one (-1
+ *  after the last).
+ *
+ *  Labels, 4 bytes per sample, are read whole on the first use of a split.  So are its samples if they are at most
+ *  256 MiB (or what shoal_dataset_hold says): one long sequential read is what parallel file systems are good at, and
+ *  shuffled reads then cost a copy.  Larger splits are read sample by sample, and only the sample's own bytes, unless
+ *  the chunks are compressed.
+ *
+ *  @return ERR_IO naming file, sample and value if a label is out of range; ERR_ARG if there is no such sample
+ *  Any thread; calls that read the file wait for each other. */
 shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y);
+/** Hold splits of at most `bytes` in memory from their first use on; 0 never.  Before the first read. */
+void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes);
 
 /* ---- making data sets: every one writes to a temporary name and leaves nothing behind on error ---- */
-/** `shoal data import KIND`: cifar10 (binary or gzip; files whose name contains "test" are the test split), idx (images
- *  and labels pairs; a name with t10k or test is test unless `train_count` cuts one pair into both), csv, text. */
+/** `shoal data import KIND`: cifar10 and cifar100 (binary or gzip; files whose name contains "test" are the test
+ *  split), idx (images and labels pairs; a name with t10k or test is test unless `train_count` cuts one pair into
+ *  both), csv, text (bytes as they are). */
 typedef struct {
   const char *kind;
   const char *const *sources;
   size_t n_sources;
-  uint64_t train_count;   /* 0: as the kind says; else the first that many samples are the training split */
-  const char *label;      /* csv: column name or number; NULL: last column */
-  double test_share;      /* csv, text: share of the end that becomes the test split; default 0.1 */
+  uint64_t train_count; /* 0: as the kind says; else the first that many samples are the training split */
+  const char *label;    /* csv: column name or number (from 1); NULL: last column */
+  double test_share;    /* csv, text: share of the end that becomes the test split; 0: the default, 0.1 */
 } shoal_import_args;
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path);
+/** The kinds, for help texts. */
+size_t shoal_data_import_kinds(const char *const **out);
+
 /** `shoal data synth KIND`: glyphs (digits drawn from strokes, noise, shift, shear), blobs (Gaussian), text (a small
  *  grammar).  Same arguments and seed give the same file content. */
 typedef struct {
   const char *kind;
-  uint64_t train, test, seed;
+  uint64_t train, test, seed;      /* samples; text: bytes */
   int64_t classes, size, features; /* size: image side; features: blobs */
-  double noise;
+  double noise; /* glyphs: standard deviation in parts of full white; blobs: of a cluster, centres have 1; text: typos
+                   per byte */
 } shoal_synth_args;
 void shoal_synth_defaults(const char *kind, shoal_synth_args *out); /* unknown kind: kind NULL in out */
 shoal_status shoal_data_synth(const shoal_synth_args *a, const char *out_path);
-/** Tables: shapes, classes histogram, mean, std, chunk layout, read amplification of shuffled reads; verifies labels and
- *  the checksum. */
+size_t shoal_data_synth_kinds(const char *const **out);
+
+/** Tables: shapes, classes histogram, mean, std, chunk layout, read amplification of shuffled reads; verifies labels
+ * and the checksum.
+ *  @return ERR_IO, after printing, if a label is out of range, a value is not finite or the checksum does not agree
+ *  Cost    one sequential read of the file */
 shoal_status shoal_data_inspect(const char *path, bool json, FILE *out);
-/** A copy with chunks of a few samples, contiguous types, and our names. */
+/** A copy with chunks of a few samples, contiguous types, and our names.  `out_path` may be `path`. */
 shoal_status shoal_data_repack(const char *path, const char *out_path);
 #endif

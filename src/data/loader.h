@@ -8,45 +8,58 @@
  *   ranks      |--- 0 ---|--- 1 ---|-- 2 --|       slot0 = offset of the share within the batch
  *
  * Strided shares (slots r, r+P, …, each rank on its own clock) serve the methods without a common step.
- * Augmentation depends only on (seed, epoch, sample): crop4 (pad by 4 zeros, random crop), hflip. */
+ * Augmentation depends only on (seed, epoch, sample): crop4 (pad by 4, random crop), hflip.  The padding is 0 after
+ * normalisation, that is the mean colour. */
 #ifndef SHOAL_DATA_LOADER_H
 #define SHOAL_DATA_LOADER_H
 #include "data/dataset.h"
 
-typedef enum { SHOAL_LAST_SHORT, SHOAL_LAST_DROP, SHOAL_LAST_PAD } shoal_last_batch; /* PAD repeats from the epoch's start */
+typedef enum {
+  SHOAL_LAST_SHORT,
+  SHOAL_LAST_DROP,
+  SHOAL_LAST_PAD
+} shoal_last_batch; /* PAD repeats from the epoch's start */
 typedef enum { SHOAL_SHARE_BATCH, SHOAL_SHARE_STRIDED } shoal_share;
 typedef struct {
   shoal_split split;
   uint64_t seed;
   int rank, size;
-  uint64_t batch;       /* global batch (SHARE_BATCH) or own batch (STRIDED) */
+  uint64_t batch; /* global batch (SHARE_BATCH) or own batch (STRIDED) */
   shoal_last_batch last;
   shoal_share share;
-  bool shuffle;         /* test split: false */
+  bool shuffle; /* test split: false */
   bool crop4, hflip;
-  int depth;            /* batches fetched ahead; 0: no thread, read when asked */
+  int depth; /* batches fetched ahead; 0: no thread, read when asked */
 } shoal_loader_config;
 
+/* With strided shares a position counts this rank's own samples, `total` is n, and slot0 is rank * batch, so that no
+ * two ranks draw the same dropout. */
 typedef struct {
   uint64_t epoch, position; /* position of the global batch's first sample in the epoch */
   uint64_t total;           /* samples in the global batch */
   uint64_t slot0;           /* my first slot within it */
   int64_t n;                /* my samples; may be 0 */
-  const float *x;           /* [n, …sample], normalised: (raw - mean) / std */
+  const float *x;           /* [n, …sample], normalised: (raw - mean) / std; 64-byte aligned */
   const int32_t *y;         /* [n] */
   const uint64_t *ids;      /* [n] sample numbers */
 } shoal_batch;
 
 typedef struct shoal_loader shoal_loader;
-/** The data set stays the caller's and must outlive the loader; with depth > 0 the loader's thread reads from it. */
+/** The data set stays the caller's and must outlive the loader; with depth > 0 the loader's thread reads from it.
+ *  Starts at position 0 of epoch 0; reading ahead begins with the first seek or next.
+ *  @return ERR_ARG for a batch of 0, a rank outside the size, DROP that would drop everything, or augmentation of what
+ * is no image; ERR_UNSUPPORTED for text, which no model takes as yet Cost    memory for depth + 1 batches of this rank;
+ * no allocation afterwards */
 shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c, shoal_loader **out);
 void shoal_loader_destroy(shoal_loader *l);
-/** (Re)start at a position: samples consumed in the epoch (any number, not only multiples of the batch). */
+/** (Re)start at a position: samples consumed in the epoch (any number, not only multiples of the batch).  Free when
+ *  it is where the loader is anyway, as at the start of each epoch.  ERR_ARG beyond the end of the epoch. */
 shoal_status shoal_loader_seek(shoal_loader *l, uint64_t epoch, uint64_t position);
 /** Next batch, valid until the next call.  *out NULL at the end of the epoch (then seek to the next one).
- *  Errors of the reading thread come out here. */
+ *  Errors of the reading thread come out here, again and again until a seek. */
 shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out);
-uint64_t shoal_loader_batches(const shoal_loader *l); /* per epoch, from position 0 */
+uint64_t shoal_loader_batches(const shoal_loader *l); /* per epoch, from position 0; strided: this rank's own */
+uint64_t shoal_loader_samples(const shoal_loader *l); /* what positions count: the split, or this rank's part of it */
 int64_t shoal_loader_max_batch(const shoal_loader *l);
 /** The share of rank r of P in a batch of b: first slot and count; sizes differ by at most one, larger ones first. */
 void shoal_share_of(uint64_t b, int rank, int size, uint64_t *first, uint64_t *count);

@@ -1,0 +1,74 @@
+/* crop4 pads an image by four pixels on each side and cuts a window of the old size at a random place, which is the
+ * same as moving it by -4 .. 4 pixels; hflip mirrors it left to right half of the time.  The padding is 0 after
+ * normalisation, that is the mean colour: the usual order (pad with black, then normalise) would put the strongest
+ * edge of the picture at its border.  Everything happens in the one pass that turns raw numbers into floats:
+ *
+ *     raw row     . . a b c d e f          moved right by 2
+ *     out row     0 0 a b c d              mirrored:  d c b a 0 0
+ */
+#include "data/augment.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include <string.h>
+
+enum { PAD = 4 };
+
+shoal_augment shoal_augment_choose(uint64_t seed, uint64_t epoch, uint64_t sample, bool crop4, bool hflip)
+{
+  shoal_rng_block r = shoal_rng(seed, SHOAL_RNG_AUGMENT, sample, (uint32_t)epoch);
+  shoal_augment a = { 0 };
+  if (crop4) {
+    a.down = (int)((uint64_t)r.v[0] * (2 * PAD + 1) >> 32) - PAD;
+    a.right = (int)((uint64_t)r.v[1] * (2 * PAD + 1) >> 32) - PAD;
+  }
+  a.mirror = hflip && r.v[2] >> 31;
+  return a;
+}
+
+/* n numbers of group g from raw[from] on. */
+static void convert(const shoal_normal *n, size_t g, const void *raw, size_t from, size_t count, float *out)
+{
+  if (n->table) {
+    const float *table = n->table + 256 * g;
+    const uint8_t *x = (const uint8_t *)raw + from;
+    for (size_t i = 0; i < count; i++) out[i] = table[x[i]];
+  } else {
+    const float *x = (const float *)raw + from, mean = n->mean[g], scale = n->scale[g];
+    for (size_t i = 0; i < count; i++) out[i] = (x[i] - mean) * scale;
+  }
+}
+
+void shoal_normal_apply(const shoal_normal *n, const void *raw, float *out)
+{
+  for (size_t g = 0; g < n->groups; g++) convert(n, g, raw, g * n->plane, n->plane, out + g * n->plane);
+}
+
+static void mirror_row(float *row, size_t n)
+{
+  for (size_t i = 0, k = n - 1; i < k; i++, k--) {
+    float t = row[i];
+    row[i] = row[k];
+    row[k] = t;
+  }
+}
+
+void shoal_augment_apply(const shoal_augment *a, const shoal_normal *n, const shoal_shape *image, const void *raw,
+                         float *out)
+{
+  int64_t c = image->dim[0], h = image->dim[1], w = image->dim[2];
+  /* Columns [left, right) of the output come from the image; small images may move out of sight altogether. */
+  int64_t left = SHOAL_MIN(SHOAL_MAX(a->right, 0), w), right = SHOAL_MAX(SHOAL_MIN(w + a->right, w), left);
+  for (int64_t k = 0; k < c; k++)
+    for (int64_t y = 0; y < h; y++, out += w) {
+      int64_t from = y - a->down;
+      if (from < 0 || from >= h) {
+        memset(out, 0, (size_t)w * sizeof *out);
+        continue;
+      }
+      memset(out, 0, (size_t)left * sizeof *out);
+      if (right > left)
+        convert(n, (size_t)k, raw, (size_t)((k * h + from) * w + left - a->right), (size_t)(right - left), out + left);
+      memset(out + right, 0, (size_t)(w - right) * sizeof *out);
+      if (a->mirror) mirror_row(out, (size_t)w);
+    }
+}

@@ -1,0 +1,118 @@
+/* What the files of this folder share: the open data set, the running statistics, the writer, the reader of sources. */
+#ifndef SHOAL_DATA_DATA_IMPL_H
+#define SHOAL_DATA_DATA_IMPL_H
+#include "base/status.h"
+#include "data/dataset.h"
+#include <hdf5.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SHOAL_DATA_NAME = 256, SHOAL_DATA_SCALES = 4096, SHOAL_DATA_CHANNELS = 16 };
+
+/* ---- which arrays of a file play which part (match.c) ---- */
+typedef struct {
+  bool foreign, text;
+  char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
+} shoal_data_names;
+/** Ours if they are there; else by the words in the names.  ERR_IO if nothing fits or two arrays fit the same part. */
+shoal_status shoal_data_match(hid_t file, const char *path, shoal_data_names *out);
+
+/* ---- an open data set (dataset.c) ---- */
+typedef struct {
+  hid_t x, y, x_space, x_row; /* arrays, the file space of x, the memory space of one sample; -1: none */
+  haddr_t raw;                /* where plain contiguous samples of the right type begin in the file; else HADDR_UNDEF */
+  void *held;                 /* [n, sample] once read whole, or NULL */
+  int32_t *labels;            /* [n] */
+  _Atomic bool ready;         /* labels, and samples if they are to be held, are in memory */
+} shoal_data_part;
+
+struct shoal_dataset {
+  char *path;
+  hid_t file;
+  int fd; /* for raw reads; -1 */
+  shoal_data_info info;
+  shoal_data_names names;
+  shoal_data_part part[2];
+  hid_t x_type; /* in memory; a constant of HDF5 */
+  size_t elements, sample_bytes;
+  bool channels_last; /* the file has NHWC; what leaves here is NCHW */
+  bool has_checksum, has_scale, has_classes;
+  size_t scales; /* length of mean and std */
+  double *mean, *std;
+  char *class_names; /* or NULL */
+  void *scratch;     /* one sample, for turning NHWC around */
+  uint64_t hold_bytes;
+  pthread_mutex_t lock;
+};
+/** n samples in a row, x [n, sample bytes]; y [n] unchecked labels.  Either may be NULL.  Not for two threads at once.
+ */
+shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y);
+const char *shoal_split_name(shoal_split split); /* "train", "test" */
+/** "[3, 32, 32]" */
+const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap);
+
+/* ---- running mean, deviation and identity (tally.c) ---- */
+/* Element i of a sample belongs to group i / plane.  u8 is counted in bins, so its results are exact in any order. */
+typedef struct {
+  size_t groups, plane;
+  int x_bytes;
+  uint64_t samples, not_finite;
+  uint64_t *bins;               /* u8: [groups][256] */
+  double *shift, *sum, *square; /* f32: [groups], sums of x - shift */
+} shoal_tally;
+shoal_status shoal_tally_init(shoal_tally *t, shoal_data_kind kind, const shoal_shape *sample, int x_bytes);
+void shoal_tally_fini(shoal_tally *t);
+void shoal_tally_add(shoal_tally *t, uint64_t n, const void *x);
+/** mean, std [groups]; a constant group and one never seen have std 1. */
+void shoal_tally_result(const shoal_tally *t, double *mean, double *std);
+uint32_t shoal_data_checksum(const uint32_t crc[4]); /* train x, train y, test x, test y */
+
+/* ---- writing (writer.c) ---- */
+typedef struct {
+  shoal_data_kind kind;
+  shoal_shape sample;
+  int x_bytes;
+  const char *source;
+} shoal_data_spec;
+typedef struct shoal_data_writer shoal_data_writer;
+/** Begins the file under a temporary name beside `path`. */
+shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *spec, shoal_data_writer **out);
+/** Appends n samples to a split; x [n, sample], y [n] (NULL for text).  Streams: memory is a few chunks. */
+shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x,
+                                   const int32_t *y);
+uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split);
+/** Attributes, close, durable, final name.  `class_names` NULL or one name a line.  ERR_IO if nothing to train on was
+ *  added.  In any case destroy follows. */
+shoal_status shoal_data_writer_commit(shoal_data_writer *w, int64_t classes, const char *class_names);
+/** Removes the temporary unless it was committed. */
+void shoal_data_writer_destroy(shoal_data_writer *w);
+uint64_t shoal_data_chunk_rows(shoal_data_kind kind, size_t sample_bytes);
+
+/* ---- sources: plain or gzip, told apart by their first bytes (source.c) ---- */
+typedef struct shoal_source shoal_source;
+shoal_status shoal_source_open(const char *path, shoal_source **out);
+void shoal_source_close(shoal_source *s);
+/** Up to n bytes; fewer only at the end.  ERR_IO if the file cannot be read or its gzip stream is cut short or broken.
+ */
+shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *got);
+uint64_t shoal_source_offset(const shoal_source *s);  /* bytes handed out so far, after unpacking */
+const char *shoal_source_unit(const shoal_source *s); /* "byte" or "unpacked byte", for messages */
+/** All of it, NUL added; caller frees. */
+shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out);
+
+/* ---- importers: one per kind, called by import.c ---- */
+bool shoal_import_is_test(const char *path); /* by name: contains "test" or "t10k" */
+/** The split of sample number `index` of an import: `train_count` decides if given, else `otherwise`. */
+shoal_split shoal_import_split(const shoal_import_args *a, uint64_t index, shoal_split otherwise);
+/** How many of n samples in a row are the training split: by train_count or test_share. */
+shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char *what, uint64_t *train_out);
+void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap); /* "cifar10: a.bin, b.bin" */
+shoal_status shoal_import_cifar(const shoal_import_args *a, const char *out_path);
+shoal_status shoal_import_idx(const shoal_import_args *a, const char *out_path);
+shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path);
+shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path);
+shoal_status shoal_synth_glyphs(const shoal_synth_args *a, shoal_data_writer *w);
+#endif

@@ -1,0 +1,578 @@
+/* An open data set: what a file holds, and its samples one by one in any order.
+ *
+ * Shuffled training asks for samples in random order, and a parallel file system answers a random read of 3 KiB as
+ * slowly as a sequential read of a megabyte.  So a split that fits (256 MiB unless told otherwise) is read once, in
+ * order, when its first sample is asked for; that happens in the loader's thread, not on opening.  The bound is low
+ * enough that eight ranks on a node hold at most 2 GiB of training data.
+ *
+ * Larger splits are read sample by sample.  HDF5 by default fetches the whole chunk around a sample and keeps it in a
+ * cache that shuffled reads never hit; with the cache sized to nothing it fetches just the bytes asked for.  Compressed
+ * chunks must be unpacked whole, so they get a cache that holds at least one.  Plain contiguous arrays are read with
+ * pread(), because HDF5 would fetch 64 KiB around each sample.
+ *
+ * Not here: order and augmentation (loader.c), whole-file checks (inspect.c). */
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/data_impl.h"
+#include "h5/h5.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SURVEY = 4096 }; /* samples looked at when a foreign file says nothing about mean and deviation */
+static const uint64_t hold_default = UINT64_C(256) << 20, block_bytes = UINT64_C(8) << 20;
+
+const char *shoal_split_name(shoal_split split)
+{
+  return split == SHOAL_TRAIN ? "train" : "test";
+}
+
+const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap)
+{
+  size_t at = (size_t)snprintf(buf, cap, "[");
+  for (int i = 0; i < s->ndim && at < cap; i++)
+    at += (size_t)snprintf(buf + at, cap - at, i ? ", %" PRId64 : "%" PRId64, s->dim[i]);
+  if (at < cap) snprintf(buf + at, cap - at, "]");
+  return buf;
+}
+
+/* ---- opening ---- */
+
+/* Chunk cache for shuffled reads: see the top of the file. */
+static shoal_status open_array(const shoal_dataset *d, const char *name, hid_t *out)
+{
+  hid_t plain = H5Dopen2(d->file, name, H5P_DEFAULT);
+  SHOAL_TRY_H5(plain, "cannot open /%s of %s", name, d->path);
+  hid_t facts = H5Dget_create_plist(plain), access = H5Pcreate(H5P_DATASET_ACCESS), type = H5Dget_type(plain);
+  size_t cache = 0;
+  hsize_t chunk[8];
+  if (H5Pget_layout(facts) == H5D_CHUNKED && H5Pget_nfilters(facts) > 0) {
+    int ndim = H5Pget_chunk(facts, 8, chunk);
+    cache = H5Tget_size(type);
+    for (int i = 0; i < ndim; i++) cache *= (size_t)chunk[i];
+    cache = SHOAL_MAX(cache, (size_t)16 << 20);
+  }
+  H5Pset_chunk_cache(access, 12421, cache, 1.0); /* a prime well above the number of chunks held */
+  H5Tclose(type);
+  H5Pclose(facts);
+  H5Dclose(plain);
+  hid_t tuned = H5Dopen2(d->file, name, access);
+  H5Pclose(access);
+  SHOAL_TRY_H5(tuned, "cannot open /%s of %s", name, d->path);
+  *out = tuned;
+  return SHOAL_OK;
+}
+
+/* u8 stays u8, every other number becomes f32; tokens keep their width. */
+static shoal_status choose_type(shoal_dataset *d, const char *name, H5T_class_t class, size_t size, H5T_sign_t sign)
+{
+  bool whole = class == H5T_INTEGER;
+  SHOAL_CHECK(whole || (class == H5T_FLOAT && !d->names.text), SHOAL_ERR_IO, "%s: /%s holds no %s", d->path, name,
+              d->names.text ? "unsigned integers" : "numbers");
+  if (d->names.text) {
+    SHOAL_CHECK(sign == H5T_SGN_NONE && (size == 1 || size == 2 || size == 4), SHOAL_ERR_IO,
+                "%s: /%s has %zu-byte %s integers; tokens are u8, u16 or u32", d->path, name, size,
+                sign == H5T_SGN_NONE ? "unsigned" : "signed");
+    d->x_type = size == 1 ? H5T_NATIVE_UINT8 : size == 2 ? H5T_NATIVE_UINT16 : H5T_NATIVE_UINT32;
+    d->info.x_bytes = (int)size;
+  } else {
+    bool bytes = whole && size == 1 && sign == H5T_SGN_NONE;
+    d->x_type = bytes ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT;
+    d->info.x_bytes = bytes ? 1 : 4;
+  }
+  return SHOAL_OK;
+}
+
+static bool few(uint64_t channels)
+{
+  return channels == 1 || channels == 3 || channels == 4;
+}
+
+/* [n, …] of the file to the shape of a sample as it leaves here. */
+static shoal_status choose_shape(shoal_dataset *d, const char *name, int ndim, const uint64_t *dims, bool ours)
+{
+  shoal_shape *s = &d->info.sample;
+  d->info.kind = d->names.text ? SHOAL_DATA_TEXT : ndim <= 2 ? SHOAL_DATA_FEATURES : SHOAL_DATA_IMAGES;
+  SHOAL_CHECK(ndim >= 1 && ndim <= (d->names.text ? 1 : 4), SHOAL_ERR_IO, "%s: /%s has %d dimensions; %s", d->path,
+              name, ndim, d->names.text ? "tokens have 1" : "features have 2, images 3 or 4");
+  for (int i = 1; i < ndim; i++)
+    SHOAL_CHECK(dims[i] > 0 && dims[i] <= INT32_MAX, SHOAL_ERR_IO, "%s: dimension %d of /%s is %" PRIu64, d->path, i,
+                name, dims[i]);
+  if (ndim == 1) *s = SHOAL_SHAPE(1);
+  if (ndim == 2) *s = SHOAL_SHAPE((int64_t)dims[1]);
+  if (ndim == 3) *s = SHOAL_SHAPE(1, (int64_t)dims[1], (int64_t)dims[2]);
+  if (ndim == 4) {
+    d->channels_last = !ours && few(dims[3]) && !few(dims[1]);
+    int c = d->channels_last ? 3 : 1, h = d->channels_last ? 1 : 2;
+    *s = SHOAL_SHAPE((int64_t)dims[c], (int64_t)dims[h], (int64_t)dims[h + 1]);
+    SHOAL_CHECK(dims[c] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
+                "%s: /%s has %" PRIu64 " channels, at most %d are supported (images are [n, channels, height, width])",
+                d->path, name, dims[c], SHOAL_DATA_CHANNELS);
+  }
+  d->elements = (size_t)shoal_shape_count(s);
+  d->sample_bytes = d->elements * (size_t)d->info.x_bytes;
+  return SHOAL_OK;
+}
+
+static shoal_status open_x(shoal_dataset *d, shoal_split split)
+{
+  const char *name = d->names.x[split];
+  shoal_data_part *p = &d->part[split];
+  int ndim;
+  uint64_t dims[8];
+  H5T_class_t class;
+  size_t size;
+  SHOAL_TRY(shoal_h5_shape(d->file, name, &ndim, dims, &class, &size));
+  SHOAL_TRY(open_array(d, name, &p->x));
+  hid_t type = H5Dget_type(p->x);
+  H5T_sign_t sign = class == H5T_INTEGER ? H5Tget_sign(type) : H5T_SGN_2;
+  shoal_data_info before = d->info;
+  shoal_status st = choose_type(d, name, class, size, sign);
+  bool as_is = st == SHOAL_OK && H5Tequal(type, d->x_type) > 0;
+  H5Tclose(type);
+  SHOAL_TRY(st);
+  SHOAL_TRY(choose_shape(d, name, ndim, dims, shoal_h5_has_attribute(d->file, "kind")));
+  if (split == SHOAL_TEST)
+    SHOAL_CHECK(before.x_bytes == d->info.x_bytes && shoal_shape_equal(&before.sample, &d->info.sample), SHOAL_ERR_IO,
+                "%s: /%s and /%s differ in type or shape of a sample", d->path, d->names.x[0], name);
+  d->info.n[split] = dims[0];
+  p->raw = as_is ? H5Dget_offset(p->x) : HADDR_UNDEF; /* undefined for chunked arrays */
+  p->x_space = H5Dget_space(p->x);
+  dims[0] = 1;
+  hsize_t row[8];
+  for (int i = 0; i < ndim; i++) row[i] = dims[i];
+  p->x_row = H5Screate_simple(ndim, row, NULL);
+  return SHOAL_OK;
+}
+
+static shoal_status open_y(shoal_dataset *d, shoal_split split)
+{
+  const char *name = d->names.y[split];
+  int ndim;
+  uint64_t dims[8];
+  H5T_class_t class;
+  size_t size;
+  if (!name[0]) return SHOAL_OK;
+  SHOAL_TRY(shoal_h5_shape(d->file, name, &ndim, dims, &class, &size));
+  SHOAL_CHECK(class == H5T_INTEGER, SHOAL_ERR_IO, "%s: /%s holds no integers; labels are class numbers from 0", d->path,
+              name);
+  SHOAL_CHECK(ndim == 1 || (ndim == 2 && dims[1] == 1), SHOAL_ERR_IO,
+              "%s: /%s has %d dimensions; labels are one class number per sample (take the argmax of one-hot labels)",
+              d->path, name, ndim);
+  SHOAL_CHECK(dims[0] == d->info.n[split], SHOAL_ERR_IO, "%s: /%s has %" PRIu64 " samples, /%s has %" PRIu64 " labels",
+              d->path, d->names.x[split], d->info.n[split], name, dims[0]);
+  return open_array(d, name, &d->part[split].y);
+}
+
+/* Number of values of a numeric attribute; 0 if it is not there. */
+static size_t attribute_length(hid_t at, const char *name)
+{
+  if (!shoal_h5_has_attribute(at, name)) return 0;
+  hid_t attribute = H5Aopen(at, name, H5P_DEFAULT);
+  if (attribute < 0) return 0;
+  hid_t space = H5Aget_space(attribute);
+  hssize_t n = H5Sget_simple_extent_npoints(space);
+  H5Sclose(space);
+  H5Aclose(attribute);
+  return n > 0 ? (size_t)n : 0;
+}
+
+/* How many means a file may have: one per channel, or per feature, or one for all. */
+static bool scale_fits(const shoal_dataset *d, size_t n)
+{
+  if (d->info.kind == SHOAL_DATA_IMAGES) return n == (size_t)d->info.sample.dim[0];
+  return n == 1 || (n == d->elements && n <= SHOAL_DATA_SCALES);
+}
+
+static shoal_status read_scale(shoal_dataset *d)
+{
+  size_t n = attribute_length(d->file, "mean"), m = attribute_length(d->file, "std");
+  if (!n || !m || d->names.text) return SHOAL_OK;
+  char text[96];
+  SHOAL_CHECK(
+      n == m && scale_fits(d, n), SHOAL_ERR_IO,
+      "%s: attributes mean and std have %zu and %zu values, samples are %s; `shoal data repack` computes them anew",
+      d->path, n, m, shoal_data_shape_text(&d->info.sample, text, sizeof text));
+  SHOAL_TRY(SHOAL_ALLOC(2 * n, &d->mean));
+  d->scales = n;
+  d->std = d->mean + n;
+  SHOAL_TRY(shoal_h5_get_f64s(d->file, "mean", n, d->mean));
+  SHOAL_TRY(shoal_h5_get_f64s(d->file, "std", n, d->std));
+  for (size_t i = 0; i < n; i++)
+    SHOAL_CHECK(
+        isfinite(d->mean[i]) && isfinite(d->std[i]) && d->std[i] > 0, SHOAL_ERR_IO,
+        "%s: mean %g and std %g of channel %zu cannot normalise anything; `shoal data repack` computes them anew",
+        d->path, d->mean[i], d->std[i], i);
+  d->has_scale = true;
+  return SHOAL_OK;
+}
+
+static shoal_status read_attributes(shoal_dataset *d)
+{
+  int64_t value;
+  char *text = NULL;
+  static const char *const kinds[] = { "images", "features", "text" };
+  if (shoal_h5_has_attribute(d->file, "kind")) {
+    SHOAL_TRY(shoal_h5_get_string(d->file, "kind", &text));
+    bool agrees = strcmp(text, kinds[d->info.kind]) == 0;
+    shoal_status st = agrees ? SHOAL_OK
+                             : SHOAL_FAIL(SHOAL_ERR_IO, "%s: attribute kind is \"%s\", the arrays are %s", d->path,
+                                          text, kinds[d->info.kind]);
+    free(text);
+    SHOAL_TRY(st);
+  }
+  if (shoal_h5_has_attribute(d->file, "source")) {
+    SHOAL_TRY(shoal_h5_get_string(d->file, "source", &text));
+    snprintf(d->info.source, sizeof d->info.source, "%s", text);
+    free(text);
+  }
+  if (shoal_h5_has_attribute(d->file, "class_names"))
+    SHOAL_TRY(shoal_h5_get_string(d->file, "class_names", &d->class_names));
+  if (shoal_h5_has_attribute(d->file, "classes")) {
+    SHOAL_TRY(shoal_h5_get_i64(d->file, "classes", &value));
+    SHOAL_CHECK(value >= 1 && value <= INT32_MAX, SHOAL_ERR_IO, "%s: attribute classes is %" PRId64, d->path, value);
+    d->info.classes = value;
+    d->has_classes = true;
+  }
+  if (shoal_h5_has_attribute(d->file, "checksum")) {
+    SHOAL_TRY(shoal_h5_get_i64(d->file, "checksum", &value));
+    d->info.checksum = (uint32_t)value;
+    d->has_checksum = true;
+  }
+  return read_scale(d);
+}
+
+/* ---- what a foreign file does not say ---- */
+
+static shoal_status hold_labels(shoal_dataset *d, shoal_split split)
+{
+  shoal_data_part *p = &d->part[split];
+  if (p->labels || p->y < 0) return SHOAL_OK;
+  int32_t *labels;
+  SHOAL_TRY(SHOAL_ALLOC(d->info.n[split], &labels));
+  shoal_status st = shoal_dataset_rows(d, split, 0, d->info.n[split], NULL, labels);
+  if (st == SHOAL_OK)
+    p->labels = labels;
+  else
+    free(labels);
+  return st;
+}
+
+static shoal_status count_classes(shoal_dataset *d)
+{
+  int32_t largest = 0;
+  if (d->names.text) { /* a whole pass for wide tokens would be dear; bytes have 256 values in any case */
+    d->info.classes = d->info.x_bytes == 1 ? 256 : 65536;
+    return SHOAL_OK;
+  }
+  for (int s = 0; s < 2; s++) {
+    SHOAL_TRY(hold_labels(d, (shoal_split)s));
+    for (uint64_t i = 0; d->part[s].labels && i < d->info.n[s]; i++) largest = SHOAL_MAX(largest, d->part[s].labels[i]);
+  }
+  d->info.classes = (int64_t)largest + 1;
+  return SHOAL_OK;
+}
+
+/* Mean, deviation and an identity from evenly spaced training samples. */
+static shoal_status survey(shoal_dataset *d)
+{
+  shoal_tally t = { 0 };
+  uint8_t *x = NULL;
+  uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
+  uint32_t crc[4] = { 0 };
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(d->sample_bytes, &x), done);
+  SHOAL_TRY_GOTO(st, shoal_tally_init(&t, d->info.kind, &d->info.sample, d->info.x_bytes), done);
+  for (uint64_t i = 0; i < looks; i++) {
+    uint64_t at = (uint64_t)((unsigned __int128)i * n / looks);
+    SHOAL_TRY_GOTO(st, shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL), done);
+    if (!d->names.text) shoal_tally_add(&t, 1, x);
+    crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
+  }
+  for (int s = 0; s < 2; s++) {
+    SHOAL_TRY_GOTO(st, hold_labels(d, (shoal_split)s), done);
+    if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
+  }
+  if (!d->has_checksum) d->info.checksum = shoal_data_checksum(crc);
+  if (d->has_scale || d->names.text) goto done;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * t.groups, &d->mean), done);
+  d->std = d->mean + t.groups;
+  d->scales = t.groups;
+  shoal_tally_result(&t, d->mean, d->std);
+  shoal_info("%s: no mean and std stored; estimated from %" PRIu64
+             " training samples (`shoal data repack` stores them)",
+             d->path, looks);
+done:
+  shoal_tally_fini(&t);
+  free(x);
+  return st;
+}
+
+/* The short form in the info: per channel, or one number over all features. */
+static void fill_scale(shoal_dataset *d)
+{
+  shoal_data_info *i = &d->info;
+  i->channels = i->kind == SHOAL_DATA_IMAGES ? (int)i->sample.dim[0] : 1;
+  if (d->names.text) {
+    i->std[0] = 1;
+    return;
+  }
+  if (d->scales == (size_t)i->channels) {
+    memcpy(i->mean, d->mean, d->scales * sizeof(double));
+    memcpy(i->std, d->std, d->scales * sizeof(double));
+    return;
+  }
+  double mean = 0, square = 0;
+  for (size_t k = 0; k < d->scales; k++) {
+    mean += d->mean[k] / (double)d->scales;
+    square += (d->std[k] * d->std[k] + d->mean[k] * d->mean[k]) / (double)d->scales;
+  }
+  i->mean[0] = mean;
+  i->std[0] = square > mean * mean ? sqrt(square - mean * mean) : 1;
+}
+
+static shoal_status open_parts(shoal_dataset *d)
+{
+  SHOAL_TRY(shoal_h5_open(d->path, &d->file));
+  SHOAL_TRY(shoal_h5_refuse_foreign(d->file, d->path));
+  SHOAL_TRY(shoal_data_match(d->file, d->path, &d->names));
+  for (int s = 0; s < 2; s++) {
+    if (!d->names.x[s][0]) continue;
+    SHOAL_TRY(open_x(d, (shoal_split)s));
+    SHOAL_TRY(open_y(d, (shoal_split)s));
+  }
+  SHOAL_CHECK(d->info.n[SHOAL_TRAIN] > 0, SHOAL_ERR_IO, "%s: /%s has no samples", d->path, d->names.x[0]);
+  if (d->channels_last) {
+    shoal_info("%s: images have their channels last; they are turned to [channels, height, width] as they are read",
+               d->path);
+    SHOAL_TRY(shoal_alloc(d->sample_bytes, 1, "a sample", &d->scratch));
+  }
+  if (d->part[0].raw != HADDR_UNDEF || d->part[1].raw != HADDR_UNDEF) {
+    d->fd = open(d->path, O_RDONLY | O_CLOEXEC);
+    SHOAL_CHECK(d->fd >= 0, SHOAL_ERR_IO, "cannot read %s: %s", d->path, strerror(errno));
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_dataset_open(const char *path, shoal_dataset **out)
+{
+  shoal_dataset *d;
+  SHOAL_TRY(SHOAL_ALLOC(1, &d));
+  *d = (shoal_dataset){ .path = shoal_strdup_printf("%s", path), .file = -1, .fd = -1, .hold_bytes = hold_default };
+  for (int s = 0; s < 2; s++)
+    d->part[s] = (shoal_data_part){ .x = -1, .y = -1, .x_space = -1, .x_row = -1, .raw = HADDR_UNDEF };
+  pthread_mutex_init(&d->lock, NULL);
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, open_parts(d), fail);
+  SHOAL_TRY_GOTO(st, read_attributes(d), fail);
+  if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);
+  if (!d->has_checksum || !(d->has_scale || d->names.text)) SHOAL_TRY_GOTO(st, survey(d), fail);
+  fill_scale(d);
+  *out = d;
+  return SHOAL_OK;
+fail:
+  shoal_dataset_close(d);
+  return st;
+}
+
+void shoal_dataset_close(shoal_dataset *d)
+{
+  if (!d) return;
+  for (int s = 0; s < 2; s++) {
+    shoal_data_part *p = &d->part[s];
+    shoal_h5_close(p->x_row);
+    shoal_h5_close(p->x_space);
+    shoal_h5_close(p->x);
+    shoal_h5_close(p->y);
+    free(p->held);
+    free(p->labels);
+  }
+  shoal_h5_close(d->file);
+  if (d->fd >= 0) close(d->fd);
+  free(d->mean);
+  free(d->class_names);
+  free(d->scratch);
+  free(d->path);
+  pthread_mutex_destroy(&d->lock);
+  free(d);
+}
+
+const shoal_data_info *shoal_dataset_info(const shoal_dataset *d)
+{
+  return &d->info;
+}
+
+const char *shoal_dataset_path(const shoal_dataset *d)
+{
+  return d->path;
+}
+
+void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std)
+{
+  *n = d->scales;
+  *mean = d->mean;
+  *std = d->std;
+}
+
+void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes)
+{
+  d->hold_bytes = bytes;
+}
+
+/* ---- reading ---- */
+
+static shoal_status read_raw(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
+{
+  uint64_t at = d->part[split].raw + first * d->sample_bytes, left = n * d->sample_bytes;
+  for (char *to = x; left > 0;) {
+    ssize_t got = pread(d->fd, to, left, (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    SHOAL_CHECK(got >= 0, SHOAL_ERR_IO, "cannot read %s at byte %" PRIu64 ": %s", d->path, at, strerror(errno));
+    SHOAL_CHECK(got > 0, SHOAL_ERR_IO, "%s is cut short: it ends at byte %" PRIu64 ", inside /%s", d->path, at,
+                d->names.x[split]);
+    to += got;
+    at += (uint64_t)got;
+    left -= (uint64_t)got;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status read_rows(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
+{
+  const shoal_data_part *p = &d->part[split];
+  if (p->raw != HADDR_UNDEF) return read_raw(d, split, first, n, x);
+  hsize_t start[8] = { first }, count[8];
+  hid_t memory = p->x_row;
+  int ndim = H5Sget_simple_extent_dims(p->x_row, count, NULL);
+  count[0] = n;
+  if (n != 1) memory = H5Screate_simple(ndim, count, NULL);
+  herr_t bad = H5Sselect_hyperslab(p->x_space, H5S_SELECT_SET, start, NULL, count, NULL);
+  if (bad >= 0) bad = H5Dread(p->x, d->x_type, memory, p->x_space, H5P_DEFAULT, x);
+  shoal_status st = SHOAL_OK;
+  if (bad < 0)
+    st = shoal_h5_fail(__FILE__, __LINE__, "cannot read samples %" PRIu64 " to %" PRIu64 " of /%s in %s", first,
+                       first + n - 1, d->names.x[split], d->path);
+  if (n != 1) shoal_h5_close(memory);
+  return st;
+}
+
+/* [h, w, c] to [c, h, w], in place. */
+static void turn(const shoal_dataset *d, void *x)
+{
+  size_t c = (size_t)d->info.sample.dim[0], plane = d->elements / c;
+  memcpy(d->scratch, x, d->sample_bytes);
+  for (size_t k = 0; k < c; k++)
+    for (size_t i = 0; i < plane; i++) {
+      if (d->info.x_bytes == 1)
+        ((uint8_t *)x)[k * plane + i] = ((const uint8_t *)d->scratch)[i * c + k];
+      else
+        ((float *)x)[k * plane + i] = ((const float *)d->scratch)[i * c + k];
+    }
+}
+
+static shoal_status read_labels(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, int32_t *y)
+{
+  const shoal_data_part *p = &d->part[split];
+  hid_t space = H5Dget_space(p->y);
+  hsize_t start[2] = { first, 0 }, count[2] = { n, 1 };
+  hid_t memory = H5Screate_simple(1, count, NULL);
+  herr_t bad = H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
+  if (bad >= 0) bad = H5Dread(p->y, H5T_NATIVE_INT32, memory, space, H5P_DEFAULT, y);
+  shoal_status st = SHOAL_OK;
+  if (bad < 0) st = shoal_h5_fail(__FILE__, __LINE__, "cannot read labels of /%s in %s", d->names.y[split], d->path);
+  shoal_h5_close(memory);
+  shoal_h5_close(space);
+  return st;
+}
+
+shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y)
+{
+  if (n == 0) return SHOAL_OK;
+  if (x) {
+    SHOAL_TRY(read_rows(d, split, first, n, x));
+    if (d->channels_last)
+      for (uint64_t i = 0; i < n; i++) turn(d, (char *)x + i * d->sample_bytes);
+  }
+  return y ? read_labels(d, split, first, n, y) : SHOAL_OK;
+}
+
+static shoal_status hold_samples(shoal_dataset *d, shoal_split split)
+{
+  shoal_data_part *p = &d->part[split];
+  uint64_t n = d->info.n[split], step = SHOAL_MAX(block_bytes / d->sample_bytes, UINT64_C(1));
+  if (n > d->hold_bytes / d->sample_bytes) return SHOAL_OK;
+  void *held;
+  SHOAL_TRY(shoal_alloc(n, d->sample_bytes, "a split of the data set", &held));
+  for (uint64_t at = 0; at < n; at += step) {
+    shoal_status st =
+        shoal_dataset_rows(d, split, at, SHOAL_MIN(step, n - at), (char *)held + at * d->sample_bytes, NULL);
+    if (st != SHOAL_OK) {
+      free(held);
+      return st;
+    }
+  }
+  p->held = held;
+  return SHOAL_OK;
+}
+
+/* First use of a split. */
+static shoal_status make_ready(shoal_dataset *d, shoal_split split)
+{
+  shoal_data_part *p = &d->part[split];
+  shoal_status st = SHOAL_OK;
+  pthread_mutex_lock(&d->lock);
+  if (!atomic_load_explicit(&p->ready, memory_order_relaxed)) {
+    st = hold_labels(d, split);
+    if (st == SHOAL_OK) st = hold_samples(d, split);
+    if (st == SHOAL_OK) atomic_store_explicit(&p->ready, true, memory_order_release);
+  }
+  pthread_mutex_unlock(&d->lock);
+  return st;
+}
+
+static shoal_status read_sample(shoal_dataset *d, shoal_split split, uint64_t id, void *x)
+{
+  const shoal_data_part *p = &d->part[split];
+  if (p->held) {
+    memcpy(x, (const char *)p->held + id * d->sample_bytes, d->sample_bytes);
+    return SHOAL_OK;
+  }
+  pthread_mutex_lock(&d->lock);
+  shoal_status st = shoal_dataset_rows(d, split, id, 1, x, NULL);
+  pthread_mutex_unlock(&d->lock);
+  return st;
+}
+
+static int32_t token(const shoal_dataset *d, const void *x)
+{
+  return d->info.x_bytes == 1 ? *(const uint8_t *)x : d->info.x_bytes == 2 ? *(const uint16_t *)x : *(const int32_t *)x;
+}
+
+shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y)
+{
+  shoal_data_part *p = &d->part[split];
+  SHOAL_CHECK(id < d->info.n[split], SHOAL_ERR_ARG, "%s has %" PRIu64 " %s samples, there is no number %" PRIu64,
+              d->path, d->info.n[split], shoal_split_name(split), id);
+  if (!atomic_load_explicit(&p->ready, memory_order_acquire)) SHOAL_TRY(make_ready(d, split));
+  SHOAL_TRY(read_sample(d, split, id, x));
+  if (d->names.text) {
+    uint32_t next;
+    *y = -1;
+    if (id + 1 == d->info.n[split]) return SHOAL_OK;
+    SHOAL_TRY(read_sample(d, split, id + 1, &next));
+    *y = token(d, &next);
+    return SHOAL_OK;
+  }
+  SHOAL_CHECK(p->labels[id] >= 0 && p->labels[id] < d->info.classes, SHOAL_ERR_IO,
+              "%s: sample %" PRIu64 " of /%s has label %d, classes are 0 to %" PRId64
+              "; `shoal data inspect` lists what is wrong with the file",
+              d->path, id, d->names.y[split], p->labels[id], d->info.classes - 1);
+  *y = p->labels[id];
+  return SHOAL_OK;
+}

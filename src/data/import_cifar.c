@@ -1,0 +1,87 @@
+/* CIFAR in its binary layout, plain or gzip: records without any header,
+ *
+ *     CIFAR-10    label u8 | red 32x32 | green 32x32 | blue 32x32         3073 bytes
+ *     CIFAR-100   coarse u8, fine u8 | the same planes                    3074 bytes, the fine label counts
+ *
+ * The planes are already what we store, so pixels are copied.  A file of this kind has no magic number: a wrong file
+ * shows by its length or by labels that do not exist, and both name the record and the byte. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/data_impl.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIXELS = 3 * 32 * 32, BLOCK = 64 };
+
+typedef struct {
+  size_t labels; /* label bytes per record */
+  int classes;
+  const char *name;
+} layout;
+
+static shoal_status check_label(const layout *l, const char *path, const shoal_source *s, uint64_t record,
+                                uint8_t label)
+{
+  SHOAL_CHECK(label < l->classes, SHOAL_ERR_IO,
+              "%s: record %" PRIu64 " at %s %" PRIu64 " has label %u, %s has 0 to %d; is this its binary version?",
+              path, record, shoal_source_unit(s), record * (l->labels + PIXELS) + l->labels - 1, label, l->name,
+              l->classes - 1);
+  return SHOAL_OK;
+}
+
+/* One file; `index` counts over all of them. */
+static shoal_status import_records(const shoal_import_args *a, const layout *l, const char *path, shoal_source *s,
+                                   shoal_data_writer *w, uint64_t *index)
+{
+  shoal_split by_name = shoal_import_is_test(path) ? SHOAL_TEST : SHOAL_TRAIN;
+  size_t record = l->labels + PIXELS, got;
+  uint8_t block[BLOCK * (2 + PIXELS)];
+  uint64_t done = 0;
+  do {
+    SHOAL_TRY(shoal_source_read(s, block, BLOCK * record, &got));
+    for (size_t i = 0; i < got / record; i++, done++, ++*index) {
+      uint8_t label = block[i * record + l->labels - 1];
+      SHOAL_TRY(check_label(l, path, s, done, label));
+      SHOAL_TRY(shoal_data_writer_add(w, shoal_import_split(a, *index, by_name), 1, block + i * record + l->labels,
+                                      &(int32_t){ label }));
+    }
+    SHOAL_CHECK(got % record == 0, SHOAL_ERR_IO,
+                "%s is cut short or no %s file: record %" PRIu64 " begins at %s %" PRIu64
+                " and has %zu of %zu bytes; fetch the file again",
+                path, l->name, done, shoal_source_unit(s), done * record, got % record, record);
+  } while (got == BLOCK * record);
+  SHOAL_CHECK(done > 0, SHOAL_ERR_IO, "%s is empty", path);
+  return SHOAL_OK;
+}
+
+static shoal_status import_files(const shoal_import_args *a, const layout *l, shoal_data_writer *w)
+{
+  uint64_t index = 0, unused;
+  for (size_t i = 0; i < a->n_sources; i++) {
+    shoal_source *s;
+    SHOAL_TRY(shoal_source_open(a->sources[i], &s));
+    shoal_status st = import_records(a, l, a->sources[i], s, w, &index);
+    shoal_source_close(s);
+    SHOAL_TRY(st);
+  }
+  SHOAL_TRY(shoal_import_cut(a, index, "images", &unused));
+  if (shoal_data_writer_count(w, SHOAL_TEST) == 0)
+    shoal_warn("no test split: no file has \"test\" in its name and no training count cuts one off");
+  return SHOAL_OK;
+}
+
+shoal_status shoal_import_cifar(const shoal_import_args *a, const char *out_path)
+{
+  static const layout cifar10 = { 1, 10, "CIFAR-10" }, cifar100 = { 2, 100, "CIFAR-100" };
+  const layout *l = strcmp(a->kind, "cifar10") == 0 ? &cifar10 : &cifar100;
+  char source[256];
+  shoal_import_source_text(a, source, sizeof source);
+  shoal_data_spec spec = { SHOAL_DATA_IMAGES, SHOAL_SHAPE(3, 32, 32), 1, source };
+  shoal_data_writer *w;
+  SHOAL_TRY(shoal_data_writer_create(out_path, &spec, &w));
+  shoal_status st = import_files(a, l, w);
+  if (st == SHOAL_OK) st = shoal_data_writer_commit(w, l->classes, NULL);
+  shoal_data_writer_destroy(w);
+  return st;
+}

@@ -1,0 +1,377 @@
+/* The loader: a pure function from (epoch, position) to a batch, and a thread that evaluates it ahead of time.
+ *
+ * Everything about a batch follows from its position: which samples (a keyed permutation), which of them are this
+ * rank's (a share), what they look like (augmentation addressed by seed, epoch and sample).  So a seek is just another
+ * position, and reading ahead cannot change what comes out.
+ *
+ * The thread fills a ring of depth + 1 slots; the one handed out last stays with the caller.  At the end of an epoch it
+ * leaves a mark and goes on with the next epoch, because that is where training goes; a seek to just that place keeps
+ * what is there.  Any other seek raises the generation, and what the thread was filling at that moment is dropped:
+ *
+ *     given                    made
+ *       |  held | ready | ready | filling |           slots are numbers modulo depth + 1
+ *
+ * An error takes the place of a batch and the thread rests until the next seek. */
+#include "data/loader.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "data/augment.h"
+#include "data/data_impl.h"
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct {
+  shoal_batch batch;
+  float *x;
+  int32_t *y;
+  uint64_t *ids;
+  bool end; /* the mark behind the last batch of an epoch */
+  shoal_status status;
+} slot;
+
+typedef struct {
+  uint64_t epoch, position;
+} place;
+
+struct shoal_loader {
+  shoal_dataset *data;
+  shoal_loader_config config;
+  shoal_shape sample;
+  size_t elements;
+  uint64_t split_n, own_n; /* samples of the split; of this rank when strided, else the same */
+  int64_t max_batch;
+  shoal_normal normal;
+  void *raw; /* one sample */
+  shoal_perm perm;
+  bool perm_ready;
+  uint64_t perm_epoch;
+
+  slot *slots;
+  uint64_t n_slots;
+  uint64_t made, given;              /* slots filled and handed out, ever */
+  place reader, caller;              /* where filling goes on; where the caller is */
+  bool at_end;                       /* the caller has seen the end of the epoch */
+  bool running, stop, resting, idle; /* idle: nothing was asked for yet */
+  uint64_t generation;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t more_slots, more_batches;
+};
+
+void shoal_share_of(uint64_t b, int rank, int size, uint64_t *first, uint64_t *count)
+{
+  uint64_t r = (uint64_t)rank, p = (uint64_t)size, base = b / p, larger = b % p;
+  *count = base + (r < larger);
+  *first = r * base + SHOAL_MIN(r, larger);
+}
+
+/* ---- batches as a function of the position ---- */
+
+static uint64_t sample_at(shoal_loader *l, uint64_t epoch, uint64_t position)
+{
+  if (!l->config.shuffle) return position;
+  if (!l->perm_ready || l->perm_epoch != epoch) {
+    shoal_perm_init(&l->perm, l->config.seed, SHOAL_RNG_ORDER, epoch, l->split_n);
+    l->perm_epoch = epoch;
+    l->perm_ready = true;
+  }
+  return shoal_perm_at(&l->perm, position);
+}
+
+/* Samples of the (global, or own strided) batch at a position; 0 at the end of the epoch. */
+static uint64_t batch_total(const shoal_loader *l, uint64_t position)
+{
+  uint64_t left = l->own_n - position, b = l->config.batch;
+  if (left == 0) return 0;
+  if (left >= b || l->config.last == SHOAL_LAST_PAD) return b;
+  return l->config.last == SHOAL_LAST_DROP ? 0 : left;
+}
+
+static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epoch, uint64_t id)
+{
+  const shoal_loader_config *c = &l->config;
+  float *x = s->x + i * l->elements;
+  s->ids[i] = id;
+  SHOAL_TRY(shoal_dataset_read(l->data, c->split, id, l->raw, &s->y[i]));
+  if (!c->crop4 && !c->hflip) {
+    shoal_normal_apply(&l->normal, l->raw, x);
+    return SHOAL_OK;
+  }
+  shoal_augment a = shoal_augment_choose(c->seed, epoch, id, c->crop4, c->hflip);
+  shoal_augment_apply(&a, &l->normal, &l->sample, l->raw, x);
+  return SHOAL_OK;
+}
+
+/* The slot for a place: a batch, or the mark of the end, or an error. */
+static void fill(shoal_loader *l, slot *s, place at)
+{
+  const shoal_loader_config *c = &l->config;
+  bool strided = c->share == SHOAL_SHARE_STRIDED;
+  uint64_t total = batch_total(l, at.position), first = 0, count = total;
+  s->end = total == 0;
+  s->status = SHOAL_OK;
+  if (!strided) shoal_share_of(total, c->rank, c->size, &first, &count);
+  s->batch = (shoal_batch){ at.epoch,       at.position, total, strided ? (uint64_t)c->rank * c->batch : first,
+                            (int64_t)count, s->x,        s->y,  s->ids };
+  for (uint64_t i = 0; i < count && s->status == SHOAL_OK; i++) {
+    uint64_t own = (at.position + first + i) % l->own_n; /* wraps only to pad */
+    uint64_t position = strided ? (uint64_t)c->rank + own * (uint64_t)c->size : own;
+    s->status = fill_sample(l, s, i, at.epoch, sample_at(l, at.epoch, position));
+  }
+}
+
+static place behind(const shoal_loader *l, const slot *s)
+{
+  if (s->end) return (place){ s->batch.epoch + 1, 0 };
+  return (place){ s->batch.epoch, SHOAL_MIN(s->batch.position + s->batch.total, l->own_n) };
+}
+
+/* ---- the thread ---- */
+
+static bool may_fill(const shoal_loader *l)
+{
+  return !l->idle && !l->resting && l->made - l->given < l->n_slots - 1;
+}
+
+static void *run(void *context)
+{
+  shoal_loader *l = context;
+  pthread_mutex_lock(&l->lock);
+  while (!l->stop) {
+    if (!may_fill(l)) {
+      pthread_cond_wait(&l->more_slots, &l->lock);
+      continue;
+    }
+    uint64_t generation = l->generation;
+    slot *s = &l->slots[l->made % l->n_slots];
+    place at = l->reader;
+    pthread_mutex_unlock(&l->lock);
+    fill(l, s, at);
+    pthread_mutex_lock(&l->lock);
+    if (generation != l->generation) continue;
+    l->reader = behind(l, s);
+    /* Going on into the next epoch pays in training, where the order is random; a test split is asked for rarely. */
+    l->resting = s->status != SHOAL_OK || (s->end && !l->config.shuffle);
+    l->made++;
+    pthread_cond_signal(&l->more_batches);
+  }
+  pthread_mutex_unlock(&l->lock);
+  return NULL;
+}
+
+static shoal_status start_thread(shoal_loader *l)
+{
+  int error = pthread_create(&l->thread, NULL, run, l);
+  SHOAL_CHECK(error == 0, SHOAL_ERR_MEM, "cannot start the thread that reads ahead (error %d); set the depth to 0",
+              error);
+  l->running = true;
+  return SHOAL_OK;
+}
+
+/* ---- creation ---- */
+
+static shoal_status check_config(const shoal_dataset *d, const shoal_loader_config *c)
+{
+  const shoal_data_info *info = shoal_dataset_info(d);
+  uint64_t n = info->n[c->split];
+  const char *path = shoal_dataset_path(d);
+  SHOAL_CHECK(info->kind != SHOAL_DATA_TEXT, SHOAL_ERR_UNSUPPORTED,
+              "%s holds text; the models read images and features as yet", path);
+  SHOAL_CHECK(n > 0, SHOAL_ERR_ARG, "%s has no %s samples", path, shoal_split_name(c->split));
+  SHOAL_CHECK(c->size >= 1 && c->rank >= 0 && c->rank < c->size, SHOAL_ERR_ARG, "rank %d of %d does not exist", c->rank,
+              c->size);
+  SHOAL_CHECK(c->batch >= 1 && c->batch <= INT32_MAX, SHOAL_ERR_ARG, "a batch of %" PRIu64 " samples is out of range",
+              c->batch);
+  SHOAL_CHECK(c->depth >= 0 && c->depth <= 1024, SHOAL_ERR_ARG, "reading %d batches ahead is out of range (0 to 1024)",
+              c->depth);
+  uint64_t least = c->share == SHOAL_SHARE_STRIDED ? n / (uint64_t)c->size : n; /* on any rank, so all ranks agree */
+  SHOAL_CHECK(c->last != SHOAL_LAST_DROP || least >= c->batch, SHOAL_ERR_ARG,
+              "dropping the last batch would drop everything: a batch has %" PRIu64 " samples, %s has %" PRIu64
+              "%s; lower "
+              "the batch or keep the last one short",
+              c->batch, path, least, c->share == SHOAL_SHARE_STRIDED ? " per rank" : "");
+  SHOAL_CHECK((!c->crop4 && !c->hflip) || info->kind == SHOAL_DATA_IMAGES, SHOAL_ERR_ARG,
+              "%s holds features; %s is for images", path, c->crop4 ? "crop4" : "hflip");
+  return SHOAL_OK;
+}
+
+static shoal_status make_normal(shoal_loader *l)
+{
+  const double *mean, *std;
+  shoal_normal *n = &l->normal;
+  shoal_dataset_scale(l->data, &n->groups, &mean, &std);
+  n->plane = l->elements / n->groups;
+  if (shoal_dataset_info(l->data)->x_bytes == 1) {
+    SHOAL_TRY(SHOAL_ALLOC(n->groups * 256, &n->table));
+    for (size_t g = 0; g < n->groups; g++)
+      for (int v = 0; v < 256; v++) n->table[g * 256 + (size_t)v] = (float)((v - mean[g]) / std[g]);
+    return SHOAL_OK;
+  }
+  SHOAL_TRY(SHOAL_ALLOC(2 * n->groups, &n->mean));
+  n->scale = n->mean + n->groups;
+  for (size_t g = 0; g < n->groups; g++) {
+    n->mean[g] = (float)mean[g];
+    n->scale[g] = (float)(1 / std[g]);
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status make_slots(shoal_loader *l)
+{
+  SHOAL_TRY(SHOAL_ALLOC(l->n_slots, &l->slots));
+  size_t n = (size_t)l->max_batch;
+  for (uint64_t i = 0; i < l->n_slots; i++) {
+    slot *s = &l->slots[i];
+    SHOAL_TRY(shoal_alloc(n * l->elements, sizeof *s->x, "a batch", (void **)&s->x));
+    SHOAL_TRY(SHOAL_ALLOC(n, &s->y));
+    SHOAL_TRY(SHOAL_ALLOC(n, &s->ids));
+  }
+  return SHOAL_OK;
+}
+
+static int64_t largest_share(const shoal_loader *l)
+{
+  const shoal_loader_config *c = &l->config;
+  uint64_t b = c->last == SHOAL_LAST_PAD ? c->batch : SHOAL_MIN(c->batch, l->own_n), first;
+  if (c->share == SHOAL_SHARE_BATCH) shoal_share_of(b, c->rank, c->size, &first, &b);
+  return (int64_t)SHOAL_MAX(b, UINT64_C(1));
+}
+
+shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c, shoal_loader **out)
+{
+  shoal_loader *l;
+  shoal_status st;
+  SHOAL_TRY(check_config(d, c));
+  SHOAL_TRY(SHOAL_ALLOC(1, &l));
+  const shoal_data_info *info = shoal_dataset_info(d);
+  l->data = d;
+  l->config = *c;
+  l->sample = info->sample;
+  l->elements = (size_t)shoal_shape_count(&info->sample);
+  l->split_n = l->own_n = info->n[c->split];
+  if (c->share == SHOAL_SHARE_STRIDED) {
+    uint64_t r = (uint64_t)c->rank, p = (uint64_t)c->size;
+    l->own_n = l->split_n > r ? (l->split_n - r + p - 1) / p : 0;
+  }
+  l->max_batch = largest_share(l);
+  l->n_slots = (uint64_t)c->depth + 1;
+  l->idle = true;
+  pthread_mutex_init(&l->lock, NULL);
+  pthread_cond_init(&l->more_slots, NULL);
+  pthread_cond_init(&l->more_batches, NULL);
+  SHOAL_TRY_GOTO(st, make_normal(l), fail);
+  SHOAL_TRY_GOTO(st, shoal_alloc(l->elements, (size_t)info->x_bytes, "a sample", &l->raw), fail);
+  SHOAL_TRY_GOTO(st, make_slots(l), fail);
+  if (c->depth > 0) SHOAL_TRY_GOTO(st, start_thread(l), fail);
+  *out = l;
+  return SHOAL_OK;
+fail:
+  shoal_loader_destroy(l);
+  return st;
+}
+
+void shoal_loader_destroy(shoal_loader *l)
+{
+  if (!l) return;
+  if (l->running) {
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_signal(&l->more_slots);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+  }
+  for (uint64_t i = 0; l->slots && i < l->n_slots; i++) {
+    free(l->slots[i].x);
+    free(l->slots[i].y);
+    free(l->slots[i].ids);
+  }
+  free(l->slots);
+  free(l->raw);
+  free(l->normal.table);
+  free(l->normal.mean);
+  pthread_cond_destroy(&l->more_batches);
+  pthread_cond_destroy(&l->more_slots);
+  pthread_mutex_destroy(&l->lock);
+  free(l);
+}
+
+/* ---- use ---- */
+
+shoal_status shoal_loader_seek(shoal_loader *l, uint64_t epoch, uint64_t position)
+{
+  SHOAL_CHECK(position <= l->own_n, SHOAL_ERR_ARG, "position %" PRIu64 " is beyond the end of the epoch at %" PRIu64,
+              position, l->own_n);
+  SHOAL_CHECK(epoch <= UINT32_MAX, SHOAL_ERR_ARG, "epoch %" PRIu64 " is out of range", epoch);
+  pthread_mutex_lock(&l->lock);
+  /* Whoever counts batches seeks without having asked for the mark of the end: pass over it. */
+  if (!l->at_end && l->made > l->given && l->slots[l->given % l->n_slots].end) {
+    l->given++;
+    l->at_end = true;
+  }
+  bool there = l->caller.epoch == epoch && l->caller.position == position && !l->at_end && !l->idle;
+  there |= l->at_end && l->caller.epoch + 1 == epoch && position == 0 && l->config.shuffle;
+  bool failed = l->resting && l->made > 0 && l->slots[(l->made - 1) % l->n_slots].status != SHOAL_OK;
+  l->caller = (place){ epoch, position };
+  l->at_end = false;
+  if (!there || failed) {
+    l->generation++;
+    l->made = l->given;
+    l->reader = l->caller;
+    l->resting = false;
+  }
+  l->idle = false;
+  pthread_cond_signal(&l->more_slots);
+  pthread_mutex_unlock(&l->lock);
+  return SHOAL_OK;
+}
+
+/* The slot for the caller's place: waited for, or filled here. */
+static slot *take(shoal_loader *l)
+{
+  if (!l->running) {
+    fill(l, &l->slots[0], l->caller);
+    return &l->slots[0];
+  }
+  pthread_mutex_lock(&l->lock);
+  l->idle = false;
+  pthread_cond_signal(&l->more_slots);
+  while (l->made == l->given) pthread_cond_wait(&l->more_batches, &l->lock);
+  slot *s = &l->slots[l->given % l->n_slots];
+  if (s->status == SHOAL_OK) {
+    l->given++;
+    pthread_cond_signal(&l->more_slots);
+  }
+  pthread_mutex_unlock(&l->lock);
+  return s;
+}
+
+shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out)
+{
+  *out = NULL;
+  if (l->at_end) return SHOAL_OK;
+  slot *s = take(l);
+  if (s->status != SHOAL_OK) return s->status;
+  l->idle = false;
+  l->at_end = s->end;
+  if (s->end) return SHOAL_OK;
+  l->caller = behind(l, s);
+  *out = &s->batch;
+  return SHOAL_OK;
+}
+
+uint64_t shoal_loader_batches(const shoal_loader *l)
+{
+  uint64_t b = l->config.batch, whole = l->own_n / b;
+  return whole + (l->config.last != SHOAL_LAST_DROP && l->own_n % b != 0);
+}
+
+uint64_t shoal_loader_samples(const shoal_loader *l)
+{
+  return l->own_n;
+}
+
+int64_t shoal_loader_max_batch(const shoal_loader *l)
+{
+  return l->max_batch;
+}

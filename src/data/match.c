@@ -1,0 +1,208 @@
+/* Which array of a file is which: ours by their exact names, foreign ones by the words in theirs.
+ *
+ * "X_train", "train/images", "train_set_x" and "xTrain" say the same thing to a reader, so a name is split into words
+ * and each word may tell the split or the part; filler words tell nothing and any other word disqualifies the name:
+ *
+ *     train_set_x_orig  ->  train | set | x | orig      part x of the training split
+ *     list_classes      ->  list ...                    not ours
+ *
+ * Where two arrays could be the same part nothing is guessed: the error names both. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/data_impl.h"
+#include "h5/h5.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum { PART_NONE, PART_X, PART_Y, PART_TOKENS } part_kind;
+/* PLAIN has no word for a split: the training split if nothing else claims it.  VALIDATION stands in for a test split
+ * that is missing. */
+typedef enum { SPLIT_PLAIN, SPLIT_TRAIN, SPLIT_TEST, SPLIT_VALIDATION } split_word;
+
+enum { MAX_ARRAYS = 256 };
+typedef struct {
+  char name[SHOAL_DATA_NAME];
+  part_kind part;
+  split_word split;
+} array;
+typedef struct {
+  array *list;
+  size_t n, others;
+} arrays;
+
+typedef enum { WORD_PART, WORD_SPLIT, WORD_FILLER, WORD_DATA } word_kind;
+static const struct {
+  const char *word;
+  word_kind kind;
+  int value;
+} words[] = {
+  { "x", WORD_PART, PART_X },
+  { "image", WORD_PART, PART_X },
+  { "images", WORD_PART, PART_X },
+  { "img", WORD_PART, PART_X },
+  { "imgs", WORD_PART, PART_X },
+  { "feature", WORD_PART, PART_X },
+  { "features", WORD_PART, PART_X },
+  { "input", WORD_PART, PART_X },
+  { "inputs", WORD_PART, PART_X },
+  { "pixels", WORD_PART, PART_X },
+  { "y", WORD_PART, PART_Y },
+  { "label", WORD_PART, PART_Y },
+  { "labels", WORD_PART, PART_Y },
+  { "target", WORD_PART, PART_Y },
+  { "targets", WORD_PART, PART_Y },
+  { "class", WORD_PART, PART_Y },
+  { "token", WORD_PART, PART_TOKENS },
+  { "tokens", WORD_PART, PART_TOKENS },
+  { "train", WORD_SPLIT, SPLIT_TRAIN },
+  { "training", WORD_SPLIT, SPLIT_TRAIN },
+  { "test", WORD_SPLIT, SPLIT_TEST },
+  { "testing", WORD_SPLIT, SPLIT_TEST },
+  { "val", WORD_SPLIT, SPLIT_VALIDATION },
+  { "valid", WORD_SPLIT, SPLIT_VALIDATION },
+  { "validation", WORD_SPLIT, SPLIT_VALIDATION },
+  { "set", WORD_FILLER, 0 },
+  { "orig", WORD_FILLER, 0 },
+  { "dataset", WORD_FILLER, 0 },
+  { "data", WORD_DATA, 0 },
+};
+
+/* The next word of a name, lower case, in `word`; returns where it ends, or NULL after the last.  Words end at anything
+ * that is not a letter and where a small letter is followed by a capital. */
+static const char *next_word(const char *c, char word[32])
+{
+  size_t n = 0;
+  while (*c && !isalpha((unsigned char)*c)) c++;
+  if (!*c) return NULL;
+  do {
+    if (n < 31) word[n++] = (char)tolower((unsigned char)*c);
+    c++;
+  } while (isalpha((unsigned char)*c) && !(islower((unsigned char)c[-1]) && isupper((unsigned char)*c)));
+  word[n] = '\0';
+  return c;
+}
+
+/* What a name says; PART_NONE if it has a word that is not in the list, or says two things at once. */
+static void read_name(const char *name, part_kind *part, split_word *split)
+{
+  char word[32];
+  bool data = false;
+  *part = PART_NONE;
+  *split = SPLIT_PLAIN;
+  for (const char *c = name; (c = next_word(c, word)) != NULL;) {
+    size_t i = 0;
+    while (i < SHOAL_COUNT(words) && strcmp(word, words[i].word) != 0) i++;
+    bool known = i < SHOAL_COUNT(words);
+    if (known && words[i].kind == WORD_PART && (*part == PART_NONE || *part == (part_kind)words[i].value))
+      *part = (part_kind)words[i].value;
+    else if (known && words[i].kind == WORD_SPLIT && (*split == SPLIT_PLAIN || *split == (split_word)words[i].value))
+      *split = (split_word)words[i].value;
+    else if (known && words[i].kind == WORD_DATA)
+      data = true;
+    else if (!known || words[i].kind != WORD_FILLER) {
+      *part = PART_NONE;
+      return;
+    }
+  }
+  if (*part == PART_NONE && data) *part = PART_X;
+}
+
+static herr_t visit(hid_t root, const char *name, const H5L_info_t *info, void *context)
+{
+  arrays *a = context;
+  (void)info;
+  hid_t object = H5Oopen(root, name, H5P_DEFAULT);
+  if (object < 0) return 0; /* a link that leads nowhere is no array */
+  bool is_array = H5Iget_type(object) == H5I_DATASET;
+  H5Oclose(object);
+  if (!is_array) return 0;
+  array found = { "", PART_NONE, SPLIT_PLAIN };
+  if (snprintf(found.name, sizeof found.name, "%s", name) < (int)sizeof found.name)
+    read_name(name, &found.part, &found.split);
+  if (found.part != PART_NONE && a->n < MAX_ARRAYS)
+    a->list[a->n++] = found;
+  else
+    a->others++;
+  return 0;
+}
+
+/* The one array that fits, "" if none does. */
+static shoal_status choose(const arrays *a, const char *path, part_kind part, split_word first, split_word second,
+                           const char *role, char out[SHOAL_DATA_NAME])
+{
+  const array *one = NULL;
+  for (int round = 0; round < 2 && !one; round++)
+    for (size_t i = 0; i < a->n; i++) {
+      if (a->list[i].part != part || a->list[i].split != (round == 0 ? first : second)) continue;
+      SHOAL_CHECK(!one, SHOAL_ERR_IO,
+                  "%s: both /%s and /%s could be the %s; copy the right one to a file with /train/x, /train/y, /test/x "
+                  "and /test/y",
+                  path, one->name, a->list[i].name, role);
+      one = &a->list[i];
+    }
+  snprintf(out, SHOAL_DATA_NAME, "%s", one ? one->name : "");
+  return SHOAL_OK;
+}
+
+static shoal_status match_foreign(const arrays *a, const char *path, shoal_data_names *out)
+{
+  part_kind x = PART_X;
+  SHOAL_TRY(choose(a, path, PART_X, SPLIT_TRAIN, SPLIT_PLAIN, "training samples", out->x[0]));
+  if (!out->x[0][0]) {
+    x = PART_TOKENS;
+    SHOAL_TRY(choose(a, path, x, SPLIT_TRAIN, SPLIT_PLAIN, "training tokens", out->x[0]));
+  }
+  SHOAL_CHECK(out->x[0][0], SHOAL_ERR_IO,
+              "%s has no training samples: /train/x and /train/y (or names like X_train, y_train, images, labels) are "
+              "expected, found %zu arrays with other names; see h5ls -r",
+              path, a->n + a->others);
+  out->text = x == PART_TOKENS;
+  SHOAL_TRY(choose(a, path, x, SPLIT_TEST, SPLIT_VALIDATION, "test samples", out->x[1]));
+  if (out->text) return SHOAL_OK;
+  SHOAL_TRY(choose(a, path, PART_Y, SPLIT_TRAIN, SPLIT_PLAIN, "training labels", out->y[0]));
+  SHOAL_TRY(choose(a, path, PART_Y, SPLIT_TEST, SPLIT_VALIDATION, "test labels", out->y[1]));
+  for (int s = 0; s < 2; s++)
+    SHOAL_CHECK(!out->x[s][0] || out->y[s][0], SHOAL_ERR_IO, "%s: /%s has samples but no array has their labels", path,
+                out->x[s]);
+  return SHOAL_OK;
+}
+
+static void print_match(const char *path, const shoal_data_names *m)
+{
+  for (int s = 0; s < 2; s++) {
+    const char *split = shoal_split_name((shoal_split)s);
+    if (!m->x[s][0]) continue;
+    if (m->text)
+      shoal_info("%s: %s/tokens is /%s", path, split, m->x[s]);
+    else
+      shoal_info("%s: %s/x is /%s, %s/y is /%s", path, split, m->x[s], split, m->y[s]);
+  }
+}
+
+/* Our own names, if the training split has them. */
+static bool match_ours(hid_t file, shoal_data_names *out)
+{
+  bool text = shoal_h5_exists(file, "train/tokens");
+  if (!text && !(shoal_h5_exists(file, "train/x") && shoal_h5_exists(file, "train/y"))) return false;
+  *out = (shoal_data_names){ .text = text };
+  strcpy(out->x[0], text ? "train/tokens" : "train/x");
+  strcpy(out->y[0], text ? "" : "train/y");
+  if (shoal_h5_exists(file, text ? "test/tokens" : "test/x")) {
+    strcpy(out->x[1], text ? "test/tokens" : "test/x");
+    strcpy(out->y[1], text ? "" : "test/y");
+  }
+  return true;
+}
+
+shoal_status shoal_data_match(hid_t file, const char *path, shoal_data_names *out)
+{
+  if (match_ours(file, out)) return SHOAL_OK;
+  array list[MAX_ARRAYS];
+  arrays found = { .list = list };
+  *out = (shoal_data_names){ .foreign = true };
+  SHOAL_TRY_H5(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found), "cannot list the arrays of %s", path);
+  SHOAL_TRY(match_foreign(&found, path, out));
+  print_match(path, out);
+  return SHOAL_OK;
+}

@@ -1,0 +1,53 @@
+/* `shoal data repack`: the same samples in our form: our names, chunks of a few samples without filters, u8 or f32, i32
+ * labels, exact mean and deviation, check sum.  The cure for files whose chunks make shuffled reads dear. */
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/data_impl.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { BLOCK_BYTES = 8 << 20 };
+
+static shoal_status copy_split(shoal_dataset *d, shoal_split split, shoal_data_writer *w, uint64_t step, void *x,
+                               int32_t *y)
+{
+  bool text = d->info.kind == SHOAL_DATA_TEXT;
+  for (uint64_t at = 0; at < d->info.n[split]; at += step) {
+    uint64_t n = SHOAL_MIN(step, d->info.n[split] - at);
+    SHOAL_TRY(shoal_dataset_rows(d, split, at, n, x, text ? NULL : y));
+    for (uint64_t i = 0; !text && i < n; i++)
+      SHOAL_CHECK(y[i] >= 0 && y[i] < d->info.classes, SHOAL_ERR_IO,
+                  "%s: sample %" PRIu64 " of /%s has label %d, classes are 0 to %" PRId64 "; correct the labels first",
+                  d->path, at + i, d->names.y[split], y[i], d->info.classes - 1);
+    SHOAL_TRY(shoal_data_writer_add(w, split, n, x, text ? NULL : y));
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_data_repack(const char *path, const char *out_path)
+{
+  shoal_dataset *d;
+  shoal_data_writer *w = NULL;
+  void *x = NULL;
+  int32_t *y = NULL;
+  SHOAL_TRY(shoal_dataset_open(path, &d));
+  char *source = d->info.source[0] ? shoal_strdup_printf("%s", d->info.source)
+                                   : shoal_strdup_printf("repack: %s", shoal_path_base(path));
+  shoal_data_spec spec = { d->info.kind, d->info.sample, d->info.x_bytes, source };
+  uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, shoal_alloc(step, d->sample_bytes, "samples to copy", &x), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);
+  SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
+  SHOAL_TRY_GOTO(st, copy_split(d, SHOAL_TRAIN, w, step, x, y), done);
+  SHOAL_TRY_GOTO(st, copy_split(d, SHOAL_TEST, w, step, x, y), done);
+  st = shoal_data_writer_commit(w, d->info.classes, d->class_names);
+done:
+  shoal_data_writer_destroy(w);
+  free(x);
+  free(y);
+  free(source);
+  shoal_dataset_close(d);
+  return st;
+}

@@ -1,0 +1,123 @@
+/* Files to import from: plain or gzip, told apart by their first two bytes, never by their name.
+ *
+ * zlib reads both through one call.  What it does not do by itself is complain loudly: a gzip file that was cut short
+ * while it was downloaded just ends early, and only gzerror() knows.  Every read here asks. */
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/data_impl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+struct shoal_source {
+  char *path;
+  gzFile file;
+  uint64_t offset;
+  bool packed;
+};
+
+shoal_status shoal_source_open(const char *path, shoal_source **out)
+{
+  struct stat info;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot read %s: %s", path, strerror(errno));
+  int error = fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+  gzFile file = error ? NULL : gzdopen(fd, "rb");
+  if (!file) {
+    close(fd);
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot read %s: %s", path, error ? strerror(error) : "out of memory");
+  }
+  gzbuffer(file, 256 * 1024);
+  shoal_source *s;
+  shoal_status st = SHOAL_ALLOC(1, &s);
+  if (st != SHOAL_OK) {
+    gzclose(file);
+    return st;
+  }
+  *s = (shoal_source){ .path = shoal_strdup_printf("%s", path), .file = file, .packed = !gzdirect(file) };
+  *out = s;
+  return SHOAL_OK;
+}
+
+void shoal_source_close(shoal_source *s)
+{
+  if (!s) return;
+  gzclose(s->file);
+  free(s->path);
+  free(s);
+}
+
+static shoal_status stream_fault(const shoal_source *s)
+{
+  int code;
+  const char *words = gzerror(s->file, &code);
+  if (code == Z_ERRNO)
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot read %s at %s %llu: %s", s->path, shoal_source_unit(s),
+                      (unsigned long long)s->offset, strerror(errno));
+  if (code == Z_BUF_ERROR)
+    return SHOAL_FAIL(SHOAL_ERR_IO,
+                      "%s is cut short: its gzip stream stops at unpacked byte %llu; fetch the file again", s->path,
+                      (unsigned long long)s->offset);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s is damaged at unpacked byte %llu (%s); fetch the file again", s->path,
+                    (unsigned long long)s->offset, words);
+}
+
+shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *got_out)
+{
+  enum { STEP = 1 << 30 }; /* gzread counts in int */
+  size_t got = 0;
+  int code;
+  while (got < n) {
+    int part = gzread(s->file, (char *)data + got, (unsigned)SHOAL_MIN(n - got, (size_t)STEP));
+    if (part > 0) {
+      got += (size_t)part;
+      s->offset += (uint64_t)part;
+    }
+    if (part <= 0) break;
+  }
+  gzerror(s->file, &code);
+  if (code != Z_OK && code != Z_STREAM_END) return stream_fault(s);
+  *got_out = got;
+  return SHOAL_OK;
+}
+
+uint64_t shoal_source_offset(const shoal_source *s)
+{
+  return s->offset;
+}
+
+const char *shoal_source_unit(const shoal_source *s)
+{
+  return s->packed ? "unpacked byte" : "byte";
+}
+
+shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out)
+{
+  shoal_source *s;
+  char *text = NULL;
+  size_t cap = 0, n = 0, got;
+  SHOAL_TRY(shoal_source_open(path, &s));
+  shoal_status st;
+  do {
+    cap = cap ? 2 * cap : 1 << 20;
+    char *more = realloc(text, cap);
+    SHOAL_CHECK_GOTO(st, more, fail, SHOAL_ERR_MEM, "out of memory: %zu bytes for %s", cap, path);
+    text = more;
+    SHOAL_TRY_GOTO(st, shoal_source_read(s, text + n, cap - 1 - n, &got), fail);
+    n += got;
+  } while (n == cap - 1);
+  text[n] = '\0';
+  SHOAL_CHECK_GOTO(st, n > 0, fail, SHOAL_ERR_IO, "%s is empty", path);
+  shoal_source_close(s);
+  *text_out = text;
+  *n_out = n;
+  return SHOAL_OK;
+fail:
+  free(text);
+  shoal_source_close(s);
+  return st;
+}

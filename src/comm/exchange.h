@@ -11,7 +11,8 @@
  *   rank 2: [A2 B2 C2]      2 (p-1)/p of the data (exactly: every chunk but two, once or twice).
  *
  * 16-bit wire formats: every hop rounds what it sends, sums are in f32, and the finished chunk is rounded once on its
- * owner too, so that all members keep the same bits.  Source: ring all-reduce, Patarasuk and Yuan, JPDC 2009. */
+ * owner too, so that all members keep the same bits.  A group of one sends nothing and rounds nothing.
+ * Source: ring all-reduce, Patarasuk and Yuan, JPDC 2009. */
 #ifndef SHOAL_COMM_EXCHANGE_H
 #define SHOAL_COMM_EXCHANGE_H
 #include "comm/group.h"
@@ -21,26 +22,39 @@ size_t shoal_wire_bytes(shoal_wire wire);
 const char *shoal_wire_name(shoal_wire wire);
 
 typedef struct shoal_exchange shoal_exchange;
-/** Plan a sum over the group of up to `n` f32 elements.  Collective (same n and order of creation on every member).
- *  Owns wire buffers of one piece per direction (and none for f32 sends); nothing is allocated later.
+/** Plan a sum over the group of up to `n` f32 elements.  Collective (same n and order of creation on every member; n
+ *  and wire are compared, ERR_ARG where they differ).  Owns wire buffers of a few pieces per direction (and none for
+ *  f32 sends); nothing is allocated later.
  *  @param name  for traces and hang reports: "bucket 0"; copied */
 shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t n, shoal_wire wire,
                                        shoal_exchange **out);
 /** x[n] ← Σ over members, in place; n as planned.  Returns at once; `x` belongs to the exchange until it is done.
  *  Several exchanges of a group may be in flight; they must be started in the same order on every member. */
 shoal_status shoal_exchange_start(shoal_exchange *e, float *x);
-bool shoal_exchange_done(const shoal_exchange *e);   /* as of the last progress call; true when never started */
+bool shoal_exchange_done(const shoal_exchange *e); /* as of the last progress call; true when never started */
 /** Blocks (progressing everything) until done; the time blocked is recorded as WAIT.  ERR_HANG after the limit, with
- *  the names of the members that have not sent; ERR_COMM. */
+ *  the names of the members that have not sent; ERR_COMM.  After an error the exchange can only be destroyed. */
 shoal_status shoal_exchange_wait(shoal_exchange *e);
-void shoal_exchange_destroy(shoal_exchange *e); /* not while in flight */
-/** The formula: payload bytes member `rank` of the group sends per start, into out[link]. */
+void shoal_exchange_destroy(shoal_exchange *e); /* not while in flight, except after an error; NULL is fine */
+/** The formula: payload bytes member `rank` (the caller) of the group sends per start, into out[link]. */
 void shoal_exchange_bytes(const shoal_group *g, size_t n, shoal_wire wire, uint64_t out[SHOAL_LINK_COUNT]);
 
 /* Agreement that does not stop the step: every member posts a value, later all learn the maximum.  Class control. */
 typedef struct shoal_vote shoal_vote;
 shoal_status shoal_vote_create(shoal_group *control, const char *name, shoal_vote **out);
-shoal_status shoal_vote_post(shoal_vote *v, int64_t value);           /* one at a time; returns at once */
-shoal_status shoal_vote_result(shoal_vote *v, int64_t *maximum);      /* waits for the posted one */
+shoal_status shoal_vote_post(shoal_vote *v, int64_t value);      /* one at a time; returns at once */
+shoal_status shoal_vote_result(shoal_vote *v, int64_t *maximum); /* waits for the posted one */
+bool shoal_vote_done(const shoal_vote *v);                       /* a result can be had without waiting */
 void shoal_vote_destroy(shoal_vote *v);
+
+/* A message that does not stop the step: a reusable half of a pair, the sender's or the receiver's.  Not collective.
+ * Messages match by tag (0..1023, shared with shoal_group_send and _recv) in the order they are started. */
+typedef struct shoal_message shoal_message;
+shoal_status shoal_message_create(shoal_group *g, const char *name, shoal_message **out);
+/** Both return at once; `data` belongs to the message until it is done.  Between two members, not to oneself. */
+shoal_status shoal_message_send(shoal_message *m, const void *data, size_t bytes, int to, int tag);
+shoal_status shoal_message_recv(shoal_message *m, void *data, size_t bytes, int from, int tag);
+bool shoal_message_done(const shoal_message *m);
+shoal_status shoal_message_wait(shoal_message *m); /* as shoal_exchange_wait */
+void shoal_message_destroy(shoal_message *m);
 #endif

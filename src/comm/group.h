@@ -18,10 +18,10 @@ typedef struct shoal_world shoal_world;
 typedef struct shoal_group shoal_group;
 
 typedef struct {
-  const char *pretend;       /* topology to pretend, or NULL */
-  bool allow_singletons;     /* a step of many tasks where MPI sees one is meant so (H01) */
-  size_t max_message;        /* largest bytes in one library call; 0: 1 GiB.  Tests lower it (H17) */
-  double warn_s, hang_s;     /* an exchange older than this is reported / ends the run; 0: 30 and 600 */
+  const char *pretend;   /* topology to pretend, or NULL */
+  bool allow_singletons; /* a step of many tasks where MPI sees one is meant so (H01) */
+  size_t max_message;    /* largest bytes in one library call; 0: 1 GiB.  Tests lower it (H17) */
+  double warn_s, hang_s; /* who waits this long for something that does not move warns / ends the run; 0: 30, 600 */
 } shoal_world_options;
 
 /** Start communication: MPI when a launcher started us (its environment tells), else one process alone.  Sets
@@ -29,17 +29,22 @@ typedef struct {
  *  starts the compute thread count from it.  Collective over all processes.
  *  ERR_WORLD: the launcher claims other ranks than MPI sees; the message names the launch option to try. */
 shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out);
-void shoal_world_close(shoal_world *w);        /* finalises MPI; collective; NULL is fine */
+void shoal_world_close(shoal_world *w); /* finalises MPI; collective; NULL is fine */
 void shoal_world_abort(shoal_world *w, int exit_code) __attribute__((noreturn)); /* ends every rank, not collective */
 int shoal_world_rank(const shoal_world *w);
 int shoal_world_size(const shoal_world *w);
 const shoal_topo *shoal_world_topo(const shoal_world *w);
-const char *shoal_world_library(void);         /* "Open MPI 4.1.4 (compiled 4.1.4)" */
+const char *shoal_world_library(void); /* "Open MPI 4.1.4 (compiled 4.1.4)" */
 /** Where bytes are counted from now on; borrowed.  Before this call they go to a private place. */
 void shoal_world_set_counters(shoal_world *w, shoal_counters *counters);
 void shoal_world_set_trace(shoal_world *w, shoal_trace *trace); /* spans of exchanges and waits; borrowed or NULL */
-/** Move everything in flight on: cheap when nothing is (no library call).  Not collective.  Safe as a progress hook. */
+void shoal_world_set_step(shoal_world *w, uint64_t step);       /* the training step, for hang reports */
+/** Move everything in flight on: cheap when nothing is (no library call).  Not collective.  Safe as a progress hook.
+ *  An error is that of whatever failed; its own wait returns it again. */
 shoal_status shoal_world_progress(shoal_world *w);
+/** Clock of this rank against rank 0: local = rank 0 + offset, within the bound (half the best round trip). Collective;
+ *  one rank after the other, about 20 round trips each.  For shoal_trace_set_clock: drift comes from two calls. */
+shoal_status shoal_world_measure_clock(shoal_world *w, double *offset_ns, double *bound_ns);
 
 /** All ranks; owned by the world. */
 shoal_group *shoal_world_group(shoal_world *w);
@@ -59,11 +64,15 @@ shoal_link shoal_group_link(const shoal_group *g, int rank); /* from me to that 
 const char *shoal_group_name(const shoal_group *g);
 
 /** Everybody learns whether anybody failed: own code, or ERR_PEER when only another did (the message names it).
- *  Call it after anything that can fail alone and before the next collective call. */
+ *  Call it after anything that can fail alone and before the next collective call.  Counted as class control, like the
+ *  barrier, in any group: neither carries payload. */
 shoal_status shoal_group_agree(shoal_group *g, shoal_status mine);
 shoal_status shoal_group_barrier(shoal_group *g);
+/** Short data by a binomial tree, long data along a chain in rank order, so that each link carries it once. */
 shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int root);
-shoal_status shoal_group_sum_f64(shoal_group *g, double *x, size_t n);   /* in rank order: same bits everywhere */
+/** The formula: payload bytes the caller sends in such a broadcast, into out[link]. */
+void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, uint64_t out[SHOAL_LINK_COUNT]);
+shoal_status shoal_group_sum_f64(shoal_group *g, double *x, size_t n); /* in rank order: same bits everywhere */
 shoal_status shoal_group_max_i64(shoal_group *g, int64_t *x, size_t n);
 shoal_status shoal_group_sum_i64(shoal_group *g, int64_t *x, size_t n);
 /** `all` [size * bytes] in rank order, on every member. */
@@ -76,7 +85,7 @@ shoal_status shoal_group_scatter(shoal_group *g, const void *all, const uint64_t
 /** Block i of `send` goes to member i; sizes and order on both sides as given. */
 shoal_status shoal_group_alltoall(shoal_group *g, const void *send, const uint64_t *send_sizes, void *recv,
                                   const uint64_t *recv_sizes);
-/** Point to point; the pair only.  `tag` 0..1023. */
+/** Point to point; the pair only.  `tag` 0..1023.  A send may block until it is received, except to oneself. */
 shoal_status shoal_group_send(shoal_group *g, const void *data, size_t bytes, int to, int tag);
 shoal_status shoal_group_recv(shoal_group *g, void *data, size_t bytes, int from, int tag);
 #endif

@@ -1,0 +1,303 @@
+/* Collectives from streams: a few shapes of who sends what to whom, all ended by one wait.
+ *
+ * They serve set-up, evaluation, checkpoints and the blocks methods move; the all-reduce of the step is ring.c.
+ *
+ *   broadcast, short   binomial tree: ceil(lg p) hops                               lg p messages from the root
+ *   broadcast, long    a chain in rank order, pieces passed on as they come         every link carries the data once
+ *   allgather          Bruck: in round k fetch 2^k blocks from the rank 2^k ahead   ceil(lg p) hops, (p-1) blocks sent
+ *   sums, short        allgather, then everybody adds in rank order
+ *   sums, long         slices to their owners, who add in rank order; allgather of the slices     2 (p-1)/p of the data
+ *   gather, scatter, alltoall      straight to the receiver
+ *
+ * Sums of f64 take members in rank order for every element, whichever way they travel: same bits everywhere and always.
+ * Sources: Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing systems, 1997.
+ */
+#include "base/mem.h"
+#include "comm/group_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Up to here the time for starting a message outweighs sending it lg p times (10 us against 1 Gbit/s: 1 KiB; against
+ * shared memory: 100 KiB). */
+enum { SHORT_BYTES = 16 << 10 };
+
+static shoal_status alloc_streams(size_t n, shoal_stream **out)
+{
+  return shoal_alloc(n, sizeof **out, "message streams", (void **)out);
+}
+
+static shoal_status run(shoal_group *g, const char *name, shoal_stream *streams, size_t n)
+{
+  uint64_t number;
+  int tag = shoal_group_next_call(g, &number);
+  return shoal_streams_run(g, name, number, tag, streams, n);
+}
+
+static size_t sum_sizes(const uint64_t *sizes, int n)
+{
+  size_t all = 0;
+  for (int i = 0; i < n; i++) all += sizes[i];
+  return all;
+}
+
+/* ------------------------------------------------------------------------------------------------------ broadcast */
+
+/* Who sends to me (-1: I am the root) and to whom I send, in terms of v, the rank counted from the root. */
+static int broadcast_plan(const shoal_group *g, size_t bytes, int root, int *parent, int children[32])
+{
+  int p = g->size, v = (g->rank - root + p) % p, n = 0;
+  *parent = v ? (bytes > SHORT_BYTES ? v - 1 : v & (v - 1)) : -1;
+  if (bytes > SHORT_BYTES) {
+    if (v + 1 < p) children[n++] = v + 1;
+  } else {
+    /* v's children are v + 2^k below its lowest set bit; the farthest subtree is the deepest, so it goes first. */
+    int bit = 1;
+    while (bit < p && !(v & bit)) bit <<= 1;
+    for (bit >>= 1; bit; bit >>= 1)
+      if (v + bit < p) children[n++] = v + bit;
+  }
+  if (*parent >= 0) *parent = (*parent + root) % p;
+  for (int i = 0; i < n; i++) children[i] = (children[i] + root) % p;
+  return n;
+}
+
+static shoal_status check_root(const shoal_group *g, const char *call, int root)
+{
+  SHOAL_CHECK(root >= 0 && root < g->size, SHOAL_ERR_ARG, "%s: no rank %d in group %s of %d", call, root, g->name,
+              g->size);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int root)
+{
+  int parent, children[32];
+  shoal_stream streams[33];
+  size_t n = 0;
+  SHOAL_TRY(check_root(g, "broadcast", root));
+  int fan_out = broadcast_plan(g, bytes, root, &parent, children);
+  if (parent >= 0) streams[n++] = shoal_stream_in(data, bytes, parent);
+  for (int i = 0; i < fan_out; i++) {
+    streams[n] = shoal_stream_out(data, bytes, children[i]);
+    if (parent >= 0) streams[n].limit = &streams[0].finished;
+    n++;
+  }
+  return run(g, "broadcast", streams, n);
+}
+
+void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, uint64_t out[SHOAL_LINK_COUNT])
+{
+  int parent, children[32];
+  memset(out, 0, SHOAL_LINK_COUNT * sizeof *out);
+  int n = broadcast_plan(g, bytes, root, &parent, children);
+  for (int i = 0; i < n; i++) out[shoal_group_class(g, children[i])] += bytes;
+}
+
+/* ------------------------------------------------------------------------------------------------------- allgather */
+
+/* blocks[0] is mine; afterwards blocks[i] is that of the rank i after me. */
+static shoal_status bruck_rounds(shoal_group *g, char *blocks, size_t bytes)
+{
+  for (int have = 1; have < g->size; have *= 2) {
+    size_t n = (size_t)SHOAL_MIN(have, g->size - have) * bytes;
+    shoal_stream streams[] = {
+      shoal_stream_out(blocks, n, (g->rank - have + g->size) % g->size),
+      shoal_stream_in(blocks + (size_t)have * bytes, n, (g->rank + have) % g->size),
+    };
+    SHOAL_TRY(run(g, "allgather", streams, 2));
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_group_allgather(shoal_group *g, const void *mine, size_t bytes, void *all)
+{
+  char *blocks, *to = all;
+  size_t p = (size_t)g->size, me = (size_t)g->rank;
+  if (!bytes) return SHOAL_OK;
+  SHOAL_TRY(shoal_alloc(p, bytes, "allgather", (void **)&blocks));
+  memcpy(blocks, mine, bytes);
+  shoal_status st = bruck_rounds(g, blocks, bytes);
+  if (st == SHOAL_OK) {
+    memcpy(to + me * bytes, blocks, (p - me) * bytes);
+    memcpy(to, blocks + (p - me) * bytes, me * bytes);
+  }
+  free(blocks);
+  return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ sums */
+
+typedef void fold(void *to, const void *from, size_t n); /* to[i] ← to[i] with from[i], 8-byte numbers */
+
+static void add_f64(void *to, const void *from, size_t n)
+{
+  double *y = to;
+  const double *x = from;
+  for (size_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+static void add_i64(void *to, const void *from, size_t n)
+{
+  uint64_t *y = to; /* unsigned: wraps instead of being undefined */
+  const uint64_t *x = from;
+  for (size_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+static void max_i64(void *to, const void *from, size_t n)
+{
+  int64_t *y = to;
+  const int64_t *x = from;
+  for (size_t i = 0; i < n; i++) y[i] = SHOAL_MAX(y[i], x[i]);
+}
+
+/* parts: [p, n], in rank order */
+static void fold_parts(fold *f, const char *parts, int p, size_t n, void *out)
+{
+  memcpy(out, parts, n * 8);
+  for (int r = 1; r < p; r++) f(out, parts + (size_t)r * n * 8, n);
+}
+
+static shoal_status reduce_short(shoal_group *g, fold *f, void *x, size_t n)
+{
+  char *parts;
+  SHOAL_TRY(shoal_alloc((size_t)g->size, n * 8, "parts of a sum", (void **)&parts));
+  shoal_status st = shoal_group_allgather(g, x, n * 8, parts);
+  if (st == SHOAL_OK) fold_parts(f, parts, g->size, n, x);
+  free(parts);
+  return st;
+}
+
+/* Slices of equal width, the last ones shorter or empty; member r owns slice r.  `to_owner` and `back`: [2(p-1)]. */
+static shoal_status reduce_slices(shoal_group *g, fold *f, char *x, size_t n, char *parts, shoal_stream *streams)
+{
+  int p = g->size, me = g->rank;
+  size_t width = (n + (size_t)p - 1) / (size_t)p;
+#define BEGIN(r) SHOAL_MIN((size_t)(r)*width, n)
+#define WIDTH(r) (BEGIN((r) + 1) - BEGIN(r))
+  size_t mine = WIDTH(me), k = 0;
+  for (int i = 1; i < p; i++) {
+    int to = (me + i) % p, from = (me - i + p) % p;
+    streams[k++] = shoal_stream_out(x + BEGIN(to) * 8, WIDTH(to) * 8, to);
+    streams[k++] = shoal_stream_in(parts + (size_t)from * mine * 8, mine * 8, from);
+  }
+  SHOAL_TRY(run(g, "sum: slices to their owners", streams, k));
+  memcpy(parts + (size_t)me * mine * 8, x + BEGIN(me) * 8, mine * 8);
+  fold_parts(f, parts, p, mine, x + BEGIN(me) * 8);
+  for (int i = 1, j = 0; i < p; i++) {
+    int to = (me + i) % p, from = (me - i + p) % p;
+    streams[j++] = shoal_stream_out(x + BEGIN(me) * 8, mine * 8, to);
+    streams[j++] = shoal_stream_in(x + BEGIN(from) * 8, WIDTH(from) * 8, from);
+  }
+#undef BEGIN
+#undef WIDTH
+  return run(g, "sum: slices to everybody", streams, k);
+}
+
+static shoal_status reduce_long(shoal_group *g, fold *f, void *x, size_t n)
+{
+  size_t p = (size_t)g->size, width = (n + p - 1) / p;
+  char *parts = NULL;
+  shoal_stream *streams = NULL;
+  shoal_status st = shoal_alloc(p, width * 8, "parts of a sum", (void **)&parts);
+  if (st == SHOAL_OK) st = alloc_streams(2 * p, &streams);
+  if (st == SHOAL_OK) st = reduce_slices(g, f, x, n, parts, streams);
+  free(streams);
+  free(parts);
+  return st;
+}
+
+static shoal_status reduce(shoal_group *g, fold *f, void *x, size_t n)
+{
+  if (!n || g->size == 1) return SHOAL_OK;
+  return n <= SHORT_BYTES / 8 / (size_t)g->size ? reduce_short(g, f, x, n) : reduce_long(g, f, x, n);
+}
+
+shoal_status shoal_group_sum_f64(shoal_group *g, double *x, size_t n)
+{
+  return reduce(g, add_f64, x, n);
+}
+
+shoal_status shoal_group_sum_i64(shoal_group *g, int64_t *x, size_t n)
+{
+  return reduce(g, add_i64, x, n);
+}
+
+shoal_status shoal_group_max_i64(shoal_group *g, int64_t *x, size_t n)
+{
+  return reduce(g, max_i64, x, n);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- blocks */
+
+static shoal_status check_own(const shoal_group *g, const char *call, uint64_t listed, size_t bytes)
+{
+  SHOAL_CHECK(listed == bytes, SHOAL_ERR_ARG, "%s in group %s: my own block is listed with %llu bytes but has %zu",
+              call, g->name, (unsigned long long)listed, bytes);
+  return SHOAL_OK;
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+  if (bytes) memmove(to, from, bytes);
+}
+
+/* The root's side of gather and scatter: a stream for each other member, at its place in `all`. */
+static shoal_status root_streams(shoal_group *g, const char *name, char *all, const uint64_t *sizes, bool sending)
+{
+  shoal_stream *streams;
+  size_t n = 0, at = 0;
+  SHOAL_TRY(alloc_streams((size_t)g->size, &streams));
+  for (int r = 0; r < g->size; at += sizes[r++])
+    if (r != g->rank)
+      streams[n++] = sending ? shoal_stream_out(all + at, sizes[r], r) : shoal_stream_in(all + at, sizes[r], r);
+  shoal_status st = run(g, name, streams, n);
+  free(streams);
+  return st;
+}
+
+shoal_status shoal_group_gather(shoal_group *g, const void *mine, size_t bytes, const uint64_t *sizes, void *all,
+                                int root)
+{
+  SHOAL_TRY(check_root(g, "gather", root));
+  if (g->rank != root) {
+    shoal_stream s = shoal_stream_out(mine, bytes, root);
+    return run(g, "gather", &s, 1);
+  }
+  SHOAL_TRY(check_own(g, "gather", sizes[root], bytes));
+  copy((char *)all + sum_sizes(sizes, root), mine, bytes);
+  return root_streams(g, "gather", all, sizes, false);
+}
+
+shoal_status shoal_group_scatter(shoal_group *g, const void *all, const uint64_t *sizes, void *mine, size_t bytes,
+                                 int root)
+{
+  SHOAL_TRY(check_root(g, "scatter", root));
+  if (g->rank != root) {
+    shoal_stream s = shoal_stream_in(mine, bytes, root);
+    return run(g, "scatter", &s, 1);
+  }
+  SHOAL_TRY(check_own(g, "scatter", sizes[root], bytes));
+  copy(mine, (const char *)all + sum_sizes(sizes, root), bytes);
+  return root_streams(g, "scatter", (char *)all, sizes, true);
+}
+
+/* Everybody starts with the rank after itself, so that no receiver is everybody's first. */
+shoal_status shoal_group_alltoall(shoal_group *g, const void *send, const uint64_t *send_sizes, void *recv,
+                                  const uint64_t *recv_sizes)
+{
+  const char *out = send;
+  char *in = recv;
+  int p = g->size, me = g->rank;
+  shoal_stream *streams;
+  size_t n = 0;
+  SHOAL_TRY(check_own(g, "alltoall", send_sizes[me], recv_sizes[me]));
+  copy(in + sum_sizes(recv_sizes, me), out + sum_sizes(send_sizes, me), send_sizes[me]);
+  SHOAL_TRY(alloc_streams(2 * (size_t)p, &streams));
+  for (int i = 1; i < p; i++) {
+    int to = (me + i) % p, from = (me - i + p) % p;
+    streams[n++] = shoal_stream_out(out + sum_sizes(send_sizes, to), send_sizes[to], to);
+    streams[n++] = shoal_stream_in(in + sum_sizes(recv_sizes, from), recv_sizes[from], from);
+  }
+  shoal_status st = run(g, "alltoall", streams, n);
+  free(streams);
+  return st;
+}

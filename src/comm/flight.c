@@ -1,0 +1,125 @@
+/* Flights: work that is under way while others compute.
+ *
+ * The world keeps a list of them, oldest first.  Moving everything on is one poll of the transport and then a look at
+ * each flight's slots; when nothing is in flight it costs a comparison.  The order of the list never changes results:
+ * every flight has its own tags.
+ *
+ * A poll that finds nothing has still moved the library itself (it works only inside its calls), and what that brought
+ * in shows in the next poll.  So a call polls once more before it gives up: exchanges then advance in one visit instead
+ * of two, which matters because visits are a few milliseconds apart while layers compute. */
+#include "base/clock.h"
+#include "comm/group_impl.h"
+
+static void enter(shoal_flight *f)
+{
+  shoal_world *w = f->g->w;
+  f->next = NULL;
+  f->previous = w->newest;
+  if (w->newest)
+    w->newest->next = f;
+  else
+    w->in_flight = f;
+  w->newest = f;
+  f->moving = true;
+}
+
+void shoal_flight_end(shoal_flight *f, shoal_status st)
+{
+  shoal_world *w = f->g->w;
+  if (!f->moving) return;
+  if (f->previous)
+    f->previous->next = f->next;
+  else
+    w->in_flight = f->next;
+  if (f->next)
+    f->next->previous = f->previous;
+  else
+    w->newest = f->previous;
+  f->moving = false;
+  f->status = st;
+  if (st != SHOAL_OK) f->ops->give_up(f);
+}
+
+static shoal_status advance(shoal_flight *f)
+{
+  bool moved = false, done = false;
+  shoal_status st = f->ops->advance(f, &moved, &done);
+  if (moved) f->moved_ns = shoal_now_ns();
+  if (st != SHOAL_OK || done) shoal_flight_end(f, st);
+  return st;
+}
+
+shoal_status shoal_flight_start(shoal_flight *f)
+{
+  f->started_ns = f->moved_ns = shoal_now_ns();
+  f->status = SHOAL_OK;
+  enter(f);
+  return advance(f);
+}
+
+static shoal_status advance_all(shoal_world *w)
+{
+  shoal_status st = SHOAL_OK;
+  for (shoal_flight *f = w->in_flight, *next; f; f = next) {
+    next = f->next; /* f may leave the list; no other can */
+    shoal_status now = advance(f);
+    if (st == SHOAL_OK) st = now;
+  }
+  return st;
+}
+
+shoal_status shoal_world_progress(shoal_world *w)
+{
+  enum { ROUNDS_MAX = 16 }; /* so that a fast sender cannot keep us from computing */
+  for (int rounds = 0, idle = 0; w->in_flight && rounds < ROUNDS_MAX && idle < 2; rounds++) {
+    size_t completed = 0;
+    SHOAL_TRY(w->transport->poll(w, &completed));
+    if (completed)
+      SHOAL_TRY(advance_all(w));
+    else
+      idle++;
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_flight_wait(shoal_flight *f)
+{
+  shoal_watch watch = { .since_ns = shoal_now_ns() };
+  while (f->moving) {
+    SHOAL_TRY(shoal_world_progress(f->g->w));
+    if (f->moving) SHOAL_TRY(shoal_watch_check(&watch, f));
+  }
+  return f->status;
+}
+
+shoal_status shoal_flight_look(shoal_flight *f, int slot, int peer, size_t expected, bool *finished)
+{
+  const shoal_world *w = f->g->w;
+  size_t got = 0;
+  shoal_slot_state state = w->transport->state(w, slot, &got);
+  SHOAL_CHECK(
+      state != SHOAL_SLOT_WRONG_SIZE, SHOAL_ERR_COMM,
+      "%s number %llu of group %s: rank %d (%s) sent %zu bytes where %zu were expected: the members call it with "
+      "different sizes",
+      f->name, (unsigned long long)f->number, f->g->name, f->g->world_ranks[peer],
+      w->topo ? w->topo->places[f->g->world_ranks[peer]].host : "?", got, expected);
+  *finished = state == SHOAL_SLOT_DONE;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_flight_send(shoal_flight *f, const void *data, size_t bytes, int to, int *slot)
+{
+  shoal_group *g = f->g;
+  SHOAL_TRY(g->w->transport->send(g->channel, data, bytes, to, f->tag, slot));
+  shoal_counters *c = g->w->counters;
+  shoal_link link = f->control ? SHOAL_LINK_CONTROL : shoal_group_class(g, to);
+  c->payload[link] += bytes;
+  c->wire[link] += shoal_wire_model(g->links[to], bytes);
+  c->messages[link]++;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_flight_recv(shoal_flight *f, void *data, size_t bytes, int from, int *slot)
+{
+  return f->g->w->transport->recv(f->g->channel, data, bytes, from, f->tag, slot);
+}

@@ -1,0 +1,33 @@
+/* Which MPI this is: the one compiled against and the one loaded, because a mix of the two explains many a wrong world.
+ */
+#include "comm/group.h"
+#include <ctype.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT(x)   #x
+#define NUMBER(x) TEXT(x)
+#ifdef OMPI_MAJOR_VERSION
+#define COMPILED NUMBER(OMPI_MAJOR_VERSION) "." NUMBER(OMPI_MINOR_VERSION) "." NUMBER(OMPI_RELEASE_VERSION)
+#elif defined MPICH_VERSION
+#define COMPILED MPICH_VERSION
+#else
+#define COMPILED "MPI " NUMBER(MPI_VERSION) "." NUMBER(MPI_SUBVERSION)
+#endif
+
+/* "Open MPI v4.1.4, package: ..." becomes "Open MPI 4.1.4"; MPICH separates by line and tab. */
+const char *shoal_world_library(void)
+{
+  static char text[160];
+  char loaded[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  if (MPI_Get_library_version(loaded, &length) != MPI_SUCCESS) snprintf(loaded, sizeof loaded, "unknown MPI");
+  loaded[strcspn(loaded, ",\n")] = '\0';
+  char *v = strstr(loaded, " v");
+  if (v && isdigit((unsigned char)v[2])) memmove(v + 1, v + 2, strlen(v + 2) + 1);
+  for (char *c = loaded; *c; c++)
+    if (*c == '\t') *c = ' ';
+  snprintf(text, sizeof text, "%.100s (compiled %s)", loaded, COMPILED);
+  return text;
+}

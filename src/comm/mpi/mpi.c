@@ -1,0 +1,306 @@
+/* The transport over MPI: a channel is a communicator, a slot is a request.
+ *
+ * Active requests stand densely in one array, so that a poll is a single MPI_Testsome over all of them:
+ *
+ *     requests  [ r0 r1 r2 r3 ]      owner  [ 5 0 2 7 ]      slots[5].place = 0, slots[0].place = 1, ...
+ *
+ * A finished request is replaced by the last one.  The arrays grow when something is planned or when a blocking call
+ * needs more, never in a step.  Errors come back (MPI_ERRORS_RETURN) and are told in the library's own words.
+ *
+ * Only calls of MPI 3 that Open MPI 5 still has.  No windows: one-sided calls over TCP wait for the target here.  Full
+ * thread support is asked for, because data and traces have threads of their own, but one thread at a time gets here.
+ */
+#include "base/mem.h"
+#include "comm/group_impl.h"
+#include "comm/mpi/mpi_error.h"
+#include <stdlib.h>
+
+struct shoal_channel {
+  shoal_world *w;
+  MPI_Comm comm;
+};
+
+struct slot {
+  bool busy, receiving;
+  shoal_slot_state state;
+  int place; /* in requests[] while pending */
+  size_t want, got;
+};
+
+struct mpi_state {
+  bool finalise; /* we called MPI_Init */
+  int n, cap;    /* active requests; room for requests and slots */
+  int reserved;  /* slots promised by reserve() */
+  MPI_Request *requests;
+  int *owner;           /* slot of each request */
+  MPI_Status *statuses; /* of one poll */
+  int *finished;
+  struct slot *slots;
+  int *free_slots; /* a stack of cap - busy */
+  int n_free;
+};
+
+static struct mpi_state *state_of(const shoal_world *w)
+{
+  return w->transport_state;
+}
+
+/* ------------------------------------------------------------------------------------------------------ slots */
+
+static shoal_status grow_array(void **array, size_t n, size_t size, const char *what)
+{
+  void *bigger = realloc(*array, n * size);
+  SHOAL_CHECK(bigger, SHOAL_ERR_MEM, "out of memory: %s needs %zu x %zu bytes", what, n, size);
+  *array = bigger;
+  return SHOAL_OK;
+}
+
+static shoal_status grow(struct mpi_state *s, int cap)
+{
+  if (cap <= s->cap) return SHOAL_OK;
+  size_t n = (size_t)cap;
+  SHOAL_TRY(grow_array((void **)&s->requests, n, sizeof *s->requests, "requests"));
+  SHOAL_TRY(grow_array((void **)&s->owner, n, sizeof *s->owner, "requests"));
+  SHOAL_TRY(grow_array((void **)&s->statuses, n, sizeof *s->statuses, "requests"));
+  SHOAL_TRY(grow_array((void **)&s->finished, n, sizeof *s->finished, "requests"));
+  SHOAL_TRY(grow_array((void **)&s->slots, n, sizeof *s->slots, "requests"));
+  SHOAL_TRY(grow_array((void **)&s->free_slots, n, sizeof *s->free_slots, "requests"));
+  for (int i = cap - 1; i >= s->cap; i--) {
+    s->slots[i] = (struct slot){ 0 };
+    s->free_slots[s->n_free++] = i;
+  }
+  s->cap = cap;
+  return SHOAL_OK;
+}
+
+static shoal_status reserve_mpi(shoal_world *w, int more)
+{
+  struct mpi_state *s = state_of(w);
+  s->reserved += more;
+  return grow(s, s->reserved);
+}
+
+static shoal_status take_slot(struct mpi_state *s, bool receiving, size_t bytes, int *out)
+{
+  if (!s->n_free) SHOAL_TRY(grow(s, s->cap * 2));
+  *out = s->free_slots[--s->n_free];
+  s->slots[*out] = (struct slot){ .busy = true, .receiving = receiving, .place = s->n, .want = bytes };
+  s->owner[s->n] = *out;
+  return SHOAL_OK;
+}
+
+static void put_back(struct mpi_state *s, int slot)
+{
+  s->slots[slot].busy = false;
+  s->free_slots[s->n_free++] = slot;
+}
+
+/* The last request takes the place of one that is over. */
+static void drop_request(struct mpi_state *s, int place)
+{
+  int last = --s->n;
+  s->requests[place] = s->requests[last];
+  s->owner[place] = s->owner[last];
+  s->slots[s->owner[place]].place = place;
+}
+
+static shoal_status send_mpi(shoal_channel *c, const void *data, size_t bytes, int to, int tag, int *slot)
+{
+  struct mpi_state *s = state_of(c->w);
+  SHOAL_TRY(take_slot(s, false, bytes, slot));
+  int rc = MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, c->comm, &s->requests[s->n]);
+  if (rc != MPI_SUCCESS) {
+    put_back(s, *slot);
+    return shoal_mpi_fail(rc, "MPI_Isend", __FILE__, __LINE__);
+  }
+  s->n++;
+  return SHOAL_OK;
+}
+
+static shoal_status recv_mpi(shoal_channel *c, void *data, size_t bytes, int from, int tag, int *slot)
+{
+  struct mpi_state *s = state_of(c->w);
+  SHOAL_TRY(take_slot(s, true, bytes, slot));
+  int rc = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, c->comm, &s->requests[s->n]);
+  if (rc != MPI_SUCCESS) {
+    put_back(s, *slot);
+    return shoal_mpi_fail(rc, "MPI_Irecv", __FILE__, __LINE__);
+  }
+  s->n++;
+  return SHOAL_OK;
+}
+
+static shoal_slot_state state_mpi(const shoal_world *w, int slot, size_t *got)
+{
+  const struct slot *s = &state_of(w)->slots[slot];
+  *got = s->got;
+  return s->state;
+}
+
+/* Giving up a pending one: a receive can be cancelled, a send cannot (in Open MPI); freeing the request makes MPI
+ * forget it once it is over.  The run is ending, and whoever owns the buffer leaves it alone. */
+static void release_mpi(shoal_world *w, int slot)
+{
+  struct mpi_state *s = state_of(w);
+  if (s->slots[slot].state == SHOAL_SLOT_PENDING) {
+    int place = s->slots[slot].place;
+    if (s->slots[slot].receiving) MPI_Cancel(&s->requests[place]);
+    MPI_Request_free(&s->requests[place]);
+    drop_request(s, place);
+  }
+  put_back(s, slot);
+}
+
+/* ------------------------------------------------------------------------------------------------------- poll */
+
+static shoal_status finish(struct mpi_state *s, const MPI_Status *status, int error, int place)
+{
+  struct slot *slot = &s->slots[s->owner[place]];
+  int count = 0, class = MPI_SUCCESS;
+  slot->state = SHOAL_SLOT_DONE;
+  if (error != MPI_SUCCESS) MPI_Error_class(error, &class);
+  if (class == MPI_SUCCESS && !slot->receiving) return SHOAL_OK;
+  if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) return shoal_mpi_fail(error, "a message", __FILE__, __LINE__);
+  MPI_Get_count(status, MPI_BYTE, &count);
+  slot->got = (size_t)count;
+  if (class == MPI_ERR_TRUNCATE || slot->got != slot->want) slot->state = SHOAL_SLOT_WRONG_SIZE;
+  return SHOAL_OK;
+}
+
+static shoal_status poll_mpi(shoal_world *w, size_t *completed)
+{
+  struct mpi_state *s = state_of(w);
+  int n = 0;
+  *completed = 0;
+  if (!s->n) return SHOAL_OK;
+  int rc = MPI_Testsome(s->n, s->requests, &n, s->finished, s->statuses), class = MPI_SUCCESS;
+  if (rc != MPI_SUCCESS) MPI_Error_class(rc, &class);
+  if (rc != MPI_SUCCESS && class != MPI_ERR_IN_STATUS) return shoal_mpi_fail(rc, "MPI_Testsome", __FILE__, __LINE__);
+  if (n == MPI_UNDEFINED || n <= 0) return SHOAL_OK;
+  shoal_status st = SHOAL_OK;
+  for (int i = 0; i < n; i++) {
+    int error = rc == MPI_SUCCESS ? MPI_SUCCESS : s->statuses[i].MPI_ERROR;
+    shoal_status now = finish(s, &s->statuses[i], error, s->finished[i]);
+    if (st == SHOAL_OK) st = now;
+  }
+  for (int i = 0; i < s->n;)
+    if (s->slots[s->owner[i]].state != SHOAL_SLOT_PENDING)
+      drop_request(s, i);
+    else
+      i++;
+  *completed = (size_t)n;
+  return st;
+}
+
+static bool peek_mpi(shoal_channel *c, int from, int *tag, size_t *bytes)
+{
+  MPI_Status status;
+  int flag = 0, count = 0;
+  if (MPI_Iprobe(from, MPI_ANY_TAG, c->comm, &flag, &status) != MPI_SUCCESS || !flag) return false;
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  *tag = status.MPI_TAG;
+  *bytes = (size_t)count;
+  return true;
+}
+
+/* ----------------------------------------------------------------------------------------------- communicators */
+
+static void disconnect_mpi(shoal_channel *c)
+{
+  if (c && c->comm != MPI_COMM_NULL) MPI_Comm_free(&c->comm);
+  free(c);
+}
+
+/* MPI_Comm_create_group is collective over the members alone, so that other ranks need not know of it. */
+static shoal_status connect_mpi(shoal_world *w, const int *world_ranks, int n, shoal_channel **out)
+{
+  shoal_status st = SHOAL_OK;
+  MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+  shoal_channel *c;
+  SHOAL_TRY(SHOAL_ALLOC(1, &c));
+  *c = (shoal_channel){ w, MPI_COMM_NULL };
+  SHOAL_TRY_MPI_GOTO(st, MPI_Comm_group(MPI_COMM_WORLD, &all), done);
+  SHOAL_TRY_MPI_GOTO(st, MPI_Group_incl(all, n, world_ranks, &some), done);
+  SHOAL_TRY_MPI_GOTO(st, MPI_Comm_create_group(MPI_COMM_WORLD, some, 0, &c->comm), done);
+  SHOAL_TRY_MPI_GOTO(st, MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN), done);
+  *out = c;
+done:
+  if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
+  if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
+  if (st != SHOAL_OK) disconnect_mpi(c);
+  return st;
+}
+
+/* ------------------------------------------------------------------------------------------------ open and close */
+
+static void close_mpi(shoal_world *w)
+{
+  struct mpi_state *s = state_of(w);
+  if (!s) return;
+  if (s->finalise) MPI_Finalize();
+  free(s->requests);
+  free(s->owner);
+  free(s->statuses);
+  free(s->finished);
+  free(s->slots);
+  free(s->free_slots);
+  free(s);
+  w->transport_state = NULL;
+}
+
+static void abort_mpi(int exit_code)
+{
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  exit(exit_code);
+}
+
+static shoal_status start_library(struct mpi_state *s)
+{
+  int running = 0, over = 0, given = MPI_THREAD_SINGLE;
+  SHOAL_TRY_MPI(MPI_Initialized(&running));
+  SHOAL_TRY_MPI(MPI_Finalized(&over));
+  SHOAL_CHECK(!over, SHOAL_ERR_COMM, "MPI was finalised before and cannot be started again in one process");
+  if (!running) {
+    SHOAL_TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &given));
+    s->finalise = true;
+    SHOAL_CHECK(given >= MPI_THREAD_FUNNELED, SHOAL_ERR_UNSUPPORTED,
+                "this MPI (%s) was built without thread support; use one that has it", shoal_world_library());
+  }
+  SHOAL_TRY_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  return SHOAL_OK;
+}
+
+static shoal_status learn_world(shoal_world *w)
+{
+  int *largest_tag = NULL, found = 0;
+  SHOAL_TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &w->rank));
+  SHOAL_TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &w->size));
+  SHOAL_TRY_MPI(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest_tag, &found));
+  w->plan_tags = ((found ? *largest_tag : 32767) - SHOAL_TAG_PLAN) / SHOAL_TAG_STARTS;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_mpi_open(shoal_world *w)
+{
+  static const shoal_transport mpi = {
+    .name = "mpi",
+    .connect = connect_mpi,
+    .disconnect = disconnect_mpi,
+    .reserve = reserve_mpi,
+    .send = send_mpi,
+    .recv = recv_mpi,
+    .state = state_mpi,
+    .release = release_mpi,
+    .poll = poll_mpi,
+    .peek = peek_mpi,
+    .close = close_mpi,
+    .abort = abort_mpi,
+  };
+  struct mpi_state *s;
+  SHOAL_TRY(SHOAL_ALLOC(1, &s));
+  w->transport = &mpi;
+  w->transport_state = s;
+  SHOAL_TRY(start_library(s));
+  SHOAL_TRY(learn_world(w));
+  return reserve_mpi(w, 64); /* for blocking calls of ordinary width */
+}

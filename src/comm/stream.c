@@ -1,0 +1,105 @@
+/* Streams: a message of any length as pieces in order, and sets of streams that make up one blocking call.
+ *
+ * A piece is as long as the world's largest message allows, and not longer than 1 MiB, so that a rank in the middle of
+ * a chain can pass data on before all of it is there.  A few pieces are posted at a time: enough to keep a link busy,
+ * few enough not to flood a receiver that is late.  Both ends cut at the same places, because both know the length.
+ * An empty message is nothing at all, on both sides. */
+#include "base/mem.h"
+#include "comm/group_impl.h"
+
+enum { STREAM_PIECE = 1 << 20 };
+
+static size_t piece_at(const shoal_world *w, const shoal_stream *s, size_t at)
+{
+  return SHOAL_MIN(SHOAL_MIN(w->o.max_message, (size_t)STREAM_PIECE), s->bytes - at);
+}
+
+static shoal_status reap(shoal_flight *f, shoal_stream *s, bool *moved)
+{
+  shoal_world *w = f->g->w;
+  while (s->count) {
+    size_t n = piece_at(w, s, s->finished);
+    bool finished;
+    SHOAL_TRY(shoal_flight_look(f, s->slot[s->head], s->peer, n, &finished));
+    if (!finished) break;
+    w->transport->release(w, s->slot[s->head]);
+    s->head = (s->head + 1) % SHOAL_STREAM_WINDOW;
+    s->count--;
+    s->finished += n;
+    *moved = true;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status post(shoal_flight *f, shoal_stream *s, bool *moved)
+{
+  while (s->count < SHOAL_STREAM_WINDOW && s->posted < s->bytes) {
+    size_t n = piece_at(f->g->w, s, s->posted);
+    if (s->limit && s->posted + n > *s->limit) break;
+    int *slot = &s->slot[(s->head + s->count) % SHOAL_STREAM_WINDOW];
+    if (s->sending)
+      SHOAL_TRY(shoal_flight_send(f, s->data + s->posted, n, s->peer, slot));
+    else
+      SHOAL_TRY(shoal_flight_recv(f, s->data + s->posted, n, s->peer, slot));
+    s->count++;
+    s->posted += n;
+    *moved = true;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status streams_advance(shoal_flight *f, bool *moved, bool *done)
+{
+  shoal_streams *all = (shoal_streams *)f;
+  *done = true;
+  /* Receive everywhere first: what one stream got is what another may pass on, wherever it stands in the list. */
+  for (size_t i = 0; i < all->n; i++) SHOAL_TRY(reap(f, &all->streams[i], moved));
+  for (size_t i = 0; i < all->n; i++) {
+    SHOAL_TRY(post(f, &all->streams[i], moved));
+    if (all->streams[i].finished < all->streams[i].bytes) *done = false;
+  }
+  return SHOAL_OK;
+}
+
+static int streams_describe(shoal_flight *f, shoal_str *where, bool *missing)
+{
+  shoal_streams *all = (shoal_streams *)f;
+  size_t finished = 0, bytes = 0;
+  int peer = -1;
+  for (size_t i = 0; i < all->n; i++) {
+    const shoal_stream *s = &all->streams[i];
+    finished += s->finished;
+    bytes += s->bytes;
+    if (s->finished == s->bytes) continue;
+    missing[s->peer] = true;
+    if (!s->sending || peer < 0) peer = s->peer;
+  }
+  shoal_str_add(where, "%zu of %zu bytes moved", finished, bytes);
+  return peer;
+}
+
+static void streams_give_up(shoal_flight *f)
+{
+  shoal_streams *all = (shoal_streams *)f;
+  for (size_t i = 0; i < all->n; i++) {
+    shoal_stream *s = &all->streams[i];
+    for (; s->count; s->count--, s->head = (s->head + 1) % SHOAL_STREAM_WINDOW)
+      f->g->w->transport->release(f->g->w, s->slot[s->head]);
+  }
+}
+
+const shoal_flight_ops shoal_streams_ops = { streams_advance, streams_describe, streams_give_up };
+
+shoal_status shoal_streams_run(shoal_group *g, const char *name, uint64_t number, int tag, shoal_stream *streams,
+                               size_t n)
+{
+  shoal_streams all = {
+    .f = { .ops = &shoal_streams_ops, .g = g, .name = name, .number = number, .tag = tag },
+    .streams = streams,
+    .n = n,
+  };
+  shoal_status st = shoal_flight_start(&all.f);
+  if (st == SHOAL_OK) st = shoal_flight_wait(&all.f);
+  shoal_flight_end(&all.f, st); /* when another flight's error ended the wait: `all` is about to vanish */
+  return st;
+}

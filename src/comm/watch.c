@@ -1,0 +1,103 @@
+/* The watcher: says who is missing when a wait does not end.
+ *
+ * It looks only while this rank is blocked, and it measures how long nothing has moved: a slow exchange that moves is
+ * not a hang, nor is one that had to rest because nobody polled.  After warn_s one line says what we wait for and whom
+ * we have not heard from; after hang_s the same becomes ERR_HANG.
+ *
+ *     exchange "bucket 3" number 31 of group world has not moved for 30 s in step 1200 (step 2 of 6 of the ring):
+ *     waiting for rank 1 (n1); not heard from: rank 1 (n1), rank 0 (n0)
+ *
+ * In a ring a rank hears from one neighbour only, so its list is the members whose part was not in what came: the
+ * culprit is on every rank's list, and the rank after it lists the most.  What that neighbour has sent instead, if
+ * anything, tells a member that skipped something (or calls things in another order) from one that is silent. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/group_impl.h"
+#include <stdlib.h>
+
+static void add_member(const shoal_group *g, int rank, shoal_str *out)
+{
+  int world_rank = g->world_ranks[rank];
+  const shoal_topo *topo = g->w->topo;
+  shoal_str_add(out, "rank %d", world_rank);
+  if (topo) shoal_str_add(out, " (%s)", topo->places[world_rank].host);
+}
+
+static void add_missing(const shoal_group *g, const bool *missing, shoal_str *out)
+{
+  enum { NAMED_MAX = 8 };
+  int named = 0, more = 0;
+  for (int r = 0; r < g->size; r++) {
+    if (!missing[r]) continue;
+    if (named == NAMED_MAX) {
+      more++;
+      continue;
+    }
+    shoal_str_add(out, named++ ? ", " : "; not heard from: ");
+    add_member(g, r, out);
+  }
+  if (more) shoal_str_add(out, " and %d more", more);
+}
+
+/* What did the peer send instead?  The tag says it. */
+static void add_instead(shoal_flight *f, int peer, shoal_str *out)
+{
+  const shoal_group *g = f->g;
+  int tag;
+  size_t bytes;
+  if (peer < 0 || !g->channel || !g->w->transport->peek(g->channel, peer, &tag, &bytes)) return;
+  shoal_str_add(out, "; it has sent %zu bytes for something else: ", bytes);
+  if (tag == f->tag)
+    shoal_str_add(out, "the same call, but more than expected");
+  else if (tag < SHOAL_TAG_COLLECTIVE)
+    shoal_str_add(out, "a message with tag %d", tag);
+  else if (tag < SHOAL_TAG_PLAN)
+    shoal_str_add(out, "a collective call of this group (its number modulo %d is %d)", SHOAL_TAG_COLLECTIVES,
+                  tag - SHOAL_TAG_COLLECTIVE);
+  else if (tag / SHOAL_TAG_STARTS == f->tag / SHOAL_TAG_STARTS)
+    shoal_str_add(out, "this exchange, start number %d modulo %d; it skipped one or runs ahead", tag % SHOAL_TAG_STARTS,
+                  SHOAL_TAG_STARTS);
+  else
+    shoal_str_add(out, "another exchange of this group (plan %d, start number %d modulo %d)",
+                  (tag - SHOAL_TAG_PLAN) / SHOAL_TAG_STARTS, tag % SHOAL_TAG_STARTS, SHOAL_TAG_STARTS);
+}
+
+static void describe(shoal_flight *f, double seconds, shoal_str *out)
+{
+  const shoal_group *g = f->g;
+  bool *missing = calloc((size_t)g->size, sizeof *missing);
+  shoal_str where = { 0 };
+  if (!missing) return;
+  int peer = f->ops->describe(f, &where, missing);
+  shoal_str_add(out, "%s number %llu of group %s has not moved for %.3g s in training step %llu (%s)", f->name,
+                (unsigned long long)f->number, g->name, seconds, (unsigned long long)g->w->step,
+                where.text ? where.text : "");
+  if (peer >= 0) {
+    shoal_str_add(out, ": waiting for ");
+    add_member(g, peer, out);
+  }
+  add_missing(g, missing, out);
+  add_instead(f, peer, out);
+  shoal_str_free(&where);
+  free(missing);
+}
+
+shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f)
+{
+  const shoal_world_options *o = &f->g->w->o;
+  double blocked = shoal_seconds_since(SHOAL_MAX(watch->since_ns, f->moved_ns));
+  if (blocked < (watch->warned ? o->hang_s : SHOAL_MIN(o->warn_s, o->hang_s))) return SHOAL_OK;
+  shoal_str text = { 0 };
+  shoal_status st = SHOAL_OK;
+  describe(f, blocked, &text);
+  if (blocked >= o->hang_s) {
+    st = SHOAL_FAIL(SHOAL_ERR_HANG, "%s; gave up after %.3g s", text.text ? text.text : f->name, o->hang_s);
+    shoal_flight_end(f, st);
+  } else {
+    shoal_warn("%s; giving up after %.3g s", text.text ? text.text : f->name, o->hang_s);
+    watch->warned = true;
+  }
+  shoal_str_free(&text);
+  return st;
+}

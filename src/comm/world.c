@@ -1,0 +1,187 @@
+/* The world: opened once, asks everybody where they are, and owns the two groups of all ranks.
+ *
+ *   environment → (MPI_Init) → does MPI see what the launcher claims? → facts of all ranks → topology → link classes
+ *
+ * A process that no launcher started is a world of one; MPI is then never initialised, so `shoal` runs on a laptop or a
+ * login node without it.  Everything collective here is over all processes. */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/group_impl.h"
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static shoal_status take_options(shoal_world *w, const shoal_world_options *o)
+{
+  static const shoal_world_options none;
+  w->o = o ? *o : none;
+  w->o.pretend = NULL;
+  if (!w->o.max_message) w->o.max_message = (size_t)1 << 30;
+  if (w->o.warn_s == 0) w->o.warn_s = 30;
+  if (w->o.hang_s == 0) w->o.hang_s = 600;
+  /* A library call counts bytes in an int; and one element must fit. */
+  SHOAL_CHECK(w->o.max_message >= 8 && w->o.max_message <= INT32_MAX, SHOAL_ERR_ARG,
+              "largest message %zu bytes: choose 8 to %d", w->o.max_message, INT32_MAX);
+  SHOAL_CHECK(w->o.warn_s > 0 && w->o.hang_s > 0, SHOAL_ERR_ARG,
+              "limits for waiting must be positive: warn %g s, hang %g s", w->o.warn_s, w->o.hang_s);
+  return SHOAL_OK;
+}
+
+/* Where ranks exceed cores a rank that polls must let the others run: a 4-byte all-reduce took 24-54 ms without, under
+ * 1 ms with.  Whoever has cores of their own loses nothing by yielding.  The user's own setting stays. */
+static void yield_if_crowded(const shoal_launch *l)
+{
+  cpu_set_t mask;
+  int cores = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 0;
+  if (!l->local_size || l->local_size > cores) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+}
+
+static shoal_status open_transport(shoal_world *w)
+{
+  shoal_launch launch;
+  shoal_launch_read(&launch);
+  if (!launch.launcher) {
+    SHOAL_TRY(shoal_launch_check(&launch, 1, w->o.allow_singletons));
+    return shoal_self_open(w);
+  }
+  yield_if_crowded(&launch);
+  SHOAL_TRY(shoal_mpi_open(w));
+  SHOAL_TRY(shoal_launch_check(&launch, w->size, w->o.allow_singletons));
+  if (!w->o.allow_singletons) SHOAL_TRY(shoal_pmix_settle(w->size));
+  return SHOAL_OK;
+}
+
+/* The facts travel over the control group, whose messages need no topology to be counted. */
+static shoal_status gather_topology(shoal_world *w, const char *pretend)
+{
+  shoal_facts mine, *all = NULL;
+  memset(&mine, 0, sizeof mine); /* padding too: the bytes travel */
+  shoal_status st = shoal_topo_facts(&mine);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &all);
+  SHOAL_TRY_GOTO(st, shoal_group_agree(w->control, st), done);
+  SHOAL_TRY_GOTO(st, shoal_group_allgather(w->control, &mine, sizeof mine, all), done);
+  SHOAL_TRY_GOTO(st, shoal_topo_create(all, w->size, pretend, &w->topo), done);
+  shoal_group_learn_links(w->control);
+  shoal_group_learn_links(w->all);
+done:
+  free(all);
+  return st;
+}
+
+static shoal_status make_groups(shoal_world *w)
+{
+  int *ranks;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)w->size, &ranks));
+  for (int i = 0; i < w->size; i++) ranks[i] = i;
+  shoal_status st = shoal_group_make(w, "control", ranks, w->size, true, &w->control);
+  if (st == SHOAL_OK) st = shoal_group_make(w, "world", ranks, w->size, false, &w->all);
+  free(ranks);
+  return st;
+}
+
+shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out)
+{
+  shoal_status st;
+  shoal_world *w;
+  SHOAL_TRY(SHOAL_ALLOC(1, &w));
+  w->counters = &w->own_counters;
+  SHOAL_TRY_GOTO(st, take_options(w, o), fail);
+  SHOAL_TRY_GOTO(st, open_transport(w), fail);
+  shoal_log_set_rank(w->rank, w->size);
+  SHOAL_TRY_GOTO(st, make_groups(w), fail);
+  SHOAL_TRY_GOTO(st, gather_topology(w, o ? o->pretend : NULL), fail);
+  *out = w;
+  return SHOAL_OK;
+fail:
+  shoal_world_close(w);
+  return st;
+}
+
+void shoal_world_close(shoal_world *w)
+{
+  if (!w) return;
+  shoal_group_destroy(w->all);
+  shoal_group_destroy(w->control);
+  shoal_topo_destroy(w->topo);
+  if (w->transport) w->transport->close(w);
+  free(w);
+}
+
+void shoal_world_abort(shoal_world *w, int exit_code)
+{
+  fflush(NULL);
+  if (w && w->transport) w->transport->abort(exit_code);
+  exit(exit_code);
+}
+
+int shoal_world_rank(const shoal_world *w)
+{
+  return w->rank;
+}
+
+int shoal_world_size(const shoal_world *w)
+{
+  return w->size;
+}
+
+const shoal_topo *shoal_world_topo(const shoal_world *w)
+{
+  return w->topo;
+}
+
+shoal_group *shoal_world_group(shoal_world *w)
+{
+  return w->all;
+}
+
+shoal_group *shoal_world_control(shoal_world *w)
+{
+  return w->control;
+}
+
+void shoal_world_set_counters(shoal_world *w, shoal_counters *counters)
+{
+  w->counters = counters ? counters : &w->own_counters;
+}
+
+void shoal_world_set_trace(shoal_world *w, shoal_trace *trace)
+{
+  w->trace = trace;
+}
+
+void shoal_world_set_step(shoal_world *w, uint64_t step)
+{
+  w->step = step;
+}
+
+/* Cristian's method: the answer was made in the middle of the round trip, give or take half of it.  The shortest of the
+ * trips bounds the error best, because delays only ever add. */
+shoal_status shoal_world_measure_clock(shoal_world *w, double *offset_ns, double *bound_ns)
+{
+  enum { TRIPS = 20 };
+  shoal_group *g = w->control;
+  double best = 0, offset = 0;
+  for (int r = 1; r < w->size; r++)
+    for (int trip = 0; trip < TRIPS && (w->rank == 0 || w->rank == r); trip++) {
+      uint64_t sent = shoal_now_ns(), there = 0;
+      if (w->rank == 0) {
+        SHOAL_TRY(shoal_group_recv(g, &there, sizeof there, r, 0));
+        there = shoal_now_ns();
+        SHOAL_TRY(shoal_group_send(g, &there, sizeof there, r, 0));
+        continue;
+      }
+      SHOAL_TRY(shoal_group_send(g, &sent, sizeof sent, 0, 0));
+      SHOAL_TRY(shoal_group_recv(g, &there, sizeof there, 0, 0));
+      double round_trip = (double)(shoal_now_ns() - sent);
+      if (trip && round_trip >= best) continue;
+      best = round_trip;
+      offset = (double)(int64_t)(sent - there) + round_trip / 2;
+    }
+  SHOAL_TRY(shoal_group_barrier(g));
+  *offset_ns = offset;
+  *bound_ns = best / 2;
+  return SHOAL_OK;
+}

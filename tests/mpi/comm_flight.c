@@ -1,0 +1,201 @@
+/* Work in flight: many exchanges at once, progress without waiting, votes and messages beside them, refused plans. */
+#include "base/clock.h"
+#include "comm.h"
+#include "trace/trace.h"
+
+static int rank, size;
+
+enum { MANY = 12 };
+static shoal_exchange *e[MANY];
+static float *x[MANY];
+static size_t lengths[MANY];
+
+static void create_many(shoal_group *g, int scale)
+{
+  for (int i = 0; i < MANY; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "bucket %d", i);
+    lengths[i] = (size_t)(i == 0 ? 0 : i * i * scale + i);
+    x[i] = room((lengths[i] + 1) * sizeof *x[i]);
+    REQUIRE(shoal_exchange_create_sum(g, name, lengths[i], i % 3, &e[i]) == SHOAL_OK, "create %d", i);
+  }
+}
+
+static void destroy_many(void)
+{
+  for (int i = 0; i < MANY; i++) {
+    shoal_exchange_destroy(e[i]);
+    free(x[i]);
+  }
+}
+
+static void start_many(void)
+{
+  for (int i = 0; i < MANY; i++) {
+    for (size_t k = 0; k < lengths[i]; k++) x[i][k] = small_integer(k + (size_t)i, rank);
+    CHECK_OK(shoal_exchange_start(e[i], x[i]));
+  }
+}
+
+static void check_many(void)
+{
+  for (int i = 0; i < MANY; i++) {
+    size_t wrong = 0;
+    for (size_t k = 0; k < lengths[i]; k++) {
+      float sum = 0;
+      for (int r = 0; r < size; r++) sum += small_integer(k + (size_t)i, r); /* below 2^8: exact in bf16 too */
+      wrong += x[i][k] != sum;
+    }
+    CHECK(!wrong, "bucket %d: %zu of %zu wrong", i, wrong, lengths[i]);
+  }
+}
+
+/* Every rank waits in an order of its own. */
+static void waits_in_any_order(shoal_world *w)
+{
+  shoal_perm order;
+  for (uint64_t round = 0; round < 10; round++) {
+    shoal_perm_init(&order, (uint64_t)rank, SHOAL_RNG_TEST, round, MANY);
+    start_many();
+    for (uint64_t i = 0; i < MANY; i++) CHECK_OK(shoal_exchange_wait(e[shoal_perm_at(&order, i)]));
+    check_many();
+  }
+  CHECK_OK(shoal_world_progress(w));
+}
+
+/* Nobody waits: progress calls alone carry everything to its end. */
+static void progress_alone(shoal_world *w)
+{
+  uint64_t t0 = shoal_now_ns();
+  start_many();
+  for (bool all = false; !all && shoal_seconds_since(t0) < 20;) {
+    CHECK_OK(shoal_world_progress(w));
+    all = true;
+    for (int i = 0; i < MANY; i++) all = all && shoal_exchange_done(e[i]);
+  }
+  for (int i = 0; i < MANY; i++) REQUIRE(shoal_exchange_done(e[i]), "bucket %d after 20 s of progress", i);
+  check_many();
+}
+
+/* An exchange that must not be started twice. */
+static void refuses(shoal_group *g)
+{
+  float one[4096] = { 0 };
+  shoal_exchange *late = NULL;
+  REQUIRE(shoal_exchange_create_sum(g, "late", SHOAL_COUNT(one), SHOAL_WIRE_F32, &late) == SHOAL_OK, "create");
+  CHECK_OK(shoal_exchange_start(late, one));
+  shoal_quiet_errors(1);
+  if (!shoal_exchange_done(late)) CHECK(shoal_exchange_start(late, one) == SHOAL_ERR_ARG, "started twice");
+  CHECK_OK(shoal_exchange_wait(late));
+  shoal_exchange_destroy(late);
+  if (size > 1) {
+    shoal_exchange *odd = NULL;
+    CHECK(shoal_exchange_create_sum(g, "odd", rank ? 10 : 11, SHOAL_WIRE_F32, &odd) == SHOAL_ERR_ARG, "lengths differ");
+    CHECK(shoal_exchange_create_sum(g, "odd", 10, rank ? SHOAL_WIRE_F32 : SHOAL_WIRE_F16, &odd) == SHOAL_ERR_ARG,
+          "formats");
+    CHECK(!odd, "nothing was made");
+  }
+  shoal_quiet_errors(-1);
+}
+
+static void votes(shoal_world *w)
+{
+  shoal_vote *v = NULL, *other = NULL;
+  int64_t got;
+  REQUIRE(shoal_vote_create(shoal_world_control(w), "stop", &v) == SHOAL_OK, "create");
+  REQUIRE(shoal_vote_create(shoal_world_control(w), "other", &other) == SHOAL_OK, "create");
+  for (int64_t round = 0; round < 600; round++) { /* past the 256 starts the tags tell apart */
+    int64_t mine = round % size == rank ? round * 3 + 1 : -round;
+    CHECK_OK(shoal_vote_post(v, mine));
+    CHECK_OK(shoal_vote_post(other, -rank - round));
+    CHECK_OK(shoal_vote_result(v, &got));
+    CHECK(got == round * 3 + 1, "round %lld: %lld", (long long)round, (long long)got);
+    CHECK_OK(shoal_vote_result(other, &got));
+    CHECK(got == -round, "round %lld: %lld", (long long)round, (long long)got);
+  }
+  shoal_quiet_errors(1);
+  CHECK(shoal_vote_result(v, &got) == SHOAL_ERR_ARG, "a result without a post");
+  CHECK_OK(shoal_vote_post(v, INT64_MIN));
+  CHECK(shoal_vote_post(v, 1) == SHOAL_ERR_ARG, "posted twice");
+  shoal_quiet_errors(-1);
+  CHECK_OK(shoal_vote_result(v, &got));
+  CHECK(got == INT64_MIN, "smallest value: %lld", (long long)got);
+  shoal_vote_destroy(v);
+  shoal_vote_destroy(other);
+}
+
+/* Both neighbours send to each other at once, while an exchange is under way: nobody waits for nobody. */
+static void messages(shoal_world *w, size_t most)
+{
+  shoal_group *g = shoal_world_group(w);
+  shoal_message *out = NULL, *in = NULL;
+  unsigned char *a = room(most), *b = room(most);
+  int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  REQUIRE(shoal_message_create(g, "out", &out) == SHOAL_OK && shoal_message_create(g, "in", &in) == SHOAL_OK, "create");
+  start_many();
+  for (size_t round = 0; round < 3 && size > 1; round++) {
+    size_t n = round == 1 ? 0 : most - round;
+    for (size_t i = 0; i < n; i++) a[i] = (unsigned char)(i * 31 + (size_t)rank + round);
+    CHECK_OK(shoal_message_recv(in, b, n, left, 9));
+    CHECK_OK(shoal_message_send(out, a, n, right, 9));
+    CHECK_OK(shoal_message_wait(out));
+    CHECK_OK(shoal_message_wait(in));
+    CHECK(shoal_message_done(in) && shoal_message_done(out), "done");
+    size_t wrong = 0;
+    for (size_t i = 0; i < n; i++) wrong += b[i] != (unsigned char)(i * 31 + (size_t)left + round);
+    CHECK(!wrong, "round %zu: %zu bytes wrong", round, wrong);
+  }
+  shoal_quiet_errors(1);
+  CHECK(shoal_message_send(out, a, 1, rank, 0) == SHOAL_ERR_ARG, "to oneself");
+  CHECK(shoal_message_send(out, a, 1, right, 1024) == SHOAL_ERR_ARG, "tag out of range");
+  shoal_quiet_errors(-1);
+  for (int i = 0; i < MANY; i++) CHECK_OK(shoal_exchange_wait(e[i]));
+  check_many();
+  shoal_message_destroy(out);
+  shoal_message_destroy(in);
+  free(a);
+  free(b);
+}
+
+static void traced(shoal_world *w)
+{
+  shoal_trace *t = NULL;
+  shoal_trace_info info = { .run_name = "t", .config_text = "", .rank = rank, .size = size, .host = "h" };
+  REQUIRE(shoal_trace_open(NULL, SHOAL_TRACE_OFF, &info, &t) == SHOAL_OK, "trace");
+  shoal_world_set_trace(w, t);
+  shoal_world_set_counters(w, shoal_trace_counters(t));
+  start_many();
+  for (int i = 0; i < MANY; i++) CHECK_OK(shoal_exchange_wait(e[i]));
+  if (size > 1) CHECK(shoal_trace_total_s(t, SHOAL_TRACE_EXCHANGE) > 0, "transfer time");
+  uint64_t want[SHOAL_LINK_COUNT], all[SHOAL_LINK_COUNT] = { 0 };
+  for (int i = 0; i < MANY; i++) {
+    shoal_exchange_bytes(shoal_world_group(w), lengths[i], i % 3, want);
+    for (int k = 0; k < SHOAL_LINK_COUNT; k++) all[k] += want[k];
+  }
+  for (int k = 0; k < SHOAL_LINK_COUNT; k++) CHECK(shoal_trace_counters(t)->payload[k] == all[k], "class %d", k);
+  shoal_world_set_trace(w, NULL);
+  shoal_world_set_counters(w, NULL);
+  CHECK_OK(shoal_trace_close(t));
+}
+
+static void everything(size_t max_message, int scale)
+{
+  shoal_world *w = open_world(NULL, max_message);
+  create_many(shoal_world_group(w), scale);
+  waits_in_any_order(w);
+  progress_alone(w);
+  refuses(shoal_world_group(w));
+  votes(w);
+  messages(w, max_message ? 30000 : 3000000);
+  traced(w);
+  destroy_many();
+  shoal_world_close(w);
+}
+
+int main(void)
+{
+  mpi_start(&rank, &size);
+  everything(0, 3001);
+  everything(1000, 101);
+  return mpi_done();
+}

@@ -1,0 +1,441 @@
+#!/usr/bin/env python3
+"""Whole runs of `shoal train` under mpirun, one case per ctest entry: train_cases.py SHOAL CASE
+
+Every case works in a temporary folder of its own with small generated data sets.  The oracle is mostly `shoal ckpt diff`
+(bit equality or a stated tolerance), exit codes, and formulas worked out here independently of the program.
+SHOAL_FULL=1 runs the long versions.
+"""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SHOAL, CASE = sys.argv[1], sys.argv[2]
+FULL = os.environ.get("SHOAL_FULL") == "1"
+ENV = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_mpi_yield_when_idle="1",
+           OMP_NUM_THREADS="1")
+failures = 0
+
+
+def check(ok, *what):
+    global failures
+    if not ok:
+        failures += 1
+        print("CHECK failed:", *what, flush=True)
+    return ok
+
+
+def shoal(*args, code=0, env=None):
+    r = subprocess.run([SHOAL, *map(str, args)], env={**ENV, **(env or {})}, capture_output=True, text=True)
+    check(r.returncode == code, f"shoal {' '.join(map(str, args))}: exit {r.returncode}, expected {code}\n{r.stdout}{r.stderr}")
+    return r
+
+
+def command(ranks, *args):
+    launch = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"] if ranks > 1 else []
+    return [*launch, SHOAL, "train", *map(str, args)]
+
+
+def train(ranks, name, *args, code=0, env=None, timeout=240):
+    """One run; returns the completed process.  args are further arguments of `shoal train`."""
+    c = command(ranks, *args, "--set", f"run.name={name}")
+    r = subprocess.run(c, env={**ENV, **(env or {})}, capture_output=True, text=True, timeout=timeout)
+    check(r.returncode == code, f"{' '.join(c)}: exit {r.returncode}, expected {code}\n{r.stdout}{r.stderr}")
+    return r
+
+
+def sets(**options):
+    out = []
+    for key, value in options.items():
+        out += ["--set", f"{key.replace('__', '.')}={value}"]
+    return out
+
+
+def newest(name):
+    files = sorted(f for f in os.listdir(f"runs/{name}/ckpt") if f.endswith(".h5") and f.startswith("step-"))
+    check(files, f"no checkpoint in runs/{name}/ckpt")
+    return f"runs/{name}/ckpt/{files[-1]}"
+
+
+def diff(a, b, *args):
+    return subprocess.run([SHOAL, "ckpt", "diff", a, b, *args], env=ENV, capture_output=True, text=True)
+
+
+def check_equal(a, b, what):
+    """Bit for bit, all that training is made of: only the clock may differ."""
+    for part in ("model/", "replica/", "train/optimizer_steps", "train/plateau", "method/"):
+        r = diff(a, b, "--only", part)
+        check(r.returncode == 0, f"{what}: {part} differs\n{r.stdout}{r.stderr}")
+
+
+def status(name):
+    with open(f"runs/{name}/status.json") as f:
+        return json.load(f)
+
+
+def metrics(name):
+    with open(f"runs/{name}/metrics.csv") as f:
+        header, *rows = [line.strip().split(",") for line in f]
+    return [dict(zip(header, row)) for row in rows]
+
+
+MLP = sets(model__name="mlp", model__widths="[64,32]", optim__lr=0.05, optim__momentum=0.9, data__file="glyphs.h5")
+
+
+def glyphs(train_count=600, test=100, size=28, seed=3):
+    shoal("data", "synth", "glyphs", "-o", "glyphs.h5", "--train", train_count, "--test", test, "--size", size, "--seed", seed)
+
+
+# ---- cases -----------------------------------------------------------------------------------------------------------
+
+def case_ranks():
+    """The same global batch gives the same weights at 1, 2, 3 and 4 ranks, to rounding (relative 1e-4)."""
+    glyphs(1003)
+    for ranks in (1, 2, 3, 4):
+        train(ranks, f"r{ranks}", *MLP, *sets(run__epochs=1, data__global_batch=50))
+    for ranks in (2, 3, 4):
+        r = diff(newest("r1"), newest(f"r{ranks}"), "--only", "model/", "--tolerance", "1e-4")
+        check(r.returncode == 0, f"1 and {ranks} ranks differ by more than 1e-4\n{r.stdout}")
+    losses = {m["train_loss"] for ranks in (1, 2, 3, 4) for m in metrics(f"r{ranks}")}
+    check(max(map(float, losses)) - min(map(float, losses)) < 1e-4, "train losses differ", losses)
+    # The tolerance can fail: another seed is another network.
+    train(1, "other", *MLP, *sets(run__epochs=1, data__global_batch=50, run__seed=2))
+    check(diff(newest("r1"), newest("other"), "--only", "model/", "--tolerance", "1e-4").returncode == 7, "diff cannot fail")
+
+
+RESNET = sets(model__name="resnet20", model__dropout=0.2, data__augment="[crop4,hflip]", data__file="glyphs.h5",
+              data__batch=16, run__epochs=2, optim__momentum=0.9, optim__lr=0.05, optim__schedule="cosine",
+              optim__weight_decay=5e-4)
+
+
+def case_resume():
+    """Stop at random steps of resnet20 with augmentation and dropout, resume: same bits, at prefetch depths 0 and 4."""
+    glyphs(200, 50, 32)
+    ranks, total = 2, 14  # 200 samples, 32 per step: 7 steps per epoch, the last one short
+    rng = random.Random(int(os.environ.get("SHOAL_TEST_SEED", time.time())))
+    stops = sorted(rng.sample(range(0, total - 2), 3))
+    print("stop steps", stops)
+    train(ranks, "whole", *RESNET)
+    for depth in (0, 4):
+        name = f"cut{depth}"
+        options = [*RESNET, *sets(data__prefetch=depth)]
+        for step in stops:
+            train(ranks, name, *options, "--allow-faults", *sets(fault__stop_step=step, fault__rank=step % ranks), code=75)
+            check(status(name)["state"] == "stopped" and status(name)["exit_code"] == 75, status(name))
+        train(ranks, name, *options)
+        check_equal(newest("whole"), newest(name), f"stopped at {stops}, prefetch {depth}")
+        check([m["step"] for m in metrics(name)] == [m["step"] for m in metrics("whole")], "rows of metrics.csv")
+        check([(m["train_loss"], m["test_acc"]) for m in metrics(name)] ==
+              [(m["train_loss"], m["test_acc"]) for m in metrics("whole")], "metrics differ", metrics(name), metrics("whole"))
+    # At another rank count: the sample order goes on, the run finishes.
+    train(ranks, "moved", *RESNET, "--allow-faults", *sets(fault__stop_step=5), code=75)
+    r = train(3, "moved", *RESNET, *sets(data__batch=16))
+    check("layout changed" in r.stdout, r.stdout)
+
+
+def case_moved():
+    """Resume an mlp in mid-epoch at 1, 3 and 4 ranks: the same global order, so the same weights to rounding."""
+    glyphs(1003)
+    options = [*MLP, *sets(run__epochs=2, data__global_batch=50)]
+    train(2, "whole", *options)
+    for ranks in (1, 3, 4):
+        name = f"moved{ranks}"
+        train(2, name, *options, "--allow-faults", *sets(fault__stop_step=25), code=75)
+        train(ranks, name, *options)
+        r = diff(newest("whole"), newest(name), "--only", "model/", "--tolerance", "1e-4")
+        check(r.returncode == 0, f"2 then {ranks} ranks\n{r.stdout}")
+
+
+def ring_bytes(count, ranks, rank, width):
+    sizes = [count // ranks + (k < count % ranks) for k in range(ranks)]
+    return width * (2 * count - sizes[rank] - sizes[(rank + 1) % ranks]) if ranks > 1 else 0
+
+
+def case_bytes():
+    """Counted payload equals the formula for every rank and link class, f32 and bf16, on several topologies."""
+    glyphs(320)
+    layers = [(784, 64), (64, 32), (32, 10)]
+    announced = []  # backward order, weight then bias of a layer are adjacent in the arena
+    for i, o in reversed(layers):
+        announced.append(o * i + o)
+    # Buckets close after the tensor that fills them: weights and bias of a layer stay together here (limits are small).
+    for ranks, topo, wire in ((2, "2x1", "f32"), (3, "1x3", "bf16"), (4, "2x2", "f32"), (4, "1,2,1", "f16")):
+        name = f"b{ranks}{topo.replace(',', '-')}{wire}"
+        r = train(ranks, name, *MLP, "--topo", topo,
+                  *sets(run__epochs=2, data__batch=16, method__wire=wire, method__first_bucket=1e-5, method__bucket=1e-5))
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        counts = [int(x) for x in topo.split("x")] if "x" in topo else None
+        per_node = [counts[1]] * counts[0] if counts else [int(x) for x in topo.split(",")]
+        node = [n for n, c in enumerate(per_node) for _ in range(c)]
+        table = json.loads(shoal("trace", "show", f"runs/{name}", "--json").stdout)
+        steps = int(status(name)["step"])
+        width = 4 if wire == "f32" else 2
+        # Without knowing how ranges split into buckets the sum over a layer's weight and bias differs by rounding of chunk
+        # sizes only; with first_bucket and bucket tiny every announced range is a bucket of its own.
+        for row in table["ranks"]:
+            rank = row["rank"]
+            to = (rank + 1) % ranks
+            link = "node" if node[rank] == node[to] else "between"
+            expected = {"node": 0, "between": 0}
+            options = [[o * i + o for i, o in layers], [x for i, o in layers for x in (o * i, o)]]
+            sums = [steps * sum(ring_bytes(c, ranks, rank, width) for c in cut) for cut in options]
+            got = {k: row["bytes"][k]["payload"] for k in expected}
+            check(got[link] in sums and got["node" if link == "between" else "between"] == 0,
+                  f"{name} rank {rank}: counted {got}, formula {sums} on {link}")
+
+
+def case_uneven():
+    """1003 samples, batch 32, odd rank counts, three epochs: no hang, every sample once per epoch (H14)."""
+    glyphs(1003, 37)
+    for ranks in (3, 4, 7):
+        for last in ("short", "drop", "pad") if FULL or ranks == 3 else ("short",):
+            name = f"u{ranks}{last}"
+            r = train(ranks, name, *MLP, *sets(run__epochs=3, data__batch=32, data__last=last))
+            batch = 32 * ranks
+            steps = {"short": -(-1003 // batch), "drop": 1003 // batch, "pad": -(-1003 // batch)}[last]
+            check(status(name)["step"] == 3 * steps, status(name), steps)
+            check(len(metrics(name)) == 3 and status(name)["state"] == "done", metrics(name))
+            check(last == "short" or last[:4] in r.stdout, r.stdout)
+    # Fewer samples in the global batch than ranks: some ranks have none and still join.
+    train(4, "few", *MLP, *sets(run__epochs=1, data__global_batch=3, run__steps=5))
+    train(1, "one", *MLP, *sets(run__epochs=1, data__global_batch=3, run__steps=5))
+    check(diff(newest("few"), newest("one"), "--only", "model/", "--tolerance", "1e-4").returncode == 0, "4 ranks, batch 3")
+
+
+def case_long_messages():
+    """A small largest message splits everything and changes nothing (H17)."""
+    glyphs(200)
+    options = [*MLP, *sets(run__epochs=1, data__batch=16)]
+    train(3, "plain", *options)
+    train(3, "split", *options, *sets(comm__max_message=1000))
+    check_equal(newest("plain"), newest("split"), "split messages")
+
+
+def wait_for(path, pattern, seconds=60):
+    end = time.time() + seconds
+    while time.time() < end:
+        try:
+            with open(path) as f:
+                if re.search(pattern, f.read()):
+                    return True
+        except OSError:
+            pass
+        time.sleep(0.05)
+    return check(False, f"{path} never showed {pattern}")
+
+
+def children(pid):
+    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(p) for p in out.split()]
+
+
+def start(ranks, name, *args):
+    log = open(f"{name}.out", "w")
+    return subprocess.Popen(command(ranks, *args, "--set", f"run.name={name}"), env=ENV, stdout=log, stderr=log)
+
+
+SLOW = [*MLP, *sets(run__epochs=40, data__batch=8, fault__compute="sleep:20", run__log_every="1 steps"), "--allow-faults"]
+
+
+def ranks_of(job):
+    """Ranks of a running mpirun job with their process ids."""
+    out = {}
+    for pid in children(job.pid):
+        with open(f"/proc/{pid}/environ", "rb") as f:
+            env = dict(e.split(b"=", 1) for e in f.read().split(b"\0") if b"=" in e)
+        if b"OMPI_COMM_WORLD_RANK" in env:
+            out[int(env[b"OMPI_COMM_WORLD_RANK"])] = pid
+    return out
+
+
+def case_signals():
+    """One signal at one rank stops all at the same step with one verified checkpoint (H07)."""
+    glyphs(400)
+    plans = [("one", [3], [signal.SIGUSR1]), ("twice", [1], [signal.SIGUSR1, signal.SIGUSR1]),
+             ("both", [0], [signal.SIGUSR1, signal.SIGTERM])]
+    for name, who, what in plans if FULL else random.sample(plans, 2):
+        job = start(4, name, *SLOW)
+        wait_for(f"runs/{name}/log.txt", r"step \d")
+        pids = ranks_of(job)
+        for number in what:
+            for rank in who:
+                os.kill(pids[rank], number)
+            time.sleep(0.3 if len(what) > 1 else 0)
+        code = job.wait(60)
+        text = open(f"{name}.out").read()
+        check(code == 75, f"{name}: exit {code}\n{text}")
+        check(status(name)["state"] == "stopped", status(name))
+        saved = os.listdir(f"runs/{name}/ckpt")
+        check(len(saved) == 1, saved)
+        shoal("ckpt", "verify", newest(name))
+        check(not os.path.exists(f"runs/{name}/lease"), "the lease is still there")
+
+
+def case_killed():
+    """kill -9 of one rank: the job ends, the last checkpoint resumes to the bits of an uninterrupted run (H06, H09)."""
+    glyphs(400)
+    options = [*MLP, *sets(run__epochs=3, data__batch=16, ckpt__every="5 steps")]
+    train(2, "whole", *options)
+    job = start(2, "killed", *options, "--allow-faults", *sets(fault__kill_step=17, fault__rank=1))
+    t = time.time()
+    code = job.wait(60)
+    check(code not in (0, 75), f"exit {code}")
+    check(time.time() - t < 30, "the survivors stayed")
+    check(status("killed")["state"] in ("running", "failed"), status("killed"))
+    r = train(2, "killed", *options)
+    check("attempt 2" in r.stdout and "resumed from" in r.stdout, r.stdout)
+    check_equal(newest("whole"), newest("killed"), "killed at step 17")
+    check([m["step"] for m in metrics("whole")] == [m["step"] for m in metrics("killed")], "metrics rows")
+
+
+def case_damaged():
+    """Resume goes on from the newest checkpoint that verifies, and says what it skipped (H09)."""
+    glyphs(400)
+    options = [*MLP, *sets(run__epochs=2, data__batch=16, ckpt__every="5 steps", ckpt__keep=4)]
+    train(1, "d", *options)
+    files = sorted(os.listdir("runs/d/ckpt"))
+    check(len(files) == 4, files)
+    shutil.copytree("runs/d", "runs/good")
+    with open(f"runs/d/ckpt/{files[-1]}", "r+b") as f:
+        f.truncate(os.path.getsize(f.name) - 1024)
+    with open(f"runs/d/ckpt/{files[-2]}", "r+b") as f:
+        f.seek(os.path.getsize(f.name) // 2)
+        byte = f.read(1)
+        f.seek(-1, 1)
+        f.write(bytes([byte[0] ^ 1]))
+    open("runs/d/ckpt/step-999999999.h5", "w").close()
+    for bad in (files[-1], files[-2], "step-999999999.h5"):
+        shoal("ckpt", "verify", f"runs/d/ckpt/{bad}", code=7)
+    r = train(1, "d", *options)
+    for bad in (files[-1], files[-2], "step-999999999.h5"):
+        check(bad in r.stdout + r.stderr, f"{bad} was not reported\n{r.stdout}{r.stderr}")
+    check(f"resumed from runs/d/ckpt/{files[-3]}" in r.stdout, r.stdout)
+    check_equal(f"runs/good/ckpt/{files[-1]}", f"runs/d/ckpt/{files[-1]}", "after the damage")
+
+
+def case_refusals():
+    """Bad input: one line with the thing, the value and the cure, the right code, nothing overwritten."""
+    glyphs(200)
+    base = [*MLP, *sets(run__epochs=1)]
+    for extra, code, words in (
+            (sets(optim__leraning_rate=0.1), 2, ["optim.leraning_rate", "optim.lr"]),
+            (sets(model__name="resnet21"), 2, ["resnet21", "resnet2"]),
+            (sets(method__name="sink"), 2, ["sink", "sync"]),
+            (sets(data__file="absent.h5"), 7, ["absent.h5"]),
+            (sets(optim__lr=-1), 2, ["optim.lr", "-1"]),
+            (sets(fault__stop_step=3), 2, ["fault.stop_step", "--allow-faults"]),
+            (sets(data__batch=8, data__global_batch=8), 2, ["data.batch", "data.global_batch"]),
+            (["--topo", "3x3"], 2, ["3x3"]),
+            (["--resum", "auto"], 2, ["--resum", "--resume"]),
+    ):
+        for ranks in (1, 2):
+            r = train(ranks, "bad", *base, *extra, code=code)
+            lines = [l for l in r.stderr.splitlines() if "shoal: error" in l or "error" in l.lower() and "shoal" in l]
+            check(all(w in r.stderr for w in words), f"{extra}: {r.stderr}")
+            check(len(lines) <= 2, f"{extra} at {ranks} ranks: more than one complaint\n{r.stderr}")
+            check(not os.path.exists("runs/bad/ckpt") or not os.listdir("runs/bad/ckpt"), "left a checkpoint")
+    train(1, "good", *base)
+    before = newest("good")
+    train(1, "good", *base, "--resume", "never", code=2)
+    check(newest("good") == before and status("good")["state"] == "done", "a refusal changed the folder")
+    r = train(1, "good", *base, *sets(model__widths="[32,32]"), code=2)
+    check("shape" in r.stderr, r.stderr)
+    r = train(1, "good", *base, *sets(run__seed=9, run__epochs=2), code=2)
+    check("run.seed" in r.stderr, r.stderr)
+    shoal("data", "synth", "glyphs", "-o", "other.h5", "--train", 200, "--test", 100, "--seed", 9)
+    r = train(1, "good", *base, *sets(data__file="other.h5", run__epochs=2), code=2)
+    check("data.file" in r.stderr, r.stderr)
+    r = train(1, "good", *base, *sets(run__epochs=2, optim__lr=0.01))
+    check("changed since the checkpoint" in r.stdout, r.stdout)
+
+
+def case_replicas():
+    """Replicas that differ are found before step 1, and the odd rank is named (H16)."""
+    glyphs(200)
+    base = [*MLP, *sets(run__epochs=1, data__batch=8), "--allow-faults"]
+    r = train(4, "seed", *base, *sets(fault__rank=1, fault__seed=5), code=3)
+    check("rank 1" in r.stderr and "weights" in r.stderr, r.stderr)
+    r = train(4, "lr", *base, *sets(fault__rank=2, fault__lr=2), code=3)
+    check("rank 2" in r.stderr and "learning rate" in r.stderr, r.stderr)
+    shoal("data", "synth", "glyphs", "-o", "other.h5", "--train", 200, "--test", 100, "--seed", 9)
+    with open("rank.sh", "w") as f:
+        f.write('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 3 ] && exec "$@" --set data.file=other.h5\nexec "$@"\n')
+    os.chmod("rank.sh", 0o755)
+    c = ["mpirun", "-n", "4", "--oversubscribe", "--bind-to", "none", "./rank.sh", *command(1, *base)]
+    r = subprocess.run(c, env=ENV, capture_output=True, text=True, timeout=120)
+    check(r.returncode == 3 and "rank 3" in r.stderr, r.returncode, r.stderr)
+    check(not os.path.exists("runs/run/metrics.csv"), "a refused run began")
+
+
+def case_numeric():
+    """A NaN stops with exit 6; the last checkpoint is good and older than the NaN."""
+    glyphs(400)
+    options = [*MLP, *sets(run__epochs=2, data__batch=16, ckpt__every="4 steps")]
+    train(2, "nan", *options, "--allow-faults", *sets(fault__nan_step=9, fault__rank=1), code=6)
+    check(status("nan")["state"] == "failed" and status("nan")["exit_code"] == 6, status("nan"))
+    shoal("ckpt", "verify", newest("nan"))
+    check("step-000000008" in newest("nan"), newest("nan"))
+    train(2, "nan", *options)
+    check(status("nan")["state"] == "done", status("nan"))
+
+
+def case_folder():
+    """One run at a time in a folder; a lease whose owner is gone is taken over."""
+    glyphs(400)
+    job = start(1, "busy", *SLOW)
+    wait_for("runs/busy/log.txt", r"step \d")
+    before = status("busy")
+    r = train(1, "busy", *SLOW, code=3)
+    check("in use" in r.stderr and str(job.pid) in r.stderr, r.stderr)
+    check(status("busy") == before, "a refused run wrote status.json")
+    job.send_signal(signal.SIGKILL)
+    job.wait()
+    check(os.path.exists("runs/busy/lease"), "a killed run cannot have given its lease back")
+    r = train(1, "busy", *MLP, *sets(run__epochs=1, data__batch=8))
+    check("attempt 2" in r.stdout, r.stdout)
+    check(not os.path.exists("runs/busy/lease"), "the lease is still there")
+
+
+def case_singletons():
+    """Four copies that each believe to be alone are refused (H01); on purpose they may."""
+    glyphs(100)
+    base = [*MLP, *sets(run__epochs=1)]
+    step = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "0",
+            "SLURM_STEP_NUM_NODES": "1", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+    for rank in range(4):
+        r = subprocess.run(command(1, *base), env={**ENV, **step, "SLURM_PROCID": str(rank)}, capture_output=True, text=True)
+        check(r.returncode == 3, r.returncode, r.stderr)
+        if rank == 0:
+            check("4" in r.stderr and "--mpi=pmix" in r.stderr, r.stderr)
+    check(not os.path.exists("runs"), "a refused run made a folder")
+    r = subprocess.run(command(1, *base, *sets(run__allow_singletons="true")), env={**ENV, **step}, capture_output=True,
+                       text=True)
+    check(r.returncode == 0, r.stderr)
+
+
+def main():
+    case = globals().get(f"case_{CASE}")
+    if not case:
+        sys.exit(f"no case {CASE}")
+    folder = tempfile.mkdtemp(prefix=f"shoal-{CASE}-")
+    os.chdir(folder)
+    try:
+        case()
+    finally:
+        os.chdir("/")
+        if failures and os.environ.get("SHOAL_KEEP"):
+            print("kept", folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{CASE}: {failures} failures")
+    return failures != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,14 +12,14 @@ typedef struct {
   const char *metavar;  /* "FILE" or NULL for switches */
   shoal_flag_type type; /* LIST may be given several times */
   const char *help;
-} shoal_flag;           /* a table ends with name == NULL */
+} shoal_flag; /* a table ends with name == NULL */
 
 typedef struct {
-  const char *usage;    /* "shoal train RUN.yaml [options]" */
-  const char *about;    /* a paragraph */
+  const char *usage; /* "shoal train RUN.yaml [options]" */
+  const char *about; /* a paragraph */
   const shoal_flag *flags;
   int min_words, max_words; /* positional; max -1 is any number */
-  const char *examples; /* or NULL */
+  const char *examples;     /* or NULL */
 } shoal_verb_help;
 
 typedef struct shoal_args shoal_args;

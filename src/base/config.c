@@ -6,7 +6,6 @@
  *
  * A fault in a table itself (a default out of its own range, a name twice) is our bug, not the user's: it stops the
  * program at once, and so does asking a finished config for a name it does not have. */
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/option_impl.h"
 #include <ctype.h>
@@ -15,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-extern char **environ;
 
 static _Noreturn void __attribute__((format(printf, 1, 2))) bug(const char *format, ...)
 {
@@ -162,14 +159,6 @@ static shoal_status split_list(shoal_value *v, const char *text)
   return SHOAL_OK;
 }
 
-/* Where a fault is: file, line and column, or only an origin without lines. */
-static void add_place(shoal_str *s, const char *origin, int line, int column)
-{
-  shoal_str_add(s, "%s:", origin);
-  if (line) shoal_str_add(s, "%d:%d:", line, column);
-  shoal_str_add(s, " ");
-}
-
 typedef struct {
   const char *origin;
   int line, column;
@@ -180,7 +169,7 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
 {
   const shoal_option *o = v->option;
   shoal_str s = { 0 };
-  add_place(&s, at->origin, at->line, at->column);
+  shoal_option_add_place(&s, at->origin, at->line, at->column);
   shoal_str_add(&s, "%s ", o->name);
   if (item) shoal_str_add(&s, "item %zu ", item);
   shoal_str_add(&s, "is \"%s\": must be ", text);
@@ -283,169 +272,11 @@ static shoal_status value_resolve(shoal_value *v, const shoal_settings *s)
   return st;
 }
 
-static const shoal_value *config_find(const shoal_config *c, const char *name)
+const shoal_value *shoal_config_find(const shoal_config *c, const char *name)
 {
   for (size_t i = 0; i < c->n; i++)
     if (strcmp(c->values[i].option->name, name) == 0) return &c->values[i];
   return NULL;
-}
-
-/* --- unknown keys ---------------------------------------------------------------------------------------------- */
-
-static const char *last_part(const char *name)
-{
-  const char *dot = strrchr(name, '.');
-  return dot ? dot + 1 : name;
-}
-
-static size_t section_length(const char *name)
-{
-  const char *dot = strrchr(name, '.');
-  return dot ? (size_t)(dot - name) : 0;
-}
-
-static bool same_section(const char *a, const char *b)
-{
-  return section_length(a) == section_length(b) && strncmp(a, b, section_length(a)) == 0;
-}
-
-/* "lr" for "learning_rate"; also when letters inside the words are mixed up. */
-static bool is_initials(const char *brief, const char *words)
-{
-  while (*brief && *words && *brief == *words) {
-    brief++;
-    words += strcspn(words, "_-");
-    while (*words == '_' || *words == '-') words++;
-  }
-  return !*brief && !*words;
-}
-
-/* The names people expect when they know another program: a longer or shorter form in the same section. */
-static bool is_other_form(const char *a, const char *b)
-{
-  size_t na = strlen(a), nb = strlen(b), shorter = SHOAL_MIN(na, nb);
-  return (shorter >= 3 && strncmp(a, b, shorter) == 0) || (nb >= 2 && is_initials(b, a)) ||
-         (na >= 2 && is_initials(a, b));
-}
-
-/* The option that was meant, looked for part by part: the section's letters must not pay for slips in the name. */
-static const char *suggest_in(const shoal_config *c, const char *section, size_t n, const char *part)
-{
-  const char **parts = calloc(c->n + 1, sizeof *parts), *meant = NULL;
-  size_t n_parts = 0;
-  for (size_t i = 0; parts && i < c->n; i++) {
-    const char *known = c->values[i].option->name;
-    if (section_length(known) == n && strncmp(known, section, n) == 0) parts[n_parts++] = last_part(known);
-  }
-  const char *near = shoal_nearest(part, parts, n_parts);
-  for (size_t i = 0; !near && i < n_parts; i++)
-    if (is_other_form(part, parts[i])) near = parts[i];
-  for (size_t i = 0; near && !meant && i < c->n; i++) /* from the part back to the whole name it is the end of */
-    if (last_part(c->values[i].option->name) == near) meant = c->values[i].option->name;
-  free(parts);
-  return meant;
-}
-
-/* In the same section, else in one whose name is near, else under the same name anywhere. */
-static char *suggest(const shoal_config *c, const char *name)
-{
-  const char *part = last_part(name), *meant = suggest_in(c, name, section_length(name), part);
-  for (size_t i = 0; !meant && i < c->n; i++) {
-    const char *known = c->values[i].option->name;
-    char *section = shoal_strdup_printf("%.*s", (int)section_length(known), known);
-    char *tried = shoal_strdup_printf("%.*s", (int)section_length(name), name);
-    const char *const near[] = { section };
-    bool brief = !*tried && *section && strcmp(last_part(known), "name") == 0; /* methd: daso */
-    bool found = shoal_nearest(brief ? part : tried, near, 1) != NULL;
-    free(tried);
-    if (found && brief) return section;
-    if (found) meant = suggest_in(c, section, strlen(section), part);
-    free(section);
-  }
-  for (size_t i = 0; !meant && i < c->n; i++)
-    if (strcmp(part, last_part(c->values[i].option->name)) == 0) meant = c->values[i].option->name;
-  return meant ? shoal_strdup_printf("%s", meant) : NULL;
-}
-
-/* What the section holds, or which sections there are: the next best thing to a suggestion. */
-static void add_overview(shoal_str *s, const shoal_config *c, const char *name)
-{
-  size_t n = 0;
-  for (size_t i = 0; i < c->n; i++)
-    if (strchr(name, '.') && same_section(name, c->values[i].option->name))
-      shoal_str_add(s, "%s%s", n++ ? ", " : "; known there: ", last_part(c->values[i].option->name));
-  for (size_t i = 0; n == 0 && i < c->n; i++) {
-    const char *known = c->values[i].option->name;
-    size_t length = strcspn(known, "."), seen = 0;
-    for (size_t j = 0; j < i; j++) {
-      const char *other = c->values[j].option->name;
-      seen += strcspn(other, ".") == length && strncmp(other, known, length) == 0;
-    }
-    if (!seen) shoal_str_add(s, "%s%.*s", i ? ", " : "; known are: ", (int)length, known);
-  }
-}
-
-static void add_cure(shoal_str *s, const shoal_config *c, const char *name)
-{
-  size_t n = strlen(name), dot = strcspn(name, ".");
-  for (size_t i = 0; i < c->n; i++) {
-    const char *known = c->values[i].option->name;
-    if (strncmp(known, name, n) == 0 && known[n] == '.') { /* optim: 3 */
-      shoal_str_add(s, "; it is a section, write for example %s", known);
-      return;
-    }
-    if (strlen(known) == dot && name[dot] && strncmp(known, name, dot) == 0) { /* device: { x: 1 } */
-      shoal_str_add(s, "; %s takes one value, not a section", known);
-      return;
-    }
-  }
-  char *near = suggest(c, name);
-  if (near)
-    shoal_str_add(s, "; did you mean %s?", near);
-  else
-    add_overview(s, c, name);
-  free(near);
-}
-
-/* A key that no option answers to.  "method: daso" stands for method.name and is not unknown. */
-static shoal_status check_known(const shoal_config *c, const shoal_setting *e)
-{
-  if (config_find(c, e->name)) return SHOAL_OK;
-  char *brief = shoal_strdup_printf("%s.name", e->name);
-  bool is_brief = config_find(c, brief) != NULL;
-  free(brief);
-  if (is_brief) return SHOAL_OK;
-  shoal_str s = { 0 };
-  add_place(&s, e->origin, e->key_line, e->key_column);
-  shoal_str_add(&s, "unknown key %s", e->name);
-  add_cure(&s, c, e->name);
-  shoal_status st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s", s.text);
-  shoal_str_free(&s);
-  return st;
-}
-
-/* A misspelt variable is told, not refused: other programs may have their own SHOAL_ names. */
-static void warn_of_variables(const shoal_config *c)
-{
-  static const size_t prefix = sizeof "SHOAL_" - 1;
-  char **variables = calloc(c->n + 1, sizeof *variables);
-  const char **known = calloc(c->n + 1, sizeof *known);
-  size_t n = variables && known ? c->n : 0;
-  for (size_t i = 0; i < n; i++) {
-    variables[i] = shoal_option_variable(c->values[i].option->name);
-    known[i] = variables[i] + prefix;
-  }
-  for (char **line = environ; *line; line++) {
-    if (strncmp(*line, "SHOAL_", prefix) != 0) continue;
-    char *name = shoal_strdup_printf("%.*s", (int)strcspn(*line, "="), *line);
-    const char *near = shoal_nearest(name + prefix, known, n);
-    if (near && strcmp(near, name + prefix) != 0)
-      shoal_warn("the environment variable %s is not known and ignored; did you mean SHOAL_%s?", name, near);
-    free(name);
-  }
-  for (size_t i = 0; i < n; i++) free(variables[i]);
-  free(variables);
-  free(known);
 }
 
 /* --- life ------------------------------------------------------------------------------------------------------ */
@@ -460,7 +291,7 @@ static shoal_status config_alloc(shoal_config *c)
   for (size_t t = 0; t < c->n_tables; t++)
     for (const shoal_option *o = c->tables[t].options; o->name; o++) c->values[i++].option = o;
   for (i = 0; i < c->n; i++)
-    if (config_find(c, c->values[i].option->name) != &c->values[i])
+    if (shoal_config_find(c, c->values[i].option->name) != &c->values[i])
       bug("option %s stands in two tables", c->values[i].option->name);
   return SHOAL_OK;
 }
@@ -475,10 +306,10 @@ shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_tab
   c->tables = tables;
   SHOAL_TRY_GOTO(st, config_alloc(c), fail);
   for (size_t i = 0; i < s->n; i++)
-    if ((one = check_known(c, &s->entries[i])) != SHOAL_OK) st = one;
+    if ((one = shoal_config_check_known(c, &s->entries[i])) != SHOAL_OK) st = one;
   for (size_t i = 0; i < c->n; i++)
     if ((one = value_resolve(&c->values[i], s)) != SHOAL_OK) st = one;
-  warn_of_variables(c);
+  shoal_config_warn_of_variables(c);
   if (st != SHOAL_OK) goto fail;
   *out = c;
   return SHOAL_OK;
@@ -499,7 +330,7 @@ void shoal_config_destroy(shoal_config *c)
 
 static const shoal_value *config_need(const shoal_config *c, const char *name)
 {
-  const shoal_value *v = config_find(c, name);
+  const shoal_value *v = shoal_config_find(c, name);
   if (!v) bug("nobody declared the option %s", name);
   return v;
 }
@@ -564,7 +395,7 @@ size_t shoal_config_words(const shoal_config *c, const char *name, const char *c
 
 bool shoal_config_has(const shoal_config *c, const char *name)
 {
-  return config_find(c, name) != NULL;
+  return shoal_config_find(c, name) != NULL;
 }
 
 bool shoal_config_given(const shoal_config *c, const char *name)

@@ -6,16 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-shoal_status shoal_make_dirs(const char *path);                               /* like mkdir -p; ERR_IO names the part */
+shoal_status shoal_make_dirs(const char *path); /* like mkdir -p; ERR_IO names the part */
 bool shoal_path_exists(const char *path);
-char *shoal_path_join(const char *dir, const char *name);                     /* caller frees */
-const char *shoal_path_base(const char *path);                                /* points into path */
+char *shoal_path_join(const char *dir, const char *name);                       /* caller frees */
+const char *shoal_path_base(const char *path);                                  /* points into path */
 shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out); /* NUL added; caller frees */
-shoal_status shoal_write_file(const char *path, const void *data, size_t n);  /* atomic, durable */
+shoal_status shoal_write_file(const char *path, const void *data, size_t n);    /* atomic, durable */
 /** Make a finished temporary durable and give it its name: fsync(tmp), rename, fsync(folder). */
 shoal_status shoal_commit_file(const char *tmp, const char *path);
 /** "DIR/.NAME.tmp-HOST-PID": what shoal_commit_file expects; leftovers are recognised by shoal_is_temporary. */
-char *shoal_temporary_name(const char *path);                                 /* caller frees */
+char *shoal_temporary_name(const char *path); /* caller frees */
 bool shoal_is_temporary(const char *name);
 /** Free bytes of the file system that holds `path` and its type name ("ext4", "nfs"), for messages. */
 shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type);

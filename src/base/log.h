@@ -6,17 +6,17 @@
 
 typedef enum { SHOAL_LOG_ERROR, SHOAL_LOG_WARN, SHOAL_LOG_INFO, SHOAL_LOG_DEBUG } shoal_log_level;
 
-void shoal_log_set_rank(int rank, int size);          /* before this call a process counts as rank 0 of 1 */
+void shoal_log_set_rank(int rank, int size); /* before this call a process counts as rank 0 of 1 */
 int shoal_log_rank(void);
-void shoal_log_set_level(shoal_log_level level);      /* default INFO */
+void shoal_log_set_level(shoal_log_level level); /* default INFO */
 shoal_log_level shoal_log_get_level(void);
-void shoal_log_set_file(FILE *file);                  /* borrowed; NULL ends it; flushed after every line */
+void shoal_log_set_file(FILE *file); /* borrowed; NULL ends it; flushed after every line */
 void shoal_log(shoal_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** Replace the live line (rank 0 and a tty only; elsewhere nothing happens). "" clears it. */
 void shoal_log_live(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int shoal_log_is_tty(void);
 
-#define shoal_info(...) shoal_log(SHOAL_LOG_INFO, __VA_ARGS__) /* rank 0 only */
-#define shoal_warn(...) shoal_log(SHOAL_LOG_WARN, __VA_ARGS__) /* any rank */
+#define shoal_info(...)  shoal_log(SHOAL_LOG_INFO, __VA_ARGS__) /* rank 0 only */
+#define shoal_warn(...)  shoal_log(SHOAL_LOG_WARN, __VA_ARGS__) /* any rank */
 #define shoal_debug(...) shoal_log(SHOAL_LOG_DEBUG, __VA_ARGS__)
 #endif

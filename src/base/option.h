@@ -21,26 +21,26 @@ typedef enum {
   SHOAL_OPT_INT,
   SHOAL_OPT_FLOAT,
   SHOAL_OPT_STRING,
-  SHOAL_OPT_ENUM,     /* choices: "constant|step|cosine" */
-  SHOAL_OPT_PERIOD,   /* "10min", "200 steps", "1 epoch" */
-  SHOAL_OPT_INTS,     /* [4096, 4096] */
+  SHOAL_OPT_ENUM,   /* choices: "constant|step|cosine" */
+  SHOAL_OPT_PERIOD, /* "10min", "200 steps", "1 epoch" */
+  SHOAL_OPT_INTS,   /* [4096, 4096] */
   SHOAL_OPT_FLOATS,
-  SHOAL_OPT_WORDS     /* [crop4, hflip]; with choices every word is checked */
+  SHOAL_OPT_WORDS /* [crop4, hflip]; with choices every word is checked */
 } shoal_option_type;
 
 typedef struct {
-  const char *name;          /* "optim.lr"; a name without a dot ("device") is a top-level key */
+  const char *name; /* "optim.lr"; a name without a dot ("device") is a top-level key */
   shoal_option_type type;
-  const char *default_text;  /* as it would stand in a run file; NULL: must be given; "" : empty or unset */
-  const char *unit;          /* "samples", "1/s", or NULL */
-  const char *range;         /* numbers: "[0,1)", "(0,inf)", "[1,4096]"; enum and words: "a|b|c"; or NULL */
-  const char *help;          /* one line, full sentence */
-  const char *source;        /* paper or "shoal", or NULL */
+  const char *default_text; /* as it would stand in a run file; NULL: must be given; "" : empty or unset */
+  const char *unit;         /* "samples", "1/s", or NULL */
+  const char *range;        /* numbers: "[0,1)", "(0,inf)", "[1,4096]"; enum and words: "a|b|c"; or NULL */
+  const char *help;         /* one line, full sentence */
+  const char *source;       /* paper or "shoal", or NULL */
 } shoal_option;
 
 /* A table ends with name == NULL. */
 typedef struct {
-  const char *title;           /* "run", "method daso" */
+  const char *title; /* "run", "method daso" */
   const shoal_option *options;
 } shoal_option_table;
 
@@ -80,7 +80,8 @@ size_t shoal_config_floats(const shoal_config *c, const char *name, const double
 size_t shoal_config_words(const shoal_config *c, const char *name, const char *const **out);
 bool shoal_config_has(const shoal_config *c, const char *name);   /* the option is in one of the tables */
 bool shoal_config_given(const shoal_config *c, const char *name); /* set by somebody, not by default */
-const char *shoal_config_origin(const shoal_config *c, const char *name); /* "run.yaml:3", "--set", "SHOAL_…", "default" */
+/** "run.yaml:3", "--set", "SHOAL_OPTIM_LR" or "default". */
+const char *shoal_config_origin(const shoal_config *c, const char *name);
 
 /** The resolved run file: YAML that reads back to the same config, one section per top-level key. */
 void shoal_config_print(const shoal_config *c, shoal_str *out);

@@ -56,4 +56,11 @@ void shoal_option_describe(const shoal_option *o, shoal_str *out);
 bool shoal_option_is_list(const shoal_option *o);
 /** Copy choice `i` of "a|b|c" into buf; false when there are not so many. */
 bool shoal_option_choice(const shoal_option *o, size_t i, char *buf, size_t cap);
+
+const shoal_value *shoal_config_find(const shoal_config *c, const char *name); /* NULL if no table has it */
+/** ERR_USAGE with a suggestion if no option answers to the setting. */
+shoal_status shoal_config_check_known(const shoal_config *c, const shoal_setting *e);
+void shoal_config_warn_of_variables(const shoal_config *c);
+/** "run.yaml:7:9: ", or only "--set: " where there is no line. */
+void shoal_option_add_place(shoal_str *s, const char *origin, int line, int column);
 #endif

@@ -12,13 +12,13 @@
  * Users that need several streams of one purpose (a layer, an epoch) put that number into the upper half of `step`
  * or mix it into the seed with shoal_rng_seed. */
 typedef enum {
-  SHOAL_RNG_INIT = 1,     /* initial weights: index = global element of the parameter, step = parameter number */
-  SHOAL_RNG_ORDER = 2,    /* data order */
-  SHOAL_RNG_AUGMENT = 3,  /* index = sample, step = epoch */
-  SHOAL_RNG_DROPOUT = 4,  /* index = slot in the global batch * elements + element, step = training step; node in seed */
-  SHOAL_RNG_SYNTH = 5,    /* generated data sets */
-  SHOAL_RNG_METHOD = 6,   /* partners, partitions, geometric steps */
-  SHOAL_RNG_ROUND = 7,    /* stochastic rounding */
+  SHOAL_RNG_INIT = 1,    /* initial weights: index = global element of the parameter, step = parameter number */
+  SHOAL_RNG_ORDER = 2,   /* data order */
+  SHOAL_RNG_AUGMENT = 3, /* index = sample, step = epoch */
+  SHOAL_RNG_DROPOUT = 4, /* index = slot in the global batch * elements + element, step = training step; node in seed */
+  SHOAL_RNG_SYNTH = 5,   /* generated data sets */
+  SHOAL_RNG_METHOD = 6,  /* partners, partitions, geometric steps */
+  SHOAL_RNG_ROUND = 7,   /* stochastic rounding */
   SHOAL_RNG_TEST = 8
 } shoal_rng_purpose;
 
@@ -29,7 +29,11 @@ typedef struct {
 shoal_rng_block shoal_rng(uint64_t seed, shoal_rng_purpose purpose, uint64_t index, uint32_t step);
 /** A new seed for a named sub-stream; a pure function of both. */
 uint64_t shoal_rng_seed(uint64_t seed, uint64_t stream);
-static inline float shoal_rng_unit(uint32_t u) { return (float)(u >> 8) * 0x1p-24f; } /* [0, 1), 24 bits */
+/* [0, 1), 24 bits */
+static inline float shoal_rng_unit(uint32_t u)
+{
+  return (float)(u >> 8) * 0x1p-24f;
+}
 /** Two standard normal numbers from two words (Box-Muller, never infinite). */
 void shoal_rng_normal2(uint32_t a, uint32_t b, float out[2]);
 /** Uniform integer in [0, n), n >= 1, without modulo bias worth the name: 64-bit multiply-shift. */

@@ -164,6 +164,14 @@ typedef struct {
   int line, column;
 } place;
 
+/* What one item of a list has to be. */
+static shoal_option_type item_type(const shoal_option *o)
+{
+  if (o->type == SHOAL_OPT_INTS) return SHOAL_OPT_INT;
+  if (o->type == SHOAL_OPT_FLOATS) return SHOAL_OPT_FLOAT;
+  return o->range ? SHOAL_OPT_ENUM : SHOAL_OPT_STRING;
+}
+
 /* "run.yaml:7:9: optim.lr is "abc": must be a number in (0,inf), for example 0.1" */
 static shoal_status value_fault(const shoal_value *v, const char *text, size_t item, const place *at)
 {
@@ -173,7 +181,9 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
   shoal_str_add(&s, "%s ", o->name);
   if (item) shoal_str_add(&s, "item %zu ", item);
   shoal_str_add(&s, "is \"%s\": must be ", text);
-  shoal_option_describe(o, &s);
+  shoal_option expected = *o;
+  if (item) expected.type = item_type(o);
+  shoal_option_describe(&expected, &s);
   char storage[32][64];
   const char *choices[32];
   size_t n = 0;
@@ -183,7 +193,7 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
   const char *near = shoal_nearest(text, choices, n);
   if (near)
     shoal_str_add(&s, "; did you mean %s?", near);
-  else if (n == 0 && o->default_text && *o->default_text)
+  else if (n == 0 && !item && o->default_text && *o->default_text)
     shoal_str_add(&s, ", for example %s", o->default_text);
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s", s.text);
   shoal_str_free(&s);

@@ -257,9 +257,9 @@ static void test_faults(void)
     { "optim: { schedule: cosin }\n",
       "optim.schedule is \"cosin\": must be one of constant, step, cosine; did you mean cosine?\n" },
     { "ckpt: { every: 10 m }\n", "ckpt.every is \"10 m\": must be a period such as 10min" },
-    { "data: { augment: [crop4, hfilp] }\n", "run.yaml:1:18: data.augment item 2 is \"hfilp\": must be a list of words "
-                                             "out of crop4, hflip, cutout; did you mean hflip?" },
-    { "model: { widths: [1, 0, x] }\n", "model.widths item 3 is \"x\": must be a list of integers in [1,1048576]" },
+    { "data: { augment: [crop4, hfilp] }\n",
+      "run.yaml:1:18: data.augment item 2 is \"hfilp\": must be one of crop4, hflip, cutout; did you mean hflip?" },
+    { "model: { widths: [1, 0, x] }\n", "model.widths item 3 is \"x\": must be an integer in [1,1048576]" },
     { "optim:\n  leraning_rate: 3\n",
       "error: run.yaml:2:3: unknown key optim.leraning_rate; did you mean optim.lr?\n" },
     { "optim: { momentun: 0 }\n", "unknown key optim.momentun; did you mean optim.momentum?" },

@@ -36,14 +36,12 @@ pkg_check_modules(SHOAL_LAPACKE REQUIRED IMPORTED_TARGET lapacke)
 pkg_check_modules(SHOAL_PMIX IMPORTED_TARGET pmix)
 add_feature_info(pmix SHOAL_PMIX_FOUND "checks the world against PMIx before MPI starts")
 
-find_package(dnnl CONFIG QUIET)
-if(NOT TARGET DNNL::dnnl)
-  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
-  find_library(DNNL_LIBRARY dnnl)
-  if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)
-    message(FATAL_ERROR "oneDNN was not found: install it (Debian: libdnnl-dev) or set DNNL_INCLUDE_DIR and DNNL_LIBRARY")
-  endif()
-  add_library(DNNL::dnnl UNKNOWN IMPORTED)
-  set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
-                                              INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+# Not by its own CMake package: Debian's asks for OpenCL, which nobody here needs.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
+find_library(DNNL_LIBRARY dnnl)
+if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)
+  message(FATAL_ERROR "oneDNN was not found: install it (Debian: libdnnl-dev) or set DNNL_INCLUDE_DIR and DNNL_LIBRARY")
 endif()
+add_library(DNNL::dnnl UNKNOWN IMPORTED)
+set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
+                                            INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})

@@ -7,7 +7,6 @@
  *     span ──► totals ──► BY_OP:   ring ──► full, or flush_s passed ──► file ──► H5Fflush
  *                    └──► BY_STEP: sums per kind and link ── next step ──► ring
  */
-#define _GNU_SOURCE /* RUSAGE_THREAD */
 #include "trace/trace.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -7,7 +7,6 @@
  *   - a file that cannot be continued is set aside, never overwritten.
  * Not used: SWMR, which needs the newest format (of ten killed ranks none left a readable file), and compression, which
  * would cost the compute thread more than the disk. */
-#define _GNU_SOURCE /* dup3 */
 #include "base/log.h"
 #include "base/str.h"
 #include "trace/trace_impl.h"

@@ -1,0 +1,103 @@
+/* Which cores may this process use?
+ *
+ * Not "which cores are there": a batch system gives a job part of a machine, and the topology may show cores that are
+ * out of bounds, or describe another machine altogether (HWLOC_XMLFILE).  So the operating system's affinity mask is
+ * the truth, which control groups are already cut out of, and hwloc only groups its hardware threads into cores and
+ * memory nodes.  A hardware thread no core object covers counts as a core of its own. */
+#include "base/log.h"
+#include "topo/topo_impl.h"
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The kernel refuses a buffer shorter than its own masks, whose length it does not tell: grow until it fits. */
+static shoal_status read_mask(hwloc_bitmap_t mask)
+{
+  for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
+    cpu_set_t *set = CPU_ALLOC((size_t)cpus);
+    SHOAL_CHECK(set, SHOAL_ERR_MEM, "affinity mask of %d bits", cpus);
+    size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
+    int failed = sched_getaffinity(0, bytes, set) ? errno : 0;
+    for (int i = 0; !failed && i < cpus; i++)
+      if (CPU_ISSET_S((size_t)i, bytes, set)) hwloc_bitmap_set(mask, (unsigned)i);
+    CPU_FREE(set);
+    if (!failed) return SHOAL_OK;
+    SHOAL_CHECK(failed == EINVAL, SHOAL_ERR_IO, "cannot read the affinity mask: %s", strerror(failed));
+  }
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot read the affinity mask: the kernel wants more than %d bits", 1 << 20);
+}
+
+/* The default discovery: no devices, but all levels, because hwloc hangs memory nodes on a level of their extent and
+ * widens them to the next one that is kept. */
+hwloc_topology_t shoal_topo_load(const char *xml)
+{
+  hwloc_topology_t t;
+  if (hwloc_topology_init(&t) != 0) return NULL;
+  if ((!xml || hwloc_topology_set_xml(t, xml) == 0) && hwloc_topology_load(t) == 0) return t;
+  hwloc_topology_destroy(t);
+  return NULL;
+}
+
+/* Objects of a type that hold a part of the mask; what they cover is taken out of `left`. */
+static int count_objects(hwloc_topology_t t, hwloc_obj_type_t type, hwloc_const_bitmap_t mask, hwloc_bitmap_t left)
+{
+  int n = 0;
+  hwloc_obj_t o = NULL;
+  while ((o = hwloc_get_next_obj_by_type(t, type, o)) != NULL) {
+    if (!hwloc_bitmap_intersects(o->cpuset, mask)) continue;
+    hwloc_bitmap_andnot(left, left, o->cpuset);
+    n++;
+  }
+  return n;
+}
+
+static void list_mask(hwloc_const_bitmap_t mask, shoal_facts *f)
+{
+  char *list = NULL;
+  uint64_t hash = 14695981039346656037u; /* FNV-1a over the whole text, so that what is cut off counts too */
+  if (hwloc_bitmap_list_asprintf(&list, mask) < 0) return;
+  for (const char *c = list; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+  f->mask_hash = hash;
+  const char *end = "";
+  if (strlen(list) >= sizeof f->cpu_list) { /* cut behind a whole number */
+    end = ",...";
+    list[sizeof f->cpu_list - sizeof ",..."] = '\0';
+    *strrchr(list, ',') = '\0';
+  }
+  snprintf(f->cpu_list, sizeof f->cpu_list, "%s%s", list, end);
+  free(list);
+}
+
+void shoal_topo_count(hwloc_topology_t t, hwloc_const_bitmap_t mask, shoal_facts *f)
+{
+  hwloc_bitmap_t left = hwloc_bitmap_dup(mask), unused = hwloc_bitmap_dup(mask);
+  f->pus = hwloc_bitmap_weight(mask);
+  f->cores = t && left ? count_objects(t, HWLOC_OBJ_CORE, mask, left) : 0;
+  f->cores += left ? hwloc_bitmap_weight(left) : f->pus;
+  f->numa_nodes = t && unused ? count_objects(t, HWLOC_OBJ_NUMANODE, mask, unused) : 1;
+  if (f->numa_nodes < 1) f->numa_nodes = 1;
+  list_mask(mask, f);
+  hwloc_bitmap_free(left);
+  hwloc_bitmap_free(unused);
+}
+
+shoal_status shoal_topo_own_cores(shoal_facts *f)
+{
+  hwloc_bitmap_t mask = hwloc_bitmap_alloc();
+  SHOAL_CHECK(mask, SHOAL_ERR_MEM, "affinity mask");
+  shoal_status st = read_mask(mask);
+  hwloc_topology_t t = NULL;
+  if (st == SHOAL_OK) {
+    t = shoal_topo_load(NULL);
+    bool ours = t && hwloc_topology_is_thissystem(t);
+    if (!ours)
+      shoal_info("hwloc %s: every hardware thread counts as a core",
+                 t ? "was told to describe another machine (HWLOC_XMLFILE or HWLOC_SYNTHETIC)" : "does not work here");
+    shoal_topo_count(ours ? t : NULL, mask, f);
+  }
+  if (t) hwloc_topology_destroy(t);
+  hwloc_bitmap_free(mask);
+  return st;
+}

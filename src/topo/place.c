@@ -1,0 +1,177 @@
+/* The placement: who sits with whom.  A pure function of everybody's facts, so every rank computes the same table.
+ *
+ *     facts of rank   0    1    2    3         node 0: ranks 0, 2      node 1: ranks 1, 3
+ *     node id         a    b    a    b   ──►   local   0      1        local   0      1
+ *
+ * A pretended topology cuts the ranks into nodes by a list instead, rank by rank.  Threads are shared on the real
+ * machine even then: pretending does not make cores. */
+#include "base/mem.h"
+#include "topo/topo.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Number nodes by their lowest rank: node[r] for each rank; returns how many there are. */
+static int number_nodes(const shoal_facts *all, int size, int *node, int *lowest)
+{
+  int nodes = 0;
+  for (int r = 0; r < size; r++) {
+    int k = 0;
+    while (k < nodes && strcmp(all[lowest[k]].node_id, all[r].node_id) != 0) k++;
+    if (k == nodes) lowest[nodes++] = r;
+    node[r] = k;
+  }
+  return nodes;
+}
+
+/* The cores of a mask go evenly to the ranks of its node that have the same mask. */
+static void share_cores(const shoal_facts *all, int size, const int *node, shoal_place *places)
+{
+  for (int r = 0; r < size; r++) {
+    int sharers = 0;
+    for (int other = 0; other < size; other++)
+      sharers += node[other] == node[r] && all[other].mask_hash == all[r].mask_hash;
+    places[r].threads = SHOAL_MAX(1, all[r].cores / sharers);
+  }
+}
+
+/* ---- pretended topologies ---- */
+
+static shoal_status malformed(const char *text)
+{
+  return SHOAL_FAIL(SHOAL_ERR_USAGE,
+                    "topology \"%s\" is neither NODESxRANKS, like 2x2, nor a list of ranks per node, "
+                    "like 2,1,2",
+                    text);
+}
+
+/* The next number >= 1 of the list, which ends at `stop` or the end of text. */
+static bool next_count(const char **text, char stop, int64_t *count)
+{
+  char digits[16];
+  size_t n = strspn(*text, "0123456789");
+  if (n == 0 || n >= 10 || ((*text)[n] != stop && (*text)[n] != '\0')) return false;
+  memcpy(digits, *text, n);
+  digits[n] = '\0';
+  *text += n + ((*text)[n] != '\0');
+  return shoal_parse_i64(digits, count) == SHOAL_OK && *count >= 1;
+}
+
+/* node[r] for a pretended topology. */
+static shoal_status pretend_nodes(const char *text, int size, int *node, int *nodes)
+{
+  int64_t count, per_node = 0, total = 0, n = 0;
+  const char *at = text;
+  bool grid = strchr(text, 'x') != NULL;
+  if (grid) {
+    if (!next_count(&at, 'x', &n) || !next_count(&at, '\0', &per_node) || *at) return malformed(text);
+    total = n * per_node;
+    for (int r = 0; r < size; r++) node[r] = (int)(r / per_node);
+  } else {
+    size_t length = strlen(text);
+    if (length == 0 || text[length - 1] == ',') return malformed(text);
+    while (*at) {
+      if (!next_count(&at, ',', &count)) return malformed(text);
+      for (int64_t r = total; r < total + count && r < size; r++) node[r] = (int)n;
+      total += count;
+      n++;
+    }
+  }
+  SHOAL_CHECK(total == size, SHOAL_ERR_USAGE, "topology \"%s\" is for %lld ranks, this run has %d", text,
+              (long long)total, size);
+  *nodes = (int)n;
+  return SHOAL_OK;
+}
+
+/* ---- the table ---- */
+
+static void fill_place(shoal_place *p, const shoal_facts *f, int rank, int node)
+{
+  p->rank = rank;
+  p->node = node;
+  p->pid = f->pid;
+  p->cores = f->cores;
+  memcpy(p->host, f->host, sizeof p->host);
+  memcpy(p->cpu_list, f->cpu_list, sizeof p->cpu_list);
+}
+
+static void number_locals(shoal_place *places, int size, int nodes, int *count)
+{
+  memset(count, 0, (size_t)nodes * sizeof *count);
+  for (int r = 0; r < size; r++) places[r].local_rank = count[places[r].node]++;
+  for (int r = 0; r < size; r++) places[r].local_size = count[places[r].node];
+}
+
+shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pretend, shoal_topo **out)
+{
+  int *node = NULL, *shown = NULL, *count = NULL;
+  shoal_status st;
+  SHOAL_CHECK(size >= 1, SHOAL_ERR_ARG, "a topology of %d ranks", size);
+  shoal_topo *t = calloc(1, sizeof *t);
+  SHOAL_CHECK(t, SHOAL_ERR_MEM, "topology");
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &t->places), end);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &node), end);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &shown), end);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &count), end);
+  t->size = size;
+  t->pretended = pretend != NULL;
+  t->nodes = number_nodes(all, size, node, count);
+  memcpy(shown, node, (size_t)size * sizeof *node);
+  if (pretend) SHOAL_TRY_GOTO(st, pretend_nodes(pretend, size, shown, &t->nodes), end);
+  for (int r = 0; r < size; r++) fill_place(&t->places[r], &all[r], r, shown[r]);
+  share_cores(all, size, node, t->places);
+  number_locals(t->places, size, t->nodes, count);
+  *out = t;
+  t = NULL;
+end:
+  free(node);
+  free(shown);
+  free(count);
+  shoal_topo_destroy(t);
+  return st;
+}
+
+void shoal_topo_destroy(shoal_topo *t)
+{
+  if (!t) return;
+  free(t->places);
+  free(t);
+}
+
+shoal_link shoal_topo_link(const shoal_topo *t, int rank_a, int rank_b)
+{
+  if (rank_a == rank_b) return SHOAL_LINK_SELF;
+  return t->places[rank_a].node == t->places[rank_b].node ? SHOAL_LINK_NODE : SHOAL_LINK_BETWEEN;
+}
+
+/* ---- for people ---- */
+
+void shoal_topo_print(const shoal_topo *t, shoal_str *out)
+{
+  int width = 4;
+  for (int r = 0; r < t->size; r++) width = SHOAL_MAX(width, (int)strlen(t->places[r].host));
+  shoal_str_add(out, "%d rank%s on %d node%s%s\n", t->size, t->size == 1 ? "" : "s", t->nodes, t->nodes == 1 ? "" : "s",
+                t->pretended ? ", pretended" : "");
+  shoal_str_add(out, "%6s  %5s  %5s  %-*s  %7s  %5s  %7s  %s\n", "rank", "node", "local", width, "host", "pid", "cores",
+                "threads", "cpus");
+  for (int r = 0; r < t->size; r++) {
+    const shoal_place *p = &t->places[r];
+    shoal_str_add(out, "%6d  %5d  %5d  %-*s  %7d  %5d  %7d  %s\n", p->rank, p->node, p->local_rank, width, p->host,
+                  p->pid, p->cores, p->threads, p->cpu_list);
+  }
+}
+
+void shoal_topo_print_json(const shoal_topo *t, shoal_str *out)
+{
+  shoal_str_add(out, "{\"size\": %d, \"nodes\": %d, \"pretended\": %s, \"places\": [\n", t->size, t->nodes,
+                t->pretended ? "true" : "false");
+  for (int r = 0; r < t->size; r++) {
+    const shoal_place *p = &t->places[r];
+    shoal_str_add(out, "  {\"rank\": %d, \"node\": %d, \"local_rank\": %d, \"local_size\": %d, \"host\": ", p->rank,
+                  p->node, p->local_rank, p->local_size);
+    shoal_str_add_json(out, p->host);
+    shoal_str_add(out, ", \"pid\": %d, \"cores\": %d, \"threads\": %d, \"cpus\": ", p->pid, p->cores, p->threads);
+    shoal_str_add_json(out, p->cpu_list);
+    shoal_str_add(out, "}%s\n", r + 1 < t->size ? "," : "");
+  }
+  shoal_str_add(out, "]}\n");
+}

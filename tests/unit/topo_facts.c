@@ -1,0 +1,240 @@
+/* Facts of a process against masks and environments it is put into; each case in a child of its own. */
+#include "base/log.h"
+#include "check.h"
+#include "topo/topo_impl.h"
+#include <sched.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef void (*body)(void);
+
+/* Run a case in a child, whose environment and mask end with it. */
+static void apart(body f)
+{
+  pid_t pid = fork();
+  if (pid == 0) {
+    check_failures = 0;
+    f();
+    fflush(NULL);
+    _exit(check_failures != 0);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a case in a child failed, status %x", (unsigned)status);
+}
+
+static int allowed[CPU_SETSIZE], n_allowed;
+
+static void pin(const int *cpus, int n)
+{
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int i = 0; i < n; i++) CPU_SET(cpus[i], &set);
+  REQUIRE(sched_setaffinity(0, sizeof set, &set) == 0, "setting the mask");
+}
+
+static void clear_claims(void)
+{
+  unsetenv("SLURM_CPUS_PER_TASK");
+  unsetenv("SRUN_CPUS_PER_TASK");
+  unsetenv("SLURM_STEP_NUM_TASKS");
+  unsetenv("SLURM_PROCID");
+}
+
+static shoal_facts facts(void)
+{
+  shoal_facts f;
+  REQUIRE(shoal_topo_facts(&f) == SHOAL_OK, "facts");
+  return f;
+}
+
+static void identity(void)
+{
+  struct utsname name;
+  uname(&name);
+  shoal_facts f = facts();
+  CHECK(strncmp(f.host, name.nodename, sizeof f.host - 1) == 0, "host is %s", f.host);
+  CHECK(f.pid == (int)getpid(), "pid");
+  CHECK(strchr(f.node_id, '/') && strlen(strchr(f.node_id, '/')) == 37, "host/boot id: %s", f.node_id);
+  CHECK(f.pus == n_allowed && f.cores >= 1 && f.cores <= f.pus && f.numa_nodes >= 1, "%d cores, %d threads", f.cores,
+        f.pus);
+  CHECK(f.claimed_cores == 0 && f.step_tasks == -1 && f.step_rank == -1, "no claims");
+}
+
+/* A mask of one hardware thread is one core, wherever it lies. */
+static void one_cpu(void)
+{
+  char want[16];
+  int last = allowed[n_allowed - 1];
+  pin(&last, 1);
+  shoal_facts f = facts();
+  snprintf(want, sizeof want, "%d", last);
+  CHECK(f.cores == 1 && f.pus == 1 && f.numa_nodes == 1, "%d cores", f.cores);
+  CHECK(strcmp(f.cpu_list, want) == 0, "cpus %s, numbered by the system as %s", f.cpu_list, want);
+}
+
+static void masks_compare(void)
+{
+  shoal_facts a = facts(), b = facts();
+  CHECK(a.mask_hash == b.mask_hash, "equal masks");
+  if (n_allowed < 2) return;
+  pin(&allowed[0], 1);
+  a = facts();
+  pin(&allowed[1], 1);
+  b = facts();
+  CHECK(a.mask_hash != b.mask_hash && strcmp(a.node_id, b.node_id) == 0, "different masks on one node");
+}
+
+/* The description of another machine must neither add cores to the mask nor join its threads. */
+static void foreign_description(void)
+{
+  shoal_log_set_level(SHOAL_LOG_WARN); /* a line about it is expected */
+  setenv("HWLOC_SYNTHETIC", "node:2 core:1 pu:512", 1);
+  shoal_facts f = facts();
+  CHECK(f.cores == n_allowed && f.pus == n_allowed && f.numa_nodes == 1, "%d cores from another machine", f.cores);
+}
+
+static void claims(void)
+{
+  setenv("SLURM_CPUS_PER_TASK", "4", 1);
+  setenv("SLURM_STEP_NUM_TASKS", "8", 1);
+  setenv("SLURM_PROCID", "0", 1);
+  pin(&allowed[0], 1);
+  shoal_facts f = facts();
+  CHECK(f.claimed_cores == 4 && f.step_tasks == 8 && f.step_rank == 0, "claims");
+  shoal_clear_error();
+  shoal_quiet_errors(1);
+  CHECK(shoal_topo_check_cores(&f, true) == SHOAL_ERR_WORLD, "strict");
+  shoal_quiet_errors(-1);
+  CHECK(strstr(shoal_first_error(), "asked 4, have 1") && strstr(shoal_first_error(), "--cpus-per-task=4"),
+        "said \"%s\"", shoal_first_error());
+  shoal_log_set_level(SHOAL_LOG_ERROR);
+  setenv("SLURM_CPUS_PER_TASK", "four", 1);
+  CHECK(facts().claimed_cores == 0, "nonsense is no claim");
+  setenv("SRUN_CPUS_PER_TASK", "2", 1);
+  CHECK(facts().claimed_cores == 2, "the other variable");
+}
+
+/* What the two warnings say, read from the child's stderr. */
+static void warnings(void)
+{
+  char text[2048];
+  FILE *f = tmpfile();
+  REQUIRE(f, "tmpfile");
+  fflush(stderr);
+  int kept = dup(2);
+  dup2(fileno(f), 2);
+  shoal_facts one = { .host = "n1", .cpu_list = "5", .cores = 1, .pus = 1, .claimed_cores = 4, .claimed_by_srun = 8 };
+  shoal_status first = shoal_topo_check_cores(&one, false);
+  one.claimed_cores = one.claimed_by_srun = 1;
+  shoal_status second = shoal_topo_check_cores(&one, true);
+  fflush(stderr);
+  dup2(kept, 2);
+  rewind(f);
+  text[fread(text, 1, sizeof text - 1, f)] = '\0';
+  fclose(f);
+  CHECK(first == SHOAL_OK && second == SHOAL_OK, "warnings are not errors");
+  CHECK(strstr(text, "asked 4, have 1 (cpu 5 on n1)"), "said \"%s\"", text);
+  CHECK(strstr(text, "SLURM_CPUS_PER_TASK is 4 but SRUN_CPUS_PER_TASK is 8"), "said \"%s\"", text);
+}
+
+static void saved_machine(void)
+{
+  shoal_facts f;
+  char path[] = "/tmp/shoal-topo-XXXXXX";
+  static const char xml[] =
+      "<?xml version=\"1.0\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\"><topology version=\"2.0\">"
+      "<object type=\"Machine\" os_index=\"0\" cpuset=\"0x000000f0\" complete_cpuset=\"0x000000ff\" "
+      "allowed_cpuset=\"0x000000f0\" nodeset=\"0x1\" complete_nodeset=\"0x1\" allowed_nodeset=\"0x1\" "
+      "gp_index=\"1\"><info name=\"HostName\" value=\"big7\"/>"
+      "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x000000f0\" complete_cpuset=\"0x000000ff\" "
+      "nodeset=\"0x1\" complete_nodeset=\"0x1\" gp_index=\"2\" local_memory=\"1000\"/>"
+      "<object type=\"Core\" os_index=\"2\" cpuset=\"0x30\" complete_cpuset=\"0x30\" nodeset=\"0x1\" "
+      "complete_nodeset=\"0x1\" gp_index=\"3\">"
+      "<object type=\"PU\" os_index=\"4\" cpuset=\"0x10\" complete_cpuset=\"0x10\" nodeset=\"0x1\" "
+      "complete_nodeset=\"0x1\" gp_index=\"5\"/>"
+      "<object type=\"PU\" os_index=\"5\" cpuset=\"0x20\" complete_cpuset=\"0x20\" nodeset=\"0x1\" "
+      "complete_nodeset=\"0x1\" gp_index=\"6\"/></object>"
+      "<object type=\"Core\" os_index=\"3\" cpuset=\"0xc0\" complete_cpuset=\"0xc0\" nodeset=\"0x1\" "
+      "complete_nodeset=\"0x1\" gp_index=\"4\">"
+      "<object type=\"PU\" os_index=\"6\" cpuset=\"0x40\" complete_cpuset=\"0x40\" nodeset=\"0x1\" "
+      "complete_nodeset=\"0x1\" gp_index=\"7\"/>"
+      "<object type=\"PU\" os_index=\"7\" cpuset=\"0x80\" complete_cpuset=\"0x80\" nodeset=\"0x1\" "
+      "complete_nodeset=\"0x1\" gp_index=\"8\"/></object></object></topology>";
+  int fd = mkstemp(path);
+  REQUIRE(fd >= 0 && write(fd, xml, sizeof xml - 1) == (ssize_t)sizeof xml - 1, "the saved machine");
+  close(fd);
+  CHECK_OK(shoal_topo_facts_saved(path, &f));
+  CHECK(f.cores == 2 && f.pus == 4 && f.numa_nodes == 1 && strcmp(f.cpu_list, "4-7") == 0,
+        "%d cores, %d threads, cpus %s", f.cores, f.pus, f.cpu_list);
+  CHECK(strcmp(f.host, "big7") == 0 && f.pid == 0, "host %s", f.host);
+  unlink(path);
+  shoal_quiet_errors(1);
+  CHECK(shoal_topo_facts_saved(path, &f) == SHOAL_ERR_IO, "a missing file");
+  shoal_quiet_errors(-1);
+}
+
+static void check_count(hwloc_topology_t t, const char *list, int cores, int pus, int numa)
+{
+  shoal_facts f = { .pid = 0 };
+  hwloc_bitmap_t mask = hwloc_bitmap_alloc();
+  hwloc_bitmap_list_sscanf(mask, list);
+  shoal_topo_count(t, mask, &f);
+  CHECK(f.cores == cores && f.pus == pus && f.numa_nodes == numa, "cpus %s: %d cores, %d threads, %d memory nodes",
+        list, f.cores, f.pus, f.numa_nodes);
+  CHECK(strcmp(f.cpu_list, list) == 0, "%s printed as %s", list, f.cpu_list);
+  hwloc_bitmap_free(mask);
+}
+
+/* Masks on a made-up machine: 2 memory nodes of 4 cores of 2 hardware threads, cpus 0-15. */
+static void counting(void)
+{
+  setenv("HWLOC_SYNTHETIC", "node:2 core:4 pu:2", 1);
+  hwloc_topology_t t = shoal_topo_load(NULL);
+  REQUIRE(t, "a synthetic machine");
+  check_count(t, "0-15", 8, 16, 2);
+  check_count(t, "10-11", 1, 2, 1);
+  check_count(t, "5,7", 2, 2, 1); /* one hardware thread of each of two cores */
+  check_count(t, "7-8", 2, 2, 2);
+  check_count(t, "15,100-101", 3, 3, 1); /* cpus hwloc does not know count as cores */
+  check_count(NULL, "0-15", 16, 16, 1);
+  hwloc_topology_destroy(t);
+}
+
+/* A list too long for its field ends at a comma; the hash still tells such masks apart. */
+static void long_list(void)
+{
+  shoal_facts f[2];
+  hwloc_bitmap_t mask = hwloc_bitmap_alloc();
+  for (unsigned cpu = 0; cpu < 400; cpu += 2) hwloc_bitmap_set(mask, cpu);
+  shoal_topo_count(NULL, mask, &f[0]);
+  hwloc_bitmap_set(mask, 1001);
+  shoal_topo_count(NULL, mask, &f[1]);
+  size_t n = strlen(f[0].cpu_list);
+  CHECK(n < sizeof f[0].cpu_list && strcmp(f[0].cpu_list + n - 4, ",...") == 0, "list %s", f[0].cpu_list);
+  CHECK(strncmp(f[0].cpu_list, "0,2,4,", 6) == 0 && strcmp(f[0].cpu_list, f[1].cpu_list) == 0, "list %s",
+        f[1].cpu_list);
+  CHECK(f[0].mask_hash != f[1].mask_hash, "hash of the whole mask");
+  hwloc_bitmap_free(mask);
+}
+
+int main(void)
+{
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0, "this test's own mask");
+  for (int i = 0; i < CPU_SETSIZE; i++)
+    if (CPU_ISSET(i, &set)) allowed[n_allowed++] = i;
+  clear_claims();
+  apart(identity);
+  apart(one_cpu);
+  apart(masks_compare);
+  apart(foreign_description);
+  apart(claims);
+  apart(warnings);
+  apart(saved_machine);
+  apart(counting);
+  apart(long_list);
+  return check_done();
+}

@@ -31,6 +31,9 @@ shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t 
 /** x[n] ← Σ over members, in place; n as planned.  Returns at once; `x` belongs to the exchange until it is done.
  *  Several exchanges of a group may be in flight; they must be started in the same order on every member. */
 shoal_status shoal_exchange_start(shoal_exchange *e, float *x);
+/** What all members must agree on at the next start, such as the training step, so that a member that left one out
+ *  is missed instead of being taken for the next.  (That starts come in the same order is checked without it.) */
+void shoal_exchange_stamp(shoal_exchange *e, uint64_t stamp);
 bool shoal_exchange_done(const shoal_exchange *e); /* as of the last progress call; true when never started */
 /** Blocks (progressing everything) until done; the time blocked is recorded as WAIT.  ERR_HANG after the limit, with
  *  the names of the members that have not sent; ERR_COMM.  After an error the exchange can only be destroyed. */

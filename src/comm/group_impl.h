@@ -14,8 +14,8 @@
  * A send or receive in flight is a slot, a small number.  One poll asks the library about all of them together: each
  * library call that finds nothing may yield the core, and with more ranks than cores every yield costs a time slice.
  *
- * Tags tell apart what shares a channel.  The number of a start is part of its tag, so a member that skips one exchange
- * is missed by the others instead of being matched with the next one:
+ * Tags tell apart what shares a channel.  The number of a start in its group is part of its tag, so a member that skips one
+ * exchange is missed by the others instead of being matched with a later one:
  *
  *     0 .. 1023      messages of the user
  *     1024 .. 2047   collectives: call number of the group, modulo 1024
@@ -196,7 +196,7 @@ struct shoal_group {
   bool control;           /* count as class control, whatever the link */
   shoal_channel *channel; /* NULL for a group of one */
   uint64_t calls;         /* collectives so far */
-  uint64_t plans;         /* exchanges, votes and messages planned so far */
+  uint64_t plans, starts; /* exchanges and votes planned, exchanges started so far */
   shoal_agreement agreement;
   shoal_letter *letters; /* to myself */
 };
@@ -207,7 +207,7 @@ shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks
 void shoal_group_learn_links(shoal_group *g); /* once the topology is known */
 /** Tag and number of the group's next collective call. */
 int shoal_group_next_call(shoal_group *g, uint64_t *number);
-/** Tag of start `number` of plan `plan`. */
+/** Tag of a start of plan `plan`. */
 int shoal_group_plan_tag(const shoal_group *g, uint64_t plan, uint64_t number);
 shoal_link shoal_group_class(const shoal_group *g,
                              int rank); /* counted as: CONTROL in a control group, else the link */

@@ -30,6 +30,7 @@
 #include <string.h>
 
 enum { PIECE_BYTES = 256 << 10, WINDOW = 8 };
+enum { STAMP_STRIDE = 37 }; /* one start fewer and one step more must not come to the same tag */
 
 size_t shoal_wire_bytes(shoal_wire wire)
 {
@@ -58,7 +59,7 @@ typedef struct {
 struct shoal_exchange {
   shoal_flight f;
   char *name;
-  uint64_t plan;
+  uint64_t plan, stamp;
   size_t n, piece; /* elements */
   shoal_wire wire;
   float *x;
@@ -382,12 +383,17 @@ shoal_status shoal_exchange_start(shoal_exchange *e, float *x)
   SHOAL_CHECK(e->f.status == SHOAL_OK, SHOAL_ERR_COMM, "%s failed before and cannot be started again", e->name);
   e->f.number++;
   if (g->size == 1) return SHOAL_OK;
-  e->f.tag = shoal_group_plan_tag(g, e->plan, e->f.number);
+  e->f.tag = shoal_group_plan_tag(g, e->plan, ++g->starts + STAMP_STRIDE * e->stamp);
   e->x = x;
   e->out.posted = e->out.finished = cursor_start(e, g->rank - 1);
   e->in.posted = e->in.finished = cursor_start(e, g->rank - 2);
   learn_trace(e);
   return shoal_flight_start(&e->f);
+}
+
+void shoal_exchange_stamp(shoal_exchange *e, uint64_t stamp)
+{
+  e->stamp = stamp;
 }
 
 bool shoal_exchange_done(const shoal_exchange *e)

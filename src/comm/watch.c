@@ -2,7 +2,7 @@
  *
  * It looks only while this rank is blocked, and it measures how long nothing has moved: a slow exchange that moves is
  * not a hang, nor is one that had to rest because nobody polled.  After warn_s one line says what we wait for and whom
- * we have not heard from; after hang_s the same becomes ERR_HANG.
+ * we have not heard from; after hang_s the same becomes ERR_HANG, with this rank's stack.
  *
  *     exchange "bucket 3" number 31 of group world has not moved for 30 s in step 1200 (step 2 of 6 of the ring):
  *     waiting for rank 1 (n1); not heard from: rank 1 (n1), rank 0 (n0)
@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/group_impl.h"
+#include <execinfo.h>
 #include <stdlib.h>
 
 static void add_member(const shoal_group *g, int rank, shoal_str *out)
@@ -56,11 +57,10 @@ static void add_instead(shoal_flight *f, int peer, shoal_str *out)
     shoal_str_add(out, "a collective call of this group (its number modulo %d is %d)", SHOAL_TAG_COLLECTIVES,
                   tag - SHOAL_TAG_COLLECTIVE);
   else if (tag / SHOAL_TAG_STARTS == f->tag / SHOAL_TAG_STARTS)
-    shoal_str_add(out, "this exchange, start number %d modulo %d; it skipped one or runs ahead", tag % SHOAL_TAG_STARTS,
-                  SHOAL_TAG_STARTS);
+    shoal_str_add(out, "this exchange, but another start of it: it skipped one or runs ahead");
   else
-    shoal_str_add(out, "another exchange of this group (plan %d, start number %d modulo %d)",
-                  (tag - SHOAL_TAG_PLAN) / SHOAL_TAG_STARTS, tag % SHOAL_TAG_STARTS, SHOAL_TAG_STARTS);
+    shoal_str_add(out, "another exchange of this group, the %dth planned: it skipped this one or has another order",
+                  (tag - SHOAL_TAG_PLAN) / SHOAL_TAG_STARTS + 1);
 }
 
 static void describe(shoal_flight *f, double seconds, shoal_str *out)
@@ -83,6 +83,16 @@ static void describe(shoal_flight *f, double seconds, shoal_str *out)
   free(missing);
 }
 
+/* Where this rank stands, in its own words; frames of static functions show as addresses for addr2line. */
+static void log_stack(void)
+{
+  void *frames[32];
+  int n = backtrace(frames, (int)SHOAL_COUNT(frames));
+  char **names = backtrace_symbols(frames, n);
+  for (int i = 2; names && i < n; i++) shoal_log(SHOAL_LOG_ERROR, "  stack %2d: %s", i - 2, names[i]);
+  free(names);
+}
+
 shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f)
 {
   const shoal_world_options *o = &f->g->w->o;
@@ -93,6 +103,7 @@ shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f)
   describe(f, blocked, &text);
   if (blocked >= o->hang_s) {
     st = SHOAL_FAIL(SHOAL_ERR_HANG, "%s; gave up after %.3g s", text.text ? text.text : f->name, o->hang_s);
+    log_stack();
     shoal_flight_end(f, st);
   } else {
     shoal_warn("%s; giving up after %.3g s", text.text ? text.text : f->name, o->hang_s);

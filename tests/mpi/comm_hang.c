@@ -1,0 +1,156 @@
+/* Waiting for somebody who does not come: late (one warning, then on), absent (the hang status and a name), ahead with
+ * something else (told apart from silence), or with another length. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm.h"
+#include <unistd.h>
+
+enum { N = 64 }; /* short messages leave at once, so that nothing is left to send when a test gives up */
+static int rank, size;
+static FILE *log_file;
+
+static shoal_world *impatient(double warn_s, double hang_s)
+{
+  shoal_world *w = NULL;
+  shoal_world_options o = { .warn_s = warn_s, .hang_s = hang_s };
+  REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "open");
+  log_file = tmpfile();
+  REQUIRE(log_file != NULL, "tmpfile");
+  shoal_log_set_file(log_file);
+  return w;
+}
+
+static int logged(const char *word)
+{
+  char line[4096];
+  int n = 0;
+  rewind(log_file);
+  while (fgets(line, sizeof line, log_file)) n += strstr(line, word) != NULL;
+  fseek(log_file, 0, SEEK_END);
+  return n;
+}
+
+static void close_world(shoal_world *w)
+{
+  shoal_log_set_file(NULL);
+  fclose(log_file);
+  MPI_Barrier(MPI_COMM_WORLD);
+  shoal_world_close(w);
+}
+
+static shoal_status sum(shoal_exchange *e, float *x)
+{
+  shoal_status st = shoal_exchange_start(e, x);
+  return st == SHOAL_OK ? shoal_exchange_wait(e) : st;
+}
+
+static void late(void)
+{
+  shoal_world *w = impatient(0.2, 20);
+  shoal_exchange *e = NULL;
+  float x[N];
+  for (int i = 0; i < N; i++) x[i] = (float)rank;
+  CHECK_OK(shoal_exchange_create_sum(shoal_world_group(w), "late", N, SHOAL_WIRE_F32, &e));
+  shoal_world_set_step(w, 30);
+  if (rank == size - 1) usleep(700 * 1000);
+  CHECK_OK(sum(e, x));
+  CHECK(x[0] == (float)(size * (size - 1) / 2), "sum %g", (double)x[0]);
+  if (rank == 0) {
+    CHECK(logged("exchange \"late\" number 1 of group world") == 1, "one warning: %d", logged("late"));
+    CHECK(logged("step 30") == 1, "names the training step");
+  }
+  shoal_exchange_destroy(e);
+  close_world(w);
+}
+
+static void absent(void)
+{
+  shoal_world *w = impatient(0.2, 1);
+  shoal_exchange *e = NULL;
+  float x[N] = { 0 };
+  char name[32];
+  int gone = 1;
+  CHECK_OK(shoal_exchange_create_sum(shoal_world_group(w), "bucket 0", N, SHOAL_WIRE_F32, &e));
+  for (int i = 0; i < 3; i++) CHECK_OK(sum(e, x));
+  if (rank != gone) {
+    uint64_t t0 = shoal_now_ns();
+    CHECK(sum(e, x) == SHOAL_ERR_HANG, "%s", shoal_first_error());
+    CHECK(shoal_seconds_since(t0) < 10, "in time");
+    snprintf(name, sizeof name, "rank %d (", gone);
+    CHECK(logged("exchange \"bucket 0\" number 4") >= 2, "a warning and the end");
+    CHECK(strstr(shoal_first_error(), "not heard from") && strstr(strstr(shoal_first_error(), "not heard"), name),
+          "everybody's list has the one who is gone: %s", shoal_first_error());
+    if (rank == gone + 1) CHECK(strstr(shoal_first_error(), "waiting for rank 1 ("), "%s", shoal_first_error());
+    if (rank == (gone - 1 + size) % size && size > 2)
+      CHECK(!strstr(strstr(shoal_first_error(), "not heard"), "rank 2 ("), "knows all others: %s", shoal_first_error());
+    shoal_quiet_errors(1);
+    CHECK(shoal_exchange_start(e, x) == SHOAL_ERR_COMM, "a failed exchange does not start again");
+    shoal_quiet_errors(-1);
+  }
+  shoal_exchange_destroy(e);
+  shoal_clear_error();
+  close_world(w);
+}
+
+/* Rank 1 leaves out bucket 0 and goes on to bucket 1; with a stamp it is also seen when there is no other bucket. */
+static void skipped(bool stamped)
+{
+  shoal_world *w = impatient(0.2, 1);
+  shoal_exchange *e[2] = { 0 };
+  float x[2][N] = { 0 };
+  CHECK_OK(shoal_exchange_create_sum(shoal_world_group(w), "bucket 0", N, SHOAL_WIRE_F32, &e[0]));
+  CHECK_OK(shoal_exchange_create_sum(shoal_world_group(w), "bucket 1", N, SHOAL_WIRE_F32, &e[1]));
+  if (stamped) shoal_exchange_stamp(e[0], rank == 1 ? 31 : 30);
+  int from = rank == 1 && !stamped ? 1 : 0, to = stamped ? 0 : 1;
+  for (int i = from; i <= to; i++) CHECK_OK(shoal_exchange_start(e[i], x[i]));
+  CHECK(shoal_exchange_wait(e[from]) == SHOAL_ERR_HANG, "rank %d: hang", rank);
+  if (rank == 2 % size)
+    CHECK(strstr(shoal_first_error(), stamped ? "another start of it" : "another exchange of this group"), "%s",
+          shoal_first_error());
+  for (int i = 0; i < 2; i++) shoal_exchange_destroy(e[i]);
+  shoal_clear_error();
+  close_world(w);
+}
+
+static void other_length(void)
+{
+  shoal_world *w = impatient(20, 20);
+  char bytes[64] = { 0 };
+  if (rank == 0) CHECK_OK(shoal_group_send(shoal_world_group(w), bytes, 40, 1, 5));
+  if (rank == 0) CHECK_OK(shoal_group_send(shoal_world_group(w), bytes, 40, 1, 6));
+  if (rank == 1) {
+    CHECK(shoal_group_recv(shoal_world_group(w), bytes, 44, 0, 5) == SHOAL_ERR_COMM, "shorter than expected");
+    CHECK(strstr(shoal_first_error(), "rank 0 ") && strstr(shoal_first_error(), "40 bytes") &&
+              strstr(shoal_first_error(), "44 were expected"),
+          "%s", shoal_first_error());
+    CHECK(shoal_group_recv(shoal_world_group(w), bytes, 36, 0, 6) == SHOAL_ERR_COMM, "longer than expected");
+  }
+  shoal_clear_error();
+  close_world(w);
+}
+
+static void absent_from_barrier(void)
+{
+  shoal_world *w = impatient(0.2, 1);
+  if (rank) {
+    CHECK(shoal_group_barrier(shoal_world_group(w)) == SHOAL_ERR_HANG, "barrier");
+    CHECK(strstr(shoal_first_error(), "barrier number 1 of group world") && strstr(shoal_first_error(), "rank 0 ("),
+          "%s", shoal_first_error());
+  }
+  shoal_clear_error();
+  close_world(w);
+}
+
+int main(void)
+{
+  mpi_start(&rank, &size);
+  if (size > 1) {
+    late();
+    absent();
+    skipped(false);
+    skipped(true);
+    other_length();
+    absent_from_barrier();
+  }
+  return mpi_done();
+}

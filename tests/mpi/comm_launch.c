@@ -1,0 +1,39 @@
+/* Under a launcher: MPI is started by the world itself, and a Slurm step of two tasks around `mpirun -n 1` is refused. */
+#include "base/log.h"
+#include "check.h"
+#include "comm/group.h"
+#include <mpi.h>
+
+int main(void)
+{
+  shoal_world *w = NULL;
+  shoal_world_options o = { 0 };
+  const char *claim = getenv("OMPI_COMM_WORLD_SIZE");
+  int running = 0, size = claim ? atoi(claim) : 1;
+  if (!claim) CHECK_SKIP("needs Open MPI's mpirun");
+  setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+  setenv("SLURM_PROCID", "0", 1);
+  if (size == 1) {
+    shoal_quiet_errors(1);
+    shoal_status st = shoal_world_open(&o, &w);
+    shoal_quiet_errors(-1);
+    CHECK(st == SHOAL_ERR_WORLD && shoal_status_exit_code(st) == 3 && !w, "%s", shoal_status_name(st));
+    CHECK(strstr(shoal_first_error(), "2 tasks") && strstr(shoal_first_error(), "MPI sees 1") &&
+              strstr(shoal_first_error(), "srun --mpi=pmix"),
+          "%s", shoal_first_error());
+    MPI_Finalized(&running);
+    CHECK(running, "MPI was ended again");
+    return check_done();
+  }
+  /* The daemons of mpirun are a step too: one task per node, however many ranks. */
+  REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "%s", shoal_first_error());
+  CHECK(shoal_world_size(w) == size && shoal_topo_link(shoal_world_topo(w), 0, 1) == SHOAL_LINK_NODE, "the world");
+  CHECK(shoal_log_rank() == shoal_world_rank(w), "log knows the rank");
+  CHECK(strncmp(shoal_world_library(), "Open MPI ", 9) == 0 && strstr(shoal_world_library(), "(compiled "), "%s",
+        shoal_world_library());
+  CHECK_OK(shoal_group_barrier(shoal_world_group(w)));
+  shoal_world_close(w);
+  MPI_Finalized(&running);
+  CHECK(running, "MPI was ended");
+  return check_done();
+}

@@ -1,0 +1,101 @@
+/* Plain starts with the environments launchers leave behind: each is tried in a process of its own, because the world
+ * is asked for once per process.  The child exits with the exit code of what shoal_world_open said. */
+#include "base/mem.h"
+#include "check.h"
+#include "comm/group.h"
+#include <mpi.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const launch_variables[] = {
+  "OMPI_COMM_WORLD_SIZE",
+  "OMPI_COMM_WORLD_LOCAL_SIZE",
+  "PMIX_RANK",
+  "PMIX_NAMESPACE",
+  "PMI_RANK",
+  "PMI_SIZE",
+  "PMI_FD",
+  "SLURM_STEP_NUM_TASKS",
+  "SLURM_PROCID",
+  "SLURM_STEP_ID",
+  "SLURM_NTASKS",
+  "SLURM_NPROCS",
+  "SLURM_STEPID",
+  "SLURM_LOCALID",
+  "SLURM_JOB_ID",
+  "SLURM_NNODES",
+  "MV2_COMM_WORLD_SIZE",
+};
+
+/* `setting` is "A=1 B=2"; the child's errors go to a pipe.  Returns its exit code. */
+static int start(const char *setting, bool allow_singletons, char *said, size_t cap)
+{
+  int ends[2], status;
+  char copy[512];
+  snprintf(copy, sizeof copy, "%s", setting);
+  REQUIRE(pipe(ends) == 0, "pipe");
+  fflush(NULL);
+  pid_t pid = fork();
+  REQUIRE(pid >= 0, "fork");
+  if (pid == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    for (size_t i = 0; i < SHOAL_COUNT(launch_variables); i++) unsetenv(launch_variables[i]);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) putenv(word);
+    execl("/proc/self/exe", "child", allow_singletons ? "singletons" : "plain", (char *)NULL);
+    _exit(99);
+  }
+  close(ends[1]);
+  size_t n = 0;
+  for (ssize_t got; n + 1 < cap && (got = read(ends[0], said + n, cap - 1 - n)) > 0;) n += (size_t)got;
+  said[n] = '\0';
+  close(ends[0]);
+  REQUIRE(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "child of %s", setting);
+  return WEXITSTATUS(status);
+}
+
+static int child(bool allow_singletons)
+{
+  shoal_world *w = NULL;
+  shoal_world_options o = { .allow_singletons = allow_singletons };
+  int initialised = 0;
+  shoal_status st = shoal_world_open(&o, &w);
+  MPI_Initialized(&initialised);
+  if (initialised) return 98; /* alone, MPI is left alone */
+  if (st == SHOAL_OK && shoal_world_size(w) != 1) return 97;
+  shoal_world_close(w);
+  return shoal_status_exit_code(st);
+}
+
+int main(int argc, char **argv)
+{
+  static const struct {
+    const char *setting;
+    int exit_code;
+    const char *words;
+  } cases[] = {
+    { "A=1", 0, "" },                                                   /* a laptop */
+    { "SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0", 0, "" },          /* directly in a batch script */
+    { "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0", 0, "" }, /* srun -n 1 */
+    { "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0", 3, "4 tasks" },
+    { "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=1", 3, "4 tasks" },
+    { "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=2", 3, "4 tasks" },
+    { "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3", 3, "4 tasks" },
+    { "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0", 3, "4 tasks" },
+    { "SLURM_NTASKS=4 SLURM_PROCID=3", 3, "4 tasks" },
+    { "SLURM_STEP_ID=1 SLURM_NPROCS=4 SLURM_PROCID=0", 3, "4 tasks" },
+    { "SLURM_PROCID=2", 3, "3 tasks" },
+  };
+  char said[4096];
+  if (argc == 2 && !strcmp(argv[0], "child")) return child(!strcmp(argv[1], "singletons"));
+  for (size_t i = 0; i < SHOAL_COUNT(cases); i++) {
+    int code = start(cases[i].setting, false, said, sizeof said);
+    CHECK(code == cases[i].exit_code, "%s: exit %d, said: %s", cases[i].setting, code, said);
+    CHECK(strstr(said, cases[i].words) && (!code || strstr(said, "srun --mpi=pmix")), "%s: %s", cases[i].setting, said);
+    CHECK(code || !said[0], "%s: nothing to say, but: %s", cases[i].setting, said);
+    code = start(cases[i].setting, true, said, sizeof said);
+    CHECK(!code, "%s, singletons allowed: exit %d, said: %s", cases[i].setting, code, said);
+  }
+  return check_done();
+}

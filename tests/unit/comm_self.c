@@ -1,0 +1,111 @@
+/* The world of one: every call works, changes nothing it should not, and sends nothing. */
+#include "base/mem.h"
+#include "check.h"
+#include "comm/exchange.h"
+
+static void exchanges(shoal_world *w, shoal_group *g)
+{
+  float x[3] = { 1.0f, 1e-8f, 3.14159f }, before[3];
+  shoal_exchange *e = NULL;
+  shoal_vote *v = NULL;
+  int64_t got = 0;
+  memcpy(before, x, sizeof x);
+  REQUIRE(shoal_exchange_create_sum(g, "one", 3, SHOAL_WIRE_BF16, &e) == SHOAL_OK, "create");
+  CHECK_OK(shoal_exchange_start(e, x));
+  CHECK(shoal_exchange_done(e), "done at once");
+  CHECK_OK(shoal_exchange_wait(e));
+  CHECK(!memcmp(before, x, sizeof x), "a sum over one, unrounded");
+  shoal_exchange_destroy(e);
+  REQUIRE(shoal_vote_create(shoal_world_control(w), "stop", &v) == SHOAL_OK, "vote");
+  CHECK_OK(shoal_vote_post(v, -5));
+  CHECK(shoal_vote_done(v), "done at once");
+  CHECK_OK(shoal_vote_result(v, &got));
+  CHECK(got == -5, "%lld", (long long)got);
+  shoal_vote_destroy(v);
+}
+
+static void collectives(shoal_group *g)
+{
+  char a[4] = "abc", b[4] = "", c[4] = "";
+  double f = 1.5;
+  int64_t s = 7, m = -7;
+  uint64_t size = sizeof a;
+  CHECK_OK(shoal_group_agree(g, SHOAL_OK));
+  CHECK_OK(shoal_group_barrier(g));
+  CHECK_OK(shoal_group_broadcast(g, a, sizeof a, 0));
+  CHECK_OK(shoal_group_sum_f64(g, &f, 1));
+  CHECK_OK(shoal_group_sum_i64(g, &s, 1));
+  CHECK_OK(shoal_group_max_i64(g, &m, 1));
+  CHECK(f == 1.5 && s == 7 && m == -7, "sums over one");
+  CHECK_OK(shoal_group_allgather(g, a, sizeof a, b));
+  CHECK_OK(shoal_group_gather(g, b, sizeof b, &size, c, 0));
+  CHECK(!strcmp(c, "abc"), "%s", c);
+  memset(b, 0, sizeof b);
+  CHECK_OK(shoal_group_scatter(g, c, &size, b, sizeof b, 0));
+  memset(c, 0, sizeof c);
+  CHECK_OK(shoal_group_alltoall(g, b, &size, c, &size));
+  CHECK(!strcmp(c, "abc"), "%s", c);
+  shoal_quiet_errors(1);
+  CHECK(shoal_group_agree(g, SHOAL_ERR_IO) == SHOAL_ERR_IO, "my own failure");
+  CHECK(shoal_group_broadcast(g, a, 1, 1) == SHOAL_ERR_ARG, "no such root");
+  size = 3;
+  CHECK(shoal_group_gather(g, b, sizeof b, &size, c, 0) == SHOAL_ERR_ARG, "my block has two sizes");
+  shoal_quiet_errors(-1);
+}
+
+static void letters(shoal_world *w, shoal_group *g)
+{
+  char got[4] = "";
+  shoal_counters c = { 0 };
+  shoal_world_set_counters(w, &c);
+  CHECK_OK(shoal_group_send(g, "one", 4, 0, 1));
+  CHECK_OK(shoal_group_send(g, "two", 4, 0, 2));
+  CHECK_OK(shoal_group_send(g, "six", 4, 0, 1));
+  CHECK_OK(shoal_group_recv(g, got, 4, 0, 2));
+  CHECK(!strcmp(got, "two"), "%s", got);
+  CHECK_OK(shoal_group_recv(g, got, 4, 0, 1));
+  CHECK(!strcmp(got, "one"), "in order: %s", got);
+  shoal_quiet_errors(1);
+  CHECK(shoal_group_recv(g, got, 3, 0, 1) == SHOAL_ERR_COMM, "another length");
+  shoal_quiet_errors(-1);
+  CHECK(c.payload[SHOAL_LINK_SELF] == 12 && c.messages[SHOAL_LINK_SELF] == 3, "counted as self");
+  CHECK(!c.payload[SHOAL_LINK_NODE] && !c.payload[SHOAL_LINK_BETWEEN] && !c.payload[SHOAL_LINK_CONTROL], "only");
+  shoal_world_set_counters(w, NULL);
+}
+
+static void bad_options(void)
+{
+  shoal_world *w = NULL;
+  shoal_quiet_errors(1);
+  CHECK(shoal_world_open(&(shoal_world_options){ .max_message = 7 }, &w) == SHOAL_ERR_ARG, "too small");
+  CHECK(shoal_world_open(&(shoal_world_options){ .max_message = (size_t)1 << 31 }, &w) == SHOAL_ERR_ARG, "too large");
+  CHECK(shoal_world_open(&(shoal_world_options){ .hang_s = -1 }, &w) == SHOAL_ERR_ARG, "negative limit");
+  CHECK(shoal_world_open(&(shoal_world_options){ .pretend = "2x2" }, &w) == SHOAL_ERR_USAGE, "more than there are");
+  CHECK(!w, "nothing was made");
+  shoal_quiet_errors(-1);
+}
+
+int main(void)
+{
+  shoal_world *w = NULL;
+  shoal_group *g = NULL;
+  uint64_t bytes[SHOAL_LINK_COUNT];
+  bad_options();
+  REQUIRE(shoal_world_open(NULL, &w) == SHOAL_OK, "open");
+  CHECK(shoal_world_rank(w) == 0 && shoal_world_size(w) == 1, "one");
+  exchanges(w, shoal_world_group(w));
+  collectives(shoal_world_group(w));
+  letters(w, shoal_world_group(w));
+  REQUIRE(shoal_group_create_node(w, &g) == SHOAL_OK, "node");
+  collectives(g);
+  shoal_group_destroy(g);
+  REQUIRE(shoal_group_create_across(w, 0, &g) == SHOAL_OK, "across");
+  CHECK(!strcmp(shoal_group_name(g), "across 0") && shoal_group_size(g) == 1, "%s", shoal_group_name(g));
+  shoal_exchange_bytes(g, 1000, SHOAL_WIRE_F32, bytes);
+  for (int i = 0; i < SHOAL_LINK_COUNT; i++) CHECK(!bytes[i], "nothing is sent");
+  shoal_group_destroy(g);
+  CHECK_OK(shoal_world_progress(w));
+  shoal_world_close(w);
+  shoal_world_close(NULL);
+  return check_done();
+}

@@ -1,0 +1,120 @@
+/* The table of the cpu backend and the birth of its operations.
+ *
+ * Opening starts a oneDNN engine with the wanted number of threads.  An operation is planned by the function of its
+ * kind; what evaluation and first layers do not need is taken away here, in one place. */
+#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/cpu_impl.h"
+#include <stdlib.h>
+
+static shoal_cpu_planner *const planners[SHOAL_OP_COUNT] = {
+  [SHOAL_OP_LINEAR] = shoal_cpu_plan_linear,
+  [SHOAL_OP_CONV] = shoal_cpu_plan_conv,
+  [SHOAL_OP_BATCHNORM] = shoal_cpu_plan_batchnorm,
+  [SHOAL_OP_LAYERNORM] = shoal_cpu_plan_layernorm,
+  [SHOAL_OP_RELU] = shoal_cpu_plan_relu,
+  [SHOAL_OP_GELU] = shoal_cpu_plan_gelu,
+  [SHOAL_OP_MAXPOOL] = shoal_cpu_plan_pool,
+  [SHOAL_OP_AVGPOOL] = shoal_cpu_plan_pool,
+  [SHOAL_OP_GLOBALPOOL] = shoal_cpu_plan_globalpool,
+  [SHOAL_OP_ADD] = shoal_cpu_plan_add,
+  [SHOAL_OP_FLATTEN] = shoal_cpu_plan_flatten,
+  [SHOAL_OP_DROPOUT] = shoal_cpu_plan_dropout,
+};
+
+static void op_free(shoal_op *op)
+{
+  free(op);
+}
+
+shoal_status shoal_cpu_op_new(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, size_t bytes, void *out)
+{
+  shoal_op *op = calloc(1, bytes);
+  SHOAL_CHECK(op, SHOAL_ERR_MEM, "plan of one %s", shoal_op_kind_name(d->kind));
+  op->desc = *d;
+  op->backend = &b->base;
+  for (int i = 0; i < (d->kind == SHOAL_OP_ADD ? 2 : 1); i++)
+    op->in_format[i] = in && in[i].bytes ? in[i] : shoal_cpu_dense(&d->in[i]);
+  op->out_format = shoal_cpu_dense(&d->out);
+  op->destroy = op_free;
+  *(shoal_op **)out = op;
+  return SHOAL_OK;
+}
+
+static shoal_status op_create_cpu(shoal_backend *base, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  shoal_cpu *b = (shoal_cpu *)base;
+  shoal_op *op = NULL;
+  shoal_dnn_enter(&b->dnn);
+  SHOAL_TRY(planners[d->kind](b, d, in, &op));
+  if (!d->training) {
+    op->backward_weights = op->backward_data = NULL;
+    op->dw_with_dx = op->backward_reads_x = op->backward_reads_y = false;
+    op->saved_bytes = 0;
+  }
+  if (!d->need_dx && !op->dw_with_dx) op->backward_data = NULL;
+  *out = op;
+  return SHOAL_OK;
+}
+
+static shoal_status alloc_cpu(shoal_backend *b, size_t bytes, void **out)
+{
+  return shoal_alloc(bytes, 1, "buffer of backend cpu", out);
+}
+
+static void release_cpu(shoal_backend *b, void *p)
+{
+  free(p);
+}
+
+static void close_cpu(shoal_backend *base)
+{
+  shoal_cpu *b = (shoal_cpu *)base;
+  while (b->formats) {
+    shoal_cpu_format *f = b->formats;
+    b->formats = f->next;
+    shoal_dnn_md_free(f->md);
+    free(f);
+  }
+  shoal_dnn_close(&b->dnn);
+  free(b);
+}
+
+static const shoal_backend_ops cpu_ops = {
+  .alloc = alloc_cpu,
+  .release = release_cpu,
+  .op_create = op_create_cpu,
+  .to_dense = shoal_cpu_to_dense,
+  .from_dense = shoal_cpu_from_dense,
+  .gemm = shoal_cpu_gemm,
+  .softmax_xent = shoal_cpu_softmax_xent,
+  .add = shoal_cpu_add,
+  .axpby = shoal_cpu_axpby,
+  .sumsq = shoal_cpu_sumsq,
+  .sgd = shoal_cpu_sgd,
+  .adam = shoal_cpu_adam,
+  .close = close_cpu,
+};
+
+shoal_status shoal_cpu_open(int threads, shoal_backend **out)
+{
+  shoal_cpu *b = calloc(1, sizeof *b);
+  SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend cpu");
+  b->base = (shoal_backend){ .name = "cpu", .ops = &cpu_ops, .threads = threads };
+  shoal_status st = shoal_dnn_open(threads, &b->dnn);
+  if (st != SHOAL_OK) {
+    close_cpu(&b->base);
+    return st;
+  }
+  *out = &b->base;
+  return SHOAL_OK;
+}
+
+const char *shoal_cpu_versions(void)
+{
+  return shoal_dnn_versions();
+}
+
+void shoal_cpu_set_winograd(shoal_backend *b, bool on)
+{
+  ((shoal_cpu *)b)->winograd = on;
+}

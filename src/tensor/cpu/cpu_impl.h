@@ -1,0 +1,112 @@
+/* What the files of this folder share: the backend, its memory formats, and how work is spread over threads.
+ *
+ * An operation is a shoal_op with private fields behind it.  A planner fills both; the table in cpu.c picks it by
+ * kind.  Operations that compute a lot (conv, linear, pools) are oneDNN's; the others only move memory and are own
+ * loops, written so that each element is touched as few times as possible. */
+#ifndef SHOAL_TENSOR_CPU_CPU_IMPL_H
+#define SHOAL_TENSOR_CPU_CPU_IMPL_H
+#include "base/mem.h"
+#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/dnn.h"
+
+/* Compile a leaf kernel three times and let the loader take the best one for this processor. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#define SHOAL_CPU_KERNEL __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default"), noinline))
+#else
+#define SHOAL_CPU_KERNEL __attribute__((noinline))
+#endif
+
+/* Memory formats of activations.  BLOCK16 is oneDNN's nChw16c: channels in blocks of 16, the block innermost, the last
+ * one padded with zeros, which every operation keeps zero:
+ *
+ *   [n][channel block][h][w][16]
+ *
+ * OTHER is what only oneDNN understands. */
+typedef enum {
+  SHOAL_CPU_DENSE,
+  SHOAL_CPU_BLOCK16,
+  SHOAL_CPU_BLOCK8,
+  SHOAL_CPU_CHANNELS_LAST,
+  SHOAL_CPU_OTHER
+} shoal_cpu_layout;
+
+/* One format that is not dense; lives as long as the backend, so that a shoal_format may be copied freely. */
+typedef struct shoal_cpu_format {
+  struct shoal_cpu_format *next;
+  shoal_dnn_md md;
+  shoal_cpu_layout layout;
+} shoal_cpu_format;
+
+typedef struct {
+  shoal_backend base;
+  shoal_dnn dnn;
+  bool winograd;
+  shoal_cpu_format *formats;
+} shoal_cpu;
+
+static inline shoal_cpu *shoal_cpu_of(const shoal_op *op)
+{
+  return (shoal_cpu *)op->backend;
+}
+
+/* --- format.c --- */
+shoal_format shoal_cpu_dense(const shoal_shape *s);
+/** The format of a tensor of shape `s` that oneDNN describes by `md`; dense whenever the bytes are. */
+shoal_status shoal_cpu_format_of(shoal_cpu *b, const shoal_shape *s, shoal_dnn_cmd md, shoal_format *out);
+shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_cpu_layout layout, shoal_format *out);
+shoal_status shoal_cpu_md_of(const shoal_shape *s, const shoal_format *f, shoal_dnn_md *out); /* caller frees */
+shoal_cpu_layout shoal_cpu_layout_of(const shoal_format *f);
+shoal_status shoal_cpu_to_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *from, const float *x,
+                                float *y);
+shoal_status shoal_cpu_from_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *to, const float *x,
+                                  float *y);
+
+/* --- parallel.c --- */
+typedef void shoal_cpu_range(const void *context, size_t begin, size_t end);
+/** Run `f` over [0, n) in ranges that start at multiples of `grain`, spread over the threads, with a poll about every
+ *  2 ms of one thread's work; `bytes` is the memory one index touches.  The ranges depend on the thread count: `f`
+ *  must give the same values for any cut. */
+void shoal_cpu_parallel(shoal_cpu *b, size_t n, size_t grain, size_t bytes, shoal_cpu_range *f, const void *context);
+
+/** dx = y > 0 ? dy : 0 over the whole output format of `op` (pointwise.c). */
+void shoal_cpu_mask(const shoal_op *op, const float *dy, const float *y, float *dx);
+
+/** Reserve room in a scratch or saved area: returns the offset, 64-byte aligned. */
+static inline size_t shoal_cpu_carve(size_t *total, size_t bytes)
+{
+  size_t at = shoal_round_up(*total, SHOAL_ALIGN);
+  *total = at + bytes;
+  return at;
+}
+static inline void *shoal_cpu_at(void *area, size_t offset)
+{
+  return area ? (char *)area + offset : NULL;
+}
+
+/* --- cpu.c --- */
+/** A zeroed operation with private fields: `bytes` is the size of a struct that begins with a shoal_op.  Description,
+ *  formats (the output dense), backend and a destroy that frees are set; planners add to it. */
+shoal_status shoal_cpu_op_new(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, size_t bytes, void *out);
+
+typedef shoal_status shoal_cpu_planner(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
+shoal_cpu_planner shoal_cpu_plan_linear, shoal_cpu_plan_conv, shoal_cpu_plan_batchnorm, shoal_cpu_plan_layernorm,
+    shoal_cpu_plan_relu, shoal_cpu_plan_gelu, shoal_cpu_plan_pool, shoal_cpu_plan_globalpool, shoal_cpu_plan_add,
+    shoal_cpu_plan_flatten, shoal_cpu_plan_dropout;
+/** Plan an operation that reads dense tensors only for an input that is not dense (densely.c). */
+shoal_status shoal_cpu_plan_densely(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
+                                    shoal_cpu_planner *planner, shoal_op **out);
+
+/* --- flat.c and loss.c: the flat-vector part of the table --- */
+shoal_status shoal_cpu_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                            const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
+                            int64_t ldc);
+shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
+                                    const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
+                                    int64_t *correct);
+shoal_status shoal_cpu_add(shoal_backend *b, size_t n, const float *x, float *y);
+shoal_status shoal_cpu_axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
+shoal_status shoal_cpu_sumsq(shoal_backend *b, size_t n, const float *x, double *out);
+shoal_status shoal_cpu_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w);
+shoal_status shoal_cpu_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
+                            float *w);
+#endif

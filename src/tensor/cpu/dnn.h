@@ -1,0 +1,83 @@
+/* A thin coat over oneDNN's C interface, so that the rest of the folder neither sees nor cares which major version it
+ * is built with.
+ *
+ * Version 2 describes an operation in a struct and memory in a public struct; version 3 creates primitive descriptors
+ * directly and hides both.  Here a memory descriptor is always an owned pointer (shoal_dnn_md), a primitive
+ * descriptor comes from one of two functions (convolution and reorder), and a primitive with its arguments is a shoal_dnn_call: created once,
+ * then run with plain pointers, without allocating. */
+#ifndef SHOAL_TENSOR_CPU_DNN_H
+#define SHOAL_TENSOR_CPU_DNN_H
+#include "tensor/backend.h"
+#include <oneapi/dnnl/dnnl.h>
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t shoal_dnn_md;
+typedef const_dnnl_memory_desc_t shoal_dnn_cmd;
+#else
+typedef dnnl_memory_desc_t *shoal_dnn_md;
+typedef const dnnl_memory_desc_t *shoal_dnn_cmd;
+#endif
+
+/* The engine of a backend: what every creation needs. */
+typedef struct {
+  dnnl_engine_t engine;
+  dnnl_stream_t stream;
+  int threads;
+} shoal_dnn;
+
+shoal_status shoal_dnn_open(int threads, shoal_dnn *out);
+void shoal_dnn_close(shoal_dnn *d);
+const char *shoal_dnn_versions(void);
+/** OpenMP keeps its thread count per calling thread; make it ours before oneDNN looks. */
+void shoal_dnn_enter(const shoal_dnn *d);
+
+/** Our error for oneDNN's, with its words and the thing that was asked for. */
+shoal_status shoal_dnn_fail(dnnl_status_t st, const char *file, int line, const char *what);
+#define SHOAL_TRY_DNNL(call)                                                                                           \
+  do {                                                                                                                 \
+    dnnl_status_t dnn_ = (call);                                                                                       \
+    if (dnn_ != dnnl_success) return shoal_dnn_fail(dnn_, __FILE__, __LINE__, #call);                                  \
+  } while (0)
+
+/* --- memory descriptors: f32, created here, freed with shoal_dnn_md_free (NULL is fine) --- */
+shoal_status shoal_dnn_md_tag(const shoal_shape *s, dnnl_format_tag_t tag, shoal_dnn_md *out);
+shoal_status shoal_dnn_md_dense(const shoal_shape *s, shoal_dnn_md *out);
+shoal_status shoal_dnn_md_copy(shoal_dnn_cmd md, shoal_dnn_md *out);
+void shoal_dnn_md_free(shoal_dnn_md md);
+bool shoal_dnn_md_equal(shoal_dnn_cmd a, shoal_dnn_cmd b);
+size_t shoal_dnn_md_bytes(shoal_dnn_cmd md);
+/** Whether the bytes are those of a row-major tensor of this shape, whatever the descriptor calls them. */
+bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s);
+
+/* --- primitive descriptors; the caller destroys them with dnnl_primitive_desc_destroy.  `training` chooses
+ *     dnnl_forward_training.  A backward one takes the forward one as a hint. --- */
+typedef struct {
+  bool training, relu, winograd;
+  const int *stride, *pad; /* h, w */
+  shoal_dnn_cmd src, weights, bias /* or NULL */, dst;
+} shoal_dnn_conv;
+typedef enum { SHOAL_DNN_FORWARD, SHOAL_DNN_BACKWARD_DATA, SHOAL_DNN_BACKWARD_WEIGHTS } shoal_dnn_direction;
+shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoal_dnn_direction direction,
+                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out);
+shoal_status shoal_dnn_reorder_pd(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, dnnl_primitive_desc_t *out);
+static inline shoal_dnn_cmd shoal_dnn_pd_md(const_dnnl_primitive_desc_t pd, int arg)
+{
+  return dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg);
+}
+
+/* --- a primitive with its arguments --- */
+enum { SHOAL_DNN_ARGS = 8 };
+typedef struct {
+  dnnl_primitive_t primitive; /* NULL: nothing to do */
+  int n;
+  dnnl_exec_arg_t arg[SHOAL_DNN_ARGS]; /* the last one is the scratchpad */
+  size_t scratch_bytes;
+} shoal_dnn_call;
+/** @param args n argument numbers (DNNL_ARG_SRC, ...), in the order in which run gets the pointers. */
+shoal_status shoal_dnn_call_init(const shoal_dnn *d, const_dnnl_primitive_desc_t pd, int n, const int *args,
+                                 shoal_dnn_call *out);
+/** Init with a reorder; leaves `out` empty if both descriptors are equal. */
+shoal_status shoal_dnn_call_init_reorder(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, shoal_dnn_call *out);
+shoal_status shoal_dnn_call_run(const shoal_dnn *d, const shoal_dnn_call *c, void *scratch, const void *const *p);
+void shoal_dnn_call_fini(shoal_dnn_call *c);
+#endif

@@ -1,0 +1,104 @@
+/* Softmax and cross-entropy in one pass over the logits.
+ *
+ * The largest logit is taken out first, so that exp cannot overflow.  With z the shifted logits and S = sum exp z, the
+ * loss of a row is  sum over targets t of t (log S - z); its gradient is softmax - target.  Rows are independent, and
+ * their losses are summed in double in order of the rows: the bits do not depend on the number of threads. */
+#include "tensor/cpu/cpu_impl.h"
+#include "tensor/cpu/vecmath.h"
+#include <math.h>
+
+enum { BATCH = 512, LANES = 16 }; /* rows whose losses wait on the stack */
+
+typedef struct {
+  const float *logits;
+  const int32_t *labels;
+  float *dlogits;
+  int64_t classes, first;
+  float smoothing, scale;
+  double *loss;
+  unsigned char *hit;
+} pass;
+
+/* exp(x - largest) into e; their sum. */
+static inline __attribute__((always_inline)) double exp_row(int64_t n, const float *x, float largest, float *e)
+{
+  float lane[LANES] = { 0 };
+  double sum = 0;
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES)
+    for (int j = 0; j < LANES; j++) {
+      float v = shoal_cpu_exp(x[i + j] - largest);
+      lane[j] += v;
+      if (e) e[i + j] = v;
+    }
+  for (int j = 0; j < LANES; j++) sum += (double)lane[j];
+  for (; i < n; i++) {
+    float v = shoal_cpu_exp(x[i] - largest);
+    sum += (double)v;
+    if (e) e[i] = v;
+  }
+  return sum;
+}
+
+/* Position of the first largest logit; NaN never is. */
+static int64_t argmax(int64_t n, const float *x)
+{
+  int64_t best = 0;
+  for (int64_t j = 1; j < n; j++) best = x[j] > x[best] ? j : best;
+  return best;
+}
+
+SHOAL_CPU_KERNEL static void xent_rows(const void *context, size_t begin, size_t end)
+{
+  const pass *t = context;
+  int64_t n = t->classes;
+  double rest = (double)t->smoothing / (double)n, on = 1 - (double)t->smoothing;
+  for (int64_t k = (int64_t)begin; k < (int64_t)end; k++) {
+    int64_t r = t->first + k;
+    const float *x = t->logits + r * n;
+    float *dx = t->dlogits ? t->dlogits + r * n : NULL;
+    int32_t label = t->labels[r];
+    t->loss[k] = 0;
+    t->hit[k] = 0;
+    if (label < 0) {
+      for (int64_t j = 0; dx && j < n; j++) dx[j] = 0;
+      continue;
+    }
+    int64_t best = argmax(n, x);
+    float largest = x[best], at_label = x[label] - largest;
+    double sum_z = 0;
+    for (int64_t j = 0; rest != 0 && j < n; j++) sum_z += (double)(x[j] - largest);
+    double sum = exp_row(n, x, largest, dx);
+    t->loss[k] = log(sum) - on * (double)at_label - rest * sum_z;
+    t->hit[k] = best == label;
+    if (!dx) continue;
+    float p = (float)((double)t->scale / sum), off = (float)((double)t->scale * rest);
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) dx[j] = dx[j] * p - off;
+    dx[label] -= (float)((double)t->scale * on);
+  }
+}
+
+shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
+                                    const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
+                                    int64_t *correct)
+{
+  double part[BATCH], total = 0;
+  unsigned char hit[BATCH];
+  int64_t hits = 0;
+  for (int64_t r = 0; r < rows; r++)
+    SHOAL_CHECK(labels[r] < classes, SHOAL_ERR_ARG, "label %d in row %lld; must be below %lld, the number of classes",
+                labels[r], (long long)r, (long long)classes);
+  pass t = { logits, labels, dlogits, classes, 0, smoothing, scale, part, hit };
+  for (; t.first < rows; t.first += BATCH) {
+    int64_t count = SHOAL_MIN(rows - t.first, (int64_t)BATCH);
+    shoal_cpu_parallel((shoal_cpu *)b, (size_t)count, 1, (size_t)classes * 4 * sizeof(float), xent_rows, &t);
+    for (int64_t k = 0; k < count; k++) {
+      total += part[k];
+      hits += hit[k];
+    }
+  }
+  *loss = total;
+  *correct = hits;
+  return SHOAL_OK;
+}

@@ -1,0 +1,327 @@
+/* Operations that look at one element at a time: relu, gelu, add; and flatten, which moves to dense.
+ *
+ * They run over the bytes of a format as they lie, padding included: zeros of the padding give zeros.  Add takes both
+ * inputs in the format of the first blocked one; an input in another format is reordered on the way. */
+#include "tensor/cpu/cpu_impl.h"
+#include "tensor/cpu/vecmath.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRAIN = 1024 };
+
+typedef struct {
+  const float *a, *b;
+  float *y, *z;
+} pointers;
+
+static void run(const shoal_op *op, int streams, shoal_cpu_range *f, pointers p)
+{
+  shoal_cpu_parallel(shoal_cpu_of(op), op->out_format.bytes / sizeof(float), GRAIN, (size_t)streams * sizeof(float), f,
+                     &p);
+}
+
+SHOAL_CPU_KERNEL static void relu_range(const void *context, size_t begin, size_t end)
+{
+  const pointers *p = context;
+  const float *x = p->a;
+  float *y = p->y;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) y[i] = x[i] > 0 ? x[i] : 0.0f;
+}
+
+/* z = y > 0 ? dy : 0 */
+SHOAL_CPU_KERNEL static void mask_range(const void *context, size_t begin, size_t end)
+{
+  const pointers *p = context;
+  const float *dy = p->a, *y = p->b;
+  float *dx = p->y;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) dx[i] = y[i] > 0 ? dy[i] : 0.0f;
+}
+
+SHOAL_CPU_KERNEL static void mask_twice_range(const void *context, size_t begin, size_t end)
+{
+  const pointers *p = context;
+  const float *dy = p->a, *y = p->b;
+  float *dx0 = p->y, *dx1 = p->z;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) {
+    float d = y[i] > 0 ? dy[i] : 0.0f;
+    dx0[i] = d;
+    dx1[i] = d;
+  }
+}
+
+static shoal_status relu_forward(shoal_op *op, const shoal_op_args *a)
+{
+  run(op, 2, relu_range, (pointers){ .a = a->x[0], .y = a->y });
+  return SHOAL_OK;
+}
+
+void shoal_cpu_mask(const shoal_op *op, const float *dy, const float *y, float *dx)
+{
+  run(op, 3, mask_range, (pointers){ .a = dy, .b = y, .y = dx });
+}
+
+static shoal_status relu_backward(shoal_op *op, const shoal_op_args *a)
+{
+  shoal_cpu_mask(op, a->dy, a->y, a->dx[0]);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cpu_plan_relu(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  shoal_op *op;
+  SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *op, &op));
+  op->out_format = op->in_format[0];
+  op->forward = relu_forward;
+  op->backward_data = relu_backward;
+  op->backward_reads_y = true;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+  *out = op;
+  return SHOAL_OK;
+}
+
+/* x Phi(x); derivative Phi(x) + x phi(x) (Hendrycks and Gimpel, Gaussian Error Linear Units, 2016). */
+SHOAL_CPU_KERNEL static void gelu_range(const void *context, size_t begin, size_t end)
+{
+  const pointers *p = context;
+  const float *x = p->a;
+  float *y = p->y;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) {
+    float density;
+    y[i] = x[i] * shoal_cpu_normal(x[i], &density);
+  }
+}
+
+SHOAL_CPU_KERNEL static void gelu_backward_range(const void *context, size_t begin, size_t end)
+{
+  const pointers *p = context;
+  const float *dy = p->a, *x = p->b;
+  float *dx = p->y;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) {
+    float density, cdf = shoal_cpu_normal(x[i], &density);
+    dx[i] = dy[i] * (cdf + x[i] * density);
+  }
+}
+
+static shoal_status gelu_forward(shoal_op *op, const shoal_op_args *a)
+{
+  run(op, 4, gelu_range, (pointers){ .a = a->x[0], .y = a->y });
+  return SHOAL_OK;
+}
+
+static shoal_status gelu_backward(shoal_op *op, const shoal_op_args *a)
+{
+  run(op, 5, gelu_backward_range, (pointers){ .a = a->dy, .b = a->x[0], .y = a->dx[0] });
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cpu_plan_gelu(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  shoal_op *op;
+  SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *op, &op));
+  op->out_format = op->in_format[0];
+  op->forward = gelu_forward;
+  op->backward_data = gelu_backward;
+  op->backward_reads_x = true;
+  op->y_may_be_x = !d->training; /* backward wants x itself */
+  op->dx_may_be_dy = true;
+  *out = op;
+  return SHOAL_OK;
+}
+
+/* --- add --- */
+typedef struct {
+  shoal_op op;
+  int other;              /* the input in another format than the output, or -1 */
+  shoal_dnn_call in, out; /* other -> output format and back */
+  size_t moved;           /* scratch: the other input, or its gradient, in the output format */
+} add_op;
+
+SHOAL_CPU_KERNEL static void add_range(const void *context, size_t begin, size_t end)
+{
+  const pointers *p = context;
+  const float *a = p->a, *b = p->b;
+  float *y = p->y;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) y[i] = a[i] + b[i];
+}
+
+SHOAL_CPU_KERNEL static void add_relu_range(const void *context, size_t begin, size_t end)
+{
+  const pointers *p = context;
+  const float *a = p->a, *b = p->b;
+  float *y = p->y;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) {
+    float sum = a[i] + b[i];
+    y[i] = sum > 0 ? sum : 0.0f;
+  }
+}
+
+SHOAL_CPU_KERNEL static void copy_range(const void *context, size_t begin, size_t end)
+{
+  const pointers *p = context;
+  memmove(p->y + begin, p->a + begin, (end - begin) * sizeof(float));
+}
+
+static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)
+{
+  add_op *p = (add_op *)op;
+  const float *x[2] = { a->x[0], a->x[1] };
+  if (p->other >= 0) {
+    float *moved = shoal_cpu_at(a->scratch, p->moved);
+    SHOAL_TRY(
+        shoal_dnn_call_run(&shoal_cpu_of(op)->dnn, &p->in, a->scratch, (const void *const[]){ x[p->other], moved }));
+    x[p->other] = moved;
+  }
+  run(op, 3, op->desc.relu ? add_relu_range : add_range, (pointers){ .a = x[0], .b = x[1], .y = a->y });
+  return SHOAL_OK;
+}
+
+/* Both inputs get the same gradient; a NULL one is not wanted, and either may be dy itself. */
+static shoal_status add_backward(shoal_op *op, const shoal_op_args *a)
+{
+  add_op *p = (add_op *)op;
+  float *dx[2] = { a->dx[0], a->dx[1] };
+  float *wanted = p->other >= 0 ? dx[p->other] : NULL;
+  if (p->other >= 0) dx[p->other] = wanted ? shoal_cpu_at(a->scratch, p->moved) : NULL;
+  float *first = dx[0] ? dx[0] : dx[1], *second = dx[0] && dx[1] != dx[0] ? dx[1] : NULL;
+  if (!first) return SHOAL_OK;
+  if (op->desc.relu && second) {
+    run(op, 4, mask_twice_range, (pointers){ .a = a->dy, .b = a->y, .y = first, .z = second });
+  } else if (op->desc.relu) {
+    shoal_cpu_mask(op, a->dy, a->y, first);
+  } else {
+    if (first != a->dy) run(op, 2, copy_range, (pointers){ .a = a->dy, .y = first });
+    if (second && second != a->dy) run(op, 2, copy_range, (pointers){ .a = a->dy, .y = second });
+  }
+  if (wanted)
+    SHOAL_TRY(
+        shoal_dnn_call_run(&shoal_cpu_of(op)->dnn, &p->out, a->scratch, (const void *const[]){ dx[p->other], wanted }));
+  return SHOAL_OK;
+}
+
+static void add_destroy(shoal_op *op)
+{
+  add_op *p = (add_op *)op;
+  shoal_dnn_call_fini(&p->in);
+  shoal_dnn_call_fini(&p->out);
+  free(p);
+}
+
+static bool same_format(const shoal_format *a, const shoal_format *b)
+{
+  return a->dense == b->dense && a->detail == b->detail;
+}
+
+static shoal_status plan_other(shoal_cpu *b, add_op *p)
+{
+  shoal_op *op = &p->op;
+  shoal_status st;
+  shoal_dnn_md other = NULL, out = NULL;
+  SHOAL_TRY_GOTO(st, shoal_cpu_md_of(&op->desc.out, &op->in_format[p->other], &other), done);
+  SHOAL_TRY_GOTO(st, shoal_cpu_md_of(&op->desc.out, &op->out_format, &out), done);
+  SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, other, out, &p->in), done);
+  SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, out, other, &p->out), done);
+  shoal_cpu_carve(&op->scratch_bytes, SHOAL_MAX(p->in.scratch_bytes, p->out.scratch_bytes));
+  p->moved = shoal_cpu_carve(&op->scratch_bytes, op->out_format.bytes);
+done:
+  shoal_dnn_md_free(other);
+  shoal_dnn_md_free(out);
+  return st;
+}
+
+shoal_status shoal_cpu_plan_add(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  add_op *p;
+  SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));
+  shoal_op *op = &p->op;
+  const shoal_format *f = op->in_format;
+  op->destroy = add_destroy;
+  op->out_format = f[0].dense ? f[1] : f[0];
+  p->other = same_format(&f[0], &f[1]) ? -1 : same_format(&f[0], &op->out_format);
+  if (p->other >= 0) {
+    shoal_status st = plan_other(b, p);
+    if (st != SHOAL_OK) {
+      op->destroy(op);
+      return st;
+    }
+  }
+  op->forward = add_forward;
+  op->backward_data = add_backward;
+  op->backward_reads_y = d->relu;
+  op->y_may_be_x = op->dx_may_be_dy = p->other < 0;
+  *out = op;
+  return SHOAL_OK;
+}
+
+/* --- flatten --- */
+typedef struct {
+  shoal_op op;
+  shoal_dnn_call to, from; /* empty: the input is dense already */
+} flatten_op;
+
+static shoal_status flatten_move(shoal_op *op, const shoal_dnn_call *call, const float *x, float *y, void *scratch)
+{
+  if (call->primitive)
+    SHOAL_TRY(shoal_dnn_call_run(&shoal_cpu_of(op)->dnn, call, scratch, (const void *const[]){ x, y }));
+  else if (x != y)
+    run(op, 2, copy_range, (pointers){ .a = x, .y = y });
+  return SHOAL_OK;
+}
+
+static shoal_status flatten_forward(shoal_op *op, const shoal_op_args *a)
+{
+  return flatten_move(op, &((flatten_op *)op)->to, a->x[0], a->y, a->scratch);
+}
+
+static shoal_status flatten_backward(shoal_op *op, const shoal_op_args *a)
+{
+  return flatten_move(op, &((flatten_op *)op)->from, a->dy, a->dx[0], a->scratch);
+}
+
+static void flatten_destroy(shoal_op *op)
+{
+  flatten_op *p = (flatten_op *)op;
+  shoal_dnn_call_fini(&p->to);
+  shoal_dnn_call_fini(&p->from);
+  free(p);
+}
+
+static shoal_status plan_moves(shoal_cpu *b, flatten_op *p)
+{
+  shoal_op *op = &p->op;
+  shoal_status st;
+  shoal_dnn_md in = NULL, dense = NULL;
+  SHOAL_TRY_GOTO(st, shoal_cpu_md_of(&op->desc.in[0], &op->in_format[0], &in), done);
+  SHOAL_TRY_GOTO(st, shoal_dnn_md_dense(&op->desc.in[0], &dense), done);
+  SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, in, dense, &p->to), done);
+  SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, dense, in, &p->from), done);
+  op->scratch_bytes = SHOAL_MAX(p->to.scratch_bytes, p->from.scratch_bytes);
+done:
+  shoal_dnn_md_free(in);
+  shoal_dnn_md_free(dense);
+  return st;
+}
+
+shoal_status shoal_cpu_plan_flatten(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  flatten_op *p;
+  SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));
+  shoal_op *op = &p->op;
+  op->destroy = flatten_destroy;
+  shoal_status st = plan_moves(b, p);
+  if (st != SHOAL_OK) {
+    op->destroy(op);
+    return st;
+  }
+  op->forward = flatten_forward;
+  op->backward_data = flatten_backward;
+  op->y_may_be_x = op->dx_may_be_dy = op->in_format[0].dense;
+  *out = op;
+  return SHOAL_OK;
+}

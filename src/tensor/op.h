@@ -101,8 +101,8 @@ struct shoal_op {
   shoal_format in_format[SHOAL_OP_INPUTS]; /* as the producers gave them; dx has the same */
   shoal_format out_format;                 /* dy arrives in the same */
   size_t saved_bytes, scratch_bytes;
-  bool y_may_be_x;                         /* forward may run in place (ADD: on either input) */
-  bool dx_may_be_dy;                       /* backward_data may run in place (ADD: dx[0], dx[1] or both) */
+  bool y_may_be_x;   /* forward may run in place, where x is not needed later (ADD: on either input) */
+  bool dx_may_be_dy; /* backward_data may run in place (ADD: dx[0], dx[1] or both) */
   bool backward_reads_x, backward_reads_y; /* else the buffers may be reused after forward */
   bool dw_with_dx; /* backward_data also produces dw (norms); backward_weights is NULL then.  With need_dx
                       false backward_data is called all the same, with dx NULL */

@@ -213,7 +213,7 @@ static void compare_nets(const net *a, const net *b)
   }
 }
 
-void test_chain(shoal_backend *b, shoal_backend *ref)
+int test_chain(shoal_backend *b, shoal_backend *ref)
 {
   for (int flatten = 0; flatten < 2; flatten++) {
     net got, want, again;
@@ -234,4 +234,5 @@ void test_chain(shoal_backend *b, shoal_backend *ref)
     net_close(&want);
     net_close(&got);
   }
+  return check_failures;
 }

@@ -95,7 +95,7 @@ static void check_addresses_differ(shoal_backend *b)
     }
 }
 
-void test_dropout(shoal_backend *b)
+int test_dropout(shoal_backend *b)
 {
   check_rule(b, SHOAL_SHAPE(SAMPLES, 3, 5), 0.5f);
   check_rule(b, SHOAL_SHAPE(SAMPLES, 17, 5, 3), 0.1f);
@@ -109,4 +109,5 @@ void test_dropout(shoal_backend *b)
   float y[15], dx[15];
   mask_of(b, &eval, 1, 1, 0, y, dx);
   for (int i = 0; i < 15; i++) CHECK(y[i] == 1, "evaluation changed element %d to %g", i, (double)y[i]);
+  return check_failures;
 }

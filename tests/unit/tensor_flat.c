@@ -60,7 +60,7 @@ static void check_gemm(shoal_backend *b, const product *p)
   free(old);
 }
 
-void test_gemm(shoal_backend *b)
+int test_gemm(shoal_backend *b)
 {
   static const int64_t sizes[][3] = { { 1, 1, 1 },  { 3, 5, 7 },    { 17, 10, 33 },  { 64, 16, 64 }, { 1, 33, 9 },
                                       { 31, 1, 5 }, { 65, 129, 3 }, { 7, 200, 100 }, { 130, 70, 90 } };
@@ -79,6 +79,7 @@ void test_gemm(shoal_backend *b)
                       .beta = factors[f][1] };
         check_gemm(b, &p);
       }
+  return check_failures;
 }
 
 /* --- softmax and cross-entropy --- */
@@ -169,7 +170,7 @@ static void check_loss_corners(shoal_backend *b)
   shoal_quiet_errors(-1);
 }
 
-void test_loss(shoal_backend *b)
+int test_loss(shoal_backend *b)
 {
   static const int64_t sizes[][2] = { { 1, 1 }, { 1, 2 }, { 5, 10 }, { 33, 257 }, { 7, 1000 }, { 300, 17 } };
   static const double magnitudes[] = { 1, 20, 1e4 };
@@ -180,6 +181,7 @@ void test_loss(shoal_backend *b)
         check_loss(b, &c);
       }
   check_loss_corners(b);
+  return check_failures;
 }
 
 /* --- flat vectors --- */
@@ -304,7 +306,7 @@ static void check_adam(shoal_backend *b, int64_t n, shoal_adam_args a)
   opt_close(&o);
 }
 
-void test_vectors(shoal_backend *b)
+int test_vectors(shoal_backend *b)
 {
   static const int64_t sizes[] = { 0, 1, 3, 16, 17, 1000, 40009 };
   for (size_t s = 0; s < SHOAL_COUNT(sizes); s++) {
@@ -324,4 +326,5 @@ void test_vectors(shoal_backend *b)
     adam.eps = 1e-3f;
     check_adam(b, n, adam);
   }
+  return check_failures;
 }

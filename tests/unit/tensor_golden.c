@@ -34,7 +34,7 @@ static void check_sum(size_t k, int which, const float *got, int64_t n)
         describe(&golden[k].d, text), names[which], sum, golden[k].want[which].sum, limit);
 }
 
-void test_golden(shoal_backend *b)
+int test_golden(shoal_backend *b)
 {
   for (size_t k = 0; k < SHOAL_COUNT(golden); k++) {
     values v;
@@ -63,4 +63,5 @@ void test_golden(shoal_backend *b)
     results_free(&r);
     values_free(&v);
   }
+  return check_failures;
 }

@@ -134,10 +134,11 @@ static void check_gradient(shoal_backend *b, const shoal_op_desc *d)
   values_free(&v);
 }
 
-void test_gradients(shoal_backend *b)
+int test_gradients(shoal_backend *b)
 {
   const shoal_op_desc *cases;
   size_t n = test_cases(&cases);
   for (size_t i = 0; i < n; i++)
     if (cases[i].training) check_gradient(b, &cases[i]);
+  return check_failures;
 }

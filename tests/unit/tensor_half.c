@@ -87,6 +87,9 @@ static void check_specials(const format *f)
   unsigned infinity = (unsigned)f->exponents << f->mantissa;
   CHECK(narrow(f, INFINITY) == infinity && narrow(f, -INFINITY) == (infinity | 0x8000), "%s: infinity", f->name);
   CHECK(narrow(f, 3.4028235e38f) == infinity, "%s: the largest f32", f->name);
+  if (f->bias == 15)
+    for (float x = 65520; x < 3e38f; x *= 1.37f)
+      CHECK(narrow(f, x) == 0x7c00 && narrow(f, -x) == 0xfc00, "f16: %g is too large", (double)x);
   CHECK(narrow(f, 0.0f) == 0 && narrow(f, -0.0f) == 0x8000, "%s: zero", f->name);
   if (f->bias == 15) CHECK(narrow(f, 1e-45f) == 0 && narrow(f, -1e-39f) == 0x8000, "f16: f32 subnormals");
   /* Every NaN, also those whose payload sits only in the bits that are cut off or would carry over. */

@@ -122,6 +122,7 @@ static void check_repeats(shoal_backend *b, const shoal_op_desc *d, const shoal_
   if (r.op->y_may_be_x) {
     rig_load(&r);
     rig_forward(&r, &again, IN_PLACE);
+    if (rig_trains(&r) && !r.op->backward_reads_x) rig_backward(&r, &again, APART);
     check_same(text, "with y in x's place", &v, &again, &first);
   }
   rig_close(&r);
@@ -183,7 +184,32 @@ static void check_case(shoal_backend *b, shoal_backend *ref, const shoal_op_desc
   check_weights_version(b, d, in);
 }
 
-void test_ops(shoal_backend *b, shoal_backend *ref)
+/* Small windows full of equal values: of equal maxima the first in scan order takes the gradient. */
+static void check_pool_ties(shoal_backend *b)
+{
+  shoal_op_desc d = { .kind = SHOAL_OP_MAXPOOL, .in = { SHOAL_SHAPE(3, 17, 6, 6) }, .training = true, .need_dx = true };
+  values v;
+  results r;
+  d.kernel[0] = d.kernel[1] = 3;
+  d.stride[0] = d.stride[1] = 3;
+  values_make(&v, &d, GRID, 5);
+  for (int64_t i = 0; i < v.x_n; i++) v.x[0][i] = v.x[0][i] > 0 ? 1 : 0;
+  for (int64_t i = 0; i < v.y_n; i++) v.dy[i] = 1;
+  results_make(&r, &v);
+  run(b, &d, NULL, &v, &r);
+  int wrong = 0;
+  for (int64_t window = 0; window < v.y_n; window++) {
+    int64_t corner = window / 4 * 36 + window % 4 / 2 * 18 + window % 2 * 3, first = -1;
+    for (int64_t k = 0; k < 9 && first < 0; k++)
+      if (v.x[0][corner + k / 3 * 6 + k % 3] == r.y[window]) first = k;
+    for (int64_t k = 0; k < 9; k++) wrong += r.dx[0][corner + k / 3 * 6 + k % 3] != (k == first);
+  }
+  CHECK(wrong == 0, "maxpool: %d gradients are not where the first maximum is", wrong);
+  results_free(&r);
+  values_free(&v);
+}
+
+int test_ops(shoal_backend *b, shoal_backend *ref)
 {
   const shoal_op_desc *cases;
   size_t n = test_cases(&cases);
@@ -201,4 +227,6 @@ void test_ops(shoal_backend *b, shoal_backend *ref)
     }
     shoal_op_destroy(producer);
   }
+  check_pool_ties(b);
+  return check_failures;
 }

@@ -183,7 +183,7 @@ bool rig_trains(const rig *r)
 
 static shoal_op_args arguments(rig *r)
 {
-  shoal_op_args a = { .y = r->y,
+  shoal_op_args a = { .y = r->y_at,
                       .dy = r->dy,
                       .saved = r->saved,
                       .scratch = r->scratch,
@@ -206,10 +206,8 @@ void rig_forward(rig *r, results *out, int place)
 {
   shoal_op *op = r->op;
   shoal_op_args a = arguments(r);
-  if (place == IN_PLACE)
-    a.y = r->x[0];
-  else
-    poison(r->y, op->out_format.bytes);
+  a.y = r->y_at = place == IN_PLACE ? r->x[0] : r->y;
+  if (place == APART) poison(r->y, op->out_format.bytes);
   poison(r->saved, op->saved_bytes);
   poison(r->scratch, op->scratch_bytes);
   CHECK_OK(op->forward(op, &a));
@@ -226,10 +224,10 @@ void rig_backward(rig *r, results *out, int place)
   const shoal_backend_ops *ops = r->backend->ops;
   CHECK_OK(ops->from_dense(r->backend, &op->desc.out, &op->out_format, r->v->dy, r->dy));
   for (int i = 0; i < r->v->inputs; i++) {
-    if (!op->backward_reads_x) poison(r->x[i], op->in_format[i].bytes);
+    if (!op->backward_reads_x && r->x[i] != r->y_at) poison(r->x[i], op->in_format[i].bytes);
     poison(r->dx[i], op->in_format[i].bytes);
   }
-  if (!op->backward_reads_y) poison(r->y, op->out_format.bytes);
+  if (!op->backward_reads_y) poison(r->y_at, op->out_format.bytes);
   for (int i = 0; i < 2; i++) poison(r->dw[i], (size_t)r->v->w_n[i] * sizeof(float));
   if (place == IN_PLACE && a.dx[0]) a.dx[0] = r->dy;
   CHECK(!(op->dw_with_dx && op->backward_weights), "dw_with_dx, yet backward_weights is there");
@@ -258,6 +256,11 @@ double worst_error(const float *a, const float *b, int64_t n)
 bool same_bits(const void *a, const void *b, int64_t n)
 {
   return n == 0 || memcmp(a, b, (size_t)n * sizeof(float)) == 0;
+}
+
+int rig_failures(void)
+{
+  return check_failures;
 }
 
 const char *describe(const shoal_op_desc *d, char buf[160])

@@ -34,6 +34,7 @@ typedef struct {
   shoal_op *op;
   const values *v; /* borrowed */
   float *x[SHOAL_OP_INPUTS], *dx[SHOAL_OP_INPUTS], *y, *dy;
+  float *y_at; /* where the last forward put y: in y, or in x[0] */
   float *w[SHOAL_OP_WEIGHTS], *dw[SHOAL_OP_WEIGHTS], *stats[2];
   void *saved, *scratch;
   uint64_t version, seed, slot0;
@@ -54,15 +55,17 @@ bool rig_trains(const rig *r);
 double worst_error(const float *a, const float *b, int64_t n);
 bool same_bits(const void *a, const void *b, int64_t n); /* n floats */
 
-/* The topics of the suite. */
-void test_ops(shoal_backend *b, shoal_backend *ref);
-void test_gradients(shoal_backend *b);
-void test_golden(shoal_backend *b);
-void test_chain(shoal_backend *b, shoal_backend *ref);
-void test_dropout(shoal_backend *b);
-void test_gemm(shoal_backend *b);
-void test_loss(shoal_backend *b);
-void test_vectors(shoal_backend *b);
+/* The topics of the suite: each returns how many checks its file has counted as failed so far, because check.h counts
+ * per file; rig_failures are those of the bench and of the case list. */
+int rig_failures(void);
+int test_ops(shoal_backend *b, shoal_backend *ref);
+int test_gradients(shoal_backend *b);
+int test_golden(shoal_backend *b);
+int test_chain(shoal_backend *b, shoal_backend *ref);
+int test_dropout(shoal_backend *b);
+int test_gemm(shoal_backend *b);
+int test_loss(shoal_backend *b);
+int test_vectors(shoal_backend *b);
 
 /* Every operation of the test list, as descriptions ready for shoal_op_create. */
 size_t test_cases(const shoal_op_desc **out);

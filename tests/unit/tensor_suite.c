@@ -13,14 +13,16 @@ static bool begins(const char *topic)
 
 static void run(shoal_backend *b, shoal_backend *ref)
 {
-  if (begins("golden")) test_golden(b);
-  if (begins("ops")) test_ops(b, ref);
-  if (begins("gradients")) test_gradients(b);
-  if (begins("chain")) test_chain(b, ref);
-  if (begins("dropout")) test_dropout(b);
-  if (begins("gemm")) test_gemm(b);
-  if (begins("loss")) test_loss(b);
-  if (begins("vectors")) test_vectors(b);
+  int failed = 0;
+  if (begins("golden")) failed += test_golden(b);
+  if (begins("ops")) failed += test_ops(b, ref);
+  if (begins("gradients")) failed += test_gradients(b);
+  if (begins("chain")) failed += test_chain(b, ref);
+  if (begins("dropout")) failed += test_dropout(b);
+  if (begins("gemm")) failed += test_gemm(b);
+  if (begins("loss")) failed += test_loss(b);
+  if (begins("vectors")) failed += test_vectors(b);
+  CHECK(failed + rig_failures() == 0, "see above");
 }
 
 int main(int argc, char **argv)

@@ -109,7 +109,7 @@ end:
 
 shoal_status shoal_h5_get_i64(hid_t at, const char *name, int64_t *out)
 {
-  int64_t value;
+  int64_t value = 0;
   SHOAL_TRY(get_numbers(at, name, H5T_NATIVE_INT64, 1, &value));
   *out = value;
   return SHOAL_OK;

@@ -117,7 +117,7 @@ end:
 shoal_status shoal_h5_shape(hid_t at, const char *name, int *ndim, uint64_t dims[8], H5T_class_t *type_class,
                             size_t *type_size)
 {
-  hid_t set, type = H5I_INVALID_HID;
+  hid_t set = H5I_INVALID_HID, type = H5I_INVALID_HID;
   uint64_t found[8] = { 0 };
   size_t elements;
   int n = 0;
@@ -142,7 +142,7 @@ shoal_status shoal_h5_read(hid_t at, const char *name, hid_t type, size_t n, voi
   uint64_t dims[8];
   size_t have = 0;
   int ndim;
-  hid_t set;
+  hid_t set = H5I_INVALID_HID;
   shoal_h5_init();
   SHOAL_TRY(open_dataset(at, name, &set));
   shoal_status st = read_shape(set, at, name, &ndim, dims, &have);

@@ -119,7 +119,7 @@ static void say_unlocked(const char *path, const char *words)
 shoal_status shoal_h5_open(const char *path, hid_t *file_out)
 {
   char words[SHOAL_H5_WORDS] = "", again[SHOAL_H5_WORDS] = "";
-  uint64_t size;
+  uint64_t size = 0;
   bool refused;
   shoal_h5_init();
   SHOAL_TRY(look(path, O_RDONLY, &size));
@@ -139,7 +139,7 @@ shoal_status shoal_h5_open(const char *path, hid_t *file_out)
 shoal_status shoal_h5_append(const char *path, hid_t *file_out)
 {
   char words[SHOAL_H5_WORDS] = "";
-  uint64_t size;
+  uint64_t size = 0;
   bool refused;
   shoal_h5_init();
   SHOAL_TRY(look(path, O_RDWR, &size));

@@ -56,6 +56,7 @@ static shoal_status read_number(const expansion *e, const char **at, unsigned lo
 static shoal_status read_range(const expansion *e, const char **at, range *r)
 {
   const char *begin = *at;
+  *r = (range){ .low = 0 };
   SHOAL_TRY(read_number(e, at, &r->low));
   r->width = (int)(*at - begin);
   r->high = r->low;

@@ -73,15 +73,15 @@ static void add_to_sum(shoal_trace *t, const shoal_trace_record *r, uint64_t ns)
 /* One record per kind and link of the step that ends; op is the kind's own name, seq the number of spans. */
 static void emit_sums(shoal_trace *t)
 {
-  for (uint8_t kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
-    for (uint8_t link = 0; link <= SHOAL_LINK_COUNT; link++) {
+  for (unsigned kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
+    for (unsigned link = 0; link <= SHOAL_LINK_COUNT; link++) {
       if (t->sums[kind][link].n == 0) continue;
       store(t, &(shoal_trace_record){ .t0_ns = t->sums[kind][link].t0_ns,
                                       .t1_ns = t->sums[kind][link].t0_ns + t->sums[kind][link].ns,
                                       .step = t->step,
                                       .op = kind,
-                                      .kind = kind,
-                                      .link = link < SHOAL_LINK_COUNT ? link : SHOAL_LINK_NONE,
+                                      .kind = (uint8_t)kind,
+                                      .link = link < SHOAL_LINK_COUNT ? (uint8_t)link : SHOAL_LINK_NONE,
                                       .peer = -1,
                                       .bytes = t->sums[kind][link].bytes,
                                       .seq = t->sums[kind][link].n });

@@ -76,7 +76,7 @@ static bool makes_sense(const shoal_trace_record *r)
 static shoal_status read_records(hid_t file, const char *path, shoal_trace_data *d)
 {
   part p;
-  uint64_t n, got = 0, kept = 0;
+  uint64_t n = 0, got = 0, kept = 0;
   SHOAL_TRY(open_part(file, path, "records", shoal_trace_record_type(false), &p, &n));
   shoal_status st = check_members(&p, path, "records");
   if (st != SHOAL_OK) goto end;
@@ -109,7 +109,7 @@ end:
 static shoal_status read_ops(hid_t file, const char *path, shoal_trace_data *d)
 {
   part p;
-  uint64_t n;
+  uint64_t n = 0;
   SHOAL_TRY(open_part(file, path, "ops", shoal_trace_text_type(), &p, &n));
   shoal_status st = SHOAL_OK;
   char **names = NULL;
@@ -136,7 +136,7 @@ end:
 static shoal_status read_attempts(hid_t file, const char *path, shoal_trace_data *d)
 {
   part p;
-  uint64_t n;
+  uint64_t n = 0;
   SHOAL_TRY(open_part(file, path, "attempts", shoal_trace_attempt_type(false), &p, &n));
   shoal_status st = check_members(&p, path, "attempts");
   if (st != SHOAL_OK) goto end;

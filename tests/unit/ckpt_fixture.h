@@ -13,12 +13,13 @@
 #include <unistd.h>
 
 static char fixture_dir[256];
+static pid_t fixture_owner;
 
 static inline void fixture_remove(void)
 {
+  if (getpid() != fixture_owner) return; /* a forked child leaves it */
   char *command = shoal_strdup_printf("rm -rf '%s'", fixture_dir);
-  if (fixture_dir[0] && system(command) != 0) fprintf(stderr, "%s stays\n", fixture_dir);
-  fixture_dir[0] = '\0';
+  if (system(command) != 0) fprintf(stderr, "%s stays\n", fixture_dir);
   free(command);
 }
 
@@ -28,6 +29,7 @@ static inline const char *fixture_make(void)
   const char *base = getenv("TMPDIR");
   snprintf(fixture_dir, sizeof fixture_dir, "%s/shoal-ckpt-XXXXXX", base && base[0] ? base : "/tmp");
   REQUIRE(mkdtemp(fixture_dir), "cannot make %s", fixture_dir);
+  fixture_owner = getpid();
   atexit(fixture_remove);
   return fixture_dir;
 }

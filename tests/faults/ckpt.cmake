@@ -1,0 +1,3 @@
+foreach(topic kill full)
+  shoal_add_test(faults.ckpt.${topic} SOURCES faults/ckpt_${topic}.c LINK shoal_ckpt LABELS faults)
+endforeach()

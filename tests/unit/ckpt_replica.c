@@ -1,0 +1,170 @@
+/* Arrays of several ranks: uneven lengths, lengths beyond a piece, empty ones; and failures of one rank, which all
+ * ranks must learn.  Run at 1 to 4 ranks. */
+#include "unit/ckpt_fixture.h"
+
+static shoal_group *g;
+static const char *dir;
+static int rank, size;
+
+/* Rank r holds this many: none, few, and more than two pieces of 4 MiB for the third. */
+static uint64_t length_of(int r)
+{
+  static const uint64_t lengths[] = { 0, 5, (9 << 20) / 4 + 1, 1234 };
+  return lengths[(r + size) % 4];
+}
+
+/* One folder for all: rank 0 makes it, the others hear its name. */
+static void share_folder(void)
+{
+  if (rank == 0) fixture_make();
+  REQUIRE(shoal_group_broadcast(g, fixture_dir, sizeof fixture_dir, 0) == SHOAL_OK, "broadcast");
+  dir = fixture_dir;
+}
+
+static void begin(uint64_t step, shoal_ckpt_writer **w)
+{
+  shoal_ckpt_info info;
+  fixture_info(step, size, &info);
+  REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, w) == SHOAL_OK, "begin");
+}
+
+static void uneven_lengths(void)
+{
+  shoal_ckpt_writer *w;
+  shoal_ckpt *c;
+  char *path = NULL;
+  uint64_t n = length_of(rank);
+  float *mine = malloc((size_t)n * sizeof *mine + 1), *want = malloc((9 << 20) + 64), *got = malloc((9 << 20) + 64);
+  uint8_t bytes[3] = { (uint8_t)rank, 7, (uint8_t)size };
+  int64_t position = 100 + rank;
+  REQUIRE(mine && want && got, "memory");
+  fixture_fill(SHOAL_F32, (uint64_t)rank, n, mine);
+  begin(10, &w);
+  fixture_put(w, 10 + (uint64_t)rank); /* only rank 0's values count */
+  shoal_ckpt_put_replica(w, "weights", SHOAL_F32, n, mine);
+  shoal_ckpt_put_replica(w, "optim/momentum.buffer", SHOAL_U8, 3, bytes);
+  shoal_ckpt_put_replica(w, "position", SHOAL_I64, 1, &position);
+  REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "every rank can read it");
+  CHECK(fixture_matches(c, 10) && shoal_ckpt_get_info(c)->size == size, "what is the same everywhere");
+  for (int r = 0; r < size; r++) {
+    char name[64];
+    int64_t value[1];
+    snprintf(name, sizeof name, "replica/%d/weights", r);
+    fixture_fill(SHOAL_F32, (uint64_t)r, length_of(r), want);
+    CHECK_OK(shoal_ckpt_get(c, name, SHOAL_F32, length_of(r), got));
+    CHECK(memcmp(want, got, (size_t)length_of(r) * sizeof *got) == 0, "%s", name);
+    snprintf(name, sizeof name, "replica/%d/optim/momentum.buffer", r);
+    CHECK_OK(shoal_ckpt_get(c, name, SHOAL_U8, 3, bytes));
+    CHECK(bytes[0] == r && bytes[1] == 7 && bytes[2] == size, "%s", name);
+    snprintf(name, sizeof name, "replica/%d/position", r);
+    CHECK_OK(shoal_ckpt_get(c, name, SHOAL_I64, 1, value));
+    CHECK(value[0] == 100 + r, "%s", name);
+  }
+  const char *const *names;
+  CHECK(shoal_ckpt_names(c, &names) == FIXTURE_SETS + 3 * (size_t)size, "nothing else");
+  shoal_ckpt_close(c);
+  free(path);
+  free(mine);
+  free(want);
+  free(got);
+}
+
+/* All ranks get the verdict `want`, nothing new lies in the folder, and each rank knows a reason. */
+static void check_failed(shoal_ckpt_writer *w, shoal_status want, const char *what)
+{
+  char *path = NULL;
+  CHECK(shoal_ckpt_commit(w, &path) == want && !path, "%s", what);
+  CHECK(shoal_first_error()[0], "%s: rank %d has a reason", what, rank);
+  CHECK_OK(shoal_group_barrier(g));
+  if (rank == 0) CHECK(fixture_count(dir) == 1, "%s: nothing new", what);
+  CHECK_OK(shoal_group_barrier(g));
+  shoal_clear_error();
+}
+
+static void one_rank_fails(void)
+{
+  shoal_ckpt_writer *w;
+  float x[8] = { 0 };
+  shoal_quiet_errors(1);
+  for (int culprit = 0; culprit < size; culprit++) {
+    begin(20, &w); /* an impossible length, first or after good ones */
+    shoal_ckpt_put_replica(w, "good", SHOAL_F32, 8, x);
+    shoal_ckpt_put_replica(w, "weights", SHOAL_F32, rank == culprit ? UINT64_MAX / 2 : 8, x);
+    shoal_ckpt_put_replica(w, "later", SHOAL_F32, 8, x);
+    check_failed(w, SHOAL_ERR_ARG, "impossible length");
+  }
+  begin(20, &w); /* rank 0 alone writes this */
+  shoal_ckpt_put_i64(w, "bad name", 1);
+  shoal_ckpt_put_replica(w, "weights", SHOAL_F32, 8, x);
+  check_failed(w, SHOAL_ERR_ARG, "a bad name at rank 0");
+  if (size > 1) {
+    begin(20, &w);
+    shoal_ckpt_put_replica(w, rank == size - 1 ? "other" : "weights", SHOAL_F32, 8, x);
+    check_failed(w, SHOAL_ERR_ARG, "different names");
+    begin(20, &w);
+    shoal_ckpt_put_replica(w, "weights", rank == size - 1 ? SHOAL_U32 : SHOAL_F32, 8, x);
+    check_failed(w, SHOAL_ERR_ARG, "different types");
+  }
+  shoal_quiet_errors(-1);
+}
+
+/* Rank 0 fails in the middle of a long transfer: the senders must not hang.  The name is taken already. */
+static void fails_while_others_send(void)
+{
+  shoal_ckpt_writer *w;
+  uint64_t n = length_of(rank);
+  float *x = calloc((size_t)n + 1, sizeof *x);
+  shoal_quiet_errors(1);
+  begin(20, &w);
+  shoal_ckpt_put_i64(w, "replica/0/weights", 1);
+  shoal_ckpt_put_replica(w, "weights", SHOAL_F32, n, x);
+  shoal_ckpt_put_replica(w, "more", SHOAL_F32, n, x);
+  check_failed(w, SHOAL_ERR_IO, "a name that is taken");
+  shoal_quiet_errors(-1);
+  free(x);
+}
+
+static void begin_is_agreed(void)
+{
+  shoal_ckpt_info info;
+  shoal_ckpt_writer *w = NULL;
+  char *blocked = shoal_strdup_printf("%s/step-000000010.h5/ckpt", dir);
+  fixture_info(30, size, &info);
+  shoal_quiet_errors(1);
+  CHECK(shoal_ckpt_begin(g, blocked, &info, 0, &w) == SHOAL_ERR_IO && !w, "a file is no folder");
+  CHECK(shoal_first_error()[0], "rank %d has a reason", rank);
+  CHECK(shoal_ckpt_begin(g, dir, &info, UINT64_MAX, &w) == SHOAL_ERR_IO && !w, "no disk is that large");
+  shoal_quiet_errors(-1);
+  shoal_clear_error();
+  free(blocked);
+}
+
+/* Not collective: a rank that gives up tells nobody. */
+static void abandon(void)
+{
+  shoal_ckpt_writer *w;
+  begin(40, &w);
+  shoal_ckpt_abandon(w);
+  CHECK_OK(shoal_group_barrier(g));
+  if (rank == 0) CHECK(fixture_count(dir) == 1, "the temporary is gone");
+}
+
+int main(void)
+{
+  shoal_world_options options = { 0 };
+  shoal_world *world;
+  REQUIRE(shoal_world_open(&options, &world) == SHOAL_OK, "world");
+  g = shoal_world_control(world);
+  rank = shoal_group_rank(g);
+  size = shoal_group_size(g);
+  share_folder();
+  uneven_lengths();
+  one_rank_fails();
+  fails_while_others_send();
+  begin_is_agreed();
+  abandon();
+  CHECK_OK(shoal_group_barrier(g));
+  shoal_world_close(world);
+  return check_done();
+}

@@ -13,7 +13,7 @@ static int check_failures;
     if (!(cond)) {                                                                                                     \
       check_failures++;                                                                                                \
       fprintf(stderr, "%s:%d: CHECK(%s) failed: ", __FILE__, __LINE__, #cond);                                         \
-      fprintf(stderr, "" __VA_ARGS__);                                                                                 \
+      fprintf(stderr, " " __VA_ARGS__);                                                                                \
       fputc('\n', stderr);                                                                                             \
     }                                                                                                                  \
   } while (0)

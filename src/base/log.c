@@ -66,10 +66,22 @@ void shoal_log_set_file(FILE *file)
   pthread_mutex_unlock(&logger.lock);
 }
 
+/* mpirun hands its ranks a pseudo terminal of its own; whether somebody looks depends on where mpirun itself prints. */
+static bool launcher_prints_to_tty(void)
+{
+  char path[64], target[256];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), STDOUT_FILENO);
+  ssize_t n = readlink(path, target, sizeof target - 1);
+  if (n < 0) return false;
+  target[n] = '\0';
+  return strncmp(target, "/dev/pts/", strlen("/dev/pts/")) == 0 || strncmp(target, "/dev/tty", strlen("/dev/tty")) == 0;
+}
+
 int shoal_log_is_tty(void)
 {
   const char *term = getenv("TERM");
-  return isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
+  return isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0 &&
+         (!getenv("OMPI_COMM_WORLD_RANK") || launcher_prints_to_tty());
 }
 
 static void replace_controls(char *text, bool keep_newlines)

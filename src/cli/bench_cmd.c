@@ -41,7 +41,9 @@ static shoal_status read_settings(const shoal_args *a, settings *out)
   const char *threads = shoal_args_value(a, "--threads"), *seconds = shoal_args_value(a, "--seconds"),
              *batch = shoal_args_value(a, "--batch"), *backend = shoal_args_value(a, "--backend");
   int64_t n = 1;
-  *out = (settings){ .threads = 1, .seconds = 5, .backend = backend ? backend : "cpu", .json = shoal_args_on(a, "--json") };
+  *out = (settings){
+    .threads = 1, .seconds = 5, .backend = backend ? backend : "cpu", .json = shoal_args_on(a, "--json")
+  };
   out->n_sets = shoal_args_list(a, "--set", &out->sets);
   SHOAL_CHECK(!threads || (shoal_parse_i64(threads, &n) == SHOAL_OK && n >= 1), SHOAL_ERR_USAGE,
               "--threads is \"%s\": must be a whole number, 1 or more", threads);
@@ -225,7 +227,10 @@ static const shoal_verb_help step_help = {
   "shoal bench step [MODEL...] [options]",
   "Samples per second of a whole training step (forward, backward, SGD with momentum) on made-up data, and the bound:\n"
   "the same step if only its products and convolutions took time.",
-  flags, 0, -1, "  shoal bench step\n  shoal bench step resnet20 --batch 64 --threads 2\n",
+  flags,
+  0,
+  -1,
+  "  shoal bench step\n  shoal bench step resnet20 --batch 64 --threads 2\n",
 };
 
 static shoal_status step(int argc, char **argv)
@@ -248,7 +253,8 @@ static shoal_status step(int argc, char **argv)
     ran++;
     st = bench_step(&yardsticks[i], &s);
   }
-  if (st == SHOAL_OK && !ran) st = SHOAL_FAIL(SHOAL_ERR_USAGE, "no yardstick is called \"%s\": mlp, resnet20, vgg16, resnet18", words[0]);
+  if (st == SHOAL_OK && !ran)
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "no yardstick is called \"%s\": mlp, resnet20, vgg16, resnet18", words[0]);
   shoal_args_destroy(a);
   return st;
 }
@@ -276,7 +282,8 @@ static shoal_status bench_gemm(shoal_backend *b, int64_t m, int64_t n, int64_t k
   if (s->json)
     printf("{\"m\": %lld, \"n\": %lld, \"k\": %lld, \"gflops\": %.2f, \"ms\": %.4f}\n", (long long)m, (long long)n,
            (long long)k, gflops, time * 1e3);
-  else printf("%6lld %6lld %6lld %10.1f %10.3f\n", (long long)m, (long long)n, (long long)k, gflops, time * 1e3);
+  else
+    printf("%6lld %6lld %6lld %10.1f %10.3f\n", (long long)m, (long long)n, (long long)k, gflops, time * 1e3);
 done:
   free(x);
   free(w);
@@ -286,8 +293,12 @@ done:
 }
 
 static const shoal_verb_help gemm_help = {
-  "shoal bench gemm [options]", "Speed of matrix products C[m,n] = A[m,k] B[n,k]^T at the shapes of networks.",
-  flags, 0, 0, NULL,
+  "shoal bench gemm [options]",
+  "Speed of matrix products C[m,n] = A[m,k] B[n,k]^T at the shapes of networks.",
+  flags,
+  0,
+  0,
+  NULL,
 };
 
 static shoal_status gemm(int argc, char **argv)
@@ -296,7 +307,9 @@ static shoal_status gemm(int argc, char **argv)
   shoal_args *a;
   SHOAL_TRY(shoal_args_parse(&gemm_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
-  static const int64_t shapes[][3] = { { 128, 4096, 784 }, { 128, 4096, 4096 }, { 4096, 4096, 128 }, { 1024, 1024, 1024 } };
+  static const int64_t shapes[][3] = {
+    { 128, 4096, 784 }, { 128, 4096, 4096 }, { 4096, 4096, 128 }, { 1024, 1024, 1024 }
+  };
   settings s;
   shoal_backend *b = NULL;
   shoal_status st = read_settings(a, &s);

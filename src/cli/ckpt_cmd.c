@@ -24,8 +24,12 @@ static char *checkpoint_folder(const char *path)
 }
 
 static const shoal_verb_help list_help = {
-  "shoal ckpt list FOLDER [--json]", "The checkpoints of a run folder, newest first, and whether each verifies.",
-  json_flags, 1, 1, "  shoal ckpt list runs/digits\n",
+  "shoal ckpt list FOLDER [--json]",
+  "The checkpoints of a run folder, newest first, and whether each verifies.",
+  json_flags,
+  1,
+  1,
+  "  shoal ckpt list runs/digits\n",
 };
 
 static shoal_status list(int argc, char **argv)
@@ -44,8 +48,12 @@ static shoal_status list(int argc, char **argv)
 }
 
 static const shoal_verb_help show_help = {
-  "shoal ckpt show FILE [--json]", "What a checkpoint holds: position, run file, arrays with shapes and check sums.",
-  json_flags, 1, 1, NULL,
+  "shoal ckpt show FILE [--json]",
+  "What a checkpoint holds: position, run file, arrays with shapes and check sums.",
+  json_flags,
+  1,
+  1,
+  NULL,
 };
 
 static shoal_status show(int argc, char **argv)
@@ -63,8 +71,12 @@ static shoal_status show(int argc, char **argv)
 
 static const shoal_flag no_flags[] = { { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL } };
 static const shoal_verb_help verify_help = {
-  "shoal ckpt verify FILE...", "Reads everything and compares the check sums; exit 7 if anything is wrong.",
-  no_flags, 1, -1, NULL,
+  "shoal ckpt verify FILE...",
+  "Reads everything and compares the check sums; exit 7 if anything is wrong.",
+  no_flags,
+  1,
+  -1,
+  NULL,
 };
 
 static shoal_status verify(int argc, char **argv)
@@ -93,7 +105,10 @@ static const shoal_flag diff_flags[] = {
 static const shoal_verb_help diff_help = {
   "shoal ckpt diff A B [--only PREFIX] [--tolerance X]",
   "Compares two checkpoints array by array. Exit 0 when they are equal, 7 when not.",
-  diff_flags, 2, 2, NULL,
+  diff_flags,
+  2,
+  2,
+  NULL,
 };
 
 static shoal_status diff(int argc, char **argv)
@@ -120,7 +135,10 @@ static const shoal_flag prune_flags[] = {
 static const shoal_verb_help prune_help = {
   "shoal ckpt prune FOLDER [--keep N]",
   "Removes old checkpoints; the newest that verify stay, and the last good one always does.",
-  prune_flags, 1, 1, NULL,
+  prune_flags,
+  1,
+  1,
+  NULL,
 };
 
 static shoal_status prune(int argc, char **argv)

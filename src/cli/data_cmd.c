@@ -106,8 +106,9 @@ static shoal_status import(int argc, char **argv)
   if (helped) return SHOAL_OK;
   const char *const *words;
   size_t n = shoal_args_words(a, &words);
-  shoal_import_args i = { .kind = words[0], .sources = words + 1, .n_sources = n - 1,
-                          .label = shoal_args_value(a, "--label"), .test_share = 0 };
+  shoal_import_args i = {
+    .kind = words[0], .sources = words + 1, .n_sources = n - 1, .label = shoal_args_value(a, "--label"), .test_share = 0
+  };
   const char *out = shoal_args_value(a, "-o");
   shoal_status st;
   SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "where to? Give the file with -o, as in -o %s.h5", words[0]);
@@ -127,7 +128,10 @@ static const shoal_flag inspect_flags[] = {
 static const shoal_verb_help inspect_help = {
   "shoal data inspect FILE [--json]",
   "Shapes, classes, mean and deviation, chunks and what shuffled reads cost with them; checks labels and check sum.",
-  inspect_flags, 1, 1, NULL,
+  inspect_flags,
+  1,
+  1,
+  NULL,
 };
 
 static shoal_status inspect(int argc, char **argv)
@@ -150,7 +154,10 @@ static const shoal_flag repack_flags[] = {
 static const shoal_verb_help repack_help = {
   "shoal data repack FILE -o FILE",
   "Copies a data set with chunks of a few samples and our names, so that shuffled reads are cheap.",
-  repack_flags, 1, 1, NULL,
+  repack_flags,
+  1,
+  1,
+  NULL,
 };
 
 static shoal_status repack(int argc, char **argv)
@@ -161,8 +168,8 @@ static shoal_status repack(int argc, char **argv)
   if (helped) return SHOAL_OK;
   const char *const *words, *out = shoal_args_value(a, "-o");
   shoal_args_words(a, &words);
-  shoal_status st = out ? shoal_data_repack(words[0], out)
-                        : SHOAL_FAIL(SHOAL_ERR_USAGE, "where to? Give the file with -o");
+  shoal_status st =
+      out ? shoal_data_repack(words[0], out) : SHOAL_FAIL(SHOAL_ERR_USAGE, "where to? Give the file with -o");
   shoal_args_destroy(a);
   return st;
 }

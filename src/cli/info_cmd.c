@@ -19,15 +19,21 @@ static const shoal_flag flags[] = {
 static void print_table(const shoal_option_table *table, bool json)
 {
   shoal_str s = { 0 };
-  if (json) shoal_option_print_json(table, &s);
-  else shoal_option_print(table, &s);
+  if (json)
+    shoal_option_print_json(table, &s);
+  else
+    shoal_option_print(table, &s);
   if (s.text) fputs(s.text, stdout);
   shoal_str_free(&s);
 }
 
 static const shoal_verb_help methods_help = {
-  "shoal methods [NAME] [--json]", "The training methods; with a name, how it works, its options and its source.",
-  flags, 0, 1, "  shoal methods sync\n",
+  "shoal methods [NAME] [--json]",
+  "The training methods; with a name, how it works, its options and its source.",
+  flags,
+  0,
+  1,
+  "  shoal methods sync\n",
 };
 
 static shoal_status explain_method(const char *name, bool json)
@@ -53,15 +59,20 @@ shoal_status shoal_cmd_methods(int argc, char **argv)
   } else {
     const shoal_method *const *methods;
     size_t n = shoal_methods(&methods);
-    for (size_t i = 0; i < n; i++) printf("%-10s %s\n           %s\n", methods[i]->name, methods[i]->about, methods[i]->source);
+    for (size_t i = 0; i < n; i++)
+      printf("%-10s %s\n           %s\n", methods[i]->name, methods[i]->about, methods[i]->source);
   }
   shoal_args_destroy(a);
   return st;
 }
 
 static const shoal_verb_help models_help = {
-  "shoal models [NAME] [--json]", "The networks; with a name, its layers for a usual input, and its options.",
-  flags, 0, 1, "  shoal models resnet20\n",
+  "shoal models [NAME] [--json]",
+  "The networks; with a name, its layers for a usual input, and its options.",
+  flags,
+  0,
+  1,
+  "  shoal models resnet20\n",
 };
 
 static shoal_status explain_model(const char *name, bool json)
@@ -105,7 +116,8 @@ shoal_status shoal_cmd_models(int argc, char **argv)
   } else {
     const shoal_model_entry *entries;
     size_t n = shoal_models(&entries);
-    for (size_t i = 0; i < n; i++) printf("%-10s %s\n           %s\n", entries[i].name, entries[i].about, entries[i].source);
+    for (size_t i = 0; i < n; i++)
+      printf("%-10s %s\n           %s\n", entries[i].name, entries[i].about, entries[i].source);
   }
   shoal_args_destroy(a);
   return st;
@@ -115,7 +127,10 @@ static const shoal_verb_help config_help = {
   "shoal config [SECTION|RUN.yaml] [--json]",
   "Every option of a run file with type, default and range; of one section (optim, data, ...); or, given a run file,\n"
   "the resolved form of that file.",
-  flags, 0, 1, "  shoal config optim\n  shoal config digits.yaml\n",
+  flags,
+  0,
+  1,
+  "  shoal config optim\n  shoal config digits.yaml\n",
 };
 
 /* The rows of one section, as a table of their own. */
@@ -156,7 +171,8 @@ shoal_status shoal_cmd_config(int argc, char **argv)
   if (helped) return SHOAL_OK;
   const char *const *words;
   bool json = shoal_args_on(a, "--json"), one = shoal_args_words(a, &words) > 0;
-  shoal_status st = one && strstr(words[0], ".y") ? print_resolved(words[0]) : print_section(one ? words[0] : NULL, json);
+  shoal_status st =
+      one && strstr(words[0], ".y") ? print_resolved(words[0]) : print_section(one ? words[0] : NULL, json);
   shoal_args_destroy(a);
   return st;
 }
@@ -165,7 +181,9 @@ static const shoal_flag version_flags[] = {
   { "--verbose", NULL, NULL, SHOAL_FLAG_SWITCH, "each library: version compiled against and version loaded" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
-static const shoal_verb_help version_help = { "shoal --version [--verbose]", "The version.", version_flags, 0, 0, NULL };
+static const shoal_verb_help version_help = {
+  "shoal --version [--verbose]", "The version.", version_flags, 0, 0, NULL
+};
 
 shoal_status shoal_cmd_version(int argc, char **argv)
 {

@@ -16,7 +16,10 @@ static const shoal_verb_help help = {
   "shoal trace show RUN|FILE... [--json]",
   "Where the time of a step went, per rank and for the run: forward, backward, exposed exchange, input, checkpoint,\n"
   "other; and the bytes per link class. RUN is a run folder; FILEs are its trace files.",
-  flags, 1, -1, "  shoal trace show runs/digits\n",
+  flags,
+  1,
+  -1,
+  "  shoal trace show runs/digits\n",
 };
 
 static int by_name(const void *a, const void *b)
@@ -41,8 +44,8 @@ static shoal_status files_of(const char *run, char ***out, size_t *n_out)
   }
   if (d) closedir(d);
   if (n) qsort(files, n, sizeof *files, by_name);
-  shoal_status st = n ? SHOAL_OK
-                      : SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no trace files (rank-*.h5); was trace.level off?", dir);
+  shoal_status st =
+      n ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no trace files (rank-*.h5); was trace.level off?", dir);
   free(dir);
   *out = files;
   *n_out = n;
@@ -62,8 +65,8 @@ static shoal_status show(int argc, char **argv)
   bool folder = n == 1 && stat(words[0], &s) == 0 && S_ISDIR(s.st_mode);
   shoal_status st = folder ? files_of(words[0], &files, &n_files) : SHOAL_OK;
   if (st == SHOAL_OK)
-    st = shoal_trace_show(folder ? (const char *const *)files : words, folder ? n_files : n,
-                          shoal_args_on(a, "--json"), stdout);
+    st = shoal_trace_show(folder ? (const char *const *)files : words, folder ? n_files : n, shoal_args_on(a, "--json"),
+                          stdout);
   for (size_t i = 0; i < n_files; i++) free(files[i]);
   free(files);
   shoal_args_destroy(a);

@@ -19,37 +19,37 @@
 /* What a method may see and change of the run; owned by the loop. */
 typedef struct {
   shoal_world *world;
-  shoal_group *all, *control;    /* owned by the world */
+  shoal_group *all, *control; /* owned by the world */
   shoal_backend *backend;
   shoal_trace *trace;
   const shoal_config *config;
-  const shoal_model *model;      /* the whole network */
-  const shoal_model *part;       /* what this rank trains: == model unless the method cut it in open */
-  shoal_params *params;          /* of part */
-  shoal_optim *optim;            /* mirrors params */
-  const shoal_range *ranges;     /* trainable ranges of the arena; NULL: all */
+  const shoal_model *model;  /* the whole network */
+  const shoal_model *part;   /* what this rank trains: == model unless the method cut it in open */
+  shoal_params *params;      /* of part */
+  shoal_optim *optim;        /* mirrors params */
+  const shoal_range *ranges; /* trainable ranges of the arena; NULL: all */
   size_t n_ranges;
-  const shoal_plan *plan;        /* gives the static order of announcements */
-  uint64_t seed, step, epoch;    /* step: number of the step now running, from 0 */
-  double epochs;                 /* the run's length */
+  const shoal_plan *plan;     /* gives the static order of announcements */
+  uint64_t seed, step, epoch; /* step: number of the step now running, from 0 */
+  double epochs;              /* the run's length */
   uint64_t steps_per_epoch;
 } shoal_run;
 
 typedef struct {
-  const char *name;              /* the word in the run file */
-  const char *about;             /* one line for `shoal methods` */
-  const char *explanation;       /* paragraphs for `shoal methods NAME` */
-  const char *source;            /* authors, title, venue, year */
-  const shoal_option *options;   /* under "method."; ends with name NULL; may be NULL */
+  const char *name;            /* the word in the run file */
+  const char *about;           /* one line for `shoal methods` */
+  const char *explanation;     /* paragraphs for `shoal methods NAME` */
+  const char *source;          /* authors, title, venue, year */
+  const shoal_option *options; /* under "method."; ends with name NULL; may be NULL */
   size_t state_size;
-  bool replicas_equal;           /* weights and optimizer state are the same on all ranks between steps */
-  shoal_share share;             /* how samples are dealt */
+  bool replicas_equal; /* weights and optimizer state are the same on all ranks between steps */
+  shoal_share share;   /* how samples are dealt */
   /* Groups, exchanges, buffers, which weights live here.  Collective. */
   shoal_status (*open)(shoal_run *r, void *state);
-  void (*close)(shoal_run *r, void *state);                                             /* after half an open too */
-  shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count);     /* during backward; or NULL */
-  shoal_status (*grads_ready)(shoal_run *r, void *state);    /* every step, also on a rank that had no samples; or NULL */
-  shoal_status (*weights_ready)(shoal_run *r, void *state);  /* after the optimizer; or NULL */
+  void (*close)(shoal_run *r, void *state);                                         /* after half an open too */
+  shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count); /* during backward; or NULL */
+  shoal_status (*grads_ready)(shoal_run *r, void *state); /* every step, also on a rank that had no samples; or NULL */
+  shoal_status (*weights_ready)(shoal_run *r, void *state);          /* after the optimizer; or NULL */
   shoal_status (*epoch_end)(shoal_run *r, void *state, double loss); /* the agreed mean training loss; or NULL */
   /* Assemble the method's model in scratch, whole-network arenas: only observes.  Collective.  NULL: own weights and the
    * mean statistics over all ranks. */

@@ -1,6 +1,6 @@
 /* The list of methods, and what several of them share. */
-#include "method/method.h"
 #include "base/mem.h"
+#include "method/method.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,22 +11,22 @@
  *
  * A bucket is one contiguous range of the arena, reduced in place: no copy into bucket memory.
  * Source: Li et al., PyTorch Distributed, VLDB 2020; specification in docs/methods/sync.md. */
-#include "method/method.h"
 #include "base/mem.h"
+#include "method/method.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
   size_t offset, count;
-  size_t left;             /* elements not yet announced in this step */
+  size_t left; /* elements not yet announced in this step */
   shoal_exchange *exchange;
 } bucket;
 
 typedef struct {
   shoal_wire wire;
-  size_t n_buckets, next;  /* next: the first bucket not yet started */
-  bucket *buckets;         /* in the order in which they become ready */
+  size_t n_buckets, next;           /* next: the first bucket not yet started */
+  bucket *buckets;                  /* in the order in which they become ready */
   uint64_t bytes[SHOAL_LINK_COUNT]; /* per step */
 } sync_state;
 
@@ -116,8 +116,7 @@ static shoal_status sync_announce(shoal_run *r, void *state, size_t offset, size
 {
   sync_state *s = state;
   size_t i = s->next;
-  while (i < s->n_buckets &&
-         (offset < s->buckets[i].offset || offset >= s->buckets[i].offset + s->buckets[i].count))
+  while (i < s->n_buckets && (offset < s->buckets[i].offset || offset >= s->buckets[i].offset + s->buckets[i].count))
     i++;
   assert(i < s->n_buckets && s->buckets[i].left >= count);
   s->buckets[i].left -= count;

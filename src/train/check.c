@@ -14,8 +14,7 @@ static uint32_t majority(const identity *all, int size, size_t field)
   int best = 0, best_votes = 0;
   for (int i = 0; i < size; i++) {
     int votes = 0;
-    for (int j = 0; j < size; j++)
-      votes += ((const uint32_t *)&all[j])[field] == ((const uint32_t *)&all[i])[field];
+    for (int j = 0; j < size; j++) votes += ((const uint32_t *)&all[j])[field] == ((const uint32_t *)&all[i])[field];
     if (votes > best_votes) {
       best = i;
       best_votes = votes;

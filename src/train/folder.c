@@ -74,7 +74,8 @@ static bool read_lease(const char *path, holder *out)
   bool ok = shoal_read_file(path, &text, &n) == SHOAL_OK;
   shoal_quiet_errors(-1);
   *out = (holder){ .pid = -1 };
-  ok = ok && sscanf(text, "job %63s host %63s pid %ld started %llu", out->job, out->host, &out->pid, &out->started) == 4;
+  ok =
+      ok && sscanf(text, "job %63s host %63s pid %ld started %llu", out->job, out->host, &out->pid, &out->started) == 4;
   free(text);
   return ok;
 }
@@ -86,7 +87,8 @@ static bool lease_is_stale(const char *path)
   struct stat s;
   if (stat(path, &s) != 0) return errno == ENOENT;
   if (read_lease(path, &h)) {
-    if (strcmp(h.job, "-") != 0 && strcmp(h.job, me.job) == 0 && strcmp(h.host, me.host) != 0) return true; /* requeued */
+    if (strcmp(h.job, "-") != 0 && strcmp(h.job, me.job) == 0 && strcmp(h.host, me.host) != 0)
+      return true; /* requeued */
     if (strcmp(h.host, me.host) == 0) {
       if (kill((pid_t)h.pid, 0) != 0 && errno == ESRCH) return true;
       return start_time_of(h.pid) != h.started;
@@ -113,9 +115,10 @@ static shoal_status take_lease(shoal_folder *f)
   if (fd < 0 && errno == EEXIST) {
     holder h;
     read_lease(path, &h);
-    st = SHOAL_FAIL(SHOAL_ERR_WORLD,
-                    "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name",
-                    f->dir, h.job, h.host, h.pid);
+    st = SHOAL_FAIL(
+        SHOAL_ERR_WORLD,
+        "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name", f->dir,
+        h.job, h.host, h.pid);
   } else if (fd < 0) {
     st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
   } else {

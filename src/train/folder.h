@@ -17,7 +17,7 @@ typedef struct {
   int attempt;              /* 1 for the first */
   bool leased;
   uint64_t touched_ns;
-  FILE *log, *metrics;      /* rank 0 */
+  FILE *log, *metrics; /* rank 0 */
 } shoal_folder;
 
 /** Paths only; every rank.  ERR_USAGE if `name` is not a plain name. */
@@ -25,7 +25,7 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
 /** Rank 0: make the folders, take the lease, number the attempt, open the log for append.
  *  ERR_WORLD if another run holds it: the message names job, host and process. */
 shoal_status shoal_folder_take(shoal_folder *f);
-void shoal_folder_touch(shoal_folder *f); /* rank 0, cheap: at most one system call every 10 s */
+void shoal_folder_touch(shoal_folder *f);   /* rank 0, cheap: at most one system call every 10 s */
 void shoal_folder_release(shoal_folder *f); /* closes files, gives the lease back, frees; also after half an open */
 /** Open metrics.csv, first dropping rows of steps after `step` (they will be computed again). */
 shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step);

@@ -24,6 +24,7 @@ typedef struct { /* numbers of the trace's string table, asked for once */
 static shoal_status announce(void *ctx, size_t offset, size_t count)
 {
   shoal_session *s = ctx;
+  if ((int64_t)s->run.step == s->faults.nan_step) s->run.params->g[offset] = NAN;
   return s->method->announce ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
 }
 
@@ -70,7 +71,6 @@ static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch 
   shoal_run *r = &s->run;
   act_faults(s);
   SHOAL_TRY(compute(s, op, b, score));
-  if ((int64_t)r->step == s->faults.nan_step) r->params->g[0] = NAN;
   if (s->method->grads_ready) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   SHOAL_TRY(update(s, op));
   if (s->method->weights_ready) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
@@ -118,11 +118,13 @@ static shoal_status act_on(shoal_session *s, shoal_ask ask)
                       "with a smaller optim.lr or with optim.clip",
                       (unsigned long long)s->run.step - 1);
   case SHOAL_ASK_STOP:
-    if (*shoal_stop_signal_name()) shoal_warn("signal %s: stopping after step %llu", shoal_stop_signal_name(),
-                                              (unsigned long long)s->run.step);
+    if (*shoal_stop_signal_name())
+      shoal_warn("signal %s: stopping after step %llu", shoal_stop_signal_name(), (unsigned long long)s->run.step);
     return stop_here(s);
-  case SHOAL_ASK_SAVE: return shoal_session_save(s);
-  default: return SHOAL_OK;
+  case SHOAL_ASK_SAVE:
+    return shoal_session_save(s);
+  default:
+    return SHOAL_OK;
   }
 }
 
@@ -190,7 +192,8 @@ static shoal_status end_epoch(shoal_session *s)
   shoal_session_report_epoch(s);
   s->at.position = 0;
   s->at.loss_sum = s->at.samples = 0;
-  if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, s->at.epoch)) SHOAL_TRY(shoal_session_save(s));
+  if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, s->at.epoch))
+    SHOAL_TRY(shoal_session_save(s));
   return SHOAL_OK;
 }
 

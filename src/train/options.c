@@ -10,14 +10,16 @@ static const shoal_option run_options[] = {
   { "run.seed", SHOAL_OPT_INT, "1", NULL, "[0,inf)",
     "Seed of everything random: initial weights, data order, augmentation, dropout.", NULL },
   { "run.epochs", SHOAL_OPT_INT, "10", "epochs", "[1,1000000]", "Passes over the training data.", NULL },
-  { "run.steps", SHOAL_OPT_INT, "0", "steps", "[0,inf)", "Stop for good after this many steps; 0: only by epochs.", NULL },
+  { "run.steps", SHOAL_OPT_INT, "0", "steps", "[0,inf)", "Stop for good after this many steps; 0: only by epochs.",
+    NULL },
   { "run.log_every", SHOAL_OPT_PERIOD, "10s", NULL, NULL, "How often a progress line goes to the log.", NULL },
   { "run.allow_singletons", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Accept a Slurm step of many tasks in which every task trains alone.", NULL },
   { "data.file", SHOAL_OPT_STRING, NULL, NULL, NULL, "HDF5 data set, made by `shoal data` or with its layout.", NULL },
   { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,inf)", "Batch per rank.", NULL },
   { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,inf)",
-    "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count.", NULL },
+    "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count.",
+    NULL },
   { "data.augment", SHOAL_OPT_WORDS, "", NULL, "crop4|hflip",
     "Random changes of training images: crop after padding by 4, mirror left-right.", NULL },
   { "data.last", SHOAL_OPT_ENUM, "short", NULL, "short|drop|pad",
@@ -31,13 +33,14 @@ static const shoal_option run_options[] = {
   { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, NULL,
     "How often a checkpoint is written: time, steps or epochs. Always at a stop and at the end.", NULL },
   { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,inf)", "How many good checkpoints stay.", NULL },
-  { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op", "What the trace records: nothing, steps, or every span.",
-    NULL },
+  { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
+    "What the trace records: nothing, steps, or every span.", NULL },
   { "comm.max_message", SHOAL_OPT_INT, "0", "bytes", "[0,inf)",
     "Largest piece given to one library call; 0: 1 GiB. For tests of long messages.", NULL },
   { "comm.warn", SHOAL_OPT_PERIOD, "30s", NULL, NULL, "An exchange older than this is reported.", NULL },
   { "comm.hang", SHOAL_OPT_PERIOD, "10min", NULL, NULL, "An exchange older than this ends the run with exit 5.", NULL },
-  { "device", SHOAL_OPT_ENUM, "auto", NULL, "auto|cpu|cuda|ref", "Backend: cpu is oneDNN, ref the slow reference.", NULL },
+  { "device", SHOAL_OPT_ENUM, "auto", NULL, "auto|cpu|cuda|ref", "Backend: cpu is oneDNN, ref the slow reference.",
+    NULL },
   { "threads", SHOAL_OPT_INT, "0", "threads", "[0,4096]",
     "Compute threads per rank; 0: the cores of the rank's affinity mask, shared with ranks that have the same mask.",
     NULL },
@@ -59,12 +62,11 @@ static const shoal_option run_options[] = {
 };
 
 /* Which model and method: their own tables join once these are known. */
-static const shoal_option choice_options[] = {
-  { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL, "The network; `shoal models` lists them.", NULL },
-  { "method.name", SHOAL_OPT_STRING, "sync", NULL, NULL, "How ranks share what they learn; `shoal methods` lists them.",
-    NULL },
-  { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL }
-};
+static const shoal_option choice_options[] = { { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL,
+                                                 "The network; `shoal models` lists them.", NULL },
+                                               { "method.name", SHOAL_OPT_STRING, "sync", NULL, NULL,
+                                                 "How ranks share what they learn; `shoal methods` lists them.", NULL },
+                                               { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL } };
 
 size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *method,
                         shoal_option_table out[SHOAL_TABLES])
@@ -108,7 +110,8 @@ static shoal_status choose(const shoal_settings *s, const shoal_model_entry **mo
 /* The two choices may come from the environment too; here, because they decide which tables check the rest. */
 static shoal_status read_environment_choices(shoal_settings *s)
 {
-  static const char *const names[][2] = { { "SHOAL_MODEL_NAME", "model.name" }, { "SHOAL_METHOD_NAME", "method.name" } };
+  static const char *const names[][2] = { { "SHOAL_MODEL_NAME", "model.name" },
+                                          { "SHOAL_METHOD_NAME", "method.name" } };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
     const char *value = getenv(names[i][0]);
     if (!value) continue;

@@ -56,27 +56,31 @@ void shoal_session_report_start(const shoal_session *s)
 void shoal_session_report_live(shoal_session *s, double loss)
 {
   if (!shoal_session_is_root(s)) return;
+  bool live = shoal_log_is_tty() && !s->args->quiet && shoal_seconds_since(s->shown_ns) >= 0.1;
+  shoal_period every = shoal_config_period(s->config, "run.log_every");
+  bool line = every.unit == SHOAL_PER_SECONDS
+                  ? shoal_seconds_since(s->logged_ns) >= every.value
+                  : every.unit == SHOAL_PER_STEPS && s->run.step % (uint64_t)every.value == 0;
+  if (!live && !line) return;
   const shoal_run *r = &s->run;
   double elapsed = shoal_seconds_since(s->started_ns);
-  double left = r->epochs - (double)s->at.epoch -
-                (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  double left =
+      r->epochs - (double)s->at.epoch - (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
   double total_left = left * (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
   char eta[32];
   shoal_format_seconds(s->trained ? total_left * elapsed / (double)s->trained : 0, eta, sizeof eta);
   double steps = (double)(r->step - s->first_step) / elapsed;
   char acc[32] = "";
   if (!isnan(s->test_acc)) snprintf(acc, sizeof acc, ", accuracy %.2f %%", 100 * s->test_acc);
-  shoal_period every = shoal_config_period(s->config, "run.log_every");
-  bool line = every.unit == SHOAL_PER_SECONDS ? shoal_seconds_since(s->logged_ns) >= every.value
-                                              : every.unit == SHOAL_PER_STEPS && r->step % (uint64_t)every.value == 0;
-  if (shoal_log_is_tty() && !s->args->quiet)
+  if (live)
     shoal_log_live("epoch %llu  step %llu  %.1f step/s  %.0f samples/s  loss %.4f%s  waiting %.0f %%  %s left",
                    (unsigned long long)s->at.epoch + 1, (unsigned long long)r->step, steps,
                    (double)s->trained / elapsed, loss, acc, 100 * wait_share(s), eta);
-  else if (line)
+  if (line && !shoal_log_is_tty())
     shoal_info("epoch %llu step %llu: loss %.4f%s, %.1f step/s, %.0f samples/s, waiting %.0f %%, %s left",
                (unsigned long long)s->at.epoch + 1, (unsigned long long)r->step, loss, acc, steps,
                (double)s->trained / elapsed, 100 * wait_share(s), eta);
+  if (live) s->shown_ns = shoal_now_ns();
   if (line) s->logged_ns = shoal_now_ns();
 }
 
@@ -101,9 +105,10 @@ void shoal_session_record_metrics(shoal_session *s)
 {
   FILE *f = s->folder.metrics;
   if (!f) return;
-  double epoch = (double)s->at.epoch + (s->at.samples > 0 && s->at.position < shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
-                                            ? (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
-                                            : 0);
+  double epoch =
+      (double)s->at.epoch + (s->at.samples > 0 && s->at.position < shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
+                                 ? (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
+                                 : 0);
   csv_number(f, epoch, "%.6g", ",");
   fprintf(f, "%llu,", (unsigned long long)s->run.step);
   csv_number(f, s->at.seconds + shoal_seconds_since(s->started_ns), "%.3f", ",");
@@ -143,7 +148,8 @@ static void report_bytes(const shoal_session *s)
     if (!c->payload[link] && !s->claimed[link]) continue;
     char sent[32];
     shoal_info("  sent, %-8s %s by rank 0 in this attempt, %s the method's formula",
-               link == SHOAL_LINK_NODE ? "node" : "between", shoal_format_bytes((double)c->payload[link], sent, sizeof sent),
+               link == SHOAL_LINK_NODE ? "node" : "between",
+               shoal_format_bytes((double)c->payload[link], sent, sizeof sent),
                c->payload[link] == s->claimed[link] ? "equal to" : "DIFFERENT from");
   }
 }

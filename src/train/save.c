@@ -107,18 +107,22 @@ shoal_status shoal_session_save(shoal_session *s)
   if (s->saved_any && s->last_saved_step == r->step) return SHOAL_OK; /* nothing new */
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_session_assemble(s));
-  SHOAL_TRY(refuse_bad_model(s));
+  SHOAL_TRY(shoal_group_agree(r->control, refuse_bad_model(s)));
   shoal_str config = { 0 };
   shoal_config_print(s->config, &config);
-  shoal_ckpt_info info = { .step = r->step, .epoch = s->at.epoch, .samples = s->at.position,
-                           .size = shoal_world_size(r->world), .config = config.text };
+  shoal_ckpt_info info = { .step = r->step,
+                           .epoch = s->at.epoch,
+                           .samples = s->at.position,
+                           .size = shoal_world_size(r->world),
+                           .config = config.text };
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
   snprintf(info.model, sizeof info.model, "%s", s->model->name);
   layout_text(s, info.layout, sizeof info.layout);
   uint64_t copies = s->method->replicas_equal ? 1 : (uint64_t)info.size;
-  uint64_t need = ((1 + copies * (uint64_t)(1 + r->optim->slots)) * r->params->n + (uint64_t)info.size * s->model->stats) *
-                  sizeof(float);
+  uint64_t need =
+      ((1 + copies * (uint64_t)(1 + r->optim->slots)) * r->params->n + (uint64_t)info.size * s->model->stats) *
+      sizeof(float);
   shoal_ckpt_writer *w;
   shoal_status st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
@@ -162,7 +166,8 @@ static void report_changes(const shoal_session *s, const char *old_text)
     int n = (int)(end - line);
     if (n > 0 && *line != ' ') snprintf(section, sizeof section, "%.*s", n, line);
     char *text = shoal_strdup_printf("%.*s\n", n, line);
-    if (n > 0 && *line == ' ' && !strstr(old_text, text)) shoal_info("changed since the checkpoint: %s %.*s", section, n, line);
+    if (n > 0 && *line == ' ' && !strstr(old_text, text))
+      shoal_info("changed since the checkpoint: %s %.*s", section, n, line);
     free(text);
     line = *end ? end + 1 : NULL;
   }
@@ -200,9 +205,10 @@ static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
     SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
     bool same = ndim == p->shape.ndim;
     for (int d = 0; same && d < ndim; d++) same = dims[d] == (uint64_t)p->shape.dim[d];
-    SHOAL_CHECK(same, SHOAL_ERR_USAGE,
-                "%s has another shape in the checkpoint: resume with the same model options, or choose another run.name",
-                p->name);
+    SHOAL_CHECK(
+        same, SHOAL_ERR_USAGE,
+        "%s has another shape in the checkpoint: resume with the same model options, or choose another run.name",
+        p->name);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, p->count, params->w + p->offset));
   }
   stat_source t = { c, params->stats, SHOAL_OK };
@@ -270,9 +276,10 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   int64_t checksum;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/data_checksum", &checksum));
-  SHOAL_CHECK((uint32_t)checksum == shoal_dataset_info(s->data)->checksum, SHOAL_ERR_USAGE,
-              "data.file %s is not the data set this run was trained on; give the same file, or choose another run.name",
-              shoal_config_string(s->config, "data.file"));
+  SHOAL_CHECK(
+      (uint32_t)checksum == shoal_dataset_info(s->data)->checksum, SHOAL_ERR_USAGE,
+      "data.file %s is not the data set this run was trained on; give the same file, or choose another run.name",
+      shoal_config_string(s->config, "data.file"));
   int64_t seed;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/seed", &seed));
   SHOAL_CHECK((uint64_t)seed == s->run.seed, SHOAL_ERR_USAGE,
@@ -329,7 +336,8 @@ static shoal_status choose(shoal_session *s, char *path, size_t cap)
   char *found = NULL;
   if (strcmp(resume, "auto") == 0) {
     SHOAL_TRY(shoal_ckpt_sweep(s->folder.ckpt));
-    SHOAL_TRY(shoal_ckpt_latest(s->folder.ckpt, &found, NULL));
+    uint64_t step;
+    SHOAL_TRY(shoal_ckpt_latest(s->folder.ckpt, &found, &step));
   } else {
     shoal_ckpt *c;
     SHOAL_TRY(shoal_ckpt_open(resume, true, &c));

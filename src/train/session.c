@@ -69,9 +69,10 @@ static shoal_status open_folder(shoal_session *s)
   bool never = s->args->resume && strcmp(s->args->resume, "never") == 0;
   if (shoal_session_is_root(s)) {
     if (never && shoal_folder_has_checkpoints(&s->folder))
-      st = SHOAL_FAIL(SHOAL_ERR_USAGE,
-                      "%s holds checkpoints and --resume never would train over them; choose another run.name or move it",
-                      s->folder.dir);
+      st = SHOAL_FAIL(
+          SHOAL_ERR_USAGE,
+          "%s holds checkpoints and --resume never would train over them; choose another run.name or move it",
+          s->folder.dir);
     if (st == SHOAL_OK) st = shoal_folder_take(&s->folder);
   }
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
@@ -154,7 +155,9 @@ static shoal_status open_data(shoal_session *s)
     .rank = rank,
     .size = size,
     .batch = s->global_batch,
-    .last = strcmp(last, "drop") == 0 ? SHOAL_LAST_DROP : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD : SHOAL_LAST_SHORT,
+    .last = strcmp(last, "drop") == 0  ? SHOAL_LAST_DROP
+            : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD
+                                       : SHOAL_LAST_SHORT,
     .share = s->method->share,
     .shuffle = shoal_config_bool(c, "data.shuffle"),
     .crop4 = has_word(c, "data.augment", "crop4"),
@@ -167,7 +170,9 @@ static shoal_status open_data(shoal_session *s)
   SHOAL_TRY(shoal_loader_create(s->data, &l, &s->loader));
   s->run.steps_per_epoch = shoal_loader_batches(s->loader);
   if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
-  shoal_loader_config t = { .split = SHOAL_TEST, .rank = rank, .size = size,
+  shoal_loader_config t = { .split = SHOAL_TEST,
+                            .rank = rank,
+                            .size = size,
                             .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
   return shoal_loader_create(s->data, &t, &s->test);
 }

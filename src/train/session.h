@@ -23,7 +23,7 @@ typedef struct {
 } shoal_faults;
 
 typedef struct {
-  shoal_run run;               /* what the method sees */
+  shoal_run run; /* what the method sees */
   const shoal_train_args *args;
   shoal_config *config;
   const shoal_method *method;
@@ -34,28 +34,31 @@ typedef struct {
   shoal_loader *loader, *test;
   shoal_model *model;
   shoal_plans *plans;
-  shoal_params *scratch;       /* the assembled model, for evaluation and checkpoints */
+  shoal_params *scratch; /* the assembled model, for evaluation and checkpoints */
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
   shoal_vote *vote;
-  bool voted;                  /* a vote is under way */
+  bool voted; /* a vote is under way */
   shoal_progress at;
   shoal_faults faults;
   uint64_t global_batch;
-  uint64_t started_ns, saved_ns, logged_ns;
-  uint64_t first_step, trained; /* step this attempt began at; samples of the whole run it trained, all ranks */
+  uint64_t started_ns, saved_ns, logged_ns, shown_ns;
+  uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */
   uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
-  double save_s;               /* longest checkpoint so far */
+  double save_s;                      /* longest checkpoint so far */
   uint64_t last_saved_step;
-  bool saved_any, fresh;       /* fresh: nothing was resumed */
-  bool agreed;                 /* the verdict that ends the run is known to be the same on all ranks */
+  bool saved_any, fresh;                  /* fresh: nothing was resumed */
+  bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
 } shoal_session;
 
 /* session.c */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args);
 void shoal_session_close(shoal_session *s);
-static inline bool shoal_session_is_root(const shoal_session *s) { return shoal_world_rank(s->run.world) == 0; }
+static inline bool shoal_session_is_root(const shoal_session *s)
+{
+  return shoal_world_rank(s->run.world) == 0;
+}
 /* check.c: replicas begin equal (H16): parameters, configuration, data set; names the odd rank.  Collective. */
 shoal_status shoal_session_check_replicas(shoal_session *s);
 /* save.c.  Collective. */

@@ -31,10 +31,15 @@ bool shoal_stop_requested(void)
 const char *shoal_stop_signal_name(void)
 {
   switch (requested) {
-  case 0: return "";
-  case SIGUSR1: return "USR1";
-  case SIGUSR2: return "USR2";
-  case SIGTERM: return "TERM";
-  default: return "INT";
+  case 0:
+    return "";
+  case SIGUSR1:
+    return "USR1";
+  case SIGUSR2:
+    return "USR2";
+  case SIGTERM:
+    return "TERM";
+  default:
+    return "INT";
   }
 }

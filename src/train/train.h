@@ -7,12 +7,12 @@
 #include <stddef.h>
 
 typedef struct {
-  const char *run_file;       /* NULL: settings from `sets` and the environment only */
-  const char *const *sets;    /* "a.b=c" */
+  const char *run_file;    /* NULL: settings from `sets` and the environment only */
+  const char *const *sets; /* "a.b=c" */
   size_t n_sets;
-  const char *resume;         /* "auto" (or NULL), "never", or a checkpoint file */
-  const char *topology;       /* pretended topology, or NULL */
-  bool allow_faults, quiet;   /* quiet: no progress on the terminal, the log file still gets it */
+  const char *resume;       /* "auto" (or NULL), "never", or a checkpoint file */
+  const char *topology;     /* pretended topology, or NULL */
+  bool allow_faults, quiet; /* quiet: no progress on the terminal, the log file still gets it */
 } shoal_train_args;
 
 /** Run one rank from start to end.  Collective over all processes of the job; returns the same verdict on all ranks, or

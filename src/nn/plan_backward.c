@@ -42,9 +42,17 @@ static void bind(walk *w, shoal_planned *q, int k, int t, int moment)
   w->refs[t]++;
 }
 
-/* One slot for both inputs; a value that has a gradient already must own it alone, then the share is added there. */
+static bool same_format(const shoal_format *a, const shoal_format *b)
+{
+  return a->bytes == b->bytes && a->dense == b->dense && (a->dense || a->detail == b->detail);
+}
+
+/* One slot for both inputs, if they come in the format of the sum; a value that has a gradient already must own it
+ * alone, then the share is added there. */
 static bool can_share(const walk *w, const shoal_planned *q)
 {
+  for (int k = 0; k < 2; k++)
+    if (!same_format(&q->op->in_format[k], &q->format)) return false;
   for (int k = 0; k < 2; k++)
     if (wants(w, q->in[k]) && w->grad[q->in[k]] >= 0 && w->refs[w->grad[q->in[k]]] > 1) return false;
   return q->in[0] != q->in[1];
@@ -77,7 +85,7 @@ static void separate_sum(walk *w, shoal_planned *q, int moment)
 {
   w->refs[q->dy]--;
   for (int k = 0; k < 2; k++) {
-    q->dx[k] = shoal_plan_add_slot(w->p, q->format.bytes, moment, moment);
+    q->dx[k] = shoal_plan_add_slot(w->p, q->op->in_format[k].bytes, moment, moment);
     if (wants(w, q->in[k])) bind(w, q, k, q->dx[k], moment);
   }
 }

@@ -1,0 +1,143 @@
+/* A step allocates nothing: every way into the C allocator is counted around the second training step and the second
+ * evaluation, apart for calls from this program (all of Shoal is in it) and from shared libraries.  oneDNN makes a few
+ * small allocations whenever it runs a primitive; that is its own affair and only printed. */
+#include "check.h"
+#include "nn/optim.h"
+#include "nn_rig.h"
+#include <errno.h>
+
+#if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
+int main(void)
+{
+  CHECK_SKIP("the allocator belongs to the sanitizer, or is not glibc's");
+}
+#else
+extern void *__libc_malloc(size_t n);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t n);
+extern void *__libc_memalign(size_t align, size_t n);
+void *memalign(size_t align, size_t n);
+
+extern char __executable_start[], etext[]; /* from the linker */
+
+static volatile long own, foreign;
+static volatile int counting;
+
+static void count(const void *caller)
+{
+  uintptr_t at = (uintptr_t)caller;
+  if (!counting) return;
+  if (at >= (uintptr_t)__executable_start && at < (uintptr_t)etext)
+    __atomic_add_fetch(&own, 1, __ATOMIC_RELAXED);
+  else
+    __atomic_add_fetch(&foreign, 1, __ATOMIC_RELAXED);
+}
+#define COUNT() count(__builtin_return_address(0))
+#define HOOK    __attribute__((noinline)) /* so that the return address is the caller's */
+
+HOOK void *malloc(size_t n)
+{
+  COUNT();
+  return __libc_malloc(n);
+}
+
+HOOK void *calloc(size_t n, size_t size)
+{
+  COUNT();
+  return __libc_calloc(n, size);
+}
+
+HOOK void *realloc(void *p, size_t n)
+{
+  COUNT();
+  return __libc_realloc(p, n);
+}
+
+HOOK void *memalign(size_t align, size_t n)
+{
+  COUNT();
+  return __libc_memalign(align, n);
+}
+
+HOOK void *aligned_alloc(size_t align, size_t n)
+{
+  COUNT();
+  return __libc_memalign(align, n);
+}
+
+HOOK int posix_memalign(void **out, size_t align, size_t n)
+{
+  COUNT();
+  void *p = __libc_memalign(align, n);
+  if (!p) return ENOMEM;
+  *out = p;
+  return 0;
+}
+
+static shoal_status hear(void *ctx, size_t offset, size_t n)
+{
+  *(size_t *)ctx += n;
+  return SHOAL_OK;
+}
+
+static void step(rig *r, shoal_optim *o)
+{
+  shoal_score s = { 0 };
+  size_t heard = 0;
+  CHECK_OK(shoal_plan_forward(r->plan, r->params, &r->at, r->x, r->y, 0.1f, &s));
+  if (!o) return;
+  CHECK_OK(shoal_plan_backward(r->plan, r->params, &r->at, hear, &heard));
+  CHECK_OK(shoal_optim_step(o, r->m, r->params, NULL, 0, 0.01f, NULL));
+}
+
+static void check(const char *backend, const char *name, shoal_model *m, shoal_plan_mode mode)
+{
+  static const shoal_optim_config config = {
+    .kind = SHOAL_OPTIM_SGD, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 1
+  };
+  rig r;
+  shoal_optim *o = NULL;
+  rig_open(&r, backend, m, 2, mode);
+  if (mode == SHOAL_PLAN_TRAIN) CHECK_OK(shoal_optim_create(r.b, &config, m->weights, &o));
+  step(&r, o);
+  own = foreign = 0;
+  counting = 1;
+  step(&r, o);
+  counting = 0;
+  printf("%-4s %-10s %-10s: %ld allocations of our own, %ld in libraries\n", backend, name,
+         mode == SHOAL_PLAN_TRAIN ? "training" : "evaluation", own, foreign);
+  CHECK(own == 0, "%s %s: %ld", backend, name, own);
+  CHECK(foreign == 0 || strcmp(backend, "cpu") == 0, "%s %s: %ld in libraries", backend, name, foreign);
+  shoal_optim_destroy(o);
+  rig_close(&r);
+}
+
+int main(void)
+{
+  static const char *const backends[] = { "ref", "cpu" };
+  const shoal_shape image = { 3, { 3, 32, 32 } };
+  for (int k = 0; k < 4; k++) {
+    shoal_plan_mode mode = k % 2 ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN;
+    shoal_model *m[] = { rig_network("chain"), rig_network("residual"), rig_network("forks"),
+                         rig_model("resnet20", "", &image, 10),
+                         rig_model("mlp", "model.widths=[64,32] model.norm=batch model.dropout=0.1", &image, 10) };
+    shoal_model *factored;
+    CHECK_OK(shoal_model_factor(m[1], 2, 2, &factored));
+    check(backends[k / 2], "factored", factored, mode);
+    shoal_model_destroy(factored);
+    for (int i = 0; i < 5; i++) {
+      check(backends[k / 2], m[i]->name, m[i], mode);
+      shoal_model_destroy(m[i]);
+    }
+  }
+  own = foreign = 0; /* the count counts */
+  counting = 1;
+  void *volatile p = malloc(2);
+  char *volatile q = strdup("in a library");
+  counting = 0;
+  free(p);
+  free(q);
+  CHECK(own == 1 && foreign == 1, "%ld and %ld", own, foreign);
+  return check_done();
+}
+#endif

@@ -1,0 +1,304 @@
+/* What a plan promises around the numbers: announcements, batch sizes, addresses of dropout, caches, readable outputs,
+ * and foreign memory formats. */
+#include "base/mem.h"
+#include "check.h"
+#include "nn_rig.h"
+
+/* ---- announcements ---- */
+
+typedef struct {
+  const rig *r;
+  size_t calls, polls;
+  float *seen; /* the gradient as it was when announced */
+  int *times;
+} listener;
+
+static shoal_status hear(void *ctx, size_t offset, size_t count)
+{
+  listener *l = ctx;
+  const shoal_range *ranges;
+  size_t n = shoal_plan_ranges(l->r->plan, &ranges);
+  CHECK(l->calls < n && ranges[l->calls].offset == offset && ranges[l->calls].count == count, "range %zu", l->calls);
+  l->calls++;
+  for (size_t i = offset; i < offset + count; i++) {
+    l->seen[i] = l->r->params->g[i];
+    l->times[i]++;
+  }
+  return SHOAL_OK;
+}
+
+static void count_poll(void *ctx)
+{
+  ((listener *)ctx)->polls++;
+}
+
+static void check_announcements(const char *backend, const shoal_model *m)
+{
+  rig r;
+  rig_open(&r, backend, m, 3, SHOAL_PLAN_TRAIN);
+  listener l = { .r = &r };
+  REQUIRE(SHOAL_ALLOC(m->weights, &l.seen) == SHOAL_OK && SHOAL_ALLOC(m->weights, &l.times) == SHOAL_OK, "listener");
+  r.b->progress = count_poll;
+  r.b->progress_context = &l;
+  rig_forward(&r);
+  CHECK(l.polls >= (size_t)m->nodes / 2, "%zu polls forward", l.polls);
+  CHECK_OK(shoal_plan_backward(r.plan, r.params, &r.at, hear, &l));
+  const shoal_range *ranges;
+  size_t n = shoal_plan_ranges(r.plan, &ranges);
+  CHECK(l.calls == n && l.polls > n, "%zu of %zu ranges, %zu polls", l.calls, n, l.polls);
+  for (size_t i = 0; i < m->weights; i++) CHECK(l.times[i] == 1, "element %zu announced %d times", i, l.times[i]);
+  for (size_t i = 1; i < n; i++)
+    CHECK(ranges[i].offset + ranges[i].count == ranges[i - 1].offset, "range %zu does not lie before the last", i);
+  CHECK(memcmp(l.seen, r.params->g, m->weights * sizeof(float)) == 0, "%s: a range changed after it was announced",
+        m->name);
+  free(l.seen);
+  free(l.times);
+  rig_close(&r);
+}
+
+/* ---- backends and batches ---- */
+
+/* Relative to the tensor's largest, but no less than a hundredth of the largest gradient of all: the bias of a
+ * convolution before a batch norm has no gradient but rounding. */
+static double gradient_error(const shoal_model *m, const float *got, const float *want)
+{
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < m->weights; i++) largest = fmax(largest, fabs((double)want[i]));
+  for (int k = 0; k < m->params; k++) {
+    const shoal_param *p = &m->param[k];
+    double e = 0, scale = largest * 0.01;
+    for (size_t i = p->offset; i < p->offset + p->count; i++) {
+      e = fabs((double)got[i] - want[i]) <= e ? e : fabs((double)got[i] - want[i]);
+      scale = fmax(scale, fabs((double)want[i]));
+    }
+    worst = e / scale <= worst ? worst : e / scale;
+  }
+  return worst;
+}
+
+static void compare_backends(const shoal_model *m, int64_t batch, double bound)
+{
+  rig ref, cpu;
+  rig_open(&ref, "ref", m, batch, SHOAL_PLAN_TRAIN);
+  rig_open(&cpu, "cpu", m, batch, SHOAL_PLAN_TRAIN);
+  double a = rig_step(&ref), b = rig_step(&cpu), worst = gradient_error(m, cpu.params->g, ref.params->g);
+  CHECK(fabs(a - b) < bound * a, "%s batch %lld: loss %g and %g", m->name, (long long)batch, a, b);
+  double s = rig_difference(cpu.params->stats, ref.params->stats, m->stats);
+  printf("%-9s batch %2lld, cpu against ref: gradients %.2g, statistics %.2g\n", m->name, (long long)batch, worst, s);
+  CHECK(worst < bound && s < bound, "%s batch %lld: %g %g", m->name, (long long)batch, worst, s);
+  rig_close(&ref);
+  rig_close(&cpu);
+}
+
+/* In evaluation samples do not know of each other. */
+static void check_samples(const char *backend, const shoal_model *m, double bound)
+{
+  rig all, one;
+  rig_open(&all, backend, m, 5, SHOAL_PLAN_EVAL);
+  rig_open(&one, backend, m, 1, SHOAL_PLAN_EVAL);
+  rig_forward(&all);
+  float *want = rig_output(&all, m->nodes - 1);
+  size_t n = (size_t)shoal_shape_count(&m->input);
+  for (int64_t i = 0; i < 5; i++) {
+    memcpy(one.x, all.x + (size_t)i * n, n * sizeof(float));
+    rig_forward(&one);
+    float *got = rig_output(&one, m->nodes - 1);
+    double e = rig_difference(got, want + i * m->classes, (size_t)m->classes);
+    CHECK(e <= bound, "%s on %s, sample %lld alone: %g", m->name, backend, (long long)i, e);
+    free(got);
+  }
+  free(want);
+  rig_close(&all);
+  rig_close(&one);
+}
+
+/* The global batch decides which units drop, not how it is shared out. */
+static void check_addresses(void)
+{
+  shoal_model *m = rig_model("mlp", "model.widths=[9,7] model.dropout=0.4", &SHOAL_SHAPE(6), 3);
+  rig all, half;
+  rig_open(&all, "ref", m, 4, SHOAL_PLAN_TRAIN);
+  rig_open(&half, "ref", m, 2, SHOAL_PLAN_TRAIN);
+  rig_forward(&all);
+  float *want = rig_output(&all, m->nodes - 1);
+  for (int k = 0; k < 2; k++) {
+    memcpy(half.x, all.x + k * 12, 12 * sizeof(float));
+    half.at.slot0 = all.at.slot0 + 2 * (uint64_t)k;
+    rig_forward(&half);
+    float *got = rig_output(&half, m->nodes - 1);
+    CHECK(memcmp(got, want + k * 6, 6 * sizeof *got) == 0, "half %d", k);
+    free(got);
+  }
+  half.at.step++;
+  rig_forward(&half);
+  float *other = rig_output(&half, m->nodes - 1);
+  CHECK(memcmp(other, want + 6, 6 * sizeof *other) != 0, "another step drops the same units");
+  free(other);
+  free(want);
+  rig_close(&all);
+  rig_close(&half);
+  shoal_model_destroy(m);
+}
+
+/* Two sets of parameters through one plan, whatever their version numbers. */
+static void check_two_sets(const char *backend)
+{
+  shoal_model *m = rig_network("residual");
+  rig r, s;
+  rig_open(&r, backend, m, 2, SHOAL_PLAN_EVAL);
+  rig_open(&s, backend, m, 2, SHOAL_PLAN_EVAL);
+  for (size_t i = 0; i < m->weights; i++) s.params->w[i] *= 1.5f;
+  double a = rig_forward(&r), b = rig_forward(&s);
+  s.params->version = r.params->version;
+  shoal_score score = { 0 };
+  CHECK_OK(shoal_plan_forward(r.plan, s.params, &r.at, r.x, r.y, 0, &score));
+  CHECK(score.loss / 2 == b && a != b, "%g, not %g", score.loss / 2, b);
+  CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 0, &score));
+  CHECK(fabs(score.loss / 2 - (a + b)) < 1e-12, "and back");
+  CHECK(score.samples == 4, "%lld samples", (long long)score.samples);
+  rig_close(&r);
+  rig_close(&s);
+  shoal_model_destroy(m);
+}
+
+static void check_labels(void)
+{
+  shoal_model *m = rig_network("residual");
+  rig r;
+  rig_open(&r, "ref", m, 3, SHOAL_PLAN_TRAIN);
+  shoal_score all = { 0 }, some = { 0 };
+  CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 1, &all));
+  int32_t y[3] = { r.y[0], -1, r.y[2] };
+  CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, y, 1, &some));
+  CHECK(some.samples == 2 && all.samples == 3 && some.loss < all.loss, "%lld samples", (long long)some.samples);
+  CHECK_OK(shoal_plan_forward(r.plan, r.params, NULL, r.x, NULL, 1, NULL));
+  shoal_quiet_errors(1);
+  CHECK(shoal_plan_backward(r.plan, r.params, &r.at, NULL, NULL) == SHOAL_ERR_ARG, "backward without a loss");
+  shoal_quiet_errors(-1);
+  rig_close(&r);
+  shoal_model_destroy(m);
+}
+
+/* ---- cache, outputs, spans, refusals ---- */
+
+static void check_cache(void)
+{
+  shoal_model *m = rig_network("chain");
+  shoal_backend *b;
+  shoal_plans *plans;
+  shoal_plan *p[4];
+  CHECK_OK(shoal_backend_open("ref", 1, &b));
+  CHECK_OK(shoal_plans_create(b, m, &plans));
+  CHECK_OK(shoal_plans_get(plans, 4, SHOAL_PLAN_TRAIN, &p[0]));
+  CHECK_OK(shoal_plans_get(plans, 3, SHOAL_PLAN_TRAIN, &p[1]));
+  CHECK_OK(shoal_plans_get(plans, 4, SHOAL_PLAN_EVAL, &p[2]));
+  CHECK_OK(shoal_plans_get(plans, 4, SHOAL_PLAN_TRAIN, &p[3]));
+  CHECK(p[0] == p[3] && p[0] != p[1] && p[0] != p[2], "one plan for each batch and mode");
+  CHECK(shoal_plan_bytes(p[2]) < shoal_plan_bytes(p[0]), "evaluation needs less memory");
+  shoal_plans_destroy(plans);
+  shoal_backend_close(b);
+  shoal_model_destroy(m);
+}
+
+typedef struct {
+  int forward, backward;
+  uint64_t last;
+} spans;
+
+static void take_span(void *ctx, int node, bool backward, uint64_t t0, uint64_t t1)
+{
+  spans *s = ctx;
+  CHECK(t0 >= s->last && t1 >= t0, "spans overlap at node %d", node);
+  s->last = t1;
+  if (backward)
+    s->backward++;
+  else
+    s->forward++;
+}
+
+static void check_spans_and_outputs(void)
+{
+  shoal_model *m = rig_network("residual");
+  m->node[7].keep = true; /* b.conv1, whose output nobody needs in evaluation */
+  rig r;
+  spans s = { 0 };
+  rig_open(&r, "ref", m, 2, SHOAL_PLAN_EVAL);
+  shoal_plan_set_spans(r.plan, take_span, &s);
+  rig_forward(&r);
+  CHECK(s.forward == m->nodes && s.backward == 0, "%d spans", s.forward);
+  float *out = rig_output(&r, 7);
+  shoal_quiet_errors(1);
+  CHECK(shoal_plan_output(r.plan, 0, out) == SHOAL_ERR_ARG, "an output that is gone");
+  CHECK(shoal_plan_output(r.plan, -1, out) == SHOAL_ERR_ARG, "the input");
+  shoal_quiet_errors(-1);
+  free(out);
+  rig_close(&r);
+  rig_open(&r, "ref", m, 2, SHOAL_PLAN_TRAIN);
+  shoal_plan_set_spans(r.plan, take_span, &s);
+  s = (spans){ 0 };
+  rig_step(&r);
+  CHECK(s.forward == m->nodes && s.backward == m->nodes, "%d and %d spans", s.forward, s.backward);
+  rig_close(&r);
+  shoal_model_destroy(m);
+}
+
+static void check_refusals(void)
+{
+  shoal_model *m = rig_model("mlp", "model.widths=[4] model.norm=batch", &SHOAL_SHAPE(6), 3);
+  shoal_backend *b;
+  shoal_plan *p = NULL;
+  CHECK_OK(shoal_backend_open("ref", 1, &b));
+  shoal_quiet_errors(1);
+  shoal_clear_error();
+  CHECK(shoal_plan_create(b, m, 1, SHOAL_PLAN_TRAIN, &p) == SHOAL_ERR_ARG && !p, "batch norm of one value");
+  CHECK(strstr(shoal_first_error(), "layer norm1: batchnorm"), "%s", shoal_first_error());
+  CHECK(shoal_plan_create(b, m, 0, SHOAL_PLAN_EVAL, &p) == SHOAL_ERR_ARG, "no samples");
+  shoal_quiet_errors(-1);
+  CHECK_OK(shoal_plan_create(b, m, 1, SHOAL_PLAN_EVAL, &p));
+  shoal_model *other = rig_network("chain");
+  shoal_params *params;
+  CHECK_OK(shoal_params_create(b, other, &params));
+  float x[6] = { 0 };
+  shoal_quiet_errors(1);
+  CHECK(shoal_plan_forward(p, params, NULL, x, NULL, 0, NULL) == SHOAL_ERR_ARG, "parameters of another model");
+  shoal_quiet_errors(-1);
+  shoal_params_destroy(b, params);
+  shoal_plan_destroy(p);
+  shoal_backend_close(b);
+  shoal_model_destroy(m);
+  shoal_model_destroy(other);
+}
+
+int main(void)
+{
+  const shoal_shape image = { 3, { 3, 32, 32 } };
+  static const char *const networks[] = { "chain", "residual", "forks" };
+  for (int i = 0; i < 3; i++) {
+    shoal_model *m = rig_network(networks[i]);
+    check_announcements("ref", m);
+    check_announcements("cpu", m);
+    compare_backends(m, 1, 2e-4);
+    compare_backends(m, 7, 2e-4);
+    check_samples("ref", m, 0);
+    check_samples("cpu", m, 1e-5);
+    shoal_model_destroy(m);
+  }
+  static const struct {
+    const char *name, *options;
+  } zoo[] = { { "resnet20", "" }, { "vgg16", "model.width=0.1" }, { "mlp", "model.widths=[65,33] model.norm=batch" } };
+  for (int i = 0; i < 3; i++) {
+    shoal_model *m = rig_model(zoo[i].name, zoo[i].options, &image, 10);
+    check_announcements("cpu", m);
+    compare_backends(m, 3, 1e-3);
+    check_samples("cpu", m, 1e-5);
+    shoal_model_destroy(m);
+  }
+  check_addresses();
+  check_two_sets("ref");
+  check_two_sets("cpu");
+  check_labels();
+  check_cache();
+  check_spans_and_outputs();
+  check_refusals();
+  return check_done();
+}

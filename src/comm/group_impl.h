@@ -14,8 +14,8 @@
  * A send or receive in flight is a slot, a small number.  One poll asks the library about all of them together: each
  * library call that finds nothing may yield the core, and with more ranks than cores every yield costs a time slice.
  *
- * Tags tell apart what shares a channel.  The number of a start in its group is part of its tag, so a member that skips one
- * exchange is missed by the others instead of being matched with a later one:
+ * Tags tell apart what shares a channel.  The number of a start in its group is part of its tag, so a member that skips
+ * one exchange is missed by the others instead of being matched with a later one:
  *
  *     0 .. 1023      messages of the user
  *     1024 .. 2047   collectives: call number of the group, modulo 1024

@@ -59,7 +59,7 @@ static void add_instead(shoal_flight *f, int peer, shoal_str *out)
   else if (tag / SHOAL_TAG_STARTS == f->tag / SHOAL_TAG_STARTS)
     shoal_str_add(out, "this exchange, but another start of it: it skipped one or runs ahead");
   else
-    shoal_str_add(out, "another exchange of this group, the %dth planned: it skipped this one or has another order",
+    shoal_str_add(out, "another exchange of this group (plan %d): it skipped this one or has another order",
                   (tag - SHOAL_TAG_PLAN) / SHOAL_TAG_STARTS + 1);
 }
 

@@ -4,7 +4,6 @@
  *
  * A process that no launcher started is a world of one; MPI is then never initialised, so `shoal` runs on a laptop or a
  * login node without it.  Everything collective here is over all processes. */
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"

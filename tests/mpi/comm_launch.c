@@ -1,4 +1,4 @@
-/* Under a launcher: MPI is started by the world itself, and a Slurm step of two tasks around `mpirun -n 1` is refused. */
+/* Under a launcher the world starts MPI itself, and refuses a Slurm step of two tasks around `mpirun -n 1`. */
 #include "base/log.h"
 #include "check.h"
 #include "comm/group.h"

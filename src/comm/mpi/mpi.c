@@ -59,7 +59,7 @@ static shoal_status grow(struct mpi_state *s, int cap)
 {
   if (cap <= s->cap) return SHOAL_OK;
   size_t n = (size_t)cap;
-  SHOAL_TRY(grow_array((void **)&s->requests, n, sizeof *s->requests, "requests"));
+  SHOAL_TRY(grow_array((void **)&s->requests, n, sizeof(MPI_Request), "requests"));
   SHOAL_TRY(grow_array((void **)&s->owner, n, sizeof *s->owner, "requests"));
   SHOAL_TRY(grow_array((void **)&s->statuses, n, sizeof *s->statuses, "requests"));
   SHOAL_TRY(grow_array((void **)&s->finished, n, sizeof *s->finished, "requests"));

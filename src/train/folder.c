@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LEASE_STALE_S = 120, TOUCH_EVERY_S = 10 };
+/* ENDING: a killed job's launcher can return a moment before its last process is gone; a restart waits that long. */
+enum { LEASE_STALE_S = 120, TOUCH_EVERY_S = 10, LEASE_ENDING_S = 5 };
 static const char metrics_header[] = "epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share\n";
 
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
@@ -97,39 +98,52 @@ static bool lease_is_stale(const char *path)
   return time(NULL) - s.st_mtime > LEASE_STALE_S;
 }
 
+/* One try: a file made exclusively.  A stale lease goes first: renamed, because of two that judge it stale only one gets
+ * the old file, and O_EXCL decides about the new one. */
+static int make_lease(const char *path)
+{
+  int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  if (fd >= 0 || errno != EEXIST || !lease_is_stale(path)) return fd;
+  char *aside = shoal_strdup_printf("%s.stale-%ld", path, (long)getpid());
+  if (rename(path, aside) == 0) {
+    shoal_info("took over the lease of a run that is gone");
+    unlink(aside);
+  }
+  free(aside);
+  return open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+}
+
+static shoal_status write_lease(shoal_folder *f, int fd, const char *path)
+{
+  holder me = myself();
+  f->leased = dprintf(fd, "job %s host %s pid %ld started %llu\n", me.job, me.host, me.pid, me.started) > 0;
+  if (f->leased) return SHOAL_OK;
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+  unlink(path);
+  return st;
+}
+
+static shoal_status refuse_lease(const shoal_folder *f, const char *path)
+{
+  if (errno != EEXIST) return SHOAL_FAIL(SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
+  holder h;
+  read_lease(path, &h);
+  return SHOAL_FAIL(SHOAL_ERR_WORLD,
+                    "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name",
+                    f->dir, h.job, h.host, h.pid);
+}
+
 static shoal_status take_lease(shoal_folder *f)
 {
   char *path = shoal_path_join(f->dir, "lease");
-  shoal_status st = SHOAL_OK;
-  int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-  if (fd < 0 && errno == EEXIST && lease_is_stale(path)) {
-    /* Rename first: of two that judge it stale only one gets the old file, and O_EXCL decides the new one. */
-    char *aside = shoal_strdup_printf("%s.stale-%ld", path, (long)getpid());
-    if (rename(path, aside) == 0) {
-      shoal_info("took over the lease of a run that is gone");
-      unlink(aside);
-    }
-    free(aside);
-    fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  uint64_t start = shoal_now_ns();
+  int fd = make_lease(path);
+  while (fd < 0 && errno == EEXIST && shoal_seconds_since(start) < LEASE_ENDING_S) {
+    usleep(200000);
+    fd = make_lease(path);
   }
-  if (fd < 0 && errno == EEXIST) {
-    holder h;
-    read_lease(path, &h);
-    st = SHOAL_FAIL(
-        SHOAL_ERR_WORLD,
-        "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name", f->dir,
-        h.job, h.host, h.pid);
-  } else if (fd < 0) {
-    st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
-  } else {
-    holder me = myself();
-    f->leased = dprintf(fd, "job %s host %s pid %ld started %llu\n", me.job, me.host, me.pid, me.started) > 0;
-    close(fd);
-    if (!f->leased) {
-      st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-      unlink(path);
-    }
-  }
+  shoal_status st = fd >= 0 ? write_lease(f, fd, path) : refuse_lease(f, path);
+  if (fd >= 0) close(fd);
   free(path);
   return st;
 }

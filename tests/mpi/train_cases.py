@@ -119,7 +119,8 @@ def case_resume():
     glyphs(200, 50, 32)
     ranks, total = 2, 14  # 200 samples, 32 per step: 7 steps per epoch, the last one short
     rng = random.Random(int(os.environ.get("SHOAL_TEST_SEED", time.time())))
-    stops = sorted(rng.sample(range(0, total - 2), 3))
+    # A stop asked for in step k happens after step k+1, so the three are two steps apart at least.
+    stops = rng.choice([(a, b, c) for a in range(total) for b in range(a + 2, total) for c in range(b + 2, total - 2)])
     print("stop steps", stops)
     train(ranks, "whole", *RESNET)
     for depth in (0, 4):
@@ -326,7 +327,7 @@ def case_refusals():
     for extra, code, words in (
             (sets(optim__leraning_rate=0.1), 2, ["optim.leraning_rate", "optim.lr"]),
             (sets(model__name="resnet21"), 2, ["resnet21", "resnet2"]),
-            (sets(method__name="sink"), 2, ["sink", "sync"]),
+            (sets(method__name="snyc"), 2, ["snyc", "sync"]),
             (sets(data__file="absent.h5"), 7, ["absent.h5"]),
             (sets(optim__lr=-1), 2, ["optim.lr", "-1"]),
             (sets(fault__stop_step=3), 2, ["fault.stop_step", "--allow-faults"]),

@@ -90,7 +90,9 @@ static bool save_with(uint64_t pages)
   CHECK(H5Fget_obj_count((hid_t)H5F_OBJ_ALL, H5F_OBJ_ALL) == 0, "%" PRIu64 " pages: nothing stays open", pages);
   if (st == SHOAL_OK) {
     char *path = shoal_strdup_printf("%s/step-000000002.h5", dir);
+    struct stat file;
     CHECK_OK(shoal_ckpt_verify(path, stderr));
+    CHECK(stat(path, &file) == 0 && file.st_blocks * 512 < file.st_size + PAGE, "no more is taken than it needs");
     unlink(path);
     free(path);
   } else {

@@ -132,7 +132,8 @@ static void check_diff(const array *x, const array *y, const char *only, double 
 static void verdicts(void)
 {
   const float f[6] = { 0, 1, 2, 3, 4, 5 }, f1[6] = { 0, 1, 2.5f, 3, 4, 5.25f }, minus[6] = { -0.0f, 1, 2, 3, 4, 5 },
-              nan_at_4[6] = { 0, 1, 2, 3, NAN, 5 }, infinite[6] = { 0, 1, 2, 3, INFINITY, 5 };
+              nan_at_4[6] = { 0, 1, 2, 3, NAN, 5 }, other_nan[6] = { 0, 1, 2, 3, -NAN, 5 },
+              infinite[6] = { 0, 1, 2, 3, INFINITY, 5 };
   const int64_t i64[1] = { INT64_MAX }, i64_low[1] = { INT64_MIN }, i64_next[1] = { INT64_MAX - 1 };
   const uint8_t u8[3] = { 0, 200, 255 }, u8_other[3] = { 0, 10, 255 };
 #define F(values) (&(array){ "model/w", SHOAL_F32, 2, { 2, 3 }, values })
@@ -145,6 +146,8 @@ static void verdicts(void)
   check_diff(F(f), F(minus), NULL, 0, true, "1 of 6 values differ, most at [0, 0]: 0 and -0, 0 apart");
   check_diff(F(f), F(minus), NULL, 1e-30, false, "agree");
   check_diff(F(nan_at_4), F(nan_at_4), NULL, 0, false, "agree in every bit");
+  check_diff(F(nan_at_4), F(other_nan), NULL, 0, true, "1 of 6 values differ");
+  check_diff(F(nan_at_4), F(other_nan), NULL, 1e-30, false, "agree within");
   check_diff(F(f), F(nan_at_4), NULL, 1e30, true, "most at [1, 1]: 4 and nan, inf apart");
   check_diff(F(infinite), F(nan_at_4), NULL, 1, true, "inf apart");
   check_diff(F(infinite), F(infinite), NULL, 1, false, "agree");

@@ -6,11 +6,11 @@ static shoal_group *g;
 static const char *dir;
 static int rank, size;
 
-/* Rank r holds this many: none, few, and more than two pieces of 4 MiB for the third. */
+/* Rank r holds this many: few, more than two pieces of 4 MiB, none, some.  One rank alone holds the many. */
 static uint64_t length_of(int r)
 {
-  static const uint64_t lengths[] = { 0, 5, (9 << 20) / 4 + 1, 1234 };
-  return lengths[(r + size) % 4];
+  static const uint64_t lengths[] = { 5, (9 << 20) / 4 + 1, 0, 1234 };
+  return lengths[size == 1 ? 1 : r % 4];
 }
 
 /* One folder for all: rank 0 makes it, the others hear its name. */

@@ -59,6 +59,7 @@ static void scalars_and_wrong_questions(const char *dir)
   shoal_quiet_errors(1);
   i64 = 77;
   CHECK(shoal_ckpt_get_i64(c, "method/plateau/best", &i64) == SHOAL_ERR_IO && i64 == 77, "wrong type leaves out alone");
+  CHECK(strstr(shoal_first_error(), "is f64 scalar"), "%s", shoal_first_error());
   shoal_clear_error();
   CHECK(shoal_ckpt_get(c, "model/w", SHOAL_F32, 3, f32) == SHOAL_ERR_IO, "wrong length");
   CHECK(strstr(shoal_first_error(), "model/w") && strstr(shoal_first_error(), "f32 [4]"), "%s", shoal_first_error());

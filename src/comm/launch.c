@@ -90,8 +90,8 @@ shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_
   SHOAL_CHECK(
       mpi_size >= claimed, SHOAL_ERR_WORLD,
       "the Slurm step has %d tasks, but MPI sees %d rank%s, so they would train apart and overwrite each other's "
-      "files: start it with `srun --mpi=pmix` (`srun --mpi=list` shows what this site has), or allow singletons "
-      "if that is meant",
+      "files: start it with `srun --mpi=pmix` (`srun --mpi=list` shows what this site has), or set "
+      "run.allow_singletons if that is meant",
       claimed, mpi_size, mpi_size == 1 ? "" : "s");
   SHOAL_CHECK(
       !l->size || l->size == mpi_size, SHOAL_ERR_WORLD,

@@ -20,7 +20,7 @@ typedef struct {
 /** Ours if they are there; else by the words in the names.  ERR_IO if nothing fits or two arrays fit the same part. */
 shoal_status shoal_data_match(hid_t file, const char *path, shoal_data_names *out);
 
-/* ---- an open data set (dataset.c) ---- */
+/* ---- an open data set (dataset.c, dataset_read.c) ---- */
 typedef struct {
   hid_t x, y, x_space, x_row; /* arrays, the file space of x, the memory space of one sample; -1: none */
   haddr_t raw;                /* where plain contiguous samples of the right type begin in the file; else HADDR_UNDEF */
@@ -50,6 +50,8 @@ struct shoal_dataset {
 /** n samples in a row, x [n, sample bytes]; y [n] unchecked labels.  Either may be NULL.  Not for two threads at once.
  */
 shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y);
+/** All labels of a split into memory, once; unchecked. */
+shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split);
 const char *shoal_split_name(shoal_split split); /* "train", "test" */
 /** "[3, 32, 32]" */
 const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap);

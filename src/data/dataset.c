@@ -1,16 +1,10 @@
-/* An open data set: what a file holds, and its samples one by one in any order.
+/* Opening a data set: which arrays a file has, what they mean, and whether they fit each other.
  *
- * Shuffled training asks for samples in random order, and a parallel file system answers a random read of 3 KiB as
- * slowly as a sequential read of a megabyte.  So a split that fits (256 MiB unless told otherwise) is read once, in
- * order, when its first sample is asked for; that happens in the loader's thread, not on opening.  The bound is low
- * enough that eight ranks on a node hold at most 2 GiB of training data.
+ * Our own files say everything in attributes.  Foreign files (another tool's names, channels last, no mean and deviation)
+ * are understood as far as nothing needs guessing; what they do not say is found out from their labels and from evenly
+ * spaced samples, so that opening stays cheap.  Labels themselves are not checked here but as they are read.
  *
- * Larger splits are read sample by sample.  HDF5 by default fetches the whole chunk around a sample and keeps it in a
- * cache that shuffled reads never hit; with the cache sized to nothing it fetches just the bytes asked for.  Compressed
- * chunks must be unpacked whole, so they get a cache that holds at least one.  Plain contiguous arrays are read with
- * pread(), because HDF5 would fetch 64 KiB around each sample.
- *
- * Not here: order and augmentation (loader.c), whole-file checks (inspect.c). */
+ * Reading is in dataset_read.c, matching of names in match.c, whole-file checks in inspect.c. */
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -26,7 +20,7 @@
 #include <unistd.h>
 
 enum { SURVEY = 4096 }; /* samples looked at when a foreign file says nothing about mean and deviation */
-static const uint64_t hold_default = UINT64_C(256) << 20, block_bytes = UINT64_C(8) << 20;
+static const uint64_t hold_default = UINT64_C(256) << 20;
 
 const char *shoal_split_name(shoal_split split)
 {
@@ -44,7 +38,7 @@ const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap)
 
 /* ---- opening ---- */
 
-/* Chunk cache for shuffled reads: see the top of the file. */
+/* The chunk cache is sized for shuffled reads: see dataset_read.c. */
 static shoal_status open_array(const shoal_dataset *d, const char *name, hid_t *out)
 {
   hid_t plain = H5Dopen2(d->file, name, H5P_DEFAULT);
@@ -133,14 +127,16 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
   hid_t type = H5Dget_type(p->x);
   H5T_sign_t sign = class == H5T_INTEGER ? H5Tget_sign(type) : H5T_SGN_2;
   shoal_data_info before = d->info;
+  bool before_last = d->channels_last;
   shoal_status st = choose_type(d, name, class, size, sign);
   bool as_is = st == SHOAL_OK && H5Tequal(type, d->x_type) > 0;
   H5Tclose(type);
   SHOAL_TRY(st);
   SHOAL_TRY(choose_shape(d, name, ndim, dims, shoal_h5_has_attribute(d->file, "kind")));
   if (split == SHOAL_TEST)
-    SHOAL_CHECK(before.x_bytes == d->info.x_bytes && shoal_shape_equal(&before.sample, &d->info.sample), SHOAL_ERR_IO,
-                "%s: /%s and /%s differ in type or shape of a sample", d->path, d->names.x[0], name);
+    SHOAL_CHECK(before.x_bytes == d->info.x_bytes && before_last == d->channels_last &&
+                    shoal_shape_equal(&before.sample, &d->info.sample),
+                SHOAL_ERR_IO, "%s: /%s and /%s differ in type or shape of a sample", d->path, d->names.x[0], name);
   d->info.n[split] = dims[0];
   p->raw = as_is ? H5Dget_offset(p->x) : HADDR_UNDEF; /* undefined for chunked arrays */
   p->x_space = H5Dget_space(p->x);
@@ -250,29 +246,35 @@ static shoal_status read_attributes(shoal_dataset *d)
 
 /* ---- what a foreign file does not say ---- */
 
-static shoal_status hold_labels(shoal_dataset *d, shoal_split split)
+/* Bytes have 256 values; wider tokens are all looked at. */
+static shoal_status count_tokens(shoal_dataset *d)
 {
-  shoal_data_part *p = &d->part[split];
-  if (p->labels || p->y < 0) return SHOAL_OK;
-  int32_t *labels;
-  SHOAL_TRY(SHOAL_ALLOC(d->info.n[split], &labels));
-  shoal_status st = shoal_dataset_rows(d, split, 0, d->info.n[split], NULL, labels);
-  if (st == SHOAL_OK)
-    p->labels = labels;
-  else
-    free(labels);
-  return st;
+  enum { BLOCK = 1 << 16 };
+  uint32_t largest = 255;
+  void *x;
+  if (d->info.x_bytes > 1) {
+    SHOAL_TRY(shoal_alloc(BLOCK, sizeof(uint32_t), "tokens", &x));
+    shoal_status st = SHOAL_OK;
+    for (int s = 0; s < 2 && st == SHOAL_OK; s++)
+      for (uint64_t at = 0; at < d->info.n[s] && st == SHOAL_OK; at += BLOCK) {
+        uint64_t n = SHOAL_MIN(d->info.n[s] - at, (uint64_t)BLOCK);
+        st = shoal_dataset_rows(d, (shoal_split)s, at, n, x, NULL);
+        for (uint64_t i = 0; i < n && st == SHOAL_OK; i++)
+          largest = SHOAL_MAX(largest, d->info.x_bytes == 2 ? ((uint16_t *)x)[i] : ((uint32_t *)x)[i]);
+      }
+    free(x);
+    SHOAL_TRY(st);
+  }
+  d->info.classes = (int64_t)largest + 1;
+  return SHOAL_OK;
 }
 
 static shoal_status count_classes(shoal_dataset *d)
 {
   int32_t largest = 0;
-  if (d->names.text) { /* a whole pass for wide tokens would be dear; bytes have 256 values in any case */
-    d->info.classes = d->info.x_bytes == 1 ? 256 : 65536;
-    return SHOAL_OK;
-  }
+  if (d->names.text) return count_tokens(d);
   for (int s = 0; s < 2; s++) {
-    SHOAL_TRY(hold_labels(d, (shoal_split)s));
+    SHOAL_TRY(shoal_dataset_hold_labels(d, (shoal_split)s));
     for (uint64_t i = 0; d->part[s].labels && i < d->info.n[s]; i++) largest = SHOAL_MAX(largest, d->part[s].labels[i]);
   }
   d->info.classes = (int64_t)largest + 1;
@@ -296,7 +298,7 @@ static shoal_status survey(shoal_dataset *d)
     crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
   }
   for (int s = 0; s < 2; s++) {
-    SHOAL_TRY_GOTO(st, hold_labels(d, (shoal_split)s), done);
+    SHOAL_TRY_GOTO(st, shoal_dataset_hold_labels(d, (shoal_split)s), done);
     if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
   }
   if (!d->has_checksum) d->info.checksum = shoal_data_checksum(crc);
@@ -423,156 +425,4 @@ void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean,
 void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes)
 {
   d->hold_bytes = bytes;
-}
-
-/* ---- reading ---- */
-
-static shoal_status read_raw(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
-{
-  uint64_t at = d->part[split].raw + first * d->sample_bytes, left = n * d->sample_bytes;
-  for (char *to = x; left > 0;) {
-    ssize_t got = pread(d->fd, to, left, (off_t)at);
-    if (got < 0 && errno == EINTR) continue;
-    SHOAL_CHECK(got >= 0, SHOAL_ERR_IO, "cannot read %s at byte %" PRIu64 ": %s", d->path, at, strerror(errno));
-    SHOAL_CHECK(got > 0, SHOAL_ERR_IO, "%s is cut short: it ends at byte %" PRIu64 ", inside /%s", d->path, at,
-                d->names.x[split]);
-    to += got;
-    at += (uint64_t)got;
-    left -= (uint64_t)got;
-  }
-  return SHOAL_OK;
-}
-
-static shoal_status read_rows(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
-{
-  const shoal_data_part *p = &d->part[split];
-  if (p->raw != HADDR_UNDEF) return read_raw(d, split, first, n, x);
-  hsize_t start[8] = { first }, count[8];
-  hid_t memory = p->x_row;
-  int ndim = H5Sget_simple_extent_dims(p->x_row, count, NULL);
-  count[0] = n;
-  if (n != 1) memory = H5Screate_simple(ndim, count, NULL);
-  herr_t bad = H5Sselect_hyperslab(p->x_space, H5S_SELECT_SET, start, NULL, count, NULL);
-  if (bad >= 0) bad = H5Dread(p->x, d->x_type, memory, p->x_space, H5P_DEFAULT, x);
-  shoal_status st = SHOAL_OK;
-  if (bad < 0)
-    st = shoal_h5_fail(__FILE__, __LINE__, "cannot read samples %" PRIu64 " to %" PRIu64 " of /%s in %s", first,
-                       first + n - 1, d->names.x[split], d->path);
-  if (n != 1) shoal_h5_close(memory);
-  return st;
-}
-
-/* [h, w, c] to [c, h, w], in place. */
-static void turn(const shoal_dataset *d, void *x)
-{
-  size_t c = (size_t)d->info.sample.dim[0], plane = d->elements / c;
-  memcpy(d->scratch, x, d->sample_bytes);
-  for (size_t k = 0; k < c; k++)
-    for (size_t i = 0; i < plane; i++) {
-      if (d->info.x_bytes == 1)
-        ((uint8_t *)x)[k * plane + i] = ((const uint8_t *)d->scratch)[i * c + k];
-      else
-        ((float *)x)[k * plane + i] = ((const float *)d->scratch)[i * c + k];
-    }
-}
-
-static shoal_status read_labels(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, int32_t *y)
-{
-  const shoal_data_part *p = &d->part[split];
-  hid_t space = H5Dget_space(p->y);
-  hsize_t start[2] = { first, 0 }, count[2] = { n, 1 };
-  hid_t memory = H5Screate_simple(1, count, NULL);
-  herr_t bad = H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
-  if (bad >= 0) bad = H5Dread(p->y, H5T_NATIVE_INT32, memory, space, H5P_DEFAULT, y);
-  shoal_status st = SHOAL_OK;
-  if (bad < 0) st = shoal_h5_fail(__FILE__, __LINE__, "cannot read labels of /%s in %s", d->names.y[split], d->path);
-  shoal_h5_close(memory);
-  shoal_h5_close(space);
-  return st;
-}
-
-shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y)
-{
-  if (n == 0) return SHOAL_OK;
-  if (x) {
-    SHOAL_TRY(read_rows(d, split, first, n, x));
-    if (d->channels_last)
-      for (uint64_t i = 0; i < n; i++) turn(d, (char *)x + i * d->sample_bytes);
-  }
-  return y ? read_labels(d, split, first, n, y) : SHOAL_OK;
-}
-
-static shoal_status hold_samples(shoal_dataset *d, shoal_split split)
-{
-  shoal_data_part *p = &d->part[split];
-  uint64_t n = d->info.n[split], step = SHOAL_MAX(block_bytes / d->sample_bytes, UINT64_C(1));
-  if (n > d->hold_bytes / d->sample_bytes) return SHOAL_OK;
-  void *held;
-  SHOAL_TRY(shoal_alloc(n, d->sample_bytes, "a split of the data set", &held));
-  for (uint64_t at = 0; at < n; at += step) {
-    shoal_status st =
-        shoal_dataset_rows(d, split, at, SHOAL_MIN(step, n - at), (char *)held + at * d->sample_bytes, NULL);
-    if (st != SHOAL_OK) {
-      free(held);
-      return st;
-    }
-  }
-  p->held = held;
-  return SHOAL_OK;
-}
-
-/* First use of a split. */
-static shoal_status make_ready(shoal_dataset *d, shoal_split split)
-{
-  shoal_data_part *p = &d->part[split];
-  shoal_status st = SHOAL_OK;
-  pthread_mutex_lock(&d->lock);
-  if (!atomic_load_explicit(&p->ready, memory_order_relaxed)) {
-    st = hold_labels(d, split);
-    if (st == SHOAL_OK) st = hold_samples(d, split);
-    if (st == SHOAL_OK) atomic_store_explicit(&p->ready, true, memory_order_release);
-  }
-  pthread_mutex_unlock(&d->lock);
-  return st;
-}
-
-static shoal_status read_sample(shoal_dataset *d, shoal_split split, uint64_t id, void *x)
-{
-  const shoal_data_part *p = &d->part[split];
-  if (p->held) {
-    memcpy(x, (const char *)p->held + id * d->sample_bytes, d->sample_bytes);
-    return SHOAL_OK;
-  }
-  pthread_mutex_lock(&d->lock);
-  shoal_status st = shoal_dataset_rows(d, split, id, 1, x, NULL);
-  pthread_mutex_unlock(&d->lock);
-  return st;
-}
-
-static int32_t token(const shoal_dataset *d, const void *x)
-{
-  return d->info.x_bytes == 1 ? *(const uint8_t *)x : d->info.x_bytes == 2 ? *(const uint16_t *)x : *(const int32_t *)x;
-}
-
-shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y)
-{
-  shoal_data_part *p = &d->part[split];
-  SHOAL_CHECK(id < d->info.n[split], SHOAL_ERR_ARG, "%s has %" PRIu64 " %s samples, there is no number %" PRIu64,
-              d->path, d->info.n[split], shoal_split_name(split), id);
-  if (!atomic_load_explicit(&p->ready, memory_order_acquire)) SHOAL_TRY(make_ready(d, split));
-  SHOAL_TRY(read_sample(d, split, id, x));
-  if (d->names.text) {
-    uint32_t next;
-    *y = -1;
-    if (id + 1 == d->info.n[split]) return SHOAL_OK;
-    SHOAL_TRY(read_sample(d, split, id + 1, &next));
-    *y = token(d, &next);
-    return SHOAL_OK;
-  }
-  SHOAL_CHECK(p->labels[id] >= 0 && p->labels[id] < d->info.classes, SHOAL_ERR_IO,
-              "%s: sample %" PRIu64 " of /%s has label %d, classes are 0 to %" PRId64
-              "; `shoal data inspect` lists what is wrong with the file",
-              d->path, id, d->names.y[split], p->labels[id], d->info.classes - 1);
-  *y = p->labels[id];
-  return SHOAL_OK;
 }

@@ -15,7 +15,7 @@ enum { BLOCK_BYTES = 4 << 20, SHOWN = 20 };
 
 typedef struct {
   char layout[96];      /* "chunks [5, 3, 32, 32], deflate" */
-  double amplification; /* 1: only the sample's own bytes */
+  double amplification; /* 1: only the sample's own bytes; 0: not said, of text, which is read in passages */
   uint64_t wrong_labels, first_wrong;
   int32_t wrong_value;
 } part_facts;
@@ -65,7 +65,7 @@ static void describe_layout(const shoal_dataset *d, shoal_split split, part_fact
     }
     if (at < sizeof f->layout) snprintf(f->layout + at, sizeof f->layout - at, "]");
     describe_filters(how, f->layout, sizeof f->layout);
-    f->amplification = touched / own;
+    f->amplification = d->names.text ? 0 : touched / own;
   }
   H5Tclose(type);
   H5Pclose(how);
@@ -186,7 +186,8 @@ static void print_histogram(const facts *f, FILE *out)
 static void print_scale(const facts *f, FILE *out)
 {
   if (f->d->info.kind == SHOAL_DATA_TEXT) return;
-  fprintf(out, "\n%8s %12s %12s   of the training split%s\n", "channel", "mean", "std",
+  fprintf(out, "\n%8s %12s %12s   of the training split%s\n",
+          f->d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature", "mean", "std",
           f->d->has_scale ? "" : " (not stored in the file)");
   size_t shown = SHOAL_MIN(f->groups, (size_t)SHOWN);
   for (size_t g = 0; g < shown; g++) fprintf(out, "%8zu %12.6g %12.6g\n", g, f->mean[g], f->std[g]);
@@ -206,16 +207,19 @@ static void print_table(const facts *f, FILE *out)
           : checksum_ok(f) ? ", as stored"
                            : ", DIFFERS from the stored one");
   fprintf(out, "\n%8s %12s %12s %14s  layout\n", "split", "samples", "size", "amplification");
-  for (int s = 0; s < 2; s++)
-    if (i->n[s])
-      fprintf(out, "%8s %12" PRIu64 " %12s %14.1f  %s of /%s\n", shoal_split_name((shoal_split)s), i->n[s],
-              shoal_format_bytes((double)i->n[s] * (double)d->sample_bytes, amount, sizeof amount),
-              f->part[s].amplification, f->part[s].layout, d->names.x[s]);
+  for (int s = 0; s < 2; s++) {
+    char times[32] = "-";
+    if (!i->n[s]) continue;
+    if (f->part[s].amplification > 0) snprintf(times, sizeof times, "%.1f", f->part[s].amplification);
+    fprintf(out, "%8s %12" PRIu64 " %12s %14s  %s of /%s\n", shoal_split_name((shoal_split)s), i->n[s],
+            shoal_format_bytes((double)i->n[s] * (double)d->sample_bytes, amount, sizeof amount), times,
+            f->part[s].layout, d->names.x[s]);
+  }
   print_scale(f, out);
   print_histogram(f, out);
   fputc('\n', out);
   for (int s = 0; s < 2; s++)
-    if (i->kind != SHOAL_DATA_TEXT && f->part[s].amplification > 64)
+    if (f->part[s].amplification > 64)
       fprintf(out, "shuffled reads of the %s split fetch %.0f times its bytes; cure: shoal data repack\n",
               shoal_split_name((shoal_split)s), f->part[s].amplification);
 }
@@ -237,7 +241,8 @@ static void add_split(const facts *f, shoal_split split, shoal_str *s)
     shoal_str_add_json(s, f->d->names.x[split]);
     shoal_str_add(s, ",\"layout\":");
     shoal_str_add_json(s, p->layout);
-    shoal_str_add(s, ",\"amplification\":%.17g,\"wrong_labels\":%" PRIu64, p->amplification, p->wrong_labels);
+    if (p->amplification > 0) shoal_str_add(s, ",\"amplification\":%.17g", p->amplification);
+    shoal_str_add(s, ",\"wrong_labels\":%" PRIu64, p->wrong_labels);
   }
   for (int64_t c = 0; f->histogram[split] && c < i->classes; c++)
     shoal_str_add(s, c ? ",%" PRIu64 : ",\"histogram\":[%" PRIu64, f->histogram[split][c]);

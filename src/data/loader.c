@@ -330,6 +330,7 @@ shoal_status shoal_loader_seek(shoal_loader *l, uint64_t epoch, uint64_t positio
 static slot *take(shoal_loader *l)
 {
   if (!l->running) {
+    l->idle = false;
     fill(l, &l->slots[0], l->caller);
     return &l->slots[0];
   }
@@ -352,7 +353,6 @@ shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out)
   if (l->at_end) return SHOAL_OK;
   slot *s = take(l);
   if (s->status != SHOAL_OK) return s->status;
-  l->idle = false;
   l->at_end = s->end;
   if (s->end) return SHOAL_OK;
   l->caller = behind(l, s);

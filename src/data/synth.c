@@ -16,7 +16,7 @@ enum { STREAM_CENTRES = 2 };
 
 static const char *const kinds[] = { "glyphs", "blobs", "text" };
 static const shoal_synth_args defaults[] = {
-  { "glyphs", 10000, 2000, 1, 10, 28, 0, 0.2 },
+  { "glyphs", 10000, 2000, 1, 10, 28, 0, 0.25 },
   { "blobs", 10000, 2000, 1, 10, 0, 32, 1.5 },
   { "text", 1000000, 100000, 1, 256, 0, 0, 0 },
 };
@@ -156,11 +156,12 @@ shoal_status shoal_data_synth(const shoal_synth_args *a, const char *out_path)
                       a->kind ? a->kind : "", near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
   }
   SHOAL_TRY(check_args(a, kinds[k]));
-  char source[256];
-  snprintf(source, sizeof source,
-           "synth %s: train %" PRIu64 ", test %" PRIu64 ", seed %" PRIu64 ", classes %" PRId64 ", size %" PRId64
-           ", features %" PRId64 ", noise %g",
-           kinds[k], a->train, a->test, a->seed, a->classes, a->size, a->features, a->noise);
+  char source[256], more[96] = "";
+  if (k < 2)
+    snprintf(more, sizeof more, ", classes %" PRId64 ", %s %" PRId64, a->classes, k == 0 ? "size" : "features",
+             k == 0 ? a->size : a->features);
+  snprintf(source, sizeof source, "synth %s: train %" PRIu64 ", test %" PRIu64 ", seed %" PRIu64 "%s, noise %g",
+           kinds[k], a->train, a->test, a->seed, more, a->noise);
   shoal_data_spec spec = { .x_bytes = k == 1 ? 4 : 1, .source = source };
   spec.kind = k == 0 ? SHOAL_DATA_IMAGES : k == 1 ? SHOAL_DATA_FEATURES : SHOAL_DATA_TEXT;
   spec.sample = k == 0 ? SHOAL_SHAPE(1, a->size, a->size) : k == 1 ? SHOAL_SHAPE(a->features) : SHOAL_SHAPE(1);

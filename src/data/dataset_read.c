@@ -1,0 +1,187 @@
+/* Samples one by one in any order, and many in a row.
+ *
+ * Shuffled training asks for samples in random order, and a parallel file system answers a random read of 3 KiB as
+ * slowly as a sequential read of a megabyte.  So a split that fits (256 MiB unless told otherwise) is read once, in
+ * order, when its first sample is asked for; that happens in the loader's thread, not on opening.  The bound is low
+ * enough that eight ranks on a node hold at most 2 GiB of training data.
+ *
+ * Larger splits are read sample by sample.  HDF5 by default fetches the whole chunk around a sample and keeps it in a
+ * cache that shuffled reads never hit; with the cache sized to nothing it fetches just the bytes asked for.  Compressed
+ * chunks must be unpacked whole, so they get a cache that holds at least one (dataset.c sets it).  Plain contiguous
+ * arrays are read with pread(), because HDF5 would fetch 64 KiB around each sample.
+ *
+ * Not here: order and augmentation (loader.c). */
+#include "base/mem.h"
+#include "data/data_impl.h"
+#include "h5/h5.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const uint64_t block_bytes = UINT64_C(8) << 20;
+
+static shoal_status read_raw(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
+{
+  uint64_t at = d->part[split].raw + first * d->sample_bytes, left = n * d->sample_bytes;
+  for (char *to = x; left > 0;) {
+    ssize_t got = pread(d->fd, to, left, (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    SHOAL_CHECK(got >= 0, SHOAL_ERR_IO, "cannot read %s at byte %" PRIu64 ": %s", d->path, at, strerror(errno));
+    SHOAL_CHECK(got > 0, SHOAL_ERR_IO, "%s is cut short: it ends at byte %" PRIu64 ", inside /%s", d->path, at,
+                d->names.x[split]);
+    to += got;
+    at += (uint64_t)got;
+    left -= (uint64_t)got;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status read_rows(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
+{
+  const shoal_data_part *p = &d->part[split];
+  if (p->raw != HADDR_UNDEF) return read_raw(d, split, first, n, x);
+  hsize_t start[8] = { first }, count[8];
+  hid_t memory = p->x_row;
+  int ndim = H5Sget_simple_extent_dims(p->x_row, count, NULL);
+  count[0] = n;
+  if (n != 1) memory = H5Screate_simple(ndim, count, NULL);
+  herr_t bad = H5Sselect_hyperslab(p->x_space, H5S_SELECT_SET, start, NULL, count, NULL);
+  if (bad >= 0) bad = H5Dread(p->x, d->x_type, memory, p->x_space, H5P_DEFAULT, x);
+  shoal_status st = SHOAL_OK;
+  if (bad < 0)
+    st = shoal_h5_fail(__FILE__, __LINE__, "cannot read samples %" PRIu64 " to %" PRIu64 " of /%s in %s", first,
+                       first + n - 1, d->names.x[split], d->path);
+  if (n != 1) shoal_h5_close(memory);
+  return st;
+}
+
+/* [h, w, c] to [c, h, w], in place. */
+static void turn(const shoal_dataset *d, void *x)
+{
+  size_t c = (size_t)d->info.sample.dim[0], plane = d->elements / c;
+  memcpy(d->scratch, x, d->sample_bytes);
+  for (size_t k = 0; k < c; k++)
+    for (size_t i = 0; i < plane; i++) {
+      if (d->info.x_bytes == 1)
+        ((uint8_t *)x)[k * plane + i] = ((const uint8_t *)d->scratch)[i * c + k];
+      else
+        ((float *)x)[k * plane + i] = ((const float *)d->scratch)[i * c + k];
+    }
+}
+
+static shoal_status read_labels(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, int32_t *y)
+{
+  const shoal_data_part *p = &d->part[split];
+  hid_t space = H5Dget_space(p->y);
+  hsize_t start[2] = { first, 0 }, count[2] = { n, 1 };
+  hid_t memory = H5Screate_simple(1, count, NULL);
+  herr_t bad = H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
+  if (bad >= 0) bad = H5Dread(p->y, H5T_NATIVE_INT32, memory, space, H5P_DEFAULT, y);
+  shoal_status st = SHOAL_OK;
+  if (bad < 0) st = shoal_h5_fail(__FILE__, __LINE__, "cannot read labels of /%s in %s", d->names.y[split], d->path);
+  shoal_h5_close(memory);
+  shoal_h5_close(space);
+  return st;
+}
+
+shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y)
+{
+  if (n == 0) return SHOAL_OK;
+  if (x) {
+    SHOAL_TRY(read_rows(d, split, first, n, x));
+    if (d->channels_last)
+      for (uint64_t i = 0; i < n; i++) turn(d, (char *)x + i * d->sample_bytes);
+  }
+  return y ? read_labels(d, split, first, n, y) : SHOAL_OK;
+}
+
+shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split)
+{
+  shoal_data_part *p = &d->part[split];
+  if (p->labels || p->y < 0) return SHOAL_OK;
+  int32_t *labels;
+  SHOAL_TRY(SHOAL_ALLOC(d->info.n[split], &labels));
+  shoal_status st = shoal_dataset_rows(d, split, 0, d->info.n[split], NULL, labels);
+  if (st == SHOAL_OK)
+    p->labels = labels;
+  else
+    free(labels);
+  return st;
+}
+
+static shoal_status hold_samples(shoal_dataset *d, shoal_split split)
+{
+  shoal_data_part *p = &d->part[split];
+  uint64_t n = d->info.n[split], step = SHOAL_MAX(block_bytes / d->sample_bytes, UINT64_C(1));
+  if (n > d->hold_bytes / d->sample_bytes) return SHOAL_OK;
+  void *held;
+  SHOAL_TRY(shoal_alloc(n, d->sample_bytes, "a split of the data set", &held));
+  for (uint64_t at = 0; at < n; at += step) {
+    shoal_status st =
+        shoal_dataset_rows(d, split, at, SHOAL_MIN(step, n - at), (char *)held + at * d->sample_bytes, NULL);
+    if (st != SHOAL_OK) {
+      free(held);
+      return st;
+    }
+  }
+  p->held = held;
+  return SHOAL_OK;
+}
+
+/* First use of a split. */
+static shoal_status make_ready(shoal_dataset *d, shoal_split split)
+{
+  shoal_data_part *p = &d->part[split];
+  shoal_status st = SHOAL_OK;
+  pthread_mutex_lock(&d->lock);
+  if (!atomic_load_explicit(&p->ready, memory_order_relaxed)) {
+    st = shoal_dataset_hold_labels(d, split);
+    if (st == SHOAL_OK) st = hold_samples(d, split);
+    if (st == SHOAL_OK) atomic_store_explicit(&p->ready, true, memory_order_release);
+  }
+  pthread_mutex_unlock(&d->lock);
+  return st;
+}
+
+static shoal_status read_sample(shoal_dataset *d, shoal_split split, uint64_t id, void *x)
+{
+  const shoal_data_part *p = &d->part[split];
+  if (p->held) {
+    memcpy(x, (const char *)p->held + id * d->sample_bytes, d->sample_bytes);
+    return SHOAL_OK;
+  }
+  pthread_mutex_lock(&d->lock);
+  shoal_status st = shoal_dataset_rows(d, split, id, 1, x, NULL);
+  pthread_mutex_unlock(&d->lock);
+  return st;
+}
+
+static int32_t token(const shoal_dataset *d, const void *x)
+{
+  return d->info.x_bytes == 1 ? *(const uint8_t *)x : d->info.x_bytes == 2 ? *(const uint16_t *)x : *(const int32_t *)x;
+}
+
+shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y)
+{
+  shoal_data_part *p = &d->part[split];
+  SHOAL_CHECK(id < d->info.n[split], SHOAL_ERR_ARG, "%s has %" PRIu64 " %s samples, there is no number %" PRIu64,
+              d->path, d->info.n[split], shoal_split_name(split), id);
+  if (!atomic_load_explicit(&p->ready, memory_order_acquire)) SHOAL_TRY(make_ready(d, split));
+  SHOAL_TRY(read_sample(d, split, id, x));
+  if (d->names.text) {
+    uint32_t next;
+    *y = -1;
+    if (id + 1 == d->info.n[split]) return SHOAL_OK;
+    SHOAL_TRY(read_sample(d, split, id + 1, &next));
+    *y = token(d, &next);
+    return SHOAL_OK;
+  }
+  SHOAL_CHECK(p->labels[id] >= 0 && p->labels[id] < d->info.classes, SHOAL_ERR_IO,
+              "%s: sample %" PRIu64 " of /%s has label %d, classes are 0 to %" PRId64
+              "; `shoal data inspect` lists what is wrong with the file",
+              d->path, id, d->names.y[split], p->labels[id], d->info.classes - 1);
+  *y = p->labels[id];
+  return SHOAL_OK;
+}

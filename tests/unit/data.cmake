@@ -1,0 +1,5 @@
+foreach(topic augment dataset import loader synth)
+  shoal_add_test(unit.data.${topic} SOURCES unit/data_${topic}.c LINK shoal_data LABELS unit)
+endforeach()
+# Needs the folder of real data sets (SHOAL_TEST_DATA or ../shared/data); skips without.
+shoal_add_test(unit.data.real SOURCES unit/data_real.c LINK shoal_data ARGS ${PROJECT_SOURCE_DIR}/../shared/data LABELS unit)

@@ -1,0 +1,378 @@
+/* Opening and reading: our form, foreign names and layouts, every way a file can be unfit, and what reading costs does
+ * not change what is read: in memory, sample by sample, contiguous and compressed files give the same bytes.  Inspect
+ * and repack on the same files. */
+#define _GNU_SOURCE /* memmem */
+#include "base/mem.h"
+#include "data_temp.h"
+#include "h5/h5.h"
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+
+enum { TRAIN = 90, TEST = 30, C = 3, H = 5, W = 4, IMAGE = C * H * W };
+
+static uint8_t pixel(uint64_t i, int k)
+{
+  return (uint8_t)(i * 29 + (uint64_t)k * 3);
+}
+
+static void fill_image(uint64_t i, void *x, int32_t *y)
+{
+  for (int k = 0; k < IMAGE; k++) ((uint8_t *)x)[k] = pixel(i, k);
+  *y = (int32_t)(i % 7);
+}
+
+/* ---- foreign files, made with HDF5 directly ---- */
+
+typedef enum { PLAIN, CHUNKED, PACKED } layout;
+
+static void put(hid_t file, const char *name, hid_t type, hid_t memory, int ndim, const hsize_t *dims, layout how,
+                const void *data)
+{
+  hid_t space = H5Screate_simple(ndim, dims, NULL), list = H5Pcreate(H5P_DATASET_CREATE),
+        links = H5Pcreate(H5P_LINK_CREATE);
+  hsize_t chunk[8];
+  for (int i = 0; i < ndim; i++) chunk[i] = i ? dims[i] : SHOAL_MIN(dims[i], 50);
+  H5Pset_create_intermediate_group(links, 1);
+  if (how != PLAIN) H5Pset_chunk(list, ndim, chunk);
+  if (how == PACKED) H5Pset_deflate(list, 4);
+  hid_t set = H5Dcreate2(file, name, type, space, links, list, H5P_DEFAULT);
+  REQUIRE(set >= 0 && H5Dwrite(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0, "writing %s", name);
+  H5Dclose(set);
+  H5Pclose(links);
+  H5Pclose(list);
+  H5Sclose(space);
+}
+
+static hid_t new_file(const char *path)
+{
+  shoal_h5_init();
+  hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  REQUIRE(file >= 0, "making %s", path);
+  return file;
+}
+
+/* The images of fill_image under other names; `last` puts the channels last. */
+static void put_images(hid_t file, const char *name, uint64_t first, uint64_t n, bool last, layout how)
+{
+  uint8_t *x = malloc(n * IMAGE);
+  REQUIRE(x, "memory");
+  for (uint64_t i = 0; i < n; i++)
+    for (int c = 0; c < C; c++)
+      for (int p = 0; p < H * W; p++)
+        x[i * IMAGE + (uint64_t)(last ? p * C + c : c * H * W + p)] = pixel(first + i, c * H * W + p);
+  hsize_t nchw[4] = { n, C, H, W }, nhwc[4] = { n, H, W, C };
+  put(file, name, H5T_STD_U8LE, H5T_NATIVE_UINT8, 4, last ? nhwc : nchw, how, x);
+  free(x);
+}
+
+static void put_labels(hid_t file, const char *name, uint64_t first, uint64_t n, hid_t type)
+{
+  int64_t y[TRAIN + TEST];
+  for (uint64_t i = 0; i < n; i++) y[i] = (int64_t)((first + i) % 7);
+  put(file, name, type, H5T_NATIVE_INT64, 1, (hsize_t[]){ n }, PLAIN, y);
+}
+
+static void make_foreign(const char *path, const char *const names[4], bool last, layout how)
+{
+  hid_t file = new_file(path);
+  put_images(file, names[0], 0, TRAIN, last, how);
+  put_labels(file, names[1], 0, TRAIN, H5T_STD_I64LE);
+  if (names[2]) put_images(file, names[2], TRAIN, TEST, last, how);
+  if (names[3]) put_labels(file, names[3], TRAIN, TEST, H5T_STD_U8LE);
+  H5Fclose(file);
+}
+
+static void check_images(const char *path, bool test, uint64_t hold)
+{
+  shoal_dataset *d = NULL;
+  REQUIRE(shoal_dataset_open(path, &d) == SHOAL_OK, "%s", path);
+  const shoal_data_info *info = shoal_dataset_info(d);
+  shoal_shape want = SHOAL_SHAPE(C, H, W);
+  CHECK(info->kind == SHOAL_DATA_IMAGES && info->n[0] == TRAIN && info->n[1] == (test ? TEST : 0) &&
+            info->classes == 7 && info->x_bytes == 1 && info->channels == C && shoal_shape_equal(&info->sample, &want),
+        "%s: the info", path);
+  shoal_dataset_hold(d, hold);
+  for (uint64_t k = 0; k < info->n[0] + info->n[1]; k++) {
+    uint64_t i = k * 37 % (info->n[0] + info->n[1]); /* out of order */
+    uint8_t x[IMAGE];
+    int32_t y;
+    CHECK_OK(shoal_dataset_read(d, i < TRAIN ? SHOAL_TRAIN : SHOAL_TEST, i < TRAIN ? i : i - TRAIN, x, &y));
+    CHECK(y == (int32_t)(i % 7), "%s: label %d of %d", path, y, (int)i);
+    for (int p = 0; p < IMAGE; p++) CHECK(x[p] == pixel(i, p), "%s: pixel %d of sample %d", path, p, (int)i);
+  }
+  shoal_dataset_close(d);
+}
+
+static void test_ours(void)
+{
+  const char *path = temp_path("ours.h5");
+  write_set(path, SHOAL_DATA_IMAGES, SHOAL_SHAPE(C, H, W), 1, TRAIN, TEST, 7, fill_image);
+  check_images(path, true, UINT64_MAX);
+  check_images(path, true, 0);
+  shoal_dataset *d = NULL;
+  uint8_t x[IMAGE];
+  int32_t y;
+  CHECK_OK(shoal_dataset_open(path, &d));
+  const shoal_data_info *i = shoal_dataset_info(d);
+  for (int c = 0; c < C; c++) { /* two passes in double, over the training split */
+    double mean = 0, var = 0, n = TRAIN * H * W;
+    for (uint64_t s = 0; s < TRAIN; s++)
+      for (int p = 0; p < H * W; p++) mean += pixel(s, c * H * W + p) / n;
+    for (uint64_t s = 0; s < TRAIN; s++)
+      for (int p = 0; p < H * W; p++) var += pow(pixel(s, c * H * W + p) - mean, 2) / n;
+    CHECK(fabs(i->mean[c] - mean) < 1e-9 && fabs(i->std[c] - sqrt(var)) < 1e-9, "channel %d: %g %g", c, i->mean[c],
+          i->std[c]);
+  }
+  CHECK(strcmp(i->source, "test") == 0 && d->has_checksum, "attributes");
+  CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TEST, TEST, x, &y), SHOAL_ERR_ARG,
+                "has 30 test samples, there is no number 30");
+  shoal_dataset_close(d);
+}
+
+static void test_foreign_names(void)
+{
+  static const char *const names[][4] = {
+    { "X_train", "y_train", "X_test", "y_test" },
+    { "train/images", "train/labels", "test/images", "test/labels" },
+    { "train_set_x", "train_set_y", "test_set_x", "test_set_y" },
+    { "xTrain", "yTrain", "xVal", "yVal" },
+    { "data/train_images", "data/train_labels", "data/valid_images", "data/valid_labels" },
+    { "images", "labels", "test/data", "test/targets" },
+    { "data", "label", NULL, NULL },
+  };
+  const char *path = temp_path("foreign.h5");
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++)
+    for (int how = PLAIN; how <= PACKED; how++) {
+      make_foreign(path, names[i], how == PACKED, (layout)how);
+      check_images(path, names[i][2] != NULL, i % 2 ? UINT64_MAX : 0);
+    }
+}
+
+static void test_repack(void)
+{
+  static const char *const names[4] = { "X_train", "y_train", "X_test", "y_test" };
+  const char *path = temp_path("foreign.h5"), *out = temp_path("packed.h5"), *ours = temp_path("ours.h5");
+  shoal_dataset *a = NULL, *b = NULL;
+  make_foreign(path, names, true, PACKED);
+  CHECK_OK(shoal_data_repack(path, out));
+  check_images(out, true, 0);
+  CHECK_OK(shoal_dataset_open(out, &a));
+  CHECK_OK(shoal_dataset_open(ours, &b));
+  CHECK(!a->names.foreign && a->has_scale && shoal_dataset_info(a)->checksum == shoal_dataset_info(b)->checksum,
+        "the same content has the same identity, wherever it came from");
+  shoal_dataset_close(a);
+  shoal_dataset_close(b);
+  CHECK_OK(shoal_data_repack(out, out)); /* onto itself */
+  check_images(out, true, UINT64_MAX);
+  FILE *sink = fopen("/dev/null", "w");
+  CHECK_OK(shoal_data_inspect(out, true, sink));
+  fclose(sink);
+  CHECK(temp_leftovers() == 0, "leftovers");
+}
+
+/* ---- unfit files ---- */
+
+static void refuse(int line, const char *path, const char *words)
+{
+  shoal_dataset *d;
+  shoal_clear_error();
+  shoal_quiet_errors(1);
+  shoal_status st = shoal_dataset_open(path, &d);
+  shoal_quiet_errors(-1);
+  check_refused(st, SHOAL_ERR_IO, words, path, line);
+}
+#define REFUSE(path, words) refuse(__LINE__, path, words)
+
+static void test_unfit_arrays(void)
+{
+  const char *path = temp_path("unfit.h5");
+  int64_t zeros[TRAIN * 7] = { 0 };
+  hid_t f = new_file(path);
+  put(f, "weights", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, (hsize_t[]){ 4 }, PLAIN, zeros);
+  H5Fclose(f);
+  REFUSE(path, "unfit.h5 has no training samples: /train/x and /train/y");
+  f = new_file(path);
+  put_images(f, "images", 0, TRAIN, false, PLAIN);
+  H5Fclose(f);
+  REFUSE(path, "/images has samples but no array has their labels");
+  f = new_file(path);
+  put_images(f, "images", 0, TRAIN, false, PLAIN);
+  put_images(f, "data", 0, TRAIN, false, PLAIN);
+  put_labels(f, "labels", 0, TRAIN, H5T_STD_I32LE);
+  H5Fclose(f);
+  REFUSE(path, "both /data and /images could be the training samples");
+  f = new_file(path);
+  put_images(f, "train/x", 0, TRAIN, false, PLAIN);
+  put_labels(f, "train/y", 0, TRAIN - 1, H5T_STD_I32LE);
+  H5Fclose(f);
+  REFUSE(path, "/train/x has 90 samples, /train/y has 89 labels");
+  f = new_file(path);
+  put_images(f, "train/x", 0, TRAIN, false, PLAIN);
+  put(f, "train/y", H5T_STD_I64LE, H5T_NATIVE_INT64, 2, (hsize_t[]){ TRAIN, 7 }, PLAIN, zeros);
+  H5Fclose(f);
+  REFUSE(path, "argmax of one-hot");
+  f = new_file(path);
+  put_images(f, "train/x", 0, TRAIN, false, PLAIN);
+  put(f, "train/y", H5T_IEEE_F32LE, H5T_NATIVE_INT64, 1, (hsize_t[]){ TRAIN }, PLAIN, zeros);
+  H5Fclose(f);
+  REFUSE(path, "/train/y holds no integers");
+  f = new_file(path);
+  put_images(f, "train/x", 0, TRAIN, false, PLAIN);
+  put_labels(f, "train/y", 0, TRAIN, H5T_STD_I32LE);
+  put_images(f, "test/x", 0, TEST, true, PLAIN);
+  put_labels(f, "test/y", 0, TEST, H5T_STD_I32LE);
+  H5Fclose(f);
+  REFUSE(path, "/train/x and /test/x differ in type or shape");
+}
+
+static void set_attribute(const char *path, const char *name, int64_t value)
+{
+  hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Adelete(f, name);
+  CHECK_OK(shoal_h5_put_i64(f, name, value));
+  H5Fclose(f);
+}
+
+static void test_unfit_attributes(void)
+{
+  const char *path = temp_path("attributes.h5");
+  write_set(path, SHOAL_DATA_IMAGES, SHOAL_SHAPE(C, H, W), 1, TRAIN, 0, 7, fill_image);
+  set_attribute(path, "classes", 0);
+  REFUSE(path, "attribute classes is 0");
+  set_attribute(path, "classes", 7);
+  hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Adelete(f, "std");
+  CHECK_OK(shoal_h5_put_f64s(f, "std", 3, (double[]){ 1, 0, 1 }));
+  H5Fclose(f);
+  REFUSE(path, "std 0 of channel 1 cannot normalise");
+  f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Adelete(f, "std");
+  CHECK_OK(shoal_h5_put_f64s(f, "std", 2, (double[]){ 1, 1 }));
+  H5Fclose(f);
+  REFUSE(path, "mean and std have 3 and 2 values, samples are [3, 5, 4]");
+}
+
+static void test_foreign_parts(void)
+{
+  const char *path = temp_path("parts.h5"), *raw = temp_path("raw.bin");
+  uint8_t zeros[TRAIN * IMAGE] = { 0 };
+  hid_t f = new_file(path);
+  put_labels(f, "train/y", 0, TRAIN, H5T_STD_I32LE);
+  H5Lcreate_external(temp_path("ours.h5"), "/train/x", f, "train/x", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(f);
+  REFUSE(path, "train/x");
+  f = new_file(path);
+  put_labels(f, "train/y", 0, TRAIN, H5T_STD_I32LE);
+  hsize_t dims[4] = { TRAIN, C, H, W };
+  hid_t space = H5Screate_simple(4, dims, NULL), list = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_virtual(list, space, temp_path("ours.h5"), "/train/x", space);
+  H5Dclose(H5Dcreate2(f, "train/x", H5T_STD_U8LE, space, H5P_DEFAULT, list, H5P_DEFAULT));
+  H5Pclose(list);
+  H5Fclose(f);
+  REFUSE(path, "train/x");
+  temp_write(raw, zeros, sizeof zeros);
+  f = new_file(path);
+  put_labels(f, "train/y", 0, TRAIN, H5T_STD_I32LE);
+  list = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_external(list, raw, 0, sizeof zeros);
+  H5Dclose(H5Dcreate2(f, "train/x", H5T_STD_U8LE, space, H5P_DEFAULT, list, H5P_DEFAULT));
+  H5Pclose(list);
+  H5Sclose(space);
+  H5Fclose(f);
+  REFUSE(path, "train/x");
+}
+
+static void test_damage(void)
+{
+  const char *path = temp_path("damage.h5");
+  char *text = NULL;
+  size_t n = 0;
+  CHECK_OK(shoal_read_file(temp_path("ours.h5"), &text, &n));
+  temp_write(path, text, n - 1000);
+  REFUSE(path, "damage.h5");
+  temp_write(path, text, 0);
+  REFUSE(path, "empty");
+  temp_write(path, "no HDF5 here, only words", 24);
+  REFUSE(path, "damage.h5");
+  REFUSE(temp_path("missing.h5"), "missing.h5");
+  uint8_t first[16]; /* flip a bit in the middle of the samples: only a look at everything finds it */
+  for (int k = 0; k < 16; k++) first[k] = pixel(40, k);
+  char *at = memmem(text, n, first, sizeof first);
+  REQUIRE(at, "sample 40 in the file");
+  at[3] ^= 4;
+  temp_write(path, text, n);
+  FILE *sink = fopen("/dev/null", "w");
+  CHECK_REFUSED(shoal_data_inspect(path, false, sink), SHOAL_ERR_IO, "damaged or changed");
+  CHECK_OK(shoal_data_inspect(temp_path("ours.h5"), false, sink));
+  fclose(sink);
+  free(text);
+}
+
+static void fill_wrong(uint64_t i, void *x, int32_t *y)
+{
+  ((float *)x)[0] = (float)i;
+  ((float *)x)[1] = i == 17 ? NAN : 1;
+  *y = i == 8 ? -3 : i >= 50 ? 5 : 0;
+}
+
+static void test_inspect(void)
+{
+  const char *path = temp_path("wrong.h5");
+  char *text = NULL;
+  size_t n = 0;
+  write_set(path, SHOAL_DATA_FEATURES, SHOAL_SHAPE(2), 4, 40, 20, 5, fill_wrong);
+  FILE *out = open_memstream(&text, &n);
+  CHECK_REFUSED(shoal_data_inspect(path, true, out), SHOAL_ERR_IO,
+                "wrong.h5: 1 labels of /train/y are not in 0 to 4, the first is -3 of sample 8");
+  fclose(out);
+  CHECK(strstr(text, "\"wrong_labels\":10") && strstr(text, "\"histogram\":[39,0,0,0,0]") &&
+            strstr(text, "\"not_finite\":1"),
+        "%s", text);
+  CHECK(strstr(text, "\"amplification\":40,") || strstr(text, "\"amplification\":64,"), "%s", text);
+  free(text);
+  CHECK_REFUSED(shoal_data_repack(path, temp_path("never.h5")), SHOAL_ERR_IO, "sample 8 of /train/y has label -3");
+  CHECK(!shoal_path_exists(temp_path("never.h5")) && temp_leftovers() == 0, "nothing is left");
+  static const char *const names[4] = { "images", "labels", NULL, NULL };
+  path = temp_path("foreign.h5"); /* chunks of 50 samples */
+  make_foreign(path, names, false, CHUNKED);
+  out = open_memstream(&text, &n);
+  CHECK_OK(shoal_data_inspect(path, false, out));
+  fclose(out);
+  CHECK(strstr(text, "50.0  chunks [50, 3, 5, 4] of /images") && strstr(text, "none stored"), "%s", text);
+  free(text);
+}
+
+/* H10: somebody holds an exclusive lock on the file. */
+static void test_locked(void)
+{
+  int fd = open(temp_path("ours.h5"), O_RDWR);
+  REQUIRE(fd >= 0 && flock(fd, LOCK_EX) == 0, "lock");
+  pid_t child = fork();
+  if (child == 0) {
+    shoal_dataset *d = NULL;
+    shoal_status st = shoal_dataset_open(temp_path("ours.h5"), &d);
+    shoal_dataset_close(d);
+    _exit(st != SHOAL_OK);
+  }
+  int status = 1;
+  REQUIRE(waitpid(child, &status, 0) == child, "child");
+  CHECK(status == 0, "a lock on read-only data is no reason to fail");
+  close(fd);
+}
+
+int main(void)
+{
+  temp_make();
+  shoal_log_set_level(SHOAL_LOG_ERROR);
+  test_ours();
+  test_foreign_names();
+  test_repack();
+  test_unfit_arrays();
+  test_unfit_attributes();
+  test_foreign_parts();
+  test_damage();
+  test_inspect();
+  test_locked();
+  return check_done();
+}

@@ -22,6 +22,28 @@ static void fill_image(uint64_t i, void *x, int32_t *y)
   *y = (int32_t)(i % 7);
 }
 
+static void fill_far(uint64_t i, void *x, int32_t *y)
+{
+  ((float *)x)[0] = 4e6f + (float)(i % 2);
+  ((float *)x)[1] = 3;
+  *y = (int32_t)(i % 2);
+}
+
+/* Far from zero the textbook formula has no digits left for the deviation; a constant feature must not divide by 0. */
+static void test_features(void)
+{
+  const char *path = temp_path("far.h5");
+  shoal_dataset *d = NULL;
+  const double *mean, *std;
+  size_t n;
+  write_set(path, SHOAL_DATA_FEATURES, SHOAL_SHAPE(2), 4, 1000, 0, 2, fill_far);
+  REQUIRE(shoal_dataset_open(path, &d) == SHOAL_OK, "far.h5");
+  shoal_dataset_scale(d, &n, &mean, &std);
+  CHECK(n == 2 && mean[0] == 4000000.5 && std[0] == 0.5 && mean[1] == 3 && std[1] == 1, "%.17g %.17g", mean[0], std[0]);
+  CHECK(shoal_dataset_info(d)->channels == 1, "one number for all in the info");
+  shoal_dataset_close(d);
+}
+
 /* ---- foreign files, made with HDF5 directly ---- */
 
 typedef enum { PLAIN, CHUNKED, PACKED } layout;
@@ -331,6 +353,13 @@ static void test_inspect(void)
         "%s", text);
   CHECK(strstr(text, "\"amplification\":40,") || strstr(text, "\"amplification\":64,"), "%s", text);
   free(text);
+  shoal_dataset *d = NULL;
+  float x[2];
+  int32_t y;
+  CHECK_OK(shoal_dataset_open(path, &d));
+  CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TRAIN, 8, x, &y), SHOAL_ERR_IO, "sample 8 of /train/y has label -3");
+  CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TEST, 19, x, &y), SHOAL_ERR_IO, "sample 19 of /test/y has label 5");
+  shoal_dataset_close(d);
   CHECK_REFUSED(shoal_data_repack(path, temp_path("never.h5")), SHOAL_ERR_IO, "sample 8 of /train/y has label -3");
   CHECK(!shoal_path_exists(temp_path("never.h5")) && temp_leftovers() == 0, "nothing is left");
   static const char *const names[4] = { "images", "labels", NULL, NULL };
@@ -366,6 +395,7 @@ int main(void)
   temp_make();
   shoal_log_set_level(SHOAL_LOG_ERROR);
   test_ours();
+  test_features();
   test_foreign_names();
   test_repack();
   test_unfit_arrays();

@@ -286,6 +286,7 @@ static void test_csv_bad(void)
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,4,\n"), "e.csv:2:5: the label is empty");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4,y\n"), "e.csv:2:3: this quote is never closed");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4\"4,y\n"), "e.csv:2:6: text behind a closing quote");
+  REFUSE("csv", temp_text("e.csv", "1,2,\"x\ny\"\n3,4\n"), "e.csv:3:3: this row has 2 fields");
   REFUSE("csv", temp_text("e.csv", "1,2,0.5\n3,4,1\n"), "e.csv:1:5: label 0.5 is no class");
   REFUSE("csv", temp_text("e.csv", "word\nanother\n"), "e.csv:1:1: one column only");
   REFUSE("csv", temp_text("e.csv", "a,b,c\n\n"), "e.csv is empty: no rows");

@@ -398,6 +398,29 @@ static void test_plain_order(void)
   }
 }
 
+/* Training and evaluation read one file from two threads, sample by sample. */
+static void test_two_loaders(void)
+{
+  shoal_dataset *d = NULL;
+  REQUIRE(shoal_dataset_open(temp_path("sorted.h5"), &d) == SHOAL_OK, "sorted");
+  shoal_dataset_hold(d, 0);
+  shoal_loader_config c = config(0, 1, 10, 3);
+  shoal_loader *train = make(d, c);
+  c.split = SHOAL_TEST;
+  shoal_loader *test = make(d, c);
+  for (uint64_t epoch = 0; epoch < 3; epoch++) {
+    uint64_t n = 0, m = 0;
+    CHECK_OK(shoal_loader_seek(train, epoch, 0));
+    CHECK_OK(shoal_loader_seek(test, epoch, 0));
+    for (const shoal_batch *b, *t; (b = next(train)); n += (uint64_t)b->n)
+      if (b->position % 100 == 0 && (t = next(test))) m += (uint64_t)t->n;
+    CHECK(n == N && m == TEST_N, "%d and %d samples", (int)n, (int)m);
+  }
+  shoal_loader_destroy(train);
+  shoal_loader_destroy(test);
+  shoal_dataset_close(d);
+}
+
 /* ---- faults ---- */
 
 static void fill_wrong(uint64_t i, void *x, int32_t *y)
@@ -482,6 +505,7 @@ int main(void)
   test_strided_policies();
   test_same_pixels();
   test_plain_order();
+  test_two_loaders();
   test_wrong_label();
   test_shutdown();
   test_refused();

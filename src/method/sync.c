@@ -107,8 +107,11 @@ static void sync_close(shoal_run *r, void *state)
 
 static shoal_status start_ready(shoal_run *r, sync_state *s)
 {
-  for (; s->next < s->n_buckets && s->buckets[s->next].left == 0; s->next++)
-    SHOAL_TRY(shoal_exchange_start(s->buckets[s->next].exchange, r->params->g + s->buckets[s->next].offset));
+  for (; s->next < s->n_buckets && s->buckets[s->next].left == 0; s->next++) {
+    const bucket *b = &s->buckets[s->next];
+    shoal_exchange_stamp(b->exchange, r->step);
+    SHOAL_TRY(shoal_exchange_start(b->exchange, r->params->g + b->offset));
+  }
   return SHOAL_OK;
 }
 

@@ -82,7 +82,7 @@ shoal_counters *shoal_trace_counters(shoal_trace *t); /* comm/ adds to them; nev
  *  @return ERR_IO when this or an earlier write failed (a full ring writes itself); said once, by the first failure.
  *          After that nothing more is written; totals and counters go on, so a run can go on without its trace. */
 shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent);
-/** Clock against rank 0, measured by comm/ at start and at end: local = offset + drift * rank0; bound in ns. */
+/** Clock against rank 0, measured by comm/ at start and at end: local = drift * rank 0 + offset, within bound_ns. */
 void shoal_trace_set_clock(shoal_trace *t, double offset_ns, double drift, double bound_ns);
 
 /* Reading, for `shoal trace show` and tests. */

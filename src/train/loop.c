@@ -162,6 +162,7 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     uint64_t t0 = shoal_now_ns();
     const shoal_batch *b;
     shoal_trace_set_step(t, s->run.step);
+    shoal_world_set_step(s->run.world, s->run.step);
     SHOAL_TRY(shoal_loader_next(s->loader, &b));
     uint64_t t1 = shoal_now_ns();
     if (!b) {

@@ -89,9 +89,9 @@ static shoal_status compare_shape(const shoal_ckpt *c, const shoal_ckpt_entry *e
 static shoal_status check_set(const shoal_ckpt *c, const shoal_ckpt_entry *e)
 {
   int64_t crc = -1;
-  SHOAL_CHECK(shoal_h5_exists(c->file, e->name), SHOAL_ERR_IO, "%s: data set %s is missing", c->path, e->name);
   hid_t set = H5Dopen2(c->file, e->name, H5P_DEFAULT);
-  if (set < 0) return shoal_h5_fail(__FILE__, __LINE__, "%s: %s cannot be opened as a data set", c->path, e->name);
+  SHOAL_CHECK(set >= 0, SHOAL_ERR_IO, "%s: data set %s is %s", c->path, e->name,
+              shoal_h5_exists(c->file, e->name) ? "there, but cannot be opened as one" : "missing");
   hid_t type = H5Dget_type(set), space = H5Dget_space(set);
   shoal_status st = type < 0 || space < 0
                         ? shoal_h5_fail(__FILE__, __LINE__, "%s: data set %s has no readable type", c->path, e->name)

@@ -3,16 +3,8 @@
  * This file is the one place that knows which backends exist and which were built; build switches live here only. */
 #include "tensor/backend.h"
 #include "base/mem.h"
-#include "base/str.h"
-#include "tensor/ref/ref.h"
-#ifdef SHOAL_HAVE_CPU
 #include "tensor/cpu/cpu.h"
-#define CPU_OPEN     shoal_cpu_open
-#define CPU_VERSIONS shoal_cpu_versions
-#else
-#define CPU_OPEN     NULL
-#define CPU_VERSIONS NULL
-#endif
+#include "tensor/ref/ref.h"
 #include <string.h>
 
 typedef struct {
@@ -24,7 +16,7 @@ typedef struct {
 
 static const backend_entry entries[] = {
   { "ref", shoal_ref_open, shoal_ref_versions, NULL },
-  { "cpu", CPU_OPEN, CPU_VERSIONS, "build with oneDNN" },
+  { "cpu", shoal_cpu_open, shoal_cpu_versions, NULL },
   { "cuda", NULL, NULL, "configure with -DSHOAL_CUDA=ON" },
 };
 

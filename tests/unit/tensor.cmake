@@ -4,6 +4,8 @@ shoal_add_test(unit.tensor.op SOURCES unit/tensor_op.c LINK shoal_tensor LABELS 
 shoal_add_test(unit.tensor.ref
   SOURCES unit/tensor_suite.c unit/tensor_rig.c unit/tensor_cases.c unit/tensor_ops.c unit/tensor_gradients.c
           unit/tensor_golden.c unit/tensor_chain.c unit/tensor_dropout.c unit/tensor_flat.c
-  LINK shoal_tensor ARGS ref LABELS unit TIMEOUT 120)
+  LINK shoal_tensor ARGS ref LABELS unit TIMEOUT 300)
 add_test(NAME unit.tensor.cpu COMMAND unit.tensor.ref cpu 2)
-set_tests_properties(unit.tensor.cpu PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS unit)
+set_tests_properties(unit.tensor.cpu PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS unit)
+shoal_add_test(unit.tensor.winograd SOURCES unit/tensor_winograd.c unit/tensor_rig.c unit/tensor_cases.c
+               LINK shoal_tensor LABELS unit TIMEOUT 120)

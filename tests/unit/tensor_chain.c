@@ -202,13 +202,13 @@ static void compare_nets(const net *a, const net *b)
 {
   for (int k = 0; k < NODES; k++)
     for (int i = 0; i < 2; i++) {
-      double g = worst_error(a->node[k].dw[i], b->node[k].dw[i], a->node[k].n[i]);
-      double w = worst_error(a->node[k].w[i], b->node[k].w[i], a->node[k].n[i]);
+      double g = worst_error(a->node[k].dw[i], b->node[k].dw[i], a->node[k].n[i], 0);
+      double w = worst_error(a->node[k].w[i], b->node[k].w[i], a->node[k].n[i], 0);
       CHECK(g < 1e-3, "dw%d of node %d is off by %.3g after %d steps", i, k, g, STEPS);
       CHECK(w < 1e-5, "w%d of node %d is off by %.3g after %d steps", i, k, w, STEPS);
     }
   for (int i = 0; i < 2; i++) {
-    double e = worst_error(a->node[BN].stats[i], b->node[BN].stats[i], CHANNELS);
+    double e = worst_error(a->node[BN].stats[i], b->node[BN].stats[i], CHANNELS, 0);
     CHECK(e < 1e-5, "running statistics %d are off by %.3g", i, e);
   }
 }

@@ -242,7 +242,7 @@ void rig_backward(rig *r, results *out, int place)
     if (r->dw[i]) memcpy(out->dw[i], r->dw[i], (size_t)r->v->w_n[i] * sizeof(float));
 }
 
-double worst_error(const float *a, const float *b, int64_t n)
+double worst_error(const float *a, const float *b, int64_t n, double cancelled)
 {
   double worst = 0, largest = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -250,7 +250,7 @@ double worst_error(const float *a, const float *b, int64_t n)
     worst = fmax(worst, fabs((double)a[i] - b[i]));
     largest = fmax(largest, fabs((double)b[i]));
   }
-  return worst == 0 ? 0 : worst / largest;
+  return worst == 0 ? 0 : worst / (largest > 0 ? largest : cancelled);
 }
 
 bool same_bits(const void *a, const void *b, int64_t n)

@@ -51,8 +51,9 @@ void rig_forward(rig *r, results *out, int place);  /* after rig_load; fills y a
 void rig_backward(rig *r, results *out, int place); /* after rig_forward; dy from v; fills dx and dw */
 bool rig_trains(const rig *r);
 
-/* The largest |a - b| over the largest |b|; infinite if either is not finite. */
-double worst_error(const float *a, const float *b, int64_t n);
+/* The largest |a - b| over the largest |b|, or over `cancelled` where b is zero throughout; infinite if either is not
+ * finite. */
+double worst_error(const float *a, const float *b, int64_t n, double cancelled);
 bool same_bits(const void *a, const void *b, int64_t n); /* n floats */
 
 /* The topics of the suite: each returns how many checks its file has counted as failed so far, because check.h counts

@@ -59,7 +59,8 @@ void shoal_ckpt_abandon(shoal_ckpt_writer *c); /* not collective; removes the te
 
 /* ---- reading: any process, no communication ---- */
 typedef struct shoal_ckpt shoal_ckpt;
-/** @param verify  read everything and compare check sums first; ERR_IO names the first data set that fails */
+/** @param verify  read everything and compare check sums first; ERR_IO names the first data set that fails.  Cost: every
+ *                 byte is read twice (the second time mostly from the page cache), and about 0.1 ms per data set */
 shoal_status shoal_ckpt_open(const char *path, bool verify, shoal_ckpt **out);
 void shoal_ckpt_close(shoal_ckpt *c);
 const shoal_ckpt_info *shoal_ckpt_get_info(const shoal_ckpt *c);

@@ -6,16 +6,24 @@
  *
  *     create .set.h5.tmp-host-pid -> add, add, … -> attributes, close -> fsync, rename to set.h5
  *
+ * A full disk must not be HDF5's to discover: when its cached structure cannot be written, the file can never be closed
+ * again and the library crashes as the program ends (seen with 1.10.8).  So room for everything HDF5 might touch is
+ * reserved before each append, and a disk that refuses is our error, with the file still in order.
+ *
  * A chunk is a few samples (16 KiB of them): readers that fetch whole chunks lose little on shuffled reads, and the
  * index stays small.  Times are not stored, so equal content makes equal files. */
+#define _GNU_SOURCE /* fallocate */
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
 #include "h5/h5.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CHUNK_BYTES = 16 << 10, CHUNK_SAMPLES = 64, CHUNK_TOKENS = 64 << 10, CHUNK_LABELS = 16 << 10, BUFFER = 1 << 20 };
@@ -33,6 +41,8 @@ struct shoal_data_writer {
   shoal_data_spec spec;
   char *source;
   hid_t file, x_type, x_file_type;
+  int fd;            /* the same file, for reserving room */
+  uint64_t reserved; /* bytes from the start that the disk has promised */
   size_t sample_bytes;
   uint64_t rows; /* of the buffer */
   half half[2];
@@ -45,6 +55,35 @@ uint64_t shoal_data_chunk_rows(shoal_data_kind kind, size_t sample_bytes)
   uint64_t rows = CHUNK_BYTES / sample_bytes;
   return SHOAL_MAX(UINT64_C(1), SHOAL_MIN(rows, (uint64_t)CHUNK_SAMPLES));
 }
+
+/* ---- room ---- */
+
+/* More than HDF5 adds by itself: per call headers, heaps and the chunks it still holds; per chunk its part of the index. */
+enum { ROOM_CALL = 256 << 10, ROOM_CHUNK = 256 };
+
+static shoal_status reserve(shoal_data_writer *w, uint64_t bytes, uint64_t chunks)
+{
+  hsize_t end = 0;
+  if (w->file >= 0) SHOAL_TRY_H5(H5Fget_filesize(w->file, &end), "cannot write %s", w->path);
+  uint64_t want = end + bytes + ROOM_CALL + chunks * ROOM_CHUNK;
+  if (want <= w->reserved) return SHOAL_OK;
+  int failed;
+  do failed = fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)w->reserved, (off_t)(want - w->reserved));
+  while (failed && errno == EINTR);
+  if (failed && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+    int error = errno;
+    uint64_t room = 0;
+    const char *type = "unknown";
+    char amount[32];
+    SHOAL_TRY(shoal_disk_facts(w->path, &room, &type));
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s (%s free on %s); make room or choose another folder", w->path,
+                      strerror(error), shoal_format_bytes((double)room, amount, sizeof amount), type);
+  }
+  w->reserved = want; /* or this file system cannot promise anything, and asking again is no use */
+  return SHOAL_OK;
+}
+
+/* ---- creating ---- */
 
 /* An empty array that can grow along its first dimension. */
 static shoal_status make_array(const shoal_data_writer *w, const char *name, hid_t type, int ndim, const hsize_t *chunk,
@@ -59,7 +98,10 @@ static shoal_status make_array(const shoal_data_writer *w, const char *name, hid
   H5Pset_chunk(how, ndim, chunk);
   H5Pset_obj_track_times(how, 0);
   H5Pset_fill_time(how, H5D_FILL_TIME_NEVER);
-  hid_t made = H5Dcreate2(w->file, name, type, space, H5P_DEFAULT, how, H5P_DEFAULT);
+  hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
+  H5Pset_chunk_cache(access, 1, 0, 1); /* chunks go to the file at once, so that its size tells what is reserved */
+  hid_t made = H5Dcreate2(w->file, name, type, space, H5P_DEFAULT, how, access);
+  shoal_h5_close(access);
   shoal_h5_close(how);
   shoal_h5_close(space);
   SHOAL_TRY_H5(made, "cannot make /%s in %s", name, w->path);
@@ -104,11 +146,41 @@ static void choose_types(shoal_data_writer *w)
                                           : H5T_IEEE_F32LE;
 }
 
+/* Said before anything is read, and with the name the user gave instead of the temporary one. */
+static shoal_status check_folder(const char *path)
+{
+  const char *name = shoal_path_base(path);
+  char *folder = name == path ? shoal_strdup_printf(".") : shoal_strdup_printf("%.*s", (int)(name - path), path);
+  bool there = shoal_path_exists(folder), writable = access(folder, W_OK) == 0;
+  free(folder);
+  SHOAL_CHECK(there, SHOAL_ERR_IO, "cannot write %s: its folder does not exist; make it first", path);
+  SHOAL_CHECK(writable, SHOAL_ERR_IO, "cannot write %s: its folder is read-only for you", path);
+  return SHOAL_OK;
+}
+
+/* Room is reserved before HDF5 creates the file, and again at once after, because creating cuts it to nothing. */
+static shoal_status create_file(shoal_data_writer *w)
+{
+  char *tmp = shoal_temporary_name(w->path);
+  w->fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+  int error = errno;
+  if (w->fd >= 0)
+    w->tmp = tmp; /* from here on it is ours to remove */
+  else
+    free(tmp);
+  SHOAL_CHECK(w->fd >= 0, SHOAL_ERR_IO, "cannot write %s: %s", w->path, strerror(error));
+  SHOAL_TRY(reserve(w, 0, 0));
+  SHOAL_TRY(shoal_h5_create(w->tmp, &w->file));
+  w->reserved = 0;
+  return reserve(w, 0, 0);
+}
+
 shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *spec, shoal_data_writer **out)
 {
   shoal_data_writer *w;
+  SHOAL_TRY(check_folder(path));
   SHOAL_TRY(SHOAL_ALLOC(1, &w));
-  *w = (shoal_data_writer){ .path = shoal_strdup_printf("%s", path), .spec = *spec, .file = -1 };
+  *w = (shoal_data_writer){ .path = shoal_strdup_printf("%s", path), .spec = *spec, .file = -1, .fd = -1 };
   w->source = shoal_strdup_printf("%s", spec->source);
   w->half[0].x = w->half[0].y = w->half[1].x = w->half[1].y = -1;
   w->sample_bytes = (size_t)shoal_shape_count(&spec->sample) * (size_t)spec->x_bytes;
@@ -118,8 +190,7 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
   shoal_h5_init();
   choose_types(w); /* the names of HDF5's types are functions: only after it was opened */
   SHOAL_TRY_GOTO(st, shoal_tally_init(&w->tally, spec->kind, &spec->sample, spec->x_bytes), fail);
-  w->tmp = shoal_temporary_name(path);
-  SHOAL_TRY_GOTO(st, shoal_h5_create(w->tmp, &w->file), fail);
+  SHOAL_TRY_GOTO(st, create_file(w), fail);
   SHOAL_TRY_GOTO(st, make_half(w, SHOAL_TRAIN), fail);
   SHOAL_TRY_GOTO(st, make_half(w, SHOAL_TEST), fail);
   *out = w;
@@ -128,6 +199,8 @@ fail:
   shoal_data_writer_destroy(w);
   return st;
 }
+
+/* ---- filling ---- */
 
 static shoal_status append(const shoal_data_writer *w, hid_t array, hid_t type, uint64_t at, uint64_t n,
                            const void *data)
@@ -154,6 +227,9 @@ static shoal_status flush_half(shoal_data_writer *w, shoal_split split)
   half *h = &w->half[split];
   if (h->waiting == 0) return SHOAL_OK;
   if (split == SHOAL_TRAIN && w->spec.kind != SHOAL_DATA_TEXT) shoal_tally_add(&w->tally, h->waiting, h->buffer);
+  uint64_t chunk = shoal_data_chunk_rows(w->spec.kind, w->sample_bytes);
+  size_t bytes = w->sample_bytes + (h->labels ? sizeof *h->labels : 0);
+  SHOAL_TRY(reserve(w, h->waiting * bytes, h->waiting / chunk + 1));
   h->crc_x = shoal_crc32c(h->crc_x, h->buffer, h->waiting * w->sample_bytes);
   SHOAL_TRY(append(w, h->x, w->x_type, h->stored, h->waiting, h->buffer));
   if (h->y >= 0) {
@@ -189,6 +265,8 @@ uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split)
   return w->half[split].stored + w->half[split].waiting;
 }
 
+/* ---- the end ---- */
+
 static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, const char *class_names)
 {
   static const char *const kinds[] = { "images", "features", "text" };
@@ -209,13 +287,26 @@ static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, cons
   return st;
 }
 
-static void close_arrays(shoal_data_writer *w)
+/* What was reserved and not used goes back: cutting a file to its own size does that. */
+static shoal_status return_room(const shoal_data_writer *w)
 {
-  for (int s = 0; s < 2; s++) {
-    shoal_h5_close(w->half[s].x);
-    shoal_h5_close(w->half[s].y);
-    w->half[s].x = w->half[s].y = -1;
+  struct stat info;
+  SHOAL_CHECK(fstat(w->fd, &info) == 0 && ftruncate(w->fd, info.st_size) == 0, SHOAL_ERR_IO, "cannot finish %s: %s",
+              w->path, strerror(errno));
+  return SHOAL_OK;
+}
+
+static shoal_status close_file(shoal_data_writer *w)
+{
+  hid_t *open[] = { &w->half[0].x, &w->half[0].y, &w->half[1].x, &w->half[1].y, &w->file };
+  for (size_t i = 0; i < SHOAL_COUNT(open); i++) {
+    hid_t id = *open[i];
+    *open[i] = -1;
+    if (id < 0) continue;
+    herr_t bad = i < 4 ? H5Dclose(id) : H5Fclose(id); /* what could not be written may show only here */
+    SHOAL_TRY_H5(bad, "cannot finish %s", w->path);
   }
+  return SHOAL_OK;
 }
 
 shoal_status shoal_data_writer_commit(shoal_data_writer *w, int64_t classes, const char *class_names)
@@ -224,11 +315,10 @@ shoal_status shoal_data_writer_commit(shoal_data_writer *w, int64_t classes, con
   SHOAL_TRY(flush_half(w, SHOAL_TEST));
   SHOAL_CHECK(w->half[SHOAL_TRAIN].stored > 0, SHOAL_ERR_IO, "%s would have no training samples (%llu for testing)",
               w->path, (unsigned long long)w->half[SHOAL_TEST].stored);
+  SHOAL_TRY(reserve(w, 0, 0));
   SHOAL_TRY(write_attributes(w, classes, class_names));
-  close_arrays(w);
-  hid_t file = w->file;
-  w->file = -1;
-  SHOAL_TRY_H5(H5Fclose(file), "cannot finish %s", w->path); /* a full disk may show only here */
+  SHOAL_TRY(close_file(w));
+  SHOAL_TRY(return_room(w));
   SHOAL_TRY(shoal_commit_file(w->tmp, w->path));
   free(w->tmp);
   w->tmp = NULL;
@@ -238,9 +328,13 @@ shoal_status shoal_data_writer_commit(shoal_data_writer *w, int64_t classes, con
 void shoal_data_writer_destroy(shoal_data_writer *w)
 {
   if (!w) return;
-  close_arrays(w);
+  for (int s = 0; s < 2; s++) {
+    shoal_h5_close(w->half[s].x);
+    shoal_h5_close(w->half[s].y);
+  }
   shoal_h5_close(w->file);
   if (w->tmp) unlink(w->tmp);
+  if (w->fd >= 0) close(w->fd);
   for (int s = 0; s < 2; s++) {
     free(w->half[s].buffer);
     free(w->half[s].labels);

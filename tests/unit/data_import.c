@@ -323,7 +323,7 @@ static void test_output(void)
 {
   const char *p = temp_text("one.txt", "some text"), *there = out_path;
   out_path = temp_path("no-such-folder/out.h5");
-  CHECK_REFUSED(import("text", &p, 1, 0, NULL), SHOAL_ERR_IO, "no-such-folder");
+  CHECK_REFUSED(import("text", &p, 1, 0, NULL), SHOAL_ERR_IO, "no-such-folder/out.h5: its folder does not exist");
   out_path = there;
 }
 

@@ -1,0 +1,91 @@
+/* A disk that runs full while a data set is written, at every few pages of it.
+ *
+ * A tiny file system of our own (seen by this process only) is filled up to the last k pages.  Every write ends in one
+ * of two ways: the file is whole, or one line names the output and the free bytes, nothing is left behind, and the
+ * older output is as it was.  Needs the right to mount; skipped without. */
+#define _GNU_SOURCE /* unshare */
+#include "data_temp.h"
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+enum { PAGE = 4096 };
+
+static void mount_small_disk(void)
+{
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("none", temp_dir, "tmpfs", 0, "size=5m") != 0)
+    CHECK_SKIP("a small file system cannot be mounted here");
+}
+
+static uint64_t free_pages(void)
+{
+  uint64_t bytes = 0;
+  const char *type;
+  REQUIRE(shoal_disk_facts(temp_dir, &bytes, &type) == SHOAL_OK && strcmp(type, "tmpfs") == 0, "tmpfs");
+  return bytes / PAGE;
+}
+
+static void leave_free(uint64_t pages)
+{
+  static const char page[PAGE];
+  const char *filler = temp_path("filler");
+  unlink(filler);
+  int fd = open(filler, O_WRONLY | O_CREAT, 0666);
+  REQUIRE(fd >= 0, "filler");
+  for (uint64_t n = free_pages(); n > pages; n--) REQUIRE(write(fd, page, PAGE) == PAGE, "filler");
+  close(fd);
+}
+
+/* True if it fitted. */
+static bool try_with(uint64_t pages, const char *kind, uint64_t train)
+{
+  const char *path = temp_path("out.h5");
+  char *text = NULL;
+  size_t n = 0;
+  unlink(temp_path("filler"));
+  temp_write(path, "older", 5);
+  leave_free(pages);
+  shoal_synth_args a;
+  shoal_synth_defaults(kind, &a);
+  a.train = train;
+  a.test = 100;
+  shoal_clear_error();
+  shoal_quiet_errors(1);
+  shoal_status st = shoal_data_synth(&a, path);
+  shoal_quiet_errors(-1);
+  CHECK(temp_leftovers() == 0, "%s, %d pages: something is left", kind, (int)pages);
+  if (st == SHOAL_OK) {
+    FILE *sink = fopen("/dev/null", "w");
+    unlink(temp_path("filler"));
+    CHECK_OK(shoal_data_inspect(path, true, sink));
+    fclose(sink);
+    return true;
+  }
+  CHECK(st == SHOAL_ERR_IO && strstr(shoal_first_error(), "out.h5: No space left on device (") &&
+            strstr(shoal_first_error(), " free on tmpfs)"),
+        "%s", shoal_first_error());
+  CHECK_OK(shoal_read_file(path, &text, &n));
+  CHECK(n == 5 && memcmp(text, "older", 5) == 0, "%s, %d pages: the older output was touched", kind, (int)pages);
+  free(text);
+  return false;
+}
+
+int main(void)
+{
+  temp_make();
+  mount_small_disk();
+  static const struct {
+    const char *kind;
+    uint64_t train;
+  } sets[] = { { "glyphs", 3000 }, { "blobs", 15000 }, { "text", 2000000 } };
+  for (int k = 0; k < 3; k++) {
+    int fitted = 0, refused = 0;
+    for (uint64_t pages = 0; pages < 1200; pages += pages < 140 ? 9 : 61)
+      try_with(pages, sets[k].kind, sets[k].train) ? fitted++ : refused++;
+    CHECK(fitted > 3 && refused > 15, "%s: %d fitted, %d were refused", sets[k].kind, fitted, refused);
+  }
+  unlink(temp_path("filler"));
+  umount(temp_dir);
+  return check_done();
+}

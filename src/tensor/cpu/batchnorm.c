@@ -167,7 +167,7 @@ SHOAL_CPU_KERNEL static void normalise_range(const void *context, size_t begin, 
     float *y = t->y + at;
     for (int64_t r = 0; r < u.rows16; r++) {
       v16 z = (LOAD16(x + r * u.stride16) - vm) * va + vs;
-      STORE16(y + r * u.stride16, (v16)((v16i)z & ((z > 0) | pass_all)));
+      STORE16(y + r * u.stride16, KEEP16(POSITIVE16(z) | pass_all, z));
     }
     for (int64_t r = 0, o = u.rows16 * u.stride16; r < u.rest; r++, o += v->row_stride)
       for (int j = 0; j < u.lanes; j++) {
@@ -180,7 +180,7 @@ SHOAL_CPU_KERNEL static void normalise_range(const void *context, size_t begin, 
 /* --- backward --- */
 
 /* dy before the relu, from the same arithmetic on x that made y. */
-#define BEFORE_RELU16(dy, d) ((v16)((v16i)(dy) & ((((d)*va + vs) > 0) | pass_all)))
+#define BEFORE_RELU16(dy, d) KEEP16(POSITIVE16((d)*va + vs) | pass_all, dy)
 
 SHOAL_CPU_KERNEL static void sums_range(const void *context, size_t begin, size_t end)
 {

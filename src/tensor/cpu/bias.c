@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) void unit16(const pass *t, int64_t 
       int64_t o = at + r * stride;
       v16 g = LOAD16(t->dy + o);
       if (t->y) {
-        g = KEEP16(LOAD16(t->y + o) > 0, g);
+        g = KEEP16(POSITIVE16(LOAD16(t->y + o)), g);
         STORE16(t->masked + o, g);
       }
       s[r % 2] += g;

@@ -9,9 +9,10 @@
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/dnn.h"
 
-/* Compile a leaf kernel three times and let the loader take the best one for this processor. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define SHOAL_CPU_KERNEL __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default"), noinline))
+/* Compile a leaf kernel three times and let the loader take the best one for this processor: AVX-512, AVX2 with FMA,
+ * or the baseline.  (Names of processors would not do: GCC compares them with the very model.) */
+#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
+#define SHOAL_CPU_KERNEL __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), noinline))
 #else
 #define SHOAL_CPU_KERNEL __attribute__((noinline))
 #endif

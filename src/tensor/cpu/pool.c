@@ -82,13 +82,12 @@ static inline __attribute__((always_inline)) void max16(const shoal_op_desc *d, 
     FOR_WINDOW(w, i, j)
     {
       v16 v = LOAD16(u->x + (i * u->width + j) * u->xs);
-      v16i wins = (v > best) | ((v != v) & (best == best));
+      v16i wins = (LESS16(best, v) | NAN16(v)) & ~NAN16(best);
       best = SELECT16(wins, v, best);
       at = (PLACE(d, w, i, j) & wins) | (at & ~wins);
     }
     STORE16(u->y + pq * u->ys, best);
-    if (u->place)
-      for (int j = 0; j < 16; j++) u->place[pq * 16 + j] = (uint16_t)at[j];
+    if (u->place) STORE16U16(u->place + pq * 16, at);
   }
 }
 
@@ -130,12 +129,11 @@ static inline __attribute__((always_inline)) void max_back16(const shoal_op_desc
   for (int64_t pq = 0; pq < u->outputs; pq++) {
     window w = window_at(d, pq);
     v16 dy = LOAD16(u->x + pq * u->ys);
-    v16i at;
-    for (int j = 0; j < 16; j++) at[j] = u->place[pq * 16 + j];
+    v16i at = LOAD16U16(u->place + pq * 16);
     FOR_WINDOW(w, i, j)
     {
       float *dx = u->y + (i * u->width + j) * u->xs;
-      v16 share = KEEP16(at == PLACE(d, w, i, j), dy);
+      v16 share = KEEP16(EQUAL16(at, PLACE(d, w, i, j)), dy);
       if (!disjoint) share += LOAD16(dx);
       STORE16(dx, share);
     }

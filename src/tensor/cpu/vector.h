@@ -1,17 +1,31 @@
 /* Sixteen floats side by side, as a GCC vector: one register with AVX-512, two with AVX2, four with SSE.
  *
- * Loads and stores are macros, because functions that pass such a vector have another calling convention on each
- * instruction set, and the kernels are compiled for several. */
+ * Loads, stores and masks are macros, because functions that pass such a vector have another calling convention on
+ * each instruction set, and the kernels are compiled for several.  Masks (-1 or 0 per lane) are made by integer
+ * arithmetic: GCC 12 takes comparisons of 512-bit vectors apart into sixteen scalar ones when their result is used as
+ * a number, which made the maximum pool five times slower. */
 #ifndef SHOAL_TENSOR_CPU_VECTOR_H
 #define SHOAL_TENSOR_CPU_VECTOR_H
 
 typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef double v16d __attribute__((vector_size(128)));
 typedef int v16i __attribute__((vector_size(64), aligned(4), may_alias));
+typedef unsigned v16u __attribute__((vector_size(64), aligned(4), may_alias));
+typedef unsigned short v16u16 __attribute__((vector_size(32), aligned(2), may_alias));
 
-#define LOAD16(p)     (*(const v16 *)(p))
-#define STORE16(p, v) (*(v16 *)(p) = (v))
-/* mask: -1 where to keep */
+#define LOAD16(p)        (*(const v16 *)(p))
+#define STORE16(p, v)    (*(v16 *)(p) = (v))
+#define LOAD16U16(p)     __builtin_convertvector(*(const v16u16 *)(p), v16i)
+#define STORE16U16(p, v) (*(v16u16 *)(p) = __builtin_convertvector(v, v16u16))
+
+/* v > 0, also for a NaN whose sign bit is clear. */
+#define POSITIVE16(v) ((v16i)((0u - (v16u)(v)) & ~(v16u)(v)) >> 31)
+#define NAN16(v)      ((v16i)(0x7f800000u - ((v16u)(v)&0x7fffffffu)) >> 31)
+/* a < b where neither is a NaN; for two equal infinities the answer may be either. */
+#define LESS16(a, b) ((v16i)((a) - (b)) >> 31)
+/* Equality of integers of 0 to 2^31 - 1. */
+#define EQUAL16(a, b) ((((a) ^ (b)) - 1) >> 31)
+
 #define KEEP16(mask, v)      ((v16)((v16i)(v) & (mask)))
 #define SELECT16(mask, a, b) ((v16)(((v16i)(a) & (mask)) | ((v16i)(b) & ~(mask))))
 #endif

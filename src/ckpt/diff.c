@@ -4,7 +4,8 @@
  * are merged, and arrays are compared in pieces, so memory does not grow with them.
  *
  * Tolerance 0 asks for equal bits, as "stop and resume equals not stopping" does: then -0 differs from 0, and a NaN
- * equals the same NaN.  A positive tolerance bounds |a - b|; two NaN agree, a NaN and a number do not. */
+ * equals the same NaN.  A positive tolerance is relative to the largest finite value of the array in the first file: element by
+ * element would ask for digits of numbers that are rounding noise.  Two NaN agree, a NaN and a number do not. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
@@ -58,7 +59,7 @@ static double distance(shoal_dtype type, const char *pa, const char *pb, double 
   return 0;
 }
 
-static void compare_elements(const diff *d, shoal_dtype type, uint64_t first, uint64_t n, difference *out)
+static void compare_elements(const diff *d, shoal_dtype type, double bound, uint64_t first, uint64_t n, difference *out)
 {
   size_t width = shoal_dtype_size(type);
   const char *pa = d->piece_a, *pb = d->piece_b;
@@ -67,7 +68,7 @@ static void compare_elements(const diff *d, shoal_dtype type, uint64_t first, ui
     double a = 0, b = 0;
     if (memcmp(pa, pb, width) == 0) continue;
     double far = distance(type, pa, pb, &a, &b);
-    if (d->tolerance > 0 && (far <= d->tolerance || (isnan(a) && isnan(b)))) continue;
+    if (d->tolerance > 0 && (far <= bound || (isnan(a) && isnan(b)))) continue;
     if (isnan(far)) far = a == b ? 0 : INFINITY; /* equal infinities do not come here; a NaN is as far as can be */
     if (out->count++ == 0 || far > out->largest) {
       out->largest = far;
@@ -78,16 +79,37 @@ static void compare_elements(const diff *d, shoal_dtype type, uint64_t first, ui
   }
 }
 
+/* What the tolerance is relative to. */
+static shoal_status largest_value(const diff *d, const shoal_ckpt_entry *e, double *out)
+{
+  size_t width = shoal_dtype_size(e->type);
+  uint64_t per_piece = SHOAL_CKPT_PIECE / width;
+  *out = 0;
+  for (uint64_t first = 0; first < e->n; first += per_piece) {
+    uint64_t n = SHOAL_MIN(per_piece, e->n - first);
+    SHOAL_TRY(shoal_ckpt_read_at(d->a->fd, d->a->path, e->offset + first * width, d->piece_a, (size_t)n * width));
+    for (uint64_t i = 0; i < n; i++) {
+      const char *p = (const char *)d->piece_a + i * width;
+      double a, same;
+      distance(e->type, p, p, &a, &same);
+      if (isfinite(a) && fabs(a) > *out) *out = fabs(a);
+    }
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status compare_values(const diff *d, const shoal_ckpt_entry *a, const shoal_ckpt_entry *b, difference *out)
 {
   size_t width = shoal_dtype_size(a->type);
   uint64_t per_piece = SHOAL_CKPT_PIECE / width;
+  double scale = 0;
   *out = (difference){ 0 };
+  if (d->tolerance > 0) SHOAL_TRY(largest_value(d, a, &scale));
   for (uint64_t first = 0; first < a->n; first += per_piece) {
     uint64_t n = SHOAL_MIN(per_piece, a->n - first);
     SHOAL_TRY(shoal_ckpt_read_at(d->a->fd, d->a->path, a->offset + first * width, d->piece_a, (size_t)n * width));
     SHOAL_TRY(shoal_ckpt_read_at(d->b->fd, d->b->path, b->offset + first * width, d->piece_b, (size_t)n * width));
-    compare_elements(d, a->type, first, n, out);
+    compare_elements(d, a->type, d->tolerance * scale, first, n, out);
   }
   return SHOAL_OK;
 }
@@ -254,7 +276,7 @@ static void print(const diff *d, FILE *out)
   if (d->different)
     fprintf(out, "differ in %zu places (%zu data sets compared)\n", d->different, d->compared);
   else if (d->tolerance > 0)
-    fprintf(out, "agree within %g: %zu data sets\n", d->tolerance, d->compared);
+    fprintf(out, "agree within %g of the largest value: %zu data sets\n", d->tolerance, d->compared);
   else
     fprintf(out, "agree in every bit: %zu data sets\n", d->compared);
 }

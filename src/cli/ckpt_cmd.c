@@ -98,7 +98,8 @@ static shoal_status verify(int argc, char **argv)
 
 static const shoal_flag diff_flags[] = {
   { "--only", NULL, "PREFIX", SHOAL_FLAG_VALUE, "compare only arrays whose names begin so, as in model/" },
-  { "--tolerance", NULL, "X", SHOAL_FLAG_VALUE, "largest relative difference that counts as equal (0: bits)" },
+  { "--tolerance", NULL, "X", SHOAL_FLAG_VALUE,
+    "largest difference that counts as equal, relative to the array's largest value (0: bits)" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };

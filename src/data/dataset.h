@@ -6,8 +6,9 @@
  *     kind         "images", "features" or "text"
  *     classes      labels are 0 .. classes-1; for text the size of the vocabulary
  *     mean, std    of the training split, of x as read (u8 counts 0..255): one per channel of images, one per feature
- * (one for all beyond 4096 features); a constant channel or feature has std 1; absent for text source       where the
- * data came from, one line class_names  the original labels, one a line, where they were not 0 .. classes-1 (optional)
+ *                  (one for all beyond 4096 features); a constant channel or feature has std 1; absent for text
+ *     source       where the data came from, one line
+ *     class_names  the original labels, one a line, where they were not 0 .. classes-1 (optional)
  *     checksum     CRC-32C over four little-endian u32: the CRC-32C of the bytes of train x, train y, test x, test y
  *                  (tokens count as x, absent arrays as 0)
  *

@@ -48,8 +48,8 @@ typedef struct shoal_loader shoal_loader;
 /** The data set stays the caller's and must outlive the loader; with depth > 0 the loader's thread reads from it.
  *  Starts at position 0 of epoch 0; reading ahead begins with the first seek or next.
  *  @return ERR_ARG for a batch of 0, a rank outside the size, DROP that would drop everything, or augmentation of what
- * is no image; ERR_UNSUPPORTED for text, which no model takes as yet Cost    memory for depth + 1 batches of this rank;
- * no allocation afterwards */
+ *          is no image; ERR_UNSUPPORTED for text, which no model takes as yet
+ *  Cost    memory for depth + 1 batches of this rank; no allocation afterwards */
 shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c, shoal_loader **out);
 void shoal_loader_destroy(shoal_loader *l);
 /** (Re)start at a position: samples consumed in the epoch (any number, not only multiples of the batch).  Free when

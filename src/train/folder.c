@@ -128,9 +128,10 @@ static shoal_status refuse_lease(const shoal_folder *f, const char *path)
   if (errno != EEXIST) return SHOAL_FAIL(SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
   holder h;
   read_lease(path, &h);
-  return SHOAL_FAIL(SHOAL_ERR_WORLD,
-                    "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name",
-                    f->dir, h.job, h.host, h.pid);
+  return SHOAL_FAIL(
+      SHOAL_ERR_WORLD,
+      "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name", f->dir,
+      h.job, h.host, h.pid);
 }
 
 static shoal_status take_lease(shoal_folder *f)

@@ -122,6 +122,11 @@ static shoal_status update(shoal_optim *o, shoal_params *p, const step *s, size_
                           .c2 = s->c2 };
     return o->backend->ops->adam(o->backend, n, &a, p->g + offset, first, second, p->w + offset);
   }
+  if (o->slots == 0) { /* no state: w = (w - lr (scale g + l2 w)) (1 - lr decoupled) is linear in both */
+    float shrink = 1 - s->lr * decoupled;
+    return o->backend->ops->axpby(o->backend, n, -s->lr * s->scale * shrink, p->g + offset, (1 - s->lr * l2) * shrink,
+                                  p->w + offset);
+  }
   shoal_sgd_args a = { .lr = s->lr,
                        .momentum = c->momentum,
                        .l2 = l2,

@@ -169,7 +169,9 @@ void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, 
   size_t most = SHOAL_MAX(m->weights, m->stats);
   float *move = malloc((most + 1) * sizeof *move);
   rig_fill(move, most, 102);
-  for (size_t i = 0; i < m->weights; i++) r->params->w[i] += 0.1f * move[i];
+  for (int k = 0; k < m->params; k++)
+    for (size_t i = m->param[k].offset; i < m->param[k].offset + m->param[k].count; i++)
+      r->params->w[i] += 0.1f * move[i] * (m->param[k].decay ? r->params->w[i] : 1);
   for (size_t i = 0; i < m->stats; i++) r->params->stats[i] += 0.3f * move[i];
   free(move);
 }
@@ -225,33 +227,37 @@ static double loss_at(rig *r, const float *stats)
   return rig_forward(r);
 }
 
-/* Derivative along d (NULL: element `at`), step h. */
-static double slope(rig *r, const float *stats, const shoal_param *p, const float *d, size_t at, double h)
+/* Loss with w moved by h along d (NULL: element `at`); *moved: how far, after rounding. */
+static double loss_beside(rig *r, const float *stats, const shoal_param *p, const float *d, size_t at, double h,
+                          double *moved)
 {
   float *w = r->params->w + p->offset, *old = malloc(p->count * sizeof *old);
-  double loss[2];
   memcpy(old, w, p->count * sizeof *w);
-  double moved = 0;
-  for (int side = 0; side < 2; side++) {
-    for (size_t i = 0; i < p->count; i++) w[i] = (float)(old[i] + (side ? -h : h) * (d ? d[i] : i == at));
-    loss[side] = loss_at(r, stats);
-    if (!d) moved += side ? -(double)w[at] : (double)w[at];
-  }
+  for (size_t i = 0; i < p->count; i++) w[i] = (float)(old[i] + h * (d ? d[i] : i == at));
+  double loss = loss_at(r, stats);
+  *moved = d ? h : (double)w[at] - old[at];
   memcpy(w, old, p->count * sizeof *w);
   free(old);
-  return (loss[0] - loss[1]) / (d ? 2 * h : moved);
+  return loss;
 }
 
-/* The smallest error over four steps: a kink of relu or maxpool within the step spoils it, and smaller steps meet fewer;
- * a wrong gradient is wrong at every step. */
+/* Central and one-sided differences at four steps; the nearest to `want`.  A kink of relu or maxpool spoils the side it
+ * lies on; a wrong gradient is wrong everywhere. */
 static double slope_error(rig *r, const float *stats, const shoal_param *p, const float *d, size_t at, double want)
 {
-  double best = INFINITY;
-  for (double h = 4e-3; h > 5e-5; h /= 4) best = fmin(best, fabs(slope(r, stats, p, d, at, h) - want));
+  double best = INFINITY, here = loss_at(r, stats);
+  for (double h = 4e-3; h > 5e-5; h /= 4) {
+    double right, left;
+    double up = loss_beside(r, stats, p, d, at, h, &right), down = loss_beside(r, stats, p, d, at, -h, &left);
+    best = fmin(best, fabs((up - down) / (right - left) - want));
+    best = fmin(best, fabs((up - here) / right - want));
+    best = fmin(best, fabs((down - here) / left - want));
+  }
   return best;
 }
 
-static double check_param(rig *r, const shoal_param *p, const float *g, const float *stats, double tolerance)
+static double check_param(rig *r, const shoal_param *p, const float *g, const float *stats, double floor,
+                          double tolerance)
 {
   double norm = 0, largest = 0, worst = 0;
   size_t top = 0;
@@ -261,8 +267,8 @@ static double check_param(rig *r, const shoal_param *p, const float *g, const fl
     if (fabs((double)g[i]) > largest) largest = fabs((double)g[i]), top = i;
   }
   norm = sqrt(norm);
-  double scale = fmax(largest, 1e-3);
-  if (norm > 1e-4) {
+  double scale = fmax(largest, floor);
+  if (norm > floor) {
     for (size_t i = 0; i < p->count; i++) d[i] = (float)(g[i] / norm);
     worst = slope_error(r, stats, p, d, 0, norm) / norm;
     CHECK(worst < tolerance, "%s: slope along the gradient off by %g of %g", p->name, worst, norm);
@@ -285,10 +291,11 @@ double rig_check_gradients(rig *r, double tolerance)
   for (size_t i = 0; i < r->params->n; i++) r->params->g[i] = NAN; /* all must be written */
   rig_step(r);
   memcpy(g, r->params->g, r->params->n * sizeof *g);
-  double worst = 0;
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < r->params->n; i++) largest = fmax(largest, fabs((double)g[i]));
   for (int i = 0; i < r->m->params; i++) {
     const shoal_param *p = &r->m->param[i];
-    worst = fmax(worst, check_param(r, p, g + p->offset, stats, tolerance));
+    worst = fmax(worst, check_param(r, p, g + p->offset, stats, 0.05 * largest, tolerance));
   }
   memcpy(r->params->stats, stats, n_stats * sizeof *stats);
   free(stats);

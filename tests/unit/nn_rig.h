@@ -25,7 +25,7 @@ typedef struct {
   int32_t *y;
   shoal_address at;
 } rig;
-/** Initial weights of seed 7 with every parameter and statistic moved a little, so that no scale is 1 and no shift 0. */
+/** Initial weights of seed 7 with every parameter and statistic moved by a tenth or so, so that no scale is 1 and no shift 0. */
 void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, shoal_plan_mode mode);
 void rig_close(rig *r);
 /** One forward (and backward); mean loss over the batch. */
@@ -36,6 +36,6 @@ float *rig_output(rig *r, int node);
 /** Largest |a - b| over n, divided by the largest |b| (1 if that is 0). */
 double rig_difference(const float *a, const float *b, size_t n);
 /** Compares every gradient with central differences: along the gradient and at its largest and some other elements.
- *  Statistics are put back between forwards.  @return the worst error found, relative to the tensor's largest. */
+ *  Statistics are put back between forwards.  @return the worst error found, relative to the tensor's largest, or to a twentieth of the largest of all. */
 double rig_check_gradients(rig *r, double tolerance);
 #endif

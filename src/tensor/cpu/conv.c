@@ -9,7 +9,7 @@
  *
  * A fused relu costs nothing forward.  Backward needs dy where y > 0: backward_weights makes it once, into `saved` when
  * backward_data will want it again, otherwise into scratch. */
-#include "tensor/cpu/view.h"
+#include "tensor/cpu/conv_taps.h"
 #include <stdlib.h>
 
 typedef struct {
@@ -31,6 +31,7 @@ typedef struct {
   size_t partial_at;                /* scratch for the bias gradient */
   bool dy_saved;
   shoal_cpu_view y_view;
+  shoal_cpu_taps taps; /* instead of backward_weights, for small images */
 } conv_op;
 
 static const shoal_dnn *dnn_of(const shoal_op *op)
@@ -89,13 +90,14 @@ static shoal_status conv_backward_weights(shoal_op *op, const shoal_op_args *a)
   conv_op *p = (conv_op *)op;
   const float *x, *dy = a->dy;
   float *dw = p->dw_out.primitive ? shoal_cpu_at(a->scratch, p->dw_at) : a->dw[0];
-  SHOAL_TRY(input_of(op, a, &x));
   if (op->desc.relu) dy = masked_at(p, a);
   if (op->desc.bias)
     shoal_cpu_bias_gradient(shoal_cpu_of(op), &p->y_view, a->dy, op->desc.relu ? a->y : NULL, masked_at(p, a),
                             shoal_cpu_at(a->scratch, p->partial_at), a->dw[1]);
   else if (op->desc.relu)
     shoal_cpu_mask(op, a->dy, a->y, masked_at(p, a));
+  if (p->taps.on) return shoal_cpu_taps_run(&p->taps, op, a->x[0], dy, a->scratch, a->dw[0]);
+  SHOAL_TRY(input_of(op, a, &x));
   SHOAL_TRY(run(op, &p->backward_weights, a, (const void *const[]){ x, dy, dw }));
   if (p->dw_out.primitive) SHOAL_TRY(run(op, &p->dw_out, a, (const void *const[]){ dw, a->dw[0] }));
   return SHOAL_OK;
@@ -128,6 +130,7 @@ static void conv_destroy(shoal_op *op)
 /* Everything a plan creates and drops again: descriptors, and the three primitive descriptors. */
 typedef struct {
   shoal_shape w;
+  bool winograd;
   shoal_dnn_md x_given, x_any, w_oihw, w_any, bias, y_any;
   dnnl_primitive_desc_t forward, backward_data, backward_weights;
 } planning;
@@ -155,14 +158,21 @@ static shoal_status planning_init(planning *g, const shoal_op *op)
   return shoal_dnn_md_tag(&d->out, dnnl_format_tag_any, &g->y_any);
 }
 
+/* Winograd's algorithm works on tiles of 4x4 outputs and pays when there are channels enough to reuse its transforms. */
+static bool suits_winograd(const shoal_op_desc *d)
+{
+  bool plain3x3 = d->kernel[0] == 3 && d->kernel[1] == 3 && d->stride[0] == 1 && d->stride[1] == 1;
+  return plain3x3 && d->out.dim[2] >= 4 && d->out.dim[3] >= 4 && d->in[0].dim[1] >= 32 && d->out.dim[1] >= 32;
+}
+
 /* The forward primitive chooses the formats of x and y; the backward ones take them over. */
 static shoal_status choose_primitives(const shoal_cpu *b, planning *g, const shoal_op *op)
 {
   const shoal_op_desc *d = &op->desc;
-  bool plain3x3 = d->kernel[0] == 3 && d->kernel[1] == 3 && d->stride[0] == 1 && d->stride[1] == 1;
+  g->winograd = b->winograd && suits_winograd(d);
   shoal_dnn_conv c = { .training = d->training,
                        .relu = d->relu,
-                       .winograd = b->winograd && plain3x3,
+                       .winograd = g->winograd,
                        .stride = d->stride,
                        .pad = d->pad,
                        .src = op->in_format[0].dense ? g->x_any : g->x_given,
@@ -203,6 +213,7 @@ static shoal_status plan_forward(shoal_cpu *b, conv_op *p, const planning *g)
 static shoal_status plan_backward(shoal_cpu *b, conv_op *p, const planning *g)
 {
   const shoal_op_desc *d = &p->op.desc;
+  if (!g->winograd) SHOAL_TRY(shoal_cpu_taps_plan(&p->op, &p->op.scratch_bytes, &p->taps));
   const int args[] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS };
   SHOAL_TRY(shoal_dnn_call_init(&b->dnn, g->backward_weights, 3, args, &p->backward_weights));
   SHOAL_TRY(shoal_dnn_call_init_reorder(&b->dnn, shoal_dnn_pd_md(g->backward_weights, DNNL_ARG_DIFF_WEIGHTS), g->w_oihw,

@@ -177,6 +177,29 @@ static shoal_status open_data(shoal_session *s)
   return shoal_loader_create(s->data, &t, &s->test);
 }
 
+/* Plans for the usual batch and for the epoch's last one, which may be short: made now, so that a batch the model cannot
+ * take (one sample under batch norm) is refused before step 1 and not at the end of the first epoch. */
+static shoal_status open_plans(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
+  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0;
+  uint64_t rest = drops ? 0 : shoal_dataset_info(s->data)->n[SHOAL_TRAIN] % s->global_batch, first, count;
+  shoal_plan *plan;
+  shoal_share_of(s->global_batch, rank, size, &first, &count);
+  SHOAL_TRY(shoal_plans_get(s->plans, (int64_t)SHOAL_MAX(count, 1), SHOAL_PLAN_TRAIN, &plan));
+  r->plan = plan;
+  shoal_share_of(rest, rank, size, &first, &count);
+  if (count == 0) return SHOAL_OK;
+  shoal_status st = shoal_plans_get(s->plans, (int64_t)count, SHOAL_PLAN_TRAIN, &plan);
+  SHOAL_CHECK(
+      st == SHOAL_OK, st,
+      "the epoch's last batch leaves %llu samples for this rank, which the model cannot train on: set data.last to "
+      "drop or pad, or choose another batch",
+      (unsigned long long)count);
+  return SHOAL_OK;
+}
+
 static shoal_status open_model(shoal_session *s)
 {
   shoal_run *r = &s->run;
@@ -194,12 +217,7 @@ static shoal_status open_model(shoal_session *s)
   SHOAL_TRY(shoal_lr_configure(s->config, r->epochs, &s->lr));
   shoal_lr_plateau_init(&s->plateau);
   SHOAL_TRY(shoal_plans_create(r->backend, s->model, &s->plans));
-  uint64_t first, count;
-  shoal_share_of(s->global_batch, shoal_world_rank(r->world), shoal_world_size(r->world), &first, &count);
-  shoal_plan *plan;
-  SHOAL_TRY(shoal_plans_get(s->plans, (int64_t)SHOAL_MAX(count, 1), SHOAL_PLAN_TRAIN, &plan));
-  r->plan = plan;
-  return SHOAL_OK;
+  return open_plans(s);
 }
 
 static shoal_status open_method(shoal_session *s)

@@ -191,6 +191,33 @@ def case_bytes():
                   f"{name} rank {rank}: counted {got}, formula {sums} on {link}")
 
 
+def case_statistics():
+    """The model's running statistics are the mean over ranks of E[x] and E[x^2]; resuming elsewhere starts from them."""
+    import h5py
+    import numpy as np
+    glyphs(200, 50, 32)
+    options = [*RESNET, *sets(run__epochs=1)]
+    train(3, "s", *options)
+    with h5py.File(newest("s")) as f:
+        model = {k: v[()] for k, v in f["model"].items() if "running" in k}
+        ranks = [f[f"replica/{k}/stats"][()] for k in range(3)]
+    check(not np.array_equal(ranks[0], ranks[1]), "ranks saw different batches but have equal statistics")
+    layers = sorted({k.rsplit(".", 1)[0] for k in model}, key=lambda n: [str(x) for x in n.split(".")])
+    for layer in layers:  # the flat statistics hold mean, then variance of each layer: find the layer by its mean
+        mean, var = model[f"{layer}.running_mean"], model[f"{layer}.running_var"]
+        c = len(mean)
+        hits = 0
+        for at in range(0, len(ranks[0]) - 2 * c + 1):
+            m = np.mean([r[at:at + c].astype(float) for r in ranks], axis=0)
+            if not np.allclose(m, mean, rtol=1e-5, atol=1e-6):
+                continue
+            second = np.mean([r[at + c:at + 2 * c].astype(float) + r[at:at + c].astype(float) ** 2 for r in ranks], axis=0)
+            hits += np.allclose(second - m ** 2, var, rtol=1e-4, atol=1e-6)
+        check(hits == 1, f"{layer}: {hits} places of the flat statistics average to the model's")
+    train(2, "s", *options, *sets(run__epochs=2, run__steps=7))  # nothing to train: loads, evaluates, saves
+    train(2, "s", *options, *sets(run__epochs=2))
+
+
 def case_uneven():
     """1003 samples, batch 32, odd rank counts, three epochs: no hang, every sample once per epoch (H14)."""
     glyphs(1003, 37)

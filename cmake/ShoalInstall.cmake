@@ -1,5 +1,8 @@
-# What `cmake --install` puts where: the program, the run files and batch scripts a user copies, the documents.
+# What `cmake --install` puts where: the program, the run files and batch scripts a user copies, the documents, and a
+# modulefile for MODULEPATH.  The modulefile names the prefix given at configure time (CMAKE_INSTALL_PREFIX).
 install(TARGETS shoal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY jobs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal/jobs)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+configure_file(${PROJECT_SOURCE_DIR}/modules/shoal.in ${PROJECT_BINARY_DIR}/modulefile @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/shoal RENAME ${PROJECT_VERSION})

@@ -23,7 +23,7 @@ cd build/quickstart
 rm -rf runs/quickstart
 "$shoal" data synth glyphs -o glyphs.h5 --train 4000 --test 1000
 
-train=(mpirun -n 4 --oversubscribe --bind-to none "$shoal" train ../../jobs/quickstart.yaml)
+train=(mpirun -q -n 4 --oversubscribe --bind-to none "$shoal" train ../../jobs/quickstart.yaml)
 step "train: ${train[*]}"
 status() { sed -n "s/.*\"$1\": *\"\{0,1\}\([^\",}]*\).*/\1/p" runs/quickstart/status.json 2>/dev/null; }
 "${train[@]}" &

@@ -60,18 +60,20 @@ shoal_status shoal_cpu_format_of(shoal_cpu *b, const shoal_shape *s, shoal_dnn_c
   return SHOAL_OK;
 }
 
-shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_cpu_layout layout, shoal_format *out)
+shoal_status shoal_cpu_md_of_layout(const shoal_shape *s, shoal_cpu_layout layout, shoal_dnn_md *out)
 {
-  shoal_dnn_md md;
   size_t i = 0;
-  if (layout == SHOAL_CPU_DENSE) {
-    *out = shoal_cpu_dense(s);
-    return SHOAL_OK;
-  }
+  if (layout == SHOAL_CPU_DENSE) return shoal_dnn_md_dense(s, out);
   while (i < SHOAL_COUNT(known) && known[i].layout != layout) i++;
   SHOAL_CHECK(i < SHOAL_COUNT(known), SHOAL_ERR_UNSUPPORTED,
               "oneDNN chose a memory format that the loops of backend cpu do not know; use backend ref");
-  SHOAL_TRY(shoal_dnn_md_tag(s, known[i].tag, &md));
+  return shoal_dnn_md_tag(s, known[i].tag, out);
+}
+
+shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_cpu_layout layout, shoal_format *out)
+{
+  shoal_dnn_md md;
+  SHOAL_TRY(shoal_cpu_md_of_layout(s, layout, &md));
   shoal_status st = shoal_cpu_format_of(b, s, md, out);
   shoal_dnn_md_free(md);
   return st;

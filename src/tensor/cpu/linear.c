@@ -15,13 +15,10 @@ typedef struct {
   size_t dy_at; /* fused relu: dy where y > 0, in `saved` or scratch as for conv */
 } linear_op;
 
-/* Multiply-accumulates in 2 ms of one thread at about 60 G/s, a current server core. */
-static const double piece_macs = 120e6;
-
 /* Columns (or rows) per piece when each costs `macs`: a multiple of 64. */
 static int64_t piece_of(const shoal_op *op, double macs, int64_t n)
 {
-  double most = piece_macs * op->backend->threads / macs;
+  double most = SHOAL_CPU_PIECE_MACS * op->backend->threads / macs;
   int64_t piece = most < 64 ? 64 : most > (double)n ? n : (int64_t)most / 64 * 64;
   return SHOAL_MIN(piece, n);
 }

@@ -1,0 +1,37 @@
+/* A planned convolution: what conv_plan.c sets up and conv.c runs. */
+#ifndef SHOAL_TENSOR_CPU_CONV_H
+#define SHOAL_TENSOR_CPU_CONV_H
+#include "tensor/cpu/conv_taps.h"
+
+/* The plan's copy of the weights in the format of a primitive. */
+typedef struct {
+  float *data;         /* NULL: the format is OIHW, use the arena */
+  shoal_dnn_call fill; /* OIHW -> data */
+  uint64_t version;
+  bool filled;
+} shoal_cpu_weights;
+
+/* A batch cut into `count` equal pieces; steps in floats of the formats as they come. */
+typedef struct {
+  int64_t count, images, x_step, y_step;
+  shoal_dnn_call x_in; /* input of a piece -> as the primitive wants it; empty if equal */
+} shoal_cpu_pieces;
+
+typedef struct {
+  shoal_op op;
+  shoal_cpu_pieces data, weights; /* for forward and backward_data; for backward_weights */
+  shoal_dnn_call forward, backward_data, backward_weights;
+  shoal_dnn_call dx_out; /* gradient of a piece -> as it is wanted; empty if equal */
+  shoal_dnn_call dw_out; /* dW -> OIHW; empty if equal */
+  shoal_cpu_weights w_forward, w_backward;
+  bool shared;         /* backward_data reads w_forward */
+  shoal_cpu_taps taps; /* instead of backward_weights, for small images */
+  shoal_cpu_view y_view;
+  bool dy_saved;                                         /* dy before the relu lies in `saved`, otherwise in scratch */
+  size_t moved_at, dw_at, dw_more_at, dy_at, partial_at; /* where things lie in scratch */
+  size_t dw_floats;
+} shoal_cpu_conv;
+
+/** conv_plan.c: choose formats and pieces, create the primitives, lay out scratch. */
+shoal_status shoal_cpu_conv_plan(shoal_cpu *b, shoal_cpu_conv *p);
+#endif

@@ -6,7 +6,6 @@
  * eval_logits (with the statistics of that one step), w/NAME, g/NAME, s/NAME (statistics before) and t/NAME (after one
  * step); for STEPS steps of two optimizers from the same start, K counting from 0: sgdK/NAME and adamwK/NAME (gradients
  * of that step), sgd/NAME and adamw/NAME (weights at the end). */
-#include "check.h"
 #include "nn/optim.h"
 #include "nn_rig.h"
 

@@ -1,7 +1,6 @@
 /* The third cut: a weight as a product A B (methods/ab.md section 4).  With A = W and B = I nothing changes; gradients
  * of both factors agree with differences of the loss and with dA = G B^T, dB = A^T G; wide weights are transposed. */
 #include "base/mem.h"
-#include "check.h"
 #include "nn_rig.h"
 
 static int find_node(const shoal_model *m, const char *name)
@@ -124,8 +123,9 @@ static void check_gradients(const shoal_model *m, const char *first, const char 
   shoal_model *f = factor(m, first, rank), *g = factor(f, second, rank);
   rig r;
   rig_open(&r, "ref", g, 4, SHOAL_PLAN_TRAIN);
-  printf("%s with %s and %s of rank %lld: worst error %.2g\n", m->name, first, second, (long long)rank,
-         rig_check_gradients(&r, 0.01));
+  char what[160];
+  snprintf(what, sizeof what, "%s with %s and %s of rank %lld", m->name, first, second, (long long)rank);
+  rig_check_gradients(&r, what);
   rig_close(&r);
   shoal_model_destroy(f);
   shoal_model_destroy(g);

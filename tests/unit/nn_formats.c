@@ -3,7 +3,6 @@
  * Every tensor of the mirror lies backwards and has padding of NaN; convolutions insist on mirrored input even from the
  * network's x.  A plan that forgets a conversion at entry or exit, adds gradients of different formats, or overwrites
  * what is still needed, gives other bits than the reference backend.  Sums mix mirrored and dense inputs. */
-#include "check.h"
 #include "nn_rig.h"
 
 enum { PADDING = 24 }; /* floats */

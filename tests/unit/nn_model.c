@@ -1,5 +1,4 @@
 /* The zoo by exact numbers and names, and what a description refuses. */
-#include "check.h"
 #include "nn_rig.h"
 
 static const shoal_shape cifar = { 3, { 3, 32, 32 } };
@@ -135,6 +134,18 @@ static void test_spaces(void)
   shoal_model_destroy(m);
 }
 
+/* Flattened channels plus a linear: units are channels, four numbers each behind flatten. */
+static void test_grain(void)
+{
+  shoal_model *m = rig_network("wide");
+  CHECK(m->spaces == 1 && m->space_size[0] == 4, "%d spaces, %lld units", m->spaces, (long long)m->space_size[0]);
+  for (int i = 0; i < m->nodes; i++) {
+    bool fixed = strcmp(m->node[i].name, "pixels") == 0 || strcmp(m->node[i].name, "fc2") == 0;
+    CHECK(m->node[i].space == (fixed ? -1 : 0), "%s in space %d", m->node[i].name, m->node[i].space);
+  }
+  shoal_model_destroy(m);
+}
+
 static double mean_square(const float *w, size_t n, double *mean)
 {
   double sum = 0, square = 0;
@@ -253,6 +264,7 @@ int main(void)
   test_names();
   test_stats();
   test_spaces();
+  test_grain();
   test_init();
   test_refusals();
   return check_done();

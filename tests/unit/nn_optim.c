@@ -1,7 +1,6 @@
 /* Optimizers against loops in double over every number, written from the formulas of PyTorch's documentation; ranges,
  * decay and clipping included.  Schedules against closed forms. */
 #include "base/mem.h"
-#include "check.h"
 #include "nn/optim.h"
 #include "nn_rig.h"
 

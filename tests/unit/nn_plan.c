@@ -1,7 +1,6 @@
 /* What a plan promises around the numbers: announcements, batch sizes, addresses of dropout, caches, readable outputs,
  * and foreign memory formats. */
 #include "base/mem.h"
-#include "check.h"
 #include "nn_rig.h"
 
 /* ---- announcements ---- */
@@ -110,6 +109,58 @@ static void check_samples(const char *backend, const shoal_model *m, double boun
   free(want);
   rig_close(&all);
   rig_close(&one);
+}
+
+/* A plan in which every output stays shares no memory forward: the usual plan must give the same bits, and so must every
+ * single output that is asked for. */
+static void check_sharing(const char *backend, const char *network, shoal_plan_mode mode)
+{
+  shoal_model *m = rig_network(network), *all;
+  CHECK_OK(shoal_model_copy(m, &all));
+  for (int i = 0; i < m->nodes; i++) all->node[i].keep = true;
+  rig a;
+  rig_open(&a, backend, all, 3, mode);
+  mode == SHOAL_PLAN_TRAIN ? rig_step(&a) : rig_forward(&a);
+  for (int i = 0; i < m->nodes; i++) {
+    rig b;
+    m->node[i].keep = true;
+    rig_open(&b, backend, m, 3, mode);
+    mode == SHOAL_PLAN_TRAIN ? rig_step(&b) : rig_forward(&b);
+    CHECK(memcmp(a.params->g, b.params->g, m->weights * sizeof(float)) == 0, "%s on %s: gradients", network, backend);
+    CHECK(shoal_plan_bytes(b.plan) <= shoal_plan_bytes(a.plan), "%zu bytes", shoal_plan_bytes(b.plan));
+    bool input_itself = strcmp(m->node[i].name, "pixels") == 0; /* flattened: no output of its own */
+    float *x = input_itself ? NULL : rig_output(&a, i), *y = input_itself ? NULL : rig_output(&b, i);
+    CHECK(input_itself || memcmp(x, y, (size_t)(3 * shoal_shape_count(&m->node[i].out)) * sizeof *x) == 0,
+          "%s on %s: output of %s", network, backend, m->node[i].name);
+    free(x);
+    free(y);
+    rig_close(&b);
+    m->node[i].keep = false;
+  }
+  rig_close(&a);
+  shoal_model_destroy(m);
+  shoal_model_destroy(all);
+}
+
+/* The first layer's output is the same in both modes; in evaluation the norm behind it would like to write over it. */
+static void check_modes(void)
+{
+  shoal_model *m = rig_network("residual");
+  rig r[2];
+  float *y[2];
+  m->node[0].keep = true;
+  for (int k = 0; k < 2; k++) {
+    rig_open(&r[k], "ref", m, 3, k ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
+    rig_forward(&r[k]);
+    y[k] = rig_output(&r[k], 0);
+  }
+  CHECK(memcmp(y[0], y[1], (size_t)(3 * shoal_shape_count(&m->node[0].out)) * sizeof **y) == 0,
+        "conv1 was overwritten");
+  for (int k = 0; k < 2; k++) {
+    free(y[k]);
+    rig_close(&r[k]);
+  }
+  shoal_model_destroy(m);
 }
 
 /* The global batch decides which units drop, not how it is shared out. */
@@ -272,8 +323,10 @@ static void check_refusals(void)
 int main(void)
 {
   const shoal_shape image = { 3, { 3, 32, 32 } };
-  static const char *const networks[] = { "chain", "residual", "forks" };
-  for (int i = 0; i < 3; i++) {
+  static const char *const networks[] = { "chain", "residual", "forks", "wide" };
+  for (int i = 0; i < 4; i++) {
+    for (int k = 0; k < 4; k++)
+      check_sharing(k / 2 ? "cpu" : "ref", networks[i], k % 2 ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
     shoal_model *m = rig_network(networks[i]);
     check_announcements("ref", m);
     check_announcements("cpu", m);
@@ -293,6 +346,7 @@ int main(void)
     check_samples("cpu", m, 1e-5);
     shoal_model_destroy(m);
   }
+  check_modes();
   check_addresses();
   check_two_sets("ref");
   check_two_sets("cpu");

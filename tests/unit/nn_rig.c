@@ -2,7 +2,6 @@
 #include "nn_rig.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "check.h"
 
 shoal_model *rig_model(const char *name, const char *options, const shoal_shape *input, int64_t classes)
 {
@@ -112,7 +111,8 @@ static void build_residual(shoal_model *m)
   put_linear(m, "fc", x, 3, false, 3);
 }
 
-/* x is read by three; s1 = x + a, s2 = s1 + a (a in two sums), s3 = s2 + x (x again, far behind), all without copies. */
+/* Backward from s6: its gradient goes to s5 and t, from there to s4, r, x and a, all in one slot; s4 has a relu while r
+ * still waits; x and a get shares from other sums while the first slot is shared. */
 static void build_forks(shoal_model *m)
 {
   int x = put_conv(m, "conv1", -1, 4, 3, 1, true, 0, -1);
@@ -121,11 +121,25 @@ static void build_forks(shoal_model *m)
   int b = put_conv(m, "conv3", a, 4, 1, 1, false, 0, -1);
   int s2 = put_add(m, "s2", s1, a, false, 0);
   int s3 = put_add(m, "s3", b, s2, false, 0);
-  int s4 = put_add(m, "s4", s3, x, true, 0);
   int r = put_plain(m, SHOAL_OP_RELU, "relu", s2, false, 0, -1);
-  int s5 = put_add(m, "s5", s4, r, false, 0);
-  int g = put_plain(m, SHOAL_OP_GLOBALPOOL, "pool", s5, false, 1, -1);
+  int c = put_conv(m, "conv4", x, 4, 1, 1, false, 0, -1);
+  int u = put_add(m, "u", s3, x, false, 0);
+  int s4 = put_add(m, "s4", u, c, true, 0);
+  int s5 = put_add(m, "s5", r, s4, false, 0);
+  int t = put_add(m, "t", x, a, false, 0);
+  int s6 = put_add(m, "s6", s5, t, false, 0);
+  int g = put_plain(m, SHOAL_OP_GLOBALPOOL, "pool", s6, false, 1, -1);
   put_linear(m, "fc", g, 3, false, 1);
+}
+
+static void build_wide(shoal_model *m)
+{
+  int x = put_conv(m, "conv", -1, 4, 3, 3, true, 0, -1);
+  x = put_plain(m, SHOAL_OP_FLATTEN, "flat", x, false, 0, -1);
+  int y = put_plain(m, SHOAL_OP_FLATTEN, "pixels", -1, false, 0, -1);
+  y = put_linear(m, "fc1", y, 16, true, 0);
+  x = put_add(m, "sum", x, y, false, 0);
+  put_linear(m, "fc2", x, 3, false, 1);
 }
 
 shoal_model *rig_network(const char *which)
@@ -135,6 +149,7 @@ shoal_model *rig_network(const char *which)
   if (strcmp(which, "chain") == 0) build_chain(m);
   if (strcmp(which, "residual") == 0) build_residual(m);
   if (strcmp(which, "forks") == 0) build_forks(m);
+  if (strcmp(which, "wide") == 0) build_wide(m);
   REQUIRE(shoal_model_finish(m) == SHOAL_OK, "finish %s", which);
   return m;
 }
@@ -271,19 +286,19 @@ static double check_param(rig *r, const shoal_param *p, const float *g, const fl
   if (norm > floor) {
     for (size_t i = 0; i < p->count; i++) d[i] = (float)(g[i] / norm);
     worst = slope_error(r, stats, p, d, 0, norm) / norm;
-    CHECK(worst < tolerance, "%s: slope along the gradient off by %g of %g", p->name, worst, norm);
+    if (!(worst < tolerance)) printf("%s: slope along the gradient off by %g of %g\n", p->name, worst, norm);
   }
   for (size_t k = 0; k < 6; k++) {
     size_t i = k == 0 ? top : (size_t)(k * 7919) % p->count;
     double e = slope_error(r, stats, p, NULL, i, g[i]) / scale;
-    CHECK(e < tolerance, "%s[%zu]: gradient %g, off by %g of %g", p->name, i, (double)g[i], e, scale);
-    worst = fmax(worst, e);
+    if (!(e < tolerance)) printf("%s[%zu]: gradient %g, off by %g of %g\n", p->name, i, (double)g[i], e, scale);
+    worst = e <= worst ? worst : e;
   }
   free(d);
   return worst;
 }
 
-double rig_check_gradients(rig *r, double tolerance)
+double rig_gradient_error(rig *r, double tolerance)
 {
   size_t n_stats = r->params->n_stats;
   float *stats = malloc((n_stats + 1) * sizeof *stats), *g = malloc((r->params->n + 1) * sizeof *g);
@@ -295,7 +310,8 @@ double rig_check_gradients(rig *r, double tolerance)
   for (size_t i = 0; i < r->params->n; i++) largest = fmax(largest, fabs((double)g[i]));
   for (int i = 0; i < r->m->params; i++) {
     const shoal_param *p = &r->m->param[i];
-    worst = fmax(worst, check_param(r, p, g + p->offset, stats, 0.05 * largest, tolerance));
+    double e = check_param(r, p, g + p->offset, stats, 0.05 * largest, tolerance);
+    worst = e <= worst ? worst : e; /* NaN counts as worst */
   }
   memcpy(r->params->stats, stats, n_stats * sizeof *stats);
   free(stats);

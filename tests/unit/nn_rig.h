@@ -2,6 +2,7 @@
  * a bundle of model, parameters and plan. */
 #ifndef SHOAL_TESTS_NN_RIG_H
 #define SHOAL_TESTS_NN_RIG_H
+#include "check.h"
 #include "nn/plan.h"
 
 /** A zoo model; `options` is a list of assignments separated by spaces ("model.norm=batch model.widths=[8,4]"). */
@@ -9,7 +10,8 @@ shoal_model *rig_model(const char *name, const char *options, const shoal_shape 
 /** Networks with every kind of node, small enough for finite differences on [2,6,6] images with 3 classes:
  *  "chain"     conv+relu, avgpool, conv, bn, gelu, dropout, flatten, linear+relu, layernorm, linear
  *  "residual"  stem, identity block, projection block, global pool, linear
- *  "forks"     tensors with three readers, sums of sums, a sum without relu, a sum that feeds a sum */
+ *  "forks"     tensors with four readers, sums of sums, sums without relu, gradients shared in every order
+ *  "wide"      flattened channels added to a linear: a space whose layers see different grains */
 shoal_model *rig_network(const char *which);
 /** Numbers in [-1, 1), a function of (seed, index). */
 void rig_fill(float *x, size_t n, uint64_t seed);
@@ -35,7 +37,14 @@ double rig_step(rig *r);
 float *rig_output(rig *r, int node);
 /** Largest |a - b| over n, divided by the largest |b| (1 if that is 0). */
 double rig_difference(const float *a, const float *b, size_t n);
-/** Compares every gradient with central differences: along the gradient and at its largest and some other elements.
- *  Statistics are put back between forwards.  @return the worst error found, relative to the tensor's largest, or to a twentieth of the largest of all. */
-double rig_check_gradients(rig *r, double tolerance);
+/** Compares every gradient with differences of the loss: along the gradient and at its largest and some other elements.
+ *  Statistics are put back between forwards.  @return the worst error, relative to the largest of its tensor or to a
+ *  twentieth of the largest of all; what exceeds the tolerance is printed. */
+double rig_gradient_error(rig *r, double tolerance);
+static inline void rig_check_gradients(rig *r, const char *what) /* CHECK counts in the file that uses it */
+{
+  double error = rig_gradient_error(r, 0.01);
+  printf("%s, batch %lld: worst gradient error %.2g\n", what, (long long)r->batch, error);
+  CHECK(error < 0.01, "%s: %g", what, error);
+}
 #endif

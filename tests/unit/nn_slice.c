@@ -1,6 +1,5 @@
 /* The first cut: layer ranges.  Slices run one after another are the whole network, bit for bit, dropout and batch
  * statistics included; a slice with a head trains like any network; arenas of slices are pieces of the full arena. */
-#include "check.h"
 #include "nn_rig.h"
 
 static shoal_model *slice(const shoal_model *m, int first, int last, const shoal_model *head)
@@ -80,6 +79,10 @@ static void check_head(rig *whole, int first, int last)
   int before = boundary_of(m, first), boundary = boundary_of(m, last);
   shoal_model *head = linear_head(&m->node[boundary].out, m->classes), *part = slice(m, first, last, head);
   const shoal_param *own = &part->param[part->params - 2];
+  for (int i = 0; i < part->nodes; i++)
+    for (int k = 0; k < i; k++)
+      CHECK(part->node[i].stream != part->node[k].stream, "%s and %s drop alike", part->node[i].name,
+            part->node[k].name);
   CHECK(strcmp(own->name, "head.fc.weight") == 0 && own->family == last, "%s of family %d", own->name, own->family);
   rig r;
   rig_open(&r, "ref", part, whole->batch, SHOAL_PLAN_TRAIN);
@@ -92,7 +95,9 @@ static void check_head(rig *whole, int first, int last)
         "%s: output of units [%d,%d)", m->name, first, last);
   free(a);
   free(b);
-  printf("%s [%d,%d) and a head: worst error %.2g\n", m->name, first, last, rig_check_gradients(&r, 0.01));
+  char what[128];
+  snprintf(what, sizeof what, "%s [%d,%d) and a head", m->name, first, last);
+  rig_check_gradients(&r, what);
   rig_close(&r);
   shoal_model_destroy(part);
   shoal_model_destroy(head);

@@ -88,20 +88,6 @@ static shoal_status start_side(const shoal_op *op, int64_t images, shoal_cpu_pie
   return shoal_dnn_md_tag(&s->y_shape, dnnl_format_tag_any, &s->y_any);
 }
 
-static shoal_status start(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
-{
-  const shoal_op *op = &p->op;
-  shoal_shape w[SHOAL_OP_WEIGHTS];
-  shoal_op_weight_shapes(&op->desc, w);
-  SHOAL_TRY(shoal_dnn_md_dense(&w[0], &g->w_oihw));
-  SHOAL_TRY(shoal_dnn_md_tag(&w[0], dnnl_format_tag_any, &g->w_any));
-  if (op->desc.bias) SHOAL_TRY(shoal_dnn_md_dense(&w[1], &g->bias));
-  g->winograd = b->winograd && suits_winograd(&op->desc);
-  int64_t n = op->desc.in[0].dim[0]; /* Winograd transforms all weights for every call: no pieces */
-  SHOAL_TRY(start_side(op, g->winograd ? n : images_for_data(op), &p->data, &g->data));
-  return start_side(op, g->winograd ? n : images_for_weights(op), &p->weights, &g->weights);
-}
-
 static shoal_dnn_conv describe(const planning *g, const side *s, const shoal_op *op)
 {
   const shoal_op_desc *d = &op->desc;
@@ -114,6 +100,37 @@ static shoal_dnn_conv describe(const planning *g, const side *s, const shoal_op 
                            .weights = g->w_any,
                            .bias = g->bias,
                            .dst = s->y_any };
+}
+
+/* Ask oneDNN for Winograd with the whole batch, since it transforms all weights for every call; without it the side is
+ * given back, to be cut into pieces. */
+static shoal_status try_winograd(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
+{
+  dnnl_primitive_desc_t pd = NULL;
+  if (!b->winograd || !suits_winograd(&p->op.desc)) return SHOAL_OK;
+  SHOAL_TRY(start_side(&p->op, p->op.desc.in[0].dim[0], &p->data, &g->data));
+  g->winograd = true;
+  shoal_dnn_conv c = describe(g, &g->data, &p->op);
+  SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &c, SHOAL_DNN_FORWARD, NULL, &pd));
+  g->winograd = shoal_dnn_is_winograd(pd);
+  dnnl_primitive_desc_destroy(pd);
+  side_fini(&g->data);
+  g->data = (side){ 0 };
+  return SHOAL_OK;
+}
+
+static shoal_status start(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
+{
+  const shoal_op *op = &p->op;
+  shoal_shape w[SHOAL_OP_WEIGHTS];
+  shoal_op_weight_shapes(&op->desc, w);
+  SHOAL_TRY(shoal_dnn_md_dense(&w[0], &g->w_oihw));
+  SHOAL_TRY(shoal_dnn_md_tag(&w[0], dnnl_format_tag_any, &g->w_any));
+  if (op->desc.bias) SHOAL_TRY(shoal_dnn_md_dense(&w[1], &g->bias));
+  SHOAL_TRY(try_winograd(b, p, g));
+  int64_t n = op->desc.in[0].dim[0];
+  SHOAL_TRY(start_side(op, g->winograd ? n : images_for_data(op), &p->data, &g->data));
+  return start_side(op, g->winograd ? n : images_for_weights(op), &p->weights, &g->weights);
 }
 
 /* A forward primitive and a backward one with the formats it chose. */

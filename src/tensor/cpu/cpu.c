@@ -60,8 +60,8 @@ static shoal_status op_create_cpu(shoal_backend *base, const shoal_op_desc *d, c
   return SHOAL_OK;
 }
 
-/* Large buffers ask for huge pages: a pass over an activation otherwise spends a part of its time on translating
- * addresses (measured numbers stand in docs/performance.md).  Asking is a hint; without it everything works the same. */
+/* Large buffers ask for huge pages, because a pass over one otherwise spends time on translating addresses: measured
+ * on one core, a step of the mlp 779 -> 860 samples/s, resnet20 384 -> 404.  Asking is a hint; refused, all works. */
 static shoal_status alloc_cpu(shoal_backend *b, size_t bytes, void **out)
 {
   if (bytes < 2 * (size_t)HUGE_PAGE || bytes > SIZE_MAX - HUGE_PAGE)

@@ -10,8 +10,12 @@
 shoal_status shoal_cpu_open(int threads, shoal_backend **out);
 /** "oneDNN 2.6.3 (compiled 2.6.3)"; a static string. */
 const char *shoal_cpu_versions(void);
-/** Whether 3x3 convolutions with stride 1 created from now on may use Winograd's algorithm: fewer multiplications,
- *  and rounding errors a few times those of the direct sum (see convolution.c for measured numbers).  Default off.
- *  `b` must come from shoal_cpu_open; operations that exist already do not change. */
+/** Whether convolutions created from now on may use Winograd's algorithm (3x3, stride 1, 32 channels and 4x4 outputs or
+ *  more): fewer multiplications for larger rounding errors.  Default off.  `b` must come from shoal_cpu_open;
+ *  operations that exist already do not change.  Where oneDNN has no such kernel (version 3, or no AVX-512) nothing
+ *  changes either.
+ *  Measured on one core: vgg16-bn 75 -> 110 samples/s, resnet18 41 -> 57, resnet20 420 -> 463; errors of y 1.3e-6 of the
+ *  largest value instead of 3e-7, of dx and dw 1.7e-6 instead of 1e-6 (64 channels, 16x16); scratch 103 instead of 14 MB
+ *  for vgg16-bn, and primitives of up to 23 ms in which nobody polls. */
 void shoal_cpu_set_winograd(shoal_backend *b, bool on);
 #endif

@@ -35,17 +35,17 @@ typedef enum {
 typedef struct {
   char name[SHOAL_NAME_MAX]; /* "layer1.0.conv1.weight", as PyTorch's reference models would say */
   shoal_shape shape;
-  size_t offset, count;      /* in the arena, in elements */
+  size_t offset, count; /* in the arena, in elements */
   shoal_init init;
-  int64_t fan_in, fan_out;   /* of the full model: narrowing does not change the initial weights */
-  bool decay;                /* a weight matrix or filter (not bias, not norm) */
+  int64_t fan_in, fan_out; /* of the full model: narrowing does not change the initial weights */
+  bool decay;              /* a weight matrix or filter (not bias, not norm) */
   int node;
   /* Where the elements come from in the full model: parameter number there, and for dimensions 0 and 1 the kept indices
    * (NULL: all).  `full` is the full shape.  Initial weights are addressed by global index through this. */
-  int full_id;               /* -1: a factor, which has no elements in common with the full model */
+  int full_id; /* -1: a factor, which has no elements in common with the full model */
   shoal_shape full;
-  int64_t *rows, *cols;      /* owned */
-  int family;                /* 0: of the network; k: of the head a slice carries behind unit k - 1 */
+  int64_t *rows, *cols; /* owned */
+  int family;           /* 0: of the network; k: of the head a slice carries behind unit k - 1 */
 } shoal_param;
 
 typedef struct {
@@ -55,18 +55,18 @@ typedef struct {
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2];
   bool bias, relu;
+  bool factor_transposed; /* A B is the transposed weight, because the weight has fewer rows than columns */
+  bool keep;              /* its output stays readable after forward (shoal_plan_output): the boundary before a head */
   float eps, momentum, p;
   int weight[SHOAL_OP_WEIGHTS]; /* parameter numbers or -1 */
-  int stats;                 /* offset of running mean, then variance, in the statistics arena; -1 */
+  int stats;                    /* offset of running mean, then variance, in the statistics arena; -1 */
   /* factor: weight[0] is -1 and the weight is the product of two parameters (2-D form, AB spec section 4.1) */
-  int factor[2];             /* A [m, r] and B [r, n] or -1 */
-  int64_t rank;              /* r; 0: an ordinary weight */
-  bool factor_transposed;    /* A B is the transposed weight, because the weight has fewer rows than columns */
-  int unit;                  /* cut points of `slice` lie between units: residual blocks and their like are never cut */
-  int space;                 /* which unit space (set of hidden units) its output's dimension 0 belongs to; -1: none */
-  int residual;              /* number of the residual block it is the body of, or -1; see narrow */
-  uint64_t stream;           /* number of the node in the full model: keeps its dropout masks apart from others */
-  bool keep;                 /* its output stays readable after forward (shoal_plan_output): the boundary before a head */
+  int factor[2];   /* A [m, r] and B [r, n] or -1 */
+  int unit;        /* cut points of `slice` lie between units: residual blocks and their like are never cut */
+  int space;       /* which unit space (set of hidden units) its output's dimension 0 belongs to; -1: none */
+  int residual;    /* number of the residual block it is the body of, or -1; see narrow */
+  int64_t rank;    /* of the factors: r; 0: an ordinary weight */
+  uint64_t stream; /* number of the node in the full model: keeps its dropout masks apart from others */
 } shoal_node;
 
 /* A maximal stretch of the arena in which all parameters decay or none does: what an optimizer pass works on. */
@@ -77,17 +77,17 @@ typedef struct {
 
 typedef struct {
   char name[SHOAL_NAME_MAX];
-  shoal_shape input;         /* per sample */
+  shoal_shape input; /* per sample */
   int64_t classes;
-  float smoothing;           /* label smoothing of the loss */
+  float smoothing; /* label smoothing of the loss */
   int nodes, params, units, spaces, residuals;
-  shoal_node *node;          /* owned */
-  shoal_param *param;        /* owned */
-  int64_t *space_size;       /* owned: [spaces] units in each space */
-  size_t weights;            /* arena length: all trainable numbers */
-  size_t stats;              /* statistics arena length */
+  shoal_node *node;    /* owned */
+  shoal_param *param;  /* owned */
+  int64_t *space_size; /* owned: [spaces] units in each space */
+  size_t weights;      /* arena length: all trainable numbers */
+  size_t stats;        /* statistics arena length */
   int runs;
-  shoal_decay_run *run;      /* owned; made by finish */
+  shoal_decay_run *run; /* owned; made by finish */
 } shoal_model;
 
 /* ---- building (used by models.c and by heads) ---- */
@@ -135,11 +135,11 @@ void shoal_model_scatter_stats(const shoal_model *full, const shoal_model *part,
 /** Initial weights (addressed by global index of the full model) and statistics (mean 0, variance 1; may be
  *  NULL).  Factors get numbers of their own whose product has the variance of the weight they stand for. */
 void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float *stats);
-double shoal_model_macs(const shoal_model *m);                       /* multiply-accumulates per sample, forward */
-void shoal_model_print(const shoal_model *m, shoal_str *out);        /* the layer table */
+double shoal_model_macs(const shoal_model *m);                /* multiply-accumulates per sample, forward */
+void shoal_model_print(const shoal_model *m, shoal_str *out); /* the layer table */
 /** Names of statistics for checkpoints: "bn1.running_mean"; calls f for every running mean and variance. */
-void shoal_model_each_stat(const shoal_model *m,
-                           void (*f)(void *ctx, const char *name, size_t offset, size_t count), void *ctx);
+void shoal_model_each_stat(const shoal_model *m, void (*f)(void *ctx, const char *name, size_t offset, size_t count),
+                           void *ctx);
 
 /* ---- the zoo: models.c; `shoal models` prints it ---- */
 #include "base/option.h"

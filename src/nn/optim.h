@@ -22,17 +22,18 @@ typedef struct {
   shoal_optim_config config;
   shoal_backend *backend;
   size_t n;
-  int slots;         /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
-  float *slot[2];    /* owned */
-  uint64_t steps;    /* steps done: AdamW's bias correction and SGD's first step */
+  int slots;      /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
+  float *slot[2]; /* owned */
+  uint64_t steps; /* steps done: AdamW's bias correction and SGD's first step */
 } shoal_optim;
 const char *shoal_optim_slot_name(const shoal_optim *o, int slot); /* "momentum", "exp_avg", "exp_avg_sq" */
 shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, size_t n, shoal_optim **out);
 void shoal_optim_destroy(shoal_optim *o);
-/** One step over the trainable ranges (all of the arena when ranges is NULL).  Gradients are multiplied by
+/** One step over the trainable ranges (all of the arena when ranges is NULL; they may not overlap).  Gradients are multiplied by
  *  min(1, clip/norm) inside, without a pass of their own; norm over these ranges, returned if not NULL (computed only
  *  when clip is on or norm_out given).  Raises params->version.  ERR_NUMERIC if the norm was asked for and is not finite.
- *  Decay follows the model's parameters (`decay`), so model is needed. */
+ *  Decay follows the model's parameters (`decay`), so model is needed.  Nothing has changed after an error of the norm.
+ *  Cost: one pass over weights, gradients and state; one more over gradients for the norm.  Allocates nothing. */
 shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params *p, const shoal_range *ranges,
                               size_t n_ranges, float lr, double *norm_out);
 
@@ -42,9 +43,10 @@ typedef struct {
   double lr, warmup_epochs, warmup_from; /* linear from warmup_from * lr */
   double epochs, min_factor;             /* cosine ends at min_factor * lr */
   size_t milestones;
-  const double *milestone;               /* STEP: epochs; each multiplies by gamma; borrowed from the config */
+  const double *milestone; /* STEP: epochs; each multiplies by gamma; borrowed from the config */
   double gamma;
-  double factor, threshold;              /* PLATEAU: multiply by factor when `patience` epochs did not improve by threshold (relative) */
+  double factor,
+      threshold; /* PLATEAU: multiply by factor when `patience` epochs did not improve by threshold (relative) */
   int64_t patience;
 } shoal_lr_schedule;
 typedef struct { /* state of PLATEAU; saved as it is */

@@ -12,18 +12,20 @@
 
 /* All trainable numbers of a rank; mirrors of it are gradients and optimizer state. */
 typedef struct {
-  size_t n;          /* == model->weights */
-  float *w, *g;      /* backend memory, 64-byte aligned */
+  size_t n;     /* == model->weights */
+  float *w, *g; /* backend memory, 64-byte aligned */
   size_t n_stats;
-  float *stats;      /* running statistics, local in every method */
-  uint64_t version;  /* raise it after every write to w */
+  float *stats;     /* running statistics, local in every method */
+  uint64_t version; /* raise it after every write to w; sets made by shoal_params_create start far apart */
 } shoal_params;
 shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, shoal_params **out);
 void shoal_params_destroy(shoal_backend *b, shoal_params *p);
 
 typedef enum { SHOAL_PLAN_TRAIN, SHOAL_PLAN_EVAL } shoal_plan_mode;
 typedef struct shoal_plan shoal_plan;
-/** @param batch  samples, >= 1.  ERR_ARG names the layer that cannot take its input. */
+/** Everything a step needs is made and placed here.  The model is copied.
+ *  @param batch  samples, >= 1.  ERR_ARG names the layer that cannot take its input; in TRAIN mode also a model whose
+ *                output are not its classes (a slice without a head). */
 shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t batch, shoal_plan_mode mode,
                                shoal_plan **out);
 void shoal_plan_destroy(shoal_plan *p);
@@ -35,13 +37,16 @@ typedef struct {
   uint64_t slot0; /* global number of this rank's first sample within the global batch */
 } shoal_address;
 typedef struct {
-  double loss;     /* summed over samples */
+  double loss; /* summed over samples */
   int64_t correct, samples;
 } shoal_score;
 
-/** Forward and loss.  @param x [batch, …input] f32 dense, @param y [batch] labels (negative: ignored; NULL: no loss).
+/** Forward and loss.  @param x [batch, …input] f32 dense, unchanged until backward is done; @param y labels in host
+ *  memory, one per row of logits, [batch] as a rule (negative: ignored; NULL: no loss, and score may be NULL).
  *  In TRAIN mode also dloss/dlogits * grad_scale is left ready for backward: grad_scale = 1 / global batch makes the
- *  sum over ranks the global mean.  Adds to `score`. */
+ *  sum over ranks the global mean.  Adds to `score`; samples counts labels that are not ignored.  `at` may be NULL where
+ *  nothing is dropped.  Polls the backend's progress between operations.  Errors are those of the operations; ERR_ARG
+ *  when params are of another model. */
 shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
                                 const int32_t *y, float grad_scale, shoal_score *score);
 /** Backward from the loss; writes params->g (overwrites: every element).  `announce` (or NULL) hears ranges
@@ -50,13 +55,13 @@ shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const
 typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count);
 shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoal_address *at,
                                  shoal_announce_fn announce, void *ctx);
-/** The order of announcements, for planning buckets: n ranges. */
+/** The order of announcements, for planning buckets: n ranges, from the last layer to the first; none in EVAL mode. */
 typedef struct {
   size_t offset, count;
 } shoal_range;
 size_t shoal_plan_ranges(const shoal_plan *p, const shoal_range **out);
-/** Dense copy of a node's output after forward: out [batch, …]; -1 is not allowed.  In TRAIN mode only for outputs
- *  that stay (the last node always). */
+/** Dense copy of a node's output after forward: out [batch, …]; -1 is not allowed.  For outputs that stay in memory: the
+ *  last node, nodes marked `keep`, and in TRAIN mode before backward what backward reads; ERR_ARG for others. */
 shoal_status shoal_plan_output(shoal_plan *p, int node, float *out);
 /** Spans of single layers for level op traces: called with node, is_backward, t0, t1; NULL ends it. */
 typedef void (*shoal_layer_span_fn)(void *ctx, int node, bool backward, uint64_t t0_ns, uint64_t t1_ns);

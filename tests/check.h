@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check_failures;
+/* Weak, so that the files of one test program share one count. */
+__attribute__((weak)) int check_failures;
 
 #define CHECK(cond, ...)                                                                                               \
   do {                                                                                                                 \

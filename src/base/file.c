@@ -191,6 +191,10 @@ static int push_to_disk(const char *path, int flags)
 
 shoal_status shoal_commit_file(const char *tmp, const char *path)
 {
+  struct stat there;
+  SHOAL_CHECK(lstat(path, &there) != 0 || S_ISREG(there.st_mode) || S_ISLNK(there.st_mode), SHOAL_ERR_IO,
+              "%s is there and is no file but a %s: choose another name", path,
+              S_ISDIR(there.st_mode) ? "folder" : "device or the like");
   int error = push_to_disk(tmp, 0);
   if (error) return io_fault("push to disk", tmp, error);
   if (rename(tmp, path) != 0) return io_fault("give its name to", path, errno);

@@ -12,6 +12,7 @@
  * what it is sent.  A short message takes no memory from the heap, so "out of memory" can still be told. */
 #include "base/log.h"
 #include "base/clock.h"
+#include "base/mem.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -139,8 +140,10 @@ void shoal_log(shoal_log_level level, const char *format, ...)
 {
   static const char *const tags[] = { "shoal: error: ", "shoal: warning: ", "", "shoal: debug: " };
   pthread_mutex_lock(&logger.lock);
-  bool wanted = level <= logger.level && (level != SHOAL_LOG_INFO || logger.rank == 0);
-  if (wanted) {
+  bool mine = level != SHOAL_LOG_INFO || logger.rank == 0;
+  bool shown = mine && level <= logger.level,
+       filed = mine && logger.file && level <= SHOAL_MAX(logger.level, SHOAL_LOG_INFO);
+  if (shown || filed) {
     char small[1024], prefix[64] = "", stamp[32], *to_free = NULL;
     va_list args;
     va_start(args, format);
@@ -151,10 +154,12 @@ void shoal_log(shoal_log_level level, const char *format, ...)
       snprintf(prefix, sizeof prefix, "[rank %d] %s", logger.rank, tags[level]);
     else
       snprintf(prefix, sizeof prefix, "%s", tags[level]);
-    live_wipe();
-    write_line(level == SHOAL_LOG_INFO ? stdout : stderr, prefix, text);
-    live_draw();
-    if (logger.file) {
+    if (shown) {
+      live_wipe();
+      write_line(level == SHOAL_LOG_INFO ? stdout : stderr, prefix, text);
+      live_draw();
+    }
+    if (filed) {
       char dated[100];
       snprintf(dated, sizeof dated, "%s %s", shoal_wall_clock(stamp, sizeof stamp), prefix);
       write_line(logger.file, dated, text);

@@ -77,14 +77,14 @@ void shoal_str_add_wrapped(shoal_str *s, const char *text, size_t indent, size_t
 {
   size_t column = indent;
   while (*text) {
-    size_t word = strcspn(text, " ");
+    size_t word = strcspn(text, " \n");
     if (column > indent && column + word + 1 >= width) {
       shoal_str_add(s, "\n%*s", (int)indent, "");
       column = indent;
     }
     shoal_str_add(s, "%s%.*s", column > indent ? " " : "", (int)word, text);
     column += word + (column > indent);
-    text += word + strspn(text + word, " ");
+    text += word + strspn(text + word, " \n");
   }
   shoal_str_add(s, "\n");
 }

@@ -198,7 +198,7 @@ static shoal_status compare_pair(diff *d, const shoal_ckpt_entry *a, const shoal
   return SHOAL_OK;
 }
 
-static shoal_status merge(diff *d, const char *only)
+static shoal_status merge(diff *d, const char *only, const char *except)
 {
   const shoal_ckpt_index *x = &d->a->index, *y = &d->b->index;
   size_t n = strlen(only), i = shoal_ckpt_index_lower(x, only), j = shoal_ckpt_index_lower(y, only);
@@ -207,6 +207,11 @@ static shoal_status merge(diff *d, const char *only)
          in_b = j < y->n && strncmp(y->at[j].name, only, n) == 0;
     if (!in_a && !in_b) return SHOAL_OK;
     int order = !in_b ? -1 : !in_a ? 1 : strcmp(x->at[i].name, y->at[j].name);
+    if (except && strncmp(order <= 0 ? x->at[i].name : y->at[j].name, except, strlen(except)) == 0) {
+      i += order <= 0;
+      j += order >= 0;
+      continue;
+    }
     d->compared++;
     if (order < 0) {
       say(d, x->at[i++].name, "missing", "only in the first");
@@ -245,12 +250,12 @@ static void compare_info(diff *d)
   }
 }
 
-static shoal_status compare(diff *d, const char *only)
+static shoal_status compare(diff *d, const char *only, const char *except)
 {
   SHOAL_TRY(shoal_alloc(SHOAL_CKPT_PIECE, 1, "diff buffer", &d->piece_a));
   SHOAL_TRY(shoal_alloc(SHOAL_CKPT_PIECE, 1, "diff buffer", &d->piece_b));
   if (!only) compare_info(d);
-  SHOAL_TRY(merge(d, only ? only : ""));
+  SHOAL_TRY(merge(d, only ? only : "", except));
   SHOAL_CHECK(d->compared > 0 || !only, SHOAL_ERR_USAGE, "no data set of %s or %s begins with \"%s\"", d->a->path,
               d->b->path, only);
   return SHOAL_OK;
@@ -281,8 +286,8 @@ static void print(const diff *d, FILE *out)
     fprintf(out, "agree in every bit: %zu data sets\n", d->compared);
 }
 
-shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, double tolerance, bool json, FILE *out,
-                             bool *different)
+shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, const char *except, double tolerance,
+                             bool json, FILE *out, bool *different)
 {
   shoal_ckpt *first = NULL, *second = NULL;
   diff d = { .tolerance = tolerance, .json = json };
@@ -292,7 +297,7 @@ shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, dou
   SHOAL_TRY_GOTO(st, shoal_ckpt_open(b, true, &second), end);
   d.a = first;
   d.b = second;
-  SHOAL_TRY_GOTO(st, compare(&d, only), end);
+  SHOAL_TRY_GOTO(st, compare(&d, only, except), end);
   print(&d, out);
   *different = d.different > 0;
 end:

@@ -202,7 +202,7 @@ static shoal_status remove_from(const shoal_ckpt_folder *f, size_t first)
   shoal_status st = SHOAL_OK;
   for (size_t i = first; i < f->n; i++) {
     if (unlink(f->at[i].path) == 0)
-      shoal_info("removed the old checkpoint %s", f->at[i].path);
+      shoal_debug("removed the old checkpoint %s", f->at[i].path);
     else if (errno != ENOENT)
       st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot remove %s: %s", f->at[i].path, strerror(errno));
   }

@@ -98,14 +98,15 @@ static shoal_status verify(int argc, char **argv)
 
 static const shoal_flag diff_flags[] = {
   { "--only", NULL, "PREFIX", SHOAL_FLAG_VALUE, "compare only arrays whose names begin so, as in model/" },
+  { "--except", NULL, "PREFIX", SHOAL_FLAG_VALUE, "leave out arrays whose names begin so (train/seconds: the clock)" },
   { "--tolerance", NULL, "X", SHOAL_FLAG_VALUE,
     "largest difference that counts as equal, relative to the array's largest value (0: bits)" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help diff_help = {
-  "shoal ckpt diff A B [--only PREFIX] [--tolerance X]",
-  "Compares two checkpoints array by array. Exit 0 when they are equal, 7 when not.",
+  "shoal ckpt diff A B [--only PREFIX] [--except PREFIX] [--tolerance X]",
+  "Compares two checkpoints array by array, all but the clock. Exit 0 when they are equal, 7 when not.",
   diff_flags,
   2,
   2,
@@ -118,13 +119,14 @@ static shoal_status diff(int argc, char **argv)
   shoal_args *a;
   SHOAL_TRY(shoal_args_parse(&diff_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
-  const char *const *words, *text = shoal_args_value(a, "--tolerance");
+  const char *const *words, *text = shoal_args_value(a, "--tolerance"), *except = shoal_args_value(a, "--except");
   shoal_args_words(a, &words);
   double tolerance = 0;
-  shoal_status st = text && shoal_parse_f64(text, &tolerance) != SHOAL_OK
-                        ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--tolerance is \"%s\": must be a number", text)
-                        : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"), tolerance,
-                                          shoal_args_on(a, "--json"), stdout, &different);
+  shoal_status st =
+      text && shoal_parse_f64(text, &tolerance) != SHOAL_OK
+          ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--tolerance is \"%s\": must be a number", text)
+          : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"), except ? except : "train/seconds",
+                            tolerance, shoal_args_on(a, "--json"), stdout, &different);
   shoal_args_destroy(a);
   return st == SHOAL_OK && different ? SHOAL_ERR_IO : st;
 }

@@ -19,6 +19,9 @@ shoal_status shoal_cmd_models(int argc, char **argv);
 shoal_status shoal_cmd_config(int argc, char **argv);
 shoal_status shoal_cmd_version(int argc, char **argv);
 
+/** This process's rank as its launcher tells it, before there is a world; 0 without a launcher. */
+int shoal_launcher_rank(void);
+
 /** A verb of verbs (`shoal data synth`): runs the one argv[1] names, or prints them for -h.
  *  ERR_USAGE names the nearest known one. */
 shoal_status shoal_run_verb(const char *program, const shoal_verb *verbs, int argc, char **argv);

@@ -6,6 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Before there is a world, every rank makes the same mistake in the same command line: the first one says it. */
+int shoal_launcher_rank(void)
+{
+  static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
+    const char *text = getenv(names[i]);
+    if (text) return atoi(text);
+  }
+  return 0;
+}
 
 static const shoal_verb verbs[] = {
   { "train", "train a network: one rank under srun or mpirun, or alone", shoal_cmd_train },
@@ -23,7 +35,8 @@ static void print_verbs(const char *program, const shoal_verb *list)
 {
   printf("usage: %s VERB [arguments]\n\n", program);
   for (const shoal_verb *v = list; v->name; v++) printf("  %-10s %s\n", v->name, v->about);
-  printf("\n%s VERB -h explains a verb.\n", program);
+  printf("\n%s VERB -h explains a verb%s.\n", program,
+         strcmp(program, "shoal") == 0 ? "; shoal --version [--verbose] tells versions" : "");
 }
 
 shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int argc, char **argv)
@@ -47,22 +60,17 @@ shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int arg
                     near ? ", did you mean " : "", near ? near : "", program);
 }
 
-/* Before there is a world, every rank makes the same mistake in the same command line: the first one says it. */
-static int launcher_rank(void)
-{
-  static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
-  for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
-    const char *text = getenv(names[i]);
-    if (text) return atoi(text);
-  }
-  return 0;
-}
-
 int main(int argc, char **argv)
 {
   setvbuf(stdout, NULL, _IOLBF, 0);
-  if (launcher_rank() > 0) shoal_quiet_errors(1);
-  if (argc >= 2 && strcmp(argv[1], "--version") == 0)
-    return shoal_status_exit_code(shoal_cmd_version(argc - 1, argv + 1));
-  return shoal_status_exit_code(shoal_run_verb("shoal", verbs, argc, argv));
+  bool first = shoal_launcher_rank() == 0;
+  if (!first) {
+    shoal_quiet_errors(1); /* until there is a world: see shoal_cmd_train */
+    if (!freopen("/dev/null", "w", stdout)) return shoal_status_exit_code(SHOAL_ERR_IO);
+  }
+  shoal_status st = argc >= 2 && strcmp(argv[1], "--version") == 0 ? shoal_cmd_version(argc - 1, argv + 1)
+                                                                   : shoal_run_verb("shoal", verbs, argc, argv);
+  if (!first && st != SHOAL_OK && st != SHOAL_STOPPED)
+    usleep(500000); /* the launcher ends the first rank when we leave */
+  return shoal_status_exit_code(st);
 }

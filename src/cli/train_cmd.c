@@ -35,9 +35,15 @@ shoal_status shoal_cmd_train(int argc, char **argv)
   shoal_train_args t = { .resume = shoal_args_value(a, "--resume"),
                          .topology = shoal_args_value(a, "--topo"),
                          .allow_faults = shoal_args_on(a, "--allow-faults"),
-                         .quiet = shoal_args_on(a, "--quiet") };
+                         .quiet = shoal_args_on(a, "--quiet"),
+                         .hushed = shoal_launcher_rank() > 0 };
   if (shoal_args_words(a, &words)) t.run_file = words[0];
   t.n_sets = shoal_args_list(a, "--set", &t.sets);
+  if (!t.run_file && t.n_sets == 0) {
+    shoal_args_destroy(a);
+    return SHOAL_FAIL(SHOAL_ERR_USAGE,
+                      "no run file given: shoal train RUN.yaml (or options by --set); shoal train -h explains");
+  }
   if (t.quiet) shoal_log_set_level(SHOAL_LOG_WARN);
   shoal_status st = shoal_train(&t);
   shoal_args_destroy(a);

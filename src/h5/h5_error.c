@@ -25,6 +25,7 @@ static void start_library(void)
   char *kept = wish ? strdup(wish) : NULL;
   locks_off = wish && (strcmp(wish, "FALSE") == 0 || strcmp(wish, "0") == 0);
   unsetenv("HDF5_USE_FILE_LOCKING");
+  H5dont_atexit(); /* files are closed by us; one that a full disk keeps from closing crashes HDF5 1.10 at exit */
   H5Fget_obj_count(H5F_OBJ_ALL, H5F_OBJ_FILE); /* starts the part that reads the variable; H5open() does not */
   H5PLset_loading_state(0);                    /* filters of strangers are not even looked for */
   if (kept) setenv("HDF5_USE_FILE_LOCKING", kept, 1);

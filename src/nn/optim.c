@@ -11,7 +11,7 @@
 
 const shoal_option shoal_optim_options[] = {
   { "optim.name", SHOAL_OPT_ENUM, "sgd", NULL, "sgd|adamw", "Optimizer.", "Loshchilov and Hutter, ICLR 2019 (adamw)" },
-  { "optim.lr", SHOAL_OPT_FLOAT, "0.1", NULL, "(0,inf)", "Learning rate after the warm-up.", "shoal" },
+  { "optim.lr", SHOAL_OPT_FLOAT, "0.02", NULL, "(0,inf)", "Learning rate after the warm-up.", "shoal" },
   { "optim.momentum", SHOAL_OPT_FLOAT, "0.9", NULL, "[0,1)", "Momentum of sgd; 0 keeps no state.", "Polyak, 1964" },
   { "optim.nesterov", SHOAL_OPT_BOOL, "false", NULL, NULL, "Nesterov's form of the momentum of sgd.",
     "Sutskever et al., ICML 2013" },

@@ -40,6 +40,7 @@ shoal_status shoal_session_evaluate(shoal_session *s)
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
   s->test_loss = sums[0] / sums[2];
   s->test_acc = sums[1] / sums[2];
+  s->test_step = s->run.step;
   shoal_trace_span(s->run.trace, SHOAL_TRACE_EVALUATION, shoal_trace_op(s->run.trace, "evaluation"), t0,
                    shoal_now_ns());
   return SHOAL_OK;

@@ -160,15 +160,18 @@ void shoal_folder_touch(shoal_folder *f)
 
 /* ---- files ---- */
 
-static int last_attempt(const shoal_folder *f)
+/* The attempt that wrote status.json, 0 if nobody did; *failed if it says so. */
+static int last_attempt(const shoal_folder *f, bool *failed)
 {
   char *path = shoal_path_join(f->dir, "status.json"), *text = NULL;
   size_t n;
   int attempt = 0;
+  *failed = false;
   shoal_quiet_errors(1);
   if (shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK) {
     const char *p = strstr(text, "\"attempt\":");
     if (p) attempt = (int)strtol(p + strlen("\"attempt\":"), NULL, 10);
+    *failed = strncmp(text, "{\"state\": \"failed\"", strlen("{\"state\": \"failed\"")) == 0;
   }
   shoal_quiet_errors(-1);
   free(text);
@@ -176,12 +179,19 @@ static int last_attempt(const shoal_folder *f)
   return attempt;
 }
 
+bool shoal_folder_says_failed(const shoal_folder *f)
+{
+  bool failed;
+  return last_attempt(f, &failed) == f->attempt && failed;
+}
+
 shoal_status shoal_folder_take(shoal_folder *f)
 {
   SHOAL_TRY(shoal_make_dirs(f->ckpt));
   SHOAL_TRY(shoal_make_dirs(f->trace));
   SHOAL_TRY(take_lease(f));
-  f->attempt = last_attempt(f) + 1;
+  bool failed;
+  f->attempt = last_attempt(f, &failed) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");
   f->log = fopen(path, "ae");
   shoal_status st = f->log ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
@@ -189,6 +199,7 @@ shoal_status shoal_folder_take(shoal_folder *f)
   if (st != SHOAL_OK) return st;
   char now[40];
   fprintf(f->log, "=== attempt %d, %s\n", f->attempt, shoal_wall_clock(now, sizeof now));
+  fflush(f->log);
   shoal_log_set_file(f->log);
   return SHOAL_OK;
 }

@@ -33,6 +33,7 @@ shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step);
 /** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed. */
 shoal_status shoal_folder_status(const shoal_folder *f, const char *state, int exit_code, const char *reason,
                                  uint64_t step, uint64_t epoch);
+bool shoal_folder_says_failed(const shoal_folder *f); /* this attempt's status.json already tells of a failure */
 shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text);
 bool shoal_folder_has_checkpoints(const shoal_folder *f);
 #endif

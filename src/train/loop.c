@@ -98,7 +98,7 @@ static shoal_ask my_ask(const shoal_session *s, const shoal_score *score)
 
 static bool due(shoal_period p, shoal_period_unit unit, uint64_t count)
 {
-  return p.unit == unit && p.value >= 1 && count % (uint64_t)p.value == 0;
+  return p.unit == unit && count % (uint64_t)p.value == 0;
 }
 
 static shoal_status stop_here(shoal_session *s)
@@ -118,14 +118,22 @@ static shoal_status act_on(shoal_session *s, shoal_ask ask)
                       "with a smaller optim.lr or with optim.clip",
                       (unsigned long long)s->run.step - 1);
   case SHOAL_ASK_STOP:
-    if (*shoal_stop_signal_name())
-      shoal_warn("signal %s: stopping after step %llu", shoal_stop_signal_name(), (unsigned long long)s->run.step);
+    shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
     return stop_here(s);
   case SHOAL_ASK_SAVE:
     return shoal_session_save(s);
   default:
     return SHOAL_OK;
   }
+}
+
+/* A stop asked for while a checkpoint was being written takes effect right there: that checkpoint is the one. */
+static shoal_status stop_after_save(shoal_session *s)
+{
+  if (!s->saved_any || s->last_saved_step != s->run.step) return SHOAL_OK;
+  int64_t stop = shoal_stop_requested();
+  SHOAL_TRY(shoal_group_max_i64(s->run.control, &stop, 1));
+  return stop ? act_on(s, SHOAL_ASK_STOP) : SHOAL_OK;
 }
 
 /* Everything between two steps that all ranks do alike. */
@@ -136,9 +144,10 @@ static shoal_status between_steps(shoal_session *s, const shoal_score *score)
   s->voted = false;
   SHOAL_TRY(act_on(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
+  SHOAL_TRY(stop_after_save(s));
   if (due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_STEPS, s->run.step)) {
     SHOAL_TRY(shoal_session_evaluate(s));
-    shoal_session_record_metrics(s);
+    shoal_session_record_metrics(s, false);
   }
   s->voted = true;
   SHOAL_TRY(shoal_vote_post(s->vote, my_ask(s, score)));
@@ -150,6 +159,14 @@ static bool reached_end(const shoal_session *s)
 {
   uint64_t steps = (uint64_t)shoal_config_int(s->config, "run.steps");
   return s->at.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
+}
+
+/* Samples after which an epoch is over. */
+static uint64_t epoch_length(const shoal_session *s)
+{
+  uint64_t n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "drop") == 0;
+  return drops ? n / s->global_batch * s->global_batch : n;
 }
 
 /* Batches of one epoch from the present position on, until the loader is empty (*finished) or the last step is done. */
@@ -176,6 +193,7 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
     SHOAL_TRY(between_steps(s, &score));
   }
+  *finished = s->at.position >= epoch_length(s); /* the run's last step may be the epoch's last, too */
   return SHOAL_OK;
 }
 
@@ -189,7 +207,7 @@ static shoal_status end_epoch(shoal_session *s)
   if (evaluate) SHOAL_TRY(shoal_session_evaluate(s));
   shoal_lr_plateau_feed(&s->lr, &s->plateau, s->train_loss);
   if (s->method->epoch_end) SHOAL_TRY(s->method->epoch_end(&s->run, s->method_state, s->train_loss));
-  shoal_session_record_metrics(s);
+  shoal_session_record_metrics(s, true);
   shoal_session_report_epoch(s);
   s->at.position = 0;
   s->at.loss_sum = s->at.samples = 0;
@@ -215,7 +233,7 @@ shoal_status shoal_session_train(shoal_session *s)
   s->voted = false;
   if (isnan(s->test_acc) || s->at.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));
-    if (s->at.position > 0) shoal_session_record_metrics(s);
+    if (s->at.position > 0) shoal_session_record_metrics(s, false);
   }
   return shoal_session_save(s);
 }

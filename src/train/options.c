@@ -1,6 +1,7 @@
 /* One table for the run file.  Names are grouped by section; the same rows make `shoal config` and the manual page. */
 #include "train/options.h"
 #include "base/mem.h"
+#include <math.h>
 #include <stdlib.h>
 
 static const shoal_option run_options[] = {
@@ -16,8 +17,8 @@ static const shoal_option run_options[] = {
   { "run.allow_singletons", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Accept a Slurm step of many tasks in which every task trains alone.", NULL },
   { "data.file", SHOAL_OPT_STRING, NULL, NULL, NULL, "HDF5 data set, made by `shoal data` or with its layout.", NULL },
-  { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,inf)", "Batch per rank.", NULL },
-  { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,inf)",
+  { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,1000000000]", "Batch per rank.", NULL },
+  { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,1000000000]",
     "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count.",
     NULL },
   { "data.augment", SHOAL_OPT_WORDS, "", NULL, "crop4|hflip",
@@ -29,7 +30,7 @@ static const shoal_option run_options[] = {
     "Batches prepared ahead by a thread; 0 reads in the step.", NULL },
   { "eval.every", SHOAL_OPT_PERIOD, "1 epoch", NULL, NULL,
     "How often the test split is evaluated: epochs or steps. Always at the end.", NULL },
-  { "eval.batch", SHOAL_OPT_INT, "128", "samples", "[1,inf)", "Batch per rank in evaluation.", NULL },
+  { "eval.batch", SHOAL_OPT_INT, "128", "samples", "[1,1000000000]", "Batch per rank in evaluation.", NULL },
   { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, NULL,
     "How often a checkpoint is written: time, steps or epochs. Always at a stop and at the end.", NULL },
   { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,inf)", "How many good checkpoints stay.", NULL },
@@ -44,7 +45,7 @@ static const shoal_option run_options[] = {
   { "threads", SHOAL_OPT_INT, "0", "threads", "[0,4096]",
     "Compute threads per rank; 0: the cores of the rank's affinity mask, shared with ranks that have the same mask.",
     NULL },
-  { "cpu.winograd", SHOAL_OPT_BOOL, "false", NULL, NULL,
+  { "cpu.winograd", SHOAL_OPT_BOOL, "true", NULL, NULL,
     "Let 3x3 convolutions use Winograd's algorithm: fewer operations, slightly larger rounding.",
     "Lavin and Gray, CVPR 2016" },
   { "fault.rank", SHOAL_OPT_INT, "0", NULL, "[0,inf)", "Fault hooks act on this rank (with --allow-faults).", NULL },
@@ -107,6 +108,37 @@ static shoal_status choose(const shoal_settings *s, const shoal_model_entry **mo
   return SHOAL_OK;
 }
 
+/* Which units make sense where: bit u stands for unit u of shoal_period_unit. */
+enum { SECONDS = 1 << SHOAL_PER_SECONDS, STEPS = 1 << SHOAL_PER_STEPS, EPOCHS = 1 << SHOAL_PER_EPOCHS };
+static const struct {
+  const char *name;
+  int units;
+  const char *example;
+} periods[] = {
+  { "run.log_every", SECONDS | STEPS, "10s or 100 steps" },
+  { "eval.every", STEPS | EPOCHS, "1 epoch or 500 steps" },
+  { "ckpt.every", SECONDS | STEPS | EPOCHS, "10min, 1000 steps or 1 epoch" },
+  { "comm.warn", SECONDS, "30s" },
+  { "comm.hang", SECONDS, "10min" },
+};
+
+static shoal_status check_periods(const shoal_config *c)
+{
+  for (size_t i = 0; i < SHOAL_COUNT(periods); i++) {
+    shoal_period p = shoal_config_period(c, periods[i].name);
+    bool counts = p.unit != SHOAL_PER_SECONDS;
+    SHOAL_CHECK(periods[i].units >> p.unit & 1, SHOAL_ERR_USAGE, "%s: %s has the wrong unit: say %s",
+                shoal_config_origin(c, periods[i].name), periods[i].name, periods[i].example);
+    SHOAL_CHECK(p.value > 0 && (!counts || (p.value >= 1 && p.value == floor(p.value))), SHOAL_ERR_USAGE,
+                "%s: %s is %g: must be above 0%s, for example %s", shoal_config_origin(c, periods[i].name),
+                periods[i].name, p.value, counts ? " and whole" : "", periods[i].example);
+  }
+  SHOAL_CHECK(shoal_config_period(c, "comm.hang").value >= shoal_config_period(c, "comm.warn").value, SHOAL_ERR_USAGE,
+              "comm.hang is shorter than comm.warn (%g s): nobody would be warned; lower comm.warn too",
+              shoal_config_period(c, "comm.warn").value);
+  return SHOAL_OK;
+}
+
 /* The two choices may come from the environment too; here, because they decide which tables check the rest. */
 static shoal_status read_environment_choices(shoal_settings *s)
 {
@@ -135,7 +167,11 @@ shoal_status shoal_run_configure(const char *run_file, const char *const *sets, 
   SHOAL_TRY_GOTO(st, read_environment_choices(s), done);
   for (size_t i = 0; i < n_sets; i++) SHOAL_TRY_GOTO(st, shoal_settings_set(s, sets[i], "--set"), done);
   SHOAL_TRY_GOTO(st, choose(s, &model, &method), done);
-  st = shoal_config_create(s, tables, shoal_run_tables(model, method, tables), out);
+  SHOAL_TRY_GOTO(st, shoal_config_create(s, tables, shoal_run_tables(model, method, tables), out), done);
+  if ((st = check_periods(*out)) != SHOAL_OK) {
+    shoal_config_destroy(*out);
+    *out = NULL;
+  }
 done:
   shoal_settings_destroy(s);
   return st;

@@ -71,13 +71,14 @@ void shoal_session_report_live(shoal_session *s, double loss)
   shoal_format_seconds(s->trained ? total_left * elapsed / (double)s->trained : 0, eta, sizeof eta);
   double steps = (double)(r->step - s->first_step) / elapsed;
   char acc[32] = "";
-  if (!isnan(s->test_acc)) snprintf(acc, sizeof acc, ", accuracy %.2f %%", 100 * s->test_acc);
+  if (!isnan(s->test_acc)) snprintf(acc, sizeof acc, ", test accuracy %.2f %%", 100 * s->test_acc);
   if (live)
-    shoal_log_live("epoch %llu  step %llu  %.1f step/s  %.0f samples/s  loss %.4f%s  waiting %.0f %%  %s left",
-                   (unsigned long long)s->at.epoch + 1, (unsigned long long)r->step, steps,
-                   (double)s->trained / elapsed, loss, acc, 100 * wait_share(s), eta);
+    shoal_log_live(
+        "epoch %llu  step %llu  %.1f step/s  %.0f samples/s  loss on rank 0 %.4g%s  waiting %.0f %%  %s left",
+        (unsigned long long)s->at.epoch + 1, (unsigned long long)r->step, steps, (double)s->trained / elapsed, loss,
+        acc, 100 * wait_share(s), eta);
   if (line && !shoal_log_is_tty())
-    shoal_info("epoch %llu step %llu: loss %.4f%s, %.1f step/s, %.0f samples/s, waiting %.0f %%, %s left",
+    shoal_info("epoch %llu step %llu: loss on rank 0 %.4g%s, %.1f step/s, %.0f samples/s, waiting %.0f %%, %s left",
                (unsigned long long)s->at.epoch + 1, (unsigned long long)r->step, loss, acc, steps,
                (double)s->trained / elapsed, 100 * wait_share(s), eta);
   if (live) s->shown_ns = shoal_now_ns();
@@ -88,9 +89,9 @@ void shoal_session_report_epoch(shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
   char time[32], test[64] = "";
-  if (!isnan(s->test_acc))
-    snprintf(test, sizeof test, ", test loss %.4f, accuracy %.2f %%", s->test_loss, 100 * s->test_acc);
-  shoal_info("epoch %llu done at step %llu: train loss %.4f%s, %.0f samples/s, %s", (unsigned long long)s->at.epoch,
+  if (!isnan(s->test_loss) && s->test_step == s->run.step)
+    snprintf(test, sizeof test, ", test loss %.4g, accuracy %.2f %%", s->test_loss, 100 * s->test_acc);
+  shoal_info("epoch %llu done at step %llu: train loss %.4g%s, %.0f samples/s, %s", (unsigned long long)s->at.epoch,
              (unsigned long long)s->run.step, s->train_loss, test, samples_per_second(s),
              shoal_format_seconds(s->at.seconds + shoal_seconds_since(s->started_ns), time, sizeof time));
 }
@@ -101,9 +102,16 @@ static void csv_number(FILE *f, double value, const char *format, const char *en
   fputs(end, f);
 }
 
-void shoal_session_record_metrics(shoal_session *s)
+void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
 {
   FILE *f = s->folder.metrics;
+  double step_s = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_STEP) - s->row_step_s;
+  double wait_s = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_WAIT) - s->row_wait_s;
+  double speed = step_s > 0 ? (double)(s->trained - s->row_trained) / step_s : NAN;
+  bool tested = s->test_step == s->run.step;
+  s->row_step_s += step_s;
+  s->row_wait_s += wait_s;
+  s->row_trained = s->trained;
   if (!f) return;
   double epoch =
       (double)s->at.epoch + (s->at.samples > 0 && s->at.position < shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
@@ -112,12 +120,12 @@ void shoal_session_record_metrics(shoal_session *s)
   csv_number(f, epoch, "%.6g", ",");
   fprintf(f, "%llu,", (unsigned long long)s->run.step);
   csv_number(f, s->at.seconds + shoal_seconds_since(s->started_ns), "%.3f", ",");
-  csv_number(f, s->train_loss, "%.6g", ",");
-  csv_number(f, s->test_loss, "%.6g", ",");
-  csv_number(f, s->test_acc, "%.6f", ",");
+  csv_number(f, epoch_end ? s->train_loss : NAN, "%.6g", ",");
+  csv_number(f, tested ? s->test_loss : NAN, "%.6g", ",");
+  csv_number(f, tested ? s->test_acc : NAN, "%.6f", ",");
   csv_number(f, shoal_lr_at(&s->lr, &s->plateau, epoch), "%.6g", ",");
-  csv_number(f, samples_per_second(s), "%.1f", ",");
-  csv_number(f, wait_share(s), "%.4f", "\n");
+  csv_number(f, speed, "%.1f", ",");
+  csv_number(f, wait_s / step_s, "%.4f", "\n");
   fflush(f);
 }
 
@@ -164,9 +172,12 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
   shoal_info("  trained        %llu epochs, %llu steps, %s", (unsigned long long)s->at.epoch,
              (unsigned long long)s->run.step,
              shoal_format_seconds(s->at.seconds + shoal_seconds_since(s->started_ns), time, sizeof time));
-  if (!isnan(s->train_loss)) shoal_info("  train loss     %.4f", s->train_loss);
-  if (!isnan(s->test_acc)) shoal_info("  test           loss %.4f, accuracy %.2f %%", s->test_loss, 100 * s->test_acc);
-  shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
+  if (!isnan(s->train_loss)) shoal_info("  train loss     %.4g", s->train_loss);
+  if (!isnan(s->test_loss)) shoal_info("  test           loss %.4g, accuracy %.2f %%", s->test_loss, 100 * s->test_acc);
+  if (s->trained)
+    shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
+  else
+    shoal_info("  nothing to do  all of run.epochs or run.steps was done already: raise it to train on");
   report_split(s);
   report_bytes(s);
   shoal_info("  files          metrics.csv, log.txt, ckpt/, trace/ in %s", s->folder.dir);

@@ -126,7 +126,10 @@ shoal_status shoal_session_save(shoal_session *s)
   shoal_ckpt_writer *w;
   shoal_status st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
-  if (st != SHOAL_OK) return st;
+  if (st != SHOAL_OK) {
+    s->agreed = true;
+    return st;
+  }
   put_model(s, w);
   put_replicas(s, w);
   put_train(s, w);
@@ -137,7 +140,10 @@ shoal_status shoal_session_save(shoal_session *s)
     return st == SHOAL_OK ? SHOAL_ERR_PEER : st;
   }
   char *path;
-  SHOAL_TRY(shoal_ckpt_commit(w, &path));
+  if ((st = shoal_ckpt_commit(w, &path)) != SHOAL_OK) {
+    s->agreed = true; /* the same verdict on every rank */
+    return st;
+  }
   s->last_saved_step = r->step;
   s->saved_any = true;
   s->saved_ns = shoal_now_ns();
@@ -145,6 +151,7 @@ shoal_status shoal_session_save(shoal_session *s)
   s->save_s = SHOAL_MAX(s->save_s, seconds);
   if (shoal_session_is_root(s)) {
     shoal_info("checkpoint %s, %.2f s", path, seconds);
+    (void)shoal_folder_status(&s->folder, "running", 0, "", r->step, s->at.epoch);
     st = shoal_ckpt_prune(s->folder.ckpt, (int)shoal_config_int(s->config, "ckpt.keep"));
   }
   free(path);
@@ -164,10 +171,10 @@ static void report_changes(const shoal_session *s, const char *old_text)
   for (const char *line = now.text; line && *line;) {
     const char *end = strchrnul(line, '\n');
     int n = (int)(end - line);
-    if (n > 0 && *line != ' ') snprintf(section, sizeof section, "%.*s", n, line);
+    if (n > 0 && *line != ' ') snprintf(section, sizeof section, "%.*s", (int)strcspn(line, ":"), line);
     char *text = shoal_strdup_printf("%.*s\n", n, line);
     if (n > 0 && *line == ' ' && !strstr(old_text, text))
-      shoal_info("changed since the checkpoint: %s %.*s", section, n, line);
+      shoal_info("changed since the checkpoint: %s.%.*s", section, n - 2, line + 2);
     free(text);
     line = *end ? end + 1 : NULL;
   }
@@ -314,8 +321,8 @@ static shoal_status load(shoal_session *s, const char *path)
     SHOAL_TRY_GOTO(st, get_optimizer(s, c, s->method->replicas_equal ? 0 : shoal_world_rank(r->world)), done);
   SHOAL_TRY_GOTO(st, same ? get_own(s, c) : get_scores(s, c), done);
   if (s->method->load) SHOAL_TRY_GOTO(st, s->method->load(r, s->method_state, c, same), done);
-  shoal_info("resumed from %s: epoch %llu, step %llu, %llu samples into the epoch", path,
-             (unsigned long long)info->epoch, (unsigned long long)info->step, (unsigned long long)info->samples);
+  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", path, (unsigned long long)info->epoch,
+             (unsigned long long)info->samples, (unsigned long long)info->step);
   if (!same)
     shoal_info("the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the "
                "sample order go on, running statistics start from their mean",

@@ -52,6 +52,7 @@ static shoal_status open_world(shoal_session *s)
   };
   shoal_run *r = &s->run;
   SHOAL_TRY(shoal_world_open(&o, &r->world));
+  if (s->args->hushed) shoal_quiet_errors(-1);
   r->config = s->config;
   r->all = shoal_world_group(r->world);
   r->control = shoal_world_control(r->world);

@@ -50,6 +50,10 @@ typedef struct {
   bool saved_any, fresh;                  /* fresh: nothing was resumed */
   bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
+  uint64_t test_step;                     /* the step test_loss and test_acc belong to */
+  double row_step_s, row_wait_s;          /* totals at the last row of metrics.csv: speeds are per row */
+  uint64_t row_trained;
+  bool started; /* the folder's records are ours to write from here on */
 } shoal_session;
 
 /* session.c */
@@ -74,5 +78,5 @@ void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
-void shoal_session_record_metrics(shoal_session *s);
+void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */
 #endif

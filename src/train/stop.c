@@ -19,27 +19,12 @@ void shoal_stop_install(void)
   a.sa_handler = on_signal;
   a.sa_flags = SA_RESTART;
   sigemptyset(&a.sa_mask);
-  static const int numbers[] = { SIGUSR1, SIGUSR2, SIGTERM, SIGINT };
+  static const int numbers[] = { SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP };
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &a, NULL);
+  signal(SIGPIPE, SIG_IGN); /* a reader of our output that leaves must not end the training */
 }
 
 bool shoal_stop_requested(void)
 {
   return requested != 0;
-}
-
-const char *shoal_stop_signal_name(void)
-{
-  switch (requested) {
-  case 0:
-    return "";
-  case SIGUSR1:
-    return "USR1";
-  case SIGUSR2:
-    return "USR2";
-  case SIGTERM:
-    return "TERM";
-  default:
-    return "INT";
-  }
 }

@@ -24,7 +24,8 @@ static shoal_status write_start(shoal_session *s)
     if (st == SHOAL_OK) st = shoal_folder_status(&s->folder, "running", 0, "", s->run.step, s->at.epoch);
     if (st == SHOAL_OK) st = shoal_folder_open_metrics(&s->folder, s->run.step);
   }
-  return shoal_group_agree(s->run.control, st);
+  s->started = shoal_group_agree(s->run.control, st) == SHOAL_OK;
+  return s->started || st != SHOAL_OK ? st : SHOAL_ERR_PEER;
 }
 
 static shoal_status prepare(shoal_session *s, const shoal_train_args *args)
@@ -81,8 +82,8 @@ static void write_end(shoal_session *s, shoal_status st)
   static const char *const states[] = { "done", "stopped", "failed" };
   const char *state = states[st == SHOAL_OK ? 0 : st == SHOAL_STOPPED ? 1 : 2];
   const char *reason = st == SHOAL_OK || st == SHOAL_STOPPED ? shoal_status_text(st) : shoal_first_error();
-  /* Only the holder of the lease may write; a run that was refused leaves the folder as it is. */
-  if (s->folder.attempt > 0)
+  /* A run that was refused leaves the folder as it is; of several ranks that see it fail the first one speaks. */
+  if (s->started && !shoal_folder_says_failed(&s->folder))
     (void)shoal_folder_status(&s->folder, state, shoal_status_exit_code(st), reason, s->run.step, s->at.epoch);
 }
 
@@ -106,6 +107,7 @@ shoal_status shoal_train(const shoal_train_args *args)
   if (!agreed) {
     (void)shoal_trace_flush(s->run.trace, true);
     if (st == SHOAL_ERR_PEER) sleep(2);
+    if (speaks) shoal_folder_release(&s->folder);
     shoal_world_abort(s->run.world, shoal_status_exit_code(st));
   }
   if (prepared && (st == SHOAL_OK || st == SHOAL_STOPPED)) shoal_session_report_end(s, st);

@@ -13,6 +13,7 @@ typedef struct {
   const char *resume;       /* "auto" (or NULL), "never", or a checkpoint file */
   const char *topology;     /* pretended topology, or NULL */
   bool allow_faults, quiet; /* quiet: no progress on the terminal, the log file still gets it */
+  bool hushed;              /* errors are quiet (shoal_quiet_errors) until there is a world: then this rank may speak */
 } shoal_train_args;
 
 /** Run one rank from start to end.  Collective over all processes of the job; returns the same verdict on all ranks, or

@@ -113,7 +113,7 @@ static void check_diff(const array *x, const array *y, const char *only, double 
   REQUIRE(rename(a, kept) == 0, "rename");
   char *b = write_arrays(101, 5, y, 1);
   for (int json = 0; json < 2; json++) {
-    CHECK_OK(shoal_ckpt_diff(kept, b, only, tolerance, json, fixture_capture(&o), &different));
+    CHECK_OK(shoal_ckpt_diff(kept, b, only, NULL, tolerance, json, fixture_capture(&o), &different));
     const char *text = fixture_text(&o);
     CHECK(different == want, "%s", text);
     if (!json) CHECK(strstr(text, word), "\"%s\" in \"%s\"", word, text);
@@ -171,22 +171,22 @@ static void prefix_and_position(void)
   fixture_output o;
   bool different = false;
   char *a = fixture_write(g, dir, 300), *b = fixture_write(g, dir, 301);
-  CHECK_OK(shoal_ckpt_diff(a, b, NULL, 0, false, fixture_capture(&o), &different));
+  CHECK_OK(shoal_ckpt_diff(a, b, NULL, NULL, 0, false, fixture_capture(&o), &different));
   CHECK(different && strstr(fixture_text(&o), "@step: 300 and 301\n") && strstr(o.text, "@samples: 900 and 903\n"),
         "%s", o.text);
   CHECK(strstr(o.text, "model/conv1.weight: ") && !strstr(o.text, "model/empty"), "%s", o.text);
   fixture_release(&o);
-  CHECK_OK(shoal_ckpt_diff(a, b, "model/empty", 0, false, fixture_capture(&o), &different));
+  CHECK_OK(shoal_ckpt_diff(a, b, "model/empty", NULL, 0, false, fixture_capture(&o), &different));
   CHECK(!different && strstr(fixture_text(&o), "1 data sets"), "%s", o.text);
   fixture_release(&o);
   shoal_quiet_errors(1);
   shoal_clear_error();
-  CHECK(shoal_ckpt_diff(a, b, "modl/", 0, false, stderr, &different) == SHOAL_ERR_USAGE, "nothing to compare");
+  CHECK(shoal_ckpt_diff(a, b, "modl/", NULL, 0, false, stderr, &different) == SHOAL_ERR_USAGE, "nothing to compare");
   CHECK(strstr(shoal_first_error(), "modl/"), "%s", shoal_first_error());
-  CHECK(shoal_ckpt_diff(a, b, NULL, -1, false, stderr, &different) == SHOAL_ERR_USAGE, "tolerance");
-  CHECK(shoal_ckpt_diff(a, b, NULL, (double)NAN, false, stderr, &different) == SHOAL_ERR_USAGE, "tolerance");
+  CHECK(shoal_ckpt_diff(a, b, NULL, NULL, -1, false, stderr, &different) == SHOAL_ERR_USAGE, "tolerance");
+  CHECK(shoal_ckpt_diff(a, b, NULL, NULL, (double)NAN, false, stderr, &different) == SHOAL_ERR_USAGE, "tolerance");
   fixture_spoil(b, "x", 1);
-  CHECK(shoal_ckpt_diff(a, b, NULL, 0, false, stderr, &different) == SHOAL_ERR_IO, "damage is no difference");
+  CHECK(shoal_ckpt_diff(a, b, NULL, NULL, 0, false, stderr, &different) == SHOAL_ERR_IO, "damage is no difference");
   shoal_quiet_errors(-1);
   shoal_clear_error();
   free(a);

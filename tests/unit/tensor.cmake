@@ -9,3 +9,5 @@ add_test(NAME unit.tensor.cpu COMMAND unit.tensor.ref cpu 2)
 set_tests_properties(unit.tensor.cpu PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS unit)
 shoal_add_test(unit.tensor.winograd SOURCES unit/tensor_winograd.c unit/tensor_rig.c unit/tensor_cases.c
                LINK shoal_tensor LABELS unit TIMEOUT 120)
+shoal_add_test(unit.tensor.cpu_own SOURCES unit/tensor_cpu.c unit/tensor_rig.c unit/tensor_cases.c LINK shoal_tensor
+               TIMEOUT 300 LABELS unit)

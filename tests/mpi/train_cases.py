@@ -358,6 +358,10 @@ def case_refusals():
             (sets(optim__lr=-1), 2, ["optim.lr", "-1"]),
             (sets(fault__stop_step=3), 2, ["fault.stop_step", "--allow-faults"]),
             (sets(data__batch=8, data__global_batch=8), 2, ["data.batch", "data.global_batch"]),
+            (sets(run__log_every="0 steps"), 2, ["run.log_every", "100 steps"]),
+            (sets(eval__every="10s"), 2, ["eval.every", "epoch"]),
+            (sets(comm__hang="1s"), 2, ["comm.hang", "comm.warn"]),
+            (sets(data__batch="4611686018427387905"), 2, ["data.batch"]),
             (["--topo", "3x3"], 2, ["3x3"]),
             (["--resum", "auto"], 2, ["--resum", "--resume"]),
     ):
@@ -380,6 +384,33 @@ def case_refusals():
     check("data.file" in r.stderr, r.stderr)
     r = train(1, "good", *base, *sets(run__epochs=2, optim__lr=0.01))
     check("changed since the checkpoint" in r.stdout, r.stdout)
+
+
+def case_heard():
+    """A fault that only one rank sees is told in that rank's words, and a refused restart leaves the records alone."""
+    glyphs(200)
+    base = [*MLP, *sets(run__epochs=1, data__batch=8)]
+    with open("rank.sh", "w") as f:
+        f.write('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec "$@" --set data.file=absent.h5\nexec "$@"\n')
+    os.chmod("rank.sh", 0o755)
+    c = ["mpirun", "-n", "3", "--oversubscribe", "--bind-to", "none", "./rank.sh", *command(1, *base)]
+    r = subprocess.run(c, env=ENV, capture_output=True, text=True, timeout=120)
+    check(r.returncode == 7, r.returncode)
+    check("[rank 1] shoal: error" in r.stderr and "absent.h5" in r.stderr, r.stderr)
+    train(1, "done", *base, *sets(run__steps=25))  # 200 samples, 8 each: the last step is the epoch's last
+    check(len(metrics("done")) == 1 and metrics("done")[0]["epoch"] == "1" and metrics("done")[0]["train_loss"],
+          metrics("done"))
+    before = status("done")
+    train(1, "done", *base, *sets(model__widths="[32,32]"), code=2)
+    train(1, "done", *base, "--resume", "absent.h5", code=7)
+    check(status("done") == before, status("done"))
+    r = train(1, "done", *base)
+    check("nothing to do" in r.stdout, r.stdout)
+    train(1, "quiet", *base, "-q")
+    with open("runs/quiet/log.txt") as f:
+        text = f.read()
+    check("epoch 1 done" in text and "=== attempt 1" in text, text)
+    shoal("data", "synth", "glyphs", "-o", ".", "--train", 10, "--test", 5, code=7)
 
 
 def case_replicas():

@@ -1,0 +1,597 @@
+#!/usr/bin/python3
+"""Whole runs under a real Slurm, one case per ctest entry: cases.py SHOAL CASE
+
+The cluster is the one of cluster.sh, four nodes on this machine, started by the ctest fixture or by hand.  A case works in
+a folder of its own below the cluster's work folder, which all nodes see, and removes it.  Exit 77: no cluster can be made
+here.  SHOAL_FULL=1 runs the long versions, SHOAL_KEEP=1 leaves the folder of a failed case.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CLUSTER = f"{HERE}/cluster.sh"
+SBATCH = f"{HERE}/../../jobs/train.sbatch"
+SHOAL, CASE = os.path.realpath(sys.argv[1]), sys.argv[2]
+STATE = os.path.realpath(os.environ.get("SHOAL_CLUSTER_DIR", "/tmp/shoal-cluster"))
+FULL = os.environ.get("SHOAL_FULL") == "1"
+ENV = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+           PATH=f"{os.path.dirname(SHOAL)}:{os.environ['PATH']}")
+failures = 0
+
+
+class Failed(Exception):
+    """The case cannot go on; what is wrong has been printed."""
+
+
+def check(ok, *what):
+    global failures
+    if not ok:
+        failures += 1
+        print("CHECK failed:", *what, flush=True)
+    return ok
+
+
+def run(command, code=0, env=None, timeout=120):
+    """code: the exit code wanted, without which the case ends; or None for any."""
+    command = [str(c) for c in command]
+    r = subprocess.run(command, env={**ENV, **(env or {})}, capture_output=True, text=True, timeout=timeout)
+    if code is not None and not check(r.returncode == code, f"{' '.join(command)}: exit {r.returncode}, expected {code}\n"
+                                                            f"{r.stdout}{r.stderr}"):
+        raise Failed
+    return r
+
+
+def cluster(*args, **kw):
+    return run([CLUSTER, *args], **kw)
+
+
+def on_cluster(*args, **kw):
+    return run([CLUSTER, "exec", *args], **kw)
+
+
+def shoal(*args, **kw):
+    return run([SHOAL, *args], **kw)
+
+
+def srun(*args, code=0, env=None, mpi="pmix", timeout=120):
+    """args: options of srun, then the command.  Not run when the step never gets its nodes."""
+    return on_cluster("srun", "--immediate=60", f"--mpi={mpi}", *args, code=code, env=env, timeout=timeout)
+
+
+def sets(**options):
+    return [a for key, value in options.items() for a in ("--set", f"{key.replace('__', '.')}={value}")]
+
+
+MLP = sets(model__name="mlp", model__widths="[64,32]", optim__lr=0.05, optim__momentum=0.9, data__file="glyphs.h5")
+EIGHT = ["-N4", "--ntasks-per-node=2"]
+
+
+def train(name, *args):
+    return [SHOAL, "train", *args, "--set", f"run.name={name}"]
+
+
+def glyphs(count=600, test=100):
+    shoal("data", "synth", "glyphs", "-o", "glyphs.h5", "--train", count, "--test", test, "--seed", 3)
+
+
+def status(name):
+    with open(f"runs/{name}/status.json") as f:
+        return json.load(f)
+
+
+def nodes_of(name):
+    with open(f"runs/{name}/placement.json") as f:
+        return [p["host"] for p in json.load(f)["places"]]
+
+
+def newest(name):
+    files = sorted(f for f in os.listdir(f"runs/{name}/ckpt") if f.startswith("step-") and f.endswith(".h5"))
+    check(files, f"no checkpoint in runs/{name}/ckpt")
+    return f"runs/{name}/ckpt/{files[-1]}"
+
+
+def check_equal(a, b, what):
+    """Bit for bit, all that training is made of: only the clock may differ."""
+    for part in ("model/", "replica/", "train/optimizer_steps", "train/plateau"):
+        r = shoal("ckpt", "diff", newest(a), newest(b), "--only", part, code=None)
+        check(r.returncode == 0, f"{what}: {part} differs\n{r.stdout}{r.stderr}")
+
+
+def wait_for(what, happened, seconds=60):
+    """happened() until it is true; returns the seconds it took."""
+    start = time.time()
+    while time.time() - start < seconds:
+        if happened():
+            return time.time() - start
+        time.sleep(0.05)
+    check(False, f"{what}: not within {seconds} s")
+    raise Failed
+
+
+def shows(path, pattern):
+    try:
+        with open(path) as f:
+            return re.search(pattern, f.read()) is not None
+    except OSError:
+        return False
+
+
+# ---- jobs ------------------------------------------------------------------------------------------------------------
+
+def run_file(name, **options):
+    """digits.yaml-like: what MLP says, as a user would write it."""
+    with open(f"{name}.yaml", "w") as f:
+        f.write(f"run: {{ name: {name}, epochs: 3 }}\nmodel: {{ name: mlp, widths: [64, 32] }}\n"
+                "data: { file: glyphs.h5, batch: 8 }\noptim: { name: sgd, lr: 0.05, momentum: 0.9 }\n")
+        for section, text in options.items():
+            f.write(f"{section}: {text}\n")
+
+
+def submit(name, *args, options=()):
+    """jobs/train.sbatch for a run file; returns the job's number."""
+    r = on_cluster("sbatch", "--parsable", "--cpus-per-task=1", f"--output={name}.log", *options, SBATCH, f"{name}.yaml", *args)
+    return r.stdout.strip()
+
+
+def job(number):
+    """Fields of a job; Slurm forgets finished ones after a few minutes only."""
+    r = on_cluster("scontrol", "-o", "show", "job", number)
+    return dict(f.split("=", 1) for f in r.stdout.split() if "=" in f)
+
+
+def job_ended(number):
+    return job(number)["JobState"] in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY")
+
+
+def ranks_of(number):
+    """Process numbers of a job's ranks.  The nodes share this machine's process table."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.path.realpath(f"/proc/{pid}/exe") != SHOAL:
+                continue
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                env = dict(e.split(b"=", 1) for e in f.read().split(b"\0") if b"=" in e)
+        except OSError:
+            continue
+        if env.get(b"SLURM_JOB_ID") == number.encode() and b"PMIX_RANK" in env:
+            found[int(env[b"PMIX_RANK"])] = int(pid)
+    return found
+
+
+def runs_at(name, step, attempt=1):
+    """Has the log of this attempt shown this step?"""
+    try:
+        with open(f"runs/{name}/log.txt") as f:
+            text = f.read().split(f"=== attempt {attempt},")[-1] if attempt > 1 else f.read()
+    except OSError:
+        return False
+    if attempt > 1 and not shows(f"runs/{name}/log.txt", f"=== attempt {attempt},"):
+        return False
+    return any(int(s) >= step for s in re.findall(r"epoch \d+ step (\d+): loss", text))
+
+
+# ---- cases -----------------------------------------------------------------------------------------------------------
+
+def case_world():
+    """srun and mpirun make the same world of 8 ranks on 4 nodes, and so the same bits."""
+    glyphs()
+    options = [*MLP, *sets(run__epochs=1, data__batch=8)]
+    r = srun(*EIGHT, *train("srun", *options))
+    check("8 ranks on 4 nodes" in r.stdout and "DIFFERENT" not in r.stdout, r.stdout)
+    check(nodes_of("srun") == ["n1", "n1", "n2", "n2", "n3", "n3", "n4", "n4"], nodes_of("srun"))
+    with open("runs/srun/placement.json") as f:
+        places = json.load(f)["places"]
+    check([p["node"] for p in places] == [0, 0, 1, 1, 2, 2, 3, 3], places)
+    check([p["local_rank"] for p in places] == [0, 1] * 4 and all(p["local_size"] == 2 for p in places), places)
+    check(status("srun")["state"] == "done" and status("srun")["exit_code"] == 0, status("srun"))
+    on_cluster("salloc", "--immediate=60", *EIGHT, "mpirun", "--oversubscribe", "--bind-to", "none", *train("mpirun", *options))
+    check(nodes_of("mpirun") == nodes_of("srun"), nodes_of("mpirun"))
+    check_equal("srun", "mpirun", "srun and mpirun")
+
+
+def case_nodelist():
+    """Node lists with gaps, uneven and cyclic placements; and nobody needs Slurm's commands on the nodes (H05)."""
+    glyphs(200, 20)
+    options = [*MLP, *sets(run__epochs=1, data__batch=8, run__steps=2)]
+    srun("-N3", "-w", "n[1-2,4]", "--ntasks-per-node=2", *train("gap", *options))
+    check(nodes_of("gap") == ["n1", "n1", "n2", "n2", "n4", "n4"], nodes_of("gap"))
+    srun(*EIGHT, "-m", "cyclic", *train("cyclic", *options))
+    check(nodes_of("cyclic") == ["n1", "n2", "n3", "n4"] * 2, nodes_of("cyclic"))
+    uneven = ["n1", "n1", "n2", "n3", "n3", "n4", "n4", "n4"]
+    with open("hosts", "w") as f:
+        f.write("\n".join(uneven) + "\n")
+    srun("-N4", "-n8", "-m", "arbitrary", *train("uneven", *options), env={"SLURM_HOSTFILE": os.path.abspath("hosts")})
+    check(nodes_of("uneven") == uneven, nodes_of("uneven"))
+    srun("-N4", "-w", "n[1-4]", "-n5", "/usr/bin/env", "PATH=/nonexistent", *train("path", *options))
+    check(sorted(nodes_of("path")) == ["n1", "n1", "n2", "n3", "n4"], nodes_of("path"))
+    for name in ("gap", "cyclic", "uneven", "path"):
+        check(status(name)["state"] == "done", name, status(name))
+
+
+def case_wrong():
+    """Four tasks that would each train alone are refused; one alone may (H01)."""
+    glyphs(200, 20)
+    options = [*MLP, *sets(run__epochs=1, data__batch=8, run__steps=2)]
+    for mpi in ("none", "pmi2"):
+        # A task that fails must not end the others: each shall refuse by itself.
+        r = srun("-N4", "-n4", "--kill-on-bad-exit=0", *train("wrong", *options), mpi=mpi, code=None)
+        codes = re.findall(r"tasks? (\S+): Exited with exit code (\d+)", r.stderr)
+        check(r.returncode == 3 and {c for _, c in codes} == {"3"}, f"--mpi={mpi}: exit codes {codes}\n{r.stderr}")
+        check(r.stderr.count("shoal: error:") == 1 and "--mpi=pmix" in r.stderr, f"--mpi={mpi}: not one line with the cure")
+        check(not os.path.exists("runs"), f"--mpi={mpi}: a refused run made a folder")
+    srun("-N1", "-n1", *train("alone", *options), mpi="none")
+    check(nodes_of("alone") == ["n1"], nodes_of("alone"))
+    srun("-N4", "-n4", "sh", "-c", 'exec "$@" --set run.dir=runs-$SLURM_PROCID', "sh",
+         *train("meant", *options, *sets(run__allow_singletons="true")), mpi="none")
+    check(all(os.path.exists(f"runs-{rank}/meant/status.json") for rank in range(4)), "singletons on purpose", os.listdir("."))
+    # The program started in a batch script without srun is a plain start, whatever the job asked for.
+    with open("plain.sh", "w") as f:
+        f.write("#!/bin/sh\nexec " + " ".join(train("plain", *options)) + "\n")
+    on_cluster("sbatch", "--wait", "-N4", "-n4", "--output=plain.log", "plain.sh")
+    check(nodes_of("plain") == ["n1"] and status("plain")["state"] == "done", status("plain"))
+
+
+def case_starts():
+    """Short starts over four nodes: none may die in its first exchange (the fence in src/comm/pmix.c)."""
+    glyphs(64, 8)
+    options = [*MLP, *sets(run__epochs=1, data__batch=8, run__steps=1, trace__level="off")]
+    count = int(os.environ.get("SHOAL_STARTS", 300 if FULL else 20))
+    began, failed = time.time(), 0
+    for i in range(count):
+        r = srun(*EIGHT, *train(f"s{i}", *options), code=None)
+        if r.returncode != 0:
+            failed += 1
+            print(f"start {i}: exit {r.returncode}\n{r.stdout}{r.stderr}", flush=True)
+        else:
+            shutil.rmtree(f"runs/s{i}")
+    print(f"{failed} of {count} starts failed, {(time.time() - began) / count:.2f} s each")
+    check(failed == 0, f"{failed} of {count} starts failed")
+
+
+SLOW = ["--allow-faults", *sets(fault__compute="sleep:100", run__log_every="1 steps")]
+
+
+def case_stop():
+    """A signal stops all ranks; the job script requeues, resumes, and the end is bit for bit that of an undisturbed run."""
+    glyphs()
+    run_file("whole")
+    run_file("cut")
+    srun(*EIGHT, SHOAL, "train", "whole.yaml")
+    number = submit("cut", *SLOW)
+    wait_for("the first steps", lambda: runs_at("cut", 5))
+    os.kill(ranks_of(number)[3], signal.SIGUSR1)  # one rank only (H07)
+    stopped = wait_for("the stop", lambda: status("cut")["state"] == "stopped", 20)
+    step = status("cut")["step"]
+    check(status("cut")["exit_code"] == 75, status("cut"))
+    shoal("ckpt", "verify", newest("cut"))
+    again = wait_for("attempt 2", lambda: runs_at("cut", step + 1, 2), 90)
+    check(status("cut")["attempt"] == 2 and job(number)["Restarts"] == "1", status("cut"), job(number))
+    print(f"stopped {stopped:.1f} s after the signal at step {step}; training again {again:.1f} s later")
+    on_cluster("scancel", "--signal=USR1", number)  # the steps, as --signal does before the limit
+    wait_for("attempt 3", lambda: shows("runs/cut/log.txt", "=== attempt 3,"), 90)
+    wait_for("the end", lambda: job_ended(number), 90)
+    check(job(number)["JobState"] == "COMPLETED" and job(number)["Restarts"] == "2", job(number))
+    check(status("cut")["state"] == "done" and status("cut")["attempt"] == 3, status("cut"))
+    check_equal("whole", "cut", "stopped twice")
+    with open("cut.log") as f:
+        text = f.read()
+    check(all(f"attempt {n}" in text for n in (1, 2, 3)), "the log lost an attempt\n" + text)
+    if FULL:
+        stop_at_limit()
+
+
+def stop_at_limit():
+    """The same, with Slurm's own signal: it comes up to a minute earlier than asked."""
+    run_file("limit")
+    number = submit("limit", "--allow-faults", *sets(fault__compute="sleep:2500"), options=["--time=2", "--signal=USR1@50"])
+    wait_for("the end", lambda: job_ended(number), 400)
+    check(job(number)["JobState"] == "COMPLETED" and int(job(number)["Restarts"]) >= 1, job(number))
+    check_equal("whole", "limit", "stopped by the time limit")
+
+
+def case_killed():
+    """kill -9 of one rank ends the job within 10 s; it is not requeued; the next one resumes to the same bits (H06)."""
+    glyphs()
+    for name in ("whole", "dead"):
+        run_file(name, ckpt="{ every: 5 steps }")
+    srun(*EIGHT, SHOAL, "train", "whole.yaml")
+    number = submit("dead", *SLOW)
+    wait_for("the first checkpoint", lambda: runs_at("dead", 7))
+    ranks = ranks_of(number)
+    check(sorted(ranks) == list(range(8)), ranks)
+    os.kill(ranks[5], signal.SIGKILL)
+    ended = wait_for("the end of the job", lambda: job_ended(number), 30)
+    check(ended < 10, f"the job needed {ended:.1f} s to end")
+    check(job(number)["JobState"] == "FAILED" and job(number)["Restarts"] == "0", job(number))
+    left = [p for p in ranks.values() if os.path.realpath(f"/proc/{p}/exe") == SHOAL]
+    check(not left, "ranks are still there", left)
+    check(status("dead")["state"] in ("running", "failed"), status("dead"))
+    print(f"the job ended {ended:.1f} s after the kill; status.json says {status('dead')['state']}")
+    number = submit("dead")
+    wait_for("the next job", lambda: job_ended(number), 60)
+    check(job(number)["JobState"] == "COMPLETED" and status("dead")["attempt"] == 2, job(number), status("dead"))
+    check(shows("dead.log", r"resumed from runs/dead/ckpt/step-"), "the next job did not resume")
+    check_equal("whole", "dead", "killed and resumed")
+
+
+# ---- bytes -----------------------------------------------------------------------------------------------------------
+
+HEADERS = 66  # Ethernet 14, IP 20, TCP 32 with time stamps: the wire model's, per packet
+SEGMENT = 1448
+
+
+def sent_twice(node):
+    """Bytes that TCP sent again, as its counter of segments says: the links lose packets when their queues are full."""
+    names, values = [line.split() for line in run(["nsenter", f"--net=/run/netns/shoal-{node}", "cat", "/proc/net/snmp"]).stdout.splitlines()
+                     if line.startswith("Tcp:")]
+    return SEGMENT * int(values[names.index("RetransSegs")])
+
+
+def sent_by_node():
+    """Counters of the nodes' interfaces: sent bytes, sent packets, bytes sent again."""
+    rows = [line.split() for line in cluster("bytes").stdout.splitlines()]
+    return {node: (int(tx), int(packets), sent_twice(node)) for node, _, tx, _, packets in rows}
+
+
+def count_bytes(name, steps, options):
+    """One run: what each node's interface sent, and what its ranks counted.  Returns node → dict."""
+    before = sent_by_node()
+    srun(*EIGHT, *train(name, *options, *sets(run__steps=steps)))
+    after = sent_by_node()
+    table = json.loads(shoal("trace", "show", f"runs/{name}", "--json").stdout)["ranks"]
+    out = {}
+    for node in after:
+        links = [r["links"]["between"] for r in table if r["host"] == node]
+        sent = dict(zip(("bytes", "packets", "twice"), (a - b for a, b in zip(after[node], before[node]))))
+        out[node] = {**sent, "payload": sum(l["payload"] for l in links),
+                     "wire": sum(l["wire"] for l in links)}
+    return out
+
+
+def segment_size(packets):
+    """Largest train of segments a veth takes as one packet: 1 makes it send what a wire would carry."""
+    for i in range(1, 5):
+        run(["ip", "-n", f"shoal-n{i}", "link", "set", "eth0", "gso_max_segs", packets])
+
+
+def case_bytes():
+    """What ranks count between nodes is what the interfaces send.
+
+    A veth passes trains of segments as one packet with one set of headers, so bytes minus headers per packet is what TCP
+    carried, whatever the cutting.  Two runs of different length are subtracted: start-up, Slurm's own traffic and the end
+    cancel.  Without what TCP sent twice it must be the counted payload within 0.25 %: MPI's own headers and the agreement.
+
+    Then segments travel singly over a limited link, as on a wire: bytes must be the wire model's within 1 %, plus the
+    protocol overhead that the model leaves out: acknowledgements, at most one (66 bytes) per two segments (2 x 1514)."""
+    glyphs(600, 8)
+    options = [*MLP, *sets(model__widths="[1024,1024]", run__epochs=1, data__batch=8, ckpt__every="1000 epochs")]
+
+    def between(name):
+        short, long = count_bytes(f"{name}1", 1, options), count_bytes(f"{name}9", 9, options)
+        return {node: {k: long[node][k] - short[node][k] for k in long[node]} for node in long}
+
+    for node, d in between("free").items():
+        carried = d["bytes"] - HEADERS * d["packets"] - d["twice"]
+        over = carried / d["payload"] - 1
+        print(f"{node}: carried {carried}, counted {d['payload']}: {100 * over:+.3f} % (twice {100 * d['twice'] / d['payload']:.3f} %)")
+        check(abs(over) < 0.0025, f"{node}: {d}")
+    cluster("shape", "400mbit")
+    segment_size(1)
+    try:
+        limited = between("limited")
+    finally:
+        segment_size(65535)
+        cluster("shape", "off")
+    for node, d in limited.items():
+        over = (d["bytes"] - d["twice"]) / d["wire"] - 1
+        print(f"{node}: sent {d['bytes'] - d['twice']} in {d['packets']} packets, wire model {d['wire']}: {100 * over:+.3f} % "
+              f"(twice {100 * d['twice'] / d['wire']:.3f} %)")
+        check(-0.01 < over < 0.01 + HEADERS / (2 * (SEGMENT + HEADERS)), f"{node}: {d}")
+
+
+# ---- the batch script without a cluster ----------------------------------------------------------------------------------
+
+STUBS = {
+    "srun": 'while [ "$1" != shoal ]; do echo "$1" >>srun.args; shift; done\n"$@"\n',
+    "shoal": """case $1 in
+config) printf 'run:\\n  name: stub\\n  dir: runs\\nmodel:\\n  name: mlp\\n' ;;
+train)
+  shift
+  mkdir -p runs/stub
+  n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) >n
+  [ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"n\\": $n}" >runs/stub/status.json
+  exit ${SRUN_CODE:-$CODE} ;;
+esac
+""",
+    "scontrol": 'echo "$@" >>scontrol.args\nsleep ${SLOW:-0}\n[ -z "$DISABLED" ] || { echo "Requested operation is presently disabled" >&2; exit 1; }\n',
+}
+
+
+def stub(name):
+    with open(f"bin/{name}", "w") as f:
+        f.write("#!/bin/sh\n" + STUBS[name])
+    os.chmod(f"bin/{name}", 0o755)
+
+
+def script(code, requests, **env):
+    """Runs the batch script with stubs; checks its exit code and how often scontrol was asked."""
+    if os.path.exists("scontrol.args"):
+        os.remove("scontrol.args")
+    env = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "3", "PATH": f"{os.path.abspath('bin')}:/usr/bin:/bin", "CODE": "0", "STEP": "0",
+           "STATE": "", **{k: str(v) for k, v in env.items()}}
+    r = run([SBATCH, "stub.yaml", "--quiet"], code=code, env=env)
+    asked = open("scontrol.args").read().splitlines() if os.path.exists("scontrol.args") else []
+    check(asked == ["requeue 77"] * requests, f"{env}: scontrol was asked {asked}\n{r.stdout}{r.stderr}")
+    return r
+
+
+def case_script():
+    """What the batch script does with every way a run can end; needs no cluster (H02, H06, H08)."""
+    os.mkdir("bin")
+    for name in STUBS:
+        stub(name)
+    script(0, 0, STATE="done")
+    with open("srun.args") as f:
+        args = f.read().split()
+    check(args == ["--mpi=pmix", "--cpus-per-task=3", "--kill-on-bad-exit=1"], args)
+    script(75, 1, STATE="stopped", CODE=75, STEP=10)
+    script(75, 1, STATE="stopped", CODE=75, STEP=20, SRUN_CODE=143)  # a slower rank was killed: status.json counts
+    script(75, 1, STATE="stopped", CODE=75, STEP=30, SLOW=2)
+    for _ in range(2):  # stops without a step forward: twice more, then no more
+        script(75, 1, STATE="stopped", CODE=75, STEP=30)
+    r = script(75, 0, STATE="stopped", CODE=75, STEP=30)
+    check("not requeued" in r.stdout and "step 30" in r.stdout, r.stdout)
+    script(75, 1, STATE="stopped", CODE=75, STEP=31)
+    script(75, 1, STATE="stopped", CODE=75, STEP=31)
+    for code, state in ((4, "failed"), (6, "failed"), (137, "running"), (143, "running")):
+        r = script(code, 0, STATE=state, CODE=code, STEP=32)
+        check(state in r.stdout, r.stdout)
+    r = script(3, 0, CODE=3)  # refused before it wrote anything: the old status.json does not count
+    check("was not written" in r.stdout, r.stdout)
+    r = script(75, 1, STATE="stopped", CODE=75, STEP=40, DISABLED=1)
+    check("could not be requeued" in r.stdout, r.stdout)
+    os.remove("bin/scontrol")
+    r = script(75, 0, STATE="stopped", CODE=75, STEP=50, PATH=f"{os.path.abspath('bin')}:{bare_path()}")
+    check("could not be requeued" in r.stdout, r.stdout)
+
+
+def bare_path():
+    """A folder with what the script needs, and no scontrol."""
+    os.mkdir("bare")
+    for tool in ("bash", "sh", "env", "awk", "sed", "cat", "tr", "mkdir", "sleep", "rm"):
+        os.symlink(shutil.which(tool), f"bare/{tool}")
+    return os.path.abspath("bare")
+
+
+# ---- the cluster itself ----------------------------------------------------------------------------------------------------
+
+def processes(state):
+    """Everything that names this state folder or runs from it, apart from us."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                env = f.read()
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                line = f.read()
+        except OSError:
+            continue
+        if f"SLURM_CONF={state}/etc".encode() in env and int(pid) != os.getpid():
+            found.append(line.replace(b"\0", b" ").decode())
+    return found
+
+
+def nothing_left(state):
+    """Within seconds: no process, no namespace, no file but logs."""
+    names = run(["ip", "netns", "list"]).stdout
+    files = set(os.listdir(state)) - {"log", ".shoal-cluster"} if os.path.isdir(state) else set()
+    return not processes(state) and "shoal-" not in names and not files
+
+
+def case_cluster():
+    """Up, down, twice, half-way, refused, and forgotten: nothing of ours stays, nothing of others is touched."""
+    state = os.path.abspath("state")
+    env = {"SHOAL_CLUSTER_DIR": state}
+    run(["ip", "netns", "add", "foreign-n1"], code=None)
+    try:
+        cluster("down", env=env)
+        check(cluster("status", env=env, code=1), "status of nothing")
+        start = time.time()
+        cluster("up", "2", env=env)
+        up = time.time() - start
+        check("is up already" in cluster("up", "2", env=env).stdout, "a second up")
+        cluster("up", "3", env=env, code=2)
+        other = {"SHOAL_CLUSTER_DIR": os.path.abspath("other")}
+        r = cluster("up", "2", env=other, code=3)
+        check(state in r.stderr, r.stderr)
+        check("left alone" in cluster("down", env=other).stdout, "a stranger's down")
+        r = cluster("exec", "srun", "-N2", "hostname", env=env)
+        check(sorted(r.stdout.split()) == ["n1", "n2"], r.stdout, r.stderr)
+        cluster("shape", "fast", env=env, code=2)
+        cluster("shape", "10mbit", env=env)
+        check("links 10mbit" in cluster("status", env=env).stdout, "status after shape")
+        start = time.time()
+        cluster("exec", "srun", "-N2", "-n2", "sh", "-c", "[ $SLURM_PROCID = 1 ] || head -c 2500000 /dev/zero", env=env)
+        seconds = time.time() - start
+        check(seconds > 1.6, f"20 Mbit over a link of 10 Mbit/s took {seconds:.1f} s")
+        start = time.time()
+        cluster("down", env=env)
+        down = time.time() - start
+        check(nothing_left(state), processes(state), run(["ip", "netns", "list"]).stdout)
+        cluster("down", env=env)
+        print(f"two nodes: up {up:.1f} s, down {down:.1f} s")
+        # An up that is killed at any moment leaves nothing that down would not find.
+        for after in (0.02, 0.1, 0.2, 0.3, 0.5, 0.8) if not FULL else [0.02 * i for i in range(50)]:
+            p = subprocess.Popen([CLUSTER, "up", "2"], env={**ENV, **env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(after)
+            p.kill()
+            p.wait()
+            cluster("down", env=env)
+            wait_for(f"nothing left of an up killed after {after} s", lambda: nothing_left(state), 5)
+        # Forgotten: the watchdog ends it with its time, or with the process that asked for it.
+        cluster("up", "1", env={**env, "SHOAL_CLUSTER_MINUTES": "0"})
+        wait_for("the time limit", lambda: nothing_left(state), 15)
+        subprocess.run(["bash", "-c", f"{CLUSTER} up 1 --follow >&2; true"], env={**ENV, **env}, capture_output=True)
+        wait_for("the end with the caller", lambda: nothing_left(state), 15)
+        check("foreign-n1" in run(["ip", "netns", "list"]).stdout, "a foreign namespace was removed")
+    finally:
+        cluster("down", env=env)
+        run(["ip", "netns", "del", "foreign-n1"], code=None)
+
+
+# ---- running a case --------------------------------------------------------------------------------------------------
+
+ALONE = ("script", "cluster")  # make what they need themselves
+
+
+def work_folder():
+    if CASE == "script":
+        return tempfile.mkdtemp(prefix="shoal-slurm-")
+    r = cluster("check", code=None)
+    if r.returncode == 77:
+        print(r.stderr.strip())
+        sys.exit(77)
+    if CASE in ALONE:
+        return tempfile.mkdtemp(prefix="shoal-slurm-")
+    if cluster("status", code=None).returncode != 0:
+        sys.exit(f"the cluster is not up: {CLUSTER} up")
+    return tempfile.mkdtemp(prefix=f"{CASE}-", dir=f"{STATE}/work")
+
+
+def main():
+    case = globals().get(f"case_{CASE}")
+    if not case:
+        sys.exit(f"no case {CASE}")
+    folder = work_folder()
+    os.chmod(folder, 0o755)
+    os.chdir(folder)
+    try:
+        case()
+    except Failed:
+        pass
+    finally:
+        if CASE not in ALONE:
+            on_cluster("scancel", "--user=root", code=None)
+        if failures:
+            for log in [f for f in os.listdir(".") if f.endswith(".log")]:
+                print(f"---- {log}\n" + open(log).read()[-4000:])
+        os.chdir("/")
+        if failures and os.environ.get("SHOAL_KEEP"):
+            print("kept", folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{CASE}: {failures} failures")
+    return failures != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

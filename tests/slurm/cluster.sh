@@ -1,0 +1,462 @@
+#!/usr/bin/env bash
+# A Slurm cluster of several nodes on one machine, for tests and for trying things by hand.
+#
+# A node is a network namespace with an own host name, /tmp, /dev/shm and SysV memory, and a slurmd in it.  Slurm and MPI
+# cannot tell it from a machine: ranks of one node share memory, ranks of two nodes talk TCP through a link that `shape`
+# can make as slow as a real one.  Programs and files are the machine's own.
+#
+#   shoal-head   slurmctld, munged, bridge 10.83.0.254      (where `exec` runs srun and sbatch)
+#     | n1 --- eth0 of shoal-n1   slurmd, 10.83.0.1         a veth pair per node; `shape` limits both of its ends
+#     | n2 --- eth0 of shoal-n2   slurmd, 10.83.0.2
+#     ...
+#
+# The bridge lives in a namespace too, so the machine's own network is neither used nor changed, and with the namespaces
+# everything is gone.  Whatever is started is written down first (state folder, `pids` with start times), and `down` ends
+# exactly that and what runs inside these namespaces, also after an `up` that was killed half-way.  Should nobody call
+# it, a watchdog does after SHOAL_CLUSTER_MINUTES, or when the process that `up --follow` was called by is gone.
+#
+# It needs root, for namespaces.  Exit codes: 0 done, 1 failed or (status) not up, 2 usage, 3 the machine's one cluster
+# belongs to another state folder, 77 cannot work here: no root, or a package is missing.
+set -euo pipefail
+
+self=$(readlink -f "${BASH_SOURCE[0]}")
+dir=$(readlink -m "${SHOAL_CLUSTER_DIR:-/tmp/shoal-cluster}")
+minutes=${SHOAL_CLUSTER_MINUTES:-60}
+lock=/run/shoal-cluster.lock # one cluster per machine: holds the state folder of whoever has it
+subnet=10.83.0
+export SLURM_CONF=$dir/etc/slurm.conf
+# All nodes share this machine's cores, which MPI does not know: ranks that wait must let the others run.
+export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
+
+usage() {
+  cat <<USAGE
+usage: cluster.sh VERB
+  up [N] [--fresh] [--follow] [--share DIR]...
+                      start N nodes (4); --fresh: even if it is up; --follow: end it with the calling process;
+                      --share: a folder below /tmp that the nodes, whose /tmp is their own, shall see all the same
+  down                end it; does nothing when there is nothing
+  shape RATE|off      limit every node's link, both ways, as in 200mbit
+  status              nodes, links and time left; exit 1 if it is not up
+  exec COMMAND...     run srun, sbatch, squeue, ... on it
+  check               can a cluster be made here? exit 77 and a line if not
+  env                 shell functions for the same:  eval "\$($0 env)"; srun -N4 hostname
+  bytes               node, received and sent bytes, received and sent packets of every node's link
+Jobs may write to $dir/work, which all nodes see.  SHOAL_CLUSTER_DIR chooses another state folder than
+/tmp/shoal-cluster, SHOAL_CLUSTER_MINUTES (60) how long it may live.
+USAGE
+}
+
+say() { echo "cluster: $*"; }
+die() { # CODE TEXT
+  say "${@:2}" >&2
+  exit "$1"
+}
+
+# ---- what can be done here ---------------------------------------------------------------------------------------------
+
+require() { # COMMAND PACKAGE
+  [[ -x $(type -P "$1") ]] || die 77 "skipped: $1 is missing (package $2)"
+}
+
+check_root() { ((EUID == 0)) || die 77 "skipped: a cluster of network namespaces needs root"; }
+
+check_machine() {
+  check_root
+  require slurmctld slurmctld
+  require slurmd slurmd
+  require srun slurm-client
+  require munged munge
+  require ip iproute2
+  require tc iproute2
+  unshare --net --uts --mount --ipc true 2>/dev/null ||
+    die 77 "skipped: this container may not make namespaces (CAP_SYS_ADMIN is missing)"
+  check_pmix
+}
+
+# srun lists its plugins only with a configuration; it need not be that of a running cluster.
+check_pmix() {
+  local config types
+  config=$(mktemp)
+  printf 'ClusterName=shoal\nSlurmctldHost=localhost\n' >"$config"
+  types=$(SLURM_CONF=$config srun --mpi=list 2>&1 | xargs)
+  rm -f "$config"
+  [[ " $types " == *" pmix "* ]] ||
+    die 77 "skipped: this Slurm has no PMIx plugin (package slurm-wlm-basic-plugins); srun --mpi=list says: $types"
+}
+
+# ---- who has the machine's one cluster -----------------------------------------------------------------------------------
+
+start_time() { # PID: tells a process from a later one with its number; field 22, counted behind the name in parentheses
+  local stat fields
+  { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  read -r -a fields <<<"${stat##*) }"
+  echo "${fields[19]}"
+}
+
+alive() { [[ $(start_time "$1") == "$2" ]]; } # PID START
+
+any_alive() { # FOLDER: does a recorded process of that cluster still run?
+  local pid start name
+  [[ -f $1/pids ]] || return 1
+  while read -r pid start name; do
+    if [[ $name != watchdog ]] && alive "$pid" "$start"; then return 0; fi
+  done <"$1/pids"
+  return 1
+}
+
+# Verbs that change something exclude each other; the lock's text says whose the cluster is.
+take_lock() {
+  exec 9<>"$lock"
+  flock -w 60 9 || die 1 "another cluster.sh has been busy for a minute"
+}
+
+holder() { head -n 1 "$lock" 2>/dev/null || true; }
+
+refuse_second_user() {
+  local other
+  other=$(holder)
+  if [[ -n $other && $other != "$dir" ]] && any_alive "$other"; then
+    die 3 "the cluster of $other runs on this machine, and there can be only one; to end it:" \
+      "SHOAL_CLUSTER_DIR=$other $self down"
+  fi
+}
+
+# ---- the state folder ----------------------------------------------------------------------------------------------------
+
+namespaces() { ip netns list 2>/dev/null | awk '$1 ~ /^shoal-(head|n[0-9]+)$/ { print $1 }'; }
+nodes() { cat "$dir/nodes" 2>/dev/null || echo 0; }
+
+make_state() { # N
+  if [[ -e $dir && ! -e $dir/.shoal-cluster && -n $(ls -A "$dir") ]]; then
+    die 2 "$dir is not a state folder of this script; choose another SHOAL_CLUSTER_DIR"
+  fi
+  rm -rf "$dir"
+  mkdir -p "$dir"/{etc,log,munge,run,spool,state,work,node}
+  chmod 755 "$dir" "$dir/munge"
+  chmod 1777 "$dir/work"
+  touch "$dir/.shoal-cluster" "$dir/pids"
+  echo "$1" >"$dir/nodes"
+  echo off >"$dir/shape"
+  printf '%s\n' "${@:2}" >"$dir/shares"
+}
+
+# A daemon of ours, in a namespace, written down at once.  It must not hold the lock or the caller's output.
+launch() { # NAME COMMAND...
+  local name=$1
+  shift
+  setsid "$@" </dev/null >>"$dir/log/$name.log" 2>&1 9>&- &
+  echo "$! $(start_time $!) $name" >>"$dir/pids"
+}
+
+inside() { # head|nK COMMAND...   (not `ip netns exec`: that mounts another /sys, and Slurm misses its cgroups)
+  nsenter --net="/run/netns/shoal-$1" "${@:2}"
+}
+
+# ---- network -------------------------------------------------------------------------------------------------------------
+
+make_network() { # N
+  local i
+  ip netns add shoal-head
+  inside head sh -c 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6' 2>/dev/null || true # its chatter is counted
+  ip -n shoal-head link set lo up
+  ip -n shoal-head link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0
+  ip -n shoal-head addr add "$subnet.254/24" dev br0
+  ip -n shoal-head link set br0 up
+  for ((i = 1; i <= $1; i++)); do
+    ip netns add "shoal-n$i"
+    inside "n$i" sh -c 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6' 2>/dev/null || true
+    ip -n "shoal-n$i" link set lo up
+    ip -n shoal-head link add "n$i" type veth peer name eth0 netns "shoal-n$i"
+    ip -n shoal-head link set "n$i" master br0 up
+    ip -n "shoal-n$i" addr add "$subnet.$i/24" dev eth0
+    ip -n "shoal-n$i" link set eth0 up
+  done
+}
+
+# tbf lets `burst` bytes through at once: a kernel tick's worth at least, or the rate is not reached.
+shape() { # RATE|off
+  local i n rate=$1 qdisc=()
+  n=$(nodes)
+  [[ $rate == off || $rate =~ ^[1-9][0-9]*(kbit|mbit|gbit)$ ]] ||
+    die 2 "shape $rate: must be off or a rate such as 200mbit (kbit, mbit, gbit)"
+  [[ $rate != off ]] && qdisc=(tbf rate "$rate" burst 128kb latency 50ms)
+  for ((i = 1; i <= n; i++)); do
+    for end in "shoal-n$i eth0" "shoal-head n$i"; do
+      if [[ $rate == off ]]; then
+        tc -n "${end% *}" qdisc del dev "${end#* }" root 2>/dev/null || true
+      else
+        tc -n "${end% *}" qdisc replace dev "${end#* }" root "${qdisc[@]}"
+      fi
+    done
+  done
+  echo "$rate" >"$dir/shape"
+  say "links: $rate"
+}
+
+bytes() {
+  local i n
+  n=$(nodes)
+  for ((i = 1; i <= n; i++)); do # /proc/net/dev: name: rx bytes, packets, 6 more, tx bytes, packets, ...
+    # shellcheck disable=SC2016  # awk's own $
+    inside "n$i" awk -v node="n$i" '$1 == "eth0:" { print node, $2, $10, $3, $11 }' /proc/net/dev
+  done
+}
+
+# ---- Slurm ---------------------------------------------------------------------------------------------------------------
+
+slurm_version() { slurmd -V | awk '{ split($2, v, "."); print v[1] * 100 + v[2] }'; } # 22.05.8: 2205
+
+# Daemons fail and jobs come back within seconds: a requeued job waits for cred_expire (120 s if not told) and for the
+# next turn of the backfill scheduler.
+write_config() { # N
+  local i
+  {
+    cat <<CONF
+ClusterName=shoal
+SlurmctldHost=shoal-head($subnet.254)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket=$dir/munge/socket,cred_expire=5
+MpiDefault=pmix
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool/%n
+SlurmctldPidFile=$dir/run/slurmctld.pid
+SlurmdPidFile=$dir/run/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=2,sched_interval=4,batch_sched_delay=0
+JobRequeue=1
+ReturnToService=2
+SlurmdTimeout=15
+SlurmctldTimeout=15
+KillWait=5
+UnkillableStepTimeout=20
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+PartitionName=test Nodes=n[1-$1] Default=YES MaxTime=60 State=UP
+CONF
+    for ((i = 1; i <= $1; i++)); do echo "NodeName=n$i NodeAddr=$subnet.$i CPUs=4 State=UNKNOWN"; done
+  } >"$SLURM_CONF"
+  # Nobody may need control groups here; older versions do not know the word and do not look for them.
+  if (($(slurm_version) >= 2311)); then echo "CgroupPlugin=disabled" >"$dir/etc/cgroup.conf"; fi
+}
+
+start_daemons() { # N
+  local i
+  (umask 377 && head -c 1024 /dev/urandom >"$dir/munge/key")
+  launch munged nsenter --net=/run/netns/shoal-head munged --foreground --num-threads=2 --key-file="$dir/munge/key" \
+    --socket="$dir/munge/socket" --pid-file="$dir/munge/pid" --log-file="$dir/log/munged.log" --seed-file="$dir/munge/seed" \
+    --force
+  for ((i = 0; i < 50; i++)); do
+    [[ -S $dir/munge/socket ]] && break
+    sleep 0.05
+  done
+  launch slurmctld nsenter --net=/run/netns/shoal-head unshare --uts bash -c 'hostname shoal-head && exec slurmctld -D'
+  for ((i = 1; i <= $1; i++)); do
+    mkdir -p "$dir/spool/n$i" "$dir/node/n$i"
+    launch "n$i" nsenter --net="/run/netns/shoal-n$i" unshare --uts --mount --ipc bash "$self" _node "n$i"
+  done
+}
+
+# Becomes the slurmd of a node, in namespaces that are its own already.  /tmp and /dev/shm are private: the PMIx plugin and
+# MPI keep files there whose names two nodes would share.  What all nodes must see below /tmp is mounted into it again.
+become_node() { # nK
+  local stage=$dir/node/$1 share
+  hostname "$1"
+  mount -t tmpfs -o mode=1777 shoal "$stage"
+  while read -r share; do
+    [[ $share == /tmp/* ]] || continue
+    mkdir -p "$stage${share#/tmp}"
+    mount --bind "$share" "$stage${share#/tmp}"
+  done < <(echo "$dir" && cat "$dir/shares")
+  mount --rbind "$stage" /tmp
+  mount -t tmpfs -o mode=1777 shoal /dev/shm
+  cd /
+  exec slurmd -D -N "$1"
+}
+
+idle_nodes() { inside head sinfo -h -N -o %T 2>/dev/null | grep -cx idle || true; }
+
+wait_for_idle() { # N
+  local i
+  for ((i = 0; i < 300; i++)); do
+    [[ $(idle_nodes) == "$1" ]] && return 0
+    sleep 0.1
+  done
+  say "after 30 s only $(idle_nodes) of $1 nodes are idle" >&2
+  return 1
+}
+
+show_logs() {
+  local log
+  for log in "$dir"/log/*.log; do
+    [[ -s $log ]] || continue
+    echo "---- $log"
+    tail -n 15 "$log"
+  done >&2
+}
+
+# ---- verbs ---------------------------------------------------------------------------------------------------------------
+
+is_up() { # every process written down still runs
+  local pid start name n=0
+  [[ -f $dir/pids ]] || return 1
+  while read -r pid start name; do
+    alive "$pid" "$start" || return 1
+    n=$((n + 1))
+  done <"$dir/pids"
+  ((n == $(nodes) + 3)) # nodes, munged, slurmctld, watchdog
+}
+
+must_be_up() { is_up || die 1 "is not up (state folder $dir); start it: $self up"; }
+
+# Ends what runs in our namespaces (daemons, and jobs that outlived them) and what was written down, then takes the
+# namespaces away and with them links and bridge.  Logs stay until the next `up`.
+clean() {
+  local pid start name ns i found
+  for ((i = 0; i < 100; i++)); do
+    found=()
+    if [[ -f $dir/pids ]]; then
+      while read -r pid start name; do
+        if ((pid != $$)) && alive "$pid" "$start"; then found+=("$pid"); fi
+      done <"$dir/pids"
+    fi
+    for ns in $(namespaces); do
+      for pid in $(ip netns pids "$ns" 2>/dev/null); do ((pid != $$)) && found+=("$pid"); done
+    done
+    ((${#found[@]})) || break
+    kill -KILL "${found[@]}" 2>/dev/null || true
+    sleep 0.05
+  done
+  for ns in $(namespaces); do ip netns del "$ns" || true; done
+  if [[ -e $dir/.shoal-cluster ]]; then find "$dir" -mindepth 1 -maxdepth 1 ! -name log ! -name .shoal-cluster -exec rm -rf {} +; fi
+  : >"$lock"
+}
+
+up_failed() {
+  local code=$?
+  if ((code != 77)); then show_logs; say "up failed" >&2; fi
+  clean
+  exit "$code"
+}
+
+up() {
+  local n=4 fresh=0 follow=0 shares=()
+  shares=("$(readlink -f "$(dirname "$self")/../..")") # the programs built in this checkout
+  while (($#)); do
+    case $1 in
+    --fresh) fresh=1 ;;
+    --follow) follow=$PPID ;;
+    --share)
+      shift
+      [[ -d ${1-} ]] || die 2 "--share ${1-}: needs a folder that exists"
+      shares+=("$(readlink -f "$1")")
+      ;;
+    *) n=$1 ;;
+    esac
+    shift
+  done
+  [[ $n =~ ^[1-9][0-9]?$ && $n -le 16 ]] || die 2 "up $n: between 1 and 16 nodes"
+  check_machine
+  take_lock
+  refuse_second_user
+  if ((!fresh)) && is_up; then
+    [[ $n == "$(nodes)" ]] || die 2 "a cluster of $(nodes) nodes is up; end it first: $self down"
+    say "is up already: $n nodes, state in $dir"
+    return
+  fi
+  trap up_failed EXIT
+  trap 'exit 130' INT TERM HUP
+  clean
+  make_state "$n" "${shares[@]}"
+  echo "$dir" >"$lock"
+  echo $(($(date +%s) + minutes * 60)) >"$dir/deadline"
+  launch watchdog "$self" _watch "$follow"
+  write_config "$n"
+  make_network "$n"
+  start_daemons "$n"
+  wait_for_idle "$n"
+  trap - EXIT INT TERM HUP
+  say "is up: $n nodes of 4 cores, ends itself in $minutes min; state in $dir"
+}
+
+down() {
+  check_root
+  take_lock
+  if [[ -z $(holder) || $(holder) == "$dir" ]] || ! any_alive "$(holder)"; then
+    clean
+    say "is down"
+  else
+    say "nothing of $dir runs; the cluster of $(holder) is left alone"
+  fi
+}
+
+watch() { # PID|0: the process to end with
+  local start=
+  if (($1)); then start=$(start_time "$1" || true); fi
+  while (($(date +%s) < $(cat "$dir/deadline"))); do
+    if (($1)) && ! alive "$1" "$start"; then break; fi
+    sleep 1
+  done
+  down
+}
+
+status() {
+  local left
+  if ! is_up; then
+    say "is not up (state folder $dir)"
+    return 1
+  fi
+  left=$(($(cat "$dir/deadline") - $(date +%s)))
+  say "is up: $(nodes) nodes, links $(cat "$dir/shape"), ends itself in $((left / 60)) min; state in $dir"
+  inside head sinfo -N -o '%N %T'
+  inside head squeue -o '%i %j %T %M %N'
+}
+
+print_env() {
+  local command
+  echo "export SLURM_CONF=$SLURM_CONF OMPI_MCA_mpi_yield_when_idle=$OMPI_MCA_mpi_yield_when_idle"
+  for command in srun sbatch salloc squeue sinfo scontrol scancel; do
+    echo "$command() { nsenter --net=/run/netns/shoal-head $command \"\$@\"; }"
+  done
+}
+
+main() {
+  local verb=${1-}
+  PATH=$PATH:/usr/sbin:/sbin
+  (($#)) && shift
+  case $verb in
+  up) up "$@" ;;
+  down) down ;;
+  shape)
+    must_be_up
+    shape "${1-}"
+    ;;
+  status) status ;;
+  check) check_machine ;;
+  exec)
+    must_be_up
+    exec nsenter --net=/run/netns/shoal-head "$@"
+    ;;
+  env) print_env ;;
+  bytes)
+    must_be_up
+    bytes
+    ;;
+  _node) become_node "$1" ;;
+  _watch) watch "$1" ;;
+  -h | --help | help) usage ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+  esac
+}
+
+main "$@"

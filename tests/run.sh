@@ -14,6 +14,7 @@ fi
 # shellcheck disable=SC2086
 shoal_install $shoal_packages clang-format clang-tidy python3 python3-h5py python3-numpy hdf5-tools
 shoal_mpi_environment
+export OMP_WAIT_POLICY=passive # threads that wait for work must not spin where ranks share cores
 
 cmake --preset dev
 cmake --build --preset dev

@@ -321,6 +321,52 @@ def case_killed():
     check([m["step"] for m in metrics("whole")] == [m["step"] for m in metrics("killed")], "metrics rows")
 
 
+def case_killed_saving():
+    """All processes killed at random moments of a run that saves after every step: each restart goes on from a checkpoint
+    that verifies, and the end is that of an uninterrupted run (H09).  5 kills, 50 with SHOAL_FULL=1."""
+    glyphs(400)
+    options = [*MLP, *sets(run__epochs=4 if not FULL else 30, data__batch=8, ckpt__every="1 steps", model__widths="[256,128]")]
+    train(2, "whole", *options)
+    kills = 0
+    while kills < (50 if FULL else 5):
+        job = start(2, "shot", *options, *sets(run__log_every="1 steps"))
+        wait_for("runs/shot/status.json", '"state": "running"', 30)
+        time.sleep(random.uniform(0.05, 0.6))
+        pids = [job.pid, *children(job.pid)]
+        if job.poll() is not None:
+            break  # it finished before the shot: enough was done
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        job.wait()
+        kills += 1
+    check(kills >= 3, f"only {kills} kills")
+    r = train(2, "shot", *options)
+    check("resumed from" in r.stdout, r.stdout)
+    check_equal(newest("whole"), newest("shot"), f"{kills} kills")
+    leftovers = [f for f in os.listdir("runs/shot/ckpt") if not f.startswith("step-")]
+    check(not leftovers, leftovers)
+
+
+def case_locks():
+    """A data file that another process holds locked, and file systems that refuse locks, stop nobody (H10)."""
+    import fcntl
+    glyphs(200)
+    base = [*MLP, *sets(run__epochs=1, data__batch=8)]
+    with open("glyphs.h5", "rb") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        train(8, "held", *base)
+    shim = os.path.join(os.path.dirname(SHOAL), "..", "..", "tests", "libnolock.so")
+    if not check(os.path.exists(shim), f"{shim} is missing"):
+        return
+    for number in (11, 37, 524):
+        name = f"e{number}"
+        train(2, name, *base, env={"LD_PRELOAD": os.path.abspath(shim), "NOLOCK_ERRNO": str(number)})
+        shoal("ckpt", "verify", newest(name))
+
+
 def case_damaged():
     """Resume goes on from the newest checkpoint that verifies, and says what it skipped (H09)."""
     glyphs(400)

@@ -21,5 +21,5 @@ find_program(SHOAL_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
 if(SHOAL_SYSTEM_PYTHON)
   add_test(NAME unit.nn.torch COMMAND ${SHOAL_SYSTEM_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/unit/nn_torch.py
                                       $<TARGET_FILE:unit.nn.dump>)
-  set_tests_properties(unit.nn.torch PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS "unit;slow")
+  set_tests_properties(unit.nn.torch PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS "unit;slow;noasan")
 endif()

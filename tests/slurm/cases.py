@@ -42,7 +42,11 @@ def check(ok, *what):
 def run(command, code=0, env=None, timeout=120):
     """code: the exit code wanted, without which the case ends; or None for any."""
     command = [str(c) for c in command]
-    r = subprocess.run(command, env={**ENV, **(env or {})}, capture_output=True, text=True, timeout=timeout)
+    try:
+        r = subprocess.run(command, env={**ENV, **(env or {})}, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired as e:
+        said = [(s or b"").decode(errors="replace") for s in (e.stdout, e.stderr)]
+        r = subprocess.CompletedProcess(command, 124, said[0], f"{said[1]}\nkilled after {timeout} s")
     if code is not None and not check(r.returncode == code, f"{' '.join(command)}: exit {r.returncode}, expected {code}\n"
                                                             f"{r.stdout}{r.stderr}"):
         raise Failed
@@ -209,7 +213,7 @@ def case_nodelist():
     uneven = ["n1", "n1", "n2", "n3", "n3", "n4", "n4", "n4"]
     with open("hosts", "w") as f:
         f.write("\n".join(uneven) + "\n")
-    srun("-N4", "-n8", "-m", "arbitrary", *train("uneven", *options), env={"SLURM_HOSTFILE": os.path.abspath("hosts")})
+    srun("-n8", "-m", "arbitrary", *train("uneven", *options), env={"SLURM_HOSTFILE": os.path.abspath("hosts")})
     check(nodes_of("uneven") == uneven, nodes_of("uneven"))
     srun("-N4", "-w", "n[1-4]", "-n5", "/usr/bin/env", "PATH=/nonexistent", *train("path", *options))
     check(sorted(nodes_of("path")) == ["n1", "n1", "n2", "n3", "n4"], nodes_of("path"))
@@ -247,10 +251,11 @@ def case_starts():
     count = int(os.environ.get("SHOAL_STARTS", 300 if FULL else 20))
     began, failed = time.time(), 0
     for i in range(count):
-        r = srun(*EIGHT, *train(f"s{i}", *options), code=None)
-        if r.returncode != 0:
+        r = srun(*EIGHT, *train(f"s{i}", *options), code=None, timeout=30)
+        if r.returncode != 0:  # 124: it hung
             failed += 1
             print(f"start {i}: exit {r.returncode}\n{r.stdout}{r.stderr}", flush=True)
+            on_cluster("scancel", "--user=root")
         else:
             shutil.rmtree(f"runs/s{i}")
     print(f"{failed} of {count} starts failed, {(time.time() - began) / count:.2f} s each")
@@ -584,6 +589,8 @@ def main():
         if failures:
             for log in [f for f in os.listdir(".") if f.endswith(".log")]:
                 print(f"---- {log}\n" + open(log).read()[-4000:])
+            if CASE not in ALONE:
+                print(cluster("status", code=None).stdout + cluster("logs", code=None).stdout)
         os.chdir("/")
         if failures and os.environ.get("SHOAL_KEEP"):
             print("kept", folder)

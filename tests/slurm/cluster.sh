@@ -40,6 +40,7 @@ usage: cluster.sh VERB
   exec COMMAND...     run srun, sbatch, squeue, ... on it
   check               can a cluster be made here? exit 77 and a line if not
   env                 shell functions for the same:  eval "\$($0 env)"; srun -N4 hostname
+  logs                the last lines of every daemon
   bytes               node, received and sent bytes, received and sent packets of every node's link
 Jobs may write to $dir/work, which all nodes see.  SHOAL_CLUSTER_DIR chooses another state folder than
 /tmp/shoal-cluster, SHOAL_CLUSTER_MINUTES (60) how long it may live.
@@ -68,7 +69,7 @@ check_machine() {
   require munged munge
   require ip iproute2
   require tc iproute2
-  unshare --net --uts --mount --ipc true 2>/dev/null ||
+  { unshare --net --uts --mount --ipc true && ip netns add "shoal-try-$$" && ip netns del "shoal-try-$$"; } 2>/dev/null ||
     die 77 "skipped: this container may not make namespaces (CAP_SYS_ADMIN is missing)"
   check_pmix
 }
@@ -146,6 +147,7 @@ launch() { # NAME COMMAND...
   shift
   setsid "$@" </dev/null >>"$dir/log/$name.log" 2>&1 9>&- &
   echo "$! $(start_time $!) $name" >>"$dir/pids"
+  disown
 }
 
 inside() { # head|nK COMMAND...   (not `ip netns exec`: that mounts another /sys, and Slurm misses its cgroups)
@@ -204,7 +206,7 @@ bytes() {
 
 # ---- Slurm ---------------------------------------------------------------------------------------------------------------
 
-slurm_version() { slurmd -V | awk '{ split($2, v, "."); print v[1] * 100 + v[2] }'; } # 22.05.8: 2205
+slurm_version() { srun --version | awk '{ split($2, v, "."); print v[1] * 100 + v[2] }'; } # 22.05.8: 2205
 
 # Daemons fail and jobs come back within seconds: a requeued job waits for cred_expire (120 s if not told) and for the
 # next turn of the backfill scheduler.
@@ -243,8 +245,17 @@ PartitionName=test Nodes=n[1-$1] Default=YES MaxTime=60 State=UP
 CONF
     for ((i = 1; i <= $1; i++)); do echo "NodeName=n$i NodeAddr=$subnet.$i CPUs=4 State=UNKNOWN"; done
   } >"$SLURM_CONF"
-  # Nobody may need control groups here; older versions do not know the word and do not look for them.
-  if (($(slurm_version) >= 2311)); then echo "CgroupPlugin=disabled" >"$dir/etc/cgroup.conf"; fi
+  # Nothing here uses control groups, but slurmd looks for some: from 24.05 on it can be told not to; before, the plugin
+  # of version 1 is the one that starts whatever the machine has.
+  if (($(slurm_version) >= 2405)); then echo "CgroupPlugin=disabled"; else echo "CgroupPlugin=cgroup/v1"; fi >"$dir/etc/cgroup.conf"
+}
+
+# Names for addresses without asking any server.
+write_hosts() { # N
+  local i
+  echo "127.0.0.1 localhost" >"$dir/etc/hosts"
+  echo "$subnet.254 shoal-head" >>"$dir/etc/hosts"
+  for ((i = 1; i <= $1; i++)); do echo "$subnet.$i n$i"; done >>"$dir/etc/hosts"
 }
 
 start_daemons() { # N
@@ -252,23 +263,34 @@ start_daemons() { # N
   (umask 377 && head -c 1024 /dev/urandom >"$dir/munge/key")
   launch munged nsenter --net=/run/netns/shoal-head munged --foreground --num-threads=2 --key-file="$dir/munge/key" \
     --socket="$dir/munge/socket" --pid-file="$dir/munge/pid" --log-file="$dir/log/munged.log" --seed-file="$dir/munge/seed" \
-    --force
+    --origin="$subnet.254" --force
   for ((i = 0; i < 50; i++)); do
     [[ -S $dir/munge/socket ]] && break
     sleep 0.05
   done
-  launch slurmctld nsenter --net=/run/netns/shoal-head unshare --uts bash -c 'hostname shoal-head && exec slurmctld -D'
+  launch slurmctld nsenter --net=/run/netns/shoal-head unshare --uts --mount bash "$self" _head slurmctld -D
   for ((i = 1; i <= $1; i++)); do
     mkdir -p "$dir/spool/n$i" "$dir/node/n$i"
     launch "n$i" nsenter --net="/run/netns/shoal-n$i" unshare --uts --mount --ipc bash "$self" _node "n$i"
   done
 }
 
+# Host name and addresses of the namespaces we are in by now.  Slurm calls back whoever asked it under that name.
+become() { # NAME
+  hostname "$1"
+  mount --bind "$dir/etc/hosts" /etc/hosts
+}
+
+become_head() { # COMMAND...
+  become shoal-head
+  exec "$@"
+}
+
 # Becomes the slurmd of a node, in namespaces that are its own already.  /tmp and /dev/shm are private: the PMIx plugin and
 # MPI keep files there whose names two nodes would share.  What all nodes must see below /tmp is mounted into it again.
 become_node() { # nK
   local stage=$dir/node/$1 share
-  hostname "$1"
+  become "$1"
   mount -t tmpfs -o mode=1777 shoal "$stage"
   while read -r share; do
     [[ $share == /tmp/* ]] || continue
@@ -287,9 +309,10 @@ wait_for_idle() { # N
   local i
   for ((i = 0; i < 300; i++)); do
     [[ $(idle_nodes) == "$1" ]] && return 0
+    is_up || break # one of them has ended
     sleep 0.1
   done
-  say "after 30 s only $(idle_nodes) of $1 nodes are idle" >&2
+  say "after $((i / 10)) s only $(idle_nodes) of $1 nodes are idle" >&2
   return 1
 }
 
@@ -298,8 +321,8 @@ show_logs() {
   for log in "$dir"/log/*.log; do
     [[ -s $log ]] || continue
     echo "---- $log"
-    tail -n 15 "$log"
-  done >&2
+    tail -n 8 "$log"
+  done
 }
 
 # ---- verbs ---------------------------------------------------------------------------------------------------------------
@@ -339,9 +362,10 @@ clean() {
   : >"$lock"
 }
 
+# shellcheck disable=SC2317 # a trap calls it
 up_failed() {
   local code=$?
-  if ((code != 77)); then show_logs; say "up failed" >&2; fi
+  if ((code != 77)); then show_logs >&2; say "up failed" >&2; fi
   clean
   exit "$code"
 }
@@ -379,6 +403,7 @@ up() {
   echo $(($(date +%s) + minutes * 60)) >"$dir/deadline"
   launch watchdog "$self" _watch "$follow"
   write_config "$n"
+  write_hosts "$n"
   make_network "$n"
   start_daemons "$n"
   wait_for_idle "$n"
@@ -415,15 +440,14 @@ status() {
   fi
   left=$(($(cat "$dir/deadline") - $(date +%s)))
   say "is up: $(nodes) nodes, links $(cat "$dir/shape"), ends itself in $((left / 60)) min; state in $dir"
-  inside head sinfo -N -o '%N %T'
+  inside head sinfo -N -o '%N %T %E'
   inside head squeue -o '%i %j %T %M %N'
 }
 
 print_env() {
   local command
-  echo "export SLURM_CONF=$SLURM_CONF OMPI_MCA_mpi_yield_when_idle=$OMPI_MCA_mpi_yield_when_idle"
   for command in srun sbatch salloc squeue sinfo scontrol scancel; do
-    echo "$command() { nsenter --net=/run/netns/shoal-head $command \"\$@\"; }"
+    echo "$command() { SHOAL_CLUSTER_DIR='$dir' '$self' exec $command \"\$@\"; }"
   done
 }
 
@@ -440,15 +464,17 @@ main() {
     ;;
   status) status ;;
   check) check_machine ;;
+  logs) show_logs ;;
   exec)
     must_be_up
-    exec nsenter --net=/run/netns/shoal-head "$@"
+    exec nsenter --net=/run/netns/shoal-head unshare --uts --mount bash "$self" _head "$@"
     ;;
   env) print_env ;;
   bytes)
     must_be_up
     bytes
     ;;
+  _head) become_head "$@" ;;
   _node) become_node "$1" ;;
   _watch) watch "$1" ;;
   -h | --help | help) usage ;;
@@ -459,4 +485,5 @@ main() {
   esac
 }
 
-main "$@"
+# On one line: a watchdog must not read on in a file that was replaced meanwhile.
+main "$@"; exit

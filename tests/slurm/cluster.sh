@@ -124,7 +124,15 @@ refuse_second_user() {
 
 # ---- the state folder ----------------------------------------------------------------------------------------------------
 
-namespaces() { ip netns list 2>/dev/null | awk '$1 ~ /^shoal-(head|n[0-9]+)$/ { print $1 }'; }
+# Ours, and what a check that was killed left.
+namespaces() {
+  local name rest
+  while read -r name rest; do
+    if [[ $name =~ ^shoal-(head|n[0-9]+)$ || ($name =~ ^shoal-try-([0-9]+)$ && ! -d /proc/${BASH_REMATCH[1]}) ]]; then
+      echo "$name"
+    fi
+  done < <(ip netns list 2>/dev/null)
+}
 nodes() { cat "$dir/nodes" 2>/dev/null || echo 0; }
 
 make_state() { # N

@@ -20,5 +20,5 @@ endforeach()
 set_tests_properties(slurm.up slurm.down slurm.script slurm.cluster ${names} PROPERTIES
   ENVIRONMENT SHOAL_CLUSTER_DIR=/tmp/shoal-cluster-${build} LABELS "slurm;noasan" SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
   RESOURCE_LOCK slurm TIMEOUT 120)
-# With SHOAL_FULL=1: 300 starts, and a job that really reaches its time limit.
-set_tests_properties(slurm.starts slurm.stop PROPERTIES TIMEOUT 900)
+# With SHOAL_FULL=1: 300 starts, a job that really reaches its time limit, an `up` killed at 50 moments.
+set_tests_properties(slurm.starts slurm.stop slurm.cluster PROPERTIES TIMEOUT 1200)

@@ -104,7 +104,8 @@ static shoal_status refuse_bad_model(shoal_session *s)
 shoal_status shoal_session_save(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  if (s->saved_any && s->last_saved_step == r->step) return SHOAL_OK; /* nothing new */
+  if (s->saved_any && s->last_saved_step == r->step && s->last_saved_epoch == s->at.epoch)
+    return SHOAL_OK; /* nothing new */
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_group_agree(r->control, refuse_bad_model(s)));
@@ -145,6 +146,7 @@ shoal_status shoal_session_save(shoal_session *s)
     return st;
   }
   s->last_saved_step = r->step;
+  s->last_saved_epoch = s->at.epoch;
   s->saved_any = true;
   s->saved_ns = shoal_now_ns();
   double seconds = shoal_seconds_since(t0);
@@ -372,6 +374,7 @@ shoal_status shoal_session_resume(shoal_session *s)
   if (!root) shoal_quiet_errors(-1);
   SHOAL_TRY(shoal_group_agree(control, st));
   s->first_step = s->last_saved_step = s->run.step;
+  s->last_saved_epoch = s->at.epoch;
   s->saved_any = strncmp(path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;
   return SHOAL_OK;
 }

@@ -46,7 +46,7 @@ typedef struct {
   uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */
   uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
   double save_s;                      /* longest checkpoint so far */
-  uint64_t last_saved_step;
+  uint64_t last_saved_step, last_saved_epoch;
   bool saved_any, fresh;                  /* fresh: nothing was resumed */
   bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
   double test_loss, test_acc, train_loss; /* last known; NAN before */

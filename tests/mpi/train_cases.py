@@ -463,6 +463,12 @@ def case_heard():
     check(status("done") == before, status("done"))
     r = train(1, "done", *base)
     check("nothing to do" in r.stdout, r.stdout)
+    # A checkpoint due at the run's last step comes before the epoch's end: the end is saved all the same.
+    train(1, "edge", *base, *sets(ckpt__every="5 steps"))
+    for _ in range(2):
+        train(1, "edge", *base, *sets(ckpt__every="5 steps"))
+    check(len(metrics("edge")) == 1, metrics("edge"))
+    check(diff(newest("edge"), newest("done"), "--except", "train/").returncode == 0, "the end of the run was not saved")
     train(1, "quiet", *base, "-q")
     with open("runs/quiet/log.txt") as f:
         text = f.read()

@@ -73,6 +73,9 @@ typedef struct {
   int step_tasks;       /* tasks of the Slurm step we are in, 0: none */
 } shoal_launch;
 void shoal_launch_read(shoal_launch *out);
+/** Before MPI_Init: ERR_WORLD if the launcher speaks something this MPI would end the process for, with its own words
+ *  and exit code. */
+shoal_status shoal_launch_refuse(const shoal_launch *l);
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons);
 
 /** After MPI_Init and before the first message, where PMIx is built in and started us: a real barrier (pmix.c). */

@@ -83,6 +83,19 @@ void shoal_launch_read(shoal_launch *out)
   if (!out->local_size) out->local_size = tasks_per_node(getenv("SLURM_STEP_TASKS_PER_NODE"));
 }
 
+/* Open MPI 5 speaks PMIx only, and 4 does too unless it was built for Slurm's older PMI: then MPI_Init ends the process
+ * itself, with exit code 1 and a page of text.  Whoever has such a build names the component, which is taken as a word. */
+shoal_status shoal_launch_refuse(const shoal_launch *l)
+{
+  bool old_pmi = l->launcher && strncmp(l->launcher, "PMI_", 4) == 0;
+  if (!old_pmi || getenv("OMPI_MCA_pmix") || strncmp(shoal_world_library(), "Open MPI", 8) != 0) return SHOAL_OK;
+  return SHOAL_FAIL(SHOAL_ERR_WORLD,
+                    "Slurm offers PMI-1 or PMI-2 (%s is set), but %s needs PMIx: start it with `srun --mpi=pmix` "
+                    "(`srun --mpi=list` shows what this site has); if this MPI was built for the older PMI, set "
+                    "OMPI_MCA_pmix=s2 (or s1)",
+                    l->launcher, shoal_world_library());
+}
+
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons)
 {
   if (allow_singletons && mpi_size == 1) return SHOAL_OK;

@@ -46,6 +46,7 @@ static shoal_status open_transport(shoal_world *w)
     SHOAL_TRY(shoal_launch_check(&launch, 1, w->o.allow_singletons));
     return shoal_self_open(w);
   }
+  SHOAL_TRY(shoal_launch_refuse(&launch));
   yield_if_crowded(&launch);
   SHOAL_TRY(shoal_mpi_open(w));
   SHOAL_TRY(shoal_launch_check(&launch, w->size, w->o.allow_singletons));

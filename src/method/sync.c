@@ -89,9 +89,9 @@ static shoal_status sync_open(shoal_run *r, void *state)
   for (size_t i = 0; i < s->n_buckets; i++) {
     char name[32];
     snprintf(name, sizeof name, "bucket %zu", i);
-    SHOAL_TRY(shoal_exchange_create_sum(r->all, name, s->buckets[i].count, s->wire, &s->buckets[i].exchange));
+    SHOAL_TRY(shoal_exchange_create_sum(r->all, name, s->buckets[i].count, s->wire, SHOAL_SUM_AUTO, &s->buckets[i].exchange));
     uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
-    shoal_exchange_bytes(r->all, s->buckets[i].count, s->wire, bytes);
+    shoal_exchange_bytes(r->all, s->buckets[i].count, s->wire, SHOAL_SUM_AUTO, bytes);
     for (int link = 0; link < SHOAL_LINK_COUNT; link++) s->bytes[link] += bytes[link];
   }
   rewind_buckets(s);

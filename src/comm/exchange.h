@@ -34,7 +34,7 @@ size_t shoal_wire_bytes(shoal_wire wire);
 const char *shoal_wire_name(shoal_wire wire);
 
 typedef enum {
-  SHOAL_SUM_AUTO, /* small up to 4 KiB; two-level where the group has several nodes and some node several ranks; ring */
+  SHOAL_SUM_AUTO, /* by size and topology, see docs/methods/sync.md */
   SHOAL_SUM_RING,
   SHOAL_SUM_TWO_LEVEL,
   SHOAL_SUM_LEADERS,

@@ -20,8 +20,8 @@
 typedef struct {
   int nodes, node;
   int locals, local;
-  int owners;
-  int left, right; /* group ranks: who owns the same shard on the nodes before and after; -1: this rank owns none */
+  int owners, most; /* most: ranks of the largest node */
+  int left, right;  /* group ranks: who owns the same shard on the nodes before and after; -1: this rank owns none */
 } shoal_shape;
 
 /** @param algorithm  RING, TWO_LEVEL or LEADERS */

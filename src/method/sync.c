@@ -110,7 +110,7 @@ static void add_bytes(shoal_run *r, sync_state *s)
   }
 }
 
-/* "exchange: 3 buckets, 23.2 MiB as f32: 1 small, 2 two-level" */
+/* "exchange: 3 buckets, 9.2 MiB as f32: 1 leaders, 2 two-level" */
 static void print_choice(const shoal_run *r, const sync_state *s)
 {
   if (shoal_group_size(r->all) == 1) return;

@@ -233,15 +233,23 @@ static shoal_sum_algorithm chosen(shoal_group *g, size_t n, shoal_wire wire)
   return a;
 }
 
+/* The rule of docs/methods/sync.md in other words: what the largest node would send by "small", 8, 16 and 64 KiB. */
 static void choice(const char *pretend)
 {
   shoal_world *w = open_world(pretend, 0);
   const shoal_topo *t = shoal_world_topo(w);
-  shoal_sum_algorithm large = t->nodes > 1 && t->nodes < size ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING;
+  shoal_group *g = shoal_world_group(w);
+  size_t most = 0;
+  for (int r = 0; r < size; r++) most = SHOAL_MAX(most, (size_t)t->places[r].local_size);
+  bool two = t->nodes > 1 && t->nodes < size;
   shoal_sum_algorithm few = size > 1 ? SHOAL_SUM_SMALL : SHOAL_SUM_RING;
-  CHECK(chosen(shoal_world_group(w), 1024, SHOAL_WIRE_F32) == few, "4 KiB on %s", pretend);
-  CHECK(chosen(shoal_world_group(w), 1025, SHOAL_WIRE_F32) == large, "above 4 KiB on %s", pretend);
-  CHECK(chosen(shoal_world_group(w), 2048, SHOAL_WIRE_BF16) == few, "4 KiB of bf16 on %s", pretend);
+  size_t limit = t->nodes == 1 ? 2048 : SHOAL_MIN((size_t)2048, 4096 / ((size_t)size * most));
+  CHECK(chosen(g, limit, SHOAL_WIRE_F32) == few, "%zu f32 on %s", limit, pretend);
+  CHECK(chosen(g, 2 * limit, SHOAL_WIRE_BF16) == few, "%zu bf16 on %s", 2 * limit, pretend);
+  CHECK(chosen(g, limit + 1, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_LEADERS : SHOAL_SUM_RING), "%zu f32 on %s", limit + 1,
+        pretend);
+  CHECK(chosen(g, 16384, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_LEADERS : SHOAL_SUM_RING), "64 KiB on %s", pretend);
+  CHECK(chosen(g, 16385, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING), "above on %s", pretend);
   shoal_world_close(w);
 }
 

@@ -200,7 +200,7 @@ def case_algorithms():
         r = train(4, f"a-{algorithm}", *options, *sets(method__algorithm=algorithm))
         check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
         expected = rf"exchange: 3 buckets, .* as f32: 3 {algorithm}\n" if algorithm != "auto" else \
-            r"exchange: 3 buckets, .* as f32: 1 small, 2 two-level\n"
+            r"exchange: 3 buckets, .* as f32: 1 small, 1 leaders, 1 two-level\n"
         check(re.search(expected, r.stdout), r.stdout)
         d = diff(newest("a-ring"), newest(f"a-{algorithm}"), "--only", "model/", "--tolerance", "1e-4")
         check(d.returncode == 0, d.stdout)

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "cli/cli.h"
+#include "cli/bench.h"
 #include "nn/optim.h"
 #include "tensor/cpu/cpu.h"
 #include "train/options.h"
@@ -61,7 +61,7 @@ static int by_value(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-static double median(double *values, size_t n)
+double shoal_bench_median(double *values, size_t n)
 {
   qsort(values, n, sizeof *values, by_value);
   return n ? values[n / 2] : NAN;
@@ -188,9 +188,9 @@ static shoal_status time_step(bench *b, uint32_t step, product_clock *clock, tim
 
 static void print_step(const bench *b, timings *t, const settings *s)
 {
-  double step = median(t->step, t->n), products = median(t->products, t->n);
-  double forward = median(t->forward, t->n), backward = median(t->backward, t->n),
-         optimizer = median(t->optimizer, t->n);
+  double step = shoal_bench_median(t->step, t->n), products = shoal_bench_median(t->products, t->n);
+  double forward = shoal_bench_median(t->forward, t->n), backward = shoal_bench_median(t->backward, t->n),
+         optimizer = shoal_bench_median(t->optimizer, t->n);
   double n = (double)b->batch;
   if (s->json)
     printf("{\"model\": \"%s\", \"batch\": %lld, \"threads\": %d, \"backend\": \"%s\", \"steps\": %zu, "
@@ -278,7 +278,7 @@ static shoal_status bench_gemm(shoal_backend *b, int64_t m, int64_t n, int64_t k
     SHOAL_TRY_GOTO(st, b->ops->gemm(b, false, true, m, n, k, 1, x, k, w, k, 0, y, n), done);
     t->step[t->n++] = shoal_seconds_since(t0);
   }
-  double time = median(t->step, t->n), gflops = 2e-9 * (double)m * (double)n * (double)k / time;
+  double time = shoal_bench_median(t->step, t->n), gflops = 2e-9 * (double)m * (double)n * (double)k / time;
   if (s->json)
     printf("{\"m\": %lld, \"n\": %lld, \"k\": %lld, \"gflops\": %.2f, \"ms\": %.4f}\n", (long long)m, (long long)n,
            (long long)k, gflops, time * 1e3);
@@ -327,6 +327,7 @@ shoal_status shoal_cmd_bench(int argc, char **argv)
   static const shoal_verb verbs[] = {
     { "step", "a whole training step against the time of its products", step },
     { "gemm", "matrix products", gemm },
+    { "comm", "sums over the ranks of this world, by each algorithm", shoal_bench_comm },
     { NULL, NULL, NULL },
   };
   return shoal_run_verb("shoal bench", verbs, argc, argv);

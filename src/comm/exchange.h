@@ -2,17 +2,29 @@
  *
  *   create (buffers, requests)  →  start(x)  →  ... shoal_world_progress ...  →  wait   →  start ...
  *
- * The all-reduce is a ring over the group's order: p-1 steps of reduce-scatter, p-1 of all-gather, each chunk cut into
- * pieces so that adding one piece overlaps the transfer of the next.  The summation order of an element depends only on
- * its place and the group, so results are the same bits on every member, in every run, however messages arrive.
+ * A sum over a group takes one of these ways, settled when it is planned:
  *
- *   rank 0: [A0 B0 C0]      chunk k is summed starting at rank k+1 and is complete at rank k,
+ *   ring        p-1 steps of reduce-scatter and p-1 of all-gather around the group's order; sends 2 (p-1)/p of the data.
+ *   two-level   inside each node the parts go to owners, one per shard of the vector; each shard has a ring of its own
+ *               between the nodes; then owners give the sums to their node.  Between nodes goes 2 (N-1)/N of the data
+ *               per node, once, wherever ranks are placed.  The three phases overlap, piece by piece.
+ *   leaders     the same with one shard: one rank of each node speaks for it.
+ *   small       everybody gets all the parts in log2(p) rounds and adds: for a few KiB.
+ *
+ * Chunks are cut into pieces so that adding one piece overlaps the transfer of the next.  The summation order of an
+ * element depends only on its place, the group, its nodes and the algorithm, so results are the same bits on every
+ * member, in every run, however messages arrive.
+ *
+ *   rank 0: [A0 B0 C0]      the ring: chunk k is summed starting at rank k+1 and is complete at rank k,
  *   rank 1: [A1 B1 C1]      which passes it on around the ring.  A member sends
  *   rank 2: [A2 B2 C2]      2 (p-1)/p of the data (exactly: every chunk but two, once or twice).
  *
- * 16-bit wire formats: every hop rounds what it sends, sums are in f32, and the finished chunk is rounded once on its
- * owner too, so that all members keep the same bits.  A group of one sends nothing and rounds nothing.
- * Source: ring all-reduce, Patarasuk and Yuan, JPDC 2009. */
+ * 16-bit wire formats: every hop of a ring rounds what it sends, sums are in f32, and the finished chunk is rounded once
+ * on its owner too, so that all members keep the same bits.  On two levels only the ring between nodes is 16-bit; inside
+ * a node all is f32, and where there is one node only, nothing is rounded.  `small` rounds each part once and not the
+ * sum.  A group of one sends nothing and rounds nothing.
+ * Sources: ring all-reduce, Patarasuk and Yuan, JPDC 2009; two levels as in Horovod's hierarchical all-reduce (Sergeev
+ * and Del Balso, 2018), from which this differs in giving unequal nodes as many shards as the smallest has ranks. */
 #ifndef SHOAL_COMM_EXCHANGE_H
 #define SHOAL_COMM_EXCHANGE_H
 #include "comm/group.h"
@@ -21,13 +33,24 @@ typedef enum { SHOAL_WIRE_F32, SHOAL_WIRE_BF16, SHOAL_WIRE_F16 } shoal_wire;
 size_t shoal_wire_bytes(shoal_wire wire);
 const char *shoal_wire_name(shoal_wire wire);
 
+typedef enum {
+  SHOAL_SUM_AUTO, /* by size and topology, see docs/methods/sync.md */
+  SHOAL_SUM_RING,
+  SHOAL_SUM_TWO_LEVEL,
+  SHOAL_SUM_LEADERS,
+  SHOAL_SUM_SMALL
+} shoal_sum_algorithm;
+const char *shoal_sum_name(shoal_sum_algorithm algorithm); /* "two-level" */
+
 typedef struct shoal_exchange shoal_exchange;
-/** Plan a sum over the group of up to `n` f32 elements.  Collective (same n and order of creation on every member; n
- *  and wire are compared, ERR_ARG where they differ).  Owns wire buffers of a few pieces per direction (and none for
- *  f32 sends); nothing is allocated later.
+/** Plan a sum over the group of up to `n` f32 elements.  Collective (same arguments and order of creation on every
+ *  member; n, wire and algorithm are compared, ERR_ARG where they differ; also for SMALL above 1 MiB).  Owns buffers of a
+ *  few pieces for each rank it receives parts from (and none for f32 sends), SMALL those of all parts; nothing is
+ *  allocated later.  Every algorithm works on every group.
  *  @param name  for traces and hang reports: "bucket 0"; copied */
 shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t n, shoal_wire wire,
-                                       shoal_exchange **out);
+                                       shoal_sum_algorithm algorithm, shoal_exchange **out);
+shoal_sum_algorithm shoal_exchange_algorithm(const shoal_exchange *e); /* what AUTO came to */
 /** x[n] ← Σ over members, in place; n as planned.  Returns at once; `x` belongs to the exchange until it is done.
  *  Several exchanges of a group may be in flight; they must be started in the same order on every member. */
 shoal_status shoal_exchange_start(shoal_exchange *e, float *x);
@@ -40,7 +63,8 @@ bool shoal_exchange_done(const shoal_exchange *e); /* as of the last progress ca
 shoal_status shoal_exchange_wait(shoal_exchange *e);
 void shoal_exchange_destroy(shoal_exchange *e); /* not while in flight, except after an error; NULL is fine */
 /** The formula: payload bytes member `rank` (the caller) of the group sends per start, into out[link]. */
-void shoal_exchange_bytes(const shoal_group *g, size_t n, shoal_wire wire, uint64_t out[SHOAL_LINK_COUNT]);
+void shoal_exchange_bytes(const shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm algorithm,
+                          uint64_t out[SHOAL_LINK_COUNT]);
 
 /* Agreement that does not stop the step: every member posts a value, later all learn the maximum.  Class control. */
 typedef struct shoal_vote shoal_vote;

@@ -1,6 +1,6 @@
 /* Inside comm/: what a transport offers, and how work in flight is kept moving.
  *
- *     ring   vote   message   collectives         state machines: "flights"
+ *     sums   vote   message   collectives         state machines: "flights"
  *       \      |       |       /
  *        post, poll, look at slots                counting, tags: group.c and flight.c
  *       /                      \
@@ -154,6 +154,11 @@ typedef struct {
   int slot[SHOAL_STREAM_WINDOW];
   int head, count;
 } shoal_stream;
+
+/** Take what has finished; post what there is room for. */
+shoal_status shoal_stream_reap(shoal_flight *f, shoal_stream *s, bool *moved);
+shoal_status shoal_stream_post(shoal_flight *f, shoal_stream *s, bool *moved);
+void shoal_stream_give_up(shoal_flight *f, shoal_stream *s);
 
 /* A set of streams that end together: the body of every blocking call. */
 typedef struct {

@@ -14,7 +14,7 @@ static size_t piece_at(const shoal_world *w, const shoal_stream *s, size_t at)
   return SHOAL_MIN(SHOAL_MIN(w->o.max_message, (size_t)STREAM_PIECE), s->bytes - at);
 }
 
-static shoal_status reap(shoal_flight *f, shoal_stream *s, bool *moved)
+shoal_status shoal_stream_reap(shoal_flight *f, shoal_stream *s, bool *moved)
 {
   shoal_world *w = f->g->w;
   while (s->count) {
@@ -31,7 +31,7 @@ static shoal_status reap(shoal_flight *f, shoal_stream *s, bool *moved)
   return SHOAL_OK;
 }
 
-static shoal_status post(shoal_flight *f, shoal_stream *s, bool *moved)
+shoal_status shoal_stream_post(shoal_flight *f, shoal_stream *s, bool *moved)
 {
   while (s->count < SHOAL_STREAM_WINDOW && s->posted < s->bytes) {
     size_t n = piece_at(f->g->w, s, s->posted);
@@ -53,9 +53,9 @@ static shoal_status streams_advance(shoal_flight *f, bool *moved, bool *done)
   shoal_streams *all = (shoal_streams *)f;
   *done = true;
   /* Receive everywhere first: what one stream got is what another may pass on, wherever it stands in the list. */
-  for (size_t i = 0; i < all->n; i++) SHOAL_TRY(reap(f, &all->streams[i], moved));
+  for (size_t i = 0; i < all->n; i++) SHOAL_TRY(shoal_stream_reap(f, &all->streams[i], moved));
   for (size_t i = 0; i < all->n; i++) {
-    SHOAL_TRY(post(f, &all->streams[i], moved));
+    SHOAL_TRY(shoal_stream_post(f, &all->streams[i], moved));
     if (all->streams[i].finished < all->streams[i].bytes) *done = false;
   }
   return SHOAL_OK;
@@ -78,14 +78,16 @@ static int streams_describe(shoal_flight *f, shoal_str *where, bool *missing)
   return peer;
 }
 
+void shoal_stream_give_up(shoal_flight *f, shoal_stream *s)
+{
+  for (; s->count; s->count--, s->head = (s->head + 1) % SHOAL_STREAM_WINDOW)
+    f->g->w->transport->release(f->g->w, s->slot[s->head]);
+}
+
 static void streams_give_up(shoal_flight *f)
 {
   shoal_streams *all = (shoal_streams *)f;
-  for (size_t i = 0; i < all->n; i++) {
-    shoal_stream *s = &all->streams[i];
-    for (; s->count; s->count--, s->head = (s->head + 1) % SHOAL_STREAM_WINDOW)
-      f->g->w->transport->release(f->g->w, s->slot[s->head]);
-  }
+  for (size_t i = 0; i < all->n; i++) shoal_stream_give_up(f, &all->streams[i]);
 }
 
 const shoal_flight_ops shoal_streams_ops = { streams_advance, streams_describe, streams_give_up };

@@ -1,11 +1,34 @@
-/* The ring against a serial simulation of itself, bit for bit, and its byte formula against the counters.
+/* Sums against a serial simulation of themselves, bit for bit, and their byte formula against the counters.
  *
- * The simulation says in ten lines what ring.c does in pieces: the sum of chunk k starts at member k+1 and goes round,
- * rounded to the wire format at each hop and once more at the end. */
+ * The simulation says in twenty lines what src/comm does in pieces: the vector is cut into shards, one for each owner of
+ * a node; a node's sum starts at the owner and goes around the node; the sum of chunk k of a shard starts at node k+1
+ * and goes around the nodes, rounded to the wire format at each hop and once more at the end.  The flat ring is that
+ * with every rank on a node of its own.  "small" adds parts, each rounded once, in rank order. */
 #include "comm.h"
 #include "tensor/half.h"
 
+enum { MOST = 16 };
 static int rank, size;
+
+/* Who is where, by the test's own reckoning. */
+typedef struct {
+  int nodes, owners, count[MOST], member[MOST][MOST];
+} layout;
+
+static layout lay_out(const shoal_world *w, const shoal_group *g, shoal_sum_algorithm algorithm)
+{
+  layout l = { .owners = MOST };
+  int names[MOST];
+  for (int r = 0; r < shoal_group_size(g); r++) {
+    int name = algorithm == SHOAL_SUM_RING ? r : shoal_world_topo(w)->places[shoal_group_world_rank(g, r)].node, m = 0;
+    while (m < l.nodes && names[m] != name) m++;
+    if (m == l.nodes) names[l.nodes++] = name;
+    l.member[m][l.count[m]++] = r;
+  }
+  for (int m = 0; m < l.nodes; m++) l.owners = SHOAL_MIN(l.owners, l.count[m]);
+  if (algorithm == SHOAL_SUM_LEADERS) l.owners = 1;
+  return l;
+}
 
 static float round_to(shoal_wire wire, float x)
 {
@@ -20,49 +43,72 @@ static float round_to(shoal_wire wire, float x)
   return x;
 }
 
-static int chunk_of(size_t i, size_t n, int p)
+/* In which part of a balanced split of n is i; i becomes the place in it and n its size. */
+static int part_of(size_t *i, size_t *n, int parts)
 {
-  size_t begin = 0;
-  for (int k = 0; k < p; k++) {
-    begin += n / (size_t)p + ((size_t)k < n % (size_t)p);
-    if (i < begin) return k;
+  size_t whole = *n;
+  for (int k = 0; k < parts; k++) {
+    *n = whole / (size_t)parts + ((size_t)k < whole % (size_t)parts);
+    if (*i < *n) return k;
+    *i -= *n;
   }
-  return p - 1;
+  return 0;
 }
 
-static float simulate(size_t i, size_t n, int p, shoal_wire wire, float (*value)(uint64_t, int))
+typedef float (*source)(uint64_t, int);
+
+static float node_sum(const layout *l, int m, int shard, uint64_t i, source value)
 {
-  int k = chunk_of(i, n, p);
-  float sum = value(i, (k + 1) % p);
-  if (p == 1) return sum;
-  for (int hop = 2; hop <= p; hop++) sum = value(i, (k + hop) % p) + round_to(wire, sum);
-  return round_to(wire, sum);
+  float sum = value(i, l->member[m][shard]);
+  for (int q = 1; q < l->count[m]; q++) sum += value(i, l->member[m][(shard + q) % l->count[m]]);
+  return sum;
 }
 
-static void fill(float *x, size_t n, int member, float (*value)(uint64_t, int))
+static float simulate(const layout *l, size_t i, size_t n, int p, shoal_wire wire, shoal_sum_algorithm algorithm,
+                      source value)
+{
+  uint64_t place = i;
+  float sum = 0;
+  if (p == 1) return value(place, 0);
+  if (algorithm == SHOAL_SUM_SMALL) {
+    sum = round_to(wire, value(place, 0));
+    for (int r = 1; r < p; r++) sum += round_to(wire, value(place, r));
+    return sum;
+  }
+  int shard = part_of(&i, &n, l->owners), k = part_of(&i, &n, l->nodes);
+  sum = node_sum(l, (k + 1) % l->nodes, shard, place, value);
+  for (int hop = 2; hop <= l->nodes; hop++)
+    sum = node_sum(l, (k + hop) % l->nodes, shard, place, value) + round_to(wire, sum);
+  return l->nodes > 1 ? round_to(wire, sum) : sum;
+}
+
+static void fill(float *x, size_t n, int member, source value)
 {
   for (size_t i = 0; i < n; i++) x[i] = value(i, member);
 }
 
-static void compare(const float *x, size_t n, shoal_wire wire, float (*value)(uint64_t, int), const char *what)
+static void compare(const layout *l, int p, const float *x, size_t n, shoal_wire wire, shoal_sum_algorithm algorithm,
+                    source value, const char *what)
 {
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < n; i++) {
-    float want = simulate(i, n, size, wire, value);
+    float want = simulate(l, i, n, p, wire, algorithm, value);
     if (memcmp(&want, &x[i], sizeof want) && !wrong++) first = i;
   }
-  CHECK(!wrong, "%s, n = %zu, %s: %zu wrong, first [%zu] = %a, not %a", what, n, shoal_wire_name(wire), wrong, first,
-        (double)x[first], (double)simulate(first, n, size, wire, value));
+  CHECK(!wrong, "%s, n = %zu, %s, %s: %zu wrong, first [%zu] = %a, not %a", what, n, shoal_wire_name(wire),
+        shoal_sum_name(algorithm), wrong, first, (double)x[first],
+        (double)simulate(l, first, n, p, wire, algorithm, value));
 }
 
-static void compare_bytes(const shoal_group *g, const shoal_counters *c, size_t n, shoal_wire wire, const char *pretend)
+static void compare_bytes(const shoal_group *g, const shoal_counters *c, size_t n, shoal_wire wire,
+                          shoal_sum_algorithm algorithm, const char *what)
 {
   uint64_t want[SHOAL_LINK_COUNT];
-  shoal_exchange_bytes(g, n, wire, want);
+  shoal_exchange_bytes(g, n, wire, algorithm, want);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
-    CHECK(c->payload[link] == want[link], "n = %zu, %s, topology %s, class %s: counted %llu, formula %llu", n,
-          shoal_wire_name(wire), pretend ? pretend : "-", shoal_link_name(link), (unsigned long long)c->payload[link],
-          (unsigned long long)want[link]);
+    CHECK(c->payload[link] == want[link], "n = %zu, %s, %s, %s, class %s: counted %llu, formula %llu", n,
+          shoal_wire_name(wire), shoal_sum_name(algorithm), what, shoal_link_name(link),
+          (unsigned long long)c->payload[link], (unsigned long long)want[link]);
     CHECK(c->wire[link] >= c->payload[link] && (c->messages[link] > 0) == (c->payload[link] > 0), "class %s",
           shoal_link_name(link));
     if (link == SHOAL_LINK_BETWEEN && c->messages[link] == 1)
@@ -72,82 +118,158 @@ static void compare_bytes(const shoal_group *g, const shoal_counters *c, size_t 
   }
 }
 
-static void sum_once(shoal_world *w, size_t n, shoal_wire wire, float (*value)(uint64_t, int), const char *pretend)
+static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm algorithm,
+                     source value, const char *what)
 {
-  shoal_group *g = shoal_world_group(w);
   shoal_exchange *e = NULL;
   float *x = room((n + 1) * sizeof *x);
-  REQUIRE(shoal_exchange_create_sum(g, "test", n, wire, &e) == SHOAL_OK, "create");
+  int p = shoal_group_size(g);
+  REQUIRE(shoal_exchange_create_sum(g, "test", n, wire, algorithm, &e) == SHOAL_OK, "create");
   CHECK(shoal_exchange_done(e), "never started");
+  algorithm = shoal_exchange_algorithm(e);
+  layout l = lay_out(w, g, algorithm);
   for (int round = 0; round < 2; round++) {
     shoal_counters c = { 0 };
     shoal_world_set_counters(w, &c);
-    fill(x, n, rank, value);
+    fill(x, n, shoal_group_rank(g), value);
     x[n] = 77;
     CHECK_OK(shoal_exchange_start(e, x));
     CHECK_OK(shoal_exchange_wait(e));
     CHECK(shoal_exchange_done(e), "done after wait");
-    compare(x, n, wire, value, pretend ? pretend : "flat");
+    compare(&l, p, x, n, wire, algorithm, value, what);
     CHECK(x[n] == 77, "wrote past the end");
-    compare_bytes(g, &c, n, wire, pretend);
+    compare_bytes(g, &c, n, wire, algorithm, what);
     shoal_world_set_counters(w, NULL);
   }
   shoal_exchange_destroy(e);
   free(x);
 }
 
-static void sums(const char *pretend, size_t max_message)
+static void group_sums(shoal_world *w, shoal_group *g, const char *what)
 {
   static const size_t lengths[] = { 0, 1, 2, 3, 5, 8, 100, 1001, 4099 };
-  shoal_world *w = open_world(pretend, max_message);
   for (size_t i = 0; i < SHOAL_COUNT(lengths); i++)
-    for (shoal_wire wire = SHOAL_WIRE_F32; wire <= SHOAL_WIRE_F16; wire++) {
-      if (!pretend) sum_once(w, lengths[i], wire, small_integer, pretend);
-      sum_once(w, lengths[i], wire, any_float, pretend);
-    }
-  if (!pretend && !max_message) { /* several pieces a chunk */
-    sum_once(w, 700001, SHOAL_WIRE_F32, any_float, pretend);
-    sum_once(w, 700001, SHOAL_WIRE_BF16, any_float, pretend);
+    for (shoal_wire wire = SHOAL_WIRE_F32; wire <= SHOAL_WIRE_F16; wire++)
+      for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= SHOAL_SUM_SMALL; a++)
+        sum_once(w, g, lengths[i], wire, a, any_float, what);
+}
+
+/* As any_float, for many numbers: quicker to make. */
+static float quick_float(uint64_t i, int member)
+{
+  uint32_t h = ((uint32_t)i + 1) * 2654435761u ^ (uint32_t)member * 40503u;
+  return (float)(h >> 8) * 0x1p-24f - 0.4f;
+}
+
+/* Several pieces a chunk. */
+static void long_sums(shoal_world *w, const char *what)
+{
+  for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= SHOAL_SUM_LEADERS; a++) {
+    sum_once(w, shoal_world_group(w), 700001, SHOAL_WIRE_F32, a, quick_float, what);
+    sum_once(w, shoal_world_group(w), 700001, SHOAL_WIRE_BF16, a, quick_float, what);
+  }
+}
+
+static void sums(const char *pretend, size_t max_message)
+{
+  shoal_world *w = open_world(pretend, max_message);
+  group_sums(w, shoal_world_group(w), pretend ? pretend : "flat");
+  if (!max_message) long_sums(w, pretend ? pretend : "flat");
+  shoal_world_close(w);
+}
+
+/* Ranks in another order than node by node: 0 2 4 ... 1 3 5 ...; and without rank 0, where others are enough. */
+static void mixed_order(const char *pretend)
+{
+  shoal_world *w = open_world(pretend, 0);
+  shoal_group *g = NULL;
+  int ranks[MOST], n = 0;
+  for (int start = 0; start < 2; start++)
+    for (int r = start; r < size; r += 2) ranks[n++] = r;
+  REQUIRE(shoal_group_create(w, "mixed", ranks, n, &g) == SHOAL_OK, "create");
+  group_sums(w, g, "mixed");
+  shoal_group_destroy(g);
+  if (rank) {
+    for (int r = 1; r < size; r++) ranks[r - 1] = size - r;
+    REQUIRE(shoal_group_create(w, "backwards", ranks, size - 1, &g) == SHOAL_OK, "create");
+    group_sums(w, g, "backwards");
+    shoal_group_destroy(g);
   }
   shoal_world_close(w);
 }
 
-/* Integers whose sums are exact in any order: an oracle that knows nothing of rings. */
-static void exact(void)
+static void check_integers(shoal_group *g, size_t n, shoal_sum_algorithm algorithm)
 {
-  enum { N = 12345 };
-  shoal_world *w = open_world(NULL, 0);
   shoal_exchange *e = NULL;
-  float *x = room(N * sizeof *x);
-  REQUIRE(shoal_exchange_create_sum(shoal_world_group(w), "exact", N, SHOAL_WIRE_F32, &e) == SHOAL_OK, "create");
-  fill(x, N, rank, small_integer);
+  float *x = room(n * sizeof *x);
+  REQUIRE(shoal_exchange_create_sum(g, "exact", n, SHOAL_WIRE_F32, algorithm, &e) == SHOAL_OK, "create");
+  fill(x, n, rank, small_integer);
   CHECK_OK(shoal_exchange_start(e, x));
   CHECK_OK(shoal_exchange_wait(e));
-  for (size_t i = 0; i < N; i++) {
+  for (size_t i = 0; i < n; i++) {
     float sum = 0;
     for (int r = 0; r < size; r++) sum += small_integer(i, r);
-    REQUIRE(x[i] == sum, "[%zu] = %g, not %g", i, (double)x[i], (double)sum);
+    REQUIRE(x[i] == sum, "%s: [%zu] = %g, not %g", shoal_sum_name(algorithm), i, (double)x[i], (double)sum);
   }
   shoal_exchange_destroy(e);
   free(x);
+}
+
+/* Integers whose sums are exact in any order: an oracle that knows nothing of rings. */
+static void exact(const char *pretend)
+{
+  shoal_world *w = open_world(pretend, 0);
+  for (shoal_sum_algorithm a = SHOAL_SUM_AUTO; a <= SHOAL_SUM_SMALL; a++)
+    check_integers(shoal_world_group(w), 12345, a);
+  shoal_world_close(w);
+}
+
+static shoal_sum_algorithm chosen(shoal_group *g, size_t n, shoal_wire wire)
+{
+  shoal_exchange *e = NULL;
+  REQUIRE(shoal_exchange_create_sum(g, "chosen", n, wire, SHOAL_SUM_AUTO, &e) == SHOAL_OK, "create");
+  shoal_sum_algorithm a = shoal_exchange_algorithm(e);
+  shoal_exchange_destroy(e);
+  return a;
+}
+
+/* The rule of docs/methods/sync.md in other words: what the largest node would send by "small", 8, 16 and 64 KiB. */
+static void choice(const char *pretend)
+{
+  shoal_world *w = open_world(pretend, 0);
+  const shoal_topo *t = shoal_world_topo(w);
+  shoal_group *g = shoal_world_group(w);
+  size_t most = 0;
+  for (int r = 0; r < size; r++) most = SHOAL_MAX(most, (size_t)t->places[r].local_size);
+  bool two = t->nodes > 1 && t->nodes < size;
+  shoal_sum_algorithm few = size > 1 ? SHOAL_SUM_SMALL : SHOAL_SUM_RING;
+  size_t limit = t->nodes == 1 ? 2048 : SHOAL_MIN((size_t)2048, 4096 / ((size_t)size * most));
+  CHECK(chosen(g, limit, SHOAL_WIRE_F32) == few, "%zu f32 on %s", limit, pretend);
+  CHECK(chosen(g, 2 * limit, SHOAL_WIRE_BF16) == few, "%zu bf16 on %s", 2 * limit, pretend);
+  CHECK(chosen(g, limit + 1, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_LEADERS : SHOAL_SUM_RING), "%zu f32 on %s", limit + 1,
+        pretend);
+  CHECK(chosen(g, 16384, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_LEADERS : SHOAL_SUM_RING), "64 KiB on %s", pretend);
+  CHECK(chosen(g, 16385, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING), "above on %s", pretend);
   shoal_world_close(w);
 }
 
 /* Special numbers survive: the finished chunk has the same bits on all members, infinities and NaN included. */
-static void specials(void)
+static void specials(const char *pretend, shoal_sum_algorithm algorithm)
 {
   enum { N = 40 };
-  shoal_world *w = open_world(NULL, 0);
+  shoal_world *w = open_world(pretend, 0);
+  bool flat = algorithm == SHOAL_SUM_RING || algorithm == SHOAL_SUM_SMALL;
+  bool rounds = flat ? size > 1 : shoal_world_topo(w)->nodes > 1;
   for (shoal_wire wire = SHOAL_WIRE_F32; wire <= SHOAL_WIRE_F16; wire++) {
     float x[N], *all = room((size_t)size * sizeof x);
     shoal_exchange *e = NULL;
     for (int i = 0; i < N; i++)
       x[i] = i % 4 == 0 ? 1e30f : i % 4 == 1 ? (rank ? 1.0f : NAN) : i % 4 == 2 ? -0.0f : 1e-40f;
-    REQUIRE(shoal_exchange_create_sum(shoal_world_group(w), "specials", N, wire, &e) == SHOAL_OK, "create");
+    REQUIRE(shoal_exchange_create_sum(shoal_world_group(w), "specials", N, wire, algorithm, &e) == SHOAL_OK, "create");
     CHECK_OK(shoal_exchange_start(e, x));
     CHECK_OK(shoal_exchange_wait(e));
     CHECK(isnan(x[1]), "NaN was lost: %g", (double)x[1]);
-    if (wire == SHOAL_WIRE_F16 && size > 1) CHECK(isinf(x[0]), "1e30 as f16: %g", (double)x[0]);
+    if (wire == SHOAL_WIRE_F16 && rounds) CHECK(isinf(x[0]), "1e30 as f16: %g", (double)x[0]);
     CHECK_OK(shoal_group_allgather(shoal_world_group(w), x, sizeof x, all));
     for (int r = 0; r < size; r++) CHECK(!memcmp(all + r * N, x, sizeof x), "rank %d has other bits", r);
     shoal_exchange_destroy(e);
@@ -159,11 +281,18 @@ static void specials(void)
 int main(void)
 {
   mpi_start(&rank, &size);
-  exact();
-  specials();
+  for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= SHOAL_SUM_SMALL; a++) specials(NULL, a);
   sums(NULL, 0);
   sums(NULL, 1000);
-  for (size_t i = 0; i < SHOAL_COUNT(topologies); i++)
-    if (topologies[i].size == size) sums(topologies[i].pretend, i % 2 ? 1000 : 0);
+  for (size_t i = 0; i < SHOAL_COUNT(topologies); i++) {
+    const char *pretend = topologies[i].pretend;
+    if (topologies[i].size != size) continue;
+    sums(pretend, 0);
+    sums(pretend, 1000);
+    exact(pretend);
+    choice(pretend);
+    specials(pretend, SHOAL_SUM_TWO_LEVEL);
+    if (size > 2) mixed_order(pretend);
+  }
   return mpi_done();
 }

@@ -168,7 +168,8 @@ def case_bytes():
     for ranks, topo, wire in ((2, "2x1", "f32"), (3, "1x3", "bf16"), (4, "2x2", "f32"), (4, "1,2,1", "f16")):
         name = f"b{ranks}{topo.replace(',', '-')}{wire}"
         r = train(ranks, name, *MLP, "--topo", topo,
-                  *sets(run__epochs=2, data__batch=16, method__wire=wire, method__first_bucket=1e-5, method__bucket=1e-5))
+                  *sets(run__epochs=2, data__batch=16, method__wire=wire, method__algorithm="ring",
+                         method__first_bucket=1e-5, method__bucket=1e-5))
         check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
         counts = [int(x) for x in topo.split("x")] if "x" in topo else None
         per_node = [counts[1]] * counts[0] if counts else [int(x) for x in topo.split(",")]
@@ -188,6 +189,27 @@ def case_bytes():
             got = {k: row["links"][k]["payload"] for k in expected}
             check(got[link] in sums and got["node" if link == "between" else "between"] == 0,
                   f"{name} rank {rank}: counted {got}, formula {sums} on {link}")
+
+
+def case_algorithms():
+    """Every way to sum gives the same weights to rounding and its bytes by the formula; what auto chose is printed, kept
+    in the checkpoint and kept to after it."""
+    glyphs(320)
+    options = [*MLP, "--topo", "2x2", *sets(run__epochs=2, data__batch=8, method__first_bucket=1e-5, method__bucket=1e-5)]
+    for algorithm in ("ring", "two-level", "leaders", "small", "auto"):
+        r = train(4, f"a-{algorithm}", *options, *sets(method__algorithm=algorithm))
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        expected = rf"exchange: 3 buckets, .* as f32: 3 {algorithm}\n" if algorithm != "auto" else \
+            r"exchange: 3 buckets, .* as f32: 1 small, 1 leaders, 1 two-level\n"
+        check(re.search(expected, r.stdout), r.stdout)
+        d = diff(newest("a-ring"), newest(f"a-{algorithm}"), "--only", "model/", "--tolerance", "1e-4")
+        check(d.returncode == 0, d.stdout)
+    stop = ["--allow-faults", *sets(fault__stop_step=7)]
+    train(4, "kept", *options, *sets(method__algorithm="leaders"), *stop, code=75)
+    r = train(4, "kept", *options)  # auto now, which goes on with what it finds
+    check(re.search(r"as f32: 3 leaders\n", r.stdout), r.stdout)
+    check("equal to the method's formula" in r.stdout, r.stdout)
+    check_equal(newest("a-leaders"), newest("kept"), "leaders, kept after a stop")
 
 
 def case_statistics():

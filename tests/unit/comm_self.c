@@ -10,7 +10,7 @@ static void exchanges(shoal_world *w, shoal_group *g)
   shoal_vote *v = NULL;
   int64_t got = 0;
   memcpy(before, x, sizeof x);
-  REQUIRE(shoal_exchange_create_sum(g, "one", 3, SHOAL_WIRE_BF16, &e) == SHOAL_OK, "create");
+  REQUIRE(shoal_exchange_create_sum(g, "one", 3, SHOAL_WIRE_BF16, SHOAL_SUM_AUTO, &e) == SHOAL_OK, "create");
   CHECK_OK(shoal_exchange_start(e, x));
   CHECK(shoal_exchange_done(e), "done at once");
   CHECK_OK(shoal_exchange_wait(e));
@@ -101,7 +101,7 @@ int main(void)
   shoal_group_destroy(g);
   REQUIRE(shoal_group_create_across(w, 0, &g) == SHOAL_OK, "across");
   CHECK(!strcmp(shoal_group_name(g), "across 0") && shoal_group_size(g) == 1, "%s", shoal_group_name(g));
-  shoal_exchange_bytes(g, 1000, SHOAL_WIRE_F32, bytes);
+  shoal_exchange_bytes(g, 1000, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, bytes);
   for (int i = 0; i < SHOAL_LINK_COUNT; i++) CHECK(!bytes[i], "nothing is sent");
   shoal_group_destroy(g);
   CHECK_OK(shoal_world_progress(w));

@@ -1,0 +1,9 @@
+/* What the files of `shoal bench` share. */
+#ifndef SHOAL_CLI_BENCH_H
+#define SHOAL_CLI_BENCH_H
+#include "cli/cli.h"
+#include <stddef.h>
+
+double shoal_bench_median(double *values, size_t n); /* sorts them; NAN of none */
+shoal_status shoal_bench_comm(int argc, char **argv);
+#endif

@@ -1,0 +1,232 @@
+/* shoal bench comm: how long a sum takes over the ranks of this world, by each algorithm and size, side by side.
+ *
+ * Run it as training runs, by srun or mpirun.  A round times every algorithm once, so that a disturbance hits all of
+ * them; what is printed is the median of rounds, for the slowest rank.  Bus bandwidth is bytes / time * 2 (p-1)/p, which
+ * does not depend on p for a perfect ring, and "between" what a node sends to others, so that a link's limit can be
+ * compared with it. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/bench.h"
+#include "comm/exchange.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS_MAX = 1000, SIZES_MAX = 32, FIRST = SHOAL_SUM_RING, LAST = SHOAL_SUM_SMALL };
+
+static const shoal_flag flags[] = {
+  { "--topo", NULL, "NxG", SHOAL_FLAG_VALUE, "pretend nodes: N of G ranks, or a list of ranks per node" },
+  { "--wire", NULL, "FORMAT", SHOAL_FLAG_VALUE, "f32 (default), bf16 or f16" },
+  { "--sizes", NULL, "LIST", SHOAL_FLAG_VALUE, "KiB of f32, as in 1,64,4096 (1,4,16,64,256,1024,4096,16384)" },
+  { "--seconds", NULL, "X", SHOAL_FLAG_VALUE, "time per size (2)" },
+  { "--together", NULL, "N", SHOAL_FLAG_VALUE, "sums of that size in flight at once, as buckets are (1)" },
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+
+typedef struct {
+  shoal_wire wire;
+  double seconds;
+  int64_t together;
+  bool json;
+  size_t n_sizes, sizes[SIZES_MAX]; /* elements */
+} settings;
+
+enum { TOGETHER_MAX = 16 };
+typedef struct {
+  shoal_world *w;
+  const settings *s;
+  size_t n;
+  float *x; /* [together * n] */
+  shoal_exchange *e[LAST + 1][TOGETHER_MAX];
+  double *seconds[LAST + 1]; /* [ROUNDS_MAX] */
+  size_t rounds;
+} contest;
+
+static shoal_status read_sizes(const char *list, settings *s)
+{
+  while (*list) {
+    char word[32];
+    int64_t kib = 0;
+    size_t length = strcspn(list, ",");
+    snprintf(word, sizeof word, "%.*s", (int)length, list);
+    SHOAL_CHECK(length < sizeof word && shoal_parse_i64(word, &kib) == SHOAL_OK && kib >= 1 && kib <= 4 << 20,
+                SHOAL_ERR_USAGE, "--sizes has \"%s\": must be whole KiB, 1 to 4194304", word);
+    SHOAL_CHECK(s->n_sizes < SIZES_MAX, SHOAL_ERR_USAGE, "--sizes has more than %d sizes", SIZES_MAX);
+    s->sizes[s->n_sizes++] = (size_t)kib * 256;
+    list += length + (list[length] == ',');
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status read_settings(const shoal_args *a, settings *s)
+{
+  const char *wire = shoal_args_value(a, "--wire"), *seconds = shoal_args_value(a, "--seconds"),
+             *together = shoal_args_value(a, "--together");
+  *s = (settings){ .seconds = 2, .together = 1, .json = shoal_args_on(a, "--json") };
+  while (wire && s->wire <= SHOAL_WIRE_F16 && strcmp(wire, shoal_wire_name(s->wire)) != 0) s->wire++;
+  SHOAL_CHECK(s->wire <= SHOAL_WIRE_F16, SHOAL_ERR_USAGE, "--wire is \"%s\": must be f32, bf16 or f16", wire);
+  SHOAL_CHECK(!seconds || (shoal_parse_f64(seconds, &s->seconds) == SHOAL_OK && s->seconds > 0), SHOAL_ERR_USAGE,
+              "--seconds is \"%s\": must be a number above 0", seconds);
+  SHOAL_CHECK(!together || (shoal_parse_i64(together, &s->together) == SHOAL_OK && s->together >= 1 &&
+                            s->together <= TOGETHER_MAX),
+              SHOAL_ERR_USAGE, "--together is \"%s\": must be 1 to %d", together, TOGETHER_MAX);
+  const char *sizes = shoal_args_value(a, "--sizes");
+  return read_sizes(sizes ? sizes : "1,4,16,64,256,1024,4096,16384", s);
+}
+
+static void close_contest(contest *c)
+{
+  for (int a = FIRST; a <= LAST; a++) {
+    for (int i = 0; i < TOGETHER_MAX; i++) shoal_exchange_destroy(c->e[a][i]);
+    free(c->seconds[a]);
+  }
+  free(c->x);
+}
+
+/* "small" is left out where it would move far more than it is made for. */
+static bool takes_part(const contest *c, int algorithm)
+{
+  return algorithm != SHOAL_SUM_SMALL || c->n * sizeof(float) <= 64 << 10;
+}
+
+static shoal_status open_contest(contest *c, shoal_world *w, const settings *s, size_t n)
+{
+  *c = (contest){ .w = w, .s = s, .n = n };
+  shoal_status st = SHOAL_ALLOC(n * (size_t)s->together + 1, &c->x);
+  for (int a = FIRST; a <= LAST && st == SHOAL_OK; a++) st = SHOAL_ALLOC(ROUNDS_MAX, &c->seconds[a]);
+  SHOAL_TRY(shoal_group_agree(shoal_world_control(w), st));
+  for (int a = FIRST; a <= LAST; a++)
+    for (int i = 0; i < s->together && takes_part(c, a); i++)
+      SHOAL_TRY(shoal_exchange_create_sum(shoal_world_group(w), shoal_sum_name((shoal_sum_algorithm)a), n, s->wire,
+                                          (shoal_sum_algorithm)a, &c->e[a][i]));
+  return SHOAL_OK;
+}
+
+static shoal_status run_once(contest *c, int algorithm, double *seconds)
+{
+  SHOAL_TRY(shoal_group_barrier(shoal_world_control(c->w)));
+  uint64_t t0 = shoal_now_ns();
+  for (int i = 0; i < c->s->together; i++) SHOAL_TRY(shoal_exchange_start(c->e[algorithm][i], c->x + (size_t)i * c->n));
+  for (int i = 0; i < c->s->together; i++) SHOAL_TRY(shoal_exchange_wait(c->e[algorithm][i]));
+  int64_t ns = (int64_t)(shoal_now_ns() - t0);
+  SHOAL_TRY(shoal_group_max_i64(shoal_world_control(c->w), &ns, 1));
+  *seconds = (double)ns * 1e-9;
+  return SHOAL_OK;
+}
+
+/* All ranks stop after the same round: they see the same times. */
+static shoal_status run_contest(contest *c)
+{
+  double spent = 0, seconds = 0;
+  for (int a = FIRST; a <= LAST; a++) /* connections and page faults happen before the clock runs */
+    if (takes_part(c, a)) SHOAL_TRY(run_once(c, a, &seconds));
+  while (c->rounds < ROUNDS_MAX && (c->rounds < 3 || spent < c->s->seconds)) {
+    for (int a = FIRST; a <= LAST; a++) {
+      if (!takes_part(c, a)) continue;
+      SHOAL_TRY(run_once(c, a, &c->seconds[a][c->rounds]));
+      spent += c->seconds[a][c->rounds];
+    }
+    c->rounds++;
+  }
+  return SHOAL_OK;
+}
+
+/* What the busiest node sends to others in one sum. */
+static shoal_status between_bytes(const contest *c, int algorithm, int64_t *largest)
+{
+  const shoal_topo *t = shoal_world_topo(c->w);
+  int64_t *node;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)t->nodes, &node));
+  uint64_t mine[SHOAL_LINK_COUNT];
+  shoal_exchange_bytes(shoal_world_group(c->w), c->n, c->s->wire, (shoal_sum_algorithm)algorithm, mine);
+  node[t->places[shoal_world_rank(c->w)].node] = (int64_t)mine[SHOAL_LINK_BETWEEN];
+  shoal_status st = shoal_group_sum_i64(shoal_world_control(c->w), node, (size_t)t->nodes);
+  *largest = 0;
+  for (int m = 0; m < t->nodes; m++) *largest = SHOAL_MAX(*largest, node[m]);
+  free(node);
+  return st;
+}
+
+static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm chosen)
+{
+  int64_t between;
+  SHOAL_TRY(between_bytes(c, algorithm, &between));
+  if (shoal_world_rank(c->w)) return SHOAL_OK;
+  double p = shoal_world_size(c->w), bytes = (double)c->n * (double)shoal_wire_bytes(c->s->wire);
+  double best = INFINITY, sums = (double)c->s->together;
+  for (size_t i = 0; i < c->rounds; i++) best = SHOAL_MIN(best, c->seconds[algorithm][i]);
+  double time = shoal_bench_median(c->seconds[algorithm], c->rounds);
+  double bus = bytes * sums / time * 2 * (p - 1) / p, link = (double)between * sums / time;
+  if (c->s->json)
+    printf("{\"kib\": %.6g, \"algorithm\": \"%s\", \"chosen\": %s, \"ms\": %.4f, \"best_ms\": %.4f, \"rounds\": %zu, "
+           "\"bus_mb_s\": %.2f, \"node_sends_bytes\": %lld, \"node_sends_mb_s\": %.2f}\n",
+           (double)c->n / 256, shoal_sum_name((shoal_sum_algorithm)algorithm),
+           chosen == (shoal_sum_algorithm)algorithm ? "true" : "false", time * 1e3, best * 1e3, c->rounds, bus * 1e-6,
+           (long long)between, link * 1e-6);
+  else
+    printf("%9.6g %c %-10s %11.3f %11.3f %7zu %11.1f %13.3f %11.1f\n", (double)c->n / 256,
+           chosen == (shoal_sum_algorithm)algorithm ? '*' : ' ', shoal_sum_name((shoal_sum_algorithm)algorithm),
+           time * 1e3, best * 1e3, c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
+  fflush(stdout);
+  return SHOAL_OK;
+}
+
+static shoal_status bench_size(shoal_world *w, const settings *s, size_t n)
+{
+  contest c;
+  shoal_exchange *automatic = NULL;
+  shoal_status st = open_contest(&c, w, s, n);
+  if (st == SHOAL_OK)
+    st = shoal_exchange_create_sum(shoal_world_group(w), "auto", n, s->wire, SHOAL_SUM_AUTO, &automatic);
+  if (st == SHOAL_OK) st = run_contest(&c);
+  for (int a = FIRST; a <= LAST && st == SHOAL_OK; a++)
+    if (takes_part(&c, a)) st = print_line(&c, a, shoal_exchange_algorithm(automatic));
+  shoal_exchange_destroy(automatic);
+  close_contest(&c);
+  return st;
+}
+
+static const shoal_verb_help help = {
+  "shoal bench comm [options]",
+  "Time of a sum over all ranks, by each algorithm; the one that auto takes is marked.  Start it as a run is started.",
+  flags,
+  0,
+  0,
+  "  mpirun -n 4 shoal bench comm --topo 2x2\n  srun -N4 --ntasks-per-node=2 shoal bench comm --sizes 64,4096\n",
+};
+
+static shoal_status run(const shoal_args *a)
+{
+  settings s;
+  SHOAL_TRY(read_settings(a, &s));
+  shoal_world *w;
+  shoal_world_options o = { .pretend = shoal_args_value(a, "--topo") };
+  SHOAL_TRY(shoal_world_open(&o, &w));
+  if (shoal_launcher_rank() > 0) shoal_quiet_errors(-1); /* from here on each rank speaks for itself */
+  const shoal_topo *t = shoal_world_topo(w);
+  if (!s.json && shoal_world_rank(w) == 0) {
+    printf("%d ranks on %d nodes%s, %s on the wire, %lld at a time; times of the slowest rank\n", t->size, t->nodes,
+           t->pretended ? " (pretended)" : "", shoal_wire_name(s.wire), (long long)s.together);
+    printf("%9s   %-10s %11s %11s %7s %11s %13s %11s\n", "KiB (f32)", "algorithm", "median ms", "best ms", "rounds",
+           "bus MB/s", "node sends MB", "link MB/s");
+  }
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; i < s.n_sizes && st == SHOAL_OK; i++) st = bench_size(w, &s, s.sizes[i]);
+  if (st != SHOAL_OK && t->size > 1) shoal_world_abort(w, shoal_status_exit_code(st));
+  shoal_world_close(w);
+  return st;
+}
+
+shoal_status shoal_bench_comm(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  shoal_status st = run(a);
+  shoal_args_destroy(a);
+  return st;
+}

@@ -1,0 +1,152 @@
+/* Exchanges: plan a sum once, start it in every step, ask or wait for its end.
+ *
+ * The algorithm is settled when the sum is planned and never changes: by the caller, or by size and topology (shape.c).
+ * All of them are state machines that move in shoal_world_progress and in waits, and none allocates after planning. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "comm/exchange_impl.h"
+#include <stdlib.h>
+
+enum { STAMP_STRIDE = 37 }; /* one start fewer and one step more must not come to the same tag */
+
+/* The members of a plan must mean the same thing, or pieces would be added to the wrong places. */
+static shoal_status compare_plan(shoal_group *g, const char *name, size_t n, shoal_wire wire,
+                                 shoal_sum_algorithm algorithm)
+{
+  int64_t largest = ((int64_t)n << 3 | (int64_t)algorithm) << 2 | (int64_t)wire, smallest = -largest;
+  int64_t mine = largest;
+  SHOAL_TRY(shoal_group_agree_max(g, "exchange set-up", &largest));
+  SHOAL_TRY(shoal_group_agree_max(g, "exchange set-up", &smallest));
+  SHOAL_CHECK(
+      largest == mine && -smallest == mine, SHOAL_ERR_ARG,
+      "exchange \"%s\" of group %s: here %zu elements as %s by %s, but other members plan %lld to %lld elements "
+      "(or another wire format or algorithm)",
+      name, g->name, n, shoal_wire_name(wire), shoal_sum_name(algorithm), (long long)(-smallest >> 5),
+      (long long)(largest >> 5));
+  return SHOAL_OK;
+}
+
+static shoal_status plan(shoal_exchange *e)
+{
+  bool small = e->algorithm == SHOAL_SUM_SMALL;
+  SHOAL_CHECK(e->name, SHOAL_ERR_MEM, "out of memory: exchange");
+  if (e->f.g->size == 1) return SHOAL_OK;
+  uint64_t bytes[SHOAL_LINK_COUNT];
+  shoal_exchange_bytes(e->f.g, e->n, e->wire, e->algorithm, bytes);
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) e->bytes += bytes[link];
+  e->f.ops = small ? &shoal_small_ops : &shoal_ring_ops;
+  shoal_status st = small ? shoal_small_plan(e) : shoal_ring_plan(e);
+  if (st == SHOAL_OK)
+    st = e->f.g->w->transport->reserve(e->f.g->w, e->slots);
+  else
+    e->slots = 0;
+  return st;
+}
+
+shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t n, shoal_wire wire,
+                                       shoal_sum_algorithm algorithm, shoal_exchange **out)
+{
+  shoal_exchange *e;
+  SHOAL_TRY(compare_plan(g, name, n, wire, algorithm));
+  shoal_status st = SHOAL_ALLOC(1, &e);
+  if (st == SHOAL_OK) {
+    e->f = (shoal_flight){ .g = g };
+    e->plan = g->plans;
+    e->n = n;
+    e->wire = wire;
+    e->algorithm = shoal_sum_choose(g, n, wire, algorithm);
+    e->name = shoal_strdup_printf("exchange \"%s\"", name);
+    e->f.name = e->name;
+    st = plan(e);
+  } else {
+    e = NULL;
+  }
+  g->plans++;
+  st = shoal_group_agree(g, st);
+  if (st != SHOAL_OK)
+    shoal_exchange_destroy(e);
+  else
+    *out = e;
+  return st;
+}
+
+void shoal_exchange_record(const shoal_exchange *e, shoal_trace_kind kind, uint64_t t0_ns, uint64_t bytes)
+{
+  const shoal_group *g = e->f.g;
+  if (g->w->trace && g->w->trace == e->trace)
+    shoal_trace_transfer(e->trace, kind, e->op, t0_ns, shoal_now_ns(), shoal_group_class(g, e->trace_peer),
+                         g->world_ranks[e->trace_peer], bytes, e->f.number);
+}
+
+void shoal_exchange_record_end(const shoal_exchange *e)
+{
+  shoal_exchange_record(e, SHOAL_TRACE_EXCHANGE, e->f.started_ns, e->bytes);
+}
+
+/* Asked once per recorder: looking a name up is not for the step. */
+static void learn_trace(shoal_exchange *e)
+{
+  shoal_trace *trace = e->f.g->w->trace;
+  if (trace && trace != e->trace) e->op = shoal_trace_op(trace, e->name);
+  e->trace = trace;
+}
+
+shoal_status shoal_exchange_start(shoal_exchange *e, float *x)
+{
+  shoal_group *g = e->f.g;
+  SHOAL_CHECK(!e->f.moving, SHOAL_ERR_ARG, "%s number %llu is still in flight: wait for it first", e->name,
+              (unsigned long long)e->f.number);
+  SHOAL_CHECK(e->f.status == SHOAL_OK, SHOAL_ERR_COMM, "%s failed before and cannot be started again", e->name);
+  e->f.number++;
+  if (g->size == 1) return SHOAL_OK;
+  e->f.tag = shoal_group_plan_tag(g, e->plan, ++g->starts + STAMP_STRIDE * e->stamp);
+  e->x = x;
+  if (e->algorithm == SHOAL_SUM_SMALL)
+    shoal_small_start(e);
+  else
+    shoal_ring_start(e);
+  learn_trace(e);
+  return shoal_flight_start(&e->f);
+}
+
+void shoal_exchange_stamp(shoal_exchange *e, uint64_t stamp)
+{
+  e->stamp = stamp;
+}
+
+shoal_sum_algorithm shoal_exchange_algorithm(const shoal_exchange *e)
+{
+  return e->algorithm;
+}
+
+bool shoal_exchange_done(const shoal_exchange *e)
+{
+  return !e->f.moving;
+}
+
+shoal_status shoal_exchange_wait(shoal_exchange *e)
+{
+  if (!e->f.moving) return e->f.status;
+  uint64_t t0 = shoal_now_ns();
+  shoal_status st = shoal_flight_wait(&e->f);
+  shoal_exchange_record(e, SHOAL_TRACE_WAIT, t0, 0);
+  return st;
+}
+
+void shoal_exchange_destroy(shoal_exchange *e)
+{
+  if (!e) return;
+  shoal_flight_end(&e->f, SHOAL_ERR_COMM);
+  if (e->slots) e->f.g->w->transport->reserve(e->f.g->w, -e->slots);
+  /* After an error the library may still read and write buffers; the run is about to end, so they are left to it. */
+  if (e->f.status == SHOAL_OK) {
+    free(e->in.buffer);
+    free(e->out.buffer);
+    free(e->blocks);
+    for (int i = 0; e->spokes && i < e->shape.locals - 1; i++) free(e->spokes[i].gather.buffer);
+  }
+  free(e->spokes);
+  free(e->streams);
+  free(e->name);
+  free(e);
+}

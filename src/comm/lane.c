@@ -1,0 +1,118 @@
+/* Lanes: pieces of a vector, in an order that both ends know, to or from one peer.
+ *
+ * An order is a sequence of chunks, each one the chunk before the last (modulo their number), because rings go that
+ * way.  Chunks are cut into pieces, so all the state of a lane is two counts: pieces posted and pieces finished, with
+ * the slots between them.  An empty chunk has no pieces and sends no message, at either end. */
+#include "base/mem.h"
+#include "comm/exchange_impl.h"
+
+size_t shoal_part_size(size_t n, int parts, int k)
+{
+  return n / (size_t)parts + ((size_t)k < n % (size_t)parts);
+}
+
+size_t shoal_part_begin(size_t n, int parts, int k)
+{
+  return n / (size_t)parts * (size_t)k + SHOAL_MIN((size_t)k, n % (size_t)parts);
+}
+
+uint64_t shoal_cut_pieces(const shoal_cut *c, int chunk)
+{
+  return (shoal_part_size(c->n, c->chunks, chunk) + c->piece - 1) / c->piece;
+}
+
+uint64_t shoal_cut_all_pieces(const shoal_cut *c)
+{
+  uint64_t all = 0;
+  for (int k = 0; k < c->chunks; k++) all += shoal_cut_pieces(c, k);
+  return all;
+}
+
+static int chunk_before(const shoal_lane *l, int chunk)
+{
+  return (chunk + l->cut.chunks - 1) % l->cut.chunks;
+}
+
+static void enter_step(const shoal_lane *l, shoal_cursor *c)
+{
+  for (; c->step < l->steps; c->step++, c->chunk = chunk_before(l, c->chunk)) {
+    c->at = l->cut.begin + shoal_part_begin(l->cut.n, l->cut.chunks, c->chunk);
+    c->end = c->at + shoal_part_size(l->cut.n, l->cut.chunks, c->chunk);
+    if (c->at < c->end) return;
+  }
+}
+
+static void next_piece(const shoal_lane *l, shoal_cursor *c)
+{
+  c->pieces++;
+  c->at += shoal_lane_length(l, c);
+  if (c->at < c->end) return;
+  c->step++;
+  c->chunk = chunk_before(l, c->chunk);
+  enter_step(l, c);
+}
+
+void shoal_lane_rewind(shoal_lane *l)
+{
+  l->posted = (shoal_cursor){ .chunk = l->first_chunk };
+  enter_step(l, &l->posted);
+  l->finished = l->posted;
+}
+
+size_t shoal_lane_length(const shoal_lane *l, const shoal_cursor *c)
+{
+  return SHOAL_MIN(l->cut.piece, c->end - c->at);
+}
+
+char *shoal_lane_buffer(const shoal_lane *l, const shoal_cursor *c)
+{
+  return l->buffer + c->pieces % (uint64_t)l->window * l->cut.piece * shoal_wire_bytes(l->wire);
+}
+
+static int *slot_at(shoal_lane *l, const shoal_cursor *c)
+{
+  return &l->slot[c->pieces % SHOAL_LANE_WINDOW];
+}
+
+shoal_status shoal_lane_look(shoal_flight *f, const shoal_lane *l, bool *yes)
+{
+  const shoal_cursor *c = &l->finished;
+  *yes = false;
+  if (c->pieces == l->posted.pieces) return SHOAL_OK;
+  return shoal_flight_look(f, l->slot[c->pieces % SHOAL_LANE_WINDOW], l->peer,
+                           shoal_lane_length(l, c) * shoal_wire_bytes(l->wire), yes);
+}
+
+void shoal_lane_pop(shoal_flight *f, shoal_lane *l)
+{
+  f->g->w->transport->release(f->g->w, *slot_at(l, &l->finished));
+  next_piece(l, &l->finished);
+}
+
+shoal_status shoal_lane_post(shoal_flight *f, shoal_lane *l, void *data)
+{
+  size_t bytes = shoal_lane_length(l, &l->posted) * shoal_wire_bytes(l->wire);
+  int *slot = slot_at(l, &l->posted);
+  if (l->sending)
+    SHOAL_TRY(shoal_flight_send(f, data, bytes, l->peer, slot));
+  else
+    SHOAL_TRY(shoal_flight_recv(f, data, bytes, l->peer, slot));
+  next_piece(l, &l->posted);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_lane_reap(shoal_flight *f, shoal_lane *l, bool *moved)
+{
+  for (;;) {
+    bool yes;
+    SHOAL_TRY(shoal_lane_look(f, l, &yes));
+    if (!yes) return SHOAL_OK;
+    shoal_lane_pop(f, l);
+    *moved = true;
+  }
+}
+
+void shoal_lane_give_up(shoal_flight *f, shoal_lane *l)
+{
+  while (l->finished.pieces < l->posted.pieces) shoal_lane_pop(f, l);
+}

@@ -83,7 +83,7 @@ static void close_contest(contest *c)
     for (int i = 0; i < TOGETHER_MAX; i++) shoal_exchange_destroy(c->e[a][i]);
     free(c->seconds[a]);
   }
-  free(c->x);
+  shoal_group_unshare(shoal_world_group(c->w), c->x);
 }
 
 /* "small" is left out where it would move far more than it is made for. */
@@ -95,7 +95,10 @@ static bool takes_part(const contest *c, int algorithm)
 static shoal_status open_contest(contest *c, shoal_world *w, const settings *s, size_t n)
 {
   *c = (contest){ .w = w, .s = s, .n = n };
-  shoal_status st = SHOAL_ALLOC(n * (size_t)s->together + 1, &c->x);
+  void *x;
+  SHOAL_TRY(shoal_group_share(shoal_world_group(w), n * (size_t)s->together * sizeof(float), &x));
+  c->x = x;
+  shoal_status st = SHOAL_OK;
   for (int a = FIRST; a <= LAST && st == SHOAL_OK; a++) st = SHOAL_ALLOC(ROUNDS_MAX, &c->seconds[a]);
   SHOAL_TRY(shoal_group_agree(shoal_world_control(w), st));
   for (int a = FIRST; a <= LAST; a++)

@@ -36,6 +36,8 @@ static const shoal_option run_options[] = {
   { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,inf)", "How many good checkpoints stay.", NULL },
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
     "What the trace records: nothing, steps, or every span.", NULL },
+  { "comm.shared_memory", SHOAL_OPT_BOOL, "true", NULL, NULL,
+    "Ranks of a node add up in each other's memory; without, sums go around a ring of all ranks.", "shoal" },
   { "comm.max_message", SHOAL_OPT_INT, "0", "bytes", "[0,inf)",
     "Largest piece given to one library call; 0: 1 GiB. For tests of long messages.", NULL },
   { "comm.warn", SHOAL_OPT_PERIOD, "30s", NULL, NULL, "An exchange older than this is reported.", NULL },

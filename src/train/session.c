@@ -46,6 +46,7 @@ static shoal_status open_world(shoal_session *s)
   shoal_world_options o = {
     .pretend = s->args->topology,
     .allow_singletons = shoal_config_bool(s->config, "run.allow_singletons"),
+    .no_sharing = !shoal_config_bool(s->config, "comm.shared_memory"),
     .max_message = (size_t)shoal_config_int(s->config, "comm.max_message"),
     .warn_s = period_seconds(s->config, "comm.warn"),
     .hang_s = period_seconds(s->config, "comm.hang"),
@@ -201,15 +202,28 @@ static shoal_status open_plans(shoal_session *s)
   return SHOAL_OK;
 }
 
-static shoal_status open_model(shoal_session *s)
+static shoal_status build_model(shoal_session *s)
 {
-  shoal_run *r = &s->run;
   const shoal_data_info *info = shoal_dataset_info(s->data);
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
-  r->model = r->part = s->model;
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, &r->params));
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, &s->scratch));
+  s->run.model = s->run.part = s->model;
+  return SHOAL_OK;
+}
+
+static shoal_status share_gradients(shoal_session *s)
+{
+  void *memory;
+  SHOAL_TRY(shoal_group_share(s->run.all, s->model->weights * sizeof(float), &memory));
+  s->gradients = memory;
+  return SHOAL_OK;
+}
+
+static shoal_status open_model(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, s->gradients, &r->params));
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, NULL, &s->scratch));
   shoal_model_init(s->model, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
   r->params->version++;
   shoal_optim_config optim;
@@ -244,6 +258,8 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
   SHOAL_TRY(shoal_group_agree(control, open_data(s)));
+  SHOAL_TRY(shoal_group_agree(control, build_model(s)));
+  SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, open_model(s)));
   return shoal_group_agree(control, open_method(s));
 }
@@ -258,6 +274,7 @@ void shoal_session_close(shoal_session *s)
   shoal_optim_destroy(r->optim);
   shoal_params_destroy(r->backend, s->scratch);
   shoal_params_destroy(r->backend, r->params);
+  if (r->world) shoal_group_unshare(r->all, s->gradients);
   shoal_model_destroy(s->model);
   shoal_loader_destroy(s->test);
   shoal_loader_destroy(s->loader);

@@ -34,6 +34,7 @@ typedef struct {
   shoal_loader *loader, *test;
   shoal_model *model;
   shoal_plans *plans;
+  float *gradients;      /* memory of run.params->g, which the ranks of a node share */
   shoal_params *scratch; /* the assembled model, for evaluation and checkpoints */
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;

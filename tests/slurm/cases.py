@@ -403,6 +403,24 @@ def case_bytes():
         check(-0.01 < over < 0.01 + HEADERS / (2 * (SEGMENT + HEADERS)), f"{node}: {d}")
 
 
+def case_overlap():
+    """A sum in flight moves while its ranks do something else (pretended: they sleep) as long as they look at it now and
+    then: beside 1.5 times its own time less than 15 % of it is waited for.  Without looking, nearly all of it is."""
+    def exposed(poll):
+        out = srun(*EIGHT, SHOAL, "bench", "comm", "--sizes", "2048", "--seconds", "1", "--beside", "1.5", "--poll", poll, "--json").stdout
+        return {r["algorithm"]: (r["exposed_ms"], r["ms"]) for r in map(json.loads, out.splitlines())}
+    cluster("shape", "200mbit")
+    try:
+        polled, left_alone = exposed("2"), exposed("0")
+    finally:
+        cluster("shape", "off")
+    for algorithm, (wait, transfer) in polled.items():
+        idle, whole = left_alone[algorithm]
+        print(f"{algorithm}: {wait:.2f} of {transfer:.1f} ms exposed; {idle:.1f} of {whole:.1f} ms when nobody polls")
+        check(wait < 0.15 * transfer, f"{algorithm}: {wait} of {transfer} ms exposed")
+        check(idle > 0.5 * whole, f"{algorithm}: {idle} of {whole} ms exposed without polls: this test cannot fail")
+
+
 # ---- the batch script without a cluster ----------------------------------------------------------------------------------
 
 STUBS = {

@@ -58,6 +58,8 @@ static const shoal_option run_options[] = {
   { "fault.seed", SHOAL_OPT_INT, "0", NULL, NULL, "Fault hook: added to the rank's seed for initial weights.", NULL },
   { "fault.compute", SHOAL_OPT_STRING, "", NULL, NULL,
     "Fault hook: \"sleep:MS\" adds pretended compute to every step of the rank.", NULL },
+  { "fault.no_exchange", SHOAL_OPT_INT, "0", "steps", "[0,inf)",
+    "Fault hook: every so many steps, leave the exchange out on all ranks, to see what it costs.", NULL },
   { "fault.ckpt", SHOAL_OPT_STRING, "", NULL, NULL, "Fault hook: \"sleep:MS\" slows every checkpoint down.", NULL },
   { "fault.lr", SHOAL_OPT_FLOAT, "1", NULL, "(0,inf)", "Fault hook: the rank multiplies its learning rate by this.",
     NULL },

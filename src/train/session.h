@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
   int stop_step, kill_step, nan_step; /* -1: never */
   double compute_s, ckpt_s;
+  uint64_t no_exchange; /* 0: never */
   int64_t seed;
   float lr;
 } shoal_faults;
@@ -42,6 +43,7 @@ typedef struct {
   bool voted; /* a vote is under way */
   shoal_progress at;
   shoal_faults faults;
+  bool left_out; /* the fault hook leaves this step's exchange out */
   uint64_t global_batch;
   uint64_t started_ns, saved_ns, logged_ns, shown_ns;
   uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */

@@ -48,7 +48,7 @@ uint64_t shoal_cut_all_pieces(const shoal_cut *c);
 
 /* ---------------------------------------------------------------------------------------- pieces in order: lane.c */
 
-enum { SHOAL_LANE_WINDOW = 8 };
+enum { SHOAL_LANE_WINDOW = 32 };
 
 /* Where a lane stands: the next piece is elements [at, end) of the vector, or the first `piece` of them. */
 typedef struct {

@@ -486,6 +486,11 @@ def case_killed():
     check("attempt 2" in r.stdout and "resumed from" in r.stdout, r.stdout)
     check_equal(newest("whole"), newest("killed"), "killed at step 17")
     check([m["step"] for m in metrics("whole")] == [m["step"] for m in metrics("killed")], "metrics rows")
+    # Its trace is that of the last flush, at step 15's checkpoint, and the clocks of its start are known.
+    table = json.loads(shoal("trace", "show", "runs/killed", "--json", "--attempt", 1).stdout)
+    check([a["closed"] for a in table["attempts"]] == [False, True], table["attempts"])
+    check(all(row["steps"] == 15 and row["clock"]["readings"] == 1 and row["clock"]["drift_ppm"] is None
+              for row in table["ranks"]), table["ranks"])
 
 
 def saved(name):

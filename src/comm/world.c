@@ -66,6 +66,7 @@ static shoal_status gather_topology(shoal_world *w, const char *pretend)
   SHOAL_TRY_GOTO(st, shoal_topo_create(all, w->size, pretend, &w->topo), done);
   shoal_group_learn_links(w->control);
   shoal_group_learn_links(w->all);
+  SHOAL_TRY_GOTO(st, shoal_share_try(w, !w->o.no_sharing), done);
 done:
   free(all);
   return st;
@@ -103,6 +104,7 @@ fail:
 void shoal_world_close(shoal_world *w)
 {
   if (!w) return;
+  shoal_share_close(w);
   shoal_group_destroy(w->all);
   shoal_group_destroy(w->control);
   shoal_topo_destroy(w->topo);
@@ -130,6 +132,11 @@ int shoal_world_size(const shoal_world *w)
 const shoal_topo *shoal_world_topo(const shoal_world *w)
 {
   return w->topo;
+}
+
+bool shoal_world_shares(const shoal_world *w)
+{
+  return w->shares;
 }
 
 shoal_group *shoal_world_group(shoal_world *w)

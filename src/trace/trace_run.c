@@ -30,11 +30,13 @@ static double compute_ms(const shoal_trace_line *l)
   return per_step_ms(l, ns[SHOAL_TRACE_FORWARD] + ns[SHOAL_TRACE_BACKWARD] + ns[SHOAL_TRACE_OPTIMIZER]);
 }
 
-/* The placement says so, or the scheduler took the core away again and again. */
+/* The placement says so, or the scheduler took the core away again and again: a rank alone on its core loses it a few
+ * times per second, two that share one some hundred times. */
 bool shoal_trace_is_contended(const shoal_trace_line *l)
 {
-  enum { SWITCHES_PER_STEP = 2 };
-  return l->row.contended || (l->steps && l->row.involuntary_switches > SWITCHES_PER_STEP * l->steps);
+  const double switches_per_second = 50;
+  double limit = switches_per_second * (double)l->wall_ns * 1e-9;
+  return l->row.contended || (l->steps && (double)l->row.involuntary_switches > limit);
 }
 
 double shoal_trace_drift_bound_ppm(const shoal_trace_line *l)

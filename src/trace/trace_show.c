@@ -218,10 +218,10 @@ static void print_remarks(const shoal_trace_run *r, FILE *out)
   fprintf(out, "tracing took %.3f %% of the time%s\n", overhead,
           overhead > 1 ? ": more than 1 %, trace.level step takes less" : "");
   if (contended)
-    fprintf(
-        out,
-        "* contended, more threads than cores: its waits hold other ranks' work (%.1f involuntary switches per step)\n",
-        r->rank_steps ? (double)r->involuntary_switches / (double)r->rank_steps : 0);
+    fprintf(out,
+            "* contended, more threads than cores: its waits hold other ranks' work (%.1f involuntary switches per "
+            "second)\n",
+            r->wall_ns ? (double)r->involuntary_switches * 1e9 / (double)r->wall_ns : 0);
 }
 
 static void print_text(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "trace/trace_impl.h"
-#include <math.h>
+#include <assert.h>
 #include <stdlib.h>
 
 /* ---- attempts ---- */
@@ -65,6 +65,7 @@ static int by_attempt(const void *a, const void *b)
 static shoal_status list_tries(shoal_trace_table *t, const char *const *paths, size_t n)
 {
   for (size_t i = 0; i < n; i++) SHOAL_TRY(read_rows(t, paths[i]));
+  SHOAL_CHECK(t->tries, SHOAL_ERR_IO, "the traces hold no attempt");
   qsort(t->tries, t->n_tries, sizeof *t->tries, by_attempt);
   const shoal_trace_try *last = &t->tries[t->n_tries - 1];
   return add_try(t, SHOAL_TRACE_ALL, last->size, last->started_ns);
@@ -191,8 +192,9 @@ static shoal_status add_line(shoal_trace_table *t, int attempt, int rank, const 
 {
   shoal_trace_try *is = find_try(t, attempt);
   shoal_trace_line *grown = realloc(t->lines, (t->n_lines + 1) * sizeof *grown);
-  SHOAL_CHECK(grown && is, SHOAL_ERR_MEM, "a table of %zu lines", t->n_lines + 1);
+  SHOAL_CHECK(grown, SHOAL_ERR_MEM, "a table of %zu lines", t->n_lines + 1);
   t->lines = grown;
+  assert(is); /* all attempts were listed before */
   shoal_trace_line *l = &t->lines[t->n_lines++];
   *l = (shoal_trace_line){ .attempt = attempt, .rank = rank, .placed = true };
   for (size_t i = 0; i < n; i++) add_row(l, rows[i], &splits[i]);
@@ -233,7 +235,7 @@ static int by_rank(const void *a, const void *b)
 /* In the order of ranks; the sum of a rank, whose number is negative, comes before its attempts. */
 static shoal_status sort_lines(shoal_trace_table *t)
 {
-  qsort(t->lines, t->n_lines, sizeof *t->lines, by_rank);
+  if (t->n_lines > 0) qsort(t->lines, t->n_lines, sizeof *t->lines, by_rank);
   for (size_t i = 1; i < t->n_lines; i++)
     SHOAL_CHECK(by_rank(&t->lines[i - 1], &t->lines[i]) < 0, SHOAL_ERR_USAGE,
                 "the trace of rank %d is given twice: name each file of one run once", t->lines[i].rank);

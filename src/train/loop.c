@@ -31,10 +31,9 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
 /* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
 static shoal_status pretend_compute(shoal_session *s, const ops *op)
 {
-  enum { POLL_US = 1000 };
-  uint64_t t0 = shoal_now_ns();
-  for (double left = s->faults.compute_s; left > 0; left = s->faults.compute_s - shoal_seconds_since(t0)) {
-    usleep((useconds_t)SHOAL_MIN(left * 1e6, (double)POLL_US));
+  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(s->faults.compute_s * 1e9);
+  for (uint64_t now = t0; now < end; now = shoal_now_ns()) {
+    usleep((useconds_t)SHOAL_MIN((end - now) / 1000 + 1, poll_us));
     SHOAL_TRY(shoal_world_progress(s->run.world));
   }
   shoal_trace_span(s->run.trace, SHOAL_TRACE_FORWARD, op->pretended, t0, shoal_now_ns());

@@ -177,11 +177,12 @@ void shoal_world_set_step(shoal_world *w, uint64_t step)
 
 /* Cristian's method: the answer was made in the middle of the round trip, give or take half of it.  The shortest of the
  * trips bounds the error best, because delays only ever add. */
-shoal_status shoal_world_measure_clock(shoal_world *w, double *offset_ns, double *bound_ns)
+shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out)
 {
   enum { TRIPS = 20 };
   shoal_group *g = w->control;
-  double best = 0, offset = 0;
+  double best = 0;
+  shoal_trace_reading reading = { .at_ns = shoal_now_ns() };
   for (int r = 1; r < w->size; r++)
     for (int trip = 0; trip < TRIPS && (w->rank == 0 || w->rank == r); trip++) {
       uint64_t sent = shoal_now_ns(), there = 0;
@@ -196,10 +197,11 @@ shoal_status shoal_world_measure_clock(shoal_world *w, double *offset_ns, double
       double round_trip = (double)(shoal_now_ns() - sent);
       if (trip && round_trip >= best) continue;
       best = round_trip;
-      offset = (double)(int64_t)(sent - there) + round_trip / 2;
+      reading = (shoal_trace_reading){ .at_ns = sent + (uint64_t)(round_trip / 2),
+                                       .offset_ns = (double)(int64_t)(sent - there) + round_trip / 2,
+                                       .bound_ns = round_trip / 2 };
     }
   SHOAL_TRY(shoal_group_barrier(g));
-  *offset_ns = offset;
-  *bound_ns = best / 2;
+  *out = reading;
   return SHOAL_OK;
 }

@@ -57,12 +57,13 @@ shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t 
     e->algorithm = shoal_sum_choose(g, n, wire, algorithm);
     e->name = shoal_strdup_printf("exchange \"%s\"", name);
     e->f.name = e->name;
-    st = plan(e);
   } else {
     e = NULL;
   }
   g->plans++;
   st = shoal_group_agree(g, st);
+  if (st == SHOAL_OK) st = shoal_local_open(e);
+  if (st == SHOAL_OK) st = shoal_group_agree(g, plan(e));
   if (st != SHOAL_OK)
     shoal_exchange_destroy(e);
   else
@@ -104,7 +105,7 @@ shoal_status shoal_exchange_start(shoal_exchange *e, float *x)
   if (e->algorithm == SHOAL_SUM_SMALL)
     shoal_small_start(e);
   else
-    shoal_ring_start(e);
+    SHOAL_TRY(shoal_ring_start(e));
   learn_trace(e);
   return shoal_flight_start(&e->f);
 }
@@ -143,9 +144,8 @@ void shoal_exchange_destroy(shoal_exchange *e)
     free(e->in.buffer);
     free(e->out.buffer);
     free(e->blocks);
-    for (int i = 0; e->spokes && i < e->shape.locals - 1; i++) free(e->spokes[i].gather.buffer);
   }
-  free(e->spokes);
+  shoal_local_free(e);
   free(e->streams);
   free(e->name);
   free(e);

@@ -121,7 +121,7 @@ static shoal_status ring_advance(shoal_flight *f, bool *moved, bool *done)
   SHOAL_TRY(shoal_lane_reap(f, &e->out, moved));
   SHOAL_TRY(post_sends(e, moved));
   SHOAL_TRY(post_receives(e, moved));
-  SHOAL_TRY(shoal_local_spread(e, complete(e), moved));
+  shoal_local_spread(e, complete(e), moved);
   *done = shoal_lane_over(&e->in) && shoal_lane_over(&e->out) && shoal_local_over(e);
   if (*done) shoal_exchange_record_end(e);
   return SHOAL_OK;
@@ -150,32 +150,21 @@ static int ring_missing(shoal_exchange *e, bool *missing)
   return shoal_lane_over(&e->in) || come ? -1 : e->shape.left;
 }
 
-/* Owners know whose part they lack; a rank that owns nothing has heard nothing before a finished piece comes. */
+/* An owner knows whose part it lacks; a rank that owns nothing only knows its node. */
 static int ring_describe(shoal_flight *f, shoal_str *where, bool *missing)
 {
   shoal_exchange *e = (shoal_exchange *)f;
-  int peer = -1, taking = -1, giving = -1;
-  bool heard = e->shape.local < e->shape.owners;
+  int peer = -1;
   shoal_str_add(where, "step %d of %d of the ring", SHOAL_MIN(e->in.finished.step + 1, e->in.steps), e->in.steps);
-  if (e->shape.locals > 1)
+  if (e->local.n)
     shoal_str_add(where, ", %llu of %llu pieces of this node in", (unsigned long long)e->summed,
                   (unsigned long long)e->all);
   shoal_str_add(where, ", %zu elements", e->n);
-  if (heard) peer = ring_missing(e, missing);
-  for (int i = e->shape.locals - 2; i >= 0; i--) {
-    const shoal_spoke *s = &e->spokes[i];
-    heard |= s->take.finished.pieces > 0;
-    if (!shoal_lane_over(&s->take)) taking = s->peer;
-    if (!shoal_lane_over(&s->give) || !shoal_lane_over(&s->spread)) giving = s->peer;
-    bool come = false;
-    if (shoal_lane_over(&s->gather) || shoal_lane_look(f, &s->gather, &come) != SHOAL_OK || come) continue;
-    missing[s->peer] = true;
-    peer = s->peer;
-  }
-  for (int r = 0; !heard && r < f->g->size; r++) missing[r] = r != f->g->rank;
-  if (peer >= 0) return peer;
-  if (taking >= 0) missing[taking] = true;
-  return taking >= 0 ? taking : giving >= 0 ? giving : e->shape.right;
+  if (e->shape.local < e->shape.owners) peer = ring_missing(e, missing);
+  int mate = shoal_local_describe(e, where, missing);
+  for (int r = 0; peer < 0 && mate >= 0 && !missing[mate] && r < f->g->size; r++) /* it waits for somebody itself */
+    missing[r] |= !shoal_shape_together(f->g, e->algorithm, r, f->g->rank);
+  return mate >= 0 ? mate : peer >= 0 ? peer : e->shape.right;
 }
 
 static void ring_give_up(shoal_flight *f)
@@ -183,7 +172,6 @@ static void ring_give_up(shoal_flight *f)
   shoal_exchange *e = (shoal_exchange *)f;
   shoal_lane_give_up(f, &e->in);
   shoal_lane_give_up(f, &e->out);
-  shoal_local_give_up(e);
 }
 
 const shoal_flight_ops shoal_ring_ops = { ring_advance, ring_describe, ring_give_up };
@@ -191,12 +179,12 @@ const shoal_flight_ops shoal_ring_ops = { ring_advance, ring_describe, ring_give
 /* ------------------------------------------------------------------------------------------------------ planning */
 
 /* Both ends of a lane must cut at the same places, so the size of a piece depends on nothing local. */
-static shoal_cut cut_shard(const shoal_exchange *e, int shard)
+shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner)
 {
   const shoal_shape *s = &e->shape;
   shoal_cut c = { .chunks = s->nodes };
-  c.begin = shoal_part_begin(e->n, s->owners, shard);
-  c.n = shoal_part_size(e->n, s->owners, shard);
+  c.begin = shoal_part_begin(e->n, s->owners, owner);
+  c.n = shoal_part_size(e->n, s->owners, owner);
   size_t unit = e->algorithm == SHOAL_SUM_RING ? shoal_wire_bytes(e->wire) : sizeof(float);
   size_t largest = SHOAL_MIN((size_t)PIECE_BYTES, e->f.g->w->o.max_message) / unit;
   c.piece = SHOAL_MAX(SHOAL_MIN(largest, shoal_part_size(c.n, c.chunks, 0)), (size_t)1);
@@ -227,26 +215,20 @@ shoal_status shoal_ring_plan(shoal_exchange *e)
   shoal_shape_find(e->f.g, e->algorithm, &e->shape);
   const shoal_shape *s = &e->shape;
   if (s->local < s->owners) {
-    e->cut = cut_shard(e, s->local);
+    e->cut = shoal_ring_cut(e, s->local);
     e->first = shoal_cut_pieces(&e->cut, (s->node + s->nodes - 1) % s->nodes);
     e->own = shoal_cut_pieces(&e->cut, s->node);
     e->all = shoal_cut_all_pieces(&e->cut);
     SHOAL_TRY(plan_lanes(e));
   }
   e->trace_peer = e->out.steps ? s->right : shoal_shape_local(e->f.g, e->algorithm, (s->local + 1) % s->locals);
-  if (s->locals == 1) return SHOAL_OK;
-  SHOAL_TRY(SHOAL_ALLOC((size_t)s->locals - 1, &e->spokes));
-  for (int i = 0; i < s->locals - 1; i++) {
-    int q = (s->local + 1 + i) % s->locals;
-    SHOAL_TRY(shoal_local_plan(e, &e->spokes[i], q, q < s->owners ? cut_shard(e, q) : (shoal_cut){ 0 }));
-  }
-  return SHOAL_OK;
+  return shoal_local_plan(e);
 }
 
-void shoal_ring_start(shoal_exchange *e)
+shoal_status shoal_ring_start(shoal_exchange *e)
 {
   shoal_lane_rewind(&e->out);
   shoal_lane_rewind(&e->in);
   e->summed = e->shape.locals == 1 ? e->all : 0; /* alone on its node a rank is the node's sum */
-  shoal_local_start(e);
+  return shoal_local_start(e);
 }

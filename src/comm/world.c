@@ -69,20 +69,18 @@ typedef struct { /* what every rank tells every other */
 } report;
 
 /* The reports of all ranks, over the control group, whose messages need no topology to be counted. */
-static shoal_status gather_reports(shoal_world *w, report **out)
+static shoal_status gather_reports(shoal_world *w, shoal_facts *facts, shoal_claims *claims, report *all)
 {
-  report mine, *all = NULL;
+  report mine;
   memset(&mine, 0, sizeof mine); /* padding too: the bytes travel */
   mine.claims = w->claims;
-  shoal_status st = shoal_topo_facts(&mine.facts);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &all);
-  st = shoal_group_agree(w->control, st);
-  if (st == SHOAL_OK) st = shoal_group_allgather(w->control, &mine, sizeof mine, all);
-  if (st == SHOAL_OK)
-    *out = all;
-  else
-    free(all);
-  return st;
+  SHOAL_TRY(shoal_group_agree(w->control, all ? shoal_topo_facts(&mine.facts) : SHOAL_ERR_MEM));
+  SHOAL_TRY(shoal_group_allgather(w->control, &mine, sizeof mine, all));
+  for (int r = 0; r < w->size; r++) {
+    facts[r] = all[r].facts;
+    claims[r] = all[r].claims;
+  }
+  return SHOAL_OK;
 }
 
 /* The verdict comes from tables that are the same everywhere, so it needs no agreement.  A world of one on purpose has
@@ -90,8 +88,7 @@ static shoal_status gather_reports(shoal_world *w, report **out)
 static shoal_status judge(shoal_world *w, const char *pretend, const shoal_facts *facts, const shoal_claims *claims)
 {
   SHOAL_TRY(shoal_topo_create(facts, w->size, NULL, &w->topo));
-  if (!w->o.allow_singletons || w->size > 1)
-    SHOAL_TRY(shoal_claims_compare(claims, w->topo, w->size > 1 ? shoal_world_library() : "no MPI was started"));
+  if (!w->o.allow_singletons || w->size > 1) SHOAL_TRY(shoal_claims_compare(claims, w->topo, shoal_world_library()));
   SHOAL_TRY(shoal_topo_check_cores(facts, w->size, w->o.strict_cores));
   if (!pretend) return SHOAL_OK;
   shoal_topo_destroy(w->topo);
@@ -101,24 +98,21 @@ static shoal_status judge(shoal_world *w, const char *pretend, const shoal_facts
 
 static shoal_status gather_topology(shoal_world *w, const char *pretend)
 {
-  report *all;
   shoal_facts *facts = NULL;
   shoal_claims *claims = NULL;
-  SHOAL_TRY(gather_reports(w, &all));
+  report *all = NULL;
   shoal_status st = SHOAL_ALLOC((size_t)w->size, &facts);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &claims);
-  for (int r = 0; st == SHOAL_OK && r < w->size; r++) {
-    facts[r] = all[r].facts;
-    claims[r] = all[r].claims;
-  }
-  free(all);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &all); /* NULL if any failed: told in the gathering */
+  st = gather_reports(w, facts, claims, all);
   if (st == SHOAL_OK) st = judge(w, pretend, facts, claims);
   free(facts);
   free(claims);
+  free(all);
   SHOAL_TRY(st);
   shoal_group_learn_links(w->control);
   shoal_group_learn_links(w->all);
-  return SHOAL_OK;
+  return shoal_share_try(w, !w->o.no_sharing);
 }
 
 static shoal_status make_groups(shoal_world *w)
@@ -153,6 +147,7 @@ fail:
 void shoal_world_close(shoal_world *w)
 {
   if (!w) return;
+  shoal_share_close(w);
   shoal_group_destroy(w->all);
   shoal_group_destroy(w->control);
   shoal_topo_destroy(w->topo);
@@ -185,6 +180,11 @@ const shoal_topo *shoal_world_topo(const shoal_world *w)
 const shoal_claims *shoal_world_claims(const shoal_world *w)
 {
   return &w->claims;
+}
+
+bool shoal_world_shares(const shoal_world *w)
+{
+  return w->shares;
 }
 
 shoal_group *shoal_world_group(shoal_world *w)

@@ -129,7 +129,7 @@ static shoal_status compare_host(const comparison *c, int rank, shoal_source sou
     const char *theirs = c->all[other].by[source].host;
     if (node == p[rank].node || (!shoal_topo_same_host(name, p[other].host) && strcmp(name, theirs) != 0)) continue;
     snprintf(is, sizeof is, "%s rank %d, which is on %s",
-             strcmp(name, theirs) == 0 ? "also that of" : "that is the host of", other, p[other].host);
+             shoal_topo_same_host(name, p[other].host) ? "that is the host of" : "also that of", other, p[other].host);
     return contradict(c, rank, source, says, is);
   }
   int other = c->lowest[p[rank].node];

@@ -25,11 +25,12 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
 {
   shoal_session *s = ctx;
   if ((int64_t)s->run.step == s->faults.nan_step) s->run.params->g[offset] = NAN;
-  return s->method->announce ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
+  return s->method->announce && !s->left_out ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
 }
 
 static void act_faults(shoal_session *s)
 {
+  s->left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
   if (s->faults.compute_s > 0) usleep((useconds_t)(s->faults.compute_s * 1e6));
@@ -71,11 +72,11 @@ static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch 
   shoal_run *r = &s->run;
   act_faults(s);
   SHOAL_TRY(compute(s, op, b, score));
-  if (s->method->grads_ready) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
+  if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   SHOAL_TRY(update(s, op));
-  if (s->method->weights_ready) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
+  if (s->method->weights_ready && !s->left_out) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
   uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
-  if (s->method->step_bytes) s->method->step_bytes(r, s->method_state, bytes);
+  if (s->method->step_bytes && !s->left_out) s->method->step_bytes(r, s->method_state, bytes);
   for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;

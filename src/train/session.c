@@ -14,12 +14,14 @@
 static shoal_status read_faults(shoal_session *s)
 {
   const shoal_config *c = s->config;
-  static const char *const names[] = { "fault.stop_step", "fault.kill_step", "fault.nan_step", "fault.seed",
-                                       "fault.compute",   "fault.ckpt",      "fault.lr",       "fault.rank" };
+  static const char *const names[] = { "fault.stop_step", "fault.kill_step", "fault.nan_step",
+                                       "fault.seed",      "fault.compute",   "fault.ckpt",
+                                       "fault.lr",        "fault.rank",      "fault.no_exchange" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
   s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .nan_step = -1, .lr = 1 };
+  s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
   double ms;
   if (sscanf(shoal_config_string(c, "fault.ckpt"), "sleep:%lf", &ms) == 1) s->faults.ckpt_s = ms * 1e-3;
@@ -46,6 +48,7 @@ static shoal_status open_world(shoal_session *s)
   shoal_world_options o = {
     .pretend = s->args->topology,
     .allow_singletons = shoal_config_bool(s->config, "run.allow_singletons"),
+    .no_sharing = !shoal_config_bool(s->config, "comm.shared_memory"),
     .max_message = (size_t)shoal_config_int(s->config, "comm.max_message"),
     .warn_s = period_seconds(s->config, "comm.warn"),
     .hang_s = period_seconds(s->config, "comm.hang"),
@@ -201,15 +204,28 @@ static shoal_status open_plans(shoal_session *s)
   return SHOAL_OK;
 }
 
-static shoal_status open_model(shoal_session *s)
+static shoal_status build_model(shoal_session *s)
 {
-  shoal_run *r = &s->run;
   const shoal_data_info *info = shoal_dataset_info(s->data);
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
-  r->model = r->part = s->model;
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, &r->params));
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, &s->scratch));
+  s->run.model = s->run.part = s->model;
+  return SHOAL_OK;
+}
+
+static shoal_status share_gradients(shoal_session *s)
+{
+  void *memory;
+  SHOAL_TRY(shoal_group_share(s->run.all, s->model->weights * sizeof(float), &memory));
+  s->gradients = memory;
+  return SHOAL_OK;
+}
+
+static shoal_status open_model(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, s->gradients, &r->params));
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, NULL, &s->scratch));
   shoal_model_init(s->model, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
   r->params->version++;
   shoal_optim_config optim;
@@ -244,6 +260,8 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
   SHOAL_TRY(shoal_group_agree(control, open_data(s)));
+  SHOAL_TRY(shoal_group_agree(control, build_model(s)));
+  SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, open_model(s)));
   return shoal_group_agree(control, open_method(s));
 }
@@ -258,6 +276,7 @@ void shoal_session_close(shoal_session *s)
   shoal_optim_destroy(r->optim);
   shoal_params_destroy(r->backend, s->scratch);
   shoal_params_destroy(r->backend, r->params);
+  if (r->world) shoal_group_unshare(r->all, s->gradients);
   shoal_model_destroy(s->model);
   shoal_loader_destroy(s->test);
   shoal_loader_destroy(s->loader);

@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
   int stop_step, kill_step, nan_step; /* -1: never */
   double compute_s, ckpt_s;
+  uint64_t no_exchange; /* 0: never */
   int64_t seed;
   float lr;
 } shoal_faults;
@@ -34,6 +35,7 @@ typedef struct {
   shoal_loader *loader, *test;
   shoal_model *model;
   shoal_plans *plans;
+  float *gradients;      /* memory of run.params->g, which the ranks of a node share */
   shoal_params *scratch; /* the assembled model, for evaluation and checkpoints */
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
@@ -41,6 +43,7 @@ typedef struct {
   bool voted; /* a vote is under way */
   shoal_progress at;
   shoal_faults faults;
+  bool left_out; /* the fault hook leaves this step's exchange out */
   uint64_t global_batch;
   uint64_t started_ns, saved_ns, logged_ns, shown_ns;
   uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */

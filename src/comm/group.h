@@ -20,6 +20,7 @@ typedef struct shoal_group shoal_group;
 typedef struct {
   const char *pretend;   /* topology to pretend, or NULL */
   bool allow_singletons; /* a step of many tasks where MPI sees one is meant so (H01) */
+  int threads;           /* compute threads of a rank; 0: its share of the cores */
   bool strict_cores;     /* fewer cores than asked for is an error and not a warning (H02) */
   bool no_sharing;       /* ranks of a node do not share memory */
   size_t max_message;    /* largest bytes in one library call; 0: 1 GiB.  Tests lower it (H17) */

@@ -90,10 +90,13 @@ static shoal_status judge(shoal_world *w, const char *pretend, const shoal_facts
   SHOAL_TRY(shoal_topo_create(facts, w->size, NULL, &w->topo));
   if (!w->o.allow_singletons || w->size > 1) SHOAL_TRY(shoal_claims_compare(claims, w->topo, shoal_world_library()));
   SHOAL_TRY(shoal_topo_check_cores(facts, w->size, w->o.strict_cores));
-  if (!pretend) return SHOAL_OK;
-  shoal_topo_destroy(w->topo);
-  w->topo = NULL;
-  return shoal_topo_create(facts, w->size, pretend, &w->topo);
+  if (pretend) {
+    shoal_topo_destroy(w->topo);
+    w->topo = NULL;
+    SHOAL_TRY(shoal_topo_create(facts, w->size, pretend, &w->topo));
+  }
+  for (int r = 0; w->o.threads > 0 && r < w->size; r++) w->topo->places[r].threads = w->o.threads;
+  return SHOAL_OK;
 }
 
 static shoal_status gather_topology(shoal_world *w, const char *pretend)

@@ -146,11 +146,12 @@ void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out)
 
 /* ---- for scripts ---- */
 
-void shoal_topo_print_json(const shoal_topo *t, shoal_str *out)
+/* Rows [from, to). */
+static void print_json(const shoal_topo *t, int from, int to, shoal_str *out)
 {
   shoal_str_add(out, "{\"size\": %d, \"nodes\": %d, \"pretended\": %s, \"applied\": %s, \"places\": [\n", t->size,
                 t->nodes, t->pretended ? "true" : "false", t->planned ? "false" : "true");
-  for (int r = 0; r < t->size; r++) {
+  for (int r = from; r < to; r++) {
     const shoal_place *p = &t->places[r];
     shoal_str_add(out, "  {\"rank\": %d, \"node\": %d, \"local_rank\": %d, \"local_size\": %d, \"host\": ", p->rank,
                   p->node, p->local_rank, p->local_size);
@@ -159,7 +160,17 @@ void shoal_topo_print_json(const shoal_topo *t, shoal_str *out)
     shoal_str_add_json(out, p->cpu_list);
     shoal_str_add(out, ", \"numa\": ");
     shoal_str_add_json(out, p->numa_list);
-    shoal_str_add(out, "}%s\n", r + 1 < t->size ? "," : "");
+    shoal_str_add(out, "}%s\n", r + 1 < to ? "," : "");
   }
   shoal_str_add(out, "]}\n");
+}
+
+void shoal_topo_print_json(const shoal_topo *t, shoal_str *out)
+{
+  print_json(t, 0, t->size, out);
+}
+
+void shoal_topo_print_json_row(const shoal_topo *t, int rank, shoal_str *out)
+{
+  print_json(t, rank, rank + 1, out);
 }

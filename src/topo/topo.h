@@ -61,6 +61,7 @@ void shoal_topo_print(const shoal_topo *t, shoal_str *out);              /* the 
 /** The same for a log: above 16 ranks one row for each run of nodes alike. */
 void shoal_topo_print_short(const shoal_topo *t, shoal_str *out);
 void shoal_topo_print_json(const shoal_topo *t, shoal_str *out);
+void shoal_topo_print_json_row(const shoal_topo *t, int rank, shoal_str *out); /* the same with one place */
 /** Which ranks make the node groups and the groups of one rank per node. */
 void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out);
 /** "n[1-2,4],m7" to names, in order: several brackets multiply, the last varies fastest; "n[01-10]x" keeps the zeros.

@@ -168,6 +168,14 @@ static void lists(void)
   snprintf(aliased, sizeof aliased, "%sSLURMD_NODENAME=n2\n", step);
   CHECK(read_claims(aliased, "ip-10-0-0-2").listed == 1, "an alias");
   CHECK(read_claims("SLURM_STEP_NUM_TASKS=1\n", "n5").listed == -1, "no list");
+  /* Of a list that cannot be read no part is guessed (H05). */
+  shoal_claims c = { .launcher = 77 };
+  setenv("SLURM_STEP_NODELIST", "n[1-", 1);
+  shoal_clear_error();
+  shoal_quiet_errors(1);
+  CHECK(shoal_claims_read(NULL, "n1", &c) == SHOAL_ERR_WORLD && c.launcher == 77, "a broken list");
+  shoal_quiet_errors(-1);
+  CHECK(strstr(shoal_first_error(), "SLURM_STEP_NODELIST \"n[1-\", position 5"), "said \"%s\"", shoal_first_error());
   true_claims(&block, "");
   claims[5].listed = 0;
   compare("outside", "SLURM_STEP_NODELIST is n[1-4], but this host is not in it", "rank 5 on n3");

@@ -655,6 +655,10 @@ def case_cluster():
         r = cluster("exec", "srun", "-N2", "hostname", env=env)
         check(sorted(r.stdout.split()) == ["n1", "n2"], r.stdout, r.stderr)
         cluster("shape", "fast", env=env, code=2)
+        for bad in ({"SHOAL_CLUSTER_DIR": f"{state} 2"}, {"SHOAL_CLUSTER_DIR": f"/tmp/{'x' * 80}"}, {"SHOAL_CLUSTER_MINUTES": "1h"}):
+            r = cluster("up", "2", env={**env, **bad}, code=2)
+            check(r.stderr.count("\n") == 1 and next(iter(bad)) in r.stderr, r.stderr)
+        cluster("up", "2", "3", env=env, code=2)
         cluster("shape", "10mbit", env=env)
         check("links 10mbit" in cluster("status", env=env).stdout, "status after shape")
         start = time.time()

@@ -516,6 +516,23 @@ def case_lost():
         check_equal(newest("whole"), newest(name), name)
 
 
+def case_apart():
+    """Ranks that cannot open each other's memory, each in a process table of its own: one warning, and the flat ring's bits."""
+    new_table = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*new_table, "true"], capture_output=True).returncode:
+        print("skipped: no process table of its own can be made here")
+        sys.exit(77)
+    glyphs(200)
+    options = [*MLP, *sets(run__epochs=1, data__global_batch=24)]
+    train(3, "flat", *options, *sets(comm__shared_memory="false"))
+    # Open MPI's own shared memory is not made for this: it crashes.
+    r = subprocess.run(["mpirun", "-n", "3", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", *new_table, SHOAL, "train",
+                        *options, *sets(run__name="apart")], env=ENV, capture_output=True, text=True, timeout=60)
+    check(r.returncode == 0, f"exit {r.returncode}\n{r.stdout}{r.stderr}")
+    check(r.stderr.count("cannot share memory") == 1, "not one warning\n" + r.stderr)
+    check_equal(newest("flat"), newest("apart"), "ranks that cannot share memory")
+
+
 def saved(name):
     """Step of the newest checkpoint, -1 without any."""
     folder = f"runs/{name}/ckpt"

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""What the verbs that only look and measure say to bad arguments and foreign files: cli_refusals.py SHOAL
+
+Each line below is a command, its exit code and words of its one error line.  Nothing may crash, hang or end with 0.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+SHOAL = os.path.abspath(sys.argv[1])
+FOREIGN = ("SLURM", "SRUN", "PMI", "OMPI", "MPI_", "HWLOC")
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+CASES = (
+    ("bench comm --beside inf", 2, '--beside is "inf": must be a number above 0, at most 100'),
+    ("bench comm --beside 0", 2, '--beside is "0"'),
+    ("bench comm --seconds nan", 2, '--seconds is "nan"'),
+    ("bench comm --together 17", 2, "must be 1 to 16"),
+    ("bench comm --wire f64", 2, "must be f32, bf16 or f16"),
+    ("bench comm --sizes 1,,2", 2, '--sizes has ""'),
+    ("bench comm --sizes 1,", 2, '--sizes has ""'),
+    ("bench comm --sizes=", 2, '--sizes has ""'),
+    ("bench comm --sizes 0", 2, '--sizes has "0"'),
+    ("bench comm --sizes 4194305", 2, "1 to 4194304"),
+    ("bench comm --topo 5x5", 2, "is for 25 ranks, this run has 1"),
+    ("topo --xml none.xml", 7, "cannot read none.xml: No such file"),
+    ("topo --xml junk", 7, "cannot load junk: hwloc takes XML files"),
+    ("topo --env none.env", 7, "cannot read none.env: No such file"),
+    ("topo --env tasks.env", 2, 'SLURM_STEP_NUM_TASKS in tasks.env is "-3"'),
+    ("trace show junk", 7, "not an HDF5 file"),
+    ("trace export junk -o out.json", 7, "not an HDF5 file"),
+    ("trace show glyphs.h5", 7, "glyphs.h5 is not a Shoal trace"),
+    ("trace show cut.h5", 7, "it is cut off, 1000 of"),
+    ("trace show runs/one runs/two", 2, "runs/one is a folder: give one run folder"),
+    ("trace show runs/one/trace/rank-00000.h5 runs/two/trace/rank-00000.h5", 2, "is of run two, the files before it of one"),
+    ("trace show runs", 7, "runs/trace holds no trace files"),
+    ("trace show runs/one --attempt 9", 2, "there is no attempt 9 of one"),
+)
+failures = 0
+
+
+def check(ok, *what):
+    global failures
+    if not ok:
+        failures += 1
+        print("CHECK failed:", *what)
+
+
+def shoal(*args, code, **kw):
+    r = subprocess.run([SHOAL, *args], env=ENV, stderr=subprocess.PIPE, text=True, timeout=30, **{"stdout": subprocess.PIPE, **kw})
+    check(r.returncode == code, args, f"exit {r.returncode}, expected {code}\n{r.stdout}{r.stderr}")
+    return r
+
+
+def make_files():
+    shoal("data", "synth", "glyphs", "-o", "glyphs.h5", "--train", "16", "--test", "8", code=0)
+    for name in ("one", "two"):
+        with open("run.yaml", "w") as f:
+            f.write(f"run: {{ name: {name}, epochs: 1 }}\nmodel: {{ name: mlp, widths: [8] }}\ndata: {{ file: glyphs.h5, batch: 8 }}\n")
+        shoal("train", "run.yaml", "--quiet", code=0)
+    with open("junk", "wb") as f:
+        f.write(bytes(range(256)) * 4)
+    with open("runs/one/trace/rank-00000.h5", "rb") as f, open("cut.h5", "wb") as out:
+        out.write(f.read(1000))
+    with open("tasks.env", "w") as f:
+        f.write("SLURM_STEP_NUM_TASKS=-3\n")
+
+
+def full_output():
+    """Who prints to a full disk hears of it; a training run does not end for it."""
+    with open("/dev/full", "w") as full:
+        for line in ("topo", "trace show runs/one", "trace export runs/one", "config optim"):
+            r = shoal(*line.split(), code=7, stdout=full)
+            check("standard output" in r.stderr and r.stderr.count("shoal: error") == 1, line, r.stderr)
+        shoal("train", "run.yaml", "--resume", "never", "--set", "run.name=full", code=0, stdout=full)
+
+
+with tempfile.TemporaryDirectory(prefix="shoal-refusals-") as folder:
+    os.chdir(folder)
+    make_files()
+    for line, code, words in CASES:
+        r = shoal(*line.split(), code=code)
+        check(words in r.stderr and r.stderr.count("shoal: error") == 1, line, f"does not say {words!r} in one line\n{r.stderr}")
+    check(not os.path.exists("out.json"), "a failed export left its file")
+    full_output()
+    os.chdir("/")
+print(f"cli_refusals: {failures} failures")
+sys.exit(failures != 0)

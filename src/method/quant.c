@@ -186,11 +186,15 @@ size_t shoal_quant_decode(const shoal_quant *q, size_t n, const void *parcel, co
   return wrong;
 }
 
-void shoal_quant_value(const shoal_quant *q, size_t n, const float *x, float *z)
+void shoal_quant_value(const shoal_quant *q, size_t n, const float *x, const uint8_t *except, float *z)
 {
   int64_t k[SHOAL_QUANT_BLOCK];
-  for (size_t at = 0; at < n; at += SHOAL_QUANT_BLOCK) {
+  for (size_t at = 0, b = 0; at < n; at += SHOAL_QUANT_BLOCK, b++) {
     size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
+    if (except && shoal_quant_marked(except, b)) {
+      if (z != x) memcpy(z + at, x + at, count * sizeof *z);
+      continue;
+    }
     grid_numbers(q, at, count, x, k);
     for (size_t i = 0; i < count; i++) z[at + i] = (float)(q->spacing * (double)k[i]);
   }

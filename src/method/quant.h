@@ -46,6 +46,11 @@ void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, void *ou
  *  @param bad  [(blocks + 7) / 8] bit b % 8 of byte b / 8 set: block b does not have the sender's hash
  *  @return     how many blocks are bad */
 size_t shoal_quant_decode(const shoal_quant *q, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad);
-/** z ← Q(x), bit for bit what a receiver decodes where its key is near enough; z may be x. */
-void shoal_quant_value(const shoal_quant *q, size_t n, const float *x, float *z);
+/** z ← Q(x), bit for bit what a receiver decodes where its key is near enough; z may be x.
+ *  @param except  blocks marked in it (as `bad` above; or NULL) are copied as they are */
+void shoal_quant_value(const shoal_quant *q, size_t n, const float *x, const uint8_t *except, float *z);
+static inline bool shoal_quant_marked(const uint8_t *blocks, size_t b)
+{
+  return blocks[b / 8] >> b % 8 & 1;
+}
 #endif

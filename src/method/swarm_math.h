@@ -57,7 +57,7 @@ double shoal_swarm_distance(size_t n, const float *a, const float *b);
 
 /* The spacing follows the measured distance, so that the window of the quantiser stays twice as wide as what was seen:
  *
- *     D ← max(what an exchange measured, 0.9 D),  what is measured being max |Q(c_j) - c_i|, and max |u| at each fold
+ *     D ← max(0.9 D, max |Q(c_j) - c_i|) after each exchange,   D ← max(D, max |u|) at each fold
  *     s = the smallest power of two with q s >= 4 D     (half window q s / 2 >= 2 D, rounding error s / 2 <= 4 D / q)
  *
  * A power of two divides without rounding and makes grids of different spacings nest.  The two sides of an interaction use

@@ -54,14 +54,14 @@ static void interact(swarm *s, int i, int j)
       memcpy(got_i, qi, sizeof qi);
       memcpy(got_j, qj, sizeof qj);
     } else {
-      shoal_quant_value(&s->quant, s->length, qi, qi);
-      shoal_quant_value(&s->quant, s->length, qj, qj);
+      shoal_quant_value(&s->quant, s->length, qi, NULL, qi);
+      shoal_quant_value(&s->quant, s->length, qj, NULL, qj);
       CHECK(memcmp(qi, got_i, sizeof(float) * s->length) == 0, "the sides see different numbers");
     }
   }
   double u = shoal_swarm_take(s->variant, &a, true, qi, got_j);
   double w = shoal_swarm_take(s->variant, &p, false, qj, got_i);
-  s->distance = shoal_swarm_observe(s->distance, SHOAL_MAX(u, w));
+  s->distance = SHOAL_MAX(s->distance, SHOAL_MAX(u, w));
 }
 
 /* Γ and the mean of the copies partners read (V3: of the live models). */

@@ -68,16 +68,28 @@ static shoal_status advance_all(shoal_world *w)
   return st;
 }
 
+/* Not from inside itself: what it starts may move at once, and more. */
+static shoal_status call_hook(shoal_world *w)
+{
+  if (!w->hook || w->in_hook) return SHOAL_OK;
+  w->in_hook = true;
+  shoal_status st = w->hook(w->hook_context);
+  w->in_hook = false;
+  return st;
+}
+
 shoal_status shoal_world_progress(shoal_world *w)
 {
   enum { ROUNDS_MAX = 16 }; /* so that a fast sender cannot keep us from computing */
   for (int rounds = 0, idle = 0; w->in_flight && rounds < ROUNDS_MAX && idle < 2; rounds++) {
     size_t completed = 0;
     SHOAL_TRY(w->transport->poll(w, &completed));
-    if (completed)
-      SHOAL_TRY(advance_all(w));
-    else
+    if (!completed) {
       idle++;
+      continue;
+    }
+    SHOAL_TRY(advance_all(w));
+    SHOAL_TRY(call_hook(w));
   }
   return SHOAL_OK;
 }

@@ -92,6 +92,9 @@ struct shoal_world {
   shoal_trace *trace;
   uint64_t step;
   int plan_tags;           /* how many plan numbers fit below the largest tag */
+  shoal_world_hook hook;
+  void *hook_context;
+  bool in_hook;
   shoal_flight *in_flight; /* doubly linked, oldest first */
   shoal_flight *newest;
 };

@@ -146,7 +146,7 @@ typedef struct shoal_swarm_pairs shoal_swarm_pairs;
 shoal_status shoal_swarm_pairs_create(shoal_swarm *s, shoal_swarm_pairs **out);
 void shoal_swarm_pairs_destroy(shoal_swarm_pairs *p); /* NULL is fine */
 /** Behind every local step: apply what has come, begin an interaction when it is due; V1: wait for it.
- *  *changed: x was written.  ERR_PEER where a partner is lost and the rule is to stop. */
+ *  *changed: x was written.  ERR_COMM where a partner is lost and the rule is to stop. */
 shoal_status shoal_swarm_pairs_step(shoal_swarm_pairs *p, bool *changed);
 /** Around a meeting of all ranks.  Arriving: finish what this rank began, keep answering.  Gathered (all have arrived):
  *  finish what others began; then nothing moves and c is at rest.  Leaving: go on. */

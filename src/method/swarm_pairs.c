@@ -298,7 +298,7 @@ static shoal_status lose(shoal_swarm_pairs *p, peer *q, double seconds)
   shoal_swarm_talk *talks[] = { &p->mine, &p->theirs };
   q->gone = p->gone[q->rank] = true;
   q->asks = false;
-  SHOAL_CHECK(!p->s->rules.stop_on_lost, SHOAL_ERR_PEER,
+  SHOAL_CHECK(!p->s->rules.stop_on_lost, SHOAL_ERR_COMM,
               "rank %d has not been heard of for %.3g s; the run ends because method.on_lost is stop", q->rank,
               seconds);
   shoal_warn("rank %d has not been heard of for %.3g s: interactions go on without it until it is back", q->rank,

@@ -7,7 +7,9 @@
  *
  * The vote travels while the next step computes, so asking costs nothing; a stop takes effect one step later.  Position
  * is counted in samples of the epoch.  The end of an epoch is reached when the loader has no batch left, so a stop
- * before or behind the epoch's evaluation resumes into the same sequence of events. */
+ * before or behind the epoch's evaluation resumes into the same sequence of events.
+ *
+ * Methods whose ranks run on their own clocks do without the vote; they meet (meet.c). */
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -28,11 +30,23 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
   return s->method->announce ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
 }
 
-static void act_faults(shoal_session *s)
+/* Sleep as compute would be busy: in naps, with progress between them. */
+static shoal_status pretend_compute(shoal_session *s)
+{
+  enum { NAP_US = 1000 };
+  uint64_t t0 = shoal_now_ns();
+  while (s->faults.compute_s > 0 && shoal_seconds_since(t0) < s->faults.compute_s) {
+    usleep((useconds_t)SHOAL_MIN(NAP_US, (s->faults.compute_s - shoal_seconds_since(t0)) * 1e6 + 1));
+    SHOAL_TRY(shoal_world_progress(s->run.world));
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status act_faults(shoal_session *s)
 {
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
-  if (s->faults.compute_s > 0) usleep((useconds_t)(s->faults.compute_s * 1e6));
+  return pretend_compute(s);
 }
 
 /* Forward and backward over this rank's share; a rank without samples contributes zeros. */
@@ -66,22 +80,28 @@ static shoal_status update(shoal_session *s, const ops *op)
   return SHOAL_OK;
 }
 
+void shoal_session_count_bytes(shoal_session *s)
+{
+  uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
+  if (s->method->step_bytes) s->method->step_bytes(&s->run, s->method_state, bytes);
+  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
+}
+
 static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
-  act_faults(s);
+  SHOAL_TRY(act_faults(s));
   SHOAL_TRY(compute(s, op, b, score));
   if (s->method->grads_ready) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s, op));
   if (s->method->weights_ready) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
-  uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
-  if (s->method->step_bytes) s->method->step_bytes(r, s->method_state, bytes);
-  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
+  shoal_session_count_bytes(s);
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;
   bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
   s->at.position = SHOAL_MIN(s->at.position + (strided ? s->own_batch : b->total), s->epoch_samples);
+  s->trained_own += b->total;
   s->trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
   r->step++;
   return SHOAL_OK;
@@ -110,15 +130,16 @@ static shoal_status stop_here(shoal_session *s)
   return SHOAL_STOPPED;
 }
 
-static shoal_status act_on(shoal_session *s, shoal_ask ask)
+shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
 {
   switch (ask) {
   case SHOAL_ASK_NUMERIC:
     s->agreed = true;
-    return SHOAL_FAIL(SHOAL_ERR_NUMERIC,
-                      "the training loss is not finite at step %llu; the last checkpoint is untouched: resume from it "
-                      "with a smaller optim.lr or with optim.clip",
-                      (unsigned long long)s->run.step - 1);
+    return SHOAL_FAIL(
+        SHOAL_ERR_NUMERIC,
+        "the training loss%s is not finite at step %llu; the last checkpoint is untouched: resume from it "
+        "with a smaller optim.lr or with optim.clip",
+        s->bad_loss || !s->call ? "" : " of another rank", (unsigned long long)s->run.step - 1);
   case SHOAL_ASK_STOP:
     shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
     return stop_here(s);
@@ -135,16 +156,16 @@ static shoal_status stop_after_save(shoal_session *s)
   if (!s->saved_any || s->last_saved_step != s->run.step) return SHOAL_OK;
   int64_t stop = shoal_stop_requested();
   SHOAL_TRY(shoal_group_max_i64(s->run.control, &stop, 1));
-  return stop ? act_on(s, SHOAL_ASK_STOP) : SHOAL_OK;
+  return stop ? shoal_session_act(s, SHOAL_ASK_STOP) : SHOAL_OK;
 }
 
 /* Everything between two steps that all ranks do alike. */
-static shoal_status between_steps(shoal_session *s, const shoal_score *score)
+static shoal_status agree_between_steps(shoal_session *s, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
   if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ask));
   s->voted = false;
-  SHOAL_TRY(act_on(s, (shoal_ask)ask));
+  SHOAL_TRY(shoal_session_act(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
   if (due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_STEPS, s->run.step)) {
@@ -152,7 +173,12 @@ static shoal_status between_steps(shoal_session *s, const shoal_score *score)
     shoal_session_record_metrics(s, false);
   }
   s->voted = true;
-  SHOAL_TRY(shoal_vote_post(s->vote, my_ask(s, score)));
+  return shoal_vote_post(s->vote, my_ask(s, score));
+}
+
+static shoal_status between_steps(shoal_session *s, const shoal_score *score)
+{
+  SHOAL_TRY(s->call ? shoal_session_between_meetings(s, score) : agree_between_steps(s, score));
   if (shoal_session_is_root(s)) shoal_folder_touch(&s->folder);
   return shoal_trace_flush(s->run.trace, false);
 }
@@ -203,7 +229,16 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
   return SHOAL_OK;
 }
 
-static shoal_status end_epoch(shoal_session *s)
+/* Where ranks run freely an epoch's end is theirs alone, unless something is to be done there that takes all. */
+static bool all_meet_at_end(const shoal_session *s)
+{
+  uint64_t done = s->at.epoch + 1;
+  return !s->call || s->lr.kind == SHOAL_LR_PLATEAU || s->method->epoch_end || done >= (uint64_t)s->run.epochs ||
+         due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, done) ||
+         due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, done);
+}
+
+static shoal_status end_epoch_together(shoal_session *s)
 {
   double sums[] = { s->at.loss_sum, s->at.samples };
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
@@ -222,6 +257,18 @@ static shoal_status end_epoch(shoal_session *s)
   return SHOAL_OK;
 }
 
+static shoal_status end_epoch(shoal_session *s)
+{
+  if (!all_meet_at_end(s)) {
+    s->at.epoch++;
+    s->at.position = 0; /* loss and samples go on to the epoch where all meet */
+    return SHOAL_OK;
+  }
+  if (s->call) SHOAL_TRY(shoal_session_gather(s));
+  SHOAL_TRY(end_epoch_together(s));
+  return s->call ? shoal_session_part(s) : SHOAL_OK;
+}
+
 shoal_status shoal_session_train(shoal_session *s)
 {
   shoal_trace *t = s->run.trace;
@@ -237,6 +284,7 @@ shoal_status shoal_session_train(shoal_session *s)
   int64_t ignored;
   if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ignored));
   s->voted = false;
+  if (s->call) SHOAL_TRY(shoal_session_gather(s));
   if (isnan(s->test_acc) || s->at.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));
     if (s->at.position > 0) shoal_session_record_metrics(s, false);

@@ -259,7 +259,8 @@ static shoal_status open_method(shoal_session *s)
   s->method_open = true;
   if (!s->method->replicas_equal) SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
-  return shoal_vote_create(s->run.control, "step", &s->vote);
+  return s->run.free_running ? shoal_call_create(s->run.control, "meeting", &s->call)
+                             : shoal_vote_create(s->run.control, "step", &s->vote);
 }
 
 /* Each part can fail on one rank alone, so all ranks agree after each. */
@@ -286,6 +287,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
 void shoal_session_close(shoal_session *s)
 {
   shoal_run *r = &s->run;
+  shoal_call_destroy(s->call);
   shoal_vote_destroy(s->vote);
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);

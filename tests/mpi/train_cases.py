@@ -685,6 +685,131 @@ def case_swarm_bytes():
         check(all(c[3] == 2 * -(-320 // ranks // 8) // 4 for c in counts), "one interaction begun in 4 steps", counts)
 
 
+FREE = sets(method__name="swarm")
+
+
+def steps_of(path):
+    """Each rank's own number of steps."""
+    return [int(p[2]) for p in replica(path, "place")]
+
+
+def check_mean_model(path, name):
+    """The model in a checkpoint is the mean of what all ranks have learned, pending updates included."""
+    import h5py
+    import numpy as np
+    with h5py.File(path) as f:
+        model = np.concatenate([f[f"model/fc{i}.{what}"][()].ravel() for i in (1, 2, 3) for what in ("weight", "bias")])
+        copies = [f"replica/{k}" for k in range(len(f["replica"]))]
+        nodes = [f[f"{c}/weights"][()].astype(float) + (f[f"{c}/swarm_common"][()].astype(float) - f[f"{c}/swarm_base"][()]
+                                                        if "swarm_base" in f[c] else 0) for c in copies]
+    check(np.abs(np.mean(nodes, axis=0) - model).max() < 1e-6, f"{name}: the model is not the mean of the ranks")
+
+
+def case_swarm_free():
+    """Ranks on their own clocks: every variant trains, counts its bytes, stops at a signal with a complete state, goes on from
+    it with the mean unchanged, also at another number of ranks, and saves and evaluates in mid-epoch when rank 0 says so."""
+    import h5py
+    glyphs(403, 60)
+    base = [*MLP, *FREE, *sets(run__epochs=4, data__batch=8, method__local_steps=2)]  # 17 steps per epoch at 3 ranks
+    other = random.choice(("pull", "blocking", "nonblocking-symmetric"))
+    for variant, bits, graph in (("nonblocking", 8, "complete"), ("pull", 16, "ring"), ("blocking", 4, "torus"),
+                                 ("nonblocking-symmetric", 0, "random")):
+        options = [*base, *sets(method__variant=variant, method__bits=bits, method__graph=graph)]
+        r = train(3, variant, *options, "--topo", "2,1")
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        check(steps_of(newest(variant)) == [68] * 3, steps_of(newest(variant)))
+        check(len(metrics(variant)) == 4 and float(metrics(variant)[-1]["test_acc"]) > 0.15, metrics(variant))
+        check_mean_model(newest(variant), variant)
+        counts = [[int(x) for x in c] for c in replica(newest(variant), "swarm_counts")]
+        check(sum(c[3] for c in counts) == sum(c[4] for c in counts) > 20, "interactions", counts)
+        if not FULL and variant not in ("nonblocking", other):
+            continue
+        name = f"{variant}cut"
+        train(3, name, *options, "--allow-faults", *sets(fault__stop_step=21, fault__rank=1), code=75)
+        check(steps_of(newest(name))[1] in (21, 22), steps_of(newest(name)))
+        check_mean_model(newest(name), name)
+        shutil.copy(newest(name), "stopped.h5")
+        r = train(3, name, *options, *sets(run__steps=1, ckpt__keep=9), "--resume", "stopped.h5")  # nothing to train
+        with h5py.File("stopped.h5") as f, h5py.File(newest(name)) as g:
+            check(all((f[f"model/{k}"][()] == g[f"model/{k}"][()]).all() for k in f["model"]), "the mean moved")
+        train(3, name, *options)
+        check(status(name)["state"] == "done" and steps_of(newest(name)) == [68] * 3, status(name))
+    r = train(2, "nonblockingcut", *base, *sets(run__epochs=6))
+    check("layout changed" in r.stdout and status("nonblockingcut")["state"] == "done", r.stdout)
+    r = train(3, "often", *base, *sets(ckpt__every="5 steps", eval__every="7 steps", ckpt__keep=50))
+    check(len(metrics("often")) >= 9, metrics("often"))
+    check(r.stdout.count("checkpoint runs/often") >= 12, r.stdout)
+    train(3, "rarely", *base, *sets(eval__every="3 epochs"))
+    check([m["epoch"] for m in metrics("rarely")] == ["3", "4"], metrics("rarely"))
+    train(3, "nan", *base, "--allow-faults", *sets(fault__nan_step=45, fault__rank=2, ckpt__every="4 steps"), code=6)
+    check(status("nan")["state"] == "failed" and status("nan")["exit_code"] == 6, status("nan"))
+    shoal("ckpt", "verify", newest("nan"))
+
+
+def case_swarm_batchnorm():
+    """The mean model's running statistics are measured anew, not taken from the ranks; and come out the same every time."""
+    import h5py
+    import numpy as np
+    glyphs(96, 20, 32)
+    options = [*RESNET, *LOCKSTEP, *sets(run__epochs=1, model__dropout=0)]
+    for name in ("a", "b"):
+        train(2, name, *options)
+    check_equal(newest("a"), newest("b"), "twice the same run")
+    with h5py.File(newest("a")) as f:
+        model = np.concatenate([f[f"model/{k}"][()].ravel() for k in f["model"] if k.endswith("running_var")])
+        own = np.concatenate([f["replica/0/stats"][()]])
+    check(np.isfinite(model).all() and (model > 0).all(), "variances")
+    check(not np.isin(model.astype(np.float32), own).any(), "the model has a rank's own statistics")
+
+
+def case_swarm_straggler():
+    """S18 as counts: one rank's steps take 50 ms more.  The others do not wait for it: they make at least 5 times as many."""
+    glyphs(2000, 40)
+    job = start(3, "slow", *MLP, *FREE, "--allow-faults", *sets(
+        run__epochs=1000, eval__every="1000 epochs", data__batch=4, fault__rank=1, fault__compute="sleep:50",
+        run__log_every="1 steps"))
+    wait_for("runs/slow/log.txt", r"step 600:")
+    os.kill(ranks_of(job)[0], signal.SIGUSR1)
+    code = job.wait(60)
+    check(code == 75, f"exit {code}\n{open('slow.out').read()}")
+    steps, counts = steps_of(newest("slow")), replica(newest("slow"), "swarm_counts")
+    check(min(steps[0], steps[2]) >= 5 * steps[1], f"steps {steps}")
+    check(counts[1][4] >= 1, f"the slow rank answered nobody: {counts}")
+    check_mean_model(newest("slow"), "slow")
+
+
+def case_swarm_lost():
+    """A rank that is stopped for a while: the others give it up and train on, take it back when it is heard of again, and all
+    stop together.  With method.on_lost: stop the run ends with 4."""
+    glyphs(2000, 40)
+    options = [*MLP, *FREE, *sets(run__epochs=1000, eval__every="1000 epochs", data__batch=4, method__drop_after=0.5,
+                                  run__log_every="1 steps")]
+    job = start(3, "lost", *options)
+    wait_for("runs/lost/log.txt", r"step 100:")
+    pids = ranks_of(job)
+    os.kill(pids[2], signal.SIGSTOP)
+    wait_for("lost.out", r"rank 2 has not been heard of")
+    before = [int(x) for x in re.findall(r"step (\d+):", open("runs/lost/log.txt").read())][-1]
+    wait_for("runs/lost/log.txt", rf"step {before + 200}:")
+    os.kill(pids[2], signal.SIGCONT)
+    wait_for("lost.out", r"rank 2 is back")
+    os.kill(pids[1], signal.SIGUSR1)
+    code = job.wait(60)
+    check(code == 75, f"exit {code}\n{open('lost.out').read()}")
+    shoal("ckpt", "verify", newest("lost"))
+    job = start(3, "stop", *options, *sets(method__on_lost="stop"))
+    wait_for("runs/stop/log.txt", r"step 100:")
+    pids = ranks_of(job)
+    os.kill(pids[2], signal.SIGSTOP)
+    code = job.wait(60)
+    try:
+        os.kill(pids[2], signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    check(code not in (0, 75), f"exit {code}")
+    check(status("stop")["exit_code"] == 4 and "rank 2" in status("stop")["reason"], status("stop"))
+
+
 def main():
     case = globals().get(f"case_{CASE}")
     if not case:

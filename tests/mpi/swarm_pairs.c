@@ -83,6 +83,7 @@ static void run(shoal_world *w, const shoal_swarm_rules *rules)
     while (s->met < goal * meeting && !check_failures) {
       bool changed;
       local_step(x, &l, step);
+      if (dice(step, 10, 2)) s->distance *= 1e-3; /* so that some blocks cannot be read */
       compute(w, step++);
       CHECK_OK(shoal_swarm_pairs_step(p, &changed));
     }
@@ -93,8 +94,10 @@ static void run(shoal_world *w, const shoal_swarm_rules *rules)
   for (int link = 0; link < SHOAL_LINK_CONTROL; link++)
     CHECK(s->sent[link] == counters.payload[link], "link %d: formula %llu, counted %llu", link,
           (unsigned long long)s->sent[link], (unsigned long long)counters.payload[link]);
-  double sums[] = { (double)s->met, (double)s->served };
-  CHECK_OK(shoal_group_sum_f64(s->control, sums, 2));
+  double sums[] = { (double)s->met, (double)s->served, (double)s->resent_bytes };
+  CHECK_OK(shoal_group_sum_f64(s->control, sums, 3));
+  CHECK((sums[2] > 0) == (rules->bits > 0), "variant %d, %d bits: %g bytes sent again", rules->variant, rules->bits,
+        sums[2]);
   CHECK(sums[0] == sums[1] && sums[0] >= (double)interactions, "%g begun, %g answered", sums[0], sums[1]);
   shoal_swarm_pairs_destroy(p);
   CHECK_OK(shoal_group_barrier(s->control));

@@ -151,7 +151,7 @@ static shoal_status open_bench(bench *b, const yardstick *y, const settings *s)
   shoal_shape input = SHOAL_SHAPE(y->input[0], y->input[1], y->input[2]);
   const shoal_model_entry *entry = shoal_model_find(y->model);
   SHOAL_TRY(entry->build(b->config, &input, 10, &b->model));
-  SHOAL_TRY(shoal_params_create(b->backend, b->model, &b->params));
+  SHOAL_TRY(shoal_params_create(b->backend, b->model, NULL, &b->params));
   shoal_model_init(b->model, 1, b->params->w, b->params->stats);
   shoal_optim_config optim;
   SHOAL_TRY(shoal_optim_configure(b->config, &optim));

@@ -3,7 +3,11 @@
  * Run it as training runs, by srun or mpirun.  A round times every algorithm once, so that a disturbance hits all of
  * them; what is printed is the median of rounds, for the slowest rank.  Bus bandwidth is bytes / time * 2 (p-1)/p, which
  * does not depend on p for a perfect ring, and "between" what a node sends to others, so that a link's limit can be
- * compared with it. */
+ * compared with it.
+ *
+ * With --beside X every rank also pretends to compute beside the sum, X times as long as the sum took alone, and polls as
+ * a backend does between its primitives.  What it then still waits is exposed; a sum that only moved inside of waits
+ * would expose all of itself.  The pretended compute sleeps, so that more ranks than cores do not measure the scheduler. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -13,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROUNDS_MAX = 1000, SIZES_MAX = 32, FIRST = SHOAL_SUM_RING, LAST = SHOAL_SUM_SMALL };
 
@@ -22,13 +27,15 @@ static const shoal_flag flags[] = {
   { "--sizes", NULL, "LIST", SHOAL_FLAG_VALUE, "KiB of f32, as in 1,64,4096 (1,4,16,64,256,1024,4096,16384)" },
   { "--seconds", NULL, "X", SHOAL_FLAG_VALUE, "time per size (2)" },
   { "--together", NULL, "N", SHOAL_FLAG_VALUE, "sums of that size in flight at once, as buckets are (1)" },
+  { "--beside", NULL, "X", SHOAL_FLAG_VALUE, "pretend to compute X times as long beside each sum; what is exposed?" },
+  { "--poll", NULL, "MS", SHOAL_FLAG_VALUE, "with --beside: time between polls (2); 0: never" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 
 typedef struct {
   shoal_wire wire;
-  double seconds;
+  double seconds, beside, poll_s;
   int64_t together;
   bool json;
   size_t n_sizes, sizes[SIZES_MAX]; /* elements */
@@ -41,7 +48,7 @@ typedef struct {
   size_t n;
   float *x; /* [together * n] */
   shoal_exchange *e[LAST + 1][TOGETHER_MAX];
-  double *seconds[LAST + 1]; /* [ROUNDS_MAX] */
+  double *seconds[LAST + 1], *exposed[LAST + 1]; /* [ROUNDS_MAX] */
   size_t rounds;
 } contest;
 
@@ -64,12 +71,19 @@ static shoal_status read_sizes(const char *list, settings *s)
 static shoal_status read_settings(const shoal_args *a, settings *s)
 {
   const char *wire = shoal_args_value(a, "--wire"), *seconds = shoal_args_value(a, "--seconds"),
-             *together = shoal_args_value(a, "--together");
+             *together = shoal_args_value(a, "--together"), *beside = shoal_args_value(a, "--beside"),
+             *poll = shoal_args_value(a, "--poll");
+  double ms = 2;
   *s = (settings){ .seconds = 2, .together = 1, .json = shoal_args_on(a, "--json") };
   while (wire && s->wire <= SHOAL_WIRE_F16 && strcmp(wire, shoal_wire_name(s->wire)) != 0) s->wire++;
   SHOAL_CHECK(s->wire <= SHOAL_WIRE_F16, SHOAL_ERR_USAGE, "--wire is \"%s\": must be f32, bf16 or f16", wire);
   SHOAL_CHECK(!seconds || (shoal_parse_f64(seconds, &s->seconds) == SHOAL_OK && s->seconds > 0), SHOAL_ERR_USAGE,
               "--seconds is \"%s\": must be a number above 0", seconds);
+  SHOAL_CHECK(!beside || (shoal_parse_f64(beside, &s->beside) == SHOAL_OK && s->beside > 0), SHOAL_ERR_USAGE,
+              "--beside is \"%s\": must be a number above 0", beside);
+  SHOAL_CHECK(!poll || (shoal_parse_f64(poll, &ms) == SHOAL_OK && ms >= 0), SHOAL_ERR_USAGE,
+              "--poll is \"%s\": must be milliseconds, 0 or more", poll);
+  s->poll_s = ms * 1e-3;
   SHOAL_CHECK(!together || (shoal_parse_i64(together, &s->together) == SHOAL_OK && s->together >= 1 &&
                             s->together <= TOGETHER_MAX),
               SHOAL_ERR_USAGE, "--together is \"%s\": must be 1 to %d", together, TOGETHER_MAX);
@@ -82,8 +96,9 @@ static void close_contest(contest *c)
   for (int a = FIRST; a <= LAST; a++) {
     for (int i = 0; i < TOGETHER_MAX; i++) shoal_exchange_destroy(c->e[a][i]);
     free(c->seconds[a]);
+    free(c->exposed[a]);
   }
-  free(c->x);
+  shoal_group_unshare(shoal_world_group(c->w), c->x);
 }
 
 /* "small" is left out where it would move far more than it is made for. */
@@ -95,8 +110,14 @@ static bool takes_part(const contest *c, int algorithm)
 static shoal_status open_contest(contest *c, shoal_world *w, const settings *s, size_t n)
 {
   *c = (contest){ .w = w, .s = s, .n = n };
-  shoal_status st = SHOAL_ALLOC(n * (size_t)s->together + 1, &c->x);
-  for (int a = FIRST; a <= LAST && st == SHOAL_OK; a++) st = SHOAL_ALLOC(ROUNDS_MAX, &c->seconds[a]);
+  void *x;
+  SHOAL_TRY(shoal_group_share(shoal_world_group(w), n * (size_t)s->together * sizeof(float), &x));
+  c->x = x;
+  shoal_status st = SHOAL_OK;
+  for (int a = FIRST; a <= LAST && st == SHOAL_OK; a++) {
+    st = SHOAL_ALLOC(ROUNDS_MAX, &c->seconds[a]);
+    if (st == SHOAL_OK) st = SHOAL_ALLOC(ROUNDS_MAX, &c->exposed[a]);
+  }
   SHOAL_TRY(shoal_group_agree(shoal_world_control(w), st));
   for (int a = FIRST; a <= LAST; a++)
     for (int i = 0; i < s->together && takes_part(c, a); i++)
@@ -105,28 +126,54 @@ static shoal_status open_contest(contest *c, shoal_world *w, const settings *s, 
   return SHOAL_OK;
 }
 
-static shoal_status run_once(contest *c, int algorithm, double *seconds)
+static shoal_status pretend_to_compute(contest *c, double seconds)
+{
+  uint64_t t0 = shoal_now_ns();
+  for (double left; (left = seconds - shoal_seconds_since(t0)) > 0;) {
+    double nap = c->s->poll_s > 0 ? SHOAL_MIN(left, c->s->poll_s) : left;
+    usleep((useconds_t)(nap * 1e6) + 1);
+    if (c->s->poll_s > 0) SHOAL_TRY(shoal_world_progress(c->w));
+  }
+  return SHOAL_OK;
+}
+
+/* @param seconds  out: from start to end of the slowest rank
+ * @param waited   out: the longest wait behind `beside` seconds of computing */
+static shoal_status run_once(contest *c, int algorithm, double beside, double *seconds, double *waited)
 {
   SHOAL_TRY(shoal_group_barrier(shoal_world_control(c->w)));
   uint64_t t0 = shoal_now_ns();
   for (int i = 0; i < c->s->together; i++) SHOAL_TRY(shoal_exchange_start(c->e[algorithm][i], c->x + (size_t)i * c->n));
+  SHOAL_TRY(pretend_to_compute(c, beside));
+  uint64_t t1 = shoal_now_ns();
   for (int i = 0; i < c->s->together; i++) SHOAL_TRY(shoal_exchange_wait(c->e[algorithm][i]));
-  int64_t ns = (int64_t)(shoal_now_ns() - t0);
-  SHOAL_TRY(shoal_group_max_i64(shoal_world_control(c->w), &ns, 1));
-  *seconds = (double)ns * 1e-9;
+  uint64_t t2 = shoal_now_ns();
+  int64_t ns[] = { (int64_t)(t2 - t0), (int64_t)(t2 - t1) };
+  SHOAL_TRY(shoal_group_max_i64(shoal_world_control(c->w), ns, SHOAL_COUNT(ns)));
+  *seconds = (double)ns[0] * 1e-9;
+  *waited = (double)ns[1] * 1e-9;
+  return SHOAL_OK;
+}
+
+/* One algorithm's turn: alone, and then beside as much compute as that calls for. */
+static shoal_status run_turn(contest *c, int a)
+{
+  double ignored, *alone = &c->seconds[a][c->rounds];
+  SHOAL_TRY(run_once(c, a, 0, alone, &ignored));
+  if (c->s->beside > 0) SHOAL_TRY(run_once(c, a, c->s->beside * *alone, &ignored, &c->exposed[a][c->rounds]));
   return SHOAL_OK;
 }
 
 /* All ranks stop after the same round: they see the same times. */
 static shoal_status run_contest(contest *c)
 {
-  double spent = 0, seconds = 0;
+  double spent = 0;
   for (int a = FIRST; a <= LAST; a++) /* connections and page faults happen before the clock runs */
-    if (takes_part(c, a)) SHOAL_TRY(run_once(c, a, &seconds));
+    if (takes_part(c, a)) SHOAL_TRY(run_turn(c, a));
   while (c->rounds < ROUNDS_MAX && (c->rounds < 3 || spent < c->s->seconds)) {
     for (int a = FIRST; a <= LAST; a++) {
       if (!takes_part(c, a)) continue;
-      SHOAL_TRY(run_once(c, a, &c->seconds[a][c->rounds]));
+      SHOAL_TRY(run_turn(c, a));
       spent += c->seconds[a][c->rounds];
     }
     c->rounds++;
@@ -158,18 +205,21 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
   double p = shoal_world_size(c->w), bytes = (double)c->n * (double)shoal_wire_bytes(c->s->wire);
   double best = INFINITY, sums = (double)c->s->together;
   for (size_t i = 0; i < c->rounds; i++) best = SHOAL_MIN(best, c->seconds[algorithm][i]);
+  double exposed = shoal_bench_median(c->exposed[algorithm], c->rounds);
   double time = shoal_bench_median(c->seconds[algorithm], c->rounds);
   double bus = bytes * sums / time * 2 * (p - 1) / p, link = (double)between * sums / time;
   if (c->s->json)
     printf("{\"kib\": %.6g, \"algorithm\": \"%s\", \"chosen\": %s, \"ms\": %.4f, \"best_ms\": %.4f, \"rounds\": %zu, "
-           "\"bus_mb_s\": %.2f, \"node_sends_bytes\": %lld, \"node_sends_mb_s\": %.2f}\n",
+           "\"exposed_ms\": %.4f, \"bus_mb_s\": %.2f, \"node_sends_bytes\": %lld, \"node_sends_mb_s\": %.2f}\n",
            (double)c->n / 256, shoal_sum_name((shoal_sum_algorithm)algorithm),
-           chosen == (shoal_sum_algorithm)algorithm ? "true" : "false", time * 1e3, best * 1e3, c->rounds, bus * 1e-6,
-           (long long)between, link * 1e-6);
+           chosen == (shoal_sum_algorithm)algorithm ? "true" : "false", time * 1e3, best * 1e3, c->rounds,
+           exposed * 1e3, bus * 1e-6, (long long)between, link * 1e-6);
   else
-    printf("%9.6g %c %-10s %11.3f %11.3f %7zu %11.1f %13.3f %11.1f\n", (double)c->n / 256,
+    printf("%9.6g %c %-10s %11.3f %11.3f %7zu %11.1f %13.3f %11.1f", (double)c->n / 256,
            chosen == (shoal_sum_algorithm)algorithm ? '*' : ' ', shoal_sum_name((shoal_sum_algorithm)algorithm),
            time * 1e3, best * 1e3, c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
+  if (!c->s->json && c->s->beside > 0) printf(" %11.3f %6.1f %%", exposed * 1e3, 100 * exposed / time);
+  if (!c->s->json) printf("\n");
   fflush(stdout);
   return SHOAL_OK;
 }
@@ -210,8 +260,8 @@ static shoal_status run(const shoal_args *a)
   if (!s.json && shoal_world_rank(w) == 0) {
     printf("%d ranks on %d nodes%s, %s on the wire, %lld at a time; times of the slowest rank\n", t->size, t->nodes,
            t->pretended ? " (pretended)" : "", shoal_wire_name(s.wire), (long long)s.together);
-    printf("%9s   %-10s %11s %11s %7s %11s %13s %11s\n", "KiB (f32)", "algorithm", "median ms", "best ms", "rounds",
-           "bus MB/s", "node sends MB", "link MB/s");
+    printf("%9s   %-10s %11s %11s %7s %11s %13s %11s%s\n", "KiB (f32)", "algorithm", "median ms", "best ms", "rounds",
+           "bus MB/s", "node sends MB", "link MB/s", s.beside > 0 ? "  exposed ms    share" : "");
   }
   shoal_status st = SHOAL_OK;
   for (size_t i = 0; i < s.n_sizes && st == SHOAL_OK; i++) st = bench_size(w, &s, s.sizes[i]);

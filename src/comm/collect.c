@@ -30,7 +30,7 @@ static shoal_status run(shoal_group *g, const char *name, shoal_stream *streams,
 {
   uint64_t number;
   int tag = shoal_group_next_call(g, &number);
-  return shoal_streams_run(g, name, number, tag, streams, n);
+  return shoal_streams_run(g, name, number, tag, false, streams, n);
 }
 
 static size_t sum_sizes(const uint64_t *sizes, int n)
@@ -95,7 +95,7 @@ void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, u
 /* ------------------------------------------------------------------------------------------------------- allgather */
 
 /* blocks[0] is mine; afterwards blocks[i] is that of the rank i after me. */
-static shoal_status bruck_rounds(shoal_group *g, char *blocks, size_t bytes)
+static shoal_status bruck_rounds(shoal_group *g, char *blocks, size_t bytes, bool control)
 {
   for (int have = 1; have < g->size; have *= 2) {
     size_t n = (size_t)SHOAL_MIN(have, g->size - have) * bytes;
@@ -103,25 +103,37 @@ static shoal_status bruck_rounds(shoal_group *g, char *blocks, size_t bytes)
       shoal_stream_out(blocks, n, (g->rank - have + g->size) % g->size),
       shoal_stream_in(blocks + (size_t)have * bytes, n, (g->rank + have) % g->size),
     };
-    SHOAL_TRY(run(g, "allgather", streams, 2));
+    uint64_t number;
+    int tag = shoal_group_next_call(g, &number);
+    SHOAL_TRY(shoal_streams_run(g, "allgather", number, tag, control, streams, 2));
   }
   return SHOAL_OK;
 }
 
-shoal_status shoal_group_allgather(shoal_group *g, const void *mine, size_t bytes, void *all)
+static shoal_status allgather(shoal_group *g, const void *mine, size_t bytes, void *all, bool control)
 {
   char *blocks, *to = all;
   size_t p = (size_t)g->size, me = (size_t)g->rank;
   if (!bytes) return SHOAL_OK;
   SHOAL_TRY(shoal_alloc(p, bytes, "allgather", (void **)&blocks));
   memcpy(blocks, mine, bytes);
-  shoal_status st = bruck_rounds(g, blocks, bytes);
+  shoal_status st = bruck_rounds(g, blocks, bytes, control);
   if (st == SHOAL_OK) {
     memcpy(to + me * bytes, blocks, (p - me) * bytes);
     memcpy(to, blocks + (p - me) * bytes, me * bytes);
   }
   free(blocks);
   return st;
+}
+
+shoal_status shoal_group_allgather(shoal_group *g, const void *mine, size_t bytes, void *all)
+{
+  return allgather(g, mine, bytes, all, false);
+}
+
+shoal_status shoal_group_tell(shoal_group *g, const void *mine, size_t bytes, void *all)
+{
+  return allgather(g, mine, bytes, all, true);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ sums */

@@ -5,9 +5,10 @@
  * A sum over a group takes one of these ways, settled when it is planned:
  *
  *   ring        p-1 steps of reduce-scatter and p-1 of all-gather around the group's order; sends 2 (p-1)/p of the data.
- *   two-level   inside each node the parts go to owners, one per shard of the vector; each shard has a ring of its own
- *               between the nodes; then owners give the sums to their node.  Between nodes goes 2 (N-1)/N of the data
- *               per node, once, wherever ranks are placed.  The three phases overlap, piece by piece.
+ *   two-level   inside each node owners, one per shard of the vector, add up what they read in the memory of the others;
+ *               each shard has a ring of its own between the nodes; owners write the sums into the others' memory.
+ *               Between nodes goes 2 (N-1)/N of the data per node, once, wherever ranks are placed.  The three phases
+ *               overlap, piece by piece.
  *   leaders     the same with one shard: one rank of each node speaks for it.
  *   small       everybody gets all the parts in log2(p) rounds and adds: for a few KiB.
  *
@@ -51,7 +52,8 @@ typedef struct shoal_exchange shoal_exchange;
 shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t n, shoal_wire wire,
                                        shoal_sum_algorithm algorithm, shoal_exchange **out);
 shoal_sum_algorithm shoal_exchange_algorithm(const shoal_exchange *e); /* what AUTO came to */
-/** x[n] ← Σ over members, in place; n as planned.  Returns at once; `x` belongs to the exchange until it is done.
+/** x[n] ← Σ over members, in place; n as planned.  Returns at once; `x` belongs to the exchange until it is done.  Where
+ *  several members share a node, two-level sums need x in memory of shoal_group_share (any part of it): ERR_ARG.
  *  Several exchanges of a group may be in flight; they must be started in the same order on every member. */
 shoal_status shoal_exchange_start(shoal_exchange *e, float *x);
 /** What all members must agree on at the next start, such as the training step, so that a member that left one out

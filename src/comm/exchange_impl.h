@@ -3,14 +3,16 @@
  *     exchange.c   the public calls; which algorithm; tags, traces
  *     shape.c      who stands where: nodes, owners, neighbours; and the formula of bytes
  *     ring.c       the ring, among single ranks or among the owners of a shard
- *     local.c      inside a node: to the owner of a shard, and from there to all
+ *     local.c      inside a node: the owner of a shard adds it up and gives it to all, through shared memory
  *     small.c      everything to everybody
  *     lane.c       pieces in order, from or to one peer
  *
  * Ring and two-level sum are one state machine.  The flat ring is the case where every rank is a node of its own. */
 #ifndef SHOAL_COMM_EXCHANGE_IMPL_H
 #define SHOAL_COMM_EXCHANGE_IMPL_H
+#include "base/mem.h"
 #include "comm/group_impl.h"
+#include <stdatomic.h>
 
 /* ------------------------------------------------------------------------------------------------ who: shape.c */
 
@@ -46,7 +48,7 @@ uint64_t shoal_cut_all_pieces(const shoal_cut *c);
 
 /* ---------------------------------------------------------------------------------------- pieces in order: lane.c */
 
-enum { SHOAL_LANE_WINDOW = 8 };
+enum { SHOAL_LANE_WINDOW = 32 };
 
 /* Where a lane stands: the next piece is elements [at, end) of the vector, or the first `piece` of them. */
 typedef struct {
@@ -74,10 +76,6 @@ static inline bool shoal_lane_over(const shoal_lane *l)
 {
   return l->finished.step == l->steps;
 }
-static inline bool shoal_lane_all_posted(const shoal_lane *l)
-{
-  return l->posted.step == l->steps;
-}
 static inline bool shoal_lane_has_room(const shoal_lane *l)
 {
   return l->posted.step < l->steps && l->posted.pieces - l->finished.pieces < (uint64_t)l->window;
@@ -85,6 +83,8 @@ static inline bool shoal_lane_has_room(const shoal_lane *l)
 /** Has the oldest posted piece come (or gone)? */
 shoal_status shoal_lane_look(shoal_flight *f, const shoal_lane *l, bool *yes);
 void shoal_lane_pop(shoal_flight *f, shoal_lane *l); /* the oldest is dealt with */
+/** Move a cursor of the lane to the next piece: for lanes that only walk. */
+void shoal_lane_advance(const shoal_lane *l, shoal_cursor *c);
 /** Post the next piece at `data`. */
 shoal_status shoal_lane_post(shoal_flight *f, shoal_lane *l, void *data);
 /** Pop whatever has come (or gone), where nothing is to be done with it. */
@@ -93,15 +93,32 @@ void shoal_lane_give_up(shoal_flight *f, shoal_lane *l);
 
 /* ------------------------------------------------------------------------------------------------------ exchanges */
 
-/* What this rank has to do with one other rank of its node.  `q` is that rank. */
+/* What a rank tells the others of its node about one exchange; only it writes, in a line of the cache of its own. */
 typedef struct {
-  int peer;
-  shoal_lane give;   /* my part of q's shard, to q */
-  shoal_lane gather; /* q's part of my shard, from q */
-  shoal_lane spread; /* my shard when it is complete, to q */
-  shoal_lane take;   /* q's shard when it is complete, from q */
-  uint64_t own, all; /* pieces of q's shard: of the chunk this node completes, of all */
-} shoal_spoke;
+  _Atomic uint64_t started; /* number of the start << 32 | its tag */
+  uint64_t region, offset;  /* where its vector lies; valid with `started` */
+  _Atomic uint64_t pushed;  /* pieces of its shard given to all others, over all starts */
+  char rest[SHOAL_ALIGN - 4 * sizeof(uint64_t)];
+} shoal_line;
+
+/* Another rank of this node. */
+typedef struct {
+  int peer; /* group rank */
+  bool owner;
+  const shoal_line *line;
+  float *x;     /* its vector in this start, once it has started */
+  uint64_t all; /* pieces of its shard */
+} shoal_mate;
+
+/* What a rank has to do with its node: local.c. */
+typedef struct {
+  int n;                     /* mates; 0: alone, or the algorithm knows no nodes */
+  shoal_mate *mates;         /* from the rank after me around the node */
+  shoal_line *line;          /* mine */
+  int here;                  /* so many of them have started */
+  uint64_t pushed;           /* pieces of my shard given away in this start */
+  shoal_lane adding, giving; /* walk over the pieces of my shard; nothing is posted */
+} shoal_local;
 
 struct shoal_exchange {
   shoal_flight f;
@@ -116,14 +133,14 @@ struct shoal_exchange {
   shoal_trace *trace;
   uint32_t op;    /* of `trace` */
   int trace_peer; /* where most of it goes */
+  uint64_t ended_ns;
   /* ring, two-level, leaders */
   shoal_shape shape;
   shoal_cut cut;            /* my shard */
   uint64_t first, own, all; /* its pieces: of the first chunk sent, of the chunk this node completes, of all */
   shoal_lane out, in;
-  shoal_spoke *spokes; /* [shape.locals - 1], from the rank after me around the node */
-  uint64_t summed;     /* pieces of my shard that hold the sum over this node, in the order of sending */
-  int turn;            /* whose part of the next one is to be added */
+  shoal_local local;
+  uint64_t summed; /* pieces of my shard that hold the sum over this node, in the order of sending */
   /* small */
   int rounds;
   char *blocks;          /* [size] what everybody brings; block j is that of the j-th member after me */
@@ -131,30 +148,34 @@ struct shoal_exchange {
   shoal_stream *streams; /* [2 * rounds], in and out of each round */
 };
 
-/** One span of this start, when it is over or was waited for. */
-void shoal_exchange_record(const shoal_exchange *e, shoal_trace_kind kind, uint64_t t0_ns, uint64_t bytes);
-/** The start is over: a span with all its bytes. */
-void shoal_exchange_record_end(const shoal_exchange *e);
+/** The start is over: takes the time, and records a span with all its bytes. */
+void shoal_exchange_record_end(shoal_exchange *e);
 
 /* Each algorithm: plan (allocates; sets slots), start, and its table for the flight. */
 shoal_status shoal_ring_plan(shoal_exchange *e);
-void shoal_ring_start(shoal_exchange *e);
+shoal_status shoal_ring_start(shoal_exchange *e);
 extern const shoal_flight_ops shoal_ring_ops;
 shoal_status shoal_small_plan(shoal_exchange *e);
 void shoal_small_start(shoal_exchange *e);
 extern const shoal_flight_ops shoal_small_ops;
 
+/** How the shard of the owner with that number is cut: the same wherever it is asked. */
+shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner);
+
 /* local.c, for the ring */
-/** Spoke s, to member q of this node, whose shard is cut so (or empty). */
-shoal_status shoal_local_plan(shoal_exchange *e, shoal_spoke *s, int q, shoal_cut theirs);
-void shoal_local_start(shoal_exchange *e);
-/** Add what local ranks brought, and ask for more. */
+/** What the algorithm needs of its node, before anything that can fail alone.  Collective over the group. */
+shoal_status shoal_local_open(shoal_exchange *e);
+shoal_status shoal_local_plan(shoal_exchange *e);
+shoal_status shoal_local_start(shoal_exchange *e);
+/** Add what lies at my neighbours to my shard. */
 shoal_status shoal_local_collect(shoal_exchange *e, bool *moved);
-/** Give local ranks what is theirs, and take what is complete.
+/** Give the others what is finished.
  *  @param complete  pieces of my shard, in the order in which they become so */
-shoal_status shoal_local_spread(shoal_exchange *e, uint64_t complete, bool *moved);
+void shoal_local_spread(shoal_exchange *e, uint64_t complete, bool *moved);
 bool shoal_local_over(const shoal_exchange *e);
-void shoal_local_give_up(shoal_exchange *e);
+/** For a hang report: the mate we wait for, or -1. */
+int shoal_local_describe(const shoal_exchange *e, shoal_str *where, bool *missing);
+void shoal_local_free(shoal_exchange *e);
 
 /* wire formats: wire.c */
 void shoal_wire_pack(shoal_wire wire, size_t n, const float *x, void *to);

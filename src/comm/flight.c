@@ -9,6 +9,7 @@
  * of two, which matters because visits are a few milliseconds apart while layers compute. */
 #include "base/clock.h"
 #include "comm/group_impl.h"
+#include <sched.h>
 
 static void enter(shoal_flight *f)
 {
@@ -20,6 +21,7 @@ static void enter(shoal_flight *f)
   else
     w->in_flight = f;
   w->newest = f;
+  w->watching += f->watches;
   f->moving = true;
 }
 
@@ -35,17 +37,19 @@ void shoal_flight_end(shoal_flight *f, shoal_status st)
     f->next->previous = f->previous;
   else
     w->newest = f->previous;
+  w->watching -= f->watches;
   f->moving = false;
   f->status = st;
   if (st != SHOAL_OK) f->ops->give_up(f);
 }
 
-static shoal_status advance(shoal_flight *f)
+static shoal_status advance(shoal_flight *f, bool *moved)
 {
-  bool moved = false, done = false;
-  shoal_status st = f->ops->advance(f, &moved, &done);
-  if (moved) f->moved_ns = shoal_now_ns();
+  bool here = false, done = false;
+  shoal_status st = f->ops->advance(f, &here, &done);
+  if (here) f->moved_ns = shoal_now_ns();
   if (st != SHOAL_OK || done) shoal_flight_end(f, st);
+  *moved |= here;
   return st;
 }
 
@@ -53,16 +57,17 @@ shoal_status shoal_flight_start(shoal_flight *f)
 {
   f->started_ns = f->moved_ns = shoal_now_ns();
   f->status = SHOAL_OK;
+  bool moved;
   enter(f);
-  return advance(f);
+  return advance(f, &moved);
 }
 
-static shoal_status advance_all(shoal_world *w)
+static shoal_status advance_all(shoal_world *w, bool *moved)
 {
   shoal_status st = SHOAL_OK;
   for (shoal_flight *f = w->in_flight, *next; f; f = next) {
     next = f->next; /* f may leave the list; no other can */
-    shoal_status now = advance(f);
+    shoal_status now = advance(f, moved);
     if (st == SHOAL_OK) st = now;
   }
   return st;
@@ -83,13 +88,13 @@ shoal_status shoal_world_progress(shoal_world *w)
   enum { ROUNDS_MAX = 16 }; /* so that a fast sender cannot keep us from computing */
   for (int rounds = 0, idle = 0; w->in_flight && rounds < ROUNDS_MAX && idle < 2; rounds++) {
     size_t completed = 0;
+    bool moved = false;
     SHOAL_TRY(w->transport->poll(w, &completed));
-    if (!completed) {
+    if (completed || w->watching) SHOAL_TRY(advance_all(w, &moved));
+    if (completed || moved)
+      SHOAL_TRY(call_hook(w));
+    else
       idle++;
-      continue;
-    }
-    SHOAL_TRY(advance_all(w));
-    SHOAL_TRY(call_hook(w));
   }
   return SHOAL_OK;
 }
@@ -100,6 +105,7 @@ shoal_status shoal_flight_wait(shoal_flight *f)
   while (f->moving) {
     SHOAL_TRY(shoal_world_progress(f->g->w));
     if (f->moving) SHOAL_TRY(shoal_watch_check(&watch, f));
+    if (f->moving && f->watches) sched_yield(); /* whom we wait for may need this core; the library yields by itself */
   }
   return f->status;
 }
@@ -123,12 +129,18 @@ shoal_status shoal_flight_send(shoal_flight *f, const void *data, size_t bytes, 
 {
   shoal_group *g = f->g;
   SHOAL_TRY(g->w->transport->send(g->channel, data, bytes, to, f->tag, slot));
-  shoal_counters *c = g->w->counters;
-  shoal_link link = f->control ? SHOAL_LINK_CONTROL : shoal_group_class(g, to);
-  c->payload[link] += bytes;
-  c->wire[link] += shoal_wire_model(g->links[to], bytes);
-  c->messages[link]++;
+  shoal_flight_count(f, to, bytes);
   return SHOAL_OK;
+}
+
+void shoal_flight_count(shoal_flight *f, int peer, uint64_t bytes)
+{
+  const shoal_group *g = f->g;
+  shoal_counters *c = g->w->counters;
+  shoal_link link = f->control ? SHOAL_LINK_CONTROL : shoal_group_class(g, peer);
+  c->payload[link] += bytes;
+  c->wire[link] += shoal_wire_model(g->links[peer], bytes);
+  c->messages[link]++;
 }
 
 shoal_status shoal_flight_recv(shoal_flight *f, void *data, size_t bytes, int from, int *slot)

@@ -228,7 +228,7 @@ shoal_status shoal_group_send(shoal_group *g, const void *data, size_t bytes, in
   SHOAL_TRY(check_pair(g, to, tag));
   if (to != g->rank) {
     shoal_stream s = shoal_stream_out(data, bytes, to);
-    return shoal_streams_run(g, "send", (uint64_t)tag, tag, &s, 1);
+    return shoal_streams_run(g, "send", (uint64_t)tag, tag, false, &s, 1);
   }
   shoal_link link = shoal_group_class(g, to);
   SHOAL_TRY(shoal_self_put(&g->letters, data, bytes, tag));
@@ -243,7 +243,7 @@ shoal_status shoal_group_recv(shoal_group *g, void *data, size_t bytes, int from
   SHOAL_TRY(check_pair(g, from, tag));
   if (from == g->rank) return shoal_self_take(&g->letters, data, bytes, tag);
   shoal_stream s = shoal_stream_in(data, bytes, from);
-  return shoal_streams_run(g, "receive", (uint64_t)tag, tag, &s, 1);
+  return shoal_streams_run(g, "receive", (uint64_t)tag, tag, false, &s, 1);
 }
 
 /* A message in flight is a set of one stream. */

@@ -20,6 +20,7 @@ typedef struct shoal_group shoal_group;
 typedef struct {
   const char *pretend;   /* topology to pretend, or NULL */
   bool allow_singletons; /* a step of many tasks where MPI sees one is meant so (H01) */
+  bool no_sharing;       /* ranks of a node do not share memory */
   size_t max_message;    /* largest bytes in one library call; 0: 1 GiB.  Tests lower it (H17) */
   double warn_s, hang_s; /* who waits this long for something that does not move warns / ends the run; 0: 30, 600 */
 } shoal_world_options;
@@ -47,9 +48,10 @@ shoal_status shoal_world_progress(shoal_world *w);
  *  Its error comes out of the progress call. */
 typedef shoal_status (*shoal_world_hook)(void *context);
 void shoal_world_set_hook(shoal_world *w, shoal_world_hook hook, void *context);
-/** Clock of this rank against rank 0: local = rank 0 + offset, within the bound (half the best round trip). Collective;
- *  one rank after the other, about 20 round trips each.  For shoal_trace_set_clock: drift comes from two calls. */
-shoal_status shoal_world_measure_clock(shoal_world *w, double *offset_ns, double *bound_ns);
+/** Clock of this rank against rank 0: at the moment at_ns it shows rank 0's + offset, within the bound (half the best
+ *  round trip).  Collective; one rank after the other, about 20 round trips each.  For shoal_trace_set_clock: drift comes
+ *  from two calls. */
+shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out);
 
 /** All ranks; owned by the world. */
 shoal_group *shoal_world_group(shoal_world *w);
@@ -67,6 +69,14 @@ int shoal_group_size(const shoal_group *g);
 int shoal_group_world_rank(const shoal_group *g, int rank);
 shoal_link shoal_group_link(const shoal_group *g, int rank); /* from me to that member */
 const char *shoal_group_name(const shoal_group *g);
+
+/** Memory of this rank that the members on its node can reach: sums on two levels work on nothing else.  Zeroed, 64-byte
+ *  aligned, `bytes` may differ between members.  Collective over the group; belongs to the caller until unshare, which is
+ *  not collective (no exchange may be using it).  Costs a mapping per neighbour; ERR_MEM when the machine has not that
+ *  much.  Where memory cannot be shared (shoal_world_shares) it is ordinary memory. */
+shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out);
+void shoal_group_unshare(shoal_group *g, void *memory); /* NULL is fine */
+bool shoal_world_shares(const shoal_world *w);          /* does any node have several ranks that share memory? */
 
 /** Everybody learns whether anybody failed: own code, or ERR_PEER when only another did (the message names it).
  *  Call it after anything that can fail alone and before the next collective call.  Counted as class control, like the

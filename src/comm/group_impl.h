@@ -81,6 +81,32 @@ shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_
 /** After MPI_Init and before the first message, where PMIx is built in and started us: a real barrier (pmix.c). */
 shoal_status shoal_pmix_settle(int mpi_size);
 
+/* --------------------------------------------------------------------------------- memory shared in a node: share.c */
+
+typedef struct {
+  int rank; /* in the world */
+  char *base;
+  size_t bytes;
+} shoal_neighbour;
+typedef struct shoal_region shoal_region;
+/* One stretch of own memory, and where that of my neighbours is mapped. */
+struct shoal_region {
+  char *base;
+  size_t bytes;
+  bool plain;  /* ordinary memory that nobody else sees */
+  uint64_t id; /* the same on all who share it */
+  int n;
+  shoal_neighbour *neighbours; /* [n] members of the group on my node, but me */
+  shoal_region *next;
+};
+/** Once, when the topology is known: sets w->shares.  A reason why it does not work is a warning, not an error. */
+shoal_status shoal_share_try(shoal_world *w, bool wanted);
+void shoal_share_close(shoal_world *w);
+/** The shared region that holds all of these bytes, or NULL. */
+const shoal_region *shoal_region_of(const shoal_world *w, const void *memory, size_t bytes);
+/** The same place in a neighbour's memory, `offset` bytes from its start; NULL if that rank does not share it. */
+char *shoal_region_at(const shoal_world *w, uint64_t id, int rank, uint64_t offset);
+
 struct shoal_world {
   const shoal_transport *transport;
   void *transport_state;
@@ -91,10 +117,13 @@ struct shoal_world {
   shoal_counters own_counters, *counters;
   shoal_trace *trace;
   uint64_t step;
-  int plan_tags;           /* how many plan numbers fit below the largest tag */
+  int plan_tags; /* how many plan numbers fit below the largest tag */
   shoal_world_hook hook;
   void *hook_context;
   bool in_hook;
+  bool shares;             /* ranks of a node reach each other's memory: the same on all ranks */
+  shoal_region *regions;   /* what is shared */
+  int watching;            /* flights under way that wait for memory to change, which no library tells */
   shoal_flight *in_flight; /* doubly linked, oldest first */
   shoal_flight *newest;
 };
@@ -120,6 +149,7 @@ struct shoal_flight {
   uint64_t number;  /* which start this is, from 1 */
   int tag;
   bool control;        /* count as class control in any group: agreement */
+  bool watches;        /* waits for memory to change, too: to be looked at in every poll */
   bool moving;         /* between start and done */
   shoal_status status; /* of the last one */
   uint64_t started_ns, moved_ns;
@@ -133,6 +163,8 @@ shoal_status shoal_flight_wait(shoal_flight *f);
 void shoal_flight_end(shoal_flight *f, shoal_status st); /* leave the list; gives up what is pending unless OK */
 /** Has the slot finished?  A wrong size is an error that names the flight and the peer. */
 shoal_status shoal_flight_look(shoal_flight *f, int slot, int peer, size_t expected, bool *finished);
+/** Count bytes moved to or from member `peer`: messages when sent, shared memory by who moves it. */
+void shoal_flight_count(shoal_flight *f, int peer, uint64_t bytes);
 /** Send and receive on the group's channel; sends are counted. */
 shoal_status shoal_flight_send(shoal_flight *f, const void *data, size_t bytes, int to, int *slot);
 shoal_status shoal_flight_recv(shoal_flight *f, void *data, size_t bytes, int from, int *slot);
@@ -178,9 +210,11 @@ static inline shoal_stream shoal_stream_in(void *data, size_t bytes, int from)
 {
   return (shoal_stream){ .peer = from, .data = data, .bytes = bytes };
 }
-/** Run the streams to their end.  `name` is what a hang report calls it. */
-shoal_status shoal_streams_run(shoal_group *g, const char *name, uint64_t number, int tag, shoal_stream *streams,
-                               size_t n);
+/** Run the streams to their end.  `name` is what a hang report calls it; `control`: no payload, count it as such. */
+shoal_status shoal_streams_run(shoal_group *g, const char *name, uint64_t number, int tag, bool control,
+                               shoal_stream *streams, size_t n);
+/** shoal_group_allgather of what belongs to setting something up: class control in any group. */
+shoal_status shoal_group_tell(shoal_group *g, const void *mine, size_t bytes, void *all);
 
 /* --------------------------------------------------------------------------------------------- agreement: vote.c */
 

@@ -42,7 +42,7 @@ static void enter_step(const shoal_lane *l, shoal_cursor *c)
   }
 }
 
-static void next_piece(const shoal_lane *l, shoal_cursor *c)
+void shoal_lane_advance(const shoal_lane *l, shoal_cursor *c)
 {
   c->pieces++;
   c->at += shoal_lane_length(l, c);
@@ -86,7 +86,7 @@ shoal_status shoal_lane_look(shoal_flight *f, const shoal_lane *l, bool *yes)
 void shoal_lane_pop(shoal_flight *f, shoal_lane *l)
 {
   f->g->w->transport->release(f->g->w, *slot_at(l, &l->finished));
-  next_piece(l, &l->finished);
+  shoal_lane_advance(l, &l->finished);
 }
 
 shoal_status shoal_lane_post(shoal_flight *f, shoal_lane *l, void *data)
@@ -97,7 +97,7 @@ shoal_status shoal_lane_post(shoal_flight *f, shoal_lane *l, void *data)
     SHOAL_TRY(shoal_flight_send(f, data, bytes, l->peer, slot));
   else
     SHOAL_TRY(shoal_flight_recv(f, data, bytes, l->peer, slot));
-  next_piece(l, &l->posted);
+  shoal_lane_advance(l, &l->posted);
   return SHOAL_OK;
 }
 

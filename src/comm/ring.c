@@ -1,4 +1,4 @@
-/* The all-reduce of the training step: a ring that can be left alone, and inside of nodes its spokes.
+/* The all-reduce of the training step: a ring that can be left alone.
  *
  * A ring of p members takes 2(p-1) steps.  In step t member r sends chunk r-1-t to its right and receives chunk r-2-t
  * from its left (modulo p), all the way through: in the first p-1 steps what arrives is added to the own part, from
@@ -10,8 +10,8 @@
  *
  * Flat, the members are all ranks and the chunks are parts of the vector.  On two levels the vector is cut into shards,
  * one for each owner of a node (shape.c); each shard has a ring of its own, with a member on every node, and what a
- * member brings is the sum over its node.  Ranks of a node bring their parts to the owner in the order in which it
- * sends, and get finished pieces in the order in which they finish, so that the three phases overlap (local.c):
+ * member brings is the sum over its node.  It adds that sum up in the order in which it sends, and gives finished pieces
+ * to its node in the order in which they finish, so that the three phases overlap (local.c):
  *
  *     node m brings    chunks m-1, m-2, ... m+1, m          `summed` counts these pieces
  *     and completes    chunks m, m-1, ... m+1               `complete` counts these
@@ -21,20 +21,22 @@
  *
  *     piece i <  first may be sent when piece i is summed inside the node
  *     piece i >= first may be sent when piece i - first has been received, and added to the sum of piece i
- *     piece i of the all-gather may be received into its place when the earlier send from there, i + first - all, is
- * over
+ *     piece i of the all-gather may be received into its place when the earlier send from there, of piece
+ *                i + first - all, is over
  *
  * f32 is sent from where it lies, and received there in the all-gather; only reduce-scatter needs piece buffers. 16-bit
  * formats go through piece buffers both ways; inside a node all is f32.
  *
- * Pieces are 256 KiB, and up to eight are posted per direction.  A piece must be long enough to hide its start, and
- * short enough that a step of the ring starts moving before its chunk is complete.  What is posted must fill the time
- * between two polls (2 ms): 8 pieces per 2 ms are 1 GB/s. */
+ * Pieces are just short of 64 KiB, and up to 32 are posted per direction.  A piece must be long enough to hide its start,
+ * and short enough that a step of the ring starts moving before its chunk is complete; below 64 KiB Open MPI sends over
+ * TCP at once, without asking the receiver first, who may be computing and whose answer waits in the same queues as data
+ * (4 MiB at 1 Gbit/s: 54 ms, with pieces of 256 KiB 60 ms).  What is posted must fill the time between two polls (2 ms):
+ * 32 pieces per 2 ms are 1 GB/s. */
 #include "base/mem.h"
 #include "comm/exchange_impl.h"
 #include <stdlib.h>
 
-enum { PIECE_BYTES = 256 << 10 };
+enum { PIECE_BYTES = (64 << 10) - 256 }; /* MPI's own header goes into the 64 KiB, too */
 
 static int adding_steps(const shoal_exchange *e)
 {
@@ -121,7 +123,7 @@ static shoal_status ring_advance(shoal_flight *f, bool *moved, bool *done)
   SHOAL_TRY(shoal_lane_reap(f, &e->out, moved));
   SHOAL_TRY(post_sends(e, moved));
   SHOAL_TRY(post_receives(e, moved));
-  SHOAL_TRY(shoal_local_spread(e, complete(e), moved));
+  shoal_local_spread(e, complete(e), moved);
   *done = shoal_lane_over(&e->in) && shoal_lane_over(&e->out) && shoal_local_over(e);
   if (*done) shoal_exchange_record_end(e);
   return SHOAL_OK;
@@ -150,32 +152,21 @@ static int ring_missing(shoal_exchange *e, bool *missing)
   return shoal_lane_over(&e->in) || come ? -1 : e->shape.left;
 }
 
-/* Owners know whose part they lack; a rank that owns nothing has heard nothing before a finished piece comes. */
+/* An owner knows whose part it lacks; a rank that owns nothing only knows its node. */
 static int ring_describe(shoal_flight *f, shoal_str *where, bool *missing)
 {
   shoal_exchange *e = (shoal_exchange *)f;
-  int peer = -1, taking = -1, giving = -1;
-  bool heard = e->shape.local < e->shape.owners;
+  int peer = -1;
   shoal_str_add(where, "step %d of %d of the ring", SHOAL_MIN(e->in.finished.step + 1, e->in.steps), e->in.steps);
-  if (e->shape.locals > 1)
+  if (e->local.n)
     shoal_str_add(where, ", %llu of %llu pieces of this node in", (unsigned long long)e->summed,
                   (unsigned long long)e->all);
   shoal_str_add(where, ", %zu elements", e->n);
-  if (heard) peer = ring_missing(e, missing);
-  for (int i = e->shape.locals - 2; i >= 0; i--) {
-    const shoal_spoke *s = &e->spokes[i];
-    heard |= s->take.finished.pieces > 0;
-    if (!shoal_lane_over(&s->take)) taking = s->peer;
-    if (!shoal_lane_over(&s->give) || !shoal_lane_over(&s->spread)) giving = s->peer;
-    bool come = false;
-    if (shoal_lane_over(&s->gather) || shoal_lane_look(f, &s->gather, &come) != SHOAL_OK || come) continue;
-    missing[s->peer] = true;
-    peer = s->peer;
-  }
-  for (int r = 0; !heard && r < f->g->size; r++) missing[r] = r != f->g->rank;
-  if (peer >= 0) return peer;
-  if (taking >= 0) missing[taking] = true;
-  return taking >= 0 ? taking : giving >= 0 ? giving : e->shape.right;
+  if (e->shape.local < e->shape.owners) peer = ring_missing(e, missing);
+  int mate = shoal_local_describe(e, where, missing);
+  for (int r = 0; peer < 0 && mate >= 0 && !missing[mate] && r < f->g->size; r++) /* it waits for somebody itself */
+    missing[r] |= !shoal_shape_together(f->g, e->algorithm, r, f->g->rank);
+  return mate >= 0 ? mate : peer >= 0 ? peer : e->shape.right;
 }
 
 static void ring_give_up(shoal_flight *f)
@@ -183,7 +174,6 @@ static void ring_give_up(shoal_flight *f)
   shoal_exchange *e = (shoal_exchange *)f;
   shoal_lane_give_up(f, &e->in);
   shoal_lane_give_up(f, &e->out);
-  shoal_local_give_up(e);
 }
 
 const shoal_flight_ops shoal_ring_ops = { ring_advance, ring_describe, ring_give_up };
@@ -191,12 +181,12 @@ const shoal_flight_ops shoal_ring_ops = { ring_advance, ring_describe, ring_give
 /* ------------------------------------------------------------------------------------------------------ planning */
 
 /* Both ends of a lane must cut at the same places, so the size of a piece depends on nothing local. */
-static shoal_cut cut_shard(const shoal_exchange *e, int shard)
+shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner)
 {
   const shoal_shape *s = &e->shape;
   shoal_cut c = { .chunks = s->nodes };
-  c.begin = shoal_part_begin(e->n, s->owners, shard);
-  c.n = shoal_part_size(e->n, s->owners, shard);
+  c.begin = shoal_part_begin(e->n, s->owners, owner);
+  c.n = shoal_part_size(e->n, s->owners, owner);
   size_t unit = e->algorithm == SHOAL_SUM_RING ? shoal_wire_bytes(e->wire) : sizeof(float);
   size_t largest = SHOAL_MIN((size_t)PIECE_BYTES, e->f.g->w->o.max_message) / unit;
   c.piece = SHOAL_MAX(SHOAL_MIN(largest, shoal_part_size(c.n, c.chunks, 0)), (size_t)1);
@@ -227,26 +217,20 @@ shoal_status shoal_ring_plan(shoal_exchange *e)
   shoal_shape_find(e->f.g, e->algorithm, &e->shape);
   const shoal_shape *s = &e->shape;
   if (s->local < s->owners) {
-    e->cut = cut_shard(e, s->local);
+    e->cut = shoal_ring_cut(e, s->local);
     e->first = shoal_cut_pieces(&e->cut, (s->node + s->nodes - 1) % s->nodes);
     e->own = shoal_cut_pieces(&e->cut, s->node);
     e->all = shoal_cut_all_pieces(&e->cut);
     SHOAL_TRY(plan_lanes(e));
   }
   e->trace_peer = e->out.steps ? s->right : shoal_shape_local(e->f.g, e->algorithm, (s->local + 1) % s->locals);
-  if (s->locals == 1) return SHOAL_OK;
-  SHOAL_TRY(SHOAL_ALLOC((size_t)s->locals - 1, &e->spokes));
-  for (int i = 0; i < s->locals - 1; i++) {
-    int q = (s->local + 1 + i) % s->locals;
-    SHOAL_TRY(shoal_local_plan(e, &e->spokes[i], q, q < s->owners ? cut_shard(e, q) : (shoal_cut){ 0 }));
-  }
-  return SHOAL_OK;
+  return shoal_local_plan(e);
 }
 
-void shoal_ring_start(shoal_exchange *e)
+shoal_status shoal_ring_start(shoal_exchange *e)
 {
   shoal_lane_rewind(&e->out);
   shoal_lane_rewind(&e->in);
   e->summed = e->shape.locals == 1 ? e->all : 0; /* alone on its node a rank is the node's sum */
-  shoal_local_start(e);
+  return shoal_local_start(e);
 }

@@ -4,7 +4,7 @@
  *
  *     node 0   [0*  1^  2]        * owns shard 0       ring of shard 0:  0 → 3 → 5 → 0
  *     node 1   [3*  4^]           ^ owns shard 1       ring of shard 1:  1 → 4 → 6 → 1
- *     node 2   [5*  6^  7]        ranks 2 and 7 own nothing: they give both parts away and take both sums
+ *     node 2   [5*  6^  7]        ranks 2 and 7 own nothing: others read both their parts and write both sums
  *
  * Everything follows from the group's order and the topology, so members agree without talking.  Searches walk the
  * member list; they happen when something is planned, and need no memory. */
@@ -102,9 +102,11 @@ shoal_sum_algorithm shoal_sum_choose(const shoal_group *g, size_t n, shoal_wire 
   if (g->size == 1 || !g->w->topo) return SHOAL_SUM_RING;
   size_t bytes = n * shoal_wire_bytes(wire);
   shoal_shape_find(g, SHOAL_SUM_TWO_LEVEL, &shape);
+  bool shared = shape.most > 1 && g->w->shares;
+  if (shape.nodes == 1 && shared) return SHOAL_SUM_TWO_LEVEL;
   size_t node_sends = shape.nodes > 1 ? bytes * (size_t)g->size * (size_t)shape.most : 0;
   if (bytes <= SMALL_BYTES && node_sends <= SMALL_NODE_BYTES) return SHOAL_SUM_SMALL;
-  if (shape.nodes == 1 || shape.nodes == g->size) return SHOAL_SUM_RING;
+  if (!shared) return SHOAL_SUM_RING;
   return bytes <= LEADERS_BYTES ? SHOAL_SUM_LEADERS : SHOAL_SUM_TWO_LEVEL;
 }
 
@@ -127,7 +129,7 @@ static void small_bytes(const shoal_group *g, size_t n, shoal_wire wire, uint64_
 }
 
 /* With shard s of n_s elements in chunks c_0 .. c_(N-1), on node m:
- *   inside    what others own, once, and the own shard to each of the others;
+ *   inside    an owner reads its shard from each of the others and writes it into each of them;
  *   between   2 n_s elements less the own chunk (sent once, in the all-gather) and that of the node after (once, in
  *             reduce-scatter). */
 static void ring_bytes(const shoal_group *g, size_t n, shoal_wire wire, const shoal_shape *s,
@@ -135,11 +137,8 @@ static void ring_bytes(const shoal_group *g, size_t n, shoal_wire wire, const sh
 {
   bool owner = s->local < s->owners;
   size_t shard = owner ? shoal_part_size(n, s->owners, s->local) : 0;
-  for (int q = 0; q < s->locals; q++) {
-    if (q == s->local) continue;
-    size_t theirs = q < s->owners ? shoal_part_size(n, s->owners, q) : 0;
-    out[shoal_group_class(g, shoal_shape_local(g, algorithm, q))] += (theirs + shard) * sizeof(float);
-  }
+  for (int q = 0; q < s->locals; q++)
+    if (q != s->local) out[shoal_group_class(g, shoal_shape_local(g, algorithm, q))] += 2 * shard * sizeof(float);
   if (!owner || s->nodes == 1) return;
   size_t once = shoal_part_size(shard, s->nodes, s->node) + shoal_part_size(shard, s->nodes, (s->node + 1) % s->nodes);
   out[shoal_group_class(g, s->right)] += (2 * shard - once) * shoal_wire_bytes(wire);

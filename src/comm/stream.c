@@ -92,11 +92,11 @@ static void streams_give_up(shoal_flight *f)
 
 const shoal_flight_ops shoal_streams_ops = { streams_advance, streams_describe, streams_give_up };
 
-shoal_status shoal_streams_run(shoal_group *g, const char *name, uint64_t number, int tag, shoal_stream *streams,
-                               size_t n)
+shoal_status shoal_streams_run(shoal_group *g, const char *name, uint64_t number, int tag, bool control,
+                               shoal_stream *streams, size_t n)
 {
   shoal_streams all = {
-    .f = { .ops = &shoal_streams_ops, .g = g, .name = name, .number = number, .tag = tag },
+    .f = { .ops = &shoal_streams_ops, .g = g, .name = name, .number = number, .tag = tag, .control = control },
     .streams = streams,
     .n = n,
   };

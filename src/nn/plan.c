@@ -8,7 +8,7 @@
 
 /* ---- parameters ---- */
 
-shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, shoal_params **out)
+shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *g, shoal_params **out)
 {
   static uint64_t created;
   shoal_params *p = calloc(1, sizeof *p);
@@ -18,7 +18,9 @@ shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, shoal_p
   p->n_stats = m->stats;
   p->version = ++created << 32; /* never the version of another set at the same address */
   SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->w), fail);
-  SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->g), fail);
+  p->g = g;
+  p->g_borrowed = g != NULL;
+  if (!g) SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->g), fail);
   SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n_stats, 1) * sizeof(float), (void **)&p->stats), fail);
   *out = p;
   return SHOAL_OK;
@@ -31,7 +33,7 @@ void shoal_params_destroy(shoal_backend *b, shoal_params *p)
 {
   if (!p) return;
   if (p->w) b->ops->release(b, p->w);
-  if (p->g) b->ops->release(b, p->g);
+  if (p->g && !p->g_borrowed) b->ops->release(b, p->g);
   if (p->stats) b->ops->release(b, p->stats);
   free(p);
 }

@@ -15,10 +15,12 @@ typedef struct {
   size_t n;     /* == model->weights */
   float *w, *g; /* backend memory, 64-byte aligned */
   size_t n_stats;
-  float *stats;     /* running statistics, local in every method */
+  float *stats; /* running statistics, local in every method */
+  bool g_borrowed;
   uint64_t version; /* raise it after every write to w; sets made by shoal_params_create start far apart */
 } shoal_params;
-shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, shoal_params **out);
+/** @param g  memory for the gradients, [m->weights] zeros, which stays the caller's; NULL: made here */
+shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *g, shoal_params **out);
 void shoal_params_destroy(shoal_backend *b, shoal_params *p);
 
 typedef enum { SHOAL_PLAN_TRAIN, SHOAL_PLAN_EVAL } shoal_plan_mode;

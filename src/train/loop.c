@@ -20,33 +20,34 @@
 #include <unistd.h>
 
 typedef struct { /* numbers of the trace's string table, asked for once */
-  uint32_t step, input, forward, backward, optimizer;
+  uint32_t step, input, forward, backward, optimizer, agreement, pretended;
 } ops;
 
 static shoal_status announce(void *ctx, size_t offset, size_t count)
 {
   shoal_session *s = ctx;
   if ((int64_t)s->run.step == s->faults.nan_step) s->run.params->g[offset] = NAN;
-  return s->method->announce ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
+  return s->method->announce && !s->left_out ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
 }
 
-/* Sleep as compute would be busy: in naps, with progress between them. */
-static shoal_status pretend_compute(shoal_session *s)
+/* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
+static shoal_status pretend_compute(shoal_session *s, const ops *op)
 {
-  enum { NAP_US = 1000 };
-  uint64_t t0 = shoal_now_ns();
-  while (s->faults.compute_s > 0 && shoal_seconds_since(t0) < s->faults.compute_s) {
-    usleep((useconds_t)SHOAL_MIN(NAP_US, (s->faults.compute_s - shoal_seconds_since(t0)) * 1e6 + 1));
+  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(s->faults.compute_s * 1e9);
+  for (uint64_t now = t0; now < end; now = shoal_now_ns()) {
+    usleep((useconds_t)SHOAL_MIN((end - now) / 1000 + 1, poll_us));
     SHOAL_TRY(shoal_world_progress(s->run.world));
   }
+  shoal_trace_span(s->run.trace, SHOAL_TRACE_FORWARD, op->pretended, t0, shoal_now_ns());
   return SHOAL_OK;
 }
 
-static shoal_status act_faults(shoal_session *s)
+static shoal_status act_faults(shoal_session *s, const ops *op)
 {
+  s->left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
-  return pretend_compute(s);
+  return s->faults.compute_s > 0 ? pretend_compute(s, op) : SHOAL_OK;
 }
 
 /* Forward and backward over this rank's share; a rank without samples contributes zeros. */
@@ -90,13 +91,13 @@ void shoal_session_count_bytes(shoal_session *s)
 static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
-  SHOAL_TRY(act_faults(s));
+  SHOAL_TRY(act_faults(s, op));
   SHOAL_TRY(compute(s, op, b, score));
-  if (s->method->grads_ready) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
+  if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s, op));
-  if (s->method->weights_ready) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
-  shoal_session_count_bytes(s);
+  if (s->method->weights_ready && !s->left_out) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
+  if (!s->left_out) shoal_session_count_bytes(s);
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;
   bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
@@ -159,12 +160,27 @@ static shoal_status stop_after_save(shoal_session *s)
   return stop ? shoal_session_act(s, SHOAL_ASK_STOP) : SHOAL_OK;
 }
 
+/* A wait for what all ranks have to say: no payload, so the trace keeps it apart from exposed exchange. */
+static void record_agreement(shoal_session *s, const ops *op, uint64_t t0)
+{
+  shoal_trace_transfer(s->run.trace, SHOAL_TRACE_WAIT, op->agreement, t0, shoal_now_ns(), SHOAL_LINK_CONTROL, -1, 0, 0);
+}
+
+static shoal_status take_vote(shoal_session *s, const ops *op, int64_t *ask)
+{
+  if (!s->voted) return SHOAL_OK;
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_vote_result(s->vote, ask));
+  record_agreement(s, op, t0);
+  s->voted = false;
+  return SHOAL_OK;
+}
+
 /* Everything between two steps that all ranks do alike. */
-static shoal_status agree_between_steps(shoal_session *s, const shoal_score *score)
+static shoal_status agree_between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
-  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ask));
-  s->voted = false;
+  SHOAL_TRY(take_vote(s, op, &ask));
   SHOAL_TRY(shoal_session_act(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
@@ -176,9 +192,9 @@ static shoal_status agree_between_steps(shoal_session *s, const shoal_score *sco
   return shoal_vote_post(s->vote, my_ask(s, score));
 }
 
-static shoal_status between_steps(shoal_session *s, const shoal_score *score)
+static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
-  SHOAL_TRY(s->call ? shoal_session_between_meetings(s, score) : agree_between_steps(s, score));
+  SHOAL_TRY(s->call ? shoal_session_between_meetings(s, score) : agree_between_steps(s, op, score));
   if (shoal_session_is_root(s)) shoal_folder_touch(&s->folder);
   return shoal_trace_flush(s->run.trace, false);
 }
@@ -223,7 +239,7 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     SHOAL_TRY(one_step(s, op, b, &score));
     shoal_trace_span(t, SHOAL_TRACE_STEP, op->step, t0, shoal_now_ns());
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
-    SHOAL_TRY(between_steps(s, &score));
+    SHOAL_TRY(between_steps(s, op, &score));
   }
   *finished = s->at.position >= s->epoch_end; /* the run's last step may be the epoch's last, too */
   return SHOAL_OK;
@@ -238,10 +254,12 @@ static bool all_meet_at_end(const shoal_session *s)
          due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, done);
 }
 
-static shoal_status end_epoch_together(shoal_session *s)
+static shoal_status end_epoch_together(shoal_session *s, const ops *op)
 {
   double sums[] = { s->at.loss_sum, s->at.samples };
+  uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
+  record_agreement(s, op, t0);
   s->train_loss = sums[0] / sums[1];
   s->at.epoch++;
   bool evaluate = due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, s->at.epoch) || reached_end(s);
@@ -257,7 +275,7 @@ static shoal_status end_epoch_together(shoal_session *s)
   return SHOAL_OK;
 }
 
-static shoal_status end_epoch(shoal_session *s)
+static shoal_status end_epoch(shoal_session *s, const ops *op)
 {
   if (!all_meet_at_end(s)) {
     s->at.epoch++;
@@ -265,25 +283,29 @@ static shoal_status end_epoch(shoal_session *s)
     return SHOAL_OK;
   }
   if (s->call) SHOAL_TRY(shoal_session_gather(s));
-  SHOAL_TRY(end_epoch_together(s));
+  SHOAL_TRY(end_epoch_together(s, op));
   return s->call ? shoal_session_part(s) : SHOAL_OK;
 }
 
 shoal_status shoal_session_train(shoal_session *s)
 {
   shoal_trace *t = s->run.trace;
-  ops op = { shoal_trace_op(t, "step"), shoal_trace_op(t, "loader"), shoal_trace_op(t, "forward"),
-             shoal_trace_op(t, "backward"), shoal_trace_op(t, "optimizer") };
+  ops op = { .step = shoal_trace_op(t, "step"),
+             .input = shoal_trace_op(t, "loader"),
+             .forward = shoal_trace_op(t, "forward"),
+             .backward = shoal_trace_op(t, "backward"),
+             .optimizer = shoal_trace_op(t, "optimizer"),
+             .agreement = shoal_trace_op(t, "agreement"),
+             .pretended = shoal_trace_op(t, "pretended compute") };
   s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
   while (!reached_end(s)) {
     s->run.epoch = s->at.epoch;
     bool finished;
     SHOAL_TRY(run_epoch(s, &op, &finished));
-    if (finished) SHOAL_TRY(end_epoch(s));
+    if (finished) SHOAL_TRY(end_epoch(s, &op));
   }
   int64_t ignored;
-  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ignored));
-  s->voted = false;
+  SHOAL_TRY(take_vote(s, &op, &ignored));
   if (s->call) SHOAL_TRY(shoal_session_gather(s));
   if (isnan(s->test_acc) || s->at.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));

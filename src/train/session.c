@@ -14,12 +14,14 @@
 static shoal_status read_faults(shoal_session *s)
 {
   const shoal_config *c = s->config;
-  static const char *const names[] = { "fault.stop_step", "fault.kill_step", "fault.nan_step", "fault.seed",
-                                       "fault.compute",   "fault.ckpt",      "fault.lr",       "fault.rank" };
+  static const char *const names[] = { "fault.stop_step", "fault.kill_step", "fault.nan_step",
+                                       "fault.seed",      "fault.compute",   "fault.ckpt",
+                                       "fault.lr",        "fault.rank",      "fault.no_exchange" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
   s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .nan_step = -1, .lr = 1 };
+  s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
   double ms;
   if (sscanf(shoal_config_string(c, "fault.ckpt"), "sleep:%lf", &ms) == 1) s->faults.ckpt_s = ms * 1e-3;
@@ -46,6 +48,7 @@ static shoal_status open_world(shoal_session *s)
   shoal_world_options o = {
     .pretend = s->args->topology,
     .allow_singletons = shoal_config_bool(s->config, "run.allow_singletons"),
+    .no_sharing = !shoal_config_bool(s->config, "comm.shared_memory"),
     .max_message = (size_t)shoal_config_int(s->config, "comm.max_message"),
     .warn_s = period_seconds(s->config, "comm.warn"),
     .hang_s = period_seconds(s->config, "comm.hang"),
@@ -80,6 +83,17 @@ static shoal_status open_folder(shoal_session *s)
   return shoal_group_broadcast(s->run.control, &s->folder.attempt, sizeof s->folder.attempt, 0);
 }
 
+/* Do the ranks that share this one's cores have more threads than there are cores? */
+static bool is_contended(const shoal_session *s, const shoal_place *p)
+{
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  int threads = (int)shoal_config_int(s->config, "threads"), sharing = 0;
+  for (int r = 0; r < t->size; r++)
+    if (strcmp(t->places[r].host, p->host) == 0 && strcmp(t->places[r].cpu_list, p->cpu_list) == 0)
+      sharing += threads ? threads : t->places[r].threads;
+  return sharing > p->cores;
+}
+
 static shoal_status open_trace(shoal_session *s)
 {
   const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
@@ -99,7 +113,8 @@ static shoal_status open_trace(shoal_session *s)
                             .node = p->node,
                             .local_rank = p->local_rank,
                             .attempt = s->folder.attempt,
-                            .host = p->host };
+                            .host = p->host,
+                            .contended = is_contended(s, p) };
   shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
   shoal_str_free(&text);
   free(path);
@@ -233,15 +248,28 @@ static shoal_status open_plans(shoal_session *s)
   return SHOAL_OK;
 }
 
-static shoal_status open_model(shoal_session *s)
+static shoal_status build_model(shoal_session *s)
 {
-  shoal_run *r = &s->run;
   const shoal_data_info *info = shoal_dataset_info(s->data);
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
-  r->model = r->part = s->model;
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, &r->params));
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, &s->scratch));
+  s->run.model = s->run.part = s->model;
+  return SHOAL_OK;
+}
+
+static shoal_status share_gradients(shoal_session *s)
+{
+  void *memory;
+  SHOAL_TRY(shoal_group_share(s->run.all, s->model->weights * sizeof(float), &memory));
+  s->gradients = memory;
+  return SHOAL_OK;
+}
+
+static shoal_status open_model(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, s->gradients, &r->params));
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, NULL, &s->scratch));
   shoal_model_init(s->model, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
   r->params->version++;
   shoal_optim_config optim;
@@ -280,6 +308,8 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
   SHOAL_TRY(shoal_group_agree(control, open_data(s)));
+  SHOAL_TRY(shoal_group_agree(control, build_model(s)));
+  SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, open_model(s)));
   return shoal_group_agree(control, open_method(s));
 }
@@ -296,6 +326,7 @@ void shoal_session_close(shoal_session *s)
   shoal_optim_destroy(r->optim);
   shoal_params_destroy(r->backend, s->scratch);
   shoal_params_destroy(r->backend, r->params);
+  if (r->world) shoal_group_unshare(r->all, s->gradients);
   shoal_model_destroy(s->model);
   shoal_loader_destroy(s->sample);
   shoal_loader_destroy(s->test);

@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
   int stop_step, kill_step, nan_step; /* -1: never */
   double compute_s, ckpt_s;
+  uint64_t no_exchange; /* 0: never */
   int64_t seed;
   float lr;
 } shoal_faults;
@@ -49,6 +50,7 @@ typedef struct {
   shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
   shoal_model *model;
   shoal_plans *plans;
+  float *gradients;      /* memory of run.params->g, which the ranks of a node share */
   shoal_params *scratch; /* the assembled model, for evaluation and checkpoints */
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
@@ -61,7 +63,8 @@ typedef struct {
   shoal_faults faults;
   uint64_t global_batch, own_batch; /* own: strided shares */
   uint64_t epoch_samples,
-      epoch_end; /* what positions count up to; where an epoch is over (earlier if some are dropped) */
+      epoch_end; /* what positions count up to; where an epoch is over: earlier if some are dropped */
+  bool left_out; /* the fault hook leaves this step's exchange out */
   uint64_t started_ns, saved_ns, logged_ns, shown_ns;
   uint64_t trained_own;
   uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */
@@ -70,12 +73,12 @@ typedef struct {
   uint64_t last_saved_step, last_saved_epoch;
   bool saved_any, fresh;                  /* fresh: nothing was resumed */
   bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
+  bool started;                           /* the folder's records are ours to write from here on */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
   shoal_own_scores own;
   uint64_t test_step;            /* the step test_loss and test_acc belong to */
   double row_step_s, row_wait_s; /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
-  bool started; /* the folder's records are ours to write from here on */
 } shoal_session;
 
 /* session.c */

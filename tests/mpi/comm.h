@@ -53,6 +53,14 @@ static inline void *room(size_t bytes)
   return p;
 }
 
+/* Memory that sums on two levels can work on. */
+static inline void *shared_room(shoal_group *g, size_t bytes)
+{
+  void *p = NULL;
+  REQUIRE(shoal_group_share(g, bytes, &p) == SHOAL_OK, "%zu shared bytes", bytes);
+  return p;
+}
+
 /* All ranks fail together, so that mpiexec reports one thing. */
 static inline int mpi_done(void)
 {

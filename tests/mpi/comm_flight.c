@@ -22,16 +22,16 @@ static void create_many(shoal_group *g, int scale)
     char name[16];
     snprintf(name, sizeof name, "bucket %d", i);
     lengths[i] = (size_t)(i == 0 ? 0 : i * i * scale + i);
-    x[i] = room((lengths[i] + 1) * sizeof *x[i]);
+    x[i] = shared_room(g, (lengths[i] + 1) * sizeof *x[i]);
     REQUIRE(shoal_exchange_create_sum(g, name, lengths[i], i % 3, algorithm_of(i), &e[i]) == SHOAL_OK, "create %d", i);
   }
 }
 
-static void destroy_many(void)
+static void destroy_many(shoal_group *g)
 {
   for (int i = 0; i < MANY; i++) {
     shoal_exchange_destroy(e[i]);
-    free(x[i]);
+    shoal_group_unshare(g, x[i]);
   }
 }
 
@@ -86,15 +86,16 @@ static void progress_alone(shoal_world *w)
 /* An exchange that must not be started twice. */
 static void refuses(shoal_group *g)
 {
-  float one[4096] = { 0 };
+  enum { N = 4096 };
+  float *one = shared_room(g, N * sizeof *one);
   shoal_exchange *late = NULL;
-  REQUIRE(shoal_exchange_create_sum(g, "late", SHOAL_COUNT(one), SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &late) == SHOAL_OK,
-          "create");
+  REQUIRE(shoal_exchange_create_sum(g, "late", N, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &late) == SHOAL_OK, "create");
   CHECK_OK(shoal_exchange_start(late, one));
   shoal_quiet_errors(1);
   if (!shoal_exchange_done(late)) CHECK(shoal_exchange_start(late, one) == SHOAL_ERR_ARG, "started twice");
   CHECK_OK(shoal_exchange_wait(late));
   shoal_exchange_destroy(late);
+  shoal_group_unshare(g, one);
   if (size > 1) {
     shoal_exchange *odd = NULL;
     CHECK(shoal_exchange_create_sum(g, "odd", rank ? 10 : 11, SHOAL_WIRE_F32, SHOAL_SUM_RING, &odd) == SHOAL_ERR_ARG,
@@ -202,7 +203,7 @@ static void everything(const char *pretend, size_t max_message, int scale)
   votes(w);
   messages(w, max_message ? 30000 : 3000000);
   traced(w);
-  destroy_many();
+  destroy_many(shoal_world_group(w));
   shoal_world_close(w);
 }
 

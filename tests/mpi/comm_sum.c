@@ -122,7 +122,7 @@ static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, 
                      source value, const char *what)
 {
   shoal_exchange *e = NULL;
-  float *x = room((n + 1) * sizeof *x);
+  float *x = shared_room(g, (n + 1) * sizeof *x);
   int p = shoal_group_size(g);
   REQUIRE(shoal_exchange_create_sum(g, "test", n, wire, algorithm, &e) == SHOAL_OK, "create");
   CHECK(shoal_exchange_done(e), "never started");
@@ -142,7 +142,7 @@ static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, 
     shoal_world_set_counters(w, NULL);
   }
   shoal_exchange_destroy(e);
-  free(x);
+  shoal_group_unshare(g, x);
 }
 
 static void group_sums(shoal_world *w, shoal_group *g, const char *what)
@@ -201,7 +201,7 @@ static void mixed_order(const char *pretend)
 static void check_integers(shoal_group *g, size_t n, shoal_sum_algorithm algorithm)
 {
   shoal_exchange *e = NULL;
-  float *x = room(n * sizeof *x);
+  float *x = shared_room(g, n * sizeof *x);
   REQUIRE(shoal_exchange_create_sum(g, "exact", n, SHOAL_WIRE_F32, algorithm, &e) == SHOAL_OK, "create");
   fill(x, n, rank, small_integer);
   CHECK_OK(shoal_exchange_start(e, x));
@@ -212,7 +212,7 @@ static void check_integers(shoal_group *g, size_t n, shoal_sum_algorithm algorit
     REQUIRE(x[i] == sum, "%s: [%zu] = %g, not %g", shoal_sum_name(algorithm), i, (double)x[i], (double)sum);
   }
   shoal_exchange_destroy(e);
-  free(x);
+  shoal_group_unshare(g, x);
 }
 
 /* Integers whose sums are exact in any order: an oracle that knows nothing of rings. */
@@ -241,15 +241,54 @@ static void choice(const char *pretend)
   shoal_group *g = shoal_world_group(w);
   size_t most = 0;
   for (int r = 0; r < size; r++) most = SHOAL_MAX(most, (size_t)t->places[r].local_size);
-  bool two = t->nodes > 1 && t->nodes < size;
-  shoal_sum_algorithm few = size > 1 ? SHOAL_SUM_SMALL : SHOAL_SUM_RING;
+  bool two = t->nodes > 1 && t->nodes < size, one = t->nodes == 1 && size > 1;
+  shoal_sum_algorithm few = one ? SHOAL_SUM_TWO_LEVEL : size > 1 ? SHOAL_SUM_SMALL : SHOAL_SUM_RING;
+  shoal_sum_algorithm some = one ? SHOAL_SUM_TWO_LEVEL : two ? SHOAL_SUM_LEADERS : SHOAL_SUM_RING;
+  shoal_sum_algorithm many = one || two ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING;
   size_t limit = t->nodes == 1 ? 2048 : SHOAL_MIN((size_t)2048, 4096 / ((size_t)size * most));
   CHECK(chosen(g, limit, SHOAL_WIRE_F32) == few, "%zu f32 on %s", limit, pretend);
   CHECK(chosen(g, 2 * limit, SHOAL_WIRE_BF16) == few, "%zu bf16 on %s", 2 * limit, pretend);
-  CHECK(chosen(g, limit + 1, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_LEADERS : SHOAL_SUM_RING), "%zu f32 on %s", limit + 1,
-        pretend);
-  CHECK(chosen(g, 16384, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_LEADERS : SHOAL_SUM_RING), "64 KiB on %s", pretend);
-  CHECK(chosen(g, 16385, SHOAL_WIRE_F32) == (two ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING), "above on %s", pretend);
+  CHECK(chosen(g, limit + 1, SHOAL_WIRE_F32) == some, "%zu f32 on %s", limit + 1, pretend);
+  CHECK(chosen(g, 16384, SHOAL_WIRE_F32) == some, "64 KiB on %s", pretend);
+  CHECK(chosen(g, 16385, SHOAL_WIRE_F32) == many, "above on %s", pretend);
+  shoal_world_close(w);
+}
+
+/* Where nodes share no memory, sums that need it are refused, auto does without, and sharing still gives memory. */
+static void without_sharing(const char *pretend)
+{
+  shoal_world *w = NULL;
+  shoal_world_options o = { .pretend = pretend, .no_sharing = true };
+  REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "open");
+  shoal_group *g = shoal_world_group(w);
+  bool near = shoal_world_topo(w)->nodes < size;
+  shoal_exchange *e = NULL;
+  CHECK(!shoal_world_shares(w), "shares");
+  CHECK(chosen(g, 100000, SHOAL_WIRE_F32) == SHOAL_SUM_RING, "auto on %s", pretend);
+  check_integers(g, 12345, SHOAL_SUM_AUTO);
+  shoal_quiet_errors(1);
+  shoal_status st = shoal_exchange_create_sum(g, "two", 10, SHOAL_WIRE_F32, SHOAL_SUM_TWO_LEVEL, &e);
+  CHECK(st == (near ? SHOAL_ERR_UNSUPPORTED : SHOAL_OK), "two-level on %s: %d", pretend, (int)st);
+  shoal_quiet_errors(-1);
+  if (st == SHOAL_OK) shoal_exchange_destroy(e);
+  shoal_world_close(w);
+}
+
+/* A vector that the neighbours cannot reach is refused, on every rank and before anything moves. */
+static void ordinary_memory(const char *pretend)
+{
+  shoal_world *w = open_world(pretend, 0);
+  shoal_exchange *e = NULL;
+  float x[16] = { 0 };
+  CHECK_OK(shoal_exchange_create_sum(shoal_world_group(w), "own", 16, SHOAL_WIRE_F32, SHOAL_SUM_TWO_LEVEL, &e));
+  if (shoal_world_topo(w)->places[rank].local_size > 1) {
+    shoal_quiet_errors(1);
+    CHECK(shoal_exchange_start(e, x) == SHOAL_ERR_ARG, "ordinary memory");
+    shoal_quiet_errors(-1);
+    CHECK(strstr(shoal_first_error(), "shoal_group_share") != NULL, "%s", shoal_first_error());
+  }
+  shoal_exchange_destroy(e);
+  shoal_clear_error();
   shoal_world_close(w);
 }
 
@@ -261,7 +300,7 @@ static void specials(const char *pretend, shoal_sum_algorithm algorithm)
   bool flat = algorithm == SHOAL_SUM_RING || algorithm == SHOAL_SUM_SMALL;
   bool rounds = flat ? size > 1 : shoal_world_topo(w)->nodes > 1;
   for (shoal_wire wire = SHOAL_WIRE_F32; wire <= SHOAL_WIRE_F16; wire++) {
-    float x[N], *all = room((size_t)size * sizeof x);
+    float *x = shared_room(shoal_world_group(w), N * sizeof *x), *all = room((size_t)size * N * sizeof *x);
     shoal_exchange *e = NULL;
     for (int i = 0; i < N; i++)
       x[i] = i % 4 == 0 ? 1e30f : i % 4 == 1 ? (rank ? 1.0f : NAN) : i % 4 == 2 ? -0.0f : 1e-40f;
@@ -270,9 +309,10 @@ static void specials(const char *pretend, shoal_sum_algorithm algorithm)
     CHECK_OK(shoal_exchange_wait(e));
     CHECK(isnan(x[1]), "NaN was lost: %g", (double)x[1]);
     if (wire == SHOAL_WIRE_F16 && rounds) CHECK(isinf(x[0]), "1e30 as f16: %g", (double)x[0]);
-    CHECK_OK(shoal_group_allgather(shoal_world_group(w), x, sizeof x, all));
-    for (int r = 0; r < size; r++) CHECK(!memcmp(all + r * N, x, sizeof x), "rank %d has other bits", r);
+    CHECK_OK(shoal_group_allgather(shoal_world_group(w), x, N * sizeof *x, all));
+    for (int r = 0; r < size; r++) CHECK(!memcmp(all + r * N, x, N * sizeof *x), "rank %d has other bits", r);
     shoal_exchange_destroy(e);
+    shoal_group_unshare(shoal_world_group(w), x);
     free(all);
   }
   shoal_world_close(w);
@@ -291,6 +331,8 @@ int main(void)
     sums(pretend, 1000);
     exact(pretend);
     choice(pretend);
+    without_sharing(pretend);
+    ordinary_memory(pretend);
     specials(pretend, SHOAL_SUM_TWO_LEVEL);
     if (size > 2) mixed_order(pretend);
   }

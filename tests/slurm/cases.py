@@ -5,8 +5,10 @@ The cluster is the one of cluster.sh, four nodes on this machine, started by the
 a folder of its own below the cluster's work folder, which all nodes see, and removes it.  Exit 77: no cluster can be made
 here.  SHOAL_FULL=1 runs the long versions, SHOAL_KEEP=1 leaves the folder of a failed case.
 """
+import glob
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -18,7 +20,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLUSTER = f"{HERE}/cluster.sh"
-SBATCH = f"{HERE}/../../jobs/train.sbatch"
+ROOT = os.path.realpath(f"{HERE}/../..")
+SBATCH = f"{ROOT}/jobs/train.sbatch"
 SHOAL, CASE = os.path.realpath(sys.argv[1]), sys.argv[2]
 STATE = os.path.realpath(os.environ.get("SHOAL_CLUSTER_DIR", "/tmp/shoal-cluster"))
 FULL = os.environ.get("SHOAL_FULL") == "1"
@@ -290,17 +293,44 @@ def case_stop():
     with open("cut.log") as f:
         text = f.read()
     check(all(f"attempt {n}" in text for n in (1, 2, 3)), "the log lost an attempt\n" + text)
-    if FULL:
-        stop_at_limit()
 
 
-def stop_at_limit():
-    """The same, with Slurm's own signal: it comes up to a minute earlier than asked."""
-    run_file("limit")
-    number = submit("limit", "--allow-faults", *sets(fault__compute="sleep:2500"), options=["--time=2", "--signal=USR1@50"])
+def cifar10():
+    """The real images where they lie beside the checkout; else noise in the same format, for a run that learns nothing."""
+    real = sorted(glob.glob(f"{ROOT}/../shared/data/cifar10/*.bin.gz"))
+    if not real:
+        print("no CIFAR-10 beside the checkout: noise in its format instead")
+        draw = random.Random(1)
+        for name, n in (("data_batch_1.bin", 2000), ("test_batch.bin", 200)):
+            with open(name, "wb") as f:
+                for _ in range(n):
+                    f.write(bytes([draw.randrange(10)]) + draw.randbytes(3072))
+        real = ["data_batch_1.bin", "test_batch.bin"]
+    shoal("data", "import", "cifar10", *real, "-o", "cifar10.h5")
+
+
+def case_cifar():
+    """ResNet-20 on CIFAR-10 by sbatch: the signal of the time limit leads to checkpoint, 75, requeue, resume, and to the
+    weights of the undisturbed run, bit for bit.  In full, the signal is Slurm's own; else scancel sends it as Slurm would."""
+    cifar10()
+    for name in ("whole", "limit"):
+        with open(f"{name}.yaml", "w") as f:
+            f.write(f"run: {{ name: {name}, epochs: 3, steps: 40 }}\nmodel: {{ name: resnet20 }}\n"
+                    "data: { file: cifar10.h5, batch: 8, augment: [crop4, hflip] }\n"
+                    "optim: { name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 5e-4 }\n")
+    srun(*EIGHT, SHOAL, "train", "whole.yaml")
+    slow = "sleep:2500" if FULL else "sleep:150"
+    limit = ["--time=2", "--signal=USR1@50"] if FULL else []  # it comes up to a minute earlier than asked
+    number = submit("limit", "--allow-faults", *sets(fault__compute=slow, run__log_every="1 steps"), options=limit)
+    if not FULL:
+        wait_for("the first steps", lambda: runs_at("limit", 5))
+        on_cluster("scancel", "--signal=USR1", number)
+    wait_for("attempt 2", lambda: shows("runs/limit/log.txt", "=== attempt 2,"), 200)
+    check(status("limit")["state"] in ("stopped", "running", "done"), status("limit"))
     wait_for("the end", lambda: job_ended(number), 400)
     check(job(number)["JobState"] == "COMPLETED" and int(job(number)["Restarts"]) >= 1, job(number))
-    check_equal("whole", "limit", "stopped by the time limit")
+    check(shows("runs/limit/log.txt", "resumed from"), "it did not resume")
+    check_equal("whole", "limit", "stopped before the time limit")
 
 
 def case_killed():
@@ -401,6 +431,24 @@ def case_bytes():
         print(f"{node}: sent {d['bytes'] - d['twice']} in {d['packets']} packets, wire model {d['wire']}: {100 * over:+.3f} % "
               f"(twice {100 * d['twice'] / d['wire']:.3f} %)")
         check(-0.01 < over < 0.01 + HEADERS / (2 * (SEGMENT + HEADERS)), f"{node}: {d}")
+
+
+def case_overlap():
+    """A sum in flight moves while its ranks do something else (pretended: they sleep) as long as they look at it now and
+    then: beside 1.5 times its own time less than 15 % of it is waited for.  Without looking, nearly all of it is."""
+    def exposed(poll):
+        out = srun(*EIGHT, SHOAL, "bench", "comm", "--sizes", "2048", "--seconds", "1", "--beside", "1.5", "--poll", poll, "--json").stdout
+        return {r["algorithm"]: (r["exposed_ms"], r["ms"]) for r in map(json.loads, out.splitlines())}
+    cluster("shape", "200mbit")
+    try:
+        polled, left_alone = exposed("2"), exposed("0")
+    finally:
+        cluster("shape", "off")
+    for algorithm, (wait, transfer) in polled.items():
+        idle, whole = left_alone[algorithm]
+        print(f"{algorithm}: {wait:.2f} of {transfer:.1f} ms exposed; {idle:.1f} of {whole:.1f} ms when nobody polls")
+        check(wait < 0.15 * transfer, f"{algorithm}: {wait} of {transfer} ms exposed")
+        check(idle > 0.5 * whole, f"{algorithm}: {idle} of {whole} ms exposed without polls: this test cannot fail")
 
 
 # ---- the batch script without a cluster ----------------------------------------------------------------------------------

@@ -308,7 +308,7 @@ static void check_refusals(void)
   CHECK_OK(shoal_plan_create(b, m, 1, SHOAL_PLAN_EVAL, &p));
   shoal_model *other = rig_network("chain");
   shoal_params *params;
-  CHECK_OK(shoal_params_create(b, other, &params));
+  CHECK_OK(shoal_params_create(b, other, NULL, &params));
   float x[6] = { 0 };
   shoal_quiet_errors(1);
   CHECK(shoal_plan_forward(p, params, NULL, x, NULL, 0, NULL) == SHOAL_ERR_ARG, "parameters of another model");

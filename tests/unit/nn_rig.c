@@ -173,7 +173,7 @@ void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, 
 {
   *r = (rig){ .m = m, .batch = batch, .at = { .seed = 3, .step = 5, .slot0 = 11 } };
   REQUIRE(shoal_backend_open(backend, 1, &r->b) == SHOAL_OK, "backend %s", backend);
-  REQUIRE(shoal_params_create(r->b, m, &r->params) == SHOAL_OK, "params");
+  REQUIRE(shoal_params_create(r->b, m, NULL, &r->params) == SHOAL_OK, "params");
   REQUIRE(shoal_plan_create(r->b, m, batch, mode, &r->plan) == SHOAL_OK, "plan of %s", m->name);
   size_t n = (size_t)(batch * shoal_shape_count(&m->input));
   REQUIRE(SHOAL_ALLOC(n, &r->x) == SHOAL_OK, "x");

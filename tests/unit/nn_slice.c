@@ -15,7 +15,7 @@ static float *run_part(const rig *whole, const shoal_model *part, const float *x
   shoal_params *params;
   shoal_plan *plan;
   shoal_score score = { 0 };
-  REQUIRE(shoal_params_create(whole->b, part, &params) == SHOAL_OK, "params");
+  REQUIRE(shoal_params_create(whole->b, part, NULL, &params) == SHOAL_OK, "params");
   shoal_model_gather(whole->m, part, whole->params->w, params->w);
   shoal_model_gather_stats(whole->m, part, whole->params->stats, params->stats);
   REQUIRE(shoal_plan_create(whole->b, part, whole->batch, mode, &plan) == SHOAL_OK, "plan");

@@ -1,0 +1,192 @@
+/* Memory that the ranks of a node have in common: each rank's own stretch, which its neighbours can read and write.
+ *
+ *     rank 0   [own memory 0]  ·  ·  ·  ·   ·  ·  ·  ·  ·          every rank of a node maps the stretches of all others
+ *     rank 1    ·  ·  ·  ·  ·  [own memory 1]  ·  ·  ·  ·
+ *
+ * A stretch is an anonymous file (memfd) that the others open through /proc/PID/fd: it has no name, so nothing is left
+ * behind by a rank that is killed, and it does not count against the size of /dev/shm, which containers keep small.  A
+ * random number at its start proves that what was opened is what was meant, also where processes do not see each
+ * other's numbers.  Whether it works at all is tried when the world opens (containers may forbid it); where it does
+ * not, memory is ordinary and sums go around the flat ring. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/group_impl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HEADER = SHOAL_ALIGN }; /* holds the random number; the memory begins behind it */
+
+/* What a rank tells the others about its stretch. */
+typedef struct {
+  int64_t pid, fd; /* fd -1: it could not be made */
+  uint64_t bytes, proof;
+} offer;
+
+static char *map(int fd, size_t bytes)
+{
+  char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
+/* The file gets its pages now: a machine without memory says so here and not by a signal in mid-step. */
+static shoal_status make_own(shoal_region *r, offer *o)
+{
+  o->fd = memfd_create("shoal", MFD_CLOEXEC);
+  if (o->fd < 0 || (errno = posix_fallocate((int)o->fd, 0, (off_t)r->bytes)) != 0 ||
+      !(r->base = map((int)o->fd, r->bytes)) || getrandom(&o->proof, sizeof o->proof, 0) != sizeof o->proof)
+    return SHOAL_FAIL(SHOAL_ERR_MEM, "%zu bytes of memory shared by the ranks of a node: %s", r->bytes,
+                      strerror(errno));
+  (void)madvise(r->base, r->bytes, MADV_HUGEPAGE); /* fewer misses where the system allows it */
+  memcpy(r->base, &o->proof, sizeof o->proof);
+  o->pid = getpid();
+  o->bytes = r->bytes;
+  return SHOAL_OK;
+}
+
+static shoal_status open_other(const offer *o, int rank, shoal_neighbour *out)
+{
+  char path[64];
+  struct stat info;
+  snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)o->pid, (long long)o->fd);
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd >= 0 && fstat(fd, &info) == 0 && (uint64_t)info.st_size == o->bytes) out->base = map(fd, o->bytes);
+  int error = errno;
+  if (fd >= 0) close(fd);
+  SHOAL_CHECK(out->base && memcmp(out->base, &o->proof, sizeof o->proof) == 0, SHOAL_ERR_COMM,
+              "the memory of rank %d on this node cannot be reached through %s: %s", rank, path,
+              out->base ? "it is another process's" : strerror(error));
+  out->rank = rank;
+  out->bytes = o->bytes;
+  return SHOAL_OK;
+}
+
+static void free_region(shoal_region *r)
+{
+  if (!r) return;
+  if (r->plain)
+    free(r->base);
+  else if (r->base)
+    munmap(r->base, r->bytes);
+  for (int i = 0; i < r->n; i++)
+    if (r->neighbours[i].base) munmap(r->neighbours[i].base, r->neighbours[i].bytes);
+  free(r->neighbours);
+  free(r);
+}
+
+/* Members of my node, all but me, open what was offered. */
+static shoal_status open_others(shoal_group *g, shoal_region *r, const offer *all)
+{
+  const shoal_topo *t = g->w->topo;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)g->size, &r->neighbours));
+  for (int i = 0; i < g->size; i++) {
+    int rank = g->world_ranks[i];
+    if (i == g->rank || t->places[rank].node != t->places[g->w->rank].node || all[i].fd < 0) continue;
+    SHOAL_TRY(open_other(&all[i], rank, &r->neighbours[r->n]));
+    r->n++;
+  }
+  return SHOAL_OK;
+}
+
+/* Files stay open until everybody has opened them; mappings keep the memory from then on. */
+static shoal_status share(shoal_group *g, shoal_region *r)
+{
+  offer mine = { .fd = -1 }, *all;
+  SHOAL_TRY(shoal_group_agree(g, SHOAL_ALLOC((size_t)g->size, &all)));
+  shoal_status st = make_own(r, &mine);
+  shoal_status told = shoal_group_tell(g, &mine, sizeof mine, all);
+  if (st == SHOAL_OK && told == SHOAL_OK) st = open_others(g, r, all);
+  r->id = all[0].proof;
+  free(all);
+  st = shoal_group_agree(g, st != SHOAL_OK ? st : told);
+  if (mine.fd >= 0) close((int)mine.fd);
+  return st;
+}
+
+shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out)
+{
+  shoal_world *w = g->w;
+  shoal_region *r;
+  shoal_status st = SHOAL_ALLOC(1, &r);
+  if (!w->shares || g->size == 1) {
+    SHOAL_TRY(st);
+    r->plain = true;
+    r->bytes = bytes;
+    st = shoal_alloc(SHOAL_MAX(bytes, (size_t)1), 1, "memory for exchanges", (void **)&r->base);
+  } else {
+    SHOAL_TRY(shoal_group_agree(g, st));
+    r->bytes = HEADER + shoal_round_up(SHOAL_MAX(bytes, (size_t)1), SHOAL_ALIGN);
+    st = share(g, r);
+  }
+  if (st != SHOAL_OK) {
+    free_region(r);
+    return st;
+  }
+  r->next = w->regions;
+  w->regions = r;
+  *out = r->plain ? r->base : r->base + HEADER;
+  return SHOAL_OK;
+}
+
+void shoal_group_unshare(shoal_group *g, void *memory)
+{
+  if (!memory) return;
+  for (shoal_region **at = &g->w->regions; *at; at = &(*at)->next) {
+    shoal_region *r = *at;
+    if ((r->plain ? r->base : r->base + HEADER) != memory) continue;
+    *at = r->next;
+    free_region(r);
+    return;
+  }
+}
+
+const shoal_region *shoal_region_of(const shoal_world *w, const void *memory, size_t bytes)
+{
+  const char *from = memory;
+  for (const shoal_region *r = w->regions; r; r = r->next)
+    if (!r->plain && from >= r->base && from + bytes <= r->base + r->bytes) return r;
+  return NULL;
+}
+
+char *shoal_region_at(const shoal_world *w, uint64_t id, int rank, uint64_t offset)
+{
+  for (const shoal_region *r = w->regions; r; r = r->next)
+    for (int i = 0; !r->plain && r->id == id && i < r->n; i++)
+      if (r->neighbours[i].rank == rank && offset < r->neighbours[i].bytes) return r->neighbours[i].base + offset;
+  return NULL;
+}
+
+shoal_status shoal_share_try(shoal_world *w, bool wanted)
+{
+  void *memory = NULL;
+  w->shares = wanted && w->topo->nodes < w->size;
+  if (!w->shares) return SHOAL_OK;
+  shoal_quiet_errors(1);
+  shoal_status st = shoal_group_share(w->control, 1, &memory);
+  char why[256];
+  snprintf(why, sizeof why, "%s", shoal_first_error());
+  shoal_quiet_errors(-1);
+  shoal_clear_error();
+  shoal_group_unshare(w->control, memory);
+  w->shares = st == SHOAL_OK;
+  if (!w->shares && st != SHOAL_ERR_PEER)
+    shoal_warn("ranks of a node cannot share memory, so sums go around a ring of all ranks, which is slower: %s", why);
+  return st == SHOAL_ERR_HANG ? st : SHOAL_OK;
+}
+
+void shoal_share_close(shoal_world *w)
+{
+  for (shoal_region *r = w->regions, *next; r; r = next) {
+    next = r->next;
+    free_region(r);
+  }
+  w->regions = NULL;
+}

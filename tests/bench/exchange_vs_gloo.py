@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""What the exchange costs a training step between nodes, beside PyTorch's DDP over gloo.
+
+Usage: exchange_vs_gloo.py SHOAL [--rates 1gbit,100mbit] [--rounds 3] [--steps 20] [--markdown]
+
+On the test cluster of four nodes (tests/slurm/cluster.sh: root, Slurm), two ranks on each, links shaped: one step of an
+MLP 784-2048-2048-10, batch 32 per rank, f32 on the wire, SGD with momentum, one thread per rank.  In each run every other
+step leaves its exchange out (Shoal: fault.no_exchange, DDP: no_sync), so that both kinds of step meet the same machine;
+rounds take Shoal and PyTorch in turns.  A step lasts as long as on its slowest rank; exposed is the difference of the
+medians.  PyTorch is that of the python3 this script is run by.
+"""
+import argparse
+import glob
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+CLUSTER = os.path.abspath(f"{os.path.dirname(os.path.abspath(__file__))}/../slurm/cluster.sh")
+WIDTHS = [784, 2048, 2048, 10]
+BATCH = 32
+STEP = 9  # the kind in docs/trace-format.md
+
+
+# ---- a rank of PyTorch -------------------------------------------------------------------------------------------------
+
+def ddp_rank(steps):
+    """One rank: prints, per step, whether it exchanged and the seconds it took; rank 0 prints the maximum over ranks."""
+    import contextlib
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+    dist.init_process_group("gloo", init_method=f"tcp://{os.environ['MASTER']}", rank=rank, world_size=size)
+    torch.manual_seed(1)
+    layers = []
+    for i, o in zip(WIDTHS, WIDTHS[1:]):
+        layers += [torch.nn.Linear(i, o), torch.nn.ReLU()]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers[:-1]))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x, y = torch.randn(BATCH, WIDTHS[0]), torch.randint(0, WIDTHS[-1], (BATCH,))
+    took = []
+    for step in range(2 * steps):
+        start = time.time()
+        with contextlib.nullcontext() if step % 2 == 0 else model.no_sync():
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+        took.append(time.time() - start)
+    took = torch.tensor(took, dtype=torch.float64)
+    dist.all_reduce(took, op=dist.ReduceOp.MAX)
+    if rank == 0:
+        print(json.dumps(took.tolist()), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+# ---- both on the cluster -----------------------------------------------------------------------------------------------
+
+def cluster(*args):
+    return subprocess.run([CLUSTER, *args], check=True, capture_output=True, text=True).stdout
+
+
+def srun(*args, **env):
+    command = [CLUSTER, "exec", "srun", "-N4", "--ntasks-per-node=2", "--mpi=pmix", *args]
+    r = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1", **env}, capture_output=True, text=True)
+    if r.returncode:
+        sys.exit(f"{' '.join(command)}: exit {r.returncode}\n{r.stdout}{r.stderr}")
+    return r.stdout
+
+
+def split(took):
+    """Seconds of steps in order: with and without exchange; the first two of each start connections up."""
+    return took[4::2], took[5::2]
+
+
+def run_torch(steps):
+    out = srun(sys.executable, os.path.abspath(__file__), "--ddp-rank", str(steps), MASTER="10.83.0.1:29500", GLOO_SOCKET_IFNAME="eth0")
+    return split(json.loads(out.splitlines()[-1]))
+
+
+def run_shoal(shoal, steps, name):
+    import h5py
+    srun(shoal, "train", "mlp.yaml", "--quiet", "--allow-faults", "--set", f"run.name={name}", "--set", f"run.steps={2 * steps}")
+    longest = {}
+    for path in glob.glob(f"runs/{name}/trace/rank-*.h5"):
+        with h5py.File(path) as f:
+            for r in f["records"][()]:
+                if r["kind"] == STEP:
+                    longest[int(r["step"])] = max(longest.get(int(r["step"]), 0), int(r["t1_ns"]) - int(r["t0_ns"]))
+    shutil.rmtree(f"runs/{name}")
+    return split([longest[k] * 1e-9 for k in sorted(longest)])
+
+
+def measure(shoal, rate, rounds, steps):
+    cluster("shape", rate)
+    times = {"shoal": ([], []), "gloo": ([], [])}
+    for i in range(rounds):
+        for who, run in (("shoal", lambda: run_shoal(shoal, steps, f"r{rate}-{i}")), ("gloo", lambda: run_torch(steps))):
+            for all_, these in zip(times[who], run()):
+                all_ += these
+    return {who: [1e3 * statistics.median(t) for t in pair] for who, pair in times.items()}
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("shoal", nargs="?")
+    p.add_argument("--rates", default="1gbit,100mbit")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=20, help="steps of each kind per round")
+    p.add_argument("--markdown", action="store_true")
+    p.add_argument("--ddp-rank", type=int, help=argparse.SUPPRESS)
+    a = p.parse_args()
+    if a.ddp_rank:
+        return ddp_rank(a.ddp_rank)
+    shoal = os.path.abspath(a.shoal)
+    import torch
+    cluster("up", "4", "--fresh", "--follow", "--share", os.path.dirname(shoal), "--share", sys.prefix)
+    state = os.environ.get("SHOAL_CLUSTER_DIR", "/tmp/shoal-cluster")
+    os.chdir(f"{state}/work")
+    try:
+        subprocess.run([shoal, "data", "synth", "glyphs", "-o", "glyphs.h5", "--train", "20000", "--test", "0"], check=True, capture_output=True)
+        with open("mlp.yaml", "w") as f:
+            f.write(f"run: {{ epochs: 1000, dir: runs }}\nmodel: {{ name: mlp, widths: {WIDTHS[1:-1]} }}\n"
+                    f"data: {{ file: glyphs.h5, batch: {BATCH} }}\noptim: {{ lr: 0.01, momentum: 0.9 }}\nmethod: {{ name: sync }}\n"
+                    "ckpt: { every: 1000 epochs }\nfault: { no_exchange: 2 }\nthreads: 1\n")
+        sep = " | " if a.markdown else "  "
+        row = lambda *cells: print(("| " if a.markdown else "") + sep.join(f"{c:>12}" for c in cells) + (" |" if a.markdown else ""), flush=True)
+        row("links", "who", "step ms", "without ms", "exposed ms", "gloo/shoal")
+        if a.markdown:
+            row(*["---"] * 6)
+        for rate in a.rates.split(","):
+            result = measure(shoal, rate, a.rounds, a.steps)
+            for who, (step, without) in result.items():
+                ratio = f"{result['gloo'][0] / step:.2f}" if who == "shoal" else ""
+                row(rate, who if who == "shoal" else f"gloo {torch.__version__}", f"{step:.0f}", f"{without:.0f}", f"{step - without:.0f}", ratio)
+    finally:
+        os.chdir("/")
+        cluster("down")
+
+
+if __name__ == "__main__":
+    main()

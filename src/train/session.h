@@ -62,9 +62,9 @@ typedef struct {
   shoal_progress at;
   shoal_faults faults;
   uint64_t global_batch, own_batch; /* own: strided shares */
-  uint64_t epoch_samples,
-      epoch_end; /* what positions count up to; where an epoch is over: earlier if some are dropped */
-  bool left_out; /* the fault hook leaves this step's exchange out */
+  uint64_t epoch_samples;           /* what positions count up to */
+  uint64_t epoch_end;               /* where an epoch is over: earlier if some are dropped */
+  bool left_out;                    /* the fault hook leaves this step's exchange out */
   uint64_t started_ns, saved_ns, logged_ns, shown_ns;
   uint64_t trained_own;
   uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */

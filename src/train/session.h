@@ -68,7 +68,7 @@ typedef struct {
   uint64_t global_batch, own_batch; /* own: strided shares */
   uint64_t epoch_samples;           /* what positions count up to */
   uint64_t epoch_end;               /* where an epoch is over: earlier if some are dropped */
-  uint64_t started_ns, saved_ns, logged_ns, shown_ns;
+  uint64_t started_ns, saved_ns, logged_ns, shown_ns, polled_ns;
   uint64_t first_step, trained, trained_own; /* step this attempt began at; samples it trained, all ranks; this one */
   uint64_t claimed[SHOAL_LINK_COUNT];        /* the method's formula, summed over the steps of this attempt */
   double save_s;                             /* longest checkpoint so far */

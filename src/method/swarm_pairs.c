@@ -125,7 +125,8 @@ static peer *strongest(shoal_swarm_pairs *p)
   peer *best = NULL;
   for (size_t i = 0; i < p->n; i++) {
     peer *q = &p->peers[i];
-    if (q->asks && (!best || stronger(q->request.number, q->rank, best->request.number, best->rank))) best = q;
+    if (q->asks && !q->gone && (!best || stronger(q->request.number, q->rank, best->request.number, best->rank)))
+      best = q;
   }
   return best;
 }
@@ -295,8 +296,7 @@ static shoal_status hook(void *context)
 static shoal_status lose(shoal_swarm_pairs *p, peer *q, double seconds)
 {
   shoal_swarm_talk *talks[] = { &p->mine, &p->theirs };
-  q->gone = p->gone[q->rank] = true;
-  q->asks = false;
+  q->gone = p->gone[q->rank] = true; /* what it asked for is kept: should it come back, it still waits for that */
   SHOAL_CHECK(!p->s->rules.stop_on_lost, SHOAL_ERR_COMM,
               "rank %d has not been heard of for %.3g s; the run ends because method.on_lost is stop", q->rank,
               seconds);
@@ -311,7 +311,8 @@ static shoal_status lose(shoal_swarm_pairs *p, peer *q, double seconds)
   return SHOAL_OK;
 }
 
-/* Whoever computes still answers a ping between two primitives: only silence counts, not slowness. */
+/* Whoever computes still answers a ping between two primitives: only silence counts, not slowness; and only after this
+ * rank, which may have been the one that slept, has asked. */
 static shoal_status check_silence(shoal_swarm_pairs *p)
 {
   shoal_swarm_talk *talks[] = { &p->mine, &p->theirs };
@@ -321,11 +322,14 @@ static shoal_status check_silence(shoal_swarm_pairs *p)
     if (t->stage == SHOAL_TALK_NONE || t->stage == SHOAL_TALK_DONE || t->stage == SHOAL_TALK_OFFERED || t->unsent)
       continue;
     peer *q = find(p, t->peer);
-    double silent = shoal_seconds_since(SHOAL_MAX(q->heard_ns, t->t0_ns));
-    if (silent > limit) SHOAL_TRY(lose(p, q, silent));
-    if (silent <= limit / 2 || shoal_seconds_since(q->pinged_ns) < limit / 4) continue;
-    q->pinged_ns = shoal_now_ns();
-    SHOAL_TRY(say(p, q, PING, 0, 0));
+    uint64_t since = SHOAL_MAX(q->heard_ns, t->t0_ns);
+    if (shoal_seconds_since(since) < limit / 2) continue;
+    if (q->pinged_ns < since) {
+      q->pinged_ns = shoal_now_ns();
+      SHOAL_TRY(say(p, q, PING, 0, 0));
+    } else if (shoal_seconds_since(q->pinged_ns) > limit / 2) {
+      SHOAL_TRY(lose(p, q, shoal_seconds_since(since)));
+    }
   }
   return SHOAL_OK;
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Whole runs of swarm: swarm_cases.py SHOAL CASE.  Tools and oracles are those of train_cases.py."""
+import contextlib
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import time
 
 sys.dont_write_bytecode = True  # nothing is written beside the sources
 import train_cases
-from train_cases import (FULL, MLP, RESNET, check, check_equal, diff, glyphs, main, metrics, newest, ranks_of, sets, shoal, start,
+from train_cases import (FULL, MLP, RESNET, check, check_equal, children, diff, glyphs, main, metrics, newest, ranks_of, sets, shoal, start,
                          status, train, wait_for)
 
 LOCKSTEP = sets(method__name="swarm", method__deterministic="true")
@@ -134,7 +135,6 @@ def case_swarm_bytes():
         check(sum(c[3] for c in counts) == sum(c[4] for c in counts), "initiators and partners", counts)
         check(all(c[3] == 2 * -(-320 // ranks // 8) // 4 for c in counts), "one interaction begun in 4 steps", counts)
 
-
 FREE = sets(method__name="swarm")
 
 
@@ -212,16 +212,28 @@ def case_swarm_batchnorm():
     check(not np.isin(model.astype(np.float32), own).any(), "the model has a rank's own statistics")
 
 
+@contextlib.contextmanager
+def running(ranks, name, *args):
+    """A job that does not outlive its test, whatever happens."""
+    job = start(ranks, name, *args)
+    try:
+        yield job
+    finally:
+        for pid in [*children(job.pid), job.pid] if job.poll() is None else []:
+            os.kill(pid, signal.SIGKILL)
+        job.wait()
+
+
 def case_swarm_straggler():
     """S18 as counts: one rank's steps take 50 ms more.  The others do not wait for it: they make at least 5 times as many."""
     glyphs(2000, 40)
-    job = start(3, "slow", *MLP, *FREE, "--allow-faults", *sets(
-        run__epochs=1000, eval__every="1000 epochs", data__batch=4, fault__rank=1, fault__compute="sleep:50",
-        run__log_every="1 steps"))
-    wait_for("runs/slow/log.txt", r"step 600:")
-    os.kill(ranks_of(job)[0], signal.SIGUSR1)
-    code = job.wait(60)
-    check(code == 75, f"exit {code}\n{open('slow.out').read()}")
+    options = sets(run__epochs=1000, eval__every="1000 epochs", data__batch=4, fault__rank=1, fault__compute="sleep:50",
+                   run__log_every="1 steps")
+    with running(3, "slow", *MLP, *FREE, "--allow-faults", *options) as job:
+        wait_for("runs/slow/log.txt", r"step 600:")
+        os.kill(ranks_of(job)[0], signal.SIGUSR1)
+        code = job.wait(60)
+        check(code == 75, f"exit {code}\n{open('slow.out').read()}")
     steps, counts = steps_of(newest("slow")), replica(newest("slow"), "swarm_counts")
     check(min(steps[0], steps[2]) >= 5 * steps[1], f"steps {steps}")
     check(counts[1][4] >= 1, f"the slow rank answered nobody: {counts}")
@@ -234,29 +246,29 @@ def case_swarm_lost():
     glyphs(2000, 40)
     options = [*MLP, *FREE, *sets(run__epochs=1000, eval__every="1000 epochs", data__batch=4, method__drop_after=0.5,
                                   run__log_every="1 steps")]
-    job = start(3, "lost", *options)
-    wait_for("runs/lost/log.txt", r"step 100:")
-    pids = ranks_of(job)
-    os.kill(pids[2], signal.SIGSTOP)
-    wait_for("lost.out", r"rank 2 has not been heard of")
-    before = [int(x) for x in re.findall(r"step (\d+):", open("runs/lost/log.txt").read())][-1]
-    wait_for("runs/lost/log.txt", rf"step {before + 200}:")
-    os.kill(pids[2], signal.SIGCONT)
-    wait_for("lost.out", r"rank 2 is back")
-    os.kill(pids[1], signal.SIGUSR1)
-    code = job.wait(60)
-    check(code == 75, f"exit {code}\n{open('lost.out').read()}")
+    with running(3, "lost", *options) as job:
+        wait_for("runs/lost/log.txt", r"step 100:")
+        pids = ranks_of(job)
+        os.kill(pids[2], signal.SIGSTOP)
+        wait_for("lost.out", r"rank 2 has not been heard of")
+        before = [int(x) for x in re.findall(r"step (\d+):", open("runs/lost/log.txt").read())][-1]
+        wait_for("runs/lost/log.txt", rf"step {before + 200}:")
+        os.kill(pids[2], signal.SIGCONT)
+        wait_for("lost.out", r"rank 2 is back")
+        os.kill(pids[1], signal.SIGUSR1)
+        code = job.wait(60)
+        check(code == 75, f"exit {code}\n{open('lost.out').read()[-2000:]}")
     shoal("ckpt", "verify", newest("lost"))
-    job = start(3, "stop", *options, *sets(method__on_lost="stop"))
-    wait_for("runs/stop/log.txt", r"step 100:")
-    pids = ranks_of(job)
-    os.kill(pids[2], signal.SIGSTOP)
-    code = job.wait(60)
-    try:
-        os.kill(pids[2], signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    check(code not in (0, 75), f"exit {code}")
+    with running(3, "stop", *options, *sets(method__on_lost="stop")) as job:
+        wait_for("runs/stop/log.txt", r"step 100:")
+        pids = ranks_of(job)
+        os.kill(pids[2], signal.SIGSTOP)
+        code = job.wait(60)
+        check(code not in (0, 75), f"exit {code}")
+        try:
+            os.kill(pids[2], signal.SIGKILL)
+        except ProcessLookupError:
+            pass
     check(status("stop")["exit_code"] == 4 and "rank 2" in status("stop")["reason"], status("stop"))
 
 

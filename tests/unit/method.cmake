@@ -1,0 +1,3 @@
+foreach(topic quant graph swarm)
+  shoal_add_test(unit.method.${topic} SOURCES unit/method_${topic}.c LINK shoal_method m LABELS unit)
+endforeach()

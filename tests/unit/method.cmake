@@ -1,0 +1,3 @@
+foreach(topic daso_schedule local_sgd_schedule)
+  shoal_add_test(unit.method.${topic} SOURCES unit/method_${topic}.c LINK shoal_method m LABELS unit)
+endforeach()

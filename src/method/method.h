@@ -54,8 +54,8 @@ typedef struct {
   /* Assemble the method's model in scratch, whole-network arenas: only observes.  Collective.  NULL: own weights and the
    * mean statistics over all ranks. */
   shoal_status (*assemble)(shoal_run *r, void *state, float *weights, float *stats);
-  /* Payload bytes this rank sent in the step that just ended, by the formula of the method's page. */
-  void (*step_bytes)(const shoal_run *r, const void *state, uint64_t out[SHOAL_LINK_COUNT]);
+  /* Payload bytes this rank sent since the last call, one step ago, by the formula of the method's page. */
+  void (*step_bytes)(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT]);
   /* State beyond weights, optimizer, statistics and loader position, which the loop saves.  NULL: none. */
   shoal_status (*save)(shoal_run *r, void *state, shoal_ckpt_writer *c);
   shoal_status (*load)(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout);

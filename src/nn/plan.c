@@ -252,6 +252,11 @@ size_t shoal_plan_bytes(const shoal_plan *p)
   return p->bytes;
 }
 
+int64_t shoal_plan_batch(const shoal_plan *p)
+{
+  return p->batch;
+}
+
 size_t shoal_plan_ranges(const shoal_plan *p, const shoal_range **out)
 {
   *out = p->range;

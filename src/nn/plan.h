@@ -34,6 +34,7 @@ shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t b
                                shoal_plan **out);
 void shoal_plan_destroy(shoal_plan *p);
 size_t shoal_plan_bytes(const shoal_plan *p); /* activations, workspaces, scratch */
+int64_t shoal_plan_batch(const shoal_plan *p);
 
 typedef struct {
   uint64_t seed;  /* of the run */
@@ -75,5 +76,7 @@ void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx);
 typedef struct shoal_plans shoal_plans;
 shoal_status shoal_plans_create(shoal_backend *b, const shoal_model *m, shoal_plans **out);
 shoal_status shoal_plans_get(shoal_plans *c, int64_t batch, shoal_plan_mode mode, shoal_plan **out); /* borrowed */
+/** Makes the training plans that `as` has (of another form of the same model), so that no step has to. */
+shoal_status shoal_plans_match(shoal_plans *c, const shoal_plans *as);
 void shoal_plans_destroy(shoal_plans *c);
 #endif

@@ -83,6 +83,17 @@ static shoal_status open_folder(shoal_session *s)
   return shoal_group_broadcast(s->run.control, &s->folder.attempt, sizeof s->folder.attempt, 0);
 }
 
+/* Do the ranks that share this one's cores have more threads than there are cores? */
+static bool is_contended(const shoal_session *s, const shoal_place *p)
+{
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  int threads = (int)shoal_config_int(s->config, "threads"), sharing = 0;
+  for (int r = 0; r < t->size; r++)
+    if (strcmp(t->places[r].host, p->host) == 0 && strcmp(t->places[r].cpu_list, p->cpu_list) == 0)
+      sharing += threads ? threads : t->places[r].threads;
+  return sharing > p->cores;
+}
+
 static shoal_status open_trace(shoal_session *s)
 {
   const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
@@ -102,7 +113,8 @@ static shoal_status open_trace(shoal_session *s)
                             .node = p->node,
                             .local_rank = p->local_rank,
                             .attempt = s->folder.attempt,
-                            .host = p->host };
+                            .host = p->host,
+                            .contended = is_contended(s, p) };
   shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
   shoal_str_free(&text);
   free(path);

@@ -31,6 +31,7 @@ typedef struct {
   size_t n_ranges;
   const shoal_plan *plan;     /* gives the static order of announcements */
   uint64_t seed, step, epoch; /* step: number of the step now running, from 0 */
+  uint64_t batch, batches;    /* number of that step in its epoch, from 0, and how many the epoch has */
   double epochs;              /* the run's length */
   uint64_t steps_per_epoch;
 } shoal_run;
@@ -46,7 +47,10 @@ typedef struct {
   shoal_share share;   /* how samples are dealt */
   /* Groups, exchanges, buffers, which weights live here.  Collective. */
   shoal_status (*open)(shoal_run *r, void *state);
-  void (*close)(shoal_run *r, void *state);                                         /* after half an open too */
+  void (*close)(shoal_run *r, void *state); /* after half an open too */
+  /* What this rank's gradients, summed over its samples, are divided by in this step; NULL: the `total` samples of the
+   * global batch, so that sums over all ranks are means over samples.  Need not be whole. */
+  double (*samples)(const shoal_run *r, const void *state, uint64_t total);
   shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count); /* during backward; or NULL */
   shoal_status (*grads_ready)(shoal_run *r, void *state); /* every step, also on a rank that had no samples; or NULL */
   shoal_status (*weights_ready)(shoal_run *r, void *state);          /* after the optimizer; or NULL */
@@ -67,5 +71,13 @@ const shoal_method *shoal_method_find(const char *name); /* NULL if unknown */
 /** Mean of the running statistics over the control group, into `out` [n_stats]: means average, variances as
  *  mean(var + mean^2) - mean(mean)^2 (design rule 11).  Collective; sums in double, in rank order. */
 shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out);
-extern const shoal_method shoal_method_sync;
+/** The model as a weighted mean of all ranks' weights, into `out` [n_params]:  out ← Σ_r weight_r · w_r.  Collective over
+ *  the control group; sums in double, in rank order; `weight` may differ between ranks and should add up to 1.  Cost: the
+ *  weights as f64 twice around all ranks (class control), in slices of 2 MiB. */
+shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out);
+/** Samples of a global batch of `total` that the ranks of my node hold. */
+uint64_t shoal_node_samples(const shoal_run *r, uint64_t total);
+const shoal_place *shoal_run_place(const shoal_run *r); /* of this rank */
+
+extern const shoal_method shoal_method_sync, shoal_method_local_sgd;
 #endif

@@ -58,9 +58,10 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
   }
   shoal_plan *plan;
   SHOAL_TRY(shoal_plans_get(s->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
+  double samples = s->method->samples ? s->method->samples(r, s->method_state, b->total) : (double)b->total;
   shoal_address at = { .seed = r->seed, .step = (uint32_t)r->step, .slot0 = b->slot0 };
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_plan_forward(plan, r->params, &at, b->x, b->y, 1.0f / (float)b->total, score));
+  SHOAL_TRY(shoal_plan_forward(plan, r->params, &at, b->x, b->y, 1.0f / (float)samples, score));
   uint64_t t1 = shoal_now_ns();
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, op->forward, t0, t1);
   SHOAL_TRY(shoal_plan_backward(plan, r->params, &at, announce, s));
@@ -197,6 +198,15 @@ static uint64_t epoch_length(const shoal_session *s)
   return drops ? n / s->global_batch * s->global_batch : n;
 }
 
+/* Where in its epoch the batch at the present position is.  After a resume with another batch size the first one may
+ * not begin at a multiple of it. */
+static void number_batch(shoal_session *s)
+{
+  uint64_t b = s->global_batch, left = epoch_length(s) - s->at.position;
+  s->run.batch = (s->at.position + b - 1) / b;
+  s->run.batches = s->run.batch + (left + b - 1) / b;
+}
+
 /* Batches of one epoch from the present position on, until the loader is empty (*finished) or the last step is done. */
 static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
 {
@@ -216,6 +226,7 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     }
     shoal_trace_span(t, SHOAL_TRACE_INPUT, op->input, t0, t1);
     shoal_score score = { 0 };
+    number_batch(s);
     SHOAL_TRY(one_step(s, op, b, &score));
     shoal_trace_span(t, SHOAL_TRACE_STEP, op->step, t0, shoal_now_ns());
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);

@@ -226,19 +226,50 @@ static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
   return t.st;
 }
 
-/* Equal replicas keep one copy of the optimizer's state under replica/0, whatever the layout. */
-static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, int owner)
+/* Another layout continues with the mean of the replicas' optimizer states, as it does with the mean of their weights:
+ * for momentum that is what the mean of the replicas would have. */
+static shoal_status get_mean_slot(const shoal_ckpt *c, const char *slot, size_t n, float *out, bool *found)
+{
+  float *one;
+  int64_t replicas = 0;
+  shoal_status st = SHOAL_ALLOC(n, &one);
+  for (int64_t k = 0; st == SHOAL_OK && k < shoal_ckpt_get_info(c)->size; k++) {
+    char name[96];
+    snprintf(name, sizeof name, "replica/%lld/%s", (long long)k, slot);
+    if (!shoal_ckpt_has(c, name)) continue;
+    st = shoal_ckpt_get(c, name, SHOAL_F32, n, replicas ? one : out); /* the mean of one is that one, to the bit */
+    for (size_t i = 0; replicas && i < n; i++) out[i] += one[i];
+    replicas++;
+  }
+  for (size_t i = 0; replicas > 1 && i < n; i++) out[i] /= (float)replicas;
+  free(one);
+  *found = replicas > 0;
+  return st;
+}
+
+static shoal_status get_own_slot(const shoal_session *s, const shoal_ckpt *c, const char *slot, size_t n, float *out,
+                                 bool *found)
+{
+  char name[96];
+  snprintf(name, sizeof name, "replica/%d/%s", shoal_world_rank(s->run.world), slot);
+  *found = shoal_ckpt_has(c, name);
+  return *found ? shoal_ckpt_get(c, name, SHOAL_F32, n, out) : SHOAL_OK;
+}
+
+/* Equal replicas keep one copy of the optimizer's state, under replica/0, whatever the layout: it is the mean of one. */
+static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
 {
   shoal_optim *o = s->run.optim;
   int64_t steps;
   for (int i = 0; i < o->slots; i++) {
-    char name[96];
-    snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(o, i));
-    if (!shoal_ckpt_has(c, name)) {
-      shoal_info("the checkpoint has no %s: the optimizer starts afresh", shoal_optim_slot_name(o, i));
+    const char *slot = shoal_optim_slot_name(o, i);
+    bool found;
+    SHOAL_TRY(own ? get_own_slot(s, c, slot, o->n, o->slot[i], &found)
+                  : get_mean_slot(c, slot, o->n, o->slot[i], &found));
+    if (!found) {
+      shoal_info("the checkpoint has no %s: the optimizer starts afresh", slot);
       return SHOAL_OK;
     }
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, o->n, o->slot[i]));
   }
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
   o->steps = (uint64_t)steps;
@@ -319,17 +350,17 @@ static shoal_status load(shoal_session *s, const char *path)
   shoal_status st;
   SHOAL_TRY_GOTO(st, get_train(s, c), done);
   SHOAL_TRY_GOTO(st, get_model(s, c), done);
-  if (s->method->replicas_equal || same)
-    SHOAL_TRY_GOTO(st, get_optimizer(s, c, s->method->replicas_equal ? 0 : shoal_world_rank(r->world)), done);
+  SHOAL_TRY_GOTO(st, get_optimizer(s, c, same && !s->method->replicas_equal), done);
   SHOAL_TRY_GOTO(st, same ? get_own(s, c) : get_scores(s, c), done);
   if (s->method->load) SHOAL_TRY_GOTO(st, s->method->load(r, s->method_state, c, same), done);
   shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", path, (unsigned long long)info->epoch,
              (unsigned long long)info->samples, (unsigned long long)info->step);
   if (!same)
-    shoal_info("the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the "
-               "sample order go on, running statistics start from their mean",
-               (long long)info->size, info->layout, info->method, shoal_world_size(r->world), layout, s->method->name,
-               s->method->replicas_equal ? ", optimizer state" : "");
+    shoal_info(
+        "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; the model, %soptimizer "
+        "state and the sample order go on, running statistics start from their mean",
+        (long long)info->size, info->layout, info->method, shoal_world_size(r->world), layout, s->method->name,
+        s->method->replicas_equal ? "" : "the mean ");
   if (info->config) report_changes(s, info->config);
 done:
   shoal_ckpt_close(c);

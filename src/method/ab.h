@@ -97,4 +97,7 @@ typedef struct {
   size_t others;
 } shoal_ab_volume;
 shoal_ab_volume shoal_ab_volume_of(const shoal_ab_layers *l, const int64_t *rank);
+/** Optimizer state of a factor whose rank has changed: from [rows, cols] to [to_rows, to_cols], cut off or filled up with
+ *  zeros at the end of either. */
+void shoal_ab_fit(const float *from, int64_t rows, int64_t cols, float *to, int64_t to_rows, int64_t to_cols);
 #endif

@@ -104,3 +104,9 @@ shoal_ab_volume shoal_ab_volume_of(const shoal_ab_layers *l, const int64_t *rank
   }
   return v;
 }
+
+void shoal_ab_fit(const float *from, int64_t rows, int64_t cols, float *to, int64_t to_rows, int64_t to_cols)
+{
+  for (int64_t i = 0; i < to_rows; i++)
+    for (int64_t j = 0; j < to_cols; j++) to[i * to_cols + j] = i < rows && j < cols ? from[i * cols + j] : 0;
+}

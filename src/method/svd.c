@@ -109,3 +109,30 @@ shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const cha
   free(row);
   return st;
 }
+
+/* The owner of a weight, or -1 where it is no matrix: ranks take turns. */
+static int owner_of(const shoal_param *p, int size, int *turn)
+{
+  return p->shape.ndim < 2 ? -1 : (*turn)++ % size;
+}
+
+shoal_status shoal_orthogonal_start(shoal_run *r)
+{
+  int me = shoal_group_rank(r->control), size = shoal_group_size(r->control), turn = 0;
+  shoal_status st = SHOAL_OK;
+  for (int i = 0; i < r->model->params && st == SHOAL_OK; i++) {
+    const shoal_param *p = &r->model->param[i];
+    if (owner_of(p, size, &turn) == me)
+      st = shoal_orthogonalise(r->params->w + p->offset, p->shape.dim[0], (int64_t)p->count / p->shape.dim[0], p->name);
+  }
+  SHOAL_TRY(shoal_group_agree(r->control, st));
+  turn = 0;
+  for (int i = 0; i < r->model->params; i++) {
+    const shoal_param *p = &r->model->param[i];
+    int owner = owner_of(p, size, &turn);
+    if (owner >= 0)
+      SHOAL_TRY(shoal_group_broadcast(r->control, r->params->w + p->offset, p->count * sizeof(float), owner));
+  }
+  r->params->version++;
+  return SHOAL_OK;
+}

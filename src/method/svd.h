@@ -7,8 +7,7 @@
  * one rank and send the result. */
 #ifndef SHOAL_METHOD_SVD_H
 #define SHOAL_METHOD_SVD_H
-#include "base/status.h"
-#include <stdint.h>
+#include "method/method.h"
 
 typedef struct {
   int64_t rows, cols, k;
@@ -31,4 +30,7 @@ void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right);
 /** x ← U V^T: all its singular values become 1.  A zero matrix becomes some orthogonal one.  Errors as above, x is then
  *  as it was. */
 shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name);
+/** The same for every weight of the model with two dimensions or more, in its 2-D form: one rank per weight, in turn, sends
+ *  it to the others (class control).  Collective; for a fresh model, before the first step. */
+shoal_status shoal_orthogonal_start(shoal_run *r);
 #endif

@@ -57,7 +57,7 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
     return SHOAL_OK;
   }
   shoal_plan *plan;
-  SHOAL_TRY(shoal_plans_get(s->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
+  SHOAL_TRY(shoal_plans_get(r->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
   double samples = s->method->samples ? s->method->samples(r, s->method_state, b->total) : (double)b->total;
   shoal_address at = { .seed = r->seed, .step = (uint32_t)r->step, .slot0 = b->slot0 };
   uint64_t t0 = shoal_now_ns();
@@ -73,11 +73,20 @@ static shoal_status update(shoal_session *s, const ops *op)
 {
   shoal_run *r = &s->run;
   double epoch = (double)s->at.epoch + (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
-  float lr = (float)shoal_lr_at(&s->lr, &s->plateau, epoch) * s->faults.lr;
+  double scheduled = shoal_lr_at(&s->lr, &s->plateau, epoch);
+  float lr = (float)(s->method->rate ? s->method->rate(r, s->method_state, scheduled) : scheduled) * s->faults.lr;
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, r->ranges, r->n_ranges, lr, NULL));
   shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, op->optimizer, t0, shoal_now_ns());
   return SHOAL_OK;
+}
+
+/* What the method says it has sent since it was last asked. */
+static void claim_bytes(shoal_session *s)
+{
+  uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
+  if (s->method->step_bytes) s->method->step_bytes(&s->run, s->method_state, bytes);
+  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
 }
 
 static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
@@ -88,9 +97,7 @@ static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch 
   if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   SHOAL_TRY(update(s, op));
   if (s->method->weights_ready && !s->left_out) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
-  uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
-  if (s->method->step_bytes && !s->left_out) s->method->step_bytes(r, s->method_state, bytes);
-  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
+  if (!s->left_out) claim_bytes(s);
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;
   s->at.position += b->total;
@@ -236,6 +243,18 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
   return SHOAL_OK;
 }
 
+/* The method's last word on the weights, before the run's last evaluation. */
+static shoal_status finish(shoal_session *s)
+{
+  bool changed = false;
+  if (s->finished || !s->method->finish) return SHOAL_OK;
+  s->finished = true;
+  SHOAL_TRY(s->method->finish(&s->run, s->method_state, &changed));
+  claim_bytes(s);
+  if (changed) s->saved_any = false; /* a checkpoint of this very step is not the end */
+  return SHOAL_OK;
+}
+
 static shoal_status end_epoch(shoal_session *s, const ops *op)
 {
   double sums[] = { s->at.loss_sum, s->at.samples };
@@ -244,6 +263,7 @@ static shoal_status end_epoch(shoal_session *s, const ops *op)
   record_agreement(s, op, t0);
   s->train_loss = sums[0] / sums[1];
   s->at.epoch++;
+  if (reached_end(s)) SHOAL_TRY(finish(s));
   bool evaluate = due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, s->at.epoch) || reached_end(s);
   if (evaluate) SHOAL_TRY(shoal_session_evaluate(s));
   shoal_lr_plateau_feed(&s->lr, &s->plateau, s->train_loss);
@@ -268,6 +288,7 @@ shoal_status shoal_session_train(shoal_session *s)
              .agreement = shoal_trace_op(t, "agreement"),
              .pretended = shoal_trace_op(t, "pretended compute") };
   s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
+  if (s->method->start && !reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
   while (!reached_end(s)) {
     s->run.epoch = s->at.epoch;
     bool finished;
@@ -276,6 +297,7 @@ shoal_status shoal_session_train(shoal_session *s)
   }
   int64_t ignored;
   SHOAL_TRY(take_vote(s, &op, &ignored));
+  SHOAL_TRY(finish(s));
   if (isnan(s->test_acc) || s->at.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));
     if (s->at.position > 0) shoal_session_record_metrics(s, false);

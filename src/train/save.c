@@ -3,7 +3,8 @@
  *   model/NAME            weights and statistics of the method's model, named tensors     any layout
  *   replica/K/weights     only where replicas differ                                      same layout
  *   replica/K/stats       running statistics of rank K
- *   replica/K/SLOT        optimizer state; replica/0 alone where replicas are equal
+ *   replica/K/SLOT        optimizer state; replica/0 alone where replicas are equal, or the method trains parts now and
+ *                         then: there it is the whole model's, and the parts are the method's to save
  *   replica/K/score       loss sum and samples of the epoch so far
  *   train/…               position, optimizer steps, schedule, seconds, data identity
  *   method/…              whatever the method saves
@@ -59,18 +60,25 @@ static void put_model(shoal_session *s, shoal_ckpt_writer *w)
   shoal_model_each_stat(m, put_stat, &(stat_target){ w, s->scratch->stats });
 }
 
+/* One copy of weights and optimizer state says all that the loop has to say. */
+static bool one_copy(const shoal_session *s)
+{
+  return s->method->replicas_equal || s->method->own_state;
+}
+
 static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
 {
   shoal_run *r = &s->run;
-  if (!s->method->replicas_equal) shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->params->n, r->params->w);
-  for (int i = 0; i < r->optim->slots; i++) {
-    const char *slot = shoal_optim_slot_name(r->optim, i);
+  const shoal_optim *o = s->optim;
+  if (!one_copy(s)) shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->params->n, r->params->w);
+  for (int i = 0; i < o->slots; i++) {
+    const char *slot = shoal_optim_slot_name(o, i);
     char name[64];
     snprintf(name, sizeof name, "replica/0/%s", slot);
-    if (s->method->replicas_equal)
-      shoal_ckpt_put(w, name, SHOAL_F32, 1, (uint64_t[]){ r->optim->n }, r->optim->slot[i]);
+    if (one_copy(s))
+      shoal_ckpt_put(w, name, SHOAL_F32, 1, (uint64_t[]){ o->n }, o->slot[i]);
     else
-      shoal_ckpt_put_replica(w, slot, SHOAL_F32, r->optim->n, r->optim->slot[i]);
+      shoal_ckpt_put_replica(w, slot, SHOAL_F32, o->n, o->slot[i]);
   }
   if (r->params->n_stats) shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->params->n_stats, r->params->stats);
   double score[] = { s->at.loss_sum, s->at.samples };
@@ -79,7 +87,7 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
 
 static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
-  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->run.optim->steps);
+  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->optim->steps);
   shoal_ckpt_put_f64(w, "train/seconds", s->at.seconds + shoal_seconds_since(s->started_ns));
   shoal_ckpt_put_f64(w, "train/plateau_best", s->plateau.best);
   shoal_ckpt_put_f64(w, "train/plateau_scale", s->plateau.scale);
@@ -93,7 +101,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 static shoal_status refuse_bad_model(shoal_session *s)
 {
   double sum;
-  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->run.params->n, s->scratch->w, &sum));
+  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->scratch->n, s->scratch->w, &sum));
   SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
               "the weights are not finite at step %llu: nothing is saved and the last checkpoint is untouched; resume "
               "from it with a smaller optim.lr or with optim.clip",
@@ -122,7 +130,7 @@ shoal_status shoal_session_save(shoal_session *s)
   layout_text(s, info.layout, sizeof info.layout);
   uint64_t copies = s->method->replicas_equal ? 1 : (uint64_t)info.size;
   uint64_t need =
-      ((1 + copies * (uint64_t)(1 + r->optim->slots)) * r->params->n + (uint64_t)info.size * s->model->stats) *
+      ((1 + copies * (uint64_t)(1 + s->optim->slots)) * s->params->n + (uint64_t)info.size * s->model->stats) *
       sizeof(float);
   shoal_ckpt_writer *w;
   shoal_status st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
@@ -259,7 +267,7 @@ static shoal_status get_own_slot(const shoal_session *s, const shoal_ckpt *c, co
 /* Equal replicas keep one copy of the optimizer's state, under replica/0, whatever the layout: it is the mean of one. */
 static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
 {
-  shoal_optim *o = s->run.optim;
+  shoal_optim *o = s->optim;
   int64_t steps;
   for (int i = 0; i < o->slots; i++) {
     const char *slot = shoal_optim_slot_name(o, i);
@@ -286,7 +294,7 @@ static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
     snprintf(name, sizeof name, "replica/%d/stats", rank);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n_stats, r->params->stats));
   }
-  if (!s->method->replicas_equal) {
+  if (!one_copy(s)) {
     snprintf(name, sizeof name, "replica/%d/weights", rank);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n, r->params->w));
   }
@@ -350,7 +358,7 @@ static shoal_status load(shoal_session *s, const char *path)
   shoal_status st;
   SHOAL_TRY_GOTO(st, get_train(s, c), done);
   SHOAL_TRY_GOTO(st, get_model(s, c), done);
-  SHOAL_TRY_GOTO(st, get_optimizer(s, c, same && !s->method->replicas_equal), done);
+  SHOAL_TRY_GOTO(st, get_optimizer(s, c, same && !one_copy(s)), done);
   SHOAL_TRY_GOTO(st, same ? get_own(s, c) : get_scores(s, c), done);
   if (s->method->load) SHOAL_TRY_GOTO(st, s->method->load(r, s->method_state, c, same), done);
   shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", path, (unsigned long long)info->epoch,
@@ -360,7 +368,7 @@ static shoal_status load(shoal_session *s, const char *path)
         "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; the model, %soptimizer "
         "state and the sample order go on, running statistics start from their mean",
         (long long)info->size, info->layout, info->method, shoal_world_size(r->world), layout, s->method->name,
-        s->method->replicas_equal ? "" : "the mean ");
+        one_copy(s) ? "" : "the mean ");
   if (info->config) report_changes(s, info->config);
 done:
   shoal_ckpt_close(c);

@@ -34,7 +34,9 @@ typedef struct {
   shoal_dataset *data;
   shoal_loader *loader, *test;
   shoal_model *model;
-  shoal_plans *plans;
+  shoal_plans *plans;    /* of the model; run.plans, unless the method trains a part */
+  shoal_params *params;  /* of the model; run.params, ... */
+  shoal_optim *optim;    /* of the model; run.optim, ... */
   float *gradients;      /* memory of run.params->g, which the ranks of a node share */
   shoal_params *scratch; /* the assembled model, for evaluation and checkpoints */
   shoal_lr_schedule lr;
@@ -51,6 +53,7 @@ typedef struct {
   double save_s;                      /* longest checkpoint so far */
   uint64_t last_saved_step, last_saved_epoch;
   bool saved_any, fresh;                  /* fresh: nothing was resumed */
+  bool finished;                          /* the method has had its last word */
   bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
   bool started;                           /* the folder's records are ours to write from here on */
   double test_loss, test_acc, train_loss; /* last known; NAN before */

@@ -172,8 +172,26 @@ static void check_exempt(void)
   shoal_model_destroy(b.m);
 }
 
+/* Section 7 no. 13: moments after 5 -> 3 keep the leading 3 columns or rows; after 3 -> 5 two of zeros are appended. */
+static void check_fit(void)
+{
+  float a[4 * 5], b[5 * 4], out[4 * 5];
+  for (int i = 0; i < 20; i++) a[i] = b[i] = (float)(i + 1), out[i] = -1;
+  shoal_ab_fit(a, 4, 5, out, 4, 3);
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 3; j++) CHECK(out[i * 3 + j] == a[i * 5 + j], "A %d %d", i, j);
+  shoal_ab_fit(b, 5, 4, out, 3, 4);
+  for (int i = 0; i < 12; i++) CHECK(out[i] == b[i], "B %d", i);
+  shoal_ab_fit(a, 4, 3, out, 4, 5);
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 5; j++) CHECK(out[i * 5 + j] == (j < 3 ? a[i * 3 + j] : 0), "A %d %d", i, j);
+  shoal_ab_fit(b, 3, 4, out, 5, 4);
+  for (int i = 0; i < 20; i++) CHECK(out[i] == (i < 12 ? b[i] : 0), "B %d", i);
+}
+
 int main(void)
 {
+  check_fit();
   check_resnet50();
   check_vgg16();
   check_exempt();

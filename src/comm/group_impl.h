@@ -124,7 +124,10 @@ struct shoal_world {
   shoal_counters own_counters, *counters;
   shoal_trace *trace;
   uint64_t step;
-  int plan_tags;           /* how many plan numbers fit below the largest tag */
+  int plan_tags; /* how many plan numbers fit below the largest tag */
+  shoal_world_hook hook;
+  void *hook_context;
+  bool in_hook;
   bool shares;             /* ranks of a node reach each other's memory: the same on all ranks */
   shoal_region *regions;   /* what is shared */
   void *roll;              /* memory that all ranks of a node share from the start to the end; or NULL */

@@ -228,6 +228,12 @@ void shoal_world_set_step(shoal_world *w, uint64_t step)
   w->step = step;
 }
 
+void shoal_world_set_hook(shoal_world *w, shoal_world_hook hook, void *context)
+{
+  w->hook = hook;
+  w->hook_context = context;
+}
+
 /* Cristian's method: the answer was made in the middle of the round trip, give or take half of it.  The shortest of the
  * trips bounds the error best, because delays only ever add. */
 shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out)

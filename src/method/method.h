@@ -36,7 +36,12 @@ typedef struct {
   uint64_t batch, batches;    /* number of that step in its epoch, from 0, and how many the epoch has */
   double epochs;              /* the run's length */
   uint64_t steps_per_epoch;
+  bool free_running; /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
 } shoal_run;
+
+/* Around a meeting of ranks that run freely.  ARRIVING: finish what this rank began, go on answering others.  GATHERED: all
+ * have arrived; finish what others began; weights and state stay at rest from here on.  LEAVING: go on. */
+typedef enum { SHOAL_ARRIVING, SHOAL_GATHERED, SHOAL_LEAVING } shoal_settle;
 
 typedef struct {
   const char *name;            /* the word in the run file */
@@ -46,6 +51,7 @@ typedef struct {
   const shoal_option *options; /* under "method."; ends with name NULL; may be NULL */
   size_t state_size;
   bool replicas_equal; /* weights and optimizer state are the same on all ranks between steps */
+  bool mean_model;     /* the model is a mean that no rank trains: its batch-norm statistics are measured anew */
   shoal_share share;   /* how samples are dealt */
   /* The method trains parts now and then, whose weights and optimizer state its save and load carry; the loop keeps one
    * copy of the whole model's optimizer state, which is the same on all ranks. */
@@ -66,8 +72,9 @@ typedef struct {
   double (*rate)(const shoal_run *r, void *state, double scheduled);
   shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count); /* during backward; or NULL */
   shoal_status (*grads_ready)(shoal_run *r, void *state); /* every step, also on a rank that had no samples; or NULL */
-  shoal_status (*weights_ready)(shoal_run *r, void *state);          /* after the optimizer; or NULL */
-  shoal_status (*epoch_end)(shoal_run *r, void *state, double loss); /* the agreed mean training loss; or NULL */
+  shoal_status (*weights_ready)(shoal_run *r, void *state);              /* after the optimizer; or NULL */
+  shoal_status (*epoch_end)(shoal_run *r, void *state, double loss);     /* the agreed mean training loss; or NULL */
+  shoal_status (*settle)(shoal_run *r, void *state, shoal_settle stage); /* free-running methods; or NULL */
   /* Assemble the method's model in scratch, whole-network arenas: only observes.  Collective.  NULL: own weights and the
    * mean statistics over all ranks. */
   shoal_status (*assemble)(shoal_run *r, void *state, float *weights, float *stats);
@@ -91,6 +98,9 @@ shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out);
 /** Samples of a global batch of `total` that the ranks of my node hold. */
 uint64_t shoal_node_samples(const shoal_run *r, uint64_t total);
 const shoal_place *shoal_run_place(const shoal_run *r); /* of this rank */
+/** The same for any number of statistics: add each to `sum` [n_stats, zeroed], then take the mean of n. */
+void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);
+void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats);
 
-extern const shoal_method shoal_method_sync, shoal_method_local_sgd, shoal_method_ab;
+extern const shoal_method shoal_method_sync, shoal_method_local_sgd, shoal_method_swarm, shoal_method_ab;
 #endif

@@ -7,7 +7,9 @@
  *
  * The vote travels while the next step computes, so asking costs nothing; a stop takes effect one step later.  Position
  * is counted in samples of the epoch.  The end of an epoch is reached when the loader has no batch left, so a stop
- * before or behind the epoch's evaluation resumes into the same sequence of events. */
+ * before or behind the epoch's evaluation resumes into the same sequence of events.
+ *
+ * Methods whose ranks run on their own clocks do without the vote; they meet (meet.c). */
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -73,7 +75,7 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
 static shoal_status update(shoal_session *s, const ops *op)
 {
   shoal_run *r = &s->run;
-  double epoch = (double)s->at.epoch + (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  double epoch = (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples;
   double scheduled = shoal_lr_at(&s->lr, &s->plateau, epoch);
   float lr = (float)(s->method->rate ? s->method->rate(r, s->method_state, scheduled) : scheduled) * s->faults.lr;
   uint64_t t0 = shoal_now_ns();
@@ -82,8 +84,7 @@ static shoal_status update(shoal_session *s, const ops *op)
   return SHOAL_OK;
 }
 
-/* What the method says it has sent since it was last asked. */
-static void claim_bytes(shoal_session *s)
+void shoal_session_count_bytes(shoal_session *s)
 {
   uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
   if (s->method->step_bytes) s->method->step_bytes(&s->run, s->method_state, bytes);
@@ -96,13 +97,16 @@ static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch 
   SHOAL_TRY(act_faults(s, op));
   SHOAL_TRY(compute(s, op, b, score));
   if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
-  SHOAL_TRY(update(s, op));
+  /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
+  if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s, op));
   if (s->method->weights_ready && !s->left_out) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
-  if (!s->left_out) claim_bytes(s);
+  if (!s->left_out) shoal_session_count_bytes(s);
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;
-  s->at.position += b->total;
-  s->trained += b->total;
+  bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
+  s->at.position = SHOAL_MIN(s->at.position + (strided ? s->own_batch : b->total), s->epoch_samples);
+  s->trained_own += b->total;
+  s->trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
   r->step++;
   return SHOAL_OK;
 }
@@ -130,15 +134,16 @@ static shoal_status stop_here(shoal_session *s)
   return SHOAL_STOPPED;
 }
 
-static shoal_status act_on(shoal_session *s, shoal_ask ask)
+shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
 {
   switch (ask) {
   case SHOAL_ASK_NUMERIC:
     s->agreed = true;
-    return SHOAL_FAIL(SHOAL_ERR_NUMERIC,
-                      "the training loss is not finite at step %llu; the last checkpoint is untouched: resume from it "
-                      "with a smaller optim.lr or with optim.clip",
-                      (unsigned long long)s->run.step - 1);
+    return SHOAL_FAIL(
+        SHOAL_ERR_NUMERIC,
+        "the training loss%s is not finite at step %llu; the last checkpoint is untouched: resume from it "
+        "with a smaller optim.lr or with optim.clip",
+        s->bad_loss || !s->call ? "" : " of another rank", (unsigned long long)s->run.step - 1);
   case SHOAL_ASK_STOP:
     shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
     return stop_here(s);
@@ -155,7 +160,7 @@ static shoal_status stop_after_save(shoal_session *s)
   if (!s->saved_any || s->last_saved_step != s->run.step) return SHOAL_OK;
   int64_t stop = shoal_stop_requested();
   SHOAL_TRY(shoal_group_max_i64(s->run.control, &stop, 1));
-  return stop ? act_on(s, SHOAL_ASK_STOP) : SHOAL_OK;
+  return stop ? shoal_session_act(s, SHOAL_ASK_STOP) : SHOAL_OK;
 }
 
 /* A wait for what all ranks have to say: no payload, so the trace keeps it apart from exposed exchange. */
@@ -175,11 +180,11 @@ static shoal_status take_vote(shoal_session *s, const ops *op, int64_t *ask)
 }
 
 /* Everything between two steps that all ranks do alike. */
-static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_score *score)
+static shoal_status agree_between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
   SHOAL_TRY(take_vote(s, op, &ask));
-  SHOAL_TRY(act_on(s, (shoal_ask)ask));
+  SHOAL_TRY(shoal_session_act(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
   if (due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_STEPS, s->run.step)) {
@@ -187,7 +192,12 @@ static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_s
     shoal_session_record_metrics(s, false);
   }
   s->voted = true;
-  SHOAL_TRY(shoal_vote_post(s->vote, my_ask(s, score)));
+  return shoal_vote_post(s->vote, my_ask(s, score));
+}
+
+static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_score *score)
+{
+  SHOAL_TRY(s->call ? shoal_session_between_meetings(s, score) : agree_between_steps(s, op, score));
   if (shoal_session_is_root(s)) shoal_folder_touch(&s->folder);
   return shoal_trace_flush(s->run.trace, false);
 }
@@ -198,19 +208,22 @@ static bool reached_end(const shoal_session *s)
   return s->at.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
 }
 
-/* Samples after which an epoch is over. */
-static uint64_t epoch_length(const shoal_session *s)
+/* The next batch; none (*out NULL) where the epoch ends; one without samples where only others have some left. */
+static shoal_status next_batch(shoal_session *s, shoal_batch *none, const shoal_batch **out)
 {
-  uint64_t n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
-  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "drop") == 0;
-  return drops ? n / s->global_batch * s->global_batch : n;
+  *out = NULL;
+  if (s->at.position >= s->epoch_end) return SHOAL_OK;
+  SHOAL_TRY(shoal_loader_next(s->loader, out));
+  *none = (shoal_batch){ .epoch = s->at.epoch, .position = s->at.position };
+  if (!*out && shoal_session_strided(s)) *out = none;
+  return SHOAL_OK;
 }
 
 /* Where in its epoch the batch at the present position is.  After a resume with another batch size the first one may
  * not begin at a multiple of it. */
 static void number_batch(shoal_session *s)
 {
-  uint64_t b = s->global_batch, left = epoch_length(s) - s->at.position;
+  uint64_t b = s->global_batch, left = s->epoch_end - s->at.position;
   s->run.batch = (s->at.position + b - 1) / b;
   s->run.batches = s->run.batch + (left + b - 1) / b;
 }
@@ -220,13 +233,14 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
 {
   *finished = false;
   shoal_trace *t = s->run.trace;
-  SHOAL_TRY(shoal_loader_seek(s->loader, s->at.epoch, s->at.position));
+  SHOAL_TRY(shoal_loader_seek(s->loader, s->at.epoch, SHOAL_MIN(s->at.position, shoal_loader_samples(s->loader))));
   while (!reached_end(s)) {
     uint64_t t0 = shoal_now_ns();
+    shoal_batch none;
     const shoal_batch *b;
     shoal_trace_set_step(t, s->run.step);
     shoal_world_set_step(s->run.world, s->run.step);
-    SHOAL_TRY(shoal_loader_next(s->loader, &b));
+    SHOAL_TRY(next_batch(s, &none, &b));
     uint64_t t1 = shoal_now_ns();
     if (!b) {
       *finished = true;
@@ -240,7 +254,7 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
     SHOAL_TRY(between_steps(s, op, &score));
   }
-  *finished = s->at.position >= epoch_length(s); /* the run's last step may be the epoch's last, too */
+  *finished = s->at.position >= s->epoch_end; /* the run's last step may be the epoch's last, too */
   return SHOAL_OK;
 }
 
@@ -250,13 +264,26 @@ static shoal_status finish(shoal_session *s)
   bool changed = false;
   if (s->finished || !s->method->finish) return SHOAL_OK;
   s->finished = true;
+  if (s->run.part != s->run.model) { /* the method may now make one model of them */
+    SHOAL_TRY(shoal_session_score_own(s));
+    shoal_session_report_own(s);
+  }
   SHOAL_TRY(s->method->finish(&s->run, s->method_state, &changed));
-  claim_bytes(s);
+  shoal_session_count_bytes(s);
   if (changed) s->saved_any = false; /* a checkpoint of this very step is not the end */
   return SHOAL_OK;
 }
 
-static shoal_status end_epoch(shoal_session *s, const ops *op)
+/* Where ranks run freely an epoch's end is theirs alone, unless something is to be done there that takes all. */
+static bool all_meet_at_end(const shoal_session *s)
+{
+  uint64_t done = s->at.epoch + 1;
+  return !s->call || s->lr.kind == SHOAL_LR_PLATEAU || s->method->epoch_end || done >= (uint64_t)s->run.epochs ||
+         due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, done) ||
+         due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, done);
+}
+
+static shoal_status end_epoch_together(shoal_session *s, const ops *op)
 {
   double sums[] = { s->at.loss_sum, s->at.samples };
   uint64_t t0 = shoal_now_ns();
@@ -276,6 +303,18 @@ static shoal_status end_epoch(shoal_session *s, const ops *op)
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, s->at.epoch))
     SHOAL_TRY(shoal_session_save(s));
   return SHOAL_OK;
+}
+
+static shoal_status end_epoch(shoal_session *s, const ops *op)
+{
+  if (!all_meet_at_end(s)) {
+    s->at.epoch++;
+    s->at.position = 0; /* loss and samples go on to the epoch where all meet */
+    return SHOAL_OK;
+  }
+  if (s->call) SHOAL_TRY(shoal_session_gather(s));
+  SHOAL_TRY(end_epoch_together(s, op));
+  return s->call ? shoal_session_part(s) : SHOAL_OK;
 }
 
 shoal_status shoal_session_train(shoal_session *s)
@@ -298,6 +337,7 @@ shoal_status shoal_session_train(shoal_session *s)
   }
   int64_t ignored;
   SHOAL_TRY(take_vote(s, &op, &ignored));
+  if (s->call) SHOAL_TRY(shoal_session_gather(s));
   SHOAL_TRY(finish(s));
   if (isnan(s->test_acc) || s->at.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));

@@ -5,8 +5,15 @@
 #include "train/folder.h"
 #include "train/train.h"
 
-/* What the vote of a step asks for; the larger wins. */
-typedef enum { SHOAL_ASK_NOTHING, SHOAL_ASK_SAVE, SHOAL_ASK_STOP, SHOAL_ASK_NUMERIC } shoal_ask;
+/* What the vote of a step asks for, or a meeting; the larger wins. */
+typedef enum {
+  SHOAL_ASK_NOTHING,
+  SHOAL_ASK_EPOCH, /* of ranks on their own clocks: "I am at the end of mine" */
+  SHOAL_ASK_EVALUATE,
+  SHOAL_ASK_SAVE,
+  SHOAL_ASK_STOP,
+  SHOAL_ASK_NUMERIC
+} shoal_ask;
 
 /* Where training is: samples consumed of the epoch, and what this rank measured in it so far. */
 typedef struct {
@@ -14,6 +21,13 @@ typedef struct {
   double loss_sum, samples; /* own samples of this epoch */
   double seconds;           /* training time of earlier attempts */
 } shoal_progress;
+
+/* Where ranks hold models of their own: how far apart they are, and how good each is on its own share of the test split.
+ * Measured in each evaluation, known to every rank. */
+typedef struct {
+  double consensus; /* Γ: sum over ranks of |own weights - the model|^2; NAN: not measured */
+  double *acc;      /* [size]; owned; NULL where replicas are equal */
+} shoal_own_scores;
 
 typedef struct {
   int stop_step, kill_step, exit_step, nan_step; /* -1: never */
@@ -33,6 +47,7 @@ typedef struct {
   shoal_folder folder;
   shoal_dataset *data;
   shoal_loader *loader, *test;
+  shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
   shoal_model *model;
   shoal_plans *plans;    /* of the model; run.plans, unless the method trains a part */
   shoal_params *params;  /* of the model; run.params, ... */
@@ -42,12 +57,18 @@ typedef struct {
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
   shoal_vote *vote;
-  bool voted; /* a vote is under way */
+  bool voted;                                  /* a vote is under way */
+  shoal_call *call;                            /* instead of the vote, where ranks run freely */
+  bool bad_loss;                               /* seen here */
+  uint64_t saved_own_step, evaluated_own_step; /* rank 0's own steps at the last periodic one */
   shoal_progress at;
   shoal_faults faults;
-  bool left_out; /* the fault hook leaves this step's exchange out */
-  uint64_t global_batch;
+  uint64_t global_batch, own_batch; /* own: strided shares */
+  uint64_t epoch_samples;           /* what positions count up to */
+  uint64_t epoch_end;               /* where an epoch is over: earlier if some are dropped */
+  bool left_out;                    /* the fault hook leaves this step's exchange out */
   uint64_t started_ns, saved_ns, logged_ns, shown_ns;
+  uint64_t trained_own;
   uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */
   uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
   double save_s;                      /* longest checkpoint so far */
@@ -57,14 +78,19 @@ typedef struct {
   bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
   bool started;                           /* the folder's records are ours to write from here on */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
-  uint64_t test_step;                     /* the step test_loss and test_acc belong to */
-  double row_step_s, row_wait_s;          /* totals at the last row of metrics.csv: speeds are per row */
+  shoal_own_scores own;
+  uint64_t test_step;            /* the step test_loss and test_acc belong to */
+  double row_step_s, row_wait_s; /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
 } shoal_session;
 
 /* session.c */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args);
 void shoal_session_close(shoal_session *s);
+static inline bool shoal_session_strided(const shoal_session *s)
+{
+  return s->method->share == SHOAL_SHARE_STRIDED;
+}
 static inline bool shoal_session_is_root(const shoal_session *s)
 {
   return shoal_world_rank(s->run.world) == 0;
@@ -77,12 +103,24 @@ shoal_status shoal_session_resume(shoal_session *s);
 /* evaluate.c.  Collective; sets test_loss and test_acc. */
 shoal_status shoal_session_assemble(shoal_session *s);
 shoal_status shoal_session_evaluate(shoal_session *s);
+shoal_status shoal_session_score_own(shoal_session *s); /* where ranks hold models of their own; sets own.acc */
 /* loop.c */
 shoal_status shoal_session_train(shoal_session *s);
+/* Do what was agreed on: save, stop (STOPPED), give up on bad numbers.  Collective. */
+shoal_status shoal_session_act(shoal_session *s, shoal_ask ask);
+void shoal_session_count_bytes(shoal_session *s); /* by the method's formula, since the last call */
+/* meet.c: ranks on their own clocks.
+ * Between two steps: come if anybody called, do what was agreed on. */
+shoal_status shoal_session_between_meetings(shoal_session *s, const shoal_score *score);
+/* Wait until all ranks are at this point, doing meanwhile what anybody calls for; everything is at rest until part. */
+shoal_status shoal_session_gather(shoal_session *s);
+shoal_status shoal_session_part(shoal_session *s);
 /* report.c: what people see */
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);
+void shoal_session_report_own(const shoal_session *s);         /* a line: how good the ranks' own models are */
+const char *shoal_session_own_columns(const shoal_session *s); /* header text; "" where replicas are equal */
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */
 #endif

@@ -104,6 +104,15 @@ def case_ab_phases():
             trained = {0: w[0][:a + OTHERS], 2: w[2][:b + OTHERS]}
             check(not np.array_equal(before[0], trained[0]) and not np.array_equal(before[2], trained[2]), f"step {k}: stood still")
         previous, before = frozen, {0: w[0][:a + OTHERS], 2: w[2][:b + OTHERS]}
+    # the model of a step on factors, for other programs: whole weights
+    shoal("ckpt", "export", step("ab", 10), "-o", "model.h5")
+    out = arrays("model.h5")
+    check(sorted(out) == sorted(n[6:] for n in names), sorted(out))
+    check(all(np.array_equal(out[n[6:]], files[10][n]) for n in names), "exported weights")
+    r = shoal("ckpt", "export", step("ab", 10), "-o", "model.h5", code=7)
+    check("exists already" in r.stderr, r.stderr)
+    shoal("ckpt", "export", "absent.h5", "-o", "other.h5", code=7)
+    check(not t.os.path.exists("other.h5"), "a refused export left a file")
     # with-stale by the checkpoints before and after step 12: the step itself moves little, its rate is on the schedule
     move = lambda k: max(np.abs(files[k][n] - files[k - 1][n]).max() for n in names)
     check(move(7) < 2e-4, f"first step of the ramp moved {move(7)}")  # rate 1e-5

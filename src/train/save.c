@@ -110,7 +110,7 @@ static uint64_t whole_epoch(const shoal_session *s)
 {
   uint64_t sum = 0;
   for (uint64_t r = 0; r < (uint64_t)shoal_world_size(s->run.world); r++) sum += share_of(s, r);
-  return sum;
+  return SHOAL_MAX(sum, UINT64_C(1));
 }
 
 /* What all ranks together have consumed, as epochs and samples; and their mean number of steps.  Collective. */

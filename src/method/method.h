@@ -79,5 +79,5 @@ shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out);
 uint64_t shoal_node_samples(const shoal_run *r, uint64_t total);
 const shoal_place *shoal_run_place(const shoal_run *r); /* of this rank */
 
-extern const shoal_method shoal_method_sync, shoal_method_local_sgd;
+extern const shoal_method shoal_method_sync, shoal_method_local_sgd, shoal_method_daso;
 #endif

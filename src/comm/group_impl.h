@@ -29,6 +29,7 @@
 #include "base/str.h"
 #include "comm/exchange.h"
 #include "comm/group.h"
+#include "topo/claims.h"
 
 typedef struct shoal_channel shoal_channel; /* a transport's own: who can talk, apart from all other channels */
 typedef struct shoal_flight shoal_flight;
@@ -72,14 +73,15 @@ typedef struct {
   int local_size;       /* of them on this node, 0: unknown */
   int step_tasks;       /* tasks of the Slurm step we are in, 0: none */
 } shoal_launch;
-void shoal_launch_read(shoal_launch *out);
+void shoal_launch_read(const shoal_claims *c, shoal_launch *out);
 /** Before MPI_Init: ERR_WORLD if the launcher speaks something this MPI would end the process for, with its own words
  *  and exit code. */
 shoal_status shoal_launch_refuse(const shoal_launch *l);
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons);
 
-/** After MPI_Init and before the first message, where PMIx is built in and started us: a real barrier (pmix.c). */
-shoal_status shoal_pmix_settle(int mpi_size);
+/** After MPI_Init and before the first message, where PMIx is built in and started us: a real barrier (pmix.c).  Adds
+ *  what PMIx says to `c`.  ERR_WORLD if it has another size than MPI. */
+shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c);
 
 /* --------------------------------------------------------------------------------- memory shared in a node: share.c */
 
@@ -113,6 +115,7 @@ struct shoal_world {
   int rank, size;
   shoal_world_options o; /* defaults filled in; pretend is not kept */
   shoal_topo *topo;      /* NULL until the facts are gathered */
+  shoal_claims claims;   /* of this rank */
   shoal_group *all, *control;
   shoal_counters own_counters, *counters;
   shoal_trace *trace;

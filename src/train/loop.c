@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 typedef struct { /* numbers of the trace's string table, asked for once */
-  uint32_t step, input, forward, backward, optimizer;
+  uint32_t step, input, forward, backward, optimizer, agreement, pretended;
 } ops;
 
 static shoal_status announce(void *ctx, size_t offset, size_t count)
@@ -28,12 +28,24 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
   return s->method->announce && !s->left_out ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
 }
 
-static void act_faults(shoal_session *s)
+/* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
+static shoal_status pretend_compute(shoal_session *s, const ops *op)
+{
+  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(s->faults.compute_s * 1e9);
+  for (uint64_t now = t0; now < end; now = shoal_now_ns()) {
+    usleep((useconds_t)SHOAL_MIN((end - now) / 1000 + 1, poll_us));
+    SHOAL_TRY(shoal_world_progress(s->run.world));
+  }
+  shoal_trace_span(s->run.trace, SHOAL_TRACE_FORWARD, op->pretended, t0, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+static shoal_status act_faults(shoal_session *s, const ops *op)
 {
   s->left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
-  if (s->faults.compute_s > 0) usleep((useconds_t)(s->faults.compute_s * 1e6));
+  return s->faults.compute_s > 0 ? pretend_compute(s, op) : SHOAL_OK;
 }
 
 /* Forward and backward over this rank's share; a rank without samples contributes zeros. */
@@ -71,7 +83,7 @@ static shoal_status update(shoal_session *s, const ops *op)
 static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
-  act_faults(s);
+  SHOAL_TRY(act_faults(s, op));
   SHOAL_TRY(compute(s, op, b, score));
   if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   SHOAL_TRY(update(s, op));
@@ -138,12 +150,27 @@ static shoal_status stop_after_save(shoal_session *s)
   return stop ? act_on(s, SHOAL_ASK_STOP) : SHOAL_OK;
 }
 
+/* A wait for what all ranks have to say: no payload, so the trace keeps it apart from exposed exchange. */
+static void record_agreement(shoal_session *s, const ops *op, uint64_t t0)
+{
+  shoal_trace_transfer(s->run.trace, SHOAL_TRACE_WAIT, op->agreement, t0, shoal_now_ns(), SHOAL_LINK_CONTROL, -1, 0, 0);
+}
+
+static shoal_status take_vote(shoal_session *s, const ops *op, int64_t *ask)
+{
+  if (!s->voted) return SHOAL_OK;
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_vote_result(s->vote, ask));
+  record_agreement(s, op, t0);
+  s->voted = false;
+  return SHOAL_OK;
+}
+
 /* Everything between two steps that all ranks do alike. */
-static shoal_status between_steps(shoal_session *s, const shoal_score *score)
+static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
-  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ask));
-  s->voted = false;
+  SHOAL_TRY(take_vote(s, op, &ask));
   SHOAL_TRY(act_on(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
@@ -203,16 +230,18 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     SHOAL_TRY(one_step(s, op, b, &score));
     shoal_trace_span(t, SHOAL_TRACE_STEP, op->step, t0, shoal_now_ns());
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
-    SHOAL_TRY(between_steps(s, &score));
+    SHOAL_TRY(between_steps(s, op, &score));
   }
   *finished = s->at.position >= epoch_length(s); /* the run's last step may be the epoch's last, too */
   return SHOAL_OK;
 }
 
-static shoal_status end_epoch(shoal_session *s)
+static shoal_status end_epoch(shoal_session *s, const ops *op)
 {
   double sums[] = { s->at.loss_sum, s->at.samples };
+  uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
+  record_agreement(s, op, t0);
   s->train_loss = sums[0] / sums[1];
   s->at.epoch++;
   bool evaluate = due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, s->at.epoch) || reached_end(s);
@@ -231,18 +260,22 @@ static shoal_status end_epoch(shoal_session *s)
 shoal_status shoal_session_train(shoal_session *s)
 {
   shoal_trace *t = s->run.trace;
-  ops op = { shoal_trace_op(t, "step"), shoal_trace_op(t, "loader"), shoal_trace_op(t, "forward"),
-             shoal_trace_op(t, "backward"), shoal_trace_op(t, "optimizer") };
+  ops op = { .step = shoal_trace_op(t, "step"),
+             .input = shoal_trace_op(t, "loader"),
+             .forward = shoal_trace_op(t, "forward"),
+             .backward = shoal_trace_op(t, "backward"),
+             .optimizer = shoal_trace_op(t, "optimizer"),
+             .agreement = shoal_trace_op(t, "agreement"),
+             .pretended = shoal_trace_op(t, "pretended compute") };
   s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
   while (!reached_end(s)) {
     s->run.epoch = s->at.epoch;
     bool finished;
     SHOAL_TRY(run_epoch(s, &op, &finished));
-    if (finished) SHOAL_TRY(end_epoch(s));
+    if (finished) SHOAL_TRY(end_epoch(s, &op));
   }
   int64_t ignored;
-  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ignored));
-  s->voted = false;
+  SHOAL_TRY(take_vote(s, &op, &ignored));
   if (isnan(s->test_acc) || s->at.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));
     if (s->at.position > 0) shoal_session_record_metrics(s, false);

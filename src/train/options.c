@@ -16,6 +16,8 @@ static const shoal_option run_options[] = {
   { "run.log_every", SHOAL_OPT_PERIOD, "10s", NULL, NULL, "How often a progress line goes to the log.", NULL },
   { "run.allow_singletons", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Accept a Slurm step of many tasks in which every task trains alone.", NULL },
+  { "run.strict", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "Refuse to start when a rank has fewer cores than the batch system was asked for, instead of warning.", NULL },
   { "data.file", SHOAL_OPT_STRING, NULL, NULL, NULL, "HDF5 data set, made by `shoal data` or with its layout.", NULL },
   { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,1000000000]", "Batch per rank.", NULL },
   { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,1000000000]",

@@ -109,13 +109,15 @@ shoal_status shoal_session_save(shoal_session *s)
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_group_agree(r->control, refuse_bad_model(s)));
-  shoal_str config = { 0 };
+  shoal_str config = { 0 }, placement = { 0 };
   shoal_config_print(s->config, &config);
+  shoal_topo_print_json(shoal_world_topo(r->world), &placement);
   shoal_ckpt_info info = { .step = r->step,
                            .epoch = s->at.epoch,
                            .samples = s->at.position,
                            .size = shoal_world_size(r->world),
-                           .config = config.text };
+                           .config = config.text,
+                           .placement = placement.text };
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
   snprintf(info.model, sizeof info.model, "%s", s->model->name);
@@ -127,6 +129,7 @@ shoal_status shoal_session_save(shoal_session *s)
   shoal_ckpt_writer *w;
   shoal_status st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
+  shoal_str_free(&placement);
   if (st != SHOAL_OK) {
     s->agreed = true;
     return st;

@@ -48,6 +48,8 @@ static shoal_status open_world(shoal_session *s)
   shoal_world_options o = {
     .pretend = s->args->topology,
     .allow_singletons = shoal_config_bool(s->config, "run.allow_singletons"),
+    .strict_cores = shoal_config_bool(s->config, "run.strict"),
+    .threads = (int)shoal_config_int(s->config, "threads"),
     .no_sharing = !shoal_config_bool(s->config, "comm.shared_memory"),
     .max_message = (size_t)shoal_config_int(s->config, "comm.max_message"),
     .warn_s = period_seconds(s->config, "comm.warn"),
@@ -83,6 +85,17 @@ static shoal_status open_folder(shoal_session *s)
   return shoal_group_broadcast(s->run.control, &s->folder.attempt, sizeof s->folder.attempt, 0);
 }
 
+/* Do the ranks that share this one's cores have more threads than there are cores? */
+static bool is_contended(const shoal_session *s, const shoal_place *p)
+{
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  int threads = (int)shoal_config_int(s->config, "threads"), sharing = 0;
+  for (int r = 0; r < t->size; r++)
+    if (strcmp(t->places[r].host, p->host) == 0 && strcmp(t->places[r].cpu_list, p->cpu_list) == 0)
+      sharing += threads ? threads : t->places[r].threads;
+  return sharing > p->cores;
+}
+
 static shoal_status open_trace(shoal_session *s)
 {
   const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
@@ -93,17 +106,24 @@ static shoal_status open_trace(shoal_session *s)
   char file[32];
   snprintf(file, sizeof file, "rank-%05d.h5", p->rank);
   char *path = shoal_path_join(s->folder.trace, file);
-  shoal_str text = { 0 };
+  shoal_str text = { 0 }, place = { 0 };
   shoal_config_print(s->config, &text);
+  if (p->rank == 0) /* the whole table once; all ranks' files together would hold its square */
+    shoal_topo_print_json(shoal_world_topo(s->run.world), &place);
+  else
+    shoal_topo_print_json_row(shoal_world_topo(s->run.world), p->rank, &place);
   shoal_trace_info info = { .run_name = shoal_config_string(s->config, "run.name"),
                             .config_text = text.text,
+                            .placement = place.text,
                             .rank = p->rank,
                             .size = shoal_world_size(s->run.world),
                             .node = p->node,
                             .local_rank = p->local_rank,
                             .attempt = s->folder.attempt,
-                            .host = p->host };
+                            .host = p->host,
+                            .contended = is_contended(s, p) };
   shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
+  shoal_str_free(&place);
   shoal_str_free(&text);
   free(path);
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
@@ -123,8 +143,7 @@ static shoal_status open_backend(shoal_session *s)
   const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
   const char *device = shoal_config_string(s->config, "device");
   if (strcmp(device, "auto") == 0) device = "cpu";
-  int threads = (int)shoal_config_int(s->config, "threads");
-  SHOAL_TRY(shoal_backend_open(device, threads ? threads : p->threads, &s->run.backend));
+  SHOAL_TRY(shoal_backend_open(device, p->threads, &s->run.backend));
   if (strcmp(device, "cpu") == 0) shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->config, "cpu.winograd"));
   if (shoal_world_size(s->run.world) > 1) {
     s->run.backend->progress = progress;

@@ -52,11 +52,11 @@ typedef struct {
   uint64_t last_saved_step, last_saved_epoch;
   bool saved_any, fresh;                  /* fresh: nothing was resumed */
   bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
+  bool started;                           /* the folder's records are ours to write from here on */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
   uint64_t test_step;                     /* the step test_loss and test_acc belong to */
   double row_step_s, row_wait_s;          /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
-  bool started; /* the folder's records are ours to write from here on */
 } shoal_session;
 
 /* session.c */

@@ -17,6 +17,7 @@ import tempfile
 import time
 
 SHOAL, CASE = sys.argv[1], sys.argv[2]
+PYTHON = sys.executable  # has h5py
 FULL = os.environ.get("SHOAL_FULL") == "1"
 ENV = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_mpi_yield_when_idle="1",
            OMP_NUM_THREADS="1")
@@ -212,6 +213,148 @@ def case_algorithms():
     check_equal(newest("a-leaders"), newest("kept"), "leaders, kept after a stop")
 
 
+def union_of(spans):
+    """Intervals merged: disjoint, in order."""
+    out = []
+    for a, b in sorted(spans):
+        if out and a <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], b)
+        elif b > a:
+            out.append([a, b])
+    return out
+
+
+def common(x, y):
+    """Length of what two lists of disjoint intervals have in common."""
+    i = j = total = 0
+    while i < len(x) and j < len(y):
+        total += max(0, min(x[i][1], y[j][1]) - max(x[i][0], y[j][0]))
+        if x[i][1] <= y[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total
+
+
+def length(x):
+    return sum(b - a for a, b in x)
+
+
+KINDS = ["forward", "backward", "optimizer", "exchange", "wait", "input", "checkpoint", "evaluation", "other", "step"]
+
+
+def check_rank(row, path, attempt):
+    """The numbers of one rank against its records, worked out here with unions of intervals."""
+    import h5py
+    with h5py.File(path) as f:
+        starts = [int(a["first_record"]) for a in f["attempts"][:]] + [len(f["records"])]
+        at = [i for i, a in enumerate(f["attempts"][:]) if a["attempt"] == attempt][-1]
+        records, counters = f["records"][starts[at]:starts[at + 1]], f["attempts"][at]
+    spans = {kind: [] for kind in [*KINDS, "agreement"]}
+    for r in records:
+        kind = KINDS[r["kind"]]
+        kind = "agreement" if kind == "wait" and r["link"] == 3 else kind
+        spans[kind].append((int(r["t0_ns"]), int(r["t1_ns"])))
+    flights = union_of(spans["exchange"])
+    waits, compute = union_of(spans["wait"]), union_of(spans["forward"] + spans["backward"] + spans["optimizer"] + spans["evaluation"])
+    x, who = row["exchange"], f"attempt {attempt} rank {row['rank']}"
+    transfer, exposed = length(flights), length(waits)
+    hidden = common(flights, compute) - common(waits, compute)  # waits lie inside flights, and may lie inside backward
+    check(row["steps"] == len(spans["step"]), who, row["steps"], len(spans["step"]))
+    check(x["transfer_ns"] == transfer and x["exposed_ns"] == exposed and x["hidden_ns"] == hidden, who, x, transfer, exposed, hidden)
+    check(common(flights, waits) == exposed, f"{who}: waits outside of what is waited for")
+    check(x["transfer_ns"] == x["hidden_ns"] + x["exposed_ns"] + x["beside_ns"], f"{who}: transfer is not the sum of its parts", x)
+    check(0 <= x["exposed_ns"] <= x["transfer_ns"] and x["hidden_ns"] > 0, who, x)
+    check(sum(row["ns"].values()) == row["wall_ns"] == int(records["t1_ns"].max() - records["t0_ns"].min()), f"{who}: kinds and wall", row)
+    check(row["ns"]["agreement"] == length(union_of(spans["agreement"])) > 0, f"{who}: agreement")
+    for i, link in enumerate(("self", "node", "between", "control")):
+        for what in ("payload", "wire", "messages"):
+            check(row["links"][link][what] == counters[what][i], f"{who}: {what} on {link}")
+    # All payload goes through exchanges here, so their records must hold every byte of it.
+    sent = int(records["bytes"][records["kind"] == KINDS.index("exchange")].sum())
+    check(sent == x["payload"] == row["links"]["node"]["payload"] + row["links"]["between"]["payload"] > 0, f"{who}: {sent} bytes")
+    lengths = sorted(b - a for a, b in spans["step"])
+    n = len(lengths)
+    check(abs(row["step_median_ms"] - lengths[(n + 1) // 2 - 1] * 1e-6) < 1e-5, f"{who}: median")
+    check(abs(row["step_p95_ms"] - lengths[-(-95 * n // 100) - 1] * 1e-6) < 1e-5, f"{who}: p95")
+    # One machine, one clock: what was measured must be within its bound of the truth.
+    clock = row["clock"]
+    check(clock["readings"] == 2 and abs(clock["offset_ns"]) <= 4 * clock["bound_ns"] + 1, f"{who}: clock", clock)
+    check(abs(clock["drift_ppm"]) <= clock["drift_bound_ppm"], f"{who}: drift", clock)
+
+
+def check_export(name, attempt, steps):
+    """Valid JSON; every track in order of time without partial overlap; on one machine ranks' steps overlap in time."""
+    shoal("trace", "export", f"runs/{name}", "-o", "t.json", "--attempt", attempt)
+    with open("t.json") as f:
+        text = f.read()
+    check(shoal("trace", "export", f"runs/{name}", "--attempt", attempt).stdout == text, "-o writes what the terminal gets")
+    trace = json.loads(text)
+    check(trace["otherData"]["attempt"] == attempt and trace["otherData"]["clock_bound_ns"] > 0, trace["otherData"])
+    named = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
+    tracks = {}
+    for e in trace["traceEvents"]:
+        if e["ph"] == "X":
+            tracks.setdefault((e["pid"], e["tid"]), []).append(e)
+    check(sorted(named) == list(range(len(steps))) and all(f"rank {r}" in text for r, text in named.items()), named)
+    for (pid, tid), events in tracks.items():
+        begins = [round(e["ts"] * 1000) for e in events]
+        check(begins == sorted(begins), f"rank {pid} track {tid}: not in order")
+        open_until = []
+        for e, begin in zip(events, begins):
+            end = begin + round(e["dur"] * 1000)
+            while open_until and open_until[-1] <= begin:
+                open_until.pop()
+            check(not open_until or tid == 0 and end <= open_until[-1], f"rank {pid} track {tid}: spans cross", e)
+            open_until.append(end)
+        check(all((e["cat"] == "exchange") == (tid > 0) for e in events), f"rank {pid} track {tid}: mixed")
+    for pid, count in enumerate(steps):
+        check(sum(e["cat"] == "step" for e in tracks[pid, 0]) == count, f"rank {pid}: steps")
+
+
+def case_trace():
+    """What `trace show` and `trace export` say of a run on 2x2, resumed on 3 ranks, follows from its records."""
+    glyphs(800)
+    options = [*MLP, *sets(model__widths="[1024,512]", run__epochs=2, data__batch=8, trace__level="op",
+                           method__first_bucket=0.001, method__bucket=0.1, run__steps=50)]
+    train(4, "t", *options, "--topo", "2x2", "--allow-faults", *sets(fault__stop_step=28), code=75)
+    first = json.loads(shoal("trace", "show", "runs/t", "--json").stdout)
+    r = train(3, "t", *options)
+    check(re.search(r"tracing +took \d", r.stdout), r.stdout)
+    last = json.loads(shoal("trace", "show", "runs/t", "--json").stdout)
+    again = json.loads(shoal("trace", "show", "runs/t", "--json", "--attempt", 1).stdout)
+    check(first["attempt"] == 1 and len(first["attempts"]) == 1 and first["ranks"] == again["ranks"], "attempt 1 stays what it was")
+    check(last["attempt"] == 2 and [(a["ranks"], a["traces"]) for a in last["attempts"]] == [(4, 4), (3, 3)], last["attempts"])
+    check(all(a["closed"] for a in last["attempts"]), last["attempts"])
+    for table, ranks, steps in ((first, 4, 30), (last, 3, 20)):
+        check([row["rank"] for row in table["ranks"]] == list(range(ranks)), "ranks of this attempt and no others")
+        check(all(row["steps"] == steps for row in table["ranks"]), [row["steps"] for row in table["ranks"]])
+        check(0 <= table["run"]["slowest_rank"] < ranks and 0 < table["run"]["load_balance"] <= 1, table["run"])
+        for row in table["ranks"]:
+            check_rank(row, f"runs/t/trace/rank-{row['rank']:05d}.h5", table["attempt"])
+        for key in ("transfer_ns", "hidden_ns", "exposed_ns", "payload"):
+            check(table["run"]["exchange"][key] == sum(row["exchange"][key] for row in table["ranks"]), key)
+        between = sum(row["links"]["between"]["payload"] for row in table["ranks"])
+        check(table["run"]["links"]["between"]["payload_per_step"] == between / steps, "payload per step")
+        check((between > 0) == (ranks == 4), "bytes between nodes", between)
+        check_export("t", table["attempt"], [steps] * ranks)
+    both = json.loads(shoal("trace", "show", "runs/t", "--json", "--attempt", "all").stdout)
+    check([row["steps"] for row in both["ranks"]] == [50, 50, 50, 30] and both["run"]["slowest_rank"] is None, both["run"])
+    json.loads(shoal("trace", "export", "runs/t", "--attempt", "all").stdout)
+    text = shoal("trace", "show", "runs/t").stdout
+    check("attempt 2: 3 ranks on 1 node, 20 steps each" in text and not re.search(r"^ +3 ", text, re.M), text)
+    lines = shoal("trace", "show", "runs/t", "--steps").stdout.splitlines()
+    check(len(lines) == 1 + 3 * 20 and lines[0].startswith("attempt,rank,step,begin_ns,forward_ns"), lines[:2])
+    for words, code in ((["--attempt", 3], 2), (["--attempt", "x"], 2), (["--json", "--steps"], 2)):
+        shoal("trace", "show", "runs/t", *words, code=code)
+    shoal("trace", "export", "runs/t", "-o", "absent/t.json", code=7)
+    # At level step the same table, but what overlapped is not known.
+    train(2, "s", *options, *sets(trace__level="step", run__steps=5))
+    row = json.loads(shoal("trace", "show", "runs/s", "--json").stdout)["ranks"][1]
+    check(row["level"] == "step" and row["exchange"]["transfer_ns"] is None and row["exchange"]["exposed_ns"] is not None, row)
+    check(row["exchange"]["payload"] == row["links"]["node"]["payload"] > 0, row)
+
+
 def case_statistics():
     """The model's running statistics are the mean over ranks of E[x] and E[x^2]; resuming elsewhere starts from them."""
     import h5py
@@ -344,6 +487,11 @@ def case_killed():
     check("attempt 2" in r.stdout and "resumed from" in r.stdout, r.stdout)
     check_equal(newest("whole"), newest("killed"), "killed at step 17")
     check([m["step"] for m in metrics("whole")] == [m["step"] for m in metrics("killed")], "metrics rows")
+    # Its trace is that of the last flush, at step 15's checkpoint, and the clocks of its start are known.
+    table = json.loads(shoal("trace", "show", "runs/killed", "--json", "--attempt", 1).stdout)
+    check([a["closed"] for a in table["attempts"]] == [False, True], table["attempts"])
+    check(all(row["steps"] == 15 and row["clock"]["readings"] == 1 and row["clock"]["drift_ppm"] is None
+              for row in table["ranks"]), table["ranks"])
 
 
 def saved(name):
@@ -560,6 +708,102 @@ def case_singletons():
     r = subprocess.run(command(1, *base, *sets(run__allow_singletons="true")), env={**ENV, **step}, capture_output=True,
                        text=True)
     check(r.returncode == 0, r.stderr)
+
+
+def places(name):
+    with open(f"runs/{name}/placement.json") as f:
+        return json.load(f)["places"]
+
+
+def wrapped(script, ranks, name, *args, code=0, env=None):
+    """Ranks started through a shell that first runs `script`; `$R` is the rank."""
+    c = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "sh", "-c",
+         f'R=$OMPI_COMM_WORLD_RANK; {script}', "sh", SHOAL, "train", *map(str, args), "--set", f"run.name={name}"]
+    r = subprocess.run(c, env={**ENV, **(env or {})}, capture_output=True, text=True, timeout=120)
+    check(r.returncode == code, f"{script}: exit {r.returncode}, expected {code}\n{r.stdout}{r.stderr}")
+    return r
+
+
+def case_cores():
+    """Threads and the placement follow the real mask, whatever the environment or a description claims (H02, H04)."""
+    glyphs(100, 20)
+    base = [*MLP, *sets(run__epochs=1, run__steps=2)]
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        print("skipped: two cpus are needed")
+        sys.exit(77)
+    mine = [cpus[-3], cpus[-1]] if len(cpus) > 3 else cpus[-2:]  # high and not adjacent, where there are enough
+    pin = 'exec taskset -c "$(echo {} {} | cut -d" " -f$((R + 1)))" "$@"'.format(*mine)
+    machine = f"{os.path.dirname(os.path.abspath(__file__))}/../golden/topo/two-numa.xml"
+    for name, env in (("plain", {}), ("described", {"HWLOC_XMLFILE": machine, "HWLOC_THISSYSTEM": "0"})):
+        wrapped(pin, 2, name, *base, env=env)
+        for p, cpu in zip(places(name), mine):
+            check((p["cores"], p["threads"], p["cpus"]) == (1, 1, str(cpu)), f"{name}: {p}")
+            check(p["pid"] > 0 and p["local_size"] == 2, p)
+    r = wrapped(pin, 2, "four", *base, env={"SLURM_CPUS_PER_TASK": "4"})
+    check(r.stderr.count("asked 4, have 1") == 1 and "2 of 2 ranks" in r.stderr, r.stderr)
+    check([p["threads"] for p in places("four")] == [1, 1], places("four"))
+    r = wrapped(pin, 2, "strict", *base, *sets(run__strict="true"), env={"SLURM_CPUS_PER_TASK": "4"}, code=3)
+    check(r.stderr.count("asked 4, have 1") == 1 and "--cpus-per-task=4" in r.stderr, r.stderr)
+    check(not os.path.exists("runs/strict"), "a refused run made a folder")
+    r = wrapped(pin, 2, "both", *base, env={"SLURM_CPUS_PER_TASK": "4", "SRUN_CPUS_PER_TASK": "8"})
+    check(r.stderr.count("SLURM_CPUS_PER_TASK is 4 but SRUN_CPUS_PER_TASK is 8") == 1, r.stderr)
+    wrapped('exec "$@"', 2, "told", *base, *sets(threads=3))
+    check([p["threads"] for p in places("told")] == [3, 3], places("told"))
+
+
+def case_placement():
+    """One table in placement.json, log, trace and checkpoint; in a log of many ranks a short one."""
+    glyphs(100, 20)
+    train(3, "three", *MLP, *sets(run__epochs=1), "--topo", "2,1")
+    with open("runs/three/placement.json") as f:
+        table = json.load(f)
+    check([(p["rank"], p["node"], p["local_rank"]) for p in table["places"]] == [(0, 0, 0), (1, 0, 1), (2, 1, 0)], table)
+    check(table["pretended"] and table["applied"], table)
+    shown = json.loads(shoal("ckpt", "show", newest("three"), "--json").stdout)["placement"]
+    check(json.loads(shown) == table, shown)
+    with open("runs/three/log.txt") as f:
+        log = f.read()
+    for p in table["places"]:
+        check(re.search(rf"^ +{p['rank']} +{p['node']} +{p['local_rank']} +\S+ +{p['pid']} ", log, re.M), f"{p} not in the log")
+    trace = subprocess.run([PYTHON, "-c", "import h5py, sys\nfor f in sys.argv[1:]: print(h5py.File(f).attrs['placement'].replace(chr(10), ''))",
+                            *sorted(f"runs/three/trace/{f}" for f in os.listdir("runs/three/trace"))], capture_output=True, text=True)
+    rows = [json.loads(line) for line in trace.stdout.splitlines()]
+    check(len(rows) == 3 and rows[0] == table, trace.stdout, trace.stderr)
+    check(all(rows[r] == {**table, "places": [table["places"][r]]} for r in (1, 2)), rows)
+
+
+def case_claims():
+    """Whoever describes another world than the one there is ends it, with exit 3, one line and no folder (H01, H05)."""
+    glyphs(100, 20)
+    base = [*MLP, *sets(run__epochs=1, run__steps=2)]
+    for script, words in (
+            ("export OMPI_COMM_WORLD_LOCAL_SIZE=3", ["OMPI_COMM_WORLD_LOCAL_SIZE says 3", "2 of the ranks"]),
+            ("[ $R = 0 ] || export OMPI_COMM_WORLD_LOCAL_SIZE=1", ["rank 1 on", "OMPI_COMM_WORLD_LOCAL_SIZE says 1"]),
+            ("[ $R = 0 ] || export OMPI_COMM_WORLD_LOCAL_RANK=0", ["OMPI_COMM_WORLD_LOCAL_RANK says 0, as on rank 0"]),
+            ("export OMPI_COMM_WORLD_RANK=$((1 - R))", ["OMPI_COMM_WORLD_RANK says 1", "MPI calls it rank 0"]),
+            ("export OMPI_COMM_WORLD_SIZE=4", ["launcher started 4 ranks", "MPI sees 2"]),
+    ):
+        r = wrapped(f'{script}; exec "$@"', 2, "wrong", *base, code=3)
+        check(all(w in r.stderr for w in words) and r.stderr.count("shoal: error") + r.stderr.count("] error") == 1, f"{script}\n{r.stderr}")
+        check(not os.path.exists("runs"), f"{script}: a refused run made a folder")
+    # Slurm's commands are not there, or fail: nobody asks them, and what Slurm says of mpirun's daemons is no claim.
+    os.mkdir("bin")
+    for tool in ("scontrol", "srun", "sinfo", "squeue", "sacct"):
+        with open(f"bin/{tool}", "w") as f:
+            f.write("#!/bin/sh\necho $0 >>asked\nexit 1\n")
+        os.chmod(f"bin/{tool}", 0o755)
+    daemons = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_PROCID": "1", "SLURM_NODEID": "1",
+               "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_JOB_NODELIST": "n[1-2]", "SLURMD_NODENAME": "n2"}
+    wrapped('exec "$@"', 3, "daemons", *base, env={**daemons, "PATH": f"{os.path.abspath('bin')}:{ENV['PATH']}"})
+    check(len(places("daemons")) == 3 and {p["node"] for p in places("daemons")} == {0}, places("daemons"))
+    # A step of two tasks on two nodes that no MPI holds together: stopped at once, not one node waiting for itself.
+    for path in ("/nonexistent", os.path.abspath("bin")):
+        r = train(1, "step", *base, env={**daemons, "SLURM_PROCID": "0", "PATH": path}, code=3)
+        check("2 tasks" in r.stderr and "--mpi=pmix" in r.stderr, r.stderr)
+        r = shoal("topo", env={**daemons, "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "n[1-", "PATH": path}, code=3)
+        check('SLURM_STEP_NODELIST "n[1-", position 5' in r.stderr, r.stderr)
+    check(not os.path.exists("asked"), "somebody asked Slurm's commands")
 
 
 def main():

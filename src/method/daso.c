@@ -113,7 +113,8 @@ static shoal_status daso_epoch_end(shoal_run *r, void *state, double loss)
   shoal_daso_cycle before = cycle_now(s);
   shoal_daso_next(&s->plan, r->epoch + 1, loss, &s->phase);
   shoal_daso_cycle now = cycle_now(s);
-  if (now.every != before.every || now.wait != before.wait) print_phase(s, r->epoch + 1);
+  bool changed = now.every != before.every || now.wait != before.wait;
+  if (changed && r->epoch + 1 < s->plan.epochs) print_phase(s, r->epoch + 1);
   return SHOAL_OK;
 }
 

@@ -189,14 +189,20 @@ static shoal_status drop(shoal_daso *c)
   return SHOAL_OK;
 }
 
+/* What blocks from start to end is an exchange of which all is exposed. */
+static void record(shoal_run *r, uint32_t op, shoal_link link, const uint64_t bytes[SHOAL_LINK_COUNT], uint64_t t0)
+{
+  uint64_t sum = 0, t1 = shoal_now_ns();
+  for (int k = 0; k < SHOAL_LINK_COUNT; k++) sum += bytes[k];
+  shoal_trace_transfer(r->trace, SHOAL_TRACE_EXCHANGE, op, t0, t1, link, -1, sum, r->step + 1);
+  shoal_trace_transfer(r->trace, SHOAL_TRACE_WAIT, op, t0, t1, link, -1, 0, r->step + 1);
+}
+
 static shoal_status mean_in_parcels(shoal_run *r, shoal_daso *c)
 {
-  uint64_t t0 = shoal_now_ns(), bytes = 0;
+  uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_parcels_mean(c->parcels, c->common, r->params->w));
-  uint64_t t1 = shoal_now_ns();
-  for (int link = 0; link < SHOAL_LINK_COUNT; link++) bytes += c->half[link];
-  shoal_trace_span(r->trace, SHOAL_TRACE_WAIT, c->op_parcels, t0, t1);
-  shoal_trace_transfer(r->trace, SHOAL_TRACE_EXCHANGE, c->op_parcels, t0, t1, SHOAL_LINK_BETWEEN, -1, bytes, r->step);
+  record(r, c->op_parcels, SHOAL_LINK_BETWEEN, c->half, t0);
   count(c, c->half);
   return SHOAL_OK;
 }

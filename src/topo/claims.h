@@ -28,13 +28,13 @@ typedef struct {
   int tasks, nodes;           /* -1: not said, here and below */
   int rank, node, local_rank; /* of this task */
   bool job_list;              /* inside a step, but `list` is the job's, which may have more nodes */
-  char *list, **hosts;        /* the node list as written and written out; NULL: not said */
+  char **hosts;               /* the node list written out; NULL: not said */
   size_t n_hosts;
   int *per_node; /* tasks on each node, in the order of the list */
   size_t n_per_node;
-  const char *list_name, *per_node_name; /* the variables they come from */
-  const char *distribution, *mapping;    /* borrowed from the environment, or NULL */
-  int plane;                             /* chunk of a plane distribution */
+  const char *list_name, *per_node_name;     /* the variables they come from */
+  const char *list, *distribution, *mapping; /* as written, borrowed from the environment; NULL: not said */
+  int plane;                                 /* chunk of a plane distribution */
 } shoal_step;
 /** No external command is asked (there may be none).  ERR_USAGE names variable and position of what cannot be read. */
 shoal_status shoal_step_read(const shoal_env *e, shoal_step *out);

@@ -134,28 +134,32 @@ static shoal_status count_by_node(const shoal_env *e, shoal_step *s)
   return SHOAL_OK;
 }
 
+static shoal_status read_list(const shoal_env *e, shoal_step *s)
+{
+  s->list = first_of(e, list_names, SHOAL_COUNT(list_names), &s->list_name);
+  if (!s->list) return SHOAL_OK;
+  s->job_list = s->inside && s->list_name != list_names[0];
+  return shoal_topo_expand_named(s->list_name, s->list, &s->hosts, &s->n_hosts);
+}
+
+static shoal_status read_counts(const shoal_env *e, shoal_step *s)
+{
+  if (!s->inside && s->tasks < 0 && s->n_hosts) return count_by_node(e, s);
+  const char *counts = first_of(e, per_node_names, s->inside ? 1 : SHOAL_COUNT(per_node_names), &s->per_node_name);
+  if (!counts) return SHOAL_OK;
+  return shoal_step_parse_counts(s->per_node_name, counts, &s->per_node, &s->n_per_node);
+}
+
 shoal_status shoal_step_read(const shoal_env *e, shoal_step *out)
 {
   shoal_step s = { .inside = false };
-  shoal_status st;
   read_numbers(e, &s);
-  const char *list = first_of(e, list_names, SHOAL_COUNT(list_names), &s.list_name);
-  if (list) {
-    s.job_list = s.inside && s.list_name != list_names[0];
-    s.list = strdup(list);
-    SHOAL_CHECK(s.list, SHOAL_ERR_MEM, "a node list");
-    SHOAL_TRY_GOTO(st, shoal_topo_expand_named(s.list_name, s.list, &s.hosts, &s.n_hosts), fail);
-  }
-  if (!s.inside && s.tasks < 0 && s.n_hosts) {
-    SHOAL_TRY_GOTO(st, count_by_node(e, &s), fail);
-  } else {
-    const char *counts = first_of(e, per_node_names, s.inside ? 1 : SHOAL_COUNT(per_node_names), &s.per_node_name);
-    if (counts) SHOAL_TRY_GOTO(st, shoal_step_parse_counts(s.per_node_name, counts, &s.per_node, &s.n_per_node), fail);
-  }
-  *out = s;
-  return SHOAL_OK;
-fail:
-  shoal_step_free(&s);
+  shoal_status st = read_list(e, &s);
+  if (st == SHOAL_OK) st = read_counts(e, &s);
+  if (st == SHOAL_OK)
+    *out = s;
+  else
+    shoal_step_free(&s);
   return st;
 }
 
@@ -163,7 +167,6 @@ void shoal_step_free(shoal_step *s)
 {
   for (size_t i = 0; i < s->n_hosts; i++) free(s->hosts[i]);
   free(s->hosts);
-  free(s->list);
   free(s->per_node);
   *s = (shoal_step){ .inside = false };
 }

@@ -56,6 +56,8 @@ static const shoal_option run_options[] = {
   { "fault.stop_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: send USR1 to the rank when this step begins.",
     NULL },
   { "fault.kill_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: kill -9 the rank when this step begins.", NULL },
+  { "fault.exit_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: leave with code 0 when this step begins.",
+    NULL },
   { "fault.nan_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: make a gradient NaN in this step.", NULL },
   { "fault.seed", SHOAL_OPT_INT, "0", NULL, NULL, "Fault hook: added to the rank's seed for initial weights.", NULL },
   { "fault.compute", SHOAL_OPT_STRING, "", NULL, NULL,

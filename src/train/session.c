@@ -14,13 +14,13 @@
 static shoal_status read_faults(shoal_session *s)
 {
   const shoal_config *c = s->config;
-  static const char *const names[] = { "fault.stop_step", "fault.kill_step", "fault.nan_step",
-                                       "fault.seed",      "fault.compute",   "fault.ckpt",
-                                       "fault.lr",        "fault.rank",      "fault.no_exchange" };
+  static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step", "fault.seed",
+                                       "fault.compute",     "fault.ckpt",      "fault.lr",       "fault.rank",
+                                       "fault.no_exchange", "fault.exit_step" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
-  s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .nan_step = -1, .lr = 1 };
+  s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .exit_step = -1, .nan_step = -1, .lr = 1 };
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
   double ms;
@@ -28,6 +28,7 @@ static shoal_status read_faults(shoal_session *s)
   if (!here) return SHOAL_OK;
   s->faults.stop_step = (int)shoal_config_int(c, "fault.stop_step");
   s->faults.kill_step = (int)shoal_config_int(c, "fault.kill_step");
+  s->faults.exit_step = (int)shoal_config_int(c, "fault.exit_step");
   s->faults.nan_step = (int)shoal_config_int(c, "fault.nan_step");
   s->faults.seed = shoal_config_int(c, "fault.seed");
   s->faults.lr = (float)shoal_config_float(c, "fault.lr");

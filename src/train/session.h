@@ -16,7 +16,7 @@ typedef struct {
 } shoal_progress;
 
 typedef struct {
-  int stop_step, kill_step, nan_step; /* -1: never */
+  int stop_step, kill_step, exit_step, nan_step; /* -1: never */
   double compute_s, ckpt_s;
   uint64_t no_exchange; /* 0: never */
   int64_t seed;

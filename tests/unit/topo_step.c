@@ -100,7 +100,7 @@ static shoal_step read_step(const char *text, const char *fault)
   else
     CHECK(st == SHOAL_OK, "%s", shoal_first_error());
   if (fault) s = (shoal_step){ .tasks = -1 };
-  s.distribution = s.mapping = NULL; /* borrowed */
+  s.distribution = s.mapping = NULL; /* borrowed; of the list only NULL or not is asked */
   shoal_env_destroy(e);
   return s;
 }
@@ -117,7 +117,7 @@ static void steps(void)
   CHECK(s.n_hosts == 3 && strcmp(s.hosts[2], "n4") == 0 && s.n_per_node == 3 && s.per_node[2] == 2,
         "nodes of the step");
   shoal_step_free(&s);
-  CHECK(!s.hosts && !s.list, "freed");
+  CHECK(!s.hosts && !s.per_node && !s.list, "freed");
 
   /* Only the job's variables and a process number above zero: the list may have more nodes than the step. */
   s = read_step("SLURM_NTASKS=4\nSLURM_PROCID=3\nSLURM_JOB_NODELIST=n[1-9]\nSLURM_NNODES=9\n", NULL);

@@ -28,7 +28,7 @@ static shoal_status plan_sums(shoal_run *r, shoal_daso *c, shoal_wire wire, bool
   shoal_exchange_bytes(c->across, n, SHOAL_WIRE_F32, SHOAL_SUM_RING, c->ring);
   if (wire == SHOAL_WIRE_F32) return SHOAL_OK;
   SHOAL_TRY(shoal_parcels_create(c->across, n, wire, &c->parcels));
-  shoal_parcels_bytes(c->parcels, c->half);
+  shoal_parcels_bytes(c->across, n, c->half);
   if (!delta) return SHOAL_OK;
   return shoal_group_agree(c->across, SHOAL_ALLOC(n, &c->common));
 }

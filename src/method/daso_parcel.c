@@ -19,13 +19,16 @@ struct shoal_parcels {
   uint16_t *parts;              /* [size, widest chunk] what came for my chunk */
   float *sum;                   /* [widest chunk] */
   shoal_message **send, **recv; /* [size] */
-  uint64_t bytes[SHOAL_LINK_COUNT];
 };
+
+static size_t part_size(size_t n, int parts, int k)
+{
+  return n / (size_t)parts + ((size_t)k < n % (size_t)parts);
+}
 
 static size_t chunk_size(const shoal_parcels *p, int k)
 {
-  size_t q = (size_t)p->size;
-  return p->n / q + ((size_t)k < p->n % q);
+  return part_size(p->n, p->size, k);
 }
 
 static size_t chunk_begin(const shoal_parcels *p, int k)
@@ -88,9 +91,6 @@ shoal_status shoal_parcels_create(shoal_group *g, size_t n, shoal_wire wire, sho
     shoal_parcels_destroy(p);
     return st;
   }
-  for (int k = 0; k < p->size; k++)
-    if (k != p->rank)
-      p->bytes[shoal_group_link(g, k)] += sizeof(uint16_t) * (chunk_size(p, k) + chunk_size(p, p->rank));
   *out = p;
   return SHOAL_OK;
 }
@@ -110,9 +110,12 @@ void shoal_parcels_destroy(shoal_parcels *p)
   free(p);
 }
 
-void shoal_parcels_bytes(const shoal_parcels *p, uint64_t out[SHOAL_LINK_COUNT])
+void shoal_parcels_bytes(const shoal_group *g, size_t n, uint64_t out[SHOAL_LINK_COUNT])
 {
-  memcpy(out, p->bytes, sizeof p->bytes);
+  int q = shoal_group_size(g), me = shoal_group_rank(g);
+  memset(out, 0, SHOAL_LINK_COUNT * sizeof *out);
+  for (int k = 0; k < q; k++)
+    if (k != me) out[shoal_group_link(g, k)] += sizeof(uint16_t) * (part_size(n, q, k) + part_size(n, q, me));
 }
 
 /* ------------------------------------------------------------------------------------------------------- the mean */

@@ -27,7 +27,7 @@ void shoal_parcels_destroy(shoal_parcels *p); /* NULL is fine */
  *  @return ERR_NUMERIC if x - common holds what the format cannot: NaN, infinity, or beyond its largest number; nothing
  *          has been sent then, and the others wait: end the run */
 shoal_status shoal_parcels_mean(shoal_parcels *p, const float *common, float *x);
-/** The formula: payload bytes this member sends, into out[link]: 2 (n - n_r) to the owners of the other chunks and
- *  2 (q - 1) n_r of its own chunk of n_r elements; 4 (q - 1) n over all members. */
-void shoal_parcels_bytes(const shoal_parcels *p, uint64_t out[SHOAL_LINK_COUNT]);
+/** The formula: payload bytes the caller sends in a mean of `n` elements over `g`, into out[link]: 2 (n - n_r) to the owners
+ *  of the other chunks and 2 (q - 1) n_r of its own chunk of n_r elements; 4 (q - 1) n over all members. */
+void shoal_parcels_bytes(const shoal_group *g, size_t n, uint64_t out[SHOAL_LINK_COUNT]);
 #endif

@@ -6,6 +6,7 @@
  * own. */
 #include "base/mem.h"
 #include "comm.h"
+#include "method/daso_parcel.h"
 #include "method/daso_schedule.h"
 #include "method_rig.h"
 
@@ -422,19 +423,35 @@ static void count_bytes(const char *pretend, uint64_t every, const char *wire)
   method_rig_close(&m);
 }
 
-/* The check vector of section 7: 10 elements around 4 ranks. */
-static void check_vector(void)
+static void mean_over_ranks(uint64_t mine, uint64_t *all, double *mean)
 {
-  static const uint64_t bytes[] = { 56, 60, 64, 60 };
-  uint64_t out[SHOAL_LINK_COUNT], sorted[4], all[4];
-  shoal_world *w = open_world("4x1", 0);
-  shoal_exchange_bytes(shoal_world_group(w), 10, SHOAL_WIRE_F32, SHOAL_SUM_RING, out);
-  MPI_Allgather(&out[SHOAL_LINK_BETWEEN], 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD);
-  for (int i = 0; i < 4; i++) sorted[i] = all[i];
-  uint64_t sum = 0, expected = 0, product = 1, as_expected = 1;
-  for (int i = 0; i < 4; i++) sum += sorted[i], expected += bytes[i], product *= sorted[i], as_expected *= bytes[i];
-  CHECK(sum == 240 && expected == 240 && product == as_expected, "bytes %d %d %d %d", (int)all[0], (int)all[1],
-        (int)all[2], (int)all[3]);
+  MPI_Allgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD);
+  *mean = 0;
+  for (int r = 0; r < size; r++) *mean += (double)all[r] / size;
+}
+
+/* Section 7's check vector, 10 elements around 4 ranks, and its table for ResNet-50 in MB per node and batch. */
+static void check_vectors(const char *pretend, double blocking, double every_4, double every_2, double every_1)
+{
+  enum { RESNET50 = 25557032 };
+  uint64_t out[SHOAL_LINK_COUNT], all[8];
+  double mean;
+  shoal_world *w = open_world(pretend, 0);
+  shoal_group *g = shoal_world_group(w);
+  shoal_exchange_bytes(g, 10, SHOAL_WIRE_F32, SHOAL_SUM_RING, out);
+  mean_over_ranks(out[SHOAL_LINK_BETWEEN], all, &mean);
+  if (size == 4) /* parts of 3, 3, 2 and 2: all but the own one and the next one twice */
+    CHECK(all[0] == 56 && all[1] == 60 && all[2] == 64 && all[3] == 60, "bytes %d %d %d %d", (int)all[0], (int)all[1],
+          (int)all[2], (int)all[3]);
+  CHECK(mean * size == 2.0 * (size - 1) * 10 * 4, "%g bytes", mean * size);
+  shoal_exchange_bytes(g, RESNET50, SHOAL_WIRE_F32, SHOAL_SUM_RING, out);
+  mean_over_ranks(out[SHOAL_LINK_BETWEEN], all, &mean);
+  CHECK(fabs(mean / 1e6 / 4 - every_4) < 0.051 && fabs(mean / 1e6 / 2 - every_2) < 0.051 &&
+            fabs(mean / 1e6 - every_1) < 0.051,
+        "%s: %g MB per sum", pretend, mean / 1e6);
+  shoal_parcels_bytes(g, RESNET50, out);
+  mean_over_ranks(out[SHOAL_LINK_BETWEEN], all, &mean);
+  CHECK(fabs(mean / 1e6 - blocking) < 0.051, "%s: %g MB per blocking sum", pretend, mean / 1e6);
   shoal_world_close(w);
 }
 
@@ -497,6 +514,7 @@ int main(void)
     for (uint64_t every = 1; every <= 5; every++) count_bytes(pretend, every, every % 2 ? "bf16" : "f32");
     observes(pretend);
   }
-  if (size == 4) check_vector();
+  if (size == 2) check_vectors("2x1", 51.1, 25.6, 51.1, 102.2);
+  if (size == 4) check_vectors("4x1", 76.7, 38.3, 76.7, 153.3);
   return mpi_done();
 }

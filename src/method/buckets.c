@@ -176,15 +176,28 @@ void shoal_buckets_add_bytes(const shoal_buckets *s, uint64_t out[SHOAL_LINK_COU
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */
 
-shoal_status shoal_buckets_save(const shoal_buckets *s, shoal_ckpt_writer *c, const char *name)
+static shoal_status save(const shoal_buckets *s, shoal_ckpt_writer *c, const char *name, bool own)
 {
   int32_t *chosen;
   uint64_t n = s->n;
   SHOAL_TRY(SHOAL_ALLOC(s->n, &chosen));
   for (size_t i = 0; i < s->n; i++) chosen[i] = (int32_t)shoal_exchange_algorithm(s->bucket[i].exchange);
-  shoal_ckpt_put(c, name, SHOAL_I32, 1, &n, chosen);
+  if (own)
+    shoal_ckpt_put_replica(c, name, SHOAL_I32, n, chosen);
+  else
+    shoal_ckpt_put(c, name, SHOAL_I32, 1, &n, chosen);
   free(chosen);
   return SHOAL_OK;
+}
+
+shoal_status shoal_buckets_save(const shoal_buckets *s, shoal_ckpt_writer *c, const char *name)
+{
+  return save(s, c, name, false);
+}
+
+shoal_status shoal_buckets_save_own(const shoal_buckets *s, shoal_ckpt_writer *c, const char *name)
+{
+  return save(s, c, name, true);
 }
 
 static shoal_status adopt(shoal_buckets *s, const int32_t *chosen)

@@ -54,8 +54,10 @@ shoal_status shoal_buckets_announce(shoal_buckets *b, const shoal_run *r, size_t
 shoal_status shoal_buckets_finish(shoal_buckets *b, const shoal_run *r);
 /** The formula: payload bytes this rank sends in a step, added to out[link]. */
 void shoal_buckets_add_bytes(const shoal_buckets *b, uint64_t out[SHOAL_LINK_COUNT]);
-/** What `auto` came to is part of a run, since the order of sums depends on it: one number per bucket of the buckets of
- *  rank 0.  Load keeps to it where `auto` is asked for and buckets are cut as they were; collective over the group. */
+/** What `auto` came to is part of a run, since the order of sums depends on it: one number per bucket, for a group of all
+ *  ranks once, else for every rank as replica/K/NAME (collective).  Load keeps to it where `auto` is asked for and
+ *  buckets are cut as they were; collective over the group. */
 shoal_status shoal_buckets_save(const shoal_buckets *b, shoal_ckpt_writer *c, const char *name);
+shoal_status shoal_buckets_save_own(const shoal_buckets *b, shoal_ckpt_writer *c, const char *name);
 shoal_status shoal_buckets_load(shoal_buckets *b, const shoal_ckpt *c, const char *name);
 #endif

@@ -35,8 +35,7 @@ typedef struct {
   uint64_t sent[SHOAL_LINK_COUNT]; /* by the formula, in this step */
 } local_state;
 
-static const char all_algorithms[] = "method/algorithms", node_algorithms[] = "method/node_algorithms";
-static const char average_algorithm[] = "method/average_algorithm";
+static const char all_algorithms[] = "method/algorithms", average_algorithm[] = "method/average_algorithm";
 
 static const shoal_option options[] = {
   { "method.period", SHOAL_OPT_INT, "8", "steps", "[1,1000000000]",
@@ -212,7 +211,7 @@ static shoal_status local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   shoal_ckpt_put_i64(c, "method/alone", s->alone);
   shoal_ckpt_put_i64(c, average_algorithm, (int64_t)shoal_exchange_algorithm(s->average));
   if (s->all) SHOAL_TRY(shoal_buckets_save(s->all, c, all_algorithms));
-  return s->node ? shoal_buckets_save(s->node, c, node_algorithms) : SHOAL_OK;
+  return s->node ? shoal_buckets_save_own(s->node, c, "node_algorithms") : SHOAL_OK;
 }
 
 static shoal_status adopt_average(shoal_run *r, local_state *s, const shoal_ckpt *c)
@@ -232,6 +231,7 @@ static shoal_status local_load(shoal_run *r, void *state, const shoal_ckpt *c, b
 {
   local_state *s = state;
   int64_t equal, alone;
+  char name[64];
   if (!same_layout) return SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "method/equal", &equal));
   SHOAL_TRY(shoal_ckpt_get_i64(c, "method/alone", &alone));
@@ -244,7 +244,9 @@ static shoal_status local_load(shoal_run *r, void *state, const shoal_ckpt *c, b
   s->alone = alone != 0;
   SHOAL_TRY(adopt_average(r, s, c));
   if (s->all) SHOAL_TRY(shoal_buckets_load(s->all, c, all_algorithms));
-  return s->node ? shoal_buckets_load(s->node, c, node_algorithms) : SHOAL_OK;
+  if (!s->node) return SHOAL_OK;
+  snprintf(name, sizeof name, "replica/%d/node_algorithms", shoal_world_rank(r->world));
+  return shoal_buckets_load(s->node, c, name);
 }
 
 const shoal_method shoal_method_local_sgd = {

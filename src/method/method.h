@@ -102,5 +102,6 @@ const shoal_place *shoal_run_place(const shoal_run *r); /* of this rank */
 void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);
 void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats);
 
-extern const shoal_method shoal_method_sync, shoal_method_local_sgd, shoal_method_swarm, shoal_method_ab;
+extern const shoal_method shoal_method_sync, shoal_method_local_sgd, shoal_method_daso, shoal_method_swarm,
+    shoal_method_ab;
 #endif

@@ -7,6 +7,7 @@
 static const shoal_method *const methods[] = {
   &shoal_method_sync,
   &shoal_method_local_sgd,
+  &shoal_method_daso,
   &shoal_method_swarm,
   &shoal_method_ab,
 };

@@ -1,4 +1,4 @@
-/* shoal ckpt: list, show, verify, diff, prune. */
+/* shoal ckpt: list, show, verify, diff, export, prune. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -131,6 +131,32 @@ static shoal_status diff(int argc, char **argv)
   return st == SHOAL_OK && different ? SHOAL_ERR_IO : st;
 }
 
+static const shoal_flag export_flags[] = {
+  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the file to write (model.h5)" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help export_help = {
+  "shoal ckpt export CHECKPOINT [-o FILE]",
+  "Writes the model alone: full-rank weights and mean statistics of any method's checkpoint, one HDF5 data set each.",
+  export_flags,
+  1,
+  1,
+  "  shoal ckpt export runs/digits/ckpt/step-000004690.h5 -o digits-model.h5\n",
+};
+
+static shoal_status export(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&export_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  const char *const *words, *out = shoal_args_value(a, "-o");
+  shoal_args_words(a, &words);
+  shoal_status st = shoal_ckpt_export(words[0], out ? out : "model.h5");
+  shoal_args_destroy(a);
+  return st;
+}
+
 static const shoal_flag prune_flags[] = {
   { "--keep", NULL, "N", SHOAL_FLAG_VALUE, "how many good ones stay (2)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
@@ -172,6 +198,7 @@ shoal_status shoal_cmd_ckpt(int argc, char **argv)
     { "show", "what one holds", show },
     { "verify", "read all and compare check sums", verify },
     { "diff", "compare two", diff },
+    { "export", "the model alone, for other programs", export },
     { "prune", "remove old ones", prune },
     { NULL, NULL, NULL },
   };

@@ -24,13 +24,16 @@ typedef struct {
   shoal_trace *trace;
   const shoal_config *config;
   const shoal_model *model;  /* the whole network */
-  const shoal_model *part;   /* what this rank trains: == model unless the method cut it in open */
+  const shoal_model *part;   /* what this rank trains: == model, unless the method puts a part, and with it params,
+                                optim, ranges, plans and plan of its own, in its place; not after close */
   shoal_params *params;      /* of part */
   shoal_optim *optim;        /* mirrors params */
   const shoal_range *ranges; /* trainable ranges of the arena; NULL: all */
   size_t n_ranges;
-  const shoal_plan *plan;     /* gives the static order of announcements */
+  shoal_plans *plans;         /* of part: what a step runs */
+  const shoal_plan *plan;     /* of these the usual one: gives the static order of announcements */
   uint64_t seed, step, epoch; /* step: number of the step now running, from 0 */
+  uint64_t batch, batches;    /* number of that step in its epoch, from 0, and how many the epoch has */
   double epochs;              /* the run's length */
   uint64_t steps_per_epoch;
   bool free_running; /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
@@ -50,9 +53,23 @@ typedef struct {
   bool replicas_equal; /* weights and optimizer state are the same on all ranks between steps */
   bool mean_model;     /* the model is a mean that no rank trains: its batch-norm statistics are measured anew */
   shoal_share share;   /* how samples are dealt */
+  /* The method trains parts now and then, whose weights and optimizer state its save and load carry; the loop keeps one
+   * copy of the whole model's optimizer state, which is the same on all ranks. */
+  bool own_state;
+  /* Room for gradients, in numbers, where a part may be larger than the model; NULL: the model's. */
+  shoal_status (*gradients)(const shoal_run *r, size_t *n);
   /* Groups, exchanges, buffers, which weights live here.  Collective. */
   shoal_status (*open)(shoal_run *r, void *state);
-  void (*close)(shoal_run *r, void *state);                                         /* after half an open too */
+  void (*close)(shoal_run *r, void *state); /* after half an open too */
+  /* What this rank's gradients, summed over its samples, are divided by in this step; NULL: the `total` samples of the
+   * global batch, so that sums over all ranks are means over samples.  Need not be whole. */
+  double (*samples)(const shoal_run *r, const void *state, uint64_t total);
+  /* Before the first step of an attempt, everything is loaded; and after the last one of the run, where *changed says
+   * whether the weights are no longer as they were.  Collective.  NULL: nothing to do. */
+  shoal_status (*start)(shoal_run *r, void *state);
+  shoal_status (*finish)(shoal_run *r, void *state, bool *changed);
+  /* The learning rate of this step, asked for once; NULL: as scheduled. */
+  double (*rate)(const shoal_run *r, void *state, double scheduled);
   shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count); /* during backward; or NULL */
   shoal_status (*grads_ready)(shoal_run *r, void *state); /* every step, also on a rank that had no samples; or NULL */
   shoal_status (*weights_ready)(shoal_run *r, void *state);              /* after the optimizer; or NULL */
@@ -74,8 +91,17 @@ const shoal_method *shoal_method_find(const char *name); /* NULL if unknown */
 /** Mean of the running statistics over the control group, into `out` [n_stats]: means average, variances as
  *  mean(var + mean^2) - mean(mean)^2 (design rule 11).  Collective; sums in double, in rank order. */
 shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out);
+/** The model as a weighted mean of all ranks' weights, into `out` [n_params]:  out ← Σ_r weight_r · w_r.  Collective over
+ *  the control group; sums in double, in rank order; `weight` may differ between ranks and should add up to 1.  Cost: the
+ *  weights as f64 twice around all ranks (class control), in slices of 2 MiB. */
+shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out);
+/** Samples of a global batch of `total` that the ranks of my node hold. */
+uint64_t shoal_node_samples(const shoal_run *r, uint64_t total);
+const shoal_place *shoal_run_place(const shoal_run *r); /* of this rank */
 /** The same for any number of statistics: add each to `sum` [n_stats, zeroed], then take the mean of n. */
 void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);
 void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats);
-extern const shoal_method shoal_method_sync, shoal_method_swarm;
+
+extern const shoal_method shoal_method_sync, shoal_method_local_sgd, shoal_method_daso, shoal_method_swarm,
+    shoal_method_ab;
 #endif

@@ -6,7 +6,10 @@
 
 static const shoal_method *const methods[] = {
   &shoal_method_sync,
+  &shoal_method_local_sgd,
+  &shoal_method_daso,
   &shoal_method_swarm,
+  &shoal_method_ab,
 };
 
 size_t shoal_methods(const shoal_method *const **out)
@@ -87,4 +90,38 @@ shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *s
   if (st == SHOAL_OK) shoal_moments_mean(m, sum, size, out);
   free(sum);
   return st;
+}
+
+shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out)
+{
+  enum { SLICE = 1 << 18 };
+  const float *w = r->params->w;
+  size_t all = r->params->n, most = SHOAL_MIN(all, (size_t)SLICE);
+  double *sum = NULL;
+  shoal_status st = shoal_group_agree(r->control, SHOAL_ALLOC(most, &sum));
+  for (size_t begin = 0; st == SHOAL_OK && begin < all; begin += most) {
+    size_t n = SHOAL_MIN(most, all - begin);
+    for (size_t i = 0; i < n; i++) sum[i] = weight * w[begin + i];
+    st = shoal_group_sum_f64(r->control, sum, n);
+    for (size_t i = 0; i < n; i++) out[begin + i] = (float)sum[i];
+  }
+  free(sum);
+  return st;
+}
+
+const shoal_place *shoal_run_place(const shoal_run *r)
+{
+  return &shoal_world_topo(r->world)->places[shoal_world_rank(r->world)];
+}
+
+uint64_t shoal_node_samples(const shoal_run *r, uint64_t total)
+{
+  const shoal_topo *t = shoal_world_topo(r->world);
+  uint64_t sum = 0, first, count;
+  for (int rank = 0; rank < t->size; rank++) {
+    if (t->places[rank].node != shoal_run_place(r)->node) continue;
+    shoal_share_of(total, rank, t->size, &first, &count);
+    sum += count;
+  }
+  return sum;
 }

@@ -26,6 +26,7 @@ static shoal_status rebuild_open(rebuild *r, const shoal_model *from, const shoa
   *r = (rebuild){ .from = from, .last_unit = -1, .unit = -1 };
   SHOAL_TRY(shoal_model_create(from->name, input, from->classes, &r->to));
   r->to->smoothing = from->smoothing;
+  r->to->products = from->products;
   return SHOAL_ALLOC((size_t)from->nodes, &r->map);
 }
 
@@ -63,6 +64,7 @@ static shoal_status carry(shoal_param *q, const shoal_param *p, const int64_t *r
   q->full_id = p->full_id;
   q->full = p->full;
   q->family = p->family;
+  q->factor_of = p->factor_of, q->factor = p->factor, q->frozen = p->frozen;
   SHOAL_TRY(compose(p->rows, rows, q->shape.dim[0], &q->rows));
   if (q->shape.ndim < 2) return SHOAL_OK;
   return compose(p->cols, cols, q->shape.dim[1], &q->cols);
@@ -74,15 +76,22 @@ static int64_t width_of(const shoal_node *n)
   return n->kind == SHOAL_OP_LINEAR ? n->out.dim[n->out.ndim - 1] : n->out.dim[0];
 }
 
+/* Inputs and unit of `n`, a copy of node i of `from`, in the numbers of the new model. */
+static void renumber(rebuild *r, int i, shoal_node *n)
+{
+  int unit = r->from->node[i].unit;
+  for (int k = 0; k < shoal_node_inputs(n); k++) n->in[k] = n->in[k] < 0 ? -1 : r->map[n->in[k]];
+  r->unit += unit != r->last_unit; /* numbers stay dense when a unit has lost all its nodes */
+  r->last_unit = unit;
+  n->unit = r->unit;
+}
+
 /* Appends `n`, a changed copy of node i of `from` whose inputs still have their old numbers. */
 static shoal_status append(rebuild *r, int i, shoal_node *n, int64_t width, const int64_t *rows, const int64_t *cols)
 {
   const shoal_node *old = &r->from->node[i];
+  renumber(r, i, n);
   n->out.dim[0] = width;
-  for (int k = 0; k < shoal_node_inputs(n); k++) n->in[k] = n->in[k] < 0 ? -1 : r->map[n->in[k]];
-  r->unit += old->unit != r->last_unit; /* numbers stay dense when a unit has lost all its nodes */
-  r->last_unit = old->unit;
-  n->unit = r->unit;
   int id, was[3], is[3];
   shoal_init init = SHOAL_INIT_ZERO;
   int count = shoal_node_params(old, was);
@@ -96,12 +105,7 @@ static shoal_status append(rebuild *r, int i, shoal_node *n, int64_t width, cons
     for (int k = 0; k < count; k++) SHOAL_TRY(carry(&r->to->param[is[k]], &r->from->param[was[k]], rows, cols));
     return SHOAL_OK;
   }
-  /* just factored: the factors are new, the second keeps the weight's way of being drawn, the bias is as it was */
-  const shoal_param *w = &r->from->param[old->weight[0]];
-  shoal_param *b = &r->to->param[new->factor[1]];
-  b->fan_in = w->fan_in, b->fan_out = w->fan_out;
-  r->to->param[new->factor[0]].family = b->family = w->family;
-  if (old->weight[1] < 0) return SHOAL_OK;
+  if (old->weight[1] < 0) return SHOAL_OK; /* just factored: the factors are new, the bias is as it was */
   return carry(&r->to->param[new->weight[1]], &r->from->param[old->weight[1]], NULL, NULL);
 }
 
@@ -312,21 +316,75 @@ done:
 
 /* ---- factor ---- */
 
-shoal_status shoal_model_factor(const shoal_model *m, int node, int64_t rank, shoal_model **out)
+static shoal_status check_factoring(const shoal_model *m, const shoal_node *n, int64_t rank)
 {
-  SHOAL_CHECK(node >= 0 && node < m->nodes, SHOAL_ERR_ARG, "model %s: node %d of %d", m->name, node, m->nodes);
-  const shoal_node *n = &m->node[node];
   SHOAL_CHECK(n->weight[0] >= 0 && (n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_CONV), SHOAL_ERR_ARG,
               "layer %s has no weight matrix to factor; choose a linear or convolution that is not factored yet",
               n->name);
-  SHOAL_CHECK(rank >= 1, SHOAL_ERR_ARG, "layer %s: rank %lld; must be at least 1", n->name, (long long)rank);
+  const shoal_param *w = &m->param[n->weight[0]];
+  int64_t rows = w->shape.dim[0], cols = (int64_t)w->count / rows;
+  SHOAL_CHECK(rank >= 1 && rank <= SHOAL_MIN(rows, cols), SHOAL_ERR_ARG,
+              "layer %s: rank %lld of a weight that is %lld x %lld; must be 1 to the smaller side", n->name,
+              (long long)rank, (long long)rows, (long long)cols);
+  SHOAL_CHECK(strlen(n->name) + strlen(".right.running_mean") < SHOAL_NAME_MAX, SHOAL_ERR_ARG,
+              "the name of layer %s leaves no room for .right; shorten it", n->name);
+  return SHOAL_OK;
+}
+
+/* One node, whose weight is multiplied out into its place in the arena of `from`. */
+static shoal_status append_product(rebuild *r, int i, int64_t rank, shoal_factor_training train)
+{
+  const shoal_node *old = &r->from->node[i];
+  const shoal_param *w = &r->from->param[old->weight[0]];
+  shoal_node n = *old;
+  n.rank = rank;
+  n.product = w->offset;
+  SHOAL_TRY(append(r, i, &n, width_of(&n), NULL, NULL));
+  const shoal_node *new = &r->to->node[r->map[i]];
+  shoal_model_name_factors(&r->to->param[new->factor[0]], &r->to->param[new->factor[1]], w, rank, train);
+  r->to->products = r->from->weights;
+  return SHOAL_OK;
+}
+
+/* Two nodes: x -> right, the layer with `rank` outputs; -> left, a linear or 1x1 convolution with bias and relu. */
+static shoal_status append_chain(rebuild *r, int i, int64_t rank, shoal_factor_training train)
+{
+  const shoal_node *old = &r->from->node[i];
+  const shoal_param *w = &r->from->param[old->weight[0]];
+  shoal_node right = *old, left = *old;
+  int id;
+  renumber(r, i, &right);
+  snprintf(right.name, sizeof right.name, "%.*s.right", (int)(sizeof right.name - sizeof ".right"), old->name);
+  right.bias = right.relu = right.keep = false;
+  right.out.dim[0] = rank;
+  SHOAL_TRY(shoal_model_add(r->to, &right, w->init, &id));
+  left.in[0] = id;
+  left.unit = right.unit;
+  left.out.dim[0] = width_of(old);
+  for (int k = 0; k < 2; k++) left.kernel[k] = left.stride[k] = 1, left.pad[k] = 0;
+  SHOAL_TRY(shoal_model_add(r->to, &left, w->init, &r->map[i]));
+  const shoal_node *new = &r->to->node[r->map[i]];
+  r->to->node[r->map[i]].stream = old->stream;
+  shoal_model_name_factors(&r->to->param[new->weight[0]], &r->to->param[r->to->node[id].weight[0]], w, rank, train);
+  if (old->weight[1] < 0) return SHOAL_OK;
+  return carry(&r->to->param[new->weight[1]], &r->from->param[old->weight[1]], NULL, NULL);
+}
+
+shoal_status shoal_model_factor(const shoal_model *m, const shoal_factoring *how, shoal_factor_training train,
+                                shoal_model **out)
+{
   rebuild r;
   shoal_status st;
   SHOAL_TRY_GOTO(st, rebuild_open(&r, m, &m->input), done);
   for (int i = 0; i < m->nodes; i++) {
     shoal_node copy = m->node[i];
-    if (i == node) copy.rank = rank;
-    SHOAL_TRY_GOTO(st, append(&r, i, &copy, width_of(&copy), NULL, NULL), done);
+    if (how[i].rank == 0) {
+      SHOAL_TRY_GOTO(st, append(&r, i, &copy, width_of(&copy), NULL, NULL), done);
+      continue;
+    }
+    SHOAL_TRY_GOTO(st, check_factoring(m, &copy, how[i].rank), done);
+    st = how[i].chain ? append_chain(&r, i, how[i].rank, train) : append_product(&r, i, how[i].rank, train);
+    if (st != SHOAL_OK) goto done;
   }
 done:
   return rebuild_close(&r, st, out);

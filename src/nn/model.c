@@ -141,6 +141,14 @@ int shoal_node_params(const shoal_node *n, int ids[3])
   return count;
 }
 
+bool shoal_node_trains(const shoal_model *m, const shoal_node *n)
+{
+  int ids[3], count = shoal_node_params(n, ids);
+  for (int i = 0; i < count; i++)
+    if (!m->param[ids[i]].frozen) return true;
+  return false;
+}
+
 shoal_status shoal_layer_fail(shoal_status st, const char *layer, bool before)
 {
   if (before) return SHOAL_FAIL(st, "layer %s does not fit its input", layer);
@@ -191,7 +199,7 @@ static shoal_status check_inputs(const shoal_model *m, const shoal_node *n)
 static int add_param(shoal_model *m, const shoal_node *n, const char *suffix, const shoal_shape *shape, shoal_init init)
 {
   shoal_param *p = &m->param[m->params];
-  *p = (shoal_param){ .shape = *shape, .full = *shape, .init = init, .full_id = m->params };
+  *p = (shoal_param){ .shape = *shape, .full = *shape, .init = init, .full_id = m->params, .factor_of = -1 };
   int length = snprintf(p->name, sizeof p->name, "%s.%s", n->name, suffix);
   if (length >= (int)sizeof p->name) p->name[0] = 0; /* add refuses such names before it comes here */
   p->offset = m->weights;
@@ -202,19 +210,21 @@ static int add_param(shoal_model *m, const shoal_node *n, const char *suffix, co
 }
 
 /* A B has the variance of the weight: A with variance 1/r (KAIMING_IN of fan 2r), B drawn as the weight would be. */
-static void add_factors(shoal_model *m, shoal_node *n, const shoal_shape *w, shoal_init init, int64_t fan_in,
-                        int64_t fan_out)
+void shoal_model_name_factors(shoal_param *left, shoal_param *right, const shoal_param *w, int64_t rank,
+                              shoal_factor_training train)
 {
-  int64_t rows = w->dim[0], cols = shoal_shape_count(w) / rows;
-  n->factor_transposed = rows < cols;
-  shoal_shape a = SHOAL_SHAPE(SHOAL_MAX(rows, cols), n->rank), b = SHOAL_SHAPE(n->rank, SHOAL_MIN(rows, cols));
-  n->factor[0] = add_param(m, n, "weight_a", &a, SHOAL_INIT_KAIMING_IN);
-  n->factor[1] = add_param(m, n, "weight_b", &b, init);
-  shoal_param *pa = &m->param[n->factor[0]], *pb = &m->param[n->factor[1]];
-  pa->fan_in = pa->fan_out = 2 * n->rank;
-  pb->fan_in = fan_in, pb->fan_out = fan_out;
-  pa->decay = pb->decay = true;
-  pa->full_id = pb->full_id = -1;
+  int64_t rows = w->shape.dim[0], cols = shoal_shape_count(&w->shape) / rows;
+  shoal_param *a = rows >= cols ? left : right, *b = rows >= cols ? right : left;
+  a->init = SHOAL_INIT_KAIMING_IN;
+  a->fan_in = a->fan_out = 2 * rank;
+  b->init = w->init;
+  b->fan_in = w->fan_in, b->fan_out = w->fan_out;
+  a->factor = 'a', b->factor = 'b';
+  a->frozen = train == SHOAL_TRAIN_B, b->frozen = train == SHOAL_TRAIN_A;
+  a->decay = b->decay = w->decay;
+  a->family = b->family = w->family;
+  a->full_id = b->full_id = -1;
+  a->factor_of = b->factor_of = w->full_id;
 }
 
 static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_OP_WEIGHTS], shoal_init init)
@@ -225,7 +235,13 @@ static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_
   int64_t field = w[0].ndim == 4 ? w[0].dim[2] * w[0].dim[3] : 1;
   int64_t fan_in = w[0].ndim > 1 ? w[0].dim[1] * field : 1, fan_out = w[0].dim[0] * field;
   if (n->rank > 0) {
-    add_factors(m, n, &w[0], init, fan_in, fan_out);
+    int64_t rows = w[0].dim[0], cols = shoal_shape_count(&w[0]) / rows;
+    n->factor[0] = add_param(m, n, "weight_left", &SHOAL_SHAPE(rows, n->rank), init);
+    n->factor[1] = add_param(m, n, "weight_right", &SHOAL_SHAPE(n->rank, cols), init);
+    shoal_param as_one = {
+      .shape = w[0], .init = init, .full_id = -1, .fan_in = fan_in, .fan_out = fan_out, .decay = true
+    };
+    shoal_model_name_factors(&m->param[n->factor[0]], &m->param[n->factor[1]], &as_one, n->rank, SHOAL_TRAIN_BOTH);
   } else {
     n->weight[0] = add_param(m, n, "weight", &w[0], norm ? SHOAL_INIT_ONE : init);
     m->param[n->weight[0]].decay = !norm;
@@ -304,9 +320,24 @@ static shoal_status check_graph(const shoal_model *m)
   return SHOAL_OK;
 }
 
+/* What is trained comes first, so that it can be summed and updated as one piece. */
+static void place_params(shoal_model *m)
+{
+  m->weights = 0;
+  for (int frozen = 0; frozen < 2; frozen++) {
+    for (int i = 0; i < m->params; i++)
+      if (m->param[i].frozen == (frozen == 1)) {
+        m->param[i].offset = m->weights;
+        m->weights += m->param[i].count;
+      }
+    if (!frozen) m->trainable = m->weights;
+  }
+}
+
 shoal_status shoal_model_finish(shoal_model *m)
 {
   SHOAL_TRY(check_graph(m));
+  place_params(m);
   m->units = m->node[m->nodes - 1].unit + 1;
   m->residuals = 0;
   for (int i = 0; i < m->nodes; i++) m->residuals = SHOAL_MAX(m->residuals, m->node[i].residual + 1);

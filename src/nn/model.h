@@ -31,7 +31,8 @@ typedef enum {
   SHOAL_INIT_KAIMING_IN /* normal, sqrt(2 / fan_in) */
 } shoal_init;
 
-/* A trainable tensor: a dense view into the flat arena.  Views follow each other without gaps, in definition order. */
+/* A tensor: a dense view into the flat arena.  Views follow each other without gaps, in definition order, those that are
+ * not trained behind the others. */
 typedef struct {
   char name[SHOAL_NAME_MAX]; /* "layer1.0.conv1.weight", as PyTorch's reference models would say */
   shoal_shape shape;
@@ -43,6 +44,11 @@ typedef struct {
   /* Where the elements come from in the full model: parameter number there, and for dimensions 0 and 1 the kept indices
    * (NULL: all).  `full` is the full shape.  Initial weights are addressed by global index through this. */
   int full_id; /* -1: a factor, which has no elements in common with the full model */
+  /* A factor: of which weight of the full model (its parameter number; else -1), and which of the two.  A belongs to the
+   * longer side of the weight's 2-D form, so it is the left one unless the weight has fewer rows than columns. */
+  int factor_of;
+  char factor; /* 'a' or 'b'; else 0 */
+  bool frozen; /* read but not trained: no gradient is made, and it lies behind everything that is trained */
   shoal_shape full;
   int64_t *rows, *cols; /* owned */
   int family;           /* 0: of the network; k: of the head a slice carries behind unit k - 1 */
@@ -55,13 +61,13 @@ typedef struct {
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2];
   bool bias, relu;
-  bool factor_transposed; /* A B is the transposed weight, because the weight has fewer rows than columns */
-  bool keep;              /* its output stays readable after forward (shoal_plan_output): the boundary before a head */
+  bool keep; /* its output stays readable after forward (shoal_plan_output): the boundary before a head */
   float eps, momentum, p;
   int weight[SHOAL_OP_WEIGHTS]; /* parameter numbers or -1 */
   int stats;                    /* offset of running mean, then variance, in the statistics arena; -1 */
-  /* factor: weight[0] is -1 and the weight is the product of two parameters (2-D form, AB spec section 4.1) */
-  int factor[2];   /* A [m, r] and B [r, n] or -1 */
+  /* factor: weight[0] is -1 and the weight is the product left right of two parameters (2-D form, AB spec section 4.1) */
+  int factor[2];   /* left [o, r] and right [r, i*kh*kw], or -1 */
+  size_t product;  /* where the product stands in shoal_params.products */
   int unit;        /* cut points of `slice` lie between units: residual blocks and their like are never cut */
   int space;       /* which unit space (set of hidden units) its output's dimension 0 belongs to; -1: none */
   int residual;    /* number of the residual block it is the body of, or -1; see narrow */
@@ -84,8 +90,10 @@ typedef struct {
   shoal_node *node;    /* owned */
   shoal_param *param;  /* owned */
   int64_t *space_size; /* owned: [spaces] units in each space */
-  size_t weights;      /* arena length: all trainable numbers */
-  size_t stats;        /* statistics arena length */
+  size_t weights;      /* arena length */
+  size_t trainable;    /* of these the first ones are trained: all unless a factor is frozen */
+  size_t products; /* room for products made before the step: the arena length of the model that was factored; or 0 */
+  size_t stats;    /* statistics arena length */
   int runs;
   shoal_decay_run *run; /* owned; made by finish */
 } shoal_model;
@@ -121,10 +129,32 @@ shoal_status shoal_model_narrow(const shoal_model *m, const int64_t *const *keep
                                 const bool *residual_keep, shoal_model **out);
 /** Whether residual block r may be dropped: its shortcut is the identity. */
 bool shoal_model_residual_can_drop(const shoal_model *m, int r);
-/** Replace the weight of node `node` (LINEAR or CONV) by A B of inner size `rank`: 2-D form [o, i*kh*kw], transposed if
- *  that has fewer rows than columns.  Bias stays.  The two factors take the weight's place in the arena order, named
- *  "….weight_a" and "….weight_b"; nodes keep their numbers. */
-shoal_status shoal_model_factor(const shoal_model *m, int node, int64_t rank, shoal_model **out);
+/* What becomes of a node's weight W [o, i*kh*kw], of rank at most the smaller side: the product of left [o, rank] and right
+ * [rank, i*kh*kw], dense and row-major whatever the way.  As a product it is multiplied out before the step and used as W
+ * was; as a chain the node becomes two, x -> right -> left, and W never exists. */
+typedef struct {
+  int64_t rank; /* 0: the weight stays */
+  bool chain;
+} shoal_factoring;
+typedef enum { SHOAL_TRAIN_BOTH, SHOAL_TRAIN_A, SHOAL_TRAIN_B } shoal_factor_training;
+/** Replace weights by products.  Biases stay.  Nodes keep their numbers, except that a chain puts a node "NAME.right"
+ *  before "NAME"; weight and bias of a node share its place in the arena order, frozen factors lie at the end.
+ *  @param how  [nodes]
+ *  @return ERR_ARG for a node without a weight matrix, or a rank it cannot have
+ *  Source  Coquelin et al., AB-Training, arXiv 2405.01067, section 4 of our notes: there A is the factor of the longer side */
+shoal_status shoal_model_factor(const shoal_model *m, const shoal_factoring *how, shoal_factor_training train,
+                                shoal_model **out);
+/** Multiply-accumulates of a training step of node `node` at this batch, its weight being a product of that rank: of the
+ *  layer forward and backward, of the product, and of the factors' gradients.  The cheaper way is the one to take. */
+double shoal_factor_macs(const shoal_model *m, int node, int64_t batch, shoal_factoring how,
+                         shoal_factor_training train);
+/* A weight of `full` that is a product in `part`. */
+typedef struct {
+  const shoal_param *weight, *left, *right; /* weight: of the full model; shapes of the factors may be 2-D or 4-D */
+  int64_t rows, cols, rank;
+} shoal_product;
+/** All of them, in arena order; `out` has room for part->params / 2.  Returns how many. */
+size_t shoal_model_products(const shoal_model *full, const shoal_model *part, shoal_product *out);
 /** Copy between the full arena and a cut one, by full_id, rows and cols (not factors, not heads): gather and scatter.
  *  `full` is the first model of the chain of cuts.  Host memory.  The second pair does the same for statistics. */
 void shoal_model_gather(const shoal_model *full, const shoal_model *part, const float *full_w, float *part_w);

@@ -13,6 +13,11 @@ static inline int shoal_node_inputs(const shoal_node *n)
 {
   return n->kind == SHOAL_OP_ADD ? 2 : 1;
 }
+/** Whether anything of a node is trained. */
+bool shoal_node_trains(const shoal_model *m, const shoal_node *n);
+/** Marks two parameters as the factors of `w` (a parameter of the model that is cut): how they are drawn, which is A. */
+void shoal_model_name_factors(shoal_param *left, shoal_param *right, const shoal_param *w, int64_t rank,
+                              shoal_factor_training train);
 /** One error line instead of two: runs after a call made under shoal_quiet_errors and says its message with the layer's
  *  name in front.  `before` tells whether this process had failed already (then the message is not ours to quote). */
 shoal_status shoal_layer_fail(shoal_status st, const char *layer, bool before);

@@ -183,10 +183,12 @@ shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params
     if (c->clip > 0 && norm > c->clip) s.scale = (float)(c->clip / norm);
     if (norm_out) *norm_out = norm;
   }
-  double t = (double)o->steps + 1;
-  s.c1 = (float)(1 - pow(c->beta1, t));
-  s.c2 = (float)(1 - pow(c->beta2, t));
-  for (size_t i = 0; i < n_ranges; i++) SHOAL_TRY(update_range(o, m, p, &s, &ranges[i]));
+  for (size_t i = 0; i < n_ranges; i++) {
+    double t = (double)(o->ages ? o->ages[i] : o->steps) + 1;
+    s.c1 = (float)(1 - pow(c->beta1, t));
+    s.c2 = (float)(1 - pow(c->beta2, t));
+    SHOAL_TRY(update_range(o, m, p, &s, &ranges[i]));
+  }
   o->steps++;
   p->version++;
   return SHOAL_OK;

@@ -22,9 +22,11 @@ typedef struct {
   shoal_optim_config config;
   shoal_backend *backend;
   size_t n;
-  int slots;      /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
-  float *slot[2]; /* owned */
-  uint64_t steps; /* steps done: AdamW's bias correction and SGD's first step */
+  int slots;            /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
+  float *slot[2];       /* owned */
+  uint64_t steps;       /* steps done: AdamW's bias correction and SGD's first step */
+  const uint64_t *ages; /* borrowed; steps each of the trainable ranges was in, for AdamW, where not all were in all of
+                           them; NULL: `steps`.  Whoever sets it counts it up */
 } shoal_optim;
 const char *shoal_optim_slot_name(const shoal_optim *o, int slot); /* "momentum", "exp_avg", "exp_avg_sq" */
 shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, size_t n, shoal_optim **out);

@@ -22,6 +22,7 @@ shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *
   p->g_borrowed = g != NULL;
   if (!g) SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->g), fail);
   SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n_stats, 1) * sizeof(float), (void **)&p->stats), fail);
+  if (m->products) SHOAL_TRY_GOTO(st, b->ops->alloc(b, m->products * sizeof(float), (void **)&p->products), fail);
   *out = p;
   return SHOAL_OK;
 fail:
@@ -35,6 +36,7 @@ void shoal_params_destroy(shoal_backend *b, shoal_params *p)
   if (p->w) b->ops->release(b, p->w);
   if (p->g && !p->g_borrowed) b->ops->release(b, p->g);
   if (p->stats) b->ops->release(b, p->stats);
+  if (p->products && !p->products_borrowed) b->ops->release(b, p->products);
   free(p);
 }
 
@@ -67,10 +69,11 @@ static void fill_args(const shoal_plan *p, int i, const shoal_params *params, co
   }
   for (int k = 0; k < SHOAL_OP_WEIGHTS; k++)
     if (n->weight[k] >= 0) {
-      a->w[k] = params->w + p->model->param[n->weight[k]].offset;
-      a->dw[k] = params->g + p->model->param[n->weight[k]].offset;
+      const shoal_param *w = &p->model->param[n->weight[k]];
+      a->w[k] = params->w + w->offset;
+      a->dw[k] = w->frozen ? NULL : params->g + w->offset;
     }
-  if (q->product >= 0) a->w[0] = slot_at(p, q->product), a->dw[0] = slot_at(p, q->dproduct);
+  if (n->rank > 0) a->w[0] = params->products + n->product, a->dw[0] = slot_at(p, q->dproduct);
   if (n->stats >= 0) {
     a->stats[0] = params->stats + n->stats;
     a->stats[1] = a->stats[0] + n->out.dim[0];
@@ -88,41 +91,42 @@ static void span_end(const shoal_plan *p, int node, bool backward, uint64_t t0)
   if (p->span) p->span(p->span_context, node, backward, t0, shoal_now_ns());
 }
 
-/* ---- factored weights: with A [m,r] and B [r,n], W = A B, or W = (A B)^T when transposed ---- */
+/* ---- weights that are products: W [rows, cols] = L [rows, r] R [r, cols] ---- */
 
 typedef struct {
-  int64_t m, n, r;
-  bool transposed;
-  const shoal_param *a, *b;
+  int64_t rows, cols, r;
+  const shoal_param *left, *right;
 } factors;
 
 static factors factors_of(const shoal_plan *p, int i)
 {
   const shoal_node *node = &p->model->node[i];
-  const shoal_param *a = &p->model->param[node->factor[0]], *b = &p->model->param[node->factor[1]];
-  return (factors){ a->shape.dim[0], b->shape.dim[1], node->rank, node->factor_transposed, a, b };
+  const shoal_param *left = &p->model->param[node->factor[0]], *right = &p->model->param[node->factor[1]];
+  return (factors){ left->shape.dim[0], right->shape.dim[1], node->rank, left, right };
 }
 
 static shoal_status multiply_factors(const shoal_plan *p, int i, const shoal_params *params)
 {
   factors f = factors_of(p, i);
-  const float *a = params->w + f.a->offset, *b = params->w + f.b->offset;
-  float *w = slot_at(p, p->node[i].product);
-  if (f.transposed) /* W [n,m] = B^T A^T */
-    return p->backend->ops->gemm(p->backend, true, true, f.n, f.m, f.r, 1, b, f.n, a, f.r, 0, w, f.m);
-  return p->backend->ops->gemm(p->backend, false, false, f.m, f.n, f.r, 1, a, f.r, b, f.n, 0, w, f.n);
+  return p->backend->ops->gemm(p->backend, false, false, f.rows, f.cols, f.r, 1, params->w + f.left->offset, f.r,
+                               params->w + f.right->offset, f.cols, 0, params->products + p->model->node[i].product,
+                               f.cols);
 }
 
-/* dA = G B^T, dB = A^T G, with G = dW, or its transpose */
+/* dL = G R^T, dR = L^T G, with G = dW */
 static shoal_status differentiate_factors(const shoal_plan *p, int i, const shoal_params *params)
 {
   factors f = factors_of(p, i);
   const shoal_backend_ops *ops = p->backend->ops;
-  const float *a = params->w + f.a->offset, *b = params->w + f.b->offset, *g = slot_at(p, p->node[i].dproduct);
-  float *da = params->g + f.a->offset, *db = params->g + f.b->offset;
-  int64_t ldg = f.transposed ? f.m : f.n;
-  SHOAL_TRY(ops->gemm(p->backend, f.transposed, true, f.m, f.r, f.n, 1, g, ldg, b, f.n, 0, da, f.r));
-  return ops->gemm(p->backend, true, f.transposed, f.r, f.n, f.m, 1, a, f.r, g, ldg, 0, db, f.n);
+  const float *left = params->w + f.left->offset, *right = params->w + f.right->offset;
+  const float *g = slot_at(p, p->node[i].dproduct);
+  if (!f.left->frozen)
+    SHOAL_TRY(ops->gemm(p->backend, false, true, f.rows, f.r, f.cols, 1, g, f.cols, right, f.cols, 0,
+                        params->g + f.left->offset, f.r));
+  if (!f.right->frozen)
+    SHOAL_TRY(ops->gemm(p->backend, true, false, f.r, f.cols, f.rows, 1, left, f.r, g, f.cols, 0,
+                        params->g + f.right->offset, f.cols));
+  return SHOAL_OK;
 }
 
 /* ---- forward ---- */
@@ -136,7 +140,7 @@ static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *param
     if (q->entry[k] >= 0)
       SHOAL_TRY(p->backend->ops->from_dense(p->backend, &q->op->desc.in[k], &q->op->in_format[k], p->x,
                                             slot_at(p, q->entry[k])));
-  if (q->product >= 0 && new_weights) SHOAL_TRY(multiply_factors(p, i, params));
+  if (p->model->node[i].rank > 0 && new_weights) SHOAL_TRY(multiply_factors(p, i, params));
   fill_args(p, i, params, at, &a);
   return q->op->forward(q->op, &a);
 }
@@ -174,6 +178,8 @@ shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const
   SHOAL_CHECK(!y || p->has_loss, SHOAL_ERR_ARG,
               "model %s does not end in %lld classes and has no loss; run it without labels", p->model->name,
               (long long)p->model->classes);
+  SHOAL_CHECK(params->products || !p->model->products, SHOAL_ERR_ARG,
+              "model %s has weights that are products, its parameters have no room for them", p->model->name);
   bool new_weights = p->version == 0 || p->seen_w != params->w || p->seen_version != params->version;
   if (new_weights) p->version++;
   p->seen_w = params->w;
@@ -209,7 +215,7 @@ static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, co
   fill_args(p, i, params, at, &a);
   if (q->op->backward_weights) {
     SHOAL_TRY(q->op->backward_weights(q->op, &a));
-    if (q->product >= 0) SHOAL_TRY(differentiate_factors(p, i, params));
+    if (q->dproduct >= 0) SHOAL_TRY(differentiate_factors(p, i, params));
   }
   if (!q->op->dw_with_dx && q->ranges > 0) {
     SHOAL_TRY(announce_node(p, i, announce, ctx));
@@ -244,6 +250,11 @@ shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoa
 size_t shoal_plan_bytes(const shoal_plan *p)
 {
   return p->bytes;
+}
+
+int64_t shoal_plan_batch(const shoal_plan *p)
+{
+  return p->batch;
 }
 
 size_t shoal_plan_ranges(const shoal_plan *p, const shoal_range **out)

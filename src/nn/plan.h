@@ -10,16 +10,18 @@
 #include "nn/model.h"
 #include "tensor/backend.h"
 
-/* All trainable numbers of a rank; mirrors of it are gradients and optimizer state. */
+/* All numbers of a rank's model; mirrors of it are gradients and optimizer state. */
 typedef struct {
   size_t n;     /* == model->weights */
   float *w, *g; /* backend memory, 64-byte aligned */
   size_t n_stats;
-  float *stats; /* running statistics, local in every method */
-  bool g_borrowed;
+  float *stats;    /* running statistics, local in every method */
+  float *products; /* where weights that are products stand multiplied out, [m->products]; NULL where there are none */
+  bool g_borrowed, products_borrowed;
   uint64_t version; /* raise it after every write to w; sets made by shoal_params_create start far apart */
 } shoal_params;
-/** @param g  memory for the gradients, [m->weights] zeros, which stays the caller's; NULL: made here */
+/** @param g  memory for the gradients, [m->weights] zeros, which stays the caller's; NULL: made here.  Whoever has memory
+ *            for products already sets `products` and `products_borrowed` afterwards */
 shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *g, shoal_params **out);
 void shoal_params_destroy(shoal_backend *b, shoal_params *p);
 
@@ -32,6 +34,7 @@ shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t b
                                shoal_plan **out);
 void shoal_plan_destroy(shoal_plan *p);
 size_t shoal_plan_bytes(const shoal_plan *p); /* activations, workspaces, scratch */
+int64_t shoal_plan_batch(const shoal_plan *p);
 
 typedef struct {
   uint64_t seed;  /* of the run */
@@ -51,9 +54,9 @@ typedef struct {
  *  when params are of another model. */
 shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
                                 const int32_t *y, float grad_scale, shoal_score *score);
-/** Backward from the loss; writes params->g (overwrites: every element).  `announce` (or NULL) hears ranges
+/** Backward from the loss; writes params->g (overwrites: every element that is trained).  `announce` (or NULL) hears ranges
  *  [offset, offset+count) of the arena when their gradient is final; ranges come in the order of the plan, which is
- *  fixed, never overlap, and cover the arena. */
+ *  fixed, never overlap, and cover what is trained. */
 typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count);
 shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoal_address *at,
                                  shoal_announce_fn announce, void *ctx);
@@ -73,5 +76,7 @@ void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx);
 typedef struct shoal_plans shoal_plans;
 shoal_status shoal_plans_create(shoal_backend *b, const shoal_model *m, shoal_plans **out);
 shoal_status shoal_plans_get(shoal_plans *c, int64_t batch, shoal_plan_mode mode, shoal_plan **out); /* borrowed */
+/** Makes the training plans that `as` has (of another form of the same model), so that no step has to. */
+shoal_status shoal_plans_match(shoal_plans *c, const shoal_plans *as);
 void shoal_plans_destroy(shoal_plans *c);
 #endif

@@ -142,7 +142,8 @@ static shoal_status find_ranges(shoal_plan *p)
     p->node[i].first_range = (int)p->n_ranges;
     for (int k = 0; k < n; k++) {
       const shoal_param *a = &m->param[ids[k]];
-      shoal_range *last = k > 0 ? &p->range[p->n_ranges - 1] : NULL;
+      if (a->frozen) continue;
+      shoal_range *last = (int)p->n_ranges > p->node[i].first_range ? &p->range[p->n_ranges - 1] : NULL;
       if (last && last->offset + last->count == a->offset)
         last->count += a->count;
       else

@@ -8,8 +8,8 @@
 #include "nn/plan_impl.h"
 #include <stdlib.h>
 
-/* Slots per node at most: output, two entries, saved, product and its gradient, dx of both inputs; a few for all. */
-enum { SLOTS_PER_NODE = 8, SLOTS_MORE = 8 };
+/* Slots per node at most: output, two entries, saved, gradient of a product, dx of both inputs; a few for all. */
+enum { SLOTS_PER_NODE = 7, SLOTS_MORE = 8 };
 
 int shoal_plan_add_slot(shoal_plan *p, size_t bytes, int birth, int death)
 {
@@ -61,10 +61,10 @@ static shoal_status plan_node(shoal_plan *p, int i)
   shoal_planned *q = &p->node[i];
   shoal_op_desc d;
   shoal_format in[SHOAL_OP_INPUTS] = { { 0 } };
-  int ids[3], inputs = shoal_node_inputs(n);
+  int inputs = shoal_node_inputs(n);
   shoal_node_desc(p->model, n, p->batch, &d);
   q->shape = d.out;
-  q->backward = p->training && shoal_node_params(n, ids) > 0;
+  q->backward = p->training && shoal_node_trains(p->model, n);
   for (int k = 0; k < inputs; k++) {
     in[k] = format_of(p, &d, k, n->in[k]);
     q->in[k] = resolve(p, n->in[k]);
@@ -138,12 +138,11 @@ static void forward_slots(shoal_plan *p, const reads *r)
         q->entry[k] =
             shoal_plan_add_slot(p, q->op->in_format[k].bytes, i, q->backward && q->op->backward_reads_x ? back : i);
     if (q->op->saved_bytes > 0) q->saved = shoal_plan_add_slot(p, q->op->saved_bytes, i, q->backward ? back : i);
-    if (p->model->node[i].rank == 0) continue;
-    const shoal_param *a = &p->model->param[p->model->node[i].factor[0]];
-    const shoal_param *b = &p->model->param[p->model->node[i].factor[1]];
-    size_t bytes = (size_t)(a->shape.dim[0] * b->shape.dim[1]) * sizeof(float);
-    q->product = shoal_plan_add_slot(p, bytes, 0, end); /* stays until the weights change */
-    if (p->training) q->dproduct = shoal_plan_add_slot(p, bytes, back, back);
+    if (p->model->node[i].rank == 0 || !p->training) continue;
+    const shoal_param *left = &p->model->param[p->model->node[i].factor[0]];
+    const shoal_param *right = &p->model->param[p->model->node[i].factor[1]];
+    q->dproduct =
+        shoal_plan_add_slot(p, (size_t)(left->shape.dim[0] * right->shape.dim[1]) * sizeof(float), back, back);
   }
   for (int i = 0; i < p->model->nodes; i++) {
     int v = resolve(p, i);
@@ -197,7 +196,7 @@ static shoal_status build(shoal_plan *p, const shoal_model *m)
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->nodes, &p->node));
   for (int i = 0; i < m->nodes; i++) {
     shoal_planned *q = &p->node[i];
-    q->y = q->saved = q->dy = q->product = q->dproduct = SHOAL_NO_SLOT;
+    q->y = q->saved = q->dy = q->dproduct = SHOAL_NO_SLOT;
     for (int k = 0; k < SHOAL_OP_INPUTS; k++) {
       q->in[k] = -2;
       q->entry[k] = q->dx[k] = q->sum[k].from = q->sum[k].to = SHOAL_NO_SLOT;

@@ -26,7 +26,7 @@ typedef struct {
     int from, to;
     size_t n;
   } sum[SHOAL_OP_INPUTS];
-  int product, dproduct;   /* slots of A B and of its gradient, in the weight's own orientation; factored nodes only */
+  int dproduct;            /* slot of the gradient of a weight that is a product */
   int first_range, ranges; /* announced after its weights' gradients */
 } shoal_planned;
 

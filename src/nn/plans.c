@@ -47,6 +47,15 @@ shoal_status shoal_plans_get(shoal_plans *c, int64_t batch, shoal_plan_mode mode
   return SHOAL_OK;
 }
 
+shoal_status shoal_plans_match(shoal_plans *c, const shoal_plans *as)
+{
+  shoal_plan *plan;
+  for (size_t i = 0; i < as->n; i++)
+    if (as->entries[i].mode == SHOAL_PLAN_TRAIN)
+      SHOAL_TRY(shoal_plans_get(c, as->entries[i].batch, SHOAL_PLAN_TRAIN, &plan));
+  return SHOAL_OK;
+}
+
 void shoal_plans_destroy(shoal_plans *c)
 {
   if (!c) return;

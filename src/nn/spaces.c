@@ -101,11 +101,13 @@ shoal_status shoal_model_find_runs(shoal_model *m)
   m->run = NULL;
   m->runs = 0;
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->params, &m->run));
-  for (int i = 0; i < m->params; i++) {
-    const shoal_param *p = &m->param[i];
-    if (m->runs == 0 || m->run[m->runs - 1].decay != p->decay)
-      m->run[m->runs++] = (shoal_decay_run){ p->offset, 0, p->decay };
-    m->run[m->runs - 1].count += p->count;
-  }
+  for (int frozen = 0; frozen < 2; frozen++) /* as they lie in the arena */
+    for (int i = 0; i < m->params; i++) {
+      const shoal_param *p = &m->param[i];
+      if (p->frozen != (frozen == 1)) continue;
+      if (m->runs == 0 || m->run[m->runs - 1].decay != p->decay)
+        m->run[m->runs++] = (shoal_decay_run){ p->offset, 0, p->decay };
+      m->run[m->runs - 1].count += p->count;
+    }
   return SHOAL_OK;
 }

@@ -83,10 +83,11 @@ typedef struct {
   const float *dy;
   float *dx[SHOAL_OP_INPUTS];
   const float *w[SHOAL_OP_WEIGHTS];
-  float *dw[SHOAL_OP_WEIGHTS];
-  float *stats[2];          /* BATCHNORM: running mean and variance, [c] each; updated in training */
-  void *saved;              /* op->saved_bytes, untouched between forward and backward */
-  void *scratch;            /* op->scratch_bytes, nobody's between calls */
+  float *dw
+      [SHOAL_OP_WEIGHTS]; /* LINEAR and CONV: dw[0] NULL where w0 is not trained; backward_weights then does the rest */
+  float *stats[2];        /* BATCHNORM: running mean and variance, [c] each; updated in training */
+  void *saved;            /* op->saved_bytes, untouched between forward and backward */
+  void *scratch;          /* op->scratch_bytes, nobody's between calls */
   uint64_t weights_version; /* changes whenever the weights have been written */
   uint64_t seed;            /* DROPOUT address: seed, step, and slot0 = global number of the batch's first sample */
   uint32_t step;

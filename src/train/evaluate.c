@@ -71,7 +71,7 @@ shoal_status shoal_session_assemble(shoal_session *s)
 
 /* ---- scores ---- */
 
-static shoal_status score_share(shoal_session *s, const shoal_params *params, shoal_score *score)
+static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoal_params *params, shoal_score *score)
 {
   SHOAL_TRY(shoal_loader_seek(s->test, 0, 0));
   for (;;) {
@@ -80,28 +80,37 @@ static shoal_status score_share(shoal_session *s, const shoal_params *params, sh
     if (!b) return SHOAL_OK;
     if (b->n == 0) continue;
     shoal_plan *plan;
-    SHOAL_TRY(shoal_plans_get(s->plans, b->n, SHOAL_PLAN_EVAL, &plan));
+    SHOAL_TRY(shoal_plans_get(plans, b->n, SHOAL_PLAN_EVAL, &plan));
     shoal_address at = { .seed = s->run.seed };
     SHOAL_TRY(shoal_plan_forward(plan, params, &at, b->x, b->y, 0, score));
     SHOAL_TRY(shoal_world_progress(s->run.world));
   }
 }
 
-static shoal_status score_own(shoal_session *s)
+/* What each rank trains, in the form in which it trains it. */
+shoal_status shoal_session_score_own(shoal_session *s)
+{
+  shoal_score score = { 0 };
+  if (!s->own.acc || !s->test) return SHOAL_OK;
+  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->run.plans, s->run.params, &score)));
+  double acc = score.samples ? (double)score.correct / (double)score.samples : NAN;
+  return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->own.acc);
+}
+
+/* Of weights that mean the same; parts of another form are not compared. */
+static shoal_status measure_consensus(shoal_session *s)
 {
   const shoal_params *own = s->run.params;
-  shoal_score score = { 0 };
   double square = 0;
-  if (!s->own.acc) return SHOAL_OK;
-  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, own, &score)));
-  double acc = score.samples ? (double)score.correct / (double)score.samples : NAN;
+  s->own.consensus = NAN;
+  if (!s->own.acc || s->method->own_state) return SHOAL_OK;
   for (size_t i = 0; i < own->n; i++) {
     double d = (double)own->w[i] - (double)s->scratch->w[i];
     square += d * d;
   }
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, &square, 1));
   s->own.consensus = square;
-  return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->own.acc);
+  return SHOAL_OK;
 }
 
 shoal_status shoal_session_evaluate(shoal_session *s)
@@ -110,13 +119,14 @@ shoal_status shoal_session_evaluate(shoal_session *s)
   uint64_t t0 = shoal_now_ns();
   shoal_score score = { 0 };
   SHOAL_TRY(shoal_session_assemble(s));
-  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->scratch, &score)));
+  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->plans, s->scratch, &score)));
   double sums[] = { score.loss, (double)score.correct, (double)score.samples };
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
   s->test_loss = sums[0] / sums[2];
   s->test_acc = sums[1] / sums[2];
   s->test_step = s->run.step;
-  SHOAL_TRY(score_own(s));
+  SHOAL_TRY(shoal_session_score_own(s));
+  SHOAL_TRY(measure_consensus(s));
   shoal_trace_span(s->run.trace, SHOAL_TRACE_EVALUATION, shoal_trace_op(s->run.trace, "evaluation"), t0,
                    shoal_now_ns());
   return SHOAL_OK;

@@ -60,10 +60,11 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
     return SHOAL_OK;
   }
   shoal_plan *plan;
-  SHOAL_TRY(shoal_plans_get(s->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
+  SHOAL_TRY(shoal_plans_get(r->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
+  double samples = s->method->samples ? s->method->samples(r, s->method_state, b->total) : (double)b->total;
   shoal_address at = { .seed = r->seed, .step = (uint32_t)r->step, .slot0 = b->slot0 };
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_plan_forward(plan, r->params, &at, b->x, b->y, 1.0f / (float)b->total, score));
+  SHOAL_TRY(shoal_plan_forward(plan, r->params, &at, b->x, b->y, 1.0f / (float)samples, score));
   uint64_t t1 = shoal_now_ns();
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, op->forward, t0, t1);
   SHOAL_TRY(shoal_plan_backward(plan, r->params, &at, announce, s));
@@ -75,7 +76,8 @@ static shoal_status update(shoal_session *s, const ops *op)
 {
   shoal_run *r = &s->run;
   double epoch = (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples;
-  float lr = (float)shoal_lr_at(&s->lr, &s->plateau, epoch) * s->faults.lr;
+  double scheduled = shoal_lr_at(&s->lr, &s->plateau, epoch);
+  float lr = (float)(s->method->rate ? s->method->rate(r, s->method_state, scheduled) : scheduled) * s->faults.lr;
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, r->ranges, r->n_ranges, lr, NULL));
   shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, op->optimizer, t0, shoal_now_ns());
@@ -217,6 +219,15 @@ static shoal_status next_batch(shoal_session *s, shoal_batch *none, const shoal_
   return SHOAL_OK;
 }
 
+/* Where in its epoch the batch at the present position is.  After a resume with another batch size the first one may
+ * not begin at a multiple of it. */
+static void number_batch(shoal_session *s)
+{
+  uint64_t b = s->global_batch, left = s->epoch_end - s->at.position;
+  s->run.batch = (s->at.position + b - 1) / b;
+  s->run.batches = s->run.batch + (left + b - 1) / b;
+}
+
 /* Batches of one epoch from the present position on, until the loader is empty (*finished) or the last step is done. */
 static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
 {
@@ -237,12 +248,29 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     }
     shoal_trace_span(t, SHOAL_TRACE_INPUT, op->input, t0, t1);
     shoal_score score = { 0 };
+    number_batch(s);
     SHOAL_TRY(one_step(s, op, b, &score));
     shoal_trace_span(t, SHOAL_TRACE_STEP, op->step, t0, shoal_now_ns());
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
     SHOAL_TRY(between_steps(s, op, &score));
   }
   *finished = s->at.position >= s->epoch_end; /* the run's last step may be the epoch's last, too */
+  return SHOAL_OK;
+}
+
+/* The method's last word on the weights, before the run's last evaluation. */
+static shoal_status finish(shoal_session *s)
+{
+  bool changed = false;
+  if (s->finished || !s->method->finish) return SHOAL_OK;
+  s->finished = true;
+  if (s->run.part != s->run.model) { /* the method may now make one model of them */
+    SHOAL_TRY(shoal_session_score_own(s));
+    shoal_session_report_own(s);
+  }
+  SHOAL_TRY(s->method->finish(&s->run, s->method_state, &changed));
+  shoal_session_count_bytes(s);
+  if (changed) s->saved_any = false; /* a checkpoint of this very step is not the end */
   return SHOAL_OK;
 }
 
@@ -263,6 +291,7 @@ static shoal_status end_epoch_together(shoal_session *s, const ops *op)
   record_agreement(s, op, t0);
   s->train_loss = sums[0] / sums[1];
   s->at.epoch++;
+  if (reached_end(s)) SHOAL_TRY(finish(s));
   bool evaluate = due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, s->at.epoch) || reached_end(s);
   if (evaluate) SHOAL_TRY(shoal_session_evaluate(s));
   shoal_lr_plateau_feed(&s->lr, &s->plateau, s->train_loss);
@@ -299,6 +328,7 @@ shoal_status shoal_session_train(shoal_session *s)
              .agreement = shoal_trace_op(t, "agreement"),
              .pretended = shoal_trace_op(t, "pretended compute") };
   s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
+  if (s->method->start && !reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
   while (!reached_end(s)) {
     s->run.epoch = s->at.epoch;
     bool finished;
@@ -308,6 +338,7 @@ shoal_status shoal_session_train(shoal_session *s)
   int64_t ignored;
   SHOAL_TRY(take_vote(s, &op, &ignored));
   if (s->call) SHOAL_TRY(shoal_session_gather(s));
+  SHOAL_TRY(finish(s));
   if (isnan(s->test_acc) || s->at.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));
     if (s->at.position > 0) shoal_session_record_metrics(s, false);

@@ -76,6 +76,10 @@ static const shoal_option run_options[] = {
 /* Which model and method: their own tables join once these are known. */
 static const shoal_option choice_options[] = { { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL,
                                                  "The network; `shoal models` lists them.", NULL },
+                                               { "model.orthogonal", SHOAL_OPT_BOOL, "false", NULL, NULL,
+                                                 "Start each weight from the nearest orthogonal matrix: all its "
+                                                 "singular values become 1.",
+                                                 "Coquelin et al., AB-Training, 2024 (all their runs)" },
                                                { "method.name", SHOAL_OPT_STRING, "sync", NULL, NULL,
                                                  "How ranks share what they learn; `shoal methods` lists them.", NULL },
                                                { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL } };

@@ -20,7 +20,7 @@ static double samples_per_second(const shoal_session *s)
 /* A lower bound from what is known: the slowest save so far, or the bytes at a careful 100 MB/s. */
 static double save_estimate_s(const shoal_session *s)
 {
-  double bytes = (double)s->run.params->n * sizeof(float) * (2 + s->run.optim->slots);
+  double bytes = (double)s->params->n * sizeof(float) * (2 + s->optim->slots);
   return SHOAL_MAX(s->save_s, bytes / 100e6);
 }
 
@@ -106,13 +106,25 @@ const char *shoal_session_own_columns(const shoal_session *s)
   return s->own.acc ? ",consensus,own_acc_min,own_acc_mean,own_acc_max,own_acc" : "";
 }
 
+void shoal_session_report_own(const shoal_session *s)
+{
+  double sum = 0;
+  int scored = 0;
+  for (int i = 0; s->own.acc && s->test && i < shoal_world_size(s->run.world); i++)
+    if (isfinite(s->own.acc[i])) sum += s->own.acc[i], scored++;
+  if (scored)
+    shoal_info("ranks' own models before they become one: mean accuracy %.2f %%, each on its share",
+               100 * sum / scored);
+}
+
 /* The columns of ranks with models of their own; each one's accuracy by name where there are few of them. */
 static void record_own(const shoal_session *s, FILE *f, bool tested)
 {
   enum { NAMED_MAX = 8 };
   int size = shoal_world_size(s->run.world);
   if (!s->own.acc) return;
-  if (!tested || !isfinite(s->own.consensus)) {
+  bool compared = isfinite(s->own.consensus);
+  if (!tested || isnan(s->test_acc) || (!compared && !s->method->own_state)) {
     fputs(",,,,,", f);
     return;
   }
@@ -122,7 +134,9 @@ static void record_own(const shoal_session *s, FILE *f, bool tested)
     high = SHOAL_MAX(high, s->own.acc[i]);
     sum += s->own.acc[i];
   }
-  fprintf(f, ",%.6g,%.6f,%.6f,%.6f,", s->own.consensus, low, sum / size, high);
+  fputs(",", f);
+  csv_number(f, s->own.consensus, "%.6g", ",");
+  fprintf(f, "%.6f,%.6f,%.6f,", low, sum / size, high);
   for (int i = 0; size <= NAMED_MAX && i < size; i++) fprintf(f, "%s%.6f", i ? " " : "", s->own.acc[i]);
 }
 

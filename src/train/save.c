@@ -3,7 +3,8 @@
  *   model/NAME            weights and statistics of the method's model, named tensors     any layout
  *   replica/K/weights     only where replicas differ                                      same layout
  *   replica/K/stats       running statistics of rank K
- *   replica/K/SLOT        optimizer state; replica/0 alone where replicas are equal
+ *   replica/K/SLOT        optimizer state; replica/0 alone where replicas are equal, or the method trains parts now and
+ *                         then: there it is the whole model's, and the parts are the method's to save
  *   replica/K/score       loss sum and samples of the epoch so far
  *   replica/K/place       epoch, position, steps: where every rank has samples of its own
  *   train/…               position, optimizer steps, schedule, seconds, data identity
@@ -61,18 +62,25 @@ static void put_model(shoal_session *s, shoal_ckpt_writer *w)
   shoal_model_each_stat(m, put_stat, &(stat_target){ w, s->scratch->stats });
 }
 
+/* One copy of weights and optimizer state says all that the loop has to say. */
+static bool one_copy(const shoal_session *s)
+{
+  return s->method->replicas_equal || s->method->own_state;
+}
+
 static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
 {
   shoal_run *r = &s->run;
-  if (!s->method->replicas_equal) shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->params->n, r->params->w);
-  for (int i = 0; i < r->optim->slots; i++) {
-    const char *slot = shoal_optim_slot_name(r->optim, i);
+  const shoal_optim *o = s->optim;
+  if (!one_copy(s)) shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->params->n, r->params->w);
+  for (int i = 0; i < o->slots; i++) {
+    const char *slot = shoal_optim_slot_name(o, i);
     char name[64];
     snprintf(name, sizeof name, "replica/0/%s", slot);
-    if (s->method->replicas_equal)
-      shoal_ckpt_put(w, name, SHOAL_F32, 1, (uint64_t[]){ r->optim->n }, r->optim->slot[i]);
+    if (one_copy(s))
+      shoal_ckpt_put(w, name, SHOAL_F32, 1, (uint64_t[]){ o->n }, o->slot[i]);
     else
-      shoal_ckpt_put_replica(w, slot, SHOAL_F32, r->optim->n, r->optim->slot[i]);
+      shoal_ckpt_put_replica(w, slot, SHOAL_F32, o->n, o->slot[i]);
   }
   if (r->params->n_stats) shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->params->n_stats, r->params->stats);
   double score[] = { s->at.loss_sum, s->at.samples };
@@ -124,7 +132,7 @@ static shoal_status sum_places(shoal_session *s, shoal_ckpt_info *info)
 
 static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
-  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->run.optim->steps);
+  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->optim->steps);
   shoal_ckpt_put_f64(w, "train/seconds", s->at.seconds + shoal_seconds_since(s->started_ns));
   shoal_ckpt_put_f64(w, "train/plateau_best", s->plateau.best);
   shoal_ckpt_put_f64(w, "train/plateau_scale", s->plateau.scale);
@@ -138,7 +146,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 static shoal_status refuse_bad_model(shoal_session *s)
 {
   double sum;
-  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->run.params->n, s->scratch->w, &sum));
+  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->scratch->n, s->scratch->w, &sum));
   SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
               "the weights are not finite at step %llu: nothing is saved and the last checkpoint is untouched; resume "
               "from it with a smaller optim.lr or with optim.clip",
@@ -166,7 +174,7 @@ shoal_status shoal_session_save(shoal_session *s)
   layout_text(s, info.layout, sizeof info.layout);
   uint64_t copies = s->method->replicas_equal ? 1 : (uint64_t)info.size;
   uint64_t need =
-      ((1 + copies * (uint64_t)(1 + r->optim->slots)) * r->params->n + (uint64_t)info.size * s->model->stats) *
+      ((1 + copies * (uint64_t)(1 + s->optim->slots)) * s->params->n + (uint64_t)info.size * s->model->stats) *
       sizeof(float);
   shoal_ckpt_writer *w;
   if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
@@ -272,19 +280,50 @@ static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
   return t.st;
 }
 
-/* Equal replicas keep one copy of the optimizer's state under replica/0, whatever the layout. */
-static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, int owner)
+/* Another layout continues with the mean of the replicas' optimizer states, as it does with the mean of their weights:
+ * for momentum that is what the mean of the replicas would have. */
+static shoal_status get_mean_slot(const shoal_ckpt *c, const char *slot, size_t n, float *out, bool *found)
 {
-  shoal_optim *o = s->run.optim;
+  float *one;
+  int64_t replicas = 0;
+  shoal_status st = SHOAL_ALLOC(n, &one);
+  for (int64_t k = 0; st == SHOAL_OK && k < shoal_ckpt_get_info(c)->size; k++) {
+    char name[96];
+    snprintf(name, sizeof name, "replica/%lld/%s", (long long)k, slot);
+    if (!shoal_ckpt_has(c, name)) continue;
+    st = shoal_ckpt_get(c, name, SHOAL_F32, n, replicas ? one : out); /* the mean of one is that one, to the bit */
+    for (size_t i = 0; replicas && i < n; i++) out[i] += one[i];
+    replicas++;
+  }
+  for (size_t i = 0; replicas > 1 && i < n; i++) out[i] /= (float)replicas;
+  free(one);
+  *found = replicas > 0;
+  return st;
+}
+
+static shoal_status get_own_slot(const shoal_session *s, const shoal_ckpt *c, const char *slot, size_t n, float *out,
+                                 bool *found)
+{
+  char name[96];
+  snprintf(name, sizeof name, "replica/%d/%s", shoal_world_rank(s->run.world), slot);
+  *found = shoal_ckpt_has(c, name);
+  return *found ? shoal_ckpt_get(c, name, SHOAL_F32, n, out) : SHOAL_OK;
+}
+
+/* Equal replicas keep one copy of the optimizer's state, under replica/0, whatever the layout: it is the mean of one. */
+static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
+{
+  shoal_optim *o = s->optim;
   int64_t steps;
   for (int i = 0; i < o->slots; i++) {
-    char name[96];
-    snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(o, i));
-    if (!shoal_ckpt_has(c, name)) {
-      shoal_info("the checkpoint has no %s: the optimizer starts afresh", shoal_optim_slot_name(o, i));
+    const char *slot = shoal_optim_slot_name(o, i);
+    bool found;
+    SHOAL_TRY(own ? get_own_slot(s, c, slot, o->n, o->slot[i], &found)
+                  : get_mean_slot(c, slot, o->n, o->slot[i], &found));
+    if (!found) {
+      shoal_info("the checkpoint has no %s: the optimizer starts afresh", slot);
       return SHOAL_OK;
     }
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, o->n, o->slot[i]));
   }
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
   o->steps = (uint64_t)steps;
@@ -316,7 +355,7 @@ static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
     snprintf(name, sizeof name, "replica/%d/stats", rank);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n_stats, r->params->stats));
   }
-  if (!s->method->replicas_equal) {
+  if (!one_copy(s)) {
     snprintf(name, sizeof name, "replica/%d/weights", rank);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n, r->params->w));
   }
@@ -381,17 +420,17 @@ static shoal_status load(shoal_session *s, const char *path)
   shoal_status st;
   SHOAL_TRY_GOTO(st, get_train(s, c), done);
   SHOAL_TRY_GOTO(st, get_model(s, c), done);
-  if (s->method->replicas_equal || same)
-    SHOAL_TRY_GOTO(st, get_optimizer(s, c, s->method->replicas_equal ? 0 : shoal_world_rank(r->world)), done);
+  SHOAL_TRY_GOTO(st, get_optimizer(s, c, same && !one_copy(s)), done);
   SHOAL_TRY_GOTO(st, same ? get_own(s, c) : get_scores(s, c), done);
   if (s->method->load) SHOAL_TRY_GOTO(st, s->method->load(r, s->method_state, c, same), done);
   shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", path, (unsigned long long)info->epoch,
              (unsigned long long)info->samples, (unsigned long long)info->step);
   if (!same)
-    shoal_info("the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the "
-               "sample order go on, running statistics start from their mean",
-               (long long)info->size, info->layout, info->method, shoal_world_size(r->world), layout, s->method->name,
-               s->method->replicas_equal ? ", optimizer state" : "");
+    shoal_info(
+        "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; the model, %soptimizer "
+        "state and the sample order go on, running statistics start from their mean",
+        (long long)info->size, info->layout, info->method, shoal_world_size(r->world), layout, s->method->name,
+        one_copy(s) ? "" : "the mean ");
   if (info->config) report_changes(s, info->config);
 done:
   shoal_ckpt_close(c);

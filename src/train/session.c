@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "method/svd.h"
 #include "tensor/cpu/cpu.h"
 #include "train/options.h"
 #include <math.h>
@@ -276,7 +277,13 @@ static shoal_status build_model(shoal_session *s)
 static shoal_status share_gradients(shoal_session *s)
 {
   void *memory;
-  SHOAL_TRY(shoal_group_share(s->run.all, s->model->weights * sizeof(float), &memory));
+  size_t n = s->model->weights;
+  bool quiet = !shoal_session_is_root(s); /* the same run file, the same complaint */
+  if (quiet) shoal_quiet_errors(1);
+  shoal_status st = s->method->gradients ? s->method->gradients(&s->run, &n) : SHOAL_OK;
+  if (quiet) shoal_quiet_errors(-1);
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(n, s->model->weights) * sizeof(float), &memory));
   s->gradients = memory;
   return SHOAL_OK;
 }
@@ -284,16 +291,19 @@ static shoal_status share_gradients(shoal_session *s)
 static shoal_status open_model(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, s->gradients, &r->params));
+  SHOAL_TRY(shoal_params_create(r->backend, s->model, s->gradients, &s->params));
+  r->params = s->params;
   SHOAL_TRY(shoal_params_create(r->backend, s->model, NULL, &s->scratch));
   shoal_model_init(s->model, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
   r->params->version++;
   shoal_optim_config optim;
   SHOAL_TRY(shoal_optim_configure(s->config, &optim));
-  SHOAL_TRY(shoal_optim_create(r->backend, &optim, r->params->n, &r->optim));
+  SHOAL_TRY(shoal_optim_create(r->backend, &optim, r->params->n, &s->optim));
+  r->optim = s->optim;
   SHOAL_TRY(shoal_lr_configure(s->config, r->epochs, &s->lr));
   shoal_lr_plateau_init(&s->plateau);
   SHOAL_TRY(shoal_plans_create(r->backend, s->model, &s->plans));
+  r->plans = s->plans;
   return open_plans(s);
 }
 
@@ -327,6 +337,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_group_agree(control, build_model(s)));
   SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, open_model(s)));
+  if (shoal_config_bool(s->config, "model.orthogonal")) SHOAL_TRY(shoal_orthogonal_start(&s->run));
   return shoal_group_agree(control, open_method(s));
 }
 
@@ -339,9 +350,9 @@ void shoal_session_close(shoal_session *s)
   free(s->method_state);
   free(s->own.acc);
   shoal_plans_destroy(s->plans);
-  shoal_optim_destroy(r->optim);
+  shoal_optim_destroy(s->optim);
   shoal_params_destroy(r->backend, s->scratch);
-  shoal_params_destroy(r->backend, r->params);
+  shoal_params_destroy(r->backend, s->params);
   if (r->world) shoal_group_unshare(r->all, s->gradients);
   shoal_model_destroy(s->model);
   shoal_loader_destroy(s->sample);

@@ -49,13 +49,16 @@ typedef struct {
   bool left_out;         /* the fault hook leaves this step's exchange out */
   bool saved_any, fresh; /* fresh: nothing was resumed */
   bool agreed;           /* the verdict that ends the run is known to be the same on all ranks */
+  bool finished;         /* the method has had its last word */
   bool started;          /* the folder's records are ours to write from here on */
   shoal_folder folder;
   shoal_dataset *data;
   shoal_loader *loader, *test;
   shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
   shoal_model *model;
-  shoal_plans *plans;
+  shoal_plans *plans;    /* of the model; run.plans, unless the method trains a part */
+  shoal_params *params;  /* of the model; run.params, ... */
+  shoal_optim *optim;    /* of the model; run.optim, ... */
   float *gradients;      /* memory of run.params->g, which the ranks of a node share */
   shoal_params *scratch; /* the assembled model, for evaluation and checkpoints */
   shoal_lr_schedule lr;
@@ -99,6 +102,7 @@ shoal_status shoal_session_resume(shoal_session *s);
 /* evaluate.c.  Collective; sets test_loss and test_acc. */
 shoal_status shoal_session_assemble(shoal_session *s);
 shoal_status shoal_session_evaluate(shoal_session *s);
+shoal_status shoal_session_score_own(shoal_session *s); /* where ranks hold models of their own; sets own.acc */
 /* loop.c */
 shoal_status shoal_session_train(shoal_session *s);
 /* Do what was agreed on: save, stop (STOPPED), give up on bad numbers.  Collective. */
@@ -114,6 +118,7 @@ shoal_status shoal_session_part(shoal_session *s);
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);
+void shoal_session_report_own(const shoal_session *s);         /* a line: how good the ranks' own models are */
 const char *shoal_session_own_columns(const shoal_session *s); /* header text; "" where replicas are equal */
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */

@@ -4,7 +4,15 @@ shoal_add_test(mpi.comm.flight SOURCES mpi/comm_flight.c LINK shoal_comm RANKS 1
 shoal_add_test(mpi.comm.group SOURCES mpi/comm_group.c LINK shoal_comm RANKS 1 2 3 4 7 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.hang SOURCES mpi/comm_hang.c LINK shoal_comm RANKS 2 3 4 5 LABELS mpi)
 shoal_add_test(mpi.comm.launch SOURCES mpi/comm_launch.c LINK shoal_comm RANKS 1 2 3 LABELS mpi)
+shoal_add_test(mpi.method.ab SOURCES mpi/method_ab.c unit/nn_rig.c LINK shoal_method m RANKS 1 2 3 4 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.large SOURCES mpi/comm_large.c LINK shoal_comm RANKS 2 LABELS mpi slow TIMEOUT 120)
+
+# Methods without the loop, on a problem that can be worked out by hand.
+add_library(method_rig STATIC mpi/method_rig.c)
+target_include_directories(method_rig PUBLIC ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/mpi)
+target_link_libraries(method_rig PUBLIC shoal_method MPI::MPI_C m PRIVATE shoal_warnings)
+shoal_add_test(mpi.method.local_sgd SOURCES mpi/method_local_sgd.c LINK method_rig RANKS 1 2 3 4 8 LABELS mpi TIMEOUT 120)
+shoal_add_test(mpi.method.daso SOURCES mpi/method_daso.c LINK method_rig RANKS 1 2 3 4 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.swarm.lockstep SOURCES mpi/swarm_lockstep.c LINK shoal_method RANKS 1 2 3 5 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.call SOURCES mpi/comm_call.c LINK shoal_comm RANKS 1 2 3 5 LABELS mpi TIMEOUT 60)
 shoal_add_test(mpi.swarm.pairs SOURCES mpi/swarm_pairs.c LINK shoal_method RANKS 2 3 5 8 LABELS mpi TIMEOUT 300)

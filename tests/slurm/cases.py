@@ -142,9 +142,10 @@ def run_file(name, **options):
             f.write(f"{section}: {text}\n")
 
 
-def submit(name, *args, options=()):
-    """jobs/train.sbatch for a run file; returns the job's number."""
-    r = on_cluster("sbatch", "--parsable", "--cpus-per-task=1", f"--output={name}.log", *options, SBATCH, f"{name}.yaml", *args)
+def submit(name, *args, options=(), script=None):
+    """jobs/train.sbatch for a run file, or a script that names its own; returns the job's number."""
+    what = [script] if script else [SBATCH, f"{name}.yaml"]
+    r = on_cluster("sbatch", "--parsable", "--cpus-per-task=1", f"--output={name}.log", *options, *what, *args)
     return r.stdout.strip()
 
 
@@ -380,6 +381,32 @@ def case_stop():
     check(all(f"attempt {n}" in text for n in (1, 2, 3)), "the log lost an attempt\n" + text)
 
 
+def case_averages():
+    """daso and local-sgd by their batch scripts: stopped in mid-cycle, requeued, resumed, the same bits as undisturbed."""
+    glyphs()
+    methods = {"daso": "{ name: daso, warmup_epochs: 0, cooldown_epochs: 1, every: 4, wait: 4 }",
+               "local-sgd": "{ name: local-sgd, period: 5, switch_epoch: 1, node_level: true }"}
+    shutil.copy(SBATCH, ".")
+    numbers = {}
+    for name, text in methods.items():
+        shutil.copy(f"{ROOT}/jobs/{name}.sbatch", ".")
+        run_file(name, method=text)
+        srun(*EIGHT, *train(f"{name}-whole", f"{name}.yaml"))
+        numbers[name] = submit(name, *SLOW, script=f"{name}.sbatch")
+    for rank, (name, number) in enumerate(numbers.items()):
+        wait_for("the first steps", lambda: runs_at(name, 5))
+        os.kill(ranks_of(number)[3 + rank], signal.SIGUSR1)
+        wait_for("the stop", lambda: status(name)["state"] == "stopped", 20)
+        shoal("ckpt", "verify", newest(name))
+    for name, number in numbers.items():
+        wait_for("attempt 2", lambda: shows(f"runs/{name}/log.txt", "=== attempt 2,"), 90)
+        wait_for("the end", lambda: job_ended(number), 90)
+        check(job(number)["JobState"] == "COMPLETED" and int(job(number)["Restarts"]) == 1, job(number))
+        check(status(name)["state"] == "done" and status(name)["attempt"] == 2, status(name))
+        check(shows(f"runs/{name}/log.txt", "resumed from"), "it did not resume")
+        check_equal(f"{name}-whole", name, f"{name}, stopped and requeued")
+
+
 def cifar10():
     """The real images where they lie beside the checkout; else noise in the same format, for a run that learns nothing."""
     real = sorted(glob.glob(f"{ROOT}/../shared/data/cifar10/*.bin.gz"))
@@ -534,6 +561,39 @@ def case_overlap():
         print(f"{algorithm}: {wait:.2f} of {transfer:.1f} ms exposed; {idle:.1f} of {whole:.1f} ms when nobody polls")
         check(wait < 0.15 * transfer, f"{algorithm}: {wait} of {transfer} ms exposed")
         check(idle > 0.5 * whole, f"{algorithm}: {idle} of {whole} ms exposed without polls: this test cannot fail")
+
+
+def sums(name, rank, what, first):
+    """Number and seconds of a rank's exchanges whose name begins so, and seconds of the waits for them, from a step on."""
+    import h5py
+    with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:
+        ops = [o.decode() for o in f["ops"][()]]
+        rows = [(int(r["kind"]), (int(r["t1_ns"]) - int(r["t0_ns"])) / 1e9) for r in f["records"][()]
+                if ops[r["op"]].startswith(what) and r["step"] >= first]
+    return [sum(kind == 3 for kind, _ in rows), *(sum(t for kind, t in rows if kind == k) for k in (3, 4))]
+
+
+def case_late():
+    """DASO's sums at 200 Mbit/s: when W batches of (pretended) compute last longer than a transfer, less than 10 % of it is
+    waited for; when they are far shorter, much of it is.  The first sums bring nodes together that began at different times,
+    so they do not count."""
+    glyphs(4000)
+    options = [*MLP, *sets(method__name="daso", method__warmup_epochs=0, method__every=3, method__wait=2, run__steps=23,
+                           model__widths="[512,512]", data__batch=8, trace__level="op"), "--allow-faults"]
+    exposed = {}
+    cluster("shape", "200mbit")
+    try:
+        for ms in (150, 1):
+            srun(*EIGHT, "bash", "-c", 'SHOAL_FAULT_RANK=$SLURM_PROCID exec "$0" "$@"',  # all ranks, not one
+                 *train(f"late{ms}", *options, *sets(fault__compute=f"sleep:{ms}")))
+            number, transfer, wait = map(sum, zip(*(sums(f"late{ms}", rank, 'exchange "across', 9) for rank in range(8))))
+            exposed[ms] = wait / transfer
+            print(f"{ms} ms of compute per batch: {number} sums of {1e3 * transfer / number:.0f} ms, "
+                  f"{100 * exposed[ms]:.1f} % waited for")
+    finally:
+        cluster("shape", "off")
+    check(exposed[150] < 0.1, f"{100 * exposed[150]:.1f} % of the transfer is exposed")
+    check(exposed[1] > 0.3, f"only {100 * exposed[1]:.1f} % exposed: this test cannot fail")
 
 
 # ---- the batch script without a cluster ----------------------------------------------------------------------------------

@@ -120,10 +120,13 @@ int main(void)
     shoal_model *m[] = { rig_network("chain"), rig_network("residual"), rig_network("forks"),
                          rig_model("resnet20", "", &image, 10),
                          rig_model("mlp", "model.widths=[64,32] model.norm=batch model.dropout=0.1", &image, 10) };
-    shoal_model *factored;
-    CHECK_OK(shoal_model_factor(m[1], 2, 2, &factored));
-    check(backends[k / 2], "factored", factored, mode);
-    shoal_model_destroy(factored);
+    for (int chain = 0; chain < 2; chain++) {
+      shoal_factoring how[64] = { [2] = { .rank = 2, .chain = chain } };
+      shoal_model *factored;
+      CHECK_OK(shoal_model_factor(m[1], how, SHOAL_TRAIN_A, &factored));
+      check(backends[k / 2], chain ? "chain" : "product", factored, mode);
+      shoal_model_destroy(factored);
+    }
     for (int i = 0; i < 5; i++) {
       check(backends[k / 2], m[i]->name, m[i], mode);
       shoal_model_destroy(m[i]);

@@ -1,5 +1,6 @@
-/* The third cut: a weight as a product A B (methods/ab.md section 4).  With A = W and B = I nothing changes; gradients
- * of both factors agree with differences of the loss and with dA = G B^T, dB = A^T G; wide weights are transposed. */
+/* The third cut: a weight as a product (methods/ab.md section 4), multiplied out or run as a chain of two layers.  With
+ * A = W and B = I nothing changes; gradients of the factors agree with differences of the loss and with dA = G B^T,
+ * dB = A^T G; what is frozen gets no gradient and lies behind the rest. */
 #include "base/mem.h"
 #include "nn_rig.h"
 
@@ -11,181 +12,288 @@ static int find_node(const shoal_model *m, const char *name)
   return -1;
 }
 
-static shoal_model *factor(const shoal_model *m, const char *name, int64_t rank)
+/* Factors the layers of `names` (separated by spaces), every second one the other way. */
+static shoal_model *factor(const shoal_model *m, const char *names, int64_t rank, bool chain,
+                           shoal_factor_training train)
 {
+  shoal_factoring *how = calloc((size_t)m->nodes, sizeof *how);
+  char text[128];
+  snprintf(text, sizeof text, "%s", names);
+  for (char *save, *one = strtok_r(text, " ", &save); one; one = strtok_r(NULL, " ", &save), chain = !chain)
+    how[find_node(m, one)] = (shoal_factoring){ rank, chain };
   shoal_model *f = NULL;
-  REQUIRE(shoal_model_factor(m, find_node(m, name), rank, &f) == SHOAL_OK, "factor %s", name);
+  REQUIRE(shoal_model_factor(m, how, train, &f) == SHOAL_OK, "factor %s", names);
+  free(how);
   return f;
 }
 
-/* A [m,r] = the weight in 2-D form, transposed if it is wide; B = identity. */
-static void set_factors(const shoal_model *full, const float *full_w, const shoal_model *f, int node, float *w)
+static shoal_product product_of(const shoal_model *m, const shoal_model *f)
 {
-  const shoal_param *p = &full->param[full->node[node].weight[0]];
-  const shoal_param *a = &f->param[f->node[node].factor[0]], *b = &f->param[f->node[node].factor[1]];
-  int64_t rows = p->shape.dim[0], cols = (int64_t)p->count / rows, r = b->shape.dim[0];
-  CHECK(f->node[node].factor_transposed == (rows < cols), "%s: transposed", p->name);
-  CHECK(a->shape.dim[0] == SHOAL_MAX(rows, cols) && b->shape.dim[1] == SHOAL_MIN(rows, cols), "%s: shapes", p->name);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++)
-      w[a->offset + (size_t)(rows < cols ? j * r + i : i * r + j)] = full_w[p->offset + (size_t)(i * cols + j)];
-  for (int64_t i = 0; i < r; i++)
-    for (int64_t j = 0; j < r; j++) w[b->offset + (size_t)(i * r + j)] = i == j;
+  shoal_product p[4];
+  REQUIRE(shoal_model_products(m, f, p) == 1, "products");
+  return p[0];
 }
 
-static void check_exact(const char *backend, const shoal_model *m, const char *name, double bound)
+/* The factor of the longer side = the weight, the other the identity. */
+static void set_factors(const shoal_product *p, const float *full_w, float *w)
 {
-  int node = find_node(m, name);
-  const shoal_param *p = &m->param[m->node[node].weight[0]];
-  int64_t rows = p->shape.dim[0], cols = (int64_t)p->count / rows, rank = SHOAL_MIN(rows, cols);
-  shoal_model *f = factor(m, name, rank);
-  CHECK(f->weights == m->weights + (size_t)(rank * rank) && f->params == m->params + 1, "%s: %zu", name, f->weights);
-  CHECK(f->param[f->node[node].factor[0]].offset == p->offset, "%s: the factors take the weight's place", name);
+  const shoal_param *a = p->rows >= p->cols ? p->left : p->right, *b = p->rows >= p->cols ? p->right : p->left;
+  CHECK(a->factor == 'a' && b->factor == 'b' && p->rank == SHOAL_MIN(p->rows, p->cols), "%s", p->weight->name);
+  memcpy(w + a->offset, full_w + p->weight->offset, p->weight->count * sizeof *w);
+  for (int64_t i = 0; i < p->rank; i++)
+    for (int64_t j = 0; j < p->rank; j++) w[b->offset + (size_t)(i * p->rank + j)] = i == j;
+}
+
+/* Gradients of everything but the weight that is a product, against the largest of the whole model: those of a bias in
+ * front of batch norm are nothing but rounding. */
+static void check_others(const shoal_model *m, const shoal_model *f, const shoal_param *w, const float *full_g,
+                         const float *part_g, double bound)
+{
+  float *g = calloc(m->weights, sizeof *g);
+  double largest = 0;
+  shoal_model_scatter(m, f, part_g, g);
+  for (size_t k = 0; k < m->weights; k++) largest = fmax(largest, fabs((double)full_g[k]));
+  for (size_t k = 0; k < m->weights; k++)
+    CHECK((k >= w->offset && k < w->offset + w->count) || fabs((double)full_g[k] - g[k]) <= bound * largest,
+          "%s: gradient %zu is %g, want %g", w->name, k, g[k], full_g[k]);
+  free(g);
+}
+
+static void check_exact(const char *backend, const shoal_model *m, const char *name, bool chain, double bound)
+{
+  const shoal_param *w = &m->param[m->node[find_node(m, name)].weight[0]];
+  int64_t rows = w->shape.dim[0], rank = SHOAL_MIN(rows, (int64_t)w->count / rows);
+  shoal_model *f = factor(m, name, rank, chain, SHOAL_TRAIN_BOTH);
+  shoal_product p = product_of(m, f);
+  CHECK(p.weight == w && f->weights == m->weights + (size_t)(rank * rank) && f->params == m->params + 1, "%s: %zu",
+        name, f->weights);
+  CHECK(f->trainable == f->weights, "%s", name);
+  CHECK(SHOAL_MIN(p.left->offset, p.right->offset) == w->offset, "%s: the factors take the weight's place", name);
   rig full, part;
   rig_open(&full, backend, m, 4, SHOAL_PLAN_TRAIN);
   rig_open(&part, backend, f, 4, SHOAL_PLAN_TRAIN);
   shoal_model_gather(m, f, full.params->w, part.params->w);
-  set_factors(m, full.params->w, f, node, part.params->w);
+  set_factors(&p, full.params->w, part.params->w);
   rig_step(&full);
   rig_step(&part);
   float *a = rig_output(&full, m->nodes - 1), *b = rig_output(&part, f->nodes - 1);
   double error = rig_difference(b, a, (size_t)(4 * m->classes));
   CHECK(error <= bound, "%s on %s: outputs differ by %g", name, backend, error);
-  /* B = I: dA is dW in A's orientation */
-  const shoal_param *pa = &f->param[f->node[node].factor[0]];
-  float *dw = malloc(p->count * sizeof *dw), *other = malloc(m->weights * sizeof *other);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++)
-      dw[i * cols + j] = part.params->g[pa->offset + (size_t)(rows < cols ? j * rank + i : i * rank + j)];
-  error = rig_difference(dw, full.params->g + p->offset, p->count);
+  /* B = I: dA is dW */
+  const shoal_param *pa = p.left->factor == 'a' ? p.left : p.right;
+  error = rig_difference(part.params->g + pa->offset, full.params->g + w->offset, w->count);
   CHECK(error <= bound, "%s on %s: dA differs by %g", name, backend, error);
-  memset(other, 0, m->weights * sizeof *other);
-  shoal_model_scatter(m, f, part.params->g, other);
-  for (int i = 0; i < m->params; i++) {
-    const shoal_param *q = &m->param[i];
-    if (q != p) error = fmax(error, rig_difference(other + q->offset, full.params->g + q->offset, q->count));
-  }
-  CHECK(error <= bound, "%s on %s: another gradient differs by %g", name, backend, error);
+  check_others(m, f, w, full.params->g, part.params->g, bound);
   free(a);
   free(b);
-  free(dw);
-  free(other);
   rig_close(&full);
   rig_close(&part);
   shoal_model_destroy(f);
 }
 
-/* Products are made again when the weights change, and only then. */
+/* Products are made again when the weights change, and only then; they stand where the caller has room for them. */
 static void check_version(const shoal_model *m)
 {
-  shoal_model *f = factor(m, "fc1", 2);
-  const shoal_param *a = &f->param[f->node[find_node(f, "fc1")].factor[0]];
+  shoal_model *f = factor(m, "fc1", 2, false, SHOAL_TRAIN_BOTH);
+  shoal_product p = product_of(m, f);
   rig r;
   rig_open(&r, "ref", f, 2, SHOAL_PLAN_EVAL);
+  CHECK(f->products == m->weights, "room for products");
   double before = rig_forward(&r);
   shoal_score s = { 0 };
-  for (size_t i = 0; i < a->count; i++) r.params->w[a->offset + i] *= 2;
+  for (size_t i = 0; i < p.left->count; i++) r.params->w[p.left->offset + i] *= 2;
   CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 0, &s));
   CHECK(s.loss / 2 == before, "a product was made without a new version");
   CHECK(rig_forward(&r) != before, "a new version was not seen");
+  for (int64_t i = 0; i < p.rows; i++)
+    for (int64_t j = 0; j < p.cols; j++) {
+      double sum = 0;
+      for (int64_t k = 0; k < 2; k++)
+        sum += (double)r.params->w[p.left->offset + (size_t)(i * 2 + k)] *
+               r.params->w[p.right->offset + (size_t)(k * p.cols + j)];
+      CHECK(fabs(sum - r.params->products[p.weight->offset + (size_t)(i * p.cols + j)]) < 1e-6, "product");
+    }
+  shoal_quiet_errors(1);
+  float *room = r.params->products;
+  r.params->products = NULL;
+  CHECK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 0, &s) == SHOAL_ERR_ARG, "no room for products");
+  r.params->products = room;
+  shoal_quiet_errors(-1);
   rig_close(&r);
   shoal_model_destroy(f);
 }
 
 /* The variance of A B as drawn is that of the weight it stands for. */
-static void check_start(void)
+static void check_start(bool chain)
 {
-  shoal_model *m = rig_model("mlp", "model.widths=[96,64]", &SHOAL_SHAPE(80), 10), *f = factor(m, "fc2", 24);
+  shoal_model *m = rig_model("mlp", "model.widths=[96,64]", &SHOAL_SHAPE(80), 10);
+  shoal_model *f = factor(m, "fc2", 24, chain, SHOAL_TRAIN_BOTH);
   float *w = malloc(f->weights * sizeof *w);
   shoal_model_init(f, 5, w, NULL);
-  const shoal_node *n = &f->node[find_node(f, "fc2")];
-  const shoal_param *a = &f->param[n->factor[0]], *b = &f->param[n->factor[1]];
+  shoal_product p = product_of(m, f);
   double square = 0, want = 1.0 / 3 / 96;
-  int64_t rows = a->shape.dim[0], cols = b->shape.dim[1];
-  CHECK(rows == 96 && cols == 64, "%lld x %lld", (long long)rows, (long long)cols);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++) {
+  CHECK(p.rows == 64 && p.cols == 96 && p.rank == 24, "%lld x %lld", (long long)p.rows, (long long)p.cols);
+  for (int64_t i = 0; i < p.rows; i++)
+    for (int64_t j = 0; j < p.cols; j++) {
       double sum = 0;
       for (int64_t k = 0; k < 24; k++)
-        sum += (double)w[a->offset + (size_t)(i * 24 + k)] * w[b->offset + (size_t)(k * cols + j)];
+        sum += (double)w[p.left->offset + (size_t)(i * 24 + k)] * w[p.right->offset + (size_t)(k * p.cols + j)];
       square += sum * sum;
     }
-  square /= (double)(rows * cols);
+  square /= (double)(p.rows * p.cols);
   CHECK(fabs(square - want) < 0.15 * want, "variance %g, want %g", square, want);
-  CHECK(a->full_id == -1 && a->decay && b->decay, "factors");
+  CHECK(p.left->full_id == -1 && p.left->decay && p.right->decay &&
+            p.left->factor_of == m->node[find_node(m, "fc2")].weight[0],
+        "factors");
   free(w);
   shoal_model_destroy(m);
   shoal_model_destroy(f);
 }
 
-static void check_gradients(const shoal_model *m, const char *first, const char *second, int64_t rank)
+/* Announcements cover what is trained once, and nothing else. */
+static void check_ranges(const shoal_model *f, const shoal_plan *plan)
 {
-  shoal_model *f = factor(m, first, rank), *g = factor(f, second, rank);
-  rig r;
-  rig_open(&r, "ref", g, 4, SHOAL_PLAN_TRAIN);
-  char what[160];
-  snprintf(what, sizeof what, "%s with %s and %s of rank %lld", m->name, first, second, (long long)rank);
-  rig_check_gradients(&r, what);
-  rig_close(&r);
-  shoal_model_destroy(f);
-  shoal_model_destroy(g);
+  const shoal_range *range;
+  size_t n = shoal_plan_ranges(plan, &range), sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    sum += range[i].count;
+    CHECK(range[i].offset + range[i].count <= f->trainable, "a range beyond what is trained");
+    for (size_t j = 0; j < i; j++)
+      CHECK(range[i].offset >= range[j].offset + range[j].count || range[j].offset >= range[i].offset + range[i].count,
+            "ranges overlap");
+  }
+  CHECK(sum == f->trainable, "%zu of %zu are announced", sum, f->trainable);
+  size_t frozen = 0;
+  for (int i = 0; i < f->params; i++) {
+    CHECK(f->param[i].frozen == (f->param[i].offset >= f->trainable), "%s", f->param[i].name);
+    frozen += f->param[i].frozen ? f->param[i].count : 0;
+  }
+  CHECK(f->trainable + frozen == f->weights, "%zu frozen", frozen);
 }
 
-/* For any A and B: with W = A B in the full model, dA = G B^T and dB = A^T G of its G = dW.  No kink of relu disturbs
- * this comparison. */
-static void check_formula(const shoal_model *m, const char *name, int64_t rank)
+static void check_gradients(const shoal_model *m, const char *names, int64_t rank)
 {
-  int node = find_node(m, name);
-  shoal_model *f = factor(m, name, rank);
-  const shoal_param *p = &m->param[m->node[node].weight[0]];
-  const shoal_param *a = &f->param[f->node[node].factor[0]], *b = &f->param[f->node[node].factor[1]];
-  int64_t rows = a->shape.dim[0], cols = b->shape.dim[1];
-  bool transposed = f->node[node].factor_transposed;
+  for (int k = 0; k < 6; k++) {
+    shoal_factor_training train = (shoal_factor_training)(k / 2);
+    shoal_model *f = factor(m, names, rank, k % 2, train);
+    rig r;
+    rig_open(&r, "ref", f, 4, SHOAL_PLAN_TRAIN);
+    char what[160];
+    snprintf(what, sizeof what, "%s with %s of rank %lld, training %d, %s first", m->name, names, (long long)rank,
+             train, k % 2 ? "chain" : "product");
+    check_ranges(f, r.plan);
+    rig_check_gradients(&r, what);
+    rig_close(&r);
+    shoal_model_destroy(f);
+  }
+}
+
+/* For any A and B: with W = left right in the full model, the factors' gradients follow from its G = dW.  On several
+ * backends and both ways; no kink of relu disturbs this comparison. */
+static void check_formula(const char *backend, const shoal_model *m, const char *name, int64_t rank, bool chain,
+                          shoal_factor_training train)
+{
+  shoal_model *f = factor(m, name, rank, chain, train);
+  shoal_product p = product_of(m, f);
   rig full, part;
-  rig_open(&full, "ref", m, 4, SHOAL_PLAN_TRAIN);
-  rig_open(&part, "ref", f, 4, SHOAL_PLAN_TRAIN);
+  rig_open(&full, backend, m, 4, SHOAL_PLAN_TRAIN);
+  rig_open(&part, backend, f, 4, SHOAL_PLAN_TRAIN);
   shoal_model_gather(m, f, full.params->w, part.params->w);
-  const float *wa = part.params->w + a->offset, *wb = part.params->w + b->offset;
-#define AT(i, j) ((size_t)(transposed ? (j)*rows + (i) : (i)*cols + (j)))
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++) {
+  const float *left = part.params->w + p.left->offset, *right = part.params->w + p.right->offset;
+  for (int64_t i = 0; i < p.rows; i++)
+    for (int64_t j = 0; j < p.cols; j++) {
       double sum = 0;
-      for (int64_t k = 0; k < rank; k++) sum += (double)wa[i * rank + k] * wb[k * cols + j];
-      full.params->w[p->offset + AT(i, j)] = (float)sum;
+      for (int64_t k = 0; k < rank; k++) sum += (double)left[i * rank + k] * right[k * p.cols + j];
+      full.params->w[p.weight->offset + (size_t)(i * p.cols + j)] = (float)sum;
     }
-  CHECK(rig_step(&full) == rig_step(&part), "%s: another loss", name);
-  const float *g = full.params->g + p->offset;
+  CHECK(fabs(rig_step(&full) - rig_step(&part)) < 1e-5, "%s: another loss", name);
+  const float *g = full.params->g + p.weight->offset;
   double worst = 0, largest = 0;
   for (int64_t k = 0; k < rank; k++) {
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; !p.left->frozen && i < p.rows; i++) {
       double sum = 0;
-      for (int64_t j = 0; j < cols; j++) sum += (double)g[AT(i, j)] * wb[k * cols + j];
-      worst = fmax(worst, fabs(sum - part.params->g[a->offset + (size_t)(i * rank + k)]));
+      for (int64_t j = 0; j < p.cols; j++) sum += (double)g[i * p.cols + j] * right[k * p.cols + j];
+      worst = fmax(worst, fabs(sum - part.params->g[p.left->offset + (size_t)(i * rank + k)]));
       largest = fmax(largest, fabs(sum));
     }
-    for (int64_t j = 0; j < cols; j++) {
+    for (int64_t j = 0; !p.right->frozen && j < p.cols; j++) {
       double sum = 0;
-      for (int64_t i = 0; i < rows; i++) sum += (double)wa[i * rank + k] * g[AT(i, j)];
-      worst = fmax(worst, fabs(sum - part.params->g[b->offset + (size_t)(k * cols + j)]));
+      for (int64_t i = 0; i < p.rows; i++) sum += (double)left[i * rank + k] * g[i * p.cols + j];
+      worst = fmax(worst, fabs(sum - part.params->g[p.right->offset + (size_t)(k * p.cols + j)]));
       largest = fmax(largest, fabs(sum));
     }
   }
-#undef AT
-  CHECK(worst < 1e-6 * largest, "%s: factors' gradients off by %g of %g", name, worst, largest);
+  double bound = strcmp(backend, "ref") == 0 ? 2e-6 : 1e-4;
+  CHECK(worst < bound * largest, "%s %s on %s: factors' gradients off by %g of %g", name, chain ? "chain" : "product",
+        backend, worst, largest);
+  check_others(m, f, p.weight, full.params->g, part.params->g, bound);
   rig_close(&full);
   rig_close(&part);
   shoal_model_destroy(f);
+}
+
+static void check_both_ways(const char *backend, const shoal_model *m, const char *name, int64_t rank)
+{
+  for (int k = 0; k < 6; k++) check_formula(backend, m, name, rank, k % 2, (shoal_factor_training)(k / 2));
+}
+
+/* The count of operations: against the operations' own count forward, by hand for the rest; and what it decides. */
+static void check_cost(void)
+{
+  shoal_model *m = rig_model("mlp", "model.widths=[256,256,256]", &SHOAL_SHAPE(64), 10);
+  int fc2 = find_node(m, "fc2"), fc1 = find_node(m, "fc1");
+  shoal_model *f = factor(m, "fc2", 16, true, SHOAL_TRAIN_A);
+  double own = shoal_model_macs(f) - shoal_model_macs(m) + 256 * 256;
+  CHECK(own == 16 * (256 + 256), "forward %g", own);
+  shoal_factoring chain = { 16, true }, product = { 16, false };
+  double x = 32, sq = 256 * 256;
+  CHECK(shoal_factor_macs(m, fc2, 32, product, SHOAL_TRAIN_A) == 3 * x * sq + 2 * sq * 16, "product");
+  CHECK(shoal_factor_macs(m, fc2, 32, product, SHOAL_TRAIN_BOTH) == 3 * x * sq + 3 * sq * 16, "product, both");
+  CHECK(shoal_factor_macs(m, fc2, 32, chain, SHOAL_TRAIN_A) == x * 16 * (512 + 512 + 256), "chain");
+  /* fc1 [256, 64]: nobody wants its dx; A is the left factor */
+  CHECK(shoal_factor_macs(m, fc1, 32, chain, SHOAL_TRAIN_A) == x * 16 * (320 + 256), "first layer, A");
+  CHECK(shoal_factor_macs(m, fc1, 32, chain, SHOAL_TRAIN_B) == x * 16 * (320 + 256 + 64), "first layer, B");
+  shoal_model_destroy(f);
+  shoal_model_destroy(m);
+  m = rig_model("resnet20", "", &SHOAL_SHAPE(3, 32, 32), 10);
+  int conv = find_node(m, "layer2.0.conv1"); /* [32, 16, 3, 3], stride 2, 16 x 16 positions */
+  f = factor(m, "layer2.0.conv1", 8, true, SHOAL_TRAIN_A);
+  own = shoal_model_macs(f) - shoal_model_macs(m) + 256.0 * 32 * 144;
+  CHECK(own == 256.0 * 8 * (32 + 144), "forward %g", own);
+  x = 4 * 256; /* A is the right factor: 144 > 32 */
+  CHECK(shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A) == x * 16 * (2 * (32 + 144) + 144), "chain");
+  CHECK(shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_B) == x * 16 * (2 * (32 + 144) + 32), "chain");
+  chain.rank = product.rank = 32; /* full rank: the product is cheaper */
+  CHECK(shoal_factor_macs(m, conv, 4, product, SHOAL_TRAIN_A) < shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A),
+        "32");
+  chain.rank = product.rank = 4;
+  CHECK(shoal_factor_macs(m, conv, 4, product, SHOAL_TRAIN_A) > shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A),
+        "4");
+  shoal_model_destroy(f);
+  shoal_model_destroy(m);
+}
+
+static shoal_status try_factor(const shoal_model *m, const char *name, int64_t rank)
+{
+  shoal_factoring how[32] = { [0] = { 0 } };
+  shoal_model *none = NULL;
+  how[find_node(m, name)].rank = rank;
+  shoal_status st = shoal_model_factor(m, how, SHOAL_TRAIN_BOTH, &none);
+  CHECK((st == SHOAL_OK) == (none != NULL), "%s", name);
+  shoal_model_destroy(none);
+  return st;
 }
 
 static void check_refusals(const shoal_model *m)
 {
   shoal_model *none = NULL;
   shoal_quiet_errors(1);
-  CHECK(shoal_model_factor(m, find_node(m, "bn2"), 1, &none) == SHOAL_ERR_ARG, "a norm");
-  CHECK(shoal_model_factor(m, find_node(m, "fc1"), 0, &none) == SHOAL_ERR_ARG, "rank 0");
-  CHECK(shoal_model_factor(m, find_node(m, "fc1"), 7, &none) == SHOAL_ERR_ARG && !none, "rank 7 of 6 x 45");
-  shoal_model *f = factor(m, "fc1", 2);
-  CHECK(shoal_model_factor(f, find_node(f, "fc1"), 2, &none) == SHOAL_ERR_ARG, "factored twice");
+  CHECK(try_factor(m, "bn2", 1) == SHOAL_ERR_ARG, "a norm");
+  CHECK(try_factor(m, "fc1", 0) == SHOAL_OK, "nothing to do");
+  CHECK(try_factor(m, "fc1", -1) == SHOAL_ERR_ARG, "rank -1");
+  CHECK(try_factor(m, "fc1", 7) == SHOAL_ERR_ARG, "rank 7 of 6 x 45");
+  shoal_model *f = factor(m, "fc1", 2, false, SHOAL_TRAIN_BOTH);
+  CHECK(try_factor(f, "fc1", 2) == SHOAL_ERR_ARG, "factored twice");
   const int64_t units[] = { 1 };
   const int64_t *keep[] = { units, NULL, NULL };
   CHECK(shoal_model_narrow(f, (const int64_t *const[]){ NULL, units, NULL }, (const int64_t[]){ 0, 1, 0 }, NULL,
@@ -195,7 +303,8 @@ static void check_refusals(const shoal_model *m)
   CHECK_OK(shoal_model_narrow(f, keep, (const int64_t[]){ 1, 0, 0 }, NULL, &part));
   shoal_model_destroy(part);
   CHECK_OK(shoal_model_slice(f, 2, 4, NULL, &part));
-  CHECK(part->node[0].kind == SHOAL_OP_FLATTEN && part->node[1].rank == 2, "slice of a factored model");
+  CHECK(part->node[0].kind == SHOAL_OP_FLATTEN && part->node[1].rank == 2 && part->products == f->products,
+        "slice of a factored model");
   shoal_model_destroy(part);
   shoal_quiet_errors(-1);
   shoal_model_destroy(f);
@@ -204,29 +313,44 @@ static void check_refusals(const shoal_model *m)
 int main(void)
 {
   shoal_model *m = rig_network("chain");
-  check_exact("ref", m, "fc1", 0);   /* [6, 45], transposed */
-  check_exact("ref", m, "conv1", 0); /* [4, 18], transposed */
-  check_exact("ref", m, "fc2", 0);   /* [3, 6], transposed */
-  check_gradients(m, "conv2", "fc1", 3);
-  check_gradients(m, "fc2", "conv1", 2);
+  for (int chain = 0; chain < 2; chain++) {
+    double bound = chain ? 4e-6 : 0;              /* a chain rounds once more on the way */
+    check_exact("ref", m, "fc1", chain, bound);   /* [6, 45], A is the right factor */
+    check_exact("ref", m, "conv1", chain, bound); /* [4, 18] */
+    check_exact("ref", m, "fc2", chain, bound);   /* [3, 6] */
+  }
+  check_gradients(m, "conv2 fc1", 3);
+  check_gradients(m, "fc2 conv2", 2);
   check_version(m);
   check_refusals(m);
   shoal_model_destroy(m);
   m = rig_model("mlp", "model.widths=[12,5]", &SHOAL_SHAPE(7), 6);
-  check_exact("ref", m, "fc1", 0); /* [12, 7], as it is */
-  check_gradients(m, "fc1", "fc3", 4);
-  check_formula(m, "fc1", 3);
+  check_exact("ref", m, "fc1", false, 0); /* [12, 7], A is the left factor */
+  check_exact("ref", m, "fc1", true, 4e-6);
+  check_gradients(m, "fc1 fc3", 4);
+  check_both_ways("ref", m, "fc1", 3);
   shoal_model_destroy(m);
   m = rig_network("residual");
-  check_exact("ref", m, "b.down", 0); /* 1x1 convolution [6, 4] */
-  check_formula(m, "b.down", 2);
-  check_formula(m, "a.conv1", 2);
-  check_formula(m, "fc", 1);
+  check_exact("ref", m, "b.down", false, 0); /* 1x1 convolution [6, 4] */
+  check_exact("ref", m, "b.down", true, 4e-6);
+  check_both_ways("ref", m, "b.down", 2);
+  check_both_ways("ref", m, "a.conv1", 2);
+  check_both_ways("ref", m, "b.conv1", 3); /* stride 2 */
+  check_both_ways("ref", m, "fc", 1);
+  check_both_ways("cpu", m, "b.conv1", 3);
   shoal_model_destroy(m);
   m = rig_model("resnet20", "", &SHOAL_SHAPE(3, 32, 32), 10);
-  check_exact("cpu", m, "layer2.0.conv1", 1e-4);
-  check_exact("cpu", m, "fc", 1e-4);
+  for (int chain = 0; chain < 2; chain++) {
+    check_exact("cpu", m, "layer2.0.conv1", chain, 1e-4);
+    check_exact("cpu", m, "fc", chain, 1e-4);
+  }
   shoal_model_destroy(m);
-  check_start();
+  m = rig_model("vgg16", "model.width=0.1 model.batch_norm=false", &SHOAL_SHAPE(3, 32, 32), 10);
+  check_both_ways("cpu", m, "features.7", 6); /* with bias and relu */
+  check_formula("cpu", m, "classifier", 4, true, SHOAL_TRAIN_A);
+  shoal_model_destroy(m);
+  check_start(false);
+  check_start(true);
+  check_cost();
   return check_done();
 }

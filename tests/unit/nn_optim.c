@@ -218,9 +218,55 @@ static void test_schedule_refusals(void)
   shoal_quiet_errors(-1);
 }
 
+/* A range that joins three steps late is corrected by its own age: bit for bit what an optimizer of its own would do. */
+static void test_ages(const char *backend)
+{
+  shoal_model *m = rig_model("mlp", "model.widths=[9]", &SHOAL_SHAPE(5), 4);
+  shoal_config *c = config("optim.name=adamw optim.weight_decay=0.1");
+  shoal_optim_config k;
+  CHECK_OK(shoal_optim_configure(c, &k));
+  const shoal_range both[] = { { 0, 20 }, { 20, m->weights - 20 } };
+  uint64_t ages[] = { 0, 0 };
+  rig r[2];
+  shoal_optim *o[2];
+  for (int i = 0; i < 2; i++) {
+    rig_open(&r[i], backend, m, 2, SHOAL_PLAN_TRAIN);
+    CHECK_OK(shoal_optim_create(r[i].b, &k, m->weights, &o[i]));
+  }
+  o[0]->ages = ages;
+  for (uint64_t t = 0; t < 8; t++) {
+    for (int i = 0; i < 2; i++) rig_fill(r[i].params->g, m->weights, 60 + t);
+    CHECK_OK(shoal_optim_step(o[0], m, r[0].params, both, t < 3 ? 1 : 2, 0.1f, NULL));
+    ages[0]++, ages[1] += t >= 3;
+    if (t >= 3) CHECK_OK(shoal_optim_step(o[1], m, r[1].params, &both[1], 1, 0.1f, NULL));
+  }
+  CHECK(memcmp(r[0].params->w + 20, r[1].params->w + 20, both[1].count * sizeof(float)) == 0, "%s: late range",
+        backend);
+  float *late = malloc(20 * sizeof *late);
+  memcpy(late, r[0].params->w, 20 * sizeof *late);
+  shoal_optim_destroy(o[1]);
+  rig_close(&r[1]);
+  rig_open(&r[1], backend, m, 2, SHOAL_PLAN_TRAIN);
+  CHECK_OK(shoal_optim_create(r[1].b, &k, m->weights, &o[1]));
+  for (uint64_t t = 0; t < 8; t++) {
+    rig_fill(r[1].params->g, m->weights, 60 + t);
+    CHECK_OK(shoal_optim_step(o[1], m, r[1].params, both, 1, 0.1f, NULL));
+  }
+  CHECK(memcmp(late, r[1].params->w, 20 * sizeof *late) == 0, "%s: early range", backend);
+  free(late);
+  for (int i = 0; i < 2; i++) {
+    shoal_optim_destroy(o[i]);
+    rig_close(&r[i]);
+  }
+  shoal_config_destroy(c);
+  shoal_model_destroy(m);
+}
+
 int main(void)
 {
   test_optimizers();
+  test_ages("ref");
+  test_ages("cpu");
   test_refusals();
   test_schedules();
   test_plateau();

@@ -307,9 +307,11 @@ double rig_gradient_error(rig *r, double tolerance)
   rig_step(r);
   memcpy(g, r->params->g, r->params->n * sizeof *g);
   double worst = 0, largest = 0;
-  for (size_t i = 0; i < r->params->n; i++) largest = fmax(largest, fabs((double)g[i]));
+  for (size_t i = 0; i < r->m->trainable; i++) largest = fmax(largest, fabs((double)g[i]));
+  for (size_t i = r->m->trainable; i < r->params->n; i++) CHECK(isnan(g[i]), "a gradient of what is frozen, at %zu", i);
   for (int i = 0; i < r->m->params; i++) {
     const shoal_param *p = &r->m->param[i];
+    if (p->frozen) continue;
     double e = check_param(r, p, g + p->offset, stats, 0.05 * largest, tolerance);
     worst = e <= worst ? worst : e; /* NaN counts as worst */
   }

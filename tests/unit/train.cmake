@@ -9,3 +9,15 @@ foreach(case swarm_neutral swarm_lockstep swarm_bytes swarm_free swarm_batchnorm
   add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/swarm_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()
+
+# The same for methods that average parameters: mpi/local_cases.py.
+foreach(case local_neutral local_resume daso_neutral daso_resume daso_moved daso_events daso_alone daso_numeric)
+  add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/local_cases.py $<TARGET_FILE:shoal> ${case})
+  set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
+endforeach()
+
+# The same for AB-training: mpi/ab_cases.py.
+foreach(case ab_neutral ab_phases ab_bytes ab_resume ab_only_b ab_refusals)
+  add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ab_cases.py $<TARGET_FILE:shoal> ${case})
+  set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
+endforeach()

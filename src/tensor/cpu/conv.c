@@ -82,6 +82,7 @@ static shoal_status conv_backward_weights(shoal_op *op, const shoal_op_args *a)
 {
   shoal_cpu_conv *p = (shoal_cpu_conv *)op;
   const float *x, *dy = before_relu(p, a);
+  if (!a->dw[0]) return SHOAL_OK;
   if (p->taps.on) return shoal_cpu_taps_run(&p->taps, op, a->x[0], dy, a->scratch, a->dw[0]);
   float *sum = p->dw_out.primitive ? shoal_cpu_at(a->scratch, p->dw_at) : a->dw[0];
   float *more = shoal_cpu_at(a->scratch, p->dw_more_at);

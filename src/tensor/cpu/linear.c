@@ -112,6 +112,7 @@ static shoal_status linear_backward_weights(shoal_op *op, const shoal_op_args *a
     shoal_cpu_parallel(shoal_cpu_of(op), (size_t)((p->out + COLUMNS - 1) / COLUMNS), 1,
                        (size_t)p->rows * COLUMNS * sizeof(float), column_sums, &c);
   }
+  if (!a->dw[0]) return SHOAL_OK;
   for (int64_t o = 0; o < p->out; o += piece) {
     int64_t rows = SHOAL_MIN(piece, p->out - o);
     SHOAL_TRY(gemm(op, 'T', 'N', rows, p->in, p->rows, dy + o, p->out, a->x[0], p->in, a->dw[0] + o * p->in, p->in));

@@ -75,7 +75,7 @@ static shoal_status backward_weights(shoal_op *op, const shoal_op_args *a)
 {
   sizes s = sizes_of(&op->desc);
   for (int64_t o = 0; o < s.co; o++) {
-    for (int64_t i = 0; i < s.ci; i++)
+    for (int64_t i = 0; a->dw[0] && i < s.ci; i++)
       for (int64_t u = 0; u < s.kh; u++)
         for (int64_t v = 0; v < s.kw; v++)
           a->dw[0][((o * s.ci + i) * s.kh + u) * s.kw + v] = (float)dw_element(op, a, &s, o, i, u, v);

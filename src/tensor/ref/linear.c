@@ -34,7 +34,7 @@ static shoal_status backward_weights(shoal_op *op, const shoal_op_args *a)
     double bias = 0;
     for (int64_t r = 0; r < s.rows; r++) bias += shoal_ref_before_relu(op, a, r * s.out + o);
     if (op->desc.bias) a->dw[1][o] = (float)bias;
-    for (int64_t i = 0; i < s.in; i++) {
+    for (int64_t i = 0; a->dw[0] && i < s.in; i++) {
       double sum = 0;
       for (int64_t r = 0; r < s.rows; r++)
         sum += (double)shoal_ref_before_relu(op, a, r * s.out + o) * a->x[0][r * s.in + i];

@@ -1,0 +1,68 @@
+/* `shoal ckpt export`: the model alone, as an HDF5 file that any program reads.
+ *
+ * Every method's checkpoint holds the model as global named tensors of full-rank weights under /model, whatever the ranks
+ * themselves trained, so there is nothing to assemble: the tensors are copied under the names that PyTorch's reference
+ * models use, with mean batch-norm statistics, and no optimizer state.  One tensor is in memory at a time. */
+#include "base/file.h"
+#include "base/mem.h"
+#include "ckpt/ckpt_impl.h"
+#include "h5/h5.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char prefix[] = "model/";
+
+static shoal_status copy_tensor(const shoal_ckpt *c, const char *name, hid_t to)
+{
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8], n = 1;
+  SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
+  SHOAL_CHECK(type == SHOAL_F32, SHOAL_ERR_IO, "%s of the checkpoint is %s, must be f32", name, shoal_dtype_name(type));
+  for (int d = 0; d < ndim; d++) n *= dims[d];
+  float *x;
+  SHOAL_TRY(SHOAL_ALLOC(n, &x));
+  shoal_status st = shoal_ckpt_get(c, name, SHOAL_F32, n, x);
+  if (st == SHOAL_OK) st = shoal_h5_write(to, name + strlen(prefix), H5T_NATIVE_FLOAT, ndim, dims, x);
+  free(x);
+  return st;
+}
+
+static shoal_status copy_model(const shoal_ckpt *c, hid_t to)
+{
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
+  const char *const *names;
+  size_t n = shoal_ckpt_names(c, &names);
+  for (size_t i = 0; i < n; i++)
+    if (strncmp(names[i], prefix, strlen(prefix)) == 0) SHOAL_TRY(copy_tensor(c, names[i], to));
+  SHOAL_TRY(shoal_h5_put_string(to, "model", info->model));
+  SHOAL_TRY(shoal_h5_put_string(to, "run", info->run));
+  SHOAL_TRY(shoal_h5_put_string(to, "method", info->method));
+  SHOAL_TRY(shoal_h5_put_i64(to, "step", (int64_t)info->step));
+  return shoal_h5_put_i64(to, "epoch", (int64_t)info->epoch);
+}
+
+static shoal_status write_export(const shoal_ckpt *c, const char *tmp, const char *out)
+{
+  hid_t file;
+  SHOAL_TRY(shoal_h5_create(tmp, &file));
+  shoal_status st = copy_model(c, file);
+  if (st == SHOAL_OK && H5Fflush(file, H5F_SCOPE_GLOBAL) < 0)
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s could not be written to the end: is the disk full?", out);
+  shoal_h5_close(file);
+  return st == SHOAL_OK ? shoal_commit_file(tmp, out) : st;
+}
+
+shoal_status shoal_ckpt_export(const char *path, const char *out)
+{
+  shoal_ckpt *c;
+  SHOAL_CHECK(!shoal_path_exists(out), SHOAL_ERR_IO, "%s exists already: remove it, or name another file", out);
+  SHOAL_TRY(shoal_ckpt_open(path, true, &c));
+  char *tmp = shoal_temporary_name(out);
+  shoal_status st = write_export(c, tmp, out);
+  if (st != SHOAL_OK) unlink(tmp);
+  free(tmp);
+  shoal_ckpt_close(c);
+  return st;
+}

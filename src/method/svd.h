@@ -1,0 +1,36 @@
+/* Thin singular value decomposition of a weight matrix, and what AB-training makes of it: a rank, two balanced factors,
+ * the nearest orthogonal matrix.  Host memory, f32, row-major; by LAPACK.  Not for the training step: it allocates.
+ *
+ *   X [rows, cols]  =  U [rows, k]  diag(sigma)  V^T [k, cols],      k = min(rows, cols), sigma falling
+ *
+ * Signs, and the basis where singular values are equal, are LAPACK's choice and may differ between machines: compute on
+ * one rank and send the result. */
+#ifndef SHOAL_METHOD_SVD_H
+#define SHOAL_METHOD_SVD_H
+#include "method/method.h"
+
+typedef struct {
+  int64_t rows, cols, k;
+  float *u, *sigma, *vt; /* [rows, k], [k], [k, cols]; owned */
+} shoal_svd;
+
+/** @param x     [rows, cols], left as it is
+ *  @param name  of the layer, for messages
+ *  @return ERR_NUMERIC if x holds a number that is none, or LAPACK does not converge (its divide and conquer is tried
+ *          first, then the QR iteration); ERR_MEM.  After an error *out is empty.
+ *  Cost    about 4 rows cols k operations and twice the matrix in memory */
+shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name, shoal_svd *out);
+void shoal_svd_free(shoal_svd *s); /* an empty one is fine */
+/** 1 + the largest j with sigma[j] > beta * sigma[0]; 1 for a zero matrix.
+ *  Source  AB-training's public code; strict, as there */
+int64_t shoal_svd_rank(const float *sigma, int64_t k, double beta);
+/** left [rows, r] = U diag(sqrt(sigma)), right [r, cols] = diag(sqrt(sigma)) V^T, of the first r singular values: then
+ *  left^T left = right right^T = diag(sigma). */
+void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right);
+/** x ← U V^T: all its singular values become 1.  A zero matrix becomes some orthogonal one.  Errors as above, x is then
+ *  as it was. */
+shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name);
+/** The same for every weight of the model with two dimensions or more, in its 2-D form: one rank per weight, in turn, sends
+ *  it to the others (class control).  Collective; for a fresh model, before the first step. */
+shoal_status shoal_orthogonal_start(shoal_run *r);
+#endif

@@ -1,0 +1,198 @@
+/* Local SGD on a problem that can be worked out by hand: what its specification (baselines, section 2.4) promises. */
+#include "base/mem.h"
+#include "comm.h"
+#include "method_rig.h"
+
+static int rank, size;
+
+static const char *const optimizers[] = {
+  "",
+  "optim.momentum=0.9",
+  "optim.momentum=0.9 optim.nesterov=true optim.weight_decay=0.01",
+};
+
+/* One process with the whole batch, in double. */
+static void sync_oracle(const method_rig *m, method_rig_weight *x, uint64_t step)
+{
+  for (size_t i = 0; i < m->run.params->n; i++) {
+    double g = 0;
+    for (int r = 0; r < m->size; r++) g += method_rig_pull(m, step, r, i, x[i].w, NULL);
+    method_rig_sgd(m, &x[i], g / (double)method_rig_total(m, step), step);
+  }
+}
+
+static method_rig_weight *begin(const method_rig *m)
+{
+  method_rig_weight *x = room(m->run.params->n * sizeof *x);
+  for (size_t i = 0; i < m->run.params->n; i++) x[i].w = (double)m->run.params->w[i];
+  return x;
+}
+
+/* The mean over ranks against an oracle. */
+static void check_mean(method_rig *m, const method_rig_weight *x, double tolerance, const char *what)
+{
+  size_t n = m->run.params->n;
+  const float *all = method_rig_gather(m);
+  float *mean = room(n * sizeof *mean);
+  double *w = room(n * sizeof *w);
+  for (size_t i = 0; i < n; i++) {
+    double sum = 0;
+    for (int r = 0; r < size; r++) sum += (double)all[(size_t)r * n + i];
+    mean[i] = (float)(sum / size);
+    w[i] = x[i].w;
+  }
+  double error = method_rig_error(mean, w, n);
+  CHECK(error < tolerance, "%s, %s, %s, step %d: off by %g", what, m->setup.pretend, m->setup.settings,
+        (int)m->run.step, error);
+  free(mean);
+  free(w);
+}
+
+static bool all_equal(method_rig *m)
+{
+  size_t bytes = m->run.params->n * sizeof(float);
+  const char *all = (const char *)method_rig_gather(m);
+  for (int r = 1; r < size; r++)
+    if (memcmp(all, all + (size_t)r * bytes, bytes) != 0) return false;
+  return true;
+}
+
+static void run(const char *pretend, const char *settings, const method_rig_setup *like,
+                void (*check)(method_rig *m, method_rig_weight *x))
+{
+  method_rig m;
+  method_rig_setup setup = *like;
+  setup.pretend = pretend;
+  setup.settings = settings;
+  method_rig_open(&m, &setup);
+  method_rig_weight *x = begin(&m);
+  while (m.run.step < setup.epochs * setup.batches) {
+    uint64_t step = m.run.step;
+    REQUIRE(method_rig_step(&m, 0.1f, 1) == SHOAL_OK, "step %d", (int)step);
+    sync_oracle(&m, x, step);
+    check(&m, x);
+  }
+  free(x);
+  method_rig_close(&m);
+}
+
+/* H = 1 is synchronous SGD, also with batches that ranks share unequally, and all ranks hold the same bits. */
+static void check_every_step(method_rig *m, method_rig_weight *x)
+{
+  check_mean(m, x, 2e-6, "H = 1");
+  CHECK(all_equal(m), "%s: ranks differ after an average", m->setup.pretend);
+}
+
+/* With equal shares and one Hessian the mean follows synchronous SGD whatever H is, while the ranks drift apart. */
+static void check_linear(method_rig *m, method_rig_weight *x)
+{
+  check_mean(m, x, 2e-6, "equal Hessians");
+  bool averaged = (m->run.step - 1) % 5 == 0;
+  if (size > 1) CHECK(all_equal(m) == averaged, "%s, step %d", m->setup.pretend, (int)m->run.step);
+}
+
+static bool power_of_two(int n)
+{
+  return (n & (n - 1)) == 0;
+}
+
+/* Identical data: identical models at all times.  A sum over a number of ranks that is no power of two rounds. */
+static void check_identical(method_rig *m, method_rig_weight *x)
+{
+  bool exact = power_of_two(size);
+  const shoal_place *p = shoal_world_topo(m->world)->places;
+  for (int r = 0; strstr(m->setup.settings, "node_level") && r < size; r++) exact &= power_of_two(p[r].local_size);
+  check_mean(m, x, 2e-6, "identical data");
+  if (exact) CHECK(all_equal(m), "%s: ranks differ", m->setup.pretend);
+}
+
+/* Before the switch synchronous, then alone; ranks of a node stay equal with the node level. */
+static void check_switch(method_rig *m, method_rig_weight *x)
+{
+  uint64_t done = m->run.step;
+  check_mean(m, x, 2e-6, "post-local");
+  bool together = done <= 6 || (done - 1) % 4 == 0;
+  if (size > 1 && strcmp(m->setup.pretend, "1x2") != 0 && shoal_world_topo(m->world)->nodes > 1)
+    CHECK(all_equal(m) == together, "step %d of %s: equal is %d", (int)done, m->setup.pretend, !together);
+  size_t n = m->run.params->n;
+  const shoal_place *p = shoal_world_topo(m->world)->places;
+  const float *all = m->everyone;
+  for (int r = 0; r < size; r++)
+    if (p[r].node == p[rank].node)
+      CHECK(memcmp(all + (size_t)r * n, m->run.params->w, n * sizeof *all) == 0, "ranks %d and %d of a node differ", r,
+            rank);
+}
+
+/* Bytes of a run, worked out here: averages by a ring; the rest is in check_bytes of the rig. */
+static void count_averages(const char *pretend)
+{
+  method_rig m;
+  method_rig_setup setup = { pretend, "local-sgd", "method.period=3 method.algorithm=ring", 2, 7, 16, 0, false };
+  method_rig_open(&m, &setup);
+  size_t n = m.run.params->n, p = (size_t)size, r = (size_t)rank;
+  for (int i = 0; i < 14; i++) REQUIRE(method_rig_step(&m, 0.1f, 1) == SHOAL_OK, "step %d", i);
+  size_t one = n / p + (r < n % p), next = (r + 1) % p, two = n / p + (next < n % p);
+  uint64_t counted[SHOAL_LINK_COUNT], averages = 5; /* steps 0, 3, 6, 9, 12 */
+  method_rig_counted(&m, counted);
+  uint64_t expected = size > 1 ? averages * 4 * (2 * n - one - two) : 0;
+  CHECK(counted[SHOAL_LINK_NODE] + counted[SHOAL_LINK_BETWEEN] == expected, "%s: %llu bytes, %llu expected", pretend,
+        (unsigned long long)(counted[SHOAL_LINK_NODE] + counted[SHOAL_LINK_BETWEEN]), (unsigned long long)expected);
+  method_rig_close(&m);
+}
+
+/* The model for evaluation is the mean of all ranks, and making it changes nothing. */
+static void observes(const char *pretend)
+{
+  method_rig m;
+  method_rig_setup setup = { pretend, "local-sgd", "method.period=100", 1, 100, 16, 0, false };
+  method_rig_open(&m, &setup);
+  for (int i = 0; i < 3; i++) REQUIRE(method_rig_step(&m, 0.1f, 1) == SHOAL_OK, "step %d", i);
+  size_t n = m.run.params->n;
+  float *before = room(n * sizeof *before), *model = room(n * sizeof *model);
+  memcpy(before, m.run.params->w, n * sizeof *before);
+  REQUIRE(m.method->assemble(&m.run, m.state, model, NULL) == SHOAL_OK, "assemble");
+  CHECK(memcmp(before, m.run.params->w, n * sizeof *before) == 0, "evaluation changed the weights");
+  const float *all = method_rig_gather(&m);
+  for (size_t i = 0; i < n; i++) {
+    double sum = 0;
+    for (int r = 0; r < size; r++) sum += (double)all[(size_t)r * n + i] / size;
+    if (!(fabs(sum - (double)model[i]) <= 1e-7 * fmax(1, fabs(sum)))) {
+      CHECK(false, "element %zu: %g is not the mean %g", i, (double)model[i], sum);
+      break;
+    }
+  }
+  free(before);
+  free(model);
+  method_rig_close(&m);
+}
+
+int main(void)
+{
+  mpi_start(&rank, &size);
+  for (size_t t = 0; t < SHOAL_COUNT(topologies); t++) {
+    const char *pretend = topologies[t].pretend;
+    char settings[256];
+    if (topologies[t].size != size) continue;
+    for (size_t o = 0; o < SHOAL_COUNT(optimizers); o++) {
+      method_rig_setup uneven = { NULL, "local-sgd", NULL, 2, 5, (uint64_t)size * 2 + 1, 2, false };
+      method_rig_setup even = { NULL, "local-sgd", NULL, 2, 8, (uint64_t)size * 2, 0, false };
+      method_rig_setup same = { NULL, "local-sgd", NULL, 2, 8, (uint64_t)size * 2, 0, true };
+      for (int node = 0; node < 2; node++) {
+        const char *level = node ? "method.node_level=true" : "";
+        snprintf(settings, sizeof settings, "%s %s method.period=1", optimizers[o], level);
+        run(pretend, settings, &uneven, check_every_step);
+        snprintf(settings, sizeof settings, "%s %s method.period=5", optimizers[o], level);
+        run(pretend, settings, &same, check_identical);
+      }
+      snprintf(settings, sizeof settings, "%s method.period=5", optimizers[o]);
+      run(pretend, settings, &even, check_linear);
+      method_rig_setup late = { NULL, "local-sgd", NULL, 3, 6, (uint64_t)size * 2, 0, false };
+      snprintf(settings, sizeof settings, "%s method.node_level=true method.switch_epoch=1 method.period=4",
+               optimizers[o]);
+      run(pretend, settings, &late, check_switch);
+    }
+    count_averages(pretend);
+    observes(pretend);
+  }
+  return mpi_done();
+}

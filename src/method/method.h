@@ -43,6 +43,7 @@ typedef struct {
   const shoal_option *options; /* under "method."; ends with name NULL; may be NULL */
   size_t state_size;
   bool replicas_equal; /* weights and optimizer state are the same on all ranks between steps */
+  bool mean_model;     /* the model is a mean that no rank trains: its batch-norm statistics are measured anew */
   shoal_share share;   /* how samples are dealt */
   /* Groups, exchanges, buffers, which weights live here.  Collective. */
   shoal_status (*open)(shoal_run *r, void *state);
@@ -54,8 +55,8 @@ typedef struct {
   /* Assemble the method's model in scratch, whole-network arenas: only observes.  Collective.  NULL: own weights and the
    * mean statistics over all ranks. */
   shoal_status (*assemble)(shoal_run *r, void *state, float *weights, float *stats);
-  /* Payload bytes this rank sent in the step that just ended, by the formula of the method's page. */
-  void (*step_bytes)(const shoal_run *r, const void *state, uint64_t out[SHOAL_LINK_COUNT]);
+  /* Payload bytes this rank sent since the last call, one step ago, by the formula of the method's page. */
+  void (*step_bytes)(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT]);
   /* State beyond weights, optimizer, statistics and loader position, which the loop saves.  NULL: none. */
   shoal_status (*save)(shoal_run *r, void *state, shoal_ckpt_writer *c);
   shoal_status (*load)(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout);
@@ -67,5 +68,8 @@ const shoal_method *shoal_method_find(const char *name); /* NULL if unknown */
 /** Mean of the running statistics over the control group, into `out` [n_stats]: means average, variances as
  *  mean(var + mean^2) - mean(mean)^2 (design rule 11).  Collective; sums in double, in rank order. */
 shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out);
-extern const shoal_method shoal_method_sync;
+/** The same for any number of statistics: add each to `sum` [n_stats, zeroed], then take the mean of n. */
+void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);
+void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats);
+extern const shoal_method shoal_method_sync, shoal_method_swarm;
 #endif

@@ -6,6 +6,7 @@
 
 static const shoal_method *const methods[] = {
   &shoal_method_sync,
+  &shoal_method_swarm,
 };
 
 size_t shoal_methods(const shoal_method *const **out)
@@ -21,6 +22,8 @@ const shoal_method *shoal_method_find(const char *name)
   return NULL;
 }
 
+/* ---- running statistics over several batches or ranks ---- */
+
 typedef struct {
   double *sum; /* mean in place; for variances the second moment */
   const float *stats;
@@ -34,7 +37,7 @@ static void add_moments(void *ctx, const char *name, size_t offset, size_t count
   moments *m = ctx;
   for (size_t i = 0; i < count; i++) {
     double mean = m->is_var ? m->stats[m->mean_offset + i] : 0;
-    m->sum[offset + i] = m->stats[offset + i] + mean * mean;
+    m->sum[offset + i] += m->stats[offset + i] + mean * mean;
   }
   m->mean_offset = offset;
   m->is_var = !m->is_var;
@@ -58,6 +61,17 @@ static void finish_moments(void *ctx, const char *name, size_t offset, size_t co
   f->is_var = !f->is_var;
 }
 
+void shoal_moments_add(const shoal_model *m, const float *stats, double *sum)
+{
+  shoal_model_each_stat(m, add_moments, &(moments){ .sum = sum, .stats = stats });
+}
+
+void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats)
+{
+  for (size_t i = 0; i < m->stats; i++) sum[i] /= n;
+  shoal_model_each_stat(m, finish_moments, &(finished){ .sum = sum, .out = stats });
+}
+
 shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out)
 {
   int size = shoal_group_size(r->control);
@@ -68,10 +82,9 @@ shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *s
   }
   double *sum;
   SHOAL_TRY(SHOAL_ALLOC(m->stats, &sum));
-  shoal_model_each_stat(m, add_moments, &(moments){ .sum = sum, .stats = stats });
+  shoal_moments_add(m, stats, sum);
   shoal_status st = shoal_group_sum_f64(r->control, sum, m->stats);
-  for (size_t i = 0; i < m->stats; i++) sum[i] /= size;
-  if (st == SHOAL_OK) shoal_model_each_stat(m, finish_moments, &(finished){ .sum = sum, .out = out });
+  if (st == SHOAL_OK) shoal_moments_mean(m, sum, size, out);
   free(sum);
   return st;
 }

@@ -181,7 +181,7 @@ static shoal_status sync_grads_ready(shoal_run *r, void *state)
   return SHOAL_OK;
 }
 
-static void sync_step_bytes(const shoal_run *r, const void *state, uint64_t out[SHOAL_LINK_COUNT])
+static void sync_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
 {
   const sync_state *s = state;
   memcpy(out, s->bytes, sizeof s->bytes);

@@ -1,19 +1,77 @@
 /* Evaluation: assemble "the model" in scratch, let every rank score its share of the test split, add up.  Only observes:
- * nothing of the training state is touched. */
+ * nothing of the training state is touched.
+ *
+ * Where ranks train models of their own, each also scores its own on the same share, and their distance from the model
+ * is measured.  Where the model is a mean that nobody trains, its batch-norm statistics belong to nobody: they are
+ * measured anew, from the first training batches of epoch 0 on every rank, always the same ones (design rule 11). */
 #include "base/mem.h"
 #include "train/session.h"
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- the model ---- */
+
+/* A forward pass in training leaves (1 - m) old + m batch behind; with old = 0 the batch's own is what stands there / m. */
+static void take_batch_stats(const shoal_model *m, float *stats, double *sum)
+{
+  for (int i = 0; i < m->nodes; i++) {
+    const shoal_node *n = &m->node[i];
+    for (int64_t k = 0; n->stats >= 0 && k < 2 * n->out.dim[0]; k++) stats[n->stats + k] /= n->momentum;
+  }
+  shoal_moments_add(m, stats, sum);
+}
+
+static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t n)
+{
+  shoal_params *p = s->scratch;
+  SHOAL_TRY(shoal_loader_seek(s->sample, 0, 0));
+  for (uint64_t i = 0; i < n; i++) {
+    const shoal_batch *b;
+    shoal_plan *plan;
+    shoal_address at = { .seed = s->run.seed };
+    shoal_score ignored = { 0 };
+    SHOAL_TRY(shoal_loader_next(s->sample, &b));
+    memset(p->stats, 0, p->n_stats * sizeof *p->stats);
+    SHOAL_TRY(shoal_plans_get(s->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
+    at.slot0 = b->slot0;
+    SHOAL_TRY(shoal_plan_forward(plan, p, &at, b->x, b->y, 0, &ignored));
+    take_batch_stats(s->model, p->stats, sum);
+  }
+  return SHOAL_OK;
+}
+
+/* Full batches only, as many on every rank: all weigh the same. */
+static shoal_status measure_stats(shoal_session *s)
+{
+  uint64_t n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN] / (uint64_t)shoal_world_size(s->run.world) / s->own_batch;
+  double *sum;
+  n = SHOAL_MIN(SHOAL_MAX(n, 1), (uint64_t)shoal_config_int(s->config, "eval.statistics"));
+  SHOAL_TRY(SHOAL_ALLOC(s->model->stats, &sum));
+  shoal_status st = shoal_group_agree(s->run.control, measure_batches(s, sum, n));
+  if (st == SHOAL_OK) {
+    shoal_moments_mean(s->model, sum, (double)n, s->scratch->stats);
+    st = shoal_mean_stats(&s->run, s->model, s->scratch->stats, s->scratch->stats);
+  }
+  free(sum);
+  return st;
+}
 
 shoal_status shoal_session_assemble(shoal_session *s)
 {
   shoal_run *r = &s->run;
   s->scratch->version++;
-  if (s->method->assemble) return s->method->assemble(r, s->method_state, s->scratch->w, s->scratch->stats);
+  if (s->method->assemble) {
+    SHOAL_TRY(s->method->assemble(r, s->method_state, s->scratch->w, s->scratch->stats));
+    return s->sample && s->model->stats && shoal_world_size(r->world) > 1 ? measure_stats(s) : SHOAL_OK;
+  }
   memcpy(s->scratch->w, r->params->w, r->params->n * sizeof(float));
   return shoal_mean_stats(r, r->model, r->params->stats, s->scratch->stats);
 }
 
-static shoal_status score_share(shoal_session *s, shoal_score *score)
+/* ---- scores ---- */
+
+static shoal_status score_share(shoal_session *s, const shoal_params *params, shoal_score *score)
 {
   SHOAL_TRY(shoal_loader_seek(s->test, 0, 0));
   for (;;) {
@@ -24,9 +82,26 @@ static shoal_status score_share(shoal_session *s, shoal_score *score)
     shoal_plan *plan;
     SHOAL_TRY(shoal_plans_get(s->plans, b->n, SHOAL_PLAN_EVAL, &plan));
     shoal_address at = { .seed = s->run.seed };
-    SHOAL_TRY(shoal_plan_forward(plan, s->scratch, &at, b->x, b->y, 0, score));
+    SHOAL_TRY(shoal_plan_forward(plan, params, &at, b->x, b->y, 0, score));
     SHOAL_TRY(shoal_world_progress(s->run.world));
   }
+}
+
+static shoal_status score_own(shoal_session *s)
+{
+  const shoal_params *own = s->run.params;
+  shoal_score score = { 0 };
+  double square = 0;
+  if (!s->own.acc) return SHOAL_OK;
+  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, own, &score)));
+  double acc = score.samples ? (double)score.correct / (double)score.samples : NAN;
+  for (size_t i = 0; i < own->n; i++) {
+    double d = (double)own->w[i] - (double)s->scratch->w[i];
+    square += d * d;
+  }
+  SHOAL_TRY(shoal_group_sum_f64(s->run.control, &square, 1));
+  s->own.consensus = square;
+  return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->own.acc);
 }
 
 shoal_status shoal_session_evaluate(shoal_session *s)
@@ -35,12 +110,13 @@ shoal_status shoal_session_evaluate(shoal_session *s)
   uint64_t t0 = shoal_now_ns();
   shoal_score score = { 0 };
   SHOAL_TRY(shoal_session_assemble(s));
-  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, &score)));
+  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->scratch, &score)));
   double sums[] = { score.loss, (double)score.correct, (double)score.samples };
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
   s->test_loss = sums[0] / sums[2];
   s->test_acc = sums[1] / sums[2];
   s->test_step = s->run.step;
+  SHOAL_TRY(score_own(s));
   shoal_trace_span(s->run.trace, SHOAL_TRACE_EVALUATION, shoal_trace_op(s->run.trace, "evaluation"), t0,
                    shoal_now_ns());
   return SHOAL_OK;

@@ -16,7 +16,7 @@
 
 /* ENDING: a killed job's launcher can return a moment before its last process is gone; a restart waits that long. */
 enum { LEASE_STALE_S = 120, TOUCH_EVERY_S = 10, LEASE_ENDING_S = 5 };
-static const char metrics_header[] = "epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share\n";
+static const char metrics_header[] = "epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share";
 
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
 {
@@ -220,26 +220,37 @@ void shoal_folder_release(shoal_folder *f)
   *f = (shoal_folder){ 0 };
 }
 
-/* Rows up to `step` of an earlier attempt, as text to begin the new file with. */
-static void keep_rows(const char *old, uint64_t step, shoal_str *out)
+static int count_commas(const char *text, size_t n)
 {
-  shoal_str_add(out, "%s", metrics_header);
+  int found = 0;
+  for (size_t i = 0; i < n; i++) found += text[i] == ',';
+  return found;
+}
+
+/* Rows up to `step` of an earlier attempt, as text to begin the new file with. */
+static void keep_rows(const char *old, uint64_t step, const char *more, shoal_str *out)
+{
+  int cells = count_commas(metrics_header, strlen(metrics_header)) + count_commas(more, strlen(more));
+  shoal_str_add(out, "%s%s\n", metrics_header, more);
   const char *line = old ? strchr(old, '\n') : NULL;
   for (; line && line[1]; line = strchr(line + 1, '\n')) {
     const char *comma = strchr(line + 1, ','), *end = strchr(line + 1, '\n');
     if (!end || !comma) break; /* a torn last row */
-    if (strtoull(comma + 1, NULL, 10) <= step) shoal_str_add(out, "%.*s", (int)(end - line), line + 1);
+    if (strtoull(comma + 1, NULL, 10) > step) continue;
+    shoal_str_add(out, "%.*s", (int)(end - line) - 1, line + 1);
+    for (int have = count_commas(line + 1, (size_t)(end - line)); have < cells; have++) shoal_str_add(out, ",");
+    shoal_str_add(out, "\n");
   }
 }
 
-shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step)
+shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const char *more)
 {
   char *path = shoal_path_join(f->dir, "metrics.csv"), *old = NULL;
   size_t n;
   shoal_str kept = { 0 };
   shoal_status st = SHOAL_OK;
   if (step > 0 && shoal_path_exists(path)) SHOAL_TRY_GOTO(st, shoal_read_file(path, &old, &n), done);
-  keep_rows(old, step, &kept);
+  keep_rows(old, step, more, &kept);
   SHOAL_TRY_GOTO(st, shoal_write_file(path, kept.text, kept.len), done);
   f->metrics = fopen(path, "ae");
   if (!f->metrics) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));

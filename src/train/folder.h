@@ -27,8 +27,9 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
 shoal_status shoal_folder_take(shoal_folder *f);
 void shoal_folder_touch(shoal_folder *f);   /* rank 0, cheap: at most one system call every 10 s */
 void shoal_folder_release(shoal_folder *f); /* closes files, gives the lease back, frees; also after half an open */
-/** Open metrics.csv, first dropping rows of steps after `step` (they will be computed again). */
-shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step);
+/** Open metrics.csv, first dropping rows of steps after `step` (they will be computed again).
+ *  @param more  header of further columns, each with its comma before it; rows that are kept get as many cells */
+shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const char *more);
 
 /** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed. */
 shoal_status shoal_folder_status(const shoal_folder *f, const char *state, int exit_code, const char *reason,

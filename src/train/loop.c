@@ -59,7 +59,7 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
 static shoal_status update(shoal_session *s, const ops *op)
 {
   shoal_run *r = &s->run;
-  double epoch = (double)s->at.epoch + (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  double epoch = (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples;
   float lr = (float)shoal_lr_at(&s->lr, &s->plateau, epoch) * s->faults.lr;
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, r->ranges, r->n_ranges, lr, NULL));
@@ -73,15 +73,17 @@ static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch 
   act_faults(s);
   SHOAL_TRY(compute(s, op, b, score));
   if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
-  SHOAL_TRY(update(s, op));
+  /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
+  if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s, op));
   if (s->method->weights_ready && !s->left_out) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
   uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
   if (s->method->step_bytes && !s->left_out) s->method->step_bytes(r, s->method_state, bytes);
   for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;
-  s->at.position += b->total;
-  s->trained += b->total;
+  bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
+  s->at.position = SHOAL_MIN(s->at.position + (strided ? s->own_batch : b->total), s->epoch_samples);
+  s->trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
   r->step++;
   return SHOAL_OK;
 }
@@ -162,12 +164,15 @@ static bool reached_end(const shoal_session *s)
   return s->at.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
 }
 
-/* Samples after which an epoch is over. */
-static uint64_t epoch_length(const shoal_session *s)
+/* The next batch; none (*out NULL) where the epoch ends; one without samples where only others have some left. */
+static shoal_status next_batch(shoal_session *s, shoal_batch *none, const shoal_batch **out)
 {
-  uint64_t n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
-  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "drop") == 0;
-  return drops ? n / s->global_batch * s->global_batch : n;
+  *out = NULL;
+  if (s->at.position >= s->epoch_end) return SHOAL_OK;
+  SHOAL_TRY(shoal_loader_next(s->loader, out));
+  *none = (shoal_batch){ .epoch = s->at.epoch, .position = s->at.position };
+  if (!*out && shoal_session_strided(s)) *out = none;
+  return SHOAL_OK;
 }
 
 /* Batches of one epoch from the present position on, until the loader is empty (*finished) or the last step is done. */
@@ -175,13 +180,14 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
 {
   *finished = false;
   shoal_trace *t = s->run.trace;
-  SHOAL_TRY(shoal_loader_seek(s->loader, s->at.epoch, s->at.position));
+  SHOAL_TRY(shoal_loader_seek(s->loader, s->at.epoch, SHOAL_MIN(s->at.position, shoal_loader_samples(s->loader))));
   while (!reached_end(s)) {
     uint64_t t0 = shoal_now_ns();
+    shoal_batch none;
     const shoal_batch *b;
     shoal_trace_set_step(t, s->run.step);
     shoal_world_set_step(s->run.world, s->run.step);
-    SHOAL_TRY(shoal_loader_next(s->loader, &b));
+    SHOAL_TRY(next_batch(s, &none, &b));
     uint64_t t1 = shoal_now_ns();
     if (!b) {
       *finished = true;
@@ -194,7 +200,7 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
     SHOAL_TRY(between_steps(s, &score));
   }
-  *finished = s->at.position >= epoch_length(s); /* the run's last step may be the epoch's last, too */
+  *finished = s->at.position >= s->epoch_end; /* the run's last step may be the epoch's last, too */
   return SHOAL_OK;
 }
 

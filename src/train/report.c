@@ -64,8 +64,7 @@ void shoal_session_report_live(shoal_session *s, double loss)
   if (!live && !line) return;
   const shoal_run *r = &s->run;
   double elapsed = shoal_seconds_since(s->started_ns);
-  double left =
-      r->epochs - (double)s->at.epoch - (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  double left = r->epochs - (double)s->at.epoch - (double)s->at.position / (double)s->epoch_samples;
   double total_left = left * (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
   char eta[32];
   shoal_format_seconds(s->trained ? total_left * elapsed / (double)s->trained : 0, eta, sizeof eta);
@@ -102,6 +101,31 @@ static void csv_number(FILE *f, double value, const char *format, const char *en
   fputs(end, f);
 }
 
+const char *shoal_session_own_columns(const shoal_session *s)
+{
+  return s->own.acc ? ",consensus,own_acc_min,own_acc_mean,own_acc_max,own_acc" : "";
+}
+
+/* The columns of ranks with models of their own; each one's accuracy by name where there are few of them. */
+static void record_own(const shoal_session *s, FILE *f, bool tested)
+{
+  enum { NAMED_MAX = 8 };
+  int size = shoal_world_size(s->run.world);
+  if (!s->own.acc) return;
+  if (!tested || !isfinite(s->own.consensus)) {
+    fputs(",,,,,", f);
+    return;
+  }
+  double low = s->own.acc[0], high = low, sum = 0;
+  for (int i = 0; i < size; i++) {
+    low = SHOAL_MIN(low, s->own.acc[i]);
+    high = SHOAL_MAX(high, s->own.acc[i]);
+    sum += s->own.acc[i];
+  }
+  fprintf(f, ",%.6g,%.6f,%.6f,%.6f,", s->own.consensus, low, sum / size, high);
+  for (int i = 0; size <= NAMED_MAX && i < size; i++) fprintf(f, "%s%.6f", i ? " " : "", s->own.acc[i]);
+}
+
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
 {
   FILE *f = s->folder.metrics;
@@ -114,9 +138,8 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   s->row_trained = s->trained;
   if (!f) return;
   double epoch =
-      (double)s->at.epoch + (s->at.samples > 0 && s->at.position < shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
-                                 ? (double)s->at.position / (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN]
-                                 : 0);
+      (double)s->at.epoch +
+      (s->at.samples > 0 && s->at.position < s->epoch_samples ? (double)s->at.position / (double)s->epoch_samples : 0);
   csv_number(f, epoch, "%.6g", ",");
   fprintf(f, "%llu,", (unsigned long long)s->run.step);
   csv_number(f, s->at.seconds + shoal_seconds_since(s->started_ns), "%.3f", ",");
@@ -125,7 +148,9 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   csv_number(f, tested ? s->test_acc : NAN, "%.6f", ",");
   csv_number(f, shoal_lr_at(&s->lr, &s->plateau, epoch), "%.6g", ",");
   csv_number(f, speed, "%.1f", ",");
-  csv_number(f, wait_s / step_s, "%.4f", "\n");
+  csv_number(f, wait_s / step_s, "%.4f", "");
+  record_own(s, f, tested);
+  fputc('\n', f);
   fflush(f);
 }
 

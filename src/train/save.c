@@ -5,12 +5,14 @@
  *   replica/K/stats       running statistics of rank K
  *   replica/K/SLOT        optimizer state; replica/0 alone where replicas are equal
  *   replica/K/score       loss sum and samples of the epoch so far
+ *   replica/K/place       epoch, position, steps: where every rank has samples of its own
  *   train/…               position, optimizer steps, schedule, seconds, data identity
  *   method/…              whatever the method saves
  *
  * The same layout (ranks per node, and so rank count) resumes to the same bits.  Another one continues the same global
  * sample order from the model: for equal replicas nothing is lost but the ranks' own running statistics, which start
- * from their mean. */
+ * from their mean.  The file's own epoch and samples say how much all ranks together have consumed; where each rank takes
+ * samples of its own, another number of them shares that out evenly. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -77,6 +79,49 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
 }
 
+enum { PLACE_EPOCH, PLACE_POSITION, PLACE_STEP, PLACE_OPTIMIZER_STEPS, PLACES };
+
+static void put_place(shoal_session *s, shoal_ckpt_writer *w)
+{
+  int64_t place[PLACES] = { [PLACE_EPOCH] = (int64_t)s->at.epoch,
+                            [PLACE_POSITION] = (int64_t)s->at.position,
+                            [PLACE_STEP] = (int64_t)s->run.step,
+                            [PLACE_OPTIMIZER_STEPS] = (int64_t)s->run.optim->steps };
+  if (shoal_session_strided(s)) shoal_ckpt_put_replica(w, "place", SHOAL_I64, PLACES, place);
+}
+
+/* Strided shares: samples of one rank in an epoch. */
+static uint64_t share_of(const shoal_session *s, uint64_t rank)
+{
+  uint64_t p = (uint64_t)shoal_world_size(s->run.world), n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  return SHOAL_MIN((n - rank + p - 1) / p, s->epoch_end);
+}
+
+/* Samples of one epoch over all ranks. */
+static uint64_t whole_epoch(const shoal_session *s)
+{
+  uint64_t sum = 0;
+  for (uint64_t r = 0; r < (uint64_t)shoal_world_size(s->run.world); r++) sum += share_of(s, r);
+  return sum;
+}
+
+/* What all ranks together have consumed, as epochs and samples; and their mean number of steps.  Collective. */
+static shoal_status sum_places(shoal_session *s, shoal_ckpt_info *info)
+{
+  int64_t sums[2] = { 0, (int64_t)s->run.step };
+  info->step = s->run.step;
+  info->epoch = s->at.epoch;
+  info->samples = s->at.position;
+  if (!shoal_session_strided(s)) return SHOAL_OK;
+  uint64_t own = share_of(s, (uint64_t)shoal_world_rank(s->run.world)), whole = whole_epoch(s);
+  sums[0] = (int64_t)(s->at.epoch * own + SHOAL_MIN(s->at.position, own));
+  SHOAL_TRY(shoal_group_sum_i64(s->run.control, sums, SHOAL_COUNT(sums)));
+  info->epoch = (uint64_t)sums[0] / whole;
+  info->samples = (uint64_t)sums[0] % whole;
+  info->step = (uint64_t)sums[1] / (uint64_t)shoal_world_size(s->run.world);
+  return SHOAL_OK;
+}
+
 static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
   shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->run.optim->steps);
@@ -111,11 +156,8 @@ shoal_status shoal_session_save(shoal_session *s)
   SHOAL_TRY(shoal_group_agree(r->control, refuse_bad_model(s)));
   shoal_str config = { 0 };
   shoal_config_print(s->config, &config);
-  shoal_ckpt_info info = { .step = r->step,
-                           .epoch = s->at.epoch,
-                           .samples = s->at.position,
-                           .size = shoal_world_size(r->world),
-                           .config = config.text };
+  shoal_ckpt_info info = { .size = shoal_world_size(r->world), .config = config.text };
+  shoal_status st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
   snprintf(info.model, sizeof info.model, "%s", s->model->name);
@@ -125,7 +167,7 @@ shoal_status shoal_session_save(shoal_session *s)
       ((1 + copies * (uint64_t)(1 + r->optim->slots)) * r->params->n + (uint64_t)info.size * s->model->stats) *
       sizeof(float);
   shoal_ckpt_writer *w;
-  shoal_status st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
+  if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
   if (st != SHOAL_OK) {
     s->agreed = true;
@@ -133,6 +175,7 @@ shoal_status shoal_session_save(shoal_session *s)
   }
   put_model(s, w);
   put_replicas(s, w);
+  put_place(s, w);
   put_train(s, w);
   if (s->method->save) st = s->method->save(r, s->method_state, w);
   if (s->faults.ckpt_s > 0 && shoal_session_is_root(s)) usleep((useconds_t)(s->faults.ckpt_s * 1e6));
@@ -245,6 +288,21 @@ static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, int own
   return SHOAL_OK;
 }
 
+/* Each rank its own place, where it has one. */
+static shoal_status get_place(shoal_session *s, const shoal_ckpt *c)
+{
+  char name[64];
+  int64_t place[PLACES];
+  snprintf(name, sizeof name, "replica/%d/place", shoal_world_rank(s->run.world));
+  if (!shoal_ckpt_has(c, name)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, PLACES, place));
+  s->at.epoch = (uint64_t)place[PLACE_EPOCH];
+  s->at.position = SHOAL_MIN((uint64_t)place[PLACE_POSITION], s->epoch_samples);
+  s->run.step = (uint64_t)place[PLACE_STEP];
+  s->run.optim->steps = (uint64_t)place[PLACE_OPTIMIZER_STEPS];
+  return SHOAL_OK;
+}
+
 static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
 {
   shoal_run *r = &s->run;
@@ -263,7 +321,7 @@ static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
   s->at.loss_sum = score[0];
   s->at.samples = score[1];
-  return SHOAL_OK;
+  return get_place(s, c);
 }
 
 /* Another layout: what the ranks measured so far in this epoch is added up on rank 0. */
@@ -302,7 +360,8 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_seen", &s->plateau.seen));
   s->run.step = info->step;
   s->at.epoch = info->epoch;
-  s->at.position = info->samples;
+  s->at.position = info->samples / (shoal_session_strided(s) ? (uint64_t)shoal_world_size(s->run.world) : 1);
+  s->at.position = SHOAL_MIN(s->at.position, s->epoch_samples);
   return SHOAL_OK;
 }
 

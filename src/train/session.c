@@ -142,23 +142,51 @@ static bool has_word(const shoal_config *c, const char *option, const char *word
   return false;
 }
 
+/* Batches over all ranks and of one, and how long an epoch is for whoever counts positions.  With strided shares every
+ * rank takes as many steps as the one with the largest share, the last one perhaps without a sample. */
+static shoal_status size_batches(shoal_session *s)
+{
+  const shoal_config *c = s->config;
+  uint64_t p = (uint64_t)shoal_world_size(s->run.world), n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  uint64_t global = (uint64_t)shoal_config_int(c, "data.global_batch");
+  s->global_batch = global ? global : (uint64_t)shoal_config_int(c, "data.batch") * p;
+  SHOAL_CHECK(!(global && shoal_config_given(c, "data.batch")), SHOAL_ERR_USAGE,
+              "data.batch and data.global_batch are both set: keep one of them");
+  bool drops = strcmp(shoal_config_string(c, "data.last"), "drop") == 0;
+  SHOAL_CHECK(!drops || n >= s->global_batch, SHOAL_ERR_USAGE,
+              "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
+              (unsigned long long)s->global_batch, (unsigned long long)n);
+  s->own_batch = s->global_batch / p;
+  s->epoch_samples = n;
+  s->epoch_end = drops ? n / s->global_batch * s->global_batch : n;
+  if (!shoal_session_strided(s)) return SHOAL_OK;
+  SHOAL_CHECK(
+      s->global_batch % p == 0, SHOAL_ERR_USAGE,
+      "data.global_batch is %llu: with method %s every rank has a batch of its own, so it must be a multiple of "
+      "the %llu ranks",
+      (unsigned long long)s->global_batch, s->method->name, (unsigned long long)p);
+  SHOAL_CHECK(n >= p, SHOAL_ERR_USAGE, "%llu training samples for %llu ranks: use fewer ranks", (unsigned long long)n,
+              (unsigned long long)p);
+  s->epoch_samples = (n + p - 1) / p;
+  s->epoch_end = drops ? n / p / s->own_batch * s->own_batch : s->epoch_samples;
+  return SHOAL_OK;
+}
+
 static shoal_status open_data(shoal_session *s)
 {
   const shoal_config *c = s->config;
   int rank = shoal_world_rank(s->run.world), size = shoal_world_size(s->run.world);
   SHOAL_TRY(shoal_dataset_open(shoal_config_string(c, "data.file"), &s->data));
   const shoal_data_info *info = shoal_dataset_info(s->data);
-  uint64_t global = (uint64_t)shoal_config_int(c, "data.global_batch");
-  s->global_batch = global ? global : (uint64_t)shoal_config_int(c, "data.batch") * (uint64_t)size;
-  SHOAL_CHECK(!(global && shoal_config_given(c, "data.batch")), SHOAL_ERR_USAGE,
-              "data.batch and data.global_batch are both set: keep one of them");
+  SHOAL_TRY(size_batches(s));
+  bool strided = shoal_session_strided(s);
   const char *last = shoal_config_string(c, "data.last");
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
     .seed = s->run.seed,
     .rank = rank,
     .size = size,
-    .batch = s->global_batch,
+    .batch = strided ? s->own_batch : s->global_batch,
     .last = strcmp(last, "drop") == 0  ? SHOAL_LAST_DROP
             : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD
                                        : SHOAL_LAST_SHORT,
@@ -168,11 +196,13 @@ static shoal_status open_data(shoal_session *s)
     .hflip = has_word(c, "data.augment", "hflip"),
     .depth = (int)shoal_config_int(c, "data.prefetch"),
   };
-  SHOAL_CHECK(l.last != SHOAL_LAST_DROP || info->n[SHOAL_TRAIN] >= s->global_batch, SHOAL_ERR_USAGE,
-              "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
-              (unsigned long long)s->global_batch, (unsigned long long)info->n[SHOAL_TRAIN]);
   SHOAL_TRY(shoal_loader_create(s->data, &l, &s->loader));
-  s->run.steps_per_epoch = shoal_loader_batches(s->loader);
+  s->run.steps_per_epoch = (s->epoch_end + l.batch - 1) / l.batch;
+  l.depth = 0;
+  l.last = SHOAL_LAST_SHORT;
+  l.share = SHOAL_SHARE_STRIDED;
+  l.batch = s->own_batch;
+  if (s->method->mean_model) SHOAL_TRY(shoal_loader_create(s->data, &l, &s->sample));
   if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
   shoal_loader_config t = { .split = SHOAL_TEST,
                             .rank = rank,
@@ -187,13 +217,15 @@ static shoal_status open_plans(shoal_session *s)
 {
   shoal_run *r = &s->run;
   int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
-  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0;
-  uint64_t rest = drops ? 0 : shoal_dataset_info(s->data)->n[SHOAL_TRAIN] % s->global_batch, first, count;
+  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0, strided = shoal_session_strided(s);
+  uint64_t batch = strided ? s->own_batch : s->global_batch, first, count = batch;
+  uint64_t rest = drops ? 0 : shoal_loader_samples(s->loader) % batch;
   shoal_plan *plan;
-  shoal_share_of(s->global_batch, rank, size, &first, &count);
+  if (!strided) shoal_share_of(batch, rank, size, &first, &count);
   SHOAL_TRY(shoal_plans_get(s->plans, (int64_t)SHOAL_MAX(count, 1), SHOAL_PLAN_TRAIN, &plan));
   r->plan = plan;
-  shoal_share_of(rest, rank, size, &first, &count);
+  count = rest;
+  if (!strided) shoal_share_of(rest, rank, size, &first, &count);
   if (count == 0) return SHOAL_OK;
   shoal_status st = shoal_plans_get(s->plans, (int64_t)count, SHOAL_PLAN_TRAIN, &plan);
   SHOAL_CHECK(
@@ -241,6 +273,7 @@ static shoal_status open_method(shoal_session *s)
 {
   if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
   s->method_open = true;
+  if (!s->method->replicas_equal) SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
   return shoal_vote_create(s->run.control, "step", &s->vote);
 }
@@ -248,7 +281,9 @@ static shoal_status open_method(shoal_session *s)
 /* Each part can fail on one rank alone, so all ranks agree after each. */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
 {
-  *s = (shoal_session){ .args = args, .test_loss = NAN, .test_acc = NAN, .train_loss = NAN };
+  *s = (shoal_session){
+    .args = args, .test_loss = NAN, .test_acc = NAN, .train_loss = NAN, .own = { .consensus = NAN }
+  };
   SHOAL_TRY(open_world(s));
   shoal_group *control = s->run.control;
   bool root = shoal_session_is_root(s);
@@ -272,12 +307,14 @@ void shoal_session_close(shoal_session *s)
   shoal_vote_destroy(s->vote);
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);
+  free(s->own.acc);
   shoal_plans_destroy(s->plans);
   shoal_optim_destroy(r->optim);
   shoal_params_destroy(r->backend, s->scratch);
   shoal_params_destroy(r->backend, r->params);
   if (r->world) shoal_group_unshare(r->all, s->gradients);
   shoal_model_destroy(s->model);
+  shoal_loader_destroy(s->sample);
   shoal_loader_destroy(s->test);
   shoal_loader_destroy(s->loader);
   shoal_dataset_close(s->data);

@@ -15,6 +15,13 @@ typedef struct {
   double seconds;           /* training time of earlier attempts */
 } shoal_progress;
 
+/* Where ranks hold models of their own: how far apart they are, and how good each is on its own share of the test split.
+ * Measured in each evaluation, known to every rank. */
+typedef struct {
+  double consensus; /* Γ: sum over ranks of |own weights - the model|^2; NAN: not measured */
+  double *acc;      /* [size]; owned; NULL where replicas are equal */
+} shoal_own_scores;
+
 typedef struct {
   int stop_step, kill_step, nan_step; /* -1: never */
   double compute_s, ckpt_s;
@@ -33,6 +40,7 @@ typedef struct {
   shoal_folder folder;
   shoal_dataset *data;
   shoal_loader *loader, *test;
+  shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
   shoal_model *model;
   shoal_plans *plans;
   float *gradients;      /* memory of run.params->g, which the ranks of a node share */
@@ -44,7 +52,9 @@ typedef struct {
   shoal_progress at;
   shoal_faults faults;
   bool left_out; /* the fault hook leaves this step's exchange out */
-  uint64_t global_batch;
+  uint64_t global_batch, own_batch; /* own: strided shares */
+  uint64_t epoch_samples,
+      epoch_end; /* what positions count up to; where an epoch is over (earlier if some are dropped) */
   uint64_t started_ns, saved_ns, logged_ns, shown_ns;
   uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */
   uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
@@ -53,8 +63,9 @@ typedef struct {
   bool saved_any, fresh;                  /* fresh: nothing was resumed */
   bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
-  uint64_t test_step;                     /* the step test_loss and test_acc belong to */
-  double row_step_s, row_wait_s;          /* totals at the last row of metrics.csv: speeds are per row */
+  shoal_own_scores own;
+  uint64_t test_step;            /* the step test_loss and test_acc belong to */
+  double row_step_s, row_wait_s; /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
   bool started; /* the folder's records are ours to write from here on */
 } shoal_session;
@@ -62,6 +73,10 @@ typedef struct {
 /* session.c */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args);
 void shoal_session_close(shoal_session *s);
+static inline bool shoal_session_strided(const shoal_session *s)
+{
+  return s->method->share == SHOAL_SHARE_STRIDED;
+}
 static inline bool shoal_session_is_root(const shoal_session *s)
 {
   return shoal_world_rank(s->run.world) == 0;
@@ -80,6 +95,7 @@ shoal_status shoal_session_train(shoal_session *s);
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);
+const char *shoal_session_own_columns(const shoal_session *s); /* header text; "" where replicas are equal */
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */
 #endif

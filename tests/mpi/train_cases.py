@@ -562,6 +562,129 @@ def case_singletons():
     check(r.returncode == 0, r.stderr)
 
 
+# ---- swarm -----------------------------------------------------------------------------------------------------------
+
+LOCKSTEP = sets(method__name="swarm", method__deterministic="true")
+MLP_COUNT = 784 * 64 + 64 + 64 * 32 + 32 + 32 * 10 + 10
+
+
+def replica(path, what):
+    """One array of every rank in a checkpoint, in rank order."""
+    import h5py
+    with h5py.File(path) as f:
+        return [f[f"replica/{k}/{what}"][()] for k in range(len(f["replica"]))]
+
+
+def case_swarm_neutral():
+    """S1: one rank is plain SGD bit for bit; without interactions ranks train alone.  S2: two ranks that average after
+    every step are data-parallel SGD, with Nesterov momentum and weight decay, to rounding."""
+    import h5py
+    import numpy as np
+    glyphs(400)
+    options = [*MLP, *sets(run__epochs=2, data__batch=16, optim__nesterov="true", optim__weight_decay=1e-3)]
+    train(1, "sync1", *options)
+    for mode in ("true", "false"):
+        train(1, f"one{mode}", *options, *sets(method__name="swarm", method__deterministic=mode))
+        for part in ("model/", "replica/0/momentum"):
+            r = diff(newest("sync1"), newest(f"one{mode}"), "--only", part)
+            check(r.returncode == 0, f"one rank is not plain SGD: {part}\n{r.stdout}")
+    train(2, "sync2", *options)
+    pair = sets(method__variant="blocking", method__local_steps=1, method__bits=0)
+    train(2, "pair", *options, *LOCKSTEP, *pair)
+    weights = replica(newest("pair"), "weights")
+    check(np.array_equal(weights[0], weights[1]), "two ranks that have just averaged differ")
+    r = diff(newest("sync2"), newest("pair"), "--only", "model/", "--tolerance", "1e-4")
+    check(r.returncode == 0, f"H = 1 at two ranks is not data-parallel SGD\n{r.stdout}")
+    # Alone: rank k's slots of the unshuffled data, as a data set of their own.
+    alone = [*options, *sets(data__shuffle="false")]
+    train(2, "apart", *alone, *LOCKSTEP, *sets(method__local_steps=1000000))
+    weights = replica(newest("apart"), "weights")
+    for k in range(2):
+        with h5py.File("glyphs.h5") as f, h5py.File(f"half{k}.h5", "w") as g:
+            for key, value in f.attrs.items():
+                g.attrs[key] = value
+            for name in ("train/x", "train/y", "test/x", "test/y"):
+                g.create_dataset(name, data=f[name][k::2] if name.startswith("train") else f[name][()])
+                for key, value in f[name].attrs.items():
+                    g[name].attrs[key] = value
+        train(1, f"alone{k}", *alone, *sets(data__file=f"half{k}.h5", method__name="sync"))
+        with h5py.File(newest(f"alone{k}")) as f:
+            single = np.concatenate([f[f"model/fc{i}.{what}"][()].ravel() for i in (1, 2, 3) for what in ("weight", "bias")])
+        check(np.array_equal(single, weights[k]), f"rank {k} without interactions did not train alone")
+
+
+def case_swarm_lockstep():
+    """The deterministic mode: the same bits twice, stopped and resumed at random steps for every variant, and it goes on at
+    another number of ranks, in sync and back."""
+    import h5py
+    import numpy as np
+    glyphs(403, 60)
+    base = [*MLP, *sets(run__epochs=3, data__batch=16), *LOCKSTEP]  # 134 or 135 samples a rank, 9 steps per epoch
+    rng = random.Random(int(os.environ.get("SHOAL_TEST_SEED", time.time())))
+    runs = [("nonblocking", 8, "nearest", "fixed", "complete"), ("nonblocking-symmetric", 14, "stochastic", "geometric", "ring"),
+            ("pull", 4, "nearest", "fixed", "random"), ("blocking", 16, "stochastic", "fixed", "torus"),
+            ("nonblocking", 0, "nearest", "geometric", "complete")]
+    for variant, bits, rounding, draw, graph in runs if FULL else runs[:2] + [rng.choice(runs[2:])]:
+        name = f"{variant}{bits}"
+        options = [*base, *sets(method__variant=variant, method__bits=bits, method__rounding=rounding, method__graph=graph,
+                                method__local_steps_draw=draw, method__local_steps=2)]
+        r = train(3, name, *options)
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        stops = rng.choice([(a, b) for a in range(20) for b in range(a + 2, 24)])
+        print(name, "stop steps", stops)
+        for step in stops:
+            train(3, f"{name}cut", *options, "--allow-faults", *sets(fault__stop_step=step, fault__rank=step % 3), code=75)
+        train(3, f"{name}cut", *options)
+        check_equal(newest(name), newest(f"{name}cut"), f"{name} stopped at {stops}")
+        kept = ("step", "train_loss", "test_acc", "consensus", "own_acc")
+        rows = [[m[k] for k in kept] for m in metrics(name)]
+        check(rows == [[m[k] for k in kept] for m in metrics(f"{name}cut")], "rows of metrics.csv")
+        check(all(float(r[3]) > 0 and len(r[4].split()) == 3 for r in rows), rows)
+    options = [*base, *sets(method__local_steps=2)]
+    stop = ["--allow-faults", *sets(fault__stop_step=11)]
+    train(3, "moved", *options, *stop, code=75)
+    r = train(2, "moved", *options, "--allow-faults", *sets(fault__stop_step=14), code=75)
+    check("layout changed" in r.stdout, r.stdout)
+    train(2, "moved", *MLP, *sets(run__epochs=3, data__batch=16), "--allow-faults", *sets(fault__stop_step=18), code=75)
+    train(3, "moved", *options)
+    check(status("moved")["state"] == "done", status("moved"))
+    check(float(metrics("moved")[-1]["test_acc"]) > 0.15, metrics("moved"))
+    # Another variant takes over what was pending: the mean model does not change.
+    train(2, "other", *options, *stop, code=75)
+    before = newest("other")
+    shutil.copy(before, "before.h5")
+    train(2, "other", *options, *sets(method__variant="blocking", run__steps=1, ckpt__keep=9))  # nothing to train
+    with h5py.File("before.h5") as f, h5py.File(newest("other")) as g:
+        for name in f["model"]:
+            check(np.allclose(f[f"model/{name}"][()], g[f"model/{name}"][()], atol=1e-6), f"{name} moved with the variant")
+
+
+def case_swarm_bytes():
+    """S14: what is sent is parcels of 4 d, or bits d / 8 and 8 bytes per block of 4096, and blocks sent again; on every rank
+    and link class as counted."""
+    glyphs(320)
+    blocks = -(-MLP_COUNT // 4096)
+    for ranks, topo, variant, bits in ((2, "2x1", "nonblocking", 0), (4, "2x2", "nonblocking", 8), (3, "2,1", "pull", 16),
+                                       (4, "1,2,1", "blocking", 4), (3, "1x3", "nonblocking-symmetric", 14)):
+        name = f"b{ranks}{variant}{bits}"
+        r = train(ranks, name, *MLP, *LOCKSTEP, "--topo", topo,
+                  *sets(run__epochs=2, data__batch=8, method__variant=variant, method__bits=bits))
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        table = json.loads(shoal("trace", "show", f"runs/{name}", "--json").stdout)
+        packed = sum(n + -(-6 * n // 8) if bits == 14 else -(-n * bits // 8)
+                     for n in [4096] * (MLP_COUNT // 4096) + [MLP_COUNT % 4096]) + 8 * blocks
+        counts = [[int(x) for x in c] for c in replica(newest(name), "swarm_counts")]
+        for row in table["ranks"]:
+            begun, since, turns, met, served, parcels, full, again = counts[row["rank"]]
+            got = sum(row["links"][k]["payload"] for k in ("node", "between"))
+            expected = (parcels - full) * packed + full * 4 * MLP_COUNT + again
+            check(got == expected, f"{name} rank {row['rank']}: counted {got}, formula {expected}")
+            check(parcels == (served if variant == "pull" else met + served), name, met, served, parcels)
+            check(full == parcels if bits == 0 else full < parcels, f"{name}: {full} of {parcels} parcels in full")
+        check(sum(c[3] for c in counts) == sum(c[4] for c in counts), "initiators and partners", counts)
+        check(all(c[3] == 2 * -(-320 // ranks // 8) // 4 for c in counts), "one interaction begun in 4 steps", counts)
+
+
 def main():
     case = globals().get(f"case_{CASE}")
     if not case:

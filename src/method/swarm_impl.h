@@ -1,0 +1,107 @@
+/* Inside the method swarm: what its files share.
+ *
+ *     swarm.c            options, hooks of the loop, checkpoint
+ *        |    \
+ *     lockstep  pairs    two ways to hold interactions: by a schedule all ranks know, or on every rank's own clock
+ *        |    /
+ *     parcel             what is sent: packed, read, resent where it could not be read
+ *        |
+ *     math  quant  graph  pure
+ *
+ * Nothing here knows the run (shoal_run): a swarm is made from groups, rules and a vector, so tests drive it with local
+ * steps of their own. */
+#ifndef SHOAL_METHOD_SWARM_IMPL_H
+#define SHOAL_METHOD_SWARM_IMPL_H
+#include "comm/exchange.h"
+#include "method/graph.h"
+#include "method/quant.h"
+#include "method/swarm_math.h"
+
+typedef struct {
+  shoal_swarm_variant variant;
+  int bits; /* 0: f32 */
+  bool stochastic, geometric;
+  uint64_t h; /* local steps between interactions a rank begins, or their mean */
+  shoal_graph_kind graph;
+  double p; /* random graph: probability of an edge */
+  uint64_t seed;
+  double drop_after_s; /* a partner silent for so long is given up */
+  bool stop_on_lost;   /* then the run ends; else the others go on */
+} shoal_swarm_rules;
+
+typedef struct {
+  shoal_swarm_rules rules;
+  shoal_world *world;
+  shoal_group *all, *control; /* parcels; everything else */
+  int rank, size;
+  shoal_graph *graph;
+  shoal_swarm_node node; /* x is the caller's */
+  float *theirs;         /* [n] the partner's values, as read */
+  float *shown;          /* [n] V3: what a puller is being sent, unchanged until it has it */
+  char *outbox, *inbox;  /* [4 n bytes] parcels on their way */
+  size_t marks;          /* bytes of a set of blocks */
+  double distance;       /* D of swarm_math.h */
+  uint64_t turns;        /* parcels packed so far: addresses stochastic rounding */
+  /* Interactions begun by each rank and local steps since: [size] in lockstep; on own clocks only [rank] is kept. */
+  uint64_t *begun, *since;
+  uint64_t sent[SHOAL_LINK_COUNT]; /* payload by the formula, since swarm.c last asked */
+  /* For people: interactions as initiator and as partner; parcels sent, those of them in full, bytes sent again. */
+  uint64_t met, served, parcels, full_parcels, resent_bytes;
+  shoal_trace *trace; /* borrowed; NULL: nothing is recorded */
+  uint32_t op;
+} shoal_swarm;
+
+/** Collective over the world.  `x` [n] is the live model; all ranks bring the same numbers, or load others later. */
+shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, float *x, size_t n, shoal_swarm **out);
+void shoal_swarm_destroy(shoal_swarm *s); /* NULL is fine */
+/** Everything starts from x: copies, nothing pending. */
+void shoal_swarm_restart(shoal_swarm *s);
+/** V3: the copy others may pull follows the live model: after every local step, before anything is averaged. */
+void shoal_swarm_publish(shoal_swarm *s);
+
+/* ---- parcel.c: one side's numbers of one interaction ---- */
+typedef struct {
+  shoal_quant quant; /* spacing 0: unquantised */
+  size_t bytes;      /* of a parcel */
+  size_t resend;     /* bytes of the blocks that go again, unquantised */
+  uint8_t *bad;      /* [marks] blocks somebody could not read; owned */
+} shoal_swarm_deal;
+
+shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d);
+void shoal_swarm_deal_fini(shoal_swarm_deal *d);
+/** Count what is now sent to a member: a parcel; or what goes again. */
+void shoal_swarm_count_parcel(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
+void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
+/** An interaction with a member is over: its spans.  `waited_ns`: how long this rank did nothing else. */
+void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, uint64_t t0_ns, uint64_t waited_ns);
+/** Begin: `distance` is the larger D of the two sides. */
+void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance);
+/** Bytes of a parcel by the formula: 4 n, or packed codes and 8 bytes for every block of 4096. */
+size_t shoal_swarm_parcel_bytes(int bits, size_t n);
+void shoal_swarm_pack(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from); /* into the outbox */
+/** Out of the inbox into `theirs`, near c; sets bad. */
+void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d);
+/** What either side could not read goes again from both.  theirs: [marks], or NULL.  Sets resend. */
+void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs);
+void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from);
+void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d);
+/** All of `theirs` is there: learn the distance; where c is to be averaged, it becomes Q(c), as the partner sees it. */
+void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d);
+
+/* ---- lockstep.c: interactions by a schedule that all ranks compute ---- */
+typedef struct {
+  int initiator, partner;
+} shoal_swarm_edge;
+/** The interactions behind local step number `step`, in order, into edges [size]; counts everybody's step.  A rank begins
+ *  one when it has done its local steps since it last began; the order of initiators is a permutation keyed by the step.
+ *  Pure but for begun and since [n].  Returns how many. */
+int shoal_swarm_edges(const shoal_swarm_rules *rules, const shoal_graph *g, uint64_t step, uint64_t *begun,
+                      uint64_t *since, shoal_swarm_edge *edges);
+
+typedef struct shoal_swarm_lockstep shoal_swarm_lockstep;
+shoal_status shoal_swarm_lockstep_create(shoal_swarm *s, shoal_swarm_lockstep **out);
+void shoal_swarm_lockstep_destroy(shoal_swarm_lockstep *l);
+/** All interactions behind step `step` that this rank is part of.  Collective in effect: every rank calls it after the
+ *  same step.  *changed: x was written. */
+shoal_status shoal_swarm_lockstep_step(shoal_swarm_lockstep *l, uint64_t step, bool *changed);
+#endif

@@ -1,0 +1,60 @@
+/* See swarm_math.h.  Plain loops, one pass each. */
+#include "method/swarm_math.h"
+#include "base/mem.h"
+#include <math.h>
+
+void shoal_swarm_average(size_t n, const float *mine, const float *theirs, float *c)
+{
+  for (size_t i = 0; i < n; i++) c[i] = 0.5f * (mine[i] + theirs[i]);
+}
+
+double shoal_swarm_fold(const shoal_swarm_node *a)
+{
+  float *restrict x = a->x, *restrict c = a->c, *restrict b = a->b, largest = 0;
+  for (size_t i = 0; i < a->n; i++) {
+    float u = b[i] - x[i];
+    largest = fabsf(u) > largest ? fabsf(u) : largest;
+    x[i] = b[i] = c[i] = c[i] - u;
+  }
+  return (double)largest;
+}
+
+void shoal_swarm_pull(const shoal_swarm_node *a, const float *theirs)
+{
+  shoal_swarm_average(a->n, a->x, theirs, a->x);
+}
+
+double shoal_swarm_take(shoal_swarm_variant v, const shoal_swarm_node *a, bool initiator, const float *mine,
+                        const float *theirs)
+{
+  if (shoal_swarm_averages(v))
+    shoal_swarm_average(a->n, mine, theirs, a->c);
+  else if (initiator)
+    shoal_swarm_pull(a, theirs);
+  return shoal_swarm_folds(v, initiator) ? shoal_swarm_fold(a) : 0;
+}
+
+double shoal_swarm_distance(size_t n, const float *a, const float *b)
+{
+  float largest = 0;
+  for (size_t i = 0; i < n; i++) {
+    float d = fabsf(a[i] - b[i]);
+    largest = d > largest ? d : largest;
+  }
+  return (double)largest;
+}
+
+double shoal_swarm_observe(double distance, double measured)
+{
+  return SHOAL_MAX(0.9 * distance, isfinite(measured) ? measured : 0);
+}
+
+double shoal_swarm_spacing(int bits, double distance)
+{
+  enum { SMALLEST = -40 }; /* numbers up to 2^11 still have grid numbers below 2^51 */
+  if (bits == 0 || distance <= 0) return 0;
+  int e;
+  double fraction = frexp(4 * distance / (double)(1 << bits), &e); /* fraction in [1/2, 1) times 2^e */
+  if (fraction == 0.5) e--;
+  return ldexp(1, SHOAL_MAX(e, SMALLEST));
+}

@@ -85,6 +85,9 @@ uint64_t shoal_ist_count(const shoal_ist_plan *p, const shoal_ist_deal *homes, c
                          int worker);
 /** Elements of rank r's store, and where each tensor begins in it (offset [params], or NULL). */
 size_t shoal_ist_store_size(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, size_t *offset);
+/** The most that any round asks for: elements of rank r's store, and of its packed blocks for all parts (one array). */
+size_t shoal_ist_store_room(const shoal_ist_plan *p, int r);
+size_t shoal_ist_bundle_room(const shoal_ist_plan *p, int r);
 /** Rank r's store from, or into, the whole model's arena. */
 void shoal_ist_store_read(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, const float *model,
                           float *store);

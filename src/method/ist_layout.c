@@ -192,6 +192,51 @@ size_t shoal_ist_store_size(const shoal_ist_plan *p, const shoal_ist_deal *homes
   return at;
 }
 
+/* Blocks a part has of a stage: the holder of a block is one of its owners, so it holds at most as many. */
+static size_t blocks_of(const shoal_ist_plan *p, int stage, int part)
+{
+  run even = share(p->stage_size[stage], part, p->o.parts);
+  bool several = (int64_t)p->o.parts * p->stage_min[stage] > p->stage_size[stage];
+  return several ? (size_t)p->stage_min[stage] : even.count;
+}
+
+static size_t block_size(const shoal_ist_plan *p, int stage)
+{
+  size_t n = 0;
+  for (int i = 0; i < p->model->params; i++)
+    if (p->tensor[i].home == SHOAL_IST_BLOCK && p->stage[p->tensor[i].block] == stage) n += p->model->param[i].count;
+  return n / (size_t)p->stage_size[stage];
+}
+
+size_t shoal_ist_store_room(const shoal_ist_plan *p, int r)
+{
+  size_t n = 0;
+  for (int i = 0; i < p->model->params; i++)
+    if (p->tensor[i].home != SHOAL_IST_BLOCK) n += stored(p, NULL, i, r);
+  for (int stage = 0; stage < p->stages; stage++) n += blocks_of(p, stage, r) * block_size(p, stage);
+  return n;
+}
+
+size_t shoal_ist_bundle_room(const shoal_ist_plan *p, int r)
+{
+  size_t n = 0, parts = (size_t)p->o.parts;
+  for (int i = 0; i < p->model->params; i++) {
+    const shoal_ist_tensor *t = &p->tensor[i];
+    if (t->home == SHOAL_IST_BLOCK) continue;
+    size_t here = stored(p, NULL, i, r);
+    if (t->home == SHOAL_IST_SLICE) here *= parts;          /* everybody's */
+    if (t->home == SHOAL_IST_COLS && t->cut.row_space >= 0) /* at most the largest part's rows in every column */
+      here = here / (size_t)t->rows * share(t->rows, 0, p->o.parts).count;
+    n += here;
+  }
+  for (int stage = 0; stage < p->stages; stage++) {
+    size_t pairs = 0, held = blocks_of(p, stage, r);
+    for (int s = 0; s < p->o.parts; s++) pairs += blocks_of(p, stage, s);
+    n += SHOAL_MIN(held * parts, pairs) * block_size(p, stage);
+  }
+  return n;
+}
+
 static size_t common(const shoal_ist_plan *p, const shoal_ist_deal *homes, const shoal_ist_deal *owners, int param,
                      int home, int part)
 {

@@ -139,12 +139,28 @@ static shoal_status stop_after_save(shoal_session *s)
   return stop ? act_on(s, SHOAL_ASK_STOP) : SHOAL_OK;
 }
 
+/* What all ranks together ask for: the answer to the question posted one step earlier.  Where ranks go their own ways for
+ * a while, they ask when they meet, and wait for the answer there, since they have just waited for each other. */
+static shoal_status ask_all(shoal_session *s, const shoal_score *score, int64_t *ask)
+{
+  *ask = SHOAL_ASK_NOTHING;
+  if (s->method->meets) {
+    s->ask = SHOAL_MAX(s->ask, my_ask(s, score));
+    if (!s->method->meets(&s->run, s->method_state)) return SHOAL_OK;
+    SHOAL_TRY(shoal_vote_post(s->vote, s->ask));
+    s->voted = true;
+    s->ask = SHOAL_ASK_NOTHING;
+  }
+  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, ask));
+  s->voted = false;
+  return SHOAL_OK;
+}
+
 /* Everything between two steps that all ranks do alike. */
 static shoal_status between_steps(shoal_session *s, const shoal_score *score)
 {
-  int64_t ask = SHOAL_ASK_NOTHING;
-  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ask));
-  s->voted = false;
+  int64_t ask;
+  SHOAL_TRY(ask_all(s, score, &ask));
   SHOAL_TRY(act_on(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
@@ -152,8 +168,10 @@ static shoal_status between_steps(shoal_session *s, const shoal_score *score)
     SHOAL_TRY(shoal_session_evaluate(s));
     shoal_session_record_metrics(s, false);
   }
-  s->voted = true;
-  SHOAL_TRY(shoal_vote_post(s->vote, my_ask(s, score)));
+  if (!s->method->meets) {
+    s->voted = true;
+    SHOAL_TRY(shoal_vote_post(s->vote, my_ask(s, score)));
+  }
   if (shoal_session_is_root(s)) shoal_folder_touch(&s->folder);
   return shoal_trace_flush(s->run.trace, false);
 }

@@ -26,6 +26,10 @@ static const shoal_option run_options[] = {
   { "data.last", SHOAL_OPT_ENUM, "short", NULL, "short|drop|pad",
     "The epoch's last batch when samples run out: train it short, drop it, or pad it from the epoch's start.", NULL },
   { "data.shuffle", SHOAL_OPT_BOOL, "true", NULL, NULL, "A new order in every epoch.", NULL },
+  { "data.shards", SHOAL_OPT_ENUM, "drawn", NULL, "drawn|fixed|sorted",
+    "Where ranks have samples of their own (ist, swarm): drawn anew every epoch, a fixed shard each, or sorted by "
+    "label.",
+    "Yuan et al., PVLDB 2022" },
   { "data.prefetch", SHOAL_OPT_INT, "4", "batches", "[0,1024]",
     "Batches prepared ahead by a thread; 0 reads in the step.", NULL },
   { "eval.every", SHOAL_OPT_PERIOD, "1 epoch", NULL, NULL,

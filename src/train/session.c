@@ -180,7 +180,12 @@ static shoal_status open_data(shoal_session *s)
   const shoal_data_info *info = shoal_dataset_info(s->data);
   SHOAL_TRY(size_batches(s));
   bool strided = shoal_session_strided(s);
-  const char *last = shoal_config_string(c, "data.last");
+  const char *last = shoal_config_string(c, "data.last"), *shards = shoal_config_string(c, "data.shards");
+  SHOAL_CHECK(
+      strided || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
+      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
+      "have samples of their own (ist, swarm), or data.shards drawn",
+      shards, s->method->name);
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
     .seed = s->run.seed,
@@ -191,6 +196,9 @@ static shoal_status open_data(shoal_session *s)
             : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD
                                        : SHOAL_LAST_SHORT,
     .share = s->method->share,
+    .shard = strcmp(shards, "fixed") == 0    ? SHOAL_SHARD_FIXED
+             : strcmp(shards, "sorted") == 0 ? SHOAL_SHARD_SORTED
+                                             : SHOAL_SHARD_DRAWN,
     .shuffle = shoal_config_bool(c, "data.shuffle"),
     .crop4 = has_word(c, "data.augment", "crop4"),
     .hflip = has_word(c, "data.augment", "hflip"),

@@ -24,7 +24,7 @@ typedef struct {
   shoal_trace *trace;
   const shoal_config *config;
   const shoal_model *model;  /* the whole network */
-  const shoal_model *part;   /* what this rank trains: == model unless the method cut it in open */
+  const shoal_model *part;   /* what this rank trains: == model unless the method cuts it */
   shoal_params *params;      /* of part */
   shoal_optim *optim;        /* mirrors params */
   const shoal_range *ranges; /* trainable ranges of the arena; NULL: all */
@@ -50,6 +50,10 @@ typedef struct {
   bool replicas_equal; /* weights and optimizer state are the same on all ranks between steps */
   bool mean_model;     /* the model is a mean that no rank trains: its batch-norm statistics are measured anew */
   shoal_share share;   /* how samples are dealt */
+  /* What this rank trains where that is a part of the model: called before there are weights, optimizer state and plans,
+   * which are then those of the part.  It belongs to the method, until close; between steps the method may put another of
+   * the same shapes in its place (r->part).  A whole model exists only while it is assembled.  NULL: the whole model. */
+  shoal_status (*cut)(shoal_run *r, void *state, const shoal_model **part);
   /* Groups, exchanges, buffers, which weights live here.  Collective. */
   shoal_status (*open)(shoal_run *r, void *state);
   void (*close)(shoal_run *r, void *state);                                         /* after half an open too */
@@ -61,10 +65,18 @@ typedef struct {
   /* Assemble the method's model in scratch, whole-network arenas: only observes.  Collective.  NULL: own weights and the
    * mean statistics over all ranks. */
   shoal_status (*assemble)(shoal_run *r, void *state, float *weights, float *stats);
+  /* The inverse, for methods that cut: take over the whole model of a checkpoint of another layout or method, after load.
+   * `array` 0 is the weights, 1 and 2 the optimizer's slots where there are any to be had; `x` may be changed.  Local. */
+  shoal_status (*adopt)(shoal_run *r, void *state, int array, float *x);
+  /* Whether ranks meet at the end of the step that just ended: only there they ask each other whether to stop or save, and
+   * the answer takes effect at once.  NULL: they meet in every step, and the answer comes one step later. */
+  bool (*meets)(const shoal_run *r, const void *state);
   /* Payload bytes this rank sent since the last call, one step ago, by the formula of the method's page. */
   void (*step_bytes)(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT]);
   /* State beyond weights, optimizer, statistics and loader position, which the loop saves.  NULL: none. */
   shoal_status (*save)(shoal_run *r, void *state, shoal_ckpt_writer *c);
+  /* Whether a checkpoint of this method, placement and rank count can be gone on with bit for bit.  NULL: yes. */
+  bool (*fits)(const shoal_run *r, const void *state, const shoal_ckpt *c);
   shoal_status (*load)(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout);
 } shoal_method;
 
@@ -77,5 +89,5 @@ shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *s
 /** The same for any number of statistics: add each to `sum` [n_stats, zeroed], then take the mean of n. */
 void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);
 void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats);
-extern const shoal_method shoal_method_sync, shoal_method_swarm;
+extern const shoal_method shoal_method_sync, shoal_method_swarm, shoal_method_ist;
 #endif

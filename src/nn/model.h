@@ -121,6 +121,13 @@ shoal_status shoal_model_narrow(const shoal_model *m, const int64_t *const *keep
                                 const bool *residual_keep, shoal_model **out);
 /** Whether residual block r may be dropped: its shortcut is the identity. */
 bool shoal_model_residual_can_drop(const shoal_model *m, int r);
+/* Along which spaces `narrow` cuts a parameter: a unit of the row space is row_grain consecutive places of dimension 0,
+ * one of the column space col_grain places of dimension 1. */
+typedef struct {
+  int row_space, col_space; /* -1: that dimension stays whole */
+  int64_t row_grain, col_grain;
+} shoal_param_cut;
+shoal_param_cut shoal_model_param_cut(const shoal_model *m, int param);
 /** Replace the weight of node `node` (LINEAR or CONV) by A B of inner size `rank`: 2-D form [o, i*kh*kw], transposed if
  *  that has fewer rows than columns.  Bias stays.  The two factors take the weight's place in the arena order, named
  *  "….weight_a" and "….weight_b"; nodes keep their numbers. */
@@ -135,6 +142,9 @@ void shoal_model_scatter_stats(const shoal_model *full, const shoal_model *part,
 /** Initial weights (addressed by global index of the full model) and statistics (mean 0, variance 1; may be
  *  NULL).  Factors get numbers of their own whose product has the variance of the weight they stand for. */
 void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float *stats);
+/** The same for parameter `number` of m alone: w [shape of p].  `p` may be a copy of the parameter that holds only some
+ *  of its rows or columns: whoever stores a piece of the model starts with the numbers the model would have there. */
+void shoal_param_init(const shoal_param *p, int number, uint64_t seed, float *w);
 double shoal_model_macs(const shoal_model *m);                /* multiply-accumulates per sample, forward */
 void shoal_model_print(const shoal_model *m, shoal_str *out); /* the layer table */
 /** Names of statistics for checkpoints: "bn1.running_mean"; calls f for every running mean and variance. */

@@ -75,7 +75,7 @@ static shoal_status plan_node(shoal_plan *p, int i)
     q->format = n->kind == SHOAL_OP_FLATTEN ? dense_format(&q->shape) : in[0];
     return SHOAL_OK;
   }
-  d.training = p->training;
+  d.training = p->training || (p->measuring && n->kind == SHOAL_OP_BATCHNORM);
   SHOAL_TRY(create_op(p, n, &d, in, &q->op));
   q->format = q->op->out_format;
   return SHOAL_OK;
@@ -216,6 +216,7 @@ shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t b
   p->backend = b;
   p->batch = batch;
   p->training = mode == SHOAL_PLAN_TRAIN;
+  p->measuring = mode == SHOAL_PLAN_MEASURE;
   shoal_status st = build(p, m);
   if (st != SHOAL_OK) {
     shoal_plan_destroy(p);

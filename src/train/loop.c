@@ -176,11 +176,25 @@ static shoal_status take_vote(shoal_session *s, const ops *op, int64_t *ask)
   return SHOAL_OK;
 }
 
+/* What all ranks together ask for: the answer to the question posted one step earlier.  Where ranks go their own ways for
+ * a while, they ask when they meet, and wait for the answer there, since they have just waited for each other. */
+static shoal_status ask_all(shoal_session *s, const ops *op, const shoal_score *score, int64_t *ask)
+{
+  if (s->method->meets) {
+    s->ask = SHOAL_MAX(s->ask, my_ask(s, score));
+    if (!s->method->meets(&s->run, s->method_state)) return SHOAL_OK;
+    SHOAL_TRY(shoal_vote_post(s->vote, s->ask));
+    s->voted = true;
+    s->ask = SHOAL_ASK_NOTHING;
+  }
+  return take_vote(s, op, ask);
+}
+
 /* Everything between two steps that all ranks do alike. */
 static shoal_status agree_between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
-  SHOAL_TRY(take_vote(s, op, &ask));
+  SHOAL_TRY(ask_all(s, op, score, &ask));
   SHOAL_TRY(shoal_session_act(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
@@ -188,6 +202,7 @@ static shoal_status agree_between_steps(shoal_session *s, const ops *op, const s
     SHOAL_TRY(shoal_session_evaluate(s));
     shoal_session_record_metrics(s, false);
   }
+  if (s->method->meets) return SHOAL_OK;
   s->voted = true;
   return shoal_vote_post(s->vote, my_ask(s, score));
 }

@@ -138,7 +138,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 static shoal_status refuse_bad_model(shoal_session *s)
 {
   double sum;
-  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->run.params->n, s->scratch->w, &sum));
+  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->scratch->n, s->scratch->w, &sum));
   SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
               "the weights are not finite at step %llu: nothing is saved and the last checkpoint is untouched; resume "
               "from it with a smaller optim.lr or with optim.clip",
@@ -164,8 +164,9 @@ shoal_status shoal_session_save(shoal_session *s)
   snprintf(info.model, sizeof info.model, "%s", s->model->name);
   layout_text(s, info.layout, sizeof info.layout);
   uint64_t copies = s->method->replicas_equal ? 1 : (uint64_t)info.size;
+  uint64_t slots = (uint64_t)r->optim->slots, stored = s->method->cut ? 1 + slots : 0; /* what parts leave dormant */
   uint64_t need =
-      ((1 + copies * (uint64_t)(1 + r->optim->slots)) * r->params->n + (uint64_t)info.size * s->model->stats) *
+      ((1 + stored) * s->model->weights + copies * (1 + slots) * r->params->n + (uint64_t)info.size * s->model->stats) *
       sizeof(float);
   shoal_ckpt_writer *w;
   if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
@@ -193,6 +194,7 @@ shoal_status shoal_session_save(shoal_session *s)
   s->last_saved_epoch = s->at.epoch;
   s->saved_any = true;
   s->saved_ns = shoal_now_ns();
+  shoal_session_drop_whole(s);
   double seconds = shoal_seconds_since(t0);
   s->save_s = SHOAL_MAX(s->save_s, seconds);
   if (shoal_session_is_root(s)) {
@@ -241,10 +243,8 @@ static void get_stat(void *ctx, const char *name, size_t offset, size_t count)
   if (t->st == SHOAL_OK) t->st = shoal_ckpt_get(t->ckpt, full, SHOAL_F32, count, t->stats + offset);
 }
 
-/* Weights by name into the arena: the checkpoint may have been written by another method or rank count. */
-static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
+static shoal_status check_model(const shoal_session *s, const shoal_ckpt *c)
 {
-  shoal_params *params = s->run.params;
   for (int i = 0; i < s->model->params; i++) {
     const shoal_param *p = &s->model->param[i];
     char name[SHOAL_NAME_MAX + 8];
@@ -262,6 +262,17 @@ static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
         same, SHOAL_ERR_USAGE,
         "%s has another shape in the checkpoint: resume with the same model options, or choose another run.name",
         p->name);
+  }
+  return SHOAL_OK;
+}
+
+/* Weights by name into the arena of a whole model: the checkpoint may be of another method or rank count. */
+static shoal_status get_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params)
+{
+  for (int i = 0; i < s->model->params; i++) {
+    const shoal_param *p = &s->model->param[i];
+    char name[SHOAL_NAME_MAX + 8];
+    snprintf(name, sizeof name, "model/%s", p->name);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, p->count, params->w + p->offset));
   }
   stat_source t = { c, params->stats, SHOAL_OK };
@@ -270,22 +281,66 @@ static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
   return t.st;
 }
 
+/* Optimizer state of n numbers that rank `owner` saved; another method's may be of a part of the model. */
+static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n)
+{
+  char name[96];
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8];
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->run.optim, slot));
+  return shoal_ckpt_has(c, name) && shoal_ckpt_shape(c, name, &type, &ndim, dims) == SHOAL_OK && ndim == 1 &&
+         dims[0] == n;
+}
+
+static shoal_status get_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n, float *out)
+{
+  char name[96];
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->run.optim, slot));
+  return shoal_ckpt_get(c, name, SHOAL_F32, n, out);
+}
+
+static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
+{
+  int64_t steps;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
+  s->run.optim->steps = (uint64_t)steps;
+  return SHOAL_OK;
+}
+
 /* Equal replicas keep one copy of the optimizer's state under replica/0, whatever the layout. */
 static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, int owner)
 {
   shoal_optim *o = s->run.optim;
-  int64_t steps;
   for (int i = 0; i < o->slots; i++) {
-    char name[96];
-    snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(o, i));
-    if (!shoal_ckpt_has(c, name)) {
-      shoal_info("the checkpoint has no %s: the optimizer starts afresh", shoal_optim_slot_name(o, i));
+    if (!has_slot(s, c, owner, i, o->n)) {
+      shoal_info("the checkpoint has no %s of the whole model: the optimizer starts afresh",
+                 shoal_optim_slot_name(o, i));
       return SHOAL_OK;
     }
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, o->n, o->slot[i]));
+    SHOAL_TRY(get_slot(s, c, owner, i, o->n, o->slot[i]));
   }
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
-  o->steps = (uint64_t)steps;
+  return get_optimizer_steps(s, c);
+}
+
+/* A method that cuts takes its part of a whole model's weights, and of its optimizer state if there is one that all ranks
+ * had alike. */
+static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
+{
+  shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_session_make_whole(s));
+  SHOAL_TRY(get_model(s, c, s->scratch));
+  SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->scratch->w));
+  shoal_model_gather_stats(s->model, r->part, s->scratch->stats, r->params->stats);
+  bool alike = true;
+  for (int i = 0; i < r->optim->slots; i++)
+    alike = alike && has_slot(s, c, 0, i, s->model->weights) && !has_slot(s, c, 1, i, s->model->weights);
+  if (alike && r->optim->slots) SHOAL_TRY(get_optimizer_steps(s, c));
+  for (int i = 0; alike && i < r->optim->slots; i++) {
+    SHOAL_TRY(get_slot(s, c, 0, i, s->model->weights, s->scratch->w));
+    SHOAL_TRY(s->method->adopt(r, s->method_state, 1 + i, s->scratch->w));
+  }
+  shoal_session_drop_whole(s);
   return SHOAL_OK;
 }
 
@@ -366,6 +421,19 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   return SHOAL_OK;
 }
 
+static void report_layout(const shoal_session *s, const shoal_ckpt_info *old, const char *layout)
+{
+  bool optimizer = s->method->replicas_equal || s->run.optim->steps > 0;
+  shoal_info(
+      "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the sample "
+      "order go on, %s",
+      (long long)old->size, old->layout, old->method, shoal_world_size(s->run.world), layout, s->method->name,
+      optimizer ? ", optimizer state" : "",
+      !s->method->cut ? "running statistics start from their mean"
+      : optimizer     ? "the parts are cut anew"
+                      : "the parts are cut anew and their optimizer state starts afresh");
+}
+
 static shoal_status load(shoal_session *s, const char *path)
 {
   shoal_run *r = &s->run;
@@ -375,21 +443,20 @@ static shoal_status load(shoal_session *s, const char *path)
   char layout[sizeof info->layout];
   layout_text(s, layout, sizeof layout);
   bool same = info->size == shoal_world_size(r->world) && strcmp(layout, info->layout) == 0 &&
-              strcmp(info->method, s->method->name) == 0;
+              strcmp(info->method, s->method->name) == 0 &&
+              (!s->method->fits || s->method->fits(r, s->method_state, c));
   shoal_status st;
   SHOAL_TRY_GOTO(st, get_train(s, c), done);
-  SHOAL_TRY_GOTO(st, get_model(s, c), done);
+  SHOAL_TRY_GOTO(st, check_model(s, c), done);
+  if (!s->method->cut) SHOAL_TRY_GOTO(st, get_model(s, c, r->params), done);
   if (s->method->replicas_equal || same)
     SHOAL_TRY_GOTO(st, get_optimizer(s, c, s->method->replicas_equal ? 0 : shoal_world_rank(r->world)), done);
   SHOAL_TRY_GOTO(st, same ? get_own(s, c) : get_scores(s, c), done);
   if (s->method->load) SHOAL_TRY_GOTO(st, s->method->load(r, s->method_state, c, same), done);
+  if (s->method->cut && !same) SHOAL_TRY_GOTO(st, cut_model(s, c), done);
   shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", path, (unsigned long long)info->epoch,
              (unsigned long long)info->samples, (unsigned long long)info->step);
-  if (!same)
-    shoal_info("the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the "
-               "sample order go on, running statistics start from their mean",
-               (long long)info->size, info->layout, info->method, shoal_world_size(r->world), layout, s->method->name,
-               s->method->replicas_equal ? ", optimizer state" : "");
+  if (!same) report_layout(s, info, layout);
   if (info->config) report_changes(s, info->config);
 done:
   shoal_ckpt_close(c);

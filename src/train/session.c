@@ -192,7 +192,12 @@ static shoal_status open_data(shoal_session *s)
   const shoal_data_info *info = shoal_dataset_info(s->data);
   SHOAL_TRY(size_batches(s));
   bool strided = shoal_session_strided(s);
-  const char *last = shoal_config_string(c, "data.last");
+  const char *last = shoal_config_string(c, "data.last"), *shards = shoal_config_string(c, "data.shards");
+  SHOAL_CHECK(
+      strided || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
+      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
+      "have samples of their own (ist, swarm), or data.shards drawn",
+      shards, s->method->name);
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
     .seed = s->run.seed,
@@ -203,6 +208,9 @@ static shoal_status open_data(shoal_session *s)
             : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD
                                        : SHOAL_LAST_SHORT,
     .share = s->method->share,
+    .shard = strcmp(shards, "fixed") == 0    ? SHOAL_SHARD_FIXED
+             : strcmp(shards, "sorted") == 0 ? SHOAL_SHARD_SORTED
+                                             : SHOAL_SHARD_DRAWN,
     .shuffle = shoal_config_bool(c, "data.shuffle"),
     .crop4 = has_word(c, "data.augment", "crop4"),
     .hflip = has_word(c, "data.augment", "hflip"),
@@ -221,6 +229,20 @@ static shoal_status open_data(shoal_session *s)
                             .size = size,
                             .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
   return shoal_loader_create(s->data, &t, &s->test);
+}
+
+/* A batch whose own statistics normalise it must have some: asked for early, like the batches of training. */
+static shoal_status check_test_batches(shoal_session *s)
+{
+  if (!s->test || !shoal_session_by_batch(s)) return SHOAL_OK;
+  uint64_t p = (uint64_t)shoal_world_size(s->run.world), batch = (uint64_t)shoal_config_int(s->config, "eval.batch");
+  uint64_t rest = shoal_dataset_info(s->data)->n[SHOAL_TEST] % (batch * p);
+  SHOAL_CHECK(
+      batch > 1 && (rest == 0 || rest >= 2 * p), SHOAL_ERR_USAGE,
+      "eval.batch_norm is batch, but eval.batch %llu leaves a rank with less than two of the %llu test samples: "
+      "choose another eval.batch, or eval.batch_norm model",
+      (unsigned long long)batch, (unsigned long long)shoal_dataset_info(s->data)->n[SHOAL_TEST]);
+  return SHOAL_OK;
 }
 
 /* Plans for the usual batch and for the epoch's last one, which may be short: made now, so that a batch the model cannot
@@ -254,12 +276,16 @@ static shoal_status build_model(shoal_session *s)
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
   s->run.model = s->run.part = s->model;
-  return SHOAL_OK;
+  SHOAL_TRY(check_test_batches(s));
+  if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
+  s->method_open = true;
+  return s->method->cut ? s->method->cut(&s->run, s->method_state, &s->run.part) : SHOAL_OK;
 }
 
 static shoal_status share_gradients(shoal_session *s)
 {
   void *memory;
+  if (s->method->cut) return SHOAL_OK; /* gradients of different parts are not summed */
   SHOAL_TRY(shoal_group_share(s->run.all, s->model->weights * sizeof(float), &memory));
   s->gradients = memory;
   return SHOAL_OK;
@@ -268,24 +294,23 @@ static shoal_status share_gradients(shoal_session *s)
 static shoal_status open_model(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, s->gradients, &r->params));
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, NULL, &s->scratch));
-  shoal_model_init(s->model, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
+  SHOAL_TRY(shoal_params_create(r->backend, r->part, s->gradients, &r->params));
+  shoal_model_init(r->part, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
   r->params->version++;
   shoal_optim_config optim;
   SHOAL_TRY(shoal_optim_configure(s->config, &optim));
   SHOAL_TRY(shoal_optim_create(r->backend, &optim, r->params->n, &r->optim));
   SHOAL_TRY(shoal_lr_configure(s->config, r->epochs, &s->lr));
   shoal_lr_plateau_init(&s->plateau);
-  SHOAL_TRY(shoal_plans_create(r->backend, s->model, &s->plans));
+  SHOAL_TRY(shoal_plans_create(r->backend, r->part, &s->plans));
+  if (!s->method->cut) SHOAL_TRY(shoal_session_make_whole(s));
   return open_plans(s);
 }
 
 static shoal_status open_method(shoal_session *s)
 {
-  if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
-  s->method_open = true;
-  if (!s->method->replicas_equal) SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
+  if (!s->method->replicas_equal && !s->method->cut)
+    SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
   return s->run.free_running ? shoal_call_create(s->run.control, "meeting", &s->call)
                              : shoal_vote_create(s->run.control, "step", &s->vote);
@@ -322,6 +347,7 @@ void shoal_session_close(shoal_session *s)
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);
   free(s->own.acc);
+  if (s->whole != s->plans) shoal_plans_destroy(s->whole);
   shoal_plans_destroy(s->plans);
   shoal_optim_destroy(r->optim);
   shoal_params_destroy(r->backend, s->scratch);

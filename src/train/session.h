@@ -4,6 +4,7 @@
 #include "method/method.h"
 #include "train/folder.h"
 #include "train/train.h"
+#include <string.h>
 
 /* What the vote of a step asks for, or a meeting; the larger wins. */
 typedef enum {
@@ -49,14 +50,16 @@ typedef struct {
   shoal_loader *loader, *test;
   shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
   shoal_model *model;
-  shoal_plans *plans;
+  shoal_plans *plans;    /* of what this rank trains */
+  shoal_plans *whole;    /* of the whole model; == plans where nothing is cut */
   float *gradients;      /* memory of run.params->g, which the ranks of a node share */
-  shoal_params *scratch; /* the assembled model, for evaluation and checkpoints */
+  shoal_params *scratch; /* the assembled model, for evaluation and checkpoints; where parts are trained, only then */
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
   shoal_vote *vote;
   bool voted;                                  /* a vote is under way */
   shoal_call *call;                            /* instead of the vote, where ranks run freely */
+  shoal_ask ask;                               /* where ranks meet rarely: what this one has wanted since then */
   bool bad_loss;                               /* seen here */
   uint64_t saved_own_step, evaluated_own_step; /* rank 0's own steps at the last periodic one */
   shoal_progress at;
@@ -88,6 +91,10 @@ static inline bool shoal_session_strided(const shoal_session *s)
 {
   return s->method->share == SHOAL_SHARE_STRIDED;
 }
+static inline bool shoal_session_by_batch(const shoal_session *s) /* evaluation normalises by the test batch */
+{
+  return s->model->stats > 0 && strcmp(shoal_config_string(s->config, "eval.batch_norm"), "batch") == 0;
+}
 static inline bool shoal_session_is_root(const shoal_session *s)
 {
   return shoal_world_rank(s->run.world) == 0;
@@ -97,9 +104,12 @@ shoal_status shoal_session_check_replicas(shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
-/* evaluate.c.  Collective; sets test_loss and test_acc. */
+/* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */
 shoal_status shoal_session_assemble(shoal_session *s);
 shoal_status shoal_session_evaluate(shoal_session *s);
+/* Memory and plans for a whole model; dropped where parts are trained.  Not collective. */
+shoal_status shoal_session_make_whole(shoal_session *s);
+void shoal_session_drop_whole(shoal_session *s);
 /* loop.c */
 shoal_status shoal_session_train(shoal_session *s);
 /* Do what was agreed on: save, stop (STOPPED), give up on bad numbers.  Collective. */

@@ -1,3 +1,7 @@
+# Tests of src/method; those of ist use what the tests of nn share.
 foreach(topic quant graph swarm)
   shoal_add_test(unit.method.${topic} SOURCES unit/method_${topic}.c LINK shoal_method m LABELS unit)
+endforeach()
+foreach(topic draw layout)
+  shoal_add_test(unit.method.ist_${topic} SOURCES unit/method_ist_${topic}.c unit/nn_rig.c LINK shoal_method m LABELS unit)
 endforeach()

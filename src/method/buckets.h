@@ -1,0 +1,61 @@
+/* Buckets: the gradient, cut into ranges that are summed over a group while backward still runs.
+ *
+ *   backward:   [fc]   [conv9]  [conv8]  ...  [conv1]        (announces ranges, last layer first)
+ *   buckets:    |---- bucket 0 ----|-- bucket 1 --|-- 2 --|   a bucket starts when its last range is announced
+ *   exchange:                       ~~~~~~0~~~~~~~ ~~~1~~~ ~~2~~
+ *
+ * Buckets are cut once, from the plan's static order of announcements, and never rebuilt: the same bits in every run.
+ * Two rules of the DDP paper are kept: the first bucket to be ready is small, so that communication starts early, and
+ * buckets start in index order on every rank.  A bucket is one contiguous range of the gradient arena, reduced in place:
+ * no copy into bucket memory.  What is summed is scaled already (method.h, `samples`).
+ *
+ * How a bucket is summed, and by which rule `auto` chooses, is told in docs/methods/sync.md.
+ * Source: Li et al., PyTorch Distributed, VLDB 2020. */
+#ifndef SHOAL_METHOD_BUCKETS_H
+#define SHOAL_METHOD_BUCKETS_H
+#include "method/method.h"
+
+/* Rows for a method's table of options. */
+#define SHOAL_BUCKET_SIZE_OPTIONS                                                                                      \
+  { "method.bucket",                                                                                                   \
+    SHOAL_OPT_FLOAT,                                                                                                   \
+    "4",                                                                                                               \
+    "MiB",                                                                                                             \
+    "(0,4096]",                                                                                                        \
+    "Gradients are exchanged in buckets of at least this size, started while backward runs.",                          \
+    "Li et al., VLDB 2020 (25 MiB there)" },                                                                           \
+  {                                                                                                                    \
+    "method.first_bucket", SHOAL_OPT_FLOAT, "1", "MiB", "(0,4096]", "Size of the bucket that is ready first.",         \
+        "Li et al., VLDB 2020"                                                                                         \
+  }
+#define SHOAL_BUCKET_SUM_OPTIONS                                                                                         \
+  { "method.wire", SHOAL_OPT_ENUM, "f32", NULL, "f32|bf16|f16", "Number format of gradients on the wire; sums are f32.", \
+    "shoal" },                                                                                                           \
+  {                                                                                                                      \
+    "method.algorithm", SHOAL_OPT_ENUM, "auto", NULL, "auto|ring|two-level|leaders|small",                               \
+        "How a bucket is summed; auto goes by its size and by where ranks are.", "shoal"                                 \
+  }
+
+shoal_wire shoal_wire_wanted(const shoal_config *c);               /* method.wire */
+shoal_sum_algorithm shoal_algorithm_wanted(const shoal_config *c); /* method.algorithm */
+
+typedef struct shoal_buckets shoal_buckets;
+/** Cut the gradient and plan a sum over `g` for each bucket.  Collective over `g`; sizes come from the run's options.
+ *  Says in one line what was chosen, unless the group is one rank.
+ *  @param title  first word of that line: "exchange"
+ *  @param name   of the exchanges in traces: "bucket" makes "bucket 0" */
+shoal_status shoal_buckets_create(shoal_run *r, shoal_group *g, const char *title, const char *name, shoal_wire wire,
+                                  shoal_sum_algorithm algorithm, shoal_buckets **out);
+void shoal_buckets_destroy(shoal_buckets *b); /* NULL is fine */
+/** A range is final: starts the buckets that are now complete.  The method's announce hook. */
+shoal_status shoal_buckets_announce(shoal_buckets *b, const shoal_run *r, size_t offset, size_t count);
+/** Start what has not been announced (a rank without samples has zeros), then wait until all sums are done.  Collective
+ *  over the group, once a step. */
+shoal_status shoal_buckets_finish(shoal_buckets *b, const shoal_run *r);
+/** The formula: payload bytes this rank sends in a step, added to out[link]. */
+void shoal_buckets_add_bytes(const shoal_buckets *b, uint64_t out[SHOAL_LINK_COUNT]);
+/** What `auto` came to is part of a run, since the order of sums depends on it: one number per bucket of the buckets of
+ *  rank 0.  Load keeps to it where `auto` is asked for and buckets are cut as they were; collective over the group. */
+shoal_status shoal_buckets_save(const shoal_buckets *b, shoal_ckpt_writer *c, const char *name);
+shoal_status shoal_buckets_load(shoal_buckets *b, const shoal_ckpt *c, const char *name);
+#endif

@@ -1,5 +1,5 @@
 # Tests of src/method; those of ist use what the tests of nn share.
-foreach(topic quant graph swarm daso_schedule local_sgd_schedule)
+foreach(topic quant graph swarm daso_schedule local_sgd_schedule local_plan local_replay)
   shoal_add_test(unit.method.${topic} SOURCES unit/method_${topic}.c LINK shoal_method m LABELS unit)
 endforeach()
 foreach(topic draw layout)

@@ -81,6 +81,7 @@ typedef struct {
   int64_t classes;
   float smoothing; /* label smoothing of the loss */
   int nodes, params, units, spaces, residuals;
+  bool joined;         /* several models side by side (shoal_model_join): an arena, no network */
   shoal_node *node;    /* owned */
   shoal_param *param;  /* owned */
   int64_t *space_size; /* owned: [spaces] units in each space */
@@ -138,6 +139,13 @@ void shoal_model_gather(const shoal_model *full, const shoal_model *part, const 
 void shoal_model_scatter(const shoal_model *full, const shoal_model *part, const float *part_w, float *full_w);
 void shoal_model_gather_stats(const shoal_model *full, const shoal_model *part, const float *full_s, float *part_s);
 void shoal_model_scatter_stats(const shoal_model *full, const shoal_model *part, const float *part_s, float *full_s);
+
+/** Several models side by side as one arena, for whoever trains more than one: parameters and statistics of the parts
+ *  follow each other, those of each part from a multiple of 16 elements on, so that a part's plan may work on its piece.
+ *  Good for params, optimizer, init, gather and scatter; no plan can be made of it (ERR_ARG).
+ *  @param weights_at, stats_at  out, [n] where each part's numbers begin */
+shoal_status shoal_model_join(const shoal_model *const *parts, int n, size_t *weights_at, size_t *stats_at,
+                              shoal_model **out);
 
 /** Initial weights (addressed by global index of the full model) and statistics (mean 0, variance 1; may be
  *  NULL).  Factors get numbers of their own whose product has the variance of the weight they stand for. */

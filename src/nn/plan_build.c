@@ -211,6 +211,7 @@ shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t b
                                shoal_plan **out)
 {
   SHOAL_CHECK(batch >= 1, SHOAL_ERR_ARG, "model %s: batch of %lld; must be at least 1", m->name, (long long)batch);
+  SHOAL_CHECK(!m->joined, SHOAL_ERR_ARG, "model %s is several models side by side; plan each of them", m->name);
   shoal_plan *p = calloc(1, sizeof *p);
   SHOAL_CHECK(p, SHOAL_ERR_MEM, "plan of model %s", m->name);
   p->backend = b;

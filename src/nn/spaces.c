@@ -103,7 +103,8 @@ shoal_status shoal_model_find_runs(shoal_model *m)
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->params, &m->run));
   for (int i = 0; i < m->params; i++) {
     const shoal_param *p = &m->param[i];
-    if (m->runs == 0 || m->run[m->runs - 1].decay != p->decay)
+    const shoal_decay_run *last = m->runs ? &m->run[m->runs - 1] : NULL;
+    if (!last || last->decay != p->decay || last->offset + last->count != p->offset)
       m->run[m->runs++] = (shoal_decay_run){ p->offset, 0, p->decay };
     m->run[m->runs - 1].count += p->count;
   }

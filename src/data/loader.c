@@ -125,7 +125,7 @@ static void fill(shoal_loader *l, slot *s, place at)
   if (!strided) shoal_share_of(total, c->rank, c->size, &first, &count);
   s->batch = (shoal_batch){ at.epoch,       at.position, total, strided ? (uint64_t)c->rank * c->batch : first,
                             (int64_t)count, s->x,        s->y,  s->ids };
-  for (uint64_t i = 0; i < count && s->status == SHOAL_OK; i++) {
+  for (uint64_t i = 0; i < count && s->status == SHOAL_OK && !c->sizes_only; i++) {
     uint64_t own = (at.position + first + i) % l->own_n; /* wraps only to pad */
     s->status = fill_sample(l, s, i, at.epoch, own_sample(l, at.epoch, own));
   }
@@ -279,6 +279,7 @@ static shoal_status make_slots(shoal_loader *l)
   size_t n = (size_t)l->max_batch;
   for (uint64_t i = 0; i < l->n_slots; i++) {
     slot *s = &l->slots[i];
+    if (l->config.sizes_only) break;
     SHOAL_TRY(shoal_alloc(n * l->elements, sizeof *s->x, "a batch", (void **)&s->x));
     SHOAL_TRY(SHOAL_ALLOC(n, &s->y));
     SHOAL_TRY(SHOAL_ALLOC(n, &s->ids));

@@ -34,7 +34,8 @@ typedef struct {
   shoal_shard shard;
   bool shuffle; /* test split: false */
   bool crop4, hflip;
-  int depth; /* batches fetched ahead; 0: no thread, read when asked */
+  bool sizes_only; /* nothing is read: x, y and ids are NULL */
+  int depth;       /* batches fetched ahead; 0: no thread, read when asked */
 } shoal_loader_config;
 
 /* With strided shares a position counts this rank's own samples, `total` is n, and slot0 is rank * batch, so that no

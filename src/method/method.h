@@ -33,6 +33,17 @@ typedef struct {
   uint64_t seed, step, epoch; /* step: number of the step now running, from 0 */
   double epochs;              /* the run's length */
   uint64_t steps_per_epoch;
+  const shoal_ckpt *from; /* while methods cut and open: the checkpoint the run goes on from; NULL: none */
+  /* How samples reach this rank: its share of every global batch.  The rank's own number among all, unless cut says that
+   * several ranks work on the same samples; reads_none: on what another rank sends, so batches come as sizes only. */
+  int share_rank, share_size;
+  bool reads_none;
+  uint64_t position, epoch_samples; /* samples of the epoch done before this step, and in all */
+  uint64_t global_batch;            /* samples in a step; fewer in an epoch's last one, unless it is padded */
+  bool pads;
+  /* Set in open: steps from one vote of all ranks to the next, at least as many as ranks may be apart; 0: every step. */
+  uint64_t vote_every;
+  bool spoil;        /* fault hook: a gradient of this step is to be NaN (for methods with a step of their own) */
   bool free_running; /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
 } shoal_run;
 
@@ -49,6 +60,7 @@ typedef struct {
   size_t state_size;
   bool replicas_equal; /* weights and optimizer state are the same on all ranks between steps */
   bool mean_model;     /* the model is a mean that no rank trains: its batch-norm statistics are measured anew */
+  bool sums_parts;     /* some ranks sum the gradients of their parts: these lie in memory they can reach */
   shoal_share share;   /* how samples are dealt */
   /* What this rank trains where that is a part of the model: called before there are weights, optimizer state and plans,
    * which are then those of the part.  It belongs to the method, until close; between steps the method may put another of
@@ -56,7 +68,11 @@ typedef struct {
   shoal_status (*cut)(shoal_run *r, void *state, const shoal_model **part);
   /* Groups, exchanges, buffers, which weights live here.  Collective. */
   shoal_status (*open)(shoal_run *r, void *state);
-  void (*close)(shoal_run *r, void *state);                                         /* after half an open too */
+  void (*close)(shoal_run *r, void *state); /* after half an open too */
+  /* A whole step by the method itself, where there is more than one loss: forward, backward, exchange, update with this
+   * learning rate.  `score`: of the network's own loss, on ranks that have it.  No other hook is called in the step.  NULL:
+   * the loop's step, which calls the next four. */
+  shoal_status (*step)(shoal_run *r, void *state, const shoal_batch *b, float lr, shoal_score *score);
   shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count); /* during backward; or NULL */
   shoal_status (*grads_ready)(shoal_run *r, void *state); /* every step, also on a rank that had no samples; or NULL */
   shoal_status (*weights_ready)(shoal_run *r, void *state);              /* after the optimizer; or NULL */
@@ -65,6 +81,11 @@ typedef struct {
   /* Assemble the method's model in scratch, whole-network arenas: only observes.  Collective.  NULL: own weights and the
    * mean statistics over all ranks. */
   shoal_status (*assemble)(shoal_run *r, void *state, float *weights, float *stats);
+  /* Further columns of metrics.csv.  Names, the same on all ranks, once open: returns how many.  Then in every evaluation,
+   * behind assemble: once for each batch of this rank's share of the test split, adding what it likes to values [columns],
+   * which began as zeros; at last with b NULL, collective, to leave the numbers to be written there.  Both or neither. */
+  size_t (*columns)(const shoal_run *r, const void *state, const char *const **names);
+  shoal_status (*observe)(shoal_run *r, void *state, const shoal_batch *b, double *values);
   /* The inverse, for methods that cut: take over the whole model of a checkpoint of another layout or method, after load.
    * `array` 0 is the weights, 1 and 2 the optimizer's slots where there are any to be had; `x` may be changed.  Local. */
   shoal_status (*adopt)(shoal_run *r, void *state, int array, float *x);

@@ -107,6 +107,27 @@ static shoal_status score_share(shoal_session *s, const shoal_params *params, sh
   }
 }
 
+/* What the method measures beside the model, over the same share. */
+static shoal_status observe_share(shoal_session *s, double *values)
+{
+  SHOAL_TRY(shoal_loader_seek(s->test, 0, 0));
+  for (;;) {
+    const shoal_batch *b;
+    SHOAL_TRY(shoal_loader_next(s->test, &b));
+    if (!b) return SHOAL_OK;
+    if (b->n > 0) SHOAL_TRY(s->method->observe(&s->run, s->method_state, b, values));
+    SHOAL_TRY(shoal_world_progress(s->run.world));
+  }
+}
+
+static shoal_status score_columns(shoal_session *s)
+{
+  if (s->n_columns == 0) return SHOAL_OK;
+  memset(s->column_value, 0, s->n_columns * sizeof *s->column_value);
+  SHOAL_TRY(shoal_group_agree(s->run.control, observe_share(s, s->column_value)));
+  return s->method->observe(&s->run, s->method_state, NULL, s->column_value);
+}
+
 static shoal_status score_own(shoal_session *s)
 {
   const shoal_params *own = s->run.params;
@@ -137,6 +158,7 @@ shoal_status shoal_session_evaluate(shoal_session *s)
   s->test_acc = sums[1] / sums[2];
   s->test_step = s->run.step;
   SHOAL_TRY(score_own(s));
+  SHOAL_TRY(score_columns(s));
   shoal_session_drop_whole(s);
   shoal_trace_span(s->run.trace, SHOAL_TRACE_EVALUATION, shoal_trace_op(s->run.trace, "evaluation"), t0,
                    shoal_now_ns());

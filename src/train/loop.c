@@ -70,11 +70,16 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
   return SHOAL_OK;
 }
 
+static float learning_rate(const shoal_session *s)
+{
+  double epoch = (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples;
+  return (float)shoal_lr_at(&s->lr, &s->plateau, epoch) * s->faults.lr;
+}
+
 static shoal_status update(shoal_session *s, const ops *op)
 {
   shoal_run *r = &s->run;
-  double epoch = (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples;
-  float lr = (float)shoal_lr_at(&s->lr, &s->plateau, epoch) * s->faults.lr;
+  float lr = learning_rate(s);
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, r->ranges, r->n_ranges, lr, NULL));
   shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, op->optimizer, t0, shoal_now_ns());
@@ -88,15 +93,26 @@ void shoal_session_count_bytes(shoal_session *s)
   for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
 }
 
-static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
+static shoal_status learn(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
-  SHOAL_TRY(act_faults(s, op));
+  if (s->method->step) {
+    r->spoil = (int64_t)r->step == s->faults.nan_step;
+    return s->method->step(r, s->method_state, b, learning_rate(s), score);
+  }
   SHOAL_TRY(compute(s, op, b, score));
   if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s, op));
-  if (s->method->weights_ready && !s->left_out) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
+  return s->method->weights_ready && !s->left_out ? s->method->weights_ready(r, s->method_state) : SHOAL_OK;
+}
+
+static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
+{
+  shoal_run *r = &s->run;
+  r->position = s->at.position;
+  SHOAL_TRY(act_faults(s, op));
+  SHOAL_TRY(learn(s, op, b, score));
   if (!s->left_out) shoal_session_count_bytes(s);
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;
@@ -176,17 +192,27 @@ static shoal_status take_vote(shoal_session *s, const ops *op, int64_t *ask)
   return SHOAL_OK;
 }
 
-/* What all ranks together ask for: the answer to the question posted one step earlier.  Where ranks go their own ways for
- * a while, they ask when they meet, and wait for the answer there, since they have just waited for each other. */
+/* Whether ranks ask each other between this step and the next. */
+static bool asks_here(const shoal_session *s)
+{
+  if (s->method->meets) return s->method->meets(&s->run, s->method_state);
+  return s->run.vote_every <= 1 || s->run.step % s->run.vote_every == 0;
+}
+
+static shoal_status post_vote(shoal_session *s, const shoal_score *score)
+{
+  shoal_ask ask = SHOAL_MAX(s->ask, my_ask(s, score));
+  s->voted = true;
+  s->ask = SHOAL_ASK_NOTHING;
+  return shoal_vote_post(s->vote, ask);
+}
+
+/* What all ranks together ask for: the answer to the question posted when they last asked, usually one step ago.  Where
+ * ranks go their own ways for a while, they ask when they meet, and wait for the answer there, since they have just waited
+ * for each other. */
 static shoal_status ask_all(shoal_session *s, const ops *op, const shoal_score *score, int64_t *ask)
 {
-  if (s->method->meets) {
-    s->ask = SHOAL_MAX(s->ask, my_ask(s, score));
-    if (!s->method->meets(&s->run, s->method_state)) return SHOAL_OK;
-    SHOAL_TRY(shoal_vote_post(s->vote, s->ask));
-    s->voted = true;
-    s->ask = SHOAL_ASK_NOTHING;
-  }
+  if (s->method->meets) SHOAL_TRY(post_vote(s, score));
   return take_vote(s, op, ask);
 }
 
@@ -194,7 +220,9 @@ static shoal_status ask_all(shoal_session *s, const ops *op, const shoal_score *
 static shoal_status agree_between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
-  SHOAL_TRY(ask_all(s, op, score, &ask));
+  bool asks = asks_here(s);
+  if (!isfinite(score->loss)) s->ask = SHOAL_ASK_NUMERIC; /* signals and clocks can be asked again */
+  if (asks) SHOAL_TRY(ask_all(s, op, score, &ask));
   SHOAL_TRY(shoal_session_act(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
@@ -202,9 +230,7 @@ static shoal_status agree_between_steps(shoal_session *s, const ops *op, const s
     SHOAL_TRY(shoal_session_evaluate(s));
     shoal_session_record_metrics(s, false);
   }
-  if (s->method->meets) return SHOAL_OK;
-  s->voted = true;
-  return shoal_vote_post(s->vote, my_ask(s, score));
+  return asks && !s->method->meets ? post_vote(s, score) : SHOAL_OK;
 }
 
 static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_score *score)

@@ -74,7 +74,9 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
     else
       shoal_ckpt_put_replica(w, slot, SHOAL_F32, r->optim->n, r->optim->slot[i]);
   }
-  if (r->params->n_stats) shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->params->n_stats, r->params->stats);
+  /* collective: parts without statistics bring none */
+  if (s->model->stats || s->method->cut)
+    shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->params->n_stats, r->params->stats);
   double score[] = { s->at.loss_sum, s->at.samples };
   shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
 }
@@ -434,33 +436,29 @@ static void report_layout(const shoal_session *s, const shoal_ckpt_info *old, co
                       : "the parts are cut anew and their optimizer state starts afresh");
 }
 
-static shoal_status load(shoal_session *s, const char *path)
+static shoal_status load(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  shoal_ckpt *c;
-  SHOAL_TRY(shoal_ckpt_open(path, false, &c));
+  const shoal_ckpt *c = s->resume;
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   char layout[sizeof info->layout];
   layout_text(s, layout, sizeof layout);
   bool same = info->size == shoal_world_size(r->world) && strcmp(layout, info->layout) == 0 &&
               strcmp(info->method, s->method->name) == 0 &&
               (!s->method->fits || s->method->fits(r, s->method_state, c));
-  shoal_status st;
-  SHOAL_TRY_GOTO(st, get_train(s, c), done);
-  SHOAL_TRY_GOTO(st, check_model(s, c), done);
-  if (!s->method->cut) SHOAL_TRY_GOTO(st, get_model(s, c, r->params), done);
+  SHOAL_TRY(get_train(s, c));
+  SHOAL_TRY(check_model(s, c));
+  if (!s->method->cut) SHOAL_TRY(get_model(s, c, r->params));
   if (s->method->replicas_equal || same)
-    SHOAL_TRY_GOTO(st, get_optimizer(s, c, s->method->replicas_equal ? 0 : shoal_world_rank(r->world)), done);
-  SHOAL_TRY_GOTO(st, same ? get_own(s, c) : get_scores(s, c), done);
-  if (s->method->load) SHOAL_TRY_GOTO(st, s->method->load(r, s->method_state, c, same), done);
-  if (s->method->cut && !same) SHOAL_TRY_GOTO(st, cut_model(s, c), done);
-  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", path, (unsigned long long)info->epoch,
-             (unsigned long long)info->samples, (unsigned long long)info->step);
+    SHOAL_TRY(get_optimizer(s, c, s->method->replicas_equal ? 0 : shoal_world_rank(r->world)));
+  SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
+  if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));
+  if (s->method->cut && !same) SHOAL_TRY(cut_model(s, c));
+  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->resume_path,
+             (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
   if (!same) report_layout(s, info, layout);
   if (info->config) report_changes(s, info->config);
-done:
-  shoal_ckpt_close(c);
-  return st;
+  return SHOAL_OK;
 }
 
 /* Rank 0 chooses and verifies; all read the same file. */
@@ -487,7 +485,7 @@ static shoal_status choose(shoal_session *s, char *path, size_t cap)
   return SHOAL_OK;
 }
 
-shoal_status shoal_session_resume(shoal_session *s)
+shoal_status shoal_session_find(shoal_session *s)
 {
   char path[4096] = "";
   shoal_group *control = s->run.control;
@@ -495,13 +493,26 @@ shoal_status shoal_session_resume(shoal_session *s)
   SHOAL_TRY(shoal_group_broadcast(control, path, sizeof path, 0));
   s->fresh = path[0] == 0;
   if (s->fresh) return SHOAL_OK;
+  s->resume_path = strdup(path);
+  shoal_status st = s->resume_path ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "the path of a checkpoint");
+  if (st == SHOAL_OK) st = shoal_ckpt_open(path, false, &s->resume);
+  s->run.from = s->resume;
+  return shoal_group_agree(control, st);
+}
+
+shoal_status shoal_session_resume(shoal_session *s)
+{
+  if (s->fresh) return SHOAL_OK;
   bool root = shoal_session_is_root(s);
   if (!root) shoal_quiet_errors(1); /* the same file, the same complaint */
-  shoal_status st = load(s, path);
+  shoal_status st = load(s);
   if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(shoal_group_agree(control, st));
+  shoal_ckpt_close(s->resume);
+  s->resume = NULL;
+  s->run.from = NULL;
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
   s->first_step = s->last_saved_step = s->run.step;
   s->last_saved_epoch = s->at.epoch;
-  s->saved_any = strncmp(path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;
+  s->saved_any = strncmp(s->resume_path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;
   return SHOAL_OK;
 }

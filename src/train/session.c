@@ -186,49 +186,16 @@ static shoal_status size_batches(shoal_session *s)
 
 static shoal_status open_data(shoal_session *s)
 {
-  const shoal_config *c = s->config;
-  int rank = shoal_world_rank(s->run.world), size = shoal_world_size(s->run.world);
-  SHOAL_TRY(shoal_dataset_open(shoal_config_string(c, "data.file"), &s->data));
-  const shoal_data_info *info = shoal_dataset_info(s->data);
+  SHOAL_TRY(shoal_dataset_open(shoal_config_string(s->config, "data.file"), &s->data));
   SHOAL_TRY(size_batches(s));
-  bool strided = shoal_session_strided(s);
-  const char *last = shoal_config_string(c, "data.last"), *shards = shoal_config_string(c, "data.shards");
-  SHOAL_CHECK(
-      strided || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
-      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
-      "have samples of their own (ist, swarm), or data.shards drawn",
-      shards, s->method->name);
-  shoal_loader_config l = {
-    .split = SHOAL_TRAIN,
-    .seed = s->run.seed,
-    .rank = rank,
-    .size = size,
-    .batch = strided ? s->own_batch : s->global_batch,
-    .last = strcmp(last, "drop") == 0  ? SHOAL_LAST_DROP
-            : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD
-                                       : SHOAL_LAST_SHORT,
-    .share = s->method->share,
-    .shard = strcmp(shards, "fixed") == 0    ? SHOAL_SHARD_FIXED
-             : strcmp(shards, "sorted") == 0 ? SHOAL_SHARD_SORTED
-                                             : SHOAL_SHARD_DRAWN,
-    .shuffle = shoal_config_bool(c, "data.shuffle"),
-    .crop4 = has_word(c, "data.augment", "crop4"),
-    .hflip = has_word(c, "data.augment", "hflip"),
-    .depth = (int)shoal_config_int(c, "data.prefetch"),
-  };
-  SHOAL_TRY(shoal_loader_create(s->data, &l, &s->loader));
-  s->run.steps_per_epoch = (s->epoch_end + l.batch - 1) / l.batch;
-  l.depth = 0;
-  l.last = SHOAL_LAST_SHORT;
-  l.share = SHOAL_SHARE_STRIDED;
-  l.batch = s->own_batch;
-  if (s->method->mean_model) SHOAL_TRY(shoal_loader_create(s->data, &l, &s->sample));
-  if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
-  shoal_loader_config t = { .split = SHOAL_TEST,
-                            .rank = rank,
-                            .size = size,
-                            .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
-  return shoal_loader_create(s->data, &t, &s->test);
+  shoal_run *r = &s->run;
+  r->share_rank = shoal_world_rank(r->world);
+  r->share_size = shoal_world_size(r->world);
+  r->epoch_samples = s->epoch_end;
+  r->global_batch = shoal_session_strided(s) ? s->own_batch : s->global_batch;
+  r->pads = strcmp(shoal_config_string(s->config, "data.last"), "pad") == 0;
+  r->steps_per_epoch = (s->epoch_end + r->global_batch - 1) / r->global_batch;
+  return SHOAL_OK;
 }
 
 /* A batch whose own statistics normalise it must have some: asked for early, like the batches of training. */
@@ -245,14 +212,64 @@ static shoal_status check_test_batches(shoal_session *s)
   return SHOAL_OK;
 }
 
+static shoal_status open_loaders(shoal_session *s)
+{
+  const shoal_config *c = s->config;
+  const shoal_run *r = &s->run;
+  int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
+  const shoal_data_info *info = shoal_dataset_info(s->data);
+  bool strided = shoal_session_strided(s);
+  const char *last = shoal_config_string(c, "data.last"), *shards = shoal_config_string(c, "data.shards");
+  SHOAL_CHECK(
+      strided || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
+      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
+      "have samples of their own (ist, swarm), or data.shards drawn",
+      shards, s->method->name);
+  shoal_loader_config l = {
+    .split = SHOAL_TRAIN,
+    .seed = s->run.seed,
+    .rank = r->share_rank,
+    .size = r->share_size,
+    .batch = r->global_batch,
+    .last = strcmp(last, "drop") == 0  ? SHOAL_LAST_DROP
+            : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD
+                                       : SHOAL_LAST_SHORT,
+    .share = s->method->share,
+    .shard = strcmp(shards, "fixed") == 0    ? SHOAL_SHARD_FIXED
+             : strcmp(shards, "sorted") == 0 ? SHOAL_SHARD_SORTED
+                                             : SHOAL_SHARD_DRAWN,
+    .shuffle = shoal_config_bool(c, "data.shuffle"),
+    .crop4 = has_word(c, "data.augment", "crop4"),
+    .hflip = has_word(c, "data.augment", "hflip"),
+    .sizes_only = r->reads_none,
+    .depth = r->reads_none ? 0 : (int)shoal_config_int(c, "data.prefetch"),
+  };
+  SHOAL_TRY(shoal_loader_create(s->data, &l, &s->loader));
+  l.rank = rank;
+  l.size = size;
+  l.sizes_only = false;
+  l.depth = 0;
+  l.last = SHOAL_LAST_SHORT;
+  l.share = SHOAL_SHARE_STRIDED;
+  l.batch = s->own_batch;
+  if (s->method->mean_model) SHOAL_TRY(shoal_loader_create(s->data, &l, &s->sample));
+  if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
+  shoal_loader_config t = { .split = SHOAL_TEST,
+                            .rank = rank,
+                            .size = size,
+                            .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
+  SHOAL_TRY(shoal_loader_create(s->data, &t, &s->test));
+  return check_test_batches(s);
+}
+
 /* Plans for the usual batch and for the epoch's last one, which may be short: made now, so that a batch the model cannot
  * take (one sample under batch norm) is refused before step 1 and not at the end of the first epoch. */
 static shoal_status open_plans(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
+  int rank = r->share_rank, size = r->share_size;
   bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0, strided = shoal_session_strided(s);
-  uint64_t batch = strided ? s->own_batch : s->global_batch, first, count = batch;
+  uint64_t batch = r->global_batch, first, count = batch;
   uint64_t rest = drops ? 0 : shoal_loader_samples(s->loader) % batch;
   shoal_plan *plan;
   if (!strided) shoal_share_of(batch, rank, size, &first, &count);
@@ -276,7 +293,6 @@ static shoal_status build_model(shoal_session *s)
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
   s->run.model = s->run.part = s->model;
-  SHOAL_TRY(check_test_batches(s));
   if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
   s->method_open = true;
   return s->method->cut ? s->method->cut(&s->run, s->method_state, &s->run.part) : SHOAL_OK;
@@ -285,8 +301,8 @@ static shoal_status build_model(shoal_session *s)
 static shoal_status share_gradients(shoal_session *s)
 {
   void *memory;
-  if (s->method->cut) return SHOAL_OK; /* gradients of different parts are not summed */
-  SHOAL_TRY(shoal_group_share(s->run.all, s->model->weights * sizeof(float), &memory));
+  if (s->method->cut && !s->method->sums_parts) return SHOAL_OK; /* gradients of different parts are not summed */
+  SHOAL_TRY(shoal_group_share(s->run.all, s->run.part->weights * sizeof(float), &memory));
   s->gradients = memory;
   return SHOAL_OK;
 }
@@ -302,6 +318,7 @@ static shoal_status open_model(shoal_session *s)
   SHOAL_TRY(shoal_optim_create(r->backend, &optim, r->params->n, &r->optim));
   SHOAL_TRY(shoal_lr_configure(s->config, r->epochs, &s->lr));
   shoal_lr_plateau_init(&s->plateau);
+  if (s->method->step) return SHOAL_OK; /* which has plans of its own */
   SHOAL_TRY(shoal_plans_create(r->backend, r->part, &s->plans));
   if (!s->method->cut) SHOAL_TRY(shoal_session_make_whole(s));
   return open_plans(s);
@@ -312,6 +329,8 @@ static shoal_status open_method(shoal_session *s)
   if (!s->method->replicas_equal && !s->method->cut)
     SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
+  if (s->method->columns) s->n_columns = s->method->columns(&s->run, s->method_state, &s->column);
+  if (s->n_columns) SHOAL_TRY(SHOAL_ALLOC(s->n_columns, &s->column_value));
   return s->run.free_running ? shoal_call_create(s->run.control, "meeting", &s->call)
                              : shoal_vote_create(s->run.control, "step", &s->vote);
 }
@@ -330,10 +349,12 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   if (!root) shoal_quiet_errors(-1);
   SHOAL_TRY(shoal_group_agree(control, st));
   SHOAL_TRY(open_folder(s));
+  SHOAL_TRY(shoal_session_find(s));
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
   SHOAL_TRY(shoal_group_agree(control, open_data(s)));
   SHOAL_TRY(shoal_group_agree(control, build_model(s)));
+  SHOAL_TRY(shoal_group_agree(control, open_loaders(s)));
   SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, open_model(s)));
   return shoal_group_agree(control, open_method(s));
@@ -347,6 +368,9 @@ void shoal_session_close(shoal_session *s)
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);
   free(s->own.acc);
+  free(s->column_value);
+  free(s->resume_path);
+  shoal_ckpt_close(s->resume);
   if (s->whole != s->plans) shoal_plans_destroy(s->whole);
   shoal_plans_destroy(s->plans);
   shoal_optim_destroy(r->optim);

@@ -46,6 +46,8 @@ typedef struct {
   void *method_state;
   bool method_open;
   shoal_folder folder;
+  char *resume_path;  /* owned; NULL: a fresh start */
+  shoal_ckpt *resume; /* open until it is loaded */
   shoal_dataset *data;
   shoal_loader *loader, *test;
   shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
@@ -59,7 +61,7 @@ typedef struct {
   shoal_vote *vote;
   bool voted;                                  /* a vote is under way */
   shoal_call *call;                            /* instead of the vote, where ranks run freely */
-  shoal_ask ask;                               /* where ranks meet rarely: what this one has wanted since then */
+  shoal_ask ask;                               /* where ranks meet rarely: what this one must tell at the next vote */
   bool bad_loss;                               /* seen here */
   uint64_t saved_own_step, evaluated_own_step; /* rank 0's own steps at the last periodic one */
   shoal_progress at;
@@ -79,6 +81,9 @@ typedef struct {
   bool started;                           /* the folder's records are ours to write from here on */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
   shoal_own_scores own;
+  size_t n_columns; /* of the method, in metrics.csv */
+  const char *const *column;
+  double *column_value;          /* [n_columns] of the last evaluation; owned */
   uint64_t test_step;            /* the step test_loss and test_acc belong to */
   double row_step_s, row_wait_s; /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
@@ -103,6 +108,8 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 shoal_status shoal_session_check_replicas(shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
+/* Find the checkpoint to go on from, early, so that methods may look at it (run.from); load it.  Both collective. */
+shoal_status shoal_session_find(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
 /* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */
 shoal_status shoal_session_assemble(shoal_session *s);
@@ -125,7 +132,7 @@ shoal_status shoal_session_part(shoal_session *s);
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);
-const char *shoal_session_own_columns(const shoal_session *s); /* header text; "" where replicas are equal */
+void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of columns only some methods have */
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */
 #endif

@@ -110,5 +110,5 @@ shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *s
 /** The same for any number of statistics: add each to `sum` [n_stats, zeroed], then take the mean of n. */
 void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);
 void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats);
-extern const shoal_method shoal_method_sync, shoal_method_swarm, shoal_method_ist;
+extern const shoal_method shoal_method_sync, shoal_method_swarm, shoal_method_ist, shoal_method_local;
 #endif

@@ -8,6 +8,7 @@ static const shoal_method *const methods[] = {
   &shoal_method_sync,
   &shoal_method_swarm,
   &shoal_method_ist,
+  &shoal_method_local,
 };
 
 size_t shoal_methods(const shoal_method *const **out)

@@ -12,6 +12,7 @@
  * Methods whose ranks run on their own clocks do without the vote; they meet (meet.c). */
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "train/session.h"
 #include "train/stop.h"
 #include <math.h>
@@ -31,9 +32,9 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
 }
 
 /* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
-static shoal_status pretend_compute(shoal_session *s, const ops *op)
+static shoal_status pretend_compute(shoal_session *s, const ops *op, double seconds)
 {
-  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(s->faults.compute_s * 1e9);
+  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(seconds * 1e9);
   for (uint64_t now = t0; now < end; now = shoal_now_ns()) {
     usleep((useconds_t)SHOAL_MIN((end - now) / 1000 + 1, poll_us));
     SHOAL_TRY(shoal_world_progress(s->run.world));
@@ -42,12 +43,20 @@ static shoal_status pretend_compute(shoal_session *s, const ops *op)
   return SHOAL_OK;
 }
 
+/* Another time on every rank and in every step, though the same in every run. */
+static double jitter(const shoal_session *s)
+{
+  shoal_rng_block r = shoal_rng(s->run.seed, SHOAL_RNG_TEST, s->run.step, (uint32_t)shoal_world_rank(s->run.world));
+  return s->faults.jitter_s * shoal_rng_unit(r.v[0]);
+}
+
 static shoal_status act_faults(shoal_session *s, const ops *op)
 {
   s->left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
-  return s->faults.compute_s > 0 ? pretend_compute(s, op) : SHOAL_OK;
+  double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
+  return seconds > 0 ? pretend_compute(s, op, seconds) : SHOAL_OK;
 }
 
 /* Forward and backward over this rank's share; a rank without samples contributes zeros. */

@@ -68,6 +68,8 @@ static const shoal_option run_options[] = {
   { "fault.seed", SHOAL_OPT_INT, "0", NULL, NULL, "Fault hook: added to the rank's seed for initial weights.", NULL },
   { "fault.compute", SHOAL_OPT_STRING, "", NULL, NULL,
     "Fault hook: \"sleep:MS\" adds pretended compute to every step of the rank.", NULL },
+  { "fault.jitter", SHOAL_OPT_FLOAT, "0", "ms", "[0,60000]",
+    "Fault hook: every rank sleeps up to this long at the beginning of every step, each time another time.", NULL },
   { "fault.no_exchange", SHOAL_OPT_INT, "0", "steps", "[0,inf)",
     "Fault hook: every so many steps, leave the exchange out on all ranks, to see what it costs.", NULL },
   { "fault.ckpt", SHOAL_OPT_STRING, "", NULL, NULL, "Fault hook: \"sleep:MS\" slows every checkpoint down.", NULL },

@@ -14,14 +14,15 @@
 static shoal_status read_faults(shoal_session *s)
 {
   const shoal_config *c = s->config;
-  static const char *const names[] = { "fault.stop_step", "fault.kill_step", "fault.nan_step",
-                                       "fault.seed",      "fault.compute",   "fault.ckpt",
-                                       "fault.lr",        "fault.rank",      "fault.no_exchange" };
+  static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step", "fault.seed",
+                                       "fault.compute",     "fault.ckpt",      "fault.lr",       "fault.rank",
+                                       "fault.no_exchange", "fault.jitter" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
   s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .nan_step = -1, .lr = 1 };
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
+  s->faults.jitter_s = shoal_config_float(c, "fault.jitter") * 1e-3;
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
   double ms;
   if (sscanf(shoal_config_string(c, "fault.ckpt"), "sleep:%lf", &ms) == 1) s->faults.ckpt_s = ms * 1e-3;

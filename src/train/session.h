@@ -32,7 +32,7 @@ typedef struct {
 
 typedef struct {
   int stop_step, kill_step, nan_step; /* -1: never */
-  double compute_s, ckpt_s;
+  double compute_s, ckpt_s, jitter_s;
   uint64_t no_exchange; /* 0: never */
   int64_t seed;
   float lr;

@@ -957,8 +957,8 @@ def case_swarm_lost():
     check(status("stop")["exit_code"] == 4 and "rank 2" in status("stop")["reason"], status("stop"))
 
 
-def main():
-    case = globals().get(f"case_{CASE}")
+def main(cases=globals()):
+    case = cases.get(f"case_{CASE}")
     if not case:
         sys.exit(f"no case {CASE}")
     folder = tempfile.mkdtemp(prefix=f"shoal-{CASE}-")

@@ -9,7 +9,7 @@ import train_cases
 from train_cases import *
 
 ORACLE = sys.argv[3]
-LOCAL = sets(method__name="local", data__file="glyphs.h5", optim__lr=0.05, optim__momentum=0.9)
+LOCAL = sets(method__name="local", data__file="glyphs.h5", optim__lr=0.05, optim__momentum=0.9, threads=1)
 DEEP = [*LOCAL, *sets(model__name="mlp", model__widths="[48,40,32,24]", model__dropout=0.2, data__global_batch=50)]
 RESNET8 = [*LOCAL, *sets(model__name="resnet20", model__dropout=0.2, data__augment="[crop4,hflip]", data__global_batch=16)]
 
@@ -43,6 +43,189 @@ def case_residual():
     r = subprocess.run([ORACLE, newest("res2"), "glyphs.h5", "resnet20", "model.dropout=0.2", "mlp-sr", "chunked", "4", "16", "5",
                         "0.05", "0.9", "1", "1"], env=ENV, capture_output=True, text=True)
     check(r.returncode == 1 and "differ" in r.stderr, "the oracle cannot fail", r.stdout, r.stderr)
+
+
+def case_forms():
+    """Greedy and overlapping against the oracle; copies of shared layers stay equal (row 12), at any number of ranks."""
+    glyphs(230)
+    options, layers = "model.widths=[48,40,32,24] model.dropout=0.2", 4
+    for form, ranks in (("greedy", layers), ("overlapping", layers - 1)):
+        train(ranks, form, *DEEP, "--allow-faults",
+              *sets(method__form=form, method__queue=8, method__head="nokland", run__epochs=3, fault__jitter=4))
+        oracle(form, "mlp", options, "nokland", form, "", 50, 15, False)
+        for fewer in (1, 2):
+            train(fewer, f"{form}-{fewer}", *DEEP, *sets(method__form=form, method__head="nokland", run__epochs=3))
+            same(form, f"{form}-{fewer}", f"{form} on {ranks} and {fewer} ranks")
+    # Averaged parameters are another method, and also leave copies equal.
+    train(3, "q", *DEEP, *sets(method__form="overlapping", method__average="parameters", run__epochs=1))
+    train(1, "r", *DEEP, *sets(method__form="overlapping", method__average="parameters", run__epochs=1))
+    same("q", "r", "averaged parameters on 3 ranks and 1")
+    check_copies("q", 3)
+    check_copies("overlapping", 3)
+    glyphs(40, 20, 32)
+    train(4, "o", *RESNET8, *sets(method__form="overlapping", run__epochs=1))
+    train(2, "p", *RESNET8, *sets(method__form="overlapping", run__epochs=1))
+    same("o", "p", "overlapping resnet20 on 4 and 2 ranks")
+
+
+def same(a, b, what):
+    """The model and every head's accuracy, to the bit."""
+    r = diff(newest(a), newest(b), "--only", "model/")
+    check(r.returncode == 0, f"{what}: models differ\n{r.stdout}{r.stderr}")
+    heads = [[{k: v for k, v in m.items() if k.startswith("head_acc") or k in ("test_acc", "train_loss", "step")} for m in metrics(n)]
+             for n in (a, b)]
+    check(heads[0] == heads[1] and heads[0], f"{what}: metrics differ", heads)
+
+
+def check_copies(name, blocks):
+    """MLP [48,40,32,24] on 784 inputs: block j's upper layer and block j+1's lower layer hold the same bits."""
+    import h5py
+    widths = [784, 48, 40, 32, 24]
+    size = [o * i + o for i, o in zip(widths, widths[1:])]
+    with h5py.File(newest(name)) as f:
+        arrays = [f[f"replica/{k}/weights"][:] for k in range(blocks)]
+    for k in range(blocks - 1):
+        upper, lower = arrays[k][size[k]:size[k] + size[k + 1]], arrays[k + 1][:size[k + 1]]
+        check(upper.tobytes() == lower.tobytes(), f"{name}: copies of layer {k + 2} differ")
+
+
+def case_neutral():
+    """Row 1: one chunk is plain back-propagation, the bits of sync, alone and as replicas.  Row 10: a later cut does not
+    reach back across a boundary.  Row 17: the network does without its heads."""
+    glyphs(230)
+    plain = sets(model__name="mlp", model__widths="[48,40,32,24]", model__dropout=0.2, data__file="glyphs.h5", optim__lr=0.05,
+                 optim__momentum=0.9, data__global_batch=50, run__epochs=2, optim__clip=0.5, threads=1)
+    for ranks in (1, 3):
+        train(ranks, f"sync{ranks}", *plain)
+        train(ranks, f"one{ranks}", *plain, *sets(method__name="local", method__chunks=1))
+        d = diff(newest(f"sync{ranks}"), newest(f"one{ranks}"), "--only", "model/")
+        check(d.returncode == 0, f"one chunk on {ranks} ranks is not sync\n{d.stdout}")
+        check([m["test_acc"] for m in metrics(f"sync{ranks}")] == [m["test_acc"] for m in metrics(f"one{ranks}")], "accuracy")
+    train(2, "a", *plain, *sets(method__name="local", method__cut="[2]"))
+    train(3, "b", *plain, *sets(method__name="local", method__cut="[2,3]"))
+    for layer in ("fc1", "fc2"):
+        d = diff(newest("a"), newest("b"), "--only", f"model/{layer}.")
+        check(d.returncode == 0, f"{layer} changed with what comes behind it\n{d.stdout}")
+    check(diff(newest("a"), newest("b"), "--only", "model/fc3.").returncode == 7, "another cut is another training")
+    check(all(m["head_acc_2"] == m["test_acc"] and m["head_acc_1"] != "" for m in metrics("a")), metrics("a"))
+
+
+def case_replicas():
+    """Row 13: two replicas of half a batch equal one of the whole batch to rounding; any order of ranks; short batches."""
+    glyphs(230)
+    for ranks, topo, replicas in ((2, "1x2", 1), (4, "2x2", 2), (4, "1x4", 2), (3, "3x1", 3), (4, "1,2,1", 0)):
+        name = f"r{ranks}{replicas}{topo.replace(',', '-')}"
+        cut = sets(method__chunks=2) if replicas != 3 else sets(method__chunks=1)
+        r = train(ranks, name, *DEEP, *cut, "--topo", topo, *sets(method__replicas=replicas, run__epochs=3, model__dropout=0))
+        check("equal to the method's formula" in r.stdout and "DIFFERENT" not in r.stdout, r.stdout)
+    for other in ("r422x2", "r421x4", "r401-2-1"):
+        d = diff(newest("r211x2"), newest(other), "--only", "model/", "--tolerance", "1e-5")
+        check(d.returncode == 0, f"{other} is not the run on two ranks to 1e-5\n{d.stdout}")
+    # 230 samples, 5 replicas of 47: the last batch of 42 still gives each some; of 9 per step some have none.
+    r = train(4, "none", *DEEP, *sets(method__chunks=1, data__global_batch=57, run__epochs=2))
+    check("equal to the method's formula" in r.stdout, r.stdout)
+    train(4, "empty", *DEEP, *sets(method__chunks=2, data__global_batch=229, run__epochs=2))  # the last batch has one sample
+    train(2, "full", *DEEP, *sets(method__chunks=2, data__global_batch=229, run__epochs=2))
+    d = diff(newest("empty"), newest("full"), "--only", "model/", "--tolerance", "1e-5")
+    check(d.returncode == 0, f"a replica without samples\n{d.stdout}")
+
+
+def case_bytes():
+    """Row 14: header, activations and labels, forward only, on the right links; overlapping adds its shared layers."""
+    glyphs(230)
+    batches = [50, 50, 50, 50, 30]
+    def message(n, width):
+        return 64 + n * (4 * width + 4)
+    for topo, between in (("2x2", [1]), ("4x1", [0, 1, 2]), ("1x4", [])):
+        name = "b" + topo
+        train(4, name, *DEEP, "--topo", topo, *sets(method__cut="[1,2,3]", run__epochs=2))
+        rows = json.loads(shoal("trace", "show", f"runs/{name}", "--json").stdout)["ranks"]
+        for row in rows:
+            rank = row["rank"]
+            sent = 2 * sum(message(n, [48, 40, 32][rank]) for n in batches) if rank < 3 else 0
+            link = "between" if rank in between else "node"
+            got = {k: row["links"][k]["payload"] for k in ("node", "between")}
+            check(got[link] == sent and sum(got.values()) == sent, f"{name} rank {rank}: {got}, formula {sent} on {link}")
+    train(3, "o", *DEEP, "--topo", "3x1", *sets(method__form="overlapping", run__epochs=2))
+    widths = [784, 48, 40, 32, 24]
+    size = [4 * (o * i + o) for i, o in zip(widths, widths[1:])]
+    for row in json.loads(shoal("trace", "show", "runs/o", "--json").stdout)["ranks"]:
+        rank = row["rank"]
+        shared = (size[rank] if rank > 0 else 0) + (size[rank + 1] if rank < 2 else 0)
+        sent = 2 * sum(shared + (message(n, widths[rank + 1]) if rank < 2 else 0) for n in batches)
+        check(row["links"]["between"]["payload"] == sent, f"overlapping rank {rank}", row["links"]["between"], sent)
+
+
+def case_resume():
+    """Stop at random steps with minibatches on their way, resume: the bits of an uninterrupted run, all of them."""
+    glyphs(40, 20, 32)
+    options = [*RESNET8, *sets(method__cut="[3,6]", method__queue=2, run__epochs=8, optim__schedule="cosine")]  # 24 steps
+    train(3, "whole", *options)
+    rng = random.Random(int(os.environ.get("SHOAL_TEST_SEED", time.time())))
+    first = rng.randrange(0, 6)
+    print("stop asked for in step", first)
+    train(3, "cut", *options, "--allow-faults", *sets(fault__stop_step=first, fault__rank=rng.randrange(3), fault__jitter=5), code=75)
+    check(first < status("cut")["step"] <= first + 2 * 9, status("cut"))
+    train(3, "cut", *options, "--allow-faults", *sets(fault__jitter=5))
+    check_equal(newest("whole"), newest("cut"), f"stopped at {first}")
+    check([{k: m[k] for k in ("step", "train_loss", "test_acc", "head_acc_1", "head_acc_2")} for m in metrics("cut")] ==
+          [{k: m[k] for k in ("step", "train_loss", "test_acc", "head_acc_1", "head_acc_2")} for m in metrics("whole")], "metrics")
+    # Elsewhere, the blocks as they were: nothing is lost, so the same bits again; without method.cut in the run file, too.
+    for ranks in (1, 2):
+        name = f"moved{ranks}"
+        train(3, name, *options, "--allow-faults", *sets(fault__stop_step=first), code=75)
+        r = train(ranks, name, *RESNET8, *sets(run__epochs=8, optim__schedule="cosine"))
+        check("of the 2 heads 2 go on" in r.stdout, r.stdout)
+        same("whole", name, f"3 ranks, then {ranks}")
+
+
+def case_recut():
+    """Another cut, another method: the network goes on, heads that have the same place too, and the run says what is lost."""
+    glyphs(230)
+    stop = ["--allow-faults", *sets(fault__stop_step=2)]
+    long = sets(run__epochs=10)
+    train(3, "recut", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
+    r = train(2, "recut", *DEEP, *long, *sets(method__cut="[3]"))
+    check("of the 1 heads 1 go on" in r.stdout and "optimizer state" in r.stdout, r.stdout)
+    train(3, "again", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
+    r = train(2, "again", *DEEP, *long, *sets(method__cut="[2]"))
+    check("of the 1 heads 0 go on, 1 start afresh" in r.stdout, r.stdout)
+    plain = sets(model__name="mlp", model__widths="[48,40,32,24]", model__dropout=0.2, data__file="glyphs.h5", optim__lr=0.05,
+                 optim__momentum=0.9, data__global_batch=50, run__epochs=10, threads=1)
+    train(2, "from", *plain, *stop, code=75)  # sync
+    before = newest("from")
+    r = train(2, "from", *DEEP, *sets(method__cut="[2]", run__epochs=10))
+    check("method sync" in r.stdout and "of the 1 heads 0 go on" in r.stdout and "weights, optimizer state" in r.stdout, r.stdout)
+    train(2, "to", *DEEP, *long, *sets(method__cut="[2]"), *stop, code=75)
+    r = train(2, "to", *plain)  # and back to sync
+    check("the layout changed" in r.stdout and "method local" in r.stdout, r.stdout)
+    # One chunk is sync: a run that changes over and back keeps the bits of sync.
+    train(1, "s", *plain)
+    train(1, "t", *plain, "--allow-faults", *sets(fault__stop_step=20), code=75)
+    train(1, "t", *plain, *sets(method__name="local", method__chunks=1))
+    d = diff(newest("s"), newest("t"), "--only", "model/")
+    check(d.returncode == 0, f"sync, then one chunk\n{d.stdout}")
+
+
+def case_refusals():
+    """What cannot be is refused in one line with the cure, and nothing is written."""
+    glyphs(230)
+    def refused(ranks, pattern, *options):
+        r = train(ranks, "no", *DEEP, *options, code=2)
+        check(len(re.findall("error:", r.stderr)) == 1 and re.search(pattern, r.stderr), pattern, r.stderr)
+        check(not os.path.exists("runs/no/metrics.csv"), "something was written")
+    refused(1, r"method.chunks is 9.*4 layers", *sets(method__chunks=9))
+    refused(1, r"unit 4; units must rise", *sets(method__cut="[4]"))
+    refused(1, r"unit 2; units must rise", *sets(method__cut="[2,2]"))
+    refused(1, r"both set", *sets(method__cut="[2]", method__chunks=2))
+    refused(1, r"makes its own blocks", *sets(method__form="greedy", method__chunks=2))
+    refused(1, r"method.replay needs", *sets(method__form="overlapping", method__replay=3))
+    refused(4, r"method.replicas is 3", *sets(method__replicas=3))
+    refused(4, r"4 stages, but there are 2 blocks", *sets(method__chunks=2, method__replicas=1))
+    for ranks in (1, 2, 3, 4):
+        r = train(ranks, f"alone{ranks}", *sets(model__name="mlp", model__widths="[48,40,32]", method__name="local", data__file="glyphs.h5"))
+        last = metrics(f"alone{ranks}")[-1]
+        check(float(last.get("head_acc_1") or last["test_acc"]) > 0.5, last)
 
 
 if __name__ == "__main__":

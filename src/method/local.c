@@ -106,15 +106,24 @@ static void report_cut(const shoal_run *r, const int *bounds, int chunks)
   shoal_str_free(&text);
 }
 
-static shoal_status balance(shoal_run *r, shoal_head head, int layers, int chunks, int *bounds)
+/* @param cost  out, [2 * layers] of layers, then of heads */
+static shoal_status balance(shoal_run *r, shoal_head head, int layers, int chunks, double *cost, int *bounds)
 {
-  double *cost;
-  SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)layers, &cost));
-  shoal_status st = find_costs(r, head, layers, cost, cost + layers);
-  if (st == SHOAL_OK) st = shoal_local_cut(layers, cost, cost + layers, chunks, bounds);
-  if (st == SHOAL_OK) report_cut(r, bounds, chunks);
-  free(cost);
-  return st;
+  SHOAL_TRY(find_costs(r, head, layers, cost, cost + layers));
+  SHOAL_TRY(shoal_local_cut(layers, cost, cost + layers, chunks, bounds));
+  report_cut(r, bounds, chunks);
+  return SHOAL_OK;
+}
+
+/* Chunks cost what was found, where it was looked for. */
+static void set_costs(shoal_local_parts *p, int layers, const double *cost)
+{
+  for (int k = 0; k < p->n; k++) {
+    int last = SHOAL_MIN(p->part[k].units.last, layers);
+    double sum = cost[layers + last - 1];
+    for (int l = p->part[k].units.first; l < last; l++) sum += cost[l];
+    if (sum > 0) p->part[k].cost = sum;
+  }
 }
 
 /* The cut as the run file has it. */
@@ -130,7 +139,7 @@ static shoal_status given_bounds(const int64_t *cut, int n, int layers, int *bou
   return SHOAL_OK;
 }
 
-static shoal_status choose_bounds(shoal_run *r, shoal_head head, int *bounds, int *chunks)
+static shoal_status choose_bounds(shoal_run *r, shoal_head head, double *cost, int *bounds, int *chunks)
 {
   int ranks = shoal_group_size(r->all), layers = shoal_local_layers(r->model->units);
   const int64_t *cut;
@@ -143,7 +152,7 @@ static shoal_status choose_bounds(shoal_run *r, shoal_head head, int *bounds, in
               r->model->name, layers, layers);
   if (*chunks == 0)
     *chunks = replicas ? SHOAL_MIN(SHOAL_MAX(ranks / replicas, 1), layers) : shoal_local_auto_chunks(ranks, layers);
-  return balance(r, head, layers, *chunks, bounds);
+  return balance(r, head, layers, *chunks, cost, bounds);
 }
 
 /* Unless the run file says otherwise, a run goes on with the blocks it had, on any number of ranks. */
@@ -160,6 +169,7 @@ static shoal_status make_parts(shoal_run *r, shoal_local *s)
   shoal_head head = shoal_head_from_name(shoal_config_string(r->config, "method.head"));
   int layers = shoal_local_layers(r->model->units), chunks = 0, *bounds;
   shoal_local_block *blocks = NULL;
+  double *cost = NULL;
   shoal_status st;
   SHOAL_TRY(check_options(r, form));
   SHOAL_TRY(shoal_local_read_parts(r->model, r->from, &s->parts));
@@ -168,10 +178,13 @@ static shoal_status make_parts(shoal_run *r, shoal_local *s)
   s->parts = NULL;
   SHOAL_TRY(SHOAL_ALLOC((size_t)layers + 1, &bounds));
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)layers, &blocks), done);
-  if (form == SHOAL_LOCAL_CHUNKED) SHOAL_TRY_GOTO(st, choose_bounds(r, head, bounds, &chunks), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * (size_t)layers, &cost), done);
+  if (form == SHOAL_LOCAL_CHUNKED) SHOAL_TRY_GOTO(st, choose_bounds(r, head, cost, bounds, &chunks), done);
   int n = shoal_local_blocks(form, r->model->units, bounds, chunks, blocks);
   st = shoal_local_parts_create(r->model, form, head, blocks, n, &s->parts);
+  if (st == SHOAL_OK && form == SHOAL_LOCAL_CHUNKED) set_costs(s->parts, layers, cost);
 done:
+  free(cost);
   free(bounds);
   free(blocks);
   return st;
@@ -405,7 +418,7 @@ static shoal_status hand_on(shoal_run *r, shoal_local *s, int i, shoal_local_bat
   shoal_local_trained *t = &s->block[i];
   bool inside = i + 1 < s->n;
   float *to = NULL;
-  if (t->part->out_node < 0) return SHOAL_OK;
+  if (t->part->out_node < 0 || b->head.total == 0) return SHOAL_OK;
   if (inside)
     to = s->block[i + 1].input;
   else
@@ -454,9 +467,10 @@ static shoal_status update(shoal_run *r, shoal_local *s, int i, float lr)
 }
 
 /* The network's own loss is the last block's; the others only say when theirs is no number. */
-static void add_score(const shoal_local *s, int i, const shoal_score *own, shoal_score *score)
+static void add_score(shoal_run *r, const shoal_local *s, int i, const shoal_score *own, shoal_score *score)
 {
-  if (s->block[i].part->out_node < 0 || s->block[i].number + 1 == s->parts->n) {
+  r->shown_loss = own->loss / (double)own->samples;
+  if (s->block[i].number + 1 == s->parts->n) {
     score->loss += own->loss;
     score->correct += own->correct;
     score->samples += own->samples;
@@ -471,7 +485,7 @@ static shoal_status train_in_order(shoal_run *r, shoal_local *s, shoal_local_bat
     shoal_score own = { 0 };
     SHOAL_TRY(differentiate(r, s, i, b, &own));
     SHOAL_TRY(update(r, s, i, lr));
-    add_score(s, i, &own, score);
+    add_score(r, s, i, &own, score);
   }
   return SHOAL_OK;
 }
@@ -482,7 +496,7 @@ static shoal_status train_overlapping(shoal_run *r, shoal_local *s, shoal_local_
   for (int i = 0; i < s->n; i++) {
     shoal_score own = { 0 };
     SHOAL_TRY(differentiate(r, s, i, b, &own));
-    add_score(s, i, &own, score);
+    add_score(r, s, i, &own, score);
   }
   if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->params->g, s->bytes));
   for (int i = 0; i < s->n; i++) SHOAL_TRY(update(r, s, i, lr));
@@ -499,6 +513,7 @@ static shoal_status local_step(shoal_run *r, void *state, const shoal_batch *b, 
                            .x = b->x,
                            .y = b->y };
   if (r->reads_none) SHOAL_TRY(shoal_local_feed_take(s->feed, r, &in));
+  if (in.head.total == 0 && !s->replicas) return SHOAL_OK;
   SHOAL_TRY(s->pairs ? train_overlapping(r, s, &in, lr, score) : train_in_order(r, s, &in, lr, score));
   if (r->reads_none) SHOAL_TRY(shoal_local_feed_release(s->feed, r));
   if (s->replicas)

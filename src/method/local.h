@@ -110,7 +110,8 @@ typedef struct {
 shoal_status shoal_local_feed_create(shoal_run *r, const shoal_local *s, int depth, int replay, int max_uses,
                                      shoal_local_feed **out);
 void shoal_local_feed_destroy(shoal_local_feed *f);
-/** The minibatch of this step from the stage before: waits for it (replay: only while there is nothing at all). */
+/** The minibatch of this step from the stage before: waits for it.  Replay: waits only while there is nothing at all, and
+ *  not while ranks are called to meet; head.total is 0 then, and this turn is to be left out. */
 shoal_status shoal_local_feed_take(shoal_local_feed *f, shoal_run *r, shoal_local_batch *out);
 /** Its memory is free again. */
 shoal_status shoal_local_feed_release(shoal_local_feed *f, shoal_run *r);

@@ -242,16 +242,31 @@ static shoal_status enter_arrived(shoal_local_feed *f)
   return SHOAL_OK;
 }
 
-static shoal_status take_replayed(shoal_local_feed *f, shoal_local_batch *out)
+/* Nothing to train on: wait for a message, unless the ranks are called to meet, where the sender may be already. */
+static shoal_status wait_entry(shoal_local_feed *f, const shoal_run *r, int *slot, uint64_t *age)
 {
-  int slot;
+  uint64_t t0 = shoal_now_ns();
+  double limit = shoal_config_period(r->config, "comm.hang").value;
+  while (*slot < 0 && shoal_call_heard(r->call) == 0) {
+    SHOAL_CHECK(shoal_seconds_since(t0) < limit, SHOAL_ERR_HANG,
+                "no activations have come from rank %d for %.3g s in training step %llu", f->from, limit,
+                (unsigned long long)r->step);
+    SHOAL_TRY(enter_arrived(f));
+    *slot = shoal_local_replay_select(&f->buffer, age);
+  }
+  shoal_trace_span(f->trace, SHOAL_TRACE_WAIT, f->op_wait, t0, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+static shoal_status take_replayed(shoal_local_feed *f, const shoal_run *r, shoal_local_batch *out)
+{
   if (!f->posted) SHOAL_TRY(post_free(f));
   f->posted = true;
   SHOAL_TRY(enter_arrived(f));
-  while ((slot = shoal_local_replay_select(&f->buffer, &out->age)) < 0) {
-    SHOAL_TRY(wait_message(f, &f->in[f->queue[0]]));
-    SHOAL_TRY(enter_arrived(f));
-  }
+  int slot = shoal_local_replay_select(&f->buffer, &out->age);
+  if (slot < 0) SHOAL_TRY(wait_entry(f, r, &slot, &out->age));
+  *out = (shoal_local_batch){ .age = out->age };
+  if (slot < 0) return SHOAL_OK;
   f->working = f->entry[slot];
   f->turned++;
   f->ages += (double)out->age;
@@ -261,7 +276,7 @@ static shoal_status take_replayed(shoal_local_feed *f, shoal_local_batch *out)
 
 shoal_status shoal_local_feed_take(shoal_local_feed *f, shoal_run *r, shoal_local_batch *out)
 {
-  return f->replaying ? take_replayed(f, out) : take_in_step(f, r, out);
+  return f->replaying ? take_replayed(f, r, out) : take_in_step(f, r, out);
 }
 
 shoal_status shoal_local_feed_release(shoal_local_feed *f, shoal_run *r)

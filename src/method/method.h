@@ -43,8 +43,10 @@ typedef struct {
   bool pads;
   /* Set in open: steps from one vote of all ranks to the next, at least as many as ranks may be apart; 0: every step. */
   uint64_t vote_every;
-  bool spoil;        /* fault hook: a gradient of this step is to be NaN (for methods with a step of their own) */
-  bool free_running; /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
+  double shown_loss;      /* a loss of this rank to show people where it has not the network's own */
+  bool spoil;             /* fault hook: a gradient of this step is to be NaN (for methods with a step of their own) */
+  const shoal_call *call; /* of ranks that run freely: whether they are called to meet; NULL: they are not that free */
+  bool free_running;      /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
 } shoal_run;
 
 /* Around a meeting of ranks that run freely.  ARRIVING: finish what this rank began, go on answering others.  GATHERED: all

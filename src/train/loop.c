@@ -127,7 +127,7 @@ static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch 
   s->at.samples += (double)score->samples;
   bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
   s->at.position = SHOAL_MIN(s->at.position + (strided ? s->own_batch : b->total), s->epoch_samples);
-  s->trained_own += b->total;
+  s->trained_own += r->reads_none ? 0 : (uint64_t)b->n;
   s->trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
   r->step++;
   return SHOAL_OK;
@@ -288,7 +288,7 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     shoal_score score = { 0 };
     SHOAL_TRY(one_step(s, op, b, &score));
     shoal_trace_span(t, SHOAL_TRACE_STEP, op->step, t0, shoal_now_ns());
-    shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
+    shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : s->run.shown_loss);
     SHOAL_TRY(between_steps(s, op, &score));
   }
   *finished = s->at.position >= s->epoch_end; /* the run's last step may be the epoch's last, too */

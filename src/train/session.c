@@ -332,16 +332,21 @@ static shoal_status open_method(shoal_session *s)
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
   if (s->method->columns) s->n_columns = s->method->columns(&s->run, s->method_state, &s->column);
   if (s->n_columns) SHOAL_TRY(SHOAL_ALLOC(s->n_columns, &s->column_value));
-  return s->run.free_running ? shoal_call_create(s->run.control, "meeting", &s->call)
-                             : shoal_vote_create(s->run.control, "step", &s->vote);
+  if (!s->run.free_running) return shoal_vote_create(s->run.control, "step", &s->vote);
+  SHOAL_TRY(shoal_call_create(s->run.control, "meeting", &s->call));
+  s->run.call = s->call;
+  return SHOAL_OK;
 }
 
 /* Each part can fail on one rank alone, so all ranks agree after each. */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
 {
-  *s = (shoal_session){
-    .args = args, .test_loss = NAN, .test_acc = NAN, .train_loss = NAN, .own = { .consensus = NAN }
-  };
+  *s = (shoal_session){ .args = args,
+                        .run = { .shown_loss = NAN },
+                        .test_loss = NAN,
+                        .test_acc = NAN,
+                        .train_loss = NAN,
+                        .own = { .consensus = NAN } };
   SHOAL_TRY(open_world(s));
   shoal_group *control = s->run.control;
   bool root = shoal_session_is_root(s);

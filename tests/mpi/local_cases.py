@@ -207,6 +207,63 @@ def case_recut():
     check(d.returncode == 0, f"sync, then one chunk\n{d.stdout}")
 
 
+def case_replay():
+    """Replay buffers: the first stage trains as if alone, bytes equal the formula, use and age are told; stops at any moment
+    resume, also before anything has come; with a limit on uses nobody waits for ever."""
+    glyphs(230)
+    options = [*DEEP, *sets(method__cut="[1,3]", data__global_batch=10)]
+    train(3, "step", *options, *sets(run__epochs=3))
+    for name, slow, more in (("behind", 2, {}), ("ahead", 0, {}), ("once", 0, {"method.max_uses": 2})):
+        extra = [x for k, v in more.items() for x in ("--set", f"{k}={v}")]
+        r = train(3, name, *options, *extra, "--allow-faults",
+                  *sets(method__replay=3, run__epochs=3, fault__compute="sleep:4", fault__rank=slow), timeout=100)
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        d = diff(newest("step"), newest(name), "--only", "model/fc1.")
+        check(d.returncode == 0, f"{name}: the first stage depends on others\n{d.stdout}")
+        check(diff(newest("step"), newest(name), "--only", "model/fc3.").returncode == 7, "the others do not")
+        last = metrics(name)[-1]
+        uses, age, unused = (float(last[k]) for k in ("replay_uses", "replay_age", "replay_unused"))
+        check(uses > 0 and age >= 0 and 0 <= unused <= 1, last)
+        check(name != "behind" or unused + float(last["replay_left_out"]) > 0.2, "a slow stage leaves nothing out", last)
+        check(name != "ahead" or unused > 0.2, "stages that ran ahead used all that came", last)
+        check(name != "once" or uses <= 1, "more uses than allowed", last)
+        train(3, name + "-cut", *options, *extra, "--allow-faults",
+              *sets(method__replay=3, run__epochs=3, fault__stop_step=0 if name == "ahead" else 9, fault__rank=1), code=75, timeout=100)
+        train(3, name + "-cut", *options, *extra, *sets(method__replay=3, run__epochs=3), timeout=100)
+        check(status(name + "-cut")["step"] == 69, status(name + "-cut"))
+    # Replicas behind buffers take turns together, with or without something to train on.
+    train(4, "two", *options, *sets(method__cut="[2]", method__replay=2, method__max_uses=2, run__epochs=2), timeout=100)
+
+
+def case_measured():
+    """A measured cut is made once: printed so that it can be repeated, and kept over a stop."""
+    glyphs(40, 20, 32)
+    r = train(3, "m", *RESNET8, "--allow-faults", *sets(method__balance="measured", method__head="linear", run__epochs=8, fault__stop_step=1), code=75)
+    cut = re.search(r"method.cut \[(\d+, \d+)\]", r.stdout)
+    check(cut, r.stdout)
+    r = train(3, "m", *RESNET8, *sets(method__balance="measured", method__head="linear", run__epochs=8))
+    check("chunks by measured" not in r.stdout and "the layout changed" not in r.stdout, r.stdout)
+    train(3, "n", *RESNET8, *sets(method__cut=f"[{cut.group(1)}]", method__head="linear", run__epochs=8))
+    check(diff(newest("m"), newest("n"), "--only", "model/").returncode == 0, "the same cut by hand")
+
+
+def case_ends():
+    """A NaN in any stage, a killed rank, a signal to any rank: exit codes and checkpoints as everywhere."""
+    glyphs(230)
+    options = [*DEEP, *sets(method__cut="[1,2,3]", data__global_batch=10, ckpt__every="3 steps")]
+    for rank in (0, 3):
+        name = f"nan{rank}"
+        train(4, name, *options, "--allow-faults", *sets(fault__nan_step=30, fault__rank=rank), code=6)
+        good = shoal("ckpt", "verify", newest(name))
+        check(int(newest(name)[-12:-3]) <= 32 and status(name)["exit_code"] == 6, newest(name), status(name))
+    train(4, "whole", *options, *sets(run__epochs=3))
+    r = subprocess.run(command(4, *options, "--allow-faults", *sets(run__name="killed", run__epochs=3, fault__kill_step=20, fault__rank=2)),
+                       env=ENV, capture_output=True, text=True, timeout=60)
+    check(r.returncode != 0, "a killed rank")
+    train(4, "killed", *options, *sets(run__epochs=3))
+    check_equal(newest("whole"), newest("killed"), "after a kill")
+
+
 def case_refusals():
     """What cannot be is refused in one line with the cure, and nothing is written."""
     glyphs(230)

@@ -156,6 +156,12 @@ static shoal_status size_batches(shoal_session *s)
   SHOAL_CHECK(!drops || n >= s->global_batch, SHOAL_ERR_USAGE,
               "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
               (unsigned long long)s->global_batch, (unsigned long long)n);
+  const char *shards = shoal_config_string(c, "data.shards");
+  SHOAL_CHECK(
+      shoal_session_strided(s) || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
+      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
+      "have samples of their own (ist, swarm), or data.shards drawn",
+      shards, s->method->name);
   s->own_batch = s->global_batch / p;
   s->epoch_samples = n;
   s->epoch_end = drops ? n / s->global_batch * s->global_batch : n;
@@ -178,14 +184,13 @@ static shoal_status open_data(shoal_session *s)
   int rank = shoal_world_rank(s->run.world), size = shoal_world_size(s->run.world);
   SHOAL_TRY(shoal_dataset_open(shoal_config_string(c, "data.file"), &s->data));
   const shoal_data_info *info = shoal_dataset_info(s->data);
-  SHOAL_TRY(size_batches(s));
+  bool root = shoal_session_is_root(s);
+  if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
+  shoal_status st = size_batches(s);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(st);
   bool strided = shoal_session_strided(s);
   const char *last = shoal_config_string(c, "data.last"), *shards = shoal_config_string(c, "data.shards");
-  SHOAL_CHECK(
-      strided || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
-      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
-      "have samples of their own (ist, swarm), or data.shards drawn",
-      shards, s->method->name);
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
     .seed = s->run.seed,
@@ -320,7 +325,10 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
   SHOAL_TRY(shoal_group_agree(control, open_data(s)));
-  SHOAL_TRY(shoal_group_agree(control, build_model(s)));
+  if (!root) shoal_quiet_errors(1); /* the same again */
+  st = build_model(s);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(shoal_group_agree(control, st));
   SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, open_model(s)));
   return shoal_group_agree(control, open_method(s));

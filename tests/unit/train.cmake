@@ -3,3 +3,9 @@ foreach(case ranks resume moved statistics bytes algorithms uneven long_messages
   add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/train_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()
+
+# The same for independent subnets: mpi/ist_cases.py.
+foreach(case ist_neutral ist_bytes ist_resume ist_moved ist_refusals ist_learns)
+  add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ist_cases.py $<TARGET_FILE:shoal> ${case})
+  set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
+endforeach()

@@ -1,26 +1,16 @@
-/* shoal trace: show. */
+/* shoal trace: show, export. */
 #include "base/file.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "trace/trace.h"
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-static const shoal_flag flags[] = {
-  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
-  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
-};
-static const shoal_verb_help help = {
-  "shoal trace show RUN|FILE... [--json]",
-  "Where the time of a step went, per rank and for the run: forward, backward, exposed exchange, input, checkpoint,\n"
-  "other; and the bytes per link class. RUN is a run folder; FILEs are its trace files.",
-  flags,
-  1,
-  -1,
-  "  shoal trace show runs/digits\n",
-};
+/* ---- which files, which attempt ---- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -52,24 +42,136 @@ static shoal_status files_of(const char *run, char ***out, size_t *n_out)
   return st;
 }
 
+/* What the words of a command name: the files of one run folder, or the files themselves. */
+typedef struct {
+  shoal_args *args;
+  const char *const *paths;
+  size_t n;
+  int attempt;
+  char **owned; /* NULL when the words are the paths */
+} request;
+
+static void free_request(request *r)
+{
+  for (size_t i = 0; i < r->n && r->owned; i++) free(r->owned[i]);
+  free(r->owned);
+  shoal_args_destroy(r->args);
+}
+
+static shoal_status parse_attempt(const char *text, int *out)
+{
+  int64_t n;
+  *out = SHOAL_TRACE_LAST;
+  if (!text) return SHOAL_OK;
+  *out = SHOAL_TRACE_ALL;
+  if (strcmp(text, "all") == 0) return SHOAL_OK;
+  SHOAL_CHECK(shoal_parse_i64(text, &n) == SHOAL_OK && n >= 0 && n <= INT32_MAX, SHOAL_ERR_USAGE,
+              "--attempt %s: give the number of an attempt, or all", text);
+  *out = (int)n;
+  return SHOAL_OK;
+}
+
+/* @param[out] helped  help was printed, nothing is to be done */
+static shoal_status parse_request(const shoal_verb_help *help, int argc, char **argv, request *r, bool *helped)
+{
+  *r = (request){ .n = 0 };
+  SHOAL_TRY(shoal_args_parse(help, argc, argv, helped, &r->args));
+  if (*helped) return SHOAL_OK;
+  r->n = shoal_args_words(r->args, &r->paths);
+  struct stat s;
+  shoal_status st = parse_attempt(shoal_args_value(r->args, "--attempt"), &r->attempt);
+  if (st == SHOAL_OK && r->n == 1 && stat(r->paths[0], &s) == 0 && S_ISDIR(s.st_mode)) {
+    st = files_of(r->paths[0], &r->owned, &r->n);
+    r->paths = (const char *const *)r->owned;
+  }
+  if (st != SHOAL_OK) free_request(r);
+  return st;
+}
+
+/* ---- show ---- */
+
+static const shoal_flag show_flags[] = {
+  { "--attempt", NULL, "N|all", SHOAL_FLAG_VALUE,
+    "another attempt than the last one that made a step; or all together" },
+  { "--steps", NULL, NULL, SHOAL_FLAG_SWITCH, "instead of tables a CSV line per rank and step, times in ns" },
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help show_help = {
+  "shoal trace show RUN|FILE... [--attempt N|all] [--steps|--json]",
+  "Where the time of a run went, per rank and for all: forward, backward, optimizer, input, waits, checkpoints; how "
+  "long\n"
+  "exchanges were under way and how much of that was hidden under compute; bytes per step and link class; the clocks.\n"
+  "RUN is a run folder; FILEs are its trace files, one per rank. docs/trace-format.md defines every number.",
+  show_flags,
+  1,
+  -1,
+  "  shoal trace show runs/digits\n  shoal trace show runs/digits --attempt 1 --json\n",
+};
+
 static shoal_status show(int argc, char **argv)
 {
   bool helped;
-  shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  request r;
+  SHOAL_TRY(parse_request(&show_help, argc, argv, &r, &helped));
   if (helped) return SHOAL_OK;
-  const char *const *words;
-  size_t n = shoal_args_words(a, &words), n_files = 0;
-  char **files = NULL;
-  struct stat s;
-  bool folder = n == 1 && stat(words[0], &s) == 0 && S_ISDIR(s.st_mode);
-  shoal_status st = folder ? files_of(words[0], &files, &n_files) : SHOAL_OK;
-  if (st == SHOAL_OK)
-    st = shoal_trace_show(folder ? (const char *const *)files : words, folder ? n_files : n, shoal_args_on(a, "--json"),
-                          stdout);
-  for (size_t i = 0; i < n_files; i++) free(files[i]);
-  free(files);
-  shoal_args_destroy(a);
+  bool json = shoal_args_on(r.args, "--json"), steps = shoal_args_on(r.args, "--steps");
+  shoal_status st = json && steps ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--json and --steps are two forms: give one of them")
+                                  : shoal_trace_show(r.paths, r.n, r.attempt,
+                                                     json    ? SHOAL_TRACE_JSON
+                                                     : steps ? SHOAL_TRACE_STEPS
+                                                             : SHOAL_TRACE_TEXT,
+                                                     stdout);
+  free_request(&r);
+  return st;
+}
+
+/* ---- export ---- */
+
+static const shoal_flag export_flags[] = {
+  { "-o", NULL, "FILE", SHOAL_FLAG_VALUE, "write there instead of to the terminal" },
+  { "--attempt", NULL, "N|all", SHOAL_FLAG_VALUE,
+    "another attempt than the last one that made a step; or all of them" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help export_help = {
+  "shoal trace export RUN|FILE... [-o FILE] [--attempt N|all]",
+  "The spans of all ranks as JSON for Chrome's about:tracing or https://ui.perfetto.dev: a process per rank, exchanges "
+  "on\n"
+  "tracks of their own, times on rank 0's clock. How well each clock is known is in the process's label and in the\n"
+  "file's otherData. With trace.level op all spans are there, with step only steps, input, checkpoints and "
+  "evaluations.",
+  export_flags,
+  1,
+  -1,
+  "  shoal trace export runs/digits -o digits.json\n",
+};
+
+/* Whole or absent: written under a temporary name, then renamed. */
+static shoal_status export_to_file(const request *r, const char *path)
+{
+  char *tmp = shoal_temporary_name(path);
+  FILE *f = fopen(tmp, "w");
+  shoal_status st = f ? shoal_trace_export(r->paths, r->n, r->attempt, f)
+                      : SHOAL_FAIL(SHOAL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+  bool written = f && !ferror(f);
+  if (f && fclose(f) != 0) written = false;
+  if (st == SHOAL_OK && !written) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+  if (st == SHOAL_OK) st = shoal_commit_file(tmp, path);
+  if (st != SHOAL_OK) unlink(tmp);
+  free(tmp);
+  return st;
+}
+
+static shoal_status export(int argc, char **argv)
+{
+  bool helped;
+  request r;
+  SHOAL_TRY(parse_request(&export_help, argc, argv, &r, &helped));
+  if (helped) return SHOAL_OK;
+  const char *path = shoal_args_value(r.args, "-o");
+  shoal_status st = path ? export_to_file(&r, path) : shoal_trace_export(r.paths, r.n, r.attempt, stdout);
+  free_request(&r);
   return st;
 }
 
@@ -77,6 +179,7 @@ shoal_status shoal_cmd_trace(int argc, char **argv)
 {
   static const shoal_verb verbs[] = {
     { "show", "where the time of a step went", show },
+    { "export", "the spans, for Chrome and Perfetto", export },
     { NULL, NULL, NULL },
   };
   return shoal_run_verb("shoal trace", verbs, argc, argv);

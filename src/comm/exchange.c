@@ -71,17 +71,18 @@ shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t 
   return st;
 }
 
-void shoal_exchange_record(const shoal_exchange *e, shoal_trace_kind kind, uint64_t t0_ns, uint64_t bytes)
+static void record(const shoal_exchange *e, shoal_trace_kind kind, uint64_t t0_ns, uint64_t t1_ns, uint64_t bytes)
 {
   const shoal_group *g = e->f.g;
   if (g->w->trace && g->w->trace == e->trace)
-    shoal_trace_transfer(e->trace, kind, e->op, t0_ns, shoal_now_ns(), shoal_group_class(g, e->trace_peer),
+    shoal_trace_transfer(e->trace, kind, e->op, t0_ns, t1_ns, shoal_group_class(g, e->trace_peer),
                          g->world_ranks[e->trace_peer], bytes, e->f.number);
 }
 
-void shoal_exchange_record_end(const shoal_exchange *e)
+void shoal_exchange_record_end(shoal_exchange *e)
 {
-  shoal_exchange_record(e, SHOAL_TRACE_EXCHANGE, e->f.started_ns, e->bytes);
+  e->ended_ns = shoal_now_ns();
+  record(e, SHOAL_TRACE_EXCHANGE, e->f.started_ns, e->ended_ns, e->bytes);
 }
 
 /* Asked once per recorder: looking a name up is not for the step. */
@@ -130,7 +131,7 @@ shoal_status shoal_exchange_wait(shoal_exchange *e)
   if (!e->f.moving) return e->f.status;
   uint64_t t0 = shoal_now_ns();
   shoal_status st = shoal_flight_wait(&e->f);
-  shoal_exchange_record(e, SHOAL_TRACE_WAIT, t0, 0);
+  if (st == SHOAL_OK) record(e, SHOAL_TRACE_WAIT, t0, e->ended_ns, 0); /* a part of the transfer, to the nanosecond */
   return st;
 }
 

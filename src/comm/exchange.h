@@ -76,6 +76,30 @@ shoal_status shoal_vote_result(shoal_vote *v, int64_t *maximum); /* waits for th
 bool shoal_vote_done(const shoal_vote *v);                       /* a result can be had without waiting */
 void shoal_vote_destroy(shoal_vote *v);
 
+/* Agreement among ranks that run on their own clocks, where a vote in every step would tie them together.  Whoever wants
+ * something calls; everybody hears it within moments, without being stopped, and comes when it likes (at its next step,
+ * say).  The last to come ends the wait, and all learn the largest of what was brought.  Class control.
+ *
+ *     rank 0   step step step  ask ····· all here          a call travels like a rumour: to ranks r + 2^k, who pass it on
+ *     rank 1   step step st|ep step come all here          |: heard
+ *     rank 2   step  s|tep     come ···· all here
+ *
+ * A rank that has heard of a call but is not there yet says so now and then, so that being late is no hang. */
+typedef struct shoal_call shoal_call;
+shoal_status shoal_call_create(shoal_group *control, const char *name, shoal_call **out); /* collective */
+void shoal_call_destroy(shoal_call *c);                                                   /* NULL is fine */
+/** Ask everybody to come to the next meeting for `what` > 0; returns at once.  Not collective. */
+shoal_status shoal_call_ask(shoal_call *c, int64_t what);
+/** The largest that anybody, oneself included, has asked for since the last meeting; 0: nothing.  No library call. */
+int64_t shoal_call_heard(const shoal_call *c);
+/** "Still here": to be called between steps; sends something only while others wait, every few seconds. */
+shoal_status shoal_call_beat(shoal_call *c);
+/** Come, and wait for all.  Collective; moves everything meanwhile.  *largest of what all brought: `mine`, or what was
+ *  heard where that is more.  `more` (or NULL) is asked while waiting what this rank wants by now; it may call again.
+ *  ERR_HANG when a rank that is missing has been silent for hang_s. */
+shoal_status shoal_call_meet(shoal_call *c, int64_t mine, int64_t (*more)(void *context), void *context,
+                             int64_t *largest);
+
 /* A message that does not stop the step: a reusable half of a pair, the sender's or the receiver's.  Not collective.
  * Messages match by tag (0..1023, shared with shoal_group_send and _recv) in the order they are started. */
 typedef struct shoal_message shoal_message;

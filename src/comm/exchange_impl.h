@@ -48,7 +48,7 @@ uint64_t shoal_cut_all_pieces(const shoal_cut *c);
 
 /* ---------------------------------------------------------------------------------------- pieces in order: lane.c */
 
-enum { SHOAL_LANE_WINDOW = 8 };
+enum { SHOAL_LANE_WINDOW = 32 };
 
 /* Where a lane stands: the next piece is elements [at, end) of the vector, or the first `piece` of them. */
 typedef struct {
@@ -133,6 +133,7 @@ struct shoal_exchange {
   shoal_trace *trace;
   uint32_t op;    /* of `trace` */
   int trace_peer; /* where most of it goes */
+  uint64_t ended_ns;
   /* ring, two-level, leaders */
   shoal_shape shape;
   shoal_cut cut;            /* my shard */
@@ -147,10 +148,8 @@ struct shoal_exchange {
   shoal_stream *streams; /* [2 * rounds], in and out of each round */
 };
 
-/** One span of this start, when it is over or was waited for. */
-void shoal_exchange_record(const shoal_exchange *e, shoal_trace_kind kind, uint64_t t0_ns, uint64_t bytes);
-/** The start is over: a span with all its bytes. */
-void shoal_exchange_record_end(const shoal_exchange *e);
+/** The start is over: takes the time, and records a span with all its bytes. */
+void shoal_exchange_record_end(shoal_exchange *e);
 
 /* Each algorithm: plan (allocates; sets slots), start, and its table for the flight. */
 shoal_status shoal_ring_plan(shoal_exchange *e);

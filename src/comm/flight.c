@@ -73,6 +73,16 @@ static shoal_status advance_all(shoal_world *w, bool *moved)
   return st;
 }
 
+/* Not from inside itself: what it starts may move at once, and more. */
+static shoal_status call_hook(shoal_world *w)
+{
+  if (!w->hook || w->in_hook) return SHOAL_OK;
+  w->in_hook = true;
+  shoal_status st = w->hook(w->hook_context);
+  w->in_hook = false;
+  return st;
+}
+
 shoal_status shoal_world_progress(shoal_world *w)
 {
   enum { ROUNDS_MAX = 16 }; /* so that a fast sender cannot keep us from computing */
@@ -81,7 +91,10 @@ shoal_status shoal_world_progress(shoal_world *w)
     bool moved = false;
     SHOAL_TRY(w->transport->poll(w, &completed));
     if (completed || w->watching) SHOAL_TRY(advance_all(w, &moved));
-    if (!completed && !moved) idle++;
+    if (completed || moved)
+      SHOAL_TRY(call_hook(w));
+    else
+      idle++;
   }
   return SHOAL_OK;
 }

@@ -43,9 +43,15 @@ void shoal_world_set_step(shoal_world *w, uint64_t step);       /* the training 
 /** Move everything in flight on: cheap when nothing is (no library call).  Not collective.  Safe as a progress hook.
  *  An error is that of whatever failed; its own wait returns it again. */
 shoal_status shoal_world_progress(shoal_world *w);
-/** Clock of this rank against rank 0: local = rank 0 + offset, within the bound (half the best round trip). Collective;
- *  one rank after the other, about 20 round trips each.  For shoal_trace_set_clock: drift comes from two calls. */
-shoal_status shoal_world_measure_clock(shoal_world *w, double *offset_ns, double *bound_ns);
+/** A call-back behind every progress that brought something in, also inside waits: for whoever answers others while this
+ *  rank computes.  It may start messages and look whether they are done; it must not wait.  One at a time; NULL ends it.
+ *  Its error comes out of the progress call. */
+typedef shoal_status (*shoal_world_hook)(void *context);
+void shoal_world_set_hook(shoal_world *w, shoal_world_hook hook, void *context);
+/** Clock of this rank against rank 0: at the moment at_ns it shows rank 0's + offset, within the bound (half the best
+ *  round trip).  Collective; one rank after the other, about 20 round trips each.  For shoal_trace_set_clock: drift comes
+ *  from two calls. */
+shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out);
 
 /** All ranks; owned by the world. */
 shoal_group *shoal_world_group(shoal_world *w);

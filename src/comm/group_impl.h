@@ -117,7 +117,10 @@ struct shoal_world {
   shoal_counters own_counters, *counters;
   shoal_trace *trace;
   uint64_t step;
-  int plan_tags;           /* how many plan numbers fit below the largest tag */
+  int plan_tags; /* how many plan numbers fit below the largest tag */
+  shoal_world_hook hook;
+  void *hook_context;
+  bool in_hook;
   bool shares;             /* ranks of a node reach each other's memory: the same on all ranks */
   shoal_region *regions;   /* what is shared */
   int watching;            /* flights under way that wait for memory to change, which no library tells */

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BURST = 4 }; /* pieces per visit: the network must get its turn */
+enum { BURST = 16 }; /* pieces per visit: the network must get its turn */
 
 static uint64_t start_word(const shoal_exchange *e)
 {

@@ -33,7 +33,12 @@ typedef struct {
   uint64_t seed, step, epoch; /* step: number of the step now running, from 0 */
   double epochs;              /* the run's length */
   uint64_t steps_per_epoch;
+  bool free_running; /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
 } shoal_run;
+
+/* Around a meeting of ranks that run freely.  ARRIVING: finish what this rank began, go on answering others.  GATHERED: all
+ * have arrived; finish what others began; weights and state stay at rest from here on.  LEAVING: go on. */
+typedef enum { SHOAL_ARRIVING, SHOAL_GATHERED, SHOAL_LEAVING } shoal_settle;
 
 typedef struct {
   const char *name;            /* the word in the run file */
@@ -54,8 +59,9 @@ typedef struct {
   void (*close)(shoal_run *r, void *state);                                         /* after half an open too */
   shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count); /* during backward; or NULL */
   shoal_status (*grads_ready)(shoal_run *r, void *state); /* every step, also on a rank that had no samples; or NULL */
-  shoal_status (*weights_ready)(shoal_run *r, void *state);          /* after the optimizer; or NULL */
-  shoal_status (*epoch_end)(shoal_run *r, void *state, double loss); /* the agreed mean training loss; or NULL */
+  shoal_status (*weights_ready)(shoal_run *r, void *state);              /* after the optimizer; or NULL */
+  shoal_status (*epoch_end)(shoal_run *r, void *state, double loss);     /* the agreed mean training loss; or NULL */
+  shoal_status (*settle)(shoal_run *r, void *state, shoal_settle stage); /* free-running methods; or NULL */
   /* Assemble the method's model in scratch, whole-network arenas: only observes.  Collective.  NULL: own weights and the
    * mean statistics over all ranks. */
   shoal_status (*assemble)(shoal_run *r, void *state, float *weights, float *stats);

@@ -18,7 +18,8 @@
 
 typedef struct {
   shoal_swarm *swarm;
-  shoal_swarm_lockstep *lockstep; /* deterministic; NULL where there is nobody to meet */
+  shoal_swarm_lockstep *lockstep; /* one of the two, where there is anybody to meet */
+  shoal_swarm_pairs *pairs;
 } swarm_state;
 
 static const shoal_option options[] = {
@@ -40,6 +41,10 @@ static const shoal_option options[] = {
   { "method.deterministic", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "All ranks step together and compute who meets whom: the same bits in every run, and ranks wait for each other.",
     "shoal" },
+  { "method.drop_after", SHOAL_OPT_FLOAT, "60", "s", "(0,inf)",
+    "A partner that does not even answer a ping for so long is given up, until it is heard of again.", "shoal" },
+  { "method.on_lost", SHOAL_OPT_ENUM, "drop", NULL, "drop|stop",
+    "When a partner is given up: go on without it, or end the run (exit 4).", "shoal" },
   { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL }
 };
 
@@ -65,6 +70,8 @@ static shoal_swarm_rules read_rules(const shoal_run *r)
     .graph = (shoal_graph_kind)choice(c, "method.graph", graphs),
     .p = shoal_config_float(c, "method.edge_probability"),
     .seed = r->seed,
+    .drop_after_s = shoal_config_float(c, "method.drop_after"),
+    .stop_on_lost = strcmp(shoal_config_string(c, "method.on_lost"), "stop") == 0,
   };
 }
 
@@ -87,12 +94,15 @@ static shoal_status swarm_open(shoal_run *r, void *state)
   m->swarm->op = shoal_trace_op(r->trace, "interaction");
   print_rules(r, m->swarm);
   if (m->swarm->size == 1) return SHOAL_OK;
-  return shoal_swarm_lockstep_create(m->swarm, &m->lockstep);
+  if (shoal_config_bool(r->config, "method.deterministic")) return shoal_swarm_lockstep_create(m->swarm, &m->lockstep);
+  r->free_running = true;
+  return shoal_swarm_pairs_create(m->swarm, &m->pairs);
 }
 
 static void swarm_close(shoal_run *r, void *state)
 {
   swarm_state *m = state;
+  shoal_swarm_pairs_destroy(m->pairs);
   shoal_swarm_lockstep_destroy(m->lockstep);
   shoal_swarm_destroy(m->swarm);
 }
@@ -101,9 +111,22 @@ static shoal_status swarm_weights_ready(shoal_run *r, void *state)
 {
   swarm_state *m = state;
   bool changed = false;
-  if (m->lockstep) SHOAL_TRY(shoal_swarm_lockstep_step(m->lockstep, r->step, &changed));
+  shoal_status st = SHOAL_OK;
+  if (m->lockstep) st = shoal_swarm_lockstep_step(m->lockstep, r->step, &changed);
+  if (m->pairs) st = shoal_swarm_pairs_step(m->pairs, &changed);
   r->params->version += changed;
-  return SHOAL_OK;
+  return st;
+}
+
+static shoal_status swarm_settle(shoal_run *r, void *state, shoal_settle stage)
+{
+  swarm_state *m = state;
+  bool changed = false;
+  shoal_status st = stage == SHOAL_ARRIVING   ? shoal_swarm_pairs_arrive(m->pairs, &changed)
+                    : stage == SHOAL_GATHERED ? shoal_swarm_pairs_gathered(m->pairs, &changed)
+                                              : shoal_swarm_pairs_leave(m->pairs);
+  r->params->version += changed;
+  return st;
 }
 
 /* ---------------------------------------------------------------------------------------------------- the model */
@@ -245,6 +268,7 @@ const shoal_method shoal_method_swarm = {
   .open = swarm_open,
   .close = swarm_close,
   .weights_ready = swarm_weights_ready,
+  .settle = swarm_settle,
   .assemble = swarm_assemble,
   .step_bytes = swarm_step_bytes,
   .save = swarm_save,

@@ -37,7 +37,7 @@ typedef struct {
   shoal_graph *graph;
   shoal_swarm_node node; /* x is the caller's */
   float *theirs;         /* [n] the partner's values, as read */
-  float *shown;          /* [n] V3: what a puller is being sent, unchanged until it has it */
+  float *shown;          /* [n] V3 on own clocks: what a puller is being sent, unchanged until it has read it */
   char *outbox, *inbox;  /* [4 n bytes] parcels on their way */
   size_t marks;          /* bytes of a set of blocks */
   double distance;       /* D of swarm_math.h */
@@ -104,4 +104,53 @@ void shoal_swarm_lockstep_destroy(shoal_swarm_lockstep *l);
 /** All interactions behind step `step` that this rank is part of.  Collective in effect: every rank calls it after the
  *  same step.  *changed: x was written. */
 shoal_status shoal_swarm_lockstep_step(shoal_swarm_lockstep *l, uint64_t step, bool *changed);
+
+/* ---- talk.c: one interaction on a rank's own clock, moving while others compute ---- */
+typedef enum {
+  SHOAL_TALK_NONE,
+  SHOAL_TALK_ASKED,    /* mine: the partner has been asked, or will be as soon as `unsent` can go */
+  SHOAL_TALK_OFFERED,  /* mine: the partner has agreed and waits for this rank's answer */
+  SHOAL_TALK_GRANTED,  /* a partner's: this rank has agreed and waits for the answer */
+  SHOAL_TALK_PARCELS,  /* parcels are under way */
+  SHOAL_TALK_CHECKING, /* what could be read */
+  SHOAL_TALK_AGAIN,    /* what could not */
+  SHOAL_TALK_DONE      /* for the owner to use and to set to NONE */
+} shoal_talk_stage;
+
+typedef struct {
+  shoal_talk_stage stage;
+  int peer;
+  uint64_t number;    /* which of the initiator's interactions */
+  double distance;    /* the larger D of the two sides, as the partner granted it */
+  bool gives, takes;  /* directions in which parcels go */
+  bool unsent;        /* ASKED: the request has yet to be sent, again perhaps */
+  uint64_t t0_ns;     /* since this stage was waited for: silence is counted from here at the earliest */
+  uint64_t moving_ns; /* when parcels started */
+  shoal_swarm_deal deal;
+  uint8_t *their_bad;
+  shoal_message *out, *in, *bad_out, *bad_in;
+} shoal_swarm_talk;
+
+shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t);
+void shoal_swarm_talk_fini(shoal_swarm_talk *t);
+/** Parcels set out, from `from`.  Not blocking.  peer, number, distance and directions are filled in. */
+shoal_status shoal_swarm_talk_start(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
+/** Look, and take the next step where something has come; `from` as at the start.  Ends in DONE, `theirs` and D filled. */
+shoal_status shoal_swarm_talk_advance(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
+/** Give up: messages under way are left to the library. */
+shoal_status shoal_swarm_talk_abandon(shoal_swarm *s, shoal_swarm_talk *t);
+
+/* ---- pairs.c: interactions on every rank's own clock ---- */
+typedef struct shoal_swarm_pairs shoal_swarm_pairs;
+/** Collective.  From here on other ranks may ask; answers are given in shoal_world_progress. */
+shoal_status shoal_swarm_pairs_create(shoal_swarm *s, shoal_swarm_pairs **out);
+void shoal_swarm_pairs_destroy(shoal_swarm_pairs *p); /* NULL is fine */
+/** Behind every local step: apply what has come, begin an interaction when it is due; V1: wait for it.
+ *  *changed: x was written.  ERR_COMM where a partner is lost and the rule is to stop. */
+shoal_status shoal_swarm_pairs_step(shoal_swarm_pairs *p, bool *changed);
+/** Around a meeting of all ranks.  Arriving: finish what this rank began, keep answering.  Gathered (all have arrived):
+ *  finish what others began; then nothing moves and c is at rest.  Leaving: go on. */
+shoal_status shoal_swarm_pairs_arrive(shoal_swarm_pairs *p, bool *changed);
+shoal_status shoal_swarm_pairs_gathered(shoal_swarm_pairs *p, bool *changed);
+shoal_status shoal_swarm_pairs_leave(shoal_swarm_pairs *p);
 #endif

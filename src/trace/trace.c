@@ -42,10 +42,33 @@ static void keep_status(shoal_trace *t, shoal_status st)
   t->ring = NULL;
 }
 
+/* Of the calling thread, since it began. */
+static void count_switches(uint64_t *voluntary, uint64_t *involuntary)
+{
+  struct rusage usage;
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
+  *voluntary = (uint64_t)usage.ru_nvcsw;
+  *involuntary = (uint64_t)usage.ru_nivcsw;
+}
+
+static void update_row(shoal_trace *t)
+{
+  t->row.flushed_ns = shoal_now_ns();
+  t->row.overhead_ns = (uint64_t)(shoal_trace_overhead_s(t) * 1e9);
+  t->row.spans = t->spans;
+  memcpy(t->row.payload, t->counters.payload, sizeof t->row.payload);
+  memcpy(t->row.wire, t->counters.wire, sizeof t->row.wire);
+  memcpy(t->row.messages, t->counters.messages, sizeof t->row.messages);
+  count_switches(&t->row.voluntary_switches, &t->row.involuntary_switches);
+  t->row.voluntary_switches -= t->switches_before[0];
+  t->row.involuntary_switches -= t->switches_before[1];
+}
+
 /* The ring is full in the middle of a step: write it now. */
 static void spill(shoal_trace *t)
 {
   uint64_t begin = shoal_now_ns();
+  update_row(t); /* counters as of the records they come with */
   keep_status(t, shoal_trace_file_write(t));
   t->flush_ns += shoal_now_ns() - begin;
 }
@@ -170,36 +193,13 @@ shoal_counters *shoal_trace_counters(shoal_trace *t)
   return &t->counters;
 }
 
-void shoal_trace_set_clock(shoal_trace *t, double offset_ns, double drift, double bound_ns)
+void shoal_trace_set_clock(shoal_trace *t, const shoal_trace_reading *start, const shoal_trace_reading *end)
 {
-  t->row.clock_offset_ns = offset_ns;
-  t->row.clock_drift = drift;
-  t->row.clock_bound_ns = bound_ns;
+  shoal_trace_clock_fit(start, end, &t->row.clock_offset_ns, &t->row.clock_drift, &t->row.clock_bound_ns);
+  t->row.clock_readings = end ? 2 : 1;
 }
 
 /* ---- opening, flushing, closing ---- */
-
-/* Of the calling thread, since it began. */
-static void count_switches(uint64_t *voluntary, uint64_t *involuntary)
-{
-  struct rusage usage;
-  if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
-  *voluntary = (uint64_t)usage.ru_nvcsw;
-  *involuntary = (uint64_t)usage.ru_nivcsw;
-}
-
-static void update_row(shoal_trace *t)
-{
-  t->row.flushed_ns = shoal_now_ns();
-  t->row.overhead_ns = (uint64_t)(shoal_trace_overhead_s(t) * 1e9);
-  t->row.spans = t->spans;
-  memcpy(t->row.payload, t->counters.payload, sizeof t->row.payload);
-  memcpy(t->row.wire, t->counters.wire, sizeof t->row.wire);
-  memcpy(t->row.messages, t->counters.messages, sizeof t->row.messages);
-  count_switches(&t->row.voluntary_switches, &t->row.involuntary_switches);
-  t->row.voluntary_switches -= t->switches_before[0];
-  t->row.involuntary_switches -= t->switches_before[1];
-}
 
 shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent)
 {
@@ -242,7 +242,8 @@ static void fill_row(shoal_trace *t, const shoal_trace_info *info)
                                   .started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
                                   .opened_ns = shoal_now_ns(),
                                   .clock_drift = 1,
-                                  .level = (uint8_t)t->level };
+                                  .level = (uint8_t)t->level,
+                                  .contended = info->contended };
   snprintf(t->row.host, sizeof t->row.host, "%s", info->host ? info->host : "");
   count_switches(&t->switches_before[0], &t->switches_before[1]);
 }
@@ -264,6 +265,7 @@ shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const s
     measure_span(t);
     SHOAL_TRY_GOTO(st, shoal_trace_file_open(t, info), fail);
     SHOAL_TRY_GOTO(st, shoal_trace_flush(t, true), fail); /* readable from the first moment */
+    t->flush_ns = 0;                                      /* what it costs from here on is what a step feels */
   }
   *out = t;
   return SHOAL_OK;

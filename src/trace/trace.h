@@ -57,6 +57,7 @@ typedef struct {
   int rank, size, node, local_rank, attempt;
   const char *host;
   double flush_s; /* seconds between flushes, default 5 when 0 */
+  bool contended; /* more compute threads than cores where this rank runs: its waits hold other ranks' work, too */
 } shoal_trace_info;
 
 /** A recorder.  `path` NULL or level OFF: nothing is written, yet totals per kind are still kept (they feed the live
@@ -82,8 +83,15 @@ shoal_counters *shoal_trace_counters(shoal_trace *t); /* comm/ adds to them; nev
  *  @return ERR_IO when this or an earlier write failed (a full ring writes itself); said once, by the first failure.
  *          After that nothing more is written; totals and counters go on, so a run can go on without its trace. */
 shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent);
-/** Clock against rank 0, measured by comm/ at start and at end: local = drift * rank 0 + offset, within bound_ns. */
-void shoal_trace_set_clock(shoal_trace *t, double offset_ns, double drift, double bound_ns);
+/* A clock against rank 0's, measured by comm/: when this rank's clock stood at `at_ns`, rank 0's stood at
+ * at_ns - offset_ns, within bound_ns. */
+typedef struct {
+  uint64_t at_ns;
+  double offset_ns, bound_ns;
+} shoal_trace_reading;
+/** What is known of this rank's clock: the reading at the start, and later both (`end` is NULL before).  Kept in the
+ *  attempt's row as a line, local = drift * rank 0 + offset, with the larger of the two bounds. */
+void shoal_trace_set_clock(shoal_trace *t, const shoal_trace_reading *start, const shoal_trace_reading *end);
 
 /* Reading, for `shoal trace show` and tests. */
 typedef struct { /* a row of /attempts, as stored */
@@ -95,8 +103,10 @@ typedef struct { /* a row of /attempts, as stored */
   uint64_t voluntary_switches, involuntary_switches; /* of the recording thread; many involuntary ones: contended */
   double clock_offset_ns, clock_drift, clock_bound_ns;
   uint64_t payload[SHOAL_LINK_COUNT], wire[SHOAL_LINK_COUNT], messages[SHOAL_LINK_COUNT];
-  uint8_t level, closed; /* closed 0: killed, or still running */
-  uint8_t pad[6];
+  uint8_t level, closed;  /* closed 0: killed, or still running */
+  uint8_t clock_readings; /* 2: start and end; 1: start only, the drift is unknown and taken as 1; 0: none */
+  uint8_t contended;      /* as in shoal_trace_info */
+  uint8_t pad[4];
   char host[64];
 } shoal_trace_attempt;
 
@@ -115,12 +125,62 @@ typedef struct {
  *  warning that counts it.  ERR_IO when it is no trace or of a newer version. */
 shoal_status shoal_trace_read(const char *path, shoal_trace_data **out);
 void shoal_trace_data_destroy(shoal_trace_data *d);
-/** The split of one rank's time in seconds per kind.  STEP is the frame: the sum of the steps.  Time belongs to the
- *  innermost span (a wait inside a backward span is wait), and what no span explains is OTHER, so within the steps the
- *  kinds add up to STEP.  Input, checkpoint and evaluation between steps are counted on top of it.  EXCHANGE is the
- *  sum of the transfers, which overlap the rest: it is not part of the sum; what it cost is WAIT. */
-void shoal_trace_split(const shoal_trace_data *d, double seconds[SHOAL_TRACE_KIND_COUNT], uint64_t *steps);
-/** The table of `shoal trace show`: a line per rank, one for the run (means, and the slowest rank), one per link class.
- *  Shares are of the time accounted for: steps, and input, checkpoint and evaluation between them. */
-shoal_status shoal_trace_show(const char *const *paths, size_t n, bool json, FILE *out);
+/** The same without the records: the rows of /attempts, names and texts. */
+shoal_status shoal_trace_read_head(const char *path, shoal_trace_data **out);
+
+/** A time on this rank's clock as rank 0's clock would show it, within the row's bound; unchanged where no reading was
+ *  taken.  Later stays later or equal. */
+int64_t shoal_trace_to_rank0(const shoal_trace_attempt *a, uint64_t local_ns);
+/** The line through one (`end` NULL) or two readings; see shoal_trace_set_clock. */
+void shoal_trace_clock_fit(const shoal_trace_reading *start, const shoal_trace_reading *end, double *offset_ns,
+                           double *drift, double *bound_ns);
+
+/* Times of one rank in whole nanoseconds: in one step, or in all of an attempt.  Every moment is given to one kind,
+ * that of the innermost span covering it (a wait inside a backward span is wait), and what no span explains is OTHER.
+ * So all kinds but STEP and EXCHANGE, and the agreement, add up to the time they split.
+ *
+ *   transfer   ns[EXCHANGE]: at least one exchange was under way, from its start to its completion as this rank saw it.
+ *              A union: exchanges under way together count once.
+ *   exposed    ns[WAIT]: blocked in an exchange.
+ *   hidden     transfer under own forward, backward, optimizer or evaluation.
+ *   beside     transfer under anything else: input, checkpoint, waits for agreement, unexplained time.
+ *
+ * Waits lie inside the transfers waited for, so transfer = exposed + hidden + beside. */
+typedef struct {
+  uint64_t step, begin_ns; /* of a step: its number, and when it began on the rank's clock */
+  uint64_t ns[SHOAL_TRACE_KIND_COUNT];
+  uint64_t agreement_ns; /* waits of link class control, kept out of WAIT: votes, not payload */
+  uint64_t hidden_ns, beside_ns;
+} shoal_trace_times;
+
+typedef struct {
+  size_t n;
+  shoal_trace_times *steps; /* [n] in the order of time */
+  shoal_trace_times inside; /* all steps together */
+  shoal_trace_times whole;  /* and what lies between them, from the first span to the last; ns[STEP] as in `inside` */
+  uint64_t wall_ns;         /* from the begin of the first span to the end of the last */
+  uint64_t exchanges, exchange_bytes; /* completed, and the payload this rank sent in them */
+  bool
+      placed; /* level BY_OP.  Else spans were summed by step: transfer, hidden and beside are unknown and 0, and a wait
+                  inside another span counts for both, at the cost of OTHER */
+} shoal_trace_split;
+/** Split row `row` of d->attempt_rows.  O(n log n) in the attempt's records.  ERR_MEM. */
+shoal_status shoal_trace_split_create(const shoal_trace_data *d, size_t row, shoal_trace_split *out);
+void shoal_trace_split_free(shoal_trace_split *s);
+
+/* Which attempt of a run: its number, or one of these. */
+enum {
+  SHOAL_TRACE_LAST = -1, /* the last one that made a step */
+  SHOAL_TRACE_ALL = -2   /* all together */
+};
+typedef enum { SHOAL_TRACE_TEXT, SHOAL_TRACE_JSON, SHOAL_TRACE_STEPS } shoal_trace_form;
+/** `shoal trace show`: where the time and the bytes of an attempt went, for people, as JSON, or a CSV line per rank and
+ *  step.  Every number is defined in docs/trace-format.md.  Holds the records of one file at a time.
+ *  @param paths  trace files of one run, a rank each
+ *  ERR_USAGE: no such attempt, or a rank given twice */
+shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, shoal_trace_form form, FILE *out);
+/** `shoal trace export`: the same spans as JSON for Chrome's about:tracing and Perfetto.  A process per rank, in the
+ *  order of nodes; times on rank 0's clock, with its bound in the metadata; exchanges on tracks of their own, as many
+ *  as were under way together. */
+shoal_status shoal_trace_export(const char *const *paths, size_t n, int attempt, FILE *out);
 #endif

@@ -42,6 +42,8 @@ static const member attempt_members[] = {
   M(messages, U64_PER_LINK),
   M(level, U8),
   M(closed, U8),
+  M(clock_readings, U8),
+  M(contended, U8),
   M(host, TEXT64),
 };
 #undef M

@@ -7,7 +7,9 @@
  *
  * The vote travels while the next step computes, so asking costs nothing; a stop takes effect one step later.  Position
  * is counted in samples of the epoch.  The end of an epoch is reached when the loader has no batch left, so a stop
- * before or behind the epoch's evaluation resumes into the same sequence of events. */
+ * before or behind the epoch's evaluation resumes into the same sequence of events.
+ *
+ * Methods whose ranks run on their own clocks do without the vote; they meet (meet.c). */
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -18,7 +20,7 @@
 #include <unistd.h>
 
 typedef struct { /* numbers of the trace's string table, asked for once */
-  uint32_t step, input, forward, backward, optimizer;
+  uint32_t step, input, forward, backward, optimizer, agreement, pretended;
 } ops;
 
 static shoal_status announce(void *ctx, size_t offset, size_t count)
@@ -28,12 +30,24 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
   return s->method->announce && !s->left_out ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
 }
 
-static void act_faults(shoal_session *s)
+/* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
+static shoal_status pretend_compute(shoal_session *s, const ops *op)
+{
+  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(s->faults.compute_s * 1e9);
+  for (uint64_t now = t0; now < end; now = shoal_now_ns()) {
+    usleep((useconds_t)SHOAL_MIN((end - now) / 1000 + 1, poll_us));
+    SHOAL_TRY(shoal_world_progress(s->run.world));
+  }
+  shoal_trace_span(s->run.trace, SHOAL_TRACE_FORWARD, op->pretended, t0, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+static shoal_status act_faults(shoal_session *s, const ops *op)
 {
   s->left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
-  if (s->faults.compute_s > 0) usleep((useconds_t)(s->faults.compute_s * 1e6));
+  return s->faults.compute_s > 0 ? pretend_compute(s, op) : SHOAL_OK;
 }
 
 /* Forward and backward over this rank's share; a rank without samples contributes zeros. */
@@ -67,22 +81,28 @@ static shoal_status update(shoal_session *s, const ops *op)
   return SHOAL_OK;
 }
 
+void shoal_session_count_bytes(shoal_session *s)
+{
+  uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
+  if (s->method->step_bytes) s->method->step_bytes(&s->run, s->method_state, bytes);
+  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
+}
+
 static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
-  act_faults(s);
+  SHOAL_TRY(act_faults(s, op));
   SHOAL_TRY(compute(s, op, b, score));
   if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s, op));
   if (s->method->weights_ready && !s->left_out) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
-  uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
-  if (s->method->step_bytes && !s->left_out) s->method->step_bytes(r, s->method_state, bytes);
-  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
+  if (!s->left_out) shoal_session_count_bytes(s);
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;
   bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
   s->at.position = SHOAL_MIN(s->at.position + (strided ? s->own_batch : b->total), s->epoch_samples);
+  s->trained_own += b->total;
   s->trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
   r->step++;
   return SHOAL_OK;
@@ -111,15 +131,16 @@ static shoal_status stop_here(shoal_session *s)
   return SHOAL_STOPPED;
 }
 
-static shoal_status act_on(shoal_session *s, shoal_ask ask)
+shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
 {
   switch (ask) {
   case SHOAL_ASK_NUMERIC:
     s->agreed = true;
-    return SHOAL_FAIL(SHOAL_ERR_NUMERIC,
-                      "the training loss is not finite at step %llu; the last checkpoint is untouched: resume from it "
-                      "with a smaller optim.lr or with optim.clip",
-                      (unsigned long long)s->run.step - 1);
+    return SHOAL_FAIL(
+        SHOAL_ERR_NUMERIC,
+        "the training loss%s is not finite at step %llu; the last checkpoint is untouched: resume from it "
+        "with a smaller optim.lr or with optim.clip",
+        s->bad_loss || !s->call ? "" : " of another rank", (unsigned long long)s->run.step - 1);
   case SHOAL_ASK_STOP:
     shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
     return stop_here(s);
@@ -136,12 +157,28 @@ static shoal_status stop_after_save(shoal_session *s)
   if (!s->saved_any || s->last_saved_step != s->run.step) return SHOAL_OK;
   int64_t stop = shoal_stop_requested();
   SHOAL_TRY(shoal_group_max_i64(s->run.control, &stop, 1));
-  return stop ? act_on(s, SHOAL_ASK_STOP) : SHOAL_OK;
+  return stop ? shoal_session_act(s, SHOAL_ASK_STOP) : SHOAL_OK;
+}
+
+/* A wait for what all ranks have to say: no payload, so the trace keeps it apart from exposed exchange. */
+static void record_agreement(shoal_session *s, const ops *op, uint64_t t0)
+{
+  shoal_trace_transfer(s->run.trace, SHOAL_TRACE_WAIT, op->agreement, t0, shoal_now_ns(), SHOAL_LINK_CONTROL, -1, 0, 0);
+}
+
+static shoal_status take_vote(shoal_session *s, const ops *op, int64_t *ask)
+{
+  if (!s->voted) return SHOAL_OK;
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_vote_result(s->vote, ask));
+  record_agreement(s, op, t0);
+  s->voted = false;
+  return SHOAL_OK;
 }
 
 /* What all ranks together ask for: the answer to the question posted one step earlier.  Where ranks go their own ways for
  * a while, they ask when they meet, and wait for the answer there, since they have just waited for each other. */
-static shoal_status ask_all(shoal_session *s, const shoal_score *score, int64_t *ask)
+static shoal_status ask_all(shoal_session *s, const ops *op, const shoal_score *score, int64_t *ask)
 {
   *ask = SHOAL_ASK_NOTHING;
   if (s->method->meets) {
@@ -151,27 +188,29 @@ static shoal_status ask_all(shoal_session *s, const shoal_score *score, int64_t 
     s->voted = true;
     s->ask = SHOAL_ASK_NOTHING;
   }
-  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, ask));
-  s->voted = false;
-  return SHOAL_OK;
+  return take_vote(s, op, ask);
 }
 
 /* Everything between two steps that all ranks do alike. */
-static shoal_status between_steps(shoal_session *s, const shoal_score *score)
+static shoal_status agree_between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
   int64_t ask;
-  SHOAL_TRY(ask_all(s, score, &ask));
-  SHOAL_TRY(act_on(s, (shoal_ask)ask));
+  SHOAL_TRY(ask_all(s, op, score, &ask));
+  SHOAL_TRY(shoal_session_act(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
   if (due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_STEPS, s->run.step)) {
     SHOAL_TRY(shoal_session_evaluate(s));
     shoal_session_record_metrics(s, false);
   }
-  if (!s->method->meets) {
-    s->voted = true;
-    SHOAL_TRY(shoal_vote_post(s->vote, my_ask(s, score)));
-  }
+  if (s->method->meets) return SHOAL_OK;
+  s->voted = true;
+  return shoal_vote_post(s->vote, my_ask(s, score));
+}
+
+static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_score *score)
+{
+  SHOAL_TRY(s->call ? shoal_session_between_meetings(s, score) : agree_between_steps(s, op, score));
   if (shoal_session_is_root(s)) shoal_folder_touch(&s->folder);
   return shoal_trace_flush(s->run.trace, false);
 }
@@ -216,16 +255,27 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     SHOAL_TRY(one_step(s, op, b, &score));
     shoal_trace_span(t, SHOAL_TRACE_STEP, op->step, t0, shoal_now_ns());
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
-    SHOAL_TRY(between_steps(s, &score));
+    SHOAL_TRY(between_steps(s, op, &score));
   }
   *finished = s->at.position >= s->epoch_end; /* the run's last step may be the epoch's last, too */
   return SHOAL_OK;
 }
 
-static shoal_status end_epoch(shoal_session *s)
+/* Where ranks run freely an epoch's end is theirs alone, unless something is to be done there that takes all. */
+static bool all_meet_at_end(const shoal_session *s)
+{
+  uint64_t done = s->at.epoch + 1;
+  return !s->call || s->lr.kind == SHOAL_LR_PLATEAU || s->method->epoch_end || done >= (uint64_t)s->run.epochs ||
+         due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, done) ||
+         due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, done);
+}
+
+static shoal_status end_epoch_together(shoal_session *s, const ops *op)
 {
   double sums[] = { s->at.loss_sum, s->at.samples };
+  uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
+  record_agreement(s, op, t0);
   s->train_loss = sums[0] / sums[1];
   s->at.epoch++;
   bool evaluate = due(shoal_config_period(s->config, "eval.every"), SHOAL_PER_EPOCHS, s->at.epoch) || reached_end(s);
@@ -241,21 +291,38 @@ static shoal_status end_epoch(shoal_session *s)
   return SHOAL_OK;
 }
 
+static shoal_status end_epoch(shoal_session *s, const ops *op)
+{
+  if (!all_meet_at_end(s)) {
+    s->at.epoch++;
+    s->at.position = 0; /* loss and samples go on to the epoch where all meet */
+    return SHOAL_OK;
+  }
+  if (s->call) SHOAL_TRY(shoal_session_gather(s));
+  SHOAL_TRY(end_epoch_together(s, op));
+  return s->call ? shoal_session_part(s) : SHOAL_OK;
+}
+
 shoal_status shoal_session_train(shoal_session *s)
 {
   shoal_trace *t = s->run.trace;
-  ops op = { shoal_trace_op(t, "step"), shoal_trace_op(t, "loader"), shoal_trace_op(t, "forward"),
-             shoal_trace_op(t, "backward"), shoal_trace_op(t, "optimizer") };
+  ops op = { .step = shoal_trace_op(t, "step"),
+             .input = shoal_trace_op(t, "loader"),
+             .forward = shoal_trace_op(t, "forward"),
+             .backward = shoal_trace_op(t, "backward"),
+             .optimizer = shoal_trace_op(t, "optimizer"),
+             .agreement = shoal_trace_op(t, "agreement"),
+             .pretended = shoal_trace_op(t, "pretended compute") };
   s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
   while (!reached_end(s)) {
     s->run.epoch = s->at.epoch;
     bool finished;
     SHOAL_TRY(run_epoch(s, &op, &finished));
-    if (finished) SHOAL_TRY(end_epoch(s));
+    if (finished) SHOAL_TRY(end_epoch(s, &op));
   }
   int64_t ignored;
-  if (s->voted) SHOAL_TRY(shoal_vote_result(s->vote, &ignored));
-  s->voted = false;
+  SHOAL_TRY(take_vote(s, &op, &ignored));
+  if (s->call) SHOAL_TRY(shoal_session_gather(s));
   if (isnan(s->test_acc) || s->at.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));
     if (s->at.position > 0) shoal_session_record_metrics(s, false);

@@ -187,6 +187,14 @@ static void report_bytes(const shoal_session *s)
   }
 }
 
+static void report_tracing(const shoal_session *s)
+{
+  double elapsed = shoal_seconds_since(s->started_ns);
+  if (strcmp(shoal_config_string(s->config, "trace.level"), "off") == 0 || !(elapsed > 0)) return;
+  shoal_info("  tracing        took %.3f %% of the time (rank 0); shoal trace show %s",
+             100 * shoal_trace_overhead_s(s->run.trace) / elapsed, s->folder.dir);
+}
+
 void shoal_session_report_end(const shoal_session *s, shoal_status st)
 {
   if (!shoal_session_is_root(s)) return;
@@ -205,5 +213,6 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
     shoal_info("  nothing to do  all of run.epochs or run.steps was done already: raise it to train on");
   report_split(s);
   report_bytes(s);
+  report_tracing(s);
   shoal_info("  files          metrics.csv, log.txt, ckpt/, trace/ in %s", s->folder.dir);
 }

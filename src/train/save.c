@@ -149,8 +149,9 @@ static shoal_status refuse_bad_model(shoal_session *s)
 shoal_status shoal_session_save(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  if (s->saved_any && s->last_saved_step == r->step && s->last_saved_epoch == s->at.epoch)
-    return SHOAL_OK; /* nothing new */
+  int64_t news = !s->saved_any || s->last_saved_step != r->step || s->last_saved_epoch != s->at.epoch;
+  if (s->call) SHOAL_TRY(shoal_group_max_i64(r->control, &news, 1)); /* each rank has steps of its own */
+  if (!news) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_group_agree(r->control, refuse_bad_model(s)));

@@ -83,6 +83,17 @@ static shoal_status open_folder(shoal_session *s)
   return shoal_group_broadcast(s->run.control, &s->folder.attempt, sizeof s->folder.attempt, 0);
 }
 
+/* Do the ranks that share this one's cores have more threads than there are cores? */
+static bool is_contended(const shoal_session *s, const shoal_place *p)
+{
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  int threads = (int)shoal_config_int(s->config, "threads"), sharing = 0;
+  for (int r = 0; r < t->size; r++)
+    if (strcmp(t->places[r].host, p->host) == 0 && strcmp(t->places[r].cpu_list, p->cpu_list) == 0)
+      sharing += threads ? threads : t->places[r].threads;
+  return sharing > p->cores;
+}
+
 static shoal_status open_trace(shoal_session *s)
 {
   const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
@@ -102,7 +113,8 @@ static shoal_status open_trace(shoal_session *s)
                             .node = p->node,
                             .local_rank = p->local_rank,
                             .attempt = s->folder.attempt,
-                            .host = p->host };
+                            .host = p->host,
+                            .contended = is_contended(s, p) };
   shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
   shoal_str_free(&text);
   free(path);
@@ -305,7 +317,8 @@ static shoal_status open_method(shoal_session *s)
   if (!s->method->replicas_equal && !s->method->cut)
     SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
-  return shoal_vote_create(s->run.control, "step", &s->vote);
+  return s->run.free_running ? shoal_call_create(s->run.control, "meeting", &s->call)
+                             : shoal_vote_create(s->run.control, "step", &s->vote);
 }
 
 /* Each part can fail on one rank alone, so all ranks agree after each. */
@@ -337,6 +350,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
 void shoal_session_close(shoal_session *s)
 {
   shoal_run *r = &s->run;
+  shoal_call_destroy(s->call);
   shoal_vote_destroy(s->vote);
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);

@@ -6,8 +6,15 @@
 #include "train/train.h"
 #include <string.h>
 
-/* What the vote of a step asks for; the larger wins. */
-typedef enum { SHOAL_ASK_NOTHING, SHOAL_ASK_SAVE, SHOAL_ASK_STOP, SHOAL_ASK_NUMERIC } shoal_ask;
+/* What the vote of a step asks for, or a meeting; the larger wins. */
+typedef enum {
+  SHOAL_ASK_NOTHING,
+  SHOAL_ASK_EPOCH, /* of ranks on their own clocks: "I am at the end of mine" */
+  SHOAL_ASK_EVALUATE,
+  SHOAL_ASK_SAVE,
+  SHOAL_ASK_STOP,
+  SHOAL_ASK_NUMERIC
+} shoal_ask;
 
 /* Where training is: samples consumed of the epoch, and what this rank measured in it so far. */
 typedef struct {
@@ -50,27 +57,31 @@ typedef struct {
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
   shoal_vote *vote;
-  bool voted;    /* a vote is under way */
-  shoal_ask ask; /* where ranks meet rarely: what this one has wanted since they last met */
+  bool voted;                                  /* a vote is under way */
+  shoal_call *call;                            /* instead of the vote, where ranks run freely */
+  shoal_ask ask;                               /* where ranks meet rarely: what this one has wanted since then */
+  bool bad_loss;                               /* seen here */
+  uint64_t saved_own_step, evaluated_own_step; /* rank 0's own steps at the last periodic one */
   shoal_progress at;
   shoal_faults faults;
-  bool left_out;                    /* the fault hook leaves this step's exchange out */
   uint64_t global_batch, own_batch; /* own: strided shares */
-  uint64_t epoch_samples,
-      epoch_end; /* what positions count up to; where an epoch is over (earlier if some are dropped) */
+  uint64_t epoch_samples;           /* what positions count up to */
+  uint64_t epoch_end;               /* where an epoch is over: earlier if some are dropped */
+  bool left_out;                    /* the fault hook leaves this step's exchange out */
   uint64_t started_ns, saved_ns, logged_ns, shown_ns;
+  uint64_t trained_own;
   uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */
   uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
   double save_s;                      /* longest checkpoint so far */
   uint64_t last_saved_step, last_saved_epoch;
   bool saved_any, fresh;                  /* fresh: nothing was resumed */
   bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
+  bool started;                           /* the folder's records are ours to write from here on */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
   shoal_own_scores own;
   uint64_t test_step;            /* the step test_loss and test_acc belong to */
   double row_step_s, row_wait_s; /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
-  bool started; /* the folder's records are ours to write from here on */
 } shoal_session;
 
 /* session.c */
@@ -101,6 +112,15 @@ shoal_status shoal_session_make_whole(shoal_session *s);
 void shoal_session_drop_whole(shoal_session *s);
 /* loop.c */
 shoal_status shoal_session_train(shoal_session *s);
+/* Do what was agreed on: save, stop (STOPPED), give up on bad numbers.  Collective. */
+shoal_status shoal_session_act(shoal_session *s, shoal_ask ask);
+void shoal_session_count_bytes(shoal_session *s); /* by the method's formula, since the last call */
+/* meet.c: ranks on their own clocks.
+ * Between two steps: come if anybody called, do what was agreed on. */
+shoal_status shoal_session_between_meetings(shoal_session *s, const shoal_score *score);
+/* Wait until all ranks are at this point, doing meanwhile what anybody calls for; everything is at rest until part. */
+shoal_status shoal_session_gather(shoal_session *s);
+shoal_status shoal_session_part(shoal_session *s);
 /* report.c: what people see */
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);

@@ -46,34 +46,16 @@ static shoal_status share_verdict(shoal_session *s, shoal_status st)
 }
 
 /* Clocks against rank 0 at the start and at the end: what lies between is drift.  Both go into the trace, so that spans
- * of different hosts can be laid over each other within a stated bound. */
-typedef struct {
-  double offset_ns, bound_ns;
-  uint64_t at_ns;
-} clock_reading;
-
-static shoal_status read_clock(shoal_session *s, clock_reading *c)
-{
-  SHOAL_TRY(shoal_world_measure_clock(s->run.world, &c->offset_ns, &c->bound_ns));
-  c->at_ns = shoal_now_ns();
-  return SHOAL_OK;
-}
-
-static void record_clock(shoal_session *s, const clock_reading *start, const clock_reading *end)
-{
-  double drift = (end->offset_ns - start->offset_ns) / (double)(end->at_ns - start->at_ns);
-  double bound = start->bound_ns > end->bound_ns ? start->bound_ns : end->bound_ns;
-  shoal_trace_set_clock(s->run.trace, start->offset_ns - drift * (double)start->at_ns, 1 + drift, bound);
-}
-
+ * of different hosts can be laid over each other within a stated bound; of a run that is killed the first stays. */
 static shoal_status train(shoal_session *s)
 {
-  clock_reading start, end;
-  SHOAL_TRY(read_clock(s, &start));
+  shoal_trace_reading start, end;
+  SHOAL_TRY(shoal_world_measure_clock(s->run.world, &start));
+  shoal_trace_set_clock(s->run.trace, &start, NULL);
   shoal_status st = shoal_session_train(s);
   if (st != SHOAL_OK && st != SHOAL_STOPPED) return st;
-  SHOAL_TRY(read_clock(s, &end));
-  record_clock(s, &start, &end);
+  SHOAL_TRY(shoal_world_measure_clock(s->run.world, &end));
+  shoal_trace_set_clock(s->run.trace, &start, &end);
   return st;
 }
 

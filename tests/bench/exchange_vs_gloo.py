@@ -53,7 +53,9 @@ def ddp_rank(steps):
     took = torch.tensor(took, dtype=torch.float64)
     dist.all_reduce(took, op=dist.ReduceOp.MAX)
     if rank == 0:
-        print(json.dumps(took.tolist()))
+        print(json.dumps(took.tolist()), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 # ---- both on the cluster -----------------------------------------------------------------------------------------------

@@ -269,15 +269,16 @@ static void any_set(shoal_world *w)
 static void one_world(const char *pretend, size_t max_message)
 {
   shoal_world *w = open_world(pretend, max_message);
-  double offset, bound;
+  shoal_trace_reading clock;
   CHECK(shoal_world_rank(w) == rank && shoal_world_size(w) == size, "rank and size");
   all_calls(w, shoal_world_group(w), pretend ? pretend : "flat");
   classes(w);
   sub_groups(w, pretend ? pretend : "flat");
   any_set(w);
-  CHECK_OK(shoal_world_measure_clock(w, &offset, &bound));
+  CHECK_OK(shoal_world_measure_clock(w, &clock));
   /* One machine, one clock: the true offset is zero, so the estimate must be within its own bound. */
-  CHECK(fabs(offset) <= bound + 1 && bound < 1e9, "clock: %g ns, bound %g", offset, bound);
+  CHECK(fabs(clock.offset_ns) <= clock.bound_ns + 1 && clock.bound_ns < 1e9, "clock: %g ns, bound %g", clock.offset_ns,
+        clock.bound_ns);
   shoal_world_close(w);
 }
 

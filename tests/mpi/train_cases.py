@@ -212,6 +212,148 @@ def case_algorithms():
     check_equal(newest("a-leaders"), newest("kept"), "leaders, kept after a stop")
 
 
+def union_of(spans):
+    """Intervals merged: disjoint, in order."""
+    out = []
+    for a, b in sorted(spans):
+        if out and a <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], b)
+        elif b > a:
+            out.append([a, b])
+    return out
+
+
+def common(x, y):
+    """Length of what two lists of disjoint intervals have in common."""
+    i = j = total = 0
+    while i < len(x) and j < len(y):
+        total += max(0, min(x[i][1], y[j][1]) - max(x[i][0], y[j][0]))
+        if x[i][1] <= y[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total
+
+
+def length(x):
+    return sum(b - a for a, b in x)
+
+
+KINDS = ["forward", "backward", "optimizer", "exchange", "wait", "input", "checkpoint", "evaluation", "other", "step"]
+
+
+def check_rank(row, path, attempt):
+    """The numbers of one rank against its records, worked out here with unions of intervals."""
+    import h5py
+    with h5py.File(path) as f:
+        starts = [int(a["first_record"]) for a in f["attempts"][:]] + [len(f["records"])]
+        at = [i for i, a in enumerate(f["attempts"][:]) if a["attempt"] == attempt][-1]
+        records, counters = f["records"][starts[at]:starts[at + 1]], f["attempts"][at]
+    spans = {kind: [] for kind in [*KINDS, "agreement"]}
+    for r in records:
+        kind = KINDS[r["kind"]]
+        kind = "agreement" if kind == "wait" and r["link"] == 3 else kind
+        spans[kind].append((int(r["t0_ns"]), int(r["t1_ns"])))
+    flights = union_of(spans["exchange"])
+    waits, compute = union_of(spans["wait"]), union_of(spans["forward"] + spans["backward"] + spans["optimizer"] + spans["evaluation"])
+    x, who = row["exchange"], f"attempt {attempt} rank {row['rank']}"
+    transfer, exposed = length(flights), length(waits)
+    hidden = common(flights, compute) - common(waits, compute)  # waits lie inside flights, and may lie inside backward
+    check(row["steps"] == len(spans["step"]), who, row["steps"], len(spans["step"]))
+    check(x["transfer_ns"] == transfer and x["exposed_ns"] == exposed and x["hidden_ns"] == hidden, who, x, transfer, exposed, hidden)
+    check(common(flights, waits) == exposed, f"{who}: waits outside of what is waited for")
+    check(x["transfer_ns"] == x["hidden_ns"] + x["exposed_ns"] + x["beside_ns"], f"{who}: transfer is not the sum of its parts", x)
+    check(0 <= x["exposed_ns"] <= x["transfer_ns"] and x["hidden_ns"] > 0, who, x)
+    check(sum(row["ns"].values()) == row["wall_ns"] == int(records["t1_ns"].max() - records["t0_ns"].min()), f"{who}: kinds and wall", row)
+    check(row["ns"]["agreement"] == length(union_of(spans["agreement"])) > 0, f"{who}: agreement")
+    for i, link in enumerate(("self", "node", "between", "control")):
+        for what in ("payload", "wire", "messages"):
+            check(row["links"][link][what] == counters[what][i], f"{who}: {what} on {link}")
+    # All payload goes through exchanges here, so their records must hold every byte of it.
+    sent = int(records["bytes"][records["kind"] == KINDS.index("exchange")].sum())
+    check(sent == x["payload"] == row["links"]["node"]["payload"] + row["links"]["between"]["payload"] > 0, f"{who}: {sent} bytes")
+    lengths = sorted(b - a for a, b in spans["step"])
+    n = len(lengths)
+    check(abs(row["step_median_ms"] - lengths[(n + 1) // 2 - 1] * 1e-6) < 1e-5, f"{who}: median")
+    check(abs(row["step_p95_ms"] - lengths[-(-95 * n // 100) - 1] * 1e-6) < 1e-5, f"{who}: p95")
+    # One machine, one clock: what was measured must be within its bound of the truth.
+    clock = row["clock"]
+    check(clock["readings"] == 2 and abs(clock["offset_ns"]) <= 4 * clock["bound_ns"] + 1, f"{who}: clock", clock)
+    check(abs(clock["drift_ppm"]) <= clock["drift_bound_ppm"], f"{who}: drift", clock)
+
+
+def check_export(name, attempt, steps):
+    """Valid JSON; every track in order of time without partial overlap; on one machine ranks' steps overlap in time."""
+    shoal("trace", "export", f"runs/{name}", "-o", "t.json", "--attempt", attempt)
+    with open("t.json") as f:
+        text = f.read()
+    check(shoal("trace", "export", f"runs/{name}", "--attempt", attempt).stdout == text, "-o writes what the terminal gets")
+    trace = json.loads(text)
+    check(trace["otherData"]["attempt"] == attempt and trace["otherData"]["clock_bound_ns"] > 0, trace["otherData"])
+    named = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
+    tracks = {}
+    for e in trace["traceEvents"]:
+        if e["ph"] == "X":
+            tracks.setdefault((e["pid"], e["tid"]), []).append(e)
+    check(sorted(named) == list(range(len(steps))) and all(f"rank {r}" in text for r, text in named.items()), named)
+    for (pid, tid), events in tracks.items():
+        begins = [round(e["ts"] * 1000) for e in events]
+        check(begins == sorted(begins), f"rank {pid} track {tid}: not in order")
+        open_until = []
+        for e, begin in zip(events, begins):
+            end = begin + round(e["dur"] * 1000)
+            while open_until and open_until[-1] <= begin:
+                open_until.pop()
+            check(not open_until or tid == 0 and end <= open_until[-1], f"rank {pid} track {tid}: spans cross", e)
+            open_until.append(end)
+        check(all((e["cat"] == "exchange") == (tid > 0) for e in events), f"rank {pid} track {tid}: mixed")
+    for pid, count in enumerate(steps):
+        check(sum(e["cat"] == "step" for e in tracks[pid, 0]) == count, f"rank {pid}: steps")
+
+
+def case_trace():
+    """What `trace show` and `trace export` say of a run on 2x2, resumed on 3 ranks, follows from its records."""
+    glyphs(800)
+    options = [*MLP, *sets(model__widths="[1024,512]", run__epochs=2, data__batch=8, trace__level="op",
+                           method__first_bucket=0.001, method__bucket=0.1, run__steps=50)]
+    train(4, "t", *options, "--topo", "2x2", "--allow-faults", *sets(fault__stop_step=28), code=75)
+    first = json.loads(shoal("trace", "show", "runs/t", "--json").stdout)
+    r = train(3, "t", *options)
+    check(re.search(r"tracing +took \d", r.stdout), r.stdout)
+    last = json.loads(shoal("trace", "show", "runs/t", "--json").stdout)
+    again = json.loads(shoal("trace", "show", "runs/t", "--json", "--attempt", 1).stdout)
+    check(first["attempt"] == 1 and len(first["attempts"]) == 1 and first["ranks"] == again["ranks"], "attempt 1 stays what it was")
+    check(last["attempt"] == 2 and [(a["ranks"], a["traces"]) for a in last["attempts"]] == [(4, 4), (3, 3)], last["attempts"])
+    check(all(a["closed"] for a in last["attempts"]), last["attempts"])
+    for table, ranks, steps in ((first, 4, 30), (last, 3, 20)):
+        check([row["rank"] for row in table["ranks"]] == list(range(ranks)), "ranks of this attempt and no others")
+        check(all(row["steps"] == steps for row in table["ranks"]), [row["steps"] for row in table["ranks"]])
+        check(0 <= table["run"]["slowest_rank"] < ranks and 0 < table["run"]["load_balance"] <= 1, table["run"])
+        for row in table["ranks"]:
+            check_rank(row, f"runs/t/trace/rank-{row['rank']:05d}.h5", table["attempt"])
+        for key in ("transfer_ns", "hidden_ns", "exposed_ns", "payload"):
+            check(table["run"]["exchange"][key] == sum(row["exchange"][key] for row in table["ranks"]), key)
+        between = sum(row["links"]["between"]["payload"] for row in table["ranks"])
+        check(table["run"]["links"]["between"]["payload_per_step"] == between / steps, "payload per step")
+        check((between > 0) == (ranks == 4), "bytes between nodes", between)
+        check_export("t", table["attempt"], [steps] * ranks)
+    both = json.loads(shoal("trace", "show", "runs/t", "--json", "--attempt", "all").stdout)
+    check([row["steps"] for row in both["ranks"]] == [50, 50, 50, 30] and both["run"]["slowest_rank"] is None, both["run"])
+    json.loads(shoal("trace", "export", "runs/t", "--attempt", "all").stdout)
+    text = shoal("trace", "show", "runs/t").stdout
+    check("attempt 2: 3 ranks on 1 node, 20 steps each" in text and not re.search(r"^ +3 ", text, re.M), text)
+    lines = shoal("trace", "show", "runs/t", "--steps").stdout.splitlines()
+    check(len(lines) == 1 + 3 * 20 and lines[0].startswith("attempt,rank,step,begin_ns,forward_ns"), lines[:2])
+    for words, code in ((["--attempt", 3], 2), (["--attempt", "x"], 2), (["--json", "--steps"], 2)):
+        shoal("trace", "show", "runs/t", *words, code=code)
+    shoal("trace", "export", "runs/t", "-o", "absent/t.json", code=7)
+    # At level step the same table, but what overlapped is not known.
+    train(2, "s", *options, *sets(trace__level="step", run__steps=5))
+    row = json.loads(shoal("trace", "show", "runs/s", "--json").stdout)["ranks"][1]
+    check(row["level"] == "step" and row["exchange"]["transfer_ns"] is None and row["exchange"]["exposed_ns"] is not None, row)
+    check(row["exchange"]["payload"] == row["links"]["node"]["payload"] > 0, row)
+
+
 def case_statistics():
     """The model's running statistics are the mean over ranks of E[x] and E[x^2]; resuming elsewhere starts from them."""
     import h5py
@@ -344,6 +486,11 @@ def case_killed():
     check("attempt 2" in r.stdout and "resumed from" in r.stdout, r.stdout)
     check_equal(newest("whole"), newest("killed"), "killed at step 17")
     check([m["step"] for m in metrics("whole")] == [m["step"] for m in metrics("killed")], "metrics rows")
+    # Its trace is that of the last flush, at step 15's checkpoint, and the clocks of its start are known.
+    table = json.loads(shoal("trace", "show", "runs/killed", "--json", "--attempt", 1).stdout)
+    check([a["closed"] for a in table["attempts"]] == [False, True], table["attempts"])
+    check(all(row["steps"] == 15 and row["clock"]["readings"] == 1 and row["clock"]["drift_ppm"] is None
+              for row in table["ranks"]), table["ranks"])
 
 
 def saved(name):
@@ -683,6 +830,131 @@ def case_swarm_bytes():
             check(full == parcels if bits == 0 else full < parcels, f"{name}: {full} of {parcels} parcels in full")
         check(sum(c[3] for c in counts) == sum(c[4] for c in counts), "initiators and partners", counts)
         check(all(c[3] == 2 * -(-320 // ranks // 8) // 4 for c in counts), "one interaction begun in 4 steps", counts)
+
+
+FREE = sets(method__name="swarm")
+
+
+def steps_of(path):
+    """Each rank's own number of steps."""
+    return [int(p[2]) for p in replica(path, "place")]
+
+
+def check_mean_model(path, name):
+    """The model in a checkpoint is the mean of what all ranks have learned, pending updates included."""
+    import h5py
+    import numpy as np
+    with h5py.File(path) as f:
+        model = np.concatenate([f[f"model/fc{i}.{what}"][()].ravel() for i in (1, 2, 3) for what in ("weight", "bias")])
+        copies = [f"replica/{k}" for k in range(len(f["replica"]))]
+        nodes = [f[f"{c}/weights"][()].astype(float) + (f[f"{c}/swarm_common"][()].astype(float) - f[f"{c}/swarm_base"][()]
+                                                        if "swarm_base" in f[c] else 0) for c in copies]
+    check(np.abs(np.mean(nodes, axis=0) - model).max() < 1e-6, f"{name}: the model is not the mean of the ranks")
+
+
+def case_swarm_free():
+    """Ranks on their own clocks: every variant trains, counts its bytes, stops at a signal with a complete state, goes on from
+    it with the mean unchanged, also at another number of ranks, and saves and evaluates in mid-epoch when rank 0 says so."""
+    import h5py
+    glyphs(403, 60)
+    base = [*MLP, *FREE, *sets(run__epochs=4, data__batch=8, method__local_steps=2)]  # 17 steps per epoch at 3 ranks
+    other = random.choice(("pull", "blocking", "nonblocking-symmetric"))
+    for variant, bits, graph in (("nonblocking", 8, "complete"), ("pull", 16, "ring"), ("blocking", 4, "torus"),
+                                 ("nonblocking-symmetric", 0, "random")):
+        options = [*base, *sets(method__variant=variant, method__bits=bits, method__graph=graph)]
+        r = train(3, variant, *options, "--topo", "2,1")
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        check(steps_of(newest(variant)) == [68] * 3, steps_of(newest(variant)))
+        check(len(metrics(variant)) == 4 and float(metrics(variant)[-1]["test_acc"]) > 0.15, metrics(variant))
+        check_mean_model(newest(variant), variant)
+        counts = [[int(x) for x in c] for c in replica(newest(variant), "swarm_counts")]
+        check(sum(c[3] for c in counts) == sum(c[4] for c in counts) > 20, "interactions", counts)
+        if not FULL and variant not in ("nonblocking", other):
+            continue
+        name = f"{variant}cut"
+        train(3, name, *options, "--allow-faults", *sets(fault__stop_step=21, fault__rank=1), code=75)
+        check(steps_of(newest(name))[1] in (21, 22), steps_of(newest(name)))
+        check_mean_model(newest(name), name)
+        shutil.copy(newest(name), "stopped.h5")
+        r = train(3, name, *options, *sets(run__steps=1, ckpt__keep=9), "--resume", "stopped.h5")  # nothing to train
+        with h5py.File("stopped.h5") as f, h5py.File(newest(name)) as g:
+            check(all((f[f"model/{k}"][()] == g[f"model/{k}"][()]).all() for k in f["model"]), "the mean moved")
+        train(3, name, *options)
+        check(status(name)["state"] == "done" and steps_of(newest(name)) == [68] * 3, status(name))
+    r = train(2, "nonblockingcut", *base, *sets(run__epochs=6))
+    check("layout changed" in r.stdout and status("nonblockingcut")["state"] == "done", r.stdout)
+    r = train(3, "often", *base, *sets(ckpt__every="5 steps", eval__every="7 steps", ckpt__keep=50))
+    check(len(metrics("often")) >= 9, metrics("often"))
+    check(r.stdout.count("checkpoint runs/often") >= 12, r.stdout)
+    train(3, "rarely", *base, *sets(eval__every="3 epochs"))
+    check([m["epoch"] for m in metrics("rarely")] == ["3", "4"], metrics("rarely"))
+    train(3, "nan", *base, "--allow-faults", *sets(fault__nan_step=45, fault__rank=2, ckpt__every="4 steps"), code=6)
+    check(status("nan")["state"] == "failed" and status("nan")["exit_code"] == 6, status("nan"))
+    shoal("ckpt", "verify", newest("nan"))
+
+
+def case_swarm_batchnorm():
+    """The mean model's running statistics are measured anew, not taken from the ranks; and come out the same every time."""
+    import h5py
+    import numpy as np
+    glyphs(96, 20, 32)
+    options = [*RESNET, *LOCKSTEP, *sets(run__epochs=1, model__dropout=0)]
+    for name in ("a", "b"):
+        train(2, name, *options)
+    check_equal(newest("a"), newest("b"), "twice the same run")
+    with h5py.File(newest("a")) as f:
+        model = np.concatenate([f[f"model/{k}"][()].ravel() for k in f["model"] if k.endswith("running_var")])
+        own = np.concatenate([f["replica/0/stats"][()]])
+    check(np.isfinite(model).all() and (model > 0).all(), "variances")
+    check(not np.isin(model.astype(np.float32), own).any(), "the model has a rank's own statistics")
+
+
+def case_swarm_straggler():
+    """S18 as counts: one rank's steps take 50 ms more.  The others do not wait for it: they make at least 5 times as many."""
+    glyphs(2000, 40)
+    job = start(3, "slow", *MLP, *FREE, "--allow-faults", *sets(
+        run__epochs=1000, eval__every="1000 epochs", data__batch=4, fault__rank=1, fault__compute="sleep:50",
+        run__log_every="1 steps"))
+    wait_for("runs/slow/log.txt", r"step 600:")
+    os.kill(ranks_of(job)[0], signal.SIGUSR1)
+    code = job.wait(60)
+    check(code == 75, f"exit {code}\n{open('slow.out').read()}")
+    steps, counts = steps_of(newest("slow")), replica(newest("slow"), "swarm_counts")
+    check(min(steps[0], steps[2]) >= 5 * steps[1], f"steps {steps}")
+    check(counts[1][4] >= 1, f"the slow rank answered nobody: {counts}")
+    check_mean_model(newest("slow"), "slow")
+
+
+def case_swarm_lost():
+    """A rank that is stopped for a while: the others give it up and train on, take it back when it is heard of again, and all
+    stop together.  With method.on_lost: stop the run ends with 4."""
+    glyphs(2000, 40)
+    options = [*MLP, *FREE, *sets(run__epochs=1000, eval__every="1000 epochs", data__batch=4, method__drop_after=0.5,
+                                  run__log_every="1 steps")]
+    job = start(3, "lost", *options)
+    wait_for("runs/lost/log.txt", r"step 100:")
+    pids = ranks_of(job)
+    os.kill(pids[2], signal.SIGSTOP)
+    wait_for("lost.out", r"rank 2 has not been heard of")
+    before = [int(x) for x in re.findall(r"step (\d+):", open("runs/lost/log.txt").read())][-1]
+    wait_for("runs/lost/log.txt", rf"step {before + 200}:")
+    os.kill(pids[2], signal.SIGCONT)
+    wait_for("lost.out", r"rank 2 is back")
+    os.kill(pids[1], signal.SIGUSR1)
+    code = job.wait(60)
+    check(code == 75, f"exit {code}\n{open('lost.out').read()}")
+    shoal("ckpt", "verify", newest("lost"))
+    job = start(3, "stop", *options, *sets(method__on_lost="stop"))
+    wait_for("runs/stop/log.txt", r"step 100:")
+    pids = ranks_of(job)
+    os.kill(pids[2], signal.SIGSTOP)
+    code = job.wait(60)
+    try:
+        os.kill(pids[2], signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    check(code not in (0, 75), f"exit {code}")
+    check(status("stop")["exit_code"] == 4 and "rank 2" in status("stop")["reason"], status("stop"))
 
 
 def main():

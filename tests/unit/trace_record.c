@@ -53,7 +53,8 @@ static void every_field(void)
   c->payload[SHOAL_LINK_BETWEEN] = 1ull << 50;
   c->wire[SHOAL_LINK_NODE] = 77;
   c->messages[SHOAL_LINK_CONTROL] = 5;
-  shoal_trace_set_clock(t, -12.5, 1.0000001, 800);
+  shoal_trace_set_clock(t, &(shoal_trace_reading){ 1ull << 20, 512, 800 },
+                        &(shoal_trace_reading){ 3ull << 20, 512 + 1024, 200 });
   double want = 10e-9 * (double)(n - (n + 2) / 3);
   CHECK(fabs(shoal_trace_total_s(t, SHOAL_TRACE_FORWARD) - want) < 1e-12, "total");
   CHECK(shoal_trace_overhead_s(t) > 0, "overhead");
@@ -76,7 +77,8 @@ static void every_field(void)
   CHECK(d->counters.payload[SHOAL_LINK_BETWEEN] == 1ull << 50 && d->counters.wire[SHOAL_LINK_NODE] == 77 &&
             d->counters.messages[SHOAL_LINK_CONTROL] == 5,
         "counters");
-  CHECK(d->clock_offset_ns == -12.5 && d->clock_drift == 1.0000001 && d->clock_bound_ns == 800, "clock");
+  CHECK(shoal_trace_to_rank0(&d->attempt_rows[0], 3ull << 20) == (3ll << 20) - 1536 && d->clock_bound_ns == 800,
+        "clock");
   CHECK(strcmp(d->info.run_name, info.run_name) == 0 && strcmp(d->info.config_text, info.config_text) == 0, "texts");
   CHECK(d->info.rank == 3 && d->info.size == 8 && d->info.node == 1 && d->info.local_rank == 1 && d->info.attempt == 1,
         "place");

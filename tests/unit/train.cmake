@@ -1,5 +1,6 @@
 # Whole runs of the program; see mpi/train_cases.py for what each case shows.
-foreach(case ranks resume moved statistics bytes algorithms uneven long_messages signals killed killed_saving locks damaged refusals heard replicas numeric folder singletons swarm_neutral swarm_lockstep swarm_bytes)
+foreach(case ranks resume moved statistics bytes trace algorithms uneven long_messages signals killed killed_saving locks damaged refusals heard replicas numeric folder singletons
+        swarm_neutral swarm_lockstep swarm_bytes swarm_free swarm_batchnorm swarm_straggler swarm_lost)
   add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/train_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()

@@ -1,0 +1,41 @@
+/* Clocks of different hosts laid over each other.
+ *
+ * Monotonic clocks start at boot and tick at slightly different rates.  A reading says: when this rank's clock stood at
+ * L, rank 0's stood at R = L - offset, give or take the bound.  Two readings make a line,
+ *
+ *     local = drift * (time of rank 0) + offset,      drift = (L_end - L_start) / (R_end - R_start)
+ *
+ * through both points; in between a rank's time is off by no more than the larger of the two bounds, as long as the
+ * rate itself stays what it is.  With one reading (a run that was killed, or still runs) the rate is taken as equal and
+ * the bound holds at the start only.
+ *
+ * Numbers are large (nanoseconds since boot) and differences small, so the arithmetic is in long double, and the offset
+ * is computed from the drift as it is stored: the line then passes through the first point to the nanosecond. */
+#include "trace/trace_impl.h"
+
+void shoal_trace_clock_fit(const shoal_trace_reading *start, const shoal_trace_reading *end, double *offset_ns,
+                           double *drift, double *bound_ns)
+{
+  long double l0 = (long double)start->at_ns, r0 = l0 - (long double)start->offset_ns;
+  *drift = 1;
+  *bound_ns = start->bound_ns;
+  if (end) {
+    long double l1 = (long double)end->at_ns, r1 = l1 - (long double)end->offset_ns;
+    if (l1 > l0 && r1 > r0) *drift = (double)((l1 - l0) / (r1 - r0));
+    if (end->bound_ns > *bound_ns) *bound_ns = end->bound_ns;
+  }
+  *offset_ns = (double)(l0 - (long double)*drift * r0);
+}
+
+int64_t shoal_trace_to_rank0(const shoal_trace_attempt *a, uint64_t local_ns)
+{
+  if (a->clock_readings == 0 || !(a->clock_drift > 0)) return (int64_t)local_ns;
+  long double t = ((long double)local_ns - (long double)a->clock_offset_ns) / (long double)a->clock_drift;
+  int64_t down = (int64_t)t;
+  return t - (long double)down >= 0.5L ? down + 1 : t - (long double)down < -0.5L ? down - 1 : down;
+}
+
+double shoal_trace_offset_ns(const shoal_trace_attempt *a)
+{
+  return (double)((int64_t)a->opened_ns - shoal_trace_to_rank0(a, a->opened_ns));
+}

@@ -1,0 +1,177 @@
+/* S17 and more: interactions on every rank's own clock, with random delays.  Every variant comes to its end, nothing that
+ * was learned is lost or counted twice, and the bytes are those of the formula.  500 interactions in all, or 10 000 with
+ * SHOAL_FULL=1.
+ *
+ * Local steps add numbers that every rank can compute, so the sum of all models is known: mean(c - b + x), without copies
+ * mean(x), times the ranks.  V3 does not keep it. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm.h"
+#include "method/swarm_impl.h"
+#include <unistd.h>
+
+enum { N = 2 * SHOAL_QUANT_BLOCK + 100, MEETINGS = 3 };
+static int rank, size;
+static uint64_t interactions = 500;
+
+static uint64_t dice(uint64_t i, uint32_t step, uint64_t n)
+{
+  shoal_rng_block r = shoal_rng(61 + (uint64_t)rank, SHOAL_RNG_TEST, i, step);
+  return shoal_rng_below(&r, n);
+}
+
+/* Delays: mostly none, sometimes a millisecond or two, polling as compute would. */
+static void compute(shoal_world *w, uint64_t step)
+{
+  if (dice(step, 1, 4) == 0) usleep((useconds_t)dice(step, 2, 300));
+  CHECK_OK(shoal_world_progress(w));
+  if (dice(step, 3, 10) == 0) usleep((useconds_t)dice(step, 4, 1000));
+  CHECK_OK(shoal_world_progress(w));
+}
+
+typedef struct {
+  double learned[4]; /* of the elements watched */
+} ledger;
+static const size_t watched[4] = { 0, 4095, 4096, N - 1 };
+
+static void local_step(float *x, ledger *l, uint64_t step)
+{
+  for (size_t k = 0; k < 4; k++) {
+    float g = (float)((int)dice(step, (uint32_t)(5 + k), 201) - 100) * 0x1p-10f;
+    x[watched[k]] += g;
+    l->learned[k] += (double)g;
+  }
+  for (size_t i = 7; i < N; i += 97) x[i] += 0.01f * (float)((int)dice(step, 9, 3) - 1);
+}
+
+static void meet(shoal_swarm *s, shoal_swarm_pairs *p, shoal_call *c, const ledger *l, double slack)
+{
+  bool changed;
+  int64_t what;
+  CHECK_OK(shoal_swarm_pairs_arrive(p, &changed));
+  CHECK_OK(shoal_call_meet(c, 1, NULL, NULL, &what));
+  CHECK_OK(shoal_swarm_pairs_gathered(p, &changed));
+  double sums[8];
+  for (size_t k = 0; k < 4; k++) {
+    size_t i = watched[k];
+    sums[k] = (double)s->node.x[i] + (s->node.b ? (double)s->node.c[i] - (double)s->node.b[i] : 0);
+    sums[4 + k] = l->learned[k];
+  }
+  CHECK_OK(shoal_group_sum_f64(shoal_world_control(s->world), sums, 8));
+  for (size_t k = 0; k < 4 && s->rules.variant != SHOAL_SWARM_PULL; k++)
+    CHECK(fabs(sums[k] - sums[4 + k]) <= slack, "variant %d, %d bits, element %zu: the models hold %g, learned was %g",
+          s->rules.variant, s->rules.bits, watched[k], sums[k], sums[4 + k]);
+  CHECK_OK(shoal_swarm_pairs_leave(p));
+}
+
+static void run(shoal_world *w, const shoal_swarm_rules *rules)
+{
+  shoal_swarm *s;
+  shoal_swarm_pairs *p;
+  shoal_call *c;
+  ledger l = { { 0 } };
+  shoal_counters counters;
+  float *x = room(N * sizeof *x);
+  uint64_t step = 0, goal = interactions / (uint64_t)size / MEETINGS + 1;
+  memset(&counters, 0, sizeof counters);
+  REQUIRE(shoal_swarm_create(w, rules, x, N, &s) == SHOAL_OK, "swarm");
+  REQUIRE(shoal_call_create(s->control, "test", &c) == SHOAL_OK, "call");
+  CHECK_OK(shoal_group_barrier(s->control));
+  REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
+  shoal_world_set_counters(w, &counters);
+  for (uint64_t meeting = 1; meeting <= MEETINGS; meeting++) {
+    while (s->met < goal * meeting && !check_failures) {
+      bool changed;
+      local_step(x, &l, step);
+      if (dice(step, 10, 2)) s->distance *= 1e-3; /* so that some blocks cannot be read */
+      compute(w, step++);
+      CHECK_OK(shoal_swarm_pairs_step(p, &changed));
+    }
+    /* Quantised values of both sides shift the sum by e_i + e_j, half a spacing each: a random walk. */
+    meet(s, p, c, &l, rules->bits ? 1.5 : 1e-3);
+  }
+  shoal_world_set_counters(w, NULL);
+  for (int link = 0; link < SHOAL_LINK_CONTROL; link++)
+    CHECK(s->sent[link] == counters.payload[link], "link %d: formula %llu, counted %llu", link,
+          (unsigned long long)s->sent[link], (unsigned long long)counters.payload[link]);
+  double sums[] = { (double)s->met, (double)s->served, (double)s->resent_bytes };
+  CHECK_OK(shoal_group_sum_f64(s->control, sums, 3));
+  CHECK((sums[2] > 0) == (rules->bits > 0), "variant %d, %d bits: %g bytes sent again", rules->variant, rules->bits,
+        sums[2]);
+  CHECK(sums[0] == sums[1] && sums[0] >= (double)interactions, "%g begun, %g answered", sums[0], sums[1]);
+  shoal_swarm_pairs_destroy(p);
+  CHECK_OK(shoal_group_barrier(s->control));
+  shoal_call_destroy(c);
+  shoal_swarm_destroy(s);
+  free(x);
+}
+
+/* The last rank falls silent for a second; the others give it up, go on, and take it back. */
+static void lost(shoal_world *w)
+{
+  shoal_swarm_rules rules = { .variant = SHOAL_SWARM_NONBLOCKING, .bits = 8, .h = 1, .seed = 3, .drop_after_s = 0.2 };
+  shoal_swarm *s;
+  shoal_swarm_pairs *p;
+  shoal_call *c;
+  float *x = room(N * sizeof *x);
+  bool changed;
+  int64_t what;
+  uint64_t steps = 0, met_before = 0, met_while = 0;
+  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK && shoal_call_create(s->control, "test", &c) == SHOAL_OK,
+          "swarm");
+  REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
+  shoal_log_set_level(SHOAL_LOG_ERROR);
+  uint64_t t0 = shoal_now_ns();
+  while (shoal_seconds_since(t0) < 1.5) {
+    double t = shoal_seconds_since(t0);
+    if (rank == size - 1 && t > 0.2 && t < 1.2) {
+      usleep(1000);
+      continue;
+    }
+    usleep(500);
+    CHECK_OK(shoal_world_progress(w));
+    CHECK_OK(shoal_swarm_pairs_step(p, &changed));
+    steps++;
+    if (t < 0.8) met_before = s->met;
+    if (t < 1.1) met_while = s->met;
+  }
+  if (rank < size - 1) CHECK(steps > 100, "%llu steps: they waited", (unsigned long long)steps);
+  if (rank < size - 1 && size > 2) CHECK(met_while > met_before, "no interactions without the lost one");
+  CHECK_OK(shoal_swarm_pairs_arrive(p, &changed));
+  CHECK_OK(shoal_call_meet(c, 1, NULL, NULL, &what));
+  CHECK_OK(shoal_swarm_pairs_gathered(p, &changed));
+  CHECK_OK(shoal_swarm_pairs_leave(p));
+  shoal_swarm_pairs_destroy(p);
+  CHECK_OK(shoal_group_barrier(s->control));
+  shoal_call_destroy(c);
+  shoal_swarm_destroy(s);
+  free(x);
+}
+
+int main(void)
+{
+  mpi_start(&rank, &size);
+  const char *full = getenv("SHOAL_FULL");
+  if (full && strcmp(full, "1") == 0) interactions = 10000;
+  for (size_t t = 0; t < SHOAL_COUNT(topologies); t++) {
+    if (topologies[t].size != size) continue;
+    shoal_world *w = open_world(topologies[t].pretend, 0);
+    for (shoal_swarm_variant v = SHOAL_SWARM_BLOCKING; v <= SHOAL_SWARM_NONBLOCKING; v++)
+      for (int bits = 0; bits <= 8; bits += 8) {
+        shoal_swarm_rules rules = { .variant = v,
+                                    .bits = bits,
+                                    .h = 1 + (uint64_t)bits / 8,
+                                    .geometric = bits > 0,
+                                    .graph = t % 2 ? SHOAL_GRAPH_RING : SHOAL_GRAPH_COMPLETE,
+                                    .seed = t,
+                                    .drop_after_s = 20 };
+        run(w, &rules);
+      }
+    shoal_world_close(w);
+    break;
+  }
+  shoal_world *w = open_world(NULL, 0);
+  if (size > 1) lost(w);
+  shoal_world_close(w);
+  return mpi_done();
+}

@@ -105,6 +105,9 @@ static void collect(crew *c)
   for (int r = 0; r < c->parts; r++) {
     CHECK(c->view[r]->sum_home == c->part[r]->weights, "part %d has %zu numbers, sends %zu", r, c->part[r]->weights,
           c->view[r]->sum_home);
+    CHECK(c->view[r]->sum_worker <= shoal_ist_bundle_room(c->p, r), "rank %d gets %zu numbers", r,
+          c->view[r]->sum_worker);
+    CHECK(shoal_ist_store_size(c->p, c->now, r, NULL) <= shoal_ist_store_room(c->p, r), "store of rank %d", r);
     shoal_ist_pack_part(c->view[r], ARRAYS, c->arena[r], send[r]);
   }
   exchange(c, true, send, recv);
@@ -125,6 +128,8 @@ static void dispatch(crew *c, uint64_t t)
     shoal_model_destroy(c->part[r]);
     c->part[r] = part[r];
     shoal_ist_view_set(c->view[r], c->now, c->next, part[r]);
+    CHECK(c->view[r]->sum_worker <= shoal_ist_bundle_room(c->p, r), "rank %d sends %zu numbers", r,
+          c->view[r]->sum_worker);
     for (int a = 0; a < ARRAYS; a++) memset(c->arena[r][a], 0xff, part[r]->weights * sizeof(float)); /* NaN */
   }
   buffers(c, false, send);

@@ -24,6 +24,7 @@ static const shoal_verb verbs[] = {
   { "data", "make, import, inspect and repack HDF5 data sets", shoal_cmd_data },
   { "ckpt", "list, show, verify, compare and prune checkpoints", shoal_cmd_ckpt },
   { "trace", "look at timing traces", shoal_cmd_trace },
+  { "topo", "show the node and the placement a run gets or would get", shoal_cmd_topo },
   { "bench", "measure this machine against its limits", shoal_cmd_bench },
   { "methods", "the training methods, their options and sources", shoal_cmd_methods },
   { "models", "the networks, their options and sizes", shoal_cmd_models },

@@ -14,13 +14,13 @@
 static shoal_status read_faults(shoal_session *s)
 {
   const shoal_config *c = s->config;
-  static const char *const names[] = { "fault.stop_step", "fault.kill_step", "fault.nan_step",
-                                       "fault.seed",      "fault.compute",   "fault.ckpt",
-                                       "fault.lr",        "fault.rank",      "fault.no_exchange" };
+  static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step", "fault.seed",
+                                       "fault.compute",     "fault.ckpt",      "fault.lr",       "fault.rank",
+                                       "fault.no_exchange", "fault.exit_step" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
-  s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .nan_step = -1, .lr = 1 };
+  s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .exit_step = -1, .nan_step = -1, .lr = 1 };
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
   double ms;
@@ -28,6 +28,7 @@ static shoal_status read_faults(shoal_session *s)
   if (!here) return SHOAL_OK;
   s->faults.stop_step = (int)shoal_config_int(c, "fault.stop_step");
   s->faults.kill_step = (int)shoal_config_int(c, "fault.kill_step");
+  s->faults.exit_step = (int)shoal_config_int(c, "fault.exit_step");
   s->faults.nan_step = (int)shoal_config_int(c, "fault.nan_step");
   s->faults.seed = shoal_config_int(c, "fault.seed");
   s->faults.lr = (float)shoal_config_float(c, "fault.lr");
@@ -48,6 +49,8 @@ static shoal_status open_world(shoal_session *s)
   shoal_world_options o = {
     .pretend = s->args->topology,
     .allow_singletons = shoal_config_bool(s->config, "run.allow_singletons"),
+    .strict_cores = shoal_config_bool(s->config, "run.strict"),
+    .threads = (int)shoal_config_int(s->config, "threads"),
     .no_sharing = !shoal_config_bool(s->config, "comm.shared_memory"),
     .max_message = (size_t)shoal_config_int(s->config, "comm.max_message"),
     .warn_s = period_seconds(s->config, "comm.warn"),
@@ -104,10 +107,15 @@ static shoal_status open_trace(shoal_session *s)
   char file[32];
   snprintf(file, sizeof file, "rank-%05d.h5", p->rank);
   char *path = shoal_path_join(s->folder.trace, file);
-  shoal_str text = { 0 };
+  shoal_str text = { 0 }, place = { 0 };
   shoal_config_print(s->config, &text);
+  if (p->rank == 0) /* the whole table once; all ranks' files together would hold its square */
+    shoal_topo_print_json(shoal_world_topo(s->run.world), &place);
+  else
+    shoal_topo_print_json_row(shoal_world_topo(s->run.world), p->rank, &place);
   shoal_trace_info info = { .run_name = shoal_config_string(s->config, "run.name"),
                             .config_text = text.text,
+                            .placement = place.text,
                             .rank = p->rank,
                             .size = shoal_world_size(s->run.world),
                             .node = p->node,
@@ -116,6 +124,7 @@ static shoal_status open_trace(shoal_session *s)
                             .host = p->host,
                             .contended = is_contended(s, p) };
   shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
+  shoal_str_free(&place);
   shoal_str_free(&text);
   free(path);
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
@@ -124,10 +133,18 @@ static shoal_status open_trace(shoal_session *s)
   return SHOAL_OK;
 }
 
-static void progress(void *world)
+/* An error here is kept by the exchange, or by the method, and comes out of its wait.  Who runs freely listens all the
+ * time, mostly to nothing; where ranks exceed cores a poll that finds nothing gives the core away, so not too often. */
+static void progress(void *session)
 {
-  /* An error here is kept by the exchange and comes out of its wait. */
-  (void)shoal_world_progress(world);
+  enum { LISTEN_NS = 500000 };
+  shoal_session *s = session;
+  if (s->run.free_running) {
+    uint64_t now = shoal_now_ns();
+    if (now - s->polled_ns < LISTEN_NS) return;
+    s->polled_ns = now;
+  }
+  (void)shoal_world_progress(s->run.world);
 }
 
 static shoal_status open_backend(shoal_session *s)
@@ -135,12 +152,11 @@ static shoal_status open_backend(shoal_session *s)
   const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
   const char *device = shoal_config_string(s->config, "device");
   if (strcmp(device, "auto") == 0) device = "cpu";
-  int threads = (int)shoal_config_int(s->config, "threads");
-  SHOAL_TRY(shoal_backend_open(device, threads ? threads : p->threads, &s->run.backend));
+  SHOAL_TRY(shoal_backend_open(device, p->threads, &s->run.backend));
   if (strcmp(device, "cpu") == 0) shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->config, "cpu.winograd"));
   if (shoal_world_size(s->run.world) > 1) {
     s->run.backend->progress = progress;
-    s->run.backend->progress_context = s->run.world;
+    s->run.backend->progress_context = s;
   }
   return SHOAL_OK;
 }

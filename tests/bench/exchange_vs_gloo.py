@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What the exchange costs a training step between nodes, beside PyTorch's DDP over gloo.
 
-Usage: exchange_vs_gloo.py SHOAL [--rates 1gbit,100mbit] [--rounds 3] [--steps 20] [--markdown]
+Usage: exchange_vs_gloo.py SHOAL [--rates 1gbit,100mbit] [--algorithms auto,leaders] [--rounds 3] [--steps 20] [--markdown]
 
 On the test cluster of four nodes (tests/slurm/cluster.sh: root, Slurm), two ranks on each, links shaped: one step of an
 MLP 784-2048-2048-10, batch 32 per rank, f32 on the wire, SGD with momentum, one thread per rank.  In each run every other
 step leaves its exchange out (Shoal: fault.no_exchange, DDP: no_sync), so that both kinds of step meet the same machine;
-rounds take Shoal and PyTorch in turns.  A step lasts as long as on its slowest rank; exposed is the difference of the
+rounds take Shoal, with each method.algorithm, and PyTorch in turns.  A step lasts as long as on its slowest rank; exposed is the difference of the
 medians.  PyTorch is that of the python3 this script is run by.
 """
 import argparse
@@ -82,9 +82,11 @@ def run_torch(steps):
     return split(json.loads(out.splitlines()[-1]))
 
 
-def run_shoal(shoal, steps, name):
+def run_shoal(shoal, steps, algorithm):
     import h5py
-    srun(shoal, "train", "mlp.yaml", "--quiet", "--allow-faults", "--set", f"run.name={name}", "--set", f"run.steps={2 * steps}")
+    name = "measured"
+    srun(shoal, "train", "mlp.yaml", "--quiet", "--allow-faults", "--set", f"run.name={name}", "--set", f"run.steps={2 * steps}",
+         "--set", f"method.algorithm={algorithm}")
     longest = {}
     for path in glob.glob(f"runs/{name}/trace/rank-*.h5"):
         with h5py.File(path) as f:
@@ -95,11 +97,14 @@ def run_shoal(shoal, steps, name):
     return split([longest[k] * 1e-9 for k in sorted(longest)])
 
 
-def measure(shoal, rate, rounds, steps):
+def measure(shoal, algorithms, rate, rounds, steps):
+    """Who → medians in ms of steps with and without exchange."""
     cluster("shape", rate)
-    times = {"shoal": ([], []), "gloo": ([], [])}
-    for i in range(rounds):
-        for who, run in (("shoal", lambda: run_shoal(shoal, steps, f"r{rate}-{i}")), ("gloo", lambda: run_torch(steps))):
+    runs = {f"shoal, {a}": lambda a=a: run_shoal(shoal, steps, a) for a in algorithms}
+    runs["gloo"] = lambda: run_torch(steps)
+    times = {who: ([], []) for who in runs}
+    for _ in range(rounds):
+        for who, run in runs.items():
             for all_, these in zip(times[who], run()):
                 all_ += these
     return {who: [1e3 * statistics.median(t) for t in pair] for who, pair in times.items()}
@@ -109,6 +114,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("shoal", nargs="?")
     p.add_argument("--rates", default="1gbit,100mbit")
+    p.add_argument("--algorithms", default="auto,leaders")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=20, help="steps of each kind per round")
     p.add_argument("--markdown", action="store_true")
@@ -128,15 +134,16 @@ def main():
                     f"data: {{ file: glyphs.h5, batch: {BATCH} }}\noptim: {{ lr: 0.01, momentum: 0.9 }}\nmethod: {{ name: sync }}\n"
                     "ckpt: { every: 1000 epochs }\nfault: { no_exchange: 2 }\nthreads: 1\n")
         sep = " | " if a.markdown else "  "
-        row = lambda *cells: print(("| " if a.markdown else "") + sep.join(f"{c:>12}" for c in cells) + (" |" if a.markdown else ""), flush=True)
+        row = lambda *cells: print(("| " if a.markdown else "") + sep.join(f"{c:>14}" for c in cells) + (" |" if a.markdown else ""), flush=True)
         row("links", "who", "step ms", "without ms", "exposed ms", "gloo/shoal")
         if a.markdown:
             row(*["---"] * 6)
         for rate in a.rates.split(","):
-            result = measure(shoal, rate, a.rounds, a.steps)
+            result = measure(shoal, a.algorithms.split(","), rate, a.rounds, a.steps)
             for who, (step, without) in result.items():
-                ratio = f"{result['gloo'][0] / step:.2f}" if who == "shoal" else ""
-                row(rate, who if who == "shoal" else f"gloo {torch.__version__}", f"{step:.0f}", f"{without:.0f}", f"{step - without:.0f}", ratio)
+                ratio = f"{result['gloo'][0] / step:.2f}"
+                row(rate, who, f"{step:.0f}", f"{without:.0f}", f"{step - without:.0f}", ratio)
+        print(f"PyTorch {torch.__version__}")
     finally:
         os.chdir("/")
         cluster("down")

@@ -204,6 +204,47 @@ static void detection(int bits)
   CHECK(send(&q, N, x, y, z, bad) == 1 && bad[0] == 1, "two wraps: marks %02x", bad[0]);
 }
 
+static int rising(const void *a, const void *b)
+{
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* The hash's factors keep their promise: odd, positive, all different. */
+static void factors(void)
+{
+  static int32_t f[SHOAL_QUANT_BLOCK];
+  memcpy(f, shoal_quant_factors(), sizeof f);
+  qsort(f, SHOAL_QUANT_BLOCK, sizeof *f, rising);
+  for (size_t i = 0; i < SHOAL_QUANT_BLOCK; i++)
+    CHECK(f[i] > 0 && f[i] % 2 == 1 && (i == 0 || f[i] != f[i - 1]), "factor %zu: %d", i, f[i]);
+}
+
+/* Blocks of moderate numbers go the quick way, and with one large number among them the general one: what both make of
+ * the others is the same, parcels included. */
+static void two_ways(int bits)
+{
+  enum { N = SHOAL_QUANT_BLOCK };
+  static float x[N], y[N], z[2][N], v[2][N];
+  static uint8_t parcel[2][2 * N + 8], bad[1];
+  for (int scale = -12; scale <= 4; scale += 4) {
+    shoal_quant q = { .bits = bits, .spacing = ldexp(1, scale) };
+    for (size_t i = 0; i < N; i++) {
+      x[i] = uniform(i, 6, (float)(q.spacing * 40000));
+      y[i] = x[i] + uniform(i, 7, (float)(q.spacing * (double)(1 << bits) * 1.05)); /* a few are misread */
+    }
+    for (int way = 0; way < 2; way++) {
+      x[N - 1] = y[N - 1] = way ? (float)(q.spacing * 0x1p30) : 0;
+      shoal_quant_encode(&q, N, x, parcel[way]);
+      CHECK(shoal_quant_decode(&q, N, parcel[way], y, z[way], bad) == 1, "none misread");
+      shoal_quant_value(&q, N, x, NULL, v[way]);
+    }
+    CHECK(memcmp(z[0], z[1], (N - 1) * sizeof *z[0]) == 0, "%d bits, spacing 2^%d: decoded differently", bits, scale);
+    CHECK(memcmp(v[0], v[1], (N - 1) * sizeof *v[0]) == 0, "%d bits, spacing 2^%d: other values", bits, scale);
+    CHECK(memcmp(parcel[0], parcel[1], shoal_quant_packed_bytes(bits, N) - 8) == 0, "%d bits: other codes", bits);
+  }
+}
+
 /* S14: sizes by section 10 of the specification, plus 8 bytes of hash per block. */
 static void sizes(void)
 {
@@ -220,12 +261,14 @@ int main(void)
   unbiased();
   planar();
   sizes();
+  factors();
   for (size_t b = 0; b < SHOAL_COUNT(all_bits); b++) {
     windows(all_bits[b]);
     consensus(all_bits[b], false);
     consensus(all_bits[b], true);
     packing(all_bits[b]);
     detection(all_bits[b]);
+    two_ways(all_bits[b]);
   }
   return check_done();
 }

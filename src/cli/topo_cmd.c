@@ -81,8 +81,11 @@ static shoal_status show_world(const shoal_machine *m, const shoal_step *s, cons
   return SHOAL_OK;
 }
 
-static shoal_status check_file(const shoal_step *s, const char *file)
+static shoal_status check_file(const shoal_env *e, const shoal_step *s, const char *file)
 {
+  const char *said = file ? shoal_env_get(e, "SLURM_STEP_NUM_TASKS") : NULL;
+  SHOAL_CHECK(s->tasks > 0 || !said, SHOAL_ERR_USAGE,
+              "SLURM_STEP_NUM_TASKS in %s is \"%s\": must be a number of tasks, 1 or more", file, said);
   SHOAL_CHECK(
       !file || s->tasks > 0, SHOAL_ERR_USAGE,
       "%s has neither SLURM_STEP_NUM_TASKS nor SLURM_NTASKS: write it with `env` inside a Slurm step or batch job",
@@ -105,7 +108,7 @@ static shoal_status run(const shoal_args *a)
   st = shoal_step_read(e, &s);
   if (st == SHOAL_ERR_USAGE && !file) st = SHOAL_ERR_WORLD; /* as a run would say */
   if (st != SHOAL_OK) goto done;
-  SHOAL_TRY_GOTO(st, check_file(&s, file), done);
+  SHOAL_TRY_GOTO(st, check_file(e, &s, file), done);
   SHOAL_TRY_GOTO(st, shoal_machine_open(xml, &m), done);
   bool batch = !s.inside && s.tasks > 1 && !shoal_world_launched();
   st = xml || file || batch ? show_plan(m, e, &s, json) : show_world(m, &s, pretend, json);

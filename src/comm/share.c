@@ -186,6 +186,16 @@ char *shoal_region_at(const shoal_world *w, uint64_t id, int rank, uint64_t offs
   return NULL;
 }
 
+/* Many may have a reason of their own; the lowest rank that has one says it for all. */
+static shoal_status warn_once(shoal_world *w, bool knows, const char *why)
+{
+  int64_t key = w->size - w->rank, first = knows ? key : 0;
+  SHOAL_TRY(shoal_group_agree_max(w->control, "agreement", &first));
+  if (first == key)
+    shoal_warn("ranks of a node cannot share memory, so sums go around a ring of all ranks, which is slower: %s", why);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_share_try(shoal_world *w, bool wanted)
 {
   void *memory = NULL;
@@ -199,9 +209,7 @@ shoal_status shoal_share_try(shoal_world *w, bool wanted)
   shoal_clear_error();
   w->shares = st == SHOAL_OK;
   w->roll = memory;
-  if (!w->shares && st != SHOAL_ERR_PEER)
-    shoal_warn("ranks of a node cannot share memory, so sums go around a ring of all ranks, which is slower: %s", why);
-  return st == SHOAL_ERR_HANG ? st : SHOAL_OK;
+  return w->shares || st == SHOAL_ERR_HANG ? st : warn_once(w, st != SHOAL_ERR_PEER, why);
 }
 
 shoal_status shoal_share_roll_call(const shoal_world *w)

@@ -4,9 +4,11 @@
  * mask; what its file says was allowed is taken instead. */
 #include "base/mem.h"
 #include "topo/machine_impl.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct shoal_machine {
   char *xml;          /* NULL: this machine */
@@ -19,6 +21,7 @@ static shoal_status load_saved(shoal_machine *m, const char *xml)
 {
   m->xml = strdup(xml);
   SHOAL_CHECK(m->xml, SHOAL_ERR_MEM, "a name");
+  SHOAL_CHECK(access(xml, R_OK) == 0, SHOAL_ERR_IO, "cannot read %s: %s", xml, strerror(errno));
   m->t = shoal_topo_load(xml);
   SHOAL_CHECK(m->t, SHOAL_ERR_IO, "cannot load %s: hwloc takes XML files written by lstopo or hwloc", xml);
   const char *host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(m->t), "HostName");

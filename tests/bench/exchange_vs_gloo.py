@@ -11,8 +11,10 @@ medians.  PyTorch is that of the python3 this script is run by.
 """
 import argparse
 import glob
+import importlib.util
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -21,6 +23,7 @@ import time
 
 CLUSTER = os.path.abspath(f"{os.path.dirname(os.path.abspath(__file__))}/../slurm/cluster.sh")
 WIDTHS = [784, 2048, 2048, 10]
+ALGORITHMS = ["auto", "ring", "two-level", "leaders", "small"]
 BATCH = 32
 STEP = 9  # the kind in docs/trace-format.md
 
@@ -61,7 +64,11 @@ def ddp_rank(steps):
 # ---- both on the cluster -----------------------------------------------------------------------------------------------
 
 def cluster(*args):
-    return subprocess.run([CLUSTER, *args], check=True, capture_output=True, text=True).stdout
+    r = subprocess.run([CLUSTER, *args], capture_output=True, text=True)
+    if r.returncode:  # 3: somebody else's cluster, 77: no root or a package is missing; its line says so
+        print(r.stderr.strip() or f"cluster.sh {' '.join(args)}: exit {r.returncode}", file=sys.stderr)
+        sys.exit(r.returncode)
+    return r.stdout
 
 
 def srun(*args, **env):
@@ -110,8 +117,25 @@ def measure(shoal, algorithms, rate, rounds, steps):
     return {who: [1e3 * statistics.median(t) for t in pair] for who, pair in times.items()}
 
 
+def check(p, a):
+    """Refuses what would fail only once the cluster is up, or after minutes."""
+    if not a.shoal or not os.access(a.shoal, os.X_OK) or os.path.isdir(a.shoal):
+        p.error(f"SHOAL is {a.shoal or 'missing'}: name the program, as in build/release/src/cli/shoal")
+    for rate in a.rates.split(","):
+        if not re.fullmatch("off|[1-9][0-9]*[kmg]bit", rate):
+            p.error(f"--rates has {rate!r}: must be rates as in 1gbit,100mbit (kbit, mbit, gbit), or off")
+    for algorithm in a.algorithms.split(","):
+        if algorithm not in ALGORITHMS:
+            p.error(f"--algorithms has {algorithm!r}: must be of {', '.join(ALGORITHMS)}")
+    if a.rounds < 1 or a.steps < 3:
+        p.error(f"--rounds {a.rounds} --steps {a.steps}: at least 1 round of 3 steps; the first two of each kind are left out")
+    for module in ("torch", "h5py"):
+        if not importlib.util.find_spec(module):
+            p.error(f"{sys.executable} has no {module}; run this by a python3 that has, on Debian /usr/bin/python3 with package python3-{module}")
+
+
 def main():
-    p = argparse.ArgumentParser()
+    p = argparse.ArgumentParser(usage=__doc__.split("Usage: ")[1].split("\n")[0])
     p.add_argument("shoal", nargs="?")
     p.add_argument("--rates", default="1gbit,100mbit")
     p.add_argument("--algorithms", default="auto,leaders")
@@ -122,6 +146,7 @@ def main():
     a = p.parse_args()
     if a.ddp_rank:
         return ddp_rank(a.ddp_rank)
+    check(p, a)
     shoal = os.path.abspath(a.shoal)
     import torch
     cluster("up", "4", "--fresh", "--follow", "--share", os.path.dirname(shoal), "--share", sys.prefix)

@@ -541,12 +541,13 @@ def case_overlap():
 STUBS = {
     "srun": 'while [ "$1" != shoal ]; do echo "$1" >>srun.args; shift; done\n"$@"\n',
     "shoal": """case $1 in
-config) printf 'run:\\n  name: stub\\n  dir: runs\\nmodel:\\n  name: mlp\\n' ;;
+config) printf 'run:\\n  name: stub\\n  dir: %s\\nmodel:\\n  name: mlp\\n' "${YAML_DIR:-runs}" ;;
 train)
   shift
-  mkdir -p runs/stub
+  folder=${DIR:-runs}/stub
+  mkdir -p "$folder"
   n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) >n
-  [ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"n\\": $n}" >runs/stub/status.json
+  [ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"rank 3 (n1, gone) said \\\\\\"no\\\\\\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"n\\": $n}" >"$folder/status.json"
   exit ${SRUN_CODE:-$CODE} ;;
 esac
 """,
@@ -592,14 +593,23 @@ def case_script():
     script(75, 1, STATE="stopped", CODE=75, STEP=31)
     for code, state in ((4, "failed"), (6, "failed"), (137, "running"), (143, "running")):
         r = script(code, 0, STATE=state, CODE=code, STEP=32)
-        check(state in r.stdout, r.stdout)
+        check(f"{state} at step 32: rank 3 (n1, gone) said \\\"no\\\";" in r.stdout, r.stdout)
+    # A folder whose name YAML must quote.
+    script(75, 1, STATE="stopped", CODE=75, STEP=33, DIR="it's \"my\\ own\" #1", YAML_DIR='"it\'s \\"my\\\\ own\\" #1"')
     r = script(3, 0, CODE=3)  # refused before it wrote anything: the old status.json does not count
     check("was not written" in r.stdout, r.stdout)
     r = script(75, 1, STATE="stopped", CODE=75, STEP=40, DISABLED=1)
     check("could not be requeued" in r.stdout, r.stdout)
+    os.remove("runs/stub/requeues")
+    os.mkdir("runs/stub/requeues")  # cannot be written: then nobody counts, and nothing is requeued
+    r = script(75, 0, STATE="stopped", CODE=75, STEP=41)
+    check("requeues cannot be written; not requeued" in r.stdout, r.stdout)
+    os.rmdir("runs/stub/requeues")
     os.remove("bin/scontrol")
     r = script(75, 0, STATE="stopped", CODE=75, STEP=50, PATH=f"{os.path.abspath('bin')}:{bare_path()}")
     check("could not be requeued" in r.stdout, r.stdout)
+    os.remove("bin/shoal")
+    check("shoal is not in PATH" in script(127, 0).stdout, "no shoal")
 
 
 def bare_path():
@@ -655,6 +665,10 @@ def case_cluster():
         r = cluster("exec", "srun", "-N2", "hostname", env=env)
         check(sorted(r.stdout.split()) == ["n1", "n2"], r.stdout, r.stderr)
         cluster("shape", "fast", env=env, code=2)
+        for bad in ({"SHOAL_CLUSTER_DIR": f"{state} 2"}, {"SHOAL_CLUSTER_DIR": f"/tmp/{'x' * 80}"}, {"SHOAL_CLUSTER_MINUTES": "1h"}):
+            r = cluster("up", "2", env={**env, **bad}, code=2)
+            check(r.stderr.count("\n") == 1 and next(iter(bad)) in r.stderr, r.stderr)
+        cluster("up", "2", "3", env=env, code=2)
         cluster("shape", "10mbit", env=env)
         check("links 10mbit" in cluster("status", env=env).stdout, "status after shape")
         start = time.time()

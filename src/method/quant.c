@@ -100,9 +100,9 @@ static void round_stochastic(const shoal_quant *q, size_t first, size_t n, const
 static void grid_numbers(const shoal_quant *q, size_t first, size_t n, const float *x, int64_t *k)
 {
   if (q->stochastic)
-    round_stochastic(q, first, n, x + first, k);
+    round_stochastic(q, first, n, x, k);
   else
-    round_nearest(q->spacing, n, x + first, k);
+    round_nearest(q->spacing, n, x, k);
 }
 
 /* m = round((y/s - c) / q), k = c + q m, z = s k */
@@ -186,13 +186,13 @@ size_t shoal_quant_bytes(int bits, size_t n)
          8 * shoal_quant_blocks(n);
 }
 
-/* Codes and hash of one block, which begins at number `first`. */
+/* Codes and hash of one block, whose first number is number `first` of the parcel. */
 static uint64_t encode_block(const shoal_quant *q, size_t first, size_t n, const float *x, uint16_t *codes)
 {
   uint32_t mask = (UINT32_C(1) << q->bits) - 1;
-  if (!q->stochastic && quick(q, n, x + first)) {
+  if (!q->stochastic && quick(q, n, x)) {
     int32_t k[SHOAL_QUANT_BLOCK];
-    round_quick((float)(1 / q->spacing), n, x + first, k);
+    round_quick((float)(1 / q->spacing), n, x, k);
     codes_quick(mask, n, k, codes);
     return hash_f(n, k);
   }
@@ -221,7 +221,7 @@ void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, void *ou
   (void)shoal_quant_factors();
   for (size_t at = 0; at < n; at += SHOAL_QUANT_BLOCK) {
     size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
-    uint64_t h = encode_block(q, at, count, x, codes);
+    uint64_t h = encode_block(q, at, count, x + at, codes);
     shoal_quant_pack(q->bits, count, codes, to);
     to += shoal_quant_packed_bytes(q->bits, count);
     put_u64(to, h);
@@ -251,22 +251,17 @@ size_t shoal_quant_decode(const shoal_quant *q, size_t n, const void *parcel, co
 
 static void value_block(const shoal_quant *q, size_t first, size_t n, const float *x, float *z)
 {
-  if (!q->stochastic && quick(q, n, x + first)) {
-    value_quick((float)q->spacing, n, x + first, z + first);
+  if (!q->stochastic && quick(q, n, x)) {
+    value_quick((float)q->spacing, n, x, z);
     return;
   }
   int64_t k[SHOAL_QUANT_BLOCK];
   grid_numbers(q, first, n, x, k);
-  for (size_t i = 0; i < n; i++) z[first + i] = (float)(q->spacing * (double)k[i]);
+  for (size_t i = 0; i < n; i++) z[i] = (float)(q->spacing * (double)k[i]);
 }
 
-void shoal_quant_value(const shoal_quant *q, size_t n, const float *x, const uint8_t *except, float *z)
+void shoal_quant_value(const shoal_quant *q, size_t first, size_t n, const float *x, float *z)
 {
-  for (size_t at = 0, b = 0; at < n; at += SHOAL_QUANT_BLOCK, b++) {
-    size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
-    if (!except || !shoal_quant_marked(except, b))
-      value_block(q, at, count, x, z);
-    else if (z != x)
-      memcpy(z + at, x + at, count * sizeof *z);
-  }
+  for (size_t at = 0; at < n; at += SHOAL_QUANT_BLOCK)
+    value_block(q, first + at, SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK), x + at, z + at);
 }

@@ -49,8 +49,8 @@ size_t shoal_quant_decode(const shoal_quant *q, size_t n, const void *parcel, co
 /** The factors of the hash, [SHOAL_QUANT_BLOCK]: odd, positive, all different. */
 const int32_t *shoal_quant_factors(void);
 /** z ← Q(x), bit for bit what a receiver decodes where its key is near enough; z may be x.
- *  @param except  blocks marked in it (as `bad` above; or NULL) are copied as they are */
-void shoal_quant_value(const shoal_quant *q, size_t n, const float *x, const uint8_t *except, float *z);
+ *  @param first  number of x[0] in the parcel, a multiple of the block: addresses stochastic rounding */
+void shoal_quant_value(const shoal_quant *q, size_t first, size_t n, const float *x, float *z);
 static inline bool shoal_quant_marked(const uint8_t *blocks, size_t b)
 {
   return blocks[b / 8] >> b % 8 & 1;

@@ -25,16 +25,6 @@ void shoal_swarm_pull(const shoal_swarm_node *a, const float *theirs)
   shoal_swarm_average(a->n, a->x, theirs, a->x);
 }
 
-double shoal_swarm_take(shoal_swarm_variant v, const shoal_swarm_node *a, bool initiator, const float *mine,
-                        const float *theirs)
-{
-  if (shoal_swarm_averages(v))
-    shoal_swarm_average(a->n, mine, theirs, a->c);
-  else if (initiator)
-    shoal_swarm_pull(a, theirs);
-  return shoal_swarm_folds(v, initiator) ? shoal_swarm_fold(a) : 0;
-}
-
 SHOAL_WIDE double shoal_swarm_distance(size_t n, const float *a, const float *b)
 {
   float largest = 0;

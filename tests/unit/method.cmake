@@ -2,6 +2,6 @@
 foreach(topic quant graph swarm)
   shoal_add_test(unit.method.${topic} SOURCES unit/method_${topic}.c LINK shoal_method m LABELS unit)
 endforeach()
-foreach(topic draw layout function)
+foreach(topic draw layout tables function)
   shoal_add_test(unit.method.ist_${topic} SOURCES unit/method_ist_${topic}.c unit/nn_rig.c LINK shoal_method m LABELS unit)
 endforeach()

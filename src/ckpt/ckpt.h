@@ -3,7 +3,7 @@
  *   ckpt/.step-000001234.h5.tmp-HOST-PID   written, closed, sealed, fsynced, verified
  *   ckpt/step-000001234.h5                 renamed, folder fsynced
  *
- *   /            attributes: format, version, run, step, epoch, samples, size, method, created, config (YAML text)
+ *   /            attributes: format, version, run, step, epoch, samples, size, method, created, config (YAML), placement (JSON)
  *   /model/…     the method's model: global named tensors and mean batch-norm statistics; independent of rank count
  *   /replica/K/… weights, optimizer, statistics, loader position of rank K where ranks differ (shared: replica/0 only)
  *   /method/…    schedule state; sums already exchanged but not yet applied
@@ -29,6 +29,7 @@ typedef struct {
   uint64_t step, epoch, samples; /* samples consumed in the epoch */
   int64_t size;                  /* ranks that wrote it */
   const char *config;            /* resolved run file; borrowed while writing, owned by the reader */
+  const char *placement;         /* of all ranks, as in placement.json; NULL or "": not recorded; owned likewise */
   char layout[256];              /* placement, "2x2" or ranks per node */
 } shoal_ckpt_info;
 

@@ -62,8 +62,8 @@ struct shoal_ckpt {
   int fd;
   hid_t file;
   shoal_ckpt_info info;
-  char *config;     /* what info.config points at */
-  char created[32]; /* when it was written */
+  char *config, *placement; /* what info.config and info.placement point at */
+  char created[32];         /* when it was written */
   shoal_ckpt_seal seal;
   shoal_ckpt_index index;
   const char **names;

@@ -102,6 +102,7 @@ static shoal_status write_info(hid_t file, const shoal_ckpt_info *info)
   SHOAL_TRY(shoal_h5_put_i64(file, "samples", (int64_t)info->samples));
   SHOAL_TRY(shoal_h5_put_i64(file, "size", info->size));
   SHOAL_TRY(shoal_h5_put_string(file, "created", shoal_wall_clock(now, sizeof now)));
+  if (info->placement) SHOAL_TRY(shoal_h5_put_string(file, "placement", info->placement));
   return shoal_h5_put_string(file, "config", info->config ? info->config : "");
 }
 
@@ -119,6 +120,11 @@ static shoal_status create_file(shoal_ckpt_draft *d, uint64_t attributes)
   return reserve(d, "the header", attributes);
 }
 
+static size_t text_bytes(const char *text)
+{
+  return text ? strlen(text) : 0;
+}
+
 shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const shoal_ckpt_info *info, uint64_t need)
 {
   d->file = H5I_INVALID_HID;
@@ -131,7 +137,7 @@ shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const 
   free(dir);
   SHOAL_TRY(st);
   SHOAL_TRY(check_space(path, need));
-  SHOAL_TRY(create_file(d, info->config ? strlen(info->config) : 0));
+  SHOAL_TRY(create_file(d, text_bytes(info->config) + text_bytes(info->placement)));
   return write_info(d->file, info);
 }
 

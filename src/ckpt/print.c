@@ -126,6 +126,7 @@ static void show_json(shoal_str *s, const shoal_ckpt *c)
   add_text(s, "path", c->path);
   add_info(s, c);
   add_text(s, "config", c->config);
+  if (c->placement) add_text(s, "placement", c->placement);
   shoal_str_add(s, "\"bytes\": %" PRIu64 ",\n  \"data_sets\": [\n", file_bytes(c->path));
   for (size_t i = 0; i < c->index.n; i++) {
     const shoal_ckpt_entry *e = &c->index.at[i];

@@ -43,6 +43,7 @@ void shoal_ckpt_close(shoal_ckpt *c)
   shoal_ckpt_index_free(&c->index);
   free(c->names);
   free(c->config);
+  free(c->placement);
   free(c->path);
   free(c);
 }
@@ -89,6 +90,9 @@ shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
   SHOAL_TRY(shoal_h5_get_i64(c->file, "size", &c->info.size));
   SHOAL_TRY(shoal_h5_get_string(c->file, "config", &c->config));
   c->info.config = c->config;
+  if (shoal_h5_has_attribute(c->file, "placement")) /* files of before it was added lack it */
+    SHOAL_TRY(shoal_h5_get_string(c->file, "placement", &c->placement));
+  c->info.placement = c->placement;
   return SHOAL_OK;
 }
 

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUNDS_MAX = 1000, SIZES_MAX = 32, FIRST = SHOAL_SUM_RING, LAST = SHOAL_SUM_SMALL };
+enum { BESIDE_MAX = 100, ROUNDS_MAX = 1000, SIZES_MAX = 32, FIRST = SHOAL_SUM_RING, LAST = SHOAL_SUM_SMALL };
 
 static const shoal_flag flags[] = {
   { "--topo", NULL, "NxG", SHOAL_FLAG_VALUE, "pretend nodes: N of G ranks, or a list of ranks per node" },
@@ -54,7 +54,7 @@ typedef struct {
 
 static shoal_status read_sizes(const char *list, settings *s)
 {
-  while (*list) {
+  do {
     char word[32];
     int64_t kib = 0;
     size_t length = strcspn(list, ",");
@@ -63,8 +63,8 @@ static shoal_status read_sizes(const char *list, settings *s)
                 SHOAL_ERR_USAGE, "--sizes has \"%s\": must be whole KiB, 1 to 4194304", word);
     SHOAL_CHECK(s->n_sizes < SIZES_MAX, SHOAL_ERR_USAGE, "--sizes has more than %d sizes", SIZES_MAX);
     s->sizes[s->n_sizes++] = (size_t)kib * 256;
-    list += length + (list[length] == ',');
-  }
+    list += length;
+  } while (*list++);
   return SHOAL_OK;
 }
 
@@ -79,8 +79,8 @@ static shoal_status read_settings(const shoal_args *a, settings *s)
   SHOAL_CHECK(s->wire <= SHOAL_WIRE_F16, SHOAL_ERR_USAGE, "--wire is \"%s\": must be f32, bf16 or f16", wire);
   SHOAL_CHECK(!seconds || (shoal_parse_f64(seconds, &s->seconds) == SHOAL_OK && s->seconds > 0), SHOAL_ERR_USAGE,
               "--seconds is \"%s\": must be a number above 0", seconds);
-  SHOAL_CHECK(!beside || (shoal_parse_f64(beside, &s->beside) == SHOAL_OK && s->beside > 0), SHOAL_ERR_USAGE,
-              "--beside is \"%s\": must be a number above 0", beside);
+  SHOAL_CHECK(!beside || (shoal_parse_f64(beside, &s->beside) == SHOAL_OK && s->beside > 0 && s->beside <= BESIDE_MAX),
+              SHOAL_ERR_USAGE, "--beside is \"%s\": must be a number above 0, at most %d", beside, BESIDE_MAX);
   SHOAL_CHECK(!poll || (shoal_parse_f64(poll, &ms) == SHOAL_OK && ms >= 0), SHOAL_ERR_USAGE,
               "--poll is \"%s\": must be milliseconds, 0 or more", poll);
   s->poll_s = ms * 1e-3;

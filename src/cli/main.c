@@ -24,6 +24,7 @@ static const shoal_verb verbs[] = {
   { "data", "make, import, inspect and repack HDF5 data sets", shoal_cmd_data },
   { "ckpt", "list, show, verify, compare and prune checkpoints", shoal_cmd_ckpt },
   { "trace", "look at timing traces", shoal_cmd_trace },
+  { "topo", "show the node and the placement a run gets or would get", shoal_cmd_topo },
   { "bench", "measure this machine against its limits", shoal_cmd_bench },
   { "methods", "the training methods, their options and sources", shoal_cmd_methods },
   { "models", "the networks, their options and sizes", shoal_cmd_models },
@@ -60,6 +61,15 @@ shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int arg
                     near ? ", did you mean " : "", near ? near : "", program);
 }
 
+/* What was printed is all that most verbs do; a training run has its files and does not fail for a lost line. */
+static shoal_status check_output(const char *verb)
+{
+  bool lost = fflush(stdout) != 0 || ferror(stdout);
+  SHOAL_CHECK(!lost || strcmp(verb, "train") == 0, SHOAL_ERR_IO,
+              "standard output took only a part of what there was to say: is a disk full?");
+  return SHOAL_OK;
+}
+
 int main(int argc, char **argv)
 {
   setvbuf(stdout, NULL, _IOLBF, 0);
@@ -70,6 +80,7 @@ int main(int argc, char **argv)
   }
   shoal_status st = argc >= 2 && strcmp(argv[1], "--version") == 0 ? shoal_cmd_version(argc - 1, argv + 1)
                                                                    : shoal_run_verb("shoal", verbs, argc, argv);
+  if (st == SHOAL_OK) st = check_output(argc >= 2 ? argv[1] : "");
   if (!first && st != SHOAL_OK && st != SHOAL_STOPPED)
     usleep(500000); /* the launcher ends the first rank when we leave */
   return shoal_status_exit_code(st);

@@ -84,6 +84,9 @@ static shoal_status parse_request(const shoal_verb_help *help, int argc, char **
     st = files_of(r->paths[0], &r->owned, &r->n);
     r->paths = (const char *const *)r->owned;
   }
+  for (size_t i = 0; st == SHOAL_OK && r->n > 1 && !r->owned && i < r->n; i++)
+    if (stat(r->paths[i], &s) == 0 && S_ISDIR(s.st_mode))
+      st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s is a folder: give one run folder, or trace files of one run", r->paths[i]);
   if (st != SHOAL_OK) free_request(r);
   return st;
 }

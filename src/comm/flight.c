@@ -57,7 +57,7 @@ shoal_status shoal_flight_start(shoal_flight *f)
 {
   f->started_ns = f->moved_ns = shoal_now_ns();
   f->status = SHOAL_OK;
-  bool moved;
+  bool moved = false;
   enter(f);
   return advance(f, &moved);
 }

@@ -76,14 +76,17 @@ shoal_status shoal_group_create(shoal_world *w, const char *name, const int *wor
   return shoal_group_make(w, name, world_ranks, n, false, out);
 }
 
-/* The ranks with node == `node`, or with local rank == `local_rank`; -1 for any.  `ranks` has room for all. */
+/* The ranks of a node in their order; or, with node -1, those with local rank == `local_rank` in the order of the nodes,
+ * which in an uneven layout need not be that of the ranks.  `ranks` has room for all. */
 static int select_places(const shoal_topo *t, int node, int local_rank, int *ranks)
 {
   int n = 0;
-  for (int r = 0; r < t->size; r++)
-    if ((node < 0 || t->places[r].node == node) && (local_rank < 0 || t->places[r].local_rank == local_rank))
-      ranks[n++] = r;
-  return n;
+  for (int r = 0; r < t->size; r++) {
+    const shoal_place *p = &t->places[r];
+    if (node < 0 && p->local_rank == local_rank) ranks[p->node] = r;
+    if (p->node == node) ranks[n++] = r;
+  }
+  return node < 0 ? t->nodes : n;
 }
 
 static shoal_status create_selected(shoal_world *w, const char *kind, int node, int local_rank, shoal_group **out)

@@ -9,7 +9,7 @@
 #ifndef SHOAL_COMM_GROUP_H
 #define SHOAL_COMM_GROUP_H
 #include "base/status.h"
-#include "topo/topo.h"
+#include "topo/claims.h"
 #include "trace/trace.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +20,8 @@ typedef struct shoal_group shoal_group;
 typedef struct {
   const char *pretend;   /* topology to pretend, or NULL */
   bool allow_singletons; /* a step of many tasks where MPI sees one is meant so (H01) */
+  int threads;           /* compute threads of a rank; 0: its share of the cores */
+  bool strict_cores;     /* fewer cores than asked for is an error and not a warning (H02) */
   bool no_sharing;       /* ranks of a node do not share memory */
   size_t max_message;    /* largest bytes in one library call; 0: 1 GiB.  Tests lower it (H17) */
   double warn_s, hang_s; /* who waits this long for something that does not move warns / ends the run; 0: 30, 600 */
@@ -28,14 +30,17 @@ typedef struct {
 /** Start communication: MPI when a launcher started us (its environment tells), else one process alone.  Sets
  *  yield-when-idle before MPI_Init where ranks may exceed cores.  Then gathers every rank's facts into the topology and
  *  starts the compute thread count from it.  Collective over all processes.
- *  ERR_WORLD: the launcher claims other ranks than MPI sees; the message names the launch option to try. */
+ *  ERR_WORLD: launcher, Slurm or PMIx claim another world than MPI and the hosts show; the message names both and the
+ *  launch option to try.  ERR_USAGE: a topology to pretend that does not fit. */
 shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out);
+bool shoal_world_launched(void);        /* did srun or mpirun start this process, as far as MPI can tell? */
 void shoal_world_close(shoal_world *w); /* finalises MPI; collective; NULL is fine */
 void shoal_world_abort(shoal_world *w, int exit_code) __attribute__((noreturn)); /* ends every rank, not collective */
 int shoal_world_rank(const shoal_world *w);
 int shoal_world_size(const shoal_world *w);
 const shoal_topo *shoal_world_topo(const shoal_world *w);
-const char *shoal_world_library(void); /* "Open MPI 4.1.4 (compiled 4.1.4)" */
+const shoal_claims *shoal_world_claims(const shoal_world *w); /* what this rank was told about itself */
+const char *shoal_world_library(void);                        /* "Open MPI 4.1.4 (compiled 4.1.4)" */
 /** Where bytes are counted from now on; borrowed.  Before this call they go to a private place. */
 void shoal_world_set_counters(shoal_world *w, shoal_counters *counters);
 void shoal_world_set_trace(shoal_world *w, shoal_trace *trace); /* spans of exchanges and waits; borrowed or NULL */

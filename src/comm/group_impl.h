@@ -29,6 +29,7 @@
 #include "base/str.h"
 #include "comm/exchange.h"
 #include "comm/group.h"
+#include "topo/claims.h"
 
 typedef struct shoal_channel shoal_channel; /* a transport's own: who can talk, apart from all other channels */
 typedef struct shoal_flight shoal_flight;
@@ -72,19 +73,21 @@ typedef struct {
   int local_size;       /* of them on this node, 0: unknown */
   int step_tasks;       /* tasks of the Slurm step we are in, 0: none */
 } shoal_launch;
-void shoal_launch_read(shoal_launch *out);
+void shoal_launch_read(const shoal_claims *c, shoal_launch *out);
 /** Before MPI_Init: ERR_WORLD if the launcher speaks something this MPI would end the process for, with its own words
  *  and exit code. */
 shoal_status shoal_launch_refuse(const shoal_launch *l);
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons);
 
-/** After MPI_Init and before the first message, where PMIx is built in and started us: a real barrier (pmix.c). */
-shoal_status shoal_pmix_settle(int mpi_size);
+/** After MPI_Init and before the first message, where PMIx is built in and started us: a real barrier (pmix.c).  Adds
+ *  what PMIx says to `c`.  ERR_WORLD if it has another size than MPI. */
+shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c);
 
 /* --------------------------------------------------------------------------------- memory shared in a node: share.c */
 
 typedef struct {
-  int rank; /* in the world */
+  int rank;          /* in the world */
+  int64_t pid, born; /* process number, and when it started: a later process with that number is another */
   char *base;
   size_t bytes;
 } shoal_neighbour;
@@ -102,6 +105,9 @@ struct shoal_region {
 /** Once, when the topology is known: sets w->shares.  A reason why it does not work is a warning, not an error. */
 shoal_status shoal_share_try(shoal_world *w, bool wanted);
 void shoal_share_close(shoal_world *w);
+/** Are the processes of this node's other ranks still there?  ERR_COMM names one that is not.  Knows only ranks that
+ *  share memory with this one.  A file to read for each. */
+shoal_status shoal_share_roll_call(const shoal_world *w);
 /** The shared region that holds all of these bytes, or NULL. */
 const shoal_region *shoal_region_of(const shoal_world *w, const void *memory, size_t bytes);
 /** The same place in a neighbour's memory, `offset` bytes from its start; NULL if that rank does not share it. */
@@ -113,6 +119,7 @@ struct shoal_world {
   int rank, size;
   shoal_world_options o; /* defaults filled in; pretend is not kept */
   shoal_topo *topo;      /* NULL until the facts are gathered */
+  shoal_claims claims;   /* of this rank */
   shoal_group *all, *control;
   shoal_counters own_counters, *counters;
   shoal_trace *trace;
@@ -123,6 +130,7 @@ struct shoal_world {
   bool in_hook;
   bool shares;             /* ranks of a node reach each other's memory: the same on all ranks */
   shoal_region *regions;   /* what is shared */
+  void *roll;              /* memory that all ranks of a node share from the start to the end; or NULL */
   int watching;            /* flights under way that wait for memory to change, which no library tells */
   shoal_flight *in_flight; /* doubly linked, oldest first */
   shoal_flight *newest;
@@ -171,7 +179,7 @@ shoal_status shoal_flight_recv(shoal_flight *f, void *data, size_t bytes, int fr
 
 /* The watcher (watch.c): speaks up about a flight that blocks us. */
 typedef struct {
-  uint64_t since_ns;
+  uint64_t since_ns, called_ns;
   bool warned;
 } shoal_watch;
 shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f);

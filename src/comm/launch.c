@@ -2,65 +2,21 @@
  *
  * The costliest start is the one that looks fine: `srun` without a PMIx plugin starts four tasks, MPI finds no server,
  * and each becomes a world of one that trains the whole model alone and overwrites its neighbours' files.  The
- * environment tells beforehand.  Three facts are read from it, before MPI starts:
+ * environment tells beforehand (topo/claims.h reads it).  Three facts count before MPI starts:
  *
  *   a launcher that MPI can talk to     PMIX_RANK, OMPI_COMM_WORLD_SIZE, PMI_RANK, ...     none: MPI is not started
  *   the ranks it claims                 OMPI_COMM_WORLD_SIZE, PMI_SIZE                     MPI must see as many
- *   the Slurm step around us            SLURM_STEP_NUM_TASKS, SLURM_PROCID                 more than one, and alone:
- * wrong
+ *   the Slurm step around us            SLURM_STEP_NUM_TASKS, SLURM_PROCID                 many tasks, one rank: wrong
  *
  * A batch script that runs the program directly is not in a step and counts as a plain start.  Under mpirun the step
- * may be that of its daemons, one task per node, so there only the flagrant case (MPI sees one rank) is refused. */
+ * may be that of its daemons, one task per node, so there only the flagrant case (MPI sees one rank) is refused.
+ * Everything else is compared when all ranks have met (world.c). */
 #include "base/mem.h"
 #include "comm/group_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-static int number(const char *name)
-{
-  const char *text = getenv(name);
-  int64_t v;
-  if (!text || shoal_parse_i64(text, &v) != SHOAL_OK || v < 0 || v > INT32_MAX) return -1;
-  return (int)v;
-}
-
-static int first_number(const char *const *names, size_t n)
-{
-  for (size_t i = 0; i < n; i++) {
-    int v = number(names[i]);
-    if (v > 0) return v;
-  }
-  return 0;
-}
-
-/* SLURM_STEP_TASKS_PER_NODE reads "4(x2),3": the largest number outside parentheses. */
-static int tasks_per_node(const char *text)
-{
-  int largest = 0;
-  while (text && *text) {
-    char *end;
-    long v = strtol(text, &end, 10);
-    if (end == text) break;
-    if (v > largest && v < INT32_MAX) largest = (int)v;
-    text = strchr(end, ',');
-    if (text) text++;
-  }
-  return largest;
-}
-
-/* Some sites and older versions set only the variables of the job; a process number above zero proves a step too. */
-static int step_tasks(void)
-{
-  static const char *const claims[] = { "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS" };
-  int proc = number("SLURM_PROCID");
-  int tasks = number(claims[0]);
-  bool in_step = tasks > 0 || getenv("SLURM_STEP_ID") || getenv("SLURM_STEPID") || proc > 0;
-  if (!in_step) return 0;
-  if (tasks <= 0) tasks = first_number(claims, SHOAL_COUNT(claims));
-  return SHOAL_MAX(tasks, proc + 1);
-}
-
-void shoal_launch_read(shoal_launch *out)
+void shoal_launch_read(const shoal_claims *c, shoal_launch *out)
 {
   static const struct {
     const char *name;
@@ -69,18 +25,25 @@ void shoal_launch_read(shoal_launch *out)
     { "OMPI_COMM_WORLD_SIZE", true }, { "MV2_COMM_WORLD_SIZE", true }, { "PMIX_RANK", false },
     { "PMIX_NAMESPACE", false },      { "PMI_RANK", false },           { "PMI_FD", false },
   };
-  static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE" };
-  static const char *const local_sizes[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE",
-                                             "MPI_LOCALNRANKS" };
-  *out = (shoal_launch){ .step_tasks = step_tasks() };
+  const int32_t *says = c->by[SHOAL_SAYS_LAUNCHER].number;
+  *out = (shoal_launch){ .step_tasks = c->step_tasks };
   for (size_t i = 0; i < SHOAL_COUNT(launchers) && !out->launcher; i++)
     if (getenv(launchers[i].name)) {
       out->launcher = launchers[i].name;
       out->mpirun = launchers[i].mpirun;
     }
-  out->size = first_number(sizes, SHOAL_COUNT(sizes));
-  out->local_size = first_number(local_sizes, SHOAL_COUNT(local_sizes));
-  if (!out->local_size) out->local_size = tasks_per_node(getenv("SLURM_STEP_TASKS_PER_NODE"));
+  out->size = SHOAL_MAX(says[SHOAL_CLAIM_RANKS], 0);
+  out->local_size = SHOAL_MAX(says[SHOAL_CLAIM_LOCAL_RANKS], 0);
+  if (!out->local_size) out->local_size = SHOAL_MAX(c->by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_LOCAL_RANKS], 0);
+}
+
+bool shoal_world_launched(void)
+{
+  shoal_launch l;
+  shoal_claims none;
+  memset(&none, 0, sizeof none);
+  shoal_launch_read(&none, &l);
+  return l.launcher != NULL;
 }
 
 /* Open MPI 5 speaks PMIx only, and 4 does too unless it was built for Slurm's older PMI: then MPI_Init ends the process

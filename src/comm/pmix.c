@@ -5,29 +5,67 @@
  * set up its receiving side: that start dies (seen in 33 of 928 starts over several nodes).  A fence that collects data
  * is a true barrier, and after it 0 of 300 starts failed.  PMIx_Init only counts up, since MPI has already called it.
  *
- * On the way the size of the job is compared with what MPI sees. */
+ * In the same window PMIx is asked what it knows of the job, to be compared with what is (topo/claims.h). */
 #include "base/log.h"
 #include "comm/group_impl.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 #ifdef SHOAL_HAVE_PMIX
 #include <pmix.h>
 
-static shoal_status compare_size(const pmix_proc_t *all, int mpi_size)
+/* What the server has told us already; it is not asked again, so that a key it does not have costs nothing. */
+static pmix_value_t *look_up(const pmix_proc_t *who, const char *key)
 {
   pmix_value_t *value = NULL;
-  uint32_t size = 0;
-  if (PMIx_Get(all, PMIX_JOB_SIZE, NULL, 0, &value) != PMIX_SUCCESS || !value) return SHOAL_OK;
-  if (value->type == PMIX_UINT32) size = value->data.uint32;
+  pmix_info_t known;
+  bool yes = true;
+  PMIX_INFO_LOAD(&known, PMIX_OPTIONAL, &yes, PMIX_BOOL);
+  return PMIx_Get(who, key, &known, 1, &value) == PMIX_SUCCESS ? value : NULL;
+}
+
+/* Servers disagree on the widths of these numbers. */
+static int32_t number(const pmix_proc_t *who, const char *key)
+{
+  pmix_value_t *value = look_up(who, key);
+  uint64_t n = UINT64_MAX;
+  if (!value) return -1;
+  if (value->type == PMIX_UINT32) n = value->data.uint32;
+  if (value->type == PMIX_UINT16) n = value->data.uint16;
+  if (value->type == PMIX_UINT64) n = value->data.uint64;
+  if (value->type == PMIX_SIZE) n = value->data.size;
+  if (value->type == PMIX_INT && value->data.integer >= 0) n = (uint64_t)value->data.integer;
   PMIX_VALUE_RELEASE(value);
-  SHOAL_CHECK(!size || size == (uint32_t)mpi_size, SHOAL_ERR_WORLD,
-              "PMIx started %u ranks, but MPI sees %d: this MPI (%s) does not talk to the launcher's PMIx; use an MPI "
+  return n <= INT32_MAX ? (int32_t)n : -1;
+}
+
+static void ask(const pmix_proc_t *me, const pmix_proc_t *all, shoal_claims *c)
+{
+  int32_t *says = c->by[SHOAL_SAYS_PMIX].number;
+  says[SHOAL_CLAIM_RANKS] = number(all, PMIX_JOB_SIZE);
+  says[SHOAL_CLAIM_NODES] = number(all, PMIX_NUM_NODES);
+  says[SHOAL_CLAIM_LOCAL_RANKS] = number(all, PMIX_LOCAL_SIZE);
+  says[SHOAL_CLAIM_LOCAL_RANK] = number(me, PMIX_LOCAL_RANK);
+  says[SHOAL_CLAIM_NODE] = number(me, PMIX_NODEID);
+  if (me->rank <= INT32_MAX) says[SHOAL_CLAIM_RANK] = (int32_t)me->rank;
+  pmix_value_t *host = look_up(me, PMIX_HOSTNAME);
+  if (host && host->type == PMIX_STRING && host->data.string)
+    snprintf(c->by[SHOAL_SAYS_PMIX].host, SHOAL_HOST_MAX, "%s", host->data.string);
+  if (host) PMIX_VALUE_RELEASE(host);
+}
+
+/* Now and not with the other claims, because ranks of another world may never come to the fence. */
+static shoal_status compare_size(const shoal_claims *c, int mpi_size)
+{
+  int size = c->by[SHOAL_SAYS_PMIX].number[SHOAL_CLAIM_RANKS];
+  SHOAL_CHECK(size < 0 || size == mpi_size, SHOAL_ERR_WORLD,
+              "PMIx started %d ranks, but MPI sees %d: this MPI (%s) does not talk to the launcher's PMIx; use an MPI "
               "built with it, or `mpirun`",
               size, mpi_size, shoal_world_library());
   return SHOAL_OK;
 }
 
-shoal_status shoal_pmix_settle(int mpi_size)
+shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c)
 {
   pmix_proc_t me, all;
   pmix_info_t collect;
@@ -39,7 +77,8 @@ shoal_status shoal_pmix_settle(int mpi_size)
     return SHOAL_OK;
   }
   PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
-  shoal_status st = compare_size(&all, mpi_size);
+  ask(&me, &all, c);
+  shoal_status st = compare_size(c, mpi_size);
   if (st == SHOAL_OK) {
     PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
     rc = PMIx_Fence(&all, 1, &collect, 1);
@@ -49,7 +88,7 @@ shoal_status shoal_pmix_settle(int mpi_size)
   return st;
 }
 #else
-shoal_status shoal_pmix_settle(int mpi_size)
+shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c)
 {
   if (getenv("PMIX_NAMESPACE") && getenv("SLURM_STEP_ID"))
     shoal_debug("built without PMIx: no fence after MPI_Init, %d ranks", mpi_size);

@@ -139,7 +139,7 @@ static void ring_bytes(const shoal_group *g, size_t n, shoal_wire wire, const sh
   size_t shard = owner ? shoal_part_size(n, s->owners, s->local) : 0;
   for (int q = 0; q < s->locals; q++)
     if (q != s->local) out[shoal_group_class(g, shoal_shape_local(g, algorithm, q))] += 2 * shard * sizeof(float);
-  if (!owner || s->nodes == 1) return;
+  if (!owner || s->nodes <= 1) return;
   size_t once = shoal_part_size(shard, s->nodes, s->node) + shoal_part_size(shard, s->nodes, (s->node + 1) % s->nodes);
   out[shoal_group_class(g, s->right)] += (2 * shard - once) * shoal_wire_bytes(wire);
 }

@@ -7,7 +7,10 @@
  * behind by a rank that is killed, and it does not count against the size of /dev/shm, which containers keep small.  A
  * random number at its start proves that what was opened is what was meant, also where processes do not see each
  * other's numbers.  Whether it works at all is tried when the world opens (containers may forbid it); where it does
- * not, memory is ordinary and sums go around the flat ring. */
+ * not, memory is ordinary and sums go around the flat ring.
+ *
+ * Who shares memory also knows the others' process numbers to be true, so a rank that waits in vain can look whether its
+ * neighbours are still there.  Under a launcher that cleans up nobody gets that far. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -16,6 +19,7 @@
 #include "comm/group_impl.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +34,22 @@ typedef struct {
   int64_t pid, fd; /* fd -1: it could not be made */
   uint64_t bytes, proof;
 } offer;
+
+/* When a process started, in clock ticks since boot, as /proc says; -1: it is gone, or dead and not yet buried. */
+static int64_t born(int64_t pid)
+{
+  char path[64], line[1024];
+  long long started = -1;
+  snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+  FILE *f = fopen(path, "r");
+  if (!f) return -1;
+  const char *rest = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL; /* behind the name, which may hold all */
+  fclose(f);
+  if (!rest || strchr("ZX", rest[2])) return -1;
+  for (int field = 2; rest && field < 22; field++) rest = strchr(rest + 1, ' ');
+  if (rest) sscanf(rest, " %lld", &started);
+  return started;
+}
 
 static char *map(int fd, size_t bytes)
 {
@@ -65,6 +85,8 @@ static shoal_status open_other(const offer *o, int rank, shoal_neighbour *out)
               "the memory of rank %d on this node cannot be reached through %s: %s", rank, path,
               out->base ? "it is another process's" : strerror(error));
   out->rank = rank;
+  out->pid = o->pid;
+  out->born = born(o->pid);
   out->bytes = o->bytes;
   return SHOAL_OK;
 }
@@ -164,6 +186,16 @@ char *shoal_region_at(const shoal_world *w, uint64_t id, int rank, uint64_t offs
   return NULL;
 }
 
+/* Many may have a reason of their own; the lowest rank that has one says it for all. */
+static shoal_status warn_once(shoal_world *w, bool knows, const char *why)
+{
+  int64_t key = w->size - w->rank, first = knows ? key : 0;
+  SHOAL_TRY(shoal_group_agree_max(w->control, "agreement", &first));
+  if (first == key)
+    shoal_warn("ranks of a node cannot share memory, so sums go around a ring of all ranks, which is slower: %s", why);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_share_try(shoal_world *w, bool wanted)
 {
   void *memory = NULL;
@@ -175,11 +207,23 @@ shoal_status shoal_share_try(shoal_world *w, bool wanted)
   snprintf(why, sizeof why, "%s", shoal_first_error());
   shoal_quiet_errors(-1);
   shoal_clear_error();
-  shoal_group_unshare(w->control, memory);
   w->shares = st == SHOAL_OK;
-  if (!w->shares && st != SHOAL_ERR_PEER)
-    shoal_warn("ranks of a node cannot share memory, so sums go around a ring of all ranks, which is slower: %s", why);
-  return st == SHOAL_ERR_HANG ? st : SHOAL_OK;
+  w->roll = memory;
+  return w->shares || st == SHOAL_ERR_HANG ? st : warn_once(w, st != SHOAL_ERR_PEER, why);
+}
+
+shoal_status shoal_share_roll_call(const shoal_world *w)
+{
+  const shoal_region *r = w->roll ? shoal_region_of(w, w->roll, 1) : NULL;
+  for (int i = 0; r && i < r->n; i++) {
+    const shoal_neighbour *n = &r->neighbours[i];
+    SHOAL_CHECK(
+        born(n->pid) == n->born, SHOAL_ERR_COMM,
+        "rank %d (%s, process %lld) is gone, noticed in training step %llu: it was killed or left early; the last "
+        "checkpoint is untouched, resume from it",
+        n->rank, w->topo->places[n->rank].host, (long long)n->pid, (unsigned long long)w->step);
+  }
+  return SHOAL_OK;
 }
 
 void shoal_share_close(shoal_world *w)

@@ -9,7 +9,10 @@
  *
  * In a ring a rank hears from one neighbour only, so its list is the members whose part was not in what came: the
  * culprit is on every rank's list, and the rank after it lists the most.  What that neighbour has sent instead, if
- * anything, tells a member that skipped something (or calls things in another order) from one that is silent. */
+ * anything, tells a member that skipped something (or calls things in another order) from one that is silent.
+ *
+ * A rank of the same node whose process is gone need not be waited for: that ends the wait within seconds, as a lost
+ * peer and not as a hang. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -93,10 +96,21 @@ static void log_stack(void)
   free(names);
 }
 
+/* Once a second, since it reads files.  Somebody who is gone will not come, however long the limit. */
+static shoal_status call_roll(shoal_watch *watch, shoal_flight *f)
+{
+  if (shoal_seconds_since(watch->called_ns) < 1) return SHOAL_OK;
+  watch->called_ns = shoal_now_ns();
+  shoal_status st = shoal_share_roll_call(f->g->w);
+  if (st != SHOAL_OK) shoal_flight_end(f, st);
+  return st;
+}
+
 shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f)
 {
   const shoal_world_options *o = &f->g->w->o;
   double blocked = shoal_seconds_since(SHOAL_MAX(watch->since_ns, f->moved_ns));
+  if (blocked >= 1) SHOAL_TRY(call_roll(watch, f));
   if (blocked < (watch->warned ? o->hang_s : SHOAL_MIN(o->warn_s, o->hang_s))) return SHOAL_OK;
   shoal_str text = { 0 };
   shoal_status st = SHOAL_OK;

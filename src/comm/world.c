@@ -1,6 +1,7 @@
 /* The world: opened once, asks everybody where they are, and owns the two groups of all ranks.
  *
- *   environment → (MPI_Init) → does MPI see what the launcher claims? → facts of all ranks → topology → link classes
+ *   environment → (MPI_Init) → does MPI see what the launcher claims? → PMIx: claims and a barrier
+ *     → facts and claims of all ranks → topology → does everybody describe it? → link classes
  *
  * A process that no launcher started is a world of one; MPI is then never initialised, so `shoal` runs on a laptop or a
  * login node without it.  Everything collective here is over all processes. */
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 static shoal_status take_options(shoal_world *w, const shoal_world_options *o)
 {
@@ -38,6 +40,12 @@ static void yield_if_crowded(const shoal_launch *l)
   if (!l->local_size || l->local_size > cores) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
+static shoal_status read_claims(shoal_world *w)
+{
+  struct utsname name;
+  return shoal_claims_read(NULL, uname(&name) == 0 ? name.nodename : "", &w->claims);
+}
+
 /* Left to itself TCP puts up to megabytes per connection into a slow link's queue, until the queue overflows; the loss
  * stalls one rank and the ring with it (4 nodes of 2 ranks at 100 Mbit/s: steps of 3.19 s, with these 3.09 s; no
  * difference at 1 Gbit/s).  128 KiB, which the kernel doubles, fill 10 Gbit/s at a round trip of 0.2 ms.  Only Open MPI's
@@ -51,7 +59,8 @@ static void keep_queues_short(void)
 static shoal_status open_transport(shoal_world *w)
 {
   shoal_launch launch;
-  shoal_launch_read(&launch);
+  SHOAL_TRY(read_claims(w));
+  shoal_launch_read(&w->claims, &launch);
   if (!launch.launcher) {
     SHOAL_TRY(shoal_launch_check(&launch, 1, w->o.allow_singletons));
     return shoal_self_open(w);
@@ -61,26 +70,65 @@ static shoal_status open_transport(shoal_world *w)
   keep_queues_short();
   SHOAL_TRY(shoal_mpi_open(w));
   SHOAL_TRY(shoal_launch_check(&launch, w->size, w->o.allow_singletons));
-  if (!w->o.allow_singletons) SHOAL_TRY(shoal_pmix_settle(w->size));
+  if (!w->o.allow_singletons) SHOAL_TRY(shoal_pmix_settle(w->size, &w->claims));
   return SHOAL_OK;
 }
 
-/* The facts travel over the control group, whose messages need no topology to be counted. */
+typedef struct { /* what every rank tells every other */
+  shoal_facts facts;
+  shoal_claims claims;
+} report;
+
+/* The reports of all ranks, over the control group, whose messages need no topology to be counted; unless this rank, or
+ * another, comes here with an error. */
+static shoal_status gather_reports(shoal_world *w, shoal_status st, shoal_facts *facts, shoal_claims *claims,
+                                   report *all)
+{
+  report mine;
+  memset(&mine, 0, sizeof mine); /* padding too: the bytes travel */
+  mine.claims = w->claims;
+  SHOAL_TRY(shoal_group_agree(w->control, st == SHOAL_OK ? shoal_topo_facts(&mine.facts) : st));
+  SHOAL_TRY(shoal_group_allgather(w->control, &mine, sizeof mine, all));
+  for (int r = 0; r < w->size; r++) {
+    facts[r] = all[r].facts;
+    claims[r] = all[r].claims;
+  }
+  return SHOAL_OK;
+}
+
+/* The verdict comes from tables that are the same everywhere, so it needs no agreement.  A world of one on purpose has
+ * nothing to compare: its neighbours are others' worlds. */
+static shoal_status judge(shoal_world *w, const char *pretend, const shoal_facts *facts, const shoal_claims *claims)
+{
+  SHOAL_TRY(shoal_topo_create(facts, w->size, NULL, &w->topo));
+  if (!w->o.allow_singletons || w->size > 1) SHOAL_TRY(shoal_claims_compare(claims, w->topo, shoal_world_library()));
+  SHOAL_TRY(shoal_topo_check_cores(facts, w->size, w->o.strict_cores));
+  if (pretend) {
+    shoal_topo_destroy(w->topo);
+    w->topo = NULL;
+    SHOAL_TRY(shoal_topo_create(facts, w->size, pretend, &w->topo));
+  }
+  for (int r = 0; w->o.threads > 0 && r < w->size; r++) w->topo->places[r].threads = w->o.threads;
+  return SHOAL_OK;
+}
+
 static shoal_status gather_topology(shoal_world *w, const char *pretend)
 {
-  shoal_facts mine, *all = NULL;
-  memset(&mine, 0, sizeof mine); /* padding too: the bytes travel */
-  shoal_status st = shoal_topo_facts(&mine);
+  shoal_facts *facts = NULL;
+  shoal_claims *claims = NULL;
+  report *all = NULL;
+  shoal_status st = SHOAL_ALLOC((size_t)w->size, &facts);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &claims);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &all);
-  SHOAL_TRY_GOTO(st, shoal_group_agree(w->control, st), done);
-  SHOAL_TRY_GOTO(st, shoal_group_allgather(w->control, &mine, sizeof mine, all), done);
-  SHOAL_TRY_GOTO(st, shoal_topo_create(all, w->size, pretend, &w->topo), done);
+  st = gather_reports(w, st, facts, claims, all);
+  if (st == SHOAL_OK) st = judge(w, pretend, facts, claims);
+  free(facts);
+  free(claims);
+  free(all);
+  SHOAL_TRY(st);
   shoal_group_learn_links(w->control);
   shoal_group_learn_links(w->all);
-  SHOAL_TRY_GOTO(st, shoal_share_try(w, !w->o.no_sharing), done);
-done:
-  free(all);
-  return st;
+  return shoal_share_try(w, !w->o.no_sharing);
 }
 
 static shoal_status make_groups(shoal_world *w)
@@ -143,6 +191,11 @@ int shoal_world_size(const shoal_world *w)
 const shoal_topo *shoal_world_topo(const shoal_world *w)
 {
   return w->topo;
+}
+
+const shoal_claims *shoal_world_claims(const shoal_world *w)
+{
+  return &w->claims;
 }
 
 bool shoal_world_shares(const shoal_world *w)

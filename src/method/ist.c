@@ -81,11 +81,7 @@ static shoal_status ist_cut(shoal_run *r, void *state, const shoal_model **part)
     .min_blocks = (int)shoal_config_int(r->config, "method.min_blocks"),
   };
   o.n_stages = shoal_config_ints(r->config, "method.stages", &o.stages);
-  bool root = shoal_group_rank(r->all) == 0;
-  if (!root) shoal_quiet_errors(1); /* the same model, the same complaint */
-  shoal_status st = shoal_ist_plan_create(r->model, &o, &s->plan);
-  if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(st);
+  SHOAL_TRY(shoal_ist_plan_create(r->model, &o, &s->plan));
   SHOAL_TRY(shoal_ist_deal_create(s->plan, &s->now));
   SHOAL_TRY(shoal_ist_deal_create(s->plan, &s->next));
   SHOAL_TRY(shoal_ist_view_create(s->plan, shoal_group_rank(r->all), &s->view));

@@ -226,16 +226,12 @@ static shoal_status make_grid(shoal_run *r, shoal_local *s)
 static shoal_status local_cut(shoal_run *r, void *state, const shoal_model **part)
 {
   shoal_local *s = state;
-  bool root = shoal_group_rank(r->all) == 0;
   size_t *at = NULL;
-  if (!root) shoal_quiet_errors(1); /* the same model, the same complaint */
-  shoal_status st = make_parts(r, s);
-  if (st == SHOAL_OK) st = make_grid(r, s);
-  if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(st);
+  SHOAL_TRY(make_parts(r, s));
+  SHOAL_TRY(make_grid(r, s));
   SHOAL_TRY(SHOAL_ALLOC((size_t)s->n, &s->block));
   SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)s->n, &at));
-  st = shoal_local_join(s->parts, s->stage, at, at + s->n, &s->arena);
+  shoal_status st = shoal_local_join(s->parts, s->stage, at, at + s->n, &s->arena);
   for (int i = 0; i < s->n; i++) {
     int number = s->parts->stage_first[s->stage] + i;
     s->block[i] = (shoal_local_trained){

@@ -1,76 +1,84 @@
-/* See quant.h.  A block at a time: grid numbers in a buffer on the stack, then codes, then bytes.
+/* See quant.h.  A block at a time: whole grid numbers in a buffer on the stack, then codes, then bytes.
  *
  * Rounding without a library call: adding 1.5 * 2^52 pushes the fraction out of a double's mantissa, so the hardware's
- * own round-to-even does the work, and what is left in the mantissa is the whole number.  Loops of plain double
- * arithmetic, which compilers turn into vector code. */
+ * own round-to-even does the work, and what is left in the mantissa is the whole number.  1.5 * 2^23 does the same for
+ * floats up to 2^22.
+ *
+ * There are two ways through a block with the same results.  The general one works in double.  The quick one works in
+ * f32 and 32-bit numbers, eight or sixteen side by side; it needs a spacing that is a power of two, so that products with
+ * it are exact, and grid numbers below 2^22, and is taken where both hold (block by block), since it is several times
+ * faster.  Decoding there: the key is grid number ky and a rest r, |r| <= 1/2; the nearest point of the colour is
+ * ky + w or ky + w - q with w = (colour - ky) mod q, whichever is nearer to ky + r. */
 #include "method/quant.h"
 #include "base/mem.h"
+#include "base/wide.h"
+#include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 static const double push = 0x1.8p52;
+static const float push_f = 0x1.8p23f;
 
-static inline int64_t whole(double rounded_with_push)
+static inline int64_t whole(double pushed)
 {
   int64_t bits;
-  memcpy(&bits, &rounded_with_push, sizeof bits);
+  memcpy(&bits, &pushed, sizeof bits);
   return bits - INT64_C(0x4338000000000000); /* of `push` */
 }
 
-/* ------------------------------------------------------------------------------------------------------ packing */
-
-size_t shoal_quant_packed_bytes(int bits, size_t n)
+static inline int32_t whole_f(float pushed)
 {
-  if (bits == 14) return n + (n * 6 + 7) / 8;
-  return (n * (size_t)bits + 7) / 8;
+  int32_t bits;
+  memcpy(&bits, &pushed, sizeof bits);
+  return bits - 0x4b400000; /* of `push_f` */
 }
 
-/* Six bits each, in groups of four codes to three bytes. */
-static void pack_six(size_t n, const uint16_t *codes, uint8_t *out)
+/* ----------------------------------------------------------------------------------------------------------- hash */
+
+/* Sum of number times factor, modulo 2^64.  Factors are odd, below 2^31, all different and otherwise random: one or two
+ * numbers that are off by q always show, more of them with all but certainty (2^-31 or so). */
+static int32_t factor[SHOAL_QUANT_BLOCK];
+static pthread_once_t factors_once = PTHREAD_ONCE_INIT;
+
+static void make_factors(void)
 {
-  for (size_t i = 0; i < n; i += 4) {
-    uint32_t group = 0;
-    for (size_t k = 0; k < 4 && i + k < n; k++) group |= (uint32_t)(codes[i + k] >> 8 & 0x3f) << 6 * k;
-    size_t bytes = (SHOAL_MIN(n - i, (size_t)4) * 6 + 7) / 8;
-    for (size_t b = 0; b < bytes; b++) *out++ = (uint8_t)(group >> 8 * b);
-  }
+  for (uint64_t i = 0; i < SHOAL_QUANT_BLOCK; i++)
+    factor[i] = (int32_t)(shoal_rng_seed(UINT64_C(0x5bd1e995), i) >> 33 | 1);
 }
 
-static void unpack_six(size_t n, const uint8_t *in, uint16_t *codes)
+const int32_t *shoal_quant_factors(void)
 {
-  for (size_t i = 0; i < n; i += 4) {
-    uint32_t group = 0;
-    size_t bytes = (SHOAL_MIN(n - i, (size_t)4) * 6 + 7) / 8;
-    for (size_t b = 0; b < bytes; b++) group |= (uint32_t)*in++ << 8 * b;
-    for (size_t k = 0; k < 4 && i + k < n; k++) codes[i + k] |= (uint16_t)((group >> 6 * k & 0x3f) << 8);
-  }
+  pthread_once(&factors_once, make_factors);
+  return factor;
 }
 
-void shoal_quant_pack(int bits, size_t n, const uint16_t *codes, uint8_t *out)
+static uint64_t hash(size_t n, const int64_t *k)
 {
-  if (bits == 4) {
-    for (size_t i = 0; i + 1 < n; i += 2) out[i / 2] = (uint8_t)((codes[i] & 15) | codes[i + 1] << 4);
-    if (n % 2) out[n / 2] = (uint8_t)(codes[n - 1] & 15);
-    return;
-  }
-  for (size_t i = 0; i < n; i++) out[i] = (uint8_t)codes[i];
-  if (bits == 14) pack_six(n, codes, out + n);
-  if (bits == 16)
-    for (size_t i = 0; i < n; i++) out[n + i] = (uint8_t)(codes[i] >> 8);
+  uint64_t h = n;
+  for (size_t i = 0; i < n; i++) h += (uint64_t)k[i] * (uint64_t)factor[i];
+  return h;
 }
 
-void shoal_quant_unpack(int bits, size_t n, const uint8_t *in, uint16_t *codes)
+SHOAL_WIDE static uint64_t hash_f(size_t n, const int32_t *k)
 {
-  if (bits == 4) {
-    for (size_t i = 0; i < n; i++) codes[i] = in[i / 2] >> 4 * (i % 2) & 15;
-    return;
-  }
-  for (size_t i = 0; i < n; i++) codes[i] = in[i];
-  if (bits == 14) unpack_six(n, in + n, codes);
-  if (bits == 16)
-    for (size_t i = 0; i < n; i++) codes[i] |= (uint16_t)(in[n + i] << 8);
+  int64_t h = (int64_t)n;
+  for (size_t i = 0; i < n; i++) h += (int64_t)k[i] * (int64_t)factor[i]; /* |h| < 2^12 * 2^22 * 2^31: no overflow */
+  return (uint64_t)h;
 }
 
-/* --------------------------------------------------------------------------------------------------- grid numbers */
+static void put_u64(uint8_t *to, uint64_t v)
+{
+  for (int i = 0; i < 8; i++) to[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint64_t get_u64(const uint8_t *from)
+{
+  uint64_t v = 0;
+  for (int i = 0; i < 8; i++) v |= (uint64_t)from[i] << 8 * i;
+  return v;
+}
+
+/* ------------------------------------------------------------------------------------------------- the general way */
 
 static void round_nearest(double s, size_t n, const float *x, int64_t *k)
 {
@@ -92,35 +100,76 @@ static void round_stochastic(const shoal_quant *q, size_t first, size_t n, const
 static void grid_numbers(const shoal_quant *q, size_t first, size_t n, const float *x, int64_t *k)
 {
   if (q->stochastic)
-    round_stochastic(q, first, n, x + first, k);
+    round_stochastic(q, first, n, x, k);
   else
-    round_nearest(q->spacing, n, x + first, k);
+    round_nearest(q->spacing, n, x, k);
 }
 
-/* Four polynomials in an odd number, so that one changed number always changes the hash: differences are small
- * multiples of q <= 2^16, and an odd factor never makes one of those vanish modulo 2^64. */
-static uint64_t hash(size_t n, const int64_t *k)
+/* m = round((y/s - c) / q), k = c + q m, z = s k */
+static void decode_numbers(const shoal_quant *q, size_t n, const uint16_t *codes, const float *y, int64_t *k, float *z)
 {
-  static const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
-  static const uint64_t mix[4] = { UINT64_C(0xbf58476d1ce4e5b9), UINT64_C(0x94d049bb133111eb),
-                                   UINT64_C(0xff51afd7ed558ccd), UINT64_C(0xc4ceb9fe1a85ec53) };
-  uint64_t h[4] = { 1, 2, 3, 4 }, all = n;
-  for (size_t i = 0; i < n; i += 4)
-    for (size_t lane = 0; lane < SHOAL_MIN(n - i, (size_t)4); lane++) h[lane] = h[lane] * odd + (uint64_t)k[i + lane];
-  for (size_t lane = 0; lane < 4; lane++) all += h[lane] * mix[lane];
-  return all;
+  double colours = (double)(1 << q->bits), s = q->spacing;
+  for (size_t i = 0; i < n; i++) {
+    double m = ((double)y[i] / s - (double)codes[i]) / colours + push;
+    k[i] = (int64_t)codes[i] + (int64_t)((uint64_t)whole(m) << q->bits);
+    z[i] = (float)(s * (double)k[i]);
+  }
 }
 
-static void put_u64(uint8_t *to, uint64_t v)
+/* --------------------------------------------------------------------------------------------------- the quick way */
+
+/* The largest |x| as bits: they order like the numbers, and what is not a number is above all. */
+SHOAL_WIDE static int32_t largest_bits(size_t n, const float *x)
 {
-  for (int i = 0; i < 8; i++) to[i] = (uint8_t)(v >> 8 * i);
+  int32_t largest = 0;
+  for (size_t i = 0; i < n; i++) {
+    int32_t bits;
+    memcpy(&bits, &x[i], sizeof bits);
+    bits &= INT32_MAX;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
 }
 
-static uint64_t get_u64(const uint8_t *from)
+static bool quick(const shoal_quant *q, size_t n, const float *x)
 {
-  uint64_t v = 0;
-  for (int i = 0; i < 8; i++) v |= (uint64_t)from[i] << 8 * i;
-  return v;
+  int exponent;
+  if (frexp(q->spacing, &exponent) != 0.5 || exponent < -100 || exponent > 100) return false;
+  int32_t bits = largest_bits(n, x);
+  float largest;
+  memcpy(&largest, &bits, sizeof largest);
+  return (double)largest / q->spacing < 0x1p22 - 0x1p17; /* with room for half a window on top */
+}
+
+SHOAL_WIDE static void round_quick(float inverse, size_t n, const float *x, int32_t *k)
+{
+  for (size_t i = 0; i < n; i++) k[i] = whole_f(x[i] * inverse + push_f);
+}
+
+SHOAL_WIDE static void codes_quick(uint32_t mask, size_t n, const int32_t *k, uint16_t *codes)
+{
+  for (size_t i = 0; i < n; i++) codes[i] = (uint16_t)((uint32_t)k[i] & mask); /* floor modulus */
+}
+
+SHOAL_WIDE static void value_quick(float s, size_t n, const float *x, float *z)
+{
+  float inverse = 1 / s;
+  for (size_t i = 0; i < n; i++) z[i] = s * (x[i] * inverse + push_f - push_f);
+}
+
+SHOAL_WIDE static void decode_quick(int bits, float s, size_t n, const uint16_t *codes, const float *y, int32_t *k,
+                                    float *z)
+{
+  const float inverse = 1 / s;
+  const int32_t q = 1 << bits;
+  for (size_t i = 0; i < n; i++) {
+    float t = y[i] * inverse, pushed = t + push_f;
+    int32_t ky = whole_f(pushed), w = (codes[i] - ky) & (q - 1);
+    float rest = t - (pushed - push_f);
+    int32_t beyond = (float)w - rest > (float)q * 0.5f ? q : 0;
+    k[i] = ky + w - beyond;
+    z[i] = s * (float)k[i];
+  }
 }
 
 /* -------------------------------------------------------------------------------------------------------- parcels */
@@ -137,47 +186,61 @@ size_t shoal_quant_bytes(int bits, size_t n)
          8 * shoal_quant_blocks(n);
 }
 
-void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, void *out)
+/* Codes and hash of one block, whose first number is number `first` of the parcel. */
+static uint64_t encode_block(const shoal_quant *q, size_t first, size_t n, const float *x, uint16_t *codes)
 {
-  int64_t k[SHOAL_QUANT_BLOCK];
-  uint16_t codes[SHOAL_QUANT_BLOCK];
-  uint8_t *to = out;
-  uint64_t mask = (UINT64_C(1) << q->bits) - 1;
-  for (size_t at = 0; at < n; at += SHOAL_QUANT_BLOCK) {
-    size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
-    grid_numbers(q, at, count, x, k);
-    for (size_t i = 0; i < count; i++) codes[i] = (uint16_t)((uint64_t)k[i] & mask); /* floor modulus */
-    shoal_quant_pack(q->bits, count, codes, to);
-    to += shoal_quant_packed_bytes(q->bits, count);
-    put_u64(to, hash(count, k));
-    to += 8;
+  uint32_t mask = (UINT32_C(1) << q->bits) - 1;
+  if (!q->stochastic && quick(q, n, x)) {
+    int32_t k[SHOAL_QUANT_BLOCK];
+    round_quick((float)(1 / q->spacing), n, x, k);
+    codes_quick(mask, n, k, codes);
+    return hash_f(n, k);
   }
+  int64_t k[SHOAL_QUANT_BLOCK];
+  grid_numbers(q, first, n, x, k);
+  for (size_t i = 0; i < n; i++) codes[i] = (uint16_t)((uint64_t)k[i] & mask);
+  return hash(n, k);
 }
 
-/* m = round((y/s - c) / q), k = c + q m, z = s k */
-static void decode_block(const shoal_quant *q, size_t n, const uint16_t *codes, const float *y, int64_t *k, float *z)
+static uint64_t decode_block(const shoal_quant *q, size_t n, const uint16_t *codes, const float *y, float *z)
 {
-  double colours = (double)(1 << q->bits), s = q->spacing;
-  for (size_t i = 0; i < n; i++) {
-    double m = ((double)y[i] / s - (double)codes[i]) / colours + push;
-    k[i] = (int64_t)codes[i] + (int64_t)((uint64_t)whole(m) << q->bits);
-    z[i] = (float)(s * (double)k[i]);
+  if (quick(q, n, y)) {
+    int32_t k[SHOAL_QUANT_BLOCK];
+    decode_quick(q->bits, (float)q->spacing, n, codes, y, k, z);
+    return hash_f(n, k);
+  }
+  int64_t k[SHOAL_QUANT_BLOCK];
+  decode_numbers(q, n, codes, y, k, z);
+  return hash(n, k);
+}
+
+void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, void *out)
+{
+  uint16_t codes[SHOAL_QUANT_BLOCK];
+  uint8_t *to = out;
+  (void)shoal_quant_factors();
+  for (size_t at = 0; at < n; at += SHOAL_QUANT_BLOCK) {
+    size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
+    uint64_t h = encode_block(q, at, count, x + at, codes);
+    shoal_quant_pack(q->bits, count, codes, to);
+    to += shoal_quant_packed_bytes(q->bits, count);
+    put_u64(to, h);
+    to += 8;
   }
 }
 
 size_t shoal_quant_decode(const shoal_quant *q, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad)
 {
-  int64_t k[SHOAL_QUANT_BLOCK];
   uint16_t codes[SHOAL_QUANT_BLOCK];
   const uint8_t *from = parcel;
   size_t wrong = 0;
+  (void)shoal_quant_factors();
   memset(bad, 0, (shoal_quant_blocks(n) + 7) / 8);
   for (size_t at = 0, b = 0; at < n; at += SHOAL_QUANT_BLOCK, b++) {
     size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
     shoal_quant_unpack(q->bits, count, from, codes);
     from += shoal_quant_packed_bytes(q->bits, count);
-    decode_block(q, count, codes, y + at, k, z + at);
-    if (hash(count, k) != get_u64(from)) {
+    if (decode_block(q, count, codes, y + at, z + at) != get_u64(from)) {
       bad[b / 8] |= (uint8_t)(1 << b % 8);
       wrong++;
     }
@@ -186,16 +249,19 @@ size_t shoal_quant_decode(const shoal_quant *q, size_t n, const void *parcel, co
   return wrong;
 }
 
-void shoal_quant_value(const shoal_quant *q, size_t n, const float *x, const uint8_t *except, float *z)
+static void value_block(const shoal_quant *q, size_t first, size_t n, const float *x, float *z)
 {
-  int64_t k[SHOAL_QUANT_BLOCK];
-  for (size_t at = 0, b = 0; at < n; at += SHOAL_QUANT_BLOCK, b++) {
-    size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
-    if (except && shoal_quant_marked(except, b)) {
-      if (z != x) memcpy(z + at, x + at, count * sizeof *z);
-      continue;
-    }
-    grid_numbers(q, at, count, x, k);
-    for (size_t i = 0; i < count; i++) z[at + i] = (float)(q->spacing * (double)k[i]);
+  if (!q->stochastic && quick(q, n, x)) {
+    value_quick((float)q->spacing, n, x, z);
+    return;
   }
+  int64_t k[SHOAL_QUANT_BLOCK];
+  grid_numbers(q, first, n, x, k);
+  for (size_t i = 0; i < n; i++) z[i] = (float)(q->spacing * (double)k[i]);
+}
+
+void shoal_quant_value(const shoal_quant *q, size_t first, size_t n, const float *x, float *z)
+{
+  for (size_t at = 0; at < n; at += SHOAL_QUANT_BLOCK)
+    value_block(q, first + at, SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK), x + at, z + at);
 }

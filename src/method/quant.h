@@ -10,8 +10,8 @@
  * A wrong decode is silent in the scheme itself.  Here each block of 4096 numbers carries a 64-bit hash of the whole grid
  * numbers; the receiver hashes what it decoded, so it knows which blocks to ask for unquantised.
  *
- * Everything is in double and rounded once: sender and receiver get the same bits for the same grid point, on every
- * machine.  A grid point is round(x / s), to even where two are equally near, or, stochastically, floor(x / s + U) with U
+ * Results are those of double arithmetic rounded once: sender and receiver get the same bits for the same grid point, on
+ * every machine.  A grid point is round(x / s), to even where two are equally near, or, stochastically, floor(x / s + U) with U
  * uniform and addressed, so that the mean is x.
  * Source: Davies, Gurunathan, Moshrefi, Ashkboos, Alistarh, New Bounds for Distributed Mean Estimation and Variance
  * Reduction, ICLR 2021 (cubic lattice); hash and adapted spacing are ours. */
@@ -46,9 +46,11 @@ void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, void *ou
  *  @param bad  [(blocks + 7) / 8] bit b % 8 of byte b / 8 set: block b does not have the sender's hash
  *  @return     how many blocks are bad */
 size_t shoal_quant_decode(const shoal_quant *q, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad);
+/** The factors of the hash, [SHOAL_QUANT_BLOCK]: odd, positive, all different. */
+const int32_t *shoal_quant_factors(void);
 /** z ← Q(x), bit for bit what a receiver decodes where its key is near enough; z may be x.
- *  @param except  blocks marked in it (as `bad` above; or NULL) are copied as they are */
-void shoal_quant_value(const shoal_quant *q, size_t n, const float *x, const uint8_t *except, float *z);
+ *  @param first  number of x[0] in the parcel, a multiple of the block: addresses stochastic rounding */
+void shoal_quant_value(const shoal_quant *q, size_t first, size_t n, const float *x, float *z);
 static inline bool shoal_quant_marked(const uint8_t *blocks, size_t b)
 {
   return blocks[b / 8] >> b % 8 & 1;

@@ -71,3 +71,9 @@ void shoal_swarm_publish(shoal_swarm *s)
 {
   if (s->rules.variant == SHOAL_SWARM_PULL) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
 }
+
+void shoal_swarm_fold_own(shoal_swarm *s)
+{
+  double learned = shoal_swarm_fold(&s->node);
+  s->distance = SHOAL_MAX(s->distance, learned);
+}

@@ -58,6 +58,8 @@ void shoal_swarm_destroy(shoal_swarm *s); /* NULL is fine */
 void shoal_swarm_restart(shoal_swarm *s);
 /** V3: the copy others may pull follows the live model: after every local step, before anything is averaged. */
 void shoal_swarm_publish(shoal_swarm *s);
+/** Fold, and let D know. */
+void shoal_swarm_fold_own(shoal_swarm *s);
 
 /* ---- parcel.c: one side's numbers of one interaction ---- */
 typedef struct {
@@ -85,7 +87,7 @@ void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d);
 void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs);
 void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from);
 void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d);
-/** All of `theirs` is there: learn the distance; where c is to be averaged, it becomes Q(c), as the partner sees it. */
+/** All of `theirs` is there: learn the distance, and average c as the partner sees it, Q(c), with it (V3: does not). */
 void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d);
 
 /* ---- lockstep.c: interactions by a schedule that all ranks compute ---- */
@@ -135,7 +137,7 @@ shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t);
 void shoal_swarm_talk_fini(shoal_swarm_talk *t);
 /** Parcels set out, from `from`.  Not blocking.  peer, number, distance and directions are filled in. */
 shoal_status shoal_swarm_talk_start(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
-/** Look, and take the next step where something has come; `from` as at the start.  Ends in DONE, `theirs` and D filled. */
+/** Look, and take the next step where something has come; `from` as at the start.  Ends in DONE, with the deal ended. */
 shoal_status shoal_swarm_talk_advance(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
 /** Give up: messages under way are left to the library. */
 shoal_status shoal_swarm_talk_abandon(shoal_swarm *s, shoal_swarm_talk *t);

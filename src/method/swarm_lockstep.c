@@ -137,8 +137,8 @@ static shoal_status interact(shoal_swarm_lockstep *l, const shoal_swarm_edge *e,
   shoal_swarm_deal_begin(s, &l->deal, SHOAL_MAX(l->mine.distance, l->theirs.distance));
   SHOAL_TRY(swap_models(l, peer, both || !initiator, both || initiator));
   if (both || initiator) shoal_swarm_deal_end(s, &l->deal);
-  double learned = shoal_swarm_take(s->rules.variant, &s->node, initiator, s->node.c, s->theirs);
-  s->distance = SHOAL_MAX(s->distance, learned);
+  if (!both && initiator) shoal_swarm_pull(&s->node, s->theirs);
+  if (shoal_swarm_folds(s->rules.variant, initiator)) shoal_swarm_fold_own(s);
   *changed |= initiator || s->rules.variant != SHOAL_SWARM_NONBLOCKING;
   s->met += initiator;
   s->served += !initiator;

@@ -1,14 +1,15 @@
 /* See swarm_math.h.  Plain loops, one pass each. */
 #include "method/swarm_math.h"
 #include "base/mem.h"
+#include "base/wide.h"
 #include <math.h>
 
-void shoal_swarm_average(size_t n, const float *mine, const float *theirs, float *c)
+SHOAL_WIDE void shoal_swarm_average(size_t n, const float *mine, const float *theirs, float *c)
 {
   for (size_t i = 0; i < n; i++) c[i] = 0.5f * (mine[i] + theirs[i]);
 }
 
-double shoal_swarm_fold(const shoal_swarm_node *a)
+SHOAL_WIDE double shoal_swarm_fold(const shoal_swarm_node *a)
 {
   float *restrict x = a->x, *restrict c = a->c, *restrict b = a->b, largest = 0;
   for (size_t i = 0; i < a->n; i++) {
@@ -24,17 +25,7 @@ void shoal_swarm_pull(const shoal_swarm_node *a, const float *theirs)
   shoal_swarm_average(a->n, a->x, theirs, a->x);
 }
 
-double shoal_swarm_take(shoal_swarm_variant v, const shoal_swarm_node *a, bool initiator, const float *mine,
-                        const float *theirs)
-{
-  if (shoal_swarm_averages(v))
-    shoal_swarm_average(a->n, mine, theirs, a->c);
-  else if (initiator)
-    shoal_swarm_pull(a, theirs);
-  return shoal_swarm_folds(v, initiator) ? shoal_swarm_fold(a) : 0;
-}
-
-double shoal_swarm_distance(size_t n, const float *a, const float *b)
+SHOAL_WIDE double shoal_swarm_distance(size_t n, const float *a, const float *b)
 {
   float largest = 0;
   for (size_t i = 0; i < n; i++) {

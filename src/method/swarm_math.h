@@ -49,9 +49,6 @@ static inline bool shoal_swarm_folds(shoal_swarm_variant v, bool initiator)
 {
   return v == SHOAL_SWARM_SYMMETRIC || (v == SHOAL_SWARM_NONBLOCKING && initiator);
 }
-/** All of one side's part, where nothing comes between.  Returns max |u| of a fold, 0 without one. */
-double shoal_swarm_take(shoal_swarm_variant v, const shoal_swarm_node *a, bool initiator, const float *mine,
-                        const float *theirs);
 /** max |a - b| */
 double shoal_swarm_distance(size_t n, const float *a, const float *b);
 

@@ -238,14 +238,13 @@ static shoal_status hear(shoal_swarm_pairs *p, peer *q, const note *got)
 
 /* ---------------------------------------------------------------------------------------------------- moving on */
 
-/* Parcels are through: c takes its part at once; x and b wait for the end of the step. */
+/* Parcels are through and c is averaged; what that means for x and b waits for the end of the step. */
 static void conclude(shoal_swarm_pairs *p, shoal_swarm_talk *t, bool initiator)
 {
   shoal_swarm *s = p->s;
   shoal_swarm_record(s, &t->deal, t->peer, t->moving_ns, 0);
   s->met += initiator;
   s->served += !initiator;
-  if (!p->pull) shoal_swarm_average(s->node.n, s->node.c, s->theirs, s->node.c);
   p->changed |= p->blocking;
   p->folds |= shoal_swarm_folds(s->rules.variant, initiator);
   p->pulled |= p->pull && initiator;
@@ -339,8 +338,7 @@ static void apply(shoal_swarm_pairs *p)
   if (p->folds) {
     p->folding = busy(&p->mine) || busy(&p->theirs);
     if (!p->folding) {
-      double learned = shoal_swarm_fold(&s->node);
-      s->distance = SHOAL_MAX(s->distance, learned);
+      shoal_swarm_fold_own(s);
       p->folds = false;
       p->changed = true;
     }

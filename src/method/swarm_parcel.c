@@ -118,10 +118,19 @@ void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d)
   }
 }
 
+/* Block by block, so that the three passes find their numbers in the cache. */
 void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d)
 {
-  float *c = s->node.c;
-  s->distance = shoal_swarm_observe(s->distance, shoal_swarm_distance(s->node.n, s->theirs, c));
-  if (d->quant.spacing > 0 && shoal_swarm_averages(s->rules.variant))
-    shoal_quant_value(&d->quant, s->node.n, c, d->bad, c);
+  bool average = shoal_swarm_averages(s->rules.variant), quantised = d->quant.spacing > 0;
+  double measured = 0;
+  for (size_t b = 0; b < shoal_quant_blocks(s->node.n); b++) {
+    size_t at = b * SHOAL_QUANT_BLOCK, count = block_length(s->node.n, b);
+    float *c = s->node.c + at;
+    const float *theirs = s->theirs + at;
+    measured = SHOAL_MAX(measured, shoal_swarm_distance(count, theirs, c));
+    if (!average) continue;
+    if (quantised && !shoal_quant_marked(d->bad, b)) shoal_quant_value(&d->quant, at, count, c, c);
+    shoal_swarm_average(count, c, theirs, c);
+  }
+  s->distance = shoal_swarm_observe(s->distance, measured);
 }

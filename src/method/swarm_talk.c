@@ -3,7 +3,7 @@
  *     PARCELS   my parcel out, theirs in         (V3: one of the two)
  *     CHECKING  which blocks could not be read, each way          unquantised: left out
  *     AGAIN     those blocks in full, each way                    none bad: left out
- *     DONE      D is learned; c is Q(c); `theirs` is the partner's, the same numbers the partner has for itself
+ *     DONE      D is learned, c is averaged (V3: `theirs` waits for the end of the step)
  *
  * Tags carry the number of the interaction, so that what an abandoned one left behind is not taken for a later one's. */
 #include "base/clock.h"

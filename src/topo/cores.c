@@ -40,64 +40,84 @@ hwloc_topology_t shoal_topo_load(const char *xml)
   return NULL;
 }
 
-/* Objects of a type that hold a part of the mask; what they cover is taken out of `left`. */
-static int count_objects(hwloc_topology_t t, hwloc_obj_type_t type, hwloc_const_bitmap_t mask, hwloc_bitmap_t left)
+/* Objects of a type that hold a part of the mask; what they cover is taken out of `left`, their own numbers are added to
+ * `numbers`, which may be NULL. */
+static int count_objects(hwloc_topology_t t, hwloc_obj_type_t type, hwloc_const_bitmap_t mask, hwloc_bitmap_t left,
+                         hwloc_bitmap_t numbers)
 {
   int n = 0;
   hwloc_obj_t o = NULL;
   while ((o = hwloc_get_next_obj_by_type(t, type, o)) != NULL) {
     if (!hwloc_bitmap_intersects(o->cpuset, mask)) continue;
     hwloc_bitmap_andnot(left, left, o->cpuset);
+    if (numbers && o->os_index != HWLOC_UNKNOWN_INDEX) hwloc_bitmap_set(numbers, o->os_index);
     n++;
   }
   return n;
 }
 
-static void list_mask(hwloc_const_bitmap_t mask, shoal_facts *f)
+void shoal_topo_list_bits(hwloc_const_bitmap_t bits, char *out, size_t cap)
 {
   char *list = NULL;
-  uint64_t hash = 14695981039346656037u; /* FNV-1a over the whole text, so that what is cut off counts too */
-  if (hwloc_bitmap_list_asprintf(&list, mask) < 0) return;
-  for (const char *c = list; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-  f->mask_hash = hash;
   const char *end = "";
-  if (strlen(list) >= sizeof f->cpu_list) { /* cut behind a whole number */
+  out[0] = '\0';
+  if (hwloc_bitmap_list_asprintf(&list, bits) < 0) return;
+  if (strlen(list) >= cap) { /* cut behind a whole number */
     end = ",...";
-    list[sizeof f->cpu_list - sizeof ",..."] = '\0';
+    list[cap - sizeof ",..."] = '\0';
     *strrchr(list, ',') = '\0';
   }
-  snprintf(f->cpu_list, sizeof f->cpu_list, "%s%s", list, end);
+  snprintf(out, cap, "%s%s", list, end);
   free(list);
+}
+
+/* FNV-1a over the whole text, so that what a list leaves out counts too. */
+static uint64_t hash_bits(hwloc_const_bitmap_t bits)
+{
+  char *list = NULL;
+  uint64_t hash = 14695981039346656037u;
+  if (hwloc_bitmap_list_asprintf(&list, bits) < 0) return 0;
+  for (const char *c = list; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+  free(list);
+  return hash;
 }
 
 void shoal_topo_count(hwloc_topology_t t, hwloc_const_bitmap_t mask, shoal_facts *f)
 {
-  hwloc_bitmap_t left = hwloc_bitmap_dup(mask), unused = hwloc_bitmap_dup(mask);
+  hwloc_bitmap_t left = hwloc_bitmap_dup(mask), unused = hwloc_bitmap_dup(mask), numa = hwloc_bitmap_alloc();
   f->pus = hwloc_bitmap_weight(mask);
-  f->cores = t && left ? count_objects(t, HWLOC_OBJ_CORE, mask, left) : 0;
+  f->cores = t && left ? count_objects(t, HWLOC_OBJ_CORE, mask, left, NULL) : 0;
   f->cores += left ? hwloc_bitmap_weight(left) : f->pus;
-  f->numa_nodes = t && unused ? count_objects(t, HWLOC_OBJ_NUMANODE, mask, unused) : 1;
+  f->numa_nodes = t && unused ? count_objects(t, HWLOC_OBJ_NUMANODE, mask, unused, numa) : 1;
   if (f->numa_nodes < 1) f->numa_nodes = 1;
-  list_mask(mask, f);
+  if (numa) shoal_topo_list_bits(numa, f->numa_list, sizeof f->numa_list);
+  shoal_topo_list_bits(mask, f->cpu_list, sizeof f->cpu_list);
+  f->mask_hash = hash_bits(mask);
   hwloc_bitmap_free(left);
   hwloc_bitmap_free(unused);
+  hwloc_bitmap_free(numa);
 }
 
-shoal_status shoal_topo_own_cores(shoal_facts *f)
+shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out)
 {
   hwloc_bitmap_t mask = hwloc_bitmap_alloc();
   SHOAL_CHECK(mask, SHOAL_ERR_MEM, "affinity mask");
   shoal_status st = read_mask(mask);
-  hwloc_topology_t t = NULL;
-  if (st == SHOAL_OK) {
-    t = shoal_topo_load(NULL);
-    bool ours = t && hwloc_topology_is_thissystem(t);
-    if (!ours)
-      shoal_info("hwloc %s: every hardware thread counts as a core",
-                 t ? "was told to describe another machine (HWLOC_XMLFILE or HWLOC_SYNTHETIC)" : "does not work here");
-    shoal_topo_count(ours ? t : NULL, mask, f);
+  if (st != SHOAL_OK) {
+    hwloc_bitmap_free(mask);
+    return st;
   }
-  if (t) hwloc_topology_destroy(t);
-  hwloc_bitmap_free(mask);
-  return st;
+  hwloc_topology_t t = shoal_topo_load(NULL);
+  bool ours = t && hwloc_topology_is_thissystem(t);
+  if (!ours)
+    shoal_info("hwloc %s: every hardware thread counts as a core",
+               t ? "was told to describe another machine (HWLOC_XMLFILE or HWLOC_SYNTHETIC)" : "does not work here");
+  if (t && !ours) {
+    hwloc_topology_destroy(t);
+    t = NULL;
+  }
+  shoal_topo_count(t, mask, f);
+  *t_out = t;
+  *mask_out = mask;
+  return SHOAL_OK;
 }

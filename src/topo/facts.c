@@ -1,4 +1,4 @@
-/* Facts of one process: which host, which cores, and what the launcher claims.
+/* Facts of one process: which host, which cores, and how many it was promised.
  *
  * Host names are no identity: containers share "localhost", and one machine can play several nodes.  Two processes are
  * on one node when host name and boot id agree, the boot id being the number the kernel drew when it started.
@@ -6,6 +6,7 @@
  * Claims stay claims.  Since Slurm 22.05 a step does not take over the cores per task of its job, so the environment
  * may say 4 while the mask holds 1: threads are counted from the mask, and the difference is told with its cure. */
 #include "base/log.h"
+#include "base/mem.h"
 #include "topo/topo_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static void read_boot_id(char id[40])
 }
 
 /* "host/boot id"; a host name too long for that is replaced by its hash, never cut, since cut names may collide. */
-static void set_identity(shoal_facts *f, const char *host)
+void shoal_topo_set_host(shoal_facts *f, const char *host)
 {
   char boot[40], whole[128] = "";
   uint64_t hash = 14695981039346656037u;
@@ -36,62 +37,71 @@ static void set_identity(shoal_facts *f, const char *host)
   memcpy(f->node_id, whole, sizeof f->node_id - 1);
 }
 
-/* A number from the environment; `none` when it is not set, or set to something that is not a number >= least. */
-static int claim(const char *name, int least, int none)
+/* A number of cores; 0 when it is not set, or set to something else. */
+static int cores_claimed(const shoal_env *e, const char *name)
 {
-  int64_t value;
-  const char *text = getenv(name);
-  if (!text || !*text) return none;
-  if (shoal_parse_i64(text, &value) == SHOAL_OK && value >= least && value <= INT32_MAX) return (int)value;
-  shoal_warn("%s is \"%s\", not a number; ignored", name, text);
-  return none;
+  const char *text = shoal_env_get(e, name);
+  int value = shoal_env_int(e, name, 1);
+  if (text && value < 0) shoal_warn("%s is \"%s\", not a number; ignored", name, text);
+  return SHOAL_MAX(value, 0);
 }
 
-static void read_claims(shoal_facts *f)
+void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f)
 {
-  f->claimed_cores = claim("SLURM_CPUS_PER_TASK", 1, 0);
-  f->claimed_by_srun = claim("SRUN_CPUS_PER_TASK", 1, 0);
+  f->claimed_cores = cores_claimed(e, "SLURM_CPUS_PER_TASK");
+  f->claimed_by_srun = cores_claimed(e, "SRUN_CPUS_PER_TASK");
   if (f->claimed_cores == 0) f->claimed_cores = f->claimed_by_srun;
-  f->step_tasks = claim("SLURM_STEP_NUM_TASKS", 1, -1);
-  f->step_rank = claim("SLURM_PROCID", 0, -1);
+}
+
+/* A rank that does not know its host must not make one up: with more than one node every "localhost" is another. */
+shoal_status shoal_topo_facts_here(shoal_facts *out, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out)
+{
+  struct utsname name;
+  shoal_facts f = { .pid = (int)getpid() };
+  SHOAL_CHECK(uname(&name) == 0 && name.nodename[0], SHOAL_ERR_IO, "this host has no name: set one with `hostname`");
+  shoal_topo_set_host(&f, name.nodename);
+  shoal_topo_read_cores(NULL, &f);
+  SHOAL_TRY(shoal_topo_own_cores(&f, t_out, mask_out));
+  *out = f;
+  return SHOAL_OK;
 }
 
 shoal_status shoal_topo_facts(shoal_facts *out)
 {
-  struct utsname name;
-  shoal_facts f = { .pid = (int)getpid() };
-  set_identity(&f, uname(&name) == 0 && name.nodename[0] ? name.nodename : "localhost");
-  SHOAL_TRY(shoal_topo_own_cores(&f));
-  read_claims(&f);
-  *out = f;
-  return SHOAL_OK;
+  hwloc_topology_t t = NULL;
+  hwloc_bitmap_t mask = NULL;
+  shoal_status st = shoal_topo_facts_here(out, &t, &mask);
+  if (t) hwloc_topology_destroy(t);
+  hwloc_bitmap_free(mask);
+  return st;
 }
 
-shoal_status shoal_topo_facts_saved(const char *xml, shoal_facts *out)
+static bool lacks_cores(const shoal_facts *f)
 {
-  shoal_facts f = { .pid = 0 };
-  hwloc_topology_t t = shoal_topo_load(xml);
-  SHOAL_CHECK(t, SHOAL_ERR_IO, "cannot load %s: hwloc takes XML files written by lstopo or hwloc", xml);
-  const char *host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(t), "HostName");
-  snprintf(f.host, sizeof f.host, "%s", host ? host : "saved");
-  snprintf(f.node_id, sizeof f.node_id, "%.40s/saved machine", f.host);
-  shoal_topo_count(t, hwloc_topology_get_allowed_cpuset(t), &f);
-  hwloc_topology_destroy(t);
-  read_claims(&f);
-  *out = f;
-  return SHOAL_OK;
+  return f->claimed_cores > f->pus;
 }
 
-shoal_status shoal_topo_check_cores(const shoal_facts *f, bool strict)
+shoal_status shoal_topo_check_cores(const shoal_facts *all, int size, bool strict)
 {
-  if (f->claimed_by_srun > 0 && f->claimed_by_srun != f->claimed_cores)
+  bool speaks = shoal_log_rank() == 0;
+  int first = 0, n = 0;
+  for (int r = size - 1; r >= 0; r--)
+    if (lacks_cores(&all[r])) {
+      first = r;
+      n++;
+    }
+  const shoal_facts *f = &all[first];
+  if (speaks && f->claimed_by_srun > 0 && f->claimed_by_srun != f->claimed_cores)
     shoal_warn("SLURM_CPUS_PER_TASK is %d but SRUN_CPUS_PER_TASK is %d: srun may refuse to start; unset one of them",
                f->claimed_cores, f->claimed_by_srun);
-  if (f->claimed_cores <= f->pus) return SHOAL_OK;
-  static const char text[] = "cores per task: asked %d, have %d (cpu %s on %s): threads follow the mask; "
-                             "give srun --cpus-per-task=%d, which since Slurm 22.05 it does not take over from the job";
+  if (n == 0) return SHOAL_OK;
+  static const char text[] = "cores per task: asked %d, have %d (cpu %s on %s; %d of %d ranks have too few): threads "
+                             "follow the mask; give srun --cpus-per-task=%d, which since Slurm 22.05 it does not take "
+                             "over from the job (mpirun: --map-by slot:PE=%d)";
   if (strict)
-    return SHOAL_FAIL(SHOAL_ERR_WORLD, text, f->claimed_cores, f->pus, f->cpu_list, f->host, f->claimed_cores);
-  shoal_warn(text, f->claimed_cores, f->pus, f->cpu_list, f->host, f->claimed_cores);
+    return SHOAL_FAIL(SHOAL_ERR_WORLD, text, f->claimed_cores, f->pus, f->cpu_list, f->host, n, size, f->claimed_cores,
+                      f->claimed_cores);
+  if (speaks)
+    shoal_warn(text, f->claimed_cores, f->pus, f->cpu_list, f->host, n, size, f->claimed_cores, f->claimed_cores);
   return SHOAL_OK;
 }

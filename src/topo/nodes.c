@@ -3,15 +3,15 @@
  * Done here and not by `scontrol show hostnames`, because containers have no scontrol, and a launcher that fell back to
  * localhost when it was missing made every node wait for itself.  Numbers keep the width they are written with; of
  * several brackets the last varies fastest, as Slurm has it. */
-#include "topo/topo.h"
+#include "topo/topo_impl.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_NODES = 100000, LONGEST_NAME = 256, MOST_DIGITS = 9 };
+enum { LONGEST_NAME = 256, MOST_DIGITS = 9 };
 
 typedef struct {
-  const char *list; /* the whole text, for positions */
+  const char *what, *list; /* what it is called, and the whole text, for positions */
   char **names;
   size_t n, cap;
   char name[LONGEST_NAME]; /* being built, left to right */
@@ -19,12 +19,12 @@ typedef struct {
 
 static shoal_status complain(const expansion *e, const char *at, const char *what)
 {
-  return SHOAL_FAIL(SHOAL_ERR_USAGE, "node list \"%s\", position %zu: %s", e->list, (size_t)(at - e->list) + 1, what);
+  return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s \"%s\", position %zu: %s", e->what, e->list, (size_t)(at - e->list) + 1, what);
 }
 
 static shoal_status add_name(expansion *e, const char *at)
 {
-  if (e->n == MOST_NODES) return complain(e, at, "more than 100000 nodes");
+  if (e->n == SHOAL_MOST_NODES) return complain(e, at, "more than 100000 nodes");
   if (e->n == e->cap) {
     size_t cap = e->cap ? 2 * e->cap : 16;
     char **grown = realloc(e->names, cap * sizeof *grown);
@@ -102,9 +102,9 @@ static const char *next_comma(const char *at)
   return at;
 }
 
-shoal_status shoal_topo_expand_nodes(const char *list, char ***names_out, size_t *n_out)
+shoal_status shoal_topo_expand_named(const char *what, const char *list, char ***names_out, size_t *n_out)
 {
-  expansion e = { .list = list };
+  expansion e = { .what = what, .list = list };
   shoal_status st;
   for (const char *at = list;; at++) { /* at least one name, and one after every comma */
     SHOAL_TRY_GOTO(st, expand(&e, at, 0), fail);
@@ -118,4 +118,9 @@ fail:
   for (size_t i = 0; i < e.n; i++) free(e.names[i]);
   free(e.names);
   return st;
+}
+
+shoal_status shoal_topo_expand_nodes(const char *list, char ***names_out, size_t *n_out)
+{
+  return shoal_topo_expand_named("node list", list, names_out, n_out);
 }

@@ -82,6 +82,21 @@ static shoal_status pretend_nodes(const char *text, int size, int *node, int *no
   return SHOAL_OK;
 }
 
+/* Ranks of a node share memory, which hosts do not, so a pretended node lies within one.  `first` is scratch. */
+static shoal_status check_within_hosts(const char *text, const shoal_facts *all, int size, const int *node,
+                                       const int *shown, int *first)
+{
+  for (int r = size - 1; r >= 0; r--) first[shown[r]] = r;
+  for (int r = 0; r < size; r++) {
+    int other = first[shown[r]];
+    SHOAL_CHECK(node[r] == node[other], SHOAL_ERR_USAGE,
+                "topology \"%s\" puts rank %d (host %s) and rank %d (host %s) on one node, but ranks of a node share "
+                "memory: pretend nodes that lie within one host each, or start fewer hosts",
+                text, other, all[other].host, r, all[r].host);
+  }
+  return SHOAL_OK;
+}
+
 /* ---- the table ---- */
 
 static void fill_place(shoal_place *p, const shoal_facts *f, int rank, int node)
@@ -92,6 +107,7 @@ static void fill_place(shoal_place *p, const shoal_facts *f, int rank, int node)
   p->cores = f->cores;
   memcpy(p->host, f->host, sizeof p->host);
   memcpy(p->cpu_list, f->cpu_list, sizeof p->cpu_list);
+  memcpy(p->numa_list, f->numa_list, sizeof p->numa_list);
 }
 
 static void number_locals(shoal_place *places, int size, int nodes, int *count)
@@ -116,7 +132,10 @@ shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pre
   t->pretended = pretend != NULL;
   t->nodes = number_nodes(all, size, node, count);
   memcpy(shown, node, (size_t)size * sizeof *node);
-  if (pretend) SHOAL_TRY_GOTO(st, pretend_nodes(pretend, size, shown, &t->nodes), end);
+  if (pretend) {
+    SHOAL_TRY_GOTO(st, pretend_nodes(pretend, size, shown, &t->nodes), end);
+    SHOAL_TRY_GOTO(st, check_within_hosts(pretend, all, size, node, shown, count), end);
+  }
   for (int r = 0; r < size; r++) fill_place(&t->places[r], &all[r], r, shown[r]);
   share_cores(all, size, node, t->places);
   number_locals(t->places, size, t->nodes, count);
@@ -141,37 +160,4 @@ shoal_link shoal_topo_link(const shoal_topo *t, int rank_a, int rank_b)
 {
   if (rank_a == rank_b) return SHOAL_LINK_SELF;
   return t->places[rank_a].node == t->places[rank_b].node ? SHOAL_LINK_NODE : SHOAL_LINK_BETWEEN;
-}
-
-/* ---- for people ---- */
-
-void shoal_topo_print(const shoal_topo *t, shoal_str *out)
-{
-  int width = 4;
-  for (int r = 0; r < t->size; r++) width = SHOAL_MAX(width, (int)strlen(t->places[r].host));
-  shoal_str_add(out, "%d rank%s on %d node%s%s\n", t->size, t->size == 1 ? "" : "s", t->nodes, t->nodes == 1 ? "" : "s",
-                t->pretended ? ", pretended" : "");
-  shoal_str_add(out, "%6s  %5s  %5s  %-*s  %7s  %5s  %7s  %s\n", "rank", "node", "local", width, "host", "pid", "cores",
-                "threads", "cpus");
-  for (int r = 0; r < t->size; r++) {
-    const shoal_place *p = &t->places[r];
-    shoal_str_add(out, "%6d  %5d  %5d  %-*s  %7d  %5d  %7d  %s\n", p->rank, p->node, p->local_rank, width, p->host,
-                  p->pid, p->cores, p->threads, p->cpu_list);
-  }
-}
-
-void shoal_topo_print_json(const shoal_topo *t, shoal_str *out)
-{
-  shoal_str_add(out, "{\"size\": %d, \"nodes\": %d, \"pretended\": %s, \"places\": [\n", t->size, t->nodes,
-                t->pretended ? "true" : "false");
-  for (int r = 0; r < t->size; r++) {
-    const shoal_place *p = &t->places[r];
-    shoal_str_add(out, "  {\"rank\": %d, \"node\": %d, \"local_rank\": %d, \"local_size\": %d, \"host\": ", p->rank,
-                  p->node, p->local_rank, p->local_size);
-    shoal_str_add_json(out, p->host);
-    shoal_str_add(out, ", \"pid\": %d, \"cores\": %d, \"threads\": %d, \"cpus\": ", p->pid, p->cores, p->threads);
-    shoal_str_add_json(out, p->cpu_list);
-    shoal_str_add(out, "}%s\n", r + 1 < t->size ? "," : "");
-  }
-  shoal_str_add(out, "]}\n");
 }

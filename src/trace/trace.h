@@ -54,6 +54,7 @@ typedef struct { /* as stored, little-endian, 56 bytes */
 typedef struct shoal_trace shoal_trace;
 typedef struct {
   const char *run_name, *config_text; /* stored as attributes */
+  const char *placement;              /* likewise, JSON; NULL: not recorded */
   int rank, size, node, local_rank, attempt;
   const char *host;
   double flush_s; /* seconds between flushes, default 5 when 0 */

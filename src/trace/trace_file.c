@@ -198,6 +198,7 @@ shoal_status shoal_trace_file_open(shoal_trace *t, const shoal_trace_info *info)
   SHOAL_TRY(access(t->path, F_OK) == 0 ? continue_file(t, info) : create_file(t, info));
   SHOAL_TRY(shoal_h5_put_string(o->file, "run", info->run_name ? info->run_name : ""));
   SHOAL_TRY(shoal_h5_put_string(o->file, "config", info->config_text ? info->config_text : ""));
+  if (info->placement) SHOAL_TRY(shoal_h5_put_string(o->file, "placement", info->placement));
   t->row.first_record = o->n_records;
   return SHOAL_OK;
 }

@@ -170,7 +170,7 @@ end:
 static shoal_status read_info(hid_t file, const char *path, shoal_trace_data *d)
 {
   int64_t version, rank;
-  char *format = NULL, *run = NULL, *config = NULL;
+  char *format = NULL, *run = NULL, *config = NULL, *placement = NULL;
   SHOAL_CHECK(shoal_h5_has_attribute(file, "format"), SHOAL_ERR_IO, "%s is not a Shoal trace", path);
   SHOAL_TRY(shoal_h5_get_string(file, "format", &format));
   bool ours = strcmp(format, SHOAL_TRACE_FORMAT) == 0;
@@ -184,6 +184,8 @@ static shoal_status read_info(hid_t file, const char *path, shoal_trace_data *d)
   d->info.run_name = run;
   SHOAL_TRY(shoal_h5_get_string(file, "config", &config));
   d->info.config_text = config;
+  if (shoal_h5_has_attribute(file, "placement")) SHOAL_TRY(shoal_h5_get_string(file, "placement", &placement));
+  d->info.placement = placement;
   const shoal_trace_attempt *last = &d->attempt_rows[d->attempts - 1];
   d->info.rank = (int)rank;
   d->info.size = last->size;
@@ -238,6 +240,7 @@ void shoal_trace_data_destroy(shoal_trace_data *d)
   free(d->attempt_rows);
   free((void *)d->info.run_name);
   free((void *)d->info.config_text);
+  free((void *)d->info.placement);
   free((void *)d->info.host);
   free(d);
 }

@@ -12,6 +12,7 @@
 #include "trace/trace_impl.h"
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- attempts ---- */
 
@@ -49,6 +50,11 @@ static shoal_status read_rows(shoal_trace_table *t, const char *path)
   shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_trace_read_head(path, &d));
   if (!t->run) t->run = shoal_strdup_printf("%s", d->info.run_name);
+  if (!t->run)
+    st = SHOAL_FAIL(SHOAL_ERR_MEM, "the name of a run");
+  else if (strcmp(t->run, d->info.run_name) != 0)
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s is of run %s, the files before it of %s: name files of one run", path,
+                    d->info.run_name, t->run);
   for (size_t i = 0; i < d->attempts && st == SHOAL_OK; i++)
     st = add_try(t, d->attempt_rows[i].attempt, d->attempt_rows[i].size, d->attempt_rows[i].started_ns);
   shoal_trace_data_destroy(d);

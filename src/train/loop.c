@@ -55,6 +55,7 @@ static shoal_status act_faults(shoal_session *s, const ops *op)
   s->left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
+  if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
   double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
   return seconds > 0 ? pretend_compute(s, op, seconds) : SHOAL_OK;
 }

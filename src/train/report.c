@@ -30,7 +30,7 @@ void shoal_session_report_start(const shoal_session *s)
   const shoal_run *r = &s->run;
   const shoal_data_info *d = shoal_dataset_info(s->data);
   shoal_str text = { 0 };
-  shoal_topo_print(shoal_world_topo(r->world), &text);
+  shoal_topo_print_short(shoal_world_topo(r->world), &text);
   if (s->folder.log) fprintf(s->folder.log, "%s", text.text); /* long: the log has it, the terminal gets one line */
   shoal_str_free(&text);
   const shoal_topo *t = shoal_world_topo(r->world);

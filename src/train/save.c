@@ -104,7 +104,7 @@ static uint64_t whole_epoch(const shoal_session *s)
 {
   uint64_t sum = 0;
   for (uint64_t r = 0; r < (uint64_t)shoal_world_size(s->run.world); r++) sum += share_of(s, r);
-  return sum;
+  return SHOAL_MAX(sum, UINT64_C(1));
 }
 
 /* What all ranks together have consumed, as epochs and samples; and their mean number of steps.  Collective. */
@@ -157,9 +157,10 @@ shoal_status shoal_session_save(shoal_session *s)
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_group_agree(r->control, refuse_bad_model(s)));
-  shoal_str config = { 0 };
+  shoal_str config = { 0 }, placement = { 0 };
   shoal_config_print(s->config, &config);
-  shoal_ckpt_info info = { .size = shoal_world_size(r->world), .config = config.text };
+  shoal_topo_print_json(shoal_world_topo(r->world), &placement);
+  shoal_ckpt_info info = { .size = shoal_world_size(r->world), .config = config.text, .placement = placement.text };
   shoal_status st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
@@ -173,6 +174,7 @@ shoal_status shoal_session_save(shoal_session *s)
   shoal_ckpt_writer *w;
   if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
+  shoal_str_free(&placement);
   if (st != SHOAL_OK) {
     s->agreed = true;
     return st;

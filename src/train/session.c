@@ -16,11 +16,11 @@ static shoal_status read_faults(shoal_session *s)
   const shoal_config *c = s->config;
   static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step", "fault.seed",
                                        "fault.compute",     "fault.ckpt",      "fault.lr",       "fault.rank",
-                                       "fault.no_exchange", "fault.jitter" };
+                                       "fault.no_exchange", "fault.jitter",    "fault.exit_step" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
-  s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .nan_step = -1, .lr = 1 };
+  s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .exit_step = -1, .nan_step = -1, .lr = 1 };
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
   s->faults.jitter_s = shoal_config_float(c, "fault.jitter") * 1e-3;
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
@@ -29,6 +29,7 @@ static shoal_status read_faults(shoal_session *s)
   if (!here) return SHOAL_OK;
   s->faults.stop_step = (int)shoal_config_int(c, "fault.stop_step");
   s->faults.kill_step = (int)shoal_config_int(c, "fault.kill_step");
+  s->faults.exit_step = (int)shoal_config_int(c, "fault.exit_step");
   s->faults.nan_step = (int)shoal_config_int(c, "fault.nan_step");
   s->faults.seed = shoal_config_int(c, "fault.seed");
   s->faults.lr = (float)shoal_config_float(c, "fault.lr");
@@ -49,6 +50,8 @@ static shoal_status open_world(shoal_session *s)
   shoal_world_options o = {
     .pretend = s->args->topology,
     .allow_singletons = shoal_config_bool(s->config, "run.allow_singletons"),
+    .strict_cores = shoal_config_bool(s->config, "run.strict"),
+    .threads = (int)shoal_config_int(s->config, "threads"),
     .no_sharing = !shoal_config_bool(s->config, "comm.shared_memory"),
     .max_message = (size_t)shoal_config_int(s->config, "comm.max_message"),
     .warn_s = period_seconds(s->config, "comm.warn"),
@@ -105,10 +108,15 @@ static shoal_status open_trace(shoal_session *s)
   char file[32];
   snprintf(file, sizeof file, "rank-%05d.h5", p->rank);
   char *path = shoal_path_join(s->folder.trace, file);
-  shoal_str text = { 0 };
+  shoal_str text = { 0 }, place = { 0 };
   shoal_config_print(s->config, &text);
+  if (p->rank == 0) /* the whole table once; all ranks' files together would hold its square */
+    shoal_topo_print_json(shoal_world_topo(s->run.world), &place);
+  else
+    shoal_topo_print_json_row(shoal_world_topo(s->run.world), p->rank, &place);
   shoal_trace_info info = { .run_name = shoal_config_string(s->config, "run.name"),
                             .config_text = text.text,
+                            .placement = place.text,
                             .rank = p->rank,
                             .size = shoal_world_size(s->run.world),
                             .node = p->node,
@@ -117,6 +125,7 @@ static shoal_status open_trace(shoal_session *s)
                             .host = p->host,
                             .contended = is_contended(s, p) };
   shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
+  shoal_str_free(&place);
   shoal_str_free(&text);
   free(path);
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
@@ -125,10 +134,18 @@ static shoal_status open_trace(shoal_session *s)
   return SHOAL_OK;
 }
 
-static void progress(void *world)
+/* An error here is kept by the exchange, or by the method, and comes out of its wait.  Who runs freely listens all the
+ * time, mostly to nothing; where ranks exceed cores a poll that finds nothing gives the core away, so not too often. */
+static void progress(void *session)
 {
-  /* An error here is kept by the exchange and comes out of its wait. */
-  (void)shoal_world_progress(world);
+  enum { LISTEN_NS = 500000 };
+  shoal_session *s = session;
+  if (s->run.free_running) {
+    uint64_t now = shoal_now_ns();
+    if (now - s->polled_ns < LISTEN_NS) return;
+    s->polled_ns = now;
+  }
+  (void)shoal_world_progress(s->run.world);
 }
 
 static shoal_status open_backend(shoal_session *s)
@@ -136,12 +153,11 @@ static shoal_status open_backend(shoal_session *s)
   const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
   const char *device = shoal_config_string(s->config, "device");
   if (strcmp(device, "auto") == 0) device = "cpu";
-  int threads = (int)shoal_config_int(s->config, "threads");
-  SHOAL_TRY(shoal_backend_open(device, threads ? threads : p->threads, &s->run.backend));
+  SHOAL_TRY(shoal_backend_open(device, p->threads, &s->run.backend));
   if (strcmp(device, "cpu") == 0) shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->config, "cpu.winograd"));
   if (shoal_world_size(s->run.world) > 1) {
     s->run.backend->progress = progress;
-    s->run.backend->progress_context = s->run.world;
+    s->run.backend->progress_context = s;
   }
   return SHOAL_OK;
 }
@@ -169,6 +185,12 @@ static shoal_status size_batches(shoal_session *s)
   SHOAL_CHECK(!drops || n >= s->global_batch, SHOAL_ERR_USAGE,
               "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
               (unsigned long long)s->global_batch, (unsigned long long)n);
+  const char *shards = shoal_config_string(c, "data.shards");
+  SHOAL_CHECK(
+      shoal_session_strided(s) || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
+      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
+      "have samples of their own (ist, swarm), or data.shards drawn",
+      shards, s->method->name);
   s->own_batch = s->global_batch / p;
   s->epoch_samples = n;
   s->epoch_end = drops ? n / s->global_batch * s->global_batch : n;
@@ -188,7 +210,11 @@ static shoal_status size_batches(shoal_session *s)
 static shoal_status open_data(shoal_session *s)
 {
   SHOAL_TRY(shoal_dataset_open(shoal_config_string(s->config, "data.file"), &s->data));
-  SHOAL_TRY(size_batches(s));
+  bool root = shoal_session_is_root(s);
+  if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
+  shoal_status st = size_batches(s);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(st);
   shoal_run *r = &s->run;
   r->share_rank = shoal_world_rank(r->world);
   r->share_size = shoal_world_size(r->world);
@@ -219,13 +245,7 @@ static shoal_status open_loaders(shoal_session *s)
   const shoal_run *r = &s->run;
   int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
   const shoal_data_info *info = shoal_dataset_info(s->data);
-  bool strided = shoal_session_strided(s);
   const char *last = shoal_config_string(c, "data.last"), *shards = shoal_config_string(c, "data.shards");
-  SHOAL_CHECK(
-      strided || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
-      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
-      "have samples of their own (ist, swarm), or data.shards drawn",
-      shards, s->method->name);
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
     .seed = s->run.seed,
@@ -260,7 +280,10 @@ static shoal_status open_loaders(shoal_session *s)
                             .size = size,
                             .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
   SHOAL_TRY(shoal_loader_create(s->data, &t, &s->test));
-  return check_test_batches(s);
+  if (rank > 0) shoal_quiet_errors(1); /* the same run file, the same complaint */
+  shoal_status st = check_test_batches(s);
+  if (rank > 0) shoal_quiet_errors(-1);
+  return st;
 }
 
 /* Plans for the usual batch and for the epoch's last one, which may be short: made now, so that a batch the model cannot
@@ -359,7 +382,10 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
   SHOAL_TRY(shoal_group_agree(control, open_data(s)));
-  SHOAL_TRY(shoal_group_agree(control, build_model(s)));
+  if (!root) shoal_quiet_errors(1); /* the same again */
+  st = build_model(s);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(shoal_group_agree(control, st));
   SHOAL_TRY(shoal_group_agree(control, open_loaders(s)));
   SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, open_model(s)));

@@ -31,7 +31,7 @@ typedef struct {
 } shoal_own_scores;
 
 typedef struct {
-  int stop_step, kill_step, nan_step; /* -1: never */
+  int stop_step, kill_step, exit_step, nan_step; /* -1: never */
   double compute_s, ckpt_s, jitter_s;
   uint64_t no_exchange; /* 0: never */
   int64_t seed;
@@ -45,6 +45,12 @@ typedef struct {
   const shoal_method *method;
   void *method_state;
   bool method_open;
+  bool voted;            /* a vote is under way */
+  bool bad_loss;         /* seen here */
+  bool left_out;         /* the fault hook leaves this step's exchange out */
+  bool saved_any, fresh; /* fresh: nothing was resumed */
+  bool agreed;           /* the verdict that ends the run is known to be the same on all ranks */
+  bool started;          /* the folder's records are ours to write from here on */
   shoal_folder folder;
   char *resume_path;  /* owned; NULL: a fresh start */
   shoal_ckpt *resume; /* open until it is loaded */
@@ -59,26 +65,19 @@ typedef struct {
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
   shoal_vote *vote;
-  bool voted;                                  /* a vote is under way */
   shoal_call *call;                            /* instead of the vote, where ranks run freely */
   shoal_ask ask;                               /* where ranks meet rarely: what this one must tell at the next vote */
-  bool bad_loss;                               /* seen here */
   uint64_t saved_own_step, evaluated_own_step; /* rank 0's own steps at the last periodic one */
   shoal_progress at;
   shoal_faults faults;
   uint64_t global_batch, own_batch; /* own: strided shares */
   uint64_t epoch_samples;           /* what positions count up to */
   uint64_t epoch_end;               /* where an epoch is over: earlier if some are dropped */
-  bool left_out;                    /* the fault hook leaves this step's exchange out */
-  uint64_t started_ns, saved_ns, logged_ns, shown_ns;
-  uint64_t trained_own;
-  uint64_t first_step, trained;       /* step this attempt began at; samples of the whole run it trained, all ranks */
-  uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
-  double save_s;                      /* longest checkpoint so far */
+  uint64_t started_ns, saved_ns, logged_ns, shown_ns, polled_ns;
+  uint64_t first_step, trained, trained_own; /* step this attempt began at; samples it trained, all ranks; this one */
+  uint64_t claimed[SHOAL_LINK_COUNT];        /* the method's formula, summed over the steps of this attempt */
+  double save_s;                             /* longest checkpoint so far */
   uint64_t last_saved_step, last_saved_epoch;
-  bool saved_any, fresh;                  /* fresh: nothing was resumed */
-  bool agreed;                            /* the verdict that ends the run is known to be the same on all ranks */
-  bool started;                           /* the folder's records are ours to write from here on */
   double test_loss, test_acc, train_loss; /* last known; NAN before */
   shoal_own_scores own;
   size_t n_columns; /* of the method, in metrics.csv */

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """What the exchange costs a training step between nodes, beside PyTorch's DDP over gloo.
 
-Usage: exchange_vs_gloo.py SHOAL [--rates 1gbit,100mbit] [--rounds 3] [--steps 20] [--markdown]
+Usage: exchange_vs_gloo.py SHOAL [--rates 1gbit,100mbit] [--algorithms auto,leaders] [--rounds 3] [--steps 20] [--markdown]
 
 On the test cluster of four nodes (tests/slurm/cluster.sh: root, Slurm), two ranks on each, links shaped: one step of an
 MLP 784-2048-2048-10, batch 32 per rank, f32 on the wire, SGD with momentum, one thread per rank.  In each run every other
 step leaves its exchange out (Shoal: fault.no_exchange, DDP: no_sync), so that both kinds of step meet the same machine;
-rounds take Shoal and PyTorch in turns.  A step lasts as long as on its slowest rank; exposed is the difference of the
+rounds take Shoal, with each method.algorithm, and PyTorch in turns.  A step lasts as long as on its slowest rank; exposed is the difference of the
 medians.  PyTorch is that of the python3 this script is run by.
 """
 import argparse
 import glob
+import importlib.util
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -21,6 +23,7 @@ import time
 
 CLUSTER = os.path.abspath(f"{os.path.dirname(os.path.abspath(__file__))}/../slurm/cluster.sh")
 WIDTHS = [784, 2048, 2048, 10]
+ALGORITHMS = ["auto", "ring", "two-level", "leaders", "small"]
 BATCH = 32
 STEP = 9  # the kind in docs/trace-format.md
 
@@ -61,7 +64,11 @@ def ddp_rank(steps):
 # ---- both on the cluster -----------------------------------------------------------------------------------------------
 
 def cluster(*args):
-    return subprocess.run([CLUSTER, *args], check=True, capture_output=True, text=True).stdout
+    r = subprocess.run([CLUSTER, *args], capture_output=True, text=True)
+    if r.returncode:  # 3: somebody else's cluster, 77: no root or a package is missing; its line says so
+        print(r.stderr.strip() or f"cluster.sh {' '.join(args)}: exit {r.returncode}", file=sys.stderr)
+        sys.exit(r.returncode)
+    return r.stdout
 
 
 def srun(*args, **env):
@@ -82,9 +89,11 @@ def run_torch(steps):
     return split(json.loads(out.splitlines()[-1]))
 
 
-def run_shoal(shoal, steps, name):
+def run_shoal(shoal, steps, algorithm):
     import h5py
-    srun(shoal, "train", "mlp.yaml", "--quiet", "--allow-faults", "--set", f"run.name={name}", "--set", f"run.steps={2 * steps}")
+    name = "measured"
+    srun(shoal, "train", "mlp.yaml", "--quiet", "--allow-faults", "--set", f"run.name={name}", "--set", f"run.steps={2 * steps}",
+         "--set", f"method.algorithm={algorithm}")
     longest = {}
     for path in glob.glob(f"runs/{name}/trace/rank-*.h5"):
         with h5py.File(path) as f:
@@ -95,20 +104,41 @@ def run_shoal(shoal, steps, name):
     return split([longest[k] * 1e-9 for k in sorted(longest)])
 
 
-def measure(shoal, rate, rounds, steps):
+def measure(shoal, algorithms, rate, rounds, steps):
+    """Who → medians in ms of steps with and without exchange."""
     cluster("shape", rate)
-    times = {"shoal": ([], []), "gloo": ([], [])}
-    for i in range(rounds):
-        for who, run in (("shoal", lambda: run_shoal(shoal, steps, f"r{rate}-{i}")), ("gloo", lambda: run_torch(steps))):
+    runs = {f"shoal, {a}": lambda a=a: run_shoal(shoal, steps, a) for a in algorithms}
+    runs["gloo"] = lambda: run_torch(steps)
+    times = {who: ([], []) for who in runs}
+    for _ in range(rounds):
+        for who, run in runs.items():
             for all_, these in zip(times[who], run()):
                 all_ += these
     return {who: [1e3 * statistics.median(t) for t in pair] for who, pair in times.items()}
 
 
+def check(p, a):
+    """Refuses what would fail only once the cluster is up, or after minutes."""
+    if not a.shoal or not os.access(a.shoal, os.X_OK) or os.path.isdir(a.shoal):
+        p.error(f"SHOAL is {a.shoal or 'missing'}: name the program, as in build/release/src/cli/shoal")
+    for rate in a.rates.split(","):
+        if not re.fullmatch("off|[1-9][0-9]*[kmg]bit", rate):
+            p.error(f"--rates has {rate!r}: must be rates as in 1gbit,100mbit (kbit, mbit, gbit), or off")
+    for algorithm in a.algorithms.split(","):
+        if algorithm not in ALGORITHMS:
+            p.error(f"--algorithms has {algorithm!r}: must be of {', '.join(ALGORITHMS)}")
+    if a.rounds < 1 or a.steps < 3:
+        p.error(f"--rounds {a.rounds} --steps {a.steps}: at least 1 round of 3 steps; the first two of each kind are left out")
+    for module in ("torch", "h5py"):
+        if not importlib.util.find_spec(module):
+            p.error(f"{sys.executable} has no {module}; run this by a python3 that has, on Debian /usr/bin/python3 with package python3-{module}")
+
+
 def main():
-    p = argparse.ArgumentParser()
+    p = argparse.ArgumentParser(usage=__doc__.split("Usage: ")[1].split("\n")[0])
     p.add_argument("shoal", nargs="?")
     p.add_argument("--rates", default="1gbit,100mbit")
+    p.add_argument("--algorithms", default="auto,leaders")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=20, help="steps of each kind per round")
     p.add_argument("--markdown", action="store_true")
@@ -116,6 +146,7 @@ def main():
     a = p.parse_args()
     if a.ddp_rank:
         return ddp_rank(a.ddp_rank)
+    check(p, a)
     shoal = os.path.abspath(a.shoal)
     import torch
     cluster("up", "4", "--fresh", "--follow", "--share", os.path.dirname(shoal), "--share", sys.prefix)
@@ -128,15 +159,16 @@ def main():
                     f"data: {{ file: glyphs.h5, batch: {BATCH} }}\noptim: {{ lr: 0.01, momentum: 0.9 }}\nmethod: {{ name: sync }}\n"
                     "ckpt: { every: 1000 epochs }\nfault: { no_exchange: 2 }\nthreads: 1\n")
         sep = " | " if a.markdown else "  "
-        row = lambda *cells: print(("| " if a.markdown else "") + sep.join(f"{c:>12}" for c in cells) + (" |" if a.markdown else ""), flush=True)
+        row = lambda *cells: print(("| " if a.markdown else "") + sep.join(f"{c:>14}" for c in cells) + (" |" if a.markdown else ""), flush=True)
         row("links", "who", "step ms", "without ms", "exposed ms", "gloo/shoal")
         if a.markdown:
             row(*["---"] * 6)
         for rate in a.rates.split(","):
-            result = measure(shoal, rate, a.rounds, a.steps)
+            result = measure(shoal, a.algorithms.split(","), rate, a.rounds, a.steps)
             for who, (step, without) in result.items():
-                ratio = f"{result['gloo'][0] / step:.2f}" if who == "shoal" else ""
-                row(rate, who if who == "shoal" else f"gloo {torch.__version__}", f"{step:.0f}", f"{without:.0f}", f"{step - without:.0f}", ratio)
+                ratio = f"{result['gloo'][0] / step:.2f}"
+                row(rate, who, f"{step:.0f}", f"{without:.0f}", f"{step - without:.0f}", ratio)
+        print(f"PyTorch {torch.__version__}")
     finally:
         os.chdir("/")
         cluster("down")

@@ -266,7 +266,8 @@ static void any_set(shoal_world *w)
   shoal_group_destroy(g);
 }
 
-static void one_world(const char *pretend, size_t max_message)
+/* Returns the number of nodes. */
+static int one_world(const char *pretend, size_t max_message)
 {
   shoal_world *w = open_world(pretend, max_message);
   shoal_trace_reading clock;
@@ -279,15 +280,17 @@ static void one_world(const char *pretend, size_t max_message)
   /* One machine, one clock: the true offset is zero, so the estimate must be within its own bound. */
   CHECK(fabs(clock.offset_ns) <= clock.bound_ns + 1 && clock.bound_ns < 1e9, "clock: %g ns, bound %g", clock.offset_ns,
         clock.bound_ns);
+  int nodes = shoal_world_topo(w)->nodes;
   shoal_world_close(w);
+  return nodes;
 }
 
 int main(void)
 {
   mpi_start(&rank, &size);
-  one_world(NULL, 0);
+  int nodes = one_world(NULL, 0);
   one_world(NULL, 1000);
-  for (size_t i = 0; i < SHOAL_COUNT(topologies); i++)
+  for (size_t i = 0; nodes == 1 && i < SHOAL_COUNT(topologies); i++) /* real nodes are not pretended together */
     if (topologies[i].size == size) one_world(topologies[i].pretend, i % 2 ? 0 : 1000);
   return mpi_done();
 }

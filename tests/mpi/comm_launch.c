@@ -13,6 +13,11 @@ int main(void)
   if (!claim) CHECK_SKIP("needs Open MPI's mpirun");
   setenv("SLURM_STEP_NUM_TASKS", "2", 1);
   setenv("SLURM_PROCID", "0", 1);
+  setenv("SLURM_NODEID", "1", 1);
+  setenv("SLURM_STEP_NODELIST", "elsewhere[1-2]", 1);
+  setenv("SLURM_STEP_NUM_NODES", "2", 1);
+  setenv("SLURM_STEP_TASKS_PER_NODE", "1(x2)", 1);
+  setenv("SLURMD_NODENAME", "elsewhere1", 1);
   if (size == 1) {
     shoal_quiet_errors(1);
     shoal_status st = shoal_world_open(&o, &w);
@@ -29,6 +34,11 @@ int main(void)
   REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "%s", shoal_first_error());
   CHECK(shoal_world_size(w) == size && shoal_topo_link(shoal_world_topo(w), 0, 1) == SHOAL_LINK_NODE, "the world");
   CHECK(shoal_log_rank() == shoal_world_rank(w), "log knows the rank");
+  const shoal_claims *c = shoal_world_claims(w);
+  CHECK(c->by[SHOAL_SAYS_LAUNCHER].number[SHOAL_CLAIM_RANKS] == size && c->step_tasks == 2 &&
+            c->by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_RANKS] == -1,
+        "mpirun's word counts, the daemons' step does not");
+  CHECK(c->by[SHOAL_SAYS_PMIX].number[SHOAL_CLAIM_RANK] == shoal_world_rank(w), "PMIx: rank");
   CHECK(strncmp(shoal_world_library(), "Open MPI ", 9) == 0 && strstr(shoal_world_library(), "(compiled "), "%s",
         shoal_world_library());
   CHECK_OK(shoal_group_barrier(shoal_world_group(w)));

@@ -60,10 +60,9 @@ static void simulate_edge(shoal_swarm *i, shoal_swarm *j)
   shoal_swarm_unpack_again(i, &di);
   shoal_swarm_deal_end(i, &di);
   if (both) shoal_swarm_deal_end(j, &dj);
-  double ui = shoal_swarm_take(v, &i->node, true, i->node.c, i->theirs);
-  double uj = shoal_swarm_take(v, &j->node, false, j->node.c, j->theirs);
-  i->distance = SHOAL_MAX(i->distance, ui);
-  j->distance = SHOAL_MAX(j->distance, uj);
+  if (!both) shoal_swarm_pull(&i->node, i->theirs);
+  if (shoal_swarm_folds(v, true)) shoal_swarm_fold_own(i);
+  if (shoal_swarm_folds(v, false)) shoal_swarm_fold_own(j);
   shoal_swarm_deal_fini(&di);
   shoal_swarm_deal_fini(&dj);
 }
@@ -136,7 +135,7 @@ static void one_case(shoal_world *w, const shoal_swarm_rules *rules)
 int main(void)
 {
   mpi_start(&rank, &size);
-  for (size_t t = 0; t < SHOAL_COUNT(topologies); t++) {
+  for (size_t t = SHOAL_COUNT(topologies); t-- > 0;) { /* the last one of this size: uneven where that is possible */
     if (topologies[t].size != size) continue;
     shoal_world *w = open_world(topologies[t].pretend, 0);
     static const int bits[] = { 0, 8, 4, 14, 16 };
@@ -154,6 +153,7 @@ int main(void)
         one_case(w, &rules);
       }
     shoal_world_close(w);
+    break;
   }
   return mpi_done();
 }

@@ -220,8 +220,93 @@ def case_nodelist():
     check(nodes_of("uneven") == uneven, nodes_of("uneven"))
     srun("-N4", "-w", "n[1-4]", "-n5", "/usr/bin/env", "PATH=/nonexistent", *train("path", *options))
     check(sorted(nodes_of("path")) == ["n1", "n1", "n2", "n3", "n4"], nodes_of("path"))
-    for name in ("gap", "cyclic", "uneven", "path"):
+    os.mkdir("bin")
+    for tool in ("scontrol", "srun", "sinfo", "squeue"):  # what fails is not asked either
+        with open(f"bin/{tool}", "w") as f:
+            f.write(f"#!/bin/sh\necho $0 >>{os.getcwd()}/asked\nexit 1\n")
+        os.chmod(f"bin/{tool}", 0o755)
+    srun("-N2", "-n2", "/usr/bin/env", f"PATH={os.getcwd()}/bin", *train("stubs", *options))
+    check(nodes_of("stubs") == ["n1", "n2"] and not os.path.exists("asked"), nodes_of("stubs"))
+    for name in ("gap", "cyclic", "uneven", "path", "stubs"):
         check(status(name)["state"] == "done", name, status(name))
+
+
+ALL_NODES = ["-N4", "-w", "n[1-4]"]
+GROUPS = f"{os.path.dirname(SHOAL)}/../../tests/mpi.comm.group"
+
+
+def placed(name, *args, hosts, env=None):
+    """`shoal topo` in a step: the hosts of its ranks, which the step's variables alone must give too.  And the groups of
+    ranks per node, and of one rank per node, really exchange what they should."""
+    script = f'[ $SLURM_PROCID != 1 ] || env >{name}.env; exec "$@"'
+    there = json.loads(srun(*args, "sh", "-c", script, "sh", SHOAL, "topo", "--json", env=env).stdout)["placement"]
+    check(there["applied"] and [p["host"] for p in there["places"]] == hosts, name, there)
+    plan = json.loads(shoal("topo", "--env", f"{name}.env", "--json").stdout)["placement"]
+    same = ("rank", "node", "local_rank", "local_size", "host")
+    check(not plan["applied"] and [[p[k] for k in same] for p in plan["places"]] == [[p[k] for k in same] for p in there["places"]],
+          f"{name}: planned {plan}\nis {there}")
+    srun(*args, GROUPS, env=env)
+
+
+def case_layouts():
+    """Block, cyclic, planes, uneven, in any order, with a hole: nodes and groups come from the hosts; and plans agree."""
+    nodes = ["n1", "n2", "n3", "n4"]
+    placed("block", *EIGHT, hosts=[n for n in nodes for _ in range(2)])
+    placed("cyclic", *EIGHT, "-m", "cyclic", hosts=nodes * 2)
+    placed("fewer", *ALL_NODES, "-n7", "-m", "cyclic", hosts=[*nodes, "n1", "n1", "n1"])
+    placed("plane", "-N3", "-w", "n[1-2,4]", "-n5", "-m", "plane=2", hosts=["n1", "n1", "n2", "n4", "n1"])
+    mixed = ["n2", "n1", "n3", "n3", "n1", "n2", "n4", "n4"]  # local rank 1 of the nodes is not in the order of ranks
+    uneven = ["n1", "n1", "n2", "n3", "n3", "n4", "n4", "n4"]
+    for name, hosts in (("mixed", mixed), ("uneven", uneven)):
+        with open("hosts", "w") as f:
+            f.write("\n".join(hosts) + "\n")
+        placed(name, "-n8", "-m", "arbitrary", hosts=hosts, env={"SLURM_HOSTFILE": os.path.abspath("hosts")})
+    # mpirun in an allocation: fewer ranks than tasks, one per node.
+    r = on_cluster("salloc", "--immediate=60", *EIGHT, "mpirun", "--oversubscribe", "--bind-to", "none", "--map-by", "node", "-n", "3",
+                   SHOAL, "topo", "--json")
+    check([p["host"] for p in json.loads(r.stdout)["placement"]["places"]] == nodes[:3], r.stdout)
+    # The script of a batch job sees what srun would start from there.
+    with open("batch.sh", "w") as f:
+        f.write(f"#!/bin/sh\nexec {SHOAL} topo --json\n")
+    on_cluster("sbatch", "--wait", *ALL_NODES, "-n7", "--output=batch.log", "batch.sh")
+    with open("batch.log") as f:
+        batch = json.load(f)["placement"]
+    check(not batch["applied"] and [p["host"] for p in batch["places"]] == ["n1"] * 4 + nodes[1:], batch)
+    # Pretended nodes lie within hosts.
+    srun("-N2", "-w", "n[1-2]", "-n4", SHOAL, "topo", "--topo", "4x1")
+    r = srun("-N2", "-w", "n[1-2]", "--ntasks-per-node=2", SHOAL, "topo", "--topo", "1x4", code=2)
+    check("(host n1)" in r.stderr and "(host n2)" in r.stderr, r.stderr)
+
+
+LIES = (  # run by every task before it becomes the trainer, and what must be said
+    ("export SLURM_STEP_NUM_TASKS=6", "SLURM_STEP_NUM_TASKS says 6, but MPI sees 8"),
+    ("export SLURM_STEP_NUM_NODES=3", "SLURM_STEP_NUM_NODES says 3"),
+    ("export SLURM_STEP_NODELIST=n[1-3],m9", "SLURM_STEP_NODELIST is n[1-3],m9, but this host is not in it"),
+    ("export SLURM_STEP_NODELIST=n[1-8]", "SLURM_STEP_NODELIST=n[1-8] names 8 nodes"),
+    ("export SLURM_STEP_NODELIST=n[1-", "SLURM_STEP_NODELIST \"n[1-\", position 5"),
+    ("export 'SLURM_STEP_TASKS_PER_NODE=2(x2),3,1'", "rank 4 on n3: SLURM_STEP_TASKS_PER_NODE says 3"),
+    ("export SLURM_NODEID=0", "SLURM_NODEID says 0 here and 0 on rank 2"),
+    ("[ $SLURM_PROCID != 3 ] || export SLURM_LOCALID=0", "rank 3 on n2: SLURM_LOCALID says 0, as on rank 2"),
+    ("export SLURM_PROCID=$((7 - SLURM_PROCID))", "SLURM_PROCID says 7, but MPI calls it rank 0"),
+    # A task in a container with a host name of its own is on a node of its own, for all we know.
+    ("[ $SLURM_PROCID != 5 ] || exec unshare --uts sh -c 'hostname box; exec \"$@\"' sh \"$@\"", "(containers of one machine need one name)"),
+)
+
+
+def case_lies():
+    """Variables that contradict MPI or the hosts: exit 3 on all ranks, one line with both sides, no folder (H01)."""
+    glyphs(200, 20)
+    options = [*MLP, *sets(run__epochs=1, data__batch=8, run__steps=2)]
+    for script, words in LIES:
+        r = srun(*EIGHT, "--kill-on-bad-exit=0", "sh", "-c", f'{script}; exec "$@"', "sh", *train("lies", *options), code=3)
+        check(words in r.stderr and r.stderr.count("shoal: error:") + r.stderr.count("] error:") == 1, f"{script}:\n{r.stderr}")
+        check(not os.path.exists("runs"), f"{script}: a refused run made a folder")
+    # No lie: full names where Slurm has short ones, and a node that has another name in Slurm.
+    for name in ("$(hostname).site.org", "ip-10-83-0-$(hostname)"):
+        rename = f"exec unshare --uts sh -c 'hostname {name}; exec \"$@\"' sh \"$@\""
+        r = srun(*EIGHT, "sh", "-c", rename, "sh", SHOAL, "topo", "--json")
+        there = json.loads(r.stdout)["placement"]
+        check(there["nodes"] == 4 and there["places"][7]["host"] in ("n4.site.org", "ip-10-83-0-n4"), there)
 
 
 def case_wrong():
@@ -456,12 +541,13 @@ def case_overlap():
 STUBS = {
     "srun": 'while [ "$1" != shoal ]; do echo "$1" >>srun.args; shift; done\n"$@"\n',
     "shoal": """case $1 in
-config) printf 'run:\\n  name: stub\\n  dir: runs\\nmodel:\\n  name: mlp\\n' ;;
+config) printf 'run:\\n  name: stub\\n  dir: %s\\nmodel:\\n  name: mlp\\n' "${YAML_DIR:-runs}" ;;
 train)
   shift
-  mkdir -p runs/stub
+  folder=${DIR:-runs}/stub
+  mkdir -p "$folder"
   n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) >n
-  [ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"n\\": $n}" >runs/stub/status.json
+  [ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"rank 3 (n1, gone) said \\\\\\"no\\\\\\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"n\\": $n}" >"$folder/status.json"
   exit ${SRUN_CODE:-$CODE} ;;
 esac
 """,
@@ -507,14 +593,23 @@ def case_script():
     script(75, 1, STATE="stopped", CODE=75, STEP=31)
     for code, state in ((4, "failed"), (6, "failed"), (137, "running"), (143, "running")):
         r = script(code, 0, STATE=state, CODE=code, STEP=32)
-        check(state in r.stdout, r.stdout)
+        check(f"{state} at step 32: rank 3 (n1, gone) said \\\"no\\\";" in r.stdout, r.stdout)
+    # A folder whose name YAML must quote.
+    script(75, 1, STATE="stopped", CODE=75, STEP=33, DIR="it's \"my\\ own\" #1", YAML_DIR='"it\'s \\"my\\\\ own\\" #1"')
     r = script(3, 0, CODE=3)  # refused before it wrote anything: the old status.json does not count
     check("was not written" in r.stdout, r.stdout)
     r = script(75, 1, STATE="stopped", CODE=75, STEP=40, DISABLED=1)
     check("could not be requeued" in r.stdout, r.stdout)
+    os.remove("runs/stub/requeues")
+    os.mkdir("runs/stub/requeues")  # cannot be written: then nobody counts, and nothing is requeued
+    r = script(75, 0, STATE="stopped", CODE=75, STEP=41)
+    check("requeues cannot be written; not requeued" in r.stdout, r.stdout)
+    os.rmdir("runs/stub/requeues")
     os.remove("bin/scontrol")
     r = script(75, 0, STATE="stopped", CODE=75, STEP=50, PATH=f"{os.path.abspath('bin')}:{bare_path()}")
     check("could not be requeued" in r.stdout, r.stdout)
+    os.remove("bin/shoal")
+    check("shoal is not in PATH" in script(127, 0).stdout, "no shoal")
 
 
 def bare_path():
@@ -570,6 +665,10 @@ def case_cluster():
         r = cluster("exec", "srun", "-N2", "hostname", env=env)
         check(sorted(r.stdout.split()) == ["n1", "n2"], r.stdout, r.stderr)
         cluster("shape", "fast", env=env, code=2)
+        for bad in ({"SHOAL_CLUSTER_DIR": f"{state} 2"}, {"SHOAL_CLUSTER_DIR": f"/tmp/{'x' * 80}"}, {"SHOAL_CLUSTER_MINUTES": "1h"}):
+            r = cluster("up", "2", env={**env, **bad}, code=2)
+            check(r.stderr.count("\n") == 1 and next(iter(bad)) in r.stderr, r.stderr)
+        cluster("up", "2", "3", env=env, code=2)
         cluster("shape", "10mbit", env=env)
         check("links 10mbit" in cluster("status", env=env).stdout, "status after shape")
         start = time.time()

@@ -59,6 +59,13 @@ require() { # COMMAND PACKAGE
   [[ -x $(type -P "$1") ]] || die 77 "skipped: $1 is missing (package $2)"
 }
 
+# Slurm's configuration takes no blanks, and a socket's path, ours with some 35 characters behind it, at most 107.
+check_settings() {
+  [[ $dir =~ ^[A-Za-z0-9._/+-]+$ ]] || die 2 "SHOAL_CLUSTER_DIR is $dir: only letters, digits and ._/+- can be used"
+  ((${#dir} <= 70)) || die 2 "SHOAL_CLUSTER_DIR is $dir: at most 70 characters can be used"
+  [[ $minutes =~ ^[0-9]{1,6}$ ]] || die 2 "SHOAL_CLUSTER_MINUTES is $minutes: must be whole minutes"
+}
+
 check_root() { ((EUID == 0)) || die 77 "skipped: a cluster of network namespaces needs root"; }
 
 check_machine() {
@@ -379,7 +386,7 @@ up_failed() {
 }
 
 up() {
-  local n=4 fresh=0 follow=0 shares=()
+  local n= fresh=0 follow=0 shares=()
   shares=("$(readlink -f "$(dirname "$self")/../..")") # the programs built in this checkout
   while (($#)); do
     case $1 in
@@ -390,10 +397,15 @@ up() {
       [[ -d ${1-} ]] || die 2 "--share ${1-}: needs a folder that exists"
       shares+=("$(readlink -f "$1")")
       ;;
-    *) n=$1 ;;
+    *)
+      [[ -z $n ]] || die 2 "up $n $1: one number of nodes"
+      n=$1
+      ;;
     esac
     shift
   done
+  n=${n:-4}
+  check_settings
   [[ $n =~ ^[1-9][0-9]?$ && $n -le 16 ]] || die 2 "up $n: between 1 and 16 nodes"
   check_machine
   take_lock
@@ -408,7 +420,7 @@ up() {
   clean
   make_state "$n" "${shares[@]}"
   echo "$dir" >"$lock"
-  echo $(($(date +%s) + minutes * 60)) >"$dir/deadline"
+  echo $(($(date +%s) + 10#$minutes * 60)) >"$dir/deadline"
   launch watchdog "$self" _watch "$follow"
   write_config "$n"
   write_hosts "$n"

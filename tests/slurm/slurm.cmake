@@ -12,7 +12,7 @@ add_test(NAME slurm.up COMMAND ${cluster} up --fresh --follow --share ${PROJECT_
 add_test(NAME slurm.down COMMAND ${cluster} down)
 set_tests_properties(slurm.up PROPERTIES FIXTURES_SETUP slurm DEPENDS slurm.cluster)
 set_tests_properties(slurm.down PROPERTIES FIXTURES_CLEANUP slurm)
-foreach(case world nodelist wrong starts stop cifar killed bytes overlap)
+foreach(case world nodelist layouts lies wrong starts stop cifar killed bytes overlap)
   add_test(NAME slurm.${case} COMMAND ${cases} ${case})
   set_tests_properties(slurm.${case} PROPERTIES FIXTURES_REQUIRED slurm)
   list(APPEND names slurm.${case})

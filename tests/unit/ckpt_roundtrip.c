@@ -16,6 +16,7 @@ static void all_types_and_shapes(const char *dir)
     const shoal_ckpt_info *i = shoal_ckpt_get_info(c);
     CHECK(i->step == 1234 && i->epoch == 123 && i->samples == 3702 && i->size == 1, "position");
     CHECK(!strcmp(i->run, "fixture") && !strcmp(i->method, "daso") && !strcmp(i->model, "resnet20"), "names");
+    CHECK(!i->placement, "a placement nobody gave");
     CHECK(!strcmp(i->layout, "2x2") && strstr(i->config, "model: { name: resnet20 }\n"), "layout, config");
     shoal_ckpt_close(c);
   }
@@ -38,6 +39,7 @@ static void names_are_sorted(const char *dir)
 
 static void scalars_and_wrong_questions(const char *dir)
 {
+  static char placement[1 << 20];
   shoal_ckpt_info info;
   shoal_ckpt_writer *w;
   shoal_ckpt *c;
@@ -47,6 +49,8 @@ static void scalars_and_wrong_questions(const char *dir)
   float f32[4];
   fixture_info(1, 1, &info);
   info.config = NULL;
+  info.placement = placement;
+  memset(placement, 'p', sizeof placement - 1); /* of some thousand ranks: more than HDF5 keeps in an object header */
   REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
   shoal_ckpt_put_i64(w, "method/counter", INT64_MIN);
   shoal_ckpt_put_f64(w, "method/plateau/best", -0.0);
@@ -56,6 +60,7 @@ static void scalars_and_wrong_questions(const char *dir)
   CHECK(shoal_ckpt_get_i64(c, "method/counter", &i64) == SHOAL_OK && i64 == INT64_MIN, "i64");
   CHECK(shoal_ckpt_get_f64(c, "method/plateau/best", &f64) == SHOAL_OK && signbit(f64), "f64 keeps its sign");
   CHECK(shoal_ckpt_get_info(c)->config[0] == '\0', "no run file is an empty one");
+  CHECK(strcmp(shoal_ckpt_get_info(c)->placement, placement) == 0, "placement");
   shoal_quiet_errors(1);
   i64 = 77;
   CHECK(shoal_ckpt_get_i64(c, "method/plateau/best", &i64) == SHOAL_ERR_IO && i64 == 77, "wrong type leaves out alone");

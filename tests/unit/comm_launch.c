@@ -25,6 +25,15 @@ static const char *const launch_variables[] = {
   "SLURM_JOB_ID",
   "SLURM_NNODES",
   "MV2_COMM_WORLD_SIZE",
+  "SLURM_STEP_NODELIST",
+  "SLURM_JOB_NODELIST",
+  "SLURM_NODELIST",
+  "SLURM_STEP_NUM_NODES",
+  "SLURM_JOB_NUM_NODES",
+  "SLURM_STEP_TASKS_PER_NODE",
+  "SLURM_TASKS_PER_NODE",
+  "SLURM_NODEID",
+  "SLURMD_NODENAME",
 };
 
 /* `setting` is "A=1 B=2"; the child's errors go to a pipe.  Returns its exit code. */
@@ -86,6 +95,19 @@ int main(int argc, char **argv)
     { "SLURM_NTASKS=4 SLURM_PROCID=3", 3, "4 tasks" },
     { "SLURM_STEP_ID=1 SLURM_NPROCS=4 SLURM_PROCID=0", 3, "4 tasks" },
     { "SLURM_PROCID=2", 3, "3 tasks" },
+    /* Directly in the batch script of a job of four nodes; and in a step of one task, where everything must fit. */
+    { "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_LOCALID=0 SLURM_JOB_NODELIST=n[1-4] SLURM_JOB_NUM_NODES=4 "
+      "SLURM_TASKS_PER_NODE=1(x4) SLURMD_NODENAME=n1",
+      0, "" },
+    { "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_LOCALID=0 SLURM_STEP_NUM_NODES=1 "
+      "SLURM_STEP_NODELIST=n1 SLURM_STEP_TASKS_PER_NODE=1 SLURMD_NODENAME=n1",
+      0, "" },
+    { "SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_STEP_NODELIST=elsewhere[1-2]", 3,
+      "SLURM_STEP_NODELIST is elsewhere[1-2]" },
+    { "SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NODELIST=n[1-2] SLURMD_NODENAME=n2", 3,
+      "SLURM_STEP_NODELIST=n[1-2] names 2 nodes" },
+    { "SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NUM_NODES=2", 3, "SLURM_STEP_NUM_NODES says 2" },
+    { "SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=1", 3, "SLURM_LOCALID says 1" },
   };
   char said[4096];
   if (argc == 2 && !strcmp(argv[0], "child")) return child(!strcmp(argv[1], "singletons"));

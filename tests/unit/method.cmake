@@ -2,7 +2,7 @@
 foreach(topic quant graph swarm daso_schedule local_sgd_schedule local_plan local_replay)
   shoal_add_test(unit.method.${topic} SOURCES unit/method_${topic}.c LINK shoal_method m LABELS unit)
 endforeach()
-foreach(topic draw layout)
+foreach(topic draw layout tables function)
   shoal_add_test(unit.method.ist_${topic} SOURCES unit/method_ist_${topic}.c unit/nn_rig.c LINK shoal_method m LABELS unit)
 endforeach()
 shoal_add_test(unit.method.local_parts SOURCES unit/method_local_parts.c unit/nn_rig.c LINK shoal_method m LABELS unit)

@@ -34,6 +34,17 @@ static void publish(swarm *s)
   memcpy(s->b, s->x, sizeof s->x);
 }
 
+/* One side's part in an interaction, where nothing comes between.  Returns max |u| of a fold. */
+static double take(shoal_swarm_variant v, const shoal_swarm_node *a, bool initiator, const float *mine,
+                   const float *theirs)
+{
+  if (shoal_swarm_averages(v))
+    shoal_swarm_average(a->n, mine, theirs, a->c);
+  else if (initiator)
+    shoal_swarm_pull(a, theirs);
+  return shoal_swarm_folds(v, initiator) ? shoal_swarm_fold(a) : 0;
+}
+
 static void interact(swarm *s, int i, int j)
 {
   shoal_swarm_node a = node(s, i), p = node(s, j);
@@ -54,13 +65,13 @@ static void interact(swarm *s, int i, int j)
       memcpy(got_i, qi, sizeof qi);
       memcpy(got_j, qj, sizeof qj);
     } else {
-      shoal_quant_value(&s->quant, s->length, qi, NULL, qi);
-      shoal_quant_value(&s->quant, s->length, qj, NULL, qj);
+      shoal_quant_value(&s->quant, 0, s->length, qi, qi);
+      shoal_quant_value(&s->quant, 0, s->length, qj, qj);
       CHECK(memcmp(qi, got_i, sizeof(float) * s->length) == 0, "the sides see different numbers");
     }
   }
-  double u = shoal_swarm_take(s->variant, &a, true, qi, got_j);
-  double w = shoal_swarm_take(s->variant, &p, false, qj, got_i);
+  double u = take(s->variant, &a, true, qi, got_j);
+  double w = take(s->variant, &p, false, qj, got_i);
   s->distance = SHOAL_MAX(s->distance, SHOAL_MAX(u, w));
 }
 

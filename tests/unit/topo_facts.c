@@ -1,7 +1,7 @@
 /* Facts of a process against masks and environments it is put into; each case in a child of its own. */
 #include "base/log.h"
 #include "check.h"
-#include "topo/topo_impl.h"
+#include "topo/machine_impl.h"
 #include <sched.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -38,8 +38,6 @@ static void clear_claims(void)
 {
   unsetenv("SLURM_CPUS_PER_TASK");
   unsetenv("SRUN_CPUS_PER_TASK");
-  unsetenv("SLURM_STEP_NUM_TASKS");
-  unsetenv("SLURM_PROCID");
 }
 
 static shoal_facts facts(void)
@@ -59,7 +57,7 @@ static void identity(void)
   CHECK(strchr(f.node_id, '/') && strlen(strchr(f.node_id, '/')) == 37, "host/boot id: %s", f.node_id);
   CHECK(f.pus == n_allowed && f.cores >= 1 && f.cores <= f.pus && f.numa_nodes >= 1, "%d cores, %d threads", f.cores,
         f.pus);
-  CHECK(f.claimed_cores == 0 && f.step_tasks == -1 && f.step_rank == -1, "no claims");
+  CHECK(f.claimed_cores == 0 && f.claimed_by_srun == 0, "no claims");
 }
 
 /* A mask of one hardware thread is one core, wherever it lies. */
@@ -98,14 +96,12 @@ static void foreign_description(void)
 static void claims(void)
 {
   setenv("SLURM_CPUS_PER_TASK", "4", 1);
-  setenv("SLURM_STEP_NUM_TASKS", "8", 1);
-  setenv("SLURM_PROCID", "0", 1);
   pin(&allowed[0], 1);
   shoal_facts f = facts();
-  CHECK(f.claimed_cores == 4 && f.step_tasks == 8 && f.step_rank == 0, "claims");
+  CHECK(f.claimed_cores == 4, "claims");
   shoal_clear_error();
   shoal_quiet_errors(1);
-  CHECK(shoal_topo_check_cores(&f, true) == SHOAL_ERR_WORLD, "strict");
+  CHECK(shoal_topo_check_cores(&f, 1, true) == SHOAL_ERR_WORLD, "strict");
   shoal_quiet_errors(-1);
   CHECK(strstr(shoal_first_error(), "asked 4, have 1") && strstr(shoal_first_error(), "--cpus-per-task=4"),
         "said \"%s\"", shoal_first_error());
@@ -125,22 +121,27 @@ static void warnings(void)
   fflush(stderr);
   int kept = dup(2);
   dup2(fileno(f), 2);
-  shoal_facts one = { .host = "n1", .cpu_list = "5", .cores = 1, .pus = 1, .claimed_cores = 4, .claimed_by_srun = 8 };
-  shoal_status first = shoal_topo_check_cores(&one, false);
-  one.claimed_cores = one.claimed_by_srun = 1;
-  shoal_status second = shoal_topo_check_cores(&one, true);
+  shoal_facts all[3] = { { .host = "n0", .cpu_list = "0-7", .cores = 8, .pus = 8, .claimed_cores = 4 } };
+  all[1] =
+      (shoal_facts){ .host = "n1", .cpu_list = "5", .cores = 1, .pus = 1, .claimed_cores = 4, .claimed_by_srun = 8 };
+  all[2] = all[1];
+  shoal_status first = shoal_topo_check_cores(all, 3, false);
+  for (int r = 0; r < 3; r++) all[r].claimed_cores = all[r].claimed_by_srun = 1;
+  shoal_status second = shoal_topo_check_cores(all, 3, true);
   fflush(stderr);
   dup2(kept, 2);
   rewind(f);
   text[fread(text, 1, sizeof text - 1, f)] = '\0';
   fclose(f);
   CHECK(first == SHOAL_OK && second == SHOAL_OK, "warnings are not errors");
-  CHECK(strstr(text, "asked 4, have 1 (cpu 5 on n1)"), "said \"%s\"", text);
+  const char *asked = strstr(text, "asked 4, have 1 (cpu 5 on n1; 2 of 3 ranks have too few)");
+  CHECK(asked && !strstr(asked + 1, "asked"), "said \"%s\"", text); /* once for all ranks */
   CHECK(strstr(text, "SLURM_CPUS_PER_TASK is 4 but SRUN_CPUS_PER_TASK is 8"), "said \"%s\"", text);
 }
 
 static void saved_machine(void)
 {
+  shoal_machine *m;
   shoal_facts f;
   char path[] = "/tmp/shoal-topo-XXXXXX";
   static const char xml[] =
@@ -165,17 +166,19 @@ static void saved_machine(void)
   int fd = mkstemp(path);
   REQUIRE(fd >= 0 && write(fd, xml, sizeof xml - 1) == (ssize_t)sizeof xml - 1, "the saved machine");
   close(fd);
-  CHECK_OK(shoal_topo_facts_saved(path, &f));
+  REQUIRE(shoal_machine_open(path, &m) == SHOAL_OK, "open");
+  f = *shoal_machine_facts(m);
+  shoal_machine_close(m);
   CHECK(f.cores == 2 && f.pus == 4 && f.numa_nodes == 1 && strcmp(f.cpu_list, "4-7") == 0,
         "%d cores, %d threads, cpus %s", f.cores, f.pus, f.cpu_list);
-  CHECK(strcmp(f.host, "big7") == 0 && f.pid == 0, "host %s", f.host);
+  CHECK(strcmp(f.host, "big7") == 0 && f.pid == 0 && strcmp(f.numa_list, "0") == 0, "host %s", f.host);
   unlink(path);
   shoal_quiet_errors(1);
-  CHECK(shoal_topo_facts_saved(path, &f) == SHOAL_ERR_IO, "a missing file");
+  CHECK(shoal_machine_open(path, &m) == SHOAL_ERR_IO, "a missing file");
   shoal_quiet_errors(-1);
 }
 
-static void check_count(hwloc_topology_t t, const char *list, int cores, int pus, int numa)
+static void check_count(hwloc_topology_t t, const char *list, int cores, int pus, int numa, const char *numbers)
 {
   shoal_facts f = { .pid = 0 };
   hwloc_bitmap_t mask = hwloc_bitmap_alloc();
@@ -184,6 +187,7 @@ static void check_count(hwloc_topology_t t, const char *list, int cores, int pus
   CHECK(f.cores == cores && f.pus == pus && f.numa_nodes == numa, "cpus %s: %d cores, %d threads, %d memory nodes",
         list, f.cores, f.pus, f.numa_nodes);
   CHECK(strcmp(f.cpu_list, list) == 0, "%s printed as %s", list, f.cpu_list);
+  CHECK(strcmp(f.numa_list, numbers) == 0, "cpus %s: memory nodes %s, expected %s", list, f.numa_list, numbers);
   hwloc_bitmap_free(mask);
 }
 
@@ -193,12 +197,12 @@ static void counting(void)
   setenv("HWLOC_SYNTHETIC", "node:2 core:4 pu:2", 1);
   hwloc_topology_t t = shoal_topo_load(NULL);
   REQUIRE(t, "a synthetic machine");
-  check_count(t, "0-15", 8, 16, 2);
-  check_count(t, "10-11", 1, 2, 1);
-  check_count(t, "5,7", 2, 2, 1); /* one hardware thread of each of two cores */
-  check_count(t, "7-8", 2, 2, 2);
-  check_count(t, "15,100-101", 3, 3, 1); /* cpus hwloc does not know count as cores */
-  check_count(NULL, "0-15", 16, 16, 1);
+  check_count(t, "0-15", 8, 16, 2, "0-1");
+  check_count(t, "10-11", 1, 2, 1, "1");
+  check_count(t, "5,7", 2, 2, 1, "0"); /* one hardware thread of each of two cores */
+  check_count(t, "7-8", 2, 2, 2, "0-1");
+  check_count(t, "15,100-101", 3, 3, 1, "1"); /* cpus hwloc does not know count as cores */
+  check_count(NULL, "0-15", 16, 16, 1, "");
   hwloc_topology_destroy(t);
 }
 

@@ -2,7 +2,7 @@
 #include "check.h"
 #include "topo/topo.h"
 
-enum { MOST = 16 };
+enum { MOST = 32 };
 static shoal_facts all[MOST];
 
 /* hosts: one letter per rank; cores and mask alike for all unless a test changes them. */
@@ -14,6 +14,7 @@ static int make_facts(const char *hosts)
     snprintf(all[r].host, sizeof all[r].host, "node%c", hosts[r]);
     snprintf(all[r].node_id, sizeof all[r].node_id, "node%c/boot", hosts[r]);
     snprintf(all[r].cpu_list, sizeof all[r].cpu_list, "0-3");
+    snprintf(all[r].numa_list, sizeof all[r].numa_list, "1");
   }
   return n;
 }
@@ -50,7 +51,9 @@ static void layouts(void)
   check_layout("bbabccc", NULL, "00 01 10 02 20 21 22", 3);
   check_layout("aaaa", "2x2", "00 01 10 11", 2);
   check_layout("aaaaaaaa", "2,1,2,3", "00 01 10 20 21 30 31 32", 4);
-  check_layout("abab", "1x4", "00 01 02 03", 1);
+  check_layout("aaaa", "1x4", "00 01 02 03", 1);
+  check_layout("aabb", "1,1,2", "00 10 20 21", 3); /* two of three nodes on one host */
+  check_layout("abab", "4x1", "00 10 20 30", 4);
   check_layout("aaa", "3", "00 01 02", 1);
   check_layout("aaa", "3x1", "00 10 20", 3);
   shoal_topo_destroy(NULL);
@@ -90,10 +93,10 @@ static void threads(void)
   check_threads("pretending makes no cores", "2x2", n, (int[]){ 1, 1, 1, 1 });
 }
 
-static void refuse(const char *pretend, const char *words)
+static void refuse_on(const char *hosts, const char *pretend, const char *words)
 {
   shoal_topo *t = NULL;
-  int n = make_facts("aaaa");
+  int n = make_facts(hosts);
   shoal_clear_error();
   shoal_quiet_errors(1);
   CHECK(shoal_topo_create(all, n, pretend, &t) == SHOAL_ERR_USAGE && !t, "\"%s\" was taken", pretend);
@@ -101,8 +104,16 @@ static void refuse(const char *pretend, const char *words)
   CHECK(strstr(shoal_first_error(), words), "\"%s\": said \"%s\"", pretend, shoal_first_error());
 }
 
+static void refuse(const char *pretend, const char *words)
+{
+  refuse_on("aaaa", pretend, words);
+}
+
 static void refusals(void)
 {
+  refuse_on("abab", "1x4", "puts rank 0 (host nodea) and rank 1 (host nodeb) on one node");
+  refuse_on("aabb", "1,2,1", "puts rank 1 (host nodea) and rank 2 (host nodeb) on one node");
+  refuse_on("abab", "2x3", "is for 6 ranks");
   refuse("2x3", "is for 6 ranks, this run has 4");
   refuse("1,2", "is for 3 ranks, this run has 4");
   refuse("1,2,2", "is for 5 ranks");
@@ -112,25 +123,61 @@ static void refusals(void)
   for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++) refuse(malformed[i], "neither NODESxRANKS");
 }
 
+static void check_text(const char *what, shoal_str *s, const char *want)
+{
+  CHECK(strcmp(s->text, want) == 0, "%s:\n%sexpected:\n%s", what, s->text, want);
+  shoal_str_clear(s);
+}
+
 static void printing(void)
 {
   shoal_str s = { 0 };
   shoal_topo *t = make("ab", NULL);
+  static const char rows[] = "  rank   node  local  host       pid  cores  threads  numa  cpus\n"
+                             "     0      0      0  nodea      100      4        4  1     0-3\n"
+                             "     1      1      0  nodeb      101      4        4  1     0-3\n";
+  char want[512];
+  snprintf(want, sizeof want, "2 ranks on 2 nodes\n%s", rows);
   shoal_topo_print(t, &s);
-  CHECK(strcmp(s.text, "2 ranks on 2 nodes\n"
-                       "  rank   node  local  host       pid  cores  threads  cpus\n"
-                       "     0      0      0  nodea      100      4        4  0-3\n"
-                       "     1      1      0  nodeb      101      4        4  0-3\n") == 0,
-        "table:\n%s", s.text);
-  shoal_str_clear(&s);
+  check_text("table", &s, want);
+  shoal_topo_print_short(t, &s);
+  check_text("short table of few", &s, want);
   shoal_topo_print_json(t, &s);
-  CHECK(strcmp(s.text,
-               "{\"size\": 2, \"nodes\": 2, \"pretended\": false, \"places\": [\n"
-               "  {\"rank\": 0, \"node\": 0, \"local_rank\": 0, \"local_size\": 1, \"host\": \"nodea\", \"pid\": 100, "
-               "\"cores\": 4, \"threads\": 4, \"cpus\": \"0-3\"},\n"
-               "  {\"rank\": 1, \"node\": 1, \"local_rank\": 0, \"local_size\": 1, \"host\": \"nodeb\", \"pid\": 101, "
-               "\"cores\": 4, \"threads\": 4, \"cpus\": \"0-3\"}\n]}\n") == 0,
-        "json:\n%s", s.text);
+  check_text("json", &s,
+             "{\"size\": 2, \"nodes\": 2, \"pretended\": false, \"applied\": true, \"places\": [\n"
+             "  {\"rank\": 0, \"node\": 0, \"local_rank\": 0, \"local_size\": 1, \"host\": \"nodea\", \"pid\": 100, "
+             "\"cores\": 4, \"threads\": 4, \"cpus\": \"0-3\", \"numa\": \"1\"},\n"
+             "  {\"rank\": 1, \"node\": 1, \"local_rank\": 0, \"local_size\": 1, \"host\": \"nodeb\", \"pid\": 101, "
+             "\"cores\": 4, \"threads\": 4, \"cpus\": \"0-3\", \"numa\": \"1\"}\n]}\n");
+  t->planned = true;
+  t->places[1].pid = 0;
+  shoal_topo_print(t, &s);
+  CHECK(strncmp(s.text, "2 ranks on 2 nodes, planned, not applied\n", 41) == 0 && strstr(s.text, "nodeb        -"),
+        "plan:\n%s", s.text);
+  shoal_str_free(&s);
+  shoal_topo_destroy(t);
+}
+
+/* Above 16 ranks: a row for each run of nodes alike, here a-d, e (one rank fewer) and f (other cores). */
+static void many(void)
+{
+  shoal_str s = { 0 };
+  shoal_topo *t = NULL;
+  int n = make_facts("abcdefabcdefabcdefabcdf");
+  all[5].cores = 2;
+  REQUIRE(shoal_topo_create(all, n, NULL, &t) == SHOAL_OK, "many");
+  shoal_topo_print_short(t, &s);
+  check_text("short", &s,
+             "23 ranks on 6 nodes\n"
+             "       node  ranks per node      cores    threads  hosts                     ranks\n"
+             "        0-3               4          4          1  nodea .. noded            0-3,6-9,12-15,18-21\n"
+             "          4               3          4          1  nodee                     4,10,16\n"
+             "          5               4        2-4          1  nodef                     5,11,17,22\n");
+  shoal_topo_print_groups(t, &s);
+  check_text("groups", &s,
+             "group node 0: 0 6 12 18\ngroup node 1: 1 7 13 19\ngroup node 2: 2 8 14 20\ngroup node 3: 3 9 15 21\n"
+             "group node 4: 4 10 16\ngroup node 5: 5 11 17 22\n"
+             "group across 0: 0 1 2 3 4 5\ngroup across 1: 6 7 8 9 10 11\ngroup across 2: 12 13 14 15 16 17\n");
   shoal_str_free(&s);
   shoal_topo_destroy(t);
 }
@@ -142,5 +189,6 @@ int main(void)
   threads();
   refusals();
   printing();
+  many();
   return check_done();
 }

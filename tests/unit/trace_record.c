@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+static char placement[1 << 20]; /* of some thousand ranks: more than HDF5 keeps in an object header */
 static const shoal_trace_info info = { .run_name = "cifar \"daso\"",
+                                       .placement = placement,
                                        .config_text = "run: {name: x}\n",
                                        .rank = 3,
                                        .size = 8,
@@ -38,6 +40,7 @@ static void every_field(void)
   const char *path = temp_path("op.h5");
   const size_t n = 50000;
   shoal_trace *t;
+  memset(placement, 'p', sizeof placement - 1);
   REQUIRE(shoal_trace_open(path, SHOAL_TRACE_BY_OP, &info, &t) == SHOAL_OK, "open");
   uint32_t conv = shoal_trace_op(t, "conv1"), ring = shoal_trace_op(t, "bucket 0");
   CHECK(shoal_trace_op(t, "conv1") == conv && conv != ring, "names are numbered once");
@@ -80,6 +83,8 @@ static void every_field(void)
   CHECK(shoal_trace_to_rank0(&d->attempt_rows[0], 3ull << 20) == (3ll << 20) - 1536 && d->clock_bound_ns == 800,
         "clock");
   CHECK(strcmp(d->info.run_name, info.run_name) == 0 && strcmp(d->info.config_text, info.config_text) == 0, "texts");
+  CHECK(strcmp(d->info.placement, placement) == 0, "placement");
+  strcpy(placement, "another"); /* from now on; attempts that follow replace it */
   CHECK(d->info.rank == 3 && d->info.size == 8 && d->info.node == 1 && d->info.local_rank == 1 && d->info.attempt == 1,
         "place");
   CHECK(strcmp(d->info.host, "n2") == 0 && d->attempts == 1 && d->attempt_rows[0].closed == 1, "attempt");

@@ -1,6 +1,17 @@
 # Whole runs of the program; see mpi/train_cases.py for what each case shows.
-foreach(case ranks resume moved statistics bytes trace algorithms uneven long_messages signals killed killed_saving locks damaged refusals heard replicas numeric folder singletons
-        swarm_neutral swarm_lockstep swarm_bytes swarm_free swarm_batchnorm swarm_straggler swarm_lost)
+foreach(case ranks resume moved statistics bytes trace algorithms uneven long_messages signals killed killed_saving locks damaged refusals heard lost replicas numeric folder singletons cores placement claims)
   add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/train_cases.py $<TARGET_FILE:shoal> ${case})
+  set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300 SKIP_RETURN_CODE 77)
+endforeach()
+
+# The same for swarm: mpi/swarm_cases.py.
+foreach(case swarm_neutral swarm_lockstep swarm_bytes swarm_free swarm_batchnorm swarm_straggler swarm_lost)
+  add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/swarm_cases.py $<TARGET_FILE:shoal> ${case})
+  set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
+endforeach()
+
+# The same for independent subnets: mpi/ist_cases.py.
+foreach(case ist_neutral ist_bytes ist_resume ist_moved ist_refusals ist_learns)
+  add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ist_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()

@@ -6,16 +6,11 @@
 #ifndef SHOAL_TENSOR_CPU_CPU_IMPL_H
 #define SHOAL_TENSOR_CPU_CPU_IMPL_H
 #include "base/mem.h"
+#include "base/wide.h"
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/dnn.h"
 
-/* Compile a leaf kernel three times and let the loader take the best one for this processor: AVX-512, AVX2 with FMA,
- * or the baseline.  (Names of processors would not do: GCC compares them with the very model.) */
-#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
-#define SHOAL_CPU_KERNEL __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), noinline))
-#else
-#define SHOAL_CPU_KERNEL __attribute__((noinline))
-#endif
+#define SHOAL_CPU_KERNEL SHOAL_WIDE /* a leaf loop */
 
 /* Memory formats of activations.  BLOCK16 is oneDNN's nChw16c: channels in blocks of 16, the block innermost, the last
  * one padded with zeros, which every operation keeps zero:

@@ -1,0 +1,131 @@
+/* shoal topo: the node, and the placement a run has or would get.
+ *
+ *   under srun or mpirun      a world is opened as for a run, with every check, and its table shown
+ *   alone                     this machine with one rank; in a batch script, what srun would start from there
+ *   with --xml or --env       a plan: nothing is started, and the files may come from another machine
+ *
+ * The same code that places a run places the plan, so a refusal can be found on a laptop. */
+#include "base/log.h"
+#include "cli/cli.h"
+#include "comm/group.h"
+#include "topo/machine.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static const shoal_flag flags[] = {
+  { "--xml", NULL, "FILE", SHOAL_FLAG_VALUE, "plan for nodes like this one, saved by `lstopo FILE.xml`" },
+  { "--env", NULL, "FILE", SHOAL_FLAG_VALUE, "plan for the Slurm step or batch job whose variables `env >FILE` wrote" },
+  { "--topo", NULL, "NxG", SHOAL_FLAG_VALUE, "pretend nodes: N of G ranks, or a list of ranks per node" },
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help help = {
+  "shoal topo [--xml FILE] [--env FILE] [--json]",
+  "The node, with the cores and memory nodes this process may use, and the placement of all ranks. Start it as a run "
+  "is\n"
+  "started to see, and check, what the run would get; or give files to plan a placement anywhere.",
+  flags,
+  0,
+  0,
+  "  srun --mpi=pmix -N4 --ntasks-per-node=2 shoal topo\n"
+  "  srun -N4 -n8 -m cyclic env >step.env; lstopo node.xml     # there\n"
+  "  shoal topo --xml node.xml --env step.env                  # here\n",
+};
+
+static void print_step(const shoal_step *s, shoal_str *out)
+{
+  if (s->tasks <= 0) return;
+  shoal_str_add(out, "%s: %d task%s", s->inside ? "Slurm step" : "batch job", s->tasks, s->tasks == 1 ? "" : "s");
+  if (s->list) shoal_str_add(out, " on %zu node%s %s", s->n_hosts, s->n_hosts == 1 ? "" : "s", s->list);
+  if (s->distribution) shoal_str_add(out, ", distribution %s", s->distribution);
+  shoal_str_add(out, "\n");
+}
+
+static void print(const shoal_machine *m, const shoal_step *s, const shoal_topo *t, const shoal_world *w, bool json)
+{
+  shoal_str out = { 0 };
+  if (json) {
+    shoal_str_add(&out, "{\"machine\": ");
+    shoal_machine_print_json(m, &out);
+    shoal_str_add(&out, ",\n\"placement\": ");
+    shoal_topo_print_json(t, &out);
+    shoal_str_add(&out, "}\n");
+  } else {
+    shoal_machine_print(m, &out);
+    print_step(s, &out);
+    if (w) shoal_claims_print(shoal_world_claims(w), t, shoal_world_rank(w), &out);
+    shoal_str_add(&out, "\n");
+    shoal_topo_print(t, &out);
+    shoal_topo_print_groups(t, &out);
+  }
+  fputs(out.text, stdout);
+  shoal_str_free(&out);
+}
+
+static shoal_status show_plan(const shoal_machine *m, const shoal_env *e, const shoal_step *s, bool json)
+{
+  shoal_topo *t;
+  SHOAL_TRY(shoal_topo_plan(m, e, s, &t));
+  print(m, s, t, NULL, json);
+  shoal_topo_destroy(t);
+  return SHOAL_OK;
+}
+
+static shoal_status show_world(const shoal_machine *m, const shoal_step *s, const char *pretend, bool json)
+{
+  shoal_world *w;
+  shoal_world_options o = { .pretend = pretend };
+  SHOAL_TRY(shoal_world_open(&o, &w));
+  print(m, s, shoal_world_topo(w), w, json); /* of the other ranks nobody hears: see main.c */
+  shoal_world_close(w);
+  return SHOAL_OK;
+}
+
+static shoal_status check_file(const shoal_env *e, const shoal_step *s, const char *file)
+{
+  const char *said = file ? shoal_env_get(e, "SLURM_STEP_NUM_TASKS") : NULL;
+  SHOAL_CHECK(s->tasks > 0 || !said, SHOAL_ERR_USAGE,
+              "SLURM_STEP_NUM_TASKS in %s is \"%s\": must be a number of tasks, 1 or more", file, said);
+  SHOAL_CHECK(
+      !file || s->tasks > 0, SHOAL_ERR_USAGE,
+      "%s has neither SLURM_STEP_NUM_TASKS nor SLURM_NTASKS: write it with `env` inside a Slurm step or batch job",
+      file);
+  return SHOAL_OK;
+}
+
+static shoal_status run(const shoal_args *a)
+{
+  const char *xml = shoal_args_value(a, "--xml"), *file = shoal_args_value(a, "--env");
+  const char *pretend = shoal_args_value(a, "--topo");
+  bool json = shoal_args_on(a, "--json");
+  shoal_machine *m = NULL;
+  shoal_env *e = NULL;
+  shoal_step s = { .inside = false };
+  shoal_status st;
+  SHOAL_CHECK(!pretend || (!xml && !file), SHOAL_ERR_USAGE,
+              "--topo pretends nodes for ranks that run; with --xml or --env nothing runs");
+  if (file) SHOAL_TRY(shoal_env_read(file, &e));
+  st = shoal_step_read(e, &s);
+  if (st == SHOAL_ERR_USAGE && !file) st = SHOAL_ERR_WORLD; /* as a run would say */
+  if (st != SHOAL_OK) goto done;
+  SHOAL_TRY_GOTO(st, check_file(e, &s, file), done);
+  SHOAL_TRY_GOTO(st, shoal_machine_open(xml, &m), done);
+  bool batch = !s.inside && s.tasks > 1 && !shoal_world_launched();
+  st = xml || file || batch ? show_plan(m, e, &s, json) : show_world(m, &s, pretend, json);
+done:
+  shoal_machine_close(m);
+  shoal_step_free(&s);
+  shoal_env_destroy(e);
+  return st;
+}
+
+shoal_status shoal_cmd_topo(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  shoal_status st = run(a);
+  shoal_args_destroy(a);
+  return st;
+}

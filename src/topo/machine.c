@@ -1,0 +1,150 @@
+/* One machine to look at and to cut in parts.
+ *
+ * For this machine the affinity mask is the truth and hwloc only describes it (cores.c).  For a saved one there is no
+ * mask; what its file says was allowed is taken instead. */
+#include "base/mem.h"
+#include "topo/machine_impl.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct shoal_machine {
+  char *xml;          /* NULL: this machine */
+  hwloc_topology_t t; /* NULL: unknown */
+  hwloc_bitmap_t mask;
+  shoal_facts facts;
+};
+
+static shoal_status load_saved(shoal_machine *m, const char *xml)
+{
+  m->xml = strdup(xml);
+  SHOAL_CHECK(m->xml, SHOAL_ERR_MEM, "a name");
+  SHOAL_CHECK(access(xml, R_OK) == 0, SHOAL_ERR_IO, "cannot read %s: %s", xml, strerror(errno));
+  m->t = shoal_topo_load(xml);
+  SHOAL_CHECK(m->t, SHOAL_ERR_IO, "cannot load %s: hwloc takes XML files written by lstopo or hwloc", xml);
+  const char *host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(m->t), "HostName");
+  shoal_topo_set_host(&m->facts, host && *host ? host : "an unnamed host");
+  m->mask = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(m->t));
+  SHOAL_CHECK(m->mask, SHOAL_ERR_MEM, "the cores of %s", xml);
+  shoal_topo_count(m->t, m->mask, &m->facts);
+  return SHOAL_OK;
+}
+
+static shoal_status look_here(shoal_machine *m)
+{
+  return shoal_topo_facts_here(&m->facts, &m->t, &m->mask);
+}
+
+shoal_status shoal_machine_open(const char *xml, shoal_machine **out)
+{
+  shoal_machine *m = calloc(1, sizeof *m);
+  SHOAL_CHECK(m, SHOAL_ERR_MEM, "a machine");
+  shoal_status st = xml ? load_saved(m, xml) : look_here(m);
+  if (st == SHOAL_OK)
+    *out = m;
+  else
+    shoal_machine_close(m);
+  return st;
+}
+
+void shoal_machine_close(shoal_machine *m)
+{
+  if (!m) return;
+  if (m->t) hwloc_topology_destroy(m->t);
+  hwloc_bitmap_free(m->mask);
+  free(m->xml);
+  free(m);
+}
+
+const shoal_facts *shoal_machine_facts(const shoal_machine *m)
+{
+  return &m->facts;
+}
+
+/* hwloc's order goes core by core; hardware threads it does not know come last, by number. */
+void shoal_machine_cut(const shoal_machine *m, int first, int count, shoal_facts *f)
+{
+  hwloc_bitmap_t part = hwloc_bitmap_alloc(), left = hwloc_bitmap_dup(m->mask);
+  hwloc_obj_t pu = NULL;
+  int i = 0;
+  if (part && left) {
+    while (m->t && (pu = hwloc_get_next_obj_by_type(m->t, HWLOC_OBJ_PU, pu)) != NULL) {
+      if (!hwloc_bitmap_isset(left, pu->os_index)) continue;
+      if (i >= first && i < first + count) hwloc_bitmap_set(part, pu->os_index);
+      hwloc_bitmap_clr(left, pu->os_index);
+      i++;
+    }
+    for (int cpu = hwloc_bitmap_first(left); cpu >= 0; cpu = hwloc_bitmap_next(left, cpu), i++)
+      if (i >= first && i < first + count) hwloc_bitmap_set(part, (unsigned)cpu);
+    shoal_topo_count(m->t, part, f);
+  }
+  hwloc_bitmap_free(part);
+  hwloc_bitmap_free(left);
+}
+
+/* ---- for people and for scripts ---- */
+
+/* The part of a memory node's cores that may be used, as a list. */
+static void numa_cpus(const shoal_machine *m, hwloc_obj_t numa, char *out, size_t cap)
+{
+  hwloc_bitmap_t both = hwloc_bitmap_alloc();
+  out[0] = '\0';
+  if (both && hwloc_bitmap_and(both, m->mask, numa->cpuset) == 0) shoal_topo_list_bits(both, out, cap);
+  hwloc_bitmap_free(both);
+}
+
+static hwloc_obj_t next_numa(const shoal_machine *m, hwloc_obj_t before)
+{
+  return m->t ? hwloc_get_next_obj_by_type(m->t, HWLOC_OBJ_NUMANODE, before) : NULL;
+}
+
+static int threads_present(const shoal_machine *m)
+{
+  return m->t ? hwloc_bitmap_weight(hwloc_topology_get_complete_cpuset(m->t)) : m->facts.pus;
+}
+
+void shoal_machine_print(const shoal_machine *m, shoal_str *out)
+{
+  char cpus[SHOAL_CPUS_MAX], memory[32];
+  const shoal_facts *f = &m->facts;
+  if (m->xml)
+    shoal_str_add(out, "machine %s (saved on %s)", m->xml, f->host);
+  else
+    shoal_str_add(out, "machine %s", f->host);
+  shoal_str_add(out, ": %d core%s, %d of %d hardware threads (cpus %s)\n", f->cores, f->cores == 1 ? "" : "s", f->pus,
+                threads_present(m), f->cpu_list);
+  for (hwloc_obj_t numa = next_numa(m, NULL); numa; numa = next_numa(m, numa)) {
+    numa_cpus(m, numa, cpus, sizeof cpus);
+    shoal_str_add(out, "  NUMA node %u: %s, cpus %s\n", numa->os_index,
+                  shoal_format_bytes((double)numa->attr->numanode.local_memory, memory, sizeof memory),
+                  *cpus ? cpus : "none of them");
+  }
+}
+
+void shoal_machine_print_json(const shoal_machine *m, shoal_str *out)
+{
+  char cpus[SHOAL_CPUS_MAX];
+  const shoal_facts *f = &m->facts;
+  const char *comma = "";
+  shoal_str_add(out, "{\"host\": ");
+  shoal_str_add_json(out, f->host);
+  shoal_str_add(out, ", \"file\": ");
+  if (m->xml)
+    shoal_str_add_json(out, m->xml);
+  else
+    shoal_str_add(out, "null");
+  shoal_str_add(out, ", \"cores\": %d, \"hardware_threads\": %d, \"present\": %d, \"cpus\": ", f->cores, f->pus,
+                threads_present(m));
+  shoal_str_add_json(out, f->cpu_list);
+  shoal_str_add(out, ", \"numa\": [");
+  for (hwloc_obj_t numa = next_numa(m, NULL); numa; numa = next_numa(m, numa), comma = ", ") {
+    numa_cpus(m, numa, cpus, sizeof cpus);
+    shoal_str_add(out, "%s{\"number\": %u, \"bytes\": %" PRIu64 ", \"cpus\": ", comma, numa->os_index,
+                  (uint64_t)numa->attr->numanode.local_memory);
+    shoal_str_add_json(out, cpus);
+    shoal_str_add(out, "}");
+  }
+  shoal_str_add(out, "]}");
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""S18: what a slow rank costs the others, in ratios measured in one go.
+
+swarm_straggler.py SHOAL [--ranks 4] [--ms 20] [--rounds 3]
+
+Every rank's compute is pretended (a sleep that polls, fault.compute), so that the machine's cores do not decide: once all
+ranks need --ms per step, once rank 1 needs 10 times that.  Each run is stopped after a while; steps per second of the
+other ranks come from their own step counts and their trace (time from the first to the last step).  Rounds alternate.
+Prints, per variant, the ratio slow / even of the others' mean speed, its spread over rounds, and what the slow rank did.
+The pulls and the nonblocking forms must keep at least 0.9; blocking shows what waiting costs.
+"""
+import argparse
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+import h5py
+
+STEP = 9  # kind of a whole step in a trace, docs/trace-format.md
+
+
+def environment():
+    return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_mpi_yield_when_idle="1",
+                OMP_NUM_THREADS="1")
+
+
+def run(shoal, name, ranks, variant, even_ms, slow_ms, seconds):
+    """Steps per second of every rank."""
+    with open("rank.sh", "w") as f:
+        f.write(f'#!/bin/sh\nr=$OMPI_COMM_WORLD_RANK\nms={even_ms}\n[ "$r" = 1 ] && ms={slow_ms}\n'
+                f'exec "$@" --set fault.rank=$r --set fault.compute=sleep:$ms\n')
+    os.chmod("rank.sh", 0o755)
+    options = {"run.name": name, "run.epochs": 1000, "eval.every": "1000 epochs", "model.name": "mlp", "model.widths": "[64,32]",
+               "data.file": "glyphs.h5", "data.batch": 4, "optim.lr": 0.01, "method.name": "swarm", "method.variant": variant,
+               "run.log_every": "10 steps"}
+    command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "./rank.sh", shoal, "train", "--allow-faults"]
+    for key, value in options.items():
+        command += ["--set", f"{key}={value}"]
+    with open(f"{name}.out", "w") as log:
+        job = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+    log_file = f"runs/{name}/log.txt"
+    for _ in range(600):  # the first steps wake everything up
+        if os.path.exists(log_file) and re.search(r"step 10:", open(log_file).read()):
+            break
+        time.sleep(0.05)
+    time.sleep(seconds)
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(job.pid)], capture_output=True, text=True).stdout.split()
+    os.kill(int(children[0]), signal.SIGUSR1)
+    if job.wait(120) != 75:
+        raise SystemExit(f"{name}: exit {job.returncode}\n" + open(f"{name}.out").read())
+    speeds = []
+    for rank in range(ranks):
+        with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:
+            records = f["records"][()]
+        steps = records[records["kind"] == STEP]
+        speeds.append((len(steps) - 1) / ((int(steps["t1_ns"][-1]) - int(steps["t1_ns"][0])) * 1e-9))
+    shutil.rmtree(f"runs/{name}")
+    return speeds
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("shoal")
+    p.add_argument("--ranks", type=int, default=4)
+    p.add_argument("--ms", type=float, default=20)
+    p.add_argument("--seconds", type=float, default=5)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--variants", default="nonblocking,pull,nonblocking-symmetric,blocking")
+    a = p.parse_args()
+    shoal = os.path.realpath(a.shoal)
+    work = tempfile.mkdtemp(prefix="swarm-")
+    os.chdir(work)
+    failed = []
+    try:
+        subprocess.run([shoal, "data", "synth", "glyphs", "-o", "glyphs.h5", "--train", "4000", "--test", "40", "--size", "28"],
+                       check=True, capture_output=True)
+        print(f"{a.ranks} ranks, {a.ms:g} ms of pretended compute per step, rank 1 ten times that; {a.rounds} rounds of {a.seconds:g} s")
+        for variant in a.variants.split(","):
+            ratios, slow = [], []
+            for round_ in range(a.rounds):
+                even = run(shoal, f"even{round_}", a.ranks, variant, a.ms, a.ms, a.seconds)
+                uneven = run(shoal, f"slow{round_}", a.ranks, variant, a.ms, 10 * a.ms, a.seconds)
+                others = [r for r in range(a.ranks) if r != 1]
+                ratios.append(statistics.mean(uneven[r] for r in others) / statistics.mean(even[r] for r in others))
+                slow.append(uneven[1] / statistics.mean(even))
+            ratio = statistics.median(ratios)
+            print(f"{variant:22} the others keep {ratio:.3f} of their steps per second ({min(ratios):.3f} to {max(ratios):.3f}), "
+                  f"the slow one {statistics.median(slow):.3f}", flush=True)
+            if variant != "blocking" and ratio < 0.9:
+                failed.append(variant)
+    finally:
+        os.chdir("/")
+        shutil.rmtree(work)
+    raise SystemExit(f"below 0.9: {', '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -77,6 +77,8 @@ static shoal_status check_options(const shoal_run *r, shoal_local_form form)
   SHOAL_CHECK(
       form != SHOAL_LOCAL_OVERLAPPING || shoal_config_int(c, "method.replay") == 0, SHOAL_ERR_USAGE,
       "method.replay needs blocks that share nothing: set method.form to chunked or greedy, or method.replay to 0");
+  SHOAL_CHECK(shoal_config_int(c, "method.max_uses") != 1, SHOAL_ERR_USAGE,
+              "method.max_uses is 1, which allows no use at all; choose 2 for one use, or 0 for no limit");
   return SHOAL_OK;
 }
 

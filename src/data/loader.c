@@ -46,6 +46,7 @@ struct shoal_loader {
   shoal_perm perm;
   bool perm_ready;
   uint64_t perm_epoch;
+  uint64_t *shard; /* [own_n] this rank's samples where they stay its own; else NULL */
 
   slot *slots;
   uint64_t n_slots;
@@ -68,15 +69,25 @@ void shoal_share_of(uint64_t b, int rank, int size, uint64_t *first, uint64_t *c
 
 /* ---- batches as a function of the position ---- */
 
+/* A permutation of the split; with a shard, of that, by a seed of its own. */
 static uint64_t sample_at(shoal_loader *l, uint64_t epoch, uint64_t position)
 {
   if (!l->config.shuffle) return position;
   if (!l->perm_ready || l->perm_epoch != epoch) {
-    shoal_perm_init(&l->perm, l->config.seed, SHOAL_RNG_ORDER, epoch, l->split_n);
+    uint64_t seed = l->shard ? shoal_rng_seed(l->config.seed, 1 + (uint64_t)l->config.rank) : l->config.seed;
+    shoal_perm_init(&l->perm, seed, SHOAL_RNG_ORDER, epoch, l->shard ? l->own_n : l->split_n);
     l->perm_epoch = epoch;
     l->perm_ready = true;
   }
   return shoal_perm_at(&l->perm, position);
+}
+
+/* The sample in place `own` of this rank's part of the epoch. */
+static uint64_t own_sample(shoal_loader *l, uint64_t epoch, uint64_t own)
+{
+  if (l->shard) return l->shard[sample_at(l, epoch, own)];
+  if (l->config.share == SHOAL_SHARE_BATCH) return sample_at(l, epoch, own);
+  return sample_at(l, epoch, (uint64_t)l->config.rank + own * (uint64_t)l->config.size);
 }
 
 /* Samples of the (global, or own strided) batch at a position; 0 at the end of the epoch. */
@@ -114,10 +125,9 @@ static void fill(shoal_loader *l, slot *s, place at)
   if (!strided) shoal_share_of(total, c->rank, c->size, &first, &count);
   s->batch = (shoal_batch){ at.epoch,       at.position, total, strided ? (uint64_t)c->rank * c->batch : first,
                             (int64_t)count, s->x,        s->y,  s->ids };
-  for (uint64_t i = 0; i < count && s->status == SHOAL_OK; i++) {
+  for (uint64_t i = 0; i < count && s->status == SHOAL_OK && !c->sizes_only; i++) {
     uint64_t own = (at.position + first + i) % l->own_n; /* wraps only to pad */
-    uint64_t position = strided ? (uint64_t)c->rank + own * (uint64_t)c->size : own;
-    s->status = fill_sample(l, s, i, at.epoch, sample_at(l, at.epoch, position));
+    s->status = fill_sample(l, s, i, at.epoch, own_sample(l, at.epoch, own));
   }
 }
 
@@ -183,6 +193,8 @@ static shoal_status check_config(const shoal_dataset *d, const shoal_loader_conf
               c->size);
   SHOAL_CHECK(c->batch >= 1 && c->batch <= INT32_MAX, SHOAL_ERR_ARG, "a batch of %" PRIu64 " samples is out of range",
               c->batch);
+  SHOAL_CHECK(c->shard == SHOAL_SHARD_DRAWN || c->share == SHOAL_SHARE_STRIDED, SHOAL_ERR_ARG,
+              "ranks that share batches have no shards of their own: a shard needs strided shares");
   SHOAL_CHECK(c->depth >= 0 && c->depth <= 1024, SHOAL_ERR_ARG, "reading %d batches ahead is out of range (0 to 1024)",
               c->depth);
   uint64_t least = c->share == SHOAL_SHARE_STRIDED ? n / (uint64_t)c->size : n; /* on any rank, so all ranks agree */
@@ -217,12 +229,57 @@ static shoal_status make_normal(shoal_loader *l)
   return SHOAL_OK;
 }
 
+typedef struct {
+  int32_t label;
+  uint64_t id;
+} labelled;
+
+static int compare_labels(const void *a, const void *b)
+{
+  const labelled *x = a, *y = b;
+  if (x->label != y->label) return x->label < y->label ? -1 : 1;
+  return (x->id > y->id) - (x->id < y->id);
+}
+
+static shoal_status sort_shard(shoal_loader *l)
+{
+  labelled *all;
+  uint64_t first, count;
+  SHOAL_TRY(shoal_dataset_hold_labels(l->data, l->config.split));
+  SHOAL_TRY(SHOAL_ALLOC(l->split_n, &all));
+  const int32_t *labels = l->data->part[l->config.split].labels;
+  for (uint64_t i = 0; i < l->split_n; i++) all[i] = (labelled){ labels[i], i };
+  qsort(all, l->split_n, sizeof *all, compare_labels);
+  shoal_share_of(l->split_n, l->config.rank, l->config.size, &first, &count);
+  for (uint64_t i = 0; i < count; i++) l->shard[i] = all[first + i].id;
+  free(all);
+  return SHOAL_OK;
+}
+
+static shoal_status make_shard(shoal_loader *l)
+{
+  const shoal_loader_config *c = &l->config;
+  shoal_perm perm;
+  uint64_t *shard;
+  if (c->shard == SHOAL_SHARD_DRAWN) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(l->own_n, &shard));
+  l->shard = shard;
+  if (c->shard == SHOAL_SHARD_SORTED) return sort_shard(l);
+  shoal_perm_init(&perm, c->seed, SHOAL_RNG_ORDER, 0, l->split_n);
+  for (uint64_t i = 0; i < l->own_n; i++) {
+    uint64_t position = (uint64_t)c->rank + i * (uint64_t)c->size;
+    shard[i] = c->shuffle ? shoal_perm_at(&perm, position) : position;
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status make_slots(shoal_loader *l)
 {
   SHOAL_TRY(SHOAL_ALLOC(l->n_slots, &l->slots));
   size_t n = (size_t)l->max_batch;
   for (uint64_t i = 0; i < l->n_slots; i++) {
     slot *s = &l->slots[i];
+    if (l->config.sizes_only) break;
     SHOAL_TRY(shoal_alloc(n * l->elements, sizeof *s->x, "a batch", (void **)&s->x));
     SHOAL_TRY(SHOAL_ALLOC(n, &s->y));
     SHOAL_TRY(SHOAL_ALLOC(n, &s->ids));
@@ -261,6 +318,7 @@ shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c,
   pthread_cond_init(&l->more_slots, NULL);
   pthread_cond_init(&l->more_batches, NULL);
   SHOAL_TRY_GOTO(st, make_normal(l), fail);
+  SHOAL_TRY_GOTO(st, make_shard(l), fail);
   SHOAL_TRY_GOTO(st, shoal_alloc(l->elements, (size_t)info->x_bytes, "a sample", &l->raw), fail);
   SHOAL_TRY_GOTO(st, make_slots(l), fail);
   if (c->depth > 0) SHOAL_TRY_GOTO(st, start_thread(l), fail);
@@ -288,6 +346,7 @@ void shoal_loader_destroy(shoal_loader *l)
   }
   free(l->slots);
   free(l->raw);
+  free(l->shard);
   free(l->normal.table);
   free(l->normal.mean);
   pthread_cond_destroy(&l->more_batches);

@@ -7,7 +7,8 @@
  *   positions  p ......................... p+B
  *   ranks      |--- 0 ---|--- 1 ---|-- 2 --|       slot0 = offset of the share within the batch
  *
- * Strided shares (slots r, r+P, …, each rank on its own clock) serve the methods without a common step.
+ * Strided shares (slots r, r+P, …, each rank on its own clock) serve the methods without a common step.  Their samples may
+ * also be each rank's for good, in a new order in every epoch: a shard drawn once, or one sorted by label.
  * Augmentation depends only on (seed, epoch, sample): crop4 (pad by 4, random crop), hflip.  The padding is 0 after
  * normalisation, that is the mean colour. */
 #ifndef SHOAL_DATA_LOADER_H
@@ -20,6 +21,9 @@ typedef enum {
   SHOAL_LAST_PAD
 } shoal_last_batch; /* PAD repeats from the epoch's start */
 typedef enum { SHOAL_SHARE_BATCH, SHOAL_SHARE_STRIDED } shoal_share;
+/* Strided shares only.  DRAWN: slots of an order drawn anew in every epoch.  FIXED: the slots of epoch 0.  SORTED: the r-th
+ * of P consecutive pieces of all samples in order of their labels (then of their numbers). */
+typedef enum { SHOAL_SHARD_DRAWN, SHOAL_SHARD_FIXED, SHOAL_SHARD_SORTED } shoal_shard;
 typedef struct {
   shoal_split split;
   uint64_t seed;
@@ -27,9 +31,11 @@ typedef struct {
   uint64_t batch; /* global batch (SHARE_BATCH) or own batch (STRIDED) */
   shoal_last_batch last;
   shoal_share share;
+  shoal_shard shard;
   bool shuffle; /* test split: false */
   bool crop4, hflip;
-  int depth; /* batches fetched ahead; 0: no thread, read when asked */
+  bool sizes_only; /* nothing is read: x, y and ids are NULL */
+  int depth;       /* batches fetched ahead; 0: no thread, read when asked */
 } shoal_loader_config;
 
 /* With strided shares a position counts this rank's own samples, `total` is n, and slot0 is rank * batch, so that no

@@ -5,11 +5,8 @@
 #include <string.h>
 
 static const shoal_method *const methods[] = {
-  &shoal_method_sync,
-  &shoal_method_local_sgd,
-  &shoal_method_daso,
-  &shoal_method_swarm,
-  &shoal_method_ab,
+  &shoal_method_sync, &shoal_method_local_sgd, &shoal_method_daso,  &shoal_method_swarm,
+  &shoal_method_ab,   &shoal_method_ist,       &shoal_method_local,
 };
 
 size_t shoal_methods(const shoal_method *const **out)

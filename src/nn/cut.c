@@ -172,22 +172,50 @@ typedef struct {
   const bool *residual_keep;
 } selection;
 
-/* A unit of the node's space is `grain` consecutive places of the output's dimension 0. */
+/* A unit of the value's space is `grain` consecutive places of its dimension 0. */
+static int64_t grain_of(const shoal_model *m, int v)
+{
+  return shoal_value_shape(m, v)->dim[0] / m->space_size[m->node[v].space];
+}
+
+static int space_of(const shoal_model *m, int v)
+{
+  return v < 0 ? -1 : m->node[v].space;
+}
+
+/* Dimension 0 of the weights is that of the output, unless the layer works on the last of several dimensions. */
+static bool follows_units(const shoal_node *n)
+{
+  return n->out.ndim == 1 || n->kind == SHOAL_OP_CONV || n->kind == SHOAL_OP_BATCHNORM;
+}
+
+shoal_param_cut shoal_model_param_cut(const shoal_model *m, int param)
+{
+  const shoal_param *p = &m->param[param];
+  const shoal_node *n = &m->node[p->node];
+  shoal_param_cut c = { -1, -1, 1, 1 };
+  if (n->rank > 0 || !follows_units(n)) return c;
+  c.row_space = space_of(m, p->node);
+  if (c.row_space >= 0) c.row_grain = grain_of(m, p->node);
+  if (p->shape.ndim > 1) c.col_space = space_of(m, n->in[0]);
+  if (c.col_space >= 0) c.col_grain = grain_of(m, n->in[0]);
+  return c;
+}
+
 static int64_t kept_width(const shoal_model *m, int v, const selection *s)
 {
-  int64_t width = shoal_value_shape(m, v)->dim[0];
-  if (v < 0 || m->node[v].space < 0 || !s->keep || !s->keep[m->node[v].space]) return width;
-  int space = m->node[v].space;
-  return s->count[space] * (width / m->space_size[space]);
+  int space = space_of(m, v);
+  if (space < 0 || !s->keep || !s->keep[space]) return shoal_value_shape(m, v)->dim[0];
+  return s->count[space] * grain_of(m, v);
 }
 
 /* The kept places of dimension 0 of value v in their new order; NULL: all.  Caller frees. */
 static shoal_status kept_places(const shoal_model *m, int v, const selection *s, int64_t **out)
 {
   *out = NULL;
-  if (v < 0 || m->node[v].space < 0 || !s->keep || !s->keep[m->node[v].space]) return SHOAL_OK;
-  int space = m->node[v].space;
-  int64_t grain = m->node[v].out.dim[0] / m->space_size[space], n = 0;
+  int space = space_of(m, v);
+  if (space < 0 || !s->keep || !s->keep[space]) return SHOAL_OK;
+  int64_t grain = grain_of(m, v), n = 0;
   SHOAL_TRY(SHOAL_ALLOC((size_t)(s->count[space] * grain), out));
   for (int64_t i = 0; i < s->count[space]; i++)
     for (int64_t k = 0; k < grain; k++) (*out)[n++] = s->keep[space][i] * grain + k;
@@ -284,8 +312,7 @@ static shoal_status narrow_node(rebuild *r, const selection *s, int i)
     for (int b = 0, all = n.residual; b < all; b++) n.residual -= !s->residual_keep[b];
   if (n.kind == SHOAL_OP_ADD && s->residual_keep) reduce_add(r, s, i, &n, &gone);
   if (gone) return SHOAL_OK;
-  /* dimension 0 of the weights is that of the output, unless the layer works on the last of several dimensions */
-  bool flat = n.out.ndim == 1 || n.kind == SHOAL_OP_CONV || n.kind == SHOAL_OP_BATCHNORM;
+  bool flat = follows_units(&n);
   int64_t width = flat ? kept_width(m, i, s) : width_of(&n);
   if (flat) SHOAL_TRY_GOTO(st, kept_places(m, i, s, &rows), done);
   if (flat) SHOAL_TRY_GOTO(st, kept_places(m, n.in[0], s, &cols), done);

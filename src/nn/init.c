@@ -56,12 +56,15 @@ static void init_param(const shoal_param *p, source *s, float *w)
     }
 }
 
+void shoal_param_init(const shoal_param *p, int number, uint64_t seed, float *w)
+{
+  source s = source_of(p, number, seed);
+  init_param(p, &s, w);
+}
+
 void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float *stats)
 {
-  for (int i = 0; i < m->params; i++) {
-    source s = source_of(&m->param[i], i, seed);
-    init_param(&m->param[i], &s, weights + m->param[i].offset);
-  }
+  for (int i = 0; i < m->params; i++) shoal_param_init(&m->param[i], i, seed, weights + m->param[i].offset);
   for (int i = 0; stats && i < m->nodes; i++) {
     const shoal_node *n = &m->node[i];
     int64_t c = n->out.dim[0];

@@ -87,6 +87,7 @@ typedef struct {
   int64_t classes;
   float smoothing; /* label smoothing of the loss */
   int nodes, params, units, spaces, residuals;
+  bool joined;         /* several models side by side (shoal_model_join): an arena, no network */
   shoal_node *node;    /* owned */
   shoal_param *param;  /* owned */
   int64_t *space_size; /* owned: [spaces] units in each space */
@@ -129,6 +130,13 @@ shoal_status shoal_model_narrow(const shoal_model *m, const int64_t *const *keep
                                 const bool *residual_keep, shoal_model **out);
 /** Whether residual block r may be dropped: its shortcut is the identity. */
 bool shoal_model_residual_can_drop(const shoal_model *m, int r);
+/* Along which spaces `narrow` cuts a parameter: a unit of the row space is row_grain consecutive places of dimension 0,
+ * one of the column space col_grain places of dimension 1. */
+typedef struct {
+  int row_space, col_space; /* -1: that dimension stays whole */
+  int64_t row_grain, col_grain;
+} shoal_param_cut;
+shoal_param_cut shoal_model_param_cut(const shoal_model *m, int param);
 /* What becomes of a node's weight W [o, i*kh*kw], of rank at most the smaller side: the product of left [o, rank] and right
  * [rank, i*kh*kw], dense and row-major whatever the way.  As a product it is multiplied out before the step and used as W
  * was; as a chain the node becomes two, x -> right -> left, and W never exists. */
@@ -162,9 +170,19 @@ void shoal_model_scatter(const shoal_model *full, const shoal_model *part, const
 void shoal_model_gather_stats(const shoal_model *full, const shoal_model *part, const float *full_s, float *part_s);
 void shoal_model_scatter_stats(const shoal_model *full, const shoal_model *part, const float *part_s, float *full_s);
 
+/** Several models side by side as one arena, for whoever trains more than one: parameters and statistics of the parts
+ *  follow each other, those of each part from a multiple of 16 elements on, so that a part's plan may work on its piece.
+ *  Good for params, optimizer, init, gather and scatter; no plan can be made of it (ERR_ARG).
+ *  @param weights_at, stats_at  out, [n] where each part's numbers begin */
+shoal_status shoal_model_join(const shoal_model *const *parts, int n, size_t *weights_at, size_t *stats_at,
+                              shoal_model **out);
+
 /** Initial weights (addressed by global index of the full model) and statistics (mean 0, variance 1; may be
  *  NULL).  Factors get numbers of their own whose product has the variance of the weight they stand for. */
 void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float *stats);
+/** The same for parameter `number` of m alone: w [shape of p].  `p` may be a copy of the parameter that holds only some
+ *  of its rows or columns: whoever stores a piece of the model starts with the numbers the model would have there. */
+void shoal_param_init(const shoal_param *p, int number, uint64_t seed, float *w);
 double shoal_model_macs(const shoal_model *m);                /* multiply-accumulates per sample, forward */
 void shoal_model_print(const shoal_model *m, shoal_str *out); /* the layer table */
 /** Names of statistics for checkpoints: "bn1.running_mean"; calls f for every running mean and variance. */

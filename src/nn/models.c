@@ -109,6 +109,8 @@ static const shoal_option mlp_options[] = {
   { "model.widths", SHOAL_OPT_INTS, "[4096, 4096]", "units", "[1,inf)", "Widths of the hidden layers.", "shoal" },
   { "model.activation", SHOAL_OPT_ENUM, "relu", NULL, "relu|gelu", "Activation after each hidden layer.", "shoal" },
   { "model.norm", SHOAL_OPT_ENUM, "none", NULL, "none|batch|layer", "Normalisation before the activation.", "shoal" },
+  { "model.norm_logits", SHOAL_OPT_BOOL, "false", NULL, NULL, "Batch norm of the logits, too.",
+    "Yuan et al., PVLDB 2022 (without scale and shift there)" },
   DROPOUT("after each hidden layer"),
   SMOOTHING,
   { .name = NULL },
@@ -143,7 +145,9 @@ static shoal_status build_mlp(const shoal_config *c, const shoal_shape *input, i
   int x = input->ndim > 1 ? plain(&b, SHOAL_OP_FLATTEN, "flatten", -1, false) : -1;
   for (size_t i = 0; i < n; i++, b.unit++) x = mlp_layer(&b, c, (int)i + 1, x, widths[i]);
   snprintf(name, sizeof name, "fc%d", (int)n + 1);
-  linear(&b, name, x, classes, false);
+  x = linear(&b, name, x, classes, false);
+  snprintf(name, sizeof name, "norm%d", (int)n + 1);
+  if (shoal_config_bool(c, "model.norm_logits")) plain(&b, SHOAL_OP_BATCHNORM, name, x, false);
   return end(&b, out);
 }
 

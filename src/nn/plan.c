@@ -8,7 +8,7 @@
 
 /* ---- parameters ---- */
 
-shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *g, shoal_params **out)
+shoal_status shoal_params_create_forward(shoal_backend *b, const shoal_model *m, shoal_params **out)
 {
   static uint64_t created;
   shoal_params *p = calloc(1, sizeof *p);
@@ -18,15 +18,26 @@ shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *
   p->n_stats = m->stats;
   p->version = ++created << 32; /* never the version of another set at the same address */
   SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->w), fail);
-  p->g = g;
-  p->g_borrowed = g != NULL;
-  if (!g) SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->g), fail);
   SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n_stats, 1) * sizeof(float), (void **)&p->stats), fail);
   if (m->products) SHOAL_TRY_GOTO(st, b->ops->alloc(b, m->products * sizeof(float), (void **)&p->products), fail);
   *out = p;
   return SHOAL_OK;
 fail:
   shoal_params_destroy(b, p);
+  return st;
+}
+
+shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *g, shoal_params **out)
+{
+  shoal_params *p;
+  SHOAL_TRY(shoal_params_create_forward(b, m, &p));
+  p->g = g;
+  p->g_borrowed = g != NULL;
+  shoal_status st = g ? SHOAL_OK : b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->g);
+  if (st == SHOAL_OK)
+    *out = p;
+  else
+    shoal_params_destroy(b, p);
   return st;
 }
 
@@ -234,6 +245,7 @@ shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoa
 {
   SHOAL_CHECK(p->loss_ready, SHOAL_ERR_ARG,
               "model %s: backward without a forward in training mode and with labels before it", p->model->name);
+  SHOAL_CHECK(params->g, SHOAL_ERR_ARG, "model %s: backward with parameters that have no gradients", p->model->name);
   p->loss_ready = false;
   for (int i = p->model->nodes - 1; i >= 0; i--) {
     if (!p->node[i].op || !p->node[i].backward) continue;

@@ -23,9 +23,13 @@ typedef struct {
 /** @param g  memory for the gradients, [m->weights] zeros, which stays the caller's; NULL: made here.  Whoever has memory
  *            for products already sets `products` and `products_borrowed` afterwards */
 shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *g, shoal_params **out);
+/** Weights and statistics alone, g NULL: for forward passes. */
+shoal_status shoal_params_create_forward(shoal_backend *b, const shoal_model *m, shoal_params **out);
 void shoal_params_destroy(shoal_backend *b, shoal_params *p);
 
-typedef enum { SHOAL_PLAN_TRAIN, SHOAL_PLAN_EVAL } shoal_plan_mode;
+/* MEASURE is EVAL in all but batch norm, which normalises by the batch it sees and moves the running statistics as in
+ * training: nothing is dropped, there is no backward. */
+typedef enum { SHOAL_PLAN_TRAIN, SHOAL_PLAN_EVAL, SHOAL_PLAN_MEASURE } shoal_plan_mode;
 typedef struct shoal_plan shoal_plan;
 /** Everything a step needs is made and placed here.  The model is copied.
  *  @param batch  samples, >= 1.  ERR_ARG names the layer that cannot take its input; in TRAIN mode also a model whose
@@ -60,7 +64,7 @@ shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const
 typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count);
 shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoal_address *at,
                                  shoal_announce_fn announce, void *ctx);
-/** The order of announcements, for planning buckets: n ranges, from the last layer to the first; none in EVAL mode. */
+/** The order of announcements, for planning buckets: n ranges, from the last layer to the first; only in TRAIN mode. */
 typedef struct {
   size_t offset, count;
 } shoal_range;

@@ -75,7 +75,7 @@ static shoal_status plan_node(shoal_plan *p, int i)
     q->format = n->kind == SHOAL_OP_FLATTEN ? dense_format(&q->shape) : in[0];
     return SHOAL_OK;
   }
-  d.training = p->training;
+  d.training = p->training || (p->measuring && n->kind == SHOAL_OP_BATCHNORM);
   SHOAL_TRY(create_op(p, n, &d, in, &q->op));
   q->format = q->op->out_format;
   return SHOAL_OK;
@@ -210,11 +210,13 @@ shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t b
                                shoal_plan **out)
 {
   SHOAL_CHECK(batch >= 1, SHOAL_ERR_ARG, "model %s: batch of %lld; must be at least 1", m->name, (long long)batch);
+  SHOAL_CHECK(!m->joined, SHOAL_ERR_ARG, "model %s is several models side by side; plan each of them", m->name);
   shoal_plan *p = calloc(1, sizeof *p);
   SHOAL_CHECK(p, SHOAL_ERR_MEM, "plan of model %s", m->name);
   p->backend = b;
   p->batch = batch;
   p->training = mode == SHOAL_PLAN_TRAIN;
+  p->measuring = mode == SHOAL_PLAN_MEASURE;
   shoal_status st = build(p, m);
   if (st != SHOAL_OK) {
     shoal_plan_destroy(p);

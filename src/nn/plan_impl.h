@@ -35,6 +35,7 @@ struct shoal_plan {
   shoal_model *model; /* own copy */
   int64_t batch;
   bool training;
+  bool measuring; /* batch norm by the batch, all else as in evaluation */
   shoal_planned *node;
   shoal_slot *slot;
   int slots, slot_room;

@@ -104,8 +104,9 @@ shoal_status shoal_model_find_runs(shoal_model *m)
   for (int frozen = 0; frozen < 2; frozen++) /* as they lie in the arena */
     for (int i = 0; i < m->params; i++) {
       const shoal_param *p = &m->param[i];
+      const shoal_decay_run *last = m->runs ? &m->run[m->runs - 1] : NULL;
       if (p->frozen != (frozen == 1)) continue;
-      if (m->runs == 0 || m->run[m->runs - 1].decay != p->decay)
+      if (!last || last->decay != p->decay || last->offset + last->count != p->offset)
         m->run[m->runs++] = (shoal_decay_run){ p->offset, 0, p->decay };
       m->run[m->runs - 1].count += p->count;
     }

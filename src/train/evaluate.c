@@ -12,6 +12,25 @@
 
 /* ---- the model ---- */
 
+shoal_status shoal_session_make_whole(shoal_session *s)
+{
+  if (!s->scratch) SHOAL_TRY(shoal_params_create_forward(s->run.backend, s->model, &s->scratch));
+  if (s->whole) return SHOAL_OK;
+  if (s->method->cut) return shoal_plans_create(s->run.backend, s->model, &s->whole);
+  s->whole = s->plans;
+  return SHOAL_OK;
+}
+
+/* A rank that trains a part may have no room for the whole model all the time. */
+void shoal_session_drop_whole(shoal_session *s)
+{
+  if (!s->method->cut) return;
+  shoal_params_destroy(s->run.backend, s->scratch);
+  shoal_plans_destroy(s->whole);
+  s->scratch = NULL;
+  s->whole = NULL;
+}
+
 /* A forward pass in training leaves (1 - m) old + m batch behind; with old = 0 the batch's own is what stands there / m. */
 static void take_batch_stats(const shoal_model *m, float *stats, double *sum)
 {
@@ -33,8 +52,7 @@ static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t n)
     shoal_score ignored = { 0 };
     SHOAL_TRY(shoal_loader_next(s->sample, &b));
     memset(p->stats, 0, p->n_stats * sizeof *p->stats);
-    SHOAL_TRY(shoal_plans_get(s->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
-    at.slot0 = b->slot0;
+    SHOAL_TRY(shoal_plans_get(s->whole, b->n, SHOAL_PLAN_MEASURE, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, p, &at, b->x, b->y, 0, &ignored));
     take_batch_stats(s->model, p->stats, sum);
   }
@@ -60,6 +78,7 @@ static shoal_status measure_stats(shoal_session *s)
 shoal_status shoal_session_assemble(shoal_session *s)
 {
   shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_group_agree(r->control, shoal_session_make_whole(s)));
   s->scratch->version++;
   if (s->method->assemble) {
     SHOAL_TRY(s->method->assemble(r, s->method_state, s->scratch->w, s->scratch->stats));
@@ -73,6 +92,7 @@ shoal_status shoal_session_assemble(shoal_session *s)
 
 static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoal_params *params, shoal_score *score)
 {
+  shoal_plan_mode mode = shoal_session_by_batch(s) ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL;
   SHOAL_TRY(shoal_loader_seek(s->test, 0, 0));
   for (;;) {
     const shoal_batch *b;
@@ -80,7 +100,7 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
     if (!b) return SHOAL_OK;
     if (b->n == 0) continue;
     shoal_plan *plan;
-    SHOAL_TRY(shoal_plans_get(plans, b->n, SHOAL_PLAN_EVAL, &plan));
+    SHOAL_TRY(shoal_plans_get(plans, b->n, mode, &plan));
     shoal_address at = { .seed = s->run.seed };
     SHOAL_TRY(shoal_plan_forward(plan, params, &at, b->x, b->y, 0, score));
     SHOAL_TRY(shoal_world_progress(s->run.world));
@@ -95,6 +115,27 @@ shoal_status shoal_session_score_own(shoal_session *s)
   SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->run.plans, s->run.params, &score)));
   double acc = score.samples ? (double)score.correct / (double)score.samples : NAN;
   return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->own.acc);
+}
+
+/* What the method measures beside the model, over the same share. */
+static shoal_status observe_share(shoal_session *s, double *values)
+{
+  SHOAL_TRY(shoal_loader_seek(s->test, 0, 0));
+  for (;;) {
+    const shoal_batch *b;
+    SHOAL_TRY(shoal_loader_next(s->test, &b));
+    if (!b) return SHOAL_OK;
+    if (b->n > 0) SHOAL_TRY(s->method->observe(&s->run, s->method_state, b, values));
+    SHOAL_TRY(shoal_world_progress(s->run.world));
+  }
+}
+
+static shoal_status score_columns(shoal_session *s)
+{
+  if (s->n_columns == 0) return SHOAL_OK;
+  memset(s->column_value, 0, s->n_columns * sizeof *s->column_value);
+  SHOAL_TRY(shoal_group_agree(s->run.control, observe_share(s, s->column_value)));
+  return s->method->observe(&s->run, s->method_state, NULL, s->column_value);
 }
 
 /* Of weights that mean the same; parts of another form are not compared. */
@@ -119,7 +160,7 @@ shoal_status shoal_session_evaluate(shoal_session *s)
   uint64_t t0 = shoal_now_ns();
   shoal_score score = { 0 };
   SHOAL_TRY(shoal_session_assemble(s));
-  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->plans, s->scratch, &score)));
+  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->whole, s->scratch, &score)));
   double sums[] = { score.loss, (double)score.correct, (double)score.samples };
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
   s->test_loss = sums[0] / sums[2];
@@ -127,6 +168,8 @@ shoal_status shoal_session_evaluate(shoal_session *s)
   s->test_step = s->run.step;
   SHOAL_TRY(shoal_session_score_own(s));
   SHOAL_TRY(measure_consensus(s));
+  SHOAL_TRY(score_columns(s));
+  shoal_session_drop_whole(s);
   shoal_trace_span(s->run.trace, SHOAL_TRACE_EVALUATION, shoal_trace_op(s->run.trace, "evaluation"), t0,
                    shoal_now_ns());
   return SHOAL_OK;

@@ -12,6 +12,7 @@
  * Methods whose ranks run on their own clocks do without the vote; they meet (meet.c). */
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "train/session.h"
 #include "train/stop.h"
 #include <math.h>
@@ -31,9 +32,9 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
 }
 
 /* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
-static shoal_status pretend_compute(shoal_session *s, const ops *op)
+static shoal_status pretend_compute(shoal_session *s, const ops *op, double seconds)
 {
-  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(s->faults.compute_s * 1e9);
+  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(seconds * 1e9);
   for (uint64_t now = t0; now < end; now = shoal_now_ns()) {
     usleep((useconds_t)SHOAL_MIN((end - now) / 1000 + 1, poll_us));
     SHOAL_TRY(shoal_world_progress(s->run.world));
@@ -42,13 +43,21 @@ static shoal_status pretend_compute(shoal_session *s, const ops *op)
   return SHOAL_OK;
 }
 
+/* Another time on every rank and in every step, though the same in every run. */
+static double jitter(const shoal_session *s)
+{
+  shoal_rng_block r = shoal_rng(s->run.seed, SHOAL_RNG_TEST, s->run.step, (uint32_t)shoal_world_rank(s->run.world));
+  return s->faults.jitter_s * shoal_rng_unit(r.v[0]);
+}
+
 static shoal_status act_faults(shoal_session *s, const ops *op)
 {
   s->left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
   if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
-  return s->faults.compute_s > 0 ? pretend_compute(s, op) : SHOAL_OK;
+  double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
+  return seconds > 0 ? pretend_compute(s, op, seconds) : SHOAL_OK;
 }
 
 /* Forward and backward over this rank's share; a rank without samples contributes zeros. */
@@ -72,12 +81,17 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
   return SHOAL_OK;
 }
 
+static float learning_rate(shoal_session *s)
+{
+  double epoch = (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples;
+  double scheduled = shoal_lr_at(&s->lr, &s->plateau, epoch);
+  return (float)(s->method->rate ? s->method->rate(&s->run, s->method_state, scheduled) : scheduled) * s->faults.lr;
+}
+
 static shoal_status update(shoal_session *s, const ops *op)
 {
   shoal_run *r = &s->run;
-  double epoch = (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples;
-  double scheduled = shoal_lr_at(&s->lr, &s->plateau, epoch);
-  float lr = (float)(s->method->rate ? s->method->rate(r, s->method_state, scheduled) : scheduled) * s->faults.lr;
+  float lr = learning_rate(s);
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, r->ranges, r->n_ranges, lr, NULL));
   shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, op->optimizer, t0, shoal_now_ns());
@@ -91,21 +105,32 @@ void shoal_session_count_bytes(shoal_session *s)
   for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += bytes[i];
 }
 
-static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
+static shoal_status learn(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
-  SHOAL_TRY(act_faults(s, op));
+  if (s->method->step) {
+    r->spoil = (int64_t)r->step == s->faults.nan_step;
+    return s->method->step(r, s->method_state, b, learning_rate(s), score);
+  }
   SHOAL_TRY(compute(s, op, b, score));
   if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s, op));
-  if (s->method->weights_ready && !s->left_out) SHOAL_TRY(s->method->weights_ready(r, s->method_state));
+  return s->method->weights_ready && !s->left_out ? s->method->weights_ready(r, s->method_state) : SHOAL_OK;
+}
+
+static shoal_status one_step(shoal_session *s, const ops *op, const shoal_batch *b, shoal_score *score)
+{
+  shoal_run *r = &s->run;
+  r->position = s->at.position;
+  SHOAL_TRY(act_faults(s, op));
+  SHOAL_TRY(learn(s, op, b, score));
   if (!s->left_out) shoal_session_count_bytes(s);
   s->at.loss_sum += score->loss;
   s->at.samples += (double)score->samples;
   bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
   s->at.position = SHOAL_MIN(s->at.position + (strided ? s->own_batch : b->total), s->epoch_samples);
-  s->trained_own += b->total;
+  s->trained_own += r->reads_none ? 0 : (uint64_t)b->n;
   s->trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
   r->step++;
   return SHOAL_OK;
@@ -179,11 +204,37 @@ static shoal_status take_vote(shoal_session *s, const ops *op, int64_t *ask)
   return SHOAL_OK;
 }
 
+/* Whether ranks ask each other between this step and the next. */
+static bool asks_here(const shoal_session *s)
+{
+  if (s->method->meets) return s->method->meets(&s->run, s->method_state);
+  return s->run.vote_every <= 1 || s->run.step % s->run.vote_every == 0;
+}
+
+static shoal_status post_vote(shoal_session *s, const shoal_score *score)
+{
+  shoal_ask ask = SHOAL_MAX(s->ask, my_ask(s, score));
+  s->voted = true;
+  s->ask = SHOAL_ASK_NOTHING;
+  return shoal_vote_post(s->vote, ask);
+}
+
+/* What all ranks together ask for: the answer to the question posted when they last asked, usually one step ago.  Where
+ * ranks go their own ways for a while, they ask when they meet, and wait for the answer there, since they have just waited
+ * for each other. */
+static shoal_status ask_all(shoal_session *s, const ops *op, const shoal_score *score, int64_t *ask)
+{
+  if (s->method->meets) SHOAL_TRY(post_vote(s, score));
+  return take_vote(s, op, ask);
+}
+
 /* Everything between two steps that all ranks do alike. */
 static shoal_status agree_between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
-  SHOAL_TRY(take_vote(s, op, &ask));
+  bool asks = asks_here(s);
+  if (!isfinite(score->loss)) s->ask = SHOAL_ASK_NUMERIC; /* signals and clocks can be asked again */
+  if (asks) SHOAL_TRY(ask_all(s, op, score, &ask));
   SHOAL_TRY(shoal_session_act(s, (shoal_ask)ask));
   if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(stop_after_save(s));
@@ -191,8 +242,7 @@ static shoal_status agree_between_steps(shoal_session *s, const ops *op, const s
     SHOAL_TRY(shoal_session_evaluate(s));
     shoal_session_record_metrics(s, false);
   }
-  s->voted = true;
-  return shoal_vote_post(s->vote, my_ask(s, score));
+  return asks && !s->method->meets ? post_vote(s, score) : SHOAL_OK;
 }
 
 static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_score *score)
@@ -251,7 +301,7 @@ static shoal_status run_epoch(shoal_session *s, const ops *op, bool *finished)
     number_batch(s);
     SHOAL_TRY(one_step(s, op, b, &score));
     shoal_trace_span(t, SHOAL_TRACE_STEP, op->step, t0, shoal_now_ns());
-    shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : NAN);
+    shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : s->run.shown_loss);
     SHOAL_TRY(between_steps(s, op, &score));
   }
   *finished = s->at.position >= s->epoch_end; /* the run's last step may be the epoch's last, too */

@@ -101,9 +101,10 @@ static void csv_number(FILE *f, double value, const char *format, const char *en
   fputs(end, f);
 }
 
-const char *shoal_session_own_columns(const shoal_session *s)
+void shoal_session_print_columns(const shoal_session *s, shoal_str *out)
 {
-  return s->own.acc ? ",consensus,own_acc_min,own_acc_mean,own_acc_max,own_acc" : "";
+  if (s->own.acc) shoal_str_add(out, ",consensus,own_acc_min,own_acc_mean,own_acc_max,own_acc");
+  for (size_t i = 0; i < s->n_columns; i++) shoal_str_add(out, ",%s", s->column[i]);
 }
 
 void shoal_session_report_own(const shoal_session *s)
@@ -164,6 +165,10 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   csv_number(f, speed, "%.1f", ",");
   csv_number(f, wait_s / step_s, "%.4f", "");
   record_own(s, f, tested);
+  for (size_t i = 0; i < s->n_columns; i++) {
+    fputc(',', f);
+    csv_number(f, tested ? s->column_value[i] : NAN, "%.6f", "");
+  }
   fputc('\n', f);
   fflush(f);
 }

@@ -82,7 +82,9 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
     else
       shoal_ckpt_put_replica(w, slot, SHOAL_F32, o->n, o->slot[i]);
   }
-  if (r->params->n_stats) shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->params->n_stats, r->params->stats);
+  /* collective: parts without statistics bring none */
+  if (s->model->stats || s->method->cut)
+    shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->params->n_stats, r->params->stats);
   double score[] = { s->at.loss_sum, s->at.samples };
   shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
 }
@@ -173,8 +175,9 @@ shoal_status shoal_session_save(shoal_session *s)
   snprintf(info.model, sizeof info.model, "%s", s->model->name);
   layout_text(s, info.layout, sizeof info.layout);
   uint64_t copies = s->method->replicas_equal ? 1 : (uint64_t)info.size;
+  uint64_t slots = (uint64_t)s->optim->slots, stored = s->method->cut ? 1 + slots : 0; /* what parts leave dormant */
   uint64_t need =
-      ((1 + copies * (uint64_t)(1 + s->optim->slots)) * s->params->n + (uint64_t)info.size * s->model->stats) *
+      ((1 + stored) * s->model->weights + copies * (1 + slots) * s->params->n + (uint64_t)info.size * s->model->stats) *
       sizeof(float);
   shoal_ckpt_writer *w;
   if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
@@ -203,6 +206,7 @@ shoal_status shoal_session_save(shoal_session *s)
   s->last_saved_epoch = s->at.epoch;
   s->saved_any = true;
   s->saved_ns = shoal_now_ns();
+  shoal_session_drop_whole(s);
   double seconds = shoal_seconds_since(t0);
   s->save_s = SHOAL_MAX(s->save_s, seconds);
   if (shoal_session_is_root(s)) {
@@ -251,10 +255,8 @@ static void get_stat(void *ctx, const char *name, size_t offset, size_t count)
   if (t->st == SHOAL_OK) t->st = shoal_ckpt_get(t->ckpt, full, SHOAL_F32, count, t->stats + offset);
 }
 
-/* Weights by name into the arena: the checkpoint may have been written by another method or rank count. */
-static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
+static shoal_status check_model(const shoal_session *s, const shoal_ckpt *c)
 {
-  shoal_params *params = s->run.params;
   for (int i = 0; i < s->model->params; i++) {
     const shoal_param *p = &s->model->param[i];
     char name[SHOAL_NAME_MAX + 8];
@@ -272,6 +274,17 @@ static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
         same, SHOAL_ERR_USAGE,
         "%s has another shape in the checkpoint: resume with the same model options, or choose another run.name",
         p->name);
+  }
+  return SHOAL_OK;
+}
+
+/* Weights by name into the arena of a whole model: the checkpoint may be of another method or rank count. */
+static shoal_status get_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params)
+{
+  for (int i = 0; i < s->model->params; i++) {
+    const shoal_param *p = &s->model->param[i];
+    char name[SHOAL_NAME_MAX + 8];
+    snprintf(name, sizeof name, "model/%s", p->name);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, p->count, params->w + p->offset));
   }
   stat_source t = { c, params->stats, SHOAL_OK };
@@ -280,18 +293,36 @@ static shoal_status get_model(shoal_session *s, const shoal_ckpt *c)
   return t.st;
 }
 
+/* Optimizer state of n numbers that rank `owner` saved; a part of the model has another size. */
+static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n)
+{
+  char name[96];
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8];
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->optim, slot));
+  return shoal_ckpt_has(c, name) && shoal_ckpt_shape(c, name, &type, &ndim, dims) == SHOAL_OK && ndim == 1 &&
+         dims[0] == n;
+}
+
+static shoal_status get_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n, float *out)
+{
+  char name[96];
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->optim, slot));
+  return shoal_ckpt_get(c, name, SHOAL_F32, n, out);
+}
+
 /* Another layout continues with the mean of the replicas' optimizer states, as it does with the mean of their weights:
- * for momentum that is what the mean of the replicas would have. */
-static shoal_status get_mean_slot(const shoal_ckpt *c, const char *slot, size_t n, float *out, bool *found)
+ * for momentum that is what the mean of the replicas would have.  Equal replicas saved one, which is its own mean. */
+static shoal_status get_mean_slot(const shoal_session *s, const shoal_ckpt *c, int slot, size_t n, float *out,
+                                  bool *found)
 {
   float *one;
-  int64_t replicas = 0;
+  int replicas = 0;
   shoal_status st = SHOAL_ALLOC(n, &one);
-  for (int64_t k = 0; st == SHOAL_OK && k < shoal_ckpt_get_info(c)->size; k++) {
-    char name[96];
-    snprintf(name, sizeof name, "replica/%lld/%s", (long long)k, slot);
-    if (!shoal_ckpt_has(c, name)) continue;
-    st = shoal_ckpt_get(c, name, SHOAL_F32, n, replicas ? one : out); /* the mean of one is that one, to the bit */
+  for (int k = 0; st == SHOAL_OK && k < shoal_ckpt_get_info(c)->size; k++) {
+    if (!has_slot(s, c, k, slot, n)) continue;
+    st = get_slot(s, c, k, slot, n, replicas ? one : out); /* to the bit where there is one */
     for (size_t i = 0; replicas && i < n; i++) out[i] += one[i];
     replicas++;
   }
@@ -301,32 +332,49 @@ static shoal_status get_mean_slot(const shoal_ckpt *c, const char *slot, size_t 
   return st;
 }
 
-static shoal_status get_own_slot(const shoal_session *s, const shoal_ckpt *c, const char *slot, size_t n, float *out,
-                                 bool *found)
+static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
 {
-  char name[96];
-  snprintf(name, sizeof name, "replica/%d/%s", shoal_world_rank(s->run.world), slot);
-  *found = shoal_ckpt_has(c, name);
-  return *found ? shoal_ckpt_get(c, name, SHOAL_F32, n, out) : SHOAL_OK;
+  int64_t steps;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
+  s->optim->steps = (uint64_t)steps;
+  return SHOAL_OK;
 }
 
-/* Equal replicas keep one copy of the optimizer's state, under replica/0, whatever the layout: it is the mean of one. */
+/* This rank's own state, or the mean of all. */
 static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
 {
   shoal_optim *o = s->optim;
-  int64_t steps;
+  int rank = shoal_world_rank(s->run.world);
   for (int i = 0; i < o->slots; i++) {
-    const char *slot = shoal_optim_slot_name(o, i);
-    bool found;
-    SHOAL_TRY(own ? get_own_slot(s, c, slot, o->n, o->slot[i], &found)
-                  : get_mean_slot(c, slot, o->n, o->slot[i], &found));
+    bool found = own && has_slot(s, c, rank, i, o->n);
+    if (!own)
+      SHOAL_TRY(get_mean_slot(s, c, i, o->n, o->slot[i], &found));
+    else if (found)
+      SHOAL_TRY(get_slot(s, c, rank, i, o->n, o->slot[i]));
     if (!found) {
-      shoal_info("the checkpoint has no %s: the optimizer starts afresh", slot);
+      shoal_info("the checkpoint has no %s of the whole model: the optimizer starts afresh",
+                 shoal_optim_slot_name(o, i));
       return SHOAL_OK;
     }
   }
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
-  o->steps = (uint64_t)steps;
+  return get_optimizer_steps(s, c);
+}
+
+/* A method that cuts takes its part of a whole model's weights, and of its optimizer state where there is one. */
+static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
+{
+  shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_session_make_whole(s));
+  SHOAL_TRY(get_model(s, c, s->scratch));
+  SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->scratch->w));
+  shoal_model_gather_stats(s->model, r->part, s->scratch->stats, r->params->stats);
+  bool found = s->optim->slots > 0;
+  for (int i = 0; found && i < s->optim->slots; i++) {
+    SHOAL_TRY(get_mean_slot(s, c, i, s->model->weights, s->scratch->w, &found));
+    if (found && i == 0) SHOAL_TRY(get_optimizer_steps(s, c)); /* unless the method begins anew */
+    if (found) SHOAL_TRY(s->method->adopt(r, s->method_state, 1 + i, s->scratch->w));
+  }
+  shoal_session_drop_whole(s);
   return SHOAL_OK;
 }
 
@@ -407,34 +455,45 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   return SHOAL_OK;
 }
 
-static shoal_status load(shoal_session *s, const char *path)
+static void report_layout(const shoal_session *s, const shoal_ckpt *c, const char *layout)
+{
+  const shoal_ckpt_info *old = shoal_ckpt_get_info(c);
+  bool optimizer = s->optim->steps > 0;
+  bool mean = s->optim->slots > 0 && has_slot(s, c, 1, 0, s->model->weights); /* there was more than one */
+  shoal_info(
+      "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the sample "
+      "order go on, %s",
+      (long long)old->size, old->layout, old->method, shoal_world_size(s->run.world), layout, s->method->name,
+      !optimizer ? ""
+      : mean     ? ", the mean optimizer state"
+                 : ", optimizer state",
+      !s->method->cut ? "running statistics start from their mean"
+      : optimizer     ? "the parts are cut anew"
+                      : "the parts are cut anew and their optimizer state starts afresh");
+}
+
+static shoal_status load(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  shoal_ckpt *c;
-  SHOAL_TRY(shoal_ckpt_open(path, false, &c));
+  const shoal_ckpt *c = s->resume;
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   char layout[sizeof info->layout];
   layout_text(s, layout, sizeof layout);
   bool same = info->size == shoal_world_size(r->world) && strcmp(layout, info->layout) == 0 &&
-              strcmp(info->method, s->method->name) == 0;
-  shoal_status st;
-  SHOAL_TRY_GOTO(st, get_train(s, c), done);
-  SHOAL_TRY_GOTO(st, get_model(s, c), done);
-  SHOAL_TRY_GOTO(st, get_optimizer(s, c, same && !one_copy(s)), done);
-  SHOAL_TRY_GOTO(st, same ? get_own(s, c) : get_scores(s, c), done);
-  if (s->method->load) SHOAL_TRY_GOTO(st, s->method->load(r, s->method_state, c, same), done);
-  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", path, (unsigned long long)info->epoch,
-             (unsigned long long)info->samples, (unsigned long long)info->step);
-  if (!same)
-    shoal_info(
-        "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; the model, %soptimizer "
-        "state and the sample order go on, running statistics start from their mean",
-        (long long)info->size, info->layout, info->method, shoal_world_size(r->world), layout, s->method->name,
-        one_copy(s) ? "" : "the mean ");
+              strcmp(info->method, s->method->name) == 0 &&
+              (!s->method->fits || s->method->fits(r, s->method_state, c));
+  SHOAL_TRY(get_train(s, c));
+  SHOAL_TRY(check_model(s, c));
+  if (!s->method->cut) SHOAL_TRY(get_model(s, c, s->params));
+  if (same || !s->method->cut) SHOAL_TRY(get_optimizer(s, c, same && !one_copy(s)));
+  SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
+  if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));
+  if (s->method->cut && !same) SHOAL_TRY(cut_model(s, c));
+  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->resume_path,
+             (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
+  if (!same) report_layout(s, c, layout);
   if (info->config) report_changes(s, info->config);
-done:
-  shoal_ckpt_close(c);
-  return st;
+  return SHOAL_OK;
 }
 
 /* Rank 0 chooses and verifies; all read the same file. */
@@ -461,7 +520,7 @@ static shoal_status choose(shoal_session *s, char *path, size_t cap)
   return SHOAL_OK;
 }
 
-shoal_status shoal_session_resume(shoal_session *s)
+shoal_status shoal_session_find(shoal_session *s)
 {
   char path[4096] = "";
   shoal_group *control = s->run.control;
@@ -469,13 +528,26 @@ shoal_status shoal_session_resume(shoal_session *s)
   SHOAL_TRY(shoal_group_broadcast(control, path, sizeof path, 0));
   s->fresh = path[0] == 0;
   if (s->fresh) return SHOAL_OK;
+  s->resume_path = strdup(path);
+  shoal_status st = s->resume_path ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "the path of a checkpoint");
+  if (st == SHOAL_OK) st = shoal_ckpt_open(path, false, &s->resume);
+  s->run.from = s->resume;
+  return shoal_group_agree(control, st);
+}
+
+shoal_status shoal_session_resume(shoal_session *s)
+{
+  if (s->fresh) return SHOAL_OK;
   bool root = shoal_session_is_root(s);
   if (!root) shoal_quiet_errors(1); /* the same file, the same complaint */
-  shoal_status st = load(s, path);
+  shoal_status st = load(s);
   if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(shoal_group_agree(control, st));
+  shoal_ckpt_close(s->resume);
+  s->resume = NULL;
+  s->run.from = NULL;
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
   s->first_step = s->last_saved_step = s->run.step;
   s->last_saved_epoch = s->at.epoch;
-  s->saved_any = strncmp(path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;
+  s->saved_any = strncmp(s->resume_path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;
   return SHOAL_OK;
 }

@@ -17,12 +17,13 @@ static shoal_status read_faults(shoal_session *s)
   const shoal_config *c = s->config;
   static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step", "fault.seed",
                                        "fault.compute",     "fault.ckpt",      "fault.lr",       "fault.rank",
-                                       "fault.no_exchange", "fault.exit_step" };
+                                       "fault.no_exchange", "fault.jitter",    "fault.exit_step" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
   s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .exit_step = -1, .nan_step = -1, .lr = 1 };
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
+  s->faults.jitter_s = shoal_config_float(c, "fault.jitter") * 1e-3;
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
   double ms;
   if (sscanf(shoal_config_string(c, "fault.ckpt"), "sleep:%lf", &ms) == 1) s->faults.ckpt_s = ms * 1e-3;
@@ -185,6 +186,12 @@ static shoal_status size_batches(shoal_session *s)
   SHOAL_CHECK(!drops || n >= s->global_batch, SHOAL_ERR_USAGE,
               "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
               (unsigned long long)s->global_batch, (unsigned long long)n);
+  const char *shards = shoal_config_string(c, "data.shards");
+  SHOAL_CHECK(
+      shoal_session_strided(s) || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
+      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
+      "have samples of their own (ist, swarm), or data.shards drawn",
+      shards, s->method->name);
   s->own_batch = s->global_batch / p;
   s->epoch_samples = n;
   s->epoch_end = drops ? n / s->global_batch * s->global_batch : n;
@@ -203,30 +210,66 @@ static shoal_status size_batches(shoal_session *s)
 
 static shoal_status open_data(shoal_session *s)
 {
+  SHOAL_TRY(shoal_dataset_open(shoal_config_string(s->config, "data.file"), &s->data));
+  bool root = shoal_session_is_root(s);
+  if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
+  shoal_status st = size_batches(s);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(st);
+  shoal_run *r = &s->run;
+  r->share_rank = shoal_world_rank(r->world);
+  r->share_size = shoal_world_size(r->world);
+  r->epoch_samples = s->epoch_end;
+  r->global_batch = shoal_session_strided(s) ? s->own_batch : s->global_batch;
+  r->pads = strcmp(shoal_config_string(s->config, "data.last"), "pad") == 0;
+  r->steps_per_epoch = (s->epoch_end + r->global_batch - 1) / r->global_batch;
+  return SHOAL_OK;
+}
+
+/* A batch whose own statistics normalise it must have some: asked for early, like the batches of training. */
+static shoal_status check_test_batches(shoal_session *s)
+{
+  if (!s->test || !shoal_session_by_batch(s)) return SHOAL_OK;
+  uint64_t p = (uint64_t)shoal_world_size(s->run.world), batch = (uint64_t)shoal_config_int(s->config, "eval.batch");
+  uint64_t rest = shoal_dataset_info(s->data)->n[SHOAL_TEST] % (batch * p);
+  SHOAL_CHECK(
+      batch > 1 && (rest == 0 || rest >= 2 * p), SHOAL_ERR_USAGE,
+      "eval.batch_norm is batch, but eval.batch %llu leaves a rank with less than two of the %llu test samples: "
+      "choose another eval.batch, or eval.batch_norm model",
+      (unsigned long long)batch, (unsigned long long)shoal_dataset_info(s->data)->n[SHOAL_TEST]);
+  return SHOAL_OK;
+}
+
+static shoal_status open_loaders(shoal_session *s)
+{
   const shoal_config *c = s->config;
-  int rank = shoal_world_rank(s->run.world), size = shoal_world_size(s->run.world);
-  SHOAL_TRY(shoal_dataset_open(shoal_config_string(c, "data.file"), &s->data));
+  const shoal_run *r = &s->run;
+  int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
   const shoal_data_info *info = shoal_dataset_info(s->data);
-  SHOAL_TRY(size_batches(s));
-  bool strided = shoal_session_strided(s);
-  const char *last = shoal_config_string(c, "data.last");
+  const char *last = shoal_config_string(c, "data.last"), *shards = shoal_config_string(c, "data.shards");
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
     .seed = s->run.seed,
-    .rank = rank,
-    .size = size,
-    .batch = strided ? s->own_batch : s->global_batch,
+    .rank = r->share_rank,
+    .size = r->share_size,
+    .batch = r->global_batch,
     .last = strcmp(last, "drop") == 0  ? SHOAL_LAST_DROP
             : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD
                                        : SHOAL_LAST_SHORT,
     .share = s->method->share,
+    .shard = strcmp(shards, "fixed") == 0    ? SHOAL_SHARD_FIXED
+             : strcmp(shards, "sorted") == 0 ? SHOAL_SHARD_SORTED
+                                             : SHOAL_SHARD_DRAWN,
     .shuffle = shoal_config_bool(c, "data.shuffle"),
     .crop4 = has_word(c, "data.augment", "crop4"),
     .hflip = has_word(c, "data.augment", "hflip"),
-    .depth = (int)shoal_config_int(c, "data.prefetch"),
+    .sizes_only = r->reads_none,
+    .depth = r->reads_none ? 0 : (int)shoal_config_int(c, "data.prefetch"),
   };
   SHOAL_TRY(shoal_loader_create(s->data, &l, &s->loader));
-  s->run.steps_per_epoch = (s->epoch_end + l.batch - 1) / l.batch;
+  l.rank = rank;
+  l.size = size;
+  l.sizes_only = false;
   l.depth = 0;
   l.last = SHOAL_LAST_SHORT;
   l.share = SHOAL_SHARE_STRIDED;
@@ -237,7 +280,11 @@ static shoal_status open_data(shoal_session *s)
                             .rank = rank,
                             .size = size,
                             .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
-  return shoal_loader_create(s->data, &t, &s->test);
+  SHOAL_TRY(shoal_loader_create(s->data, &t, &s->test));
+  if (rank > 0) shoal_quiet_errors(1); /* the same run file, the same complaint */
+  shoal_status st = check_test_batches(s);
+  if (rank > 0) shoal_quiet_errors(-1);
+  return st;
 }
 
 /* Plans for the usual batch and for the epoch's last one, which may be short: made now, so that a batch the model cannot
@@ -245,9 +292,9 @@ static shoal_status open_data(shoal_session *s)
 static shoal_status open_plans(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
+  int rank = r->share_rank, size = r->share_size;
   bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0, strided = shoal_session_strided(s);
-  uint64_t batch = strided ? s->own_batch : s->global_batch, first, count = batch;
+  uint64_t batch = r->global_batch, first, count = batch;
   uint64_t rest = drops ? 0 : shoal_loader_samples(s->loader) % batch;
   shoal_plan *plan;
   if (!strided) shoal_share_of(batch, rank, size, &first, &count);
@@ -271,19 +318,25 @@ static shoal_status build_model(shoal_session *s)
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
   s->run.model = s->run.part = s->model;
-  return SHOAL_OK;
+  if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
+  s->method_open = true;
+  SHOAL_CHECK(!s->method->cut || !shoal_config_bool(s->config, "model.orthogonal"), SHOAL_ERR_USAGE,
+              "model.orthogonal is true, but with method %s no rank holds whole weights to begin with; leave it out",
+              s->method->name);
+  return s->method->cut ? s->method->cut(&s->run, s->method_state, &s->run.part) : SHOAL_OK;
 }
 
 static shoal_status share_gradients(shoal_session *s)
 {
   void *memory;
-  size_t n = s->model->weights;
+  if (s->method->cut && !s->method->sums_parts) return SHOAL_OK; /* gradients of different parts are not summed */
+  size_t n = s->run.part->weights, room = n;
   bool quiet = !shoal_session_is_root(s); /* the same run file, the same complaint */
   if (quiet) shoal_quiet_errors(1);
-  shoal_status st = s->method->gradients ? s->method->gradients(&s->run, &n) : SHOAL_OK;
+  shoal_status st = s->method->gradients ? s->method->gradients(&s->run, &room) : SHOAL_OK;
   if (quiet) shoal_quiet_errors(-1);
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
-  SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(n, s->model->weights) * sizeof(float), &memory));
+  SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(n, room) * sizeof(float), &memory));
   s->gradients = memory;
   return SHOAL_OK;
 }
@@ -291,10 +344,9 @@ static shoal_status share_gradients(shoal_session *s)
 static shoal_status open_model(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, s->gradients, &s->params));
+  SHOAL_TRY(shoal_params_create(r->backend, r->part, s->gradients, &s->params));
   r->params = s->params;
-  SHOAL_TRY(shoal_params_create(r->backend, s->model, NULL, &s->scratch));
-  shoal_model_init(s->model, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
+  shoal_model_init(r->part, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
   r->params->version++;
   shoal_optim_config optim;
   SHOAL_TRY(shoal_optim_configure(s->config, &optim));
@@ -302,27 +354,35 @@ static shoal_status open_model(shoal_session *s)
   r->optim = s->optim;
   SHOAL_TRY(shoal_lr_configure(s->config, r->epochs, &s->lr));
   shoal_lr_plateau_init(&s->plateau);
-  SHOAL_TRY(shoal_plans_create(r->backend, s->model, &s->plans));
+  if (s->method->step) return SHOAL_OK; /* which has plans of its own */
+  SHOAL_TRY(shoal_plans_create(r->backend, r->part, &s->plans));
   r->plans = s->plans;
+  if (!s->method->cut) SHOAL_TRY(shoal_session_make_whole(s));
   return open_plans(s);
 }
 
 static shoal_status open_method(shoal_session *s)
 {
-  if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
-  s->method_open = true;
-  if (!s->method->replicas_equal) SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
+  if (!s->method->replicas_equal && !s->method->cut)
+    SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
-  return s->run.free_running ? shoal_call_create(s->run.control, "meeting", &s->call)
-                             : shoal_vote_create(s->run.control, "step", &s->vote);
+  if (s->method->columns) s->n_columns = s->method->columns(&s->run, s->method_state, &s->column);
+  if (s->n_columns) SHOAL_TRY(SHOAL_ALLOC(s->n_columns, &s->column_value));
+  if (!s->run.free_running) return shoal_vote_create(s->run.control, "step", &s->vote);
+  SHOAL_TRY(shoal_call_create(s->run.control, "meeting", &s->call));
+  s->run.call = s->call;
+  return SHOAL_OK;
 }
 
 /* Each part can fail on one rank alone, so all ranks agree after each. */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
 {
-  *s = (shoal_session){
-    .args = args, .test_loss = NAN, .test_acc = NAN, .train_loss = NAN, .own = { .consensus = NAN }
-  };
+  *s = (shoal_session){ .args = args,
+                        .run = { .shown_loss = NAN },
+                        .test_loss = NAN,
+                        .test_acc = NAN,
+                        .train_loss = NAN,
+                        .own = { .consensus = NAN } };
   SHOAL_TRY(open_world(s));
   shoal_group *control = s->run.control;
   bool root = shoal_session_is_root(s);
@@ -331,10 +391,15 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   if (!root) shoal_quiet_errors(-1);
   SHOAL_TRY(shoal_group_agree(control, st));
   SHOAL_TRY(open_folder(s));
+  SHOAL_TRY(shoal_session_find(s));
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
   SHOAL_TRY(shoal_group_agree(control, open_data(s)));
-  SHOAL_TRY(shoal_group_agree(control, build_model(s)));
+  if (!root) shoal_quiet_errors(1); /* the same again */
+  st = build_model(s);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(shoal_group_agree(control, st));
+  SHOAL_TRY(shoal_group_agree(control, open_loaders(s)));
   SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, open_model(s)));
   if (shoal_config_bool(s->config, "model.orthogonal")) SHOAL_TRY(shoal_orthogonal_start(&s->run));
@@ -349,6 +414,10 @@ void shoal_session_close(shoal_session *s)
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);
   free(s->own.acc);
+  free(s->column_value);
+  free(s->resume_path);
+  shoal_ckpt_close(s->resume);
+  if (s->whole != s->plans) shoal_plans_destroy(s->whole);
   shoal_plans_destroy(s->plans);
   shoal_optim_destroy(s->optim);
   shoal_params_destroy(r->backend, s->scratch);

@@ -4,6 +4,7 @@
 #include "method/method.h"
 #include "train/folder.h"
 #include "train/train.h"
+#include <string.h>
 
 /* What the vote of a step asks for, or a meeting; the larger wins. */
 typedef enum {
@@ -31,7 +32,7 @@ typedef struct {
 
 typedef struct {
   int stop_step, kill_step, exit_step, nan_step; /* -1: never */
-  double compute_s, ckpt_s;
+  double compute_s, ckpt_s, jitter_s;
   uint64_t no_exchange; /* 0: never */
   int64_t seed;
   float lr;
@@ -52,19 +53,23 @@ typedef struct {
   bool finished;         /* the method has had its last word */
   bool started;          /* the folder's records are ours to write from here on */
   shoal_folder folder;
+  char *resume_path;  /* owned; NULL: a fresh start */
+  shoal_ckpt *resume; /* open until it is loaded */
   shoal_dataset *data;
   shoal_loader *loader, *test;
   shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
   shoal_model *model;
-  shoal_plans *plans;    /* of the model; run.plans, unless the method trains a part */
-  shoal_params *params;  /* of the model; run.params, ... */
-  shoal_optim *optim;    /* of the model; run.optim, ... */
+  shoal_plans *plans;    /* of what this rank trains; run.plans, unless the method trains something else for a while */
+  shoal_params *params;  /* of the same; run.params, ... */
+  shoal_optim *optim;    /* of the same; run.optim, ... */
+  shoal_plans *whole;    /* of the whole model; == plans where nothing is cut */
   float *gradients;      /* memory of run.params->g, which the ranks of a node share */
-  shoal_params *scratch; /* the assembled model, for evaluation and checkpoints */
+  shoal_params *scratch; /* the assembled model, for evaluation and checkpoints; where parts are trained, only then */
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
   shoal_vote *vote;
   shoal_call *call;                            /* instead of the vote, where ranks run freely */
+  shoal_ask ask;                               /* where ranks meet rarely: what this one must tell at the next vote */
   uint64_t saved_own_step, evaluated_own_step; /* rank 0's own steps at the last periodic one */
   shoal_progress at;
   shoal_faults faults;
@@ -78,6 +83,9 @@ typedef struct {
   uint64_t last_saved_step, last_saved_epoch;
   double test_loss, test_acc, train_loss; /* last known; NAN before */
   shoal_own_scores own;
+  size_t n_columns; /* of the method, in metrics.csv */
+  const char *const *column;
+  double *column_value;          /* [n_columns] of the last evaluation; owned */
   uint64_t test_step;            /* the step test_loss and test_acc belong to */
   double row_step_s, row_wait_s; /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
@@ -90,6 +98,10 @@ static inline bool shoal_session_strided(const shoal_session *s)
 {
   return s->method->share == SHOAL_SHARE_STRIDED;
 }
+static inline bool shoal_session_by_batch(const shoal_session *s) /* evaluation normalises by the test batch */
+{
+  return s->model->stats > 0 && strcmp(shoal_config_string(s->config, "eval.batch_norm"), "batch") == 0;
+}
 static inline bool shoal_session_is_root(const shoal_session *s)
 {
   return shoal_world_rank(s->run.world) == 0;
@@ -98,11 +110,16 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 shoal_status shoal_session_check_replicas(shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
+/* Find the checkpoint to go on from, early, so that methods may look at it (run.from); load it.  Both collective. */
+shoal_status shoal_session_find(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
-/* evaluate.c.  Collective; sets test_loss and test_acc. */
+/* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */
 shoal_status shoal_session_assemble(shoal_session *s);
 shoal_status shoal_session_evaluate(shoal_session *s);
 shoal_status shoal_session_score_own(shoal_session *s); /* where ranks hold models of their own; sets own.acc */
+/* Memory and plans for a whole model; dropped where parts are trained.  Not collective. */
+shoal_status shoal_session_make_whole(shoal_session *s);
+void shoal_session_drop_whole(shoal_session *s);
 /* loop.c */
 shoal_status shoal_session_train(shoal_session *s);
 /* Do what was agreed on: save, stop (STOPPED), give up on bad numbers.  Collective. */
@@ -118,8 +135,8 @@ shoal_status shoal_session_part(shoal_session *s);
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);
-void shoal_session_report_own(const shoal_session *s);         /* a line: how good the ranks' own models are */
-const char *shoal_session_own_columns(const shoal_session *s); /* header text; "" where replicas are equal */
+void shoal_session_report_own(const shoal_session *s); /* a line: how good the ranks' own models are */
+void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of columns only some methods have */
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */
 #endif

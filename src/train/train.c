@@ -22,7 +22,9 @@ static shoal_status write_start(shoal_session *s)
     if (st == SHOAL_OK) st = shoal_folder_write(&s->folder, "placement.json", text.text);
     shoal_str_free(&text);
     if (st == SHOAL_OK) st = shoal_folder_status(&s->folder, "running", 0, "", s->run.step, s->at.epoch);
-    if (st == SHOAL_OK) st = shoal_folder_open_metrics(&s->folder, s->run.step, shoal_session_own_columns(s));
+    shoal_session_print_columns(s, &text);
+    if (st == SHOAL_OK) st = shoal_folder_open_metrics(&s->folder, s->run.step, text.text ? text.text : "");
+    shoal_str_free(&text);
   }
   s->started = shoal_group_agree(s->run.control, st) == SHOAL_OK;
   return s->started || st != SHOAL_OK ? st : SHOAL_ERR_PEER;

@@ -1,248 +1,291 @@
 #!/usr/bin/env python3
-"""Whole runs of local-sgd and daso: local_cases.py SHOAL CASE.  Tools and oracles are those of train_cases.py."""
-import random
+"""Whole runs of method `local`, one case per ctest entry: local_cases.py SHOAL CASE ORACLE
+
+Oracles: the one-process reference (local_oracle.c), `shoal ckpt diff`, and formulas worked out here.  Rows are those of
+docs/methods/local.md, "What is tested".
+"""
 import sys
-
-sys.dont_write_bytecode = True  # nothing is written beside the sources
 import train_cases
-from train_cases import (MLP, check, check_equal, diff, glyphs, main, metrics, newest, sets, status, train)
+from train_cases import *
+
+ORACLE = sys.argv[3]
+LOCAL = sets(method__name="local", data__file="glyphs.h5", optim__lr=0.05, optim__momentum=0.9, threads=1)
+DEEP = [*LOCAL, *sets(model__name="mlp", model__widths="[48,40,32,24]", model__dropout=0.2, data__global_batch=50)]
+RESNET8 = [*LOCAL, *sets(model__name="resnet20", model__dropout=0.2, data__augment="[crop4,hflip]", data__global_batch=16)]
 
 
-def same(a, b, what, *prefixes, tolerance=None):
-    """Checkpoints of two methods: the model and what else is named, in every bit or within a tolerance."""
-    for prefix in prefixes or ("model/", "replica/0/momentum"):
-        r = diff(newest(a), newest(b), "--only", prefix, *(["--tolerance", str(tolerance)] if tolerance else []))
-        check(r.returncode == 0, f"{what}, {prefix}: {a} and {b} differ\n{r.stdout}{r.stderr}")
+def oracle(name, model, options, head, form, cut, batch, steps, augment):
+    r = subprocess.run([ORACLE, newest(name), "glyphs.h5", model, options, head, form, cut, str(batch), str(steps), "0.05", "0.9",
+                        "1", str(int(augment))], env=ENV, capture_output=True, text=True)
+    return check(r.returncode == 0, f"{name} against the oracle\n{r.stdout}{r.stderr}")
 
 
-def formula_holds(r):
-    check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+def case_oracle():
+    """Rows 11, 13 of section 8: 2 and 4 ranks, queues of 1, 2 and 8, ranks that sleep at random: the oracle's bits."""
+    glyphs(230)
+    delays = ["--allow-faults", *sets(fault__jitter=4)]
+    for ranks, cut in ((2, "2"), (4, "1,2,3")):
+        for queue in (1, 2, 8):
+            name = f"mlp{ranks}q{queue}"
+            pieces = sets(comm__max_message=1000) if queue == 8 else []  # of several messages in flight at a time
+            r = train(ranks, name, *DEEP, *delays, *pieces, *sets(method__cut=f"[{cut}]", method__queue=queue, run__epochs=3))
+            check("equal to the method's formula" in r.stdout and "DIFFERENT" not in r.stdout, r.stdout)
+            oracle(name, "mlp", "model.widths=[48,40,32,24] model.dropout=0.2", "linear", "chunked", cut, 50, 15, False)
 
 
-def cut_at(rng, total, stops=3):
-    """Steps to stop at, two apart: a stop asked for in step k happens after step k+1."""
-    while True:
-        steps = sorted(rng.sample(range(total - 2), stops))
-        if all(b - a >= 2 for a, b in zip(steps, steps[1:])):
-            return steps
+def case_residual():
+    """The same for resnet20 with MLP-SR heads, batch norm, augmentation and dropout; and a wrong oracle is told apart."""
+    glyphs(40, 20, 32)
+    for ranks, cut, queue in ((2, "4", 1), (4, "2,5,8", 8)):
+        name = f"res{ranks}"
+        train(ranks, name, *RESNET8, "--allow-faults",
+              *sets(method__cut=f"[{cut}]", method__queue=queue, run__epochs=2, fault__jitter=30))
+        oracle(name, "resnet20", "model.dropout=0.2", "mlp-sr", "chunked", cut, 16, 6, True)
+    r = subprocess.run([ORACLE, newest("res2"), "glyphs.h5", "resnet20", "model.dropout=0.2", "mlp-sr", "chunked", "4", "16", "5",
+                        "0.05", "0.9", "1", "1"], env=ENV, capture_output=True, text=True)
+    check(r.returncode == 1 and "differ" in r.stderr, "the oracle cannot fail", r.stdout, r.stderr)
 
 
-def resume_everywhere(name, ranks, total, *options):
-    """An uninterrupted run against one that is stopped at random steps: same bits, same rows of metrics.csv."""
-    steps = cut_at(random.Random(), total)
-    print(name, "stops at", steps, flush=True)
-    formula_holds(train(ranks, f"{name}-whole", *options))
-    for step in steps:
-        r = train(ranks, f"{name}-cut", *options, "--allow-faults", *sets(fault__stop_step=step, fault__rank=step % ranks),
-                  code=75)
-        check("DIFFERENT" not in r.stdout, r.stdout)  # a few steps may well send nothing
-    r = train(ranks, f"{name}-cut", *options)
-    check("resumed from" in r.stdout, r.stdout)
-    check_equal(newest(f"{name}-whole"), newest(f"{name}-cut"), f"{name} stopped at {steps}")
-    rows = [[(m["step"], m["train_loss"], m["test_acc"]) for m in metrics(f"{name}-{k}")] for k in ("whole", "cut")]
-    check(rows[0] == rows[1], f"{name}: metrics differ", *rows)
+def case_forms():
+    """Greedy and overlapping against the oracle; copies of shared layers stay equal (row 12), at any number of ranks."""
+    glyphs(230)
+    options, layers = "model.widths=[48,40,32,24] model.dropout=0.2", 4
+    for form, ranks in (("greedy", layers), ("overlapping", layers - 1)):
+        train(ranks, form, *DEEP, "--allow-faults",
+              *sets(method__form=form, method__queue=8, method__head="nokland", run__epochs=3, fault__jitter=4))
+        oracle(form, "mlp", options, "nokland", form, "", 50, 15, False)
+        for fewer in (1, 2):
+            train(fewer, f"{form}-{fewer}", *DEEP, *sets(method__form=form, method__head="nokland", run__epochs=3))
+            same(form, f"{form}-{fewer}", f"{form} on {ranks} and {fewer} ranks")
+    # Averaged parameters are another method, and also leave copies equal.
+    train(3, "q", *DEEP, *sets(method__form="overlapping", method__average="parameters", run__epochs=1))
+    train(1, "r", *DEEP, *sets(method__form="overlapping", method__average="parameters", run__epochs=1))
+    same("q", "r", "averaged parameters on 3 ranks and 1")
+    check_copies("q", 3)
+    check_copies("overlapping", 3)
+    glyphs(40, 20, 32)
+    train(4, "o", *RESNET8, *sets(method__form="overlapping", run__epochs=1))
+    train(2, "p", *RESNET8, *sets(method__form="overlapping", run__epochs=1))
+    same("o", "p", "overlapping resnet20 on 4 and 2 ranks")
 
 
-# ---- local-sgd -------------------------------------------------------------------------------------------------------
-
-LOCAL = sets(method__name="local-sgd")
-
-
-def case_local_neutral():
-    """One rank is plain SGD, and a switch that never comes is sync, in every bit; H = 1 is sync to rounding."""
-    glyphs(307, 50)
-    options = [*MLP, *sets(run__epochs=2, optim__nesterov="true", optim__weight_decay=1e-3)]
-    for ranks, topo in ((1, "1x1"), (4, "2x2"), (3, "2,1")):
-        o = [*options, "--topo", topo, *sets(data__global_batch=26)]
-        train(ranks, f"sync{ranks}", *o)
-        train(ranks, f"late{ranks}", *o, *LOCAL, *sets(method__switch_epoch=2, method__period=5))
-        same(f"sync{ranks}", f"late{ranks}", "the switch never comes")
-        train(ranks, f"often{ranks}", *o, *LOCAL, *sets(method__period=1))
-        same(f"sync{ranks}", f"often{ranks}", "H = 1", "model/", tolerance=1e-4)
-        train(ranks, f"level{ranks}", *o, *LOCAL, *sets(method__period=1, method__node_level="true"))
-        same(f"sync{ranks}", f"level{ranks}", "H = 1 with the node level", "model/", tolerance=1e-4)
-    train(1, "alone", *options, *LOCAL, *sets(data__global_batch=26, method__period=7))
-    same("sync1", "alone", "one rank")
-    # Fewer samples than ranks: those without any join in the average.
-    few = [*MLP, *sets(run__epochs=1, run__steps=6, data__global_batch=3)]
-    train(1, "few1", *few)
-    train(4, "few4", *few, *LOCAL, *sets(method__period=1))
-    same("few1", "few4", "a batch of 3 for 4 ranks", "model/", tolerance=1e-4)
-    # The tolerance can fail: with H = 4 it is another model.
-    train(4, "seldom", *options, *LOCAL, "--topo", "2x2", *sets(data__global_batch=26, method__period=4))
-    r = diff(newest("sync4"), newest("seldom"), "--only", "model/", "--tolerance", "1e-4")
-    check(r.returncode == 7, "H = 4 equals sync")
+def same(a, b, what):
+    """The model and every head's accuracy, to the bit."""
+    r = diff(newest(a), newest(b), "--only", "model/")
+    check(r.returncode == 0, f"{what}: models differ\n{r.stdout}{r.stderr}")
+    heads = [[{k: v for k, v in m.items() if k.startswith("head_acc") or k in ("test_acc", "train_loss", "step")} for m in metrics(n)]
+             for n in (a, b)]
+    check(heads[0] == heads[1] and heads[0], f"{what}: metrics differ", heads)
 
 
-def case_local_resume():
-    """Stop anywhere, before and after the switch and between averages: same bits.  Elsewhere the mean model goes on."""
-    glyphs(200, 50)
-    options = [*MLP, *LOCAL, *sets(run__epochs=3, data__batch=8, model__dropout=0.2)]
-    resume_everywhere("flat", 4, 21, *options, "--topo", "2x2", *sets(method__period=4, method__switch_epoch=1))
-    resume_everywhere("level", 3, 27, *options, "--topo", "2,1", *sets(method__period=5, method__node_level="true"))
-    stop = ["--allow-faults", *sets(fault__stop_step=9)]
-    train(4, "moved", *options, *sets(method__period=8), *stop, code=75)
-    before = newest("moved")
-    r = train(3, "moved", *options, *sets(method__period=8, data__batch=8))
-    check("layout changed" in r.stdout and "the mean optimizer state" in r.stdout, r.stdout)
-    check(newest("moved") != before and status("moved")["state"] == "done", status("moved"))
-    # Ranks that trained alone are not taken for a synchronous run.
-    train(2, "back", *options, *sets(method__period=8), *stop, code=75)
-    r = train(2, "back", *options, *sets(method__period=8, method__switch_epoch=3), code=2)
-    check("method.switch_epoch" in r.stderr and "at most" in r.stderr, r.stderr)
-
-
-# ---- daso ------------------------------------------------------------------------------------------------------------
-
-DASO = sets(method__name="daso")
-
-
-def case_daso_neutral():
-    """On one node DASO is sync in every bit; with blocking sums in f32 it is sync to rounding, on any layout."""
-    glyphs(307, 50)
-    options = [*MLP, *sets(run__epochs=2, optim__nesterov="true", optim__weight_decay=1e-3, data__global_batch=26)]
-    for ranks in (1, 4):
-        train(ranks, f"sync{ranks}", *options, "--topo", f"1x{ranks}")
-        r = train(ranks, f"daso{ranks}", *options, *DASO, "--topo", f"1x{ranks}")
-        check("on one node" in r.stdout, r.stdout)
-        same(f"sync{ranks}", f"daso{ranks}", "one node")
-    for ranks, topo in ((4, "2x2"), (4, "2,1,1"), (3, "3x1"), (8, "4x2")):
-        name = f"block-{topo.replace(',', '-')}"
-        formula_holds(train(ranks, name, *options, *DASO, "--topo", topo,
-                            *sets(method__warmup_epochs=2, method__wire="f32")))
-        same("sync1", name, f"blocking on {topo}", "model/", tolerance=1e-4)
-        name = f"one-{topo.replace(',', '-')}"
-        train(ranks, name, *options, *DASO, "--topo", topo,
-              *sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=1, method__wait=0))
-        same("sync1", name, f"B = 1, W = 0 on {topo}", "model/", tolerance=1e-4)
-    # Fewer samples than ranks, and than nodes.
-    few = [*MLP, *sets(run__epochs=1, run__steps=6, data__global_batch=3)]
-    train(1, "few1", *few)
-    train(4, "few4", *few, *DASO, "--topo", "4x1", *sets(method__warmup_epochs=1, method__wire="f32"))
-    same("few1", "few4", "a batch of 3 for 4 nodes", "model/", tolerance=1e-4)
-    # The tolerance can fail.
-    train(4, "late", *options, *DASO, "--topo", "2x2", *sets(method__warmup_epochs=0))
-    r = diff(newest("sync1"), newest("late"), "--only", "model/", "--tolerance", "1e-4")
-    check(r.returncode == 7, "cycling equals sync")
-
-
-def case_daso_resume():
-    """Stop anywhere in a cycle, with one or two sums under way, in warm-up and cool-down: same bits."""
-    glyphs(250, 50)
-    options = [*MLP, *DASO, *sets(data__batch=6, model__dropout=0.2)]
-    cycling = sets(method__warmup_epochs=0, method__cooldown_epochs=0)
-    resume_everywhere("slow", 4, 22, *options, *cycling, "--topo", "2x2",
-                      *sets(run__epochs=2, method__every=4, method__wait=4))  # nearly always one under way
-    resume_everywhere("two", 3, 28, *options, *cycling, "--topo", "3x1",
-                      *sets(run__epochs=2, method__every=1, method__wait=1))
-    resume_everywhere("whole", 4, 66, *options, "--topo", "2,1,1",
-                      *sets(run__epochs=6, method__patience=0, method__threshold=0.9, method__max_every=2))
-
-
-def case_daso_moved():
-    """Another layout goes on from the mean of the nodes, and from any method's checkpoint; what is lost is said."""
-    glyphs(250, 50)
-    options = [*MLP, *DASO, *sets(run__epochs=3, data__batch=6, method__warmup_epochs=0, method__cooldown_epochs=0,
-                                  method__every=4, method__wait=3)]
-    stop = ["--allow-faults", *sets(fault__stop_step=15)]
+def check_copies(name, blocks):
+    """MLP [48,40,32,24] on 784 inputs: block j's upper layer and block j+1's lower layer hold the same bits."""
     import h5py
-    import numpy as np
-    for ranks, topo in ((3, "3x1"), (4, "4x1"), (2, "1x2")):
-        name = f"moved-{topo}"
-        train(4, name, *options, "--topo", "2x2", *stop, code=75)
-        with h5py.File(newest(name)) as f:
-            check(len(f["method/sums"]) == 1 and len(f[f"replica/{f['method/sums'][0][0]}/sum_0"]) > 0, "no sum under way")
-            w = [f[f"replica/{k}/weights"][()].astype(np.float64) for k in range(4)]
-            model = f["model/fc1.weight"][()].ravel()
-            at = [i for i in range(0, len(w[0]) - len(model) + 1)
-                  if np.allclose(np.mean([x[i:i + 5] for x in w], axis=0), model[:5], rtol=1e-5, atol=1e-8)]
-            check(any(np.allclose(np.mean([x[i:i + len(model)] for x in w], axis=0), model, rtol=1e-5, atol=1e-8)
-                      for i in at), "the model is not the mean of the replicas")
-            check((w[0] == w[1]).all() and (w[2] == w[3]).all() and (w[0] != w[2]).any(), "replicas")
-        r = train(ranks, name, *options, "--topo", topo)
-        check("layout changed" in r.stdout and "the mean optimizer state" in r.stdout and
-              "1 sum under way when the checkpoint was written will not be collected" in r.stdout, r.stdout)
-        check(status(name)["state"] == "done" and len(metrics(name)) == 3, status(name))
-    # A synchronous run goes on as DASO where it stands, and back.
-    plain = [*MLP, *sets(run__epochs=10, data__batch=6, run__steps=44)]
-    train(4, "from", *plain, "--topo", "2x2")
-    r = train(4, "from", *plain, *DASO, "--topo", "2x2", *sets(run__steps=60))
-    check("from epoch 5 on a sum between nodes every B = 4" in r.stdout and "method sync" in r.stdout, r.stdout)
-    formula_holds(r)
-    r = train(4, "from", *plain, "--topo", "2x2", *sets(run__steps=70))
-    check("layout changed" in r.stdout, r.stdout)
+    widths = [784, 48, 40, 32, 24]
+    size = [o * i + o for i, o in zip(widths, widths[1:])]
+    with h5py.File(newest(name)) as f:
+        arrays = [f[f"replica/{k}/weights"][:] for k in range(blocks)]
+    for k in range(blocks - 1):
+        upper, lower = arrays[k][size[k]:size[k] + size[k + 1]], arrays[k + 1][:size[k + 1]]
+        check(upper.tobytes() == lower.tobytes(), f"{name}: copies of layer {k + 2} differ")
 
 
-def events(name, rank):
-    """What a rank's trace says happened after each step: ["0:S0", "1:R0", ...]."""
-    import h5py
-    with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:
-        ops = [o.decode() if isinstance(o, bytes) else o for o in f["ops"][()]]
-        found = [(int(r["step"]), ops[r["op"]].split()) for r in f["records"][()] if ops[r["op"]].startswith("daso ")]
-    letter = {"start": "S", "collect": "R", "block": "X", "drop": "D"}
-    return [f"{step}:{letter[w[1]]}{w[2]}" for step, w in found]
+def case_neutral():
+    """Row 1: one chunk is plain back-propagation, the bits of sync, alone and as replicas.  Row 10: a later cut does not
+    reach back across a boundary.  Row 17: the network does without its heads."""
+    glyphs(230)
+    plain = sets(model__name="mlp", model__widths="[48,40,32,24]", model__dropout=0.2, data__file="glyphs.h5", optim__lr=0.05,
+                 optim__momentum=0.9, data__global_batch=50, run__epochs=2, optim__clip=0.5, threads=1)
+    for ranks in (1, 3):
+        train(ranks, f"sync{ranks}", *plain)
+        train(ranks, f"one{ranks}", *plain, *sets(method__name="local", method__chunks=1))
+        d = diff(newest(f"sync{ranks}"), newest(f"one{ranks}"), "--only", "model/")
+        check(d.returncode == 0, f"one chunk on {ranks} ranks is not sync\n{d.stdout}")
+        check([m["test_acc"] for m in metrics(f"sync{ranks}")] == [m["test_acc"] for m in metrics(f"one{ranks}")], "accuracy")
+    train(2, "a", *plain, *sets(method__name="local", method__cut="[2]"))
+    train(3, "b", *plain, *sets(method__name="local", method__cut="[2,3]"))
+    for layer in ("fc1", "fc2"):
+        d = diff(newest("a"), newest("b"), "--only", f"model/{layer}.")
+        check(d.returncode == 0, f"{layer} changed with what comes behind it\n{d.stdout}")
+    check(diff(newest("a"), newest("b"), "--only", "model/fc3.").returncode == 7, "another cut is another training")
+    check(all(m["head_acc_2"] == m["test_acc"] and m["head_acc_1"] != "" for m in metrics("a")), metrics("a"))
 
 
-def case_daso_events():
-    """The events of a run are those of the specification's traces, on every rank; phases are said in the log."""
-    glyphs(240, 40)
-    options = [*MLP, *DASO, *sets(run__epochs=1, trace__level="op", method__warmup_epochs=0, method__cooldown_epochs=0)]
-    for ranks, topo, batch, every, wait, quirks, expected in (
-            (4, "2x2", 22, 4, 1, "false", "0:S0 1:R0 4:S1 5:R1 8:S0 9:R0 10:X1"),
-            (4, "2x2", 40, 1, 1, "false", "0:S0 1:S1 1:R0 2:S0 2:R1 3:S1 3:R0 4:S0 4:R1 5:D0 5:X1"),
-            (4, "2x2", 37, 2, 1, "true", "0:S0 2:S1 2:R0 4:S0 4:R1 6:D0 6:X1"),
-            (8, "2x4", 24, 4, 1, "false", "0:S0 1:R0 4:S1 5:R1 8:S2 9:D2 9:X3"),
-            (3, "2,1", 60, 0, 0, "false", "0:S0 1:R0 3:X0")):
-        name = f"e{topo.replace(',', '-')}-{every}"
-        r = train(ranks, name, *options, "--topo", topo, *sets(data__global_batch=batch, method__ref_quirks=quirks),
-                  *(sets(method__every=every, method__wait=wait) if every else []))
-        formula_holds(r)
-        for rank in range(ranks):
-            check(events(name, rank) == expected.split(), f"{name} rank {rank}: {events(name, rank)}, expected {expected}")
-    train(4, "blocks", *options, "--topo", "2x2", *sets(data__global_batch=60, method__warmup_epochs=1))
-    check(events("blocks", 3) == "0:X0 1:X1 2:X0 3:X1".split(), events("blocks", 3))
+def case_replicas():
+    """Row 13: two replicas of half a batch equal one of the whole batch to rounding; any order of ranks; short batches."""
+    glyphs(230)
+    for ranks, topo, replicas in ((2, "1x2", 1), (4, "2x2", 2), (4, "1x4", 2), (3, "3x1", 3), (4, "1,2,1", 0)):
+        name = f"r{ranks}{replicas}{topo.replace(',', '-')}"
+        cut = sets(method__chunks=2) if replicas != 3 else sets(method__chunks=1)
+        r = train(ranks, name, *DEEP, *cut, "--topo", topo, *sets(method__replicas=replicas, run__epochs=3, model__dropout=0))
+        check("equal to the method's formula" in r.stdout and "DIFFERENT" not in r.stdout, r.stdout)
+    for other in ("r422x2", "r421x4", "r401-2-1"):
+        d = diff(newest("r211x2"), newest(other), "--only", "model/", "--tolerance", "1e-5")
+        check(d.returncode == 0, f"{other} is not the run on two ranks to 1e-5\n{d.stdout}")
+    # 230 samples, 5 replicas of 47: the last batch of 42 still gives each some; of 9 per step some have none.
+    r = train(4, "none", *DEEP, *sets(method__chunks=1, data__global_batch=57, run__epochs=2))
+    check("equal to the method's formula" in r.stdout, r.stdout)
+    train(4, "empty", *DEEP, *sets(method__chunks=2, data__global_batch=229, run__epochs=2))  # the last batch has one sample
+    train(2, "full", *DEEP, *sets(method__chunks=2, data__global_batch=229, run__epochs=2))
+    d = diff(newest("empty"), newest("full"), "--only", "model/", "--tolerance", "1e-5")
+    check(d.returncode == 0, f"a replica without samples\n{d.stdout}")
 
 
-def case_daso_alone():
-    """method: daso and nothing else is a sensible run of any length; impossible settings are refused."""
-    glyphs(400, 100)
-    plain = [*MLP, *sets(method="daso", data__batch=8), "--topo", "2x2"]
-    for epochs, phases in ((1, ["1 on a sum between"]), (2, ["1 on a blocking", "2 on a sum between"]),
-                           (3, ["1 on a blocking", "2 on a sum between", "3 on a blocking"]),
-                           (12, ["1 on a blocking", "3 on a sum between", "11 on a blocking"])):
-        r = train(4, f"a{epochs}", *plain, *sets(run__epochs=epochs))
-        formula_holds(r)
-        said = [l.split("epoch ")[1] for l in r.stdout.splitlines() if "daso: from epoch" in l]
-        kept = [l for l in said if "every B = 2" not in l and "every B = 1" not in l]
-        check(len(kept) == len(phases) and all(l.startswith(p) for l, p in zip(kept, phases)), epochs, said)
-    check(float(metrics("a12")[-1]["train_loss"]) < 0.1, metrics("a12")[-1])
-    train(4, "adam", *plain, *sets(run__epochs=3, optim__name="adamw", optim__lr=1e-3))
-    r = train(4, "bad", *plain, *sets(method__every=2, method__wait=3), code=2)
-    check("method.wait is 3" in r.stderr and "lower wait" in r.stderr, r.stderr)
-    r = train(4, "bad", *plain, *sets(method__staleness_adjustment=0), code=2)
-    check("method.staleness_adjustment" in r.stderr, r.stderr)
+def case_bytes():
+    """Row 14: header, activations and labels, forward only, on the right links; overlapping adds its shared layers."""
+    glyphs(230)
+    batches = [50, 50, 50, 50, 30]
+    def message(n, width):
+        return 64 + n * (4 * width + 4)
+    for topo, between in (("2x2", [1]), ("4x1", [0, 1, 2]), ("1x4", [])):
+        name = "b" + topo
+        train(4, name, *DEEP, "--topo", topo, *sets(method__cut="[1,2,3]", run__epochs=2))
+        rows = json.loads(shoal("trace", "show", f"runs/{name}", "--json").stdout)["ranks"]
+        for row in rows:
+            rank = row["rank"]
+            sent = 2 * sum(message(n, [48, 40, 32][rank]) for n in batches) if rank < 3 else 0
+            link = "between" if rank in between else "node"
+            got = {k: row["links"][k]["payload"] for k in ("node", "between")}
+            check(got[link] == sent and sum(got.values()) == sent, f"{name} rank {rank}: {got}, formula {sent} on {link}")
+    train(3, "o", *DEEP, "--topo", "3x1", *sets(method__form="overlapping", run__epochs=2))
+    widths = [784, 48, 40, 32, 24]
+    size = [4 * (o * i + o) for i, o in zip(widths, widths[1:])]
+    for row in json.loads(shoal("trace", "show", "runs/o", "--json").stdout)["ranks"]:
+        rank = row["rank"]
+        shared = (size[rank] if rank > 0 else 0) + (size[rank + 1] if rank < 2 else 0)
+        sent = 2 * sum(shared + (message(n, widths[rank + 1]) if rank < 2 else 0) for n in batches)
+        check(row["links"]["between"]["payload"] == sent, f"overlapping rank {rank}", row["links"]["between"], sent)
 
 
-def case_daso_numeric():
-    """A NaN on any rank, in any phase, ends the run with 6 before it reaches another node; the checkpoint before is good."""
-    glyphs(400)
-    options = [*MLP, *DASO, *sets(run__epochs=2, data__batch=10, ckpt__every="4 steps"), "--topo", "2x2"]
-    cycling = sets(method__warmup_epochs=0, method__cooldown_epochs=0)
-    for name, more, step, rank in (("blocks", sets(method__warmup_epochs=2), 5, 1),
-                                   ("f32", sets(method__warmup_epochs=2, method__wire="f32"), 5, 2),
-                                   ("start", [*cycling, *sets(method__every=3)], 6, 3),
-                                   ("between", [*cycling, *sets(method__every=8)], 5, 0)):
-        train(4, name, *options, *more, "--allow-faults", *sets(fault__nan_step=step, fault__rank=rank), code=6)
-        check(status(name)["state"] == "failed" and status(name)["exit_code"] == 6, status(name))
-        check("step-000000004" in newest(name), newest(name))
-        if name != "start":
-            continue
-        r = train(4, name, *options, *more)
-        check(status(name)["state"] == "done" and "resumed from" in r.stdout, status(name))
-        train(4, f"{name}-whole", *options, *more)
-        check_equal(newest(f"{name}-whole"), newest(name), f"{name}: after the NaN")
+def case_resume():
+    """Stop at random steps with minibatches on their way, resume: the bits of an uninterrupted run, all of them."""
+    glyphs(40, 20, 32)
+    options = [*RESNET8, *sets(method__cut="[3,6]", method__queue=2, run__epochs=8, optim__schedule="cosine")]  # 24 steps
+    train(3, "whole", *options)
+    rng = random.Random(int(os.environ.get("SHOAL_TEST_SEED", time.time())))
+    first = rng.randrange(0, 6)
+    print("stop asked for in step", first)
+    train(3, "cut", *options, "--allow-faults", *sets(fault__stop_step=first, fault__rank=rng.randrange(3), fault__jitter=5), code=75)
+    check(first < status("cut")["step"] <= first + 2 * 9, status("cut"))
+    train(3, "cut", *options, "--allow-faults", *sets(fault__jitter=5))
+    check_equal(newest("whole"), newest("cut"), f"stopped at {first}")
+    check([{k: m[k] for k in ("step", "train_loss", "test_acc", "head_acc_1", "head_acc_2")} for m in metrics("cut")] ==
+          [{k: m[k] for k in ("step", "train_loss", "test_acc", "head_acc_1", "head_acc_2")} for m in metrics("whole")], "metrics")
+    # Elsewhere, the blocks as they were: nothing is lost, so the same bits again; without method.cut in the run file, too.
+    for ranks in (1, 2):
+        name = f"moved{ranks}"
+        train(3, name, *options, "--allow-faults", *sets(fault__stop_step=first), code=75)
+        r = train(ranks, name, *RESNET8, *sets(run__epochs=8, optim__schedule="cosine"))
+        check("of the 2 heads 2 go on" in r.stdout, r.stdout)
+        same("whole", name, f"3 ranks, then {ranks}")
+
+
+def case_recut():
+    """Another cut, another method: the network goes on, heads that have the same place too, and the run says what is lost."""
+    glyphs(230)
+    stop = ["--allow-faults", *sets(fault__stop_step=2)]
+    long = sets(run__epochs=10)
+    train(3, "recut", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
+    r = train(2, "recut", *DEEP, *long, *sets(method__cut="[3]"))
+    check("of the 1 heads 1 go on" in r.stdout and "optimizer state" in r.stdout, r.stdout)
+    train(3, "again", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
+    r = train(2, "again", *DEEP, *long, *sets(method__cut="[2]"))
+    check("of the 1 heads 0 go on, 1 start afresh" in r.stdout, r.stdout)
+    plain = sets(model__name="mlp", model__widths="[48,40,32,24]", model__dropout=0.2, data__file="glyphs.h5", optim__lr=0.05,
+                 optim__momentum=0.9, data__global_batch=50, run__epochs=10, threads=1)
+    train(2, "from", *plain, *stop, code=75)  # sync
+    before = newest("from")
+    r = train(2, "from", *DEEP, *sets(method__cut="[2]", run__epochs=10))
+    check("method sync" in r.stdout and "of the 1 heads 0 go on" in r.stdout and "weights, optimizer state" in r.stdout, r.stdout)
+    train(2, "to", *DEEP, *long, *sets(method__cut="[2]"), *stop, code=75)
+    r = train(2, "to", *plain)  # and back to sync
+    check("the layout changed" in r.stdout and "method local" in r.stdout, r.stdout)
+    # One chunk is sync: a run that changes over and back keeps the bits of sync.
+    train(1, "s", *plain)
+    train(1, "t", *plain, "--allow-faults", *sets(fault__stop_step=20), code=75)
+    train(1, "t", *plain, *sets(method__name="local", method__chunks=1))
+    d = diff(newest("s"), newest("t"), "--only", "model/")
+    check(d.returncode == 0, f"sync, then one chunk\n{d.stdout}")
+
+
+def case_replay():
+    """Replay buffers: the first stage trains as if alone, bytes equal the formula, use and age are told; stops at any moment
+    resume, also before anything has come; with a limit on uses nobody waits for ever."""
+    glyphs(230)
+    options = [*DEEP, *sets(method__cut="[1,3]", data__global_batch=10)]
+    train(3, "step", *options, *sets(run__epochs=3))
+    for name, slow, more in (("behind", 2, {}), ("ahead", 0, {}), ("once", 0, {"method.max_uses": 2})):
+        extra = [x for k, v in more.items() for x in ("--set", f"{k}={v}")]
+        r = train(3, name, *options, *extra, "--allow-faults",
+                  *sets(method__replay=3, run__epochs=3, fault__compute="sleep:4", fault__rank=slow), timeout=100)
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        d = diff(newest("step"), newest(name), "--only", "model/fc1.")
+        check(d.returncode == 0, f"{name}: the first stage depends on others\n{d.stdout}")
+        check(name != "behind" or diff(newest("step"), newest(name), "--only", "model/fc5.").returncode == 7, "the last does not")
+        last = metrics(name)[-1]
+        uses, age, unused = (float(last[k]) for k in ("replay_uses", "replay_age", "replay_unused"))
+        check(uses > 0 and age >= 0 and 0 <= unused <= 1, last)
+        check(name != "behind" or unused + float(last["replay_left_out"]) > 0.2, "a slow stage leaves nothing out", last)
+        check(name != "ahead" or unused > 0.2, "stages that ran ahead used all that came", last)
+        check(name != "once" or uses <= 1, "more uses than allowed", last)
+        train(3, name + "-cut", *options, *extra, "--allow-faults",
+              *sets(method__replay=3, run__epochs=3, fault__stop_step=0 if name == "ahead" else 9, fault__rank=1), code=75, timeout=100)
+        train(3, name + "-cut", *options, *extra, *sets(method__replay=3, run__epochs=3), timeout=100)
+        check(status(name + "-cut")["step"] == 69, status(name + "-cut"))
+    # Replicas behind buffers take turns together, with or without something to train on.
+    train(4, "two", *options, *sets(method__cut="[2]", method__replay=2, method__max_uses=2, run__epochs=2), timeout=100)
+
+
+def case_measured():
+    """A measured cut is made once: printed so that it can be repeated, and kept over a stop."""
+    glyphs(40, 20, 32)
+    r = train(3, "m", *RESNET8, "--allow-faults", *sets(method__balance="measured", method__head="linear", run__epochs=8, fault__stop_step=1), code=75)
+    cut = re.search(r"method.cut \[(\d+, \d+)\]", r.stdout)
+    check(cut, r.stdout)
+    r = train(3, "m", *RESNET8, *sets(method__balance="measured", method__head="linear", run__epochs=8))
+    check("chunks by measured" not in r.stdout and "the layout changed" not in r.stdout, r.stdout)
+    train(3, "n", *RESNET8, *sets(method__cut=f"[{cut.group(1)}]", method__head="linear", run__epochs=8))
+    check(diff(newest("m"), newest("n"), "--only", "model/").returncode == 0, "the same cut by hand")
+
+
+def case_ends():
+    """A NaN in any stage, a killed rank, a signal to any rank: exit codes and checkpoints as everywhere."""
+    glyphs(230)
+    options = [*DEEP, *sets(method__cut="[1,2,3]", data__global_batch=10, ckpt__every="3 steps")]
+    for rank in (0, 3):
+        name = f"nan{rank}"
+        train(4, name, *options, "--allow-faults", *sets(fault__nan_step=30, fault__rank=rank), code=6)
+        good = shoal("ckpt", "verify", newest(name))
+        check(int(newest(name)[-12:-3]) <= 32 and status(name)["exit_code"] == 6, newest(name), status(name))
+    train(4, "whole", *options, *sets(run__epochs=3))
+    r = subprocess.run(command(4, *options, "--allow-faults", *sets(run__name="killed", run__epochs=3, fault__kill_step=20, fault__rank=2)),
+                       env=ENV, capture_output=True, text=True, timeout=60)
+    check(r.returncode != 0, "a killed rank")
+    train(4, "killed", *options, *sets(run__epochs=3))
+    check_equal(newest("whole"), newest("killed"), "after a kill")
+
+
+def case_refusals():
+    """What cannot be is refused in one line with the cure, and nothing is written."""
+    glyphs(230)
+    def refused(ranks, pattern, *options):
+        r = train(ranks, "no", *DEEP, *options, code=2)
+        check(len(re.findall("error:", r.stderr)) == 1 and re.search(pattern, r.stderr), pattern, r.stderr)
+        check(not os.path.exists("runs/no/metrics.csv"), "something was written")
+    refused(1, r"method.chunks is 9.*4 layers", *sets(method__chunks=9))
+    refused(1, r"unit 4; units must rise", *sets(method__cut="[4]"))
+    refused(1, r"unit 2; units must rise", *sets(method__cut="[2,2]"))
+    refused(1, r"both set", *sets(method__cut="[2]", method__chunks=2))
+    refused(1, r"makes its own blocks", *sets(method__form="greedy", method__chunks=2))
+    refused(1, r"method.replay needs", *sets(method__form="overlapping", method__replay=3))
+    refused(1, r"max_uses is 1", *sets(method__replay=3, method__max_uses=1))
+    refused(4, r"method.replicas is 3", *sets(method__replicas=3))
+    refused(4, r"4 stages, but there are 2 blocks", *sets(method__chunks=2, method__replicas=1))
+    for ranks in (1, 2, 3, 4):
+        r = train(ranks, f"alone{ranks}", *sets(model__name="mlp", model__widths="[48,40,32]", method__name="local", data__file="glyphs.h5"))
+        last = metrics(f"alone{ranks}")[-1]
+        check(float(last.get("head_acc_1") or last["test_acc"]) > 0.5, last)
 
 
 if __name__ == "__main__":
-    vars(train_cases).update({k: v for k, v in globals().items() if k.startswith("case_")})
-    sys.exit(main())
+    sys.exit(train_cases.main(globals()))

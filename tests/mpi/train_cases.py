@@ -845,8 +845,8 @@ def case_claims():
     check(not os.path.exists("asked"), "somebody asked Slurm's commands")
 
 
-def main():
-    case = globals().get(f"case_{CASE}")
+def main(cases=globals()):
+    case = cases.get(f"case_{CASE}")
     if not case:
         sys.exit(f"no case {CASE}")
     folder = tempfile.mkdtemp(prefix=f"shoal-{CASE}-")

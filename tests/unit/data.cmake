@@ -1,4 +1,4 @@
-foreach(topic augment dataset full import loader synth)
+foreach(topic augment dataset full import loader shards synth)
   shoal_add_test(unit.data.${topic} SOURCES unit/data_${topic}.c LINK shoal_data LABELS unit)
 endforeach()
 # Needs the folder of real data sets (SHOAL_TEST_DATA or ../shared/data); skips without.

@@ -1,3 +1,8 @@
-foreach(topic daso_schedule local_sgd_schedule quant graph swarm svd ab_schedule ab_groups ab_layers)
+# Tests of src/method; those of ist use what the tests of nn share.
+foreach(topic daso_schedule local_sgd_schedule quant graph swarm svd ab_schedule ab_groups ab_layers local_plan local_replay)
   shoal_add_test(unit.method.${topic} SOURCES unit/method_${topic}.c LINK shoal_method m LABELS unit)
 endforeach()
+foreach(topic draw layout tables function)
+  shoal_add_test(unit.method.ist_${topic} SOURCES unit/method_ist_${topic}.c unit/nn_rig.c LINK shoal_method m LABELS unit)
+endforeach()
+shoal_add_test(unit.method.local_parts SOURCES unit/method_local_parts.c unit/nn_rig.c LINK shoal_method m LABELS unit)

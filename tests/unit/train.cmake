@@ -10,14 +10,20 @@ foreach(case swarm_neutral swarm_lockstep swarm_bytes swarm_free swarm_batchnorm
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()
 
-# The same for methods that average parameters: mpi/local_cases.py.
-foreach(case local_neutral local_resume daso_neutral daso_resume daso_moved daso_events daso_alone daso_numeric)
-  add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/local_cases.py $<TARGET_FILE:shoal> ${case})
+# The same for methods that average parameters: mpi/average_cases.py.
+foreach(case localsgd_neutral localsgd_resume daso_neutral daso_resume daso_moved daso_events daso_alone daso_numeric)
+  add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/average_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()
 
 # The same for AB-training: mpi/ab_cases.py.
 foreach(case ab_neutral ab_phases ab_bytes ab_resume ab_only_b ab_refusals)
   add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ab_cases.py $<TARGET_FILE:shoal> ${case})
+  set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
+endforeach()
+
+# The same for independent subnets: mpi/ist_cases.py.
+foreach(case ist_neutral ist_bytes ist_resume ist_moved ist_refusals ist_learns)
+  add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ist_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()

@@ -7,7 +7,7 @@
 /* Descriptors for a piece of the batch, and the primitive descriptors made from them. */
 typedef struct {
   shoal_shape x_shape, y_shape;
-  shoal_dnn_md x_given, x_any, y_any;
+  shoal_dnn_md x_given, x_any, y_any, x_last, y_last; /* _last: channels last */
   dnnl_primitive_desc_t forward, backward;
 } side;
 
@@ -22,6 +22,8 @@ static void side_fini(side *s)
   shoal_dnn_md_free(s->x_given);
   shoal_dnn_md_free(s->x_any);
   shoal_dnn_md_free(s->y_any);
+  shoal_dnn_md_free(s->x_last);
+  shoal_dnn_md_free(s->y_last);
   if (s->forward) dnnl_primitive_desc_destroy(s->forward);
   if (s->backward) dnnl_primitive_desc_destroy(s->backward);
 }
@@ -133,12 +135,36 @@ static shoal_status start(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
   return start_side(op, g->winograd ? n : images_for_weights(op), &p->weights, &g->weights);
 }
 
+/* For narrow layers (a subnet's 6 channels in blocks of 16) and for channels-last inputs oneDNN, left to choose the
+ * output's format, has only a plain loop, 100 times slower.  With channels last on both sides it has fast code for all of
+ * forward and backward; the input is moved if it must be. */
+static shoal_status avoid_plain_loop(const shoal_cpu *b, const shoal_op *op, side *s, shoal_dnn_conv *c)
+{
+  dnnl_primitive_desc_t other = NULL;
+  if (!shoal_dnn_is_plain(s->forward) || op->in_format[0].dense) return SHOAL_OK;
+  SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, SHOAL_CPU_CHANNELS_LAST, &s->x_last));
+  SHOAL_TRY(shoal_cpu_md_of_layout(&s->y_shape, SHOAL_CPU_CHANNELS_LAST, &s->y_last));
+  shoal_dnn_conv last = *c;
+  last.src = s->x_last;
+  last.dst = s->y_last;
+  SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &last, SHOAL_DNN_FORWARD, NULL, &other));
+  if (shoal_dnn_is_plain(other)) {
+    dnnl_primitive_desc_destroy(other);
+    return SHOAL_OK;
+  }
+  dnnl_primitive_desc_destroy(s->forward);
+  s->forward = other;
+  *c = last;
+  return SHOAL_OK;
+}
+
 /* A forward primitive and a backward one with the formats it chose. */
 static shoal_status choose_pair(const shoal_cpu *b, planning *g, side *s, const shoal_op *op,
                                 shoal_dnn_direction backward, bool wanted)
 {
   shoal_dnn_conv c = describe(g, s, op);
   SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &c, SHOAL_DNN_FORWARD, NULL, &s->forward));
+  SHOAL_TRY(avoid_plain_loop(b, op, s, &c));
   if (!wanted) return SHOAL_OK;
   c.bias = NULL; /* its gradient is made with the mask of the relu */
   /* dx may come in another format than x: for a dense x of 3 channels oneDNN has only a plain loop, 400 times slower. */

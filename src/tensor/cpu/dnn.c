@@ -224,10 +224,20 @@ shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoa
   return st == dnnl_success ? SHOAL_OK : shoal_dnn_fail(st, __FILE__, __LINE__, "convolution");
 }
 
+static bool implementation_has(const_dnnl_primitive_desc_t pd, const char *word)
+{
+  const char *name;
+  return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && strstr(name, word);
+}
+
 bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd)
 {
-  const char *name = NULL;
-  return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && strstr(name, "wino");
+  return implementation_has(pd, "wino");
+}
+
+bool shoal_dnn_is_plain(const_dnnl_primitive_desc_t pd)
+{
+  return implementation_has(pd, "ref");
 }
 
 shoal_status shoal_dnn_reorder_pd(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, dnnl_primitive_desc_t *out)

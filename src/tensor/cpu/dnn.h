@@ -61,6 +61,8 @@ shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoa
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out);
 /** Whether a convolution will run Winograd's algorithm: not every version, processor and shape has it. */
 bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd);
+/** Whether all that oneDNN found for it is its reference loop. */
+bool shoal_dnn_is_plain(const_dnnl_primitive_desc_t pd);
 shoal_status shoal_dnn_reorder_pd(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, dnnl_primitive_desc_t *out);
 static inline shoal_dnn_cmd shoal_dnn_pd_md(const_dnnl_primitive_desc_t pd, int arg)
 {

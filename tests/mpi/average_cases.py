@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Whole runs of local-sgd and daso: average_cases.py SHOAL CASE.  Tools and oracles are those of train_cases.py."""
+import random
+import sys
+
+sys.dont_write_bytecode = True  # nothing is written beside the sources
+import train_cases
+from train_cases import (MLP, check, check_equal, diff, glyphs, main, metrics, newest, sets, status, train)
+
+
+def same(a, b, what, *prefixes, tolerance=None):
+    """Checkpoints of two methods: the model and what else is named, in every bit or within a tolerance."""
+    for prefix in prefixes or ("model/", "replica/0/momentum"):
+        r = diff(newest(a), newest(b), "--only", prefix, *(["--tolerance", str(tolerance)] if tolerance else []))
+        check(r.returncode == 0, f"{what}, {prefix}: {a} and {b} differ\n{r.stdout}{r.stderr}")
+
+
+def formula_holds(r):
+    check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+
+
+def cut_at(rng, total, stops=3):
+    """Steps to stop at, two apart: a stop asked for in step k happens after step k+1."""
+    while True:
+        steps = sorted(rng.sample(range(total - 2), stops))
+        if all(b - a >= 2 for a, b in zip(steps, steps[1:])):
+            return steps
+
+
+def resume_everywhere(name, ranks, total, *options):
+    """An uninterrupted run against one that is stopped at random steps: same bits, same rows of metrics.csv."""
+    steps = cut_at(random.Random(), total)
+    print(name, "stops at", steps, flush=True)
+    formula_holds(train(ranks, f"{name}-whole", *options))
+    for step in steps:
+        r = train(ranks, f"{name}-cut", *options, "--allow-faults", *sets(fault__stop_step=step, fault__rank=step % ranks),
+                  code=75)
+        check("DIFFERENT" not in r.stdout, r.stdout)  # a few steps may well send nothing
+    r = train(ranks, f"{name}-cut", *options)
+    check("resumed from" in r.stdout, r.stdout)
+    check_equal(newest(f"{name}-whole"), newest(f"{name}-cut"), f"{name} stopped at {steps}")
+    rows = [[(m["step"], m["train_loss"], m["test_acc"]) for m in metrics(f"{name}-{k}")] for k in ("whole", "cut")]
+    check(rows[0] == rows[1], f"{name}: metrics differ", *rows)
+
+
+# ---- local-sgd -------------------------------------------------------------------------------------------------------
+
+LOCAL = sets(method__name="local-sgd")
+
+
+def case_localsgd_neutral():
+    """One rank is plain SGD, and a switch that never comes is sync, in every bit; H = 1 is sync to rounding."""
+    glyphs(307, 50)
+    options = [*MLP, *sets(run__epochs=2, optim__nesterov="true", optim__weight_decay=1e-3)]
+    for ranks, topo in ((1, "1x1"), (4, "2x2"), (3, "2,1")):
+        o = [*options, "--topo", topo, *sets(data__global_batch=26)]
+        train(ranks, f"sync{ranks}", *o)
+        train(ranks, f"late{ranks}", *o, *LOCAL, *sets(method__switch_epoch=2, method__period=5))
+        same(f"sync{ranks}", f"late{ranks}", "the switch never comes")
+        train(ranks, f"often{ranks}", *o, *LOCAL, *sets(method__period=1))
+        same(f"sync{ranks}", f"often{ranks}", "H = 1", "model/", tolerance=1e-4)
+        train(ranks, f"level{ranks}", *o, *LOCAL, *sets(method__period=1, method__node_level="true"))
+        same(f"sync{ranks}", f"level{ranks}", "H = 1 with the node level", "model/", tolerance=1e-4)
+    train(1, "alone", *options, *LOCAL, *sets(data__global_batch=26, method__period=7))
+    same("sync1", "alone", "one rank")
+    # Fewer samples than ranks: those without any join in the average.
+    few = [*MLP, *sets(run__epochs=1, run__steps=6, data__global_batch=3)]
+    train(1, "few1", *few)
+    train(4, "few4", *few, *LOCAL, *sets(method__period=1))
+    same("few1", "few4", "a batch of 3 for 4 ranks", "model/", tolerance=1e-4)
+    # The tolerance can fail: with H = 4 it is another model.
+    train(4, "seldom", *options, *LOCAL, "--topo", "2x2", *sets(data__global_batch=26, method__period=4))
+    r = diff(newest("sync4"), newest("seldom"), "--only", "model/", "--tolerance", "1e-4")
+    check(r.returncode == 7, "H = 4 equals sync")
+
+
+def case_localsgd_resume():
+    """Stop anywhere, before and after the switch and between averages: same bits.  Elsewhere the mean model goes on."""
+    glyphs(200, 50)
+    options = [*MLP, *LOCAL, *sets(run__epochs=3, data__batch=8, model__dropout=0.2)]
+    resume_everywhere("flat", 4, 21, *options, "--topo", "2x2", *sets(method__period=4, method__switch_epoch=1))
+    resume_everywhere("level", 3, 27, *options, "--topo", "2,1", *sets(method__period=5, method__node_level="true"))
+    stop = ["--allow-faults", *sets(fault__stop_step=9)]
+    train(4, "moved", *options, *sets(method__period=8), *stop, code=75)
+    before = newest("moved")
+    r = train(3, "moved", *options, *sets(method__period=8, data__batch=8))
+    check("layout changed" in r.stdout and "the mean optimizer state" in r.stdout, r.stdout)
+    check(newest("moved") != before and status("moved")["state"] == "done", status("moved"))
+    # Ranks that trained alone are not taken for a synchronous run.
+    train(2, "back", *options, *sets(method__period=8), *stop, code=75)
+    r = train(2, "back", *options, *sets(method__period=8, method__switch_epoch=3), code=2)
+    check("method.switch_epoch" in r.stderr and "at most" in r.stderr, r.stderr)
+
+
+# ---- daso ------------------------------------------------------------------------------------------------------------
+
+DASO = sets(method__name="daso")
+
+
+def case_daso_neutral():
+    """On one node DASO is sync in every bit; with blocking sums in f32 it is sync to rounding, on any layout."""
+    glyphs(307, 50)
+    options = [*MLP, *sets(run__epochs=2, optim__nesterov="true", optim__weight_decay=1e-3, data__global_batch=26)]
+    for ranks in (1, 4):
+        train(ranks, f"sync{ranks}", *options, "--topo", f"1x{ranks}")
+        r = train(ranks, f"daso{ranks}", *options, *DASO, "--topo", f"1x{ranks}")
+        check("on one node" in r.stdout, r.stdout)
+        same(f"sync{ranks}", f"daso{ranks}", "one node")
+    for ranks, topo in ((4, "2x2"), (4, "2,1,1"), (3, "3x1"), (8, "4x2")):
+        name = f"block-{topo.replace(',', '-')}"
+        formula_holds(train(ranks, name, *options, *DASO, "--topo", topo,
+                            *sets(method__warmup_epochs=2, method__wire="f32")))
+        same("sync1", name, f"blocking on {topo}", "model/", tolerance=1e-4)
+        name = f"one-{topo.replace(',', '-')}"
+        train(ranks, name, *options, *DASO, "--topo", topo,
+              *sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=1, method__wait=0))
+        same("sync1", name, f"B = 1, W = 0 on {topo}", "model/", tolerance=1e-4)
+    # Fewer samples than ranks, and than nodes.
+    few = [*MLP, *sets(run__epochs=1, run__steps=6, data__global_batch=3)]
+    train(1, "few1", *few)
+    train(4, "few4", *few, *DASO, "--topo", "4x1", *sets(method__warmup_epochs=1, method__wire="f32"))
+    same("few1", "few4", "a batch of 3 for 4 nodes", "model/", tolerance=1e-4)
+    # The tolerance can fail.
+    train(4, "late", *options, *DASO, "--topo", "2x2", *sets(method__warmup_epochs=0))
+    r = diff(newest("sync1"), newest("late"), "--only", "model/", "--tolerance", "1e-4")
+    check(r.returncode == 7, "cycling equals sync")
+
+
+def case_daso_resume():
+    """Stop anywhere in a cycle, with one or two sums under way, in warm-up and cool-down: same bits."""
+    glyphs(250, 50)
+    options = [*MLP, *DASO, *sets(data__batch=6, model__dropout=0.2)]
+    cycling = sets(method__warmup_epochs=0, method__cooldown_epochs=0)
+    resume_everywhere("slow", 4, 22, *options, *cycling, "--topo", "2x2",
+                      *sets(run__epochs=2, method__every=4, method__wait=4))  # nearly always one under way
+    resume_everywhere("two", 3, 28, *options, *cycling, "--topo", "3x1",
+                      *sets(run__epochs=2, method__every=1, method__wait=1))
+    resume_everywhere("whole", 4, 66, *options, "--topo", "2,1,1",
+                      *sets(run__epochs=6, method__patience=0, method__threshold=0.9, method__max_every=2))
+
+
+def case_daso_moved():
+    """Another layout goes on from the mean of the nodes, and from any method's checkpoint; what is lost is said."""
+    glyphs(250, 50)
+    options = [*MLP, *DASO, *sets(run__epochs=3, data__batch=6, method__warmup_epochs=0, method__cooldown_epochs=0,
+                                  method__every=4, method__wait=3)]
+    stop = ["--allow-faults", *sets(fault__stop_step=15)]
+    import h5py
+    import numpy as np
+    for ranks, topo in ((3, "3x1"), (4, "4x1"), (2, "1x2")):
+        name = f"moved-{topo}"
+        train(4, name, *options, "--topo", "2x2", *stop, code=75)
+        with h5py.File(newest(name)) as f:
+            check(len(f["method/sums"]) == 1 and len(f[f"replica/{f['method/sums'][0][0]}/sum_0"]) > 0, "no sum under way")
+            w = [f[f"replica/{k}/weights"][()].astype(np.float64) for k in range(4)]
+            model = f["model/fc1.weight"][()].ravel()
+            at = [i for i in range(0, len(w[0]) - len(model) + 1)
+                  if np.allclose(np.mean([x[i:i + 5] for x in w], axis=0), model[:5], rtol=1e-5, atol=1e-8)]
+            check(any(np.allclose(np.mean([x[i:i + len(model)] for x in w], axis=0), model, rtol=1e-5, atol=1e-8)
+                      for i in at), "the model is not the mean of the replicas")
+            check((w[0] == w[1]).all() and (w[2] == w[3]).all() and (w[0] != w[2]).any(), "replicas")
+        r = train(ranks, name, *options, "--topo", topo)
+        check("layout changed" in r.stdout and "the mean optimizer state" in r.stdout and
+              "1 sum under way when the checkpoint was written will not be collected" in r.stdout, r.stdout)
+        check(status(name)["state"] == "done" and len(metrics(name)) == 3, status(name))
+    # A synchronous run goes on as DASO where it stands, and back.
+    plain = [*MLP, *sets(run__epochs=10, data__batch=6, run__steps=44)]
+    train(4, "from", *plain, "--topo", "2x2")
+    r = train(4, "from", *plain, *DASO, "--topo", "2x2", *sets(run__steps=60))
+    check("from epoch 5 on a sum between nodes every B = 4" in r.stdout and "method sync" in r.stdout, r.stdout)
+    formula_holds(r)
+    r = train(4, "from", *plain, "--topo", "2x2", *sets(run__steps=70))
+    check("layout changed" in r.stdout, r.stdout)
+
+
+def events(name, rank):
+    """What a rank's trace says happened after each step: ["0:S0", "1:R0", ...]."""
+    import h5py
+    with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:
+        ops = [o.decode() if isinstance(o, bytes) else o for o in f["ops"][()]]
+        found = [(int(r["step"]), ops[r["op"]].split()) for r in f["records"][()] if ops[r["op"]].startswith("daso ")]
+    letter = {"start": "S", "collect": "R", "block": "X", "drop": "D"}
+    return [f"{step}:{letter[w[1]]}{w[2]}" for step, w in found]
+
+
+def case_daso_events():
+    """The events of a run are those of the specification's traces, on every rank; phases are said in the log."""
+    glyphs(240, 40)
+    options = [*MLP, *DASO, *sets(run__epochs=1, trace__level="op", method__warmup_epochs=0, method__cooldown_epochs=0)]
+    for ranks, topo, batch, every, wait, quirks, expected in (
+            (4, "2x2", 22, 4, 1, "false", "0:S0 1:R0 4:S1 5:R1 8:S0 9:R0 10:X1"),
+            (4, "2x2", 40, 1, 1, "false", "0:S0 1:S1 1:R0 2:S0 2:R1 3:S1 3:R0 4:S0 4:R1 5:D0 5:X1"),
+            (4, "2x2", 37, 2, 1, "true", "0:S0 2:S1 2:R0 4:S0 4:R1 6:D0 6:X1"),
+            (8, "2x4", 24, 4, 1, "false", "0:S0 1:R0 4:S1 5:R1 8:S2 9:D2 9:X3"),
+            (3, "2,1", 60, 0, 0, "false", "0:S0 1:R0 3:X0")):
+        name = f"e{topo.replace(',', '-')}-{every}"
+        r = train(ranks, name, *options, "--topo", topo, *sets(data__global_batch=batch, method__ref_quirks=quirks),
+                  *(sets(method__every=every, method__wait=wait) if every else []))
+        formula_holds(r)
+        for rank in range(ranks):
+            check(events(name, rank) == expected.split(), f"{name} rank {rank}: {events(name, rank)}, expected {expected}")
+    train(4, "blocks", *options, "--topo", "2x2", *sets(data__global_batch=60, method__warmup_epochs=1))
+    check(events("blocks", 3) == "0:X0 1:X1 2:X0 3:X1".split(), events("blocks", 3))
+
+
+def case_daso_alone():
+    """method: daso and nothing else is a sensible run of any length; impossible settings are refused."""
+    glyphs(400, 100)
+    plain = [*MLP, *sets(method="daso", data__batch=8), "--topo", "2x2"]
+    for epochs, phases in ((1, ["1 on a sum between"]), (2, ["1 on a blocking", "2 on a sum between"]),
+                           (3, ["1 on a blocking", "2 on a sum between", "3 on a blocking"]),
+                           (12, ["1 on a blocking", "3 on a sum between", "11 on a blocking"])):
+        r = train(4, f"a{epochs}", *plain, *sets(run__epochs=epochs))
+        formula_holds(r)
+        said = [l.split("epoch ")[1] for l in r.stdout.splitlines() if "daso: from epoch" in l]
+        kept = [l for l in said if "every B = 2" not in l and "every B = 1" not in l]
+        check(len(kept) == len(phases) and all(l.startswith(p) for l, p in zip(kept, phases)), epochs, said)
+    check(float(metrics("a12")[-1]["train_loss"]) < 0.1, metrics("a12")[-1])
+    train(4, "adam", *plain, *sets(run__epochs=3, optim__name="adamw", optim__lr=1e-3))
+    r = train(4, "bad", *plain, *sets(method__every=2, method__wait=3), code=2)
+    check("method.wait is 3" in r.stderr and "lower wait" in r.stderr, r.stderr)
+    r = train(4, "bad", *plain, *sets(method__staleness_adjustment=0), code=2)
+    check("method.staleness_adjustment" in r.stderr, r.stderr)
+
+
+def case_daso_numeric():
+    """A NaN on any rank, in any phase, ends the run with 6 before it reaches another node; the checkpoint before is good."""
+    glyphs(400)
+    options = [*MLP, *DASO, *sets(run__epochs=2, data__batch=10, ckpt__every="4 steps"), "--topo", "2x2"]
+    cycling = sets(method__warmup_epochs=0, method__cooldown_epochs=0)
+    for name, more, step, rank in (("blocks", sets(method__warmup_epochs=2), 5, 1),
+                                   ("f32", sets(method__warmup_epochs=2, method__wire="f32"), 5, 2),
+                                   ("start", [*cycling, *sets(method__every=3)], 6, 3),
+                                   ("between", [*cycling, *sets(method__every=8)], 5, 0)):
+        train(4, name, *options, *more, "--allow-faults", *sets(fault__nan_step=step, fault__rank=rank), code=6)
+        check(status(name)["state"] == "failed" and status(name)["exit_code"] == 6, status(name))
+        check("step-000000004" in newest(name), newest(name))
+        if name != "start":
+            continue
+        r = train(4, name, *options, *more)
+        check(status(name)["state"] == "done" and "resumed from" in r.stdout, status(name))
+        train(4, f"{name}-whole", *options, *more)
+        check_equal(newest(f"{name}-whole"), newest(name), f"{name}: after the NaN")
+
+
+if __name__ == "__main__":
+    vars(train_cases).update({k: v for k, v in globals().items() if k.startswith("case_")})
+    sys.exit(main())

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""Whole runs of ist: ist_cases.py SHOAL CASE.  Tools and oracles are those of train_cases.py; the deals are drawn here a
+second time, from the published definition of Philox and the page docs/methods/ist.md, to work out bytes on their own."""
+import json
+import os
+import random
+import re
+import sys
+import time
+
+sys.dont_write_bytecode = True  # nothing is written beside the sources
+import train_cases
+from train_cases import check, check_equal, diff, glyphs, main, metrics, newest, sets, shoal, status, train
+
+IST = sets(method__name="ist", data__file="glyphs.h5", model__name="mlp", optim__lr=0.05)
+
+
+def layers(*widths, **more):
+    return sets(model__widths=list(widths), **more)
+
+
+def same_model(a, b, what, *parts, tolerance=None):
+    for part in parts or ("model/",):
+        r = diff(a, b, "--only", part, *(["--tolerance", str(tolerance)] if tolerance else []))
+        check(r.returncode == 0, f"{what}, {part}: differs\n{r.stdout}{r.stderr}")
+
+
+def replicas(path, name):
+    import h5py
+    with h5py.File(path) as f:
+        return [f[f"replica/{k}/{name}"][()] for k in range(len(f["replica"]))]
+
+
+# ---- the deals, drawn again -------------------------------------------------------------------------------------------
+
+M32 = 0xffffffff
+
+
+def philox(seed, c0, c1, c2, c3):
+    k0, k1 = seed & M32, seed >> 32
+    for _ in range(10):
+        p0, p1 = 0xd2511f53 * c0, 0xcd9e8d57 * c2
+        c0, c1, c2, c3 = p1 >> 32 ^ c1 ^ k0, p1 & M32, p0 >> 32 ^ c3 ^ k1, p0 & M32
+        k0, k1 = k0 + 0x9e3779b9 & M32, k1 + 0xbb67ae85 & M32
+    return c0, c1, c2, c3
+
+
+def sub_seed(seed, stream):
+    v = philox(seed, stream & M32, stream >> 32, 0, 0)
+    return v[1] << 32 | v[0]
+
+
+def shuffled(seed, t, space, number, n):
+    key, out = sub_seed(sub_seed(seed, 0x157), space), list(range(n))
+    for i in range(n - 1, 0, -1):
+        v = philox(key, i, number, t, 6)
+        j = (v[0] << 32 | v[1]) * (i + 1) >> 64
+        out[i], out[j] = out[j], out[i]
+    return out
+
+
+def cut(n, parts):
+    """Consecutive runs whose sizes differ by at most one, larger ones first, as ranges."""
+    sizes = [n // parts + (s < n % parts) for s in range(parts)]
+    return [range(sum(sizes[:s]), sum(sizes[:s + 1])) for s in range(parts)]
+
+
+def deal(seed, t, space, n, parts, stratified):
+    """The set of units of every part in round t."""
+    if not stratified:
+        order = shuffled(seed, t, space, 0, n)
+        return [{order[i] for i in run} for run in cut(n, parts)]
+    out, around = [set() for _ in range(parts)], 0
+    for home, slice_ in enumerate(cut(n, parts)):
+        order = [slice_[i] for i in shuffled(seed, t, space, 1 + home, len(slice_))]
+        for k in range(parts):
+            size = len(slice_) // parts + (k < len(slice_) % parts)
+            out[(around + k) % parts] |= set(order[:size])
+            order = order[size:]
+        around = (around + len(slice_) % parts) % parts
+    return out
+
+
+def common(homes, parts_of, dims, biases, norms, home, part):
+    """Numbers that are at home at `home` and trained by `part`: dims are inputs, hidden widths, outputs."""
+    held = [parts_of[l][part] for l in range(len(parts_of))]
+    here = [len(held[l] & set(homes[l][home])) for l in range(len(held))]
+    n = here[0] * dims[0]  # W1, by rows
+    for l in range(1, len(held)):
+        n += len(held[l]) * here[l - 1]  # by columns
+    n += dims[-1] * here[-1]
+    n += sum(here) * (biases + 2 * norms)
+    return n + biases * len(cut(dims[-1], len(homes[0]))[home])  # the output's bias: everybody's, home to a slice each
+
+
+# ---- cases ------------------------------------------------------------------------------------------------------------
+
+def case_ist_neutral():
+    """T1: one rank is plain SGD bit for bit, for any length of a round: with momentum if it is carried along, without if
+    it is reset, with dropout, batch norm, AdamW, and blocks."""
+    glyphs(300, 60, 16)
+    base = [*IST, *layers(33, 20, model__norm="batch", model__dropout=0.1), *sets(run__epochs=2, data__batch=16)]
+    for name, options in (("momentum", sets(optim__momentum=0.9, optim__weight_decay=1e-3, method__moments="carry")),
+                          ("adamw", sets(optim__name="adamw", optim__lr=0.002, method__moments="carry")),
+                          ("plain", sets(optim__momentum=0, optim__weight_decay=1e-3)),
+                          ("stratified", sets(optim__momentum=0, method__partition="stratified"))):
+        sync = [o for pair in zip(options[::2], options[1::2]) if "method." not in pair[1] for o in pair]
+        train(1, f"sync-{name}", *base, *sync, *sets(method__name="sync"))
+        for length in (1, 7, 1000):
+            train(1, f"ist-{name}{length}", *base, *options, *sets(method__round=length))
+            slots = {"momentum": ["replica/0/momentum"], "adamw": ["replica/0/exp_avg"]}.get(name, [])
+            same_model(newest(f"sync-{name}"), newest(f"ist-{name}{length}"), f"{name}, rounds of {length}", "model/",
+                       "replica/0/stats", *slots)
+    glyphs(60, 30, 32)
+    net = sets(model__name="resnet20", run__epochs=1, data__batch=12, data__file="glyphs.h5", optim__lr=0.05, optim__momentum=0)
+    train(1, "sync-net", *net)
+    for kind in ("units", "blocks"):
+        train(1, f"ist-{kind}", *net, *sets(method__name="ist", method__cut=kind, method__round=2))
+        same_model(newest("sync-net"), newest(f"ist-{kind}"), kind)
+
+
+def case_ist_bytes():
+    """T11, T5: bytes of every rank and link class are what the deals, drawn here again, imply; stratified and even they
+    are 2 (n-1) P_s b in all; what a rank holds is what the formulas say."""
+    glyphs(160, 40, 8)
+    dims = [64, 44, 32, 10]
+    for ranks, topo, kind, moments, widths in ((2, "2x1", "uniform", "reset", (44, 32)), (3, "1x3", "uniform", "carry", (44, 31)),
+                                               (4, "2x2", "stratified", "reset", (48, 32)), (4, "1,2,1", "uniform", "reset", (44, 32)),
+                                               (3, "1,2", "stratified", "carry", (17, 10))):
+        name = f"b{ranks}{kind}{moments}{widths[0]}"
+        dims = [64, *widths, 10]
+        r = train(ranks, name, *IST, *layers(*widths, model__norm="batch"), "--topo", topo,
+                  *sets(run__epochs=2, data__batch=8, run__seed=5, optim__momentum=0.9, method__round=3, method__partition=kind,
+                         method__moments=moments))
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        arrays = 1 + (moments == "carry")
+        steps = int(status(name)["step"])
+        deals = [[deal(5, t, space, h, ranks, kind == "stratified") for space, h in enumerate(widths)]
+                 for t in range(steps // 3 + 1)]
+        homes = [cut(h, ranks) for h in widths]
+        count = lambda t, home, part: 4 * arrays * common(homes, deals[t], dims, 1, 1, home, part)
+        counts = [int(x) for x in topo.split("x")] if "x" in topo else None
+        per_node = [counts[1]] * counts[0] if counts else [int(x) for x in topo.split(",")]
+        node = [n for n, c in enumerate(per_node) for _ in range(c)]
+        total = 0
+        for row in json.loads(shoal("trace", "show", f"runs/{name}", "--json").stdout)["ranks"]:
+            me, expected = row["rank"], {"node": 0, "between": 0}
+            for t in range(steps // 3):
+                for other in range(ranks):
+                    link = "node" if node[me] == node[other] else "between"
+                    if other != me:  # a collect to the homes, and as a home the dispatch of the next deal
+                        expected[link] += count(t, other, me) + count(t + 1, me, other)
+            got = {k: row["links"][k]["payload"] for k in expected}
+            check(got == expected, f"{name} rank {me}: counted {got}, by the deals {expected}")
+            total += sum(got.values())
+        weights = replicas(newest(name), "weights")
+        stores = replicas(newest(name), "store")
+        for s in range(ranks):
+            own = [len(deals[0][l][s]) for l in range(2)]
+            subnet = 64 * own[0] + own[0] * own[1] + own[1] * 10 + 3 * sum(own) + 10
+            check(len(weights[s]) == subnet, f"{name}: subnet {s} has {len(weights[s])} numbers, formula {subnet}")
+        whole = 64 * widths[0] + widths[0] * widths[1] + widths[1] * 10 + 3 * sum(widths) + 10
+        check(sum(map(len, stores)) == whole * arrays, f"{name}: stores hold {sum(map(len, stores))}, not {whole * arrays}")
+        if kind == "stratified" and not any(h % ranks ** 2 for h in widths):
+            # section 13, and the output's bias, which everybody trains
+            expected = (steps // 3) * 2 * (ranks - 1) * 4 * arrays * (len(weights[0]) - 10 + 10)
+            check(total == expected, f"{name}: {total} bytes over all links, formula {expected}")
+
+
+def cut_at(rng, total, stops=2):
+    while True:
+        steps = sorted(rng.sample(range(total - 12), stops))
+        if all(b - a >= 10 for a, b in zip(steps, steps[1:])):
+            return steps
+
+
+def case_ist_resume():
+    """Stopped in mid-round and where rounds end, at random steps, and resumed: the same bits, for both ways to deal units,
+    carried moments, blocks, shards; evaluating in every step changes nothing."""
+    rng = random.Random(int(os.environ.get("SHOAL_TEST_SEED", time.time())))
+    glyphs(400, 60, 16)
+    mlp = [*IST, *layers(40, 27, model__norm="batch", model__dropout=0.1), *sets(optim__momentum=0.9)]
+    runs = [("uniform", 3, mlp, sets(method__round=7, method__moments="carry", data__shards="fixed")),
+            ("stratified", 4, mlp, sets(method__round=5, method__partition="stratified", data__shards="sorted"))]
+    for name, ranks, base, options in runs:
+        options = [*base, *options, *sets(run__epochs=3, data__batch=12, data__last="drop")]  # 8 or 11 steps per epoch
+        r = train(ranks, name, *options)
+        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        # A stop waits for the round's end, or for the next checkpoint that is due.
+        for every in ("1000 steps", "3 steps") if train_cases.FULL else ["3 steps" if name == "uniform" else "1000 steps"]:
+            stops = cut_at(rng, int(status(name)["step"]))
+            print(name, "asked to stop at", stops, "checkpoints every", every, flush=True)
+            again = f"{name}{every[0]}"
+            for step in stops:
+                r = train(ranks, again, *options, "--allow-faults",
+                          *sets(fault__stop_step=step, fault__rank=step % ranks, ckpt__every=every), code=75)
+                length = 7 if name == "uniform" else 5
+                at = int(status(again)["step"])
+                check(at > step and at - step <= length and (at % length == 0 or at % 3 == 0 and every[0] == "3"),
+                      f"asked in step {step}, stopped at {at}")
+            train(ranks, again, *options)
+            check_equal(newest(name), newest(again), f"{name} stopped at {stops}")
+            check([(m["step"], m["train_loss"], m["test_acc"]) for m in metrics(name)] ==
+                  [(m["step"], m["train_loss"], m["test_acc"]) for m in metrics(again)], "metrics differ")
+    # Looking at the model ends no round and averages nothing.
+    train(3, "watched", *mlp, *runs[0][3], *sets(run__epochs=3, data__batch=12, data__last="drop", eval__every="1 steps"))
+    check_equal(newest("uniform"), newest("watched"), "evaluated in every step")
+    glyphs(96, 30, 32)
+    net = [*sets(model__name="resnet20", data__file="glyphs.h5", method__name="ist", optim__lr=0.05, optim__momentum=0.9,
+                 run__epochs=3, data__batch=8, method__round=3, data__augment="[crop4,hflip]")]
+    for kind in ("blocks", "units"):
+        train(2, kind, *net, *sets(method__cut=kind))
+        for step in (4, 11) if train_cases.FULL else (4,):
+            train(2, f"{kind}2", *net, "--allow-faults", *sets(method__cut=kind, ckpt__every="2 steps", fault__stop_step=step), code=75)
+        train(2, f"{kind}2", *net, *sets(method__cut=kind))
+        check_equal(newest(kind), newest(f"{kind}2"), kind)
+
+
+def case_ist_moved():
+    """At another rank count, from sync and to it: the model is cut anew, the sample order goes on, and what was lost is
+    said.  A learning rate of nothing shows that no number is lost on the way (T9), also where three ranks take a mean."""
+    glyphs(400, 60, 16)
+    base = [*IST, *layers(41, 27), *sets(run__epochs=3, data__batch=10, optim__momentum=0.9)]
+    ist, still = sets(method__round=4), sets(optim__lr=1e-30)
+    train(3, "still", *base, *ist, *still, *sets(run__steps=1))
+    train(3, "still-long", *base, *ist, *still, *sets(run__steps=23))
+    same_model(newest("still"), newest("still-long"), "rounds without learning at 3 ranks")
+    train(2, "start", *base, *ist, *sets(run__steps=9))
+    here = newest("start")
+    for ranks, tolerance in ((1, None), (4, None), (3, 1e-6)):  # 1/3 is not exact
+        r = train(ranks, f"moved{ranks}", *base, *ist, *still, "--resume", here, *sets(run__steps=10))
+        check("the layout changed: 2 ranks" in r.stdout and "the parts are cut anew and their optimizer state starts afresh"
+              in r.stdout, r.stdout)
+        same_model(here, newest(f"moved{ranks}"), f"2 ranks, then {ranks}", tolerance=tolerance)
+    other = [*base, *sets(method__partition="stratified", method__moments="carry")]
+    r = train(2, "other", *other, *ist, *still, "--resume", here, *sets(run__steps=10))
+    check("the layout changed" in r.stdout, r.stdout)
+    same_model(here, newest("other"), "2 ranks, dealt another way")
+    r = train(2, "to-sync", *base, *still, "--resume", here, *sets(method__name="sync", run__steps=10))
+    check("method ist) then" in r.stdout and "no momentum of the whole model: the optimizer starts afresh" in r.stdout, r.stdout)
+    same_model(here, newest("to-sync"), "ist, then sync")
+    r = train(2, "from-sync", *base, *ist, *still, "--resume", newest("to-sync"), *sets(run__steps=11))
+    check("method sync) then" in r.stdout and "starts afresh" in r.stdout, r.stdout)
+    same_model(newest("to-sync"), newest("from-sync"), "sync, then ist")
+    train(2, "sync", *base, *sets(method__name="sync", run__steps=9))
+    r = train(2, "carried", *base, *ist, *sets(optim__lr=1e-30, method__moments="carry", run__steps=10), "--resume", newest("sync"))
+    check("weights, optimizer state and the sample order go on, the parts are cut anew" in r.stdout, r.stdout)
+    # It goes on, and gets somewhere.
+    train(4, "moved4", *base, *ist, *sets(run__epochs=6))
+    losses = [float(m["train_loss"]) for m in metrics("moved4") if m["train_loss"]]
+    check(status("moved4")["state"] == "done" and losses[-1] < losses[0], losses)
+
+
+def case_ist_refusals():
+    """Models that cannot be cut that wide, and settings that make no sense: one line, the cure, exit 2."""
+    glyphs(101, 60, 32)
+    for ranks, extra, words in (
+            (3, layers(8, 2), ["fc2", "2 units", "3 subnets", "at most 2 ranks"]),
+            (2, [*layers(8), *sets(method__cut="blocks")], ["no residual block", "method.cut to units"]),
+            (2, sets(model__name="resnet20", method__min_blocks=9), ["method.min_blocks is 9", "7 blocks"]),
+            (2, sets(model__name="resnet20", method__stages="[4]"), ["stage 4", "3 of them"]),
+            (2, [*layers(8), *sets(data__shards="sorted", method__name="sync")], ["data.shards", "sync"]),
+            (2, [*layers(8, model__norm="batch"), *sets(eval__batch_norm="batch", eval__batch=29)], ["eval.batch"]),
+            (2, [*layers(8), *sets(data__global_batch=31)], ["data.global_batch", "multiple"]),
+    ):
+        options = [o for o in IST]
+        r = train(ranks, "bad", *options, *sets(run__epochs=1, data__batch=8) if "data.global_batch" not in str(extra) else
+                  [*sets(run__epochs=1)], *extra, code=2)
+        check(all(w in r.stderr for w in words), f"{extra}: {r.stderr}")
+        check(len([l for l in r.stderr.splitlines() if "error" in l]) == 1, f"more than one complaint\n{r.stderr}")
+    text = shoal("methods", "ist").stdout
+    check("PVLDB" in text and "method.round" in text and "stratified" in text, text)
+
+
+def case_ist_learns():
+    """`method: { name: ist }` alone learns; statistics of the model and of the test batch agree about it; every kind of
+    shard trains; a NaN and a signal end the run where ranks meet."""
+    glyphs(1200, 300, 16)
+    base = [*IST, *layers(96, 64, model__norm="batch"), *sets(run__epochs=10, data__batch=12, optim__momentum=0.9)]
+    r = train(4, "alone", *base)
+    check("rounds of 20 steps" in r.stdout and "4 subnets of hidden units, uniform" in r.stdout, r.stdout)
+    train(4, "batch", *base, *sets(eval__batch_norm="batch", eval__batch=75))
+    train(4, "sync", *base, *sets(method__name="sync"))
+    acc = {n: max(float(m["test_acc"]) for m in metrics(n)) for n in ("alone", "batch", "sync")}
+    print(acc, flush=True)
+    check(acc["alone"] > 0.6 and acc["batch"] > 0.6 and acc["sync"] > 0.6, acc)
+    check(abs(acc["alone"] - acc["batch"]) < 0.1, acc)
+    same_model(newest("alone"), newest("batch"), "how evaluation normalises is no part of training")
+    for shards in ("fixed", "sorted"):
+        train(4, shards, *base, *sets(data__shards=shards, run__epochs=3))
+        check(float(metrics(shards)[-1]["train_loss"]) < 2.31, metrics(shards))
+    check(float(metrics("sorted")[-1]["train_loss"]) < float(metrics("fixed")[-1]["train_loss"]),
+          "fewer classes per rank are easier to tell apart", metrics("sorted"), metrics("fixed"))
+    r = train(2, "nan", *base, "--allow-faults", *sets(fault__nan_step=9, fault__rank=1, method__round=6, ckpt__every="4 steps"), code=6)
+    check(status("nan")["state"] == "failed" and "not finite" in r.stderr, r.stderr)
+    shoal("ckpt", "verify", newest("nan"))
+    check("step-000000008" in newest("nan"), newest("nan"))
+    train(2, "stop", *base, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1, method__round=6), code=75)
+    check(status("stop")["step"] == 12, status("stop"))
+
+
+if __name__ == "__main__":
+    vars(train_cases).update({k: v for k, v in globals().items() if k.startswith("case_")})
+    sys.exit(main())

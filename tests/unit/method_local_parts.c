@@ -1,0 +1,118 @@
+/* Blocks as models, for every form, head and network of the zoo: together they hold every number of the network once (or,
+ * overlapping, inner layers twice, in ranges that match name by name); each fits behind the one before; costs add up. */
+#include "base/mem.h"
+#include "method/local.h"
+#include "nn_rig.h"
+
+static shoal_local_parts *make(const shoal_model *m, shoal_local_form form, shoal_head head, int chunks)
+{
+  int layers = shoal_local_layers(m->units), *bounds = malloc(((size_t)layers + 1) * sizeof *bounds);
+  double *cost = malloc(2 * (size_t)layers * sizeof *cost);
+  shoal_local_block *blocks = malloc((size_t)layers * sizeof *blocks);
+  shoal_local_parts *p = NULL;
+  CHECK_OK(shoal_local_count(m, head, cost, cost + layers));
+  for (int l = 0; l < layers; l++)
+    CHECK(cost[l] > 0 && cost[layers + l] >= 0 && (l + 1 < layers || cost[layers + l] == 0), "%s layer %d costs %g, %g",
+          m->name, l, cost[l], cost[layers + l]);
+  CHECK_OK(shoal_local_cut(layers, cost, cost + layers, chunks, bounds));
+  int n = shoal_local_blocks(form, m->units, bounds, chunks, blocks);
+  REQUIRE(shoal_local_parts_create(m, form, head, blocks, n, &p) == SHOAL_OK, "parts of %s", m->name);
+  free(bounds);
+  free(cost);
+  free(blocks);
+  return p;
+}
+
+/* How often each number of the network is held. */
+static void check_cover(const shoal_model *m, const shoal_local_parts *p)
+{
+  float *count = calloc(m->weights, sizeof *count);
+  for (int k = 0; k < p->n; k++)
+    for (int i = 0; i < p->part[k].model->params; i++) {
+      const shoal_param *q = &p->part[k].model->param[i];
+      if (q->family) continue;
+      for (size_t e = 0; e < q->count; e++) count[m->param[q->full_id].offset + e]++;
+    }
+  for (int i = 0; i < m->params; i++) {
+    int unit = m->node[m->param[i].node].unit, layers = shoal_local_layers(m->units);
+    bool twice = p->form == SHOAL_LOCAL_OVERLAPPING && unit > 0 && unit < layers - 1;
+    CHECK(count[m->param[i].offset] == (twice ? 2 : 1), "%s is held %g times", m->param[i].name,
+          count[m->param[i].offset]);
+  }
+  free(count);
+}
+
+static const shoal_param *param_at(const shoal_model *m, size_t offset)
+{
+  for (int i = 0; i < m->params; i++)
+    if (m->param[i].offset == offset) return &m->param[i];
+  return NULL;
+}
+
+static void check_chain(const shoal_model *m, const shoal_local_parts *p)
+{
+  for (int k = 0; k < p->n; k++) {
+    const shoal_local_part *a = &p->part[k], *b = &p->part[k + 1];
+    CHECK((a->out_node < 0) == (k + 1 == p->n) && (a->head_weights == 0) == (k + 1 == p->n), "block %d of %d", k, p->n);
+    if (k + 1 == p->n) continue;
+    CHECK(shoal_shape_equal(&a->model->node[a->out_node].out, &b->model->input), "block %d does not fit", k + 1);
+    CHECK(a->elements == (size_t)shoal_shape_count(&b->model->input), "elements");
+    CHECK(a->upper.count == b->lower.count && (a->upper.count > 0) == (p->form == SHOAL_LOCAL_OVERLAPPING),
+          "shared layer of %zu and %zu numbers", a->upper.count, b->lower.count);
+    for (size_t at = 0; at < a->upper.count;) {
+      const shoal_param *x = param_at(a->model, a->upper.offset + at), *y = param_at(b->model, b->lower.offset + at);
+      REQUIRE(x && y, "no parameter begins at %zu", at);
+      CHECK(strcmp(x->name, y->name) == 0 && x->count == y->count, "%s beside %s", x->name, y->name);
+      at += x->count;
+    }
+  }
+}
+
+static void check_model(const char *name, const char *options, int side)
+{
+  static const shoal_local_form forms[] = { SHOAL_LOCAL_CHUNKED, SHOAL_LOCAL_GREEDY, SHOAL_LOCAL_OVERLAPPING };
+  shoal_model *m = rig_model(name, options, &SHOAL_SHAPE(3, side, side), 5);
+  for (size_t f = 0; f < SHOAL_COUNT(forms); f++)
+    for (shoal_head head = SHOAL_HEAD_AUTO; head < SHOAL_HEADS; head++) {
+      shoal_local_parts *p = make(m, forms[f], head, 3);
+      check_cover(m, p);
+      check_chain(m, p);
+      CHECK_OK(shoal_local_deal(p, &(shoal_local_grid){ 2, 1, false }));
+      size_t at[32], stats_at[32], total = 0;
+      for (int s = 0; s < 2; s++) {
+        shoal_model *arena;
+        CHECK_OK(shoal_local_join(p, s, at, stats_at, &arena));
+        total += arena->weights;
+        CHECK(arena->joined == (p->stage_first[s + 1] - p->stage_first[s] > 1), "stage %d", s);
+        shoal_model_destroy(arena);
+      }
+      CHECK(total >= m->weights, "arenas of %zu", total);
+      shoal_local_parts_destroy(p);
+    }
+  shoal_model_destroy(m);
+}
+
+static void check_measure(void)
+{
+  shoal_model *m = rig_model("resnet20", "", &SHOAL_SHAPE(3, 8, 8), 5);
+  shoal_backend *b;
+  double cost[16], heads[16];
+  CHECK_OK(shoal_backend_open("cpu", 1, &b));
+  CHECK_OK(shoal_local_measure(b, m, SHOAL_HEAD_AUTO, 4, cost, heads));
+  for (int l = 0; l < shoal_local_layers(m->units); l++)
+    CHECK(cost[l] > 0 && (heads[l] > 0) == (l + 1 < shoal_local_layers(m->units)), "layer %d: %g, %g", l, cost[l],
+          heads[l]);
+  shoal_backend_close(b);
+  shoal_model_destroy(m);
+}
+
+int main(void)
+{
+  check_model("mlp", "model.widths=[9,8,7,6] model.norm=batch", 4);
+  check_model("vgg16", "model.width=0.05", 32);
+  check_model("vgg16", "model.width=0.05 model.batch_norm=false", 32);
+  check_model("resnet20", "", 8);
+  check_model("resnet18", "", 8);
+  check_measure();
+  return check_done();
+}

@@ -51,8 +51,15 @@ static void count_switches(uint64_t *voluntary, uint64_t *involuntary)
   *involuntary = (uint64_t)usage.ru_nivcsw;
 }
 
+uint64_t shoal_trace_peak_bytes(void)
+{
+  struct rusage usage;
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
 static void update_row(shoal_trace *t)
 {
+  t->row.peak_bytes = shoal_trace_peak_bytes();
   t->row.flushed_ns = shoal_now_ns();
   t->row.overhead_ns = (uint64_t)(shoal_trace_overhead_s(t) * 1e9);
   t->row.spans = t->spans;

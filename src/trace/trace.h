@@ -79,6 +79,8 @@ void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, uint32_t op, ui
 double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind); /* plain sum of spans since open */
 /** What tracing itself has cost this rank since open: spans times a cost measured at open, plus the time in flushes. */
 double shoal_trace_overhead_s(const shoal_trace *t);
+/* Most memory this process had resident at once so far, in bytes; 0: unknown. */
+uint64_t shoal_trace_peak_bytes(void);
 shoal_counters *shoal_trace_counters(shoal_trace *t); /* comm/ adds to them; never NULL */
 /** Write what was recorded and make it readable for others, if flush_s have passed or `even_if_recent`.
  *  @return ERR_IO when this or an earlier write failed (a full ring writes itself); said once, by the first failure.
@@ -102,6 +104,7 @@ typedef struct { /* a row of /attempts, as stored */
   uint64_t flushed_ns;            /* last flush, clock of the records */
   uint64_t overhead_ns, spans;
   uint64_t voluntary_switches, involuntary_switches; /* of the recording thread; many involuntary ones: contended */
+  uint64_t peak_bytes;                               /* most memory the process had resident at once, up to the last flush */
   double clock_offset_ns, clock_drift, clock_bound_ns;
   uint64_t payload[SHOAL_LINK_COUNT], wire[SHOAL_LINK_COUNT], messages[SHOAL_LINK_COUNT];
   uint8_t level, closed;  /* closed 0: killed, or still running */

@@ -34,6 +34,7 @@ static const member attempt_members[] = {
   M(spans, U64),
   M(voluntary_switches, U64),
   M(involuntary_switches, U64),
+  M(peak_bytes, U64),
   M(clock_offset_ns, F64),
   M(clock_drift, F64),
   M(clock_bound_ns, F64),
@@ -49,7 +50,7 @@ static const member attempt_members[] = {
 #undef M
 
 _Static_assert(sizeof(shoal_trace_record) == 56, "the format fixes 56 bytes");
-_Static_assert(sizeof(shoal_trace_attempt) == 272, "the format fixes 272 bytes");
+_Static_assert(sizeof(shoal_trace_attempt) == 280, "the format fixes 280 bytes");
 
 static hid_t scalar_type(member_type type, bool stored)
 {

@@ -52,7 +52,10 @@ static herr_t read_block(const part *p, uint64_t first, uint64_t n, void *data)
 /* Members that came after the first files were written: absent they read as zero, "not known". */
 static bool came_later(const char *member)
 {
-  return strcmp(member, "clock_readings") == 0 || strcmp(member, "contended") == 0;
+  static const char *const later[] = { "clock_readings", "contended", "peak_bytes" };
+  for (size_t i = 0; i < SHOAL_COUNT(later); i++)
+    if (strcmp(member, later[i]) == 0) return true;
+  return false;
 }
 
 /* A struct read through a compound that lacks a member keeps what was in memory: every other one must be stored. */

@@ -177,6 +177,7 @@ static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const s
   l->row.spans += before.spans;
   l->row.voluntary_switches += before.voluntary_switches;
   l->row.involuntary_switches += before.involuntary_switches;
+  l->row.peak_bytes = SHOAL_MAX(l->row.peak_bytes, before.peak_bytes);
   l->row.contended |= before.contended;
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
     l->row.payload[link] += before.payload[link];

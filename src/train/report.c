@@ -217,7 +217,7 @@ static void report_tracing(const shoal_session *s)
 void shoal_session_report_end(const shoal_session *s, shoal_status st)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32];
+  char time[32], memory[32];
   shoal_log_live("%s", "");
   shoal_info("%s", st == SHOAL_OK ? "result" : "stopped on request");
   shoal_info("  run            %s, attempt %d", s->folder.dir, s->folder.attempt);
@@ -232,6 +232,8 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
     shoal_info("  nothing to do  all of run.epochs or run.steps was done already: raise it to train on");
   report_split(s);
   report_bytes(s);
+  shoal_info("  memory         %s at most (rank 0)",
+             shoal_format_bytes((double)shoal_trace_peak_bytes(), memory, sizeof memory));
   report_tracing(s);
   shoal_info("  files          metrics.csv, log.txt, ckpt/, trace/ in %s", s->folder.dir);
 }

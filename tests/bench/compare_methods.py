@@ -2,14 +2,15 @@
 """Training methods side by side on the same model, data, seeds and links: one table.
 
 Usage: compare_methods.py SHOAL RUN.yaml --data FILE.h5 [--methods sync,daso,local-sgd,swarm] [--links 200mbit] [--seeds 1,2,3]
-                          [--target 0.5] [--results FILE.json] [--markdown] [-- --set a.b=c ...]
+                          [--what time|accuracy] [--here] [--ranks 2] [--target 0.5] [--results FILE.json] [--markdown]
+                          [-- --set a.b=c ...]
 
 On the test cluster of four nodes, two ranks on each (tests/slurm/cluster.sh: root, Slurm).  RUN.yaml is a run file without
-`method`, `run.name` and `data.file`; METHOD may carry options of its own, as in `local-sgd:period=8:node_level=true`.
+`method`, `run.name` and `data.file`; METHOD may carry options of its own and others, as in `local-sgd:period=8:optim.lr=0.1`.
 
 Two kinds of runs, each a whole schedule:
 
-    time       links shaped, first seed: wall time per epoch, bytes between nodes, exposed share
+    time       links shaped, first seed: wall time per epoch and to an accuracy, bytes between nodes, exposed share, memory
     accuracy   links unshaped, every seed: test accuracy at the end, mean and standard error; time does not matter
 
 Every run's numbers go to --results at once, and runs found there are not repeated, so a table can be made in several
@@ -24,6 +25,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 CLUSTER = os.path.abspath(f"{os.path.dirname(os.path.abspath(__file__))}/../slurm/cluster.sh")
@@ -34,30 +36,36 @@ def cluster(*args):
 
 
 def options_of(method):
-    """`local-sgd:period=8` → its name and the arguments that set it up."""
+    """`local-sgd:period=8:optim.lr=0.1` → its name and the arguments that set it up."""
     name, *settings = method.split(":")
-    return ["--set", f"method.name={name}"] + [a for s in settings for a in ("--set", f"method.{s}")]
+    return ["--set", f"method.name={name}"] + [a for s in settings for a in ("--set", s if "." in s.split("=")[0] else f"method.{s}")]
 
 
-def train(a, method, seed, folder):
+def launcher(a, links):
+    """The command before `shoal train`: on the cluster, or without it on pretended nodes, where links cannot be shaped."""
+    if a.here and links == "off":
+        return ["mpiexec", "-n", str(4 * a.ranks), "--oversubscribe", "--bind-to", "none", a.shoal, "train", "--topo", f"4x{a.ranks}"]
+    return [CLUSTER, "exec", "srun", "-N4", f"--ntasks-per-node={a.ranks}", "--mpi=pmix", a.shoal, "train"]
+
+
+def train(a, method, links, seed, folder):
     """One run; returns its numbers."""
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
-    command = [CLUSTER, "exec", "srun", "-N4", "--ntasks-per-node=2", "--mpi=pmix", a.shoal, "train", a.run, "--quiet", "--set", "run.name=run",
-               "--set", f"run.dir={folder}", "--set", f"run.seed={seed}", "--set", f"data.file={a.data}", "--set", "trace.level=op",
-               "--set", "threads=1", *options_of(method), *a.more]
+    command = [*launcher(a, links), a.run, "--quiet", "--set", "run.name=run", "--set", f"run.dir={folder}", "--set", f"run.seed={seed}",
+               "--set", f"data.file={a.data}", "--set", "trace.level=op", "--set", "threads=1", *a.more, *options_of(method)]
     r = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     if r.returncode:
         sys.exit(f"{' '.join(command)}: exit {r.returncode}\n{r.stdout[-2000:]}{r.stderr[-4000:]}")
     with open(f"{folder}/run/metrics.csv") as f:
-        rows = list(csv.DictReader(f))
+        rows = [row for row in csv.DictReader(f) if row["test_acc"]]
     trace = json.loads(subprocess.run([a.shoal, "trace", "show", f"{folder}/run", "--json"], check=True, capture_output=True, text=True).stdout)
     ranks = trace["ranks"]
-    reached = [float(row["time_s"]) for row in rows if float(row["test_acc"]) >= a.target]
     return {
-        "epochs": int(rows[-1]["epoch"]), "seconds": float(rows[-1]["time_s"]), "accuracy": float(rows[-1]["test_acc"]),
-        "to_target": reached[0] if reached else None,
+        "epochs": float(rows[-1]["epoch"]), "seconds": float(rows[-1]["time_s"]), "accuracy": float(rows[-1]["test_acc"]),
+        "curve": [[float(row["epoch"]), float(row["time_s"]), float(row["test_acc"])] for row in rows],
         "between": sum(r["links"]["between"]["payload"] for r in ranks), "steps": max(r["steps"] for r in ranks),
         "exposed": statistics.mean(r["exchange"]["exposed_percent"] for r in ranks),
+        "peak_bytes": max(r["peak_bytes"] for r in ranks),
         "date": time.strftime("%Y-%m-%d"),
     }
 
@@ -68,13 +76,18 @@ def measure(a, folder):
     if os.path.exists(a.results):
         with open(a.results) as f:
             results = json.load(f)
-    plan = [(a.links, a.seeds[0])] + [("off", s) for s in a.seeds]
+    plan = [(a.links, a.seeds[0])] if a.what != "accuracy" else []
+    plan += [("off", s) for s in a.seeds] if a.what != "time" else []
     for links, seed in plan:
-        cluster("shape", links)
+        shaped = False
         for method in a.methods:
-            key = f"{os.path.basename(a.run)} {' '.join(a.more)} {method} links={links} seed={seed}"
+            key = f"{os.path.basename(a.run)} {' '.join(a.more)} 4x{a.ranks} {method} links={links} seed={seed}"
             if key not in results:
-                results[key] = {"run": os.path.basename(a.run), "method": method, "links": links, "seed": seed, **train(a, method, seed, folder)}
+                if not shaped and a.uses_cluster:
+                    cluster("shape", links)
+                shaped = True
+                results[key] = {"run": os.path.basename(a.run), "method": method, "links": links, "seed": seed,
+                                **train(a, method, links, seed, folder)}
                 with open(a.results + ".new", "w") as f:
                     json.dump(results, f, indent=1)
                 os.replace(a.results + ".new", a.results)
@@ -82,21 +95,33 @@ def measure(a, folder):
             yield results[key]
 
 
+def time_to(run, accuracy):
+    return next((t for _, t, acc in run["curve"] if acc >= accuracy), None)
+
+
 def table(a, runs):
     sep = " | " if a.markdown else "  "
     row = lambda *cells: print(("| " if a.markdown else "") + sep.join(f"{c:>14}" for c in cells) + (" |" if a.markdown else ""), flush=True)
-    row("method", "s per epoch", "of sync", f"s to {100 * a.target:.0f} %", "accuracy %", "std. error", "MB/epoch betw.", "exposed %")
-    if a.markdown:
-        row(*["---"] * 8)
     timed = {r["method"]: r for r in runs if r["links"] == a.links and r["seed"] == a.seeds[0]}
+    columns = ["method"]
+    columns += ["epochs", "s per epoch", "of sync", f"s to {100 * a.target:.0f} %", "MB/epoch betw.", "exposed %", "MiB per rank"] if timed else []
+    columns += ["accuracy %", "std. error"] if a.what != "time" else []
+    row(*columns)
+    if a.markdown:
+        row(*["---:"] * len(columns))
     base = next((r["seconds"] / r["epochs"] for m, r in timed.items() if m.split(":")[0] == "sync"), None)
     for method in a.methods:
-        r = timed[method]
-        ends = [100 * x["accuracy"] for x in runs if x["method"] == method and x["links"] == "off"]
-        error = statistics.stdev(ends) / math.sqrt(len(ends)) if len(ends) > 1 else float("nan")
-        per_epoch = r["seconds"] / r["epochs"]
-        row(method, f"{per_epoch:.2f}", f"{per_epoch / base:.2f}" if base else "", f"{r['to_target']:.0f}" if r["to_target"] else "never",
-            f"{statistics.mean(ends):.2f}", f"{error:.2f}", f"{r['between'] / r['epochs'] / 1e6:.1f}", f"{r['exposed']:.1f}")
+        cells = [method]
+        if timed:
+            r = timed[method]
+            per_epoch, target = r["seconds"] / r["epochs"], time_to(r, a.target)
+            cells += [f"{r['epochs']:g}", f"{per_epoch:.2f}", f"{per_epoch / base:.2f}" if base else "", f"{target:.0f}" if target else "never",
+                      f"{r['between'] / r['epochs'] / 1e6:.1f}", f"{r['exposed']:.1f}", f"{r['peak_bytes'] / 2**20:.0f}"]
+        if a.what != "time":
+            ends = [100 * x["accuracy"] for x in runs if x["method"] == method and x["links"] == "off"]
+            error = statistics.stdev(ends) / math.sqrt(len(ends)) if len(ends) > 1 else float("nan")
+            cells += [f"{statistics.mean(ends):.2f}", f"{error:.2f}"]
+        row(*cells)
 
 
 def main():
@@ -112,11 +137,18 @@ def main():
     p.add_argument("--seeds", default="1,2,3")
     p.add_argument("--target", type=float, default=0.5)
     p.add_argument("--results", default="compare.json")
+    p.add_argument("--what", choices=["all", "time", "accuracy"], default="all")
+    p.add_argument("--ranks", type=int, default=2, help="ranks on each node")
+    p.add_argument("--here", action="store_true", help="runs with unshaped links on pretended nodes of this host, not on the cluster")
     p.add_argument("--markdown", action="store_true")
     a = p.parse_args(argv)
     a.more = more
     a.shoal, a.run, a.data, a.results = (os.path.abspath(f) for f in (a.shoal, a.run, a.data, a.results))
     a.methods, a.seeds = a.methods.split(","), [int(s) for s in a.seeds.split(",")]
+    a.uses_cluster = a.what != "accuracy" or not a.here
+    if not a.uses_cluster:
+        with tempfile.TemporaryDirectory() as folder:
+            return table(a, list(measure(a, folder)))
     os.environ["SHOAL_CLUSTER_MINUTES"] = os.environ.get("SHOAL_CLUSTER_MINUTES", "600")
     cluster("up", "4", "--fresh", "--follow", "--share", os.path.dirname(a.shoal), "--share", os.path.dirname(a.run),
             "--share", os.path.dirname(a.data))

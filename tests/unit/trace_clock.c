@@ -96,6 +96,8 @@ static void recorded(void)
   CHECK(d->n == 0 && d->attempts == 1, "a head has no records");
   CHECK(d->attempt_rows[0].clock_readings == 1 && d->clock_offset_ns == 512 && d->clock_drift == 1, "the start");
   CHECK(d->attempt_rows[0].contended == 1, "contended");
+  CHECK(d->attempt_rows[0].peak_bytes > 500000 && d->attempt_rows[0].peak_bytes <= shoal_trace_peak_bytes(),
+        "peak %llu bytes", (unsigned long long)d->attempt_rows[0].peak_bytes);
   shoal_trace_data_destroy(d);
   shoal_trace_set_clock(t, &start, &end);
   CHECK_OK(shoal_trace_close(t));

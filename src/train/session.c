@@ -210,7 +210,6 @@ static shoal_status size_batches(shoal_session *s)
 
 static shoal_status open_data(shoal_session *s)
 {
-  SHOAL_TRY(shoal_dataset_open(shoal_config_string(s->config, "data.file"), &s->data));
   bool root = shoal_session_is_root(s);
   if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
   shoal_status st = size_batches(s);
@@ -224,6 +223,18 @@ static shoal_status open_data(shoal_session *s)
   r->pads = strcmp(shoal_config_string(s->config, "data.last"), "pad") == 0;
   r->steps_per_epoch = (s->epoch_end + r->global_batch - 1) / r->global_batch;
   return SHOAL_OK;
+}
+
+/* Rank 0 looks first: a file that is nowhere is one complaint, and one that only some nodes miss is theirs. */
+static shoal_status open_dataset(shoal_session *s)
+{
+  const char *path = shoal_config_string(s->config, "data.file");
+  bool root = shoal_session_is_root(s);
+  if (!root) shoal_quiet_errors(1); /* rank 0 says it */
+  shoal_status st = shoal_group_agree(s->run.control, root ? shoal_dataset_open(path, &s->data) : SHOAL_OK);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(st);
+  return shoal_group_agree(s->run.control, root ? SHOAL_OK : shoal_dataset_open(path, &s->data));
 }
 
 /* A batch whose own statistics normalise it must have some: asked for early, like the batches of training. */
@@ -314,6 +325,9 @@ static shoal_status open_plans(shoal_session *s)
 
 static shoal_status build_model(shoal_session *s)
 {
+  SHOAL_TRY(shoal_optim_configure(s->config, &s->optim_rules));
+  SHOAL_TRY(shoal_lr_configure(s->config, s->run.epochs, &s->lr));
+  shoal_lr_plateau_init(&s->plateau);
   const shoal_data_info *info = shoal_dataset_info(s->data);
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
@@ -348,12 +362,8 @@ static shoal_status open_model(shoal_session *s)
   r->params = s->params;
   shoal_model_init(r->part, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
   r->params->version++;
-  shoal_optim_config optim;
-  SHOAL_TRY(shoal_optim_configure(s->config, &optim));
-  SHOAL_TRY(shoal_optim_create(r->backend, &optim, r->params->n, &s->optim));
+  SHOAL_TRY(shoal_optim_create(r->backend, &s->optim_rules, r->params->n, &s->optim));
   r->optim = s->optim;
-  SHOAL_TRY(shoal_lr_configure(s->config, r->epochs, &s->lr));
-  shoal_lr_plateau_init(&s->plateau);
   if (s->method->step) return SHOAL_OK; /* which has plans of its own */
   SHOAL_TRY(shoal_plans_create(r->backend, r->part, &s->plans));
   r->plans = s->plans;
@@ -394,6 +404,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_session_find(s));
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
+  SHOAL_TRY(open_dataset(s));
   SHOAL_TRY(shoal_group_agree(control, open_data(s)));
   if (!root) shoal_quiet_errors(1); /* the same again */
   st = build_model(s);

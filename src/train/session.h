@@ -65,6 +65,7 @@ typedef struct {
   shoal_plans *whole;    /* of the whole model; == plans where nothing is cut */
   float *gradients;      /* memory of run.params->g, which the ranks of a node share */
   shoal_params *scratch; /* the assembled model, for evaluation and checkpoints; where parts are trained, only then */
+  shoal_optim_config optim_rules;
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
   shoal_vote *vote;

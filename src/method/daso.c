@@ -115,7 +115,7 @@ static void warn_of_blocking(const daso_state *s, bool root)
 {
   const shoal_daso_plan *p = &s->plan;
   if (root && s->core.nodes > 1 && p->warmup + p->cooldown >= p->epochs)
-    shoal_warn("method.warmup_epochs and cooldown_epochs, %llu and %llu, leave none of the %llu epochs to cycle in: "
+    shoal_warn("method.warmup_epochs and cooldown_epochs, %llu and %llu, leave none of run.epochs = %llu to cycle in: "
                "nodes wait for each other in every batch",
                (unsigned long long)p->warmup, (unsigned long long)p->cooldown, (unsigned long long)p->epochs);
 }
@@ -153,7 +153,7 @@ static shoal_status daso_open(shoal_run *r, void *state)
   else
     shoal_info("daso: %d group%s across %d nodes", s->core.groups, s->core.groups == 1 ? "" : "s", s->core.nodes);
   warn_of_blocking(s, root);
-  print_phase(s, 0);
+  if (!r->from) print_phase(s, 0);
   return SHOAL_OK;
 }
 

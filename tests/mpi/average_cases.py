@@ -345,7 +345,7 @@ def case_daso_settings():
                                 ("slow", sets(method__every=1000000), 0), ("one", sets(method__cooldown_epochs=1), 0)):
         r = train(2, name, *options, *option)
         formula_holds(r)
-        check(r.stderr.count("leave none of the 3 epochs to cycle in") == warns, name, r.stderr)
+        check(r.stderr.count("leave none of run.epochs = 3 to cycle in") == warns, name, r.stderr)
     # Any number of ranks, batches that leave some or whole nodes without samples, and every way to end an epoch.
     for ranks, topo, batch, last in ((3, "2,1", 7, "pad"), (5, "3,2", 2, "short"), (7, "4,2,1", 50, "pad"), (5, "5x1", 119, "drop"),
                                      (7, "2,1,1,3", 119, "short")):

@@ -58,6 +58,14 @@ void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype 
 shoal_status shoal_ckpt_commit(shoal_ckpt_writer *c, char **path_out /* may be NULL; caller frees */);
 void shoal_ckpt_abandon(shoal_ckpt_writer *c); /* not collective; removes the temporary */
 
+/** What a checkpoint would hold, before it is begun: a writer that writes nothing and adds up what is put.  Its puts are
+ *  local and read no data; each takes the same arguments as the real one.  Collective over `control`, borrowed until
+ *  measured. */
+shoal_status shoal_ckpt_measure(shoal_group *control, shoal_ckpt_writer **out);
+/** Bytes of data that all ranks have put, the same on every rank; frees the writer.  The file is larger by what HDF5 and
+ *  the seal add, less than 2 KiB for an array.  Collective. */
+shoal_status shoal_ckpt_measured(shoal_ckpt_writer *c, uint64_t *bytes_out);
+
 /* ---- reading: any process, no communication ---- */
 typedef struct shoal_ckpt shoal_ckpt;
 /** @param verify  read everything and compare check sums first; ERR_IO names the first data set that fails.  Cost: every

@@ -28,6 +28,8 @@ typedef struct {
 struct shoal_ckpt_writer {
   shoal_group *group;
   int rank, size;
+  bool measures;  /* nothing is written; `bytes` adds up what would be */
+  uint64_t bytes; /* of this rank */
   char *path;
   shoal_status st;        /* first failure: own, or heard of */
   shoal_ckpt_draft draft; /* root */
@@ -68,7 +70,7 @@ static void keep_failure(shoal_ckpt_writer *c, shoal_status st)
 static void free_writer(shoal_ckpt_writer *c)
 {
   if (!c) return;
-  shoal_ckpt_draft_discard(&c->draft);
+  if (!c->measures) shoal_ckpt_draft_discard(&c->draft);
   free(c->path);
   free(c->piece);
   free(c->all);
@@ -106,12 +108,47 @@ shoal_status shoal_ckpt_begin(shoal_group *control, const char *dir, const shoal
   return SHOAL_OK;
 }
 
+/* ---- measuring ---- */
+
+shoal_status shoal_ckpt_measure(shoal_group *control, shoal_ckpt_writer **out)
+{
+  shoal_ckpt_writer *c = NULL;
+  shoal_status st = share_verdict(control, SHOAL_ALLOC(1, &c));
+  if (st != SHOAL_OK) {
+    free(c);
+    return st;
+  }
+  *c = (shoal_ckpt_writer){ .group = control, .rank = shoal_group_rank(control), .measures = true };
+  *out = c;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_measured(shoal_ckpt_writer *c, uint64_t *bytes_out)
+{
+  int64_t bytes = (int64_t)c->bytes;
+  shoal_status st = shoal_group_sum_i64(c->group, &bytes, 1);
+  *bytes_out = (uint64_t)bytes;
+  free_writer(c);
+  return st;
+}
+
+/* An impossible shape counts nothing: the real writer will say what is wrong with it. */
+static void measure(shoal_ckpt_writer *c, shoal_dtype type, int ndim, const uint64_t *dims)
+{
+  uint64_t n;
+  if (shoal_ckpt_elements(type, ndim, dims, &n) == SHOAL_OK) c->bytes += n * shoal_dtype_size(type);
+}
+
 /* ---- arrays that are the same everywhere ---- */
 
 void shoal_ckpt_put(shoal_ckpt_writer *c, const char *name, shoal_dtype type, int ndim, const uint64_t *dims,
                     const void *data)
 {
   if (c->rank != ROOT || c->st != SHOAL_OK) return;
+  if (c->measures) {
+    measure(c, type, ndim, dims);
+    return;
+  }
   keep_failure(c, shoal_ckpt_draft_put(&c->draft, name, type, ndim, dims, data));
 }
 
@@ -204,6 +241,10 @@ static void write_replicas(shoal_ckpt_writer *c, const char *name, shoal_dtype t
 void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype type, uint64_t n, const void *data)
 {
   uint64_t elements;
+  if (c->measures) {
+    measure(c, type, 1, &n);
+    return;
+  }
   if (c->st == SHOAL_OK && shoal_ckpt_elements(type, 1, &n, &elements) != SHOAL_OK)
     keep_failure(c, SHOAL_FAIL(SHOAL_ERR_ARG, "%s has an impossible type or length (type %d, %" PRIu64 " elements)",
                                name, (int)type, n));

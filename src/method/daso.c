@@ -103,8 +103,21 @@ static shoal_status read_schedule(const shoal_config *c, daso_state *s, double e
               "method.wait is %lld but a sum starts every method.every = %llu batches: more than two would be under "
               "way; lower wait or raise every",
               (long long)s->fixed_wait, (unsigned long long)s->fixed_every);
+  SHOAL_CHECK(s->fixed_every || s->fixed_wait <= (int64_t)p->max_every, SHOAL_ERR_USAGE,
+              "method.wait is %lld, but B is never above method.max_every = %llu and W never above B; lower wait or "
+              "raise max_every",
+              (long long)s->fixed_wait, (unsigned long long)p->max_every);
   shoal_daso_begin(p, 0, &s->phase);
   return SHOAL_OK;
+}
+
+static void warn_of_blocking(const daso_state *s, bool root)
+{
+  const shoal_daso_plan *p = &s->plan;
+  if (root && s->core.nodes > 1 && p->warmup + p->cooldown >= p->epochs)
+    shoal_warn("method.warmup_epochs and cooldown_epochs, %llu and %llu, leave none of run.epochs = %llu to cycle in: "
+               "nodes wait for each other in every batch",
+               (unsigned long long)p->warmup, (unsigned long long)p->cooldown, (unsigned long long)p->epochs);
 }
 
 static shoal_status daso_epoch_end(shoal_run *r, void *state, double loss)
@@ -124,7 +137,11 @@ static shoal_status daso_open(shoal_run *r, void *state)
 {
   daso_state *s = state;
   const char *delta = shoal_config_string(r->config, "method.delta");
-  SHOAL_TRY(read_schedule(r->config, s, r->epochs));
+  bool root = shoal_world_rank(r->world) == 0;
+  if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
+  shoal_status st = read_schedule(r->config, s, r->epochs);
+  if (!root) shoal_quiet_errors(-1);
+  SHOAL_TRY(st);
   bool changes = strcmp(delta, "on") == 0 || (strcmp(delta, "auto") == 0 && !s->quirks);
   SHOAL_TRY(shoal_daso_open(r, shoal_wire_wanted(r->config), changes,
                             (float)shoal_config_float(r->config, "method.staleness_adjustment"), &s->core));
@@ -135,7 +152,8 @@ static shoal_status daso_open(shoal_run *r, void *state)
         "daso: all ranks are on one node, where gradients are averaged in every step: nothing else is exchanged");
   else
     shoal_info("daso: %d group%s across %d nodes", s->core.groups, s->core.groups == 1 ? "" : "s", s->core.nodes);
-  print_phase(s, 0);
+  warn_of_blocking(s, root);
+  if (!r->from) print_phase(s, 0);
   return SHOAL_OK;
 }
 

@@ -75,9 +75,26 @@ static shoal_status plan_node(shoal_run *r, local_state *s, shoal_wire wire)
   return shoal_buckets_create(r, s->group, "exchange inside nodes", "node bucket", wire, s->algorithm, &s->node);
 }
 
+/* Settings with which the method does nothing that sync, or no exchange at all, would not do. */
+static void warn_of_idling(const shoal_run *r, const local_state *s)
+{
+  double steps = r->epochs * (double)r->steps_per_epoch;
+  if (shoal_world_rank(r->world) != 0 || shoal_group_size(r->all) == 1) return;
+  if ((double)s->switch_epoch >= r->epochs)
+    shoal_warn("method.switch_epoch is %llu, but the run ends after %g epochs: all of it is synchronous",
+               (unsigned long long)s->switch_epoch, r->epochs);
+  else if ((double)s->period >= steps)
+    shoal_warn("method.period is %llu, but the run has %g steps: %s", (unsigned long long)s->period, steps,
+               s->switch_epoch ? "nothing is averaged after the switch" : "only the first one ends in an average");
+}
+
 static void print_plan(const shoal_run *r, const local_state *s)
 {
   char from[64] = "";
+  if (shoal_group_size(r->all) == 1) {
+    shoal_info("local-sgd: one rank has nobody to average with: this is plain SGD");
+    return;
+  }
   if (s->switch_epoch) snprintf(from, sizeof from, ", from epoch %llu on", (unsigned long long)s->switch_epoch + 1);
   shoal_info("local-sgd: parameters averaged over %d ranks every %llu step%s, %s%s", shoal_group_size(r->all),
              (unsigned long long)s->period, s->period == 1 ? "" : "s",
@@ -100,6 +117,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   s->sum = memory;
   SHOAL_TRY(plan_average(r, s, s->algorithm));
   print_plan(r, s);
+  warn_of_idling(r, s);
   return SHOAL_OK;
 }
 
@@ -179,7 +197,7 @@ static shoal_status local_weights_ready(shoal_run *r, void *state)
 static shoal_status local_epoch_end(shoal_run *r, void *state, double loss)
 {
   const local_state *s = state;
-  if (r->epoch + 1 == s->switch_epoch)
+  if (r->epoch + 1 == s->switch_epoch && (double)s->switch_epoch < r->epochs)
     shoal_info("local-sgd: from now on parameters are averaged every %llu steps", (unsigned long long)s->period);
   return SHOAL_OK;
 }

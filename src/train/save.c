@@ -156,15 +156,37 @@ static shoal_status refuse_bad_model(shoal_session *s)
   return SHOAL_OK;
 }
 
+/* All of it, in the same order for a writer that measures and for one that writes; a failure is everybody's. */
+static shoal_status put_all(shoal_session *s, shoal_ckpt_writer *w)
+{
+  put_model(s, w);
+  put_replicas(s, w);
+  put_place(s, w);
+  put_train(s, w);
+  return shoal_group_agree(s->run.control, s->method->save ? s->method->save(&s->run, s->method_state, w) : SHOAL_OK);
+}
+
+/* Bytes, what the method has to save included: nobody else knows how much that is just now. */
+static shoal_status measure(shoal_session *s, uint64_t *bytes)
+{
+  shoal_ckpt_writer *w;
+  SHOAL_TRY(shoal_ckpt_measure(s->run.control, &w));
+  shoal_status st = put_all(s, w);
+  if (st == SHOAL_OK) return shoal_ckpt_measured(w, bytes);
+  shoal_ckpt_abandon(w);
+  return st;
+}
+
 shoal_status shoal_session_save(shoal_session *s)
 {
   shoal_run *r = &s->run;
   int64_t news = !s->saved_any || s->last_saved_step != r->step || s->last_saved_epoch != s->at.epoch;
   if (s->call) SHOAL_TRY(shoal_group_max_i64(r->control, &news, 1)); /* each rank has steps of its own */
   if (!news) return SHOAL_OK;
-  uint64_t t0 = shoal_now_ns();
+  uint64_t t0 = shoal_now_ns(), need;
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_group_agree(r->control, refuse_bad_model(s)));
+  SHOAL_TRY(measure(s, &need));
   shoal_str config = { 0 }, placement = { 0 };
   shoal_config_print(s->config, &config);
   shoal_topo_print_json(shoal_world_topo(r->world), &placement);
@@ -174,11 +196,6 @@ shoal_status shoal_session_save(shoal_session *s)
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
   snprintf(info.model, sizeof info.model, "%s", s->model->name);
   layout_text(s, info.layout, sizeof info.layout);
-  uint64_t copies = s->method->replicas_equal ? 1 : (uint64_t)info.size;
-  uint64_t slots = (uint64_t)s->optim->slots, stored = s->method->cut ? 1 + slots : 0; /* what parts leave dormant */
-  uint64_t need =
-      ((1 + stored) * s->model->weights + copies * (1 + slots) * s->params->n + (uint64_t)info.size * s->model->stats) *
-      sizeof(float);
   shoal_ckpt_writer *w;
   if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
@@ -187,15 +204,11 @@ shoal_status shoal_session_save(shoal_session *s)
     s->agreed = true;
     return st;
   }
-  put_model(s, w);
-  put_replicas(s, w);
-  put_place(s, w);
-  put_train(s, w);
-  if (s->method->save) st = s->method->save(r, s->method_state, w);
+  st = put_all(s, w);
   if (s->faults.ckpt_s > 0 && shoal_session_is_root(s)) usleep((useconds_t)(s->faults.ckpt_s * 1e6));
-  if (shoal_group_agree(r->control, st) != SHOAL_OK) {
+  if (st != SHOAL_OK) {
     shoal_ckpt_abandon(w);
-    return st == SHOAL_OK ? SHOAL_ERR_PEER : st;
+    return st;
   }
   char *path;
   if ((st = shoal_ckpt_commit(w, &path)) != SHOAL_OK) {

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Whole runs of local-sgd and daso: average_cases.py SHOAL CASE.  Tools and oracles are those of train_cases.py."""
+import os
 import random
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True  # nothing is written beside the sources
 import train_cases
-from train_cases import (MLP, check, check_equal, diff, glyphs, main, metrics, newest, sets, status, train)
+from train_cases import (ENV, MLP, check, check_equal, command, diff, glyphs, main, metrics, newest, sets, shoal, start, status,
+                         train)
 
 
 def same(a, b, what, *prefixes, tolerance=None):
@@ -17,6 +20,31 @@ def same(a, b, what, *prefixes, tolerance=None):
 
 def formula_holds(r):
     check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+
+
+def refused(ranks, *options, says):
+    """Exit code 2, one line on standard error with all that it must say, and no run left behind."""
+    r = train(ranks, "refused", *options, code=2)
+    lines = [l for l in r.stderr.splitlines() if "shoal: error" in l]
+    check(len(lines) == 1 and all(word in lines[0] for word in says), f"{says} expected in one line of\n{r.stderr}")
+    check(not os.path.exists("runs/refused/run.yaml"), "something was left behind")
+
+
+def statistics_hold(name, ranks):
+    """Running means of the evaluated model are the mean over ranks, which hold different ones."""
+    import h5py
+    import numpy as np
+    with h5py.File(newest(name)) as f:
+        stats = [f[f"replica/{k}/stats"][()].astype(np.float64) for k in range(ranks)]
+        mean = np.mean(stats, axis=0)
+        check(any((s != stats[0]).any() for s in stats[1:]), f"{name}: ranks hold the same statistics")
+        names = []
+        f["model"].visit(lambda n: names.append(n) if n.endswith("running_mean") else None)
+        check(len(names) > 10, names)
+        for n in names:
+            x = f[f"model/{n}"][()].ravel()
+            check(any(np.allclose(mean[i:i + len(x)], x, rtol=1e-5, atol=1e-7) for i in range(len(mean) - len(x) + 1)),
+                  f"{name}: {n} is not the mean over ranks")
 
 
 def cut_at(rng, total, stops=3):
@@ -92,6 +120,58 @@ def case_localsgd_resume():
     check("method.switch_epoch" in r.stderr and "at most" in r.stderr, r.stderr)
 
 
+def case_localsgd_numeric():
+    """A NaN on one rank, alone, in an average or before the switch, ends the run with 6; the checkpoint before is good."""
+    glyphs(200)
+    options = [*MLP, *LOCAL, *sets(run__epochs=2, data__batch=10, ckpt__every="4 steps"), "--topo", "2,1"]
+    for name, more, step, rank in (("alone", sets(method__period=8), 5, 1), ("average", sets(method__period=3), 6, 2),
+                                   ("level", sets(method__period=8, method__node_level="true"), 5, 0),
+                                   ("before", sets(method__switch_epoch=1), 5, 2)):
+        train(3, name, *options, *more, "--allow-faults", *sets(fault__nan_step=step, fault__rank=rank), code=6)
+        check(status(name)["state"] == "failed" and status(name)["exit_code"] == 6, status(name))
+        check("step-000000004" in newest(name), newest(name))
+    train(3, "alone", *options, *sets(method__period=8))
+    train(3, "whole", *options, *sets(method__period=8))
+    check_equal(newest("whole"), newest("alone"), "after the NaN")
+
+
+def case_localsgd_settings():
+    """Words that are none, and settings with which the method would do nothing: refused or said, in one line each."""
+    glyphs(120, 40)
+    options = [*MLP, *LOCAL, *sets(run__epochs=3, data__global_batch=12), "--topo", "2,1"]
+    for option, says in ((sets(method__period=0), ("method.period", '"0"', "[1,")),
+                         (sets(method__perod=3), ("method.perod", "did you mean method.period?")),
+                         (sets(method__switch_epoch=-1), ("method.switch_epoch", '"-1"', "[0,")),
+                         (sets(method__wire="f17"), ("method.wire", '"f17"', "did you mean f16?"))):
+        refused(3, *options, *option, says=says)
+    for name, option, says in (("late", sets(method__switch_epoch=3), "all of it is synchronous"),
+                               ("long", sets(method__period=30), "only the first one ends in an average"),
+                               ("never", sets(method__switch_epoch=1, method__period=1000), "nothing is averaged")):
+        r = train(3, name, *options, *option)
+        check(r.stderr.count("shoal: warning") == 1 and says in r.stderr, name, r.stderr)
+    r = train(3, "fine", *options, *sets(method__period=29))
+    check("shoal: warning" not in r.stderr, r.stderr)
+    # Any number of ranks, batches that leave some without samples, and every way to end an epoch.
+    for ranks, topo, batch, last in ((5, "3,2", 2, "short"), (7, "4,2,1", 50, "pad"), (3, "3x1", 119, "drop")):
+        formula_holds(train(ranks, f"odd{ranks}", *MLP, *LOCAL, "--topo", topo,
+                            *sets(run__epochs=2, run__steps=9, data__global_batch=batch, data__last=last, method__period=2)))
+
+
+def case_average_statistics():
+    """Batch norm: every rank keeps its running statistics, the model has their mean, and a stop changes no bit."""
+    glyphs(60, 20, 32)
+    for name, method in (("local", LOCAL + sets(method__period=3)),
+                         ("daso", sets(method__name="daso", method__warmup_epochs=0, method__every=3, method__wait=2))):
+        options = [*method, "--topo", "2,1", *sets(model__name="resnet20", data__file="glyphs.h5", data__global_batch=12,
+                                                   run__epochs=1, optim__momentum=0.9, optim__lr=0.02)]
+        train(3, name, *options)
+        statistics_hold(name, 3)
+        train(3, f"{name}-cut", *options, "--allow-faults", *sets(fault__stop_step=0, fault__rank=2), code=75)
+        statistics_hold(f"{name}-cut", 3)
+        train(3, f"{name}-cut", *options)
+        check_equal(newest(name), newest(f"{name}-cut"), f"{name} stopped")
+
+
 # ---- daso ------------------------------------------------------------------------------------------------------------
 
 DASO = sets(method__name="daso")
@@ -135,6 +215,11 @@ def case_daso_resume():
                       *sets(run__epochs=2, method__every=4, method__wait=4))  # nearly always one under way
     resume_everywhere("two", 3, 28, *options, *cycling, "--topo", "3x1",
                       *sets(run__epochs=2, method__every=1, method__wait=1))
+    resume_everywhere("quirks", 4, 22, *options, *cycling, "--topo", "2x2",
+                      *sets(run__epochs=2, method__every=4, method__wait=3, method__ref_quirks="true"))
+    for wire, delta in (("f16", "off"), ("bf16", "on")):
+        resume_everywhere(wire, 3, 14, *options, "--topo", "2,1",
+                          *sets(run__epochs=1, method__warmup_epochs=1, method__wire=wire, method__delta=delta))
     resume_everywhere("whole", 4, 66, *options, "--topo", "2,1,1",
                       *sets(run__epochs=6, method__patience=0, method__threshold=0.9, method__max_every=2))
 
@@ -241,6 +326,85 @@ def case_daso_numeric():
         check(status(name)["state"] == "done" and "resumed from" in r.stdout, status(name))
         train(4, f"{name}-whole", *options, *more)
         check_equal(newest(f"{name}-whole"), newest(name), f"{name}: after the NaN")
+
+
+def case_daso_settings():
+    """Words that are none, settings that contradict each other, and phases that leave nothing to cycle in."""
+    glyphs(120, 40)
+    options = [*MLP, *DASO, *sets(run__epochs=3, data__global_batch=12), "--topo", "2x1"]
+    for option, says in ((sets(method__every=0), ("method.every", '"0"', "[1,")),
+                         (sets(method__everry=2), ("method.everry", "did you mean method.every?")),
+                         (sets(method__warmup_epochs="two"), ("method.warmup_epochs", '"two"', "an integer")),
+                         (sets(method__threshold="nan"), ("method.threshold", '"nan"', "[0,1)")),
+                         (sets(method__wire="bf17"), ("method.wire", '"bf17"', "did you mean bf16?")),
+                         (sets(method__delta="yes"), ("method.delta", '"yes"', "auto, on, off")),
+                         (sets(method__wait=9), ("method.wait is 9", "method.max_every = 8", "lower wait")),
+                         (sets(method__every=3, method__wait=4), ("method.wait is 4", "method.every = 3", "raise every"))):
+        refused(2, *options, *option, says=says)
+    for name, option, warns in (("warm", sets(method__warmup_epochs=99), 1), ("cool", sets(method__cooldown_epochs=3), 1),
+                                ("slow", sets(method__every=1000000), 0), ("one", sets(method__cooldown_epochs=1), 0)):
+        r = train(2, name, *options, *option)
+        formula_holds(r)
+        check(r.stderr.count("leave none of run.epochs = 3 to cycle in") == warns, name, r.stderr)
+    # Any number of ranks, batches that leave some or whole nodes without samples, and every way to end an epoch.
+    for ranks, topo, batch, last in ((3, "2,1", 7, "pad"), (5, "3,2", 2, "short"), (7, "4,2,1", 50, "pad"), (5, "5x1", 119, "drop"),
+                                     (7, "2,1,1,3", 119, "short")):
+        formula_holds(train(ranks, f"odd{topo.replace(',', '-')}", *MLP, *DASO, "--topo", topo,
+                            *sets(run__epochs=2, run__steps=9, data__global_batch=batch, data__last=last,
+                                  method__warmup_epochs=0, method__cooldown_epochs=0, method__every=2)))
+
+
+def case_daso_killed():
+    """kill -9 of a rank, member or not, with sums under way in the last checkpoint: it resumes to the same bits."""
+    glyphs(250, 50)
+    options = [*MLP, *DASO, "--topo", "2,1", *sets(run__epochs=2, data__batch=8, ckpt__every="5 steps", method__warmup_epochs=0,
+                                                   method__cooldown_epochs=0, method__every=4, method__wait=3)]
+    train(3, "whole", *options)
+    for rank in (1, 2):
+        name = f"killed{rank}"
+        job = start(3, name, *options, "--allow-faults", *sets(fault__kill_step=8, fault__rank=rank))
+        check(job.wait(60) not in (0, 75), "a killed job ends well")
+        import h5py
+        with h5py.File(newest(name)) as f:
+            check(len(f["method/sums"]) == 1, "no sum under way at step 5")
+        r = train(3, name, *options)
+        check("resumed from" in r.stdout and "step 5" in r.stdout, r.stdout)
+        check_equal(newest("whole"), newest(name), f"rank {rank} killed")
+
+
+def case_daso_round():
+    """One run through other methods and back, with sums and copies of each left behind: the model goes on every time."""
+    glyphs(250, 50)
+    options = [*MLP, "--topo", "2,1", *sets(run__epochs=9, data__batch=8)]
+    steps, last = 0, None
+    for method in ("daso", "swarm", "daso", "ist", "local-sgd", "daso", "local", "ab", "daso", "sync", "daso"):
+        steps += 5
+        own = sets(method__warmup_epochs=0, method__every=4, method__wait=4) if method == "daso" else []
+        r = train(3, "round", *options, *own, *sets(method__name=method, run__steps=steps))
+        check(not last or f"method {last}) then, 3 ranks (2,1, method {method}) now" in r.stdout, method, r.stdout)
+        check(status("round")["state"] == "done", status("round"))
+        shoal("ckpt", "verify", newest("round"))
+        last = method
+
+
+def case_daso_disk():
+    """A disk with room for the model but not for sums under way: told before anything is written, with the real need."""
+    glyphs(120, 40)
+    os.makedirs("runs")
+    options = [*MLP, *DASO, "--topo", "2x1", *sets(
+        run__name="full", model__widths="[512,256]", data__batch=2, run__epochs=1, trace__level="off",
+        method__warmup_epochs=0, method__every=4, method__wait=4, fault__stop_step=5), "--allow-faults"]
+    small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=12m none runs || exit 99; "$@"; code=$?; '
+             'ls -A runs/full/ckpt; exit $code', "sh"]
+    if subprocess.run([*small[:4], "mount -t tmpfs none runs"], capture_output=True).returncode:
+        sys.exit(77)
+    # After step 6 one sum is under way.  f32: the model, and weights, momentum and that sum of one or two ranks.
+    numbers = 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10
+    r = subprocess.run([*small, *command(2, *options)], env=ENV, capture_output=True, text=True, timeout=120)
+    check(r.returncode == 7, f"exit {r.returncode}\n{r.stdout}{r.stderr}")
+    check(f"a checkpoint needs {6 * 4 * numbers / 2**20:.1f} MiB, but there is" in r.stderr, r.stderr)
+    check(r.stderr.count("shoal: error") == 1 and "make room" in r.stderr, r.stderr)
+    check(".h5" not in r.stdout.splitlines()[-1], "something was left behind", r.stdout)
 
 
 if __name__ == "__main__":

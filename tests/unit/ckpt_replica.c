@@ -1,5 +1,6 @@
 /* Arrays of several ranks: uneven lengths, lengths beyond a piece, empty ones; and failures of one rank, which all
  * ranks must learn.  Run at 1 to 4 ranks. */
+#include "ckpt/ckpt_impl.h"
 #include "unit/ckpt_fixture.h"
 
 static shoal_group *g;
@@ -28,6 +29,32 @@ static void begin(uint64_t step, shoal_ckpt_writer **w)
   REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, w) == SHOAL_OK, "begin");
 }
 
+static void put_uneven(shoal_ckpt_writer *w, const float *mine)
+{
+  uint8_t bytes[3] = { (uint8_t)rank, 7, (uint8_t)size };
+  int64_t position = 100 + rank;
+  fixture_put(w, 10 + (uint64_t)rank); /* only rank 0's values count */
+  shoal_ckpt_put_replica(w, "weights", SHOAL_F32, length_of(rank), mine);
+  shoal_ckpt_put_replica(w, "optim/momentum.buffer", SHOAL_U8, 3, bytes);
+  shoal_ckpt_put_replica(w, "position", SHOAL_I64, 1, &position);
+}
+
+/* What measuring says before anything is written is the data of the file, and nearly the file. */
+static void check_measure(const float *mine, const shoal_ckpt *c, const char *path)
+{
+  shoal_ckpt_writer *w;
+  uint64_t bytes = 0, data = 0;
+  struct stat file;
+  CHECK_OK(shoal_ckpt_measure(g, &w));
+  put_uneven(w, mine);
+  CHECK_OK(shoal_ckpt_measured(w, &bytes));
+  for (size_t i = 0; i < c->index.n; i++) data += c->index.at[i].bytes;
+  CHECK(bytes == data, "rank %d: measured %" PRIu64 " bytes, there are %" PRIu64, rank, bytes, data);
+  REQUIRE(stat(path, &file) == 0, "stat");
+  CHECK((uint64_t)file.st_size > bytes && (uint64_t)file.st_size < bytes + (c->index.n + 4) * 2048,
+        "a file of %lld bytes for %" PRIu64 " in %zu arrays", (long long)file.st_size, bytes, c->index.n);
+}
+
 static void uneven_lengths(void)
 {
   shoal_ckpt_writer *w;
@@ -35,15 +62,11 @@ static void uneven_lengths(void)
   char *path = NULL;
   uint64_t n = length_of(rank);
   float *mine = malloc((size_t)n * sizeof *mine + 1), *want = malloc((9 << 20) + 64), *got = malloc((9 << 20) + 64);
-  uint8_t bytes[3] = { (uint8_t)rank, 7, (uint8_t)size };
-  int64_t position = 100 + rank;
+  uint8_t bytes[3];
   REQUIRE(mine && want && got, "memory");
   fixture_fill(SHOAL_F32, (uint64_t)rank, n, mine);
   begin(10, &w);
-  fixture_put(w, 10 + (uint64_t)rank); /* only rank 0's values count */
-  shoal_ckpt_put_replica(w, "weights", SHOAL_F32, n, mine);
-  shoal_ckpt_put_replica(w, "optim/momentum.buffer", SHOAL_U8, 3, bytes);
-  shoal_ckpt_put_replica(w, "position", SHOAL_I64, 1, &position);
+  put_uneven(w, mine);
   REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
   REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "every rank can read it");
   CHECK(fixture_matches(c, 10) && shoal_ckpt_get_info(c)->size == size, "what is the same everywhere");
@@ -63,6 +86,7 @@ static void uneven_lengths(void)
   }
   const char *const *names;
   CHECK(shoal_ckpt_names(c, &names) == FIXTURE_SETS + 3 * (size_t)size, "nothing else");
+  check_measure(mine, c, path);
   shoal_ckpt_close(c);
   free(path);
   free(mine);

@@ -281,6 +281,9 @@ def case_refusals():
     refused(1, r"max_uses is 1", *sets(method__replay=3, method__max_uses=1))
     refused(4, r"method.replicas is 3", *sets(method__replicas=3))
     refused(4, r"4 stages, but there are 2 blocks", *sets(method__chunks=2, method__replicas=1))
+    norm = sets(model__norm="batch", method__chunks=2)
+    refused(4, r"layer norm1: .* one value per channel", *norm, *sets(data__global_batch=2))
+    refused(4, r"last batch leaves 1 sample for a rank.*data.last", *norm, *sets(data__global_batch=76))
     for ranks in (1, 2, 3, 4):
         r = train(ranks, f"alone{ranks}", *sets(model__name="mlp", model__widths="[48,40,32]", method__name="local", data__file="glyphs.h5"))
         last = metrics(f"alone{ranks}")[-1]

@@ -185,6 +185,7 @@ def case_ab_bytes():
     r = train(4, "silent", *MLP, "--topo", "2x2", *sets(run__epochs=1, run__steps=STEPS, method__name="ab", method__warmup=0,
                                                         method__cycle=100, method__rebound=1, method__algorithm="ring",
                                                         ckpt__every="100 steps"))
+    check("ranks' own models before they become one: mean accuracy" in r.stdout, r.stdout)
     a, b, _ = volumes([min(i, o) for i, o in CUT])
     table = json.loads(shoal("trace", "show", "runs/silent", "--json").stdout)
     got = sum(row["links"]["between"]["payload"] for row in table["ranks"])

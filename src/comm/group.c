@@ -9,6 +9,7 @@
  * Agreement lives here too, because each group carries the state for it from the start: telling others of an
  * error must not need memory. */
 #include "comm/group.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "comm/group_impl.h"
 #include <stdio.h>
@@ -204,6 +205,11 @@ static int64_t failure_key(int rank, shoal_status st)
   return st == SHOAL_OK ? 0 : (int64_t)1 << 62 | (int64_t)(INT32_MAX - rank) << 8 | (int64_t)st;
 }
 
+static int failed_rank(const shoal_group *g, int64_t key)
+{
+  return g->world_ranks[INT32_MAX - (int)(key >> 8 & INT32_MAX)];
+}
+
 shoal_status shoal_group_agree(shoal_group *g, shoal_status mine)
 {
   int64_t key = failure_key(g->rank, mine);
@@ -211,9 +217,26 @@ shoal_status shoal_group_agree(shoal_group *g, shoal_status mine)
   if (mine != SHOAL_OK) return mine;
   SHOAL_TRY(st);
   if (!key) return SHOAL_OK;
-  int rank = g->world_ranks[INT32_MAX - (int)(key >> 8 & INT32_MAX)];
+  int rank = failed_rank(g, key);
   return SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", rank, g->w->topo ? g->w->topo->places[rank].host : "?",
                     shoal_status_text((shoal_status)(key & 0xff)));
+}
+
+shoal_status shoal_group_agree_once(shoal_group *g, shoal_status mine)
+{
+  int64_t key = failure_key(g->rank, mine);
+  shoal_status st = shoal_group_agree_max(g, "agreement", &key);
+  if (st != SHOAL_OK || !key) {
+    if (mine != SHOAL_OK) shoal_log(SHOAL_LOG_ERROR, "%s", shoal_first_error());
+    return mine != SHOAL_OK ? mine : st;
+  }
+  int rank = failed_rank(g, key);
+  if (rank == g->world_ranks[g->rank]) shoal_log(SHOAL_LOG_ERROR, "%s", shoal_first_error());
+  if (mine != SHOAL_OK) return mine;
+  shoal_quiet_errors(1);
+  st = SHOAL_FAIL((shoal_status)(key & 0xff), "rank %d refused; see its line", rank);
+  shoal_quiet_errors(-1);
+  return st;
 }
 
 /* ------------------------------------------------------------------------------------------------ point to point */

@@ -41,10 +41,13 @@ static void cut_at_nodes(shoal_ab_groups *g, const int *node)
 
 static shoal_status check(const shoal_ab_groups *g, int64_t ranks, bool only_b)
 {
+  SHOAL_CHECK(only_b || g->size > 1, SHOAL_ERR_USAGE,
+              "method ab needs two groups, one for A and one for B, and there is 1 rank: start two or more, or set "
+              "method.mode to only-b");
   SHOAL_CHECK(only_b || g->a_groups > 0, SHOAL_ERR_USAGE,
-              "method ab needs two groups, one for A and one for B, but %d rank%s in groups of %lld make one: lower "
+              "method ab needs two groups, one for A and one for B, but %d ranks in groups of %lld make one: lower "
               "method.group, or set method.mode to only-b",
-              g->size, g->size == 1 ? "" : "s", (long long)ranks);
+              g->size, (long long)ranks);
   for (int i = 1; i < g->groups; i++) {
     int size = g->first[i + 1] - g->first[i], before = g->first[i] - g->first[i - 1];
     if (!only_b && i == g->a_groups) continue;

@@ -32,10 +32,10 @@ static shoal_status check_units(const shoal_ist_plan *p)
   for (int space = 0; space < m->spaces; space++)
     SHOAL_CHECK(
         m->space_size[space] >= p->o.parts, SHOAL_ERR_USAGE,
-        "layer %s of model %s has %lld units and cannot be cut into %d subnets: use at most %lld ranks or a wider "
+        "layer %s of model %s has %lld unit%s and cannot be cut into %d subnets: use at most %lld rank%s or a wider "
         "layer",
-        layer_of_space(m, space), m->name, (long long)m->space_size[space], p->o.parts,
-        (long long)m->space_size[space]);
+        layer_of_space(m, space), m->name, (long long)m->space_size[space], m->space_size[space] == 1 ? "" : "s",
+        p->o.parts, (long long)m->space_size[space], m->space_size[space] == 1 ? "" : "s");
   return SHOAL_OK;
 }
 

@@ -310,11 +310,7 @@ static shoal_status open_plans(shoal_run *r, shoal_local *s)
     shoal_plan *plan;
     if (own == 0) continue;
     shoal_status st = shoal_plans_get(b->plans, (int64_t)own, SHOAL_PLAN_TRAIN, &plan);
-    SHOAL_CHECK(
-        st == SHOAL_OK, st,
-        "the epoch's last batch leaves %llu samples for this rank, which the model cannot train on: set data.last "
-        "to drop or pad, or choose another batch",
-        (unsigned long long)own);
+    if (st != SHOAL_OK) return st == SHOAL_ERR_ARG ? shoal_refuse_last_batch(own) : st;
   }
   return SHOAL_OK;
 }
@@ -366,9 +362,11 @@ static shoal_status local_open(shoal_run *r, void *state)
   s->op_backward = shoal_trace_op(r->trace, "backward");
   s->op_optimizer = shoal_trace_op(r->trace, "optimizer");
   shoal_status st = SHOAL_OK;
+  shoal_quiet_errors(1);
   for (int i = 0; st == SHOAL_OK && i < s->n; i++) st = open_block(r, s, i);
   if (st == SHOAL_OK) st = open_plans(r, s);
-  SHOAL_TRY(shoal_group_agree(r->control, st)); /* sums are planned together */
+  shoal_quiet_errors(-1);
+  SHOAL_TRY(shoal_group_agree_once(r->control, st)); /* sums are planned together */
   SHOAL_TRY(open_replicas(r, s));
   SHOAL_TRY(shoal_local_feed_create(r, s, depth, replay, (int)shoal_config_int(c, "method.max_uses"), &s->feed));
   if (s->parts->form == SHOAL_LOCAL_OVERLAPPING) SHOAL_TRY(shoal_local_pairs_create(r, s, &s->pairs));

@@ -101,10 +101,11 @@ shoal_status shoal_local_arrange(int ranks, int blocks, int replicas, shoal_loca
                 "method.replicas is %d, which does not divide %d ranks; choose a divisor, or 0 for automatic", replicas,
                 ranks);
     stages = ranks / replicas;
-    SHOAL_CHECK(stages <= blocks, SHOAL_ERR_ARG,
-                "%d ranks with method.replicas %d make %d stages, but there are %d blocks to train: raise "
-                "method.replicas or method.chunks, or use fewer ranks",
-                ranks, replicas, stages, blocks);
+    SHOAL_CHECK(
+        stages <= blocks, SHOAL_ERR_ARG,
+        "%d ranks with method.replicas %d make %d stages, but there %s %d block%s to train: raise method.replicas "
+        "or method.chunks, or use fewer ranks",
+        ranks, replicas, stages, blocks == 1 ? "is" : "are", blocks, blocks == 1 ? "" : "s");
   }
   while (ranks % stages) stages--;
   *out = (shoal_local_grid){ stages, ranks / stages, false };

@@ -132,6 +132,9 @@ shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *s
 shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out);
 /** Samples of a global batch of `total` that the ranks of my node hold. */
 uint64_t shoal_node_samples(const shoal_run *r, uint64_t total);
+/** A plan for the epoch's short batch was refused, under shoal_quiet_errors: the complaint with the cure, in place of the
+ *  layer's.  Returns ERR_USAGE. */
+shoal_status shoal_refuse_last_batch(uint64_t samples);
 const shoal_place *shoal_run_place(const shoal_run *r); /* of this rank */
 /** The same for any number of statistics: add each to `sum` [n_stats, zeroed], then take the mean of n. */
 void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);

@@ -22,6 +22,16 @@ const shoal_method *shoal_method_find(const char *name)
   return NULL;
 }
 
+shoal_status shoal_refuse_last_batch(uint64_t samples)
+{
+  shoal_clear_error();
+  return SHOAL_FAIL(
+      SHOAL_ERR_USAGE,
+      "the epoch's last batch leaves %llu sample%s for a rank, too few to train this model: set data.last "
+      "to drop or pad, or choose another batch",
+      (unsigned long long)samples, samples == 1 ? "" : "s");
+}
+
 /* ---- running statistics over several batches or ranks ---- */
 
 typedef struct {

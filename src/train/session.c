@@ -315,12 +315,7 @@ static shoal_status open_plans(shoal_session *s)
   if (!strided) shoal_share_of(rest, rank, size, &first, &count);
   if (count == 0) return SHOAL_OK;
   shoal_status st = shoal_plans_get(s->plans, (int64_t)count, SHOAL_PLAN_TRAIN, &plan);
-  SHOAL_CHECK(
-      st == SHOAL_OK, st,
-      "the epoch's last batch leaves %llu samples for this rank, which the model cannot train on: set data.last to "
-      "drop or pad, or choose another batch",
-      (unsigned long long)count);
-  return SHOAL_OK;
+  return st == SHOAL_ERR_ARG ? shoal_refuse_last_batch(count) : st;
 }
 
 static shoal_status build_model(shoal_session *s)
@@ -412,7 +407,10 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_group_agree(control, st));
   SHOAL_TRY(shoal_group_agree(control, open_loaders(s)));
   SHOAL_TRY(share_gradients(s));
-  SHOAL_TRY(shoal_group_agree(control, open_model(s)));
+  shoal_quiet_errors(1); /* most ranks would refuse the same batch */
+  st = open_model(s);
+  shoal_quiet_errors(-1);
+  SHOAL_TRY(shoal_group_agree_once(control, st));
   if (shoal_config_bool(s->config, "model.orthogonal")) SHOAL_TRY(shoal_orthogonal_start(&s->run));
   return shoal_group_agree(control, open_method(s));
 }

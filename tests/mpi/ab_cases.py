@@ -185,6 +185,7 @@ def case_ab_bytes():
     r = train(4, "silent", *MLP, "--topo", "2x2", *sets(run__epochs=1, run__steps=STEPS, method__name="ab", method__warmup=0,
                                                         method__cycle=100, method__rebound=1, method__algorithm="ring",
                                                         ckpt__every="100 steps"))
+    check("ranks' own models before they become one: mean accuracy" in r.stdout, r.stdout)
     a, b, _ = volumes([min(i, o) for i, o in CUT])
     table = json.loads(shoal("trace", "show", "runs/silent", "--json").stdout)
     got = sum(row["links"]["between"]["payload"] for row in table["ranks"])
@@ -242,6 +243,17 @@ def case_ab_only_b():
     check(r.returncode == 0, r.stdout)
     r = train(4, "small", *options, *sets(method__mode="with-stale", method__cut_first="true", method__cutoff=0.5, method__cap="true"))
     check("compression 1." in r.stdout, r.stdout)
+    # The start that the authors give every run, baselines too: all singular values of every matrix are 1.
+    import numpy as np
+    for method in ("sync", "ab"):
+        train(2, f"start-{method}", *MLP, *sets(method__name=method, run__epochs=1, run__steps=1, optim__lr=1e-30,
+                                                optim__weight_decay=0, model__orthogonal="true"))
+        x = arrays(newest(f"start-{method}"))
+        for n in (n for n in x if n.startswith("model/") and x[n].ndim > 1):
+            sigma = np.linalg.svd(x[n].astype(float), compute_uv=False)
+            check(abs(sigma - 1).max() < 1e-5, f"{method}: {n} starts with singular values {sigma.min()} to {sigma.max()}")
+    a, b = arrays(newest("start-sync")), arrays(newest("start-ab"))
+    check(all(a[n].tobytes() == b[n].tobytes() for n in a if n.startswith("model/")), "sync and ab start from different weights")
 
 
 def case_ab_refusals():

@@ -262,6 +262,8 @@ def case_ist_refusals():
             (2, [*layers(8), *sets(data__shards="sorted", method__name="sync")], ["data.shards", "sync"]),
             (2, [*layers(8, model__norm="batch"), *sets(eval__batch_norm="batch", eval__batch=29)], ["eval.batch"]),
             (2, [*layers(8), *sets(data__global_batch=31)], ["data.global_batch", "multiple"]),
+            (2, [*layers(8, model__norm="batch"), *sets(data__batch=1)], ["layer norm1", "one value per channel"]),
+            (2, [*layers(8, model__norm="batch"), *sets(data__batch=49)], ["last batch leaves 1 sample for", "data.last"]),
     ):
         options = [o for o in IST]
         r = train(ranks, "bad", *options, *sets(run__epochs=1, data__batch=8) if "data.global_batch" not in str(extra) else

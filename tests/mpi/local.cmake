@@ -2,7 +2,7 @@
 add_executable(train.local.oracle_program mpi/local_oracle.c unit/nn_rig.c)
 target_include_directories(train.local.oracle_program PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/unit)
 target_link_libraries(train.local.oracle_program PRIVATE shoal_method m shoal_warnings)
-foreach(case oracle residual forms neutral replicas bytes resume recut replay measured ends refusals)
+foreach(case oracle residual forms neutral heads replicas bytes resume recut replay measured ends refusals)
   add_test(NAME train.local_${case}
            COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/local_cases.py $<TARGET_FILE:shoal> ${case}
                    $<TARGET_FILE:train.local.oracle_program>)

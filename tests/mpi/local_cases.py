@@ -111,6 +111,46 @@ def case_neutral():
     check(all(m["head_acc_2"] == m["test_acc"] and m["head_acc_1"] != "" for m in metrics("a")), metrics("a"))
 
 
+def case_heads():
+    """Accuracies of all heads, computed here in double from the checkpoint: a block per rank, and replicas that share the test
+    split unevenly.  Every kind of head behind every kind of network is trained and scored."""
+    import h5py
+    import numpy as np
+    glyphs(230, 97)
+    with h5py.File("glyphs.h5") as f:
+        x, y = f["test/x"][()].reshape(97, -1).astype(float), f["test/y"][()]
+        x = (x - f.attrs["mean"][0]) / f.attrs["std"][0]
+    for ranks, cut in ((4, [1, 2, 3]), (4, [2]), (3, [1, 3])):
+        name = f"heads{ranks}{len(cut)}"
+        train(ranks, name, *DEEP, *sets(method__cut=f"[{','.join(map(str, cut))}]", method__head="linear", run__epochs=3))
+        row = metrics(name)[-1]
+        with h5py.File(newest(name)) as f:
+            layer = [(f[f"model/fc{k}.weight"][()].astype(float), f[f"model/fc{k}.bias"][()].astype(float)) for k in range(1, 6)]
+            arenas = [f[f"replica/{k}/weights"][()].astype(float) for k in range(ranks)]
+        h, first = x, 0
+        for k in range(4):
+            h = np.maximum(h @ layer[k][0].T + layer[k][1], 0)
+            if k + 1 not in cut:
+                continue
+            w, n = layer[first][0].ravel(), 10 * (h.shape[1] + 1)
+            heads = {a[-n:].tobytes(): a[-n:] for a in arenas if np.array_equal(a[:w.size], w)}
+            check(len(heads) == 1, f"{name}: {len(heads)} different heads behind layer {k + 1}")
+            head, block, first = list(heads.values())[0], cut.index(k + 1) + 1, k + 1
+            score = ((h @ head[:n - 10].reshape(10, -1).T + head[n - 10:]).argmax(1) == y).mean()
+            got = float(row[f"head_acc_{block}"])
+            check(abs(got - score) < 1e-6, f"{name}: head {block} scores {got}, by the checkpoint {score}")
+        own = ((h @ layer[4][0].T + layer[4][1]).argmax(1) == y).mean()
+        check(abs(float(row[f"head_acc_{len(cut) + 1}"]) - own) < 1e-6 and row[f"head_acc_{len(cut) + 1}"] == row["test_acc"], row, own)
+    glyphs(24, 10, 32)
+    for model in ("mlp", "vgg16", "resnet20"):
+        for head in ("linear", "mlp-sr", "nokland"):
+            options = [*LOCAL, *sets(model__name=model, data__global_batch=12, method__chunks=3, method__head=head)]
+            options += {"mlp": sets(model__widths="[20,16,12]"), "vgg16": sets(model__width=0.08)}.get(model, [])
+            train(3, f"{model}-{head}", *options, *sets(run__epochs=2))
+            last = metrics(f"{model}-{head}")[-1]
+            check(all(0 <= float(last[f"head_acc_{k}"]) <= 1 for k in (1, 2, 3)) and float(last["train_loss"]) < 10, last)
+
+
 def case_replicas():
     """Row 13: two replicas of half a batch equal one of the whole batch to rounding; any order of ranks; short batches."""
     glyphs(230)
@@ -281,6 +321,9 @@ def case_refusals():
     refused(1, r"max_uses is 1", *sets(method__replay=3, method__max_uses=1))
     refused(4, r"method.replicas is 3", *sets(method__replicas=3))
     refused(4, r"4 stages, but there are 2 blocks", *sets(method__chunks=2, method__replicas=1))
+    norm = sets(model__norm="batch", method__chunks=2)
+    refused(4, r"layer norm1: .* one value per channel", *norm, *sets(data__global_batch=2))
+    refused(4, r"last batch leaves 1 sample for a rank.*data.last", *norm, *sets(data__global_batch=76))
     for ranks in (1, 2, 3, 4):
         r = train(ranks, f"alone{ranks}", *sets(model__name="mlp", model__widths="[48,40,32]", method__name="local", data__file="glyphs.h5"))
         last = metrics(f"alone{ranks}")[-1]

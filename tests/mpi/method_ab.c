@@ -478,6 +478,17 @@ static double step_numbers(const bench *b)
   return sum;
 }
 
+/* After a step: who shares a group holds the same bits of what is trained, and no two groups do. */
+static void check_groups_alike(const bench *b, const float *w, size_t n)
+{
+  uint64_t mine = 14695981039346656037u, all[16];
+  for (size_t i = 0; i < n * sizeof *w; i++) mine = (mine ^ ((const uint8_t *)w)[i]) * 1099511628211u;
+  MPI_Allgather(&mine, 8, MPI_BYTE, all, 8, MPI_BYTE, MPI_COMM_WORLD);
+  for (int i = 0; i < size; i++)
+    CHECK((all[i] == mine) == (shoal_ab_group_of(&b->s.groups, i) == b->s.group), "ranks %d and %d after a step", rank,
+          i);
+}
+
 /* Steps by the hooks, with made-up gradients: sums stay inside groups, who shares a group stays equal, what is frozen
  * stays, and between nodes nothing goes. */
 static void check_steps(shoal_world *w, const char *options)
@@ -508,6 +519,7 @@ static void check_steps(shoal_world *w, const char *options)
     CHECK(memcmp(frozen, r->params->w + trained, (n - trained) * sizeof *frozen) == 0, "frozen factors");
     for (size_t i = trained; i < n; i++)
       CHECK(r->optim->slot[0][i] == 0 && r->optim->slot[1][i] == 0, "state of frozen factors");
+    check_groups_alike(&b, r->params->w, trained);
     for (size_t i = 0; i < s->ranges; i++) s->age[i]++;
     free(frozen);
     free(sum);

@@ -63,6 +63,40 @@ static void check_table(const int64_t *widths, int hidden, uint64_t params, cons
   shoal_model_destroy(m);
 }
 
+/* Section 10: 135 909 inputs, e hidden units, 670 091 outputs; more than 2^31 numbers in the larger one.  Nothing of the
+ * model is ever allocated. */
+static void check_amazon(int64_t e, uint64_t params, const double *subnet_mb, double total_mb)
+{
+  shoal_model *m;
+  int id = -1;
+  REQUIRE(shoal_model_create("amazon", &SHOAL_SHAPE(135909), 670091, &m) == SHOAL_OK, "model");
+  for (int l = 0; l < 2; l++) {
+    shoal_node n = shoal_node_make(SHOAL_OP_LINEAR, l ? "fc2" : "fc1", id);
+    n.out.dim[0] = l ? 670091 : e;
+    REQUIRE(shoal_model_add(m, &n, SHOAL_INIT_UNIFORM, &id) == SHOAL_OK, "fc%d", l + 1);
+  }
+  REQUIRE(shoal_model_finish(m) == SHOAL_OK, "finish");
+  CHECK(m->weights == params, "%zu parameters, not %llu", m->weights, (unsigned long long)params);
+  for (int n = 2, i = 0; n <= 8; n *= 2, i++) {
+    shoal_ist_plan *p = NULL;
+    shoal_ist_deal *d = NULL;
+    shoal_model *part = NULL;
+    CHECK_OK(shoal_ist_plan_create(m, &(shoal_ist_options){ .parts = n, .stratified = true }, &p));
+    CHECK_OK(shoal_ist_deal_create(p, &d));
+    shoal_ist_draw(p, 1, d);
+    CHECK_OK(shoal_ist_part(p, d, n - 1, &part));
+    CHECK(part->weights == params / (uint64_t)n && fabs((double)part->weights * 4e-6 - subnet_mb[i]) < 0.06,
+          "e %d, %d parts: P_s %zu, table %g MB", (int)e, n, part->weights, subnet_mb[i]);
+    CHECK(2 * moved(p, d, d) == 8 * (uint64_t)(n - 1) * part->weights, "%llu bytes",
+          (unsigned long long)moved(p, d, d));
+    if (n == 8) CHECK(fabs(2e-6 * (double)moved(p, d, d) - total_mb) < 0.06, "%g MB", 2e-6 * (double)moved(p, d, d));
+    shoal_model_destroy(part);
+    shoal_ist_deal_destroy(p, d);
+    shoal_ist_plan_destroy(p);
+  }
+  shoal_model_destroy(m);
+}
+
 /* ---- T15: ResIST's network and its Table 1 ---- */
 
 typedef struct {
@@ -180,6 +214,8 @@ int main(void)
   check_table((const int64_t[]){ 4096 }, 1, 16928768, (const double[]){ 33.86, 16.93, 8.46 }, 118.5);
   check_table((const int64_t[]){ 4096, 4096 }, 2, 33714176, (const double[]){ 50.65, 21.13, 9.52 }, 133.2);
   check_table((const int64_t[]){ 8192, 8192 }, 2, 100982784, (const double[]){ 134.86, 50.65, 21.13 }, 295.8);
+  check_amazon(512, 412672000, (const double[]){ 825.3, 412.7, 206.3 }, 2888.7);
+  check_amazon(2560, 2063360000, (const double[]){ 4126.7, 2063.4, 1031.7 }, 14443.5);
   check_resist();
   return check_done();
 }

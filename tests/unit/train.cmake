@@ -28,3 +28,7 @@ foreach(case ist_neutral ist_bytes ist_resume ist_moved ist_refusals ist_learns)
   add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ist_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()
+
+# From every method to every other: mpi/switch_cases.py.
+add_test(NAME train.switch COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/switch_cases.py $<TARGET_FILE:shoal> switch)
+set_tests_properties(train.switch PROPERTIES LABELS "train;noasan" TIMEOUT 300)

@@ -135,13 +135,32 @@ static shoal_status start(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
   return start_side(op, g->winograd ? n : images_for_weights(op), &p->weights, &g->weights);
 }
 
+/* A dense input of 5 channels (the activations a block of layers gets from another rank) runs fast forward, but the
+ * gradient of its weights may not. */
+static shoal_status has_plain_gradient(const shoal_cpu *b, const shoal_op *op, const side *s, shoal_dnn_conv c,
+                                       bool *plain)
+{
+  dnnl_primitive_desc_t gradient = NULL;
+  *plain = false;
+  if (!op->desc.training) return SHOAL_OK;
+  c.bias = NULL;
+  c.src = shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC);
+  c.dst = shoal_dnn_pd_md(s->forward, DNNL_ARG_DST);
+  SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &c, SHOAL_DNN_BACKWARD_WEIGHTS, s->forward, &gradient));
+  *plain = shoal_dnn_is_plain(gradient);
+  dnnl_primitive_desc_destroy(gradient);
+  return SHOAL_OK;
+}
+
 /* For narrow layers (a subnet's 6 channels in blocks of 16) and for channels-last inputs oneDNN, left to choose the
  * output's format, has only a plain loop, 100 times slower.  With channels last on both sides it has fast code for all of
  * forward and backward; the input is moved if it must be. */
 static shoal_status avoid_plain_loop(const shoal_cpu *b, const shoal_op *op, side *s, shoal_dnn_conv *c)
 {
   dnnl_primitive_desc_t other = NULL;
-  if (!shoal_dnn_is_plain(s->forward) || op->in_format[0].dense) return SHOAL_OK;
+  bool plain = shoal_dnn_is_plain(s->forward);
+  if (op->in_format[0].dense) SHOAL_TRY(has_plain_gradient(b, op, s, *c, &plain));
+  if (!plain) return SHOAL_OK;
   SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, SHOAL_CPU_CHANNELS_LAST, &s->x_last));
   SHOAL_TRY(shoal_cpu_md_of_layout(&s->y_shape, SHOAL_CPU_CHANNELS_LAST, &s->y_last));
   shoal_dnn_conv last = *c;

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""A checkpoint of any method goes on under any other: switch_cases.py SHOAL CASE
+
+The oracle is the model itself: at a learning rate of nothing, loading it, cutting it up as the other method wants, taking a
+step and putting it together again may move it by rounding at most.  SHOAL_FULL=1 tries all pairs, else each method hands over
+to two others, drawn by SHOAL_TEST_SEED.
+"""
+import sys
+
+sys.dont_write_bytecode = True
+import train_cases as t
+from train_cases import check, glyphs, newest, os, random, sets, shoal, time, train
+
+METHODS = {
+    "sync": {},
+    "local-sgd": dict(method__period=3),
+    "daso": {},
+    "swarm": {},
+    "ab": dict(method__warmup=3, method__cycle=6, method__rebound=2, method__ramp=2, method__cutoff=0),
+    "ist": dict(method__round=4),
+    "local": dict(method__chunks=2),
+}
+NET = sets(model__name="mlp", model__widths="[14,12,10,9]", model__norm="batch", data__file="glyphs.h5", data__batch=10,
+           run__epochs=4, optim__momentum=0.9)
+
+
+def case_switch():
+    """Every checkpoint is exported whole, verifies, and goes on under other methods; each says what it does with the state."""
+    import h5py
+    glyphs(200, 40, 8)
+    rng = random.Random(int(os.environ.get("SHOAL_TEST_SEED", time.time())))
+    for name, options in METHODS.items():
+        train(2, name, *NET, *sets(method__name=name, optim__lr=0.05, fault__stop_step=8, **options), "--allow-faults", code=75)
+    layers = None
+    for name in METHODS:
+        file = newest(name)
+        shoal("ckpt", "verify", file)
+        shoal("ckpt", "export", file, "-o", f"{name}.h5")
+        with h5py.File(f"{name}.h5") as f:
+            shapes = {n: f[n].shape for n in f}
+        layers = layers or shapes
+        check(shapes == layers, f"{name} exports {shapes}, sync {layers}")
+        others = [m for m in METHODS if m != name]
+        for other in others if t.FULL else rng.sample(others, 2):
+            print(name, "then", other, flush=True)
+            run = f"{name}-{other}"
+            steps = t.status(name)["step"] + 1
+            r = train(2, run, *NET, "--resume", file, *sets(method__name=other, optim__lr=1e-30, run__steps=steps, **METHODS[other]))
+            check(f"method {name}) then" in r.stdout and "DIFFERENT" not in r.stdout, r.stdout)
+            with h5py.File(file) as before, h5py.File(newest(run)) as after:
+                for n in (f"model/{n}" for n in shapes if "running" not in n):
+                    a, b = before[n][()], after[n][()]
+                    moved = abs(a - b).max() / abs(a).max()
+                    check(moved < 1e-5, f"{name}, then {other}: {n} moved by {moved}")
+
+
+if __name__ == "__main__":
+    vars(t).update({k: v for k, v in globals().items() if k.startswith("case_")})
+    sys.exit(t.main())

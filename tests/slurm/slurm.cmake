@@ -12,7 +12,7 @@ add_test(NAME slurm.up COMMAND ${cluster} up --fresh --follow --share ${PROJECT_
 add_test(NAME slurm.down COMMAND ${cluster} down)
 set_tests_properties(slurm.up PROPERTIES FIXTURES_SETUP slurm DEPENDS slurm.cluster)
 set_tests_properties(slurm.down PROPERTIES FIXTURES_CLEANUP slurm)
-foreach(case world nodelist layouts lies wrong starts stop averages cifar killed bytes overlap late)
+foreach(case world nodelist layouts lies wrong starts stop methods cifar killed bytes overlap late)
   add_test(NAME slurm.${case} COMMAND ${cases} ${case})
   set_tests_properties(slurm.${case} PROPERTIES FIXTURES_REQUIRED slurm)
   list(APPEND names slurm.${case})
@@ -20,5 +20,5 @@ endforeach()
 set_tests_properties(slurm.up slurm.down slurm.script slurm.cluster ${names} PROPERTIES
   ENVIRONMENT SHOAL_CLUSTER_DIR=/tmp/shoal-cluster-${build} LABELS "slurm;noasan" SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
   RESOURCE_LOCK slurm TIMEOUT 120)
-# With SHOAL_FULL=1: 300 starts, a job that really reaches its time limit, an `up` killed at 50 moments.
-set_tests_properties(slurm.starts slurm.cifar slurm.cluster PROPERTIES TIMEOUT 1200)
+# With SHOAL_FULL=1: 300 starts, all methods, a job that really reaches its time limit, an `up` killed at 50 moments.
+set_tests_properties(slurm.starts slurm.methods slurm.cifar slurm.cluster PROPERTIES TIMEOUT 1200)

@@ -123,6 +123,7 @@ typedef struct {
   shoal_talk_stage stage;
   int peer;
   uint64_t number;    /* which of the initiator's interactions */
+  uint16_t session;   /* of the two: how often one gave the other up */
   double distance;    /* the larger D of the two sides, as the partner granted it */
   bool gives, takes;  /* directions in which parcels go */
   bool unsent;        /* ASKED: the request has yet to be sent, again perhaps */
@@ -135,7 +136,7 @@ typedef struct {
 
 shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t);
 void shoal_swarm_talk_fini(shoal_swarm_talk *t);
-/** Parcels set out, from `from`.  Not blocking.  peer, number, distance and directions are filled in. */
+/** Parcels set out, from `from`.  Not blocking.  peer, number, session, distance and directions are filled in. */
 shoal_status shoal_swarm_talk_start(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
 /** Look, and take the next step where something has come; `from` as at the start.  Ends in DONE, with the deal ended. */
 shoal_status shoal_swarm_talk_advance(shoal_swarm *s, shoal_swarm_talk *t, const float *from);

@@ -16,6 +16,10 @@
  * whoever lets others wait waits itself only for a weaker request, down to one whose owner answers at once.  Fewer
  * interactions behind it make a request stronger; so each is the strongest one day, and is served.
  *
+ * Giving a partner up ends a session of the two.  Every note carries its number; whoever sees a higher one gives up too
+ * what it had with the sender, so both are back where they began.  What is left of an older session, notes (by this
+ * number) or parcels (by their tags), is never taken for something of the new one.
+ *
  * The pull (V3) keeps nothing from changing, needs no answer, and may go both ways at once.  V1 agrees only at the end of
  * a step, because its c is x, and stays there until the interaction is over. */
 #include "base/clock.h"
@@ -26,12 +30,13 @@
 #include <string.h>
 
 enum { TAG_NOTE = 128, NOTES = 16 };
-enum { REQUEST, GRANT, ACCEPT, DECLINE, ABORT, PING, PONG };
+enum { REQUEST, GRANT, ACCEPT, DECLINE, PING, PONG };
 
 typedef struct {
-  uint32_t kind, era; /* era: meetings so far */
-  uint64_t number;    /* of the initiator's interaction */
-  double distance;    /* D of the sender; in a grant, the larger of both */
+  uint16_t kind, session; /* session: with this partner, from 0 */
+  uint32_t era;           /* meetings so far */
+  uint64_t number;        /* of the initiator's interaction */
+  double distance;        /* D of the sender; in a grant, the larger of both */
 } note;
 
 typedef struct {
@@ -42,6 +47,7 @@ typedef struct {
   bool asks; /* a request of its waits here */
   note request;
   bool gone; /* given up */
+  uint16_t session;
   uint64_t heard_ns, pinged_ns;
 } peer;
 
@@ -88,10 +94,10 @@ static shoal_status flush(shoal_swarm_pairs *p, peer *q)
   return SHOAL_OK;
 }
 
-static shoal_status say(shoal_swarm_pairs *p, peer *q, uint32_t kind, uint64_t number, double distance)
+static shoal_status say(shoal_swarm_pairs *p, peer *q, uint16_t kind, uint64_t number, double distance)
 {
   if (q->queued == NOTES) return SHOAL_OK; /* only a rank that reads nothing any more: it will be given up */
-  q->queue[q->queued++] = (note){ kind, p->era, number, distance };
+  q->queue[q->queued++] = (note){ kind, q->session, p->era, number, distance };
   return flush(p, q);
 }
 
@@ -125,8 +131,8 @@ static peer *strongest(shoal_swarm_pairs *p)
   peer *best = NULL;
   for (size_t i = 0; i < p->n; i++) {
     peer *q = &p->peers[i];
-    if (q->asks && !q->gone && (!best || stronger(q->request.number, q->rank, best->request.number, best->rank)))
-      best = q;
+    if (!q->asks || q->request.era > p->era) continue; /* it has left a meeting that is not over here */
+    if (!best || stronger(q->request.number, q->rank, best->request.number, best->rank)) best = q;
   }
   return best;
 }
@@ -138,6 +144,7 @@ static shoal_status grant(shoal_swarm_pairs *p, peer *q)
   q->asks = false;
   t->stage = SHOAL_TALK_GRANTED;
   t->peer = q->rank;
+  t->session = q->session;
   t->number = q->request.number;
   t->distance = SHOAL_MAX(s->distance, q->request.distance);
   t->gives = true;
@@ -152,9 +159,11 @@ static shoal_status grant(shoal_swarm_pairs *p, peer *q)
 
 static shoal_status ask(shoal_swarm_pairs *p)
 {
+  peer *q = find(p, p->mine.peer);
   p->mine.unsent = false;
+  p->mine.session = q->session;
   p->mine.t0_ns = shoal_now_ns();
-  return say(p, find(p, p->mine.peer), REQUEST, p->mine.number, p->s->distance);
+  return say(p, q, REQUEST, p->mine.number, p->s->distance);
 }
 
 /* The partner has agreed.  Go ahead if c is free; if it was promised to somebody else, the weaker request gives way. */
@@ -193,13 +202,15 @@ static shoal_status hear_grant(shoal_swarm_pairs *p, peer *q, const note *got)
   return p->pull ? shoal_swarm_talk_start(p->s, m, shown(p)) : SHOAL_OK;
 }
 
-/* It gave this rank up in the middle of something, and is back. */
-static shoal_status hear_abort(shoal_swarm_pairs *p, peer *q, const note *got)
+/* Nothing is under way with this partner any more, nor has it asked for anything: a new session begins. */
+static shoal_status break_off(shoal_swarm_pairs *p, peer *q, uint16_t session)
 {
   shoal_swarm_talk *talks[] = { &p->mine, &p->theirs };
+  q->session = session;
+  q->asks = false;
+  q->queued = 0; /* notes of the old one */
   for (int i = 0; i < 2; i++)
-    if (talks[i]->stage != SHOAL_TALK_NONE && talks[i]->stage != SHOAL_TALK_DONE && talks[i]->peer == q->rank &&
-        talks[i]->number == got->number)
+    if (talks[i]->stage != SHOAL_TALK_NONE && talks[i]->stage != SHOAL_TALK_DONE && talks[i]->peer == q->rank)
       SHOAL_TRY(shoal_swarm_talk_abandon(p->s, talks[i]));
   return SHOAL_OK;
 }
@@ -213,11 +224,13 @@ static void take_back(shoal_swarm_pairs *p, peer *q)
 static shoal_status hear(shoal_swarm_pairs *p, peer *q, const note *got)
 {
   shoal_swarm_talk *t = &p->theirs;
-  bool about_theirs = t->stage == SHOAL_TALK_GRANTED && t->peer == q->rank && t->number == got->number;
   q->heard_ns = shoal_now_ns();
   take_back(p, q);
+  int16_t ahead = (int16_t)(got->session - q->session);
+  if (ahead > 0) SHOAL_TRY(break_off(p, q, got->session)); /* it gave this rank up */
   if (got->kind == PING) return say(p, q, PONG, 0, 0);
-  if (got->era < p->era) return SHOAL_OK; /* from before the last meeting */
+  if (ahead < 0 || got->era < p->era) return SHOAL_OK; /* from before a loss or the last meeting */
+  bool about_theirs = t->stage == SHOAL_TALK_GRANTED && t->peer == q->rank && t->number == got->number;
   switch (got->kind) {
   case REQUEST:
     q->asks = true;
@@ -227,12 +240,8 @@ static shoal_status hear(shoal_swarm_pairs *p, peer *q, const note *got)
     return hear_grant(p, q, got);
   case ACCEPT:
     return about_theirs ? shoal_swarm_talk_start(p->s, t, shown(p)) : SHOAL_OK;
-  case DECLINE:
-    if (about_theirs) t->stage = SHOAL_TALK_NONE;
-    return SHOAL_OK;
-  case ABORT:
-    return hear_abort(p, q, got);
   default:
+    if (got->kind == DECLINE && about_theirs) t->stage = SHOAL_TALK_NONE;
     return SHOAL_OK;
   }
 }
@@ -295,20 +304,12 @@ static shoal_status hook(void *context)
 
 static shoal_status lose(shoal_swarm_pairs *p, peer *q, double seconds)
 {
-  shoal_swarm_talk *talks[] = { &p->mine, &p->theirs };
-  q->gone = p->gone[q->rank] = true; /* what it asked for is kept: should it come back, it still waits for that */
+  q->gone = p->gone[q->rank] = true;
   SHOAL_CHECK(!p->s->rules.stop_on_lost, SHOAL_ERR_COMM,
-              "rank %d has not been heard of for %.3g s; the run ends because method.on_lost is stop", q->rank,
-              seconds);
-  shoal_warn("rank %d has not been heard of for %.3g s: interactions go on without it until it is back", q->rank,
-             seconds);
-  for (int i = 0; i < 2; i++) {
-    shoal_swarm_talk *t = talks[i];
-    if (t->stage == SHOAL_TALK_NONE || t->stage == SHOAL_TALK_DONE || t->peer != q->rank) continue;
-    SHOAL_TRY(say(p, q, ABORT, t->number, 0));
-    SHOAL_TRY(shoal_swarm_talk_abandon(p->s, t));
-  }
-  return SHOAL_OK;
+              "rank %d has not been heard of for %.3g s: the run ends (method.on_lost: stop)", q->rank, seconds);
+  shoal_warn("rank %d has not been heard of for %.3g s: going on without it until it is back", q->rank, seconds);
+  SHOAL_TRY(break_off(p, q, (uint16_t)(q->session + 1)));
+  return say(p, q, PING, 0, 0); /* with the new session: should it come back, it learns of it, and answers */
 }
 
 /* Whoever computes still answers a ping between two primitives: only silence counts, not slowness; and only after this

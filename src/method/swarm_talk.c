@@ -5,17 +5,19 @@
  *     AGAIN     those blocks in full, each way                    none bad: left out
  *     DONE      D is learned, c is averaged (V3: `theirs` waits for the end of the step)
  *
- * Tags carry the number of the interaction, so that what an abandoned one left behind is not taken for a later one's. */
+ * Tags carry the session of the two (pairs.c), so that what an abandoned interaction left behind is not taken for a later
+ * one's: it lies unread in the library.  Within a session the two have one interaction at a time in either direction, all
+ * of it is received, and messages do not overtake each other. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/swarm_impl.h"
 #include <stdlib.h>
 
-enum { TAG_PARCEL = 256, TAG_AGAIN = 512, TAG_BAD = 768, TAG_NUMBERS = 256 };
+enum { TAG_PARCEL = 256, TAG_AGAIN = 512, TAG_BAD = 768, TAG_SESSIONS = 256 };
 
 static int tag(int base, const shoal_swarm_talk *t)
 {
-  return base + (int)(t->number % TAG_NUMBERS);
+  return base + t->session % TAG_SESSIONS;
 }
 
 static shoal_status make_messages(shoal_swarm *s, shoal_swarm_talk *t)

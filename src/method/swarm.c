@@ -26,7 +26,7 @@ static const shoal_option options[] = {
   { "method.variant", SHOAL_OPT_ENUM, "nonblocking", NULL, "nonblocking|pull|blocking|nonblocking-symmetric",
     "How two ranks average: two copies and nobody waits; the asker reads the other; both stop; both fold.",
     "Nadiradze et al., NeurIPS 2021" },
-  { "method.local_steps", SHOAL_OPT_INT, "4", "steps", "[1,inf)",
+  { "method.local_steps", SHOAL_OPT_INT, "2", "steps", "[1,inf)",
     "Steps a rank trains alone before it begins the next interaction (H); larger than the run: none at all.",
     "Nadiradze et al., NeurIPS 2021" },
   { "method.local_steps_draw", SHOAL_OPT_ENUM, "fixed", NULL, "fixed|geometric",

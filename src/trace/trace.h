@@ -104,7 +104,7 @@ typedef struct { /* a row of /attempts, as stored */
   uint64_t flushed_ns;            /* last flush, clock of the records */
   uint64_t overhead_ns, spans;
   uint64_t voluntary_switches, involuntary_switches; /* of the recording thread; many involuntary ones: contended */
-  uint64_t peak_bytes;                               /* most memory the process had resident at once, up to the last flush */
+  uint64_t peak_bytes; /* most memory the process had resident at once, up to the last flush */
   double clock_offset_ns, clock_drift, clock_bound_ns;
   uint64_t payload[SHOAL_LINK_COUNT], wire[SHOAL_LINK_COUNT], messages[SHOAL_LINK_COUNT];
   uint8_t level, closed;  /* closed 0: killed, or still running */

@@ -122,9 +122,10 @@ static void add_line(shoal_str *s, const shoal_trace_line *l)
   add_line_links(s, l);
   add_clock(s, l);
   add_number(s, "overhead_percent", l->wall_ns > 0, 100 * (double)l->row.overhead_ns / (double)l->wall_ns);
-  shoal_str_add(s, ", \"contended\": %s, \"voluntary_switches\": %llu, \"involuntary_switches\": %llu, \"peak_bytes\": %llu}",
-                shoal_trace_is_contended(l) ? "true" : "false", (u64)l->row.voluntary_switches,
-                (u64)l->row.involuntary_switches, (u64)l->row.peak_bytes);
+  shoal_str_add(
+      s, ", \"contended\": %s, \"voluntary_switches\": %llu, \"involuntary_switches\": %llu, \"peak_bytes\": %llu}",
+      shoal_trace_is_contended(l) ? "true" : "false", (u64)l->row.voluntary_switches, (u64)l->row.involuntary_switches,
+      (u64)l->row.peak_bytes);
 }
 
 static void add_attempts(shoal_str *s, const shoal_trace_table *t)

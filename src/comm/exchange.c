@@ -85,10 +85,11 @@ void shoal_exchange_record_end(shoal_exchange *e)
   record(e, SHOAL_TRACE_EXCHANGE, e->f.started_ns, e->ended_ns, e->bytes);
 }
 
-/* Asked once per recorder: looking a name up is not for the step. */
+/* Asked once per recorder: looking a name up is not for the step.  In a control group an exchange is part of an evaluation
+ * or a checkpoint, whose span has its time; the spans of exchanges are those of training. */
 static void learn_trace(shoal_exchange *e)
 {
-  shoal_trace *trace = e->f.g->w->trace;
+  shoal_trace *trace = e->f.g->control ? NULL : e->f.g->w->trace;
   if (trace && trace != e->trace) e->op = shoal_trace_op(trace, e->name);
   e->trace = trace;
 }

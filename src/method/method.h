@@ -48,6 +48,7 @@ typedef struct {
   uint64_t vote_every;
   double shown_loss;      /* a loss of this rank to show people where it has not the network's own */
   bool spoil;             /* fault hook: a gradient of this step is to be NaN (for methods with a step of their own) */
+  shoal_exchange *models; /* of shoal_sum_models; the session ends it */
   const shoal_call *call; /* of ranks that run freely: whether they are called to meet; NULL: they are not that free */
   bool free_running;      /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
 } shoal_run;
@@ -126,9 +127,12 @@ const shoal_method *shoal_method_find(const char *name); /* NULL if unknown */
 /** Mean of the running statistics over the control group, into `out` [n_stats]: means average, variances as
  *  mean(var + mean^2) - mean(mean)^2 (design rule 11).  Collective; sums in double, in rank order. */
 shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out);
-/** The model as a weighted mean of all ranks' weights, into `out` [n_params]:  out ← Σ_r weight_r · w_r.  Collective over
- *  the control group; sums in double, in rank order; `weight` may differ between ranks and should add up to 1.  Cost: the
- *  weights as f64 twice around all ranks (class control), in slices of 2 MiB. */
+/** Sum over all ranks of what each has put into params->g (free between steps, gone afterwards), into `out` [n_params]:
+ *  for a model that is put together from every rank's.  Only where replicas are whole models.  Collective over the control
+ *  group.  Cost: an f32 sum of the weights in the usual way (exchange.h), class control; planned by the first call. */
+shoal_status shoal_sum_models(shoal_run *r, float *out);
+/** The model as a weighted mean of all ranks' weights, by shoal_sum_models:  out ← Σ_r weight_r · w_r.  `weight` may differ
+ *  between ranks and should add up to 1. */
 shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out);
 /** Samples of a global batch of `total` that the ranks of my node hold. */
 uint64_t shoal_node_samples(const shoal_run *r, uint64_t total);

@@ -99,21 +99,24 @@ shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *s
   return st;
 }
 
+shoal_status shoal_sum_models(shoal_run *r, float *out)
+{
+  float *sum = r->params->g;
+  size_t n = r->params->n;
+  if (!r->models)
+    SHOAL_TRY(
+        shoal_exchange_create_sum(r->control, "the models of all ranks", n, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &r->models));
+  SHOAL_TRY(shoal_exchange_start(r->models, sum));
+  SHOAL_TRY(shoal_exchange_wait(r->models));
+  memcpy(out, sum, n * sizeof *out);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out)
 {
-  enum { SLICE = 1 << 18 };
-  const float *w = r->params->w;
-  size_t all = r->params->n, most = SHOAL_MIN(all, (size_t)SLICE);
-  double *sum = NULL;
-  shoal_status st = shoal_group_agree(r->control, SHOAL_ALLOC(most, &sum));
-  for (size_t begin = 0; st == SHOAL_OK && begin < all; begin += most) {
-    size_t n = SHOAL_MIN(most, all - begin);
-    for (size_t i = 0; i < n; i++) sum[i] = weight * w[begin + i];
-    st = shoal_group_sum_f64(r->control, sum, n);
-    for (size_t i = 0; i < n; i++) out[begin + i] = (float)sum[i];
-  }
-  free(sum);
-  return st;
+  const shoal_params *p = r->params;
+  for (size_t i = 0; i < p->n; i++) p->g[i] = (float)(weight * p->w[i]);
+  return shoal_sum_models(r, out);
 }
 
 const shoal_place *shoal_run_place(const shoal_run *r)

@@ -131,31 +131,15 @@ static shoal_status swarm_settle(shoal_run *r, void *state, shoal_settle stage)
 
 /* ---------------------------------------------------------------------------------------------------- the model */
 
-/* Sums in double and in rank order, a stretch of the vector at a time. */
-static shoal_status mean_weights(shoal_run *r, const shoal_swarm_node *a, float *out)
-{
-  enum { STRETCH = 1 << 18 };
-  double *sum;
-  shoal_status st = SHOAL_OK;
-  SHOAL_TRY(shoal_alloc(STRETCH, sizeof *sum, "the mean model", (void **)&sum));
-  for (size_t at = 0; at < a->n && st == SHOAL_OK; at += STRETCH) {
-    size_t count = SHOAL_MIN(a->n - at, (size_t)STRETCH);
-    for (size_t i = 0; i < count; i++)
-      sum[i] = a->b ? (double)a->c[at + i] - (double)a->b[at + i] + (double)a->x[at + i] : (double)a->x[at + i];
-    st = shoal_group_sum_f64(r->control, sum, count);
-    for (size_t i = 0; i < count; i++) out[at + i] = (float)(sum[i] / shoal_group_size(r->control));
-  }
-  free(sum);
-  return st;
-}
-
 static shoal_status swarm_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
   const swarm_state *m = state;
-  if (m->swarm->size == 1)
-    memcpy(weights, r->params->w, r->params->n * sizeof *weights);
-  else
-    SHOAL_TRY(mean_weights(r, &m->swarm->node, weights));
+  const shoal_swarm_node *a = &m->swarm->node;
+  double share = 1.0 / m->swarm->size;
+  float *pending = r->params->g;
+  for (size_t i = 0; i < a->n; i++)
+    pending[i] = (float)(share * ((a->b ? (double)a->c[i] - (double)a->b[i] : 0) + (double)a->x[i]));
+  SHOAL_TRY(shoal_sum_models(r, weights));
   return shoal_mean_stats(r, r->model, r->params->stats, stats);
 }
 

@@ -422,6 +422,7 @@ void shoal_session_close(shoal_session *s)
   shoal_vote_destroy(s->vote);
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);
+  shoal_exchange_destroy(r->models);
   free(s->own.acc);
   free(s->column_value);
   free(s->resume_path);

@@ -21,7 +21,8 @@ typedef struct {
   shoal_swarm_variant variant;
   int bits; /* 0: f32 */
   bool stochastic, geometric;
-  uint64_t h; /* local steps between interactions a rank begins, or their mean */
+  uint64_t h;       /* local steps between interactions a rank begins, or their mean */
+  uint64_t overlap; /* steps it goes on while one it began is not over; then it waits (on own clocks) */
   shoal_graph_kind graph;
   double p; /* random graph: probability of an edge */
   uint64_t seed;

@@ -9,7 +9,8 @@
  * Notes are 24 bytes, class control; one receive per neighbour is always posted, and a hook behind every progress call
  * (the backend polls between primitives) reads and answers.  Only c moves there: x and b belong to the training, and what
  * an interaction means for them waits for the end of the step.  So nobody waits for anybody's compute, and a slow rank is
- * read as it was.
+ * read as it was.  What a rank does wait for is its own interaction when that takes more than `overlap` steps: on links
+ * too slow for all the interactions asked for, models would otherwise drift apart.
  *
  * No circle of waiting can close.  A rank that has agreed (GRANTED) and is itself granted something has two ways out: if
  * its own request is the weaker of the two it declines, and asks again later; else it lets the other answer first.  So
@@ -356,13 +357,12 @@ static void apply(shoal_swarm_pairs *p)
   }
 }
 
-/* Count the step; begin an interaction if it is due and the last one is over. */
+/* Begin an interaction if it is due and the last one is over. */
 static void begin(shoal_swarm_pairs *p)
 {
   shoal_swarm *s = p->s;
   const shoal_swarm_rules *r = &s->rules;
   uint64_t *begun = &s->begun[s->rank], *since = &s->since[s->rank];
-  ++*since;
   if (p->mine.stage != SHOAL_TALK_NONE || p->folds) return;
   if (*since < shoal_graph_steps(r->h, r->geometric, r->seed, s->rank, *begun)) return;
   int partner = shoal_graph_partner(s->graph, r->seed, s->rank, *begun, p->gone);
@@ -377,25 +377,30 @@ static void begin(shoal_swarm_pairs *p)
   *since = 0;
 }
 
-/* Move everything until this rank has nothing of its own under way (and, if so asked, nothing of others'). */
+/* Nothing of this rank's own is under way (and nothing of others'). */
+static bool at_rest(const shoal_swarm_pairs *p, bool for_others)
+{
+  return p->mine.stage == SHOAL_TALK_NONE && !p->folds && (!for_others || p->theirs.stage == SHOAL_TALK_NONE);
+}
+
+/* Move everything until this rank is at rest. */
 static shoal_status wait_here(shoal_swarm_pairs *p, bool for_others)
 {
   for (;;) {
     SHOAL_TRY(p->failed);
     apply(p);
     SHOAL_TRY(pump(p));
-    if (p->mine.stage == SHOAL_TALK_NONE && !p->folds && (!for_others || p->theirs.stage == SHOAL_TALK_NONE))
-      return SHOAL_OK;
+    if (at_rest(p, for_others)) return SHOAL_OK;
     SHOAL_TRY(check_silence(p));
     SHOAL_TRY(shoal_world_progress(p->s->world));
   }
 }
 
-static shoal_status stay(shoal_swarm_pairs *p)
+static shoal_status stay(shoal_swarm_pairs *p, bool for_others)
 {
   uint64_t t0 = shoal_now_ns();
-  if (p->mine.stage == SHOAL_TALK_NONE && p->theirs.stage == SHOAL_TALK_NONE) return SHOAL_OK;
-  shoal_status st = wait_here(p, true);
+  if (at_rest(p, for_others)) return SHOAL_OK;
+  shoal_status st = wait_here(p, for_others);
   if (p->s->trace) shoal_trace_span(p->s->trace, SHOAL_TRACE_WAIT, p->s->op, t0, shoal_now_ns());
   return st;
 }
@@ -409,9 +414,10 @@ shoal_status shoal_swarm_pairs_step(shoal_swarm_pairs *p, bool *changed)
   SHOAL_TRY(shoal_world_progress(p->s->world));
   SHOAL_TRY(p->failed);
   apply(p);
+  if (++p->s->since[p->s->rank] >= p->s->rules.overlap) SHOAL_TRY(stay(p, false));
   begin(p);
   SHOAL_TRY(pump(p));
-  if (p->blocking) SHOAL_TRY(stay(p));
+  if (p->blocking) SHOAL_TRY(stay(p, true));
   p->resting = false;
   *changed = p->changed;
   return check_silence(p);

@@ -10,7 +10,7 @@
 #include "method/swarm_impl.h"
 #include <unistd.h>
 
-enum { N = 2 * SHOAL_QUANT_BLOCK + 100, MEETINGS = 3 };
+enum { N = 2 * SHOAL_QUANT_BLOCK + 100, MEETINGS = 3, OVERLAP = 3 };
 static int rank, size;
 static uint64_t interactions = 500;
 
@@ -20,9 +20,10 @@ static uint64_t dice(uint64_t i, uint32_t step, uint64_t n)
   return shoal_rng_below(&r, n);
 }
 
-/* Delays: mostly none, sometimes a millisecond or two, polling as compute would. */
-static void compute(shoal_world *w, uint64_t step)
+/* Delays: mostly none, sometimes a millisecond or two, polling as compute would.  The last rank may be slow to answer. */
+static void compute(shoal_world *w, uint64_t step, bool slow)
 {
+  if (slow && rank == size - 1) usleep(1000);
   if (dice(step, 1, 4) == 0) usleep((useconds_t)dice(step, 2, 300));
   CHECK_OK(shoal_world_progress(w));
   if (dice(step, 3, 10) == 0) usleep((useconds_t)dice(step, 4, 1000));
@@ -84,8 +85,11 @@ static void run(shoal_world *w, const shoal_swarm_rules *rules)
       bool changed;
       local_step(x, &l, step);
       if (dice(step, 10, 2)) s->distance *= 1e-3; /* so that some blocks cannot be read */
-      compute(w, step++);
+      compute(w, step++, rules->overlap == OVERLAP);
       CHECK_OK(shoal_swarm_pairs_step(p, &changed));
+      if (rules->overlap == OVERLAP)
+        CHECK(s->since[rank] < OVERLAP, "variant %d: %llu steps since an interaction began", rules->variant,
+              (unsigned long long)s->since[rank]);
     }
     /* Quantised values of both sides shift the sum by e_i + e_j, half a spacing each: a random walk. */
     meet(s, p, c, &l, rules->bits ? 1.5 : 1e-3);
@@ -134,7 +138,7 @@ static void be_without(shoal_world *w, shoal_swarm *s, shoal_swarm_pairs *p)
 
 static void lost(shoal_swarm_variant variant, int bits)
 {
-  shoal_swarm_rules rules = { .variant = variant, .bits = bits, .h = 1, .seed = 3, .drop_after_s = 0.05 };
+  shoal_swarm_rules rules = { .variant = variant, .bits = bits, .h = 1, .overlap = 8, .seed = 3, .drop_after_s = 0.05 };
   shoal_world *w = open_world(NULL, 0);
   shoal_swarm *s;
   shoal_swarm_pairs *p;
@@ -179,6 +183,7 @@ int main(void)
         shoal_swarm_rules rules = { .variant = v,
                                     .bits = bits,
                                     .h = 1 + (uint64_t)bits / 8,
+                                    .overlap = bits ? 1000000 : OVERLAP,
                                     .geometric = bits > 0,
                                     .graph = t % 2 ? SHOAL_GRAPH_RING : SHOAL_GRAPH_COMPLETE,
                                     .seed = t,

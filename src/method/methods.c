@@ -104,8 +104,7 @@ shoal_status shoal_sum_models(shoal_run *r, float *out)
   float *sum = r->params->g;
   size_t n = r->params->n;
   if (!r->models)
-    SHOAL_TRY(
-        shoal_exchange_create_sum(r->control, "the models of all ranks", n, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &r->models));
+    SHOAL_TRY(shoal_exchange_create_sum(r->control, "models", n, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &r->models));
   SHOAL_TRY(shoal_exchange_start(r->models, sum));
   SHOAL_TRY(shoal_exchange_wait(r->models));
   memcpy(out, sum, n * sizeof *out);

@@ -224,6 +224,7 @@ shoal_status shoal_group_agree(shoal_group *g, shoal_status mine)
 
 shoal_status shoal_group_agree_once(shoal_group *g, shoal_status mine)
 {
+  shoal_quiet_errors(-1);
   int64_t key = failure_key(g->rank, mine);
   shoal_status st = shoal_group_agree_max(g, "agreement", &key);
   if (st != SHOAL_OK || !key) {

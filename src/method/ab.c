@@ -214,11 +214,7 @@ static void print_plan(const shoal_run *r, const shoal_ab_state *s)
 static shoal_status ab_open(shoal_run *r, void *state)
 {
   shoal_ab_state *s = state;
-  bool quiet = shoal_world_rank(r->world) != 0; /* the same run file, the same complaint */
-  if (quiet) shoal_quiet_errors(1);
-  shoal_status st = read_settings(r, s);
-  if (quiet) shoal_quiet_errors(-1);
-  SHOAL_TRY(shoal_group_agree(r->control, st));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, read_settings(r, s)));
   s->op_split = shoal_trace_op(r->trace, "split");
   s->op_reconcile = shoal_trace_op(r->trace, "reconcile");
   s->whole = (shoal_ab_form){ r->params, r->optim, r->plans, r->plan, r->model };

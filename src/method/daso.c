@@ -137,11 +137,7 @@ static shoal_status daso_open(shoal_run *r, void *state)
 {
   daso_state *s = state;
   const char *delta = shoal_config_string(r->config, "method.delta");
-  bool root = shoal_world_rank(r->world) == 0;
-  if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
-  shoal_status st = read_schedule(r->config, s, r->epochs);
-  if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(st);
+  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, read_schedule(r->config, s, r->epochs)));
   bool changes = strcmp(delta, "on") == 0 || (strcmp(delta, "auto") == 0 && !s->quirks);
   SHOAL_TRY(shoal_daso_open(r, shoal_wire_wanted(r->config), changes,
                             (float)shoal_config_float(r->config, "method.staleness_adjustment"), &s->core));
@@ -152,7 +148,7 @@ static shoal_status daso_open(shoal_run *r, void *state)
         "daso: all ranks are on one node, where gradients are averaged in every step: nothing else is exchanged");
   else
     shoal_info("daso: %d group%s across %d nodes", s->core.groups, s->core.groups == 1 ? "" : "s", s->core.nodes);
-  warn_of_blocking(s, root);
+  warn_of_blocking(s, shoal_world_rank(r->world) == 0);
   if (!r->from) print_phase(s, 0);
   return SHOAL_OK;
 }

@@ -349,6 +349,12 @@ static shoal_status name_columns(shoal_local *s, bool replay)
   return SHOAL_OK;
 }
 
+static shoal_status open_blocks(shoal_run *r, shoal_local *s)
+{
+  for (int i = 0; i < s->n; i++) SHOAL_TRY(open_block(r, s, i));
+  return open_plans(r, s);
+}
+
 static shoal_status local_open(shoal_run *r, void *state)
 {
   shoal_local *s = state;
@@ -361,12 +367,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   s->op_forward = shoal_trace_op(r->trace, "forward");
   s->op_backward = shoal_trace_op(r->trace, "backward");
   s->op_optimizer = shoal_trace_op(r->trace, "optimizer");
-  shoal_status st = SHOAL_OK;
-  shoal_quiet_errors(1);
-  for (int i = 0; st == SHOAL_OK && i < s->n; i++) st = open_block(r, s, i);
-  if (st == SHOAL_OK) st = open_plans(r, s);
-  shoal_quiet_errors(-1);
-  SHOAL_TRY(shoal_group_agree_once(r->control, st)); /* sums are planned together */
+  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, open_blocks(r, s))); /* sums are planned together */
   SHOAL_TRY(open_replicas(r, s));
   SHOAL_TRY(shoal_local_feed_create(r, s, depth, replay, (int)shoal_config_int(c, "method.max_uses"), &s->feed));
   if (s->parts->form == SHOAL_LOCAL_OVERLAPPING) SHOAL_TRY(shoal_local_pairs_create(r, s, &s->pairs));

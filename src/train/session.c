@@ -210,12 +210,8 @@ static shoal_status size_batches(shoal_session *s)
 
 static shoal_status open_data(shoal_session *s)
 {
-  bool root = shoal_session_is_root(s);
-  if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
-  shoal_status st = size_batches(s);
-  if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(st);
   shoal_run *r = &s->run;
+  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, size_batches(s)));
   r->share_rank = shoal_world_rank(r->world);
   r->share_size = shoal_world_size(r->world);
   r->epoch_samples = s->epoch_end;
@@ -230,10 +226,7 @@ static shoal_status open_dataset(shoal_session *s)
 {
   const char *path = shoal_config_string(s->config, "data.file");
   bool root = shoal_session_is_root(s);
-  if (!root) shoal_quiet_errors(1); /* rank 0 says it */
-  shoal_status st = shoal_group_agree(s->run.control, root ? shoal_dataset_open(path, &s->data) : SHOAL_OK);
-  if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(st);
+  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, root ? shoal_dataset_open(path, &s->data) : SHOAL_OK));
   return shoal_group_agree(s->run.control, root ? SHOAL_OK : shoal_dataset_open(path, &s->data));
 }
 
@@ -291,11 +284,7 @@ static shoal_status open_loaders(shoal_session *s)
                             .rank = rank,
                             .size = size,
                             .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
-  SHOAL_TRY(shoal_loader_create(s->data, &t, &s->test));
-  if (rank > 0) shoal_quiet_errors(1); /* the same run file, the same complaint */
-  shoal_status st = check_test_batches(s);
-  if (rank > 0) shoal_quiet_errors(-1);
-  return st;
+  return shoal_loader_create(s->data, &t, &s->test);
 }
 
 /* Plans for the usual batch and for the epoch's last one, which may be short: made now, so that a batch the model cannot
@@ -340,11 +329,7 @@ static shoal_status share_gradients(shoal_session *s)
   void *memory;
   if (s->method->cut && !s->method->sums_parts) return SHOAL_OK; /* gradients of different parts are not summed */
   size_t n = s->run.part->weights, room = n;
-  bool quiet = !shoal_session_is_root(s); /* the same run file, the same complaint */
-  if (quiet) shoal_quiet_errors(1);
-  shoal_status st = s->method->gradients ? s->method->gradients(&s->run, &room) : SHOAL_OK;
-  if (quiet) shoal_quiet_errors(-1);
-  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  if (s->method->gradients) SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, s->method->gradients(&s->run, &room)));
   SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(n, room) * sizeof(float), &memory));
   s->gradients = memory;
   return SHOAL_OK;
@@ -390,27 +375,18 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
                         .own = { .consensus = NAN } };
   SHOAL_TRY(open_world(s));
   shoal_group *control = s->run.control;
-  bool root = shoal_session_is_root(s);
-  if (!root) shoal_quiet_errors(1); /* the same run file, the same complaint */
-  shoal_status st = read_faults(s);
-  if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(shoal_group_agree(control, st));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(control, read_faults(s)));
   SHOAL_TRY(open_folder(s));
   SHOAL_TRY(shoal_session_find(s));
   SHOAL_TRY(open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, open_backend(s)));
   SHOAL_TRY(open_dataset(s));
-  SHOAL_TRY(shoal_group_agree(control, open_data(s)));
-  if (!root) shoal_quiet_errors(1); /* the same again */
-  st = build_model(s);
-  if (!root) shoal_quiet_errors(-1);
-  SHOAL_TRY(shoal_group_agree(control, st));
+  SHOAL_TRY(open_data(s));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(control, build_model(s)));
   SHOAL_TRY(shoal_group_agree(control, open_loaders(s)));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(control, check_test_batches(s)));
   SHOAL_TRY(share_gradients(s));
-  shoal_quiet_errors(1); /* most ranks would refuse the same batch */
-  st = open_model(s);
-  shoal_quiet_errors(-1);
-  SHOAL_TRY(shoal_group_agree_once(control, st));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(control, open_model(s)));
   if (shoal_config_bool(s->config, "model.orthogonal")) SHOAL_TRY(shoal_orthogonal_start(&s->run));
   return shoal_group_agree(control, open_method(s));
 }

@@ -26,11 +26,31 @@ static shoal_status alloc_streams(size_t n, shoal_stream **out)
   return shoal_alloc(n, sizeof **out, "message streams", (void **)out);
 }
 
+/* What blocks from its start to its end is an exchange of which all is exposed.  Calls of control groups leave no spans: they
+ * are part of an evaluation, a checkpoint or an agreement. */
+static void record(const shoal_group *g, const char *name, uint64_t number, uint64_t t0, const shoal_stream *streams,
+                   size_t n)
+{
+  shoal_trace *trace = g->w->trace;
+  shoal_link link = SHOAL_LINK_SELF;
+  uint64_t bytes = 0, t1 = shoal_now_ns();
+  if (g->control || !trace || n == 0) return;
+  for (size_t i = 0; i < n; i++) {
+    link = SHOAL_MAX(link, shoal_group_class(g, streams[i].peer));
+    bytes += streams[i].sending ? streams[i].bytes : 0;
+  }
+  uint32_t op = shoal_trace_op(trace, name);
+  shoal_trace_transfer(trace, SHOAL_TRACE_EXCHANGE, op, t0, t1, link, -1, bytes, number);
+  shoal_trace_transfer(trace, SHOAL_TRACE_WAIT, op, t0, t1, link, -1, 0, number);
+}
+
 static shoal_status run(shoal_group *g, const char *name, shoal_stream *streams, size_t n)
 {
-  uint64_t number;
+  uint64_t number, t0 = shoal_now_ns();
   int tag = shoal_group_next_call(g, &number);
-  return shoal_streams_run(g, name, number, tag, false, streams, n);
+  SHOAL_TRY(shoal_streams_run(g, name, number, tag, false, streams, n));
+  record(g, name, number, t0, streams, n);
+  return SHOAL_OK;
 }
 
 static size_t sum_sizes(const uint64_t *sizes, int n)

@@ -44,7 +44,6 @@ static shoal_status name_events(shoal_run *r, shoal_daso *c)
       c->op[j][act] = shoal_trace_op(r->trace, name);
     }
   }
-  c->op_broadcast = shoal_trace_op(r->trace, "node broadcast");
   c->op_parcels = shoal_trace_op(r->trace, "parcels");
   return SHOAL_OK;
 }
@@ -218,10 +217,8 @@ static shoal_status mean_in_f32(shoal_run *r, shoal_daso *c)
 
 static shoal_status hand_to_node(shoal_run *r, shoal_daso *c, int root)
 {
-  uint64_t t0 = shoal_now_ns();
   count(c, c->broadcast[root]);
   SHOAL_TRY(shoal_group_broadcast(c->node, r->params->w, r->params->n * sizeof(float), root));
-  if (shoal_group_size(c->node) > 1) shoal_trace_span(r->trace, SHOAL_TRACE_WAIT, c->op_broadcast, t0, shoal_now_ns());
   r->params->version++;
   return SHOAL_OK;
 }

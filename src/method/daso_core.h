@@ -36,7 +36,7 @@ typedef struct {
   uint64_t ring[SHOAL_LINK_COUNT], half[SHOAL_LINK_COUNT]; /* bytes I send in a sum in f32, and in parcels */
   uint64_t sent[SHOAL_LINK_COUNT];                         /* by the formula, since it was last taken */
   uint32_t (*op)[4];                                       /* [groups] names of the events in the trace */
-  uint32_t op_broadcast, op_parcels;
+  uint32_t op_parcels;
 } shoal_daso;
 
 /** Groups, exchanges and memory.  Collective.  `c` is zeroed.

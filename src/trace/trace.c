@@ -122,7 +122,7 @@ static void emit_sums(shoal_trace *t)
 static inline void record(shoal_trace *t, const shoal_trace_record *r)
 {
   uint64_t ns = r->t1_ns > r->t0_ns ? r->t1_ns - r->t0_ns : 0;
-  t->total_ns[r->kind] += ns;
+  if (r->kind != SHOAL_TRACE_WAIT || r->link != SHOAL_LINK_CONTROL) t->total_ns[r->kind] += ns;
   if (!t->ring) return;
   t->spans++;
   if (t->level == SHOAL_TRACE_BY_STEP && is_summed((shoal_trace_kind)r->kind))

@@ -76,7 +76,8 @@ void shoal_trace_set_step(shoal_trace *t, uint64_t step);
 void shoal_trace_span(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns);
 void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns,
                           shoal_link link, int peer, uint64_t bytes, uint64_t seq);
-double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind); /* plain sum of spans since open */
+/** Plain sum of spans since open; waits of class control (agreement) are in none. */
+double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind);
 /** What tracing itself has cost this rank since open: spans times a cost measured at open, plus the time in flushes. */
 double shoal_trace_overhead_s(const shoal_trace *t);
 /* Most memory this process had resident at once so far, in bytes; 0: unknown. */

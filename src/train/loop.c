@@ -379,6 +379,7 @@ shoal_status shoal_session_train(shoal_session *s)
              .pretended = shoal_trace_op(t, "pretended compute") };
   s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
   if (s->method->start && !reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
+  s->start_wait_s = shoal_trace_total_s(t, SHOAL_TRACE_WAIT);
   while (!reached_end(s)) {
     s->run.epoch = s->at.epoch;
     bool finished;

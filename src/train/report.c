@@ -5,15 +5,21 @@
 #include <math.h>
 #include <string.h>
 
+/* In steps. */
+static double total_s(const shoal_session *s, shoal_trace_kind kind)
+{
+  return shoal_trace_total_s(s->run.trace, kind) - (kind == SHOAL_TRACE_WAIT ? s->start_wait_s : 0);
+}
+
 static double wait_share(const shoal_session *s)
 {
-  double step = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_STEP);
-  return step > 0 ? shoal_trace_total_s(s->run.trace, SHOAL_TRACE_WAIT) / step : 0;
+  double step = total_s(s, SHOAL_TRACE_STEP);
+  return step > 0 ? total_s(s, SHOAL_TRACE_WAIT) / step : 0;
 }
 
 static double samples_per_second(const shoal_session *s)
 {
-  double step = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_STEP);
+  double step = total_s(s, SHOAL_TRACE_STEP);
   return step > 0 ? (double)s->trained / step : 0;
 }
 
@@ -144,8 +150,8 @@ static void record_own(const shoal_session *s, FILE *f, bool tested)
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
 {
   FILE *f = s->folder.metrics;
-  double step_s = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_STEP) - s->row_step_s;
-  double wait_s = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_WAIT) - s->row_wait_s;
+  double step_s = total_s(s, SHOAL_TRACE_STEP) - s->row_step_s;
+  double wait_s = total_s(s, SHOAL_TRACE_WAIT) - s->row_wait_s;
   double speed = step_s > 0 ? (double)(s->trained - s->row_trained) / step_s : NAN;
   bool tested = s->test_step == s->run.step;
   s->row_step_s += step_s;
@@ -178,13 +184,13 @@ static void report_split(const shoal_session *s)
   static const shoal_trace_kind kinds[] = { SHOAL_TRACE_FORWARD, SHOAL_TRACE_BACKWARD, SHOAL_TRACE_OPTIMIZER,
                                             SHOAL_TRACE_WAIT, SHOAL_TRACE_INPUT };
   static const char *const names[] = { "forward", "backward", "optimizer", "exposed exchange", "input" };
-  double step = shoal_trace_total_s(s->run.trace, SHOAL_TRACE_STEP), rest = step;
+  double step = total_s(s, SHOAL_TRACE_STEP), rest = step;
   uint64_t steps = s->run.step - s->first_step;
   if (!steps || step <= 0) return;
   shoal_str line = { 0 };
   shoal_str_add(&line, "  step split     %.1f ms:", 1e3 * step / (double)steps);
   for (size_t i = 0; i < SHOAL_COUNT(kinds); i++) {
-    double t = shoal_trace_total_s(s->run.trace, kinds[i]);
+    double t = total_s(s, kinds[i]);
     rest -= t;
     shoal_str_add(&line, " %s %.0f %%,", names[i], 100 * t / step);
   }

@@ -88,6 +88,7 @@ typedef struct {
   const char *const *column;
   double *column_value;          /* [n_columns] of the last evaluation; owned */
   uint64_t test_step;            /* the step test_loss and test_acc belong to */
+  double start_wait_s;           /* waited before the first step */
   double row_step_s, row_wait_s; /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
 } shoal_session;

@@ -172,6 +172,22 @@ static void messages(shoal_world *w, size_t most)
   free(b);
 }
 
+/* A collective that blocks is an exchange, all of which is waited for; in a control group it is nobody's exchange. */
+static void blocking_is_exposed(shoal_world *w, const shoal_trace *t)
+{
+  float block[64] = { 0 };
+  const shoal_trace_kind kinds[] = { SHOAL_TRACE_EXCHANGE, SHOAL_TRACE_WAIT };
+  double before[2], grew[2];
+  for (int i = 0; i < 2; i++) before[i] = shoal_trace_total_s(t, kinds[i]);
+  CHECK_OK(shoal_group_broadcast(shoal_world_control(w), block, sizeof block, 0));
+  for (int i = 0; i < 2; i++)
+    CHECK(shoal_trace_total_s(t, kinds[i]) == before[i], "kind %d grew by a control group's broadcast", kinds[i]);
+  CHECK_OK(shoal_group_broadcast(shoal_world_group(w), block, sizeof block, 0));
+  for (int i = 0; i < 2; i++) grew[i] = shoal_trace_total_s(t, kinds[i]) - before[i];
+  CHECK(size == 1 || (grew[0] > 0 && fabs(grew[0] - grew[1]) < 1e-12), "a broadcast of %g s, %g s waited for", grew[0],
+        grew[1]);
+}
+
 static void traced(shoal_world *w)
 {
   shoal_trace *t = NULL;
@@ -188,6 +204,7 @@ static void traced(shoal_world *w)
     for (int k = 0; k < SHOAL_LINK_COUNT; k++) all[k] += want[k];
   }
   for (int k = 0; k < SHOAL_LINK_COUNT; k++) CHECK(shoal_trace_counters(t)->payload[k] == all[k], "class %d", k);
+  blocking_is_exposed(w, t);
   shoal_world_set_trace(w, NULL);
   shoal_world_set_counters(w, NULL);
   CHECK_OK(shoal_trace_close(t));

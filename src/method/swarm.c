@@ -180,23 +180,6 @@ static shoal_status swarm_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   return SHOAL_OK;
 }
 
-/* Cut into other blocks, or one number for all as older versions wrote it: the largest counts for every block. */
-static shoal_status load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name)
-{
-  shoal_dtype type;
-  int ndim;
-  uint64_t dims[8];
-  double *saved;
-  SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
-  if (ndim != 1 || dims[0] == s->blocks) return shoal_ckpt_get(c, name, SHOAL_F64, s->blocks, s->distance);
-  SHOAL_TRY(SHOAL_ALLOC(dims[0], &saved));
-  shoal_status st = shoal_ckpt_get(c, name, SHOAL_F64, dims[0], saved);
-  double largest = st == SHOAL_OK ? shoal_swarm_largest(dims[0], saved) : 0;
-  for (size_t b = 0; b < s->blocks; b++) s->distance[b] = largest;
-  free(saved);
-  return st;
-}
-
 static shoal_status load_counts(shoal_swarm *s, const shoal_ckpt *c)
 {
   char name[64];
@@ -215,7 +198,7 @@ static shoal_status load_counts(shoal_swarm *s, const shoal_ckpt *c)
     s->resent_bytes = (uint64_t)counts[RESENT_BYTES];
   }
   snprintf(name, sizeof name, "replica/%d/swarm_distance", s->rank);
-  return load_distances(s, c, name);
+  return shoal_swarm_load_distances(s, c, name);
 }
 
 /* Copies of a variant that had some, for one that has none: what was pending goes into the live model. */

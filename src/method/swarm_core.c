@@ -71,6 +71,22 @@ void shoal_swarm_restart(shoal_swarm *s)
   if (s->node.b) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
 }
 
+shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name)
+{
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8];
+  double *saved;
+  SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
+  if (ndim != 1 || dims[0] == s->blocks) return shoal_ckpt_get(c, name, SHOAL_F64, s->blocks, s->distance);
+  SHOAL_TRY(SHOAL_ALLOC(dims[0], &saved));
+  shoal_status st = shoal_ckpt_get(c, name, SHOAL_F64, dims[0], saved);
+  double largest = st == SHOAL_OK ? shoal_swarm_largest(dims[0], saved) : 0;
+  for (size_t b = 0; st == SHOAL_OK && b < s->blocks; b++) s->distance[b] = largest;
+  free(saved);
+  return st;
+}
+
 void shoal_swarm_publish(shoal_swarm *s)
 {
   if (s->rules.variant == SHOAL_SWARM_PULL) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));

@@ -12,6 +12,7 @@
  * steps of their own. */
 #ifndef SHOAL_METHOD_SWARM_IMPL_H
 #define SHOAL_METHOD_SWARM_IMPL_H
+#include "ckpt/ckpt.h"
 #include "comm/exchange.h"
 #include "method/graph.h"
 #include "method/quant.h"
@@ -57,6 +58,9 @@ shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, 
 void shoal_swarm_destroy(shoal_swarm *s); /* NULL is fine */
 /** Everything starts from x: copies, nothing pending. */
 void shoal_swarm_restart(shoal_swarm *s);
+/** All D_b from a checkpoint.  Where they were cut into other blocks, or one number for all as older versions wrote it, the
+ *  largest counts for every block.  On failure they stay as they are. */
+shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name);
 /** V3: the copy others may pull follows the live model: after every local step, before anything is averaged. */
 void shoal_swarm_publish(shoal_swarm *s);
 static inline size_t shoal_swarm_block_length(const shoal_swarm *s, size_t b)

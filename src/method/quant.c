@@ -183,7 +183,7 @@ static uint64_t encode_block(const shoal_quant *q, size_t first, size_t n, const
 static bool decode_block(int bits, size_t n, const uint16_t *codes, uint64_t end, const float *y, float *z)
 {
   int32_t k[SHOAL_QUANT_BLOCK];
-  int exponent = (int8_t)(end >> 56);
+  int exponent = (int)(end >> 56 ^ 0x80) - 0x80; /* the byte, with its sign */
   bool sound = exponent >= SHOAL_QUANT_FINEST && exponent <= SHOAL_QUANT_COARSEST;
   float inverse = sound ? ldexpf(1, -exponent) : 0;
   int32_t largest = largest_bits(n, y);

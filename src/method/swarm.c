@@ -241,10 +241,10 @@ const shoal_method shoal_method_swarm = {
       "Every rank trains a model of its own on its own slots of the data.  After a few local steps it picks a random\n"
       "neighbour, and the two average their common copies, 16 bits per number: of each number only its grid point\n"
       "modulo 65536 is sent, which the other side can resolve because its own number is near.  A hash per block\n"
-      "tells where it was not, and such blocks go again in full.  The spacing of the grid follows the largest\n"
-      "distance seen, so 8 bits are coarse: half the bytes for some accuracy.  A partner answers between two\n"
-      "primitives of its own compute, so nobody waits for a slow rank; ranks meet only to evaluate, to save and to\n"
-      "stop.  The evaluated model is the mean of all, its batch-norm statistics measured anew.",
+      "tells where it was not, and such blocks go again in full.  Every block of 4096 numbers has a grid spacing of\n"
+      "its own, after the distances seen there; 8 bits are half the bytes for a little accuracy.  A partner answers\n"
+      "between two primitives of its own compute, so nobody waits for a slow rank; ranks meet only to evaluate, to\n"
+      "save and to stop.  The evaluated model is the mean of all, its batch-norm statistics measured anew.",
   .source =
       "Nadiradze, Sabour, Davies, Li, Alistarh, Asynchronous Decentralized SGD with Quantized and Local Updates,\n"
       "        NeurIPS 2021",

@@ -173,7 +173,7 @@ static shoal_status swarm_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
     [RESENT_BYTES] = (int64_t)s->resent_bytes,
   };
   shoal_ckpt_put_replica(c, "swarm_counts", SHOAL_I64, COUNTS, counts);
-  shoal_ckpt_put_replica(c, "swarm_distance", SHOAL_F64, 1, &s->distance);
+  shoal_ckpt_put_replica(c, "swarm_distance", SHOAL_F64, s->blocks, s->distance);
   if (!s->node.b) return SHOAL_OK;
   shoal_ckpt_put_replica(c, "swarm_common", SHOAL_F32, s->node.n, s->node.c);
   shoal_ckpt_put_replica(c, "swarm_base", SHOAL_F32, s->node.n, s->node.b);
@@ -198,7 +198,7 @@ static shoal_status load_counts(shoal_swarm *s, const shoal_ckpt *c)
     s->resent_bytes = (uint64_t)counts[RESENT_BYTES];
   }
   snprintf(name, sizeof name, "replica/%d/swarm_distance", s->rank);
-  return shoal_ckpt_get(c, name, SHOAL_F64, 1, &s->distance);
+  return shoal_swarm_load_distances(s, c, name);
 }
 
 /* Copies of a variant that had some, for one that has none: what was pending goes into the live model. */
@@ -241,10 +241,10 @@ const shoal_method shoal_method_swarm = {
       "Every rank trains a model of its own on its own slots of the data.  After a few local steps it picks a random\n"
       "neighbour, and the two average their common copies, 16 bits per number: of each number only its grid point\n"
       "modulo 65536 is sent, which the other side can resolve because its own number is near.  A hash per block\n"
-      "tells where it was not, and such blocks go again in full.  The spacing of the grid follows the largest\n"
-      "distance seen, so 8 bits are coarse: half the bytes for some accuracy.  A partner answers between two\n"
-      "primitives of its own compute, so nobody waits for a slow rank; ranks meet only to evaluate, to save and to\n"
-      "stop.  The evaluated model is the mean of all, its batch-norm statistics measured anew.",
+      "tells where it was not, and such blocks go again in full.  Every block of 4096 numbers has a grid spacing of\n"
+      "its own, after the distances seen there; 8 bits are half the bytes for a little accuracy.  A partner answers\n"
+      "between two primitives of its own compute, so nobody waits for a slow rank; ranks meet only to evaluate, to\n"
+      "save and to stop.  The evaluated model is the mean of all, its batch-norm statistics measured anew.",
   .source =
       "Nadiradze, Sabour, Davies, Li, Alistarh, Asynchronous Decentralized SGD with Quantized and Local Updates,\n"
       "        NeurIPS 2021",

@@ -1,6 +1,7 @@
 /* A swarm's memory: see swarm_impl.h. */
 #include "base/mem.h"
 #include "method/swarm_impl.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ static shoal_status alloc_vectors(shoal_swarm *s)
   SHOAL_TRY(shoal_alloc(n, sizeof(float), "the partner's model", (void **)&s->theirs));
   SHOAL_TRY(shoal_alloc(n, sizeof(float), "parcels to send", (void **)&s->outbox));
   SHOAL_TRY(shoal_alloc(n, sizeof(float), "parcels to read", (void **)&s->inbox));
+  SHOAL_TRY(SHOAL_ALLOC(s->blocks, &s->distance));
   SHOAL_TRY(SHOAL_ALLOC((size_t)s->size, &s->begun));
   return SHOAL_ALLOC((size_t)s->size, &s->since);
 }
@@ -34,6 +36,7 @@ shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, 
                       .rank = shoal_world_rank(w),
                       .size = shoal_world_size(w),
                       .node = { .n = n, .x = x },
+                      .blocks = shoal_quant_blocks(n),
                       .marks = (shoal_quant_blocks(n) + 7) / 8 };
   SHOAL_TRY_GOTO(st, shoal_graph_create(rules->graph, s->size, rules->p, rules->seed, &s->graph), fail);
   SHOAL_TRY_GOTO(st, alloc_vectors(s), fail);
@@ -55,6 +58,7 @@ void shoal_swarm_destroy(shoal_swarm *s)
   free(s->theirs);
   free(s->outbox);
   free(s->inbox);
+  free(s->distance);
   free(s->begun);
   free(s->since);
   free(s);
@@ -67,6 +71,22 @@ void shoal_swarm_restart(shoal_swarm *s)
   if (s->node.b) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
 }
 
+shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name)
+{
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8];
+  double *saved;
+  SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
+  if (ndim != 1 || dims[0] == s->blocks) return shoal_ckpt_get(c, name, SHOAL_F64, s->blocks, s->distance);
+  SHOAL_TRY(SHOAL_ALLOC(dims[0], &saved));
+  shoal_status st = shoal_ckpt_get(c, name, SHOAL_F64, dims[0], saved);
+  double largest = st == SHOAL_OK ? shoal_swarm_largest(dims[0], saved) : 0;
+  for (size_t b = 0; st == SHOAL_OK && b < s->blocks; b++) s->distance[b] = largest;
+  free(saved);
+  return st;
+}
+
 void shoal_swarm_publish(shoal_swarm *s)
 {
   if (s->rules.variant == SHOAL_SWARM_PULL) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
@@ -74,6 +94,10 @@ void shoal_swarm_publish(shoal_swarm *s)
 
 void shoal_swarm_fold_own(shoal_swarm *s)
 {
-  double learned = shoal_swarm_fold(&s->node);
-  s->distance = SHOAL_MAX(s->distance, learned);
+  for (size_t b = 0; b < s->blocks; b++) {
+    size_t at = b * SHOAL_QUANT_BLOCK;
+    shoal_swarm_node part = { shoal_swarm_block_length(s, b), s->node.x + at, s->node.c + at, s->node.b + at };
+    double learned = shoal_swarm_fold(&part);
+    if (isfinite(learned)) s->distance[b] = SHOAL_MAX(s->distance[b], learned);
+  }
 }

@@ -12,6 +12,7 @@
  * steps of their own. */
 #ifndef SHOAL_METHOD_SWARM_IMPL_H
 #define SHOAL_METHOD_SWARM_IMPL_H
+#include "ckpt/ckpt.h"
 #include "comm/exchange.h"
 #include "method/graph.h"
 #include "method/quant.h"
@@ -40,8 +41,8 @@ typedef struct {
   float *theirs;         /* [n] the partner's values, as read */
   float *shown;          /* [n] V3 on own clocks: what a puller is being sent, unchanged until it has read it */
   char *outbox, *inbox;  /* [4 n bytes] parcels on their way */
-  size_t marks;          /* bytes of a set of blocks */
-  double distance;       /* D of swarm_math.h */
+  size_t blocks, marks;  /* blocks of the quantiser; bytes of a set of them */
+  double *distance;      /* [blocks] D_b of swarm_math.h */
   uint64_t turns;        /* parcels packed so far: addresses stochastic rounding */
   /* Interactions begun by each rank and local steps since: [size] in lockstep; on own clocks only [rank] is kept. */
   uint64_t *begun, *since;
@@ -57,17 +58,27 @@ shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, 
 void shoal_swarm_destroy(shoal_swarm *s); /* NULL is fine */
 /** Everything starts from x: copies, nothing pending. */
 void shoal_swarm_restart(shoal_swarm *s);
+/** All D_b from a checkpoint.  Where they were cut into other blocks, or one number for all as older versions wrote it, the
+ *  largest counts for every block.  On failure they stay as they are. */
+shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name);
 /** V3: the copy others may pull follows the live model: after every local step, before anything is averaged. */
 void shoal_swarm_publish(shoal_swarm *s);
-/** Fold, and let D know. */
+static inline size_t shoal_swarm_block_length(const shoal_swarm *s, size_t b)
+{
+  size_t rest = s->node.n - b * SHOAL_QUANT_BLOCK;
+  return rest < SHOAL_QUANT_BLOCK ? rest : SHOAL_QUANT_BLOCK;
+}
+/** Fold, and let every D_b know. */
 void shoal_swarm_fold_own(shoal_swarm *s);
 
 /* ---- parcel.c: one side's numbers of one interaction ---- */
 typedef struct {
-  shoal_quant quant; /* spacing 0: unquantised */
-  size_t bytes;      /* of a parcel */
-  size_t resend;     /* bytes of the blocks that go again, unquantised */
-  uint8_t *bad;      /* [marks] blocks somebody could not read; owned */
+  shoal_quant quant;
+  bool quantised;
+  int8_t *exponent; /* [blocks] of the spacings this side sends with; owned */
+  size_t bytes;     /* of a parcel */
+  size_t resend;    /* bytes of the blocks that go again, unquantised */
+  uint8_t *bad;     /* [marks] blocks somebody could not read; owned */
 } shoal_swarm_deal;
 
 shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d);
@@ -77,18 +88,20 @@ void shoal_swarm_count_parcel(shoal_swarm *s, const shoal_swarm_deal *d, int pee
 void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
 /** An interaction with a member is over: its spans.  `waited_ns`: how long this rank did nothing else. */
 void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, uint64_t t0_ns, uint64_t waited_ns);
-/** Begin: `distance` is the larger D of the two sides. */
+/** This side's largest D_b, for the partner to know. */
+double shoal_swarm_reach(const shoal_swarm *s);
+/** Begin: `distance` is the larger reach of the two sides, the same number on both: 0, and the parcels go unquantised. */
 void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance);
-/** Bytes of a parcel by the formula: 4 n, or packed codes and 8 bytes for every block of 4096. */
+/** Bytes of a parcel by the formula: 4 n, or packed codes and 8 bytes (hash, exponent) for every block of 4096. */
 size_t shoal_swarm_parcel_bytes(int bits, size_t n);
-void shoal_swarm_pack(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from); /* into the outbox */
+void shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from); /* into the outbox */
 /** Out of the inbox into `theirs`, near c; sets bad. */
 void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d);
 /** What either side could not read goes again from both.  theirs: [marks], or NULL.  Sets resend. */
 void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs);
 void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from);
 void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d);
-/** All of `theirs` is there: learn the distance, and average c as the partner sees it, Q(c), with it (V3: does not). */
+/** All of `theirs` is there: learn the distances, and average c as the partner sees it, Q(c), with it (V3: does not). */
 void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d);
 
 /* ---- lockstep.c: interactions by a schedule that all ranks compute ---- */
@@ -125,7 +138,7 @@ typedef struct {
   int peer;
   uint64_t number;    /* which of the initiator's interactions */
   uint16_t session;   /* of the two: how often one gave the other up */
-  double distance;    /* the larger D of the two sides, as the partner granted it */
+  double distance;    /* the larger reach of the two sides, as the partner granted it */
   bool gives, takes;  /* directions in which parcels go */
   bool unsent;        /* ASKED: the request has yet to be sent, again perhaps */
   uint64_t t0_ns;     /* since this stage was waited for: silence is counted from here at the earliest */

@@ -6,8 +6,8 @@
  * All ranks take part in the same edges in the same order, so nobody can wait in a circle; disjoint edges run side by
  * side.  What happens depends on no clock: the same bits in every run, and as n simulated nodes in one process.
  *
- * Each interaction begins with 16 bytes each way, class control: the distance D (the larger sets the spacing) and the
- * step, so that ranks that have lost each other are noticed instead of mixed up. */
+ * Each interaction begins with 16 bytes each way, class control: the largest D_b of either side (swarm_math.h)
+ * and the step, so that ranks that have lost each other are noticed instead of mixed up. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/swarm_impl.h"
@@ -95,7 +95,7 @@ static shoal_status swap(shoal_message *out, const void *mine, shoal_message *in
 
 static shoal_status swap_heads(shoal_swarm_lockstep *l, int peer, uint64_t step)
 {
-  l->mine = (head){ l->s->distance, step };
+  l->mine = (head){ shoal_swarm_reach(l->s), step };
   SHOAL_TRY(swap(l->control_out, &l->mine, l->control_in, &l->theirs, sizeof l->mine, peer, TAG_HEAD));
   SHOAL_CHECK(l->theirs.step == step, SHOAL_ERR_COMM,
               "interaction with rank %d: it is at step %llu, this rank at step %llu", peer,
@@ -114,7 +114,7 @@ static shoal_status swap_models(shoal_swarm_lockstep *l, int peer, bool gives, b
   }
   SHOAL_TRY(swap(l->out, gives ? s->outbox : NULL, l->in, takes ? s->inbox : NULL, d->bytes, peer, TAG_PARCEL));
   if (takes) shoal_swarm_unpack(s, d);
-  if (d->quant.spacing <= 0) return SHOAL_OK;
+  if (!d->quantised) return SHOAL_OK;
   SHOAL_TRY(
       swap(l->control_out, takes ? d->bad : NULL, l->control_in, gives ? l->their_bad : NULL, s->marks, peer, TAG_BAD));
   shoal_swarm_merge(s, d, gives ? l->their_bad : NULL);

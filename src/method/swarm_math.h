@@ -52,13 +52,22 @@ static inline bool shoal_swarm_folds(shoal_swarm_variant v, bool initiator)
 /** max |a - b| */
 double shoal_swarm_distance(size_t n, const float *a, const float *b);
 
-/* The spacing follows the measured distance, so that the window of the quantiser stays twice as wide as what was seen:
+/* The spacings follow the measured distances, so that the window of the quantiser stays twice as wide as what was seen.
+ * Of every block b of 4096 numbers:
  *
- *     D ← max(0.9 D, max |Q(c_j) - c_i|) after each exchange,   D ← max(D, max |u|) at each fold
- *     s = the smallest power of two with q s >= 4 D     (half window q s / 2 >= 2 D, rounding error s / 2 <= 4 D / q)
+ *     D_b ← max(0.9 D_b, max |Q(c_j) - c_i|) after each exchange,   D_b ← max(D_b, max |u|) at each fold
+ *     s_b = the smallest power of two with q s >= 4 D_b    (half window q s / 2 >= 2 D_b, rounding error s / 2 <= 4 D_b / q)
  *
- * A power of two divides without rounding and makes grids of different spacings nest.  The two sides of an interaction use
- * the larger of their D.  While D is 0, nothing was measured yet and the exchange goes unquantised. */
-double shoal_swarm_observe(double distance, double measured);
-double shoal_swarm_spacing(int bits, double distance); /* 0: unquantised */
+ * Each side of an interaction sends with spacings of its own.  What they tell each other is the largest of their D_b, and
+ * whoever has the smaller one takes all its D_b larger by the ratio, since the partner has moved so much further.  No D_b
+ * counts for less than 2^-12 of the largest: a block that never moved (a dead unit, a frozen layer) would else have a
+ * window of nothing, and its numbers be rounded ever finer; at that floor its rounding is thousands of times below that of
+ * the block which moves most.  While the largest is 0, nothing was measured yet and the exchange goes unquantised. */
+#define SHOAL_SWARM_FLOOR 0x1p-12
+double shoal_swarm_observe(double distance, double measured); /* what is not finite teaches nothing */
+double shoal_swarm_largest(size_t blocks, const double *distance);
+/** e of the spacing 2^e for a distance > 0, at least -40 and at most 100. */
+int shoal_swarm_exponent(int bits, double distance);
+/** Exponents of all blocks.  @param pair  the larger of the two sides' largest, > 0; less than the own is no harm */
+void shoal_swarm_exponents(int bits, size_t blocks, const double *distance, double pair, int8_t *exponent);
 #endif

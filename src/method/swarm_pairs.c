@@ -37,7 +37,7 @@ typedef struct {
   uint16_t kind, session; /* session: with this partner, from 0 */
   uint32_t era;           /* meetings so far */
   uint64_t number;        /* of the initiator's interaction */
-  double distance;        /* D of the sender; in a grant, the larger of both */
+  double distance;        /* largest D_b of the sender; in a grant, of both */
 } note;
 
 typedef struct {
@@ -142,12 +142,13 @@ static shoal_status grant(shoal_swarm_pairs *p, peer *q)
 {
   shoal_swarm *s = p->s;
   shoal_swarm_talk *t = &p->theirs;
+  double own = shoal_swarm_reach(s);
   q->asks = false;
   t->stage = SHOAL_TALK_GRANTED;
   t->peer = q->rank;
   t->session = q->session;
   t->number = q->request.number;
-  t->distance = SHOAL_MAX(s->distance, q->request.distance);
+  t->distance = SHOAL_MAX(own, q->request.distance);
   t->gives = true;
   t->takes = !p->pull;
   t->t0_ns = shoal_now_ns();
@@ -164,7 +165,7 @@ static shoal_status ask(shoal_swarm_pairs *p)
   p->mine.unsent = false;
   p->mine.session = q->session;
   p->mine.t0_ns = shoal_now_ns();
-  return say(p, q, REQUEST, p->mine.number, p->s->distance);
+  return say(p, q, REQUEST, p->mine.number, shoal_swarm_reach(p->s));
 }
 
 /* The partner has agreed.  Go ahead if c is free; if it was promised to somebody else, the weaker request gives way. */

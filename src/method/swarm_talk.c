@@ -3,7 +3,7 @@
  *     PARCELS   my parcel out, theirs in         (V3: one of the two)
  *     CHECKING  which blocks could not be read, each way          unquantised: left out
  *     AGAIN     those blocks in full, each way                    none bad: left out
- *     DONE      D is learned, c is averaged (V3: `theirs` waits for the end of the step)
+ *     DONE      distances are learned, c is averaged (V3: `theirs` waits for the end of the step)
  *
  * Tags carry the session of the two (pairs.c), so that what an abandoned interaction left behind is not taken for a later
  * one's: it lies unread in the library.  Within a session the two have one interaction at a time in either direction, all
@@ -94,7 +94,7 @@ static void finish(shoal_swarm *s, shoal_swarm_talk *t)
 static shoal_status check(shoal_swarm *s, shoal_swarm_talk *t)
 {
   if (t->takes) shoal_swarm_unpack(s, &t->deal);
-  if (t->deal.quant.spacing <= 0) {
+  if (!t->deal.quantised) {
     finish(s, t);
     return SHOAL_OK;
   }

@@ -1,25 +1,27 @@
 /* S16: the deterministic mode on n processes holds the same bits as n nodes simulated in one process, for every variant,
  * quantised or not, on several graphs; and the bytes are those of the formula.
  *
- * Local steps are synthetic: each node is pulled to a point of its own, with noise; now and then one jumps, or believes
- * the others far nearer than they are, so that the quantiser's window is missed and blocks go again in full. */
+ * Local steps are synthetic: each node is pulled to a point of its own, with noise; the second block of numbers moves 1000
+ * times less than the first, the third hardly ever.  Now and then one jumps, or believes the others far nearer than they
+ * are, so that the quantiser's window is missed and blocks go again in full. */
 #include "comm.h"
 #include "method/swarm_impl.h"
 
-enum { N = 2 * SHOAL_QUANT_BLOCK + 500, STEPS = 24, RANKS_MAX = 8 };
+enum { N = 3 * SHOAL_QUANT_BLOCK + 500, STEPS = 24, RANKS_MAX = 8 };
 static int rank, size;
 
 static void local_step(shoal_swarm *s, int node, uint64_t step)
 {
   float *x = s->node.x;
-  if (step % 10 == 4) s->distance *= 1e-3;
+  static const float scale[] = { 1, 1e-3f, 0, 1 };
+  for (size_t b = 0; step % 10 == 4 && b < s->blocks; b++) s->distance[b] *= 1e-3;
   for (uint64_t i = 0; i < N; i++) {
     shoal_rng_block r = shoal_rng(31, SHOAL_RNG_TEST, i * RANKS_MAX + (uint64_t)node, (uint32_t)step);
     float noise = shoal_rng_unit(r.v[0]) - 0.5f, target = (float)((node * 7 + (int)(i % 13)) % 5);
-    x[i] -= 0.05f * (x[i] - target) + 0.02f * noise;
+    x[i] -= scale[i / SHOAL_QUANT_BLOCK] * (0.05f * (x[i] - target) + 0.02f * noise);
   }
   if (step % 10 == 9 && node == (int)(step / 10) % 2)
-    for (uint64_t i = 5000; i < 5003; i++) x[i] += 300;
+    for (uint64_t i = 9000; i < 9003; i++) x[i] += 300;
 }
 
 /* ---- n nodes in one process ---- */
@@ -29,11 +31,28 @@ static void hand_over(const shoal_swarm *from, shoal_swarm *to, size_t bytes)
   memcpy(to->inbox, from->outbox, bytes);
 }
 
+/* What was read is within half a spacing of what was sent (stochastic: one), block by block, and no spacing is larger than
+ * the distances allow. */
+static void check_parcel(const shoal_swarm *from, const shoal_swarm_deal *sent, const shoal_swarm *to,
+                         const shoal_swarm_deal *got, double distance)
+{
+  double largest = SHOAL_MAX(distance, shoal_swarm_reach(from)), own = shoal_swarm_reach(from);
+  for (size_t b = 0; sent->quantised && b < from->blocks; b++) {
+    size_t at = b * SHOAL_QUANT_BLOCK;
+    double s = ldexp(1, sent->exponent[b]), share = own > 0 ? from->distance[b] / own : 1;
+    double error = shoal_swarm_distance(shoal_swarm_block_length(from, b), from->node.c + at, to->theirs + at);
+    double allowed = 8 * SHOAL_MAX(share, 0x1p-12) * largest / (1 << from->rules.bits); /* or what f32 can tell apart */
+    CHECK(shoal_quant_marked(got->bad, b) || error <= (from->rules.stochastic ? s : s / 2), "block %zu: error %g, s %g",
+          b, error, s);
+    CHECK(s <= SHOAL_MAX(allowed, 0x1p-11), "block %zu: spacing %g, allowed %g", b, s, allowed);
+  }
+}
+
 static void simulate_edge(shoal_swarm *i, shoal_swarm *j)
 {
   shoal_swarm_variant v = i->rules.variant;
   bool both = shoal_swarm_averages(v);
-  double distance = SHOAL_MAX(i->distance, j->distance);
+  double distance = SHOAL_MAX(shoal_swarm_reach(i), shoal_swarm_reach(j));
   shoal_swarm_deal di, dj;
   REQUIRE(shoal_swarm_deal_init(i, &di) == SHOAL_OK && shoal_swarm_deal_init(j, &dj) == SHOAL_OK, "deals");
   shoal_swarm_deal_begin(i, &di, distance);
@@ -46,6 +65,8 @@ static void simulate_edge(shoal_swarm *i, shoal_swarm *j)
     shoal_swarm_unpack(j, &dj);
   }
   shoal_swarm_unpack(i, &di);
+  check_parcel(j, &dj, i, &di, distance);
+  if (both) check_parcel(i, &di, j, &dj, distance);
   uint8_t first[8];
   memcpy(first, di.bad, i->marks);
   shoal_swarm_merge(i, &di, both ? dj.bad : NULL);
@@ -113,7 +134,8 @@ static void one_case(shoal_world *w, const shoal_swarm_rules *rules)
   compare("x", mine, x[rank]);
   compare("c", s->node.c, nodes[rank]->node.c);
   compare("b", s->node.b, nodes[rank]->node.b);
-  CHECK(s->distance == nodes[rank]->distance && s->turns == nodes[rank]->turns, "spacing or turns differ");
+  CHECK(memcmp(s->distance, nodes[rank]->distance, s->blocks * sizeof *s->distance) == 0, "distances differ");
+  CHECK(s->turns == nodes[rank]->turns, "turns differ");
   for (int link = 0; link < SHOAL_LINK_CONTROL; link++)
     CHECK(s->sent[link] == counters.payload[link], "link %d: formula %llu, counted %llu", link,
           (unsigned long long)s->sent[link], (unsigned long long)counters.payload[link]);

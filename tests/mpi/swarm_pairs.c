@@ -84,7 +84,8 @@ static void run(shoal_world *w, const shoal_swarm_rules *rules)
     while (s->met < goal * meeting && !check_failures) {
       bool changed;
       local_step(x, &l, step);
-      if (dice(step, 10, 2)) s->distance *= 1e-3; /* so that some blocks cannot be read */
+      for (size_t b = 0; b < s->blocks; b++)
+        if (dice(step, 10 + (uint32_t)b, 2)) s->distance[b] *= 1e-3; /* so that some blocks cannot be read */
       compute(w, step++, rules->overlap == OVERLAP);
       CHECK_OK(shoal_swarm_pairs_step(p, &changed));
       if (rules->overlap == OVERLAP)

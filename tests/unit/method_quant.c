@@ -1,5 +1,6 @@
 /* The modular quantiser against the numbers of its specification: when decoding is right, when it wraps, that wraps are
- * noticed, that stochastic rounding has the right mean, and where every byte lies. */
+ * noticed, that stochastic rounding has the right mean, that every block has a spacing of its own, and where every byte
+ * lies. */
 #include "base/mem.h"
 #include "check.h"
 #include "method/quant.h"
@@ -19,36 +20,41 @@ static void *room(size_t bytes)
   return p;
 }
 
-/* Encode x, decode near y. */
-static size_t send(const shoal_quant *q, size_t n, const float *x, const float *y, float *z, uint8_t *bad)
+/* Encode x, decode near y; every block with the same spacing. */
+static size_t send(const shoal_quant *q, int exponent, size_t n, const float *x, const float *y, float *z, uint8_t *bad)
 {
+  int8_t exponents[64];
+  REQUIRE(shoal_quant_blocks(n) <= SHOAL_COUNT(exponents), "%zu numbers", n);
+  memset(exponents, exponent, sizeof exponents);
   void *parcel = room(shoal_quant_bytes(q->bits, n));
-  shoal_quant_encode(q, n, x, parcel);
-  size_t wrong = shoal_quant_decode(q, n, parcel, y, z, bad);
+  shoal_quant_encode(q, n, x, exponents, parcel);
+  for (size_t b = 0; b < shoal_quant_blocks(n); b++)
+    CHECK(exponents[b] == exponent, "spacing of block %zu: 2^%d instead of 2^%d", b, exponents[b], exponent);
+  size_t wrong = shoal_quant_decode(q->bits, n, parcel, y, z, bad);
   free(parcel);
   return wrong;
 }
 
-static float send_one(const shoal_quant *q, float x, float y, size_t *wrong)
+static float send_one(const shoal_quant *q, int exponent, float x, float y, size_t *wrong)
 {
   uint8_t bad[1];
   float z;
-  *wrong = send(q, 1, &x, &y, &z, bad);
+  *wrong = send(q, exponent, 1, &x, &y, &z, bad);
   return z;
 }
 
-/* S10, the worked example: s = 0.01, q = 16, x = 0.30. */
+/* S10, the worked example (s = 0.01, q = 16, x = 0.30), in hundredths: spacings are powers of two here. */
 static void worked_example(void)
 {
-  shoal_quant q = { .bits = 4, .spacing = 0.01 };
+  shoal_quant q = { .bits = 4 };
   static const struct {
     float key, value;
     size_t wrong;
-  } rows[] = { { 0.37f, 0.30f, 0 }, { 0.381f, 0.46f, 1 }, { 0.39f, 0.46f, 1 }, { 0.50f, 0.46f, 1 } };
+  } rows[] = { { 37, 30, 0 }, { 38.1f, 46, 1 }, { 39, 46, 1 }, { 50, 46, 1 } };
   for (size_t i = 0; i < SHOAL_COUNT(rows); i++) {
     size_t wrong;
-    float z = send_one(&q, 0.30f, rows[i].key, &wrong);
-    CHECK(fabsf(z - rows[i].value) < 1e-6f, "key %g: %g", (double)rows[i].key, (double)z);
+    float z = send_one(&q, 0, 30, rows[i].key, &wrong);
+    CHECK(z == rows[i].value, "key %g: %g", (double)rows[i].key, (double)z);
     CHECK(wrong == rows[i].wrong, "key %g: %zu wrong blocks", (double)rows[i].key, wrong);
   }
 }
@@ -59,13 +65,13 @@ static void windows(int bits)
 {
   enum { N = 20000 };
   double s = 0x1p-10, colours = (double)(1 << bits);
-  shoal_quant q = { .bits = bits, .spacing = s };
+  shoal_quant q = { .bits = bits };
   size_t inside = 0, outside = 0;
   for (uint64_t i = 0; i < N; i++) {
     double x = nearbyint((double)uniform(i, 1, 60) / s * 64) * s / 64;
     double y = x + nearbyint((double)uniform(i, 2, (float)(3 * colours * s)) / s * 64) * s / 64, d = fabs(x - y);
     size_t wrong;
-    double z = (double)send_one(&q, (float)x, (float)y, &wrong), k = nearbyint(x / s), off = z / s - k;
+    double z = (double)send_one(&q, -10, (float)x, (float)y, &wrong), k = nearbyint(x / s), off = z / s - k;
     CHECK(fabs(z - y) <= colours * s / 2, "z %g beyond the window of %g", z, y);
     CHECK(z / s == nearbyint(z / s), "z %g is not on the grid", z);
     CHECK(fmod(off, colours) == 0, "colour: off by %g of %g", off, colours);
@@ -86,28 +92,29 @@ static void consensus(int bits, bool stochastic)
 {
   enum { N = 3 * SHOAL_QUANT_BLOCK + 77 };
   static float x[N], z[N], v[N];
+  static const int8_t exponents[4] = { -8, -8, -8, -8 };
   uint8_t bad[1];
-  shoal_quant q = { .bits = bits, .spacing = 0.003, .stochastic = stochastic, .seed = 5, .turn = 9 };
+  shoal_quant q = { .bits = bits, .stochastic = stochastic, .seed = 5, .turn = 9 };
   for (uint64_t i = 0; i < N; i++) x[i] = uniform(i, 3, 8);
-  CHECK(send(&q, N, x, x, z, bad) == 0, "consensus is misread");
-  shoal_quant_value(&q, 0, N, x, v);
+  CHECK(send(&q, -8, N, x, x, z, bad) == 0, "consensus is misread");
+  shoal_quant_value(&q, 0, N, x, exponents, v);
   CHECK(memcmp(v, z, sizeof v) == 0, "%d bits: sender and receiver see different numbers", bits);
-  shoal_quant_value(&q, SHOAL_QUANT_BLOCK, N - SHOAL_QUANT_BLOCK, x + SHOAL_QUANT_BLOCK, v);
+  shoal_quant_value(&q, SHOAL_QUANT_BLOCK, N - SHOAL_QUANT_BLOCK, x + SHOAL_QUANT_BLOCK, exponents, v);
   CHECK(memcmp(v, z + SHOAL_QUANT_BLOCK, (N - SHOAL_QUANT_BLOCK) * sizeof *v) == 0, "a part is not as in the whole");
-  double bound = stochastic ? q.spacing : q.spacing / 2;
+  double bound = stochastic ? 0x1p-8 : 0x1p-9;
   for (size_t i = 0; i < N; i++)
-    if (!(fabs((double)z[i] - (double)x[i]) <= bound * (1 + 1e-4)))
-      CHECK(false, "x %g, z %g", (double)x[i], (double)z[i]);
+    if (!(fabs((double)z[i] - (double)x[i]) <= bound)) CHECK(false, "x %g, z %g", (double)x[i], (double)z[i]);
 }
 
 /* Half-way cases go to the even number, as nearbyint and PyTorch do. */
 static void half_even(void)
 {
-  shoal_quant q = { .bits = 8, .spacing = 1 };
+  shoal_quant q = { .bits = 8 };
+  static const int8_t one = 0;
   static const float x[] = { 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 3.49f, -3.51f };
   static const float expected[] = { 0, 2, 2, 0, -2, -2, 3, -4 };
   float z[SHOAL_COUNT(x)];
-  shoal_quant_value(&q, 0, SHOAL_COUNT(x), x, z);
+  shoal_quant_value(&q, 0, SHOAL_COUNT(x), x, &one, z);
   for (size_t i = 0; i < SHOAL_COUNT(x); i++) CHECK(z[i] == expected[i], "%g -> %g", (double)x[i], (double)z[i]);
 }
 
@@ -116,12 +123,13 @@ static void unbiased(void)
 {
   enum { DRAWS = 200000 };
   static float x[DRAWS], z[DRAWS];
+  static const int8_t ones[(DRAWS + SHOAL_QUANT_BLOCK - 1) / SHOAL_QUANT_BLOCK]; /* exponent 0 */
   static const float points[] = { 0.3f, -0.3f, 0.999f, 17.01f, 2 };
   for (size_t p = 0; p < SHOAL_COUNT(points); p++) {
-    shoal_quant q = { .bits = 8, .spacing = 1, .stochastic = true, .seed = 77, .turn = (uint32_t)p };
+    shoal_quant q = { .bits = 8, .stochastic = true, .seed = 77, .turn = (uint32_t)p };
     double sum = 0, squares = 0, fraction = (double)points[p] - floor((double)points[p]);
     for (size_t i = 0; i < DRAWS; i++) x[i] = points[p];
-    shoal_quant_value(&q, 0, DRAWS, x, z);
+    shoal_quant_value(&q, 0, DRAWS, x, ones, z);
     for (size_t i = 0; i < DRAWS; i++) {
       sum += (double)z[i];
       squares += ((double)z[i] - (double)x[i]) * ((double)z[i] - (double)x[i]);
@@ -132,13 +140,13 @@ static void unbiased(void)
     CHECK(fabs(squares / DRAWS - fraction * (1 - fraction)) < 0.01, "variance %g", squares / DRAWS);
   }
   /* Another turn, other draws; the same turn, the same. */
-  shoal_quant a = { .bits = 8, .spacing = 1, .stochastic = true, .seed = 1, .turn = 1 }, b = a;
+  shoal_quant a = { .bits = 8, .stochastic = true, .seed = 1, .turn = 1 }, b = a;
   for (size_t i = 0; i < DRAWS; i++) x[i] = 0.5f;
-  shoal_quant_value(&a, 0, DRAWS / 2, x, z);
-  shoal_quant_value(&b, 0, DRAWS / 2, x, z + DRAWS / 2);
+  shoal_quant_value(&a, 0, DRAWS / 2, x, ones, z);
+  shoal_quant_value(&b, 0, DRAWS / 2, x, ones, z + DRAWS / 2);
   CHECK(memcmp(z, z + DRAWS / 2, DRAWS / 2 * sizeof *z) == 0, "the same address gives other numbers");
   b.turn = 2;
-  shoal_quant_value(&b, 0, DRAWS / 2, x, z + DRAWS / 2);
+  shoal_quant_value(&b, 0, DRAWS / 2, x, ones, z + DRAWS / 2);
   CHECK(memcmp(z, z + DRAWS / 2, DRAWS / 2 * sizeof *z) != 0, "turns do not matter");
 }
 
@@ -185,19 +193,19 @@ static void detection(int bits)
   static float x[N], y[N], z[N];
   uint8_t bad[1];
   double s = 0x1p-8;
-  shoal_quant q = { .bits = bits, .spacing = s };
+  shoal_quant q = { .bits = bits };
   for (size_t i = 0; i < N; i++) x[i] = uniform(i, 4, 4);
   for (size_t trial = 0; trial < 40; trial++) {
     size_t at = (size_t)(trial * 7919 + 13) % N, block = at / SHOAL_QUANT_BLOCK;
     memcpy(y, x, sizeof y);
     y[at] += (float)((trial % 2 ? 1 : -1) * (double)(1 << bits) * s * (1 + (double)(trial % 3)));
-    CHECK(send(&q, N, x, y, z, bad) == 1 && bad[0] == 1 << block, "number %zu wrapped: marks %02x", at, bad[0]);
+    CHECK(send(&q, -8, N, x, y, z, bad) == 1 && bad[0] == 1 << block, "number %zu wrapped: marks %02x", at, bad[0]);
   }
   /* Two that wrap in opposite directions do not hide each other. */
   memcpy(y, x, sizeof y);
   y[8] += (float)((double)(1 << bits) * s);
   y[12] -= (float)((double)(1 << bits) * s);
-  CHECK(send(&q, N, x, y, z, bad) == 1 && bad[0] == 1, "two wraps: marks %02x", bad[0]);
+  CHECK(send(&q, -8, N, x, y, z, bad) == 1 && bad[0] == 1, "two wraps: marks %02x", bad[0]);
 }
 
 static int rising(const void *a, const void *b)
@@ -209,39 +217,129 @@ static int rising(const void *a, const void *b)
 /* The hash's factors keep their promise: odd, positive, all different. */
 static void factors(void)
 {
-  static int32_t f[SHOAL_QUANT_BLOCK];
+  static int32_t f[SHOAL_QUANT_BLOCK + 1];
   memcpy(f, shoal_quant_factors(), sizeof f);
-  qsort(f, SHOAL_QUANT_BLOCK, sizeof *f, rising);
-  for (size_t i = 0; i < SHOAL_QUANT_BLOCK; i++)
+  qsort(f, SHOAL_COUNT(f), sizeof *f, rising);
+  for (size_t i = 0; i < SHOAL_COUNT(f); i++)
     CHECK(f[i] > 0 && f[i] % 2 == 1 && (i == 0 || f[i] != f[i - 1]), "factor %zu: %d", i, f[i]);
 }
 
-/* Blocks of moderate numbers go the quick way, and with one large number among them the general one: what both make of
- * the others is the same, parcels included. */
-static void two_ways(int bits)
+/* Every byte of a parcel of two blocks with different spacings, the second of three numbers.  The sums are done by hand:
+ * factors are 31-bit numbers f; a hash is n + e f_4096 + k_0 f_0 + k_1 f_1 + ... modulo 2^56. */
+static void wire(void)
 {
-  enum { N = SHOAL_QUANT_BLOCK };
-  static float x[N], y[N], z[2][N], v[2][N];
-  static uint8_t parcel[2][2 * N + 8], bad[1];
-  for (int scale = -12; scale <= 4; scale += 4) {
-    shoal_quant q = { .bits = bits, .spacing = ldexp(1, scale) };
-    for (size_t i = 0; i < N; i++) {
-      x[i] = uniform(i, 6, (float)(q.spacing * 40000));
-      y[i] = x[i] + uniform(i, 7, (float)(q.spacing * (double)(1 << bits) * 1.05)); /* a few are misread */
-    }
-    for (int way = 0; way < 2; way++) {
-      x[N - 1] = y[N - 1] = way ? (float)(q.spacing * 0x1p30) : 0;
-      shoal_quant_encode(&q, N, x, parcel[way]);
-      CHECK(shoal_quant_decode(&q, N, parcel[way], y, z[way], bad) == 1, "none misread");
-      shoal_quant_value(&q, 0, N, x, v[way]);
-    }
-    CHECK(memcmp(z[0], z[1], (N - 1) * sizeof *z[0]) == 0, "%d bits, spacing 2^%d: decoded differently", bits, scale);
-    CHECK(memcmp(v[0], v[1], (N - 1) * sizeof *v[0]) == 0, "%d bits, spacing 2^%d: other values", bits, scale);
-    CHECK(memcmp(parcel[0], parcel[1], shoal_quant_packed_bytes(bits, N) - 8) == 0, "%d bits: other codes", bits);
+  enum { N = SHOAL_QUANT_BLOCK + 3 };
+  static float x[N] = { 0.5f, -1.5f }, z[N]; /* k = 1, -3 of 2^-1 */
+  static uint8_t parcel[N + 16], expected[N + 16] = { 0x01, 0xfd };
+  static const uint8_t end0[8] = { 0xdb, 0xb9, 0x44, 0x5d, 0xfe, 0xff, 0xff, 0xff },
+                       block1[3 + 8] = { 0x2c, 0xff, 0x00, 0xec, 0xff, 0xd0, 0x56, 0x3a, 0x00, 0x00, 0xf6 };
+  int8_t exponents[2] = { -1, -10 };
+  uint8_t bad[1];
+  x[N - 3] = 300 * 0x1p-10f; /* code 300 - 256 = 0x2c */
+  x[N - 2] = -0x1p-10f;      /* code 0xff */
+  x[N - 1] = 0.4f * 0x1p-10f;
+  memcpy(expected + SHOAL_QUANT_BLOCK, end0, sizeof end0);
+  memcpy(expected + SHOAL_QUANT_BLOCK + 8, block1, sizeof block1);
+  CHECK(shoal_quant_bytes(8, N) == sizeof parcel, "%zu bytes", shoal_quant_bytes(8, N));
+  shoal_quant_encode(&(shoal_quant){ .bits = 8 }, N, x, exponents, parcel);
+  for (size_t i = 0; i < sizeof parcel; i++)
+    CHECK(parcel[i] == expected[i], "byte %zu: %02x instead of %02x", i, parcel[i], expected[i]);
+  CHECK(shoal_quant_decode(8, N, parcel, x, z, bad) == 0 && bad[0] == 0, "not read");
+  CHECK(z[0] == x[0] && z[1] == x[1] && z[N - 3] == x[N - 3] && z[N - 2] == x[N - 2] && z[N - 1] == 0, "other numbers");
+}
+
+/* Blocks of spacings from 2^-30 to 2^20 in one parcel, numbers of up to 2^20 spacings, keys up to the edge of the window:
+ * each number comes back as s k, by double arithmetic, and within s_b / 2 (stochastic: less than s_b) of what it was. */
+static void guarantee(int bits, bool stochastic)
+{
+  enum { BLOCKS = 11, N = BLOCKS * SHOAL_QUANT_BLOCK - 1000 };
+  static float x[N], y[N], z[N], v[N];
+  static uint8_t parcel[2 * N + 8 * BLOCKS], bad[(BLOCKS + 7) / 8];
+  static int8_t e[BLOCKS];
+  shoal_quant q = { .bits = bits, .stochastic = stochastic, .seed = 3, .turn = 4 };
+  float window = (float)((1 << bits) - (stochastic ? 2 : 1)) * 0.999f; /* of y - x, in spacings, all its width */
+  for (size_t i = 0; i < N; i++) {
+    e[i / SHOAL_QUANT_BLOCK] = (int8_t)((int)(i / SHOAL_QUANT_BLOCK) * 5 - 30);
+    float s = ldexpf(1, e[i / SHOAL_QUANT_BLOCK]);
+    x[i] = s * uniform(i, 8, i % 3 ? 0x1p20f : 50);
+    y[i] = x[i] + s * uniform(i, 9, window);
+  }
+  shoal_quant_encode(&q, N, x, e, parcel);
+  CHECK(shoal_quant_decode(bits, N, parcel, y, z, bad) == 0, "%d bits: blocks are misread", bits);
+  shoal_quant_value(&q, 0, N, x, e, v);
+  CHECK(memcmp(v, z, sizeof v) == 0, "%d bits: sender and receiver see different numbers", bits);
+  for (size_t i = 0; i < N; i++) {
+    int wanted = (int)(i / SHOAL_QUANT_BLOCK) * 5 - 30;
+    double s = ldexp(1, wanted), error = fabs((double)z[i] - (double)x[i]), k = (double)z[i] / s;
+    bool right = stochastic ? error < s && k == nearbyint(k) : error <= s / 2 && k == nearbyint((double)x[i] / s);
+    if (!right || e[i / SHOAL_QUANT_BLOCK] != wanted)
+      CHECK(false, "%d bits, spacing %g: x %g, z %g", bits, s, (double)x[i], (double)z[i]);
   }
 }
 
-/* S14: sizes by section 10 of the specification, plus 8 bytes of hash per block. */
+/* A spacing too fine for the numbers of its block is raised, for that block, to the least that fits; numbers without any
+ * go in full. */
+static void too_fine(void)
+{
+  enum { N = 7 * SHOAL_QUANT_BLOCK };
+  static const float large[7] = { 0, 0x1.fffffep20f, 0x1p21f, 0x1p40f, 0x1p121f, INFINITY, -NAN };
+  static const int expected[7] = { 0, 0, 1, 20, SHOAL_QUANT_FULL, SHOAL_QUANT_FULL, SHOAL_QUANT_FULL };
+  static float x[N], y[N], z[N];
+  static uint8_t parcel[N + 8 * 7], bad[1];
+  for (int stochastic = 0; stochastic < 2; stochastic++) {
+    int8_t e[7] = { 0 };
+    shoal_quant q = { .bits = 8, .stochastic = stochastic == 1 };
+    for (size_t i = 0; i < N; i++) x[i] = i % 1000 == 77 ? large[i / SHOAL_QUANT_BLOCK] : uniform(i, 10, 100);
+    shoal_quant_encode(&q, N, x, e, parcel);
+    memcpy(y, x, sizeof y);
+    y[3] = 0x1p22f; /* a key this far off was never meant, whatever its colour */
+    CHECK(shoal_quant_decode(8, N, parcel, y, z, bad) == 4 && bad[0] == 0x71, "bad blocks: %02x", bad[0]);
+    CHECK(z[3] == y[3], "a bad block: %g", (double)z[3]);
+    shoal_quant_value(&q, 0, N, x, e, z);
+    for (size_t b = 0; b < 7; b++) {
+      CHECK(e[b] == expected[b], "%g: exponent %d", (double)large[b], e[b]);
+      double s = e[b] == SHOAL_QUANT_FULL ? 0 : ldexp(stochastic ? 1 : 0.5, e[b]);
+      for (size_t i = b * SHOAL_QUANT_BLOCK; i < (b + 1) * SHOAL_QUANT_BLOCK; i++)
+        if (!(fabs((double)z[i] - (double)x[i]) <= s) && memcmp(&z[i], &x[i], sizeof *x) != 0)
+          CHECK(false, "block %zu: x %g, value %g", b, (double)x[i], (double)z[i]);
+    }
+  }
+}
+
+/* Another exponent on the wire is noticed, even where all grid numbers are so small that they would stay the same, and
+ * leaves nothing but finite numbers; so do keys that are no numbers, but for themselves, and a parcel of noise. */
+static void damage(int bits)
+{
+  enum { N = 100 };
+  float x[N], y[N], z[N];
+  uint8_t parcel[2 * N + 8], bad[1];
+  int8_t e = -6;
+  for (size_t i = 0; i < N; i++) x[i] = (float)((int)(i % 5) - 2) * 0x1p-6f;
+  size_t bytes = shoal_quant_bytes(bits, N), last = bytes - 1;
+  shoal_quant_encode(&(shoal_quant){ .bits = bits }, N, x, &e, parcel);
+  CHECK(parcel[last] == 0xfa, "exponent byte %02x", parcel[last]);
+  for (unsigned byte = 0; byte < 256; byte++) {
+    parcel[last] = (uint8_t)byte;
+    size_t wrong = shoal_quant_decode(bits, N, parcel, x, z, bad);
+    CHECK(wrong == (byte != 0xfa), "%d bits, exponent byte %02x: %zu bad", bits, byte, wrong);
+    for (size_t i = 0; i < N; i++) CHECK(isfinite(z[i]), "exponent byte %02x: %g", byte, (double)z[i]);
+  }
+  parcel[last] = 0xfa;
+  static const float strange[] = { NAN, INFINITY, -INFINITY, 0x1.fffffep127f, -0x1p-149f };
+  for (size_t k = 0; k < SHOAL_COUNT(strange); k++) {
+    memcpy(y, x, sizeof y);
+    y[50] = strange[k];
+    CHECK(shoal_quant_decode(bits, N, parcel, y, z, bad) == (k < 4), "key %g", (double)strange[k]);
+  }
+  for (uint32_t trial = 0; trial < 2000; trial++) {
+    for (size_t i = 0; i < bytes; i++) parcel[i] = (uint8_t)shoal_rng(12, SHOAL_RNG_TEST, i, trial).v[0];
+    for (size_t i = 0; i < N; i++) y[i] = uniform(i, trial, ldexpf(1, (int)(trial % 240) - 120));
+    CHECK(shoal_quant_decode(bits, N, parcel, y, z, bad) == 1 && bad[0] == 1, "noise is taken for a parcel");
+    for (size_t i = 0; i < N; i++) CHECK(isfinite(z[i]), "noise becomes %g", (double)z[i]);
+  }
+}
+
+/* S14: sizes by section 10 of the specification, plus 8 bytes of hash and exponent per block. */
 static void sizes(void)
 {
   CHECK(shoal_quant_bytes(8, 25557032) == 25557032 + 8 * 6240, "ResNet50 at 8 bits");
@@ -256,6 +354,8 @@ int main(void)
   half_even();
   unbiased();
   planar();
+  wire();
+  too_fine();
   sizes();
   factors();
   for (size_t b = 0; b < SHOAL_COUNT(all_bits); b++) {
@@ -264,7 +364,9 @@ int main(void)
     consensus(all_bits[b], true);
     packing(all_bits[b]);
     detection(all_bits[b]);
-    two_ways(all_bits[b]);
+    guarantee(all_bits[b], false);
+    guarantee(all_bits[b], true);
+    damage(all_bits[b]);
   }
   return check_done();
 }

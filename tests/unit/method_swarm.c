@@ -1,7 +1,8 @@
 /* The swarm's arithmetic against the mathematics of load balancing: conservation and contraction by enumeration, exactly;
  * steady states with noise and convergence on quadratics by simulation.  S-numbers are those of docs/methods/swarm.md.
  *
- * A simulated swarm is n nodes in one process; an interaction is what two ranks would do, quantiser included. */
+ * A simulated swarm is n nodes in one process; an interaction is what two ranks would do, quantiser included; the partner
+ * sends with a spacing twice as large. */
 #include "base/mem.h"
 #include "check.h"
 #include "method/graph.h"
@@ -53,21 +54,25 @@ static void interact(swarm *s, int i, int j)
   memcpy(qj, p.c, sizeof qj);
   memcpy(got_i, qi, sizeof qi);
   memcpy(got_j, qj, sizeof qj);
-  s->quant.spacing = shoal_swarm_spacing(s->quant.bits, s->distance);
+  bool quantised = s->quant.bits && s->distance > 0;
+  int8_t exponent[2] = { 0 };
+  for (int side = 0; quantised && side < 2; side++)
+    shoal_swarm_exponents(s->quant.bits, 1, &s->distance, s->distance * (1 + side), &exponent[side]);
   s->distance = shoal_swarm_observe(s->distance, shoal_swarm_distance(s->length, a.c, p.c));
-  if (s->quant.spacing > 0) {
+  if (quantised) {
     uint8_t parcel[4 * LENGTH + 8], bad[1];
-    shoal_quant_encode(&s->quant, s->length, qi, parcel);
-    size_t wrong = shoal_quant_decode(&s->quant, s->length, parcel, p.c, got_i, bad);
-    shoal_quant_encode(&s->quant, s->length, qj, parcel);
-    wrong += shoal_quant_decode(&s->quant, s->length, parcel, a.c, got_j, bad);
+    shoal_quant_encode(&s->quant, s->length, qi, &exponent[0], parcel);
+    size_t wrong = shoal_quant_decode(s->quant.bits, s->length, parcel, p.c, got_i, bad);
+    shoal_quant_encode(&s->quant, s->length, qj, &exponent[1], parcel);
+    wrong += shoal_quant_decode(s->quant.bits, s->length, parcel, a.c, got_j, bad);
     if (wrong) { /* resent unquantised, both ways */
       memcpy(got_i, qi, sizeof qi);
       memcpy(got_j, qj, sizeof qj);
     } else {
-      shoal_quant_value(&s->quant, 0, s->length, qi, qi);
-      shoal_quant_value(&s->quant, 0, s->length, qj, qj);
-      CHECK(memcmp(qi, got_i, sizeof(float) * s->length) == 0, "the sides see different numbers");
+      shoal_quant_value(&s->quant, 0, s->length, qi, &exponent[0], qi);
+      shoal_quant_value(&s->quant, 0, s->length, qj, &exponent[1], qj);
+      CHECK(memcmp(qi, got_i, sizeof(float) * s->length) == 0 && memcmp(qj, got_j, sizeof(float) * s->length) == 0,
+            "the sides see different numbers");
     }
   }
   double u = take(s->variant, &a, true, qi, got_j);
@@ -268,8 +273,8 @@ static void accounting(shoal_swarm_variant v, int bits)
     gamma_of(&s, after);
     applied[i] += u;
     applied[j] += w;
-    /* Both use both quantised values: the mean shifts by (e_i + e_j)/n at most, e <= s/2 each. */
-    double shift = bits ? shoal_swarm_spacing(bits, window) / N : 0;
+    /* Both use both quantised values: the mean shifts by (e_i + e_j)/n at most, e_i <= s/2 and e_j <= 2 s/2. */
+    double shift = bits && window > 0 ? 1.5 * ldexp(1, shoal_swarm_exponent(bits, window)) / N : 0;
     CHECK(fabs(after[0] - (before[0] - (u + w) / N)) <= shift + 1e-6, "event %llu: mean %g -> %g, applied %g",
           (unsigned long long)t, before[0], after[0], u + w);
     if (v == SHOAL_SWARM_NONBLOCKING)
@@ -341,19 +346,69 @@ static void quadratics(void)
 
 static void spacing(void)
 {
-  CHECK(shoal_swarm_spacing(8, 0) == 0 && shoal_swarm_spacing(0, 1) == 0, "no distance, no bits: unquantised");
-  CHECK(shoal_swarm_spacing(8, 64) == 1 && shoal_swarm_spacing(8, 64.001) == 2 && shoal_swarm_spacing(8, 33) == 1,
+  CHECK(shoal_swarm_exponent(8, 64) == 0 && shoal_swarm_exponent(8, 64.001) == 1 && shoal_swarm_exponent(8, 33) == 0,
         "q s >= 4 D");
-  CHECK(shoal_swarm_spacing(16, 1) == 0x1p-14 && shoal_swarm_spacing(4, 1) == 0.25, "16 and 4 bits");
-  CHECK(shoal_swarm_spacing(8, 1e-30) == 0x1p-40, "never so fine that grid numbers overflow");
+  CHECK(shoal_swarm_exponent(16, 1) == -14 && shoal_swarm_exponent(4, 1) == -2, "16 and 4 bits");
+  CHECK(shoal_swarm_exponent(8, 1e-30) == -40 && shoal_swarm_exponent(4, 1e38) == 100, "never beyond what can be sent");
   CHECK(shoal_swarm_observe(1, 0) == 0.9 && shoal_swarm_observe(1, 3) == 3 &&
             shoal_swarm_observe(1, (double)NAN) == 0.9,
         "follows the measured distance");
 }
 
+/* Spacings of blocks: each by its own distance; scaled up to the partner's; no less than 2^-12 of the largest; and all by
+ * the partner's where nothing of the own was measured. */
+static void spacings_of_blocks(void)
+{
+  static const double distance[6] = { 64, 0.25, 0, 33, 0x1p-6, 0x1p-7 }, none[6], tiny[6] = { 0, 0x1p-1074, 0x1p-1073 };
+  static const struct {
+    const double *distance;
+    double pair;
+    int exponent[6];
+  } rows[] = {
+    { distance, 64, { 0, -8, -12, 0, -12, -12 } },  { distance, 1, { 0, -8, -12, 0, -12, -12 } },
+    { distance, 256, { 2, -6, -10, 2, -10, -10 } }, { none, 64, { 0, 0, 0, 0, 0, 0 } },
+    { tiny, 64, { -12, -1, 0, -12, -12, -12 } },
+  };
+  for (size_t r = 0; r < SHOAL_COUNT(rows); r++) {
+    int8_t e[6];
+    shoal_swarm_exponents(8, 6, rows[r].distance, rows[r].pair, e);
+    for (size_t b = 0; b < 6; b++)
+      CHECK(e[b] == rows[r].exponent[b], "row %zu, block %zu: 2^%d instead of 2^%d", r, b, e[b], rows[r].exponent[b]);
+  }
+  CHECK(shoal_swarm_largest(6, distance) == 64 && shoal_swarm_largest(6, none) == 0, "the largest distance");
+}
+
+/* Two layers, of which one moves 1000 times less: it is rounded 1000 times less coarsely, and neither is misread. */
+static void layers_apart(int bits)
+{
+  enum { N = 2 * SHOAL_QUANT_BLOCK };
+  static float x[N], y[N], z[N];
+  static uint8_t parcel[2 * N + 16], bad[1];
+  double distance[2], error[2];
+  int8_t exponent[2];
+  for (uint64_t i = 0; i < N; i++) {
+    x[i] = normal(i, 30) * 0.05f;
+    y[i] = x[i] + normal(i, 31) * (i < SHOAL_QUANT_BLOCK ? 1e-2f : 1e-5f);
+  }
+  for (size_t b = 0; b < 2; b++)
+    distance[b] = shoal_swarm_distance(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, y + b * SHOAL_QUANT_BLOCK);
+  shoal_swarm_exponents(bits, 2, distance, distance[0], exponent);
+  shoal_quant_encode(&(shoal_quant){ .bits = bits }, N, x, exponent, parcel);
+  CHECK(shoal_quant_decode(bits, N, parcel, y, z, bad) == 0, "%d bits: misread", bits);
+  for (size_t b = 0; b < 2; b++) {
+    error[b] = shoal_swarm_distance(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, z + b * SHOAL_QUANT_BLOCK);
+    CHECK(error[b] <= 4 * distance[b] / (1 << bits), "%d bits, block %zu: error %g at distance %g", bits, b, error[b],
+          distance[b]);
+  }
+  CHECK(error[0] > 400 * error[1] && error[0] < 2500 * error[1], "%d bits: errors %g and %g", bits, error[0], error[1]);
+}
+
 int main(void)
 {
   spacing();
+  spacings_of_blocks();
+  layers_apart(4);
+  layers_apart(8);
   for (size_t v = 0; v < SHOAL_COUNT(variants); v++) {
     conservation(variants[v]);
     contraction(variants[v]);

@@ -89,7 +89,7 @@ bool shoal_world_shares(const shoal_world *w);          /* does any node have se
 shoal_status shoal_group_agree(shoal_group *g, shoal_status mine);
 /** The same after a call that most ranks refuse for the same reason, but each by its own numbers: `call` is made under
  *  shoal_quiet_errors, the lowest rank that refused prints its first error, and all return a failure of the kind. */
-#define SHOAL_AGREE_ONCE(g, call) (shoal_quiet_errors(1), shoal_group_agree_once((g), (call)))
+#define SHOAL_AGREE_ONCE(g, call) (shoal_clear_error(), shoal_quiet_errors(1), shoal_group_agree_once((g), (call)))
 shoal_status shoal_group_agree_once(shoal_group *g, shoal_status mine); /* its other half: lets errors be heard again */
 shoal_status shoal_group_barrier(shoal_group *g);
 /** Short data by a binomial tree, long data along a chain in rank order, so that each link carries it once. */

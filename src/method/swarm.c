@@ -37,7 +37,7 @@ static const shoal_option options[] = {
   { "method.graph", SHOAL_OPT_ENUM, "complete", NULL, "complete|ring|torus|random", "Who may meet whom.", "shoal" },
   { "method.edge_probability", SHOAL_OPT_FLOAT, "0.5", NULL, "[0,1]",
     "Random graph: probability of an edge; components are joined afterwards.", "shoal" },
-  { "method.bits", SHOAL_OPT_ENUM, "16", "bits", "0|4|8|14|16",
+  { "method.bits", SHOAL_OPT_ENUM, "8", "bits", "0|4|8|14|16",
     "Bits per number on the wire, by the modular quantiser; 0: f32.", "Davies et al., ICLR 2021" },
   { "method.rounding", SHOAL_OPT_ENUM, "nearest", NULL, "nearest|stochastic",
     "To the nearest grid point, or at random with the right mean.", "Davies et al., ICLR 2021" },
@@ -239,10 +239,10 @@ const shoal_method shoal_method_swarm = {
   .about = "a model on every rank; now and then it is averaged with that of one random partner",
   .explanation =
       "Every rank trains a model of its own on its own slots of the data.  After a few local steps it picks a random\n"
-      "neighbour, and the two average their common copies, 16 bits per number: of each number only its grid point\n"
-      "modulo 65536 is sent, which the other side can resolve because its own number is near.  A hash per block\n"
+      "neighbour, and the two average their common copies, 8 bits per number: of each number only its grid point\n"
+      "modulo 256 is sent, which the other side can resolve because its own number is near.  A hash per block\n"
       "tells where it was not, and such blocks go again in full.  Every block of 4096 numbers has a grid spacing of\n"
-      "its own, after the distances seen there; 8 bits are half the bytes for a little accuracy.  A partner answers\n"
+      "its own, after the distances seen there; 16 bits are twice the bytes for a little accuracy.  A partner answers\n"
       "between two primitives of its own compute, so nobody waits for a slow rank; ranks meet only to evaluate, to\n"
       "save and to stop.  The evaluated model is the mean of all, its batch-norm statistics measured anew.",
   .source =

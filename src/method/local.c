@@ -83,12 +83,15 @@ static shoal_status check_options(const shoal_run *r, shoal_local_form form)
 }
 
 /* Costs of all layers: rank 0's measurement goes to all.  Collective where measured. */
-static shoal_status find_costs(shoal_run *r, shoal_head head, int layers, double *cost, double *heads)
+static shoal_status find_costs(shoal_run *r, shoal_head head, int layers, int chunks, double *cost, double *heads)
 {
   if (strcmp(shoal_config_string(r->config, "method.balance"), "measured") != 0)
-    return shoal_local_count(r->model, head, cost, heads);
+    return shoal_local_count(r->model, head, r->global_batch, cost, heads); /* the same cut for any number of ranks */
+  shoal_local_grid grid;
   uint64_t first, own;
-  shoal_share_of(r->global_batch, 0, shoal_group_size(r->all), &first, &own);
+  SHOAL_TRY(shoal_local_arrange(shoal_group_size(r->all), chunks, (int)shoal_config_int(r->config, "method.replicas"),
+                                &grid));
+  shoal_share_of(r->global_batch, 0, grid.replicas, &first, &own);
   shoal_status st = SHOAL_OK;
   if (shoal_group_rank(r->control) == 0)
     st = shoal_local_measure(r->backend, r->model, head, (int64_t)SHOAL_MAX(own, 2), cost, heads);
@@ -111,7 +114,7 @@ static void report_cut(const shoal_run *r, const int *bounds, int chunks)
 /* @param cost  out, [2 * layers] of layers, then of heads */
 static shoal_status balance(shoal_run *r, shoal_head head, int layers, int chunks, double *cost, int *bounds)
 {
-  SHOAL_TRY(find_costs(r, head, layers, cost, cost + layers));
+  SHOAL_TRY(find_costs(r, head, layers, chunks, cost, cost + layers));
   SHOAL_TRY(shoal_local_cut(layers, cost, cost + layers, chunks, bounds));
   report_cut(r, bounds, chunks);
   return SHOAL_OK;
@@ -174,7 +177,7 @@ static shoal_status make_parts(shoal_run *r, shoal_local *s)
   double *cost = NULL;
   shoal_status st;
   SHOAL_TRY(check_options(r, form));
-  SHOAL_TRY(shoal_local_read_parts(r->model, r->from, &s->parts));
+  SHOAL_TRY(shoal_local_read_parts(r, r->from, &s->parts));
   if (may_keep(r, s->parts, form, head)) return SHOAL_OK;
   shoal_local_parts_destroy(s->parts);
   s->parts = NULL;
@@ -183,7 +186,7 @@ static shoal_status make_parts(shoal_run *r, shoal_local *s)
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * (size_t)layers, &cost), done);
   if (form == SHOAL_LOCAL_CHUNKED) SHOAL_TRY_GOTO(st, choose_bounds(r, head, cost, bounds, &chunks), done);
   int n = shoal_local_blocks(form, r->model->units, bounds, chunks, blocks);
-  st = shoal_local_parts_create(r->model, form, head, blocks, n, &s->parts);
+  st = shoal_local_parts_create(r->model, form, head, r->global_batch, blocks, n, &s->parts);
   if (st == SHOAL_OK && form == SHOAL_LOCAL_CHUNKED) set_costs(s->parts, layers, cost);
 done:
   free(cost);

@@ -39,13 +39,14 @@ typedef struct {
   shoal_local_grid grid;
 } shoal_local_parts;
 
-/** What layers cost: multiply-accumulates and what they write, counted.  @param cost, head  out, [layers] */
-shoal_status shoal_local_count(const shoal_model *m, shoal_head head, double *cost, double *heads);
+/** What layers cost per sample: multiply-accumulates, what they write, and weights once per minibatch, counted.
+ *  @param batch  samples of a minibatch   @param cost, heads  out, [layers] */
+shoal_status shoal_local_count(const shoal_model *m, shoal_head head, uint64_t batch, double *cost, double *heads);
 /** The same in seconds, measured on this rank with training steps of single layers at this batch size. */
 shoal_status shoal_local_measure(shoal_backend *b, const shoal_model *m, shoal_head head, int64_t batch, double *cost,
                                  double *heads);
-/** Models of these blocks.  Stages are not dealt yet.  @param blocks  [n] */
-shoal_status shoal_local_parts_create(const shoal_model *m, shoal_local_form form, shoal_head head,
+/** Models of these blocks.  Stages are not dealt yet.  @param batch  for their cost   @param blocks  [n] */
+shoal_status shoal_local_parts_create(const shoal_model *m, shoal_local_form form, shoal_head head, uint64_t batch,
                                       const shoal_local_block *blocks, int n, shoal_local_parts **out);
 void shoal_local_parts_destroy(shoal_local_parts *p);
 /** Deal the parts to the grid's stages, by cost. */
@@ -145,5 +146,5 @@ bool shoal_local_fits(const shoal_run *r, const void *state, const shoal_ckpt *c
 shoal_status shoal_local_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout);
 shoal_status shoal_local_adopt(shoal_run *r, void *state, int array, float *x);
 /** Blocks, stages and grid of a checkpoint; *out NULL if it is not one of this method and model. */
-shoal_status shoal_local_read_parts(const shoal_model *m, const shoal_ckpt *c, shoal_local_parts **out);
+shoal_status shoal_local_read_parts(const shoal_run *r, const shoal_ckpt *c, shoal_local_parts **out);
 #endif

@@ -19,12 +19,13 @@ static const shoal_shape *boundary(const shoal_model *m, int unit)
   return &m->node[node].out;
 }
 
-/* A number written costs as much as this many multiply-accumulates, roughly: norms, activations and pools do nothing but
- * read and write.  From resnet20 and vgg16 on one core; good enough to compare layers. */
-static double counted(const shoal_model *m)
+/* Per sample.  A number written costs as much as so many multiply-accumulates, roughly: norms, activations and pools do
+ * nothing but read and write.  A weight costs as much as so many once per minibatch: reordered, its gradient written, updated.
+ * From resnet20 and vgg16 on one core; good enough to compare layers. */
+static double counted(const shoal_model *m, double batch)
 {
-  enum { WRITTEN = 50 };
-  double sum = shoal_model_macs(m);
+  enum { WRITTEN = 50, WEIGHT = 300 };
+  double sum = shoal_model_macs(m) + WEIGHT * (double)m->weights / batch;
   for (int i = 0; i < m->nodes; i++) sum += WRITTEN * (double)shoal_shape_count(&m->node[i].out);
   return sum;
 }
@@ -40,15 +41,15 @@ static shoal_status one_layer(const shoal_model *m, shoal_head kind, int layer, 
   return st;
 }
 
-shoal_status shoal_local_count(const shoal_model *m, shoal_head kind, double *cost, double *heads)
+shoal_status shoal_local_count(const shoal_model *m, shoal_head kind, uint64_t batch, double *cost, double *heads)
 {
   for (int l = 0; l < shoal_local_layers(m->units); l++) {
     shoal_model *bare, *full;
     SHOAL_TRY(one_layer(m, kind, l, false, &bare));
     shoal_status st = one_layer(m, kind, l, true, &full);
     if (st == SHOAL_OK) {
-      cost[l] = counted(bare);
-      heads[l] = counted(full) - cost[l];
+      cost[l] = counted(bare, (double)batch);
+      heads[l] = counted(full, (double)batch) - cost[l];
       shoal_model_destroy(full);
     }
     shoal_model_destroy(bare);
@@ -153,7 +154,7 @@ static void find_output(shoal_local_part *p, bool overlapping)
   p->elements = (size_t)shoal_shape_count(&p->model->node[node].out);
 }
 
-static shoal_status make_part(const shoal_model *m, const shoal_local_parts *all, shoal_local_part *p)
+static shoal_status make_part(const shoal_model *m, const shoal_local_parts *all, uint64_t batch, shoal_local_part *p)
 {
   bool last = p->units.last == m->units, overlapping = all->form == SHOAL_LOCAL_OVERLAPPING;
   shoal_model *head = NULL;
@@ -164,14 +165,14 @@ static shoal_status make_part(const shoal_model *m, const shoal_local_parts *all
   shoal_model_destroy(head);
   SHOAL_TRY(st);
   p->out_node = -1;
-  p->cost = counted(p->model);
+  p->cost = counted(p->model, (double)batch);
   if (!last) find_output(p, overlapping);
   if (overlapping && p->units.first > 0) p->lower = range_of(p->model, 0);
   if (overlapping && !last) p->upper = range_of(p->model, 1);
   return SHOAL_OK;
 }
 
-shoal_status shoal_local_parts_create(const shoal_model *m, shoal_local_form form, shoal_head head,
+shoal_status shoal_local_parts_create(const shoal_model *m, shoal_local_form form, shoal_head head, uint64_t batch,
                                       const shoal_local_block *blocks, int n, shoal_local_parts **out)
 {
   shoal_local_parts *p;
@@ -180,7 +181,7 @@ shoal_status shoal_local_parts_create(const shoal_model *m, shoal_local_form for
   shoal_status st = SHOAL_ALLOC((size_t)n, &p->part);
   for (int k = 0; st == SHOAL_OK && k < n; k++) {
     p->part[k].units = blocks[k];
-    st = make_part(m, p, &p->part[k]);
+    st = make_part(m, p, batch, &p->part[k]);
   }
   if (st == SHOAL_OK)
     *out = p;

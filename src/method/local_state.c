@@ -229,13 +229,14 @@ static bool plausible(const saved *v, const shoal_model *m, uint64_t ranks)
   return good && v->stages[0] == 0 && v->stages[v->grid[0]] == v->n && v->blocks[2 * v->n - 1] == m->units;
 }
 
-static shoal_status rebuild(const shoal_model *m, const saved *v, shoal_local_parts **out)
+static shoal_status rebuild(const shoal_run *r, const saved *v, shoal_local_parts **out)
 {
   shoal_local_block *blocks;
   shoal_local_parts *p;
   SHOAL_TRY(SHOAL_ALLOC((size_t)v->n, &blocks));
   for (int k = 0; k < v->n; k++) blocks[k] = (shoal_local_block){ v->blocks[2 * k], v->blocks[2 * k + 1] };
-  shoal_status st = shoal_local_parts_create(m, (shoal_local_form)v->form, (shoal_head)v->head, blocks, v->n, &p);
+  shoal_status st = shoal_local_parts_create(r->model, (shoal_local_form)v->form, (shoal_head)v->head, r->global_batch,
+                                             blocks, v->n, &p);
   free(blocks);
   SHOAL_TRY(st);
   st = shoal_local_deal(p, &(shoal_local_grid){ v->grid[0], v->grid[1], v->grid[2] != 0 });
@@ -247,14 +248,15 @@ static shoal_status rebuild(const shoal_model *m, const saved *v, shoal_local_pa
   return st;
 }
 
-shoal_status shoal_local_read_parts(const shoal_model *m, const shoal_ckpt *c, shoal_local_parts **out)
+shoal_status shoal_local_read_parts(const shoal_run *r, const shoal_ckpt *c, shoal_local_parts **out)
 {
+  const shoal_model *m = r->model;
   const shoal_ckpt_info *info = c ? shoal_ckpt_get_info(c) : NULL;
   *out = NULL;
   if (!info || strcmp(info->method, "local") != 0 || strcmp(info->model, m->name) != 0) return SHOAL_OK;
   saved v = { 0 };
   shoal_status st = read_saved(c, &v);
-  if (st == SHOAL_OK && plausible(&v, m, (uint64_t)info->size)) st = rebuild(m, &v, out);
+  if (st == SHOAL_OK && plausible(&v, m, (uint64_t)info->size)) st = rebuild(r, &v, out);
   free(v.blocks);
   free(v.stages);
   return st;
@@ -274,7 +276,7 @@ bool shoal_local_fits(const shoal_run *r, const void *state, const shoal_ckpt *c
 {
   const shoal_local *s = state;
   shoal_local_parts *old;
-  if (shoal_local_read_parts(r->model, c, &old) != SHOAL_OK || !old) return false;
+  if (shoal_local_read_parts(r, c, &old) != SHOAL_OK || !old) return false;
   bool same = same_parts(old, s->parts);
   shoal_local_parts_destroy(old);
   return same;
@@ -435,7 +437,7 @@ shoal_status shoal_local_load(shoal_run *r, void *state, const shoal_ckpt *c, bo
   shoal_local *s = state;
   shoal_local_parts *old;
   if (same_layout) return SHOAL_OK;
-  SHOAL_TRY(shoal_local_read_parts(r->model, c, &old));
+  SHOAL_TRY(shoal_local_read_parts(r, c, &old));
   report_heads(s, old);
   if (!old) return SHOAL_OK;
   moving v = { .r = r, .s = s, .c = c, .old = old };

@@ -4,19 +4,21 @@
 #include "method/local.h"
 #include "nn_rig.h"
 
+enum { BATCH = 32 };
+
 static shoal_local_parts *make(const shoal_model *m, shoal_local_form form, shoal_head head, int chunks)
 {
   int layers = shoal_local_layers(m->units), *bounds = malloc(((size_t)layers + 1) * sizeof *bounds);
   double *cost = malloc(2 * (size_t)layers * sizeof *cost);
   shoal_local_block *blocks = malloc((size_t)layers * sizeof *blocks);
   shoal_local_parts *p = NULL;
-  CHECK_OK(shoal_local_count(m, head, cost, cost + layers));
+  CHECK_OK(shoal_local_count(m, head, BATCH, cost, cost + layers));
   for (int l = 0; l < layers; l++)
     CHECK(cost[l] > 0 && cost[layers + l] >= 0 && (l + 1 < layers || cost[layers + l] == 0), "%s layer %d costs %g, %g",
           m->name, l, cost[l], cost[layers + l]);
   CHECK_OK(shoal_local_cut(layers, cost, cost + layers, chunks, bounds));
   int n = shoal_local_blocks(form, m->units, bounds, chunks, blocks);
-  REQUIRE(shoal_local_parts_create(m, form, head, blocks, n, &p) == SHOAL_OK, "parts of %s", m->name);
+  REQUIRE(shoal_local_parts_create(m, form, head, BATCH, blocks, n, &p) == SHOAL_OK, "parts of %s", m->name);
   free(bounds);
   free(cost);
   free(blocks);
@@ -92,6 +94,24 @@ static void check_model(const char *name, const char *options, int side)
   shoal_model_destroy(m);
 }
 
+/* Weights count once per minibatch: the late layers of a VGG-16, small images and large weights, weigh more in a small one. */
+static void check_count(void)
+{
+  shoal_model *m = rig_model("vgg16", "", &SHOAL_SHAPE(3, 32, 32), 10);
+  const uint64_t batch[] = { 8, 32, 256 };
+  double cost[3][16], heads[16], grew = 0;
+  int layers = shoal_local_layers(m->units), bounds[3], cut[3];
+  for (int i = 0; i < 3; i++) {
+    CHECK_OK(shoal_local_count(m, SHOAL_HEAD_AUTO, batch[i], cost[i], heads));
+    CHECK_OK(shoal_local_cut(layers, cost[i], heads, 2, bounds));
+    cut[i] = bounds[1];
+  }
+  for (int l = 0; l < layers; l++) grew += cost[0][l] - cost[1][l];
+  CHECK(fabs(grew - 300 * (double)m->weights * (1 / 8.0 - 1 / 32.0)) < 1e-6 * grew, "%g more in a batch of 8", grew);
+  CHECK(cut[0] > cut[1] && cut[1] > cut[2], "cut at %d, %d, %d", cut[0], cut[1], cut[2]);
+  shoal_model_destroy(m);
+}
+
 static void check_measure(void)
 {
   shoal_model *m = rig_model("resnet20", "", &SHOAL_SHAPE(3, 8, 8), 5);
@@ -113,6 +133,7 @@ int main(void)
   check_model("vgg16", "model.width=0.05 model.batch_norm=false", 32);
   check_model("resnet20", "", 8);
   check_model("resnet18", "", 8);
+  check_count();
   check_measure();
   return check_done();
 }

@@ -281,12 +281,13 @@ shoal_status shoal_ab_split(shoal_run *r, shoal_ab_state *s, bool cut)
   int64_t *rank = NULL;
   shoal_status st = SHOAL_ALLOC(s->layers.n, &svd);
   if (st == SHOAL_OK) st = SHOAL_ALLOC(s->layers.n, &rank);
-  if ((st = shoal_group_agree(r->control, st)) == SHOAL_OK) st = split(r, s, cut, svd, rank);
+  shoal_status all = shoal_group_agree(r->control, st);
+  if (st == SHOAL_OK && all == SHOAL_OK) all = split(r, s, cut, svd, rank);
   for (size_t i = 0; svd && i < s->layers.n; i++) shoal_svd_free(&svd[i]);
   free(svd);
   free(rank);
   shoal_trace_span(r->trace, SHOAL_TRACE_OTHER, s->op_split, t0, shoal_now_ns());
-  return st;
+  return all;
 }
 
 /* ------------------------------------------------------------------------------------------------------ reconcile */

@@ -279,21 +279,19 @@ static shoal_status spread(shoal_run *r, ist_state *s, const float *own, float *
 static shoal_status ist_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
   ist_state *s = state;
-  float *copy[1] = { NULL }, *other = NULL;
+  float *copy[1] = { NULL };
   size_t largest = 0;
   for (int home = 0; home < s->plan->o.parts; home++)
     largest = SHOAL_MAX(largest, shoal_ist_store_size(s->plan, s->now, home, NULL));
-  shoal_status st = SHOAL_ALLOC(s->store_n, &copy[0]);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC(largest, &other);
+  shoal_status st = SHOAL_ALLOC(s->store_n + largest, &copy[0]);
   SHOAL_TRY_GOTO(st, shoal_group_agree(r->control, st), done);
   memcpy(copy[0], s->store[0], s->store_n * sizeof(float));
   SHOAL_TRY_GOTO(st, collect(r, s, r->control, 1, copy), done);
-  SHOAL_TRY_GOTO(st, spread(r, s, copy[0], other, weights), done);
+  SHOAL_TRY_GOTO(st, spread(r, s, copy[0], copy[0] + s->store_n, weights), done);
   shoal_ist_scale(s->plan, false, weights);
   shoal_model_scatter_stats(r->model, s->part, r->params->stats, stats); /* all of them if there is one part */
 done:
   free(copy[0]);
-  free(other);
   return st;
 }
 

@@ -26,7 +26,7 @@ static const shoal_option options[] = {
   { "method.variant", SHOAL_OPT_ENUM, "nonblocking", NULL, "nonblocking|pull|blocking|nonblocking-symmetric",
     "How two ranks average: two copies and nobody waits; the asker reads the other; both stop; both fold.",
     "Nadiradze et al., NeurIPS 2021" },
-  { "method.local_steps", SHOAL_OPT_INT, "2", "steps", "[1,inf)",
+  { "method.local_steps", SHOAL_OPT_INT, "1", "steps", "[1,inf)",
     "Steps a rank trains alone before it begins the next interaction (H); larger than the run: none at all.",
     "Nadiradze et al., NeurIPS 2021" },
   { "method.local_steps_draw", SHOAL_OPT_ENUM, "fixed", NULL, "fixed|geometric",
@@ -238,7 +238,7 @@ const shoal_method shoal_method_swarm = {
   .name = "swarm",
   .about = "a model on every rank; now and then it is averaged with that of one random partner",
   .explanation =
-      "Every rank trains a model of its own on its own slots of the data.  After a few local steps it picks a random\n"
+      "Every rank trains a model of its own on its own slots of the data.  After some local steps it picks a random\n"
       "neighbour, and the two average their common copies, 8 bits per number: of each number only its grid point\n"
       "modulo 256 is sent, which the other side can resolve because its own number is near.  A hash per block\n"
       "tells where it was not, and such blocks go again in full.  Every block of 4096 numbers has a grid spacing of\n"

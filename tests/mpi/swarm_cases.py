@@ -133,7 +133,7 @@ def case_swarm_bytes():
             check(parcels == (served if variant == "pull" else met + served), name, met, served, parcels)
             check(full == parcels if bits == 0 else full < parcels, f"{name}: {full} of {parcels} parcels in full")
         check(sum(c[3] for c in counts) == sum(c[4] for c in counts), "initiators and partners", counts)
-        check(all(c[3] == 2 * -(-320 // ranks // 8) // 2 for c in counts), "one interaction begun in 2 steps", counts)
+        check(all(c[3] == 2 * -(-320 // ranks // 8) for c in counts), "an interaction begun in every step", counts)
 
 FREE = sets(method__name="swarm")
 

@@ -31,7 +31,7 @@ static const shoal_option options[] = {
     "Nadiradze et al., NeurIPS 2021" },
   { "method.local_steps_draw", SHOAL_OPT_ENUM, "fixed", NULL, "fixed|geometric",
     "Always that many local steps, or a random number with that mean.", "Nadiradze et al., NeurIPS 2021 (analysis)" },
-  { "method.overlap", SHOAL_OPT_INT, "8", "steps", "[1,inf)",
+  { "method.overlap", SHOAL_OPT_INT, "4", "steps", "[1,inf)",
     "Steps a rank goes on while an interaction it began is not over; then it waits: slow links bound the drift.",
     "shoal" },
   { "method.graph", SHOAL_OPT_ENUM, "complete", NULL, "complete|ring|torus|random", "Who may meet whom.", "shoal" },

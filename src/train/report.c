@@ -59,6 +59,19 @@ void shoal_session_report_start(const shoal_session *s)
              shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead));
 }
 
+/* Seconds to the end at the speed so far; 0: nothing is known yet. */
+static double seconds_left(const shoal_session *s, double elapsed)
+{
+  const shoal_run *r = &s->run;
+  uint64_t steps = (uint64_t)shoal_config_int(s->config, "run.steps");
+  double epochs = r->epochs - (double)s->at.epoch - (double)s->at.position / (double)s->epoch_samples;
+  double samples = epochs * (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
+  if (!s->trained || r->step == s->first_step) return 0;
+  double left = samples * elapsed / (double)s->trained;
+  if (!steps) return left;
+  return SHOAL_MIN(left, ((double)steps - (double)r->step) * elapsed / (double)(r->step - s->first_step));
+}
+
 void shoal_session_report_live(shoal_session *s, double loss)
 {
   if (!shoal_session_is_root(s)) return;
@@ -70,10 +83,8 @@ void shoal_session_report_live(shoal_session *s, double loss)
   if (!live && !line) return;
   const shoal_run *r = &s->run;
   double elapsed = shoal_seconds_since(s->started_ns);
-  double left = r->epochs - (double)s->at.epoch - (double)s->at.position / (double)s->epoch_samples;
-  double total_left = left * (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
   char eta[32];
-  shoal_format_seconds(s->trained ? total_left * elapsed / (double)s->trained : 0, eta, sizeof eta);
+  shoal_format_seconds(seconds_left(s, elapsed), eta, sizeof eta);
   double steps = (double)(r->step - s->first_step) / elapsed;
   char acc[32] = "";
   if (!isnan(s->test_acc)) snprintf(acc, sizeof acc, ", test accuracy %.2f %%", 100 * s->test_acc);

@@ -86,7 +86,7 @@ static shoal_status check_options(const shoal_run *r, shoal_local_form form)
 static shoal_status find_costs(shoal_run *r, shoal_head head, int layers, int chunks, double *cost, double *heads)
 {
   if (strcmp(shoal_config_string(r->config, "method.balance"), "measured") != 0)
-    return shoal_local_count(r->model, head, r->global_batch, cost, heads); /* the same cut for any number of ranks */
+    return shoal_local_count(r->model, head, r->global_batch, cost, heads); /* whatever share of it a rank has */
   shoal_local_grid grid;
   uint64_t first, own;
   SHOAL_TRY(shoal_local_arrange(shoal_group_size(r->all), chunks, (int)shoal_config_int(r->config, "method.replicas"),

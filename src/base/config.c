@@ -66,11 +66,11 @@ bool shoal_option_choice(const shoal_option *o, size_t i, char *buf, size_t cap)
   return true;
 }
 
-static bool is_choice(const shoal_option *o, const char *word)
+static bool is_one_of(const char *words, const char *word)
 {
-  char choice[64];
-  for (size_t i = 0; shoal_option_choice(o, i, choice, sizeof choice); i++)
-    if (strcmp(choice, word) == 0) return true;
+  size_t n = strlen(word);
+  for (const char *at = words; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+    if (strcspn(at, "|") == n && strncmp(at, word, n) == 0) return true;
   return false;
 }
 
@@ -118,9 +118,9 @@ static bool parse_item(shoal_value *v, size_t i)
   case SHOAL_OPT_PERIOD:
     return shoal_parse_period(text, &v->period) == SHOAL_OK && in_range(o, v->period.value);
   case SHOAL_OPT_ENUM:
-    return is_choice(o, text);
+    return is_one_of(o->range, text);
   case SHOAL_OPT_WORDS:
-    return *text && !shoal_text_fault(text, strlen(text)) && (!o->range || is_choice(o, text));
+    return *text && !shoal_text_fault(text, strlen(text)) && (!o->range || is_one_of(o->range, text));
   case SHOAL_OPT_STRING:
     return !shoal_text_fault(text, strlen(text));
   }
@@ -252,6 +252,15 @@ static shoal_status missing_fault(const shoal_option *o)
   return st;
 }
 
+static void value_take_default(shoal_value *v)
+{
+  char *text = shoal_strdup_printf("%s", v->option->default_text);
+  place at = { "default", 0, 0 };
+  v->origin = shoal_strdup_printf("default");
+  if (value_parse(v, &text, 1, false, &at) != SHOAL_OK) bug("option %s has a wrong default", v->option->name);
+  free(text);
+}
+
 static shoal_status value_resolve(shoal_value *v, const shoal_settings *s)
 {
   const shoal_option *o = v->option;
@@ -269,11 +278,7 @@ static shoal_status value_resolve(shoal_value *v, const shoal_settings *s)
     v->origin = shoal_strdup_printf("%s", variable);
     st = value_parse(v, &text, 1, false, &at);
   } else if (o->default_text) {
-    char *standard = shoal_strdup_printf("%s", o->default_text);
-    place at = { "default", 0, 0 };
-    v->origin = shoal_strdup_printf("default");
-    if (value_parse(v, &standard, 1, false, &at) != SHOAL_OK) bug("option %s has a wrong default", o->name);
-    free(standard);
+    value_take_default(v);
   } else {
     st = missing_fault(o);
   }
@@ -287,6 +292,42 @@ const shoal_value *shoal_config_find(const shoal_config *c, const char *name)
   for (size_t i = 0; i < c->n; i++)
     if (strcmp(c->values[i].option->name, name) == 0) return &c->values[i];
   return NULL;
+}
+
+/* --- values that do nothing --------------------------------------------------------------------------------------- */
+
+static bool is_default(const shoal_value *v)
+{
+  if (!v->option->default_text) return false;
+  shoal_value standard = { .option = v->option };
+  shoal_str a = { 0 }, b = { 0 };
+  value_take_default(&standard);
+  shoal_option_add_value(&a, v);
+  shoal_option_add_value(&b, &standard);
+  bool same = strcmp(a.text, b.text) == 0;
+  shoal_str_free(&a);
+  shoal_str_free(&b);
+  value_clear(&standard);
+  return same;
+}
+
+/* Refused, because somebody forgot the other setting.  Defaults pass: the resolved run file has all of them. */
+static shoal_status check_means_something(const shoal_config *c, const shoal_value *v)
+{
+  const shoal_option *o = v->option;
+  if (!o->when || !v->given || is_default(v)) return SHOAL_OK;
+  char name[64];
+  const char *words = shoal_option_when(o, name, sizeof name);
+  const shoal_value *other = shoal_config_find(c, name);
+  if (!other) bug("option %s hangs on %s, which no table has", o->name, name);
+  const char *word = other->unset ? "" : other->texts[0];
+  if (is_one_of(words, word)) return SHOAL_OK;
+  shoal_str s = { 0 };
+  shoal_option_add_words(&s, words);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s: %s does nothing with %s %s: leave it out, or set %s to %s",
+                               v->origin, o->name, name, word, name, s.text);
+  shoal_str_free(&s);
+  return st;
 }
 
 /* --- life ------------------------------------------------------------------------------------------------------ */
@@ -320,6 +361,9 @@ shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_tab
   for (size_t i = 0; i < c->n; i++)
     if ((one = value_resolve(&c->values[i], s)) != SHOAL_OK) st = one;
   shoal_config_warn_of_variables(c);
+  if (st != SHOAL_OK) goto fail;
+  for (size_t i = 0; i < c->n; i++)
+    if ((one = check_means_something(c, &c->values[i])) != SHOAL_OK) st = one;
   if (st != SHOAL_OK) goto fail;
   *out = c;
   return SHOAL_OK;

@@ -36,6 +36,7 @@ typedef struct {
   const char *range;        /* numbers: "[0,1)", "(0,inf)", "[1,4096]"; enum and words: "a|b|c"; or NULL */
   const char *help;         /* one line, full sentence */
   const char *source;       /* paper or "shoal", or NULL */
+  const char *when;         /* means something only then: "optim.schedule=step", "method.cut=auto|blocks"; or NULL */
 } shoal_option;
 
 /* A table ends with name == NULL. */
@@ -60,6 +61,7 @@ const char *shoal_settings_get(const shoal_settings *s, const char *name);
 
 typedef struct shoal_config shoal_config;
 /** Check settings (and SHOAL_… environment variables for every option of the tables) and complete them by defaults.
+ *  A value that does nothing beside the others (shoal_option.when) is a fault too, unless it is the default.
  *  @param tables  n tables, borrowed for the life of the config; the same option name twice is a bug (assert)
  *  @return ERR_USAGE after printing EVERY fault found, one line each, not only the first */
 shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_table *tables, size_t n,

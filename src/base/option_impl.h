@@ -56,6 +56,12 @@ void shoal_option_describe(const shoal_option *o, shoal_str *out);
 bool shoal_option_is_list(const shoal_option *o);
 /** Copy choice `i` of "a|b|c" into buf; false when there are not so many. */
 bool shoal_option_choice(const shoal_option *o, size_t i, char *buf, size_t cap);
+/** The value in its canonical form, as in the resolved run file. */
+void shoal_option_add_value(shoal_str *out, const shoal_value *v);
+/** Of an option's condition: the other option's name to `name`; returns the words "a|b", one of which that must be. */
+const char *shoal_option_when(const shoal_option *o, char *name, size_t cap);
+/** "a|b" as "a or b". */
+void shoal_option_add_words(shoal_str *out, const char *words);
 
 const shoal_value *shoal_config_find(const shoal_config *c, const char *name); /* NULL if no table has it */
 /** ERR_USAGE with a suggestion if no option answers to the setting. */

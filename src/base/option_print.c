@@ -81,7 +81,7 @@ static void add_item(shoal_str *out, const shoal_value *v, size_t i)
   }
 }
 
-static void add_value(shoal_str *out, const shoal_value *v)
+void shoal_option_add_value(shoal_str *out, const shoal_value *v)
 {
   bool list = shoal_option_is_list(v->option);
   if (list) shoal_str_add(out, "[");
@@ -111,7 +111,7 @@ static void print_section(const shoal_config *c, size_t first, shoal_str *out)
     const char *name = c->values[i].option->name;
     if (!in_section(name, section, n)) continue;
     shoal_str_add(out, "  %s: ", name + n + 1);
-    add_value(out, &c->values[i]);
+    shoal_option_add_value(out, &c->values[i]);
     shoal_str_add(out, "\n");
   }
 }
@@ -125,7 +125,7 @@ void shoal_config_print(const shoal_config *c, shoal_str *out)
       continue;
     }
     shoal_str_add(out, "%s: ", v->option->name);
-    add_value(out, v);
+    shoal_option_add_value(out, v);
     shoal_str_add(out, "\n");
   }
 }
@@ -150,7 +150,7 @@ uint32_t shoal_config_hash(const shoal_config *c, const char *const *except)
     for (const char *const *e = except; e && *e; e++) left_out |= strncmp(name, *e, strlen(*e)) == 0;
     if (left_out) continue;
     shoal_str_add(&text, "%s=", name);
-    add_value(&text, &sorted[i]);
+    shoal_option_add_value(&text, &sorted[i]);
     shoal_str_add(&text, "\n");
   }
   uint32_t crc = shoal_crc32c(0, text.text, text.len);
@@ -192,6 +192,28 @@ void shoal_option_describe(const shoal_option *o, shoal_str *out)
   }
 }
 
+const char *shoal_option_when(const shoal_option *o, char *name, size_t cap)
+{
+  const char *sign = strchr(o->when, '=');
+  snprintf(name, cap, "%.*s", (int)(sign - o->when), o->when);
+  return sign + 1;
+}
+
+void shoal_option_add_words(shoal_str *out, const char *words)
+{
+  for (const char *c = words; *c; c++) shoal_str_add(out, *c == '|' ? " or " : "%c", *c);
+}
+
+/* "; only with method.cut auto or blocks" */
+static void add_when(shoal_str *out, const shoal_option *o)
+{
+  if (!o->when) return;
+  char name[64];
+  const char *words = shoal_option_when(o, name, sizeof name);
+  shoal_str_add(out, "; only with %s ", name);
+  shoal_option_add_words(out, words);
+}
+
 void shoal_option_print(const shoal_option_table *table, shoal_str *out)
 {
   shoal_str_add(out, "%s\n", table->title);
@@ -205,6 +227,7 @@ void shoal_option_print(const shoal_option_table *table, shoal_str *out)
       shoal_str_add(&line, "; unset by default");
     else
       shoal_str_add(&line, "; default %s", o->default_text);
+    add_when(&line, o);
     shoal_str_add(out, "  %-24s ", o->name);
     shoal_str_add_wrapped(out, line.text, 27, 100);
     shoal_str_clear(&line);
@@ -246,6 +269,7 @@ void shoal_option_print_json(const shoal_option_table *table, shoal_str *out)
     shoal_str_add(out, "]");
     add_json_member(out, "help", o->help);
     add_json_member(out, "source", o->source);
+    add_json_member(out, "when", o->when);
     shoal_str_add(out, "}");
   }
   shoal_str_add(out, "\n]}\n");

@@ -28,11 +28,13 @@ static const shoal_option options[] = {
     "Which layers a loss trains: a chunk of several, one, or two of which each is shared with a neighbour.",
     "Laskin et al., 2020, figure 2" },
   { "method.chunks", SHOAL_OPT_INT, "0", "chunks", "[0,100000]",
-    "Chunked: number of chunks; 0: one for each stage, at most 4 stages where the ranks can be divided so.", "shoal" },
+    "Number of chunks; 0: one for each stage, at most 4 stages where the ranks can be divided so.", "shoal",
+    .when = "method.form=chunked" },
   { "method.cut", SHOAL_OPT_INTS, "", "units", "[1,inf)",
-    "Chunked: the first unit of the second, third, … chunk. None: by method.balance.", "shoal" },
+    "The first unit of the second, third, … chunk. None: by method.balance.", "shoal", .when = "method.form=chunked" },
   { "method.balance", SHOAL_OPT_ENUM, "counted", NULL, "counted|measured",
-    "Chunks of about equal cost: as counted, the same in every run, or as measured on rank 0 at the start.", "shoal" },
+    "Chunks of about equal cost: as counted, the same in every run, or as measured on rank 0 at the start.", "shoal",
+    .when = "method.form=chunked" },
   { "method.head", SHOAL_OPT_ENUM, "auto", NULL, "auto|linear|mlp-sr|nokland",
     "Head of every block but the last; auto: mlp-sr behind a plane, else linear.",
     "mlp-sr: Belilovsky et al., ICML 2020; nokland: Nokland and Eidnes, ICML 2019" },
@@ -47,10 +49,11 @@ static const shoal_option options[] = {
     "Replay: an entry counts 1 when it comes and is used while its count is below this; 0: no limit.",
     "Belilovsky et al., buffer_experiments" },
   { "method.average", SHOAL_OPT_ENUM, "gradients", NULL, "gradients|parameters",
-    "Overlapping: what two blocks average of a layer they share.", "shoal; the paper does not say" },
+    "What two blocks average of a layer they share.", "shoal; the paper does not say",
+    .when = "method.form=overlapping" },
   SHOAL_BUCKET_SUM_OPTIONS,
   SHOAL_BUCKET_SIZE_OPTIONS,
-  { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL }
+  { .name = NULL }
 };
 
 /* ------------------------------------------------------------------------------------------------------- the cut */
@@ -68,10 +71,6 @@ static shoal_status check_options(const shoal_run *r, shoal_local_form form)
   const shoal_config *c = r->config;
   const int64_t *cut;
   bool cuts = shoal_config_ints(c, "method.cut", &cut) > 0;
-  SHOAL_CHECK(
-      form == SHOAL_LOCAL_CHUNKED || (!cuts && shoal_config_int(c, "method.chunks") == 0), SHOAL_ERR_USAGE,
-      "method.form %s makes its own blocks: leave out method.chunks and method.cut, or set method.form to chunked",
-      shoal_config_string(c, "method.form"));
   SHOAL_CHECK(!cuts || shoal_config_int(c, "method.chunks") == 0, SHOAL_ERR_USAGE,
               "method.chunks and method.cut are both set: keep one of them");
   SHOAL_CHECK(

@@ -36,7 +36,7 @@ static const shoal_option options[] = {
     "shoal" },
   { "method.graph", SHOAL_OPT_ENUM, "complete", NULL, "complete|ring|torus|random", "Who may meet whom.", "shoal" },
   { "method.edge_probability", SHOAL_OPT_FLOAT, "0.5", NULL, "[0,1]",
-    "Random graph: probability of an edge; components are joined afterwards.", "shoal" },
+    "Probability of an edge; components are joined afterwards.", "shoal", .when = "method.graph=random" },
   { "method.bits", SHOAL_OPT_ENUM, "8", "bits", "0|4|8|14|16",
     "Bits per number on the wire, by the modular quantiser; 0: f32.", "Davies et al., ICLR 2021" },
   { "method.rounding", SHOAL_OPT_ENUM, "nearest", NULL, "nearest|stochastic",
@@ -48,7 +48,7 @@ static const shoal_option options[] = {
     "A partner that does not even answer a ping for so long is given up, until it is heard of again.", "shoal" },
   { "method.on_lost", SHOAL_OPT_ENUM, "drop", NULL, "drop|stop",
     "When a partner is given up: go on without it, or end the run (exit 4).", "shoal" },
-  { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL }
+  { .name = NULL }
 };
 
 /* Position of a word in the list of an option, as the option's table has it. */

@@ -29,9 +29,9 @@ static const shoal_option run_options[] = {
     "The epoch's last batch when samples run out: train it short, drop it, or pad it from the epoch's start.", NULL },
   { "data.shuffle", SHOAL_OPT_BOOL, "true", NULL, NULL, "A new order in every epoch.", NULL },
   { "data.shards", SHOAL_OPT_ENUM, "drawn", NULL, "drawn|fixed|sorted",
-    "Where ranks have samples of their own (ist, swarm): drawn anew every epoch, a fixed shard each, or sorted by "
+    "Samples of a rank where each has its own: drawn anew every epoch, a fixed shard each, or sorted by "
     "label.",
-    "Yuan et al., PVLDB 2022" },
+    "Yuan et al., PVLDB 2022", .when = "method.name=ist|swarm" },
   { "data.prefetch", SHOAL_OPT_INT, "4", "batches", "[0,1024]",
     "Batches prepared ahead by a thread; 0 reads in the step.", NULL },
   { "eval.every", SHOAL_OPT_PERIOD, "1 epoch", NULL, NULL,
@@ -79,7 +79,7 @@ static const shoal_option run_options[] = {
   { "fault.ckpt", SHOAL_OPT_STRING, "", NULL, NULL, "Fault hook: \"sleep:MS\" slows every checkpoint down.", NULL },
   { "fault.lr", SHOAL_OPT_FLOAT, "1", NULL, "(0,inf)", "Fault hook: the rank multiplies its learning rate by this.",
     NULL },
-  { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL }
+  { .name = NULL }
 };
 
 /* Which model and method: their own tables join once these are known. */
@@ -91,7 +91,7 @@ static const shoal_option choice_options[] = { { "model.name", SHOAL_OPT_STRING,
                                                  "Coquelin et al., AB-Training, 2024 (all their runs)" },
                                                { "method.name", SHOAL_OPT_STRING, "sync", NULL, NULL,
                                                  "How ranks share what they learn; `shoal methods` lists them.", NULL },
-                                               { NULL, SHOAL_OPT_BOOL, NULL, NULL, NULL, NULL, NULL } };
+                                               { .name = NULL } };
 
 size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *method,
                         shoal_option_table out[SHOAL_TABLES])

@@ -186,12 +186,6 @@ static shoal_status size_batches(shoal_session *s)
   SHOAL_CHECK(!drops || n >= s->global_batch, SHOAL_ERR_USAGE,
               "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
               (unsigned long long)s->global_batch, (unsigned long long)n);
-  const char *shards = shoal_config_string(c, "data.shards");
-  SHOAL_CHECK(
-      shoal_session_strided(s) || strcmp(shards, "drawn") == 0, SHOAL_ERR_USAGE,
-      "data.shards is %s, but with method %s all ranks take parts of the same batches: choose a method whose ranks "
-      "have samples of their own (ist, swarm), or data.shards drawn",
-      shards, s->method->name);
   s->own_batch = s->global_batch / p;
   s->epoch_samples = n;
   s->epoch_end = drops ? n / s->global_batch * s->global_batch : n;

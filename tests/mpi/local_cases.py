@@ -316,7 +316,7 @@ def case_refusals():
     refused(1, r"unit 4; units must rise", *sets(method__cut="[4]"))
     refused(1, r"unit 2; units must rise", *sets(method__cut="[2,2]"))
     refused(1, r"both set", *sets(method__cut="[2]", method__chunks=2))
-    refused(1, r"makes its own blocks", *sets(method__form="greedy", method__chunks=2))
+    refused(1, r"method.chunks does nothing with method.form greedy", *sets(method__form="greedy", method__chunks=2))
     refused(1, r"method.replay needs", *sets(method__form="overlapping", method__replay=3))
     refused(1, r"max_uses is 1", *sets(method__replay=3, method__max_uses=1))
     refused(4, r"method.replicas is 3", *sets(method__replicas=3))

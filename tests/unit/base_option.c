@@ -21,7 +21,8 @@ static const shoal_option run_options[] = {
   { "optim.weight_decay", SHOAL_OPT_FLOAT, "0", NULL, "[0,inf)", "Decay of the weights.", NULL },
   { "optim.nesterov", SHOAL_OPT_BOOL, "false", NULL, NULL, "Look ahead.", "Nesterov 1983" },
   { "optim.schedule", SHOAL_OPT_ENUM, "constant", NULL, "constant|step|cosine", "How the rate changes.", NULL },
-  { "optim.decays", SHOAL_OPT_FLOATS, "", NULL, "(0,1)", "Points where the rate falls.", NULL },
+  { "optim.decays", SHOAL_OPT_FLOATS, "", NULL, "(0,1)", "Points where the rate falls.", NULL,
+    .when = "optim.schedule=step|cosine" },
   { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, NULL, "How often to save.", NULL },
   { "device", SHOAL_OPT_ENUM, "auto", NULL, "cpu|cuda|auto", "Where to compute.", NULL },
   { 0 },
@@ -296,6 +297,23 @@ static void test_all_faults_told(void)
   shoal_settings_destroy(s);
 }
 
+/* A value that does nothing beside the others is a fault, except where it says what holds anyway. */
+static void test_values_that_do_nothing(void)
+{
+  shoal_settings *s = settings_of("method: sync\noptim:\n  decays: [0.5]\n");
+  const char *text = faults_of(s);
+  CHECK(strcmp(text,
+               "shoal: error: run.yaml:3: optim.decays does nothing with optim.schedule constant: leave it out, or "
+               "set optim.schedule to step or cosine\n") == 0,
+        "%s", text);
+  CHECK_OK(shoal_settings_set(s, "optim.schedule=cosine", "--set"));
+  CHECK(!*faults_of(s), "%s", faults_of(s));
+  shoal_settings_destroy(s);
+  s = settings_of("method: sync\noptim: { decays: [] }\n");
+  CHECK(!*faults_of(s), "%s", faults_of(s));
+  shoal_settings_destroy(s);
+}
+
 /* --- precedence ------------------------------------------------------------------------------------------------ */
 
 static void test_precedence(void)
@@ -513,6 +531,7 @@ static void test_tables(void)
   CHECK(strstr(text.text, "  optim.momentum           a number in [0,1); default 0.9\n"), "%s", text.text);
   CHECK(strstr(text.text, "one of constant, step, cosine; default constant\n"), "%s", text.text);
   CHECK(strstr(text.text, "an integer in [1,inf), in samples; unset by default\n"), "%s", text.text);
+  CHECK(strstr(text.text, "unset by default; only with optim.schedule\n"), "%s", text.text);
   CHECK(strstr(text.text, "Look ahead. [Nesterov 1983]\n"), "%s", text.text);
   shoal_str_clear(&text);
   shoal_option_print(&tables[1], &text);
@@ -522,10 +541,11 @@ static void test_tables(void)
   CHECK(strcmp(text.text,
                "{\"title\": \"method\", \"options\": [\n"
                "  {\"name\": \"method.name\", \"type\": \"enum\", \"default\": null, \"unit\": null, \"range\": null, "
-               "\"choices\": [\"sync\", \"daso\", \"ist\"], \"help\": \"The way the ranks talk.\", \"source\": null},\n"
+               "\"choices\": [\"sync\", \"daso\", \"ist\"], \"help\": \"The way the ranks talk.\", \"source\": null, "
+               "\"when\": null},\n"
                "  {\"name\": \"method.warmup_epochs\", \"type\": \"int\", \"default\": \"0\", \"unit\": \"epochs\", "
                "\"range\": \"[0,inf)\", \"choices\": [], \"help\": \"Epochs of plain averaging.\", "
-               "\"source\": \"Coquelin et al. 2021\"}\n]}\n") == 0,
+               "\"source\": \"Coquelin et al. 2021\", \"when\": null}\n]}\n") == 0,
         "%s", text.text);
   shoal_str_free(&text);
 }
@@ -560,6 +580,7 @@ int main(void)
   test_damaged_files();
   test_faults();
   test_all_faults_told();
+  test_values_that_do_nothing();
   test_precedence();
   test_flag_lists();
   test_print();

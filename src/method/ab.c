@@ -222,7 +222,6 @@ static shoal_status ab_open(shoal_run *r, void *state)
   s->batch = shoal_plan_batch(r->plan);
   SHOAL_TRY(shoal_group_max_i64(r->control, &s->batch, 1));
   SHOAL_TRY(create_groups(r, s));
-  print_plan(r, s);
   return shoal_buckets_create(r, r->all, "exchange", "bucket", s->wire, s->algorithm, &s->full);
 }
 
@@ -316,6 +315,7 @@ static shoal_status ab_start(shoal_run *r, void *state)
 {
   shoal_ab_state *s = state;
   bool wanted = shoal_ab_factored(&s->schedule, r->step);
+  print_plan(r, s); /* not before: a checkpoint may have brought the schedule */
   if (wanted == s->factored) return SHOAL_OK;
   return wanted ? split_after(r, s, r->step) : shoal_ab_reconcile(r, s);
 }

@@ -220,10 +220,12 @@ static shoal_status go_on(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c, 
 shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
 {
   shoal_ab_state *s = state;
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   bool same = false, factored;
+  s->steps = shoal_ab_run_length(r, info->step, info->epoch, info->samples);
   if (!shoal_ckpt_has(c, "method/ab_schedule")) {
     shoal_info("ab: the checkpoint is of another method: its weights and optimizer state go on at full rank%s",
-               shoal_ab_factored(&s->schedule, (uint64_t)shoal_ckpt_get_info(c)->step) ? " and are split at once" : "");
+               shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and are split at once" : "");
     return SHOAL_OK;
   }
   SHOAL_TRY(get_schedule(r, s, c));
@@ -232,9 +234,9 @@ shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool 
   if (same) return go_on(r, s, c, factored);
   s->splits = s->phase_steps = 0;
   if (shoal_ckpt_has(c, "method/ab_ranks"))
-    shoal_info(
-        "ab: other groups, roles or layers than before: factors are reconciled as the checkpoint's model%s, the factors' "
-        "optimizer state starts from zero",
-        shoal_ab_factored(&s->schedule, (uint64_t)shoal_ckpt_get_info(c)->step) ? " and split anew" : "");
+    shoal_info("ab: other groups, roles or layers than before: factors are reconciled as the checkpoint's model%s, the "
+               "factors' "
+               "optimizer state starts from zero",
+               shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and split anew" : "");
   return SHOAL_OK;
 }

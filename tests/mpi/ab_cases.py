@@ -262,6 +262,16 @@ def case_ab_changed():
     train(2, "two", *options[:-4], *ramp, "--topo", "2x1", *sets(run__epochs=1, run__steps=9), "--resume", newest("ramp"))
     far = moved(newest("ramp"), newest("two"))
     check(0 < far < 1e-3, f"a step at the foot of the ramp moved {far}")
+    # stopped after the very last step, where no split comes: nothing is left to do
+    train(4, "whole", *options)
+    train(4, "last", *options, *stop(STEPS - 2), code=75)
+    check(status("last")["step"] == STEPS, status("last"))
+    train(4, "last", *options)
+    check_equal(newest("whole"), newest("last"), "stopped after the last step")
+    # batches of another size: fewer steps than were done already would fill the run, yet it goes on as the schedule says
+    train(4, "batch", *options, *sets(run__epochs=2), *stop(22), code=75)  # 24 steps, 4 of 128 to come
+    r = train(4, "batch", *options, *sets(run__epochs=2, data__global_batch=128))
+    check("factors from step 26 on" in r.stdout and status("batch")["step"] == 28, r.stdout)
     # a longer run keeps the schedule of the first, and says so
     own = [*MLP, "--topo", "2x2", *sets(method__name="ab")]
     train(4, "long", *own, *sets(run__epochs=1, run__steps=3))

@@ -50,7 +50,7 @@ static shoal_status open_bench(bench *b, shoal_world *w, const char *options)
   *r = (shoal_run){ .world = w, .config = b->config, .model = b->model, .part = b->model, .epochs = 1000 };
   r->all = shoal_world_group(w);
   r->control = shoal_world_control(w);
-  r->steps_per_epoch = 1;
+  r->steps_per_epoch = r->epoch_samples = r->global_batch = 1;
   REQUIRE(shoal_trace_open(NULL, SHOAL_TRACE_OFF, &info, &r->trace) == SHOAL_OK, "trace");
   shoal_world_set_counters(w, shoal_trace_counters(r->trace));
   REQUIRE(shoal_backend_open("ref", 1, &r->backend) == SHOAL_OK, "backend");

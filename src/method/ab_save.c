@@ -224,7 +224,8 @@ shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool 
   bool same = false, factored;
   s->steps = shoal_ab_run_length(r, info->step, info->epoch, info->samples);
   if (!shoal_ckpt_has(c, "method/ab_schedule")) {
-    shoal_info("ab: the checkpoint is of another method: its weights and optimizer state go on at full rank%s",
+    shoal_info("ab: the checkpoint is of another method: its weights%s go on at full rank%s",
+               s->whole.optim->steps ? " and optimizer state" : "",
                shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and are split at once" : "");
     return SHOAL_OK;
   }

@@ -256,6 +256,10 @@ def case_ab_changed():
     # another optimizer starts afresh, for factors too
     r = train(4, "sgd", *options, *sets(optim__name="sgd", optim__momentum=0.9), "--resume", newest("ab"))
     check("the optimizer starts afresh" in r.stdout and "split anew" not in r.stdout, r.stdout)
+    train(4, "sync", *MLP, "--topo", "2x2", *sets(run__epochs=1, run__steps=2, optim__name="sgd", optim__momentum=0.9))
+    for optim, words in ((dict(optim__name="sgd", optim__momentum=0.9), "weights and optimizer state go on"), ({}, "weights go on")):
+        r = train(4, f"from-sync{len(optim)}", *options, *sets(run__steps=4, **optim), "--resume", newest("sync"))
+        check(words in r.stdout and ("starts afresh" in r.stdout) != bool(optim), f"{optim}: {r.stdout}")
     # full rank after a reconciliation, at a rate that is still small: another number of ranks goes on along the ramp
     ramp = sets(method__ramp=1000, method__rebound=4)
     train(4, "ramp", *options, *ramp, *stop(6), code=75)

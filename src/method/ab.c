@@ -74,11 +74,14 @@ static shoal_status ab_gradients(const shoal_run *r, size_t *n)
   return SHOAL_OK;
 }
 
-static uint64_t run_length(const shoal_run *r)
+/* A checkpoint may have come there with batches of another size. */
+uint64_t shoal_ab_run_length(const shoal_run *r, uint64_t done, uint64_t epoch, uint64_t position)
 {
-  uint64_t by_epochs = (uint64_t)(r->epochs * (double)r->steps_per_epoch);
+  uint64_t epochs = (uint64_t)r->epochs, left = r->epoch_samples - SHOAL_MIN(position, r->epoch_samples);
+  if (epoch < epochs)
+    done += (left + r->global_batch - 1) / r->global_batch + (epochs - epoch - 1) * r->steps_per_epoch;
   uint64_t steps = (uint64_t)shoal_config_int(r->config, "run.steps");
-  return steps ? SHOAL_MIN(steps, by_epochs) : by_epochs;
+  return steps ? SHOAL_MIN(steps, done) : done;
 }
 
 static void read_steps(const shoal_config *c, const char *name, uint64_t *out)
@@ -135,7 +138,7 @@ static shoal_status read_settings(const shoal_run *r, shoal_ab_state *s)
   s->swap = shoal_config_bool(c, "method.swap");
   s->wire = shoal_wire_wanted(c);
   s->algorithm = shoal_algorithm_wanted(c);
-  s->steps = run_length(r);
+  s->steps = shoal_ab_run_length(r, 0, 0, 0);
   read_schedule(c, s->steps, &s->schedule);
   SHOAL_TRY(shoal_ab_schedule_check(&s->schedule));
   SHOAL_TRY(find_layers(r, &s->layers));
@@ -222,7 +225,6 @@ static shoal_status ab_open(shoal_run *r, void *state)
   s->batch = shoal_plan_batch(r->plan);
   SHOAL_TRY(shoal_group_max_i64(r->control, &s->batch, 1));
   SHOAL_TRY(create_groups(r, s));
-  print_plan(r, s);
   return shoal_buckets_create(r, r->all, "exchange", "bucket", s->wire, s->algorithm, &s->full);
 }
 
@@ -316,8 +318,11 @@ static shoal_status ab_start(shoal_run *r, void *state)
 {
   shoal_ab_state *s = state;
   bool wanted = shoal_ab_factored(&s->schedule, r->step);
+  print_plan(r, s); /* not before: a checkpoint may have brought the schedule */
   if (wanted == s->factored) return SHOAL_OK;
-  return wanted ? split_after(r, s, r->step) : shoal_ab_reconcile(r, s);
+  if (!wanted) return shoal_ab_reconcile(r, s);
+  return r->step < s->steps ? split_after(r, s, r->step)
+                            : SHOAL_OK; /* stopped after the last step: not to be taken back */
 }
 
 static shoal_status ab_finish(shoal_run *r, void *state, bool *changed)

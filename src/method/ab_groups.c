@@ -62,7 +62,8 @@ static shoal_status check(const shoal_ab_groups *g, int64_t ranks, bool only_b)
 shoal_status shoal_ab_groups_make(const int *node, int size, int64_t ranks, bool only_b, shoal_ab_groups *out)
 {
   SHOAL_CHECK(ranks >= SHOAL_AB_HALVES && ranks <= size, SHOAL_ERR_USAGE,
-              "method.group is %lld: must be the ranks of a group, at most the %d there are, or auto or halves",
+              "method.group is %lld: must be the ranks of a group, at most the %d there are, or 0 for a node or -1 for "
+              "two halves",
               (long long)ranks, size);
   shoal_ab_groups g = { .size = size };
   shoal_status st;

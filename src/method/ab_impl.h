@@ -73,6 +73,10 @@ void shoal_ab_phase_close(shoal_run *r, shoal_ab_state *s);
 /** Says what a split before step number `done` made of the model: ranks, sizes, ways.  Not collective. */
 void shoal_ab_print_split(const shoal_run *r, const shoal_ab_state *s, uint64_t done, bool cut);
 
+/* ---- ab.c ---- */
+/** Steps of the whole run, when `done` led to this place. */
+uint64_t shoal_ab_run_length(const shoal_run *r, uint64_t done, uint64_t epoch, uint64_t position);
+
 /* ---- ab_save.c ---- */
 shoal_status shoal_ab_save(shoal_run *r, void *state, shoal_ckpt_writer *c);
 shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout);

@@ -69,7 +69,12 @@ shoal_status shoal_ab_layers_make(const shoal_model *m, const char *const *exemp
     all.others -= (size_t)(l.m * l.n);
     all.layer[kept++] = l;
   }
-  if (st == SHOAL_OK && kept == 0)
+  if (st == SHOAL_OK && all.n == 0)
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE,
+                    "model %s leaves method ab no layer to make a product of: no linear layer or convolution has two "
+                    "sides of more than 1; choose a wider model",
+                    m->name);
+  else if (st == SHOAL_OK && kept == 0)
     st = SHOAL_FAIL(SHOAL_ERR_USAGE,
                     "model %s leaves method ab no layer to make a product of: all %zu are exempt; shorten "
                     "method.exempt ([] exempts none) or choose a deeper model",

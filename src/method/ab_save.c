@@ -3,6 +3,7 @@
  *
  *   method/ab_schedule     warm-up, cycle, rebound, ramp
  *   method/ab_groups       group of each rank; method/ab_layers  parameter numbers of the products' weights
+ *   method/ab_roles        of each rank since the last split: 1 trains A, 0 B
  *   method/ab_place        on factors?, splits, steps since the last, steps of the ramp, ramp on?
  *   method/ab_slope        of the ramp
  *   method/ab_ranks        of the last split, if there was one
@@ -10,8 +11,9 @@
  *   replica/K/ab_weights   of the part, on the first rank of each group, while factors are trained; else empty
  *   replica/K/ab_SLOT      its optimizer state, likewise, once there was a split
  *
- * The same groups and layers go on to the same bits.  Otherwise the run goes on from the model, which is what reconciling
- * would give: if the schedule is on factors there, it is split anew and the factors' optimizer state starts from zero. */
+ * The same groups, roles and layers go on to the same bits.  Otherwise the run goes on from the model, which is what reconciling
+ * would give: if the schedule is on factors there, it is split anew and the factors' optimizer state starts from zero; on
+ * full rank the ramp goes on where it was. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/ab_impl.h"
@@ -30,6 +32,12 @@ static void group_numbers(const shoal_ab_state *s, int64_t *out)
 {
   for (int i = 0; i < s->groups.groups; i++)
     for (int k = s->groups.first[i]; k < s->groups.first[i + 1]; k++) out[s->groups.rank[k]] = i;
+}
+
+/* A part's arena has the trained factors first, so it means nothing to a rank that trains the other ones. */
+static void role_numbers(const shoal_ab_state *s, int64_t *out)
+{
+  for (int i = 0; i < s->groups.size; i++) out[i] = shoal_ab_role_a(s, shoal_ab_group_of(&s->groups, i));
 }
 
 static void layer_numbers(const shoal_ab_state *s, int64_t *out)
@@ -81,6 +89,8 @@ shoal_status shoal_ab_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   SHOAL_TRY(shoal_group_agree(r->control, SHOAL_ALLOC(n, &numbers)));
   group_numbers(s, numbers);
   put_numbers(c, "method/ab_groups", numbers, (size_t)s->groups.size);
+  role_numbers(s, numbers);
+  put_numbers(c, "method/ab_roles", numbers, (size_t)s->groups.size);
   layer_numbers(s, numbers);
   put_numbers(c, "method/ab_layers", numbers, s->layers.n);
   free(numbers);
@@ -109,17 +119,20 @@ static shoal_status is_equal(const shoal_ckpt *c, const char *name, const int64_
   return st;
 }
 
+/* The place is read by now: roles are those of as many splits. */
 static shoal_status fits(const shoal_ab_state *s, const shoal_ckpt *c, bool *out)
 {
   int64_t *numbers;
-  bool groups = false, layers = false;
+  bool groups = false, layers = false, roles = !shoal_ckpt_has(c, "method/ab_ranks");
   SHOAL_TRY(SHOAL_ALLOC(SHOAL_MAX((size_t)s->groups.size, s->layers.n), &numbers));
   group_numbers(s, numbers);
   shoal_status st = is_equal(c, "method/ab_groups", numbers, (size_t)s->groups.size, &groups);
   layer_numbers(s, numbers);
   if (st == SHOAL_OK) st = is_equal(c, "method/ab_layers", numbers, s->layers.n, &layers);
+  role_numbers(s, numbers);
+  if (st == SHOAL_OK && !roles) st = is_equal(c, "method/ab_roles", numbers, (size_t)s->groups.size, &roles);
   free(numbers);
-  *out = groups && layers;
+  *out = groups && layers && roles;
   return st;
 }
 
@@ -135,21 +148,42 @@ static shoal_status get_schedule(const shoal_run *r, shoal_ab_state *s, const sh
   return shoal_ab_schedule_check(&s->schedule);
 }
 
-static shoal_status get_place(const shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c, bool *factored)
+static shoal_status get_place(shoal_ab_state *s, const shoal_ckpt *c, bool *factored)
 {
-  char name[64];
-  int64_t place[PLACES], steps[2];
+  int64_t place[PLACES];
   SHOAL_TRY(shoal_ckpt_get(c, "method/ab_place", SHOAL_I64, PLACES, place));
   SHOAL_TRY(shoal_ckpt_get_f64(c, "method/ab_slope", &s->ramp.slope));
-  snprintf(name, sizeof name, "replica/%d/ab_steps", shoal_world_rank(r->world));
-  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, 2, steps));
   *factored = place[PLACE_FACTORED] != 0;
   s->splits = (uint64_t)place[PLACE_SPLITS];
   s->phase_steps = (uint64_t)place[PLACE_PHASE_STEPS];
   s->ramp.done = (uint64_t)place[PLACE_RAMP_DONE];
   s->ramp.active = place[PLACE_RAMP_ACTIVE] != 0;
+  return SHOAL_OK;
+}
+
+static shoal_status get_factor_steps(const shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c)
+{
+  char name[64];
+  int64_t steps[2];
+  snprintf(name, sizeof name, "replica/%d/ab_steps", shoal_world_rank(r->world));
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, 2, steps));
   s->factor_steps[0] = (uint64_t)steps[0];
   s->factor_steps[1] = (uint64_t)steps[1];
+  return SHOAL_OK;
+}
+
+/* All of it, or none: with another optimizer factors start afresh like the whole model, and so do their counts. */
+static shoal_status get_slots(shoal_ab_state *s, const shoal_ckpt *c, int speaker)
+{
+  char name[96];
+  for (int k = 0; k < s->part.optim->slots; k++) {
+    snprintf(name, sizeof name, "replica/%d/ab_%s", speaker, shoal_optim_slot_name(s->part.optim, k));
+    if (!shoal_ckpt_has(c, name)) {
+      s->factor_steps[0] = s->factor_steps[1] = s->phase_steps = 0;
+      return SHOAL_OK;
+    }
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, s->cut->weights, s->part.optim->slot[k]));
+  }
   return SHOAL_OK;
 }
 
@@ -157,10 +191,7 @@ static shoal_status get_part(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *
 {
   int speaker = s->groups.rank[s->groups.first[s->group]];
   char name[96];
-  for (int k = 0; k < s->part.optim->slots; k++) {
-    snprintf(name, sizeof name, "replica/%d/ab_%s", speaker, shoal_optim_slot_name(s->part.optim, k));
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, s->cut->weights, s->part.optim->slot[k]));
-  }
+  SHOAL_TRY(get_slots(s, c, speaker));
   if (!factored) return SHOAL_OK;
   snprintf(name, sizeof name, "replica/%d/ab_weights", speaker);
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, s->cut->weights, s->part.params->w));
@@ -170,11 +201,10 @@ static shoal_status get_part(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *
   return SHOAL_OK;
 }
 
-static shoal_status go_on(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c)
+static shoal_status go_on(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c, bool factored)
 {
-  bool factored;
   int64_t *rank;
-  SHOAL_TRY(get_place(r, s, c, &factored));
+  SHOAL_TRY(get_factor_steps(r, s, c));
   SHOAL_TRY(shoal_buckets_load(s->full, c, "method/algorithms"));
   if (!shoal_ckpt_has(c, "method/ab_ranks")) return SHOAL_OK;
   SHOAL_TRY(SHOAL_ALLOC(s->layers.n, &rank));
@@ -190,19 +220,24 @@ static shoal_status go_on(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c)
 shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
 {
   shoal_ab_state *s = state;
-  bool same = false;
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
+  bool same = false, factored;
+  s->steps = shoal_ab_run_length(r, info->step, info->epoch, info->samples);
   if (!shoal_ckpt_has(c, "method/ab_schedule")) {
-    shoal_info("ab: the checkpoint is of another method: its weights and optimizer state go on at full rank%s",
-               shoal_ab_factored(&s->schedule, (uint64_t)shoal_ckpt_get_info(c)->step) ? " and are split at once" : "");
+    shoal_info("ab: the checkpoint is of another method: its weights%s go on at full rank%s",
+               s->whole.optim->steps ? " and optimizer state" : "",
+               shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and are split at once" : "");
     return SHOAL_OK;
   }
   SHOAL_TRY(get_schedule(r, s, c));
+  SHOAL_TRY(get_place(s, c, &factored));
   if (same_layout) SHOAL_TRY(fits(s, c, &same));
-  if (same) return go_on(r, s, c);
+  if (same) return go_on(r, s, c, factored);
+  s->splits = s->phase_steps = 0;
   if (shoal_ckpt_has(c, "method/ab_ranks"))
-    shoal_info(
-        "ab: other groups or layers than before: factors are reconciled as the checkpoint's model%s, the factors' "
-        "optimizer state starts from zero",
-        shoal_ab_factored(&s->schedule, (uint64_t)shoal_ckpt_get_info(c)->step) ? " and split anew" : "");
+    shoal_info("ab: other groups, roles or layers than before: factors are reconciled as the checkpoint's model%s, the "
+               "factors' "
+               "optimizer state starts from zero",
+               shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and split anew" : "");
   return SHOAL_OK;
 }

@@ -231,6 +231,58 @@ def case_ab_resume():
     check("another method" in r.stdout and "split at once" in r.stdout, r.stdout)
 
 
+def case_ab_changed():
+    """Resumed in the same place with other settings: roles that change while the groups are the same, another optimizer, a ramp
+    that is under way, a longer run.  The model goes on: at a rate of nothing, and with nothing cut, it stays as it is."""
+    import numpy as np
+    glyphs(STEPS * 32)
+    options = [*MLP, *AB, "--topo", "2x2", *sets(run__epochs=1, method__group=2)]
+    stop = lambda k: ["--allow-faults", *sets(fault__stop_step=k)]
+
+    def moved(before, after):
+        a, b = arrays(before), arrays(after)
+        return max(np.abs(a[n] - b[n]).max() / np.abs(a[n]).max() for n in a if n.startswith("model/"))
+
+    train(4, "b", *options, *stop(9), *sets(method__mode="only-b"), code=75)
+    train(4, "ab", *options, *stop(9), code=75)
+    still = sets(optim__lr=1e-30, optim__weight_decay=0, method__cutoff=0, run__steps=12)
+    for start, change, roles in (("b", {}, True), ("ab", dict(method__mode="only-b"), True), ("ab", dict(method__swap="true"), True),
+                                 ("ab", dict(method__mode="full"), False)):
+        name = f"{start}{''.join(change.values())}-now"
+        r = train(4, name, *options, *still, *sets(**change), "--resume", newest(start))
+        check(("split anew" in r.stdout) == roles and "DIFFERENT" not in r.stdout, f"{start}, then {change}: {r.stdout}")
+        far = moved(newest(start), newest(name))
+        check(far < (1e-5 if roles else 1e-2), f"{start}, then {change}: the model moved by {far}")  # modes differ by dA dB
+    # another optimizer starts afresh, for factors too
+    r = train(4, "sgd", *options, *sets(optim__name="sgd", optim__momentum=0.9), "--resume", newest("ab"))
+    check("the optimizer starts afresh" in r.stdout and "split anew" not in r.stdout, r.stdout)
+    train(4, "sync", *MLP, "--topo", "2x2", *sets(run__epochs=1, run__steps=2, optim__name="sgd", optim__momentum=0.9))
+    for optim, words in ((dict(optim__name="sgd", optim__momentum=0.9), "weights and optimizer state go on"), ({}, "weights go on")):
+        r = train(4, f"from-sync{len(optim)}", *options, *sets(run__steps=4, **optim), "--resume", newest("sync"))
+        check(words in r.stdout and ("starts afresh" in r.stdout) != bool(optim), f"{optim}: {r.stdout}")
+    # full rank after a reconciliation, at a rate that is still small: another number of ranks goes on along the ramp
+    ramp = sets(method__ramp=1000, method__rebound=4)
+    train(4, "ramp", *options, *ramp, *stop(6), code=75)
+    train(2, "two", *options[:-4], *ramp, "--topo", "2x1", *sets(run__epochs=1, run__steps=9), "--resume", newest("ramp"))
+    far = moved(newest("ramp"), newest("two"))
+    check(0 < far < 1e-3, f"a step at the foot of the ramp moved {far}")
+    # stopped after the very last step, where no split comes: nothing is left to do
+    train(4, "whole", *options)
+    train(4, "last", *options, *stop(STEPS - 2), code=75)
+    check(status("last")["step"] == STEPS, status("last"))
+    train(4, "last", *options)
+    check_equal(newest("whole"), newest("last"), "stopped after the last step")
+    # batches of another size: fewer steps than were done already would fill the run, yet it goes on as the schedule says
+    train(4, "batch", *options, *sets(run__epochs=2), *stop(22), code=75)  # 24 steps, 4 of 128 to come
+    r = train(4, "batch", *options, *sets(run__epochs=2, data__global_batch=128))
+    check("factors from step 26 on" in r.stdout and status("batch")["step"] == 28, r.stdout)
+    # a longer run keeps the schedule of the first, and says so
+    own = [*MLP, "--topo", "2x2", *sets(method__name="ab")]
+    train(4, "long", *own, *sets(run__epochs=1, run__steps=3))
+    r = train(4, "long", *own, *sets(run__epochs=20), *stop(4), code=75)
+    check("reconciled (with-stale) every 10," in r.stdout, r.stdout)
+
+
 def case_ab_only_b():
     """only-b with one group is training of B alone with the global batch: the same at 1 and 4 ranks, to rounding; a cap and a
     first cut keep factors small; a run on factors has a compression."""
@@ -263,13 +315,14 @@ def case_ab_refusals():
     for ranks, topo, extra, words in (
             (1, None, {}, ["two groups", "only-b"]),
             (2, None, {"method__group": 2}, ["two groups", "method.group"]),
-            (2, None, {"method__group": 3}, ["method.group", "3"]),
+            (2, None, {"method__group": 3}, ["method.group", "3", "-1 for two halves"]),
             (3, "1,1,1", {"method__group": 0, "method__cycle": 1}, ["method.cycle"]),
             (2, None, {"method__cycle": 5, "method__rebound": 5}, ["method.rebound"]),
             (4, "2,1,1", {}, None),
             (5, "2,2,1", {}, ["2 and 1 ranks"]),
             (2, None, {"method__exempt": "[fc9]"}, ["fc9", "did you mean"]),
             (2, None, {"model__widths": "[20]"}, ["no layer", "method.exempt"]),
+            (2, None, {"model__widths": "[1,1]"}, ["no layer", "choose a wider model"]),
             (2, None, {"method__mode": "only-b", "method__swap": "true"}, ["method.swap"]),
             (2, None, {"method__mode": "with-stael"}, ["with-stale"]),
     ):

@@ -18,7 +18,7 @@ foreach(case localsgd_neutral localsgd_resume localsgd_numeric localsgd_settings
 endforeach()
 
 # The same for AB-training: mpi/ab_cases.py.
-foreach(case ab_neutral ab_phases ab_bytes ab_resume ab_only_b ab_refusals)
+foreach(case ab_neutral ab_phases ab_bytes ab_resume ab_changed ab_only_b ab_refusals)
   add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ab_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()

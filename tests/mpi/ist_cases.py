@@ -270,6 +270,12 @@ def case_ist_refusals():
                   [*sets(run__epochs=1)], *extra, code=2)
         check(all(w in r.stderr for w in words), f"{extra}: {r.stderr}")
         check(len([l for l in r.stderr.splitlines() if "error" in l]) == 1, f"more than one complaint\n{r.stderr}")
+    # A share smaller than a batch is refused before the first step, or padded where the model is measured, too.
+    glyphs(5, 30, 8)
+    few = [*IST, *layers(8, model__norm="batch"), *sets(run__epochs=2, data__batch=8)]
+    r = train(4, "few", *few, code=2)
+    check("last batch leaves 1 sample for" in r.stderr, r.stderr)
+    train(4, "padded", *few, *sets(data__last="pad"))
     text = shoal("methods", "ist").stdout
     check("PVLDB" in text and "method.round" in text and "stratified" in text, text)
 
@@ -299,6 +305,13 @@ def case_ist_learns():
     check("step-000000008" in newest("nan"), newest("nan"))
     train(2, "stop", *base, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1, method__round=6), code=75)
     check(status("stop")["step"] == 12, status("stop"))
+    # A round longer than the epoch: the epoch's checkpoint is where ranks meet, and where they hear of the stop.
+    long = sets(run__epochs=2, method__round=1000, ckpt__every="1 epoch")
+    train(2, "long", *base, *long)
+    train(2, "long-cut", *base, *long, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1), code=75)
+    check(status("long-cut")["step"] == 50 and status("long-cut")["epoch"] == 1, status("long-cut"))
+    train(2, "long-cut", *base, *long)
+    check_equal(newest("long"), newest("long-cut"), "stopped at an epoch's checkpoint")
 
 
 if __name__ == "__main__":

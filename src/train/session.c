@@ -275,7 +275,7 @@ static shoal_status open_loaders(shoal_session *s)
   l.size = size;
   l.sizes_only = false;
   l.depth = 0;
-  l.last = SHOAL_LAST_SHORT;
+  if (l.last == SHOAL_LAST_DROP) l.last = SHOAL_LAST_SHORT; /* a share that fills no batch is padded as in training */
   l.share = SHOAL_SHARE_STRIDED;
   l.batch = s->own_batch;
   if (s->method->mean_model) SHOAL_TRY(shoal_loader_create(s->data, &l, &s->sample));

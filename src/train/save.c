@@ -559,6 +559,7 @@ shoal_status shoal_session_resume(shoal_session *s)
   s->resume = NULL;
   s->run.from = NULL;
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_session_plan_rest(s)));
   s->first_step = s->last_saved_step = s->run.step;
   s->last_saved_epoch = s->at.epoch;
   s->saved_any = strncmp(s->resume_path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;

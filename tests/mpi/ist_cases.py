@@ -311,6 +311,10 @@ def case_ist_learns():
     check("step-000000008" in newest("nan"), newest("nan"))
     train(2, "stop", *base, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1, method__round=6), code=75)
     check(status("stop")["step"] == 12, status("stop"))
+    # No round ends before the run does: what is saved last is looked at, and one line says that it is none.
+    r = train(2, "inf", *IST, *layers(8), *sets(run__epochs=1, data__batch=12, optim__lr=1e30, method__round=1000), code=6)
+    check(r.stderr.count("error: ") == 1 and "weights are not finite" in r.stderr and "MPI_ABORT" not in r.stderr, r.stderr)
+    check(status("inf")["state"] == "failed" and not os.listdir("runs/inf/ckpt"), status("inf"))
     # A round longer than the epoch: the epoch's checkpoint is where ranks meet, and where they hear of the stop.
     long = sets(run__epochs=2, method__round=1000, ckpt__every="1 epoch")
     train(2, "long", *base, *long)

@@ -167,6 +167,76 @@ def case_ist_bytes():
             check(total == expected, f"{name}: {total} bytes over all links, formula {expected}")
 
 
+def case_ist_model():
+    """The model that is saved in mid-round, against numpy: from the subnets by the deals drawn here, the last layer times
+    1/n, the shared bias the mean, dormant numbers as the round found them (T10); statistics of batch norm and test loss by
+    a forward pass of the whole model (section 5)."""
+    import h5py
+    import numpy as np
+    glyphs(203, 41, 8)
+    ranks, widths, batch, batches = 3, (13, 8), 8, 3
+    net = [*IST, *layers(*widths, model__norm="batch"), *sets(run__epochs=2, data__batch=batch, data__shuffle="false", method__round=5,
+                                                              eval__statistics=batches)]
+    models = []
+    for steps in (5, 8):  # round 1 begins, and three steps of it
+        train(ranks, f"at{steps}", *net, *sets(run__steps=steps))
+        with h5py.File(newest(f"at{steps}")) as f:
+            models.append({n: f[f"model/{n}"][()] for n in f["model"]})
+    before, now = models
+    deals = [deal(1, 1, space, h, ranks, False) for space, h in enumerate(widths)]
+    third = np.float32(1) / np.float32(ranks)
+    last_bias = []
+    dormant = {n: np.ones(x.shape, bool) for n, x in now.items() if "running" not in n and n != "fc3.bias"}
+    for s, arena in enumerate(replicas(newest("at8"), "weights")):
+        held = [range(64), *(sorted(d[s]) for d in deals), range(10)]
+        for l in (1, 2, 3):
+            rows, cols = held[l], held[l - 1]
+            names = [(f"fc{l}.weight", np.ix_(rows, cols)), *((n, rows) for n in (f"fc{l}.bias", f"norm{l}.weight", f"norm{l}.bias"))]
+            for n, place in names if l < 3 else names[:1]:
+                want, arena = arena[:now[n][place].size].reshape(now[n][place].shape), arena[now[n][place].size:]
+                want = want * third if l == 3 else want
+                check(np.array_equal(now[n][place], want), f"{n} of subnet {s} is not in the model")
+                dormant[n][place] = False
+        last_bias.append(arena.astype(np.float64))
+    check(np.array_equal(now["fc3.bias"], ((last_bias[0] + last_bias[1] + last_bias[2]) / 3).astype(np.float32)), "the shared bias")
+    for n, mask in dormant.items():
+        check(mask.any() == (n == "fc2.weight"), f"{n}: dormant numbers")
+        check(np.array_equal(now[n][mask], before[n][mask]), f"{n}: what is dormant moved")
+        moved = not np.array_equal(now[n], before[n])  # a bias before a norm has no gradient
+        check(moved or n in ("fc1.bias", "fc2.bias"), f"{n}: nothing was trained")
+
+    with h5py.File("glyphs.h5") as f:
+        x, test = ((f[f"{part}/x"][()].reshape(-1, 64) - f.attrs["mean"]) / f.attrs["std"] for part in ("train", "test"))
+        labels = f["test/y"][()]
+
+    def forward(h, stats):
+        """Logits; stats(layer, z) gives mean and variance to normalise by."""
+        for l in (1, 2):
+            z = h @ now[f"fc{l}.weight"].T.astype(np.float64) + now[f"fc{l}.bias"]
+            mean, var = stats(l, z)
+            h = np.maximum((z - mean) / np.sqrt(var + 1e-5) * now[f"norm{l}.weight"] + now[f"norm{l}.bias"], 0)
+        return h @ now["fc3.weight"].T.astype(np.float64) + now["fc3.bias"]
+
+    sums = {1: [0, 0], 2: [0, 0]}
+
+    def measure(l, z):
+        mean = z.mean(0)
+        sums[l][0] = sums[l][0] + mean / (ranks * batches)
+        sums[l][1] = sums[l][1] + (z.var(0, ddof=1) + mean * mean) / (ranks * batches)
+        return mean, z.var(0)
+
+    for s in range(ranks):
+        for b in range(batches):
+            forward(x[[s + ranks * (b * batch + i) for i in range(batch)]], measure)
+    for l, (mean, square) in sums.items():
+        check(np.allclose(now[f"norm{l}.running_mean"], mean, atol=1e-6), f"norm{l}: mean", now[f"norm{l}.running_mean"], mean)
+        check(np.allclose(now[f"norm{l}.running_var"], square - mean * mean, atol=1e-6), f"norm{l}: variance")
+    z = forward(test, lambda l, _: (now[f"norm{l}.running_mean"], now[f"norm{l}.running_var"]))
+    loss = np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(len(z)), labels])
+    row = metrics("at8")[-1]
+    check(abs(float(row["test_loss"]) - loss) < 1e-4, row, loss)
+
+
 def cut_at(rng, total, stops=2):
     while True:
         steps = sorted(rng.sample(range(total - 12), stops))

@@ -70,6 +70,21 @@ static bool deals_blocks(const shoal_run *r)
 
 /* ---- opening ---- */
 
+/* Settings of the other way to deal would do nothing: a word about it is better than a run that is not what was asked. */
+static shoal_status refuse_unused(const shoal_model *m, const shoal_ist_options *o)
+{
+  SHOAL_CHECK(
+      o->blocks || (o->min_blocks == 0 && o->n_stages == 0), SHOAL_ERR_USAGE,
+      "%s is for residual blocks, but of model %s hidden units are dealt: leave it out, or set method.cut to blocks",
+      o->n_stages ? "method.stages" : "method.min_blocks", m->name);
+  SHOAL_CHECK(
+      !o->blocks || !o->stratified, SHOAL_ERR_USAGE,
+      "method.partition stratified is for hidden units, but of model %s residual blocks are dealt: leave it out, or "
+      "set method.cut to units",
+      m->name);
+  return SHOAL_OK;
+}
+
 static shoal_status ist_cut(shoal_run *r, void *state, const shoal_model **part)
 {
   ist_state *s = state;
@@ -81,6 +96,7 @@ static shoal_status ist_cut(shoal_run *r, void *state, const shoal_model **part)
     .min_blocks = (int)shoal_config_int(r->config, "method.min_blocks"),
   };
   o.n_stages = shoal_config_ints(r->config, "method.stages", &o.stages);
+  SHOAL_TRY(refuse_unused(r->model, &o));
   SHOAL_TRY(shoal_ist_plan_create(r->model, &o, &s->plan));
   SHOAL_TRY(shoal_ist_deal_create(s->plan, &s->now));
   SHOAL_TRY(shoal_ist_deal_create(s->plan, &s->next));

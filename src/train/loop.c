@@ -352,9 +352,10 @@ static shoal_status end_epoch_together(shoal_session *s, const ops *op)
   shoal_session_report_epoch(s);
   s->at.position = 0;
   s->at.loss_sum = s->at.samples = 0;
-  if (due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, s->at.epoch))
-    SHOAL_TRY(shoal_session_save(s));
-  return SHOAL_OK;
+  if (!due(shoal_config_period(s->config, "ckpt.every"), SHOAL_PER_EPOCHS, s->at.epoch)) return SHOAL_OK;
+  SHOAL_TRY(shoal_session_save(s));
+  /* Who asks in every step hears of a stop in the next one; the next meeting may be epochs away. */
+  return s->method->meets && !reached_end(s) ? stop_after_save(s) : SHOAL_OK;
 }
 
 static shoal_status end_epoch(shoal_session *s, const ops *op)

@@ -185,13 +185,17 @@ shoal_status shoal_session_save(shoal_session *s)
   if (!news) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns(), need;
   SHOAL_TRY(shoal_session_assemble(s));
-  SHOAL_TRY(shoal_group_agree(r->control, refuse_bad_model(s)));
+  shoal_status st = SHOAL_AGREE_ONCE(r->control, refuse_bad_model(s));
+  if (st != SHOAL_OK) {
+    s->agreed = st == SHOAL_ERR_NUMERIC; /* the same model on every rank */
+    return st;
+  }
   SHOAL_TRY(measure(s, &need));
   shoal_str config = { 0 }, placement = { 0 };
   shoal_config_print(s->config, &config);
   shoal_topo_print_json(shoal_world_topo(r->world), &placement);
   shoal_ckpt_info info = { .size = shoal_world_size(r->world), .config = config.text, .placement = placement.text };
-  shoal_status st = sum_places(s, &info);
+  st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
   snprintf(info.model, sizeof info.model, "%s", s->model->name);
@@ -559,6 +563,7 @@ shoal_status shoal_session_resume(shoal_session *s)
   s->resume = NULL;
   s->run.from = NULL;
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_session_plan_rest(s)));
   s->first_step = s->last_saved_step = s->run.step;
   s->last_saved_epoch = s->at.epoch;
   s->saved_any = strncmp(s->resume_path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;

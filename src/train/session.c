@@ -269,7 +269,7 @@ static shoal_status open_loaders(shoal_session *s)
   l.size = size;
   l.sizes_only = false;
   l.depth = 0;
-  l.last = SHOAL_LAST_SHORT;
+  if (l.last == SHOAL_LAST_DROP) l.last = SHOAL_LAST_SHORT; /* a share that fills no batch is padded as in training */
   l.share = SHOAL_SHARE_STRIDED;
   l.batch = s->own_batch;
   if (s->method->mean_model) SHOAL_TRY(shoal_loader_create(s->data, &l, &s->sample));
@@ -281,24 +281,36 @@ static shoal_status open_loaders(shoal_session *s)
   return shoal_loader_create(s->data, &t, &s->test);
 }
 
-/* Plans for the usual batch and for the epoch's last one, which may be short: made now, so that a batch the model cannot
- * take (one sample under batch norm) is refused before step 1 and not at the end of the first epoch. */
-static shoal_status open_plans(shoal_session *s)
+/* A plan for the epoch's last batch, which may be short, if so many samples of it are left. */
+static shoal_status plan_last_batch(shoal_session *s, uint64_t left)
 {
-  shoal_run *r = &s->run;
-  int rank = r->share_rank, size = r->share_size;
-  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0, strided = shoal_session_strided(s);
-  uint64_t batch = r->global_batch, first, count = batch;
-  uint64_t rest = drops ? 0 : shoal_loader_samples(s->loader) % batch;
+  const shoal_run *r = &s->run;
+  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0;
+  uint64_t rest = drops ? 0 : left % r->global_batch, first, count = rest;
   shoal_plan *plan;
-  if (!strided) shoal_share_of(batch, rank, size, &first, &count);
-  SHOAL_TRY(shoal_plans_get(s->plans, (int64_t)SHOAL_MAX(count, 1), SHOAL_PLAN_TRAIN, &plan));
-  r->plan = plan;
-  count = rest;
-  if (!strided) shoal_share_of(rest, rank, size, &first, &count);
+  if (!shoal_session_strided(s)) shoal_share_of(rest, r->share_rank, r->share_size, &first, &count);
   if (count == 0) return SHOAL_OK;
   shoal_status st = shoal_plans_get(s->plans, (int64_t)count, SHOAL_PLAN_TRAIN, &plan);
   return st == SHOAL_ERR_ARG ? shoal_refuse_last_batch(count) : st;
+}
+
+/* Plans for the usual batch and for the epoch's last one: made now, so that a batch the model cannot take (one sample
+ * under batch norm) is refused before step 1 and not at the end of the first epoch. */
+static shoal_status open_plans(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  uint64_t first, count = r->global_batch;
+  shoal_plan *plan;
+  if (!shoal_session_strided(s)) shoal_share_of(r->global_batch, r->share_rank, r->share_size, &first, &count);
+  SHOAL_TRY(shoal_plans_get(s->plans, (int64_t)SHOAL_MAX(count, 1), SHOAL_PLAN_TRAIN, &plan));
+  r->plan = plan;
+  return plan_last_batch(s, shoal_loader_samples(s->loader));
+}
+
+shoal_status shoal_session_plan_rest(shoal_session *s)
+{
+  uint64_t n = shoal_loader_samples(s->loader);
+  return s->plans ? plan_last_batch(s, n - SHOAL_MIN(s->at.position, n)) : SHOAL_OK;
 }
 
 static shoal_status build_model(shoal_session *s)

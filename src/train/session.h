@@ -96,6 +96,9 @@ typedef struct {
 /* session.c */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args);
 void shoal_session_close(shoal_session *s);
+/** Plan the last batch of an epoch that goes on at the present position: not that of a whole epoch where ranks or batch
+ *  changed.  ERR_USAGE if the model cannot take it. */
+shoal_status shoal_session_plan_rest(shoal_session *s);
 static inline bool shoal_session_strided(const shoal_session *s)
 {
   return s->method->share == SHOAL_SHARE_STRIDED;

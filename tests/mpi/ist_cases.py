@@ -167,6 +167,76 @@ def case_ist_bytes():
             check(total == expected, f"{name}: {total} bytes over all links, formula {expected}")
 
 
+def case_ist_model():
+    """The model that is saved in mid-round, against numpy: from the subnets by the deals drawn here, the last layer times
+    1/n, the shared bias the mean, dormant numbers as the round found them (T10); statistics of batch norm and test loss by
+    a forward pass of the whole model (section 5)."""
+    import h5py
+    import numpy as np
+    glyphs(203, 41, 8)
+    ranks, widths, batch, batches = 3, (13, 8), 8, 3
+    net = [*IST, *layers(*widths, model__norm="batch"), *sets(run__epochs=2, data__batch=batch, data__shuffle="false", method__round=5,
+                                                              eval__statistics=batches)]
+    models = []
+    for steps in (5, 8):  # round 1 begins, and three steps of it
+        train(ranks, f"at{steps}", *net, *sets(run__steps=steps))
+        with h5py.File(newest(f"at{steps}")) as f:
+            models.append({n: f[f"model/{n}"][()] for n in f["model"]})
+    before, now = models
+    deals = [deal(1, 1, space, h, ranks, False) for space, h in enumerate(widths)]
+    third = np.float32(1) / np.float32(ranks)
+    last_bias = []
+    dormant = {n: np.ones(x.shape, bool) for n, x in now.items() if "running" not in n and n != "fc3.bias"}
+    for s, arena in enumerate(replicas(newest("at8"), "weights")):
+        held = [range(64), *(sorted(d[s]) for d in deals), range(10)]
+        for l in (1, 2, 3):
+            rows, cols = held[l], held[l - 1]
+            names = [(f"fc{l}.weight", np.ix_(rows, cols)), *((n, rows) for n in (f"fc{l}.bias", f"norm{l}.weight", f"norm{l}.bias"))]
+            for n, place in names if l < 3 else names[:1]:
+                want, arena = arena[:now[n][place].size].reshape(now[n][place].shape), arena[now[n][place].size:]
+                want = want * third if l == 3 else want
+                check(np.array_equal(now[n][place], want), f"{n} of subnet {s} is not in the model")
+                dormant[n][place] = False
+        last_bias.append(arena.astype(np.float64))
+    check(np.array_equal(now["fc3.bias"], ((last_bias[0] + last_bias[1] + last_bias[2]) / 3).astype(np.float32)), "the shared bias")
+    for n, mask in dormant.items():
+        check(mask.any() == (n == "fc2.weight"), f"{n}: dormant numbers")
+        check(np.array_equal(now[n][mask], before[n][mask]), f"{n}: what is dormant moved")
+        moved = not np.array_equal(now[n], before[n])  # a bias before a norm has no gradient
+        check(moved or n in ("fc1.bias", "fc2.bias"), f"{n}: nothing was trained")
+
+    with h5py.File("glyphs.h5") as f:
+        x, test = ((f[f"{part}/x"][()].reshape(-1, 64) - f.attrs["mean"]) / f.attrs["std"] for part in ("train", "test"))
+        labels = f["test/y"][()]
+
+    def forward(h, stats):
+        """Logits; stats(layer, z) gives mean and variance to normalise by."""
+        for l in (1, 2):
+            z = h @ now[f"fc{l}.weight"].T.astype(np.float64) + now[f"fc{l}.bias"]
+            mean, var = stats(l, z)
+            h = np.maximum((z - mean) / np.sqrt(var + 1e-5) * now[f"norm{l}.weight"] + now[f"norm{l}.bias"], 0)
+        return h @ now["fc3.weight"].T.astype(np.float64) + now["fc3.bias"]
+
+    sums = {1: [0, 0], 2: [0, 0]}
+
+    def measure(l, z):
+        mean = z.mean(0)
+        sums[l][0] = sums[l][0] + mean / (ranks * batches)
+        sums[l][1] = sums[l][1] + (z.var(0, ddof=1) + mean * mean) / (ranks * batches)
+        return mean, z.var(0)
+
+    for s in range(ranks):
+        for b in range(batches):
+            forward(x[[s + ranks * (b * batch + i) for i in range(batch)]], measure)
+    for l, (mean, square) in sums.items():
+        check(np.allclose(now[f"norm{l}.running_mean"], mean, atol=1e-6), f"norm{l}: mean", now[f"norm{l}.running_mean"], mean)
+        check(np.allclose(now[f"norm{l}.running_var"], square - mean * mean, atol=1e-6), f"norm{l}: variance")
+    z = forward(test, lambda l, _: (now[f"norm{l}.running_mean"], now[f"norm{l}.running_var"]))
+    loss = np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(len(z)), labels])
+    row = metrics("at8")[-1]
+    check(abs(float(row["test_loss"]) - loss) < 1e-4, row, loss)
+
+
 def cut_at(rng, total, stops=2):
     while True:
         steps = sorted(rng.sample(range(total - 12), stops))
@@ -245,6 +315,12 @@ def case_ist_moved():
     train(2, "sync", *base, *sets(method__name="sync", run__steps=9))
     r = train(2, "carried", *base, *ist, *sets(optim__lr=1e-30, method__moments="carry", run__steps=10), "--resume", newest("sync"))
     check("weights, optimizer state and the sample order go on, the parts are cut anew" in r.stdout, r.stdout)
+    # What is left of the epoch may end in another batch than an epoch does: refused before the first step, as there.
+    norm = [*base, *ist, *sets(model__norm="batch")]
+    train(2, "norm", *norm, *sets(run__steps=8))
+    r = train(3, "rest", *norm, "--resume", newest("norm"), code=2)  # 53 samples per rank done: 81 of 134 are left
+    check("last batch leaves 1 sample for" in r.stderr and len([l for l in r.stderr.splitlines() if "error" in l]) == 1, r.stderr)
+    train(3, "rest", *norm, "--resume", newest("norm"), *sets(data__last="pad"))
     # It goes on, and gets somewhere.
     train(4, "moved4", *base, *ist, *sets(run__epochs=6))
     losses = [float(m["train_loss"]) for m in metrics("moved4") if m["train_loss"]]
@@ -259,6 +335,9 @@ def case_ist_refusals():
             (2, [*layers(8), *sets(method__cut="blocks")], ["no residual block", "method.cut to units"]),
             (2, sets(model__name="resnet20", method__min_blocks=9), ["method.min_blocks is 9", "7 blocks"]),
             (2, sets(model__name="resnet20", method__stages="[4]"), ["stage 4", "3 of them"]),
+            (2, [*layers(8), *sets(method__min_blocks=2)], ["method.min_blocks is for residual blocks", "method.cut to blocks"]),
+            (2, sets(model__name="resnet20", method__cut="units", method__stages="[1]"), ["method.stages", "leave it out"]),
+            (2, sets(model__name="resnet20", method__partition="stratified"), ["method.partition stratified", "method.cut to units"]),
             (2, [*layers(8), *sets(data__shards="sorted", method__name="sync")], ["data.shards", "sync"]),
             (2, [*layers(8, model__norm="batch"), *sets(eval__batch_norm="batch", eval__batch=29)], ["eval.batch"]),
             (2, [*layers(8), *sets(data__global_batch=31)], ["data.global_batch", "multiple"]),
@@ -270,6 +349,12 @@ def case_ist_refusals():
                   [*sets(run__epochs=1)], *extra, code=2)
         check(all(w in r.stderr for w in words), f"{extra}: {r.stderr}")
         check(len([l for l in r.stderr.splitlines() if "error" in l]) == 1, f"more than one complaint\n{r.stderr}")
+    # A share smaller than a batch is refused before the first step, or padded where the model is measured, too.
+    glyphs(5, 30, 8)
+    few = [*IST, *layers(8, model__norm="batch"), *sets(run__epochs=2, data__batch=8)]
+    r = train(4, "few", *few, code=2)
+    check("last batch leaves 1 sample for" in r.stderr, r.stderr)
+    train(4, "padded", *few, *sets(data__last="pad"))
     text = shoal("methods", "ist").stdout
     check("PVLDB" in text and "method.round" in text and "stratified" in text, text)
 
@@ -299,6 +384,17 @@ def case_ist_learns():
     check("step-000000008" in newest("nan"), newest("nan"))
     train(2, "stop", *base, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1, method__round=6), code=75)
     check(status("stop")["step"] == 12, status("stop"))
+    # No round ends before the run does: what is saved last is looked at, and one line says that it is none.
+    r = train(2, "inf", *IST, *layers(8), *sets(run__epochs=1, data__batch=12, optim__lr=1e30, method__round=1000), code=6)
+    check(r.stderr.count("error: ") == 1 and "weights are not finite" in r.stderr and "MPI_ABORT" not in r.stderr, r.stderr)
+    check(status("inf")["state"] == "failed" and not os.listdir("runs/inf/ckpt"), status("inf"))
+    # A round longer than the epoch: the epoch's checkpoint is where ranks meet, and where they hear of the stop.
+    long = sets(run__epochs=2, method__round=1000, ckpt__every="1 epoch")
+    train(2, "long", *base, *long)
+    train(2, "long-cut", *base, *long, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1), code=75)
+    check(status("long-cut")["step"] == 50 and status("long-cut")["epoch"] == 1, status("long-cut"))
+    train(2, "long-cut", *base, *long)
+    check_equal(newest("long"), newest("long-cut"), "stopped at an epoch's checkpoint")
 
 
 if __name__ == "__main__":

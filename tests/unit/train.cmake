@@ -24,7 +24,7 @@ foreach(case ab_neutral ab_phases ab_bytes ab_resume ab_changed ab_only_b ab_ref
 endforeach()
 
 # The same for independent subnets: mpi/ist_cases.py.
-foreach(case ist_neutral ist_bytes ist_resume ist_moved ist_refusals ist_learns)
+foreach(case ist_neutral ist_bytes ist_model ist_resume ist_moved ist_refusals ist_learns)
   add_test(NAME train.${case} COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ist_cases.py $<TARGET_FILE:shoal> ${case})
   set_tests_properties(train.${case} PROPERTIES LABELS "train;noasan" TIMEOUT 300)
 endforeach()

@@ -36,7 +36,7 @@ typedef struct {
   const char *range;        /* numbers: "[0,1)", "(0,inf)", "[1,4096]"; enum and words: "a|b|c"; or NULL */
   const char *help;         /* one line, full sentence */
   const char *source;       /* paper or "shoal", or NULL */
-  const char *when;         /* means something only then: "optim.schedule=step", "method.cut=auto|blocks"; or NULL */
+  const char *when;         /* means something only then: "optim.schedule=step", "method.name=ist|swarm"; or NULL */
 } shoal_option;
 
 /* A table ends with name == NULL. */

@@ -204,7 +204,7 @@ void shoal_option_add_words(shoal_str *out, const char *words)
   for (const char *c = words; *c; c++) shoal_str_add(out, *c == '|' ? " or " : "%c", *c);
 }
 
-/* "; only with method.cut auto or blocks" */
+/* "; only with method.name ist or swarm" */
 static void add_when(shoal_str *out, const shoal_option *o)
 {
   if (!o->when) return;

@@ -46,17 +46,17 @@ static const shoal_option options[] = {
     "Local steps until all is collected and dealt anew; 0: 20 for units, 50 for blocks.",
     "Yuan et al. (20 to 160); Dun et al. (50)" },
   { "method.partition", SHOAL_OPT_ENUM, "uniform", NULL, "uniform|stratified",
-    "Any to any subnet, or the same number from every rank's store, which makes all messages equally long.",
-    "IST_Release, centralised and sharded scripts", .when = "method.cut=auto|units" },
+    "Units: any to any subnet, or the same number from every rank's store, which makes all messages equally long.",
+    "IST_Release, centralised and sharded scripts" },
   { "method.moments", SHOAL_OPT_ENUM, "reset", NULL, "reset|carry",
     "Optimizer state at the start of a round: zero, or carried along with the weights, which multiplies the bytes.",
     "reset: the ResIST and GIST scripts" },
   { "method.min_blocks", SHOAL_OPT_INT, "0", "blocks", "[0,100000]",
-    "Least number of dealt blocks in a subnet; 0: 5 of 22, in proportion, at least 1 of each stage.",
-    "Dun et al., UAI 2022 (5 of 22)", .when = "method.cut=auto|blocks" },
+    "Blocks: least number of dealt blocks in a subnet; 0: 5 of 22, in proportion, at least 1 of each stage.",
+    "Dun et al., UAI 2022 (5 of 22)" },
   { "method.stages", SHOAL_OPT_INTS, "", NULL, "[1,inf)",
-    "Stages whose blocks are dealt, from 1; a stage is all blocks of one shape. None: all.",
-    "Dun et al., UAI 2022 (the third of four)", .when = "method.cut=auto|blocks" },
+    "Blocks: stages whose blocks are dealt, from 1; a stage is all blocks of one shape. None: all.",
+    "Dun et al., UAI 2022 (the third of four)" },
   { .name = NULL }
 };
 

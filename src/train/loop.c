@@ -81,11 +81,16 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
   return SHOAL_OK;
 }
 
+static double scheduled_rate(const shoal_session *s)
+{
+  return shoal_lr_at(&s->lr, &s->plateau, (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples);
+}
+
 static float learning_rate(shoal_session *s)
 {
-  double epoch = (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples;
-  double scheduled = shoal_lr_at(&s->lr, &s->plateau, epoch);
-  return (float)(s->method->rate ? s->method->rate(&s->run, s->method_state, scheduled) : scheduled) * s->faults.lr;
+  double scheduled = scheduled_rate(s);
+  s->rate = s->method->rate ? s->method->rate(&s->run, s->method_state, scheduled) : scheduled;
+  return (float)s->rate * s->faults.lr;
 }
 
 static shoal_status update(shoal_session *s, const ops *op)
@@ -381,6 +386,7 @@ shoal_status shoal_session_train(shoal_session *s)
              .agreement = shoal_trace_op(t, "agreement"),
              .pretended = shoal_trace_op(t, "pretended compute") };
   s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
+  s->rate = scheduled_rate(s);
   if (s->method->start && !reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
   s->start_wait_s = shoal_trace_total_s(t, SHOAL_TRACE_WAIT);
   while (!reached_end(s)) {

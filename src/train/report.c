@@ -178,7 +178,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   csv_number(f, epoch_end ? s->train_loss : NAN, "%.6g", ",");
   csv_number(f, tested ? s->test_loss : NAN, "%.6g", ",");
   csv_number(f, tested ? s->test_acc : NAN, "%.6f", ",");
-  csv_number(f, shoal_lr_at(&s->lr, &s->plateau, epoch), "%.6g", ",");
+  csv_number(f, s->rate, "%.6g", ",");
   csv_number(f, speed, "%.1f", ",");
   csv_number(f, wait_s / step_s, "%.4f", "");
   record_own(s, f, tested);

@@ -68,6 +68,7 @@ typedef struct {
   shoal_optim_config optim_rules;
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
+  double rate; /* of the last step; before the first, that of the schedule */
   shoal_vote *vote;
   shoal_call *call;                            /* instead of the vote, where ranks run freely */
   shoal_ask ask;                               /* where ranks meet rarely: what this one must tell at the next vote */

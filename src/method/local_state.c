@@ -322,26 +322,6 @@ static void hand_over(const moving *v, const shoal_local_part *old, const float 
            old->head_weights * sizeof *to);
 }
 
-/* Of one stage: its first replica's array, part by part. */
-static shoal_status move_stage(const moving *v, int stage, const char *what, float *to)
-{
-  int first = v->old->stage_first[stage], n = v->old->stage_first[stage + 1] - first;
-  size_t *at;
-  float *from = NULL;
-  shoal_model *arena = NULL;
-  shoal_status st;
-  SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)n, &at));
-  SHOAL_TRY_GOTO(st, shoal_local_join(v->old, stage, at, at + n, &arena), done);
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(arena->weights, &from), done);
-  SHOAL_TRY_GOTO(st, read_array(v, shoal_local_rank(&v->old->grid, stage, 0), what, arena->weights, from), done);
-  for (int i = 0; i < n; i++) hand_over(v, &v->old->part[first + i], from + at[i], to);
-done:
-  shoal_model_destroy(arena);
-  free(from);
-  free(at);
-  return st;
-}
-
 /* Mean of the statistics of a stage's replicas, into `out` [arena->stats]. */
 static shoal_status mean_of_replicas(const moving *v, int stage, const shoal_model *arena, float *out)
 {
@@ -360,24 +340,35 @@ static shoal_status mean_of_replicas(const moving *v, int stage, const shoal_mod
 }
 
 /* Statistics of heads; those of the network come from /model. */
-static shoal_status move_stats(const moving *v, int stage)
+static void hand_over_stats(const moving *v, const shoal_local_part *old, const float *from)
+{
+  const shoal_local_trained *b = heir(v, old);
+  if (b)
+    memcpy(b->params.stats + b->part->model->stats - old->head_stats, from + old->model->stats - old->head_stats,
+           old->head_stats * sizeof *from);
+}
+
+/* Of one stage, part by part: its first replica's array `what` into `to`; or, `to` NULL, the statistics of all of them. */
+static shoal_status move_stage(const moving *v, int stage, const char *what, float *to)
 {
   int first = v->old->stage_first[stage], n = v->old->stage_first[stage + 1] - first;
-  size_t *at;
+  size_t *at, size;
   float *from = NULL;
   shoal_model *arena = NULL;
   shoal_status st;
   SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)n, &at));
   SHOAL_TRY_GOTO(st, shoal_local_join(v->old, stage, at, at + n, &arena), done);
-  if (arena->stats == 0) goto done;
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(arena->stats, &from), done);
-  SHOAL_TRY_GOTO(st, mean_of_replicas(v, stage, arena, from), done);
-  for (int i = 0; i < n; i++) {
+  size = to ? arena->weights : arena->stats;
+  if (size == 0) goto done;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(size, &from), done);
+  st = to ? read_array(v, shoal_local_rank(&v->old->grid, stage, 0), what, size, from)
+          : mean_of_replicas(v, stage, arena, from);
+  for (int i = 0; st == SHOAL_OK && i < n; i++) {
     const shoal_local_part *old = &v->old->part[first + i];
-    const shoal_local_trained *b = heir(v, old);
-    if (b)
-      memcpy(b->params.stats + b->part->model->stats - old->head_stats,
-             from + at[n + i] + old->model->stats - old->head_stats, old->head_stats * sizeof *from);
+    if (to)
+      hand_over(v, old, from + at[i], to);
+    else
+      hand_over_stats(v, old, from + at[n + i]);
   }
 done:
   shoal_model_destroy(arena);
@@ -415,7 +406,7 @@ static shoal_status move_all(moving *v)
 {
   for (int stage = 0; stage < v->old->grid.stages; stage++) {
     SHOAL_TRY(move_stage(v, stage, "weights", v->r->params->w));
-    SHOAL_TRY(move_stats(v, stage));
+    SHOAL_TRY(move_stage(v, stage, NULL, NULL));
   }
   return move_optimizer(v);
 }

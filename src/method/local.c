@@ -374,6 +374,10 @@ static shoal_status local_open(shoal_run *r, void *state)
   SHOAL_TRY(open_replicas(r, s));
   SHOAL_TRY(shoal_local_feed_create(r, s, depth, replay, (int)shoal_config_int(c, "method.max_uses"), &s->feed));
   if (s->parts->form == SHOAL_LOCAL_OVERLAPPING) SHOAL_TRY(shoal_local_pairs_create(r, s, &s->pairs));
+  if (s->pairs && !s->averages_parameters) {
+    s->clip = r->optim->config.clip;
+    r->optim->config.clip = 0;
+  }
   r->vote_every = shoal_local_lag(s->parts->grid.stages, depth);
   r->free_running = replay > 0 && s->parts->grid.stages > 1;
   report(r, s);
@@ -490,12 +494,27 @@ static shoal_status train_in_order(shoal_run *r, shoal_local *s, shoal_local_bat
   return SHOAL_OK;
 }
 
+/* A block's own gradient, before the mean with its neighbours': clipped behind it, copies of a layer would be scaled by two
+ * norms and drift apart. */
+static shoal_status clip(const shoal_run *r, const shoal_local *s, const shoal_local_trained *t)
+{
+  const shoal_backend_ops *ops = r->backend->ops;
+  double square;
+  SHOAL_TRY(ops->sumsq(r->backend, t->params.n, t->params.g, &square));
+  SHOAL_CHECK(isfinite(square), SHOAL_ERR_NUMERIC,
+              "the norm of the gradient is %g in step %llu; lower optim.lr or set optim.clip", sqrt(square),
+              (unsigned long long)r->step);
+  double scale = s->clip / sqrt(square);
+  return scale < 1 ? ops->axpby(r->backend, t->params.n, (float)scale, t->params.g, 0, t->params.g) : SHOAL_OK;
+}
+
 /* All gradients before any update, since blocks share layers. */
 static shoal_status train_overlapping(shoal_run *r, shoal_local *s, shoal_local_batch *b, float lr, shoal_score *score)
 {
   for (int i = 0; i < s->n; i++) {
     shoal_score own = { 0 };
     SHOAL_TRY(differentiate(r, s, i, b, &own));
+    if (s->clip > 0) SHOAL_TRY(clip(r, s, &s->block[i]));
     add_score(r, s, i, &own, score);
   }
   if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->params->g, s->bytes));

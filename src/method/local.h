@@ -95,6 +95,7 @@ typedef struct {
   shoal_local_feed *feed;
   shoal_local_pairs *pairs; /* overlapping only */
   bool averages_parameters;
+  double clip;                      /* overlapping: what blocks clip to, in place of the optimizer; 0: it does */
   uint64_t bytes[SHOAL_LINK_COUNT]; /* by the formula, since they were asked for last */
   uint32_t op_forward, op_backward, op_optimizer;
   const char **columns; /* owned, names too */

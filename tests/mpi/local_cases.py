@@ -63,6 +63,12 @@ def case_forms():
     same("q", "r", "averaged parameters on 3 ranks and 1")
     check_copies("q", 3)
     check_copies("overlapping", 3)
+    # Clipped: each block has a norm of its own, copies still get one gradient.
+    for average in ("gradients", "parameters"):
+        for ranks in (3, 1):
+            train(ranks, f"{average}{ranks}", *DEEP, *sets(method__form="overlapping", method__average=average, optim__clip=0.3, run__epochs=1))
+        same(f"{average}3", f"{average}1", f"clipped, {average} averaged, on 3 ranks and 1")
+        check_copies(f"{average}3", 3)
     glyphs(40, 20, 32)
     train(4, "o", *RESNET8, *sets(method__form="overlapping", run__epochs=1))
     train(2, "p", *RESNET8, *sets(method__form="overlapping", run__epochs=1))

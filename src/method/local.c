@@ -160,11 +160,13 @@ static shoal_status choose_bounds(shoal_run *r, shoal_head head, double *cost, i
   return balance(r, head, layers, *chunks, cost, bounds);
 }
 
-/* Unless the run file says otherwise, a run goes on with the blocks it had, on any number of ranks. */
+/* Unless the run file says otherwise, a run goes on with the blocks it had, on any number of ranks.  As many chunks as it
+ * had are no other wish where they were measured: a second measurement may cut elsewhere. */
 static bool may_keep(const shoal_run *r, const shoal_local_parts *old, shoal_local_form form, shoal_head head)
 {
-  const int64_t *cut;
-  return old && old->form == form && old->head == head && shoal_config_int(r->config, "method.chunks") == 0 &&
+  const int64_t *cut, chunks = shoal_config_int(r->config, "method.chunks");
+  bool measured = strcmp(shoal_config_string(r->config, "method.balance"), "measured") == 0;
+  return old && old->form == form && old->head == head && (chunks == 0 || (measured && chunks == old->n)) &&
          shoal_config_ints(r->config, "method.cut", &cut) == 0;
 }
 

@@ -285,13 +285,16 @@ def case_replay():
 def case_measured():
     """A measured cut is made once: printed so that it can be repeated, and kept over a stop."""
     glyphs(40, 20, 32)
-    r = train(3, "m", *RESNET8, "--allow-faults", *sets(method__balance="measured", method__head="linear", run__epochs=8, fault__stop_step=1), code=75)
-    cut = re.search(r"method.cut \[(\d+, \d+)\]", r.stdout)
-    check(cut, r.stdout)
-    r = train(3, "m", *RESNET8, *sets(method__balance="measured", method__head="linear", run__epochs=8))
-    check("chunks by measured" not in r.stdout and "the layout changed" not in r.stdout, r.stdout)
-    train(3, "n", *RESNET8, *sets(method__cut=f"[{cut.group(1)}]", method__head="linear", run__epochs=8))
-    check(diff(newest("m"), newest("n"), "--only", "model/").returncode == 0, "the same cut by hand")
+    for chunks in (0, 3):
+        name = f"m{chunks}"
+        options = [*RESNET8, *sets(method__balance="measured", method__head="linear", method__chunks=chunks, run__epochs=8)]
+        r = train(3, name, *options, "--allow-faults", *sets(fault__stop_step=1), code=75)
+        cut = re.search(r"method.cut \[(\d+, \d+)\]", r.stdout)
+        check(cut, r.stdout)
+        r = train(3, name, *options)
+        check("chunks by measured" not in r.stdout and "the layout changed" not in r.stdout, r.stdout)
+        train(3, f"n{chunks}", *RESNET8, *sets(method__cut=f"[{cut.group(1)}]", method__head="linear", run__epochs=8))
+        check(diff(newest(name), newest(f"n{chunks}"), "--only", "model/").returncode == 0, "the same cut by hand")
 
 
 def case_ends():

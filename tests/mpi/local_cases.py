@@ -237,6 +237,11 @@ def case_recut():
     train(3, "again", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
     r = train(2, "again", *DEEP, *long, *sets(method__cut="[2]"))
     check("of the 1 heads 0 go on, 1 start afresh" in r.stdout, r.stdout)
+    # Three heads, then two: numbers stay under their names.
+    rows = metrics("again")
+    check([len(m) for m in rows] == [9 + 3] * 10, rows)
+    check(all(m["head_acc_3"] == m["test_acc"] for m in rows if m["head_acc_3"]) and rows[0]["head_acc_3"], rows)
+    check(all(m["head_acc_2"] == m["test_acc"] for m in rows if not m["head_acc_3"]) and not rows[-1]["head_acc_3"], rows)
     plain = sets(model__name="mlp", model__widths="[48,40,32,24]", model__dropout=0.2, data__file="glyphs.h5", optim__lr=0.05,
                  optim__momentum=0.9, data__global_batch=50, run__epochs=10, threads=1)
     train(2, "from", *plain, *stop, code=75)  # sync

@@ -455,7 +455,7 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   SHOAL_TRY(hand_on(r, s, i, b));
   uint64_t t1 = shoal_now_ns();
   SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, &at, t->sums ? announce : NULL, &to));
-  if (r->spoil) t->params.g[0] = NAN;
+  if (r->spoil) t->params.g[t->params.n - 1] = NAN; /* the head's, if there is one */
   shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->op_backward, t1, shoal_now_ns());
   return t->sums ? shoal_buckets_finish(t->sums, &view) : SHOAL_OK;
 }

@@ -311,6 +311,11 @@ def case_ends():
         train(4, name, *options, "--allow-faults", *sets(fault__nan_step=30, fault__rank=rank), code=6)
         good = shoal("ckpt", "verify", newest(name))
         check(int(newest(name)[-12:-3]) <= 32 and status(name)["exit_code"] == 6, newest(name), status(name))
+    # A head may be the first to have no number: a checkpoint with it would push out the good one.
+    for ranks in (4, 2):
+        name = f"head{ranks}"
+        train(ranks, name, *options, "--allow-faults", *sets(fault__nan_step=29), code=6)
+        check(newest(name).endswith("27.h5") and "head" in status(name)["reason"], newest(name), status(name))
     train(4, "whole", *options, *sets(run__epochs=3))
     r = subprocess.run(command(4, *options, "--allow-faults", *sets(run__name="killed", run__epochs=3, fault__kill_step=20, fault__rank=2)),
                        env=ENV, capture_output=True, text=True, timeout=60)

@@ -150,7 +150,8 @@ static shoal_status choose_bounds(shoal_run *r, shoal_head head, double *cost, i
   const int64_t *cut;
   int replicas = (int)shoal_config_int(r->config, "method.replicas");
   size_t n = shoal_config_ints(r->config, "method.cut", &cut);
-  SHOAL_CHECK(n < (size_t)layers, SHOAL_ERR_USAGE, "method.cut names %zu units of a model with %d layers", n, layers);
+  SHOAL_CHECK(n < (size_t)layers, SHOAL_ERR_USAGE, "method.cut names %zu units, but %s has %d layers: name %d at most",
+              n, r->model->name, layers, layers - 1);
   *chunks = n ? (int)n + 1 : (int)shoal_config_int(r->config, "method.chunks");
   if (n) return given_bounds(cut, (int)n, layers, bounds);
   SHOAL_CHECK(*chunks <= layers, SHOAL_ERR_USAGE, "method.chunks is %d, but %s has %d layers; choose 1 to %d", *chunks,

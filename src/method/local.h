@@ -21,6 +21,7 @@
 typedef struct {
   shoal_local_block units;
   shoal_model *model;  /* owned */
+  shoal_head head;     /* its kind: not `auto` */
   size_t head_weights; /* the last ones of the arena; 0: the network's own */
   size_t head_stats;   /* of the statistics, too */
   int out_node;        /* whose output the next block reads; -1: nobody does */

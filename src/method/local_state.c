@@ -114,15 +114,17 @@ static shoal_status open_observation(shoal_run *r, shoal_local *s, int64_t batch
 }
 
 /* One forward pass through all blocks; every one ends in logits of its own. */
-static shoal_status score_heads(shoal_local *s, const shoal_batch *b, double *values)
+static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_batch *b, double *values)
 {
   const float *x = b->x;
+  bool by_batch = r->model->stats > 0 && strcmp(shoal_config_string(r->config, "eval.batch_norm"), "batch") == 0;
+  shoal_address at = { .seed = r->seed };
   for (int k = 0; k < s->parts->n; k++) {
     const shoal_local_part *p = &s->parts->part[k];
     shoal_score score = { 0 };
     shoal_plan *plan;
-    SHOAL_TRY(shoal_plans_get(s->plans[k], b->n, SHOAL_PLAN_EVAL, &plan));
-    SHOAL_TRY(shoal_plan_forward(plan, s->whole[k], NULL, x, b->y, 0, &score));
+    SHOAL_TRY(shoal_plans_get(s->plans[k], b->n, by_batch ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL, &plan));
+    SHOAL_TRY(shoal_plan_forward(plan, s->whole[k], &at, x, b->y, 0, &score));
     values[k] += (double)score.correct;
     if (p->out_node < 0) continue;
     SHOAL_TRY(shoal_plan_output(plan, p->out_node, s->passed[k % 2]));
@@ -147,7 +149,7 @@ shoal_status shoal_local_observe(shoal_run *r, void *state, const shoal_batch *b
   shoal_local *s = state;
   if (b) {
     if (!s->plans) SHOAL_TRY(open_observation(r, s, b->n));
-    return score_heads(s, b, values);
+    return score_heads(r, s, b, values);
   }
   double sums[SHOAL_LOCAL_TALLY + 1];
   int heads = s->parts->n;
@@ -314,15 +316,18 @@ static shoal_status read_array(const moving *v, int rank, const char *what, size
   return shoal_ckpt_get(v->c, name, SHOAL_F32, n, out);
 }
 
+/* A head behind the same unit and of the same kind; not the network's own. */
+static bool same_head(const shoal_local_part *a, const shoal_local_part *b)
+{
+  return a->units.last == b->units.last && a->head == b->head && a->head_weights == b->head_weights &&
+         a->head_weights > 0;
+}
+
 /* This rank's block whose head stands where that of the old part does. */
 static const shoal_local_trained *heir(const moving *v, const shoal_local_part *old)
 {
-  if (old->head_weights == 0) return NULL;
-  for (int i = 0; i < v->s->n; i++) {
-    const shoal_local_part *p = v->s->block[i].part;
-    if (p->units.last == old->units.last && p->head_weights == old->head_weights && v->s->parts->head == v->old->head)
-      return &v->s->block[i];
-  }
+  for (int i = 0; i < v->s->n; i++)
+    if (same_head(v->s->block[i].part, old)) return &v->s->block[i];
   return NULL;
 }
 
@@ -431,8 +436,7 @@ static void report_heads(const shoal_local *s, const shoal_local_parts *old)
   for (int k = 0; k < s->parts->n; k++) {
     const shoal_local_part *p = &s->parts->part[k];
     heads += p->head_weights > 0;
-    for (int i = 0; old && p->head_weights > 0 && i < old->n; i++)
-      kept += old->head == s->parts->head && old->part[i].units.last == p->units.last;
+    for (int i = 0; old && i < old->n; i++) kept += same_head(p, &old->part[i]);
   }
   if (heads) shoal_info("of the %d heads %d go on, %d start afresh", heads, kept, heads - kept);
 }

@@ -147,6 +147,9 @@ def case_heads():
             check(abs(got - score) < 1e-6, f"{name}: head {block} scores {got}, by the checkpoint {score}")
         own = ((h @ layer[4][0].T + layer[4][1]).argmax(1) == y).mean()
         check(abs(float(row[f"head_acc_{len(cut) + 1}"]) - own) < 1e-6 and row[f"head_acc_{len(cut) + 1}"] == row["test_acc"], row, own)
+    # The last head is the network's own also where test batches normalise themselves.
+    train(2, "own", *DEEP, *sets(model__norm="batch", method__chunks=2, eval__batch_norm="batch", eval__batch=20, run__epochs=2))
+    check(all(m["head_acc_2"] == m["test_acc"] for m in metrics("own")), metrics("own"))
     glyphs(24, 10, 32)
     for model in ("mlp", "vgg16", "resnet20"):
         for head in ("linear", "mlp-sr", "nokland"):
@@ -234,6 +237,9 @@ def case_recut():
     train(3, "recut", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
     r = train(2, "recut", *DEEP, *long, *sets(method__cut="[3]"))
     check("of the 1 heads 1 go on" in r.stdout and "optimizer state" in r.stdout, r.stdout)
+    train(2, "kind", *DEEP, *long, *sets(method__cut="[2]"), *stop, code=75)  # auto is linear here
+    r = train(2, "kind", *DEEP, *long, *sets(method__cut="[2]", method__head="linear"))
+    check("of the 1 heads 1 go on" in r.stdout, r.stdout)
     train(3, "again", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
     r = train(2, "again", *DEEP, *long, *sets(method__cut="[2]"))
     check("of the 1 heads 0 go on, 1 start afresh" in r.stdout, r.stdout)
@@ -334,6 +340,7 @@ def case_refusals():
     refused(1, r"method.chunks is 9.*4 layers", *sets(method__chunks=9))
     refused(1, r"unit 4; units must rise", *sets(method__cut="[4]"))
     refused(1, r"unit 2; units must rise", *sets(method__cut="[2,2]"))
+    refused(1, r"names 4 units, but mlp has 4 layers: name 3 at most", *sets(method__cut="[1,2,3,4]"))
     refused(1, r"both set", *sets(method__cut="[2]", method__chunks=2))
     refused(1, r"makes its own blocks", *sets(method__form="greedy", method__chunks=2))
     refused(1, r"method.replay needs", *sets(method__form="overlapping", method__replay=3))

@@ -383,6 +383,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   }
   r->vote_every = shoal_local_lag(s->parts->grid.stages, depth);
   r->free_running = replay > 0 && s->parts->grid.stages > 1;
+  if (r->free_running) r->together = s->replicas;
   report(r, s);
   return name_columns(s, r->free_running);
 }

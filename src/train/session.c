@@ -359,6 +359,7 @@ static shoal_status open_method(shoal_session *s)
   if (s->method->columns) s->n_columns = s->method->columns(&s->run, s->method_state, &s->column);
   if (s->n_columns) SHOAL_TRY(SHOAL_ALLOC(s->n_columns, &s->column_value));
   if (!s->run.free_running) return shoal_vote_create(s->run.control, "step", &s->vote);
+  if (s->run.together) SHOAL_TRY(shoal_vote_create(s->run.together, "meeting", &s->vote));
   SHOAL_TRY(shoal_call_create(s->run.control, "meeting", &s->call));
   s->run.call = s->call;
   return SHOAL_OK;

@@ -291,6 +291,11 @@ def case_replay():
         check(status(name + "-cut")["step"] == 69, status(name + "-cut"))
     # Replicas behind buffers take turns together, with or without something to train on.
     train(4, "two", *options, *sets(method__cut="[2]", method__replay=2, method__max_uses=2, run__epochs=2), timeout=100)
+    # They also go to meetings together, which the ranks of another stage call at any time.
+    for name, code, more in (("meet", 0, {}), ("stop", 75, dict(fault__stop_step=11, fault__rank=3))):
+        train(4, name, *options, "--allow-faults", code=code, timeout=100,
+              *sets(method__cut="[2]", method__replay=3, run__epochs=3, eval__every="2 steps", ckpt__every="3 steps", comm__warn="3s", comm__hang="10s", fault__jitter=3, **more))
+    check(status("meet")["step"] == 69 and len(metrics("meet")) >= 30, status("meet"), len(metrics("meet")))
 
 
 def case_measured():

@@ -73,7 +73,8 @@ static shoal_status open_world(shoal_session *s)
 static shoal_status open_folder(shoal_session *s)
 {
   const shoal_config *c = s->config;
-  SHOAL_TRY(shoal_folder_name(shoal_config_string(c, "run.dir"), shoal_config_string(c, "run.name"), &s->folder));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_folder_name(shoal_config_string(c, "run.dir"),
+                                                               shoal_config_string(c, "run.name"), &s->folder)));
   shoal_status st = SHOAL_OK;
   bool never = s->args->resume && strcmp(s->args->resume, "never") == 0;
   if (shoal_session_is_root(s)) {

@@ -355,6 +355,8 @@ def case_refusals():
     norm = sets(model__norm="batch", method__chunks=2)
     refused(4, r"layer norm1: .* one value per channel", *norm, *sets(data__global_batch=2))
     refused(4, r"last batch leaves 1 sample for a rank.*data.last", *norm, *sets(data__global_batch=76))
+    r = train(3, "no=1", *DEEP, code=2)
+    check(len(re.findall("error:", r.stderr)) == 1, r.stderr)
     for ranks in (1, 2, 3, 4):
         r = train(ranks, f"alone{ranks}", *sets(model__name="mlp", model__widths="[48,40,32]", method__name="local", data__file="glyphs.h5"))
         last = metrics(f"alone{ranks}")[-1]

@@ -149,7 +149,8 @@ static shoal_status choose_bounds(shoal_run *r, shoal_head head, double *cost, i
   const int64_t *cut;
   int replicas = (int)shoal_config_int(r->config, "method.replicas");
   size_t n = shoal_config_ints(r->config, "method.cut", &cut);
-  SHOAL_CHECK(n < (size_t)layers, SHOAL_ERR_USAGE, "method.cut names %zu units of a model with %d layers", n, layers);
+  SHOAL_CHECK(n < (size_t)layers, SHOAL_ERR_USAGE, "method.cut names %zu units, but %s has %d layers: name %d at most",
+              n, r->model->name, layers, layers - 1);
   *chunks = n ? (int)n + 1 : (int)shoal_config_int(r->config, "method.chunks");
   if (n) return given_bounds(cut, (int)n, layers, bounds);
   SHOAL_CHECK(*chunks <= layers, SHOAL_ERR_USAGE, "method.chunks is %d, but %s has %d layers; choose 1 to %d", *chunks,
@@ -159,11 +160,13 @@ static shoal_status choose_bounds(shoal_run *r, shoal_head head, double *cost, i
   return balance(r, head, layers, *chunks, cost, bounds);
 }
 
-/* Unless the run file says otherwise, a run goes on with the blocks it had, on any number of ranks. */
+/* Unless the run file says otherwise, a run goes on with the blocks it had, on any number of ranks.  As many chunks as it
+ * had are no other wish where they were measured: a second measurement may cut elsewhere. */
 static bool may_keep(const shoal_run *r, const shoal_local_parts *old, shoal_local_form form, shoal_head head)
 {
-  const int64_t *cut;
-  return old && old->form == form && old->head == head && shoal_config_int(r->config, "method.chunks") == 0 &&
+  const int64_t *cut, chunks = shoal_config_int(r->config, "method.chunks");
+  bool measured = strcmp(shoal_config_string(r->config, "method.balance"), "measured") == 0;
+  return old && old->form == form && old->head == head && (chunks == 0 || (measured && chunks == old->n)) &&
          shoal_config_ints(r->config, "method.cut", &cut) == 0;
 }
 
@@ -373,8 +376,13 @@ static shoal_status local_open(shoal_run *r, void *state)
   SHOAL_TRY(open_replicas(r, s));
   SHOAL_TRY(shoal_local_feed_create(r, s, depth, replay, (int)shoal_config_int(c, "method.max_uses"), &s->feed));
   if (s->parts->form == SHOAL_LOCAL_OVERLAPPING) SHOAL_TRY(shoal_local_pairs_create(r, s, &s->pairs));
+  if (s->pairs && !s->averages_parameters) {
+    s->clip = r->optim->config.clip;
+    r->optim->config.clip = 0;
+  }
   r->vote_every = shoal_local_lag(s->parts->grid.stages, depth);
   r->free_running = replay > 0 && s->parts->grid.stages > 1;
+  if (r->free_running) r->together = s->replicas;
   report(r, s);
   return name_columns(s, r->free_running);
 }
@@ -448,7 +456,7 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   SHOAL_TRY(hand_on(r, s, i, b));
   uint64_t t1 = shoal_now_ns();
   SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, &at, t->sums ? announce : NULL, &to));
-  if (r->spoil) t->params.g[0] = NAN;
+  if (r->spoil) t->params.g[t->params.n - 1] = NAN; /* the head's, if there is one */
   shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->op_backward, t1, shoal_now_ns());
   return t->sums ? shoal_buckets_finish(t->sums, &view) : SHOAL_OK;
 }
@@ -489,12 +497,27 @@ static shoal_status train_in_order(shoal_run *r, shoal_local *s, shoal_local_bat
   return SHOAL_OK;
 }
 
+/* A block's own gradient, before the mean with its neighbours': clipped behind it, copies of a layer would be scaled by two
+ * norms and drift apart. */
+static shoal_status clip(const shoal_run *r, const shoal_local *s, const shoal_local_trained *t)
+{
+  const shoal_backend_ops *ops = r->backend->ops;
+  double square;
+  SHOAL_TRY(ops->sumsq(r->backend, t->params.n, t->params.g, &square));
+  SHOAL_CHECK(isfinite(square), SHOAL_ERR_NUMERIC,
+              "the norm of the gradient is %g in step %llu; lower optim.lr or set optim.clip", sqrt(square),
+              (unsigned long long)r->step);
+  double scale = s->clip / sqrt(square);
+  return scale < 1 ? ops->axpby(r->backend, t->params.n, (float)scale, t->params.g, 0, t->params.g) : SHOAL_OK;
+}
+
 /* All gradients before any update, since blocks share layers. */
 static shoal_status train_overlapping(shoal_run *r, shoal_local *s, shoal_local_batch *b, float lr, shoal_score *score)
 {
   for (int i = 0; i < s->n; i++) {
     shoal_score own = { 0 };
     SHOAL_TRY(differentiate(r, s, i, b, &own));
+    if (s->clip > 0) SHOAL_TRY(clip(r, s, &s->block[i]));
     add_score(r, s, i, &own, score);
   }
   if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->params->g, s->bytes));

@@ -21,6 +21,7 @@
 typedef struct {
   shoal_local_block units;
   shoal_model *model;  /* owned */
+  shoal_head head;     /* its kind: not `auto` */
   size_t head_weights; /* the last ones of the arena; 0: the network's own */
   size_t head_stats;   /* of the statistics, too */
   int out_node;        /* whose output the next block reads; -1: nobody does */
@@ -95,6 +96,7 @@ typedef struct {
   shoal_local_feed *feed;
   shoal_local_pairs *pairs; /* overlapping only */
   bool averages_parameters;
+  double clip;                      /* overlapping: what blocks clip to, in place of the optimizer; 0: it does */
   uint64_t bytes[SHOAL_LINK_COUNT]; /* by the formula, since they were asked for last */
   uint32_t op_forward, op_backward, op_optimizer;
   const char **columns; /* owned, names too */

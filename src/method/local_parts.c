@@ -160,6 +160,7 @@ static shoal_status make_part(const shoal_model *m, const shoal_local_parts *all
   shoal_model *head = NULL;
   if (!last) SHOAL_TRY(shoal_head_build(all->head, boundary(m, p->units.last - 1), m->classes, &head));
   shoal_status st = shoal_model_slice(m, p->units.first, p->units.last, head, &p->model);
+  p->head = head ? shoal_head_from_name(head->name) : SHOAL_HEADS;
   p->head_weights = head ? head->weights : 0;
   p->head_stats = head ? head->stats : 0;
   shoal_model_destroy(head);

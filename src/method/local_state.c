@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/local.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,15 +114,17 @@ static shoal_status open_observation(shoal_run *r, shoal_local *s, int64_t batch
 }
 
 /* One forward pass through all blocks; every one ends in logits of its own. */
-static shoal_status score_heads(shoal_local *s, const shoal_batch *b, double *values)
+static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_batch *b, double *values)
 {
   const float *x = b->x;
+  bool by_batch = r->model->stats > 0 && strcmp(shoal_config_string(r->config, "eval.batch_norm"), "batch") == 0;
+  shoal_address at = { .seed = r->seed };
   for (int k = 0; k < s->parts->n; k++) {
     const shoal_local_part *p = &s->parts->part[k];
     shoal_score score = { 0 };
     shoal_plan *plan;
-    SHOAL_TRY(shoal_plans_get(s->plans[k], b->n, SHOAL_PLAN_EVAL, &plan));
-    SHOAL_TRY(shoal_plan_forward(plan, s->whole[k], NULL, x, b->y, 0, &score));
+    SHOAL_TRY(shoal_plans_get(s->plans[k], b->n, by_batch ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL, &plan));
+    SHOAL_TRY(shoal_plan_forward(plan, s->whole[k], &at, x, b->y, 0, &score));
     values[k] += (double)score.correct;
     if (p->out_node < 0) continue;
     SHOAL_TRY(shoal_plan_output(plan, p->out_node, s->passed[k % 2]));
@@ -146,7 +149,7 @@ shoal_status shoal_local_observe(shoal_run *r, void *state, const shoal_batch *b
   shoal_local *s = state;
   if (b) {
     if (!s->plans) SHOAL_TRY(open_observation(r, s, b->n));
-    return score_heads(s, b, values);
+    return score_heads(r, s, b, values);
   }
   double sums[SHOAL_LOCAL_TALLY + 1];
   int heads = s->parts->n;
@@ -163,6 +166,18 @@ shoal_status shoal_local_observe(shoal_run *r, void *state, const shoal_batch *b
 
 /* ---- checkpoints ---- */
 
+/* The session looks at the model, which has no heads. */
+static shoal_status refuse_bad_heads(const shoal_run *r)
+{
+  double sum;
+  SHOAL_TRY(r->backend->ops->sumsq(r->backend, r->params->n, r->params->w, &sum));
+  SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
+              "the weights of a head are not finite at step %llu: nothing is saved and the last checkpoint is "
+              "untouched; resume from it with a smaller optim.lr or with optim.clip",
+              (unsigned long long)r->step);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
 {
   shoal_local *s = state;
@@ -170,6 +185,7 @@ shoal_status shoal_local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   int32_t *blocks, *stages, grid[] = { p->grid.stages, p->grid.replicas, p->grid.pipeline_inside };
   uint64_t n_stages = (uint64_t)p->grid.stages + 1, two[] = { (uint64_t)p->n, 2 };
   shoal_local_forget(r, s);
+  SHOAL_TRY(refuse_bad_heads(r));
   SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)p->n + (size_t)n_stages, &blocks));
   stages = blocks + 2 * p->n;
   for (int k = 0; k < p->n; k++) {
@@ -300,15 +316,18 @@ static shoal_status read_array(const moving *v, int rank, const char *what, size
   return shoal_ckpt_get(v->c, name, SHOAL_F32, n, out);
 }
 
+/* A head behind the same unit and of the same kind; not the network's own. */
+static bool same_head(const shoal_local_part *a, const shoal_local_part *b)
+{
+  return a->units.last == b->units.last && a->head == b->head && a->head_weights == b->head_weights &&
+         a->head_weights > 0;
+}
+
 /* This rank's block whose head stands where that of the old part does. */
 static const shoal_local_trained *heir(const moving *v, const shoal_local_part *old)
 {
-  if (old->head_weights == 0) return NULL;
-  for (int i = 0; i < v->s->n; i++) {
-    const shoal_local_part *p = v->s->block[i].part;
-    if (p->units.last == old->units.last && p->head_weights == old->head_weights && v->s->parts->head == v->old->head)
-      return &v->s->block[i];
-  }
+  for (int i = 0; i < v->s->n; i++)
+    if (same_head(v->s->block[i].part, old)) return &v->s->block[i];
   return NULL;
 }
 
@@ -320,26 +339,6 @@ static void hand_over(const moving *v, const shoal_local_part *old, const float 
   if (b)
     memcpy(to + b->at + b->part->model->weights - b->part->head_weights, from + old->model->weights - old->head_weights,
            old->head_weights * sizeof *to);
-}
-
-/* Of one stage: its first replica's array, part by part. */
-static shoal_status move_stage(const moving *v, int stage, const char *what, float *to)
-{
-  int first = v->old->stage_first[stage], n = v->old->stage_first[stage + 1] - first;
-  size_t *at;
-  float *from = NULL;
-  shoal_model *arena = NULL;
-  shoal_status st;
-  SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)n, &at));
-  SHOAL_TRY_GOTO(st, shoal_local_join(v->old, stage, at, at + n, &arena), done);
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(arena->weights, &from), done);
-  SHOAL_TRY_GOTO(st, read_array(v, shoal_local_rank(&v->old->grid, stage, 0), what, arena->weights, from), done);
-  for (int i = 0; i < n; i++) hand_over(v, &v->old->part[first + i], from + at[i], to);
-done:
-  shoal_model_destroy(arena);
-  free(from);
-  free(at);
-  return st;
 }
 
 /* Mean of the statistics of a stage's replicas, into `out` [arena->stats]. */
@@ -360,24 +359,35 @@ static shoal_status mean_of_replicas(const moving *v, int stage, const shoal_mod
 }
 
 /* Statistics of heads; those of the network come from /model. */
-static shoal_status move_stats(const moving *v, int stage)
+static void hand_over_stats(const moving *v, const shoal_local_part *old, const float *from)
+{
+  const shoal_local_trained *b = heir(v, old);
+  if (b)
+    memcpy(b->params.stats + b->part->model->stats - old->head_stats, from + old->model->stats - old->head_stats,
+           old->head_stats * sizeof *from);
+}
+
+/* Of one stage, part by part: its first replica's array `what` into `to`; or, `to` NULL, the statistics of all of them. */
+static shoal_status move_stage(const moving *v, int stage, const char *what, float *to)
 {
   int first = v->old->stage_first[stage], n = v->old->stage_first[stage + 1] - first;
-  size_t *at;
+  size_t *at, size;
   float *from = NULL;
   shoal_model *arena = NULL;
   shoal_status st;
   SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)n, &at));
   SHOAL_TRY_GOTO(st, shoal_local_join(v->old, stage, at, at + n, &arena), done);
-  if (arena->stats == 0) goto done;
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(arena->stats, &from), done);
-  SHOAL_TRY_GOTO(st, mean_of_replicas(v, stage, arena, from), done);
-  for (int i = 0; i < n; i++) {
+  size = to ? arena->weights : arena->stats;
+  if (size == 0) goto done;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(size, &from), done);
+  st = to ? read_array(v, shoal_local_rank(&v->old->grid, stage, 0), what, size, from)
+          : mean_of_replicas(v, stage, arena, from);
+  for (int i = 0; st == SHOAL_OK && i < n; i++) {
     const shoal_local_part *old = &v->old->part[first + i];
-    const shoal_local_trained *b = heir(v, old);
-    if (b)
-      memcpy(b->params.stats + b->part->model->stats - old->head_stats,
-             from + at[n + i] + old->model->stats - old->head_stats, old->head_stats * sizeof *from);
+    if (to)
+      hand_over(v, old, from + at[i], to);
+    else
+      hand_over_stats(v, old, from + at[n + i]);
   }
 done:
   shoal_model_destroy(arena);
@@ -415,7 +425,7 @@ static shoal_status move_all(moving *v)
 {
   for (int stage = 0; stage < v->old->grid.stages; stage++) {
     SHOAL_TRY(move_stage(v, stage, "weights", v->r->params->w));
-    SHOAL_TRY(move_stats(v, stage));
+    SHOAL_TRY(move_stage(v, stage, NULL, NULL));
   }
   return move_optimizer(v);
 }
@@ -426,8 +436,7 @@ static void report_heads(const shoal_local *s, const shoal_local_parts *old)
   for (int k = 0; k < s->parts->n; k++) {
     const shoal_local_part *p = &s->parts->part[k];
     heads += p->head_weights > 0;
-    for (int i = 0; old && p->head_weights > 0 && i < old->n; i++)
-      kept += old->head == s->parts->head && old->part[i].units.last == p->units.last;
+    for (int i = 0; old && i < old->n; i++) kept += same_head(p, &old->part[i]);
   }
   if (heads) shoal_info("of the %d heads %d go on, %d start afresh", heads, kept, heads - kept);
 }

@@ -51,6 +51,7 @@ typedef struct {
   shoal_exchange *models; /* of shoal_sum_models; the session ends it */
   const shoal_call *call; /* of ranks that run freely: whether they are called to meet; NULL: they are not that free */
   bool free_running;      /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
+  shoal_group *together;  /* set in open: those of them that take every step with this one; NULL: nobody does */
 } shoal_run;
 
 /* Around a meeting of ranks that run freely.  ARRIVING: finish what this rank began, go on answering others.  GATHERED: all

@@ -220,25 +220,53 @@ void shoal_folder_release(shoal_folder *f)
   *f = (shoal_folder){ 0 };
 }
 
-static int count_commas(const char *text, size_t n)
+/* Cell i of a line of the table, not ended by 0; NULL behind the last one. */
+static const char *cell(const char *line, size_t i, size_t *n)
 {
-  int found = 0;
-  for (size_t i = 0; i < n; i++) found += text[i] == ',';
-  return found;
+  for (*n = strcspn(line, ",\n"); i > 0; i--, *n = strcspn(line, ",\n")) {
+    if (line[*n] != ',') return NULL;
+    line += *n + 1;
+  }
+  return line;
 }
 
-/* Rows up to `step` of an earlier attempt, as text to begin the new file with. */
-static void keep_rows(const char *old, uint64_t step, const char *more, shoal_str *out)
+/* Which cell of the header is called like this; SIZE_MAX: none. */
+static size_t column(const char *header, const char *name, size_t n)
 {
-  int cells = count_commas(metrics_header, strlen(metrics_header)) + count_commas(more, strlen(more));
-  shoal_str_add(out, "%s%s\n", metrics_header, more);
-  const char *line = old ? strchr(old, '\n') : NULL;
-  for (; line && line[1]; line = strchr(line + 1, '\n')) {
-    const char *comma = strchr(line + 1, ','), *end = strchr(line + 1, '\n');
-    if (!end || !comma) break; /* a torn last row */
-    if (strtoull(comma + 1, NULL, 10) > step) continue;
-    shoal_str_add(out, "%.*s", (int)(end - line) - 1, line + 1);
-    for (int have = count_commas(line + 1, (size_t)(end - line)); have < cells; have++) shoal_str_add(out, ",");
+  size_t have;
+  const char *c;
+  for (size_t i = 0; (c = cell(header, i, &have)); i++)
+    if (have == n && memcmp(c, name, n) == 0) return i;
+  return SIZE_MAX;
+}
+
+/* The header: columns of this attempt, then what only earlier ones had.  Returns how many those are. */
+static int join_headers(const char *more, const char *old, shoal_str *out)
+{
+  size_t n;
+  int gone = 0;
+  const char *name;
+  shoal_str_add(out, "%s%s", metrics_header, more);
+  for (size_t i = 0; old && (name = cell(old, i, &n)); i++)
+    if (n > 0 && column(out->text, name, n) == SIZE_MAX) {
+      shoal_str_add(out, ",%.*s", (int)n, name);
+      gone++;
+    }
+  return gone;
+}
+
+/* Rows up to `step` of an earlier attempt, each number under its name: another method or cut has other columns. */
+static void keep_rows(const char *old, uint64_t step, const char *header, shoal_str *out)
+{
+  size_t n, have;
+  const char *line = old ? strchr(old, '\n') : NULL, *name, *end;
+  for (; line && (end = strchr(line + 1, '\n')); line = end) { /* a torn last row has no end */
+    const char *second = cell(line + 1, 1, &n);
+    if (!second || strtoull(second, NULL, 10) > step) continue;
+    for (size_t i = 0; (name = cell(header, i, &n)); i++) {
+      const char *value = cell(line + 1, column(old, name, n), &have);
+      shoal_str_add(out, "%s%.*s", i ? "," : "", value ? (int)have : 0, value ? value : "");
+    }
     shoal_str_add(out, "\n");
   }
 }
@@ -247,14 +275,17 @@ shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const cha
 {
   char *path = shoal_path_join(f->dir, "metrics.csv"), *old = NULL;
   size_t n;
-  shoal_str kept = { 0 };
+  shoal_str header = { 0 }, kept = { 0 };
   shoal_status st = SHOAL_OK;
   if (step > 0 && shoal_path_exists(path)) SHOAL_TRY_GOTO(st, shoal_read_file(path, &old, &n), done);
-  keep_rows(old, step, more, &kept);
+  f->gone = join_headers(more, old, &header);
+  shoal_str_add(&kept, "%s\n", header.text);
+  keep_rows(old, step, header.text, &kept);
   SHOAL_TRY_GOTO(st, shoal_write_file(path, kept.text, kept.len), done);
   f->metrics = fopen(path, "ae");
   if (!f->metrics) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
 done:
+  shoal_str_free(&header);
   shoal_str_free(&kept);
   free(old);
   free(path);

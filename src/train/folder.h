@@ -18,6 +18,7 @@ typedef struct {
   bool leased;
   uint64_t touched_ns;
   FILE *log, *metrics; /* rank 0 */
+  int gone;            /* last columns of metrics that only earlier attempts had: rows end in so many empty cells */
 } shoal_folder;
 
 /** Paths only; every rank.  ERR_USAGE if `name` is not a plain name. */
@@ -28,7 +29,8 @@ shoal_status shoal_folder_take(shoal_folder *f);
 void shoal_folder_touch(shoal_folder *f);   /* rank 0, cheap: at most one system call every 10 s */
 void shoal_folder_release(shoal_folder *f); /* closes files, gives the lease back, frees; also after half an open */
 /** Open metrics.csv, first dropping rows of steps after `step` (they will be computed again).
- *  @param more  header of further columns, each with its comma before it; rows that are kept get as many cells */
+ *  Rows that are kept have their numbers under the same names, whatever columns this attempt has.
+ *  @param more  header of further columns, each with its comma before it */
 shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const char *more);
 
 /** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed. */

@@ -7,7 +7,10 @@
  * While a rank waits it answers its partners.  At the meeting everybody finishes what is under way (the method's settle),
  * so weights are at rest: evaluation and checkpoints see one state, with each rank's own count of steps and samples.
  * Wishes are those of the vote, and a weaker one: EPOCH, "come when you have finished yours".  It is the outcome only
- * when all brought it; if somebody wants more, all do that, and those who waited wait on. */
+ * when all brought it; if somebody wants more, all do that, and those who waited wait on.
+ *
+ * Some of them may take every step together, by sums that each waits for.  If one went to a meeting and another took one
+ * more step, each would wait for the other; so these ask each other after every step. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -87,13 +90,24 @@ static shoal_status act(shoal_session *s, shoal_ask agreed)
   return settle(s, SHOAL_LEAVING);
 }
 
+/* What takes this rank to a meeting before its next step; ranks that step together all know it of each other. */
+static shoal_status reason_to_meet(shoal_session *s, int64_t *what)
+{
+  *what = SHOAL_MAX((int64_t)wish(s), shoal_call_heard(s->call));
+  if (!s->vote) return SHOAL_OK;
+  SHOAL_TRY(shoal_vote_post(s->vote, *what));
+  return shoal_vote_result(s->vote, what);
+}
+
 shoal_status shoal_session_between_meetings(shoal_session *s, const shoal_score *score)
 {
   s->bad_loss |= !isfinite(score->loss);
   for (;;) {
-    shoal_ask mine = wish(s), agreed;
-    if (mine <= SHOAL_ASK_EPOCH && shoal_call_heard(s->call) <= SHOAL_ASK_EPOCH) break;
-    SHOAL_TRY(meet(s, mine, &agreed));
+    int64_t what;
+    shoal_ask agreed;
+    SHOAL_TRY(reason_to_meet(s, &what));
+    if (what <= SHOAL_ASK_EPOCH) break;
+    SHOAL_TRY(meet(s, (shoal_ask)what, &agreed));
     SHOAL_TRY(act(s, agreed));
   }
   return shoal_call_beat(s->call);

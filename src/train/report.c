@@ -186,6 +186,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
     fputc(',', f);
     csv_number(f, tested ? s->column_value[i] : NAN, "%.6f", "");
   }
+  for (int i = 0; i < s->folder.gone; i++) fputc(',', f);
   fputc('\n', f);
   fflush(f);
 }

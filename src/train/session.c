@@ -73,7 +73,8 @@ static shoal_status open_world(shoal_session *s)
 static shoal_status open_folder(shoal_session *s)
 {
   const shoal_config *c = s->config;
-  SHOAL_TRY(shoal_folder_name(shoal_config_string(c, "run.dir"), shoal_config_string(c, "run.name"), &s->folder));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_folder_name(shoal_config_string(c, "run.dir"),
+                                                               shoal_config_string(c, "run.name"), &s->folder)));
   shoal_status st = SHOAL_OK;
   bool never = s->args->resume && strcmp(s->args->resume, "never") == 0;
   if (shoal_session_is_root(s)) {
@@ -365,6 +366,7 @@ static shoal_status open_method(shoal_session *s)
   if (s->method->columns) s->n_columns = s->method->columns(&s->run, s->method_state, &s->column);
   if (s->n_columns) SHOAL_TRY(SHOAL_ALLOC(s->n_columns, &s->column_value));
   if (!s->run.free_running) return shoal_vote_create(s->run.control, "step", &s->vote);
+  if (s->run.together) SHOAL_TRY(shoal_vote_create(s->run.together, "meeting", &s->vote));
   SHOAL_TRY(shoal_call_create(s->run.control, "meeting", &s->call));
   s->run.call = s->call;
   return SHOAL_OK;

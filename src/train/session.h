@@ -68,8 +68,8 @@ typedef struct {
   shoal_optim_config optim_rules;
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
-  double rate; /* of the last step; before the first, that of the schedule */
-  shoal_vote *vote;
+  double rate;                                 /* of the last step; before the first, that of the schedule */
+  shoal_vote *vote;                            /* where ranks run freely: of those that step together, or NULL */
   shoal_call *call;                            /* instead of the vote, where ranks run freely */
   shoal_ask ask;                               /* where ranks meet rarely: what this one must tell at the next vote */
   uint64_t saved_own_step, evaluated_own_step; /* rank 0's own steps at the last periodic one */

@@ -71,7 +71,9 @@ def case_ab_phases():
     glyphs(STEPS * 32)
     options = [*MLP, "--topo", "2x2", *sets(run__epochs=1, ckpt__every="1 steps", trace__level="off")]
     train(4, "sync", *options, *sets(run__steps=5))
-    r = train(4, "ab", *options, *AB)
+    r = train(4, "ab", *options, *AB, *sets(eval__every="1 steps"))
+    rates = [float(m["lr"]) for m in t.metrics("ab")]
+    check(rates[4:8] == [0.005, 1e-5, 1e-5, 0.00332667], f"steps 4 to 7, of which 5 and 6 begin ramps: rates {rates}")
     check("equal to the method's formula" in r.stdout and "DIFFERENT" not in r.stdout, r.stdout)
     check("compression" in r.stdout, r.stdout)
     files = {k: arrays(step("ab", k)) for k in range(1, STEPS + 1)}

@@ -63,6 +63,12 @@ def case_forms():
     same("q", "r", "averaged parameters on 3 ranks and 1")
     check_copies("q", 3)
     check_copies("overlapping", 3)
+    # Clipped: each block has a norm of its own, copies still get one gradient.
+    for average in ("gradients", "parameters"):
+        for ranks in (3, 1):
+            train(ranks, f"{average}{ranks}", *DEEP, *sets(method__form="overlapping", method__average=average, optim__clip=0.3, run__epochs=1))
+        same(f"{average}3", f"{average}1", f"clipped, {average} averaged, on 3 ranks and 1")
+        check_copies(f"{average}3", 3)
     glyphs(40, 20, 32)
     train(4, "o", *RESNET8, *sets(method__form="overlapping", run__epochs=1))
     train(2, "p", *RESNET8, *sets(method__form="overlapping", run__epochs=1))
@@ -141,6 +147,9 @@ def case_heads():
             check(abs(got - score) < 1e-6, f"{name}: head {block} scores {got}, by the checkpoint {score}")
         own = ((h @ layer[4][0].T + layer[4][1]).argmax(1) == y).mean()
         check(abs(float(row[f"head_acc_{len(cut) + 1}"]) - own) < 1e-6 and row[f"head_acc_{len(cut) + 1}"] == row["test_acc"], row, own)
+    # The last head is the network's own also where test batches normalise themselves.
+    train(2, "own", *DEEP, *sets(model__norm="batch", method__chunks=2, eval__batch_norm="batch", eval__batch=20, run__epochs=2))
+    check(all(m["head_acc_2"] == m["test_acc"] for m in metrics("own")), metrics("own"))
     glyphs(24, 10, 32)
     for model in ("mlp", "vgg16", "resnet20"):
         for head in ("linear", "mlp-sr", "nokland"):
@@ -228,9 +237,17 @@ def case_recut():
     train(3, "recut", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
     r = train(2, "recut", *DEEP, *long, *sets(method__cut="[3]"))
     check("of the 1 heads 1 go on" in r.stdout and "optimizer state" in r.stdout, r.stdout)
+    train(2, "kind", *DEEP, *long, *sets(method__cut="[2]"), *stop, code=75)  # auto is linear here
+    r = train(2, "kind", *DEEP, *long, *sets(method__cut="[2]", method__head="linear"))
+    check("of the 1 heads 1 go on" in r.stdout, r.stdout)
     train(3, "again", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
     r = train(2, "again", *DEEP, *long, *sets(method__cut="[2]"))
     check("of the 1 heads 0 go on, 1 start afresh" in r.stdout, r.stdout)
+    # Three heads, then two: numbers stay under their names.
+    rows = metrics("again")
+    check([len(m) for m in rows] == [9 + 3] * 10, rows)
+    check(all(m["head_acc_3"] == m["test_acc"] for m in rows if m["head_acc_3"]) and rows[0]["head_acc_3"], rows)
+    check(all(m["head_acc_2"] == m["test_acc"] for m in rows if not m["head_acc_3"]) and not rows[-1]["head_acc_3"], rows)
     plain = sets(model__name="mlp", model__widths="[48,40,32,24]", model__dropout=0.2, data__file="glyphs.h5", optim__lr=0.05,
                  optim__momentum=0.9, data__global_batch=50, run__epochs=10, threads=1)
     train(2, "from", *plain, *stop, code=75)  # sync
@@ -274,18 +291,26 @@ def case_replay():
         check(status(name + "-cut")["step"] == 69, status(name + "-cut"))
     # Replicas behind buffers take turns together, with or without something to train on.
     train(4, "two", *options, *sets(method__cut="[2]", method__replay=2, method__max_uses=2, run__epochs=2), timeout=100)
+    # They also go to meetings together, which the ranks of another stage call at any time.
+    for name, code, more in (("meet", 0, {}), ("stop", 75, dict(fault__stop_step=11, fault__rank=3))):
+        train(4, name, *options, "--allow-faults", code=code, timeout=100,
+              *sets(method__cut="[2]", method__replay=3, run__epochs=3, eval__every="2 steps", ckpt__every="3 steps", comm__warn="3s", comm__hang="10s", fault__jitter=3, **more))
+    check(status("meet")["step"] == 69 and len(metrics("meet")) >= 30, status("meet"), len(metrics("meet")))
 
 
 def case_measured():
     """A measured cut is made once: printed so that it can be repeated, and kept over a stop."""
     glyphs(40, 20, 32)
-    r = train(3, "m", *RESNET8, "--allow-faults", *sets(method__balance="measured", method__head="linear", run__epochs=8, fault__stop_step=1), code=75)
-    cut = re.search(r"method.cut \[(\d+, \d+)\]", r.stdout)
-    check(cut, r.stdout)
-    r = train(3, "m", *RESNET8, *sets(method__balance="measured", method__head="linear", run__epochs=8))
-    check("chunks by measured" not in r.stdout and "the layout changed" not in r.stdout, r.stdout)
-    train(3, "n", *RESNET8, *sets(method__cut=f"[{cut.group(1)}]", method__head="linear", run__epochs=8))
-    check(diff(newest("m"), newest("n"), "--only", "model/").returncode == 0, "the same cut by hand")
+    for chunks in (0, 3):
+        name = f"m{chunks}"
+        options = [*RESNET8, *sets(method__balance="measured", method__head="linear", method__chunks=chunks, run__epochs=8)]
+        r = train(3, name, *options, "--allow-faults", *sets(fault__stop_step=1), code=75)
+        cut = re.search(r"method.cut \[(\d+, \d+)\]", r.stdout)
+        check(cut, r.stdout)
+        r = train(3, name, *options)
+        check("chunks by measured" not in r.stdout and "the layout changed" not in r.stdout, r.stdout)
+        train(3, f"n{chunks}", *RESNET8, *sets(method__cut=f"[{cut.group(1)}]", method__head="linear", run__epochs=8))
+        check(diff(newest(name), newest(f"n{chunks}"), "--only", "model/").returncode == 0, "the same cut by hand")
 
 
 def case_ends():
@@ -297,6 +322,11 @@ def case_ends():
         train(4, name, *options, "--allow-faults", *sets(fault__nan_step=30, fault__rank=rank), code=6)
         good = shoal("ckpt", "verify", newest(name))
         check(int(newest(name)[-12:-3]) <= 32 and status(name)["exit_code"] == 6, newest(name), status(name))
+    # A head may be the first to have no number: a checkpoint with it would push out the good one.
+    for ranks in (4, 2):
+        name = f"head{ranks}"
+        train(ranks, name, *options, "--allow-faults", *sets(fault__nan_step=29), code=6)
+        check(newest(name).endswith("27.h5") and "head" in status(name)["reason"], newest(name), status(name))
     train(4, "whole", *options, *sets(run__epochs=3))
     r = subprocess.run(command(4, *options, "--allow-faults", *sets(run__name="killed", run__epochs=3, fault__kill_step=20, fault__rank=2)),
                        env=ENV, capture_output=True, text=True, timeout=60)
@@ -315,6 +345,7 @@ def case_refusals():
     refused(1, r"method.chunks is 9.*4 layers", *sets(method__chunks=9))
     refused(1, r"unit 4; units must rise", *sets(method__cut="[4]"))
     refused(1, r"unit 2; units must rise", *sets(method__cut="[2,2]"))
+    refused(1, r"names 4 units, but mlp has 4 layers: name 3 at most", *sets(method__cut="[1,2,3,4]"))
     refused(1, r"both set", *sets(method__cut="[2]", method__chunks=2))
     refused(1, r"method.chunks does nothing with method.form greedy", *sets(method__form="greedy", method__chunks=2))
     refused(1, r"method.replay needs", *sets(method__form="overlapping", method__replay=3))
@@ -324,6 +355,8 @@ def case_refusals():
     norm = sets(model__norm="batch", method__chunks=2)
     refused(4, r"layer norm1: .* one value per channel", *norm, *sets(data__global_batch=2))
     refused(4, r"last batch leaves 1 sample for a rank.*data.last", *norm, *sets(data__global_batch=76))
+    r = train(3, "no=1", *DEEP, code=2)
+    check(len(re.findall("error:", r.stderr)) == 1, r.stderr)
     for ranks in (1, 2, 3, 4):
         r = train(ranks, f"alone{ranks}", *sets(model__name="mlp", model__widths="[48,40,32]", method__name="local", data__file="glyphs.h5"))
         last = metrics(f"alone{ranks}")[-1]

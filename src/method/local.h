@@ -3,6 +3,7 @@
  *     local_plan.c    on paper: cuts, blocks, grids, dates                 (pure)
  *     local_replay.c  bookkeeping of a replay buffer                       (pure)
  *     local_parts.c   blocks as models, what they cost, who holds them
+ *     local_cut.c     where blocks begin and which rank trains which
  *     local_feed.c    activations from the stage before and to the one behind
  *     local_pair.c    overlapping: the layers that two blocks train
  *     local_state.c   the whole model, scores of all heads, checkpoints
@@ -106,6 +107,11 @@ typedef struct {
   float *passed[2];     /* activations between them */
   double observed;      /* samples */
 } shoal_local;
+
+/* ---- the cut ---- */
+
+/** Parts, grid, what of them is this rank's, and one arena for that: the hook `cut` of the method.  Collective. */
+shoal_status shoal_local_cut_model(shoal_run *r, void *state, const shoal_model **part);
 
 /* ---- feed: one message per step and boundary, forward only ---- */
 

@@ -369,6 +369,7 @@ const shoal_method shoal_method_ab = {
       "The run ends with a reconciliation, and the checkpoint's model is always one of full-rank weights.",
   .source = "Coquelin et al., AB-Training: A Communication-Efficient Approach for Distributed Low-Rank Learning, "
             "arXiv 2405.01067, 2024",
+  .memory = "factors, their optimizer state and the place in the schedule",
   .options = options,
   .state_size = sizeof(shoal_ab_state),
   .own_state = true,

@@ -359,6 +359,7 @@ const shoal_method shoal_method_daso = {
       "but do not equal sync even when every batch blocks.",
   .source = "Coquelin, Debus, Götz, von der Lehr, Kahn, Siggel, Streit, Accelerating neural network training with "
             "distributed asynchronous and selective optimization (DASO), Journal of Big Data 9:14, 2022",
+  .memory = "sums under way and the place in the schedule",
   .options = options,
   .state_size = sizeof(daso_state),
   .share = SHOAL_SHARE_BATCH,

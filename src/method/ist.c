@@ -398,6 +398,7 @@ const shoal_method shoal_method_ist = {
       "samples a rank sees.  Samples are each rank's own: data.batch is the batch of a subnet.",
   .source = "Yuan et al., Distributed Learning of Fully Connected Neural Networks using Independent Subnet Training, "
             "PVLDB 15(8), 2022; Dun et al., ResIST, UAI 2022",
+  .memory = "the deal of units, and states that go with it",
   .options = options,
   .state_size = sizeof(ist_state),
   .mean_model = true,

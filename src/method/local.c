@@ -382,6 +382,7 @@ const shoal_method shoal_method_local = {
       "the chain of blocks; heads are scored beside it (head_acc_1, … in metrics.csv).  With few blocks and strong\n"
       "heads it costs little accuracy; with many it costs much.",
   .source = "Laskin et al., Parallel Training of Deep Networks with Local Updates, arXiv 2012.03837, 2020",
+  .memory = "the heads",
   .options = options,
   .state_size = sizeof(shoal_local),
   .sums_parts = true,

@@ -284,6 +284,7 @@ const shoal_method shoal_method_local_sgd = {
   .source =
       "Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019; Lin, Stich, Patel, Jaggi, Don't Use Large "
       "Mini-Batches, Use Local SGD, ICLR 2020",
+  .memory = "the ranks' own weights and statistics beside their mean",
   .options = options,
   .state_size = sizeof(local_state),
   .share = SHOAL_SHARE_BATCH,

@@ -63,6 +63,7 @@ typedef struct {
   const char *about;           /* one line for `shoal methods` */
   const char *explanation;     /* paragraphs for `shoal methods NAME` */
   const char *source;          /* authors, title, venue, year */
+  const char *memory;          /* what a checkpoint has of it that no other method can go on with; NULL: nothing */
   const shoal_option *options; /* under "method."; ends with name NULL; may be NULL */
   size_t state_size;
   bool replicas_equal; /* weights and optimizer state are the same on all ranks between steps */

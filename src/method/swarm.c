@@ -248,6 +248,7 @@ const shoal_method shoal_method_swarm = {
   .source =
       "Nadiradze, Sabour, Davies, Li, Alistarh, Asynchronous Decentralized SGD with Quantized and Local Updates,\n"
       "        NeurIPS 2021",
+  .memory = "the ranks' own weights and states beside their mean",
   .options = options,
   .state_size = sizeof(swarm_state),
   .replicas_equal = false,

@@ -116,7 +116,15 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 shoal_status shoal_session_check_replicas(shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
-/* Find the checkpoint to go on from, early, so that methods may look at it (run.from); load it.  Both collective. */
+void shoal_session_layout_text(const shoal_session *s, char *out, size_t cap); /* ranks per node: "2,2" */
+enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OPTIMIZER_STEPS, SHOAL_PLACES };
+static inline bool
+shoal_session_one_copy(const shoal_session *s) /* of weights and optimizer state: all the loop saves */
+{
+  return s->method->replicas_equal || s->method->own_state;
+}
+/* resume.c.  Find the checkpoint to go on from, early, so that methods may look at it (run.from); load it.  Both
+ * collective. */
 shoal_status shoal_session_find(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
 /* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */

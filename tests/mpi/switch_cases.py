@@ -47,6 +47,7 @@ def case_switch():
             steps = t.status(name)["step"] + 1
             r = train(2, run, *NET, "--resume", file, *sets(method__name=other, optim__lr=1e-30, run__steps=steps, **METHODS[other]))
             check(f"method {name}) then" in r.stdout and "DIFFERENT" not in r.stdout, r.stdout)
+            check(("; lost: " in r.stdout) == (name != "sync"), f"{name}: what is lost", r.stdout)
             with h5py.File(file) as before, h5py.File(newest(run)) as after:
                 for n in (f"model/{n}" for n in shapes if "running" not in n):
                     a, b = before[n][()], after[n][()]

@@ -663,6 +663,10 @@ def case_refusals():
     check(newest("good") == before and status("good")["state"] == "done", "a refusal changed the folder")
     r = train(1, "good", *base, *sets(model__widths="[32,32]"), code=2)
     check("shape" in r.stderr, r.stderr)
+    train(2, "norm", *base, *sets(model__norm="batch"))
+    for norm, tensor in (("none", "norm1.bias"), ("layer", "norm1.running_mean")):  # what is switched off would be lost
+        r = train(2, "norm", *base, *sets(model__norm=norm, run__epochs=2), code=2)
+        check(r.stderr.count("error:") == 1 and tensor in r.stderr and "same model options" in r.stderr, r.stderr)
     r = train(1, "good", *base, *sets(run__seed=9, run__epochs=2), code=2)
     check("run.seed" in r.stderr, r.stderr)
     shoal("data", "synth", "glyphs", "-o", "other.h5", "--train", 200, "--test", 100, "--seed", 9)

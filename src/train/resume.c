@@ -1,0 +1,385 @@
+/* How a run goes on from a checkpoint (save.c says what one holds).
+ *
+ * The same layout (ranks per node, and so rank count) resumes to the same bits.  Another one continues the same global
+ * sample order from the model: for equal replicas nothing is lost but the ranks' own running statistics, which start
+ * from their mean.  Where each rank takes samples of its own, another number of them shares out evenly what all together
+ * had consumed.  Another method takes the model and, where there is one of the whole model, the optimizer's state; what else
+ * the first one knew is named in the log, for it is lost. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/session.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* What this attempt does differently from the one that saved: said, so that nobody has to guess. */
+static void report_changes(const shoal_session *s, const char *old_text)
+{
+  shoal_str now = { 0 };
+  shoal_config_print(s->config, &now);
+  char section[64] = "";
+  for (const char *line = now.text; line && *line;) {
+    const char *end = strchrnul(line, '\n');
+    int n = (int)(end - line);
+    if (n > 0 && *line != ' ') snprintf(section, sizeof section, "%.*s", (int)strcspn(line, ":"), line);
+    char *text = shoal_strdup_printf("%.*s\n", n, line);
+    if (n > 0 && *line == ' ' && !strstr(old_text, text))
+      shoal_info("changed since the checkpoint: %s.%.*s", section, n - 2, line + 2);
+    free(text);
+    line = *end ? end + 1 : NULL;
+  }
+  shoal_str_free(&now);
+}
+
+typedef struct {
+  const shoal_ckpt *ckpt;
+  float *stats;
+  shoal_status st;
+} stat_source;
+
+static void get_stat(void *ctx, const char *name, size_t offset, size_t count)
+{
+  stat_source *t = ctx;
+  char full[SHOAL_NAME_MAX + 32];
+  snprintf(full, sizeof full, "model/%s", name);
+  if (t->st == SHOAL_OK) t->st = shoal_ckpt_get(t->ckpt, full, SHOAL_F32, count, t->stats + offset);
+}
+
+typedef struct {
+  const char *name;
+  bool found;
+} stat_search;
+
+static void match_stat(void *ctx, const char *name, size_t offset, size_t count)
+{
+  stat_search *t = ctx;
+  t->found |= strcmp(name, t->name) == 0;
+}
+
+static bool has_tensor(const shoal_model *m, const char *name)
+{
+  stat_search t = { name, false };
+  for (int i = 0; i < m->params && !t.found; i++) t.found = strcmp(m->param[i].name, name) == 0;
+  if (!t.found) shoal_model_each_stat(m, match_stat, &t);
+  return t.found;
+}
+
+/* What the checkpoint has and the model has not would be lost: batch norm, where it is switched off. */
+static shoal_status check_nothing_left(const shoal_session *s, const shoal_ckpt *c)
+{
+  static const char prefix[] = "model/";
+  const char *const *names;
+  size_t n = shoal_ckpt_names(c, &names), skip = sizeof prefix - 1;
+  for (size_t i = 0; i < n; i++)
+    SHOAL_CHECK(
+        strncmp(names[i], prefix, skip) != 0 || has_tensor(s->model, names[i] + skip), SHOAL_ERR_USAGE,
+        "the checkpoint's %s has %s, which the model of this run has not: resume with the same model options, or "
+        "choose another run.name",
+        shoal_ckpt_get_info(c)->model, names[i] + skip);
+  return SHOAL_OK;
+}
+
+static shoal_status check_model(const shoal_session *s, const shoal_ckpt *c)
+{
+  for (int i = 0; i < s->model->params; i++) {
+    const shoal_param *p = &s->model->param[i];
+    char name[SHOAL_NAME_MAX + 8];
+    snprintf(name, sizeof name, "model/%s", p->name);
+    SHOAL_CHECK(shoal_ckpt_has(c, name), SHOAL_ERR_USAGE,
+                "the checkpoint holds a %s without %s: resume with the same model, or choose another run.name",
+                shoal_ckpt_get_info(c)->model, p->name);
+    shoal_dtype type;
+    int ndim;
+    uint64_t dims[8];
+    SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
+    bool same = ndim == p->shape.ndim;
+    for (int d = 0; same && d < ndim; d++) same = dims[d] == (uint64_t)p->shape.dim[d];
+    SHOAL_CHECK(
+        same, SHOAL_ERR_USAGE,
+        "%s has another shape in the checkpoint: resume with the same model options, or choose another run.name",
+        p->name);
+  }
+  return check_nothing_left(s, c);
+}
+
+/* Weights by name into the arena of a whole model: the checkpoint may be of another method or rank count. */
+static shoal_status get_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params)
+{
+  for (int i = 0; i < s->model->params; i++) {
+    const shoal_param *p = &s->model->param[i];
+    char name[SHOAL_NAME_MAX + 8];
+    snprintf(name, sizeof name, "model/%s", p->name);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, p->count, params->w + p->offset));
+  }
+  stat_source t = { c, params->stats, SHOAL_OK };
+  shoal_model_each_stat(s->model, get_stat, &t);
+  params->version++;
+  return t.st;
+}
+
+/* Optimizer state of n numbers that rank `owner` saved; a part of the model has another size. */
+static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n)
+{
+  char name[96];
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8];
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->optim, slot));
+  return shoal_ckpt_has(c, name) && shoal_ckpt_shape(c, name, &type, &ndim, dims) == SHOAL_OK && ndim == 1 &&
+         dims[0] == n;
+}
+
+static shoal_status get_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n, float *out)
+{
+  char name[96];
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->optim, slot));
+  return shoal_ckpt_get(c, name, SHOAL_F32, n, out);
+}
+
+/* Another layout continues with the mean of the replicas' optimizer states, as it does with the mean of their weights:
+ * for momentum that is what the mean of the replicas would have.  Equal replicas saved one, which is its own mean. */
+static shoal_status get_mean_slot(const shoal_session *s, const shoal_ckpt *c, int slot, size_t n, float *out,
+                                  bool *found)
+{
+  float *one;
+  int replicas = 0;
+  shoal_status st = SHOAL_ALLOC(n, &one);
+  for (int k = 0; st == SHOAL_OK && k < shoal_ckpt_get_info(c)->size; k++) {
+    if (!has_slot(s, c, k, slot, n)) continue;
+    st = get_slot(s, c, k, slot, n, replicas ? one : out); /* to the bit where there is one */
+    for (size_t i = 0; replicas && i < n; i++) out[i] += one[i];
+    replicas++;
+  }
+  for (size_t i = 0; replicas > 1 && i < n; i++) out[i] /= (float)replicas;
+  free(one);
+  *found = replicas > 0;
+  return st;
+}
+
+static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
+{
+  int64_t steps;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
+  s->optim->steps = (uint64_t)steps;
+  return SHOAL_OK;
+}
+
+/* This rank's own state, or the mean of all. */
+static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
+{
+  shoal_optim *o = s->optim;
+  int rank = shoal_world_rank(s->run.world);
+  for (int i = 0; i < o->slots; i++) {
+    bool found = own && has_slot(s, c, rank, i, o->n);
+    if (!own)
+      SHOAL_TRY(get_mean_slot(s, c, i, o->n, o->slot[i], &found));
+    else if (found)
+      SHOAL_TRY(get_slot(s, c, rank, i, o->n, o->slot[i]));
+    if (!found) {
+      shoal_info("the checkpoint has no %s of the whole model: the optimizer starts afresh",
+                 shoal_optim_slot_name(o, i));
+      return SHOAL_OK;
+    }
+  }
+  return get_optimizer_steps(s, c);
+}
+
+/* A method that cuts takes its part of a whole model's weights, and of its optimizer state where there is one. */
+static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
+{
+  shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_session_make_whole(s));
+  SHOAL_TRY(get_model(s, c, s->scratch));
+  SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->scratch->w));
+  shoal_model_gather_stats(s->model, r->part, s->scratch->stats, r->params->stats);
+  bool found = s->optim->slots > 0;
+  for (int i = 0; found && i < s->optim->slots; i++) {
+    SHOAL_TRY(get_mean_slot(s, c, i, s->model->weights, s->scratch->w, &found));
+    if (found && i == 0) SHOAL_TRY(get_optimizer_steps(s, c)); /* unless the method begins anew */
+    if (found) SHOAL_TRY(s->method->adopt(r, s->method_state, 1 + i, s->scratch->w));
+  }
+  shoal_session_drop_whole(s);
+  return SHOAL_OK;
+}
+
+/* Each rank its own place, where it has one. */
+static shoal_status get_place(shoal_session *s, const shoal_ckpt *c)
+{
+  char name[64];
+  int64_t place[SHOAL_PLACES];
+  snprintf(name, sizeof name, "replica/%d/place", shoal_world_rank(s->run.world));
+  if (!shoal_ckpt_has(c, name)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, SHOAL_PLACES, place));
+  s->at.epoch = (uint64_t)place[SHOAL_PLACE_EPOCH];
+  s->at.position = SHOAL_MIN((uint64_t)place[SHOAL_PLACE_POSITION], s->epoch_samples);
+  s->run.step = (uint64_t)place[SHOAL_PLACE_STEP];
+  s->run.optim->steps = (uint64_t)place[SHOAL_PLACE_OPTIMIZER_STEPS];
+  return SHOAL_OK;
+}
+
+static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
+{
+  shoal_run *r = &s->run;
+  int rank = shoal_world_rank(r->world);
+  char name[96];
+  double score[2];
+  if (r->params->n_stats) {
+    snprintf(name, sizeof name, "replica/%d/stats", rank);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n_stats, r->params->stats));
+  }
+  if (!shoal_session_one_copy(s)) {
+    snprintf(name, sizeof name, "replica/%d/weights", rank);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n, r->params->w));
+  }
+  snprintf(name, sizeof name, "replica/%d/score", rank);
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
+  s->at.loss_sum = score[0];
+  s->at.samples = score[1];
+  return get_place(s, c);
+}
+
+/* Another layout: what the ranks measured so far in this epoch is added up on rank 0. */
+static shoal_status get_scores(shoal_session *s, const shoal_ckpt *c)
+{
+  for (int64_t k = 0; shoal_session_is_root(s) && k < shoal_ckpt_get_info(c)->size; k++) {
+    char name[64];
+    double score[2];
+    snprintf(name, sizeof name, "replica/%lld/score", (long long)k);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
+    s->at.loss_sum += score[0];
+    s->at.samples += score[1];
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
+{
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
+  int64_t checksum;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/data_checksum", &checksum));
+  SHOAL_CHECK(
+      (uint32_t)checksum == shoal_dataset_info(s->data)->checksum, SHOAL_ERR_USAGE,
+      "data.file %s is not the data set this run was trained on; give the same file, or choose another run.name",
+      shoal_config_string(s->config, "data.file"));
+  int64_t seed;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/seed", &seed));
+  SHOAL_CHECK((uint64_t)seed == s->run.seed, SHOAL_ERR_USAGE,
+              "run.seed is %llu but the checkpoint was trained with %lld: the sample order would change in mid-run; "
+              "set run.seed to %lld, or choose another run.name",
+              (unsigned long long)s->run.seed, (long long)seed, (long long)seed);
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/seconds", &s->at.seconds));
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_best", &s->plateau.best));
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_scale", &s->plateau.scale));
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_bad", &s->plateau.bad));
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_seen", &s->plateau.seen));
+  s->run.step = info->step;
+  s->at.epoch = info->epoch;
+  s->at.position = info->samples / (shoal_session_strided(s) ? (uint64_t)shoal_world_size(s->run.world) : 1);
+  s->at.position = SHOAL_MIN(s->at.position, s->epoch_samples);
+  return SHOAL_OK;
+}
+
+/* What only the method of the checkpoint can go on with; NULL: nothing. */
+static const char *lost(const shoal_session *s, const shoal_ckpt_info *old)
+{
+  const shoal_method *m = shoal_method_find(old->method);
+  return m && m != s->method ? m->memory : NULL;
+}
+
+static void report_layout(const shoal_session *s, const shoal_ckpt *c, const char *layout)
+{
+  const shoal_ckpt_info *old = shoal_ckpt_get_info(c);
+  bool optimizer = s->optim->steps > 0;
+  bool mean = s->optim->slots > 0 && has_slot(s, c, 1, 0, s->model->weights); /* there was more than one */
+  shoal_info(
+      "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the sample "
+      "order go on, %s%s%s",
+      (long long)old->size, old->layout, old->method, shoal_world_size(s->run.world), layout, s->method->name,
+      !optimizer ? ""
+      : mean     ? ", the mean optimizer state"
+                 : ", optimizer state",
+      !s->method->cut ? "running statistics start from their mean"
+      : optimizer     ? "the parts are cut anew"
+                      : "the parts are cut anew and their optimizer state starts afresh",
+      lost(s, old) ? "; lost: " : "", lost(s, old) ? lost(s, old) : "");
+}
+
+static shoal_status load(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  const shoal_ckpt *c = s->resume;
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
+  char layout[sizeof info->layout];
+  shoal_session_layout_text(s, layout, sizeof layout);
+  bool same = info->size == shoal_world_size(r->world) && strcmp(layout, info->layout) == 0 &&
+              strcmp(info->method, s->method->name) == 0 &&
+              (!s->method->fits || s->method->fits(r, s->method_state, c));
+  SHOAL_TRY(get_train(s, c));
+  SHOAL_TRY(check_model(s, c));
+  if (!s->method->cut) SHOAL_TRY(get_model(s, c, s->params));
+  if (same || !s->method->cut) SHOAL_TRY(get_optimizer(s, c, same && !shoal_session_one_copy(s)));
+  SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
+  if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));
+  if (s->method->cut && !same) SHOAL_TRY(cut_model(s, c));
+  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->resume_path,
+             (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
+  if (!same) report_layout(s, c, layout);
+  if (info->config) report_changes(s, info->config);
+  return SHOAL_OK;
+}
+
+/* Rank 0 chooses and verifies; all read the same file. */
+static shoal_status choose(shoal_session *s, char *path, size_t cap)
+{
+  const char *resume = s->args->resume ? s->args->resume : "auto";
+  path[0] = 0;
+  if (strcmp(resume, "never") == 0) return SHOAL_OK;
+  char *found = NULL;
+  if (strcmp(resume, "auto") == 0) {
+    SHOAL_TRY(shoal_ckpt_sweep(s->folder.ckpt));
+    uint64_t step;
+    SHOAL_TRY(shoal_ckpt_latest(s->folder.ckpt, &found, &step));
+  } else {
+    shoal_ckpt *c;
+    SHOAL_TRY(shoal_ckpt_open(resume, true, &c));
+    shoal_ckpt_close(c);
+    found = strdup(resume);
+  }
+  if (!found) return SHOAL_OK;
+  bool fits = snprintf(path, cap, "%s", found) < (int)cap;
+  free(found);
+  SHOAL_CHECK(fits, SHOAL_ERR_USAGE, "the path of the checkpoint is longer than %zu characters", cap - 1);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_find(shoal_session *s)
+{
+  char path[4096] = "";
+  shoal_group *control = s->run.control;
+  SHOAL_TRY(shoal_group_agree(control, shoal_session_is_root(s) ? choose(s, path, sizeof path) : SHOAL_OK));
+  SHOAL_TRY(shoal_group_broadcast(control, path, sizeof path, 0));
+  s->fresh = path[0] == 0;
+  if (s->fresh) return SHOAL_OK;
+  s->resume_path = strdup(path);
+  shoal_status st = s->resume_path ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "the path of a checkpoint");
+  if (st == SHOAL_OK) st = shoal_ckpt_open(path, false, &s->resume);
+  s->run.from = s->resume;
+  return shoal_group_agree(control, st);
+}
+
+shoal_status shoal_session_resume(shoal_session *s)
+{
+  if (s->fresh) return SHOAL_OK;
+  bool root = shoal_session_is_root(s);
+  if (!root) shoal_quiet_errors(1); /* the same file, the same complaint */
+  shoal_status st = load(s);
+  if (!root) shoal_quiet_errors(-1);
+  shoal_ckpt_close(s->resume);
+  s->resume = NULL;
+  s->run.from = NULL;
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_session_plan_rest(s)));
+  s->first_step = s->last_saved_step = s->run.step;
+  s->last_saved_epoch = s->at.epoch;
+  s->saved_any = strncmp(s->resume_path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;
+  return SHOAL_OK;
+}

@@ -78,10 +78,11 @@ static void report(const shoal_run *r, const shoal_local *s)
   shoal_info("%d block%s on %d stage%s of %d replica%s, units %s; the slowest stage has %.2f times the mean cost", p->n,
              p->n == 1 ? "" : "s", p->grid.stages, p->grid.stages == 1 ? "" : "s", p->grid.replicas,
              p->grid.replicas == 1 ? "" : "s", text.text ? text.text : "", most * p->grid.stages / sum);
-  if (p->n == 1 && shoal_group_size(r->all) > 1)
+  if (p->grid.stages == 1 && shoal_group_size(r->all) > 1)
     shoal_info(
-        "all layers are in one block, so this is data-parallel training; method.chunks and ranks it divides into "
-        "would spread them");
+        "every rank holds all layers, so this is data-parallel training%s; for a pipeline choose method.chunks and a "
+        "number of ranks that have a divisor in common",
+        p->n > 1 ? " with local losses" : "");
   shoal_str_free(&text);
 }
 

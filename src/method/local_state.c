@@ -205,6 +205,7 @@ shoal_status shoal_local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
 typedef struct {
   int64_t form, head;
   int n;
+  uint64_t bounds;                   /* numbers in stages */
   int32_t grid[3], *blocks, *stages; /* owned */
 } saved;
 
@@ -220,17 +221,17 @@ static shoal_status length_of(const shoal_ckpt *c, const char *name, uint64_t *n
 
 static shoal_status read_saved(const shoal_ckpt *c, saved *out)
 {
-  uint64_t n, stages;
+  uint64_t n;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "method/form", &out->form));
   SHOAL_TRY(shoal_ckpt_get_i64(c, "method/head", &out->head));
   SHOAL_TRY(shoal_ckpt_get(c, "method/grid", SHOAL_I32, SHOAL_COUNT(out->grid), out->grid));
   SHOAL_TRY(length_of(c, "method/blocks", &n));
-  SHOAL_TRY(length_of(c, "method/stages", &stages));
+  SHOAL_TRY(length_of(c, "method/stages", &out->bounds));
   SHOAL_TRY(SHOAL_ALLOC(2 * n, &out->blocks));
-  SHOAL_TRY(SHOAL_ALLOC(stages, &out->stages));
+  SHOAL_TRY(SHOAL_ALLOC(out->bounds, &out->stages));
   out->n = (int)n;
   SHOAL_TRY(shoal_ckpt_get(c, "method/blocks", SHOAL_I32, 2 * n, out->blocks));
-  return shoal_ckpt_get(c, "method/stages", SHOAL_I32, stages, out->stages);
+  return shoal_ckpt_get(c, "method/stages", SHOAL_I32, out->bounds, out->stages);
 }
 
 /* Whatever a file says, no index may leave the model. */
@@ -238,7 +239,7 @@ static bool plausible(const saved *v, const shoal_model *m, uint64_t ranks)
 {
   bool good = v->n >= 1 && v->form >= SHOAL_LOCAL_CHUNKED && v->form <= SHOAL_LOCAL_OVERLAPPING && v->head >= 0 &&
               v->head < SHOAL_HEADS && v->grid[0] >= 1 && v->grid[0] <= v->n && v->grid[1] >= 1 &&
-              (uint64_t)v->grid[0] * (uint64_t)v->grid[1] == ranks;
+              v->bounds == (uint64_t)v->grid[0] + 1 && (uint64_t)v->grid[0] * (uint64_t)v->grid[1] == ranks;
   for (int k = 0; good && k < v->n; k++)
     good = v->blocks[2 * k] >= 0 && v->blocks[2 * k] < v->blocks[2 * k + 1] && v->blocks[2 * k + 1] <= m->units;
   for (int i = 0; good && i < v->grid[0]; i++) good = v->stages[i] < v->stages[i + 1];

@@ -53,6 +53,7 @@ typedef struct {
   shoal_ab_ramp ramp;
   uint64_t sent[SHOAL_LINK_COUNT]; /* by the formulas, since asked */
   uint32_t op_split, op_reconcile;
+  bool advised; /* how to make factors smaller: once is enough */
 } shoal_ab_state;
 
 /* ---- ab_phase.c; all collective ---- */
@@ -71,7 +72,7 @@ void shoal_ab_set_ages(shoal_ab_state *s);
 void shoal_ab_phase_close(shoal_run *r, shoal_ab_state *s);
 
 /** Says what a split before step number `done` made of the model: ranks, sizes, ways.  Not collective. */
-void shoal_ab_print_split(const shoal_run *r, const shoal_ab_state *s, uint64_t done, bool cut);
+void shoal_ab_print_split(const shoal_run *r, shoal_ab_state *s, uint64_t done, bool cut);
 
 /* ---- ab.c ---- */
 /** Steps of the whole run, when `done` led to this place. */

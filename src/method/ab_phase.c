@@ -239,7 +239,7 @@ static void forget_moments(shoal_ab_state *s)
   }
 }
 
-void shoal_ab_print_split(const shoal_run *r, const shoal_ab_state *s, uint64_t done, bool cut)
+void shoal_ab_print_split(const shoal_run *r, shoal_ab_state *s, uint64_t done, bool cut)
 {
   int64_t least = s->rank[0], most = s->rank[0];
   size_t products = 0;
@@ -247,12 +247,13 @@ void shoal_ab_print_split(const shoal_run *r, const shoal_ab_state *s, uint64_t 
   for (size_t i = 0; i < s->layers.n; i++) least = SHOAL_MIN(least, s->rank[i]), most = SHOAL_MAX(most, s->rank[i]);
   for (int i = 0; i < s->cut->nodes; i++) products += s->cut->node[i].rank > 0;
   snprintf(what, sizeof what, "cut at %g", s->cutoff);
+  bool advise = cut && s->cut->weights > r->model->weights && !s->advised;
+  s->advised |= advise;
   shoal_info("ab: factors from step %llu on, %s: ranks %lld to %lld, %zu numbers for %zu (%.1f %%), %zu of %zu layers "
              "multiplied out (rank 0)%s",
              (unsigned long long)done, cut ? what : "nothing cut", (long long)least, (long long)most, s->cut->weights,
              r->model->weights, 100.0 * (double)s->cut->weights / (double)r->model->weights, products, s->layers.n,
-             cut && s->cut->weights > r->model->weights ? "; raise method.cutoff or set method.cap to make them smaller"
-                                                        : "");
+             advise ? "; raise method.cutoff or set method.cap to make them smaller" : "");
 }
 
 static shoal_status split(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *svd, int64_t *rank)

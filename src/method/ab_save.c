@@ -235,9 +235,9 @@ shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool 
   if (same) return go_on(r, s, c, factored);
   s->splits = s->phase_steps = 0;
   if (shoal_ckpt_has(c, "method/ab_ranks"))
-    shoal_info("ab: other groups, roles or layers than before: factors are reconciled as the checkpoint's model%s, the "
-               "factors' "
-               "optimizer state starts from zero",
-               shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and split anew" : "");
+    shoal_info(
+        "ab: other groups, roles or layers than before: factors are reconciled as the checkpoint's model%s, their "
+        "optimizer state starts from zero",
+        shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and split anew" : "");
   return SHOAL_OK;
 }

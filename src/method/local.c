@@ -312,8 +312,8 @@ static shoal_status clip(const shoal_run *r, const shoal_local *s, const shoal_l
   double square;
   SHOAL_TRY(ops->sumsq(r->backend, t->params.n, t->params.g, &square));
   SHOAL_CHECK(isfinite(square), SHOAL_ERR_NUMERIC,
-              "the norm of the gradient is %g in step %llu; lower optim.lr or set optim.clip", sqrt(square),
-              (unsigned long long)r->step);
+              "the norm of the gradient is %g in step %llu; resume from the last checkpoint with a smaller optim.lr",
+              sqrt(square), (unsigned long long)r->step);
   double scale = s->clip / sqrt(square);
   return scale < 1 ? ops->axpby(r->backend, t->params.n, (float)scale, t->params.g, 0, t->params.g) : SHOAL_OK;
 }

@@ -92,17 +92,8 @@ shoal_status shoal_ckpt_sweep(const char *dir);
 shoal_status shoal_ckpt_prune(const char *dir, int keep);
 
 /* ---- for `shoal ckpt` ---- */
-shoal_status shoal_ckpt_print_list(const char *dir, bool json, FILE *out);
-shoal_status shoal_ckpt_print(const char *path, bool json, FILE *out); /* show */
-shoal_status shoal_ckpt_verify(const char *path, FILE *out);           /* every fault, one line each */
+shoal_status shoal_ckpt_verify(const char *path, FILE *out); /* every fault, one line each */
 /** The model alone as an HDF5 file: a data set per tensor, named as in PyTorch's reference models, f32; attributes model, run,
  *  method, step, epoch.  The checkpoint is verified first.  ERR_IO if `out` exists; nothing half-written is left. */
 shoal_status shoal_ckpt_export(const char *path, const char *out);
-/** Differences, a line per data set: missing, shape, values (count, largest, where).  *different says the verdict.
- *  @param only       prefix to compare ("model/"), or NULL for everything, with step, epoch, samples, method and model
- *  @param except     prefix to leave out, or NULL
- *  @param tolerance  0: equal bits; otherwise the bound of |a - b| / the largest |value| of the array in `a`
- *  @return ERR_IO when one of them does not verify; ERR_USAGE when nothing begins with `only` */
-shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, const char *except, double tolerance,
-                             bool json, FILE *out, bool *different);
 #endif

@@ -2,8 +2,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "ckpt/ckpt.h"
 #include "cli/cli.h"
+#include "report/ckpt.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 /* The verbs.  Each file holds one or a family; main.c lists them. */
 #ifndef SHOAL_CLI_CLI_H
 #define SHOAL_CLI_CLI_H
-#include "base/args.h"
 #include "base/status.h"
+#include "config/args.h"
 
 typedef struct {
   const char *name, *about;

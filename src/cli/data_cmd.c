@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "data/dataset.h"
+#include "report/data.h"
 
 /* A count on the command line; stays as it is when the flag was not given. */
 static shoal_status count_flag(const shoal_args *a, const char *flag, uint64_t *out)

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "comm/group.h"
+#include "slurm/plan.h"
 #include "topo/machine.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "trace/trace.h"
+#include "report/trace.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>

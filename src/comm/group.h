@@ -9,7 +9,7 @@
 #ifndef SHOAL_COMM_GROUP_H
 #define SHOAL_COMM_GROUP_H
 #include "base/status.h"
-#include "topo/claims.h"
+#include "slurm/claims.h"
 #include "trace/trace.h"
 #include <stddef.h>
 #include <stdint.h>

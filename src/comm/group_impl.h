@@ -29,7 +29,7 @@
 #include "base/str.h"
 #include "comm/exchange.h"
 #include "comm/group.h"
-#include "topo/claims.h"
+#include "slurm/claims.h"
 
 typedef struct shoal_channel shoal_channel; /* a transport's own: who can talk, apart from all other channels */
 typedef struct shoal_flight shoal_flight;

@@ -89,11 +89,6 @@ void shoal_synth_defaults(const char *kind, shoal_synth_args *out); /* unknown k
 shoal_status shoal_data_synth(const shoal_synth_args *a, const char *out_path);
 size_t shoal_data_synth_kinds(const char *const **out);
 
-/** Tables: shapes, classes histogram, mean, std, chunk layout, read amplification of shuffled reads; verifies labels
- * and the checksum.
- *  @return ERR_IO, after printing, if a label is out of range, a value is not finite or the checksum does not agree
- *  Cost    one sequential read of the file */
-shoal_status shoal_data_inspect(const char *path, bool json, FILE *out);
 /** A copy with chunks of a few samples, contiguous types, and our names.  `out_path` may be `path`. */
 shoal_status shoal_data_repack(const char *path, const char *out_path);
 #endif

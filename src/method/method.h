@@ -9,9 +9,9 @@
  * one .c file, one line in methods.c, one test, one page in docs/. */
 #ifndef SHOAL_METHOD_METHOD_H
 #define SHOAL_METHOD_METHOD_H
-#include "base/option.h"
 #include "ckpt/ckpt.h"
 #include "comm/exchange.h"
+#include "config/option.h"
 #include "data/loader.h"
 #include "nn/optim.h"
 #include "nn/plan.h"

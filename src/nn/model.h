@@ -190,7 +190,7 @@ void shoal_model_each_stat(const shoal_model *m, void (*f)(void *ctx, const char
                            void *ctx);
 
 /* ---- the zoo: models.c; `shoal models` prints it ---- */
-#include "base/option.h"
+#include "config/option.h"
 typedef struct {
   const char *name, *about, *source;
   const shoal_option *options; /* under "model.", table ends with name NULL; may be NULL */

@@ -3,7 +3,7 @@
  * The schedule is a pure function of position; only `plateau` has state, and that is four numbers in the open. */
 #ifndef SHOAL_NN_OPTIM_H
 #define SHOAL_NN_OPTIM_H
-#include "base/option.h"
+#include "config/option.h"
 #include "nn/plan.h"
 
 extern const shoal_option shoal_optim_options[]; /* optim.*: see optim.c; ends with name NULL */

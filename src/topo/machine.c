@@ -2,8 +2,9 @@
  *
  * For this machine the affinity mask is the truth and hwloc only describes it (cores.c).  For a saved one there is no
  * mask; what its file says was allowed is taken instead. */
+#include "topo/machine.h"
 #include "base/mem.h"
-#include "topo/machine_impl.h"
+#include "topo/topo_impl.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

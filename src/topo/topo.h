@@ -1,9 +1,10 @@
 /* Where am I?  Facts about this process (host, cores it may use) and the table of all ranks that comm/ gathers: which
- * ranks share a node, and so which link a message takes.  What others claim about it: claims.h.
+ * ranks share a node, and so which link a message takes.  What others claim about it: slurm/claims.h.
  *
  * `--topo 2x2` pretends: 2 nodes of 2 ranks on one machine, so two-level methods run on a laptop. */
 #ifndef SHOAL_TOPO_TOPO_H
 #define SHOAL_TOPO_TOPO_H
+#include "base/env.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "trace/trace.h"
@@ -29,6 +30,8 @@ typedef struct {
 /** The mask is the calling thread's, as the operating system has it: call before threads are pinned.  hwloc only tells
  *  which hardware threads make a core; where it does not know, each counts as one.  ERR_IO if the mask cannot be read. */
 shoal_status shoal_topo_facts(shoal_facts *out);
+void shoal_topo_set_host(shoal_facts *f, const char *host);     /* host name and node identity */
+void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f); /* cores per task that Slurm's variables claim */
 /** Compare all ranks' claims and masks: one warning "asked 4, have 1" for the first rank with fewer, with the cure, as
  *  an error (ERR_WORLD) when `strict`; and one when the two variables of Slurm differ.  "Have" are hardware threads,
  *  which is what Slurm counts at most.  Only rank 0 warns.
@@ -64,7 +67,4 @@ void shoal_topo_print_json(const shoal_topo *t, shoal_str *out);
 void shoal_topo_print_json_row(const shoal_topo *t, int rank, shoal_str *out); /* the same with one place */
 /** Which ranks make the node groups and the groups of one rank per node. */
 void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out);
-/** "n[1-2,4],m7" to names, in order: several brackets multiply, the last varies fastest; "n[01-10]x" keeps the zeros.
- *  No external command.  Caller frees each and the array.  ERR_USAGE names the position (from 1) of what is wrong. */
-shoal_status shoal_topo_expand_nodes(const char *list, char ***names_out, size_t *n_out);
 #endif

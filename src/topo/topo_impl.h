@@ -1,10 +1,9 @@
 /* What the files of topo/ share. */
 #ifndef SHOAL_TOPO_TOPO_IMPL_H
 #define SHOAL_TOPO_TOPO_IMPL_H
-#include "topo/claims.h"
+#include "base/env.h"
+#include "topo/topo.h"
 #include <hwloc.h>
-
-enum { SHOAL_MOST_NODES = 100000 };
 
 hwloc_topology_t shoal_topo_load(const char *xml); /* NULL: this machine; returns NULL if hwloc fails */
 /** Cores, hardware threads, memory nodes, list and hash of a mask; t NULL: unknown machine. */
@@ -15,8 +14,4 @@ shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc
 shoal_status shoal_topo_facts_here(shoal_facts *f, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out); /* same, all */
 /** The bits of a set as "0-3,8", cut behind a whole number and ended by ",..." where they do not fit. */
 void shoal_topo_list_bits(hwloc_const_bitmap_t bits, char *out, size_t cap);
-void shoal_topo_set_host(shoal_facts *f, const char *host);     /* name and identity */
-void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f); /* claims of cores per task */
-/** shoal_topo_expand_nodes that calls the list `what` in messages. */
-shoal_status shoal_topo_expand_named(const char *what, const char *list, char ***names_out, size_t *n_out);
 #endif

@@ -1,7 +1,7 @@
 /* The run file's own options: everything that is not the model's, the optimizer's or the method's. */
 #ifndef SHOAL_TRAIN_OPTIONS_H
 #define SHOAL_TRAIN_OPTIONS_H
-#include "base/option.h"
+#include "config/option.h"
 #include "method/method.h"
 
 /** All tables that apply to a run file that names this model and method (either may be NULL): out [SHOAL_TABLES]. */

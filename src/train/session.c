@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "method/svd.h"
+#include "method/common/svd.h"
 #include "tensor/cpu/cpu.h"
 #include "train/options.h"
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "check.h"
 #include "ckpt/ckpt.h"
 #include "data/loader.h"
-#include "method/local_plan.h"
+#include "method/local/plan.h"
 #include "nn/heads.h"
 #include "nn/optim.h"
 #include "tensor/cpu/cpu.h"

@@ -3,7 +3,7 @@
  * section 7, no. 2, 4, 6, 8, 9, 10, 13, 15).  Steps are synthetic: each group moves what it trains by numbers of its own. */
 #include "../unit/nn_rig.h"
 #include "comm.h"
-#include "method/ab_impl.h"
+#include "method/ab/ab_impl.h"
 
 static int rank, size;
 

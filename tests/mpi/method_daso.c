@@ -6,8 +6,8 @@
  * own. */
 #include "base/mem.h"
 #include "comm.h"
-#include "method/daso_parcel.h"
-#include "method/daso_schedule.h"
+#include "method/daso/parcel.h"
+#include "method/daso/schedule.h"
 #include "method_rig.h"
 
 static int rank, size;

@@ -5,7 +5,7 @@
  * times less than the first, the third hardly ever.  Now and then one jumps, or believes the others far nearer than they
  * are, so that the quantiser's window is missed and blocks go again in full. */
 #include "comm.h"
-#include "method/swarm_impl.h"
+#include "method/swarm/swarm.h"
 
 enum { N = 3 * SHOAL_QUANT_BLOCK + 500, STEPS = 24, RANKS_MAX = 8 };
 static int rank, size;

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm.h"
-#include "method/swarm_impl.h"
+#include "method/swarm/swarm.h"
 #include <unistd.h>
 
 enum { N = 2 * SHOAL_QUANT_BLOCK + 100, MEETINGS = 3, OVERLAP = 3 };

@@ -1,7 +1,6 @@
 foreach(topic roundtrip damage folder)
   shoal_add_test(unit.ckpt.${topic} SOURCES unit/ckpt_${topic}.c LINK shoal_ckpt LABELS unit)
 endforeach()
-shoal_add_test(unit.ckpt.print SOURCES unit/ckpt_print.c LINK shoal_ckpt ARGS ${SHOAL_PYTHON} LABELS unit)
 shoal_add_test(mpi.ckpt.replica SOURCES unit/ckpt_replica.c LINK shoal_ckpt RANKS 1 2 3 4 LABELS mpi)
 shoal_add_test(unit.ckpt.golden SOURCES unit/ckpt_golden.c LINK shoal_ckpt ARGS ${PROJECT_SOURCE_DIR}/checkpoints/golden
                LABELS unit)

@@ -1,5 +1,9 @@
-foreach(topic augment dataset full import loader shards synth)
+foreach(topic augment import loader shards synth)
   shoal_add_test(unit.data.${topic} SOURCES unit/data_${topic}.c LINK shoal_data LABELS unit)
 endforeach()
 # Needs the folder of real data sets (SHOAL_TEST_DATA or ../shared/data); skips without.
 shoal_add_test(unit.data.real SOURCES unit/data_real.c LINK shoal_data ARGS ${PROJECT_SOURCE_DIR}/../shared/data LABELS unit)
+# These also look at the file as people see it (report/data.h).
+foreach(topic dataset full)
+  shoal_add_test(unit.data.${topic} SOURCES unit/data_${topic}.c LINK shoal_report LABELS unit)
+endforeach()

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "data_temp.h"
 #include "h5/h5.h"
+#include "report/data.h"
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/wait.h>

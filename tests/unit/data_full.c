@@ -5,6 +5,7 @@
  * older output is as it was.  Needs the right to mount; skipped without. */
 #define _GNU_SOURCE /* unshare */
 #include "data_temp.h"
+#include "report/data.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>

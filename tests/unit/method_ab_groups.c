@@ -2,7 +2,7 @@
  * cannot work. */
 #include "base/mem.h"
 #include "check.h"
-#include "method/ab.h"
+#include "method/ab/ab.h"
 
 /* Nodes as a string of digits, one per rank; groups as "0123|4567||89..": || between A and B. */
 static void print(const shoal_ab_groups *g, char *out)

@@ -2,7 +2,7 @@
  * shape inference alone; ResNet-50 and the large VGG16 are not in the zoo, so they are described here. */
 #include "base/mem.h"
 #include "check.h"
-#include "method/ab.h"
+#include "method/ab/ab.h"
 #include <stdarg.h>
 
 typedef struct {

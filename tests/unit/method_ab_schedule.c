@@ -2,7 +2,7 @@
  * the authors' runs of section 8. */
 #include "base/mem.h"
 #include "check.h"
-#include "method/ab.h"
+#include "method/ab/ab.h"
 
 typedef struct {
   uint64_t warmup, cycle, rebound;

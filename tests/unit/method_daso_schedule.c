@@ -1,6 +1,6 @@
 /* DASO's schedule against the traces and vectors of its specification, and against rules that every trace keeps. */
 #include "check.h"
-#include "method/daso_schedule.h"
+#include "method/daso/schedule.h"
 
 /* ---- events within an epoch ---- */
 

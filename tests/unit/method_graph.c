@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
-#include "method/graph.h"
+#include "method/common/graph.h"
 
 static shoal_graph *make(shoal_graph_kind kind, int n, double p, uint64_t seed)
 {

@@ -2,7 +2,7 @@
  * blocks (section 9), and what is refused. */
 #include "base/mem.h"
 #include "data/loader.h"
-#include "method/ist.h"
+#include "method/ist/ist.h"
 #include "nn_rig.h"
 
 static shoal_ist_plan *plan(const shoal_model *m, shoal_ist_options o)

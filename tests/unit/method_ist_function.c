@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/loader.h"
-#include "method/ist.h"
+#include "method/ist/ist.h"
 #include "nn_rig.h"
 
 enum { BATCH = 6, MAX_PARTS = 4 };

@@ -5,7 +5,7 @@
  * ResIST's blocks. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "method/ist.h"
+#include "method/ist/ist.h"
 #include "nn_rig.h"
 
 enum { MAX_PARTS = 8, ARRAYS = 2 };

@@ -1,6 +1,6 @@
 /* The byte tables of independent subnets and of ResIST, by shape inference alone: parameters, sizes of subnets, bytes per
  * round (methods/ist.md, section 13: T11, T15). */
-#include "method/ist.h"
+#include "method/ist/ist.h"
 #include "nn_rig.h"
 
 /* ---- T11: fully connected ---- */

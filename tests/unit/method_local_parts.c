@@ -1,7 +1,7 @@
 /* Blocks as models, for every form, head and network of the zoo: together they hold every number of the network once (or,
  * overlapping, inner layers twice, in ranges that match name by name); each fits behind the one before; costs add up. */
 #include "base/mem.h"
-#include "method/local.h"
+#include "method/local/local.h"
 #include "nn_rig.h"
 
 enum { BATCH = 32 };

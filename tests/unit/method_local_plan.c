@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
-#include "method/local_plan.h"
+#include "method/local/plan.h"
 
 /* ---- the cut ---- */
 

@@ -1,7 +1,7 @@
 /* The replay buffer's bookkeeping: which entry is chosen, what is overwritten, and the strict round of equal blocks, in
  * which every minibatch is used exactly once (specification, section 8, row 16). */
 #include "check.h"
-#include "method/local_replay.h"
+#include "method/local/replay.h"
 
 static int pick(shoal_local_replay *b)
 {

@@ -1,6 +1,6 @@
 /* Local SGD's schedule: which steps average, before and after the switch. */
 #include "check.h"
-#include "method/local_sgd_schedule.h"
+#include "method/local_sgd/schedule.h"
 
 static void check_steps(uint64_t period, uint64_t switch_epoch, uint64_t per_epoch, const char *expected)
 {

@@ -3,7 +3,7 @@
  * lies. */
 #include "base/mem.h"
 #include "check.h"
-#include "method/quant.h"
+#include "method/common/quant.h"
 
 static const int all_bits[] = { 4, 8, 14, 16 };
 

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
-#include "method/svd.h"
+#include "method/common/svd.h"
 
 static float *random_matrix(int64_t rows, int64_t cols, uint32_t number)
 {

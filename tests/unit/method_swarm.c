@@ -5,9 +5,9 @@
  * sends with a spacing twice as large. */
 #include "base/mem.h"
 #include "check.h"
-#include "method/graph.h"
-#include "method/quant.h"
-#include "method/swarm_math.h"
+#include "method/common/graph.h"
+#include "method/common/quant.h"
+#include "method/swarm/math.h"
 
 enum { NODES = 16, LENGTH = 8 };
 static const shoal_swarm_variant variants[] = { SHOAL_SWARM_BLOCKING, SHOAL_SWARM_SYMMETRIC, SHOAL_SWARM_PULL,

@@ -1,6 +1,6 @@
 /* Distances in a checkpoint: all of them come back; one number, as older checkpoints have it, or a vector cut into other
  * blocks counts with its largest for every block; and what is no vector of doubles is refused. */
-#include "method/swarm_impl.h"
+#include "method/swarm/swarm.h"
 #include "unit/ckpt_fixture.h"
 
 enum { N = 2 * SHOAL_QUANT_BLOCK + 100, BLOCKS = 3 };

@@ -1,3 +1,3 @@
-foreach(topic facts place nodes step claims plan)
+foreach(topic facts place)
   shoal_add_test(unit.topo.${topic} SOURCES unit/topo_${topic}.c LINK shoal_topo LABELS unit)
 endforeach()

@@ -1,7 +1,8 @@
 /* Facts of a process against masks and environments it is put into; each case in a child of its own. */
 #include "base/log.h"
 #include "check.h"
-#include "topo/machine_impl.h"
+#include "topo/machine.h"
+#include "topo/topo_impl.h"
 #include <sched.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>

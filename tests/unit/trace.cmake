@@ -1,5 +1,4 @@
-shoal_add_test(unit.trace.record SOURCES unit/trace_record.c LINK shoal_trace LABELS unit)
-shoal_add_test(unit.trace.kill SOURCES unit/trace_kill.c LINK shoal_trace LABELS unit)
-shoal_add_test(unit.trace.split SOURCES unit/trace_split.c LINK shoal_trace LABELS unit)
-shoal_add_test(unit.trace.clock SOURCES unit/trace_clock.c LINK shoal_trace LABELS unit)
-shoal_add_test(unit.trace.show SOURCES unit/trace_show.c LINK shoal_trace LABELS unit)
+# What the recorder wrote is read back by the room that shows it.
+foreach(topic record kill clock)
+  shoal_add_test(unit.trace.${topic} SOURCES unit/trace_${topic}.c LINK shoal_report LABELS unit)
+endforeach()

@@ -1,6 +1,6 @@
 /* Clocks made up with drifts that floating point holds exactly: conversions must be right to the nanosecond. */
 #include "base/mem.h"
-#include "trace/trace.h"
+#include "report/trace.h"
 #include "unit/h5_temp.h"
 
 static shoal_trace_attempt fit(const shoal_trace_reading *start, const shoal_trace_reading *end)

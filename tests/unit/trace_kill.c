@@ -5,7 +5,7 @@
  * killed at a moment that differs from round to round, often inside a write or a flush; then the file is read, and a
  * second attempt continues it or sets it aside. */
 #include "base/log.h"
-#include "trace/trace.h"
+#include "report/trace.h"
 #include "unit/h5_temp.h"
 #include <signal.h>
 #include <sys/wait.h>

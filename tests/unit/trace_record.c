@@ -1,7 +1,7 @@
 /* What is recorded is what is read back: records, names, counters, attempts; and a damaged file is set aside. */
 #include "base/log.h"
 #include "h5/h5.h"
-#include "trace/trace.h"
+#include "report/trace.h"
 #include "unit/h5_temp.h"
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,0 +1,231 @@
+/* Command lines of the verbs: one table of flags gives the parser, the help page and the errors.
+ *
+ * Both --flag VALUE and --flag=VALUE are taken, for a short flag also -N4.  Words and flags may mix; "--" ends the
+ * flags.  Texts are borrowed from argv, which lives as long as the program.  Of a value given twice the last counts,
+ * so that a script can append to a command line. */
+#include "config/args.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct shoal_args {
+  const shoal_verb_help *help;
+  const char **words;
+  size_t n_words;
+  const char ***given; /* per flag of the table: the values it got, in order; a switch gets its own name */
+  size_t *n_given;
+};
+
+static const shoal_flag no_flags[] = { { 0 } };
+
+static const shoal_flag *flags_of(const shoal_verb_help *help)
+{
+  return help->flags ? help->flags : no_flags;
+}
+
+static size_t count_flags(const shoal_verb_help *help)
+{
+  size_t n = 0;
+  while (flags_of(help)[n].name) n++;
+  return n;
+}
+
+static bool matches(const shoal_flag *f, const char *text, size_t n)
+{
+  return (strlen(f->name) == n && strncmp(f->name, text, n) == 0) ||
+         (f->alias && strlen(f->alias) == n && strncmp(f->alias, text, n) == 0);
+}
+
+/* Index of the flag that the first n letters name, or the number of flags. */
+static size_t find_flag(const shoal_verb_help *help, const char *text, size_t n)
+{
+  size_t i = 0;
+  while (flags_of(help)[i].name && !matches(&flags_of(help)[i], text, n)) i++;
+  return i;
+}
+
+/* --- help ------------------------------------------------------------------------------------------------------ */
+
+static void print_flag(shoal_str *out, const char *name, const char *alias, const char *metavar, const char *help)
+{
+  enum { INDENT = 28, WIDTH = 90 };
+  shoal_str left = { 0 };
+  shoal_str_add(&left, "  %s%s%s%s%s", alias ? alias : "", alias ? ", " : "", name, metavar ? " " : "",
+                metavar ? metavar : "");
+  shoal_str_add(out, "%-*s", INDENT, left.text);
+  if (left.len >= INDENT) shoal_str_add(out, "\n%*s", INDENT, "");
+  shoal_str_add_wrapped(out, help, INDENT, WIDTH);
+  shoal_str_free(&left);
+}
+
+static void print_help(const shoal_verb_help *help)
+{
+  shoal_str out = { 0 };
+  shoal_str_add(&out, "usage: %s\n\n", help->usage);
+  shoal_str_add_wrapped(&out, help->about, 0, 90);
+  shoal_str_add(&out, "\noptions:\n");
+  for (const shoal_flag *f = flags_of(help); f->name; f++) print_flag(&out, f->name, f->alias, f->metavar, f->help);
+  print_flag(&out, "--help", "-h", NULL, "show this page");
+  if (help->examples) shoal_str_add(&out, "\nexamples:\n%s\n", help->examples);
+  fputs(out.text, stdout);
+  fflush(stdout);
+  shoal_str_free(&out);
+}
+
+/* --- parsing --------------------------------------------------------------------------------------------------- */
+
+static shoal_status unknown_flag(const shoal_verb_help *help, const char *text, size_t n)
+{
+  shoal_status st;
+  size_t n_flags = count_flags(help), n_names = 0;
+  char *flag = shoal_strdup_printf("%.*s", (int)n, text);
+  const char **names = NULL;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * n_flags + 1, &names), done);
+  names[n_names++] = "--help";
+  for (size_t i = 0; i < n_flags; i++) {
+    names[n_names++] = flags_of(help)[i].name;
+    if (flags_of(help)[i].alias) names[n_names++] = flags_of(help)[i].alias;
+  }
+  const char *near = strncmp(text, "--", 2) == 0 ? shoal_nearest(flag, names, n_names) : NULL;
+  st = SHOAL_FAIL(SHOAL_ERR_USAGE,
+                  near ? "unknown option %s; did you mean %s? (-h lists all)" : "unknown option %s%s; -h lists all",
+                  flag, near ? near : "");
+done:
+  free(names);
+  free(flag);
+  return st;
+}
+
+/* The value of flag i: behind '=', glued to a short flag, or the next argument. */
+static shoal_status take_value(shoal_args *a, size_t i, const char *glued, int argc, char **argv, int *at)
+{
+  const shoal_flag *f = &flags_of(a->help)[i];
+  const char *value = glued;
+  if (!value) {
+    bool next_is_flag = *at + 1 < argc && argv[*at + 1][0] == '-' &&
+                        flags_of(a->help)[find_flag(a->help, argv[*at + 1], strcspn(argv[*at + 1], "="))].name;
+    SHOAL_CHECK(*at + 1 < argc && !next_is_flag, SHOAL_ERR_USAGE, "%s needs a value: %s %s", f->name, f->name,
+                f->metavar ? f->metavar : "VALUE");
+    value = argv[++*at];
+  }
+  a->given[i][a->n_given[i]++] = value;
+  return SHOAL_OK;
+}
+
+static shoal_status take_flag(shoal_args *a, int argc, char **argv, int *at)
+{
+  const char *text = argv[*at];
+  bool is_long = text[1] == '-';
+  size_t n = is_long ? strcspn(text, "=") : strlen(text), n_flags = count_flags(a->help);
+  const char *glued = text[n] ? text + n + 1 : NULL;
+  size_t i = find_flag(a->help, text, n);
+  if (i == n_flags && !is_long) { /* -N4 */
+    i = find_flag(a->help, text, 2);
+    if (i < n_flags && flags_of(a->help)[i].type == SHOAL_FLAG_SWITCH) i = n_flags;
+    glued = text + 2;
+  }
+  if (i == n_flags) return unknown_flag(a->help, text, n);
+  if (flags_of(a->help)[i].type != SHOAL_FLAG_SWITCH) return take_value(a, i, glued, argc, argv, at);
+  SHOAL_CHECK(!glued, SHOAL_ERR_USAGE, "%s takes no value", flags_of(a->help)[i].name);
+  a->given[i][0] = flags_of(a->help)[i].name;
+  a->n_given[i] = 1;
+  return SHOAL_OK;
+}
+
+static shoal_status check_words(const shoal_args *a)
+{
+  const shoal_verb_help *h = a->help;
+  size_t least = (size_t)SHOAL_MAX(h->min_words, 0);
+  SHOAL_CHECK(a->n_words >= least, SHOAL_ERR_USAGE, "%zu of %zu arguments given; usage: %s", a->n_words, least,
+              h->usage);
+  SHOAL_CHECK(h->max_words < 0 || a->n_words <= (size_t)h->max_words, SHOAL_ERR_USAGE,
+              "one argument too many: %s; usage: %s", a->words[h->max_words], h->usage);
+  return SHOAL_OK;
+}
+
+static shoal_status parse_all(shoal_args *a, int argc, char **argv, bool *helped)
+{
+  bool flags_ended = false;
+  for (int at = 1; at < argc; at++) {
+    const char *text = argv[at];
+    if (flags_ended || text[0] != '-' || !text[1]) {
+      a->words[a->n_words++] = text;
+    } else if (strcmp(text, "--") == 0) {
+      flags_ended = true;
+    } else if (strcmp(text, "-h") == 0 || strcmp(text, "--help") == 0) {
+      print_help(a->help);
+      *helped = true;
+      return SHOAL_OK;
+    } else {
+      SHOAL_TRY(take_flag(a, argc, argv, &at));
+    }
+  }
+  return check_words(a);
+}
+
+shoal_status shoal_args_parse(const shoal_verb_help *help, int argc, char **argv, bool *helped, shoal_args **out)
+{
+  shoal_status st;
+  size_t n_flags = count_flags(help), most = (size_t)SHOAL_MAX(argc, 1);
+  shoal_args *a = NULL;
+  SHOAL_TRY(SHOAL_ALLOC(1, &a));
+  *helped = false;
+  a->help = help;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(most, &a->words), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n_flags + 1, &a->n_given), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n_flags + 1, &a->given), fail);
+  for (size_t i = 0; i < n_flags; i++) SHOAL_TRY_GOTO(st, SHOAL_ALLOC(most, &a->given[i]), fail);
+  SHOAL_TRY_GOTO(st, parse_all(a, argc, argv, helped), fail);
+  *out = a;
+  return SHOAL_OK;
+fail:
+  shoal_args_destroy(a);
+  return st;
+}
+
+void shoal_args_destroy(shoal_args *a)
+{
+  if (!a) return;
+  for (size_t i = 0; a->given && i < count_flags(a->help); i++) free(a->given[i]);
+  free(a->given);
+  free(a->n_given);
+  free(a->words);
+  free(a);
+}
+
+/* --- access ---------------------------------------------------------------------------------------------------- */
+
+size_t shoal_args_words(const shoal_args *a, const char *const **out)
+{
+  *out = a->words;
+  return a->n_words;
+}
+
+/* Asking for a flag that is not in the table is a bug. */
+static size_t need_flag(const shoal_args *a, const char *flag)
+{
+  size_t i = find_flag(a->help, flag, strlen(flag));
+  if (i < count_flags(a->help)) return i;
+  fprintf(stderr, "shoal: bug: nobody declared the flag %s\n", flag);
+  abort();
+}
+
+bool shoal_args_on(const shoal_args *a, const char *flag)
+{
+  return a->n_given[need_flag(a, flag)] > 0;
+}
+
+const char *shoal_args_value(const shoal_args *a, const char *flag)
+{
+  size_t i = need_flag(a, flag);
+  return a->n_given[i] ? a->given[i][a->n_given[i] - 1] : NULL;
+}
+
+size_t shoal_args_list(const shoal_args *a, const char *flag, const char *const **out)
+{
+  size_t i = need_flag(a, flag);
+  *out = a->given[i];
+  return a->n_given[i];
+}

@@ -1,0 +1,176 @@
+/* Names nobody knows: what was probably meant.
+ *
+ * A run file is written by hand, often by people who know another program, so beside slips of the finger ("momentun")
+ * there are other words for the same thing ("learning_rate" for lr, "wd" for weight_decay) and right names in the
+ * wrong section.  One suggestion that fits is worth more than a list; where none fits, the message says what the
+ * section holds. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "config/option_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+void shoal_option_add_place(shoal_str *s, const char *origin, int line, int column)
+{
+  shoal_str_add(s, "%s:", origin);
+  if (line) shoal_str_add(s, "%d:%d:", line, column);
+  shoal_str_add(s, " ");
+}
+
+static const char *last_part(const char *name)
+{
+  const char *dot = strrchr(name, '.');
+  return dot ? dot + 1 : name;
+}
+
+static size_t section_length(const char *name)
+{
+  const char *dot = strrchr(name, '.');
+  return dot ? (size_t)(dot - name) : 0;
+}
+
+static bool same_section(const char *a, const char *b)
+{
+  return section_length(a) == section_length(b) && strncmp(a, b, section_length(a)) == 0;
+}
+
+/* "lr" for "learning_rate"; also when letters inside the words are mixed up. */
+static bool is_initials(const char *brief, const char *words)
+{
+  while (*brief && *words && *brief == *words) {
+    brief++;
+    words += strcspn(words, "_-");
+    while (*words == '_' || *words == '-') words++;
+  }
+  return !*brief && !*words;
+}
+
+/* The names people expect when they know another program: a longer or shorter form in the same section. */
+static bool is_other_form(const char *a, const char *b)
+{
+  size_t na = strlen(a), nb = strlen(b), shorter = SHOAL_MIN(na, nb);
+  return (shorter >= 3 && strncmp(a, b, shorter) == 0) || (nb >= 2 && is_initials(b, a)) ||
+         (na >= 2 && is_initials(a, b));
+}
+
+/* The option that was meant, looked for part by part: the section's letters must not pay for slips in the name. */
+static const char *suggest_in(const shoal_config *c, const char *section, size_t n, const char *part)
+{
+  const char **parts = calloc(c->n + 1, sizeof *parts), *meant = NULL;
+  size_t n_parts = 0;
+  for (size_t i = 0; parts && i < c->n; i++) {
+    const char *known = c->values[i].option->name;
+    if (section_length(known) == n && strncmp(known, section, n) == 0) parts[n_parts++] = last_part(known);
+  }
+  const char *near = shoal_nearest(part, parts, n_parts);
+  for (size_t i = 0; !near && i < n_parts; i++)
+    if (is_other_form(part, parts[i])) near = parts[i];
+  for (size_t i = 0; near && !meant && i < c->n; i++) /* from the part back to the whole name it is the end of */
+    if (last_part(c->values[i].option->name) == near) meant = c->values[i].option->name;
+  free(parts);
+  return meant;
+}
+
+/* In the same section, else in one whose name is near, else under the same name anywhere. */
+static char *suggest(const shoal_config *c, const char *name)
+{
+  const char *part = last_part(name), *meant = suggest_in(c, name, section_length(name), part);
+  for (size_t i = 0; !meant && i < c->n; i++) {
+    const char *known = c->values[i].option->name;
+    char *section = shoal_strdup_printf("%.*s", (int)section_length(known), known);
+    char *tried = shoal_strdup_printf("%.*s", (int)section_length(name), name);
+    const char *const near[] = { section };
+    bool brief = !*tried && *section && strcmp(last_part(known), "name") == 0; /* methd: daso */
+    bool found = shoal_nearest(brief ? part : tried, near, 1) != NULL;
+    free(tried);
+    if (found && brief) return section;
+    if (found) meant = suggest_in(c, section, strlen(section), part);
+    free(section);
+  }
+  for (size_t i = 0; !meant && i < c->n; i++)
+    if (strcmp(part, last_part(c->values[i].option->name)) == 0) meant = c->values[i].option->name;
+  return meant ? shoal_strdup_printf("%s", meant) : NULL;
+}
+
+/* What the section holds, or which sections there are: the next best thing to a suggestion. */
+static void add_overview(shoal_str *s, const shoal_config *c, const char *name)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < c->n; i++)
+    if (strchr(name, '.') && same_section(name, c->values[i].option->name))
+      shoal_str_add(s, "%s%s", n++ ? ", " : "; known there: ", last_part(c->values[i].option->name));
+  for (size_t i = 0; n == 0 && i < c->n; i++) {
+    const char *known = c->values[i].option->name;
+    size_t length = strcspn(known, "."), seen = 0;
+    for (size_t j = 0; j < i; j++) {
+      const char *other = c->values[j].option->name;
+      seen += strcspn(other, ".") == length && strncmp(other, known, length) == 0;
+    }
+    if (!seen) shoal_str_add(s, "%s%.*s", i ? ", " : "; known are: ", (int)length, known);
+  }
+}
+
+static void add_cure(shoal_str *s, const shoal_config *c, const char *name)
+{
+  size_t n = strlen(name), dot = strcspn(name, ".");
+  for (size_t i = 0; i < c->n; i++) {
+    const char *known = c->values[i].option->name;
+    if (strncmp(known, name, n) == 0 && known[n] == '.') { /* optim: 3 */
+      shoal_str_add(s, "; it is a section, write for example %s", known);
+      return;
+    }
+    if (strlen(known) == dot && name[dot] && strncmp(known, name, dot) == 0) { /* device: { x: 1 } */
+      shoal_str_add(s, "; %s takes one value, not a section", known);
+      return;
+    }
+  }
+  char *near = suggest(c, name);
+  if (near)
+    shoal_str_add(s, "; did you mean %s?", near);
+  else
+    add_overview(s, c, name);
+  free(near);
+}
+
+/* A key that no option answers to.  "method: daso" stands for method.name and is not unknown. */
+shoal_status shoal_config_check_known(const shoal_config *c, const shoal_setting *e)
+{
+  if (shoal_config_find(c, e->name)) return SHOAL_OK;
+  char *brief = shoal_strdup_printf("%s.name", e->name);
+  bool is_brief = shoal_config_find(c, brief) != NULL;
+  free(brief);
+  if (is_brief) return SHOAL_OK;
+  shoal_str s = { 0 };
+  shoal_option_add_place(&s, e->origin, e->key_line, e->key_column);
+  shoal_str_add(&s, "unknown key %s", e->name);
+  add_cure(&s, c, e->name);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s", s.text);
+  shoal_str_free(&s);
+  return st;
+}
+
+/* A misspelt variable is told, not refused: other programs may have their own SHOAL_ names. */
+void shoal_config_warn_of_variables(const shoal_config *c)
+{
+  static const size_t prefix = sizeof "SHOAL_" - 1;
+  char **variables = calloc(c->n + 1, sizeof *variables);
+  const char **known = calloc(c->n + 1, sizeof *known);
+  size_t n = variables && known ? c->n : 0;
+  for (size_t i = 0; i < n; i++) {
+    variables[i] = shoal_option_variable(c->values[i].option->name);
+    known[i] = variables[i] + prefix;
+  }
+  for (char **line = environ; *line; line++) {
+    if (strncmp(*line, "SHOAL_", prefix) != 0) continue;
+    char *name = shoal_strdup_printf("%.*s", (int)strcspn(*line, "="), *line);
+    const char *near = shoal_nearest(name + prefix, known, n);
+    if (near && strcmp(near, name + prefix) != 0)
+      shoal_warn("the environment variable %s is not known and ignored; did you mean SHOAL_%s?", name, near);
+    free(name);
+  }
+  for (size_t i = 0; i < n; i++) free(variables[i]);
+  free(variables);
+  free(known);
+}

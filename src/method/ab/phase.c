@@ -1,0 +1,478 @@
+/* From weights to factors and back.
+ *
+ *   split       W = U S V^T on one rank per layer, its rank agreed, its factors sent to all;
+ *               the part is cut for these ranks, trained factors and the rest side by side
+ *   reconcile   [ the rest | B | A ] packed in gradient memory, summed as the mode says, and multiplied out into W
+ *
+ * Packing costs a copy, but only here: in between the arena holds what a rank trains in one piece, so that a step's sums
+ * run in place.  The order of packing is the same for ranks that train A and ranks that train B. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "method/ab/ab_impl.h"
+#include "method/common/svd.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------------- the part */
+
+void shoal_ab_take(shoal_run *r, shoal_ab_state *s, bool factored)
+{
+  const shoal_ab_form *f = factored ? &s->part : &s->whole;
+  s->factored = factored;
+  r->part = f->model;
+  r->params = f->params;
+  r->optim = f->optim;
+  r->plans = f->plans;
+  r->plan = f->plan;
+  r->ranges = factored ? s->range : NULL;
+  r->n_ranges = factored ? s->ranges : 0;
+}
+
+/* The cheaper of the two ways at the usual batch. */
+static void choose_ways(const shoal_run *r, const shoal_ab_state *s, const int64_t *rank,
+                        shoal_factor_training training, shoal_factoring *how)
+{
+  for (size_t i = 0; i < s->layers.n; i++) {
+    int node = s->layers.layer[i].node;
+    shoal_factoring product = { rank[i], false }, chain = { rank[i], true };
+    double by_chain = shoal_factor_macs(r->model, node, s->batch, chain, training);
+    how[node] = by_chain < shoal_factor_macs(r->model, node, s->batch, product, training) ? chain : product;
+  }
+}
+
+/* What `cut` trains, as ranges of factors and of the rest in turn. */
+static shoal_status find_ranges(shoal_ab_state *s)
+{
+  size_t n = (size_t)s->cut->params;
+  SHOAL_TRY(SHOAL_ALLOC(n, &s->range));
+  SHOAL_TRY(SHOAL_ALLOC(n, &s->age));
+  SHOAL_TRY(SHOAL_ALLOC(n, &s->is_factor));
+  s->ranges = 0;
+  for (int i = 0; i < s->cut->params; i++) {
+    const shoal_param *p = &s->cut->param[i];
+    if (p->frozen) continue;
+    bool factor = p->factor != 0;
+    if (s->ranges == 0 || s->is_factor[s->ranges - 1] != factor) {
+      s->is_factor[s->ranges] = factor;
+      s->range[s->ranges++] = (shoal_range){ .offset = p->offset };
+    }
+    s->range[s->ranges - 1].count += p->count;
+  }
+  return SHOAL_OK;
+}
+
+void shoal_ab_set_ages(shoal_ab_state *s)
+{
+  uint64_t factor = s->factor_steps[s->training == SHOAL_TRAIN_B];
+  for (size_t i = 0; i < s->ranges; i++)
+    s->age[i] = (s->is_factor[i] ? factor : s->whole.optim->steps) + s->phase_steps;
+  s->part.optim->ages = s->age;
+  s->part.optim->steps = s->whole.optim->steps + s->phase_steps;
+}
+
+/* Optimizer state of one slot in the places of `cut`: the rest as in the whole, factors as they were, cut or padded. */
+static shoal_status move_slot(const shoal_run *r, shoal_ab_state *s, int slot, const shoal_product *old,
+                              const shoal_model *cut, const shoal_product *product)
+{
+  float *now = s->part.optim->slot[slot], *next;
+  SHOAL_TRY(SHOAL_ALLOC(cut->weights, &next));
+  shoal_model_gather(r->model, cut, s->whole.optim->slot[slot], next);
+  for (size_t i = 0; old && i < s->layers.n; i++) {
+    const shoal_product *a = &old[i], *b = &product[i];
+    shoal_ab_fit(now + a->left->offset, a->rows, a->rank, next + b->left->offset, b->rows, b->rank);
+    shoal_ab_fit(now + a->right->offset, a->rank, a->cols, next + b->right->offset, b->rank, b->cols);
+  }
+  memcpy(now, next, cut->weights * sizeof *now);
+  free(next);
+  return SHOAL_OK;
+}
+
+/* A part of which nothing is in use yet. */
+typedef struct {
+  shoal_model *cut;
+  shoal_plans *plans;
+  shoal_plan *plan;
+  shoal_product *product;
+} candidate;
+
+static shoal_status make_candidate(shoal_run *r, shoal_ab_state *s, const int64_t *rank, shoal_factor_training training,
+                                   candidate *c)
+{
+  shoal_factoring *how;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)r->model->nodes, &how));
+  choose_ways(r, s, rank, training, how);
+  shoal_status st = shoal_model_factor(r->model, how, training, &c->cut);
+  free(how);
+  SHOAL_TRY(st);
+  SHOAL_TRY(SHOAL_ALLOC((size_t)c->cut->params / 2 + 1, &c->product));
+  size_t n = shoal_model_products(r->model, c->cut, c->product);
+  assert(n == s->layers.n);
+  (void)n;
+  SHOAL_TRY(shoal_plans_create(r->backend, c->cut, &c->plans));
+  SHOAL_TRY(shoal_plans_match(c->plans, s->whole.plans));
+  SHOAL_TRY(shoal_plans_get(c->plans, shoal_plan_batch(s->whole.plan), SHOAL_PLAN_TRAIN, &c->plan));
+  for (int k = 0; k < s->part.optim->slots; k++)
+    SHOAL_TRY(move_slot(r, s, k, s->cut ? s->product : NULL, c->cut, c->product));
+  return SHOAL_OK;
+}
+
+static void drop_part(shoal_ab_state *s)
+{
+  shoal_buckets_destroy(s->buckets);
+  shoal_plans_destroy(s->part.plans);
+  shoal_model_destroy(s->cut);
+  free(s->product);
+  free(s->range);
+  free(s->age);
+  free(s->is_factor);
+  s->buckets = NULL;
+  s->part.plans = NULL;
+  s->cut = NULL;
+  s->product = NULL;
+  s->range = NULL;
+  s->age = NULL;
+  s->is_factor = NULL;
+}
+
+void shoal_ab_phase_close(shoal_run *r, shoal_ab_state *s)
+{
+  if (s->whole.params) shoal_ab_take(r, s, false);
+  drop_part(s);
+}
+
+static void use_candidate(shoal_ab_state *s, const candidate *c, const int64_t *rank, shoal_factor_training training)
+{
+  drop_part(s);
+  s->cut = c->cut;
+  s->product = c->product;
+  s->training = training;
+  s->part.plans = c->plans;
+  s->part.plan = c->plan;
+  s->part.model = c->cut;
+  s->part.params->n = s->part.optim->n = c->cut->weights;
+  memcpy(s->rank, rank, s->layers.n * sizeof *rank);
+}
+
+/* The same ranks as last time need the same plans and sums; only the rest's optimizer state is taken over anew. */
+static bool same_part(const shoal_ab_state *s, const int64_t *rank, shoal_factor_training training)
+{
+  return s->cut && s->training == training && memcmp(s->rank, rank, s->layers.n * sizeof *rank) == 0;
+}
+
+shoal_status shoal_ab_cut_part(shoal_run *r, shoal_ab_state *s, const int64_t *rank)
+{
+  shoal_factor_training training = shoal_ab_role_a(s, s->group) ? SHOAL_TRAIN_A : SHOAL_TRAIN_B;
+  bool same = same_part(s, rank, training);
+  candidate c = { 0 };
+  shoal_status st = SHOAL_OK;
+  if (same) {
+    for (int k = 0; k < s->part.optim->slots; k++)
+      shoal_model_gather(r->model, s->cut, s->whole.optim->slot[k], s->part.optim->slot[k]);
+  } else {
+    st = make_candidate(r, s, rank, training, &c);
+  }
+  if (st == SHOAL_OK && !same) {
+    use_candidate(s, &c, rank, training);
+    st = find_ranges(s);
+  } else if (st != SHOAL_OK) {
+    shoal_plans_destroy(c.plans);
+    shoal_model_destroy(c.cut);
+    free(c.product);
+  }
+  SHOAL_TRY(shoal_group_agree(r->control, st));
+  if (s->buckets) return SHOAL_OK;
+  shoal_run view = *r;
+  view.plan = s->part.plan;
+  return shoal_buckets_create(&view, s->own ? s->own : r->all, "exchange of factors", "factors", s->wire, s->algorithm,
+                              &s->buckets);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- split */
+
+static int owner_of(const shoal_run *r, size_t layer)
+{
+  return (int)(layer % (size_t)shoal_group_size(r->all));
+}
+
+static shoal_status decompose_own(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *svd, int64_t *rank)
+{
+  for (size_t i = 0; i < s->layers.n; i++) {
+    const shoal_ab_layer *l = &s->layers.layer[i];
+    if (owner_of(r, i) != shoal_group_rank(r->all)) continue;
+    SHOAL_TRY(shoal_svd_make(s->whole.params->w + r->model->param[l->param].offset, l->rows, l->cols,
+                             r->model->node[l->node].name, &svd[i]));
+    rank[i] = l->n;
+    if (!cut) continue;
+    rank[i] = shoal_svd_rank(svd[i].sigma, l->n, s->cutoff);
+    if (s->cap) rank[i] = SHOAL_MIN(rank[i], shoal_ab_rank_cap(l));
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status send_from(shoal_run *r, shoal_ab_state *s, int root, float *x, size_t n)
+{
+  uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
+  shoal_group_broadcast_bytes(r->all, n * sizeof *x, root, bytes);
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) s->sent[link] += bytes[link];
+  return shoal_group_broadcast(r->all, x, n * sizeof *x, root);
+}
+
+static shoal_status send_factors(shoal_run *r, shoal_ab_state *s, const shoal_svd *svd)
+{
+  float *w = s->part.params->w;
+  for (size_t i = 0; i < s->layers.n; i++) {
+    const shoal_product *p = &s->product[i];
+    if (svd[i].u) shoal_svd_split(&svd[i], p->rank, w + p->left->offset, w + p->right->offset);
+    SHOAL_TRY(send_from(r, s, owner_of(r, i), w + p->left->offset, p->left->count));
+    SHOAL_TRY(send_from(r, s, owner_of(r, i), w + p->right->offset, p->right->count));
+  }
+  return SHOAL_OK;
+}
+
+static void forget_moments(shoal_ab_state *s)
+{
+  for (int k = 0; s->reset && k < s->whole.optim->slots; k++) {
+    memset(s->whole.optim->slot[k], 0, s->whole.optim->n * sizeof(float));
+    memset(s->part.optim->slot[k], 0, s->part.optim->n * sizeof(float));
+  }
+}
+
+void shoal_ab_print_split(const shoal_run *r, shoal_ab_state *s, uint64_t done, bool cut)
+{
+  int64_t least = s->rank[0], most = s->rank[0];
+  size_t products = 0;
+  char what[48];
+  for (size_t i = 0; i < s->layers.n; i++) least = SHOAL_MIN(least, s->rank[i]), most = SHOAL_MAX(most, s->rank[i]);
+  for (int i = 0; i < s->cut->nodes; i++) products += s->cut->node[i].rank > 0;
+  snprintf(what, sizeof what, "cut at %g", s->cutoff);
+  bool advise = cut && s->cut->weights > r->model->weights && !s->advised;
+  s->advised |= advise;
+  shoal_info("ab: factors from step %llu on, %s: ranks %lld to %lld, %zu numbers for %zu (%.1f %%), %zu of %zu layers "
+             "multiplied out (rank 0)%s",
+             (unsigned long long)done, cut ? what : "nothing cut", (long long)least, (long long)most, s->cut->weights,
+             r->model->weights, 100.0 * (double)s->cut->weights / (double)r->model->weights, products, s->layers.n,
+             advise ? "; raise method.cutoff or set method.cap to make them smaller" : "");
+}
+
+static shoal_status split(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *svd, int64_t *rank)
+{
+  shoal_status st = decompose_own(r, s, cut, svd, rank);
+  SHOAL_TRY(shoal_group_agree(r->control, st));
+  SHOAL_TRY(shoal_group_max_i64(r->control, rank, s->layers.n));
+  s->splits++;
+  SHOAL_TRY(shoal_ab_cut_part(r, s, rank));
+  shoal_model_gather(r->model, s->cut, s->whole.params->w, s->part.params->w);
+  SHOAL_TRY(send_factors(r, s, svd));
+  memcpy(s->part.params->stats, s->whole.params->stats, r->model->stats * sizeof(float));
+  s->part.params->version++;
+  s->phase_steps = 0;
+  shoal_ab_take(r, s, true);
+  shoal_ab_set_ages(s);
+  forget_moments(s);
+  shoal_ab_ramp_start(&s->ramp, s->schedule.ramp);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ab_split(shoal_run *r, shoal_ab_state *s, bool cut)
+{
+  uint64_t t0 = shoal_now_ns();
+  shoal_svd *svd = NULL;
+  int64_t *rank = NULL;
+  shoal_status st = SHOAL_ALLOC(s->layers.n, &svd);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(s->layers.n, &rank);
+  shoal_status all = shoal_group_agree(r->control, st);
+  if (st == SHOAL_OK && all == SHOAL_OK) all = split(r, s, cut, svd, rank);
+  for (size_t i = 0; svd && i < s->layers.n; i++) shoal_svd_free(&svd[i]);
+  free(svd);
+  free(rank);
+  shoal_trace_span(r->trace, SHOAL_TRACE_OTHER, s->op_split, t0, shoal_now_ns());
+  return all;
+}
+
+/* ------------------------------------------------------------------------------------------------------ reconcile */
+
+/* Where groups meet: the world, counted as payload, or only to look at what would come, counted as control. */
+typedef struct {
+  shoal_group *group;
+  bool observing;
+  float *pack;       /* gradient memory: the rest, then B, then A */
+  size_t rest, b, a; /* numbers of each */
+} meeting;
+
+static const shoal_param *factor_a(const shoal_product *p)
+{
+  return p->left->factor == 'a' ? p->left : p->right;
+}
+
+static const shoal_param *factor_b(const shoal_product *p)
+{
+  return p->left->factor == 'a' ? p->right : p->left;
+}
+
+static size_t put(float *to, const float *from, size_t n, float scale)
+{
+  for (size_t i = 0; i < n; i++) to[i] = scale == 1 ? from[i] : scale * from[i];
+  return n;
+}
+
+static void pack(const shoal_ab_state *s, meeting *m, float rest, float b, float a)
+{
+  const float *w = s->part.params->w;
+  m->rest = m->b = m->a = 0;
+  for (int i = 0; i < s->cut->params; i++) {
+    const shoal_param *p = &s->cut->param[i];
+    if (p->full_id >= 0) m->rest += put(m->pack + m->rest, w + p->offset, p->count, rest);
+  }
+  for (size_t i = 0; i < s->layers.n; i++) {
+    const shoal_param *p = factor_b(&s->product[i]);
+    m->b += put(m->pack + m->rest + m->b, w + p->offset, p->count, b);
+  }
+  for (size_t i = 0; i < s->layers.n; i++) {
+    const shoal_param *p = factor_a(&s->product[i]);
+    m->a += put(m->pack + m->rest + m->b + m->a, w + p->offset, p->count, a);
+  }
+}
+
+/* The packed numbers as weights of the whole model. */
+static shoal_status unpack(shoal_run *r, const shoal_ab_state *s, const meeting *m, float *out)
+{
+  const float *at = m->pack, *b = m->pack + m->rest, *a = b + m->b;
+  for (int i = 0; i < s->cut->params; i++) {
+    const shoal_param *p = &s->cut->param[i];
+    if (p->full_id < 0) continue;
+    memcpy(out + r->model->param[p->full_id].offset, at, p->count * sizeof *out);
+    at += p->count;
+  }
+  for (size_t i = 0; i < s->layers.n; i++) {
+    const shoal_product *p = &s->product[i];
+    const float *left = p->left->factor == 'a' ? a : b, *right = p->left->factor == 'a' ? b : a;
+    SHOAL_TRY(r->backend->ops->gemm(r->backend, false, false, p->rows, p->cols, p->rank, 1, left, p->rank, right,
+                                    p->cols, 0, out + p->weight->offset, p->cols));
+    a += factor_a(p)->count;
+    b += factor_b(p)->count;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status sum(shoal_ab_state *s, const meeting *m, shoal_group *g, const char *name, float *x, size_t n)
+{
+  shoal_exchange *e;
+  shoal_sum_algorithm algorithm = s->algorithm == SHOAL_SUM_SMALL ? SHOAL_SUM_AUTO : s->algorithm;
+  uint64_t bytes[SHOAL_LINK_COUNT];
+  SHOAL_TRY(shoal_exchange_create_sum(g, name, n, SHOAL_WIRE_F32, algorithm, &e));
+  shoal_exchange_bytes(g, n, SHOAL_WIRE_F32, shoal_exchange_algorithm(e), bytes);
+  for (int link = 0; !m->observing && link < SHOAL_LINK_COUNT; link++) s->sent[link] += bytes[link];
+  shoal_status st = shoal_exchange_start(e, x);
+  if (st == SHOAL_OK) st = shoal_exchange_wait(e);
+  shoal_exchange_destroy(e);
+  return st;
+}
+
+/* Half 0 holds the groups that began with A, half 1 the others; with method.swap they change places. */
+static int half_of(const shoal_ab_state *s, int group)
+{
+  return group >= s->groups.a_groups;
+}
+
+static int half_that_trains_a(const shoal_ab_state *s)
+{
+  return shoal_ab_role_a(s, 0) ? 0 : 1;
+}
+
+static int groups_in(const shoal_ab_state *s, int half)
+{
+  return half == 0 ? s->groups.a_groups : s->groups.groups - s->groups.a_groups;
+}
+
+static int first_group(const shoal_ab_state *s, int half)
+{
+  return half == 0 ? 0 : s->groups.a_groups;
+}
+
+static int ranks_in(const shoal_ab_state *s, int half)
+{
+  int first = first_group(s, half);
+  return s->groups.first[first + groups_in(s, half)] - s->groups.first[first];
+}
+
+/* The mean of a trained factor over those who trained it, then to everybody. */
+static shoal_status share_learned(shoal_run *r, shoal_ab_state *s, const meeting *m, int half, float *x, size_t n)
+{
+  if (s->half && half_of(s, s->group) == half) SHOAL_TRY(sum(s, m, s->half, "learned factors", x, n));
+  return send_from(r, s, s->groups.rank[s->groups.first[first_group(s, half)]], x, n);
+}
+
+static shoal_status meet_learned(shoal_run *r, shoal_ab_state *s, meeting *m)
+{
+  int half_a = half_that_trains_a(s), mine = half_of(s, s->group);
+  float share = 1.0f / (float)shoal_group_size(r->all), learned = 1;
+  if (m->observing) { /* one rank speaks for each group, and who did not learn a factor brings zeros */
+    bool speaks = s->groups.rank[s->groups.first[s->group]] == shoal_group_rank(r->all);
+    learned = speaks ? 1.0f / (float)groups_in(s, mine) : 0;
+    pack(s, m, share, mine == half_a ? 0 : learned, mine == half_a ? learned : 0);
+    return sum(s, m, m->group, "model", m->pack, m->rest + m->b + m->a);
+  }
+  if (groups_in(s, mine) > 1) learned = 1.0f / (float)ranks_in(s, mine);
+  pack(s, m, share, mine == half_a ? 1 : learned, mine == half_a ? learned : 1);
+  SHOAL_TRY(sum(s, m, m->group, "rest", m->pack, m->rest));
+  SHOAL_TRY(share_learned(r, s, m, 1 - half_a, m->pack + m->rest, m->b));
+  return share_learned(r, s, m, half_a, m->pack + m->rest + m->b, m->a);
+}
+
+/* Every rank multiplies its own factors, weights are averaged. */
+static shoal_status meet_full(shoal_run *r, shoal_ab_state *s, meeting *m, float *out)
+{
+  pack(s, m, 1, 1, 1);
+  SHOAL_TRY(unpack(r, s, m, out));
+  put(m->pack, out, r->model->weights, 1.0f / (float)shoal_group_size(r->all));
+  SHOAL_TRY(sum(s, m, m->group, "weights", m->pack, r->model->weights));
+  memcpy(out, m->pack, r->model->weights * sizeof *out);
+  return SHOAL_OK;
+}
+
+static shoal_status meet(shoal_run *r, shoal_ab_state *s, meeting *m, float *out)
+{
+  float share = 1.0f / (float)shoal_group_size(r->all);
+  bool several = s->groups.groups > 1;
+  switch (s->mode) {
+  case SHOAL_AB_FULL:
+    return meet_full(r, s, m, out);
+  case SHOAL_AB_ONLY_LEARNED:
+    SHOAL_TRY(meet_learned(r, s, m));
+    break;
+  case SHOAL_AB_WITH_STALE:
+    pack(s, m, share, share, share);
+    SHOAL_TRY(sum(s, m, m->group, "all factors", m->pack, m->rest + m->b + m->a));
+    break;
+  case SHOAL_AB_ONLY_B: /* A is the same everywhere; in one group everything is */
+    pack(s, m, several ? share : 1, several ? share : 1, 1);
+    if (several) SHOAL_TRY(sum(s, m, m->group, "B", m->pack, m->rest + m->b));
+    break;
+  }
+  return unpack(r, s, m, out);
+}
+
+shoal_status shoal_ab_reconcile(shoal_run *r, shoal_ab_state *s)
+{
+  uint64_t t0 = shoal_now_ns();
+  meeting m = { .group = r->all, .pack = s->part.params->g };
+  SHOAL_TRY(meet(r, s, &m, s->whole.params->w));
+  SHOAL_TRY(shoal_mean_stats(r, r->model, s->part.params->stats, s->whole.params->stats));
+  s->whole.params->version++;
+  s->factor_steps[s->training == SHOAL_TRAIN_B] += s->phase_steps;
+  s->phase_steps = 0;
+  shoal_ab_take(r, s, false);
+  forget_moments(s);
+  shoal_ab_ramp_start(&s->ramp, s->schedule.ramp);
+  shoal_trace_span(r->trace, SHOAL_TRACE_OTHER, s->op_reconcile, t0, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ab_observe(shoal_run *r, shoal_ab_state *s, float *weights, float *stats)
+{
+  meeting m = { .group = r->control, .observing = true, .pack = s->part.params->g };
+  SHOAL_TRY(meet(r, s, &m, weights));
+  return shoal_mean_stats(r, r->model, s->part.params->stats, stats);
+}

@@ -1,0 +1,138 @@
+/* LAPACK counts along columns, so a row-major X is its X^T = V diag(sigma) U^T: with u and v swapped in the call, what it
+ * writes is what we want, and nothing has to be transposed.
+ *
+ *   memory      ours                 LAPACK's (column-major)
+ *   x           X [rows, cols]       X^T [cols, rows]
+ *   vt          V^T [k, cols]        its U [cols, k]
+ *   u           U [rows, k]          its V^T [k, rows] */
+#include "method/common/svd.h"
+#include "base/mem.h"
+#include <lapacke.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void shoal_svd_free(shoal_svd *s)
+{
+  free(s->u);
+  free(s->sigma);
+  free(s->vt);
+  *s = (shoal_svd){ 0 };
+}
+
+static shoal_status decompose(const float *x, const char *name, shoal_svd *s)
+{
+  lapack_int m = (lapack_int)s->cols, n = (lapack_int)s->rows, k = (lapack_int)s->k;
+  size_t count = (size_t)s->rows * (size_t)s->cols;
+  float *copy, *superb;
+  SHOAL_TRY(SHOAL_ALLOC(count, &copy));
+  memcpy(copy, x, count * sizeof *x);
+  lapack_int info = LAPACKE_sgesdd(LAPACK_COL_MAJOR, 'S', m, n, copy, m, s->sigma, s->vt, m, s->u, k);
+  if (info > 0) { /* rare: the slower way converges where the quick one does not */
+    memcpy(copy, x, count * sizeof *x);
+    shoal_status st = SHOAL_ALLOC((size_t)k, &superb);
+    if (st == SHOAL_OK)
+      info = LAPACKE_sgesvd(LAPACK_COL_MAJOR, 'S', 'S', m, n, copy, m, s->sigma, s->vt, m, s->u, k, superb);
+    free(superb);
+  }
+  free(copy);
+  SHOAL_CHECK(info != LAPACK_WORK_MEMORY_ERROR, SHOAL_ERR_MEM, "the decomposition of layer %s, %lld x %lld", name,
+              (long long)s->rows, (long long)s->cols);
+  SHOAL_CHECK(info == 0, SHOAL_ERR_NUMERIC,
+              "the singular values of layer %s (%lld x %lld) were not found (LAPACK says %d); lower optim.lr or set "
+              "optim.clip",
+              name, (long long)s->rows, (long long)s->cols, (int)info);
+  return SHOAL_OK;
+}
+
+/* Asked before LAPACK, which may not come back from a NaN. */
+static shoal_status check_finite(const float *x, size_t n, const char *name)
+{
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+  SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
+              "the weight of layer %s is not finite and cannot be decomposed; lower optim.lr or set optim.clip", name);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name, shoal_svd *out)
+{
+  *out = (shoal_svd){ 0 };
+  SHOAL_CHECK(rows >= 1 && cols >= 1 && rows <= INT_MAX && cols <= INT_MAX, SHOAL_ERR_ARG,
+              "layer %s: a matrix of %lld x %lld cannot be decomposed", name, (long long)rows, (long long)cols);
+  SHOAL_TRY(check_finite(x, (size_t)rows * (size_t)cols, name));
+  shoal_svd s = { .rows = rows, .cols = cols, .k = SHOAL_MIN(rows, cols) };
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)rows * (size_t)s.k, &s.u), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)s.k, &s.sigma), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)s.k * (size_t)cols, &s.vt), fail);
+  SHOAL_TRY_GOTO(st, decompose(x, name, &s), fail);
+  *out = s;
+  return SHOAL_OK;
+fail:
+  shoal_svd_free(&s);
+  return st;
+}
+
+int64_t shoal_svd_rank(const float *sigma, int64_t k, double beta)
+{
+  int64_t r = 1;
+  for (int64_t j = 1; j < k; j++)
+    if ((double)sigma[j] > beta * (double)sigma[0]) r = j + 1;
+  return r;
+}
+
+void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right)
+{
+  for (int64_t i = 0; i < s->rows; i++)
+    for (int64_t j = 0; j < r; j++) left[i * r + j] = s->u[i * s->k + j] * sqrtf(s->sigma[j]);
+  for (int64_t j = 0; j < r; j++) {
+    float root = sqrtf(s->sigma[j]);
+    for (int64_t i = 0; i < s->cols; i++) right[j * s->cols + i] = root * s->vt[j * s->cols + i];
+  }
+}
+
+shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name)
+{
+  shoal_svd s;
+  double *row;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)cols, &row));
+  shoal_status st = shoal_svd_make(x, rows, cols, name, &s);
+  for (int64_t i = 0; st == SHOAL_OK && i < rows; i++) {
+    memset(row, 0, (size_t)cols * sizeof *row);
+    for (int64_t j = 0; j < s.k; j++)
+      for (int64_t c = 0; c < cols; c++) row[c] += (double)s.u[i * s.k + j] * s.vt[j * cols + c];
+    for (int64_t c = 0; c < cols; c++) x[i * cols + c] = (float)row[c];
+  }
+  shoal_svd_free(&s);
+  free(row);
+  return st;
+}
+
+/* The owner of a weight, or -1 where it is no matrix: ranks take turns. */
+static int owner_of(const shoal_param *p, int size, int *turn)
+{
+  return p->shape.ndim < 2 ? -1 : (*turn)++ % size;
+}
+
+shoal_status shoal_orthogonal_start(shoal_run *r)
+{
+  int me = shoal_group_rank(r->control), size = shoal_group_size(r->control), turn = 0;
+  shoal_status st = SHOAL_OK;
+  for (int i = 0; i < r->model->params && st == SHOAL_OK; i++) {
+    const shoal_param *p = &r->model->param[i];
+    if (owner_of(p, size, &turn) == me)
+      st = shoal_orthogonalise(r->params->w + p->offset, p->shape.dim[0], (int64_t)p->count / p->shape.dim[0], p->name);
+  }
+  SHOAL_TRY(shoal_group_agree(r->control, st));
+  turn = 0;
+  for (int i = 0; i < r->model->params; i++) {
+    const shoal_param *p = &r->model->param[i];
+    int owner = owner_of(p, size, &turn);
+    if (owner >= 0)
+      SHOAL_TRY(shoal_group_broadcast(r->control, r->params->w + p->offset, p->count * sizeof(float), owner));
+  }
+  r->params->version++;
+  return SHOAL_OK;
+}

@@ -1,0 +1,417 @@
+/* Independent subnet training: the network is cut into disjoint narrow subnets, which ranks train apart for a round; then
+ * every number goes home, and the units are dealt anew.
+ *
+ *     round t      | J local steps, nobody waits |  collect   deal t+1   dispatch  |  J local steps …
+ *     rank r       [ own subnet, own samples     ] arena → homes         homes → arena
+ *
+ * A rank holds its subnet (weights, gradients, optimizer state) and its store: the n-th part of the model it is home to,
+ * trained in this round by whoever has the units, or dormant.  A round ends with one packed all-to-all to the homes and
+ * one from them: a copy, or a mean where several ranks trained a number (shared tensors, blocks with several owners).
+ * Who holds what is known to all without asking (ist_draw.c), and so are the sizes of all messages (ist_layout.c).
+ *
+ * Rounds are counted in steps from where the first one began, so evaluation, checkpoints and epochs end none: the model is
+ * put together in scratch, by a collect into a copy of the store.  Within a round ranks do not wait for each other: they
+ * ask each other about stops and saves only where rounds end.
+ * Source: Yuan et al., PVLDB 15(8), 2022; residual blocks: Dun et al. (ResIST), UAI 2022; docs/methods/ist.md. */
+#include "method/ist/ist.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "method/method.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARRAYS_MAX = 3 }; /* weights and up to two slots of optimizer state */
+
+typedef struct {
+  shoal_ist_plan *plan;
+  shoal_ist_deal *now, *next;
+  shoal_ist_view *view;
+  shoal_model *part; /* this rank's subnet in `now` */
+  int arrays;        /* that travel */
+  size_t store_n;    /* elements of each array of the store */
+  float *store[ARRAYS_MAX];
+  float *parcel, *bundle; /* packed: one block per home; one block per part */
+  size_t parcel_n, bundle_n;
+  uint64_t *out, *in; /* [size] bytes of the blocks */
+  uint64_t round, began, length;
+  uint64_t bytes[SHOAL_LINK_COUNT]; /* since they were asked for last */
+} ist_state;
+
+static const shoal_option options[] = {
+  { "method.cut", SHOAL_OPT_ENUM, "auto", NULL, "auto|units|blocks",
+    "What is dealt: hidden units and channels, or residual blocks; auto: blocks where the model has some to leave out.",
+    "units: Yuan et al., PVLDB 2022; blocks: Dun et al., UAI 2022" },
+  { "method.round", SHOAL_OPT_INT, "0", "steps", "[0,1000000000]",
+    "Local steps until all is collected and dealt anew; 0: 20 for units, 50 for blocks.",
+    "Yuan et al. (20 to 160); Dun et al. (50)" },
+  { "method.partition", SHOAL_OPT_ENUM, "uniform", NULL, "uniform|stratified",
+    "Units: any to any subnet, or the same number from every rank's store, which makes all messages equally long.",
+    "IST_Release, centralised and sharded scripts" },
+  { "method.moments", SHOAL_OPT_ENUM, "reset", NULL, "reset|carry",
+    "Optimizer state at the start of a round: zero, or carried along with the weights, which multiplies the bytes.",
+    "reset: the ResIST and GIST scripts" },
+  { "method.min_blocks", SHOAL_OPT_INT, "0", "blocks", "[0,100000]",
+    "Blocks: least number of dealt blocks in a subnet; 0: 5 of 22, in proportion, at least 1 of each stage.",
+    "Dun et al., UAI 2022 (5 of 22)" },
+  { "method.stages", SHOAL_OPT_INTS, "", NULL, "[1,inf)",
+    "Blocks: stages whose blocks are dealt, from 1; a stage is all blocks of one shape. None: all.",
+    "Dun et al., UAI 2022 (the third of four)" },
+  { .name = NULL }
+};
+
+static bool deals_blocks(const shoal_run *r)
+{
+  const char *cut = shoal_config_string(r->config, "method.cut");
+  bool any = false;
+  for (int b = 0; b < r->model->residuals; b++) any |= shoal_model_residual_can_drop(r->model, b);
+  return strcmp(cut, "blocks") == 0 || (strcmp(cut, "auto") == 0 && any);
+}
+
+/* ---- opening ---- */
+
+/* Settings of the other way to deal would do nothing: a word about it is better than a run that is not what was asked. */
+static shoal_status refuse_unused(const shoal_model *m, const shoal_ist_options *o)
+{
+  SHOAL_CHECK(
+      o->blocks || (o->min_blocks == 0 && o->n_stages == 0), SHOAL_ERR_USAGE,
+      "%s is for residual blocks, but of model %s hidden units are dealt: leave it out, or set method.cut to blocks",
+      o->n_stages ? "method.stages" : "method.min_blocks", m->name);
+  SHOAL_CHECK(
+      !o->blocks || !o->stratified, SHOAL_ERR_USAGE,
+      "method.partition stratified is for hidden units, but of model %s residual blocks are dealt: leave it out, or "
+      "set method.cut to units",
+      m->name);
+  return SHOAL_OK;
+}
+
+static shoal_status ist_cut(shoal_run *r, void *state, const shoal_model **part)
+{
+  ist_state *s = state;
+  shoal_ist_options o = {
+    .parts = shoal_group_size(r->all),
+    .seed = r->seed,
+    .blocks = deals_blocks(r),
+    .stratified = strcmp(shoal_config_string(r->config, "method.partition"), "stratified") == 0,
+    .min_blocks = (int)shoal_config_int(r->config, "method.min_blocks"),
+  };
+  o.n_stages = shoal_config_ints(r->config, "method.stages", &o.stages);
+  SHOAL_TRY(refuse_unused(r->model, &o));
+  SHOAL_TRY(shoal_ist_plan_create(r->model, &o, &s->plan));
+  SHOAL_TRY(shoal_ist_deal_create(s->plan, &s->now));
+  SHOAL_TRY(shoal_ist_deal_create(s->plan, &s->next));
+  SHOAL_TRY(shoal_ist_view_create(s->plan, shoal_group_rank(r->all), &s->view));
+  shoal_ist_draw(s->plan, 0, s->now);
+  SHOAL_TRY(shoal_ist_part(s->plan, s->now, shoal_group_rank(r->all), &s->part));
+  *part = s->part;
+  return SHOAL_OK;
+}
+
+static void report(const shoal_run *r, const ist_state *s)
+{
+  char part[32], store[32], messages[32];
+  size_t own = r->params->n;
+  shoal_info("%d subnets of %s%s, rounds of %llu steps; this one trains %zu of %zu parameters and stores %zu",
+             s->plan->o.parts, s->plan->o.blocks ? "residual blocks" : "hidden units",
+             s->plan->o.blocks       ? ""
+             : s->plan->o.stratified ? ", stratified"
+                                     : ", uniform",
+             (unsigned long long)s->length, own, r->model->weights, s->store_n);
+  shoal_info("memory: %s of weights, gradients and optimizer state, %s of store, %s of messages",
+             shoal_format_bytes((double)(own * (size_t)(2 + r->optim->slots)) * sizeof(float), part, sizeof part),
+             shoal_format_bytes((double)(s->store_n * (size_t)s->arrays) * sizeof(float), store, sizeof store),
+             shoal_format_bytes((double)(s->parcel_n + s->bundle_n) * sizeof(float), messages, sizeof messages));
+}
+
+/* All memory that rounds need, for the whole run. */
+static shoal_status ist_open(shoal_run *r, void *state)
+{
+  ist_state *s = state;
+  int me = shoal_group_rank(r->all);
+  size_t size = (size_t)shoal_group_size(r->all), arrays;
+  bool carry = strcmp(shoal_config_string(r->config, "method.moments"), "carry") == 0;
+  s->arrays = 1 + (carry ? r->optim->slots : 0);
+  arrays = (size_t)s->arrays;
+  s->length = (uint64_t)shoal_config_int(r->config, "method.round");
+  if (s->length == 0) s->length = s->plan->o.blocks ? 50 : 20;
+  s->store_n = shoal_ist_store_room(s->plan, me);
+  s->parcel_n = r->params->n * arrays;
+  s->bundle_n = shoal_ist_bundle_room(s->plan, me) * arrays;
+  SHOAL_TRY(shoal_alloc(s->store_n * arrays, sizeof(float), "the store of a subnet's rank", (void **)&s->store[0]));
+  for (int a = 1; a < s->arrays; a++) s->store[a] = s->store[a - 1] + s->store_n;
+  SHOAL_TRY(SHOAL_ALLOC(s->parcel_n, &s->parcel));
+  SHOAL_TRY(SHOAL_ALLOC(s->bundle_n, &s->bundle));
+  SHOAL_TRY(SHOAL_ALLOC(size, &s->out));
+  SHOAL_TRY(SHOAL_ALLOC(size, &s->in));
+  SHOAL_TRY(shoal_ist_store_init(s->plan, me, r->seed, s->store[0]));
+  report(r, s);
+  return SHOAL_OK;
+}
+
+static void ist_close(shoal_run *r, void *state)
+{
+  ist_state *s = state;
+  shoal_ist_view_destroy(s->view);
+  if (s->plan) shoal_ist_deal_destroy(s->plan, s->now);
+  if (s->plan) shoal_ist_deal_destroy(s->plan, s->next);
+  shoal_ist_plan_destroy(s->plan);
+  shoal_model_destroy(s->part);
+  free(s->store[0]);
+  free(s->parcel);
+  free(s->bundle);
+  free(s->out);
+  free(s->in);
+}
+
+/* ---- a round's end ---- */
+
+static void arena_of(const shoal_run *r, float *arena[ARRAYS_MAX])
+{
+  arena[0] = r->params->w;
+  for (int i = 0; i < r->optim->slots; i++) arena[1 + i] = r->optim->slot[i];
+}
+
+/* Block sizes in bytes, for the all-to-all. */
+static void set_sizes(ist_state *s, int arrays, const uint64_t *out, const uint64_t *in)
+{
+  for (int k = 0; k < s->plan->o.parts; k++) {
+    s->out[k] = out[k] * (uint64_t)arrays * sizeof(float);
+    s->in[k] = in[k] * (uint64_t)arrays * sizeof(float);
+  }
+}
+
+/* The formula: what this rank sends, by link; its own block stays. */
+static void count_bytes(const shoal_run *r, ist_state *s)
+{
+  for (int k = 0; k < s->plan->o.parts; k++)
+    if (k != s->view->rank) s->bytes[shoal_group_link(r->all, k)] += s->out[k];
+}
+
+/* Parts → homes.  `g` is the group that is billed: that of training, or control where the model is only looked at. */
+static shoal_status collect(shoal_run *r, ist_state *s, shoal_group *g, int arrays, float *const *store)
+{
+  float *arena[ARRAYS_MAX];
+  arena_of(r, arena);
+  shoal_ist_view_set(s->view, s->now, s->now, s->part);
+  SHOAL_CHECK(s->view->sum_worker * (size_t)arrays <= s->bundle_n, SHOAL_ERR_INTERNAL, "a collect of %zu elements",
+              s->view->sum_worker);
+  shoal_ist_pack_part(s->view, arrays, arena, s->parcel);
+  set_sizes(s, arrays, s->view->to_home, s->view->to_worker);
+  SHOAL_TRY(shoal_group_alltoall(g, s->parcel, s->out, s->bundle, s->in));
+  shoal_ist_unpack_store(s->view, arrays, store, s->bundle);
+  return SHOAL_OK;
+}
+
+/* Put `part`, the subnet of deal `next`, in place of the present one. */
+static shoal_status change_part(shoal_run *r, ist_state *s, shoal_model *part)
+{
+  SHOAL_CHECK(part->weights == s->part->weights && part->stats == s->part->stats && part->nodes == s->part->nodes,
+              SHOAL_ERR_INTERNAL, "the subnet has changed its shape: %zu numbers were %zu", part->weights,
+              s->part->weights);
+  shoal_model_destroy(s->part);
+  r->part = s->part = part;
+  shoal_ist_deal *deal = s->now;
+  s->now = s->next;
+  s->next = deal;
+  return SHOAL_OK;
+}
+
+/* Homes → the parts of deal `next`, whose holders of blocks are still those of `now`. */
+static shoal_status dispatch(shoal_run *r, ist_state *s, const shoal_model *part)
+{
+  float *arena[ARRAYS_MAX];
+  arena_of(r, arena);
+  shoal_ist_view_set(s->view, s->now, s->next, part);
+  SHOAL_CHECK(s->view->sum_worker * (size_t)s->arrays <= s->bundle_n && s->view->sum_home == r->params->n,
+              SHOAL_ERR_INTERNAL, "a dispatch of %zu and %zu elements", s->view->sum_worker, s->view->sum_home);
+  shoal_ist_pack_store(s->view, s->arrays, s->store, s->bundle);
+  set_sizes(s, s->arrays, s->view->to_worker, s->view->to_home);
+  SHOAL_TRY(shoal_group_alltoall(r->all, s->bundle, s->out, s->parcel, s->in));
+  count_bytes(r, s);
+  shoal_ist_unpack_part(s->view, s->arrays, arena, s->parcel);
+  r->params->version++;
+  return SHOAL_OK;
+}
+
+static void reset_moments(shoal_run *r)
+{
+  for (int i = 0; i < r->optim->slots; i++) memset(r->optim->slot[i], 0, r->optim->n * sizeof(float));
+  r->optim->steps = 0;
+}
+
+static shoal_status turn(shoal_run *r, ist_state *s)
+{
+  shoal_model *part;
+  SHOAL_TRY(collect(r, s, r->all, s->arrays, s->store));
+  count_bytes(r, s);
+  shoal_ist_draw(s->plan, s->round + 1, s->next);
+  SHOAL_TRY(shoal_ist_part(s->plan, s->next, s->view->rank, &part));
+  shoal_status st = dispatch(r, s, part);
+  if (st == SHOAL_OK) st = change_part(r, s, part);
+  if (st != SHOAL_OK) {
+    shoal_model_destroy(part);
+    return st;
+  }
+  if (s->arrays == 1) reset_moments(r);
+  s->round++;
+  s->began = r->step + 1;
+  return SHOAL_OK;
+}
+
+static shoal_status ist_weights_ready(shoal_run *r, void *state)
+{
+  ist_state *s = state;
+  return r->step + 1 - s->began >= s->length ? turn(r, s) : SHOAL_OK;
+}
+
+/* Asked between steps, when r->step counts the step that just ended. */
+static bool ist_meets(const shoal_run *r, const void *state)
+{
+  const ist_state *s = state;
+  return r->step == s->began;
+}
+
+static void ist_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
+{
+  ist_state *s = state;
+  memcpy(out, s->bytes, sizeof s->bytes);
+  memset(s->bytes, 0, sizeof s->bytes);
+}
+
+/* ---- the model ---- */
+
+/* Every rank's store to every rank, in turn.  `own` is this rank's, `other` has room for anybody's. */
+static shoal_status spread(shoal_run *r, ist_state *s, const float *own, float *other, float *weights)
+{
+  for (int home = 0; home < s->plan->o.parts; home++) {
+    size_t n = shoal_ist_store_size(s->plan, s->now, home, NULL);
+    if (home == s->view->rank) memcpy(other, own, n * sizeof(float));
+    SHOAL_TRY(shoal_group_broadcast(r->control, other, n * sizeof(float), home));
+    shoal_ist_store_write(s->plan, s->now, home, other, weights);
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status ist_assemble(shoal_run *r, void *state, float *weights, float *stats)
+{
+  ist_state *s = state;
+  float *copy[1] = { NULL };
+  size_t largest = 0;
+  for (int home = 0; home < s->plan->o.parts; home++)
+    largest = SHOAL_MAX(largest, shoal_ist_store_size(s->plan, s->now, home, NULL));
+  shoal_status st = SHOAL_ALLOC(s->store_n + largest, &copy[0]);
+  SHOAL_TRY_GOTO(st, shoal_group_agree(r->control, st), done);
+  memcpy(copy[0], s->store[0], s->store_n * sizeof(float));
+  SHOAL_TRY_GOTO(st, collect(r, s, r->control, 1, copy), done);
+  SHOAL_TRY_GOTO(st, spread(r, s, copy[0], copy[0] + s->store_n, weights), done);
+  shoal_ist_scale(s->plan, false, weights);
+  shoal_model_scatter_stats(r->model, s->part, r->params->stats, stats); /* all of them if there is one part */
+done:
+  free(copy[0]);
+  return st;
+}
+
+static shoal_status ist_adopt(shoal_run *r, void *state, int array, float *x)
+{
+  ist_state *s = state;
+  float *arena[ARRAYS_MAX];
+  arena_of(r, arena);
+  if (array >= s->arrays) { /* moments begin at zero in every round, so in this one too */
+    r->optim->steps = 0;
+    return SHOAL_OK;
+  }
+  if (array == 0) shoal_ist_scale(s->plan, true, x);
+  shoal_model_gather(r->model, s->part, x, arena[array]);
+  shoal_ist_store_read(s->plan, s->now, s->view->rank, x, s->store[array]);
+  r->params->version++;
+  return SHOAL_OK;
+}
+
+/* ---- checkpoints ---- */
+
+/* What must be as it was for numbers to mean the same: where they are at home, how they are dealt, what is stored. */
+static int64_t fingerprint(const ist_state *s)
+{
+  uint32_t crc = shoal_crc32c(0, s->plan->stage_min, (size_t)s->plan->stages * sizeof(int));
+  for (int i = 0; i < s->plan->model->params; i++) {
+    int32_t place[] = { (int32_t)s->plan->tensor[i].home, s->plan->tensor[i].block };
+    crc = shoal_crc32c(crc, place, sizeof place);
+  }
+  return (int64_t)crc << 8 | s->arrays << 1 | s->plan->o.stratified;
+}
+
+static shoal_status ist_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
+{
+  ist_state *s = state;
+  shoal_ckpt_put_i64(c, "method/plan", fingerprint(s));
+  shoal_ckpt_put_i64(c, "method/round", (int64_t)s->round);
+  shoal_ckpt_put_i64(c, "method/began", (int64_t)s->began);
+  /* With blocks the store lives only from a collect to the next dispatch. */
+  if (!s->plan->o.blocks) shoal_ckpt_put_replica(c, "store", SHOAL_F32, s->store_n * (size_t)s->arrays, s->store[0]);
+  return SHOAL_OK;
+}
+
+static bool ist_fits(const shoal_run *r, const void *state, const shoal_ckpt *c)
+{
+  int64_t plan;
+  return shoal_ckpt_has(c, "method/plan") && shoal_ckpt_get_i64(c, "method/plan", &plan) == SHOAL_OK &&
+         plan == fingerprint(state);
+}
+
+/* The same layout goes on in the middle of its round; another one begins the next round right here. */
+static shoal_status ist_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
+{
+  ist_state *s = state;
+  int64_t round = -1, began;
+  shoal_model *part;
+  char name[64];
+  if (shoal_ckpt_has(c, "method/began")) SHOAL_TRY(shoal_ckpt_get_i64(c, "method/round", &round));
+  s->began = r->step;
+  s->round = (uint64_t)(round + !same_layout);
+  shoal_ist_draw(s->plan, s->round, s->next);
+  SHOAL_TRY(shoal_ist_part(s->plan, s->next, s->view->rank, &part));
+  SHOAL_TRY(change_part(r, s, part));
+  if (!same_layout) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "method/began", &began));
+  s->began = (uint64_t)began;
+  snprintf(name, sizeof name, "replica/%d/store", s->view->rank);
+  if (s->plan->o.blocks) return SHOAL_OK;
+  return shoal_ckpt_get(c, name, SHOAL_F32, s->store_n * (size_t)s->arrays, s->store[0]);
+}
+
+const shoal_method shoal_method_ist = {
+  .name = "ist",
+  .about = "the net is cut into disjoint narrow subnets, trained alone, cut anew",
+  .explanation =
+      "For a round of local steps every rank trains a subnet of its own: the same depth, but of each hidden layer "
+      "only\n"
+      "its share of the units (channels of a convolution), dealt anew in each round.  All inputs and outputs stay.  "
+      "So\n"
+      "a rank stores, computes and sends about 1/n^2 of a hidden-hidden matrix and 1/n of the first and last; nothing\n"
+      "is averaged but what no unit owns, such as the output's bias.  When a round ends every number goes home, to "
+      "the\n"
+      "rank that keeps it between rounds, and from there to whoever trains it next: two all-to-alls per round.\n"
+      "Residual networks are cut by whole blocks instead (ResIST): a rank skips those it does not have.\n"
+      "The model is put together for evaluation and checkpoints without ending the round.  Batch norm is recalibrated\n"
+      "on it with eval.statistics training batches (or eval.batch_norm: batch); a layer without a norm behind it that\n"
+      "reads dealt units is scaled by 1/n, as the whole network has n times as many units.  data.shards says which\n"
+      "samples a rank sees.  Samples are each rank's own: data.batch is the batch of a subnet.",
+  .source = "Yuan et al., Distributed Learning of Fully Connected Neural Networks using Independent Subnet Training, "
+            "PVLDB 15(8), 2022; Dun et al., ResIST, UAI 2022",
+  .memory = "the deal of units, and states that go with it",
+  .options = options,
+  .state_size = sizeof(ist_state),
+  .mean_model = true,
+  .share = SHOAL_SHARE_STRIDED,
+  .cut = ist_cut,
+  .open = ist_open,
+  .close = ist_close,
+  .weights_ready = ist_weights_ready,
+  .assemble = ist_assemble,
+  .adopt = ist_adopt,
+  .meets = ist_meets,
+  .step_bytes = ist_step_bytes,
+  .save = ist_save,
+  .fits = ist_fits,
+  .load = ist_load,
+};

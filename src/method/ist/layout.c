@@ -1,0 +1,457 @@
+/* Where every number is and how it travels: the tiles that a part and a home have in common.
+ *
+ * A home keeps, of a tensor cut along columns, all rows and its own slice of the columns; a part trains its rows and its
+ * columns.  What they have in common is a tile: the part's rows, and those of its columns that are at home there.
+ *
+ *         home r's columns                     the part's list of columns, ascending
+ *          v-----v                              [2 3 | 7 8 9 | 12 14]
+ *   W  . . x . x . .      x: the tile                  ^^^^^  those at home at r are one run of it
+ *      . . . . . . .         rows the part has
+ *      . . x . x . .
+ *
+ * So on the part's side a tile is rows of consecutive columns, and on the home's side an index list picks rows and
+ * columns.  Both sides walk the same tiles in the same order, and no index is ever sent. */
+#include "base/mem.h"
+#include "data/loader.h"
+#include "method/ist/ist.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  uint64_t first, count;
+} run;
+
+static run share(int64_t n, int r, int parts)
+{
+  run s;
+  shoal_share_of((uint64_t)n, r, parts, &s.first, &s.count);
+  return s;
+}
+
+/* First place in an ascending list whose value is at least `least`. */
+static uint64_t lower_bound(const int64_t *list, uint64_t n, int64_t least)
+{
+  uint64_t low = 0;
+  while (low < n) {
+    uint64_t middle = (low + n) / 2;
+    if (list[middle] < least)
+      low = middle + 1;
+    else
+      n = middle;
+  }
+  return low;
+}
+
+/* Units of a space that a part has: its list, or all of them where the space is -1. */
+typedef struct {
+  const int64_t *list; /* NULL: 0, 1, 2, … */
+  uint64_t n;
+} units;
+
+static units units_of(const shoal_ist_plan *p, const shoal_ist_deal *d, int space, int64_t all, int part)
+{
+  if (space < 0) return (units){ NULL, (uint64_t)all };
+  run s = share(p->model->space_size[space], part, p->o.parts);
+  return (units){ d->units[space] + s.first, s.count };
+}
+
+/* Those of them that are at home at `home`, as a run of the list. */
+static run at_home(const shoal_ist_plan *p, const units *u, int space, int home)
+{
+  run h = share(p->model->space_size[space], home, p->o.parts);
+  uint64_t first = lower_bound(u->list, u->n, (int64_t)h.first);
+  return (run){ first, lower_bound(u->list, u->n, (int64_t)(h.first + h.count)) - first };
+}
+
+/* Elements of a tensor without columns of its own to pick: a stretch at one home. */
+static run stretch_of(const shoal_ist_plan *p, const shoal_ist_deal *homes, int param, int home)
+{
+  const shoal_ist_tensor *t = &p->tensor[param];
+  int64_t n = (int64_t)p->model->param[param].count;
+  if (t->home == SHOAL_IST_SLICE) return share(n, home, p->o.parts);
+  return (run){ 0, homes->holder[t->block] == home ? (uint64_t)n : 0 };
+}
+
+static bool owns(const shoal_ist_plan *p, const shoal_ist_deal *d, int param, int part)
+{
+  const shoal_ist_tensor *t = &p->tensor[param];
+  return t->home != SHOAL_IST_BLOCK || d->owner[t->block * p->o.parts + part];
+}
+
+static bool is_stretch(const shoal_ist_tensor *t)
+{
+  return t->home == SHOAL_IST_BLOCK || t->home == SHOAL_IST_SLICE;
+}
+
+/* ---- tiles ---- */
+
+/* Rows and columns of a tensor in some memory.  Row unit i stands at place (rows ? rows[i] : i) + row_shift, and is
+ * row_grain rows of `stride` elements; columns likewise, each `width` consecutive elements. */
+typedef struct {
+  size_t offset, stride, width;
+  const int64_t *rows, *cols;
+  int64_t row_shift, col_shift, row_grain;
+  uint64_t n_rows, n_cols;
+} tile;
+
+static size_t tile_size(const tile *t)
+{
+  return t->n_rows * (size_t)t->row_grain * t->n_cols * t->width;
+}
+
+static void copy_row(const tile *t, float *row, float *packed, bool pack)
+{
+  if (!t->cols) {
+    float *at = row + (size_t)t->col_shift * t->width;
+    memcpy(pack ? packed : at, pack ? at : packed, t->n_cols * t->width * sizeof(float));
+    return;
+  }
+  for (uint64_t j = 0; j < t->n_cols; j++, packed += t->width) {
+    float *at = row + (size_t)(t->cols[j] + t->col_shift) * t->width;
+    if (t->width == 1)
+      *(pack ? packed : at) = *(pack ? at : packed);
+    else
+      memcpy(pack ? packed : at, pack ? at : packed, t->width * sizeof(float));
+  }
+}
+
+/* Copies a tile between memory and packed order; returns its elements. */
+static size_t copy_tile(const tile *t, float *memory, float *packed, bool pack)
+{
+  size_t row_elements = t->n_cols * t->width;
+  for (uint64_t i = 0; row_elements && i < t->n_rows; i++) {
+    size_t place = (size_t)((t->rows ? t->rows[i] : (int64_t)i) + t->row_shift) * (size_t)t->row_grain;
+    for (int64_t k = 0; k < t->row_grain; k++, packed += row_elements)
+      copy_row(t, memory + t->offset + (place + (size_t)k) * t->stride, packed, pack);
+  }
+  return tile_size(t);
+}
+
+/* What `home` and `part` have in common of a tensor that units cut: on the part's side… */
+static tile part_tile(const shoal_ist_plan *p, const shoal_ist_deal *owners, int param, int home, int part,
+                      size_t offset)
+{
+  const shoal_ist_tensor *t = &p->tensor[param];
+  units rows = units_of(p, owners, t->cut.row_space, t->rows, part);
+  units cols = units_of(p, owners, t->cut.col_space, t->cols, part);
+  tile out = { .offset = offset, .stride = cols.n * t->width, .width = t->width, .row_grain = t->cut.row_grain };
+  bool by_cols = t->home == SHOAL_IST_COLS;
+  run r = by_cols ? (run){ 0, rows.n } : at_home(p, &rows, t->cut.row_space, home);
+  run c = by_cols ? at_home(p, &cols, t->cut.col_space, home) : (run){ 0, cols.n };
+  out.row_shift = (int64_t)r.first, out.n_rows = r.count;
+  out.col_shift = (int64_t)c.first, out.n_cols = c.count;
+  return out;
+}
+
+/* … and on the home's, where the tensor has lost the rows or columns that are at home elsewhere. */
+static tile home_tile(const shoal_ist_plan *p, const shoal_ist_deal *owners, int param, int home, int part,
+                      size_t offset)
+{
+  const shoal_ist_tensor *t = &p->tensor[param];
+  units rows = units_of(p, owners, t->cut.row_space, t->rows, part);
+  units cols = units_of(p, owners, t->cut.col_space, t->cols, part);
+  tile out = {
+    .offset = offset, .stride = (size_t)t->cols * t->width, .width = t->width, .row_grain = t->cut.row_grain
+  };
+  out.rows = rows.list, out.cols = cols.list;
+  out.n_rows = rows.n, out.n_cols = cols.n;
+  if (t->home == SHOAL_IST_COLS) {
+    run h = share(p->model->space_size[t->cut.col_space], home, p->o.parts);
+    run c = at_home(p, &cols, t->cut.col_space, home);
+    out.stride = h.count * t->width;
+    out.cols += c.first, out.n_cols = c.count;
+    out.col_shift = -(int64_t)h.first;
+  } else {
+    run h = share(p->model->space_size[t->cut.row_space], home, p->o.parts);
+    run r = at_home(p, &rows, t->cut.row_space, home);
+    out.rows += r.first, out.n_rows = r.count;
+    out.row_shift = -(int64_t)h.first;
+  }
+  return out;
+}
+
+/* ---- sizes ---- */
+
+/* Elements of a tensor that are at home at rank r. */
+static size_t stored(const shoal_ist_plan *p, const shoal_ist_deal *homes, int param, int r)
+{
+  const shoal_ist_tensor *t = &p->tensor[param];
+  if (is_stretch(t)) return stretch_of(p, homes, param, r).count;
+  int space = t->home == SHOAL_IST_COLS ? t->cut.col_space : t->cut.row_space;
+  run h = share(p->model->space_size[space], r, p->o.parts);
+  return p->model->param[param].count / (size_t)p->model->space_size[space] * h.count;
+}
+
+size_t shoal_ist_store_size(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, size_t *offset)
+{
+  size_t at = 0;
+  for (int i = 0; i < p->model->params; i++) {
+    if (offset) offset[i] = at;
+    at += stored(p, homes, i, r);
+  }
+  return at;
+}
+
+/* Blocks a part has of a stage: the holder of a block is one of its owners, so it holds at most as many. */
+static size_t blocks_of(const shoal_ist_plan *p, int stage, int part)
+{
+  run even = share(p->stage_size[stage], part, p->o.parts);
+  bool several = (int64_t)p->o.parts * p->stage_min[stage] > p->stage_size[stage];
+  return several ? (size_t)p->stage_min[stage] : even.count;
+}
+
+static size_t block_size(const shoal_ist_plan *p, int stage)
+{
+  size_t n = 0;
+  for (int i = 0; i < p->model->params; i++)
+    if (p->tensor[i].home == SHOAL_IST_BLOCK && p->stage[p->tensor[i].block] == stage) n += p->model->param[i].count;
+  return n / (size_t)p->stage_size[stage];
+}
+
+size_t shoal_ist_store_room(const shoal_ist_plan *p, int r)
+{
+  size_t n = 0;
+  for (int i = 0; i < p->model->params; i++)
+    if (p->tensor[i].home != SHOAL_IST_BLOCK) n += stored(p, NULL, i, r);
+  for (int stage = 0; stage < p->stages; stage++) n += blocks_of(p, stage, r) * block_size(p, stage);
+  return n;
+}
+
+size_t shoal_ist_bundle_room(const shoal_ist_plan *p, int r)
+{
+  size_t n = 0, parts = (size_t)p->o.parts;
+  for (int i = 0; i < p->model->params; i++) {
+    const shoal_ist_tensor *t = &p->tensor[i];
+    if (t->home == SHOAL_IST_BLOCK) continue;
+    size_t here = stored(p, NULL, i, r);
+    if (t->home == SHOAL_IST_SLICE) here *= parts;          /* everybody's */
+    if (t->home == SHOAL_IST_COLS && t->cut.row_space >= 0) /* at most the largest part's rows in every column */
+      here = here / (size_t)t->rows * share(t->rows, 0, p->o.parts).count;
+    n += here;
+  }
+  for (int stage = 0; stage < p->stages; stage++) {
+    size_t pairs = 0, held = blocks_of(p, stage, r);
+    for (int s = 0; s < p->o.parts; s++) pairs += blocks_of(p, stage, s);
+    n += SHOAL_MIN(held * parts, pairs) * block_size(p, stage);
+  }
+  return n;
+}
+
+static size_t common(const shoal_ist_plan *p, const shoal_ist_deal *homes, const shoal_ist_deal *owners, int param,
+                     int home, int part)
+{
+  if (is_stretch(&p->tensor[param])) return owns(p, owners, param, part) ? stretch_of(p, homes, param, home).count : 0;
+  tile t = part_tile(p, owners, param, home, part, 0);
+  return tile_size(&t);
+}
+
+uint64_t shoal_ist_count(const shoal_ist_plan *p, const shoal_ist_deal *homes, const shoal_ist_deal *owners, int home,
+                         int worker)
+{
+  uint64_t n = 0;
+  for (int i = 0; i < p->model->params; i++) n += common(p, homes, owners, i, home, worker);
+  return n;
+}
+
+/* ---- a store and the whole model ---- */
+
+/* All that is at home at r, seen in the whole tensor; a part that has everything has just this in common with r. */
+static tile whole_tile(const shoal_ist_plan *p, const shoal_ist_deal *homes, int param, int r)
+{
+  const shoal_param *q = &p->model->param[param];
+  const shoal_ist_tensor *t = &p->tensor[param];
+  tile out = { .offset = q->offset,
+               .stride = (size_t)t->cols * t->width,
+               .width = t->width,
+               .row_grain = t->cut.row_grain,
+               .n_rows = (uint64_t)t->rows,
+               .n_cols = (uint64_t)t->cols };
+  if (is_stretch(t)) {
+    run s = stretch_of(p, homes, param, r);
+    return (tile){ .offset = q->offset + s.first, .width = 1, .row_grain = 1, .n_rows = 1, .n_cols = s.count };
+  }
+  bool by_cols = t->home == SHOAL_IST_COLS;
+  run h = share(p->model->space_size[by_cols ? t->cut.col_space : t->cut.row_space], r, p->o.parts);
+  *(by_cols ? &out.col_shift : &out.row_shift) = (int64_t)h.first;
+  *(by_cols ? &out.n_cols : &out.n_rows) = h.count;
+  return out;
+}
+
+void shoal_ist_store_read(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, const float *model, float *store)
+{
+  for (int i = 0; i < p->model->params; i++) {
+    tile t = whole_tile(p, homes, i, r);
+    store += copy_tile(&t, (float *)model, store, true);
+  }
+}
+
+void shoal_ist_store_write(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, const float *store,
+                           float *model)
+{
+  for (int i = 0; i < p->model->params; i++) {
+    tile t = whole_tile(p, homes, i, r);
+    store += copy_tile(&t, model, (float *)store, false);
+  }
+}
+
+/* The parameter as rank r stores it: a copy that lists the rows or columns it has. */
+static shoal_status init_tensor(const shoal_ist_plan *p, int param, int r, uint64_t seed, float *w)
+{
+  shoal_param q = p->model->param[param];
+  const shoal_ist_tensor *t = &p->tensor[param];
+  bool by_cols = t->home == SHOAL_IST_COLS;
+  run h = share(p->model->space_size[by_cols ? t->cut.col_space : t->cut.row_space], r, p->o.parts);
+  int64_t grain = by_cols ? t->cut.col_grain : t->cut.row_grain, n = (int64_t)h.count * grain, *list;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)n, &list));
+  for (int64_t i = 0; i < n; i++) list[i] = (int64_t)h.first * grain + i;
+  q.rows = by_cols ? NULL : list;
+  q.cols = by_cols ? list : NULL;
+  q.shape.dim[by_cols] = n;
+  q.count = stored(p, NULL, param, r);
+  shoal_param_init(&q, param, seed, w);
+  free(list);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ist_store_init(const shoal_ist_plan *p, int r, uint64_t seed, float *store)
+{
+  for (int i = 0; i < p->model->params; i++) {
+    if (is_stretch(&p->tensor[i])) {
+      if (p->o.blocks) return SHOAL_OK; /* nothing is dormant: stores are filled by every collect */
+    } else {
+      SHOAL_TRY(init_tensor(p, i, r, seed, store));
+    }
+    store += stored(p, NULL, i, r);
+  }
+  return SHOAL_OK;
+}
+
+/* ---- views ---- */
+
+shoal_status shoal_ist_view_create(const shoal_ist_plan *p, int rank, shoal_ist_view **out)
+{
+  shoal_ist_view *v;
+  shoal_status st;
+  size_t params = (size_t)p->model->params, parts = (size_t)p->o.parts;
+  SHOAL_TRY(SHOAL_ALLOC(1, &v));
+  v->plan = p;
+  v->rank = rank;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(params, &v->arena), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(params, &v->store), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(parts, &v->to_home), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(parts, &v->to_worker), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(parts, &v->cursor), fail);
+  *out = v;
+  return SHOAL_OK;
+fail:
+  shoal_ist_view_destroy(v);
+  return st;
+}
+
+void shoal_ist_view_destroy(shoal_ist_view *v)
+{
+  if (!v) return;
+  free(v->arena);
+  free(v->store);
+  free(v->to_home);
+  free(v->to_worker);
+  free(v->cursor);
+  free(v);
+}
+
+void shoal_ist_view_set(shoal_ist_view *v, const shoal_ist_deal *homes, const shoal_ist_deal *owners,
+                        const shoal_model *part)
+{
+  const shoal_ist_plan *p = v->plan;
+  v->homes = homes;
+  v->owners = owners;
+  for (int i = 0; i < p->model->params; i++) v->arena[i] = SIZE_MAX;
+  for (int i = 0; i < part->params; i++) v->arena[part->param[i].full_id] = part->param[i].offset;
+  shoal_ist_store_size(p, homes, v->rank, v->store);
+  v->sum_home = v->sum_worker = 0;
+  for (int r = 0; r < p->o.parts; r++) {
+    v->to_home[r] = shoal_ist_count(p, homes, owners, r, v->rank);
+    v->to_worker[r] = shoal_ist_count(p, homes, owners, v->rank, r);
+    v->sum_home += v->to_home[r];
+    v->sum_worker += v->to_worker[r];
+  }
+}
+
+/* One tensor between this rank's arena and the block of a home. */
+static size_t move_part(const shoal_ist_view *v, int param, int home, float *arena, float *packed, bool pack)
+{
+  const shoal_ist_plan *p = v->plan;
+  if (!is_stretch(&p->tensor[param])) {
+    tile t = part_tile(p, v->owners, param, home, v->rank, v->arena[param]);
+    return copy_tile(&t, arena, packed, pack);
+  }
+  if (!owns(p, v->owners, param, v->rank)) return 0;
+  run s = stretch_of(p, v->homes, param, home);
+  float *at = arena + v->arena[param] + s.first;
+  memcpy(pack ? packed : at, pack ? at : packed, s.count * sizeof(float));
+  return s.count;
+}
+
+void shoal_ist_pack_part(const shoal_ist_view *v, int arrays, float *const *arena, float *packed)
+{
+  for (int home = 0; home < v->plan->o.parts; home++)
+    for (int a = 0; a < arrays; a++)
+      for (int i = 0; i < v->plan->model->params; i++) packed += move_part(v, i, home, arena[a], packed, true);
+}
+
+void shoal_ist_unpack_part(const shoal_ist_view *v, int arrays, float *const *arena, const float *packed)
+{
+  for (int home = 0; home < v->plan->o.parts; home++)
+    for (int a = 0; a < arrays; a++)
+      for (int i = 0; i < v->plan->model->params; i++)
+        packed += move_part(v, i, home, arena[a], (float *)packed, false);
+}
+
+/* One tensor between this rank's store and the block of a part. */
+static size_t move_store(const shoal_ist_view *v, int param, int part, float *store, float *packed, bool pack)
+{
+  const shoal_ist_plan *p = v->plan;
+  if (!is_stretch(&p->tensor[param])) {
+    tile t = home_tile(p, v->owners, param, v->rank, part, v->store[param]);
+    return copy_tile(&t, store, packed, pack);
+  }
+  if (!owns(p, v->owners, param, part)) return 0;
+  size_t n = stretch_of(p, v->homes, param, v->rank).count;
+  if (pack) memcpy(packed, store + v->store[param], n * sizeof(float));
+  return n;
+}
+
+void shoal_ist_pack_store(const shoal_ist_view *v, int arrays, float *const *store, float *packed)
+{
+  for (int part = 0; part < v->plan->o.parts; part++)
+    for (int a = 0; a < arrays; a++)
+      for (int i = 0; i < v->plan->model->params; i++) packed += move_store(v, i, part, store[a], packed, true);
+}
+
+/* Trained by several: their mean, summed in double in rank order, so that equal numbers stay as they are to the bit. */
+static void take_mean(const shoal_ist_view *v, int param, const float *packed, float *store)
+{
+  const shoal_ist_plan *p = v->plan;
+  size_t n = stretch_of(p, v->homes, param, v->rank).count;
+  int owners = 0;
+  for (int s = 0; s < p->o.parts; s++) owners += owns(p, v->owners, param, s);
+  for (size_t k = 0; k < n; k++) {
+    double sum = 0;
+    for (int s = 0; s < p->o.parts; s++)
+      if (owns(p, v->owners, param, s)) sum += packed[v->cursor[s] + k];
+    store[v->store[param] + k] = (float)(sum / owners);
+  }
+}
+
+void shoal_ist_unpack_store(const shoal_ist_view *v, int arrays, float *const *store, const float *packed)
+{
+  const shoal_ist_plan *p = v->plan;
+  size_t begin = 0;
+  for (int s = 0; s < p->o.parts; begin += v->to_worker[s++] * (size_t)arrays) v->cursor[s] = begin;
+  for (int a = 0; a < arrays; a++)
+    for (int i = 0; i < p->model->params; i++) {
+      if (is_stretch(&p->tensor[i])) take_mean(v, i, packed, store[a]);
+      for (int s = 0; s < p->o.parts; s++)
+        v->cursor[s] += move_store(v, i, s, store[a], (float *)packed + v->cursor[s], false);
+    }
+}

@@ -1,0 +1,404 @@
+/* Local parallelism: layers on different ranks, each group of them with a loss of its own, so that no gradient ever crosses
+ * between ranks.  What is left is a pipeline that only runs forwards:
+ *
+ *     stage 0:  f0 g0 f1 g1 f2 g2 f3 g3 ...           f: forward of a minibatch, g: local loss, backward, update
+ *     stage 1:     f0 g0 f1 g1 f2 g2 f3 ...           starts as soon as f0 of stage 0 is on the wire
+ *     stage 2:        f0 g0 f1 g1 f2 g2 ...
+ *
+ * Nothing is stale: block k sees minibatch t as block k-1 computed it after exactly t updates, whoever is ahead by how much;
+ * so the result does not depend on timing, on the depth of queues, or on how many ranks share the blocks, and one process
+ * that trains all blocks one after the other gets the same bits (specification, section 6.1).
+ *
+ * A rank may hold several neighbouring blocks (then it trains them in order), and several ranks may hold the same ones (then
+ * they share each minibatch and sum their gradients).  Checkpoints and evaluation find the pipeline empty, because all ranks
+ * come to them after the same step.
+ *
+ * Forms: chunked, greedy, overlapping (local_pair.c); with a replay buffer (local_feed.c) no stage waits for another.
+ * Sources: Laskin et al., 2020; Belilovsky et al., ICML 2020; Nokland and Eidnes, ICML 2019; docs/methods/local.md. */
+#include "method/local/local.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const shoal_option options[] = {
+  { "method.form", SHOAL_OPT_ENUM, "chunked", NULL, "chunked|greedy|overlapping",
+    "Which layers a loss trains: a chunk of several, one, or two of which each is shared with a neighbour.",
+    "Laskin et al., 2020, figure 2" },
+  { "method.chunks", SHOAL_OPT_INT, "0", "chunks", "[0,100000]",
+    "Number of chunks; 0: one for each stage, at most 4 stages where the ranks can be divided so.", "shoal",
+    .when = "method.form=chunked" },
+  { "method.cut", SHOAL_OPT_INTS, "", "units", "[1,inf)",
+    "The first unit of the second, third, … chunk. None: by method.balance.", "shoal", .when = "method.form=chunked" },
+  { "method.balance", SHOAL_OPT_ENUM, "counted", NULL, "counted|measured",
+    "Chunks of about equal cost: as counted, the same in every run, or as measured on rank 0 at the start.", "shoal",
+    .when = "method.form=chunked" },
+  { "method.head", SHOAL_OPT_ENUM, "auto", NULL, "auto|linear|mlp-sr|nokland",
+    "Head of every block but the last; auto: mlp-sr behind a plane, else linear.",
+    "mlp-sr: Belilovsky et al., ICML 2020; nokland: Nokland and Eidnes, ICML 2019" },
+  { "method.replicas", SHOAL_OPT_INT, "0", "ranks", "[0,100000]",
+    "Ranks that hold the same blocks and share each minibatch; 0: as few as the ranks allow.", "shoal" },
+  { "method.queue", SHOAL_OPT_INT, "2", "minibatches", "[1,256]", "Minibatches that may wait in front of a stage.",
+    "shoal" },
+  { "method.replay", SHOAL_OPT_INT, "0", "minibatches", "[0,100000]",
+    "Entries of a replay buffer in front of every stage: nobody waits, inputs are old; 0: in step.",
+    "Belilovsky et al., ICML 2020" },
+  { "method.max_uses", SHOAL_OPT_INT, "0", NULL, "[0,1000000]",
+    "Replay: an entry counts 1 when it comes and is used while its count is below this; 0: no limit.",
+    "Belilovsky et al., buffer_experiments" },
+  { "method.average", SHOAL_OPT_ENUM, "gradients", NULL, "gradients|parameters",
+    "What two blocks average of a layer they share.", "shoal; the paper does not say",
+    .when = "method.form=overlapping" },
+  SHOAL_BUCKET_SUM_OPTIONS,
+  SHOAL_BUCKET_SIZE_OPTIONS,
+  { .name = NULL }
+};
+
+/* ------------------------------------------------------------------------------------------------------- opening */
+
+static void report(const shoal_run *r, const shoal_local *s)
+{
+  const shoal_local_parts *p = s->parts;
+  shoal_str text = { 0 };
+  double most = 0, sum = 0;
+  for (int k = 0; k < p->n; k++)
+    shoal_str_add(&text, "%s%d-%d",
+                  k == 0                                            ? ""
+                  : p->stage_first[shoal_local_stage_of(p, k)] == k ? " | "
+                                                                    : ", ",
+                  p->part[k].units.first, p->part[k].units.last - 1);
+  for (int i = 0; i < p->grid.stages; i++) {
+    double cost = 0;
+    for (int k = p->stage_first[i]; k < p->stage_first[i + 1]; k++) cost += p->part[k].cost;
+    most = fmax(most, cost);
+    sum += cost;
+  }
+  shoal_info("%d block%s on %d stage%s of %d replica%s, units %s; the slowest stage has %.2f times the mean cost", p->n,
+             p->n == 1 ? "" : "s", p->grid.stages, p->grid.stages == 1 ? "" : "s", p->grid.replicas,
+             p->grid.replicas == 1 ? "" : "s", text.text ? text.text : "", most * p->grid.stages / sum);
+  if (p->grid.stages == 1 && shoal_group_size(r->all) > 1)
+    shoal_info(
+        "every rank holds all layers, so this is data-parallel training%s; for a pipeline choose method.chunks and a "
+        "number of ranks that have a divisor in common",
+        p->n > 1 ? " with local losses" : "");
+  shoal_str_free(&text);
+}
+
+/* The session's view of the run, as one block sees it. */
+static shoal_run view_of(const shoal_run *r, shoal_local_trained *b)
+{
+  shoal_run v = *r;
+  v.plan = b->plan;
+  v.params = &b->params;
+  return v;
+}
+
+static shoal_status open_block(shoal_run *r, shoal_local *s, int i)
+{
+  shoal_local_trained *b = &s->block[i];
+  const shoal_params *all = r->params;
+  b->params = (shoal_params){ .n = b->part->model->weights,
+                              .w = all->w + b->at,
+                              .g = all->g + b->at,
+                              .n_stats = b->part->model->stats,
+                              .stats = all->stats + b->stats_at,
+                              .g_borrowed = true };
+  SHOAL_TRY(shoal_plans_create(r->backend, b->part->model, &b->plans));
+  if (i == 0) return SHOAL_OK;
+  size_t n = (size_t)s->max_samples * s->block[i - 1].part->elements;
+  return shoal_alloc(n, sizeof(float), "the input of a block", (void **)&b->input);
+}
+
+/* Plans for the usual batch and for the epoch's short one, as in train/session.c. */
+static shoal_status open_plans(shoal_run *r, shoal_local *s)
+{
+  uint64_t rest = r->pads ? 0 : r->epoch_samples % r->global_batch, first, own;
+  shoal_share_of(rest, r->share_rank, r->share_size, &first, &own);
+  for (int i = 0; i < s->n; i++) {
+    shoal_local_trained *b = &s->block[i];
+    SHOAL_TRY(shoal_plans_get(b->plans, s->max_samples, SHOAL_PLAN_TRAIN, &b->plan));
+    shoal_plan *plan;
+    if (own == 0) continue;
+    shoal_status st = shoal_plans_get(b->plans, (int64_t)own, SHOAL_PLAN_TRAIN, &plan);
+    if (st != SHOAL_OK) return st == SHOAL_ERR_ARG ? shoal_refuse_last_batch(own) : st;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status open_replicas(shoal_run *r, shoal_local *s)
+{
+  const shoal_local_grid *g = &s->parts->grid;
+  char name[32];
+  int *ranks;
+  if (g->replicas == 1) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)g->replicas, &ranks));
+  for (int i = 0; i < g->replicas; i++) ranks[i] = shoal_local_rank(g, s->stage, i);
+  snprintf(name, sizeof name, "stage %d", s->stage);
+  shoal_status st = shoal_group_create(r->world, name, ranks, g->replicas, &s->replicas);
+  free(ranks);
+  for (int i = 0; st == SHOAL_OK && i < s->n; i++) {
+    shoal_run v = view_of(r, &s->block[i]);
+    st = shoal_buckets_create(&v, s->replicas, "gradients of a block", "bucket", shoal_wire_wanted(r->config),
+                              shoal_algorithm_wanted(r->config), &s->block[i].sums);
+  }
+  return st;
+}
+
+static shoal_status name_columns(shoal_local *s, bool replay)
+{
+  static const char *const more[] = { "replay_uses", "replay_age", "replay_unused", "replay_left_out" };
+  size_t heads = (size_t)s->parts->n, n = heads + (replay ? SHOAL_COUNT(more) : 0);
+  if (heads == 1) return SHOAL_OK; /* the model's accuracy says it all */
+  SHOAL_TRY(SHOAL_ALLOC(n, &s->columns));
+  for (s->n_columns = 0; s->n_columns < n; s->n_columns++) {
+    size_t i = s->n_columns;
+    char *name = i < heads ? shoal_strdup_printf("head_acc_%zu", i + 1) : strdup(more[i - heads]);
+    SHOAL_CHECK(name, SHOAL_ERR_MEM, "the name of a column");
+    s->columns[i] = name;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status open_blocks(shoal_run *r, shoal_local *s)
+{
+  for (int i = 0; i < s->n; i++) SHOAL_TRY(open_block(r, s, i));
+  return open_plans(r, s);
+}
+
+static shoal_status local_open(shoal_run *r, void *state)
+{
+  shoal_local *s = state;
+  const shoal_config *c = r->config;
+  int depth = (int)shoal_config_int(c, "method.queue"), replay = (int)shoal_config_int(c, "method.replay");
+  uint64_t first, own;
+  shoal_share_of(r->global_batch, r->share_rank, r->share_size, &first, &own);
+  s->max_samples = (int64_t)SHOAL_MAX(own, 1);
+  s->averages_parameters = strcmp(shoal_config_string(c, "method.average"), "parameters") == 0;
+  s->op_forward = shoal_trace_op(r->trace, "forward");
+  s->op_backward = shoal_trace_op(r->trace, "backward");
+  s->op_optimizer = shoal_trace_op(r->trace, "optimizer");
+  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, open_blocks(r, s))); /* sums are planned together */
+  SHOAL_TRY(open_replicas(r, s));
+  SHOAL_TRY(shoal_local_feed_create(r, s, depth, replay, (int)shoal_config_int(c, "method.max_uses"), &s->feed));
+  if (s->parts->form == SHOAL_LOCAL_OVERLAPPING) SHOAL_TRY(shoal_local_pairs_create(r, s, &s->pairs));
+  if (s->pairs && !s->averages_parameters) {
+    s->clip = r->optim->config.clip;
+    r->optim->config.clip = 0;
+  }
+  r->vote_every = shoal_local_lag(s->parts->grid.stages, depth);
+  r->free_running = replay > 0 && s->parts->grid.stages > 1;
+  if (r->free_running) r->together = s->replicas;
+  report(r, s);
+  return name_columns(s, r->free_running);
+}
+
+static void local_close(shoal_run *r, void *state)
+{
+  shoal_local *s = state;
+  shoal_local_pairs_destroy(s->pairs);
+  shoal_local_feed_destroy(s->feed);
+  if (s->parts) shoal_local_forget(r, s);
+  for (int i = 0; s->block && i < s->n; i++) {
+    shoal_buckets_destroy(s->block[i].sums);
+    shoal_plans_destroy(s->block[i].plans);
+    free(s->block[i].input);
+  }
+  shoal_group_destroy(s->replicas);
+  for (size_t i = 0; i < s->n_columns; i++) free((void *)s->columns[i]);
+  free(s->columns);
+  free(s->block);
+  shoal_model_destroy(s->arena);
+  shoal_local_parts_destroy(s->parts);
+}
+
+/* ------------------------------------------------------------------------------------------------------- the step */
+
+typedef struct {
+  const shoal_run *view;
+  shoal_local_trained *block;
+} announcing;
+
+static shoal_status announce(void *context, size_t offset, size_t count)
+{
+  announcing *a = context;
+  return shoal_buckets_announce(a->block->sums, a->view, offset, count);
+}
+
+/* What this block hands on: into the next one's input, or into a message that leaves at once. */
+static shoal_status hand_on(shoal_run *r, shoal_local *s, int i, shoal_local_batch *b)
+{
+  shoal_local_trained *t = &s->block[i];
+  bool inside = i + 1 < s->n;
+  float *to = NULL;
+  if (t->part->out_node < 0 || b->head.total == 0) return SHOAL_OK;
+  if (inside)
+    to = s->block[i + 1].input;
+  else
+    SHOAL_TRY(shoal_local_feed_room(s->feed, r, &to));
+  if (to && b->head.samples) SHOAL_TRY(shoal_plan_output(t->plan, t->part->out_node, to));
+  if (inside) b->x = to;
+  return inside || !to ? SHOAL_OK : shoal_local_feed_send(s->feed, r, b, s->bytes);
+}
+
+/* Forward, on with the output, local loss and backward; then the sum over replicas. */
+static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_local_batch *b, shoal_score *score)
+{
+  shoal_local_trained *t = &s->block[i];
+  shoal_address at = { .seed = r->seed, .step = (uint32_t)b->head.step, .slot0 = b->head.slot0 };
+  const float *x = b->x;
+  shoal_run view = view_of(r, t);
+  announcing to = { &view, t };
+  t->params.version = r->params->version;
+  if (b->head.samples == 0) {
+    memset(t->params.g, 0, t->params.n * sizeof(float));
+    SHOAL_TRY(hand_on(r, s, i, b));
+    return t->sums ? shoal_buckets_finish(t->sums, &view) : SHOAL_OK;
+  }
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_plans_get(t->plans, b->head.samples, SHOAL_PLAN_TRAIN, &t->plan));
+  SHOAL_TRY(shoal_plan_forward(t->plan, &t->params, &at, x, b->y, 1.0f / (float)b->head.total, score));
+  shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->op_forward, t0, shoal_now_ns());
+  SHOAL_TRY(hand_on(r, s, i, b));
+  uint64_t t1 = shoal_now_ns();
+  SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, &at, t->sums ? announce : NULL, &to));
+  if (r->spoil) t->params.g[t->params.n - 1] = NAN; /* the head's, if there is one */
+  shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->op_backward, t1, shoal_now_ns());
+  return t->sums ? shoal_buckets_finish(t->sums, &view) : SHOAL_OK;
+}
+
+/* Every block has its own optimizer: as far as they are not separate anyway (clipping, steps), it is called for each. */
+static shoal_status update(shoal_run *r, shoal_local *s, int i, float lr)
+{
+  const shoal_local_trained *t = &s->block[i];
+  const shoal_range range = { t->at, t->params.n };
+  uint64_t steps = r->optim->steps, t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, &range, 1, lr, NULL));
+  if (i + 1 < s->n) r->optim->steps = steps; /* this step is over when all have taken it */
+  shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, s->op_optimizer, t0, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+/* The network's own loss is the last block's; the others only say when theirs is no number. */
+static void add_score(shoal_run *r, const shoal_local *s, int i, const shoal_score *own, shoal_score *score)
+{
+  r->shown_loss = own->loss / (double)own->samples;
+  if (s->block[i].number + 1 == s->parts->n) {
+    score->loss += own->loss;
+    score->correct += own->correct;
+    score->samples += own->samples;
+  } else if (!isfinite(own->loss)) {
+    score->loss = own->loss;
+  }
+}
+
+static shoal_status train_in_order(shoal_run *r, shoal_local *s, shoal_local_batch *b, float lr, shoal_score *score)
+{
+  for (int i = 0; i < s->n; i++) {
+    shoal_score own = { 0 };
+    SHOAL_TRY(differentiate(r, s, i, b, &own));
+    SHOAL_TRY(update(r, s, i, lr));
+    add_score(r, s, i, &own, score);
+  }
+  return SHOAL_OK;
+}
+
+/* A block's own gradient, before the mean with its neighbours': clipped behind it, copies of a layer would be scaled by two
+ * norms and drift apart. */
+static shoal_status clip(const shoal_run *r, const shoal_local *s, const shoal_local_trained *t)
+{
+  const shoal_backend_ops *ops = r->backend->ops;
+  double square;
+  SHOAL_TRY(ops->sumsq(r->backend, t->params.n, t->params.g, &square));
+  SHOAL_CHECK(isfinite(square), SHOAL_ERR_NUMERIC,
+              "the norm of the gradient is %g in step %llu; resume from the last checkpoint with a smaller optim.lr",
+              sqrt(square), (unsigned long long)r->step);
+  double scale = s->clip / sqrt(square);
+  return scale < 1 ? ops->axpby(r->backend, t->params.n, (float)scale, t->params.g, 0, t->params.g) : SHOAL_OK;
+}
+
+/* All gradients before any update, since blocks share layers. */
+static shoal_status train_overlapping(shoal_run *r, shoal_local *s, shoal_local_batch *b, float lr, shoal_score *score)
+{
+  for (int i = 0; i < s->n; i++) {
+    shoal_score own = { 0 };
+    SHOAL_TRY(differentiate(r, s, i, b, &own));
+    if (s->clip > 0) SHOAL_TRY(clip(r, s, &s->block[i]));
+    add_score(r, s, i, &own, score);
+  }
+  if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->params->g, s->bytes));
+  for (int i = 0; i < s->n; i++) SHOAL_TRY(update(r, s, i, lr));
+  if (!s->averages_parameters) return SHOAL_OK;
+  SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->params->w, s->bytes));
+  r->params->version++;
+  return SHOAL_OK;
+}
+
+static shoal_status local_step(shoal_run *r, void *state, const shoal_batch *b, float lr, shoal_score *score)
+{
+  shoal_local *s = state;
+  shoal_local_batch in = { .head = { .step = r->step, .samples = (uint32_t)b->n, .slot0 = b->slot0, .total = b->total },
+                           .x = b->x,
+                           .y = b->y };
+  if (r->reads_none) SHOAL_TRY(shoal_local_feed_take(s->feed, r, &in));
+  if (in.head.total == 0 && !s->replicas) return SHOAL_OK;
+  SHOAL_TRY(s->pairs ? train_overlapping(r, s, &in, lr, score) : train_in_order(r, s, &in, lr, score));
+  if (r->reads_none) SHOAL_TRY(shoal_local_feed_release(s->feed, r));
+  if (s->replicas)
+    for (int i = 0; i < s->n; i++) shoal_buckets_add_bytes(s->block[i].sums, s->bytes);
+  return SHOAL_OK;
+}
+
+static void local_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
+{
+  shoal_local *s = state;
+  memcpy(out, s->bytes, sizeof s->bytes);
+  memset(s->bytes, 0, sizeof s->bytes);
+}
+
+static shoal_status local_settle(shoal_run *r, void *state, shoal_settle stage)
+{
+  shoal_local *s = state;
+  return stage == SHOAL_GATHERED ? shoal_local_feed_settle(s->feed, r) : SHOAL_OK;
+}
+
+static size_t local_columns(const shoal_run *r, const void *state, const char *const **names)
+{
+  const shoal_local *s = state;
+  *names = s->columns;
+  return s->n_columns;
+}
+
+const shoal_method shoal_method_local = {
+  .name = "local",
+  .about = "layers on different ranks, each block with a loss of its own: a forward-only pipeline",
+  .explanation =
+      "The network is cut into blocks of layers.  Every block but the last gets a small classifier, its head, and is\n"
+      "trained by the loss of that head alone, so no gradient goes from one block to the one before.  Ranks hold\n"
+      "blocks in order and send activations and labels on as soon as they are computed; nobody waits for anything "
+      "from\n"
+      "behind.  The result is the same bits as that of one process that trains all blocks one after the other.  Ranks\n"
+      "that are left over are replicas: they share minibatches and sum the gradients of their blocks.  The model is\n"
+      "the chain of blocks; heads are scored beside it (head_acc_1, … in metrics.csv).  With few blocks and strong\n"
+      "heads it costs little accuracy; with many it costs much.",
+  .source = "Laskin et al., Parallel Training of Deep Networks with Local Updates, arXiv 2012.03837, 2020",
+  .memory = "the heads",
+  .options = options,
+  .state_size = sizeof(shoal_local),
+  .sums_parts = true,
+  .share = SHOAL_SHARE_BATCH,
+  .cut = shoal_local_cut_model,
+  .open = local_open,
+  .close = local_close,
+  .step = local_step,
+  .settle = local_settle,
+  .assemble = shoal_local_assemble,
+  .columns = local_columns,
+  .observe = shoal_local_observe,
+  .adopt = shoal_local_adopt,
+  .step_bytes = local_step_bytes,
+  .save = shoal_local_save,
+  .fits = shoal_local_fits,
+  .load = shoal_local_load,
+};

@@ -1,0 +1,126 @@
+/* Overlapping blocks: every inner layer is trained by two of them, and both go on with the mean.
+ *
+ *     block 0   [ layer 1 ][ layer 2 ]                   the mean of both gradients (or, by option, of both updated
+ *     block 1              [ layer 2 ][ layer 3 ]        weights), so that the two copies stay equal bit for bit
+ *     block 2                         [ layer 3 ]...
+ *
+ * Where both blocks are on one rank it is arithmetic; else the two ranks exchange what they have, at the same time, and both
+ * take (a + b) / 2, which does not depend on who adds to whom.  A rank has such neighbours on two sides at most, since blocks
+ * are dealt in order.  Replicas have summed their gradients before. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "method/local/local.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAG = 1000 }; /* clear of the feed's */
+
+typedef struct {
+  int peer;          /* -1: none on this side */
+  shoal_range range; /* in the rank's arena */
+  float *theirs;     /* owned */
+  shoal_message *out, *in;
+} side;
+
+struct shoal_local_pairs {
+  shoal_group *g;
+  shoal_backend *backend;
+  shoal_trace *trace;
+  uint32_t op;
+  side side[2]; /* the stage before, the one behind */
+};
+
+static shoal_status open_side(shoal_run *r, const shoal_local *s, int stage, shoal_range range, size_t at, side *out)
+{
+  if (stage < 0 || stage >= s->parts->grid.stages) return SHOAL_OK;
+  out->peer = shoal_local_rank(&s->parts->grid, stage, s->replica);
+  out->range = (shoal_range){ range.offset + at, range.count };
+  SHOAL_TRY(SHOAL_ALLOC(range.count, &out->theirs));
+  SHOAL_TRY(shoal_message_create(r->all, "shared layer out", &out->out));
+  return shoal_message_create(r->all, "shared layer in", &out->in);
+}
+
+shoal_status shoal_local_pairs_create(shoal_run *r, const shoal_local *s, shoal_local_pairs **out)
+{
+  const shoal_local_trained *first = &s->block[0], *last = &s->block[s->n - 1];
+  shoal_local_pairs *p;
+  SHOAL_TRY(SHOAL_ALLOC(1, &p));
+  *p = (shoal_local_pairs){ .g = r->all,
+                            .backend = r->backend,
+                            .trace = r->trace,
+                            .op = shoal_trace_op(r->trace, "shared layers"),
+                            .side = { { .peer = -1 }, { .peer = -1 } } };
+  shoal_status st = open_side(r, s, s->stage - 1, first->part->lower, first->at, &p->side[0]);
+  if (st == SHOAL_OK) st = open_side(r, s, s->stage + 1, last->part->upper, last->at, &p->side[1]);
+  if (st == SHOAL_OK)
+    *out = p;
+  else
+    shoal_local_pairs_destroy(p);
+  return st;
+}
+
+void shoal_local_pairs_destroy(shoal_local_pairs *p)
+{
+  if (!p) return;
+  for (int i = 0; i < 2; i++) {
+    shoal_message_destroy(p->side[i].out);
+    shoal_message_destroy(p->side[i].in);
+    free(p->side[i].theirs);
+  }
+  free(p);
+}
+
+static shoal_status start(shoal_local_pairs *p, float *array, uint64_t bytes[SHOAL_LINK_COUNT])
+{
+  for (int i = 0; i < 2; i++) {
+    side *d = &p->side[i];
+    size_t n = d->range.count * sizeof(float);
+    if (d->peer < 0) continue;
+    SHOAL_TRY(shoal_message_recv(d->in, d->theirs, n, d->peer, TAG));
+    SHOAL_TRY(shoal_message_send(d->out, array + d->range.offset, n, d->peer, TAG));
+    bytes[shoal_group_link(p->g, d->peer)] += n;
+  }
+  return SHOAL_OK;
+}
+
+/* Both copies on this rank: blocks i and i + 1. */
+static shoal_status average_here(const shoal_local_pairs *p, const shoal_local *s, float *array)
+{
+  const shoal_backend_ops *ops = p->backend->ops;
+  for (int i = 0; i + 1 < s->n; i++) {
+    const shoal_local_trained *a = &s->block[i], *b = &s->block[i + 1];
+    size_t n = a->part->upper.count;
+    float *x = array + a->at + a->part->upper.offset, *y = array + b->at + b->part->lower.offset;
+    SHOAL_TRY(ops->axpby(p->backend, n, 0.5f, y, 0.5f, x));
+    memcpy(y, x, n * sizeof *y);
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status finish(shoal_local_pairs *p, float *array)
+{
+  uint64_t t0 = shoal_now_ns();
+  for (int i = 0; i < 2; i++) {
+    side *d = &p->side[i];
+    if (d->peer < 0) continue;
+    SHOAL_TRY(shoal_message_wait(d->in));
+    SHOAL_TRY(shoal_message_wait(d->out));
+    shoal_trace_transfer(p->trace, SHOAL_TRACE_EXCHANGE, p->op, t0, shoal_now_ns(), shoal_group_link(p->g, d->peer),
+                         d->peer, d->range.count * sizeof(float), 0);
+  }
+  shoal_trace_span(p->trace, SHOAL_TRACE_WAIT, p->op, t0, shoal_now_ns());
+  for (int i = 0; i < 2; i++) {
+    side *d = &p->side[i];
+    if (d->peer >= 0)
+      SHOAL_TRY(p->backend->ops->axpby(p->backend, d->range.count, 0.5f, d->theirs, 0.5f, array + d->range.offset));
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_local_pairs_average(shoal_local_pairs *p, shoal_run *r, const shoal_local *s, float *array,
+                                       uint64_t bytes[SHOAL_LINK_COUNT])
+{
+  SHOAL_TRY(start(p, array, bytes));
+  SHOAL_TRY(average_here(p, s, array));
+  return finish(p, array);
+}

@@ -1,0 +1,302 @@
+/* Local SGD: every rank trains alone and parameters are averaged every H steps; post-local SGD begins synchronously.
+ *
+ *   epoch    0 .. switch-1                    switch ..
+ *   rank 0   [g+w][g+w][g+w][g+w][g+w]...     [w ][w ][w ][w ]∑[w ][w ][w ][w ]∑     g+  gradients summed over all ranks
+ *   rank 1   [g+w][g+w][g+w][g+w][g+w]...     [w ][w ][w ][w ]∑[w ][w ][w ][w ]∑     w   own optimizer step
+ *            like sync, to the bit            H = 4                                  ∑   x ← mean of x over all ranks
+ *
+ * With `node_level` the ranks of a node sum gradients in every step, as sync does among all, and so stay equal; only
+ * what differs between nodes is averaged.  Optimizer state is neither averaged nor reset.
+ *
+ * Parameters themselves are averaged and not differences to a consensus copy, as in the authors' code: the same in
+ * exact arithmetic, one copy of the weights less, and with one rank it is plain SGD to the bit.  In the synchronous part
+ * gradients are averaged and not parameters: the same by linearity, and it overlaps backward.
+ *
+ * A gradient is the mean over the samples of those who share it.  In a step that ends in an average, ranks count by
+ * their samples instead, so that with H = 1 unequal shares (the last batch, more ranks than samples) come to the mean
+ * over all samples, as in sync.
+ * Sources: Stich, ICLR 2019; Lin et al., ICLR 2020; the node level: PyTorch's post-local hook.  docs/methods/local-sgd.md */
+#include "base/log.h"
+#include "base/mem.h"
+#include "method/common/buckets.h"
+#include "method/local_sgd/schedule.h"
+#include <string.h>
+
+typedef struct {
+  uint64_t period, switch_epoch;
+  shoal_group *group;        /* of my node, or NULL */
+  shoal_buckets *all, *node; /* NULL where never needed */
+  shoal_exchange *average;
+  shoal_sum_algorithm algorithm; /* as asked for */
+  float *sum;                    /* what is averaged: memory that the ranks of a node share */
+  uint32_t op;
+  bool equal;                      /* weights are the same on all ranks */
+  bool alone;                      /* a step without the sum of all gradients was made: optimizer states differ */
+  uint64_t sent[SHOAL_LINK_COUNT]; /* by the formula, in this step */
+} local_state;
+
+static const char all_algorithms[] = "method/algorithms", average_algorithm[] = "method/average_algorithm";
+
+static const shoal_option options[] = {
+  { "method.period", SHOAL_OPT_INT, "8", "steps", "[1,1000000000]",
+    "H: parameters are averaged every so many steps; in between every rank (or node) trains alone.",
+    "Stich, ICLR 2019" },
+  { "method.switch_epoch", SHOAL_OPT_INT, "0", "epochs", "[0,1000000]",
+    "Train synchronously for so many epochs first (post-local SGD).", "Lin et al., ICLR 2020" },
+  { "method.node_level", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "Ranks of a node sum their gradients in every step, so that only nodes train alone.",
+    "PyTorch, post-local SGD hook" },
+  SHOAL_BUCKET_SUM_OPTIONS,
+  SHOAL_BUCKET_SIZE_OPTIONS,
+  { .name = NULL },
+};
+
+static shoal_local_sgd_kind kind_now(const shoal_run *r, const local_state *s)
+{
+  return shoal_local_sgd_at(s->period, s->switch_epoch, r->epoch, r->step);
+}
+
+/* The sum this step's gradients take part in, or NULL. */
+static shoal_buckets *buckets_now(const shoal_run *r, const local_state *s)
+{
+  return kind_now(r, s) == SHOAL_LOCAL_SGD_SYNC ? s->all : s->node;
+}
+
+/* ------------------------------------------------------------------------------------------------------- planning */
+
+static shoal_status plan_average(shoal_run *r, local_state *s, shoal_sum_algorithm algorithm)
+{
+  return shoal_exchange_create_sum(r->all, "average", r->params->n, SHOAL_WIRE_F32, algorithm, &s->average);
+}
+
+static shoal_status plan_node(shoal_run *r, local_state *s, shoal_wire wire)
+{
+  SHOAL_TRY(shoal_group_create_node(r->world, &s->group));
+  return shoal_buckets_create(r, s->group, "exchange inside nodes", "node bucket", wire, s->algorithm, &s->node);
+}
+
+/* Settings with which the method does nothing that sync, or no exchange at all, would not do. */
+static void warn_of_idling(const shoal_run *r, const local_state *s)
+{
+  double steps = r->epochs * (double)r->steps_per_epoch;
+  if (shoal_world_rank(r->world) != 0 || shoal_group_size(r->all) == 1) return;
+  if ((double)s->switch_epoch >= r->epochs)
+    shoal_warn("method.switch_epoch is %llu, but the run ends after %g epochs: all of it is synchronous",
+               (unsigned long long)s->switch_epoch, r->epochs);
+  else if ((double)s->period >= steps)
+    shoal_warn("method.period is %llu, but the run has %g steps: %s", (unsigned long long)s->period, steps,
+               s->switch_epoch ? "nothing is averaged after the switch" : "only the first one ends in an average");
+}
+
+static void print_plan(const shoal_run *r, const local_state *s)
+{
+  char from[64] = "";
+  if (shoal_group_size(r->all) == 1) {
+    shoal_info("local-sgd: one rank has nobody to average with: this is plain SGD");
+    return;
+  }
+  if (s->switch_epoch) snprintf(from, sizeof from, ", from epoch %llu on", (unsigned long long)s->switch_epoch + 1);
+  shoal_info("local-sgd: parameters averaged over %d ranks every %llu step%s, %s%s", shoal_group_size(r->all),
+             (unsigned long long)s->period, s->period == 1 ? "" : "s",
+             shoal_sum_name(shoal_exchange_algorithm(s->average)), from);
+}
+
+static shoal_status local_open(shoal_run *r, void *state)
+{
+  local_state *s = state;
+  shoal_wire wire = shoal_wire_wanted(r->config);
+  void *memory;
+  s->period = (uint64_t)shoal_config_int(r->config, "method.period");
+  s->switch_epoch = (uint64_t)shoal_config_int(r->config, "method.switch_epoch");
+  s->algorithm = shoal_algorithm_wanted(r->config);
+  s->op = shoal_trace_op(r->trace, "average");
+  s->equal = true;
+  if (s->switch_epoch) SHOAL_TRY(shoal_buckets_create(r, r->all, "exchange", "bucket", wire, s->algorithm, &s->all));
+  if (shoal_config_bool(r->config, "method.node_level")) SHOAL_TRY(plan_node(r, s, wire));
+  SHOAL_TRY(shoal_group_share(r->all, r->params->n * sizeof(float), &memory));
+  s->sum = memory;
+  SHOAL_TRY(plan_average(r, s, s->algorithm));
+  print_plan(r, s);
+  warn_of_idling(r, s);
+  return SHOAL_OK;
+}
+
+static void local_close(shoal_run *r, void *state)
+{
+  local_state *s = state;
+  shoal_exchange_destroy(s->average);
+  shoal_group_unshare(r->all, s->sum);
+  shoal_buckets_destroy(s->node);
+  shoal_buckets_destroy(s->all);
+  shoal_group_destroy(s->group);
+}
+
+/* ------------------------------------------------------------------------------------------------------- the step */
+
+static double local_samples(const shoal_run *r, const void *state, uint64_t total)
+{
+  const local_state *s = state;
+  const shoal_place *me = shoal_run_place(r);
+  int size = shoal_group_size(r->all), sharing = s->node ? me->local_size : 1;
+  uint64_t first, own;
+  switch (kind_now(r, s)) {
+  case SHOAL_LOCAL_SGD_SYNC:
+    break;
+  case SHOAL_LOCAL_SGD_ALONE:
+    shoal_share_of(total, me->rank, size, &first, &own);
+    return (double)(s->node ? shoal_node_samples(r, total) : own);
+  case SHOAL_LOCAL_SGD_AVERAGE: /* `sharing` ranks will bring the same gradient to a mean over `size` */
+    return (double)total * sharing / size;
+  }
+  return (double)total;
+}
+
+static shoal_status local_announce(shoal_run *r, void *state, size_t offset, size_t count)
+{
+  shoal_buckets *b = buckets_now(r, state);
+  return b ? shoal_buckets_announce(b, r, offset, count) : SHOAL_OK;
+}
+
+static shoal_status local_grads_ready(shoal_run *r, void *state)
+{
+  local_state *s = state;
+  shoal_buckets *b = buckets_now(r, s);
+  if (!b) return SHOAL_OK;
+  shoal_buckets_add_bytes(b, s->sent);
+  return shoal_buckets_finish(b, r);
+}
+
+static shoal_status average_weights(shoal_run *r, local_state *s)
+{
+  shoal_params *p = r->params;
+  int size = shoal_group_size(r->all);
+  if (size == 1) return SHOAL_OK;
+  uint64_t t0 = shoal_now_ns(), bytes[SHOAL_LINK_COUNT];
+  memcpy(s->sum, p->w, p->n * sizeof *p->w);
+  shoal_exchange_stamp(s->average, r->step);
+  SHOAL_TRY(shoal_exchange_start(s->average, s->sum));
+  SHOAL_TRY(shoal_exchange_wait(s->average));
+  SHOAL_TRY(r->backend->ops->axpby(r->backend, p->n, 1.0f / (float)size, s->sum, 0, p->w));
+  p->version++;
+  shoal_exchange_bytes(r->all, p->n, SHOAL_WIRE_F32, shoal_exchange_algorithm(s->average), bytes);
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) s->sent[link] += bytes[link];
+  shoal_trace_span(r->trace, SHOAL_TRACE_OTHER, s->op, t0, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+static shoal_status local_weights_ready(shoal_run *r, void *state)
+{
+  local_state *s = state;
+  shoal_local_sgd_kind kind = kind_now(r, s);
+  if (kind == SHOAL_LOCAL_SGD_SYNC) return SHOAL_OK;
+  s->alone = true;
+  s->equal = kind == SHOAL_LOCAL_SGD_AVERAGE;
+  return s->equal ? average_weights(r, s) : SHOAL_OK;
+}
+
+static shoal_status local_epoch_end(shoal_run *r, void *state, double loss)
+{
+  const local_state *s = state;
+  if (r->epoch + 1 == s->switch_epoch && (double)s->switch_epoch < r->epochs)
+    shoal_info("local-sgd: from now on parameters are averaged every %llu steps", (unsigned long long)s->period);
+  return SHOAL_OK;
+}
+
+static void local_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
+{
+  local_state *s = state;
+  memcpy(out, s->sent, sizeof s->sent);
+  memset(s->sent, 0, sizeof s->sent);
+}
+
+static shoal_status local_assemble(shoal_run *r, void *state, float *weights, float *stats)
+{
+  const local_state *s = state;
+  if (s->equal)
+    memcpy(weights, r->params->w, r->params->n * sizeof *weights);
+  else
+    SHOAL_TRY(shoal_mean_weights(r, 1.0 / shoal_group_size(r->all), weights));
+  return shoal_mean_stats(r, r->model, r->params->stats, stats);
+}
+
+/* ---------------------------------------------------------------------------------------------------- checkpoints */
+
+/* The schedule needs nothing but the step's number. */
+static shoal_status local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
+{
+  const local_state *s = state;
+  shoal_ckpt_put_i64(c, "method/equal", s->equal);
+  shoal_ckpt_put_i64(c, "method/alone", s->alone);
+  shoal_ckpt_put_i64(c, average_algorithm, (int64_t)shoal_exchange_algorithm(s->average));
+  if (s->all) SHOAL_TRY(shoal_buckets_save(s->all, c, all_algorithms));
+  return s->node ? shoal_buckets_save_own(s->node, c, "node_algorithms") : SHOAL_OK;
+}
+
+static shoal_status adopt_average(shoal_run *r, local_state *s, const shoal_ckpt *c)
+{
+  int64_t then;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, average_algorithm, &then));
+  bool known = then > SHOAL_SUM_AUTO && then <= SHOAL_SUM_SMALL;
+  if (s->algorithm != SHOAL_SUM_AUTO || !known || then == (int64_t)shoal_exchange_algorithm(s->average))
+    return SHOAL_OK;
+  shoal_exchange_destroy(s->average);
+  s->average = NULL;
+  return plan_average(r, s, (shoal_sum_algorithm)then);
+}
+
+/* Elsewhere all ranks take the model, so they are equal again. */
+static shoal_status local_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
+{
+  local_state *s = state;
+  int64_t equal, alone;
+  char name[64];
+  if (!same_layout) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "method/equal", &equal));
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "method/alone", &alone));
+  SHOAL_CHECK(!alone || shoal_ckpt_get_info(c)->epoch >= s->switch_epoch, SHOAL_ERR_USAGE,
+              "method.switch_epoch is %llu, but the checkpoint, in epoch %llu, holds ranks that have trained alone: "
+              "synchronous steps would not bring them together; set method.switch_epoch to %llu at most",
+              (unsigned long long)s->switch_epoch, (unsigned long long)shoal_ckpt_get_info(c)->epoch,
+              (unsigned long long)shoal_ckpt_get_info(c)->epoch);
+  s->equal = equal != 0;
+  s->alone = alone != 0;
+  SHOAL_TRY(adopt_average(r, s, c));
+  if (s->all) SHOAL_TRY(shoal_buckets_load(s->all, c, all_algorithms));
+  if (!s->node) return SHOAL_OK;
+  snprintf(name, sizeof name, "replica/%d/node_algorithms", shoal_world_rank(r->world));
+  return shoal_buckets_load(s->node, c, name);
+}
+
+const shoal_method shoal_method_local_sgd = {
+  .name = "local-sgd",
+  .about = "parameters averaged every H steps; switch_epoch makes it post-local SGD",
+  .explanation =
+      "Every rank takes optimizer steps with the gradient of its own samples; every method.period steps parameters "
+      "are\n"
+      "averaged over all ranks.  That is H times fewer exchanges than sync, of the same size, but nothing can hide "
+      "them:\n"
+      "parameters are final only after the optimizer.  With method.switch_epoch the first epochs are those of sync, "
+      "to\n"
+      "the bit (post-local SGD: a large H early in training costs accuracy).  With method.node_level ranks of a node "
+      "sum\n"
+      "gradients in every step and only nodes drift apart.  Optimizer state stays local.  Evaluation and checkpoints\n"
+      "take the mean of all ranks without touching them.",
+  .source =
+      "Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019; Lin, Stich, Patel, Jaggi, Don't Use Large "
+      "Mini-Batches, Use Local SGD, ICLR 2020",
+  .memory = "the ranks' own weights and statistics beside their mean",
+  .options = options,
+  .state_size = sizeof(local_state),
+  .share = SHOAL_SHARE_BATCH,
+  .open = local_open,
+  .close = local_close,
+  .samples = local_samples,
+  .announce = local_announce,
+  .grads_ready = local_grads_ready,
+  .weights_ready = local_weights_ready,
+  .epoch_end = local_epoch_end,
+  .assemble = local_assemble,
+  .step_bytes = local_step_bytes,
+  .save = local_save,
+  .load = local_load,
+};

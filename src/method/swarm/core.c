@@ -1,0 +1,103 @@
+/* A swarm's memory: see swarm_impl.h. */
+#include "base/mem.h"
+#include "method/swarm/swarm.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static shoal_status alloc_vectors(shoal_swarm *s)
+{
+  shoal_swarm_variant v = s->rules.variant;
+  size_t n = s->node.n;
+  if (v == SHOAL_SWARM_BLOCKING)
+    s->node.c = s->node.x;
+  else
+    SHOAL_TRY(shoal_alloc(n, sizeof(float), "the swarm's common copy", (void **)&s->node.c));
+  if (v == SHOAL_SWARM_SYMMETRIC || v == SHOAL_SWARM_NONBLOCKING)
+    SHOAL_TRY(shoal_alloc(n, sizeof(float), "the swarm's base", (void **)&s->node.b));
+  if (v == SHOAL_SWARM_PULL) SHOAL_TRY(shoal_alloc(n, sizeof(float), "what is pulled", (void **)&s->shown));
+  SHOAL_TRY(shoal_alloc(n, sizeof(float), "the partner's model", (void **)&s->theirs));
+  SHOAL_TRY(shoal_alloc(n, sizeof(float), "parcels to send", (void **)&s->outbox));
+  SHOAL_TRY(shoal_alloc(n, sizeof(float), "parcels to read", (void **)&s->inbox));
+  SHOAL_TRY(SHOAL_ALLOC(s->blocks, &s->distance));
+  SHOAL_TRY(SHOAL_ALLOC((size_t)s->size, &s->begun));
+  return SHOAL_ALLOC((size_t)s->size, &s->since);
+}
+
+shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, float *x, size_t n, shoal_swarm **out)
+{
+  shoal_status st;
+  shoal_swarm *s;
+  SHOAL_TRY(SHOAL_ALLOC(1, &s));
+  *s = (shoal_swarm){ .rules = *rules,
+                      .world = w,
+                      .all = shoal_world_group(w),
+                      .control = shoal_world_control(w),
+                      .rank = shoal_world_rank(w),
+                      .size = shoal_world_size(w),
+                      .node = { .n = n, .x = x },
+                      .blocks = shoal_quant_blocks(n),
+                      .marks = (shoal_quant_blocks(n) + 7) / 8 };
+  SHOAL_TRY_GOTO(st, shoal_graph_create(rules->graph, s->size, rules->p, rules->seed, &s->graph), fail);
+  SHOAL_TRY_GOTO(st, alloc_vectors(s), fail);
+  shoal_swarm_restart(s);
+  *out = s;
+  return SHOAL_OK;
+fail:
+  shoal_swarm_destroy(s);
+  return st;
+}
+
+void shoal_swarm_destroy(shoal_swarm *s)
+{
+  if (!s) return;
+  shoal_graph_destroy(s->graph);
+  if (s->node.c != s->node.x) free(s->node.c);
+  free(s->node.b);
+  free(s->shown);
+  free(s->theirs);
+  free(s->outbox);
+  free(s->inbox);
+  free(s->distance);
+  free(s->begun);
+  free(s->since);
+  free(s);
+}
+
+void shoal_swarm_restart(shoal_swarm *s)
+{
+  shoal_swarm_publish(s);
+  if (s->node.b) memcpy(s->node.b, s->node.x, s->node.n * sizeof(float));
+  if (s->node.b) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
+}
+
+shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name)
+{
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8];
+  double *saved;
+  SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
+  if (ndim != 1 || dims[0] == s->blocks) return shoal_ckpt_get(c, name, SHOAL_F64, s->blocks, s->distance);
+  SHOAL_TRY(SHOAL_ALLOC(dims[0], &saved));
+  shoal_status st = shoal_ckpt_get(c, name, SHOAL_F64, dims[0], saved);
+  double largest = st == SHOAL_OK ? shoal_swarm_largest(dims[0], saved) : 0;
+  for (size_t b = 0; st == SHOAL_OK && b < s->blocks; b++) s->distance[b] = largest;
+  free(saved);
+  return st;
+}
+
+void shoal_swarm_publish(shoal_swarm *s)
+{
+  if (s->rules.variant == SHOAL_SWARM_PULL) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
+}
+
+void shoal_swarm_fold_own(shoal_swarm *s)
+{
+  for (size_t b = 0; b < s->blocks; b++) {
+    size_t at = b * SHOAL_QUANT_BLOCK;
+    shoal_swarm_node part = { shoal_swarm_block_length(s, b), s->node.x + at, s->node.c + at, s->node.b + at };
+    double learned = shoal_swarm_fold(&part);
+    if (isfinite(learned)) s->distance[b] = SHOAL_MAX(s->distance[b], learned);
+  }
+}

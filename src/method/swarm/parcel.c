@@ -1,0 +1,137 @@
+/* What the two sides of an interaction send each other: a parcel, and again, in full, the blocks that could not be read.
+ *
+ *     initiator                              partner
+ *     pack c_i   ------- parcel ------->     read near c_j, compare hashes
+ *     read       <------ parcel --------     pack c_j
+ *                <------ bad blocks ---->    the union of both lists goes again as f32, both ways
+ *     c_i ← (Q(c_i) + Q(c_j)) / 2            c_j ← the same bits;   resent blocks: the exact numbers of both
+ *
+ * Each side chooses the spacings of its own parcel, block by block, and the parcel says them.  While nothing is known of
+ * distances parcels are the numbers themselves.  V3 moves one parcel, to the initiator. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "method/swarm/swarm.h"
+#include <stdlib.h>
+#include <string.h>
+
+shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d)
+{
+  *d = (shoal_swarm_deal){ 0 };
+  SHOAL_TRY(SHOAL_ALLOC(s->blocks, &d->exponent));
+  return SHOAL_ALLOC(s->marks, &d->bad);
+}
+
+void shoal_swarm_deal_fini(shoal_swarm_deal *d)
+{
+  free(d->exponent);
+  free(d->bad);
+}
+
+size_t shoal_swarm_parcel_bytes(int bits, size_t n)
+{
+  return bits ? shoal_quant_bytes(bits, n) : n * sizeof(float);
+}
+
+void shoal_swarm_count_parcel(shoal_swarm *s, const shoal_swarm_deal *d, int peer)
+{
+  s->sent[shoal_group_link(s->all, peer)] += d->bytes;
+  s->parcels++;
+  s->full_parcels += !d->quantised;
+}
+
+void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer)
+{
+  s->sent[shoal_group_link(s->all, peer)] += d->resend;
+  s->resent_bytes += d->resend;
+}
+
+void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, uint64_t t0_ns, uint64_t waited_ns)
+{
+  if (!s->trace) return;
+  uint64_t now = shoal_now_ns();
+  shoal_link link = shoal_group_link(s->all, peer);
+  shoal_trace_transfer(s->trace, SHOAL_TRACE_EXCHANGE, s->op, t0_ns, now, link, peer, d->bytes + d->resend,
+                       s->met + s->served);
+  if (waited_ns)
+    shoal_trace_transfer(s->trace, SHOAL_TRACE_WAIT, s->op, now - waited_ns, now, link, peer, 0, s->met + s->served);
+}
+
+double shoal_swarm_reach(const shoal_swarm *s)
+{
+  return shoal_swarm_largest(s->blocks, s->distance);
+}
+
+void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance)
+{
+  const shoal_swarm_rules *r = &s->rules;
+  d->quant = (shoal_quant){ .bits = r->bits,
+                            .stochastic = r->stochastic,
+                            .seed = shoal_rng_seed(r->seed, (uint64_t)s->rank),
+                            .turn = (uint32_t)s->turns++ };
+  d->quantised = r->bits && distance > 0;
+  if (d->quantised) shoal_swarm_exponents(r->bits, s->blocks, s->distance, distance, d->exponent);
+  d->bytes = shoal_swarm_parcel_bytes(d->quantised ? r->bits : 0, s->node.n);
+  d->resend = 0;
+  memset(d->bad, 0, s->marks);
+}
+
+void shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from)
+{
+  if (d->quantised)
+    shoal_quant_encode(&d->quant, s->node.n, from, d->exponent, s->outbox);
+  else
+    memcpy(s->outbox, from, d->bytes);
+}
+
+void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d)
+{
+  if (d->quantised)
+    (void)shoal_quant_decode(d->quant.bits, s->node.n, s->inbox, s->node.c, s->theirs, d->bad);
+  else
+    memcpy(s->theirs, s->inbox, d->bytes);
+}
+
+void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs)
+{
+  for (size_t i = 0; theirs && i < s->marks; i++) d->bad[i] |= theirs[i];
+  d->resend = 0;
+  for (size_t b = 0; b < s->blocks; b++)
+    if (shoal_quant_marked(d->bad, b)) d->resend += shoal_swarm_block_length(s, b) * sizeof(float);
+}
+
+void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from)
+{
+  float *to = (float *)s->outbox;
+  for (size_t b = 0; b < s->blocks; b++) {
+    if (!shoal_quant_marked(d->bad, b)) continue;
+    size_t count = shoal_swarm_block_length(s, b);
+    memcpy(to, from + b * SHOAL_QUANT_BLOCK, count * sizeof *to);
+    to += count;
+  }
+}
+
+void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d)
+{
+  const float *from = (const float *)s->inbox;
+  for (size_t b = 0; b < s->blocks; b++) {
+    if (!shoal_quant_marked(d->bad, b)) continue;
+    size_t count = shoal_swarm_block_length(s, b);
+    memcpy(s->theirs + b * SHOAL_QUANT_BLOCK, from, count * sizeof *from);
+    from += count;
+  }
+}
+
+/* Block by block, so that the three passes find their numbers in the cache. */
+void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d)
+{
+  bool average = shoal_swarm_averages(s->rules.variant);
+  for (size_t b = 0; b < s->blocks; b++) {
+    size_t at = b * SHOAL_QUANT_BLOCK, count = shoal_swarm_block_length(s, b);
+    float *c = s->node.c + at;
+    const float *theirs = s->theirs + at;
+    s->distance[b] = shoal_swarm_observe(s->distance[b], shoal_swarm_distance(count, theirs, c));
+    if (!average) continue;
+    if (d->quantised && !shoal_quant_marked(d->bad, b)) shoal_quant_value(&d->quant, at, count, c, d->exponent + b, c);
+    shoal_swarm_average(count, c, theirs, c);
+  }
+}

@@ -1,0 +1,265 @@
+/* swarm: every rank trains a model of its own and now and then averages it with that of one random partner.
+ *
+ *     rank 0   step step step step · step step step step ·          no rounds, no barrier: a rank that has done its
+ *     rank 1   step step · step step step step · step step          local steps asks one neighbour, and goes on
+ *     rank 2   step · step step step step · step step step
+ *
+ * This file ties the swarm (swarm_impl.h) to the loop: options, when interactions take place, what is saved, and what
+ * "the model" is: the mean over ranks of everything learned, mean(c - b + x); without copies, mean(x).  It is the mean
+ * that would be left if all ranks folded now, so nothing pending is forgotten, and interactions do not change it.
+ *
+ * Source: Nadiradze, Sabour, Davies, Li, Alistarh, NeurIPS 2021; specification in docs/methods/swarm.md. */
+#include "method/swarm/swarm.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "method/method.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  shoal_swarm *swarm;
+  shoal_swarm_lockstep *lockstep; /* one of the two, where there is anybody to meet */
+  shoal_swarm_pairs *pairs;
+} swarm_state;
+
+static const shoal_option options[] = {
+  { "method.variant", SHOAL_OPT_ENUM, "nonblocking", NULL, "nonblocking|pull|blocking|nonblocking-symmetric",
+    "How two ranks average: two copies and nobody waits; the asker reads the other; both stop; both fold.",
+    "Nadiradze et al., NeurIPS 2021" },
+  { "method.local_steps", SHOAL_OPT_INT, "1", "steps", "[1,inf)",
+    "Steps a rank trains alone before it begins the next interaction (H); larger than the run: none at all.",
+    "Nadiradze et al., NeurIPS 2021" },
+  { "method.local_steps_draw", SHOAL_OPT_ENUM, "fixed", NULL, "fixed|geometric",
+    "Always that many local steps, or a random number with that mean.", "Nadiradze et al., NeurIPS 2021 (analysis)" },
+  { "method.overlap", SHOAL_OPT_INT, "4", "steps", "[1,inf)",
+    "Steps a rank goes on while an interaction it began is not over; then it waits: slow links bound the drift.",
+    "shoal" },
+  { "method.graph", SHOAL_OPT_ENUM, "complete", NULL, "complete|ring|torus|random", "Who may meet whom.", "shoal" },
+  { "method.edge_probability", SHOAL_OPT_FLOAT, "0.5", NULL, "[0,1]",
+    "Probability of an edge; components are joined afterwards.", "shoal", .when = "method.graph=random" },
+  { "method.bits", SHOAL_OPT_ENUM, "8", "bits", "0|4|8|14|16",
+    "Bits per number on the wire, by the modular quantiser; 0: f32.", "Davies et al., ICLR 2021" },
+  { "method.rounding", SHOAL_OPT_ENUM, "nearest", NULL, "nearest|stochastic",
+    "To the nearest grid point, or at random with the right mean.", "Davies et al., ICLR 2021" },
+  { "method.deterministic", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "All ranks step together and compute who meets whom: the same bits in every run, and ranks wait for each other.",
+    "shoal" },
+  { "method.drop_after", SHOAL_OPT_FLOAT, "60", "s", "(0,inf)",
+    "A partner that does not even answer a ping for so long is given up, until it is heard of again.", "shoal" },
+  { "method.on_lost", SHOAL_OPT_ENUM, "drop", NULL, "drop|stop",
+    "When a partner is given up: go on without it, or end the run (exit 4).", "shoal" },
+  { .name = NULL }
+};
+
+/* Position of a word in the list of an option, as the option's table has it. */
+static int choice(const shoal_config *c, const char *name, const char *const *words)
+{
+  int i = 0;
+  while (words[i] && strcmp(words[i], shoal_config_string(c, name)) != 0) i++;
+  return i;
+}
+
+static shoal_swarm_rules read_rules(const shoal_run *r)
+{
+  static const char *const variants[] = { "blocking", "nonblocking-symmetric", "pull", "nonblocking", NULL };
+  static const char *const graphs[] = { "complete", "ring", "torus", "random", NULL };
+  const shoal_config *c = r->config;
+  return (shoal_swarm_rules){
+    .variant = (shoal_swarm_variant)choice(c, "method.variant", variants),
+    .bits = atoi(shoal_config_string(c, "method.bits")),
+    .stochastic = strcmp(shoal_config_string(c, "method.rounding"), "stochastic") == 0,
+    .geometric = strcmp(shoal_config_string(c, "method.local_steps_draw"), "geometric") == 0,
+    .h = (uint64_t)shoal_config_int(c, "method.local_steps"),
+    .overlap = (uint64_t)shoal_config_int(c, "method.overlap"),
+    .graph = (shoal_graph_kind)choice(c, "method.graph", graphs),
+    .p = shoal_config_float(c, "method.edge_probability"),
+    .seed = r->seed,
+    .drop_after_s = shoal_config_float(c, "method.drop_after"),
+    .stop_on_lost = strcmp(shoal_config_string(c, "method.on_lost"), "stop") == 0,
+  };
+}
+
+static void print_rules(const shoal_run *r, const shoal_swarm *s)
+{
+  if (s->size == 1) return;
+  char size[32];
+  shoal_info("swarm: %s, %s graph, an interaction after %s%lld local steps, %s per parcel",
+             shoal_config_string(r->config, "method.variant"), shoal_config_string(r->config, "method.graph"),
+             s->rules.geometric ? "about " : "", (long long)s->rules.h,
+             shoal_format_bytes((double)shoal_swarm_parcel_bytes(s->rules.bits, s->node.n), size, sizeof size));
+}
+
+static shoal_status swarm_open(shoal_run *r, void *state)
+{
+  swarm_state *m = state;
+  shoal_swarm_rules rules = read_rules(r);
+  SHOAL_TRY(shoal_swarm_create(r->world, &rules, r->params->w, r->params->n, &m->swarm));
+  m->swarm->trace = r->trace;
+  m->swarm->op = shoal_trace_op(r->trace, "interaction");
+  print_rules(r, m->swarm);
+  if (m->swarm->size == 1) return SHOAL_OK;
+  if (shoal_config_bool(r->config, "method.deterministic")) return shoal_swarm_lockstep_create(m->swarm, &m->lockstep);
+  r->free_running = true;
+  return shoal_swarm_pairs_create(m->swarm, &m->pairs);
+}
+
+static void swarm_close(shoal_run *r, void *state)
+{
+  swarm_state *m = state;
+  shoal_swarm_pairs_destroy(m->pairs);
+  shoal_swarm_lockstep_destroy(m->lockstep);
+  shoal_swarm_destroy(m->swarm);
+}
+
+static shoal_status swarm_weights_ready(shoal_run *r, void *state)
+{
+  swarm_state *m = state;
+  bool changed = false;
+  shoal_status st = SHOAL_OK;
+  if (m->lockstep) st = shoal_swarm_lockstep_step(m->lockstep, r->step, &changed);
+  if (m->pairs) st = shoal_swarm_pairs_step(m->pairs, &changed);
+  r->params->version += changed;
+  return st;
+}
+
+static shoal_status swarm_settle(shoal_run *r, void *state, shoal_settle stage)
+{
+  swarm_state *m = state;
+  bool changed = false;
+  shoal_status st = stage == SHOAL_ARRIVING   ? shoal_swarm_pairs_arrive(m->pairs, &changed)
+                    : stage == SHOAL_GATHERED ? shoal_swarm_pairs_gathered(m->pairs, &changed)
+                                              : shoal_swarm_pairs_leave(m->pairs);
+  r->params->version += changed;
+  return st;
+}
+
+/* ---------------------------------------------------------------------------------------------------- the model */
+
+static shoal_status swarm_assemble(shoal_run *r, void *state, float *weights, float *stats)
+{
+  const swarm_state *m = state;
+  const shoal_swarm_node *a = &m->swarm->node;
+  double share = 1.0 / m->swarm->size;
+  float *pending = r->params->g;
+  for (size_t i = 0; i < a->n; i++)
+    pending[i] = (float)(share * ((a->b ? (double)a->c[i] - (double)a->b[i] : 0) + (double)a->x[i]));
+  SHOAL_TRY(shoal_sum_models(r, weights));
+  return shoal_mean_stats(r, r->model, r->params->stats, stats);
+}
+
+static void swarm_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
+{
+  swarm_state *m = state;
+  memcpy(out, m->swarm->sent, sizeof m->swarm->sent);
+  memset(m->swarm->sent, 0, sizeof m->swarm->sent);
+}
+
+/* ------------------------------------------------------------------------------------------------- checkpoints */
+
+enum { BEGUN, SINCE, TURNS, MET, SERVED, PARCELS, FULL_PARCELS, RESENT_BYTES, COUNTS };
+
+static shoal_status swarm_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
+{
+  const swarm_state *m = state;
+  const shoal_swarm *s = m->swarm;
+  int64_t counts[COUNTS] = {
+    [BEGUN] = (int64_t)s->begun[s->rank],
+    [SINCE] = (int64_t)s->since[s->rank],
+    [TURNS] = (int64_t)s->turns,
+    [MET] = (int64_t)s->met,
+    [SERVED] = (int64_t)s->served,
+    [PARCELS] = (int64_t)s->parcels,
+    [FULL_PARCELS] = (int64_t)s->full_parcels,
+    [RESENT_BYTES] = (int64_t)s->resent_bytes,
+  };
+  shoal_ckpt_put_replica(c, "swarm_counts", SHOAL_I64, COUNTS, counts);
+  shoal_ckpt_put_replica(c, "swarm_distance", SHOAL_F64, s->blocks, s->distance);
+  if (!s->node.b) return SHOAL_OK;
+  shoal_ckpt_put_replica(c, "swarm_common", SHOAL_F32, s->node.n, s->node.c);
+  shoal_ckpt_put_replica(c, "swarm_base", SHOAL_F32, s->node.n, s->node.b);
+  return SHOAL_OK;
+}
+
+static shoal_status load_counts(shoal_swarm *s, const shoal_ckpt *c)
+{
+  char name[64];
+  for (int k = 0; k < s->size; k++) {
+    int64_t counts[COUNTS];
+    snprintf(name, sizeof name, "replica/%d/swarm_counts", k);
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, COUNTS, counts));
+    s->begun[k] = (uint64_t)counts[BEGUN];
+    s->since[k] = (uint64_t)counts[SINCE];
+    if (k != s->rank) continue;
+    s->turns = (uint64_t)counts[TURNS];
+    s->met = (uint64_t)counts[MET];
+    s->served = (uint64_t)counts[SERVED];
+    s->parcels = (uint64_t)counts[PARCELS];
+    s->full_parcels = (uint64_t)counts[FULL_PARCELS];
+    s->resent_bytes = (uint64_t)counts[RESENT_BYTES];
+  }
+  snprintf(name, sizeof name, "replica/%d/swarm_distance", s->rank);
+  return shoal_swarm_load_distances(s, c, name);
+}
+
+/* Copies of a variant that had some, for one that has none: what was pending goes into the live model. */
+static shoal_status fold_copies(shoal_swarm *s, const shoal_ckpt *c, const char *common, const char *base)
+{
+  float *x = s->node.x, *part = s->theirs;
+  SHOAL_TRY(shoal_ckpt_get(c, common, SHOAL_F32, s->node.n, part));
+  for (size_t i = 0; i < s->node.n; i++) x[i] += part[i];
+  SHOAL_TRY(shoal_ckpt_get(c, base, SHOAL_F32, s->node.n, part));
+  for (size_t i = 0; i < s->node.n; i++) x[i] -= part[i];
+  return SHOAL_OK;
+}
+
+/* Same layout: every rank goes on as it was.  Another one: all start from the mean, which the loop has loaded. */
+static shoal_status swarm_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
+{
+  swarm_state *m = state;
+  shoal_swarm *s = m->swarm;
+  char common[64], base[64];
+  if (same_layout) {
+    SHOAL_TRY(load_counts(s, c));
+    snprintf(common, sizeof common, "replica/%d/swarm_common", s->rank);
+    snprintf(base, sizeof base, "replica/%d/swarm_base", s->rank);
+    bool saved = shoal_ckpt_has(c, common);
+    if (saved && s->node.b) {
+      SHOAL_TRY(shoal_ckpt_get(c, common, SHOAL_F32, s->node.n, s->node.c));
+      return shoal_ckpt_get(c, base, SHOAL_F32, s->node.n, s->node.b);
+    }
+    if (saved) SHOAL_TRY(fold_copies(s, c, common, base));
+  }
+  r->params->version++;
+  shoal_swarm_restart(s);
+  return SHOAL_OK;
+}
+
+const shoal_method shoal_method_swarm = {
+  .name = "swarm",
+  .about = "a model on every rank; now and then it is averaged with that of one random partner",
+  .explanation =
+      "Every rank trains a model of its own on its own slots of the data.  After some local steps it picks a random\n"
+      "neighbour, and the two average their common copies, 8 bits per number: of each number only its grid point\n"
+      "modulo 256 is sent, which the other side can resolve because its own number is near.  A hash per block\n"
+      "tells where it was not, and such blocks go again in full.  Every block of 4096 numbers has a grid spacing of\n"
+      "its own, after the distances seen there; 16 bits are twice the bytes for a little accuracy.  A partner answers\n"
+      "between two primitives of its own compute, so nobody waits for a slow rank; ranks meet only to evaluate, to\n"
+      "save and to stop.  The evaluated model is the mean of all, its batch-norm statistics measured anew.",
+  .source =
+      "Nadiradze, Sabour, Davies, Li, Alistarh, Asynchronous Decentralized SGD with Quantized and Local Updates,\n"
+      "        NeurIPS 2021",
+  .memory = "the ranks' own weights and states beside their mean",
+  .options = options,
+  .state_size = sizeof(swarm_state),
+  .replicas_equal = false,
+  .mean_model = true,
+  .share = SHOAL_SHARE_STRIDED,
+  .open = swarm_open,
+  .close = swarm_close,
+  .weights_ready = swarm_weights_ready,
+  .settle = swarm_settle,
+  .assemble = swarm_assemble,
+  .step_bytes = swarm_step_bytes,
+  .save = swarm_save,
+  .load = swarm_load,
+};

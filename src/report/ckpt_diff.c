@@ -1,0 +1,311 @@
+/* `shoal ckpt diff`: where do two checkpoints differ, and by how much?
+ *
+ * Both files are verified first, so that damage is not mistaken for a difference.  Then the two sorted lists of names
+ * are merged, and arrays are compared in pieces, so memory does not grow with them.
+ *
+ * Tolerance 0 asks for equal bits, as "stop and resume equals not stopping" does: then -0 differs from 0, and a NaN
+ * equals the same NaN.  A positive tolerance is relative to the largest finite value of the array in the first file: element by
+ * element would ask for digits of numbers that are rounding noise.  Two NaN agree, a NaN and a number do not. */
+#include "base/mem.h"
+#include "base/str.h"
+#include "ckpt/ckpt_impl.h"
+#include "report/ckpt.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  uint64_t count, at; /* how many differ; element with the largest difference */
+  double largest;
+  double a, b; /* there */
+} difference;
+
+typedef struct {
+  const shoal_ckpt *a, *b;
+  double tolerance;
+  bool json;
+  shoal_str text;
+  size_t compared, different;
+  void *piece_a, *piece_b;
+} diff;
+
+/* ---- values ---- */
+
+/* One element as a number, and the distance of two: integers are subtracted exactly before they become floating. */
+#define NUMBER_CASE(code, type, distance_of)                                                                           \
+  case code: {                                                                                                         \
+    type x, y;                                                                                                         \
+    memcpy(&x, pa, sizeof x);                                                                                          \
+    memcpy(&y, pb, sizeof y);                                                                                          \
+    *va = (double)x;                                                                                                   \
+    *vb = (double)y;                                                                                                   \
+    return distance_of;                                                                                                \
+  }
+#define FLOAT_DISTANCE fabs((double)x - (double)y)
+#define INT_DISTANCE   (double)(x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x)
+
+static double distance(shoal_dtype type, const char *pa, const char *pb, double *va, double *vb)
+{
+  switch (type) {
+    NUMBER_CASE(SHOAL_F32, float, FLOAT_DISTANCE)
+    NUMBER_CASE(SHOAL_F64, double, FLOAT_DISTANCE)
+    NUMBER_CASE(SHOAL_I32, int32_t, INT_DISTANCE)
+    NUMBER_CASE(SHOAL_I64, int64_t, INT_DISTANCE)
+    NUMBER_CASE(SHOAL_U8, uint8_t, INT_DISTANCE)
+    NUMBER_CASE(SHOAL_U16, uint16_t, INT_DISTANCE)
+    NUMBER_CASE(SHOAL_U32, uint32_t, INT_DISTANCE)
+    NUMBER_CASE(SHOAL_U64, uint64_t, INT_DISTANCE)
+  }
+  return 0;
+}
+
+static void compare_elements(const diff *d, shoal_dtype type, double bound, uint64_t first, uint64_t n, difference *out)
+{
+  size_t width = shoal_dtype_size(type);
+  const char *pa = d->piece_a, *pb = d->piece_b;
+  if (memcmp(pa, pb, (size_t)n * width) == 0) return;
+  for (uint64_t i = 0; i < n; i++, pa += width, pb += width) {
+    double a = 0, b = 0;
+    if (memcmp(pa, pb, width) == 0) continue;
+    double far = distance(type, pa, pb, &a, &b);
+    if (d->tolerance > 0 && (far <= bound || (isnan(a) && isnan(b)))) continue;
+    if (isnan(far)) far = a == b ? 0 : INFINITY; /* equal infinities do not come here; a NaN is as far as can be */
+    if (out->count++ == 0 || far > out->largest) {
+      out->largest = far;
+      out->at = first + i;
+      out->a = a;
+      out->b = b;
+    }
+  }
+}
+
+/* What the tolerance is relative to. */
+static shoal_status largest_value(const diff *d, const shoal_ckpt_entry *e, double *out)
+{
+  size_t width = shoal_dtype_size(e->type);
+  uint64_t per_piece = SHOAL_CKPT_PIECE / width;
+  *out = 0;
+  for (uint64_t first = 0; first < e->n; first += per_piece) {
+    uint64_t n = SHOAL_MIN(per_piece, e->n - first);
+    SHOAL_TRY(shoal_ckpt_read_at(d->a->fd, d->a->path, e->offset + first * width, d->piece_a, (size_t)n * width));
+    for (uint64_t i = 0; i < n; i++) {
+      const char *p = (const char *)d->piece_a + i * width;
+      double a, same;
+      distance(e->type, p, p, &a, &same);
+      if (isfinite(a) && fabs(a) > *out) *out = fabs(a);
+    }
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status compare_values(const diff *d, const shoal_ckpt_entry *a, const shoal_ckpt_entry *b, difference *out)
+{
+  size_t width = shoal_dtype_size(a->type);
+  uint64_t per_piece = SHOAL_CKPT_PIECE / width;
+  double scale = 0;
+  *out = (difference){ 0 };
+  if (d->tolerance > 0) SHOAL_TRY(largest_value(d, a, &scale));
+  for (uint64_t first = 0; first < a->n; first += per_piece) {
+    uint64_t n = SHOAL_MIN(per_piece, a->n - first);
+    SHOAL_TRY(shoal_ckpt_read_at(d->a->fd, d->a->path, a->offset + first * width, d->piece_a, (size_t)n * width));
+    SHOAL_TRY(shoal_ckpt_read_at(d->b->fd, d->b->path, b->offset + first * width, d->piece_b, (size_t)n * width));
+    compare_elements(d, a->type, d->tolerance * scale, first, n, out);
+  }
+  return SHOAL_OK;
+}
+
+/* ---- lines ---- */
+
+static void begin_line(diff *d, const char *name, const char *what)
+{
+  if (d->json) {
+    shoal_str_add(&d->text, "%s    { \"name\": ", d->different ? ",\n" : "");
+    shoal_str_add_json(&d->text, name);
+    shoal_str_add(&d->text, ", \"what\": \"%s\"", what);
+  } else {
+    shoal_str_add(&d->text, "%s: ", name);
+  }
+  d->different++;
+}
+
+static void say(diff *d, const char *name, const char *what, const char *words)
+{
+  begin_line(d, name, what);
+  if (!d->json) {
+    shoal_str_add(&d->text, "%s\n", words);
+    return;
+  }
+  shoal_str_add(&d->text, ", \"words\": ");
+  shoal_str_add_json(&d->text, words);
+  shoal_str_add(&d->text, " }");
+}
+
+/* The place of element `at` of a row-major array. */
+static const char *place_text(const shoal_ckpt_entry *e, uint64_t at, char *buf, size_t cap)
+{
+  uint64_t place[SHOAL_CKPT_MAX_DIMS];
+  for (int i = e->ndim - 1; i >= 0; i--) {
+    place[i] = at % e->dims[i];
+    at /= e->dims[i];
+  }
+  return shoal_ckpt_shape_text(e->ndim, place, buf, cap);
+}
+
+static void add_number(shoal_str *s, const char *key, double value)
+{
+  if (isfinite(value))
+    shoal_str_add(s, ", \"%s\": %.17g", key, value);
+  else
+    shoal_str_add(s, ", \"%s\": null", key); /* JSON has no word for it */
+}
+
+static void say_values(diff *d, const shoal_ckpt_entry *e, const difference *found)
+{
+  char place[256];
+  place_text(e, found->at, place, sizeof place);
+  begin_line(d, e->name, "values");
+  if (!d->json) {
+    shoal_str_add(&d->text, "%" PRIu64 " of %" PRIu64 " values differ, most at %s: %.9g and %.9g, %.3g apart\n",
+                  found->count, e->n, place, found->a, found->b, found->largest);
+    return;
+  }
+  shoal_str_add(&d->text, ", \"count\": %" PRIu64 ", \"of\": %" PRIu64 ", \"at\": %s", found->count, e->n,
+                e->ndim ? place : "[]");
+  add_number(&d->text, "a", found->a);
+  add_number(&d->text, "b", found->b);
+  add_number(&d->text, "largest", found->largest);
+  shoal_str_add(&d->text, " }");
+}
+
+/* ---- pairs ---- */
+
+static shoal_status compare_pair(diff *d, const shoal_ckpt_entry *a, const shoal_ckpt_entry *b)
+{
+  char one[256], other[256];
+  difference found;
+  bool same = a->type == b->type && a->ndim == b->ndim;
+  for (int i = 0; same && i < a->ndim; i++) same = a->dims[i] == b->dims[i];
+  if (!same) {
+    char *words = shoal_strdup_printf(
+        "%s %s and %s %s", shoal_dtype_name(a->type), shoal_ckpt_shape_text(a->ndim, a->dims, one, sizeof one),
+        shoal_dtype_name(b->type), shoal_ckpt_shape_text(b->ndim, b->dims, other, sizeof other));
+    say(d, a->name, "shape", words);
+    free(words);
+    return SHOAL_OK;
+  }
+  SHOAL_TRY(compare_values(d, a, b, &found));
+  if (found.count) say_values(d, a, &found);
+  return SHOAL_OK;
+}
+
+static shoal_status merge(diff *d, const char *only, const char *except)
+{
+  const shoal_ckpt_index *x = &d->a->index, *y = &d->b->index;
+  size_t n = strlen(only), i = shoal_ckpt_index_lower(x, only), j = shoal_ckpt_index_lower(y, only);
+  for (;;) {
+    bool in_a = i < x->n && strncmp(x->at[i].name, only, n) == 0,
+         in_b = j < y->n && strncmp(y->at[j].name, only, n) == 0;
+    if (!in_a && !in_b) return SHOAL_OK;
+    int order = !in_b ? -1 : !in_a ? 1 : strcmp(x->at[i].name, y->at[j].name);
+    if (except && strncmp(order <= 0 ? x->at[i].name : y->at[j].name, except, strlen(except)) == 0) {
+      i += order <= 0;
+      j += order >= 0;
+      continue;
+    }
+    d->compared++;
+    if (order < 0) {
+      say(d, x->at[i++].name, "missing", "only in the first");
+    } else if (order > 0) {
+      say(d, y->at[j++].name, "missing", "only in the second");
+    } else {
+      SHOAL_TRY(compare_pair(d, &x->at[i++], &y->at[j++]));
+    }
+  }
+}
+
+/* Where a run stands belongs to what is compared; when and under which name it ran does not. */
+static void compare_info(diff *d)
+{
+  const shoal_ckpt_info *a = &d->a->info, *b = &d->b->info;
+  const struct {
+    const char *name;
+    uint64_t a, b;
+  } numbers[] = { { "@step", a->step, b->step },
+                  { "@epoch", a->epoch, b->epoch },
+                  { "@samples", a->samples, b->samples } };
+  const struct {
+    const char *name, *a, *b;
+  } words[] = { { "@method", a->method, b->method }, { "@model", a->model, b->model } };
+  for (size_t i = 0; i < SHOAL_COUNT(numbers); i++) {
+    if (numbers[i].a == numbers[i].b) continue;
+    char *text = shoal_strdup_printf("%" PRIu64 " and %" PRIu64, numbers[i].a, numbers[i].b);
+    say(d, numbers[i].name, "attribute", text);
+    free(text);
+  }
+  for (size_t i = 0; i < SHOAL_COUNT(words); i++) {
+    if (strcmp(words[i].a, words[i].b) == 0) continue;
+    char *text = shoal_strdup_printf("%s and %s", words[i].a, words[i].b);
+    say(d, words[i].name, "attribute", text);
+    free(text);
+  }
+}
+
+static shoal_status compare(diff *d, const char *only, const char *except)
+{
+  SHOAL_TRY(shoal_alloc(SHOAL_CKPT_PIECE, 1, "diff buffer", &d->piece_a));
+  SHOAL_TRY(shoal_alloc(SHOAL_CKPT_PIECE, 1, "diff buffer", &d->piece_b));
+  if (!only) compare_info(d);
+  SHOAL_TRY(merge(d, only ? only : "", except));
+  SHOAL_CHECK(d->compared > 0 || !only, SHOAL_ERR_USAGE, "no data set of %s or %s begins with \"%s\"", d->a->path,
+              d->b->path, only);
+  return SHOAL_OK;
+}
+
+static void print(const diff *d, FILE *out)
+{
+  shoal_str head = { 0 };
+  if (d->json) {
+    shoal_str_add(&head, "{\n  \"a\": ");
+    shoal_str_add_json(&head, d->a->path);
+    shoal_str_add(&head, ",\n  \"b\": ");
+    shoal_str_add_json(&head, d->b->path);
+    fprintf(
+        out,
+        "%s,\n  \"tolerance\": %.17g,\n  \"compared\": %zu,\n  \"different\": %s,\n  \"differences\": [\n%s%s  ]\n}\n",
+        head.text, d->tolerance, d->compared, d->different ? "true" : "false", d->text.text ? d->text.text : "",
+        d->different ? "\n" : "");
+    shoal_str_free(&head);
+    return;
+  }
+  fprintf(out, "%s%s and %s ", d->text.text ? d->text.text : "", d->a->path, d->b->path);
+  if (d->different)
+    fprintf(out, "differ in %zu places (%zu data sets compared)\n", d->different, d->compared);
+  else if (d->tolerance > 0)
+    fprintf(out, "agree within %g of the largest value: %zu data sets\n", d->tolerance, d->compared);
+  else
+    fprintf(out, "agree in every bit: %zu data sets\n", d->compared);
+}
+
+shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, const char *except, double tolerance,
+                             bool json, FILE *out, bool *different)
+{
+  shoal_ckpt *first = NULL, *second = NULL;
+  diff d = { .tolerance = tolerance, .json = json };
+  shoal_status st;
+  SHOAL_CHECK(tolerance >= 0, SHOAL_ERR_USAGE, "a tolerance of %g makes no sense; use 0 or more", tolerance);
+  SHOAL_TRY_GOTO(st, shoal_ckpt_open(a, true, &first), end);
+  SHOAL_TRY_GOTO(st, shoal_ckpt_open(b, true, &second), end);
+  d.a = first;
+  d.b = second;
+  SHOAL_TRY_GOTO(st, compare(&d, only, except), end);
+  print(&d, out);
+  *different = d.different > 0;
+end:
+  free(d.piece_a);
+  free(d.piece_b);
+  shoal_str_free(&d.text);
+  shoal_ckpt_close(first);
+  shoal_ckpt_close(second);
+  return st;
+}

@@ -1,0 +1,308 @@
+/* `shoal data inspect`: what is in a file, how dear shuffled reads of it are, and whether it is sound.
+ *
+ * One sequential pass over everything finds out-of-range labels, values that are not finite, and the check sum.  The
+ * read amplification is the number of bytes of the chunks that one sample touches, over the bytes of the sample: what a
+ * reader pays that fetches whole chunks and never meets the same one again, as in shuffled training. */
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/data_impl.h"
+#include "report/data.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 4 << 20, SHOWN = 20 };
+
+typedef struct {
+  char layout[96];      /* "chunks [5, 3, 32, 32], deflate" */
+  double amplification; /* 1: only the sample's own bytes; 0: not said, of text, which is read in passages */
+  uint64_t wrong_labels, first_wrong;
+  int32_t wrong_value;
+} part_facts;
+
+typedef struct {
+  shoal_dataset *d;
+  part_facts part[2];
+  uint64_t *histogram[2]; /* [classes] */
+  double *mean, *std;     /* of the training split, computed */
+  size_t groups;
+  uint64_t not_finite;
+  uint32_t checksum;
+} facts;
+
+/* ---- gathering ---- */
+
+static void describe_filters(hid_t how, char *buf, size_t cap)
+{
+  int n = H5Pget_nfilters(how);
+  for (int i = 0; i < n; i++) {
+    unsigned flags, info;
+    size_t values = 0, at = strlen(buf);
+    char name[32] = "";
+    H5Pget_filter2(how, (unsigned)i, &flags, &values, NULL, sizeof name, name, &info);
+    snprintf(buf + at, cap - at, ", %s", name);
+  }
+}
+
+static void describe_layout(const shoal_dataset *d, shoal_split split, part_facts *f)
+{
+  hid_t how = H5Dget_create_plist(d->part[split].x), type = H5Dget_type(d->part[split].x);
+  hsize_t chunk[8], dims[8];
+  int ndim = H5Sget_simple_extent_dims(d->part[split].x_space, dims, NULL);
+  f->amplification = 1;
+  snprintf(f->layout, sizeof f->layout, "contiguous");
+  if (H5Pget_layout(how) == H5D_CHUNKED) {
+    H5Pget_chunk(how, 8, chunk);
+    size_t at = (size_t)snprintf(f->layout, sizeof f->layout, "chunks [");
+    double touched = (double)chunk[0], own = 1;
+    for (int i = 0; i < ndim; i++) {
+      if (at < sizeof f->layout)
+        at += (size_t)snprintf(f->layout + at, sizeof f->layout - at, i ? ", %llu" : "%llu",
+                               (unsigned long long)chunk[i]);
+      if (i == 0) continue;
+      touched *= (double)((dims[i] + chunk[i] - 1) / chunk[i] * chunk[i]);
+      own *= (double)dims[i];
+    }
+    if (at < sizeof f->layout) snprintf(f->layout + at, sizeof f->layout - at, "]");
+    describe_filters(how, f->layout, sizeof f->layout);
+    f->amplification = d->names.text ? 0 : touched / own;
+  }
+  H5Tclose(type);
+  H5Pclose(how);
+}
+
+static void judge_labels(facts *f, shoal_split split, uint64_t first, uint64_t n, const int32_t *y)
+{
+  part_facts *p = &f->part[split];
+  for (uint64_t i = 0; i < n; i++) {
+    if (y[i] >= 0 && y[i] < f->d->info.classes) {
+      f->histogram[split][y[i]]++;
+      continue;
+    }
+    if (p->wrong_labels++ == 0) {
+      p->first_wrong = first + i;
+      p->wrong_value = y[i];
+    }
+  }
+}
+
+static shoal_status pass_split(facts *f, shoal_split split, shoal_tally *t, uint32_t crc[2], void *x, int32_t *y,
+                               uint64_t step)
+{
+  shoal_dataset *d = f->d;
+  bool text = d->info.kind == SHOAL_DATA_TEXT;
+  for (uint64_t at = 0; at < d->info.n[split]; at += step) {
+    uint64_t n = SHOAL_MIN(step, d->info.n[split] - at);
+    SHOAL_TRY(shoal_dataset_rows(d, split, at, n, x, text ? NULL : y));
+    crc[0] = shoal_crc32c(crc[0], x, n * d->sample_bytes);
+    if (text) continue;
+    shoal_tally_add(t, n, x);
+    crc[1] = shoal_crc32c(crc[1], y, n * sizeof *y);
+    judge_labels(f, split, at, n, y);
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status pass_all(facts *f)
+{
+  shoal_dataset *d = f->d;
+  shoal_tally train = { 0 }, test = { 0 };
+  uint32_t crc[4] = { 0 };
+  uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);
+  void *x = NULL;
+  int32_t *y = NULL;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, shoal_alloc(step, d->sample_bytes, "samples", &x), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);
+  SHOAL_TRY_GOTO(st, shoal_tally_init(&train, d->info.kind, &d->info.sample, d->info.x_bytes), done);
+  SHOAL_TRY_GOTO(st, shoal_tally_init(&test, d->info.kind, &d->info.sample, d->info.x_bytes), done);
+  SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TRAIN, &train, crc, x, y, step), done);
+  SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TEST, &test, crc + 2, x, y, step), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * train.groups, &f->mean), done);
+  f->std = f->mean + train.groups;
+  f->groups = train.groups;
+  shoal_tally_result(&train, f->mean, f->std);
+  f->not_finite = train.not_finite + test.not_finite;
+  f->checksum = shoal_data_checksum(crc);
+done:
+  shoal_tally_fini(&train);
+  shoal_tally_fini(&test);
+  free(x);
+  free(y);
+  return st;
+}
+
+static shoal_status gather(facts *f)
+{
+  const shoal_data_info *i = &f->d->info;
+  for (int s = 0; s < 2; s++) {
+    if (i->kind != SHOAL_DATA_TEXT) SHOAL_TRY(SHOAL_ALLOC((size_t)i->classes, &f->histogram[s]));
+    if (i->n[s]) describe_layout(f->d, (shoal_split)s, &f->part[s]);
+  }
+  return pass_all(f);
+}
+
+/* ---- telling ---- */
+
+static const char *const kinds[] = { "images", "features", "text" };
+
+static const char *type_name(const shoal_data_info *i)
+{
+  if (i->kind != SHOAL_DATA_TEXT) return i->x_bytes == 1 ? "u8" : "f32";
+  return i->x_bytes == 1 ? "u8" : i->x_bytes == 2 ? "u16" : "u32";
+}
+
+static bool checksum_ok(const facts *f)
+{
+  return !f->d->has_checksum || f->checksum == f->d->info.checksum;
+}
+
+/* The k-th line of the class names; "" when there are none. */
+static void class_name(const shoal_dataset *d, int64_t k, char *buf, size_t cap)
+{
+  const char *at = d->class_names ? d->class_names : "";
+  for (; k > 0 && at; k--) {
+    at = strchr(at, '\n');
+    if (at) at++;
+  }
+  snprintf(buf, cap, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+}
+
+static void print_histogram(const facts *f, FILE *out)
+{
+  const shoal_data_info *i = &f->d->info;
+  if (i->kind == SHOAL_DATA_TEXT) return;
+  int64_t shown = SHOAL_MIN(i->classes, (int64_t)SHOWN);
+  fprintf(out, "\n%8s %12s %12s\n", "class", "train", "test");
+  for (int64_t c = 0; c < shown; c++) {
+    char name[40];
+    class_name(f->d, c, name, sizeof name);
+    fprintf(out, "%8" PRId64 " %12" PRIu64 " %12" PRIu64 "%s%s\n", c, f->histogram[0][c], f->histogram[1][c],
+            name[0] ? "  " : "", name);
+  }
+  if (shown < i->classes) fprintf(out, "%8s and %" PRId64 " more (all of them with --json)\n", "", i->classes - shown);
+}
+
+static void print_scale(const facts *f, FILE *out)
+{
+  if (f->d->info.kind == SHOAL_DATA_TEXT) return;
+  fprintf(out, "\n%8s %12s %12s   of the training split%s\n",
+          f->d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature", "mean", "std",
+          f->d->has_scale ? "" : " (not stored in the file)");
+  size_t shown = SHOAL_MIN(f->groups, (size_t)SHOWN);
+  for (size_t g = 0; g < shown; g++) fprintf(out, "%8zu %12.6g %12.6g\n", g, f->mean[g], f->std[g]);
+  if (shown < f->groups) fprintf(out, "%8s and %zu more\n", "", f->groups - shown);
+}
+
+static void print_table(const facts *f, FILE *out)
+{
+  const shoal_dataset *d = f->d;
+  const shoal_data_info *i = &d->info;
+  char shape[96], amount[32];
+  fprintf(out, "%s\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n  source    %s\n", d->path, kinds[i->kind],
+          i->classes, type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape),
+          i->source[0] ? i->source : "not stored");
+  fprintf(out, "  checksum  %08" PRIx32 "%s\n", f->checksum,
+          !d->has_checksum ? " (none stored)"
+          : checksum_ok(f) ? ", as stored"
+                           : ", DIFFERS from the stored one");
+  fprintf(out, "\n%8s %12s %12s %14s  layout\n", "split", "samples", "size", "amplification");
+  for (int s = 0; s < 2; s++) {
+    char times[32] = "-";
+    if (!i->n[s]) continue;
+    if (f->part[s].amplification > 0) snprintf(times, sizeof times, "%.1f", f->part[s].amplification);
+    fprintf(out, "%8s %12" PRIu64 " %12s %14s  %s of /%s\n", shoal_split_name((shoal_split)s), i->n[s],
+            shoal_format_bytes((double)i->n[s] * (double)d->sample_bytes, amount, sizeof amount), times,
+            f->part[s].layout, d->names.x[s]);
+  }
+  print_scale(f, out);
+  print_histogram(f, out);
+  fputc('\n', out);
+  for (int s = 0; s < 2; s++)
+    if (f->part[s].amplification > 64)
+      fprintf(out, "shuffled reads of the %s split fetch %.0f times its bytes; cure: shoal data repack\n",
+              shoal_split_name((shoal_split)s), f->part[s].amplification);
+}
+
+static void add_numbers(shoal_str *s, const char *key, size_t n, const double *v)
+{
+  shoal_str_add(s, ",\"%s\":[", key);
+  for (size_t k = 0; k < n; k++) shoal_str_add(s, k ? ",%.17g" : "%.17g", v[k]);
+  shoal_str_add(s, "]");
+}
+
+static void add_split(const facts *f, shoal_split split, shoal_str *s)
+{
+  const shoal_data_info *i = &f->d->info;
+  const part_facts *p = &f->part[split];
+  shoal_str_add(s, ",\"%s\":{\"samples\":%" PRIu64, shoal_split_name(split), i->n[split]);
+  if (i->n[split]) {
+    shoal_str_add(s, ",\"bytes\":%" PRIu64 ",\"array\":", i->n[split] * (uint64_t)f->d->sample_bytes);
+    shoal_str_add_json(s, f->d->names.x[split]);
+    shoal_str_add(s, ",\"layout\":");
+    shoal_str_add_json(s, p->layout);
+    if (p->amplification > 0) shoal_str_add(s, ",\"amplification\":%.17g", p->amplification);
+    shoal_str_add(s, ",\"wrong_labels\":%" PRIu64, p->wrong_labels);
+  }
+  for (int64_t c = 0; f->histogram[split] && c < i->classes; c++)
+    shoal_str_add(s, c ? ",%" PRIu64 : ",\"histogram\":[%" PRIu64, f->histogram[split][c]);
+  shoal_str_add(s, f->histogram[split] ? "]}" : "}");
+}
+
+static void print_json(const facts *f, FILE *out)
+{
+  const shoal_dataset *d = f->d;
+  shoal_str s = { 0 };
+  char shape[96];
+  shoal_str_add(&s, "{\"path\":");
+  shoal_str_add_json(&s, d->path);
+  shoal_str_add(
+      &s, ",\"kind\":\"%s\",\"classes\":%" PRId64 ",\"type\":\"%s\",\"sample\":%s,\"source\":", kinds[d->info.kind],
+      d->info.classes, type_name(&d->info), shoal_data_shape_text(&d->info.sample, shape, sizeof shape));
+  shoal_str_add_json(&s, d->info.source);
+  shoal_str_add(&s, ",\"foreign_names\":%s,\"checksum\":\"%08" PRIx32 "\",\"checksum_stored\":%s,\"checksum_ok\":%s",
+                d->names.foreign ? "true" : "false", f->checksum, d->has_checksum ? "true" : "false",
+                checksum_ok(f) ? "true" : "false");
+  if (d->info.kind != SHOAL_DATA_TEXT) {
+    add_numbers(&s, "mean", f->groups, f->mean);
+    add_numbers(&s, "std", f->groups, f->std);
+  }
+  add_split(f, SHOAL_TRAIN, &s);
+  add_split(f, SHOAL_TEST, &s);
+  fprintf(out, "%s,\"not_finite\":%" PRIu64 "}\n", s.text, f->not_finite);
+  shoal_str_free(&s);
+}
+
+static shoal_status verdict(const facts *f)
+{
+  const shoal_dataset *d = f->d;
+  for (int s = 0; s < 2; s++)
+    SHOAL_CHECK(f->part[s].wrong_labels == 0, SHOAL_ERR_IO,
+                "%s: %" PRIu64 " labels of /%s are not in 0 to %" PRId64 ", the first is %d of sample %" PRIu64,
+                d->path, f->part[s].wrong_labels, d->names.y[s], d->info.classes - 1, f->part[s].wrong_value,
+                f->part[s].first_wrong);
+  SHOAL_CHECK(f->not_finite == 0, SHOAL_ERR_IO, "%s: %" PRIu64 " values are not finite (NaN or infinite)", d->path,
+              f->not_finite);
+  SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
+              "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
+              "; it was damaged or changed, make it anew",
+              d->path, f->checksum, d->info.checksum);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_data_inspect(const char *path, bool json, FILE *out)
+{
+  facts f = { 0 };
+  SHOAL_TRY(shoal_dataset_open(path, &f.d));
+  shoal_status st = gather(&f);
+  if (st == SHOAL_OK) {
+    (json ? print_json : print_table)(&f, out);
+    st = verdict(&f);
+  }
+  free(f.histogram[0]);
+  free(f.histogram[1]);
+  free(f.mean);
+  shoal_dataset_close(f.d);
+  return st;
+}

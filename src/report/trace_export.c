@@ -1,0 +1,251 @@
+/* `shoal trace export`: spans as JSON for Chrome's about:tracing and for Perfetto (the "Trace Event Format").
+ *
+ *     process   node 1 (n2), rank 3          one per rank, in the order of nodes; labelled with its clock's bound
+ *     track 0   work                         steps with forward, backward, waits, ... inside
+ *     track 1.. exchanges                    as many as were under way together: what overlaps lies in different tracks
+ *
+ * All times are on rank 0's clock, from the moment it opened its trace.  Conversion keeps the order of a rank's times,
+ * so spans that nest stay nested.  Several attempts lie one after the other as the wall clock has them, since monotonic
+ * clocks start anew with a machine.  One file is held in memory at a time, and events go straight to the output.
+ *
+ * Spans that level `step` only summed have no place in time and are left out. */
+#include "base/mem.h"
+#include "base/str.h"
+#include "report/trace_impl.h"
+#include <stdlib.h>
+
+typedef struct {
+  const shoal_trace_table *table;
+  int attempt;
+  int64_t zero_ns; /* since 1970: what time 0 of the output is */
+  FILE *out;
+  bool any; /* a comma is due */
+  /* of the rank being written */
+  const shoal_trace_data *data;
+  char **names;   /* the string table, quoted */
+  size_t tracks;  /* named so far */
+  uint64_t *ends; /* of each track of exchanges, in the attempt being written */
+} writer;
+
+/* ---- time ---- */
+
+/* What to add to a time on rank 0's clock to get nanoseconds since 1970, as the lowest rank there is has it. */
+static int64_t attempt_base(const shoal_trace_table *t, int attempt)
+{
+  for (size_t i = 0; i < t->n_lines; i++) {
+    const shoal_trace_attempt *a = &t->lines[i].row;
+    if (t->lines[i].attempt == attempt) return (int64_t)a->started_ns - shoal_trace_to_rank0(a, a->opened_ns);
+  }
+  return 0;
+}
+
+/* The first attempt's begin, of those shown. */
+static int64_t find_zero(const shoal_trace_table *t, int attempt)
+{
+  for (size_t i = 0; i < t->n_tries; i++) {
+    if (t->tries[i].lines == 0 || (attempt != SHOAL_TRACE_ALL && t->tries[i].attempt != attempt)) continue;
+    for (size_t k = 0; k < t->n_lines; k++)
+      if (t->lines[k].attempt == t->tries[i].attempt) return (int64_t)t->lines[k].row.started_ns;
+  }
+  return 0;
+}
+
+/* Microseconds with all nanoseconds behind the point. */
+static void print_us(FILE *out, const char *key, int64_t ns)
+{
+  uint64_t size = ns < 0 ? (uint64_t)-ns : (uint64_t)ns;
+  fprintf(out, ",\"%s\":%s%llu.%03u", key, ns < 0 ? "-" : "", (unsigned long long)(size / 1000),
+          (unsigned)(size % 1000));
+}
+
+/* ---- events ---- */
+
+static void begin_event(writer *w, const char *phase, int tid)
+{
+  fprintf(w->out, "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", w->any ? ",\n" : "", phase, w->data->info.rank, tid);
+  w->any = true;
+}
+
+static void print_meta(writer *w, int tid, const char *what, const char *key, const char *value)
+{
+  shoal_str quoted = { 0 };
+  shoal_str_add_json(&quoted, value);
+  begin_event(w, "M", tid);
+  fprintf(w->out, ",\"name\":\"%s\",\"args\":{\"%s\":%s}}", what, key, quoted.text);
+  shoal_str_free(&quoted);
+}
+
+static void print_span(writer *w, const shoal_trace_record *r, const shoal_trace_attempt *a, int64_t base, int tid)
+{
+  int64_t t0 = shoal_trace_to_rank0(a, r->t0_ns), t1 = shoal_trace_to_rank0(a, SHOAL_MAX(r->t0_ns, r->t1_ns));
+  begin_event(w, "X", tid);
+  fprintf(w->out, ",\"cat\":\"%s\",\"name\":%s", shoal_trace_kind_name((shoal_trace_kind)r->kind), w->names[r->op]);
+  print_us(w->out, "ts", t0 + base - w->zero_ns);
+  print_us(w->out, "dur", t1 - t0);
+  fprintf(w->out, ",\"args\":{\"step\":%llu", (unsigned long long)r->step);
+  if (r->link != SHOAL_LINK_NONE)
+    fprintf(w->out, ",\"link\":\"%s\",\"peer\":%d,\"bytes\":%llu,\"number\":%llu", shoal_link_name((shoal_link)r->link),
+            r->peer, (unsigned long long)r->bytes, (unsigned long long)r->seq);
+  fputs("}}", w->out);
+}
+
+/* Earlier first; of two that start together the longer one is outside. */
+static int by_start(const void *a, const void *b)
+{
+  const shoal_trace_record *x = *(const shoal_trace_record *const *)a, *y = *(const shoal_trace_record *const *)b;
+  if (x->t0_ns != y->t0_ns) return x->t0_ns < y->t0_ns ? -1 : 1;
+  if (x->t1_ns != y->t1_ns) return x->t1_ns > y->t1_ns ? -1 : 1;
+  return (y->kind == SHOAL_TRACE_STEP) - (x->kind == SHOAL_TRACE_STEP);
+}
+
+/* The first track of exchanges that is free by then. */
+static int find_track(writer *w, const shoal_trace_record *r, size_t *used)
+{
+  char name[32];
+  size_t k = 0;
+  while (k < *used && w->ends[k] > r->t0_ns) k++;
+  if (k == *used) ++*used;
+  w->ends[k] = SHOAL_MAX(r->t0_ns, r->t1_ns);
+  if (k >= w->tracks) {
+    snprintf(name, sizeof name, "exchanges %zu", k + 1);
+    print_meta(w, (int)k + 1, "thread_name", "name", name);
+    w->tracks = k + 1;
+  }
+  return (int)k + 1;
+}
+
+static shoal_status print_row(writer *w, size_t row)
+{
+  const shoal_trace_attempt *a = &w->data->attempt_rows[row];
+  int64_t base = attempt_base(w->table, a->attempt);
+  size_t n, m = 0, used = 0;
+  const shoal_trace_record *r = shoal_trace_records_of(w->data, row, &n), **order;
+  shoal_status st = SHOAL_ALLOC(n, &order);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(n, &w->ends);
+  for (size_t i = 0; i < n && st == SHOAL_OK; i++)
+    if ((r[i].t0_ns || r[i].t1_ns) && !shoal_trace_is_sum(&r[i], a->level)) order[m++] = &r[i];
+  if (m > 0) qsort(order, m, sizeof *order, by_start);
+  for (size_t i = 0; i < m; i++)
+    print_span(w, order[i], a, base, order[i]->kind == SHOAL_TRACE_EXCHANGE ? find_track(w, order[i], &used) : 0);
+  free(order);
+  free(w->ends);
+  w->ends = NULL;
+  return st;
+}
+
+/* ---- ranks ---- */
+
+static void print_clock(shoal_str *s, const shoal_trace_attempt *a)
+{
+  static const char *const until[] = { "clock not measured", " at its start", "" };
+  int readings = SHOAL_MIN(a->clock_readings, 2);
+  if (readings)
+    shoal_str_add(s, "clock within %.3f us of rank 0%s", a->clock_bound_ns * 1e-3, until[readings]);
+  else
+    shoal_str_add(s, "%s", until[0]);
+}
+
+/* Place among all ranks shown, by node and then by place on it. */
+static size_t sort_index(const writer *w, const shoal_trace_line *mine)
+{
+  size_t before = 0;
+  for (size_t i = 0; i < w->table->n_lines; i++) {
+    const shoal_trace_line *l = &w->table->lines[i];
+    if (l->attempt != w->attempt) continue;
+    before += l->row.node != mine->row.node ? l->row.node < mine->row.node : l->row.local_rank < mine->row.local_rank;
+  }
+  return before;
+}
+
+static void print_process(writer *w, const shoal_trace_line *l)
+{
+  shoal_str text = { 0 };
+  shoal_str_add(&text, "node %d (%s), rank %d", l->row.node, l->row.host, l->rank);
+  print_meta(w, 0, "process_name", "name", text.text);
+  shoal_str_clear(&text);
+  print_clock(&text, &l->row);
+  print_meta(w, 0, "process_labels", "labels", text.text);
+  shoal_str_free(&text);
+  begin_event(w, "M", 0);
+  fprintf(w->out, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%zu}}", sort_index(w, l));
+  print_meta(w, 0, "thread_name", "name", "work");
+}
+
+static const shoal_trace_line *find_line(const writer *w, int rank)
+{
+  for (size_t i = 0; i < w->table->n_lines; i++)
+    if (w->table->lines[i].attempt == w->attempt && w->table->lines[i].rank == rank) return &w->table->lines[i];
+  return NULL;
+}
+
+static shoal_status print_rank(writer *w, const shoal_trace_data *d)
+{
+  const shoal_trace_line *l = find_line(w, d->info.rank);
+  if (!l) return SHOAL_OK;
+  w->data = d;
+  w->tracks = 0;
+  shoal_status st = SHOAL_ALLOC(d->ops, &w->names);
+  for (size_t i = 0; i < d->ops && st == SHOAL_OK; i++) {
+    shoal_str quoted = { 0 };
+    shoal_str_add_json(&quoted, d->op_names[i]);
+    w->names[i] = quoted.text;
+  }
+  if (st == SHOAL_OK) print_process(w, l);
+  for (size_t row = 0; row < d->attempts && st == SHOAL_OK; row++)
+    if (shoal_trace_table_counts(w->table, d, row, w->attempt)) st = print_row(w, row);
+  for (size_t i = 0; i < d->ops && w->names; i++) free(w->names[i]);
+  free(w->names);
+  w->names = NULL;
+  return st;
+}
+
+/* ---- the file ---- */
+
+/* What a viewer shows as the trace's own data: which run, what time 0 is, and each clock. */
+static void print_tail(const writer *w)
+{
+  shoal_str s = { 0 };
+  double bound = 0;
+  bool known = true;
+  shoal_str_add_json(&s, w->table->run);
+  fprintf(w->out, "\n],\n\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"run\":%s,\"attempt\":", s.text);
+  shoal_str_free(&s);
+  if (w->attempt == SHOAL_TRACE_ALL)
+    fputs("\"all\"", w->out);
+  else
+    fprintf(w->out, "%d", w->attempt);
+  fprintf(w->out, ",\"zero_unix_ns\":\"%lld\",\"clock\":\"rank 0\",\"clocks\":[", (long long)w->zero_ns);
+  for (size_t i = 0, n = 0; i < w->table->n_lines; i++) {
+    const shoal_trace_line *l = &w->table->lines[i];
+    bool shown = w->attempt == SHOAL_TRACE_ALL ? l->attempt != SHOAL_TRACE_ALL : l->attempt == w->attempt;
+    if (!shown) continue;
+    bound = SHOAL_MAX(bound, l->row.clock_bound_ns);
+    known &= l->row.clock_readings > 0;
+    fprintf(w->out,
+            "%s\n{\"rank\":%d,\"attempt\":%d,\"readings\":%d,\"offset_ns\":%.3f,\"drift\":%.17g,\"bound_ns\":%.3f}",
+            n++ ? "," : "", l->rank, l->attempt, l->row.clock_readings, shoal_trace_offset_ns(&l->row),
+            l->row.clock_drift, l->row.clock_bound_ns);
+  }
+  if (known)
+    fprintf(w->out, "],\"clock_bound_ns\":%.3f}}\n", bound);
+  else
+    fputs("],\"clock_bound_ns\":null}}\n", w->out);
+}
+
+shoal_status shoal_trace_export(const char *const *paths, size_t n, int attempt, FILE *out)
+{
+  shoal_trace_table *t;
+  SHOAL_TRY(shoal_trace_table_create(paths, n, &attempt, &t));
+  writer w = { .table = t, .attempt = attempt, .zero_ns = find_zero(t, attempt), .out = out };
+  shoal_status st = SHOAL_OK;
+  fputs("{\"traceEvents\":[\n", out);
+  for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
+    shoal_trace_data *d;
+    if ((st = shoal_trace_read(paths[i], &d)) != SHOAL_OK) break;
+    st = print_rank(&w, d);
+    shoal_trace_data_destroy(d);
+  }
+  if (st == SHOAL_OK) print_tail(&w);
+  shoal_trace_table_destroy(t);
+  return st;
+}

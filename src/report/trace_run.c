@@ -1,0 +1,121 @@
+/* What the ranks of an attempt come to together: means, bytes per step, who was slowest, how even the load was.
+ *
+ * In a synchronous method every rank's step takes as long as the slowest rank's, so lengths do not tell who that is.
+ * Waits do: the slowest rank has the most time of its own in a step and waits least.
+ *
+ * Efficiencies are those of POP (Performance Optimisation and Productivity, pop-coe.eu), of the steps alone:
+ *
+ *     U_r = forward + backward + optimizer of rank r per step          T = length of a step, mean over ranks
+ *     load balance = mean U / max U       communication = max U / T    parallel = mean U / T, their product
+ */
+#include "base/mem.h"
+#include "report/trace_impl.h"
+#include <math.h>
+#include <stdlib.h>
+
+static double per_step_ms(const shoal_trace_line *l, uint64_t ns)
+{
+  return l->steps ? (double)ns * 1e-6 / (double)l->steps : 0;
+}
+
+double shoal_trace_own_ms(const shoal_trace_line *l)
+{
+  uint64_t waits = l->inside.ns[SHOAL_TRACE_WAIT] + l->inside.agreement_ns, step = l->inside.ns[SHOAL_TRACE_STEP];
+  return per_step_ms(l, step - SHOAL_MIN(step, waits));
+}
+
+static double compute_ms(const shoal_trace_line *l)
+{
+  const uint64_t *ns = l->inside.ns;
+  return per_step_ms(l, ns[SHOAL_TRACE_FORWARD] + ns[SHOAL_TRACE_BACKWARD] + ns[SHOAL_TRACE_OPTIMIZER]);
+}
+
+/* The placement says so, or the scheduler took the core away again and again: a rank alone on its core loses it a few
+ * times per second, two that share one some hundred times. */
+bool shoal_trace_is_contended(const shoal_trace_line *l)
+{
+  const double switches_per_second = 50;
+  double limit = switches_per_second * (double)l->wall_ns * 1e-9;
+  return l->row.contended || (l->steps && (double)l->row.involuntary_switches > limit);
+}
+
+double shoal_trace_drift_bound_ppm(const shoal_trace_line *l)
+{
+  return 2e6 * l->row.clock_bound_ns / (double)l->wall_ns;
+}
+
+static void add_line(shoal_trace_run *r, const shoal_trace_line *l)
+{
+  r->lines[r->n++] = l;
+  r->rank_steps += l->steps;
+  r->wall_ns += l->wall_ns;
+  r->exchanges += l->exchanges;
+  r->exchange_bytes += l->exchange_bytes;
+  r->overhead_ns += l->row.overhead_ns;
+  r->involuntary_switches += l->row.involuntary_switches;
+  r->placed &= l->placed;
+  shoal_trace_add_times(&r->inside, &l->inside);
+  shoal_trace_add_times(&r->whole, &l->whole);
+  bool one = l->attempt != SHOAL_TRACE_ALL; /* attempts with other ranks have other bytes per step */
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
+    double steps = !one ? NAN : l->steps ? (double)l->steps : INFINITY; /* without steps there is nothing per step */
+    r->counters.payload[link] += l->row.payload[link];
+    r->counters.wire[link] += l->row.wire[link];
+    r->counters.messages[link] += l->row.messages[link];
+    r->payload_per_step[link] += (double)l->row.payload[link] / steps;
+    r->wire_per_step[link] += (double)l->row.wire[link] / steps;
+    r->messages_per_step[link] += (double)l->row.messages[link] / steps;
+  }
+}
+
+static void find_slowest(shoal_trace_run *r)
+{
+  double least = INFINITY;
+  for (size_t i = 0; i < r->n; i++) {
+    const shoal_trace_line *l = r->lines[i];
+    if (!l->steps) continue;
+    if (!r->slowest || shoal_trace_own_ms(l) > shoal_trace_own_ms(r->slowest)) r->slowest = l;
+    least = SHOAL_MIN(least, per_step_ms(l, l->whole.ns[SHOAL_TRACE_WAIT]));
+  }
+  r->slowest_waits_least = r->slowest && per_step_ms(r->slowest, r->slowest->whole.ns[SHOAL_TRACE_WAIT]) <= least;
+}
+
+static void find_efficiencies(shoal_trace_run *r)
+{
+  double sum = 0, most = 0, length = 0;
+  size_t n = 0;
+  for (size_t i = 0; i < r->n; i++) {
+    const shoal_trace_line *l = r->lines[i];
+    if (!l->steps) continue;
+    n++;
+    sum += compute_ms(l);
+    most = SHOAL_MAX(most, compute_ms(l));
+    length += per_step_ms(l, l->inside.ns[SHOAL_TRACE_STEP]);
+  }
+  if (n == 0 || !(most > 0) || !(length > 0)) return;
+  r->load_balance = sum / (double)n / most;
+  r->communication = most / (length / (double)n);
+  r->parallel = sum / length;
+}
+
+shoal_status shoal_trace_run_create(const shoal_trace_table *t, int attempt, shoal_trace_run *out)
+{
+  *out = (shoal_trace_run){ .is = shoal_trace_table_try(t, attempt), .placed = true };
+  out->load_balance = out->communication = out->parallel = NAN;
+  shoal_status st = SHOAL_ALLOC(out->is->lines, &out->lines);
+  if (st == SHOAL_OK) st = shoal_trace_mean_percentiles(out->is, &out->median_ns, &out->p95_ns);
+  for (size_t i = 0; i < t->n_lines && st == SHOAL_OK; i++)
+    if (t->lines[i].attempt == attempt) add_line(out, &t->lines[i]);
+  if (st == SHOAL_OK && attempt != SHOAL_TRACE_ALL) {
+    find_slowest(out);
+    find_efficiencies(out);
+  }
+  if (st != SHOAL_OK) shoal_trace_run_free(out);
+  return st;
+}
+
+void shoal_trace_run_free(shoal_trace_run *r)
+{
+  free(r->lines);
+  r->lines = NULL;
+}

@@ -1,0 +1,288 @@
+/* `shoal trace show`: an attempt of a run as tables a person reads at a glance, or a CSV line per rank and step.
+ *
+ *     time       lengths of steps, and where a rank's time went; the columns of a line add up to 100 %
+ *     exchange   how long something was under way, how much of it was hidden and how much was waited for; bytes; clock
+ *     run        bytes per link class, who was slowest, how even the load was, what tracing itself took
+ *
+ * One attempt is shown at a time, the last one that made a step unless another is asked for; where there are several,
+ * they are listed first.  The same numbers as JSON: trace_json.c.  Definitions: docs/trace-format.md. */
+#include "base/mem.h"
+#include "base/str.h"
+#include "report/trace_impl.h"
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/* The columns of the first table, in the order of a step; the agreement, which is no kind, comes after the exposed. */
+static const struct {
+  shoal_trace_kind kind;
+  const char *title;
+} columns[] = {
+  { SHOAL_TRACE_FORWARD, "forward" },       { SHOAL_TRACE_BACKWARD, "backward" },
+  { SHOAL_TRACE_OPTIMIZER, "optimizer" },   { SHOAL_TRACE_INPUT, "input" },
+  { SHOAL_TRACE_WAIT, "exposed" },          { SHOAL_TRACE_EXCHANGE, "agreement" },
+  { SHOAL_TRACE_CHECKPOINT, "checkpoint" }, { SHOAL_TRACE_EVALUATION, "evaluation" },
+  { SHOAL_TRACE_OTHER, "other" },
+};
+
+static double percent(double part, double whole)
+{
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+static double ms(double ns, uint64_t steps)
+{
+  return steps ? ns * 1e-6 / (double)steps : 0;
+}
+
+static const char *utc(uint64_t unix_ns, char *buf, size_t cap)
+{
+  struct tm parts;
+  time_t s = (time_t)(unix_ns / 1000000000u);
+  if (!gmtime_r(&s, &parts) || strftime(buf, cap, "%Y-%m-%d %H:%M:%S", &parts) == 0) buf[0] = '\0';
+  return buf;
+}
+
+/* ---- attempts ---- */
+
+static const char *steps_text(const shoal_trace_try *is, char *buf, size_t cap)
+{
+  if (is->steps_least == is->steps_most)
+    snprintf(buf, cap, "%llu", (unsigned long long)is->steps_most);
+  else
+    snprintf(buf, cap, "%llu-%llu", (unsigned long long)is->steps_least, (unsigned long long)is->steps_most);
+  return buf;
+}
+
+static void print_attempts(const shoal_trace_table *t, FILE *out)
+{
+  char steps[48], when[32];
+  fprintf(out, "attempt  ranks  nodes     steps  began (UTC)          end\n");
+  for (size_t i = 0; i + 1 < t->n_tries; i++) {
+    const shoal_trace_try *is = &t->tries[i];
+    if (is->lines == 0) continue;
+    fprintf(out, "%7d  %5d  %5zu  %8s  %s  %s\n", is->attempt, is->size, is->nodes, steps_text(is, steps, sizeof steps),
+            utc(is->started_ns, when, sizeof when), is->closed ? "in order" : "killed, or still running");
+  }
+  fputc('\n', out);
+}
+
+static void print_head(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)
+{
+  char steps[48], which[32] = "all attempts", length[32];
+  if (r->is->attempt != SHOAL_TRACE_ALL) snprintf(which, sizeof which, "attempt %d", r->is->attempt);
+  fprintf(out, "%s, %s: %zu rank%s on %zu node%s, %s steps each, %s\n\n", t->run, which, r->n, r->n == 1 ? "" : "s",
+          r->is->nodes, r->is->nodes == 1 ? "" : "s", steps_text(r->is, steps, sizeof steps),
+          shoal_format_seconds((double)r->wall_ns * 1e-9 / (double)r->n, length, sizeof length));
+}
+
+/* ---- time ---- */
+
+static void print_time(const char *name, uint64_t steps, double step_ms, uint64_t median_ns, uint64_t p95_ns,
+                       const shoal_trace_times *t, uint64_t wall_ns, FILE *out)
+{
+  fprintf(out, "%6s %7llu %9.3f %9.3f %9.3f", name, (unsigned long long)steps, step_ms, (double)median_ns * 1e-6,
+          (double)p95_ns * 1e-6);
+  for (size_t c = 0; c < SHOAL_COUNT(columns); c++) {
+    uint64_t ns = columns[c].kind == SHOAL_TRACE_EXCHANGE ? t->agreement_ns : t->ns[columns[c].kind];
+    fprintf(out, " %*.1f", (int)strlen(columns[c].title), percent((double)ns, (double)wall_ns));
+  }
+  fputc('\n', out);
+}
+
+static const char *line_name(const shoal_trace_line *l, char *buf, size_t cap)
+{
+  snprintf(buf, cap, "%d%s", l->rank, shoal_trace_is_contended(l) ? "*" : "");
+  return buf;
+}
+
+static void print_times(const shoal_trace_run *r, FILE *out)
+{
+  char name[16];
+  fprintf(out, "%6s %7s %9s %9s %9s  share of the time, %%\n%6s %7s %9s %9s %9s", "", "", "", "step, ms", "", "rank",
+          "steps", "mean", "median", "p95");
+  for (size_t c = 0; c < SHOAL_COUNT(columns); c++) fprintf(out, " %s", columns[c].title);
+  fputc('\n', out);
+  for (size_t i = 0; i < r->n; i++) {
+    const shoal_trace_line *l = r->lines[i];
+    print_time(line_name(l, name, sizeof name), l->steps, ms((double)l->inside.ns[SHOAL_TRACE_STEP], l->steps),
+               l->median_ns, l->p95_ns, &l->whole, l->wall_ns, out);
+  }
+  print_time("all", r->is->steps_most, ms((double)r->inside.ns[SHOAL_TRACE_STEP], r->rank_steps), r->median_ns,
+             r->p95_ns, &r->whole, r->wall_ns, out);
+}
+
+/* ---- exchange ---- */
+
+static void print_part(double ns, uint64_t steps, uint64_t wall_ns, bool known, FILE *out)
+{
+  if (known)
+    fprintf(out, " %9.3f %5.1f %%", ms(ns, steps), percent(ns, (double)wall_ns));
+  else
+    fprintf(out, " %9s %5s  ", "-", "-");
+}
+
+static void print_parts(const shoal_trace_times *t, uint64_t steps, uint64_t wall_ns, bool placed, FILE *out)
+{
+  print_part((double)t->ns[SHOAL_TRACE_EXCHANGE], steps, wall_ns, placed, out);
+  print_part((double)t->hidden_ns, steps, wall_ns, placed, out);
+  print_part((double)t->ns[SHOAL_TRACE_WAIT], steps, wall_ns, true, out);
+  print_part((double)t->beside_ns, steps, wall_ns, placed, out);
+}
+
+static void print_clock(const shoal_trace_line *l, FILE *out)
+{
+  const shoal_trace_attempt *a = &l->row;
+  if (a->clock_readings == 0) {
+    fprintf(out, "  not measured\n");
+    return;
+  }
+  fprintf(out, " %13.3f %7.3f", shoal_trace_offset_ns(a) * 1e-3, a->clock_bound_ns * 1e-3);
+  if (a->clock_readings == 2)
+    fprintf(out, " %9.3f %7.3f\n", (a->clock_drift - 1) * 1e6, shoal_trace_drift_bound_ppm(l));
+  else
+    fprintf(out, " %9s %7s\n", "-", "-");
+}
+
+static void print_exchange(const shoal_trace_run *r, FILE *out)
+{
+  char name[16];
+  bool clocks = r->is->attempt != SHOAL_TRACE_ALL;
+  fprintf(out, "\n%6s  exchange: ms per step, and share of the time", "");
+  if (clocks) fprintf(out, "%44s", "clock against rank 0");
+  fprintf(out, "\n%6s %17s %17s %17s %17s", "rank", "transfer    ", "hidden    ", "exposed    ",
+          clocks ? "beside    " : "beside");
+  fprintf(out, clocks ? " %13s %7s %9s %7s\n" : "\n", "offset us", "+-", "drift ppm", "+-");
+  for (size_t i = 0; i < r->n; i++) {
+    const shoal_trace_line *l = r->lines[i];
+    fprintf(out, "%6s", line_name(l, name, sizeof name));
+    print_parts(&l->whole, l->steps, l->wall_ns, l->placed, out);
+    if (clocks)
+      print_clock(l, out);
+    else
+      fputc('\n', out);
+  }
+  fprintf(out, "%6s", "all");
+  print_parts(&r->whole, r->rank_steps, r->wall_ns, r->placed, out);
+  fputc('\n', out);
+  if (!r->placed)
+    fprintf(out, "the trace sums spans by step: with trace.level op transfer and hidden are known, too\n");
+}
+
+/* ---- the run ---- */
+
+static void print_per_step(const shoal_trace_run *r, int link, FILE *out)
+{
+  char each[2][32];
+  if (isnan(r->payload_per_step[link]))
+    fprintf(out, "  %14s %12s %14s", "-", "-", "-");
+  else
+    fprintf(out, "  %14s %12s %14.1f", shoal_format_bytes(r->payload_per_step[link], each[0], sizeof each[0]),
+            shoal_format_bytes(r->wire_per_step[link], each[1], sizeof each[1]), r->messages_per_step[link]);
+}
+
+static void print_links(const shoal_trace_run *r, FILE *out)
+{
+  char each[2][32];
+  fprintf(out, "\nsent by all ranks together:\n%-8s  %14s %12s %14s  %14s %12s\n", "link", "payload/step", "wire/step",
+          "messages/step", "payload", "wire");
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
+    fprintf(out, "%-8s", shoal_link_name((shoal_link)link));
+    print_per_step(r, link, out);
+    fprintf(out, "  %14s %12s\n", shoal_format_bytes((double)r->counters.payload[link], each[0], sizeof each[0]),
+            shoal_format_bytes((double)r->counters.wire[link], each[1], sizeof each[1]));
+  }
+}
+
+static void print_balance(const shoal_trace_run *r, FILE *out)
+{
+  if (!r->slowest) return;
+  double own = 0;
+  size_t n = 0;
+  for (size_t i = 0; i < r->n; i++)
+    if (r->lines[i]->steps) own += shoal_trace_own_ms(r->lines[i]), n++;
+  const shoal_trace_line *s = r->slowest;
+  fprintf(out, "\nslowest: rank %d on %s, %.3f ms per step of its own (mean %.3f); it waits %.3f ms%s\n", s->rank,
+          s->row.host, shoal_trace_own_ms(s), own / (double)n, ms((double)s->whole.ns[SHOAL_TRACE_WAIT], s->steps),
+          r->slowest_waits_least ? ", least of all" : "");
+  if (!isnan(r->parallel))
+    fprintf(out, "efficiency of the steps: load balance %.1f %% x communication %.1f %% = parallel %.1f %%\n",
+            100 * r->load_balance, 100 * r->communication, 100 * r->parallel);
+}
+
+static void print_remarks(const shoal_trace_run *r, FILE *out)
+{
+  bool contended = false;
+  for (size_t i = 0; i < r->n; i++) contended |= shoal_trace_is_contended(r->lines[i]);
+  double overhead = percent((double)r->overhead_ns, (double)r->wall_ns);
+  fprintf(out, "tracing took %.3f %% of the time%s\n", overhead,
+          overhead > 1 ? ": more than 1 %, trace.level step takes less" : "");
+  if (contended)
+    fprintf(out,
+            "* contended, more threads than cores: its waits hold other ranks' work (%.1f involuntary switches per "
+            "second)\n",
+            r->wall_ns ? (double)r->involuntary_switches * 1e9 / (double)r->wall_ns : 0);
+}
+
+static void print_text(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)
+{
+  if (t->n_tries > 2) print_attempts(t, out);
+  print_head(t, r, out);
+  print_times(r, out);
+  print_exchange(r, out);
+  print_links(r, out);
+  print_balance(r, out);
+  print_remarks(r, out);
+}
+
+/* ---- steps ---- */
+
+static void print_step(const shoal_trace_attempt *a, int rank, const shoal_trace_times *s, bool placed, FILE *out)
+{
+  fprintf(out, "%d,%d,%llu,%lld", a->attempt, rank, (unsigned long long)s->step,
+          (long long)shoal_trace_to_rank0(a, s->begin_ns));
+  for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
+    if (kind != SHOAL_TRACE_EXCHANGE) fprintf(out, ",%llu", (unsigned long long)s->ns[kind]);
+  if (placed)
+    fprintf(out, ",%llu,%llu,%llu\n", (unsigned long long)s->ns[SHOAL_TRACE_EXCHANGE], (unsigned long long)s->hidden_ns,
+            (unsigned long long)s->beside_ns);
+  else
+    fprintf(out, ",,,\n");
+}
+
+/* begin_ns is on rank 0's clock.  Cells that level `step` does not know stay empty. */
+static shoal_status print_steps(const shoal_trace_table *t, const char *const *paths, size_t n, int attempt, FILE *out)
+{
+  shoal_status st = SHOAL_OK;
+  fprintf(out, "attempt,rank,step,begin_ns");
+  for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
+    if (kind != SHOAL_TRACE_EXCHANGE) fprintf(out, ",%s_ns", shoal_trace_kind_name((shoal_trace_kind)kind));
+  fprintf(out, ",transfer_ns,hidden_ns,beside_ns\n");
+  for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
+    shoal_trace_data *d;
+    SHOAL_TRY(shoal_trace_read(paths[i], &d));
+    for (size_t row = 0; row < d->attempts && st == SHOAL_OK; row++) {
+      shoal_trace_split s;
+      if (!shoal_trace_table_counts(t, d, row, attempt)) continue;
+      if ((st = shoal_trace_split_create(d, row, &s)) != SHOAL_OK) break;
+      for (size_t k = 0; k < s.n; k++) print_step(&d->attempt_rows[row], d->info.rank, &s.steps[k], s.placed, out);
+      shoal_trace_split_free(&s);
+    }
+    shoal_trace_data_destroy(d);
+  }
+  return st;
+}
+
+shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, shoal_trace_form form, FILE *out)
+{
+  shoal_trace_table *t;
+  shoal_trace_run r;
+  SHOAL_TRY(shoal_trace_table_create(paths, n, &attempt, &t));
+  shoal_status st = shoal_trace_run_create(t, attempt, &r);
+  if (st == SHOAL_OK && form == SHOAL_TRACE_TEXT) print_text(t, &r, out);
+  if (st == SHOAL_OK && form == SHOAL_TRACE_JSON) shoal_trace_print_json(t, &r, out);
+  if (st == SHOAL_OK && form == SHOAL_TRACE_STEPS) st = print_steps(t, paths, n, attempt, out);
+  if (st == SHOAL_OK) shoal_trace_run_free(&r);
+  shoal_trace_table_destroy(t);
+  return st;
+}

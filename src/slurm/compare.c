@@ -1,0 +1,211 @@
+/* Does everybody describe the world we have?
+ *
+ *                 ranks  rank  nodes  node  local ranks  local rank  listed  host
+ *     Slurm         8     3      4      1        2            1         4     n2
+ *     launcher      -     -      -      -        -            -         -     -
+ *     PMIx          8     3      4      1        2            1         -     n2
+ *     what is       8     3      4      1        2            1         4     n2.site.org
+ *
+ * What is: ranks and rank as MPI has them, the rest from the host identities of all ranks.  Node numbers are each
+ * source's own, so only "same number, same node" is asked of them; and of local ranks, that those of a node are
+ * different and below their number.  A host may go by an alias of the site, but not by the name of another rank's host,
+ * nor two hosts by one name: that is how "localhost" for every node is found. */
+#include "base/mem.h"
+#include "slurm/claims.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  const shoal_claims *all;
+  const shoal_topo *t;
+  const char *library;
+  int *lowest; /* [nodes]: a node's lowest rank */
+  int *first;  /* [nodes]: ranks on the nodes before it */
+  int *owner;  /* [size]: the rank that claims a node's local rank, -1: nobody yet */
+} comparison;
+
+static shoal_status contradict(const comparison *c, int rank, shoal_source source, const char *says, const char *is)
+{
+  static const char *const cures[SHOAL_SAYS_COUNT] = {
+    [SHOAL_SAYS_SLURM] = "start the ranks with `srun --mpi=pmix` directly, and unset SLURM_ variables of another step",
+    [SHOAL_SAYS_LAUNCHER] = "start them with the mpirun that belongs to this MPI, or `srun --mpi=pmix`",
+    [SHOAL_SAYS_PMIX] = "start them with `srun --mpi=pmix`, or the mpirun that belongs to this MPI",
+  };
+  return SHOAL_FAIL(SHOAL_ERR_WORLD, "rank %d on %s: %s, but %s; %s (%s)", rank, c->t->places[rank].host, says, is,
+                    cures[source], c->library);
+}
+
+static int claim_of(const comparison *c, int rank, shoal_source source, shoal_claim_kind kind)
+{
+  return c->all[rank].by[source].number[kind];
+}
+
+static const char *name_of(const comparison *c, int rank, shoal_source source, shoal_claim_kind kind)
+{
+  return shoal_claims_name(&c->all[rank], source, kind);
+}
+
+/* Numbers that must equal what is. */
+static shoal_status compare_numbers(const comparison *c, int rank, shoal_source source)
+{
+  const shoal_place *p = &c->t->places[rank];
+  const struct {
+    shoal_claim_kind kind;
+    int is;
+    const char *seen;
+  } rows[] = {
+    { SHOAL_CLAIM_RANKS, c->t->size, "MPI sees %d" },
+    { SHOAL_CLAIM_RANK, rank, "MPI calls it rank %d" },
+    { SHOAL_CLAIM_NODES, c->t->nodes,
+      "by host name and boot id the ranks are on %d (containers of one machine need one name)" },
+    { SHOAL_CLAIM_LISTED, c->t->nodes,
+      "by host name and boot id the ranks are on %d (containers of one machine need one name)" },
+    { SHOAL_CLAIM_LOCAL_RANKS, p->local_size,
+      "by host name and boot id %d of the ranks are on this node (containers of one machine need one name)" },
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(rows); i++) {
+    int claim = claim_of(c, rank, source, rows[i].kind);
+    char says[320], is[160];
+    if (claim < 0 || claim == rows[i].is) continue;
+    const char *name = name_of(c, rank, source, rows[i].kind);
+    if (rows[i].kind == SHOAL_CLAIM_LISTED)
+      snprintf(says, sizeof says, "%s=%s names %d nodes", name, c->all[rank].list, claim);
+    else
+      snprintf(says, sizeof says, "%s says %d", name, claim);
+    snprintf(is, sizeof is, rows[i].seen, rows[i].is);
+    return contradict(c, rank, source, says, is);
+  }
+  return SHOAL_OK;
+}
+
+/* Ranks of one node give it one number, and two nodes have two. */
+static shoal_status compare_node(const comparison *c, int rank, shoal_source source)
+{
+  char says[160];
+  int claim = claim_of(c, rank, source, SHOAL_CLAIM_NODE);
+  for (int node = 0; claim >= 0 && node < c->t->nodes; node++) {
+    int other = c->lowest[node], theirs = claim_of(c, other, source, SHOAL_CLAIM_NODE);
+    bool same = node == c->t->places[rank].node;
+    if (theirs < 0 || (claim == theirs) == same) continue;
+    snprintf(says, sizeof says, "%s says %d here and %d on rank %d", name_of(c, rank, source, SHOAL_CLAIM_NODE), claim,
+             theirs, other);
+    return contradict(c, rank, source, says, same ? "both ranks are on this host" : "that rank is on another host");
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status compare_local_rank(const comparison *c, int rank, shoal_source source)
+{
+  char says[160], is[64] = "both ranks are on this host";
+  const shoal_place *p = &c->t->places[rank];
+  int claim = claim_of(c, rank, source, SHOAL_CLAIM_LOCAL_RANK);
+  if (claim < 0) return SHOAL_OK;
+  const char *name = name_of(c, rank, source, SHOAL_CLAIM_LOCAL_RANK);
+  int *owner = claim < p->local_size ? &c->owner[c->first[p->node] + claim] : NULL;
+  if (owner && *owner < 0) {
+    *owner = rank;
+    return SHOAL_OK;
+  }
+  if (owner) {
+    snprintf(says, sizeof says, "%s says %d, as on rank %d", name, claim, *owner);
+  } else {
+    snprintf(says, sizeof says, "%s says %d", name, claim);
+    snprintf(is, sizeof is, "only %d of the ranks are on this host", p->local_size);
+  }
+  return contradict(c, rank, source, says, is);
+}
+
+/* A name that is not this host's own may be an alias; not if it is another host's, or its alias too. */
+static shoal_status compare_host(const comparison *c, int rank, shoal_source source)
+{
+  static const char *const keys[] = { [SHOAL_SAYS_SLURM] = "SLURMD_NODENAME", [SHOAL_SAYS_PMIX] = "PMIX_HOSTNAME" };
+  const shoal_place *p = c->t->places;
+  const char *name = c->all[rank].by[source].host;
+  char says[160], is[160];
+  if (!*name || shoal_topo_same_host(name, p[rank].host)) return SHOAL_OK;
+  snprintf(says, sizeof says, "%s calls this host %s", keys[source], name);
+  for (int node = 0; node < c->t->nodes; node++) {
+    int other = c->lowest[node];
+    const char *theirs = c->all[other].by[source].host;
+    if (node == p[rank].node || (!shoal_topo_same_host(name, p[other].host) && strcmp(name, theirs) != 0)) continue;
+    snprintf(is, sizeof is, "%s rank %d, which is on %s",
+             shoal_topo_same_host(name, p[other].host) ? "that is the host of" : "also that of", other, p[other].host);
+    return contradict(c, rank, source, says, is);
+  }
+  int other = c->lowest[p[rank].node];
+  const char *theirs = c->all[other].by[source].host;
+  if (!*theirs || strcmp(name, theirs) == 0) return SHOAL_OK;
+  snprintf(is, sizeof is, "on rank %d, which is on the same host, %s", other, theirs);
+  return contradict(c, rank, source, says, is);
+}
+
+static shoal_status compare_list(const comparison *c, int rank)
+{
+  char says[320];
+  if (c->all[rank].listed != 0) return SHOAL_OK;
+  snprintf(says, sizeof says, "%s is %s", name_of(c, rank, SHOAL_SAYS_SLURM, SHOAL_CLAIM_LISTED), c->all[rank].list);
+  return contradict(c, rank, SHOAL_SAYS_SLURM, says, "this host is not in it");
+}
+
+static shoal_status compare_source(const comparison *c, shoal_source source)
+{
+  for (int r = 0; r < c->t->size; r++) c->owner[r] = -1;
+  for (int r = 0; r < c->t->size; r++) {
+    if (source == SHOAL_SAYS_SLURM) SHOAL_TRY(compare_list(c, r));
+    SHOAL_TRY(compare_numbers(c, r, source));
+    SHOAL_TRY(compare_node(c, r, source));
+    SHOAL_TRY(compare_local_rank(c, r, source));
+    if (source != SHOAL_SAYS_LAUNCHER) SHOAL_TRY(compare_host(c, r, source));
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_claims_compare(const shoal_claims *all, const shoal_topo *t, const char *library)
+{
+  comparison c = { .all = all, .t = t, .library = library };
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)t->nodes, &c.lowest), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)t->nodes, &c.first), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)t->size, &c.owner), done);
+  for (int r = t->size - 1; r >= 0; r--) c.lowest[t->places[r].node] = r;
+  for (int node = 1; node < t->nodes; node++)
+    c.first[node] = c.first[node - 1] + t->places[c.lowest[node - 1]].local_size;
+  for (int source = 0; source < SHOAL_SAYS_COUNT && st == SHOAL_OK; source++)
+    st = compare_source(&c, (shoal_source)source);
+done:
+  free(c.lowest);
+  free(c.first);
+  free(c.owner);
+  return st;
+}
+
+/* ---- for people ---- */
+
+static const shoal_claim_kind shown[] = { SHOAL_CLAIM_RANKS, SHOAL_CLAIM_NODES,       SHOAL_CLAIM_RANK,
+                                          SHOAL_CLAIM_NODE,  SHOAL_CLAIM_LOCAL_RANKS, SHOAL_CLAIM_LOCAL_RANK };
+
+static void print_row(shoal_str *out, const char *source, const int *number, const char *host)
+{
+  char text[16];
+  shoal_str_add(out, "%-10s", source);
+  for (size_t i = 0; i < SHOAL_COUNT(shown); i++) {
+    snprintf(text, sizeof text, "%d", number[i]);
+    shoal_str_add(out, "  %*s", i < 4 ? 5 : 11, number[i] < 0 ? "-" : text);
+  }
+  shoal_str_add(out, "  %s\n", *host ? host : "-");
+}
+
+void shoal_claims_print(const shoal_claims *c, const shoal_topo *t, int rank, shoal_str *out)
+{
+  static const char *const sources[SHOAL_SAYS_COUNT] = { "Slurm", "launcher", "PMIx" };
+  const shoal_place *p = &t->places[rank];
+  int number[SHOAL_COUNT(shown)];
+  shoal_str_add(out, "%-10s  %5s  %5s  %5s  %5s  %11s  %11s  %s\n", "says", "ranks", "nodes", "rank", "node",
+                "local ranks", "local rank", "host");
+  for (int s = 0; s < SHOAL_SAYS_COUNT; s++) {
+    for (size_t i = 0; i < SHOAL_COUNT(shown); i++) number[i] = c->by[s].number[shown[i]];
+    print_row(out, sources[s], number, c->by[s].host);
+  }
+  const int is[SHOAL_COUNT(shown)] = { t->size, t->nodes, rank, p->node, p->local_size, p->local_rank };
+  print_row(out, t->pretended ? "pretended" : "what is", is, p->host);
+}

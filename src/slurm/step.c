@@ -1,0 +1,172 @@
+/* The Slurm step around this process, read from its environment alone.
+ *
+ *     SLURM_STEP_NODELIST         n[1-4]       written out by nodes.c
+ *     SLURM_STEP_TASKS_PER_NODE   2,1,2,3      or 2(x4): in the order of the list
+ *     SLURM_STEP_NUM_TASKS  SLURM_STEP_NUM_NODES  SLURM_PROCID  SLURM_NODEID  SLURM_LOCALID  SLURM_DISTRIBUTION
+ *
+ * A batch script has no step of its own but the job's variables, without STEP_ in their names: what srun would start
+ * from there.  Some sites and older versions set only those inside a step too; a process number above zero proves one. */
+#include "slurm/step.h"
+#include "base/mem.h"
+#include "slurm/nodes.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tasks per node ---- */
+
+static shoal_status complain(const char *name, const char *text, const char *at, const char *what)
+{
+  return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s \"%s\", position %zu: %s", name, text, (size_t)(at - text) + 1, what);
+}
+
+/* A number >= 1 of at most seven digits; false leaves `at` where it went wrong. */
+static bool take_number(const char **at, int *out)
+{
+  size_t digits = strspn(*at, "0123456789");
+  if (digits == 0 || digits > 7) return false;
+  int value = atoi(*at);
+  if (value < 1) return false;
+  *at += digits;
+  *out = value;
+  return true;
+}
+
+static bool take_word(const char **at, const char *word)
+{
+  size_t n = strlen(word);
+  if (strncmp(*at, word, n) != 0) return false;
+  *at += n;
+  return true;
+}
+
+/* One item, "3" or "2(x4)". */
+static shoal_status take_item(const char *name, const char *text, const char **at, int *count, int *times)
+{
+  *times = 1;
+  if (!take_number(at, count)) return complain(name, text, *at, "a number of tasks, 1 or more, is expected");
+  if (take_word(at, "(x")) {
+    if (!take_number(at, times)) return complain(name, text, *at, "a number of nodes, 1 or more, is expected");
+    if (!take_word(at, ")")) return complain(name, text, *at, "a ) is expected");
+  }
+  if (**at != ',' && **at != '\0') return complain(name, text, *at, "a comma, or (xN), is expected");
+  return SHOAL_OK;
+}
+
+shoal_status shoal_step_parse_counts(const char *name, const char *text, int **counts_out, size_t *n_out)
+{
+  int *counts = NULL, count = 0, times = 0;
+  size_t n = 0;
+  shoal_status st;
+  for (const char *at = text;; at++) {
+    SHOAL_TRY_GOTO(st, take_item(name, text, &at, &count, &times), fail);
+    if (n + (size_t)times > SHOAL_MOST_NODES) {
+      st = complain(name, text, at, "more than 100000 nodes");
+      goto fail;
+    }
+    int *grown = realloc(counts, (n + (size_t)times) * sizeof *counts);
+    SHOAL_CHECK_GOTO(st, grown, fail, SHOAL_ERR_MEM, "tasks of %zu nodes", n + (size_t)times);
+    counts = grown;
+    while (times-- > 0) counts[n++] = count;
+    if (*at == '\0') break;
+  }
+  *counts_out = counts;
+  *n_out = n;
+  return SHOAL_OK;
+fail:
+  free(counts);
+  return st;
+}
+
+/* ---- the step ---- */
+
+/* The first of several variables that is set; its name goes to *name. */
+static const char *first_of(const shoal_env *e, const char *const *names, size_t n, const char **name)
+{
+  for (size_t i = 0; i < n; i++) {
+    const char *value = shoal_env_get(e, names[i]);
+    if (!value) continue;
+    *name = names[i];
+    return value;
+  }
+  return NULL;
+}
+
+static int first_int(const shoal_env *e, const char *const *names, size_t n)
+{
+  for (size_t i = 0; i < n; i++) {
+    int value = shoal_env_int(e, names[i], 1);
+    if (value > 0) return value;
+  }
+  return -1;
+}
+
+/* A step's variables come first; the job's stand in where that can only be the same, or where there is no step. */
+static const char *const tasks_names[] = { "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS" };
+static const char *const nodes_names[] = { "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES" };
+static const char *const list_names[] = { "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST" };
+static const char *const per_node_names[] = { "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE" };
+
+static void read_numbers(const shoal_env *e, shoal_step *s)
+{
+  int rank = shoal_env_int(e, "SLURM_PROCID", 0), tasks = shoal_env_int(e, tasks_names[0], 1);
+  s->inside = tasks > 0 || shoal_env_get(e, "SLURM_STEP_ID") || shoal_env_get(e, "SLURM_STEPID") || rank > 0;
+  s->tasks = tasks > 0 ? tasks : first_int(e, tasks_names, SHOAL_COUNT(tasks_names));
+  s->nodes = first_int(e, nodes_names, s->inside ? 1 : SHOAL_COUNT(nodes_names));
+  s->plane = shoal_env_int(e, "SLURM_DIST_PLANESIZE", 1);
+  s->distribution = shoal_env_get(e, "SLURM_DISTRIBUTION");
+  s->mapping = s->inside ? shoal_env_get(e, "SLURM_PMIX_MAPPING_SERV") : NULL;
+  s->rank = s->node = s->local_rank = -1;
+  if (!s->inside) return;
+  s->tasks = SHOAL_MAX(s->tasks, rank + 1);
+  s->rank = rank;
+  s->node = shoal_env_int(e, "SLURM_NODEID", 0);
+  s->local_rank = shoal_env_int(e, "SLURM_LOCALID", 0);
+}
+
+/* A batch script may have asked for tasks per node instead of tasks; srun's own default is one on each. */
+static shoal_status count_by_node(const shoal_env *e, shoal_step *s)
+{
+  int each = shoal_env_int(e, "SLURM_NTASKS_PER_NODE", 1);
+  s->n_per_node = s->n_hosts;
+  SHOAL_TRY(SHOAL_ALLOC(s->n_hosts, &s->per_node));
+  for (size_t i = 0; i < s->n_hosts; i++) s->per_node[i] = SHOAL_MAX(each, 1);
+  s->tasks = (int)s->n_hosts * SHOAL_MAX(each, 1);
+  return SHOAL_OK;
+}
+
+static shoal_status read_list(const shoal_env *e, shoal_step *s)
+{
+  s->list = first_of(e, list_names, SHOAL_COUNT(list_names), &s->list_name);
+  if (!s->list) return SHOAL_OK;
+  s->job_list = s->inside && s->list_name != list_names[0];
+  return shoal_topo_expand_named(s->list_name, s->list, &s->hosts, &s->n_hosts);
+}
+
+static shoal_status read_counts(const shoal_env *e, shoal_step *s)
+{
+  if (!s->inside && s->tasks < 0 && s->n_hosts) return count_by_node(e, s);
+  const char *counts = first_of(e, per_node_names, s->inside ? 1 : SHOAL_COUNT(per_node_names), &s->per_node_name);
+  if (!counts) return SHOAL_OK;
+  return shoal_step_parse_counts(s->per_node_name, counts, &s->per_node, &s->n_per_node);
+}
+
+shoal_status shoal_step_read(const shoal_env *e, shoal_step *out)
+{
+  shoal_step s = { .inside = false };
+  read_numbers(e, &s);
+  shoal_status st = read_list(e, &s);
+  if (st == SHOAL_OK) st = read_counts(e, &s);
+  if (st == SHOAL_OK)
+    *out = s;
+  else
+    shoal_step_free(&s);
+  return st;
+}
+
+void shoal_step_free(shoal_step *s)
+{
+  for (size_t i = 0; i < s->n_hosts; i++) free(s->hosts[i]);
+  free(s->hosts);
+  free(s->per_node);
+  *s = (shoal_step){ .inside = false };
+}

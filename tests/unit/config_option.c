@@ -1,0 +1,593 @@
+/* Settings and configs: what a run file may say, what is refused with which words, which source wins, and that the
+ * printed config reads back to itself. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "check.h"
+#include "config/option.h"
+#include <unistd.h>
+
+static const shoal_option run_options[] = {
+  { "run.name", SHOAL_OPT_STRING, "", NULL, NULL, "Name of the run.", NULL },
+  { "run.seed", SHOAL_OPT_INT, "1", NULL, "[0,inf)", "Seed of every random number.", NULL },
+  { "run.epochs", SHOAL_OPT_INT, "10", "epochs", "[1,100000]", "How often the data is seen.", NULL },
+  { "data.batch", SHOAL_OPT_INT, "64", "samples", "[1,65536]", "Samples per replica and step.", NULL },
+  { "data.global_batch", SHOAL_OPT_INT, "", "samples", "[1,inf)", "Samples of all replicas together.", NULL },
+  { "data.augment", SHOAL_OPT_WORDS, "", NULL, "crop4|hflip|cutout", "Changes made to training images.", NULL },
+  { "model.widths", SHOAL_OPT_INTS, "[4096, 4096]", "units", "[1,1048576]", "Widths of the hidden layers.", NULL },
+  { "optim.lr", SHOAL_OPT_FLOAT, "0.1", NULL, "(0,inf)", "Learning rate.", NULL },
+  { "optim.momentum", SHOAL_OPT_FLOAT, "0.9", NULL, "[0,1)", "Momentum.", NULL },
+  { "optim.weight_decay", SHOAL_OPT_FLOAT, "0", NULL, "[0,inf)", "Decay of the weights.", NULL },
+  { "optim.nesterov", SHOAL_OPT_BOOL, "false", NULL, NULL, "Look ahead.", "Nesterov 1983" },
+  { "optim.schedule", SHOAL_OPT_ENUM, "constant", NULL, "constant|step|cosine", "How the rate changes.", NULL },
+  { "optim.decays", SHOAL_OPT_FLOATS, "", NULL, "(0,1)", "Points where the rate falls.", NULL,
+    .when = "optim.schedule=step|cosine" },
+  { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, NULL, "How often to save.", NULL },
+  { "device", SHOAL_OPT_ENUM, "auto", NULL, "cpu|cuda|auto", "Where to compute.", NULL },
+  { 0 },
+};
+static const shoal_option method_options[] = {
+  { "method.name", SHOAL_OPT_ENUM, NULL, NULL, "sync|daso|ist", "The way the ranks talk.", NULL },
+  { "method.warmup_epochs", SHOAL_OPT_INT, "0", "epochs", "[0,inf)", "Epochs of plain averaging.",
+    "Coquelin et al. 2021" },
+  { 0 },
+};
+static const shoal_option_table tables[] = { { "run", run_options }, { "method", method_options } };
+
+static shoal_settings *settings_of(const char *yaml)
+{
+  shoal_settings *s = NULL;
+  REQUIRE(shoal_settings_create(&s) == SHOAL_OK, "settings");
+  CHECK(shoal_settings_read_text(s, yaml, "run.yaml") == SHOAL_OK, "%s", yaml);
+  return s;
+}
+
+static shoal_config *config_of(const shoal_settings *s)
+{
+  shoal_config *c = NULL;
+  REQUIRE(shoal_config_create(s, tables, SHOAL_COUNT(tables), &c) == SHOAL_OK, "config: %s", shoal_first_error());
+  return c;
+}
+
+/* Everything the failing call prints on stderr, to count and compare the faults. */
+static const char *faults_of(const shoal_settings *s)
+{
+  static char text[16384];
+  shoal_config *c = NULL;
+  fflush(stderr);
+  int saved = dup(2);
+  FILE *file = tmpfile();
+  REQUIRE(saved >= 0 && file, "temporary file");
+  dup2(fileno(file), 2);
+  shoal_status st = shoal_config_create(s, tables, SHOAL_COUNT(tables), &c);
+  fflush(stderr);
+  dup2(saved, 2);
+  ssize_t n = pread(fileno(file), text, sizeof text - 1, 0);
+  text[n > 0 ? n : 0] = '\0';
+  close(saved);
+  fclose(file);
+  if (st == SHOAL_OK) shoal_config_destroy(c);
+  CHECK((st == SHOAL_OK) == !strstr(text, "error"), "status %d with: %s", st, text);
+  CHECK(st == SHOAL_OK || (st == SHOAL_ERR_USAGE && !c));
+  return text;
+}
+
+static int count_lines(const char *text)
+{
+  int n = 0;
+  for (; *text; text++) n += *text == '\n';
+  return n;
+}
+
+/* --- reading --------------------------------------------------------------------------------------------------- */
+
+static void test_types(void)
+{
+  shoal_settings *s = settings_of("run:    { name: cifar-daso, seed: 3, epochs: 30 }\n"
+                                  "data:\n"
+                                  "  batch: 128\n"
+                                  "  augment: [crop4, hflip]\n"
+                                  "model:  { widths: [10, 20, 30] }\n"
+                                  "optim:\n"
+                                  "  lr: 5e-4   # a comment\n"
+                                  "  nesterov: yes\n"
+                                  "  schedule: \"cosine\"\n"
+                                  "  decays: [0.5, 0.75]\n"
+                                  "method: { name: daso, warmup_epochs: 2 }\n"
+                                  "ckpt: { every: 200 steps }\n"
+                                  "device: cpu\n");
+  const int64_t *ints;
+  const double *floats;
+  const char *const *words;
+  CHECK(strcmp(shoal_settings_get(s, "method.name"), "daso") == 0);
+  CHECK(!shoal_settings_get(s, "optim.momentum") && !shoal_settings_get(s, "optim"));
+  shoal_config *c = config_of(s);
+  CHECK(strcmp(shoal_config_string(c, "run.name"), "cifar-daso") == 0);
+  CHECK(shoal_config_int(c, "run.seed") == 3 && shoal_config_int(c, "data.batch") == 128);
+  CHECK(shoal_config_words(c, "data.augment", &words) == 2 && strcmp(words[1], "hflip") == 0);
+  CHECK(shoal_config_ints(c, "model.widths", &ints) == 3 && ints[0] == 10 && ints[2] == 30);
+  CHECK(shoal_config_floats(c, "optim.decays", &floats) == 2 && floats[0] == 0.5 && floats[1] == 0.75);
+  CHECK(shoal_config_float(c, "optim.lr") == 5e-4 && shoal_config_float(c, "optim.momentum") == 0.9);
+  CHECK(shoal_config_bool(c, "optim.nesterov"));
+  CHECK(strcmp(shoal_config_string(c, "optim.schedule"), "cosine") == 0);
+  CHECK(strcmp(shoal_config_string(c, "device"), "cpu") == 0);
+  shoal_period p = shoal_config_period(c, "ckpt.every");
+  CHECK(p.value == 200 && p.unit == SHOAL_PER_STEPS);
+  CHECK(shoal_config_int(c, "data.global_batch") == 0 && !shoal_config_given(c, "data.global_batch"));
+  CHECK(shoal_config_given(c, "data.batch") && !shoal_config_given(c, "optim.momentum"));
+  CHECK(shoal_config_has(c, "device") && !shoal_config_has(c, "method.age"));
+  CHECK(strcmp(shoal_config_origin(c, "optim.lr"), "run.yaml:7") == 0, "%s", shoal_config_origin(c, "optim.lr"));
+  CHECK(strcmp(shoal_config_origin(c, "optim.momentum"), "default") == 0);
+  shoal_config_destroy(c);
+  shoal_settings_destroy(s);
+  shoal_config_destroy(NULL);
+  shoal_settings_destroy(NULL);
+}
+
+static void test_short_forms(void)
+{
+  shoal_settings *s =
+      settings_of("method: daso\noptim.lr: 0.5\nmodel: { widths: 7 }\ndata: { augment: hflip, batch: }\n");
+  const int64_t *ints;
+  const char *const *words;
+  CHECK(strcmp(shoal_settings_get(s, "method.name"), "daso") == 0);
+  CHECK(strstr(faults_of(s), "run.yaml:4:25: data.batch is \"\": must be an integer in [1,65536], for example 64"),
+        "%s", faults_of(s));
+  CHECK_OK(shoal_settings_set(s, "data.batch=3", "--set"));
+  shoal_config *c = config_of(s);
+  CHECK(strcmp(shoal_config_string(c, "method.name"), "daso") == 0 && shoal_config_given(c, "method.name"));
+  CHECK(shoal_config_float(c, "optim.lr") == 0.5);
+  CHECK(shoal_config_ints(c, "model.widths", &ints) == 1 && ints[0] == 7);
+  CHECK(shoal_config_words(c, "data.augment", &words) == 1 && strcmp(words[0], "hflip") == 0);
+  shoal_config_destroy(c);
+
+  CHECK_OK(shoal_settings_set(s, "method=ist", "--set"));
+  CHECK_OK(shoal_settings_set(s, "method.name=sync", "--set"));
+  CHECK(strcmp(shoal_settings_get(s, "method.name"), "sync") == 0, "the later flag wins in either form");
+  CHECK_OK(shoal_settings_set(s, "method=ist", "--set"));
+  CHECK(strcmp(shoal_settings_get(s, "method.name"), "ist") == 0, "the later flag wins in either form");
+  shoal_settings_destroy(s);
+}
+
+static void test_empty_files(void)
+{
+  static const char *const empty[] = { "",     "# only a comment\n", "---\n",         "---\n...\n",
+                                       "{}\n", "run:\n  {}\n",       "\xef\xbb\xbf\n" };
+  for (size_t i = 0; i < SHOAL_COUNT(empty); i++) {
+    shoal_settings *s = settings_of(empty[i]);
+    CHECK_OK(shoal_settings_set(s, "method=sync", "--set"));
+    shoal_config_destroy(config_of(s));
+    shoal_settings_destroy(s);
+  }
+}
+
+static void test_refused_yaml(void)
+{
+  static const struct {
+    const char *yaml, *message;
+  } bad[] = {
+    { "optim: { lr: 0.1\nrun: 3\n", "run.yaml:2:4: not valid YAML: " },
+    { "optim:\n\tlr: 0.1\n", "not valid YAML" },
+    { "a: b: c\n", "run.yaml:1:5: not valid YAML: " },
+    { "optim:\n  lr: 0.1\n  lr: 0.2\n", "run.yaml:3:3: optim.lr is given twice; keep one of the two" },
+    { "optim:\n  lr: 0.1\nrun:\n  seed: 1\noptim:\n  momentum: 0\n", "run.yaml:5:1: optim is given twice" },
+    { "optim:\n  lr: 0.1\noptim.lr: 0.2\n", "run.yaml:3:1: optim.lr is given twice" },
+    { "run: { seed: &x 3 }\ndata: { batch: *x }\n", "run.yaml:1:17: run.seed uses a YAML anchor (&)" },
+    { "run: &r { seed: 3 }\n", "run uses a YAML anchor (&)" },
+    { "data: { batch: *x }\n", "run.yaml:1:16: data.batch uses a YAML alias (*)" },
+    { "run: { seed: !!int 3 }\n", "run.seed has a YAML tag (!)" },
+    { "model: { widths: [1, [2, 3]] }\n", "run.yaml:1:22: model.widths holds a list inside a list; lists are flat" },
+    { "model:\n  widths:\n  - { a: 1 }\n", "run.yaml:3:5: model.widths holds a map inside a list" },
+    { "- a\n- b\n", "run.yaml:1:1: expected sections" },
+    { "hello\n", "run.yaml:1:1: expected sections" },
+    { "run: { seed: 1 }\n---\nrun: { seed: 2 }\n", "run.yaml:2:1: a second YAML document" },
+    { "? [a, b]\n: 3\n", "a key must be a plain word" },
+    { "run:\n  name: caf\xe9\n", "run.yaml:2:12: byte 0xe9 is a control character or not UTF-8" },
+    { "run: { name: a\x1b[31m }\n", "run.yaml:1:15: byte 0x1b" },
+    { "run: { name: \"a\\u0007\" }\n", "run.yaml:1:14: run.name contains a control character" },
+    { "run: { name: \"a\\0b\" }\n", "run.name contains a control character" },
+  };
+  shoal_quiet_errors(1);
+  for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
+    shoal_settings *s = NULL;
+    CHECK_OK(shoal_settings_create(&s));
+    shoal_clear_error();
+    shoal_status st = shoal_settings_read_text(s, bad[i].yaml, "run.yaml");
+    CHECK(st == SHOAL_ERR_USAGE && strstr(shoal_first_error(), bad[i].message), "case %zu: %s: %s", i,
+          shoal_status_name(st), shoal_first_error());
+    shoal_settings_destroy(s);
+  }
+  shoal_settings *s = NULL;
+  CHECK_OK(shoal_settings_create(&s));
+  shoal_clear_error();
+  CHECK(shoal_settings_read_text(s, "optim:\n\tlr: 0.1\n", "x") != SHOAL_OK &&
+            strstr(shoal_first_error(), "indent with spaces, not tabs"),
+        "%s", shoal_first_error());
+  CHECK(shoal_settings_read(s, "/no/such/run.yaml") == SHOAL_ERR_IO);
+  CHECK(shoal_settings_set(s, "optim.lr", "--set") == SHOAL_ERR_USAGE);
+  CHECK(shoal_settings_set(s, "=3", "--set") == SHOAL_ERR_USAGE);
+  shoal_settings_destroy(s);
+  shoal_quiet_errors(-1);
+}
+
+/* Settings survive any bytes: every prefix and many one-byte changes of a good file either read or are refused. */
+static void test_damaged_files(void)
+{
+  static const char good[] =
+      "run: { name: \"a b\", seed: 1 }\noptim:\n  lr: 0.1 # c\ndata:\n  augment:\n  - crop4\n  - 'x'\n"
+      "method: |\n  text\n  more\n";
+  char text[sizeof good];
+  shoal_quiet_errors(1);
+  for (uint64_t i = 0; i < 2000; i++) {
+    shoal_rng_block r = shoal_rng(11, SHOAL_RNG_TEST, i, 0);
+    memcpy(text, good, sizeof good);
+    if (i < sizeof good)
+      text[i] = '\0';
+    else
+      for (int k = 0; k < 2; k++)
+        text[r.v[k] % (sizeof good - 1)] =
+            (char)(r.v[k] >> 16 & 1 ? "&*!{}[],:-#\t\n\"'|>%@?"[r.v[k] >> 20 & 15] : (char)(r.v[k] >> 24));
+    shoal_settings *s = NULL;
+    CHECK_OK(shoal_settings_create(&s));
+    shoal_status st = shoal_settings_read_text(s, text, "damaged");
+    CHECK(st == SHOAL_OK || st == SHOAL_ERR_USAGE, "%s for: %s", shoal_status_name(st), text);
+    shoal_settings_destroy(s);
+  }
+  shoal_quiet_errors(-1);
+}
+
+/* --- checking -------------------------------------------------------------------------------------------------- */
+
+static void test_faults(void)
+{
+  static const struct {
+    const char *yaml, *line;
+  } bad[] = {
+    { "optim:\n  momentum: 0.5\n  lr: \"abc\"\n",
+      "error: run.yaml:3:7: optim.lr is \"abc\": must be a number in (0,inf), for example 0.1\n" },
+    { "optim: { lr: 0 }\n", "run.yaml:1:14: optim.lr is \"0\": must be a number in (0,inf)" },
+    { "optim: { lr: .inf }\n", "optim.lr is \".inf\": must be" },
+    { "optim: { momentum: 1 }\n", "optim.momentum is \"1\": must be a number in [0,1), for example 0.9\n" },
+    { "optim: { momentum: -0.0001 }\n", "optim.momentum is \"-0.0001\"" },
+    { "run: { epochs: 0 }\n", "run.epochs is \"0\": must be an integer in [1,100000]" },
+    { "run: { epochs: 100001 }\n", "run.epochs is \"100001\"" },
+    { "run: { epochs: 1.5 }\n", "run.epochs is \"1.5\"" },
+    { "run: { epochs: [1, 2] }\n", "run.epochs is \"[1, 2]\": must be an integer" },
+    { "optim: { nesterov: maybe }\n", "optim.nesterov is \"maybe\": must be true or false, for example false\n" },
+    { "optim: { schedule: cosin }\n",
+      "optim.schedule is \"cosin\": must be one of constant, step, cosine; did you mean cosine?\n" },
+    { "ckpt: { every: 10 m }\n", "ckpt.every is \"10 m\": must be a period such as 10min" },
+    { "data: { augment: [crop4, hfilp] }\n",
+      "run.yaml:1:18: data.augment item 2 is \"hfilp\": must be one of crop4, hflip, cutout; did you mean hflip?" },
+    { "model: { widths: [1, 0, x] }\n", "model.widths item 3 is \"x\": must be an integer in [1,1048576]" },
+    { "optim:\n  leraning_rate: 3\n",
+      "error: run.yaml:2:3: unknown key optim.leraning_rate; did you mean optim.lr?\n" },
+    { "optim: { momentun: 0 }\n", "unknown key optim.momentun; did you mean optim.momentum?" },
+    { "optim: { wd: 0 }\n", "unknown key optim.wd; did you mean optim.weight_decay?" },
+    { "optm: { lr: 0 }\n", "unknown key optm.lr; did you mean optim.lr?" },
+    { "optm: { learning_rate: 0 }\n", "unknown key optm.learning_rate; did you mean optim.lr?" },
+    { "methd: daso\n", "unknown key methd; did you mean method?" },
+    { "devise: cpu\n", "unknown key devise; did you mean device?" },
+    { "train: { epochs: 3 }\n", "unknown key train.epochs; did you mean run.epochs?" },
+    { "data: { zzzzzz: 3 }\n", "unknown key data.zzzzzz; known there: batch, global_batch, augment\n" },
+    { "zzzzzz: { a: 3 }\n", "unknown key zzzzzz.a; known are: run, data, model, optim, ckpt, device, method\n" },
+    { "optim: 3\n", "run.yaml:1:1: unknown key optim; it is a section, write for example optim.lr" },
+    { "device: { name: cpu }\n", "unknown key device.name; device takes one value, not a section" },
+    { "method: dasu\n", "run.yaml:1:9: method.name is \"dasu\": must be one of sync, daso, ist; did you mean daso?" },
+    { "{}",
+      "method.name is missing: give it in the run file or by --set method.name=...; it is one of sync, daso, ist" },
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
+    shoal_settings *s = settings_of(bad[i].yaml);
+    const char *text = faults_of(s);
+    CHECK(strstr(text, bad[i].line), "case %zu: %s", i, text);
+    shoal_settings_destroy(s);
+  }
+}
+
+static void test_all_faults_told(void)
+{
+  shoal_settings *s =
+      settings_of("optim: { lr: x, momentum: 2, leraning_rate: 3 }\nmodel: { widths: [0, -1] }\nnonsense: 1\n");
+  CHECK_OK(shoal_settings_set(s, "data.batch=0", "--set"));
+  const char *text = faults_of(s);
+  CHECK(count_lines(text) == 8, "%s", text); /* two keys, lr, momentum, two widths, batch, no method */
+  CHECK(strstr(text, "--set: data.batch is \"0\""), "%s", text);
+  shoal_settings_destroy(s);
+}
+
+/* A value that does nothing beside the others is a fault, except where it says what holds anyway. */
+static void test_values_that_do_nothing(void)
+{
+  shoal_settings *s = settings_of("method: sync\noptim:\n  decays: [0.5]\n");
+  const char *text = faults_of(s);
+  CHECK(strcmp(text,
+               "shoal: error: run.yaml:3: optim.decays does nothing with optim.schedule constant: leave it out, or "
+               "set optim.schedule to step or cosine\n") == 0,
+        "%s", text);
+  CHECK_OK(shoal_settings_set(s, "optim.schedule=cosine", "--set"));
+  CHECK(!*faults_of(s), "%s", faults_of(s));
+  shoal_settings_destroy(s);
+  s = settings_of("method: sync\noptim: { decays: [] }\n");
+  CHECK(!*faults_of(s), "%s", faults_of(s));
+  shoal_settings_destroy(s);
+}
+
+/* --- precedence ------------------------------------------------------------------------------------------------ */
+
+static void test_precedence(void)
+{
+  const int64_t *ints;
+  shoal_settings *s = settings_of("method: daso\nrun: { seed: 2, epochs: 2 }\ndata: { batch: 2 }\n");
+  CHECK_OK(shoal_settings_set(s, "run.epochs = 4", "--set"));
+  CHECK_OK(shoal_settings_set(s, "model.widths=[5, 6]", "--set"));
+  setenv("SHOAL_RUN_EPOCHS", "3", 1);
+  setenv("SHOAL_DATA_BATCH", "3", 1);
+  setenv("SHOAL_DATA_AUGMENT", "crop4,cutout", 1);
+  setenv("SHOAL_METHOD_NAME", "ist", 1);
+  CHECK_OK(shoal_settings_read_text(s, "run: { epochs: 5 }\n", "later.yaml"));
+  CHECK(strcmp(shoal_settings_get(s, "method.name"), "ist") == 0, "%s", shoal_settings_get(s, "method.name"));
+  shoal_config *c = config_of(s);
+  CHECK(shoal_config_int(c, "run.seed") == 2, "the file beats the default");
+  CHECK(shoal_config_int(c, "data.batch") == 3, "the environment beats the file");
+  CHECK(shoal_config_int(c, "run.epochs") == 4, "the flag beats all, also a file that is read later");
+  CHECK(strcmp(shoal_config_string(c, "method.name"), "ist") == 0);
+  CHECK(shoal_config_ints(c, "model.widths", &ints) == 2 && ints[1] == 6);
+  CHECK(strcmp(shoal_config_origin(c, "run.epochs"), "--set") == 0);
+  CHECK(strcmp(shoal_config_origin(c, "data.batch"), "SHOAL_DATA_BATCH") == 0);
+  shoal_config_destroy(c);
+
+  setenv("SHOAL_DATA_BATCH", "many", 1);
+  CHECK(strstr(faults_of(s), "error: SHOAL_DATA_BATCH: data.batch is \"many\": must be an integer"), "%s",
+        faults_of(s));
+  unsetenv("SHOAL_DATA_BATCH");
+  setenv("SHOAL_DATA_BACTH", "3", 1);
+  setenv("SHOAL_SOMETHING_ELSE", "3", 1);
+  const char *text = faults_of(s);
+  CHECK(count_lines(text) == 1 && strstr(text, "warning: the environment variable SHOAL_DATA_BACTH is not known") &&
+            strstr(text, "did you mean SHOAL_DATA_BATCH?"),
+        "%s", text);
+  unsetenv("SHOAL_DATA_BACTH");
+  unsetenv("SHOAL_SOMETHING_ELSE");
+  unsetenv("SHOAL_RUN_EPOCHS");
+  unsetenv("SHOAL_DATA_AUGMENT");
+  unsetenv("SHOAL_METHOD_NAME");
+  shoal_settings_destroy(s);
+}
+
+/* Any spelling of a list from a flag; unset by an empty value. */
+static void test_flag_lists(void)
+{
+  static const struct {
+    const char *assignment;
+    size_t n;
+  } lists[] = { { "model.widths=", 0 },        { "model.widths=[]", 0 },  { "model.widths=7", 1 },
+                { "model.widths= 7 , 8 ", 2 }, { "model.widths=[ ]", 0 }, { "model.widths=[1,2,3]", 3 } };
+  const int64_t *ints;
+  for (size_t i = 0; i < SHOAL_COUNT(lists); i++) {
+    shoal_settings *s = settings_of("method: sync");
+    CHECK_OK(shoal_settings_set(s, lists[i].assignment, "--set"));
+    shoal_config *c = config_of(s);
+    CHECK(shoal_config_ints(c, "model.widths", &ints) == lists[i].n, "%s", lists[i].assignment);
+    CHECK(shoal_config_given(c, "model.widths"));
+    shoal_config_destroy(c);
+    shoal_settings_destroy(s);
+  }
+  shoal_settings *s = settings_of("method: sync\nrun: { name: x }\ndata: { global_batch: 5 }\n");
+  CHECK_OK(shoal_settings_set(s, "run.name=", "--set"));
+  CHECK_OK(shoal_settings_set(s, "data.global_batch=", "--set"));
+  shoal_config *c = config_of(s);
+  CHECK(!*shoal_config_string(c, "run.name") && !shoal_config_given(c, "run.name"));
+  CHECK(shoal_config_int(c, "data.global_batch") == 0 && !shoal_config_given(c, "data.global_batch"));
+  shoal_config_destroy(c);
+  CHECK_OK(shoal_settings_set(s, "model.widths=1,,2", "--set"));
+  CHECK(strstr(faults_of(s), "model.widths item 2 is \"\""), "%s", faults_of(s));
+  shoal_settings_destroy(s);
+}
+
+/* --- printing -------------------------------------------------------------------------------------------------- */
+
+/* print -> read -> print gives the same text and the same hash. */
+static uint32_t check_round_trip(const shoal_settings *s)
+{
+  shoal_str first = { 0 }, second = { 0 };
+  shoal_config *c = config_of(s);
+  shoal_config_print(c, &first);
+  shoal_settings *again = settings_of(first.text);
+  shoal_config *d = config_of(again);
+  shoal_config_print(d, &second);
+  CHECK(strcmp(first.text, second.text) == 0, "\n%s\nbecame\n%s", first.text, second.text);
+  uint32_t hash = shoal_config_hash(c, NULL);
+  CHECK(hash == shoal_config_hash(d, NULL));
+  CHECK(strcmp(shoal_config_string(c, "run.name"), shoal_config_string(d, "run.name")) == 0);
+  CHECK(shoal_config_float(c, "optim.lr") == shoal_config_float(d, "optim.lr"));
+  shoal_config_destroy(c);
+  shoal_config_destroy(d);
+  shoal_settings_destroy(again);
+  shoal_str_free(&first);
+  shoal_str_free(&second);
+  return hash;
+}
+
+static void test_print(void)
+{
+  shoal_settings *s = settings_of("method: daso\nrun: { name: 'a: b' }\noptim: { lr: 1e-1 }\nckpt: { every: 600 s }\n"
+                                  "data: { augment: [crop4] }\n");
+  shoal_config *c = config_of(s);
+  shoal_str text = { 0 };
+  shoal_config_print(c, &text);
+  CHECK(strcmp(text.text, "run:\n  name: \"a: b\"\n  seed: 1\n  epochs: 10\n"
+                          "data:\n  batch: 64\n  global_batch: null\n  augment: [crop4]\n"
+                          "model:\n  widths: [4096, 4096]\n"
+                          "optim:\n  lr: 0.1\n  momentum: 0.9\n  weight_decay: 0\n  nesterov: false\n"
+                          "  schedule: constant\n  decays: []\n"
+                          "ckpt:\n  every: 10min\ndevice: auto\n"
+                          "method:\n  name: daso\n  warmup_epochs: 0\n") == 0,
+        "%s", text.text);
+  shoal_str_free(&text);
+  shoal_config_destroy(c);
+  shoal_settings_destroy(s);
+}
+
+static void test_round_trips(void)
+{
+  static const char *const values[] = {
+    "run.name=true",
+    "run.name=12",
+    "run.name=1e5",
+    "run.name=null",
+    "run.name=~",
+    "run.name=- a",
+    "run.name=a # b",
+    "run.name=[x]",
+    "run.name={x: y}",
+    "run.name=\"q\" 'r' \\ s",
+    "run.name=a\nb\n\tc",
+    "run.name=#x",
+    "run.name=&x",
+    "run.name=*x",
+    "run.name=: ",
+    "run.name=é ü 漢字 😀",
+    "run.name=a:b",
+    "run.name=%d",
+    "run.name=@x",
+    "run.name=.inf",
+    "run.name=/a/b-c_d.h5",
+    "run.name=\u2028x",
+    "run.name=\ufeffx",
+    "run.name=a\rb",
+    "run.name=---",
+    "optim.lr=1e-300",
+    "optim.lr=0.30000000000000004",
+    "optim.lr=123456789.125",
+    "optim.lr=3.4e38",
+    "ckpt.every=1 epoch",
+    "ckpt.every=1.5 epochs",
+    "ckpt.every=90 s",
+    "ckpt.every=2h",
+    "ckpt.every=0",
+    "ckpt.every=0.1s",
+    "ckpt.every=1 step",
+    "data.augment=",
+    "data.global_batch=9",
+    "run.seed=9007199254740993",
+  };
+  shoal_settings *s = settings_of("method: sync");
+  uint32_t plain = check_round_trip(s);
+  shoal_settings_destroy(s);
+  for (size_t i = 0; i < SHOAL_COUNT(values); i++) {
+    s = settings_of("method: sync");
+    CHECK_OK(shoal_settings_set(s, values[i], "--set"));
+    uint32_t hash = check_round_trip(s);
+    CHECK((hash == plain) == (strcmp(values[i], "data.augment=") == 0), "hash after %s", values[i]);
+    shoal_settings_destroy(s);
+  }
+}
+
+/* Random names of printable Unicode: whatever passes the check must come back. */
+static void test_random_names(void)
+{
+  static const char *const parts[] = { "a", " ", ":", "#", "-", "'", "\"", "\\", "\n", "\t", "é",
+                                       "{", "]", ",", "0", "&", "!", "|",  ">",  "%",  "漢" };
+  for (uint64_t i = 0; i < 300; i++) {
+    shoal_settings *s = settings_of("method: sync");
+    shoal_str text = { 0 };
+    shoal_str_add(&text, "run.name=");
+    uint64_t n = 1 + shoal_rng(5, SHOAL_RNG_TEST, i, 0).v[0] % 8;
+    for (uint64_t k = 0; k < n; k++)
+      shoal_str_add(&text, "%s", parts[shoal_rng(5, SHOAL_RNG_TEST, i, (uint32_t)k + 1).v[0] % SHOAL_COUNT(parts)]);
+    CHECK_OK(shoal_settings_set(s, text.text, "--set"));
+    check_round_trip(s);
+    shoal_str_free(&text);
+    shoal_settings_destroy(s);
+  }
+}
+
+static uint32_t hash_of(const char *yaml, const char *const *except)
+{
+  shoal_settings *s = settings_of(yaml);
+  shoal_config *c = config_of(s);
+  uint32_t hash = shoal_config_hash(c, except);
+  shoal_config_destroy(c);
+  shoal_settings_destroy(s);
+  return hash;
+}
+
+static void test_hash(void)
+{
+  static const char *const except[] = { "run.", "device", NULL };
+  CHECK(hash_of("method: sync\noptim: { lr: 0.1 }\n", NULL) == hash_of("optim.lr: 1e-1\nmethod: { name: sync }", NULL));
+  CHECK(hash_of("method: sync\n", NULL) != hash_of("method: sync\noptim: { lr: 0.2 }\n", NULL));
+  CHECK(hash_of("method: sync\n", NULL) != hash_of("method: sync\nrun: { seed: 5 }\n", NULL));
+  CHECK(hash_of("method: sync\n", except) == hash_of("method: sync\nrun: { seed: 5 }\ndevice: cpu\n", except));
+  CHECK(hash_of("method: sync\n", except) != hash_of("method: daso\n", except));
+}
+
+static void test_tables(void)
+{
+  shoal_str text = { 0 };
+  shoal_option_print(&tables[0], &text);
+  CHECK(strstr(text.text, "  optim.momentum           a number in [0,1); default 0.9\n"), "%s", text.text);
+  CHECK(strstr(text.text, "one of constant, step, cosine; default constant\n"), "%s", text.text);
+  CHECK(strstr(text.text, "an integer in [1,inf), in samples; unset by default\n"), "%s", text.text);
+  CHECK(strstr(text.text, "unset by default; only with optim.schedule\n"), "%s", text.text);
+  CHECK(strstr(text.text, "Look ahead. [Nesterov 1983]\n"), "%s", text.text);
+  shoal_str_clear(&text);
+  shoal_option_print(&tables[1], &text);
+  CHECK(strstr(text.text, "one of sync, daso, ist; must be given\n"), "%s", text.text);
+  shoal_str_clear(&text);
+  shoal_option_print_json(&tables[1], &text);
+  CHECK(strcmp(text.text,
+               "{\"title\": \"method\", \"options\": [\n"
+               "  {\"name\": \"method.name\", \"type\": \"enum\", \"default\": null, \"unit\": null, \"range\": null, "
+               "\"choices\": [\"sync\", \"daso\", \"ist\"], \"help\": \"The way the ranks talk.\", \"source\": null, "
+               "\"when\": null},\n"
+               "  {\"name\": \"method.warmup_epochs\", \"type\": \"int\", \"default\": \"0\", \"unit\": \"epochs\", "
+               "\"range\": \"[0,inf)\", \"choices\": [], \"help\": \"Epochs of plain averaging.\", "
+               "\"source\": \"Coquelin et al. 2021\", \"when\": null}\n]}\n") == 0,
+        "%s", text.text);
+  shoal_str_free(&text);
+}
+
+/* From a real file: the path stands in the message and in the origin. */
+static void test_from_file(void)
+{
+  char folder[] = "/tmp/shoal-base-option-XXXXXX";
+  REQUIRE(mkdtemp(folder), "mkdtemp");
+  char *path = shoal_path_join(folder, "run.yaml");
+  CHECK_OK(shoal_write_file(path, "method: ist\nrun:\n  seed: 5\n", 27));
+  shoal_settings *s = NULL;
+  CHECK_OK(shoal_settings_create(&s));
+  CHECK_OK(shoal_settings_read(s, path));
+  shoal_config *c = config_of(s);
+  CHECK(shoal_config_int(c, "run.seed") == 5);
+  const char *origin = shoal_config_origin(c, "run.seed");
+  CHECK(strncmp(origin, path, strlen(path)) == 0 && strcmp(origin + strlen(path), ":3") == 0, "%s", origin);
+  shoal_config_destroy(c);
+  shoal_settings_destroy(s);
+  unlink(path);
+  rmdir(folder);
+  free(path);
+}
+
+int main(void)
+{
+  test_types();
+  test_short_forms();
+  test_empty_files();
+  test_refused_yaml();
+  test_damaged_files();
+  test_faults();
+  test_all_faults_told();
+  test_values_that_do_nothing();
+  test_precedence();
+  test_flag_lists();
+  test_print();
+  test_round_trips();
+  test_random_names();
+  test_hash();
+  test_tables();
+  test_from_file();
+  return check_done();
+}

@@ -1,0 +1,133 @@
+/* Plans against placements that Slurm 22.05 itself made, written down from its tasks, and by hand. */
+#include "check.h"
+#include "slurm/plan.h"
+#include <hwloc.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static shoal_machine *machine; /* 2 memory nodes of 4 cores of 2 hardware threads */
+
+static shoal_topo *plan(const char *text, const char *fault)
+{
+  shoal_env *e = NULL;
+  shoal_step s;
+  shoal_topo *t = NULL;
+  char path[] = "/tmp/shoal-plan-XXXXXX";
+  int fd = mkstemp(path);
+  REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
+  close(fd);
+  REQUIRE(shoal_env_read(path, &e) == SHOAL_OK && shoal_step_read(e, &s) == SHOAL_OK, "%s", text);
+  unlink(path);
+  shoal_clear_error();
+  shoal_quiet_errors(1);
+  shoal_status st = shoal_topo_plan(machine, e, &s, &t);
+  shoal_quiet_errors(-1);
+  if (fault)
+    CHECK(st == SHOAL_ERR_USAGE && !t && strstr(shoal_first_error(), fault), "said \"%s\", expected \"%s\"",
+          shoal_first_error(), fault);
+  else
+    REQUIRE(st == SHOAL_OK && t->planned, "%s", shoal_first_error());
+  shoal_step_free(&s);
+  shoal_env_destroy(e);
+  return t;
+}
+
+/* want: the host of each rank, as the digit of n1, n2, ... */
+static void layout(const char *list, const char *counts, const char *more, const char *want)
+{
+  char text[512], got[64] = "";
+  snprintf(text, sizeof text, "SLURM_STEP_NUM_TASKS=%zu\nSLURM_STEP_NODELIST=%s\nSLURM_STEP_TASKS_PER_NODE=%s\n%s",
+           strlen(want), list, counts, more);
+  shoal_topo *t = plan(text, NULL);
+  for (int r = 0; r < t->size; r++) strcat(got, t->places[r].host + 1);
+  CHECK(strcmp(got, want) == 0, "%s %s %s: %s, expected %s", list, counts, more, got, want);
+  shoal_topo_destroy(t);
+}
+
+static void distributions(void)
+{
+  layout("n[1-4]", "2(x4)", "", "11223344");
+  layout("n[1-4]", "4,2,1(x2)", "", "11112234");
+  layout("n[1-4]", "2(x4)", "SLURM_DISTRIBUTION=cyclic\n", "12341234");
+  layout("n[1-4]", "4,1(x3)", "SLURM_DISTRIBUTION=cyclic\n", "1234111");
+  layout("n[1-4]", "2,1,2,3", "SLURM_DISTRIBUTION=cyclic:block,Pack\n", "12341344");
+  layout("n[1-2,4]", "3,1(x2)", "SLURM_DISTRIBUTION=plane\nSLURM_DIST_PLANESIZE=2\n", "11241");
+  layout("n[1-2,4]", "3,1(x2)", "SLURM_DISTRIBUTION=plane=2\n", "11241");
+  layout("n[1-4]", "2,1,2,3", "SLURM_DISTRIBUTION=block:cyclic\n", "11233444");
+  layout("n7", "3", "", "777");
+  /* Slurm's own mapping knows more than the word, and is passed over when it does not fit. */
+  layout("n[1,3-4]", "2(x2),3",
+         "SLURM_DISTRIBUTION=arbitrary\nSLURM_PMIX_MAPPING_SERV=(vector,(1,1,2),(0,1,1),(2,1,2),(0,1,1),(2,1,1))\n",
+         "3314414");
+  layout("n[1-4]", "2,1,2,3", "SLURM_PMIX_MAPPING_SERV=(vector,(0,4,1),(0,1,1),(2,1,1),(3,1,2))\n", "12341344");
+  layout("n[1-4]", "2(x4)", "SLURM_PMIX_MAPPING_SERV=(vector,(0,4,1))\n", "12341234");
+  static const char *const broken[] = { "(vector,(0,4,3))",  "(vector,(0,5,1))", "(vector",
+                                        "(vector,(0,4,1)",   "(vector)",         "x",
+                                        "(vector,(-1,4,1))", "(vector,(0,0,1))", "(vector,(2147483647,2,1))" };
+  for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+    char more[128];
+    snprintf(more, sizeof more, "SLURM_PMIX_MAPPING_SERV=%s\n", broken[i]);
+    layout("n[1-4]", "2(x4)", more, "11223344");
+  }
+}
+
+static void cores(void)
+{
+  shoal_topo *t =
+      plan("SLURM_STEP_NUM_TASKS=4\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=3,1\nSLURM_CPUS_PER_TASK=5\n",
+           NULL);
+  static const struct {
+    int cores, threads;
+    const char *cpus, *numa;
+  } want[] = { { 3, 3, "0-4", "0" }, { 3, 3, "5-9", "0-1" }, { 3, 3, "10-14", "1" }, { 3, 3, "0-4", "0" } };
+  for (int r = 0; r < 4; r++) {
+    const shoal_place *p = &t->places[r];
+    CHECK(p->cores == want[r].cores && p->threads == want[r].threads && strcmp(p->cpu_list, want[r].cpus) == 0 &&
+              strcmp(p->numa_list, want[r].numa) == 0 && p->pid == 0,
+          "rank %d: %d cores, %d threads, cpus %s, numa %s", r, p->cores, p->threads, p->cpu_list, p->numa_list);
+  }
+  shoal_topo_destroy(t);
+  t = plan("SLURM_STEP_NUM_TASKS=4\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=3,1\n", NULL);
+  CHECK(t->places[0].threads == 2 && t->places[3].threads == 8 && strcmp(t->places[2].cpu_list, "0-15") == 0, "shared");
+  CHECK(strcmp(t->places[2].numa_list, "0-1") == 0, "both memory nodes");
+  shoal_topo_destroy(t);
+  REQUIRE(shoal_topo_plan(machine, NULL, NULL, &t) == SHOAL_OK, "alone");
+  CHECK(t->size == 1 && t->nodes == 1 && t->places[0].threads == 8, "alone");
+  shoal_topo_destroy(t);
+}
+
+/* What is missing or contradicts itself is named; more than one node is never made one (H05). */
+static void refusals(void)
+{
+  plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=2\n", "SLURM_STEP_NODELIST (or SLURM_JOB_NODELIST) is missing");
+  plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2]\n",
+       "SLURM_STEP_TASKS_PER_NODE (or SLURM_TASKS_PER_NODE) is missing");
+  plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=2\n",
+       "SLURM_STEP_TASKS_PER_NODE counts the tasks of 1 nodes, but SLURM_STEP_NODELIST=n[1-2] names 2");
+  plan("SLURM_STEP_NUM_TASKS=3\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=1(x2)\n",
+       "adds up to 2 tasks, but the step has 3");
+  plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=3\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=1(x2)\n",
+       "the step has 3 nodes, but SLURM_STEP_NODELIST=n[1-2] names 2");
+  plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=1(x2)\nSLURM_DISTRIBUTION="
+       "arbitrary\n",
+       "SLURM_DISTRIBUTION is \"arbitrary\"");
+}
+
+int main(void)
+{
+  setenv("HWLOC_SYNTHETIC", "node:2 core:4 pu:2", 1);
+  char path[] = "/tmp/shoal-xml-XXXXXX";
+  int fd = mkstemp(path);
+  hwloc_topology_t t;
+  REQUIRE(fd >= 0 && hwloc_topology_init(&t) == 0 && hwloc_topology_load(t) == 0, "a synthetic machine");
+  close(fd);
+  REQUIRE(hwloc_topology_export_xml(t, path, 0) == 0, "saved");
+  hwloc_topology_destroy(t);
+  REQUIRE(shoal_machine_open(path, &machine) == SHOAL_OK, "loaded");
+  unlink(path);
+  distributions();
+  cores();
+  refusals();
+  shoal_machine_close(machine);
+  return check_done();
+}

@@ -1,0 +1,158 @@
+/* Slurm's variables from files of lines as `env` writes them, and what is wrong with broken ones. */
+#include "check.h"
+#include "slurm/claims.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+static shoal_env *make_env(const char *text)
+{
+  shoal_env *e = NULL;
+  char path[] = "/tmp/shoal-step-XXXXXX";
+  int fd = mkstemp(path);
+  REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
+  close(fd);
+  shoal_quiet_errors(1);
+  shoal_status st = shoal_env_read(path, &e);
+  shoal_quiet_errors(-1);
+  unlink(path);
+  CHECK((st == SHOAL_OK) == (e != NULL), "written only on success");
+  return e;
+}
+
+/* What `env` prints: values with blanks, equals signs and several lines; shell functions; the last one counts. */
+static void variables(void)
+{
+  shoal_env *e = make_env("A=1\nBASH_FUNC_x%%=() {  echo a=b\n}\nB=two words = 2\nC=first\n second=no\nEMPTY=\nA=3\r\n"
+                          "AB=4\n_D9=x");
+  REQUIRE(e, "variables");
+  static const char *const want[][2] = { { "A", "3" },       { "B", "two words = 2" }, { "C", "first" }, { "AB", "4" },
+                                         { "_D9", "x" },     { "EMPTY", NULL },        { "x%%", NULL },  { "D9", NULL },
+                                         { "second", NULL }, { "BASH_FUNC_x%%", NULL } };
+  for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+    const char *got = shoal_env_get(e, want[i][0]);
+    CHECK(want[i][1] ? got && strcmp(got, want[i][1]) == 0 : !got, "%s is %s", want[i][0], got ? got : "not set");
+  }
+  CHECK(shoal_env_int(e, "A", 0) == 3 && shoal_env_int(e, "A", 4) == -1 && shoal_env_int(e, "C", 0) == -1, "numbers");
+  shoal_env_destroy(e);
+  CHECK(!make_env("# nothing\nhost n1\n") && !make_env(""), "a file without variables");
+  setenv("SHOAL_TEST_VARIABLE", "7", 1);
+  CHECK(shoal_env_int(NULL, "SHOAL_TEST_VARIABLE", 0) == 7, "our own environment");
+}
+
+static void counts(const char *text, const char *want)
+{
+  int *list = NULL;
+  size_t n = 0;
+  char got[256] = "";
+  CHECK_OK(shoal_step_parse_counts("T", text, &list, &n));
+  for (size_t i = 0; i < n; i++) snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", i ? " " : "", list[i]);
+  free(list);
+  CHECK(strcmp(got, want) == 0, "%s is %s, expected %s", text, got, want);
+}
+
+static void bad_counts(const char *text, const char *words)
+{
+  int *list = NULL;
+  size_t n = 7;
+  shoal_clear_error();
+  shoal_quiet_errors(1);
+  CHECK(shoal_step_parse_counts("TASKS", text, &list, &n) == SHOAL_ERR_USAGE && !list && n == 7, "\"%s\" was taken",
+        text);
+  shoal_quiet_errors(-1);
+  CHECK(strstr(shoal_first_error(), words), "\"%s\": said \"%s\"", text, shoal_first_error());
+}
+
+static void tasks_per_node(void)
+{
+  counts("2", "2");
+  counts("2(x4)", "2 2 2 2");
+  counts("2,1,2,3", "2 1 2 3");
+  counts("4(x1),1(x3)", "4 1 1 1");
+  counts("3,1(x2),12", "3 1 1 12");
+  bad_counts("", "TASKS \"\", position 1: a number of tasks");
+  bad_counts("2,", "position 3: a number of tasks");
+  bad_counts(",2", "position 1: a number of tasks");
+  bad_counts("0", "position 1: a number of tasks");
+  bad_counts("2(x0)", "position 4: a number of nodes");
+  bad_counts("2(x3", "position 5: a ) is expected");
+  bad_counts("2(3)", "position 2: a comma");
+  bad_counts("2 ,1", "position 2: a comma");
+  bad_counts("2x4", "position 2: a comma");
+  bad_counts("-2", "position 1: a number of tasks");
+  bad_counts("99999999", "position 1: a number of tasks");
+  bad_counts("1(x100001)", "more than 100000 nodes");
+  bad_counts("1(x99999),1(x2)", "more than 100000 nodes");
+}
+
+/* Read a step from lines; on a fault the words it must say. */
+static shoal_step read_step(const char *text, const char *fault)
+{
+  shoal_step s = { .tasks = 77 };
+  shoal_env *e = make_env(text);
+  REQUIRE(e, "%s", text);
+  shoal_clear_error();
+  shoal_quiet_errors(1);
+  shoal_status st = shoal_step_read(e, &s);
+  shoal_quiet_errors(-1);
+  if (fault)
+    CHECK(st == SHOAL_ERR_USAGE && s.tasks == 77 && strstr(shoal_first_error(), fault), "said \"%s\"",
+          shoal_first_error());
+  else
+    CHECK(st == SHOAL_OK, "%s", shoal_first_error());
+  if (fault) s = (shoal_step){ .tasks = -1 };
+  s.distribution = s.mapping = NULL; /* borrowed; of the list only NULL or not is asked */
+  shoal_env_destroy(e);
+  return s;
+}
+
+static void steps(void)
+{
+  shoal_step s =
+      read_step("SLURM_STEP_NUM_TASKS=8\nSLURM_STEP_NUM_NODES=3\nSLURM_STEP_NODELIST=n[1-2,4]\nSLURM_NTASKS=99\n"
+                "SLURM_JOB_NODELIST=n[1-9]\nSLURM_STEP_TASKS_PER_NODE=3(x2),2\nSLURM_PROCID=5\nSLURM_NODEID=1\n"
+                "SLURM_LOCALID=2\nSLURM_TASKS_PER_NODE=9(x9)\nSLURM_JOB_NUM_NODES=9\n",
+                NULL);
+  CHECK(s.inside && s.tasks == 8 && s.nodes == 3 && s.rank == 5 && s.node == 1 && s.local_rank == 2 && !s.job_list,
+        "step");
+  CHECK(s.n_hosts == 3 && strcmp(s.hosts[2], "n4") == 0 && s.n_per_node == 3 && s.per_node[2] == 2,
+        "nodes of the step");
+  shoal_step_free(&s);
+  CHECK(!s.hosts && !s.per_node && !s.list, "freed");
+
+  /* Only the job's variables and a process number above zero: the list may have more nodes than the step. */
+  s = read_step("SLURM_NTASKS=4\nSLURM_PROCID=3\nSLURM_JOB_NODELIST=n[1-9]\nSLURM_NNODES=9\n", NULL);
+  CHECK(s.inside && s.tasks == 4 && s.nodes == -1 && s.rank == 3 && s.node == -1 && s.job_list && s.n_hosts == 9,
+        "old step");
+  shoal_step_free(&s);
+  s = read_step("SLURM_PROCID=3\n", NULL);
+  CHECK(s.inside && s.tasks == 4, "a fourth task proves four: %d", s.tasks);
+
+  /* A batch script: its own numbers are no claims. */
+  s = read_step("SLURM_NTASKS=7\nSLURM_PROCID=0\nSLURM_NODEID=0\nSLURM_LOCALID=0\nSLURM_JOB_NODELIST=n[1-4]\n"
+                "SLURM_TASKS_PER_NODE=4,1(x3)\nSLURM_JOB_NUM_NODES=4\n",
+                NULL);
+  CHECK(!s.inside && s.tasks == 7 && s.nodes == 4 && s.rank == -1 && s.node == -1 && s.n_per_node == 4, "batch");
+  shoal_step_free(&s);
+  s = read_step("SLURM_JOB_ID=1\nSLURM_NTASKS_PER_NODE=2\nSLURM_JOB_NODELIST=n[1-4]\nSLURM_TASKS_PER_NODE=16(x4)\n",
+                NULL);
+  CHECK(s.tasks == 8 && s.n_per_node == 4 && s.per_node[3] == 2, "tasks per node asked for");
+  shoal_step_free(&s);
+  s = read_step("SLURM_JOB_ID=1\nSLURM_JOB_NODELIST=n[1-4]\nSLURM_TASKS_PER_NODE=16(x4)\n", NULL);
+  CHECK(s.tasks == 4 && s.per_node[0] == 1, "srun's default: one on each node");
+  shoal_step_free(&s);
+  s = read_step("HOME=/root\n", NULL);
+  CHECK(!s.inside && s.tasks == -1 && !s.list, "no Slurm");
+
+  read_step("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2\n", "SLURM_STEP_NODELIST \"n[1-2\", position 6");
+  read_step("SLURM_STEP_NUM_TASKS=2\nSLURM_JOB_NODELIST=n[2-1]\n", "SLURM_JOB_NODELIST \"n[2-1]\", position 3");
+  read_step("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=1(y2)\n",
+            "SLURM_STEP_TASKS_PER_NODE \"1(y2)\", position 2");
+}
+
+int main(void)
+{
+  variables();
+  tasks_per_node();
+  steps();
+  return check_done();
+}

@@ -7,15 +7,11 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ENDING: a killed job's launcher can return a moment before its last process is gone; a restart waits that long. */
-enum { LEASE_STALE_S = 120, TOUCH_EVERY_S = 10, LEASE_ENDING_S = 5 };
 static const char metrics_header[] = "epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share";
 
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
@@ -31,134 +27,6 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
   out->trace = shoal_path_join(out->dir, "trace");
   return SHOAL_OK;
 }
-
-/* ---- the lease ---- */
-
-typedef struct {
-  char host[64], job[64];
-  long pid;
-  unsigned long long started; /* start time of the process in clock ticks: tells a reused pid */
-} holder;
-
-static unsigned long long start_time_of(long pid)
-{
-  char path[64], *text = NULL;
-  size_t n;
-  unsigned long long ticks = 0;
-  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-  shoal_quiet_errors(1);
-  if (shoal_read_file(path, &text, &n) == SHOAL_OK) {
-    const char *p = strrchr(text, ')'); /* the name may hold spaces; field 22 counts from there */
-    for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
-    if (p) ticks = strtoull(p + 1, NULL, 10);
-  }
-  shoal_quiet_errors(-1);
-  free(text);
-  return ticks;
-}
-
-static holder myself(void)
-{
-  holder h = { .pid = getpid() };
-  gethostname(h.host, sizeof h.host - 1);
-  const char *job = getenv("SLURM_JOB_ID");
-  snprintf(h.job, sizeof h.job, "%s", job ? job : "-");
-  h.started = start_time_of(h.pid);
-  return h;
-}
-
-static bool read_lease(const char *path, holder *out)
-{
-  char *text = NULL;
-  size_t n;
-  shoal_quiet_errors(1);
-  bool ok = shoal_read_file(path, &text, &n) == SHOAL_OK;
-  shoal_quiet_errors(-1);
-  *out = (holder){ .pid = -1 };
-  ok =
-      ok && sscanf(text, "job %63s host %63s pid %ld started %llu", out->job, out->host, &out->pid, &out->started) == 4;
-  free(text);
-  return ok;
-}
-
-/* Is whoever wrote this lease gone for sure?  An unreadable lease is only judged by its age. */
-static bool lease_is_stale(const char *path)
-{
-  holder h, me = myself();
-  struct stat s;
-  if (stat(path, &s) != 0) return errno == ENOENT;
-  if (read_lease(path, &h)) {
-    if (strcmp(h.job, "-") != 0 && strcmp(h.job, me.job) == 0 && strcmp(h.host, me.host) != 0)
-      return true; /* requeued */
-    if (strcmp(h.host, me.host) == 0) {
-      if (kill((pid_t)h.pid, 0) != 0 && errno == ESRCH) return true;
-      return start_time_of(h.pid) != h.started;
-    }
-  }
-  return time(NULL) - s.st_mtime > LEASE_STALE_S;
-}
-
-/* One try: a file made exclusively.  A stale lease goes first: renamed, because of two that judge it stale only one gets
- * the old file, and O_EXCL decides about the new one. */
-static int make_lease(const char *path)
-{
-  int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-  if (fd >= 0 || errno != EEXIST || !lease_is_stale(path)) return fd;
-  char *aside = shoal_strdup_printf("%s.stale-%ld", path, (long)getpid());
-  if (rename(path, aside) == 0) {
-    shoal_info("took over the lease of a run that is gone");
-    unlink(aside);
-  }
-  free(aside);
-  return open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-}
-
-static shoal_status write_lease(shoal_folder *f, int fd, const char *path)
-{
-  holder me = myself();
-  f->leased = dprintf(fd, "job %s host %s pid %ld started %llu\n", me.job, me.host, me.pid, me.started) > 0;
-  if (f->leased) return SHOAL_OK;
-  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-  unlink(path);
-  return st;
-}
-
-static shoal_status refuse_lease(const shoal_folder *f, const char *path)
-{
-  if (errno != EEXIST) return SHOAL_FAIL(SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
-  holder h;
-  read_lease(path, &h);
-  return SHOAL_FAIL(
-      SHOAL_ERR_WORLD,
-      "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name", f->dir,
-      h.job, h.host, h.pid);
-}
-
-static shoal_status take_lease(shoal_folder *f)
-{
-  char *path = shoal_path_join(f->dir, "lease");
-  uint64_t start = shoal_now_ns();
-  int fd = make_lease(path);
-  while (fd < 0 && errno == EEXIST && shoal_seconds_since(start) < LEASE_ENDING_S) {
-    usleep(200000);
-    fd = make_lease(path);
-  }
-  shoal_status st = fd >= 0 ? write_lease(f, fd, path) : refuse_lease(f, path);
-  if (fd >= 0) close(fd);
-  free(path);
-  return st;
-}
-
-void shoal_folder_touch(shoal_folder *f)
-{
-  if (!f->leased || shoal_seconds_since(f->touched_ns) < TOUCH_EVERY_S) return;
-  char *path = shoal_path_join(f->dir, "lease");
-  utimensat(AT_FDCWD, path, NULL, 0);
-  free(path);
-  f->touched_ns = shoal_now_ns();
-}
-
-/* ---- files ---- */
 
 /* The attempt that wrote status.json, 0 if nobody did; *failed if it says so. */
 static int last_attempt(const shoal_folder *f, bool *failed)
@@ -189,7 +57,7 @@ shoal_status shoal_folder_take(shoal_folder *f)
 {
   SHOAL_TRY(shoal_make_dirs(f->ckpt));
   SHOAL_TRY(shoal_make_dirs(f->trace));
-  SHOAL_TRY(take_lease(f));
+  SHOAL_TRY(shoal_lease_take(f->dir, &f->lease));
   bool failed;
   f->attempt = last_attempt(f, &failed) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");
@@ -209,11 +77,7 @@ void shoal_folder_release(shoal_folder *f)
   shoal_log_set_file(NULL);
   if (f->log) fclose(f->log);
   if (f->metrics) fclose(f->metrics);
-  if (f->leased) {
-    char *path = shoal_path_join(f->dir, "lease");
-    unlink(path);
-    free(path);
-  }
+  shoal_lease_release(&f->lease);
   free(f->dir);
   free(f->ckpt);
   free(f->trace);

@@ -2,23 +2,18 @@
  *
  *   runs/NAME/ run.yaml log.txt metrics.csv placement.json status.json lease ckpt/ trace/
  *
- * One run at a time: `lease` is made exclusively and holds job, host, process and start time; rank 0 touches it while it
- * lives.  A lease whose process is gone (same host), whose job is ours (a requeue), or that nobody touched for two
- * minutes is taken over.  Rank 0 owns everything here; the other ranks only know the paths. */
+ * One run at a time (lease.h).  Rank 0 owns everything here; the other ranks only know the paths. */
 #ifndef SHOAL_TRAIN_FOLDER_H
 #define SHOAL_TRAIN_FOLDER_H
-#include "base/status.h"
-#include <stdbool.h>
-#include <stdint.h>
+#include "train/lease.h"
 #include <stdio.h>
 
 typedef struct {
   char *dir, *ckpt, *trace; /* paths, owned */
   int attempt;              /* 1 for the first */
-  bool leased;
-  uint64_t touched_ns;
-  FILE *log, *metrics; /* rank 0 */
-  int gone;            /* last columns of metrics that only earlier attempts had: rows end in so many empty cells */
+  shoal_lease lease;        /* rank 0; touched while the run lives */
+  FILE *log, *metrics;      /* rank 0 */
+  int gone; /* last columns of metrics that only earlier attempts had: rows end in so many empty cells */
 } shoal_folder;
 
 /** Paths only; every rank.  ERR_USAGE if `name` is not a plain name. */
@@ -26,7 +21,6 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
 /** Rank 0: make the folders, take the lease, number the attempt, open the log for append.
  *  ERR_WORLD if another run holds it: the message names job, host and process. */
 shoal_status shoal_folder_take(shoal_folder *f);
-void shoal_folder_touch(shoal_folder *f);   /* rank 0, cheap: at most one system call every 10 s */
 void shoal_folder_release(shoal_folder *f); /* closes files, gives the lease back, frees; also after half an open */
 /** Open metrics.csv, first dropping rows of steps after `step` (they will be computed again).
  *  Rows that are kept have their numbers under the same names, whatever columns this attempt has.

@@ -255,7 +255,7 @@ static shoal_status agree_between_steps(shoal_session *s, const ops *op, const s
 static shoal_status between_steps(shoal_session *s, const ops *op, const shoal_score *score)
 {
   SHOAL_TRY(s->call ? shoal_session_between_meetings(s, score) : agree_between_steps(s, op, score));
-  if (shoal_session_is_root(s)) shoal_folder_touch(&s->folder);
+  if (shoal_session_is_root(s)) shoal_lease_touch(&s->folder.lease);
   return shoal_trace_flush(s->run.trace, false);
 }
 

@@ -1,8 +1,8 @@
-# A Python for test helpers: one that has h5py.  The one on PATH need not be the distribution's.
+# A Python for test helpers: one that has h5py and pytest.  The one on PATH need not be the distribution's.
 foreach(candidate /usr/bin/python3 python3)
   find_program(python_candidate NAMES ${candidate} NO_CACHE)
   if(python_candidate)
-    execute_process(COMMAND ${python_candidate} -c "import h5py, numpy" RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+    execute_process(COMMAND ${python_candidate} -c "import h5py, numpy, pytest" RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
     if(result EQUAL 0)
       set(SHOAL_PYTHON ${python_candidate} CACHE FILEPATH "Python with h5py, for test helpers")
       break()
@@ -11,5 +11,5 @@ foreach(candidate /usr/bin/python3 python3)
   unset(python_candidate)
 endforeach()
 if(NOT SHOAL_PYTHON)
-  message(FATAL_ERROR "no python3 with h5py and numpy was found (Debian: python3-h5py); set SHOAL_PYTHON or -DSHOAL_TESTS=OFF")
+  message(FATAL_ERROR "no python3 with h5py, numpy and pytest was found (Debian: python3-h5py python3-pytest); set SHOAL_PYTHON or -DSHOAL_TESTS=OFF")
 endif()

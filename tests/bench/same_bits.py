@@ -70,7 +70,7 @@ CASES = {  # method: case: settings
     "ist": {
         "carry": {**MLP, "method.round": 4, "method.moments": "carry"},
         "stratified": {**MLP, "method.round": 7, "method.partition": "stratified"},
-        "channels": {**RESNET, "method.cut": "units", "method.round": 3},
+        "channels": {**RESNET, "model.name": "vgg16", "model.width": 0.125, "method.cut": "units", "method.round": 3},
         "blocks": {**RESNET, "method.cut": "blocks", "method.round": 3},
     },
     "ab": {

@@ -123,13 +123,23 @@ static shoal_status advance(reader *r)
   return r->event ? SHOAL_OK : syntax_fault(r);
 }
 
-/* The library's marks stand behind an opening quote or star; people count from the quote. */
+/* Does nothing stand where a value belongs, as in "batch:"?  libfyaml 0.7 then gives no token, 0.8 an empty one. */
+static bool is_absent(const struct fy_event *event)
+{
+  struct fy_token *token = event->scalar.value;
+  if (!token || fy_token_scalar_style(token) != FYSS_PLAIN) return !token;
+  size_t n = 0;
+  return !fy_token_get_text(token, &n) || n == 0;
+}
+
+/* The library's marks stand behind an opening quote or star; people count from the quote.  An absent value has no place
+ * of its own; line and column stay, which are those of its key. */
 static void event_place(const struct fy_event *event, int *line, int *column)
 {
   const struct fy_mark *mark = fy_event_start_mark((struct fy_event *)event);
-  if (!mark) return;
+  if (!mark || (event->type == FYET_SCALAR && is_absent(event))) return;
   bool behind = event->type == FYET_ALIAS;
-  if (event->type == FYET_SCALAR && event->scalar.value) {
+  if (event->type == FYET_SCALAR) {
     enum fy_scalar_style style = fy_token_scalar_style(event->scalar.value);
     behind = style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED;
   }
@@ -265,7 +275,7 @@ static shoal_status read_stream(reader *r)
     case FYET_SCALAR: /* a document of nothing but comments between markers */
     case FYET_SEQUENCE_START:
     case FYET_ALIAS:
-      if (r->event->type == FYET_SCALAR && !r->event->scalar.value) break;
+      if (r->event->type == FYET_SCALAR && is_absent(r->event)) break;
       return SHOAL_FAIL(SHOAL_ERR_USAGE, AT "expected sections such as \"optim: { lr: 0.1 }\"", r->origin, line,
                         column);
     case FYET_MAPPING_START:

@@ -10,6 +10,7 @@
 #include "comm/group_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef SHOAL_HAVE_PMIX
 #include <pmix.h>
@@ -39,11 +40,23 @@ static int32_t number(const pmix_proc_t *who, const char *key)
   return n <= INT32_MAX ? (int32_t)n : -1;
 }
 
+/* The number of nodes, or -1 where the server contradicts itself: PRRTE 3.0 (Open MPI 5.0.7) under Slurm counts every node
+ * twice, and lists it once. */
+static int32_t count_nodes(const pmix_proc_t *all)
+{
+  int32_t n = number(all, PMIX_NUM_NODES), listed = 0;
+  pmix_value_t *list = look_up(all, PMIX_NODE_LIST);
+  if (list && list->type == PMIX_STRING && list->data.string)
+    for (const char *c = list->data.string; c; c = strchr(c + 1, ',')) listed++;
+  if (list) PMIX_VALUE_RELEASE(list);
+  return listed && listed != n ? -1 : n;
+}
+
 static void ask(const pmix_proc_t *me, const pmix_proc_t *all, shoal_claims *c)
 {
   int32_t *says = c->by[SHOAL_SAYS_PMIX].number;
   says[SHOAL_CLAIM_RANKS] = number(all, PMIX_JOB_SIZE);
-  says[SHOAL_CLAIM_NODES] = number(all, PMIX_NUM_NODES);
+  says[SHOAL_CLAIM_NODES] = count_nodes(all);
   says[SHOAL_CLAIM_LOCAL_RANKS] = number(all, PMIX_LOCAL_SIZE);
   says[SHOAL_CLAIM_LOCAL_RANK] = number(me, PMIX_LOCAL_RANK);
   says[SHOAL_CLAIM_NODE] = number(me, PMIX_NODEID);

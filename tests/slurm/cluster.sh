@@ -362,14 +362,14 @@ clean() {
     found=()
     if [[ -f $dir/pids ]]; then
       while read -r pid start name; do
-        if ((pid != $$)) && alive "$pid" "$start"; then found+=("$pid"); fi
+        if ((pid != $$)) && alive "$pid" "$start"; then found+=("$pid" "-$pid"); fi # with what it runs, as the watchdog's sleep
       done <"$dir/pids"
     fi
     for ns in $(namespaces); do
       for pid in $(ip netns pids "$ns" 2>/dev/null); do ((pid != $$)) && found+=("$pid"); done
     done
     ((${#found[@]})) || break
-    kill -KILL "${found[@]}" 2>/dev/null || true
+    kill -KILL -- "${found[@]}" 2>/dev/null || true
     sleep 0.05
   done
   for ns in $(namespaces); do ip netns del "$ns" || true; done
@@ -407,8 +407,9 @@ up() {
   n=${n:-4}
   check_settings
   [[ $n =~ ^[1-9][0-9]?$ && $n -le 16 ]] || die 2 "up $n: between 1 and 16 nodes"
+  check_root
+  take_lock # held by our children too: a `down` after we were killed waits for what we have just started
   check_machine
-  take_lock
   refuse_second_user
   if ((!fresh)) && is_up; then
     [[ $n == "$(nodes)" ]] || die 2 "a cluster of $(nodes) nodes is up; end it first: $self down"

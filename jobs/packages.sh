@@ -20,8 +20,11 @@ shoal_install() { # shoal_install PACKAGE...
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# Open MPI refuses root unless told, and more ranks than cores must yield while they wait.
+# Open MPI refuses root unless told.  There may be more ranks than cores; they are bound to none and yield while they wait.
+# Version 5 leaves the launching to PRRTE, which has its own names for this; each version ignores the other's.
 shoal_mpi_environment() {
   if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
-  export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+  export OMPI_MCA_mpi_yield_when_idle=1
+  export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+  export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 }

@@ -17,6 +17,6 @@ def environment(**more):
     return {**os.environ, **ENVIRONMENT, **more}
 
 
-def mpirun(ranks):
-    """The words in front of a program that run it on that many ranks, more than there are cores if need be."""
-    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
+def mpirun(ranks, *more):
+    """The words in front of a program that run it on that many ranks, more than there are cores if need be; then `more`."""
+    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *more]

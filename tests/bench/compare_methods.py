@@ -28,7 +28,10 @@ import sys
 import tempfile
 import time
 
-CLUSTER = os.path.abspath(f"{os.path.dirname(os.path.abspath(__file__))}/../slurm/cluster.sh")
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CLUSTER = f"{TESTS}/slurm/cluster.sh"
+sys.path.insert(0, TESTS)
+import launch
 
 
 def cluster(*args):
@@ -44,7 +47,7 @@ def options_of(method):
 def launcher(a, links):
     """The command before `shoal train`: on the cluster, or without it on pretended nodes, where links cannot be shaped."""
     if a.here and links == "off":
-        return ["mpiexec", "-n", str(4 * a.ranks), "--oversubscribe", "--bind-to", "none", a.shoal, "train", "--topo", f"4x{a.ranks}"]
+        return launch.mpirun(4 * a.ranks, a.shoal, "train", "--topo", f"4x{a.ranks}")
     return [CLUSTER, "exec", "srun", "-N4", f"--ntasks-per-node={a.ranks}", "--mpi=pmix", a.shoal, "train"]
 
 
@@ -53,7 +56,7 @@ def train(a, method, links, seed, folder):
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
     command = [*launcher(a, links), a.run, "--quiet", "--set", "run.name=run", "--set", f"run.dir={folder}", "--set", f"run.seed={seed}",
                "--set", f"data.file={a.data}", "--set", "trace.level=op", "--set", "threads=1", *a.more, *options_of(method)]
-    r = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    r = subprocess.run(command, env=launch.environment(), capture_output=True, text=True)
     if r.returncode:
         sys.exit(f"{' '.join(command)}: exit {r.returncode}\n{r.stdout[-2000:]}{r.stderr[-4000:]}")
     with open(f"{folder}/run/metrics.csv") as f:

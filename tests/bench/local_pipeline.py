@@ -11,7 +11,11 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/..")
+import launch
 
 
 def run(a, name, *more):
@@ -19,7 +23,7 @@ def run(a, name, *more):
     settings = {"run.name": name, "run.epochs": 1000, "run.steps": a.steps, "model.name": "vgg16", "data.file": "glyphs.h5",
                 "data.global_batch": a.batch, "optim.lr": 0.01, "optim.momentum": 0.9, "method.name": "local", "method.chunks": 2,
                 "eval.every": "1000 epochs", "trace.level": "op", "threads": 1}
-    command = ["mpiexec", "-n", "2", "--oversubscribe", "--bind-to", "none", a.shoal, "train", "--quiet", "--resume", "never",
+    command = [*launch.mpirun(2), a.shoal, "train", "--quiet", "--resume", "never",
                *(x for k, v in settings.items() for x in ("--set", f"{k}={v}")), *more]
     subprocess.run(command, check=True, capture_output=True, text=True)
     show = subprocess.run([a.shoal, "trace", "show", f"runs/{name}", "--steps"], check=True, capture_output=True, text=True).stdout.splitlines()
@@ -45,7 +49,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     a = p.parse_args()
     a.shoal = os.path.abspath(a.shoal)
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_mpi_yield_when_idle="1", OMP_NUM_THREADS="1")
+    os.environ.update(launch.ENVIRONMENT)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         subprocess.run([a.shoal, "data", "synth", "glyphs", "-o", "glyphs.h5", "--train", "2000", "--test", "20", "--size", "32"], check=True,

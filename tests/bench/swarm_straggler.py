@@ -16,17 +16,16 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
 import h5py
 
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/..")
+import launch
+
 STEP = 9  # kind of a whole step in a trace, docs/trace-format.md
-
-
-def environment():
-    return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_mpi_yield_when_idle="1",
-                OMP_NUM_THREADS="1")
 
 
 def run(shoal, name, ranks, variant, even_ms, slow_ms, seconds):
@@ -38,11 +37,11 @@ def run(shoal, name, ranks, variant, even_ms, slow_ms, seconds):
     options = {"run.name": name, "run.epochs": 1000, "eval.every": "1000 epochs", "model.name": "mlp", "model.widths": "[64,32]",
                "data.file": "glyphs.h5", "data.batch": 4, "optim.lr": 0.01, "method.name": "swarm", "method.variant": variant,
                "run.log_every": "10 steps"}
-    command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "./rank.sh", shoal, "train", "--allow-faults"]
+    command = launch.mpirun(ranks, "./rank.sh", shoal, "train", "--allow-faults")
     for key, value in options.items():
         command += ["--set", f"{key}={value}"]
     with open(f"{name}.out", "w") as log:
-        job = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+        job = subprocess.Popen(command, env=launch.environment(), stdout=log, stderr=log)
     log_file = f"runs/{name}/log.txt"
     for _ in range(600):  # the first steps wake everything up
         if os.path.exists(log_file) and re.search(r"step 10:", open(log_file).read()):

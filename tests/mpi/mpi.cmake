@@ -17,6 +17,7 @@ shoal_add_test(mpi.swarm.lockstep SOURCES mpi/swarm_lockstep.c LINK shoal_method
 shoal_add_test(mpi.comm.call SOURCES mpi/comm_call.c LINK shoal_comm RANKS 1 2 3 5 LABELS mpi TIMEOUT 60)
 shoal_add_test(mpi.swarm.pairs SOURCES mpi/swarm_pairs.c LINK shoal_method RANKS 2 3 5 8 LABELS mpi TIMEOUT 300)
 
-# Checkpoints of earlier versions, resumed: mpi/golden_cases.py.
-add_test(NAME train.golden COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/golden_cases.py $<TARGET_FILE:shoal>)
-set_tests_properties(train.golden PROPERTIES LABELS "train;noasan" TIMEOUT 300)
+
+# Shell scripts start ranks by what jobs/packages.sh sets.
+add_test(NAME mpi.environment COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/environment.sh)
+set_tests_properties(mpi.environment PROPERTIES LABELS "mpi;noasan" TIMEOUT 60)

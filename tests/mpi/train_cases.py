@@ -16,11 +16,13 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/..")
+import launch
+
 SHOAL, CASE = sys.argv[1], sys.argv[2]
 PYTHON = sys.executable  # has h5py
 FULL = os.environ.get("SHOAL_FULL") == "1"
-ENV = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_mpi_yield_when_idle="1",
-           OMP_NUM_THREADS="1")
+ENV = launch.environment()
 failures = 0
 
 
@@ -39,8 +41,7 @@ def shoal(*args, code=0, env=None):
 
 
 def command(ranks, *args):
-    launch = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"] if ranks > 1 else []
-    return [*launch, SHOAL, "train", *map(str, args)]
+    return [*(launch.mpirun(ranks) if ranks > 1 else []), SHOAL, "train", *map(str, args)]
 
 
 def train(ranks, name, *args, code=0, env=None, timeout=240):
@@ -503,7 +504,7 @@ def case_lost():
     train(4, "whole", *options)
     wrapper = ["sh", "-c", '"$@"; sleep 60', "sh"]  # mpirun sees the shell, which goes on
     for name, fault in (("killed", {"fault__kill_step": 12}), ("left", {"fault__exit_step": 12})):
-        command = ["mpirun", "-n", "4", "--oversubscribe", "--bind-to", "none"] + wrapper + [SHOAL, "train", *options, "--allow-faults", *sets(run__name=name, fault__rank=2, **fault)]
+        command = [*launch.mpirun(4, *wrapper), SHOAL, "train", *options, "--allow-faults", *sets(run__name=name, fault__rank=2, **fault)]
         t = time.time()
         r = subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=60)
         took = time.time() - t
@@ -526,8 +527,7 @@ def case_apart():
     options = [*MLP, *sets(run__epochs=1, data__global_batch=24)]
     train(3, "flat", *options, *sets(comm__shared_memory="false"))
     # Open MPI's own shared memory is not made for this: it crashes.
-    r = subprocess.run(["mpirun", "-n", "3", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", *new_table, SHOAL, "train",
-                        *options, *sets(run__name="apart")], env=ENV, capture_output=True, text=True, timeout=60)
+    r = subprocess.run([*launch.mpirun(3, "--mca", "btl", "self,tcp", *new_table), SHOAL, "train", *options, *sets(run__name="apart")], env=ENV, capture_output=True, text=True, timeout=60)
     check(r.returncode == 0, f"exit {r.returncode}\n{r.stdout}{r.stderr}")
     check(r.stderr.count("cannot share memory") == 1, "not one warning\n" + r.stderr)
     check_equal(newest("flat"), newest("apart"), "ranks that cannot share memory")
@@ -683,7 +683,7 @@ def case_heard():
     with open("rank.sh", "w") as f:
         f.write('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec "$@" --set data.file=absent.h5\nexec "$@"\n')
     os.chmod("rank.sh", 0o755)
-    c = ["mpirun", "-n", "3", "--oversubscribe", "--bind-to", "none", "./rank.sh", *command(1, *base)]
+    c = launch.mpirun(3, "./rank.sh", *command(1, *base))
     r = subprocess.run(c, env=ENV, capture_output=True, text=True, timeout=120)
     check(r.returncode == 7, r.returncode)
     check("[rank 1] shoal: error" in r.stderr and "absent.h5" in r.stderr, r.stderr)
@@ -721,7 +721,7 @@ def case_replicas():
     with open("rank.sh", "w") as f:
         f.write('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 3 ] && exec "$@" --set data.file=other.h5\nexec "$@"\n')
     os.chmod("rank.sh", 0o755)
-    c = ["mpirun", "-n", "4", "--oversubscribe", "--bind-to", "none", "./rank.sh", *command(1, *base)]
+    c = launch.mpirun(4, "./rank.sh", *command(1, *base))
     r = subprocess.run(c, env=ENV, capture_output=True, text=True, timeout=120)
     check(r.returncode == 3 and "rank 3" in r.stderr, r.returncode, r.stderr)
     check(not os.path.exists("runs/run/metrics.csv"), "a refused run began")
@@ -780,8 +780,8 @@ def places(name):
 
 def wrapped(script, ranks, name, *args, code=0, env=None):
     """Ranks started through a shell that first runs `script`; `$R` is the rank."""
-    c = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "sh", "-c",
-         f'R=$OMPI_COMM_WORLD_RANK; {script}', "sh", SHOAL, "train", *map(str, args), "--set", f"run.name={name}"]
+    c = launch.mpirun(ranks, "sh", "-c", f'R=$OMPI_COMM_WORLD_RANK; {script}', "sh",
+                      SHOAL, "train", *map(str, args), "--set", f"run.name={name}")
     r = subprocess.run(c, env={**ENV, **(env or {})}, capture_output=True, text=True, timeout=120)
     check(r.returncode == code, f"{script}: exit {r.returncode}, expected {code}\n{r.stdout}{r.stderr}")
     return r

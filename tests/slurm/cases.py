@@ -19,14 +19,16 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, f"{HERE}/..")
+import launch
+
 CLUSTER = f"{HERE}/cluster.sh"
 ROOT = os.path.realpath(f"{HERE}/../..")
 SBATCH = f"{ROOT}/jobs/train.sbatch"
 SHOAL, CASE = os.path.realpath(sys.argv[1]), sys.argv[2]
 STATE = os.path.realpath(os.environ.get("SHOAL_CLUSTER_DIR", "/tmp/shoal-cluster"))
 FULL = os.environ.get("SHOAL_FULL") == "1"
-ENV = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-           PATH=f"{os.path.dirname(SHOAL)}:{os.environ['PATH']}")
+ENV = launch.environment(PATH=f"{os.path.dirname(SHOAL)}:{os.environ['PATH']}")
 failures = 0
 
 
@@ -201,7 +203,7 @@ def case_world():
     check([p["node"] for p in places] == [0, 0, 1, 1, 2, 2, 3, 3], places)
     check([p["local_rank"] for p in places] == [0, 1] * 4 and all(p["local_size"] == 2 for p in places), places)
     check(status("srun")["state"] == "done" and status("srun")["exit_code"] == 0, status("srun"))
-    on_cluster("salloc", "--immediate=60", *EIGHT, "mpirun", "--oversubscribe", "--bind-to", "none", *train("mpirun", *options))
+    on_cluster("salloc", "--immediate=60", *EIGHT, *launch.mpirun(8, *train("mpirun", *options)))
     check(nodes_of("mpirun") == nodes_of("srun"), nodes_of("mpirun"))
     check_equal("srun", "mpirun", "srun and mpirun")
 
@@ -263,8 +265,7 @@ def case_layouts():
             f.write("\n".join(hosts) + "\n")
         placed(name, "-n8", "-m", "arbitrary", hosts=hosts, env={"SLURM_HOSTFILE": os.path.abspath("hosts")})
     # mpirun in an allocation: fewer ranks than tasks, one per node.
-    r = on_cluster("salloc", "--immediate=60", *EIGHT, "mpirun", "--oversubscribe", "--bind-to", "none", "--map-by", "node", "-n", "3",
-                   SHOAL, "topo", "--json")
+    r = on_cluster("salloc", "--immediate=60", *EIGHT, *launch.mpirun(3, "--map-by", "node", SHOAL, "topo", "--json"))
     check([p["host"] for p in json.loads(r.stdout)["placement"]["places"]] == nodes[:3], r.stdout)
     # The script of a batch job sees what srun would start from there.
     with open("batch.sh", "w") as f:

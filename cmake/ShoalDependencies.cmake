@@ -32,6 +32,7 @@ endif()
 
 pkg_check_modules(SHOAL_HWLOC REQUIRED IMPORTED_TARGET hwloc>=2.4)
 pkg_check_modules(SHOAL_FYAML REQUIRED IMPORTED_TARGET libfyaml)
+pkg_check_modules(SHOAL_JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(SHOAL_LAPACKE REQUIRED IMPORTED_TARGET lapacke)
 pkg_check_modules(SHOAL_PMIX IMPORTED_TARGET pmix)
 add_feature_info(pmix SHOAL_PMIX_FOUND "checks the world against PMIx before MPI starts")

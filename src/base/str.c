@@ -57,7 +57,7 @@ void shoal_str_add(shoal_str *s, const char *format, ...)
 }
 
 /* Bytes from 0x80 up pass unchanged: UTF-8 stays UTF-8. */
-void shoal_str_add_json(shoal_str *s, const char *text)
+void shoal_str_add_quoted(shoal_str *s, const char *text)
 {
   static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
   str_add_n(s, "\"", 1);

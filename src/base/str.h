@@ -1,4 +1,4 @@
-/* Strings for messages and small files: a growing buffer, units people read, the nearest known word, JSON quoting. */
+/* Strings for messages and small files: a growing buffer, units people read, the nearest known word. */
 #ifndef SHOAL_BASE_STR_H
 #define SHOAL_BASE_STR_H
 #include "base/status.h"
@@ -11,7 +11,7 @@ typedef struct {
   size_t len, cap;
 } shoal_str;
 void shoal_str_add(shoal_str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void shoal_str_add_json(shoal_str *s, const char *text); /* quoted and escaped */
+void shoal_str_add_quoted(shoal_str *s, const char *text); /* in double quotes, escaped as JSON and YAML have it */
 /** Add `text` broken at spaces so that lines end before column `width`, and a newline.  The first line starts at
  *  column `indent`, where the caller has already arrived; the others are indented to it. */
 void shoal_str_add_wrapped(shoal_str *s, const char *text, size_t indent, size_t width);

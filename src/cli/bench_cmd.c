@@ -1,6 +1,7 @@
 /* shoal bench: measure this machine against its limits.  The speeds printed are medians of whole steps or products run
  * here and now; nothing is asserted. */
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -192,15 +193,27 @@ static void print_step(const bench *b, timings *t, const settings *s)
   double forward = shoal_bench_median(t->forward, t->n), backward = shoal_bench_median(t->backward, t->n),
          optimizer = shoal_bench_median(t->optimizer, t->n);
   double n = (double)b->batch;
-  if (s->json)
-    printf("{\"model\": \"%s\", \"batch\": %lld, \"threads\": %d, \"backend\": \"%s\", \"steps\": %zu, "
-           "\"samples_per_s\": %.2f, \"bound_samples_per_s\": %.2f, \"step_ms\": %.3f, \"forward_ms\": %.3f, "
-           "\"backward_ms\": %.3f, \"optimizer_ms\": %.3f, \"products_ms\": %.3f}\n",
-           b->model->name, (long long)b->batch, s->threads, s->backend, t->n, n / step, n / products, step * 1e3,
-           forward * 1e3, backward * 1e3, optimizer * 1e3, products * 1e3);
-  else
-    printf("%-10s %6lld %10.1f %10.1f %8.2f %9.1f %9.1f %9.1f %9.1f\n", b->model->name, (long long)b->batch, n / step,
-           n / products, products / step, step * 1e3, forward * 1e3, backward * 1e3, optimizer * 1e3);
+  if (s->json) {
+    shoal_json j = { .out = stdout };
+    shoal_json_object(&j, NULL);
+    shoal_json_string(&j, "model", b->model->name);
+    shoal_json_int(&j, "batch", b->batch);
+    shoal_json_int(&j, "threads", s->threads);
+    shoal_json_string(&j, "backend", s->backend);
+    shoal_json_uint(&j, "steps", t->n);
+    shoal_json_fixed(&j, "samples_per_s", n / step, 2);
+    shoal_json_fixed(&j, "bound_samples_per_s", n / products, 2);
+    shoal_json_fixed(&j, "step_ms", step * 1e3, 3);
+    shoal_json_fixed(&j, "forward_ms", forward * 1e3, 3);
+    shoal_json_fixed(&j, "backward_ms", backward * 1e3, 3);
+    shoal_json_fixed(&j, "optimizer_ms", optimizer * 1e3, 3);
+    shoal_json_fixed(&j, "products_ms", products * 1e3, 3);
+    shoal_json_end(&j);
+    shoal_json_finish(&j);
+    return;
+  }
+  printf("%-10s %6lld %10.1f %10.1f %8.2f %9.1f %9.1f %9.1f %9.1f\n", b->model->name, (long long)b->batch, n / step,
+         n / products, products / step, step * 1e3, forward * 1e3, backward * 1e3, optimizer * 1e3);
 }
 
 static shoal_status bench_step(const yardstick *y, const settings *s)
@@ -279,11 +292,19 @@ static shoal_status bench_gemm(shoal_backend *b, int64_t m, int64_t n, int64_t k
     t->step[t->n++] = shoal_seconds_since(t0);
   }
   double time = shoal_bench_median(t->step, t->n), gflops = 2e-9 * (double)m * (double)n * (double)k / time;
-  if (s->json)
-    printf("{\"m\": %lld, \"n\": %lld, \"k\": %lld, \"gflops\": %.2f, \"ms\": %.4f}\n", (long long)m, (long long)n,
-           (long long)k, gflops, time * 1e3);
-  else
+  if (s->json) {
+    shoal_json j = { .out = stdout };
+    shoal_json_object(&j, NULL);
+    shoal_json_int(&j, "m", m);
+    shoal_json_int(&j, "n", n);
+    shoal_json_int(&j, "k", k);
+    shoal_json_fixed(&j, "gflops", gflops, 2);
+    shoal_json_fixed(&j, "ms", time * 1e3, 4);
+    shoal_json_end(&j);
+    shoal_json_finish(&j);
+  } else {
     printf("%6lld %6lld %6lld %10.1f %10.3f\n", (long long)m, (long long)n, (long long)k, gflops, time * 1e3);
+  }
 done:
   free(x);
   free(w);

@@ -9,6 +9,7 @@
  * a backend does between its primitives.  What it then still waits is exposed; a sum that only moved inside of waits
  * would expose all of itself.  The pretended compute sleeps, so that more ranks than cores do not measure the scheduler. */
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/bench.h"
@@ -208,18 +209,28 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
   double exposed = shoal_bench_median(c->exposed[algorithm], c->rounds);
   double time = shoal_bench_median(c->seconds[algorithm], c->rounds);
   double bus = bytes * sums / time * 2 * (p - 1) / p, link = (double)between * sums / time;
-  if (c->s->json)
-    printf("{\"kib\": %.6g, \"algorithm\": \"%s\", \"chosen\": %s, \"ms\": %.4f, \"best_ms\": %.4f, \"rounds\": %zu, "
-           "\"exposed_ms\": %.4f, \"bus_mb_s\": %.2f, \"node_sends_bytes\": %lld, \"node_sends_mb_s\": %.2f}\n",
-           (double)c->n / 256, shoal_sum_name((shoal_sum_algorithm)algorithm),
-           chosen == (shoal_sum_algorithm)algorithm ? "true" : "false", time * 1e3, best * 1e3, c->rounds,
-           exposed * 1e3, bus * 1e-6, (long long)between, link * 1e-6);
-  else
-    printf("%9.6g %c %-10s %11.3f %11.3f %7zu %11.1f %13.3f %11.1f", (double)c->n / 256,
-           chosen == (shoal_sum_algorithm)algorithm ? '*' : ' ', shoal_sum_name((shoal_sum_algorithm)algorithm),
-           time * 1e3, best * 1e3, c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
-  if (!c->s->json && c->s->beside > 0) printf(" %11.3f %6.1f %%", exposed * 1e3, 100 * exposed / time);
-  if (!c->s->json) printf("\n");
+  if (c->s->json) {
+    shoal_json j = { .out = stdout };
+    shoal_json_object(&j, NULL);
+    shoal_json_real(&j, "kib", (double)c->n / 256);
+    shoal_json_string(&j, "algorithm", shoal_sum_name((shoal_sum_algorithm)algorithm));
+    shoal_json_bool(&j, "chosen", chosen == (shoal_sum_algorithm)algorithm);
+    shoal_json_fixed(&j, "ms", time * 1e3, 4);
+    shoal_json_fixed(&j, "best_ms", best * 1e3, 4);
+    shoal_json_uint(&j, "rounds", c->rounds);
+    shoal_json_fixed(&j, "exposed_ms", exposed * 1e3, 4);
+    shoal_json_fixed(&j, "bus_mb_s", bus * 1e-6, 2);
+    shoal_json_int(&j, "node_sends_bytes", between);
+    shoal_json_fixed(&j, "node_sends_mb_s", link * 1e-6, 2);
+    shoal_json_end(&j);
+    shoal_json_finish(&j);
+    return SHOAL_OK;
+  }
+  printf("%9.6g %c %-10s %11.3f %11.3f %7zu %11.1f %13.3f %11.1f", (double)c->n / 256,
+         chosen == (shoal_sum_algorithm)algorithm ? '*' : ' ', shoal_sum_name((shoal_sum_algorithm)algorithm),
+         time * 1e3, best * 1e3, c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
+  if (c->s->beside > 0) printf(" %11.3f %6.1f %%", exposed * 1e3, 100 * exposed / time);
+  printf("\n");
   fflush(stdout);
   return SHOAL_OK;
 }

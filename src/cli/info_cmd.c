@@ -1,4 +1,6 @@
 /* shoal methods, models, config, --version: what exists. */
+#include "base/json.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "comm/group.h"
@@ -18,11 +20,17 @@ static const shoal_flag flags[] = {
 
 static void print_table(const shoal_option_table *table, bool json)
 {
+  if (json) {
+    shoal_json j = { .lines = 2, .out = stdout };
+    shoal_json_object(&j, NULL);
+    shoal_json_string(&j, "title", table->title);
+    shoal_option_put_json(table, &j, "options");
+    shoal_json_end(&j);
+    shoal_json_finish(&j);
+    return;
+  }
   shoal_str s = { 0 };
-  if (json)
-    shoal_option_print_json(table, &s);
-  else
-    shoal_option_print(table, &s);
+  shoal_option_print(table, &s);
   if (s.text) fputs(s.text, stdout);
   shoal_str_free(&s);
 }
@@ -36,14 +44,54 @@ static const shoal_verb_help methods_help = {
   "  shoal methods sync\n",
 };
 
+static void put_method(shoal_json *j, const shoal_method *m)
+{
+  shoal_option_table table = { m->name, m->options };
+  shoal_json_string(j, "name", m->name);
+  shoal_json_string(j, "about", m->about);
+  shoal_json_string(j, "explanation", m->explanation);
+  shoal_json_string(j, "source", m->source);
+  shoal_option_put_json(&table, j, "options");
+}
+
 static shoal_status explain_method(const char *name, bool json)
 {
   const shoal_method *m = shoal_method_find(name);
   SHOAL_CHECK(m, SHOAL_ERR_USAGE, "there is no method \"%s\"; `shoal methods` lists them", name);
+  if (json) {
+    shoal_json j = { .lines = 2, .out = stdout };
+    shoal_json_object(&j, NULL);
+    put_method(&j, m);
+    shoal_json_end(&j);
+    shoal_json_finish(&j);
+    return SHOAL_OK;
+  }
   shoal_option_table table = { m->name, m->options };
-  if (!json) printf("%s: %s\n\n%s\n\nSource: %s\n\n", m->name, m->about, m->explanation, m->source);
-  if (m->options) print_table(&table, json);
+  printf("%s: %s\n\n%s\n\nSource: %s\n\n", m->name, m->about, m->explanation, m->source);
+  if (m->options) print_table(&table, false);
   return SHOAL_OK;
+}
+
+static void list_methods(bool json)
+{
+  const shoal_method *const *methods;
+  size_t n = shoal_methods(&methods);
+  shoal_json j = { .lines = 2, .out = stdout };
+  if (!json) {
+    for (size_t i = 0; i < n; i++)
+      printf("%-10s %s\n           %s\n", methods[i]->name, methods[i]->about, methods[i]->source);
+    return;
+  }
+  shoal_json_object(&j, NULL);
+  shoal_json_array(&j, "methods");
+  for (size_t i = 0; i < n; i++) {
+    shoal_json_object(&j, NULL);
+    put_method(&j, methods[i]);
+    shoal_json_end(&j);
+  }
+  shoal_json_end(&j);
+  shoal_json_end(&j);
+  shoal_json_finish(&j);
 }
 
 shoal_status shoal_cmd_methods(int argc, char **argv)
@@ -53,15 +101,12 @@ shoal_status shoal_cmd_methods(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&methods_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
+  bool json = shoal_args_on(a, "--json");
   shoal_status st = SHOAL_OK;
-  if (shoal_args_words(a, &words)) {
-    st = explain_method(words[0], shoal_args_on(a, "--json"));
-  } else {
-    const shoal_method *const *methods;
-    size_t n = shoal_methods(&methods);
-    for (size_t i = 0; i < n; i++)
-      printf("%-10s %s\n           %s\n", methods[i]->name, methods[i]->about, methods[i]->source);
-  }
+  if (shoal_args_words(a, &words))
+    st = explain_method(words[0], json);
+  else
+    list_methods(json);
   shoal_args_destroy(a);
   return st;
 }
@@ -75,32 +120,81 @@ static const shoal_verb_help models_help = {
   "  shoal models resnet20\n",
 };
 
+/* The network as it is built for a usual input: 10 classes of digits or small colour images. */
+static shoal_status build_usual(const shoal_model_entry *e, shoal_model **out)
+{
+  char *model = shoal_strdup_printf("model.name=%s", e->name);
+  const char *sets[] = { "data.file=none", model };
+  shoal_config *c;
+  shoal_status st = shoal_run_configure(NULL, sets, SHOAL_COUNT(sets), &c);
+  free(model);
+  SHOAL_TRY(st);
+  shoal_shape image = strcmp(e->name, "mlp") == 0 ? SHOAL_SHAPE(1, 28, 28) : SHOAL_SHAPE(3, 32, 32);
+  st = e->build(c, &image, 10, out);
+  shoal_config_destroy(c);
+  return st;
+}
+
+static void put_model(shoal_json *j, const char *key, const shoal_model_entry *e, const shoal_model *m)
+{
+  shoal_option_table table = { e->name, e->options };
+  shoal_json_object(j, key);
+  shoal_json_string(j, "name", e->name);
+  shoal_json_string(j, "about", e->about);
+  shoal_json_string(j, "source", e->source);
+  shoal_json_uint(j, "weights", m->weights); /* for the usual input */
+  shoal_option_put_json(&table, j, "options");
+  shoal_json_end(j);
+}
+
+static void explain_built(const shoal_model_entry *e, const shoal_model *m)
+{
+  shoal_str s = { 0 };
+  shoal_option_table table = { e->name, e->options };
+  shoal_model_print(m, &s);
+  printf("%s: %s\n\n%s\nSource: %s\n\n", e->name, e->about, s.text, e->source);
+  shoal_str_free(&s);
+  if (e->options) print_table(&table, false);
+}
+
 static shoal_status explain_model(const char *name, bool json)
 {
   const shoal_model_entry *e = shoal_model_find(name);
+  shoal_json j = { .lines = 2, .out = stdout };
+  shoal_model *m;
   SHOAL_CHECK(e, SHOAL_ERR_USAGE, "there is no model \"%s\"; `shoal models` lists them", name);
+  SHOAL_TRY(build_usual(e, &m));
+  if (json)
+    put_model(&j, NULL, e, m);
+  else
+    explain_built(e, m);
+  shoal_json_finish(&j);
+  shoal_model_destroy(m);
+  return SHOAL_OK;
+}
+
+static shoal_status list_models(bool json)
+{
+  const shoal_model_entry *entries;
+  size_t n = shoal_models(&entries);
+  shoal_json j = { .lines = 2, .out = stdout };
+  shoal_status st = SHOAL_OK;
   if (!json) {
-    const char *sets[] = { "data.file=none", NULL };
-    char *model = shoal_strdup_printf("model.name=%s", name);
-    sets[1] = model;
-    shoal_config *c;
-    shoal_model *m;
-    shoal_status st = shoal_run_configure(NULL, sets, 2, &c);
-    free(model);
-    SHOAL_TRY(st);
-    shoal_shape image = strcmp(name, "mlp") == 0 ? SHOAL_SHAPE(1, 28, 28) : SHOAL_SHAPE(3, 32, 32);
-    st = e->build(c, &image, 10, &m);
-    shoal_config_destroy(c);
-    SHOAL_TRY(st);
-    shoal_str s = { 0 };
-    shoal_model_print(m, &s);
-    printf("%s: %s\n\n%s\nSource: %s\n\n", e->name, e->about, s.text, e->source);
-    shoal_str_free(&s);
+    for (size_t i = 0; i < n; i++)
+      printf("%-10s %s\n           %s\n", entries[i].name, entries[i].about, entries[i].source);
+    return SHOAL_OK;
+  }
+  shoal_json_object(&j, NULL);
+  shoal_json_array(&j, "models");
+  for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
+    shoal_model *m = NULL;
+    if ((st = build_usual(&entries[i], &m)) == SHOAL_OK) put_model(&j, NULL, &entries[i], m);
     shoal_model_destroy(m);
   }
-  shoal_option_table table = { e->name, e->options };
-  if (e->options) print_table(&table, json);
-  return SHOAL_OK;
+  shoal_json_end(&j);
+  shoal_json_end(&j);
+  shoal_json_finish(&j);
+  return st;
 }
 
 shoal_status shoal_cmd_models(int argc, char **argv)
@@ -110,15 +204,8 @@ shoal_status shoal_cmd_models(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&models_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
-  shoal_status st = SHOAL_OK;
-  if (shoal_args_words(a, &words)) {
-    st = explain_model(words[0], shoal_args_on(a, "--json"));
-  } else {
-    const shoal_model_entry *entries;
-    size_t n = shoal_models(&entries);
-    for (size_t i = 0; i < n; i++)
-      printf("%-10s %s\n           %s\n", entries[i].name, entries[i].about, entries[i].source);
-  }
+  bool json = shoal_args_on(a, "--json");
+  shoal_status st = shoal_args_words(a, &words) ? explain_model(words[0], json) : list_models(json);
   shoal_args_destroy(a);
   return st;
 }

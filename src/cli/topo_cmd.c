@@ -46,11 +46,12 @@ static void print(const shoal_machine *m, const shoal_step *s, const shoal_topo 
 {
   shoal_str out = { 0 };
   if (json) {
-    shoal_str_add(&out, "{\"machine\": ");
-    shoal_machine_print_json(m, &out);
-    shoal_str_add(&out, ",\n\"placement\": ");
-    shoal_topo_print_json(t, &out);
-    shoal_str_add(&out, "}\n");
+    shoal_json j = { .lines = 3 };
+    shoal_json_object(&j, NULL);
+    shoal_machine_put_json(m, &j, "machine");
+    shoal_topo_put_json(t, &j, "placement");
+    shoal_json_end(&j);
+    out = j.text;
   } else {
     shoal_machine_print(m, &out);
     print_step(s, &out);

@@ -10,6 +10,7 @@
  * collect raw settings, look up the names, then check everything against the tables that apply. */
 #ifndef SHOAL_BASE_OPTION_H
 #define SHOAL_BASE_OPTION_H
+#include "base/json.h"
 #include "base/status.h"
 #include "base/str.h"
 #include <stdbool.h>
@@ -89,7 +90,7 @@ const char *shoal_config_origin(const shoal_config *c, const char *name);
 void shoal_config_print(const shoal_config *c, shoal_str *out);
 /** CRC-32C of the resolved values, leaving out names that start with one of `except` (NULL-terminated list). */
 uint32_t shoal_config_hash(const shoal_config *c, const char *const *except);
-/** The table as help text: name, type, unit, default, range, help, source; also as JSON. */
+/** The table as help text: name, type, unit, default, range, help, source; and as a JSON array of objects. */
 void shoal_option_print(const shoal_option_table *table, shoal_str *out);
-void shoal_option_print_json(const shoal_option_table *table, shoal_str *out);
+void shoal_option_put_json(const shoal_option_table *table, shoal_json *j, const char *key);
 #endif

@@ -53,7 +53,7 @@ static void add_yaml_text(shoal_str *out, const char *text)
   if (plain)
     shoal_str_add(out, "%s", text);
   else
-    shoal_str_add_json(out, text);
+    shoal_str_add_quoted(out, text);
 }
 
 static void add_item(shoal_str *out, const shoal_value *v, size_t i)
@@ -239,38 +239,25 @@ void shoal_option_print(const shoal_option_table *table, shoal_str *out)
   }
 }
 
-static void add_json_member(shoal_str *out, const char *key, const char *text)
+void shoal_option_put_json(const shoal_option_table *table, shoal_json *j, const char *key)
 {
-  shoal_str_add(out, ", \"%s\": ", key);
-  if (text)
-    shoal_str_add_json(out, text);
-  else
-    shoal_str_add(out, "null");
-}
-
-void shoal_option_print_json(const shoal_option_table *table, shoal_str *out)
-{
-  shoal_str_add(out, "{\"title\": ");
-  shoal_str_add_json(out, table->title);
-  shoal_str_add(out, ", \"options\": [");
-  for (const shoal_option *o = table->options; o->name; o++) {
+  shoal_json_array(j, key);
+  for (const shoal_option *o = table->options; o && o->name; o++) {
     char choice[64];
-    shoal_str_add(out, o == table->options ? "\n  {\"name\": " : ",\n  {\"name\": ");
-    shoal_str_add_json(out, o->name);
-    add_json_member(out, "type", type_words[o->type][1]);
-    add_json_member(out, "default", o->default_text);
-    add_json_member(out, "unit", o->unit);
-    add_json_member(out, "range", has_choices(o) ? NULL : o->range);
-    shoal_str_add(out, ", \"choices\": [");
-    for (size_t i = 0; has_choices(o) && shoal_option_choice(o, i, choice, sizeof choice); i++) {
-      if (i) shoal_str_add(out, ", ");
-      shoal_str_add_json(out, choice);
-    }
-    shoal_str_add(out, "]");
-    add_json_member(out, "help", o->help);
-    add_json_member(out, "source", o->source);
-    add_json_member(out, "when", o->when);
-    shoal_str_add(out, "}");
+    shoal_json_object(j, NULL);
+    shoal_json_string(j, "name", o->name);
+    shoal_json_string(j, "type", type_words[o->type][1]);
+    shoal_json_string(j, "default", o->default_text);
+    shoal_json_string(j, "unit", o->unit);
+    shoal_json_string(j, "range", has_choices(o) ? NULL : o->range);
+    shoal_json_array(j, "choices");
+    for (size_t i = 0; has_choices(o) && shoal_option_choice(o, i, choice, sizeof choice); i++)
+      shoal_json_string(j, NULL, choice);
+    shoal_json_end(j);
+    shoal_json_string(j, "help", o->help);
+    shoal_json_string(j, "source", o->source);
+    shoal_json_string(j, "when", o->when);
+    shoal_json_end(j);
   }
-  shoal_str_add(out, "\n]}\n");
+  shoal_json_end(j);
 }

@@ -6,6 +6,7 @@
  * Tolerance 0 asks for equal bits, as "stop and resume equals not stopping" does: then -0 differs from 0, and a NaN
  * equals the same NaN.  A positive tolerance is relative to the largest finite value of the array in the first file: element by
  * element would ask for digits of numbers that are rounding noise.  Two NaN agree, a NaN and a number do not. */
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
@@ -24,8 +25,9 @@ typedef struct {
 typedef struct {
   const shoal_ckpt *a, *b;
   double tolerance;
-  bool json;
-  shoal_str text;
+  bool as_json;
+  shoal_str text;  /* of the table */
+  shoal_json json; /* or the document: "differences" is open */
   size_t compared, different;
   void *piece_a, *piece_b;
 } diff;
@@ -117,65 +119,53 @@ static shoal_status compare_values(const diff *d, const shoal_ckpt_entry *a, con
 
 /* ---- lines ---- */
 
-static void begin_line(diff *d, const char *name, const char *what)
-{
-  if (d->json) {
-    shoal_str_add(&d->text, "%s    { \"name\": ", d->different ? ",\n" : "");
-    shoal_str_add_json(&d->text, name);
-    shoal_str_add(&d->text, ", \"what\": \"%s\"", what);
-  } else {
-    shoal_str_add(&d->text, "%s: ", name);
-  }
-  d->different++;
-}
-
 static void say(diff *d, const char *name, const char *what, const char *words)
 {
-  begin_line(d, name, what);
-  if (!d->json) {
-    shoal_str_add(&d->text, "%s\n", words);
+  d->different++;
+  if (!d->as_json) {
+    shoal_str_add(&d->text, "%s: %s\n", name, words);
     return;
   }
-  shoal_str_add(&d->text, ", \"words\": ");
-  shoal_str_add_json(&d->text, words);
-  shoal_str_add(&d->text, " }");
+  shoal_json_object(&d->json, NULL);
+  shoal_json_string(&d->json, "name", name);
+  shoal_json_string(&d->json, "what", what);
+  shoal_json_string(&d->json, "words", words);
+  shoal_json_end(&d->json);
 }
 
 /* The place of element `at` of a row-major array. */
-static const char *place_text(const shoal_ckpt_entry *e, uint64_t at, char *buf, size_t cap)
+static void find_place(const shoal_ckpt_entry *e, uint64_t at, uint64_t place[SHOAL_CKPT_MAX_DIMS])
 {
-  uint64_t place[SHOAL_CKPT_MAX_DIMS];
   for (int i = e->ndim - 1; i >= 0; i--) {
     place[i] = at % e->dims[i];
     at /= e->dims[i];
   }
-  return shoal_ckpt_shape_text(e->ndim, place, buf, cap);
-}
-
-static void add_number(shoal_str *s, const char *key, double value)
-{
-  if (isfinite(value))
-    shoal_str_add(s, ", \"%s\": %.17g", key, value);
-  else
-    shoal_str_add(s, ", \"%s\": null", key); /* JSON has no word for it */
 }
 
 static void say_values(diff *d, const shoal_ckpt_entry *e, const difference *found)
 {
-  char place[256];
-  place_text(e, found->at, place, sizeof place);
-  begin_line(d, e->name, "values");
-  if (!d->json) {
-    shoal_str_add(&d->text, "%" PRIu64 " of %" PRIu64 " values differ, most at %s: %.9g and %.9g, %.3g apart\n",
-                  found->count, e->n, place, found->a, found->b, found->largest);
+  char text[256];
+  uint64_t place[SHOAL_CKPT_MAX_DIMS];
+  find_place(e, found->at, place);
+  d->different++;
+  if (!d->as_json) {
+    shoal_str_add(&d->text, "%s: %" PRIu64 " of %" PRIu64 " values differ, most at %s: %.9g and %.9g, %.3g apart\n",
+                  e->name, found->count, e->n, shoal_ckpt_shape_text(e->ndim, place, text, sizeof text), found->a,
+                  found->b, found->largest);
     return;
   }
-  shoal_str_add(&d->text, ", \"count\": %" PRIu64 ", \"of\": %" PRIu64 ", \"at\": %s", found->count, e->n,
-                e->ndim ? place : "[]");
-  add_number(&d->text, "a", found->a);
-  add_number(&d->text, "b", found->b);
-  add_number(&d->text, "largest", found->largest);
-  shoal_str_add(&d->text, " }");
+  shoal_json_object(&d->json, NULL);
+  shoal_json_string(&d->json, "name", e->name);
+  shoal_json_string(&d->json, "what", "values");
+  shoal_json_uint(&d->json, "count", found->count);
+  shoal_json_uint(&d->json, "of", e->n);
+  shoal_json_array(&d->json, "at");
+  for (int i = 0; i < e->ndim; i++) shoal_json_uint(&d->json, NULL, place[i]);
+  shoal_json_end(&d->json);
+  shoal_json_real(&d->json, "a", found->a);
+  shoal_json_real(&d->json, "b", found->b);
+  shoal_json_real(&d->json, "largest", found->largest);
+  shoal_json_end(&d->json);
 }
 
 /* ---- pairs ---- */
@@ -262,22 +252,28 @@ static shoal_status compare(diff *d, const char *only, const char *except)
   return SHOAL_OK;
 }
 
-static void print(const diff *d, FILE *out)
+static void begin_json(diff *d)
 {
-  shoal_str head = { 0 };
-  if (d->json) {
-    shoal_str_add(&head, "{\n  \"a\": ");
-    shoal_str_add_json(&head, d->a->path);
-    shoal_str_add(&head, ",\n  \"b\": ");
-    shoal_str_add_json(&head, d->b->path);
-    fprintf(
-        out,
-        "%s,\n  \"tolerance\": %.17g,\n  \"compared\": %zu,\n  \"different\": %s,\n  \"differences\": [\n%s%s  ]\n}\n",
-        head.text, d->tolerance, d->compared, d->different ? "true" : "false", d->text.text ? d->text.text : "",
-        d->different ? "\n" : "");
-    shoal_str_free(&head);
-    return;
-  }
+  d->json.lines = 2;
+  shoal_json_object(&d->json, NULL);
+  shoal_json_string(&d->json, "a", d->a->path);
+  shoal_json_string(&d->json, "b", d->b->path);
+  shoal_json_real(&d->json, "tolerance", d->tolerance);
+  shoal_json_array(&d->json, "differences");
+}
+
+static void print_json(diff *d, FILE *out)
+{
+  shoal_json_end(&d->json);
+  shoal_json_uint(&d->json, "compared", d->compared);
+  shoal_json_bool(&d->json, "different", d->different > 0);
+  shoal_json_end(&d->json);
+  d->json.out = out;
+  shoal_json_finish(&d->json);
+}
+
+static void print_table(const diff *d, FILE *out)
+{
   fprintf(out, "%s%s and %s ", d->text.text ? d->text.text : "", d->a->path, d->b->path);
   if (d->different)
     fprintf(out, "differ in %zu places (%zu data sets compared)\n", d->different, d->compared);
@@ -291,20 +287,25 @@ shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, con
                              bool json, FILE *out, bool *different)
 {
   shoal_ckpt *first = NULL, *second = NULL;
-  diff d = { .tolerance = tolerance, .json = json };
+  diff d = { .tolerance = tolerance, .as_json = json };
   shoal_status st;
   SHOAL_CHECK(tolerance >= 0, SHOAL_ERR_USAGE, "a tolerance of %g makes no sense; use 0 or more", tolerance);
   SHOAL_TRY_GOTO(st, shoal_ckpt_open(a, true, &first), end);
   SHOAL_TRY_GOTO(st, shoal_ckpt_open(b, true, &second), end);
   d.a = first;
   d.b = second;
+  if (json) begin_json(&d);
   SHOAL_TRY_GOTO(st, compare(&d, only, except), end);
-  print(&d, out);
+  if (json)
+    print_json(&d, out);
+  else
+    print_table(&d, out);
   *different = d.different > 0;
 end:
   free(d.piece_a);
   free(d.piece_b);
   shoal_str_free(&d.text);
+  shoal_str_free(&d.json.text);
   shoal_ckpt_close(first);
   shoal_ckpt_close(second);
   return st;

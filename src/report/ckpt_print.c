@@ -3,6 +3,7 @@
  * The list verifies every file, because whether one can resume from it is what people look for; that reads everything
  * once.  Show opens one file without reading its data. */
 #include "base/file.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
 #include "report/ckpt.h"
@@ -24,33 +25,25 @@ static uint64_t data_bytes(const shoal_ckpt *c)
   return sum;
 }
 
-static void add_text(shoal_str *s, const char *key, const char *value)
-{
-  shoal_str_add_json(s, key);
-  shoal_str_add(s, ": ");
-  shoal_str_add_json(s, value);
-  shoal_str_add(s, ", ");
-}
-
-/* The attributes as JSON members, each followed by a comma. */
-static void add_info(shoal_str *s, const shoal_ckpt *c)
+/* The attributes, as members of the object that is open. */
+static void put_info(shoal_json *j, const shoal_ckpt *c)
 {
   const shoal_ckpt_info *i = &c->info;
-  add_text(s, "run", i->run);
-  add_text(s, "model", i->model);
-  add_text(s, "method", i->method);
-  add_text(s, "layout", i->layout);
-  add_text(s, "created", c->created);
-  shoal_str_add(s, "\"step\": %" PRIu64 ", \"epoch\": %" PRIu64 ", \"samples\": %" PRIu64 ", \"size\": %" PRId64 ", ",
-                i->step, i->epoch, i->samples, i->size);
+  shoal_json_string(j, "run", i->run);
+  shoal_json_string(j, "model", i->model);
+  shoal_json_string(j, "method", i->method);
+  shoal_json_string(j, "layout", i->layout);
+  shoal_json_string(j, "created", c->created);
+  shoal_json_uint(j, "step", i->step);
+  shoal_json_uint(j, "epoch", i->epoch);
+  shoal_json_uint(j, "samples", i->samples);
+  shoal_json_int(j, "size", i->size);
 }
 
-static shoal_status print_and_free(shoal_str *s, FILE *out)
+static void print_and_free(shoal_str *s, FILE *out)
 {
-  bool ok = !s->text || fputs(s->text, out) >= 0;
+  if (s->text) fputs(s->text, out);
   shoal_str_free(s);
-  SHOAL_CHECK(ok && fflush(out) == 0, SHOAL_ERR_IO, "the output cannot be written");
-  return SHOAL_OK;
 }
 
 /* ---- list ---- */
@@ -68,78 +61,98 @@ static void list_row(shoal_str *s, const shoal_ckpt_file *file, const shoal_ckpt
                   amount, "-", why);
 }
 
-static void list_json(shoal_str *s, const shoal_ckpt_file *file, const shoal_ckpt *c, const char *why)
+static void list_member(shoal_json *j, const shoal_ckpt_file *file, const shoal_ckpt *c, const char *why)
 {
-  shoal_str_add(s, "    { ");
-  add_text(s, "path", file->path);
+  shoal_json_object(j, NULL);
+  shoal_json_string(j, "path", file->path);
   if (c)
-    add_info(s, c);
+    put_info(j, c);
   else
-    add_text(s, "fault", why);
-  shoal_str_add(s, "\"bytes\": %" PRIu64 ", \"good\": %s }", file_bytes(file->path), c ? "true" : "false");
+    shoal_json_string(j, "fault", why);
+  shoal_json_uint(j, "bytes", file_bytes(file->path));
+  shoal_json_bool(j, "good", c != NULL);
+  shoal_json_end(j);
 }
 
-static void list_temporaries(shoal_str *s, const shoal_ckpt_folder *f, bool json)
+static void list_json(const shoal_ckpt_folder *f, FILE *out)
 {
-  for (size_t i = 0; i < f->n_temporaries; i++) {
-    if (json) {
-      shoal_str_add(s, i ? ", " : "");
-      shoal_str_add_json(s, f->temporaries[i]);
-    } else {
-      shoal_str_add(s, "%s  unfinished\n", f->temporaries[i]);
-    }
+  shoal_json j = { .lines = 2, .out = out };
+  shoal_json_object(&j, NULL);
+  shoal_json_array(&j, "checkpoints");
+  for (size_t i = 0; i < f->n; i++) {
+    char *why = NULL;
+    shoal_ckpt *c = shoal_ckpt_folder_try(&f->at[i], &why);
+    list_member(&j, &f->at[i], c, why);
+    shoal_ckpt_close(c);
+    free(why);
   }
+  shoal_json_end(&j);
+  shoal_json_array(&j, "unfinished");
+  for (size_t i = 0; i < f->n_temporaries; i++) shoal_json_string(&j, NULL, f->temporaries[i]);
+  shoal_json_end(&j);
+  shoal_json_end(&j);
+  shoal_json_finish(&j);
+}
+
+static void list_table(const shoal_ckpt_folder *f, const char *dir, FILE *out)
+{
+  shoal_str s = { 0 };
+  if (f->n > 0)
+    shoal_str_add(&s, "%-22s %10s %6s %5s %-10s %10s  %-20s  state\n", "file", "step", "epoch", "ranks", "method",
+                  "size", "created");
+  else
+    shoal_str_add(&s, "no checkpoints in %s\n", dir);
+  for (size_t i = 0; i < f->n; i++) {
+    char *why = NULL;
+    shoal_ckpt *c = shoal_ckpt_folder_try(&f->at[i], &why);
+    list_row(&s, &f->at[i], c, why);
+    shoal_ckpt_close(c);
+    free(why);
+  }
+  for (size_t i = 0; i < f->n_temporaries; i++) shoal_str_add(&s, "%s  unfinished\n", f->temporaries[i]);
+  print_and_free(&s, out);
 }
 
 shoal_status shoal_ckpt_print_list(const char *dir, bool json, FILE *out)
 {
   shoal_ckpt_folder f;
-  shoal_str s = { 0 };
   SHOAL_CHECK(shoal_path_exists(dir), SHOAL_ERR_IO, "there is no folder %s", dir);
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
   if (json)
-    shoal_str_add(&s, "{\n  \"checkpoints\": [\n");
-  else if (f.n > 0)
-    shoal_str_add(&s, "%-22s %10s %6s %5s %-10s %10s  %-20s  state\n", "file", "step", "epoch", "ranks", "method",
-                  "size", "created");
+    list_json(&f, out);
   else
-    shoal_str_add(&s, "no checkpoints in %s\n", dir);
-  for (size_t i = 0; i < f.n; i++) {
-    char *why = NULL;
-    shoal_ckpt *c = shoal_ckpt_folder_try(&f.at[i], &why);
-    (json ? list_json : list_row)(&s, &f.at[i], c, why);
-    if (json) shoal_str_add(&s, i + 1 < f.n ? ",\n" : "\n");
-    shoal_ckpt_close(c);
-    free(why);
-  }
-  if (json) shoal_str_add(&s, "  ],\n  \"unfinished\": [");
-  list_temporaries(&s, &f, json);
-  if (json) shoal_str_add(&s, "]\n}\n");
+    list_table(&f, dir, out);
   shoal_ckpt_folder_free(&f);
-  return print_and_free(&s, out);
+  return SHOAL_OK;
 }
 
 /* ---- show ---- */
 
-static void show_json(shoal_str *s, const shoal_ckpt *c)
+static void show_json(const shoal_ckpt *c, FILE *out)
 {
-  shoal_str_add(s, "{\n  ");
-  add_text(s, "path", c->path);
-  add_info(s, c);
-  add_text(s, "config", c->config);
-  if (c->placement) add_text(s, "placement", c->placement);
-  shoal_str_add(s, "\"bytes\": %" PRIu64 ",\n  \"data_sets\": [\n", file_bytes(c->path));
+  shoal_json j = { .lines = 2, .out = out };
+  shoal_json_object(&j, NULL);
+  shoal_json_string(&j, "path", c->path);
+  put_info(&j, c);
+  shoal_json_string(&j, "config", c->config);
+  if (c->placement) shoal_json_string(&j, "placement", c->placement);
+  shoal_json_uint(&j, "bytes", file_bytes(c->path));
+  shoal_json_array(&j, "data_sets");
   for (size_t i = 0; i < c->index.n; i++) {
     const shoal_ckpt_entry *e = &c->index.at[i];
-    shoal_str_add(s, "    { ");
-    add_text(s, "name", e->name);
-    add_text(s, "type", shoal_dtype_name(e->type));
-    shoal_str_add(s, "\"shape\": [");
-    for (int d = 0; d < e->ndim; d++) shoal_str_add(s, "%s%" PRIu64, d ? ", " : "", e->dims[d]);
-    shoal_str_add(s, "], \"bytes\": %" PRIu64 ", \"crc32c\": \"%08" PRIx32 "\" }%s\n", e->bytes, e->crc,
-                  i + 1 < c->index.n ? "," : "");
+    shoal_json_object(&j, NULL);
+    shoal_json_string(&j, "name", e->name);
+    shoal_json_string(&j, "type", shoal_dtype_name(e->type));
+    shoal_json_array(&j, "shape");
+    for (int d = 0; d < e->ndim; d++) shoal_json_uint(&j, NULL, e->dims[d]);
+    shoal_json_end(&j);
+    shoal_json_uint(&j, "bytes", e->bytes);
+    shoal_json_format(&j, "crc32c", "%08" PRIx32, e->crc);
+    shoal_json_end(&j);
   }
-  shoal_str_add(s, "  ]\n}\n");
+  shoal_json_end(&j);
+  shoal_json_end(&j);
+  shoal_json_finish(&j);
 }
 
 static void show_info(shoal_str *s, const shoal_ckpt *c)
@@ -172,18 +185,20 @@ static void show_table(shoal_str *s, const shoal_ckpt *c)
   shoal_str_add(s, "%zu data sets, %s\n", c->index.n, shoal_format_bytes((double)data_bytes(c), amount, sizeof amount));
 }
 
+static void show_text(const shoal_ckpt *c, FILE *out)
+{
+  shoal_str s = { 0 };
+  show_info(&s, c);
+  show_table(&s, c);
+  if (c->config[0]) shoal_str_add(&s, "\nrun file, resolved:\n%s\n", c->config);
+  print_and_free(&s, out);
+}
+
 shoal_status shoal_ckpt_print(const char *path, bool json, FILE *out)
 {
   shoal_ckpt *c;
-  shoal_str s = { 0 };
   SHOAL_TRY(shoal_ckpt_open(path, false, &c));
-  if (json) {
-    show_json(&s, c);
-  } else {
-    show_info(&s, c);
-    show_table(&s, c);
-    if (c->config[0]) shoal_str_add(&s, "\nrun file, resolved:\n%s\n", c->config);
-  }
+  (json ? show_json : show_text)(c, out);
   shoal_ckpt_close(c);
-  return print_and_free(&s, out);
+  return SHOAL_OK;
 }

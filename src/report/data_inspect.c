@@ -4,6 +4,7 @@
  * read amplification is the number of bytes of the chunks that one sample touches, over the bytes of the sample: what a
  * reader pays that fetches whole chunks and never meets the same one again, as in shuffled training. */
 #include "base/crc32c.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
@@ -225,53 +226,61 @@ static void print_table(const facts *f, FILE *out)
               shoal_split_name((shoal_split)s), f->part[s].amplification);
 }
 
-static void add_numbers(shoal_str *s, const char *key, size_t n, const double *v)
+static void put_numbers(shoal_json *j, const char *key, size_t n, const double *v)
 {
-  shoal_str_add(s, ",\"%s\":[", key);
-  for (size_t k = 0; k < n; k++) shoal_str_add(s, k ? ",%.17g" : "%.17g", v[k]);
-  shoal_str_add(s, "]");
+  shoal_json_array(j, key);
+  for (size_t k = 0; k < n; k++) shoal_json_real(j, NULL, v[k]);
+  shoal_json_end(j);
 }
 
-static void add_split(const facts *f, shoal_split split, shoal_str *s)
+static void put_split(shoal_json *j, const facts *f, shoal_split split)
 {
   const shoal_data_info *i = &f->d->info;
   const part_facts *p = &f->part[split];
-  shoal_str_add(s, ",\"%s\":{\"samples\":%" PRIu64, shoal_split_name(split), i->n[split]);
+  shoal_json_object(j, shoal_split_name(split));
+  shoal_json_uint(j, "samples", i->n[split]);
   if (i->n[split]) {
-    shoal_str_add(s, ",\"bytes\":%" PRIu64 ",\"array\":", i->n[split] * (uint64_t)f->d->sample_bytes);
-    shoal_str_add_json(s, f->d->names.x[split]);
-    shoal_str_add(s, ",\"layout\":");
-    shoal_str_add_json(s, p->layout);
-    if (p->amplification > 0) shoal_str_add(s, ",\"amplification\":%.17g", p->amplification);
-    shoal_str_add(s, ",\"wrong_labels\":%" PRIu64, p->wrong_labels);
+    shoal_json_uint(j, "bytes", i->n[split] * (uint64_t)f->d->sample_bytes);
+    shoal_json_string(j, "array", f->d->names.x[split]);
+    shoal_json_string(j, "layout", p->layout);
+    if (p->amplification > 0) shoal_json_real(j, "amplification", p->amplification);
+    shoal_json_uint(j, "wrong_labels", p->wrong_labels);
   }
-  for (int64_t c = 0; f->histogram[split] && c < i->classes; c++)
-    shoal_str_add(s, c ? ",%" PRIu64 : ",\"histogram\":[%" PRIu64, f->histogram[split][c]);
-  shoal_str_add(s, f->histogram[split] ? "]}" : "}");
+  if (f->histogram[split]) {
+    shoal_json_array(j, "histogram");
+    for (int64_t c = 0; c < i->classes; c++) shoal_json_uint(j, NULL, f->histogram[split][c]);
+    shoal_json_end(j);
+  }
+  shoal_json_end(j);
 }
 
 static void print_json(const facts *f, FILE *out)
 {
   const shoal_dataset *d = f->d;
-  shoal_str s = { 0 };
-  char shape[96];
-  shoal_str_add(&s, "{\"path\":");
-  shoal_str_add_json(&s, d->path);
-  shoal_str_add(
-      &s, ",\"kind\":\"%s\",\"classes\":%" PRId64 ",\"type\":\"%s\",\"sample\":%s,\"source\":", kinds[d->info.kind],
-      d->info.classes, type_name(&d->info), shoal_data_shape_text(&d->info.sample, shape, sizeof shape));
-  shoal_str_add_json(&s, d->info.source);
-  shoal_str_add(&s, ",\"foreign_names\":%s,\"checksum\":\"%08" PRIx32 "\",\"checksum_stored\":%s,\"checksum_ok\":%s",
-                d->names.foreign ? "true" : "false", f->checksum, d->has_checksum ? "true" : "false",
-                checksum_ok(f) ? "true" : "false");
-  if (d->info.kind != SHOAL_DATA_TEXT) {
-    add_numbers(&s, "mean", f->groups, f->mean);
-    add_numbers(&s, "std", f->groups, f->std);
+  const shoal_data_info *i = &d->info;
+  shoal_json j = { .lines = 1, .out = out };
+  shoal_json_object(&j, NULL);
+  shoal_json_string(&j, "path", d->path);
+  shoal_json_string(&j, "kind", kinds[i->kind]);
+  shoal_json_int(&j, "classes", i->classes);
+  shoal_json_string(&j, "type", type_name(i));
+  shoal_json_array(&j, "sample");
+  for (int k = 0; k < i->sample.ndim; k++) shoal_json_int(&j, NULL, i->sample.dim[k]);
+  shoal_json_end(&j);
+  shoal_json_string(&j, "source", i->source);
+  shoal_json_bool(&j, "foreign_names", d->names.foreign);
+  shoal_json_format(&j, "checksum", "%08" PRIx32, f->checksum);
+  shoal_json_bool(&j, "checksum_stored", d->has_checksum);
+  shoal_json_bool(&j, "checksum_ok", checksum_ok(f));
+  if (i->kind != SHOAL_DATA_TEXT) {
+    put_numbers(&j, "mean", f->groups, f->mean);
+    put_numbers(&j, "std", f->groups, f->std);
   }
-  add_split(f, SHOAL_TRAIN, &s);
-  add_split(f, SHOAL_TEST, &s);
-  fprintf(out, "%s,\"not_finite\":%" PRIu64 "}\n", s.text, f->not_finite);
-  shoal_str_free(&s);
+  put_split(&j, f, SHOAL_TRAIN);
+  put_split(&j, f, SHOAL_TEST);
+  shoal_json_uint(&j, "not_finite", f->not_finite);
+  shoal_json_end(&j);
+  shoal_json_finish(&j);
 }
 
 static shoal_status verdict(const facts *f)

@@ -9,20 +9,19 @@
  * clocks start anew with a machine.  One file is held in memory at a time, and events go straight to the output.
  *
  * Spans that level `step` only summed have no place in time and are left out. */
+#include "base/json.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "report/trace_impl.h"
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct {
   const shoal_trace_table *table;
   int attempt;
   int64_t zero_ns; /* since 1970: what time 0 of the output is */
-  FILE *out;
-  bool any; /* a comma is due */
+  shoal_json json;
   /* of the rank being written */
   const shoal_trace_data *data;
-  char **names;   /* the string table, quoted */
   size_t tracks;  /* named so far */
   uint64_t *ends; /* of each track of exchanges, in the attempt being written */
 } writer;
@@ -51,42 +50,59 @@ static int64_t find_zero(const shoal_trace_table *t, int attempt)
 }
 
 /* Microseconds with all nanoseconds behind the point. */
-static void print_us(FILE *out, const char *key, int64_t ns)
+static void put_us(shoal_json *j, const char *key, int64_t ns)
 {
-  uint64_t size = ns < 0 ? (uint64_t)-ns : (uint64_t)ns;
-  fprintf(out, ",\"%s\":%s%llu.%03u", key, ns < 0 ? "-" : "", (unsigned long long)(size / 1000),
-          (unsigned)(size % 1000));
+  shoal_json_fixed(j, key, (double)ns * 1e-3, 3);
 }
 
 /* ---- events ---- */
 
 static void begin_event(writer *w, const char *phase, int tid)
 {
-  fprintf(w->out, "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", w->any ? ",\n" : "", phase, w->data->info.rank, tid);
-  w->any = true;
+  shoal_json_object(&w->json, NULL);
+  shoal_json_string(&w->json, "ph", phase);
+  shoal_json_int(&w->json, "pid", w->data->info.rank);
+  shoal_json_int(&w->json, "tid", tid);
 }
 
-static void print_meta(writer *w, int tid, const char *what, const char *key, const char *value)
+static void begin_meta(writer *w, int tid, const char *what)
 {
-  shoal_str quoted = { 0 };
-  shoal_str_add_json(&quoted, value);
   begin_event(w, "M", tid);
-  fprintf(w->out, ",\"name\":\"%s\",\"args\":{\"%s\":%s}}", what, key, quoted.text);
-  shoal_str_free(&quoted);
+  shoal_json_string(&w->json, "name", what);
+  shoal_json_object(&w->json, "args");
 }
 
-static void print_span(writer *w, const shoal_trace_record *r, const shoal_trace_attempt *a, int64_t base, int tid)
+static void end_event(writer *w)
 {
+  shoal_json_end(&w->json);
+  shoal_json_end(&w->json);
+}
+
+static void put_meta(writer *w, int tid, const char *what, const char *key, const char *value)
+{
+  begin_meta(w, tid, what);
+  shoal_json_string(&w->json, key, value);
+  end_event(w);
+}
+
+static void put_span(writer *w, const shoal_trace_record *r, const shoal_trace_attempt *a, int64_t base, int tid)
+{
+  shoal_json *j = &w->json;
   int64_t t0 = shoal_trace_to_rank0(a, r->t0_ns), t1 = shoal_trace_to_rank0(a, SHOAL_MAX(r->t0_ns, r->t1_ns));
   begin_event(w, "X", tid);
-  fprintf(w->out, ",\"cat\":\"%s\",\"name\":%s", shoal_trace_kind_name((shoal_trace_kind)r->kind), w->names[r->op]);
-  print_us(w->out, "ts", t0 + base - w->zero_ns);
-  print_us(w->out, "dur", t1 - t0);
-  fprintf(w->out, ",\"args\":{\"step\":%llu", (unsigned long long)r->step);
-  if (r->link != SHOAL_LINK_NONE)
-    fprintf(w->out, ",\"link\":\"%s\",\"peer\":%d,\"bytes\":%llu,\"number\":%llu", shoal_link_name((shoal_link)r->link),
-            r->peer, (unsigned long long)r->bytes, (unsigned long long)r->seq);
-  fputs("}}", w->out);
+  shoal_json_string(j, "cat", shoal_trace_kind_name((shoal_trace_kind)r->kind));
+  shoal_json_string(j, "name", w->data->op_names[r->op]);
+  put_us(j, "ts", t0 + base - w->zero_ns);
+  put_us(j, "dur", t1 - t0);
+  shoal_json_object(j, "args");
+  shoal_json_uint(j, "step", r->step);
+  if (r->link != SHOAL_LINK_NONE) {
+    shoal_json_string(j, "link", shoal_link_name((shoal_link)r->link));
+    shoal_json_int(j, "peer", r->peer);
+    shoal_json_uint(j, "bytes", r->bytes);
+    shoal_json_uint(j, "number", r->seq);
+  }
+  end_event(w);
 }
 
 /* Earlier first; of two that start together the longer one is outside. */
@@ -108,7 +124,7 @@ static int find_track(writer *w, const shoal_trace_record *r, size_t *used)
   w->ends[k] = SHOAL_MAX(r->t0_ns, r->t1_ns);
   if (k >= w->tracks) {
     snprintf(name, sizeof name, "exchanges %zu", k + 1);
-    print_meta(w, (int)k + 1, "thread_name", "name", name);
+    put_meta(w, (int)k + 1, "thread_name", "name", name);
     w->tracks = k + 1;
   }
   return (int)k + 1;
@@ -126,7 +142,7 @@ static shoal_status print_row(writer *w, size_t row)
     if ((r[i].t0_ns || r[i].t1_ns) && !shoal_trace_is_sum(&r[i], a->level)) order[m++] = &r[i];
   if (m > 0) qsort(order, m, sizeof *order, by_start);
   for (size_t i = 0; i < m; i++)
-    print_span(w, order[i], a, base, order[i]->kind == SHOAL_TRACE_EXCHANGE ? find_track(w, order[i], &used) : 0);
+    put_span(w, order[i], a, base, order[i]->kind == SHOAL_TRACE_EXCHANGE ? find_track(w, order[i], &used) : 0);
   free(order);
   free(w->ends);
   w->ends = NULL;
@@ -161,14 +177,15 @@ static void print_process(writer *w, const shoal_trace_line *l)
 {
   shoal_str text = { 0 };
   shoal_str_add(&text, "node %d (%s), rank %d", l->row.node, l->row.host, l->rank);
-  print_meta(w, 0, "process_name", "name", text.text);
+  put_meta(w, 0, "process_name", "name", text.text);
   shoal_str_clear(&text);
   print_clock(&text, &l->row);
-  print_meta(w, 0, "process_labels", "labels", text.text);
+  put_meta(w, 0, "process_labels", "labels", text.text);
   shoal_str_free(&text);
-  begin_event(w, "M", 0);
-  fprintf(w->out, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%zu}}", sort_index(w, l));
-  print_meta(w, 0, "thread_name", "name", "work");
+  begin_meta(w, 0, "process_sort_index");
+  shoal_json_uint(&w->json, "sort_index", sort_index(w, l));
+  end_event(w);
+  put_meta(w, 0, "thread_name", "name", "work");
 }
 
 static const shoal_trace_line *find_line(const writer *w, int rank)
@@ -184,68 +201,71 @@ static shoal_status print_rank(writer *w, const shoal_trace_data *d)
   if (!l) return SHOAL_OK;
   w->data = d;
   w->tracks = 0;
-  shoal_status st = SHOAL_ALLOC(d->ops, &w->names);
-  for (size_t i = 0; i < d->ops && st == SHOAL_OK; i++) {
-    shoal_str quoted = { 0 };
-    shoal_str_add_json(&quoted, d->op_names[i]);
-    w->names[i] = quoted.text;
-  }
-  if (st == SHOAL_OK) print_process(w, l);
-  for (size_t row = 0; row < d->attempts && st == SHOAL_OK; row++)
-    if (shoal_trace_table_counts(w->table, d, row, w->attempt)) st = print_row(w, row);
-  for (size_t i = 0; i < d->ops && w->names; i++) free(w->names[i]);
-  free(w->names);
-  w->names = NULL;
-  return st;
+  print_process(w, l);
+  for (size_t row = 0; row < d->attempts; row++)
+    if (shoal_trace_table_counts(w->table, d, row, w->attempt)) SHOAL_TRY(print_row(w, row));
+  return SHOAL_OK;
 }
 
 /* ---- the file ---- */
 
 /* What a viewer shows as the trace's own data: which run, what time 0 is, and each clock. */
-static void print_tail(const writer *w)
+static void put_tail(writer *w)
 {
-  shoal_str s = { 0 };
+  shoal_json *j = &w->json;
   double bound = 0;
   bool known = true;
-  shoal_str_add_json(&s, w->table->run);
-  fprintf(w->out, "\n],\n\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"run\":%s,\"attempt\":", s.text);
-  shoal_str_free(&s);
+  shoal_json_string(j, "displayTimeUnit", "ms");
+  shoal_json_object(j, "otherData");
+  shoal_json_string(j, "run", w->table->run);
   if (w->attempt == SHOAL_TRACE_ALL)
-    fputs("\"all\"", w->out);
+    shoal_json_string(j, "attempt", "all");
   else
-    fprintf(w->out, "%d", w->attempt);
-  fprintf(w->out, ",\"zero_unix_ns\":\"%lld\",\"clock\":\"rank 0\",\"clocks\":[", (long long)w->zero_ns);
-  for (size_t i = 0, n = 0; i < w->table->n_lines; i++) {
+    shoal_json_int(j, "attempt", w->attempt);
+  shoal_json_format(j, "zero_unix_ns", "%lld", (long long)w->zero_ns); /* as text: a double does not hold it */
+  shoal_json_string(j, "clock", "rank 0");
+  shoal_json_array(j, "clocks");
+  for (size_t i = 0; i < w->table->n_lines; i++) {
     const shoal_trace_line *l = &w->table->lines[i];
     bool shown = w->attempt == SHOAL_TRACE_ALL ? l->attempt != SHOAL_TRACE_ALL : l->attempt == w->attempt;
     if (!shown) continue;
     bound = SHOAL_MAX(bound, l->row.clock_bound_ns);
     known &= l->row.clock_readings > 0;
-    fprintf(w->out,
-            "%s\n{\"rank\":%d,\"attempt\":%d,\"readings\":%d,\"offset_ns\":%.3f,\"drift\":%.17g,\"bound_ns\":%.3f}",
-            n++ ? "," : "", l->rank, l->attempt, l->row.clock_readings, shoal_trace_offset_ns(&l->row),
-            l->row.clock_drift, l->row.clock_bound_ns);
+    shoal_json_object(j, NULL);
+    shoal_json_int(j, "rank", l->rank);
+    shoal_json_int(j, "attempt", l->attempt);
+    shoal_json_int(j, "readings", l->row.clock_readings);
+    shoal_json_fixed(j, "offset_ns", shoal_trace_offset_ns(&l->row), 3);
+    shoal_json_real(j, "drift", l->row.clock_drift);
+    shoal_json_fixed(j, "bound_ns", l->row.clock_bound_ns, 3);
+    shoal_json_end(j);
   }
-  if (known)
-    fprintf(w->out, "],\"clock_bound_ns\":%.3f}}\n", bound);
-  else
-    fputs("],\"clock_bound_ns\":null}}\n", w->out);
+  shoal_json_end(j);
+  shoal_json_fixed(j, "clock_bound_ns", known ? bound : NAN, 3);
+  shoal_json_end(j);
 }
 
 shoal_status shoal_trace_export(const char *const *paths, size_t n, int attempt, FILE *out)
 {
   shoal_trace_table *t;
   SHOAL_TRY(shoal_trace_table_create(paths, n, &attempt, &t));
-  writer w = { .table = t, .attempt = attempt, .zero_ns = find_zero(t, attempt), .out = out };
+  writer w = { .table = t, .attempt = attempt, .zero_ns = find_zero(t, attempt), .json = { .lines = 2, .out = out } };
   shoal_status st = SHOAL_OK;
-  fputs("{\"traceEvents\":[\n", out);
+  shoal_json_object(&w.json, NULL);
+  shoal_json_array(&w.json, "traceEvents");
   for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
     shoal_trace_data *d;
     if ((st = shoal_trace_read(paths[i], &d)) != SHOAL_OK) break;
     st = print_rank(&w, d);
     shoal_trace_data_destroy(d);
   }
-  if (st == SHOAL_OK) print_tail(&w);
+  if (st == SHOAL_OK) {
+    shoal_json_end(&w.json);
+    put_tail(&w);
+    shoal_json_end(&w.json);
+    shoal_json_finish(&w.json);
+  }
+  shoal_str_free(&w.json.text);
   shoal_trace_table_destroy(t);
   return st;
 }

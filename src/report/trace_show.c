@@ -279,10 +279,12 @@ shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, s
   shoal_trace_run r;
   SHOAL_TRY(shoal_trace_table_create(paths, n, &attempt, &t));
   shoal_status st = shoal_trace_run_create(t, attempt, &r);
-  if (st == SHOAL_OK && form == SHOAL_TRACE_TEXT) print_text(t, &r, out);
-  if (st == SHOAL_OK && form == SHOAL_TRACE_JSON) shoal_trace_print_json(t, &r, out);
-  if (st == SHOAL_OK && form == SHOAL_TRACE_STEPS) st = print_steps(t, paths, n, attempt, out);
-  if (st == SHOAL_OK) shoal_trace_run_free(&r);
+  if (st == SHOAL_OK) {
+    if (form == SHOAL_TRACE_TEXT) print_text(t, &r, out);
+    if (form == SHOAL_TRACE_JSON) shoal_trace_print_json(t, &r, out);
+    if (form == SHOAL_TRACE_STEPS) st = print_steps(t, paths, n, attempt, out);
+    shoal_trace_run_free(&r);
+  }
   shoal_trace_table_destroy(t);
   return st;
 }

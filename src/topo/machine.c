@@ -124,28 +124,26 @@ void shoal_machine_print(const shoal_machine *m, shoal_str *out)
   }
 }
 
-void shoal_machine_print_json(const shoal_machine *m, shoal_str *out)
+void shoal_machine_put_json(const shoal_machine *m, shoal_json *j, const char *key)
 {
   char cpus[SHOAL_CPUS_MAX];
   const shoal_facts *f = &m->facts;
-  const char *comma = "";
-  shoal_str_add(out, "{\"host\": ");
-  shoal_str_add_json(out, f->host);
-  shoal_str_add(out, ", \"file\": ");
-  if (m->xml)
-    shoal_str_add_json(out, m->xml);
-  else
-    shoal_str_add(out, "null");
-  shoal_str_add(out, ", \"cores\": %d, \"hardware_threads\": %d, \"present\": %d, \"cpus\": ", f->cores, f->pus,
-                threads_present(m));
-  shoal_str_add_json(out, f->cpu_list);
-  shoal_str_add(out, ", \"numa\": [");
-  for (hwloc_obj_t numa = next_numa(m, NULL); numa; numa = next_numa(m, numa), comma = ", ") {
+  shoal_json_object(j, key);
+  shoal_json_string(j, "host", f->host);
+  shoal_json_string(j, "file", m->xml);
+  shoal_json_int(j, "cores", f->cores);
+  shoal_json_int(j, "hardware_threads", f->pus);
+  shoal_json_int(j, "present", threads_present(m));
+  shoal_json_string(j, "cpus", f->cpu_list);
+  shoal_json_array(j, "numa");
+  for (hwloc_obj_t numa = next_numa(m, NULL); numa; numa = next_numa(m, numa)) {
     numa_cpus(m, numa, cpus, sizeof cpus);
-    shoal_str_add(out, "%s{\"number\": %u, \"bytes\": %" PRIu64 ", \"cpus\": ", comma, numa->os_index,
-                  (uint64_t)numa->attr->numanode.local_memory);
-    shoal_str_add_json(out, cpus);
-    shoal_str_add(out, "}");
+    shoal_json_object(j, NULL);
+    shoal_json_uint(j, "number", numa->os_index);
+    shoal_json_uint(j, "bytes", numa->attr->numanode.local_memory);
+    shoal_json_string(j, "cpus", cpus);
+    shoal_json_end(j);
   }
-  shoal_str_add(out, "]}");
+  shoal_json_end(j);
+  shoal_json_end(j);
 }

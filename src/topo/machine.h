@@ -11,7 +11,7 @@ void shoal_machine_close(shoal_machine *m);
 /** As a process with all its cores would see them; pid is 0 for a saved machine.  Borrowed. */
 const shoal_facts *shoal_machine_facts(const shoal_machine *m);
 void shoal_machine_print(const shoal_machine *m, shoal_str *out);
-void shoal_machine_print_json(const shoal_machine *m, shoal_str *out);
+void shoal_machine_put_json(const shoal_machine *m, shoal_json *j, const char *key);
 /** Cores, list and memory nodes of the hardware threads [first, first + count) of the machine, in hwloc's order. */
 void shoal_machine_cut(const shoal_machine *m, int first, int count, shoal_facts *f);
 #endif

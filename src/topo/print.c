@@ -147,30 +147,39 @@ void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out)
 /* ---- for scripts ---- */
 
 /* Rows [from, to). */
-static void print_json(const shoal_topo *t, int from, int to, shoal_str *out)
+static void put_rows(const shoal_topo *t, int from, int to, shoal_json *j, const char *key)
 {
-  shoal_str_add(out, "{\"size\": %d, \"nodes\": %d, \"pretended\": %s, \"applied\": %s, \"places\": [\n", t->size,
-                t->nodes, t->pretended ? "true" : "false", t->planned ? "false" : "true");
+  shoal_json_object(j, key);
+  shoal_json_int(j, "size", t->size);
+  shoal_json_int(j, "nodes", t->nodes);
+  shoal_json_bool(j, "pretended", t->pretended);
+  shoal_json_bool(j, "applied", !t->planned);
+  shoal_json_array(j, "places");
   for (int r = from; r < to; r++) {
     const shoal_place *p = &t->places[r];
-    shoal_str_add(out, "  {\"rank\": %d, \"node\": %d, \"local_rank\": %d, \"local_size\": %d, \"host\": ", p->rank,
-                  p->node, p->local_rank, p->local_size);
-    shoal_str_add_json(out, p->host);
-    shoal_str_add(out, ", \"pid\": %d, \"cores\": %d, \"threads\": %d, \"cpus\": ", p->pid, p->cores, p->threads);
-    shoal_str_add_json(out, p->cpu_list);
-    shoal_str_add(out, ", \"numa\": ");
-    shoal_str_add_json(out, p->numa_list);
-    shoal_str_add(out, "}%s\n", r + 1 < to ? "," : "");
+    shoal_json_object(j, NULL);
+    shoal_json_int(j, "rank", p->rank);
+    shoal_json_int(j, "node", p->node);
+    shoal_json_int(j, "local_rank", p->local_rank);
+    shoal_json_int(j, "local_size", p->local_size);
+    shoal_json_string(j, "host", p->host);
+    shoal_json_int(j, "pid", p->pid);
+    shoal_json_int(j, "cores", p->cores);
+    shoal_json_int(j, "threads", p->threads);
+    shoal_json_string(j, "cpus", p->cpu_list);
+    shoal_json_string(j, "numa", p->numa_list);
+    shoal_json_end(j);
   }
-  shoal_str_add(out, "]}\n");
+  shoal_json_end(j);
+  shoal_json_end(j);
 }
 
-void shoal_topo_print_json(const shoal_topo *t, shoal_str *out)
+void shoal_topo_put_json(const shoal_topo *t, shoal_json *j, const char *key)
 {
-  print_json(t, 0, t->size, out);
+  put_rows(t, 0, t->size, j, key);
 }
 
-void shoal_topo_print_json_row(const shoal_topo *t, int rank, shoal_str *out)
+void shoal_topo_put_json_row(const shoal_topo *t, int rank, shoal_json *j, const char *key)
 {
-  print_json(t, rank, rank + 1, out);
+  put_rows(t, rank, rank + 1, j, key);
 }

@@ -5,6 +5,7 @@
 #ifndef SHOAL_TOPO_TOPO_H
 #define SHOAL_TOPO_TOPO_H
 #include "base/env.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "trace/trace.h"
@@ -63,8 +64,9 @@ shoal_link shoal_topo_link(const shoal_topo *t, int rank_a, int rank_b); /* SELF
 void shoal_topo_print(const shoal_topo *t, shoal_str *out);              /* the placement table, a row per rank */
 /** The same for a log: above 16 ranks one row for each run of nodes alike. */
 void shoal_topo_print_short(const shoal_topo *t, shoal_str *out);
-void shoal_topo_print_json(const shoal_topo *t, shoal_str *out);
-void shoal_topo_print_json_row(const shoal_topo *t, int rank, shoal_str *out); /* the same with one place */
+void shoal_topo_put_json(const shoal_topo *t, shoal_json *j, const char *key);
+void shoal_topo_put_json_row(const shoal_topo *t, int rank, shoal_json *j,
+                             const char *key); /* the same with one place */
 /** Which ranks make the node groups and the groups of one rank per node. */
 void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out);
 #endif

@@ -2,6 +2,7 @@
 #include "train/folder.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
 #include <ctype.h>
@@ -31,18 +32,18 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
 /* The attempt that wrote status.json, 0 if nobody did; *failed if it says so. */
 static int last_attempt(const shoal_folder *f, bool *failed)
 {
-  char *path = shoal_path_join(f->dir, "status.json"), *text = NULL;
-  size_t n;
+  char *path = shoal_path_join(f->dir, "status.json");
   int attempt = 0;
   *failed = false;
+  json_t *status = NULL;
   shoal_quiet_errors(1);
-  if (shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK) {
-    const char *p = strstr(text, "\"attempt\":");
-    if (p) attempt = (int)strtol(p + strlen("\"attempt\":"), NULL, 10);
-    *failed = strncmp(text, "{\"state\": \"failed\"", strlen("{\"state\": \"failed\"")) == 0;
+  if (shoal_path_exists(path) && shoal_json_read_file(path, &status) == SHOAL_OK) {
+    const char *state = json_string_value(json_object_get(status, "state"));
+    attempt = (int)json_integer_value(json_object_get(status, "attempt"));
+    *failed = state && strcmp(state, "failed") == 0;
   }
   shoal_quiet_errors(-1);
-  free(text);
+  json_decref(status);
   free(path);
   return attempt;
 }
@@ -168,14 +169,19 @@ shoal_status shoal_folder_status(const shoal_folder *f, const char *state, int e
                                  uint64_t step, uint64_t epoch)
 {
   char now[40];
-  shoal_str s = { 0 };
-  shoal_str_add(&s, "{\"state\": \"%s\", \"exit_code\": %d, \"reason\": ", state, exit_code);
-  shoal_str_add_json(&s, reason);
-  shoal_str_add(&s, ", \"rank\": %d, \"step\": %llu, \"epoch\": %llu, \"attempt\":%d, \"time\": \"%s\"}\n",
-                shoal_log_rank(), (unsigned long long)step, (unsigned long long)epoch, f->attempt,
-                shoal_wall_clock(now, sizeof now));
-  shoal_status st = shoal_folder_write(f, "status.json", s.text);
-  shoal_str_free(&s);
+  shoal_json j = { 0 };
+  shoal_json_object(&j, NULL);
+  shoal_json_string(&j, "state", state);
+  shoal_json_int(&j, "exit_code", exit_code);
+  shoal_json_string(&j, "reason", reason);
+  shoal_json_int(&j, "rank", shoal_log_rank());
+  shoal_json_uint(&j, "step", step);
+  shoal_json_uint(&j, "epoch", epoch);
+  shoal_json_int(&j, "attempt", f->attempt);
+  shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
+  shoal_json_end(&j);
+  shoal_status st = shoal_folder_write(f, "status.json", j.text.text);
+  shoal_str_free(&j.text);
   return st;
 }
 

@@ -180,10 +180,13 @@ shoal_status shoal_session_save(shoal_session *s)
     return st;
   }
   SHOAL_TRY(measure(s, &need));
-  shoal_str config = { 0 }, placement = { 0 };
+  shoal_str config = { 0 };
+  shoal_json placement = { .lines = 2 };
   shoal_config_print(s->config, &config);
-  shoal_topo_print_json(shoal_world_topo(r->world), &placement);
-  shoal_ckpt_info info = { .size = shoal_world_size(r->world), .config = config.text, .placement = placement.text };
+  shoal_topo_put_json(shoal_world_topo(r->world), &placement, NULL);
+  shoal_ckpt_info info = { .size = shoal_world_size(r->world),
+                           .config = config.text,
+                           .placement = placement.text.text };
   st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
@@ -192,7 +195,7 @@ shoal_status shoal_session_save(shoal_session *s)
   shoal_ckpt_writer *w;
   if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
-  shoal_str_free(&placement);
+  shoal_str_free(&placement.text);
   if (st != SHOAL_OK) {
     s->agreed = true;
     return st;

@@ -110,15 +110,16 @@ static shoal_status open_trace(shoal_session *s)
   char file[32];
   snprintf(file, sizeof file, "rank-%05d.h5", p->rank);
   char *path = shoal_path_join(s->folder.trace, file);
-  shoal_str text = { 0 }, place = { 0 };
+  shoal_str text = { 0 };
+  shoal_json place = { .lines = 2 };
   shoal_config_print(s->config, &text);
   if (p->rank == 0) /* the whole table once; all ranks' files together would hold its square */
-    shoal_topo_print_json(shoal_world_topo(s->run.world), &place);
+    shoal_topo_put_json(shoal_world_topo(s->run.world), &place, NULL);
   else
-    shoal_topo_print_json_row(shoal_world_topo(s->run.world), p->rank, &place);
+    shoal_topo_put_json_row(shoal_world_topo(s->run.world), p->rank, &place, NULL);
   shoal_trace_info info = { .run_name = shoal_config_string(s->config, "run.name"),
                             .config_text = text.text,
-                            .placement = place.text,
+                            .placement = place.text.text,
                             .rank = p->rank,
                             .size = shoal_world_size(s->run.world),
                             .node = p->node,
@@ -127,7 +128,7 @@ static shoal_status open_trace(shoal_session *s)
                             .host = p->host,
                             .contended = is_contended(s, p) };
   shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
-  shoal_str_free(&place);
+  shoal_str_free(&place.text);
   shoal_str_free(&text);
   free(path);
   SHOAL_TRY(shoal_group_agree(s->run.control, st));

@@ -17,10 +17,11 @@ static shoal_status write_start(shoal_session *s)
     shoal_str text = { 0 };
     shoal_config_print(s->config, &text);
     st = shoal_folder_write(&s->folder, "run.yaml", text.text);
-    shoal_str_clear(&text);
-    shoal_topo_print_json(shoal_world_topo(s->run.world), &text);
-    if (st == SHOAL_OK) st = shoal_folder_write(&s->folder, "placement.json", text.text);
     shoal_str_free(&text);
+    shoal_json placement = { .lines = 2 };
+    shoal_topo_put_json(shoal_world_topo(s->run.world), &placement, NULL);
+    if (st == SHOAL_OK) st = shoal_folder_write(&s->folder, "placement.json", placement.text.text);
+    shoal_str_free(&placement.text);
     if (st == SHOAL_OK) st = shoal_folder_status(&s->folder, "running", 0, "", s->run.step, s->at.epoch);
     shoal_session_print_columns(s, &text);
     if (st == SHOAL_OK) st = shoal_folder_open_metrics(&s->folder, s->run.step, text.text ? text.text : "");

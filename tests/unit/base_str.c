@@ -12,7 +12,7 @@ static void test_buffer(void)
   CHECK(s.len == strlen(s.text) && s.len == 3890, "%zu", s.len);
   CHECK(strncmp(s.text, "0,1,2,", 6) == 0 && strcmp(s.text + s.len - 4, "999,") == 0);
   shoal_str_clear(&s);
-  shoal_str_add_json(&s, "a\"b\\c\n\x01\t/\xc3\xa9");
+  shoal_str_add_quoted(&s, "a\"b\\c\n\x01\t/\xc3\xa9");
   CHECK(strcmp(s.text, "\"a\\\"b\\\\c\\n\\u0001\\t/\xc3\xa9\"") == 0, "%s", s.text);
   shoal_str_clear(&s);
   shoal_str_add(&s, "xx");

@@ -537,16 +537,18 @@ static void test_tables(void)
   shoal_option_print(&tables[1], &text);
   CHECK(strstr(text.text, "one of sync, daso, ist; must be given\n"), "%s", text.text);
   shoal_str_clear(&text);
-  shoal_option_print_json(&tables[1], &text);
-  CHECK(strcmp(text.text,
-               "{\"title\": \"method\", \"options\": [\n"
-               "  {\"name\": \"method.name\", \"type\": \"enum\", \"default\": null, \"unit\": null, \"range\": null, "
-               "\"choices\": [\"sync\", \"daso\", \"ist\"], \"help\": \"The way the ranks talk.\", \"source\": null, "
-               "\"when\": null},\n"
-               "  {\"name\": \"method.warmup_epochs\", \"type\": \"int\", \"default\": \"0\", \"unit\": \"epochs\", "
-               "\"range\": \"[0,inf)\", \"choices\": [], \"help\": \"Epochs of plain averaging.\", "
-               "\"source\": \"Coquelin et al. 2021\", \"when\": null}\n]}\n") == 0,
-        "%s", text.text);
+  shoal_json j = { .lines = 1 };
+  shoal_option_put_json(&tables[1], &j, NULL);
+  CHECK(
+      strcmp(j.text.text,
+             "[\n  {\"name\": \"method.name\", \"type\": \"enum\", \"default\": null, \"unit\": null, \"range\": null, "
+             "\"choices\": [\"sync\", \"daso\", \"ist\"], \"help\": \"The way the ranks talk.\", \"source\": null, "
+             "\"when\": null},\n"
+             "  {\"name\": \"method.warmup_epochs\", \"type\": \"int\", \"default\": \"0\", \"unit\": \"epochs\", "
+             "\"range\": \"[0,inf)\", \"choices\": [], \"help\": \"Epochs of plain averaging.\", "
+             "\"source\": \"Coquelin et al. 2021\", \"when\": null}\n]\n") == 0,
+      "%s", j.text.text);
+  shoal_str_free(&j.text);
   shoal_str_free(&text);
 }
 

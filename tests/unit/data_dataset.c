@@ -349,10 +349,10 @@ static void test_inspect(void)
   CHECK_REFUSED(shoal_data_inspect(path, true, out), SHOAL_ERR_IO,
                 "wrong.h5: 1 labels of /train/y are not in 0 to 4, the first is -3 of sample 8");
   fclose(out);
-  CHECK(strstr(text, "\"wrong_labels\":10") && strstr(text, "\"histogram\":[39,0,0,0,0]") &&
-            strstr(text, "\"not_finite\":1"),
-        "%s", text);
-  CHECK(strstr(text, "\"amplification\":40,") || strstr(text, "\"amplification\":64,"), "%s", text);
+  CHECK(strstr(text, "\"wrong_labels\": 10"), "%s", text);
+  CHECK(strstr(text, "\"histogram\": [39, 0, 0, 0, 0]"), "%s", text);
+  CHECK(strstr(text, "\"not_finite\": 1"), "%s", text);
+  CHECK(strstr(text, "\"amplification\": 40,") || strstr(text, "\"amplification\": 64,"), "%s", text);
   free(text);
   shoal_dataset *d = NULL;
   float x[2];

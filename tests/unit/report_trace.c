@@ -16,12 +16,28 @@ static void read_out(FILE *f)
   fclose(f);
 }
 
+/* A document on one line: no breaks behind brackets, a space behind commas. */
+static void join_lines(void)
+{
+  char *to = text;
+  for (const char *from = text; *from; from++) {
+    if (*from != '\n' || !from[1]) {
+      *to++ = *from;
+      continue;
+    }
+    if (to > text && to[-1] == ',') *to++ = ' ';
+    while (from[1] == ' ') from++;
+  }
+  *to = '\0';
+}
+
 static void show(const char *const *paths, size_t n, int attempt, shoal_trace_form form)
 {
   FILE *f = tmpfile();
   REQUIRE(f, "tmpfile");
   CHECK_OK(shoal_trace_show(paths, n, attempt, form, f));
   read_out(f);
+  if (form == SHOAL_TRACE_JSON) join_lines();
 }
 
 static void export(const char *const *paths, size_t n, int attempt)
@@ -30,6 +46,7 @@ static void export(const char *const *paths, size_t n, int attempt)
   REQUIRE(f, "tmpfile");
   CHECK_OK(shoal_trace_export(paths, n, attempt, f));
   read_out(f);
+  join_lines();
 }
 
 static void has(const char *words)
@@ -117,14 +134,15 @@ static void numbers(void)
       "\"wait\": 32000000, \"input\": 0, \"checkpoint\": 28000000, \"evaluation\": 120000000, \"other\": 88000000, "
       "\"agreement\": 12000000}");
   has("\"exchange\": {\"count\": 4, \"payload\": 4000, \"transfer_ns\": 192000000, \"transfer_ms_per_step\": 48, "
-      "\"transfer_percent\": 32, \"hidden_ns\": 160000000, \"hidden_ms_per_step\": 40, \"hidden_percent\": 26.6666667, "
-      "\"exposed_ns\": 32000000, \"exposed_ms_per_step\": 8, \"exposed_percent\": 5.33333333, \"beside_ns\": 0");
+      "\"transfer_percent\": 32, \"hidden_ns\": 160000000, \"hidden_ms_per_step\": 40, \"hidden_percent\": "
+      "26.666666666666668, "
+      "\"exposed_ns\": 32000000, \"exposed_ms_per_step\": 8, \"exposed_percent\": 5.33333333333333");
   has("\"between\": {\"payload\": 4000, \"wire\": 4400, \"messages\": 8, \"payload_per_step\": 1000, "
       "\"wire_per_step\": 1100, \"messages_per_step\": 2}");
   has("\"between\": {\"payload\": 8000, \"wire\": 8800, \"messages\": 16, \"payload_per_step\": 2000, "
       "\"wire_per_step\": 2200, \"messages_per_step\": 4}");
   has("\"clock\": {\"readings\": 2, \"offset_ns\": 5000000, \"bound_ns\": 2500, \"drift_ppm\": 0, \"drift_bound_ppm\": "
-      "8.33333333}");
+      "8.33333333333333");
   has("\"slowest_rank\": 1, \"slowest_own_ms\": 98, \"load_balance\": 1, \"communication_efficiency\": 0.8, "
       "\"parallel_efficiency\": 0.8");
   show(paths, 2, 1, SHOAL_TRACE_STEPS);
@@ -182,7 +200,7 @@ static void attempts(void)
   has("     3       3   100.000");
   has_not("slowest");
   show(paths, 4, SHOAL_TRACE_ALL, SHOAL_TRACE_JSON);
-  has("\"attempt\": \"all\",\n");
+  has("\"attempt\": \"all\", ");
   has("\"slowest_rank\": null");
   has("\"between\": {\"payload\": 22000, \"wire\": 24200, \"messages\": 44, \"payload_per_step\": null");
   has("{\"attempt\": 1, \"ranks\": 4, \"traces\": 4, \"nodes\": 2, \"steps_least\": 3, \"steps_most\": 3,");
@@ -202,19 +220,21 @@ static void exported(void)
 {
   const char *paths[] = { temp_path("one-0.h5"), temp_path("one-1.h5") };
   export(paths, 2, SHOAL_TRACE_LAST);
-  has("\"name\":\"process_name\",\"args\":{\"name\":\"node 0 (n0), rank 1\"}}");
-  has("\"args\":{\"labels\":\"clock within 2.500 us of rank 0\"}}");
-  has("{\"ph\":\"M\",\"pid\":1,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"exchanges 1\"}}");
-  has("\"pid\":1,\"tid\":1,\"cat\":\"exchange\",\"name\":\"exchange\",\"ts\":");
-  has("\"dur\":42000.000,\"args\":{\"step\":3,\"link\":\"between\",\"peer\":1,\"bytes\":1000,\"number\":4}}");
-  has("{\"rank\":1,\"attempt\":1,\"readings\":2,\"offset_ns\":5000000.000,\"drift\":1,\"bound_ns\":2500.000}");
-  has("\"clock_bound_ns\":2500.000}}\n");
+  has("\"name\": \"process_name\", \"args\": {\"name\": \"node 0 (n0), rank 1\"}}");
+  has("\"args\": {\"labels\": \"clock within 2.500 us of rank 0\"}}");
+  has("{\"ph\": \"M\", \"pid\": 1, \"tid\": 1, \"name\": \"thread_name\", \"args\": {\"name\": \"exchanges 1\"}}");
+  has("\"pid\": 1, \"tid\": 1, \"cat\": \"exchange\", \"name\": \"exchange\", \"ts\": ");
+  has("\"dur\": 42000.000, \"args\": {\"step\": 3, \"link\": \"between\", \"peer\": 1, \"bytes\": 1000, \"number\": "
+      "4}}");
+  has("{\"rank\": 1, \"attempt\": 1, \"readings\": 2, \"offset_ns\": 5000000.000, \"drift\": 1, \"bound_ns\": "
+      "2500.000}");
+  has("\"clock_bound_ns\": 2500.000}}\n");
   has_not("exchanges 2");
   /* Steps of both ranks began together, though the clocks did not agree. */
   const char *first[2] = { NULL, NULL };
   for (int rank = 0; rank < 2; rank++) {
     char key[96];
-    snprintf(key, sizeof key, "\"pid\":%d,\"tid\":0,\"cat\":\"step\",\"name\":\"step\",\"ts\":", rank);
+    snprintf(key, sizeof key, "\"pid\": %d, \"tid\": 0, \"cat\": \"step\", \"name\": \"step\", \"ts\": ", rank);
     first[rank] = strstr(text, key);
     REQUIRE(first[rank], "a step of rank %d", rank);
     first[rank] += strlen(key);
@@ -237,16 +257,16 @@ static void tracks(void)
   int want[] = { 1, 2, 1, 1 };
   const char *p = text;
   for (size_t i = 0; i < SHOAL_COUNT(want); i++) {
-    REQUIRE((p = strstr(p, "\"ph\":\"X\"")), "exchange %zu", i);
+    REQUIRE((p = strstr(p, "\"ph\": \"X\"")), "exchange %zu", i);
     int tid = 0;
-    CHECK(sscanf(p, "\"ph\":\"X\",\"pid\":0,\"tid\":%d", &tid) == 1 && tid == want[i], "exchange %zu on track %d", i,
-          tid);
+    CHECK(sscanf(p, "\"ph\": \"X\", \"pid\": 0, \"tid\": %d", &tid) == 1 && tid == want[i], "exchange %zu on track %d",
+          i, tid);
     p++;
   }
   has("exchanges 2");
   has_not("exchanges 3");
   has("clock not measured");
-  has("\"clock_bound_ns\":null}}\n");
+  has("\"clock_bound_ns\": null}}\n");
   show(&path, 1, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT);
   has("not measured");
   has("0 steps each");

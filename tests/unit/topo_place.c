@@ -142,13 +142,15 @@ static void printing(void)
   check_text("table", &s, want);
   shoal_topo_print_short(t, &s);
   check_text("short table of few", &s, want);
-  shoal_topo_print_json(t, &s);
-  check_text("json", &s,
-             "{\"size\": 2, \"nodes\": 2, \"pretended\": false, \"applied\": true, \"places\": [\n"
-             "  {\"rank\": 0, \"node\": 0, \"local_rank\": 0, \"local_size\": 1, \"host\": \"nodea\", \"pid\": 100, "
+  shoal_json j = { .lines = 2 };
+  shoal_topo_put_json(t, &j, NULL);
+  check_text("json", &j.text,
+             "{\n  \"size\": 2,\n  \"nodes\": 2,\n  \"pretended\": false,\n  \"applied\": true,\n  \"places\": [\n"
+             "    {\"rank\": 0, \"node\": 0, \"local_rank\": 0, \"local_size\": 1, \"host\": \"nodea\", \"pid\": 100, "
              "\"cores\": 4, \"threads\": 4, \"cpus\": \"0-3\", \"numa\": \"1\"},\n"
-             "  {\"rank\": 1, \"node\": 1, \"local_rank\": 0, \"local_size\": 1, \"host\": \"nodeb\", \"pid\": 101, "
-             "\"cores\": 4, \"threads\": 4, \"cpus\": \"0-3\", \"numa\": \"1\"}\n]}\n");
+             "    {\"rank\": 1, \"node\": 1, \"local_rank\": 0, \"local_size\": 1, \"host\": \"nodeb\", \"pid\": 101, "
+             "\"cores\": 4, \"threads\": 4, \"cpus\": \"0-3\", \"numa\": \"1\"}\n  ]\n}\n");
+  shoal_str_free(&j.text);
   t->planned = true;
   t->places[1].pid = 0;
   shoal_topo_print(t, &s);

@@ -76,7 +76,7 @@ static void list_methods(bool json)
 {
   const shoal_method *const *methods;
   size_t n = shoal_methods(&methods);
-  shoal_json j = { .lines = 2, .out = stdout };
+  shoal_json j = { .lines = 4, .out = stdout };
   if (!json) {
     for (size_t i = 0; i < n; i++)
       printf("%-10s %s\n           %s\n", methods[i]->name, methods[i]->about, methods[i]->source);
@@ -177,7 +177,7 @@ static shoal_status list_models(bool json)
 {
   const shoal_model_entry *entries;
   size_t n = shoal_models(&entries);
-  shoal_json j = { .lines = 2, .out = stdout };
+  shoal_json j = { .lines = 4, .out = stdout };
   shoal_status st = SHOAL_OK;
   if (!json) {
     for (size_t i = 0; i < n; i++)

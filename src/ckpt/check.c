@@ -6,6 +6,7 @@
  * Once all bytes are right and HDF5 looks for the data where the index does, values need not be read a second time. */
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
+#include "h5/table.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,74 +71,80 @@ static void check_bytes(shoal_ckpt *c, shoal_ckpt_faults *faults)
 
 /* ---- contents ---- */
 
-static shoal_status compare_shape(const shoal_ckpt *c, const shoal_ckpt_entry *e, hid_t set, hid_t type, hid_t space)
+static shoal_status compare_facts(const shoal_ckpt *c, const shoal_ckpt_entry *e, const shoal_h5_facts *f)
 {
-  hsize_t dims[H5S_MAX_RANK] = { 0 };
   char want[256];
-  int ndim = H5Sget_simple_extent_ndims(space);
-  if (ndim >= 0 && ndim <= H5S_MAX_RANK) H5Sget_simple_extent_dims(space, dims, NULL);
-  bool same = ndim == e->ndim && H5Tequal(type, shoal_ckpt_file_type(e->type)) > 0;
-  for (int i = 0; same && i < ndim; i++) same = dims[i] == e->dims[i];
+  bool same = f->ndim == e->ndim && f->exact && f->type == e->type;
+  for (int i = 0; same && i < e->ndim; i++) same = f->dims[i] == e->dims[i];
   SHOAL_CHECK(same, SHOAL_ERR_IO, "%s: data set %s is not the %s %s of the index", c->path, e->name,
               shoal_dtype_name(e->type), shoal_ckpt_shape_text(e->ndim, e->dims, want, sizeof want));
-  haddr_t place = e->bytes ? H5Dget_offset(set) : 0;
-  SHOAL_CHECK(!e->bytes || place == e->offset, SHOAL_ERR_IO,
+  SHOAL_CHECK(!e->bytes || f->offset == e->offset, SHOAL_ERR_IO,
               "%s: data set %s is not stored where the index says (byte %" PRIu64 ")", c->path, e->name, e->offset);
+  return SHOAL_OK;
+}
+
+static shoal_status check_opened(const shoal_ckpt *c, const shoal_ckpt_entry *e, const shoal_h5_table *set)
+{
+  int64_t crc = -1;
+  shoal_h5_facts f;
+  SHOAL_TRY(shoal_h5_table_facts(set, &f));
+  SHOAL_TRY(compare_facts(c, e, &f));
+  SHOAL_TRY(shoal_h5_get_i64(shoal_h5_table_object(set), "crc32c", &crc));
+  SHOAL_CHECK(crc == (int64_t)e->crc, SHOAL_ERR_IO,
+              "%s: data set %s carries the check sum %08" PRIx64 ", the index %08" PRIx32, c->path, e->name,
+              (uint64_t)crc, e->crc);
   return SHOAL_OK;
 }
 
 static shoal_status check_set(const shoal_ckpt *c, const shoal_ckpt_entry *e)
 {
-  int64_t crc = -1;
-  hid_t set = H5Dopen2(c->file, e->name, H5P_DEFAULT);
-  SHOAL_CHECK(set >= 0, SHOAL_ERR_IO, "%s: data set %s is %s", c->path, e->name,
+  shoal_h5_table *set;
+  SHOAL_CHECK(shoal_h5_is_data_set(c->file, e->name), SHOAL_ERR_IO, "%s: data set %s is %s", c->path, e->name,
               shoal_h5_exists(c->file, e->name) ? "there, but cannot be opened as one" : "missing");
-  hid_t type = H5Dget_type(set), space = H5Dget_space(set);
-  shoal_status st = type < 0 || space < 0
-                        ? shoal_h5_fail(__FILE__, __LINE__, "%s: data set %s has no readable type", c->path, e->name)
-                        : compare_shape(c, e, set, type, space);
-  if (st == SHOAL_OK) st = shoal_h5_get_i64(set, "crc32c", &crc);
-  if (st == SHOAL_OK && crc != (int64_t)e->crc)
-    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: data set %s carries the check sum %08" PRIx64 ", the index %08" PRIx32, c->path,
-                    e->name, (uint64_t)crc, e->crc);
-  shoal_h5_close(space);
-  shoal_h5_close(type);
-  shoal_h5_close(set);
+  SHOAL_TRY(shoal_h5_table_open(c->file, e->name, &(shoal_h5_row){ e->type }, &set));
+  shoal_status st = check_opened(c, e, set);
+  shoal_h5_table_close(set);
   return st;
 }
 
-static bool is_group(const shoal_ckpt_index *x, const char *name)
+typedef struct {
+  const shoal_ckpt *c;
+  shoal_ckpt_faults *faults;
+  char *added; /* the last stranger, with a slash: what lies below it is told with it */
+} strangers;
+
+static bool begins_with(const char *name, const char *prefix)
 {
-  char *prefix = shoal_strdup_printf("%s/", name);
-  size_t i = shoal_ckpt_index_lower(x, prefix);
-  bool found = i < x->n && strncmp(x->at[i].name, prefix, strlen(prefix)) == 0;
-  free(prefix);
-  return found;
+  return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* Everything below `prefix` ("" or "model/") that the index does not know.  Links are taken by number, because the
- * iterators of HDF5 have changed their types between versions. */
-static void find_strangers(const shoal_ckpt *c, const char *prefix, shoal_ckpt_faults *faults)
+/* A link that is neither a data set of the index nor a group above one. */
+static void look_for_stranger(void *context, const char *name)
 {
-  H5G_info_t group;
-  hid_t at = H5Gopen2(c->file, prefix[0] ? prefix : "/", H5P_DEFAULT);
-  bool ok = at >= 0 && H5Gget_info(at, &group) >= 0;
-  if (!ok) shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s: group /%s cannot be read", c->path, prefix));
-  for (hsize_t i = 0; ok && i < group.nlinks; i++) {
-    char name[SHOAL_CKPT_MAX_NAME + 2];
-    ssize_t n = H5Lget_name_by_idx(at, ".", H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name, H5P_DEFAULT);
-    char *full = n < 0 ? NULL : shoal_strdup_printf("%s%s", prefix, name);
-    if (full && is_group(&c->index, full)) {
-      char *deeper = shoal_strdup_printf("%s/", full);
-      find_strangers(c, deeper, faults);
-      free(deeper);
-    } else if (!full || !shoal_ckpt_index_find(&c->index, full)) {
-      shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s: %s was added; the index does not list it", c->path,
-                                                        full ? full : "something without a readable name"));
-    }
-    free(full);
+  strangers *s = context;
+  const shoal_ckpt_index *x = &s->c->index;
+  if (s->added && begins_with(name, s->added)) return;
+  if (shoal_ckpt_index_find(x, name)) return;
+  char *group = shoal_strdup_printf("%s/", name);
+  size_t i = group ? shoal_ckpt_index_lower(x, group) : x->n;
+  if (i < x->n && begins_with(x->at[i].name, group)) {
+    free(group);
+    return;
   }
-  shoal_h5_close(at);
+  shoal_ckpt_faults_add(s->faults,
+                        shoal_strdup_printf("%s: %s was added; the index does not list it", s->c->path, name));
+  free(s->added);
+  s->added = group;
+}
+
+static void find_strangers(const shoal_ckpt *c, shoal_ckpt_faults *faults)
+{
+  strangers s = { c, faults, NULL };
+  shoal_ckpt_hush h;
+  shoal_ckpt_hush_begin(&h);
+  shoal_status st = shoal_h5_list(c->file, look_for_stranger, &s);
+  shoal_ckpt_faults_add(faults, shoal_ckpt_hush_end(&h, st));
+  free(s.added);
 }
 
 static void check_contents(shoal_ckpt *c, shoal_ckpt_faults *faults)
@@ -152,7 +159,7 @@ static void check_contents(shoal_ckpt *c, shoal_ckpt_faults *faults)
     st = check_set(c, &c->index.at[i]);
     shoal_ckpt_faults_add(faults, shoal_ckpt_hush_end(&h, st));
   }
-  find_strangers(c, "", faults);
+  find_strangers(c, faults);
 }
 
 void shoal_ckpt_examine(shoal_ckpt *c, shoal_ckpt_faults *faults)

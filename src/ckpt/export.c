@@ -5,15 +5,14 @@
  * models use, with mean batch-norm statistics, and no optimizer state.  One tensor is in memory at a time. */
 #include "base/file.h"
 #include "base/mem.h"
-#include "ckpt/ckpt_impl.h"
-#include "h5/h5.h"
+#include "ckpt/ckpt.h"
+#include "h5/draft.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char prefix[] = "model/";
 
-static shoal_status copy_tensor(const shoal_ckpt *c, const char *name, hid_t to)
+static shoal_status copy_tensor(const shoal_ckpt *c, const char *name, shoal_h5_draft *to)
 {
   shoal_dtype type;
   int ndim;
@@ -24,45 +23,39 @@ static shoal_status copy_tensor(const shoal_ckpt *c, const char *name, hid_t to)
   float *x;
   SHOAL_TRY(SHOAL_ALLOC(n, &x));
   shoal_status st = shoal_ckpt_get(c, name, SHOAL_F32, n, x);
-  if (st == SHOAL_OK) st = shoal_h5_write(to, name + strlen(prefix), H5T_NATIVE_FLOAT, ndim, dims, x);
+  if (st == SHOAL_OK) st = shoal_h5_draft_reserve(to, name, n * sizeof *x, 0);
+  if (st == SHOAL_OK) st = shoal_h5_write(to->file, name + strlen(prefix), SHOAL_F32, ndim, dims, x);
   free(x);
   return st;
 }
 
-static shoal_status copy_model(const shoal_ckpt *c, hid_t to)
+static shoal_status copy_model(const shoal_ckpt *c, shoal_h5_draft *to)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   const char *const *names;
   size_t n = shoal_ckpt_names(c, &names);
   for (size_t i = 0; i < n; i++)
     if (strncmp(names[i], prefix, strlen(prefix)) == 0) SHOAL_TRY(copy_tensor(c, names[i], to));
-  SHOAL_TRY(shoal_h5_put_string(to, "model", info->model));
-  SHOAL_TRY(shoal_h5_put_string(to, "run", info->run));
-  SHOAL_TRY(shoal_h5_put_string(to, "method", info->method));
-  SHOAL_TRY(shoal_h5_put_i64(to, "step", (int64_t)info->step));
-  return shoal_h5_put_i64(to, "epoch", (int64_t)info->epoch);
-}
-
-static shoal_status write_export(const shoal_ckpt *c, const char *tmp, const char *out)
-{
-  hid_t file;
-  SHOAL_TRY(shoal_h5_create(tmp, &file));
-  shoal_status st = copy_model(c, file);
-  if (st == SHOAL_OK && H5Fflush(file, H5F_SCOPE_GLOBAL) < 0)
-    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s could not be written to the end: is the disk full?", out);
-  shoal_h5_close(file);
-  return st == SHOAL_OK ? shoal_commit_file(tmp, out) : st;
+  SHOAL_TRY(shoal_h5_put_string(to->file, "model", info->model));
+  SHOAL_TRY(shoal_h5_put_string(to->file, "run", info->run));
+  SHOAL_TRY(shoal_h5_put_string(to->file, "method", info->method));
+  SHOAL_TRY(shoal_h5_put_i64(to->file, "step", (int64_t)info->step));
+  return shoal_h5_put_i64(to->file, "epoch", (int64_t)info->epoch);
 }
 
 shoal_status shoal_ckpt_export(const char *path, const char *out)
 {
   shoal_ckpt *c;
+  shoal_h5_draft draft = { 0 };
+  shoal_status st;
   SHOAL_CHECK(!shoal_path_exists(out), SHOAL_ERR_IO, "%s exists already: remove it, or name another file", out);
   SHOAL_TRY(shoal_ckpt_open(path, true, &c));
-  char *tmp = shoal_temporary_name(out);
-  shoal_status st = write_export(c, tmp, out);
-  if (st != SHOAL_OK) unlink(tmp);
-  free(tmp);
+  SHOAL_TRY_GOTO(st, shoal_h5_draft_open(&draft, out, 0), end);
+  SHOAL_TRY_GOTO(st, copy_model(c, &draft), end);
+  SHOAL_TRY_GOTO(st, shoal_h5_draft_close(&draft), end);
+  st = shoal_h5_draft_commit(&draft);
+end:
+  shoal_h5_draft_discard(&draft);
   shoal_ckpt_close(c);
   return st;
 }

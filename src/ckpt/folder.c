@@ -10,6 +10,7 @@
  *
  * Sweeping: a temporary goes when its name says this host and a process that no longer exists, or when it has not been
  * written for a day (other hosts cannot be asked).  One of a living process stays. */
+#include "ckpt/folder.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"

@@ -1,9 +1,8 @@
-/* The vocabulary of checkpoints: element types, shapes, and the index that lists every data set of a file.
+/* The index that lists every data set of a file, and shapes.
  *
  * The index exists because HDF5 cannot miss what is gone: a file whose group lost an entry is still a valid file.  The
  * list is kept beside the HDF5 part (seal.c), and reading compares the two. */
-#include "base/mem.h"
-#include "ckpt/ckpt_impl.h"
+#include "ckpt/index.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,70 +10,6 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "check sums are taken over memory, which must be "
                                                           "little-endian like the file");
-
-static const struct {
-  const char *name;
-  size_t size;
-} types[] = {
-  [SHOAL_F32] = { "f32", 4 }, [SHOAL_F64] = { "f64", 8 }, [SHOAL_I32] = { "i32", 4 }, [SHOAL_I64] = { "i64", 8 },
-  [SHOAL_U8] = { "u8", 1 },   [SHOAL_U16] = { "u16", 2 }, [SHOAL_U32] = { "u32", 4 }, [SHOAL_U64] = { "u64", 8 },
-};
-
-size_t shoal_dtype_size(shoal_dtype t)
-{
-  return (size_t)t < SHOAL_COUNT(types) ? types[t].size : 0;
-}
-
-const char *shoal_dtype_name(shoal_dtype t)
-{
-  return (size_t)t < SHOAL_COUNT(types) ? types[t].name : "?";
-}
-
-hid_t shoal_ckpt_file_type(shoal_dtype t)
-{
-  switch (t) {
-  case SHOAL_F32:
-    return H5T_IEEE_F32LE;
-  case SHOAL_F64:
-    return H5T_IEEE_F64LE;
-  case SHOAL_I32:
-    return H5T_STD_I32LE;
-  case SHOAL_I64:
-    return H5T_STD_I64LE;
-  case SHOAL_U8:
-    return H5T_STD_U8LE;
-  case SHOAL_U16:
-    return H5T_STD_U16LE;
-  case SHOAL_U32:
-    return H5T_STD_U32LE;
-  case SHOAL_U64:
-    return H5T_STD_U64LE;
-  }
-  return H5I_INVALID_HID;
-}
-
-hid_t shoal_ckpt_native_type(shoal_dtype t)
-{
-  switch (t) {
-  case SHOAL_F32:
-    return H5T_NATIVE_FLOAT;
-  case SHOAL_F64:
-    return H5T_NATIVE_DOUBLE;
-  case SHOAL_I32:
-    return H5T_NATIVE_INT32;
-  case SHOAL_I64:
-    return H5T_NATIVE_INT64;
-  case SHOAL_U8:
-    return H5T_NATIVE_UINT8;
-  case SHOAL_U16:
-    return H5T_NATIVE_UINT16;
-  case SHOAL_U32:
-    return H5T_NATIVE_UINT32;
-  case SHOAL_U64:
-    return H5T_NATIVE_UINT64;
-  }
-  return H5I_INVALID_HID;
-}
 
 shoal_status shoal_ckpt_elements(shoal_dtype type, int ndim, const uint64_t *dims, uint64_t *n_out)
 {

@@ -21,7 +21,6 @@ shoal_status shoal_ckpt_open_seal(const char *path, shoal_ckpt **out)
   shoal_status st;
   shoal_ckpt *c = NULL;
   SHOAL_TRY(SHOAL_ALLOC(1, &c));
-  c->file = H5I_INVALID_HID;
   c->path = shoal_strdup_printf("%s", path);
   c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* without waiting, should it be a pipe */
   SHOAL_CHECK_GOTO(st, c->fd >= 0, fail, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
@@ -83,7 +82,7 @@ shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
   SHOAL_TRY(get_text(c, "method", c->info.method, sizeof c->info.method));
   SHOAL_TRY(get_text(c, "model", c->info.model, sizeof c->info.model));
   SHOAL_TRY(get_text(c, "layout", c->info.layout, sizeof c->info.layout));
-  SHOAL_TRY(get_text(c, "created", c->created, sizeof c->created));
+  SHOAL_TRY(get_text(c, "created", c->info.created, sizeof c->info.created));
   SHOAL_TRY(get_count(c, "step", &c->info.step));
   SHOAL_TRY(get_count(c, "epoch", &c->info.epoch));
   SHOAL_TRY(get_count(c, "samples", &c->info.samples));
@@ -120,6 +119,16 @@ shoal_status shoal_ckpt_open(const char *path, bool verify, shoal_ckpt **out)
 }
 
 /* ---- arrays ---- */
+
+const char *shoal_ckpt_path(const shoal_ckpt *c)
+{
+  return c->path;
+}
+
+const shoal_ckpt_index *shoal_ckpt_get_index(const shoal_ckpt *c)
+{
+  return &c->index;
+}
 
 const shoal_ckpt_info *shoal_ckpt_get_info(const shoal_ckpt *c)
 {
@@ -165,12 +174,21 @@ shoal_status shoal_ckpt_get(const shoal_ckpt *c, const char *name, shoal_dtype t
               "%s: %s is %s %s, but %" PRIu64 " elements of %s are asked for", c->path, name, shoal_dtype_name(e->type),
               shoal_ckpt_shape_text(e->ndim, e->dims, shape, sizeof shape), n, shoal_dtype_name(type));
   if (n == 0) return SHOAL_OK;
-  SHOAL_TRY(shoal_h5_read(c->file, name, shoal_ckpt_native_type(type), (size_t)n, data));
+  SHOAL_TRY(shoal_h5_read(c->file, name, type, (size_t)n, data));
   uint32_t crc = shoal_crc32c(0, data, (size_t)e->bytes);
   SHOAL_CHECK(crc == e->crc, SHOAL_ERR_IO,
               "%s: data set %s is damaged: check sum %08" PRIx32 " was written, %08" PRIx32 " is read", c->path, name,
               e->crc, crc);
   return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_get_part(const shoal_ckpt *c, const shoal_ckpt_entry *e, uint64_t first, uint64_t n, void *data)
+{
+  size_t width = shoal_dtype_size(e->type);
+  SHOAL_CHECK(first <= e->n && n <= e->n - first, SHOAL_ERR_ARG,
+              "%s: %s has %" PRIu64 " elements; %" PRIu64 " from number %" PRIu64 " were asked for", c->path, e->name,
+              e->n, n, first);
+  return shoal_ckpt_read_at(c->fd, c->path, e->offset + first * width, data, (size_t)n * width);
 }
 
 shoal_status shoal_ckpt_get_i64(const shoal_ckpt *c, const char *name, int64_t *out)

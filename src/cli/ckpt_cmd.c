@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "ckpt/folder.h"
 #include "cli/cli.h"
 #include "report/ckpt.h"
 #include <stdlib.h>

@@ -280,10 +280,10 @@ shoal_status shoal_cmd_version(int argc, char **argv)
   if (helped) return SHOAL_OK;
   printf("shoal %s\n", SHOAL_VERSION);
   if (shoal_args_on(a, "--verbose")) {
-    unsigned major, minor, patch, hw = hwloc_get_api_version();
-    H5get_libversion(&major, &minor, &patch);
-    printf("  %s\n  HDF5 %u.%u.%u (compiled %d.%d.%d)\n", shoal_world_library(), major, minor, patch, H5_VERS_MAJOR,
-           H5_VERS_MINOR, H5_VERS_RELEASE);
+    unsigned hw = hwloc_get_api_version();
+    char hdf5[64];
+    shoal_h5_versions(hdf5, sizeof hdf5);
+    printf("  %s\n  %s\n", shoal_world_library(), hdf5);
     printf("  hwloc API %x.%x.%x (compiled %x.%x.%x)\n", hw >> 16, hw >> 8 & 0xff, hw & 0xff, HWLOC_API_VERSION >> 16,
            HWLOC_API_VERSION >> 8 & 0xff, HWLOC_API_VERSION & 0xff);
     const char *const *names;

@@ -1,16 +1,18 @@
-/* What the files of this folder share: the open data set, the running statistics, the writer, the reader of sources. */
+/* What the files of this folder share: the open data set, the writer, the reader of sources. */
 #ifndef SHOAL_DATA_DATA_IMPL_H
 #define SHOAL_DATA_DATA_IMPL_H
 #include "base/status.h"
+#include "data/contents.h"
 #include "data/dataset.h"
-#include <hdf5.h>
+#include "data/tally.h"
+#include "h5/table.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SHOAL_DATA_NAME = 256, SHOAL_DATA_SCALES = 4096, SHOAL_DATA_CHANNELS = 16 };
+enum { SHOAL_DATA_NAME = 256, SHOAL_DATA_CHANNELS = 16 };
 
 /* ---- which arrays of a file play which part (match.c) ---- */
 typedef struct {
@@ -18,25 +20,26 @@ typedef struct {
   char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
 } shoal_data_names;
 /** Ours if they are there; else by the words in the names.  ERR_IO if nothing fits or two arrays fit the same part. */
-shoal_status shoal_data_match(hid_t file, const char *path, shoal_data_names *out);
+shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out);
 
 /* ---- an open data set (dataset.c, dataset_read.c) ---- */
 typedef struct {
-  hid_t x, y, x_space, x_row; /* arrays, the file space of x, the memory space of one sample; -1: none */
-  haddr_t raw;                /* where plain contiguous samples of the right type begin in the file; else HADDR_UNDEF */
-  void *held;                 /* [n, sample] once read whole, or NULL */
-  int32_t *labels;            /* [n] */
-  _Atomic bool ready;         /* labels, and samples if they are to be held, are in memory */
+  shoal_h5_table *x, *y; /* NULL: none */
+  uint64_t raw;          /* where plain contiguous samples of the right type begin in the file; else
+                            SHOAL_H5_NO_OFFSET */
+  void *held;            /* [n, sample] once read whole, or NULL */
+  int32_t *labels;       /* [n] */
+  _Atomic bool ready;    /* labels, and samples if they are to be held, are in memory */
 } shoal_data_part;
 
 struct shoal_dataset {
   char *path;
-  hid_t file;
+  shoal_h5 file;
   int fd; /* for raw reads; -1 */
   shoal_data_info info;
   shoal_data_names names;
   shoal_data_part part[2];
-  hid_t x_type; /* in memory; a constant of HDF5 */
+  shoal_dtype x_type; /* in memory */
   size_t elements, sample_bytes;
   bool channels_last; /* the file has NHWC; what leaves here is NCHW */
   bool has_checksum, has_scale, has_classes;
@@ -47,30 +50,8 @@ struct shoal_dataset {
   uint64_t hold_bytes;
   pthread_mutex_t lock;
 };
-/** n samples in a row, x [n, sample bytes]; y [n] unchecked labels.  Either may be NULL.  Not for two threads at once.
- */
-shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y);
 /** All labels of a split into memory, once; unchecked. */
 shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split);
-const char *shoal_split_name(shoal_split split); /* "train", "test" */
-/** "[3, 32, 32]" */
-const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap);
-
-/* ---- running mean, deviation and identity (tally.c) ---- */
-/* Element i of a sample belongs to group i / plane.  u8 is counted in bins, so its results are exact in any order. */
-typedef struct {
-  size_t groups, plane;
-  int x_bytes;
-  uint64_t samples, not_finite;
-  uint64_t *bins;               /* u8: [groups][256] */
-  double *shift, *sum, *square; /* f32: [groups], sums of x - shift */
-} shoal_tally;
-shoal_status shoal_tally_init(shoal_tally *t, shoal_data_kind kind, const shoal_shape *sample, int x_bytes);
-void shoal_tally_fini(shoal_tally *t);
-void shoal_tally_add(shoal_tally *t, uint64_t n, const void *x);
-/** mean, std [groups]; a constant group and one never seen have std 1. */
-void shoal_tally_result(const shoal_tally *t, double *mean, double *std);
-uint32_t shoal_data_checksum(const uint32_t crc[4]); /* train x, train y, test x, test y */
 
 /* ---- writing (writer.c) ---- */
 typedef struct {

@@ -10,7 +10,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
-#include "h5/h5.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -38,46 +37,22 @@ const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap)
 
 /* ---- opening ---- */
 
-/* The chunk cache is sized for shuffled reads: see dataset_read.c. */
-static shoal_status open_array(const shoal_dataset *d, const char *name, hid_t *out)
-{
-  hid_t plain = H5Dopen2(d->file, name, H5P_DEFAULT);
-  SHOAL_TRY_H5(plain, "cannot open /%s of %s", name, d->path);
-  hid_t facts = H5Dget_create_plist(plain), access = H5Pcreate(H5P_DATASET_ACCESS), type = H5Dget_type(plain);
-  size_t cache = 0;
-  hsize_t chunk[8];
-  if (H5Pget_layout(facts) == H5D_CHUNKED && H5Pget_nfilters(facts) > 0) {
-    int ndim = H5Pget_chunk(facts, 8, chunk);
-    cache = H5Tget_size(type);
-    for (int i = 0; i < ndim; i++) cache *= (size_t)chunk[i];
-    cache = SHOAL_MAX(cache, (size_t)16 << 20);
-  }
-  H5Pset_chunk_cache(access, 12421, cache, 1.0); /* a prime well above the number of chunks held */
-  H5Tclose(type);
-  H5Pclose(facts);
-  H5Dclose(plain);
-  hid_t tuned = H5Dopen2(d->file, name, access);
-  H5Pclose(access);
-  SHOAL_TRY_H5(tuned, "cannot open /%s of %s", name, d->path);
-  *out = tuned;
-  return SHOAL_OK;
-}
-
 /* u8 stays u8, every other number becomes f32; tokens keep their width. */
-static shoal_status choose_type(shoal_dataset *d, const char *name, H5T_class_t class, size_t size, H5T_sign_t sign)
+static shoal_status choose_type(shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
-  bool whole = class == H5T_INTEGER;
-  SHOAL_CHECK(whole || (class == H5T_FLOAT && !d->names.text), SHOAL_ERR_IO, "%s: /%s holds no %s", d->path, name,
-              d->names.text ? "unsigned integers" : "numbers");
+  bool whole = f->class == SHOAL_H5_INTEGER;
+  size_t size = f->size;
+  SHOAL_CHECK(whole || (f->class == SHOAL_H5_FLOAT && !d->names.text), SHOAL_ERR_IO, "%s: /%s holds no %s", d->path,
+              name, d->names.text ? "unsigned integers" : "numbers");
   if (d->names.text) {
-    SHOAL_CHECK(sign == H5T_SGN_NONE && (size == 1 || size == 2 || size == 4), SHOAL_ERR_IO,
+    SHOAL_CHECK(!f->has_sign && (size == 1 || size == 2 || size == 4), SHOAL_ERR_IO,
                 "%s: /%s has %zu-byte %s integers; tokens are u8, u16 or u32", d->path, name, size,
-                sign == H5T_SGN_NONE ? "unsigned" : "signed");
-    d->x_type = size == 1 ? H5T_NATIVE_UINT8 : size == 2 ? H5T_NATIVE_UINT16 : H5T_NATIVE_UINT32;
+                f->has_sign ? "signed" : "unsigned");
+    d->x_type = size == 1 ? SHOAL_U8 : size == 2 ? SHOAL_U16 : SHOAL_U32;
     d->info.x_bytes = (int)size;
   } else {
-    bool bytes = whole && size == 1 && sign == H5T_SGN_NONE;
-    d->x_type = bytes ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT;
+    bool bytes = whole && size == 1 && !f->has_sign;
+    d->x_type = bytes ? SHOAL_U8 : SHOAL_F32;
     d->info.x_bytes = bytes ? 1 : 4;
   }
   return SHOAL_OK;
@@ -118,65 +93,36 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
 {
   const char *name = d->names.x[split];
   shoal_data_part *p = &d->part[split];
-  int ndim;
-  uint64_t dims[8];
-  H5T_class_t class;
-  size_t size;
-  SHOAL_TRY(shoal_h5_shape(d->file, name, &ndim, dims, &class, &size));
-  SHOAL_TRY(open_array(d, name, &p->x));
-  hid_t type = H5Dget_type(p->x);
-  H5T_sign_t sign = class == H5T_INTEGER ? H5Tget_sign(type) : H5T_SGN_2;
-  shoal_data_info before = d->info;
-  bool before_last = d->channels_last;
-  shoal_status st = choose_type(d, name, class, size, sign);
-  bool as_is = st == SHOAL_OK && H5Tequal(type, d->x_type) > 0;
-  H5Tclose(type);
-  SHOAL_TRY(st);
-  SHOAL_TRY(choose_shape(d, name, ndim, dims, shoal_h5_has_attribute(d->file, "kind")));
+  const shoal_data_info before = d->info;
+  const bool before_last = d->channels_last;
+  shoal_h5_facts f;
+  SHOAL_TRY(shoal_h5_look(d->file, name, &f));
+  SHOAL_TRY(choose_type(d, name, &f));
+  SHOAL_TRY(choose_shape(d, name, f.ndim, f.dims, shoal_h5_has_attribute(d->file, "kind")));
   if (split == SHOAL_TEST)
     SHOAL_CHECK(before.x_bytes == d->info.x_bytes && before_last == d->channels_last &&
                     shoal_shape_equal(&before.sample, &d->info.sample),
                 SHOAL_ERR_IO, "%s: /%s and /%s differ in type or shape of a sample", d->path, d->names.x[0], name);
-  d->info.n[split] = dims[0];
-  p->raw = as_is ? H5Dget_offset(p->x) : HADDR_UNDEF; /* undefined for chunked arrays */
-  p->x_space = H5Dget_space(p->x);
-  dims[0] = 1;
-  hsize_t row[8];
-  for (int i = 0; i < ndim; i++) row[i] = dims[i];
-  p->x_row = H5Screate_simple(ndim, row, NULL);
-  return SHOAL_OK;
+  d->info.n[split] = f.dims[0];
+  p->raw = f.exact && f.type == d->x_type ? f.offset : SHOAL_H5_NO_OFFSET;
+  return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ d->x_type }, &p->x);
 }
 
 static shoal_status open_y(shoal_dataset *d, shoal_split split)
 {
   const char *name = d->names.y[split];
-  int ndim;
-  uint64_t dims[8];
-  H5T_class_t class;
-  size_t size;
+  shoal_h5_facts f;
   if (!name[0]) return SHOAL_OK;
-  SHOAL_TRY(shoal_h5_shape(d->file, name, &ndim, dims, &class, &size));
-  SHOAL_CHECK(class == H5T_INTEGER, SHOAL_ERR_IO, "%s: /%s holds no integers; labels are class numbers from 0", d->path,
-              name);
-  SHOAL_CHECK(ndim == 1 || (ndim == 2 && dims[1] == 1), SHOAL_ERR_IO,
+  SHOAL_TRY(shoal_h5_look(d->file, name, &f));
+  SHOAL_CHECK(f.class == SHOAL_H5_INTEGER, SHOAL_ERR_IO, "%s: /%s holds no integers; labels are class numbers from 0",
+              d->path, name);
+  SHOAL_CHECK(f.ndim == 1 || (f.ndim == 2 && f.dims[1] == 1), SHOAL_ERR_IO,
               "%s: /%s has %d dimensions; labels are one class number per sample (take the argmax of one-hot labels)",
-              d->path, name, ndim);
-  SHOAL_CHECK(dims[0] == d->info.n[split], SHOAL_ERR_IO, "%s: /%s has %" PRIu64 " samples, /%s has %" PRIu64 " labels",
-              d->path, d->names.x[split], d->info.n[split], name, dims[0]);
-  return open_array(d, name, &d->part[split].y);
-}
-
-/* Number of values of a numeric attribute; 0 if it is not there. */
-static size_t attribute_length(hid_t at, const char *name)
-{
-  if (!shoal_h5_has_attribute(at, name)) return 0;
-  hid_t attribute = H5Aopen(at, name, H5P_DEFAULT);
-  if (attribute < 0) return 0;
-  hid_t space = H5Aget_space(attribute);
-  hssize_t n = H5Sget_simple_extent_npoints(space);
-  H5Sclose(space);
-  H5Aclose(attribute);
-  return n > 0 ? (size_t)n : 0;
+              d->path, name, f.ndim);
+  SHOAL_CHECK(f.dims[0] == d->info.n[split], SHOAL_ERR_IO,
+              "%s: /%s has %" PRIu64 " samples, /%s has %" PRIu64 " labels", d->path, d->names.x[split],
+              d->info.n[split], name, f.dims[0]);
+  return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ SHOAL_I32 }, &d->part[split].y);
 }
 
 /* How many means a file may have: one per channel, or per feature, or one for all. */
@@ -188,7 +134,7 @@ static bool scale_fits(const shoal_dataset *d, size_t n)
 
 static shoal_status read_scale(shoal_dataset *d)
 {
-  size_t n = attribute_length(d->file, "mean"), m = attribute_length(d->file, "std");
+  size_t n = shoal_h5_attribute_length(d->file, "mean"), m = shoal_h5_attribute_length(d->file, "std");
   if (!n || !m || d->names.text) return SHOAL_OK;
   char text[96];
   SHOAL_CHECK(
@@ -355,7 +301,7 @@ static shoal_status open_parts(shoal_dataset *d)
                d->path);
     SHOAL_TRY(shoal_alloc(d->sample_bytes, 1, "a sample", &d->scratch));
   }
-  if (d->part[0].raw != HADDR_UNDEF || d->part[1].raw != HADDR_UNDEF) {
+  if (d->part[0].raw != SHOAL_H5_NO_OFFSET || d->part[1].raw != SHOAL_H5_NO_OFFSET) {
     d->fd = open(d->path, O_RDONLY | O_CLOEXEC);
     SHOAL_CHECK(d->fd >= 0, SHOAL_ERR_IO, "cannot read %s: %s", d->path, strerror(errno));
   }
@@ -366,9 +312,8 @@ shoal_status shoal_dataset_open(const char *path, shoal_dataset **out)
 {
   shoal_dataset *d;
   SHOAL_TRY(SHOAL_ALLOC(1, &d));
-  *d = (shoal_dataset){ .path = shoal_strdup_printf("%s", path), .file = -1, .fd = -1, .hold_bytes = hold_default };
-  for (int s = 0; s < 2; s++)
-    d->part[s] = (shoal_data_part){ .x = -1, .y = -1, .x_space = -1, .x_row = -1, .raw = HADDR_UNDEF };
+  *d = (shoal_dataset){ .path = shoal_strdup_printf("%s", path), .fd = -1, .hold_bytes = hold_default };
+  d->part[0].raw = d->part[1].raw = SHOAL_H5_NO_OFFSET;
   pthread_mutex_init(&d->lock, NULL);
   shoal_status st;
   SHOAL_TRY_GOTO(st, open_parts(d), fail);
@@ -388,10 +333,8 @@ void shoal_dataset_close(shoal_dataset *d)
   if (!d) return;
   for (int s = 0; s < 2; s++) {
     shoal_data_part *p = &d->part[s];
-    shoal_h5_close(p->x_row);
-    shoal_h5_close(p->x_space);
-    shoal_h5_close(p->x);
-    shoal_h5_close(p->y);
+    shoal_h5_table_close(p->x);
+    shoal_h5_table_close(p->y);
     free(p->held);
     free(p->labels);
   }
@@ -425,4 +368,20 @@ void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean,
 void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes)
 {
   d->hold_bytes = bytes;
+}
+
+shoal_data_stored shoal_dataset_stored(const shoal_dataset *d)
+{
+  return (shoal_data_stored){ .x = { d->names.x[0], d->names.x[1] },
+                              .y = { d->names.y[0], d->names.y[1] },
+                              .foreign = d->names.foreign,
+                              .has_checksum = d->has_checksum,
+                              .has_scale = d->has_scale,
+                              .class_names = d->class_names,
+                              .sample_bytes = d->sample_bytes };
+}
+
+shoal_status shoal_dataset_layout(const shoal_dataset *d, shoal_split split, shoal_h5_facts *out)
+{
+  return shoal_h5_table_facts(d->part[split].x, out);
 }

@@ -5,15 +5,12 @@
  * order, when its first sample is asked for; that happens in the loader's thread, not on opening.  The bound is low
  * enough that eight ranks on a node hold at most 2 GiB of training data.
  *
- * Larger splits are read sample by sample.  HDF5 by default fetches the whole chunk around a sample and keeps it in a
- * cache that shuffled reads never hit; with the cache sized to nothing it fetches just the bytes asked for.  Compressed
- * chunks must be unpacked whole, so they get a cache that holds at least one (dataset.c sets it).  Plain contiguous
- * arrays are read with pread(), because HDF5 would fetch 64 KiB around each sample.
+ * Larger splits are read sample by sample, of which h5/table.h fetches only the bytes asked for, unless the chunks are
+ * compressed.  Plain contiguous arrays are read with pread(), because HDF5 would fetch 64 KiB around each sample.
  *
  * Not here: order and augmentation (loader.c). */
 #include "base/mem.h"
 #include "data/data_impl.h"
-#include "h5/h5.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,20 +38,8 @@ static shoal_status read_raw(const shoal_dataset *d, shoal_split split, uint64_t
 static shoal_status read_rows(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
 {
   const shoal_data_part *p = &d->part[split];
-  if (p->raw != HADDR_UNDEF) return read_raw(d, split, first, n, x);
-  hsize_t start[8] = { first }, count[8];
-  hid_t memory = p->x_row;
-  int ndim = H5Sget_simple_extent_dims(p->x_row, count, NULL);
-  count[0] = n;
-  if (n != 1) memory = H5Screate_simple(ndim, count, NULL);
-  herr_t bad = H5Sselect_hyperslab(p->x_space, H5S_SELECT_SET, start, NULL, count, NULL);
-  if (bad >= 0) bad = H5Dread(p->x, d->x_type, memory, p->x_space, H5P_DEFAULT, x);
-  shoal_status st = SHOAL_OK;
-  if (bad < 0)
-    st = shoal_h5_fail(__FILE__, __LINE__, "cannot read samples %" PRIu64 " to %" PRIu64 " of /%s in %s", first,
-                       first + n - 1, d->names.x[split], d->path);
-  if (n != 1) shoal_h5_close(memory);
-  return st;
+  if (p->raw != SHOAL_H5_NO_OFFSET) return read_raw(d, split, first, n, x);
+  return shoal_h5_table_read(p->x, first, n, x);
 }
 
 /* [h, w, c] to [c, h, w], in place. */
@@ -71,21 +56,6 @@ static void turn(const shoal_dataset *d, void *x)
     }
 }
 
-static shoal_status read_labels(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, int32_t *y)
-{
-  const shoal_data_part *p = &d->part[split];
-  hid_t space = H5Dget_space(p->y);
-  hsize_t start[2] = { first, 0 }, count[2] = { n, 1 };
-  hid_t memory = H5Screate_simple(1, count, NULL);
-  herr_t bad = H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
-  if (bad >= 0) bad = H5Dread(p->y, H5T_NATIVE_INT32, memory, space, H5P_DEFAULT, y);
-  shoal_status st = SHOAL_OK;
-  if (bad < 0) st = shoal_h5_fail(__FILE__, __LINE__, "cannot read labels of /%s in %s", d->names.y[split], d->path);
-  shoal_h5_close(memory);
-  shoal_h5_close(space);
-  return st;
-}
-
 shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y)
 {
   if (n == 0) return SHOAL_OK;
@@ -94,13 +64,13 @@ shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t fi
     if (d->channels_last)
       for (uint64_t i = 0; i < n; i++) turn(d, (char *)x + i * d->sample_bytes);
   }
-  return y ? read_labels(d, split, first, n, y) : SHOAL_OK;
+  return y ? shoal_h5_table_read(d->part[split].y, first, n, y) : SHOAL_OK;
 }
 
 shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split)
 {
   shoal_data_part *p = &d->part[split];
-  if (p->labels || p->y < 0) return SHOAL_OK;
+  if (p->labels || !p->y) return SHOAL_OK;
   int32_t *labels;
   SHOAL_TRY(SHOAL_ALLOC(d->info.n[split], &labels));
   shoal_status st = shoal_dataset_rows(d, split, 0, d->info.n[split], NULL, labels);

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/data_impl.h"
-#include "h5/h5.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +26,7 @@ typedef struct {
   split_word split;
 } array;
 typedef struct {
+  shoal_h5 file;
   array *list;
   size_t n, others;
 } arrays;
@@ -108,23 +108,17 @@ static void read_name(const char *name, part_kind *part, split_word *split)
   if (*part == PART_NONE && data) *part = PART_X;
 }
 
-static herr_t visit(hid_t root, const char *name, const H5L_info_t *info, void *context)
+static void visit(void *context, const char *name)
 {
   arrays *a = context;
-  (void)info;
-  hid_t object = H5Oopen(root, name, H5P_DEFAULT);
-  if (object < 0) return 0; /* a link that leads nowhere is no array */
-  bool is_array = H5Iget_type(object) == H5I_DATASET;
-  H5Oclose(object);
-  if (!is_array) return 0;
   array found = { "", PART_NONE, SPLIT_PLAIN };
+  if (!shoal_h5_is_data_set(a->file, name)) return; /* a group, or a link that leads nowhere */
   if (snprintf(found.name, sizeof found.name, "%s", name) < (int)sizeof found.name)
     read_name(name, &found.part, &found.split);
   if (found.part != PART_NONE && a->n < MAX_ARRAYS)
     a->list[a->n++] = found;
   else
     a->others++;
-  return 0;
 }
 
 /* The one array that fits, "" if none does. */
@@ -181,7 +175,7 @@ static void print_match(const char *path, const shoal_data_names *m)
 }
 
 /* Our own names, if the training split has them. */
-static bool match_ours(hid_t file, shoal_data_names *out)
+static bool match_ours(shoal_h5 file, shoal_data_names *out)
 {
   bool text = shoal_h5_exists(file, "train/tokens");
   if (!text && !(shoal_h5_exists(file, "train/x") && shoal_h5_exists(file, "train/y"))) return false;
@@ -195,13 +189,13 @@ static bool match_ours(hid_t file, shoal_data_names *out)
   return true;
 }
 
-shoal_status shoal_data_match(hid_t file, const char *path, shoal_data_names *out)
+shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out)
 {
   if (match_ours(file, out)) return SHOAL_OK;
   array list[MAX_ARRAYS];
-  arrays found = { .list = list };
+  arrays found = { .file = file, .list = list };
   *out = (shoal_data_names){ .foreign = true };
-  SHOAL_TRY_H5(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found), "cannot list the arrays of %s", path);
+  SHOAL_TRY(shoal_h5_list(file, visit, &found));
   SHOAL_TRY(match_foreign(&found, path, out));
   print_match(path, out);
   return SHOAL_OK;

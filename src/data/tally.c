@@ -3,9 +3,9 @@
  * Bytes are counted in 256 bins per channel: counting is exact, so the result does not depend on the order of the
  * samples, and it is cheap.  Floats are summed in double as differences from the first sample, which keeps the digits
  * that the textbook formula E[x²] - E[x]² loses when the mean is far from zero. */
+#include "data/tally.h"
 #include "base/crc32c.h"
 #include "base/mem.h"
-#include "data/data_impl.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,35 +25,35 @@ static shoal_status put(hid_t at, const char *name, hid_t stored, hid_t type, si
   H5_GOTO(st, attribute, end, "create", at, at_name);
   H5_GOTO(st, H5Awrite(attribute, type, data), end, "write", at, at_name);
 end:
-  shoal_h5_close(attribute);
-  shoal_h5_close(space);
+  shoal_h5_release(attribute);
+  shoal_h5_release(space);
   return st;
 }
 
-shoal_status shoal_h5_put_string(hid_t at, const char *name, const char *text)
+shoal_status shoal_h5_put_string(shoal_h5 at, const char *name, const char *text)
 {
   shoal_h5_init();
   hid_t type = H5Tcopy(H5T_C_S1);
   shoal_status st = SHOAL_OK;
-  H5_GOTO(st, H5Tset_size(type, H5T_VARIABLE), end, "create", at, name);
-  H5_GOTO(st, H5Tset_cset(type, H5T_CSET_UTF8), end, "create", at, name);
-  st = put(at, name, type, type, 0, &text);
+  H5_GOTO(st, H5Tset_size(type, H5T_VARIABLE), end, "create", at.id, name);
+  H5_GOTO(st, H5Tset_cset(type, H5T_CSET_UTF8), end, "create", at.id, name);
+  st = put(at.id, name, type, type, 0, &text);
 end:
-  shoal_h5_close(type);
+  shoal_h5_release(type);
   return st;
 }
 
-shoal_status shoal_h5_put_i64(hid_t at, const char *name, int64_t value)
+shoal_status shoal_h5_put_i64(shoal_h5 at, const char *name, int64_t value)
 {
   shoal_h5_init();
-  return put(at, name, H5T_STD_I64LE, H5T_NATIVE_INT64, 0, &value);
+  return put(at.id, name, H5T_STD_I64LE, H5T_NATIVE_INT64, 0, &value);
 }
 
-shoal_status shoal_h5_put_f64s(hid_t at, const char *name, size_t n, const double *values)
+shoal_status shoal_h5_put_f64s(shoal_h5 at, const char *name, size_t n, const double *values)
 {
   shoal_h5_init();
   SHOAL_CHECK(n > 0, SHOAL_ERR_ARG, "attribute %s needs at least one value", name);
-  return put(at, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, n, values);
+  return put(at.id, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, n, values);
 }
 
 typedef struct {
@@ -64,9 +64,9 @@ typedef struct {
 
 static void close_opened(opened *o)
 {
-  shoal_h5_close(o->space);
-  shoal_h5_close(o->type);
-  shoal_h5_close(o->attribute);
+  shoal_h5_release(o->space);
+  shoal_h5_release(o->type);
+  shoal_h5_release(o->attribute);
 }
 
 static shoal_status open_attribute(hid_t at, const char *name, opened *o)
@@ -107,17 +107,17 @@ end:
   return st;
 }
 
-shoal_status shoal_h5_get_i64(hid_t at, const char *name, int64_t *out)
+shoal_status shoal_h5_get_i64(shoal_h5 at, const char *name, int64_t *out)
 {
   int64_t value = 0;
-  SHOAL_TRY(get_numbers(at, name, H5T_NATIVE_INT64, 1, &value));
+  SHOAL_TRY(get_numbers(at.id, name, H5T_NATIVE_INT64, 1, &value));
   *out = value;
   return SHOAL_OK;
 }
 
-shoal_status shoal_h5_get_f64s(hid_t at, const char *name, size_t n, double *values)
+shoal_status shoal_h5_get_f64s(shoal_h5 at, const char *name, size_t n, double *values)
 {
-  return get_numbers(at, name, H5T_NATIVE_DOUBLE, n, values);
+  return get_numbers(at.id, name, H5T_NATIVE_DOUBLE, n, values);
 }
 
 /* The library allocates variable-length text and frees it by its own means, so the caller gets a copy. */
@@ -142,8 +142,9 @@ static herr_t read_fixed(const opened *o, char **out)
   return ok;
 }
 
-shoal_status shoal_h5_get_string(hid_t at, const char *name, char **out)
+shoal_status shoal_h5_get_string(shoal_h5 object, const char *name, char **out)
 {
+  hid_t at = object.id;
   char at_name[SHOAL_H5_WHERE / 2], where[SHOAL_H5_WHERE];
   char *text = NULL;
   opened o;
@@ -164,10 +165,22 @@ end:
   return st;
 }
 
-bool shoal_h5_has_attribute(hid_t at, const char *name)
+bool shoal_h5_has_attribute(shoal_h5 at, const char *name)
 {
   shoal_h5_init();
-  bool there = H5Aexists(at, name) > 0;
+  bool there = H5Aexists(at.id, name) > 0;
   H5Eclear2(H5E_DEFAULT);
   return there;
+}
+
+size_t shoal_h5_attribute_length(shoal_h5 at, const char *name)
+{
+  if (!shoal_h5_has_attribute(at, name)) return 0;
+  hid_t attribute = H5Aopen(at.id, name, H5P_DEFAULT);
+  hid_t space = attribute < 0 ? attribute : H5Aget_space(attribute);
+  hssize_t n = space < 0 ? 0 : H5Sget_simple_extent_npoints(space);
+  shoal_h5_release(space);
+  shoal_h5_release(attribute);
+  H5Eclear2(H5E_DEFAULT);
+  return n > 0 ? (size_t)n : 0;
 }

@@ -1,22 +1,10 @@
-/* Data sets: dense, row-major, little-endian in the file, native in memory.
+/* Whole data sets: dense, row-major, little-endian in the file, native in memory.
  *
  * No compression and no chunks here: checkpoints are read whole, and a contiguous data set is one seek and one copy.
  * Time stamps are off, so that equal contents give equal bytes. */
 #include "h5/h5_impl.h"
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-
-/* The form in the file: numbers little-endian, everything else as it is. */
-static hid_t file_type(hid_t type)
-{
-  H5T_class_t c = H5Tget_class(type);
-  hid_t copy = H5Tcopy(type);
-  if (copy >= 0 && (c == H5T_INTEGER || c == H5T_FLOAT) && H5Tset_order(copy, H5T_ORDER_LE) < 0) {
-    H5Tclose(copy);
-    return H5I_INVALID_HID;
-  }
-  return copy;
-}
 
 static hid_t make_space(int ndim, const uint64_t *dims)
 {
@@ -26,31 +14,33 @@ static hid_t make_space(int ndim, const uint64_t *dims)
   return H5Screate_simple(ndim, d, NULL);
 }
 
-shoal_status shoal_h5_write(hid_t at, const char *name, hid_t type, int ndim, const uint64_t *dims, const void *data)
+shoal_status shoal_h5_write(shoal_h5 file, const char *name, shoal_dtype type, int ndim, const uint64_t *dims,
+                            const void *data)
 {
+  hid_t at = file.id;
   shoal_status st = SHOAL_OK;
   shoal_h5_init();
   SHOAL_CHECK(ndim >= 0 && ndim <= 8, SHOAL_ERR_ARG, "data set %s has %d dimensions; 0 to 8 are allowed", name, ndim);
-  hid_t stored = file_type(type), space = make_space(ndim, dims), set = H5I_INVALID_HID;
+  hid_t space = make_space(ndim, dims), set = H5I_INVALID_HID;
   hid_t lcpl = H5Pcreate(H5P_LINK_CREATE), dcpl = H5Pcreate(H5P_DATASET_CREATE);
   hssize_t n = -1;
   H5_GOTO(st, H5Pset_create_intermediate_group(lcpl, 1), end, "create", at, name);
   H5_GOTO(st, H5Pset_obj_track_times(dcpl, false), end, "create", at, name);
   H5_GOTO(st, n = H5Sget_simple_extent_npoints(space), end, "create", at, name);
-  H5_GOTO(st, set = H5Dcreate2(at, name, stored, space, lcpl, dcpl, H5P_DEFAULT), end, "create", at, name);
-  if (n > 0) H5_GOTO(st, H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), end, "write", at, name);
+  H5_GOTO(st, set = H5Dcreate2(at, name, shoal_h5_stored_type(type), space, lcpl, dcpl, H5P_DEFAULT), end, "create", at,
+          name);
+  if (n > 0)
+    H5_GOTO(st, H5Dwrite(set, shoal_h5_native_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data), end, "write", at, name);
 end:
-  shoal_h5_close(set);
-  shoal_h5_close(dcpl);
-  shoal_h5_close(lcpl);
-  shoal_h5_close(space);
-  shoal_h5_close(stored);
+  shoal_h5_release(set);
+  shoal_h5_release(dcpl);
+  shoal_h5_release(lcpl);
+  shoal_h5_release(space);
   return st;
 }
 
-bool shoal_h5_exists(hid_t at, const char *name)
+static bool exists(hid_t at, const char *name)
 {
-  shoal_h5_init();
   char part[SHOAL_H5_WHERE];
   size_t n = strlen(name);
   if (n == 0 || n >= sizeof part) return false;
@@ -69,12 +59,29 @@ bool shoal_h5_exists(hid_t at, const char *name)
   return there;
 }
 
-/* Open a data set that lies in this file and is stored in a way we trust. */
-static shoal_status open_dataset(hid_t at, const char *name, hid_t *out)
+bool shoal_h5_exists(shoal_h5 at, const char *name)
+{
+  shoal_h5_init();
+  return exists(at.id, name);
+}
+
+bool shoal_h5_is_data_set(shoal_h5 at, const char *name)
+{
+  shoal_h5_init();
+  if (!exists(at.id, name)) return false;
+  hid_t lapl = shoal_h5_stay_inside(H5P_LINK_ACCESS), object = H5Oopen(at.id, name, lapl);
+  bool is = object >= 0 && H5Iget_type(object) == H5I_DATASET;
+  shoal_h5_release(object);
+  shoal_h5_release(lapl);
+  H5Eclear2(H5E_DEFAULT);
+  return is;
+}
+
+shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out)
 {
   char buf[SHOAL_H5_WORDS], where[SHOAL_H5_WHERE];
   shoal_status st = SHOAL_OK;
-  SHOAL_CHECK(shoal_h5_exists(at, name), SHOAL_ERR_IO, "there is no data set %s", shoal_h5_where(at, name, where));
+  SHOAL_CHECK(exists(at, name), SHOAL_ERR_IO, "there is no data set %s", shoal_h5_where(at, name, where));
   hid_t dapl = shoal_h5_stay_inside(H5P_DATASET_ACCESS), set = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
   H5_GOTO(st, set = H5Dopen2(at, name, dapl), end, "open data set", at, name);
   H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "open data set", at, name);
@@ -82,9 +89,9 @@ static shoal_status open_dataset(hid_t at, const char *name, hid_t *out)
   SHOAL_CHECK_GOTO(st, !why, end, SHOAL_ERR_IO, "data set %s %s", shoal_h5_where(at, name, where), why);
   *out = set;
 end:
-  if (st != SHOAL_OK) shoal_h5_close(set);
-  shoal_h5_close(dcpl);
-  shoal_h5_close(dapl);
+  if (st != SHOAL_OK) shoal_h5_release(set);
+  shoal_h5_release(dcpl);
+  shoal_h5_release(dapl);
   return st;
 }
 
@@ -110,47 +117,113 @@ static shoal_status read_shape(hid_t set, hid_t at, const char *name, int *ndim,
   }
   *ndim = n;
 end:
-  shoal_h5_close(space);
+  shoal_h5_release(space);
   return st;
 }
 
-shoal_status shoal_h5_shape(hid_t at, const char *name, int *ndim, uint64_t dims[8], H5T_class_t *type_class,
-                            size_t *type_size)
+/* Which of our types it is, to the bit. */
+static bool find_type(hid_t stored, shoal_dtype *out)
 {
-  hid_t set = H5I_INVALID_HID, type = H5I_INVALID_HID;
-  uint64_t found[8] = { 0 };
+  for (shoal_dtype t = SHOAL_F32; t <= SHOAL_U64; t++)
+    if (H5Tequal(stored, shoal_h5_stored_type(t)) > 0) {
+      *out = t;
+      return true;
+    }
+  return false;
+}
+
+static void list_filters(hid_t dcpl, char *buf, size_t cap)
+{
+  int n = H5Pget_nfilters(dcpl);
+  size_t at = 0;
+  for (int i = 0; i < n && at < cap; i++) {
+    unsigned flags, config;
+    size_t values = 0;
+    char name[32] = "";
+    H5Pget_filter2(dcpl, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
+    at += (size_t)snprintf(buf + at, cap - at, "%s%s", i ? ", " : "", name);
+  }
+}
+
+shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_facts *out)
+{
+  shoal_h5_facts f = { .offset = SHOAL_H5_NO_OFFSET };
+  hid_t type = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
+  hsize_t chunk[8];
   size_t elements;
-  int n = 0;
-  shoal_h5_init();
-  SHOAL_TRY(open_dataset(at, name, &set));
-  shoal_status st = read_shape(set, at, name, &n, found, &elements);
+  shoal_status st = read_shape(set, at, name, &f.ndim, f.dims, &elements);
   if (st != SHOAL_OK) goto end;
   H5_GOTO(st, type = H5Dget_type(set), end, "look at", at, name);
-  *ndim = n;
-  memcpy(dims, found, sizeof found);
-  if (type_class) *type_class = H5Tget_class(type);
-  if (type_size) *type_size = H5Tget_size(type);
+  H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "look at", at, name);
+  H5T_class_t class = H5Tget_class(type);
+  f.class = class == H5T_INTEGER ? SHOAL_H5_INTEGER : class == H5T_FLOAT ? SHOAL_H5_FLOAT : SHOAL_H5_OTHER;
+  f.size = H5Tget_size(type);
+  f.has_sign = class == H5T_INTEGER && H5Tget_sign(type) != H5T_SGN_NONE;
+  f.exact = find_type(type, &f.type);
+  if (H5Pget_layout(dcpl) == H5D_CHUNKED) {
+    H5_GOTO(st, H5Pget_chunk(dcpl, 8, chunk), end, "look at", at, name);
+    for (int i = 0; i < f.ndim; i++) f.chunk[i] = chunk[i];
+    list_filters(dcpl, f.filters, sizeof f.filters);
+  }
+  haddr_t offset = H5Dget_offset(set);
+  if (offset != HADDR_UNDEF) f.offset = offset;
+  H5Eclear2(H5E_DEFAULT);
+  *out = f;
 end:
-  shoal_h5_close(type);
-  shoal_h5_close(set);
+  shoal_h5_release(dcpl);
+  shoal_h5_release(type);
   return st;
 }
 
-shoal_status shoal_h5_read(hid_t at, const char *name, hid_t type, size_t n, void *data)
+shoal_status shoal_h5_look(shoal_h5 at, const char *name, shoal_h5_facts *out)
 {
+  hid_t set = H5I_INVALID_HID;
+  shoal_h5_init();
+  SHOAL_TRY(shoal_h5_open_data_set(at.id, name, &set));
+  shoal_status st = shoal_h5_facts_of(set, at.id, name, out);
+  shoal_h5_release(set);
+  return st;
+}
+
+shoal_status shoal_h5_read(shoal_h5 file, const char *name, shoal_dtype type, size_t n, void *data)
+{
+  hid_t at = file.id;
   char where[SHOAL_H5_WHERE];
   uint64_t dims[8];
   size_t have = 0;
   int ndim;
   hid_t set = H5I_INVALID_HID;
   shoal_h5_init();
-  SHOAL_TRY(open_dataset(at, name, &set));
+  SHOAL_TRY(shoal_h5_open_data_set(at, name, &set));
   shoal_status st = read_shape(set, at, name, &ndim, dims, &have);
   if (st != SHOAL_OK) goto end;
   SHOAL_CHECK_GOTO(st, have == n, end, SHOAL_ERR_IO, "data set %s has %zu elements, %zu are expected",
                    shoal_h5_where(at, name, where), have, n);
-  if (n > 0) H5_GOTO(st, H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), end, "read", at, name);
+  if (n > 0)
+    H5_GOTO(st, H5Dread(set, shoal_h5_native_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data), end, "read", at, name);
 end:
-  shoal_h5_close(set);
+  shoal_h5_release(set);
+  return st;
+}
+
+typedef struct {
+  void (*each)(void *context, const char *name);
+  void *context;
+} list;
+
+static herr_t list_link(hid_t at, const char *name, const H5L_info_t *link, void *data)
+{
+  const list *l = data;
+  l->each(l->context, name);
+  return 0;
+}
+
+shoal_status shoal_h5_list(shoal_h5 file, void (*each)(void *context, const char *name), void *context)
+{
+  list l = { each, context };
+  shoal_status st = SHOAL_OK;
+  shoal_h5_init();
+  H5_GOTO(st, H5Lvisit(file.id, H5_INDEX_NAME, H5_ITER_INC, list_link, &l), end, "list", file.id, "/");
+end:
   return st;
 }

@@ -4,9 +4,10 @@
  * operating system's text if the fault came from there ("No space left on device"), else the innermost description,
  * which is where the library noticed.  The stack belongs to a thread and is cleared by the next call into the library,
  * so the words are taken before anything else is asked. */
-#include "base/log.h"
+#include "base/file.h"
 #include "base/str.h"
 #include "h5/h5_impl.h"
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -96,10 +97,21 @@ shoal_status shoal_h5_fail(const char *file, int line, const char *format, ...)
   return shoal_fail(SHOAL_ERR_IO, file, line, "%s%s%s", text, words[0] ? ": " : "", words);
 }
 
+/* ".step-1.h5.tmp-host-12" becomes "step-1.h5", in place. */
+static void drop_temporary(char *path)
+{
+  char *base = path + (shoal_path_base(path) - path), *end = NULL;
+  if (!shoal_is_temporary(base)) return;
+  for (char *at = base; (at = strstr(at, ".tmp-")); at++) end = at;
+  *end = '\0';
+  memmove(base, base + 1, strlen(base));
+}
+
 const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
 {
   char file[SHOAL_H5_WHERE / 2] = "", object[SHOAL_H5_WHERE / 4] = "";
   if (H5Iget_type(at) == H5I_ATTR || H5Fget_name(at, file, sizeof file) < 0) file[0] = '\0';
+  drop_temporary(file);
   bool absolute = name && name[0] == '/';
   if (!absolute && H5Iget_name(at, object, sizeof object) < 0) object[0] = '\0';
   size_t n = strlen(object);
@@ -109,20 +121,28 @@ const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
   return buf;
 }
 
-shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name)
+/* " (12.0 KiB free on nfs)" when the words are the system's for a full disk, else "". */
+static void space_left(hid_t at, const char *words, char *buf, size_t cap)
 {
-  char words[SHOAL_H5_WORDS], where[SHOAL_H5_WHERE];
-  shoal_h5_words(words);
-  shoal_h5_where(at, name, where);
-  return shoal_fail(SHOAL_ERR_IO, file, line, "cannot %s %s%s%s", verb, where, words[0] ? ": " : "", words);
+  char path[SHOAL_H5_WHERE], amount[32];
+  uint64_t free_bytes;
+  const char *type;
+  buf[0] = '\0';
+  if (strcmp(words, strerror(ENOSPC)) != 0 && strcmp(words, strerror(EDQUOT)) != 0) return;
+  if (H5Fget_name(at, path, sizeof path) < 0 || shoal_disk_facts(path, &free_bytes, &type) != SHOAL_OK) return;
+  snprintf(buf, cap, " (%s free on %s)", shoal_format_bytes((double)free_bytes, amount, sizeof amount), type);
 }
 
-void shoal_h5_close(hid_t id)
+shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name)
 {
-  if (id < 0) return;
-  shoal_h5_init();
-  if (H5Iget_type(id) != H5I_FILE)
-    H5Idec_ref(id); /* what each kind's own close call does */
-  else if (H5Fclose(id) < 0)
-    shoal_h5_fail(__FILE__, __LINE__, "closing an HDF5 file lost data");
+  char words[SHOAL_H5_WORDS], where[SHOAL_H5_WHERE], space[96];
+  shoal_h5_words(words);
+  space_left(at, words, space, sizeof space);
+  shoal_h5_where(at, name, where);
+  return shoal_fail(SHOAL_ERR_IO, file, line, "cannot %s %s%s%s%s", verb, where, words[0] ? ": " : "", words, space);
+}
+
+void shoal_h5_release(hid_t id)
+{
+  if (id >= 0) H5Idec_ref(id); /* what each kind's own close call does */
 }

@@ -116,7 +116,7 @@ static void say_unlocked(const char *path, const char *words)
              path, type, words);
 }
 
-shoal_status shoal_h5_open(const char *path, hid_t *file_out)
+shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out)
 {
   char words[SHOAL_H5_WORDS] = "", again[SHOAL_H5_WORDS] = "";
   uint64_t size = 0;
@@ -132,11 +132,11 @@ shoal_status shoal_h5_open(const char *path, hid_t *file_out)
     if (file < 0) memcpy(words, again, sizeof words);
   }
   if (file < 0) return explain(path, size, words, refused);
-  *file_out = file;
+  file_out->id = file;
   return SHOAL_OK;
 }
 
-shoal_status shoal_h5_append(const char *path, hid_t *file_out)
+shoal_status shoal_h5_append(const char *path, shoal_h5 *file_out)
 {
   char words[SHOAL_H5_WORDS] = "";
   uint64_t size = 0;
@@ -145,11 +145,11 @@ shoal_status shoal_h5_append(const char *path, hid_t *file_out)
   SHOAL_TRY(look(path, O_RDWR, &size));
   hid_t file = open_file(path, false, true, words, &refused);
   if (file < 0) return explain(path, size, words, refused);
-  *file_out = file;
+  file_out->id = file;
   return SHOAL_OK;
 }
 
-shoal_status shoal_h5_create(const char *path, hid_t *file_out)
+shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out)
 {
   shoal_h5_init();
   int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666); /* its errno is the clear one */
@@ -160,6 +160,66 @@ shoal_status shoal_h5_create(const char *path, hid_t *file_out)
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
   shoal_status st = file < 0 ? shoal_h5_fail(__FILE__, __LINE__, "cannot create %s", path) : SHOAL_OK;
   H5Pclose(fapl);
-  if (st == SHOAL_OK) *file_out = file;
+  if (st == SHOAL_OK) file_out->id = file;
   return st;
+}
+
+shoal_status shoal_h5_flush(shoal_h5 file)
+{
+  shoal_status st = SHOAL_OK;
+  shoal_h5_init();
+  H5_GOTO(st, H5Fflush(file.id, H5F_SCOPE_GLOBAL), end, "flush", file.id, NULL);
+end:
+  return st;
+}
+
+/* There is little metadata: some 100 bytes per chunk. */
+shoal_status shoal_h5_hold_metadata(shoal_h5 file)
+{
+  H5AC_cache_config_t config = { .version = H5AC__CURR_CACHE_CONFIG_VERSION };
+  shoal_status st = SHOAL_OK;
+  shoal_h5_init();
+  H5_GOTO(st, H5Fget_mdc_config(file.id, &config), end, "set up", file.id, NULL);
+  config.evictions_enabled = 0;
+  config.incr_mode = H5C_incr__off;
+  config.flash_incr_mode = H5C_flash_incr__off;
+  config.decr_mode = H5C_decr__off;
+  H5_GOTO(st, H5Fset_mdc_config(file.id, &config), end, "set up", file.id, NULL);
+end:
+  return st;
+}
+
+void shoal_h5_close(shoal_h5 h)
+{
+  if (!shoal_h5_is_open(h)) return;
+  shoal_h5_init();
+  if (H5Fclose(h.id) < 0) shoal_h5_fail(__FILE__, __LINE__, "closing an HDF5 file lost data");
+}
+
+void shoal_h5_discard(shoal_h5 file)
+{
+  if (!shoal_h5_is_open(file)) return;
+  shoal_h5_init();
+  H5Fclose(file.id);
+  H5Eclear2(H5E_DEFAULT);
+}
+
+/* Its descriptor is turned to the null device: what HDF5 writes from now on is lost, the file is not. */
+void shoal_h5_abandon(shoal_h5 file)
+{
+  void *handle = NULL;
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null >= 0 && H5Fget_vfd_handle(file.id, H5P_DEFAULT, &handle) >= 0 && handle) {
+    int fd = *(int *)handle; /* the default driver's handle is its descriptor */
+    if (fd >= 0) dup3(null, fd, O_CLOEXEC);
+  }
+  if (null >= 0) close(null);
+}
+
+void shoal_h5_versions(char *buf, size_t cap)
+{
+  unsigned major, minor, patch;
+  H5get_libversion(&major, &minor, &patch);
+  snprintf(buf, cap, "HDF5 %u.%u.%u (compiled %d.%d.%d)", major, minor, patch, H5_VERS_MAJOR, H5_VERS_MINOR,
+           H5_VERS_RELEASE);
 }

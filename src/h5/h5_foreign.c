@@ -77,11 +77,11 @@ static herr_t visit(hid_t at, const char *name, const H5L_info_t *link, void *da
   return w->st == SHOAL_OK ? 0 : 1;
 }
 
-shoal_status shoal_h5_refuse_foreign(hid_t file, const char *path)
+shoal_status shoal_h5_refuse_foreign(shoal_h5 file, const char *path)
 {
   shoal_h5_init();
   walk w = { .path = path, .st = SHOAL_OK };
-  if (H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &w) < 0 && w.st == SHOAL_OK)
+  if (H5Lvisit(file.id, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &w) < 0 && w.st == SHOAL_OK)
     return shoal_h5_fail(__FILE__, __LINE__, "cannot walk through %s", path);
   return w.st;
 }

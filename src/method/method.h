@@ -9,7 +9,7 @@
  * one .c file, one line in methods.c, one test, one page in docs/. */
 #ifndef SHOAL_METHOD_METHOD_H
 #define SHOAL_METHOD_METHOD_H
-#include "ckpt/ckpt.h"
+#include "ckpt/together/writer.h"
 #include "comm/exchange.h"
 #include "config/option.h"
 #include "data/loader.h"

@@ -9,12 +9,13 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "ckpt/ckpt_impl.h"
 #include "report/ckpt.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { PIECE = 4 << 20 }; /* bytes compared at a time */
 
 typedef struct {
   uint64_t count, at; /* how many differ; element with the largest difference */
@@ -86,11 +87,11 @@ static void compare_elements(const diff *d, shoal_dtype type, double bound, uint
 static shoal_status largest_value(const diff *d, const shoal_ckpt_entry *e, double *out)
 {
   size_t width = shoal_dtype_size(e->type);
-  uint64_t per_piece = SHOAL_CKPT_PIECE / width;
+  uint64_t per_piece = PIECE / width;
   *out = 0;
   for (uint64_t first = 0; first < e->n; first += per_piece) {
     uint64_t n = SHOAL_MIN(per_piece, e->n - first);
-    SHOAL_TRY(shoal_ckpt_read_at(d->a->fd, d->a->path, e->offset + first * width, d->piece_a, (size_t)n * width));
+    SHOAL_TRY(shoal_ckpt_get_part(d->a, e, first, n, d->piece_a));
     for (uint64_t i = 0; i < n; i++) {
       const char *p = (const char *)d->piece_a + i * width;
       double a, same;
@@ -104,14 +105,14 @@ static shoal_status largest_value(const diff *d, const shoal_ckpt_entry *e, doub
 static shoal_status compare_values(const diff *d, const shoal_ckpt_entry *a, const shoal_ckpt_entry *b, difference *out)
 {
   size_t width = shoal_dtype_size(a->type);
-  uint64_t per_piece = SHOAL_CKPT_PIECE / width;
+  uint64_t per_piece = PIECE / width;
   double scale = 0;
   *out = (difference){ 0 };
   if (d->tolerance > 0) SHOAL_TRY(largest_value(d, a, &scale));
   for (uint64_t first = 0; first < a->n; first += per_piece) {
     uint64_t n = SHOAL_MIN(per_piece, a->n - first);
-    SHOAL_TRY(shoal_ckpt_read_at(d->a->fd, d->a->path, a->offset + first * width, d->piece_a, (size_t)n * width));
-    SHOAL_TRY(shoal_ckpt_read_at(d->b->fd, d->b->path, b->offset + first * width, d->piece_b, (size_t)n * width));
+    SHOAL_TRY(shoal_ckpt_get_part(d->a, a, first, n, d->piece_a));
+    SHOAL_TRY(shoal_ckpt_get_part(d->b, b, first, n, d->piece_b));
     compare_elements(d, a->type, d->tolerance * scale, first, n, out);
   }
   return SHOAL_OK;
@@ -191,7 +192,7 @@ static shoal_status compare_pair(diff *d, const shoal_ckpt_entry *a, const shoal
 
 static shoal_status merge(diff *d, const char *only, const char *except)
 {
-  const shoal_ckpt_index *x = &d->a->index, *y = &d->b->index;
+  const shoal_ckpt_index *x = shoal_ckpt_get_index(d->a), *y = shoal_ckpt_get_index(d->b);
   size_t n = strlen(only), i = shoal_ckpt_index_lower(x, only), j = shoal_ckpt_index_lower(y, only);
   for (;;) {
     bool in_a = i < x->n && strncmp(x->at[i].name, only, n) == 0,
@@ -217,7 +218,7 @@ static shoal_status merge(diff *d, const char *only, const char *except)
 /* Where a run stands belongs to what is compared; when and under which name it ran does not. */
 static void compare_info(diff *d)
 {
-  const shoal_ckpt_info *a = &d->a->info, *b = &d->b->info;
+  const shoal_ckpt_info *a = shoal_ckpt_get_info(d->a), *b = shoal_ckpt_get_info(d->b);
   const struct {
     const char *name;
     uint64_t a, b;
@@ -243,12 +244,12 @@ static void compare_info(diff *d)
 
 static shoal_status compare(diff *d, const char *only, const char *except)
 {
-  SHOAL_TRY(shoal_alloc(SHOAL_CKPT_PIECE, 1, "diff buffer", &d->piece_a));
-  SHOAL_TRY(shoal_alloc(SHOAL_CKPT_PIECE, 1, "diff buffer", &d->piece_b));
+  SHOAL_TRY(shoal_alloc(PIECE, 1, "diff buffer", &d->piece_a));
+  SHOAL_TRY(shoal_alloc(PIECE, 1, "diff buffer", &d->piece_b));
   if (!only) compare_info(d);
   SHOAL_TRY(merge(d, only ? only : "", except));
-  SHOAL_CHECK(d->compared > 0 || !only, SHOAL_ERR_USAGE, "no data set of %s or %s begins with \"%s\"", d->a->path,
-              d->b->path, only);
+  SHOAL_CHECK(d->compared > 0 || !only, SHOAL_ERR_USAGE, "no data set of %s or %s begins with \"%s\"",
+              shoal_ckpt_path(d->a), shoal_ckpt_path(d->b), only);
   return SHOAL_OK;
 }
 
@@ -256,8 +257,8 @@ static void begin_json(diff *d)
 {
   d->json.lines = 2;
   shoal_json_object(&d->json, NULL);
-  shoal_json_string(&d->json, "a", d->a->path);
-  shoal_json_string(&d->json, "b", d->b->path);
+  shoal_json_string(&d->json, "a", shoal_ckpt_path(d->a));
+  shoal_json_string(&d->json, "b", shoal_ckpt_path(d->b));
   shoal_json_real(&d->json, "tolerance", d->tolerance);
   shoal_json_array(&d->json, "differences");
 }
@@ -274,7 +275,7 @@ static void print_json(diff *d, FILE *out)
 
 static void print_table(const diff *d, FILE *out)
 {
-  fprintf(out, "%s%s and %s ", d->text.text ? d->text.text : "", d->a->path, d->b->path);
+  fprintf(out, "%s%s and %s ", d->text.text ? d->text.text : "", shoal_ckpt_path(d->a), shoal_ckpt_path(d->b));
   if (d->different)
     fprintf(out, "differ in %zu places (%zu data sets compared)\n", d->different, d->compared);
   else if (d->tolerance > 0)

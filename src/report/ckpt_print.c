@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "ckpt/ckpt_impl.h"
+#include "ckpt/folder.h"
 #include "report/ckpt.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,20 +20,21 @@ static uint64_t file_bytes(const char *path)
 
 static uint64_t data_bytes(const shoal_ckpt *c)
 {
+  const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
   uint64_t sum = 0;
-  for (size_t i = 0; i < c->index.n; i++) sum += c->index.at[i].bytes;
+  for (size_t i = 0; i < x->n; i++) sum += x->at[i].bytes;
   return sum;
 }
 
 /* The attributes, as members of the object that is open. */
 static void put_info(shoal_json *j, const shoal_ckpt *c)
 {
-  const shoal_ckpt_info *i = &c->info;
+  const shoal_ckpt_info *i = shoal_ckpt_get_info(c);
   shoal_json_string(j, "run", i->run);
   shoal_json_string(j, "model", i->model);
   shoal_json_string(j, "method", i->method);
   shoal_json_string(j, "layout", i->layout);
-  shoal_json_string(j, "created", c->created);
+  shoal_json_string(j, "created", i->created);
   shoal_json_uint(j, "step", i->step);
   shoal_json_uint(j, "epoch", i->epoch);
   shoal_json_uint(j, "samples", i->samples);
@@ -53,9 +54,10 @@ static void list_row(shoal_str *s, const shoal_ckpt_file *file, const shoal_ckpt
   char amount[32];
   const char *name = shoal_path_base(file->path);
   shoal_format_bytes((double)file_bytes(file->path), amount, sizeof amount);
-  if (c)
-    shoal_str_add(s, "%-22s %10" PRIu64 " %6" PRIu64 " %5" PRId64 " %-10s %10s  %-20s  good\n", name, c->info.step,
-                  c->info.epoch, c->info.size, c->info.method, amount, c->created);
+  const shoal_ckpt_info *i = c ? shoal_ckpt_get_info(c) : NULL;
+  if (i)
+    shoal_str_add(s, "%-22s %10" PRIu64 " %6" PRIu64 " %5" PRId64 " %-10s %10s  %-20s  good\n", name, i->step, i->epoch,
+                  i->size, i->method, amount, i->created);
   else
     shoal_str_add(s, "%-22s %10" PRIu64 " %6s %5s %-10s %10s  %-20s  DAMAGED: %s\n", name, file->step, "-", "-", "-",
                   amount, "-", why);
@@ -130,16 +132,18 @@ shoal_status shoal_ckpt_print_list(const char *dir, bool json, FILE *out)
 
 static void show_json(const shoal_ckpt *c, FILE *out)
 {
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
+  const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
   shoal_json j = { .lines = 2, .out = out };
   shoal_json_object(&j, NULL);
-  shoal_json_string(&j, "path", c->path);
+  shoal_json_string(&j, "path", shoal_ckpt_path(c));
   put_info(&j, c);
-  shoal_json_string(&j, "config", c->config);
-  if (c->placement) shoal_json_string(&j, "placement", c->placement);
-  shoal_json_uint(&j, "bytes", file_bytes(c->path));
+  shoal_json_string(&j, "config", info->config);
+  if (info->placement) shoal_json_string(&j, "placement", info->placement);
+  shoal_json_uint(&j, "bytes", file_bytes(shoal_ckpt_path(c)));
   shoal_json_array(&j, "data_sets");
-  for (size_t i = 0; i < c->index.n; i++) {
-    const shoal_ckpt_entry *e = &c->index.at[i];
+  for (size_t i = 0; i < x->n; i++) {
+    const shoal_ckpt_entry *e = &x->at[i];
     shoal_json_object(&j, NULL);
     shoal_json_string(&j, "name", e->name);
     shoal_json_string(&j, "type", shoal_dtype_name(e->type));
@@ -157,40 +161,42 @@ static void show_json(const shoal_ckpt *c, FILE *out)
 
 static void show_info(shoal_str *s, const shoal_ckpt *c)
 {
-  const shoal_ckpt_info *i = &c->info;
+  const shoal_ckpt_info *i = shoal_ckpt_get_info(c);
   char amount[32];
-  shoal_str_add(s, "file     %s (%s)\n", c->path,
-                shoal_format_bytes((double)file_bytes(c->path), amount, sizeof amount));
+  shoal_str_add(s, "file     %s (%s)\n", shoal_ckpt_path(c),
+                shoal_format_bytes((double)file_bytes(shoal_ckpt_path(c)), amount, sizeof amount));
   shoal_str_add(s, "run      %s\nmodel    %s\nmethod   %s\n", i->run, i->model, i->method);
   shoal_str_add(s, "ranks    %" PRId64 " (layout %s)\n", i->size, i->layout[0] ? i->layout : "not recorded");
   shoal_str_add(s, "position step %" PRIu64 ", epoch %" PRIu64 ", %" PRIu64 " samples into it\n", i->step, i->epoch,
                 i->samples);
-  shoal_str_add(s, "created  %s\n", c->created);
+  shoal_str_add(s, "created  %s\n", i->created);
 }
 
 static void show_table(shoal_str *s, const shoal_ckpt *c)
 {
+  const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
   char amount[32], shape[256];
   size_t width = 8;
-  for (size_t i = 0; i < c->index.n; i++) {
-    size_t n = strlen(c->index.at[i].name);
+  for (size_t i = 0; i < x->n; i++) {
+    size_t n = strlen(x->at[i].name);
     if (n > width) width = n;
   }
   shoal_str_add(s, "\n%-*s  type  %-24s %12s  crc32c\n", (int)width, "data set", "shape", "bytes");
-  for (size_t i = 0; i < c->index.n; i++) {
-    const shoal_ckpt_entry *e = &c->index.at[i];
+  for (size_t i = 0; i < x->n; i++) {
+    const shoal_ckpt_entry *e = &x->at[i];
     shoal_str_add(s, "%-*s  %-4s  %-24s %12" PRIu64 "  %08" PRIx32 "\n", (int)width, e->name, shoal_dtype_name(e->type),
                   shoal_ckpt_shape_text(e->ndim, e->dims, shape, sizeof shape), e->bytes, e->crc);
   }
-  shoal_str_add(s, "%zu data sets, %s\n", c->index.n, shoal_format_bytes((double)data_bytes(c), amount, sizeof amount));
+  shoal_str_add(s, "%zu data sets, %s\n", x->n, shoal_format_bytes((double)data_bytes(c), amount, sizeof amount));
 }
 
 static void show_text(const shoal_ckpt *c, FILE *out)
 {
+  const char *config = shoal_ckpt_get_info(c)->config;
   shoal_str s = { 0 };
   show_info(&s, c);
   show_table(&s, c);
-  if (c->config[0]) shoal_str_add(&s, "\nrun file, resolved:\n%s\n", c->config);
+  if (config[0]) shoal_str_add(&s, "\nrun file, resolved:\n%s\n", config);
   print_and_free(&s, out);
 }
 

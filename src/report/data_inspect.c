@@ -7,7 +7,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "data/data_impl.h"
+#include "data/contents.h"
+#include "data/tally.h"
 #include "report/data.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 enum { BLOCK_BYTES = 4 << 20, SHOWN = 20 };
 
 typedef struct {
-  char layout[96];      /* "chunks [5, 3, 32, 32], deflate" */
+  char layout[224];     /* "chunks [5, 3, 32, 32], deflate" */
   double amplification; /* 1: only the sample's own bytes; 0: not said, of text, which is read in passages */
   uint64_t wrong_labels, first_wrong;
   int32_t wrong_value;
@@ -24,6 +25,8 @@ typedef struct {
 
 typedef struct {
   shoal_dataset *d;
+  const shoal_data_info *info;
+  shoal_data_stored stored;
   part_facts part[2];
   uint64_t *histogram[2]; /* [classes] */
   double *mean, *std;     /* of the training split, computed */
@@ -34,50 +37,33 @@ typedef struct {
 
 /* ---- gathering ---- */
 
-static void describe_filters(hid_t how, char *buf, size_t cap)
+static shoal_status describe_layout(const shoal_dataset *d, shoal_split split, part_facts *p)
 {
-  int n = H5Pget_nfilters(how);
-  for (int i = 0; i < n; i++) {
-    unsigned flags, info;
-    size_t values = 0, at = strlen(buf);
-    char name[32] = "";
-    H5Pget_filter2(how, (unsigned)i, &flags, &values, NULL, sizeof name, name, &info);
-    snprintf(buf + at, cap - at, ", %s", name);
+  shoal_h5_facts f;
+  SHOAL_TRY(shoal_dataset_layout(d, split, &f));
+  p->amplification = 1;
+  snprintf(p->layout, sizeof p->layout, "contiguous");
+  if (!f.chunk[0]) return SHOAL_OK;
+  size_t at = (size_t)snprintf(p->layout, sizeof p->layout, "chunks [");
+  double touched = (double)f.chunk[0], own = 1;
+  for (int i = 0; i < f.ndim; i++) {
+    if (at < sizeof p->layout)
+      at += (size_t)snprintf(p->layout + at, sizeof p->layout - at, i ? ", %" PRIu64 : "%" PRIu64, f.chunk[i]);
+    if (i == 0) continue;
+    touched *= (double)((f.dims[i] + f.chunk[i] - 1) / f.chunk[i] * f.chunk[i]);
+    own *= (double)f.dims[i];
   }
-}
-
-static void describe_layout(const shoal_dataset *d, shoal_split split, part_facts *f)
-{
-  hid_t how = H5Dget_create_plist(d->part[split].x), type = H5Dget_type(d->part[split].x);
-  hsize_t chunk[8], dims[8];
-  int ndim = H5Sget_simple_extent_dims(d->part[split].x_space, dims, NULL);
-  f->amplification = 1;
-  snprintf(f->layout, sizeof f->layout, "contiguous");
-  if (H5Pget_layout(how) == H5D_CHUNKED) {
-    H5Pget_chunk(how, 8, chunk);
-    size_t at = (size_t)snprintf(f->layout, sizeof f->layout, "chunks [");
-    double touched = (double)chunk[0], own = 1;
-    for (int i = 0; i < ndim; i++) {
-      if (at < sizeof f->layout)
-        at += (size_t)snprintf(f->layout + at, sizeof f->layout - at, i ? ", %llu" : "%llu",
-                               (unsigned long long)chunk[i]);
-      if (i == 0) continue;
-      touched *= (double)((dims[i] + chunk[i] - 1) / chunk[i] * chunk[i]);
-      own *= (double)dims[i];
-    }
-    if (at < sizeof f->layout) snprintf(f->layout + at, sizeof f->layout - at, "]");
-    describe_filters(how, f->layout, sizeof f->layout);
-    f->amplification = d->names.text ? 0 : touched / own;
-  }
-  H5Tclose(type);
-  H5Pclose(how);
+  if (at < sizeof p->layout)
+    snprintf(p->layout + at, sizeof p->layout - at, "]%s%s", f.filters[0] ? ", " : "", f.filters);
+  p->amplification = shoal_dataset_info(d)->kind == SHOAL_DATA_TEXT ? 0 : touched / own;
+  return SHOAL_OK;
 }
 
 static void judge_labels(facts *f, shoal_split split, uint64_t first, uint64_t n, const int32_t *y)
 {
   part_facts *p = &f->part[split];
   for (uint64_t i = 0; i < n; i++) {
-    if (y[i] >= 0 && y[i] < f->d->info.classes) {
+    if (y[i] >= 0 && y[i] < f->info->classes) {
       f->histogram[split][y[i]]++;
       continue;
     }
@@ -91,12 +77,11 @@ static void judge_labels(facts *f, shoal_split split, uint64_t first, uint64_t n
 static shoal_status pass_split(facts *f, shoal_split split, shoal_tally *t, uint32_t crc[2], void *x, int32_t *y,
                                uint64_t step)
 {
-  shoal_dataset *d = f->d;
-  bool text = d->info.kind == SHOAL_DATA_TEXT;
-  for (uint64_t at = 0; at < d->info.n[split]; at += step) {
-    uint64_t n = SHOAL_MIN(step, d->info.n[split] - at);
-    SHOAL_TRY(shoal_dataset_rows(d, split, at, n, x, text ? NULL : y));
-    crc[0] = shoal_crc32c(crc[0], x, n * d->sample_bytes);
+  bool text = f->info->kind == SHOAL_DATA_TEXT;
+  for (uint64_t at = 0; at < f->info->n[split]; at += step) {
+    uint64_t n = SHOAL_MIN(step, f->info->n[split] - at);
+    SHOAL_TRY(shoal_dataset_rows(f->d, split, at, n, x, text ? NULL : y));
+    crc[0] = shoal_crc32c(crc[0], x, n * f->stored.sample_bytes);
     if (text) continue;
     shoal_tally_add(t, n, x);
     crc[1] = shoal_crc32c(crc[1], y, n * sizeof *y);
@@ -107,17 +92,18 @@ static shoal_status pass_split(facts *f, shoal_split split, shoal_tally *t, uint
 
 static shoal_status pass_all(facts *f)
 {
-  shoal_dataset *d = f->d;
+  const shoal_data_info *i = f->info;
+  const size_t sample_bytes = f->stored.sample_bytes;
   shoal_tally train = { 0 }, test = { 0 };
   uint32_t crc[4] = { 0 };
-  uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);
+  uint64_t step = SHOAL_MAX(BLOCK_BYTES / sample_bytes, 1);
   void *x = NULL;
   int32_t *y = NULL;
   shoal_status st;
-  SHOAL_TRY_GOTO(st, shoal_alloc(step, d->sample_bytes, "samples", &x), done);
+  SHOAL_TRY_GOTO(st, shoal_alloc(step, sample_bytes, "samples", &x), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);
-  SHOAL_TRY_GOTO(st, shoal_tally_init(&train, d->info.kind, &d->info.sample, d->info.x_bytes), done);
-  SHOAL_TRY_GOTO(st, shoal_tally_init(&test, d->info.kind, &d->info.sample, d->info.x_bytes), done);
+  SHOAL_TRY_GOTO(st, shoal_tally_init(&train, i->kind, &i->sample, i->x_bytes), done);
+  SHOAL_TRY_GOTO(st, shoal_tally_init(&test, i->kind, &i->sample, i->x_bytes), done);
   SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TRAIN, &train, crc, x, y, step), done);
   SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TEST, &test, crc + 2, x, y, step), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * train.groups, &f->mean), done);
@@ -136,10 +122,10 @@ done:
 
 static shoal_status gather(facts *f)
 {
-  const shoal_data_info *i = &f->d->info;
+  const shoal_data_info *i = f->info;
   for (int s = 0; s < 2; s++) {
     if (i->kind != SHOAL_DATA_TEXT) SHOAL_TRY(SHOAL_ALLOC((size_t)i->classes, &f->histogram[s]));
-    if (i->n[s]) describe_layout(f->d, (shoal_split)s, &f->part[s]);
+    if (i->n[s]) SHOAL_TRY(describe_layout(f->d, (shoal_split)s, &f->part[s]));
   }
   return pass_all(f);
 }
@@ -156,13 +142,13 @@ static const char *type_name(const shoal_data_info *i)
 
 static bool checksum_ok(const facts *f)
 {
-  return !f->d->has_checksum || f->checksum == f->d->info.checksum;
+  return !f->stored.has_checksum || f->checksum == f->info->checksum;
 }
 
 /* The k-th line of the class names; "" when there are none. */
-static void class_name(const shoal_dataset *d, int64_t k, char *buf, size_t cap)
+static void class_name(const char *names, int64_t k, char *buf, size_t cap)
 {
-  const char *at = d->class_names ? d->class_names : "";
+  const char *at = names ? names : "";
   for (; k > 0 && at; k--) {
     at = strchr(at, '\n');
     if (at) at++;
@@ -172,13 +158,13 @@ static void class_name(const shoal_dataset *d, int64_t k, char *buf, size_t cap)
 
 static void print_histogram(const facts *f, FILE *out)
 {
-  const shoal_data_info *i = &f->d->info;
+  const shoal_data_info *i = f->info;
   if (i->kind == SHOAL_DATA_TEXT) return;
   int64_t shown = SHOAL_MIN(i->classes, (int64_t)SHOWN);
   fprintf(out, "\n%8s %12s %12s\n", "class", "train", "test");
   for (int64_t c = 0; c < shown; c++) {
     char name[40];
-    class_name(f->d, c, name, sizeof name);
+    class_name(f->stored.class_names, c, name, sizeof name);
     fprintf(out, "%8" PRId64 " %12" PRIu64 " %12" PRIu64 "%s%s\n", c, f->histogram[0][c], f->histogram[1][c],
             name[0] ? "  " : "", name);
   }
@@ -187,10 +173,10 @@ static void print_histogram(const facts *f, FILE *out)
 
 static void print_scale(const facts *f, FILE *out)
 {
-  if (f->d->info.kind == SHOAL_DATA_TEXT) return;
+  if (f->info->kind == SHOAL_DATA_TEXT) return;
   fprintf(out, "\n%8s %12s %12s   of the training split%s\n",
-          f->d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature", "mean", "std",
-          f->d->has_scale ? "" : " (not stored in the file)");
+          f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature", "mean", "std",
+          f->stored.has_scale ? "" : " (not stored in the file)");
   size_t shown = SHOAL_MIN(f->groups, (size_t)SHOWN);
   for (size_t g = 0; g < shown; g++) fprintf(out, "%8zu %12.6g %12.6g\n", g, f->mean[g], f->std[g]);
   if (shown < f->groups) fprintf(out, "%8s and %zu more\n", "", f->groups - shown);
@@ -198,24 +184,23 @@ static void print_scale(const facts *f, FILE *out)
 
 static void print_table(const facts *f, FILE *out)
 {
-  const shoal_dataset *d = f->d;
-  const shoal_data_info *i = &d->info;
+  const shoal_data_info *i = f->info;
   char shape[96], amount[32];
-  fprintf(out, "%s\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n  source    %s\n", d->path, kinds[i->kind],
-          i->classes, type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape),
+  fprintf(out, "%s\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n  source    %s\n", shoal_dataset_path(f->d),
+          kinds[i->kind], i->classes, type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape),
           i->source[0] ? i->source : "not stored");
   fprintf(out, "  checksum  %08" PRIx32 "%s\n", f->checksum,
-          !d->has_checksum ? " (none stored)"
-          : checksum_ok(f) ? ", as stored"
-                           : ", DIFFERS from the stored one");
+          !f->stored.has_checksum ? " (none stored)"
+          : checksum_ok(f)        ? ", as stored"
+                                  : ", DIFFERS from the stored one");
   fprintf(out, "\n%8s %12s %12s %14s  layout\n", "split", "samples", "size", "amplification");
   for (int s = 0; s < 2; s++) {
     char times[32] = "-";
     if (!i->n[s]) continue;
     if (f->part[s].amplification > 0) snprintf(times, sizeof times, "%.1f", f->part[s].amplification);
     fprintf(out, "%8s %12" PRIu64 " %12s %14s  %s of /%s\n", shoal_split_name((shoal_split)s), i->n[s],
-            shoal_format_bytes((double)i->n[s] * (double)d->sample_bytes, amount, sizeof amount), times,
-            f->part[s].layout, d->names.x[s]);
+            shoal_format_bytes((double)i->n[s] * (double)f->stored.sample_bytes, amount, sizeof amount), times,
+            f->part[s].layout, f->stored.x[s]);
   }
   print_scale(f, out);
   print_histogram(f, out);
@@ -235,13 +220,13 @@ static void put_numbers(shoal_json *j, const char *key, size_t n, const double *
 
 static void put_split(shoal_json *j, const facts *f, shoal_split split)
 {
-  const shoal_data_info *i = &f->d->info;
+  const shoal_data_info *i = f->info;
   const part_facts *p = &f->part[split];
   shoal_json_object(j, shoal_split_name(split));
   shoal_json_uint(j, "samples", i->n[split]);
   if (i->n[split]) {
-    shoal_json_uint(j, "bytes", i->n[split] * (uint64_t)f->d->sample_bytes);
-    shoal_json_string(j, "array", f->d->names.x[split]);
+    shoal_json_uint(j, "bytes", i->n[split] * (uint64_t)f->stored.sample_bytes);
+    shoal_json_string(j, "array", f->stored.x[split]);
     shoal_json_string(j, "layout", p->layout);
     if (p->amplification > 0) shoal_json_real(j, "amplification", p->amplification);
     shoal_json_uint(j, "wrong_labels", p->wrong_labels);
@@ -256,11 +241,10 @@ static void put_split(shoal_json *j, const facts *f, shoal_split split)
 
 static void print_json(const facts *f, FILE *out)
 {
-  const shoal_dataset *d = f->d;
-  const shoal_data_info *i = &d->info;
+  const shoal_data_info *i = f->info;
   shoal_json j = { .lines = 1, .out = out };
   shoal_json_object(&j, NULL);
-  shoal_json_string(&j, "path", d->path);
+  shoal_json_string(&j, "path", shoal_dataset_path(f->d));
   shoal_json_string(&j, "kind", kinds[i->kind]);
   shoal_json_int(&j, "classes", i->classes);
   shoal_json_string(&j, "type", type_name(i));
@@ -268,9 +252,9 @@ static void print_json(const facts *f, FILE *out)
   for (int k = 0; k < i->sample.ndim; k++) shoal_json_int(&j, NULL, i->sample.dim[k]);
   shoal_json_end(&j);
   shoal_json_string(&j, "source", i->source);
-  shoal_json_bool(&j, "foreign_names", d->names.foreign);
+  shoal_json_bool(&j, "foreign_names", f->stored.foreign);
   shoal_json_format(&j, "checksum", "%08" PRIx32, f->checksum);
-  shoal_json_bool(&j, "checksum_stored", d->has_checksum);
+  shoal_json_bool(&j, "checksum_stored", f->stored.has_checksum);
   shoal_json_bool(&j, "checksum_ok", checksum_ok(f));
   if (i->kind != SHOAL_DATA_TEXT) {
     put_numbers(&j, "mean", f->groups, f->mean);
@@ -285,18 +269,18 @@ static void print_json(const facts *f, FILE *out)
 
 static shoal_status verdict(const facts *f)
 {
-  const shoal_dataset *d = f->d;
+  const char *path = shoal_dataset_path(f->d);
   for (int s = 0; s < 2; s++)
     SHOAL_CHECK(f->part[s].wrong_labels == 0, SHOAL_ERR_IO,
-                "%s: %" PRIu64 " labels of /%s are not in 0 to %" PRId64 ", the first is %d of sample %" PRIu64,
-                d->path, f->part[s].wrong_labels, d->names.y[s], d->info.classes - 1, f->part[s].wrong_value,
+                "%s: %" PRIu64 " labels of /%s are not in 0 to %" PRId64 ", the first is %d of sample %" PRIu64, path,
+                f->part[s].wrong_labels, f->stored.y[s], f->info->classes - 1, f->part[s].wrong_value,
                 f->part[s].first_wrong);
-  SHOAL_CHECK(f->not_finite == 0, SHOAL_ERR_IO, "%s: %" PRIu64 " values are not finite (NaN or infinite)", d->path,
+  SHOAL_CHECK(f->not_finite == 0, SHOAL_ERR_IO, "%s: %" PRIu64 " values are not finite (NaN or infinite)", path,
               f->not_finite);
   SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
               "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
               "; it was damaged or changed, make it anew",
-              d->path, f->checksum, d->info.checksum);
+              path, f->checksum, f->info->checksum);
   return SHOAL_OK;
 }
 
@@ -304,6 +288,8 @@ shoal_status shoal_data_inspect(const char *path, bool json, FILE *out)
 {
   facts f = { 0 };
   SHOAL_TRY(shoal_dataset_open(path, &f.d));
+  f.info = shoal_dataset_info(f.d);
+  f.stored = shoal_dataset_stored(f.d);
   shoal_status st = gather(&f);
   if (st == SHOAL_OK) {
     (json ? print_json : print_table)(&f, out);

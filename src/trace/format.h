@@ -1,7 +1,7 @@
 /* The layout of a trace file, for whoever writes or reads one: docs/trace-format.md. */
 #ifndef SHOAL_TRACE_FORMAT_H
 #define SHOAL_TRACE_FORMAT_H
-#include "h5/h5.h"
+#include "h5/table.h"
 #include "trace/trace.h"
 
 #define SHOAL_TRACE_FORMAT "shoal-trace"
@@ -10,7 +10,7 @@ enum {
   SHOAL_TRACE_CHUNK = 4096 /* records per chunk in the file: 224 KiB */
 };
 
-hid_t shoal_trace_record_type(bool stored); /* stored: little-endian; else as in memory.  Caller closes */
-hid_t shoal_trace_attempt_type(bool stored);
-hid_t shoal_trace_text_type(void); /* variable-length UTF-8 */
+/* The rows of /records, /attempts and /ops.  Members that came after the first files were written are optional: absent
+ * they read as zero, "not known". */
+extern const shoal_h5_row shoal_trace_records, shoal_trace_attempts, shoal_trace_ops;
 #endif

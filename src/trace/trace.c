@@ -4,7 +4,7 @@
  * (one thread owns a recorder), no allocation (the block is there from the start), no system call but when the block is
  * full or a flush is due.  What that costs is measured when the recorder opens, and reported with the trace.
  *
- *     span ──► totals ──► BY_OP:   ring ──► full, or flush_s passed ──► file ──► H5Fflush
+ *     span ──► totals ──► BY_OP:   ring ──► full, or flush_s passed ──► file ──► flush
  *                    └──► BY_STEP: sums per kind and link ── next step ──► ring
  */
 #include "trace/trace.h"
@@ -37,7 +37,7 @@ static void keep_status(shoal_trace *t, shoal_status st)
 {
   t->broken = st;
   if (st == SHOAL_OK) return;
-  shoal_trace_file_abandon(t);
+  shoal_h5_abandon(t->out.file); /* it stays as the last flush left it */
   free(t->ring);
   t->ring = NULL;
 }
@@ -215,8 +215,7 @@ shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent)
   if (!even_if_recent && begin - t->last_flush_ns < t->flush_every_ns) return SHOAL_OK;
   update_row(t);
   keep_status(t, shoal_trace_file_write(t));
-  if (t->broken == SHOAL_OK && H5Fflush(t->out.file, H5F_SCOPE_GLOBAL) < 0)
-    keep_status(t, shoal_h5_fail(__FILE__, __LINE__, "cannot flush %s", t->path));
+  if (t->broken == SHOAL_OK) keep_status(t, shoal_h5_flush(t->out.file));
   t->last_flush_ns = shoal_now_ns();
   t->flush_ns += t->last_flush_ns - begin;
   return t->broken;
@@ -261,7 +260,6 @@ shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const s
   shoal_status st = SHOAL_OK;
   shoal_trace *t = calloc(1, sizeof *t);
   SHOAL_CHECK(t, SHOAL_ERR_MEM, "trace recorder");
-  t->out = (shoal_trace_file){ -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
   t->level = path ? level : SHOAL_TRACE_OFF;
   for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++) shoal_trace_add_op(t, shoal_trace_kind_name(kind));
   if (t->level != SHOAL_TRACE_OFF) {

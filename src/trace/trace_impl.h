@@ -7,9 +7,9 @@ enum { SHOAL_TRACE_RING = 16384 }; /* records held in memory: 896 KiB */
 
 /* Where an attempt's records go. */
 typedef struct {
-  hid_t file, records, ops, attempts;       /* open data sets, < 0 when not */
-  hid_t record_type, attempt_type, op_type; /* memory types */
-  uint64_t n_records, n_attempts, n_ops;    /* in the file */
+  shoal_h5 file;
+  shoal_h5_table *records, *ops, *attempts;
+  uint64_t own_row; /* of this attempt in /attempts, rewritten by every flush */
 } shoal_trace_file;
 
 struct shoal_trace {
@@ -38,8 +38,6 @@ struct shoal_trace {
 shoal_status shoal_trace_file_open(shoal_trace *t, const shoal_trace_info *info);
 /** Append the string table's news and the ring, empty it, and rewrite the attempt's row. */
 shoal_status shoal_trace_file_write(shoal_trace *t);
-/** After a failed write: leave the file as the last flush left it, whatever HDF5 still wants to write. */
-void shoal_trace_file_abandon(shoal_trace *t);
 void shoal_trace_file_close(shoal_trace *t);
 
 uint32_t shoal_trace_add_op(shoal_trace *t, const char *name); /* without looking for it first */

@@ -7,6 +7,7 @@
  * the first one knew is named in the log, for it is lost. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "ckpt/folder.h"
 #include "train/session.h"
 #include <stdlib.h>
 #include <string.h>

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "ckpt/folder.h"
 #include "train/session.h"
 #include <math.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 #define _GNU_SOURCE /* unshare */
 #include "base/file.h"
 #include "base/log.h"
-#include "ckpt/ckpt_impl.h"
-#include "unit/ckpt_fixture.h"
+#include "unit/ckpt_together.h"
+#include <hdf5.h>
 #include <sched.h>
 #include <sys/mount.h>
 

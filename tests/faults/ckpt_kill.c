@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "unit/ckpt_fixture.h"
+#include "unit/ckpt_together.h"
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>

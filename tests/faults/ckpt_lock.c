@@ -19,10 +19,10 @@ int flock(int fd, int operation)
   return -1;
 }
 
-static void write_and_read(shoal_group *g, const char *dir, uint64_t step)
+static void write_and_read(const char *dir, uint64_t step)
 {
   shoal_ckpt *c = NULL;
-  char *path = fixture_write(g, dir, step), *latest = NULL;
+  char *path = fixture_write(dir, step), *latest = NULL;
   uint64_t found = 0;
   CHECK(shoal_ckpt_open(path, true, &c) == SHOAL_OK && fixture_matches(c, step), "errno %d: read", refuse_with);
   shoal_ckpt_close(c);
@@ -33,16 +33,16 @@ static void write_and_read(shoal_group *g, const char *dir, uint64_t step)
 }
 
 /* The lock is on the inode, so a second open file of one process is as foreign as another process. */
-static void locked_by_another(shoal_group *g, const char *dir)
+static void locked_by_another(const char *dir)
 {
   shoal_ckpt *c = NULL;
-  char *path = fixture_write(g, dir, 99);
+  char *path = fixture_write(dir, 99);
   int fd = open(path, O_RDWR);
   REQUIRE(fd >= 0 && syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0, "lock");
   CHECK(shoal_ckpt_open(path, true, &c) == SHOAL_OK && fixture_matches(c, 99), "read under a foreign lock");
   shoal_ckpt_close(c);
   free(path);
-  path = fixture_write(g, dir, 99); /* replaces the locked file by its name */
+  path = fixture_write(dir, 99); /* replaces the locked file by its name */
   CHECK(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "and replaced");
   shoal_ckpt_close(c);
   close(fd);
@@ -52,17 +52,13 @@ static void locked_by_another(shoal_group *g, const char *dir)
 int main(void)
 {
   static const int numbers[] = { 11, 37, 524, 0 };
-  shoal_world_options options = { 0 };
-  shoal_world *world;
-  REQUIRE(shoal_world_open(&options, &world) == SHOAL_OK, "world");
   const char *dir = fixture_make();
   for (size_t i = 0; i < SHOAL_COUNT(numbers); i++) {
     refuse_with = numbers[i];
-    write_and_read(shoal_world_control(world), dir, 1 + i);
+    write_and_read(dir, 1 + i);
   }
   CHECK(calls > 0, "the library does ask for locks, so the refusals were real");
-  locked_by_another(shoal_world_control(world), dir);
+  locked_by_another(dir);
   CHECK(!shoal_first_error()[0], "%s", shoal_first_error());
-  shoal_world_close(world);
   return check_done();
 }

@@ -4,6 +4,7 @@
  * that later versions read what an earlier one wrote.  No test runs this. */
 #include "base/file.h"
 #include "base/str.h"
+#include "ckpt/together/writer.h"
 #include "golden/ckpt_golden.h"
 #include <stdio.h>
 #include <stdlib.h>

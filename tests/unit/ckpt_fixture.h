@@ -3,10 +3,12 @@
  * The numbers are functions of name and index, so a reader can be checked without keeping what was written. */
 #ifndef SHOAL_TESTS_CKPT_FIXTURE_H
 #define SHOAL_TESTS_CKPT_FIXTURE_H
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "check.h"
-#include "ckpt/ckpt.h"
+#include "ckpt/draft.h"
+#include "ckpt/folder.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -114,29 +116,24 @@ static inline void fixture_info(uint64_t step, int64_t size, shoal_ckpt_info *in
   info->config = "run: { name: fixture }\nmodel: { name: resnet20 }\n";
 }
 
-static inline void fixture_put(shoal_ckpt_writer *c, uint64_t step)
+/* A whole checkpoint, written by this process alone; its path, which the caller frees. */
+static inline char *fixture_write(const char *dir, uint64_t step)
 {
-  uint64_t data[FIXTURE_LARGEST / 8];
+  shoal_ckpt_info info;
+  shoal_ckpt_draft d = { 0 };
+  uint64_t data[FIXTURE_LARGEST / 8], n = FIXTURE_REPLICA;
+  char *path = shoal_strdup_printf("%s/step-%09" PRIu64 ".h5", dir, step);
+  fixture_info(step, 1, &info);
+  REQUIRE(shoal_ckpt_draft_open(&d, path, &info, 0) == SHOAL_OK, "open");
   for (int i = 0; i < FIXTURE_SETS; i++) {
     const fixture_set *f = &fixture_sets[i];
     fixture_fill(f->type, step + (uint64_t)i, fixture_elements(f), data);
-    shoal_ckpt_put(c, f->name, f->type, f->ndim, f->dims, data);
+    REQUIRE(shoal_ckpt_draft_put(&d, f->name, f->type, f->ndim, f->dims, data) == SHOAL_OK, "%s", f->name);
   }
-}
-
-/* A whole checkpoint of one rank; its path, which the caller frees. */
-static inline char *fixture_write(shoal_group *g, const char *dir, uint64_t step)
-{
-  shoal_ckpt_info info;
-  shoal_ckpt_writer *c = NULL;
-  float mine[FIXTURE_REPLICA];
-  char *path = NULL;
-  fixture_info(step, 1, &info);
-  REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &c) == SHOAL_OK, "begin");
-  fixture_put(c, step);
-  fixture_fill(SHOAL_F32, step, FIXTURE_REPLICA, mine);
-  shoal_ckpt_put_replica(c, "weights", SHOAL_F32, FIXTURE_REPLICA, mine);
-  REQUIRE(shoal_ckpt_commit(c, &path) == SHOAL_OK, "commit");
+  fixture_fill(SHOAL_F32, step, n, data);
+  REQUIRE(shoal_ckpt_draft_put(&d, "replica/0/weights", SHOAL_F32, 1, &n, data) == SHOAL_OK, "weights");
+  REQUIRE(shoal_ckpt_draft_finish(&d) == SHOAL_OK, "finish");
+  shoal_ckpt_draft_discard(&d);
   return path;
 }
 

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static shoal_group *g;
 static const char *dir;
 
 /* What the log says meanwhile, also what it prints to the terminal's place. */
@@ -46,7 +45,7 @@ static char *name_of(uint64_t step)
 }
 static void make(uint64_t step)
 {
-  free(fixture_write(g, dir, step));
+  free(fixture_write(dir, step));
 }
 static bool there(uint64_t step)
 {
@@ -210,16 +209,11 @@ static void sweep_rule(void)
 
 int main(void)
 {
-  shoal_world_options options = { 0 };
-  shoal_world *world;
-  REQUIRE(shoal_world_open(&options, &world) == SHOAL_OK, "world");
-  g = shoal_world_control(world);
   dir = fixture_make();
   shoal_clear_error();
   latest_skips_what_is_damaged();
   an_earlier_error_is_kept();
   prune_keeps_the_good();
   sweep_rule();
-  shoal_world_close(world);
   return check_done();
 }

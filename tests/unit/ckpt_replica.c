@@ -1,7 +1,6 @@
 /* Arrays of several ranks: uneven lengths, lengths beyond a piece, empty ones; and failures of one rank, which all
  * ranks must learn.  Run at 1 to 4 ranks. */
-#include "ckpt/ckpt_impl.h"
-#include "unit/ckpt_fixture.h"
+#include "unit/ckpt_together.h"
 
 static shoal_group *g;
 static const char *dir;
@@ -43,16 +42,17 @@ static void put_uneven(shoal_ckpt_writer *w, const float *mine)
 static void check_measure(const float *mine, const shoal_ckpt *c, const char *path)
 {
   shoal_ckpt_writer *w;
+  const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
   uint64_t bytes = 0, data = 0;
   struct stat file;
   CHECK_OK(shoal_ckpt_measure(g, &w));
   put_uneven(w, mine);
   CHECK_OK(shoal_ckpt_measured(w, &bytes));
-  for (size_t i = 0; i < c->index.n; i++) data += c->index.at[i].bytes;
+  for (size_t i = 0; i < x->n; i++) data += x->at[i].bytes;
   CHECK(bytes == data, "rank %d: measured %" PRIu64 " bytes, there are %" PRIu64, rank, bytes, data);
   REQUIRE(stat(path, &file) == 0, "stat");
-  CHECK((uint64_t)file.st_size > bytes && (uint64_t)file.st_size < bytes + (c->index.n + 4) * 2048,
-        "a file of %lld bytes for %" PRIu64 " in %zu arrays", (long long)file.st_size, bytes, c->index.n);
+  CHECK((uint64_t)file.st_size > bytes && (uint64_t)file.st_size < bytes + (x->n + 4) * 2048,
+        "a file of %lld bytes for %" PRIu64 " in %zu arrays", (long long)file.st_size, bytes, x->n);
 }
 
 static void uneven_lengths(void)

@@ -1,12 +1,12 @@
 /* What goes in comes out: every type and shape, scalars, empty arrays, attributes; and what may not go in is refused
  * with nothing left behind. */
-#include "unit/ckpt_fixture.h"
+#include "unit/ckpt_together.h"
 
 static shoal_group *g;
 
 static void all_types_and_shapes(const char *dir)
 {
-  char *path = fixture_write(g, dir, 1234);
+  char *path = fixture_write(dir, 1234);
   shoal_ckpt *c = NULL;
   CHECK(strcmp(strrchr(path, '/'), "/step-000001234.h5") == 0, "%s", path);
   CHECK(fixture_count(dir) == 1, "only the checkpoint stands in the folder");
@@ -25,7 +25,7 @@ static void all_types_and_shapes(const char *dir)
 
 static void names_are_sorted(const char *dir)
 {
-  char *path = fixture_write(g, dir, 7);
+  char *path = fixture_write(dir, 7);
   shoal_ckpt *c = NULL;
   const char *const *names;
   REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "open");
@@ -100,7 +100,7 @@ static void refused_arrays(const char *dir)
     { "model/a", SHOAL_F32, 2, { UINT64_MAX / 2, 4 } },
     { "model/a", SHOAL_F32, 2, { 0, UINT64_MAX } },
   };
-  char *before = fixture_write(g, dir, 50);
+  char *before = fixture_write(dir, 50);
   shoal_quiet_errors(1);
   for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
     shoal_ckpt_info info;
@@ -150,7 +150,7 @@ static void abandoned_and_replaced(const char *dir)
   shoal_ckpt_writer *w;
   shoal_ckpt *c;
   fixture_info(60, 1, &info);
-  char *path = fixture_write(g, dir, 60);
+  char *path = fixture_write(dir, 60);
   REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
   shoal_ckpt_put_i64(w, "method/only", 1);
   CHECK(fixture_count(dir) == 2, "the temporary stands beside");

@@ -4,6 +4,5 @@ endforeach()
 # Needs the folder of real data sets (SHOAL_TEST_DATA or ../shared/data); skips without.
 shoal_add_test(unit.data.real SOURCES unit/data_real.c LINK shoal_data ARGS ${PROJECT_SOURCE_DIR}/../shared/data LABELS unit)
 # These also look at the file as people see it (report/data.h).
-foreach(topic dataset full)
-  shoal_add_test(unit.data.${topic} SOURCES unit/data_${topic}.c LINK shoal_report LABELS unit)
-endforeach()
+shoal_add_test(unit.data.dataset SOURCES unit/data_dataset.c LINK shoal_report PkgConfig::SHOAL_HDF5 LABELS unit)
+shoal_add_test(unit.data.full SOURCES unit/data_full.c LINK shoal_report LABELS unit)

@@ -7,6 +7,7 @@
 #include "h5/h5.h"
 #include "report/data.h"
 #include <fcntl.h>
+#include <hdf5.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 
@@ -253,7 +254,7 @@ static void set_attribute(const char *path, const char *name, int64_t value)
 {
   hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   H5Adelete(f, name);
-  CHECK_OK(shoal_h5_put_i64(f, name, value));
+  CHECK_OK(shoal_h5_put_i64((shoal_h5){ f }, name, value));
   H5Fclose(f);
 }
 
@@ -266,12 +267,12 @@ static void test_unfit_attributes(void)
   set_attribute(path, "classes", 7);
   hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   H5Adelete(f, "std");
-  CHECK_OK(shoal_h5_put_f64s(f, "std", 3, (double[]){ 1, 0, 1 }));
+  CHECK_OK(shoal_h5_put_f64s((shoal_h5){ f }, "std", 3, (double[]){ 1, 0, 1 }));
   H5Fclose(f);
   REFUSE(path, "std 0 of channel 1 cannot normalise");
   f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   H5Adelete(f, "std");
-  CHECK_OK(shoal_h5_put_f64s(f, "std", 2, (double[]){ 1, 1 }));
+  CHECK_OK(shoal_h5_put_f64s((shoal_h5){ f }, "std", 2, (double[]){ 1, 1 }));
   H5Fclose(f);
   REFUSE(path, "mean and std have 3 and 2 values, samples are [3, 5, 4]");
 }

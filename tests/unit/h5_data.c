@@ -1,36 +1,36 @@
 /* Data sets and attributes: what goes in comes out, converted where types differ, and misuse is told in one line. */
 #include "h5/h5.h"
 #include "unit/h5_temp.h"
+#include <hdf5.h>
 #include <pthread.h>
 #include <stdint.h>
 
-static void round_trip(hid_t file)
+static void round_trip(shoal_h5 file)
 {
   float w[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
   double back[6] = { 0 };
-  uint64_t dims[2] = { 2, 3 }, found[8];
-  H5T_class_t c;
-  size_t size;
-  int ndim;
-  CHECK_OK(shoal_h5_write(file, "/model/layer0/w", H5T_NATIVE_FLOAT, 2, dims, w));
-  CHECK_OK(shoal_h5_shape(file, "model/layer0/w", &ndim, found, &c, &size));
-  CHECK(ndim == 2 && found[0] == 2 && found[1] == 3 && c == H5T_FLOAT && size == 4, "shape");
-  CHECK_OK(shoal_h5_read(file, "/model/layer0/w", H5T_NATIVE_DOUBLE, 6, back));
+  uint64_t dims[2] = { 2, 3 };
+  shoal_h5_facts f;
+  CHECK_OK(shoal_h5_write(file, "/model/layer0/w", SHOAL_F32, 2, dims, w));
+  CHECK_OK(shoal_h5_look(file, "model/layer0/w", &f));
+  CHECK(f.ndim == 2 && f.dims[0] == 2 && f.dims[1] == 3 && f.class == SHOAL_H5_FLOAT && f.size == 4, "shape");
+  CHECK(f.exact && f.type == SHOAL_F32 && f.offset != SHOAL_H5_NO_OFFSET && !f.chunk[0] && !f.filters[0], "storage");
+  CHECK_OK(shoal_h5_read(file, "/model/layer0/w", SHOAL_F64, 6, back));
   for (int i = 0; i < 6; i++) CHECK(back[i] == i + 1, "element %d is %g", i, back[i]);
 
   int64_t step = INT64_MAX, got = 0;
-  CHECK_OK(shoal_h5_write(file, "step", H5T_NATIVE_INT64, 0, NULL, &step));
-  CHECK_OK(shoal_h5_read(file, "step", H5T_NATIVE_INT64, 1, &got));
+  CHECK_OK(shoal_h5_write(file, "step", SHOAL_I64, 0, NULL, &step));
+  CHECK_OK(shoal_h5_read(file, "step", SHOAL_I64, 1, &got));
   CHECK(got == step, "scalar");
-  CHECK_OK(shoal_h5_shape(file, "step", &ndim, found, &c, &size));
-  CHECK(ndim == 0 && c == H5T_INTEGER && size == 8, "scalar shape");
+  CHECK_OK(shoal_h5_look(file, "step", &f));
+  CHECK(f.ndim == 0 && f.class == SHOAL_H5_INTEGER && f.has_sign && f.size == 8, "scalar shape");
 
   uint64_t none = 0;
-  CHECK_OK(shoal_h5_write(file, "empty", H5T_NATIVE_UINT8, 1, &none, NULL));
-  CHECK_OK(shoal_h5_read(file, "empty", H5T_NATIVE_UINT8, 0, NULL));
+  CHECK_OK(shoal_h5_write(file, "empty", SHOAL_U8, 1, &none, NULL));
+  CHECK_OK(shoal_h5_read(file, "empty", SHOAL_U8, 0, NULL));
 }
 
-static void existence(hid_t file)
+static void existence(shoal_h5 file)
 {
   CHECK(shoal_h5_exists(file, "/"), "root");
   CHECK(shoal_h5_exists(file, "/model/layer0/w"), "full path");
@@ -40,21 +40,20 @@ static void existence(hid_t file)
   CHECK(!shoal_h5_exists(file, ""), "empty name");
 }
 
-static void refusals(hid_t file)
+static void refusals(shoal_h5 file)
 {
   float x[4];
-  uint64_t dims[8], one = 1;
-  int ndim;
-  CHECK_REFUSED(shoal_h5_read(file, "/model/v", H5T_NATIVE_FLOAT, 6, x), SHOAL_ERR_IO,
-                "there is no data set /model/v in");
-  CHECK_REFUSED(shoal_h5_read(file, "/model/layer0/w", H5T_NATIVE_FLOAT, 4, x), SHOAL_ERR_IO,
+  uint64_t dims[9] = { 1 }, one = 1;
+  shoal_h5_facts f;
+  CHECK_REFUSED(shoal_h5_read(file, "/model/v", SHOAL_F32, 6, x), SHOAL_ERR_IO, "there is no data set /model/v in");
+  CHECK_REFUSED(shoal_h5_read(file, "/model/layer0/w", SHOAL_F32, 4, x), SHOAL_ERR_IO,
                 "has 6 elements, 4 are expected");
-  CHECK_REFUSED(shoal_h5_shape(file, "/model", &ndim, dims, NULL, NULL), SHOAL_ERR_IO, "/model");
-  CHECK_REFUSED(shoal_h5_write(file, "step", H5T_NATIVE_FLOAT, 1, &one, x), SHOAL_ERR_IO, "cannot create /step in");
-  CHECK_REFUSED(shoal_h5_write(file, "deep", H5T_NATIVE_FLOAT, 9, dims, x), SHOAL_ERR_ARG, "9 dimensions");
+  CHECK_REFUSED(shoal_h5_look(file, "/model", &f), SHOAL_ERR_IO, "/model");
+  CHECK_REFUSED(shoal_h5_write(file, "step", SHOAL_F32, 1, &one, x), SHOAL_ERR_IO, "cannot create /step in");
+  CHECK_REFUSED(shoal_h5_write(file, "deep", SHOAL_F32, 9, dims, x), SHOAL_ERR_ARG, "9 dimensions");
 }
 
-static void attributes(hid_t file)
+static void attributes(shoal_h5 file)
 {
   static char longest[100000];
   double three[3] = { 0.5, -1, 1e300 }, back[3];
@@ -85,7 +84,7 @@ static void attributes(hid_t file)
 }
 
 /* What other writers leave: text of fixed length, padded with blanks; a small integer in an array of one. */
-static void foreign_attributes(hid_t file)
+static void foreign_attributes(shoal_h5 file)
 {
   int64_t i = 0;
   char *text = NULL;
@@ -94,33 +93,33 @@ static void foreign_attributes(hid_t file)
   hid_t type = H5Tcopy(H5T_C_S1), scalar = H5Screate(H5S_SCALAR), row = H5Screate_simple(1, &one, NULL);
   H5Tset_size(type, 8);
   H5Tset_strpad(type, H5T_STR_SPACEPAD);
-  hid_t a = H5Acreate2(file, "padded", type, scalar, H5P_DEFAULT, H5P_DEFAULT);
+  hid_t a = H5Acreate2(file.id, "padded", type, scalar, H5P_DEFAULT, H5P_DEFAULT);
   H5Awrite(a, type, "cifar   ");
-  hid_t b = H5Acreate2(file, "small", H5T_STD_U8BE, row, H5P_DEFAULT, H5P_DEFAULT);
+  hid_t b = H5Acreate2(file.id, "small", H5T_STD_U8BE, row, H5P_DEFAULT, H5P_DEFAULT);
   H5Awrite(b, H5T_NATIVE_UINT8, &small);
   CHECK_OK(shoal_h5_get_string(file, "padded", &text));
   CHECK(text && strcmp(text, "cifar") == 0, "padded text is '%s'", text);
   CHECK_OK(shoal_h5_get_i64(file, "small", &i));
   CHECK(i == 7, "small integer");
   free(text);
-  shoal_h5_close(a);
-  shoal_h5_close(b);
-  shoal_h5_close(type);
-  shoal_h5_close(scalar);
-  shoal_h5_close(row);
+  H5Aclose(a);
+  H5Aclose(b);
+  H5Tclose(type);
+  H5Sclose(scalar);
+  H5Sclose(row);
 }
 
 /* HDF5 prints a page per error and per thread unless told otherwise; nothing may reach stderr from a new thread. */
 static void *fail_in_thread(void *arg)
 {
-  hid_t file = *(hid_t *)arg;
+  shoal_h5 file = *(shoal_h5 *)arg;
   float x[1];
-  shoal_h5_read(file, "/nowhere", H5T_NATIVE_FLOAT, 1, x);
-  shoal_h5_read(file, "/model", H5T_NATIVE_FLOAT, 1, x);
+  shoal_h5_read(file, "/nowhere", SHOAL_F32, 1, x);
+  shoal_h5_read(file, "/model", SHOAL_F32, 1, x);
   return NULL;
 }
 
-static void silence(hid_t file)
+static void silence(shoal_h5 file)
 {
   const char *path = temp_path("stderr");
   pthread_t thread;
@@ -147,9 +146,9 @@ static void same_bytes(void)
   uint64_t dim = 3;
   for (int i = 0; i < 2; i++) {
     const char *path = temp_path("same.h5");
-    hid_t file;
+    shoal_h5 file;
     CHECK_OK(shoal_h5_create(path, &file));
-    CHECK_OK(shoal_h5_write(file, "/a/x", H5T_NATIVE_FLOAT, 1, &dim, x));
+    CHECK_OK(shoal_h5_write(file, "/a/x", SHOAL_F32, 1, &dim, x));
     shoal_h5_close(file);
     FILE *f = fopen(path, "rb");
     n[i] = fread(text[i], 1, sizeof text[i], f);
@@ -162,7 +161,7 @@ static void same_bytes(void)
 
 int main(void)
 {
-  hid_t file;
+  shoal_h5 file;
   temp_make();
   const char *path = temp_path("data.h5");
   REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");

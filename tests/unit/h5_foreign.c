@@ -1,31 +1,31 @@
 /* Files that reach outside themselves are refused before anything is read, each with the object's name. */
 #include "h5/h5.h"
 #include "unit/h5_temp.h"
+#include <hdf5.h>
 
 static const uint64_t dim = 16;
 static const float zeros[16];
 
 static hid_t fresh(const char *path)
 {
-  hid_t file;
+  shoal_h5 file;
   REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create %s", path);
-  CHECK_OK(shoal_h5_write(file, "/a/plain", H5T_NATIVE_FLOAT, 1, &dim, zeros));
-  return file;
+  CHECK_OK(shoal_h5_write(file, "/a/plain", SHOAL_F32, 1, &dim, zeros));
+  return file.id;
 }
 
 /* The walk and every single read must say no; `name` is the object. */
 static void expect_refusal(const char *path, const char *name, const char *words)
 {
-  hid_t file;
+  shoal_h5 file;
   float x[16];
-  uint64_t dims[8];
-  int ndim;
+  shoal_h5_facts f;
   REQUIRE(shoal_h5_open(path, &file) == SHOAL_OK, "open %s", path);
   CHECK_REFUSED(shoal_h5_refuse_foreign(file, path), SHOAL_ERR_IO, words);
   CHECK_REFUSED(shoal_h5_refuse_foreign(file, path), SHOAL_ERR_IO, name);
-  CHECK_REFUSED(shoal_h5_shape(file, name, &ndim, dims, NULL, NULL), SHOAL_ERR_IO, name);
-  CHECK_REFUSED(shoal_h5_read(file, name, H5T_NATIVE_FLOAT, 16, x), SHOAL_ERR_IO, name);
-  CHECK_OK(shoal_h5_read(file, "/a/plain", H5T_NATIVE_FLOAT, 16, x));
+  CHECK_REFUSED(shoal_h5_look(file, name, &f), SHOAL_ERR_IO, name);
+  CHECK_REFUSED(shoal_h5_read(file, name, SHOAL_F32, 16, x), SHOAL_ERR_IO, name);
+  CHECK_OK(shoal_h5_read(file, "/a/plain", SHOAL_F32, 16, x));
   shoal_h5_close(file);
 }
 
@@ -35,8 +35,9 @@ static void external_link(const char *other)
   hid_t file = fresh(path);
   H5Lcreate_external(other, "/a/plain", file, "/a/away", H5P_DEFAULT, H5P_DEFAULT);
   H5Lcreate_soft("/a/away", file, "/a/detour", H5P_DEFAULT, H5P_DEFAULT);
-  CHECK(!shoal_h5_exists(file, "/a/away") && !shoal_h5_exists(file, "/a/detour"), "what lies elsewhere is not here");
-  shoal_h5_close(file);
+  CHECK(!shoal_h5_exists((shoal_h5){ file }, "/a/away") && !shoal_h5_exists((shoal_h5){ file }, "/a/detour"),
+        "what lies elsewhere is not here");
+  H5Fclose(file);
   expect_refusal(path, "/a/away", "a link to another file");
 }
 
@@ -45,7 +46,7 @@ static hid_t make(hid_t file, const char *name, hid_t dcpl)
   hsize_t n = dim;
   hid_t space = H5Screate_simple(1, &n, NULL);
   hid_t set = H5Dcreate2(file, name, H5T_NATIVE_FLOAT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
-  shoal_h5_close(space);
+  H5Sclose(space);
   return set;
 }
 
@@ -54,9 +55,9 @@ static void external_storage(void)
   const char *path = temp_path("storage.h5");
   hid_t file = fresh(path), dcpl = H5Pcreate(H5P_DATASET_CREATE);
   H5Pset_external(dcpl, "/etc/hostname", 0, sizeof zeros);
-  shoal_h5_close(make(file, "/a/raw", dcpl));
-  shoal_h5_close(dcpl);
-  shoal_h5_close(file);
+  H5Dclose(make(file, "/a/raw", dcpl));
+  H5Pclose(dcpl);
+  H5Fclose(file);
   expect_refusal(path, "/a/raw", "external files");
 }
 
@@ -66,12 +67,12 @@ static void virtual_set(const char *other)
   hsize_t n = dim;
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT); /* virtual sets need the newer format */
   hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &n, NULL);
-  CHECK_OK(shoal_h5_write(file, "/a/plain", H5T_NATIVE_FLOAT, 1, &dim, zeros));
+  CHECK_OK(shoal_h5_write((shoal_h5){ file }, "/a/plain", SHOAL_F32, 1, &dim, zeros));
   H5Pset_virtual(dcpl, space, other, "/a/plain", space);
-  shoal_h5_close(make(file, "/a/view", dcpl));
-  shoal_h5_close(space);
-  shoal_h5_close(dcpl);
-  shoal_h5_close(file);
+  H5Dclose(make(file, "/a/view", dcpl));
+  H5Sclose(space);
+  H5Pclose(dcpl);
+  H5Fclose(file);
   expect_refusal(path, "/a/view", "virtual data set");
 }
 
@@ -93,9 +94,9 @@ static void unknown_filter(void)
   H5Pset_filter(dcpl, 32769, H5Z_FLAG_MANDATORY, 0, NULL);
   hid_t set = make(file, "/a/packed", dcpl);
   H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros);
-  shoal_h5_close(set);
-  shoal_h5_close(dcpl);
-  shoal_h5_close(file);
+  H5Dclose(set);
+  H5Pclose(dcpl);
+  H5Fclose(file);
   H5Zunregister(32769);
   expect_refusal(path, "/a/packed", "uses filter 32769 (strange)");
 }
@@ -110,17 +111,18 @@ static void known_filters(void)
   H5Pset_shuffle(dcpl);
   H5Pset_deflate(dcpl, 1);
   H5Pset_fletcher32(dcpl);
-  shoal_h5_close(make(file, "/a/z", dcpl));
+  H5Dclose(make(file, "/a/z", dcpl));
   H5Lcreate_soft("/a/z", file, "/soft", H5P_DEFAULT, H5P_DEFAULT);
   H5Lcreate_soft("/nowhere", file, "/dangling", H5P_DEFAULT, H5P_DEFAULT);
   H5Lcreate_hard(file, "/", file, "/a/loop", H5P_DEFAULT, H5P_DEFAULT);
-  shoal_h5_close(dcpl);
-  shoal_h5_close(file);
-  CHECK_OK(shoal_h5_open(path, &file));
-  CHECK_OK(shoal_h5_refuse_foreign(file, path));
-  CHECK_OK(shoal_h5_read(file, "/soft", H5T_NATIVE_FLOAT, 16, x));
-  CHECK(!shoal_h5_exists(file, "/dangling"), "a dangling link leads nowhere");
-  shoal_h5_close(file);
+  H5Pclose(dcpl);
+  H5Fclose(file);
+  shoal_h5 again;
+  CHECK_OK(shoal_h5_open(path, &again));
+  CHECK_OK(shoal_h5_refuse_foreign(again, path));
+  CHECK_OK(shoal_h5_read(again, "/soft", SHOAL_F32, 16, x));
+  CHECK(!shoal_h5_exists(again, "/dangling"), "a dangling link leads nowhere");
+  shoal_h5_close(again);
 }
 
 int main(void)
@@ -128,7 +130,7 @@ int main(void)
   temp_make();
   shoal_h5_init();
   const char *other = temp_path("other.h5");
-  shoal_h5_close(fresh(other));
+  H5Fclose(fresh(other));
   external_link(other);
   external_storage();
   virtual_set(other);

@@ -16,19 +16,19 @@ static const uint64_t four = 4;
 
 static int read_file(const char *path)
 {
-  hid_t file;
+  shoal_h5 file;
   float x[4] = { 0 };
   if (shoal_h5_open(path, &file) != SHOAL_OK) return 1;
-  shoal_status st = shoal_h5_read(file, "x", H5T_NATIVE_FLOAT, 4, x);
+  shoal_status st = shoal_h5_read(file, "x", SHOAL_F32, 4, x);
   shoal_h5_close(file);
   return st != SHOAL_OK || memcmp(x, ones, sizeof x) != 0;
 }
 
 static int write_file(const char *path)
 {
-  hid_t file;
+  shoal_h5 file;
   if (shoal_h5_create(path, &file) != SHOAL_OK) return 1;
-  shoal_status st = shoal_h5_write(file, "x", H5T_NATIVE_FLOAT, 1, &four, ones);
+  shoal_status st = shoal_h5_write(file, "x", SHOAL_F32, 1, &four, ones);
   shoal_h5_close(file);
   if (st == SHOAL_OK) st = shoal_h5_append(path, &file);
   if (st == SHOAL_OK) shoal_h5_close(file);
@@ -155,10 +155,10 @@ static void own_writer(const char *self)
 
 static int write_and_read(const char *path)
 {
-  hid_t file;
+  shoal_h5 file;
   if (shoal_h5_create(path, &file) != SHOAL_OK) return 1;
-  shoal_status st = shoal_h5_write(file, "x", H5T_NATIVE_FLOAT, 1, &four, ones);
-  int bad = st != SHOAL_OK || H5Fflush(file, H5F_SCOPE_GLOBAL) < 0 || read_file(path);
+  shoal_status st = shoal_h5_write(file, "x", SHOAL_F32, 1, &four, ones);
+  int bad = st != SHOAL_OK || shoal_h5_flush(file) != SHOAL_OK || read_file(path);
   shoal_h5_close(file);
   return bad;
 }

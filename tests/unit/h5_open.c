@@ -7,15 +7,15 @@ static void make_good(const char *path)
 {
   static float x[4096];
   uint64_t dim = 4096;
-  hid_t file;
+  shoal_h5 file;
   REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create %s", path);
-  CHECK_OK(shoal_h5_write(file, "x", H5T_NATIVE_FLOAT, 1, &dim, x));
+  CHECK_OK(shoal_h5_write(file, "x", SHOAL_F32, 1, &dim, x));
   shoal_h5_close(file);
 }
 
 int main(void)
 {
-  hid_t file = -1;
+  shoal_h5 file = { 0 };
   struct stat s;
   temp_make();
   const char *good = temp_path("good.h5"), *bad = temp_path("bad.h5");
@@ -43,15 +43,15 @@ int main(void)
       "\211HDF\r\n\032\nzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz",
       101);
   CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "damaged");
-  CHECK(file == -1, "a failed open must not touch the handle");
+  CHECK(!shoal_h5_is_open(file), "a failed open must not touch the handle");
 
   CHECK_REFUSED(shoal_h5_create(temp_path("no/such/folder.h5"), &file), SHOAL_ERR_IO, "No such file or directory");
   CHECK_REFUSED(shoal_h5_create(temp_dir, &file), SHOAL_ERR_IO, "cannot create");
 
   make_good(good);
   CHECK_OK(shoal_h5_open(good, &file));
-  CHECK_REFUSED(shoal_h5_write(file, "y", H5T_NATIVE_FLOAT, 0, NULL, &s), SHOAL_ERR_IO, "cannot create /y in");
+  CHECK_REFUSED(shoal_h5_write(file, "y", SHOAL_F32, 0, NULL, &s), SHOAL_ERR_IO, "cannot create /y in");
   shoal_h5_close(file);
-  shoal_h5_close(-1);
+  shoal_h5_close((shoal_h5){ 0 });
   return check_done();
 }

@@ -2,7 +2,6 @@
 #include "report/ckpt.h"
 #include "unit/ckpt_fixture.h"
 
-static shoal_group *g;
 static const char *dir;
 
 /* JSON is collected and read by Python at the end, in one go. */
@@ -34,8 +33,8 @@ static void list(void)
   CHECK_OK(shoal_ckpt_print_list(dir, false, fixture_capture(&o)));
   CHECK(strstr(fixture_text(&o), "no checkpoints in"), "%s", o.text);
   fixture_release(&o);
-  free(fixture_write(g, dir, 10));
-  free(fixture_write(g, dir, 20));
+  free(fixture_write(dir, 10));
+  free(fixture_write(dir, 20));
   char *bad = shoal_strdup_printf("%s/step-000000030.h5", dir),
        *half = shoal_strdup_printf("%s/.step-000000040.h5.tmp-h-1", dir);
   fixture_spoil(bad, "", 0);
@@ -65,7 +64,7 @@ static void list(void)
 static void show(void)
 {
   fixture_output o;
-  char *path = fixture_write(g, dir, 20);
+  char *path = fixture_write(dir, 20);
   CHECK_OK(shoal_ckpt_print(path, false, fixture_capture(&o)));
   const char *text = fixture_text(&o);
   CHECK(strstr(text, "step 20, epoch 2, 60 samples"), "%s", text);
@@ -94,14 +93,15 @@ typedef struct {
 static char *write_arrays(uint64_t step, uint64_t samples, const array *arrays, size_t n)
 {
   shoal_ckpt_info info;
-  shoal_ckpt_writer *w;
-  char *path;
+  shoal_ckpt_draft d = { 0 };
+  char *path = shoal_strdup_printf("%s/step-%09" PRIu64 ".h5", dir, step);
   fixture_info(step, 1, &info);
   info.samples = samples;
-  REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
+  REQUIRE(shoal_ckpt_draft_open(&d, path, &info, 0) == SHOAL_OK, "open");
   for (size_t i = 0; i < n; i++)
-    shoal_ckpt_put(w, arrays[i].name, arrays[i].type, arrays[i].ndim, arrays[i].dims, arrays[i].data);
-  REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
+    CHECK_OK(shoal_ckpt_draft_put(&d, arrays[i].name, arrays[i].type, arrays[i].ndim, arrays[i].dims, arrays[i].data));
+  REQUIRE(shoal_ckpt_draft_finish(&d) == SHOAL_OK, "finish");
+  shoal_ckpt_draft_discard(&d);
   return path;
 }
 
@@ -171,7 +171,7 @@ static void prefix_and_position(void)
 {
   fixture_output o;
   bool different = false;
-  char *a = fixture_write(g, dir, 300), *b = fixture_write(g, dir, 301);
+  char *a = fixture_write(dir, 300), *b = fixture_write(dir, 301);
   CHECK_OK(shoal_ckpt_diff(a, b, NULL, NULL, 0, false, fixture_capture(&o), &different));
   CHECK(different && strstr(fixture_text(&o), "@step: 300 and 301\n") && strstr(o.text, "@samples: 900 and 903\n"),
         "%s", o.text);
@@ -210,10 +210,6 @@ static void far_away_elements(void)
 
 int main(int argc, char **argv)
 {
-  shoal_world_options options = { 0 };
-  shoal_world *world;
-  REQUIRE(shoal_world_open(&options, &world) == SHOAL_OK, "world");
-  g = shoal_world_control(world);
   dir = fixture_make();
   list();
   show();
@@ -221,6 +217,5 @@ int main(int argc, char **argv)
   prefix_and_position();
   far_away_elements();
   run_python(argc > 1 ? argv[1] : "python3");
-  shoal_world_close(world);
   return check_done();
 }

@@ -207,7 +207,7 @@ static void refused(void)
   shoal_trace *t = NULL;
   shoal_trace_data *d = NULL;
   shoal_trace_info other = info;
-  hid_t file;
+  shoal_h5 file;
   other.rank = 4;
   one_attempt(path, 0, 3, "a");
   CHECK_REFUSED(shoal_trace_open(path, SHOAL_TRACE_BY_OP, &other, &t), SHOAL_ERR_IO, "is the trace of rank 3, not 4");

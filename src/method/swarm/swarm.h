@@ -12,7 +12,7 @@
  * steps of their own. */
 #ifndef SHOAL_METHOD_SWARM_IMPL_H
 #define SHOAL_METHOD_SWARM_IMPL_H
-#include "ckpt/ckpt.h"
+#include "ckpt/together/writer.h"
 #include "comm/exchange.h"
 #include "method/common/graph.h"
 #include "method/common/quant.h"

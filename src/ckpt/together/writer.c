@@ -8,15 +8,17 @@
  *
  * Failures are kept until commit, so a method writes its arrays in a straight line.  What goes wrong at one rank is
  * everybody's: every collective call first tells who has failed. */
+#include "ckpt/together/writer.h"
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "ckpt/draft.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOT = 0, TAG = 1000 };
+enum { ROOT = 0, TAG = 1000, PIECE = 4 << 20 /* bytes sent at a time */ };
 
 /* What a rank says before it sends an array of its own. */
 typedef struct {
@@ -91,7 +93,7 @@ static shoal_status make_writer(shoal_group *control, const char *dir, const sho
   free(name);
   SHOAL_TRY(SHOAL_ALLOC((size_t)c->size, &c->all));
   if (c->rank != ROOT) return SHOAL_OK;
-  if (c->size > 1) SHOAL_TRY(shoal_alloc(SHOAL_CKPT_PIECE, 1, "checkpoint buffer", &c->piece));
+  if (c->size > 1) SHOAL_TRY(shoal_alloc(PIECE, 1, "checkpoint buffer", &c->piece));
   return shoal_ckpt_draft_open(&c->draft, c->path, info, need_bytes);
 }
 
@@ -167,11 +169,14 @@ void shoal_ckpt_put_f64(shoal_ckpt_writer *c, const char *name, double value)
 /* Take over one rank's array.  After a failed write the rest is still received, because it is on its way. */
 static shoal_status receive_set(shoal_ckpt_writer *c, const char *name, shoal_dtype type, int rank, uint64_t n)
 {
-  hid_t set = H5I_INVALID_HID;
+  bool begun = false;
   size_t width = shoal_dtype_size(type);
-  uint64_t per_piece = SHOAL_CKPT_PIECE / width;
+  uint64_t per_piece = PIECE / width;
   shoal_status st = c->st;
-  if (st == SHOAL_OK) st = shoal_ckpt_draft_begin(&c->draft, name, type, 1, &n, &set);
+  if (st == SHOAL_OK) {
+    st = shoal_ckpt_draft_begin(&c->draft, name, type, n);
+    begun = st == SHOAL_OK;
+  }
   for (uint64_t first = 0; first < n; first += per_piece) {
     uint64_t count = SHOAL_MIN(per_piece, n - first);
     shoal_status received = shoal_group_recv(c->group, c->piece, (size_t)count * width, rank, TAG);
@@ -179,17 +184,17 @@ static shoal_status receive_set(shoal_ckpt_writer *c, const char *name, shoal_dt
       st = received;
       break;
     }
-    if (st == SHOAL_OK) st = shoal_ckpt_draft_add(&c->draft, set, first, count, c->piece);
+    if (st == SHOAL_OK) st = shoal_ckpt_draft_add(&c->draft, count, c->piece);
   }
-  if (set < 0) return st;
-  shoal_status ended = shoal_ckpt_draft_end(&c->draft, set, st == SHOAL_OK);
+  if (!begun) return st;
+  shoal_status ended = shoal_ckpt_draft_end(&c->draft, st == SHOAL_OK);
   return st == SHOAL_OK ? ended : st;
 }
 
 static shoal_status send_set(shoal_ckpt_writer *c, shoal_dtype type, uint64_t n, const char *data)
 {
   for (uint64_t bytes = n * shoal_dtype_size(type), done = 0; done < bytes;) {
-    size_t piece = (size_t)SHOAL_MIN(bytes - done, (uint64_t)SHOAL_CKPT_PIECE);
+    size_t piece = (size_t)SHOAL_MIN(bytes - done, (uint64_t)PIECE);
     SHOAL_TRY(shoal_group_send(c->group, data + done, piece, ROOT, TAG));
     done += piece;
   }

@@ -1,0 +1,26 @@
+/* What is in the file of an open data set, for those who check or show it: its arrays, what is stored beside them, and all
+ * samples in order.  Training reads by dataset.h. */
+#ifndef SHOAL_DATA_CONTENTS_H
+#define SHOAL_DATA_CONTENTS_H
+#include "data/dataset.h"
+#include "h5/h5.h"
+
+typedef struct {
+  const char *x[2], *y[2]; /* names of the arrays per split, without the first slash; "" when absent; tokens are x */
+  bool foreign;            /* the names are not ours */
+  bool has_checksum, has_scale;
+  const char *class_names; /* one a line, or NULL */
+  size_t sample_bytes;
+} shoal_data_stored;
+/** All texts are owned by the data set. */
+shoal_data_stored shoal_dataset_stored(const shoal_dataset *d);
+/** How the samples of a split that has some are stored. */
+shoal_status shoal_dataset_layout(const shoal_dataset *d, shoal_split split, shoal_h5_facts *out);
+/** n samples in a row, x [n, sample bytes]; y [n] unchecked labels.  Either may be NULL.  Not for two threads at once.
+ */
+shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y);
+
+const char *shoal_split_name(shoal_split split); /* "train", "test" */
+/** "[3, 32, 32]" */
+const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap);
+#endif

@@ -1,0 +1,107 @@
+/* Files under a temporary name, with space promised before HDF5 asks for it: draft.h says why. */
+#define _GNU_SOURCE /* fallocate */
+#include "base/file.h"
+#include "base/str.h"
+#include "h5/draft.h"
+#include "h5/h5_impl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* More than HDF5 adds by itself: for a data set and the groups above it object headers, B-tree nodes, heaps and
+ * attributes; for a chunk its part of the index. */
+enum { STRUCTURE = 256 << 10, PER_CHUNK = 256 };
+
+static bool disk_refuses(int error)
+{
+  return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
+
+static shoal_status refused(const shoal_h5_draft *d, const char *what, int error)
+{
+  uint64_t free_bytes;
+  const char *type;
+  char amount[32];
+  SHOAL_TRY(shoal_disk_facts(d->path, &free_bytes, &type));
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: %s (%s free on %s); make room or choose another folder",
+                    what, d->path, strerror(error), shoal_format_bytes((double)free_bytes, amount, sizeof amount),
+                    type);
+}
+
+shoal_status shoal_h5_draft_reserve(shoal_h5_draft *d, const char *what, uint64_t bytes, uint64_t chunks)
+{
+  hsize_t end = 0;
+  if (shoal_h5_is_open(d->file)) H5_TRY(H5Fget_filesize(d->file.id, &end), "cannot write %s into %s", what, d->path);
+  uint64_t want = end + bytes + STRUCTURE + chunks * PER_CHUNK;
+  if (want <= d->reserved) return SHOAL_OK;
+  int failed;
+  do failed = fallocate(d->fd, FALLOC_FL_KEEP_SIZE, (off_t)d->reserved, (off_t)(want - d->reserved));
+  while (failed && errno == EINTR);
+  if (failed && disk_refuses(errno)) return refused(d, what, errno);
+  d->reserved = want; /* or this file system cannot promise anything, and asking again is no use */
+  return SHOAL_OK;
+}
+
+/* Space is reserved before HDF5 creates the file, and again at once after, because creating cuts it to nothing. */
+static shoal_status create(shoal_h5_draft *d, uint64_t bytes)
+{
+  SHOAL_TRY(shoal_h5_draft_reserve(d, "the header", bytes, 0));
+  SHOAL_TRY(shoal_h5_create(d->tmp, &d->file));
+  d->reserved = 0;
+  return shoal_h5_draft_reserve(d, "the header", bytes, 0);
+}
+
+shoal_status shoal_h5_draft_open(shoal_h5_draft *d, const char *path, uint64_t bytes)
+{
+  *d = (shoal_h5_draft){ .fd = -1 };
+  d->path = shoal_strdup_printf("%s", path);
+  char *tmp = d->path ? shoal_temporary_name(path) : NULL;
+  SHOAL_CHECK(tmp, SHOAL_ERR_MEM, "no memory to write %s", path);
+  d->fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+  int error = errno;
+  if (d->fd < 0) {
+    free(tmp);
+    if (disk_refuses(error)) return refused(d, "anything", error);
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot create %s: %s", path, strerror(error));
+  }
+  d->tmp = tmp; /* from here on it is ours to remove */
+  return create(d, bytes);
+}
+
+shoal_status shoal_h5_draft_close(shoal_h5_draft *d)
+{
+  shoal_h5 file = d->file;
+  shoal_h5_init();
+  H5_TRY(H5Fflush(file.id, H5F_SCOPE_LOCAL), "cannot write the last part of %s", d->path);
+  d->file = (shoal_h5){ 0 };
+  H5_TRY(H5Fclose(file.id), "cannot write the last part of %s", d->path);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_h5_draft_commit(shoal_h5_draft *d)
+{
+  struct stat file;
+  /* What was reserved and not used goes back: cutting a file to its own size does that. */
+  SHOAL_CHECK(fstat(d->fd, &file) == 0 && ftruncate(d->fd, file.st_size) == 0, SHOAL_ERR_IO, "cannot finish %s: %s",
+              d->path, strerror(errno));
+  SHOAL_TRY(shoal_commit_file(d->tmp, d->path));
+  free(d->tmp); /* that name is gone, the file has its own now */
+  d->tmp = NULL;
+  return SHOAL_OK;
+}
+
+void shoal_h5_draft_discard(shoal_h5_draft *d)
+{
+  if (!d->path) return;
+  shoal_h5_discard(d->file);
+  /* Unlinking fails when the file has its final name already; then it is not ours to cut.  Otherwise cutting frees the
+   * space even if HDF5 could not let go of the file. */
+  if (d->tmp && unlink(d->tmp) == 0 && d->fd >= 0 && ftruncate(d->fd, 0) != 0) errno = 0;
+  if (d->fd >= 0) close(d->fd);
+  free(d->tmp);
+  free(d->path);
+  *d = (shoal_h5_draft){ .fd = -1 };
+}

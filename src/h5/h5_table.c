@@ -1,0 +1,373 @@
+/* Tables: the one place that selects parts of data sets. */
+#include "base/mem.h"
+#include "h5/h5_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct shoal_h5_table {
+  hid_t set, type, space, row; /* type: of a row in memory; space: of the data set; row: one row in memory */
+  int ndim;
+  hsize_t dims[8]; /* of the data set; dims[0]: rows it has room for now */
+  uint64_t rows;   /* written */
+  uint64_t most;   /* rows whose bytes are countable */
+  uint64_t chunk_rows;
+  bool grows, text;
+};
+
+/* ---- making and opening ---- */
+
+/* The one check of sizes: the bytes of `most` rows, as memory has them, fit 63 bits.  Failing, `code` says whose fault
+ * that is. */
+static shoal_status set_most(shoal_h5_table *t, const char *name, shoal_status code)
+{
+  uint64_t bytes = H5Tget_size(t->type);
+  for (int i = 1; i < t->ndim; i++) {
+    bool fits = !__builtin_mul_overflow(bytes, (uint64_t)t->dims[i], &bytes);
+    SHOAL_CHECK(fits, code, "a row of data set %s has more bytes than 63 bits count", name);
+  }
+  t->most = (uint64_t)INT64_MAX / SHOAL_MAX(bytes, UINT64_C(1));
+  SHOAL_CHECK(t->dims[0] <= t->most, code, "data set %s has more bytes than 63 bits count", name);
+  return SHOAL_OK;
+}
+
+static shoal_status start(const char *name, const shoal_h5_row *row, shoal_h5_table **out)
+{
+  shoal_h5_init();
+  shoal_h5_table *t = malloc(sizeof *t);
+  SHOAL_CHECK(t, SHOAL_ERR_MEM, "no memory to open data set %s", name);
+  *t = (shoal_h5_table){ H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID };
+  t->text = row->text;
+  t->type = shoal_h5_row_type(row, false);
+  *out = t;
+  return SHOAL_OK;
+}
+
+static hid_t make_space(int ndim, const hsize_t *dims, bool grows)
+{
+  hsize_t most[8];
+  if (ndim == 0) return H5Screate(H5S_SCALAR);
+  memcpy(most, dims, (size_t)ndim * sizeof *dims);
+  if (grows) most[0] = H5S_UNLIMITED;
+  return H5Screate_simple(ndim, dims, most);
+}
+
+/* How it is stored.  A contiguous table is written whole, so it needs no fill values; in a growing one they mark rows
+ * that a killed writer announced and did not write, unless chunks are written through. */
+static hid_t creation_list(const shoal_h5_extent *e)
+{
+  hsize_t chunk[8];
+  hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+  bool ok = list >= 0 && H5Pset_obj_track_times(list, false) >= 0;
+  if (ok && (e->chunk_rows == 0 || e->through)) ok = H5Pset_fill_time(list, H5D_FILL_TIME_NEVER) >= 0;
+  for (int i = 0; i < e->ndim; i++) chunk[i] = i ? e->dims[i] : e->chunk_rows;
+  if (ok) ok = (e->chunk_rows ? H5Pset_chunk(list, e->ndim, chunk) : H5Pset_layout(list, H5D_CONTIGUOUS)) >= 0;
+  if (ok) return list;
+  shoal_h5_release(list);
+  return H5I_INVALID_HID;
+}
+
+static shoal_status create_data_set(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_row *row,
+                                    const shoal_h5_extent *e)
+{
+  shoal_status st = SHOAL_OK;
+  hid_t links = H5Pcreate(H5P_LINK_CREATE), access = H5Pcreate(H5P_DATASET_ACCESS), how = creation_list(e);
+  hid_t stored = shoal_h5_row_type(row, true);
+  H5_GOTO(st, how, end, "create", at, name);
+  H5_GOTO(st, H5Pset_create_intermediate_group(links, 1), end, "create", at, name);
+  if (e->through) H5_GOTO(st, H5Pset_chunk_cache(access, 1, 0, 1), end, "create", at, name);
+  H5_GOTO(st, t->space, end, "create", at, name);
+  H5_GOTO(st, t->set = H5Dcreate2(at, name, stored, t->space, links, how, access), end, "create", at, name);
+end:
+  shoal_h5_release(stored);
+  shoal_h5_release(how);
+  shoal_h5_release(access);
+  shoal_h5_release(links);
+  return st;
+}
+
+static shoal_status make_row_space(shoal_h5_table *t, hid_t at, const char *name)
+{
+  hsize_t one[8];
+  memcpy(one, t->dims, sizeof one);
+  one[0] = 1;
+  t->row = make_space(t->ndim, one, false);
+  if (t->type >= 0 && t->row >= 0 && t->space >= 0) return SHOAL_OK;
+  return shoal_h5_fail_at(__FILE__, __LINE__, "open data set", at, name);
+}
+
+shoal_status shoal_h5_table_create(shoal_h5 at, const char *name, const shoal_h5_row *row,
+                                   const shoal_h5_extent *extent, shoal_h5_table **out)
+{
+  shoal_h5_table *t;
+  shoal_status st;
+  SHOAL_CHECK(extent->ndim >= (extent->chunk_rows > 0) && extent->ndim <= 8, SHOAL_ERR_ARG,
+              "data set %s has %d dimensions; %d to 8 are allowed", name, extent->ndim, extent->chunk_rows > 0);
+  SHOAL_TRY(start(name, row, &t));
+  t->ndim = extent->ndim;
+  t->grows = extent->chunk_rows > 0;
+  t->chunk_rows = extent->chunk_rows;
+  for (int i = 0; i < t->ndim; i++) t->dims[i] = extent->dims[i];
+  if (t->grows || t->ndim == 0) t->dims[0] = t->ndim == 0;
+  SHOAL_TRY_GOTO(st, set_most(t, name, SHOAL_ERR_ARG), fail);
+  t->space = make_space(t->ndim, t->dims, t->grows);
+  SHOAL_TRY_GOTO(st, make_row_space(t, at.id, name), fail);
+  SHOAL_TRY_GOTO(st, create_data_set(t, at.id, name, row, extent), fail);
+  *out = t;
+  return SHOAL_OK;
+fail:
+  shoal_h5_table_close(t);
+  return st;
+}
+
+/* A struct read through a compound that lacks a member keeps what was in memory: every other one must be stored. */
+static shoal_status check_members(const shoal_h5_struct *s, hid_t set, hid_t at, const char *name)
+{
+  char where[SHOAL_H5_WHERE];
+  hid_t stored = H5Dget_type(set);
+  bool compound = stored >= 0 && H5Tget_class(stored) == H5T_COMPOUND;
+  const char *missing = NULL;
+  for (size_t i = 0; compound && !missing && i < s->n_members; i++)
+    if (!s->members[i].optional && H5Tget_member_index(stored, s->members[i].name) < 0) missing = s->members[i].name;
+  shoal_h5_release(stored);
+  SHOAL_CHECK(compound, SHOAL_ERR_IO, "data set %s is not a compound", shoal_h5_where(at, name, where));
+  SHOAL_CHECK(!missing, SHOAL_ERR_IO, "data set %s has no member %s", shoal_h5_where(at, name, where), missing);
+  return SHOAL_OK;
+}
+
+/* HDF5 by default fetches the whole chunk around a row and keeps it in a cache that rows in random order never hit; with
+ * the cache sized to nothing it fetches just the bytes asked for.  Compressed chunks must be unpacked whole. */
+static hid_t tuned_access(const shoal_h5_facts *f)
+{
+  size_t cache = 0;
+  if (f->filters[0]) {
+    cache = f->size;
+    for (int i = 0; i < f->ndim; i++) cache *= (size_t)f->chunk[i];
+    cache = SHOAL_MAX(cache, (size_t)16 << 20);
+  }
+  hid_t access = shoal_h5_stay_inside(H5P_DATASET_ACCESS);
+  if (access < 0 || H5Pset_chunk_cache(access, 12421, cache, 1.0) >= 0) /* a prime well above the chunks held */
+    return access;
+  shoal_h5_release(access);
+  return H5I_INVALID_HID;
+}
+
+static bool for_reading(hid_t set)
+{
+  unsigned intent = H5F_ACC_RDWR;
+  hid_t file = H5Iget_file_id(set);
+  if (file < 0) return false;
+  H5Fget_intent(file, &intent);
+  H5Fclose(file);
+  return !(intent & H5F_ACC_RDWR);
+}
+
+/* Open again with the cache for random reads. */
+static shoal_status tune(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_facts *f)
+{
+  hid_t access = tuned_access(f);
+  hid_t tuned = access < 0 ? access : H5Dopen2(at, name, access);
+  if (tuned < 0) {
+    shoal_status st = shoal_h5_fail_at(__FILE__, __LINE__, "open data set", at, name);
+    shoal_h5_release(access);
+    return st;
+  }
+  shoal_h5_release(access);
+  shoal_h5_release(t->set);
+  t->set = tuned;
+  return SHOAL_OK;
+}
+
+static shoal_status open_table(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_row *row)
+{
+  char where[SHOAL_H5_WHERE];
+  shoal_h5_facts f;
+  SHOAL_TRY(shoal_h5_open_data_set(at, name, &t->set));
+  SHOAL_TRY(shoal_h5_facts_of(t->set, at, name, &f));
+  if (row->members) SHOAL_TRY(check_members(row->members, t->set, at, name));
+  SHOAL_CHECK(f.ndim == 1 || !(row->members || row->text), SHOAL_ERR_IO, "data set %s has %d dimensions, 1 is expected",
+              shoal_h5_where(at, name, where), f.ndim);
+  t->ndim = f.ndim;
+  for (int i = 0; i < f.ndim; i++) t->dims[i] = f.dims[i];
+  if (f.ndim == 0) t->dims[0] = 1;
+  t->chunk_rows = f.chunk[0];
+  t->grows = f.chunk[0] > 0;
+  t->rows = t->dims[0];
+  SHOAL_TRY(set_most(t, name, SHOAL_ERR_IO));
+  if (f.chunk[0] && for_reading(t->set)) SHOAL_TRY(tune(t, at, name, &f));
+  t->space = H5Dget_space(t->set);
+  return make_row_space(t, at, name);
+}
+
+shoal_status shoal_h5_table_open(shoal_h5 at, const char *name, const shoal_h5_row *row, shoal_h5_table **out)
+{
+  shoal_h5_table *t;
+  SHOAL_TRY(start(name, row, &t));
+  shoal_status st = open_table(t, at.id, name, row);
+  if (st == SHOAL_OK)
+    *out = t;
+  else
+    shoal_h5_table_close(t);
+  return st;
+}
+
+void shoal_h5_table_close(shoal_h5_table *t)
+{
+  if (!t) return;
+  shoal_h5_release(t->row);
+  shoal_h5_release(t->space);
+  shoal_h5_release(t->type);
+  shoal_h5_release(t->set);
+  free(t);
+}
+
+shoal_status shoal_h5_table_finish(shoal_h5_table *t)
+{
+  char where[SHOAL_H5_WHERE];
+  hid_t set = t->set;
+  shoal_status st = SHOAL_OK;
+  shoal_h5_where(set, NULL, where); /* afterwards it has no name */
+  t->set = H5I_INVALID_HID;
+  if (H5Dclose(set) < 0) st = shoal_h5_fail(__FILE__, __LINE__, "cannot finish %s", where);
+  shoal_h5_table_close(t);
+  return st;
+}
+
+uint64_t shoal_h5_table_rows(const shoal_h5_table *t)
+{
+  return t->rows;
+}
+
+uint64_t shoal_h5_table_offset(const shoal_h5_table *t)
+{
+  shoal_h5_init();
+  haddr_t offset = H5Dget_offset(t->set);
+  H5Eclear2(H5E_DEFAULT);
+  return offset == HADDR_UNDEF ? SHOAL_H5_NO_OFFSET : offset;
+}
+
+shoal_h5 shoal_h5_table_object(const shoal_h5_table *t)
+{
+  return (shoal_h5){ t->set };
+}
+
+shoal_status shoal_h5_table_facts(const shoal_h5_table *t, shoal_h5_facts *out)
+{
+  shoal_h5_init();
+  return shoal_h5_facts_of(t->set, t->set, NULL, out);
+}
+
+/* ---- rows ---- */
+
+/* All of a data set that does not grow, or exactly these rows of it. */
+static herr_t select_rows(const shoal_h5_table *t, uint64_t first, uint64_t n, hid_t *memory, hid_t *space)
+{
+  hsize_t start[8] = { first }, count[8];
+  *memory = *space = H5S_ALL;
+  if (!t->grows && first == 0 && n == t->dims[0]) return 0;
+  memcpy(count, t->dims, sizeof count);
+  count[0] = n;
+  *memory = n == 1 ? t->row : H5Screate_simple(t->ndim, count, NULL);
+  *space = t->space;
+  if (*memory < 0) return -1;
+  return H5Sselect_hyperslab(t->space, H5S_SELECT_SET, start, NULL, count, NULL);
+}
+
+static void release_memory(const shoal_h5_table *t, hid_t memory)
+{
+  if (memory != H5S_ALL && memory != t->row) shoal_h5_release(memory);
+}
+
+static shoal_status make_room(shoal_h5_table *t, uint64_t rows)
+{
+  char where[SHOAL_H5_WHERE];
+  SHOAL_CHECK(t->grows, SHOAL_ERR_ARG, "data set %s has room for %llu rows, not for %llu",
+              shoal_h5_where(t->set, NULL, where), (unsigned long long)t->dims[0], (unsigned long long)rows);
+  hsize_t dims[8];
+  memcpy(dims, t->dims, sizeof dims);
+  dims[0] = rows;
+  if (H5Dset_extent(t->set, dims) < 0) return shoal_h5_fail_at(__FILE__, __LINE__, "write", t->set, NULL);
+  shoal_h5_release(t->space);
+  t->space = H5Dget_space(t->set);
+  t->dims[0] = rows;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_h5_table_put(shoal_h5_table *t, uint64_t first, uint64_t n, const void *data)
+{
+  char where[SHOAL_H5_WHERE];
+  hid_t memory, space;
+  if (n == 0) return SHOAL_OK;
+  shoal_h5_init();
+  SHOAL_CHECK(first <= t->rows && n <= t->most && first <= t->most - n, SHOAL_ERR_ARG,
+              "%llu rows cannot be written at row %llu of data set %s, which has %llu", (unsigned long long)n,
+              (unsigned long long)first, shoal_h5_where(t->set, NULL, where), (unsigned long long)t->rows);
+  if (first + n > t->dims[0]) SHOAL_TRY(make_room(t, first + n));
+  herr_t bad = select_rows(t, first, n, &memory, &space);
+  if (bad >= 0) bad = H5Dwrite(t->set, t->type, memory, space, H5P_DEFAULT, data);
+  shoal_status st = bad < 0 ? shoal_h5_fail_at(__FILE__, __LINE__, "write", t->set, NULL) : SHOAL_OK;
+  release_memory(t, memory);
+  if (st == SHOAL_OK) t->rows = SHOAL_MAX(t->rows, first + n);
+  return st;
+}
+
+shoal_status shoal_h5_table_append(shoal_h5_table *t, uint64_t n, const void *data)
+{
+  return shoal_h5_table_put(t, t->rows, n, data);
+}
+
+/* Makes no error: false, and the library's words for the reason. */
+static bool read_rows(const shoal_h5_table *t, uint64_t first, uint64_t n, void *data, char words[SHOAL_H5_WORDS])
+{
+  hid_t memory, space;
+  herr_t bad = select_rows(t, first, n, &memory, &space);
+  if (bad >= 0) bad = H5Dread(t->set, t->type, memory, space, H5P_DEFAULT, data);
+  if (bad < 0) shoal_h5_words(words);
+  release_memory(t, memory);
+  return bad >= 0;
+}
+
+/* The library allocates each text and frees it by its own means, so the caller gets copies. */
+static shoal_status own_texts(uint64_t n, char **texts)
+{
+  bool whole = true;
+  for (uint64_t i = 0; i < n; i++) {
+    char *theirs = texts[i];
+    texts[i] = whole ? strdup(theirs ? theirs : "") : NULL;
+    whole = texts[i] != NULL;
+    if (theirs) H5free_memory(theirs);
+  }
+  for (uint64_t i = 0; !whole && i < n; i++) free(texts[i]);
+  SHOAL_CHECK(whole, SHOAL_ERR_MEM, "no memory for %llu texts", (unsigned long long)n);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_h5_table_read(shoal_h5_table *t, uint64_t first, uint64_t n, void *data)
+{
+  char where[SHOAL_H5_WHERE], words[SHOAL_H5_WORDS];
+  if (n == 0) return SHOAL_OK;
+  shoal_h5_init();
+  SHOAL_CHECK(first <= t->rows && n <= t->rows - first, SHOAL_ERR_ARG,
+              "data set %s has %llu rows; %llu from row %llu were asked for", shoal_h5_where(t->set, NULL, where),
+              (unsigned long long)t->rows, (unsigned long long)n, (unsigned long long)first);
+  SHOAL_CHECK(read_rows(t, first, n, data, words), SHOAL_ERR_IO, "cannot read rows %llu to %llu of %s%s%s",
+              (unsigned long long)first, (unsigned long long)(first + n - 1), shoal_h5_where(t->set, NULL, where),
+              words[0] ? ": " : "", words);
+  return t->text ? own_texts(n, data) : SHOAL_OK;
+}
+
+uint64_t shoal_h5_table_read_sound(shoal_h5_table *t, uint64_t first, uint64_t n, void *data)
+{
+  char words[SHOAL_H5_WORDS];
+  shoal_h5_init();
+  uint64_t got = 0, row_bytes = H5Tget_size(t->type);
+  for (int i = 1; i < t->ndim; i++) row_bytes *= t->dims[i];
+  n = first < t->rows ? SHOAL_MIN(n, t->rows - first) : 0;
+  while (got < n) {
+    uint64_t left = n - got, at = first + got;
+    uint64_t block = t->chunk_rows ? SHOAL_MIN(left, t->chunk_rows - at % t->chunk_rows) : left;
+    if (!read_rows(t, at, block, (char *)data + got * row_bytes, words)) break;
+    got += block;
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return got;
+}

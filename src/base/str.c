@@ -227,6 +227,14 @@ shoal_status shoal_parse_f64(const char *text, double *out)
   return SHOAL_OK;
 }
 
+/* Bounds that every user of a period can rely on: a count fits an integer, a time in nanoseconds too. */
+static bool period_in_range(const shoal_period *p)
+{
+  if (!isfinite(p->value) || p->value <= 0) return false;
+  if (p->unit == SHOAL_PER_SECONDS) return p->value <= SHOAL_PERIOD_MOST_SECONDS;
+  return p->value == floor(p->value) && p->value <= SHOAL_PERIOD_MOST_COUNT;
+}
+
 shoal_status shoal_parse_period(const char *text, shoal_period *out)
 {
   static const struct {
@@ -244,12 +252,12 @@ shoal_status shoal_parse_period(const char *text, shoal_period *out)
   char *end;
   if (!looks_decimal(text)) return SHOAL_ERR_ARG;
   double value = strtod(text, &end);
-  if (!isfinite(value) || value < 0) return SHOAL_ERR_ARG;
   while (*end == ' ') end++;
   for (size_t i = 0; i < SHOAL_COUNT(units); i++)
     if (strcasecmp(end, units[i].name) == 0) {
-      if (units[i].unit == SHOAL_PER_STEPS && value != floor(value)) return SHOAL_ERR_ARG;
-      *out = (shoal_period){ value * units[i].factor, units[i].unit };
+      shoal_period p = { value * units[i].factor, units[i].unit };
+      if (!period_in_range(&p)) return SHOAL_ERR_ARG;
+      *out = p;
       return SHOAL_OK;
     }
   return SHOAL_ERR_ARG;

@@ -29,10 +29,13 @@ const char *shoal_format_seconds(double seconds, char *buf, size_t cap);
 /* Strict numbers: the whole text must be one; ERR_ARG (quietly, no message) otherwise. */
 shoal_status shoal_parse_i64(const char *text, int64_t *out);
 shoal_status shoal_parse_f64(const char *text, double *out);
-/* "90", "90s", "10min", "2h", "250 steps", "3 epochs" */
+/* "90", "90s", "10min", "2h", "250 steps", "3 epochs": a time above 0, or a whole number of steps or epochs from 1.
+ * The upper bounds keep the conversion to a 64-bit integer exact: a count as it is, a time in nanoseconds. */
+#define SHOAL_PERIOD_MOST_SECONDS 1e9
+#define SHOAL_PERIOD_MOST_COUNT   1e15
 typedef enum { SHOAL_PER_SECONDS, SHOAL_PER_STEPS, SHOAL_PER_EPOCHS } shoal_period_unit;
 typedef struct {
-  double value;
+  double value; /* seconds, or a whole number of steps or epochs */
   shoal_period_unit unit;
 } shoal_period;
 shoal_status shoal_parse_period(const char *text, shoal_period *out);

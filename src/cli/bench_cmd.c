@@ -27,6 +27,8 @@ static const shoal_flag flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 
+enum { THREADS_MAX = 4096 };
+
 typedef struct {
   int threads;
   double seconds;
@@ -46,8 +48,8 @@ static shoal_status read_settings(const shoal_args *a, settings *out)
     .threads = 1, .seconds = 5, .backend = backend ? backend : "cpu", .json = shoal_args_on(a, "--json")
   };
   out->n_sets = shoal_args_list(a, "--set", &out->sets);
-  SHOAL_CHECK(!threads || (shoal_parse_i64(threads, &n) == SHOAL_OK && n >= 1), SHOAL_ERR_USAGE,
-              "--threads is \"%s\": must be a whole number, 1 or more", threads);
+  SHOAL_CHECK(!threads || (shoal_parse_i64(threads, &n) == SHOAL_OK && n >= 1 && n <= THREADS_MAX), SHOAL_ERR_USAGE,
+              "--threads is \"%s\": must be a whole number, 1 to %d", threads, THREADS_MAX);
   out->threads = (int)n;
   SHOAL_CHECK(!seconds || (shoal_parse_f64(seconds, &out->seconds) == SHOAL_OK && out->seconds > 0), SHOAL_ERR_USAGE,
               "--seconds is \"%s\": must be a number above 0", seconds);

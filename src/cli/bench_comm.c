@@ -20,7 +20,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BESIDE_MAX = 100, ROUNDS_MAX = 1000, SIZES_MAX = 32, FIRST = SHOAL_SUM_RING, LAST = SHOAL_SUM_SMALL };
+enum {
+  BESIDE_MAX = 100,
+  POLL_MAX_MS = 1000000,
+  ROUNDS_MAX = 1000,
+  SIZES_MAX = 32,
+  FIRST = SHOAL_SUM_RING,
+  LAST = SHOAL_SUM_SMALL
+};
 
 static const shoal_flag flags[] = {
   { "--topo", NULL, "NxG", SHOAL_FLAG_VALUE, "pretend nodes: N of G ranks, or a list of ranks per node" },
@@ -82,8 +89,8 @@ static shoal_status read_settings(const shoal_args *a, settings *s)
               "--seconds is \"%s\": must be a number above 0", seconds);
   SHOAL_CHECK(!beside || (shoal_parse_f64(beside, &s->beside) == SHOAL_OK && s->beside > 0 && s->beside <= BESIDE_MAX),
               SHOAL_ERR_USAGE, "--beside is \"%s\": must be a number above 0, at most %d", beside, BESIDE_MAX);
-  SHOAL_CHECK(!poll || (shoal_parse_f64(poll, &ms) == SHOAL_OK && ms >= 0), SHOAL_ERR_USAGE,
-              "--poll is \"%s\": must be milliseconds, 0 or more", poll);
+  SHOAL_CHECK(!poll || (shoal_parse_f64(poll, &ms) == SHOAL_OK && ms >= 0 && ms <= POLL_MAX_MS), SHOAL_ERR_USAGE,
+              "--poll is \"%s\": must be milliseconds, 0 to %d", poll, POLL_MAX_MS);
   s->poll_s = ms * 1e-3;
   SHOAL_CHECK(!together || (shoal_parse_i64(together, &s->together) == SHOAL_OK && s->together >= 1 &&
                             s->together <= TOGETHER_MAX),

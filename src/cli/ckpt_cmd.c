@@ -158,6 +158,7 @@ static shoal_status export(int argc, char **argv)
   return st;
 }
 
+enum { KEEP_MAX = 1000000 };
 static const shoal_flag prune_flags[] = {
   { "--keep", NULL, "N", SHOAL_FLAG_VALUE, "how many good ones stay (2)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
@@ -181,8 +182,8 @@ static shoal_status prune(int argc, char **argv)
   shoal_args_words(a, &words);
   int64_t keep = 2;
   shoal_status st;
-  if (text && (shoal_parse_i64(text, &keep) != SHOAL_OK || keep < 1)) {
-    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--keep is \"%s\": must be a whole number, 1 or more", text);
+  if (text && (shoal_parse_i64(text, &keep) != SHOAL_OK || keep < 1 || keep > KEEP_MAX)) {
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--keep is \"%s\": must be a whole number, 1 to %d", text, KEEP_MAX);
   } else {
     char *folder = checkpoint_folder(words[0]);
     st = shoal_ckpt_prune(folder, (int)keep);

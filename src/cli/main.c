@@ -1,4 +1,5 @@
 /* shoal: one program, verbs.  Chooses the verb, maps its status to the exit code, and that is all. */
+#include "base/env.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -13,8 +14,8 @@ int shoal_launcher_rank(void)
 {
   static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
-    const char *text = getenv(names[i]);
-    if (text) return atoi(text);
+    int rank = shoal_env_int(NULL, names[i], 0);
+    if (rank >= 0) return rank;
   }
   return 0;
 }

@@ -168,7 +168,9 @@ static const char *const type_words[][2] = {
   [SHOAL_OPT_FLOAT] = { "a number", "float" },
   [SHOAL_OPT_STRING] = { "a text", "string" },
   [SHOAL_OPT_ENUM] = { "one of", "enum" },
-  [SHOAL_OPT_PERIOD] = { "a period such as 10min, 200 steps or 1 epoch", "period" },
+  [SHOAL_OPT_PERIOD] = { "a period such as 10min, 200 steps or 1 epoch (up to 1e9 s; steps and epochs whole, up to "
+                         "1e15)",
+                         "period" },
   [SHOAL_OPT_INTS] = { "a list of integers", "ints" },
   [SHOAL_OPT_FLOATS] = { "a list of numbers", "floats" },
   [SHOAL_OPT_WORDS] = { "a list of words", "words" },

@@ -256,6 +256,22 @@ static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_
     }
 }
 
+/* The sizes of weights come from a run file: their sum must be one that can be counted in bytes. */
+static shoal_status check_weights(const shoal_model *m, const shoal_node *n, const shoal_shape w[SHOAL_OP_WEIGHTS])
+{
+  const int64_t most = INT64_C(1) << 48; /* 1 PiB in f32 */
+  int64_t sum = (int64_t)m->weights;
+  for (int k = 0; k < SHOAL_OP_WEIGHTS; k++) {
+    int64_t count = w[k].ndim > 0;
+    bool fits = true;
+    for (int d = 0; fits && d < w[k].ndim; d++) fits = !__builtin_mul_overflow(count, w[k].dim[d], &count);
+    fits = fits && !__builtin_add_overflow(sum, count, &sum) && sum <= most;
+    SHOAL_CHECK(fits, SHOAL_ERR_ARG, "layer %s: the model has more than %lld weights; choose smaller layers", n->name,
+                (long long)most);
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status grow(shoal_model *m)
 {
   void *nodes = realloc(m->node, (size_t)(m->nodes + 1) * sizeof *m->node);
@@ -277,6 +293,7 @@ shoal_status shoal_model_add(shoal_model *m, const shoal_node *given, shoal_init
   if (n.kind != SHOAL_OP_ADD) n.in[1] = -2;
   SHOAL_TRY(check_inputs(m, &n));
   SHOAL_TRY(infer_node(m, &n, w));
+  SHOAL_TRY(check_weights(m, &n, w));
   int64_t rows = w[0].ndim ? w[0].dim[0] : 1, cols = w[0].ndim ? shoal_shape_count(&w[0]) / rows : 1;
   SHOAL_CHECK(n.rank <= SHOAL_MIN(rows, cols), SHOAL_ERR_ARG,
               "layer %s: rank %lld of a weight that is %lld x %lld; at most the smaller side", n.name,

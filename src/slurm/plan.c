@@ -73,7 +73,7 @@ typedef struct {
 static bool next_block(const char **at, block *b)
 {
   int n = 0;
-  if (sscanf(*at, ",(%d,%d,%d)%n", &b->first, &b->nodes, &b->each, &n) != 3 || n == 0) return false;
+  if (sscanf(*at, ",(%9d,%9d,%9d)%n", &b->first, &b->nodes, &b->each, &n) != 3 || n == 0) return false;
   *at += n;
   return true;
 }
@@ -105,14 +105,14 @@ static shoal_status place_by_word(layout *l, const shoal_step *s)
 {
   const char *text = s->distribution ? s->distribution : "block";
   size_t n = strcspn(text, ":,=");
-  int plane = s->plane;
-  if (text[n] == '=') plane = atoi(text + n + 1);
+  long plane = s->plane;
+  if (text[n] == '=') plane = strtol(text + n + 1, NULL, 10);
   if (strncmp(text, "block", n) == 0 || strncmp(text, "*", n) == 0)
     place_round_robin(l, l->tasks);
   else if (strncmp(text, "cyclic", n) == 0)
     place_round_robin(l, 1);
   else if (strncmp(text, "plane", n) == 0 && plane > 0)
-    place_round_robin(l, plane);
+    place_round_robin(l, (int)SHOAL_MIN(plane, l->tasks));
   else
     return SHOAL_FAIL(
         SHOAL_ERR_USAGE,

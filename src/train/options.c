@@ -1,7 +1,6 @@
 /* One table for the run file.  Names are grouped by section; the same rows make `shoal config` and the manual page. */
 #include "train/options.h"
 #include "base/mem.h"
-#include <math.h>
 #include <stdlib.h>
 
 static const shoal_option run_options[] = {
@@ -45,7 +44,7 @@ static const shoal_option run_options[] = {
     NULL },
   { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, NULL,
     "How often a checkpoint is written: time, steps or epochs. Always at a stop and at the end.", NULL },
-  { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,inf)", "How many good checkpoints stay.", NULL },
+  { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,1000000]", "How many good checkpoints stay.", NULL },
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
     "What the trace records: nothing, steps, or every span.", NULL },
   { "comm.shared_memory", SHOAL_OPT_BOOL, "true", NULL, NULL,
@@ -150,12 +149,8 @@ static shoal_status check_periods(const shoal_config *c)
 {
   for (size_t i = 0; i < SHOAL_COUNT(periods); i++) {
     shoal_period p = shoal_config_period(c, periods[i].name);
-    bool counts = p.unit != SHOAL_PER_SECONDS;
     SHOAL_CHECK(periods[i].units >> p.unit & 1, SHOAL_ERR_USAGE, "%s: %s has the wrong unit: say %s",
                 shoal_config_origin(c, periods[i].name), periods[i].name, periods[i].example);
-    SHOAL_CHECK(p.value > 0 && (!counts || (p.value >= 1 && p.value == floor(p.value))), SHOAL_ERR_USAGE,
-                "%s: %s is %g: must be above 0%s, for example %s", shoal_config_origin(c, periods[i].name),
-                periods[i].name, p.value, counts ? " and whole" : "", periods[i].example);
   }
   SHOAL_CHECK(shoal_config_period(c, "comm.hang").value >= shoal_config_period(c, "comm.warn").value, SHOAL_ERR_USAGE,
               "comm.hang is shorter than comm.warn (%g s): nobody would be warned; lower comm.warn too",

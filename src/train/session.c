@@ -12,6 +12,21 @@
 #include <string.h>
 #include <strings.h>
 
+/* Seconds of a fault hook "sleep:MS"; 0 where it is not set. */
+static shoal_status read_sleep(const shoal_config *c, const char *name, double *seconds)
+{
+  static const char prefix[] = "sleep:";
+  const char *text = shoal_config_string(c, name);
+  const double most_ms = 3600e3; /* an hour: its microseconds fit usleep's 32 bits */
+  double ms = 0;
+  bool ok = !*text || (strncmp(text, prefix, strlen(prefix)) == 0 &&
+                       shoal_parse_f64(text + strlen(prefix), &ms) == SHOAL_OK && ms >= 0 && ms <= most_ms);
+  SHOAL_CHECK(ok, SHOAL_ERR_USAGE, "%s: %s is \"%s\": must be sleep:MS with MS from 0 to %.0f, for example sleep:100",
+              shoal_config_origin(c, name), name, text, most_ms);
+  *seconds = ms * 1e-3;
+  return SHOAL_OK;
+}
+
 static shoal_status read_faults(shoal_session *s)
 {
   const shoal_config *c = s->config;
@@ -25,16 +40,17 @@ static shoal_status read_faults(shoal_session *s)
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
   s->faults.jitter_s = shoal_config_float(c, "fault.jitter") * 1e-3;
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
-  double ms;
-  if (sscanf(shoal_config_string(c, "fault.ckpt"), "sleep:%lf", &ms) == 1) s->faults.ckpt_s = ms * 1e-3;
+  double compute_s;
+  SHOAL_TRY(read_sleep(c, "fault.ckpt", &s->faults.ckpt_s));
+  SHOAL_TRY(read_sleep(c, "fault.compute", &compute_s));
   if (!here) return SHOAL_OK;
-  s->faults.stop_step = (int)shoal_config_int(c, "fault.stop_step");
-  s->faults.kill_step = (int)shoal_config_int(c, "fault.kill_step");
-  s->faults.exit_step = (int)shoal_config_int(c, "fault.exit_step");
-  s->faults.nan_step = (int)shoal_config_int(c, "fault.nan_step");
+  s->faults.compute_s = compute_s;
+  s->faults.stop_step = shoal_config_int(c, "fault.stop_step");
+  s->faults.kill_step = shoal_config_int(c, "fault.kill_step");
+  s->faults.exit_step = shoal_config_int(c, "fault.exit_step");
+  s->faults.nan_step = shoal_config_int(c, "fault.nan_step");
   s->faults.seed = shoal_config_int(c, "fault.seed");
   s->faults.lr = (float)shoal_config_float(c, "fault.lr");
-  if (sscanf(shoal_config_string(c, "fault.compute"), "sleep:%lf", &ms) == 1) s->faults.compute_s = ms * 1e-3;
   return SHOAL_OK;
 }
 

@@ -31,7 +31,7 @@ typedef struct {
 } shoal_own_scores;
 
 typedef struct {
-  int stop_step, kill_step, exit_step, nan_step; /* -1: never */
+  int64_t stop_step, kill_step, exit_step, nan_step; /* -1: never */
   double compute_s, ckpt_s, jitter_s;
   uint64_t no_exchange; /* 0: never */
   int64_t seed;

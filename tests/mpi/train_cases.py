@@ -643,7 +643,7 @@ def case_refusals():
             (sets(optim__lr=-1), 2, ["optim.lr", "-1"]),
             (sets(fault__stop_step=3), 2, ["fault.stop_step", "--allow-faults"]),
             (sets(data__batch=8, data__global_batch=8), 2, ["data.batch", "data.global_batch"]),
-            (sets(run__log_every="0 steps"), 2, ["run.log_every", "100 steps"]),
+            (sets(run__log_every="0 steps"), 2, ["run.log_every", "200 steps"]),
             (sets(eval__every="10s"), 2, ["eval.every", "epoch"]),
             (sets(comm__hang="1s"), 2, ["comm.hang", "comm.warn"]),
             (sets(data__batch="4611686018427387905"), 2, ["data.batch"]),

@@ -61,9 +61,10 @@ static void distributions(void)
          "3314414");
   layout("n[1-4]", "2,1,2,3", "SLURM_PMIX_MAPPING_SERV=(vector,(0,4,1),(0,1,1),(2,1,1),(3,1,2))\n", "12341344");
   layout("n[1-4]", "2(x4)", "SLURM_PMIX_MAPPING_SERV=(vector,(0,4,1))\n", "12341234");
-  static const char *const broken[] = { "(vector,(0,4,3))",  "(vector,(0,5,1))", "(vector",
-                                        "(vector,(0,4,1)",   "(vector)",         "x",
-                                        "(vector,(-1,4,1))", "(vector,(0,0,1))", "(vector,(2147483647,2,1))" };
+  static const char *const broken[] = { "(vector,(0,4,3))",         "(vector,(0,5,1))", "(vector",
+                                        "(vector,(0,4,1)",          "(vector)",         "x",
+                                        "(vector,(-1,4,1))",        "(vector,(0,0,1))", "(vector,(2147483647,2,1))",
+                                        "(vector,(0,4294967300,1))" };
   for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
     char more[128];
     snprintf(more, sizeof more, "SLURM_PMIX_MAPPING_SERV=%s\n", broken[i]);

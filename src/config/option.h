@@ -88,6 +88,15 @@ const char *shoal_config_origin(const shoal_config *c, const char *name);
 
 /** The resolved run file: YAML that reads back to the same config, one section per top-level key. */
 void shoal_config_print(const shoal_config *c, shoal_str *out);
+/* An option whose value is not what it was; `was` is NULL where the earlier file does not have it. */
+typedef void shoal_config_change(void *ctx, const char *name, const char *was, const char *is);
+/** Compare with an earlier resolved run file, given as its text: `changed` is called for each option of c whose value
+ *  differs, in the order of the tables.  An option the earlier file lacks counts only if somebody set it, not by its
+ *  default; one that only the earlier file has, of another method or model, does not count.
+ *  @param origin  what messages call the text
+ *  @return ERR_USAGE if the text is no run file, before anything is compared */
+shoal_status shoal_config_changes(const shoal_config *c, const char *resolved, const char *origin,
+                                  shoal_config_change *changed, void *ctx);
 /** CRC-32C of the resolved values, leaving out names that start with one of `except` (NULL-terminated list). */
 uint32_t shoal_config_hash(const shoal_config *c, const char *const *except);
 /** The table as help text: name, type, unit, default, range, help, source; and as a JSON array of objects. */

@@ -13,22 +13,10 @@
 #include <string.h>
 
 /* What this attempt does differently from the one that saved: said, so that nobody has to guess. */
-static void report_changes(const shoal_session *s, const char *old_text)
+static void report_change(void *ctx, const char *name, const char *was, const char *is)
 {
-  shoal_str now = { 0 };
-  shoal_config_print(s->config, &now);
-  char section[64] = "";
-  for (const char *line = now.text; line && *line;) {
-    const char *end = strchrnul(line, '\n');
-    int n = (int)(end - line);
-    if (n > 0 && *line != ' ') snprintf(section, sizeof section, "%.*s", (int)strcspn(line, ":"), line);
-    char *text = shoal_strdup_printf("%.*s\n", n, line);
-    if (n > 0 && *line == ' ' && !strstr(old_text, text))
-      shoal_info("changed since the checkpoint: %s.%.*s", section, n - 2, line + 2);
-    free(text);
-    line = *end ? end + 1 : NULL;
-  }
-  shoal_str_free(&now);
+  (void)ctx;
+  shoal_info("changed since the checkpoint: %s: %s (%s%s)", name, is, was ? "was " : "not set then", was ? was : "");
 }
 
 typedef struct {
@@ -324,8 +312,8 @@ static shoal_status load(shoal_session *s)
   shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->resume_path,
              (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
   if (!same) report_layout(s, c, layout);
-  if (info->config) report_changes(s, info->config);
-  return SHOAL_OK;
+  return info->config ? shoal_config_changes(s->config, info->config, "the checkpoint's run file", report_change, NULL)
+                      : SHOAL_OK;
 }
 
 /* Rank 0 chooses and verifies; all read the same file. */

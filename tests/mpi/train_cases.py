@@ -672,8 +672,11 @@ def case_refusals():
     shoal("data", "synth", "glyphs", "-o", "other.h5", "--train", 200, "--test", 100, "--seed", 9)
     r = train(1, "good", *base, *sets(data__file="other.h5", run__epochs=2), code=2)
     check("data.file" in r.stderr, r.stderr)
-    r = train(1, "good", *base, *sets(run__epochs=2, optim__lr=0.01))
-    check("changed since the checkpoint" in r.stdout, r.stdout)
+    # by name: threads has no section, and 1 epoch is also what eval.every was
+    r = train(1, "good", *base, *sets(run__epochs=2, optim__lr=0.01, threads=2, ckpt__every="1 epoch"))
+    changes = re.findall("changed since the checkpoint: (.*)", r.stdout)
+    expected = ["run.epochs: 2 (was 1)", "ckpt.every: 1 epoch (was 10min)", "threads: 2 (was 0)", "optim.lr: 0.01 (was 0.05)"]
+    check(changes == expected, f"{changes}, expected {expected}")
 
 
 def case_heard():

@@ -524,6 +524,58 @@ static void test_hash(void)
   CHECK(hash_of("method: sync\n", except) != hash_of("method: daso\n", except));
 }
 
+static void note_change(void *ctx, const char *name, const char *was, const char *is)
+{
+  shoal_str_add(ctx, "%s: %s -> %s\n", name, was ? was : "none", is);
+}
+
+/* What is said of `now` after an earlier attempt with `then`. */
+static void check_changes(const char *then, const char *now, const char *expected)
+{
+  shoal_settings *old = settings_of(then), *s = settings_of(now);
+  shoal_config *before = config_of(old), *c = config_of(s);
+  shoal_str text = { 0 }, said = { 0 };
+  shoal_config_print(before, &text);
+  shoal_str_add(&said, "%s", "");
+  CHECK_OK(shoal_config_changes(c, text.text, "old", note_change, &said));
+  CHECK(strcmp(said.text, expected) == 0, "from\n%s\nto\n%s\nsaid\n%sexpected\n%s", then, now, said.text, expected);
+  shoal_config_destroy(before);
+  shoal_config_destroy(c);
+  shoal_settings_destroy(old);
+  shoal_settings_destroy(s);
+  shoal_str_free(&text);
+  shoal_str_free(&said);
+}
+
+static void test_changes(void)
+{
+  check_changes("method: sync\n", "method: { name: sync }\nckpt: { every: 600 s }\n", "");
+  check_changes("method: sync\n", "method: daso\n", "method.name: sync -> daso\n");
+  /* an option without a section, the value of another section's option, a beginning of the older value */
+  check_changes("method: sync\ndevice: cuda\n", "method: sync\ndevice: cpu\n", "device: cuda -> cpu\n");
+  check_changes("method: sync\nrun: { seed: 7 }\n", "method: { name: sync, warmup_epochs: 1 }\n",
+                "run.seed: 7 -> 1\nmethod.warmup_epochs: 0 -> 1\n");
+  check_changes("method: sync\nrun: { name: ab }\n", "method: sync\nrun: { name: a }\n", "run.name: ab -> a\n");
+  check_changes("method: sync\ndata: { augment: [crop4] }\n",
+                "method: sync\nrun: { name: ab }\nmodel: { widths: [4] }\n",
+                "run.name: nothing -> ab\ndata.augment: [crop4] -> []\nmodel.widths: [4096, 4096] -> [4]\n");
+  /* written by a version with fewer options and other bounds */
+  shoal_settings *s = settings_of("method: { name: sync, warmup_epochs: 3 }\noptim: { momentum: 0.5 }\n");
+  shoal_config *c = config_of(s);
+  shoal_str said = { 0 };
+  CHECK_OK(shoal_config_changes(c, "method:\n  name: \"sync\"\nckpt:\n  every: 0.5 epochs\ngone: 3\n", "old",
+                                note_change, &said));
+  CHECK(strcmp(said.text, "optim.momentum: none -> 0.5\nckpt.every: 0.5 epochs -> 10min\n"
+                          "method.warmup_epochs: none -> 3\n") == 0,
+        "said\n%s", said.text);
+  shoal_quiet_errors(1);
+  CHECK(shoal_config_changes(c, "run: { a: b", "old", note_change, &said) == SHOAL_ERR_USAGE);
+  shoal_quiet_errors(-1);
+  shoal_config_destroy(c);
+  shoal_settings_destroy(s);
+  shoal_str_free(&said);
+}
+
 static void test_tables(void)
 {
   shoal_str text = { 0 };
@@ -589,6 +641,7 @@ int main(void)
   test_round_trips();
   test_random_names();
   test_hash();
+  test_changes();
   test_tables();
   test_from_file();
   return check_done();

@@ -185,6 +185,17 @@ shoal_status shoal_folder_status(const shoal_folder *f, const char *state, int e
   return st;
 }
 
+bool shoal_folder_owns(const shoal_folder *f, const char *path)
+{
+  size_t n = (size_t)(shoal_path_base(path) - path);
+  char *dir = n ? shoal_strdup_printf("%.*s", (int)n, path) : shoal_strdup_printf(".");
+  struct stat own, other;
+  bool same =
+      stat(f->ckpt, &own) == 0 && stat(dir, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+  free(dir);
+  return same;
+}
+
 bool shoal_folder_has_checkpoints(const shoal_folder *f)
 {
   DIR *d = opendir(f->ckpt);

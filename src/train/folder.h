@@ -32,5 +32,8 @@ shoal_status shoal_folder_status(const shoal_folder *f, const char *state, int e
                                  uint64_t step, uint64_t epoch);
 bool shoal_folder_says_failed(const shoal_folder *f); /* this attempt's status.json already tells of a failure */
 shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text);
+/** Is the file `path` directly in the run's folder of checkpoints?  Folders are compared as the file system knows them,
+ *  not by their names: "ckpt-old/" is another one, a link to "ckpt/" is not. */
+bool shoal_folder_owns(const shoal_folder *f, const char *path);
 bool shoal_folder_has_checkpoints(const shoal_folder *f);
 #endif

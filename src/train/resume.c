@@ -348,6 +348,8 @@ shoal_status shoal_session_find(shoal_session *s)
   SHOAL_TRY(shoal_group_broadcast(control, path, sizeof path, 0));
   s->fresh = path[0] == 0;
   if (s->fresh) return SHOAL_OK;
+  if (shoal_session_is_root(s)) s->resumes_own = shoal_folder_owns(&s->folder, path);
+  SHOAL_TRY(shoal_group_broadcast(control, &s->resumes_own, sizeof s->resumes_own, 0));
   s->resume_path = strdup(path);
   shoal_status st = s->resume_path ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "the path of a checkpoint");
   if (st == SHOAL_OK) st = shoal_ckpt_open(path, false, &s->resume);
@@ -369,6 +371,6 @@ shoal_status shoal_session_resume(shoal_session *s)
   SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_session_plan_rest(s)));
   s->first_step = s->last_saved_step = s->run.step;
   s->last_saved_epoch = s->at.epoch;
-  s->saved_any = strncmp(s->resume_path, s->folder.ckpt, strlen(s->folder.ckpt)) == 0;
+  s->saved_any = s->resumes_own; /* another folder's checkpoint may be gone tomorrow: this run saves its own */
   return SHOAL_OK;
 }

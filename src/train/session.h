@@ -49,6 +49,7 @@ typedef struct {
   bool bad_loss;         /* seen here */
   bool left_out;         /* the fault hook leaves this step's exchange out */
   bool saved_any, fresh; /* fresh: nothing was resumed */
+  bool resumes_own;      /* the checkpoint it goes on from is in the run's own folder; the same on every rank */
   bool agreed;           /* the verdict that ends the run is known to be the same on all ranks */
   bool finished;         /* the method has had its last word */
   bool started;          /* the folder's records are ours to write from here on */

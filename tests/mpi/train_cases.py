@@ -757,6 +757,17 @@ def case_folder():
     r = train(1, "busy", *MLP, *sets(run__epochs=1, data__batch=8))
     check("attempt 2" in r.stdout, r.stdout)
     check(not os.path.exists("runs/busy/lease"), "the lease is still there")
+    # whose checkpoint is it? A sibling's with a longer name is not this run's; the run's own by another name is
+    base = [*MLP, *sets(run__epochs=1, data__batch=50)]
+    train(2, "own", *base)
+    last = os.path.basename(newest("own"))
+    os.rename("runs/own/ckpt", "runs/own/ckpt-old")
+    train(2, "own", *base, "--resume", f"runs/own/ckpt-old/{last}")
+    check(os.listdir("runs/own/ckpt") == [last], "a run that went on from ckpt-old has no checkpoint of its own")
+    written = os.stat(newest("own")).st_mtime_ns
+    os.symlink("ckpt", "runs/own/link")
+    train(2, "own", *base, "--resume", f"runs/own/link/{last}")
+    check(os.stat(newest("own")).st_mtime_ns == written, "a checkpoint was written over itself")
 
 
 def case_singletons():

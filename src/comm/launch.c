@@ -13,6 +13,7 @@
  * Everything else is compared when all ranks have met (world.c). */
 #include "base/mem.h"
 #include "comm/group_impl.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,12 +52,15 @@ bool shoal_world_launched(void)
 shoal_status shoal_launch_refuse(const shoal_launch *l)
 {
   bool old_pmi = l->launcher && strncmp(l->launcher, "PMI_", 4) == 0;
-  if (!old_pmi || getenv("OMPI_MCA_pmix") || strncmp(shoal_world_library(), "Open MPI", 8) != 0) return SHOAL_OK;
+  int version = 0;
+  if (!old_pmi || sscanf(shoal_world_library(), "Open MPI %d", &version) != 1) return SHOAL_OK;
+  bool may_speak_it = version < 5;
+  if (may_speak_it && getenv("OMPI_MCA_pmix")) return SHOAL_OK;
   return SHOAL_FAIL(SHOAL_ERR_WORLD,
                     "Slurm offers PMI-1 or PMI-2 (%s is set), but %s needs PMIx: start it with `srun --mpi=pmix` "
-                    "(`srun --mpi=list` shows what this site has); if this MPI was built for the older PMI, set "
-                    "OMPI_MCA_pmix=s2 (or s1)",
-                    l->launcher, shoal_world_library());
+                    "(`srun --mpi=list` shows what this site has)%s",
+                    l->launcher, shoal_world_library(),
+                    may_speak_it ? "; if this MPI was built for the older PMI, set OMPI_MCA_pmix=s2 (or s1)" : "");
 }
 
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons)

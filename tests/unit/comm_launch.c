@@ -77,6 +77,21 @@ static int child(bool allow_singletons)
   return shoal_status_exit_code(st);
 }
 
+/* Slurm's PMI-1 and PMI-2 are refused by an Open MPI.  Before version 5 it may have been built for them, and the way around
+ * is told; from 5 on it cannot have been. */
+static void test_old_pmi(void)
+{
+  char said[4096];
+  int version = 0;
+  if (sscanf(shoal_world_library(), "Open MPI %d", &version) != 1) return;
+  int code = start("PMI_RANK=0", false, said, sizeof said);
+  CHECK(code == 3 && strstr(said, "PMI_RANK is set") && !strstr(said, "OMPI_MCA_pmix") == (version >= 5),
+        "exit %d, said: %s", code, said);
+  if (version < 5) return;
+  code = start("PMI_RANK=0 OMPI_MCA_pmix=s2", false, said, sizeof said);
+  CHECK(code == 3 && strstr(said, "PMI_RANK is set"), "exit %d, said: %s", code, said);
+}
+
 int main(int argc, char **argv)
 {
   static const struct {
@@ -119,5 +134,6 @@ int main(int argc, char **argv)
     code = start(cases[i].setting, true, said, sizeof said);
     CHECK(!code, "%s, singletons allowed: exit %d, said: %s", cases[i].setting, code, said);
   }
+  test_old_pmi();
   return check_done();
 }

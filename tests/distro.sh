@@ -14,6 +14,7 @@
 #
 #   FOLDER/RELEASE/base      what debootstrap made        FOLDER: --root, or SHOAL_DISTRO_ROOT, or shoal-distro in the folder for
 #                 /packages  files that apt downloaded            temporary files; about 1 GB a release, 4 GB while it runs
+#                 /ccache    objects that its compiler made
 #                 /system    the copy; stays when a command failed
 #                 /*.log
 #
@@ -49,7 +50,7 @@ unshare --mount --pid --ipc --uts --fork true 2>/dev/null || skip "this containe
 # ---- the base, once ----------------------------------------------------------------------------------------------------
 
 place=$(readlink -m "$store")/$release
-mkdir -p "$place/packages/partial"
+mkdir -p "$place/packages/partial" "$place/ccache"
 [[ -O $place && ! -L $place ]] || skip "$place belongs to somebody else"
 chmod 700 "$place" # a whole system, and this machine's settings for apt
 exec 9>"$place/lock"
@@ -75,7 +76,7 @@ if [[ ! -e $place/base.done ]]; then
   find_mirror || skip "no mirror in this machine's apt sources has $release"
   rm -rf "$place/base"
   echo "debootstrap $release, log in $place/debootstrap.log"
-  debootstrap --variant=minbase --components="$components" --include=ca-certificates,git --cache-dir="$place/packages" \
+  debootstrap --variant=minbase --components="$components" --include=ca-certificates,git,ccache --cache-dir="$place/packages" \
     "$release" "$place/base" "$mirror" >"$place/debootstrap.log" 2>&1 || { tail -n 5 "$place/debootstrap.log"; exit 1; }
   touch "$place/base.done"
 fi
@@ -90,16 +91,17 @@ cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
 apt-config dump | grep -E '^Acquire::(http|https|Check-|Retries|ForceIPv)' >"$system/etc/apt/apt.conf.d/80host" || true
 printf '#!/bin/sh\nexit 101\n' >"$system/usr/sbin/policy-rc.d" # packages start no daemons
 chmod 755 "$system/usr/sbin/policy-rc.d"
-mkdir "$system/.host"
+mkdir -p "$system/.host" "$system/var/cache/ccache"
 
 environment=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb SHOAL_DISTRO=1
+  CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=/var/cache/ccache
   "http_proxy=$http_proxy" "https_proxy=$https_proxy" "no_proxy=${no_proxy-}")
 
 # pivot_root rather than chroot: in a chroot /proc names programs of other mount namespaces, as the nodes of the Slurm cluster
 # are, by their path outside.  The process is number 1 of its namespace, and with it ends everything it started.
 inside() { # COMMAND...
   unshare --mount --pid --ipc --uts --fork --kill-child --propagation private bash -euc '
-    system=$1 packages=$2
+    system=$1 place=$2
     shift 2
     mount --bind "$system" "$system"
     mount -t proc proc "$system/proc"
@@ -107,12 +109,13 @@ inside() { # COMMAND...
     mount --rbind /dev "$system/dev"
     mount -t tmpfs -o mode=1777 shm "$system/dev/shm"
     mount -t tmpfs -o mode=755 run "$system/run"
-    mount --bind "$packages" "$system/var/cache/apt/archives"
+    mount --bind "$place/packages" "$system/var/cache/apt/archives"
+    mount --bind "$place/ccache" "$system/var/cache/ccache"
     cd "$system"
     pivot_root . .host
     cd /root/shoal
     umount --lazy /.host
-    exec env -i "$@"' - "$system" "$place/packages" "${environment[@]}" "$@" </dev/null
+    exec env -i "$@"' - "$system" "$place" "${environment[@]}" "$@" </dev/null
 }
 
 # ---- the commands ------------------------------------------------------------------------------------------------------

@@ -253,7 +253,7 @@ ReturnToService=2
 SlurmdTimeout=15
 SlurmctldTimeout=15
 KillWait=5
-UnkillableStepTimeout=20
+UnkillableStepTimeout=60
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 PartitionName=test Nodes=n[1-$1] Default=YES MaxTime=60 State=UP

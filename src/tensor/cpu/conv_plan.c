@@ -177,6 +177,21 @@ static shoal_status avoid_plain_loop(const shoal_cpu *b, const shoal_op *op, sid
   return SHOAL_OK;
 }
 
+/* The weight gradient of a 1x1 convolution with a stride is wrong in oneDNN 2.6 (AVX2) if channels are last and fewer than a
+ * register holds: the code that gathers the positions it uses mistakes where they are.  resnet20's shortcuts are such
+ * layers once `ist` has cut them to 4 channels. */
+static shoal_status gathers_wrongly(const shoal_op *op, const side *s, shoal_dnn_cmd src, bool *wrong)
+{
+  const shoal_op_desc *d = &op->desc;
+  shoal_dnn_md last;
+  *wrong = false;
+  if (d->kernel[0] * d->kernel[1] != 1 || d->stride[0] * d->stride[1] == 1 || d->in[0].dim[1] >= 16) return SHOAL_OK;
+  SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, SHOAL_CPU_CHANNELS_LAST, &last));
+  *wrong = shoal_dnn_md_equal(src, last);
+  shoal_dnn_md_free(last);
+  return SHOAL_OK;
+}
+
 /* A forward primitive and a backward one with the formats it chose. */
 static shoal_status choose_pair(const shoal_cpu *b, planning *g, side *s, const shoal_op *op,
                                 shoal_dnn_direction backward, bool wanted)
@@ -187,7 +202,12 @@ static shoal_status choose_pair(const shoal_cpu *b, planning *g, side *s, const 
   if (!wanted) return SHOAL_OK;
   c.bias = NULL; /* its gradient is made with the mask of the relu */
   /* dx may come in another format than x: for a dense x of 3 channels oneDNN has only a plain loop, 400 times slower. */
-  if (backward == SHOAL_DNN_BACKWARD_WEIGHTS) c.src = shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC);
+  if (backward == SHOAL_DNN_BACKWARD_WEIGHTS) {
+    bool wrong;
+    c.src = shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC);
+    SHOAL_TRY(gathers_wrongly(op, s, c.src, &wrong));
+    if (wrong) c.avoid = "jit_1x1";
+  }
   c.dst = shoal_dnn_pd_md(s->forward, DNNL_ARG_DST);
   return shoal_dnn_conv_pd(&b->dnn, &c, backward, s->forward, &s->backward);
 }

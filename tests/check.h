@@ -34,6 +34,12 @@ __attribute__((weak)) int check_failures;
     exit(77);                                                                                                          \
   } while (0)
 
+/* The larger of two errors.  NaN counts as infinite: fmax would drop it, and a comparison with it is never true. */
+static inline double worse(double worst, double error)
+{
+  return error <= worst ? worst : isnan(error) ? INFINITY : error;
+}
+
 static inline int check_done(void)
 {
   if (check_failures) fprintf(stderr, "%d checks failed\n", check_failures);

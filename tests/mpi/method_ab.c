@@ -236,7 +236,7 @@ static double worst_of(const float *x, const double *want, size_t n)
 {
   double worst = 0, largest = 0;
   for (size_t i = 0; i < n; i++) {
-    worst = fmax(worst, fabs(x[i] - want[i]));
+    worst = worse(worst, fabs(x[i] - want[i]));
     largest = fmax(largest, fabs(want[i]));
   }
   return worst / largest;
@@ -252,7 +252,7 @@ static void check_rest(const bench *b, const float *before, const float *after, 
     for (size_t i = 0; i < p->count; i++) {
       double want = before[at + i];
       for (int g = 0; g < b->s.groups.groups; g++) want += rest_moved(p->full_id, i, g) * ranks_of(b, g) / size;
-      worst = fmax(worst, fabs(after[at + i] - want));
+      worst = worse(worst, fabs(after[at + i] - want));
       largest = fmax(largest, fabs(want));
     }
     CHECK(worst < 1e-6 * largest, "%s: %s off by %g of %g", what, p->name, worst, largest);
@@ -365,7 +365,7 @@ static void one_phase(bench *b, bool cut, bool still)
   if (!still) check_rest(b, before, r->params->w, "reconcile");
   bool exact = s->mode != SHOAL_AB_ONLY_LEARNED;
   double worst = 0;
-  for (size_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)seen[i] - r->params->w[i]));
+  for (size_t i = 0; i < n; i++) worst = worse(worst, fabs((double)seen[i] - r->params->w[i]));
   CHECK(exact ? memcmp(seen, r->params->w, n * sizeof *seen) == 0 : worst < 1e-5,
         "mode %d: the model observed was another, by %g", s->mode, worst);
   CHECK(memcmp(stats, r->params->stats, b->model->stats * sizeof *stats) == 0, "statistics observed");

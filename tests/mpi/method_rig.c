@@ -125,8 +125,7 @@ double method_rig_error(const float *a, const double *b, size_t n)
 {
   double worst = 0, largest = 0;
   for (size_t i = 0; i < n; i++) {
-    double d = fabs((double)a[i] - b[i]);
-    if (!(d <= worst)) worst = d; /* NaN is worst */
+    worst = worse(worst, fabs((double)a[i] - b[i]));
     largest = fmax(largest, fabs(b[i]));
   }
   return worst / largest;

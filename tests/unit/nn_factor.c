@@ -213,13 +213,13 @@ static void check_formula(const char *backend, const shoal_model *m, const char 
     for (int64_t i = 0; !p.left->frozen && i < p.rows; i++) {
       double sum = 0;
       for (int64_t j = 0; j < p.cols; j++) sum += (double)g[i * p.cols + j] * right[k * p.cols + j];
-      worst = fmax(worst, fabs(sum - part.params->g[p.left->offset + (size_t)(i * rank + k)]));
+      worst = worse(worst, fabs(sum - part.params->g[p.left->offset + (size_t)(i * rank + k)]));
       largest = fmax(largest, fabs(sum));
     }
     for (int64_t j = 0; !p.right->frozen && j < p.cols; j++) {
       double sum = 0;
       for (int64_t i = 0; i < p.rows; i++) sum += (double)left[i * rank + k] * g[i * p.cols + j];
-      worst = fmax(worst, fabs(sum - part.params->g[p.right->offset + (size_t)(k * p.cols + j)]));
+      worst = worse(worst, fabs(sum - part.params->g[p.right->offset + (size_t)(k * p.cols + j)]));
       largest = fmax(largest, fabs(sum));
     }
   }

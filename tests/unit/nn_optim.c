@@ -84,9 +84,9 @@ static void check_optimizer(const char *backend, const shoal_model *m, const cha
     CHECK_OK(shoal_optim_step(o, m, r.params, ranges, n_ranges, (float)(0.05 / t), &got));
     CHECK(fabs(got - norm) < 1e-5 * norm, "norm %g, not %g", got, norm);
     CHECK(r.params->version > version, "the version stayed");
-    for (size_t i = 0; i < n; i++) worst = fmax(worst, fabs(r.params->w[i] - want.w[i]));
-    for (size_t i = 0; i < n && o->slots > 0; i++) worst = fmax(worst, fabs(o->slot[0][i] - want.m[i]) / 10);
-    for (size_t i = 0; i < n && o->slots > 1; i++) worst = fmax(worst, fabs(o->slot[1][i] - want.v[i]));
+    for (size_t i = 0; i < n; i++) worst = worse(worst, fabs(r.params->w[i] - want.w[i]));
+    for (size_t i = 0; i < n && o->slots > 0; i++) worst = worse(worst, fabs(o->slot[0][i] - want.m[i]) / 10);
+    for (size_t i = 0; i < n && o->slots > 1; i++) worst = worse(worst, fabs(o->slot[1][i] - want.v[i]));
   }
   CHECK(worst < 2e-6, "%s on %s: off by %g", options, backend, worst);
   CHECK(o->steps == STEPS && o->slots == (k.kind == SHOAL_OPTIM_ADAMW ? 2 : k.momentum > 0), "%d slots", o->slots);

@@ -60,7 +60,7 @@ int main(void)
       s[i] = (shoal_slot){ .bytes = r.v[2] % 5000, .birth = birth, .death = SHOAL_MIN(birth + life, MOMENTS - 1) };
     }
     double ratio = check(s, MANY);
-    worst = fmax(worst, ratio);
+    worst = worse(worst, ratio);
     sum += ratio / 50;
   }
   printf("arena over largest sum alive, random lifetimes: mean %.3f, worst %.3f\n", sum, worst);

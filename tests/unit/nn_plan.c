@@ -70,7 +70,7 @@ static double gradient_error(const shoal_model *m, const float *got, const float
       e = fabs((double)got[i] - want[i]) <= e ? e : fabs((double)got[i] - want[i]);
       scale = fmax(scale, fabs((double)want[i]));
     }
-    worst = e / scale <= worst ? worst : e / scale;
+    worst = worse(worst, e / scale);
   }
   return worst;
 }

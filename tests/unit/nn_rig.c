@@ -227,8 +227,7 @@ double rig_difference(const float *a, const float *b, size_t n)
 {
   double worst = 0, largest = 0;
   for (size_t i = 0; i < n; i++) {
-    double d = fabs((double)a[i] - b[i]);
-    if (!(d <= worst)) worst = d; /* NaN counts as worst */
+    worst = worse(worst, fabs((double)a[i] - b[i]));
     largest = fmax(largest, fabs((double)b[i]));
   }
   return largest > 0 ? worst / largest : worst;
@@ -292,7 +291,7 @@ static double check_param(rig *r, const shoal_param *p, const float *g, const fl
     size_t i = k == 0 ? top : (size_t)(k * 7919) % p->count;
     double e = slope_error(r, stats, p, NULL, i, g[i]) / scale;
     if (!(e < tolerance)) printf("%s[%zu]: gradient %g, off by %g of %g\n", p->name, i, (double)g[i], e, scale);
-    worst = e <= worst ? worst : e;
+    worst = worse(worst, e);
   }
   free(d);
   return worst;
@@ -313,7 +312,7 @@ double rig_gradient_error(rig *r, double tolerance)
     const shoal_param *p = &r->m->param[i];
     if (p->frozen) continue;
     double e = check_param(r, p, g + p->offset, stats, 0.05 * largest, tolerance);
-    worst = e <= worst ? worst : e; /* NaN counts as worst */
+    worst = worse(worst, e);
   }
   memcpy(r->params->stats, stats, n_stats * sizeof *stats);
   free(stats);

@@ -81,8 +81,7 @@ static void check_small_images(shoal_backend *cpu, shoal_backend *ref, shoal_op_
   rig_backward(&r, &p.second, APART);
   double worst = 0, largest = 0;
   for (int64_t i = 0; i < p.v.w_n[0]; i++) {
-    double apart = fabs((double)p.first.dw[0][i] - p.second.dw[0][i]);
-    worst = isfinite(apart) ? fmax(worst, apart) : INFINITY;
+    worst = worse(worst, fabs((double)p.first.dw[0][i] - p.second.dw[0][i]));
     largest = fmax(largest, fabs((double)p.first.dw[0][i]));
   }
   CHECK(worst < 2e-6 * largest, "%s: dw off by %g of %g", describe(&d, text), worst, largest);
@@ -159,12 +158,12 @@ static void check_vecmath(void)
   double worst_exp = 0, worst_cdf = 0, worst_density = 0;
   for (int i = -87000; i <= 88000; i++) {
     float x = (float)i / 1000;
-    worst_exp = fmax(worst_exp, fabs(shoal_cpu_exp(x) / exp((double)x) - 1));
+    worst_exp = worse(worst_exp, fabs(shoal_cpu_exp(x) / exp((double)x) - 1));
   }
   for (int i = -9000; i <= 9000; i++) {
     float x = (float)i / 1000, density, cdf = shoal_cpu_normal(x, &density);
-    worst_cdf = fmax(worst_cdf, fabs(cdf / (0.5 * erfc(-(double)x / sqrt(2))) - 1));
-    worst_density = fmax(worst_density, fabs(density / (exp(-0.5 * x * x) / sqrt(2 * M_PI)) - 1));
+    worst_cdf = worse(worst_cdf, fabs(cdf / (0.5 * erfc(-(double)x / sqrt(2))) - 1));
+    worst_density = worse(worst_density, fabs(density / (exp(-0.5 * x * x) / sqrt(2 * M_PI)) - 1));
   }
   CHECK(worst_exp < 2e-7, "exp is off by %g", worst_exp);
   CHECK(worst_cdf < 5e-6 && worst_density < 5e-6, "normal: distribution off by %g, density by %g", worst_cdf,

@@ -32,3 +32,7 @@ endforeach()
 # From every method to every other: mpi/switch_cases.py.
 add_test(NAME train.switch COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/switch_cases.py $<TARGET_FILE:shoal> switch)
 set_tests_properties(train.switch PROPERTIES LABELS "train;noasan" TIMEOUT 300)
+
+# Checkpoints of earlier versions, resumed: mpi/golden_cases.py.
+add_test(NAME train.golden COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/golden_cases.py $<TARGET_FILE:shoal>)
+set_tests_properties(train.golden PROPERTIES LABELS "train;noasan" TIMEOUT 300)

@@ -39,6 +39,7 @@ void shoal_world_abort(shoal_world *w, int exit_code) __attribute__((noreturn));
 int shoal_world_rank(const shoal_world *w);
 int shoal_world_size(const shoal_world *w);
 const shoal_topo *shoal_world_topo(const shoal_world *w);
+const shoal_place *shoal_world_place(const shoal_world *w);   /* of this rank */
 const shoal_claims *shoal_world_claims(const shoal_world *w); /* what this rank was told about itself */
 const char *shoal_world_library(void);                        /* "Open MPI 4.1.4 (compiled 4.1.4)" */
 /** Where bytes are counted from now on; borrowed.  Before this call they go to a private place. */

@@ -193,6 +193,11 @@ const shoal_topo *shoal_world_topo(const shoal_world *w)
   return w->topo;
 }
 
+const shoal_place *shoal_world_place(const shoal_world *w)
+{
+  return &w->topo->places[shoal_world_rank(w)];
+}
+
 const shoal_claims *shoal_world_claims(const shoal_world *w)
 {
   return &w->claims;

@@ -13,8 +13,7 @@
 #include "comm/exchange.h"
 #include "config/option.h"
 #include "data/loader.h"
-#include "nn/optim.h"
-#include "nn/plan.h"
+#include "nn/form.h"
 
 /* What a method may see and change of the run; owned by the loop. */
 typedef struct {
@@ -23,15 +22,9 @@ typedef struct {
   shoal_backend *backend;
   shoal_trace *trace;
   const shoal_config *config;
-  const shoal_model *model;  /* the whole network */
-  const shoal_model *part;   /* what this rank trains: == model unless the method cuts it, or puts for a while another,
-                                and with it params, optim, ranges, plans and plan, in its place; not after close */
-  shoal_params *params;      /* of part */
-  shoal_optim *optim;        /* mirrors params */
-  const shoal_range *ranges; /* trainable ranges of the arena; NULL: all */
-  size_t n_ranges;
-  shoal_plans *plans;         /* of part: what a step runs */
-  const shoal_plan *plan;     /* of these the usual one: gives the static order of announcements */
+  const shoal_model *model; /* the whole network */
+  shoal_form *form;         /* what this rank trains: the session's, of the whole model or of the part that `cut` gave;
+                                a method with forms of its own may switch between steps; the session's again after close */
   uint64_t seed, step, epoch; /* step: number of the step now running, from 0 */
   uint64_t batch, batches;    /* number of that step in its epoch, from 0, and how many the epoch has */
   double epochs;              /* the run's length */
@@ -48,7 +41,6 @@ typedef struct {
   uint64_t vote_every;
   double shown_loss;      /* a loss of this rank to show people where it has not the network's own */
   bool spoil;             /* fault hook: a gradient of this step is to be NaN (for methods with a step of their own) */
-  shoal_exchange *models; /* of shoal_sum_models; the session ends it */
   const shoal_call *call; /* of ranks that run freely: whether they are called to meet; NULL: they are not that free */
   bool free_running;      /* set in open: ranks step on their own clocks and meet only where they must (train/meet.c) */
   shoal_group *together;  /* set in open: those of them that take every step with this one; NULL: nobody does */
@@ -72,7 +64,7 @@ typedef struct {
   shoal_share share;   /* how samples are dealt */
   /* What this rank trains where that is a part of the model: called before there are weights, optimizer state and plans,
    * which are then those of the part.  It belongs to the method, until close; between steps the method may put another of
-   * the same shapes in its place (r->part).  A whole model exists only while it is assembled.  NULL: the whole model. */
+   * the same shapes in its place (r->form->model).  A whole model exists only while it is assembled.  NULL: the whole model. */
   shoal_status (*cut)(shoal_run *r, void *state, const shoal_model **part);
   /* The method trains parts now and then, whose weights and optimizer state its save and load carry; the loop keeps one
    * copy of the whole model's optimizer state, which is the same on all ranks. */
@@ -125,26 +117,6 @@ typedef struct {
 
 size_t shoal_methods(const shoal_method *const **out);
 const shoal_method *shoal_method_find(const char *name); /* NULL if unknown */
-
-/** Mean of the running statistics over the control group, into `out` [n_stats]: means average, variances as
- *  mean(var + mean^2) - mean(mean)^2 (design rule 11).  Collective; sums in double, in rank order. */
-shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out);
-/** Sum over all ranks of what each has put into params->g (free between steps, gone afterwards), into `out` [n_params]:
- *  for a model that is put together from every rank's.  Only where replicas are whole models.  Collective over the control
- *  group.  Cost: an f32 sum of the weights in the usual way (exchange.h), class control; planned by the first call. */
-shoal_status shoal_sum_models(shoal_run *r, float *out);
-/** The model as a weighted mean of all ranks' weights, by shoal_sum_models:  out ← Σ_r weight_r · w_r.  `weight` may differ
- *  between ranks and should add up to 1. */
-shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out);
-/** Samples of a global batch of `total` that the ranks of my node hold. */
-uint64_t shoal_node_samples(const shoal_run *r, uint64_t total);
-/** A plan for the epoch's short batch was refused, under shoal_quiet_errors: the complaint with the cure, in place of the
- *  layer's.  Returns ERR_USAGE. */
-shoal_status shoal_refuse_last_batch(uint64_t samples);
-const shoal_place *shoal_run_place(const shoal_run *r); /* of this rank */
-/** The same for any number of statistics: add each to `sum` [n_stats, zeroed], then take the mean of n. */
-void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);
-void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats);
 
 extern const shoal_method shoal_method_sync, shoal_method_local_sgd, shoal_method_daso, shoal_method_swarm,
     shoal_method_ab, shoal_method_ist, shoal_method_local;

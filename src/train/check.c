@@ -33,7 +33,7 @@ shoal_status shoal_session_check_replicas(shoal_session *s)
   float lr = (float)s->lr.lr * s->faults.lr;
   static const char *const except[] = { "fault.", NULL };
   identity mine = {
-    .weights = r->part == r->model ? shoal_crc32c(0, r->params->w, r->params->n * sizeof(float)) : 0,
+    .weights = r->form->model == r->model ? shoal_crc32c(0, r->form->params->w, r->form->params->n * sizeof(float)) : 0,
     .config = shoal_config_hash(s->config, except),
     .data = shoal_dataset_info(s->data)->checksum,
     .lr = shoal_crc32c(0, &lr, sizeof lr),

@@ -5,6 +5,7 @@
  * is measured.  Where the model is a mean that nobody trains, its batch-norm statistics belong to nobody: they are
  * measured anew, from the first training batches of epoch 0 on every rank, always the same ones (design rule 11). */
 #include "base/mem.h"
+#include "method/common/average.h"
 #include "train/session.h"
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ shoal_status shoal_session_make_whole(shoal_session *s)
   if (!s->scratch) SHOAL_TRY(shoal_params_create_forward(s->run.backend, s->model, &s->scratch));
   if (s->whole) return SHOAL_OK;
   if (s->method->cut) return shoal_plans_create(s->run.backend, s->model, &s->whole);
-  s->whole = s->plans;
+  s->whole = s->form.plans;
   return SHOAL_OK;
 }
 
@@ -69,7 +70,7 @@ static shoal_status measure_stats(shoal_session *s)
   shoal_status st = shoal_group_agree(s->run.control, measure_batches(s, sum, n));
   if (st == SHOAL_OK) {
     shoal_moments_mean(s->model, sum, (double)n, s->scratch->stats);
-    st = shoal_mean_stats(&s->run, s->model, s->scratch->stats, s->scratch->stats);
+    st = shoal_mean_stats(s->run.control, s->model, s->scratch->stats, s->scratch->stats);
   }
   free(sum);
   return st;
@@ -84,8 +85,8 @@ shoal_status shoal_session_assemble(shoal_session *s)
     SHOAL_TRY(s->method->assemble(r, s->method_state, s->scratch->w, s->scratch->stats));
     return s->sample && s->model->stats && shoal_world_size(r->world) > 1 ? measure_stats(s) : SHOAL_OK;
   }
-  memcpy(s->scratch->w, r->params->w, r->params->n * sizeof(float));
-  return shoal_mean_stats(r, r->model, r->params->stats, s->scratch->stats);
+  memcpy(s->scratch->w, r->form->params->w, r->form->params->n * sizeof(float));
+  return shoal_mean_stats(r->control, r->model, r->form->params->stats, s->scratch->stats);
 }
 
 /* ---- scores ---- */
@@ -112,7 +113,7 @@ shoal_status shoal_session_score_own(shoal_session *s)
 {
   shoal_score score = { 0 };
   if (!s->own.acc || !s->test) return SHOAL_OK;
-  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->run.plans, s->run.params, &score)));
+  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->run.form->plans, s->run.form->params, &score)));
   double acc = score.samples ? (double)score.correct / (double)score.samples : NAN;
   return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->own.acc);
 }
@@ -141,7 +142,7 @@ static shoal_status score_columns(shoal_session *s)
 /* Of weights that mean the same; parts of another form are not compared. */
 static shoal_status measure_consensus(shoal_session *s)
 {
-  const shoal_params *own = s->run.params;
+  const shoal_params *own = s->run.form->params;
   double square = 0;
   s->own.consensus = NAN;
   if (!s->own.acc || s->method->own_state) return SHOAL_OK;

@@ -27,7 +27,7 @@ typedef struct { /* numbers of the trace's string table, asked for once */
 static shoal_status announce(void *ctx, size_t offset, size_t count)
 {
   shoal_session *s = ctx;
-  if ((int64_t)s->run.step == s->faults.nan_step) s->run.params->g[offset] = NAN;
+  if ((int64_t)s->run.step == s->faults.nan_step) s->run.form->params->g[offset] = NAN;
   return s->method->announce && !s->left_out ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
 }
 
@@ -65,18 +65,18 @@ static shoal_status compute(shoal_session *s, const ops *op, const shoal_batch *
 {
   shoal_run *r = &s->run;
   if (b->n == 0) {
-    memset(r->params->g, 0, r->params->n * sizeof(float));
+    memset(r->form->params->g, 0, r->form->params->n * sizeof(float));
     return SHOAL_OK;
   }
   shoal_plan *plan;
-  SHOAL_TRY(shoal_plans_get(r->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
+  SHOAL_TRY(shoal_plans_get(r->form->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
   double samples = s->method->samples ? s->method->samples(r, s->method_state, b->total) : (double)b->total;
   shoal_address at = { .seed = r->seed, .step = (uint32_t)r->step, .slot0 = b->slot0 };
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_plan_forward(plan, r->params, &at, b->x, b->y, 1.0f / (float)samples, score));
+  SHOAL_TRY(shoal_plan_forward(plan, r->form->params, &at, b->x, b->y, 1.0f / (float)samples, score));
   uint64_t t1 = shoal_now_ns();
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, op->forward, t0, t1);
-  SHOAL_TRY(shoal_plan_backward(plan, r->params, &at, announce, s));
+  SHOAL_TRY(shoal_plan_backward(plan, r->form->params, &at, announce, s));
   shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, op->backward, t1, shoal_now_ns());
   return SHOAL_OK;
 }
@@ -98,7 +98,7 @@ static shoal_status update(shoal_session *s, const ops *op)
   shoal_run *r = &s->run;
   float lr = learning_rate(s);
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, r->ranges, r->n_ranges, lr, NULL));
+  SHOAL_TRY(shoal_form_step(r->form, lr));
   shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, op->optimizer, t0, shoal_now_ns());
   return SHOAL_OK;
 }
@@ -321,7 +321,7 @@ static shoal_status finish(shoal_session *s)
   bool changed = false;
   if (s->finished || !s->method->finish) return SHOAL_OK;
   s->finished = true;
-  if (s->run.part != s->run.model) { /* the method may now make one model of them */
+  if (s->run.form->model != s->run.model) { /* the method may now make one model of them */
     SHOAL_TRY(shoal_session_score_own(s));
     shoal_session_report_own(s);
   }

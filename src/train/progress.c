@@ -26,7 +26,7 @@ static double samples_per_second(const shoal_session *s)
 /* A lower bound from what is known: the slowest save so far, or the bytes at a careful 100 MB/s. */
 static double save_estimate_s(const shoal_session *s)
 {
-  double bytes = (double)s->params->n * sizeof(float) * (2 + s->optim->slots);
+  double bytes = (double)s->form.params->n * sizeof(float) * (2 + s->form.optim->slots);
   return SHOAL_MAX(s->save_s, bytes / 100e6);
 }
 

@@ -112,7 +112,7 @@ static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int
   shoal_dtype type;
   int ndim;
   uint64_t dims[8];
-  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->optim, slot));
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->form.optim, slot));
   return shoal_ckpt_has(c, name) && shoal_ckpt_shape(c, name, &type, &ndim, dims) == SHOAL_OK && ndim == 1 &&
          dims[0] == n;
 }
@@ -120,7 +120,7 @@ static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int
 static shoal_status get_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n, float *out)
 {
   char name[96];
-  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->optim, slot));
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->form.optim, slot));
   return shoal_ckpt_get(c, name, SHOAL_F32, n, out);
 }
 
@@ -148,14 +148,14 @@ static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
 {
   int64_t steps;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
-  s->optim->steps = (uint64_t)steps;
+  s->form.optim->steps = (uint64_t)steps;
   return SHOAL_OK;
 }
 
 /* This rank's own state, or the mean of all. */
 static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
 {
-  shoal_optim *o = s->optim;
+  shoal_optim *o = s->form.optim;
   int rank = shoal_world_rank(s->run.world);
   for (int i = 0; i < o->slots; i++) {
     bool found = own && has_slot(s, c, rank, i, o->n);
@@ -179,9 +179,9 @@ static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_session_make_whole(s));
   SHOAL_TRY(get_model(s, c, s->scratch));
   SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->scratch->w));
-  shoal_model_gather_stats(s->model, r->part, s->scratch->stats, r->params->stats);
-  bool found = s->optim->slots > 0;
-  for (int i = 0; found && i < s->optim->slots; i++) {
+  shoal_model_gather_stats(s->model, r->form->model, s->scratch->stats, r->form->params->stats);
+  bool found = s->form.optim->slots > 0;
+  for (int i = 0; found && i < s->form.optim->slots; i++) {
     SHOAL_TRY(get_mean_slot(s, c, i, s->model->weights, s->scratch->w, &found));
     if (found && i == 0) SHOAL_TRY(get_optimizer_steps(s, c)); /* unless the method begins anew */
     if (found) SHOAL_TRY(s->method->adopt(r, s->method_state, 1 + i, s->scratch->w));
@@ -201,7 +201,7 @@ static shoal_status get_place(shoal_session *s, const shoal_ckpt *c)
   s->at.epoch = (uint64_t)place[SHOAL_PLACE_EPOCH];
   s->at.position = SHOAL_MIN((uint64_t)place[SHOAL_PLACE_POSITION], s->epoch_samples);
   s->run.step = (uint64_t)place[SHOAL_PLACE_STEP];
-  s->run.optim->steps = (uint64_t)place[SHOAL_PLACE_OPTIMIZER_STEPS];
+  s->run.form->optim->steps = (uint64_t)place[SHOAL_PLACE_OPTIMIZER_STEPS];
   return SHOAL_OK;
 }
 
@@ -211,13 +211,13 @@ static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
   int rank = shoal_world_rank(r->world);
   char name[96];
   double score[2];
-  if (r->params->n_stats) {
+  if (r->form->params->n_stats) {
     snprintf(name, sizeof name, "replica/%d/stats", rank);
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n_stats, r->params->stats));
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->form->params->n_stats, r->form->params->stats));
   }
   if (!shoal_session_one_copy(s)) {
     snprintf(name, sizeof name, "replica/%d/weights", rank);
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->params->n, r->params->w));
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->form->params->n, r->form->params->w));
   }
   snprintf(name, sizeof name, "replica/%d/score", rank);
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
@@ -277,8 +277,8 @@ static const char *lost(const shoal_session *s, const shoal_ckpt_info *old)
 static void report_layout(const shoal_session *s, const shoal_ckpt *c, const char *layout)
 {
   const shoal_ckpt_info *old = shoal_ckpt_get_info(c);
-  bool optimizer = s->optim->steps > 0;
-  bool mean = s->optim->slots > 0 && has_slot(s, c, 1, 0, s->model->weights); /* there was more than one */
+  bool optimizer = s->form.optim->steps > 0;
+  bool mean = s->form.optim->slots > 0 && has_slot(s, c, 1, 0, s->model->weights); /* there was more than one */
   shoal_info(
       "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the sample "
       "order go on, %s%s%s",
@@ -304,7 +304,7 @@ static shoal_status load(shoal_session *s)
               (!s->method->fits || s->method->fits(r, s->method_state, c));
   SHOAL_TRY(get_train(s, c));
   SHOAL_TRY(check_model(s, c));
-  if (!s->method->cut) SHOAL_TRY(get_model(s, c, s->params));
+  if (!s->method->cut) SHOAL_TRY(get_model(s, c, s->form.params));
   if (same || !s->method->cut) SHOAL_TRY(get_optimizer(s, c, same && !shoal_session_one_copy(s)));
   SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
   if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));

@@ -63,8 +63,9 @@ static void put_model(shoal_session *s, shoal_ckpt_writer *w)
 static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
 {
   shoal_run *r = &s->run;
-  const shoal_optim *o = s->optim;
-  if (!shoal_session_one_copy(s)) shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->params->n, r->params->w);
+  const shoal_optim *o = s->form.optim;
+  if (!shoal_session_one_copy(s))
+    shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->form->params->n, r->form->params->w);
   for (int i = 0; i < o->slots; i++) {
     const char *slot = shoal_optim_slot_name(o, i);
     char name[64];
@@ -76,7 +77,7 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
   }
   /* collective: parts without statistics bring none */
   if (s->model->stats || s->method->cut)
-    shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->params->n_stats, r->params->stats);
+    shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->form->params->n_stats, r->form->params->stats);
   double score[] = { s->at.loss_sum, s->at.samples };
   shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
 }
@@ -86,7 +87,7 @@ static void put_place(shoal_session *s, shoal_ckpt_writer *w)
   int64_t place[SHOAL_PLACES] = { [SHOAL_PLACE_EPOCH] = (int64_t)s->at.epoch,
                                   [SHOAL_PLACE_POSITION] = (int64_t)s->at.position,
                                   [SHOAL_PLACE_STEP] = (int64_t)s->run.step,
-                                  [SHOAL_PLACE_OPTIMIZER_STEPS] = (int64_t)s->run.optim->steps };
+                                  [SHOAL_PLACE_OPTIMIZER_STEPS] = (int64_t)s->run.form->optim->steps };
   if (shoal_session_strided(s)) shoal_ckpt_put_replica(w, "place", SHOAL_I64, SHOAL_PLACES, place);
 }
 
@@ -124,7 +125,7 @@ static shoal_status sum_places(shoal_session *s, shoal_ckpt_info *info)
 
 static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
-  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->optim->steps);
+  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->form.optim->steps);
   shoal_ckpt_put_f64(w, "train/seconds", s->at.seconds + shoal_seconds_since(s->started_ns));
   shoal_ckpt_put_f64(w, "train/plateau_best", s->plateau.best);
   shoal_ckpt_put_f64(w, "train/plateau_scale", s->plateau.scale);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "method/common/batch.h"
 #include "method/common/svd.h"
 #include "tensor/cpu/cpu.h"
 #include "train/options.h"
@@ -118,7 +119,7 @@ static bool is_contended(const shoal_session *s, const shoal_place *p)
 
 static shoal_status open_trace(shoal_session *s)
 {
-  const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
+  const shoal_place *p = shoal_world_place(s->run.world);
   const char *name = shoal_config_string(s->config, "trace.level");
   shoal_trace_level level = strcmp(name, "op") == 0     ? SHOAL_TRACE_BY_OP
                             : strcmp(name, "step") == 0 ? SHOAL_TRACE_BY_STEP
@@ -169,7 +170,7 @@ static void progress(void *session)
 
 static shoal_status open_backend(shoal_session *s)
 {
-  const shoal_place *p = &shoal_world_topo(s->run.world)->places[shoal_world_rank(s->run.world)];
+  const shoal_place *p = shoal_world_place(s->run.world);
   const char *device = shoal_config_string(s->config, "device");
   if (strcmp(device, "auto") == 0) device = "cpu";
   SHOAL_TRY(shoal_backend_open(device, p->threads, &s->run.backend));
@@ -305,11 +306,8 @@ static shoal_status plan_last_batch(shoal_session *s, uint64_t left)
   const shoal_run *r = &s->run;
   bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0;
   uint64_t rest = drops ? 0 : left % r->global_batch, first, count = rest;
-  shoal_plan *plan;
   if (!shoal_session_strided(s)) shoal_share_of(rest, r->share_rank, r->share_size, &first, &count);
-  if (count == 0) return SHOAL_OK;
-  shoal_status st = shoal_plans_get(s->plans, (int64_t)count, SHOAL_PLAN_TRAIN, &plan);
-  return st == SHOAL_ERR_ARG ? shoal_refuse_last_batch(count) : st;
+  return shoal_plan_last_batch(&s->form, count);
 }
 
 /* Plans for the usual batch and for the epoch's last one: made now, so that a batch the model cannot take (one sample
@@ -318,17 +316,15 @@ static shoal_status open_plans(shoal_session *s)
 {
   shoal_run *r = &s->run;
   uint64_t first, count = r->global_batch;
-  shoal_plan *plan;
   if (!shoal_session_strided(s)) shoal_share_of(r->global_batch, r->share_rank, r->share_size, &first, &count);
-  SHOAL_TRY(shoal_plans_get(s->plans, (int64_t)SHOAL_MAX(count, 1), SHOAL_PLAN_TRAIN, &plan));
-  r->plan = plan;
+  SHOAL_TRY(shoal_form_plan(r->backend, (int64_t)SHOAL_MAX(count, 1), &s->form));
   return plan_last_batch(s, shoal_loader_samples(s->loader));
 }
 
 shoal_status shoal_session_plan_rest(shoal_session *s)
 {
   uint64_t n = shoal_loader_samples(s->loader);
-  return s->plans ? plan_last_batch(s, n - SHOAL_MIN(s->at.position, n)) : SHOAL_OK;
+  return s->form.plans ? plan_last_batch(s, n - SHOAL_MIN(s->at.position, n)) : SHOAL_OK;
 }
 
 static shoal_status build_model(shoal_session *s)
@@ -339,20 +335,21 @@ static shoal_status build_model(shoal_session *s)
   const shoal_data_info *info = shoal_dataset_info(s->data);
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->config, "model.name"));
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
-  s->run.model = s->run.part = s->model;
+  s->run.model = s->form.model = s->model;
+  s->run.form = &s->form;
   if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
   s->method_open = true;
   SHOAL_CHECK(!s->method->cut || !shoal_config_bool(s->config, "model.orthogonal"), SHOAL_ERR_USAGE,
               "model.orthogonal is true, but with method %s no rank holds whole weights to begin with; leave it out",
               s->method->name);
-  return s->method->cut ? s->method->cut(&s->run, s->method_state, &s->run.part) : SHOAL_OK;
+  return s->method->cut ? s->method->cut(&s->run, s->method_state, &s->form.model) : SHOAL_OK;
 }
 
 static shoal_status share_gradients(shoal_session *s)
 {
   void *memory;
   if (s->method->cut && !s->method->sums_parts) return SHOAL_OK; /* gradients of different parts are not summed */
-  size_t n = s->run.part->weights, room = n;
+  size_t n = s->run.form->model->weights, room = n;
   if (s->method->gradients) SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, s->method->gradients(&s->run, &room)));
   SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(n, room) * sizeof(float), &memory));
   s->gradients = memory;
@@ -362,17 +359,13 @@ static shoal_status share_gradients(shoal_session *s)
 static shoal_status open_model(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  SHOAL_TRY(shoal_params_create(r->backend, r->part, s->gradients, &s->params));
-  r->params = s->params;
-  shoal_model_init(r->part, r->seed + (uint64_t)s->faults.seed, r->params->w, r->params->stats);
-  r->params->version++;
-  SHOAL_TRY(shoal_optim_create(r->backend, &s->optim_rules, r->params->n, &s->optim));
-  r->optim = s->optim;
+  shoal_form *f = &s->form;
+  SHOAL_TRY(shoal_form_init(r->backend, f->model, &s->optim_rules, s->gradients, f));
+  shoal_model_init(f->model, r->seed + (uint64_t)s->faults.seed, f->params->w, f->params->stats);
+  f->params->version++;
   if (s->method->step) return SHOAL_OK; /* which has plans of its own */
-  SHOAL_TRY(shoal_plans_create(r->backend, r->part, &s->plans));
-  r->plans = s->plans;
-  if (!s->method->cut) SHOAL_TRY(shoal_session_make_whole(s));
-  return open_plans(s);
+  SHOAL_TRY(open_plans(s));
+  return s->method->cut ? SHOAL_OK : shoal_session_make_whole(s);
 }
 
 static shoal_status open_method(shoal_session *s)
@@ -412,7 +405,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(SHOAL_AGREE_ONCE(control, check_test_batches(s)));
   SHOAL_TRY(share_gradients(s));
   SHOAL_TRY(SHOAL_AGREE_ONCE(control, open_model(s)));
-  if (shoal_config_bool(s->config, "model.orthogonal")) SHOAL_TRY(shoal_orthogonal_start(&s->run));
+  if (shoal_config_bool(s->config, "model.orthogonal")) SHOAL_TRY(shoal_orthogonal_start(control, &s->form));
   return shoal_group_agree(control, open_method(s));
 }
 
@@ -423,16 +416,13 @@ void shoal_session_close(shoal_session *s)
   shoal_vote_destroy(s->vote);
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);
-  shoal_exchange_destroy(r->models);
   free(s->own.acc);
   free(s->column_value);
   free(s->resume_path);
   shoal_ckpt_close(s->resume);
-  if (s->whole != s->plans) shoal_plans_destroy(s->whole);
-  shoal_plans_destroy(s->plans);
-  shoal_optim_destroy(s->optim);
+  if (s->whole != s->form.plans) shoal_plans_destroy(s->whole);
   shoal_params_destroy(r->backend, s->scratch);
-  shoal_params_destroy(r->backend, s->params);
+  shoal_form_fini(r->backend, &s->form);
   if (r->world) shoal_group_unshare(r->all, s->gradients);
   shoal_model_destroy(s->model);
   shoal_loader_destroy(s->sample);

@@ -60,11 +60,9 @@ typedef struct {
   shoal_loader *loader, *test;
   shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
   shoal_model *model;
-  shoal_plans *plans;    /* of what this rank trains; run.plans, unless the method trains something else for a while */
-  shoal_params *params;  /* of the same; run.params, ... */
-  shoal_optim *optim;    /* of the same; run.optim, ... */
-  shoal_plans *whole;    /* of the whole model; == plans where nothing is cut */
-  float *gradients;      /* memory of run.params->g, which the ranks of a node share */
+  shoal_form form;       /* what this rank trains; run.form, unless the method trains something else for a while */
+  shoal_plans *whole;    /* of the whole model; == form.plans where nothing is cut */
+  float *gradients;      /* memory of form.params->g, which the ranks of a node share */
   shoal_params *scratch; /* the assembled model, for evaluation and checkpoints; where parts are trained, only then */
   shoal_optim_config optim_rules;
   shoal_lr_schedule lr;

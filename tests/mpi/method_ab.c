@@ -9,10 +9,10 @@ static int rank, size;
 
 typedef struct {
   shoal_run r;
+  shoal_form form;
   shoal_ab_state s;
   shoal_config *config;
   shoal_model *model;
-  shoal_optim *optim;
   float *g;
 } bench;
 
@@ -43,11 +43,10 @@ static shoal_status open_bench(bench *b, shoal_world *w, const char *options)
   shoal_run *r = &b->r;
   shoal_trace_info info = { .run_name = "test", .config_text = "", .rank = rank, .size = size, .host = "" };
   shoal_optim_config optim;
-  shoal_plan *plan;
   size_t n;
   configure(b, options);
   b->model = rig_network("residual");
-  *r = (shoal_run){ .world = w, .config = b->config, .model = b->model, .part = b->model, .epochs = 1000 };
+  *r = (shoal_run){ .world = w, .config = b->config, .model = b->model, .form = &b->form, .epochs = 1000 };
   r->all = shoal_world_group(w);
   r->control = shoal_world_control(w);
   r->steps_per_epoch = r->epoch_samples = r->global_batch = 1;
@@ -56,14 +55,10 @@ static shoal_status open_bench(bench *b, shoal_world *w, const char *options)
   REQUIRE(shoal_backend_open("ref", 1, &r->backend) == SHOAL_OK, "backend");
   REQUIRE(shoal_method_ab.gradients(r, &n) == SHOAL_OK, "room");
   b->g = shared_room(r->all, SHOAL_MAX(n, b->model->weights) * sizeof(float));
-  REQUIRE(shoal_params_create(r->backend, b->model, b->g, &r->params) == SHOAL_OK, "params");
   REQUIRE(shoal_optim_configure(b->config, &optim) == SHOAL_OK, "optim");
-  REQUIRE(shoal_optim_create(r->backend, &optim, b->model->weights, &b->optim) == SHOAL_OK, "optim");
-  r->optim = b->optim;
-  REQUIRE(shoal_plans_create(r->backend, b->model, &r->plans) == SHOAL_OK, "plans");
-  REQUIRE(shoal_plans_get(r->plans, 3, SHOAL_PLAN_TRAIN, &plan) == SHOAL_OK, "plan");
-  r->plan = plan;
-  shoal_model_init(b->model, 9, r->params->w, r->params->stats);
+  REQUIRE(shoal_form_init(r->backend, b->model, &optim, b->g, &b->form) == SHOAL_OK, "form");
+  REQUIRE(shoal_form_plan(r->backend, 3, &b->form) == SHOAL_OK, "plan");
+  shoal_model_init(b->model, 9, r->form->params->w, r->form->params->stats);
   return shoal_method_ab.open(r, &b->s);
 }
 
@@ -71,10 +66,8 @@ static void close_bench(bench *b)
 {
   shoal_run *r = &b->r;
   shoal_method_ab.close(r, &b->s);
-  CHECK(r->part == b->model, "close gives the whole model back");
-  shoal_plans_destroy(r->plans);
-  shoal_optim_destroy(b->optim);
-  shoal_params_destroy(r->backend, r->params);
+  CHECK(r->form == &b->form, "close gives the whole model back");
+  shoal_form_fini(r->backend, &b->form);
   shoal_group_unshare(r->all, b->g);
   shoal_model_destroy(b->model);
   shoal_backend_close(r->backend);
@@ -324,23 +317,23 @@ static void one_phase(bench *b, bool cut, bool still)
   size_t n = b->model->weights, most = 0;
   float *before = malloc(n * sizeof *before), *seen = malloc(n * sizeof *seen),
         *stats = malloc(b->model->stats * sizeof *stats);
-  memcpy(before, r->params->w, n * sizeof *before);
+  memcpy(before, r->form->params->w, n * sizeof *before);
   begin_bytes(b);
   CHECK_OK(shoal_ab_split(r, s, cut));
   end_bytes(b, "split", split_numbers(b));
-  CHECK(s->factored && r->part == s->cut && r->params == s->part.params, "what is trained");
+  CHECK(s->factored && r->form == &s->part && s->part.model == s->cut, "what is trained");
   check_split(b, before, cut);
   pair *start = malloc(s->layers.n * sizeof *start);
   for (size_t l = 0; l < s->layers.n; l++) start[l] = take_pair(b, l);
   if (!still) move_part(b);
-  for (size_t i = 0; i < b->model->stats; i++) r->params->stats[i] = any_float(i, rank) + 3;
+  for (size_t i = 0; i < b->model->stats; i++) r->form->params->stats[i] = any_float(i, rank) + 3;
   CHECK_OK(shoal_method_ab.assemble(r, s, seen, stats));
   begin_bytes(b);
   CHECK_OK(shoal_ab_reconcile(r, s));
   end_bytes(b, "reconcile", reconcile_numbers(b));
-  CHECK(!s->factored && r->part == b->model && r->params == s->whole.params, "what is trained");
-  check_alike("weights", r->params->w, n * sizeof(float));
-  check_alike("statistics", r->params->stats, b->model->stats * sizeof(float));
+  CHECK(!s->factored && r->form == &b->form && s->whole == &b->form, "what is trained");
+  check_alike("weights", r->form->params->w, n * sizeof(float));
+  check_alike("statistics", r->form->params->stats, b->model->stats * sizeof(float));
   for (size_t l = 0; l < s->layers.n; l++)
     most = SHOAL_MAX(most, (size_t)(s->layers.layer[l].m * s->layers.layer[l].n));
   double *w = malloc(most * sizeof *w);
@@ -353,22 +346,22 @@ static void one_phase(bench *b, bool cut, bool still)
     } else {
       expect_weight(b, &start[l], l, w);
     }
-    double error = worst_of(r->params->w + p->weight->offset, w, count);
+    double error = worst_of(r->form->params->w + p->weight->offset, w, count);
     CHECK(error < 1e-6, "mode %d, layer %d: off by %g", s->mode, (int)l, error);
     if (still && !cut) { /* with no step in between nothing has happened */
       for (size_t i = 0; i < count; i++) w[i] = before[p->weight->offset + i];
-      error = worst_of(r->params->w + p->weight->offset, w, count);
+      error = worst_of(r->form->params->w + p->weight->offset, w, count);
       CHECK(error < 2e-6, "mode %d, layer %d: a phase without steps moved it by %g", s->mode, (int)l, error);
     }
     free_pair(&start[l]);
   }
-  if (!still) check_rest(b, before, r->params->w, "reconcile");
+  if (!still) check_rest(b, before, r->form->params->w, "reconcile");
   bool exact = s->mode != SHOAL_AB_ONLY_LEARNED;
   double worst = 0;
-  for (size_t i = 0; i < n; i++) worst = worse(worst, fabs((double)seen[i] - r->params->w[i]));
-  CHECK(exact ? memcmp(seen, r->params->w, n * sizeof *seen) == 0 : worst < 1e-5,
+  for (size_t i = 0; i < n; i++) worst = worse(worst, fabs((double)seen[i] - r->form->params->w[i]));
+  CHECK(exact ? memcmp(seen, r->form->params->w, n * sizeof *seen) == 0 : worst < 1e-5,
         "mode %d: the model observed was another, by %g", s->mode, worst);
-  CHECK(memcmp(stats, r->params->stats, b->model->stats * sizeof *stats) == 0, "statistics observed");
+  CHECK(memcmp(stats, r->form->params->stats, b->model->stats * sizeof *stats) == 0, "statistics observed");
   free(w);
   free(start);
   free(before);
@@ -422,8 +415,8 @@ static void check_moments(shoal_world *w)
   }
   CHECK_OK(shoal_ab_reconcile(&b.r, s));
   for (size_t i = 0; i < b.model->weights; i++) {
-    CHECK(b.optim->slot[1][i] == 0, "the whole model's state was touched");
-    b.optim->slot[1][i] = -(float)i;
+    CHECK(b.form.optim->slot[1][i] == 0, "the whole model's state was touched");
+    b.form.optim->slot[1][i] = -(float)i;
   }
   CHECK_OK(shoal_ab_split(&b.r, s, true));
   int64_t least = 1 << 20;
@@ -460,10 +453,10 @@ static void check_moments(shoal_world *w)
   free(was);
   free(factors);
   if (open_bench(&b, w, "method.mode=only-b method.reset=true") != SHOAL_OK) return;
-  for (size_t i = 0; i < b.model->weights; i++) b.optim->slot[0][i] = 1;
+  for (size_t i = 0; i < b.model->weights; i++) b.form.optim->slot[0][i] = 1;
   CHECK_OK(shoal_ab_split(&b.r, &b.s, false));
   for (size_t i = 0; i < b.s.cut->weights; i++) CHECK(b.s.part.optim->slot[0][i] == 0, "reset of the part");
-  for (size_t i = 0; i < b.model->weights; i++) CHECK(b.optim->slot[0][i] == 0, "reset of the whole");
+  for (size_t i = 0; i < b.model->weights; i++) CHECK(b.form.optim->slot[0][i] == 0, "reset of the whole");
   close_bench(&b);
 }
 
@@ -503,23 +496,23 @@ static void check_steps(shoal_world *w, const char *options)
   for (int step = 0; st == SHOAL_OK && step < 2; step++) { /* steps 2 and 3 end without an event; 4 would reconcile */
     size_t trained = s->cut->trainable, n = s->cut->weights;
     float *frozen = malloc((n - trained + 1) * sizeof *frozen), *sum = calloc(trained, sizeof *sum);
-    memcpy(frozen, r->params->w + trained, (n - trained) * sizeof *frozen);
+    memcpy(frozen, r->form->params->w + trained, (n - trained) * sizeof *frozen);
     for (size_t i = 0; i < trained; i++) {
-      r->params->g[i] = small_integer(i, rank);
+      r->form->params->g[i] = small_integer(i, rank);
       for (int k = s->groups.first[s->group]; k < s->groups.first[s->group + 1]; k++)
         sum[i] += small_integer(i, s->groups.rank[k]);
     }
     begin_bytes(&b);
     CHECK_OK(shoal_method_ab.grads_ready(r, s));
-    CHECK(memcmp(sum, r->params->g, trained * sizeof *sum) == 0, "sums inside the group");
+    CHECK(memcmp(sum, r->form->params->g, trained * sizeof *sum) == 0, "sums inside the group");
     uint64_t between = shoal_trace_counters(r->trace)->payload[SHOAL_LINK_BETWEEN];
     CHECK(!s->own || between == counted_before[SHOAL_LINK_BETWEEN], "bytes went between nodes in a step on factors");
     end_bytes(&b, "step on factors", step_numbers(&b));
-    CHECK_OK(shoal_optim_step(r->optim, r->part, r->params, r->ranges, r->n_ranges, 0.1f, NULL));
-    CHECK(memcmp(frozen, r->params->w + trained, (n - trained) * sizeof *frozen) == 0, "frozen factors");
+    CHECK_OK(shoal_form_step(r->form, 0.1f));
+    CHECK(memcmp(frozen, r->form->params->w + trained, (n - trained) * sizeof *frozen) == 0, "frozen factors");
     for (size_t i = trained; i < n; i++)
-      CHECK(r->optim->slot[0][i] == 0 && r->optim->slot[1][i] == 0, "state of frozen factors");
-    check_groups_alike(&b, r->params->w, trained);
+      CHECK(r->form->optim->slot[0][i] == 0 && r->form->optim->slot[1][i] == 0, "state of frozen factors");
+    check_groups_alike(&b, r->form->params->w, trained);
     for (size_t i = 0; i < s->ranges; i++) s->age[i]++;
     free(frozen);
     free(sum);

@@ -33,13 +33,13 @@ typedef struct {
 static void begin(simulation *s, method_rig *m)
 {
   const shoal_topo *t = shoal_world_topo(m->world);
-  size_t n = m->run.params->n;
+  size_t n = m->run.form->params->n;
   *s = (simulation){ .m = m, .nodes = t->nodes, .groups = size, .adjustment = 2 };
   for (int r = 0; r < size; r++) s->groups = SHOAL_MIN(s->groups, t->places[r].local_size);
   s->x = room((size_t)t->nodes * n * sizeof *s->x);
   for (int i = 0; i < SHOAL_DASO_SUMS; i++) s->sent[i] = room(n * sizeof(double));
   for (int node = 0; node < t->nodes; node++)
-    for (size_t i = 0; i < n; i++) s->x[(size_t)node * n + i].w = (double)m->run.params->w[i];
+    for (size_t i = 0; i < n; i++) s->x[(size_t)node * n + i].w = (double)m->run.form->params->w[i];
 }
 
 static void end(simulation *s)
@@ -51,7 +51,7 @@ static void end(simulation *s)
 /* Every node takes a step with the mean gradient of its samples, or its share of the mean of all. */
 static void train_nodes(simulation *s, uint64_t step, bool blocks)
 {
-  size_t n = s->m->run.params->n;
+  size_t n = s->m->run.form->params->n;
   const shoal_place *p = shoal_world_topo(s->m->world)->places;
   for (int node = 0; node < s->nodes; node++) {
     for (size_t i = 0; i < n; i++) {
@@ -71,7 +71,7 @@ static void train_nodes(simulation *s, uint64_t step, bool blocks)
 
 static void act(simulation *s, const shoal_daso_event *e)
 {
-  size_t n = s->m->run.params->n;
+  size_t n = s->m->run.form->params->n;
   double *oldest = s->sent[0], own = s->adjustment * (double)e->wait;
   for (size_t i = 0; i < n; i++) {
     double sum = 0;
@@ -109,7 +109,7 @@ static void simulate(simulation *s, uint64_t step)
 
 static bool equal_ranks(method_rig *m, int node)
 {
-  size_t bytes = m->run.params->n * sizeof(float);
+  size_t bytes = m->run.form->params->n * sizeof(float);
   const char *all = (const char *)method_rig_gather(m), *first = NULL;
   for (int r = 0; r < size; r++) {
     if (node >= 0 && shoal_world_topo(m->world)->places[r].node != node) continue;
@@ -123,11 +123,11 @@ static bool equal_ranks(method_rig *m, int node)
 static void compare(simulation *s, double tolerance, bool blocked)
 {
   method_rig *m = s->m;
-  size_t n = m->run.params->n;
+  size_t n = m->run.form->params->n;
   int node = shoal_world_topo(m->world)->places[rank].node;
   double *w = room(n * sizeof *w);
   for (size_t i = 0; i < n; i++) w[i] = s->x[(size_t)node * n + i].w;
-  double error = method_rig_error(m->run.params->w, w, n);
+  double error = method_rig_error(m->run.form->params->w, w, n);
   CHECK(error < tolerance, "%s, %s, after step %d: off by %g", m->setup.pretend, m->setup.settings,
         (int)m->run.step - 1, error);
   for (int k = 0; k < s->nodes; k++)
@@ -216,10 +216,10 @@ static void neutral(const char *pretend)
     snprintf(text, sizeof text, "%s %s", ways[k % 2], optimizers[k / 2]);
     method_rig_setup setup = { pretend, "daso", text, 3, 6, (uint64_t)size * 2 + 1, 2, false };
     method_rig_open(&m, &setup);
-    size_t n = m.run.params->n;
+    size_t n = m.run.form->params->n;
     method_rig_weight *x = room(n * sizeof *x);
     double *w = room(n * sizeof *w);
-    for (size_t i = 0; i < n; i++) x[i].w = (double)m.run.params->w[i];
+    for (size_t i = 0; i < n; i++) x[i].w = (double)m.run.form->params->w[i];
     for (uint64_t step = 0; step < 18; step++) {
       REQUIRE(method_rig_step(&m, 0.1f, 1) == SHOAL_OK, "step %d", (int)step);
       for (size_t i = 0; i < n; i++) {
@@ -228,7 +228,7 @@ static void neutral(const char *pretend)
         method_rig_sgd(&m, &x[i], g / (double)method_rig_total(&m, step), step);
         w[i] = x[i].w;
       }
-      double error = method_rig_error(m.run.params->w, w, n);
+      double error = method_rig_error(m.run.form->params->w, w, n);
       CHECK(error < 3e-6, "%s, %s, step %d: %g off synchronous SGD", pretend, text, (int)step, error);
       CHECK(equal_ranks(&m, -1), "%s: ranks differ", pretend);
     }
@@ -243,7 +243,7 @@ static void neutral(const char *pretend)
 static void spread_nodes(method_rig *m, float scale)
 {
   int node = shoal_world_topo(m->world)->places[rank].node;
-  for (size_t i = 0; i < m->run.params->n; i++) m->run.params->w[i] += scale * any_float(i, node);
+  for (size_t i = 0; i < m->run.form->params->n; i++) m->run.form->params->w[i] += scale * any_float(i, node);
 }
 
 /* Identical models and no learning: nothing changes. */
@@ -254,11 +254,11 @@ static void fixed_point(const char *pretend)
     pretend, "daso", "method.warmup_epochs=0 method.every=1", 1, 30, (uint64_t)size, 0, false
   };
   method_rig_open(&m, &setup);
-  size_t n = m.run.params->n;
+  size_t n = m.run.form->params->n;
   double *w = room(n * sizeof *w);
-  for (size_t i = 0; i < n; i++) w[i] = (double)m.run.params->w[i];
+  for (size_t i = 0; i < n; i++) w[i] = (double)m.run.form->params->w[i];
   for (int step = 0; step < 8; step++) REQUIRE(method_rig_step(&m, 0, 1) == SHOAL_OK, "step %d", step);
-  double error = method_rig_error(m.run.params->w, w, n);
+  double error = method_rig_error(m.run.form->params->w, w, n);
   CHECK(error < 1e-6, "%s: a blend of equal models moves them by %g", pretend, error);
   free(w);
   method_rig_close(&m);
@@ -275,14 +275,14 @@ static void contraction(const char *pretend, uint64_t age)
   method_rig_setup setup = { pretend, "daso", text, 1, 30, (uint64_t)size, 0, false };
   method_rig_open(&m, &setup);
   spread_nodes(&m, 1);
-  size_t n = m.run.params->n;
+  size_t n = m.run.form->params->n;
   const shoal_topo *t = shoal_world_topo(m.world);
   float *before = room((size_t)size * n * sizeof *before);
   memcpy(before, method_rig_gather(&m), (size_t)size * n * sizeof *before);
   for (uint64_t step = 0; step <= age; step++) REQUIRE(method_rig_step(&m, 0, 1) == SHOAL_OK, "step %d", (int)step);
   double rho = 2 * (double)age / (2 * (double)age + t->nodes);
   for (size_t i = 0; i < n && t->nodes > 1; i++) {
-    double mean = 0, low = INFINITY, high = -INFINITY, w = (double)m.run.params->w[i];
+    double mean = 0, low = INFINITY, high = -INFINITY, w = (double)m.run.form->params->w[i];
     for (int node = 0; node < t->nodes; node++) {
       int r = 0;
       while (t->places[r].node != node) r++;
@@ -311,11 +311,11 @@ static void parcels(const char *pretend, const char *wire, bool delta)
   snprintf(text, sizeof text, "method.warmup_epochs=9 method.wire=%s method.delta=%s", wire, delta ? "on" : "off");
   method_rig_setup setup = { pretend, "daso", text, 1, 9, (uint64_t)size, 0, false };
   method_rig_open(&m, &setup);
-  size_t n = m.run.params->n;
+  size_t n = m.run.form->params->n;
   const shoal_topo *t = shoal_world_topo(m.world);
   float *common = room(n * sizeof *common), *before = room((size_t)size * n * sizeof *before);
   for (int step = 0; step < 3; step++) {
-    memcpy(common, m.run.params->w, n * sizeof *common);
+    memcpy(common, m.run.form->params->w, n * sizeof *common);
     spread_nodes(&m, 0.1f);
     memcpy(before, method_rig_gather(&m), (size_t)size * n * sizeof *before);
     REQUIRE(method_rig_step(&m, 0, 1) == SHOAL_OK, "step %d", step);
@@ -328,7 +328,7 @@ static void parcels(const char *pretend, const char *wire, bool delta)
         mean += (double)before[(size_t)r * n + i] / t->nodes;
         largest = fmax(largest, fabs((double)before[(size_t)r * n + i] - base));
       }
-      double error = fabs((double)m.run.params->w[i] - mean), rest = delta ? 1e-7 * fabs(base) : 0;
+      double error = fabs((double)m.run.form->params->w[i] - mean), rest = delta ? 1e-7 * fabs(base) : 0;
       CHECK(error <= bound * largest + rest + 1e-9, "%s, %s: element %zu is off by %g of %g", pretend, text, i, error,
             largest);
     }
@@ -349,14 +349,14 @@ static void stalling(const char *pretend)
       0,       false
     };
     method_rig_open(&m, &setup);
-    size_t n = m.run.params->n;
-    for (size_t i = 0; i < n; i++) m.run.params->w[i] = 1;
+    size_t n = m.run.form->params->n;
+    for (size_t i = 0; i < n; i++) m.run.form->params->w[i] = 1;
     for (int step = 0; step < 50; step++) {
       REQUIRE(method_rig_step(&m, 0, 1) == SHOAL_OK, "step %d", step); /* the first one makes 1 common */
-      for (size_t i = 0; i < n; i++) m.run.params->w[i] -= 0.001f;
+      for (size_t i = 0; i < n; i++) m.run.form->params->w[i] -= 0.001f;
     }
     REQUIRE(method_rig_step(&m, 0, 1) == SHOAL_OK, "last step");
-    float w = m.run.params->w[n / 2], expected = delta ? 0.95f : 1;
+    float w = m.run.form->params->w[n / 2], expected = delta ? 0.95f : 1;
     if (shoal_world_topo(m.world)->nodes > 1)
       CHECK(fabsf(w - expected) < 5e-4f, "%s, delta %d: %g, expected %g", pretend, delta, (double)w, (double)expected);
     method_rig_close(&m);
@@ -370,7 +370,7 @@ static void refuse(const char *pretend, const char *settings, float bad)
   method_rig_setup setup = { pretend, "daso", settings, 3, 30, (uint64_t)size, 0, false };
   method_rig_open(&m, &setup);
   if (shoal_world_topo(m.world)->nodes == size && size > 1) {
-    m.run.params->w[m.run.params->n / 3] = bad;
+    m.run.form->params->w[m.run.form->params->n / 3] = bad;
     shoal_quiet_errors(1);
     shoal_status st = method_rig_step(&m, 0, 1);
     shoal_quiet_errors(-1);
@@ -400,7 +400,7 @@ static void count_bytes(const char *pretend, uint64_t every, const char *wire)
   method_rig_setup setup = { pretend, "daso", text, 3, BATCHES, (uint64_t)size, 0, false };
   method_rig_open(&m, &setup);
   const shoal_topo *t = shoal_world_topo(m.world);
-  uint64_t n = m.run.params->n, nodes = (uint64_t)t->nodes, others = (uint64_t)(size - t->nodes);
+  uint64_t n = m.run.form->params->n, nodes = (uint64_t)t->nodes, others = (uint64_t)(size - t->nodes);
   uint64_t expected[2] = { 0 }, got[SHOAL_LINK_COUNT], e16 = strcmp(wire, "f32") ? 2 : 4;
   uint64_t starts = (BATCHES - 1 + every - 1) / every, dropped = (BATCHES - 1) % every == 1 || every == 1;
   uint64_t collected = starts - dropped;
@@ -467,7 +467,7 @@ static void observes(const char *pretend)
     method_rig_setup setup = { pretend, "daso", settings, 1, 30, (uint64_t)size * 2, 0, false };
     method_rig_open(&m, &setup);
     const shoal_topo *t = shoal_world_topo(m.world);
-    size_t n = m.run.params->n;
+    size_t n = m.run.form->params->n;
     float *model = room(n * sizeof *model);
     for (int step = 0; step < 9; step++) {
       REQUIRE(method_rig_step(&m, 0.1f, 1) == SHOAL_OK, "step %d", step);
@@ -482,7 +482,7 @@ static void observes(const char *pretend)
       }
     }
     last[looks] = room(n * sizeof(float));
-    memcpy(last[looks], m.run.params->w, n * sizeof(float));
+    memcpy(last[looks], m.run.form->params->w, n * sizeof(float));
     if (looks) CHECK(memcmp(last[0], last[1], n * sizeof(float)) == 0, "%s: looking changed the weights", pretend);
     free(model);
     method_rig_close(&m);

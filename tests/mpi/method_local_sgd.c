@@ -14,7 +14,7 @@ static const char *const optimizers[] = {
 /* One process with the whole batch, in double. */
 static void sync_oracle(const method_rig *m, method_rig_weight *x, uint64_t step)
 {
-  for (size_t i = 0; i < m->run.params->n; i++) {
+  for (size_t i = 0; i < m->run.form->params->n; i++) {
     double g = 0;
     for (int r = 0; r < m->size; r++) g += method_rig_pull(m, step, r, i, x[i].w, NULL);
     method_rig_sgd(m, &x[i], g / (double)method_rig_total(m, step), step);
@@ -23,15 +23,15 @@ static void sync_oracle(const method_rig *m, method_rig_weight *x, uint64_t step
 
 static method_rig_weight *begin(const method_rig *m)
 {
-  method_rig_weight *x = room(m->run.params->n * sizeof *x);
-  for (size_t i = 0; i < m->run.params->n; i++) x[i].w = (double)m->run.params->w[i];
+  method_rig_weight *x = room(m->run.form->params->n * sizeof *x);
+  for (size_t i = 0; i < m->run.form->params->n; i++) x[i].w = (double)m->run.form->params->w[i];
   return x;
 }
 
 /* The mean over ranks against an oracle. */
 static void check_mean(method_rig *m, const method_rig_weight *x, double tolerance, const char *what)
 {
-  size_t n = m->run.params->n;
+  size_t n = m->run.form->params->n;
   const float *all = method_rig_gather(m);
   float *mean = room(n * sizeof *mean);
   double *w = room(n * sizeof *w);
@@ -50,7 +50,7 @@ static void check_mean(method_rig *m, const method_rig_weight *x, double toleran
 
 static bool all_equal(method_rig *m)
 {
-  size_t bytes = m->run.params->n * sizeof(float);
+  size_t bytes = m->run.form->params->n * sizeof(float);
   const char *all = (const char *)method_rig_gather(m);
   for (int r = 1; r < size; r++)
     if (memcmp(all, all + (size_t)r * bytes, bytes) != 0) return false;
@@ -114,13 +114,13 @@ static void check_switch(method_rig *m, method_rig_weight *x)
   bool together = done <= 6 || (done - 1) % 4 == 0;
   if (size > 1 && strcmp(m->setup.pretend, "1x2") != 0 && shoal_world_topo(m->world)->nodes > 1)
     CHECK(all_equal(m) == together, "step %d of %s: equal is %d", (int)done, m->setup.pretend, !together);
-  size_t n = m->run.params->n;
+  size_t n = m->run.form->params->n;
   const shoal_place *p = shoal_world_topo(m->world)->places;
   const float *all = m->everyone;
   for (int r = 0; r < size; r++)
     if (p[r].node == p[rank].node)
-      CHECK(memcmp(all + (size_t)r * n, m->run.params->w, n * sizeof *all) == 0, "ranks %d and %d of a node differ", r,
-            rank);
+      CHECK(memcmp(all + (size_t)r * n, m->run.form->params->w, n * sizeof *all) == 0,
+            "ranks %d and %d of a node differ", r, rank);
 }
 
 /* Bytes of a run, worked out here: averages by a ring; the rest is in check_bytes of the rig. */
@@ -129,7 +129,7 @@ static void count_averages(const char *pretend)
   method_rig m;
   method_rig_setup setup = { pretend, "local-sgd", "method.period=3 method.algorithm=ring", 2, 7, 16, 0, false };
   method_rig_open(&m, &setup);
-  size_t n = m.run.params->n, p = (size_t)size, r = (size_t)rank;
+  size_t n = m.run.form->params->n, p = (size_t)size, r = (size_t)rank;
   for (int i = 0; i < 14; i++) REQUIRE(method_rig_step(&m, 0.1f, 1) == SHOAL_OK, "step %d", i);
   size_t one = n / p + (r < n % p), next = (r + 1) % p, two = n / p + (next < n % p);
   uint64_t counted[SHOAL_LINK_COUNT], averages = 5; /* steps 0, 3, 6, 9, 12 */
@@ -147,11 +147,11 @@ static void observes(const char *pretend)
   method_rig_setup setup = { pretend, "local-sgd", "method.period=100", 1, 100, 16, 0, false };
   method_rig_open(&m, &setup);
   for (int i = 0; i < 3; i++) REQUIRE(method_rig_step(&m, 0.1f, 1) == SHOAL_OK, "step %d", i);
-  size_t n = m.run.params->n;
+  size_t n = m.run.form->params->n;
   float *before = room(n * sizeof *before), *model = room(n * sizeof *model);
-  memcpy(before, m.run.params->w, n * sizeof *before);
+  memcpy(before, m.run.form->params->w, n * sizeof *before);
   REQUIRE(m.method->assemble(&m.run, m.state, model, NULL) == SHOAL_OK, "assemble");
-  CHECK(memcmp(before, m.run.params->w, n * sizeof *before) == 0, "evaluation changed the weights");
+  CHECK(memcmp(before, m.run.form->params->w, n * sizeof *before) == 0, "evaluation changed the weights");
   const float *all = method_rig_gather(&m);
   for (size_t i = 0; i < n; i++) {
     double sum = 0;

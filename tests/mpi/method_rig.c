@@ -33,19 +33,18 @@ static void open_run(method_rig *m)
   r->control = shoal_world_control(m->world);
   r->trace = trace;
   r->config = m->config;
-  r->model = r->part = m->model;
+  r->model = m->model;
+  r->form = &m->form;
   r->epochs = (double)m->setup.epochs;
   r->seed = 1;
   r->steps_per_epoch = m->setup.batches;
   void *memory;
   REQUIRE(shoal_group_share(r->all, m->model->weights * sizeof(float), &memory) == SHOAL_OK, "gradients");
   m->gradients = memory;
-  REQUIRE(shoal_params_create(r->backend, m->model, m->gradients, &r->params) == SHOAL_OK, "parameters");
-  shoal_model_init(m->model, r->seed, r->params->w, r->params->stats);
   REQUIRE(shoal_optim_configure(m->config, &optim) == SHOAL_OK, "optimizer");
-  REQUIRE(shoal_optim_create(r->backend, &optim, r->params->n, &r->optim) == SHOAL_OK, "optimizer");
-  REQUIRE(shoal_plan_create(r->backend, m->model, 1, SHOAL_PLAN_TRAIN, &m->plan) == SHOAL_OK, "plan");
-  r->plan = m->plan;
+  REQUIRE(shoal_form_init(r->backend, m->model, &optim, m->gradients, &m->form) == SHOAL_OK, "form");
+  shoal_model_init(m->model, r->seed, m->form.params->w, m->form.params->stats);
+  REQUIRE(shoal_form_plan(r->backend, 1, &m->form) == SHOAL_OK, "plan");
 }
 
 void method_rig_open(method_rig *m, const method_rig_setup *setup)
@@ -61,7 +60,7 @@ void method_rig_open(method_rig *m, const method_rig_setup *setup)
   configure(m, model);
   REQUIRE(model->build(m->config, &input, 5, &m->model) == SHOAL_OK, "model");
   open_run(m);
-  m->everyone = calloc((size_t)m->size * m->run.params->n, sizeof *m->everyone);
+  m->everyone = calloc((size_t)m->size * m->run.form->params->n, sizeof *m->everyone);
   m->state = calloc(1, m->method->state_size);
   REQUIRE(m->everyone && m->state && m->method->open(&m->run, m->state) == SHOAL_OK, "open %s", setup->settings);
 }
@@ -72,9 +71,7 @@ void method_rig_close(method_rig *m)
   m->method->close(r, m->state);
   free(m->state);
   free(m->everyone);
-  shoal_plan_destroy(m->plan);
-  shoal_optim_destroy(r->optim);
-  shoal_params_destroy(r->backend, r->params);
+  shoal_form_fini(r->backend, &m->form);
   shoal_group_unshare(r->all, m->gradients);
   shoal_model_destroy(m->model);
   shoal_backend_close(r->backend);
@@ -115,7 +112,7 @@ double method_rig_pull(const method_rig *m, uint64_t step, int rank, size_t i, d
 
 void method_rig_sgd(const method_rig *m, method_rig_weight *x, double g, uint64_t step)
 {
-  const shoal_optim_config *c = &m->run.optim->config;
+  const shoal_optim_config *c = &m->run.form->optim->config;
   g += (double)c->weight_decay * x->w;
   x->v = step ? (double)c->momentum * x->v + g : g;
   x->w -= (double)m->lr * (c->nesterov ? g + (double)c->momentum * x->v : x->v);
@@ -138,14 +135,15 @@ static shoal_status gradients(method_rig *m)
   shoal_run *r = &m->run;
   uint64_t total = method_rig_total(m, r->step), first, count;
   const shoal_range *range;
-  size_t n = shoal_plan_ranges(m->plan, &range);
+  size_t n = shoal_plan_ranges(m->form.plan, &range);
   double samples = m->method->samples ? m->method->samples(r, m->state, total) : (double)total;
   shoal_share_of(total, m->rank, m->size, &first, &count);
-  memset(r->params->g, 0, r->params->n * sizeof(float));
+  memset(r->form->params->g, 0, r->form->params->n * sizeof(float));
   if (count == 0) return SHOAL_OK;
   for (size_t k = 0; k < n; k++) {
     for (size_t i = range[k].offset; i < range[k].offset + range[k].count; i++)
-      r->params->g[i] = (float)(method_rig_pull(m, r->step, m->rank, i, (double)r->params->w[i], NULL) / samples);
+      r->form->params->g[i] =
+          (float)(method_rig_pull(m, r->step, m->rank, i, (double)r->form->params->w[i], NULL) / samples);
     if (m->method->announce) SHOAL_TRY(m->method->announce(r, m->state, range[k].offset, range[k].count));
   }
   return SHOAL_OK;
@@ -173,7 +171,7 @@ shoal_status method_rig_step(method_rig *m, float lr, double loss)
   r->batches = m->setup.batches;
   SHOAL_TRY(gradients(m));
   if (m->method->grads_ready) SHOAL_TRY(m->method->grads_ready(r, m->state));
-  SHOAL_TRY(shoal_optim_step(r->optim, m->model, r->params, NULL, 0, lr, NULL));
+  SHOAL_TRY(shoal_form_step(r->form, lr));
   if (m->method->weights_ready) SHOAL_TRY(m->method->weights_ready(r, m->state));
   check_bytes(m);
   bool last = r->batch + 1 == r->batches;
@@ -189,7 +187,7 @@ void method_rig_counted(const method_rig *m, uint64_t out[SHOAL_LINK_COUNT])
 
 const float *method_rig_gather(method_rig *m)
 {
-  int n = (int)m->run.params->n;
-  MPI_Allgather(m->run.params->w, n, MPI_FLOAT, m->everyone, n, MPI_FLOAT, MPI_COMM_WORLD);
+  int n = (int)m->run.form->params->n;
+  MPI_Allgather(m->run.form->params->w, n, MPI_FLOAT, m->everyone, n, MPI_FLOAT, MPI_COMM_WORLD);
   return m->everyone;
 }

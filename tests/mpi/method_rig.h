@@ -26,11 +26,11 @@ typedef struct {
   int rank, size;
   shoal_world *world;
   shoal_run run;
+  shoal_form form;
   const shoal_method *method;
   void *state;
   shoal_config *config;
   shoal_model *model;
-  shoal_plan *plan;
   float *gradients;
   float lr;
   uint64_t claimed[SHOAL_LINK_COUNT]; /* since open, by step_bytes */

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "method/ab/ab_impl.h"
+#include "method/common/average.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,12 +173,12 @@ static shoal_status make_room(shoal_run *r, shoal_ab_state *s)
   for (size_t i = 0; i < s->layers.n; i++)
     how[s->layers.layer[i].node] = (shoal_factoring){ s->layers.layer[i].n, true };
   shoal_status st = shoal_model_factor(r->model, how, SHOAL_TRAIN_BOTH, &most);
-  if (st == SHOAL_OK) st = shoal_params_create(r->backend, most, r->params->g, &s->part.params);
-  if (st == SHOAL_OK) st = shoal_optim_create(r->backend, &r->optim->config, most->weights, &s->part.optim);
+  if (st == SHOAL_OK) st = shoal_form_init(r->backend, most, &s->whole->optim->config, s->whole->params->g, &s->part);
   free(how);
   shoal_model_destroy(most);
+  s->part.model = NULL; /* until it is cut */
   SHOAL_TRY(st);
-  s->part.params->products = r->params->w;
+  s->part.params->products = s->whole->params->w;
   s->part.params->products_borrowed = true;
   return SHOAL_OK;
 }
@@ -220,12 +221,12 @@ static shoal_status ab_open(shoal_run *r, void *state)
   SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, read_settings(r, s)));
   s->op_split = shoal_trace_op(r->trace, "split");
   s->op_reconcile = shoal_trace_op(r->trace, "reconcile");
-  s->whole = (shoal_ab_form){ r->params, r->optim, r->plans, r->plan, r->model };
+  s->whole = r->form;
   SHOAL_TRY(shoal_group_agree(r->control, make_room(r, s)));
-  s->batch = shoal_plan_batch(r->plan);
+  s->batch = shoal_plan_batch(r->form->plan);
   SHOAL_TRY(shoal_group_max_i64(r->control, &s->batch, 1));
   SHOAL_TRY(create_groups(r, s));
-  return shoal_buckets_create(r, r->all, "exchange", "bucket", s->wire, s->algorithm, &s->full);
+  return shoal_buckets_create(r->config, r->form, r->all, "exchange", "bucket", s->wire, s->algorithm, &s->full);
 }
 
 static void ab_close(shoal_run *r, void *state)
@@ -235,8 +236,7 @@ static void ab_close(shoal_run *r, void *state)
   shoal_buckets_destroy(s->full);
   shoal_group_destroy(s->own);
   shoal_group_destroy(s->half);
-  shoal_optim_destroy(s->part.optim);
-  shoal_params_destroy(r->backend, s->part.params);
+  shoal_form_fini(r->backend, &s->part);
   shoal_ab_groups_free(&s->groups);
   shoal_ab_layers_free(&s->layers);
   free(s->rank);
@@ -272,14 +272,14 @@ static shoal_buckets *buckets_now(const shoal_ab_state *s)
 
 static shoal_status ab_announce(shoal_run *r, void *state, size_t offset, size_t count)
 {
-  return shoal_buckets_announce(buckets_now(state), r, offset, count);
+  return shoal_buckets_announce(buckets_now(state), r->step, offset, count);
 }
 
 static shoal_status ab_grads_ready(shoal_run *r, void *state)
 {
   shoal_ab_state *s = state;
   shoal_buckets_add_bytes(buckets_now(s), s->sent);
-  return shoal_buckets_finish(buckets_now(s), r);
+  return shoal_buckets_finish(buckets_now(s), r->step);
 }
 
 static shoal_status split_after(shoal_run *r, shoal_ab_state *s, uint64_t done)
@@ -341,8 +341,8 @@ static shoal_status ab_assemble(shoal_run *r, void *state, float *weights, float
 {
   shoal_ab_state *s = state;
   if (s->factored) return shoal_ab_observe(r, s, weights, stats);
-  memcpy(weights, r->params->w, r->params->n * sizeof *weights);
-  return shoal_mean_stats(r, r->model, r->params->stats, stats);
+  memcpy(weights, r->form->params->w, r->form->params->n * sizeof *weights);
+  return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
 }
 
 static void ab_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])

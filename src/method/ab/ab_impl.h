@@ -10,17 +10,10 @@
 #define SHOAL_METHOD_AB_IMPL_H
 #include "method/ab/ab.h"
 #include "method/common/buckets.h"
+#include "method/method.h"
 
 /* How groups come together again. */
 typedef enum { SHOAL_AB_WITH_STALE, SHOAL_AB_ONLY_LEARNED, SHOAL_AB_FULL, SHOAL_AB_ONLY_B } shoal_ab_mode;
-
-typedef struct {
-  shoal_params *params;
-  shoal_optim *optim;
-  shoal_plans *plans;
-  const shoal_plan *plan;
-  const shoal_model *model;
-} shoal_ab_form; /* what a run trains */
 
 typedef struct {
   shoal_ab_mode mode;
@@ -36,14 +29,15 @@ typedef struct {
   int group;               /* mine */
   shoal_group *own, *half; /* my group, or NULL: all; the ranks of my half, where only-learned sums over them */
   shoal_buckets *full;     /* sums of full-rank steps */
-  shoal_ab_form whole, part;
+  shoal_form *whole;       /* the loop's, borrowed */
+  shoal_form part;
   bool factored;                  /* part is trained now */
   shoal_model *cut;               /* == part.model */
   int64_t *rank;                  /* [layers.n] of `cut` */
   shoal_product *product;         /* [layers.n] factors in `cut` */
   shoal_factor_training training; /* of `cut` */
   shoal_buckets *buckets;         /* sums of steps on factors */
-  shoal_range *range;             /* of what `cut` trains: factors and the rest in turn */
+  shoal_range *range;             /* == part.ranges: factors and the rest in turn */
   uint64_t *age;                  /* [ranges] steps each was trained */
   bool *is_factor;                /* [ranges] */
   size_t ranges;

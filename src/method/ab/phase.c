@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "method/ab/ab_impl.h"
+#include "method/common/average.h"
 #include "method/common/svd.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -19,15 +20,8 @@
 
 void shoal_ab_take(shoal_run *r, shoal_ab_state *s, bool factored)
 {
-  const shoal_ab_form *f = factored ? &s->part : &s->whole;
   s->factored = factored;
-  r->part = f->model;
-  r->params = f->params;
-  r->optim = f->optim;
-  r->plans = f->plans;
-  r->plan = f->plan;
-  r->ranges = factored ? s->range : NULL;
-  r->n_ranges = factored ? s->ranges : 0;
+  r->form = factored ? &s->part : s->whole;
 }
 
 /* The cheaper of the two ways at the usual batch. */
@@ -60,6 +54,8 @@ static shoal_status find_ranges(shoal_ab_state *s)
     }
     s->range[s->ranges - 1].count += p->count;
   }
+  s->part.ranges = s->range;
+  s->part.n_ranges = s->ranges;
   return SHOAL_OK;
 }
 
@@ -67,9 +63,9 @@ void shoal_ab_set_ages(shoal_ab_state *s)
 {
   uint64_t factor = s->factor_steps[s->training == SHOAL_TRAIN_B];
   for (size_t i = 0; i < s->ranges; i++)
-    s->age[i] = (s->is_factor[i] ? factor : s->whole.optim->steps) + s->phase_steps;
+    s->age[i] = (s->is_factor[i] ? factor : s->whole->optim->steps) + s->phase_steps;
   s->part.optim->ages = s->age;
-  s->part.optim->steps = s->whole.optim->steps + s->phase_steps;
+  s->part.optim->steps = s->whole->optim->steps + s->phase_steps;
 }
 
 /* Optimizer state of one slot in the places of `cut`: the rest as in the whole, factors as they were, cut or padded. */
@@ -78,7 +74,7 @@ static shoal_status move_slot(const shoal_run *r, shoal_ab_state *s, int slot, c
 {
   float *now = s->part.optim->slot[slot], *next;
   SHOAL_TRY(SHOAL_ALLOC(cut->weights, &next));
-  shoal_model_gather(r->model, cut, s->whole.optim->slot[slot], next);
+  shoal_model_gather(r->model, cut, s->whole->optim->slot[slot], next);
   for (size_t i = 0; old && i < s->layers.n; i++) {
     const shoal_product *a = &old[i], *b = &product[i];
     shoal_ab_fit(now + a->left->offset, a->rows, a->rank, next + b->left->offset, b->rows, b->rank);
@@ -111,8 +107,8 @@ static shoal_status make_candidate(shoal_run *r, shoal_ab_state *s, const int64_
   assert(n == s->layers.n);
   (void)n;
   SHOAL_TRY(shoal_plans_create(r->backend, c->cut, &c->plans));
-  SHOAL_TRY(shoal_plans_match(c->plans, s->whole.plans));
-  SHOAL_TRY(shoal_plans_get(c->plans, shoal_plan_batch(s->whole.plan), SHOAL_PLAN_TRAIN, &c->plan));
+  SHOAL_TRY(shoal_plans_match(c->plans, s->whole->plans));
+  SHOAL_TRY(shoal_plans_get(c->plans, shoal_plan_batch(s->whole->plan), SHOAL_PLAN_TRAIN, &c->plan));
   for (int k = 0; k < s->part.optim->slots; k++)
     SHOAL_TRY(move_slot(r, s, k, s->cut ? s->product : NULL, c->cut, c->product));
   return SHOAL_OK;
@@ -129,6 +125,9 @@ static void drop_part(shoal_ab_state *s)
   free(s->is_factor);
   s->buckets = NULL;
   s->part.plans = NULL;
+  s->part.plan = NULL;
+  s->part.model = NULL;
+  s->part.ranges = NULL;
   s->cut = NULL;
   s->product = NULL;
   s->range = NULL;
@@ -138,7 +137,7 @@ static void drop_part(shoal_ab_state *s)
 
 void shoal_ab_phase_close(shoal_run *r, shoal_ab_state *s)
 {
-  if (s->whole.params) shoal_ab_take(r, s, false);
+  if (s->whole) shoal_ab_take(r, s, false);
   drop_part(s);
 }
 
@@ -169,7 +168,7 @@ shoal_status shoal_ab_cut_part(shoal_run *r, shoal_ab_state *s, const int64_t *r
   shoal_status st = SHOAL_OK;
   if (same) {
     for (int k = 0; k < s->part.optim->slots; k++)
-      shoal_model_gather(r->model, s->cut, s->whole.optim->slot[k], s->part.optim->slot[k]);
+      shoal_model_gather(r->model, s->cut, s->whole->optim->slot[k], s->part.optim->slot[k]);
   } else {
     st = make_candidate(r, s, rank, training, &c);
   }
@@ -183,10 +182,8 @@ shoal_status shoal_ab_cut_part(shoal_run *r, shoal_ab_state *s, const int64_t *r
   }
   SHOAL_TRY(shoal_group_agree(r->control, st));
   if (s->buckets) return SHOAL_OK;
-  shoal_run view = *r;
-  view.plan = s->part.plan;
-  return shoal_buckets_create(&view, s->own ? s->own : r->all, "exchange of factors", "factors", s->wire, s->algorithm,
-                              &s->buckets);
+  return shoal_buckets_create(r->config, &s->part, s->own ? s->own : r->all, "exchange of factors", "factors", s->wire,
+                              s->algorithm, &s->buckets);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- split */
@@ -201,7 +198,7 @@ static shoal_status decompose_own(shoal_run *r, shoal_ab_state *s, bool cut, sho
   for (size_t i = 0; i < s->layers.n; i++) {
     const shoal_ab_layer *l = &s->layers.layer[i];
     if (owner_of(r, i) != shoal_group_rank(r->all)) continue;
-    SHOAL_TRY(shoal_svd_make(s->whole.params->w + r->model->param[l->param].offset, l->rows, l->cols,
+    SHOAL_TRY(shoal_svd_make(s->whole->params->w + r->model->param[l->param].offset, l->rows, l->cols,
                              r->model->node[l->node].name, &svd[i]));
     rank[i] = l->n;
     if (!cut) continue;
@@ -233,8 +230,8 @@ static shoal_status send_factors(shoal_run *r, shoal_ab_state *s, const shoal_sv
 
 static void forget_moments(shoal_ab_state *s)
 {
-  for (int k = 0; s->reset && k < s->whole.optim->slots; k++) {
-    memset(s->whole.optim->slot[k], 0, s->whole.optim->n * sizeof(float));
+  for (int k = 0; s->reset && k < s->whole->optim->slots; k++) {
+    memset(s->whole->optim->slot[k], 0, s->whole->optim->n * sizeof(float));
     memset(s->part.optim->slot[k], 0, s->part.optim->n * sizeof(float));
   }
 }
@@ -263,9 +260,9 @@ static shoal_status split(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *
   SHOAL_TRY(shoal_group_max_i64(r->control, rank, s->layers.n));
   s->splits++;
   SHOAL_TRY(shoal_ab_cut_part(r, s, rank));
-  shoal_model_gather(r->model, s->cut, s->whole.params->w, s->part.params->w);
+  shoal_model_gather(r->model, s->cut, s->whole->params->w, s->part.params->w);
   SHOAL_TRY(send_factors(r, s, svd));
-  memcpy(s->part.params->stats, s->whole.params->stats, r->model->stats * sizeof(float));
+  memcpy(s->part.params->stats, s->whole->params->stats, r->model->stats * sizeof(float));
   s->part.params->version++;
   s->phase_steps = 0;
   shoal_ab_take(r, s, true);
@@ -458,9 +455,9 @@ shoal_status shoal_ab_reconcile(shoal_run *r, shoal_ab_state *s)
 {
   uint64_t t0 = shoal_now_ns();
   meeting m = { .group = r->all, .pack = s->part.params->g };
-  SHOAL_TRY(meet(r, s, &m, s->whole.params->w));
-  SHOAL_TRY(shoal_mean_stats(r, r->model, s->part.params->stats, s->whole.params->stats));
-  s->whole.params->version++;
+  SHOAL_TRY(meet(r, s, &m, s->whole->params->w));
+  SHOAL_TRY(shoal_mean_stats(r->control, r->model, s->part.params->stats, s->whole->params->stats));
+  s->whole->params->version++;
   s->factor_steps[s->training == SHOAL_TRAIN_B] += s->phase_steps;
   s->phase_steps = 0;
   shoal_ab_take(r, s, false);
@@ -474,5 +471,5 @@ shoal_status shoal_ab_observe(shoal_run *r, shoal_ab_state *s, float *weights, f
 {
   meeting m = { .group = r->control, .observing = true, .pack = s->part.params->g };
   SHOAL_TRY(meet(r, s, &m, weights));
-  return shoal_mean_stats(r, r->model, s->part.params->stats, stats);
+  return shoal_mean_stats(r->control, r->model, s->part.params->stats, stats);
 }

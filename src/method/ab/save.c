@@ -195,7 +195,7 @@ static shoal_status get_part(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *
   if (!factored) return SHOAL_OK;
   snprintf(name, sizeof name, "replica/%d/ab_weights", speaker);
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, s->cut->weights, s->part.params->w));
-  memcpy(s->part.params->stats, s->whole.params->stats, r->model->stats * sizeof(float));
+  memcpy(s->part.params->stats, s->whole->params->stats, r->model->stats * sizeof(float));
   s->part.params->version++;
   shoal_ab_take(r, s, true);
   return SHOAL_OK;
@@ -225,7 +225,7 @@ shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool 
   s->steps = shoal_ab_run_length(r, info->step, info->epoch, info->samples);
   if (!shoal_ckpt_has(c, "method/ab_schedule")) {
     shoal_info("ab: the checkpoint is of another method: its weights%s go on at full rank%s",
-               s->whole.optim->steps ? " and optimizer state" : "",
+               s->whole->optim->steps ? " and optimizer state" : "",
                shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and are split at once" : "");
     return SHOAL_OK;
   }

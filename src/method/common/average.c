@@ -1,19 +1,9 @@
-/* What several methods share beside their own exchanges: running statistics and weights averaged over ranks, and facts of
- * this rank's place. */
+/* See average.h. */
+#include "method/common/average.h"
 #include "base/mem.h"
-#include "method/method.h"
+#include "data/loader.h"
 #include <stdlib.h>
 #include <string.h>
-
-shoal_status shoal_refuse_last_batch(uint64_t samples)
-{
-  shoal_clear_error();
-  return SHOAL_FAIL(
-      SHOAL_ERR_USAGE,
-      "the epoch's last batch leaves %llu sample%s for a rank, too few to train this model: set data.last "
-      "to drop or pad, or choose another batch",
-      (unsigned long long)samples, samples == 1 ? "" : "s");
-}
 
 /* ---- running statistics over several batches or ranks ---- */
 
@@ -65,9 +55,9 @@ void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stat
   shoal_model_each_stat(m, finish_moments, &(finished){ .sum = sum, .out = stats });
 }
 
-shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *stats, float *out)
+shoal_status shoal_mean_stats(shoal_group *control, const shoal_model *m, const float *stats, float *out)
 {
-  int size = shoal_group_size(r->control);
+  int size = shoal_group_size(control);
   if (m->stats == 0) return SHOAL_OK;
   if (size == 1) { /* exactly the own ones: no rounding through moments */
     memcpy(out, stats, m->stats * sizeof *out);
@@ -76,42 +66,47 @@ shoal_status shoal_mean_stats(shoal_run *r, const shoal_model *m, const float *s
   double *sum;
   SHOAL_TRY(SHOAL_ALLOC(m->stats, &sum));
   shoal_moments_add(m, stats, sum);
-  shoal_status st = shoal_group_sum_f64(r->control, sum, m->stats);
+  shoal_status st = shoal_group_sum_f64(control, sum, m->stats);
   if (st == SHOAL_OK) shoal_moments_mean(m, sum, size, out);
   free(sum);
   return st;
 }
 
-shoal_status shoal_sum_models(shoal_run *r, float *out)
+/* ---- whole models ---- */
+
+shoal_status shoal_model_sum_take(shoal_model_sum *s, shoal_form *f, float *out)
 {
-  float *sum = r->params->g;
-  size_t n = r->params->n;
-  if (!r->models)
-    SHOAL_TRY(shoal_exchange_create_sum(r->control, "models", n, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &r->models));
-  SHOAL_TRY(shoal_exchange_start(r->models, sum));
-  SHOAL_TRY(shoal_exchange_wait(r->models));
+  float *sum = f->params->g;
+  size_t n = f->params->n;
+  if (!s->exchange)
+    SHOAL_TRY(shoal_exchange_create_sum(s->control, "models", n, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &s->exchange));
+  SHOAL_TRY(shoal_exchange_start(s->exchange, sum));
+  SHOAL_TRY(shoal_exchange_wait(s->exchange));
   memcpy(out, sum, n * sizeof *out);
   return SHOAL_OK;
 }
 
-shoal_status shoal_mean_weights(shoal_run *r, double weight, float *out)
+shoal_status shoal_model_sum_weighted(shoal_model_sum *s, shoal_form *f, double weight, float *out)
 {
-  const shoal_params *p = r->params;
+  const shoal_params *p = f->params;
   for (size_t i = 0; i < p->n; i++) p->g[i] = (float)(weight * p->w[i]);
-  return shoal_sum_models(r, out);
+  return shoal_model_sum_take(s, f, out);
 }
 
-const shoal_place *shoal_run_place(const shoal_run *r)
+void shoal_model_sum_fini(shoal_model_sum *s)
 {
-  return &shoal_world_topo(r->world)->places[shoal_world_rank(r->world)];
+  shoal_exchange_destroy(s->exchange);
+  s->exchange = NULL;
 }
 
-uint64_t shoal_node_samples(const shoal_run *r, uint64_t total)
+/* ---- samples ---- */
+
+uint64_t shoal_node_samples(const shoal_world *w, uint64_t total)
 {
-  const shoal_topo *t = shoal_world_topo(r->world);
+  const shoal_topo *t = shoal_world_topo(w);
   uint64_t sum = 0, first, count;
   for (int rank = 0; rank < t->size; rank++) {
-    if (t->places[rank].node != shoal_run_place(r)->node) continue;
+    if (t->places[rank].node != shoal_world_place(w)->node) continue;
     shoal_share_of(total, rank, t->size, &first, &count);
     sum += count;
   }

@@ -14,6 +14,7 @@ typedef struct {
 } bucket;
 
 struct shoal_buckets {
+  const shoal_form *form; /* borrowed */
   shoal_group *group;
   const char *title, *name; /* borrowed */
   shoal_wire wire;
@@ -43,12 +44,12 @@ shoal_sum_algorithm shoal_algorithm_wanted(const shoal_config *c)
 
 /* Walk the announcements and close a bucket when it is full.  Announced ranges may come in any order that keeps every
  * bucket contiguous; backward order does, since the arena is laid out in forward order. */
-static shoal_status cut(const shoal_run *r, shoal_buckets *s)
+static shoal_status cut(const shoal_config *c, shoal_buckets *s)
 {
   const shoal_range *range;
-  size_t n = shoal_plan_ranges(r->plan, &range);
+  size_t n = shoal_plan_ranges(s->form->plan, &range);
   SHOAL_TRY(SHOAL_ALLOC(n + 1, &s->bucket)); /* at most one bucket per range */
-  double limit = shoal_config_float(r->config, "method.first_bucket") * 0x1p20;
+  double limit = shoal_config_float(c, "method.first_bucket") * 0x1p20;
   for (size_t i = 0; i < n; i++) {
     bucket *b = &s->bucket[s->n];
     if (b->count == 0) {
@@ -61,7 +62,7 @@ static shoal_status cut(const shoal_run *r, shoal_buckets *s)
     b->count += range[i].count;
     if ((double)b->count * sizeof(float) >= limit) {
       s->n++;
-      limit = shoal_config_float(r->config, "method.bucket") * 0x1p20;
+      limit = shoal_config_float(c, "method.bucket") * 0x1p20;
     }
   }
   if (s->bucket[s->n].count) s->n++;
@@ -110,14 +111,14 @@ static void print_choice(const shoal_buckets *s)
   shoal_str_free(&text);
 }
 
-shoal_status shoal_buckets_create(shoal_run *r, shoal_group *g, const char *title, const char *name, shoal_wire wire,
-                                  shoal_sum_algorithm algorithm, shoal_buckets **out)
+shoal_status shoal_buckets_create(const shoal_config *c, const shoal_form *f, shoal_group *g, const char *title,
+                                  const char *name, shoal_wire wire, shoal_sum_algorithm algorithm, shoal_buckets **out)
 {
   shoal_buckets *s = NULL;
   shoal_status st = SHOAL_ALLOC(1, &s);
   if (st == SHOAL_OK) {
-    *s = (shoal_buckets){ .group = g, .title = title, .name = name, .wire = wire, .algorithm = algorithm };
-    st = cut(r, s);
+    *s = (shoal_buckets){ .form = f, .group = g, .title = title, .name = name, .wire = wire, .algorithm = algorithm };
+    st = cut(c, s);
   }
   SHOAL_TRY_GOTO(st, shoal_group_agree(g, st), fail);
   for (size_t i = 0; i < s->n; i++) SHOAL_TRY_GOTO(st, plan_one(s, i, algorithm), fail);
@@ -141,29 +142,29 @@ void shoal_buckets_destroy(shoal_buckets *s)
 
 /* ------------------------------------------------------------------------------------------------------- the step */
 
-static shoal_status start_ready(shoal_buckets *s, const shoal_run *r)
+static shoal_status start_ready(shoal_buckets *s, uint64_t step)
 {
   for (; s->next < s->n && s->bucket[s->next].left == 0; s->next++) {
     const bucket *b = &s->bucket[s->next];
-    shoal_exchange_stamp(b->exchange, r->step);
-    SHOAL_TRY(shoal_exchange_start(b->exchange, r->params->g + b->offset));
+    shoal_exchange_stamp(b->exchange, step);
+    SHOAL_TRY(shoal_exchange_start(b->exchange, s->form->params->g + b->offset));
   }
   return SHOAL_OK;
 }
 
-shoal_status shoal_buckets_announce(shoal_buckets *s, const shoal_run *r, size_t offset, size_t count)
+shoal_status shoal_buckets_announce(shoal_buckets *s, uint64_t step, size_t offset, size_t count)
 {
   size_t i = s->next;
   while (i < s->n && (offset < s->bucket[i].offset || offset >= s->bucket[i].offset + s->bucket[i].count)) i++;
   assert(i < s->n && s->bucket[i].left >= count);
   s->bucket[i].left -= count;
-  return start_ready(s, r);
+  return start_ready(s, step);
 }
 
-shoal_status shoal_buckets_finish(shoal_buckets *s, const shoal_run *r)
+shoal_status shoal_buckets_finish(shoal_buckets *s, uint64_t step)
 {
   for (size_t i = s->next; i < s->n; i++) s->bucket[i].left = 0;
-  SHOAL_TRY(start_ready(s, r));
+  SHOAL_TRY(start_ready(s, step));
   for (size_t i = 0; i < s->n; i++) SHOAL_TRY(shoal_exchange_wait(s->bucket[i].exchange));
   rewind_all(s);
   return SHOAL_OK;

@@ -13,7 +13,10 @@
  * Source: Li et al., PyTorch Distributed, VLDB 2020. */
 #ifndef SHOAL_METHOD_BUCKETS_H
 #define SHOAL_METHOD_BUCKETS_H
-#include "method/method.h"
+#include "ckpt/together/writer.h"
+#include "comm/exchange.h"
+#include "config/option.h"
+#include "nn/form.h"
 
 /* Rows for a method's table of options. */
 #define SHOAL_BUCKET_SIZE_OPTIONS                                                                                      \
@@ -40,18 +43,21 @@ shoal_wire shoal_wire_wanted(const shoal_config *c);               /* method.wir
 shoal_sum_algorithm shoal_algorithm_wanted(const shoal_config *c); /* method.algorithm */
 
 typedef struct shoal_buckets shoal_buckets;
-/** Cut the gradient and plan a sum over `g` for each bucket.  Collective over `g`; sizes come from the run's options.
- *  Says in one line what was chosen, unless the group is one rank.
+/** Cut the gradient of a form and plan a sum over `g` for each bucket.  Collective over `g`.  Says in one line what was
+ *  chosen, unless the group is one rank.
+ *  @param c      has method.bucket and method.first_bucket
+ *  @param f      borrowed until destroy: its plan says the order, its params hold the gradient
  *  @param title  first word of that line: "exchange"
  *  @param name   of the exchanges in traces: "bucket" makes "bucket 0" */
-shoal_status shoal_buckets_create(shoal_run *r, shoal_group *g, const char *title, const char *name, shoal_wire wire,
-                                  shoal_sum_algorithm algorithm, shoal_buckets **out);
+shoal_status shoal_buckets_create(const shoal_config *c, const shoal_form *f, shoal_group *g, const char *title,
+                                  const char *name, shoal_wire wire, shoal_sum_algorithm algorithm,
+                                  shoal_buckets **out);
 void shoal_buckets_destroy(shoal_buckets *b); /* NULL is fine */
-/** A range is final: starts the buckets that are now complete.  The method's announce hook. */
-shoal_status shoal_buckets_announce(shoal_buckets *b, const shoal_run *r, size_t offset, size_t count);
+/** A range is final in this training step: starts the buckets that are now complete.  For the method's announce hook. */
+shoal_status shoal_buckets_announce(shoal_buckets *b, uint64_t step, size_t offset, size_t count);
 /** Start what has not been announced (a rank without samples has zeros), then wait until all sums are done.  Collective
  *  over the group, once a step. */
-shoal_status shoal_buckets_finish(shoal_buckets *b, const shoal_run *r);
+shoal_status shoal_buckets_finish(shoal_buckets *b, uint64_t step);
 /** The formula: payload bytes this rank sends in a step, added to out[link]. */
 void shoal_buckets_add_bytes(const shoal_buckets *b, uint64_t out[SHOAL_LINK_COUNT]);
 /** What `auto` came to is part of a run, since the order of sums depends on it: one number per bucket, for a group of all

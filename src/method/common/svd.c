@@ -116,23 +116,23 @@ static int owner_of(const shoal_param *p, int size, int *turn)
   return p->shape.ndim < 2 ? -1 : (*turn)++ % size;
 }
 
-shoal_status shoal_orthogonal_start(shoal_run *r)
+shoal_status shoal_orthogonal_start(shoal_group *control, shoal_form *f)
 {
-  int me = shoal_group_rank(r->control), size = shoal_group_size(r->control), turn = 0;
+  int me = shoal_group_rank(control), size = shoal_group_size(control), turn = 0;
   shoal_status st = SHOAL_OK;
-  for (int i = 0; i < r->model->params && st == SHOAL_OK; i++) {
-    const shoal_param *p = &r->model->param[i];
+  for (int i = 0; i < f->model->params && st == SHOAL_OK; i++) {
+    const shoal_param *p = &f->model->param[i];
     if (owner_of(p, size, &turn) == me)
-      st = shoal_orthogonalise(r->params->w + p->offset, p->shape.dim[0], (int64_t)p->count / p->shape.dim[0], p->name);
+      st = shoal_orthogonalise(f->params->w + p->offset, p->shape.dim[0], (int64_t)p->count / p->shape.dim[0], p->name);
   }
-  SHOAL_TRY(shoal_group_agree(r->control, st));
+  SHOAL_TRY(shoal_group_agree(control, st));
   turn = 0;
-  for (int i = 0; i < r->model->params; i++) {
-    const shoal_param *p = &r->model->param[i];
+  for (int i = 0; i < f->model->params; i++) {
+    const shoal_param *p = &f->model->param[i];
     int owner = owner_of(p, size, &turn);
     if (owner >= 0)
-      SHOAL_TRY(shoal_group_broadcast(r->control, r->params->w + p->offset, p->count * sizeof(float), owner));
+      SHOAL_TRY(shoal_group_broadcast(control, f->params->w + p->offset, p->count * sizeof(float), owner));
   }
-  r->params->version++;
+  f->params->version++;
   return SHOAL_OK;
 }

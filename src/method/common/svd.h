@@ -31,6 +31,6 @@ void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right);
  *  as it was. */
 shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name);
 /** The same for every weight of the model with two dimensions or more, in its 2-D form: one rank per weight, in turn, sends
- *  it to the others (class control).  Collective; for a fresh model, before the first step. */
-shoal_status shoal_orthogonal_start(shoal_run *r);
+ *  it to the others (class control).  Collective over `control`; for a fresh model, before the first step. */
+shoal_status shoal_orthogonal_start(shoal_group *control, shoal_form *f);
 #endif

@@ -13,9 +13,10 @@ static shoal_status plan_slot(shoal_run *r, shoal_daso *c, int i)
 {
   char name[32];
   shoal_daso_slot *s = &c->slot[i];
-  snprintf(name, sizeof name, "across %d.%d", shoal_run_place(r)->local_rank, i);
-  SHOAL_TRY(shoal_group_agree(c->across, SHOAL_ALLOC(r->params->n, &s->x)));
-  SHOAL_TRY(shoal_exchange_create_sum(c->across, name, r->params->n, SHOAL_WIRE_F32, SHOAL_SUM_RING, &s->exchange));
+  snprintf(name, sizeof name, "across %d.%d", shoal_world_place(r->world)->local_rank, i);
+  SHOAL_TRY(shoal_group_agree(c->across, SHOAL_ALLOC(r->form->params->n, &s->x)));
+  SHOAL_TRY(
+      shoal_exchange_create_sum(c->across, name, r->form->params->n, SHOAL_WIRE_F32, SHOAL_SUM_RING, &s->exchange));
   c->slots = i + 1;
   return SHOAL_OK;
 }
@@ -23,7 +24,7 @@ static shoal_status plan_slot(shoal_run *r, shoal_daso *c, int i)
 /* A group that shares its turn with no other may have to start a sum before the last one is collected. */
 static shoal_status plan_sums(shoal_run *r, shoal_daso *c, shoal_wire wire, bool delta)
 {
-  size_t n = r->params->n;
+  size_t n = r->form->params->n;
   for (int i = 0; i < (c->groups == 1 ? SHOAL_DASO_SUMS : 1); i++) SHOAL_TRY(plan_slot(r, c, i));
   shoal_exchange_bytes(c->across, n, SHOAL_WIRE_F32, SHOAL_SUM_RING, c->ring);
   if (wire == SHOAL_WIRE_F32) return SHOAL_OK;
@@ -37,7 +38,7 @@ static shoal_status name_events(shoal_run *r, shoal_daso *c)
 {
   static const char *const names[] = { "start", "collect", "block", "drop" };
   for (int j = 0; j < c->groups; j++) {
-    shoal_group_broadcast_bytes(c->node, r->params->n * sizeof(float), j, c->broadcast[j]);
+    shoal_group_broadcast_bytes(c->node, r->form->params->n * sizeof(float), j, c->broadcast[j]);
     for (size_t act = 0; act < SHOAL_COUNT(names); act++) {
       char name[48];
       snprintf(name, sizeof name, "daso %s %d", names[act], j);
@@ -60,7 +61,7 @@ shoal_status shoal_daso_open(shoal_run *r, shoal_wire wire, bool delta, float ad
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)c->groups, &c->op);
   SHOAL_TRY(shoal_group_agree(r->control, st));
   SHOAL_TRY(name_events(r, c));
-  int local = shoal_run_place(r)->local_rank;
+  int local = shoal_world_place(r->world)->local_rank;
   if (c->nodes > 1 && local < c->groups) {
     SHOAL_TRY(shoal_group_create_across(r->world, local, &c->across));
     SHOAL_TRY(plan_sums(r, c, wire, delta));
@@ -134,7 +135,7 @@ shoal_status shoal_daso_settle(shoal_daso *c)
 void shoal_daso_adopt(shoal_run *r, shoal_daso *c, bool equal)
 {
   c->equal = equal;
-  if (c->common) memcpy(c->common, r->params->w, r->params->n * sizeof *c->common);
+  if (c->common) memcpy(c->common, r->form->params->w, r->form->params->n * sizeof *c->common);
 }
 
 /* --------------------------------------------------------------------------------------------------------- events */
@@ -147,9 +148,9 @@ static void count(shoal_daso *c, const uint64_t bytes[SHOAL_LINK_COUNT])
 /* A parcel that is not finite must not leave: it would spoil every node's model. */
 static shoal_status copy_finite(const shoal_run *r, float *to)
 {
-  const float *w = r->params->w;
+  const float *w = r->form->params->w;
   int bad = 0;
-  for (size_t i = 0; i < r->params->n; i++) {
+  for (size_t i = 0; i < r->form->params->n; i++) {
     bad |= !(fabsf(w[i]) <= FLT_MAX);
     to[i] = w[i];
   }
@@ -177,7 +178,7 @@ static shoal_status blend(shoal_run *r, shoal_daso *c, uint64_t age)
   float own = age ? c->adjustment * (float)age : 1, all = own + (float)c->nodes;
   SHOAL_TRY(wait_for(s));
   s->busy = false;
-  return r->backend->ops->axpby(r->backend, r->params->n, 1 / all, s->x, own / all, r->params->w);
+  return r->backend->ops->axpby(r->backend, r->form->params->n, 1 / all, s->x, own / all, r->form->params->w);
 }
 
 static shoal_status drop(shoal_daso *c)
@@ -200,7 +201,7 @@ static void record(shoal_run *r, uint32_t op, shoal_link link, const uint64_t by
 static shoal_status mean_in_parcels(shoal_run *r, shoal_daso *c)
 {
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_parcels_mean(c->parcels, c->common, r->params->w));
+  SHOAL_TRY(shoal_parcels_mean(c->parcels, c->common, r->form->params->w));
   record(r, c->op_parcels, SHOAL_LINK_BETWEEN, c->half, t0);
   count(c, c->half);
   return SHOAL_OK;
@@ -212,20 +213,20 @@ static shoal_status mean_in_f32(shoal_run *r, shoal_daso *c)
   shoal_daso_slot *s = shoal_daso_pending(c, 0);
   SHOAL_TRY(wait_for(s));
   s->busy = false;
-  return r->backend->ops->axpby(r->backend, r->params->n, 1 / (float)c->nodes, s->x, 0, r->params->w);
+  return r->backend->ops->axpby(r->backend, r->form->params->n, 1 / (float)c->nodes, s->x, 0, r->form->params->w);
 }
 
 static shoal_status hand_to_node(shoal_run *r, shoal_daso *c, int root)
 {
   count(c, c->broadcast[root]);
-  SHOAL_TRY(shoal_group_broadcast(c->node, r->params->w, r->params->n * sizeof(float), root));
-  r->params->version++;
+  SHOAL_TRY(shoal_group_broadcast(c->node, r->form->params->w, r->form->params->n * sizeof(float), root));
+  r->form->params->version++;
   return SHOAL_OK;
 }
 
 static shoal_status act(shoal_run *r, shoal_daso *c, const shoal_daso_event *e, bool half)
 {
-  bool mine = c->across && shoal_run_place(r)->local_rank == e->group;
+  bool mine = c->across && shoal_world_place(r->world)->local_rank == e->group;
   switch (e->act) {
   case SHOAL_DASO_START:
     return mine ? start_sum(r, c) : SHOAL_OK;

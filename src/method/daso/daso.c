@@ -14,6 +14,7 @@
  * what we decided, is in docs/methods/daso.md. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "method/common/average.h"
 #include "method/common/buckets.h"
 #include "method/daso/core.h"
 #include <stdlib.h>
@@ -28,6 +29,7 @@ typedef struct {
   shoal_daso_flow flow;
   shoal_daso core;
   shoal_buckets *buckets; /* gradients over the node */
+  shoal_model_sum models; /* for assemble */
 } daso_state;
 
 static const shoal_option options[] = {
@@ -137,12 +139,13 @@ static shoal_status daso_open(shoal_run *r, void *state)
 {
   daso_state *s = state;
   const char *delta = shoal_config_string(r->config, "method.delta");
+  s->models.control = r->control;
   SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, read_schedule(r->config, s, r->epochs)));
   bool changes = strcmp(delta, "on") == 0 || (strcmp(delta, "auto") == 0 && !s->quirks);
   SHOAL_TRY(shoal_daso_open(r, shoal_wire_wanted(r->config), changes,
                             (float)shoal_config_float(r->config, "method.staleness_adjustment"), &s->core));
-  SHOAL_TRY(shoal_buckets_create(r, s->core.node, "exchange inside nodes", "node bucket", SHOAL_WIRE_F32,
-                                 SHOAL_SUM_AUTO, &s->buckets));
+  SHOAL_TRY(shoal_buckets_create(r->config, r->form, s->core.node, "exchange inside nodes", "node bucket",
+                                 SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &s->buckets));
   if (s->core.nodes == 1)
     shoal_info(
         "daso: all ranks are on one node, where gradients are averaged in every step: nothing else is exchanged");
@@ -156,6 +159,7 @@ static shoal_status daso_open(shoal_run *r, void *state)
 static void daso_close(shoal_run *r, void *state)
 {
   daso_state *s = state;
+  shoal_model_sum_fini(&s->models);
   shoal_buckets_destroy(s->buckets);
   shoal_daso_close(&s->core);
 }
@@ -165,20 +169,20 @@ static double daso_samples(const shoal_run *r, const void *state, uint64_t total
   const daso_state *s = state;
   shoal_daso_cycle c = cycle_now(s);
   if (shoal_daso_blocks(&c, r->batch, r->batches)) return (double)total / s->core.nodes;
-  return (double)shoal_node_samples(r, total);
+  return (double)shoal_node_samples(r->world, total);
 }
 
 static shoal_status daso_announce(shoal_run *r, void *state, size_t offset, size_t count)
 {
   daso_state *s = state;
-  return shoal_buckets_announce(s->buckets, r, offset, count);
+  return shoal_buckets_announce(s->buckets, r->step, offset, count);
 }
 
 static shoal_status daso_grads_ready(shoal_run *r, void *state)
 {
   daso_state *s = state;
   shoal_buckets_add_bytes(s->buckets, s->core.sent);
-  return shoal_buckets_finish(s->buckets, r);
+  return shoal_buckets_finish(s->buckets, r->step);
 }
 
 static shoal_status daso_weights_ready(shoal_run *r, void *state)
@@ -203,12 +207,13 @@ static void daso_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_
 /* What a blocking sum would make of the weights now: the mean over nodes. */
 static shoal_status daso_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
-  const daso_state *s = state;
+  daso_state *s = state;
   if (s->core.equal)
-    memcpy(weights, r->params->w, r->params->n * sizeof *weights);
+    memcpy(weights, r->form->params->w, r->form->params->n * sizeof *weights);
   else
-    SHOAL_TRY(shoal_mean_weights(r, 1.0 / s->core.nodes / shoal_run_place(r)->local_size, weights));
-  return shoal_mean_stats(r, r->model, r->params->stats, stats);
+    SHOAL_TRY(shoal_model_sum_weighted(&s->models, r->form,
+                                       1.0 / s->core.nodes / shoal_world_place(r->world)->local_size, weights));
+  return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
 }
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */
@@ -258,7 +263,7 @@ static shoal_status daso_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
     bool mine = first_of(r, s->flow.sum[i].group) == rank;
     const shoal_daso_slot *slot = mine ? shoal_daso_pending(&s->core, number_in_group(s, i)) : NULL;
     snprintf(name, sizeof name, "sum_%d", i);
-    shoal_ckpt_put_replica(c, name, SHOAL_F32, slot ? r->params->n : 0, slot ? slot->x : r->params->w);
+    shoal_ckpt_put_replica(c, name, SHOAL_F32, slot ? r->form->params->n : 0, slot ? slot->x : r->form->params->w);
   }
   return shoal_buckets_save_own(s->buckets, c, "node_algorithms");
 }
@@ -279,9 +284,9 @@ static shoal_status get_sum(shoal_run *r, daso_state *s, const shoal_ckpt *c, in
 {
   char name[64];
   int group = s->flow.sum[i].group;
-  if (!s->core.across || shoal_run_place(r)->local_rank != group) return SHOAL_OK;
+  if (!s->core.across || shoal_world_place(r->world)->local_rank != group) return SHOAL_OK;
   snprintf(name, sizeof name, "replica/%d/sum_%d", first_of(r, group), i);
-  return shoal_ckpt_get(c, name, SHOAL_F32, r->params->n, shoal_daso_restore(&s->core)->x);
+  return shoal_ckpt_get(c, name, SHOAL_F32, r->form->params->n, shoal_daso_restore(&s->core)->x);
 }
 
 static shoal_status get_flow(shoal_run *r, daso_state *s, const shoal_ckpt *c)

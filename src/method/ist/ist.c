@@ -110,7 +110,7 @@ static shoal_status ist_cut(shoal_run *r, void *state, const shoal_model **part)
 static void report(const shoal_run *r, const ist_state *s)
 {
   char part[32], store[32], messages[32];
-  size_t own = r->params->n;
+  size_t own = r->form->params->n;
   shoal_info("%d subnets of %s%s, rounds of %llu steps; this one trains %zu of %zu parameters and stores %zu",
              s->plan->o.parts, s->plan->o.blocks ? "residual blocks" : "hidden units",
              s->plan->o.blocks       ? ""
@@ -118,7 +118,7 @@ static void report(const shoal_run *r, const ist_state *s)
                                      : ", uniform",
              (unsigned long long)s->length, own, r->model->weights, s->store_n);
   shoal_info("memory: %s of weights, gradients and optimizer state, %s of store, %s of messages",
-             shoal_format_bytes((double)(own * (size_t)(2 + r->optim->slots)) * sizeof(float), part, sizeof part),
+             shoal_format_bytes((double)(own * (size_t)(2 + r->form->optim->slots)) * sizeof(float), part, sizeof part),
              shoal_format_bytes((double)(s->store_n * (size_t)s->arrays) * sizeof(float), store, sizeof store),
              shoal_format_bytes((double)(s->parcel_n + s->bundle_n) * sizeof(float), messages, sizeof messages));
 }
@@ -130,12 +130,12 @@ static shoal_status ist_open(shoal_run *r, void *state)
   int me = shoal_group_rank(r->all);
   size_t size = (size_t)shoal_group_size(r->all), arrays;
   bool carry = strcmp(shoal_config_string(r->config, "method.moments"), "carry") == 0;
-  s->arrays = 1 + (carry ? r->optim->slots : 0);
+  s->arrays = 1 + (carry ? r->form->optim->slots : 0);
   arrays = (size_t)s->arrays;
   s->length = (uint64_t)shoal_config_int(r->config, "method.round");
   if (s->length == 0) s->length = s->plan->o.blocks ? 50 : 20;
   s->store_n = shoal_ist_store_room(s->plan, me);
-  s->parcel_n = r->params->n * arrays;
+  s->parcel_n = r->form->params->n * arrays;
   s->bundle_n = shoal_ist_bundle_room(s->plan, me) * arrays;
   SHOAL_TRY(shoal_alloc(s->store_n * arrays, sizeof(float), "the store of a subnet's rank", (void **)&s->store[0]));
   for (int a = 1; a < s->arrays; a++) s->store[a] = s->store[a - 1] + s->store_n;
@@ -167,8 +167,8 @@ static void ist_close(shoal_run *r, void *state)
 
 static void arena_of(const shoal_run *r, float *arena[ARRAYS_MAX])
 {
-  arena[0] = r->params->w;
-  for (int i = 0; i < r->optim->slots; i++) arena[1 + i] = r->optim->slot[i];
+  arena[0] = r->form->params->w;
+  for (int i = 0; i < r->form->optim->slots; i++) arena[1 + i] = r->form->optim->slot[i];
 }
 
 /* Block sizes in bytes, for the all-to-all. */
@@ -209,7 +209,7 @@ static shoal_status change_part(shoal_run *r, ist_state *s, shoal_model *part)
               SHOAL_ERR_INTERNAL, "the subnet has changed its shape: %zu numbers were %zu", part->weights,
               s->part->weights);
   shoal_model_destroy(s->part);
-  r->part = s->part = part;
+  r->form->model = s->part = part;
   shoal_ist_deal *deal = s->now;
   s->now = s->next;
   s->next = deal;
@@ -222,21 +222,21 @@ static shoal_status dispatch(shoal_run *r, ist_state *s, const shoal_model *part
   float *arena[ARRAYS_MAX];
   arena_of(r, arena);
   shoal_ist_view_set(s->view, s->now, s->next, part);
-  SHOAL_CHECK(s->view->sum_worker * (size_t)s->arrays <= s->bundle_n && s->view->sum_home == r->params->n,
+  SHOAL_CHECK(s->view->sum_worker * (size_t)s->arrays <= s->bundle_n && s->view->sum_home == r->form->params->n,
               SHOAL_ERR_INTERNAL, "a dispatch of %zu and %zu elements", s->view->sum_worker, s->view->sum_home);
   shoal_ist_pack_store(s->view, s->arrays, s->store, s->bundle);
   set_sizes(s, s->arrays, s->view->to_worker, s->view->to_home);
   SHOAL_TRY(shoal_group_alltoall(r->all, s->bundle, s->out, s->parcel, s->in));
   count_bytes(r, s);
   shoal_ist_unpack_part(s->view, s->arrays, arena, s->parcel);
-  r->params->version++;
+  r->form->params->version++;
   return SHOAL_OK;
 }
 
 static void reset_moments(shoal_run *r)
 {
-  for (int i = 0; i < r->optim->slots; i++) memset(r->optim->slot[i], 0, r->optim->n * sizeof(float));
-  r->optim->steps = 0;
+  for (int i = 0; i < r->form->optim->slots; i++) memset(r->form->optim->slot[i], 0, r->form->optim->n * sizeof(float));
+  r->form->optim->steps = 0;
 }
 
 static shoal_status turn(shoal_run *r, ist_state *s)
@@ -305,7 +305,7 @@ static shoal_status ist_assemble(shoal_run *r, void *state, float *weights, floa
   SHOAL_TRY_GOTO(st, collect(r, s, r->control, 1, copy), done);
   SHOAL_TRY_GOTO(st, spread(r, s, copy[0], copy[0] + s->store_n, weights), done);
   shoal_ist_scale(s->plan, false, weights);
-  shoal_model_scatter_stats(r->model, s->part, r->params->stats, stats); /* all of them if there is one part */
+  shoal_model_scatter_stats(r->model, s->part, r->form->params->stats, stats); /* all of them if there is one part */
 done:
   free(copy[0]);
   return st;
@@ -317,13 +317,13 @@ static shoal_status ist_adopt(shoal_run *r, void *state, int array, float *x)
   float *arena[ARRAYS_MAX];
   arena_of(r, arena);
   if (array >= s->arrays) { /* moments begin at zero in every round, so in this one too */
-    r->optim->steps = 0;
+    r->form->optim->steps = 0;
     return SHOAL_OK;
   }
   if (array == 0) shoal_ist_scale(s->plan, true, x);
   shoal_model_gather(r->model, s->part, x, arena[array]);
   shoal_ist_store_read(s->plan, s->now, s->view->rank, x, s->store[array]);
-  r->params->version++;
+  r->form->params->version++;
   return SHOAL_OK;
 }
 

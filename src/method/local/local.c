@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "method/common/batch.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,44 +87,29 @@ static void report(const shoal_run *r, const shoal_local *s)
   shoal_str_free(&text);
 }
 
-/* The session's view of the run, as one block sees it. */
-static shoal_run view_of(const shoal_run *r, shoal_local_trained *b)
-{
-  shoal_run v = *r;
-  v.plan = b->plan;
-  v.params = &b->params;
-  return v;
-}
-
 static shoal_status open_block(shoal_run *r, shoal_local *s, int i)
 {
   shoal_local_trained *b = &s->block[i];
-  const shoal_params *all = r->params;
+  const shoal_params *all = r->form->params;
   b->params = (shoal_params){ .n = b->part->model->weights,
                               .w = all->w + b->at,
                               .g = all->g + b->at,
                               .n_stats = b->part->model->stats,
                               .stats = all->stats + b->stats_at,
                               .g_borrowed = true };
-  SHOAL_TRY(shoal_plans_create(r->backend, b->part->model, &b->plans));
+  b->form = (shoal_form){ .model = b->part->model, .params = &b->params };
+  SHOAL_TRY(shoal_form_plan(r->backend, s->max_samples, &b->form));
   if (i == 0) return SHOAL_OK;
   size_t n = (size_t)s->max_samples * s->block[i - 1].part->elements;
   return shoal_alloc(n, sizeof(float), "the input of a block", (void **)&b->input);
 }
 
-/* Plans for the usual batch and for the epoch's short one, as in train/session.c. */
-static shoal_status open_plans(shoal_run *r, shoal_local *s)
+/* Plans for the epoch's short last batch. */
+static shoal_status plan_last_batch(shoal_run *r, shoal_local *s)
 {
   uint64_t rest = r->pads ? 0 : r->epoch_samples % r->global_batch, first, own;
   shoal_share_of(rest, r->share_rank, r->share_size, &first, &own);
-  for (int i = 0; i < s->n; i++) {
-    shoal_local_trained *b = &s->block[i];
-    SHOAL_TRY(shoal_plans_get(b->plans, s->max_samples, SHOAL_PLAN_TRAIN, &b->plan));
-    shoal_plan *plan;
-    if (own == 0) continue;
-    shoal_status st = shoal_plans_get(b->plans, (int64_t)own, SHOAL_PLAN_TRAIN, &plan);
-    if (st != SHOAL_OK) return st == SHOAL_ERR_ARG ? shoal_refuse_last_batch(own) : st;
-  }
+  for (int i = 0; i < s->n; i++) SHOAL_TRY(shoal_plan_last_batch(&s->block[i].form, own));
   return SHOAL_OK;
 }
 
@@ -139,9 +125,8 @@ static shoal_status open_replicas(shoal_run *r, shoal_local *s)
   shoal_status st = shoal_group_create(r->world, name, ranks, g->replicas, &s->replicas);
   free(ranks);
   for (int i = 0; st == SHOAL_OK && i < s->n; i++) {
-    shoal_run v = view_of(r, &s->block[i]);
-    st = shoal_buckets_create(&v, s->replicas, "gradients of a block", "bucket", shoal_wire_wanted(r->config),
-                              shoal_algorithm_wanted(r->config), &s->block[i].sums);
+    st = shoal_buckets_create(r->config, &s->block[i].form, s->replicas, "gradients of a block", "bucket",
+                              shoal_wire_wanted(r->config), shoal_algorithm_wanted(r->config), &s->block[i].sums);
   }
   return st;
 }
@@ -164,7 +149,7 @@ static shoal_status name_columns(shoal_local *s, bool replay)
 static shoal_status open_blocks(shoal_run *r, shoal_local *s)
 {
   for (int i = 0; i < s->n; i++) SHOAL_TRY(open_block(r, s, i));
-  return open_plans(r, s);
+  return plan_last_batch(r, s);
 }
 
 static shoal_status local_open(shoal_run *r, void *state)
@@ -184,8 +169,8 @@ static shoal_status local_open(shoal_run *r, void *state)
   SHOAL_TRY(shoal_local_feed_create(r, s, depth, replay, (int)shoal_config_int(c, "method.max_uses"), &s->feed));
   if (s->parts->form == SHOAL_LOCAL_OVERLAPPING) SHOAL_TRY(shoal_local_pairs_create(r, s, &s->pairs));
   if (s->pairs && !s->averages_parameters) {
-    s->clip = r->optim->config.clip;
-    r->optim->config.clip = 0;
+    s->clip = r->form->optim->config.clip;
+    r->form->optim->config.clip = 0;
   }
   r->vote_every = shoal_local_lag(s->parts->grid.stages, depth);
   r->free_running = replay > 0 && s->parts->grid.stages > 1;
@@ -202,7 +187,7 @@ static void local_close(shoal_run *r, void *state)
   if (s->parts) shoal_local_forget(r, s);
   for (int i = 0; s->block && i < s->n; i++) {
     shoal_buckets_destroy(s->block[i].sums);
-    shoal_plans_destroy(s->block[i].plans);
+    shoal_plans_destroy(s->block[i].form.plans);
     free(s->block[i].input);
   }
   shoal_group_destroy(s->replicas);
@@ -216,14 +201,14 @@ static void local_close(shoal_run *r, void *state)
 /* ------------------------------------------------------------------------------------------------------- the step */
 
 typedef struct {
-  const shoal_run *view;
-  shoal_local_trained *block;
+  uint64_t step;
+  shoal_buckets *sums;
 } announcing;
 
 static shoal_status announce(void *context, size_t offset, size_t count)
 {
   announcing *a = context;
-  return shoal_buckets_announce(a->block->sums, a->view, offset, count);
+  return shoal_buckets_announce(a->sums, a->step, offset, count);
 }
 
 /* What this block hands on: into the next one's input, or into a message that leaves at once. */
@@ -248,16 +233,15 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   shoal_local_trained *t = &s->block[i];
   shoal_address at = { .seed = r->seed, .step = (uint32_t)b->head.step, .slot0 = b->head.slot0 };
   const float *x = b->x;
-  shoal_run view = view_of(r, t);
-  announcing to = { &view, t };
-  t->params.version = r->params->version;
+  announcing to = { r->step, t->sums };
+  t->params.version = r->form->params->version;
   if (b->head.samples == 0) {
     memset(t->params.g, 0, t->params.n * sizeof(float));
     SHOAL_TRY(hand_on(r, s, i, b));
-    return t->sums ? shoal_buckets_finish(t->sums, &view) : SHOAL_OK;
+    return t->sums ? shoal_buckets_finish(t->sums, r->step) : SHOAL_OK;
   }
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_plans_get(t->plans, b->head.samples, SHOAL_PLAN_TRAIN, &t->plan));
+  SHOAL_TRY(shoal_plans_get(t->form.plans, b->head.samples, SHOAL_PLAN_TRAIN, &t->plan));
   SHOAL_TRY(shoal_plan_forward(t->plan, &t->params, &at, x, b->y, 1.0f / (float)b->head.total, score));
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->op_forward, t0, shoal_now_ns());
   SHOAL_TRY(hand_on(r, s, i, b));
@@ -265,7 +249,7 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, &at, t->sums ? announce : NULL, &to));
   if (r->spoil) t->params.g[t->params.n - 1] = NAN; /* the head's, if there is one */
   shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->op_backward, t1, shoal_now_ns());
-  return t->sums ? shoal_buckets_finish(t->sums, &view) : SHOAL_OK;
+  return t->sums ? shoal_buckets_finish(t->sums, r->step) : SHOAL_OK;
 }
 
 /* Every block has its own optimizer: as far as they are not separate anyway (clipping, steps), it is called for each. */
@@ -273,9 +257,9 @@ static shoal_status update(shoal_run *r, shoal_local *s, int i, float lr)
 {
   const shoal_local_trained *t = &s->block[i];
   const shoal_range range = { t->at, t->params.n };
-  uint64_t steps = r->optim->steps, t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_optim_step(r->optim, r->part, r->params, &range, 1, lr, NULL));
-  if (i + 1 < s->n) r->optim->steps = steps; /* this step is over when all have taken it */
+  uint64_t steps = r->form->optim->steps, t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_optim_step(r->form->optim, r->form->model, r->form->params, &range, 1, lr, NULL));
+  if (i + 1 < s->n) r->form->optim->steps = steps; /* this step is over when all have taken it */
   shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, s->op_optimizer, t0, shoal_now_ns());
   return SHOAL_OK;
 }
@@ -327,11 +311,11 @@ static shoal_status train_overlapping(shoal_run *r, shoal_local *s, shoal_local_
     if (s->clip > 0) SHOAL_TRY(clip(r, s, &s->block[i]));
     add_score(r, s, i, &own, score);
   }
-  if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->params->g, s->bytes));
+  if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->form->params->g, s->bytes));
   for (int i = 0; i < s->n; i++) SHOAL_TRY(update(r, s, i, lr));
   if (!s->averages_parameters) return SHOAL_OK;
-  SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->params->w, s->bytes));
-  r->params->version++;
+  SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->form->params->w, s->bytes));
+  r->form->params->version++;
   return SHOAL_OK;
 }
 

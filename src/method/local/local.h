@@ -70,7 +70,7 @@ typedef struct {
   int number;          /* of the part */
   size_t at, stats_at; /* its piece of the rank's arena */
   shoal_params params; /* a view of that piece */
-  shoal_plans *plans;  /* owned */
+  shoal_form form;     /* of the block: these params, plans that are owned; the optimizer is the whole arena's */
   shoal_plan *plan;    /* of this step */
   float *input;        /* owned; NULL for the rank's first block, whose input comes from elsewhere */
   shoal_buckets *sums; /* with the other replicas; NULL: there are none */

@@ -14,6 +14,7 @@
  * every head that stands behind the same unit and is of the same kind.  With the same blocks nothing is lost. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "method/common/average.h"
 #include "method/local/local.h"
 #include <math.h>
 #include <stdlib.h>
@@ -170,7 +171,7 @@ shoal_status shoal_local_observe(shoal_run *r, void *state, const shoal_batch *b
 static shoal_status refuse_bad_heads(const shoal_run *r)
 {
   double sum;
-  SHOAL_TRY(r->backend->ops->sumsq(r->backend, r->params->n, r->params->w, &sum));
+  SHOAL_TRY(r->backend->ops->sumsq(r->backend, r->form->params->n, r->form->params->w, &sum));
   SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
               "the weights of a head are not finite at step %llu: nothing is saved and the last checkpoint is "
               "untouched; resume from it with a smaller optim.lr or with optim.clip",
@@ -409,23 +410,23 @@ static shoal_status move_optimizer(moving *v)
 {
   shoal_run *r = v->r;
   int64_t steps;
-  for (int i = 0; i < r->optim->slots; i++)
-    if (!has_slot(v, shoal_optim_slot_name(r->optim, i))) return SHOAL_OK; /* another optimizer: starts afresh */
+  for (int i = 0; i < r->form->optim->slots; i++)
+    if (!has_slot(v, shoal_optim_slot_name(r->form->optim, i))) return SHOAL_OK; /* another optimizer: starts afresh */
   SHOAL_TRY(SHOAL_ALLOC(r->model->weights, &v->full));
-  for (int i = 0; i < r->optim->slots; i++) {
+  for (int i = 0; i < r->form->optim->slots; i++) {
     for (int stage = 0; stage < v->old->grid.stages; stage++)
-      SHOAL_TRY(move_stage(v, stage, shoal_optim_slot_name(r->optim, i), r->optim->slot[i]));
-    shoal_model_gather(r->model, r->part, v->full, r->optim->slot[i]);
+      SHOAL_TRY(move_stage(v, stage, shoal_optim_slot_name(r->form->optim, i), r->form->optim->slot[i]));
+    shoal_model_gather(r->model, r->form->model, v->full, r->form->optim->slot[i]);
   }
   SHOAL_TRY(shoal_ckpt_get_i64(v->c, "train/optimizer_steps", &steps));
-  r->optim->steps = (uint64_t)steps;
+  r->form->optim->steps = (uint64_t)steps;
   return SHOAL_OK;
 }
 
 static shoal_status move_all(moving *v)
 {
   for (int stage = 0; stage < v->old->grid.stages; stage++) {
-    SHOAL_TRY(move_stage(v, stage, "weights", v->r->params->w));
+    SHOAL_TRY(move_stage(v, stage, "weights", v->r->form->params->w));
     SHOAL_TRY(move_stage(v, stage, NULL, NULL));
   }
   return move_optimizer(v);
@@ -460,7 +461,7 @@ shoal_status shoal_local_load(shoal_run *r, void *state, const shoal_ckpt *c, bo
 shoal_status shoal_local_adopt(shoal_run *r, void *state, int array, float *x)
 {
   (void)state;
-  shoal_model_gather(r->model, r->part, x, array == 0 ? r->params->w : r->optim->slot[array - 1]);
-  r->params->version++;
+  shoal_model_gather(r->model, r->form->model, x, array == 0 ? r->form->params->w : r->form->optim->slot[array - 1]);
+  r->form->params->version++;
   return SHOAL_OK;
 }

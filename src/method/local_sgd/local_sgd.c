@@ -18,8 +18,10 @@
  * Sources: Stich, ICLR 2019; Lin et al., ICLR 2020; the node level: PyTorch's post-local hook.  docs/methods/local-sgd.md */
 #include "base/log.h"
 #include "base/mem.h"
+#include "method/common/average.h"
 #include "method/common/buckets.h"
 #include "method/local_sgd/schedule.h"
+#include "method/method.h"
 #include <string.h>
 
 typedef struct {
@@ -27,6 +29,7 @@ typedef struct {
   shoal_group *group;        /* of my node, or NULL */
   shoal_buckets *all, *node; /* NULL where never needed */
   shoal_exchange *average;
+  shoal_model_sum models;        /* for assemble */
   shoal_sum_algorithm algorithm; /* as asked for */
   float *sum;                    /* what is averaged: memory that the ranks of a node share */
   uint32_t op;
@@ -66,13 +69,14 @@ static shoal_buckets *buckets_now(const shoal_run *r, const local_state *s)
 
 static shoal_status plan_average(shoal_run *r, local_state *s, shoal_sum_algorithm algorithm)
 {
-  return shoal_exchange_create_sum(r->all, "average", r->params->n, SHOAL_WIRE_F32, algorithm, &s->average);
+  return shoal_exchange_create_sum(r->all, "average", r->form->params->n, SHOAL_WIRE_F32, algorithm, &s->average);
 }
 
 static shoal_status plan_node(shoal_run *r, local_state *s, shoal_wire wire)
 {
   SHOAL_TRY(shoal_group_create_node(r->world, &s->group));
-  return shoal_buckets_create(r, s->group, "exchange inside nodes", "node bucket", wire, s->algorithm, &s->node);
+  return shoal_buckets_create(r->config, r->form, s->group, "exchange inside nodes", "node bucket", wire, s->algorithm,
+                              &s->node);
 }
 
 /* Settings with which the method does nothing that sync, or no exchange at all, would not do. */
@@ -111,9 +115,11 @@ static shoal_status local_open(shoal_run *r, void *state)
   s->algorithm = shoal_algorithm_wanted(r->config);
   s->op = shoal_trace_op(r->trace, "average");
   s->equal = true;
-  if (s->switch_epoch) SHOAL_TRY(shoal_buckets_create(r, r->all, "exchange", "bucket", wire, s->algorithm, &s->all));
+  s->models.control = r->control;
+  if (s->switch_epoch)
+    SHOAL_TRY(shoal_buckets_create(r->config, r->form, r->all, "exchange", "bucket", wire, s->algorithm, &s->all));
   if (shoal_config_bool(r->config, "method.node_level")) SHOAL_TRY(plan_node(r, s, wire));
-  SHOAL_TRY(shoal_group_share(r->all, r->params->n * sizeof(float), &memory));
+  SHOAL_TRY(shoal_group_share(r->all, r->form->params->n * sizeof(float), &memory));
   s->sum = memory;
   SHOAL_TRY(plan_average(r, s, s->algorithm));
   print_plan(r, s);
@@ -124,6 +130,7 @@ static shoal_status local_open(shoal_run *r, void *state)
 static void local_close(shoal_run *r, void *state)
 {
   local_state *s = state;
+  shoal_model_sum_fini(&s->models);
   shoal_exchange_destroy(s->average);
   shoal_group_unshare(r->all, s->sum);
   shoal_buckets_destroy(s->node);
@@ -136,7 +143,7 @@ static void local_close(shoal_run *r, void *state)
 static double local_samples(const shoal_run *r, const void *state, uint64_t total)
 {
   const local_state *s = state;
-  const shoal_place *me = shoal_run_place(r);
+  const shoal_place *me = shoal_world_place(r->world);
   int size = shoal_group_size(r->all), sharing = s->node ? me->local_size : 1;
   uint64_t first, own;
   switch (kind_now(r, s)) {
@@ -144,7 +151,7 @@ static double local_samples(const shoal_run *r, const void *state, uint64_t tota
     break;
   case SHOAL_LOCAL_SGD_ALONE:
     shoal_share_of(total, me->rank, size, &first, &own);
-    return (double)(s->node ? shoal_node_samples(r, total) : own);
+    return (double)(s->node ? shoal_node_samples(r->world, total) : own);
   case SHOAL_LOCAL_SGD_AVERAGE: /* `sharing` ranks will bring the same gradient to a mean over `size` */
     return (double)total * sharing / size;
   }
@@ -154,7 +161,7 @@ static double local_samples(const shoal_run *r, const void *state, uint64_t tota
 static shoal_status local_announce(shoal_run *r, void *state, size_t offset, size_t count)
 {
   shoal_buckets *b = buckets_now(r, state);
-  return b ? shoal_buckets_announce(b, r, offset, count) : SHOAL_OK;
+  return b ? shoal_buckets_announce(b, r->step, offset, count) : SHOAL_OK;
 }
 
 static shoal_status local_grads_ready(shoal_run *r, void *state)
@@ -163,12 +170,12 @@ static shoal_status local_grads_ready(shoal_run *r, void *state)
   shoal_buckets *b = buckets_now(r, s);
   if (!b) return SHOAL_OK;
   shoal_buckets_add_bytes(b, s->sent);
-  return shoal_buckets_finish(b, r);
+  return shoal_buckets_finish(b, r->step);
 }
 
 static shoal_status average_weights(shoal_run *r, local_state *s)
 {
-  shoal_params *p = r->params;
+  shoal_params *p = r->form->params;
   int size = shoal_group_size(r->all);
   if (size == 1) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns(), bytes[SHOAL_LINK_COUNT];
@@ -211,12 +218,12 @@ static void local_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL
 
 static shoal_status local_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
-  const local_state *s = state;
+  local_state *s = state;
   if (s->equal)
-    memcpy(weights, r->params->w, r->params->n * sizeof *weights);
+    memcpy(weights, r->form->params->w, r->form->params->n * sizeof *weights);
   else
-    SHOAL_TRY(shoal_mean_weights(r, 1.0 / shoal_group_size(r->all), weights));
-  return shoal_mean_stats(r, r->model, r->params->stats, stats);
+    SHOAL_TRY(shoal_model_sum_weighted(&s->models, r->form, 1.0 / shoal_group_size(r->all), weights));
+  return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
 }
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */

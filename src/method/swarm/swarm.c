@@ -12,6 +12,7 @@
 #include "method/swarm/swarm.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "method/common/average.h"
 #include "method/method.h"
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ typedef struct {
   shoal_swarm *swarm;
   shoal_swarm_lockstep *lockstep; /* one of the two, where there is anybody to meet */
   shoal_swarm_pairs *pairs;
+  shoal_model_sum models; /* for assemble */
 } swarm_state;
 
 static const shoal_option options[] = {
@@ -93,7 +95,8 @@ static shoal_status swarm_open(shoal_run *r, void *state)
 {
   swarm_state *m = state;
   shoal_swarm_rules rules = read_rules(r);
-  SHOAL_TRY(shoal_swarm_create(r->world, &rules, r->params->w, r->params->n, &m->swarm));
+  m->models.control = r->control;
+  SHOAL_TRY(shoal_swarm_create(r->world, &rules, r->form->params->w, r->form->params->n, &m->swarm));
   m->swarm->trace = r->trace;
   m->swarm->op = shoal_trace_op(r->trace, "interaction");
   print_rules(r, m->swarm);
@@ -106,6 +109,7 @@ static shoal_status swarm_open(shoal_run *r, void *state)
 static void swarm_close(shoal_run *r, void *state)
 {
   swarm_state *m = state;
+  shoal_model_sum_fini(&m->models);
   shoal_swarm_pairs_destroy(m->pairs);
   shoal_swarm_lockstep_destroy(m->lockstep);
   shoal_swarm_destroy(m->swarm);
@@ -118,7 +122,7 @@ static shoal_status swarm_weights_ready(shoal_run *r, void *state)
   shoal_status st = SHOAL_OK;
   if (m->lockstep) st = shoal_swarm_lockstep_step(m->lockstep, r->step, &changed);
   if (m->pairs) st = shoal_swarm_pairs_step(m->pairs, &changed);
-  r->params->version += changed;
+  r->form->params->version += changed;
   return st;
 }
 
@@ -129,7 +133,7 @@ static shoal_status swarm_settle(shoal_run *r, void *state, shoal_settle stage)
   shoal_status st = stage == SHOAL_ARRIVING   ? shoal_swarm_pairs_arrive(m->pairs, &changed)
                     : stage == SHOAL_GATHERED ? shoal_swarm_pairs_gathered(m->pairs, &changed)
                                               : shoal_swarm_pairs_leave(m->pairs);
-  r->params->version += changed;
+  r->form->params->version += changed;
   return st;
 }
 
@@ -137,14 +141,14 @@ static shoal_status swarm_settle(shoal_run *r, void *state, shoal_settle stage)
 
 static shoal_status swarm_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
-  const swarm_state *m = state;
+  swarm_state *m = state;
   const shoal_swarm_node *a = &m->swarm->node;
   double share = 1.0 / m->swarm->size;
-  float *pending = r->params->g;
+  float *pending = r->form->params->g;
   for (size_t i = 0; i < a->n; i++)
     pending[i] = (float)(share * ((a->b ? (double)a->c[i] - (double)a->b[i] : 0) + (double)a->x[i]));
-  SHOAL_TRY(shoal_sum_models(r, weights));
-  return shoal_mean_stats(r, r->model, r->params->stats, stats);
+  SHOAL_TRY(shoal_model_sum_take(&m->models, r->form, weights));
+  return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
 }
 
 static void swarm_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
@@ -229,7 +233,7 @@ static shoal_status swarm_load(shoal_run *r, void *state, const shoal_ckpt *c, b
     }
     if (saved) SHOAL_TRY(fold_copies(s, c, common, base));
   }
-  r->params->version++;
+  r->form->params->version++;
   shoal_swarm_restart(s);
   return SHOAL_OK;
 }

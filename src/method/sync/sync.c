@@ -4,6 +4,7 @@
  * hold unequal shares (a rank may have none); the DDP paper scales by 1 / P in the bucket.
  * Source: Li et al., PyTorch Distributed, VLDB 2020; specification in docs/methods/sync.md. */
 #include "method/common/buckets.h"
+#include "method/method.h"
 
 typedef struct {
   shoal_buckets *buckets;
@@ -16,7 +17,7 @@ static const char algorithms[] = "method/algorithms";
 static shoal_status sync_open(shoal_run *r, void *state)
 {
   sync_state *s = state;
-  return shoal_buckets_create(r, r->all, "exchange", "bucket", shoal_wire_wanted(r->config),
+  return shoal_buckets_create(r->config, r->form, r->all, "exchange", "bucket", shoal_wire_wanted(r->config),
                               shoal_algorithm_wanted(r->config), &s->buckets);
 }
 
@@ -29,13 +30,13 @@ static void sync_close(shoal_run *r, void *state)
 static shoal_status sync_announce(shoal_run *r, void *state, size_t offset, size_t count)
 {
   sync_state *s = state;
-  return shoal_buckets_announce(s->buckets, r, offset, count);
+  return shoal_buckets_announce(s->buckets, r->step, offset, count);
 }
 
 static shoal_status sync_grads_ready(shoal_run *r, void *state)
 {
   sync_state *s = state;
-  return shoal_buckets_finish(s->buckets, r);
+  return shoal_buckets_finish(s->buckets, r->step);
 }
 
 static void sync_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])

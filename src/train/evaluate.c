@@ -17,7 +17,7 @@ shoal_status shoal_session_make_whole(shoal_session *s)
 {
   if (!s->scratch) SHOAL_TRY(shoal_params_create_forward(s->run.backend, s->model, &s->scratch));
   if (s->whole) return SHOAL_OK;
-  if (s->method->cut) return shoal_plans_create(s->run.backend, s->model, &s->whole);
+  if (shoal_session_cuts(s)) return shoal_plans_create(s->run.backend, s->model, &s->whole);
   s->whole = s->form.plans;
   return SHOAL_OK;
 }
@@ -25,7 +25,7 @@ shoal_status shoal_session_make_whole(shoal_session *s)
 /* A rank that trains a part may have no room for the whole model all the time. */
 void shoal_session_drop_whole(shoal_session *s)
 {
-  if (!s->method->cut) return;
+  if (!shoal_session_cuts(s)) return;
   shoal_params_destroy(s->run.backend, s->scratch);
   shoal_plans_destroy(s->whole);
   s->scratch = NULL;
@@ -65,7 +65,7 @@ static shoal_status measure_stats(shoal_session *s)
 {
   uint64_t n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN] / (uint64_t)shoal_world_size(s->run.world) / s->own_batch;
   double *sum;
-  n = SHOAL_MIN(SHOAL_MAX(n, 1), (uint64_t)shoal_config_int(s->config, "eval.statistics"));
+  n = SHOAL_MIN(SHOAL_MAX(n, 1), s->choice.eval_statistics);
   SHOAL_TRY(SHOAL_ALLOC(s->model->stats, &sum));
   shoal_status st = shoal_group_agree(s->run.control, measure_batches(s, sum, n));
   if (st == SHOAL_OK) {
@@ -93,7 +93,6 @@ shoal_status shoal_session_assemble(shoal_session *s)
 
 static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoal_params *params, shoal_score *score)
 {
-  shoal_plan_mode mode = shoal_session_by_batch(s) ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL;
   SHOAL_TRY(shoal_loader_seek(s->test, 0, 0));
   for (;;) {
     const shoal_batch *b;
@@ -101,7 +100,7 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
     if (!b) return SHOAL_OK;
     if (b->n == 0) continue;
     shoal_plan *plan;
-    SHOAL_TRY(shoal_plans_get(plans, b->n, mode, &plan));
+    SHOAL_TRY(shoal_plans_get(plans, b->n, s->run.eval_mode, &plan));
     shoal_address at = { .seed = s->run.seed };
     SHOAL_TRY(shoal_plan_forward(plan, params, &at, b->x, b->y, 0, score));
     SHOAL_TRY(shoal_world_progress(s->run.world));
@@ -133,8 +132,8 @@ static shoal_status observe_share(shoal_session *s, double *values)
 
 static shoal_status score_columns(shoal_session *s)
 {
-  if (s->n_columns == 0) return SHOAL_OK;
-  memset(s->column_value, 0, s->n_columns * sizeof *s->column_value);
+  if (s->run.n_columns == 0) return SHOAL_OK;
+  memset(s->column_value, 0, s->run.n_columns * sizeof *s->column_value);
   SHOAL_TRY(shoal_group_agree(s->run.control, observe_share(s, s->column_value)));
   return s->method->observe(&s->run, s->method_state, NULL, s->column_value);
 }
@@ -145,7 +144,7 @@ static shoal_status measure_consensus(shoal_session *s)
   const shoal_params *own = s->run.form->params;
   double square = 0;
   s->own.consensus = NAN;
-  if (!s->own.acc || s->method->own_state) return SHOAL_OK;
+  if (!s->own.acc || s->method->trains == SHOAL_TRAINS_PHASES) return SHOAL_OK;
   for (size_t i = 0; i < own->n; i++) {
     double d = (double)own->w[i] - (double)s->scratch->w[i];
     square += d * d;

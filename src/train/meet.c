@@ -1,129 +1,103 @@
-/* Ranks that run on their own clocks: nobody is asked in every step; whoever wants something calls, and all meet.
- *
- *     rank 0   step step step step step step ........ evaluate     epoch's end: no hurry, each comes when it gets there
- *     rank 1   step  step  step  step  step  step .. evaluate
- *     rank 2   step    step    step    step  [USR1] save, stop      a signal: all come at their own next step
- *
- * While a rank waits it answers its partners.  At the meeting everybody finishes what is under way (the method's settle),
- * so weights are at rest: evaluation and checkpoints see one state, with each rank's own count of steps and samples.
- * Wishes are those of the vote, and a weaker one: EPOCH, "come when you have finished yours".  It is the outcome only
- * when all brought it; if somebody wants more, all do that, and those who waited wait on.
- *
- * Some of them may take every step together, by sums that each waits for.  If one went to a meeting and another took one
- * more step, each would wait for the other; so these ask each other after every step. */
+/* See meet.h: the choice, and what the three ways share. */
+#include "train/meet.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
 #include "train/stop.h"
 #include <math.h>
 
-static bool due_by_steps(const shoal_session *s, const char *period, uint64_t last)
+shoal_status shoal_session_open_meeting(shoal_session *s)
 {
-  shoal_period p = shoal_config_period(s->config, period);
-  return p.unit == SHOAL_PER_STEPS && s->run.step > last && s->run.step % (uint64_t)p.value == 0;
+  static const shoal_meeting *const ways[] = { [SHOAL_MEET_EVERY_STEP] = &shoal_meeting_every_step,
+                                               [SHOAL_MEET_AT_BOUNDARIES] = &shoal_meeting_at_boundaries,
+                                               [SHOAL_MEET_FREELY] = &shoal_meeting_freely };
+  s->meeting = ways[s->run.meet.kind];
+  return s->meeting->open(s);
 }
 
-/* Periods are rank 0's to watch, by its own steps and clock. */
-static shoal_ask periodic_wish(const shoal_session *s)
+void shoal_session_close_meeting(shoal_session *s)
 {
-  shoal_period every = shoal_config_period(s->config, "ckpt.every");
-  if (!shoal_session_is_root(s)) return SHOAL_ASK_NOTHING;
-  if (every.unit == SHOAL_PER_SECONDS && shoal_seconds_since(s->saved_ns) >= every.value) return SHOAL_ASK_SAVE;
-  if (due_by_steps(s, "ckpt.every", s->saved_own_step)) return SHOAL_ASK_SAVE;
-  if (due_by_steps(s, "eval.every", s->evaluated_own_step)) return SHOAL_ASK_EVALUATE;
+  shoal_call_destroy(s->call);
+  shoal_vote_destroy(s->vote);
+}
+
+/* ---- votes ---- */
+
+/* What this rank would like to happen.  Time is asked of rank 0 only; a bad loss speaks for itself. */
+static shoal_ask my_ask(const shoal_session *s, const shoal_score *score)
+{
+  if (!isfinite(score->loss)) return SHOAL_ASK_NUMERIC;
+  if (shoal_stop_requested()) return SHOAL_ASK_STOP;
+  shoal_period every = s->choice.save_every;
+  if (every.unit == SHOAL_PER_SECONDS && shoal_session_is_root(s) && shoal_seconds_since(s->saved_ns) >= every.value)
+    return SHOAL_ASK_SAVE;
   return SHOAL_ASK_NOTHING;
 }
 
-static shoal_ask wish(const shoal_session *s)
+shoal_status shoal_session_post_vote(shoal_session *s, const shoal_score *score)
 {
-  if (s->bad_loss) return SHOAL_ASK_NUMERIC;
-  if (shoal_stop_requested()) return SHOAL_ASK_STOP;
-  return periodic_wish(s);
+  shoal_ask ask = SHOAL_MAX(s->ask, my_ask(s, score));
+  s->voted = true;
+  s->ask = SHOAL_ASK_NOTHING;
+  return shoal_vote_post(s->vote, ask);
 }
 
-static int64_t wish_while_waiting(void *session)
+shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask)
 {
-  return wish(session);
-}
-
-static shoal_status settle(shoal_session *s, shoal_settle stage)
-{
-  return s->method->settle ? s->method->settle(&s->run, s->method_state, stage) : SHOAL_OK;
-}
-
-/* Parcels given to others outside a step, and what all have trained: exact here, an estimate in between. */
-static shoal_status count_all(shoal_session *s)
-{
-  double trained = (double)s->trained_own;
-  shoal_session_count_bytes(s);
-  SHOAL_TRY(shoal_group_sum_f64(s->run.control, &trained, 1));
-  s->trained = (uint64_t)trained;
+  if (!s->voted) return SHOAL_OK;
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_vote_result(s->vote, ask));
+  shoal_session_record_agreement(s, t0);
+  s->voted = false;
   return SHOAL_OK;
 }
 
-/* All are there, nothing moves, *agreed is what they came for. */
-static shoal_status meet(shoal_session *s, shoal_ask mine, shoal_ask *agreed)
+/* ---- what was agreed on ---- */
+
+static shoal_status stop_here(shoal_session *s)
 {
-  int64_t what;
-  uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(settle(s, SHOAL_ARRIVING));
-  SHOAL_TRY(shoal_call_meet(s->call, mine, wish_while_waiting, s, &what));
-  SHOAL_TRY(settle(s, SHOAL_GATHERED));
-  shoal_trace_span(s->run.trace, SHOAL_TRACE_OTHER, shoal_trace_op(s->run.trace, "meeting"), t0, shoal_now_ns());
-  *agreed = (shoal_ask)what;
-  return count_all(s);
+  SHOAL_TRY(shoal_session_save(s));
+  s->agreed = true;
+  return SHOAL_STOPPED;
 }
 
-static shoal_status evaluate_now(shoal_session *s)
+shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
 {
+  switch (ask) {
+  case SHOAL_ASK_NUMERIC:
+    s->agreed = true;
+    return SHOAL_AGREE_ONCE(
+        s->run.control,
+        SHOAL_FAIL(
+            SHOAL_ERR_NUMERIC,
+            "the training loss is not finite at step %llu; the last checkpoint is untouched: resume from it with "
+            "a smaller optim.lr or with optim.clip",
+            (unsigned long long)s->run.step - 1));
+  case SHOAL_ASK_STOP:
+    shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
+    return stop_here(s);
+  case SHOAL_ASK_SAVE:
+    return shoal_session_save(s);
+  default:
+    return SHOAL_OK;
+  }
+}
+
+shoal_status shoal_session_stop_after_save(shoal_session *s)
+{
+  if (!s->saved_any || s->last_saved_step != s->run.step) return SHOAL_OK;
+  int64_t stop = shoal_stop_requested();
+  SHOAL_TRY(shoal_group_max_i64(s->run.control, &stop, 1));
+  return stop ? shoal_session_act(s, SHOAL_ASK_STOP) : SHOAL_OK;
+}
+
+shoal_status shoal_session_act_and_due(shoal_session *s, shoal_ask ask)
+{
+  SHOAL_TRY(shoal_session_act(s, ask));
+  if (shoal_session_due(s->choice.save_every, SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
+  SHOAL_TRY(shoal_session_stop_after_save(s));
+  if (!shoal_session_due(s->choice.eval_every, SHOAL_PER_STEPS, s->run.step)) return SHOAL_OK;
   SHOAL_TRY(shoal_session_evaluate(s));
   shoal_session_record_metrics(s, false);
-  s->evaluated_own_step = s->run.step;
   return SHOAL_OK;
-}
-
-/* What a meeting other than EPOCH is for. */
-static shoal_status act(shoal_session *s, shoal_ask agreed)
-{
-  SHOAL_TRY(agreed == SHOAL_ASK_EVALUATE ? evaluate_now(s) : shoal_session_act(s, agreed));
-  if (agreed == SHOAL_ASK_SAVE) s->saved_own_step = s->run.step;
-  return settle(s, SHOAL_LEAVING);
-}
-
-/* What takes this rank to a meeting before its next step; ranks that step together all know it of each other. */
-static shoal_status reason_to_meet(shoal_session *s, int64_t *what)
-{
-  *what = SHOAL_MAX((int64_t)wish(s), shoal_call_heard(s->call));
-  if (!s->vote) return SHOAL_OK;
-  SHOAL_TRY(shoal_vote_post(s->vote, *what));
-  return shoal_vote_result(s->vote, what);
-}
-
-shoal_status shoal_session_between_meetings(shoal_session *s, const shoal_score *score)
-{
-  s->bad_loss |= !isfinite(score->loss);
-  for (;;) {
-    int64_t what;
-    shoal_ask agreed;
-    SHOAL_TRY(reason_to_meet(s, &what));
-    if (what <= SHOAL_ASK_EPOCH) break;
-    SHOAL_TRY(meet(s, (shoal_ask)what, &agreed));
-    SHOAL_TRY(act(s, agreed));
-  }
-  return shoal_call_beat(s->call);
-}
-
-shoal_status shoal_session_gather(shoal_session *s)
-{
-  for (;;) {
-    shoal_ask agreed;
-    SHOAL_TRY(meet(s, SHOAL_ASK_EPOCH, &agreed));
-    if (agreed == SHOAL_ASK_EPOCH) return SHOAL_OK;
-    SHOAL_TRY(act(s, agreed));
-  }
-}
-
-shoal_status shoal_session_part(shoal_session *s)
-{
-  return settle(s, SHOAL_LEAVING);
 }

@@ -2,6 +2,7 @@
 #include "train/options.h"
 #include "base/mem.h"
 #include <stdlib.h>
+#include <string.h>
 
 static const shoal_option run_options[] = {
   { "run.name", SHOAL_OPT_STRING, "run", NULL, NULL,
@@ -194,4 +195,38 @@ shoal_status shoal_run_configure(const char *run_file, const char *const *sets, 
 done:
   shoal_settings_destroy(s);
   return st;
+}
+
+/* Where the word given for an option stands among those that it may have. */
+static size_t place_of(const shoal_config *c, const char *option, const char *const *words)
+{
+  size_t i = 0;
+  while (words[i] && strcmp(words[i], shoal_config_string(c, option)) != 0) i++;
+  return i;
+}
+
+void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
+{
+  static const char *const last[] = {
+    [SHOAL_LAST_SHORT] = "short", [SHOAL_LAST_DROP] = "drop", [SHOAL_LAST_PAD] = "pad", NULL
+  };
+  static const char *const shards[] = {
+    [SHOAL_SHARD_DRAWN] = "drawn", [SHOAL_SHARD_FIXED] = "fixed", [SHOAL_SHARD_SORTED] = "sorted", NULL
+  };
+  static const char *const levels[] = {
+    [SHOAL_TRACE_OFF] = "off", [SHOAL_TRACE_BY_STEP] = "step", [SHOAL_TRACE_BY_OP] = "op", NULL
+  };
+  *out = (shoal_run_choice){
+    .log_every = shoal_config_period(c, "run.log_every"),
+    .eval_every = shoal_config_period(c, "eval.every"),
+    .save_every = shoal_config_period(c, "ckpt.every"),
+    .steps = (uint64_t)shoal_config_int(c, "run.steps"),
+    .eval_batch = (uint64_t)shoal_config_int(c, "eval.batch"),
+    .eval_statistics = (uint64_t)shoal_config_int(c, "eval.statistics"),
+    .eval_by_batch = strcmp(shoal_config_string(c, "eval.batch_norm"), "batch") == 0,
+    .last = (shoal_last_batch)place_of(c, "data.last", last),
+    .shard = (shoal_shard)place_of(c, "data.shards", shards),
+    .trace = (shoal_trace_level)place_of(c, "trace.level", levels),
+    .keep = (int)shoal_config_int(c, "ckpt.keep"),
+  };
 }

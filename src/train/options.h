@@ -2,6 +2,7 @@
 #ifndef SHOAL_TRAIN_OPTIONS_H
 #define SHOAL_TRAIN_OPTIONS_H
 #include "config/option.h"
+#include "data/loader.h"
 #include "method/method.h"
 
 /** All tables that apply to a run file that names this model and method (either may be NULL): out [SHOAL_TABLES]. */
@@ -11,4 +12,17 @@ size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *meth
 /** Read a run file and assignments ("a.b=c"), pick the tables by model.name and method.name, check everything.
  *  ERR_USAGE names every fault; an unknown model or method names the nearest. */
 shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out);
+
+/* What words and periods of a run file come to, found once: nothing looks up an option in a step. */
+typedef struct {
+  shoal_period log_every, eval_every, save_every;
+  uint64_t steps; /* run.steps; 0: no limit */
+  uint64_t eval_batch, eval_statistics;
+  bool eval_by_batch; /* eval.batch_norm is batch */
+  shoal_last_batch last;
+  shoal_shard shard;
+  shoal_trace_level trace;
+  int keep; /* checkpoints */
+} shoal_run_choice;
+void shoal_run_choose(const shoal_config *c, shoal_run_choice *out);
 #endif

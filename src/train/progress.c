@@ -50,9 +50,9 @@ void shoal_session_report_start(const shoal_session *s)
   shoal_info("%llu training and %llu test samples; global batch %llu, %llu steps per epoch%s",
              (unsigned long long)d->n[SHOAL_TRAIN], (unsigned long long)d->n[SHOAL_TEST],
              (unsigned long long)s->global_batch, (unsigned long long)r->steps_per_epoch,
-             rest ? strcmp(shoal_config_string(s->config, "data.last"), "short") == 0  ? ", the last one short"
-                    : strcmp(shoal_config_string(s->config, "data.last"), "drop") == 0 ? ", the rest dropped"
-                                                                                       : ", the last one padded"
+             rest ? s->choice.last == SHOAL_LAST_SHORT  ? ", the last one short"
+                    : s->choice.last == SHOAL_LAST_DROP ? ", the rest dropped"
+                                                        : ", the last one padded"
                   : "");
   char lead[32];
   shoal_info("send USR1 to stop: allow at least %s for the checkpoint",
@@ -63,7 +63,7 @@ void shoal_session_report_start(const shoal_session *s)
 static double seconds_left(const shoal_session *s, double elapsed)
 {
   const shoal_run *r = &s->run;
-  uint64_t steps = (uint64_t)shoal_config_int(s->config, "run.steps");
+  uint64_t steps = s->choice.steps;
   double epochs = r->epochs - (double)s->at.epoch - (double)s->at.position / (double)s->epoch_samples;
   double samples = epochs * (double)shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
   if (!s->trained || r->step == s->first_step) return 0;
@@ -76,10 +76,9 @@ void shoal_session_report_live(shoal_session *s, double loss)
 {
   if (!shoal_session_is_root(s)) return;
   bool live = shoal_log_is_tty() && !s->args->quiet && shoal_seconds_since(s->shown_ns) >= 0.1;
-  shoal_period every = shoal_config_period(s->config, "run.log_every");
-  bool line = every.unit == SHOAL_PER_SECONDS
-                  ? shoal_seconds_since(s->logged_ns) >= every.value
-                  : every.unit == SHOAL_PER_STEPS && s->run.step % (uint64_t)every.value == 0;
+  shoal_period every = s->choice.log_every;
+  bool line = every.unit == SHOAL_PER_SECONDS ? shoal_seconds_since(s->logged_ns) >= every.value
+                                              : shoal_session_due(every, SHOAL_PER_STEPS, s->run.step);
   if (!live && !line) return;
   const shoal_run *r = &s->run;
   double elapsed = shoal_seconds_since(s->started_ns);
@@ -121,7 +120,7 @@ static void csv_number(FILE *f, double value, const char *format, const char *en
 void shoal_session_print_columns(const shoal_session *s, shoal_str *out)
 {
   if (s->own.acc) shoal_str_add(out, ",consensus,own_acc_min,own_acc_mean,own_acc_max,own_acc");
-  for (size_t i = 0; i < s->n_columns; i++) shoal_str_add(out, ",%s", s->column[i]);
+  for (size_t i = 0; i < s->run.n_columns; i++) shoal_str_add(out, ",%s", s->run.columns[i]);
 }
 
 void shoal_session_report_own(const shoal_session *s)
@@ -142,7 +141,7 @@ static void record_own(const shoal_session *s, FILE *f, bool tested)
   int size = shoal_world_size(s->run.world);
   if (!s->own.acc) return;
   bool compared = isfinite(s->own.consensus);
-  if (!tested || isnan(s->test_acc) || (!compared && !s->method->own_state)) {
+  if (!tested || isnan(s->test_acc) || (!compared && s->method->trains != SHOAL_TRAINS_PHASES)) {
     fputs(",,,,,", f);
     return;
   }
@@ -182,7 +181,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   csv_number(f, speed, "%.1f", ",");
   csv_number(f, wait_s / step_s, "%.4f", "");
   record_own(s, f, tested);
-  for (size_t i = 0; i < s->n_columns; i++) {
+  for (size_t i = 0; i < s->run.n_columns; i++) {
     fputc(',', f);
     csv_number(f, tested ? s->column_value[i] : NAN, "%.6f", "");
   }
@@ -227,7 +226,7 @@ static void report_bytes(const shoal_session *s)
 static void report_tracing(const shoal_session *s)
 {
   double elapsed = shoal_seconds_since(s->started_ns);
-  if (strcmp(shoal_config_string(s->config, "trace.level"), "off") == 0 || !(elapsed > 0)) return;
+  if (s->choice.trace == SHOAL_TRACE_OFF || !(elapsed > 0)) return;
   shoal_info("  tracing        took %.3f %% of the time (rank 0); shoal trace show %s",
              100 * shoal_trace_overhead_s(s->run.trace) / elapsed, s->folder.dir);
 }

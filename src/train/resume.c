@@ -286,9 +286,9 @@ static void report_layout(const shoal_session *s, const shoal_ckpt *c, const cha
       !optimizer ? ""
       : mean     ? ", the mean optimizer state"
                  : ", optimizer state",
-      !s->method->cut ? "running statistics start from their mean"
-      : optimizer     ? "the parts are cut anew"
-                      : "the parts are cut anew and their optimizer state starts afresh",
+      !shoal_session_cuts(s) ? "running statistics start from their mean"
+      : optimizer            ? "the parts are cut anew"
+                             : "the parts are cut anew and their optimizer state starts afresh",
       lost(s, old) ? "; lost: " : "", lost(s, old) ? lost(s, old) : "");
 }
 
@@ -304,11 +304,11 @@ static shoal_status load(shoal_session *s)
               (!s->method->fits || s->method->fits(r, s->method_state, c));
   SHOAL_TRY(get_train(s, c));
   SHOAL_TRY(check_model(s, c));
-  if (!s->method->cut) SHOAL_TRY(get_model(s, c, s->form.params));
-  if (same || !s->method->cut) SHOAL_TRY(get_optimizer(s, c, same && !shoal_session_one_copy(s)));
+  if (!shoal_session_cuts(s)) SHOAL_TRY(get_model(s, c, s->form.params));
+  if (same || !shoal_session_cuts(s)) SHOAL_TRY(get_optimizer(s, c, same && !shoal_session_one_copy(s)));
   SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
   if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));
-  if (s->method->cut && !same) SHOAL_TRY(cut_model(s, c));
+  if (shoal_session_cuts(s) && !same) SHOAL_TRY(cut_model(s, c));
   shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->resume_path,
              (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
   if (!same) report_layout(s, c, layout);

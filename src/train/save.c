@@ -76,7 +76,7 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
       shoal_ckpt_put_replica(w, slot, SHOAL_F32, o->n, o->slot[i]);
   }
   /* collective: parts without statistics bring none */
-  if (s->model->stats || s->method->cut)
+  if (s->model->stats || shoal_session_cuts(s))
     shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->form->params->n_stats, r->form->params->stats);
   double score[] = { s->at.loss_sum, s->at.samples };
   shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
@@ -172,7 +172,7 @@ shoal_status shoal_session_save(shoal_session *s)
 {
   shoal_run *r = &s->run;
   int64_t news = !s->saved_any || s->last_saved_step != r->step || s->last_saved_epoch != s->at.epoch;
-  if (s->call) SHOAL_TRY(shoal_group_max_i64(r->control, &news, 1)); /* each rank has steps of its own */
+  SHOAL_TRY(s->meeting->share_news(s, &news));
   if (!news) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns(), need;
   SHOAL_TRY(shoal_session_assemble(s));
@@ -223,7 +223,7 @@ shoal_status shoal_session_save(shoal_session *s)
   if (shoal_session_is_root(s)) {
     shoal_info("checkpoint %s, %.2f s", path, seconds);
     (void)shoal_folder_status(&s->folder, "running", 0, "", r->step, s->at.epoch);
-    st = shoal_ckpt_prune(s->folder.ckpt, (int)shoal_config_int(s->config, "ckpt.keep"));
+    st = shoal_ckpt_prune(s->folder.ckpt, s->choice.keep);
   }
   free(path);
   shoal_trace_span(r->trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(r->trace, "checkpoint"), t0, shoal_now_ns());

@@ -76,6 +76,7 @@ static shoal_status open_world(shoal_session *s)
     .hang_s = period_seconds(s->config, "comm.hang"),
   };
   shoal_run *r = &s->run;
+  shoal_run_choose(s->config, &s->choice);
   SHOAL_TRY(shoal_world_open(&o, &r->world));
   if (s->args->hushed) shoal_quiet_errors(-1);
   r->config = s->config;
@@ -120,10 +121,7 @@ static bool is_contended(const shoal_session *s, const shoal_place *p)
 static shoal_status open_trace(shoal_session *s)
 {
   const shoal_place *p = shoal_world_place(s->run.world);
-  const char *name = shoal_config_string(s->config, "trace.level");
-  shoal_trace_level level = strcmp(name, "op") == 0     ? SHOAL_TRACE_BY_OP
-                            : strcmp(name, "step") == 0 ? SHOAL_TRACE_BY_STEP
-                                                        : SHOAL_TRACE_OFF;
+  shoal_trace_level level = s->choice.trace;
   char file[32];
   snprintf(file, sizeof file, "rank-%05d.h5", p->rank);
   char *path = shoal_path_join(s->folder.trace, file);
@@ -160,7 +158,7 @@ static void progress(void *session)
 {
   enum { LISTEN_NS = 500000 };
   shoal_session *s = session;
-  if (s->run.free_running) {
+  if (s->run.meet.kind == SHOAL_MEET_FREELY) {
     uint64_t now = shoal_now_ns();
     if (now - s->polled_ns < LISTEN_NS) return;
     s->polled_ns = now;
@@ -201,7 +199,7 @@ static shoal_status size_batches(shoal_session *s)
   s->global_batch = global ? global : (uint64_t)shoal_config_int(c, "data.batch") * p;
   SHOAL_CHECK(!(global && shoal_config_given(c, "data.batch")), SHOAL_ERR_USAGE,
               "data.batch and data.global_batch are both set: keep one of them");
-  bool drops = strcmp(shoal_config_string(c, "data.last"), "drop") == 0;
+  bool drops = s->choice.last == SHOAL_LAST_DROP;
   SHOAL_CHECK(!drops || n >= s->global_batch, SHOAL_ERR_USAGE,
               "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
               (unsigned long long)s->global_batch, (unsigned long long)n);
@@ -229,7 +227,7 @@ static shoal_status open_data(shoal_session *s)
   r->share_size = shoal_world_size(r->world);
   r->epoch_samples = s->epoch_end;
   r->global_batch = shoal_session_strided(s) ? s->own_batch : s->global_batch;
-  r->pads = strcmp(shoal_config_string(s->config, "data.last"), "pad") == 0;
+  r->pads = s->choice.last == SHOAL_LAST_PAD;
   r->steps_per_epoch = (s->epoch_end + r->global_batch - 1) / r->global_batch;
   return SHOAL_OK;
 }
@@ -246,8 +244,8 @@ static shoal_status open_dataset(shoal_session *s)
 /* A batch whose own statistics normalise it must have some: asked for early, like the batches of training. */
 static shoal_status check_test_batches(shoal_session *s)
 {
-  if (!s->test || !shoal_session_by_batch(s)) return SHOAL_OK;
-  uint64_t p = (uint64_t)shoal_world_size(s->run.world), batch = (uint64_t)shoal_config_int(s->config, "eval.batch");
+  if (!s->test || s->run.eval_mode != SHOAL_PLAN_MEASURE) return SHOAL_OK;
+  uint64_t p = (uint64_t)shoal_world_size(s->run.world), batch = s->choice.eval_batch;
   uint64_t rest = shoal_dataset_info(s->data)->n[SHOAL_TEST] % (batch * p);
   SHOAL_CHECK(
       batch > 1 && (rest == 0 || rest >= 2 * p), SHOAL_ERR_USAGE,
@@ -263,20 +261,15 @@ static shoal_status open_loaders(shoal_session *s)
   const shoal_run *r = &s->run;
   int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
   const shoal_data_info *info = shoal_dataset_info(s->data);
-  const char *last = shoal_config_string(c, "data.last"), *shards = shoal_config_string(c, "data.shards");
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
     .seed = s->run.seed,
     .rank = r->share_rank,
     .size = r->share_size,
     .batch = r->global_batch,
-    .last = strcmp(last, "drop") == 0  ? SHOAL_LAST_DROP
-            : strcmp(last, "pad") == 0 ? SHOAL_LAST_PAD
-                                       : SHOAL_LAST_SHORT,
+    .last = s->choice.last,
     .share = s->method->share,
-    .shard = strcmp(shards, "fixed") == 0    ? SHOAL_SHARD_FIXED
-             : strcmp(shards, "sorted") == 0 ? SHOAL_SHARD_SORTED
-                                             : SHOAL_SHARD_DRAWN,
+    .shard = s->choice.shard,
     .shuffle = shoal_config_bool(c, "data.shuffle"),
     .crop4 = has_word(c, "data.augment", "crop4"),
     .hflip = has_word(c, "data.augment", "hflip"),
@@ -291,12 +284,11 @@ static shoal_status open_loaders(shoal_session *s)
   if (l.last == SHOAL_LAST_DROP) l.last = SHOAL_LAST_SHORT; /* a share that fills no batch is padded as in training */
   l.share = SHOAL_SHARE_STRIDED;
   l.batch = s->own_batch;
-  if (s->method->mean_model) SHOAL_TRY(shoal_loader_create(s->data, &l, &s->sample));
+  if (s->method->measures_stats) SHOAL_TRY(shoal_loader_create(s->data, &l, &s->sample));
   if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
-  shoal_loader_config t = { .split = SHOAL_TEST,
-                            .rank = rank,
-                            .size = size,
-                            .batch = (uint64_t)shoal_config_int(c, "eval.batch") * (uint64_t)size };
+  shoal_loader_config t = {
+    .split = SHOAL_TEST, .rank = rank, .size = size, .batch = s->choice.eval_batch * (uint64_t)size
+  };
   return shoal_loader_create(s->data, &t, &s->test);
 }
 
@@ -304,8 +296,7 @@ static shoal_status open_loaders(shoal_session *s)
 static shoal_status plan_last_batch(shoal_session *s, uint64_t left)
 {
   const shoal_run *r = &s->run;
-  bool drops = strcmp(shoal_config_string(s->config, "data.last"), "short") != 0;
-  uint64_t rest = drops ? 0 : left % r->global_batch, first, count = rest;
+  uint64_t rest = s->choice.last != SHOAL_LAST_SHORT ? 0 : left % r->global_batch, first, count = rest;
   if (!shoal_session_strided(s)) shoal_share_of(rest, r->share_rank, r->share_size, &first, &count);
   return shoal_plan_last_batch(&s->form, count);
 }
@@ -337,21 +328,24 @@ static shoal_status build_model(shoal_session *s)
   SHOAL_TRY(entry->build(s->config, &info->sample, info->classes, &s->model));
   s->run.model = s->form.model = s->model;
   s->run.form = &s->form;
+  s->run.eval_mode = s->choice.eval_by_batch && s->model->stats > 0 ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL;
   if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
   s->method_open = true;
-  SHOAL_CHECK(!s->method->cut || !shoal_config_bool(s->config, "model.orthogonal"), SHOAL_ERR_USAGE,
+  SHOAL_CHECK(!shoal_session_cuts(s) || !shoal_config_bool(s->config, "model.orthogonal"), SHOAL_ERR_USAGE,
               "model.orthogonal is true, but with method %s no rank holds whole weights to begin with; leave it out",
               s->method->name);
-  return s->method->cut ? s->method->cut(&s->run, s->method_state, &s->form.model) : SHOAL_OK;
+  s->outline = (shoal_outline){ .model = s->model };
+  if (s->method->outline) SHOAL_TRY(s->method->outline(&s->run, s->method_state, &s->outline));
+  s->form.model = s->outline.model;
+  return SHOAL_OK;
 }
 
 static shoal_status share_gradients(shoal_session *s)
 {
   void *memory;
-  if (s->method->cut && !s->method->sums_parts) return SHOAL_OK; /* gradients of different parts are not summed */
-  size_t n = s->run.form->model->weights, room = n;
-  if (s->method->gradients) SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, s->method->gradients(&s->run, &room)));
-  SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(n, room) * sizeof(float), &memory));
+  const shoal_outline *o = &s->outline;
+  if (o->own_gradients) return SHOAL_OK;
+  SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(o->model->weights, o->gradients) * sizeof(float), &memory));
   s->gradients = memory;
   return SHOAL_OK;
 }
@@ -365,21 +359,16 @@ static shoal_status open_model(shoal_session *s)
   f->params->version++;
   if (s->method->step) return SHOAL_OK; /* which has plans of its own */
   SHOAL_TRY(open_plans(s));
-  return s->method->cut ? SHOAL_OK : shoal_session_make_whole(s);
+  return shoal_session_cuts(s) ? SHOAL_OK : shoal_session_make_whole(s);
 }
 
 static shoal_status open_method(shoal_session *s)
 {
-  if (!s->method->replicas_equal && !s->method->cut)
+  if (s->method->trains == SHOAL_TRAINS_OWN || s->method->trains == SHOAL_TRAINS_PHASES)
     SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->own.acc));
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
-  if (s->method->columns) s->n_columns = s->method->columns(&s->run, s->method_state, &s->column);
-  if (s->n_columns) SHOAL_TRY(SHOAL_ALLOC(s->n_columns, &s->column_value));
-  if (!s->run.free_running) return shoal_vote_create(s->run.control, "step", &s->vote);
-  if (s->run.together) SHOAL_TRY(shoal_vote_create(s->run.together, "meeting", &s->vote));
-  SHOAL_TRY(shoal_call_create(s->run.control, "meeting", &s->call));
-  s->run.call = s->call;
-  return SHOAL_OK;
+  if (s->run.n_columns) SHOAL_TRY(SHOAL_ALLOC(s->run.n_columns, &s->column_value));
+  return shoal_session_open_meeting(s);
 }
 
 /* Each part can fail on one rank alone, so all ranks agree after each. */
@@ -412,8 +401,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
 void shoal_session_close(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  shoal_call_destroy(s->call);
-  shoal_vote_destroy(s->vote);
+  shoal_session_close_meeting(s);
   if (s->method_open && s->method->close) s->method->close(r, s->method_state);
   free(s->method_state);
   free(s->own.acc);

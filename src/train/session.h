@@ -3,18 +3,10 @@
 #define SHOAL_TRAIN_SESSION_H
 #include "method/method.h"
 #include "train/folder.h"
+#include "train/meet.h"
+#include "train/options.h"
 #include "train/train.h"
 #include <string.h>
-
-/* What the vote of a step asks for, or a meeting; the larger wins. */
-typedef enum {
-  SHOAL_ASK_NOTHING,
-  SHOAL_ASK_EPOCH, /* of ranks on their own clocks: "I am at the end of mine" */
-  SHOAL_ASK_EVALUATE,
-  SHOAL_ASK_SAVE,
-  SHOAL_ASK_STOP,
-  SHOAL_ASK_NUMERIC
-} shoal_ask;
 
 /* Where training is: samples consumed of the epoch, and what this rank measured in it so far. */
 typedef struct {
@@ -38,10 +30,16 @@ typedef struct {
   float lr;
 } shoal_faults;
 
-typedef struct {
+typedef struct { /* numbers of the trace's string table, asked for once */
+  uint32_t step, input, forward, backward, optimizer, agreement, pretended;
+} shoal_session_ops;
+
+struct shoal_session {
   shoal_run run; /* what the method sees */
   const shoal_train_args *args;
   shoal_config *config;
+  shoal_run_choice choice; /* of its words and periods */
+  shoal_session_ops op;
   const shoal_method *method;
   void *method_state;
   bool method_open;
@@ -60,6 +58,7 @@ typedef struct {
   shoal_loader *loader, *test;
   shoal_loader *sample; /* training batches that measure statistics anew; NULL where a replica has them */
   shoal_model *model;
+  shoal_outline outline; /* of the form */
   shoal_form form;       /* what this rank trains; run.form, unless the method trains something else for a while */
   shoal_plans *whole;    /* of the whole model; == form.plans where nothing is cut */
   float *gradients;      /* memory of form.params->g, which the ranks of a node share */
@@ -67,7 +66,8 @@ typedef struct {
   shoal_optim_config optim_rules;
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
-  double rate;                                 /* of the last step; before the first, that of the schedule */
+  double rate; /* of the last step; before the first, that of the schedule */
+  const shoal_meeting *meeting;
   shoal_vote *vote;                            /* where ranks run freely: of those that step together, or NULL */
   shoal_call *call;                            /* instead of the vote, where ranks run freely */
   shoal_ask ask;                               /* where ranks meet rarely: what this one must tell at the next vote */
@@ -84,14 +84,12 @@ typedef struct {
   uint64_t last_saved_step, last_saved_epoch;
   double test_loss, test_acc, train_loss; /* last known; NAN before */
   shoal_own_scores own;
-  size_t n_columns; /* of the method, in metrics.csv */
-  const char *const *column;
-  double *column_value;          /* [n_columns] of the last evaluation; owned */
+  double *column_value;          /* [run.n_columns] of the last evaluation; owned */
   uint64_t test_step;            /* the step test_loss and test_acc belong to */
   double start_wait_s;           /* waited before the first step */
   double row_step_s, row_wait_s; /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_trained;
-} shoal_session;
+};
 
 /* session.c */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args);
@@ -103,9 +101,13 @@ static inline bool shoal_session_strided(const shoal_session *s)
 {
   return s->method->share == SHOAL_SHARE_STRIDED;
 }
-static inline bool shoal_session_by_batch(const shoal_session *s) /* evaluation normalises by the test batch */
+static inline bool shoal_session_due(shoal_period every, shoal_period_unit unit, uint64_t count)
 {
-  return s->model->stats > 0 && strcmp(shoal_config_string(s->config, "eval.batch_norm"), "batch") == 0;
+  return every.unit == unit && count % (uint64_t)every.value == 0;
+}
+static inline bool shoal_session_cuts(const shoal_session *s) /* ranks train parts: the whole model is rarely there */
+{
+  return s->method->trains == SHOAL_TRAINS_PARTS;
 }
 static inline bool shoal_session_is_root(const shoal_session *s)
 {
@@ -120,7 +122,7 @@ enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OP
 static inline bool
 shoal_session_one_copy(const shoal_session *s) /* of weights and optimizer state: all the loop saves */
 {
-  return s->method->replicas_equal || s->method->own_state;
+  return s->method->trains == SHOAL_TRAINS_ALIKE || s->method->trains == SHOAL_TRAINS_PHASES;
 }
 /* resume.c.  Find the checkpoint to go on from, early, so that methods may look at it (run.from); load it.  Both
  * collective. */
@@ -135,15 +137,10 @@ shoal_status shoal_session_make_whole(shoal_session *s);
 void shoal_session_drop_whole(shoal_session *s);
 /* loop.c */
 shoal_status shoal_session_train(shoal_session *s);
-/* Do what was agreed on: save, stop (STOPPED), give up on bad numbers.  Collective. */
-shoal_status shoal_session_act(shoal_session *s, shoal_ask ask);
-void shoal_session_count_bytes(shoal_session *s); /* by the method's formula, since the last call */
-/* meet.c: ranks on their own clocks.
- * Between two steps: come if anybody called, do what was agreed on. */
-shoal_status shoal_session_between_meetings(shoal_session *s, const shoal_score *score);
-/* Wait until all ranks are at this point, doing meanwhile what anybody calls for; everything is at rest until part. */
-shoal_status shoal_session_gather(shoal_session *s);
-shoal_status shoal_session_part(shoal_session *s);
+bool shoal_session_reached_end(const shoal_session *s); /* all epochs or steps of the run are done */
+void shoal_session_count_bytes(shoal_session *s);       /* by the method's formula, since the last call */
+/* A wait since t0 for what all ranks have to say: no payload, so the trace keeps it apart from exposed exchange. */
+void shoal_session_record_agreement(shoal_session *s, uint64_t t0_ns);
 /* report.c: what people see */
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);

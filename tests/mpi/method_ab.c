@@ -43,7 +43,7 @@ static shoal_status open_bench(bench *b, shoal_world *w, const char *options)
   shoal_run *r = &b->r;
   shoal_trace_info info = { .run_name = "test", .config_text = "", .rank = rank, .size = size, .host = "" };
   shoal_optim_config optim;
-  size_t n;
+  shoal_outline outline = { .model = NULL };
   configure(b, options);
   b->model = rig_network("residual");
   *r = (shoal_run){ .world = w, .config = b->config, .model = b->model, .form = &b->form, .epochs = 1000 };
@@ -53,8 +53,8 @@ static shoal_status open_bench(bench *b, shoal_world *w, const char *options)
   REQUIRE(shoal_trace_open(NULL, SHOAL_TRACE_OFF, &info, &r->trace) == SHOAL_OK, "trace");
   shoal_world_set_counters(w, shoal_trace_counters(r->trace));
   REQUIRE(shoal_backend_open("ref", 1, &r->backend) == SHOAL_OK, "backend");
-  REQUIRE(shoal_method_ab.gradients(r, &n) == SHOAL_OK, "room");
-  b->g = shared_room(r->all, SHOAL_MAX(n, b->model->weights) * sizeof(float));
+  REQUIRE(shoal_method_ab.outline(r, &b->s, &outline) == SHOAL_OK, "room");
+  b->g = shared_room(r->all, SHOAL_MAX(outline.gradients, b->model->weights) * sizeof(float));
   REQUIRE(shoal_optim_configure(b->config, &optim) == SHOAL_OK, "optim");
   REQUIRE(shoal_form_init(r->backend, b->model, &optim, b->g, &b->form) == SHOAL_OK, "form");
   REQUIRE(shoal_form_plan(r->backend, 3, &b->form) == SHOAL_OK, "plan");
@@ -92,16 +92,15 @@ static uint64_t counted_before[SHOAL_LINK_COUNT];
 
 static void begin_bytes(bench *b)
 {
-  uint64_t ignored[SHOAL_LINK_COUNT];
   memcpy(counted_before, shoal_trace_counters(b->r.trace)->payload, sizeof counted_before);
-  shoal_method_ab.step_bytes(&b->r, &b->s, ignored);
+  memset(b->r.sent, 0, sizeof b->r.sent);
 }
 
 /* @param total  numbers that all ranks together should have sent */
 static void end_bytes(bench *b, const char *what, double total)
 {
-  uint64_t claim[SHOAL_LINK_COUNT], sum = 0;
-  shoal_method_ab.step_bytes(&b->r, &b->s, claim);
+  const uint64_t *claim = b->r.sent;
+  uint64_t sum = 0;
   for (int l = SHOAL_LINK_NODE; l <= SHOAL_LINK_BETWEEN; l++) { /* agreement is class control, and no payload */
     uint64_t counted = shoal_trace_counters(b->r.trace)->payload[l] - counted_before[l];
     CHECK(counted == claim[l], "%s, link %d: counted %d, claimed %d", what, l, (int)counted, (int)claim[l]);

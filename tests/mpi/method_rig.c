@@ -151,10 +151,10 @@ static shoal_status gradients(method_rig *m)
 
 static void check_bytes(method_rig *m)
 {
-  uint64_t now[SHOAL_LINK_COUNT] = { 0 }, counted[SHOAL_LINK_COUNT];
-  if (m->method->step_bytes) m->method->step_bytes(&m->run, m->state, now);
+  uint64_t counted[SHOAL_LINK_COUNT];
   method_rig_counted(m, counted);
-  for (int link = 0; link < SHOAL_LINK_COUNT; link++) m->claimed[link] += now[link];
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) m->claimed[link] += m->run.sent[link];
+  memset(m->run.sent, 0, sizeof m->run.sent);
   for (int link = SHOAL_LINK_SELF; link <= SHOAL_LINK_BETWEEN; link++)
     if (!m->run.batches || m->run.batch + 1 == m->run.batches) /* in mid-epoch a sum may be half under way */
       CHECK(counted[link] == m->claimed[link], "%s, %s, step %llu, rank %d: %llu bytes counted on %s, %llu claimed",

@@ -33,7 +33,7 @@ typedef struct {
   shoal_model *model;
   float *gradients;
   float lr;
-  uint64_t claimed[SHOAL_LINK_COUNT]; /* since open, by step_bytes */
+  uint64_t claimed[SHOAL_LINK_COUNT]; /* since open, by the method's formula */
   float *everyone;                    /* [size, n] weights of all ranks, filled by method_rig_gather */
 } method_rig;
 

@@ -65,12 +65,12 @@ static shoal_status find_layers(const shoal_run *r, shoal_ab_layers *out)
 }
 
 /* Factors of full rank need more room than their weights. */
-static shoal_status ab_gradients(const shoal_run *r, size_t *n)
+static shoal_status ab_outline(shoal_run *r, void *state, shoal_outline *out)
 {
   shoal_ab_layers l;
   SHOAL_TRY(find_layers(r, &l));
-  *n = l.others;
-  for (size_t i = 0; i < l.n; i++) *n += (size_t)(l.layer[i].n * (l.layer[i].m + l.layer[i].n));
+  out->gradients = l.others;
+  for (size_t i = 0; i < l.n; i++) out->gradients += (size_t)(l.layer[i].n * (l.layer[i].m + l.layer[i].n));
   shoal_ab_layers_free(&l);
   return SHOAL_OK;
 }
@@ -278,7 +278,7 @@ static shoal_status ab_announce(shoal_run *r, void *state, size_t offset, size_t
 static shoal_status ab_grads_ready(shoal_run *r, void *state)
 {
   shoal_ab_state *s = state;
-  shoal_buckets_add_bytes(buckets_now(s), s->sent);
+  shoal_buckets_add_bytes(buckets_now(s), r->sent);
   return shoal_buckets_finish(buckets_now(s), r->step);
 }
 
@@ -345,14 +345,6 @@ static shoal_status ab_assemble(shoal_run *r, void *state, float *weights, float
   return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
 }
 
-static void ab_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
-{
-  shoal_ab_state *s = state;
-  (void)r;
-  memcpy(out, s->sent, sizeof s->sent);
-  memset(s->sent, 0, sizeof s->sent);
-}
-
 const shoal_method shoal_method_ab = {
   .name = "ab",
   .about = "weights become A B; groups of ranks train A or B alone, then reconcile",
@@ -372,9 +364,9 @@ const shoal_method shoal_method_ab = {
   .memory = "factors, their optimizer state and the place in the schedule",
   .options = options,
   .state_size = sizeof(shoal_ab_state),
-  .own_state = true,
+  .trains = SHOAL_TRAINS_PHASES,
   .share = SHOAL_SHARE_BATCH,
-  .gradients = ab_gradients,
+  .outline = ab_outline,
   .open = ab_open,
   .close = ab_close,
   .start = ab_start,
@@ -385,7 +377,6 @@ const shoal_method shoal_method_ab = {
   .grads_ready = ab_grads_ready,
   .weights_ready = ab_weights_ready,
   .assemble = ab_assemble,
-  .step_bytes = ab_step_bytes,
   .save = shoal_ab_save,
   .load = shoal_ab_load,
 };

@@ -45,7 +45,6 @@ typedef struct {
   uint64_t phase_steps;     /* since the last one */
   uint64_t factor_steps[2]; /* this rank's steps on A and on B before that */
   shoal_ab_ramp ramp;
-  uint64_t sent[SHOAL_LINK_COUNT]; /* by the formulas, since asked */
   uint32_t op_split, op_reconcile;
   bool advised; /* how to make factors smaller: once is enough */
 } shoal_ab_state;

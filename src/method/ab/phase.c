@@ -212,7 +212,7 @@ static shoal_status send_from(shoal_run *r, shoal_ab_state *s, int root, float *
 {
   uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
   shoal_group_broadcast_bytes(r->all, n * sizeof *x, root, bytes);
-  for (int link = 0; link < SHOAL_LINK_COUNT; link++) s->sent[link] += bytes[link];
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
   return shoal_group_broadcast(r->all, x, n * sizeof *x, root);
 }
 
@@ -353,14 +353,15 @@ static shoal_status unpack(shoal_run *r, const shoal_ab_state *s, const meeting 
   return SHOAL_OK;
 }
 
-static shoal_status sum(shoal_ab_state *s, const meeting *m, shoal_group *g, const char *name, float *x, size_t n)
+static shoal_status sum(shoal_run *r, const shoal_ab_state *s, const meeting *m, shoal_group *g, const char *name,
+                        float *x, size_t n)
 {
   shoal_exchange *e;
   shoal_sum_algorithm algorithm = s->algorithm == SHOAL_SUM_SMALL ? SHOAL_SUM_AUTO : s->algorithm;
   uint64_t bytes[SHOAL_LINK_COUNT];
   SHOAL_TRY(shoal_exchange_create_sum(g, name, n, SHOAL_WIRE_F32, algorithm, &e));
   shoal_exchange_bytes(g, n, SHOAL_WIRE_F32, shoal_exchange_algorithm(e), bytes);
-  for (int link = 0; !m->observing && link < SHOAL_LINK_COUNT; link++) s->sent[link] += bytes[link];
+  for (int link = 0; !m->observing && link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
   shoal_status st = shoal_exchange_start(e, x);
   if (st == SHOAL_OK) st = shoal_exchange_wait(e);
   shoal_exchange_destroy(e);
@@ -397,7 +398,7 @@ static int ranks_in(const shoal_ab_state *s, int half)
 /* The mean of a trained factor over those who trained it, then to everybody. */
 static shoal_status share_learned(shoal_run *r, shoal_ab_state *s, const meeting *m, int half, float *x, size_t n)
 {
-  if (s->half && half_of(s, s->group) == half) SHOAL_TRY(sum(s, m, s->half, "learned factors", x, n));
+  if (s->half && half_of(s, s->group) == half) SHOAL_TRY(sum(r, s, m, s->half, "learned factors", x, n));
   return send_from(r, s, s->groups.rank[s->groups.first[first_group(s, half)]], x, n);
 }
 
@@ -409,11 +410,11 @@ static shoal_status meet_learned(shoal_run *r, shoal_ab_state *s, meeting *m)
     bool speaks = s->groups.rank[s->groups.first[s->group]] == shoal_group_rank(r->all);
     learned = speaks ? 1.0f / (float)groups_in(s, mine) : 0;
     pack(s, m, share, mine == half_a ? 0 : learned, mine == half_a ? learned : 0);
-    return sum(s, m, m->group, "model", m->pack, m->rest + m->b + m->a);
+    return sum(r, s, m, m->group, "model", m->pack, m->rest + m->b + m->a);
   }
   if (groups_in(s, mine) > 1) learned = 1.0f / (float)ranks_in(s, mine);
   pack(s, m, share, mine == half_a ? 1 : learned, mine == half_a ? learned : 1);
-  SHOAL_TRY(sum(s, m, m->group, "rest", m->pack, m->rest));
+  SHOAL_TRY(sum(r, s, m, m->group, "rest", m->pack, m->rest));
   SHOAL_TRY(share_learned(r, s, m, 1 - half_a, m->pack + m->rest, m->b));
   return share_learned(r, s, m, half_a, m->pack + m->rest + m->b, m->a);
 }
@@ -424,7 +425,7 @@ static shoal_status meet_full(shoal_run *r, shoal_ab_state *s, meeting *m, float
   pack(s, m, 1, 1, 1);
   SHOAL_TRY(unpack(r, s, m, out));
   put(m->pack, out, r->model->weights, 1.0f / (float)shoal_group_size(r->all));
-  SHOAL_TRY(sum(s, m, m->group, "weights", m->pack, r->model->weights));
+  SHOAL_TRY(sum(r, s, m, m->group, "weights", m->pack, r->model->weights));
   memcpy(out, m->pack, r->model->weights * sizeof *out);
   return SHOAL_OK;
 }
@@ -441,11 +442,11 @@ static shoal_status meet(shoal_run *r, shoal_ab_state *s, meeting *m, float *out
     break;
   case SHOAL_AB_WITH_STALE:
     pack(s, m, share, share, share);
-    SHOAL_TRY(sum(s, m, m->group, "all factors", m->pack, m->rest + m->b + m->a));
+    SHOAL_TRY(sum(r, s, m, m->group, "all factors", m->pack, m->rest + m->b + m->a));
     break;
   case SHOAL_AB_ONLY_B: /* A is the same everywhere; in one group everything is */
     pack(s, m, several ? share : 1, several ? share : 1, 1);
-    if (several) SHOAL_TRY(sum(s, m, m->group, "B", m->pack, m->rest + m->b));
+    if (several) SHOAL_TRY(sum(r, s, m, m->group, "B", m->pack, m->rest + m->b));
     break;
   }
   return unpack(r, s, m, out);

@@ -140,9 +140,9 @@ void shoal_daso_adopt(shoal_run *r, shoal_daso *c, bool equal)
 
 /* --------------------------------------------------------------------------------------------------------- events */
 
-static void count(shoal_daso *c, const uint64_t bytes[SHOAL_LINK_COUNT])
+static void count(shoal_run *r, const uint64_t bytes[SHOAL_LINK_COUNT])
 {
-  for (int link = 0; link < SHOAL_LINK_COUNT; link++) c->sent[link] += bytes[link];
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
 }
 
 /* A parcel that is not finite must not leave: it would spoil every node's model. */
@@ -167,7 +167,7 @@ static shoal_status start_sum(shoal_run *r, shoal_daso *c)
   SHOAL_TRY(copy_finite(r, s->x));
   shoal_exchange_stamp(s->exchange, r->step);
   SHOAL_TRY(shoal_exchange_start(s->exchange, s->x));
-  count(c, c->ring);
+  count(r, c->ring);
   return SHOAL_OK;
 }
 
@@ -203,7 +203,7 @@ static shoal_status mean_in_parcels(shoal_run *r, shoal_daso *c)
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_parcels_mean(c->parcels, c->common, r->form->params->w));
   record(r, c->op_parcels, SHOAL_LINK_BETWEEN, c->half, t0);
-  count(c, c->half);
+  count(r, c->half);
   return SHOAL_OK;
 }
 
@@ -218,7 +218,7 @@ static shoal_status mean_in_f32(shoal_run *r, shoal_daso *c)
 
 static shoal_status hand_to_node(shoal_run *r, shoal_daso *c, int root)
 {
-  count(c, c->broadcast[root]);
+  count(r, c->broadcast[root]);
   SHOAL_TRY(shoal_group_broadcast(c->node, r->form->params->w, r->form->params->n * sizeof(float), root));
   r->form->params->version++;
   return SHOAL_OK;

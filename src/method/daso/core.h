@@ -34,7 +34,6 @@ typedef struct {
   bool equal;             /* all ranks have the same weights, to the bit */
   uint64_t (*broadcast)[SHOAL_LINK_COUNT]; /* [groups] bytes I send when local rank j hands weights to its node */
   uint64_t ring[SHOAL_LINK_COUNT], half[SHOAL_LINK_COUNT]; /* bytes I send in a sum in f32, and in parcels */
-  uint64_t sent[SHOAL_LINK_COUNT];                         /* by the formula, since it was last taken */
   uint32_t (*op)[4];                                       /* [groups] names of the events in the trace */
   uint32_t op_parcels;
 } shoal_daso;

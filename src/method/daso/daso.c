@@ -181,7 +181,7 @@ static shoal_status daso_announce(shoal_run *r, void *state, size_t offset, size
 static shoal_status daso_grads_ready(shoal_run *r, void *state)
 {
   daso_state *s = state;
-  shoal_buckets_add_bytes(s->buckets, s->core.sent);
+  shoal_buckets_add_bytes(s->buckets, r->sent);
   return shoal_buckets_finish(s->buckets, r->step);
 }
 
@@ -195,13 +195,6 @@ static shoal_status daso_weights_ready(shoal_run *r, void *state)
   int n = shoal_daso_events(&c, r->batch, r->batches, &s->flow, e);
   for (int i = 0; i < n; i++) SHOAL_TRY(shoal_daso_perform(r, &s->core, &e[i], c.every == 0));
   return SHOAL_OK;
-}
-
-static void daso_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
-{
-  daso_state *s = state;
-  memcpy(out, s->core.sent, sizeof s->core.sent);
-  memset(s->core.sent, 0, sizeof s->core.sent);
 }
 
 /* What a blocking sum would make of the weights now: the mean over nodes. */
@@ -367,6 +360,7 @@ const shoal_method shoal_method_daso = {
   .memory = "sums under way and the place in the schedule",
   .options = options,
   .state_size = sizeof(daso_state),
+  .trains = SHOAL_TRAINS_OWN,
   .share = SHOAL_SHARE_BATCH,
   .open = daso_open,
   .close = daso_close,
@@ -376,7 +370,6 @@ const shoal_method shoal_method_daso = {
   .weights_ready = daso_weights_ready,
   .epoch_end = daso_epoch_end,
   .assemble = daso_assemble,
-  .step_bytes = daso_step_bytes,
   .save = daso_save,
   .load = daso_load,
 };

@@ -35,7 +35,6 @@ typedef struct {
   size_t parcel_n, bundle_n;
   uint64_t *out, *in; /* [size] bytes of the blocks */
   uint64_t round, began, length;
-  uint64_t bytes[SHOAL_LINK_COUNT]; /* since they were asked for last */
 } ist_state;
 
 static const shoal_option options[] = {
@@ -85,7 +84,7 @@ static shoal_status refuse_unused(const shoal_model *m, const shoal_ist_options 
   return SHOAL_OK;
 }
 
-static shoal_status ist_cut(shoal_run *r, void *state, const shoal_model **part)
+static shoal_status ist_outline(shoal_run *r, void *state, shoal_outline *out)
 {
   ist_state *s = state;
   shoal_ist_options o = {
@@ -103,7 +102,7 @@ static shoal_status ist_cut(shoal_run *r, void *state, const shoal_model **part)
   SHOAL_TRY(shoal_ist_view_create(s->plan, shoal_group_rank(r->all), &s->view));
   shoal_ist_draw(s->plan, 0, s->now);
   SHOAL_TRY(shoal_ist_part(s->plan, s->now, shoal_group_rank(r->all), &s->part));
-  *part = s->part;
+  *out = (shoal_outline){ .model = s->part, .own_gradients = true };
   return SHOAL_OK;
 }
 
@@ -144,6 +143,7 @@ static shoal_status ist_open(shoal_run *r, void *state)
   SHOAL_TRY(SHOAL_ALLOC(size, &s->out));
   SHOAL_TRY(SHOAL_ALLOC(size, &s->in));
   SHOAL_TRY(shoal_ist_store_init(s->plan, me, r->seed, s->store[0]));
+  r->meet.kind = SHOAL_MEET_AT_BOUNDARIES;
   report(r, s);
   return SHOAL_OK;
 }
@@ -181,10 +181,10 @@ static void set_sizes(ist_state *s, int arrays, const uint64_t *out, const uint6
 }
 
 /* The formula: what this rank sends, by link; its own block stays. */
-static void count_bytes(const shoal_run *r, ist_state *s)
+static void count_bytes(shoal_run *r, const ist_state *s)
 {
   for (int k = 0; k < s->plan->o.parts; k++)
-    if (k != s->view->rank) s->bytes[shoal_group_link(r->all, k)] += s->out[k];
+    if (k != s->view->rank) r->sent[shoal_group_link(r->all, k)] += s->out[k];
 }
 
 /* Parts → homes.  `g` is the group that is billed: that of training, or control where the model is only looked at. */
@@ -255,6 +255,7 @@ static shoal_status turn(shoal_run *r, ist_state *s)
   if (s->arrays == 1) reset_moments(r);
   s->round++;
   s->began = r->step + 1;
+  r->meet.boundary = true;
   return SHOAL_OK;
 }
 
@@ -262,20 +263,6 @@ static shoal_status ist_weights_ready(shoal_run *r, void *state)
 {
   ist_state *s = state;
   return r->step + 1 - s->began >= s->length ? turn(r, s) : SHOAL_OK;
-}
-
-/* Asked between steps, when r->step counts the step that just ended. */
-static bool ist_meets(const shoal_run *r, const void *state)
-{
-  const ist_state *s = state;
-  return r->step == s->began;
-}
-
-static void ist_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
-{
-  ist_state *s = state;
-  memcpy(out, s->bytes, sizeof s->bytes);
-  memset(s->bytes, 0, sizeof s->bytes);
 }
 
 /* ---- the model ---- */
@@ -401,16 +388,15 @@ const shoal_method shoal_method_ist = {
   .memory = "the deal of units, and states that go with it",
   .options = options,
   .state_size = sizeof(ist_state),
-  .mean_model = true,
+  .trains = SHOAL_TRAINS_PARTS,
   .share = SHOAL_SHARE_STRIDED,
-  .cut = ist_cut,
+  .measures_stats = true,
+  .outline = ist_outline,
   .open = ist_open,
   .close = ist_close,
   .weights_ready = ist_weights_ready,
   .assemble = ist_assemble,
   .adopt = ist_adopt,
-  .meets = ist_meets,
-  .step_bytes = ist_step_bytes,
   .save = ist_save,
   .fits = ist_fits,
   .load = ist_load,

@@ -183,7 +183,7 @@ static shoal_status make_grid(shoal_run *r, shoal_local *s)
   return SHOAL_OK;
 }
 
-shoal_status shoal_local_cut_model(shoal_run *r, void *state, const shoal_model **part)
+shoal_status shoal_local_outline(shoal_run *r, void *state, shoal_outline *out)
 {
   shoal_local *s = state;
   size_t *at = NULL;
@@ -199,6 +199,6 @@ shoal_status shoal_local_cut_model(shoal_run *r, void *state, const shoal_model 
     };
   }
   free(at);
-  *part = s->arena;
+  out->model = s->arena;
   return st;
 }

@@ -57,7 +57,7 @@ struct shoal_local_feed {
   int *queue; /* [n_in] memories with receives posted, in order */
   int queued;
   uint64_t received, turned, left_out;
-  double ages;
+  double ages, hang_s;
   size_t max_samples;
 };
 
@@ -112,6 +112,7 @@ shoal_status shoal_local_feed_create(shoal_run *r, const shoal_local *s, int dep
     .g = r->all,
     .ring = depth + 1,
     .trace = r->trace,
+    .hang_s = shoal_config_period(r->config, "comm.hang").value,
     .op_wait = shoal_trace_op(r->trace, "activations in"),
     .op_send = shoal_trace_op(r->trace, "activations out"),
     .from = s->stage > 0 ? shoal_local_rank(g, s->stage - 1, s->replica) : -1,
@@ -246,10 +247,9 @@ static shoal_status enter_arrived(shoal_local_feed *f)
 static shoal_status wait_entry(shoal_local_feed *f, const shoal_run *r, int *slot, uint64_t *age)
 {
   uint64_t t0 = shoal_now_ns();
-  double limit = shoal_config_period(r->config, "comm.hang").value;
-  while (*slot < 0 && shoal_call_heard(r->call) == 0) {
-    SHOAL_CHECK(shoal_seconds_since(t0) < limit, SHOAL_ERR_HANG,
-                "no activations have come from rank %d for %.3g s in training step %llu", f->from, limit,
+  while (*slot < 0 && shoal_call_heard(r->meet.call) == 0) {
+    SHOAL_CHECK(shoal_seconds_since(t0) < f->hang_s, SHOAL_ERR_HANG,
+                "no activations have come from rank %d for %.3g s in training step %llu", f->from, f->hang_s,
                 (unsigned long long)r->step);
     SHOAL_TRY(enter_arrived(f));
     *slot = shoal_local_replay_select(&f->buffer, age);
@@ -314,8 +314,7 @@ shoal_status shoal_local_feed_room(shoal_local_feed *f, shoal_run *r, float **ac
   return SHOAL_OK;
 }
 
-shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoal_local_batch *b,
-                                   uint64_t bytes[SHOAL_LINK_COUNT])
+shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoal_local_batch *b)
 {
   parcel *p = next_out(f);
   shoal_local_header head = b->head;
@@ -325,7 +324,7 @@ shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoa
   if (n) memcpy(p->data + sizeof head + n * f->out_elements * sizeof(float), b->y, n * sizeof *b->y);
   p->bytes = shoal_local_message_bytes(f->replaying ? f->max_samples : n, f->out_elements);
   p->started_ns = shoal_now_ns();
-  bytes[shoal_group_link(f->g, f->to)] += p->bytes;
+  r->sent[shoal_group_link(f->g, f->to)] += p->bytes;
   int tag = (int)((f->replaying ? f->sent : r->step) % (uint64_t)f->ring);
   f->sent++;
   return shoal_message_send(p->message, p->data, p->bytes, f->to, tag);

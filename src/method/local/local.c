@@ -172,11 +172,15 @@ static shoal_status local_open(shoal_run *r, void *state)
     s->clip = r->form->optim->config.clip;
     r->form->optim->config.clip = 0;
   }
-  r->vote_every = shoal_local_lag(s->parts->grid.stages, depth);
-  r->free_running = replay > 0 && s->parts->grid.stages > 1;
-  if (r->free_running) r->together = s->replicas;
+  bool freely = replay > 0 && s->parts->grid.stages > 1;
+  r->meet = (shoal_meet_policy){ .kind = freely ? SHOAL_MEET_FREELY : SHOAL_MEET_EVERY_STEP,
+                                 .every = shoal_local_lag(s->parts->grid.stages, depth),
+                                 .together = s->replicas };
   report(r, s);
-  return name_columns(s, r->free_running);
+  SHOAL_TRY(name_columns(s, freely));
+  r->columns = s->columns;
+  r->n_columns = s->n_columns;
+  return SHOAL_OK;
 }
 
 static void local_close(shoal_run *r, void *state)
@@ -224,7 +228,7 @@ static shoal_status hand_on(shoal_run *r, shoal_local *s, int i, shoal_local_bat
     SHOAL_TRY(shoal_local_feed_room(s->feed, r, &to));
   if (to && b->head.samples) SHOAL_TRY(shoal_plan_output(t->plan, t->part->out_node, to));
   if (inside) b->x = to;
-  return inside || !to ? SHOAL_OK : shoal_local_feed_send(s->feed, r, b, s->bytes);
+  return inside || !to ? SHOAL_OK : shoal_local_feed_send(s->feed, r, b);
 }
 
 /* Forward, on with the output, local loss and backward; then the sum over replicas. */
@@ -311,10 +315,10 @@ static shoal_status train_overlapping(shoal_run *r, shoal_local *s, shoal_local_
     if (s->clip > 0) SHOAL_TRY(clip(r, s, &s->block[i]));
     add_score(r, s, i, &own, score);
   }
-  if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->form->params->g, s->bytes));
+  if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->form->params->g));
   for (int i = 0; i < s->n; i++) SHOAL_TRY(update(r, s, i, lr));
   if (!s->averages_parameters) return SHOAL_OK;
-  SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->form->params->w, s->bytes));
+  SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->form->params->w));
   r->form->params->version++;
   return SHOAL_OK;
 }
@@ -330,28 +334,14 @@ static shoal_status local_step(shoal_run *r, void *state, const shoal_batch *b, 
   SHOAL_TRY(s->pairs ? train_overlapping(r, s, &in, lr, score) : train_in_order(r, s, &in, lr, score));
   if (r->reads_none) SHOAL_TRY(shoal_local_feed_release(s->feed, r));
   if (s->replicas)
-    for (int i = 0; i < s->n; i++) shoal_buckets_add_bytes(s->block[i].sums, s->bytes);
+    for (int i = 0; i < s->n; i++) shoal_buckets_add_bytes(s->block[i].sums, r->sent);
   return SHOAL_OK;
-}
-
-static void local_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
-{
-  shoal_local *s = state;
-  memcpy(out, s->bytes, sizeof s->bytes);
-  memset(s->bytes, 0, sizeof s->bytes);
 }
 
 static shoal_status local_settle(shoal_run *r, void *state, shoal_settle stage)
 {
   shoal_local *s = state;
   return stage == SHOAL_GATHERED ? shoal_local_feed_settle(s->feed, r) : SHOAL_OK;
-}
-
-static size_t local_columns(const shoal_run *r, const void *state, const char *const **names)
-{
-  const shoal_local *s = state;
-  *names = s->columns;
-  return s->n_columns;
 }
 
 const shoal_method shoal_method_local = {
@@ -370,18 +360,16 @@ const shoal_method shoal_method_local = {
   .memory = "the heads",
   .options = options,
   .state_size = sizeof(shoal_local),
-  .sums_parts = true,
+  .trains = SHOAL_TRAINS_PARTS,
   .share = SHOAL_SHARE_BATCH,
-  .cut = shoal_local_cut_model,
+  .outline = shoal_local_outline,
   .open = local_open,
   .close = local_close,
   .step = local_step,
   .settle = local_settle,
   .assemble = shoal_local_assemble,
-  .columns = local_columns,
   .observe = shoal_local_observe,
   .adopt = shoal_local_adopt,
-  .step_bytes = local_step_bytes,
   .save = shoal_local_save,
   .fits = shoal_local_fits,
   .load = shoal_local_load,

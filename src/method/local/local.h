@@ -89,7 +89,7 @@ typedef struct shoal_local_pairs shoal_local_pairs;
 
 typedef struct {
   shoal_local_parts *parts;
-  shoal_model *arena; /* joined models of this rank's parts: what the session calls the part */
+  shoal_model *arena; /* joined models of this rank's parts: the model of the run's form */
   int rank, stage, replica, n;
   shoal_local_trained *block; /* [n] */
   shoal_group *replicas;      /* of this stage; NULL: alone */
@@ -97,8 +97,7 @@ typedef struct {
   shoal_local_feed *feed;
   shoal_local_pairs *pairs; /* overlapping only */
   bool averages_parameters;
-  double clip;                      /* overlapping: what blocks clip to, in place of the optimizer; 0: it does */
-  uint64_t bytes[SHOAL_LINK_COUNT]; /* by the formula, since they were asked for last */
+  double clip; /* overlapping: what blocks clip to, in place of the optimizer; 0: it does */
   uint32_t op_forward, op_backward, op_optimizer;
   const char **columns; /* owned, names too */
   size_t n_columns;
@@ -110,8 +109,8 @@ typedef struct {
 
 /* ---- the cut ---- */
 
-/** Parts, grid, what of them is this rank's, and one arena for that: the hook `cut` of the method.  Collective. */
-shoal_status shoal_local_cut_model(shoal_run *r, void *state, const shoal_model **part);
+/** Parts, grid, what of them is this rank's, and one arena for that: the hook of the method.  Collective. */
+shoal_status shoal_local_outline(shoal_run *r, void *state, shoal_outline *out);
 
 /* ---- feed: one message per step and boundary, forward only ---- */
 
@@ -126,9 +125,8 @@ shoal_status shoal_local_feed_take(shoal_local_feed *f, shoal_run *r, shoal_loca
 shoal_status shoal_local_feed_release(shoal_local_feed *f, shoal_run *r);
 /** Where the next message's activations go: waits until the one before has left (replay: NULL if it has not). */
 shoal_status shoal_local_feed_room(shoal_local_feed *f, shoal_run *r, float **activations);
-/** Send what stands there, with these labels; adds to `bytes` by the formula.  Returns at once. */
-shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoal_local_batch *b,
-                                   uint64_t bytes[SHOAL_LINK_COUNT]);
+/** Send what stands there, with these labels; adds to r->sent by the formula.  Returns at once. */
+shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoal_local_batch *b);
 /** Replay, when ranks meet: everything sent has arrived and stands in buffers.  Collective over all ranks. */
 shoal_status shoal_local_feed_settle(shoal_local_feed *f, shoal_run *r);
 enum { SHOAL_LOCAL_TALLY = 5 };
@@ -140,9 +138,8 @@ void shoal_local_feed_tally(const shoal_local_feed *f, double out[SHOAL_LOCAL_TA
 shoal_status shoal_local_pairs_create(shoal_run *r, const shoal_local *s, shoal_local_pairs **out);
 void shoal_local_pairs_destroy(shoal_local_pairs *p);
 /** Mean of both copies of every layer that two blocks share, in `array` (the gradients or the weights of this rank's
- *  arena).  Neighbouring stages exchange one message each way.  Adds to `bytes` by the formula. */
-shoal_status shoal_local_pairs_average(shoal_local_pairs *p, shoal_run *r, const shoal_local *s, float *array,
-                                       uint64_t bytes[SHOAL_LINK_COUNT]);
+ *  arena).  Neighbouring stages exchange one message each way.  Adds to r->sent by the formula. */
+shoal_status shoal_local_pairs_average(shoal_local_pairs *p, shoal_run *r, const shoal_local *s, float *array);
 
 /* ---- state ---- */
 

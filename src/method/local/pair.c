@@ -117,10 +117,9 @@ static shoal_status finish(shoal_local_pairs *p, float *array)
   return SHOAL_OK;
 }
 
-shoal_status shoal_local_pairs_average(shoal_local_pairs *p, shoal_run *r, const shoal_local *s, float *array,
-                                       uint64_t bytes[SHOAL_LINK_COUNT])
+shoal_status shoal_local_pairs_average(shoal_local_pairs *p, shoal_run *r, const shoal_local *s, float *array)
 {
-  SHOAL_TRY(start(p, array, bytes));
+  SHOAL_TRY(start(p, array, r->sent));
   SHOAL_TRY(average_here(p, s, array));
   return finish(p, array);
 }

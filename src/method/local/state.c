@@ -118,13 +118,12 @@ static shoal_status open_observation(shoal_run *r, shoal_local *s, int64_t batch
 static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_batch *b, double *values)
 {
   const float *x = b->x;
-  bool by_batch = r->model->stats > 0 && strcmp(shoal_config_string(r->config, "eval.batch_norm"), "batch") == 0;
   shoal_address at = { .seed = r->seed };
   for (int k = 0; k < s->parts->n; k++) {
     const shoal_local_part *p = &s->parts->part[k];
     shoal_score score = { 0 };
     shoal_plan *plan;
-    SHOAL_TRY(shoal_plans_get(s->plans[k], b->n, by_batch ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL, &plan));
+    SHOAL_TRY(shoal_plans_get(s->plans[k], b->n, r->eval_mode, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, s->whole[k], &at, x, b->y, 0, &score));
     values[k] += (double)score.correct;
     if (p->out_node < 0) continue;

@@ -33,9 +33,8 @@ typedef struct {
   shoal_sum_algorithm algorithm; /* as asked for */
   float *sum;                    /* what is averaged: memory that the ranks of a node share */
   uint32_t op;
-  bool equal;                      /* weights are the same on all ranks */
-  bool alone;                      /* a step without the sum of all gradients was made: optimizer states differ */
-  uint64_t sent[SHOAL_LINK_COUNT]; /* by the formula, in this step */
+  bool equal; /* weights are the same on all ranks */
+  bool alone; /* a step without the sum of all gradients was made: optimizer states differ */
 } local_state;
 
 static const char all_algorithms[] = "method/algorithms", average_algorithm[] = "method/average_algorithm";
@@ -169,7 +168,7 @@ static shoal_status local_grads_ready(shoal_run *r, void *state)
   local_state *s = state;
   shoal_buckets *b = buckets_now(r, s);
   if (!b) return SHOAL_OK;
-  shoal_buckets_add_bytes(b, s->sent);
+  shoal_buckets_add_bytes(b, r->sent);
   return shoal_buckets_finish(b, r->step);
 }
 
@@ -186,7 +185,7 @@ static shoal_status average_weights(shoal_run *r, local_state *s)
   SHOAL_TRY(r->backend->ops->axpby(r->backend, p->n, 1.0f / (float)size, s->sum, 0, p->w));
   p->version++;
   shoal_exchange_bytes(r->all, p->n, SHOAL_WIRE_F32, shoal_exchange_algorithm(s->average), bytes);
-  for (int link = 0; link < SHOAL_LINK_COUNT; link++) s->sent[link] += bytes[link];
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
   shoal_trace_span(r->trace, SHOAL_TRACE_OTHER, s->op, t0, shoal_now_ns());
   return SHOAL_OK;
 }
@@ -207,13 +206,6 @@ static shoal_status local_epoch_end(shoal_run *r, void *state, double loss)
   if (r->epoch + 1 == s->switch_epoch && (double)s->switch_epoch < r->epochs)
     shoal_info("local-sgd: from now on parameters are averaged every %llu steps", (unsigned long long)s->period);
   return SHOAL_OK;
-}
-
-static void local_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
-{
-  local_state *s = state;
-  memcpy(out, s->sent, sizeof s->sent);
-  memset(s->sent, 0, sizeof s->sent);
 }
 
 static shoal_status local_assemble(shoal_run *r, void *state, float *weights, float *stats)
@@ -294,6 +286,7 @@ const shoal_method shoal_method_local_sgd = {
   .memory = "the ranks' own weights and statistics beside their mean",
   .options = options,
   .state_size = sizeof(local_state),
+  .trains = SHOAL_TRAINS_OWN,
   .share = SHOAL_SHARE_BATCH,
   .open = local_open,
   .close = local_close,
@@ -303,7 +296,6 @@ const shoal_method shoal_method_local_sgd = {
   .weights_ready = local_weights_ready,
   .epoch_end = local_epoch_end,
   .assemble = local_assemble,
-  .step_bytes = local_step_bytes,
   .save = local_save,
   .load = local_load,
 };

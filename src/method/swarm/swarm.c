@@ -102,7 +102,7 @@ static shoal_status swarm_open(shoal_run *r, void *state)
   print_rules(r, m->swarm);
   if (m->swarm->size == 1) return SHOAL_OK;
   if (shoal_config_bool(r->config, "method.deterministic")) return shoal_swarm_lockstep_create(m->swarm, &m->lockstep);
-  r->free_running = true;
+  r->meet.kind = SHOAL_MEET_FREELY;
   return shoal_swarm_pairs_create(m->swarm, &m->pairs);
 }
 
@@ -115,6 +115,13 @@ static void swarm_close(shoal_run *r, void *state)
   shoal_swarm_destroy(m->swarm);
 }
 
+/* The swarm counts by itself, since it answers others at any time. */
+static void take_bytes(shoal_run *r, shoal_swarm *s)
+{
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += s->sent[link];
+  memset(s->sent, 0, sizeof s->sent);
+}
+
 static shoal_status swarm_weights_ready(shoal_run *r, void *state)
 {
   swarm_state *m = state;
@@ -123,6 +130,7 @@ static shoal_status swarm_weights_ready(shoal_run *r, void *state)
   if (m->lockstep) st = shoal_swarm_lockstep_step(m->lockstep, r->step, &changed);
   if (m->pairs) st = shoal_swarm_pairs_step(m->pairs, &changed);
   r->form->params->version += changed;
+  take_bytes(r, m->swarm);
   return st;
 }
 
@@ -134,6 +142,7 @@ static shoal_status swarm_settle(shoal_run *r, void *state, shoal_settle stage)
                     : stage == SHOAL_GATHERED ? shoal_swarm_pairs_gathered(m->pairs, &changed)
                                               : shoal_swarm_pairs_leave(m->pairs);
   r->form->params->version += changed;
+  take_bytes(r, m->swarm);
   return st;
 }
 
@@ -149,13 +158,6 @@ static shoal_status swarm_assemble(shoal_run *r, void *state, float *weights, fl
     pending[i] = (float)(share * ((a->b ? (double)a->c[i] - (double)a->b[i] : 0) + (double)a->x[i]));
   SHOAL_TRY(shoal_model_sum_take(&m->models, r->form, weights));
   return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
-}
-
-static void swarm_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
-{
-  swarm_state *m = state;
-  memcpy(out, m->swarm->sent, sizeof m->swarm->sent);
-  memset(m->swarm->sent, 0, sizeof m->swarm->sent);
 }
 
 /* ------------------------------------------------------------------------------------------------- checkpoints */
@@ -255,15 +257,14 @@ const shoal_method shoal_method_swarm = {
   .memory = "the ranks' own weights and states beside their mean",
   .options = options,
   .state_size = sizeof(swarm_state),
-  .replicas_equal = false,
-  .mean_model = true,
+  .trains = SHOAL_TRAINS_OWN,
   .share = SHOAL_SHARE_STRIDED,
+  .measures_stats = true,
   .open = swarm_open,
   .close = swarm_close,
   .weights_ready = swarm_weights_ready,
   .settle = swarm_settle,
   .assemble = swarm_assemble,
-  .step_bytes = swarm_step_bytes,
   .save = swarm_save,
   .load = swarm_load,
 };

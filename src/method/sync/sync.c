@@ -36,13 +36,8 @@ static shoal_status sync_announce(shoal_run *r, void *state, size_t offset, size
 static shoal_status sync_grads_ready(shoal_run *r, void *state)
 {
   sync_state *s = state;
+  shoal_buckets_add_bytes(s->buckets, r->sent);
   return shoal_buckets_finish(s->buckets, r->step);
-}
-
-static void sync_step_bytes(const shoal_run *r, void *state, uint64_t out[SHOAL_LINK_COUNT])
-{
-  sync_state *s = state;
-  shoal_buckets_add_bytes(s->buckets, out);
 }
 
 static shoal_status sync_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
@@ -70,13 +65,12 @@ const shoal_method shoal_method_sync = {
   .source = "Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020",
   .options = options,
   .state_size = sizeof(sync_state),
-  .replicas_equal = true,
+  .trains = SHOAL_TRAINS_ALIKE,
   .share = SHOAL_SHARE_BATCH,
   .open = sync_open,
   .close = sync_close,
   .announce = sync_announce,
   .grads_ready = sync_grads_ready,
-  .step_bytes = sync_step_bytes,
   .save = sync_save,
   .load = sync_load,
 };

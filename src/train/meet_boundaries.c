@@ -1,0 +1,34 @@
+/* Ranks that go their own ways for a while and then wait for each other: they ask where they meet, and wait for the answer
+ * there, since they have just waited anyway.  What is due after so many steps needs no question. */
+#include "train/session.h"
+#include <math.h>
+
+static shoal_status open(shoal_session *s)
+{
+  return shoal_vote_create(s->run.control, "step", &s->vote);
+}
+
+static shoal_status between(shoal_session *s, const shoal_score *score)
+{
+  int64_t ask = SHOAL_ASK_NOTHING;
+  if (!isfinite(score->loss)) s->ask = SHOAL_ASK_NUMERIC; /* kept until it can be told */
+  if (s->run.meet.boundary) {
+    SHOAL_TRY(shoal_session_post_vote(s, score));
+    SHOAL_TRY(shoal_session_take_vote(s, &ask));
+  }
+  return shoal_session_act_and_due(s, (shoal_ask)ask);
+}
+
+/* The next boundary may be epochs away. */
+static shoal_status leave(shoal_session *s, bool saved)
+{
+  return saved && !shoal_session_reached_end(s) ? shoal_session_stop_after_save(s) : SHOAL_OK;
+}
+
+const shoal_meeting shoal_meeting_at_boundaries = { .open = open,
+                                                    .between = between,
+                                                    .goes_on_alone = shoal_meeting_not_alone,
+                                                    .gather = shoal_meeting_gathered,
+                                                    .leave = leave,
+                                                    .end = shoal_meeting_gathered,
+                                                    .share_news = shoal_meeting_same_news };

@@ -30,12 +30,12 @@ shoal_status shoal_session_check_replicas(shoal_session *s)
                                       "check the run file and SHOAL_ variables on that host",
                                       "check data.file on that host", "check optim.lr on that host" };
   shoal_run *r = &s->run;
-  float lr = (float)s->lr.lr * s->faults.lr;
+  float lr = (float)s->model.lr.lr * s->faults.lr;
   static const char *const except[] = { "fault.", NULL };
   identity mine = {
     .weights = r->form->model == r->model ? shoal_crc32c(0, r->form->params->w, r->form->params->n * sizeof(float)) : 0,
-    .config = shoal_config_hash(s->config, except),
-    .data = shoal_dataset_info(s->data)->checksum,
+    .config = shoal_config_hash(s->world.config, except),
+    .data = shoal_dataset_info(s->data.set)->checksum,
     .lr = shoal_crc32c(0, &lr, sizeof lr),
   };
   int size = shoal_group_size(r->control);

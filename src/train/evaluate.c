@@ -13,25 +13,6 @@
 
 /* ---- the model ---- */
 
-shoal_status shoal_session_make_whole(shoal_session *s)
-{
-  if (!s->scratch) SHOAL_TRY(shoal_params_create_forward(s->run.backend, s->model, &s->scratch));
-  if (s->whole) return SHOAL_OK;
-  if (shoal_session_cuts(s)) return shoal_plans_create(s->run.backend, s->model, &s->whole);
-  s->whole = s->form.plans;
-  return SHOAL_OK;
-}
-
-/* A rank that trains a part may have no room for the whole model all the time. */
-void shoal_session_drop_whole(shoal_session *s)
-{
-  if (!shoal_session_cuts(s)) return;
-  shoal_params_destroy(s->run.backend, s->scratch);
-  shoal_plans_destroy(s->whole);
-  s->scratch = NULL;
-  s->whole = NULL;
-}
-
 /* A forward pass in training leaves (1 - m) old + m batch behind; with old = 0 the batch's own is what stands there / m. */
 static void take_batch_stats(const shoal_model *m, float *stats, double *sum)
 {
@@ -44,18 +25,18 @@ static void take_batch_stats(const shoal_model *m, float *stats, double *sum)
 
 static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t n)
 {
-  shoal_params *p = s->scratch;
-  SHOAL_TRY(shoal_loader_seek(s->sample, 0, 0));
+  shoal_params *p = s->model.scratch;
+  SHOAL_TRY(shoal_loader_seek(s->data.sample, 0, 0));
   for (uint64_t i = 0; i < n; i++) {
     const shoal_batch *b;
     shoal_plan *plan;
     shoal_address at = { .seed = s->run.seed };
     shoal_score ignored = { 0 };
-    SHOAL_TRY(shoal_loader_next(s->sample, &b));
+    SHOAL_TRY(shoal_loader_next(s->data.sample, &b));
     memset(p->stats, 0, p->n_stats * sizeof *p->stats);
-    SHOAL_TRY(shoal_plans_get(s->whole, b->n, SHOAL_PLAN_MEASURE, &plan));
+    SHOAL_TRY(shoal_plans_get(s->model.plans, b->n, SHOAL_PLAN_MEASURE, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, p, &at, b->x, b->y, 0, &ignored));
-    take_batch_stats(s->model, p->stats, sum);
+    take_batch_stats(s->run.model, p->stats, sum);
   }
   return SHOAL_OK;
 }
@@ -63,14 +44,15 @@ static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t n)
 /* Full batches only, as many on every rank: all weigh the same. */
 static shoal_status measure_stats(shoal_session *s)
 {
-  uint64_t n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN] / (uint64_t)shoal_world_size(s->run.world) / s->own_batch;
+  uint64_t n =
+      shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN] / (uint64_t)shoal_world_size(s->run.world) / s->data.own_batch;
   double *sum;
-  n = SHOAL_MIN(SHOAL_MAX(n, 1), s->choice.eval_statistics);
-  SHOAL_TRY(SHOAL_ALLOC(s->model->stats, &sum));
+  n = SHOAL_MIN(SHOAL_MAX(n, 1), s->world.choice.eval_statistics);
+  SHOAL_TRY(SHOAL_ALLOC(s->run.model->stats, &sum));
   shoal_status st = shoal_group_agree(s->run.control, measure_batches(s, sum, n));
   if (st == SHOAL_OK) {
-    shoal_moments_mean(s->model, sum, (double)n, s->scratch->stats);
-    st = shoal_mean_stats(s->run.control, s->model, s->scratch->stats, s->scratch->stats);
+    shoal_moments_mean(s->run.model, sum, (double)n, s->model.scratch->stats);
+    st = shoal_mean_stats(s->run.control, s->run.model, s->model.scratch->stats, s->model.scratch->stats);
   }
   free(sum);
   return st;
@@ -80,23 +62,23 @@ shoal_status shoal_session_assemble(shoal_session *s)
 {
   shoal_run *r = &s->run;
   SHOAL_TRY(shoal_group_agree(r->control, shoal_session_make_whole(s)));
-  s->scratch->version++;
+  s->model.scratch->version++;
   if (s->method->assemble) {
-    SHOAL_TRY(s->method->assemble(r, s->method_state, s->scratch->w, s->scratch->stats));
-    return s->sample && s->model->stats && shoal_world_size(r->world) > 1 ? measure_stats(s) : SHOAL_OK;
+    SHOAL_TRY(s->method->assemble(r, s->method_state, s->model.scratch->w, s->model.scratch->stats));
+    return s->data.sample && s->run.model->stats && shoal_world_size(r->world) > 1 ? measure_stats(s) : SHOAL_OK;
   }
-  memcpy(s->scratch->w, r->form->params->w, r->form->params->n * sizeof(float));
-  return shoal_mean_stats(r->control, r->model, r->form->params->stats, s->scratch->stats);
+  memcpy(s->model.scratch->w, r->form->params->w, r->form->params->n * sizeof(float));
+  return shoal_mean_stats(r->control, r->model, r->form->params->stats, s->model.scratch->stats);
 }
 
 /* ---- scores ---- */
 
 static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoal_params *params, shoal_score *score)
 {
-  SHOAL_TRY(shoal_loader_seek(s->test, 0, 0));
+  SHOAL_TRY(shoal_loader_seek(s->data.test, 0, 0));
   for (;;) {
     const shoal_batch *b;
-    SHOAL_TRY(shoal_loader_next(s->test, &b));
+    SHOAL_TRY(shoal_loader_next(s->data.test, &b));
     if (!b) return SHOAL_OK;
     if (b->n == 0) continue;
     shoal_plan *plan;
@@ -111,19 +93,19 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
 shoal_status shoal_session_score_own(shoal_session *s)
 {
   shoal_score score = { 0 };
-  if (!s->own.acc || !s->test) return SHOAL_OK;
+  if (!s->record.own.acc || !s->data.test) return SHOAL_OK;
   SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->run.form->plans, s->run.form->params, &score)));
   double acc = score.samples ? (double)score.correct / (double)score.samples : NAN;
-  return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->own.acc);
+  return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->record.own.acc);
 }
 
 /* What the method measures beside the model, over the same share. */
 static shoal_status observe_share(shoal_session *s, double *values)
 {
-  SHOAL_TRY(shoal_loader_seek(s->test, 0, 0));
+  SHOAL_TRY(shoal_loader_seek(s->data.test, 0, 0));
   for (;;) {
     const shoal_batch *b;
-    SHOAL_TRY(shoal_loader_next(s->test, &b));
+    SHOAL_TRY(shoal_loader_next(s->data.test, &b));
     if (!b) return SHOAL_OK;
     if (b->n > 0) SHOAL_TRY(s->method->observe(&s->run, s->method_state, b, values));
     SHOAL_TRY(shoal_world_progress(s->run.world));
@@ -133,9 +115,9 @@ static shoal_status observe_share(shoal_session *s, double *values)
 static shoal_status score_columns(shoal_session *s)
 {
   if (s->run.n_columns == 0) return SHOAL_OK;
-  memset(s->column_value, 0, s->run.n_columns * sizeof *s->column_value);
-  SHOAL_TRY(shoal_group_agree(s->run.control, observe_share(s, s->column_value)));
-  return s->method->observe(&s->run, s->method_state, NULL, s->column_value);
+  memset(s->record.column_value, 0, s->run.n_columns * sizeof *s->record.column_value);
+  SHOAL_TRY(shoal_group_agree(s->run.control, observe_share(s, s->record.column_value)));
+  return s->method->observe(&s->run, s->method_state, NULL, s->record.column_value);
 }
 
 /* Of weights that mean the same; parts of another form are not compared. */
@@ -143,29 +125,29 @@ static shoal_status measure_consensus(shoal_session *s)
 {
   const shoal_params *own = s->run.form->params;
   double square = 0;
-  s->own.consensus = NAN;
-  if (!s->own.acc || s->method->trains == SHOAL_TRAINS_PHASES) return SHOAL_OK;
+  s->record.own.consensus = NAN;
+  if (!s->record.own.acc || s->method->trains == SHOAL_TRAINS_PHASES) return SHOAL_OK;
   for (size_t i = 0; i < own->n; i++) {
-    double d = (double)own->w[i] - (double)s->scratch->w[i];
+    double d = (double)own->w[i] - (double)s->model.scratch->w[i];
     square += d * d;
   }
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, &square, 1));
-  s->own.consensus = square;
+  s->record.own.consensus = square;
   return SHOAL_OK;
 }
 
 shoal_status shoal_session_evaluate(shoal_session *s)
 {
-  if (!s->test) return SHOAL_OK;
+  if (!s->data.test) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns();
   shoal_score score = { 0 };
   SHOAL_TRY(shoal_session_assemble(s));
-  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->whole, s->scratch, &score)));
+  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->model.plans, s->model.scratch, &score)));
   double sums[] = { score.loss, (double)score.correct, (double)score.samples };
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
-  s->test_loss = sums[0] / sums[2];
-  s->test_acc = sums[1] / sums[2];
-  s->test_step = s->run.step;
+  s->record.test_loss = sums[0] / sums[2];
+  s->record.test_acc = sums[1] / sums[2];
+  s->record.test_step = s->run.step;
   SHOAL_TRY(shoal_session_score_own(s));
   SHOAL_TRY(measure_consensus(s));
   SHOAL_TRY(score_columns(s));

@@ -6,48 +6,16 @@
  * What all ranks must answer alike between two steps (save, evaluate, stop) is asked as the method wants it: meet.h. */
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "train/session.h"
-#include "train/stop.h"
 #include <math.h>
-#include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 static shoal_status announce(void *ctx, size_t offset, size_t count)
 {
   shoal_session *s = ctx;
   if ((int64_t)s->run.step == s->faults.nan_step) s->run.form->params->g[offset] = NAN;
-  return s->method->announce && !s->left_out ? s->method->announce(&s->run, s->method_state, offset, count) : SHOAL_OK;
-}
-
-/* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
-static shoal_status pretend_compute(shoal_session *s, double seconds)
-{
-  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(seconds * 1e9);
-  for (uint64_t now = t0; now < end; now = shoal_now_ns()) {
-    usleep((useconds_t)SHOAL_MIN((end - now) / 1000 + 1, poll_us));
-    SHOAL_TRY(shoal_world_progress(s->run.world));
-  }
-  shoal_trace_span(s->run.trace, SHOAL_TRACE_FORWARD, s->op.pretended, t0, shoal_now_ns());
-  return SHOAL_OK;
-}
-
-/* Another time on every rank and in every step, though the same in every run. */
-static double jitter(const shoal_session *s)
-{
-  shoal_rng_block r = shoal_rng(s->run.seed, SHOAL_RNG_TEST, s->run.step, (uint32_t)shoal_world_rank(s->run.world));
-  return s->faults.jitter_s * shoal_rng_unit(r.v[0]);
-}
-
-static shoal_status act_faults(shoal_session *s)
-{
-  s->left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
-  if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
-  if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
-  if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
-  double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
-  return seconds > 0 ? pretend_compute(s, seconds) : SHOAL_OK;
+  return s->method->announce && !s->faults.left_out ? s->method->announce(&s->run, s->method_state, offset, count)
+                                                    : SHOAL_OK;
 }
 
 /* Forward and backward over this rank's share; a rank without samples contributes zeros. */
@@ -65,22 +33,23 @@ static shoal_status compute(shoal_session *s, const shoal_batch *b, shoal_score 
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_plan_forward(plan, r->form->params, &at, b->x, b->y, 1.0f / (float)samples, score));
   uint64_t t1 = shoal_now_ns();
-  shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->op.forward, t0, t1);
+  shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->record.op.forward, t0, t1);
   SHOAL_TRY(shoal_plan_backward(plan, r->form->params, &at, announce, s));
-  shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->op.backward, t1, shoal_now_ns());
+  shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->record.op.backward, t1, shoal_now_ns());
   return SHOAL_OK;
 }
 
 static double scheduled_rate(const shoal_session *s)
 {
-  return shoal_lr_at(&s->lr, &s->plateau, (double)s->at.epoch + (double)s->at.position / (double)s->epoch_samples);
+  return shoal_lr_at(&s->model.lr, &s->model.plateau,
+                     (double)s->clock.epoch + (double)s->clock.position / (double)s->data.epoch_samples);
 }
 
 static float learning_rate(shoal_session *s)
 {
   double scheduled = scheduled_rate(s);
-  s->rate = s->method->rate ? s->method->rate(&s->run, s->method_state, scheduled) : scheduled;
-  return (float)s->rate * s->faults.lr;
+  s->clock.rate = s->method->rate ? s->method->rate(&s->run, s->method_state, scheduled) : scheduled;
+  return (float)s->clock.rate * s->faults.lr;
 }
 
 static shoal_status update(shoal_session *s)
@@ -89,13 +58,13 @@ static shoal_status update(shoal_session *s)
   float lr = learning_rate(s);
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_form_step(r->form, lr));
-  shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, s->op.optimizer, t0, shoal_now_ns());
+  shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, s->record.op.optimizer, t0, shoal_now_ns());
   return SHOAL_OK;
 }
 
 void shoal_session_count_bytes(shoal_session *s)
 {
-  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->claimed[i] += s->run.sent[i];
+  for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->record.claimed[i] += s->run.sent[i];
   memset(s->run.sent, 0, sizeof s->run.sent);
 }
 
@@ -107,56 +76,56 @@ static shoal_status learn(shoal_session *s, const shoal_batch *b, shoal_score *s
     return s->method->step(r, s->method_state, b, learning_rate(s), score);
   }
   SHOAL_TRY(compute(s, b, score));
-  if (s->method->grads_ready && !s->left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
+  if (s->method->grads_ready && !s->faults.left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s));
-  return s->method->weights_ready && !s->left_out ? s->method->weights_ready(r, s->method_state) : SHOAL_OK;
+  return s->method->weights_ready && !s->faults.left_out ? s->method->weights_ready(r, s->method_state) : SHOAL_OK;
 }
 
 static shoal_status one_step(shoal_session *s, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
-  r->position = s->at.position;
+  r->position = s->clock.position;
   r->meet.boundary = false;
-  SHOAL_TRY(act_faults(s));
+  SHOAL_TRY(shoal_session_act_faults(s));
   SHOAL_TRY(learn(s, b, score));
-  if (!s->left_out) shoal_session_count_bytes(s);
-  s->at.loss_sum += score->loss;
-  s->at.samples += (double)score->samples;
+  if (!s->faults.left_out) shoal_session_count_bytes(s);
+  s->clock.loss_sum += score->loss;
+  s->clock.samples += (double)score->samples;
   bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
-  s->at.position = SHOAL_MIN(s->at.position + (strided ? s->own_batch : b->total), s->epoch_samples);
-  s->trained_own += r->reads_none ? 0 : (uint64_t)b->n;
-  s->trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
+  s->clock.position = SHOAL_MIN(s->clock.position + (strided ? s->data.own_batch : b->total), s->data.epoch_samples);
+  s->clock.trained_own += r->reads_none ? 0 : (uint64_t)b->n;
+  s->clock.trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
   r->step++;
   return SHOAL_OK;
 }
 
 void shoal_session_record_agreement(shoal_session *s, uint64_t t0)
 {
-  shoal_trace_transfer(s->run.trace, SHOAL_TRACE_WAIT, s->op.agreement, t0, shoal_now_ns(), SHOAL_LINK_CONTROL, -1, 0,
-                       0);
+  shoal_trace_transfer(s->run.trace, SHOAL_TRACE_WAIT, s->record.op.agreement, t0, shoal_now_ns(), SHOAL_LINK_CONTROL,
+                       -1, 0, 0);
 }
 
 static shoal_status between_steps(shoal_session *s, const shoal_score *score)
 {
-  SHOAL_TRY(s->meeting->between(s, score));
-  if (shoal_session_is_root(s)) shoal_lease_touch(&s->folder.lease);
+  SHOAL_TRY(s->meet.way->between(s, score));
+  if (shoal_session_is_root(s)) shoal_lease_touch(&s->world.folder.lease);
   return shoal_trace_flush(s->run.trace, false);
 }
 
 bool shoal_session_reached_end(const shoal_session *s)
 {
-  uint64_t steps = s->choice.steps;
-  return s->at.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
+  uint64_t steps = s->world.choice.steps;
+  return s->clock.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
 }
 
 /* The next batch; none (*out NULL) where the epoch ends; one without samples where only others have some left. */
 static shoal_status next_batch(shoal_session *s, shoal_batch *none, const shoal_batch **out)
 {
   *out = NULL;
-  if (s->at.position >= s->epoch_end) return SHOAL_OK;
-  SHOAL_TRY(shoal_loader_next(s->loader, out));
-  *none = (shoal_batch){ .epoch = s->at.epoch, .position = s->at.position };
+  if (s->clock.position >= s->data.epoch_end) return SHOAL_OK;
+  SHOAL_TRY(shoal_loader_next(s->data.train, out));
+  *none = (shoal_batch){ .epoch = s->clock.epoch, .position = s->clock.position };
   if (!*out && shoal_session_strided(s)) *out = none;
   return SHOAL_OK;
 }
@@ -165,8 +134,8 @@ static shoal_status next_batch(shoal_session *s, shoal_batch *none, const shoal_
  * not begin at a multiple of it. */
 static void number_batch(shoal_session *s)
 {
-  uint64_t b = s->global_batch, left = s->epoch_end - s->at.position;
-  s->run.batch = (s->at.position + b - 1) / b;
+  uint64_t b = s->data.global_batch, left = s->data.epoch_end - s->clock.position;
+  s->run.batch = (s->clock.position + b - 1) / b;
   s->run.batches = s->run.batch + (left + b - 1) / b;
 }
 
@@ -175,7 +144,8 @@ static shoal_status run_epoch(shoal_session *s, bool *finished)
 {
   *finished = false;
   shoal_trace *t = s->run.trace;
-  SHOAL_TRY(shoal_loader_seek(s->loader, s->at.epoch, SHOAL_MIN(s->at.position, shoal_loader_samples(s->loader))));
+  SHOAL_TRY(shoal_loader_seek(s->data.train, s->clock.epoch,
+                              SHOAL_MIN(s->clock.position, shoal_loader_samples(s->data.train))));
   while (!shoal_session_reached_end(s)) {
     uint64_t t0 = shoal_now_ns();
     shoal_batch none;
@@ -188,15 +158,15 @@ static shoal_status run_epoch(shoal_session *s, bool *finished)
       *finished = true;
       return SHOAL_OK;
     }
-    shoal_trace_span(t, SHOAL_TRACE_INPUT, s->op.input, t0, t1);
+    shoal_trace_span(t, SHOAL_TRACE_INPUT, s->record.op.input, t0, t1);
     shoal_score score = { 0 };
     number_batch(s);
     SHOAL_TRY(one_step(s, b, &score));
-    shoal_trace_span(t, SHOAL_TRACE_STEP, s->op.step, t0, shoal_now_ns());
+    shoal_trace_span(t, SHOAL_TRACE_STEP, s->record.op.step, t0, shoal_now_ns());
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : s->run.shown_loss);
     SHOAL_TRY(between_steps(s, &score));
   }
-  *finished = s->at.position >= s->epoch_end; /* the run's last step may be the epoch's last, too */
+  *finished = s->clock.position >= s->data.epoch_end; /* the run's last step may be the epoch's last, too */
   return SHOAL_OK;
 }
 
@@ -204,78 +174,78 @@ static shoal_status run_epoch(shoal_session *s, bool *finished)
 static shoal_status finish(shoal_session *s)
 {
   bool changed = false;
-  if (s->finished || !s->method->finish) return SHOAL_OK;
-  s->finished = true;
+  if (s->model.finished || !s->method->finish) return SHOAL_OK;
+  s->model.finished = true;
   if (s->run.form->model != s->run.model) { /* the method may now make one model of them */
     SHOAL_TRY(shoal_session_score_own(s));
     shoal_session_report_own(s);
   }
   SHOAL_TRY(s->method->finish(&s->run, s->method_state, &changed));
   shoal_session_count_bytes(s);
-  if (changed) s->saved_any = false; /* a checkpoint of this very step is not the end */
+  if (changed) s->clock.saved_any = false; /* a checkpoint of this very step is not the end */
   return SHOAL_OK;
 }
 
 static shoal_status end_epoch_together(shoal_session *s, bool *saved)
 {
-  double sums[] = { s->at.loss_sum, s->at.samples };
+  double sums[] = { s->clock.loss_sum, s->clock.samples };
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
   shoal_session_record_agreement(s, t0);
-  s->train_loss = sums[0] / sums[1];
-  s->at.epoch++;
+  s->record.train_loss = sums[0] / sums[1];
+  s->clock.epoch++;
   if (shoal_session_reached_end(s)) SHOAL_TRY(finish(s));
   bool evaluate =
-      shoal_session_due(s->choice.eval_every, SHOAL_PER_EPOCHS, s->at.epoch) || shoal_session_reached_end(s);
+      shoal_session_due(s->world.choice.eval_every, SHOAL_PER_EPOCHS, s->clock.epoch) || shoal_session_reached_end(s);
   if (evaluate) SHOAL_TRY(shoal_session_evaluate(s));
-  shoal_lr_plateau_feed(&s->lr, &s->plateau, s->train_loss);
-  if (s->method->epoch_end) SHOAL_TRY(s->method->epoch_end(&s->run, s->method_state, s->train_loss));
+  shoal_lr_plateau_feed(&s->model.lr, &s->model.plateau, s->record.train_loss);
+  if (s->method->epoch_end) SHOAL_TRY(s->method->epoch_end(&s->run, s->method_state, s->record.train_loss));
   shoal_session_record_metrics(s, true);
   shoal_session_report_epoch(s);
-  s->at.position = 0;
-  s->at.loss_sum = s->at.samples = 0;
-  *saved = shoal_session_due(s->choice.save_every, SHOAL_PER_EPOCHS, s->at.epoch);
+  s->clock.position = 0;
+  s->clock.loss_sum = s->clock.samples = 0;
+  *saved = shoal_session_due(s->world.choice.save_every, SHOAL_PER_EPOCHS, s->clock.epoch);
   return *saved ? shoal_session_save(s) : SHOAL_OK;
 }
 
 static shoal_status end_epoch(shoal_session *s)
 {
   bool saved;
-  if (s->meeting->goes_on_alone(s)) {
-    s->at.epoch++;
-    s->at.position = 0; /* loss and samples go on to the epoch where all meet */
+  if (s->meet.way->goes_on_alone(s)) {
+    s->clock.epoch++;
+    s->clock.position = 0; /* loss and samples go on to the epoch where all meet */
     return SHOAL_OK;
   }
-  SHOAL_TRY(s->meeting->gather(s));
+  SHOAL_TRY(s->meet.way->gather(s));
   SHOAL_TRY(end_epoch_together(s, &saved));
-  return s->meeting->leave(s, saved);
+  return s->meet.way->leave(s, saved);
 }
 
 shoal_status shoal_session_train(shoal_session *s)
 {
   shoal_trace *t = s->run.trace;
-  s->op = (shoal_session_ops){ .step = shoal_trace_op(t, "step"),
-                               .input = shoal_trace_op(t, "loader"),
-                               .forward = shoal_trace_op(t, "forward"),
-                               .backward = shoal_trace_op(t, "backward"),
-                               .optimizer = shoal_trace_op(t, "optimizer"),
-                               .agreement = shoal_trace_op(t, "agreement"),
-                               .pretended = shoal_trace_op(t, "pretended compute") };
-  s->started_ns = s->saved_ns = s->logged_ns = shoal_now_ns();
-  s->rate = scheduled_rate(s);
+  s->record.op = (shoal_session_ops){ .step = shoal_trace_op(t, "step"),
+                                      .input = shoal_trace_op(t, "loader"),
+                                      .forward = shoal_trace_op(t, "forward"),
+                                      .backward = shoal_trace_op(t, "backward"),
+                                      .optimizer = shoal_trace_op(t, "optimizer"),
+                                      .agreement = shoal_trace_op(t, "agreement"),
+                                      .pretended = shoal_trace_op(t, "pretended compute") };
+  s->clock.started_ns = s->clock.saved_ns = s->record.logged_ns = shoal_now_ns();
+  s->clock.rate = scheduled_rate(s);
   if (s->method->start && !shoal_session_reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
-  s->start_wait_s = shoal_trace_total_s(t, SHOAL_TRACE_WAIT);
+  s->record.start_wait_s = shoal_trace_total_s(t, SHOAL_TRACE_WAIT);
   while (!shoal_session_reached_end(s)) {
-    s->run.epoch = s->at.epoch;
+    s->run.epoch = s->clock.epoch;
     bool finished;
     SHOAL_TRY(run_epoch(s, &finished));
     if (finished) SHOAL_TRY(end_epoch(s));
   }
-  SHOAL_TRY(s->meeting->end(s));
+  SHOAL_TRY(s->meet.way->end(s));
   SHOAL_TRY(finish(s));
-  if (isnan(s->test_acc) || s->at.position > 0) {
+  if (isnan(s->record.test_acc) || s->clock.position > 0) {
     SHOAL_TRY(shoal_session_evaluate(s));
-    if (s->at.position > 0) shoal_session_record_metrics(s, false);
+    if (s->clock.position > 0) shoal_session_record_metrics(s, false);
   }
   return shoal_session_save(s);
 }

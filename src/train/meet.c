@@ -11,14 +11,14 @@ shoal_status shoal_session_open_meeting(shoal_session *s)
   static const shoal_meeting *const ways[] = { [SHOAL_MEET_EVERY_STEP] = &shoal_meeting_every_step,
                                                [SHOAL_MEET_AT_BOUNDARIES] = &shoal_meeting_at_boundaries,
                                                [SHOAL_MEET_FREELY] = &shoal_meeting_freely };
-  s->meeting = ways[s->run.meet.kind];
-  return s->meeting->open(s);
+  s->meet.way = ways[s->run.meet.kind];
+  return s->meet.way->open(s);
 }
 
 void shoal_session_close_meeting(shoal_session *s)
 {
-  shoal_call_destroy(s->call);
-  shoal_vote_destroy(s->vote);
+  shoal_call_destroy(s->meet.call);
+  shoal_vote_destroy(s->meet.vote);
 }
 
 /* ---- votes ---- */
@@ -28,27 +28,33 @@ static shoal_ask my_ask(const shoal_session *s, const shoal_score *score)
 {
   if (!isfinite(score->loss)) return SHOAL_ASK_NUMERIC;
   if (shoal_stop_requested()) return SHOAL_ASK_STOP;
-  shoal_period every = s->choice.save_every;
-  if (every.unit == SHOAL_PER_SECONDS && shoal_session_is_root(s) && shoal_seconds_since(s->saved_ns) >= every.value)
+  shoal_period every = s->world.choice.save_every;
+  if (every.unit == SHOAL_PER_SECONDS && shoal_session_is_root(s) &&
+      shoal_seconds_since(s->clock.saved_ns) >= every.value)
     return SHOAL_ASK_SAVE;
   return SHOAL_ASK_NOTHING;
 }
 
+shoal_status shoal_session_open_vote(shoal_session *s)
+{
+  return shoal_vote_create(s->run.control, "step", &s->meet.vote);
+}
+
 shoal_status shoal_session_post_vote(shoal_session *s, const shoal_score *score)
 {
-  shoal_ask ask = SHOAL_MAX(s->ask, my_ask(s, score));
-  s->voted = true;
-  s->ask = SHOAL_ASK_NOTHING;
-  return shoal_vote_post(s->vote, ask);
+  shoal_ask ask = SHOAL_MAX(s->meet.ask, my_ask(s, score));
+  s->meet.voted = true;
+  s->meet.ask = SHOAL_ASK_NOTHING;
+  return shoal_vote_post(s->meet.vote, ask);
 }
 
 shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask)
 {
-  if (!s->voted) return SHOAL_OK;
+  if (!s->meet.voted) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_vote_result(s->vote, ask));
+  SHOAL_TRY(shoal_vote_result(s->meet.vote, ask));
   shoal_session_record_agreement(s, t0);
-  s->voted = false;
+  s->meet.voted = false;
   return SHOAL_OK;
 }
 
@@ -57,7 +63,7 @@ shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask)
 static shoal_status stop_here(shoal_session *s)
 {
   SHOAL_TRY(shoal_session_save(s));
-  s->agreed = true;
+  s->meet.agreed = true;
   return SHOAL_STOPPED;
 }
 
@@ -65,7 +71,7 @@ shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
 {
   switch (ask) {
   case SHOAL_ASK_NUMERIC:
-    s->agreed = true;
+    s->meet.agreed = true;
     return SHOAL_AGREE_ONCE(
         s->run.control,
         SHOAL_FAIL(
@@ -85,7 +91,7 @@ shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
 
 shoal_status shoal_session_stop_after_save(shoal_session *s)
 {
-  if (!s->saved_any || s->last_saved_step != s->run.step) return SHOAL_OK;
+  if (!s->clock.saved_any || s->clock.saved_step != s->run.step) return SHOAL_OK;
   int64_t stop = shoal_stop_requested();
   SHOAL_TRY(shoal_group_max_i64(s->run.control, &stop, 1));
   return stop ? shoal_session_act(s, SHOAL_ASK_STOP) : SHOAL_OK;
@@ -94,9 +100,9 @@ shoal_status shoal_session_stop_after_save(shoal_session *s)
 shoal_status shoal_session_act_and_due(shoal_session *s, shoal_ask ask)
 {
   SHOAL_TRY(shoal_session_act(s, ask));
-  if (shoal_session_due(s->choice.save_every, SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
+  if (shoal_session_due(s->world.choice.save_every, SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(shoal_session_stop_after_save(s));
-  if (!shoal_session_due(s->choice.eval_every, SHOAL_PER_STEPS, s->run.step)) return SHOAL_OK;
+  if (!shoal_session_due(s->world.choice.eval_every, SHOAL_PER_STEPS, s->run.step)) return SHOAL_OK;
   SHOAL_TRY(shoal_session_evaluate(s));
   shoal_session_record_metrics(s, false);
   return SHOAL_OK;

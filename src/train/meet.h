@@ -52,7 +52,9 @@ shoal_status shoal_session_act(shoal_session *s, shoal_ask ask);
 shoal_status shoal_session_act_and_due(shoal_session *s, shoal_ask ask);
 /** A stop asked for while a checkpoint was being written takes effect right there: that checkpoint is the one.  Collective. */
 shoal_status shoal_session_stop_after_save(shoal_session *s);
-/** Post this rank's part of a vote, and take its result: *ask stays as it is where no vote is under way. */
+/** The vote of all ranks.  Collective. */
+shoal_status shoal_session_open_vote(shoal_session *s);
+/** Post this rank's part of it, and take its result: *ask stays as it is where no vote is under way. */
 shoal_status shoal_session_post_vote(shoal_session *s, const shoal_score *score);
 shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask);
 

@@ -3,15 +3,10 @@
 #include "train/session.h"
 #include <math.h>
 
-static shoal_status open(shoal_session *s)
-{
-  return shoal_vote_create(s->run.control, "step", &s->vote);
-}
-
 static shoal_status between(shoal_session *s, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
-  if (!isfinite(score->loss)) s->ask = SHOAL_ASK_NUMERIC; /* kept until it can be told */
+  if (!isfinite(score->loss)) s->meet.ask = SHOAL_ASK_NUMERIC; /* kept until it can be told */
   if (s->run.meet.boundary) {
     SHOAL_TRY(shoal_session_post_vote(s, score));
     SHOAL_TRY(shoal_session_take_vote(s, &ask));
@@ -25,7 +20,7 @@ static shoal_status leave(shoal_session *s, bool saved)
   return saved && !shoal_session_reached_end(s) ? shoal_session_stop_after_save(s) : SHOAL_OK;
 }
 
-const shoal_meeting shoal_meeting_at_boundaries = { .open = open,
+const shoal_meeting shoal_meeting_at_boundaries = { .open = shoal_session_open_vote,
                                                     .between = between,
                                                     .goes_on_alone = shoal_meeting_not_alone,
                                                     .gather = shoal_meeting_gathered,

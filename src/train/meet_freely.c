@@ -19,9 +19,9 @@
 
 static shoal_status open(shoal_session *s)
 {
-  if (s->run.meet.together) SHOAL_TRY(shoal_vote_create(s->run.meet.together, "meeting", &s->vote));
-  SHOAL_TRY(shoal_call_create(s->run.control, "meeting", &s->call));
-  s->run.meet.call = s->call;
+  if (s->run.meet.together) SHOAL_TRY(shoal_vote_create(s->run.meet.together, "meeting", &s->meet.vote));
+  SHOAL_TRY(shoal_call_create(s->run.control, "meeting", &s->meet.call));
+  s->run.meet.call = s->meet.call;
   return SHOAL_OK;
 }
 
@@ -33,17 +33,17 @@ static bool due_by_steps(const shoal_session *s, shoal_period every, uint64_t la
 /* Periods are rank 0's to watch, by its own steps and clock. */
 static shoal_ask periodic_wish(const shoal_session *s)
 {
-  shoal_period every = s->choice.save_every;
+  shoal_period every = s->world.choice.save_every;
   if (!shoal_session_is_root(s)) return SHOAL_ASK_NOTHING;
-  if (every.unit == SHOAL_PER_SECONDS && shoal_seconds_since(s->saved_ns) >= every.value) return SHOAL_ASK_SAVE;
-  if (due_by_steps(s, every, s->saved_own_step)) return SHOAL_ASK_SAVE;
-  if (due_by_steps(s, s->choice.eval_every, s->evaluated_own_step)) return SHOAL_ASK_EVALUATE;
+  if (every.unit == SHOAL_PER_SECONDS && shoal_seconds_since(s->clock.saved_ns) >= every.value) return SHOAL_ASK_SAVE;
+  if (due_by_steps(s, every, s->meet.saved_own_step)) return SHOAL_ASK_SAVE;
+  if (due_by_steps(s, s->world.choice.eval_every, s->meet.evaluated_own_step)) return SHOAL_ASK_EVALUATE;
   return SHOAL_ASK_NOTHING;
 }
 
 static shoal_ask wish(const shoal_session *s)
 {
-  if (s->bad_loss) return SHOAL_ASK_NUMERIC;
+  if (s->meet.bad_loss) return SHOAL_ASK_NUMERIC;
   if (shoal_stop_requested()) return SHOAL_ASK_STOP;
   return periodic_wish(s);
 }
@@ -61,10 +61,10 @@ static shoal_status settle(shoal_session *s, shoal_settle stage)
 /* Parcels given to others outside a step, and what all have trained: exact here, an estimate in between. */
 static shoal_status count_all(shoal_session *s)
 {
-  double trained = (double)s->trained_own;
+  double trained = (double)s->clock.trained_own;
   shoal_session_count_bytes(s);
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, &trained, 1));
-  s->trained = (uint64_t)trained;
+  s->clock.trained = (uint64_t)trained;
   return SHOAL_OK;
 }
 
@@ -74,7 +74,7 @@ static shoal_status meet(shoal_session *s, shoal_ask mine, shoal_ask *agreed)
   int64_t what;
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(settle(s, SHOAL_ARRIVING));
-  SHOAL_TRY(shoal_call_meet(s->call, mine, wish_while_waiting, s, &what));
+  SHOAL_TRY(shoal_call_meet(s->meet.call, mine, wish_while_waiting, s, &what));
   SHOAL_TRY(settle(s, SHOAL_GATHERED));
   shoal_trace_span(s->run.trace, SHOAL_TRACE_OTHER, shoal_trace_op(s->run.trace, "meeting"), t0, shoal_now_ns());
   *agreed = (shoal_ask)what;
@@ -85,7 +85,7 @@ static shoal_status evaluate_now(shoal_session *s)
 {
   SHOAL_TRY(shoal_session_evaluate(s));
   shoal_session_record_metrics(s, false);
-  s->evaluated_own_step = s->run.step;
+  s->meet.evaluated_own_step = s->run.step;
   return SHOAL_OK;
 }
 
@@ -93,22 +93,22 @@ static shoal_status evaluate_now(shoal_session *s)
 static shoal_status act(shoal_session *s, shoal_ask agreed)
 {
   SHOAL_TRY(agreed == SHOAL_ASK_EVALUATE ? evaluate_now(s) : shoal_session_act(s, agreed));
-  if (agreed == SHOAL_ASK_SAVE) s->saved_own_step = s->run.step;
+  if (agreed == SHOAL_ASK_SAVE) s->meet.saved_own_step = s->run.step;
   return settle(s, SHOAL_LEAVING);
 }
 
 /* What takes this rank to a meeting before its next step; ranks that step together all know it of each other. */
 static shoal_status reason_to_meet(shoal_session *s, int64_t *what)
 {
-  *what = SHOAL_MAX((int64_t)wish(s), shoal_call_heard(s->call));
-  if (!s->vote) return SHOAL_OK;
-  SHOAL_TRY(shoal_vote_post(s->vote, *what));
-  return shoal_vote_result(s->vote, what);
+  *what = SHOAL_MAX((int64_t)wish(s), shoal_call_heard(s->meet.call));
+  if (!s->meet.vote) return SHOAL_OK;
+  SHOAL_TRY(shoal_vote_post(s->meet.vote, *what));
+  return shoal_vote_result(s->meet.vote, what);
 }
 
 static shoal_status between(shoal_session *s, const shoal_score *score)
 {
-  s->bad_loss |= !isfinite(score->loss);
+  s->meet.bad_loss |= !isfinite(score->loss);
   for (;;) {
     int64_t what;
     shoal_ask agreed;
@@ -117,7 +117,7 @@ static shoal_status between(shoal_session *s, const shoal_score *score)
     SHOAL_TRY(meet(s, (shoal_ask)what, &agreed));
     SHOAL_TRY(act(s, agreed));
   }
-  return shoal_call_beat(s->call);
+  return shoal_call_beat(s->meet.call);
 }
 
 static shoal_status gather(shoal_session *s)
@@ -139,10 +139,10 @@ static shoal_status leave(shoal_session *s, bool saved)
 /* An epoch's end is this rank's alone, unless something is to be done there that takes all. */
 static bool goes_on_alone(const shoal_session *s)
 {
-  uint64_t done = s->at.epoch + 1;
-  return s->lr.kind != SHOAL_LR_PLATEAU && !s->method->epoch_end && done < (uint64_t)s->run.epochs &&
-         !shoal_session_due(s->choice.eval_every, SHOAL_PER_EPOCHS, done) &&
-         !shoal_session_due(s->choice.save_every, SHOAL_PER_EPOCHS, done);
+  uint64_t done = s->clock.epoch + 1;
+  return s->model.lr.kind != SHOAL_LR_PLATEAU && !s->method->epoch_end && done < (uint64_t)s->run.epochs &&
+         !shoal_session_due(s->world.choice.eval_every, SHOAL_PER_EPOCHS, done) &&
+         !shoal_session_due(s->world.choice.save_every, SHOAL_PER_EPOCHS, done);
 }
 
 /* Each rank has steps of its own. */

@@ -9,17 +9,12 @@
 #include "train/session.h"
 #include <math.h>
 
-static shoal_status open(shoal_session *s)
-{
-  return shoal_vote_create(s->run.control, "step", &s->vote);
-}
-
 static shoal_status between(shoal_session *s, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
   uint64_t every = s->run.meet.every;
   bool asks = every <= 1 || s->run.step % every == 0;
-  if (!isfinite(score->loss)) s->ask = SHOAL_ASK_NUMERIC; /* signals and clocks can be asked again */
+  if (!isfinite(score->loss)) s->meet.ask = SHOAL_ASK_NUMERIC; /* signals and clocks can be asked again */
   if (asks) SHOAL_TRY(shoal_session_take_vote(s, &ask));
   SHOAL_TRY(shoal_session_act_and_due(s, (shoal_ask)ask));
   return asks ? shoal_session_post_vote(s, score) : SHOAL_OK;
@@ -31,7 +26,7 @@ static shoal_status end(shoal_session *s)
   return shoal_session_take_vote(s, &ignored);
 }
 
-const shoal_meeting shoal_meeting_every_step = { .open = open,
+const shoal_meeting shoal_meeting_every_step = { .open = shoal_session_open_vote,
                                                  .between = between,
                                                  .goes_on_alone = shoal_meeting_not_alone,
                                                  .gather = shoal_meeting_gathered,

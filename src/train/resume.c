@@ -60,7 +60,7 @@ static shoal_status check_nothing_left(const shoal_session *s, const shoal_ckpt 
   size_t n = shoal_ckpt_names(c, &names), skip = sizeof prefix - 1;
   for (size_t i = 0; i < n; i++)
     SHOAL_CHECK(
-        strncmp(names[i], prefix, skip) != 0 || has_tensor(s->model, names[i] + skip), SHOAL_ERR_USAGE,
+        strncmp(names[i], prefix, skip) != 0 || has_tensor(s->run.model, names[i] + skip), SHOAL_ERR_USAGE,
         "the checkpoint's %s has %s, which the model of this run has not: resume with the same model options, or "
         "choose another run.name",
         shoal_ckpt_get_info(c)->model, names[i] + skip);
@@ -69,8 +69,8 @@ static shoal_status check_nothing_left(const shoal_session *s, const shoal_ckpt 
 
 static shoal_status check_model(const shoal_session *s, const shoal_ckpt *c)
 {
-  for (int i = 0; i < s->model->params; i++) {
-    const shoal_param *p = &s->model->param[i];
+  for (int i = 0; i < s->run.model->params; i++) {
+    const shoal_param *p = &s->run.model->param[i];
     char name[SHOAL_NAME_MAX + 8];
     snprintf(name, sizeof name, "model/%s", p->name);
     SHOAL_CHECK(shoal_ckpt_has(c, name), SHOAL_ERR_USAGE,
@@ -93,14 +93,14 @@ static shoal_status check_model(const shoal_session *s, const shoal_ckpt *c)
 /* Weights by name into the arena of a whole model: the checkpoint may be of another method or rank count. */
 static shoal_status get_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params)
 {
-  for (int i = 0; i < s->model->params; i++) {
-    const shoal_param *p = &s->model->param[i];
+  for (int i = 0; i < s->run.model->params; i++) {
+    const shoal_param *p = &s->run.model->param[i];
     char name[SHOAL_NAME_MAX + 8];
     snprintf(name, sizeof name, "model/%s", p->name);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, p->count, params->w + p->offset));
   }
   stat_source t = { c, params->stats, SHOAL_OK };
-  shoal_model_each_stat(s->model, get_stat, &t);
+  shoal_model_each_stat(s->run.model, get_stat, &t);
   params->version++;
   return t.st;
 }
@@ -112,7 +112,7 @@ static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int
   shoal_dtype type;
   int ndim;
   uint64_t dims[8];
-  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->form.optim, slot));
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->model.form.optim, slot));
   return shoal_ckpt_has(c, name) && shoal_ckpt_shape(c, name, &type, &ndim, dims) == SHOAL_OK && ndim == 1 &&
          dims[0] == n;
 }
@@ -120,7 +120,7 @@ static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int
 static shoal_status get_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n, float *out)
 {
   char name[96];
-  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->form.optim, slot));
+  snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->model.form.optim, slot));
   return shoal_ckpt_get(c, name, SHOAL_F32, n, out);
 }
 
@@ -148,14 +148,14 @@ static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
 {
   int64_t steps;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
-  s->form.optim->steps = (uint64_t)steps;
+  s->model.form.optim->steps = (uint64_t)steps;
   return SHOAL_OK;
 }
 
 /* This rank's own state, or the mean of all. */
 static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
 {
-  shoal_optim *o = s->form.optim;
+  shoal_optim *o = s->model.form.optim;
   int rank = shoal_world_rank(s->run.world);
   for (int i = 0; i < o->slots; i++) {
     bool found = own && has_slot(s, c, rank, i, o->n);
@@ -177,14 +177,14 @@ static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
 {
   shoal_run *r = &s->run;
   SHOAL_TRY(shoal_session_make_whole(s));
-  SHOAL_TRY(get_model(s, c, s->scratch));
-  SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->scratch->w));
-  shoal_model_gather_stats(s->model, r->form->model, s->scratch->stats, r->form->params->stats);
-  bool found = s->form.optim->slots > 0;
-  for (int i = 0; found && i < s->form.optim->slots; i++) {
-    SHOAL_TRY(get_mean_slot(s, c, i, s->model->weights, s->scratch->w, &found));
+  SHOAL_TRY(get_model(s, c, s->model.scratch));
+  SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->model.scratch->w));
+  shoal_model_gather_stats(s->run.model, r->form->model, s->model.scratch->stats, r->form->params->stats);
+  bool found = s->model.form.optim->slots > 0;
+  for (int i = 0; found && i < s->model.form.optim->slots; i++) {
+    SHOAL_TRY(get_mean_slot(s, c, i, s->run.model->weights, s->model.scratch->w, &found));
     if (found && i == 0) SHOAL_TRY(get_optimizer_steps(s, c)); /* unless the method begins anew */
-    if (found) SHOAL_TRY(s->method->adopt(r, s->method_state, 1 + i, s->scratch->w));
+    if (found) SHOAL_TRY(s->method->adopt(r, s->method_state, 1 + i, s->model.scratch->w));
   }
   shoal_session_drop_whole(s);
   return SHOAL_OK;
@@ -198,8 +198,8 @@ static shoal_status get_place(shoal_session *s, const shoal_ckpt *c)
   snprintf(name, sizeof name, "replica/%d/place", shoal_world_rank(s->run.world));
   if (!shoal_ckpt_has(c, name)) return SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, SHOAL_PLACES, place));
-  s->at.epoch = (uint64_t)place[SHOAL_PLACE_EPOCH];
-  s->at.position = SHOAL_MIN((uint64_t)place[SHOAL_PLACE_POSITION], s->epoch_samples);
+  s->clock.epoch = (uint64_t)place[SHOAL_PLACE_EPOCH];
+  s->clock.position = SHOAL_MIN((uint64_t)place[SHOAL_PLACE_POSITION], s->data.epoch_samples);
   s->run.step = (uint64_t)place[SHOAL_PLACE_STEP];
   s->run.form->optim->steps = (uint64_t)place[SHOAL_PLACE_OPTIMIZER_STEPS];
   return SHOAL_OK;
@@ -221,8 +221,8 @@ static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
   }
   snprintf(name, sizeof name, "replica/%d/score", rank);
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
-  s->at.loss_sum = score[0];
-  s->at.samples = score[1];
+  s->clock.loss_sum = score[0];
+  s->clock.samples = score[1];
   return get_place(s, c);
 }
 
@@ -234,8 +234,8 @@ static shoal_status get_scores(shoal_session *s, const shoal_ckpt *c)
     double score[2];
     snprintf(name, sizeof name, "replica/%lld/score", (long long)k);
     SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
-    s->at.loss_sum += score[0];
-    s->at.samples += score[1];
+    s->clock.loss_sum += score[0];
+    s->clock.samples += score[1];
   }
   return SHOAL_OK;
 }
@@ -246,24 +246,24 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   int64_t checksum;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/data_checksum", &checksum));
   SHOAL_CHECK(
-      (uint32_t)checksum == shoal_dataset_info(s->data)->checksum, SHOAL_ERR_USAGE,
+      (uint32_t)checksum == shoal_dataset_info(s->data.set)->checksum, SHOAL_ERR_USAGE,
       "data.file %s is not the data set this run was trained on; give the same file, or choose another run.name",
-      shoal_config_string(s->config, "data.file"));
+      shoal_config_string(s->world.config, "data.file"));
   int64_t seed;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/seed", &seed));
   SHOAL_CHECK((uint64_t)seed == s->run.seed, SHOAL_ERR_USAGE,
               "run.seed is %llu but the checkpoint was trained with %lld: the sample order would change in mid-run; "
               "set run.seed to %lld, or choose another run.name",
               (unsigned long long)s->run.seed, (long long)seed, (long long)seed);
-  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/seconds", &s->at.seconds));
-  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_best", &s->plateau.best));
-  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_scale", &s->plateau.scale));
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_bad", &s->plateau.bad));
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_seen", &s->plateau.seen));
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/seconds", &s->clock.seconds));
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_best", &s->model.plateau.best));
+  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_scale", &s->model.plateau.scale));
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_bad", &s->model.plateau.bad));
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_seen", &s->model.plateau.seen));
   s->run.step = info->step;
-  s->at.epoch = info->epoch;
-  s->at.position = info->samples / (shoal_session_strided(s) ? (uint64_t)shoal_world_size(s->run.world) : 1);
-  s->at.position = SHOAL_MIN(s->at.position, s->epoch_samples);
+  s->clock.epoch = info->epoch;
+  s->clock.position = info->samples / (shoal_session_strided(s) ? (uint64_t)shoal_world_size(s->run.world) : 1);
+  s->clock.position = SHOAL_MIN(s->clock.position, s->data.epoch_samples);
   return SHOAL_OK;
 }
 
@@ -277,8 +277,9 @@ static const char *lost(const shoal_session *s, const shoal_ckpt_info *old)
 static void report_layout(const shoal_session *s, const shoal_ckpt *c, const char *layout)
 {
   const shoal_ckpt_info *old = shoal_ckpt_get_info(c);
-  bool optimizer = s->form.optim->steps > 0;
-  bool mean = s->form.optim->slots > 0 && has_slot(s, c, 1, 0, s->model->weights); /* there was more than one */
+  bool optimizer = s->model.form.optim->steps > 0;
+  bool mean =
+      s->model.form.optim->slots > 0 && has_slot(s, c, 1, 0, s->run.model->weights); /* there was more than one */
   shoal_info(
       "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the sample "
       "order go on, %s%s%s",
@@ -295,7 +296,7 @@ static void report_layout(const shoal_session *s, const shoal_ckpt *c, const cha
 static shoal_status load(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  const shoal_ckpt *c = s->resume;
+  const shoal_ckpt *c = s->world.resume;
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   char layout[sizeof info->layout];
   shoal_session_layout_text(s, layout, sizeof layout);
@@ -304,29 +305,30 @@ static shoal_status load(shoal_session *s)
               (!s->method->fits || s->method->fits(r, s->method_state, c));
   SHOAL_TRY(get_train(s, c));
   SHOAL_TRY(check_model(s, c));
-  if (!shoal_session_cuts(s)) SHOAL_TRY(get_model(s, c, s->form.params));
+  if (!shoal_session_cuts(s)) SHOAL_TRY(get_model(s, c, s->model.form.params));
   if (same || !shoal_session_cuts(s)) SHOAL_TRY(get_optimizer(s, c, same && !shoal_session_one_copy(s)));
   SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
   if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));
   if (shoal_session_cuts(s) && !same) SHOAL_TRY(cut_model(s, c));
-  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->resume_path,
+  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->world.resume_path,
              (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
   if (!same) report_layout(s, c, layout);
-  return info->config ? shoal_config_changes(s->config, info->config, "the checkpoint's run file", report_change, NULL)
-                      : SHOAL_OK;
+  return info->config
+             ? shoal_config_changes(s->world.config, info->config, "the checkpoint's run file", report_change, NULL)
+             : SHOAL_OK;
 }
 
 /* Rank 0 chooses and verifies; all read the same file. */
 static shoal_status choose(shoal_session *s, char *path, size_t cap)
 {
-  const char *resume = s->args->resume ? s->args->resume : "auto";
+  const char *resume = s->world.args->resume ? s->world.args->resume : "auto";
   path[0] = 0;
   if (strcmp(resume, "never") == 0) return SHOAL_OK;
   char *found = NULL;
   if (strcmp(resume, "auto") == 0) {
-    SHOAL_TRY(shoal_ckpt_sweep(s->folder.ckpt));
+    SHOAL_TRY(shoal_ckpt_sweep(s->world.folder.ckpt));
     uint64_t step;
-    SHOAL_TRY(shoal_ckpt_latest(s->folder.ckpt, &found, &step));
+    SHOAL_TRY(shoal_ckpt_latest(s->world.folder.ckpt, &found, &step));
   } else {
     shoal_ckpt *c;
     SHOAL_TRY(shoal_ckpt_open(resume, true, &c));
@@ -346,31 +348,31 @@ shoal_status shoal_session_find(shoal_session *s)
   shoal_group *control = s->run.control;
   SHOAL_TRY(shoal_group_agree(control, shoal_session_is_root(s) ? choose(s, path, sizeof path) : SHOAL_OK));
   SHOAL_TRY(shoal_group_broadcast(control, path, sizeof path, 0));
-  s->fresh = path[0] == 0;
-  if (s->fresh) return SHOAL_OK;
-  if (shoal_session_is_root(s)) s->resumes_own = shoal_folder_owns(&s->folder, path);
-  SHOAL_TRY(shoal_group_broadcast(control, &s->resumes_own, sizeof s->resumes_own, 0));
-  s->resume_path = strdup(path);
-  shoal_status st = s->resume_path ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "the path of a checkpoint");
-  if (st == SHOAL_OK) st = shoal_ckpt_open(path, false, &s->resume);
-  s->run.from = s->resume;
+  if (path[0] == 0) return SHOAL_OK;
+  if (shoal_session_is_root(s)) s->world.resumes_own = shoal_folder_owns(&s->world.folder, path);
+  SHOAL_TRY(shoal_group_broadcast(control, &s->world.resumes_own, sizeof s->world.resumes_own, 0));
+  s->world.resume_path = strdup(path);
+  shoal_status st = s->world.resume_path ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "the path of a checkpoint");
+  if (st == SHOAL_OK) st = shoal_ckpt_open(path, false, &s->world.resume);
+  s->run.from = s->world.resume;
   return shoal_group_agree(control, st);
 }
 
 shoal_status shoal_session_resume(shoal_session *s)
 {
-  if (s->fresh) return SHOAL_OK;
+  if (!s->world.resume_path) return SHOAL_OK;
   bool root = shoal_session_is_root(s);
   if (!root) shoal_quiet_errors(1); /* the same file, the same complaint */
   shoal_status st = load(s);
   if (!root) shoal_quiet_errors(-1);
-  shoal_ckpt_close(s->resume);
-  s->resume = NULL;
+  shoal_ckpt_close(s->world.resume);
+  s->world.resume = NULL;
   s->run.from = NULL;
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
   SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_session_plan_rest(s)));
-  s->first_step = s->last_saved_step = s->run.step;
-  s->last_saved_epoch = s->at.epoch;
-  s->saved_any = s->resumes_own; /* another folder's checkpoint may be gone tomorrow: this run saves its own */
+  s->clock.first_step = s->clock.saved_step = s->run.step;
+  s->clock.saved_epoch = s->clock.epoch;
+  s->clock.saved_any =
+      s->world.resumes_own; /* another folder's checkpoint may be gone tomorrow: this run saves its own */
   return SHOAL_OK;
 }

@@ -48,22 +48,22 @@ static void put_stat(void *ctx, const char *name, size_t offset, size_t count)
 
 static void put_model(shoal_session *s, shoal_ckpt_writer *w)
 {
-  const shoal_model *m = s->model;
+  const shoal_model *m = s->run.model;
   for (int i = 0; i < m->params; i++) {
     const shoal_param *p = &m->param[i];
     char name[SHOAL_NAME_MAX + 8];
     uint64_t dims[SHOAL_MAX_DIMS];
     for (int d = 0; d < p->shape.ndim; d++) dims[d] = (uint64_t)p->shape.dim[d];
     snprintf(name, sizeof name, "model/%s", p->name);
-    shoal_ckpt_put(w, name, SHOAL_F32, p->shape.ndim, dims, s->scratch->w + p->offset);
+    shoal_ckpt_put(w, name, SHOAL_F32, p->shape.ndim, dims, s->model.scratch->w + p->offset);
   }
-  shoal_model_each_stat(m, put_stat, &(stat_target){ w, s->scratch->stats });
+  shoal_model_each_stat(m, put_stat, &(stat_target){ w, s->model.scratch->stats });
 }
 
 static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
 {
   shoal_run *r = &s->run;
-  const shoal_optim *o = s->form.optim;
+  const shoal_optim *o = s->model.form.optim;
   if (!shoal_session_one_copy(s))
     shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->form->params->n, r->form->params->w);
   for (int i = 0; i < o->slots; i++) {
@@ -76,16 +76,16 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
       shoal_ckpt_put_replica(w, slot, SHOAL_F32, o->n, o->slot[i]);
   }
   /* collective: parts without statistics bring none */
-  if (s->model->stats || shoal_session_cuts(s))
+  if (s->run.model->stats || shoal_session_cuts(s))
     shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->form->params->n_stats, r->form->params->stats);
-  double score[] = { s->at.loss_sum, s->at.samples };
+  double score[] = { s->clock.loss_sum, s->clock.samples };
   shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
 }
 
 static void put_place(shoal_session *s, shoal_ckpt_writer *w)
 {
-  int64_t place[SHOAL_PLACES] = { [SHOAL_PLACE_EPOCH] = (int64_t)s->at.epoch,
-                                  [SHOAL_PLACE_POSITION] = (int64_t)s->at.position,
+  int64_t place[SHOAL_PLACES] = { [SHOAL_PLACE_EPOCH] = (int64_t)s->clock.epoch,
+                                  [SHOAL_PLACE_POSITION] = (int64_t)s->clock.position,
                                   [SHOAL_PLACE_STEP] = (int64_t)s->run.step,
                                   [SHOAL_PLACE_OPTIMIZER_STEPS] = (int64_t)s->run.form->optim->steps };
   if (shoal_session_strided(s)) shoal_ckpt_put_replica(w, "place", SHOAL_I64, SHOAL_PLACES, place);
@@ -94,8 +94,8 @@ static void put_place(shoal_session *s, shoal_ckpt_writer *w)
 /* Strided shares: samples of one rank in an epoch. */
 static uint64_t share_of(const shoal_session *s, uint64_t rank)
 {
-  uint64_t p = (uint64_t)shoal_world_size(s->run.world), n = shoal_dataset_info(s->data)->n[SHOAL_TRAIN];
-  return SHOAL_MIN((n - rank + p - 1) / p, s->epoch_end);
+  uint64_t p = (uint64_t)shoal_world_size(s->run.world), n = shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
+  return SHOAL_MIN((n - rank + p - 1) / p, s->data.epoch_end);
 }
 
 /* Samples of one epoch over all ranks. */
@@ -111,11 +111,11 @@ static shoal_status sum_places(shoal_session *s, shoal_ckpt_info *info)
 {
   int64_t sums[2] = { 0, (int64_t)s->run.step };
   info->step = s->run.step;
-  info->epoch = s->at.epoch;
-  info->samples = s->at.position;
+  info->epoch = s->clock.epoch;
+  info->samples = s->clock.position;
   if (!shoal_session_strided(s)) return SHOAL_OK;
   uint64_t own = share_of(s, (uint64_t)shoal_world_rank(s->run.world)), whole = whole_epoch(s);
-  sums[0] = (int64_t)(s->at.epoch * own + SHOAL_MIN(s->at.position, own));
+  sums[0] = (int64_t)(s->clock.epoch * own + SHOAL_MIN(s->clock.position, own));
   SHOAL_TRY(shoal_group_sum_i64(s->run.control, sums, SHOAL_COUNT(sums)));
   info->epoch = (uint64_t)sums[0] / whole;
   info->samples = (uint64_t)sums[0] % whole;
@@ -125,13 +125,13 @@ static shoal_status sum_places(shoal_session *s, shoal_ckpt_info *info)
 
 static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
-  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->form.optim->steps);
-  shoal_ckpt_put_f64(w, "train/seconds", s->at.seconds + shoal_seconds_since(s->started_ns));
-  shoal_ckpt_put_f64(w, "train/plateau_best", s->plateau.best);
-  shoal_ckpt_put_f64(w, "train/plateau_scale", s->plateau.scale);
-  shoal_ckpt_put_i64(w, "train/plateau_bad", s->plateau.bad);
-  shoal_ckpt_put_i64(w, "train/plateau_seen", s->plateau.seen);
-  shoal_ckpt_put_i64(w, "train/data_checksum", shoal_dataset_info(s->data)->checksum);
+  shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->model.form.optim->steps);
+  shoal_ckpt_put_f64(w, "train/seconds", s->clock.seconds + shoal_seconds_since(s->clock.started_ns));
+  shoal_ckpt_put_f64(w, "train/plateau_best", s->model.plateau.best);
+  shoal_ckpt_put_f64(w, "train/plateau_scale", s->model.plateau.scale);
+  shoal_ckpt_put_i64(w, "train/plateau_bad", s->model.plateau.bad);
+  shoal_ckpt_put_i64(w, "train/plateau_seen", s->model.plateau.seen);
+  shoal_ckpt_put_i64(w, "train/data_checksum", shoal_dataset_info(s->data.set)->checksum);
   shoal_ckpt_put_i64(w, "train/seed", (int64_t)s->run.seed);
 }
 
@@ -139,7 +139,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 static shoal_status refuse_bad_model(shoal_session *s)
 {
   double sum;
-  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->scratch->n, s->scratch->w, &sum));
+  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->model.scratch->n, s->model.scratch->w, &sum));
   SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
               "the weights are not finite at step %llu: nothing is saved and the last checkpoint is untouched; resume "
               "from it with a smaller optim.lr or with optim.clip",
@@ -171,35 +171,35 @@ static shoal_status measure(shoal_session *s, uint64_t *bytes)
 shoal_status shoal_session_save(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  int64_t news = !s->saved_any || s->last_saved_step != r->step || s->last_saved_epoch != s->at.epoch;
-  SHOAL_TRY(s->meeting->share_news(s, &news));
+  int64_t news = !s->clock.saved_any || s->clock.saved_step != r->step || s->clock.saved_epoch != s->clock.epoch;
+  SHOAL_TRY(s->meet.way->share_news(s, &news));
   if (!news) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns(), need;
   SHOAL_TRY(shoal_session_assemble(s));
   shoal_status st = SHOAL_AGREE_ONCE(r->control, refuse_bad_model(s));
   if (st != SHOAL_OK) {
-    s->agreed = st == SHOAL_ERR_NUMERIC; /* the same model on every rank */
+    s->meet.agreed = st == SHOAL_ERR_NUMERIC; /* the same model on every rank */
     return st;
   }
   SHOAL_TRY(measure(s, &need));
   shoal_str config = { 0 };
   shoal_json placement = { .lines = 2 };
-  shoal_config_print(s->config, &config);
+  shoal_config_print(s->world.config, &config);
   shoal_topo_put_json(shoal_world_topo(r->world), &placement, NULL);
   shoal_ckpt_info info = { .size = shoal_world_size(r->world),
                            .config = config.text,
                            .placement = placement.text.text };
   st = sum_places(s, &info);
-  snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->config, "run.name"));
+  snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->world.config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
-  snprintf(info.model, sizeof info.model, "%s", s->model->name);
+  snprintf(info.model, sizeof info.model, "%s", s->run.model->name);
   shoal_session_layout_text(s, info.layout, sizeof info.layout);
   shoal_ckpt_writer *w;
-  if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->folder.ckpt, &info, need, &w);
+  if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->world.folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
   shoal_str_free(&placement.text);
   if (st != SHOAL_OK) {
-    s->agreed = true;
+    s->meet.agreed = true;
     return st;
   }
   st = put_all(s, w);
@@ -210,20 +210,20 @@ shoal_status shoal_session_save(shoal_session *s)
   }
   char *path;
   if ((st = shoal_ckpt_commit(w, &path)) != SHOAL_OK) {
-    s->agreed = true; /* the same verdict on every rank */
+    s->meet.agreed = true; /* the same verdict on every rank */
     return st;
   }
-  s->last_saved_step = r->step;
-  s->last_saved_epoch = s->at.epoch;
-  s->saved_any = true;
-  s->saved_ns = shoal_now_ns();
+  s->clock.saved_step = r->step;
+  s->clock.saved_epoch = s->clock.epoch;
+  s->clock.saved_any = true;
+  s->clock.saved_ns = shoal_now_ns();
   shoal_session_drop_whole(s);
   double seconds = shoal_seconds_since(t0);
-  s->save_s = SHOAL_MAX(s->save_s, seconds);
+  s->record.save_s = SHOAL_MAX(s->record.save_s, seconds);
   if (shoal_session_is_root(s)) {
     shoal_info("checkpoint %s, %.2f s", path, seconds);
-    (void)shoal_folder_status(&s->folder, "running", 0, "", r->step, s->at.epoch);
-    st = shoal_ckpt_prune(s->folder.ckpt, s->choice.keep);
+    (void)shoal_folder_status(&s->world.folder, "running", 0, "", r->step, s->clock.epoch);
+    st = shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep);
   }
   free(path);
   shoal_trace_span(r->trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(r->trace, "checkpoint"), t0, shoal_now_ns());

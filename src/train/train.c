@@ -15,20 +15,20 @@ static shoal_status write_start(shoal_session *s)
   shoal_status st = SHOAL_OK;
   if (shoal_session_is_root(s)) {
     shoal_str text = { 0 };
-    shoal_config_print(s->config, &text);
-    st = shoal_folder_write(&s->folder, "run.yaml", text.text);
+    shoal_config_print(s->world.config, &text);
+    st = shoal_folder_write(&s->world.folder, "run.yaml", text.text);
     shoal_str_free(&text);
     shoal_json placement = { .lines = 2 };
     shoal_topo_put_json(shoal_world_topo(s->run.world), &placement, NULL);
-    if (st == SHOAL_OK) st = shoal_folder_write(&s->folder, "placement.json", placement.text.text);
+    if (st == SHOAL_OK) st = shoal_folder_write(&s->world.folder, "placement.json", placement.text.text);
     shoal_str_free(&placement.text);
-    if (st == SHOAL_OK) st = shoal_folder_status(&s->folder, "running", 0, "", s->run.step, s->at.epoch);
+    if (st == SHOAL_OK) st = shoal_folder_status(&s->world.folder, "running", 0, "", s->run.step, s->clock.epoch);
     shoal_session_print_columns(s, &text);
-    if (st == SHOAL_OK) st = shoal_folder_open_metrics(&s->folder, s->run.step, text.text ? text.text : "");
+    if (st == SHOAL_OK) st = shoal_folder_open_metrics(&s->world.folder, s->run.step, text.text ? text.text : "");
     shoal_str_free(&text);
   }
-  s->started = shoal_group_agree(s->run.control, st) == SHOAL_OK;
-  return s->started || st != SHOAL_OK ? st : SHOAL_ERR_PEER;
+  s->world.started = shoal_group_agree(s->run.control, st) == SHOAL_OK;
+  return s->world.started || st != SHOAL_OK ? st : SHOAL_ERR_PEER;
 }
 
 static shoal_status prepare(shoal_session *s, const shoal_train_args *args)
@@ -68,8 +68,8 @@ static void write_end(shoal_session *s, shoal_status st)
   const char *state = states[st == SHOAL_OK ? 0 : st == SHOAL_STOPPED ? 1 : 2];
   const char *reason = st == SHOAL_OK || st == SHOAL_STOPPED ? shoal_status_text(st) : shoal_first_error();
   /* A run that was refused leaves the folder as it is; of several ranks that see it fail the first one speaks. */
-  if (s->started && !shoal_folder_says_failed(&s->folder))
-    (void)shoal_folder_status(&s->folder, state, shoal_status_exit_code(st), reason, s->run.step, s->at.epoch);
+  if (s->world.started && !shoal_folder_says_failed(&s->world.folder))
+    (void)shoal_folder_status(&s->world.folder, state, shoal_status_exit_code(st), reason, s->run.step, s->clock.epoch);
 }
 
 shoal_status shoal_train(const shoal_train_args *args)
@@ -86,13 +86,13 @@ shoal_status shoal_train(const shoal_train_args *args)
     st = train(s);
   }
   bool alone = !s->run.world || shoal_world_size(s->run.world) == 1;
-  bool agreed = st == SHOAL_OK || s->agreed || !prepared || alone;
+  bool agreed = st == SHOAL_OK || s->meet.agreed || !prepared || alone;
   bool speaks = agreed ? !s->run.world || shoal_session_is_root(s) : st != SHOAL_ERR_PEER;
-  if (speaks && s->folder.dir) write_end(s, st);
+  if (speaks && s->world.folder.dir) write_end(s, st);
   if (!agreed) {
     (void)shoal_trace_flush(s->run.trace, true);
     if (st == SHOAL_ERR_PEER) sleep(2);
-    if (speaks) shoal_folder_release(&s->folder);
+    if (speaks) shoal_folder_release(&s->world.folder);
     shoal_world_abort(s->run.world, shoal_status_exit_code(st));
   }
   if (prepared && (st == SHOAL_OK || st == SHOAL_STOPPED)) shoal_session_report_end(s, st);

@@ -1,0 +1,123 @@
+/* The run's samples: the data set, how an epoch is cut into batches, and loaders for training, evaluation and statistics. */
+#include "train/session.h"
+#include <string.h>
+
+static bool has_word(const shoal_config *c, const char *option, const char *word)
+{
+  const char *const *words;
+  size_t n = shoal_config_words(c, option, &words);
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(words[i], word) == 0) return true;
+  return false;
+}
+
+/* Batches over all ranks and of one, and how long an epoch is for whoever counts positions.  With strided shares every
+ * rank takes as many steps as the one with the largest share, the last one perhaps without a sample. */
+static shoal_status size_batches(shoal_session *s)
+{
+  const shoal_config *c = s->world.config;
+  uint64_t p = (uint64_t)shoal_world_size(s->run.world), n = shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
+  uint64_t global = (uint64_t)shoal_config_int(c, "data.global_batch");
+  s->data.global_batch = global ? global : (uint64_t)shoal_config_int(c, "data.batch") * p;
+  SHOAL_CHECK(!(global && shoal_config_given(c, "data.batch")), SHOAL_ERR_USAGE,
+              "data.batch and data.global_batch are both set: keep one of them");
+  bool drops = s->world.choice.last == SHOAL_LAST_DROP;
+  SHOAL_CHECK(!drops || n >= s->data.global_batch, SHOAL_ERR_USAGE,
+              "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
+              (unsigned long long)s->data.global_batch, (unsigned long long)n);
+  s->data.own_batch = s->data.global_batch / p;
+  s->data.epoch_samples = n;
+  s->data.epoch_end = drops ? n / s->data.global_batch * s->data.global_batch : n;
+  if (!shoal_session_strided(s)) return SHOAL_OK;
+  SHOAL_CHECK(
+      s->data.global_batch % p == 0, SHOAL_ERR_USAGE,
+      "data.global_batch is %llu: with method %s every rank has a batch of its own, so it must be a multiple of "
+      "the %llu ranks",
+      (unsigned long long)s->data.global_batch, s->method->name, (unsigned long long)p);
+  SHOAL_CHECK(n >= p, SHOAL_ERR_USAGE, "%llu training samples for %llu ranks: use fewer ranks", (unsigned long long)n,
+              (unsigned long long)p);
+  s->data.epoch_samples = (n + p - 1) / p;
+  s->data.epoch_end = drops ? n / p / s->data.own_batch * s->data.own_batch : s->data.epoch_samples;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_size_data(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, size_batches(s)));
+  r->share_rank = shoal_world_rank(r->world);
+  r->share_size = shoal_world_size(r->world);
+  r->epoch_samples = s->data.epoch_end;
+  r->global_batch = shoal_session_strided(s) ? s->data.own_batch : s->data.global_batch;
+  r->pads = s->world.choice.last == SHOAL_LAST_PAD;
+  r->steps_per_epoch = (s->data.epoch_end + r->global_batch - 1) / r->global_batch;
+  return SHOAL_OK;
+}
+
+/* Rank 0 looks first: a file that is nowhere is one complaint, and one that only some nodes miss is theirs. */
+shoal_status shoal_session_open_dataset(shoal_session *s)
+{
+  const char *path = shoal_config_string(s->world.config, "data.file");
+  bool root = shoal_session_is_root(s);
+  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, root ? shoal_dataset_open(path, &s->data.set) : SHOAL_OK));
+  return shoal_group_agree(s->run.control, root ? SHOAL_OK : shoal_dataset_open(path, &s->data.set));
+}
+
+/* A batch whose own statistics normalise it must have some: asked for early, like the batches of training. */
+shoal_status shoal_session_check_test_batches(shoal_session *s)
+{
+  if (!s->data.test || s->run.eval_mode != SHOAL_PLAN_MEASURE) return SHOAL_OK;
+  uint64_t p = (uint64_t)shoal_world_size(s->run.world), batch = s->world.choice.eval_batch;
+  uint64_t rest = shoal_dataset_info(s->data.set)->n[SHOAL_TEST] % (batch * p);
+  SHOAL_CHECK(
+      batch > 1 && (rest == 0 || rest >= 2 * p), SHOAL_ERR_USAGE,
+      "eval.batch_norm is batch, but eval.batch %llu leaves a rank with less than two of the %llu test samples: "
+      "choose another eval.batch, or eval.batch_norm model",
+      (unsigned long long)batch, (unsigned long long)shoal_dataset_info(s->data.set)->n[SHOAL_TEST]);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_open_loaders(shoal_session *s)
+{
+  const shoal_config *c = s->world.config;
+  const shoal_run *r = &s->run;
+  int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
+  const shoal_data_info *info = shoal_dataset_info(s->data.set);
+  shoal_loader_config l = {
+    .split = SHOAL_TRAIN,
+    .seed = s->run.seed,
+    .rank = r->share_rank,
+    .size = r->share_size,
+    .batch = r->global_batch,
+    .last = s->world.choice.last,
+    .share = s->method->share,
+    .shard = s->world.choice.shard,
+    .shuffle = shoal_config_bool(c, "data.shuffle"),
+    .crop4 = has_word(c, "data.augment", "crop4"),
+    .hflip = has_word(c, "data.augment", "hflip"),
+    .sizes_only = r->reads_none,
+    .depth = r->reads_none ? 0 : (int)shoal_config_int(c, "data.prefetch"),
+  };
+  SHOAL_TRY(shoal_loader_create(s->data.set, &l, &s->data.train));
+  l.rank = rank;
+  l.size = size;
+  l.sizes_only = false;
+  l.depth = 0;
+  if (l.last == SHOAL_LAST_DROP) l.last = SHOAL_LAST_SHORT; /* a share that fills no batch is padded as in training */
+  l.share = SHOAL_SHARE_STRIDED;
+  l.batch = s->data.own_batch;
+  if (s->method->measures_stats) SHOAL_TRY(shoal_loader_create(s->data.set, &l, &s->data.sample));
+  if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
+  shoal_loader_config t = {
+    .split = SHOAL_TEST, .rank = rank, .size = size, .batch = s->world.choice.eval_batch * (uint64_t)size
+  };
+  return shoal_loader_create(s->data.set, &t, &s->data.test);
+}
+
+void shoal_session_close_data(shoal_session *s)
+{
+  shoal_loader_destroy(s->data.sample);
+  shoal_loader_destroy(s->data.test);
+  shoal_loader_destroy(s->data.train);
+  shoal_dataset_close(s->data.set);
+}

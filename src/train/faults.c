@@ -1,0 +1,78 @@
+/* Fault hooks for tests: options fault.*, which need --allow-faults.  Where none is given nothing of this happens. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "train/session.h"
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Seconds of a fault hook "sleep:MS"; 0 where it is not set. */
+static shoal_status read_sleep(const shoal_config *c, const char *name, double *seconds)
+{
+  static const char prefix[] = "sleep:";
+  const char *text = shoal_config_string(c, name);
+  const double most_ms = 3600e3; /* an hour: its microseconds fit usleep's 32 bits */
+  double ms = 0;
+  bool ok = !*text || (strncmp(text, prefix, strlen(prefix)) == 0 &&
+                       shoal_parse_f64(text + strlen(prefix), &ms) == SHOAL_OK && ms >= 0 && ms <= most_ms);
+  SHOAL_CHECK(ok, SHOAL_ERR_USAGE, "%s: %s is \"%s\": must be sleep:MS with MS from 0 to %.0f, for example sleep:100",
+              shoal_config_origin(c, name), name, text, most_ms);
+  *seconds = ms * 1e-3;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_read_faults(shoal_session *s)
+{
+  const shoal_config *c = s->world.config;
+  static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step", "fault.seed",
+                                       "fault.compute",     "fault.ckpt",      "fault.lr",       "fault.rank",
+                                       "fault.no_exchange", "fault.jitter",    "fault.exit_step" };
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++)
+    SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->world.args->allow_faults, SHOAL_ERR_USAGE,
+                "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
+  s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .exit_step = -1, .nan_step = -1, .lr = 1 };
+  s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
+  s->faults.jitter_s = shoal_config_float(c, "fault.jitter") * 1e-3;
+  bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
+  double compute_s;
+  SHOAL_TRY(read_sleep(c, "fault.ckpt", &s->faults.ckpt_s));
+  SHOAL_TRY(read_sleep(c, "fault.compute", &compute_s));
+  if (!here) return SHOAL_OK;
+  s->faults.compute_s = compute_s;
+  s->faults.stop_step = shoal_config_int(c, "fault.stop_step");
+  s->faults.kill_step = shoal_config_int(c, "fault.kill_step");
+  s->faults.exit_step = shoal_config_int(c, "fault.exit_step");
+  s->faults.nan_step = shoal_config_int(c, "fault.nan_step");
+  s->faults.seed = shoal_config_int(c, "fault.seed");
+  s->faults.lr = (float)shoal_config_float(c, "fault.lr");
+  return SHOAL_OK;
+}
+
+/* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
+static shoal_status pretend_compute(shoal_session *s, double seconds)
+{
+  const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(seconds * 1e9);
+  for (uint64_t now = t0; now < end; now = shoal_now_ns()) {
+    usleep((useconds_t)SHOAL_MIN((end - now) / 1000 + 1, poll_us));
+    SHOAL_TRY(shoal_world_progress(s->run.world));
+  }
+  shoal_trace_span(s->run.trace, SHOAL_TRACE_FORWARD, s->record.op.pretended, t0, shoal_now_ns());
+  return SHOAL_OK;
+}
+
+/* Another time on every rank and in every step, though the same in every run. */
+static double jitter(const shoal_session *s)
+{
+  shoal_rng_block r = shoal_rng(s->run.seed, SHOAL_RNG_TEST, s->run.step, (uint32_t)shoal_world_rank(s->run.world));
+  return s->faults.jitter_s * shoal_rng_unit(r.v[0]);
+}
+
+shoal_status shoal_session_act_faults(shoal_session *s)
+{
+  s->faults.left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
+  if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
+  if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
+  if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
+  double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
+  return seconds > 0 ? pretend_compute(s, seconds) : SHOAL_OK;
+}

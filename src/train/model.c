@@ -1,0 +1,104 @@
+/* The run's model: the network's description, the form that this rank trains, and room for the whole model where it is
+ * assembled. */
+#include "base/mem.h"
+#include "method/common/batch.h"
+#include "train/session.h"
+
+shoal_status shoal_session_build_model(shoal_session *s)
+{
+  SHOAL_TRY(shoal_optim_configure(s->world.config, &s->model.optim));
+  SHOAL_TRY(shoal_lr_configure(s->world.config, s->run.epochs, &s->model.lr));
+  shoal_lr_plateau_init(&s->model.plateau);
+  const shoal_data_info *info = shoal_dataset_info(s->data.set);
+  const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->world.config, "model.name"));
+  SHOAL_TRY(entry->build(s->world.config, &info->sample, info->classes, &s->model.whole));
+  s->run.model = s->model.whole;
+  s->run.form = &s->model.form;
+  s->run.eval_mode = s->world.choice.eval_by_batch && s->run.model->stats > 0 ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL;
+  if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
+  s->model.opened = true;
+  SHOAL_CHECK(!shoal_session_cuts(s) || !shoal_config_bool(s->world.config, "model.orthogonal"), SHOAL_ERR_USAGE,
+              "model.orthogonal is true, but with method %s no rank holds whole weights to begin with; leave it out",
+              s->method->name);
+  s->model.outline = (shoal_outline){ .model = s->model.whole };
+  if (s->method->outline) SHOAL_TRY(s->method->outline(&s->run, s->method_state, &s->model.outline));
+  s->model.form.model = s->model.outline.model;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_share_gradients(shoal_session *s)
+{
+  void *memory;
+  const shoal_outline *o = &s->model.outline;
+  if (o->own_gradients) return SHOAL_OK;
+  SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(o->model->weights, o->gradients) * sizeof(float), &memory));
+  s->model.gradients = memory;
+  return SHOAL_OK;
+}
+
+/* A plan for the epoch's last batch, which may be short, if so many samples of it are left. */
+static shoal_status plan_last_batch(shoal_session *s, uint64_t left)
+{
+  const shoal_run *r = &s->run;
+  uint64_t rest = s->world.choice.last != SHOAL_LAST_SHORT ? 0 : left % r->global_batch, first, count = rest;
+  if (!shoal_session_strided(s)) shoal_share_of(rest, r->share_rank, r->share_size, &first, &count);
+  return shoal_plan_last_batch(&s->model.form, count);
+}
+
+/* Plans for the usual batch and for the epoch's last one: made now, so that a batch the model cannot take (one sample
+ * under batch norm) is refused before step 1 and not at the end of the first epoch. */
+static shoal_status open_plans(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  uint64_t first, count = r->global_batch;
+  if (!shoal_session_strided(s)) shoal_share_of(r->global_batch, r->share_rank, r->share_size, &first, &count);
+  SHOAL_TRY(shoal_form_plan(r->backend, (int64_t)SHOAL_MAX(count, 1), &s->model.form));
+  return plan_last_batch(s, shoal_loader_samples(s->data.train));
+}
+
+shoal_status shoal_session_plan_rest(shoal_session *s)
+{
+  uint64_t n = shoal_loader_samples(s->data.train);
+  return s->model.form.plans ? plan_last_batch(s, n - SHOAL_MIN(s->clock.position, n)) : SHOAL_OK;
+}
+
+shoal_status shoal_session_open_model(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  shoal_form *f = &s->model.form;
+  SHOAL_TRY(shoal_form_init(r->backend, f->model, &s->model.optim, s->model.gradients, f));
+  shoal_model_init(f->model, r->seed + (uint64_t)s->faults.seed, f->params->w, f->params->stats);
+  f->params->version++;
+  if (s->method->step) return SHOAL_OK; /* which has plans of its own */
+  SHOAL_TRY(open_plans(s));
+  return shoal_session_cuts(s) ? SHOAL_OK : shoal_session_make_whole(s);
+}
+
+shoal_status shoal_session_make_whole(shoal_session *s)
+{
+  if (!s->model.scratch) SHOAL_TRY(shoal_params_create_forward(s->run.backend, s->run.model, &s->model.scratch));
+  if (s->model.plans) return SHOAL_OK;
+  if (shoal_session_cuts(s)) return shoal_plans_create(s->run.backend, s->run.model, &s->model.plans);
+  s->model.plans = s->model.form.plans;
+  return SHOAL_OK;
+}
+
+/* A rank that trains a part may have no room for the whole model all the time. */
+void shoal_session_drop_whole(shoal_session *s)
+{
+  if (!shoal_session_cuts(s)) return;
+  shoal_params_destroy(s->run.backend, s->model.scratch);
+  shoal_plans_destroy(s->model.plans);
+  s->model.scratch = NULL;
+  s->model.plans = NULL;
+}
+
+void shoal_session_close_model(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  if (s->model.plans != s->model.form.plans) shoal_plans_destroy(s->model.plans);
+  shoal_params_destroy(r->backend, s->model.scratch);
+  shoal_form_fini(r->backend, &s->model.form);
+  if (r->world) shoal_group_unshare(r->all, s->model.gradients);
+  shoal_model_destroy(s->model.whole);
+}

@@ -1,0 +1,148 @@
+/* The run's world: the run file, ranks and groups, the folder, the trace, the backend. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "tensor/cpu/cpu.h"
+#include "train/session.h"
+#include <stdlib.h>
+#include <strings.h>
+
+static double period_seconds(const shoal_config *c, const char *name)
+{
+  shoal_period p = shoal_config_period(c, name);
+  return p.unit == SHOAL_PER_SECONDS ? p.value : 0;
+}
+
+/* The run file is read before there is a world, by every rank; only the first in line complains about it. */
+shoal_status shoal_session_open_world(shoal_session *s)
+{
+  SHOAL_TRY(shoal_run_configure(s->world.args->run_file, s->world.args->sets, s->world.args->n_sets, &s->world.config));
+  shoal_world_options o = {
+    .pretend = s->world.args->topology,
+    .allow_singletons = shoal_config_bool(s->world.config, "run.allow_singletons"),
+    .strict_cores = shoal_config_bool(s->world.config, "run.strict"),
+    .threads = (int)shoal_config_int(s->world.config, "threads"),
+    .no_sharing = !shoal_config_bool(s->world.config, "comm.shared_memory"),
+    .max_message = (size_t)shoal_config_int(s->world.config, "comm.max_message"),
+    .warn_s = period_seconds(s->world.config, "comm.warn"),
+    .hang_s = period_seconds(s->world.config, "comm.hang"),
+  };
+  shoal_run *r = &s->run;
+  shoal_run_choose(s->world.config, &s->world.choice);
+  SHOAL_TRY(shoal_world_open(&o, &r->world));
+  if (s->world.args->hushed) shoal_quiet_errors(-1);
+  r->config = s->world.config;
+  r->all = shoal_world_group(r->world);
+  r->control = shoal_world_control(r->world);
+  r->seed = (uint64_t)shoal_config_int(s->world.config, "run.seed");
+  r->epochs = (double)shoal_config_int(s->world.config, "run.epochs");
+  s->method = shoal_method_find(shoal_config_string(s->world.config, "method.name"));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_open_folder(shoal_session *s)
+{
+  const shoal_config *c = s->world.config;
+  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_folder_name(shoal_config_string(c, "run.dir"),
+                                                               shoal_config_string(c, "run.name"), &s->world.folder)));
+  shoal_status st = SHOAL_OK;
+  bool never = s->world.args->resume && strcmp(s->world.args->resume, "never") == 0;
+  if (shoal_session_is_root(s)) {
+    if (never && shoal_folder_has_checkpoints(&s->world.folder))
+      st = SHOAL_FAIL(
+          SHOAL_ERR_USAGE,
+          "%s holds checkpoints and --resume never would train over them; choose another run.name or move it",
+          s->world.folder.dir);
+    if (st == SHOAL_OK) st = shoal_folder_take(&s->world.folder);
+  }
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  return shoal_group_broadcast(s->run.control, &s->world.folder.attempt, sizeof s->world.folder.attempt, 0);
+}
+
+/* Do the ranks that share this one's cores have more threads than there are cores? */
+static bool is_contended(const shoal_session *s, const shoal_place *p)
+{
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  int threads = (int)shoal_config_int(s->world.config, "threads"), sharing = 0;
+  for (int r = 0; r < t->size; r++)
+    if (strcmp(t->places[r].host, p->host) == 0 && strcmp(t->places[r].cpu_list, p->cpu_list) == 0)
+      sharing += threads ? threads : t->places[r].threads;
+  return sharing > p->cores;
+}
+
+shoal_status shoal_session_open_trace(shoal_session *s)
+{
+  const shoal_place *p = shoal_world_place(s->run.world);
+  shoal_trace_level level = s->world.choice.trace;
+  char file[32];
+  snprintf(file, sizeof file, "rank-%05d.h5", p->rank);
+  char *path = shoal_path_join(s->world.folder.trace, file);
+  shoal_str text = { 0 };
+  shoal_json place = { .lines = 2 };
+  shoal_config_print(s->world.config, &text);
+  if (p->rank == 0) /* the whole table once; all ranks' files together would hold its square */
+    shoal_topo_put_json(shoal_world_topo(s->run.world), &place, NULL);
+  else
+    shoal_topo_put_json_row(shoal_world_topo(s->run.world), p->rank, &place, NULL);
+  shoal_trace_info info = { .run_name = shoal_config_string(s->world.config, "run.name"),
+                            .config_text = text.text,
+                            .placement = place.text.text,
+                            .rank = p->rank,
+                            .size = shoal_world_size(s->run.world),
+                            .node = p->node,
+                            .local_rank = p->local_rank,
+                            .attempt = s->world.folder.attempt,
+                            .host = p->host,
+                            .contended = is_contended(s, p) };
+  shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
+  shoal_str_free(&place.text);
+  shoal_str_free(&text);
+  free(path);
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  shoal_world_set_counters(s->run.world, shoal_trace_counters(s->run.trace));
+  shoal_world_set_trace(s->run.world, s->run.trace);
+  return SHOAL_OK;
+}
+
+/* An error here is kept by the exchange, or by the method, and comes out of its wait.  Who runs freely listens all the
+ * time, mostly to nothing; where ranks exceed cores a poll that finds nothing gives the core away, so not too often. */
+static void progress(void *session)
+{
+  enum { LISTEN_NS = 500000 };
+  shoal_session *s = session;
+  if (s->run.meet.kind == SHOAL_MEET_FREELY) {
+    uint64_t now = shoal_now_ns();
+    if (now - s->world.polled_ns < LISTEN_NS) return;
+    s->world.polled_ns = now;
+  }
+  (void)shoal_world_progress(s->run.world);
+}
+
+shoal_status shoal_session_open_backend(shoal_session *s)
+{
+  const shoal_place *p = shoal_world_place(s->run.world);
+  const char *device = shoal_config_string(s->world.config, "device");
+  if (strcmp(device, "auto") == 0) device = "cpu";
+  SHOAL_TRY(shoal_backend_open(device, p->threads, &s->run.backend));
+  if (strcmp(device, "cpu") == 0)
+    shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->world.config, "cpu.winograd"));
+  if (shoal_world_size(s->run.world) > 1) {
+    s->run.backend->progress = progress;
+    s->run.backend->progress_context = s;
+  }
+  return SHOAL_OK;
+}
+
+void shoal_session_close_world(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  shoal_backend_close(r->backend);
+  if (r->world) {
+    shoal_world_set_trace(r->world, NULL);
+    shoal_world_set_counters(r->world, NULL);
+  }
+  (void)shoal_trace_close(r->trace);
+  shoal_folder_release(&s->world.folder);
+  shoal_world_close(r->world);
+  shoal_config_destroy(s->world.config);
+}

@@ -51,9 +51,10 @@ static void normals(uint64_t seed, uint64_t index, size_t n, float *out)
 static shoal_status make_blobs(const shoal_synth_args *a, shoal_data_writer *w)
 {
   size_t features = (size_t)a->features;
-  float *centres, *x;
-  SHOAL_TRY(SHOAL_ALLOC((size_t)a->classes * features, &centres));
-  shoal_status st = SHOAL_ALLOC(features, &x);
+  float *centres = NULL, *x = NULL;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)a->classes * features, &centres), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(features, &x), done);
   for (size_t c = 0; c < (size_t)a->classes; c++)
     normals(shoal_rng_seed(a->seed, STREAM_CENTRES), c, features, centres + c * features);
   for (int split = 0; split < 2; split++) {
@@ -66,6 +67,7 @@ static shoal_status make_blobs(const shoal_synth_args *a, shoal_data_writer *w)
       st = shoal_data_writer_add(w, (shoal_split)split, 1, x, &y);
     }
   }
+done:
   free(centres);
   free(x);
   return st;

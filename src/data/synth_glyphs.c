@@ -178,10 +178,11 @@ static void draw_sample(draw *d, int digit, int side, double noise, double *ink,
 shoal_status shoal_synth_glyphs(const shoal_synth_args *a, shoal_data_writer *w)
 {
   size_t pixels = (size_t)(a->size * a->size);
-  double *ink;
-  uint8_t *image;
-  SHOAL_TRY(SHOAL_ALLOC(pixels, &ink));
-  shoal_status st = SHOAL_ALLOC(pixels, &image);
+  double *ink = NULL;
+  uint8_t *image = NULL;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(pixels, &ink), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(pixels, &image), done);
   for (int split = 0; split < 2 && st == SHOAL_OK; split++) {
     uint64_t n = split == SHOAL_TRAIN ? a->train : a->test, seed = shoal_rng_seed(a->seed, (uint64_t)split);
     for (uint64_t i = 0; i < n && st == SHOAL_OK; i++) {
@@ -191,6 +192,7 @@ shoal_status shoal_synth_glyphs(const shoal_synth_args *a, shoal_data_writer *w)
       st = shoal_data_writer_add(w, (shoal_split)split, 1, image, &digit);
     }
   }
+done:
   free(ink);
   free(image);
   return st;

@@ -135,7 +135,7 @@ static shoal_status print_row(writer *w, size_t row)
   const shoal_trace_attempt *a = &w->data->attempt_rows[row];
   int64_t base = attempt_base(w->table, a->attempt);
   size_t n, m = 0, used = 0;
-  const shoal_trace_record *r = shoal_trace_records_of(w->data, row, &n), **order;
+  const shoal_trace_record *r = shoal_trace_records_of(w->data, row, &n), **order = NULL;
   shoal_status st = SHOAL_ALLOC(n, &order);
   if (st == SHOAL_OK) st = SHOAL_ALLOC(n, &w->ends);
   for (size_t i = 0; i < n && st == SHOAL_OK; i++)

@@ -111,6 +111,7 @@ static shoal_status read_info(shoal_h5 file, const char *path, shoal_trace_data 
   d->info.local_rank = last->local_rank;
   d->info.attempt = last->attempt;
   d->info.host = strdup(last->host);
+  SHOAL_CHECK(d->info.host, SHOAL_ERR_MEM, "no memory for the facts of %s", path);
   d->clock_offset_ns = last->clock_offset_ns;
   d->clock_drift = last->clock_drift;
   d->clock_bound_ns = last->clock_bound_ns;

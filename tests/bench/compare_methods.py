@@ -28,14 +28,9 @@ import sys
 import tempfile
 import time
 
-TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CLUSTER = f"{TESTS}/slurm/cluster.sh"
-sys.path.insert(0, TESTS)
+sys.path.insert(0, f"{os.path.dirname(os.path.realpath(__file__))}/..")
+import cluster
 import launch
-
-
-def cluster(*args):
-    return subprocess.run([CLUSTER, *args], check=True, capture_output=True, text=True).stdout
 
 
 def options_of(method):
@@ -48,7 +43,7 @@ def launcher(a, links):
     """The command before `shoal train`: on the cluster, or without it on pretended nodes, where links cannot be shaped."""
     if a.here and links == "off":
         return launch.mpirun(4 * a.ranks, a.shoal, "train", "--topo", f"4x{a.ranks}")
-    return [CLUSTER, "exec", "srun", "-N4", f"--ntasks-per-node={a.ranks}", "--mpi=pmix", a.shoal, "train"]
+    return cluster.srun(a.ranks, a.shoal, "train")
 
 
 def train(a, method, links, seed, folder):
@@ -87,7 +82,7 @@ def measure(a, folder):
             key = f"{os.path.basename(a.run)} {' '.join(a.more)} 4x{a.ranks} {method} links={links} seed={seed}"
             if key not in results:
                 if not shaped and a.uses_cluster:
-                    cluster("shape", links)
+                    cluster.verb("shape", links)
                 shaped = True
                 results[key] = {"run": os.path.basename(a.run), "method": method, "links": links, "seed": seed,
                                 **train(a, method, links, seed, folder)}
@@ -153,13 +148,12 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             return table(a, list(measure(a, folder)))
     os.environ["SHOAL_CLUSTER_MINUTES"] = os.environ.get("SHOAL_CLUSTER_MINUTES", "600")
-    cluster("up", "4", "--fresh", "--follow", "--share", os.path.dirname(a.shoal), "--share", os.path.dirname(a.run),
+    cluster.verb("up", "4", "--fresh", "--follow", "--share", os.path.dirname(a.shoal), "--share", os.path.dirname(a.run),
             "--share", os.path.dirname(a.data))
-    state = os.environ.get("SHOAL_CLUSTER_DIR", "/tmp/shoal-cluster")
     try:
-        table(a, list(measure(a, f"{state}/work")))
+        table(a, list(measure(a, cluster.WORK)))
     finally:
-        cluster("down")
+        cluster.verb("down")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,13 @@ import subprocess
 import sys
 import time
 
-CLUSTER = os.path.abspath(f"{os.path.dirname(os.path.abspath(__file__))}/../slurm/cluster.sh")
+sys.path.insert(0, f"{os.path.dirname(os.path.realpath(__file__))}/..")
+import cluster
+from harness import STEP
+
 WIDTHS = [784, 2048, 2048, 10]
 ALGORITHMS = ["auto", "ring", "two-level", "leaders", "small"]
 BATCH = 32
-STEP = 9  # the kind in docs/trace-format.md
 
 
 # ---- a rank of PyTorch -------------------------------------------------------------------------------------------------
@@ -63,20 +65,8 @@ def ddp_rank(steps):
 
 # ---- both on the cluster -----------------------------------------------------------------------------------------------
 
-def cluster(*args):
-    r = subprocess.run([CLUSTER, *args], capture_output=True, text=True)
-    if r.returncode:  # 3: somebody else's cluster, 77: no root or a package is missing; its line says so
-        print(r.stderr.strip() or f"cluster.sh {' '.join(args)}: exit {r.returncode}", file=sys.stderr)
-        sys.exit(r.returncode)
-    return r.stdout
-
-
 def srun(*args, **env):
-    command = [CLUSTER, "exec", "srun", "-N4", "--ntasks-per-node=2", "--mpi=pmix", *args]
-    r = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1", **env}, capture_output=True, text=True)
-    if r.returncode:
-        sys.exit(f"{' '.join(command)}: exit {r.returncode}\n{r.stdout}{r.stderr}")
-    return r.stdout
+    return cluster.output(cluster.srun(2, *args), **env)
 
 
 def split(took):
@@ -106,7 +96,7 @@ def run_shoal(shoal, steps, algorithm):
 
 def measure(shoal, algorithms, rate, rounds, steps):
     """Who → medians in ms of steps with and without exchange."""
-    cluster("shape", rate)
+    cluster.verb("shape", rate)
     runs = {f"shoal, {a}": lambda a=a: run_shoal(shoal, steps, a) for a in algorithms}
     runs["gloo"] = lambda: run_torch(steps)
     times = {who: ([], []) for who in runs}
@@ -149,9 +139,8 @@ def main():
     check(p, a)
     shoal = os.path.abspath(a.shoal)
     import torch
-    cluster("up", "4", "--fresh", "--follow", "--share", os.path.dirname(shoal), "--share", sys.prefix)
-    state = os.environ.get("SHOAL_CLUSTER_DIR", "/tmp/shoal-cluster")
-    os.chdir(f"{state}/work")
+    cluster.verb("up", "4", "--fresh", "--follow", "--share", os.path.dirname(shoal), "--share", sys.prefix)
+    os.chdir(cluster.WORK)
     try:
         subprocess.run([shoal, "data", "synth", "glyphs", "-o", "glyphs.h5", "--train", "20000", "--test", "0"], check=True, capture_output=True)
         with open("mlp.yaml", "w") as f:
@@ -171,7 +160,7 @@ def main():
         print(f"PyTorch {torch.__version__}")
     finally:
         os.chdir("/")
-        cluster("down")
+        cluster.verb("down")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ backward, optimizer and input.  Prints both, and their ratio, for the same model
 check of the measurement, for the replay form, where no chunk ever waits for another.
 """
 import argparse
-import json
 import os
 import statistics
 import subprocess

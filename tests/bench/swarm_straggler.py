@@ -11,7 +11,6 @@ The pulls and the nonblocking forms must keep at least 0.9; blocking shows what 
 """
 import argparse
 import os
-import re
 import shutil
 import signal
 import statistics
@@ -22,10 +21,9 @@ import time
 
 import h5py
 
-sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/..")
+sys.path.insert(0, f"{os.path.dirname(os.path.realpath(__file__))}/..")
 import launch
-
-STEP = 9  # kind of a whole step in a trace, docs/trace-format.md
+from harness import STEP, kill_all, ranks_of, read, wait_for
 
 
 def run(shoal, name, ranks, variant, even_ms, slow_ms, seconds):
@@ -42,16 +40,14 @@ def run(shoal, name, ranks, variant, even_ms, slow_ms, seconds):
         command += ["--set", f"{key}={value}"]
     with open(f"{name}.out", "w") as log:
         job = subprocess.Popen(command, env=launch.environment(), stdout=log, stderr=log)
-    log_file = f"runs/{name}/log.txt"
-    for _ in range(600):  # the first steps wake everything up
-        if os.path.exists(log_file) and re.search(r"step 10:", open(log_file).read()):
-            break
-        time.sleep(0.05)
-    time.sleep(seconds)
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(job.pid)], capture_output=True, text=True).stdout.split()
-    os.kill(int(children[0]), signal.SIGUSR1)
-    if job.wait(120) != 75:
-        raise SystemExit(f"{name}: exit {job.returncode}\n" + open(f"{name}.out").read())
+    try:
+        wait_for(f"runs/{name}/log.txt", "step 10:")  # the first steps wake everything up
+        time.sleep(seconds)
+        os.kill(ranks_of(job)[0], signal.SIGUSR1)
+        if job.wait(120) != 75:
+            raise SystemExit(f"{name}: exit {job.returncode}\n" + read(f"{name}.out"))
+    finally:
+        kill_all(job)
     speeds = []
     for rank in range(ranks):
         with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:

@@ -6,7 +6,7 @@ in mid-cycle.  That checkpoint becomes v1-METHOD.h5; v1-train.json holds, per me
 sums of the model's tensors at the end of the run.
 
 Run once per format version, by hand; the files then stand in checkpoints/golden for ever, because what counts is that later
-versions go on from what an earlier one wrote.  No test runs this.  The test train.golden (tests/mpi/golden_cases.py) reads
+versions go on from what an earlier one wrote.  No test runs this.  The test train.golden (tests/mpi/test_golden.py) reads
 the files.
 """
 import json

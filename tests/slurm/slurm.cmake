@@ -1,24 +1,24 @@
 # Tests under a real Slurm: a cluster of four nodes on this machine, started before them and ended after them, also when
 # one failed or ctest itself was killed.  Without root or Slurm they skip (77) and say so.  By hand: slurm/cluster.sh -h.
 set(cluster ${CMAKE_CURRENT_SOURCE_DIR}/slurm/cluster.sh)
-set(cases ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/slurm/cases.py $<TARGET_FILE:shoal>)
 string(SHA1 build ${PROJECT_BINARY_DIR})
 string(SUBSTRING ${build} 0 8 build)
 
 # script and cluster make what they need themselves; cluster goes first, because there can be only one at a time.
-add_test(NAME slurm.script COMMAND ${cases} script)
-add_test(NAME slurm.cluster COMMAND ${cases} cluster)
+shoal_add_pytest(slurm.script FILE slurm/test_script.py LABELS slurm noasan TIMEOUT 120)
+shoal_add_pytest(slurm.cluster FILE slurm/test_cluster.py LABELS slurm noasan TIMEOUT 120)
 add_test(NAME slurm.up COMMAND ${cluster} up --fresh --follow --share ${PROJECT_BINARY_DIR})
 add_test(NAME slurm.down COMMAND ${cluster} down)
 set_tests_properties(slurm.up PROPERTIES FIXTURES_SETUP slurm DEPENDS slurm.cluster)
 set_tests_properties(slurm.down PROPERTIES FIXTURES_CLEANUP slurm)
 foreach(case world nodelist layouts lies wrong starts stop methods cifar killed bytes overlap late)
-  add_test(NAME slurm.${case} COMMAND ${cases} ${case})
+  shoal_add_pytest(slurm.${case} FILE slurm/test_jobs.py TESTS ${case} LABELS slurm noasan TIMEOUT 120)
   set_tests_properties(slurm.${case} PROPERTIES FIXTURES_REQUIRED slurm)
   list(APPEND names slurm.${case})
 endforeach()
-set_tests_properties(slurm.up slurm.down slurm.script slurm.cluster ${names} PROPERTIES
-  ENVIRONMENT SHOAL_CLUSTER_DIR=/tmp/shoal-cluster-${build} LABELS "slurm;noasan" SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
-  RESOURCE_LOCK slurm TIMEOUT 120)
+set_tests_properties(slurm.up slurm.down PROPERTIES LABELS "slurm;noasan" SKIP_RETURN_CODE 77 TIMEOUT 120)
+set_tests_properties(slurm.up slurm.down slurm.script slurm.cluster ${names} PROPERTIES RUN_SERIAL TRUE RESOURCE_LOCK slurm)
+set_property(TEST slurm.up slurm.down slurm.script slurm.cluster ${names} APPEND PROPERTY ENVIRONMENT
+             SHOAL_CLUSTER_DIR=/tmp/shoal-cluster-${build})
 # With SHOAL_FULL=1: 300 starts, all methods, a job that really reaches its time limit, an `up` killed at 50 moments.
 set_tests_properties(slurm.starts slurm.methods slurm.cifar slurm.cluster PROPERTIES TIMEOUT 1200)

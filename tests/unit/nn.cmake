@@ -14,13 +14,9 @@ shoal_add_nn_test(narrow)
 shoal_add_nn_test(factor)
 shoal_add_nn_test(optim)
 
-# The same networks in PyTorch, if the system's Python has it; skips otherwise.  About a minute, most of it PyTorch's.
+# The same networks in PyTorch, if this Python has it; skips otherwise.  About a minute, most of it PyTorch's.
 add_executable(unit.nn.dump unit/nn_dump.c unit/nn_rig.c)
 target_include_directories(unit.nn.dump PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(unit.nn.dump PRIVATE shoal_nn m shoal_warnings)
-find_program(SHOAL_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
-if(SHOAL_SYSTEM_PYTHON)
-  add_test(NAME unit.nn.torch COMMAND ${SHOAL_SYSTEM_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/unit/nn_torch.py
-                                      $<TARGET_FILE:unit.nn.dump>)
-  set_tests_properties(unit.nn.torch PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS "unit;slow;noasan")
-endif()
+shoal_add_pytest(unit.nn.torch_ref FILE unit/test_nn_torch.py TESTS ref LABELS unit slow noasan TIMEOUT 600)
+shoal_add_pytest(unit.nn.torch_cpu FILE unit/test_nn_torch.py TESTS cpu LABELS unit slow noasan TIMEOUT 600)

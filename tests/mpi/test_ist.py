@@ -1,16 +1,14 @@
-#!/usr/bin/env python3
-"""Whole runs of ist: ist_cases.py SHOAL CASE.  Tools and oracles are those of train_cases.py; the deals are drawn here a
-second time, from the published definition of Philox and the page docs/methods/ist.md, to work out bytes on their own."""
-import json
+"""Whole runs of independent subnets.  The deals are drawn here a second time, from the published definition of Philox and the
+page docs/methods/ist.md, to work out bytes on their own.
+"""
 import os
-import random
-import re
-import sys
-import time
 
-sys.dont_write_bytecode = True  # nothing is written beside the sources
-import train_cases
-from train_cases import check, check_equal, diff, glyphs, main, metrics, newest, sets, shoal, status, train
+import h5py
+import numpy as np
+
+import pytest
+from harness import (FULL, assert_equal, assert_formula, assert_one_error, column, metrics, newest, nodes_of, replicas, sets,
+                     shoal, status, stops, trace_table, train)
 
 IST = sets(method__name="ist", data__file="glyphs.h5", model__name="mlp", optim__lr=0.05)
 
@@ -20,15 +18,7 @@ def layers(*widths, **more):
 
 
 def same_model(a, b, what, *parts, tolerance=None):
-    for part in parts or ("model/",):
-        r = diff(a, b, "--only", part, *(["--tolerance", str(tolerance)] if tolerance else []))
-        check(r.returncode == 0, f"{what}, {part}: differs\n{r.stdout}{r.stderr}")
-
-
-def replicas(path, name):
-    import h5py
-    with h5py.File(path) as f:
-        return [f[f"replica/{k}/{name}"][()] for k in range(len(f["replica"]))]
+    assert_equal(a, b, what, *(parts or ("model/",)), tolerance=tolerance)
 
 
 # ---- the deals, drawn again -------------------------------------------------------------------------------------------
@@ -93,9 +83,7 @@ def common(homes, parts_of, dims, biases, norms, home, part):
     return n + biases * len(cut(dims[-1], len(homes[0]))[home])  # the output's bias: everybody's, home to a slice each
 
 
-# ---- cases ------------------------------------------------------------------------------------------------------------
-
-def case_ist_neutral():
+def test_ist_neutral(glyphs):
     """T1: one rank is plain SGD bit for bit, for any length of a round: with momentum if it is carried along, without if
     it is reset, with dropout, batch norm, AdamW, and blocks."""
     glyphs(300, 60, 16)
@@ -119,64 +107,58 @@ def case_ist_neutral():
         same_model(newest("sync-net"), newest(f"ist-{kind}"), kind)
 
 
-def case_ist_bytes():
+@pytest.mark.parametrize("ranks, topo, kind, moments, widths", (
+    (2, "2x1", "uniform", "reset", (44, 32)), (3, "1x3", "uniform", "carry", (44, 31)), (4, "2x2", "stratified", "reset", (48, 32)),
+    (4, "1,2,1", "uniform", "reset", (44, 32)), (3, "1,2", "stratified", "carry", (17, 10))))
+def test_ist_bytes(glyphs, ranks, topo, kind, moments, widths):
     """T11, T5: bytes of every rank and link class are what the deals, drawn here again, imply; stratified and even they
     are 2 (n-1) P_s b in all; what a rank holds is what the formulas say."""
     glyphs(160, 40, 8)
-    dims = [64, 44, 32, 10]
-    for ranks, topo, kind, moments, widths in ((2, "2x1", "uniform", "reset", (44, 32)), (3, "1x3", "uniform", "carry", (44, 31)),
-                                               (4, "2x2", "stratified", "reset", (48, 32)), (4, "1,2,1", "uniform", "reset", (44, 32)),
-                                               (3, "1,2", "stratified", "carry", (17, 10))):
-        name = f"b{ranks}{kind}{moments}{widths[0]}"
-        dims = [64, *widths, 10]
-        r = train(ranks, name, *IST, *layers(*widths, model__norm="batch"), "--topo", topo,
-                  *sets(run__epochs=2, data__batch=8, run__seed=5, optim__momentum=0.9, method__round=3, method__partition=kind,
-                         method__moments=moments))
-        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
-        arrays = 1 + (moments == "carry")
-        steps = int(status(name)["step"])
-        deals = [[deal(5, t, space, h, ranks, kind == "stratified") for space, h in enumerate(widths)]
-                 for t in range(steps // 3 + 1)]
-        homes = [cut(h, ranks) for h in widths]
-        count = lambda t, home, part: 4 * arrays * common(homes, deals[t], dims, 1, 1, home, part)
-        counts = [int(x) for x in topo.split("x")] if "x" in topo else None
-        per_node = [counts[1]] * counts[0] if counts else [int(x) for x in topo.split(",")]
-        node = [n for n, c in enumerate(per_node) for _ in range(c)]
-        total = 0
-        for row in json.loads(shoal("trace", "show", f"runs/{name}", "--json").stdout)["ranks"]:
-            me, expected = row["rank"], {"node": 0, "between": 0}
-            for t in range(steps // 3):
-                for other in range(ranks):
-                    link = "node" if node[me] == node[other] else "between"
-                    if other != me:  # a collect to the homes, and as a home the dispatch of the next deal
-                        expected[link] += count(t, other, me) + count(t + 1, me, other)
-            got = {k: row["links"][k]["payload"] for k in expected}
-            check(got == expected, f"{name} rank {me}: counted {got}, by the deals {expected}")
-            total += sum(got.values())
-        weights = replicas(newest(name), "weights")
-        stores = replicas(newest(name), "store")
-        for s in range(ranks):
-            own = [len(deals[0][l][s]) for l in range(2)]
-            subnet = 64 * own[0] + own[0] * own[1] + own[1] * 10 + 3 * sum(own) + 10
-            check(len(weights[s]) == subnet, f"{name}: subnet {s} has {len(weights[s])} numbers, formula {subnet}")
-        whole = 64 * widths[0] + widths[0] * widths[1] + widths[1] * 10 + 3 * sum(widths) + 10
-        check(sum(map(len, stores)) == whole * arrays, f"{name}: stores hold {sum(map(len, stores))}, not {whole * arrays}")
-        if kind == "stratified" and not any(h % ranks ** 2 for h in widths):
-            # section 13, and the output's bias, which everybody trains
-            expected = (steps // 3) * 2 * (ranks - 1) * 4 * arrays * (len(weights[0]) - 10 + 10)
-            check(total == expected, f"{name}: {total} bytes over all links, formula {expected}")
+    dims = [64, *widths, 10]
+    r = train(ranks, "b", *IST, *layers(*widths, model__norm="batch"), "--topo", topo,
+              *sets(run__epochs=2, data__batch=8, run__seed=5, optim__momentum=0.9, method__round=3, method__partition=kind,
+                     method__moments=moments))
+    assert_formula(r)
+    per_weight = 1 + (moments == "carry")
+    steps = int(status("b")["step"])
+    deals = [[deal(5, t, space, h, ranks, kind == "stratified") for space, h in enumerate(widths)]
+             for t in range(steps // 3 + 1)]
+    homes = [cut(h, ranks) for h in widths]
+    count = lambda t, home, part: 4 * per_weight * common(homes, deals[t], dims, 1, 1, home, part)
+    node = nodes_of(topo)
+    total = 0
+    for row in trace_table("b")["ranks"]:
+        me, expected = row["rank"], {"node": 0, "between": 0}
+        for t in range(steps // 3):
+            for other in range(ranks):
+                link = "node" if node[me] == node[other] else "between"
+                if other != me:  # a collect to the homes, and as a home the dispatch of the next deal
+                    expected[link] += count(t, other, me) + count(t + 1, me, other)
+        got = {k: row["links"][k]["payload"] for k in expected}
+        assert got == expected, f"rank {me}: counted {got}, by the deals {expected}"
+        total += sum(got.values())
+    weights = replicas(newest("b"), "weights")
+    stores = replicas(newest("b"), "store")
+    for s in range(ranks):
+        own = [len(deals[0][l][s]) for l in range(2)]
+        subnet = 64 * own[0] + own[0] * own[1] + own[1] * 10 + 3 * sum(own) + 10
+        assert len(weights[s]) == subnet, f"subnet {s} has {len(weights[s])} numbers, formula {subnet}"
+    whole = 64 * widths[0] + widths[0] * widths[1] + widths[1] * 10 + 3 * sum(widths) + 10
+    assert sum(map(len, stores)) == whole * per_weight, f"stores hold {sum(map(len, stores))}, not {whole * per_weight}"
+    if kind == "stratified" and not any(h % ranks ** 2 for h in widths):
+        # section 13, and the output's bias, which everybody trains
+        expected = (steps // 3) * 2 * (ranks - 1) * 4 * per_weight * (len(weights[0]) - 10 + 10)
+        assert total == expected, f"{total} bytes over all links, formula {expected}"
 
 
-def case_ist_model():
+def test_ist_model(glyphs):
     """The model that is saved in mid-round, against numpy: from the subnets by the deals drawn here, the last layer times
     1/n, the shared bias the mean, dormant numbers as the round found them (T10); statistics of batch norm and test loss by
     a forward pass of the whole model (section 5)."""
-    import h5py
-    import numpy as np
     glyphs(203, 41, 8)
     ranks, widths, batch, batches = 3, (13, 8), 8, 3
-    net = [*IST, *layers(*widths, model__norm="batch"), *sets(run__epochs=2, data__batch=batch, data__shuffle="false", method__round=5,
-                                                              eval__statistics=batches)]
+    net = [*IST, *layers(*widths, model__norm="batch"),
+           *sets(run__epochs=2, data__batch=batch, data__shuffle="false", method__round=5, eval__statistics=batches)]
     models = []
     for steps in (5, 8):  # round 1 begins, and three steps of it
         train(ranks, f"at{steps}", *net, *sets(run__steps=steps))
@@ -191,19 +173,21 @@ def case_ist_model():
         held = [range(64), *(sorted(d[s]) for d in deals), range(10)]
         for l in (1, 2, 3):
             rows, cols = held[l], held[l - 1]
-            names = [(f"fc{l}.weight", np.ix_(rows, cols)), *((n, rows) for n in (f"fc{l}.bias", f"norm{l}.weight", f"norm{l}.bias"))]
+            by_row = (f"fc{l}.bias", f"norm{l}.weight", f"norm{l}.bias")
+            names = [(f"fc{l}.weight", np.ix_(rows, cols)), *((n, rows) for n in by_row)]
             for n, place in names if l < 3 else names[:1]:
                 want, arena = arena[:now[n][place].size].reshape(now[n][place].shape), arena[now[n][place].size:]
                 want = want * third if l == 3 else want
-                check(np.array_equal(now[n][place], want), f"{n} of subnet {s} is not in the model")
+                assert np.array_equal(now[n][place], want), f"{n} of subnet {s} is not in the model"
                 dormant[n][place] = False
         last_bias.append(arena.astype(np.float64))
-    check(np.array_equal(now["fc3.bias"], ((last_bias[0] + last_bias[1] + last_bias[2]) / 3).astype(np.float32)), "the shared bias")
+    assert np.array_equal(now["fc3.bias"], ((last_bias[0] + last_bias[1] + last_bias[2]) / 3).astype(np.float32)), \
+        "the shared bias"
     for n, mask in dormant.items():
-        check(mask.any() == (n == "fc2.weight"), f"{n}: dormant numbers")
-        check(np.array_equal(now[n][mask], before[n][mask]), f"{n}: what is dormant moved")
+        assert mask.any() == (n == "fc2.weight"), f"{n}: dormant numbers"
+        assert np.array_equal(now[n][mask], before[n][mask]), f"{n}: what is dormant moved"
         moved = not np.array_equal(now[n], before[n])  # a bias before a norm has no gradient
-        check(moved or n in ("fc1.bias", "fc2.bias"), f"{n}: nothing was trained")
+        assert moved or n in ("fc1.bias", "fc2.bias"), f"{n}: nothing was trained"
 
     with h5py.File("glyphs.h5") as f:
         x, test = ((f[f"{part}/x"][()].reshape(-1, 64) - f.attrs["mean"]) / f.attrs["std"] for part in ("train", "test"))
@@ -229,25 +213,17 @@ def case_ist_model():
         for b in range(batches):
             forward(x[[s + ranks * (b * batch + i) for i in range(batch)]], measure)
     for l, (mean, square) in sums.items():
-        check(np.allclose(now[f"norm{l}.running_mean"], mean, atol=1e-6), f"norm{l}: mean", now[f"norm{l}.running_mean"], mean)
-        check(np.allclose(now[f"norm{l}.running_var"], square - mean * mean, atol=1e-6), f"norm{l}: variance")
+        assert np.allclose(now[f"norm{l}.running_mean"], mean, atol=1e-6), f"norm{l}: mean {now[f'norm{l}.running_mean']} {mean}"
+        assert np.allclose(now[f"norm{l}.running_var"], square - mean * mean, atol=1e-6), f"norm{l}: variance"
     z = forward(test, lambda l, _: (now[f"norm{l}.running_mean"], now[f"norm{l}.running_var"]))
     loss = np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(len(z)), labels])
     row = metrics("at8")[-1]
-    check(abs(float(row["test_loss"]) - loss) < 1e-4, row, loss)
+    assert abs(float(row["test_loss"]) - loss) < 1e-4, f"{row} {loss}"
 
 
-def cut_at(rng, total, stops=2):
-    while True:
-        steps = sorted(rng.sample(range(total - 12), stops))
-        if all(b - a >= 10 for a, b in zip(steps, steps[1:])):
-            return steps
-
-
-def case_ist_resume():
+def test_ist_resume(glyphs):
     """Stopped in mid-round and where rounds end, at random steps, and resumed: the same bits, for both ways to deal units,
     carried moments, blocks, shards; evaluating in every step changes nothing."""
-    rng = random.Random(int(os.environ.get("SHOAL_TEST_SEED", time.time())))
     glyphs(400, 60, 16)
     mlp = [*IST, *layers(40, 27, model__norm="batch", model__dropout=0.1), *sets(optim__momentum=0.9)]
     runs = [("uniform", 3, mlp, sets(method__round=7, method__moments="carry", data__shards="fixed")),
@@ -255,38 +231,38 @@ def case_ist_resume():
     for name, ranks, base, options in runs:
         options = [*base, *options, *sets(run__epochs=3, data__batch=12, data__last="drop")]  # 8 or 11 steps per epoch
         r = train(ranks, name, *options)
-        check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+        assert_formula(r)
         # A stop waits for the round's end, or for the next checkpoint that is due.
-        for every in ("1000 steps", "3 steps") if train_cases.FULL else ["3 steps" if name == "uniform" else "1000 steps"]:
-            stops = cut_at(rng, int(status(name)["step"]))
-            print(name, "asked to stop at", stops, "checkpoints every", every, flush=True)
+        for every in ("1000 steps", "3 steps") if FULL else ["3 steps" if name == "uniform" else "1000 steps"]:
+            steps = stops(2, int(status(name)["step"]) - 12, apart=10, what=f"{name}, checkpoints every {every},")
             again = f"{name}{every[0]}"
-            for step in stops:
+            for step in steps:
                 r = train(ranks, again, *options, "--allow-faults",
                           *sets(fault__stop_step=step, fault__rank=step % ranks, ckpt__every=every), code=75)
                 length = 7 if name == "uniform" else 5
                 at = int(status(again)["step"])
-                check(at > step and at - step <= length and (at % length == 0 or at % 3 == 0 and every[0] == "3"),
-                      f"asked in step {step}, stopped at {at}")
+                assert at > step, f"asked in step {step}, stopped at {at}"
+                assert at - step <= length, f"asked in step {step}, stopped at {at}"
+                assert at % length == 0 or at % 3 == 0 and every[0] == "3", f"asked in step {step}, stopped at {at}"
             train(ranks, again, *options)
-            check_equal(newest(name), newest(again), f"{name} stopped at {stops}")
-            check([(m["step"], m["train_loss"], m["test_acc"]) for m in metrics(name)] ==
-                  [(m["step"], m["train_loss"], m["test_acc"]) for m in metrics(again)], "metrics differ")
+            assert_equal(newest(name), newest(again), f"{name} stopped at {steps}")
+            assert column(name, "step", "train_loss", "test_acc") == column(again, "step", "train_loss", "test_acc")
     # Looking at the model ends no round and averages nothing.
     train(3, "watched", *mlp, *runs[0][3], *sets(run__epochs=3, data__batch=12, data__last="drop", eval__every="1 steps"))
-    check_equal(newest("uniform"), newest("watched"), "evaluated in every step")
+    assert_equal(newest("uniform"), newest("watched"), "evaluated in every step")
     glyphs(96, 30, 32)
     net = [*sets(model__name="resnet20", data__file="glyphs.h5", method__name="ist", optim__lr=0.05, optim__momentum=0.9,
                  run__epochs=3, data__batch=8, method__round=3, data__augment="[crop4,hflip]")]
     for kind in ("blocks", "units"):
         train(2, kind, *net, *sets(method__cut=kind))
-        for step in (4, 11) if train_cases.FULL else (4,):
-            train(2, f"{kind}2", *net, "--allow-faults", *sets(method__cut=kind, ckpt__every="2 steps", fault__stop_step=step), code=75)
+        for step in (4, 11) if FULL else (4,):
+            train(2, f"{kind}2", *net, "--allow-faults", *sets(method__cut=kind, ckpt__every="2 steps", fault__stop_step=step),
+                  code=75)
         train(2, f"{kind}2", *net, *sets(method__cut=kind))
-        check_equal(newest(kind), newest(f"{kind}2"), kind)
+        assert_equal(newest(kind), newest(f"{kind}2"), kind)
 
 
-def case_ist_moved():
+def test_ist_moved(glyphs):
     """At another rank count, from sync and to it: the model is cut anew, the sample order goes on, and what was lost is
     said.  A learning rate of nothing shows that no number is lost on the way (T9), also where three ranks take a mean."""
     glyphs(400, 60, 16)
@@ -299,104 +275,120 @@ def case_ist_moved():
     here = newest("start")
     for ranks, tolerance in ((1, None), (4, None), (3, 1e-6)):  # 1/3 is not exact
         r = train(ranks, f"moved{ranks}", *base, *ist, *still, "--resume", here, *sets(run__steps=10))
-        check("the layout changed: 2 ranks" in r.stdout and "the parts are cut anew and their optimizer state starts afresh"
-              in r.stdout, r.stdout)
+        assert "the layout changed: 2 ranks" in r.stdout, r.stdout
+        assert "the parts are cut anew and their optimizer state starts afresh" in r.stdout, r.stdout
         same_model(here, newest(f"moved{ranks}"), f"2 ranks, then {ranks}", tolerance=tolerance)
     other = [*base, *sets(method__partition="stratified", method__moments="carry")]
     r = train(2, "other", *other, *ist, *still, "--resume", here, *sets(run__steps=10))
-    check("the layout changed" in r.stdout, r.stdout)
+    assert "the layout changed" in r.stdout, r.stdout
     same_model(here, newest("other"), "2 ranks, dealt another way")
     r = train(2, "to-sync", *base, *still, "--resume", here, *sets(method__name="sync", run__steps=10))
-    check("method ist) then" in r.stdout and "no momentum of the whole model: the optimizer starts afresh" in r.stdout, r.stdout)
+    assert "method ist) then" in r.stdout, r.stdout
+    assert "no momentum of the whole model: the optimizer starts afresh" in r.stdout, r.stdout
     same_model(here, newest("to-sync"), "ist, then sync")
     r = train(2, "from-sync", *base, *ist, *still, "--resume", newest("to-sync"), *sets(run__steps=11))
-    check("method sync) then" in r.stdout and "starts afresh" in r.stdout, r.stdout)
+    assert "method sync) then" in r.stdout, r.stdout
+    assert "starts afresh" in r.stdout, r.stdout
     same_model(newest("to-sync"), newest("from-sync"), "sync, then ist")
     train(2, "sync", *base, *sets(method__name="sync", run__steps=9))
     r = train(2, "carried", *base, *ist, *sets(optim__lr=1e-30, method__moments="carry", run__steps=10), "--resume", newest("sync"))
-    check("weights, optimizer state and the sample order go on, the parts are cut anew" in r.stdout, r.stdout)
+    assert "weights, optimizer state and the sample order go on, the parts are cut anew" in r.stdout, r.stdout
     # What is left of the epoch may end in another batch than an epoch does: refused before the first step, as there.
     norm = [*base, *ist, *sets(model__norm="batch")]
     train(2, "norm", *norm, *sets(run__steps=8))
     r = train(3, "rest", *norm, "--resume", newest("norm"), code=2)  # 53 samples per rank done: 81 of 134 are left
-    check("last batch leaves 1 sample for" in r.stderr and len([l for l in r.stderr.splitlines() if "error" in l]) == 1, r.stderr)
+    assert_one_error(r, "last batch leaves 1 sample for")
     train(3, "rest", *norm, "--resume", newest("norm"), *sets(data__last="pad"))
     # It goes on, and gets somewhere.
     train(4, "moved4", *base, *ist, *sets(run__epochs=6))
     losses = [float(m["train_loss"]) for m in metrics("moved4") if m["train_loss"]]
-    check(status("moved4")["state"] == "done" and losses[-1] < losses[0], losses)
+    assert status("moved4")["state"] == "done", f"{losses}"
+    assert losses[-1] < losses[0], f"{losses}"
 
 
-def case_ist_refusals():
+BAD = (  # ranks, options, and what must be said
+    (3, layers(8, 2), ["fc2", "2 units", "3 subnets", "at most 2 ranks"]),
+    (2, [*layers(8), *sets(method__cut="blocks")], ["no residual block", "method.cut to units"]),
+    (2, sets(model__name="resnet20", method__min_blocks=9), ["method.min_blocks is 9", "7 blocks"]),
+    (2, sets(model__name="resnet20", method__stages="[4]"), ["stage 4", "3 of them"]),
+    (2, [*layers(8), *sets(method__min_blocks=2)], ["method.min_blocks is for residual blocks", "method.cut to blocks"]),
+    (2, sets(model__name="resnet20", method__cut="units", method__stages="[1]"), ["method.stages", "leave it out"]),
+    (2, sets(model__name="resnet20", method__partition="stratified"), ["method.partition stratified", "method.cut to units"]),
+    (2, [*layers(8), *sets(data__shards="sorted", method__name="sync")], ["data.shards", "sync"]),
+    (2, [*layers(8, model__norm="batch"), *sets(eval__batch_norm="batch", eval__batch=29)], ["eval.batch"]),
+    (2, [*layers(8), *sets(data__global_batch=31)], ["data.global_batch", "multiple"]),
+    (2, [*layers(8, model__norm="batch"), *sets(data__batch=1)], ["layer norm1", "one value per channel"]),
+    (2, [*layers(8, model__norm="batch"), *sets(data__batch=49)], ["last batch leaves 1 sample for", "data.last"]),
+)
+
+
+@pytest.mark.parametrize("ranks, extra, words", BAD)
+def test_ist_refused(glyphs, ranks, extra, words):
     """Models that cannot be cut that wide, and settings that make no sense: one line, the cure, exit 2."""
     glyphs(101, 60, 32)
-    for ranks, extra, words in (
-            (3, layers(8, 2), ["fc2", "2 units", "3 subnets", "at most 2 ranks"]),
-            (2, [*layers(8), *sets(method__cut="blocks")], ["no residual block", "method.cut to units"]),
-            (2, sets(model__name="resnet20", method__min_blocks=9), ["method.min_blocks is 9", "7 blocks"]),
-            (2, sets(model__name="resnet20", method__stages="[4]"), ["stage 4", "3 of them"]),
-            (2, [*layers(8), *sets(method__min_blocks=2)], ["method.min_blocks is for residual blocks", "method.cut to blocks"]),
-            (2, sets(model__name="resnet20", method__cut="units", method__stages="[1]"), ["method.stages", "leave it out"]),
-            (2, sets(model__name="resnet20", method__partition="stratified"), ["method.partition stratified", "method.cut to units"]),
-            (2, [*layers(8), *sets(data__shards="sorted", method__name="sync")], ["data.shards", "sync"]),
-            (2, [*layers(8, model__norm="batch"), *sets(eval__batch_norm="batch", eval__batch=29)], ["eval.batch"]),
-            (2, [*layers(8), *sets(data__global_batch=31)], ["data.global_batch", "multiple"]),
-            (2, [*layers(8, model__norm="batch"), *sets(data__batch=1)], ["layer norm1", "one value per channel"]),
-            (2, [*layers(8, model__norm="batch"), *sets(data__batch=49)], ["last batch leaves 1 sample for", "data.last"]),
-    ):
-        options = [o for o in IST]
-        r = train(ranks, "bad", *options, *sets(run__epochs=1, data__batch=8) if "data.global_batch" not in str(extra) else
-                  [*sets(run__epochs=1)], *extra, code=2)
-        check(all(w in r.stderr for w in words), f"{extra}: {r.stderr}")
-        check(len([l for l in r.stderr.splitlines() if "error" in l]) == 1, f"more than one complaint\n{r.stderr}")
-    # A share smaller than a batch is refused before the first step, or padded where the model is measured, too.
+    batch = [] if "data.global_batch=31" in extra else sets(data__batch=8)
+    r = train(ranks, "bad", *IST, *sets(run__epochs=1), *batch, *extra, code=2)
+    assert_one_error(r, *words)
+
+
+def test_ist_few(glyphs):
+    """A share smaller than a batch is refused before the first step, or padded where the model is measured, too."""
     glyphs(5, 30, 8)
     few = [*IST, *layers(8, model__norm="batch"), *sets(run__epochs=2, data__batch=8)]
-    r = train(4, "few", *few, code=2)
-    check("last batch leaves 1 sample for" in r.stderr, r.stderr)
+    assert_one_error(train(4, "few", *few, code=2), "last batch leaves 1 sample for")
     train(4, "padded", *few, *sets(data__last="pad"))
+
+
+def test_ist_described():
+    """`shoal methods ist` names the paper and the settings."""
     text = shoal("methods", "ist").stdout
-    check("PVLDB" in text and "method.round" in text and "stratified" in text, text)
+    assert "PVLDB" in text, text
+    assert "method.round" in text, text
+    assert "stratified" in text, text
 
 
-def case_ist_learns():
+def test_ist_learns(glyphs):
     """`method: { name: ist }` alone learns; statistics of the model and of the test batch agree about it; every kind of
     shard trains; a NaN and a signal end the run where ranks meet."""
     glyphs(1200, 300, 16)
     base = [*IST, *layers(96, 64, model__norm="batch"), *sets(run__epochs=10, data__batch=12, optim__momentum=0.9)]
     r = train(4, "alone", *base)
-    check("rounds of 20 steps" in r.stdout and "4 subnets of hidden units, uniform" in r.stdout, r.stdout)
+    assert "rounds of 20 steps" in r.stdout, r.stdout
+    assert "4 subnets of hidden units, uniform" in r.stdout, r.stdout
     train(4, "batch", *base, *sets(eval__batch_norm="batch", eval__batch=75))
     train(4, "sync", *base, *sets(method__name="sync"))
     acc = {n: max(float(m["test_acc"]) for m in metrics(n)) for n in ("alone", "batch", "sync")}
     print(acc, flush=True)
-    check(acc["alone"] > 0.6 and acc["batch"] > 0.6 and acc["sync"] > 0.6, acc)
-    check(abs(acc["alone"] - acc["batch"]) < 0.1, acc)
+    assert acc["alone"] > 0.6, f"{acc}"
+    assert acc["batch"] > 0.6, f"{acc}"
+    assert acc["sync"] > 0.6, f"{acc}"
+    assert abs(acc["alone"] - acc["batch"]) < 0.1, f"{acc}"
     same_model(newest("alone"), newest("batch"), "how evaluation normalises is no part of training")
     for shards in ("fixed", "sorted"):
         train(4, shards, *base, *sets(data__shards=shards, run__epochs=3))
-        check(float(metrics(shards)[-1]["train_loss"]) < 2.31, metrics(shards))
-    check(float(metrics("sorted")[-1]["train_loss"]) < float(metrics("fixed")[-1]["train_loss"]),
-          "fewer classes per rank are easier to tell apart", metrics("sorted"), metrics("fixed"))
-    r = train(2, "nan", *base, "--allow-faults", *sets(fault__nan_step=9, fault__rank=1, method__round=6, ckpt__every="4 steps"), code=6)
-    check(status("nan")["state"] == "failed" and "not finite" in r.stderr, r.stderr)
+        assert float(metrics(shards)[-1]["train_loss"]) < 2.31, f"{metrics(shards)}"
+    assert float(metrics("sorted")[-1]["train_loss"]) < float(metrics("fixed")[-1]["train_loss"]), \
+        f"fewer classes per rank are easier to tell apart {metrics('sorted')} {metrics('fixed')}"
+    r = train(2, "nan", *base, "--allow-faults", *sets(fault__nan_step=9, fault__rank=1, method__round=6, ckpt__every="4 steps"),
+              code=6)
+    assert status("nan")["state"] == "failed", r.stderr
+    assert "not finite" in r.stderr, r.stderr
     shoal("ckpt", "verify", newest("nan"))
-    check("step-000000008" in newest("nan"), newest("nan"))
+    assert "step-000000008" in newest("nan"), f'{newest("nan")}'
     train(2, "stop", *base, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1, method__round=6), code=75)
-    check(status("stop")["step"] == 12, status("stop"))
+    assert status("stop")["step"] == 12, f'{status("stop")}'
     # No round ends before the run does: what is saved last is looked at, and one line says that it is none.
     r = train(2, "inf", *IST, *layers(8), *sets(run__epochs=1, data__batch=12, optim__lr=1e30, method__round=1000), code=6)
-    check(r.stderr.count("error: ") == 1 and "weights are not finite" in r.stderr and "MPI_ABORT" not in r.stderr, r.stderr)
-    check(status("inf")["state"] == "failed" and not os.listdir("runs/inf/ckpt"), status("inf"))
+    assert r.stderr.count("error: ") == 1, r.stderr
+    assert "weights are not finite" in r.stderr, r.stderr
+    assert "MPI_ABORT" not in r.stderr, r.stderr
+    assert status("inf")["state"] == "failed", f'{status("inf")}'
+    assert not os.listdir("runs/inf/ckpt"), f'{status("inf")}'
     # A round longer than the epoch: the epoch's checkpoint is where ranks meet, and where they hear of the stop.
     long = sets(run__epochs=2, method__round=1000, ckpt__every="1 epoch")
     train(2, "long", *base, *long)
     train(2, "long-cut", *base, *long, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1), code=75)
-    check(status("long-cut")["step"] == 50 and status("long-cut")["epoch"] == 1, status("long-cut"))
+    assert status("long-cut")["step"] == 50, f'{status("long-cut")}'
+    assert status("long-cut")["epoch"] == 1, f'{status("long-cut")}'
     train(2, "long-cut", *base, *long)
-    check_equal(newest("long"), newest("long-cut"), "stopped at an epoch's checkpoint")
-
-
-if __name__ == "__main__":
-    vars(train_cases).update({k: v for k, v in globals().items() if k.startswith("case_")})
-    sys.exit(main())
+    assert_equal(newest("long"), newest("long-cut"), "stopped at an epoch's checkpoint")

@@ -1,74 +1,55 @@
-#!/usr/bin/env python3
-"""Whole runs of local-sgd and daso: average_cases.py SHOAL CASE.  Tools and oracles are those of train_cases.py."""
+"""Whole runs of the methods that average parameters: local-sgd and daso."""
 import os
-import random
-import subprocess
-import sys
 
-sys.dont_write_bytecode = True  # nothing is written beside the sources
-import train_cases
-from train_cases import (ENV, MLP, check, check_equal, command, diff, glyphs, main, metrics, newest, sets, shoal, start, status,
-                         train)
+import h5py
+import numpy as np
 
-
-def same(a, b, what, *prefixes, tolerance=None):
-    """Checkpoints of two methods: the model and what else is named, in every bit or within a tolerance."""
-    for prefix in prefixes or ("model/", "replica/0/momentum"):
-        r = diff(newest(a), newest(b), "--only", prefix, *(["--tolerance", str(tolerance)] if tolerance else []))
-        check(r.returncode == 0, f"{what}, {prefix}: {a} and {b} differ\n{r.stdout}{r.stderr}")
+import pytest
+from harness import (MLP, assert_differ, assert_equal, assert_formula, assert_one_error, column, metrics, newest, run, sets,
+                     shoal, status, stops, train, train_command)
 
 
-def formula_holds(r):
-    check("DIFFERENT" not in r.stdout and "equal to the method's formula" in r.stdout, r.stdout)
+def same(a, b, what, *parts, tolerance=None):
+    """The newest checkpoints of two methods' runs: the model and what else is named, in every bit or within a tolerance."""
+    assert_equal(newest(a), newest(b), f"{what}: {a} and {b}", *(parts or ("model/", "replica/0/momentum")), tolerance=tolerance)
 
 
 def refused(ranks, *options, says):
     """Exit code 2, one line on standard error with all that it must say, and no run left behind."""
     r = train(ranks, "refused", *options, code=2)
-    lines = [l for l in r.stderr.splitlines() if "shoal: error" in l]
-    check(len(lines) == 1 and all(word in lines[0] for word in says), f"{says} expected in one line of\n{r.stderr}")
-    check(not os.path.exists("runs/refused/run.yaml"), "something was left behind")
+    assert_one_error(r, *says)
+    assert not os.path.exists("runs/refused/run.yaml"), "something was left behind"
 
 
 def statistics_hold(name, ranks):
     """Running means of the evaluated model are the mean over ranks, which hold different ones."""
-    import h5py
-    import numpy as np
     with h5py.File(newest(name)) as f:
         stats = [f[f"replica/{k}/stats"][()].astype(np.float64) for k in range(ranks)]
         mean = np.mean(stats, axis=0)
-        check(any((s != stats[0]).any() for s in stats[1:]), f"{name}: ranks hold the same statistics")
+        assert any((s != stats[0]).any() for s in stats[1:]), f"{name}: ranks hold the same statistics"
         names = []
         f["model"].visit(lambda n: names.append(n) if n.endswith("running_mean") else None)
-        check(len(names) > 10, names)
+        assert len(names) > 10, f"{names}"
         for n in names:
             x = f[f"model/{n}"][()].ravel()
-            check(any(np.allclose(mean[i:i + len(x)], x, rtol=1e-5, atol=1e-7) for i in range(len(mean) - len(x) + 1)),
-                  f"{name}: {n} is not the mean over ranks")
-
-
-def cut_at(rng, total, stops=3):
-    """Steps to stop at, two apart: a stop asked for in step k happens after step k+1."""
-    while True:
-        steps = sorted(rng.sample(range(total - 2), stops))
-        if all(b - a >= 2 for a, b in zip(steps, steps[1:])):
-            return steps
+            assert any(np.allclose(mean[i:i + len(x)], x, rtol=1e-5, atol=1e-7) for i in range(len(mean) - len(x) + 1)), \
+                f"{name}: {n} is not the mean over ranks"
 
 
 def resume_everywhere(name, ranks, total, *options):
     """An uninterrupted run against one that is stopped at random steps: same bits, same rows of metrics.csv."""
-    steps = cut_at(random.Random(), total)
-    print(name, "stops at", steps, flush=True)
-    formula_holds(train(ranks, f"{name}-whole", *options))
+    steps = stops(3, total - 2, what=name)
+    assert_formula(train(ranks, f"{name}-whole", *options))
     for step in steps:
         r = train(ranks, f"{name}-cut", *options, "--allow-faults", *sets(fault__stop_step=step, fault__rank=step % ranks),
                   code=75)
-        check("DIFFERENT" not in r.stdout, r.stdout)  # a few steps may well send nothing
+        # a few steps may well send nothing
+        assert "DIFFERENT" not in r.stdout, r.stdout
     r = train(ranks, f"{name}-cut", *options)
-    check("resumed from" in r.stdout, r.stdout)
-    check_equal(newest(f"{name}-whole"), newest(f"{name}-cut"), f"{name} stopped at {steps}")
-    rows = [[(m["step"], m["train_loss"], m["test_acc"]) for m in metrics(f"{name}-{k}")] for k in ("whole", "cut")]
-    check(rows[0] == rows[1], f"{name}: metrics differ", *rows)
+    assert "resumed from" in r.stdout, r.stdout
+    assert_equal(newest(f"{name}-whole"), newest(f"{name}-cut"), f"{name} stopped at {steps}")
+    rows = [column(f"{name}-{k}", "step", "train_loss", "test_acc") for k in ("whole", "cut")]
+    assert rows[0] == rows[1], f"{name}: metrics differ"
 
 
 # ---- local-sgd -------------------------------------------------------------------------------------------------------
@@ -76,7 +57,7 @@ def resume_everywhere(name, ranks, total, *options):
 LOCAL = sets(method__name="local-sgd")
 
 
-def case_localsgd_neutral():
+def test_localsgd_neutral(glyphs):
     """One rank is plain SGD, and a switch that never comes is sync, in every bit; H = 1 is sync to rounding."""
     glyphs(307, 50)
     options = [*MLP, *sets(run__epochs=2, optim__nesterov="true", optim__weight_decay=1e-3)]
@@ -98,11 +79,10 @@ def case_localsgd_neutral():
     same("few1", "few4", "a batch of 3 for 4 ranks", "model/", tolerance=1e-4)
     # The tolerance can fail: with H = 4 it is another model.
     train(4, "seldom", *options, *LOCAL, "--topo", "2x2", *sets(data__global_batch=26, method__period=4))
-    r = diff(newest("sync4"), newest("seldom"), "--only", "model/", "--tolerance", "1e-4")
-    check(r.returncode == 7, "H = 4 equals sync")
+    assert_differ(newest("sync4"), newest("seldom"), "H = 4 equals sync", "--only", "model/", "--tolerance", "1e-4")
 
 
-def case_localsgd_resume():
+def test_localsgd_resume(glyphs):
     """Stop anywhere, before and after the switch and between averages: same bits.  Elsewhere the mean model goes on."""
     glyphs(200, 50)
     options = [*MLP, *LOCAL, *sets(run__epochs=3, data__batch=8, model__dropout=0.2)]
@@ -112,15 +92,18 @@ def case_localsgd_resume():
     train(4, "moved", *options, *sets(method__period=8), *stop, code=75)
     before = newest("moved")
     r = train(3, "moved", *options, *sets(method__period=8, data__batch=8))
-    check("layout changed" in r.stdout and "the mean optimizer state" in r.stdout, r.stdout)
-    check(newest("moved") != before and status("moved")["state"] == "done", status("moved"))
+    assert "layout changed" in r.stdout, r.stdout
+    assert "the mean optimizer state" in r.stdout, r.stdout
+    assert newest("moved") != before, f'{status("moved")}'
+    assert status("moved")["state"] == "done", f'{status("moved")}'
     # Ranks that trained alone are not taken for a synchronous run.
     train(2, "back", *options, *sets(method__period=8), *stop, code=75)
     r = train(2, "back", *options, *sets(method__period=8, method__switch_epoch=3), code=2)
-    check("method.switch_epoch" in r.stderr and "at most" in r.stderr, r.stderr)
+    assert "method.switch_epoch" in r.stderr, r.stderr
+    assert "at most" in r.stderr, r.stderr
 
 
-def case_localsgd_numeric():
+def test_localsgd_numeric(glyphs):
     """A NaN on one rank, alone, in an average or before the switch, ends the run with 6; the checkpoint before is good."""
     glyphs(200)
     options = [*MLP, *LOCAL, *sets(run__epochs=2, data__batch=10, ckpt__every="4 steps"), "--topo", "2,1"]
@@ -128,36 +111,48 @@ def case_localsgd_numeric():
                                    ("level", sets(method__period=8, method__node_level="true"), 5, 0),
                                    ("before", sets(method__switch_epoch=1), 5, 2)):
         train(3, name, *options, *more, "--allow-faults", *sets(fault__nan_step=step, fault__rank=rank), code=6)
-        check(status(name)["state"] == "failed" and status(name)["exit_code"] == 6, status(name))
-        check("step-000000004" in newest(name), newest(name))
+        assert status(name)["state"] == "failed", f"{status(name)}"
+        assert status(name)["exit_code"] == 6, f"{status(name)}"
+        assert "step-000000004" in newest(name), f"{newest(name)}"
     train(3, "alone", *options, *sets(method__period=8))
     train(3, "whole", *options, *sets(method__period=8))
-    check_equal(newest("whole"), newest("alone"), "after the NaN")
+    assert_equal(newest("whole"), newest("alone"), "after the NaN")
 
 
-def case_localsgd_settings():
-    """Words that are none, and settings with which the method would do nothing: refused or said, in one line each."""
+LOCALSGD_BAD = (
+    (sets(method__period=0), ("method.period", '"0"', "[1,")),
+    (sets(method__perod=3), ("method.perod", "did you mean method.period?")),
+    (sets(method__switch_epoch=-1), ("method.switch_epoch", '"-1"', "[0,")),
+    (sets(method__wire="f17"), ("method.wire", '"f17"', "did you mean f16?")),
+)
+
+
+@pytest.mark.parametrize("option, says", LOCALSGD_BAD)
+def test_localsgd_refused(glyphs, option, says):
+    """Words that are none, and settings that contradict each other."""
+    glyphs(120, 40)
+    refused(3, *MLP, *LOCAL, *sets(run__epochs=3, data__global_batch=12), "--topo", "2,1", *option, says=says)
+
+
+def test_localsgd_settings(glyphs):
+    """Settings with which the method would do nothing are said, in one line each; every split of ranks and batches works."""
     glyphs(120, 40)
     options = [*MLP, *LOCAL, *sets(run__epochs=3, data__global_batch=12), "--topo", "2,1"]
-    for option, says in ((sets(method__period=0), ("method.period", '"0"', "[1,")),
-                         (sets(method__perod=3), ("method.perod", "did you mean method.period?")),
-                         (sets(method__switch_epoch=-1), ("method.switch_epoch", '"-1"', "[0,")),
-                         (sets(method__wire="f17"), ("method.wire", '"f17"', "did you mean f16?"))):
-        refused(3, *options, *option, says=says)
     for name, option, says in (("late", sets(method__switch_epoch=3), "all of it is synchronous"),
                                ("long", sets(method__period=30), "only the first one ends in an average"),
                                ("never", sets(method__switch_epoch=1, method__period=1000), "nothing is averaged")):
         r = train(3, name, *options, *option)
-        check(r.stderr.count("shoal: warning") == 1 and says in r.stderr, name, r.stderr)
+        assert r.stderr.count("shoal: warning") == 1, f"{name} {r.stderr}"
+        assert says in r.stderr, f"{name} {r.stderr}"
     r = train(3, "fine", *options, *sets(method__period=29))
-    check("shoal: warning" not in r.stderr, r.stderr)
+    assert "shoal: warning" not in r.stderr, r.stderr
     # Any number of ranks, batches that leave some without samples, and every way to end an epoch.
     for ranks, topo, batch, last in ((5, "3,2", 2, "short"), (7, "4,2,1", 50, "pad"), (3, "3x1", 119, "drop")):
-        formula_holds(train(ranks, f"odd{ranks}", *MLP, *LOCAL, "--topo", topo,
+        assert_formula(train(ranks, f"odd{ranks}", *MLP, *LOCAL, "--topo", topo,
                             *sets(run__epochs=2, run__steps=9, data__global_batch=batch, data__last=last, method__period=2)))
 
 
-def case_average_statistics():
+def test_average_statistics(glyphs):
     """Batch norm: every rank keeps its running statistics, the model has their mean, and a stop changes no bit."""
     glyphs(60, 20, 32)
     for name, method in (("local", LOCAL + sets(method__period=3)),
@@ -169,7 +164,7 @@ def case_average_statistics():
         train(3, f"{name}-cut", *options, "--allow-faults", *sets(fault__stop_step=0, fault__rank=2), code=75)
         statistics_hold(f"{name}-cut", 3)
         train(3, f"{name}-cut", *options)
-        check_equal(newest(name), newest(f"{name}-cut"), f"{name} stopped")
+        assert_equal(newest(name), newest(f"{name}-cut"), f"{name} stopped")
 
 
 # ---- daso ------------------------------------------------------------------------------------------------------------
@@ -177,18 +172,18 @@ def case_average_statistics():
 DASO = sets(method__name="daso")
 
 
-def case_daso_neutral():
+def test_daso_neutral(glyphs):
     """On one node DASO is sync in every bit; with blocking sums in f32 it is sync to rounding, on any layout."""
     glyphs(307, 50)
     options = [*MLP, *sets(run__epochs=2, optim__nesterov="true", optim__weight_decay=1e-3, data__global_batch=26)]
     for ranks in (1, 4):
         train(ranks, f"sync{ranks}", *options, "--topo", f"1x{ranks}")
         r = train(ranks, f"daso{ranks}", *options, *DASO, "--topo", f"1x{ranks}")
-        check("on one node" in r.stdout, r.stdout)
+        assert "on one node" in r.stdout, r.stdout
         same(f"sync{ranks}", f"daso{ranks}", "one node")
     for ranks, topo in ((4, "2x2"), (4, "2,1,1"), (3, "3x1"), (8, "4x2")):
         name = f"block-{topo.replace(',', '-')}"
-        formula_holds(train(ranks, name, *options, *DASO, "--topo", topo,
+        assert_formula(train(ranks, name, *options, *DASO, "--topo", topo,
                             *sets(method__warmup_epochs=2, method__wire="f32")))
         same("sync1", name, f"blocking on {topo}", "model/", tolerance=1e-4)
         name = f"one-{topo.replace(',', '-')}"
@@ -202,11 +197,10 @@ def case_daso_neutral():
     same("few1", "few4", "a batch of 3 for 4 nodes", "model/", tolerance=1e-4)
     # The tolerance can fail.
     train(4, "late", *options, *DASO, "--topo", "2x2", *sets(method__warmup_epochs=0))
-    r = diff(newest("sync1"), newest("late"), "--only", "model/", "--tolerance", "1e-4")
-    check(r.returncode == 7, "cycling equals sync")
+    assert_differ(newest("sync1"), newest("late"), "cycling equals sync", "--only", "model/", "--tolerance", "1e-4")
 
 
-def case_daso_resume():
+def test_daso_resume(glyphs):
     """Stop anywhere in a cycle, with one or two sums under way, in warm-up and cool-down: same bits."""
     glyphs(250, 50)
     options = [*MLP, *DASO, *sets(data__batch=6, model__dropout=0.2)]
@@ -224,43 +218,46 @@ def case_daso_resume():
                       *sets(run__epochs=6, method__patience=0, method__threshold=0.9, method__max_every=2))
 
 
-def case_daso_moved():
+def test_daso_moved(glyphs):
     """Another layout goes on from the mean of the nodes, and from any method's checkpoint; what is lost is said."""
     glyphs(250, 50)
     options = [*MLP, *DASO, *sets(run__epochs=3, data__batch=6, method__warmup_epochs=0, method__cooldown_epochs=0,
                                   method__every=4, method__wait=3)]
     stop = ["--allow-faults", *sets(fault__stop_step=15)]
-    import h5py
-    import numpy as np
     for ranks, topo in ((3, "3x1"), (4, "4x1"), (2, "1x2")):
         name = f"moved-{topo}"
         train(4, name, *options, "--topo", "2x2", *stop, code=75)
         with h5py.File(newest(name)) as f:
-            check(len(f["method/sums"]) == 1 and len(f[f"replica/{f['method/sums'][0][0]}/sum_0"]) > 0, "no sum under way")
+            assert len(f["method/sums"]) == 1, "no sum under way"
+            assert len(f[f"replica/{f['method/sums'][0][0]}/sum_0"]) > 0, "no sum under way"
             w = [f[f"replica/{k}/weights"][()].astype(np.float64) for k in range(4)]
             model = f["model/fc1.weight"][()].ravel()
             at = [i for i in range(0, len(w[0]) - len(model) + 1)
                   if np.allclose(np.mean([x[i:i + 5] for x in w], axis=0), model[:5], rtol=1e-5, atol=1e-8)]
-            check(any(np.allclose(np.mean([x[i:i + len(model)] for x in w], axis=0), model, rtol=1e-5, atol=1e-8)
-                      for i in at), "the model is not the mean of the replicas")
-            check((w[0] == w[1]).all() and (w[2] == w[3]).all() and (w[0] != w[2]).any(), "replicas")
+            assert any(np.allclose(np.mean([x[i:i + len(model)] for x in w], axis=0), model, rtol=1e-5, atol=1e-8) for i in at), \
+                "the model is not the mean of the replicas"
+            assert (w[0] == w[1]).all(), "replicas"
+            assert (w[2] == w[3]).all(), "replicas"
+            assert (w[0] != w[2]).any(), "replicas"
         r = train(ranks, name, *options, "--topo", topo)
-        check("layout changed" in r.stdout and "the mean optimizer state" in r.stdout and
-              "1 sum under way when the checkpoint was written will not be collected" in r.stdout, r.stdout)
-        check(status(name)["state"] == "done" and len(metrics(name)) == 3, status(name))
+        assert "layout changed" in r.stdout, r.stdout
+        assert "the mean optimizer state" in r.stdout, r.stdout
+        assert "1 sum under way when the checkpoint was written will not be collected" in r.stdout, r.stdout
+        assert status(name)["state"] == "done", f"{status(name)}"
+        assert len(metrics(name)) == 3, f"{status(name)}"
     # A synchronous run goes on as DASO where it stands, and back.
     plain = [*MLP, *sets(run__epochs=10, data__batch=6, run__steps=44)]
     train(4, "from", *plain, "--topo", "2x2")
     r = train(4, "from", *plain, *DASO, "--topo", "2x2", *sets(run__steps=60))
-    check("from epoch 5 on a sum between nodes every B = 4" in r.stdout and "method sync" in r.stdout, r.stdout)
-    formula_holds(r)
+    assert "from epoch 5 on a sum between nodes every B = 4" in r.stdout, r.stdout
+    assert "method sync" in r.stdout, r.stdout
+    assert_formula(r)
     r = train(4, "from", *plain, "--topo", "2x2", *sets(run__steps=70))
-    check("layout changed" in r.stdout, r.stdout)
+    assert "layout changed" in r.stdout, r.stdout
 
 
 def events(name, rank):
     """What a rank's trace says happened after each step: ["0:S0", "1:R0", ...]."""
-    import h5py
     with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:
         ops = [o.decode() if isinstance(o, bytes) else o for o in f["ops"][()]]
         found = [(int(r["step"]), ops[r["op"]].split()) for r in f["records"][()] if ops[r["op"]].startswith("daso ")]
@@ -268,27 +265,24 @@ def events(name, rank):
     return [f"{step}:{letter[w[1]]}{w[2]}" for step, w in found]
 
 
-def case_daso_events():
-    """The events of a run are those of the specification's traces, on every rank; phases are said in the log."""
+@pytest.mark.parametrize("ranks, topo, batch, more, expected", (
+    (4, "2x2", 22, sets(method__every=4, method__wait=1), "0:S0 1:R0 4:S1 5:R1 8:S0 9:R0 10:X1"),
+    (4, "2x2", 40, sets(method__every=1, method__wait=1), "0:S0 1:S1 1:R0 2:S0 2:R1 3:S1 3:R0 4:S0 4:R1 5:D0 5:X1"),
+    (4, "2x2", 37, sets(method__every=2, method__wait=1, method__ref_quirks="true"), "0:S0 2:S1 2:R0 4:S0 4:R1 6:D0 6:X1"),
+    (8, "2x4", 24, sets(method__every=4, method__wait=1), "0:S0 1:R0 4:S1 5:R1 8:S2 9:D2 9:X3"),
+    (3, "2,1", 60, [], "0:S0 1:R0 3:X0"),
+    (4, "2x2", 60, sets(method__warmup_epochs=1), "0:X0 1:X1 2:X0 3:X1")))
+def test_daso_events(glyphs, ranks, topo, batch, more, expected):
+    """The events of a run are those of the specification's traces, on every rank."""
     glyphs(240, 40)
     options = [*MLP, *DASO, *sets(run__epochs=1, trace__level="op", method__warmup_epochs=0, method__cooldown_epochs=0)]
-    for ranks, topo, batch, every, wait, quirks, expected in (
-            (4, "2x2", 22, 4, 1, "false", "0:S0 1:R0 4:S1 5:R1 8:S0 9:R0 10:X1"),
-            (4, "2x2", 40, 1, 1, "false", "0:S0 1:S1 1:R0 2:S0 2:R1 3:S1 3:R0 4:S0 4:R1 5:D0 5:X1"),
-            (4, "2x2", 37, 2, 1, "true", "0:S0 2:S1 2:R0 4:S0 4:R1 6:D0 6:X1"),
-            (8, "2x4", 24, 4, 1, "false", "0:S0 1:R0 4:S1 5:R1 8:S2 9:D2 9:X3"),
-            (3, "2,1", 60, 0, 0, "false", "0:S0 1:R0 3:X0")):
-        name = f"e{topo.replace(',', '-')}-{every}"
-        r = train(ranks, name, *options, "--topo", topo, *sets(data__global_batch=batch, method__ref_quirks=quirks),
-                  *(sets(method__every=every, method__wait=wait) if every else []))
-        formula_holds(r)
-        for rank in range(ranks):
-            check(events(name, rank) == expected.split(), f"{name} rank {rank}: {events(name, rank)}, expected {expected}")
-    train(4, "blocks", *options, "--topo", "2x2", *sets(data__global_batch=60, method__warmup_epochs=1))
-    check(events("blocks", 3) == "0:X0 1:X1 2:X0 3:X1".split(), events("blocks", 3))
+    r = train(ranks, "e", *options, "--topo", topo, *sets(data__global_batch=batch), *more)
+    assert_formula(r)
+    for rank in range(ranks):
+        assert events("e", rank) == expected.split(), f"rank {rank}"
 
 
-def case_daso_alone():
+def test_daso_alone(glyphs):
     """method: daso and nothing else is a sensible run of any length; impossible settings are refused."""
     glyphs(400, 100)
     plain = [*MLP, *sets(method="daso", data__batch=8), "--topo", "2x2"]
@@ -296,19 +290,21 @@ def case_daso_alone():
                            (3, ["1 on a blocking", "2 on a sum between", "3 on a blocking"]),
                            (12, ["1 on a blocking", "3 on a sum between", "11 on a blocking"])):
         r = train(4, f"a{epochs}", *plain, *sets(run__epochs=epochs))
-        formula_holds(r)
+        assert_formula(r)
         said = [l.split("epoch ")[1] for l in r.stdout.splitlines() if "daso: from epoch" in l]
         kept = [l for l in said if "every B = 2" not in l and "every B = 1" not in l]
-        check(len(kept) == len(phases) and all(l.startswith(p) for l, p in zip(kept, phases)), epochs, said)
-    check(float(metrics("a12")[-1]["train_loss"]) < 0.1, metrics("a12")[-1])
+        assert len(kept) == len(phases), f"{epochs} {said}"
+        assert all(l.startswith(p) for l, p in zip(kept, phases)), f"{epochs} {said}"
+    assert float(metrics("a12")[-1]["train_loss"]) < 0.1, f'{metrics("a12")[-1]}'
     train(4, "adam", *plain, *sets(run__epochs=3, optim__name="adamw", optim__lr=1e-3))
     r = train(4, "bad", *plain, *sets(method__every=2, method__wait=3), code=2)
-    check("method.wait is 3" in r.stderr and "lower wait" in r.stderr, r.stderr)
+    assert "method.wait is 3" in r.stderr, r.stderr
+    assert "lower wait" in r.stderr, r.stderr
     r = train(4, "bad", *plain, *sets(method__staleness_adjustment=0), code=2)
-    check("method.staleness_adjustment" in r.stderr, r.stderr)
+    assert "method.staleness_adjustment" in r.stderr, r.stderr
 
 
-def case_daso_numeric():
+def test_daso_numeric(glyphs):
     """A NaN on any rank, in any phase, ends the run with 6 before it reaches another node; the checkpoint before is good."""
     glyphs(400)
     options = [*MLP, *DASO, *sets(run__epochs=2, data__batch=10, ckpt__every="4 steps"), "--topo", "2x2"]
@@ -318,43 +314,55 @@ def case_daso_numeric():
                                    ("start", [*cycling, *sets(method__every=3)], 6, 3),
                                    ("between", [*cycling, *sets(method__every=8)], 5, 0)):
         train(4, name, *options, *more, "--allow-faults", *sets(fault__nan_step=step, fault__rank=rank), code=6)
-        check(status(name)["state"] == "failed" and status(name)["exit_code"] == 6, status(name))
-        check("step-000000004" in newest(name), newest(name))
+        assert status(name)["state"] == "failed", f"{status(name)}"
+        assert status(name)["exit_code"] == 6, f"{status(name)}"
+        assert "step-000000004" in newest(name), f"{newest(name)}"
         if name != "start":
             continue
         r = train(4, name, *options, *more)
-        check(status(name)["state"] == "done" and "resumed from" in r.stdout, status(name))
+        assert status(name)["state"] == "done", f"{status(name)}"
+        assert "resumed from" in r.stdout, f"{status(name)}"
         train(4, f"{name}-whole", *options, *more)
-        check_equal(newest(f"{name}-whole"), newest(name), f"{name}: after the NaN")
+        assert_equal(newest(f"{name}-whole"), newest(name), f"{name}: after the NaN")
 
 
-def case_daso_settings():
-    """Words that are none, settings that contradict each other, and phases that leave nothing to cycle in."""
+DASO_BAD = (
+    (sets(method__every=0), ("method.every", '"0"', "[1,")),
+    (sets(method__everry=2), ("method.everry", "did you mean method.every?")),
+    (sets(method__warmup_epochs="two"), ("method.warmup_epochs", '"two"', "an integer")),
+    (sets(method__threshold="nan"), ("method.threshold", '"nan"', "[0,1)")),
+    (sets(method__wire="bf17"), ("method.wire", '"bf17"', "did you mean bf16?")),
+    (sets(method__delta="yes"), ("method.delta", '"yes"', "auto, on, off")),
+    (sets(method__wait=9), ("method.wait is 9", "method.max_every = 8", "lower wait")),
+    (sets(method__every=3, method__wait=4), ("method.wait is 4", "method.every = 3", "raise every")),
+)
+
+
+@pytest.mark.parametrize("option, says", DASO_BAD)
+def test_daso_refused(glyphs, option, says):
+    """Words that are none, and settings that contradict each other."""
+    glyphs(120, 40)
+    refused(2, *MLP, *DASO, *sets(run__epochs=3, data__global_batch=12), "--topo", "2x1", *option, says=says)
+
+
+def test_daso_settings(glyphs):
+    """Phases that leave nothing to cycle in are said; every split of ranks and batches works."""
     glyphs(120, 40)
     options = [*MLP, *DASO, *sets(run__epochs=3, data__global_batch=12), "--topo", "2x1"]
-    for option, says in ((sets(method__every=0), ("method.every", '"0"', "[1,")),
-                         (sets(method__everry=2), ("method.everry", "did you mean method.every?")),
-                         (sets(method__warmup_epochs="two"), ("method.warmup_epochs", '"two"', "an integer")),
-                         (sets(method__threshold="nan"), ("method.threshold", '"nan"', "[0,1)")),
-                         (sets(method__wire="bf17"), ("method.wire", '"bf17"', "did you mean bf16?")),
-                         (sets(method__delta="yes"), ("method.delta", '"yes"', "auto, on, off")),
-                         (sets(method__wait=9), ("method.wait is 9", "method.max_every = 8", "lower wait")),
-                         (sets(method__every=3, method__wait=4), ("method.wait is 4", "method.every = 3", "raise every"))):
-        refused(2, *options, *option, says=says)
     for name, option, warns in (("warm", sets(method__warmup_epochs=99), 1), ("cool", sets(method__cooldown_epochs=3), 1),
                                 ("slow", sets(method__every=1000000), 0), ("one", sets(method__cooldown_epochs=1), 0)):
         r = train(2, name, *options, *option)
-        formula_holds(r)
-        check(r.stderr.count("leave none of run.epochs = 3 to cycle in") == warns, name, r.stderr)
+        assert_formula(r)
+        assert r.stderr.count("leave none of run.epochs = 3 to cycle in") == warns, f"{name} {r.stderr}"
     # Any number of ranks, batches that leave some or whole nodes without samples, and every way to end an epoch.
     for ranks, topo, batch, last in ((3, "2,1", 7, "pad"), (5, "3,2", 2, "short"), (7, "4,2,1", 50, "pad"), (5, "5x1", 119, "drop"),
                                      (7, "2,1,1,3", 119, "short")):
-        formula_holds(train(ranks, f"odd{topo.replace(',', '-')}", *MLP, *DASO, "--topo", topo,
+        assert_formula(train(ranks, f"odd{topo.replace(',', '-')}", *MLP, *DASO, "--topo", topo,
                             *sets(run__epochs=2, run__steps=9, data__global_batch=batch, data__last=last,
                                   method__warmup_epochs=0, method__cooldown_epochs=0, method__every=2)))
 
 
-def case_daso_killed():
+def test_daso_killed(glyphs, jobs):
     """kill -9 of a rank, member or not, with sums under way in the last checkpoint: it resumes to the same bits."""
     glyphs(250, 50)
     options = [*MLP, *DASO, "--topo", "2,1", *sets(run__epochs=2, data__batch=8, ckpt__every="5 steps", method__warmup_epochs=0,
@@ -362,17 +370,17 @@ def case_daso_killed():
     train(3, "whole", *options)
     for rank in (1, 2):
         name = f"killed{rank}"
-        job = start(3, name, *options, "--allow-faults", *sets(fault__kill_step=8, fault__rank=rank))
-        check(job.wait(60) not in (0, 75), "a killed job ends well")
-        import h5py
+        job = jobs.start(3, name, *options, "--allow-faults", *sets(fault__kill_step=8, fault__rank=rank))
+        assert job.wait(60) not in (0, 75), "a killed job ends well"
         with h5py.File(newest(name)) as f:
-            check(len(f["method/sums"]) == 1, "no sum under way at step 5")
+            assert len(f["method/sums"]) == 1, "no sum under way at step 5"
         r = train(3, name, *options)
-        check("resumed from" in r.stdout and "step 5" in r.stdout, r.stdout)
-        check_equal(newest("whole"), newest(name), f"rank {rank} killed")
+        assert "resumed from" in r.stdout, r.stdout
+        assert "step 5" in r.stdout, r.stdout
+        assert_equal(newest("whole"), newest(name), f"rank {rank} killed")
 
 
-def case_daso_round():
+def test_daso_round(glyphs):
     """One run through other methods and back, with sums and copies of each left behind: the model goes on every time."""
     glyphs(250, 50)
     options = [*MLP, "--topo", "2,1", *sets(run__epochs=9, data__batch=8)]
@@ -381,32 +389,25 @@ def case_daso_round():
         steps += 5
         own = sets(method__warmup_epochs=0, method__every=4, method__wait=4) if method == "daso" else []
         r = train(3, "round", *options, *own, *sets(method__name=method, run__steps=steps))
-        check(not last or f"method {last}) then, 3 ranks (2,1, method {method}) now" in r.stdout, method, r.stdout)
-        check(status("round")["state"] == "done", status("round"))
+        assert not last or f"method {last}) then, 3 ranks (2,1, method {method}) now" in r.stdout, f"{method} {r.stdout}"
+        assert status("round")["state"] == "done", f'{status("round")}'
         shoal("ckpt", "verify", newest("round"))
         last = method
 
 
-def case_daso_disk():
+def test_daso_disk(glyphs):
     """A disk with room for the model but not for sums under way: told before anything is written, with the real need."""
     glyphs(120, 40)
     os.makedirs("runs")
     options = [*MLP, *DASO, "--topo", "2x1", *sets(
-        run__name="full", model__widths="[512,256]", data__batch=2, run__epochs=1, trace__level="off",
+        model__widths="[512,256]", data__batch=2, run__epochs=1, trace__level="off",
         method__warmup_epochs=0, method__every=4, method__wait=4, fault__stop_step=5), "--allow-faults"]
     small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=12m none runs || exit 99; "$@"; code=$?; '
              'ls -A runs/full/ckpt; exit $code', "sh"]
-    if subprocess.run([*small[:4], "mount -t tmpfs none runs"], capture_output=True).returncode:
-        sys.exit(77)
+    if run([*small[:4], "mount -t tmpfs none runs"], code=None).returncode:
+        pytest.skip("no small file system can be mounted here")
     # After step 6 one sum is under way.  f32: the model, and weights, momentum and that sum of one or two ranks.
     numbers = 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10
-    r = subprocess.run([*small, *command(2, *options)], env=ENV, capture_output=True, text=True, timeout=120)
-    check(r.returncode == 7, f"exit {r.returncode}\n{r.stdout}{r.stderr}")
-    check(f"a checkpoint needs {6 * 4 * numbers / 2**20:.1f} MiB, but there is" in r.stderr, r.stderr)
-    check(r.stderr.count("shoal: error") == 1 and "make room" in r.stderr, r.stderr)
-    check(".h5" not in r.stdout.splitlines()[-1], "something was left behind", r.stdout)
-
-
-if __name__ == "__main__":
-    vars(train_cases).update({k: v for k, v in globals().items() if k.startswith("case_")})
-    sys.exit(main())
+    r = run([*small, *train_command(2, "full", *options)], code=7, timeout=120)
+    assert_one_error(r, f"a checkpoint needs {6 * 4 * numbers / 2**20:.1f} MiB, but there is", "make room")
+    assert ".h5" not in r.stdout.splitlines()[-1], f"something was left behind {r.stdout}"

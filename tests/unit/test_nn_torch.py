@@ -1,8 +1,6 @@
 """The same networks in PyTorch: logits, loss, every gradient, batch-norm statistics and three steps of two optimizers.
 
-    nn_torch.py NN_DUMP
-
-NN_DUMP (nn_dump.c) writes the numbers of one of our networks; here PyTorch gets the same weights and inputs and computes
+nn_dump.c writes the numbers of one of our networks; here PyTorch gets the same weights and inputs and computes
 in double, so that what differs is our rounding (and the rare relu or maximum that rounding turns over).  Gradients and
 weight changes are compared per tensor: largest difference over the largest value of that tensor, where tensors far
 smaller than the largest of all are measured against a hundredth of that.
@@ -10,19 +8,15 @@ smaller than the largest of all are measured against a hundredth of that.
 The optimizers are compared twice.  Given our gradients of each step, torch.optim must arrive at our weights (to
 the last bits of f32).  On its own, PyTorch must take the same way; since one relu turned over by rounding in the
 second step changes the third visibly, that is measured over the whole network.
-Exit 77 without torch.
+Skips without torch.
 """
-import subprocess
-import sys
-import tempfile
+import numpy as np
+import pytest
 
-try:
-    import numpy as np
-    import torch
-    from torch import nn
-except ImportError as e:
-    print(f"skipped: {e}")
-    sys.exit(77)
+torch = pytest.importorskip("torch")
+from torch import nn
+
+from harness import built, run
 
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
@@ -208,24 +202,23 @@ def compare(a, model, steps):
     return found
 
 
-def main():
-    failures = 0
-    for backend, batch, steps, name, options, build, bound in CASES:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.argv[1], backend, str(batch), str(steps), folder, name, *options]
-            if subprocess.run(command, check=False).returncode != 0:
-                print(f"failed: {' '.join(command)}")
-                failures += 1
-                continue
-            found = compare(load(folder), build(), steps)
-        text = ", ".join(f"{kind} {e:.0e}" for kind, (e, _) in found.items())
-        print(f"{backend} {name} {' '.join(options)} batch {batch}: {text}", flush=True)
-        for kind, (e, where) in found.items():
-            if not e < {"sgd": 1e-6, "adamw": 1e-6, "sgd alone": 2e-2, "adamw alone": 2e-2}.get(kind, bound):
-                print(f"  {kind} of {where} off by {e:.3g}, which is too far")
-                failures += 1
-    return failures != 0
+def check(work, backend, batch, steps, name, options, build, bound):
+    run([built("unit.nn.dump"), backend, batch, steps, work, name, *options])
+    found = compare(load(work), build(), steps)
+    print(", ".join(f"{kind} {e:.0e}" for kind, (e, _) in found.items()))
+    for kind, (error, where) in found.items():
+        assert error < {"sgd": 1e-6, "adamw": 1e-6, "sgd alone": 2e-2, "adamw alone": 2e-2}.get(kind, bound), f"{kind} of {where}"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def networks(backend):
+    return pytest.mark.parametrize("case", [pytest.param(c, id=" ".join(c[3:4] + tuple(c[4]))) for c in CASES if c[0] == backend])
+
+
+@networks("ref")
+def test_ref(work, case):
+    check(work, *case)
+
+
+@networks("cpu")
+def test_cpu(work, case):
+    check(work, *case)

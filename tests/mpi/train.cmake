@@ -1,0 +1,25 @@
+# Whole runs of the program, one ctest entry per topic: train.TOPIC is test_TOPIC of the file unless TESTS says otherwise.
+function(shoal_add_runs file)
+  foreach(topic IN LISTS ARGN)
+    shoal_add_pytest(train.${topic} FILE mpi/test_${file}.py TESTS ${topic} LABELS train noasan)
+  endforeach()
+endfunction()
+
+shoal_add_runs(train ranks resume moved statistics bytes trace algorithms uneven long_messages signals killed killed_saving locks
+               damaged heard lost apart replicas numeric folder singletons cores placement)
+shoal_add_pytest(train.refusals FILE mpi/test_train.py TESTS bad_options bad_resume LABELS train noasan)
+shoal_add_pytest(train.claims FILE mpi/test_train.py TESTS claims_refused claims_unheard LABELS train noasan)
+shoal_add_pytest(train.golden FILE mpi/test_golden.py LABELS train noasan)
+shoal_add_runs(swarm swarm_neutral swarm_lockstep swarm_moved swarm_bytes swarm_free swarm_batchnorm swarm_straggler swarm_lost)
+shoal_add_runs(average localsgd_neutral localsgd_resume localsgd_numeric localsgd_settings localsgd_refused average_statistics
+               daso_neutral daso_resume daso_moved daso_events daso_alone daso_numeric daso_settings daso_refused daso_killed
+               daso_round daso_disk)
+shoal_add_runs(ab ab_neutral ab_phases ab_bytes ab_resume ab_changed ab_only_b ab_alone ab_refused)
+shoal_add_runs(ist ist_neutral ist_bytes ist_model ist_resume ist_moved ist_refused ist_few ist_described ist_learns)
+shoal_add_runs(switch switch)
+
+add_executable(train.local.oracle_program mpi/local_oracle.c unit/nn_rig.c)
+target_include_directories(train.local.oracle_program PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/unit)
+target_link_libraries(train.local.oracle_program PRIVATE shoal_method m shoal_warnings)
+shoal_add_runs(local local_oracle local_residual local_forms local_neutral local_heads local_replicas local_bytes local_resume
+               local_recut local_replay local_measured local_ends local_refused local_alone)

@@ -1,0 +1,81 @@
+"""What the verbs that only look and measure say to bad arguments and foreign files: nothing may crash, hang or end with 0."""
+import os
+
+import pytest
+
+from harness import PLAIN_ENV, assert_one_error, program, run
+
+CASES = (  # command, exit code, words of its one error line
+    ("bench comm --beside inf", 2, '--beside is "inf": must be a number above 0, at most 100'),
+    ("bench comm --beside 0", 2, '--beside is "0"'),
+    ("bench comm --seconds nan", 2, '--seconds is "nan"'),
+    ("bench comm --together 17", 2, "must be 1 to 16"),
+    ("bench comm --wire f64", 2, "must be f32, bf16 or f16"),
+    ("bench comm --sizes 1,,2", 2, '--sizes has ""'),
+    ("bench comm --sizes 1,", 2, '--sizes has ""'),
+    ("bench comm --sizes=", 2, '--sizes has ""'),
+    ("bench comm --sizes 0", 2, '--sizes has "0"'),
+    ("bench comm --sizes 4194305", 2, "1 to 4194304"),
+    ("bench comm --topo 5x5", 2, "is for 25 ranks, this run has 1"),
+    ("topo --xml none.xml", 7, "cannot read none.xml: No such file"),
+    ("topo --xml junk", 7, "cannot load junk: hwloc takes XML files"),
+    ("topo --env none.env", 7, "cannot read none.env: No such file"),
+    ("topo --env tasks.env", 2, 'SLURM_STEP_NUM_TASKS in tasks.env is "-3"'),
+    ("trace show junk", 7, "not an HDF5 file"),
+    ("trace export junk -o out.json", 7, "not an HDF5 file"),
+    ("trace show glyphs.h5", 7, "glyphs.h5 is not a Shoal trace"),
+    ("trace show cut.h5", 7, "it is cut off, 1000 of"),
+    ("trace show runs/one runs/two", 2, "runs/one is a folder: give one run folder"),
+    ("trace show runs/one/trace/rank-00000.h5 runs/two/trace/rank-00000.h5", 2, "is of run two, the files before it of one"),
+    ("trace show runs", 7, "runs/trace holds no trace files"),
+    ("trace show runs/one --attempt 9", 2, "there is no attempt 9 of one"),
+)
+
+
+def shoal(line, **options):
+    return run([program(), *line.split()], base=PLAIN_ENV, timeout=30, **options)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Files to look at, made once: a data set, two runs, and what is neither."""
+    folder, before = tmp_path_factory.mktemp("files"), os.getcwd()
+    os.chdir(folder)
+    shoal("data synth glyphs -o glyphs.h5 --train 16 --test 8")
+    for name in ("one", "two"):
+        with open("run.yaml", "w") as f:
+            f.write(f"run: {{ name: {name}, epochs: 1 }}\nmodel: {{ name: mlp, widths: [8] }}\n"
+                    "data: { file: glyphs.h5, batch: 8 }\n")
+        shoal("train run.yaml --quiet")
+    with open("junk", "wb") as f:
+        f.write(bytes(range(256)) * 4)
+    with open("runs/one/trace/rank-00000.h5", "rb") as f, open("cut.h5", "wb") as out:
+        out.write(f.read(1000))
+    with open("tasks.env", "w") as f:
+        f.write("SLURM_STEP_NUM_TASKS=-3\n")
+    os.chdir(before)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def beside_files(files, work, monkeypatch):
+    monkeypatch.chdir(files)
+
+
+@pytest.mark.parametrize("line, code, words", CASES)
+def test_refused(line, code, words):
+    assert_one_error(shoal(line, code=code), words)
+    assert not os.path.exists("out.json"), "a failed export left its file"
+
+
+@pytest.mark.parametrize("line", ("topo", "trace show runs/one", "trace export runs/one", "config optim"))
+def test_full_disk(line):
+    """Who prints to a full disk hears of it."""
+    with open("/dev/full", "w") as full:
+        assert_one_error(shoal(line, code=7, stdout=full), "standard output")
+
+
+def test_train_full_disk():
+    """A training run does not end for it."""
+    with open("/dev/full", "w") as full:
+        shoal("train run.yaml --resume never --set run.name=full", stdout=full)

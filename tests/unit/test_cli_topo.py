@@ -1,0 +1,105 @@
+"""`shoal topo` against golden outputs in golden/topo.
+
+two-numa.xml  a machine of 2 memory nodes, 8 cores each, 2 hardware threads each, as `lstopo` saves one
+cyclic.env    `env` in task 3 of a step on Slurm 22.05: 8 tasks, cyclic over nodes with room for 2, 1, 2 and 3
+"""
+import json
+
+import pytest
+
+from harness import PLAIN_ENV, TESTS, assert_one_error, program, read, run, said
+
+GOLDEN = f"{TESTS}/golden/topo"
+
+
+@pytest.fixture(autouse=True)
+def beside_golden(work, monkeypatch):
+    """Names of files are those in golden/topo; what a test writes goes to `work`."""
+    monkeypatch.chdir(GOLDEN)
+
+
+def topo(*args, code=0, words=(), **options):
+    """What is printed; a refusal is one line."""
+    r = run([program(), "topo", *args], code=code, base=PLAIN_ENV, **options)
+    if code:
+        assert_one_error(r)
+    for word in words:
+        assert word in r.stdout + r.stderr, said(r)
+    return r.stdout
+
+
+@pytest.fixture
+def env_file(work):
+    def write(text):
+        with open(f"{work}/step.env", "w") as f:
+            f.write(text)
+        return f"{work}/step.env"
+    return write
+
+
+def test_plan_text():
+    assert topo("--xml", "two-numa.xml", "--env", "cyclic.env") == read("cyclic.txt")
+
+
+def test_plan_json():
+    text = topo("--xml", "two-numa.xml", "--env", "cyclic.env", "--json")
+    assert text == read("cyclic.json")
+    table = json.loads(text)["placement"]
+    assert table["applied"] is False, "a plan is not applied"
+    assert [p["host"] for p in table["places"]] == ["n1", "n2", "n3", "n4", "n1", "n3", "n4", "n4"]  # as Slurm placed them
+    assert [p["threads"] for p in table["places"]] == [8, 16, 8, 5, 8, 8, 5, 5]
+
+
+def test_plan_cpus(env_file):
+    """Six hardware threads each: in hwloc's order, and the third rank of a node crosses into the second memory node."""
+    env = read("cyclic.env")
+    out = topo("--xml", "two-numa.xml", "--env", env_file(env + "SLURM_CPUS_PER_TASK=6\n"), "--json")
+    places = [p for p in json.loads(out)["placement"]["places"] if p["host"] == "n4"]
+    assert [(p["cpus"], p["numa"], p["cores"]) for p in places] == [("0-5", "0", 3), ("6-11", "0", 3), ("12-17", "0-1", 3)]
+    topo("--xml", "two-numa.xml", "--env", env_file(env + "SLURM_CPUS_PER_TASK=12\n"),
+         words=["n4: 3 ranks of 12 cores each do not fit into 32"])
+    topo("--env", "cyclic.env", words=["8 ranks on 4 nodes, planned, not applied"])
+
+
+def test_here():
+    topo(words=["1 rank on 1 node\n", "NUMA", "what is"])
+    there = json.loads(topo("--json"))
+    assert there["placement"]["applied"]
+    assert there["machine"]["file"] is None
+    assert there["placement"]["places"][0]["cores"] == there["machine"]["cores"]
+
+
+def test_batch_script():
+    """What srun would start from there, by its variables alone (H05: no command is there to ask)."""
+    batch = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "5", "SLURM_JOB_NODELIST": "n[1-2,4]", "SLURM_TASKS_PER_NODE": "3,1(x2)",
+             "SLURM_JOB_NUM_NODES": "3", "SLURM_PROCID": "0", "SLURM_NODEID": "0", "PATH": "/nonexistent"}
+    out = topo("--json", env=batch)
+    assert [p["host"] for p in json.loads(out)["placement"]["places"]] == ["n1", "n1", "n1", "n2", "n4"]
+    topo(env={**batch, "SLURM_JOB_NODELIST": ""}, code=2, words=["SLURM_JOB_NODELIST) is missing"])
+    topo(env={"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}, code=3, words=["4 tasks", "srun --mpi=pmix"])
+
+
+def test_help():
+    topo("-h", words=["usage", "--xml", "--env", "--json"])
+
+
+@pytest.mark.parametrize("args, code, words", (
+    (["--evn", "x"], 2, ["--evn", "did you mean --env"]),
+    (["n1"], 2, []),
+    (["--env", "absent.env"], 7, ["absent.env"]),
+    (["--xml", "cyclic.env"], 7, ["cyclic.env", "lstopo"]),
+    (["--env", "two-numa.xml"], 2, ["NAME=VALUE"]),
+    (["--topo", "2x2", "--env", "cyclic.env"], 2, ["--topo"]),
+    (["--topo", "2x2"], 2, ["is for 4 ranks, this run has 1"]),
+))
+def test_refused(args, code, words):
+    topo(*args, code=code, words=words)
+
+
+@pytest.mark.parametrize("text, words", (
+    ("HOME=/root\n", ["SLURM_STEP_NUM_TASKS nor SLURM_NTASKS"]),
+    ("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=2\n", ["SLURM_STEP_NODELIST", "missing"]),
+    ("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-\n", ['SLURM_STEP_NODELIST "n[1-", position 5']),
+))
+def test_environment_refused(env_file, text, words):
+    topo("--env", env_file(text), code=2, words=words)

@@ -1,6 +1,7 @@
 /* The smallest test kit that prints useful failures: CHECK counts and reports, check_done() is main's return value. */
 #ifndef SHOAL_TESTS_CHECK_H
 #define SHOAL_TESTS_CHECK_H
+#include "base/error.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,20 @@ __attribute__((weak)) int check_failures;
     }                                                                                                                  \
   } while (0)
 
-#define CHECK_OK(call) CHECK((call) == SHOAL_OK, "%s", #call)
+#define CHECK_OK(call)                                                                                                 \
+  do {                                                                                                                 \
+    shoal_status ok_ = (call);                                                                                         \
+    CHECK(ok_ == SHOAL_OK, "%s: %s", #call, shoal_error_text(ok_));                                                    \
+  } while (0)
+/* The text of this thread's error, whatever its code; "" when there is none. */
+static inline const char *check_error(void)
+{
+  static _Thread_local shoal_error e;
+  shoal_error_take(&e);
+  shoal_error_put(&e);
+  return e.code == SHOAL_OK ? "" : e.text;
+}
+
 /* For what makes going on pointless. */
 #define REQUIRE(cond, ...)                                                                                             \
   do {                                                                                                                 \

@@ -1,7 +1,7 @@
-/* One status type for the whole program: said once where it happens, handed on silently, agreed on by all ranks.
+/* One status type for the whole program: made where the fault is, handed on silently, agreed on by all ranks.
  *
- * A failing function prints one line at the place of the fault (SHOAL_FAIL) and returns a code; everyone above passes
- * the code on (SHOAL_TRY).  The first message of a rank is kept, so that status.json can quote the reason. */
+ * A failing function makes an error with a text (SHOAL_FAIL) and returns its code; everyone above passes the code on
+ * (SHOAL_TRY).  The text is kept for the thread; error.h says who prints it. */
 #ifndef SHOAL_BASE_STATUS_H
 #define SHOAL_BASE_STATUS_H
 
@@ -30,17 +30,10 @@ const char *shoal_status_text(shoal_status st); /* the text of the list; never N
 const char *shoal_status_name(shoal_status st); /* "ERR_IO" */
 int shoal_status_exit_code(shoal_status st);
 
-/** Print `what went wrong` once, with rank and place, and return `code`.  Use it through SHOAL_FAIL.
- *  The line reads  `shoal: error: MESSAGE` (with `[rank R]` when there is more than one); file and line are added at
- *  log level debug only, because users read these lines. */
+/** Make the calling thread's error: what went wrong, and where in the source.  Returns `code`.  Use it through
+ *  SHOAL_FAIL. */
 shoal_status shoal_fail(shoal_status code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-
-/** Text of this process's first failure since start or the last shoal_clear_error; "" when there was none. */
-const char *shoal_first_error(void);
-void shoal_clear_error(void);
-/** While > 0, failures are recorded but not printed (probing a file, tests of bad input).  Nests. */
-void shoal_quiet_errors(int delta);
 
 #define SHOAL_FAIL(code, ...) shoal_fail((code), __FILE__, __LINE__, __VA_ARGS__)
 #define SHOAL_CHECK(cond, code, ...)                                                                                   \

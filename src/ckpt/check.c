@@ -27,6 +27,11 @@ char *shoal_ckpt_faults_first(const shoal_ckpt_faults *f)
   return shoal_strdup_printf("%.*s (and %zu more: shoal ckpt verify)", length, f->lines.text, f->n - 1);
 }
 
+static void add_failure(shoal_ckpt_faults *f, shoal_status st)
+{
+  if (st != SHOAL_OK) shoal_ckpt_faults_add(f, shoal_strdup_printf("%s", shoal_error_text(st)));
+}
+
 /* ---- bytes ---- */
 
 /* Which data sets are hit? */
@@ -34,39 +39,33 @@ static void name_damaged_sets(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
   for (size_t i = 0; i < c->index.n; i++) {
     const shoal_ckpt_entry *e = &c->index.at[i];
-    shoal_ckpt_hush h;
     uint32_t crc = e->crc;
-    shoal_ckpt_hush_begin(&h);
     shoal_status st = shoal_ckpt_crc_range(c->fd, c->path, e->offset, e->bytes, &crc);
-    char *words = shoal_ckpt_hush_end(&h, st);
     if (st != SHOAL_OK)
-      shoal_ckpt_faults_add(faults, shoal_strdup_printf("data set %s cannot be read: %s", e->name, words));
+      add_failure(faults, shoal_error_prefix(st, "data set %s cannot be read: ", e->name));
     else if (crc != e->crc)
       shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s: data set %s is damaged: check sum %08" PRIx32
                                                         " was written, %08" PRIx32 " is read (%" PRIu64
                                                         " bytes at byte %" PRIu64 ")",
                                                         c->path, e->name, e->crc, crc, e->bytes, e->offset));
-    free(words);
   }
 }
 
 static void check_bytes(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
-  shoal_ckpt_hush h;
   uint32_t crc = 0;
-  shoal_ckpt_hush_begin(&h);
   shoal_status st = shoal_ckpt_crc_range(c->fd, c->path, 0, c->seal.hdf5_bytes, &crc);
-  char *words = shoal_ckpt_hush_end(&h, st);
+  shoal_error unreadable;
+  shoal_error_take(&unreadable);
   /* The data sets' own sums were taken from memory, so they are compared in any case: did HDF5 write what it got? */
   name_damaged_sets(c, faults);
   if (faults->n == 0 && st != SHOAL_OK)
-    shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s", words));
+    shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s", unreadable.text));
   else if (faults->n == 0 && crc != c->seal.hdf5_crc)
     shoal_ckpt_faults_add(faults,
                           shoal_strdup_printf("%s: its HDF5 structure is damaged (the data sets are not): check "
                                               "sum %08" PRIx32 " was written, %08" PRIx32 " is read",
                                               c->path, c->seal.hdf5_crc, crc));
-  free(words);
 }
 
 /* ---- contents ---- */
@@ -140,25 +139,16 @@ static void look_for_stranger(void *context, const char *name)
 static void find_strangers(const shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
   strangers s = { c, faults, NULL };
-  shoal_ckpt_hush h;
-  shoal_ckpt_hush_begin(&h);
-  shoal_status st = shoal_h5_list(c->file, look_for_stranger, &s);
-  shoal_ckpt_faults_add(faults, shoal_ckpt_hush_end(&h, st));
+  add_failure(faults, shoal_h5_list(c->file, look_for_stranger, &s));
   free(s.added);
 }
 
 static void check_contents(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
-  shoal_ckpt_hush h;
-  shoal_ckpt_hush_begin(&h);
   shoal_status st = shoal_ckpt_open_hdf5(c);
-  shoal_ckpt_faults_add(faults, shoal_ckpt_hush_end(&h, st));
+  add_failure(faults, st);
   if (st != SHOAL_OK) return;
-  for (size_t i = 0; i < c->index.n; i++) {
-    shoal_ckpt_hush_begin(&h);
-    st = check_set(c, &c->index.at[i]);
-    shoal_ckpt_faults_add(faults, shoal_ckpt_hush_end(&h, st));
-  }
+  for (size_t i = 0; i < c->index.n; i++) add_failure(faults, check_set(c, &c->index.at[i]));
   find_strangers(c, faults);
 }
 
@@ -174,11 +164,9 @@ static shoal_status report(FILE *out, const char *path, const shoal_ckpt *c, con
   char amount[32], *first = shoal_ckpt_faults_first(faults);
   if (first) {
     fputs(faults->lines.text, out);
-    shoal_quiet_errors(1); /* told in full above */
-    SHOAL_FAIL(SHOAL_ERR_IO, "%s", first);
-    shoal_quiet_errors(-1);
+    shoal_status st = shoal_error_told(SHOAL_FAIL(SHOAL_ERR_IO, "%s", first)); /* in full, just above */
     free(first);
-    return SHOAL_ERR_IO;
+    return st;
   }
   for (size_t i = 0; i < c->index.n; i++) bytes += c->index.at[i].bytes;
   fprintf(out, "%s: good: step %" PRIu64 ", %zu data sets, %s, every check sum agrees\n", path, c->info.step,
@@ -190,10 +178,8 @@ shoal_status shoal_ckpt_verify(const char *path, FILE *out)
 {
   shoal_ckpt *c = NULL;
   shoal_ckpt_faults faults = { 0 };
-  shoal_ckpt_hush h;
-  shoal_ckpt_hush_begin(&h);
   shoal_status st = shoal_ckpt_open_seal(path, &c);
-  shoal_ckpt_faults_add(&faults, shoal_ckpt_hush_end(&h, st));
+  add_failure(&faults, st);
   if (st == SHOAL_OK) shoal_ckpt_examine(c, &faults);
   st = report(out, path, c, &faults);
   shoal_ckpt_close(c);

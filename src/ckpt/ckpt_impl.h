@@ -1,6 +1,7 @@
-/* What the files of ckpt/ share: the seal at the end of a file, the steps of opening, and asking without noise. */
+/* What the files of ckpt/ share: the seal at the end of a file, the steps of opening, and every fault in words. */
 #ifndef SHOAL_CKPT_CKPT_IMPL_H
 #define SHOAL_CKPT_CKPT_IMPL_H
+#include "base/error.h"
 #include "base/str.h"
 #include "ckpt/ckpt.h"
 #include "h5/h5.h"
@@ -52,13 +53,4 @@ void shoal_ckpt_examine(shoal_ckpt *c, shoal_ckpt_faults *faults);
 /** The steps of opening, for reader.c and check.c. */
 shoal_status shoal_ckpt_open_seal(const char *path, shoal_ckpt **out);
 shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c);
-
-/* Looking at files that may be damaged must neither print nor become "the first error" of the run.  Between begin and
- * end failures are silent; end restores what was kept and gives the words of the failure, or NULL when `st` is OK
- * (caller frees). */
-typedef struct {
-  char *before;
-} shoal_ckpt_hush;
-void shoal_ckpt_hush_begin(shoal_ckpt_hush *h);
-char *shoal_ckpt_hush_end(shoal_ckpt_hush *h, shoal_status st);
 #endif

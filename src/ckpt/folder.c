@@ -103,10 +103,11 @@ void shoal_ckpt_folder_free(shoal_ckpt_folder *f)
 shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, char **why)
 {
   shoal_ckpt *c = NULL;
-  shoal_ckpt_hush h;
-  shoal_ckpt_hush_begin(&h);
+  shoal_error before; /* a damaged checkpoint is an answer, and no failure of this run */
+  shoal_error_take(&before);
   shoal_status st = shoal_ckpt_open(file->path, true, &c);
-  *why = shoal_ckpt_hush_end(&h, st);
+  *why = st == SHOAL_OK ? NULL : shoal_strdup_printf("%s", shoal_error_text(st));
+  shoal_error_put(&before);
   if (st == SHOAL_OK && c->info.step != file->step) {
     *why = shoal_strdup_printf("%s holds step %" PRIu64 ", not the step of its name", file->path, c->info.step);
     shoal_ckpt_close(c);

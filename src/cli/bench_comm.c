@@ -266,14 +266,15 @@ static const shoal_verb_help help = {
   "  mpirun -n 4 shoal bench comm --topo 2x2\n  srun -N4 --ntasks-per-node=2 shoal bench comm --sizes 64,4096\n",
 };
 
-static shoal_status run(const shoal_args *a)
+/* @param a       NULL: the command line is wrong
+ * @param parsed  then its status, which the other ranks may not share */
+static shoal_status run(const shoal_args *a, shoal_status parsed)
 {
   settings s;
-  SHOAL_TRY(read_settings(a, &s));
   shoal_world *w;
-  shoal_world_options o = { .pretend = shoal_args_value(a, "--topo") };
+  shoal_world_options o = { .failed = a ? read_settings(a, &s) : parsed };
+  if (o.failed == SHOAL_OK) o.pretend = shoal_args_value(a, "--topo");
   SHOAL_TRY(shoal_world_open(&o, &w));
-  if (shoal_launcher_rank() > 0) shoal_quiet_errors(-1); /* from here on each rank speaks for itself */
   const shoal_topo *t = shoal_world_topo(w);
   if (!s.json && shoal_world_rank(w) == 0) {
     printf("%d ranks on %d nodes%s, %s on the wire, %lld at a time; times of the slowest rank\n", t->size, t->nodes,
@@ -283,7 +284,8 @@ static shoal_status run(const shoal_args *a)
   }
   shoal_status st = SHOAL_OK;
   for (size_t i = 0; i < s.n_sizes && st == SHOAL_OK; i++) st = bench_size(w, &s, s.sizes[i]);
-  if (st != SHOAL_OK && t->size > 1) shoal_world_abort(w, shoal_status_exit_code(st));
+  shoal_error_report(st);
+  if (st != SHOAL_OK && t->size > 1) shoal_world_abort(w, shoal_error_exit_code(st));
   shoal_world_close(w);
   return st;
 }
@@ -291,10 +293,10 @@ static shoal_status run(const shoal_args *a)
 shoal_status shoal_bench_comm(int argc, char **argv)
 {
   bool helped;
-  shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
-  if (helped) return SHOAL_OK;
-  shoal_status st = run(a);
+  shoal_args *a = NULL;
+  shoal_status st = shoal_args_parse(&help, argc, argv, &helped, &a);
+  if (st == SHOAL_OK && helped) return SHOAL_OK;
+  st = run(a, st);
   shoal_args_destroy(a);
   return st;
 }

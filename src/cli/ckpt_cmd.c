@@ -129,7 +129,8 @@ static shoal_status diff(int argc, char **argv)
           : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"), except ? except : "train/seconds",
                             tolerance, shoal_args_on(a, "--json"), stdout, &different);
   shoal_args_destroy(a);
-  return st == SHOAL_OK && different ? SHOAL_ERR_IO : st;
+  /* What differs is on standard output. */
+  return st == SHOAL_OK && different ? shoal_error_told(SHOAL_FAIL(SHOAL_ERR_IO, "the checkpoints differ")) : st;
 }
 
 static const shoal_flag export_flags[] = {

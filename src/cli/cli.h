@@ -1,7 +1,7 @@
 /* The verbs.  Each file holds one or a family; main.c lists them. */
 #ifndef SHOAL_CLI_CLI_H
 #define SHOAL_CLI_CLI_H
-#include "base/status.h"
+#include "base/error.h"
 #include "config/args.h"
 
 typedef struct {
@@ -19,9 +19,6 @@ shoal_status shoal_cmd_methods(int argc, char **argv);
 shoal_status shoal_cmd_models(int argc, char **argv);
 shoal_status shoal_cmd_config(int argc, char **argv);
 shoal_status shoal_cmd_version(int argc, char **argv);
-
-/** This process's rank as its launcher tells it, before there is a world; 0 without a launcher. */
-int shoal_launcher_rank(void);
 
 /** A verb of verbs (`shoal data synth`): runs the one argv[1] names, or prints them for -h.
  *  ERR_USAGE names the nearest known one. */

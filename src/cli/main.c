@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Before there is a world, every rank makes the same mistake in the same command line: the first one says it. */
-int shoal_launcher_rank(void)
+/* Which of the processes of a job this is, before there is a world. */
+static int launcher_rank(void)
 {
   static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
@@ -47,7 +47,7 @@ shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int arg
   size_t n = 0;
   if (argc < 2) {
     print_verbs(program, list);
-    return SHOAL_ERR_USAGE;
+    return shoal_error_told(SHOAL_FAIL(SHOAL_ERR_USAGE, "%s needs a verb", program));
   }
   if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0) {
     print_verbs(program, list);
@@ -74,15 +74,14 @@ static shoal_status check_output(const char *verb)
 int main(int argc, char **argv)
 {
   setvbuf(stdout, NULL, _IOLBF, 0);
-  bool first = shoal_launcher_rank() == 0;
-  if (!first) {
-    shoal_quiet_errors(1); /* until there is a world: see shoal_cmd_train */
-    if (!freopen("/dev/null", "w", stdout)) return shoal_status_exit_code(SHOAL_ERR_IO);
-  }
+  bool first = launcher_rank() == 0;
+  if (!first && !freopen("/dev/null", "w", stdout)) return shoal_status_exit_code(SHOAL_ERR_IO);
   shoal_status st = argc >= 2 && strcmp(argv[1], "--version") == 0 ? shoal_cmd_version(argc - 1, argv + 1)
                                                                    : shoal_run_verb("shoal", verbs, argc, argv);
   if (st == SHOAL_OK) st = check_output(argc >= 2 ? argv[1] : "");
-  if (!first && st != SHOAL_OK && st != SHOAL_STOPPED)
-    usleep(500000); /* the launcher ends the first rank when we leave */
-  return shoal_status_exit_code(st);
+  /* Launchers end all processes when one leaves.  Verbs without a world run alike in each: so the first one says what is
+   * wrong, and the others only if they are still there a moment later, because it did not fail. */
+  if (!first && st != SHOAL_OK && st != SHOAL_STOPPED) usleep(500000);
+  shoal_error_report(st);
+  return shoal_error_exit_code(st);
 }

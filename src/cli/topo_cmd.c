@@ -108,7 +108,7 @@ static shoal_status run(const shoal_args *a)
               "--topo pretends nodes for ranks that run; with --xml or --env nothing runs");
   if (file) SHOAL_TRY(shoal_env_read(file, &e));
   st = shoal_step_read(e, &s);
-  if (st == SHOAL_ERR_USAGE && !file) st = SHOAL_ERR_WORLD; /* as a run would say */
+  if (st == SHOAL_ERR_USAGE && !file) st = shoal_error_as(st, SHOAL_ERR_WORLD); /* as a run would say */
   if (st != SHOAL_OK) goto done;
   SHOAL_TRY_GOTO(st, check_file(e, &s, file), done);
   SHOAL_TRY_GOTO(st, shoal_machine_open(xml, &m), done);

@@ -29,23 +29,22 @@ shoal_status shoal_cmd_train(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  /* A bad command line is told to the ranks that may have a good one, and once to the user. */
+  shoal_status st = shoal_args_parse(&help, argc, argv, &helped, &a);
+  if (st != SHOAL_OK) return shoal_train(&(shoal_train_args){ .failed = st });
   if (helped) return SHOAL_OK;
   const char *const *words;
   shoal_train_args t = { .resume = shoal_args_value(a, "--resume"),
                          .topology = shoal_args_value(a, "--topo"),
                          .allow_faults = shoal_args_on(a, "--allow-faults"),
-                         .quiet = shoal_args_on(a, "--quiet"),
-                         .hushed = shoal_launcher_rank() > 0 };
+                         .quiet = shoal_args_on(a, "--quiet") };
   if (shoal_args_words(a, &words)) t.run_file = words[0];
   t.n_sets = shoal_args_list(a, "--set", &t.sets);
-  if (!t.run_file && t.n_sets == 0) {
-    shoal_args_destroy(a);
-    return SHOAL_FAIL(SHOAL_ERR_USAGE,
-                      "no run file given: shoal train RUN.yaml (or options by --set); shoal train -h explains");
-  }
+  if (!t.run_file && t.n_sets == 0)
+    t.failed = SHOAL_FAIL(SHOAL_ERR_USAGE,
+                          "no run file given: shoal train RUN.yaml (or options by --set); shoal train -h explains");
   if (t.quiet) shoal_log_set_level(SHOAL_LOG_WARN);
-  shoal_status st = shoal_train(&t);
+  st = shoal_train(&t);
   shoal_args_destroy(a);
   return st;
 }

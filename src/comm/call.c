@@ -218,7 +218,7 @@ shoal_status shoal_call_meet(shoal_call *c, int64_t mine, int64_t (*more)(void *
   uint64_t number = (uint64_t)c->number;
   SHOAL_TRY(shoal_agreement_start(&c->meeting, number, shoal_group_plan_tag(c->f.g, c->plan, number), c->asked));
   SHOAL_TRY(wait_for_all(c, more, context));
-  SHOAL_TRY(c->meeting.f.status);
+  SHOAL_TRY(shoal_flight_result(&c->meeting.f));
   *largest = c->meeting.value;
   c->number++;
   c->asked = c->next;

@@ -129,7 +129,7 @@ bool shoal_exchange_done(const shoal_exchange *e)
 
 shoal_status shoal_exchange_wait(shoal_exchange *e)
 {
-  if (!e->f.moving) return e->f.status;
+  if (!e->f.moving) return shoal_flight_result(&e->f);
   uint64_t t0 = shoal_now_ns();
   shoal_status st = shoal_flight_wait(&e->f);
   if (st == SHOAL_OK) record(e, SHOAL_TRACE_WAIT, t0, e->ended_ns, 0); /* a part of the transfer, to the nanosecond */

@@ -43,11 +43,19 @@ void shoal_flight_end(shoal_flight *f, shoal_status st)
   if (st != SHOAL_OK) f->ops->give_up(f);
 }
 
+static void keep_failure(shoal_world *w, shoal_status st)
+{
+  if (w->failure_known) w->failure.code = SHOAL_OK;
+  w->failure_known = false;
+  shoal_error_keep(&w->failure, st);
+}
+
 static shoal_status advance(shoal_flight *f, bool *moved)
 {
   bool here = false, done = false;
   shoal_status st = f->ops->advance(f, &here, &done);
   if (here) f->moved_ns = shoal_now_ns();
+  if (st != SHOAL_OK) keep_failure(f->g->w, st);
   if (st != SHOAL_OK || done) shoal_flight_end(f, st);
   *moved |= here;
   return st;
@@ -99,15 +107,28 @@ shoal_status shoal_world_progress(shoal_world *w)
   return SHOAL_OK;
 }
 
+/* A flight can fail in any poll, and others after it; the first failure explains them all. */
+shoal_status shoal_flight_result(const shoal_flight *f)
+{
+  shoal_world *w = f->g->w;
+  if (f->status == SHOAL_OK || w->failure.code == SHOAL_OK) return f->status;
+  w->failure_known = true;
+  return shoal_error_as(shoal_error_put(&w->failure), f->status);
+}
+
 shoal_status shoal_flight_wait(shoal_flight *f)
 {
   shoal_watch watch = { .since_ns = shoal_now_ns() };
   while (f->moving) {
-    SHOAL_TRY(shoal_world_progress(f->g->w));
+    shoal_status st = shoal_world_progress(f->g->w);
+    if (st != SHOAL_OK) {
+      f->g->w->failure_known = true;
+      return st;
+    }
     if (f->moving) SHOAL_TRY(shoal_watch_check(&watch, f));
     if (f->moving && f->watches) sched_yield(); /* whom we wait for may need this core; the library yields by itself */
   }
-  return f->status;
+  return shoal_flight_result(f);
 }
 
 shoal_status shoal_flight_look(shoal_flight *f, int slot, int peer, size_t expected, bool *finished)

@@ -9,6 +9,7 @@
  * Agreement lives here too, because each group carries the state for it from the start: telling others of an
  * error must not need memory. */
 #include "comm/group.h"
+#include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/group_impl.h"
@@ -61,6 +62,7 @@ shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks
   SHOAL_CHECK_GOTO(st, g->name, fail, SHOAL_ERR_MEM, "out of memory: group %s", name);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->world_ranks), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->links), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->verdicts), fail);
   memcpy(g->world_ranks, ranks, (size_t)n * sizeof *ranks);
   shoal_group_learn_links(g);
   shoal_agreement_init(&g->agreement, g, "agreement");
@@ -121,6 +123,7 @@ void shoal_group_destroy(shoal_group *g)
   if (!g) return;
   g->w->transport->disconnect(g->channel);
   shoal_self_empty(&g->letters);
+  free(g->verdicts);
   free(g->links);
   free(g->world_ranks);
   free(g->name);
@@ -199,45 +202,126 @@ shoal_status shoal_group_barrier(shoal_group *g)
   return shoal_group_agree_max(g, "barrier", &nothing);
 }
 
-/* The largest of these wins: failed before not failed, then the lowest rank; its status rides along. */
-static int64_t failure_key(int rank, shoal_status st)
+/* The lowest rank that failed; -1: none did, or the agreement itself failed. */
+static shoal_status first_failed(shoal_group *g, shoal_status mine, int *rank)
 {
-  return st == SHOAL_OK ? 0 : (int64_t)1 << 62 | (int64_t)(INT32_MAX - rank) << 8 | (int64_t)st;
+  int64_t last = mine == SHOAL_OK ? 0 : g->size - g->rank;
+  *rank = -1;
+  SHOAL_TRY(shoal_group_agree_max(g, "agreement", &last));
+  if (last > 0) *rank = g->size - (int)last;
+  return SHOAL_OK;
 }
 
-static int failed_rank(const shoal_group *g, int64_t key)
+/* Before the agreement an error must be kept: what it runs into itself is not to take that place. */
+static shoal_status agree_on_failure(shoal_group *g, shoal_status mine, shoal_error *own, int *rank)
 {
-  return g->world_ranks[INT32_MAX - (int)(key >> 8 & INT32_MAX)];
+  if (mine != SHOAL_OK) shoal_error_keep(own, mine);
+  shoal_status st = first_failed(g, mine, rank);
+  if (mine == SHOAL_OK) return st;
+  return shoal_error_put(own);
+}
+
+static const char *host_of(const shoal_group *g, int rank)
+{
+  return g->w->topo ? g->w->topo->places[g->world_ranks[rank]].host : "?";
+}
+
+shoal_status shoal_group_hear(shoal_group *g, shoal_status mine)
+{
+  shoal_error own = { .code = SHOAL_OK };
+  int rank;
+  shoal_status st = agree_on_failure(g, mine, &own, &rank);
+  if (st != SHOAL_OK || rank < 0) return st;
+  return shoal_error_told(SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed", g->world_ranks[rank], host_of(g, rank)));
+}
+
+/* ------------------------------------------------------------------------------------- agreement on what went wrong */
+
+static bool is_cause(const shoal_verdict *v)
+{
+  return v->code != SHOAL_OK && v->code != SHOAL_ERR_PEER;
+}
+
+/* Does this rank print its text?  Not if it was told, and not if a lower rank has the same words. */
+static bool speaks(const shoal_verdict *all, int size, int rank)
+{
+  const shoal_verdict *mine = &all[rank];
+  if (!is_cause(mine) || mine->told) return false;
+  for (int r = 0; r < size; r++) {
+    bool same = r != rank && is_cause(&all[r]) && all[r].crc == mine->crc && all[r].length == mine->length;
+    if (same && (r < rank || all[r].told)) return false;
+  }
+  return true;
+}
+
+/* The most telling of the codes, the same on every rank. */
+static shoal_status judge(const shoal_verdict *all, int size)
+{
+  int32_t worst = SHOAL_OK;
+  for (int r = 0; r < size; r++) worst = SHOAL_MAX(worst, is_cause(&all[r]) ? all[r].code : all[r].verdict);
+  return worst == SHOAL_OK ? SHOAL_ERR_PEER : (shoal_status)worst;
+}
+
+static void print_own(shoal_group *g, shoal_error *own)
+{
+  enum { TEXTS_MAX = 8 };
+  int before = 0;
+  if (!speaks(g->verdicts, g->size, g->rank)) return;
+  for (int r = 0; r < g->rank; r++) before += speaks(g->verdicts, g->size, r);
+  if (before < TEXTS_MAX) {
+    shoal_error_put(own);
+    shoal_error_report(own->code);
+  } else if (before == TEXTS_MAX) {
+    shoal_log(SHOAL_LOG_ERROR, "and other ranks failed, in other words");
+  }
+}
+
+/* Ranks that did not fail get the words of the lowest one that did. */
+static shoal_status quote(shoal_group *g, shoal_status mine, shoal_error *own)
+{
+  int culprit = 0;
+  while (culprit < g->size && !is_cause(&g->verdicts[culprit])) culprit++;
+  if (culprit == g->size) return SHOAL_OK; /* all of them heard of it elsewhere */
+  char text[SHOAL_ERROR_TEXT] = "";
+  if (culprit == g->rank) memcpy(text, own->text, strlen(own->text) + 1);
+  size_t bytes = SHOAL_MIN((size_t)g->verdicts[culprit].length, sizeof text - 1);
+  SHOAL_TRY(shoal_group_broadcast(g, text, bytes, culprit));
+  if (mine != SHOAL_OK && mine != SHOAL_ERR_PEER) return SHOAL_OK;
+  SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", g->world_ranks[culprit], host_of(g, culprit), text);
+  shoal_error_take(own);
+  return SHOAL_OK;
+}
+
+/* Everybody failed or has heard that somebody did.  Nobody leaves before all has been printed, because launchers end the
+ * others when one leaves. */
+static shoal_status tell(shoal_group *g, shoal_status mine, shoal_error *own)
+{
+  shoal_verdict v = { .code = (int32_t)mine, .verdict = (int32_t)own->verdict, .told = own->told };
+  v.length = (uint32_t)strlen(own->text);
+  v.crc = shoal_crc32c(0, own->text, v.length);
+  SHOAL_TRY(shoal_group_tell(g, &v, sizeof v, g->verdicts));
+  print_own(g, own);
+  SHOAL_TRY(quote(g, mine, own));
+  own->verdict = judge(g->verdicts, g->size);
+  own->told = true;
+  return shoal_group_barrier(g);
 }
 
 shoal_status shoal_group_agree(shoal_group *g, shoal_status mine)
 {
-  int64_t key = failure_key(g->rank, mine);
-  shoal_status st = shoal_group_agree_max(g, "agreement", &key);
-  if (mine != SHOAL_OK) return mine;
-  SHOAL_TRY(st);
-  if (!key) return SHOAL_OK;
-  int rank = failed_rank(g, key);
-  return SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", rank, g->w->topo ? g->w->topo->places[rank].host : "?",
-                    shoal_status_text((shoal_status)(key & 0xff)));
+  shoal_error own = { .code = SHOAL_OK };
+  int rank;
+  shoal_status st = agree_on_failure(g, mine, &own, &rank);
+  if (rank < 0 || g->size == 1) return st;
+  st = tell(g, mine, &own);
+  if (own.code == SHOAL_OK) return st; /* not even the culprit's words came */
+  return shoal_error_put(&own);
 }
 
-shoal_status shoal_group_agree_once(shoal_group *g, shoal_status mine)
+shoal_status shoal_group_settle(shoal_group *g, shoal_status mine)
 {
-  shoal_quiet_errors(-1);
-  int64_t key = failure_key(g->rank, mine);
-  shoal_status st = shoal_group_agree_max(g, "agreement", &key);
-  if (st != SHOAL_OK || !key) {
-    if (mine != SHOAL_OK) shoal_log(SHOAL_LOG_ERROR, "%s", shoal_first_error());
-    return mine != SHOAL_OK ? mine : st;
-  }
-  int rank = failed_rank(g, key);
-  if (rank == g->world_ranks[g->rank]) shoal_log(SHOAL_LOG_ERROR, "%s", shoal_first_error());
-  if (mine != SHOAL_OK) return mine;
-  shoal_quiet_errors(1);
-  st = SHOAL_FAIL((shoal_status)(key & 0xff), "rank %d refused; see its line", rank);
-  shoal_quiet_errors(-1);
-  return st;
+  shoal_status st = shoal_group_agree(g, mine);
+  return st == SHOAL_OK ? st : shoal_error_as(st, shoal_error_verdict(st));
 }
 
 /* ------------------------------------------------------------------------------------------------ point to point */

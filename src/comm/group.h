@@ -8,7 +8,7 @@
  * 64-bit and long messages are split, invisibly.  ERR_COMM after a failed library call; contents are then undefined. */
 #ifndef SHOAL_COMM_GROUP_H
 #define SHOAL_COMM_GROUP_H
-#include "base/status.h"
+#include "base/error.h"
 #include "slurm/claims.h"
 #include "trace/trace.h"
 #include <stddef.h>
@@ -24,12 +24,14 @@ typedef struct {
   bool strict_cores;     /* fewer cores than asked for is an error and not a warning (H02) */
   bool no_sharing;       /* ranks of a node do not share memory */
   size_t max_message;    /* largest bytes in one library call; 0: 1 GiB.  Tests lower it (H17) */
+  shoal_status failed;   /* this rank has failed already (its error is the thread's): start only to tell the others */
   double warn_s, hang_s; /* who waits this long for something that does not move warns / ends the run; 0: 30, 600 */
 } shoal_world_options;
 
 /** Start communication: MPI when a launcher started us (its environment tells), else one process alone.  Sets
  *  yield-when-idle before MPI_Init where ranks may exceed cores.  Then gathers every rank's facts into the topology and
  *  starts the compute thread count from it.  Collective over all processes.
+ *  A rank that comes with a failure makes it fail everywhere, in an agreement; of one process it is returned as it is.
  *  ERR_WORLD: launcher, Slurm or PMIx claim another world than MPI and the hosts show; the message names both and the
  *  launch option to try.  ERR_USAGE: a topology to pretend that does not fit. */
 shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out);
@@ -84,14 +86,15 @@ shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out);
 void shoal_group_unshare(shoal_group *g, void *memory); /* NULL is fine */
 bool shoal_world_shares(const shoal_world *w);          /* does any node have several ranks that share memory? */
 
-/** Everybody learns whether anybody failed: own code, or ERR_PEER when only another did (the message names it).
+/** Everybody learns whether anybody failed: own code, or ERR_PEER when only others did, with an error that quotes the
+ *  lowest rank which failed by itself.  The errors are printed here: each text once, by the lowest rank that has it, at
+ *  most eight texts.  All errors are told afterwards and have the same verdict (error.h), so the ranks can leave with one
+ *  exit code.  In a group of one nothing is printed; the caller's report does that.
  *  Call it after anything that can fail alone and before the next collective call.  Counted as class control, like the
- *  barrier, in any group: neither carries payload. */
+ *  barrier, in any group: neither carries payload.  Cost: one agreement on a number while nobody fails. */
 shoal_status shoal_group_agree(shoal_group *g, shoal_status mine);
-/** The same after a call that most ranks refuse for the same reason, but each by its own numbers: `call` is made under
- *  shoal_quiet_errors, the lowest rank that refused prints its first error, and all return a failure of the kind. */
-#define SHOAL_AGREE_ONCE(g, call) (shoal_clear_error(), shoal_quiet_errors(1), shoal_group_agree_once((g), (call)))
-shoal_status shoal_group_agree_once(shoal_group *g, shoal_status mine); /* its other half: lets errors be heard again */
+/** The same, but all ranks return the verdict as their code, those that did not fail too. */
+shoal_status shoal_group_settle(shoal_group *g, shoal_status mine);
 shoal_status shoal_group_barrier(shoal_group *g);
 /** Short data by a binomial tree, long data along a chain in rank order, so that each link carries it once. */
 shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int root);

@@ -134,6 +134,8 @@ struct shoal_world {
   int watching;            /* flights under way that wait for memory to change, which no library tells */
   shoal_flight *in_flight; /* doubly linked, oldest first */
   shoal_flight *newest;
+  shoal_error failure; /* of the first flight that failed, perhaps in a poll: for the wait that returns it */
+  bool failure_known;  /* that error has come out: another one may take its place */
 };
 
 enum { SHOAL_TAG_COLLECTIVE = 1024, SHOAL_TAG_COLLECTIVES = 1024, SHOAL_TAG_PLAN = 4096, SHOAL_TAG_STARTS = 256 };
@@ -168,6 +170,7 @@ struct shoal_flight {
 shoal_status shoal_flight_start(shoal_flight *f);
 /** Block, moving everything, until this one is done. */
 shoal_status shoal_flight_wait(shoal_flight *f);
+shoal_status shoal_flight_result(const shoal_flight *f); /* of one that has ended: its status, with the error kept */
 void shoal_flight_end(shoal_flight *f, shoal_status st); /* leave the list; gives up what is pending unless OK */
 /** Has the slot finished?  A wrong size is an error that names the flight and the peer. */
 shoal_status shoal_flight_look(shoal_flight *f, int slot, int peer, size_t expected, bool *finished);
@@ -240,6 +243,12 @@ shoal_status shoal_agreement_start(shoal_agreement *a, uint64_t number, int tag,
 
 /* ------------------------------------------------------------------------------------------------- groups: group.c */
 
+/* What a rank says of its failure. */
+typedef struct {
+  int32_t code, verdict, told;
+  uint32_t crc, length; /* of the text */
+} shoal_verdict;
+
 struct shoal_group {
   shoal_world *w;
   char *name;
@@ -251,7 +260,8 @@ struct shoal_group {
   uint64_t calls;         /* collectives so far */
   uint64_t plans, starts; /* exchanges and votes planned, exchanges started so far */
   shoal_agreement agreement;
-  shoal_letter *letters; /* to myself */
+  shoal_verdict *verdicts; /* [size] here from the start: telling others of an error must not need memory */
+  shoal_letter *letters;   /* to myself */
 };
 
 /** `ranks` are world ranks; the channel is made by the transport. */
@@ -266,5 +276,8 @@ shoal_link shoal_group_class(const shoal_group *g,
                              int rank); /* counted as: CONTROL in a control group, else the link */
 /** The largest of `value` on every member: agreement, barrier and size checks; class control. */
 shoal_status shoal_group_agree_max(shoal_group *g, const char *name, int64_t *value);
+/** Own code, or ERR_PEER when only others failed; nothing is printed.  For a failure that the caller turns into something
+ *  else. */
+shoal_status shoal_group_hear(shoal_group *g, shoal_status mine);
 uint64_t shoal_wire_model(shoal_link link, uint64_t bytes);
 #endif

@@ -118,22 +118,25 @@ static shoal_status open_others(shoal_group *g, shoal_region *r, const offer *al
   return SHOAL_OK;
 }
 
+/* Who hears of a failure on one rank, and how: shoal_group_agree, or silently. */
+typedef shoal_status (*agreement)(shoal_group *g, shoal_status mine);
+
 /* Files stay open until everybody has opened them; mappings keep the memory from then on. */
-static shoal_status share(shoal_group *g, shoal_region *r)
+static shoal_status share(shoal_group *g, shoal_region *r, agreement agree)
 {
   offer mine = { .fd = -1 }, *all;
-  SHOAL_TRY(shoal_group_agree(g, SHOAL_ALLOC((size_t)g->size, &all)));
+  SHOAL_TRY(agree(g, SHOAL_ALLOC((size_t)g->size, &all)));
   shoal_status st = make_own(r, &mine);
   shoal_status told = shoal_group_tell(g, &mine, sizeof mine, all);
   if (st == SHOAL_OK && told == SHOAL_OK) st = open_others(g, r, all);
   r->id = all[0].proof;
   free(all);
-  st = shoal_group_agree(g, st != SHOAL_OK ? st : told);
+  st = agree(g, st != SHOAL_OK ? st : told);
   if (mine.fd >= 0) close((int)mine.fd);
   return st;
 }
 
-shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out)
+static shoal_status make_region(shoal_group *g, size_t bytes, agreement agree, void **out)
 {
   shoal_world *w = g->w;
   shoal_region *r;
@@ -144,9 +147,9 @@ shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out)
     r->bytes = bytes;
     st = shoal_alloc(SHOAL_MAX(bytes, (size_t)1), 1, "memory for exchanges", (void **)&r->base);
   } else {
-    SHOAL_TRY(shoal_group_agree(g, st));
+    SHOAL_TRY(agree(g, st));
     r->bytes = HEADER + shoal_round_up(SHOAL_MAX(bytes, (size_t)1), SHOAL_ALIGN);
-    st = share(g, r);
+    st = share(g, r, agree);
   }
   if (st != SHOAL_OK) {
     free_region(r);
@@ -156,6 +159,11 @@ shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out)
   w->regions = r;
   *out = r->plain ? r->base : r->base + HEADER;
   return SHOAL_OK;
+}
+
+shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out)
+{
+  return make_region(g, bytes, shoal_group_agree, out);
 }
 
 void shoal_group_unshare(shoal_group *g, void *memory)
@@ -201,15 +209,13 @@ shoal_status shoal_share_try(shoal_world *w, bool wanted)
   void *memory = NULL;
   w->shares = wanted && w->topo->nodes < w->size;
   if (!w->shares) return SHOAL_OK;
-  shoal_quiet_errors(1);
-  shoal_status st = shoal_group_share(w->control, 1, &memory);
-  char why[256];
-  snprintf(why, sizeof why, "%s", shoal_first_error());
-  shoal_quiet_errors(-1);
-  shoal_clear_error();
+  shoal_status st = make_region(w->control, 1, shoal_group_hear, &memory);
   w->shares = st == SHOAL_OK;
   w->roll = memory;
-  return w->shares || st == SHOAL_ERR_HANG ? st : warn_once(w, st != SHOAL_ERR_PEER, why);
+  if (w->shares || st == SHOAL_ERR_HANG) return st;
+  shoal_error why;
+  shoal_error_take(&why);
+  return warn_once(w, st != SHOAL_ERR_PEER, why.text);
 }
 
 shoal_status shoal_share_roll_call(const shoal_world *w)

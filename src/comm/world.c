@@ -56,22 +56,34 @@ static void keep_queues_short(void)
   setenv("OMPI_MCA_btl_tcp_rcvbuf", "131072", 0);
 }
 
+/* A start that is wrong for all processes of the step alike, which cannot ask each other: the first one speaks. */
+static shoal_status leave_to_first(const shoal_world *w, shoal_status st)
+{
+  const int32_t kinds[] = { w->claims.by[SHOAL_SAYS_LAUNCHER].number[SHOAL_CLAIM_RANK],
+                            w->claims.by[SHOAL_SAYS_PMIX].number[SHOAL_CLAIM_RANK],
+                            w->claims.by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_RANK] };
+  bool first = kinds[0] <= 0 && kinds[1] <= 0 && kinds[2] <= 0;
+  return first ? st : shoal_error_told(st);
+}
+
 static shoal_status open_transport(shoal_world *w)
 {
   shoal_launch launch;
+  bool failed = w->o.failed != SHOAL_OK; /* then this rank does not know what singletons are for */
   SHOAL_TRY(read_claims(w));
   shoal_launch_read(&w->claims, &launch);
   if (!launch.launcher) {
-    SHOAL_TRY(shoal_launch_check(&launch, 1, w->o.allow_singletons));
+    if (!failed) SHOAL_TRY(leave_to_first(w, shoal_launch_check(&launch, 1, w->o.allow_singletons)));
     return shoal_self_open(w);
   }
-  SHOAL_TRY(shoal_launch_refuse(&launch));
+  SHOAL_TRY(leave_to_first(w, shoal_launch_refuse(&launch)));
   yield_if_crowded(&launch);
   keep_queues_short();
   SHOAL_TRY(shoal_mpi_open(w));
-  SHOAL_TRY(shoal_launch_check(&launch, w->size, w->o.allow_singletons));
-  if (!w->o.allow_singletons) SHOAL_TRY(shoal_pmix_settle(w->size, &w->claims));
-  return SHOAL_OK;
+  bool singleton = w->size == 1 && (w->o.allow_singletons || failed);
+  if (singleton) return SHOAL_OK;
+  SHOAL_TRY(leave_to_first(w, shoal_launch_check(&launch, w->size, w->o.allow_singletons)));
+  return shoal_pmix_settle(w->size, &w->claims);
 }
 
 typedef struct { /* what every rank tells every other */
@@ -96,7 +108,7 @@ static shoal_status gather_reports(shoal_world *w, shoal_status st, shoal_facts 
   return SHOAL_OK;
 }
 
-/* The verdict comes from tables that are the same everywhere, so it needs no agreement.  A world of one on purpose has
+/* The verdict comes from tables that are the same everywhere, and so does its text.  A world of one on purpose has
  * nothing to compare: its neighbours are others' worlds. */
 static shoal_status judge(shoal_world *w, const char *pretend, const shoal_facts *facts, const shoal_claims *claims)
 {
@@ -121,7 +133,7 @@ static shoal_status gather_topology(shoal_world *w, const char *pretend)
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &claims);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &all);
   st = gather_reports(w, st, facts, claims, all);
-  if (st == SHOAL_OK) st = judge(w, pretend, facts, claims);
+  if (st == SHOAL_OK) st = shoal_group_agree(w->control, judge(w, pretend, facts, claims));
   free(facts);
   free(claims);
   free(all);
@@ -142,21 +154,40 @@ static shoal_status make_groups(shoal_world *w)
   return st;
 }
 
+static shoal_status open_groups(shoal_world *w, const shoal_world_options *o)
+{
+  SHOAL_TRY(take_options(w, o));
+  SHOAL_TRY(open_transport(w));
+  shoal_log_set_rank(w->rank, w->size);
+  return make_groups(w);
+}
+
+/* @param own  the failure this rank came with; whatever else fails here comes behind it */
+static shoal_status open_world(shoal_world *w, const shoal_world_options *o, shoal_error *own)
+{
+  shoal_status st = open_groups(w, o);
+  if (own->code != SHOAL_OK) {
+    shoal_error_join(own, st);
+    st = shoal_error_put(own);
+  }
+  if (!w->control) return st;
+  SHOAL_TRY(shoal_group_agree(w->control, st));
+  return gather_topology(w, o ? o->pretend : NULL);
+}
+
 shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out)
 {
-  shoal_status st;
+  shoal_error own = { .code = SHOAL_OK };
   shoal_world *w;
+  if (o && !shoal_world_launched()) SHOAL_TRY(o->failed); /* nobody to tell */
+  if (o) shoal_error_keep(&own, o->failed);
   SHOAL_TRY(SHOAL_ALLOC(1, &w));
   w->counters = &w->own_counters;
-  SHOAL_TRY_GOTO(st, take_options(w, o), fail);
-  SHOAL_TRY_GOTO(st, open_transport(w), fail);
-  shoal_log_set_rank(w->rank, w->size);
-  SHOAL_TRY_GOTO(st, make_groups(w), fail);
-  SHOAL_TRY_GOTO(st, gather_topology(w, o ? o->pretend : NULL), fail);
-  *out = w;
-  return SHOAL_OK;
-fail:
-  shoal_world_close(w);
+  shoal_status st = open_world(w, o, &own);
+  if (st == SHOAL_OK)
+    *out = w;
+  else
+    shoal_world_close(w);
   return st;
 }
 

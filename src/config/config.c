@@ -233,10 +233,12 @@ static shoal_status value_parse(shoal_value *v, char *const *items, size_t n, bo
   v->floats = calloc(v->n + 1, sizeof *v->floats);
   SHOAL_CHECK(v->ints && v->floats, SHOAL_ERR_MEM, "out of memory for the setting %s", o->name);
   bool empty_string = o->type == SHOAL_OPT_STRING && !*v->texts[0];
-  shoal_status st = empty_string ? value_fault(v, "", 0, at) : SHOAL_OK;
+  shoal_error faults = { .code = SHOAL_OK };
+  if (empty_string) shoal_error_join(&faults, value_fault(v, "", 0, at));
   for (size_t i = 0; i < v->n; i++)
-    if (!parse_item(v, i)) st = value_fault(v, v->texts[i], shoal_option_is_list(o) ? i + 1 : 0, at);
-  return st;
+    if (!parse_item(v, i))
+      shoal_error_join(&faults, value_fault(v, v->texts[i], shoal_option_is_list(o) ? i + 1 : 0, at));
+  return faults.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&faults);
 }
 
 /* --- from settings to values ----------------------------------------------------------------------------------- */
@@ -350,23 +352,23 @@ static shoal_status config_alloc(shoal_config *c)
 shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_table *tables, size_t n,
                                  shoal_config **out)
 {
-  shoal_status st = SHOAL_OK, one;
+  shoal_status st;
+  shoal_error faults = { .code = SHOAL_OK };
   shoal_config *c = calloc(1, sizeof *c);
   SHOAL_CHECK(c, SHOAL_ERR_MEM, "out of memory for a config");
   c->n_tables = n;
   c->tables = tables;
   SHOAL_TRY_GOTO(st, config_alloc(c), fail);
-  for (size_t i = 0; i < s->n; i++)
-    if ((one = shoal_config_check_known(c, &s->entries[i])) != SHOAL_OK) st = one;
-  for (size_t i = 0; i < c->n; i++)
-    if ((one = value_resolve(&c->values[i], s)) != SHOAL_OK) st = one;
+  for (size_t i = 0; i < s->n; i++) shoal_error_join(&faults, shoal_config_check_known(c, &s->entries[i]));
+  for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, value_resolve(&c->values[i], s));
   shoal_config_warn_of_variables(c);
-  if (st != SHOAL_OK) goto fail;
-  for (size_t i = 0; i < c->n; i++)
-    if ((one = check_means_something(c, &c->values[i])) != SHOAL_OK) st = one;
-  if (st != SHOAL_OK) goto fail;
+  if (faults.code != SHOAL_OK) goto faulty;
+  for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, check_means_something(c, &c->values[i]));
+  if (faults.code != SHOAL_OK) goto faulty;
   *out = c;
   return SHOAL_OK;
+faulty:
+  st = shoal_error_put(&faults);
 fail:
   shoal_config_destroy(c);
   return st;

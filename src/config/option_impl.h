@@ -1,6 +1,7 @@
 /* What the files about options share and nobody else sees. */
 #ifndef SHOAL_BASE_OPTION_IMPL_H
 #define SHOAL_BASE_OPTION_IMPL_H
+#include "base/error.h"
 #include "config/option.h"
 
 /* One setting as somebody wrote it: a scalar is one item, a list any number. */

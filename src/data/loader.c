@@ -13,6 +13,7 @@
  *
  * An error takes the place of a batch and the thread rests until the next seek. */
 #include "data/loader.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/augment.h"
@@ -26,8 +27,8 @@ typedef struct {
   float *x;
   int32_t *y;
   uint64_t *ids;
-  bool end; /* the mark behind the last batch of an epoch */
-  shoal_status status;
+  bool end;            /* the mark behind the last batch of an epoch */
+  shoal_status status; /* of an error, l->error has the rest */
 } slot;
 
 typedef struct {
@@ -55,6 +56,7 @@ struct shoal_loader {
   bool at_end;                       /* the caller has seen the end of the epoch */
   bool running, stop, resting, idle; /* idle: nothing was asked for yet */
   uint64_t generation;
+  shoal_error error; /* of the slot that has one; the thread rests behind it, so there is one at a time */
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t more_slots, more_batches;
@@ -161,6 +163,7 @@ static void *run(void *context)
     pthread_mutex_lock(&l->lock);
     if (generation != l->generation) continue;
     l->reader = behind(l, s);
+    if (s->status != SHOAL_OK) shoal_error_take(&l->error);
     /* Going on into the next epoch pays in training, where the order is random; a test split is asked for rarely. */
     l->resting = s->status != SHOAL_OK || (s->end && !l->config.shuffle);
     l->made++;
@@ -401,6 +404,8 @@ static slot *take(shoal_loader *l)
   if (s->status == SHOAL_OK) {
     l->given++;
     pthread_cond_signal(&l->more_slots);
+  } else {
+    shoal_error_put(&l->error); /* made by the thread; from now on the caller's */
   }
   pthread_mutex_unlock(&l->lock);
   return s;

@@ -42,7 +42,7 @@ shoal_status shoal_h5_flush(shoal_h5 file);
  *  nothing points at yet: a writer that is killed leaves a readable file. */
 shoal_status shoal_h5_hold_metadata(shoal_h5 file);
 /** Ignores { 0 }.  Closing a file closes what is still open in it; its tables are closed or finished all the same, to
- *  free their memory.  Flush before, if you must know that everything was written: here a failure is only printed. */
+ *  free their memory.  Flush before, if you must know that everything was written: here a failure is only a warning. */
 void shoal_h5_close(shoal_h5 h);
 /** Close a file whose loss is known already: says nothing when that fails. */
 void shoal_h5_discard(shoal_h5 file);

@@ -95,7 +95,7 @@ static shoal_status explain(const char *path, uint64_t size, const char *words, 
   if (lock_refused) {
     uint64_t room;
     const char *type = "unknown";
-    shoal_disk_facts(path, &room, &type);
+    (void)shoal_disk_facts(path, &room, &type);
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot lock %s (%s file system): %s; set HDF5_USE_FILE_LOCKING=FALSE", path, type,
                       words);
   }
@@ -108,9 +108,7 @@ static void say_unlocked(const char *path, const char *words)
   if (atomic_flag_test_and_set(&said)) return;
   uint64_t room;
   const char *type = "unknown";
-  shoal_quiet_errors(1); /* only a name for the line */
-  shoal_disk_facts(path, &room, &type);
-  shoal_quiet_errors(-1);
+  (void)shoal_disk_facts(path, &room, &type); /* only a name for the line */
   shoal_info("reading %s without a file lock: the %s file system answered \"%s\" (HDF5_USE_FILE_LOCKING=FALSE skips "
              "the attempt)",
              path, type, words);
@@ -191,9 +189,13 @@ end:
 
 void shoal_h5_close(shoal_h5 h)
 {
+  char words[SHOAL_H5_WORDS];
   if (!shoal_h5_is_open(h)) return;
   shoal_h5_init();
-  if (H5Fclose(h.id) < 0) shoal_h5_fail(__FILE__, __LINE__, "closing an HDF5 file lost data");
+  if (H5Fclose(h.id) >= 0) return;
+  shoal_h5_words(words);
+  H5Eclear2(H5E_DEFAULT);
+  shoal_warn("closing an HDF5 file lost data: %s", words);
 }
 
 void shoal_h5_discard(shoal_h5 file)

@@ -3,6 +3,7 @@
  *
  * So the order of definition is the order of execution is the order in memory, and the gradients of late layers, which
  * are final first, lie at the end.  Nothing here knows numbers, only their places; init.c fills them in. */
+#include "base/error.h"
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include <stdio.h>
@@ -149,15 +150,6 @@ bool shoal_node_trains(const shoal_model *m, const shoal_node *n)
   return false;
 }
 
-shoal_status shoal_layer_fail(shoal_status st, const char *layer, bool before)
-{
-  if (before) return SHOAL_FAIL(st, "layer %s does not fit its input", layer);
-  char text[512];
-  snprintf(text, sizeof text, "%s", shoal_first_error());
-  shoal_clear_error();
-  return SHOAL_FAIL(st, "layer %s: %s", layer, text);
-}
-
 /* Shape of the output and of the weights; n->out becomes the whole output shape. */
 static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape w[SHOAL_OP_WEIGHTS])
 {
@@ -167,11 +159,7 @@ static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape 
   shoal_node_desc(m, n, 1, &d);
   if (n->kind == SHOAL_OP_LINEAR) d.out.dim[d.out.ndim - 1] = width;
   if (n->kind == SHOAL_OP_CONV) d.out.dim[1] = width;
-  bool before = shoal_first_error()[0] != 0;
-  shoal_quiet_errors(before ? 0 : 1);
-  shoal_status st = shoal_op_infer(&d, &d.out);
-  shoal_quiet_errors(before ? 0 : -1);
-  if (st != SHOAL_OK) return shoal_layer_fail(st, n->name, before);
+  SHOAL_TRY(shoal_error_prefix(shoal_op_infer(&d, &d.out), "layer %s: ", n->name));
   shoal_op_weight_shapes(&d, w);
   n->out = without_batch(&d.out);
   return SHOAL_OK;

@@ -18,9 +18,6 @@ bool shoal_node_trains(const shoal_model *m, const shoal_node *n);
 /** Marks two parameters as the factors of `w` (a parameter of the model that is cut): how they are drawn, which is A. */
 void shoal_model_name_factors(shoal_param *left, shoal_param *right, const shoal_param *w, int64_t rank,
                               shoal_factor_training train);
-/** One error line instead of two: runs after a call made under shoal_quiet_errors and says its message with the layer's
- *  name in front.  `before` tells whether this process had failed already (then the message is not ours to quote). */
-shoal_status shoal_layer_fail(shoal_status st, const char *layer, bool before);
 /** Shape of node v's output per sample; v = -1: of the input. */
 static inline const shoal_shape *shoal_value_shape(const shoal_model *m, int v)
 {

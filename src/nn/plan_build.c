@@ -3,6 +3,7 @@
  *
  * Time runs 0..n-1 forward, n the loss, n+1..2n backward (node i at 2n-i).  An output lives until its last reader,
  * which may be a backward; where nobody needs the input any more, an operation that can writes its output over it. */
+#include "base/error.h"
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include "nn/plan_impl.h"
@@ -48,11 +49,7 @@ static bool has_gradient(const shoal_plan *p, int v)
 static shoal_status create_op(shoal_plan *p, const shoal_node *n, const shoal_op_desc *d, const shoal_format *in,
                               shoal_op **out)
 {
-  bool before = shoal_first_error()[0] != 0;
-  shoal_quiet_errors(before ? 0 : 1);
-  shoal_status st = shoal_op_create(p->backend, d, in, out);
-  shoal_quiet_errors(before ? 0 : -1);
-  return st == SHOAL_OK ? st : shoal_layer_fail(st, n->name, before);
+  return shoal_error_prefix(shoal_op_create(p->backend, d, in, out), "layer %s: ", n->name);
 }
 
 static shoal_status plan_node(shoal_plan *p, int i)

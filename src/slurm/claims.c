@@ -4,6 +4,7 @@
  * started inside an allocation finds the same variable, but there it counts mpirun's daemons, one per node; and one that
  * a batch script started finds none, for the script is no step. */
 #include "slurm/claims.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,7 @@ shoal_status shoal_claims_read(const shoal_env *e, const char *host, shoal_claim
   c.by[SHOAL_SAYS_PMIX].number[SHOAL_CLAIM_RANK] = shoal_env_int(e, "PMIX_RANK", 0);
   const char *slurm_host = shoal_env_get(e, "SLURMD_NODENAME");
   shoal_status st = shoal_step_read(e, &s);
-  if (st == SHOAL_ERR_USAGE) st = SHOAL_ERR_WORLD; /* nobody typed it: whoever started us set it */
+  if (st == SHOAL_ERR_USAGE) st = shoal_error_as(st, SHOAL_ERR_WORLD); /* nobody typed it: whoever started us set it */
   SHOAL_TRY(st);
   c.step_tasks = s.inside && s.tasks > 0 ? s.tasks : 0;
   /* A heterogeneous job is several steps with one MPI world: its variables count in parts. */

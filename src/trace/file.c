@@ -88,7 +88,7 @@ static void drop_file(shoal_trace_file *o)
   shoal_h5_table_close(o->records);
   shoal_h5_table_close(o->ops);
   shoal_h5_table_close(o->attempts);
-  shoal_h5_close(o->file);
+  shoal_h5_discard(o->file); /* whole since the last flush, or damaged, or abandoned */
   *o = (shoal_trace_file){ { 0 } };
 }
 
@@ -113,12 +113,8 @@ static shoal_status continue_file(shoal_trace *t, const shoal_trace_info *info)
 {
   int64_t version = SHOAL_TRACE_VERSION, rank = info->rank;
   size_t own_ops = t->n_ops;
-  bool first_fault = shoal_first_error()[0] == '\0';
   SHOAL_CHECK(access(t->path, R_OK | W_OK) == 0, SHOAL_ERR_IO, "cannot continue %s: no permission to write", t->path);
-  shoal_quiet_errors(1); /* a damaged file is expected after a crash, and no failure of this run */
-  bool whole = adopt_file(t, &version, &rank);
-  shoal_quiet_errors(-1);
-  if (first_fault) shoal_clear_error();
+  bool whole = adopt_file(t, &version, &rank); /* a damaged file is expected after a crash: no failure of this run */
   SHOAL_CHECK(version <= SHOAL_TRACE_VERSION, SHOAL_ERR_IO,
               "%s has trace format %lld, this Shoal writes %d: move it away or use the newer one", t->path,
               (long long)version, SHOAL_TRACE_VERSION);
@@ -156,8 +152,5 @@ shoal_status shoal_trace_file_write(shoal_trace *t)
 
 void shoal_trace_file_close(shoal_trace *t)
 {
-  int quiet = t->broken != SHOAL_OK; /* the loss was told when it happened */
-  shoal_quiet_errors(quiet);
   drop_file(&t->out);
-  shoal_quiet_errors(-quiet);
 }

@@ -31,12 +31,12 @@ const char *shoal_trace_kind_name(shoal_trace_kind kind)
 
 /* ---- recording ---- */
 
-/* A failed write was printed where it happened; it is kept for the next flush to return, and recording stops, because
- * the alternative is to end a training run for its diary. */
-static void keep_status(shoal_trace *t, shoal_status st)
+/* A failed write is kept for the next flush to return, and recording stops at once: a full ring is written in the middle
+ * of a step, which has no way to fail. */
+static void keep_failure(shoal_trace *t, shoal_status st)
 {
-  t->broken = st;
   if (st == SHOAL_OK) return;
+  shoal_error_keep(&t->broken, st);
   shoal_h5_abandon(t->out.file); /* it stays as the last flush left it */
   free(t->ring);
   t->ring = NULL;
@@ -76,7 +76,7 @@ static void spill(shoal_trace *t)
 {
   uint64_t begin = shoal_now_ns();
   update_row(t); /* counters as of the records they come with */
-  keep_status(t, shoal_trace_file_write(t));
+  keep_failure(t, shoal_trace_file_write(t));
   t->flush_ns += shoal_now_ns() - begin;
 }
 
@@ -208,17 +208,26 @@ void shoal_trace_set_clock(shoal_trace *t, const shoal_trace_reading *start, con
 
 /* ---- opening, flushing, closing ---- */
 
+/* The first caller that hears of a failed write decides what it means; later ones get it as told. */
+static shoal_status failure(shoal_trace *t)
+{
+  if (t->broken.code == SHOAL_OK) return SHOAL_OK;
+  shoal_status st = shoal_error_put(&t->broken);
+  t->broken.told = true;
+  return st;
+}
+
 shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent)
 {
-  if (!t->ring) return t->broken;
+  if (!t->ring) return failure(t);
   uint64_t begin = shoal_now_ns();
   if (!even_if_recent && begin - t->last_flush_ns < t->flush_every_ns) return SHOAL_OK;
   update_row(t);
-  keep_status(t, shoal_trace_file_write(t));
-  if (t->broken == SHOAL_OK) keep_status(t, shoal_h5_flush(t->out.file));
+  keep_failure(t, shoal_trace_file_write(t));
+  if (t->broken.code == SHOAL_OK) keep_failure(t, shoal_h5_flush(t->out.file));
   t->last_flush_ns = shoal_now_ns();
   t->flush_ns += t->last_flush_ns - begin;
-  return t->broken;
+  return failure(t);
 }
 
 /* The cost of a span as the loop pays it: reading the clock twice and storing.  Leaves no trace. */

@@ -1,6 +1,7 @@
 /* What the files of trace/ share: the recorder's insides, and its open file. */
 #ifndef SHOAL_TRACE_TRACE_IMPL_H
 #define SHOAL_TRACE_TRACE_IMPL_H
+#include "base/error.h"
 #include "trace/format.h"
 
 enum { SHOAL_TRACE_RING = 16384 }; /* records held in memory: 896 KiB */
@@ -26,7 +27,7 @@ struct shoal_trace {
   } sums[SHOAL_TRACE_KIND_COUNT][SHOAL_LINK_COUNT + 1];
   char **ops;
   size_t n_ops, cap_ops;
-  shoal_status broken; /* the first write that failed */
+  shoal_error broken; /* the first write that failed */
   uint64_t last_flush_ns, flush_every_ns;
   uint64_t switches_before[2]; /* voluntary and involuntary ones of this thread, at open */
   char *path;

@@ -45,12 +45,9 @@ shoal_status shoal_session_check_replicas(shoal_session *s)
   for (size_t field = 0; st == SHOAL_OK && field < SHOAL_COUNT(what); field++) {
     uint32_t good = majority(all, size, field);
     for (int rank = 0; st == SHOAL_OK && rank < size; rank++)
-      if (((const uint32_t *)&all[rank])[field] != good) {
-        if (!shoal_session_is_root(s)) shoal_quiet_errors(1);
+      if (((const uint32_t *)&all[rank])[field] != good)
         st = SHOAL_FAIL(SHOAL_ERR_WORLD, "the %s of rank %d (host %s) differs from the other ranks: %s", what[field],
                         rank, shoal_world_topo(r->world)->places[rank].host, cure[field]);
-        if (!shoal_session_is_root(s)) shoal_quiet_errors(-1);
-      }
   }
   free(all);
   return st;

@@ -44,7 +44,7 @@ static shoal_status size_batches(shoal_session *s)
 shoal_status shoal_session_size_data(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, size_batches(s)));
+  SHOAL_TRY(shoal_group_agree(r->control, size_batches(s)));
   r->share_rank = shoal_world_rank(r->world);
   r->share_size = shoal_world_size(r->world);
   r->epoch_samples = s->data.epoch_end;
@@ -54,13 +54,10 @@ shoal_status shoal_session_size_data(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* Rank 0 looks first: a file that is nowhere is one complaint, and one that only some nodes miss is theirs. */
 shoal_status shoal_session_open_dataset(shoal_session *s)
 {
   const char *path = shoal_config_string(s->world.config, "data.file");
-  bool root = shoal_session_is_root(s);
-  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, root ? shoal_dataset_open(path, &s->data.set) : SHOAL_OK));
-  return shoal_group_agree(s->run.control, root ? SHOAL_OK : shoal_dataset_open(path, &s->data.set));
+  return shoal_group_agree(s->run.control, shoal_dataset_open(path, &s->data.set));
 }
 
 /* A batch whose own statistics normalise it must have some: asked for early, like the batches of training. */

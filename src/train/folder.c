@@ -36,13 +36,11 @@ static int last_attempt(const shoal_folder *f, bool *failed)
   int attempt = 0;
   *failed = false;
   json_t *status = NULL;
-  shoal_quiet_errors(1);
   if (shoal_path_exists(path) && shoal_json_read_file(path, &status) == SHOAL_OK) {
     const char *state = json_string_value(json_object_get(status, "state"));
     attempt = (int)json_integer_value(json_object_get(status, "attempt"));
     *failed = state && strcmp(state, "failed") == 0;
   }
-  shoal_quiet_errors(-1);
   json_decref(status);
   free(path);
   return attempt;

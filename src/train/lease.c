@@ -28,13 +28,11 @@ static unsigned long long start_time_of(long pid)
   size_t n;
   unsigned long long ticks = 0;
   snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-  shoal_quiet_errors(1);
   if (shoal_read_file(path, &text, &n) == SHOAL_OK) {
     const char *p = strrchr(text, ')'); /* the name may hold spaces; field 22 counts from there */
     for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
     if (p) ticks = strtoull(p + 1, NULL, 10);
   }
-  shoal_quiet_errors(-1);
   free(text);
   return ticks;
 }
@@ -53,9 +51,7 @@ static bool read_lease(const char *path, holder *out)
 {
   char *text = NULL;
   size_t n;
-  shoal_quiet_errors(1);
   bool ok = shoal_read_file(path, &text, &n) == SHOAL_OK;
-  shoal_quiet_errors(-1);
   *out = (holder){ .pid = -1 };
   ok =
       ok && sscanf(text, "job %63s host %63s pid %ld started %llu", out->job, out->host, &out->pid, &out->started) == 4;

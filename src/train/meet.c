@@ -72,13 +72,11 @@ shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
   switch (ask) {
   case SHOAL_ASK_NUMERIC:
     s->meet.agreed = true;
-    return SHOAL_AGREE_ONCE(
-        s->run.control,
-        SHOAL_FAIL(
-            SHOAL_ERR_NUMERIC,
-            "the training loss is not finite at step %llu; the last checkpoint is untouched: resume from it with "
-            "a smaller optim.lr or with optim.clip",
-            (unsigned long long)s->run.step - 1));
+    return SHOAL_FAIL(
+        SHOAL_ERR_NUMERIC,
+        "the training loss is not finite at step %llu; the last checkpoint is untouched: resume from it with a smaller "
+        "optim.lr or with optim.clip",
+        (unsigned long long)s->run.step - 1);
   case SHOAL_ASK_STOP:
     shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
     return stop_here(s);

@@ -361,15 +361,12 @@ shoal_status shoal_session_find(shoal_session *s)
 shoal_status shoal_session_resume(shoal_session *s)
 {
   if (!s->world.resume_path) return SHOAL_OK;
-  bool root = shoal_session_is_root(s);
-  if (!root) shoal_quiet_errors(1); /* the same file, the same complaint */
   shoal_status st = load(s);
-  if (!root) shoal_quiet_errors(-1);
   shoal_ckpt_close(s->world.resume);
   s->world.resume = NULL;
   s->run.from = NULL;
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
-  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_session_plan_rest(s)));
+  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_plan_rest(s)));
   s->clock.first_step = s->clock.saved_step = s->run.step;
   s->clock.saved_epoch = s->clock.epoch;
   s->clock.saved_any =

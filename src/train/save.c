@@ -176,9 +176,9 @@ shoal_status shoal_session_save(shoal_session *s)
   if (!news) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns(), need;
   SHOAL_TRY(shoal_session_assemble(s));
-  shoal_status st = SHOAL_AGREE_ONCE(r->control, refuse_bad_model(s));
+  shoal_status st = shoal_group_agree(r->control, refuse_bad_model(s));
   if (st != SHOAL_OK) {
-    s->meet.agreed = st == SHOAL_ERR_NUMERIC; /* the same model on every rank */
+    s->meet.agreed = shoal_error_verdict(st) == SHOAL_ERR_NUMERIC; /* the same model on every rank */
     return st;
   }
   SHOAL_TRY(measure(s, &need));
@@ -195,11 +195,12 @@ shoal_status shoal_session_save(shoal_session *s)
   snprintf(info.model, sizeof info.model, "%s", s->run.model->name);
   shoal_session_layout_text(s, info.layout, sizeof info.layout);
   shoal_ckpt_writer *w;
-  if (st == SHOAL_OK) st = shoal_ckpt_begin(r->control, s->world.folder.ckpt, &info, need, &w);
+  bool summed = st == SHOAL_OK;
+  if (summed) st = shoal_ckpt_begin(r->control, s->world.folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
   shoal_str_free(&placement.text);
   if (st != SHOAL_OK) {
-    s->meet.agreed = true;
+    s->meet.agreed = summed; /* then by beginning: the same verdict on every rank */
     return st;
   }
   st = put_all(s, w);
@@ -218,15 +219,17 @@ shoal_status shoal_session_save(shoal_session *s)
   s->clock.saved_any = true;
   s->clock.saved_ns = shoal_now_ns();
   shoal_session_drop_whole(s);
+  shoal_error failure = { .code = SHOAL_OK };
   double seconds = shoal_seconds_since(t0);
   s->record.save_s = SHOAL_MAX(s->record.save_s, seconds);
   if (shoal_session_is_root(s)) {
     shoal_info("checkpoint %s, %.2f s", path, seconds);
-    (void)shoal_folder_status(&s->world.folder, "running", 0, "", r->step, s->clock.epoch);
-    st = shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep);
+    st = shoal_folder_status(&s->world.folder, "running", 0, "", r->step, s->clock.epoch);
+    if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
+    shoal_error_keep(&failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep));
   }
   free(path);
   shoal_trace_span(r->trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(r->trace, "checkpoint"), t0, shoal_now_ns());
-  SHOAL_TRY(shoal_trace_flush(r->trace, true));
-  return shoal_group_agree(r->control, st);
+  shoal_error_keep(&failure, shoal_trace_flush(r->trace, true));
+  return shoal_group_agree(r->control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));
 }

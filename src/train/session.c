@@ -1,5 +1,5 @@
 /* Builds a session from the run file up, and refuses early: every check that can fail does so before step 1 and before
- * anything is overwritten.  Rank 0 speaks for faults all ranks share; the others stay quiet about the same run file. */
+ * anything is overwritten.  All ranks agree after each, so a fault that they share is printed once. */
 #include "train/session.h"
 #include "base/mem.h"
 #include "method/common/svd.h"
@@ -23,18 +23,18 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
                         .record = { .test_loss = NAN, .test_acc = NAN, .train_loss = NAN, .own.consensus = NAN } };
   SHOAL_TRY(shoal_session_open_world(s));
   shoal_group *control = s->run.control;
-  SHOAL_TRY(SHOAL_AGREE_ONCE(control, shoal_session_read_faults(s)));
+  SHOAL_TRY(shoal_group_agree(control, shoal_session_read_faults(s)));
   SHOAL_TRY(shoal_session_open_folder(s));
   SHOAL_TRY(shoal_session_find(s));
   SHOAL_TRY(shoal_session_open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, shoal_session_open_backend(s)));
   SHOAL_TRY(shoal_session_open_dataset(s));
   SHOAL_TRY(shoal_session_size_data(s));
-  SHOAL_TRY(SHOAL_AGREE_ONCE(control, shoal_session_build_model(s)));
+  SHOAL_TRY(shoal_group_agree(control, shoal_session_build_model(s)));
   SHOAL_TRY(shoal_group_agree(control, shoal_session_open_loaders(s)));
-  SHOAL_TRY(SHOAL_AGREE_ONCE(control, shoal_session_check_test_batches(s)));
+  SHOAL_TRY(shoal_group_agree(control, shoal_session_check_test_batches(s)));
   SHOAL_TRY(shoal_session_share_gradients(s));
-  SHOAL_TRY(SHOAL_AGREE_ONCE(control, shoal_session_open_model(s)));
+  SHOAL_TRY(shoal_group_agree(control, shoal_session_open_model(s)));
   if (shoal_config_bool(s->world.config, "model.orthogonal"))
     SHOAL_TRY(shoal_orthogonal_start(control, &s->model.form));
   return shoal_group_agree(control, open_method(s));

@@ -27,8 +27,9 @@ static shoal_status write_start(shoal_session *s)
     if (st == SHOAL_OK) st = shoal_folder_open_metrics(&s->world.folder, s->run.step, text.text ? text.text : "");
     shoal_str_free(&text);
   }
-  s->world.started = shoal_group_agree(s->run.control, st) == SHOAL_OK;
-  return s->world.started || st != SHOAL_OK ? st : SHOAL_ERR_PEER;
+  st = shoal_group_agree(s->run.control, st);
+  s->world.started = st == SHOAL_OK;
+  return st;
 }
 
 static shoal_status prepare(shoal_session *s, const shoal_train_args *args)
@@ -37,15 +38,6 @@ static shoal_status prepare(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_session_check_replicas(s));
   SHOAL_TRY(shoal_session_resume(s));
   return write_start(s);
-}
-
-/* A fault found while preparing ended in an agreement, so all ranks are here: share the culprit's own word for it. */
-static shoal_status share_verdict(shoal_session *s, shoal_status st)
-{
-  if (!s->run.world || shoal_world_size(s->run.world) == 1) return st;
-  int64_t code = st == SHOAL_ERR_PEER ? 0 : (int64_t)st;
-  if (shoal_group_max_i64(s->run.control, &code, 1) != SHOAL_OK || code == 0) return st;
-  return (shoal_status)code;
 }
 
 /* Clocks against rank 0 at the start and at the end: what lies between is drift.  Both go into the trace, so that spans
@@ -62,14 +54,47 @@ static shoal_status train(shoal_session *s)
   return st;
 }
 
-static void write_end(shoal_session *s, shoal_status st)
+/* A run that was refused leaves the folder as it is; of several ranks that see it fail the first one speaks. */
+static void write_end(shoal_session *s, shoal_status end, int exit_code, const char *reason)
 {
   static const char *const states[] = { "done", "stopped", "failed" };
-  const char *state = states[st == SHOAL_OK ? 0 : st == SHOAL_STOPPED ? 1 : 2];
-  const char *reason = st == SHOAL_OK || st == SHOAL_STOPPED ? shoal_status_text(st) : shoal_first_error();
-  /* A run that was refused leaves the folder as it is; of several ranks that see it fail the first one speaks. */
-  if (s->world.started && !shoal_folder_says_failed(&s->world.folder))
-    (void)shoal_folder_status(&s->world.folder, state, shoal_status_exit_code(st), reason, s->run.step, s->clock.epoch);
+  const char *state = states[end == SHOAL_OK ? 0 : end == SHOAL_STOPPED ? 1 : 2];
+  if (!s->world.started || shoal_folder_says_failed(&s->world.folder)) return;
+  shoal_status st = shoal_folder_status(&s->world.folder, state, exit_code, reason, s->run.step, s->clock.epoch);
+  if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
+}
+
+/* @return  the status of the run; its error is printed and stays this thread's */
+static shoal_status run(shoal_session *s, const shoal_train_args *args)
+{
+  shoal_error end;
+  shoal_status st = prepare(s, args);
+  bool prepared = st == SHOAL_OK;
+  if (prepared) {
+    shoal_session_report_start(s);
+    st = train(s);
+  } else if (s->run.world) {
+    st = shoal_group_agree(s->run.control, st); /* what each rank found by itself is printed, and has one exit code */
+  }
+  bool root = !s->run.world || shoal_session_is_root(s), alone = !s->run.world || shoal_world_size(s->run.world) == 1;
+  bool agreed = st == SHOAL_OK || s->meet.agreed || !prepared || alone;
+  bool speaks = agreed ? root : st != SHOAL_ERR_PEER;
+  if (s->meet.agreed && !root) st = shoal_error_told(st); /* rank 0 has the same */
+  shoal_error_report(st);
+  int exit_code = shoal_error_exit_code(st);
+  shoal_error_take(&end); /* the clean-up may have failures of its own */
+  const char *reason = st == SHOAL_OK || st == SHOAL_STOPPED ? shoal_status_text(st) : end.text;
+  if (speaks && s->world.folder.dir) write_end(s, st, exit_code, reason);
+  if (!agreed) {
+    shoal_error_report(shoal_trace_flush(s->run.trace, true));
+    if (st == SHOAL_ERR_PEER) sleep(2);
+    if (speaks) shoal_folder_release(&s->world.folder);
+    shoal_world_abort(s->run.world, exit_code);
+  }
+  if (prepared && (st == SHOAL_OK || st == SHOAL_STOPPED)) shoal_session_report_end(s, st);
+  shoal_session_close(s);
+  shoal_error_put(&end);
+  return st;
 }
 
 shoal_status shoal_train(const shoal_train_args *args)
@@ -77,26 +102,7 @@ shoal_status shoal_train(const shoal_train_args *args)
   shoal_session *s = calloc(1, sizeof *s);
   SHOAL_CHECK(s, SHOAL_ERR_MEM, "a session of %zu bytes", sizeof *s);
   shoal_stop_install();
-  shoal_status st = prepare(s, args);
-  bool prepared = st == SHOAL_OK;
-  if (!prepared) {
-    st = share_verdict(s, st);
-  } else {
-    shoal_session_report_start(s);
-    st = train(s);
-  }
-  bool alone = !s->run.world || shoal_world_size(s->run.world) == 1;
-  bool agreed = st == SHOAL_OK || s->meet.agreed || !prepared || alone;
-  bool speaks = agreed ? !s->run.world || shoal_session_is_root(s) : st != SHOAL_ERR_PEER;
-  if (speaks && s->world.folder.dir) write_end(s, st);
-  if (!agreed) {
-    (void)shoal_trace_flush(s->run.trace, true);
-    if (st == SHOAL_ERR_PEER) sleep(2);
-    if (speaks) shoal_folder_release(&s->world.folder);
-    shoal_world_abort(s->run.world, shoal_status_exit_code(st));
-  }
-  if (prepared && (st == SHOAL_OK || st == SHOAL_STOPPED)) shoal_session_report_end(s, st);
-  shoal_session_close(s);
+  shoal_status st = run(s, args);
   free(s);
   return st;
 }

@@ -2,7 +2,7 @@
  * repeats  batch → forward → backward → exchange → optimizer  until the epochs are done or everyone agreed to stop. */
 #ifndef SHOAL_TRAIN_TRAIN_H
 #define SHOAL_TRAIN_TRAIN_H
-#include "base/status.h"
+#include "base/error.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,11 +13,12 @@ typedef struct {
   const char *resume;       /* "auto" (or NULL), "never", or a checkpoint file */
   const char *topology;     /* pretended topology, or NULL */
   bool allow_faults, quiet; /* quiet: no progress on the terminal, the log file still gets it */
-  bool hushed;              /* errors are quiet (shoal_quiet_errors) until there is a world: then this rank may speak */
+  shoal_status failed;      /* of reading the command line: to be told to the other ranks, who may have read theirs */
 } shoal_train_args;
 
 /** Run one rank from start to end.  Collective over all processes of the job; returns the same verdict on all ranks, or
  *  ends every rank by abort when ranks cannot agree any more.
+ *  Failures are printed before it returns or aborts.
  *  @return OK when all epochs are done, STOPPED after an agreed stop with a verified checkpoint, else the fault. */
 shoal_status shoal_train(const shoal_train_args *args);
 #endif

@@ -13,11 +13,10 @@ static double period_seconds(const shoal_config *c, const char *name)
   return p.unit == SHOAL_PER_SECONDS ? p.value : 0;
 }
 
-/* The run file is read before there is a world, by every rank; only the first in line complains about it. */
-shoal_status shoal_session_open_world(shoal_session *s)
+/* What the run file says about the world. */
+static shoal_world_options world_options(const shoal_session *s)
 {
-  SHOAL_TRY(shoal_run_configure(s->world.args->run_file, s->world.args->sets, s->world.args->n_sets, &s->world.config));
-  shoal_world_options o = {
+  return (shoal_world_options){
     .pretend = s->world.args->topology,
     .allow_singletons = shoal_config_bool(s->world.config, "run.allow_singletons"),
     .strict_cores = shoal_config_bool(s->world.config, "run.strict"),
@@ -27,10 +26,19 @@ shoal_status shoal_session_open_world(shoal_session *s)
     .warn_s = period_seconds(s->world.config, "comm.warn"),
     .hang_s = period_seconds(s->world.config, "comm.hang"),
   };
+}
+
+/* Every rank reads the run file before there is a world.  One that cannot opens it all the same, to tell the others. */
+shoal_status shoal_session_open_world(shoal_session *s)
+{
+  const shoal_train_args *a = s->world.args;
+  shoal_status st = a->failed;
+  if (st == SHOAL_OK) st = shoal_run_configure(a->run_file, a->sets, a->n_sets, &s->world.config);
+  shoal_world_options o = { .failed = st };
+  if (st == SHOAL_OK) o = world_options(s);
   shoal_run *r = &s->run;
-  shoal_run_choose(s->world.config, &s->world.choice);
   SHOAL_TRY(shoal_world_open(&o, &r->world));
-  if (s->world.args->hushed) shoal_quiet_errors(-1);
+  shoal_run_choose(s->world.config, &s->world.choice);
   r->config = s->world.config;
   r->all = shoal_world_group(r->world);
   r->control = shoal_world_control(r->world);
@@ -43,8 +51,8 @@ shoal_status shoal_session_open_world(shoal_session *s)
 shoal_status shoal_session_open_folder(shoal_session *s)
 {
   const shoal_config *c = s->world.config;
-  SHOAL_TRY(SHOAL_AGREE_ONCE(s->run.control, shoal_folder_name(shoal_config_string(c, "run.dir"),
-                                                               shoal_config_string(c, "run.name"), &s->world.folder)));
+  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_folder_name(shoal_config_string(c, "run.dir"),
+                                                                shoal_config_string(c, "run.name"), &s->world.folder)));
   shoal_status st = SHOAL_OK;
   bool never = s->world.args->resume && strcmp(s->world.args->resume, "never") == 0;
   if (shoal_session_is_root(s)) {
@@ -141,7 +149,7 @@ void shoal_session_close_world(shoal_session *s)
     shoal_world_set_trace(r->world, NULL);
     shoal_world_set_counters(r->world, NULL);
   }
-  (void)shoal_trace_close(r->trace);
+  shoal_error_report(shoal_trace_close(r->trace));
   shoal_folder_release(&s->world.folder);
   shoal_world_close(r->world);
   shoal_config_destroy(s->world.config);

@@ -81,12 +81,8 @@ static void check_old(const char *when)
 static bool save_with(uint64_t pages)
 {
   leave_free(pages);
-  shoal_quiet_errors(1);
-  shoal_clear_error();
   shoal_status st = save(2, 0);
-  shoal_quiet_errors(-1);
-  char *said = shoal_strdup_printf("%s", shoal_first_error());
-  shoal_clear_error();
+  char *said = shoal_strdup_printf("%s", check_error());
   CHECK(H5Fget_obj_count((hid_t)H5F_OBJ_ALL, H5F_OBJ_ALL) == 0, "%" PRIu64 " pages: nothing stays open", pages);
   if (st == SHOAL_OK) {
     char *path = shoal_strdup_printf("%s/step-000000002.h5", dir);
@@ -121,11 +117,8 @@ int main(void)
   fprintf(stderr, "a checkpoint needs %" PRIu64 " pages\n", pages - 3);
   CHECK(fitted == 3 && pages > 50, "from nothing to enough");
   leave_free(20);
-  shoal_quiet_errors(1);
   CHECK(save(2, 64 * PAGE) == SHOAL_ERR_IO, "told before anything is written");
-  CHECK(strstr(shoal_first_error(), "80.0 KiB free") || strstr(shoal_first_error(), "80 KiB free"), "%s",
-        shoal_first_error());
-  shoal_quiet_errors(-1);
+  CHECK(strstr(check_error(), "80.0 KiB free") || strstr(check_error(), "80 KiB free"), "%s", check_error());
   CHECK(fixture_count(dir) == 1, "and nothing is");
   shoal_world_close(world);
   CHECK(H5close() >= 0, "the library closes");

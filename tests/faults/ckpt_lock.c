@@ -59,6 +59,6 @@ int main(void)
   }
   CHECK(calls > 0, "the library does ask for locks, so the refusals were real");
   locked_by_another(dir);
-  CHECK(!shoal_first_error()[0], "%s", shoal_first_error());
+  CHECK(!check_error()[0], "%s", check_error());
   return check_done();
 }

@@ -162,10 +162,8 @@ static void pairs(shoal_group *g)
         CHECK(!check_marks(b, 5, from, to), "%d to %d, short", from, to);
       }
     }
-  shoal_quiet_errors(1);
   CHECK(shoal_group_send(g, a, 1, p, 0) == SHOAL_ERR_ARG, "no such rank");
   CHECK(shoal_group_recv(g, a, 1, me, 7) == SHOAL_ERR_ARG, "nothing sent to myself");
-  shoal_quiet_errors(-1);
   free(a);
   free(b);
 }
@@ -176,19 +174,15 @@ static void agreements(shoal_group *g)
   CHECK_OK(shoal_group_agree(g, SHOAL_OK));
   CHECK_OK(shoal_group_barrier(g));
   for (int bad = 0; bad < p; bad++) {
-    shoal_clear_error();
-    shoal_quiet_errors(1);
     shoal_status st = shoal_group_agree(g, me == bad ? SHOAL_ERR_IO : SHOAL_OK);
     CHECK(st == (me == bad ? SHOAL_ERR_IO : SHOAL_ERR_PEER), "rank %d failed: %s", bad, shoal_status_name(st));
     char name[32];
     snprintf(name, sizeof name, "rank %d ", shoal_group_world_rank(g, bad));
-    if (me != bad) CHECK(strstr(shoal_first_error(), name), "the message names the rank: %s", shoal_first_error());
+    if (me != bad) CHECK(strstr(check_error(), name), "the message names the rank: %s", check_error());
     st = shoal_group_agree(g, me >= bad ? SHOAL_ERR_MEM : SHOAL_OK);
     CHECK(st == (me >= bad ? SHOAL_ERR_MEM : SHOAL_ERR_PEER), "several failed: %s", shoal_status_name(st));
-    shoal_quiet_errors(-1);
     CHECK_OK(shoal_group_agree(g, SHOAL_OK));
   }
-  shoal_clear_error();
 }
 
 static void all_calls(shoal_world *w, shoal_group *g, const char *pretend)
@@ -231,9 +225,7 @@ static void sub_groups(shoal_world *w, const char *pretend)
     CHECK(shoal_group_link(g, r) == (r == shoal_group_rank(g) ? SHOAL_LINK_SELF : SHOAL_LINK_NODE), "link to %d", r);
   shoal_group_destroy(g);
   int l = t->places[rank].local_rank;
-  shoal_quiet_errors(1);
   CHECK(shoal_group_create_across(w, smallest, &g) == SHOAL_ERR_ARG, "no such local rank on the smallest node");
-  shoal_quiet_errors(-1);
   if (l < smallest) {
     REQUIRE(shoal_group_create_across(w, l, &g) == SHOAL_OK, "across");
     CHECK(shoal_group_size(g) == t->nodes && shoal_group_rank(g) == t->places[rank].node, "%s", shoal_group_name(g));
@@ -254,11 +246,9 @@ static void any_set(shoal_world *w)
     if (r == rank) me = n;
     ranks[n++] = r;
   }
-  shoal_quiet_errors(1);
   CHECK(shoal_group_create(w, "twice", (int[]){ rank, rank }, 2, &g) == SHOAL_ERR_ARG, "a rank twice");
   CHECK(shoal_group_create(w, "beyond", (int[]){ rank, size }, 2, &g) == SHOAL_ERR_ARG, "a rank beyond the world");
   if (me < 0) CHECK(shoal_group_create(w, "foreign", ranks, n, &g) == SHOAL_ERR_ARG, "without being a member");
-  shoal_quiet_errors(-1);
   if (me < 0) return;
   REQUIRE(shoal_group_create(w, "backwards", ranks, n, &g) == SHOAL_OK, "backwards");
   CHECK(shoal_group_rank(g) == me && shoal_group_world_rank(g, 0) == ranks[0], "order");

@@ -19,19 +19,17 @@ int main(void)
   setenv("SLURM_STEP_TASKS_PER_NODE", "1(x2)", 1);
   setenv("SLURMD_NODENAME", "elsewhere1", 1);
   if (size == 1) {
-    shoal_quiet_errors(1);
     shoal_status st = shoal_world_open(&o, &w);
-    shoal_quiet_errors(-1);
     CHECK(st == SHOAL_ERR_WORLD && shoal_status_exit_code(st) == 3 && !w, "%s", shoal_status_name(st));
-    CHECK(strstr(shoal_first_error(), "2 tasks") && strstr(shoal_first_error(), "MPI sees 1") &&
-              strstr(shoal_first_error(), "srun --mpi=pmix"),
-          "%s", shoal_first_error());
+    CHECK(strstr(check_error(), "2 tasks") && strstr(check_error(), "MPI sees 1") &&
+              strstr(check_error(), "srun --mpi=pmix"),
+          "%s", check_error());
     MPI_Finalized(&running);
     CHECK(running, "MPI was ended again");
     return check_done();
   }
   /* The daemons of mpirun are a step too: one task per node, however many ranks. */
-  REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "%s", shoal_first_error());
+  REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "%s", check_error());
   CHECK(shoal_world_size(w) == size && shoal_topo_link(shoal_world_topo(w), 0, 1) == SHOAL_LINK_NODE, "the world");
   CHECK(shoal_log_rank() == shoal_world_rank(w), "log knows the rank");
   const shoal_claims *c = shoal_world_claims(w);

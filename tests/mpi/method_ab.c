@@ -378,9 +378,7 @@ static void check_modes(shoal_world *w)
       if (k == 1 && i == 3) continue;
       snprintf(options, sizeof options, "method.mode=%s method.algorithm=ring method.swap=%s method.group=%d", modes[i],
                k == 1 ? "true" : "false", k == 2 ? 1 : 0);
-      shoal_quiet_errors(1);
       shoal_status st = open_bench(&b, w, options);
-      shoal_quiet_errors(-1);
       if (st == SHOAL_OK) {
         one_phase(&b, false, true);
         one_phase(&b, false, false);
@@ -486,9 +484,7 @@ static void check_groups_alike(const bench *b, const float *w, size_t n)
 static void check_steps(shoal_world *w, const char *options)
 {
   bench b;
-  shoal_quiet_errors(1);
   shoal_status st = open_bench(&b, w, options);
-  shoal_quiet_errors(-1);
   shoal_ab_state *s = &b.s;
   shoal_run *r = &b.r;
   if (st == SHOAL_OK) CHECK_OK(shoal_ab_split(r, s, false));

@@ -21,20 +21,14 @@ static void check_refused(const char *what, const char *word1, const char *word2
 {
   fixture_output o;
   shoal_ckpt *c = NULL;
-  shoal_quiet_errors(1);
-  shoal_clear_error();
   CHECK(shoal_ckpt_verify(path, fixture_capture(&o)) == SHOAL_ERR_IO, "%s: verify", what);
   const char *text = fixture_text(&o);
   CHECK(strstr(text, word1) && strstr(text, word2), "%s: \"%s\"", what, text);
   CHECK(strstr(text, path), "%s: \"%s\" names the file", what, text);
   CHECK(text[0] && text[strlen(text) - 1] == '\n' && !strstr(text, "\n\n"), "%s: whole lines", what);
   fixture_release(&o);
-  shoal_clear_error();
   CHECK(shoal_ckpt_open(path, true, &c) == SHOAL_ERR_IO && !c, "%s: open", what);
-  CHECK(strstr(shoal_first_error(), word1) && strstr(shoal_first_error(), word2), "%s: \"%s\"", what,
-        shoal_first_error());
-  shoal_clear_error();
-  shoal_quiet_errors(-1);
+  CHECK(strstr(check_error(), word1) && strstr(check_error(), word2), "%s: \"%s\"", what, check_error());
 }
 
 static void check_good(void)
@@ -97,7 +91,6 @@ static void every_byte_counts(void)
 {
   int fd = open(path, O_WRONLY);
   REQUIRE(fd >= 0, "open %s", path);
-  shoal_quiet_errors(1);
   for (size_t i = 0; i < good_bytes; i++) {
     unsigned char flipped = good[i] ^ (unsigned char)(1u << (i % 8));
     shoal_ckpt *c = NULL;
@@ -106,8 +99,6 @@ static void every_byte_counts(void)
     shoal_ckpt_close(c);
     REQUIRE(pwrite(fd, &good[i], 1, (off_t)i) == 1, "flip back");
   }
-  shoal_quiet_errors(-1);
-  shoal_clear_error();
   close(fd);
   check_good();
 }
@@ -125,11 +116,8 @@ static void get_compares_again(void)
   restore();
   good[at] ^= 0x80;
   REQUIRE(shoal_ckpt_open(path, false, &c) == SHOAL_OK, "open does not look");
-  shoal_quiet_errors(1);
   CHECK(shoal_ckpt_get(c, "method/sum", SHOAL_F32, 300, x) == SHOAL_ERR_IO, "get does");
-  CHECK(strstr(shoal_first_error(), "method/sum") && strstr(shoal_first_error(), path), "%s", shoal_first_error());
-  shoal_quiet_errors(-1);
-  shoal_clear_error();
+  CHECK(strstr(check_error(), "method/sum") && strstr(check_error(), path), "%s", check_error());
   shoal_ckpt_close(c);
   restore();
 }

@@ -73,7 +73,7 @@ static void check_latest(const char *what, uint64_t want, int warnings)
   log_begin();
   CHECK(shoal_ckpt_latest(dir, &path, &step) == SHOAL_OK, "%s", what);
   CHECK(log_lines() == warnings, "%s: \"%s\"", what, log_text ? log_text : "");
-  CHECK(shoal_first_error()[0] == '\0', "%s: what is skipped is no error: %s", what, shoal_first_error());
+  CHECK(check_error()[0] == '\0', "%s: what is skipped is no error: %s", what, check_error());
   if (want)
     CHECK(path && strcmp(path, expected) == 0 && step == want, "%s: %s", what, path ? path : "none");
   else
@@ -120,14 +120,11 @@ static void an_earlier_error_is_kept(void)
 {
   make(1);
   damage(1);
-  shoal_quiet_errors(1);
   SHOAL_FAIL(SHOAL_ERR_NUMERIC, "the first reason");
-  shoal_quiet_errors(-1);
   char *path;
   uint64_t step;
   CHECK(shoal_ckpt_latest(dir, &path, &step) == SHOAL_OK && !path, "none");
-  CHECK(strcmp(shoal_first_error(), "the first reason") == 0, "%s", shoal_first_error());
-  shoal_clear_error();
+  CHECK(strcmp(check_error(), "the first reason") == 0, "%s", check_error());
   empty_folder();
 }
 
@@ -210,7 +207,6 @@ static void sweep_rule(void)
 int main(void)
 {
   dir = fixture_make();
-  shoal_clear_error();
   latest_skips_what_is_damaged();
   an_earlier_error_is_kept();
   prune_keeps_the_good();

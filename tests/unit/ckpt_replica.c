@@ -99,18 +99,16 @@ static void check_failed(shoal_ckpt_writer *w, shoal_status want, const char *wh
 {
   char *path = NULL;
   CHECK(shoal_ckpt_commit(w, &path) == want && !path, "%s", what);
-  CHECK(shoal_first_error()[0], "%s: rank %d has a reason", what, rank);
+  CHECK(check_error()[0], "%s: rank %d has a reason", what, rank);
   CHECK_OK(shoal_group_barrier(g));
   if (rank == 0) CHECK(fixture_count(dir) == 1, "%s: nothing new", what);
   CHECK_OK(shoal_group_barrier(g));
-  shoal_clear_error();
 }
 
 static void one_rank_fails(void)
 {
   shoal_ckpt_writer *w;
   float x[8] = { 0 };
-  shoal_quiet_errors(1);
   for (int culprit = 0; culprit < size; culprit++) {
     begin(20, &w); /* an impossible length, first or after good ones */
     shoal_ckpt_put_replica(w, "good", SHOAL_F32, 8, x);
@@ -130,7 +128,6 @@ static void one_rank_fails(void)
     shoal_ckpt_put_replica(w, "weights", rank == size - 1 ? SHOAL_U32 : SHOAL_F32, 8, x);
     check_failed(w, SHOAL_ERR_ARG, "different types");
   }
-  shoal_quiet_errors(-1);
 }
 
 /* Rank 0 fails in the middle of a long transfer: the senders must not hang.  The name is taken already. */
@@ -139,13 +136,11 @@ static void fails_while_others_send(void)
   shoal_ckpt_writer *w;
   uint64_t n = length_of(rank);
   float *x = calloc((size_t)n + 1, sizeof *x);
-  shoal_quiet_errors(1);
   begin(20, &w);
   shoal_ckpt_put_i64(w, "replica/0/weights", 1);
   shoal_ckpt_put_replica(w, "weights", SHOAL_F32, n, x);
   shoal_ckpt_put_replica(w, "more", SHOAL_F32, n, x);
   check_failed(w, SHOAL_ERR_IO, "a name that is taken");
-  shoal_quiet_errors(-1);
   free(x);
 }
 
@@ -155,12 +150,9 @@ static void begin_is_agreed(void)
   shoal_ckpt_writer *w = NULL;
   char *blocked = shoal_strdup_printf("%s/step-000000010.h5/ckpt", dir);
   fixture_info(30, size, &info);
-  shoal_quiet_errors(1);
   CHECK(shoal_ckpt_begin(g, blocked, &info, 0, &w) == SHOAL_ERR_IO && !w, "a file is no folder");
-  CHECK(shoal_first_error()[0], "rank %d has a reason", rank);
+  CHECK(check_error()[0], "rank %d has a reason", rank);
   CHECK(shoal_ckpt_begin(g, dir, &info, UINT64_MAX, &w) == SHOAL_ERR_IO && !w, "no disk is that large");
-  shoal_quiet_errors(-1);
-  shoal_clear_error();
   free(blocked);
 }
 

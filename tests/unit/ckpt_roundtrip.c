@@ -61,18 +61,13 @@ static void scalars_and_wrong_questions(const char *dir)
   CHECK(shoal_ckpt_get_f64(c, "method/plateau/best", &f64) == SHOAL_OK && signbit(f64), "f64 keeps its sign");
   CHECK(shoal_ckpt_get_info(c)->config[0] == '\0', "no run file is an empty one");
   CHECK(strcmp(shoal_ckpt_get_info(c)->placement, placement) == 0, "placement");
-  shoal_quiet_errors(1);
   i64 = 77;
   CHECK(shoal_ckpt_get_i64(c, "method/plateau/best", &i64) == SHOAL_ERR_IO && i64 == 77, "wrong type leaves out alone");
-  CHECK(strstr(shoal_first_error(), "is f64 scalar"), "%s", shoal_first_error());
-  shoal_clear_error();
+  CHECK(strstr(check_error(), "is f64 scalar"), "%s", check_error());
   CHECK(shoal_ckpt_get(c, "model/w", SHOAL_F32, 3, f32) == SHOAL_ERR_IO, "wrong length");
-  CHECK(strstr(shoal_first_error(), "model/w") && strstr(shoal_first_error(), "f32 [4]"), "%s", shoal_first_error());
-  shoal_clear_error();
+  CHECK(strstr(check_error(), "model/w") && strstr(check_error(), "f32 [4]"), "%s", check_error());
   CHECK(shoal_ckpt_get(c, "model/v", SHOAL_F32, 4, f32) == SHOAL_ERR_IO, "missing");
-  CHECK(strstr(shoal_first_error(), "nearest is model/w"), "%s", shoal_first_error());
-  shoal_quiet_errors(-1);
-  shoal_clear_error();
+  CHECK(strstr(check_error(), "nearest is model/w"), "%s", check_error());
   shoal_ckpt_close(c);
   free(path);
 }
@@ -101,7 +96,6 @@ static void refused_arrays(const char *dir)
     { "model/a", SHOAL_F32, 2, { 0, UINT64_MAX } },
   };
   char *before = fixture_write(dir, 50);
-  shoal_quiet_errors(1);
   for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
     shoal_ckpt_info info;
     shoal_ckpt_writer *w;
@@ -113,8 +107,6 @@ static void refused_arrays(const char *dir)
     CHECK(shoal_ckpt_commit(w, NULL) == SHOAL_ERR_ARG, "%s is refused", bad[i].name);
     CHECK(fixture_count(dir) == 1, "%s leaves something behind", bad[i].name);
   }
-  shoal_quiet_errors(-1);
-  shoal_clear_error();
   shoal_ckpt *c = NULL;
   REQUIRE(shoal_ckpt_open(before, true, &c) == SHOAL_OK, "the old one");
   CHECK(fixture_matches(c, 50), "the old one is untouched");
@@ -127,21 +119,17 @@ static void names_twice_or_inside_each_other(const char *dir)
   static const char *const pairs[][2] = { { "model/a", "model/a" },
                                           { "model/a", "model/a/b" },
                                           { "model/a/b", "model/a" } };
-  shoal_quiet_errors(1);
   for (size_t i = 0; i < SHOAL_COUNT(pairs); i++) {
     shoal_ckpt_info info;
     shoal_ckpt_writer *w;
     fixture_info(3, 1, &info);
     REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
-    shoal_clear_error();
     shoal_ckpt_put_i64(w, pairs[i][0], 1);
     shoal_ckpt_put_i64(w, pairs[i][1], 2);
     CHECK(shoal_ckpt_commit(w, NULL) == SHOAL_ERR_IO, "%s, %s", pairs[i][0], pairs[i][1]);
-    CHECK(strstr(shoal_first_error(), pairs[i][1]), "%s", shoal_first_error());
+    CHECK(strstr(check_error(), pairs[i][1]), "%s", check_error());
     CHECK(fixture_count(dir) == 0, "nothing stays");
   }
-  shoal_quiet_errors(-1);
-  shoal_clear_error();
 }
 
 static void abandoned_and_replaced(const char *dir)
@@ -172,16 +160,12 @@ static void begin_refuses(const char *dir)
   shoal_ckpt_info info;
   shoal_ckpt_writer *w = NULL;
   fixture_info(1, 1, &info);
-  shoal_quiet_errors(1);
-  shoal_clear_error();
   CHECK(shoal_ckpt_begin(g, dir, &info, UINT64_MAX, &w) == SHOAL_ERR_IO && !w, "no disk is that large");
-  CHECK(strstr(shoal_first_error(), "free") && strstr(shoal_first_error(), dir), "%s", shoal_first_error());
+  CHECK(strstr(check_error(), "free") && strstr(check_error(), dir), "%s", check_error());
   char *file = shoal_strdup_printf("%s/plain", dir), *below = shoal_strdup_printf("%s/plain/ckpt", dir);
   fixture_spoil(file, "x", 1);
   CHECK(shoal_ckpt_begin(g, below, &info, 0, &w) == SHOAL_ERR_IO && !w, "a file is no folder");
   CHECK(fixture_count(dir) == 1, "nothing was left behind");
-  shoal_quiet_errors(-1);
-  shoal_clear_error();
   free(file);
   free(below);
 }

@@ -74,6 +74,8 @@ static int child(bool allow_singletons)
   if (initialised) return 98; /* alone, MPI is left alone */
   if (st == SHOAL_OK && shoal_world_size(w) != 1) return 97;
   shoal_world_close(w);
+  shoal_error_report(st);
+  if (st != SHOAL_OK) fprintf(stderr, "%s\n", shoal_error_text(st));
   return shoal_status_exit_code(st);
 }
 
@@ -130,6 +132,9 @@ int main(int argc, char **argv)
     int code = start(cases[i].setting, false, said, sizeof said);
     CHECK(code == cases[i].exit_code, "%s: exit %d, said: %s", cases[i].setting, code, said);
     CHECK(strstr(said, cases[i].words) && (!code || strstr(said, "srun --mpi=pmix")), "%s: %s", cases[i].setting, said);
+    bool first = !strstr(cases[i].setting, "SLURM_PROCID=") || strstr(cases[i].setting, "SLURM_PROCID=0");
+    CHECK(!code || first == !strncmp(said, "shoal: error: ", 14), "%s: the first process speaks: %s", cases[i].setting,
+          said);
     CHECK(code || !said[0], "%s: nothing to say, but: %s", cases[i].setting, said);
     code = start(cases[i].setting, true, said, sizeof said);
     CHECK(!code, "%s, singletons allowed: exit %d, said: %s", cases[i].setting, code, said);

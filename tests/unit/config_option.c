@@ -46,7 +46,7 @@ static shoal_settings *settings_of(const char *yaml)
 static shoal_config *config_of(const shoal_settings *s)
 {
   shoal_config *c = NULL;
-  REQUIRE(shoal_config_create(s, tables, SHOAL_COUNT(tables), &c) == SHOAL_OK, "config: %s", shoal_first_error());
+  REQUIRE(shoal_config_create(s, tables, SHOAL_COUNT(tables), &c) == SHOAL_OK, "config: %s", check_error());
   return c;
 }
 
@@ -61,6 +61,7 @@ static const char *faults_of(const shoal_settings *s)
   REQUIRE(saved >= 0 && file, "temporary file");
   dup2(fileno(file), 2);
   shoal_status st = shoal_config_create(s, tables, SHOAL_COUNT(tables), &c);
+  shoal_error_report(st);
   fflush(stderr);
   dup2(saved, 2);
   ssize_t n = pread(fileno(file), text, sizeof text - 1, 0);
@@ -188,27 +189,23 @@ static void test_refused_yaml(void)
     { "run: { name: \"a\\u0007\" }\n", "run.yaml:1:14: run.name contains a control character" },
     { "run: { name: \"a\\0b\" }\n", "run.name contains a control character" },
   };
-  shoal_quiet_errors(1);
   for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
     shoal_settings *s = NULL;
     CHECK_OK(shoal_settings_create(&s));
-    shoal_clear_error();
     shoal_status st = shoal_settings_read_text(s, bad[i].yaml, "run.yaml");
-    CHECK(st == SHOAL_ERR_USAGE && strstr(shoal_first_error(), bad[i].message), "case %zu: %s: %s", i,
-          shoal_status_name(st), shoal_first_error());
+    CHECK(st == SHOAL_ERR_USAGE && strstr(check_error(), bad[i].message), "case %zu: %s: %s", i, shoal_status_name(st),
+          check_error());
     shoal_settings_destroy(s);
   }
   shoal_settings *s = NULL;
   CHECK_OK(shoal_settings_create(&s));
-  shoal_clear_error();
   CHECK(shoal_settings_read_text(s, "optim:\n\tlr: 0.1\n", "x") != SHOAL_OK &&
-            strstr(shoal_first_error(), "indent with spaces, not tabs"),
-        "%s", shoal_first_error());
+            strstr(check_error(), "indent with spaces, not tabs"),
+        "%s", check_error());
   CHECK(shoal_settings_read(s, "/no/such/run.yaml") == SHOAL_ERR_IO);
   CHECK(shoal_settings_set(s, "optim.lr", "--set") == SHOAL_ERR_USAGE);
   CHECK(shoal_settings_set(s, "=3", "--set") == SHOAL_ERR_USAGE);
   shoal_settings_destroy(s);
-  shoal_quiet_errors(-1);
 }
 
 /* Settings survive any bytes: every prefix and many one-byte changes of a good file either read or are refused. */
@@ -218,7 +215,6 @@ static void test_damaged_files(void)
       "run: { name: \"a b\", seed: 1 }\noptim:\n  lr: 0.1 # c\ndata:\n  augment:\n  - crop4\n  - 'x'\n"
       "method: |\n  text\n  more\n";
   char text[sizeof good];
-  shoal_quiet_errors(1);
   for (uint64_t i = 0; i < 2000; i++) {
     shoal_rng_block r = shoal_rng(11, SHOAL_RNG_TEST, i, 0);
     memcpy(text, good, sizeof good);
@@ -234,7 +230,6 @@ static void test_damaged_files(void)
     CHECK(st == SHOAL_OK || st == SHOAL_ERR_USAGE, "%s for: %s", shoal_status_name(st), text);
     shoal_settings_destroy(s);
   }
-  shoal_quiet_errors(-1);
 }
 
 /* --- checking -------------------------------------------------------------------------------------------------- */
@@ -568,9 +563,7 @@ static void test_changes(void)
   CHECK(strcmp(said.text, "optim.momentum: none -> 0.5\nckpt.every: 0.5 epochs -> 10min\n"
                           "method.warmup_epochs: none -> 3\n") == 0,
         "said\n%s", said.text);
-  shoal_quiet_errors(1);
   CHECK(shoal_config_changes(c, "run: { a: b", "old", note_change, &said) == SHOAL_ERR_USAGE);
-  shoal_quiet_errors(-1);
   shoal_config_destroy(c);
   shoal_settings_destroy(s);
   shoal_str_free(&said);

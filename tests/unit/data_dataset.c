@@ -200,10 +200,7 @@ static void test_repack(void)
 static void refuse(int line, const char *path, const char *words)
 {
   shoal_dataset *d;
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   shoal_status st = shoal_dataset_open(path, &d);
-  shoal_quiet_errors(-1);
   check_refused(st, SHOAL_ERR_IO, words, path, line);
 }
 #define REFUSE(path, words) refuse(__LINE__, path, words)

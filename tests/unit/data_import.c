@@ -19,10 +19,7 @@ static void refuse(int line, const char *kind, const char *source, const char *w
   temp_write(out_path, "older", 5);
   char *text = NULL;
   size_t n = 0;
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   shoal_status st = import(kind, &source, 1, 0, NULL);
-  shoal_quiet_errors(-1);
   check_refused(st, SHOAL_ERR_IO, words, source, line);
   CHECK_OK(shoal_read_file(out_path, &text, &n));
   CHECK(n == 5 && memcmp(text, "older", 5) == 0, "line %d: the older output was touched", line);

@@ -138,12 +138,10 @@ static void check_refusals(void)
 {
   float x[4] = { 1, NAN, 0, 1 }, y[4] = { 1, INFINITY, 0, 1 };
   shoal_svd s;
-  shoal_quiet_errors(1);
   CHECK(shoal_svd_make(x, 2, 2, "fc7", &s) == SHOAL_ERR_NUMERIC && !s.u, "NaN");
-  CHECK(strstr(shoal_first_error(), "fc7"), "%s", shoal_first_error());
+  CHECK(strstr(check_error(), "fc7"), "%s", check_error());
   CHECK(shoal_orthogonalise(y, 2, 2, "fc7") == SHOAL_ERR_NUMERIC && y[1] == INFINITY, "infinity");
   CHECK(shoal_svd_make(x, 0, 2, "fc7", &s) == SHOAL_ERR_ARG, "no rows");
-  shoal_quiet_errors(-1);
 }
 
 int main(void)

@@ -46,12 +46,10 @@ int main(void)
   REQUIRE(shoal_world_open(&options, &w) == SHOAL_OK, "world");
   REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK && s->blocks == BLOCKS, "swarm");
   shoal_ckpt *c = saved(w, fixture_make());
-  shoal_quiet_errors(1);
   for (size_t r = 0; r < SHOAL_COUNT(rows); r++) {
     bool fine = rows[r].distance[0] > 0;
     memcpy(s->distance, before, sizeof before);
     CHECK((shoal_swarm_load_distances(s, c, rows[r].name) == SHOAL_OK) == fine, "%s", rows[r].name);
-    shoal_clear_error();
     for (size_t b = 0; b < BLOCKS; b++)
       CHECK(s->distance[b] == (fine ? rows[r].distance : before)[b], "%s, block %zu: %g", rows[r].name, b,
             s->distance[b]);

@@ -113,12 +113,10 @@ static void check_version(const shoal_model *m)
                r.params->w[p.right->offset + (size_t)(k * p.cols + j)];
       CHECK(fabs(sum - r.params->products[p.weight->offset + (size_t)(i * p.cols + j)]) < 1e-6, "product");
     }
-  shoal_quiet_errors(1);
   float *room = r.params->products;
   r.params->products = NULL;
   CHECK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 0, &s) == SHOAL_ERR_ARG, "no room for products");
   r.params->products = room;
-  shoal_quiet_errors(-1);
   rig_close(&r);
   shoal_model_destroy(f);
 }
@@ -287,7 +285,6 @@ static shoal_status try_factor(const shoal_model *m, const char *name, int64_t r
 static void check_refusals(const shoal_model *m)
 {
   shoal_model *none = NULL;
-  shoal_quiet_errors(1);
   CHECK(try_factor(m, "bn2", 1) == SHOAL_ERR_ARG, "a norm");
   CHECK(try_factor(m, "fc1", 0) == SHOAL_OK, "nothing to do");
   CHECK(try_factor(m, "fc1", -1) == SHOAL_ERR_ARG, "rank -1");
@@ -306,7 +303,6 @@ static void check_refusals(const shoal_model *m)
   CHECK(part->node[0].kind == SHOAL_OP_FLATTEN && part->node[1].rank == 2 && part->products == f->products,
         "slice of a factored model");
   shoal_model_destroy(part);
-  shoal_quiet_errors(-1);
   shoal_model_destroy(f);
 }
 

@@ -148,7 +148,6 @@ static void check_init(const shoal_model *m)
 static void check_refusals(const shoal_model *m)
 {
   shoal_model *none = NULL, *head = linear_head(&SHOAL_SHAPE(9), 3);
-  shoal_quiet_errors(1);
   CHECK(shoal_model_slice(m, 1, 1, NULL, &none) == SHOAL_ERR_ARG, "empty slice");
   CHECK(shoal_model_slice(m, 0, m->units + 1, NULL, &none) == SHOAL_ERR_ARG, "slice past the end");
   CHECK(shoal_model_slice(m, 0, 1, head, &none) == SHOAL_ERR_ARG && !none, "head of another shape");
@@ -157,7 +156,6 @@ static void check_refusals(const shoal_model *m)
   shoal_plan *plan = NULL;
   CHECK_OK(shoal_backend_open("ref", 1, &b));
   CHECK(shoal_plan_create(b, s, 2, SHOAL_PLAN_TRAIN, &plan) == SHOAL_ERR_ARG && !plan, "training without a head");
-  shoal_quiet_errors(-1);
   shoal_backend_close(b);
   shoal_model_destroy(s);
   shoal_model_destroy(head);

@@ -71,11 +71,8 @@ static void compare(const char *what, const char *words, const char *more)
 {
   shoal_topo *t = NULL;
   REQUIRE(shoal_topo_create(facts, RANKS, NULL, &t) == SHOAL_OK, "topology");
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   shoal_status st = shoal_claims_compare(claims, t, "Some MPI 1.0");
-  shoal_quiet_errors(-1);
-  const char *said = shoal_first_error();
+  const char *said = check_error();
   if (words)
     CHECK(st == SHOAL_ERR_WORLD && strstr(said, words) && strstr(said, more) && strstr(said, "srun --mpi=pmix") &&
               strstr(said, "Some MPI 1.0"),
@@ -171,11 +168,8 @@ static void lists(void)
   /* Of a list that cannot be read no part is guessed (H05). */
   shoal_claims c = { .launcher = 77 };
   setenv("SLURM_STEP_NODELIST", "n[1-", 1);
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   CHECK(shoal_claims_read(NULL, "n1", &c) == SHOAL_ERR_WORLD && c.launcher == 77, "a broken list");
-  shoal_quiet_errors(-1);
-  CHECK(strstr(shoal_first_error(), "SLURM_STEP_NODELIST \"n[1-\", position 5"), "said \"%s\"", shoal_first_error());
+  CHECK(strstr(check_error(), "SLURM_STEP_NODELIST \"n[1-\", position 5"), "said \"%s\"", check_error());
   true_claims(&block, "");
   claims[5].listed = 0;
   compare("outside", "SLURM_STEP_NODELIST is n[1-4], but this host is not in it", "rank 5 on n3");

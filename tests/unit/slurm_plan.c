@@ -18,15 +18,12 @@ static shoal_topo *plan(const char *text, const char *fault)
   close(fd);
   REQUIRE(shoal_env_read(path, &e) == SHOAL_OK && shoal_step_read(e, &s) == SHOAL_OK, "%s", text);
   unlink(path);
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   shoal_status st = shoal_topo_plan(machine, e, &s, &t);
-  shoal_quiet_errors(-1);
   if (fault)
-    CHECK(st == SHOAL_ERR_USAGE && !t && strstr(shoal_first_error(), fault), "said \"%s\", expected \"%s\"",
-          shoal_first_error(), fault);
+    CHECK(st == SHOAL_ERR_USAGE && !t && strstr(check_error(), fault), "said \"%s\", expected \"%s\"", check_error(),
+          fault);
   else
-    REQUIRE(st == SHOAL_OK && t->planned, "%s", shoal_first_error());
+    REQUIRE(st == SHOAL_OK && t->planned, "%s", check_error());
   shoal_step_free(&s);
   shoal_env_destroy(e);
   return t;

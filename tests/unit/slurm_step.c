@@ -11,9 +11,7 @@ static shoal_env *make_env(const char *text)
   int fd = mkstemp(path);
   REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
   close(fd);
-  shoal_quiet_errors(1);
   shoal_status st = shoal_env_read(path, &e);
-  shoal_quiet_errors(-1);
   unlink(path);
   CHECK((st == SHOAL_OK) == (e != NULL), "written only on success");
   return e;
@@ -54,12 +52,9 @@ static void bad_counts(const char *text, const char *words)
 {
   int *list = NULL;
   size_t n = 7;
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   CHECK(shoal_step_parse_counts("TASKS", text, &list, &n) == SHOAL_ERR_USAGE && !list && n == 7, "\"%s\" was taken",
         text);
-  shoal_quiet_errors(-1);
-  CHECK(strstr(shoal_first_error(), words), "\"%s\": said \"%s\"", text, shoal_first_error());
+  CHECK(strstr(check_error(), words), "\"%s\": said \"%s\"", text, check_error());
 }
 
 static void tasks_per_node(void)
@@ -90,15 +85,11 @@ static shoal_step read_step(const char *text, const char *fault)
   shoal_step s = { .tasks = 77 };
   shoal_env *e = make_env(text);
   REQUIRE(e, "%s", text);
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   shoal_status st = shoal_step_read(e, &s);
-  shoal_quiet_errors(-1);
   if (fault)
-    CHECK(st == SHOAL_ERR_USAGE && s.tasks == 77 && strstr(shoal_first_error(), fault), "said \"%s\"",
-          shoal_first_error());
+    CHECK(st == SHOAL_ERR_USAGE && s.tasks == 77 && strstr(check_error(), fault), "said \"%s\"", check_error());
   else
-    CHECK(st == SHOAL_OK, "%s", shoal_first_error());
+    CHECK(st == SHOAL_OK, "%s", check_error());
   if (fault) s = (shoal_step){ .tasks = -1 };
   s.distribution = s.mapping = NULL; /* borrowed; of the list only NULL or not is asked */
   shoal_env_destroy(e);

@@ -100,12 +100,9 @@ static void claims(void)
   pin(&allowed[0], 1);
   shoal_facts f = facts();
   CHECK(f.claimed_cores == 4, "claims");
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   CHECK(shoal_topo_check_cores(&f, 1, true) == SHOAL_ERR_WORLD, "strict");
-  shoal_quiet_errors(-1);
-  CHECK(strstr(shoal_first_error(), "asked 4, have 1") && strstr(shoal_first_error(), "--cpus-per-task=4"),
-        "said \"%s\"", shoal_first_error());
+  CHECK(strstr(check_error(), "asked 4, have 1") && strstr(check_error(), "--cpus-per-task=4"), "said \"%s\"",
+        check_error());
   shoal_log_set_level(SHOAL_LOG_ERROR);
   setenv("SLURM_CPUS_PER_TASK", "four", 1);
   CHECK(facts().claimed_cores == 0, "nonsense is no claim");
@@ -174,9 +171,7 @@ static void saved_machine(void)
         "%d cores, %d threads, cpus %s", f.cores, f.pus, f.cpu_list);
   CHECK(strcmp(f.host, "big7") == 0 && f.pid == 0 && strcmp(f.numa_list, "0") == 0, "host %s", f.host);
   unlink(path);
-  shoal_quiet_errors(1);
   CHECK(shoal_machine_open(path, &m) == SHOAL_ERR_IO, "a missing file");
-  shoal_quiet_errors(-1);
 }
 
 static void check_count(hwloc_topology_t t, const char *list, int cores, int pus, int numa, const char *numbers)

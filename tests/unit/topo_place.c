@@ -97,11 +97,8 @@ static void refuse_on(const char *hosts, const char *pretend, const char *words)
 {
   shoal_topo *t = NULL;
   int n = make_facts(hosts);
-  shoal_clear_error();
-  shoal_quiet_errors(1);
   CHECK(shoal_topo_create(all, n, pretend, &t) == SHOAL_ERR_USAGE && !t, "\"%s\" was taken", pretend);
-  shoal_quiet_errors(-1);
-  CHECK(strstr(shoal_first_error(), words), "\"%s\": said \"%s\"", pretend, shoal_first_error());
+  CHECK(strstr(check_error(), words), "\"%s\": said \"%s\"", pretend, check_error());
 }
 
 static void refuse(const char *pretend, const char *words)

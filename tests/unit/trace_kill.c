@@ -73,14 +73,14 @@ int main(void)
     const char *path = temp_path(name);
     shoal_trace_data *d = NULL;
     uint64_t safe = run_and_kill(path, 1237 * round);
-    REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "round %u: %s", round, shoal_first_error());
+    REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "round %u: %s", round, check_error());
     CHECK(keeps(in_order(d, 0), safe), "round %u: %llu of %llu records", round, (unsigned long long)in_order(d, 0),
           (unsigned long long)safe);
     CHECK(d->attempts == 1 && d->attempt_rows[0].closed == 0, "an attempt that did not close");
     shoal_trace_data_destroy(d);
 
     uint64_t more = run_and_kill(path, 500);
-    REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "round %u, second attempt: %s", round, shoal_first_error());
+    REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "round %u, second attempt: %s", round, check_error());
     char aside[64];
     snprintf(aside, sizeof aside, "%s.damaged-1", name);
     bool kept = access(temp_path(aside), F_OK) != 0; /* killed inside a flush it may be readable, yet not writable */

@@ -33,37 +33,16 @@ struct shoal_ckpt_writer {
   bool measures;  /* nothing is written; `bytes` adds up what would be */
   uint64_t bytes; /* of this rank */
   char *path;
-  shoal_status st;        /* first failure: own, or heard of */
+  shoal_error failure;    /* the first: own, or heard of */
   shoal_ckpt_draft draft; /* root */
   void *piece;            /* root of several: what others send */
   announcement *all;      /* [size] */
 };
 
-/* ---- agreement ---- */
-
-/* Keep as this process's reason what another rank has told already. */
-static void keep_quietly(shoal_status st, int rank)
-{
-  shoal_quiet_errors(1);
-  SHOAL_FAIL(st, "no checkpoint: rank %d failed (%s)", rank, shoal_status_text(st));
-  shoal_quiet_errors(-1);
-}
-
-/* Every rank leaves with the same code: that of the first rank in order that failed.  Nothing is allocated here, so
- * nobody can stay away from the agreement. */
-static shoal_status share_verdict(shoal_group *g, shoal_status mine)
-{
-  int64_t worst = mine == SHOAL_OK ? 0 : ((int64_t)(INT32_MAX - shoal_group_rank(g)) << 8) | (int64_t)mine;
-  SHOAL_TRY(shoal_group_max_i64(g, &worst, 1));
-  shoal_status verdict = (shoal_status)(worst & 0xff);
-  if (verdict != SHOAL_OK && mine == SHOAL_OK) keep_quietly(verdict, (int)(INT32_MAX - (worst >> 8)));
-  return verdict;
-}
-
 static void keep_failure(shoal_ckpt_writer *c, shoal_status st)
 {
-  if (st == SHOAL_OK || c->st != SHOAL_OK) return;
-  c->st = st;
+  if (st == SHOAL_OK || c->failure.code != SHOAL_OK) return;
+  shoal_error_keep(&c->failure, st);
   shoal_ckpt_draft_discard(&c->draft); /* its space may be needed */
 }
 
@@ -101,7 +80,7 @@ shoal_status shoal_ckpt_begin(shoal_group *control, const char *dir, const shoal
                               shoal_ckpt_writer **out)
 {
   shoal_ckpt_writer *c = NULL;
-  shoal_status st = share_verdict(control, make_writer(control, dir, info, need_bytes, &c));
+  shoal_status st = shoal_group_settle(control, make_writer(control, dir, info, need_bytes, &c));
   if (st != SHOAL_OK) {
     free_writer(c);
     return st;
@@ -115,7 +94,7 @@ shoal_status shoal_ckpt_begin(shoal_group *control, const char *dir, const shoal
 shoal_status shoal_ckpt_measure(shoal_group *control, shoal_ckpt_writer **out)
 {
   shoal_ckpt_writer *c = NULL;
-  shoal_status st = share_verdict(control, SHOAL_ALLOC(1, &c));
+  shoal_status st = shoal_group_settle(control, SHOAL_ALLOC(1, &c));
   if (st != SHOAL_OK) {
     free(c);
     return st;
@@ -146,7 +125,7 @@ static void measure(shoal_ckpt_writer *c, shoal_dtype type, int ndim, const uint
 void shoal_ckpt_put(shoal_ckpt_writer *c, const char *name, shoal_dtype type, int ndim, const uint64_t *dims,
                     const void *data)
 {
-  if (c->rank != ROOT || c->st != SHOAL_OK) return;
+  if (c->rank != ROOT || c->failure.code != SHOAL_OK) return;
   if (c->measures) {
     measure(c, type, ndim, dims);
     return;
@@ -172,7 +151,7 @@ static shoal_status receive_set(shoal_ckpt_writer *c, const char *name, shoal_dt
   bool begun = false;
   size_t width = shoal_dtype_size(type);
   uint64_t per_piece = PIECE / width;
-  shoal_status st = c->st;
+  shoal_status st = c->failure.code;
   if (st == SHOAL_OK) {
     st = shoal_ckpt_draft_begin(&c->draft, name, type, n);
     begun = st == SHOAL_OK;
@@ -201,32 +180,25 @@ static shoal_status send_set(shoal_ckpt_writer *c, shoal_dtype type, uint64_t n,
   return SHOAL_OK;
 }
 
-static shoal_status different_arrays(const shoal_ckpt_writer *c, int rank, const char *name, shoal_dtype type)
-{
-  int quiet = c->rank != ROOT; /* once is enough */
-  shoal_quiet_errors(quiet);
-  SHOAL_FAIL(SHOAL_ERR_ARG, "rank %d writes another array into the checkpoint than rank 0 (here: %s, %s)", rank, name,
-             shoal_dtype_name(type));
-  shoal_quiet_errors(-quiet);
-  return SHOAL_ERR_ARG;
-}
-
 /* Everybody hears everybody's length, and whether somebody has failed or calls with another name. */
 static shoal_status announce(shoal_ckpt_writer *c, const char *name, shoal_dtype type, uint64_t n)
 {
   announcement mine = {
-    .n = n, .name_crc = shoal_crc32c(0, name, strlen(name)), .type = (int32_t)type, .status = (int32_t)c->st
+    .n = n, .name_crc = shoal_crc32c(0, name, strlen(name)), .type = (int32_t)type, .status = (int32_t)c->failure.code
   };
   SHOAL_TRY(shoal_group_allgather(c->group, &mine, sizeof mine, c->all));
   for (int r = 0; r < c->size; r++) {
     shoal_status theirs = (shoal_status)c->all[r].status;
     if (theirs == SHOAL_OK) continue;
-    if (c->st == SHOAL_OK) keep_quietly(theirs, r);
-    return theirs;
+    if (c->failure.code != SHOAL_OK) return c->failure.code;
+    /* The agreement at the end has that rank's own words. */
+    return shoal_error_told(
+        SHOAL_FAIL(SHOAL_ERR_PEER, "no checkpoint: rank %d failed (%s)", r, shoal_status_text(theirs)));
   }
   for (int r = 1; r < c->size; r++)
     if (c->all[r].name_crc != c->all[0].name_crc || c->all[r].type != c->all[0].type)
-      return different_arrays(c, r, name, type);
+      return SHOAL_FAIL(SHOAL_ERR_ARG, "rank %d writes another array into the checkpoint than rank 0 (here: %s, %s)", r,
+                        name, shoal_dtype_name(type));
   return SHOAL_OK;
 }
 
@@ -250,7 +222,7 @@ void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype 
     measure(c, type, 1, &n);
     return;
   }
-  if (c->st == SHOAL_OK && shoal_ckpt_elements(type, 1, &n, &elements) != SHOAL_OK)
+  if (c->failure.code == SHOAL_OK && shoal_ckpt_elements(type, 1, &n, &elements) != SHOAL_OK)
     keep_failure(c, SHOAL_FAIL(SHOAL_ERR_ARG, "%s has an impossible type or length (type %d, %" PRIu64 " elements)",
                                name, (int)type, n));
   shoal_status st = announce(c, name, type, n);
@@ -263,8 +235,10 @@ void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype 
 
 shoal_status shoal_ckpt_commit(shoal_ckpt_writer *c, char **path_out)
 {
-  shoal_status st = share_verdict(c->group, c->st);
-  if (st == SHOAL_OK) st = share_verdict(c->group, c->rank == ROOT ? shoal_ckpt_draft_finish(&c->draft) : SHOAL_OK);
+  shoal_status st = c->failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&c->failure);
+  st = shoal_group_settle(c->group, st);
+  if (st == SHOAL_OK)
+    st = shoal_group_settle(c->group, c->rank == ROOT ? shoal_ckpt_draft_finish(&c->draft) : SHOAL_OK);
   if (st == SHOAL_OK && path_out) {
     *path_out = c->path;
     c->path = NULL;

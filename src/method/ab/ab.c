@@ -218,7 +218,7 @@ static void print_plan(const shoal_run *r, const shoal_ab_state *s)
 static shoal_status ab_open(shoal_run *r, void *state)
 {
   shoal_ab_state *s = state;
-  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, read_settings(r, s)));
+  SHOAL_TRY(shoal_group_agree(r->control, read_settings(r, s)));
   s->op_split = shoal_trace_op(r->trace, "split");
   s->op_reconcile = shoal_trace_op(r->trace, "reconcile");
   s->whole = r->form;

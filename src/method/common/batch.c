@@ -3,7 +3,6 @@
 
 static shoal_status refuse(uint64_t samples)
 {
-  shoal_clear_error();
   return SHOAL_FAIL(
       SHOAL_ERR_USAGE,
       "the epoch's last batch leaves %llu sample%s for a rank, too few to train this model: set data.last "

@@ -140,7 +140,7 @@ static shoal_status daso_open(shoal_run *r, void *state)
   daso_state *s = state;
   const char *delta = shoal_config_string(r->config, "method.delta");
   s->models.control = r->control;
-  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, read_schedule(r->config, s, r->epochs)));
+  SHOAL_TRY(shoal_group_agree(r->control, read_schedule(r->config, s, r->epochs)));
   bool changes = strcmp(delta, "on") == 0 || (strcmp(delta, "auto") == 0 && !s->quirks);
   SHOAL_TRY(shoal_daso_open(r, shoal_wire_wanted(r->config), changes,
                             (float)shoal_config_float(r->config, "method.staleness_adjustment"), &s->core));

@@ -164,7 +164,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   s->op_forward = shoal_trace_op(r->trace, "forward");
   s->op_backward = shoal_trace_op(r->trace, "backward");
   s->op_optimizer = shoal_trace_op(r->trace, "optimizer");
-  SHOAL_TRY(SHOAL_AGREE_ONCE(r->control, open_blocks(r, s))); /* sums are planned together */
+  SHOAL_TRY(shoal_group_agree(r->control, open_blocks(r, s))); /* sums are planned together */
   SHOAL_TRY(open_replicas(r, s));
   SHOAL_TRY(shoal_local_feed_create(r, s, depth, replay, (int)shoal_config_int(c, "method.max_uses"), &s->feed));
   if (s->parts->form == SHOAL_LOCAL_OVERLAPPING) SHOAL_TRY(shoal_local_pairs_create(r, s, &s->pairs));

@@ -24,6 +24,7 @@
  * The pull (V3) keeps nothing from changing, needs no answer, and may go both ways at once.  V1 agrees only at the end of
  * a step, because its c is x, and stays there until the interaction is over. */
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/swarm/swarm.h"
@@ -60,14 +61,14 @@ struct shoal_swarm_pairs {
   shoal_swarm_talk mine, theirs;
   uint32_t era;
   bool blocking, pull;
-  bool resting;        /* between two steps: V1 may agree */
-  bool meeting;        /* waiting for a meeting, or in one */
-  bool closed;         /* all are gathered: nothing is agreed to */
-  bool folds, pulled;  /* for the end of the step: fold; average with `theirs` */
-  bool folding;        /* the step ended while parcels were made of c: no new ones before the fold */
-  uint64_t answered;   /* V1: partners served in this rest */
-  bool changed;        /* x was written */
-  shoal_status failed; /* in the hook */
+  bool resting;       /* between two steps: V1 may agree */
+  bool meeting;       /* waiting for a meeting, or in one */
+  bool closed;        /* all are gathered: nothing is agreed to */
+  bool folds, pulled; /* for the end of the step: fold; average with `theirs` */
+  bool folding;       /* the step ended while parcels were made of c: no new ones before the fold */
+  uint64_t answered;  /* V1: partners served in this rest */
+  bool changed;       /* x was written */
+  shoal_error failed; /* in the hook */
 };
 
 static peer *find(shoal_swarm_pairs *p, int rank)
@@ -294,12 +295,17 @@ static shoal_status pump(shoal_swarm_pairs *p)
   return decide(p);
 }
 
+static shoal_status failure(const shoal_swarm_pairs *p)
+{
+  return p->failed.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&p->failed);
+}
+
 /* Behind every progress call; its error also waits for the end of the step, because the backend drops it. */
 static shoal_status hook(void *context)
 {
   shoal_swarm_pairs *p = context;
-  if (p->failed == SHOAL_OK) p->failed = pump(p);
-  return p->failed;
+  if (p->failed.code == SHOAL_OK) shoal_error_keep(&p->failed, pump(p));
+  return failure(p);
 }
 
 /* --------------------------------------------------------------------------------------------------- lost partners */
@@ -388,7 +394,7 @@ static bool at_rest(const shoal_swarm_pairs *p, bool for_others)
 static shoal_status wait_here(shoal_swarm_pairs *p, bool for_others)
 {
   for (;;) {
-    SHOAL_TRY(p->failed);
+    SHOAL_TRY(failure(p));
     apply(p);
     SHOAL_TRY(pump(p));
     if (at_rest(p, for_others)) return SHOAL_OK;
@@ -413,7 +419,7 @@ shoal_status shoal_swarm_pairs_step(shoal_swarm_pairs *p, bool *changed)
   p->answered = 0;
   shoal_swarm_publish(p->s);
   SHOAL_TRY(shoal_world_progress(p->s->world));
-  SHOAL_TRY(p->failed);
+  SHOAL_TRY(failure(p));
   apply(p);
   if (++p->s->since[p->s->rank] >= p->s->rules.overlap) SHOAL_TRY(stay(p, false));
   begin(p);

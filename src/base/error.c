@@ -1,0 +1,142 @@
+/* See error.h.  One error per thread, in thread-local storage, so that a thread which reads ahead cannot disturb what
+ * the training thread is about to report. */
+#include "base/error.h"
+#include "base/log.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local shoal_error kept;
+
+/* The text's bytes only: the rest of the buffer means nothing. */
+static void copy(shoal_error *to, const shoal_error *from)
+{
+  if (to == from) return;
+  to->code = from->code;
+  to->verdict = from->verdict;
+  to->told = from->told;
+  to->file = from->file;
+  to->line = from->line;
+  memcpy(to->text, from->text, strlen(from->text) + 1);
+}
+
+/* A code that was returned without an error of its own gets the general text. */
+static void own(shoal_status st)
+{
+  if (kept.code == st) return;
+  kept.code = st;
+  kept.verdict = SHOAL_OK;
+  kept.told = false;
+  kept.file = NULL;
+  snprintf(kept.text, sizeof kept.text, "%s", shoal_status_text(st));
+}
+
+shoal_status shoal_fail(shoal_status code, const char *file, int line, const char *format, ...)
+{
+  char text[SHOAL_ERROR_TEXT]; /* the arguments may point into the kept text */
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  kept.code = code;
+  kept.verdict = SHOAL_OK;
+  kept.told = false;
+  kept.file = file;
+  kept.line = line;
+  memcpy(kept.text, text, strlen(text) + 1);
+  return code;
+}
+
+const char *shoal_error_text(shoal_status st)
+{
+  return st != SHOAL_OK && kept.code == st ? kept.text : shoal_status_text(st);
+}
+
+shoal_status shoal_error_prefix(shoal_status st, const char *format, ...)
+{
+  char text[SHOAL_ERROR_TEXT];
+  if (st == SHOAL_OK) return st;
+  own(st);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  size_t n = strlen(text);
+  snprintf(text + n, sizeof text - n, "%s", kept.text);
+  memcpy(kept.text, text, strlen(text) + 1);
+  return st;
+}
+
+shoal_status shoal_error_as(shoal_status st, shoal_status code)
+{
+  own(st);
+  kept.code = code;
+  return code;
+}
+
+void shoal_error_take(shoal_error *out)
+{
+  copy(out, &kept);
+  kept.code = SHOAL_OK;
+}
+
+shoal_status shoal_error_put(const shoal_error *e)
+{
+  copy(&kept, e);
+  return e->code;
+}
+
+void shoal_error_keep(shoal_error *first, shoal_status st)
+{
+  if (st == SHOAL_OK || first->code != SHOAL_OK) return;
+  own(st);
+  copy(first, &kept);
+}
+
+void shoal_error_join(shoal_error *all, shoal_status st)
+{
+  if (st == SHOAL_OK) return;
+  if (all->code == SHOAL_OK) {
+    shoal_error_keep(all, st);
+    return;
+  }
+  own(st);
+  size_t n = strlen(all->text);
+  snprintf(all->text + n, sizeof all->text - n, "\n%s", kept.text);
+}
+
+static void print(const char *line, int length)
+{
+  if (kept.file && shoal_log_get_level() >= SHOAL_LOG_DEBUG)
+    shoal_log(SHOAL_LOG_ERROR, "%.*s [%s at %s:%d]", length, line, shoal_status_name(kept.code), kept.file, kept.line);
+  else
+    shoal_log(SHOAL_LOG_ERROR, "%.*s", length, line);
+}
+
+void shoal_error_report(shoal_status st)
+{
+  if (st == SHOAL_OK || st == SHOAL_STOPPED) return;
+  own(st);
+  if (kept.told) return;
+  kept.told = true;
+  for (const char *line = kept.text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+    print(line, (int)strcspn(line, "\n"));
+}
+
+shoal_status shoal_error_told(shoal_status st)
+{
+  if (st == SHOAL_OK) return st;
+  own(st);
+  kept.told = true;
+  return st;
+}
+
+shoal_status shoal_error_verdict(shoal_status st)
+{
+  return st != SHOAL_OK && kept.code == st && kept.verdict != SHOAL_OK ? kept.verdict : st;
+}
+
+int shoal_error_exit_code(shoal_status st)
+{
+  return shoal_status_exit_code(shoal_error_verdict(st));
+}

@@ -13,12 +13,21 @@
 
 /* ---- the model ---- */
 
-/* A forward pass in training leaves (1 - m) old + m batch behind; with old = 0 the batch's own is what stands there / m. */
-static void take_batch_stats(const shoal_model *m, float *stats, double *sum)
+/* Adds the moments of one batch.  A forward pass in training leaves (1 - m) old + m batch behind, so with old = 0 the
+ * batch's own statistics are those divided by m.  The variance is the unbiased one there; squared means and variances of
+ * batches add up to the variance of all samples together only if each is the biased one. */
+static void add_batch_stats(const shoal_model *m, uint64_t samples, float *stats, double *sum)
 {
   for (int i = 0; i < m->nodes; i++) {
     const shoal_node *n = &m->node[i];
-    for (int64_t k = 0; n->stats >= 0 && k < 2 * n->out.dim[0]; k++) stats[n->stats + k] /= n->momentum;
+    if (n->stats < 0) continue;
+    int64_t channels = n->out.dim[0];
+    double values = (double)samples * (double)(shoal_shape_count(&n->out) / channels); /* of one channel */
+    float *mean = stats + n->stats, *var = mean + channels;
+    for (int64_t k = 0; k < channels; k++) {
+      mean[k] /= n->momentum;
+      var[k] = (float)((double)var[k] / n->momentum * ((values - 1) / values));
+    }
   }
   shoal_moments_add(m, stats, sum);
 }
@@ -36,7 +45,7 @@ static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t n)
     memset(p->stats, 0, p->n_stats * sizeof *p->stats);
     SHOAL_TRY(shoal_plans_get(s->model.plans, b->n, SHOAL_PLAN_MEASURE, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, p, &at, b->x, b->y, 0, &ignored));
-    take_batch_stats(s->run.model, p->stats, sum);
+    add_batch_stats(s->run.model, (uint64_t)b->n, p->stats, sum);
   }
   return SHOAL_OK;
 }

@@ -196,6 +196,21 @@ def test_swarm_batchnorm(glyphs):
     assert not np.isin(model.astype(np.float32), own).any(), "the model has a rank's own statistics"
 
 
+def test_swarm_statistics(glyphs):
+    """2 ranks x 4 batches of 8 are all 64 samples: measured mean and variance are those of the whole training split."""
+    glyphs(64, 20)
+    train(2, "whole", *LOCKSTEP, *sets(model__name="mlp", model__widths="[16]", model__norm="batch", data__file="glyphs.h5",
+                                       data__batch=8, eval__statistics=4, run__epochs=2, optim__lr=0.05))
+    with h5py.File("glyphs.h5") as f:
+        x = f["train/x"][()].reshape(64, -1).astype(np.float64)
+    with h5py.File(newest("whole")) as f:
+        model = {k: v[()].astype(np.float64) for k, v in f["model"].items()}
+    h = (x - x.mean()) / x.std() @ model["fc1.weight"].T + model["fc1.bias"]
+    for name, right in (("mean", h.mean(axis=0)), ("var", h.var(axis=0))):
+        error = np.abs(model[f"norm1.running_{name}"] - right).max() / np.abs(right).max()
+        assert error < 1e-5, f"norm1.running_{name} is off by {error:.2e} of NumPy's"
+
+
 def test_swarm_straggler(glyphs, jobs):
     """S18 as counts: one rank's steps take 50 ms more.  The others do not wait for it: they make at least 5 times as many."""
     glyphs(2000, 40)

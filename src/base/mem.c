@@ -14,6 +14,7 @@ shoal_status shoal_alloc(size_t n, size_t size, const char *what, void **out)
   size_t bytes;
   void *memory = NULL;
   char amount[32];
+  *out = NULL;
   bool fits = !__builtin_mul_overflow(n, size, &bytes) && bytes <= SIZE_MAX - SHOAL_ALIGN;
   if (fits) {
     bytes = SHOAL_MAX(shoal_round_up(bytes, SHOAL_ALIGN), (size_t)SHOAL_ALIGN);

@@ -10,7 +10,8 @@
 #define SHOAL_MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define SHOAL_MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-/** Zeroed, 64-byte aligned, freed by free().  n * size may not overflow: ERR_MEM names the amount. n = 0 is fine. */
+/** Zeroed, 64-byte aligned, freed by free().  n * size may not overflow: ERR_MEM names the amount. n = 0 is fine.
+ *  After an error *out is NULL, so that a caller may free on every path what it has asked for. */
 shoal_status shoal_alloc(size_t n, size_t size, const char *what, void **out);
 #define SHOAL_ALLOC(n, ptr_out) shoal_alloc((n), sizeof **(ptr_out), #ptr_out, (void **)(ptr_out))
 static inline size_t shoal_round_up(size_t n, size_t to)

@@ -254,13 +254,15 @@ static shoal_status missing_fault(const shoal_option *o)
   return st;
 }
 
-static void value_take_default(shoal_value *v)
+static shoal_status value_take_default(shoal_value *v)
 {
   char *text = shoal_strdup_printf("%s", v->option->default_text);
   place at = { "default", 0, 0 };
   v->origin = shoal_strdup_printf("default");
-  if (value_parse(v, &text, 1, false, &at) != SHOAL_OK) bug("option %s has a wrong default", v->option->name);
+  shoal_status st = value_parse(v, &text, 1, false, &at);
+  if (st == SHOAL_ERR_USAGE) bug("option %s has a wrong default", v->option->name);
   free(text);
+  return st;
 }
 
 static shoal_status value_resolve(shoal_value *v, const shoal_settings *s)
@@ -280,7 +282,7 @@ static shoal_status value_resolve(shoal_value *v, const shoal_settings *s)
     v->origin = shoal_strdup_printf("%s", variable);
     st = value_parse(v, &text, 1, false, &at);
   } else if (o->default_text) {
-    value_take_default(v);
+    st = value_take_default(v);
   } else {
     st = missing_fault(o);
   }
@@ -298,26 +300,32 @@ const shoal_value *shoal_config_find(const shoal_config *c, const char *name)
 
 /* --- values that do nothing --------------------------------------------------------------------------------------- */
 
-static bool is_default(const shoal_value *v)
+static shoal_status is_default(const shoal_value *v, bool *same)
 {
-  if (!v->option->default_text) return false;
+  *same = false;
+  if (!v->option->default_text) return SHOAL_OK;
   shoal_value standard = { .option = v->option };
-  shoal_str a = { 0 }, b = { 0 };
-  value_take_default(&standard);
-  shoal_option_add_value(&a, v);
-  shoal_option_add_value(&b, &standard);
-  bool same = strcmp(a.text, b.text) == 0;
-  shoal_str_free(&a);
-  shoal_str_free(&b);
+  shoal_status st = value_take_default(&standard);
+  if (st == SHOAL_OK) {
+    shoal_str a = { 0 }, b = { 0 };
+    shoal_option_add_value(&a, v);
+    shoal_option_add_value(&b, &standard);
+    *same = strcmp(a.text, b.text) == 0;
+    shoal_str_free(&a);
+    shoal_str_free(&b);
+  }
   value_clear(&standard);
-  return same;
+  return st;
 }
 
 /* Refused, because somebody forgot the other setting.  Defaults pass: the resolved run file has all of them. */
 static shoal_status check_means_something(const shoal_config *c, const shoal_value *v)
 {
   const shoal_option *o = v->option;
-  if (!o->when || !v->given || is_default(v)) return SHOAL_OK;
+  bool standard;
+  if (!o->when || !v->given) return SHOAL_OK;
+  SHOAL_TRY(is_default(v, &standard));
+  if (standard) return SHOAL_OK;
   char name[64];
   const char *words = shoal_option_when(o, name, sizeof name);
   const shoal_value *other = shoal_config_find(c, name);

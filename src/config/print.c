@@ -9,7 +9,6 @@
 #include "config/option_impl.h"
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -130,32 +129,32 @@ void shoal_config_print(const shoal_config *c, shoal_str *out)
   }
 }
 
-static int by_name(const void *a, const void *b)
+/* The option whose name comes next after `last` in the alphabet, or NULL. */
+static const shoal_value *next_by_name(const shoal_config *c, const char *last)
 {
-  const shoal_value *va = a, *vb = b;
-  return strcmp(va->option->name, vb->option->name);
+  const shoal_value *next = NULL;
+  for (size_t i = 0; i < c->n; i++) {
+    const char *name = c->values[i].option->name;
+    if (strcmp(name, last) > 0 && (!next || strcmp(name, next->option->name) < 0)) next = &c->values[i];
+  }
+  return next;
 }
 
 /* Sorted, so that the order of tables in some later version does not make equal runs look different. */
 uint32_t shoal_config_hash(const shoal_config *c, const char *const *except)
 {
   shoal_str text = { 0 };
-  shoal_value *sorted = NULL;
-  if (SHOAL_ALLOC(c->n, &sorted) != SHOAL_OK) abort();
-  memcpy(sorted, c->values, c->n * sizeof *sorted);
-  qsort(sorted, c->n, sizeof *sorted, by_name);
-  for (size_t i = 0; i < c->n; i++) {
-    const char *name = sorted[i].option->name;
+  for (const shoal_value *v = next_by_name(c, ""); v; v = next_by_name(c, v->option->name)) {
+    const char *name = v->option->name;
     bool left_out = false;
     for (const char *const *e = except; e && *e; e++) left_out |= strncmp(name, *e, strlen(*e)) == 0;
     if (left_out) continue;
     shoal_str_add(&text, "%s=", name);
-    shoal_option_add_value(&text, &sorted[i]);
+    shoal_option_add_value(&text, v);
     shoal_str_add(&text, "\n");
   }
   uint32_t crc = shoal_crc32c(0, text.text, text.len);
   shoal_str_free(&text);
-  free(sorted);
   return crc;
 }
 

@@ -26,17 +26,19 @@ static shoal_status decompose(const float *x, const char *name, shoal_svd *s)
   lapack_int m = (lapack_int)s->cols, n = (lapack_int)s->rows, k = (lapack_int)s->k;
   size_t count = (size_t)s->rows * (size_t)s->cols;
   float *copy, *superb;
+  shoal_status st = SHOAL_OK;
   SHOAL_TRY(SHOAL_ALLOC(count, &copy));
   memcpy(copy, x, count * sizeof *x);
   lapack_int info = LAPACKE_sgesdd(LAPACK_COL_MAJOR, 'S', m, n, copy, m, s->sigma, s->vt, m, s->u, k);
   if (info > 0) { /* rare: the slower way converges where the quick one does not */
     memcpy(copy, x, count * sizeof *x);
-    shoal_status st = SHOAL_ALLOC((size_t)k, &superb);
+    st = SHOAL_ALLOC((size_t)k, &superb);
     if (st == SHOAL_OK)
       info = LAPACKE_sgesvd(LAPACK_COL_MAJOR, 'S', 'S', m, n, copy, m, s->sigma, s->vt, m, s->u, k, superb);
     free(superb);
   }
   free(copy);
+  SHOAL_TRY(st);
   SHOAL_CHECK(info != LAPACK_WORK_MEMORY_ERROR, SHOAL_ERR_MEM, "the decomposition of layer %s, %lld x %lld", name,
               (long long)s->rows, (long long)s->cols);
   SHOAL_CHECK(info == 0, SHOAL_ERR_NUMERIC,

@@ -11,3 +11,12 @@ shoal_add_test(unit.tensor.winograd SOURCES unit/tensor_winograd.c unit/tensor_r
                LINK shoal_tensor LABELS unit TIMEOUT 120)
 shoal_add_test(unit.tensor.cpu_own SOURCES unit/tensor_cpu.c unit/tensor_rig.c unit/tensor_cases.c LINK shoal_tensor
                TIMEOUT 300 LABELS unit)
+shoal_add_test(unit.tensor.conv SOURCES unit/tensor_conv.c unit/tensor_rig.c unit/tensor_cases.c LINK shoal_tensor
+               LABELS unit TIMEOUT 300)
+# oneDNN has its own kernels for each instruction set: test those of smaller processors on every machine.
+foreach(isa AVX2 SSE41)
+  add_test(NAME unit.tensor.cpu.${isa} COMMAND unit.tensor.ref cpu 2)
+  add_test(NAME unit.tensor.conv.${isa} COMMAND unit.tensor.conv)
+  set_tests_properties(unit.tensor.cpu.${isa} unit.tensor.conv.${isa} PROPERTIES
+    SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS unit ENVIRONMENT ONEDNN_MAX_CPU_ISA=${isa})
+endforeach()

@@ -40,12 +40,19 @@ static shoal_status weights_of(shoal_op *op, shoal_cpu_weights *w, const shoal_o
 static shoal_status input_of(shoal_op *op, const shoal_cpu_pieces *cut, const shoal_op_args *a, int64_t piece,
                              const float **out)
 {
+  const shoal_cpu_conv *p = (shoal_cpu_conv *)op;
   const float *x = a->x[0] + piece * cut->x_step;
-  float *moved = shoal_cpu_at(a->scratch, ((shoal_cpu_conv *)op)->moved_at);
+  float *moved = shoal_cpu_at(a->scratch, p->moved_at), *packed = shoal_cpu_at(a->scratch, p->packed_at);
+  if (cut->x_in.primitive) {
+    SHOAL_TRY(run(op, &cut->x_in, a, (const void *const[]){ x, moved }));
+    x = moved;
+  }
+  if (cut->x_sample.primitive) {
+    SHOAL_TRY(run(op, &cut->x_sample, a, (const void *const[]){ x, packed }));
+    x = packed;
+  }
   *out = x;
-  if (!cut->x_in.primitive) return SHOAL_OK;
-  *out = moved;
-  return run(op, &cut->x_in, a, (const void *const[]){ x, moved });
+  return SHOAL_OK;
 }
 
 static shoal_status conv_forward(shoal_op *op, const shoal_op_args *a)
@@ -113,9 +120,9 @@ static shoal_status conv_backward_data(shoal_op *op, const shoal_op_args *a)
 static void conv_destroy(shoal_op *op)
 {
   shoal_cpu_conv *p = (shoal_cpu_conv *)op;
-  shoal_dnn_call *calls[] = { &p->forward,         &p->backward_data, &p->backward_weights,
-                              &p->dx_out,          &p->dw_out,        &p->w_forward.fill,
-                              &p->w_backward.fill, &p->data.x_in,     &p->weights.x_in };
+  shoal_dnn_call *calls[] = { &p->forward,      &p->backward_data,   &p->backward_weights, &p->dx_out,
+                              &p->dw_out,       &p->w_forward.fill,  &p->w_backward.fill,  &p->data.x_in,
+                              &p->weights.x_in, &p->weights.x_sample };
   for (size_t i = 0; i < SHOAL_COUNT(calls); i++) shoal_dnn_call_fini(calls[i]);
   free(p->w_forward.data);
   free(p->w_backward.data);

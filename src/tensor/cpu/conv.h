@@ -15,6 +15,8 @@ typedef struct {
 typedef struct {
   int64_t count, images, x_step, y_step;
   shoal_dnn_call x_in; /* input of a piece -> as the primitive wants it; empty if equal */
+  /* That -> the positions a strided 1x1 kernel reads, packed; empty where the primitive itself skips the others. */
+  shoal_dnn_call x_sample;
 } shoal_cpu_pieces;
 
 typedef struct {
@@ -27,8 +29,8 @@ typedef struct {
   bool shared;         /* backward_data reads w_forward */
   shoal_cpu_taps taps; /* instead of backward_weights, for small images */
   shoal_cpu_view y_view;
-  bool dy_saved;                                         /* dy before the relu lies in `saved`, otherwise in scratch */
-  size_t moved_at, dw_at, dw_more_at, dy_at, partial_at; /* where things lie in scratch */
+  bool dy_saved; /* dy before the relu lies in `saved`, otherwise in scratch */
+  size_t moved_at, packed_at, dw_at, dw_more_at, dy_at, partial_at; /* where things lie in scratch */
   size_t dw_floats;
 } shoal_cpu_conv;
 

@@ -59,6 +59,14 @@ shoal_status shoal_dnn_md_tag(const shoal_shape *s, dnnl_format_tag_t tag, shoal
   return SHOAL_OK;
 }
 
+shoal_status shoal_dnn_md_strided(const shoal_shape *s, const int64_t *stride, shoal_dnn_md *out)
+{
+  dnnl_dims_t dims;
+  copy_dims(s, dims);
+  SHOAL_TRY_DNNL(dnnl_memory_desc_create_with_strides(out, s->ndim, dims, dnnl_f32, stride));
+  return SHOAL_OK;
+}
+
 shoal_status shoal_dnn_md_copy(shoal_dnn_cmd md, shoal_dnn_md *out)
 {
   SHOAL_TRY_DNNL(dnnl_memory_desc_clone(out, md));
@@ -87,6 +95,15 @@ shoal_status shoal_dnn_md_tag(const shoal_shape *s, dnnl_format_tag_t tag, shoal
   dnnl_dims_t dims;
   copy_dims(s, dims);
   SHOAL_TRY_DNNL(dnnl_memory_desc_init_by_tag(&md, s->ndim, dims, dnnl_f32, tag));
+  return shoal_dnn_md_copy(&md, out);
+}
+
+shoal_status shoal_dnn_md_strided(const shoal_shape *s, const int64_t *stride, shoal_dnn_md *out)
+{
+  dnnl_memory_desc_t md;
+  dnnl_dims_t dims;
+  copy_dims(s, dims);
+  SHOAL_TRY_DNNL(dnnl_memory_desc_init_by_strides(&md, s->ndim, dims, dnnl_f32, stride));
   return shoal_dnn_md_copy(&md, out);
 }
 
@@ -263,6 +280,11 @@ bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd)
 bool shoal_dnn_is_plain(const_dnnl_primitive_desc_t pd)
 {
   return implementation_has(pd, "ref");
+}
+
+bool shoal_dnn_is_1x1(const_dnnl_primitive_desc_t pd)
+{
+  return implementation_has(pd, "jit_1x1");
 }
 
 shoal_status shoal_dnn_reorder_pd(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, dnnl_primitive_desc_t *out)

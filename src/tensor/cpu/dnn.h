@@ -42,6 +42,8 @@ shoal_status shoal_dnn_fail(dnnl_status_t st, const char *file, int line, const 
 /* --- memory descriptors: f32, created here, freed with shoal_dnn_md_free (NULL is fine) --- */
 shoal_status shoal_dnn_md_tag(const shoal_shape *s, dnnl_format_tag_t tag, shoal_dnn_md *out);
 shoal_status shoal_dnn_md_dense(const shoal_shape *s, shoal_dnn_md *out);
+/** A tensor whose elements lie `stride` floats apart along each dimension: part of another one, seen in place. */
+shoal_status shoal_dnn_md_strided(const shoal_shape *s, const int64_t *stride, shoal_dnn_md *out);
 shoal_status shoal_dnn_md_copy(shoal_dnn_cmd md, shoal_dnn_md *out);
 void shoal_dnn_md_free(shoal_dnn_md md);
 bool shoal_dnn_md_equal(shoal_dnn_cmd a, shoal_dnn_cmd b);
@@ -64,6 +66,8 @@ shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoa
 bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd);
 /** Whether all that oneDNN found for it is its reference loop. */
 bool shoal_dnn_is_plain(const_dnnl_primitive_desc_t pd);
+/** Whether a convolution will run one of the generated kernels for 1x1 only (AVX2 or AVX-512). */
+bool shoal_dnn_is_1x1(const_dnnl_primitive_desc_t pd);
 shoal_status shoal_dnn_reorder_pd(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, dnnl_primitive_desc_t *out);
 static inline shoal_dnn_cmd shoal_dnn_pd_md(const_dnnl_primitive_desc_t pd, int arg)
 {

@@ -22,8 +22,14 @@
   X(ERR_INTERNAL, 7, "a library refused what should have worked")                                                      \
   X(STOPPED, 75, "stopped on request, checkpoint verified, safe to requeue")
 
+/* A status that nobody looks at is an error that nobody hears of: clang-tidy refuses it (GCC cannot). */
+#ifdef __clang__
+#define SHOAL_LOOK_AT __attribute__((warn_unused_result))
+#else
+#define SHOAL_LOOK_AT
+#endif
 #define X(name, exit_code, text) SHOAL_##name,
-typedef enum { SHOAL_STATUS_LIST(X) SHOAL_STATUS_COUNT } shoal_status;
+typedef enum SHOAL_LOOK_AT { SHOAL_STATUS_LIST(X) SHOAL_STATUS_COUNT } shoal_status;
 #undef X
 
 const char *shoal_status_text(shoal_status st); /* the text of the list; never NULL */

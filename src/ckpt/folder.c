@@ -107,7 +107,7 @@ shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, char **why)
   shoal_error_take(&before);
   shoal_status st = shoal_ckpt_open(file->path, true, &c);
   *why = st == SHOAL_OK ? NULL : shoal_strdup_printf("%s", shoal_error_text(st));
-  shoal_error_put(&before);
+  (void)shoal_error_put(&before);
   if (st == SHOAL_OK && c->info.step != file->step) {
     *why = shoal_strdup_printf("%s holds step %" PRIu64 ", not the step of its name", file->path, c->info.step);
     shoal_ckpt_close(c);

@@ -152,7 +152,7 @@ void shoal_call_destroy(shoal_call *c)
   if (!c) return;
   shoal_flight_end(&c->f, SHOAL_ERR_COMM); /* receives that nobody will answer any more */
   shoal_flight_end(&c->meeting.f, SHOAL_ERR_COMM);
-  if (c->rounds) c->f.g->w->transport->reserve(c->f.g->w, -4 * c->rounds);
+  if (c->rounds) (void)c->f.g->w->transport->reserve(c->f.g->w, -4 * c->rounds);
   free(c->name);
   free(c);
 }

@@ -140,7 +140,7 @@ void shoal_exchange_destroy(shoal_exchange *e)
 {
   if (!e) return;
   shoal_flight_end(&e->f, SHOAL_ERR_COMM);
-  if (e->slots) e->f.g->w->transport->reserve(e->f.g->w, -e->slots);
+  if (e->slots) (void)e->f.g->w->transport->reserve(e->f.g->w, -e->slots);
   /* After an error the library may still read and write buffers; the run is about to end, so they are left to it. */
   if (e->f.status == SHOAL_OK) {
     free(e->in.buffer);

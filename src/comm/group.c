@@ -269,7 +269,7 @@ static void print_own(shoal_group *g, shoal_error *own)
   if (!speaks(g->verdicts, g->size, g->rank)) return;
   for (int r = 0; r < g->rank; r++) before += speaks(g->verdicts, g->size, r);
   if (before < TEXTS_MAX) {
-    shoal_error_put(own);
+    (void)shoal_error_put(own);
     shoal_error_report(own->code);
   } else if (before == TEXTS_MAX) {
     shoal_log(SHOAL_LOG_ERROR, "and other ranks failed, in other words");
@@ -287,7 +287,7 @@ static shoal_status quote(shoal_group *g, shoal_status mine, shoal_error *own)
   size_t bytes = SHOAL_MIN((size_t)g->verdicts[culprit].length, sizeof text - 1);
   SHOAL_TRY(shoal_group_broadcast(g, text, bytes, culprit));
   if (mine != SHOAL_OK && mine != SHOAL_ERR_PEER) return SHOAL_OK;
-  SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", g->world_ranks[culprit], host_of(g, culprit), text);
+  (void)SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", g->world_ranks[culprit], host_of(g, culprit), text);
   shoal_error_take(own);
   return SHOAL_OK;
 }
@@ -420,7 +420,7 @@ void shoal_message_destroy(shoal_message *m)
   if (!m) return;
   shoal_world *w = m->all.f.g->w;
   shoal_flight_end(&m->all.f, SHOAL_ERR_COMM);
-  w->transport->reserve(w, -SHOAL_STREAM_WINDOW);
+  (void)w->transport->reserve(w, -SHOAL_STREAM_WINDOW);
   free(m->name);
   free(m);
 }

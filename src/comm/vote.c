@@ -167,7 +167,7 @@ void shoal_vote_destroy(shoal_vote *v)
   if (!v) return;
   shoal_group *g = v->a.f.g;
   shoal_flight_end(&v->a.f, SHOAL_ERR_COMM);
-  g->w->transport->reserve(g->w, -2 * v->a.rounds);
+  (void)g->w->transport->reserve(g->w, -2 * v->a.rounds);
   free(v->name);
   free(v);
 }

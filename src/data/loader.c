@@ -405,7 +405,7 @@ static slot *take(shoal_loader *l)
     l->given++;
     pthread_cond_signal(&l->more_slots);
   } else {
-    shoal_error_put(&l->error); /* made by the thread; from now on the caller's */
+    (void)shoal_error_put(&l->error); /* made by the thread; from now on the caller's */
   }
   pthread_mutex_unlock(&l->lock);
   return s;

@@ -263,6 +263,16 @@ static void fill_row(shoal_trace *t, const shoal_trace_info *info)
   count_switches(&t->switches_before[0], &t->switches_before[1]);
 }
 
+static void free_recorder(shoal_trace *t)
+{
+  shoal_trace_file_close(t);
+  for (size_t i = 0; i < t->n_ops; i++) free(t->ops[i]);
+  free(t->ops);
+  free(t->ring);
+  free(t->path);
+  free(t);
+}
+
 shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const shoal_trace_info *info,
                               shoal_trace **out)
 {
@@ -284,9 +294,7 @@ shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const s
   *out = t;
   return SHOAL_OK;
 fail:
-  free(t->ring);
-  t->ring = NULL;
-  shoal_trace_close(t);
+  free_recorder(t);
   return st;
 }
 
@@ -296,11 +304,6 @@ shoal_status shoal_trace_close(shoal_trace *t)
   if (t->level == SHOAL_TRACE_BY_STEP) emit_sums(t);
   t->row.closed = 1;
   shoal_status st = shoal_trace_flush(t, true);
-  shoal_trace_file_close(t);
-  for (size_t i = 0; i < t->n_ops; i++) free(t->ops[i]);
-  free(t->ops);
-  free(t->ring);
-  free(t->path);
-  free(t);
+  free_recorder(t);
   return st;
 }

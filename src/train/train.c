@@ -64,6 +64,15 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
   if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
 }
 
+/* The log file is rank 0's; what another rank has printed is not in it. */
+static void note_in_log(const shoal_folder *f, const char *text)
+{
+  char now[40];
+  if (!f->log) return;
+  fprintf(f->log, "%s shoal: error: %s\n", shoal_wall_clock(now, sizeof now), text);
+  fflush(f->log);
+}
+
 /* @return  the status of the run; its error is printed and stays this thread's */
 static shoal_status run(shoal_session *s, const shoal_train_args *args)
 {
@@ -83,6 +92,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   shoal_error_report(st);
   int exit_code = shoal_error_exit_code(st);
   shoal_error_take(&end); /* the clean-up may have failures of its own */
+  if (st == SHOAL_ERR_PEER && root) note_in_log(&s->world.folder, end.text);
   const char *reason = st == SHOAL_OK || st == SHOAL_STOPPED ? shoal_status_text(st) : end.text;
   if (speaks && s->world.folder.dir) write_end(s, st, exit_code, reason);
   if (!agreed) {
@@ -93,7 +103,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   }
   if (prepared && (st == SHOAL_OK || st == SHOAL_STOPPED)) shoal_session_report_end(s, st);
   shoal_session_close(s);
-  shoal_error_put(&end);
+  (void)shoal_error_put(&end);
   return st;
 }
 

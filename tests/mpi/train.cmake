@@ -16,6 +16,7 @@ shoal_add_runs(average localsgd_neutral localsgd_resume localsgd_numeric localsg
                daso_round daso_disk)
 shoal_add_runs(ab ab_neutral ab_phases ab_bytes ab_resume ab_changed ab_only_b ab_alone ab_refused)
 shoal_add_runs(ist ist_neutral ist_bytes ist_model ist_resume ist_moved ist_refused ist_few ist_described ist_learns)
+shoal_add_pytest(train.errors FILE mpi/test_errors.py LABELS train noasan)
 shoal_add_runs(switch switch)
 
 add_executable(train.local.oracle_program mpi/local_oracle.c unit/nn_rig.c)

@@ -1,0 +1,102 @@
+"""Who says what went wrong: each fault of a run is printed once, and status.json has its words."""
+import re
+
+import pytest
+
+from harness import log, run, program, said, sets, status, train, train_through
+
+h5py = pytest.importorskip("h5py")
+
+MLP = sets(model__name="mlp", model__widths="[32]", optim__lr=0.05, data__file="glyphs.h5", data__batch=8, run__epochs=1)
+RUN_FILE = """
+run: { epochs: 1 }
+model: { name: mlp, widths: [32] }
+optim: { lr: 0.05 }
+data: { file: glyphs.h5, batch: 8 }
+comm: { shared_memory: false }
+"""
+
+
+def errors(r):
+    """Lines of a finished run that tell of errors."""
+    return [line for line in r.stderr.splitlines() if "shoal: error:" in line]
+
+
+def with_bad_label(sample, split="train"):
+    with h5py.File("glyphs.h5", "r+") as f:
+        f[f"{split}/y"][sample] = 200
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_file_missing_on_one_host(glyphs, ranks):
+    """A run file that only the last rank does not find: that rank says so before any other thing, and all leave with its code.
+    It cannot know that the others pretend nodes and do not share memory."""
+    glyphs(60, 20)
+    with open("run.yaml", "w") as f:
+        f.write(RUN_FILE)
+    shoal = program()
+    r = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks - 1, shoal, "train", "run.yaml", "--topo", f"{ranks}x1",
+             ":", "-n", 1, shoal, "train", "absent.yaml"], code=None, timeout=60)
+    assert r.returncode == 7, said(r)
+    assert len(errors(r)) == 1, said(r)
+    assert errors(r)[0].startswith(f"[rank {ranks - 1}] shoal: error:"), said(r)
+    assert "absent.yaml" in errors(r)[0], said(r)
+
+
+def test_faults_before_the_world(glyphs):
+    """A wrong command line on one rank and a wrong run file on another are two lines; the same fault on all is one."""
+    glyphs(60, 20)
+    script = ('[ $R = 1 ] && exec "$@" --resum auto; '
+              '[ $R = 2 ] && exec "$@" --set optim.leraning_rate=1 --set optim.lr=-1; exec "$@"')
+    r = train_through(script, 4, "before", *MLP, code=2, timeout=60)
+    lines = errors(r)
+    assert len(lines) == 3, said(r)
+    assert sum(line.startswith("[rank 1]") and "--resum" in line for line in lines) == 1, said(r)
+    for words in ("optim.leraning_rate", "optim.lr is"):  # both faults of one run file
+        assert sum(line.startswith("[rank 2]") and words in line for line in lines) == 1, said(r)
+    for bad, words in ((["--set", "optim.lr=-1"], "optim.lr"), (["--resum", "auto"], "--resum")):
+        r = train(4, "all", *MLP, *bad, code=2, timeout=60)
+        assert len(errors(r)) == 1, said(r)
+        assert errors(r)[0].startswith("[rank 0]"), said(r)
+        assert words in errors(r)[0], said(r)
+
+
+def test_bench_on_one_host():
+    """`shoal bench comm` likewise: one rank with another command line."""
+    shoal = program()
+    r = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", 1, shoal, "bench", "comm", "--topo", "2x1",
+             ":", "-n", 1, shoal, "bench", "comm", "--sizes", "x"], code=None, timeout=60)
+    assert r.returncode == 2, said(r)
+    assert len(errors(r)) == 1, said(r)
+    assert errors(r)[0].startswith("[rank 1] shoal: error: --sizes"), said(r)
+
+
+def test_reason_of_another_rank(glyphs):
+    """Rank 1 alone meets a bad test sample while all evaluate: it says so, once, and status.json has its words and code."""
+    glyphs(60, 20)
+    with_bad_label(15, split="test")
+    r = train(2, "other", *MLP, code=7, timeout=60)
+    s = status("other")
+    assert (s["state"], s["exit_code"]) == ("failed", 7), s
+    assert "sample 15 of /test/y has label 200" in s["reason"], s
+    assert len(errors(r)) == 1, said(r)
+    assert errors(r)[0].startswith("[rank 1]"), said(r)
+    assert s["reason"] in errors(r)[0], said(r)
+    assert s["reason"] in log("other"), log("other")  # which rank 0 writes
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_reason_from_the_loader(glyphs, ranks):
+    """The loader's thread meets a bad label while checkpoints are being saved.  The batch that has it ends the run, and the
+    reason in status.json is the loader's, whatever was done in between."""
+    glyphs(200, 20)
+    with_bad_label(101)
+    r = train(ranks, "label", *MLP, "--allow-faults",
+              *sets(data__shuffle="false", data__prefetch=4, ckpt__every="1 steps", fault__ckpt="sleep:100"), code=7, timeout=120)
+    s = status("label")
+    assert s["state"] == "failed", s
+    assert s["exit_code"] == 7, s
+    assert re.search(r"glyphs.h5: sample 101 of /train/y has label 200", s["reason"]), s
+    told = [line for line in errors(r) if "label" in line]  # the other rank may notice that this one is gone
+    assert len(told) == 1, said(r)
+    assert s["reason"] in told[0], said(r)

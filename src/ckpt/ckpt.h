@@ -27,7 +27,8 @@ typedef struct {
   int64_t size;                  /* ranks that wrote it */
   const char *config;            /* resolved run file; borrowed while writing, owned by the reader */
   const char *placement;         /* of all ranks, as in placement.json; NULL or "": not recorded; owned likewise */
-  char layout[256];              /* placement, "2x2" or ranks per node */
+  char layout[256];              /* for people: ranks per node */
+  char layout_hash[17];          /* which ranks shared a node (topo.h); "": not recorded */
   char created[32];              /* UTC, "2026-01-31T12:00:00Z"; set by the writer */
 } shoal_ckpt_info;
 

@@ -39,6 +39,7 @@ static shoal_status write_info(shoal_h5 file, const shoal_ckpt_info *info)
   SHOAL_TRY(shoal_h5_put_string(file, "method", info->method));
   SHOAL_TRY(shoal_h5_put_string(file, "model", info->model));
   SHOAL_TRY(shoal_h5_put_string(file, "layout", info->layout));
+  if (info->layout_hash[0]) SHOAL_TRY(shoal_h5_put_string(file, "layout_hash", info->layout_hash));
   SHOAL_TRY(shoal_h5_put_i64(file, "step", (int64_t)info->step));
   SHOAL_TRY(shoal_h5_put_i64(file, "epoch", (int64_t)info->epoch));
   SHOAL_TRY(shoal_h5_put_i64(file, "samples", (int64_t)info->samples));

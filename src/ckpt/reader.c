@@ -89,8 +89,10 @@ shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
   SHOAL_TRY(shoal_h5_get_i64(c->file, "size", &c->info.size));
   SHOAL_TRY(shoal_h5_get_string(c->file, "config", &c->config));
   c->info.config = c->config;
-  if (shoal_h5_has_attribute(c->file, "placement")) /* files of before it was added lack it */
-    SHOAL_TRY(shoal_h5_get_string(c->file, "placement", &c->placement));
+  /* files of before they were added lack these */
+  if (shoal_h5_has_attribute(c->file, "layout_hash"))
+    SHOAL_TRY(get_text(c, "layout_hash", c->info.layout_hash, sizeof c->info.layout_hash));
+  if (shoal_h5_has_attribute(c->file, "placement")) SHOAL_TRY(shoal_h5_get_string(c->file, "placement", &c->placement));
   c->info.placement = c->placement;
   return SHOAL_OK;
 }

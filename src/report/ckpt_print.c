@@ -34,6 +34,7 @@ static void put_info(shoal_json *j, const shoal_ckpt *c)
   shoal_json_string(j, "model", i->model);
   shoal_json_string(j, "method", i->method);
   shoal_json_string(j, "layout", i->layout);
+  shoal_json_string(j, "layout_hash", i->layout_hash[0] ? i->layout_hash : NULL);
   shoal_json_string(j, "created", i->created);
   shoal_json_uint(j, "step", i->step);
   shoal_json_uint(j, "epoch", i->epoch);

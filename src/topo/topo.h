@@ -67,6 +67,17 @@ void shoal_topo_print_short(const shoal_topo *t, shoal_str *out);
 void shoal_topo_put_json(const shoal_topo *t, shoal_json *j, const char *key);
 void shoal_topo_put_json_row(const shoal_topo *t, int rank, shoal_json *j,
                              const char *key); /* the same with one place */
+
+/* Identity of a layout: which ranks share a node, as 16 hexadecimal digits and the end of the text. */
+enum { SHOAL_LAYOUT_HASH = 17 };
+/** Equal for two placements exactly when (but for a chance of 2^-64) each two ranks share a node in both or in neither:
+ *  names of hosts, cores, and whether it is pretended do not count. */
+void shoal_topo_layout_hash(const shoal_topo *t, char out[SHOAL_LAYOUT_HASH]);
+/** The same from what shoal_topo_put_json wrote.  @return ERR_IO if it does not tell the nodes of `size` ranks */
+shoal_status shoal_topo_read_layout(const char *placement, int64_t size, char out[SHOAL_LAYOUT_HASH]);
+/** For people: ranks per node, "2,2", with " interleaved" where the ranks of a node do not follow each other; where that is
+ *  too long "2,2,... (300 nodes)".  Different layouts may read alike.  @param cap  64 or more */
+void shoal_topo_layout_text(const shoal_topo *t, char *out, size_t cap);
 /** Which ranks make the node groups and the groups of one rank per node. */
 void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out);
 #endif

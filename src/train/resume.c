@@ -1,6 +1,6 @@
 /* How a run goes on from a checkpoint (save.c says what one holds).
  *
- * The same layout (ranks per node, and so rank count) resumes to the same bits.  Another one continues the same global
+ * The same layout (which ranks share a node, and so rank count) resumes to the same bits.  Another one continues the same global
  * sample order from the model: for equal replicas nothing is lost but the ranks' own running statistics, which start
  * from their mean.  Where each rank takes samples of its own, another number of them shares out evenly what all together
  * had consumed.  Another method takes the model and, where there is one of the whole model, the optimizer's state; what else
@@ -274,9 +274,34 @@ static const char *lost(const shoal_session *s, const shoal_ckpt_info *old)
   return m && m != s->method ? m->memory : NULL;
 }
 
-static void report_layout(const shoal_session *s, const shoal_ckpt *c, const char *layout)
+/* Do the same ranks share nodes as in the run that saved?  Files from before the hash was added tell by their placement.
+ * Older ones tell only the ranks per node: enough where all ranks hold the same weights, but the weights of nodes that
+ * train apart could come to ranks of other nodes. */
+static bool same_layout(const shoal_session *s, const shoal_ckpt *c)
 {
   const shoal_ckpt_info *old = shoal_ckpt_get_info(c);
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  char now[SHOAL_LAYOUT_HASH], then[SHOAL_LAYOUT_HASH], text[sizeof old->layout];
+  if (old->size != t->size) return false;
+  shoal_topo_layout_hash(t, now);
+  if (old->layout_hash[0]) return strcmp(old->layout_hash, now) == 0;
+  if (old->placement && shoal_topo_read_layout(old->placement, old->size, then) == SHOAL_OK)
+    return strcmp(then, now) == 0;
+  shoal_topo_layout_text(t, text, sizeof text);
+  if (strcmp(text, old->layout) != 0) return false;
+  bool apart = shoal_ckpt_has(c, "replica/1/weights");
+  if (apart)
+    shoal_info(
+        "the checkpoint does not tell which ranks shared a node, and their weights differ: it is taken for one of "
+        "another layout");
+  return !apart;
+}
+
+static void report_layout(const shoal_session *s, const shoal_ckpt *c)
+{
+  const shoal_ckpt_info *old = shoal_ckpt_get_info(c);
+  char layout[sizeof old->layout];
+  shoal_topo_layout_text(shoal_world_topo(s->run.world), layout, sizeof layout);
   bool optimizer = s->model.form.optim->steps > 0;
   bool mean =
       s->model.form.optim->slots > 0 && has_slot(s, c, 1, 0, s->run.model->weights); /* there was more than one */
@@ -298,10 +323,7 @@ static shoal_status load(shoal_session *s)
   shoal_run *r = &s->run;
   const shoal_ckpt *c = s->world.resume;
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
-  char layout[sizeof info->layout];
-  shoal_session_layout_text(s, layout, sizeof layout);
-  bool same = info->size == shoal_world_size(r->world) && strcmp(layout, info->layout) == 0 &&
-              strcmp(info->method, s->method->name) == 0 &&
+  bool same = same_layout(s, c) && strcmp(info->method, s->method->name) == 0 &&
               (!s->method->fits || s->method->fits(r, s->method_state, c));
   SHOAL_TRY(get_train(s, c));
   SHOAL_TRY(check_model(s, c));
@@ -312,7 +334,7 @@ static shoal_status load(shoal_session *s)
   if (shoal_session_cuts(s) && !same) SHOAL_TRY(cut_model(s, c));
   shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->world.resume_path,
              (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
-  if (!same) report_layout(s, c, layout);
+  if (!same) report_layout(s, c);
   return info->config
              ? shoal_config_changes(s->world.config, info->config, "the checkpoint's run file", report_change, NULL)
              : SHOAL_OK;

@@ -21,18 +21,6 @@
 #include <string.h>
 #include <unistd.h>
 
-void shoal_session_layout_text(const shoal_session *s, char *out, size_t cap)
-{
-  const shoal_topo *t = shoal_world_topo(s->run.world);
-  size_t used = 0;
-  out[0] = 0;
-  for (int node = 0; node < t->nodes && used < cap - 12; node++) {
-    int ranks = 0;
-    for (int i = 0; i < t->size; i++) ranks += t->places[i].node == node;
-    used += (size_t)snprintf(out + used, cap - used, "%s%d", node ? "," : "", ranks);
-  }
-}
-
 typedef struct {
   shoal_ckpt_writer *writer;
   const float *stats;
@@ -193,7 +181,8 @@ shoal_status shoal_session_save(shoal_session *s)
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->world.config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
   snprintf(info.model, sizeof info.model, "%s", s->run.model->name);
-  shoal_session_layout_text(s, info.layout, sizeof info.layout);
+  shoal_topo_layout_text(shoal_world_topo(r->world), info.layout, sizeof info.layout);
+  shoal_topo_layout_hash(shoal_world_topo(r->world), info.layout_hash);
   shoal_ckpt_writer *w;
   bool summed = st == SHOAL_OK;
   if (summed) st = shoal_ckpt_begin(r->control, s->world.folder.ckpt, &info, need, &w);

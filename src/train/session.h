@@ -174,7 +174,6 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 shoal_status shoal_session_check_replicas(shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
-void shoal_session_layout_text(const shoal_session *s, char *out, size_t cap); /* ranks per node: "2,2" */
 enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OPTIMIZER_STEPS, SHOAL_PLACES };
 static inline bool
 shoal_session_one_copy(const shoal_session *s) /* of weights and optimizer state: all the loop saves */

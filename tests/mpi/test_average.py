@@ -1,11 +1,14 @@
 """Whole runs of the methods that average parameters: local-sgd and daso."""
+import json
 import os
+import shutil
+import struct
 
 import h5py
 import numpy as np
 
 import pytest
-from harness import (MLP, assert_differ, assert_equal, assert_formula, assert_one_error, column, metrics, newest, run, sets,
+from harness import (MLP, ROOT, assert_differ, assert_equal, assert_formula, assert_one_error, column, metrics, newest, run, sets,
                      shoal, status, stops, train, train_command)
 
 
@@ -254,6 +257,67 @@ def test_daso_moved(glyphs):
     assert_formula(r)
     r = train(4, "from", *plain, "--topo", "2x2", *sets(run__steps=70))
     assert "layout changed" in r.stdout, r.stdout
+
+
+def crc32c(data):
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ 0x82F63B78 * (byte & 1)
+        table.append(byte)
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def doctor(path, to, *changes):
+    """A copy with other texts of the same length in its HDF5 part, sealed again (checkpoints/format.md, section 4)."""
+    with open(path, "rb") as f:
+        data = f.read()
+    hdf5, index = struct.unpack("<QQ", data[-32:-16])
+    body = data[:hdf5]
+    for old, new in changes:
+        assert len(old) == len(new), f"{old!r} and {new!r} differ in length"
+        assert body.count(old) == 1, f"{old!r} is there {body.count(old)} times"
+        body = body.replace(old, new)
+    seal = data[-40:-16] + struct.pack("<I", crc32c(body)) + data[-12:-4]
+    with open(to, "wb") as f:
+        f.write(body + data[hdf5:hdf5 + index] + seal + struct.pack("<I", crc32c(seal)))
+    shoal("ckpt", "verify", to)
+
+
+def test_daso_placement(glyphs):
+    """A checkpoint in mid-cycle is not gone on with where other ranks share nodes, though each node has as many: nodes would mix.
+    The layout is known by its hash, in older files by the placement, and in the oldest not at all."""
+    golden = f"{ROOT}/checkpoints/golden"
+    shutil.copy(f"{golden}/v1-glyphs.h5", ".")
+    swap = [(b'{"rank": 1, "node": 0', b'{"rank": 1, "node": 1'), (b'{"rank": 2, "node": 1', b'{"rank": 2, "node": 0')]
+    unnamed = (b"placement\0", b"placemant\0")
+    options = [f"{golden}/v1-daso.yaml", "--topo", "2x2"]
+
+    def resume(path, name):
+        out = train(4, name, *options, "--resume", path).stdout
+        return "the layout changed" in out, "does not tell which ranks shared a node" in out
+
+    old = f"{golden}/v1-daso.h5"
+    assert resume(old, "same") == (False, False)
+    doctor(old, "swapped.h5", *swap)
+    assert resume("swapped.h5", "swapped") == (True, False), "other ranks shared nodes"
+    doctor(old, "untold.h5", unnamed)
+    assert resume("untold.h5", "untold") == (True, True), "nobody knows who shared nodes"
+    doctor(f"{golden}/v1-sync.h5", "equal.h5", unnamed)
+    out = train(4, "equal", f"{golden}/v1-sync.yaml", "--topo", "2x2", "--resume", "equal.h5").stdout
+    assert "layout changed" not in out, "all ranks hold the same weights"
+    # What is written now has the hash, and goes by it.
+    train(4, "new", *options, "--resume", old, "--allow-faults", *sets(fault__stop_step=8), code=75)
+    with h5py.File(newest("new")) as f:
+        assert f.attrs["layout_hash"] == "092004b8ac45d6d5"  # 0, 0, 1, 1: tests/unit/topo_place.c
+        assert f.attrs["layout"] == "2,2"
+    assert json.loads(shoal("ckpt", "show", "--json", newest("new")).stdout)["layout_hash"] == "092004b8ac45d6d5"
+    assert resume(newest("new"), "again") == (False, False)
+    doctor(newest("new"), "cyclic.h5", (b"092004b8ac45d6d5", b"32d748215c66e845"))
+    assert resume("cyclic.h5", "cyclic") == (True, False), "other ranks shared nodes"
 
 
 def events(name, rank):

@@ -12,7 +12,7 @@ shoal_add_pytest(train.claims FILE mpi/test_train.py TESTS claims_refused claims
 shoal_add_pytest(train.golden FILE mpi/test_golden.py LABELS train noasan)
 shoal_add_runs(swarm swarm_neutral swarm_lockstep swarm_moved swarm_bytes swarm_free swarm_batchnorm swarm_statistics swarm_straggler swarm_lost)
 shoal_add_runs(average localsgd_neutral localsgd_resume localsgd_numeric localsgd_settings localsgd_refused average_statistics
-               daso_neutral daso_resume daso_moved daso_events daso_alone daso_numeric daso_settings daso_refused daso_killed
+               daso_neutral daso_resume daso_moved daso_placement daso_events daso_alone daso_numeric daso_settings daso_refused daso_killed
                daso_round daso_disk)
 shoal_add_runs(ab ab_neutral ab_phases ab_bytes ab_resume ab_changed ab_only_b ab_alone ab_refused)
 shoal_add_runs(ist ist_neutral ist_bytes ist_model ist_resume ist_moved ist_refused ist_few ist_described ist_learns)

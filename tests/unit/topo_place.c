@@ -181,9 +181,67 @@ static void many(void)
   shoal_topo_destroy(t);
 }
 
+/* Equal for the same ranks on the same nodes, whatever those are called; and what JSON tells is the same. */
+static void check_hash(const char *hosts, const char *pretend, const char *want, const char *text)
+{
+  char hash[SHOAL_LAYOUT_HASH], read[SHOAL_LAYOUT_HASH] = "", words[64];
+  shoal_topo *t = make(hosts, pretend);
+  shoal_json j = { 0 };
+  shoal_topo_layout_hash(t, hash);
+  CHECK(strcmp(hash, want) == 0, "%s: %s, expected %s", hosts, hash, want);
+  shoal_topo_put_json(t, &j, NULL);
+  CHECK_OK(shoal_topo_read_layout(j.text.text, t->size, read));
+  CHECK(strcmp(hash, read) == 0, "%s: the JSON gives %s, expected %s", hosts, read, hash);
+  CHECK(shoal_topo_read_layout(j.text.text, t->size + 1, read) == SHOAL_ERR_IO, "%s: another number of ranks", hosts);
+  shoal_str_free(&j.text);
+  shoal_topo_layout_text(t, words, sizeof words);
+  CHECK(strcmp(words, text) == 0, "%s: \"%s\", expected \"%s\"", hosts, words, text);
+  shoal_topo_destroy(t);
+}
+
+/* 300 nodes of one rank each, but node `pair` and the next, if any, which share what they have. */
+static void many_nodes(int pair, char hash[SHOAL_LAYOUT_HASH], char text[64])
+{
+  enum { NODES = 300 };
+  shoal_place places[NODES];
+  for (int r = 0; r < NODES; r++) places[r].node = pair >= 0 && r > pair ? r - 1 : r;
+  shoal_topo t = { .size = NODES, .nodes = NODES - (pair >= 0), .places = places };
+  shoal_topo_layout_hash(&t, hash);
+  shoal_topo_layout_text(&t, text, 64);
+}
+
+static void hashes(void)
+{
+  /* worked out in Python: FNV-1a of the node numbers, four bytes each */
+  check_hash("a", NULL, "4d25767f9dce13f5", "1");
+  check_hash("aabb", NULL, "092004b8ac45d6d5", "2,2");
+  check_hash("yyxx", NULL, "092004b8ac45d6d5", "2,2");
+  check_hash("aaaa", "2x2", "092004b8ac45d6d5", "2,2");
+  check_hash("abab", NULL, "32d748215c66e845", "2,2 interleaved");
+  char all_apart[SHOAL_LAYOUT_HASH], one[SHOAL_LAYOUT_HASH], other[SHOAL_LAYOUT_HASH], text[64], more[64];
+  many_nodes(-1, all_apart, text);
+  CHECK(strcmp(all_apart, "ed6a8b24f7b464f1") == 0, "%s", all_apart);
+  CHECK(strstr(text, "1,1,1,1") == text && strstr(text, ",... (300 nodes)"), "%s", text);
+  many_nodes(200, one, text);
+  many_nodes(201, other, more);
+  CHECK(strcmp(text, more) == 0 && strstr(text, "(299 nodes)"), "\"%s\" and \"%s\" are cut", text, more);
+  CHECK(strcmp(one, other) != 0 && strcmp(one, all_apart) != 0, "%s, %s, %s", all_apart, one, other);
+  static const char *const bad[] = { "",
+                                     "[]",
+                                     "{}",
+                                     "{\"places\": [{\"rank\": 0}]}",
+                                     "{\"places\": [{\"rank\": 0, \"node\": 1}]}",
+                                     "{\"places\": [{\"rank\": 1, \"node\": 0}]}",
+                                     "{\"places\": [{\"rank\": 0, \"node\": \"0\"}]}",
+                                     "{\"places\": [{\"rank\": 0, \"node\": -1}]}" };
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    CHECK(shoal_topo_read_layout(bad[i], 1, one) == SHOAL_ERR_IO, "%s", bad[i]);
+}
+
 int main(void)
 {
   layouts();
+  hashes();
   links();
   threads();
   refusals();

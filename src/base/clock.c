@@ -1,4 +1,4 @@
-/* The wall clock as text, always UTC: log files of ranks in different places can then be laid side by side. */
+/* The wall clock as text, always in UTC, so that logs from different time zones can be compared. */
 #include "base/clock.h"
 
 const char *shoal_wall_clock(char *buf, size_t cap)

@@ -1,4 +1,4 @@
-/* Time: monotonic nanoseconds for measuring, wall-clock text for people. */
+/* Time: monotonic nanoseconds for measurements, and the wall clock as text. */
 #ifndef SHOAL_BASE_CLOCK_H
 #define SHOAL_BASE_CLOCK_H
 #include <stddef.h>

@@ -1,15 +1,15 @@
-/* CRC-32C at the speed of memory.
+/* CRC-32C at memory bandwidth.
  *
- * A CRC is the remainder of a division of polynomials over GF(2), so it is linear: the check sum of a message is
- * the xor of the check sums of its parts, each followed by as many zeros as come after it.  The processor's crc32
- * instruction takes a new operand every cycle but needs three cycles to answer, so one chain of dependent crcs runs
- * at a third of its speed.  Three neighbouring stretches are therefore summed side by side and joined:
+ * A CRC is the remainder of a polynomial division over GF(2), so it is linear: the CRC of a message is the xor of the
+ * CRCs of its parts, each padded with zeros to the end of the message.  The processor's crc32 instruction has a
+ * throughput of one per cycle but a latency of three cycles, so a single chain of dependent instructions reaches only
+ * a third of the peak rate.  Three adjacent stretches are therefore processed in an interleaved loop and combined:
  *
  *     |---- a ----|---- b ----|---- c ----|      crc = zeros(zeros(a) ^ b) ^ c
  *
- * where zeros() appends one stretch of zeros: a linear map of 32 bits, kept as four tables of 256 words.
- * Processors without the instruction take eight table look-ups per eight bytes.  Both ways give the same number
- * on any machine; the multi-byte loads assume a little-endian one, as all of Shoal's file formats do. */
+ * where zeros() appends one stretch of zeros: a linear map on 32 bits, stored as four tables of 256 words.
+ * Processors without the instruction use eight table look-ups per eight bytes (slicing-by-8).  Both ways give the same
+ * result; the multi-byte loads assume a little-endian machine, as all of Shoal's file formats do. */
 #include "base/crc32c.h"
 #include <pthread.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 
 static const uint32_t polynomial = 0x82f63b78u; /* Castagnoli, bit-reversed */
 
-/* Stretches: long ones for speed, short ones so that the kilobytes of a small data set profit too. */
+/* Stretch lengths in bytes: long for peak speed, short so that data sets of a few kilobytes are fast, too. */
 enum { LONG_STRETCH = 8192, SHORT_STRETCH = 256 };
 typedef uint32_t zeros_map[4][256];
 
@@ -49,7 +49,7 @@ static uint32_t append_zeros(zeros_map map, uint32_t crc)
   return map[0][crc & 255] ^ map[1][crc >> 8 & 255] ^ map[2][crc >> 16 & 255] ^ map[3][crc >> 24];
 }
 
-/* A linear map is known by what it does to each single bit; every table entry is a xor of those. */
+/* A linear map is determined by the images of the single bits; every table entry is the xor of some of them. */
 static void make_zeros_map(zeros_map map, size_t n_zeros)
 {
   uint32_t of_bit[32];
@@ -84,7 +84,7 @@ static void make_tables(void)
 }
 
 #if defined(__x86_64__)
-/* Built for the instruction whatever the compiler's target is; only called where the processor has it. */
+/* Compiled for SSE4.2 whatever the target of the build; called only if the processor supports it. */
 __attribute__((target("sse4.2"))) static uint32_t crc_three(uint32_t crc, const unsigned char *p, size_t stretch,
                                                             zeros_map map)
 {

@@ -1,5 +1,5 @@
-/* Variables, of this process or from a file that somebody wrote with `env >file` inside a Slurm step, so that a placement
- * can be planned elsewhere.  Both are looked up by the same two functions, and whoever reads claims cannot tell. */
+/* Environment variables of this process, or those a user saved with `env >file` inside a Slurm step so that the
+ * placement can be planned on another machine.  The same two functions look up both. */
 #include "base/env.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -9,13 +9,14 @@
 #include <string.h>
 
 struct shoal_env {
-  char *text;   /* the file, cut into lines */
-  char **lines; /* those that set something, "NAME=VALUE" */
+  char *text;   /* contents of the file, split into NUL-terminated lines */
+  char **lines; /* [n] those that are assignments, "NAME=VALUE" */
   size_t n;
 };
 
-/* NAME= as shells have it; "BASH_FUNC_x%%=() {" is not one, nor is the rest of a value of several lines, mostly. */
-static bool sets_something(const char *line)
+/* Whether the line begins with a shell variable name and '='.  Exported functions ("BASH_FUNC_x%%=() {") do not, nor do
+ * most continuation lines of multi-line values. */
+static bool is_assignment(const char *line)
 {
   if (!isalpha((unsigned char)*line) && *line != '_') return false;
   while (isalnum((unsigned char)*line) || *line == '_') line++;
@@ -34,7 +35,7 @@ shoal_status shoal_env_read(const char *path, shoal_env **out)
   char *rest = e->text;
   for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
     line[strcspn(line, "\r")] = '\0';
-    if (sets_something(line)) e->lines[e->n++] = line;
+    if (is_assignment(line)) e->lines[e->n++] = line;
   }
   SHOAL_CHECK_GOTO(st, e->n > 0, fail, SHOAL_ERR_USAGE,
                    "%s has no line NAME=VALUE: write it with `env` inside a Slurm step", path);

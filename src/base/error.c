@@ -1,5 +1,5 @@
-/* See error.h.  One error per thread, in thread-local storage, so that a thread which reads ahead cannot disturb what
- * the training thread is about to report. */
+/* See error.h.  Each thread has one error in thread-local storage, so that the prefetching thread cannot overwrite the
+ * error that the training thread is about to report. */
 #include "base/error.h"
 #include "base/log.h"
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 static _Thread_local shoal_error kept;
 
-/* The text's bytes only: the rest of the buffer means nothing. */
+/* Copies only the used bytes of the 8 KiB text buffer. */
 static void copy(shoal_error *to, const shoal_error *from)
 {
   if (to == from) return;
@@ -20,7 +20,8 @@ static void copy(shoal_error *to, const shoal_error *from)
   memcpy(to->text, from->text, strlen(from->text) + 1);
 }
 
-/* A code that was returned without an error of its own gets the general text. */
+/* Makes sure that the thread's error has code `st`.  A code that was returned without SHOAL_FAIL gets the general text
+ * of that code. */
 static void own(shoal_status st)
 {
   if (kept.code == st) return;
@@ -33,7 +34,7 @@ static void own(shoal_status st)
 
 shoal_status shoal_fail(shoal_status code, const char *file, int line, const char *format, ...)
 {
-  char text[SHOAL_ERROR_TEXT]; /* the arguments may point into the kept text */
+  char text[SHOAL_ERROR_TEXT]; /* formatted here first, because the arguments may point into kept.text */
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);

@@ -1,12 +1,12 @@
-/* Files that are whole or absent.
+/* Files are written atomically: a reader finds the complete file or none.
  *
- * A job can be killed at any instruction, and a disk can be full at any byte.  So a file is written under another
- * name in the same folder, pushed to the disk, and only then given its name; rename() replaces the old file in one
- * step.  The folder itself is pushed too, because the new name lives there:
+ * A job can be killed at any instruction, and a disk can be full at any byte.  So a file is written under a temporary
+ * name in the same folder, synced to disk, and only then renamed; rename() replaces the old file atomically.  The
+ * folder is synced, too, because it holds the new name:
  *
  *     write .log.tmp-node1-4711  ->  fsync  ->  rename to log  ->  fsync(folder)
  *
- * A temporary name tells host and process, so leftovers can be told from files that somebody is still writing. */
+ * A temporary name contains host and process id, so leftovers can be distinguished from files still being written. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -20,7 +20,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* The folder part of a path, "." when it has none; caller frees. */
+/* The folder part of a path, or "." if there is none; caller frees. */
 static char *folder_of(const char *path)
 {
   const char *slash = strrchr(path, '/');
@@ -45,7 +45,7 @@ static const char *file_system_name(uint32_t magic)
   return "unknown";
 }
 
-/* A path that does not exist yet gets the facts of the nearest folder above it that does.  Returns an errno. */
+/* For a path that does not exist yet, queries the nearest existing parent folder.  Returns an errno, 0 for success. */
 static int disk_facts(const char *path, uint64_t *free_bytes, const char **type)
 {
   struct statvfs space;
@@ -65,7 +65,7 @@ static int disk_facts(const char *path, uint64_t *free_bytes, const char **type)
   return 0;
 }
 
-/* " (3.2 MiB free on nfs)" after "disk full", nothing after other errors. */
+/* Writes " (3.2 MiB free on nfs)" if `error` says that the disk or quota is full, else "". */
 static const char *space_left(const char *path, int error, char *buf, size_t cap)
 {
   uint64_t free_bytes;
@@ -95,7 +95,7 @@ shoal_status shoal_make_dirs(const char *path)
     struct stat info;
     *c = '\0';
     if (mkdir(part, 0777) != 0) {
-      int error = errno; /* read-only and automounted parents answer other things than EEXIST: look, then judge */
+      int error = errno; /* existing parents that are read-only or automounted may not give EEXIST, so stat decides */
       if (stat(part, &info) != 0)
         st = io_fault("make the folder", part, error);
       else if (!S_ISDIR(info.st_mode))
@@ -126,7 +126,7 @@ const char *shoal_path_base(const char *path)
   return slash ? slash + 1 : path;
 }
 
-/* Everything up to the end of the file, whose size may be unknown (pipes, /proc). */
+/* Reads up to the end of the file, whose size may be unknown (pipes, /proc). */
 static int read_all(int fd, size_t expected, char **text_out, size_t *n_out)
 {
   size_t cap = expected + 1, n = 0;
@@ -148,7 +148,7 @@ static int read_all(int fd, size_t expected, char **text_out, size_t *n_out)
     text = more;
   }
   if (!text) return ENOMEM;
-  text[n] = '\0'; /* n < cap: the loop grows the buffer as soon as it is full */
+  text[n] = '\0'; /* n < cap, because the loop grows a full buffer */
   *text_out = text;
   *n_out = n;
   return 0;
@@ -178,9 +178,8 @@ static int write_all(int fd, const char *data, size_t n)
   return 0;
 }
 
-/* Push what was written under this name to the disk.  Folders on some network file systems cannot be pushed and say
- * EINVAL; there the server keeps the order. */
-static int push_to_disk(const char *path, int flags)
+/* fsync by name.  Some network file systems answer EINVAL for a folder; there the server orders the operations. */
+static int sync_path(const char *path, int flags)
 {
   int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
   if (fd < 0) return errno;
@@ -193,14 +192,14 @@ shoal_status shoal_commit_file(const char *tmp, const char *path)
 {
   struct stat there;
   SHOAL_CHECK(lstat(path, &there) != 0 || S_ISREG(there.st_mode) || S_ISLNK(there.st_mode), SHOAL_ERR_IO,
-              "%s is there and is no file but a %s: choose another name", path,
-              S_ISDIR(there.st_mode) ? "folder" : "device or the like");
-  int error = push_to_disk(tmp, 0);
-  if (error) return io_fault("push to disk", tmp, error);
-  if (rename(tmp, path) != 0) return io_fault("give its name to", path, errno);
+              "%s exists and is a %s, not a regular file: choose another name", path,
+              S_ISDIR(there.st_mode) ? "folder" : "device or other special file");
+  int error = sync_path(tmp, 0);
+  if (error) return io_fault("sync to disk", tmp, error);
+  if (rename(tmp, path) != 0) return io_fault("rename the temporary file to", path, errno);
   char *folder = folder_of(path);
-  error = push_to_disk(folder, O_DIRECTORY);
-  shoal_status st = error ? io_fault("push to disk the folder", folder, error) : SHOAL_OK;
+  error = sync_path(folder, O_DIRECTORY);
+  shoal_status st = error ? io_fault("sync to disk the folder", folder, error) : SHOAL_OK;
   free(folder);
   return st;
 }
@@ -211,7 +210,7 @@ shoal_status shoal_write_file(const char *path, const void *data, size_t n)
   char *tmp = shoal_temporary_name(path);
   int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   int error = fd < 0 ? errno : write_all(fd, data, n);
-  if (fd >= 0 && close(fd) != 0 && !error) error = errno; /* network file systems tell of a full disk only here */
+  if (fd >= 0 && close(fd) != 0 && !error) error = errno; /* some network file systems report a full disk only here */
   st = error ? io_fault("write", path, error) : shoal_commit_file(tmp, path);
   if (st != SHOAL_OK && fd >= 0) unlink(tmp);
   free(tmp);
@@ -241,5 +240,5 @@ bool shoal_is_temporary(const char *name)
 shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type)
 {
   int error = disk_facts(path, free_bytes, type);
-  return error ? io_fault("look at the disk of", path, error) : SHOAL_OK;
+  return error ? io_fault("query the file system of", path, error) : SHOAL_OK;
 }

@@ -1,4 +1,4 @@
-/* Files that are whole or absent: write under a temporary name in the same folder, fsync, rename, fsync the folder. */
+/* Atomic files: write under a temporary name in the same folder, fsync, rename, fsync the folder. */
 #ifndef SHOAL_BASE_FILE_H
 #define SHOAL_BASE_FILE_H
 #include "base/status.h"
@@ -6,17 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-shoal_status shoal_make_dirs(const char *path); /* like mkdir -p; ERR_IO names the part */
+shoal_status shoal_make_dirs(const char *path); /* like mkdir -p; ERR_IO names the folder that failed */
 bool shoal_path_exists(const char *path);
 char *shoal_path_join(const char *dir, const char *name);                       /* caller frees */
 const char *shoal_path_base(const char *path);                                  /* points into path */
-shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out); /* NUL added; caller frees */
+shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out); /* NUL-terminated; caller frees */
 shoal_status shoal_write_file(const char *path, const void *data, size_t n);    /* atomic, durable */
-/** Make a finished temporary durable and give it its name: fsync(tmp), rename, fsync(folder). */
+/** Make a finished temporary file durable and rename it: fsync(tmp), rename, fsync(folder). */
 shoal_status shoal_commit_file(const char *tmp, const char *path);
-/** "DIR/.NAME.tmp-HOST-PID": what shoal_commit_file expects; leftovers are recognised by shoal_is_temporary. */
+/** "DIR/.NAME.tmp-HOST-PID", to be written and passed to shoal_commit_file; shoal_is_temporary recognises leftovers. */
 char *shoal_temporary_name(const char *path); /* caller frees */
 bool shoal_is_temporary(const char *name);
-/** Free bytes of the file system that holds `path` and its type name ("ext4", "nfs"), for messages. */
+/** Free bytes and type ("ext4", "nfs") of the file system that holds `path`, for messages. */
 shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type);
 #endif

@@ -1,5 +1,5 @@
-/* The writer keeps, for each open object or array, whether it has members already: that decides about commas and about
- * how it is closed.  The reader is the jansson library with its messages in our form. */
+/* For each open object or array the writer records whether it has members yet, which determines commas and line breaks.
+ * The reader is the jansson library; its messages are brought into the form of Shoal's errors. */
 #include "base/json.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -10,18 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASS_ON_BYTES = 1 << 16 };
+enum { FLUSH_BYTES = 1 << 16 };
 
 /* ---- writing ---- */
 
-static void pass_on(shoal_json *j, size_t at_least)
+static void flush_text(shoal_json *j, size_t at_least)
 {
   if (!j->out || j->text.len < at_least || j->text.len == 0) return;
   fwrite(j->text.text, 1, j->text.len, j->out);
   shoal_str_clear(&j->text);
 }
 
-/* Length of the well-formed UTF-8 sequence at `c`, 0 if it is none.  Overlong forms and surrogates are none. */
+/* Length of the UTF-8 sequence at `c`, or 0 if it is not well-formed (overlong forms and surrogates included). */
 static size_t utf8_length(const unsigned char *c)
 {
   size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
@@ -54,14 +54,14 @@ static void add_utf8(shoal_str *s, const char *text)
   shoal_str_free(&mended);
 }
 
-/* What stands before a value: comma, line and key. */
+/* Writes what precedes a value: comma, line break, indentation and key. */
 static void begin_value(shoal_json *j, const char *key)
 {
   if (j->depth > 0) {
     int top = j->depth - 1;
     assert(!key == j->is_array[top]);
     if (j->has_members[top]) shoal_str_add(&j->text, ",");
-    pass_on(j, PASS_ON_BYTES);
+    flush_text(j, FLUSH_BYTES);
     if (top < j->lines)
       shoal_str_add(&j->text, "\n%*s", 2 * j->depth, "");
     else if (j->has_members[top])
@@ -176,7 +176,7 @@ void shoal_json_null(shoal_json *j, const char *key)
 void shoal_json_finish(shoal_json *j)
 {
   assert(j->depth == 0);
-  pass_on(j, 0);
+  flush_text(j, 0);
   shoal_str_free(&j->text);
 }
 

@@ -1,15 +1,15 @@
-/* Lines for people: progress on stdout from rank 0, warnings and errors on stderr from any rank, all of it also in
- * the run's log file with the time in front.
+/* Messages to the user: progress on stdout from rank 0, warnings and errors on stderr from any rank, all of it also in
+ * the run's log file with a time stamp.
  *
- * Each line is put together first and written by a single call, so that ranks which share a terminal or a pipe do
- * not break into one another's lines.  On a terminal the last row may hold a live line.  Before any other line is
- * written the live line is wiped, and afterwards drawn again:
+ * Each line is assembled first and written by a single call, so that ranks sharing a terminal or a pipe do not
+ * interleave within lines.  On a terminal the last row may hold a live status line.  It is erased before any other line
+ * is written and redrawn afterwards:
  *
  *     epoch 3  812 samples/s          ->      shoal: warning: ...
  *                                             epoch 3  812 samples/s
  *
- * Control characters in messages become '?', because file names and settings end up here and a terminal obeys
- * what it is sent.  A short message takes no memory from the heap, so "out of memory" can still be told. */
+ * Control characters in messages become '?', because messages contain file names and settings, and a terminal would
+ * execute escape sequences in them.  Short messages use no heap, so "out of memory" can still be reported. */
 #include "base/log.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -26,7 +26,7 @@ static struct {
   int rank, size;
   shoal_log_level level;
   FILE *file;
-  char live[512]; /* what stands on the terminal's last row now; "" for nothing */
+  char live[512]; /* the live line on the terminal's last row; "" if there is none */
 } logger = { .lock = PTHREAD_MUTEX_INITIALIZER, .size = 1, .level = SHOAL_LOG_INFO };
 
 void shoal_log_set_rank(int rank, int size)
@@ -67,7 +67,7 @@ void shoal_log_set_file(FILE *file)
   pthread_mutex_unlock(&logger.lock);
 }
 
-/* mpirun hands its ranks a pseudo terminal of its own; whether somebody looks depends on where mpirun itself prints. */
+/* mpirun gives its ranks a pseudo terminal in any case, so check where mpirun's own output goes. */
 static bool launcher_prints_to_tty(void)
 {
   char path[64], target[256];
@@ -91,7 +91,7 @@ static void replace_controls(char *text, bool keep_newlines)
     if ((*c < 0x20 && *c != '\t' && !(keep_newlines && *c == '\n')) || *c == 0x7f) *c = '?';
 }
 
-/* Format into `small` or, if that is too short, into memory that *to_free then holds; cut short if there is none. */
+/* Formats into `small`, or into heap memory returned in *to_free if that is too short; truncates if malloc fails. */
 static char *format_text(char *small, size_t cap, char **to_free, const char *format, va_list args)
 {
   va_list again;
@@ -106,7 +106,7 @@ static char *format_text(char *small, size_t cap, char **to_free, const char *fo
   return text;
 }
 
-/* One fwrite and one flush, whatever the length: prefix, text, newline. */
+/* Writes prefix, text and newline by one fwrite and one flush, whatever the length. */
 static void write_line(FILE *to, const char *prefix, const char *text)
 {
   char small[1024];
@@ -169,7 +169,7 @@ void shoal_log(shoal_log_level level, const char *format, ...)
   pthread_mutex_unlock(&logger.lock);
 }
 
-/* A line wider than the terminal would wrap, and a wrapped line cannot be wiped: cut it, at a whole character. */
+/* Truncates the live line to the width of the terminal, at a character boundary: a wrapped line could not be erased. */
 static void cut_to_width(char *text)
 {
   struct winsize window;

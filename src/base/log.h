@@ -1,18 +1,18 @@
-/* What people read.  Progress comes from rank 0, warnings and errors from any rank; everything also goes to the run's
- * log file once that is set.  A tty gets one live status line, which other lines push up instead of mixing with. */
+/* Messages to the user.  Progress comes from rank 0, warnings and errors from any rank; everything also goes to the
+ * run's log file once that is set.  A tty shows one live status line below the other output. */
 #ifndef SHOAL_BASE_LOG_H
 #define SHOAL_BASE_LOG_H
 #include <stdio.h>
 
 typedef enum { SHOAL_LOG_ERROR, SHOAL_LOG_WARN, SHOAL_LOG_INFO, SHOAL_LOG_DEBUG } shoal_log_level;
 
-void shoal_log_set_rank(int rank, int size); /* before this call a process counts as rank 0 of 1 */
+void shoal_log_set_rank(int rank, int size); /* until this call a process logs as rank 0 of 1 */
 int shoal_log_rank(void);
 void shoal_log_set_level(shoal_log_level level); /* default INFO */
 shoal_log_level shoal_log_get_level(void);
-void shoal_log_set_file(FILE *file); /* borrowed; NULL ends it; flushed after every line */
+void shoal_log_set_file(FILE *file); /* borrowed; NULL stops logging to a file; flushed after every line */
 void shoal_log(shoal_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/** Replace the live line (rank 0 and a tty only; elsewhere nothing happens). "" clears it. */
+/** Replace the live line; only on rank 0 and a tty, otherwise does nothing.  "" clears it. */
 void shoal_log_live(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int shoal_log_is_tty(void);
 

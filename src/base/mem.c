@@ -1,8 +1,8 @@
-/* Zeroed, aligned memory whose size cannot wrap around.
+/* Zeroed, aligned memory, with the size checked for overflow.
  *
- * 64 bytes is a cache line and the widest vector register, so kernels need no prologue and two threads that own
- * neighbouring buffers never share a line.  Zeroing touches every page here, in one known place, which keeps page
- * faults out of the first training step. */
+ * 64 bytes is the size of a cache line and of the widest vector register, so kernels need no peel loop, and threads
+ * that own adjacent buffers have no false sharing.  Zeroing touches every page at allocation, which keeps page faults
+ * out of the first training step. */
 #include "base/mem.h"
 #include "base/str.h"
 #include <stdbool.h>

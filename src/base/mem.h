@@ -1,4 +1,4 @@
-/* Memory with a promise: 64-byte alignment, sizes that cannot wrap, and a message that says how much was wanted. */
+/* Memory with 64-byte alignment, overflow-checked sizes, and an error message that states the amount requested. */
 #ifndef SHOAL_BASE_MEM_H
 #define SHOAL_BASE_MEM_H
 #include "base/status.h"
@@ -10,8 +10,8 @@
 #define SHOAL_MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define SHOAL_MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-/** Zeroed, 64-byte aligned, freed by free().  n * size may not overflow: ERR_MEM names the amount. n = 0 is fine.
- *  After an error *out is NULL, so that a caller may free on every path what it has asked for. */
+/** Zeroed and 64-byte aligned; release with free().  ERR_MEM, which states the amount, if there is not enough memory or
+ *  n * size overflows; *out is NULL then, so that clean-up code may free it in any case.  n = 0 is allowed. */
 shoal_status shoal_alloc(size_t n, size_t size, const char *what, void **out);
 #define SHOAL_ALLOC(n, ptr_out) shoal_alloc((n), sizeof **(ptr_out), #ptr_out, (void **)(ptr_out))
 static inline size_t shoal_round_up(size_t n, size_t to)

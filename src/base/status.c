@@ -1,4 +1,4 @@
-/* The texts and exit codes of the status list. */
+/* Names, general texts and exit codes of the status list. */
 #include "base/status.h"
 
 static const struct {

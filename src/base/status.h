@@ -1,11 +1,12 @@
-/* One status type for the whole program: made where the fault is, handed on silently, agreed on by all ranks.
+/* One status type for the whole program: created where a failure is detected, passed on silently, agreed on by all
+ * ranks.
  *
- * A failing function makes an error with a text (SHOAL_FAIL) and returns its code; everyone above passes the code on
- * (SHOAL_TRY).  The text is kept for the thread; error.h says who prints it. */
+ * A failing function creates an error with a message (SHOAL_FAIL) and returns its code; its callers pass the code on
+ * (SHOAL_TRY).  The message is stored per thread; error.h describes who prints it. */
 #ifndef SHOAL_BASE_STATUS_H
 #define SHOAL_BASE_STATUS_H
 
-/* name, exit code of the program, text.  Exit codes are the contract with batch scripts: see docs/exit-codes.md. */
+/* Name, exit code of the program, general text.  Batch scripts rely on the exit codes: see docs/exit-codes.md. */
 #define SHOAL_STATUS_LIST(X)                                                                                           \
   X(OK, 0, "success")                                                                                                  \
   X(ERR_USAGE, 2, "wrong usage or run file")                                                                           \
@@ -32,12 +33,11 @@
 typedef enum SHOAL_LOOK_AT { SHOAL_STATUS_LIST(X) SHOAL_STATUS_COUNT } shoal_status;
 #undef X
 
-const char *shoal_status_text(shoal_status st); /* the text of the list; never NULL */
+const char *shoal_status_text(shoal_status st); /* general text of the code; never NULL */
 const char *shoal_status_name(shoal_status st); /* "ERR_IO" */
 int shoal_status_exit_code(shoal_status st);
 
-/** Make the calling thread's error: what went wrong, and where in the source.  Returns `code`.  Use it through
- *  SHOAL_FAIL. */
+/** Set the calling thread's error: message and source line.  Returns `code`.  Call it through SHOAL_FAIL. */
 shoal_status shoal_fail(shoal_status code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

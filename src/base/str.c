@@ -1,8 +1,9 @@
-/* Strings for messages and small files: a growing buffer, units people read, strict numbers, the nearest known word.
+/* Strings for messages and small files: a growing buffer, readable units, strict number parsing, the nearest known
+ * word.
  *
- * A message is no place for error handling, so the buffer aborts when there is no memory left; nothing that scales
- * with the size of a model goes through here.  Numbers are parsed strictly, because a run file where "1e-3x" or
- * "0x10" quietly means something has cost people days. */
+ * Composing a message should not need error handling, so the buffer aborts when memory runs out; nothing that scales
+ * with the size of a model uses it.  Numbers are parsed strictly, because a run file in which "1e-3x" or "0x10" is
+ * silently accepted can cost days. */
 #include "base/str.h"
 #include "base/mem.h"
 #include <ctype.h>
@@ -42,7 +43,7 @@ static void str_vadd(shoal_str *s, const char *format, va_list args)
   va_copy(again, args);
   int n = vsnprintf(NULL, 0, format, again);
   va_end(again);
-  if (n < 0) return; /* only a broken multibyte conversion, which no format of ours has */
+  if (n < 0) return; /* only for a failed multibyte conversion, which no format here uses */
   str_reserve(s, (size_t)n);
   vsnprintf(s->text + s->len, (size_t)n + 1, format, args);
   s->len += (size_t)n;
@@ -56,7 +57,7 @@ void shoal_str_add(shoal_str *s, const char *format, ...)
   va_end(args);
 }
 
-/* Bytes from 0x80 up pass unchanged: UTF-8 stays UTF-8. */
+/* Bytes from 0x80 up are copied unchanged, so UTF-8 stays UTF-8. */
 void shoal_str_add_quoted(shoal_str *s, const char *text)
 {
   static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
@@ -113,8 +114,8 @@ char *shoal_strdup_printf(const char *format, ...)
 
 enum { LONGEST_WORD = 63 };
 
-/* Edit distance where swapping two neighbours counts once ("dsao" is one slip away from "daso").
- * Three rows suffice: row[i % 3] holds the distances of a's first i letters to every beginning of b. */
+/* Edit distance in which swapping two adjacent letters counts as one edit ("dsao" is at distance 1 from "daso").
+ * Three rows suffice: row[i % 3] holds the distances of a's first i letters to every prefix of b. */
 static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb)
 {
   size_t row[3][LONGEST_WORD + 1];
@@ -135,7 +136,7 @@ static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb)
   return row[na % 3][nb];
 }
 
-/* One slip per three letters is a typo; more is another word, and a wrong suggestion is worse than none. */
+/* Up to one edit per three letters counts as a typo; a suggestion beyond that is likely wrong. */
 const char *shoal_nearest(const char *word, const char *const *words, size_t n)
 {
   size_t len = strlen(word), best = SHOAL_MAX(len / 3, (size_t)1) + 1;
@@ -193,7 +194,7 @@ const char *shoal_format_seconds(double seconds, char *buf, size_t cap)
   return buf;
 }
 
-/* A sign and then a digit or ".digit"; what the C library also takes (spaces, hex, "nan") is refused. */
+/* An optional sign and then a digit or ".digit".  Other forms strtod accepts (spaces, hex, "nan") are rejected. */
 static bool looks_decimal(const char *text)
 {
   text += *text == '-' || *text == '+';
@@ -227,7 +228,7 @@ shoal_status shoal_parse_f64(const char *text, double *out)
   return SHOAL_OK;
 }
 
-/* Bounds that every user of a period can rely on: a count fits an integer, a time in nanoseconds too. */
+/* Bounds that every user of a period can rely on: a count, or a time in nanoseconds, fits a 64-bit integer. */
 static bool period_in_range(const shoal_period *p)
 {
   if (!isfinite(p->value) || p->value <= 0) return false;

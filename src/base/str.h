@@ -1,41 +1,42 @@
-/* Strings for messages and small files: a growing buffer, units people read, the nearest known word. */
+/* Strings for messages and small files: a growing buffer, readable units, the nearest known word. */
 #ifndef SHOAL_BASE_STR_H
 #define SHOAL_BASE_STR_H
 #include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
 
-/* Starts as {0}; `text` is NUL-terminated or NULL while empty; free with shoal_str_free.  Out of memory aborts. */
+/* Initialise as {0} and release with shoal_str_free.  `text` is NUL-terminated, or NULL while empty.  Running out of
+ * memory aborts the program. */
 typedef struct {
   char *text;
   size_t len, cap;
 } shoal_str;
 void shoal_str_add(shoal_str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void shoal_str_add_quoted(shoal_str *s, const char *text); /* in double quotes, escaped as JSON and YAML have it */
-/** Add `text` broken at spaces so that lines end before column `width`, and a newline.  The first line starts at
- *  column `indent`, where the caller has already arrived; the others are indented to it. */
+void shoal_str_add_quoted(shoal_str *s, const char *text); /* in double quotes, with the escapes of JSON and YAML */
+/** Add `text`, wrapped at spaces so that lines end before column `width`, and a newline.  The first line continues the
+ *  current one, which must be at column `indent`; the others are indented to that column. */
 void shoal_str_add_wrapped(shoal_str *s, const char *text, size_t indent, size_t width);
 void shoal_str_clear(shoal_str *s);
 void shoal_str_free(shoal_str *s);
 char *shoal_strdup_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* caller frees */
 
-/** The word of `words` (n of them) nearest to `word` by edit distance, or NULL if none is near enough to suggest. */
+/** The entry of words[n] nearest to `word` by edit distance, or NULL if none is near enough to suggest. */
 const char *shoal_nearest(const char *word, const char *const *words, size_t n);
 
-/* Both write into `buf` and return it: "1.5 GiB", "83.2 ms", "2 h 03 min". */
+/* Human-readable units: "1.5 GiB", "83.2 ms", "2 h 03 min".  Both write into `buf` and return it. */
 const char *shoal_format_bytes(double bytes, char *buf, size_t cap);
 const char *shoal_format_seconds(double seconds, char *buf, size_t cap);
 
-/* Strict numbers: the whole text must be one; ERR_ARG (quietly, no message) otherwise. */
+/* Strict parsing: the whole text must be a number, otherwise ERR_ARG without a message. */
 shoal_status shoal_parse_i64(const char *text, int64_t *out);
 shoal_status shoal_parse_f64(const char *text, double *out);
-/* "90", "90s", "10min", "2h", "250 steps", "3 epochs": a time above 0, or a whole number of steps or epochs from 1.
- * The upper bounds keep the conversion to a 64-bit integer exact: a count as it is, a time in nanoseconds. */
+/* "90", "90s", "10min", "2h", "250 steps", "3 epochs": a time above 0, or an integer number of steps or epochs, 1 or
+ * more. The upper bounds guarantee an exact conversion to a 64-bit integer, of counts and of times in nanoseconds. */
 #define SHOAL_PERIOD_MOST_SECONDS 1e9
 #define SHOAL_PERIOD_MOST_COUNT   1e15
 typedef enum { SHOAL_PER_SECONDS, SHOAL_PER_STEPS, SHOAL_PER_EPOCHS } shoal_period_unit;
 typedef struct {
-  double value; /* seconds, or a whole number of steps or epochs */
+  double value; /* seconds, or an integer number of steps or epochs */
   shoal_period_unit unit;
 } shoal_period;
 shoal_status shoal_parse_period(const char *text, shoal_period *out);

@@ -1,8 +1,8 @@
-/* Command lines of the verbs: one table of flags gives the parser, the help page and the errors.
+/* Command lines of the subcommands: parser, help page and error messages are driven by one table of flags.
  *
- * Both --flag VALUE and --flag=VALUE are taken, for a short flag also -N4.  Words and flags may mix; "--" ends the
- * flags.  Texts are borrowed from argv, which lives as long as the program.  Of a value given twice the last counts,
- * so that a script can append to a command line. */
+ * --flag VALUE and --flag=VALUE are both accepted, for a short flag also -N4.  Positional arguments and flags may be
+ * mixed; "--" ends the flags.  Strings are borrowed from argv, which lives as long as the program.  If a flag is given
+ * twice the last value counts, so that a script can append to a command line. */
 #include "config/args.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -14,7 +14,7 @@ struct shoal_args {
   const shoal_verb_help *help;
   const char **words;
   size_t n_words;
-  const char ***given; /* per flag of the table: the values it got, in order; a switch gets its own name */
+  const char ***given; /* per flag of the table: its values in the order given; for a switch, its own name */
   size_t *n_given;
 };
 
@@ -38,7 +38,7 @@ static bool matches(const shoal_flag *f, const char *text, size_t n)
          (f->alias && strlen(f->alias) == n && strncmp(f->alias, text, n) == 0);
 }
 
-/* Index of the flag that the first n letters name, or the number of flags. */
+/* Index of the flag named by the first n letters of `text`, or the number of flags if there is none. */
 static size_t find_flag(const shoal_verb_help *help, const char *text, size_t n)
 {
   size_t i = 0;
@@ -98,7 +98,7 @@ done:
   return st;
 }
 
-/* The value of flag i: behind '=', glued to a short flag, or the next argument. */
+/* Takes the value of flag i: after '=', attached to a short flag, or the next argument. */
 static shoal_status take_value(shoal_args *a, size_t i, const char *glued, int argc, char **argv, int *at)
 {
   const shoal_flag *f = &flags_of(a->help)[i];
@@ -203,12 +203,12 @@ size_t shoal_args_words(const shoal_args *a, const char *const **out)
   return a->n_words;
 }
 
-/* Asking for a flag that is not in the table is a bug. */
+/* Index of a flag, which must be in the table; anything else is a bug and aborts. */
 static size_t need_flag(const shoal_args *a, const char *flag)
 {
   size_t i = find_flag(a->help, flag, strlen(flag));
   if (i < count_flags(a->help)) return i;
-  fprintf(stderr, "shoal: bug: nobody declared the flag %s\n", flag);
+  fprintf(stderr, "shoal: bug: the flag %s is not declared\n", flag);
   abort();
 }
 

@@ -1,6 +1,6 @@
-/* Command lines of the verbs: positional words and flags from one table, so that -h, errors and parsing agree. */
-#ifndef SHOAL_BASE_ARGS_H
-#define SHOAL_BASE_ARGS_H
+/* Command lines of the subcommands: arguments and flags from one table, so that -h, errors and parsing agree. */
+#ifndef SHOAL_CONFIG_ARGS_H
+#define SHOAL_CONFIG_ARGS_H
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,15 +16,16 @@ typedef struct {
 
 typedef struct {
   const char *usage; /* "shoal train RUN.yaml [options]" */
-  const char *about; /* a paragraph */
+  const char *about; /* description, one paragraph */
   const shoal_flag *flags;
-  int min_words, max_words; /* positional; max -1 is any number */
+  int min_words, max_words; /* number of positional arguments; max_words -1: no limit */
   const char *examples;     /* or NULL */
 } shoal_verb_help;
 
 typedef struct shoal_args shoal_args;
-/** argv[0] is the verb itself and is skipped.  `-h` and `--help` print the help on stdout and set *helped.
- *  ERR_USAGE names the unknown flag and the nearest known one, a missing value, or a wrong number of words. */
+/** argv[0] is the subcommand itself and is skipped.  `-h` and `--help` print the help on stdout and set *helped.
+ *  ERR_USAGE for an unknown flag (the message names the nearest known one), a missing value, or a wrong number of
+ *  positional arguments. */
 shoal_status shoal_args_parse(const shoal_verb_help *help, int argc, char **argv, bool *helped, shoal_args **out);
 void shoal_args_destroy(shoal_args *a);
 size_t shoal_args_words(const shoal_args *a, const char *const **out);

@@ -1,7 +1,7 @@
-/* What differs between a config and the resolved run file of an earlier attempt: option by option, by full name.
+/* Compares a config with the resolved run file of an earlier attempt, option by option, by full name.
  *
- * Both sides are resolved run files, printed by shoal_config_print, so equal values have equal texts and no value needs
- * its type to be compared: not even one that today's tables would refuse. */
+ * Both sides are resolved run files printed by shoal_config_print, so equal values have equal texts.  The comparison
+ * therefore needs no types, and works even for values that the current tables would reject. */
 #include "base/mem.h"
 #include "config/option_impl.h"
 #include <string.h>
@@ -13,7 +13,7 @@ static bool same_items(const shoal_setting *a, const shoal_setting *b)
   return same;
 }
 
-/* "0.1", "[crop4, hflip]", "nothing" */
+/* Formats a value as "0.1", "[crop4, hflip]" or "nothing". */
 static void add_items(shoal_str *out, const shoal_setting *e)
 {
   if (e->is_list) shoal_str_add(out, "[");

@@ -1,11 +1,12 @@
-/* From raw settings to a typed, complete config, with every fault told.
+/* From raw settings to a typed, complete config; every fault is reported.
  *
- * For each option of the tables the strongest source wins: a flag, the environment, a file, the default.  Its text
- * is then parsed by the option's type and held against its range.  A run that fails on its second typo after an hour
- * in the queue is worse than two lines now, so checking goes on after a fault and the code is returned at the end.
+ * For each option of the tables the source of highest precedence wins: a flag, the environment, a file, the default.
+ * Its text is then parsed according to the option's type and checked against its range.  Two messages now are better
+ * than a second typo found after another hour in the queue, so checking continues after a fault and the code is
+ * returned at the end.
  *
- * A fault in a table itself (a default out of its own range, a name twice) is our bug, not the user's: it stops the
- * program at once, and so does asking a finished config for a name it does not have. */
+ * A fault in a table itself (a default outside its own range, a duplicate name) is a bug in Shoal and aborts the
+ * program at once, as does asking a finished config for a name it does not have. */
 #include "base/mem.h"
 #include "config/option_impl.h"
 #include <ctype.h>
@@ -101,7 +102,7 @@ static bool parse_bool(const char *text, int64_t *out)
   return false;
 }
 
-/* One item of a list, or the scalar: fills place `i` of the typed arrays. */
+/* Parses item `i` of a list, or the scalar, into the typed arrays. */
 static bool parse_item(shoal_value *v, size_t i)
 {
   const shoal_option *o = v->option;
@@ -137,7 +138,7 @@ static shoal_status value_add_text(shoal_value *v, const char *text, size_t n)
   return SHOAL_OK;
 }
 
-/* A list written in one piece, from a flag or a variable: "1,2", "[1, 2]"; nothing is the empty list. */
+/* Splits a list given as one string by a flag or a variable: "1,2" or "[1, 2]"; an empty string is the empty list. */
 static shoal_status split_list(shoal_value *v, const char *text)
 {
   size_t n = strlen(text);
@@ -164,7 +165,7 @@ typedef struct {
   int line, column;
 } place;
 
-/* What one item of a list has to be. */
+/* The type of one item of a list. */
 static shoal_option_type item_type(const shoal_option *o)
 {
   if (o->type == SHOAL_OPT_INTS) return SHOAL_OPT_INT;
@@ -172,7 +173,7 @@ static shoal_option_type item_type(const shoal_option *o)
   return o->range ? SHOAL_OPT_ENUM : SHOAL_OPT_STRING;
 }
 
-/* "run.yaml:7:9: optim.lr is "abc": must be a number in (0,inf), for example 0.1" */
+/* Fails with "run.yaml:7:9: optim.lr is "abc": must be a number in (0,inf), for example 0.1". */
 static shoal_status value_fault(const shoal_value *v, const char *text, size_t item, const place *at)
 {
   const shoal_option *o = v->option;
@@ -200,7 +201,7 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
   return st;
 }
 
-/* Fill v->texts from what somebody wrote, v->n items. */
+/* Fills v->texts and v->n from the raw setting. */
 static shoal_status collect_texts(shoal_value *v, char *const *items, size_t n, bool is_list, const place *at)
 {
   const shoal_option *o = v->option;
@@ -298,7 +299,7 @@ const shoal_value *shoal_config_find(const shoal_config *c, const char *name)
   return NULL;
 }
 
-/* --- values that do nothing --------------------------------------------------------------------------------------- */
+/* --- values without effect ---------------------------------------------------------------------------------------- */
 
 static shoal_status is_default(const shoal_value *v, bool *same)
 {
@@ -318,8 +319,9 @@ static shoal_status is_default(const shoal_value *v, bool *same)
   return st;
 }
 
-/* Refused, because somebody forgot the other setting.  Defaults pass: the resolved run file has all of them. */
-static shoal_status check_means_something(const shoal_config *c, const shoal_value *v)
+/* Rejects a value without effect, because the user probably forgot the other setting.  Defaults are accepted, since the
+ * resolved run file contains all of them. */
+static shoal_status check_has_effect(const shoal_config *c, const shoal_value *v)
 {
   const shoal_option *o = v->option;
   bool standard;
@@ -329,7 +331,7 @@ static shoal_status check_means_something(const shoal_config *c, const shoal_val
   char name[64];
   const char *words = shoal_option_when(o, name, sizeof name);
   const shoal_value *other = shoal_config_find(c, name);
-  if (!other) bug("option %s hangs on %s, which no table has", o->name, name);
+  if (!other) bug("option %s depends on %s, which is in no table", o->name, name);
   const char *word = other->unset ? "" : other->texts[0];
   if (is_one_of(words, word)) return SHOAL_OK;
   shoal_str s = { 0 };
@@ -353,7 +355,7 @@ static shoal_status config_alloc(shoal_config *c)
     for (const shoal_option *o = c->tables[t].options; o->name; o++) c->values[i++].option = o;
   for (i = 0; i < c->n; i++)
     if (shoal_config_find(c, c->values[i].option->name) != &c->values[i])
-      bug("option %s stands in two tables", c->values[i].option->name);
+      bug("option %s is in two tables", c->values[i].option->name);
   return SHOAL_OK;
 }
 
@@ -371,7 +373,7 @@ shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_tab
   for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, value_resolve(&c->values[i], s));
   shoal_config_warn_of_variables(c);
   if (faults.code != SHOAL_OK) goto faulty;
-  for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, check_means_something(c, &c->values[i]));
+  for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, check_has_effect(c, &c->values[i]));
   if (faults.code != SHOAL_OK) goto faulty;
   *out = c;
   return SHOAL_OK;
@@ -395,7 +397,7 @@ void shoal_config_destroy(shoal_config *c)
 static const shoal_value *config_need(const shoal_config *c, const char *name)
 {
   const shoal_value *v = shoal_config_find(c, name);
-  if (!v) bug("nobody declared the option %s", name);
+  if (!v) bug("the option %s is not declared", name);
   return v;
 }
 

@@ -1,21 +1,21 @@
-/* What the files about options share and nobody else sees. */
-#ifndef SHOAL_BASE_OPTION_IMPL_H
-#define SHOAL_BASE_OPTION_IMPL_H
+/* Declarations private to config/. */
+#ifndef SHOAL_CONFIG_OPTION_IMPL_H
+#define SHOAL_CONFIG_OPTION_IMPL_H
 #include "base/error.h"
 #include "config/option.h"
 
-/* One setting as somebody wrote it: a scalar is one item, a list any number. */
+/* One setting as written by the user: a scalar has one item, a list any number. */
 typedef struct {
   char *name;
   char **items;
   size_t n_items;
   bool is_list;
-  bool is_flag;     /* from --set: beats the environment, which beats files */
+  bool is_flag;     /* from --set: overrides the environment, which overrides files */
   char *origin;     /* "run.yaml", "--set" */
-  int line, column; /* of the value, from 1; 0 where the origin has no lines */
+  int line, column; /* of the value, from 1; 0 if the origin is not a file */
   int key_line, key_column;
-  unsigned reading; /* the reading that wrote it: a second time in one reading is a duplicate */
-  unsigned order;   /* later numbers win */
+  unsigned reading; /* number of the source it came from: a key twice in one source is a duplicate */
+  unsigned order;   /* of being set; the higher number overrides */
 } shoal_setting;
 
 struct shoal_settings {
@@ -24,21 +24,21 @@ struct shoal_settings {
   unsigned readings, orders;
 };
 
-/** The setting that decides among the flags (or among the files), NULL if there is none.  For "method.name" the
- *  shorthand "method: daso" counts too. */
+/** The setting that takes effect among the flags (or among the files), or NULL.  For "method.name" the shorthand
+ *  "method: daso" is considered, too. */
 const shoal_setting *shoal_settings_winner(const shoal_settings *s, const char *name, bool is_flag);
 /** "SHOAL_OPTIM_LR" for "optim.lr"; caller frees. */
 char *shoal_option_variable(const char *name);
-/** NULL if the bytes are UTF-8 without control characters (newline and tab pass), else where they are not. */
+/** NULL if the bytes are UTF-8 without control characters (except newline and tab), else the first invalid byte. */
 const char *shoal_text_fault(const char *text, size_t n);
 
-/* Typed value of one option; which members count depends on the type. */
+/* Typed value of one option; which members are used depends on the type. */
 typedef struct {
   const shoal_option *option;
   char *origin;
   bool given;
-  bool unset; /* empty where the table allows that */
-  size_t n;   /* items: 1 for a scalar, 0 when unset */
+  bool unset; /* left empty, which the option must allow */
+  size_t n;   /* number of items: 1 for a scalar, 0 if unset */
   char **texts;
   int64_t *ints;
   double *floats;
@@ -52,22 +52,23 @@ struct shoal_config {
   size_t n;
 };
 
-/** "a number in (0,inf)", "one of constant, step, cosine". */
+/** Appends what a value must be: "a number in (0,inf)", "one of constant, step, cosine". */
 void shoal_option_describe(const shoal_option *o, shoal_str *out);
 bool shoal_option_is_list(const shoal_option *o);
-/** Copy choice `i` of "a|b|c" into buf; false when there are not so many. */
+/** Copy choice `i` of "a|b|c" into buf; false if there are not that many. */
 bool shoal_option_choice(const shoal_option *o, size_t i, char *buf, size_t cap);
-/** The value in its canonical form, as in the resolved run file. */
+/** Appends the value in its canonical form, as in the resolved run file. */
 void shoal_option_add_value(shoal_str *out, const shoal_value *v);
-/** Of an option's condition: the other option's name to `name`; returns the words "a|b", one of which that must be. */
+/** Splits an option's condition "other=a|b": copies the other option's name to `name` and returns the allowed values
+ *  "a|b". */
 const char *shoal_option_when(const shoal_option *o, char *name, size_t cap);
-/** "a|b" as "a or b". */
+/** Appends "a|b" as "a or b". */
 void shoal_option_add_words(shoal_str *out, const char *words);
 
 const shoal_value *shoal_config_find(const shoal_config *c, const char *name); /* NULL if no table has it */
-/** ERR_USAGE with a suggestion if no option answers to the setting. */
+/** ERR_USAGE, with a suggestion, if the setting matches no option. */
 shoal_status shoal_config_check_known(const shoal_config *c, const shoal_setting *e);
 void shoal_config_warn_of_variables(const shoal_config *c);
-/** "run.yaml:7:9: ", or only "--set: " where there is no line. */
+/** Appends "run.yaml:7:9: ", or only "--set: " if the origin is not a file. */
 void shoal_option_add_place(shoal_str *s, const char *origin, int line, int column);
 #endif

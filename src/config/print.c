@@ -1,9 +1,9 @@
-/* Options on paper: the resolved run file, its hash, and the tables as help text and JSON.
+/* Printing options: the resolved run file, its hash, and the tables as help text and JSON.
  *
- * The resolved file says everything, defaults included, so that it means the same after a default has changed.  Each
- * value is printed in one canonical form (0.1 and 1e-1 both as 0.1; 600 as 10min), numbers with as many digits as it
- * takes to read back the same bits.  That makes printing and reading inverse to each other, and gives the hash: equal
- * runs have equal texts. */
+ * The resolved file contains every option, defaults included, so that it keeps its meaning when a default changes.
+ * Each value is printed in one canonical form (0.1 and 1e-1 both as 0.1; 600 as 10min), numbers with as many digits as
+ * are needed to read back the same bits.  So reading inverts printing, and the hash is taken over the text: equal
+ * configs have equal texts. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "config/option_impl.h"
@@ -14,7 +14,7 @@
 
 /* --- values ---------------------------------------------------------------------------------------------------- */
 
-/* The shortest decimal that reads back to the same double. */
+/* Prints the shortest decimal that reads back to the same double. */
 static void add_number(shoal_str *out, double value)
 {
   char text[40];
@@ -39,7 +39,7 @@ static void add_period(shoal_str *out, shoal_period p)
   shoal_str_add(out, "%s", units[p.unit][p.value != 1]);
 }
 
-/* Plain where every reader of YAML takes it for the text it is, else in double quotes, whose escapes are JSON's. */
+/* Unquoted if every YAML parser reads it as a string, else in double quotes with JSON escapes. */
 static void add_yaml_text(shoal_str *out, const char *text)
 {
   static const char *const other_meaning[] = { "null", "true", "false", "yes", "no", "on", "off", "y", "n" };
@@ -104,7 +104,7 @@ static void print_section(const shoal_config *c, size_t first, shoal_str *out)
   const char *section = c->values[first].option->name;
   size_t n = strcspn(section, ".");
   for (size_t i = 0; i < first; i++)
-    if (in_section(c->values[i].option->name, section, n)) return; /* an earlier table opened it */
+    if (in_section(c->values[i].option->name, section, n)) return; /* already printed for an earlier table */
   shoal_str_add(out, "%.*s:\n", (int)n, section);
   for (size_t i = first; i < c->n; i++) {
     const char *name = c->values[i].option->name;
@@ -140,7 +140,7 @@ static const shoal_value *next_by_name(const shoal_config *c, const char *last)
   return next;
 }
 
-/* Sorted, so that the order of tables in some later version does not make equal runs look different. */
+/* Sorted by name, so that the hash does not depend on the order of the tables, which a later version may change. */
 uint32_t shoal_config_hash(const shoal_config *c, const char *const *except)
 {
   shoal_str text = { 0 };
@@ -161,7 +161,7 @@ uint32_t shoal_config_hash(const shoal_config *c, const char *const *except)
 /* --- the tables ------------------------------------------------------------------------------------------------ */
 
 static const char *const type_words[][2] = {
-  /* as said to people, as written in JSON */
+  /* in messages, in JSON */
   [SHOAL_OPT_BOOL] = { "true or false", "bool" },
   [SHOAL_OPT_INT] = { "an integer", "int" },
   [SHOAL_OPT_FLOAT] = { "a number", "float" },

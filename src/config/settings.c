@@ -1,12 +1,12 @@
-/* Raw settings: names and texts, each with the place it came from, before anybody knows what they mean.
+/* Raw settings: names and texts, each with its file, line and column, before they are checked against the tables.
  *
  *     optim:                          optim.lr      "0.1"            run.yaml:2:7
  *       lr: 0.1            ->         data.augment  [crop4, hflip]   run.yaml:3:18
  *     data: { augment: [crop4, hflip] }
  *
- * Of YAML we take what a settings file needs: maps, scalars, flat lists.  Anchors, aliases, tags, several documents
- * and lists of lists are refused, because each of them is a way for a file to mean something other than it seems to.
- * Keys given twice are refused too: YAML forbids them, many readers take the last one silently. */
+ * The subset of YAML that a settings file needs is accepted: maps, scalars, flat lists.  Anchors, aliases, tags,
+ * multiple documents and nested lists are rejected, because with each of them a file can mean something other than it
+ * seems to. Duplicate keys are rejected, too: YAML forbids them, but many parsers silently take the last one. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "config/option_impl.h"
@@ -57,7 +57,7 @@ static shoal_status setting_add_item(shoal_setting *e, const char *text, size_t 
   return SHOAL_OK;
 }
 
-/* Takes over what `e` holds, also on failure.  An older setting of the same rank is replaced. */
+/* Takes ownership of the contents of `e`, also on failure.  Replaces an earlier setting of the same precedence. */
 static shoal_status settings_put(shoal_settings *s, shoal_setting *e)
 {
   shoal_setting *old = settings_find(s, e->name, e->is_flag);
@@ -88,8 +88,8 @@ typedef struct {
   const char *origin, *text;
   struct fy_diag *diag;
   struct fy_parser *parser;
-  struct fy_event *event; /* the one under the nose */
-  char **sections;        /* dotted names of the maps seen so far */
+  struct fy_event *event; /* current event */
+  char **sections;        /* dotted names of the maps read so far */
   size_t n_sections;
 } reader;
 
@@ -115,7 +115,7 @@ static shoal_status syntax_fault(reader *r)
                     has_tab_indent(r->text, e->line + 1) ? "; indent with spaces, not tabs" : "");
 }
 
-/* Step to the next event; the end of the stream is an event, so NULL always means a fault. */
+/* Advances to the next event.  The end of the stream is an event as well, so NULL always means a parse error. */
 static shoal_status advance(reader *r)
 {
   if (r->event) fy_parser_event_free(r->parser, r->event);
@@ -123,7 +123,7 @@ static shoal_status advance(reader *r)
   return r->event ? SHOAL_OK : syntax_fault(r);
 }
 
-/* Does nothing stand where a value belongs, as in "batch:"?  libfyaml 0.7 then gives no token, 0.8 an empty one. */
+/* Whether the value is missing, as in "batch:".  libfyaml 0.7 then returns no token, 0.8 an empty one. */
 static bool is_absent(const struct fy_event *event)
 {
   struct fy_token *token = event->scalar.value;
@@ -132,8 +132,8 @@ static bool is_absent(const struct fy_event *event)
   return !fy_token_get_text(token, &n) || n == 0;
 }
 
-/* The library's marks stand behind an opening quote or star; people count from the quote.  An absent value has no place
- * of its own; line and column stay, which are those of its key. */
+/* Line and column of an event for messages.  The library's mark points behind an opening quote or star; users count
+ * from the quote.  For a missing value line and column are left unchanged: those of its key. */
 static void event_place(const struct fy_event *event, int *line, int *column)
 {
   const struct fy_mark *mark = fy_event_start_mark((struct fy_event *)event);
@@ -147,8 +147,8 @@ static void event_place(const struct fy_event *event, int *line, int *column)
   *column = mark->column + 1 - behind;
 }
 
-/* Refuse what lets a file mean more than it shows. */
-static shoal_status refuse_magic(const reader *r, const char *name, int line, int column)
+/* Rejects YAML features that make a file mean something other than it shows. */
+static shoal_status refuse_anchors_and_tags(const reader *r, const char *name, int line, int column)
 {
   const struct fy_event *e = r->event;
   const struct fy_token *anchor = NULL, *tag = NULL;
@@ -161,7 +161,7 @@ static shoal_status refuse_magic(const reader *r, const char *name, int line, in
   return SHOAL_OK;
 }
 
-/* The text of a scalar event.  A plain null, "~" or nothing at all is the empty text. */
+/* The text of a scalar event.  An unquoted null, "~" or a missing value gives the empty text. */
 static const char *scalar_text(struct fy_event *event, size_t *n)
 {
   struct fy_token *token = event->scalar.value;
@@ -179,7 +179,7 @@ static shoal_status read_item(reader *r, shoal_setting *e)
   size_t n;
   int line = e->line, column = e->column;
   event_place(r->event, &line, &column);
-  SHOAL_TRY(refuse_magic(r, e->name, line, column));
+  SHOAL_TRY(refuse_anchors_and_tags(r, e->name, line, column));
   SHOAL_CHECK(r->event->type == FYET_SCALAR, SHOAL_ERR_USAGE, AT "%s holds a %s inside a list; lists are flat",
               r->origin, line, column, e->name, r->event->type == FYET_SEQUENCE_START ? "list" : "map");
   const char *text = scalar_text(r->event, &n);
@@ -200,7 +200,7 @@ static shoal_status read_leaf(reader *r, shoal_setting *e)
   }
 }
 
-/* A name may stand once in a reading, be it as a value, as a section, or dotted ("optim.lr: 0.1"). */
+/* A name may occur once per source, whether as a value, as a section, or in dotted form ("optim.lr: 0.1"). */
 static shoal_status refuse_duplicate(reader *r, const char *name, bool is_section, int line, int column)
 {
   const shoal_setting *old = settings_find(r->settings, name, false);
@@ -217,12 +217,12 @@ static shoal_status refuse_duplicate(reader *r, const char *name, bool is_sectio
 
 static shoal_status read_map(reader *r, const char *prefix);
 
-/* The event is the value of `name`, whose key stands at line:column. */
+/* Reads the value of `name`, whose key is at line:column; the current event is its first. */
 static shoal_status read_value(reader *r, const char *name, int line, int column)
 {
   shoal_setting e = { .key_line = line, .key_column = column, .line = line, .column = column };
   event_place(r->event, &e.line, &e.column);
-  SHOAL_TRY(refuse_magic(r, name, e.line, e.column));
+  SHOAL_TRY(refuse_anchors_and_tags(r, name, e.line, e.column));
   bool is_section = r->event->type == FYET_MAPPING_START;
   SHOAL_TRY(refuse_duplicate(r, name, is_section, line, column));
   if (is_section) return read_map(r, name);
@@ -237,7 +237,7 @@ static shoal_status read_value(reader *r, const char *name, int line, int column
   return st;
 }
 
-/* The event is the start of a map; afterwards it is the end of it. */
+/* Reads a map.  The current event is its start on entry and its end on return. */
 static shoal_status read_map(reader *r, const char *prefix)
 {
   for (;;) {
@@ -249,7 +249,7 @@ static shoal_status read_map(reader *r, const char *prefix)
     SHOAL_CHECK(r->event->type == FYET_SCALAR, SHOAL_ERR_USAGE, AT "a key must be a plain word", r->origin, line,
                 column);
     const char *key = scalar_text(r->event, &n);
-    SHOAL_TRY(refuse_magic(r, "a key", line, column));
+    SHOAL_TRY(refuse_anchors_and_tags(r, "a key", line, column));
     SHOAL_CHECK(n > 0 && !shoal_text_fault(key, n), SHOAL_ERR_USAGE, AT "a key must be a plain word", r->origin, line,
                 column);
     char *name = shoal_strdup_printf("%s%s%.*s", prefix, prefix[0] ? "." : "", (int)n, key);
@@ -272,14 +272,14 @@ static shoal_status read_stream(reader *r)
       SHOAL_CHECK(!seen, SHOAL_ERR_USAGE, AT "a second YAML document; a run file is one", r->origin, line, column);
       seen = true;
       break;
-    case FYET_SCALAR: /* a document of nothing but comments between markers */
+    case FYET_SCALAR: /* a document that contains only comments between its markers is accepted */
     case FYET_SEQUENCE_START:
     case FYET_ALIAS:
       if (r->event->type == FYET_SCALAR && is_absent(r->event)) break;
       return SHOAL_FAIL(SHOAL_ERR_USAGE, AT "expected sections such as \"optim: { lr: 0.1 }\"", r->origin, line,
                         column);
     case FYET_MAPPING_START:
-      SHOAL_TRY(refuse_magic(r, "the file", line, column));
+      SHOAL_TRY(refuse_anchors_and_tags(r, "the file", line, column));
       SHOAL_TRY(read_map(r, ""));
       break;
     default:
@@ -289,7 +289,7 @@ static shoal_status read_stream(reader *r)
   return SHOAL_OK;
 }
 
-/* The parser library stops at bytes that are not UTF-8 without a word, so they are looked for first. */
+/* libfyaml stops silently at bytes that are not UTF-8, so they are searched for first. */
 static shoal_status refuse_strange_bytes(const char *text, size_t n, const char *origin)
 {
   const char *fault = shoal_text_fault(text, n);
@@ -314,12 +314,12 @@ static shoal_status read_text(shoal_settings *s, const char *text, size_t n, con
   fy_diag_cfg_default(&diag_cfg);
   diag_cfg.fp = NULL;
   r.diag = fy_diag_create(&diag_cfg);
-  SHOAL_CHECK(r.diag, SHOAL_ERR_INTERNAL, "libfyaml gives no diagnostics for %s", origin);
+  SHOAL_CHECK(r.diag, SHOAL_ERR_INTERNAL, "libfyaml cannot create diagnostics for %s", origin);
   fy_diag_set_collect_errors(r.diag, true);
   struct fy_parse_cfg cfg = { .flags = FYPCF_JSON_NONE, .diag = r.diag };
   r.parser = fy_parser_create(&cfg);
   SHOAL_CHECK_GOTO(st, r.parser && fy_parser_set_string(r.parser, text, n) == 0, done, SHOAL_ERR_INTERNAL,
-                   "libfyaml gives no parser for %s", origin);
+                   "libfyaml cannot create a parser for %s", origin);
   s->readings++;
   st = read_stream(&r);
 done:
@@ -386,7 +386,7 @@ const shoal_setting *shoal_settings_winner(const shoal_settings *s, const char *
   return full->order > brief->order ? full : brief;
 }
 
-/* Follows the same precedence as the config, because the tables are chosen by what stands here. */
+/* Follows the same precedence as shoal_config_create, because the result selects the tables. */
 const char *shoal_settings_get(const shoal_settings *s, const char *name)
 {
   const shoal_setting *e = shoal_settings_winner(s, name, true);
@@ -407,7 +407,7 @@ char *shoal_option_variable(const char *name)
   return variable;
 }
 
-/* Length of the UTF-8 character at p, 0 if it is none (overlong forms, surrogates and controls are none). */
+/* Length of the UTF-8 character at p, or 0 if it is invalid (overlong forms, surrogates and control characters are). */
 static size_t character_length(const unsigned char *p, size_t n)
 {
   if (p[0] < 0x80) return (p[0] >= 0x20 && p[0] != 0x7f) || p[0] == '\n' || p[0] == '\r' || p[0] == '\t';

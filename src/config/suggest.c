@@ -1,9 +1,8 @@
-/* Names nobody knows: what was probably meant.
+/* Suggestions for unknown names.
  *
- * A run file is written by hand, often by people who know another program, so beside slips of the finger ("momentun")
- * there are other words for the same thing ("learning_rate" for lr, "wd" for weight_decay) and right names in the
- * wrong section.  One suggestion that fits is worth more than a list; where none fits, the message says what the
- * section holds. */
+ * Run files are written by hand, often by users of another program, so besides typos ("momentun") there are synonyms
+ * ("learning_rate" for lr, "wd" for weight_decay) and correct names in the wrong section.  One fitting suggestion is
+ * worth more than a list; if none fits, the message lists the contents of the section. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "config/option_impl.h"
@@ -36,7 +35,7 @@ static bool same_section(const char *a, const char *b)
   return section_length(a) == section_length(b) && strncmp(a, b, section_length(a)) == 0;
 }
 
-/* "lr" for "learning_rate"; also when letters inside the words are mixed up. */
+/* "lr" for "learning_rate"; typos inside the words do not matter. */
 static bool is_initials(const char *brief, const char *words)
 {
   while (*brief && *words && *brief == *words) {
@@ -47,7 +46,7 @@ static bool is_initials(const char *brief, const char *words)
   return !*brief && !*words;
 }
 
-/* The names people expect when they know another program: a longer or shorter form in the same section. */
+/* A longer or shorter form of the same name, as other programs have it. */
 static bool is_other_form(const char *a, const char *b)
 {
   size_t na = strlen(a), nb = strlen(b), shorter = SHOAL_MIN(na, nb);
@@ -55,7 +54,8 @@ static bool is_other_form(const char *a, const char *b)
          (na >= 2 && is_initials(a, b));
 }
 
-/* The option that was meant, looked for part by part: the section's letters must not pay for slips in the name. */
+/* The option of a section whose last part is nearest to `part`.  Sections and last parts are compared separately, so
+ * that the letters of the section do not raise the number of typos allowed in the name. */
 static const char *suggest_in(const shoal_config *c, const char *section, size_t n, const char *part)
 {
   const char **parts = calloc(c->n + 1, sizeof *parts), *meant = NULL;
@@ -67,13 +67,13 @@ static const char *suggest_in(const shoal_config *c, const char *section, size_t
   const char *near = shoal_nearest(part, parts, n_parts);
   for (size_t i = 0; !near && i < n_parts; i++)
     if (is_other_form(part, parts[i])) near = parts[i];
-  for (size_t i = 0; near && !meant && i < c->n; i++) /* from the part back to the whole name it is the end of */
+  for (size_t i = 0; near && !meant && i < c->n; i++) /* find the full name of that part */
     if (last_part(c->values[i].option->name) == near) meant = c->values[i].option->name;
   free(parts);
   return meant;
 }
 
-/* In the same section, else in one whose name is near, else under the same name anywhere. */
+/* Searches the same section, then sections with a similar name, then the same last part in any section. */
 static char *suggest(const shoal_config *c, const char *name)
 {
   const char *part = last_part(name), *meant = suggest_in(c, name, section_length(name), part);
@@ -94,7 +94,7 @@ static char *suggest(const shoal_config *c, const char *name)
   return meant ? shoal_strdup_printf("%s", meant) : NULL;
 }
 
-/* What the section holds, or which sections there are: the next best thing to a suggestion. */
+/* If there is no suggestion, lists the contents of the section, or the sections. */
 static void add_overview(shoal_str *s, const shoal_config *c, const char *name)
 {
   size_t n = 0;
@@ -134,7 +134,7 @@ static void add_cure(shoal_str *s, const shoal_config *c, const char *name)
   free(near);
 }
 
-/* A key that no option answers to.  "method: daso" stands for method.name and is not unknown. */
+/* Rejects a key that matches no option.  "method: daso" is short for method.name and is accepted. */
 shoal_status shoal_config_check_known(const shoal_config *c, const shoal_setting *e)
 {
   if (shoal_config_find(c, e->name)) return SHOAL_OK;
@@ -151,7 +151,7 @@ shoal_status shoal_config_check_known(const shoal_config *c, const shoal_setting
   return st;
 }
 
-/* A misspelt variable is told, not refused: other programs may have their own SHOAL_ names. */
+/* A misspelt variable is only a warning, because other programs may use names that begin with SHOAL_, too. */
 void shoal_config_warn_of_variables(const shoal_config *c)
 {
   static const size_t prefix = sizeof "SHOAL_" - 1;
@@ -167,7 +167,7 @@ void shoal_config_warn_of_variables(const shoal_config *c)
     char *name = shoal_strdup_printf("%.*s", (int)strcspn(*line, "="), *line);
     const char *near = shoal_nearest(name + prefix, known, n);
     if (near && strcmp(near, name + prefix) != 0)
-      shoal_warn("the environment variable %s is not known and ignored; did you mean SHOAL_%s?", name, near);
+      shoal_warn("the environment variable %s is unknown and ignored; did you mean SHOAL_%s?", name, near);
     free(name);
   }
   for (size_t i = 0; i < n; i++) free(variables[i]);

@@ -340,7 +340,7 @@ static void test_precedence(void)
   setenv("SHOAL_DATA_BACTH", "3", 1);
   setenv("SHOAL_SOMETHING_ELSE", "3", 1);
   const char *text = faults_of(s);
-  CHECK(count_lines(text) == 1 && strstr(text, "warning: the environment variable SHOAL_DATA_BACTH is not known") &&
+  CHECK(count_lines(text) == 1 && strstr(text, "warning: the environment variable SHOAL_DATA_BACTH is unknown") &&
             strstr(text, "did you mean SHOAL_DATA_BATCH?"),
         "%s", text);
   unsetenv("SHOAL_DATA_BACTH");

@@ -1,7 +1,6 @@
-/* Element types: their names and sizes, and the types of HDF5 for numbers, structs and text.
+/* Element types: their names and sizes, and the HDF5 data types of numbers, structs and text.
  *
- * A struct has one table of members from which both types are made, the stored one (little-endian) and the one in
- * memory, so that the two agree. */
+ * The file type (little-endian) and the memory type of a struct are made from one table of members, so they agree. */
 #include "base/mem.h"
 #include "h5/h5_impl.h"
 
@@ -69,7 +68,7 @@ hid_t shoal_h5_native_type(shoal_dtype t)
   return H5I_INVALID_HID;
 }
 
-/* UTF-8 in `bytes` bytes, or H5T_VARIABLE. */
+/* A UTF-8 string type of `bytes` bytes, or of variable length (H5T_VARIABLE). */
 static hid_t text_type(size_t bytes)
 {
   hid_t text = H5Tcopy(H5T_C_S1);
@@ -78,7 +77,7 @@ static hid_t text_type(size_t bytes)
   return H5I_INVALID_HID;
 }
 
-/* A type of its own for every member, so that all can be released alike. */
+/* Returns a new type for every member, also for plain numbers, so that the caller can always release it. */
 static hid_t member_type(const shoal_h5_member *m, bool stored)
 {
   const hsize_t count = m->count;

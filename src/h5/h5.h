@@ -1,9 +1,10 @@
-/* HDF5 as Shoal uses it: library errors become one line that names file and object, files are written in the earliest
- * format, reading does not depend on locks, and nothing foreign is trusted.
+/* Shoal's interface to HDF5: library errors become one line that names file and object, files are written in the
+ * earliest format, reading does not depend on file locks, and external links, external storage and plug-in filters are
+ * rejected.
  *
  * No other folder calls HDF5 (tests/lint/hdf5 and the linker check that).  This header has files, attributes and whole
- * data sets; table.h has data sets that are read and written by rows; draft.h has files that get their name only when
- * they are complete.
+ * data sets; table.h has data sets that are read and written by rows; draft.h has files that are renamed to their final
+ * name when they are complete.
  *
  * Every function may be called from any thread: the library is built thread-safe and serialises its calls. */
 #ifndef SHOAL_H5_H5_H
@@ -14,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An open file; or a data set of one, lent by its table (table.h) for its attributes.  { 0 } is no handle. */
+/* An open file, or the data set of a table (table.h), borrowed for its attributes.  { 0 } is an invalid handle. */
 typedef struct {
   int64_t id;
 } shoal_h5;
@@ -24,63 +25,63 @@ static inline bool shoal_h5_is_open(shoal_h5 h)
   return h.id > 0;
 }
 
-void shoal_h5_init(void); /* silences HDF5's own error printing in this thread; the other functions call it */
-/** "HDF5 1.10.8 (compiled 1.10.8)": the version loaded and the version of the headers. */
+void shoal_h5_init(void); /* turns off HDF5's error printing in this thread; the other functions call it */
+/** "HDF5 1.10.8 (compiled 1.10.8)": version of the loaded library and of the headers. */
 void shoal_h5_versions(char *buf, size_t cap);
 
 /* ---- files ---- */
-/** Open for reading, without a lock if the file system refuses one (says so once per process).
- *  ERR_IO tells missing file, not HDF5, truncated, locked (with file system type and HDF5_USE_FILE_LOCKING). */
+/** Open for reading, without a lock if the file system refuses one (reported once per process).
+ *  ERR_IO distinguishes a missing file, not HDF5, truncated, and locked (with file system type and advice). */
 shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out);
-/** Create (truncate) for writing, earliest format, no lock needed. */
+/** Create or truncate for writing, in the earliest format, without a lock. */
 shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out);
-/** Open an existing file for reading and writing, no lock needed.  Same errors as shoal_h5_open. */
+/** Open an existing file for reading and writing, without a lock.  Same errors as shoal_h5_open. */
 shoal_status shoal_h5_append(const char *path, shoal_h5 *file_out);
-/** Hand everything written so far to the operating system.  After a failure only shoal_h5_discard is left. */
+/** Write all buffers to the operating system (H5Fflush).  After a failure only shoal_h5_discard may be called. */
 shoal_status shoal_h5_flush(shoal_h5 file);
-/** Between flushes metadata stays in memory, so the file on disk is always that of the last flush, plus raw data that
- *  nothing points at yet: a writer that is killed leaves a readable file. */
+/** Keep metadata in memory between flushes.  The file on disk is then always that of the last flush, plus raw data that
+ *  its metadata does not refer to yet, so a killed writer leaves a readable file. */
 shoal_status shoal_h5_hold_metadata(shoal_h5 file);
-/** Ignores { 0 }.  Closing a file closes what is still open in it; its tables are closed or finished all the same, to
- *  free their memory.  Flush before, if you must know that everything was written: here a failure is only a warning. */
+/** Ignores { 0 }.  Closing a file also closes its open objects; tables must still be closed or finished to free their
+ *  memory.  A failure here is only a warning: flush first if all data must be known to be written. */
 void shoal_h5_close(shoal_h5 h);
-/** Close a file whose loss is known already: says nothing when that fails. */
+/** Close a file that is already known to be lost; a failure is ignored silently. */
 void shoal_h5_discard(shoal_h5 file);
-/** Leave a file as its last flush left it, whatever HDF5 still wants to write; shoal_h5_discard follows.  HDF5 cannot
- *  close a file without flushing it, and a flush onto a full disk would leave it announcing more than is there. */
+/** Keep the file on disk as of its last flush and drop whatever HDF5 still has to write; call shoal_h5_discard next.
+ *  HDF5 cannot close a file without flushing it, and a flush to a full disk would leave metadata without its data. */
 void shoal_h5_abandon(shoal_h5 file);
 
 /* ---- whole data sets: dense and row-major, little-endian in the file ---- */
-/** Groups of the path are made.  ndim 0 to 8; 0 is a scalar.  Equal contents give equal bytes: no times of day. */
+/** Creates the groups of the path.  ndim 0 to 8; 0 is a scalar.  Equal contents give equal bytes: no time stamps. */
 shoal_status shoal_h5_write(shoal_h5 at, const char *name, shoal_dtype type, int ndim, const uint64_t *dims,
                             const void *data);
 /** Read a whole data set of exactly `n` elements, converted to `type`. */
 shoal_status shoal_h5_read(shoal_h5 at, const char *name, shoal_dtype type, size_t n, void *data);
-bool shoal_h5_exists(shoal_h5 at, const char *name);      /* every part of a path */
-bool shoal_h5_is_data_set(shoal_h5 at, const char *name); /* it exists, in this file, and is no group */
-/** Call `each` with the full name of every link below the root ("train/x"), groups before what is in them. */
+bool shoal_h5_exists(shoal_h5 at, const char *name);      /* also false if a group of the path does not exist */
+bool shoal_h5_is_data_set(shoal_h5 at, const char *name); /* exists in this file and is a data set */
+/** Call `each` with the full name of every link below the root ("train/x"), groups before their members. */
 shoal_status shoal_h5_list(shoal_h5 file, void (*each)(void *context, const char *name), void *context);
 
 typedef enum { SHOAL_H5_OTHER, SHOAL_H5_INTEGER, SHOAL_H5_FLOAT } shoal_h5_class;
 #define SHOAL_H5_NO_OFFSET UINT64_MAX
-/* What a data set is, and how it is stored. */
+/* Type, shape and storage of a data set. */
 typedef struct {
   int ndim;
   uint64_t dims[8];
   shoal_h5_class class;
   size_t size;   /* bytes of an element */
   bool has_sign; /* integers only */
-  bool exact;    /* stored as `type`, little-endian, to the bit */
+  bool exact;    /* the file type is exactly `type`, little-endian */
   shoal_dtype type;
-  uint64_t chunk[8]; /* [ndim]; chunk[0] is 0 when it is not chunked */
+  uint64_t chunk[8]; /* [ndim]; chunk[0] is 0 if not chunked */
   char filters[96];  /* "shuffle, deflate", or "" */
-  uint64_t offset;   /* byte of the file where its elements begin, when they are one run; else SHOAL_H5_NO_OFFSET */
+  uint64_t offset;   /* file offset of the elements if they are contiguous, else SHOAL_H5_NO_OFFSET */
 } shoal_h5_facts;
-/** ERR_IO if the data set is missing, has more than 8 dimensions or more elements than 64 bits count, or is external, virtual or
- *  filtered by a plug-in. */
+/** ERR_IO if the data set is missing, has more than 8 dimensions or more elements than fit 64 bits, or is external,
+ *  virtual or filtered by a plug-in. */
 shoal_status shoal_h5_look(shoal_h5 at, const char *name, shoal_h5_facts *out);
 
-/* ---- attributes of a file or data set; putting one again replaces it ---- */
+/* ---- attributes of a file or data set; writing an existing one replaces it ---- */
 shoal_status shoal_h5_put_string(shoal_h5 at, const char *name, const char *text);
 shoal_status shoal_h5_put_i64(shoal_h5 at, const char *name, int64_t value);
 shoal_status shoal_h5_put_f64s(shoal_h5 at, const char *name, size_t n, const double *values);
@@ -88,9 +89,9 @@ shoal_status shoal_h5_get_string(shoal_h5 at, const char *name, char **out); /* 
 shoal_status shoal_h5_get_i64(shoal_h5 at, const char *name, int64_t *out);
 shoal_status shoal_h5_get_f64s(shoal_h5 at, const char *name, size_t n, double *values);
 bool shoal_h5_has_attribute(shoal_h5 at, const char *name);
-size_t shoal_h5_attribute_length(shoal_h5 at, const char *name); /* values it has; 0 when there is none */
+size_t shoal_h5_attribute_length(shoal_h5 at, const char *name); /* number of values; 0 if there is no such attribute */
 
-/** Walks the whole file and refuses external and soft links out of it, external storage, virtual data sets and any
- *  filter but deflate, shuffle and fletcher32: ERR_IO names the object. */
+/** Walks the whole file and rejects external links, external storage, virtual data sets and any filter other than
+ *  deflate, shuffle and fletcher32: ERR_IO names the object. */
 shoal_status shoal_h5_refuse_foreign(shoal_h5 file, const char *path);
 #endif

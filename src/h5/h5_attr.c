@@ -1,7 +1,6 @@
-/* Attributes: small facts on an object.  Text is stored as variable-length UTF-8, because the earliest format limits an
- * attribute to 64 KiB and a resolved run file may be longer; Python reads such text as str.  Putting a name again
- * replaces its value.  Reading accepts what other writers make of the same fact: fixed-length text, any integer size.
- */
+/* Attributes: small metadata of an object.  Text is stored as variable-length UTF-8, because the earliest format limits
+ * an attribute to 64 KiB and a resolved run file may be longer; Python reads such text as str.  Writing an existing
+ * attribute replaces its value.  Reading accepts the forms other writers use: fixed-length text, any integer size. */
 #include "h5/h5_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@ static const char *label(const char *name, char buf[SHOAL_H5_WHERE / 2])
   return buf;
 }
 
-/* One scalar (n == 0) or a row of n values. */
+/* Writes a scalar (n == 0) or a one-dimensional attribute of n values. */
 static shoal_status put(hid_t at, const char *name, hid_t stored, hid_t type, size_t n, const void *data)
 {
   char at_name[SHOAL_H5_WHERE / 2];
@@ -87,7 +86,7 @@ fail:
   return st;
 }
 
-/* Numbers: `n` of them, of a class that converts without surprise. */
+/* Reads `n` numbers.  An integer is not read from a floating-point attribute, because digits could be lost. */
 static shoal_status get_numbers(hid_t at, const char *name, hid_t type, size_t n, void *out)
 {
   char at_name[SHOAL_H5_WHERE / 2], where[SHOAL_H5_WHERE];
@@ -120,7 +119,7 @@ shoal_status shoal_h5_get_f64s(shoal_h5 at, const char *name, size_t n, double *
   return get_numbers(at.id, name, H5T_NATIVE_DOUBLE, n, values);
 }
 
-/* The library allocates variable-length text and frees it by its own means, so the caller gets a copy. */
+/* HDF5 allocates variable-length text with its own allocator, so the caller gets a copy from malloc. */
 static herr_t read_variable(const opened *o, char **out)
 {
   char *text = NULL;

@@ -1,6 +1,6 @@
 /* Whole data sets: dense, row-major, little-endian in the file, native in memory.
  *
- * No compression and no chunks here: checkpoints are read whole, and a contiguous data set is one seek and one copy.
+ * Neither compression nor chunks: checkpoints are read whole, and a contiguous data set takes one seek and one copy.
  * Time stamps are off, so that equal contents give equal bytes. */
 #include "h5/h5_impl.h"
 #include <stdio.h>
@@ -44,11 +44,11 @@ static bool exists(hid_t at, const char *name)
   char part[SHOAL_H5_WHERE];
   size_t n = strlen(name);
   if (n == 0 || n >= sizeof part) return false;
-  if (strspn(name, "/") == n) return true; /* the root itself */
+  if (strspn(name, "/") == n) return true; /* the root group */
   hid_t lapl = shoal_h5_stay_inside(H5P_LINK_ACCESS);
   bool there = lapl >= 0;
   memcpy(part, name, n + 1);
-  for (size_t i = 1; there && i <= n; i++) { /* "/a/b": ask for "/a", then "/a/b" */
+  for (size_t i = 1; there && i <= n; i++) { /* for "/a/b" check "/a", then "/a/b" */
     if ((name[i] != '/' && name[i] != '\0') || name[i - 1] == '/') continue;
     part[i] = '\0';
     there = H5Lexists(at, part, lapl) > 0 && H5Oexists_by_name(at, part, lapl) > 0;
@@ -79,7 +79,7 @@ bool shoal_h5_is_data_set(shoal_h5 at, const char *name)
 
 shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out)
 {
-  char buf[SHOAL_H5_WORDS], where[SHOAL_H5_WHERE];
+  char buf[SHOAL_H5_REASON], where[SHOAL_H5_WHERE];
   shoal_status st = SHOAL_OK;
   SHOAL_CHECK(exists(at, name), SHOAL_ERR_IO, "there is no data set %s", shoal_h5_where(at, name, where));
   hid_t dapl = shoal_h5_stay_inside(H5P_DATASET_ACCESS), set = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
@@ -95,7 +95,8 @@ end:
   return st;
 }
 
-/* A product that wraps would let a small buffer pass for a huge data set, so it is refused here, for all readers. */
+/* Reads the dimensions.  If the number of elements overflowed, a small buffer would seem large enough for a huge data
+ * set, so overflow is rejected here, for all readers. */
 static shoal_status read_shape(hid_t set, hid_t at, const char *name, int *ndim, uint64_t dims[8], size_t *elements)
 {
   char where[SHOAL_H5_WHERE];
@@ -121,7 +122,7 @@ end:
   return st;
 }
 
-/* Which of our types it is, to the bit. */
+/* Finds the element type that equals the file type exactly. */
 static bool find_type(hid_t stored, shoal_dtype *out)
 {
   for (shoal_dtype t = SHOAL_F32; t <= SHOAL_U64; t++)

@@ -1,4 +1,4 @@
-/* Files under a temporary name, with space promised before HDF5 asks for it: draft.h says why. */
+/* Files under a temporary name, with disk space reserved before HDF5 writes; the reasons are in draft.h. */
 #define _GNU_SOURCE /* fallocate */
 #include "base/file.h"
 #include "base/str.h"
@@ -11,16 +11,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* More than HDF5 adds by itself: for a data set and the groups above it object headers, B-tree nodes, heaps and
- * attributes; for a chunk its part of the index. */
-enum { STRUCTURE = 256 << 10, PER_CHUNK = 256 };
+/* Upper bounds of HDF5's metadata in bytes: METADATA for the object headers, B-tree nodes, heaps and attributes of a
+ * data set and the groups above it; PER_CHUNK for a chunk's share of the chunk index. */
+enum { METADATA = 256 << 10, PER_CHUNK = 256 };
 
-static bool disk_refuses(int error)
+static bool is_disk_full(int error)
 {
   return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
-static shoal_status refused(const shoal_h5_draft *d, const char *what, int error)
+static shoal_status disk_full(const shoal_h5_draft *d, const char *what, int error)
 {
   uint64_t free_bytes;
   const char *type;
@@ -35,17 +35,17 @@ shoal_status shoal_h5_draft_reserve(shoal_h5_draft *d, const char *what, uint64_
 {
   hsize_t end = 0;
   if (shoal_h5_is_open(d->file)) H5_TRY(H5Fget_filesize(d->file.id, &end), "cannot write %s into %s", what, d->path);
-  uint64_t want = end + bytes + STRUCTURE + chunks * PER_CHUNK;
+  uint64_t want = end + bytes + METADATA + chunks * PER_CHUNK;
   if (want <= d->reserved) return SHOAL_OK;
   int failed;
   do failed = fallocate(d->fd, FALLOC_FL_KEEP_SIZE, (off_t)d->reserved, (off_t)(want - d->reserved));
   while (failed && errno == EINTR);
-  if (failed && disk_refuses(errno)) return refused(d, what, errno);
-  d->reserved = want; /* or this file system cannot promise anything, and asking again is no use */
+  if (failed && is_disk_full(errno)) return disk_full(d, what, errno);
+  d->reserved = want; /* also if the file system does not support fallocate, so as not to try again */
   return SHOAL_OK;
 }
 
-/* Space is reserved before HDF5 creates the file, and again at once after, because creating cuts it to nothing. */
+/* Space is reserved before HDF5 creates the file and again right after, because H5Fcreate truncates the file. */
 static shoal_status create(shoal_h5_draft *d, uint64_t bytes)
 {
   SHOAL_TRY(shoal_h5_draft_reserve(d, "the header", bytes, 0));
@@ -64,10 +64,10 @@ shoal_status shoal_h5_draft_open(shoal_h5_draft *d, const char *path, uint64_t b
   int error = errno;
   if (d->fd < 0) {
     free(tmp);
-    if (disk_refuses(error)) return refused(d, "anything", error);
+    if (is_disk_full(error)) return disk_full(d, "anything", error);
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot create %s: %s", path, strerror(error));
   }
-  d->tmp = tmp; /* from here on it is ours to remove */
+  d->tmp = tmp; /* from here on discard removes it */
   return create(d, bytes);
 }
 
@@ -84,11 +84,11 @@ shoal_status shoal_h5_draft_close(shoal_h5_draft *d)
 shoal_status shoal_h5_draft_commit(shoal_h5_draft *d)
 {
   struct stat file;
-  /* What was reserved and not used goes back: cutting a file to its own size does that. */
+  /* Truncating a file to its own size releases reserved but unused space. */
   SHOAL_CHECK(fstat(d->fd, &file) == 0 && ftruncate(d->fd, file.st_size) == 0, SHOAL_ERR_IO, "cannot finish %s: %s",
               d->path, strerror(errno));
   SHOAL_TRY(shoal_commit_file(d->tmp, d->path));
-  free(d->tmp); /* that name is gone, the file has its own now */
+  free(d->tmp); /* the file has its final name now */
   d->tmp = NULL;
   return SHOAL_OK;
 }
@@ -97,8 +97,8 @@ void shoal_h5_draft_discard(shoal_h5_draft *d)
 {
   if (!d->path) return;
   shoal_h5_discard(d->file);
-  /* Unlinking fails when the file has its final name already; then it is not ours to cut.  Otherwise cutting frees the
-   * space even if HDF5 could not let go of the file. */
+  /* If unlink fails the file already has its final name and must not be truncated.  Otherwise truncating frees the
+   * space even if HDF5 could not close the file. */
   if (d->tmp && unlink(d->tmp) == 0 && d->fd >= 0 && ftruncate(d->fd, 0) != 0) errno = 0;
   if (d->fd >= 0) close(d->fd);
   free(d->tmp);

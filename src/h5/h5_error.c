@@ -1,9 +1,9 @@
-/* How HDF5 starts and how it fails.
+/* Initialisation and errors of HDF5.
  *
- * HDF5 keeps a stack of a dozen lines per failure and likes to print all of it.  We silence it and keep one piece: the
- * operating system's text if the fault came from there ("No space left on device"), else the innermost description,
- * which is where the library noticed.  The stack belongs to a thread and is cleared by the next call into the library,
- * so the words are taken before anything else is asked. */
+ * HDF5 keeps an error stack of a dozen entries per failure and prints all of it by default.  Printing is turned off and
+ * one entry is used: the operating system's error text if there is one ("No space left on device"), else the innermost
+ * description, where the library detected the failure.  The error stack is per thread and cleared by the next HDF5
+ * call, so the text must be copied before any other call. */
 #include "base/file.h"
 #include "base/str.h"
 #include "h5/h5_impl.h"
@@ -17,18 +17,18 @@
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 static bool locks_off;
 
-/* HDF5 reads HDF5_USE_FILE_LOCKING when it starts, and from then on the variable beats every property list: with TRUE
- * or BEST_EFFORT a read could not be repeated without a lock.  So the variable is hidden while the library starts and
- * honoured by us instead: FALSE means no lock is tried, anything else means one is tried first. */
+/* HDF5 reads HDF5_USE_FILE_LOCKING when it initialises, and from then on the variable overrides every property list:
+ * with TRUE or BEST_EFFORT an open could not be repeated without a lock.  So the variable is unset while the library
+ * initialises, and Shoal implements it: FALSE means no lock is tried, anything else means one is tried first. */
 static void start_library(void)
 {
   const char *wish = getenv("HDF5_USE_FILE_LOCKING");
   char *kept = wish ? strdup(wish) : NULL;
   locks_off = wish && (strcmp(wish, "FALSE") == 0 || strcmp(wish, "0") == 0);
   unsetenv("HDF5_USE_FILE_LOCKING");
-  H5dont_atexit(); /* files are closed by us; one that a full disk keeps from closing crashes HDF5 1.10 at exit */
-  H5Fget_obj_count(H5F_OBJ_ALL, H5F_OBJ_FILE); /* starts the part that reads the variable; H5open() does not */
-  H5PLset_loading_state(0);                    /* filters of strangers are not even looked for */
+  H5dont_atexit(); /* Shoal closes all files; a file that a full disk keeps open crashes HDF5 1.10 at exit */
+  H5Fget_obj_count(H5F_OBJ_ALL, H5F_OBJ_FILE); /* initialises the module that reads the variable; H5open() does not */
+  H5PLset_loading_state(0);                    /* no filter plug-ins are loaded */
   if (kept) setenv("HDF5_USE_FILE_LOCKING", kept, 1);
   free(kept);
 }
@@ -40,7 +40,7 @@ bool shoal_h5_locks_off(void)
 
 void shoal_h5_init(void)
 {
-  static _Thread_local bool silenced; /* the switch, like the stack, is per thread */
+  static _Thread_local bool silenced; /* automatic error printing, like the stack, is per thread */
   pthread_once(&started, start_library);
   if (silenced) return;
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -50,7 +50,7 @@ void shoal_h5_init(void)
 typedef struct {
   const char *wanted;
   bool found;
-  char text[SHOAL_H5_WORDS];
+  char text[SHOAL_H5_REASON];
 } search;
 
 static herr_t search_entry(unsigned n, const H5E_error2_t *entry, void *data)
@@ -62,7 +62,7 @@ static herr_t search_entry(unsigned n, const H5E_error2_t *entry, void *data)
   return 1;
 }
 
-bool shoal_h5_stack_says(const char *text, char out[SHOAL_H5_WORDS])
+bool shoal_h5_stack_says(const char *text, char out[SHOAL_H5_REASON])
 {
   search s = { .wanted = text };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, search_entry, &s);
@@ -70,34 +70,34 @@ bool shoal_h5_stack_says(const char *text, char out[SHOAL_H5_WORDS])
   return s.found;
 }
 
-void shoal_h5_words(char words[SHOAL_H5_WORDS])
+void shoal_h5_error_reason(char reason[SHOAL_H5_REASON])
 {
   static const char mark[] = "error message = '";
-  words[0] = '\0';
-  if (!shoal_h5_stack_says(mark, words)) {
-    shoal_h5_stack_says("", words); /* every description contains "": the innermost one */
+  reason[0] = '\0';
+  if (!shoal_h5_stack_says(mark, reason)) {
+    shoal_h5_stack_says("", reason); /* every description contains "", so this copies the innermost one */
     return;
   }
-  char *begin = strstr(words, mark) + sizeof mark - 1;
+  char *begin = strstr(reason, mark) + sizeof mark - 1;
   char *end = strchr(begin, '\'');
   size_t n = end ? (size_t)(end - begin) : strlen(begin);
-  memmove(words, begin, n);
-  words[n] = '\0';
+  memmove(reason, begin, n);
+  reason[n] = '\0';
 }
 
 shoal_status shoal_h5_fail(const char *file, int line, const char *format, ...)
 {
-  char words[SHOAL_H5_WORDS], text[SHOAL_H5_WHERE];
-  shoal_h5_words(words);
+  char reason[SHOAL_H5_REASON], text[SHOAL_H5_WHERE];
+  shoal_h5_error_reason(reason);
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
   H5Eclear2(H5E_DEFAULT);
-  return shoal_fail(SHOAL_ERR_IO, file, line, "%s%s%s", text, words[0] ? ": " : "", words);
+  return shoal_fail(SHOAL_ERR_IO, file, line, "%s%s%s", text, reason[0] ? ": " : "", reason);
 }
 
-/* ".step-1.h5.tmp-host-12" becomes "step-1.h5", in place. */
+/* Turns ".step-1.h5.tmp-host-12" into "step-1.h5", in place. */
 static void drop_temporary(char *path)
 {
   char *base = path + (shoal_path_base(path) - path), *end = NULL;
@@ -121,28 +121,28 @@ const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
   return buf;
 }
 
-/* " (12.0 KiB free on nfs)" when the words are the system's for a full disk, else "". */
-static void space_left(hid_t at, const char *words, char *buf, size_t cap)
+/* Writes " (12.0 KiB free on nfs)" if the error text is the system's for a full disk, else "". */
+static void space_left(hid_t at, const char *reason, char *buf, size_t cap)
 {
   char path[SHOAL_H5_WHERE], amount[32];
   uint64_t free_bytes;
   const char *type;
   buf[0] = '\0';
-  if (strcmp(words, strerror(ENOSPC)) != 0 && strcmp(words, strerror(EDQUOT)) != 0) return;
+  if (strcmp(reason, strerror(ENOSPC)) != 0 && strcmp(reason, strerror(EDQUOT)) != 0) return;
   if (H5Fget_name(at, path, sizeof path) < 0 || shoal_disk_facts(path, &free_bytes, &type) != SHOAL_OK) return;
   snprintf(buf, cap, " (%s free on %s)", shoal_format_bytes((double)free_bytes, amount, sizeof amount), type);
 }
 
 shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name)
 {
-  char words[SHOAL_H5_WORDS], where[SHOAL_H5_WHERE], space[96];
-  shoal_h5_words(words);
-  space_left(at, words, space, sizeof space);
+  char reason[SHOAL_H5_REASON], where[SHOAL_H5_WHERE], space[96];
+  shoal_h5_error_reason(reason);
+  space_left(at, reason, space, sizeof space);
   shoal_h5_where(at, name, where);
-  return shoal_fail(SHOAL_ERR_IO, file, line, "cannot %s %s%s%s%s", verb, where, words[0] ? ": " : "", words, space);
+  return shoal_fail(SHOAL_ERR_IO, file, line, "cannot %s %s%s%s%s", verb, where, reason[0] ? ": " : "", reason, space);
 }
 
 void shoal_h5_release(hid_t id)
 {
-  if (id >= 0) H5Idec_ref(id); /* what each kind's own close call does */
+  if (id >= 0) H5Idec_ref(id); /* equivalent to H5Dclose, H5Tclose, H5Sclose, ... */
 }

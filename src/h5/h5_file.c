@@ -1,12 +1,13 @@
 /* Opening and creating files.
  *
- * Reading must not depend on locks: network file systems answer flock() with "not supported", "no locks available" or
- * "try again", and a run that only reads its data has no reason to die of that (h5py#1101).  So a read is tried with a
- * lock, which keeps us from reading what somebody is writing, and when exactly the lock was refused it is repeated
- * without one and a line says so.  Files we write are ours alone (a temporary name, or one file per rank): no locks.
+ * Reading must not depend on file locks: on network file systems flock() may fail with "not supported", "no locks
+ * available" or "try again", which should not abort a run that only reads its data (h5py#1101).  So a file is first
+ * opened with a lock, which prevents reading while another process writes; if only the lock failed, it is opened
+ * without one and a message says so.  Files that Shoal writes have one writer (a temporary name, or one file per rank):
+ * no locks.
  *
- * A file that cannot be opened is looked at with plain system calls first, because "missing", "empty", "text" and "cut
- * off" have different cures and the library has one answer for all of them. */
+ * Before HDF5 opens a file it is examined with plain system calls, because "missing", "empty", "not HDF5" and
+ * "truncated" have different remedies, but the library reports them all alike. */
 #include "base/file.h"
 #include "base/log.h"
 #include "h5/h5_impl.h"
@@ -18,12 +19,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* H5Pset_file_locking came with 1.10.7 and, on the other branch, with 1.12.1; before, only the environment decides. */
+/* H5Pset_file_locking exists since 1.10.7 and, on the other branch, 1.12.1; before, only the environment does. */
 #define HAVE_LOCK_PROPERTY (H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 11, 0)))
 
-enum { SMALLEST = 96 }; /* bytes; superblock and root entry of the earliest format */
+enum { MIN_BYTES = 96 }; /* superblock and root group entry of the earliest format */
 
-/* The eight signature bytes stand at 0 or, behind a user block, at 512, 1024, 2048, … */
+/* The eight-byte signature is at offset 0 or, after a user block, at 512, 1024, 2048, … */
 static bool has_signature(int fd, off_t size)
 {
   static const unsigned char want[8] = { 0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n' };
@@ -34,8 +35,8 @@ static bool has_signature(int fd, off_t size)
   return false;
 }
 
-/* What plain system calls can tell: a file that is there, is readable, is one, and is HDF5. */
-static shoal_status look(const char *path, int flags, uint64_t *size)
+/* Checks by plain system calls that the file exists, is readable, is a regular file and has an HDF5 signature. */
+static shoal_status probe_file(const char *path, int flags, uint64_t *size)
 {
   int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: there is no such file", path);
@@ -48,13 +49,14 @@ static shoal_status look(const char *path, int flags, uint64_t *size)
   SHOAL_CHECK(s.st_size > 0, SHOAL_ERR_IO, "cannot open %s: it is empty (0 bytes); was its writer killed?", path);
   SHOAL_CHECK(hdf5, SHOAL_ERR_IO, "cannot open %s: it is not an HDF5 file (no signature in its %llu bytes)", path,
               (unsigned long long)s.st_size);
-  SHOAL_CHECK(s.st_size >= SMALLEST, SHOAL_ERR_IO, "cannot open %s: it is cut off, only %lld bytes are there", path,
+  SHOAL_CHECK(s.st_size >= MIN_BYTES, SHOAL_ERR_IO, "cannot open %s: it is cut off, only %lld bytes are there", path,
               (long long)s.st_size);
   *size = (uint64_t)s.st_size;
   return SHOAL_OK;
 }
 
-/* Closing a file closes what was left open in it, so that the bytes are out when the handle is gone. */
+/* File access properties, with strong close degree: closing a file also closes its open objects, so that all bytes are
+ * written when H5Fclose returns. */
 static hid_t access_list(bool locks, bool writing)
 {
   hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
@@ -69,27 +71,27 @@ static hid_t access_list(bool locks, bool writing)
   return H5I_INVALID_HID;
 }
 
-/* On failure `words` says why and *lock_refused whether it was only the lock. */
-static hid_t open_file(const char *path, bool locks, bool writing, char words[SHOAL_H5_WORDS], bool *lock_refused)
+/* On failure `reason` is the error text, and *lock_refused tells whether only the lock failed. */
+static hid_t open_file(const char *path, bool locks, bool writing, char reason[SHOAL_H5_REASON], bool *lock_refused)
 {
   *lock_refused = false;
   hid_t fapl = access_list(locks, writing);
   hid_t file = fapl < 0 ? fapl : H5Fopen(path, writing ? H5F_ACC_RDWR : H5F_ACC_RDONLY, fapl);
   if (file < 0) {
-    shoal_h5_words(words);
+    shoal_h5_error_reason(reason);
     *lock_refused = shoal_h5_stack_says("unable to lock", NULL) || shoal_h5_stack_says("locking", NULL);
-    char text[SHOAL_H5_WORDS];
-    if (shoal_h5_stack_says("truncated file", text)) memcpy(words, text, SHOAL_H5_WORDS);
+    char text[SHOAL_H5_REASON];
+    if (shoal_h5_stack_says("truncated file", text)) memcpy(reason, text, SHOAL_H5_REASON);
   }
   if (fapl >= 0) H5Pclose(fapl);
   return file;
 }
 
-static shoal_status explain(const char *path, uint64_t size, const char *words, bool lock_refused)
+static shoal_status open_failed(const char *path, uint64_t size, const char *reason, bool lock_refused)
 {
-  const char *mark = strstr(words, "stored_eof = ");
+  const char *mark = strstr(reason, "stored_eof = ");
   unsigned long long want = 0;
-  if (strstr(words, "truncated file") && mark && sscanf(mark, "stored_eof = %llu", &want) == 1)
+  if (strstr(reason, "truncated file") && mark && sscanf(mark, "stored_eof = %llu", &want) == 1)
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: it is cut off, %llu of %llu bytes are there", path,
                       (unsigned long long)size, want);
   if (lock_refused) {
@@ -97,52 +99,53 @@ static shoal_status explain(const char *path, uint64_t size, const char *words, 
     const char *type = "unknown";
     (void)shoal_disk_facts(path, &room, &type);
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot lock %s (%s file system): %s; set HDF5_USE_FILE_LOCKING=FALSE", path, type,
-                      words);
+                      reason);
   }
-  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: it is damaged, or too new for this HDF5: %s", path, words);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: it is damaged, or too new for this HDF5: %s", path, reason);
 }
 
-static void say_unlocked(const char *path, const char *words)
+static void report_unlocked(const char *path, const char *reason)
 {
   static atomic_flag said = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&said)) return;
   uint64_t room;
   const char *type = "unknown";
-  (void)shoal_disk_facts(path, &room, &type); /* only a name for the line */
+  (void)shoal_disk_facts(path, &room, &type); /* only the type is used, for the message */
   shoal_info("reading %s without a file lock: the %s file system answered \"%s\" (HDF5_USE_FILE_LOCKING=FALSE skips "
              "the attempt)",
-             path, type, words);
+             path, type, reason);
 }
 
 shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out)
 {
-  char words[SHOAL_H5_WORDS] = "", again[SHOAL_H5_WORDS] = "";
+  char reason[SHOAL_H5_REASON] = "", again[SHOAL_H5_REASON] = "";
   uint64_t size = 0;
   bool refused;
   shoal_h5_init();
-  SHOAL_TRY(look(path, O_RDONLY, &size));
-  hid_t file = open_file(path, !shoal_h5_locks_off(), false, words, &refused);
+  SHOAL_TRY(probe_file(path, O_RDONLY, &size));
+  hid_t file = open_file(path, !shoal_h5_locks_off(), false, reason, &refused);
   if (file < 0 && refused) {
-    /* A file this process is writing itself is "refused" too, since its two openings must agree on locks. */
-    bool system_said = !strstr(words, "match");
+    /* The open also fails if this process is writing the file, since HDF5 requires both handles to use the same
+     * locking. */
+    bool system_refused = !strstr(reason, "match");
     file = open_file(path, false, false, again, &refused);
-    if (file >= 0 && system_said) say_unlocked(path, words);
-    if (file < 0) memcpy(words, again, sizeof words);
+    if (file >= 0 && system_refused) report_unlocked(path, reason);
+    if (file < 0) memcpy(reason, again, sizeof reason);
   }
-  if (file < 0) return explain(path, size, words, refused);
+  if (file < 0) return open_failed(path, size, reason, refused);
   file_out->id = file;
   return SHOAL_OK;
 }
 
 shoal_status shoal_h5_append(const char *path, shoal_h5 *file_out)
 {
-  char words[SHOAL_H5_WORDS] = "";
+  char reason[SHOAL_H5_REASON] = "";
   uint64_t size = 0;
   bool refused;
   shoal_h5_init();
-  SHOAL_TRY(look(path, O_RDWR, &size));
-  hid_t file = open_file(path, false, true, words, &refused);
-  if (file < 0) return explain(path, size, words, refused);
+  SHOAL_TRY(probe_file(path, O_RDWR, &size));
+  hid_t file = open_file(path, false, true, reason, &refused);
+  if (file < 0) return open_failed(path, size, reason, refused);
   file_out->id = file;
   return SHOAL_OK;
 }
@@ -150,7 +153,7 @@ shoal_status shoal_h5_append(const char *path, shoal_h5 *file_out)
 shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out)
 {
   shoal_h5_init();
-  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666); /* its errno is the clear one */
+  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666); /* tried first, for a clear errno */
   SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
   close(fd);
   hid_t fapl = access_list(false, true);
@@ -171,7 +174,7 @@ end:
   return st;
 }
 
-/* There is little metadata: some 100 bytes per chunk. */
+/* Disables eviction from the metadata cache.  Metadata is small: about 100 bytes per chunk. */
 shoal_status shoal_h5_hold_metadata(shoal_h5 file)
 {
   H5AC_cache_config_t config = { .version = H5AC__CURR_CACHE_CONFIG_VERSION };
@@ -189,13 +192,13 @@ end:
 
 void shoal_h5_close(shoal_h5 h)
 {
-  char words[SHOAL_H5_WORDS];
+  char reason[SHOAL_H5_REASON];
   if (!shoal_h5_is_open(h)) return;
   shoal_h5_init();
   if (H5Fclose(h.id) >= 0) return;
-  shoal_h5_words(words);
+  shoal_h5_error_reason(reason);
   H5Eclear2(H5E_DEFAULT);
-  shoal_warn("closing an HDF5 file lost data: %s", words);
+  shoal_warn("closing an HDF5 file lost data: %s", reason);
 }
 
 void shoal_h5_discard(shoal_h5 file)
@@ -206,13 +209,13 @@ void shoal_h5_discard(shoal_h5 file)
   H5Eclear2(H5E_DEFAULT);
 }
 
-/* Its descriptor is turned to the null device: what HDF5 writes from now on is lost, the file is not. */
+/* Redirects the file descriptor to /dev/null, so that the file does not change by what HDF5 still writes. */
 void shoal_h5_abandon(shoal_h5 file)
 {
   void *handle = NULL;
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0 && H5Fget_vfd_handle(file.id, H5P_DEFAULT, &handle) >= 0 && handle) {
-    int fd = *(int *)handle; /* the default driver's handle is its descriptor */
+    int fd = *(int *)handle; /* the handle of the default (sec2) driver is its file descriptor */
     if (fd >= 0) dup3(null, fd, O_CLOEXEC);
   }
   if (null >= 0) close(null);

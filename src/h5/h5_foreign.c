@@ -1,12 +1,12 @@
-/* Nothing foreign is trusted.
+/* Rejects files that make their reader open other files or load code.
  *
- * An HDF5 file can ask its reader to open other files (external links, external storage, virtual data sets) and to load
- * code (filter plug-ins).  Data sets and checkpoints travel between people, so none of that is followed: one walk over
- * all links refuses such a file before anything is read, and single reads check their own data set again. */
+ * An HDF5 file can refer to other files (external links, external storage, virtual data sets) and to code (filter
+ * plug-ins).  Data sets and checkpoints are exchanged between users, so none of that is followed: a walk over all links
+ * rejects such a file before anything is read, and each read checks its own data set again. */
 #include "h5/h5_impl.h"
 #include <stdio.h>
 
-/* HDF5 asks here before it follows an external link; negative means no. */
+/* Callback of HDF5 before it follows an external link; a negative value refuses. */
 static herr_t refuse_to_follow(const char *parent_file, const char *parent_group, const char *child_file,
                                const char *child_object, unsigned *flags, hid_t fapl, void *data)
 {
@@ -23,7 +23,7 @@ hid_t shoal_h5_stay_inside(hid_t property_class)
   return list;
 }
 
-const char *shoal_h5_foreign(hid_t dcpl, char buf[SHOAL_H5_WORDS])
+const char *shoal_h5_foreign(hid_t dcpl, char buf[SHOAL_H5_REASON])
 {
   H5D_layout_t layout = H5Pget_layout(dcpl);
   if (layout == H5D_VIRTUAL) return "is a virtual data set, made of other files";
@@ -36,7 +36,7 @@ const char *shoal_h5_foreign(hid_t dcpl, char buf[SHOAL_H5_WORDS])
     char name[64] = "";
     H5Z_filter_t id = H5Pget_filter2(dcpl, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
     if (id == H5Z_FILTER_DEFLATE || id == H5Z_FILTER_SHUFFLE || id == H5Z_FILTER_FLETCHER32) continue;
-    snprintf(buf, SHOAL_H5_WORDS, "uses filter %d%s%s%s; only deflate, shuffle and fletcher32 are read (h5repack)",
+    snprintf(buf, SHOAL_H5_REASON, "uses filter %d%s%s%s; only deflate, shuffle and fletcher32 are read (h5repack)",
              (int)id, name[0] ? " (" : "", name, name[0] ? ")" : "");
     return buf;
   }
@@ -50,7 +50,7 @@ typedef struct {
 
 static shoal_status check_dataset(hid_t set, const char *name, const char *path)
 {
-  char buf[SHOAL_H5_WORDS];
+  char buf[SHOAL_H5_REASON];
   hid_t dcpl = H5Dget_create_plist(set);
   const char *why = dcpl < 0 ? "has no readable properties" : shoal_h5_foreign(dcpl, buf);
   if (dcpl >= 0) H5Pclose(dcpl);
@@ -60,7 +60,7 @@ static shoal_status check_dataset(hid_t set, const char *name, const char *path)
 
 static shoal_status check_link(hid_t at, const char *name, const H5L_info_t *link, const char *path)
 {
-  if (link->type == H5L_TYPE_SOFT) return SHOAL_OK; /* names an object of this same file; others are met themselves */
+  if (link->type == H5L_TYPE_SOFT) return SHOAL_OK; /* points into the same file, whose objects are all visited */
   SHOAL_CHECK(link->type == H5L_TYPE_HARD, SHOAL_ERR_IO, "/%s in %s is %s; copy the data into one file (h5copy)", name,
               path, link->type == H5L_TYPE_EXTERNAL ? "a link to another file" : "a link of an unknown kind");
   hid_t object = H5Oopen(at, name, H5P_DEFAULT);

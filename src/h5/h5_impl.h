@@ -1,4 +1,4 @@
-/* What the files of h5/ share: HDF5 itself, failing with its words, and handles that refuse to leave the file. */
+/* Declarations private to h5/: HDF5 itself, conversion of its errors, and property lists that stay within the file. */
 #ifndef SHOAL_H5_H5_IMPL_H
 #define SHOAL_H5_H5_IMPL_H
 #include "h5/h5.h"
@@ -7,27 +7,27 @@
 
 _Static_assert(sizeof(hid_t) == sizeof(int64_t), "shoal_h5 holds a handle of HDF5");
 
-enum { SHOAL_H5_WORDS = 256, SHOAL_H5_WHERE = 512 };
+enum { SHOAL_H5_REASON = 256, SHOAL_H5_WHERE = 512 };
 
-/** Turn a failed HDF5 call into our status, keeping the library's own words. */
+/** Turn a failed HDF5 call into ERR_IO, with HDF5's error text appended to the message. */
 shoal_status shoal_h5_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define H5_TRY(call, ...)                                                                                              \
   do {                                                                                                                 \
     if ((call) < 0) return shoal_h5_fail(__FILE__, __LINE__, __VA_ARGS__);                                             \
   } while (0)
-void shoal_h5_release(hid_t id); /* a handle of any kind, but of a file; ignores < 0 */
+void shoal_h5_release(hid_t id); /* an identifier of any kind except a file; ignores < 0 */
 
-/** The words of this thread's HDF5 error stack that say most: the system's error text if there is one, else the
- *  innermost description; "" when the stack is empty.  Must come before any other HDF5 call, which would clear them. */
-void shoal_h5_words(char words[SHOAL_H5_WORDS]);
-/** Does any description on the stack contain `text`?  Copies that description when `out` is given. */
-bool shoal_h5_stack_says(const char *text, char out[SHOAL_H5_WORDS]);
+/** The most specific text on this thread's HDF5 error stack: the system's error text if there is one, else the
+ *  innermost description; "" if the stack is empty.  Call it before any other HDF5 function, which clears it. */
+void shoal_h5_error_reason(char reason[SHOAL_H5_REASON]);
+/** True if a description on the error stack contains `text`; copies that description to `out` unless NULL. */
+bool shoal_h5_stack_says(const char *text, char out[SHOAL_H5_REASON]);
 
-/** "/model/w in step-1.h5"; `name` may be NULL, and "@x" names an attribute.  A file with a temporary name is called
- *  by the name it is to get.  Clears the error stack. */
+/** Location for messages, "/model/w in step-1.h5".  `name` may be NULL; "@x" names an attribute.  A temporary file
+ *  appears under its final name.  Clears the error stack. */
 const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE]);
-/** Fail with "cannot VERB WHERE: WORDS" after a call that just failed on `name` below `at`, and with the free bytes if
- *  the words tell of a full disk; returns ERR_IO. */
+/** Fail with "cannot VERB WHERE: REASON" right after a failed HDF5 call on `name` below `at`; adds the free bytes if
+ *  the disk is full.  Returns ERR_IO. */
 shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name);
 #define H5_GOTO(st, call, label, verb, at, name)                                                                       \
   do {                                                                                                                 \
@@ -37,21 +37,21 @@ shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_
     }                                                                                                                  \
   } while (0)
 
-/* Types: borrowed for numbers, made and released for the others. */
-hid_t shoal_h5_stored_type(shoal_dtype t); /* little-endian, as it stands in the file */
+/* Data types: predefined ones, not to be released, for numbers; new ones, released by the caller, for rows. */
+hid_t shoal_h5_stored_type(shoal_dtype t); /* file type, little-endian */
 hid_t shoal_h5_native_type(shoal_dtype t);
-/** Of a row of a table, in the file or in memory; released by the caller. */
+/** Type of a table's row in the file (`stored`) or in memory; the caller releases it. */
 hid_t shoal_h5_row_type(const shoal_h5_row *row, bool stored);
 
-/** Open a data set that lies in this file and is stored in a way we trust. */
+/** Open a data set that is stored entirely in this file, without plug-in filters. */
 shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out);
-/** Everything about an open data set; `at` and `name` are for messages. */
+/** Type, shape and storage of an open data set; `at` and `name` are for messages. */
 shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_facts *out);
 
-/** A property list of class H5P_LINK_ACCESS or below whose lookups never follow an external link. */
+/** A property list of class H5P_LINK_ACCESS, or a class derived from it, that never follows an external link. */
 hid_t shoal_h5_stay_inside(hid_t property_class);
-/** Why this creation property list is not to be trusted ("is a virtual data set"), or NULL when it is plain. */
-const char *shoal_h5_foreign(hid_t dcpl, char buf[SHOAL_H5_WORDS]);
-/** The environment asked for no locks at all (HDF5_USE_FILE_LOCKING=FALSE). */
+/** Reason to reject a data set with this creation property list ("is a virtual data set"), or NULL to accept it. */
+const char *shoal_h5_foreign(hid_t dcpl, char buf[SHOAL_H5_REASON]);
+/** True if the environment turns off locks (HDF5_USE_FILE_LOCKING=FALSE). */
 bool shoal_h5_locks_off(void);
 #endif

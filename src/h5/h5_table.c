@@ -1,36 +1,36 @@
-/* Tables: the one place that selects parts of data sets. */
+/* Tables: the only code that selects hyperslabs of data sets. */
 #include "base/mem.h"
 #include "h5/h5_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
 struct shoal_h5_table {
-  hid_t set, type, space, row; /* type: of a row in memory; space: of the data set; row: one row in memory */
+  hid_t set, type, space, row; /* type: memory type of a row; space: file dataspace; row: memory dataspace of one row */
   int ndim;
-  hsize_t dims[8]; /* of the data set; dims[0]: rows it has room for now */
-  uint64_t rows;   /* written */
-  uint64_t most;   /* rows whose bytes are countable */
+  hsize_t dims[8];   /* of the data set; dims[0]: current extent in rows */
+  uint64_t rows;     /* rows written */
+  uint64_t max_rows; /* limit above which byte counts would exceed 63 bits */
   uint64_t chunk_rows;
   bool grows, text;
 };
 
-/* ---- making and opening ---- */
+/* ---- creating and opening ---- */
 
-/* The one check of sizes: the bytes of `most` rows, as memory has them, fit 63 bits.  Failing, `code` says whose fault
- * that is. */
-static shoal_status set_most(shoal_h5_table *t, const char *name, shoal_status code)
+/* Computes max_rows, the only overflow check of a table: the bytes of max_rows rows in memory fit 63 bits.  `code` is
+ * the status to fail with: ERR_ARG for a table to create, ERR_IO for one in a file. */
+static shoal_status set_max_rows(shoal_h5_table *t, const char *name, shoal_status code)
 {
   uint64_t bytes = H5Tget_size(t->type);
   for (int i = 1; i < t->ndim; i++) {
     bool fits = !__builtin_mul_overflow(bytes, (uint64_t)t->dims[i], &bytes);
     SHOAL_CHECK(fits, code, "a row of data set %s has more bytes than 63 bits count", name);
   }
-  t->most = (uint64_t)INT64_MAX / SHOAL_MAX(bytes, UINT64_C(1));
-  SHOAL_CHECK(t->dims[0] <= t->most, code, "data set %s has more bytes than 63 bits count", name);
+  t->max_rows = (uint64_t)INT64_MAX / SHOAL_MAX(bytes, UINT64_C(1));
+  SHOAL_CHECK(t->dims[0] <= t->max_rows, code, "data set %s has more bytes than 63 bits count", name);
   return SHOAL_OK;
 }
 
-static shoal_status start(const char *name, const shoal_h5_row *row, shoal_h5_table **out)
+static shoal_status allocate_table(const char *name, const shoal_h5_row *row, shoal_h5_table **out)
 {
   shoal_h5_init();
   shoal_h5_table *t = malloc(sizeof *t);
@@ -44,15 +44,15 @@ static shoal_status start(const char *name, const shoal_h5_row *row, shoal_h5_ta
 
 static hid_t make_space(int ndim, const hsize_t *dims, bool grows)
 {
-  hsize_t most[8];
+  hsize_t max_dims[8];
   if (ndim == 0) return H5Screate(H5S_SCALAR);
-  memcpy(most, dims, (size_t)ndim * sizeof *dims);
-  if (grows) most[0] = H5S_UNLIMITED;
-  return H5Screate_simple(ndim, dims, most);
+  memcpy(max_dims, dims, (size_t)ndim * sizeof *dims);
+  if (grows) max_dims[0] = H5S_UNLIMITED;
+  return H5Screate_simple(ndim, dims, max_dims);
 }
 
-/* How it is stored.  A contiguous table is written whole, so it needs no fill values; in a growing one they mark rows
- * that a killed writer announced and did not write, unless chunks are written through. */
+/* Creation properties.  A contiguous table is written completely, so it needs no fill values; in a growing table they
+ * mark rows that are within the extent but were not written by a killed writer, unless chunks are written through. */
 static hid_t creation_list(const shoal_h5_extent *e)
 {
   hsize_t chunk[8];
@@ -102,13 +102,13 @@ shoal_status shoal_h5_table_create(shoal_h5 at, const char *name, const shoal_h5
   shoal_status st;
   SHOAL_CHECK(extent->ndim >= (extent->chunk_rows > 0) && extent->ndim <= 8, SHOAL_ERR_ARG,
               "data set %s has %d dimensions; %d to 8 are allowed", name, extent->ndim, extent->chunk_rows > 0);
-  SHOAL_TRY(start(name, row, &t));
+  SHOAL_TRY(allocate_table(name, row, &t));
   t->ndim = extent->ndim;
   t->grows = extent->chunk_rows > 0;
   t->chunk_rows = extent->chunk_rows;
   for (int i = 0; i < t->ndim; i++) t->dims[i] = extent->dims[i];
   if (t->grows || t->ndim == 0) t->dims[0] = t->ndim == 0;
-  SHOAL_TRY_GOTO(st, set_most(t, name, SHOAL_ERR_ARG), fail);
+  SHOAL_TRY_GOTO(st, set_max_rows(t, name, SHOAL_ERR_ARG), fail);
   t->space = make_space(t->ndim, t->dims, t->grows);
   SHOAL_TRY_GOTO(st, make_row_space(t, at.id, name), fail);
   SHOAL_TRY_GOTO(st, create_data_set(t, at.id, name, row, extent), fail);
@@ -119,7 +119,8 @@ fail:
   return st;
 }
 
-/* A struct read through a compound that lacks a member keeps what was in memory: every other one must be stored. */
+/* HDF5 leaves the memory of a member unchanged if the file's compound lacks it, so every member that is not optional
+ * must be stored. */
 static shoal_status check_members(const shoal_h5_struct *s, hid_t set, hid_t at, const char *name)
 {
   char where[SHOAL_H5_WHERE];
@@ -134,8 +135,8 @@ static shoal_status check_members(const shoal_h5_struct *s, hid_t set, hid_t at,
   return SHOAL_OK;
 }
 
-/* HDF5 by default fetches the whole chunk around a row and keeps it in a cache that rows in random order never hit; with
- * the cache sized to nothing it fetches just the bytes asked for.  Compressed chunks must be unpacked whole. */
+/* By default HDF5 reads the whole chunk that contains a row into its chunk cache, which reads in random order never
+ * hit; with a cache of 0 bytes it reads only the bytes requested.  Compressed chunks are unpacked whole and cached. */
 static hid_t tuned_access(const shoal_h5_facts *f)
 {
   size_t cache = 0;
@@ -145,8 +146,8 @@ static hid_t tuned_access(const shoal_h5_facts *f)
     cache = SHOAL_MAX(cache, (size_t)16 << 20);
   }
   hid_t access = shoal_h5_stay_inside(H5P_DATASET_ACCESS);
-  if (access < 0 || H5Pset_chunk_cache(access, 12421, cache, 1.0) >= 0) /* a prime well above the chunks held */
-    return access;
+  /* 12421 hash slots: a prime well above the number of cached chunks */
+  if (access < 0 || H5Pset_chunk_cache(access, 12421, cache, 1.0) >= 0) return access;
   shoal_h5_release(access);
   return H5I_INVALID_HID;
 }
@@ -161,8 +162,8 @@ static bool for_reading(hid_t set)
   return !(intent & H5F_ACC_RDWR);
 }
 
-/* Open again with the cache for random reads. */
-static shoal_status tune(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_facts *f)
+/* Reopens the data set with a chunk cache for random reads. */
+static shoal_status reopen_tuned(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_facts *f)
 {
   hid_t access = tuned_access(f);
   hid_t tuned = access < 0 ? access : H5Dopen2(at, name, access);
@@ -192,8 +193,8 @@ static shoal_status open_table(shoal_h5_table *t, hid_t at, const char *name, co
   t->chunk_rows = f.chunk[0];
   t->grows = f.chunk[0] > 0;
   t->rows = t->dims[0];
-  SHOAL_TRY(set_most(t, name, SHOAL_ERR_IO));
-  if (f.chunk[0] && for_reading(t->set)) SHOAL_TRY(tune(t, at, name, &f));
+  SHOAL_TRY(set_max_rows(t, name, SHOAL_ERR_IO));
+  if (f.chunk[0] && for_reading(t->set)) SHOAL_TRY(reopen_tuned(t, at, name, &f));
   t->space = H5Dget_space(t->set);
   return make_row_space(t, at, name);
 }
@@ -201,7 +202,7 @@ static shoal_status open_table(shoal_h5_table *t, hid_t at, const char *name, co
 shoal_status shoal_h5_table_open(shoal_h5 at, const char *name, const shoal_h5_row *row, shoal_h5_table **out)
 {
   shoal_h5_table *t;
-  SHOAL_TRY(start(name, row, &t));
+  SHOAL_TRY(allocate_table(name, row, &t));
   shoal_status st = open_table(t, at.id, name, row);
   if (st == SHOAL_OK)
     *out = t;
@@ -225,7 +226,7 @@ shoal_status shoal_h5_table_finish(shoal_h5_table *t)
   char where[SHOAL_H5_WHERE];
   hid_t set = t->set;
   shoal_status st = SHOAL_OK;
-  shoal_h5_where(set, NULL, where); /* afterwards it has no name */
+  shoal_h5_where(set, NULL, where); /* before closing, after which the name is unknown */
   t->set = H5I_INVALID_HID;
   if (H5Dclose(set) < 0) st = shoal_h5_fail(__FILE__, __LINE__, "cannot finish %s", where);
   shoal_h5_table_close(t);
@@ -258,7 +259,7 @@ shoal_status shoal_h5_table_facts(const shoal_h5_table *t, shoal_h5_facts *out)
 
 /* ---- rows ---- */
 
-/* All of a data set that does not grow, or exactly these rows of it. */
+/* Selects the rows in file and memory dataspace; H5S_ALL for all rows of a contiguous table. */
 static herr_t select_rows(const shoal_h5_table *t, uint64_t first, uint64_t n, hid_t *memory, hid_t *space)
 {
   hsize_t start[8] = { first }, count[8];
@@ -298,7 +299,7 @@ shoal_status shoal_h5_table_put(shoal_h5_table *t, uint64_t first, uint64_t n, c
   hid_t memory, space;
   if (n == 0) return SHOAL_OK;
   shoal_h5_init();
-  SHOAL_CHECK(first <= t->rows && n <= t->most && first <= t->most - n, SHOAL_ERR_ARG,
+  SHOAL_CHECK(first <= t->rows && n <= t->max_rows && first <= t->max_rows - n, SHOAL_ERR_ARG,
               "%llu rows cannot be written at row %llu of data set %s, which has %llu", (unsigned long long)n,
               (unsigned long long)first, shoal_h5_where(t->set, NULL, where), (unsigned long long)t->rows);
   if (first + n > t->dims[0]) SHOAL_TRY(make_room(t, first + n));
@@ -315,19 +316,19 @@ shoal_status shoal_h5_table_append(shoal_h5_table *t, uint64_t n, const void *da
   return shoal_h5_table_put(t, t->rows, n, data);
 }
 
-/* Makes no error: false, and the library's words for the reason. */
-static bool read_rows(const shoal_h5_table *t, uint64_t first, uint64_t n, void *data, char words[SHOAL_H5_WORDS])
+/* Returns false on failure, with HDF5's error text in `reason`, and does not set the thread's error. */
+static bool read_rows(const shoal_h5_table *t, uint64_t first, uint64_t n, void *data, char reason[SHOAL_H5_REASON])
 {
   hid_t memory, space;
   herr_t bad = select_rows(t, first, n, &memory, &space);
   if (bad >= 0) bad = H5Dread(t->set, t->type, memory, space, H5P_DEFAULT, data);
-  if (bad < 0) shoal_h5_words(words);
+  if (bad < 0) shoal_h5_error_reason(reason);
   release_memory(t, memory);
   return bad >= 0;
 }
 
-/* The library allocates each text and frees it by its own means, so the caller gets copies. */
-static shoal_status own_texts(uint64_t n, char **texts)
+/* HDF5 allocates each string with its own allocator, so replace them by copies from malloc. */
+static shoal_status copy_texts(uint64_t n, char **texts)
 {
   bool whole = true;
   for (uint64_t i = 0; i < n; i++) {
@@ -343,21 +344,21 @@ static shoal_status own_texts(uint64_t n, char **texts)
 
 shoal_status shoal_h5_table_read(shoal_h5_table *t, uint64_t first, uint64_t n, void *data)
 {
-  char where[SHOAL_H5_WHERE], words[SHOAL_H5_WORDS];
+  char where[SHOAL_H5_WHERE], reason[SHOAL_H5_REASON];
   if (n == 0) return SHOAL_OK;
   shoal_h5_init();
   SHOAL_CHECK(first <= t->rows && n <= t->rows - first, SHOAL_ERR_ARG,
               "data set %s has %llu rows; %llu from row %llu were asked for", shoal_h5_where(t->set, NULL, where),
               (unsigned long long)t->rows, (unsigned long long)n, (unsigned long long)first);
-  SHOAL_CHECK(read_rows(t, first, n, data, words), SHOAL_ERR_IO, "cannot read rows %llu to %llu of %s%s%s",
+  SHOAL_CHECK(read_rows(t, first, n, data, reason), SHOAL_ERR_IO, "cannot read rows %llu to %llu of %s%s%s",
               (unsigned long long)first, (unsigned long long)(first + n - 1), shoal_h5_where(t->set, NULL, where),
-              words[0] ? ": " : "", words);
-  return t->text ? own_texts(n, data) : SHOAL_OK;
+              reason[0] ? ": " : "", reason);
+  return t->text ? copy_texts(n, data) : SHOAL_OK;
 }
 
 uint64_t shoal_h5_table_read_sound(shoal_h5_table *t, uint64_t first, uint64_t n, void *data)
 {
-  char words[SHOAL_H5_WORDS];
+  char reason[SHOAL_H5_REASON];
   shoal_h5_init();
   uint64_t got = 0, row_bytes = H5Tget_size(t->type);
   for (int i = 1; i < t->ndim; i++) row_bytes *= t->dims[i];
@@ -365,7 +366,7 @@ uint64_t shoal_h5_table_read_sound(shoal_h5_table *t, uint64_t first, uint64_t n
   while (got < n) {
     uint64_t left = n - got, at = first + got;
     uint64_t block = t->chunk_rows ? SHOAL_MIN(left, t->chunk_rows - at % t->chunk_rows) : left;
-    if (!read_rows(t, at, block, (char *)data + got * row_bytes, words)) break;
+    if (!read_rows(t, at, block, (char *)data + got * row_bytes, reason)) break;
     got += block;
   }
   H5Eclear2(H5E_DEFAULT);

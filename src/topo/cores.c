@@ -1,9 +1,9 @@
-/* Which cores may this process use?
+/* The cores this process may use.
  *
- * Not "which cores are there": a batch system gives a job part of a machine, and the topology may show cores that are
- * out of bounds, or describe another machine altogether (HWLOC_XMLFILE).  So the operating system's affinity mask is
- * the truth, which control groups are already cut out of, and hwloc only groups its hardware threads into cores and
- * memory nodes.  A hardware thread no core object covers counts as a core of its own. */
+ * These are not all cores of the machine: a batch system assigns part of it to a job, and the hwloc topology may
+ * contain cores that are not allowed, or describe another machine (HWLOC_XMLFILE).  So the set comes from the operating
+ * system's affinity mask, which already respects cgroups, and hwloc is only used to group its hardware threads into
+ * cores and NUMA nodes.  A hardware thread that belongs to no hwloc core counts as a core. */
 #include "base/log.h"
 #include "topo/topo_impl.h"
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernel refuses a buffer shorter than its own masks, whose length it does not tell: grow until it fits. */
+/* sched_getaffinity fails if the buffer is shorter than the kernel's mask, of unknown length: grow until it fits. */
 static shoal_status read_mask(hwloc_bitmap_t mask)
 {
   for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
@@ -29,8 +29,8 @@ static shoal_status read_mask(hwloc_bitmap_t mask)
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot read the affinity mask: the kernel wants more than %d bits", 1 << 20);
 }
 
-/* The default discovery: no devices, but all levels, because hwloc hangs memory nodes on a level of their extent and
- * widens them to the next one that is kept. */
+/* Loads the topology with default filters: no I/O devices, but all levels, because hwloc attaches a NUMA node to the
+ * object with the same cpuset and would widen it if that level were filtered out. */
 hwloc_topology_t shoal_topo_load(const char *xml)
 {
   hwloc_topology_t t;
@@ -40,8 +40,8 @@ hwloc_topology_t shoal_topo_load(const char *xml)
   return NULL;
 }
 
-/* Objects of a type that hold a part of the mask; what they cover is taken out of `left`, their own numbers are added to
- * `numbers`, which may be NULL. */
+/* Counts the objects of a type whose cpuset intersects the mask.  Removes their cpusets from `left` and adds their OS
+ * indexes to `numbers`, which may be NULL. */
 static int count_objects(hwloc_topology_t t, hwloc_obj_type_t type, hwloc_const_bitmap_t mask, hwloc_bitmap_t left,
                          hwloc_bitmap_t numbers)
 {
@@ -62,7 +62,7 @@ void shoal_topo_list_bits(hwloc_const_bitmap_t bits, char *out, size_t cap)
   const char *end = "";
   out[0] = '\0';
   if (hwloc_bitmap_list_asprintf(&list, bits) < 0) return;
-  if (strlen(list) >= cap) { /* cut behind a whole number */
+  if (strlen(list) >= cap) { /* truncate after a complete number */
     end = ",...";
     list[cap - sizeof ",..."] = '\0';
     *strrchr(list, ',') = '\0';
@@ -71,7 +71,7 @@ void shoal_topo_list_bits(hwloc_const_bitmap_t bits, char *out, size_t cap)
   free(list);
 }
 
-/* FNV-1a over the whole text, so that what a list leaves out counts too. */
+/* FNV-1a over the complete list, since cpu_list may be truncated. */
 static uint64_t hash_bits(hwloc_const_bitmap_t bits)
 {
   char *list = NULL;
@@ -111,7 +111,7 @@ shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc
   bool ours = t && hwloc_topology_is_thissystem(t);
   if (!ours)
     shoal_info("hwloc %s: every hardware thread counts as a core",
-               t ? "was told to describe another machine (HWLOC_XMLFILE or HWLOC_SYNTHETIC)" : "does not work here");
+               t ? "describes another machine (HWLOC_XMLFILE or HWLOC_SYNTHETIC is set)" : "does not work here");
   if (t && !ours) {
     hwloc_topology_destroy(t);
     t = NULL;

@@ -1,10 +1,12 @@
-/* Facts of one process: which host, which cores, and how many it was promised.
+/* What a process knows about itself: host name, allowed cores, and the cores per task the scheduler granted.
  *
- * Host names are no identity: containers share "localhost", and one machine can play several nodes.  Two processes are
- * on one node when host name and boot id agree, the boot id being the number the kernel drew when it started.
+ * Host names do not identify a node: containers on different hosts may all be "localhost", and one machine can simulate
+ * several nodes.  Two processes are on the same node if host name and boot id agree; the kernel draws the boot id at
+ * random at boot.
  *
- * Claims stay claims.  Since Slurm 22.05 a step does not take over the cores per task of its job, so the environment
- * may say 4 while the mask holds 1: threads are counted from the mask, and the difference is told with its cure. */
+ * The environment may be wrong about cores.  Since Slurm 22.05 srun does not inherit --cpus-per-task from the job, so
+ * the environment may say 4 while the affinity mask has 1: the number of threads follows the mask, and a warning
+ * reports the difference and how to fix it. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "topo/topo_impl.h"
@@ -22,7 +24,7 @@ static void read_boot_id(char id[40])
   id[strcspn(id, "\n")] = '\0';
 }
 
-/* "host/boot id"; a host name too long for that is replaced by its hash, never cut, since cut names may collide. */
+/* Sets node_id to "host/boot id".  A host name too long for that is replaced by its hash, since truncated names could collide. */
 void shoal_topo_set_host(shoal_facts *f, const char *host)
 {
   char boot[40], whole[128] = "";
@@ -37,7 +39,7 @@ void shoal_topo_set_host(shoal_facts *f, const char *host)
   memcpy(f->node_id, whole, sizeof f->node_id - 1);
 }
 
-/* A number of cores; 0 when it is not set, or set to something else. */
+/* A number of cores; 0 if the variable is unset or not a number. */
 static int cores_claimed(const shoal_env *e, const char *name)
 {
   const char *text = shoal_env_get(e, name);
@@ -53,7 +55,7 @@ void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f)
   if (f->claimed_cores == 0) f->claimed_cores = f->claimed_by_srun;
 }
 
-/* A rank that does not know its host must not make one up: with more than one node every "localhost" is another. */
+/* Fails if the host has no name.  A default such as "localhost" would look like one node for all ranks. */
 shoal_status shoal_topo_facts_here(shoal_facts *out, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out)
 {
   struct utsname name;
@@ -96,8 +98,8 @@ shoal_status shoal_topo_check_cores(const shoal_facts *all, int size, bool stric
                f->claimed_cores, f->claimed_by_srun);
   if (n == 0) return SHOAL_OK;
   static const char text[] = "cores per task: asked %d, have %d (cpu %s on %s; %d of %d ranks have too few): threads "
-                             "follow the mask; give srun --cpus-per-task=%d, which since Slurm 22.05 it does not take "
-                             "over from the job (mpirun: --map-by slot:PE=%d)";
+                             "follow the mask; give srun --cpus-per-task=%d, which since Slurm 22.05 it does not "
+                             "inherit from the job (mpirun: --map-by slot:PE=%d)";
   if (strict)
     return SHOAL_FAIL(SHOAL_ERR_WORLD, text, f->claimed_cores, f->pus, f->cpu_list, f->host, n, size, f->claimed_cores,
                       f->claimed_cores);

@@ -1,7 +1,7 @@
-/* One machine to look at and to cut in parts.
+/* A machine, to be printed or divided among ranks.
  *
- * For this machine the affinity mask is the truth and hwloc only describes it (cores.c).  For a saved one there is no
- * mask; what its file says was allowed is taken instead. */
+ * For this machine the affinity mask defines the cores and hwloc only groups them (cores.c).  A saved machine has no
+ * mask; the allowed cpuset of its XML file is used instead. */
 #include "topo/machine.h"
 #include "base/mem.h"
 #include "topo/topo_impl.h"
@@ -64,7 +64,7 @@ const shoal_facts *shoal_machine_facts(const shoal_machine *m)
   return &m->facts;
 }
 
-/* hwloc's order goes core by core; hardware threads it does not know come last, by number. */
+/* In hwloc's logical order, core by core; hardware threads unknown to hwloc come last, by OS index. */
 void shoal_machine_cut(const shoal_machine *m, int first, int count, shoal_facts *f)
 {
   hwloc_bitmap_t part = hwloc_bitmap_alloc(), left = hwloc_bitmap_dup(m->mask);
@@ -85,9 +85,9 @@ void shoal_machine_cut(const shoal_machine *m, int first, int count, shoal_facts
   hwloc_bitmap_free(left);
 }
 
-/* ---- for people and for scripts ---- */
+/* ---- output as text and JSON ---- */
 
-/* The part of a memory node's cores that may be used, as a list. */
+/* Lists the allowed hardware threads of a NUMA node. */
 static void numa_cpus(const shoal_machine *m, hwloc_obj_t numa, char *out, size_t cap)
 {
   hwloc_bitmap_t both = hwloc_bitmap_alloc();

@@ -1,16 +1,17 @@
-/* The placement: who sits with whom.  A pure function of everybody's facts, so every rank computes the same table.
+/* The placement: which ranks share a node.  It is a pure function of all ranks' facts, so every rank computes the same
+ * table.
  *
  *     facts of rank   0    1    2    3         node 0: ranks 0, 2      node 1: ranks 1, 3
  *     node id         a    b    a    b   ──►   local   0      1        local   0      1
  *
- * A pretended topology cuts the ranks into nodes by a list instead, rank by rank.  Threads are shared on the real
- * machine even then: pretending does not make cores. */
+ * A pretended topology divides the ranks into nodes by a given list instead, in rank order.  Threads are still assigned
+ * from the cores of the real machine. */
 #include "base/mem.h"
 #include "topo/topo.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Number nodes by their lowest rank: node[r] for each rank; returns how many there are. */
+/* Numbers the nodes in the order of their lowest ranks: fills node[r] for each rank and returns the number of nodes. */
 static int number_nodes(const shoal_facts *all, int size, int *node, int *lowest)
 {
   int nodes = 0;
@@ -23,7 +24,7 @@ static int number_nodes(const shoal_facts *all, int size, int *node, int *lowest
   return nodes;
 }
 
-/* The cores of a mask go evenly to the ranks of its node that have the same mask. */
+/* Divides the cores of a mask evenly among the ranks of the node that have the same mask. */
 static void share_cores(const shoal_facts *all, int size, const int *node, shoal_place *places)
 {
   for (int r = 0; r < size; r++) {
@@ -44,7 +45,7 @@ static shoal_status malformed(const char *text)
                     text);
 }
 
-/* The next number >= 1 of the list, which ends at `stop` or the end of text. */
+/* Parses the next number >= 1, which must be followed by `stop` or the end of the text. */
 static bool next_count(const char **text, char stop, int64_t *count)
 {
   char digits[16];
@@ -56,7 +57,7 @@ static bool next_count(const char **text, char stop, int64_t *count)
   return shoal_parse_i64(digits, count) == SHOAL_OK && *count >= 1;
 }
 
-/* node[r] for a pretended topology. */
+/* Fills node[r] for a pretended topology. */
 static shoal_status pretend_nodes(const char *text, int size, int *node, int *nodes)
 {
   int64_t count, per_node = 0, total = 0, n = 0;
@@ -82,7 +83,7 @@ static shoal_status pretend_nodes(const char *text, int size, int *node, int *no
   return SHOAL_OK;
 }
 
-/* Ranks of a node share memory, which hosts do not, so a pretended node lies within one.  `first` is scratch. */
+/* Ranks of a node share memory, so a pretended node must not span hosts.  `first` is scratch space. */
 static shoal_status check_within_hosts(const char *text, const shoal_facts *all, int size, const int *node,
                                        const int *shown, int *first)
 {

@@ -1,7 +1,7 @@
-/* The placement for people and for scripts.
+/* Output of the placement as text and JSON.
  *
- * A table has a row per rank.  In a log of a large run it would bury everything else, so there a row stands for a run
- * of nodes alike: as many ranks each, with as many cores and threads.  placement.json always has every rank. */
+ * The full table has a row per rank.  That is too long for the log of a large run, so there consecutive nodes of the
+ * same layout (equal numbers of ranks, cores and threads) share a row.  placement.json always lists every rank. */
 #include "base/mem.h"
 #include "topo/topo_impl.h"
 #include <stdlib.h>
@@ -40,8 +40,8 @@ void shoal_topo_print(const shoal_topo *t, shoal_str *out)
 /* ---- the ranks of each node ---- */
 
 typedef struct {
-  int *ranks; /* [size]: node by node, ascending within a node */
-  int *first; /* [nodes + 1]: where a node's begin */
+  int *ranks; /* [size] ranks grouped by node, ascending within a node */
+  int *first; /* [nodes + 1] index in `ranks` of each node's first rank */
 } by_node;
 
 static void free_by_node(by_node *b)
@@ -63,7 +63,7 @@ static shoal_status sort_by_node(const shoal_topo *t, by_node *out)
   return st;
 }
 
-static bool alike(const shoal_topo *t, const by_node *b, int node, int other)
+static bool same_layout(const shoal_topo *t, const by_node *b, int node, int other)
 {
   const int *x = &b->ranks[b->first[node]], *y = &b->ranks[b->first[other]];
   int n = b->first[node + 1] - b->first[node];
@@ -75,8 +75,8 @@ static bool alike(const shoal_topo *t, const by_node *b, int node, int other)
   return true;
 }
 
-/* "4", or "2-4" where the ranks of a node differ. */
-static const char *span(int low, int high, char *text, size_t cap)
+/* "4", or "2-4" if low and high differ. */
+static const char *format_range(int low, int high, char *text, size_t cap)
 {
   if (low == high)
     snprintf(text, cap, "%d", low);
@@ -85,7 +85,7 @@ static const char *span(int low, int high, char *text, size_t cap)
   return text;
 }
 
-/* Nodes [from, to), which are alike. */
+/* Prints one row for the nodes [from, to), which have the same layout. */
 static void print_nodes(const shoal_topo *t, const by_node *b, int from, int to, shoal_str *out)
 {
   char nodes[32], cores[32], threads[32], ranks[LIST_MAX], hosts[2 * SHOAL_HOST_MAX + 8];
@@ -102,9 +102,9 @@ static void print_nodes(const shoal_topo *t, const by_node *b, int from, int to,
   }
   snprintf(hosts, sizeof hosts, "%s%s%s", p->host, to - from > 1 ? " .. " : "", to - from > 1 ? last->host : "");
   if (all) shoal_topo_list_bits(all, ranks, sizeof ranks);
-  shoal_str_add(out, "%11s  %14d  %9s  %9s  %-24s  %s\n", span(from, to - 1, nodes, sizeof nodes),
-                b->first[from + 1] - b->first[from], span(low[0], high[0], cores, sizeof cores),
-                span(low[1], high[1], threads, sizeof threads), hosts, all ? ranks : "?");
+  shoal_str_add(out, "%11s  %14d  %9s  %9s  %-24s  %s\n", format_range(from, to - 1, nodes, sizeof nodes),
+                b->first[from + 1] - b->first[from], format_range(low[0], high[0], cores, sizeof cores),
+                format_range(low[1], high[1], threads, sizeof threads), hosts, all ? ranks : "?");
   hwloc_bitmap_free(all);
 }
 
@@ -119,7 +119,7 @@ void shoal_topo_print_short(const shoal_topo *t, shoal_str *out)
   shoal_str_add(out, "%11s  %14s  %9s  %9s  %-24s  %s\n", "node", "ranks per node", "cores", "threads", "hosts",
                 "ranks");
   for (int from = 0, to = 0; from < t->nodes; from = to) {
-    for (to = from + 1; to < t->nodes && alike(t, &b, from, to);) to++;
+    for (to = from + 1; to < t->nodes && same_layout(t, &b, from, to);) to++;
     print_nodes(t, &b, from, to, out);
   }
   free_by_node(&b);
@@ -144,9 +144,9 @@ void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out)
   free_by_node(&b);
 }
 
-/* ---- for scripts ---- */
+/* ---- JSON ---- */
 
-/* Rows [from, to). */
+/* Writes the topology with the places of ranks [from, to). */
 static void put_rows(const shoal_topo *t, int from, int to, shoal_json *j, const char *key)
 {
   shoal_json_object(j, key);

@@ -1,7 +1,8 @@
-/* Where am I?  Facts about this process (host, cores it may use) and the table of all ranks that comm/ gathers: which
- * ranks share a node, and so which link a message takes.  What others claim about it: slurm/claims.h.
+/* Topology: the host and allowed cores of this process, and the placement of all ranks, built from what comm/ gathers:
+ * which ranks share a node, and hence which link class a message uses.  What Slurm and launchers claim about it is in
+ * slurm/claims.h.
  *
- * `--topo 2x2` pretends: 2 nodes of 2 ranks on one machine, so two-level methods run on a laptop. */
+ * `--topo 2x2` pretends 2 nodes of 2 ranks on one machine, so that two-level methods can be tested on a laptop. */
 #ifndef SHOAL_TOPO_TOPO_H
 #define SHOAL_TOPO_TOPO_H
 #include "base/env.h"
@@ -14,28 +15,28 @@
 
 enum { SHOAL_HOST_MAX = 64, SHOAL_CPUS_MAX = 128, SHOAL_NUMA_MAX = 64 };
 
-/* Facts of this process; no communication. */
+/* What a process knows about itself, without communication. */
 typedef struct {
   char host[SHOAL_HOST_MAX];
-  char node_id[SHOAL_HOST_MAX]; /* host name + boot id: what decides "same node" */
+  char node_id[SHOAL_HOST_MAX]; /* host name and boot id; equal for processes on the same node */
   int pid;
-  int cores;                      /* size of the affinity mask, in cores as hwloc counts them (not hardware threads) */
+  int cores;                      /* number of cores (not hardware threads) in the affinity mask, according to hwloc */
   int pus;                        /* hardware threads in the mask */
   uint64_t mask_hash;             /* equal masks have equal hashes */
-  char cpu_list[SHOAL_CPUS_MAX];  /* "0-3,8" as the operating system numbers them */
-  int numa_nodes;                 /* memory nodes with a part of the mask */
-  char numa_list[SHOAL_NUMA_MAX]; /* "0-1", their numbers; "" if unknown */
-  int claimed_cores;              /* what the environment claims (SLURM_CPUS_PER_TASK), 0: nothing */
-  int claimed_by_srun;            /* SRUN_CPUS_PER_TASK, 0: nothing; srun refuses to start when the two differ */
+  char cpu_list[SHOAL_CPUS_MAX];  /* hardware threads of the mask by OS index, "0-3,8" */
+  int numa_nodes;                 /* NUMA nodes that intersect the mask */
+  char numa_list[SHOAL_NUMA_MAX]; /* OS indexes of those NUMA nodes, "0-1"; "" if unknown */
+  int claimed_cores;              /* SLURM_CPUS_PER_TASK, 0 if unset */
+  int claimed_by_srun;            /* SRUN_CPUS_PER_TASK, 0 if unset; srun may refuse to start if the two differ */
 } shoal_facts;
-/** The mask is the calling thread's, as the operating system has it: call before threads are pinned.  hwloc only tells
- *  which hardware threads make a core; where it does not know, each counts as one.  ERR_IO if the mask cannot be read. */
+/** Uses the affinity mask of the calling thread: call it before threads are pinned.  hwloc only groups hardware threads
+ *  into cores; those it does not know count as one core each.  ERR_IO if the mask cannot be read. */
 shoal_status shoal_topo_facts(shoal_facts *out);
-void shoal_topo_set_host(shoal_facts *f, const char *host);     /* host name and node identity */
-void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f); /* cores per task that Slurm's variables claim */
-/** Compare all ranks' claims and masks: one warning "asked 4, have 1" for the first rank with fewer, with the cure, as
- *  an error (ERR_WORLD) when `strict`; and one when the two variables of Slurm differ.  "Have" are hardware threads,
- *  which is what Slurm counts at most.  Only rank 0 warns.
+void shoal_topo_set_host(shoal_facts *f, const char *host);     /* sets host and node_id */
+void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f); /* sets claimed_cores and claimed_by_srun */
+/** Compare the cores per task that Slurm claims with the masks of all ranks.  Warns "asked 4, have 1" and how to fix it
+ *  for the first rank that has fewer, or fails with ERR_WORLD if `strict`; also warns if Slurm's two variables differ.
+ *  "Have" counts hardware threads, the largest number of CPUs Slurm may count.  Only rank 0 warns.
  *  @param all  [size] in rank order */
 shoal_status shoal_topo_check_cores(const shoal_facts *all, int size, bool strict);
 
@@ -44,17 +45,18 @@ typedef struct {
   int rank, node, local_rank, local_size;
   char host[SHOAL_HOST_MAX];
   char cpu_list[SHOAL_CPUS_MAX], numa_list[SHOAL_NUMA_MAX];
-  int pid, cores, threads; /* pid 0: planned */
+  int pid, cores, threads; /* pid is 0 in a planned topology */
 } shoal_place;
 typedef struct {
   int size, nodes;
   bool pretended;
-  bool planned;        /* no process has this placement */
+  bool planned;        /* computed by shoal_topo_plan, not that of running processes */
   shoal_place *places; /* [size], owned */
 } shoal_topo;
 
-/** Build the table from everybody's facts, ranks in order.  Nodes are numbered by their lowest rank.  Threads: the
- *  cores of a mask are shared evenly by the ranks of a node that have that same mask, at least one each.
+/** Build the placement from the facts of all ranks, in rank order.  Nodes are numbered in the order of their lowest
+ *  ranks.  Threads: the cores of a mask are divided evenly among the ranks of the node that have the same mask, at
+ *  least one each.
  *  @param pretend  NULL, or "NxG" (N nodes of G ranks, ranks node by node; N*G must be `size`, ERR_USAGE else),
  *                  or a list of ranks per node, "2,1,2,3".  ERR_USAGE too if it puts ranks of different hosts on one
  *                  node, because ranks of a node share memory */
@@ -62,22 +64,22 @@ shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pre
 void shoal_topo_destroy(shoal_topo *t);
 shoal_link shoal_topo_link(const shoal_topo *t, int rank_a, int rank_b); /* SELF, NODE or BETWEEN */
 void shoal_topo_print(const shoal_topo *t, shoal_str *out);              /* the placement table, a row per rank */
-/** The same for a log: above 16 ranks one row for each run of nodes alike. */
+/** A shorter table for logs: above 16 ranks, consecutive nodes of the same layout share a row. */
 void shoal_topo_print_short(const shoal_topo *t, shoal_str *out);
 void shoal_topo_put_json(const shoal_topo *t, shoal_json *j, const char *key);
 void shoal_topo_put_json_row(const shoal_topo *t, int rank, shoal_json *j,
-                             const char *key); /* the same with one place */
+                             const char *key); /* as above, with the place of one rank only */
 
-/* Identity of a layout: which ranks share a node, as 16 hexadecimal digits and the end of the text. */
+/* Identity of a layout, that is, of which ranks share a node: 16 hexadecimal digits and the terminating NUL. */
 enum { SHOAL_LAYOUT_HASH = 17 };
-/** Equal for two placements exactly when (but for a chance of 2^-64) each two ranks share a node in both or in neither:
- *  names of hosts, cores, and whether it is pretended do not count. */
+/** Equal for two placements if and only if (up to a probability of 2^-64) the same ranks share nodes; host names, cores
+ *  and whether the topology is pretended do not matter. */
 void shoal_topo_layout_hash(const shoal_topo *t, char out[SHOAL_LAYOUT_HASH]);
-/** The same from what shoal_topo_put_json wrote.  @return ERR_IO if it does not tell the nodes of `size` ranks */
+/** The same from the output of shoal_topo_put_json.  @return ERR_IO if it does not contain the nodes of `size` ranks */
 shoal_status shoal_topo_read_layout(const char *placement, int64_t size, char out[SHOAL_LAYOUT_HASH]);
-/** For people: ranks per node, "2,2", with " interleaved" where the ranks of a node do not follow each other; where that is
- *  too long "2,2,... (300 nodes)".  Different layouts may read alike.  @param cap  64 or more */
+/** For messages: ranks per node, "2,2", with " interleaved" if the ranks of a node are not consecutive; abbreviated to
+ *  "2,2,... (300 nodes)" if too long.  Different layouts may give the same text.  @param cap  64 or more */
 void shoal_topo_layout_text(const shoal_topo *t, char *out, size_t cap);
-/** Which ranks make the node groups and the groups of one rank per node. */
+/** Prints the ranks of the groups: one group per node, and groups across nodes with one rank of each. */
 void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out);
 #endif

@@ -1,16 +1,17 @@
-/* Clocks of different hosts laid over each other.
+/* Alignment of the clocks of different hosts.
  *
- * Monotonic clocks start at boot and tick at slightly different rates.  A reading says: when this rank's clock stood at
- * L, rank 0's stood at R = L - offset, give or take the bound.  Two readings make a line,
+ * Monotonic clocks start at boot and run at slightly different rates.  A reading states that when this rank's clock was
+ * at L, rank 0's clock was at R = L - offset, within a bound.  Two readings define a line,
  *
  *     local = drift * (time of rank 0) + offset,      drift = (L_end - L_start) / (R_end - R_start)
  *
- * through both points; in between a rank's time is off by no more than the larger of the two bounds, as long as the
- * rate itself stays what it is.  With one reading (a run that was killed, or still runs) the rate is taken as equal and
+ * through both points.  Between them the error of a converted time is at most the larger of the two bounds, provided
+ * that the rate is constant.  With one reading (a run that was killed or is still running) equal rates are assumed and
  * the bound holds at the start only.
  *
- * Numbers are large (nanoseconds since boot) and differences small, so the arithmetic is in long double, and the offset
- * is computed from the drift as it is stored: the line then passes through the first point to the nanosecond. */
+ * The numbers are large (nanoseconds since boot) and their differences small, so the arithmetic uses long double, and
+ * the offset is computed from the drift rounded to double, as stored: the line then passes through the first point to
+ * the nanosecond. */
 #include "trace/trace_impl.h"
 
 void shoal_trace_clock_fit(const shoal_trace_reading *start, const shoal_trace_reading *end, double *offset_ns,

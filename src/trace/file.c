@@ -1,12 +1,12 @@
-/* The recorder's file: three data sets that grow, /records, /ops and /attempts.
+/* The recorder's file: three extendible data sets, /records, /ops and /attempts.
  *
  * A rank may be killed at any moment and its trace must still be readable, so
- *   - the earliest HDF5 format is used, which has no "open for writing" mark to clear after a crash;
- *   - metadata stays in memory between flushes (no evictions from the cache), so the file on disk is always the one of
- *     the last flush plus some raw data nobody points at yet;
- *   - a file that cannot be continued is set aside, never overwritten.
- * Not used: SWMR, which needs the newest format (of ten killed ranks none left a readable file), and compression, which
- * would cost the compute thread more than the disk. */
+ *   - the earliest HDF5 format is used, which has no "open for writing" flag that a crash would leave set;
+ *   - metadata stays in memory between flushes (no evictions from the cache), so the file on disk is always that of the
+ *     last flush plus some raw data that the metadata does not refer to yet;
+ *   - a file that cannot be continued is renamed, never overwritten.
+ * Not used: SWMR, which needs the newest format (of ten killed ranks none left a readable file), and compression, whose
+ * cost to the compute thread exceeds the gain on disk. */
 #include "base/log.h"
 #include "base/str.h"
 #include "trace/trace_impl.h"
@@ -39,7 +39,8 @@ static shoal_status create_file(shoal_trace *t, const shoal_trace_info *info)
 
 /* ---- the file of an earlier attempt ---- */
 
-/* Its string table becomes ours; the kinds' names must stand where this version has them. */
+/* Reads the string table of the existing file into the recorder.  It must begin with the kinds' names in the order of
+ * this version; false otherwise. */
 static bool adopt_ops(shoal_trace *t)
 {
   shoal_trace_file *o = &t->out;
@@ -58,14 +59,14 @@ static bool adopt_ops(shoal_trace *t)
   return same;
 }
 
-/* The newest records must be there: they are the ones a crash would have cost. */
+/* Checks that the newest records are readable, since these are the ones a crash may have damaged. */
 static bool last_records_readable(shoal_trace *t)
 {
   uint64_t all = shoal_h5_table_rows(t->out.records), n = all < SHOAL_TRACE_CHUNK ? all : SHOAL_TRACE_CHUNK;
   return shoal_h5_table_read_sound(t->out.records, all - n, n, t->ring) == n;
 }
 
-/* False: it is damaged.  What is whole but not ours to continue is an error instead. */
+/* Opens the file of an earlier attempt.  Returns false if it is damaged; the caller checks version and rank. */
 static bool adopt_file(shoal_trace *t, int64_t *version, int64_t *rank)
 {
   shoal_trace_file *o = &t->out;
@@ -88,7 +89,7 @@ static void drop_file(shoal_trace_file *o)
   shoal_h5_table_close(o->records);
   shoal_h5_table_close(o->ops);
   shoal_h5_table_close(o->attempts);
-  shoal_h5_discard(o->file); /* whole since the last flush, or damaged, or abandoned */
+  shoal_h5_discard(o->file); /* nothing is lost: flushed, or damaged, or abandoned */
   *o = (shoal_trace_file){ { 0 } };
 }
 
@@ -114,7 +115,7 @@ static shoal_status continue_file(shoal_trace *t, const shoal_trace_info *info)
   int64_t version = SHOAL_TRACE_VERSION, rank = info->rank;
   size_t own_ops = t->n_ops;
   SHOAL_CHECK(access(t->path, R_OK | W_OK) == 0, SHOAL_ERR_IO, "cannot continue %s: no permission to write", t->path);
-  bool whole = adopt_file(t, &version, &rank); /* a damaged file is expected after a crash: no failure of this run */
+  bool whole = adopt_file(t, &version, &rank); /* a damaged file is expected after a crash and is not an error */
   SHOAL_CHECK(version <= SHOAL_TRACE_VERSION, SHOAL_ERR_IO,
               "%s has trace format %lld, this Shoal writes %d: move it away or use the newer one", t->path,
               (long long)version, SHOAL_TRACE_VERSION);

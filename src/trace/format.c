@@ -1,5 +1,5 @@
-/* The structs of the file, member by member, so that recorder, reader and docs/trace-format.md agree.  Stored offsets are
- * those of the C struct on a 64-bit machine. */
+/* The structs of the file, member by member, so that recorder, reader and docs/trace-format.md agree.  Offsets in the
+ * file are those of the C struct on a 64-bit machine. */
 #include "trace/format.h"
 #include "base/mem.h"
 #include <stddef.h>

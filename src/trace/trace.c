@@ -1,8 +1,9 @@
-/* The recorder: totals that always run, and a block of records in memory.
+/* The recorder: totals, which are always kept, and a buffer of records.
  *
- * A span costs a few additions and one 56-byte store, because the step is what we measure and must not disturb: no lock
- * (one thread owns a recorder), no allocation (the block is there from the start), no system call but when the block is
- * full or a flush is due.  What that costs is measured when the recorder opens, and reported with the trace.
+ * A span costs a few additions and one 56-byte store, so that recording does not perturb the step it measures: no lock
+ * (one thread owns a recorder), no allocation (the buffer is allocated at open), and no system call except when the
+ * buffer is full or a flush is due.  The cost of a span is measured at open, and the overhead is reported with the
+ * trace.
  *
  *     span ──► totals ──► BY_OP:   ring ──► full, or flush_s passed ──► file ──► flush
  *                    └──► BY_STEP: sums per kind and link ── next step ──► ring
@@ -31,18 +32,18 @@ const char *shoal_trace_kind_name(shoal_trace_kind kind)
 
 /* ---- recording ---- */
 
-/* A failed write is kept for the next flush to return, and recording stops at once: a full ring is written in the middle
- * of a step, which has no way to fail. */
+/* Stores a failed write, to be returned by the next flush, and stops recording.  A full ring is written in the middle
+ * of a step, where an error cannot be returned. */
 static void keep_failure(shoal_trace *t, shoal_status st)
 {
   if (st == SHOAL_OK) return;
   shoal_error_keep(&t->broken, st);
-  shoal_h5_abandon(t->out.file); /* it stays as the last flush left it */
+  shoal_h5_abandon(t->out.file); /* keeps the file as of the last flush */
   free(t->ring);
   t->ring = NULL;
 }
 
-/* Of the calling thread, since it began. */
+/* Context switches of the calling thread since it started. */
 static void count_switches(uint64_t *voluntary, uint64_t *involuntary)
 {
   struct rusage usage;
@@ -75,7 +76,7 @@ static void update_row(shoal_trace *t)
 static void spill(shoal_trace *t)
 {
   uint64_t begin = shoal_now_ns();
-  update_row(t); /* counters as of the records they come with */
+  update_row(t); /* so that the counters include the records being written */
   keep_failure(t, shoal_trace_file_write(t));
   t->flush_ns += shoal_now_ns() - begin;
 }
@@ -100,7 +101,7 @@ static void add_to_sum(shoal_trace *t, const shoal_trace_record *r, uint64_t ns)
   t->sums[r->kind][link].bytes += r->bytes;
 }
 
-/* One record per kind and link of the step that ends; op is the kind's own name, seq the number of spans. */
+/* Emits one record per kind and link for the step that ends; op is the kind's name, seq the number of spans. */
 static void emit_sums(shoal_trace *t)
 {
   for (unsigned kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
@@ -168,7 +169,7 @@ uint32_t shoal_trace_add_op(shoal_trace *t, const char *name)
   if (t->n_ops == t->cap_ops) {
     size_t cap = t->cap_ops ? 2 * t->cap_ops : 64;
     char **grown = realloc(t->ops, cap * sizeof *grown);
-    if (!grown) return SHOAL_TRACE_OTHER; /* a less telling name, nothing worse */
+    if (!grown) return SHOAL_TRACE_OTHER; /* out of memory: record the span under a generic name */
     t->ops = grown;
     t->cap_ops = cap;
   }
@@ -183,7 +184,7 @@ uint32_t shoal_trace_op(shoal_trace *t, const char *name)
   return shoal_trace_add_op(t, name);
 }
 
-/* ---- what others ask ---- */
+/* ---- totals and counters ---- */
 
 double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind)
 {
@@ -208,7 +209,7 @@ void shoal_trace_set_clock(shoal_trace *t, const shoal_trace_reading *start, con
 
 /* ---- opening, flushing, closing ---- */
 
-/* The first caller that hears of a failed write decides what it means; later ones get it as told. */
+/* Returns the stored failure.  The first caller decides whether to print it; later ones get it marked as printed. */
 static shoal_status failure(shoal_trace *t)
 {
   if (t->broken.code == SHOAL_OK) return SHOAL_OK;
@@ -230,7 +231,7 @@ shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent)
   return failure(t);
 }
 
-/* The cost of a span as the loop pays it: reading the clock twice and storing.  Leaves no trace. */
+/* Measures the cost of a span, including its two clock readings, and then resets what the measurement recorded. */
 static void measure_span(shoal_trace *t)
 {
   enum { REPEAT = 1000 };
@@ -288,8 +289,8 @@ shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const s
     fill_row(t, info);
     measure_span(t);
     SHOAL_TRY_GOTO(st, shoal_trace_file_open(t, info), fail);
-    SHOAL_TRY_GOTO(st, shoal_trace_flush(t, true), fail); /* readable from the first moment */
-    t->flush_ns = 0;                                      /* what it costs from here on is what a step feels */
+    SHOAL_TRY_GOTO(st, shoal_trace_flush(t, true), fail); /* the file is readable from now on */
+    t->flush_ns = 0;                                      /* count only flushes during training as overhead */
   }
   *out = t;
   return SHOAL_OK;

@@ -1,9 +1,10 @@
-/* Is this file what its writer finished?  Every fault becomes one line that names the file and the data set.
+/* Verification: is the file exactly what its writer finished?  Every fault becomes a line that names file and data set.
  *
- *   bytes      the check sum of the whole HDF5 part; when it fails, those of the data sets say which of them it is
- *   contents   then HDF5 may look: every data set of the index is there, with its type, shape and place; no other is
+ *   bytes      compares the checksum of the whole HDF5 part; if it differs, those of the data sets tell which is
+ *   damaged contents   then HDF5 opens the file: it must contain exactly the data sets of the index, with type, shape
+ *   and offset
  *
- * Once all bytes are right and HDF5 looks for the data where the index does, values need not be read a second time. */
+ * If all bytes are correct and HDF5 finds the data at the offsets of the index, the values need not be read again. */
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
 #include "h5/table.h"
@@ -34,8 +35,8 @@ static void add_failure(shoal_ckpt_faults *f, shoal_status st)
 
 /* ---- bytes ---- */
 
-/* Which data sets are hit? */
-static void name_damaged_sets(shoal_ckpt *c, shoal_ckpt_faults *faults)
+/* Compares the checksum of each data set and names those that are damaged. */
+static void check_data_sets(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
   for (size_t i = 0; i < c->index.n; i++) {
     const shoal_ckpt_entry *e = &c->index.at[i];
@@ -57,8 +58,9 @@ static void check_bytes(shoal_ckpt *c, shoal_ckpt_faults *faults)
   shoal_status st = shoal_ckpt_crc_range(c->fd, c->path, 0, c->seal.hdf5_bytes, &crc);
   shoal_error unreadable;
   shoal_error_take(&unreadable);
-  /* The data sets' own sums were taken from memory, so they are compared in any case: did HDF5 write what it got? */
-  name_damaged_sets(c, faults);
+  /* The checksums of data sets were computed in memory before writing, so comparing them in any case also verifies that
+   * HDF5 wrote what it was given. */
+  check_data_sets(c, faults);
   if (faults->n == 0 && st != SHOAL_OK)
     shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s", unreadable.text));
   else if (faults->n == 0 && crc != c->seal.hdf5_crc)
@@ -109,23 +111,23 @@ static shoal_status check_set(const shoal_ckpt *c, const shoal_ckpt_entry *e)
 typedef struct {
   const shoal_ckpt *c;
   shoal_ckpt_faults *faults;
-  char *added; /* the last stranger, with a slash: what lies below it is told with it */
-} strangers;
+  char *added; /* name of the last unlisted object, with a slash; objects below it are not reported separately */
+} unlisted_objects;
 
 static bool begins_with(const char *name, const char *prefix)
 {
   return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* A link that is neither a data set of the index nor a group above one. */
-static void look_for_stranger(void *context, const char *name)
+/* Reports a link that is neither a data set of the index nor a group that contains one. */
+static void check_listed(void *context, const char *name)
 {
-  strangers *s = context;
+  unlisted_objects *s = context;
   const shoal_ckpt_index *x = &s->c->index;
   if (s->added && begins_with(name, s->added)) return;
   if (shoal_ckpt_index_find(x, name)) return;
   char *group = shoal_strdup_printf("%s/", name);
-  size_t i = group ? shoal_ckpt_index_lower(x, group) : x->n;
+  size_t i = group ? shoal_ckpt_index_lower_bound(x, group) : x->n;
   if (i < x->n && begins_with(x->at[i].name, group)) {
     free(group);
     return;
@@ -136,10 +138,10 @@ static void look_for_stranger(void *context, const char *name)
   s->added = group;
 }
 
-static void find_strangers(const shoal_ckpt *c, shoal_ckpt_faults *faults)
+static void find_unlisted(const shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
-  strangers s = { c, faults, NULL };
-  add_failure(faults, shoal_h5_list(c->file, look_for_stranger, &s));
+  unlisted_objects s = { c, faults, NULL };
+  add_failure(faults, shoal_h5_list(c->file, check_listed, &s));
   free(s.added);
 }
 
@@ -149,7 +151,7 @@ static void check_contents(shoal_ckpt *c, shoal_ckpt_faults *faults)
   add_failure(faults, st);
   if (st != SHOAL_OK) return;
   for (size_t i = 0; i < c->index.n; i++) add_failure(faults, check_set(c, &c->index.at[i]));
-  find_strangers(c, faults);
+  find_unlisted(c, faults);
 }
 
 void shoal_ckpt_examine(shoal_ckpt *c, shoal_ckpt_faults *faults)

@@ -1,7 +1,7 @@
-/* A checkpoint is created under a temporary name, filled, sealed, checked, renamed.
+/* A checkpoint is created under a temporary name, written, sealed, verified and renamed.
  *
- * Space is reserved before each data set, so that a full disk is an error of ours and the run may go on without this
- * checkpoint (h5/draft.h). */
+ * Space is reserved before each data set is written, so that HDF5 never sees a full disk and the run can continue
+ * without this checkpoint (h5/draft.h). */
 #include "ckpt/draft.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -10,9 +10,6 @@
 #include "ckpt/ckpt_impl.h"
 #include <stdlib.h>
 #include <string.h>
-
-/* More than HDF5 adds for one data set and the groups above it (object headers, B-tree nodes, heaps, one attribute). */
-enum { STRUCTURE = 64 << 10 };
 
 static shoal_status check_space(const char *path, uint64_t need)
 {
@@ -91,7 +88,7 @@ static shoal_ckpt_entry *last(shoal_ckpt_draft *d)
   return &d->index.at[d->index.n - 1];
 }
 
-/* Contiguous, so that the seal can say where the bytes are. */
+/* Creates a contiguous data set, so that the index can give the offset of its bytes. */
 static shoal_status begin_set(shoal_ckpt_draft *d, const char *name, shoal_dtype type, int ndim, const uint64_t *dims)
 {
   uint64_t n, bytes;
@@ -134,7 +131,7 @@ shoal_status shoal_ckpt_draft_add(shoal_ckpt_draft *d, uint64_t n, const void *d
   return add_rows(d, n, (size_t)n * shoal_dtype_size(last(d)->type), data);
 }
 
-/* The data is in: note where, and leave the check sum for readers that know only HDF5. */
+/* Completes a data set: records its offset, and stores the checksum as an attribute for readers that use only HDF5. */
 shoal_status shoal_ckpt_draft_end(shoal_ckpt_draft *d, bool ok)
 {
   shoal_ckpt_entry *e = last(d);
@@ -144,7 +141,7 @@ shoal_status shoal_ckpt_draft_end(shoal_ckpt_draft *d, bool ok)
   if (ok && st == SHOAL_OK && e->bytes > 0) {
     e->offset = shoal_h5_table_offset(set);
     if (e->offset == SHOAL_H5_NO_OFFSET)
-      st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: its bytes are nowhere", e->name, d->file.path);
+      st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: HDF5 gave it no offset", e->name, d->file.path);
   }
   if (!ok || st != SHOAL_OK) {
     shoal_h5_table_close(set);

@@ -1,8 +1,9 @@
-/* `shoal ckpt export`: the model alone, as an HDF5 file that any program reads.
+/* `shoal ckpt export`: only the model, as a plain HDF5 file for other programs.
  *
- * Every method's checkpoint holds the model as global named tensors of full-rank weights under /model, whatever the ranks
- * themselves trained, so there is nothing to assemble: the tensors are copied under the names that PyTorch's reference
- * models use, with mean batch-norm statistics, and no optimizer state.  One tensor is in memory at a time. */
+ * The checkpoint of every method contains the model as global named tensors of full-rank weights under /model, whatever
+ * part of it each rank trained, so nothing has to be assembled: the tensors are copied under the names used by
+ * PyTorch's reference models, with mean batch-norm statistics and without optimizer state.  One tensor is in memory at
+ * a time. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "ckpt/ckpt.h"

@@ -1,15 +1,15 @@
-/* The folder of checkpoints: which is the latest, which may go.
+/* A folder of checkpoints: finds the latest one and removes old ones.
  *
- *   step-000000200.h5                    newest; damaged: skipped, and told why
+ *   step-000000200.h5                    newest, but damaged: skipped with a warning
  *   step-000000150.h5                    newest that verifies: "latest"
- *   step-000000100.h5                    goes when keep = 1, after 150 has been verified once more
- *   .step-000000250.h5.tmp-node3-4711    of a writer that is gone: swept
+ *   step-000000100.h5                    removed if keep = 1, after 150 has been verified again
+ *   .step-000000250.h5.tmp-node3-4711    temporary file of a writer that has ended: swept
  *
- * There is no pointer file to a latest checkpoint, because it could be wrong; the folder is looked at instead.  Damaged
- * files are never chosen and not removed while they are newer than what is kept: somebody may want to know why.
+ * No file or link names the latest checkpoint, because it could be wrong; the folder is scanned instead.  Damaged files
+ * are never used, and not removed while they are newer than the kept ones, so that users can investigate.
  *
- * Sweeping: a temporary goes when its name says this host and a process that no longer exists, or when it has not been
- * written for a day (other hosts cannot be asked).  One of a living process stays. */
+ * Sweeping removes a temporary file if its name gives this host and a process that no longer exists, or if it was not
+ * modified for a day (processes on other hosts cannot be checked).  That of a running process is kept. */
 #include "ckpt/folder.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -28,9 +28,9 @@
 
 enum { A_DAY = 24 * 60 * 60 };
 
-/* ---- what lies there ---- */
+/* ---- scanning ---- */
 
-/* "step-000001234.h5" */
+/* Parses "step-000001234.h5". */
 static bool parse_name(const char *name, uint64_t *step)
 {
   static const char prefix[] = "step-";
@@ -103,7 +103,7 @@ void shoal_ckpt_folder_free(shoal_ckpt_folder *f)
 shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, char **why)
 {
   shoal_ckpt *c = NULL;
-  shoal_error before; /* a damaged checkpoint is an answer, and no failure of this run */
+  shoal_error before; /* saved and restored, because a damaged checkpoint is a valid result here */
   shoal_error_take(&before);
   shoal_status st = shoal_ckpt_open(file->path, true, &c);
   *why = st == SHOAL_OK ? NULL : shoal_strdup_printf("%s", shoal_error_text(st));
@@ -145,7 +145,7 @@ shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_
 
 /* ---- sweep ---- */
 
-/* The host and process that a temporary name ends with. */
+/* Parses the host and process id at the end of a temporary name. */
 static bool parse_temporary(const char *name, char *host, size_t cap, int64_t *pid)
 {
   const char *mark = NULL;
@@ -162,7 +162,7 @@ static bool is_left_over(const char *path, const char *name, const char **why)
   char host[128], own_host[128];
   int64_t pid, own_pid;
   struct stat file;
-  char *own = shoal_temporary_name("x"); /* how this host and process would sign */
+  char *own = shoal_temporary_name("x"); /* to learn how this host's name is written */
   bool ours = parse_temporary(name, host, sizeof host, &pid) &&
               parse_temporary(own, own_host, sizeof own_host, &own_pid) && strcmp(host, own_host) == 0;
   free(own);
@@ -217,7 +217,7 @@ shoal_status shoal_ckpt_prune(const char *dir, int keep)
   size_t want = keep < 1 ? 1 : (size_t)keep, good = 0, i = 0;
   shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
-  /* Fewer files than that cannot hold one too many, so nothing has to be read. */
+  /* With at most `want` files none can be removed, so nothing has to be read. */
   while (f.n > want && i < f.n && good < want) good += verifies(&f.at[i++]) ? 1 : 0;
   if (good == want) st = remove_from(&f, i);
   shoal_ckpt_folder_free(&f);

@@ -1,30 +1,30 @@
-/* A folder of checkpoints: what lies in it, which is the latest, which may go. */
+/* A folder of checkpoints: its contents, the latest one, and removal of old ones. */
 #ifndef SHOAL_CKPT_FOLDER_H
 #define SHOAL_CKPT_FOLDER_H
 #include "ckpt/ckpt.h"
 
-/** Newest (by step) that verifies; says in one warning line each what it skipped and why.  *path_out NULL if none, also
- *  when there is no folder.  Caller frees. */
+/** The newest checkpoint (by step) that verifies; a warning per skipped file gives the reason.  *path_out is NULL if
+ *  there is none or the folder does not exist.  Caller frees. */
 shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out);
-/** Remove temporaries of writers that are gone (same host and dead pid, or older than a day), listed in the log. */
+/** Remove the temporary files of writers that have ended (this host and a dead pid, or older than a day); logs each. */
 shoal_status shoal_ckpt_sweep(const char *dir);
-/** Keep the newest `keep` that verify (at least 1): each is read again before an older file goes.  Damaged files newer
- *  than the oldest kept one stay.  With fewer than `keep` good ones nothing goes. */
+/** Keep the newest `keep` (at least 1) checkpoints that verify and remove older files; each kept one is verified again
+ *  first.  Damaged files newer than the oldest kept one stay.  With fewer than `keep` good ones nothing is removed. */
 shoal_status shoal_ckpt_prune(const char *dir, int keep);
 
 typedef struct {
   char *path;
-  uint64_t step; /* of the name */
+  uint64_t step; /* according to the name */
 } shoal_ckpt_file;
 typedef struct {
   shoal_ckpt_file *at; /* newest first */
   size_t n;
-  char **temporaries; /* names below the folder */
+  char **temporaries; /* names of temporary files, without the folder */
   size_t n_temporaries;
 } shoal_ckpt_folder;
-/** What lies in a folder, by its names; a missing folder is an empty one. */
+/** List a folder, without opening the files; a missing folder counts as empty. */
 shoal_status shoal_ckpt_folder_scan(const char *dir, shoal_ckpt_folder *out);
 void shoal_ckpt_folder_free(shoal_ckpt_folder *f);
-/** Open with full verification, silently.  NULL and *why (caller frees) when it cannot be used. */
+/** Open with full verification, silently.  Returns NULL, with the reason in *why (caller frees), if that fails. */
 shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, char **why);
 #endif

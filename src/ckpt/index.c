@@ -1,7 +1,7 @@
-/* The index that lists every data set of a file, and shapes.
+/* The index of all data sets of a checkpoint, and functions for shapes.
  *
- * The index exists because HDF5 cannot miss what is gone: a file whose group lost an entry is still a valid file.  The
- * list is kept beside the HDF5 part (seal.c), and reading compares the two. */
+ * The index is needed because HDF5 cannot detect a missing data set: a file whose group lost an entry is still valid.
+ * It is stored after the HDF5 part (seal.c), and verification compares the two. */
 #include "ckpt/index.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ shoal_status shoal_ckpt_elements(shoal_dtype type, int ndim, const uint64_t *dim
 {
   const uint64_t most = (uint64_t)INT64_MAX / 8; /* 8 bytes: the widest type */
   if (shoal_dtype_size(type) == 0 || ndim < 0 || ndim > SHOAL_CKPT_MAX_DIMS) return SHOAL_ERR_ARG;
-  uint64_t n = 1, product = 1; /* `product` leaves out zeros: [0, 2^63] is empty and still no shape */
+  uint64_t n = 1, product = 1; /* `product` ignores zeros: [0, 2^63] is empty but not a valid shape */
   for (int i = 0; i < ndim; i++) {
     n = dims[i] == 0 ? 0 : n;
     if (dims[i] > 1 && product > most / dims[i]) return SHOAL_ERR_ARG;
@@ -61,7 +61,7 @@ void shoal_ckpt_index_sort(shoal_ckpt_index *x)
   if (x->n > 1) qsort(x->at, x->n, sizeof *x->at, by_name);
 }
 
-size_t shoal_ckpt_index_lower(const shoal_ckpt_index *x, const char *name)
+size_t shoal_ckpt_index_lower_bound(const shoal_ckpt_index *x, const char *name)
 {
   size_t low = 0, high = x->n;
   while (low < high) {
@@ -76,7 +76,7 @@ size_t shoal_ckpt_index_lower(const shoal_ckpt_index *x, const char *name)
 
 const shoal_ckpt_entry *shoal_ckpt_index_find(const shoal_ckpt_index *x, const char *name)
 {
-  size_t i = shoal_ckpt_index_lower(x, name);
+  size_t i = shoal_ckpt_index_lower_bound(x, name);
   return i < x->n && strcmp(x->at[i].name, name) == 0 ? &x->at[i] : NULL;
 }
 

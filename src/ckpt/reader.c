@@ -1,10 +1,11 @@
-/* Reading a checkpoint.  Opening is in three steps, each of which trusts only what the one before has shown:
+/* Reading a checkpoint.  Opening has three steps, each of which relies only on what the previous one has verified:
  *
- *   seal    plain reads: is this a finished checkpoint, and what should be in it?      open_seal
- *   bytes   plain reads, on request: is every byte what the writer finished?           examine (check.c)
- *   HDF5    the library opens it, foreign content is refused, the attributes are read  open_hdf5
+ *   seal    plain reads: is this a finished checkpoint, and what should it contain?      open_seal
+ *   bytes   plain reads, on request: is every byte as the writer left it?                examine (check.c)
+ *   HDF5    HDF5 opens the file, references to other files are rejected, and the
+ *           attributes are read                                                          open_hdf5
  *
- * Without verification the middle step is left out; reading an array still compares its check sum. */
+ * Without verification the middle step is skipped; reading an array still compares its checksum. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -22,7 +23,7 @@ shoal_status shoal_ckpt_open_seal(const char *path, shoal_ckpt **out)
   shoal_ckpt *c = NULL;
   SHOAL_TRY(SHOAL_ALLOC(1, &c));
   c->path = shoal_strdup_printf("%s", path);
-  c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* without waiting, should it be a pipe */
+  c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK, in case it is a pipe */
   SHOAL_CHECK_GOTO(st, c->fd >= 0, fail, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
   SHOAL_TRY_GOTO(st, shoal_ckpt_seal_read(c->fd, path, &c->seal, &c->index), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(c->index.n, &c->names), fail);
@@ -89,7 +90,7 @@ shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
   SHOAL_TRY(shoal_h5_get_i64(c->file, "size", &c->info.size));
   SHOAL_TRY(shoal_h5_get_string(c->file, "config", &c->config));
   c->info.config = c->config;
-  /* files of before they were added lack these */
+  /* absent in older files */
   if (shoal_h5_has_attribute(c->file, "layout_hash"))
     SHOAL_TRY(get_text(c, "layout_hash", c->info.layout_hash, sizeof c->info.layout_hash));
   if (shoal_h5_has_attribute(c->file, "placement")) SHOAL_TRY(shoal_h5_get_string(c->file, "placement", &c->placement));

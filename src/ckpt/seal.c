@@ -1,17 +1,17 @@
-/* The seal: what makes a checkpoint checkable without trusting HDF5.
+/* The seal: allows verifying a checkpoint without HDF5.
  *
  *   +--------------------------+----------------+---------+
- *   | HDF5 file, complete      | index, text    | seal    |    any HDF5 reader opens this: HDF5 knows where its part
- *   +--------------------------+----------------+---------+    ends and does not look further
+ *   | HDF5 file, complete      | index, text    | seal    |    any HDF5 reader can open this, because HDF5 stores the
+ *   +--------------------------+----------------+---------+    end of its part and ignores what follows
  *   0                  hdf5_bytes    + index_bytes     + 40
  *
- * Check sums inside an HDF5 file need HDF5 to find them, and HDF5 does not survive every damaged file: flipping single
- * bytes of a 14 KB file's structure made HDF5 1.10.8 crash or loop 50 times in 10 000 (segmentation fault, smashed
- * stack, endless loop).  A resume must not die of the very file it should skip.  So the last bytes hold a CRC-32C of
- * all bytes before them and a list of where each data set lies.  Damage is found, and named, with plain reads; HDF5
- * only ever sees files that are byte for byte what a writer finished.
+ * Checksums inside an HDF5 file can only be found by HDF5, which crashes on some damaged files: flipping single bytes
+ * of the metadata of a 14 KB file made HDF5 1.10.8 crash or hang 50 times in 10 000 (segmentation fault, stack
+ * smashing, infinite loop).  A resume must not crash on a file that it should skip.  So the end of the file holds a
+ * CRC-32C of all bytes before it and the offset of each data set.  Plain reads detect and locate damage; HDF5 opens
+ * only files that are byte for byte as written.
  *
- * A file that another program has rewritten has lost its seal and is refused: what it holds was verified by nobody. */
+ * A file rewritten by another program has lost its seal and is rejected, because its contents were never verified. */
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -113,7 +113,8 @@ static shoal_status append_seal(int fd, const char *path, const shoal_str *text)
   SHOAL_TRY(write_at(fd, path, s.hdf5_bytes, text->text, text->len));
   SHOAL_TRY(write_at(fd, path, s.hdf5_bytes + text->len, &s, sizeof s));
   if (fsync(fd) != 0) return write_fault(path, errno);
-  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* a hint; where it is ignored the check reads memory */
+  posix_fadvise(fd, 0, 0,
+                POSIX_FADV_DONTNEED); /* only a hint; if ignored, the verification reads from the page cache */
   return SHOAL_OK;
 }
 
@@ -155,7 +156,7 @@ static bool parse_shape(const char *text, shoal_ckpt_entry *e)
   }
 }
 
-/* `line` is cut into its fields; fields behind the fifth are for later versions. */
+/* Parses one line of the index, which is split in place.  Fields after the fifth are reserved for later versions. */
 static bool parse_line(char *line, uint64_t hdf5_bytes, shoal_ckpt_index *index)
 {
   char *field[5], *rest = line, *end1, *end2;
@@ -173,7 +174,7 @@ static bool parse_line(char *line, uint64_t hdf5_bytes, shoal_ckpt_index *index)
 static shoal_status parse_index(char *text, const char *path, uint64_t hdf5_bytes, shoal_ckpt_index *index)
 {
   for (char *line, *rest = text; (line = strsep(&rest, "\n")) && rest;)
-    SHOAL_CHECK(parse_line(line, hdf5_bytes, index), SHOAL_ERR_IO, "%s: line %zu of its index makes no sense", path,
+    SHOAL_CHECK(parse_line(line, hdf5_bytes, index), SHOAL_ERR_IO, "%s: line %zu of its index is invalid", path,
                 index->n + 1);
   shoal_ckpt_index_sort(index);
   return SHOAL_OK;
@@ -194,7 +195,7 @@ out:
   return st;
 }
 
-/* The sizes of files that are no checkpoint have a different cure each. */
+/* Checks type, size, signature and seal, because files that are not checkpoints need different remedies. */
 static shoal_status look_at_ends(int fd, const char *path, uint64_t *size, seal_bytes *s)
 {
   static const unsigned char signature[8] = { 0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n' };

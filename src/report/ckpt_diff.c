@@ -1,11 +1,12 @@
-/* `shoal ckpt diff`: where do two checkpoints differ, and by how much?
+/* `shoal ckpt diff`: where two checkpoints differ, and by how much.
  *
  * Both files are verified first, so that damage is not mistaken for a difference.  Then the two sorted lists of names
- * are merged, and arrays are compared in pieces, so memory does not grow with them.
+ * are merged, and arrays are compared in pieces, so memory use does not depend on their size.
  *
- * Tolerance 0 asks for equal bits, as "stop and resume equals not stopping" does: then -0 differs from 0, and a NaN
- * equals the same NaN.  A positive tolerance is relative to the largest finite value of the array in the first file: element by
- * element would ask for digits of numbers that are rounding noise.  Two NaN agree, a NaN and a number do not. */
+ * Tolerance 0 compares bits, as needed to check that a resumed run equals an uninterrupted one: -0 differs from 0, and
+ * a NaN equals the same NaN.  A positive tolerance is relative to the largest finite value of the array in the first
+ * file; relative to each element it would require digits of values that are rounding noise.  Two NaNs agree, a NaN and
+ * a number do not. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -18,24 +19,24 @@
 enum { PIECE = 4 << 20 }; /* bytes compared at a time */
 
 typedef struct {
-  uint64_t count, at; /* how many differ; element with the largest difference */
+  uint64_t count, at; /* number of elements that differ; index of the one with the largest difference */
   double largest;
-  double a, b; /* there */
+  double a, b; /* values at that index */
 } difference;
 
 typedef struct {
   const shoal_ckpt *a, *b;
   double tolerance;
   bool as_json;
-  shoal_str text;  /* of the table */
-  shoal_json json; /* or the document: "differences" is open */
+  shoal_str text;  /* lines of the text output */
+  shoal_json json; /* or the JSON document, within its array "differences" */
   size_t compared, different;
   void *piece_a, *piece_b;
 } diff;
 
 /* ---- values ---- */
 
-/* One element as a number, and the distance of two: integers are subtracted exactly before they become floating. */
+/* Converts two elements to double and returns their distance.  Integers are subtracted exactly, before conversion. */
 #define NUMBER_CASE(code, type, distance_of)                                                                           \
   case code: {                                                                                                         \
     type x, y;                                                                                                         \
@@ -73,7 +74,7 @@ static void compare_elements(const diff *d, shoal_dtype type, double bound, uint
     if (memcmp(pa, pb, width) == 0) continue;
     double far = distance(type, pa, pb, &a, &b);
     if (d->tolerance > 0 && (far <= bound || (isnan(a) && isnan(b)))) continue;
-    if (isnan(far)) far = a == b ? 0 : INFINITY; /* equal infinities do not come here; a NaN is as far as can be */
+    if (isnan(far)) far = a == b ? 0 : INFINITY; /* NaN against a number; equal infinities were skipped above */
     if (out->count++ == 0 || far > out->largest) {
       out->largest = far;
       out->at = first + i;
@@ -83,7 +84,7 @@ static void compare_elements(const diff *d, shoal_dtype type, double bound, uint
   }
 }
 
-/* What the tolerance is relative to. */
+/* Finds the largest finite absolute value of an array, which the tolerance is relative to. */
 static shoal_status largest_value(const diff *d, const shoal_ckpt_entry *e, double *out)
 {
   size_t width = shoal_dtype_size(e->type);
@@ -120,7 +121,7 @@ static shoal_status compare_values(const diff *d, const shoal_ckpt_entry *a, con
 
 /* ---- lines ---- */
 
-static void say(diff *d, const char *name, const char *what, const char *words)
+static void add_difference(diff *d, const char *name, const char *what, const char *words)
 {
   d->different++;
   if (!d->as_json) {
@@ -134,24 +135,24 @@ static void say(diff *d, const char *name, const char *what, const char *words)
   shoal_json_end(&d->json);
 }
 
-/* The place of element `at` of a row-major array. */
-static void find_place(const shoal_ckpt_entry *e, uint64_t at, uint64_t place[SHOAL_CKPT_MAX_DIMS])
+/* Converts the linear index `at` of a row-major array to its indices. */
+static void find_indices(const shoal_ckpt_entry *e, uint64_t at, uint64_t indices[SHOAL_CKPT_MAX_DIMS])
 {
   for (int i = e->ndim - 1; i >= 0; i--) {
-    place[i] = at % e->dims[i];
+    indices[i] = at % e->dims[i];
     at /= e->dims[i];
   }
 }
 
-static void say_values(diff *d, const shoal_ckpt_entry *e, const difference *found)
+static void add_value_difference(diff *d, const shoal_ckpt_entry *e, const difference *found)
 {
   char text[256];
-  uint64_t place[SHOAL_CKPT_MAX_DIMS];
-  find_place(e, found->at, place);
+  uint64_t indices[SHOAL_CKPT_MAX_DIMS];
+  find_indices(e, found->at, indices);
   d->different++;
   if (!d->as_json) {
     shoal_str_add(&d->text, "%s: %" PRIu64 " of %" PRIu64 " values differ, most at %s: %.9g and %.9g, %.3g apart\n",
-                  e->name, found->count, e->n, shoal_ckpt_shape_text(e->ndim, place, text, sizeof text), found->a,
+                  e->name, found->count, e->n, shoal_ckpt_shape_text(e->ndim, indices, text, sizeof text), found->a,
                   found->b, found->largest);
     return;
   }
@@ -161,7 +162,7 @@ static void say_values(diff *d, const shoal_ckpt_entry *e, const difference *fou
   shoal_json_uint(&d->json, "count", found->count);
   shoal_json_uint(&d->json, "of", e->n);
   shoal_json_array(&d->json, "at");
-  for (int i = 0; i < e->ndim; i++) shoal_json_uint(&d->json, NULL, place[i]);
+  for (int i = 0; i < e->ndim; i++) shoal_json_uint(&d->json, NULL, indices[i]);
   shoal_json_end(&d->json);
   shoal_json_real(&d->json, "a", found->a);
   shoal_json_real(&d->json, "b", found->b);
@@ -181,19 +182,19 @@ static shoal_status compare_pair(diff *d, const shoal_ckpt_entry *a, const shoal
     char *words = shoal_strdup_printf(
         "%s %s and %s %s", shoal_dtype_name(a->type), shoal_ckpt_shape_text(a->ndim, a->dims, one, sizeof one),
         shoal_dtype_name(b->type), shoal_ckpt_shape_text(b->ndim, b->dims, other, sizeof other));
-    say(d, a->name, "shape", words);
+    add_difference(d, a->name, "shape", words);
     free(words);
     return SHOAL_OK;
   }
   SHOAL_TRY(compare_values(d, a, b, &found));
-  if (found.count) say_values(d, a, &found);
+  if (found.count) add_value_difference(d, a, &found);
   return SHOAL_OK;
 }
 
 static shoal_status merge(diff *d, const char *only, const char *except)
 {
   const shoal_ckpt_index *x = shoal_ckpt_get_index(d->a), *y = shoal_ckpt_get_index(d->b);
-  size_t n = strlen(only), i = shoal_ckpt_index_lower(x, only), j = shoal_ckpt_index_lower(y, only);
+  size_t n = strlen(only), i = shoal_ckpt_index_lower_bound(x, only), j = shoal_ckpt_index_lower_bound(y, only);
   for (;;) {
     bool in_a = i < x->n && strncmp(x->at[i].name, only, n) == 0,
          in_b = j < y->n && strncmp(y->at[j].name, only, n) == 0;
@@ -206,16 +207,16 @@ static shoal_status merge(diff *d, const char *only, const char *except)
     }
     d->compared++;
     if (order < 0) {
-      say(d, x->at[i++].name, "missing", "only in the first");
+      add_difference(d, x->at[i++].name, "missing", "only in the first");
     } else if (order > 0) {
-      say(d, y->at[j++].name, "missing", "only in the second");
+      add_difference(d, y->at[j++].name, "missing", "only in the second");
     } else {
       SHOAL_TRY(compare_pair(d, &x->at[i++], &y->at[j++]));
     }
   }
 }
 
-/* Where a run stands belongs to what is compared; when and under which name it ran does not. */
+/* Compares the attributes that describe the state of training; run name and date are ignored. */
 static void compare_info(diff *d)
 {
   const shoal_ckpt_info *a = shoal_ckpt_get_info(d->a), *b = shoal_ckpt_get_info(d->b);
@@ -231,13 +232,13 @@ static void compare_info(diff *d)
   for (size_t i = 0; i < SHOAL_COUNT(numbers); i++) {
     if (numbers[i].a == numbers[i].b) continue;
     char *text = shoal_strdup_printf("%" PRIu64 " and %" PRIu64, numbers[i].a, numbers[i].b);
-    say(d, numbers[i].name, "attribute", text);
+    add_difference(d, numbers[i].name, "attribute", text);
     free(text);
   }
   for (size_t i = 0; i < SHOAL_COUNT(words); i++) {
     if (strcmp(words[i].a, words[i].b) == 0) continue;
     char *text = shoal_strdup_printf("%s and %s", words[i].a, words[i].b);
-    say(d, words[i].name, "attribute", text);
+    add_difference(d, words[i].name, "attribute", text);
     free(text);
   }
 }

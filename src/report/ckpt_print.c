@@ -1,7 +1,7 @@
-/* `shoal ckpt list` and `show`: checkpoints for people, or with --json for scripts.
+/* `shoal ckpt list` and `shoal ckpt show`: checkpoints as text, or with --json for scripts.
  *
- * The list verifies every file, because whether one can resume from it is what people look for; that reads everything
- * once.  Show opens one file without reading its data. */
+ * `list` verifies every file, because users want to know which ones can be resumed from; that reads all data once.
+ * `show` opens one file without reading its data. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -26,7 +26,7 @@ static uint64_t data_bytes(const shoal_ckpt *c)
   return sum;
 }
 
-/* The attributes, as members of the object that is open. */
+/* Writes the attributes as members of the current object. */
 static void put_info(shoal_json *j, const shoal_ckpt *c)
 {
   const shoal_ckpt_info *i = shoal_ckpt_get_info(c);

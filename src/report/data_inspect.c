@@ -1,8 +1,8 @@
-/* `shoal data inspect`: what is in a file, how dear shuffled reads of it are, and whether it is sound.
+/* `shoal data inspect`: the contents of a data set, the cost of shuffled reads, and whether the file is valid.
  *
- * One sequential pass over everything finds out-of-range labels, values that are not finite, and the check sum.  The
- * read amplification is the number of bytes of the chunks that one sample touches, over the bytes of the sample: what a
- * reader pays that fetches whole chunks and never meets the same one again, as in shuffled training. */
+ * One sequential pass finds labels out of range and values that are NaN or infinite, and computes the checksum.  The
+ * read amplification is the number of bytes in the chunks that hold one sample, divided by the bytes of the sample: the
+ * cost factor of a reader that fetches whole chunks without reusing them, as in shuffled training. */
 #include "base/crc32c.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -17,8 +17,9 @@
 enum { BLOCK_BYTES = 4 << 20, SHOWN = 20 };
 
 typedef struct {
-  char layout[224];     /* "chunks [5, 3, 32, 32], deflate" */
-  double amplification; /* 1: only the sample's own bytes; 0: not said, of text, which is read in passages */
+  char layout[224]; /* "chunks [5, 3, 32, 32], deflate" */
+  double
+      amplification; /* 1: only the sample's own bytes are read; 0: not reported for text, which is read in windows */
   uint64_t wrong_labels, first_wrong;
   int32_t wrong_value;
 } part_facts;
@@ -29,13 +30,13 @@ typedef struct {
   shoal_data_stored stored;
   part_facts part[2];
   uint64_t *histogram[2]; /* [classes] */
-  double *mean, *std;     /* of the training split, computed */
+  double *mean, *std;     /* [groups] computed over the training split */
   size_t groups;
   uint64_t not_finite;
   uint32_t checksum;
 } facts;
 
-/* ---- gathering ---- */
+/* ---- collecting ---- */
 
 static shoal_status describe_layout(const shoal_dataset *d, shoal_split split, part_facts *p)
 {
@@ -130,7 +131,7 @@ static shoal_status gather(facts *f)
   return pass_all(f);
 }
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
 static const char *const kinds[] = { "images", "features", "text" };
 
@@ -145,7 +146,7 @@ static bool checksum_ok(const facts *f)
   return !f->stored.has_checksum || f->checksum == f->info->checksum;
 }
 
-/* The k-th line of the class names; "" when there are none. */
+/* The k-th line of the class names, or "" if there are none. */
 static void class_name(const char *names, int64_t k, char *buf, size_t cap)
 {
   const char *at = names ? names : "";

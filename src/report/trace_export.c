@@ -1,14 +1,14 @@
 /* `shoal trace export`: spans as JSON for Chrome's about:tracing and for Perfetto (the "Trace Event Format").
  *
- *     process   node 1 (n2), rank 3          one per rank, in the order of nodes; labelled with its clock's bound
- *     track 0   work                         steps with forward, backward, waits, ... inside
- *     track 1.. exchanges                    as many as were under way together: what overlaps lies in different tracks
+ *     process   node 1 (n2), rank 3          one per rank, ordered by node; labelled with the bound of its clock
+ *     track 0   work                         steps, which contain forward, backward, waits, ...
+ *     track 1.. exchanges                    overlapping exchanges are on different tracks
  *
- * All times are on rank 0's clock, from the moment it opened its trace.  Conversion keeps the order of a rank's times,
- * so spans that nest stay nested.  Several attempts lie one after the other as the wall clock has them, since monotonic
- * clocks start anew with a machine.  One file is held in memory at a time, and events go straight to the output.
+ * All times are on rank 0's clock and start when it opened its trace.  The conversion is monotonic, so nested spans
+ * stay nested.  Several attempts are placed by the wall clock, since monotonic clocks restart when a machine boots.
+ * One file is in memory at a time, and events are written to the output immediately.
  *
- * Spans that level `step` only summed have no place in time and are left out. */
+ * Spans that were only summed (level `step`) have no start time and are omitted. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "report/trace_impl.h"
@@ -18,17 +18,17 @@
 typedef struct {
   const shoal_trace_table *table;
   int attempt;
-  int64_t zero_ns; /* since 1970: what time 0 of the output is */
+  int64_t zero_ns; /* time 0 of the output, in nanoseconds since 1970 */
   shoal_json json;
-  /* of the rank being written */
+  /* state of the rank being written */
   const shoal_trace_data *data;
-  size_t tracks;  /* named so far */
-  uint64_t *ends; /* of each track of exchanges, in the attempt being written */
+  size_t tracks;  /* number of tracks named so far */
+  uint64_t *ends; /* end of the last span on each exchange track, in the attempt being written */
 } writer;
 
 /* ---- time ---- */
 
-/* What to add to a time on rank 0's clock to get nanoseconds since 1970, as the lowest rank there is has it. */
+/* Offset from rank 0's clock to nanoseconds since 1970, according to the lowest rank whose trace is given. */
 static int64_t attempt_base(const shoal_trace_table *t, int attempt)
 {
   for (size_t i = 0; i < t->n_lines; i++) {
@@ -38,18 +38,18 @@ static int64_t attempt_base(const shoal_trace_table *t, int attempt)
   return 0;
 }
 
-/* The first attempt's begin, of those shown. */
+/* The begin of the earliest attempt shown. */
 static int64_t find_zero(const shoal_trace_table *t, int attempt)
 {
-  for (size_t i = 0; i < t->n_tries; i++) {
-    if (t->tries[i].lines == 0 || (attempt != SHOAL_TRACE_ALL && t->tries[i].attempt != attempt)) continue;
+  for (size_t i = 0; i < t->n_summaries; i++) {
+    if (t->summaries[i].lines == 0 || (attempt != SHOAL_TRACE_ALL && t->summaries[i].attempt != attempt)) continue;
     for (size_t k = 0; k < t->n_lines; k++)
-      if (t->lines[k].attempt == t->tries[i].attempt) return (int64_t)t->lines[k].row.started_ns;
+      if (t->lines[k].attempt == t->summaries[i].attempt) return (int64_t)t->lines[k].row.started_ns;
   }
   return 0;
 }
 
-/* Microseconds with all nanoseconds behind the point. */
+/* Writes a time in microseconds with three decimals, so that no nanosecond is lost. */
 static void put_us(shoal_json *j, const char *key, int64_t ns)
 {
   shoal_json_fixed(j, key, (double)ns * 1e-3, 3);
@@ -105,7 +105,7 @@ static void put_span(writer *w, const shoal_trace_record *r, const shoal_trace_a
   end_event(w);
 }
 
-/* Earlier first; of two that start together the longer one is outside. */
+/* By start; of spans with the same start the longer, enclosing one first. */
 static int by_start(const void *a, const void *b)
 {
   const shoal_trace_record *x = *(const shoal_trace_record *const *)a, *y = *(const shoal_trace_record *const *)b;
@@ -114,7 +114,7 @@ static int by_start(const void *a, const void *b)
   return (y->kind == SHOAL_TRACE_STEP) - (x->kind == SHOAL_TRACE_STEP);
 }
 
-/* The first track of exchanges that is free by then. */
+/* The first exchange track that is idle at the start of `r`. */
 static int find_track(writer *w, const shoal_trace_record *r, size_t *used)
 {
   char name[32];
@@ -161,7 +161,7 @@ static void print_clock(shoal_str *s, const shoal_trace_attempt *a)
     shoal_str_add(s, "%s", until[0]);
 }
 
-/* Place among all ranks shown, by node and then by place on it. */
+/* Position among all ranks shown, ordered by node and then by local rank. */
 static size_t sort_index(const writer *w, const shoal_trace_line *mine)
 {
   size_t before = 0;
@@ -209,7 +209,7 @@ static shoal_status print_rank(writer *w, const shoal_trace_data *d)
 
 /* ---- the file ---- */
 
-/* What a viewer shows as the trace's own data: which run, what time 0 is, and each clock. */
+/* Writes the metadata of the trace: the run, time 0, and the clock of each rank. */
 static void put_tail(writer *w)
 {
   shoal_json *j = &w->json;
@@ -222,7 +222,8 @@ static void put_tail(writer *w)
     shoal_json_string(j, "attempt", "all");
   else
     shoal_json_int(j, "attempt", w->attempt);
-  shoal_json_format(j, "zero_unix_ns", "%lld", (long long)w->zero_ns); /* as text: a double does not hold it */
+  shoal_json_format(j, "zero_unix_ns", "%lld",
+                    (long long)w->zero_ns); /* as text, because a double is not exact enough */
   shoal_json_string(j, "clock", "rank 0");
   shoal_json_array(j, "clocks");
   for (size_t i = 0; i < w->table->n_lines; i++) {

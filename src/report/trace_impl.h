@@ -1,85 +1,89 @@
-/* What the files that read and show traces share: lines per rank, the table of a run, and its summary. */
+/* Declarations shared by the files that read and print traces: lines per rank, the table of a run, and its summary. */
 #ifndef SHOAL_REPORT_TRACE_IMPL_H
 #define SHOAL_REPORT_TRACE_IMPL_H
 #include "report/trace.h"
 
-/** Is this record a sum over its step, which has no place in time? */
+/** True if the record is a sum over its step (level BY_STEP) and so has no position in time. */
 bool shoal_trace_is_sum(const shoal_trace_record *r, uint8_t level);
-/** Records of row `row`: up to the next row's first, or the end. */
+/** The records of the attempt in row `row`. */
 const shoal_trace_record *shoal_trace_records_of(const shoal_trace_data *d, size_t row, size_t *n);
-void shoal_trace_add_times(shoal_trace_times *to, const shoal_trace_times *t); /* all but step and begin */
+void shoal_trace_add_times(shoal_trace_times *to, const shoal_trace_times *t); /* except step and begin_ns */
 
-/* One rank in one attempt; or in all of them (attempt SHOAL_TRACE_ALL): then times, steps and counters are sums, and
- * the other facts in `row` those of its last attempt. */
+/* One rank in one attempt, or in all attempts (attempt == SHOAL_TRACE_ALL): then times, steps and counters are sums,
+ * and the other members of `row` are those of its last attempt. */
 typedef struct {
   int attempt, rank;
-  size_t rows; /* how many attempts it sums */
+  size_t rows; /* number of attempts summed */
   shoal_trace_attempt row;
-  uint64_t steps, median_ns, p95_ns, wall_ns; /* of the steps' lengths: nearest rank, no interpolation */
+  uint64_t steps, median_ns, p95_ns, wall_ns; /* percentiles of the step duration: nearest rank, no interpolation */
   uint64_t exchanges, exchange_bytes;
   bool placed;
   shoal_trace_times inside, whole;
 } shoal_trace_line;
 
 typedef struct {
-  uint64_t step, ns; /* summed over ranks */
-  uint64_t ranks;
+  uint64_t step, ns; /* ns: duration of the step, summed over ranks */
+  uint64_t ranks;    /* number of ranks summed */
 } shoal_trace_mean;
 
-/* One attempt of the run, or all of them (the last entry of the table). */
+/* Summary of an attempt, or of all attempts (the last entry of the table). */
 typedef struct {
-  int attempt, size;   /* size: ranks it ran with, whether their traces are here or not; of ALL: of the last */
-  uint64_t started_ns; /* of the rank that started last, since 1970 */
-  size_t lines, nodes; /* ranks whose traces are here, and nodes among them */
-  uint64_t steps_least, steps_most; /* of a rank */
-  bool closed;                      /* on every rank */
-  shoal_trace_mean *means;          /* by step */
+  int attempt, size;   /* size: number of ranks it ran with, also if not all traces are given; for ALL: of the last */
+  uint64_t started_ns; /* start of the rank that started last, since 1970 */
+  size_t lines, nodes; /* number of ranks whose traces are given, and of nodes among them */
+  uint64_t min_steps, max_steps; /* smallest and largest number of steps of a rank */
+  bool closed;                   /* closed on every rank */
+  shoal_trace_mean *means;       /* [n_means] ordered by step */
   size_t n_means;
-} shoal_trace_try;
+} shoal_trace_summary;
 
 typedef struct {
   char *run;
   size_t n_files;
-  shoal_trace_line *lines; /* by file and row, each file's sum after its rows */
+  shoal_trace_line *lines; /* ordered by rank; a rank's sum precedes its attempts */
   size_t n_lines;
-  shoal_trace_try *tries; /* in the order of attempts; SHOAL_TRACE_ALL last */
-  size_t n_tries;
+  shoal_trace_summary *summaries; /* ordered by attempt; SHOAL_TRACE_ALL last */
+  size_t n_summaries;
 } shoal_trace_table;
 
-/** Read all files, one after the other.  @param wanted  checked to exist; LAST is replaced by the number it means */
+/** Read all files, one after the other.
+ *  @param wanted  attempt that must exist; LAST is replaced by its number */
 shoal_status shoal_trace_table_create(const char *const *paths, size_t n, int *wanted, shoal_trace_table **out);
 void shoal_trace_table_destroy(shoal_trace_table *t);
-const shoal_trace_try *shoal_trace_table_try(const shoal_trace_table *t, int attempt); /* NULL: there is none */
-/** Does this row of a rank's file count for `attempt` (a number or ALL)?  Not when its start was refused and the number
- *  used again. */
+const shoal_trace_summary *shoal_trace_table_summary(const shoal_trace_table *t,
+                                                     int attempt); /* NULL if there is none */
+/** True if this row of a rank's file belongs to `attempt` (a number or ALL).  False for a start that failed early,
+ *  whose number was used again. */
 bool shoal_trace_table_counts(const shoal_trace_table *t, const shoal_trace_data *d, size_t row, int attempt);
-/** Percentiles over steps of the mean over ranks of a step's length. */
-shoal_status shoal_trace_mean_percentiles(const shoal_trace_try *is, uint64_t *median_ns, uint64_t *p95_ns);
+/** Percentiles over steps of the step duration averaged over ranks. */
+shoal_status shoal_trace_mean_percentiles(const shoal_trace_summary *summary, uint64_t *median_ns, uint64_t *p95_ns);
 
-/* The run in one attempt: what its ranks come to together. */
+/* Summary of an attempt over all its ranks. */
 typedef struct {
-  const shoal_trace_try *is;
+  const shoal_trace_summary *summary;
   size_t n;                       /* lines */
-  const shoal_trace_line **lines; /* [n] in the order of ranks; borrowed from the table, the array is owned */
-  uint64_t rank_steps, wall_ns;   /* summed over ranks, as all times here */
-  uint64_t median_ns, p95_ns;     /* of the mean over ranks of each step's length */
+  const shoal_trace_line **lines; /* [n] ordered by rank; the array is owned, the lines are borrowed from the table */
+  uint64_t rank_steps, wall_ns;   /* summed over ranks, like all times here */
+  uint64_t median_ns, p95_ns;     /* percentiles of the step duration averaged over ranks */
   uint64_t exchanges, exchange_bytes, overhead_ns, involuntary_switches;
   shoal_trace_times inside, whole;
-  bool placed; /* all of them */
+  bool placed; /* true for all lines */
   shoal_counters counters;
   double payload_per_step[SHOAL_LINK_COUNT], wire_per_step[SHOAL_LINK_COUNT], messages_per_step[SHOAL_LINK_COUNT];
-  /* The rest only of one attempt, and with steps: else slowest is NULL and the efficiencies are NAN. */
-  const shoal_trace_line *slowest; /* most time per step of its own, waits not counted */
+  /* Set only for a single attempt with steps; otherwise slowest is NULL and the efficiencies are NAN. */
+  const shoal_trace_line *slowest; /* rank with the longest step duration, waits excluded */
   bool slowest_waits_least;
-  double load_balance, communication, parallel; /* POP: of the compute inside steps; parallel is their product */
+  double load_balance, communication,
+      parallel; /* POP efficiencies of the steps; parallel is the product of the others */
 } shoal_trace_run;
 shoal_status shoal_trace_run_create(const shoal_trace_table *t, int attempt, shoal_trace_run *out);
 void shoal_trace_run_free(shoal_trace_run *r);
 
-double shoal_trace_own_ms(const shoal_trace_line *l); /* a step's time without waits, mean; 0 without steps */
+double shoal_trace_own_ms(const shoal_trace_line *l); /* mean step duration without waits; 0 if there are no steps */
 bool shoal_trace_is_contended(const shoal_trace_line *l);
-/** Of the drift.  Each reading may be off by its bound, so their difference by two of the larger, over the time between
- *  them; the time from the first span to the last is a little shorter, so this is on the safe side. */
+/** Error bound of the drift.  Each reading has an error of at most its bound, so their difference at most twice the
+ *  larger bound; this is divided by the time from the first span to the last, which is a little shorter than the time
+ *  between the readings, so the result is an upper bound. */
 double shoal_trace_drift_bound_ppm(const shoal_trace_line *l);
 
 void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out);

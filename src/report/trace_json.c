@@ -1,7 +1,7 @@
-/* `shoal trace show --json`: the numbers of the tables, unrounded, for scripts.
+/* `shoal trace show --json`: the numbers of the tables, not rounded, for scripts.
  *
- * Keys carry their unit; *_ns are whole nanoseconds and sums over the attempt; what is not known is null.  A script
- * that finds a key may rely on its meaning in docs/trace-format.md: keys are added, not changed. */
+ * Keys contain their unit; *_ns are integer nanoseconds, summed over the attempt; unknown values are null.  The meaning
+ * of a key, as defined in docs/trace-format.md, never changes; new keys may be added. */
 #include "base/json.h"
 #include "report/trace_impl.h"
 #include <math.h>
@@ -19,7 +19,7 @@ static void put_ns(shoal_json *j, const char *key, bool known, uint64_t ns)
     shoal_json_null(j, key);
 }
 
-/* Kinds, then the agreement: they add up to wall_ns. */
+/* Writes the time of each kind and the agreement, which add up to wall_ns. */
 static void put_kinds(shoal_json *j, const shoal_trace_times *t, uint64_t wall_ns)
 {
   double unit = wall_ns ? 100 / (double)wall_ns : 0;
@@ -48,7 +48,7 @@ static void put_part(shoal_json *j, const char *name, bool known, uint64_t ns, u
   put_number(j, key, known && wall_ns, 100 * (double)ns / (double)wall_ns);
 }
 
-/* The same four of the time inside steps, as sums. */
+/* Writes transfer, exposed, hidden and beside, for the whole attempt and for the time inside steps, as sums. */
 static void put_exchange(shoal_json *j, const shoal_trace_times *whole, const shoal_trace_times *inside, bool placed,
                          uint64_t count, uint64_t bytes, uint64_t steps, uint64_t wall_ns)
 {
@@ -138,33 +138,34 @@ static void put_line(shoal_json *j, const shoal_trace_line *l)
 static void put_attempts(shoal_json *j, const shoal_trace_table *t)
 {
   shoal_json_array(j, "attempts");
-  for (size_t i = 0; i + 1 < t->n_tries; i++) {
-    const shoal_trace_try *is = &t->tries[i];
-    if (is->lines == 0) continue;
+  for (size_t i = 0; i + 1 < t->n_summaries; i++) {
+    const shoal_trace_summary *summary = &t->summaries[i];
+    if (summary->lines == 0) continue;
     shoal_json_object(j, NULL);
-    shoal_json_int(j, "attempt", is->attempt);
-    shoal_json_int(j, "ranks", is->size);
-    shoal_json_uint(j, "traces", is->lines);
-    shoal_json_uint(j, "nodes", is->nodes);
-    shoal_json_uint(j, "steps_least", is->steps_least);
-    shoal_json_uint(j, "steps_most", is->steps_most);
-    shoal_json_uint(j, "started_ns", is->started_ns);
-    shoal_json_bool(j, "closed", is->closed);
+    shoal_json_int(j, "attempt", summary->attempt);
+    shoal_json_int(j, "ranks", summary->size);
+    shoal_json_uint(j, "traces", summary->lines);
+    shoal_json_uint(j, "nodes", summary->nodes);
+    shoal_json_uint(j, "steps_least", summary->min_steps);
+    shoal_json_uint(j, "steps_most", summary->max_steps);
+    shoal_json_uint(j, "started_ns", summary->started_ns);
+    shoal_json_bool(j, "closed", summary->closed);
     shoal_json_end(j);
   }
   shoal_json_end(j);
 }
 
-/* Sums over ranks; means of a rank where a key says per step or percent; but links per step are of all together. */
+/* Sums over ranks.  Keys with "per step" or "percent" are means over ranks, except links per step, which are totals of
+ * all ranks. */
 static void put_run(shoal_json *j, const shoal_trace_run *r)
 {
   bool contended = false;
   for (size_t i = 0; i < r->n; i++) contended |= shoal_trace_is_contended(r->lines[i]);
   shoal_json_object(j, "run");
   shoal_json_uint(j, "ranks", r->n);
-  shoal_json_uint(j, "nodes", r->is->nodes);
-  shoal_json_uint(j, "steps_least", r->is->steps_least);
-  shoal_json_uint(j, "steps_most", r->is->steps_most);
+  shoal_json_uint(j, "nodes", r->summary->nodes);
+  shoal_json_uint(j, "steps_least", r->summary->min_steps);
+  shoal_json_uint(j, "steps_most", r->summary->max_steps);
   shoal_json_uint(j, "rank_steps", r->rank_steps);
   put_number(j, "step_ms", r->rank_steps > 0, (double)r->inside.ns[SHOAL_TRACE_STEP] * 1e-6 / (double)r->rank_steps);
   put_number(j, "step_median_ms", r->rank_steps > 0, (double)r->median_ns * 1e-6);
@@ -189,10 +190,10 @@ void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r
   shoal_json j = { .lines = 2, .out = out };
   shoal_json_object(&j, NULL);
   shoal_json_string(&j, "name", t->run);
-  if (r->is->attempt == SHOAL_TRACE_ALL)
+  if (r->summary->attempt == SHOAL_TRACE_ALL)
     shoal_json_string(&j, "attempt", "all");
   else
-    shoal_json_int(&j, "attempt", r->is->attempt);
+    shoal_json_int(&j, "attempt", r->summary->attempt);
   put_attempts(&j, t);
   shoal_json_array(&j, "ranks");
   for (size_t i = 0; i < r->n; i++) put_line(&j, r->lines[i]);

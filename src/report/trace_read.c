@@ -1,8 +1,8 @@
-/* Reading a trace back, for people and tests.
+/* Reading a trace file.
  *
- * The file may come from a rank that was killed, at worst inside a flush.  Then a chunk may be announced but not there:
- * records are read block by block, up to the first block that fails, and records that were never written (all zero) or
- * make no sense are dropped.  What was lost is counted in one warning. */
+ * The file may come from a rank that was killed, in the worst case during a flush, so that a chunk is in the metadata
+ * but was not written.  Records are read block by block up to the first block that fails, and records that were never
+ * written (all zero) or are invalid are dropped.  One warning gives the number of lost records. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "h5/table.h"
@@ -24,8 +24,8 @@ static shoal_status read_records(shoal_h5 file, const char *path, shoal_trace_da
   uint64_t n = shoal_h5_table_rows(t), got, kept = 0;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->records), end);
   got = shoal_h5_table_read_sound(t, 0, n, d->records);
-  /* Attempts count records from the file's start, so what is dropped in the middle must keep its place: it is turned
-   * into an empty span, and only the end is cut. */
+  /* Attempts refer to records by index, so a dropped record in the middle becomes an empty span, and only the end of
+   * the array is cut off. */
   for (uint64_t i = 0; i < got; i++) {
     shoal_trace_record *r = &d->records[i];
     if (makes_sense(r))
@@ -60,7 +60,7 @@ end:
   return st;
 }
 
-/* Rows in the order of their records; counters are the sum, clock and place those of the last. */
+/* Reads the rows, ordered by their records.  Counters are summed; clock and placement are those of the last row. */
 static shoal_status read_attempts(shoal_h5 file, const char *path, shoal_trace_data *d)
 {
   shoal_h5_table *t;

@@ -1,11 +1,11 @@
-/* What the ranks of an attempt come to together: means, bytes per step, who was slowest, how even the load was.
+/* Summary of an attempt over its ranks: means, bytes per step, the slowest rank, load balance.
  *
- * In a synchronous method every rank's step takes as long as the slowest rank's, so lengths do not tell who that is.
- * Waits do: the slowest rank has the most time of its own in a step and waits least.
+ * In a synchronous method every rank's step takes as long as that of the slowest rank, so the duration does not
+ * identify the slowest rank.  Waits do: it spends the most time outside waits, and waits least.
  *
- * Efficiencies are those of POP (Performance Optimisation and Productivity, pop-coe.eu), of the steps alone:
+ * Efficiencies are those of POP (Performance Optimisation and Productivity, pop-coe.eu), computed for the steps only:
  *
- *     U_r = forward + backward + optimizer of rank r per step          T = length of a step, mean over ranks
+ *     U_r = forward + backward + optimizer of rank r per step          T = step duration, mean over ranks
  *     load balance = mean U / max U       communication = max U / T    parallel = mean U / T, their product
  */
 #include "base/mem.h"
@@ -30,8 +30,8 @@ static double compute_ms(const shoal_trace_line *l)
   return per_step_ms(l, ns[SHOAL_TRACE_FORWARD] + ns[SHOAL_TRACE_BACKWARD] + ns[SHOAL_TRACE_OPTIMIZER]);
 }
 
-/* The placement says so, or the scheduler took the core away again and again: a rank alone on its core loses it a few
- * times per second, two that share one some hundred times. */
+/* A rank is contended if the placement says so, or if it was preempted often: a rank alone on its core has a few
+ * involuntary context switches per second, two ranks on one core have some hundred. */
 bool shoal_trace_is_contended(const shoal_trace_line *l)
 {
   const double switches_per_second = 50;
@@ -56,9 +56,9 @@ static void add_line(shoal_trace_run *r, const shoal_trace_line *l)
   r->placed &= l->placed;
   shoal_trace_add_times(&r->inside, &l->inside);
   shoal_trace_add_times(&r->whole, &l->whole);
-  bool one = l->attempt != SHOAL_TRACE_ALL; /* attempts with other ranks have other bytes per step */
+  bool one = l->attempt != SHOAL_TRACE_ALL; /* attempts may differ in the number of ranks and hence in bytes per step */
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
-    double steps = !one ? NAN : l->steps ? (double)l->steps : INFINITY; /* without steps there is nothing per step */
+    double steps = !one ? NAN : l->steps ? (double)l->steps : INFINITY; /* dividing by infinity gives 0 per step */
     r->counters.payload[link] += l->row.payload[link];
     r->counters.wire[link] += l->row.wire[link];
     r->counters.messages[link] += l->row.messages[link];
@@ -100,10 +100,10 @@ static void find_efficiencies(shoal_trace_run *r)
 
 shoal_status shoal_trace_run_create(const shoal_trace_table *t, int attempt, shoal_trace_run *out)
 {
-  *out = (shoal_trace_run){ .is = shoal_trace_table_try(t, attempt), .placed = true };
+  *out = (shoal_trace_run){ .summary = shoal_trace_table_summary(t, attempt), .placed = true };
   out->load_balance = out->communication = out->parallel = NAN;
-  shoal_status st = SHOAL_ALLOC(out->is->lines, &out->lines);
-  if (st == SHOAL_OK) st = shoal_trace_mean_percentiles(out->is, &out->median_ns, &out->p95_ns);
+  shoal_status st = SHOAL_ALLOC(out->summary->lines, &out->lines);
+  if (st == SHOAL_OK) st = shoal_trace_mean_percentiles(out->summary, &out->median_ns, &out->p95_ns);
   for (size_t i = 0; i < t->n_lines && st == SHOAL_OK; i++)
     if (t->lines[i].attempt == attempt) add_line(out, &t->lines[i]);
   if (st == SHOAL_OK && attempt != SHOAL_TRACE_ALL) {

@@ -1,10 +1,10 @@
-/* `shoal trace show`: an attempt of a run as tables a person reads at a glance, or a CSV line per rank and step.
+/* `shoal trace show`: an attempt of a run as tables, or as CSV with a line per rank and step.
  *
- *     time       lengths of steps, and where a rank's time went; the columns of a line add up to 100 %
- *     exchange   how long something was under way, how much of it was hidden and how much was waited for; bytes; clock
- *     run        bytes per link class, who was slowest, how even the load was, what tracing itself took
+ *     time       step durations and the time breakdown of each rank; the percentages of a line add up to 100 %
+ *     exchange   transfer time and its hidden and exposed parts; clock offset and drift
+ *     run        bytes per link class, the slowest rank, load balance, overhead of tracing
  *
- * One attempt is shown at a time, the last one that made a step unless another is asked for; where there are several,
+ * One attempt is shown: the last one that completed a step, unless another one is requested.  If there are several,
  * they are listed first.  The same numbers as JSON: trace_json.c.  Definitions: docs/trace-format.md. */
 #include "base/mem.h"
 #include "base/str.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The columns of the first table, in the order of a step; the agreement, which is no kind, comes after the exposed. */
+/* Columns of the first table, in the order of a step.  EXCHANGE stands for the agreement, which is not a kind. */
 static const struct {
   shoal_trace_kind kind;
   const char *title;
@@ -45,12 +45,12 @@ static const char *utc(uint64_t unix_ns, char *buf, size_t cap)
 
 /* ---- attempts ---- */
 
-static const char *steps_text(const shoal_trace_try *is, char *buf, size_t cap)
+static const char *steps_text(const shoal_trace_summary *summary, char *buf, size_t cap)
 {
-  if (is->steps_least == is->steps_most)
-    snprintf(buf, cap, "%llu", (unsigned long long)is->steps_most);
+  if (summary->min_steps == summary->max_steps)
+    snprintf(buf, cap, "%llu", (unsigned long long)summary->max_steps);
   else
-    snprintf(buf, cap, "%llu-%llu", (unsigned long long)is->steps_least, (unsigned long long)is->steps_most);
+    snprintf(buf, cap, "%llu-%llu", (unsigned long long)summary->min_steps, (unsigned long long)summary->max_steps);
   return buf;
 }
 
@@ -58,11 +58,12 @@ static void print_attempts(const shoal_trace_table *t, FILE *out)
 {
   char steps[48], when[32];
   fprintf(out, "attempt  ranks  nodes     steps  began (UTC)          end\n");
-  for (size_t i = 0; i + 1 < t->n_tries; i++) {
-    const shoal_trace_try *is = &t->tries[i];
-    if (is->lines == 0) continue;
-    fprintf(out, "%7d  %5d  %5zu  %8s  %s  %s\n", is->attempt, is->size, is->nodes, steps_text(is, steps, sizeof steps),
-            utc(is->started_ns, when, sizeof when), is->closed ? "in order" : "killed, or still running");
+  for (size_t i = 0; i + 1 < t->n_summaries; i++) {
+    const shoal_trace_summary *summary = &t->summaries[i];
+    if (summary->lines == 0) continue;
+    fprintf(out, "%7d  %5d  %5zu  %8s  %s  %s\n", summary->attempt, summary->size, summary->nodes,
+            steps_text(summary, steps, sizeof steps), utc(summary->started_ns, when, sizeof when),
+            summary->closed ? "in order" : "killed, or still running");
   }
   fputc('\n', out);
 }
@@ -70,9 +71,9 @@ static void print_attempts(const shoal_trace_table *t, FILE *out)
 static void print_head(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)
 {
   char steps[48], which[32] = "all attempts", length[32];
-  if (r->is->attempt != SHOAL_TRACE_ALL) snprintf(which, sizeof which, "attempt %d", r->is->attempt);
+  if (r->summary->attempt != SHOAL_TRACE_ALL) snprintf(which, sizeof which, "attempt %d", r->summary->attempt);
   fprintf(out, "%s, %s: %zu rank%s on %zu node%s, %s steps each, %s\n\n", t->run, which, r->n, r->n == 1 ? "" : "s",
-          r->is->nodes, r->is->nodes == 1 ? "" : "s", steps_text(r->is, steps, sizeof steps),
+          r->summary->nodes, r->summary->nodes == 1 ? "" : "s", steps_text(r->summary, steps, sizeof steps),
           shoal_format_seconds((double)r->wall_ns * 1e-9 / (double)r->n, length, sizeof length));
 }
 
@@ -108,7 +109,7 @@ static void print_times(const shoal_trace_run *r, FILE *out)
     print_time(line_name(l, name, sizeof name), l->steps, ms((double)l->inside.ns[SHOAL_TRACE_STEP], l->steps),
                l->median_ns, l->p95_ns, &l->whole, l->wall_ns, out);
   }
-  print_time("all", r->is->steps_most, ms((double)r->inside.ns[SHOAL_TRACE_STEP], r->rank_steps), r->median_ns,
+  print_time("all", r->summary->max_steps, ms((double)r->inside.ns[SHOAL_TRACE_STEP], r->rank_steps), r->median_ns,
              r->p95_ns, &r->whole, r->wall_ns, out);
 }
 
@@ -147,7 +148,7 @@ static void print_clock(const shoal_trace_line *l, FILE *out)
 static void print_exchange(const shoal_trace_run *r, FILE *out)
 {
   char name[16];
-  bool clocks = r->is->attempt != SHOAL_TRACE_ALL;
+  bool clocks = r->summary->attempt != SHOAL_TRACE_ALL;
   fprintf(out, "\n%6s  exchange: ms per step, and share of the time", "");
   if (clocks) fprintf(out, "%44s", "clock against rank 0");
   fprintf(out, "\n%6s %17s %17s %17s %17s", "rank", "transfer    ", "hidden    ", "exposed    ",
@@ -226,7 +227,7 @@ static void print_remarks(const shoal_trace_run *r, FILE *out)
 
 static void print_text(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)
 {
-  if (t->n_tries > 2) print_attempts(t, out);
+  if (t->n_summaries > 2) print_attempts(t, out);
   print_head(t, r, out);
   print_times(r, out);
   print_exchange(r, out);
@@ -250,7 +251,7 @@ static void print_step(const shoal_trace_attempt *a, int rank, const shoal_trace
     fprintf(out, ",,,\n");
 }
 
-/* begin_ns is on rank 0's clock.  Cells that level `step` does not know stay empty. */
+/* Prints the CSV.  begin_ns is on rank 0's clock.  Cells unknown at level `step` are empty. */
 static shoal_status print_steps(const shoal_trace_table *t, const char *const *paths, size_t n, int attempt, FILE *out)
 {
   shoal_status st = SHOAL_OK;

@@ -1,22 +1,23 @@
-/* Where did the time go?  Every moment of a rank is given to one kind: that of the innermost span covering it.
+/* Time breakdown of a rank: every moment is attributed to one kind, that of the innermost span covering it.
  *
  *     STEP      |------------------------------------|
  *     BACKWARD       |---------------|
  *     WAIT                 |----|
- *     given to  other|backw|wait|back|     other     |    other, between steps
+ *     counts as other|backw|wait|back|     other     |    other, between steps
  *
- *     EXCHANGE         |========|                         two exchanges: where both are under way,
+ *     EXCHANGE         |========|                         two exchanges: where they overlap,
  *     EXCHANGE               |========|                   time counts once
  *     transfer         |==============|
  *                       hidd|exp.|hid.
  *
- * So kinds add up to the frame even where spans nest, and a wait inside backward is not counted twice.  Transfers run
- * beside the compute thread: their union is laid over the pieces of time so given, and each bit of it is exposed (under
- * a wait), hidden (under own compute) or beside (under anything else).  An exchange that is under way across a step's
- * border counts in both steps with the part that lies there, and between them with the rest.
+ * So the kinds add up to the total even if spans nest, and a wait inside backward is not counted twice.  Transfers run
+ * concurrently with the compute thread: their union is intersected with the breakdown, and each part of it is exposed
+ * (during a wait), hidden (during own compute) or beside (during anything else).  An exchange that crosses a step
+ * boundary counts for each step, and for the time between them, with the part that lies there.
  *
- * One sweep over the spans, sorted by start, with the open ones on a stack; the union is walked along with it.  Times
- * are whole nanoseconds, so sums are exact.  Attempts are split one by one, since each has a clock of its own. */
+ * The algorithm is one sweep over the spans sorted by start, with the enclosing spans on a stack, and over the union in
+ * parallel.  Times are integer nanoseconds, so sums are exact.  Attempts are processed separately, since each has its
+ * own clock. */
 #include "base/mem.h"
 #include "report/trace_impl.h"
 #include <stdlib.h>
@@ -33,15 +34,15 @@ typedef struct {
 
 typedef struct {
   shoal_trace_split *out;
-  const interval *flights; /* the union of the transfers: disjoint, in order */
-  size_t n_flights, at;    /* at: the first one that may still matter */
-  uint64_t step_end;       /* of the step begun last; 0 before the first */
-  uint64_t now;
+  const interval *transfers; /* union of the transfers: disjoint intervals in chronological order */
+  size_t n_transfers, at;    /* at: first interval that does not end before `now` */
+  uint64_t step_end;         /* end of the latest step that has begun; 0 before the first */
+  uint64_t now;              /* time up to which everything is attributed */
 } sweep;
 
 /* ---- sorting ---- */
 
-/* Earlier first; of two that start together the longer one is outside, and a step is outside of everything. */
+/* By start; of spans with the same start the longer, enclosing one first, and a step before all others. */
 static int by_start(const void *a, const void *b)
 {
   const span *x = a, *y = b;
@@ -56,8 +57,8 @@ static int by_begin(const void *a, const void *b)
   return (x->t0 > y->t0) - (x->t0 < y->t0);
 }
 
-/* Sort and merge in place; returns how many are left. */
-static size_t unite(interval *x, size_t n)
+/* Sorts intervals and merges overlapping ones in place; returns the number that remain. */
+static size_t merge_intervals(interval *x, size_t n)
 {
   size_t kept = 0;
   qsort(x, n, sizeof *x, by_begin);
@@ -70,15 +71,15 @@ static size_t unite(interval *x, size_t n)
   return kept;
 }
 
-/* ---- giving time out ---- */
+/* ---- attributing time ---- */
 
-/* How much of [from, to) lies under a transfer; calls come in the order of time. */
-static uint64_t under_way(sweep *w, uint64_t from, uint64_t to)
+/* Length of the overlap of [from, to) with transfers; must be called in chronological order. */
+static uint64_t transfer_overlap(sweep *w, uint64_t from, uint64_t to)
 {
   uint64_t ns = 0;
-  while (w->at < w->n_flights && w->flights[w->at].t1 <= from) w->at++;
-  for (size_t i = w->at; i < w->n_flights && w->flights[i].t0 < to; i++)
-    ns += SHOAL_MIN(to, w->flights[i].t1) - SHOAL_MAX(from, w->flights[i].t0);
+  while (w->at < w->n_transfers && w->transfers[w->at].t1 <= from) w->at++;
+  for (size_t i = w->at; i < w->n_transfers && w->transfers[i].t0 < to; i++)
+    ns += SHOAL_MIN(to, w->transfers[i].t1) - SHOAL_MAX(from, w->transfers[i].t0);
   return ns;
 }
 
@@ -99,17 +100,17 @@ static void add_piece(shoal_trace_times *t, const span *s, uint64_t ns, uint64_t
     t->beside_ns += transfer;
 }
 
-/* The time up to `until` belongs to `s`; what lies before step_end also to the step. */
-static void give(sweep *w, const span *s, uint64_t until)
+/* Attributes the time from w->now to `until` to span `s`; the part before step_end counts for the step, too. */
+static void attribute(sweep *w, const span *s, uint64_t until)
 {
   if (until <= w->now) return;
   uint64_t cut = SHOAL_MIN(SHOAL_MAX(w->now, w->step_end), until);
   if (cut > w->now) {
-    uint64_t transfer = under_way(w, w->now, cut);
+    uint64_t transfer = transfer_overlap(w, w->now, cut);
     add_piece(&w->out->steps[w->out->n - 1], s, cut - w->now, transfer);
     add_piece(&w->out->whole, s, cut - w->now, transfer);
   }
-  if (until > cut) add_piece(&w->out->whole, s, until - cut, under_way(w, cut, until));
+  if (until > cut) add_piece(&w->out->whole, s, until - cut, transfer_overlap(w, cut, until));
   w->now = until;
 }
 
@@ -122,18 +123,18 @@ static void begin_step(sweep *w, const span *s)
   w->step_end = SHOAL_MAX(w->step_end, s->t1);
 }
 
-/* `stack` has room for n; all lies in [w->now, end). */
+/* Runs the sweep.  All spans lie in [w->now, end); `stack` has space for n. */
 static void run_sweep(sweep *w, const span *spans, size_t n, span *stack, uint64_t end)
 {
-  static const span unexplained = { .kind = SHOAL_TRACE_OTHER };
+  static const span unattributed = { .kind = SHOAL_TRACE_OTHER };
   size_t depth = 0;
   for (size_t i = 0; i <= n; i++) {
     uint64_t until = i < n ? spans[i].t0 : end;
     while (depth > 0 && stack[depth - 1].t1 <= until) {
-      give(w, &stack[depth - 1], stack[depth - 1].t1);
+      attribute(w, &stack[depth - 1], stack[depth - 1].t1);
       depth--;
     }
-    give(w, depth > 0 ? &stack[depth - 1] : &unexplained, until);
+    attribute(w, depth > 0 ? &stack[depth - 1] : &unattributed, until);
     if (i == n) return;
     if (spans[i].kind == SHOAL_TRACE_STEP) begin_step(w, &spans[i]);
     stack[depth++] = spans[i];
@@ -142,31 +143,33 @@ static void run_sweep(sweep *w, const span *spans, size_t n, span *stack, uint64
 
 /* ---- level BY_STEP ---- */
 
-/* At level BY_STEP most kinds come as a sum per step, which has no place in time: it lies inside its step. */
+/* At level BY_STEP most kinds are recorded as a sum per step, which has no position within the step. */
 bool shoal_trace_is_sum(const shoal_trace_record *r, uint8_t level)
 {
   return level == SHOAL_TRACE_BY_STEP && r->kind != SHOAL_TRACE_STEP && r->kind != SHOAL_TRACE_INPUT &&
          r->kind != SHOAL_TRACE_CHECKPOINT && r->kind != SHOAL_TRACE_EVALUATION;
 }
 
-/* A sum explains time that nothing else did; returns how much of that there was. */
-static uint64_t explain(shoal_trace_times *t, const span *s, uint64_t unexplained)
+/* Attributes a sum to its kind and subtracts it from OTHER, as far as there is unattributed time; returns the time
+ * subtracted. */
+static uint64_t attribute_sum(shoal_trace_times *t, const span *s, uint64_t unattributed)
 {
-  uint64_t ns = s->t1 - s->t0, taken = SHOAL_MIN(ns, unexplained);
+  uint64_t ns = s->t1 - s->t0, taken = SHOAL_MIN(ns, unattributed);
   *(s->agreement ? &t->agreement_ns : &t->ns[s->kind]) += ns;
   t->ns[SHOAL_TRACE_OTHER] -= taken;
   return taken;
 }
 
-/* Agreement is waited for between steps.  Sums come in the order of steps, so `at` only moves on. */
+/* Adds a sum to its step and to the whole.  Waits for agreement happen between steps.  Sums are ordered by step, so
+ * `at` only advances. */
 static void add_sum(shoal_trace_split *out, const span *s, size_t *at)
 {
   if (s->kind == SHOAL_TRACE_OTHER || s->kind == SHOAL_TRACE_EXCHANGE) return;
   while (*at < out->n && out->steps[*at].step < s->step) ++*at;
   uint64_t rest = out->whole.ns[SHOAL_TRACE_OTHER];
   if (*at < out->n && out->steps[*at].step == s->step && !s->agreement)
-    rest = explain(&out->steps[*at], s, out->steps[*at].ns[SHOAL_TRACE_OTHER]);
-  explain(&out->whole, s, rest);
+    rest = attribute_sum(&out->steps[*at], s, out->steps[*at].ns[SHOAL_TRACE_OTHER]);
+  attribute_sum(&out->whole, s, rest);
 }
 
 /* ---- an attempt ---- */
@@ -188,28 +191,29 @@ static span span_of(const shoal_trace_record *r)
                  .agreement = r->kind == SHOAL_TRACE_WAIT && r->link == SHOAL_LINK_CONTROL };
 }
 
-static bool is_nothing(const shoal_trace_record *r) /* what the reader could not make sense of */
+/* True for a record that the reader dropped. */
+static bool is_dropped(const shoal_trace_record *r)
 {
   return r->t0_ns == 0 && r->t1_ns == 0;
 }
 
-/* There is room for n spans, n on the stack and n flights, and in out->steps for all steps. */
-static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *spans, span *stack, interval *flights,
+/* Breaks down n records.  `spans`, `stack` and `transfers` have space for n each, and out->steps for all steps. */
+static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *spans, span *stack, interval *transfers,
                   shoal_trace_split *out)
 {
-  sweep w = { .out = out, .flights = flights, .now = UINT64_MAX };
+  sweep w = { .out = out, .transfers = transfers, .now = UINT64_MAX };
   size_t m = 0, at = 0;
   uint64_t end = 0;
   for (size_t i = 0; i < n; i++) {
     span s = span_of(&r[i]);
-    if (is_nothing(&r[i])) continue;
+    if (is_dropped(&r[i])) continue;
     if (s.kind == SHOAL_TRACE_EXCHANGE) {
       out->exchanges += shoal_trace_is_sum(&r[i], level) ? r[i].seq : 1;
       out->exchange_bytes += r[i].bytes;
     }
     if (shoal_trace_is_sum(&r[i], level)) continue;
     if (s.kind == SHOAL_TRACE_EXCHANGE)
-      flights[w.n_flights++] = (interval){ s.t0, s.t1 };
+      transfers[w.n_transfers++] = (interval){ s.t0, s.t1 };
     else
       spans[m++] = s;
     w.now = SHOAL_MIN(w.now, s.t0);
@@ -217,12 +221,12 @@ static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *sp
   }
   if (end == 0) return;
   out->wall_ns = end - w.now;
-  w.n_flights = unite(flights, w.n_flights);
+  w.n_transfers = merge_intervals(transfers, w.n_transfers);
   qsort(spans, m, sizeof *spans, by_start);
   run_sweep(&w, spans, m, stack, end);
   for (size_t i = 0; i < n; i++) {
     span s = span_of(&r[i]);
-    if (shoal_trace_is_sum(&r[i], level) && !is_nothing(&r[i])) add_sum(out, &s, &at);
+    if (shoal_trace_is_sum(&r[i], level) && !is_dropped(&r[i])) add_sum(out, &s, &at);
   }
   for (size_t i = 0; i < out->n; i++) shoal_trace_add_times(&out->inside, &out->steps[i]);
 }
@@ -241,15 +245,15 @@ shoal_status shoal_trace_split_create(const shoal_trace_data *d, size_t row, sho
   size_t n, steps = 0;
   const shoal_trace_record *r = shoal_trace_records_of(d, row, &n);
   span *spans = NULL;
-  interval *flights = NULL;
+  interval *transfers = NULL;
   *out = (shoal_trace_split){ .placed = d->attempt_rows[row].level != SHOAL_TRACE_BY_STEP };
   for (size_t i = 0; i < n; i++) steps += r[i].kind == SHOAL_TRACE_STEP;
   shoal_status st = SHOAL_ALLOC(steps, &out->steps);
   if (st == SHOAL_OK) st = SHOAL_ALLOC(2 * n, &spans);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC(n, &flights);
-  if (st == SHOAL_OK) split(r, n, d->attempt_rows[row].level, spans, spans + n, flights, out);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(n, &transfers);
+  if (st == SHOAL_OK) split(r, n, d->attempt_rows[row].level, spans, spans + n, transfers, out);
   free(spans);
-  free(flights);
+  free(transfers);
   if (st != SHOAL_OK) shoal_trace_split_free(out);
   return st;
 }

@@ -1,11 +1,11 @@
-/* From trace files to numbers per rank and attempt.
+/* Reduces trace files to numbers per rank and attempt.
  *
- * Files are read one at a time, split, and let go; what stays is a line per rank and attempt and, per attempt, the mean
- * length of each step.  A run that was resumed has several attempts in one file, perhaps with other ranks, so nothing
- * is added up over attempts unless asked for: that is the entry SHOAL_TRACE_ALL.
+ * Files are read, broken down and freed one at a time; what remains is a line per rank and attempt and, per attempt,
+ * the mean duration of each step.  A resumed run has several attempts in one file, possibly with different numbers of
+ * ranks, so attempts are summed only on request, in the entry SHOAL_TRACE_ALL.
  *
- * A start that was refused (a wrong option, say) leaves a row in the files but no status, so the next start gets the
- * same number.  Of rows with one number the one started last counts, and only for ranks it knows. */
+ * A start that fails early (for example by an invalid option) leaves a row in the files but no status, so the next
+ * start gets the same number.  Of several rows with the same number only the last one counts, for the ranks it has. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -16,27 +16,27 @@
 
 /* ---- attempts ---- */
 
-static shoal_trace_try *find_try(const shoal_trace_table *t, int attempt)
+static shoal_trace_summary *find_summary(const shoal_trace_table *t, int attempt)
 {
-  for (size_t i = 0; i < t->n_tries; i++)
-    if (t->tries[i].attempt == attempt) return &t->tries[i];
+  for (size_t i = 0; i < t->n_summaries; i++)
+    if (t->summaries[i].attempt == attempt) return &t->summaries[i];
   return NULL;
 }
 
-const shoal_trace_try *shoal_trace_table_try(const shoal_trace_table *t, int attempt)
+const shoal_trace_summary *shoal_trace_table_summary(const shoal_trace_table *t, int attempt)
 {
-  return find_try(t, attempt);
+  return find_summary(t, attempt);
 }
 
-static shoal_status add_try(shoal_trace_table *t, int attempt, int size, uint64_t started_ns)
+static shoal_status add_attempt(shoal_trace_table *t, int attempt, int size, uint64_t started_ns)
 {
-  shoal_trace_try *known = find_try(t, attempt);
+  shoal_trace_summary *known = find_summary(t, attempt);
   if (!known) {
-    shoal_trace_try *grown = realloc(t->tries, (t->n_tries + 1) * sizeof *grown);
-    SHOAL_CHECK(grown, SHOAL_ERR_MEM, "a table of %zu attempts", t->n_tries + 1);
-    t->tries = grown;
-    known = &t->tries[t->n_tries++];
-    *known = (shoal_trace_try){ .attempt = attempt, .steps_least = UINT64_MAX, .closed = true };
+    shoal_trace_summary *grown = realloc(t->summaries, (t->n_summaries + 1) * sizeof *grown);
+    SHOAL_CHECK(grown, SHOAL_ERR_MEM, "a table of %zu attempts", t->n_summaries + 1);
+    t->summaries = grown;
+    known = &t->summaries[t->n_summaries++];
+    *known = (shoal_trace_summary){ .attempt = attempt, .min_steps = UINT64_MAX, .closed = true };
   }
   if (started_ns < known->started_ns) return SHOAL_OK;
   known->started_ns = started_ns;
@@ -56,38 +56,38 @@ static shoal_status read_rows(shoal_trace_table *t, const char *path)
     st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s is of run %s, the files before it of %s: name files of one run", path,
                     d->info.run_name, t->run);
   for (size_t i = 0; i < d->attempts && st == SHOAL_OK; i++)
-    st = add_try(t, d->attempt_rows[i].attempt, d->attempt_rows[i].size, d->attempt_rows[i].started_ns);
+    st = add_attempt(t, d->attempt_rows[i].attempt, d->attempt_rows[i].size, d->attempt_rows[i].started_ns);
   shoal_trace_data_destroy(d);
   return st;
 }
 
 static int by_attempt(const void *a, const void *b)
 {
-  const shoal_trace_try *x = a, *y = b;
+  const shoal_trace_summary *x = a, *y = b;
   return (x->attempt > y->attempt) - (x->attempt < y->attempt);
 }
 
-/* All attempts with their sizes, then the entry for all together. */
-static shoal_status list_tries(shoal_trace_table *t, const char *const *paths, size_t n)
+/* Lists all attempts with their sizes, and then the entry for all of them together. */
+static shoal_status list_attempts(shoal_trace_table *t, const char *const *paths, size_t n)
 {
   for (size_t i = 0; i < n; i++) SHOAL_TRY(read_rows(t, paths[i]));
-  SHOAL_CHECK(t->tries, SHOAL_ERR_IO, "the traces hold no attempt");
-  qsort(t->tries, t->n_tries, sizeof *t->tries, by_attempt);
-  const shoal_trace_try *last = &t->tries[t->n_tries - 1];
-  return add_try(t, SHOAL_TRACE_ALL, last->size, last->started_ns);
+  SHOAL_CHECK(t->summaries, SHOAL_ERR_IO, "the traces hold no attempt");
+  qsort(t->summaries, t->n_summaries, sizeof *t->summaries, by_attempt);
+  const shoal_trace_summary *last = &t->summaries[t->n_summaries - 1];
+  return add_attempt(t, SHOAL_TRACE_ALL, last->size, last->started_ns);
 }
 
 bool shoal_trace_table_counts(const shoal_trace_table *t, const shoal_trace_data *d, size_t row, int attempt)
 {
   const shoal_trace_attempt *a = &d->attempt_rows[row];
   if (attempt != SHOAL_TRACE_ALL && a->attempt != attempt) return false;
-  const shoal_trace_try *is = find_try(t, a->attempt);
+  const shoal_trace_summary *summary = find_summary(t, a->attempt);
   for (size_t i = row + 1; i < d->attempts; i++)
     if (d->attempt_rows[i].attempt == a->attempt) return false;
-  return is && a->size == is->size && d->info.rank < is->size;
+  return summary && a->size == summary->size && d->info.rank < summary->size;
 }
 
-/* ---- lengths of steps ---- */
+/* ---- step durations ---- */
 
 static int by_length(const void *a, const void *b)
 {
@@ -95,7 +95,7 @@ static int by_length(const void *a, const void *b)
   return (*x > *y) - (*x < *y);
 }
 
-/* Nearest rank: the smallest value that at least `percent` of them do not exceed. */
+/* Nearest-rank percentiles: the smallest value such that at least 50 % (95 %) of the values do not exceed it. */
 static void find_percentiles(uint64_t *ns, size_t n, uint64_t *median, uint64_t *p95)
 {
   *median = *p95 = 0;
@@ -111,8 +111,8 @@ static int by_step(const void *a, const void *b)
   return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Merge this rank's steps into the attempt's, both in order. */
-static shoal_status merge_steps(shoal_trace_try *to, shoal_trace_mean *from, size_t n)
+/* Merges this rank's steps into those of the attempt; both are sorted by step. */
+static shoal_status merge_steps(shoal_trace_summary *to, shoal_trace_mean *from, size_t n)
 {
   shoal_trace_mean *merged;
   size_t i = 0, j = 0, m = 0;
@@ -134,7 +134,7 @@ static shoal_status merge_steps(shoal_trace_try *to, shoal_trace_mean *from, siz
   return SHOAL_OK;
 }
 
-static shoal_status add_steps(shoal_trace_try *to, shoal_trace_line *l, const shoal_trace_split *s, size_t n)
+static shoal_status add_steps(shoal_trace_summary *to, shoal_trace_line *l, const shoal_trace_split *s, size_t n)
 {
   uint64_t *lengths = NULL;
   shoal_trace_mean *steps = NULL;
@@ -155,19 +155,19 @@ static shoal_status add_steps(shoal_trace_try *to, shoal_trace_line *l, const sh
   return st;
 }
 
-shoal_status shoal_trace_mean_percentiles(const shoal_trace_try *is, uint64_t *median_ns, uint64_t *p95_ns)
+shoal_status shoal_trace_mean_percentiles(const shoal_trace_summary *summary, uint64_t *median_ns, uint64_t *p95_ns)
 {
   uint64_t *lengths;
-  SHOAL_TRY(SHOAL_ALLOC(is->n_means, &lengths));
-  for (size_t i = 0; i < is->n_means; i++) lengths[i] = is->means[i].ns / is->means[i].ranks;
-  find_percentiles(lengths, is->n_means, median_ns, p95_ns);
+  SHOAL_TRY(SHOAL_ALLOC(summary->n_means, &lengths));
+  for (size_t i = 0; i < summary->n_means; i++) lengths[i] = summary->means[i].ns / summary->means[i].ranks;
+  find_percentiles(lengths, summary->n_means, median_ns, p95_ns);
   free(lengths);
   return SHOAL_OK;
 }
 
 /* ---- lines ---- */
 
-/* A further row of the same file: it happened later, so its facts replace the others'. */
+/* Adds a row of the same file.  Counters are summed; the other members are replaced, because the row is later. */
 static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const shoal_trace_split *s)
 {
   shoal_trace_attempt before = l->row;
@@ -193,23 +193,23 @@ static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const s
   shoal_trace_add_times(&l->whole, &s->whole);
 }
 
-/* One line of n rows that belong to `attempt`. */
+/* Adds one line, the sum of n rows that belong to `attempt`. */
 static shoal_status add_line(shoal_trace_table *t, int attempt, int rank, const shoal_trace_attempt *const *rows,
                              const shoal_trace_split *splits, size_t n)
 {
-  shoal_trace_try *is = find_try(t, attempt);
+  shoal_trace_summary *summary = find_summary(t, attempt);
   shoal_trace_line *grown = realloc(t->lines, (t->n_lines + 1) * sizeof *grown);
   SHOAL_CHECK(grown, SHOAL_ERR_MEM, "a table of %zu lines", t->n_lines + 1);
   t->lines = grown;
-  assert(is); /* all attempts were listed before */
+  assert(summary); /* all attempts were listed before */
   shoal_trace_line *l = &t->lines[t->n_lines++];
   *l = (shoal_trace_line){ .attempt = attempt, .rank = rank, .placed = true };
   for (size_t i = 0; i < n; i++) add_row(l, rows[i], &splits[i]);
-  is->lines++;
-  is->steps_least = SHOAL_MIN(is->steps_least, l->steps);
-  is->steps_most = SHOAL_MAX(is->steps_most, l->steps);
-  is->closed &= l->row.closed != 0;
-  return add_steps(is, l, splits, n);
+  summary->lines++;
+  summary->min_steps = SHOAL_MIN(summary->min_steps, l->steps);
+  summary->max_steps = SHOAL_MAX(summary->max_steps, l->steps);
+  summary->closed &= l->row.closed != 0;
+  return add_steps(summary, l, splits, n);
 }
 
 static shoal_status add_data(shoal_trace_table *t, const shoal_trace_data *d)
@@ -236,10 +236,10 @@ static int by_rank(const void *a, const void *b)
 {
   const shoal_trace_line *x = a, *y = b;
   if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
-  return by_attempt(&(shoal_trace_try){ .attempt = x->attempt }, &(shoal_trace_try){ .attempt = y->attempt });
+  return by_attempt(&(shoal_trace_summary){ .attempt = x->attempt }, &(shoal_trace_summary){ .attempt = y->attempt });
 }
 
-/* In the order of ranks; the sum of a rank, whose number is negative, comes before its attempts. */
+/* Sorts by rank.  The sum of a rank precedes its attempts, because SHOAL_TRACE_ALL is negative. */
 static shoal_status sort_lines(shoal_trace_table *t)
 {
   if (t->n_lines > 0) qsort(t->lines, t->n_lines, sizeof *t->lines, by_rank);
@@ -249,13 +249,13 @@ static shoal_status sort_lines(shoal_trace_table *t)
   return SHOAL_OK;
 }
 
-static void count_nodes(shoal_trace_table *t, shoal_trace_try *is)
+static void count_nodes(shoal_trace_table *t, shoal_trace_summary *summary)
 {
   for (size_t i = 0; i < t->n_lines; i++) {
-    bool known = t->lines[i].attempt != is->attempt;
+    bool known = t->lines[i].attempt != summary->attempt;
     for (size_t k = 0; k < i && !known; k++)
-      known = t->lines[k].attempt == is->attempt && t->lines[k].row.node == t->lines[i].row.node;
-    is->nodes += !known;
+      known = t->lines[k].attempt == summary->attempt && t->lines[k].row.node == t->lines[i].row.node;
+    summary->nodes += !known;
   }
 }
 
@@ -263,17 +263,18 @@ static void count_nodes(shoal_trace_table *t, shoal_trace_try *is)
 
 static shoal_status choose(const shoal_trace_table *t, int *wanted)
 {
-  size_t n = t->n_tries - 1;
+  size_t n = t->n_summaries - 1;
   if (*wanted == SHOAL_TRACE_LAST) {
     size_t i = n - 1;
-    while (i > 0 && t->tries[i].steps_most == 0) i--;
-    *wanted = t->tries[t->tries[i].steps_most ? i : n - 1].attempt;
+    while (i > 0 && t->summaries[i].max_steps == 0) i--;
+    *wanted = t->summaries[t->summaries[i].max_steps ? i : n - 1].attempt;
   }
-  const shoal_trace_try *is = find_try(t, *wanted);
-  SHOAL_CHECK(is && is->lines > 0, SHOAL_ERR_USAGE, "there is no attempt %d of %s: it has %d to %d", *wanted, t->run,
-              t->tries[0].attempt, t->tries[n - 1].attempt);
-  if (*wanted != SHOAL_TRACE_ALL && is->lines < (size_t)is->size)
-    shoal_warn("attempt %d of %s ran with %d ranks; the traces of %zu are here", *wanted, t->run, is->size, is->lines);
+  const shoal_trace_summary *summary = find_summary(t, *wanted);
+  SHOAL_CHECK(summary && summary->lines > 0, SHOAL_ERR_USAGE, "there is no attempt %d of %s: it has %d to %d", *wanted,
+              t->run, t->summaries[0].attempt, t->summaries[n - 1].attempt);
+  if (*wanted != SHOAL_TRACE_ALL && summary->lines < (size_t)summary->size)
+    shoal_warn("attempt %d of %s ran with %d ranks; the traces of %zu are here", *wanted, t->run, summary->size,
+               summary->lines);
   return SHOAL_OK;
 }
 
@@ -283,7 +284,7 @@ shoal_status shoal_trace_table_create(const char *const *paths, size_t n, int *w
   shoal_status st;
   shoal_trace_table *t = calloc(1, sizeof *t);
   SHOAL_CHECK(t, SHOAL_ERR_MEM, "a table of %zu traces", n);
-  SHOAL_TRY_GOTO(st, list_tries(t, paths, n), fail);
+  SHOAL_TRY_GOTO(st, list_attempts(t, paths, n), fail);
   for (size_t i = 0; i < n; i++) {
     shoal_trace_data *d;
     SHOAL_TRY_GOTO(st, shoal_trace_read(paths[i], &d), fail);
@@ -292,7 +293,7 @@ shoal_status shoal_trace_table_create(const char *const *paths, size_t n, int *w
     if (st != SHOAL_OK) goto fail;
   }
   SHOAL_TRY_GOTO(st, sort_lines(t), fail);
-  for (size_t i = 0; i < t->n_tries; i++) count_nodes(t, &t->tries[i]);
+  for (size_t i = 0; i < t->n_summaries; i++) count_nodes(t, &t->summaries[i]);
   SHOAL_TRY_GOTO(st, choose(t, wanted), fail);
   *out = t;
   return SHOAL_OK;
@@ -304,8 +305,8 @@ fail:
 void shoal_trace_table_destroy(shoal_trace_table *t)
 {
   if (!t) return;
-  for (size_t i = 0; i < t->n_tries; i++) free(t->tries[i].means);
-  free(t->tries);
+  for (size_t i = 0; i < t->n_summaries; i++) free(t->summaries[i].means);
+  free(t->summaries);
   free(t->lines);
   free(t->run);
   free(t);

@@ -1,13 +1,14 @@
-/* Writing a checkpoint: rank 0 holds the file (draft.c), the others send.
+/* Collective writing of a checkpoint: rank 0 writes the file (draft.c), the other ranks send their data to it.
  *
  *   rank 0   data sets → close → seal → fsync → read back → rename → fsync the folder
- *   rank r   pieces of 4 MiB, one rank after the other, so rank 0 never holds more than one piece of anybody
+ *   rank r   sends pieces of 4 MiB, one rank after the other, so that rank 0 buffers only one piece at a time
  *
- * One writer, because HDF5 is the serial build (the parallel one has no threads) and because files per rank would tie
- * a checkpoint to a rank count.  Nobody meets a half-written file: until the rename it has another name.
+ * There is one writer, because Shoal uses the serial HDF5 (the parallel build is not thread-safe) and because one file
+ * per rank would tie a checkpoint to the number of ranks.  Readers never see a partial file, which has a temporary
+ * name.
  *
- * Failures are kept until commit, so a method writes its arrays in a straight line.  What goes wrong at one rank is
- * everybody's: every collective call first tells who has failed. */
+ * Errors are stored until commit, so that methods can write their arrays without checking each call.  A failure of one
+ * rank fails the checkpoint on all: every collective call first exchanges the status of the ranks. */
 #include "ckpt/together/writer.h"
 #include "base/crc32c.h"
 #include "base/file.h"
@@ -20,7 +21,7 @@
 
 enum { ROOT = 0, TAG = 1000, PIECE = 4 << 20 /* bytes sent at a time */ };
 
-/* What a rank says before it sends an array of its own. */
+/* Header that each rank contributes before the arrays are sent. */
 typedef struct {
   uint64_t n;
   uint32_t name_crc;
@@ -30,20 +31,20 @@ typedef struct {
 struct shoal_ckpt_writer {
   shoal_group *group;
   int rank, size;
-  bool measures;  /* nothing is written; `bytes` adds up what would be */
-  uint64_t bytes; /* of this rank */
+  bool dry_run;   /* dry run: nothing is written, only `bytes` is counted */
+  uint64_t bytes; /* of data put by this rank */
   char *path;
-  shoal_error failure;    /* the first: own, or heard of */
-  shoal_ckpt_draft draft; /* root */
-  void *piece;            /* root of several: what others send */
-  announcement *all;      /* [size] */
+  shoal_error failure;    /* first error, of this rank or received from another one */
+  shoal_ckpt_draft draft; /* root only */
+  void *piece;            /* receive buffer; root only, if size > 1 */
+  announcement *all;      /* [size] gathered from all ranks */
 };
 
 static void keep_failure(shoal_ckpt_writer *c, shoal_status st)
 {
   if (st == SHOAL_OK || c->failure.code != SHOAL_OK) return;
   shoal_error_keep(&c->failure, st);
-  shoal_ckpt_draft_discard(&c->draft); /* its space may be needed */
+  shoal_ckpt_draft_discard(&c->draft); /* free its disk space at once */
 }
 
 /* ---- begin ---- */
@@ -51,7 +52,7 @@ static void keep_failure(shoal_ckpt_writer *c, shoal_status st)
 static void free_writer(shoal_ckpt_writer *c)
 {
   if (!c) return;
-  if (!c->measures) shoal_ckpt_draft_discard(&c->draft);
+  if (!c->dry_run) shoal_ckpt_draft_discard(&c->draft);
   free(c->path);
   free(c->piece);
   free(c->all);
@@ -99,7 +100,7 @@ shoal_status shoal_ckpt_measure(shoal_group *control, shoal_ckpt_writer **out)
     free(c);
     return st;
   }
-  *c = (shoal_ckpt_writer){ .group = control, .rank = shoal_group_rank(control), .measures = true };
+  *c = (shoal_ckpt_writer){ .group = control, .rank = shoal_group_rank(control), .dry_run = true };
   *out = c;
   return SHOAL_OK;
 }
@@ -113,20 +114,20 @@ shoal_status shoal_ckpt_measured(shoal_ckpt_writer *c, uint64_t *bytes_out)
   return st;
 }
 
-/* An impossible shape counts nothing: the real writer will say what is wrong with it. */
+/* Counts the bytes of an array.  An invalid shape counts as 0; the real writer reports the error. */
 static void measure(shoal_ckpt_writer *c, shoal_dtype type, int ndim, const uint64_t *dims)
 {
   uint64_t n;
   if (shoal_ckpt_elements(type, ndim, dims, &n) == SHOAL_OK) c->bytes += n * shoal_dtype_size(type);
 }
 
-/* ---- arrays that are the same everywhere ---- */
+/* ---- arrays that are equal on all ranks ---- */
 
 void shoal_ckpt_put(shoal_ckpt_writer *c, const char *name, shoal_dtype type, int ndim, const uint64_t *dims,
                     const void *data)
 {
   if (c->rank != ROOT || c->failure.code != SHOAL_OK) return;
-  if (c->measures) {
+  if (c->dry_run) {
     measure(c, type, ndim, dims);
     return;
   }
@@ -145,7 +146,7 @@ void shoal_ckpt_put_f64(shoal_ckpt_writer *c, const char *name, double value)
 
 /* ---- arrays of every rank ---- */
 
-/* Take over one rank's array.  After a failed write the rest is still received, because it is on its way. */
+/* Receives and writes one rank's array.  After a failed write the rest is still received, since it is being sent. */
 static shoal_status receive_set(shoal_ckpt_writer *c, const char *name, shoal_dtype type, int rank, uint64_t n)
 {
   bool begun = false;
@@ -180,7 +181,7 @@ static shoal_status send_set(shoal_ckpt_writer *c, shoal_dtype type, uint64_t n,
   return SHOAL_OK;
 }
 
-/* Everybody hears everybody's length, and whether somebody has failed or calls with another name. */
+/* Gathers the lengths from all ranks.  Fails if a rank has failed or passed another name or type. */
 static shoal_status announce(shoal_ckpt_writer *c, const char *name, shoal_dtype type, uint64_t n)
 {
   announcement mine = {
@@ -191,7 +192,7 @@ static shoal_status announce(shoal_ckpt_writer *c, const char *name, shoal_dtype
     shoal_status theirs = (shoal_status)c->all[r].status;
     if (theirs == SHOAL_OK) continue;
     if (c->failure.code != SHOAL_OK) return c->failure.code;
-    /* The agreement at the end has that rank's own words. */
+    /* Not printed here: the agreement in commit prints the error of the failed rank. */
     return shoal_error_told(
         SHOAL_FAIL(SHOAL_ERR_PEER, "no checkpoint: rank %d failed (%s)", r, shoal_status_text(theirs)));
   }
@@ -218,7 +219,7 @@ static void write_replicas(shoal_ckpt_writer *c, const char *name, shoal_dtype t
 void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype type, uint64_t n, const void *data)
 {
   uint64_t elements;
-  if (c->measures) {
+  if (c->dry_run) {
     measure(c, type, 1, &n);
     return;
   }

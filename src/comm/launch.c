@@ -26,7 +26,7 @@ void shoal_launch_read(const shoal_claims *c, shoal_launch *out)
     { "OMPI_COMM_WORLD_SIZE", true }, { "MV2_COMM_WORLD_SIZE", true }, { "PMIX_RANK", false },
     { "PMIX_NAMESPACE", false },      { "PMI_RANK", false },           { "PMI_FD", false },
   };
-  const int32_t *says = c->by[SHOAL_SAYS_LAUNCHER].number;
+  const int32_t *says = c->by[SHOAL_SOURCE_LAUNCHER].number;
   *out = (shoal_launch){ .step_tasks = c->step_tasks };
   for (size_t i = 0; i < SHOAL_COUNT(launchers) && !out->launcher; i++)
     if (getenv(launchers[i].name)) {
@@ -35,7 +35,7 @@ void shoal_launch_read(const shoal_claims *c, shoal_launch *out)
     }
   out->size = SHOAL_MAX(says[SHOAL_CLAIM_RANKS], 0);
   out->local_size = SHOAL_MAX(says[SHOAL_CLAIM_LOCAL_RANKS], 0);
-  if (!out->local_size) out->local_size = SHOAL_MAX(c->by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_LOCAL_RANKS], 0);
+  if (!out->local_size) out->local_size = SHOAL_MAX(c->by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_LOCAL_RANKS], 0);
 }
 
 bool shoal_world_launched(void)

@@ -54,7 +54,7 @@ static int32_t count_nodes(const pmix_proc_t *all)
 
 static void ask(const pmix_proc_t *me, const pmix_proc_t *all, shoal_claims *c)
 {
-  int32_t *says = c->by[SHOAL_SAYS_PMIX].number;
+  int32_t *says = c->by[SHOAL_SOURCE_PMIX].number;
   says[SHOAL_CLAIM_RANKS] = number(all, PMIX_JOB_SIZE);
   says[SHOAL_CLAIM_NODES] = count_nodes(all);
   says[SHOAL_CLAIM_LOCAL_RANKS] = number(all, PMIX_LOCAL_SIZE);
@@ -63,14 +63,14 @@ static void ask(const pmix_proc_t *me, const pmix_proc_t *all, shoal_claims *c)
   if (me->rank <= INT32_MAX) says[SHOAL_CLAIM_RANK] = (int32_t)me->rank;
   pmix_value_t *host = look_up(me, PMIX_HOSTNAME);
   if (host && host->type == PMIX_STRING && host->data.string)
-    snprintf(c->by[SHOAL_SAYS_PMIX].host, SHOAL_HOST_MAX, "%s", host->data.string);
+    snprintf(c->by[SHOAL_SOURCE_PMIX].host, SHOAL_HOST_MAX, "%s", host->data.string);
   if (host) PMIX_VALUE_RELEASE(host);
 }
 
 /* Now and not with the other claims, because ranks of another world may never come to the fence. */
 static shoal_status compare_size(const shoal_claims *c, int mpi_size)
 {
-  int size = c->by[SHOAL_SAYS_PMIX].number[SHOAL_CLAIM_RANKS];
+  int size = c->by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANKS];
   SHOAL_CHECK(size < 0 || size == mpi_size, SHOAL_ERR_WORLD,
               "PMIx started %d ranks, but MPI sees %d: this MPI (%s) does not talk to the launcher's PMIx; use an MPI "
               "built with it, or `mpirun`",

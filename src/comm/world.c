@@ -59,9 +59,9 @@ static void keep_queues_short(void)
 /* A start that is wrong for all processes of the step alike, which cannot ask each other: the first one speaks. */
 static shoal_status leave_to_first(const shoal_world *w, shoal_status st)
 {
-  const int32_t kinds[] = { w->claims.by[SHOAL_SAYS_LAUNCHER].number[SHOAL_CLAIM_RANK],
-                            w->claims.by[SHOAL_SAYS_PMIX].number[SHOAL_CLAIM_RANK],
-                            w->claims.by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_RANK] };
+  const int32_t kinds[] = { w->claims.by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_RANK],
+                            w->claims.by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANK],
+                            w->claims.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANK] };
   bool first = kinds[0] <= 0 && kinds[1] <= 0 && kinds[2] <= 0;
   return first ? st : shoal_error_told(st);
 }

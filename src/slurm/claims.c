@@ -1,8 +1,9 @@
-/* What the environment claims, read into one table that has the same numbers for every source.
+/* Reads what the environment claims about ranks and nodes into one table, in the same form for every source.
  *
- * The art is to know whose word it is.  A process that srun started may believe SLURM_STEP_NUM_TASKS.  One that mpirun
- * started inside an allocation finds the same variable, but there it counts mpirun's daemons, one per node; and one that
- * a batch script started finds none, for the script is no step. */
+ * The difficulty is to know whom a variable describes.  For a process started by srun, SLURM_STEP_NUM_TASKS is its
+ * number of ranks.  A process started by mpirun inside an allocation has the same variable, but there it counts
+ * mpirun's daemons, one per node.  A process started by a batch script does not have it, since the script is not a step
+ * of its own. */
 #include "slurm/claims.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -10,9 +11,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- who started us ---- */
+/* ---- the launcher ---- */
 
-/* What mpirun and its kin set: ranks, rank, local ranks, local rank. */
+/* Variables set by known launchers: ranks, rank, local ranks, local rank. */
 static const struct {
   const char *name[4];
 } launchers[] = {
@@ -37,17 +38,17 @@ static const char *const pmix_names[SHOAL_CLAIM_COUNT] = {
 
 const char *shoal_claims_name(const shoal_claims *c, shoal_source source, shoal_claim_kind kind)
 {
-  const char *name = source == SHOAL_SAYS_SLURM  ? slurm_names[kind]
-                     : source == SHOAL_SAYS_PMIX ? pmix_names[kind]
-                                                 : NULL;
-  for (size_t i = 0; source == SHOAL_SAYS_LAUNCHER && c->launcher >= 0 && i < SHOAL_COUNT(launcher_kinds); i++)
+  const char *name = source == SHOAL_SOURCE_SLURM  ? slurm_names[kind]
+                     : source == SHOAL_SOURCE_PMIX ? pmix_names[kind]
+                                                   : NULL;
+  for (size_t i = 0; source == SHOAL_SOURCE_LAUNCHER && c->launcher >= 0 && i < SHOAL_COUNT(launcher_kinds); i++)
     if (launcher_kinds[i] == kind) name = launchers[c->launcher].name[i];
   return name ? name : "?";
 }
 
 static void read_launcher(const shoal_env *e, shoal_claims *c)
 {
-  int32_t *number = c->by[SHOAL_SAYS_LAUNCHER].number;
+  int32_t *number = c->by[SHOAL_SOURCE_LAUNCHER].number;
   c->launcher = -1;
   for (int i = 0; i < (int)SHOAL_COUNT(launchers) && c->launcher < 0; i++)
     if (shoal_env_get(e, launchers[i].name[0])) c->launcher = i;
@@ -58,8 +59,8 @@ static void read_launcher(const shoal_env *e, shoal_claims *c)
   }
 }
 
-/* Under an mpirun the step around us is that of its daemons, with numbers of its own.  PMI alone is both srun's word and
- * that of MPICH's mpiexec, which tells itself apart by counting local ranks. */
+/* Under mpirun the Slurm step is that of mpirun's daemons, not of the ranks.  The PMI variables alone may come from
+ * srun or from MPICH's mpiexec, which also sets MPI_LOCALNRANKS. */
 static bool started_by_slurm(const shoal_env *e, const shoal_claims *c)
 {
   const char *space = shoal_env_get(e, "PMIX_NAMESPACE");
@@ -84,10 +85,10 @@ static int find_host(const shoal_step *s, const char *host)
   return -1;
 }
 
-/* A node may have another name in Slurm than its kernel knows; then SLURMD_NODENAME is what Slurm calls it. */
+/* Slurm's name of a node (SLURMD_NODENAME) may differ from the host name in its kernel. */
 static void claim_step(const shoal_step *s, const char *host, const char *slurm_host, shoal_claims *c)
 {
-  int32_t *number = c->by[SHOAL_SAYS_SLURM].number;
+  int32_t *number = c->by[SHOAL_SOURCE_SLURM].number;
   int place = find_host(s, host);
   if (place < 0) place = find_host(s, slurm_host);
   number[SHOAL_CLAIM_RANKS] = s->tasks > 0 ? s->tasks : -1;
@@ -98,7 +99,7 @@ static void claim_step(const shoal_step *s, const char *host, const char *slurm_
   if (s->n_hosts && !s->job_list) number[SHOAL_CLAIM_LISTED] = (int)s->n_hosts;
   if (s->n_hosts) c->listed = place >= 0;
   if (place >= 0 && !s->job_list && s->n_per_node == s->n_hosts) number[SHOAL_CLAIM_LOCAL_RANKS] = s->per_node[place];
-  snprintf(c->by[SHOAL_SAYS_SLURM].host, SHOAL_HOST_MAX, "%s", slurm_host);
+  snprintf(c->by[SHOAL_SOURCE_SLURM].host, SHOAL_HOST_MAX, "%s", slurm_host);
   if (!s->list) return;
   bool fits = strlen(s->list) < sizeof c->list;
   snprintf(c->list, sizeof c->list, "%.*s%s", fits ? (int)sizeof c->list : (int)sizeof c->list - 4, s->list,
@@ -109,18 +110,19 @@ shoal_status shoal_claims_read(const shoal_env *e, const char *host, shoal_claim
 {
   shoal_claims c;
   shoal_step s;
-  memset(&c, 0, sizeof c); /* padding too: the bytes travel */
-  for (int source = 0; source < SHOAL_SAYS_COUNT; source++)
+  memset(&c, 0, sizeof c); /* including padding, because the bytes are sent */
+  for (int source = 0; source < SHOAL_SOURCE_COUNT; source++)
     for (int kind = 0; kind < SHOAL_CLAIM_COUNT; kind++) c.by[source].number[kind] = -1;
   c.listed = -1;
   read_launcher(e, &c);
-  c.by[SHOAL_SAYS_PMIX].number[SHOAL_CLAIM_RANK] = shoal_env_int(e, "PMIX_RANK", 0);
+  c.by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANK] = shoal_env_int(e, "PMIX_RANK", 0);
   const char *slurm_host = shoal_env_get(e, "SLURMD_NODENAME");
   shoal_status st = shoal_step_read(e, &s);
-  if (st == SHOAL_ERR_USAGE) st = shoal_error_as(st, SHOAL_ERR_WORLD); /* nobody typed it: whoever started us set it */
+  if (st == SHOAL_ERR_USAGE)
+    st = shoal_error_as(st, SHOAL_ERR_WORLD); /* the launcher set the variable, so it is not a usage error */
   SHOAL_TRY(st);
   c.step_tasks = s.inside && s.tasks > 0 ? s.tasks : 0;
-  /* A heterogeneous job is several steps with one MPI world: its variables count in parts. */
+  /* In a heterogeneous job one MPI world spans several steps, and the variables describe only one of them. */
   if (s.inside && started_by_slurm(e, &c) && !shoal_env_get(e, "SLURM_HET_SIZE"))
     claim_step(&s, host, slurm_host ? slurm_host : "", &c);
   shoal_step_free(&s);

@@ -1,15 +1,15 @@
-/* Does everybody describe the world we have?
+/* Checks that Slurm, the launcher and PMIx agree with the actual ranks and nodes.
  *
  *                 ranks  rank  nodes  node  local ranks  local rank  listed  host
  *     Slurm         8     3      4      1        2            1         4     n2
  *     launcher      -     -      -      -        -            -         -     -
  *     PMIx          8     3      4      1        2            1         -     n2
- *     what is       8     3      4      1        2            1         4     n2.site.org
+ *     actual        8     3      4      1        2            1         4     n2.site.org
  *
- * What is: ranks and rank as MPI has them, the rest from the host identities of all ranks.  Node numbers are each
- * source's own, so only "same number, same node" is asked of them; and of local ranks, that those of a node are
- * different and below their number.  A host may go by an alias of the site, but not by the name of another rank's host,
- * nor two hosts by one name: that is how "localhost" for every node is found. */
+ * The actual ranks and rank are those of MPI, the rest follows from the host identities of all ranks.  Each source
+ * numbers nodes in its own way, so node indices are only required to be equal on the same node and distinct on distinct
+ * nodes; local ranks must be distinct on a node and less than the number of ranks there.  A host may have an alias, but
+ * not the name of another rank's host, nor may two hosts have the same name: this detects "localhost" on every node. */
 #include "base/mem.h"
 #include "slurm/claims.h"
 #include <stdlib.h>
@@ -19,17 +19,18 @@ typedef struct {
   const shoal_claims *all;
   const shoal_topo *t;
   const char *library;
-  int *lowest; /* [nodes]: a node's lowest rank */
-  int *first;  /* [nodes]: ranks on the nodes before it */
-  int *owner;  /* [size]: the rank that claims a node's local rank, -1: nobody yet */
+  int *lowest; /* [nodes] lowest rank of each node */
+  int *first;  /* [nodes] number of ranks on all nodes before it: its first entry in `owner` */
+  int *owner;  /* [size] by node and local rank: the rank that claims it, -1: none so far */
 } comparison;
 
 static shoal_status contradict(const comparison *c, int rank, shoal_source source, const char *says, const char *is)
 {
-  static const char *const cures[SHOAL_SAYS_COUNT] = {
-    [SHOAL_SAYS_SLURM] = "start the ranks with `srun --mpi=pmix` directly, and unset SLURM_ variables of another step",
-    [SHOAL_SAYS_LAUNCHER] = "start them with the mpirun that belongs to this MPI, or `srun --mpi=pmix`",
-    [SHOAL_SAYS_PMIX] = "start them with `srun --mpi=pmix`, or the mpirun that belongs to this MPI",
+  static const char *const cures[SHOAL_SOURCE_COUNT] = {
+    [SHOAL_SOURCE_SLURM] =
+        "start the ranks with `srun --mpi=pmix` directly, and unset SLURM_ variables of another step",
+    [SHOAL_SOURCE_LAUNCHER] = "start them with the mpirun that belongs to this MPI, or `srun --mpi=pmix`",
+    [SHOAL_SOURCE_PMIX] = "start them with `srun --mpi=pmix`, or the mpirun that belongs to this MPI",
   };
   return SHOAL_FAIL(SHOAL_ERR_WORLD, "rank %d on %s: %s, but %s; %s (%s)", rank, c->t->places[rank].host, says, is,
                     cures[source], c->library);
@@ -45,7 +46,7 @@ static const char *name_of(const comparison *c, int rank, shoal_source source, s
   return shoal_claims_name(&c->all[rank], source, kind);
 }
 
-/* Numbers that must equal what is. */
+/* Compares the numbers that must equal the actual ones. */
 static shoal_status compare_numbers(const comparison *c, int rank, shoal_source source)
 {
   const shoal_place *p = &c->t->places[rank];
@@ -78,8 +79,8 @@ static shoal_status compare_numbers(const comparison *c, int rank, shoal_source 
   return SHOAL_OK;
 }
 
-/* Ranks of one node give it one number, and two nodes have two. */
-static shoal_status compare_node(const comparison *c, int rank, shoal_source source)
+/* Every rank of a node must have the same node index, and distinct nodes distinct indices. */
+static shoal_status compare_node_index(const comparison *c, int rank, shoal_source source)
 {
   char says[160];
   int claim = claim_of(c, rank, source, SHOAL_CLAIM_NODE);
@@ -115,10 +116,10 @@ static shoal_status compare_local_rank(const comparison *c, int rank, shoal_sour
   return contradict(c, rank, source, says, is);
 }
 
-/* A name that is not this host's own may be an alias; not if it is another host's, or its alias too. */
+/* A name other than the host name may be an alias, but not if it is the name or alias of another host. */
 static shoal_status compare_host(const comparison *c, int rank, shoal_source source)
 {
-  static const char *const keys[] = { [SHOAL_SAYS_SLURM] = "SLURMD_NODENAME", [SHOAL_SAYS_PMIX] = "PMIX_HOSTNAME" };
+  static const char *const keys[] = { [SHOAL_SOURCE_SLURM] = "SLURMD_NODENAME", [SHOAL_SOURCE_PMIX] = "PMIX_HOSTNAME" };
   const shoal_place *p = c->t->places;
   const char *name = c->all[rank].by[source].host;
   char says[160], is[160];
@@ -143,19 +144,19 @@ static shoal_status compare_list(const comparison *c, int rank)
 {
   char says[320];
   if (c->all[rank].listed != 0) return SHOAL_OK;
-  snprintf(says, sizeof says, "%s is %s", name_of(c, rank, SHOAL_SAYS_SLURM, SHOAL_CLAIM_LISTED), c->all[rank].list);
-  return contradict(c, rank, SHOAL_SAYS_SLURM, says, "this host is not in it");
+  snprintf(says, sizeof says, "%s is %s", name_of(c, rank, SHOAL_SOURCE_SLURM, SHOAL_CLAIM_LISTED), c->all[rank].list);
+  return contradict(c, rank, SHOAL_SOURCE_SLURM, says, "this host is not in it");
 }
 
 static shoal_status compare_source(const comparison *c, shoal_source source)
 {
   for (int r = 0; r < c->t->size; r++) c->owner[r] = -1;
   for (int r = 0; r < c->t->size; r++) {
-    if (source == SHOAL_SAYS_SLURM) SHOAL_TRY(compare_list(c, r));
+    if (source == SHOAL_SOURCE_SLURM) SHOAL_TRY(compare_list(c, r));
     SHOAL_TRY(compare_numbers(c, r, source));
-    SHOAL_TRY(compare_node(c, r, source));
+    SHOAL_TRY(compare_node_index(c, r, source));
     SHOAL_TRY(compare_local_rank(c, r, source));
-    if (source != SHOAL_SAYS_LAUNCHER) SHOAL_TRY(compare_host(c, r, source));
+    if (source != SHOAL_SOURCE_LAUNCHER) SHOAL_TRY(compare_host(c, r, source));
   }
   return SHOAL_OK;
 }
@@ -170,7 +171,7 @@ shoal_status shoal_claims_compare(const shoal_claims *all, const shoal_topo *t, 
   for (int r = t->size - 1; r >= 0; r--) c.lowest[t->places[r].node] = r;
   for (int node = 1; node < t->nodes; node++)
     c.first[node] = c.first[node - 1] + t->places[c.lowest[node - 1]].local_size;
-  for (int source = 0; source < SHOAL_SAYS_COUNT && st == SHOAL_OK; source++)
+  for (int source = 0; source < SHOAL_SOURCE_COUNT && st == SHOAL_OK; source++)
     st = compare_source(&c, (shoal_source)source);
 done:
   free(c.lowest);
@@ -179,7 +180,7 @@ done:
   return st;
 }
 
-/* ---- for people ---- */
+/* ---- printing ---- */
 
 static const shoal_claim_kind shown[] = { SHOAL_CLAIM_RANKS, SHOAL_CLAIM_NODES,       SHOAL_CLAIM_RANK,
                                           SHOAL_CLAIM_NODE,  SHOAL_CLAIM_LOCAL_RANKS, SHOAL_CLAIM_LOCAL_RANK };
@@ -197,15 +198,15 @@ static void print_row(shoal_str *out, const char *source, const int *number, con
 
 void shoal_claims_print(const shoal_claims *c, const shoal_topo *t, int rank, shoal_str *out)
 {
-  static const char *const sources[SHOAL_SAYS_COUNT] = { "Slurm", "launcher", "PMIx" };
+  static const char *const sources[SHOAL_SOURCE_COUNT] = { "Slurm", "launcher", "PMIx" };
   const shoal_place *p = &t->places[rank];
   int number[SHOAL_COUNT(shown)];
-  shoal_str_add(out, "%-10s  %5s  %5s  %5s  %5s  %11s  %11s  %s\n", "says", "ranks", "nodes", "rank", "node",
+  shoal_str_add(out, "%-10s  %5s  %5s  %5s  %5s  %11s  %11s  %s\n", "source", "ranks", "nodes", "rank", "node",
                 "local ranks", "local rank", "host");
-  for (int s = 0; s < SHOAL_SAYS_COUNT; s++) {
+  for (int s = 0; s < SHOAL_SOURCE_COUNT; s++) {
     for (size_t i = 0; i < SHOAL_COUNT(shown); i++) number[i] = c->by[s].number[shown[i]];
     print_row(out, sources[s], number, c->by[s].host);
   }
   const int is[SHOAL_COUNT(shown)] = { t->size, t->nodes, rank, p->node, p->local_size, p->local_rank };
-  print_row(out, t->pretended ? "pretended" : "what is", is, p->host);
+  print_row(out, t->pretended ? "pretended" : "actual", is, p->host);
 }

@@ -1,8 +1,8 @@
-/* Slurm's short form of host names, "n[01-03,7]x,m[1-2]g[1-2]", written out.
+/* Expands Slurm's host lists, such as "n[01-03,7]x,m[1-2]g[1-2]".
  *
- * Done here and not by `scontrol show hostnames`, because containers have no scontrol, and a launcher that fell back to
- * localhost when it was missing made every node wait for itself.  Numbers keep the width they are written with; of
- * several brackets the last varies fastest, as Slurm has it. */
+ * `scontrol show hostnames` is not used, because containers may lack scontrol; a launcher that fell back to localhost
+ * in that case made every node wait for itself.  Numbers keep their leading zeros; of several brackets the last varies
+ * fastest, as in Slurm. */
 #include "slurm/nodes.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 enum { LONGEST_NAME = 256, MOST_DIGITS = 9 };
 
 typedef struct {
-  const char *what, *list; /* what it is called, and the whole text, for positions */
+  const char *what, *list; /* name of the list in messages; the whole text, to compute positions */
   char **names;
   size_t n, cap;
-  char name[LONGEST_NAME]; /* being built, left to right */
+  char name[LONGEST_NAME]; /* the name being built, from left to right */
 } expansion;
 
 static shoal_status complain(const expansion *e, const char *at, const char *what)
@@ -41,7 +41,7 @@ static shoal_status add_name(expansion *e, const char *at)
 
 typedef struct {
   unsigned long low, high;
-  int width; /* of the low end as written: "01" is 2, which keeps the zeros */
+  int width; /* number of digits of the low end as written, to keep leading zeros: 2 for "01" */
 } range;
 
 static shoal_status read_number(const expansion *e, const char **at, unsigned long *value)
@@ -70,7 +70,7 @@ static shoal_status read_range(const expansion *e, const char **at, range *r)
   return SHOAL_OK;
 }
 
-/* Add all names that begin with e->name (used bytes of it) and go on as the text at `at` says, up to its comma. */
+/* Adds all names that begin with the first `used` bytes of e->name and continue as `at`, up to its comma. */
 static shoal_status expand(expansion *e, const char *at, size_t used)
 {
   size_t plain = strcspn(at, "[],");
@@ -107,7 +107,7 @@ shoal_status shoal_topo_expand_named(const char *what, const char *list, char **
 {
   expansion e = { .what = what, .list = list };
   shoal_status st;
-  for (const char *at = list;; at++) { /* at least one name, and one after every comma */
+  for (const char *at = list;; at++) { /* a name is required at the start and after every comma */
     SHOAL_TRY_GOTO(st, expand(&e, at, 0), fail);
     at = next_comma(at);
     if (!*at) break;

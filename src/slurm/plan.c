@@ -1,12 +1,12 @@
-/* Which task of a step goes where, worked out as Slurm does.
+/* Computes which task of a step Slurm places on which node.
  *
  *     tasks per node 2,1,2,3     block    n1 n1 n2 n3 n3 n4 n4 n4
- *                                cyclic   n1 n2 n3 n4 n1 n3 n4 n4     round robin; a full node is passed over
+ *                                cyclic   n1 n2 n3 n4 n1 n3 n4 n4     round robin; full nodes are skipped
  *                                plane=2  n1 n1 n2 n3 n3 n4 n4 n4     round robin in chunks
  *
- * A step with PMIx carries the result itself, as MPICH's process mapping: (vector,(0,4,1),(0,1,1),...), blocks of
- * (first node, nodes, tasks on each), taken in turn until there are enough.  It knows every distribution, "arbitrary"
- * included, so it goes first. */
+ * With PMIx the step's environment contains the result as a process mapping in MPICH's format,
+ * (vector,(0,4,1),(0,1,1),...): blocks of (first node, number of nodes, tasks per node), repeated until all tasks are
+ * placed.  It covers every distribution, "arbitrary" included, so it is tried first. */
 #include "slurm/plan.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- does the step say enough, and one thing only? ---- */
+/* ---- is the description of the step complete and consistent? ---- */
 
 static shoal_status check_step(const shoal_step *s)
 {
@@ -49,11 +49,11 @@ static shoal_status check_step(const shoal_step *s)
 
 typedef struct {
   int tasks, nodes;
-  int *room; /* [nodes]: tasks that still fit */
-  int *node; /* [tasks]: out */
+  int *room; /* [nodes] number of tasks that can still be placed on each */
+  int *node; /* [tasks] result: the node of each task */
 } layout;
 
-static void refill(layout *l, const shoal_step *s)
+static void reset_room(layout *l, const shoal_step *s)
 {
   for (int i = 0; i < l->nodes; i++) l->room[i] = s->n_per_node ? s->per_node[i] : s->tasks;
 }
@@ -78,7 +78,7 @@ static bool next_block(const char **at, block *b)
   return true;
 }
 
-/* False: there is none, or it does not fit the other variables. */
+/* Returns false if there is no mapping or it contradicts the other variables. */
 static bool place_by_mapping(layout *l, const char *text)
 {
   int task = 0;
@@ -101,7 +101,7 @@ static void place_round_robin(layout *l, int chunk)
     for (int k = 0; k < chunk && place(l, &task, node);) k++;
 }
 
-static shoal_status place_by_word(layout *l, const shoal_step *s)
+static shoal_status place_by_distribution(layout *l, const shoal_step *s)
 {
   const char *text = s->distribution ? s->distribution : "block";
   size_t n = strcspn(text, ":,=");
@@ -116,7 +116,7 @@ static shoal_status place_by_word(layout *l, const shoal_step *s)
   else
     return SHOAL_FAIL(
         SHOAL_ERR_USAGE,
-        "SLURM_DISTRIBUTION is \"%s\", which does not tell the nodes of tasks: take the variables of a step "
+        "SLURM_DISTRIBUTION is \"%s\", which does not determine the nodes of tasks: take the variables of a step "
         "with --mpi=pmix, whose SLURM_PMIX_MAPPING_SERV does",
         text);
   return SHOAL_OK;
@@ -128,16 +128,16 @@ static shoal_status place_tasks(layout *l, const shoal_step *s)
   l->nodes = (int)s->n_hosts;
   SHOAL_TRY(SHOAL_ALLOC((size_t)l->nodes, &l->room));
   SHOAL_TRY(SHOAL_ALLOC((size_t)l->tasks, &l->node));
-  refill(l, s);
+  reset_room(l, s);
   if (place_by_mapping(l, s->mapping)) return SHOAL_OK;
-  refill(l, s);
-  return place_by_word(l, s);
+  reset_room(l, s);
+  return place_by_distribution(l, s);
 }
 
 /* ---- cores to tasks ---- */
 
-static void give_cores(const shoal_machine *m, const char *host, int each, int local_rank, int local_size,
-                       shoal_facts *f)
+static void assign_cores(const shoal_machine *m, const char *host, int each, int local_rank, int local_size,
+                         shoal_facts *f)
 {
   const shoal_facts *whole = shoal_machine_facts(m);
   if (each > 0 && each <= whole->pus / local_size)
@@ -156,7 +156,7 @@ static shoal_status plan_step(const shoal_machine *m, const shoal_step *s, int e
     int local = s->n_per_node ? s->per_node[l.node[r]] : s->tasks;
     f[r] = *shoal_machine_facts(m);
     shoal_topo_set_host(&f[r], host);
-    give_cores(m, host, each, count[l.node[r]]++, local, &f[r]);
+    assign_cores(m, host, each, count[l.node[r]]++, local, &f[r]);
   }
   free(l.room);
   free(l.node);
@@ -176,7 +176,7 @@ shoal_status shoal_topo_plan(const shoal_machine *m, const shoal_env *e, const s
   f[0] = *shoal_machine_facts(m);
   shoal_topo_read_cores(e, &f[0]);
   if (alone)
-    give_cores(m, f[0].host, f[0].claimed_cores, 0, 1, &f[0]);
+    assign_cores(m, f[0].host, f[0].claimed_cores, 0, 1, &f[0]);
   else
     SHOAL_TRY_GOTO(st, plan_step(m, s, f[0].claimed_cores, f, count), done);
   for (int r = 0; r < size; r++) f[r].pid = 0;

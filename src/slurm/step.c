@@ -1,11 +1,11 @@
-/* The Slurm step around this process, read from its environment alone.
+/* The Slurm step of this process, read from its environment only.
  *
- *     SLURM_STEP_NODELIST         n[1-4]       written out by nodes.c
- *     SLURM_STEP_TASKS_PER_NODE   2,1,2,3      or 2(x4): in the order of the list
+ *     SLURM_STEP_NODELIST         n[1-4]       expanded by nodes.c
+ *     SLURM_STEP_TASKS_PER_NODE   2,1,2,3      or 2(x4), in the order of the node list
  *     SLURM_STEP_NUM_TASKS  SLURM_STEP_NUM_NODES  SLURM_PROCID  SLURM_NODEID  SLURM_LOCALID  SLURM_DISTRIBUTION
  *
- * A batch script has no step of its own but the job's variables, without STEP_ in their names: what srun would start
- * from there.  Some sites and older versions set only those inside a step too; a process number above zero proves one. */
+ * A batch script has only the job's variables, without STEP_ in their names; they describe what srun would start there.
+ * Some sites and older versions set only those inside a step, too; SLURM_PROCID above zero shows that it is a step. */
 #include "slurm/step.h"
 #include "base/mem.h"
 #include "slurm/nodes.h"
@@ -19,7 +19,7 @@ static shoal_status complain(const char *name, const char *text, const char *at,
   return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s \"%s\", position %zu: %s", name, text, (size_t)(at - text) + 1, what);
 }
 
-/* A number >= 1 of at most seven digits; false leaves `at` where it went wrong. */
+/* Parses a number >= 1 of at most seven digits and advances `at`; on failure returns false and leaves `at`. */
 static bool take_number(const char **at, int *out)
 {
   size_t digits = strspn(*at, "0123456789");
@@ -39,7 +39,7 @@ static bool take_word(const char **at, const char *word)
   return true;
 }
 
-/* One item, "3" or "2(x4)". */
+/* Parses one item, "3" or "2(x4)". */
 static shoal_status take_item(const char *name, const char *text, const char **at, int *count, int *times)
 {
   *times = 1;
@@ -79,7 +79,7 @@ fail:
 
 /* ---- the step ---- */
 
-/* The first of several variables that is set; its name goes to *name. */
+/* The value of the first variable in `names` that is set; stores its name in *name. */
 static const char *first_of(const shoal_env *e, const char *const *names, size_t n, const char **name)
 {
   for (size_t i = 0; i < n; i++) {
@@ -100,7 +100,8 @@ static int first_int(const shoal_env *e, const char *const *names, size_t n)
   return -1;
 }
 
-/* A step's variables come first; the job's stand in where that can only be the same, or where there is no step. */
+/* In order of preference: the step's variables, then the job's, which are used if they must have the same value or if
+ * there is no step. */
 static const char *const tasks_names[] = { "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS" };
 static const char *const nodes_names[] = { "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES" };
 static const char *const list_names[] = { "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST" };
@@ -123,7 +124,7 @@ static void read_numbers(const shoal_env *e, shoal_step *s)
   s->local_rank = shoal_env_int(e, "SLURM_LOCALID", 0);
 }
 
-/* A batch script may have asked for tasks per node instead of tasks; srun's own default is one on each. */
+/* A batch script may request tasks per node instead of tasks; srun's default is one task per node. */
 static shoal_status count_by_node(const shoal_env *e, shoal_step *s)
 {
   int each = shoal_env_int(e, "SLURM_NTASKS_PER_NODE", 1);

@@ -1,5 +1,5 @@
-/* The Slurm step around this process, as its environment variables describe it: tasks, nodes, and how the tasks are
- * spread over them.  No external command is run (there may be none). */
+/* The Slurm step of this process, as described by its environment variables: tasks, nodes, and the distribution of
+ * tasks. No external command is run, since Slurm's commands may not be installed (containers). */
 #ifndef SHOAL_SLURM_STEP_H
 #define SHOAL_SLURM_STEP_H
 #include "base/env.h"
@@ -7,21 +7,21 @@
 #include <stddef.h>
 
 typedef struct {
-  bool inside;                /* of a step; else what follows is the job's (a batch script's own environment) */
-  int tasks, nodes;           /* -1: not said, here and below */
+  bool inside;                /* in a step; if false the members describe the job (environment of a batch script) */
+  int tasks, nodes;           /* -1 if unknown, also for the members below */
   int rank, node, local_rank; /* of this task */
-  bool job_list;              /* inside a step, but `list` is the job's, which may have more nodes */
-  char **hosts;               /* the node list written out; NULL: not said */
+  bool job_list;              /* in a step, but `list` is that of the job, which may have more nodes */
+  char **hosts;               /* the expanded node list; NULL if unknown */
   size_t n_hosts;
-  int *per_node; /* tasks on each node, in the order of the list */
+  int *per_node; /* number of tasks on each node, in the order of the list */
   size_t n_per_node;
-  const char *list_name, *per_node_name;     /* the variables they come from */
-  const char *list, *distribution, *mapping; /* as written, borrowed from the environment; NULL: not said */
-  int plane;                                 /* chunk of a plane distribution */
+  const char *list_name, *per_node_name;     /* names of the variables they were read from */
+  const char *list, *distribution, *mapping; /* values of the variables, borrowed; NULL if unset */
+  int plane;                                 /* plane size of a plane distribution */
 } shoal_step;
-/** No external command is asked (there may be none).  ERR_USAGE names variable and position of what cannot be read. */
+/** Read the step from the environment.  ERR_USAGE gives the variable and position of a syntax error. */
 shoal_status shoal_step_read(const shoal_env *e, shoal_step *out);
 void shoal_step_free(shoal_step *s);
-/** "2,1,2(x3)": numbers of tasks, one per node.  `name` is for messages.  ERR_USAGE names the position from 1. */
+/** Parse "2,1,2(x3)", the number of tasks on each node.  `name` is for messages.  ERR_USAGE gives the position. */
 shoal_status shoal_step_parse_counts(const char *name, const char *text, int **counts_out, size_t *n_out);
 #endif

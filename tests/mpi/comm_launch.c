@@ -33,10 +33,10 @@ int main(void)
   CHECK(shoal_world_size(w) == size && shoal_topo_link(shoal_world_topo(w), 0, 1) == SHOAL_LINK_NODE, "the world");
   CHECK(shoal_log_rank() == shoal_world_rank(w), "log knows the rank");
   const shoal_claims *c = shoal_world_claims(w);
-  CHECK(c->by[SHOAL_SAYS_LAUNCHER].number[SHOAL_CLAIM_RANKS] == size && c->step_tasks == 2 &&
-            c->by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_RANKS] == -1,
+  CHECK(c->by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_RANKS] == size && c->step_tasks == 2 &&
+            c->by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS] == -1,
         "mpirun's word counts, the daemons' step does not");
-  CHECK(c->by[SHOAL_SAYS_PMIX].number[SHOAL_CLAIM_RANK] == shoal_world_rank(w), "PMIx: rank");
+  CHECK(c->by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANK] == shoal_world_rank(w), "PMIx: rank");
   CHECK(strncmp(shoal_world_library(), "Open MPI ", 9) == 0 && strstr(shoal_world_library(), "(compiled "), "%s",
         shoal_world_library());
   CHECK_OK(shoal_group_barrier(shoal_world_group(w)));

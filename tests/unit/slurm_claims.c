@@ -52,14 +52,14 @@ static void true_claims(const layout *l, const char *domain)
         "SLURMD_NODENAME=n%c\n",
         r, r, l->counts, node, local, l->hosts[r]);
     claims[r] = read_claims(text, host);
-    int32_t *pmix = claims[r].by[SHOAL_SAYS_PMIX].number;
+    int32_t *pmix = claims[r].by[SHOAL_SOURCE_PMIX].number;
     CHECK(pmix[SHOAL_CLAIM_RANK] == r, "rank of PMIx");
     pmix[SHOAL_CLAIM_RANKS] = RANKS;
     pmix[SHOAL_CLAIM_NODES] = 4;
     pmix[SHOAL_CLAIM_NODE] = node + 3; /* a server may count its own host too */
     pmix[SHOAL_CLAIM_LOCAL_RANKS] = before(l, r, true);
     pmix[SHOAL_CLAIM_LOCAL_RANK] = local;
-    snprintf(claims[r].by[SHOAL_SAYS_PMIX].host, SHOAL_HOST_MAX, "n%c", l->hosts[r]);
+    snprintf(claims[r].by[SHOAL_SOURCE_PMIX].host, SHOAL_HOST_MAX, "n%c", l->hosts[r]);
     facts[r] = (shoal_facts){ .pid = 100 + r, .cores = 1, .pus = 1 };
     snprintf(facts[r].host, sizeof facts[r].host, "%s", host);
     snprintf(facts[r].node_id, sizeof facts[r].node_id, "%.40s/boot", host);
@@ -89,22 +89,23 @@ static void truths(void)
     for (int full = 0; full < 2; full++) {
       true_claims(layouts[i], full ? ".site.org" : "");
       compare(layouts[i]->hosts, NULL, "");
-      CHECK(claims[7].by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_LOCAL_RANKS] == before(layouts[i], 7, true),
+      CHECK(claims[7].by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_LOCAL_RANKS] == before(layouts[i], 7, true),
             "tasks here");
     }
   /* Whatever is not said contradicts nothing. */
-  for (int source = 0; source < SHOAL_SAYS_COUNT; source++)
+  for (int source = 0; source < SHOAL_SOURCE_COUNT; source++)
     for (int kind = 0; kind < SHOAL_CLAIM_COUNT; kind++) {
       true_claims(&uneven, "");
       for (int r = 0; r < RANKS; r++) claims[r].by[source].number[kind] = -1;
       compare("one claim less", NULL, "");
     }
   true_claims(&block, "");
-  for (int r = 0; r < RANKS; r++) claims[r].by[SHOAL_SAYS_PMIX].host[0] = claims[r].by[SHOAL_SAYS_SLURM].host[0] = '\0';
+  for (int r = 0; r < RANKS; r++)
+    claims[r].by[SHOAL_SOURCE_PMIX].host[0] = claims[r].by[SHOAL_SOURCE_SLURM].host[0] = '\0';
   compare("hosts without names of others", NULL, "");
   /* The site's own names for its hosts, as long as they keep them apart. */
   for (int r = 0; r < RANKS; r++)
-    snprintf(claims[r].by[SHOAL_SAYS_PMIX].host, SHOAL_HOST_MAX, "10.0.0.%c", block.hosts[r]);
+    snprintf(claims[r].by[SHOAL_SOURCE_PMIX].host, SHOAL_HOST_MAX, "10.0.0.%c", block.hosts[r]);
   compare("addresses", NULL, "");
 }
 
@@ -117,7 +118,7 @@ static void lie(shoal_source source, shoal_claim_kind kind, int rank, int value,
 
 static void lies(void)
 {
-  static const shoal_source slurm = SHOAL_SAYS_SLURM, pmix = SHOAL_SAYS_PMIX;
+  static const shoal_source slurm = SHOAL_SOURCE_SLURM, pmix = SHOAL_SOURCE_PMIX;
   lie(slurm, SHOAL_CLAIM_RANKS, 0, 7, "rank 0 on n1: SLURM_STEP_NUM_TASKS says 7, but MPI sees 8", "");
   lie(slurm, SHOAL_CLAIM_RANK, 3, 4, "rank 3 on n4: SLURM_PROCID says 4, but MPI calls it rank 3", "");
   lie(slurm, SHOAL_CLAIM_NODES, 2, 3, "SLURM_STEP_NUM_NODES says 3", "ranks are on 4 (containers");
@@ -198,20 +199,20 @@ static void sources(void)
   for (size_t i = 0; i < SHOAL_COUNT(cases); i++) {
     snprintf(text, sizeof text, "%s%s", step, cases[i].more);
     shoal_claims c = read_claims(text, "n2");
-    int slurm = c.by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_RANKS];
+    int slurm = c.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS];
     CHECK(slurm == cases[i].tasks && c.launcher == cases[i].launcher && c.step_tasks == 4,
           "%s: Slurm says %d, launcher %d", cases[i].more, slurm, c.launcher);
-    CHECK(c.by[SHOAL_SAYS_LAUNCHER].number[SHOAL_CLAIM_RANKS] == cases[i].ranks &&
-              c.by[SHOAL_SAYS_LAUNCHER].number[SHOAL_CLAIM_LOCAL_RANKS] == cases[i].local,
+    CHECK(c.by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_RANKS] == cases[i].ranks &&
+              c.by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_LOCAL_RANKS] == cases[i].local,
           "%s: the launcher's numbers", cases[i].more);
     CHECK((c.listed == 1) == (cases[i].tasks > 0), "%s: list", cases[i].more);
   }
   shoal_claims batch = read_claims("SLURM_NTASKS=8\nSLURM_PROCID=0\nSLURM_NODEID=0\nSLURM_JOB_NODELIST=m[1-4]\n", "n2");
-  CHECK(batch.step_tasks == 0 && batch.listed == -1 && batch.by[SHOAL_SAYS_SLURM].number[SHOAL_CLAIM_RANK] == -1,
+  CHECK(batch.step_tasks == 0 && batch.listed == -1 && batch.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANK] == -1,
         "batch");
   shoal_claims *c = &claims[0];
   c->launcher = 0;
-  CHECK(!strcmp(shoal_claims_name(c, SHOAL_SAYS_LAUNCHER, SHOAL_CLAIM_LOCAL_RANKS), "OMPI_COMM_WORLD_LOCAL_SIZE"),
+  CHECK(!strcmp(shoal_claims_name(c, SHOAL_SOURCE_LAUNCHER, SHOAL_CLAIM_LOCAL_RANKS), "OMPI_COMM_WORLD_LOCAL_SIZE"),
         "name");
 }
 

@@ -62,7 +62,7 @@ def test_plan_cpus(env_file):
 
 
 def test_here():
-    topo(words=["1 rank on 1 node\n", "NUMA", "what is"])
+    topo(words=["1 rank on 1 node\n", "NUMA", "actual"])
     there = json.loads(topo("--json"))
     assert there["placement"]["applied"]
     assert there["machine"]["file"] is None

@@ -1,24 +1,26 @@
-/* Collectives from streams: a few shapes of who sends what to whom, all ended by one wait.
+/* Collectives built from streams: each builds a list of sends and receives and completes it in one wait.
  *
- * They serve set-up, evaluation, checkpoints and the blocks methods move; the all-reduce of the step is ring.c.
+ * They are used for set-up, evaluation, checkpoints and by methods that move blocks; the step's all-reduce is in
+ * ring.c.
  *
  *   broadcast, short   binomial tree: ceil(lg p) hops                               lg p messages from the root
- *   broadcast, long    a chain in rank order, pieces passed on as they come         every link carries the data once
+ *   broadcast, long    a pipelined chain in rank order                              every link carries the data once
  *   allgather          Bruck: in round k fetch 2^k blocks from the rank 2^k ahead   ceil(lg p) hops, (p-1) blocks sent
- *   sums, short        allgather, then everybody adds in rank order
+ *   sums, short        allgather, then every rank adds in rank order
  *   sums, long         slices to their owners, who add in rank order; allgather of the slices     2 (p-1)/p of the data
- *   gather, scatter, alltoall      straight to the receiver
+ *   gather, scatter, alltoall      direct messages
  *
- * Sums of f64 take members in rank order for every element, whichever way they travel: same bits everywhere and always.
- * Sources: Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing systems, 1997.
+ * Sums of f64 add in rank order for every element, whatever the algorithm: bitwise equal on every rank and in every
+ * run.
+ * Source: Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing systems, 1997.
  */
 #include "base/mem.h"
 #include "comm/group_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to here the time for starting a message outweighs sending it lg p times (10 us against 1 Gbit/s: 1 KiB; against
- * shared memory: 100 KiB). */
+/* Up to this size the latency of a message outweighs sending its bytes lg p times (10 us at 1 Gbit/s: 1 KiB; in shared
+ * memory: 100 KiB). */
 enum { SHORT_BYTES = 16 << 10 };
 
 static shoal_status alloc_streams(size_t n, shoal_stream **out)
@@ -26,8 +28,8 @@ static shoal_status alloc_streams(size_t n, shoal_stream **out)
   return shoal_alloc(n, sizeof **out, "message streams", (void **)out);
 }
 
-/* What blocks from its start to its end is an exchange of which all is exposed.  Calls of control groups leave no spans: they
- * are part of an evaluation, a checkpoint or an agreement. */
+/* A blocking collective is recorded as an exchange whose whole duration is exposed.  Control groups record no spans:
+ * their collectives are part of an evaluation, a checkpoint or an agreement. */
 static void record(const shoal_group *g, const char *name, uint64_t number, uint64_t t0, const shoal_stream *streams,
                    size_t n)
 {
@@ -62,7 +64,7 @@ static size_t sum_sizes(const uint64_t *sizes, int n)
 
 /* ------------------------------------------------------------------------------------------------------ broadcast */
 
-/* Who sends to me (-1: I am the root) and to whom I send, in terms of v, the rank counted from the root. */
+/* Parent (-1 at the root) and children of this rank.  The tree is built on v, the rank relative to the root. */
 static int broadcast_plan(const shoal_group *g, size_t bytes, int root, int *parent, int children[32])
 {
   int p = g->size, v = (g->rank - root + p) % p, n = 0;
@@ -114,7 +116,7 @@ void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, u
 
 /* ------------------------------------------------------------------------------------------------------- allgather */
 
-/* blocks[0] is mine; afterwards blocks[i] is that of the rank i after me. */
+/* blocks[0] is this rank's block; on return blocks[i] is that of rank + i, modulo the size. */
 static shoal_status bruck_rounds(shoal_group *g, char *blocks, size_t bytes, bool control)
 {
   for (int have = 1; have < g->size; have *= 2) {
@@ -151,14 +153,14 @@ shoal_status shoal_group_allgather(shoal_group *g, const void *mine, size_t byte
   return allgather(g, mine, bytes, all, false);
 }
 
-shoal_status shoal_group_tell(shoal_group *g, const void *mine, size_t bytes, void *all)
+shoal_status shoal_group_allgather_control(shoal_group *g, const void *mine, size_t bytes, void *all)
 {
   return allgather(g, mine, bytes, all, true);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ sums */
 
-typedef void fold(void *to, const void *from, size_t n); /* to[i] ← to[i] with from[i], 8-byte numbers */
+typedef void fold(void *to, const void *from, size_t n); /* to[i] ← to[i] op from[i], 8-byte numbers */
 
 static void add_f64(void *to, const void *from, size_t n)
 {
@@ -169,7 +171,7 @@ static void add_f64(void *to, const void *from, size_t n)
 
 static void add_i64(void *to, const void *from, size_t n)
 {
-  uint64_t *y = to; /* unsigned: wraps instead of being undefined */
+  uint64_t *y = to; /* unsigned: overflow wraps and is defined */
   const uint64_t *x = from;
   for (size_t i = 0; i < n; i++) y[i] += x[i];
 }
@@ -211,7 +213,7 @@ static shoal_status reduce_slices(shoal_group *g, fold *f, char *x, size_t n, ch
     streams[k++] = shoal_stream_out(x + BEGIN(to) * 8, WIDTH(to) * 8, to);
     streams[k++] = shoal_stream_in(parts + (size_t)from * mine * 8, mine * 8, from);
   }
-  SHOAL_TRY(run(g, "sum: slices to their owners", streams, k));
+  SHOAL_TRY(run(g, "sum: reduce slices", streams, k));
   memcpy(parts + (size_t)me * mine * 8, x + BEGIN(me) * 8, mine * 8);
   fold_parts(f, parts, p, mine, x + BEGIN(me) * 8);
   for (int i = 1, j = 0; i < p; i++) {
@@ -221,7 +223,7 @@ static shoal_status reduce_slices(shoal_group *g, fold *f, char *x, size_t n, ch
   }
 #undef BEGIN
 #undef WIDTH
-  return run(g, "sum: slices to everybody", streams, k);
+  return run(g, "sum: all-gather of slices", streams, k);
 }
 
 static shoal_status reduce_long(shoal_group *g, fold *f, void *x, size_t n)
@@ -272,7 +274,7 @@ static void copy(void *to, const void *from, size_t bytes)
   if (bytes) memmove(to, from, bytes);
 }
 
-/* The root's side of gather and scatter: a stream for each other member, at its place in `all`. */
+/* Root side of gather and scatter: one stream per other member, at its offset in `all`. */
 static shoal_status root_streams(shoal_group *g, const char *name, char *all, const uint64_t *sizes, bool sending)
 {
   shoal_stream *streams;
@@ -312,7 +314,7 @@ shoal_status shoal_group_scatter(shoal_group *g, const void *all, const uint64_t
   return root_streams(g, "scatter", (char *)all, sizes, true);
 }
 
-/* Everybody starts with the rank after itself, so that no receiver is everybody's first. */
+/* Each rank starts with its successor, so that not all ranks send to the same receiver first. */
 shoal_status shoal_group_alltoall(shoal_group *g, const void *send, const uint64_t *send_sizes, void *recv,
                                   const uint64_t *recv_sizes)
 {

@@ -1,15 +1,15 @@
-/* Exchanges: plan a sum once, start it in every step, ask or wait for its end.
+/* Exchanges: plan a sum once, start it in every step, test or wait for completion.
  *
- * The algorithm is settled when the sum is planned and never changes: by the caller, or by size and topology (shape.c).
- * All of them are state machines that move in shoal_world_progress and in waits, and none allocates after planning. */
+ * The algorithm is fixed when the sum is planned, by the caller or by size and topology (node_layout.c).  All
+ * algorithms are state machines that advance in shoal_world_progress and in waits; none allocates after planning. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "comm/exchange_impl.h"
 #include <stdlib.h>
 
-enum { STAMP_STRIDE = 37 }; /* one start fewer and one step more must not come to the same tag */
+enum { STAMP_STRIDE = 37 }; /* so that one start fewer and one step more do not give the same tag */
 
-/* The members of a plan must mean the same thing, or pieces would be added to the wrong places. */
+/* All members must plan the same sum, or pieces would be added at the wrong offsets. */
 static shoal_status compare_plan(shoal_group *g, const char *name, size_t n, shoal_wire wire,
                                  shoal_sum_algorithm algorithm)
 {
@@ -85,8 +85,8 @@ void shoal_exchange_record_end(shoal_exchange *e)
   record(e, SHOAL_TRACE_EXCHANGE, e->f.started_ns, e->ended_ns, e->bytes);
 }
 
-/* Asked once per recorder: looking a name up is not for the step.  In a control group an exchange is part of an evaluation
- * or a checkpoint, whose span has its time; the spans of exchanges are those of training. */
+/* Looks the name up once per recorder, because a lookup is too slow for the step.  Exchanges of a control group record
+ * no spans: they are part of an evaluation or a checkpoint, which has its own. */
 static void learn_trace(shoal_exchange *e)
 {
   shoal_trace *trace = e->f.g->control ? NULL : e->f.g->w->trace;
@@ -132,7 +132,7 @@ shoal_status shoal_exchange_wait(shoal_exchange *e)
   if (!e->f.moving) return shoal_flight_result(&e->f);
   uint64_t t0 = shoal_now_ns();
   shoal_status st = shoal_flight_wait(&e->f);
-  if (st == SHOAL_OK) record(e, SHOAL_TRACE_WAIT, t0, e->ended_ns, 0); /* a part of the transfer, to the nanosecond */
+  if (st == SHOAL_OK) record(e, SHOAL_TRACE_WAIT, t0, e->ended_ns, 0); /* ends at the same nanosecond as the transfer */
   return st;
 }
 
@@ -141,7 +141,7 @@ void shoal_exchange_destroy(shoal_exchange *e)
   if (!e) return;
   shoal_flight_end(&e->f, SHOAL_ERR_COMM);
   if (e->slots) (void)e->f.g->w->transport->reserve(e->f.g->w, -e->slots);
-  /* After an error the library may still read and write buffers; the run is about to end, so they are left to it. */
+  /* After an error MPI may still access the buffers.  They are leaked on purpose; the run is about to end. */
   if (e->f.status == SHOAL_OK) {
     free(e->in.buffer);
     free(e->out.buffer);

@@ -1,38 +1,38 @@
-/* Inside the sums of comm/: what exchange.c, lane.c, ring.c, local.c and small.c share.
+/* Internals of sum exchanges, shared by exchange.c, lane.c, ring.c, local.c and small.c.
  *
- *     exchange.c   the public calls; which algorithm; tags, traces
- *     shape.c      who stands where: nodes, owners, neighbours; and the formula of bytes
- *     ring.c       the ring, among single ranks or among the owners of a shard
- *     local.c      inside a node: the owner of a shard adds it up and gives it to all, through shared memory
- *     small.c      everything to everybody
- *     lane.c       pieces in order, from or to one peer
+ *     exchange.c       public functions, tags, traces
+ *     node_layout.c    nodes, owners and neighbours; choice of algorithm; predicted bytes
+ *     ring.c           the ring, among single ranks or among the owners of a shard
+ *     local.c          inside a node: the owner of a shard reduces and distributes it through shared memory
+ *     small.c          all-gather, then every member adds
+ *     lane.c           an ordered sequence of pieces from or to one peer
  *
- * Ring and two-level sum are one state machine.  The flat ring is the case where every rank is a node of its own. */
+ * Ring and two-level sum are one state machine.  The flat ring is the case of one rank per node. */
 #ifndef SHOAL_COMM_EXCHANGE_IMPL_H
 #define SHOAL_COMM_EXCHANGE_IMPL_H
 #include "base/mem.h"
 #include "comm/group_impl.h"
 #include <stdatomic.h>
 
-/* ------------------------------------------------------------------------------------------------ who: shape.c */
+/* ---------------------------------------------------------------------------------------- layout: node_layout.c */
 
-/* A group cut into nodes, as seen by one member.  Nodes are numbered in the order in which the group names them, and
- * members of a node too.  `owners` members of each node own a shard: the first of them, and no more than the smallest
- * node has, so that each shard has one owner on every node. */
+/* How a group is distributed over nodes, as seen by one member.  Nodes, and the members of a node, are numbered in the
+ * order in which the group lists them.  The first `owners` members of each node own a shard; `owners` is at most the
+ * size of the smallest node, so that each shard has one owner on every node. */
 typedef struct {
   int nodes, node;
   int locals, local;
   int owners, most; /* most: ranks of the largest node */
-  int left, right;  /* group ranks: who owns the same shard on the nodes before and after; -1: this rank owns none */
-} shoal_shape;
+  int left, right;  /* group ranks that own the same shard on the previous and next node; -1: owns none */
+} shoal_node_layout;
 
 /** @param algorithm  RING, TWO_LEVEL or LEADERS */
-void shoal_shape_find(const shoal_group *g, shoal_sum_algorithm algorithm, shoal_shape *out);
-/** The member of my node with that number; or -1. */
-int shoal_shape_local(const shoal_group *g, shoal_sum_algorithm algorithm, int local);
-/** Are a and b on one node, as this algorithm sees it? */
-bool shoal_shape_together(const shoal_group *g, shoal_sum_algorithm algorithm, int a, int b);
-/** AUTO becomes one of the others, by size and topology; what is named stays. */
+void shoal_node_layout_find(const shoal_group *g, shoal_sum_algorithm algorithm, shoal_node_layout *out);
+/** Group rank of member number `local` of this node, or -1. */
+int shoal_node_layout_member(const shoal_group *g, shoal_sum_algorithm algorithm, int local);
+/** Whether a and b are on the same node, as this algorithm sees it. */
+bool shoal_node_layout_same_node(const shoal_group *g, shoal_sum_algorithm algorithm, int a, int b);
+/** Resolves AUTO by size and topology; returns any other algorithm unchanged. */
 shoal_sum_algorithm shoal_sum_choose(const shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm wanted);
 
 /* Elements begin .. begin + n of the vector in `chunks` balanced parts, each of them cut into pieces. */
@@ -41,7 +41,7 @@ typedef struct {
   int chunks;
 } shoal_cut;
 
-size_t shoal_part_size(size_t n, int parts, int k); /* of a balanced split: sizes differ by one at most */
+size_t shoal_part_size(size_t n, int parts, int k); /* balanced split: sizes differ by at most one */
 size_t shoal_part_begin(size_t n, int parts, int k);
 uint64_t shoal_cut_pieces(const shoal_cut *c, int chunk);
 uint64_t shoal_cut_all_pieces(const shoal_cut *c);
@@ -50,15 +50,15 @@ uint64_t shoal_cut_all_pieces(const shoal_cut *c);
 
 enum { SHOAL_LANE_WINDOW = 32 };
 
-/* Where a lane stands: the next piece is elements [at, end) of the vector, or the first `piece` of them. */
+/* Position in a lane: the next piece is elements [at, end) of the vector, or the first `piece` of them. */
 typedef struct {
   int step, chunk; /* step == steps: past the end */
   size_t at, end;  /* within the chunk */
   uint64_t pieces; /* before this one */
 } shoal_cursor;
 
-/* Pieces to or from one peer: in each step all of a chunk, then the chunk before it (modulo their number).  A few are
- * posted at a time.  A lane of no steps is over from the start. */
+/* A sequence of pieces to or from one peer: each step moves one chunk, the next step the preceding chunk (modulo the
+ * number of chunks).  At most `window` pieces are posted at a time.  A lane with 0 steps is finished from the start. */
 typedef struct {
   shoal_cut cut;
   shoal_wire wire;
@@ -80,44 +80,45 @@ static inline bool shoal_lane_has_room(const shoal_lane *l)
 {
   return l->posted.step < l->steps && l->posted.pieces - l->finished.pieces < (uint64_t)l->window;
 }
-/** Has the oldest posted piece come (or gone)? */
+/** Tests whether the oldest posted piece has been received (or sent). */
 shoal_status shoal_lane_look(shoal_flight *f, const shoal_lane *l, bool *yes);
-void shoal_lane_pop(shoal_flight *f, shoal_lane *l); /* the oldest is dealt with */
-/** Move a cursor of the lane to the next piece: for lanes that only walk. */
+void shoal_lane_pop(shoal_flight *f, shoal_lane *l); /* release the oldest posted piece */
+/** Advance a cursor to the next piece, for lanes that only iterate and post nothing. */
 void shoal_lane_advance(const shoal_lane *l, shoal_cursor *c);
 /** Post the next piece at `data`. */
 shoal_status shoal_lane_post(shoal_flight *f, shoal_lane *l, void *data);
-/** Pop whatever has come (or gone), where nothing is to be done with it. */
+/** Release all completed pieces that need no processing. */
 shoal_status shoal_lane_reap(shoal_flight *f, shoal_lane *l, bool *moved);
 void shoal_lane_give_up(shoal_flight *f, shoal_lane *l);
 
 /* ------------------------------------------------------------------------------------------------------ exchanges */
 
-/* What a rank tells the others of its node about one exchange; only it writes, in a line of the cache of its own. */
+/* State of one exchange that a rank publishes to its node peers in shared memory.  Written by that rank only; one cache
+ * line. */
 typedef struct {
-  _Atomic uint64_t started; /* number of the start << 32 | its tag */
-  uint64_t region, offset;  /* where its vector lies; valid with `started` */
-  _Atomic uint64_t pushed;  /* pieces of its shard given to all others, over all starts */
+  _Atomic uint64_t started; /* start number << 32 | tag */
+  uint64_t region, offset;  /* location of its vector; valid once `started` is set */
+  _Atomic uint64_t pushed;  /* pieces of its shard written to all peers, over all starts */
   char rest[SHOAL_ALIGN - 4 * sizeof(uint64_t)];
-} shoal_line;
+} shoal_node_flags;
 
 /* Another rank of this node. */
 typedef struct {
   int peer; /* group rank */
   bool owner;
-  const shoal_line *line;
-  float *x;     /* its vector in this start, once it has started */
+  const shoal_node_flags *flags;
+  float *x;     /* its vector of this start, once it has started */
   uint64_t all; /* pieces of its shard */
-} shoal_mate;
+} shoal_node_peer;
 
-/* What a rank has to do with its node: local.c. */
+/* A rank's work inside its node: local.c. */
 typedef struct {
-  int n;                     /* mates; 0: alone, or the algorithm knows no nodes */
-  shoal_mate *mates;         /* from the rank after me around the node */
-  shoal_line *line;          /* mine */
-  int here;                  /* so many of them have started */
-  uint64_t pushed;           /* pieces of my shard given away in this start */
-  shoal_lane adding, giving; /* walk over the pieces of my shard; nothing is posted */
+  int n;                     /* peers; 0: alone on the node, or a flat algorithm */
+  shoal_node_peer *peers;    /* in rank order within the node, starting after this rank */
+  shoal_node_flags *flags;   /* of this rank */
+  int peers_started;         /* how many of them have started */
+  uint64_t pushed;           /* pieces of my shard written to peers in this start */
+  shoal_lane adding, giving; /* iterate over the pieces of my shard; post nothing */
 } shoal_local;
 
 struct shoal_exchange {
@@ -132,26 +133,26 @@ struct shoal_exchange {
   uint64_t bytes; /* payload sent per start */
   shoal_trace *trace;
   uint32_t op;    /* of `trace` */
-  int trace_peer; /* where most of it goes */
+  int trace_peer; /* the peer most of it is sent to */
   uint64_t ended_ns;
   /* ring, two-level, leaders */
-  shoal_shape shape;
+  shoal_node_layout layout;
   shoal_cut cut;            /* my shard */
-  uint64_t first, own, all; /* its pieces: of the first chunk sent, of the chunk this node completes, of all */
+  uint64_t first, own, all; /* its pieces: in the first chunk sent, in the chunk this node completes, total */
   shoal_lane out, in;
   shoal_local local;
-  uint64_t summed; /* pieces of my shard that hold the sum over this node, in the order of sending */
+  uint64_t summed; /* pieces of my shard reduced over this node, in sending order */
   /* small */
   int rounds;
-  char *blocks;          /* [size] what everybody brings; block j is that of the j-th member after me */
-  size_t there;          /* bytes of them that have come, from the front */
-  shoal_stream *streams; /* [2 * rounds], in and out of each round */
+  char *blocks;          /* [size] parts of all members; block j is from the j-th member after me */
+  size_t there;          /* bytes of them received, from the front */
+  shoal_stream *streams; /* [2 * rounds] receive and send of each round */
 };
 
-/** The start is over: takes the time, and records a span with all its bytes. */
+/** Called when a start completes: takes the end time and records a span with all bytes sent. */
 void shoal_exchange_record_end(shoal_exchange *e);
 
-/* Each algorithm: plan (allocates; sets slots), start, and its table for the flight. */
+/* Per algorithm: plan (allocates, sets `slots`), start, and the flight's function table. */
 shoal_status shoal_ring_plan(shoal_exchange *e);
 shoal_status shoal_ring_start(shoal_exchange *e);
 extern const shoal_flight_ops shoal_ring_ops;
@@ -159,21 +160,22 @@ shoal_status shoal_small_plan(shoal_exchange *e);
 void shoal_small_start(shoal_exchange *e);
 extern const shoal_flight_ops shoal_small_ops;
 
-/** How the shard of the owner with that number is cut: the same wherever it is asked. */
+/** How the shard of owner number `owner` is split into chunks and pieces; equal on every rank. */
 shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner);
 
 /* local.c, for the ring */
-/** What the algorithm needs of its node, before anything that can fail alone.  Collective over the group. */
+/** Allocates the shared state of the node, before any step that can fail on one rank only.  Collective over the
+ *  group. */
 shoal_status shoal_local_open(shoal_exchange *e);
 shoal_status shoal_local_plan(shoal_exchange *e);
 shoal_status shoal_local_start(shoal_exchange *e);
-/** Add what lies at my neighbours to my shard. */
+/** Add the node peers' parts to my shard. */
 shoal_status shoal_local_collect(shoal_exchange *e, bool *moved);
-/** Give the others what is finished.
- *  @param complete  pieces of my shard, in the order in which they become so */
+/** Write finished pieces into the node peers' vectors.
+ *  @param complete  number of finished pieces of my shard, in the order in which they finish */
 void shoal_local_spread(shoal_exchange *e, uint64_t complete, bool *moved);
 bool shoal_local_over(const shoal_exchange *e);
-/** For a hang report: the mate we wait for, or -1. */
+/** For a hang report: the node peer we wait for, or -1. */
 int shoal_local_describe(const shoal_exchange *e, shoal_str *where, bool *missing);
 void shoal_local_free(shoal_exchange *e);
 

@@ -1,12 +1,12 @@
-/* Flights: work that is under way while others compute.
+/* Flights: operations in flight, progressed while the rank computes.
  *
- * The world keeps a list of them, oldest first.  Moving everything on is one poll of the transport and then a look at
- * each flight's slots; when nothing is in flight it costs a comparison.  The order of the list never changes results:
- * every flight has its own tags.
+ * The world keeps a list of them, oldest first.  Progress means one poll of the transport and then a test of each
+ * flight's slots; if nothing is in flight it costs one comparison.  The order of the list never affects results: every
+ * flight has its own tags.
  *
- * A poll that finds nothing has still moved the library itself (it works only inside its calls), and what that brought
- * in shows in the next poll.  So a call polls once more before it gives up: exchanges then advance in one visit instead
- * of two, which matters because visits are a few milliseconds apart while layers compute. */
+ * A poll that completes nothing has still progressed MPI itself (which works only inside its calls), and the effect
+ * shows in the next poll.  So a progress call polls once more before it returns: exchanges then advance in one call
+ * instead of two, which matters because calls are a few milliseconds apart while layers compute. */
 #include "base/clock.h"
 #include "comm/group_impl.h"
 #include <sched.h>
@@ -74,14 +74,14 @@ static shoal_status advance_all(shoal_world *w, bool *moved)
 {
   shoal_status st = SHOAL_OK;
   for (shoal_flight *f = w->in_flight, *next; f; f = next) {
-    next = f->next; /* f may leave the list; no other can */
+    next = f->next; /* only f can leave the list here */
     shoal_status now = advance(f, moved);
     if (st == SHOAL_OK) st = now;
   }
   return st;
 }
 
-/* Not from inside itself: what it starts may move at once, and more. */
+/* Not reentrant: the messages the hook starts may progress at once and would call it again. */
 static shoal_status call_hook(shoal_world *w)
 {
   if (!w->hook || w->in_hook) return SHOAL_OK;
@@ -93,7 +93,7 @@ static shoal_status call_hook(shoal_world *w)
 
 shoal_status shoal_world_progress(shoal_world *w)
 {
-  enum { ROUNDS_MAX = 16 }; /* so that a fast sender cannot keep us from computing */
+  enum { ROUNDS_MAX = 16 }; /* bounds the time a fast sender can keep this rank from computing */
   for (int rounds = 0, idle = 0; w->in_flight && rounds < ROUNDS_MAX && idle < 2; rounds++) {
     size_t completed = 0;
     bool moved = false;
@@ -107,7 +107,7 @@ shoal_status shoal_world_progress(shoal_world *w)
   return SHOAL_OK;
 }
 
-/* A flight can fail in any poll, and others after it; the first failure explains them all. */
+/* A flight can fail in any poll, and others may fail because of it; the first error is the cause and is kept. */
 shoal_status shoal_flight_result(const shoal_flight *f)
 {
   shoal_world *w = f->g->w;
@@ -126,7 +126,7 @@ shoal_status shoal_flight_wait(shoal_flight *f)
       return st;
     }
     if (f->moving) SHOAL_TRY(shoal_watch_check(&watch, f));
-    if (f->moving && f->watches) sched_yield(); /* whom we wait for may need this core; the library yields by itself */
+    if (f->moving && f->watches) sched_yield(); /* the rank we wait for may need this core; MPI yields by itself */
   }
   return shoal_flight_result(f);
 }

@@ -1,13 +1,13 @@
-/* Groups: who is in, over which link each member is reached, and how bytes are counted.
+/* Groups: members, the link to each of them, and how bytes are counted.
  *
- * A group of one has no channel; everything it is asked for is already true.  Larger ones get a channel of their own
- * from the transport, so that nothing sent in one group can be mistaken for something of another.
+ * A group of one has no channel: its collectives have nothing to do.  Larger groups get their own channel from the
+ * transport, so that messages of different groups cannot be confused.
  *
  *     node groups      across groups            world  0 1 2 3 4 5
  *     [0 1 2] [3 4 5]  [0 3] [1 4] [2 5]        node   0 0 0 1 1 1
  *
- * Agreement lives here too, because each group carries the state for it from the start: telling others of an
- * error must not need memory. */
+ * Agreement is here too, because each group allocates its state at creation: reporting an error must not need
+ * memory. */
 #include "comm/group.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -79,8 +79,8 @@ shoal_status shoal_group_create(shoal_world *w, const char *name, const int *wor
   return shoal_group_make(w, name, world_ranks, n, false, out);
 }
 
-/* The ranks of a node in their order; or, with node -1, those with local rank == `local_rank` in the order of the nodes,
- * which in an uneven layout need not be that of the ranks.  `ranks` has room for all. */
+/* The ranks of a node in rank order; or, with node -1, the ranks with that local rank in node order, which in an uneven
+ * layout need not be rank order.  `ranks` has room for all. */
 static int select_places(const shoal_topo *t, int node, int local_rank, int *ranks)
 {
   int n = 0;
@@ -122,7 +122,7 @@ void shoal_group_destroy(shoal_group *g)
 {
   if (!g) return;
   g->w->transport->disconnect(g->channel);
-  shoal_self_empty(&g->letters);
+  shoal_self_empty(&g->self_messages);
   free(g->verdicts);
   free(g->links);
   free(g->world_ranks);
@@ -202,7 +202,7 @@ shoal_status shoal_group_barrier(shoal_group *g)
   return shoal_group_agree_max(g, "barrier", &nothing);
 }
 
-/* The lowest rank that failed; -1: none did, or the agreement itself failed. */
+/* Finds the lowest rank that failed; -1 if none did or the agreement itself failed. */
 static shoal_status first_failed(shoal_group *g, shoal_status mine, int *rank)
 {
   int64_t last = mine == SHOAL_OK ? 0 : g->size - g->rank;
@@ -212,7 +212,7 @@ static shoal_status first_failed(shoal_group *g, shoal_status mine, int *rank)
   return SHOAL_OK;
 }
 
-/* Before the agreement an error must be kept: what it runs into itself is not to take that place. */
+/* Saves the own error before the agreement, so that an error of the agreement itself does not replace it. */
 static shoal_status agree_on_failure(shoal_group *g, shoal_status mine, shoal_error *own, int *rank)
 {
   if (mine != SHOAL_OK) shoal_error_keep(own, mine);
@@ -226,7 +226,7 @@ static const char *host_of(const shoal_group *g, int rank)
   return g->w->topo ? g->w->topo->places[g->world_ranks[rank]].host : "?";
 }
 
-shoal_status shoal_group_hear(shoal_group *g, shoal_status mine)
+shoal_status shoal_group_agree_quietly(shoal_group *g, shoal_status mine)
 {
   shoal_error own = { .code = SHOAL_OK };
   int rank;
@@ -242,8 +242,8 @@ static bool is_cause(const shoal_verdict *v)
   return v->code != SHOAL_OK && v->code != SHOAL_ERR_PEER;
 }
 
-/* Does this rank print its text?  Not if it was told, and not if a lower rank has the same words. */
-static bool speaks(const shoal_verdict *all, int size, int rank)
+/* Whether this rank prints its text: not if it was printed already, and not if a lower rank has the same text. */
+static bool prints_text(const shoal_verdict *all, int size, int rank)
 {
   const shoal_verdict *mine = &all[rank];
   if (!is_cause(mine) || mine->told) return false;
@@ -254,8 +254,8 @@ static bool speaks(const shoal_verdict *all, int size, int rank)
   return true;
 }
 
-/* The most telling of the codes, the same on every rank. */
-static shoal_status judge(const shoal_verdict *all, int size)
+/* The most severe code, the same on every rank. */
+static shoal_status most_severe(const shoal_verdict *all, int size)
 {
   int32_t worst = SHOAL_OK;
   for (int r = 0; r < size; r++) worst = SHOAL_MAX(worst, is_cause(&all[r]) ? all[r].code : all[r].verdict);
@@ -266,22 +266,22 @@ static void print_own(shoal_group *g, shoal_error *own)
 {
   enum { TEXTS_MAX = 8 };
   int before = 0;
-  if (!speaks(g->verdicts, g->size, g->rank)) return;
-  for (int r = 0; r < g->rank; r++) before += speaks(g->verdicts, g->size, r);
+  if (!prints_text(g->verdicts, g->size, g->rank)) return;
+  for (int r = 0; r < g->rank; r++) before += prints_text(g->verdicts, g->size, r);
   if (before < TEXTS_MAX) {
     (void)shoal_error_put(own);
     shoal_error_report(own->code);
   } else if (before == TEXTS_MAX) {
-    shoal_log(SHOAL_LOG_ERROR, "and other ranks failed, in other words");
+    shoal_log(SHOAL_LOG_ERROR, "more ranks failed, with other messages");
   }
 }
 
-/* Ranks that did not fail get the words of the lowest one that did. */
-static shoal_status quote(shoal_group *g, shoal_status mine, shoal_error *own)
+/* Ranks that did not fail get the text of the lowest rank that did. */
+static shoal_status quote_cause(shoal_group *g, shoal_status mine, shoal_error *own)
 {
   int culprit = 0;
   while (culprit < g->size && !is_cause(&g->verdicts[culprit])) culprit++;
-  if (culprit == g->size) return SHOAL_OK; /* all of them heard of it elsewhere */
+  if (culprit == g->size) return SHOAL_OK; /* all ranks learnt of the failure elsewhere */
   char text[SHOAL_ERROR_TEXT] = "";
   if (culprit == g->rank) memcpy(text, own->text, strlen(own->text) + 1);
   size_t bytes = SHOAL_MIN((size_t)g->verdicts[culprit].length, sizeof text - 1);
@@ -292,17 +292,17 @@ static shoal_status quote(shoal_group *g, shoal_status mine, shoal_error *own)
   return SHOAL_OK;
 }
 
-/* Everybody failed or has heard that somebody did.  Nobody leaves before all has been printed, because launchers end the
- * others when one leaves. */
-static shoal_status tell(shoal_group *g, shoal_status mine, shoal_error *own)
+/* Runs when at least one rank failed, and all know it.  Ends in a barrier, because launchers kill the other ranks when
+ * one exits, and all texts must be printed before. */
+static shoal_status report_failures(shoal_group *g, shoal_status mine, shoal_error *own)
 {
   shoal_verdict v = { .code = (int32_t)mine, .verdict = (int32_t)own->verdict, .told = own->told };
   v.length = (uint32_t)strlen(own->text);
   v.crc = shoal_crc32c(0, own->text, v.length);
-  SHOAL_TRY(shoal_group_tell(g, &v, sizeof v, g->verdicts));
+  SHOAL_TRY(shoal_group_allgather_control(g, &v, sizeof v, g->verdicts));
   print_own(g, own);
-  SHOAL_TRY(quote(g, mine, own));
-  own->verdict = judge(g->verdicts, g->size);
+  SHOAL_TRY(quote_cause(g, mine, own));
+  own->verdict = most_severe(g->verdicts, g->size);
   own->told = true;
   return shoal_group_barrier(g);
 }
@@ -313,8 +313,8 @@ shoal_status shoal_group_agree(shoal_group *g, shoal_status mine)
   int rank;
   shoal_status st = agree_on_failure(g, mine, &own, &rank);
   if (rank < 0 || g->size == 1) return st;
-  st = tell(g, mine, &own);
-  if (own.code == SHOAL_OK) return st; /* not even the culprit's words came */
+  st = report_failures(g, mine, &own);
+  if (own.code == SHOAL_OK) return st; /* not even the text of the cause arrived */
   return shoal_error_put(&own);
 }
 
@@ -342,7 +342,7 @@ shoal_status shoal_group_send(shoal_group *g, const void *data, size_t bytes, in
     return shoal_streams_run(g, "send", (uint64_t)tag, tag, false, &s, 1);
   }
   shoal_link link = shoal_group_class(g, to);
-  SHOAL_TRY(shoal_self_put(&g->letters, data, bytes, tag));
+  SHOAL_TRY(shoal_self_put(&g->self_messages, data, bytes, tag));
   g->w->counters->payload[link] += bytes;
   g->w->counters->wire[link] += bytes;
   g->w->counters->messages[link] += bytes > 0;
@@ -352,12 +352,12 @@ shoal_status shoal_group_send(shoal_group *g, const void *data, size_t bytes, in
 shoal_status shoal_group_recv(shoal_group *g, void *data, size_t bytes, int from, int tag)
 {
   SHOAL_TRY(check_pair(g, from, tag));
-  if (from == g->rank) return shoal_self_take(&g->letters, data, bytes, tag);
+  if (from == g->rank) return shoal_self_take(&g->self_messages, data, bytes, tag);
   shoal_stream s = shoal_stream_in(data, bytes, from);
   return shoal_streams_run(g, "receive", (uint64_t)tag, tag, false, &s, 1);
 }
 
-/* A message in flight is a set of one stream. */
+/* A message in flight is a set with one stream. */
 struct shoal_message {
   shoal_streams all;
   shoal_stream stream;
@@ -386,7 +386,7 @@ static shoal_status start_message(shoal_message *m, shoal_stream s, int tag)
 {
   shoal_group *g = m->all.f.g;
   SHOAL_TRY(check_pair(g, s.peer, tag));
-  SHOAL_CHECK(s.peer != g->rank, SHOAL_ERR_ARG, "%s to oneself (rank %d of group %s): copy instead", m->name, g->rank,
+  SHOAL_CHECK(s.peer != g->rank, SHOAL_ERR_ARG, "%s from rank %d of group %s to itself: copy instead", m->name, g->rank,
               g->name);
   SHOAL_CHECK(!m->all.f.moving, SHOAL_ERR_ARG, "%s is still in flight: wait for it first", m->name);
   m->stream = s;

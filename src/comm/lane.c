@@ -1,8 +1,8 @@
-/* Lanes: pieces of a vector, in an order that both ends know, to or from one peer.
+/* Lanes: the pieces of a vector, sent to or received from one peer in an order that both ends compute.
  *
- * An order is a sequence of chunks, each one the chunk before the last (modulo their number), because rings go that
- * way.  Chunks are cut into pieces, so all the state of a lane is two counts: pieces posted and pieces finished, with
- * the slots between them.  An empty chunk has no pieces and sends no message, at either end. */
+ * A lane moves chunks in descending order (modulo the number of chunks), as a ring does.  Chunks are cut into pieces,
+ * so the whole state of a lane is two cursors, pieces posted and pieces finished, and the slots between them.  An empty
+ * chunk has no pieces and no message. */
 #include "base/mem.h"
 #include "comm/exchange_impl.h"
 

@@ -1,16 +1,16 @@
-/* What the launcher claims, and whether MPI agrees.
+/* What the launcher's environment says, and whether MPI agrees.
  *
- * The costliest start is the one that looks fine: `srun` without a PMIx plugin starts four tasks, MPI finds no server,
- * and each becomes a world of one that trains the whole model alone and overwrites its neighbours' files.  The
- * environment tells beforehand (topo/claims.h reads it).  Three facts count before MPI starts:
+ * The worst failed start is one that looks fine: `srun` without a PMIx plugin starts four tasks, MPI finds no server,
+ * and each task becomes a world of one that trains the whole model alone and overwrites the others' files.  The
+ * environment shows this beforehand (slurm/claims.h reads it).  Three facts are checked before MPI starts:
  *
  *   a launcher that MPI can talk to     PMIX_RANK, OMPI_COMM_WORLD_SIZE, PMI_RANK, ...     none: MPI is not started
  *   the ranks it claims                 OMPI_COMM_WORLD_SIZE, PMI_SIZE                     MPI must see as many
  *   the Slurm step around us            SLURM_STEP_NUM_TASKS, SLURM_PROCID                 many tasks, one rank: wrong
  *
- * A batch script that runs the program directly is not in a step and counts as a plain start.  Under mpirun the step
- * may be that of its daemons, one task per node, so there only the flagrant case (MPI sees one rank) is refused.
- * Everything else is compared when all ranks have met (world.c). */
+ * A program run directly in a batch script is not in a step and counts as a start without a launcher.  Under mpirun the
+ * step may be that of its daemons, one task per node, so only the clear case (MPI sees one rank) is refused.
+ * Everything else is compared once all ranks can communicate (world.c). */
 #include "base/mem.h"
 #include "comm/group_impl.h"
 #include <stdio.h>
@@ -47,8 +47,9 @@ bool shoal_world_launched(void)
   return l.launcher != NULL;
 }
 
-/* Open MPI 5 speaks PMIx only, and 4 does too unless it was built for Slurm's older PMI: then MPI_Init ends the process
- * itself, with exit code 1 and a page of text.  Whoever has such a build names the component, which is taken as a word. */
+/* Open MPI 5 supports PMIx only, and so does 4 unless it was built for Slurm's older PMI.  Without support MPI_Init
+ * ends the process with exit code 1 and a page of text.  A user whose build supports it sets OMPI_MCA_pmix, which we
+ * trust. */
 shoal_status shoal_launch_refuse(const shoal_launch *l)
 {
   bool old_pmi = l->launcher && strncmp(l->launcher, "PMI_", 4) == 0;

@@ -1,11 +1,12 @@
-/* A real barrier between MPI_Init and the first message, where PMIx started us.
+/* A true barrier between MPI_Init and the first message, if PMIx started us.
  *
  * Open MPI ends MPI_Init with a PMIx fence that collects no data.  Under Slurm's plugin such a fence returns as soon as
- * the ranks of the own node have come.  A rank may then send over TCP to one that is still inside MPI_Init and has not
- * set up its receiving side: that start dies (seen in 33 of 928 starts over several nodes).  A fence that collects data
- * is a true barrier, and after it 0 of 300 starts failed.  PMIx_Init only counts up, since MPI has already called it.
+ * the ranks of the own node have entered it.  A rank may then send over TCP to one that is still inside MPI_Init and
+ * has not set up its receiving side: that start fails (33 of 928 starts over several nodes).  A fence that collects
+ * data is a true barrier; with it 0 of 300 starts failed.  PMIx_Init only increments a reference count, since MPI has
+ * already called it.
  *
- * In the same window PMIx is asked what it knows of the job, to be compared with what is (topo/claims.h). */
+ * PMIx is also queried for its description of the job, which is compared with the real one (slurm/claims.h). */
 #include "base/log.h"
 #include "comm/group_impl.h"
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #ifdef SHOAL_HAVE_PMIX
 #include <pmix.h>
 
-/* What the server has told us already; it is not asked again, so that a key it does not have costs nothing. */
+/* Value cached from the server.  The server is not queried again, so that a missing key costs nothing. */
 static pmix_value_t *look_up(const pmix_proc_t *who, const char *key)
 {
   pmix_value_t *value = NULL;
@@ -25,7 +26,7 @@ static pmix_value_t *look_up(const pmix_proc_t *who, const char *key)
   return PMIx_Get(who, key, &known, 1, &value) == PMIX_SUCCESS ? value : NULL;
 }
 
-/* Servers disagree on the widths of these numbers. */
+/* Servers use different integer types for these values. */
 static int32_t number(const pmix_proc_t *who, const char *key)
 {
   pmix_value_t *value = look_up(who, key);
@@ -40,8 +41,8 @@ static int32_t number(const pmix_proc_t *who, const char *key)
   return n <= INT32_MAX ? (int32_t)n : -1;
 }
 
-/* The number of nodes, or -1 where the server contradicts itself: PRRTE 3.0 (Open MPI 5.0.7) under Slurm counts every node
- * twice, and lists it once. */
+/* The number of nodes, or -1 if the server contradicts itself: PRRTE 3.0 (Open MPI 5.0.7) under Slurm counts every node
+ * twice but lists it once. */
 static int32_t count_nodes(const pmix_proc_t *all)
 {
   int32_t n = number(all, PMIX_NUM_NODES), listed = 0;
@@ -67,7 +68,7 @@ static void ask(const pmix_proc_t *me, const pmix_proc_t *all, shoal_claims *c)
   if (host) PMIX_VALUE_RELEASE(host);
 }
 
-/* Now and not with the other claims, because ranks of another world may never come to the fence. */
+/* Compared here and not with the other claims, because ranks of another world may never enter the fence. */
 static shoal_status compare_size(const shoal_claims *c, int mpi_size)
 {
   int size = c->by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANKS];

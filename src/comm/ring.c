@@ -1,49 +1,50 @@
-/* The all-reduce of the training step: a ring that can be left alone.
+/* The all-reduce of the training step: a non-blocking ring.
  *
  * A ring of p members takes 2(p-1) steps.  In step t member r sends chunk r-1-t to its right and receives chunk r-2-t
- * from its left (modulo p), all the way through: in the first p-1 steps what arrives is added to the own part, from
- * then on it is finished and replaces it.  What is received in step t is what is sent in step t+1.
+ * from its left (modulo p).  In the first p-1 steps (reduce-scatter) the chunk received is added to the own part;
+ * afterwards (all-gather) it is complete and replaces the own part.  The chunk received in step t is the one sent in
+ * step t+1.
  *
  *     p = 3, member 0   t:        0    1  |  2    3
  *                       send      c2   c1 |  c0   c2        reduce-scatter | all-gather
  *                       receive   c1   c0 |  c2   c1        c0 is complete after t = 1, so member 0 owns it
  *
- * Flat, the members are all ranks and the chunks are parts of the vector.  On two levels the vector is cut into shards,
- * one for each owner of a node (shape.c); each shard has a ring of its own, with a member on every node, and what a
- * member brings is the sum over its node.  It adds that sum up in the order in which it sends, and gives finished pieces
- * to its node in the order in which they finish, so that the three phases overlap (local.c):
+ * In the flat ring the members are all ranks and the chunks are parts of the vector.  In the two-level sum the vector
+ * is cut into shards, one per owner of a node (node_layout.c); each shard has its own ring with one member per node,
+ * and a member contributes the sum over its node.  It computes that sum in sending order and distributes finished
+ * pieces inside its node as they finish, so that the three phases overlap (local.c):
  *
- *     node m brings    chunks m-1, m-2, ... m+1, m          `summed` counts these pieces
- *     and completes    chunks m, m-1, ... m+1               `complete` counts these
+ *     node m sums      chunks m-1, m-2, ... m+1, m          `summed` counts these pieces
+ *     and completes    chunks m, m-1, ... m+1               complete() counts these
  *
- * Chunks are cut into pieces, and each direction is one long sequence of pieces.  With `first` pieces in the first step
- * of sending, and `all` in a whole turn:
+ * Chunks are cut into pieces, and each direction is one sequence of pieces.  With `first` pieces in the first chunk
+ * sent, and `all` pieces in the shard:
  *
- *     piece i <  first may be sent when piece i is summed inside the node
- *     piece i >= first may be sent when piece i - first has been received, and added to the sum of piece i
- *     piece i of the all-gather may be received into its place when the earlier send from there, of piece
- *                i + first - all, is over
+ *     piece i <  first may be sent once piece i is summed inside the node
+ *     piece i >= first may be sent once piece i - first has been received and added to the node's sum
+ *     piece i of the all-gather may be received in place once the earlier send from there, of piece i + first - all,
+ *                has completed
  *
- * f32 is sent from where it lies, and received there in the all-gather; only reduce-scatter needs piece buffers. 16-bit
- * formats go through piece buffers both ways; inside a node all is f32.
+ * f32 is sent in place, and received in place in the all-gather; only reduce-scatter needs piece buffers.  16-bit
+ * formats use piece buffers in both directions; inside a node everything is f32.
  *
- * Pieces are just short of 64 KiB, and up to 32 are posted per direction.  A piece must be long enough to hide its start,
- * and short enough that a step of the ring starts moving before its chunk is complete; below 64 KiB Open MPI sends over
- * TCP at once, without asking the receiver first, who may be computing and whose answer waits in the same queues as data
- * (4 MiB at 1 Gbit/s: 54 ms, with pieces of 256 KiB 60 ms).  What is posted must fill the time between two polls (2 ms):
- * 32 pieces per 2 ms are 1 GB/s. */
+ * Pieces are just short of 64 KiB, and up to 32 are posted per direction.  A piece must be long enough to hide the
+ * latency of a message, and short enough that a ring step can start before its whole chunk is available.  Below 64 KiB
+ * Open MPI uses its eager protocol over TCP; above, the rendezvous protocol waits for the receiver, which may be
+ * computing and whose reply queues behind data (4 MiB at 1 Gbit/s: 54 ms, with pieces of 256 KiB 60 ms).  The posted
+ * pieces must cover the time between two polls (2 ms): 32 pieces per 2 ms are 1 GB/s. */
 #include "base/mem.h"
 #include "comm/exchange_impl.h"
 #include <stdlib.h>
 
-enum { PIECE_BYTES = (64 << 10) - 256 }; /* MPI's own header goes into the 64 KiB, too */
+enum { PIECE_BYTES = (64 << 10) - 256 }; /* leaves room for MPI's header within the 64 KiB */
 
 static int adding_steps(const shoal_exchange *e)
 {
-  return e->shape.nodes - 1;
+  return e->layout.nodes - 1;
 }
 
-/* A piece has come: add it, or put it into place.  The last step of reduce-scatter completes the own chunk. */
+/* Process a received piece: add it, or copy it into place.  The last step of reduce-scatter completes the own chunk. */
 static void use_piece(shoal_exchange *e, const shoal_cursor *c, char *piece)
 {
   size_t n = shoal_lane_length(&e->in, c);
@@ -51,7 +52,7 @@ static void use_piece(shoal_exchange *e, const shoal_cursor *c, char *piece)
   if (c->step < adding_steps(e)) {
     shoal_wire_add(e->wire, n, piece, x);
     if (c->step < adding_steps(e) - 1 || e->wire == SHOAL_WIRE_F32) return;
-    shoal_wire_pack(e->wire, n, x, piece); /* what the others will get */
+    shoal_wire_pack(e->wire, n, x, piece); /* round as the other members will receive it */
   }
   if (e->wire != SHOAL_WIRE_F32) shoal_wire_unpack(e->wire, n, piece, x);
 }
@@ -79,7 +80,8 @@ static shoal_status post_receives(shoal_exchange *e, bool *moved)
   while (shoal_lane_has_room(&e->in)) {
     const shoal_cursor *c = &e->in.posted;
     bool straight = in_place(e, c);
-    /* Before the data can come our neighbours have read what lies there; the library must say so too. */
+    /* Our neighbour has read the old contents before it can send this piece, but the local send must have completed
+     * too. */
     if (straight && e->out.finished.pieces + e->all <= c->pieces + e->first) break;
     SHOAL_TRY(shoal_lane_post(&e->f, &e->in, straight ? (void *)(e->x + c->at) : shoal_lane_buffer(&e->in, c)));
     *moved = true;
@@ -107,10 +109,11 @@ static shoal_status post_sends(shoal_exchange *e, bool *moved)
   return SHOAL_OK;
 }
 
-/* Pieces of my shard that are finished here.  Before the own chunk `all - first - own` are received and passed on. */
+/* Number of finished pieces of my shard.  The first `all - first - own` pieces received are only partial sums to pass
+ * on. */
 static uint64_t complete(const shoal_exchange *e)
 {
-  if (e->shape.nodes == 1) return e->summed;
+  if (e->layout.nodes == 1) return e->summed;
   uint64_t passed_on = e->all - e->first - e->own, got = e->in.finished.pieces;
   return got > passed_on ? got - passed_on : 0;
 }
@@ -131,28 +134,28 @@ static shoal_status ring_advance(shoal_flight *f, bool *moved, bool *done)
 
 /* ------------------------------------------------------------------------------------------------- hang reports */
 
-/* The chunk that comes in step t holds the parts of the t+1 nodes before us; later everybody has taken part. */
+/* The chunk received in step t holds the parts of the t+1 preceding nodes; in the all-gather it holds all parts. */
 static int ring_missing(shoal_exchange *e, bool *missing)
 {
   const shoal_group *g = e->f.g;
-  bool come = false;
-  if (shoal_lane_over(&e->in) || shoal_lane_look(&e->f, &e->in, &come) != SHOAL_OK) come = false;
-  int nodes = e->shape.nodes, heard = e->in.finished.step + come, node = 0;
+  bool arrived = false;
+  if (shoal_lane_over(&e->in) || shoal_lane_look(&e->f, &e->in, &arrived) != SHOAL_OK) arrived = false;
+  int nodes = e->layout.nodes, received = e->in.finished.step + arrived, node = 0;
   bool *late = calloc((size_t)nodes, sizeof *late);
-  for (int d = heard + 1; late && d < nodes; d++) late[(e->shape.node - d + nodes) % nodes] = true;
+  for (int d = received + 1; late && d < nodes; d++) late[(e->layout.node - d + nodes) % nodes] = true;
   for (int first = 0; late && first < g->size; first++) {
     bool counted = false;
-    for (int r = 0; r < first && !counted; r++) counted = shoal_shape_together(g, e->algorithm, r, first);
+    for (int r = 0; r < first && !counted; r++) counted = shoal_node_layout_same_node(g, e->algorithm, r, first);
     if (counted) continue;
     for (int r = first; r < g->size; r++)
-      if (shoal_shape_together(g, e->algorithm, r, first)) missing[r] |= late[node];
+      if (shoal_node_layout_same_node(g, e->algorithm, r, first)) missing[r] |= late[node];
     node++;
   }
   free(late);
-  return shoal_lane_over(&e->in) || come ? -1 : e->shape.left;
+  return shoal_lane_over(&e->in) || arrived ? -1 : e->layout.left;
 }
 
-/* An owner knows whose part it lacks; a rank that owns nothing only knows its node. */
+/* An owner knows whose part is missing; a rank that owns nothing knows only about its node. */
 static int ring_describe(shoal_flight *f, shoal_str *where, bool *missing)
 {
   shoal_exchange *e = (shoal_exchange *)f;
@@ -162,11 +165,12 @@ static int ring_describe(shoal_flight *f, shoal_str *where, bool *missing)
     shoal_str_add(where, ", %llu of %llu pieces of this node in", (unsigned long long)e->summed,
                   (unsigned long long)e->all);
   shoal_str_add(where, ", %zu elements", e->n);
-  if (e->shape.local < e->shape.owners) peer = ring_missing(e, missing);
+  if (e->layout.local < e->layout.owners) peer = ring_missing(e, missing);
   int mate = shoal_local_describe(e, where, missing);
-  for (int r = 0; peer < 0 && mate >= 0 && !missing[mate] && r < f->g->size; r++) /* it waits for somebody itself */
-    missing[r] |= !shoal_shape_together(f->g, e->algorithm, r, f->g->rank);
-  return mate >= 0 ? mate : peer >= 0 ? peer : e->shape.right;
+  /* The node peer is not missing, so it waits for another node. */
+  for (int r = 0; peer < 0 && mate >= 0 && !missing[mate] && r < f->g->size; r++)
+    missing[r] |= !shoal_node_layout_same_node(f->g, e->algorithm, r, f->g->rank);
+  return mate >= 0 ? mate : peer >= 0 ? peer : e->layout.right;
 }
 
 static void ring_give_up(shoal_flight *f)
@@ -180,10 +184,10 @@ const shoal_flight_ops shoal_ring_ops = { ring_advance, ring_describe, ring_give
 
 /* ------------------------------------------------------------------------------------------------------ planning */
 
-/* Both ends of a lane must cut at the same places, so the size of a piece depends on nothing local. */
+/* Both ends of a lane must cut at the same offsets, so the piece size depends on nothing local. */
 shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner)
 {
-  const shoal_shape *s = &e->shape;
+  const shoal_node_layout *s = &e->layout;
   shoal_cut c = { .chunks = s->nodes };
   c.begin = shoal_part_begin(e->n, s->owners, owner);
   c.n = shoal_part_size(e->n, s->owners, owner);
@@ -195,14 +199,14 @@ shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner)
 
 static shoal_status plan_lanes(shoal_exchange *e)
 {
-  int nodes = e->shape.nodes, m = e->shape.node;
+  int nodes = e->layout.nodes, m = e->layout.node;
   shoal_lane lane = { .cut = e->cut, .wire = e->wire, .steps = 2 * (nodes - 1) };
-  lane.window = (int)SHOAL_MIN(e->all, (uint64_t)SHOAL_LANE_WINDOW); /* buffers need not be larger than the shard */
+  lane.window = (int)SHOAL_MIN(e->all, (uint64_t)SHOAL_LANE_WINDOW); /* no more buffers than the shard has pieces */
   e->out = e->in = lane;
   e->out.sending = true;
-  e->out.peer = e->shape.right;
+  e->out.peer = e->layout.right;
   e->out.first_chunk = (m + nodes - 1) % nodes;
-  e->in.peer = e->shape.left;
+  e->in.peer = e->layout.left;
   e->in.first_chunk = (m + 2 * nodes - 2) % nodes;
   if (!lane.steps) return SHOAL_OK;
   size_t bytes = (size_t)lane.window * e->cut.piece * shoal_wire_bytes(e->wire);
@@ -214,8 +218,8 @@ static shoal_status plan_lanes(shoal_exchange *e)
 
 shoal_status shoal_ring_plan(shoal_exchange *e)
 {
-  shoal_shape_find(e->f.g, e->algorithm, &e->shape);
-  const shoal_shape *s = &e->shape;
+  shoal_node_layout_find(e->f.g, e->algorithm, &e->layout);
+  const shoal_node_layout *s = &e->layout;
   if (s->local < s->owners) {
     e->cut = shoal_ring_cut(e, s->local);
     e->first = shoal_cut_pieces(&e->cut, (s->node + s->nodes - 1) % s->nodes);
@@ -223,7 +227,7 @@ shoal_status shoal_ring_plan(shoal_exchange *e)
     e->all = shoal_cut_all_pieces(&e->cut);
     SHOAL_TRY(plan_lanes(e));
   }
-  e->trace_peer = e->out.steps ? s->right : shoal_shape_local(e->f.g, e->algorithm, (s->local + 1) % s->locals);
+  e->trace_peer = e->out.steps ? s->right : shoal_node_layout_member(e->f.g, e->algorithm, (s->local + 1) % s->locals);
   return shoal_local_plan(e);
 }
 
@@ -231,6 +235,6 @@ shoal_status shoal_ring_start(shoal_exchange *e)
 {
   shoal_lane_rewind(&e->out);
   shoal_lane_rewind(&e->in);
-  e->summed = e->shape.locals == 1 ? e->all : 0; /* alone on its node a rank is the node's sum */
+  e->summed = e->layout.locals == 1 ? e->all : 0; /* alone on its node, the rank's vector is the node's sum */
   return shoal_local_start(e);
 }

@@ -1,16 +1,16 @@
-/* Memory that the ranks of a node have in common: each rank's own stretch, which its neighbours can read and write.
+/* Memory shared by the ranks of a node: each rank has a region of its own, which its neighbours can read and write.
  *
- *     rank 0   [own memory 0]  ·  ·  ·  ·   ·  ·  ·  ·  ·          every rank of a node maps the stretches of all others
+ *     rank 0   [own memory 0]  ·  ·  ·  ·   ·  ·  ·  ·  ·          every rank of a node maps the regions of all others
  *     rank 1    ·  ·  ·  ·  ·  [own memory 1]  ·  ·  ·  ·
  *
- * A stretch is an anonymous file (memfd) that the others open through /proc/PID/fd: it has no name, so nothing is left
- * behind by a rank that is killed, and it does not count against the size of /dev/shm, which containers keep small.  A
- * random number at its start proves that what was opened is what was meant, also where processes do not see each
- * other's numbers.  Whether it works at all is tried when the world opens (containers may forbid it); where it does
- * not, memory is ordinary and sums go around the flat ring.
+ * A region is an anonymous file (memfd) that the others open through /proc/PID/fd.  It has no name, so a killed rank
+ * leaves nothing behind, and it does not count against the size of /dev/shm, which containers keep small.  A random
+ * number at its start proves that the right file was opened, also across PID namespaces, where process IDs differ.
+ * Containers may forbid this, so it is tested when the world opens; if it fails, memory is private and sums use the
+ * flat ring.
  *
- * Who shares memory also knows the others' process numbers to be true, so a rank that waits in vain can look whether its
- * neighbours are still there.  Under a launcher that cleans up nobody gets that far. */
+ * Ranks that share memory have also verified each other's process IDs, so a blocked rank can check whether its
+ * neighbours still exist.  Launchers that kill the remaining ranks get there first. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -27,23 +27,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEADER = SHOAL_ALIGN }; /* holds the random number; the memory begins behind it */
+enum { HEADER = SHOAL_ALIGN }; /* holds the random number; the usable memory follows */
 
-/* What a rank tells the others about its stretch. */
+/* What the other ranks need to open a region. */
 typedef struct {
-  int64_t pid, fd; /* fd -1: it could not be made */
+  int64_t pid, fd; /* fd -1: creation failed */
   uint64_t bytes, proof;
-} offer;
+} region_handle;
 
-/* When a process started, in clock ticks since boot, as /proc says; -1: it is gone, or dead and not yet buried. */
-static int64_t born(int64_t pid)
+/* Start time of a process in clock ticks since boot, from /proc; -1 if it does not exist or is a zombie. */
+static int64_t start_time_of(int64_t pid)
 {
   char path[64], line[1024];
   long long started = -1;
   snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
   FILE *f = fopen(path, "r");
   if (!f) return -1;
-  const char *rest = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL; /* behind the name, which may hold all */
+  /* After the process name, which may contain any character. */
+  const char *rest = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
   fclose(f);
   if (!rest || strchr("ZX", rest[2])) return -1;
   for (int field = 2; rest && field < 22; field++) rest = strchr(rest + 1, ' ');
@@ -57,22 +58,22 @@ static char *map(int fd, size_t bytes)
   return at == MAP_FAILED ? NULL : at;
 }
 
-/* The file gets its pages now: a machine without memory says so here and not by a signal in mid-step. */
-static shoal_status make_own(shoal_region *r, offer *o)
+/* Allocates the pages now, so that lack of memory is an error here and not a SIGBUS in the middle of a step. */
+static shoal_status create_own(shoal_region *r, region_handle *o)
 {
   o->fd = memfd_create("shoal", MFD_CLOEXEC);
   if (o->fd < 0 || (errno = posix_fallocate((int)o->fd, 0, (off_t)r->bytes)) != 0 ||
       !(r->base = map((int)o->fd, r->bytes)) || getrandom(&o->proof, sizeof o->proof, 0) != sizeof o->proof)
     return SHOAL_FAIL(SHOAL_ERR_MEM, "%zu bytes of memory shared by the ranks of a node: %s", r->bytes,
                       strerror(errno));
-  (void)madvise(r->base, r->bytes, MADV_HUGEPAGE); /* fewer misses where the system allows it */
+  (void)madvise(r->base, r->bytes, MADV_HUGEPAGE); /* fewer TLB misses, if the system allows it */
   memcpy(r->base, &o->proof, sizeof o->proof);
   o->pid = getpid();
   o->bytes = r->bytes;
   return SHOAL_OK;
 }
 
-static shoal_status open_other(const offer *o, int rank, shoal_neighbour *out)
+static shoal_status open_other(const region_handle *o, int rank, shoal_neighbour *out)
 {
   char path[64];
   struct stat info;
@@ -86,7 +87,7 @@ static shoal_status open_other(const offer *o, int rank, shoal_neighbour *out)
               out->base ? "it is another process's" : strerror(error));
   out->rank = rank;
   out->pid = o->pid;
-  out->born = born(o->pid);
+  out->start_time = start_time_of(o->pid);
   out->bytes = o->bytes;
   return SHOAL_OK;
 }
@@ -94,7 +95,7 @@ static shoal_status open_other(const offer *o, int rank, shoal_neighbour *out)
 static void free_region(shoal_region *r)
 {
   if (!r) return;
-  if (r->plain)
+  if (r->private_only)
     free(r->base);
   else if (r->base)
     munmap(r->base, r->bytes);
@@ -104,8 +105,8 @@ static void free_region(shoal_region *r)
   free(r);
 }
 
-/* Members of my node, all but me, open what was offered. */
-static shoal_status open_others(shoal_group *g, shoal_region *r, const offer *all)
+/* Opens the regions of the other members on this node. */
+static shoal_status open_others(shoal_group *g, shoal_region *r, const region_handle *all)
 {
   const shoal_topo *t = g->w->topo;
   SHOAL_TRY(SHOAL_ALLOC((size_t)g->size, &r->neighbours));
@@ -118,20 +119,20 @@ static shoal_status open_others(shoal_group *g, shoal_region *r, const offer *al
   return SHOAL_OK;
 }
 
-/* Who hears of a failure on one rank, and how: shoal_group_agree, or silently. */
+/* How ranks agree on a failure: shoal_group_agree, or the variant that prints nothing. */
 typedef shoal_status (*agreement)(shoal_group *g, shoal_status mine);
 
-/* Files stay open until everybody has opened them; mappings keep the memory from then on. */
+/* Files stay open until all ranks have opened them; afterwards the mappings keep the memory alive. */
 static shoal_status share(shoal_group *g, shoal_region *r, agreement agree)
 {
-  offer mine = { .fd = -1 }, *all;
+  region_handle mine = { .fd = -1 }, *all;
   SHOAL_TRY(agree(g, SHOAL_ALLOC((size_t)g->size, &all)));
-  shoal_status st = make_own(r, &mine);
-  shoal_status told = shoal_group_tell(g, &mine, sizeof mine, all);
-  if (st == SHOAL_OK && told == SHOAL_OK) st = open_others(g, r, all);
+  shoal_status st = create_own(r, &mine);
+  shoal_status gathered = shoal_group_allgather_control(g, &mine, sizeof mine, all);
+  if (st == SHOAL_OK && gathered == SHOAL_OK) st = open_others(g, r, all);
   r->id = all[0].proof;
   free(all);
-  st = agree(g, st != SHOAL_OK ? st : told);
+  st = agree(g, st != SHOAL_OK ? st : gathered);
   if (mine.fd >= 0) close((int)mine.fd);
   return st;
 }
@@ -143,7 +144,7 @@ static shoal_status make_region(shoal_group *g, size_t bytes, agreement agree, v
   shoal_status st = SHOAL_ALLOC(1, &r);
   if (!w->shares || g->size == 1) {
     SHOAL_TRY(st);
-    r->plain = true;
+    r->private_only = true;
     r->bytes = bytes;
     st = shoal_alloc(SHOAL_MAX(bytes, (size_t)1), 1, "memory for exchanges", (void **)&r->base);
   } else {
@@ -157,7 +158,7 @@ static shoal_status make_region(shoal_group *g, size_t bytes, agreement agree, v
   }
   r->next = w->regions;
   w->regions = r;
-  *out = r->plain ? r->base : r->base + HEADER;
+  *out = r->private_only ? r->base : r->base + HEADER;
   return SHOAL_OK;
 }
 
@@ -171,7 +172,7 @@ void shoal_group_unshare(shoal_group *g, void *memory)
   if (!memory) return;
   for (shoal_region **at = &g->w->regions; *at; at = &(*at)->next) {
     shoal_region *r = *at;
-    if ((r->plain ? r->base : r->base + HEADER) != memory) continue;
+    if ((r->private_only ? r->base : r->base + HEADER) != memory) continue;
     *at = r->next;
     free_region(r);
     return;
@@ -182,19 +183,19 @@ const shoal_region *shoal_region_of(const shoal_world *w, const void *memory, si
 {
   const char *from = memory;
   for (const shoal_region *r = w->regions; r; r = r->next)
-    if (!r->plain && from >= r->base && from + bytes <= r->base + r->bytes) return r;
+    if (!r->private_only && from >= r->base && from + bytes <= r->base + r->bytes) return r;
   return NULL;
 }
 
 char *shoal_region_at(const shoal_world *w, uint64_t id, int rank, uint64_t offset)
 {
   for (const shoal_region *r = w->regions; r; r = r->next)
-    for (int i = 0; !r->plain && r->id == id && i < r->n; i++)
+    for (int i = 0; !r->private_only && r->id == id && i < r->n; i++)
       if (r->neighbours[i].rank == rank && offset < r->neighbours[i].bytes) return r->neighbours[i].base + offset;
   return NULL;
 }
 
-/* Many may have a reason of their own; the lowest rank that has one says it for all. */
+/* Several ranks may have a reason; the lowest of them prints the warning for all. */
 static shoal_status warn_once(shoal_world *w, bool knows, const char *why)
 {
   int64_t key = w->size - w->rank, first = knows ? key : 0;
@@ -209,22 +210,22 @@ shoal_status shoal_share_try(shoal_world *w, bool wanted)
   void *memory = NULL;
   w->shares = wanted && w->topo->nodes < w->size;
   if (!w->shares) return SHOAL_OK;
-  shoal_status st = make_region(w->control, 1, shoal_group_hear, &memory);
+  shoal_status st = make_region(w->control, 1, shoal_group_agree_quietly, &memory);
   w->shares = st == SHOAL_OK;
-  w->roll = memory;
+  w->liveness = memory;
   if (w->shares || st == SHOAL_ERR_HANG) return st;
   shoal_error why;
   shoal_error_take(&why);
   return warn_once(w, st != SHOAL_ERR_PEER, why.text);
 }
 
-shoal_status shoal_share_roll_call(const shoal_world *w)
+shoal_status shoal_share_check_peers(const shoal_world *w)
 {
-  const shoal_region *r = w->roll ? shoal_region_of(w, w->roll, 1) : NULL;
+  const shoal_region *r = w->liveness ? shoal_region_of(w, w->liveness, 1) : NULL;
   for (int i = 0; r && i < r->n; i++) {
     const shoal_neighbour *n = &r->neighbours[i];
     SHOAL_CHECK(
-        born(n->pid) == n->born, SHOAL_ERR_COMM,
+        start_time_of(n->pid) == n->start_time, SHOAL_ERR_COMM,
         "rank %d (%s, process %lld) is gone, noticed in training step %llu: it was killed or left early; the last "
         "checkpoint is untouched, resume from it",
         n->rank, w->topo->places[n->rank].host, (long long)n->pid, (unsigned long long)w->step);

@@ -1,15 +1,15 @@
-/* A sum of few numbers: everybody gets all of them, and adds in rank order.
+/* Sum of a short vector: every member gathers all parts and adds them in rank order.
  *
- * Bruck's all-gather.  Block j is what the j-th member after me brings; with `have` blocks from the front a member sends
- * them to the one `have` before it and doubles what it has:
+ * Bruck's all-gather.  Block j is the part of the j-th member after this one.  A member that has the first `have`
+ * blocks sends them to the member `have` before it, and receives as many:
  *
  *     round 0:  r has [r]                gets [r+1]             from r+1
  *     round 1:         [r r+1]                [r+2 r+3]         from r+2
- *     round 2:         [r r+1 r+2 r+3]        [r+4 ...]         from r+4      as far as there are members
+ *     round 2:         [r r+1 r+2 r+3]        [r+4 ...]         from r+4      until all members are covered
  *
- * log2(p) rounds instead of the ring's 2(p-1), for (p-1) n elements sent instead of 2 n: right where the start of a
- * message costs more than its bytes.  In a 16-bit wire format each member's part is rounded once and sums are f32, on
- * every member the same ones, so nothing is rounded afterwards.
+ * log2(p) rounds instead of the ring's 2(p-1), for (p-1) n elements sent instead of 2 n: better where the latency of a
+ * message costs more than its bytes.  In a 16-bit wire format each member's part is rounded once; sums are in f32 and
+ * equal on every member, so they are not rounded.
  * Source: Bruck et al., IEEE TPDS 8(11), 1997. */
 #include "base/mem.h"
 #include "comm/exchange_impl.h"

@@ -1,9 +1,9 @@
-/* Streams: a message of any length as pieces in order, and sets of streams that make up one blocking call.
+/* Streams: a message of any length as an ordered sequence of pieces, and sets of streams that form one blocking call.
  *
  * A piece is as long as the world's largest message allows, and not longer than 1 MiB, so that a rank in the middle of
- * a chain can pass data on before all of it is there.  A few pieces are posted at a time: enough to keep a link busy,
- * few enough not to flood a receiver that is late.  Both ends cut at the same places, because both know the length.
- * An empty message is nothing at all, on both sides. */
+ * a chain can forward data before it has received all of it.  A few pieces are posted at a time: enough to keep a link
+ * busy, few enough not to flood a late receiver.  Both ends know the length and so cut at the same offsets.  An empty
+ * message is not sent at all. */
 #include "base/mem.h"
 #include "comm/group_impl.h"
 
@@ -52,7 +52,7 @@ static shoal_status streams_advance(shoal_flight *f, bool *moved, bool *done)
 {
   shoal_streams *all = (shoal_streams *)f;
   *done = true;
-  /* Receive everywhere first: what one stream got is what another may pass on, wherever it stands in the list. */
+  /* Complete all streams first: what one has received another may forward, wherever it is in the list. */
   for (size_t i = 0; i < all->n; i++) SHOAL_TRY(shoal_stream_reap(f, &all->streams[i], moved));
   for (size_t i = 0; i < all->n; i++) {
     SHOAL_TRY(shoal_stream_post(f, &all->streams[i], moved));
@@ -102,6 +102,6 @@ shoal_status shoal_streams_run(shoal_group *g, const char *name, uint64_t number
   };
   shoal_status st = shoal_flight_start(&all.f);
   if (st == SHOAL_OK) st = shoal_flight_wait(&all.f);
-  shoal_flight_end(&all.f, st); /* when another flight's error ended the wait: `all` is about to vanish */
+  shoal_flight_end(&all.f, st); /* if another flight's error ended the wait: `all` goes out of scope */
   return st;
 }

@@ -1,13 +1,14 @@
-/* Agreement on one number, without a root and without stopping anybody.
+/* Non-blocking agreement on one integer, without a root.
  *
  * Dissemination: in round k every rank sends the largest value it has seen to the rank 2^k after it.
  *
- *     round 0:  r hears r-1               knows of 2 members
- *     round 1:  r hears r-2 (who knows r-3)              4
- *     round 2:  r hears r-4 ...                          8     until the group is covered, for any size
+ *     round 0:  r receives from r-1                        has data of 2 members
+ *     round 1:  r receives from r-2 (which has r-3)                    4
+ *     round 2:  r receives from r-4 ...                                8     until the group is covered, for any size
  *
- * Hearing of a member twice does no harm to a maximum.  All receives are posted at the start (each round has a peer of
- * its own); a round's send goes out once the rounds before it are in.  A vote takes one 8-byte message per round.
+ * Counting a member twice does not change a maximum.  All receives are posted at the start (each round has a different
+ * peer); a round's send is posted once the receives of the earlier rounds have completed.  A vote takes one 8-byte
+ * message per round.
  * Source: Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, 1988. */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -48,9 +49,9 @@ static shoal_status agreement_advance(shoal_flight *f, bool *moved, bool *done)
 {
   shoal_agreement *a = (shoal_agreement *)f;
   while (a->round < a->rounds) {
-    bool heard;
-    SHOAL_TRY(take(a, &a->in_slot[a->round], peer_before(f->g, a->round), &heard));
-    if (!heard) return SHOAL_OK;
+    bool received;
+    SHOAL_TRY(take(a, &a->in_slot[a->round], peer_before(f->g, a->round), &received));
+    if (!received) return SHOAL_OK;
     a->value = SHOAL_MAX(a->value, a->in[a->round]);
     *moved = true;
     if (++a->round < a->rounds) SHOAL_TRY(send_round(a, a->round));
@@ -64,7 +65,7 @@ static shoal_status agreement_advance(shoal_flight *f, bool *moved, bool *done)
   return SHOAL_OK;
 }
 
-/* Rounds 0..k-1 told of the 2^k - 1 members before us. */
+/* Rounds 0..k-1 covered the 2^k - 1 preceding members. */
 static int agreement_describe(shoal_flight *f, shoal_str *where, bool *missing)
 {
   shoal_agreement *a = (shoal_agreement *)f;

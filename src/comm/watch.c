@@ -1,18 +1,19 @@
-/* The watcher: says who is missing when a wait does not end.
+/* The hang detector: names the missing ranks when a wait does not end.
  *
- * It looks only while this rank is blocked, and it measures how long nothing has moved: a slow exchange that moves is
- * not a hang, nor is one that had to rest because nobody polled.  After warn_s one line says what we wait for and whom
- * we have not heard from; after hang_s the same becomes ERR_HANG, with this rank's stack.
+ * It runs only while this rank is blocked, and it measures the time without progress: a slow exchange that progresses
+ * is not a hang, nor is one that stalled because this rank did not poll.  After warn_s a warning says what this rank
+ * waits for and which ranks have sent nothing; after hang_s the same text becomes ERR_HANG, with this rank's stack
+ * trace.
  *
  *     exchange "bucket 3" number 31 of group world has not moved for 30 s in step 1200 (step 2 of 6 of the ring):
  *     waiting for rank 1 (n1); not heard from: rank 1 (n1), rank 0 (n0)
  *
- * In a ring a rank hears from one neighbour only, so its list is the members whose part was not in what came: the
- * culprit is on every rank's list, and the rank after it lists the most.  What that neighbour has sent instead, if
- * anything, tells a member that skipped something (or calls things in another order) from one that is silent.
+ * In a ring a rank receives from one neighbour only, so it lists the members whose part was not in the data received:
+ * the rank that hangs is on every list, and its successor's list is the longest.  What that neighbour has sent instead,
+ * if anything, distinguishes a member that skipped an operation (or has another order) from one that sends nothing.
  *
- * A rank of the same node whose process is gone need not be waited for: that ends the wait within seconds, as a lost
- * peer and not as a hang. */
+ * If the process of a rank on the same node no longer exists, the wait ends within seconds, as a lost peer and not as a
+ * hang. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -44,7 +45,7 @@ static void add_missing(const shoal_group *g, const bool *missing, shoal_str *ou
   if (more) shoal_str_add(out, " and %d more", more);
 }
 
-/* What did the peer send instead?  The tag says it. */
+/* What the peer has sent instead, as its tag tells. */
 static void add_instead(shoal_flight *f, int peer, shoal_str *out)
 {
   const shoal_group *g = f->g;
@@ -86,7 +87,7 @@ static void describe(shoal_flight *f, double seconds, shoal_str *out)
   free(missing);
 }
 
-/* Where this rank stands, in its own words; frames of static functions show as addresses for addr2line. */
+/* Stack trace of this rank; frames of static functions appear as addresses, for addr2line. */
 static void log_stack(void)
 {
   void *frames[32];
@@ -96,12 +97,12 @@ static void log_stack(void)
   free(names);
 }
 
-/* Once a second, since it reads files.  Somebody who is gone will not come, however long the limit. */
-static shoal_status call_roll(shoal_watch *watch, shoal_flight *f)
+/* At most once a second, since it reads files.  A process that has exited ends the wait at once, whatever the limit. */
+static shoal_status check_peers_alive(shoal_watch *watch, shoal_flight *f)
 {
-  if (shoal_seconds_since(watch->called_ns) < 1) return SHOAL_OK;
-  watch->called_ns = shoal_now_ns();
-  shoal_status st = shoal_share_roll_call(f->g->w);
+  if (shoal_seconds_since(watch->checked_ns) < 1) return SHOAL_OK;
+  watch->checked_ns = shoal_now_ns();
+  shoal_status st = shoal_share_check_peers(f->g->w);
   if (st != SHOAL_OK) shoal_flight_end(f, st);
   return st;
 }
@@ -110,7 +111,7 @@ shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f)
 {
   const shoal_world_options *o = &f->g->w->o;
   double blocked = shoal_seconds_since(SHOAL_MAX(watch->since_ns, f->moved_ns));
-  if (blocked >= 1) SHOAL_TRY(call_roll(watch, f));
+  if (blocked >= 1) SHOAL_TRY(check_peers_alive(watch, f));
   if (blocked < (watch->warned ? o->hang_s : SHOAL_MIN(o->warn_s, o->hang_s))) return SHOAL_OK;
   shoal_str text = { 0 };
   shoal_status st = SHOAL_OK;

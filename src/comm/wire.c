@@ -1,4 +1,4 @@
-/* Number formats of what travels.  Sums are f32 always; 16-bit formats only carry. */
+/* Number formats of messages.  Sums are always f32; 16-bit formats are for transfer only. */
 #include "comm/exchange_impl.h"
 #include "tensor/half.h"
 #include <string.h>

@@ -1,10 +1,10 @@
-/* The world: opened once, asks everybody where they are, and owns the two groups of all ranks.
+/* The world: opened once; gathers the placement of all ranks and owns the two groups of all ranks.
  *
- *   environment → (MPI_Init) → does MPI see what the launcher claims? → PMIx: claims and a barrier
- *     → facts and claims of all ranks → topology → does everybody describe it? → link classes
+ *   environment → (MPI_Init) → compare MPI's size with the launcher's → PMIx: claims and a barrier
+ *     → gather facts and claims of all ranks → topology → compare the claims with it → link classes
  *
- * A process that no launcher started is a world of one; MPI is then never initialised, so `shoal` runs on a laptop or a
- * login node without it.  Everything collective here is over all processes. */
+ * A process that no launcher started is a world of one; MPI is then never initialised, so `shoal` runs without it on a
+ * laptop or a login node.  All collectives here are over all processes. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -23,7 +23,7 @@ static shoal_status take_options(shoal_world *w, const shoal_world_options *o)
   if (!w->o.max_message) w->o.max_message = (size_t)1 << 30;
   if (w->o.warn_s == 0) w->o.warn_s = 30;
   if (w->o.hang_s == 0) w->o.hang_s = 600;
-  /* A library call counts bytes in an int; and one element must fit. */
+  /* An MPI call counts bytes in an int; and one element must fit. */
   SHOAL_CHECK(w->o.max_message >= 8 && w->o.max_message <= INT32_MAX, SHOAL_ERR_ARG,
               "largest message %zu bytes: choose 8 to %d", w->o.max_message, INT32_MAX);
   SHOAL_CHECK(w->o.warn_s > 0 && w->o.hang_s > 0, SHOAL_ERR_ARG,
@@ -31,8 +31,8 @@ static shoal_status take_options(shoal_world *w, const shoal_world_options *o)
   return SHOAL_OK;
 }
 
-/* Where ranks exceed cores a rank that polls must let the others run: a 4-byte all-reduce took 24-54 ms without, under
- * 1 ms with.  Whoever has cores of their own loses nothing by yielding.  The user's own setting stays. */
+/* If there are more ranks than cores, a polling rank must yield: a 4-byte all-reduce took 24-54 ms without yielding,
+ * under 1 ms with it.  With a core per rank yielding costs nothing.  A value set by the user is kept. */
 static void yield_if_crowded(const shoal_launch *l)
 {
   cpu_set_t mask;
@@ -46,18 +46,19 @@ static shoal_status read_claims(shoal_world *w)
   return shoal_claims_read(NULL, uname(&name) == 0 ? name.nodename : "", &w->claims);
 }
 
-/* Left to itself TCP puts up to megabytes per connection into a slow link's queue, until the queue overflows; the loss
- * stalls one rank and the ring with it (4 nodes of 2 ranks at 100 Mbit/s: steps of 3.19 s, with these 3.09 s; no
- * difference at 1 Gbit/s).  128 KiB, which the kernel doubles, fill 10 Gbit/s at a round trip of 0.2 ms.  Only Open MPI's
- * TCP reads them; the user's own settings stay. */
+/* By default TCP queues up to megabytes per connection on a slow link until the queue overflows; the packet loss stalls
+ * one rank and the ring with it (4 nodes of 2 ranks at 100 Mbit/s: steps of 3.19 s, with these limits 3.09 s; no
+ * difference at 1 Gbit/s).  128 KiB, which the kernel doubles, fill 10 Gbit/s at a round trip of 0.2 ms.  Only Open
+ * MPI's TCP transport reads these variables; values set by the user are kept. */
 static void keep_queues_short(void)
 {
   setenv("OMPI_MCA_btl_tcp_sndbuf", "131072", 0);
   setenv("OMPI_MCA_btl_tcp_rcvbuf", "131072", 0);
 }
 
-/* A start that is wrong for all processes of the step alike, which cannot ask each other: the first one speaks. */
-static shoal_status leave_to_first(const shoal_world *w, shoal_status st)
+/* For a start that fails alike on all tasks of the step, which cannot communicate: only the first task prints the
+ * error. */
+static shoal_status report_on_first_rank(const shoal_world *w, shoal_status st)
 {
   const int32_t kinds[] = { w->claims.by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_RANK],
                             w->claims.by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANK],
@@ -69,35 +70,35 @@ static shoal_status leave_to_first(const shoal_world *w, shoal_status st)
 static shoal_status open_transport(shoal_world *w)
 {
   shoal_launch launch;
-  bool failed = w->o.failed != SHOAL_OK; /* then this rank does not know what singletons are for */
+  bool failed = w->o.failed != SHOAL_OK; /* then this rank does not know the value of run.allow_singletons */
   SHOAL_TRY(read_claims(w));
   shoal_launch_read(&w->claims, &launch);
   if (!launch.launcher) {
-    if (!failed) SHOAL_TRY(leave_to_first(w, shoal_launch_check(&launch, 1, w->o.allow_singletons)));
+    if (!failed) SHOAL_TRY(report_on_first_rank(w, shoal_launch_check(&launch, 1, w->o.allow_singletons)));
     return shoal_self_open(w);
   }
-  SHOAL_TRY(leave_to_first(w, shoal_launch_refuse(&launch)));
+  SHOAL_TRY(report_on_first_rank(w, shoal_launch_refuse(&launch)));
   yield_if_crowded(&launch);
   keep_queues_short();
   SHOAL_TRY(shoal_mpi_open(w));
   bool singleton = w->size == 1 && (w->o.allow_singletons || failed);
   if (singleton) return SHOAL_OK;
-  SHOAL_TRY(leave_to_first(w, shoal_launch_check(&launch, w->size, w->o.allow_singletons)));
+  SHOAL_TRY(report_on_first_rank(w, shoal_launch_check(&launch, w->size, w->o.allow_singletons)));
   return shoal_pmix_settle(w->size, &w->claims);
 }
 
-typedef struct { /* what every rank tells every other */
+typedef struct { /* what the ranks gather from each other */
   shoal_facts facts;
   shoal_claims claims;
 } report;
 
-/* The reports of all ranks, over the control group, whose messages need no topology to be counted; unless this rank, or
- * another, comes here with an error. */
+/* Gathers the reports of all ranks, over the control group, whose bytes can be counted without a topology; unless this
+ * or another rank passes an error in `st`. */
 static shoal_status gather_reports(shoal_world *w, shoal_status st, shoal_facts *facts, shoal_claims *claims,
                                    report *all)
 {
   report mine;
-  memset(&mine, 0, sizeof mine); /* padding too: the bytes travel */
+  memset(&mine, 0, sizeof mine); /* padding too, because it is sent */
   mine.claims = w->claims;
   SHOAL_TRY(shoal_group_agree(w->control, st == SHOAL_OK ? shoal_topo_facts(&mine.facts) : st));
   SHOAL_TRY(shoal_group_allgather(w->control, &mine, sizeof mine, all));
@@ -108,9 +109,10 @@ static shoal_status gather_reports(shoal_world *w, shoal_status st, shoal_facts 
   return SHOAL_OK;
 }
 
-/* The verdict comes from tables that are the same everywhere, and so does its text.  A world of one on purpose has
- * nothing to compare: its neighbours are others' worlds. */
-static shoal_status judge(shoal_world *w, const char *pretend, const shoal_facts *facts, const shoal_claims *claims)
+/* Builds the topology and checks the claims against it.  The tables are equal on all ranks, and so is an error's text.
+ * An intended singleton has nothing to compare: the other tasks are worlds of their own. */
+static shoal_status build_topology(shoal_world *w, const char *pretend, const shoal_facts *facts,
+                                   const shoal_claims *claims)
 {
   SHOAL_TRY(shoal_topo_create(facts, w->size, NULL, &w->topo));
   if (!w->o.allow_singletons || w->size > 1) SHOAL_TRY(shoal_claims_compare(claims, w->topo, shoal_world_library()));
@@ -133,7 +135,7 @@ static shoal_status gather_topology(shoal_world *w, const char *pretend)
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &claims);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &all);
   st = gather_reports(w, st, facts, claims, all);
-  if (st == SHOAL_OK) st = shoal_group_agree(w->control, judge(w, pretend, facts, claims));
+  if (st == SHOAL_OK) st = shoal_group_agree(w->control, build_topology(w, pretend, facts, claims));
   free(facts);
   free(claims);
   free(all);
@@ -162,7 +164,7 @@ static shoal_status open_groups(shoal_world *w, const shoal_world_options *o)
   return make_groups(w);
 }
 
-/* @param own  the failure this rank came with; whatever else fails here comes behind it */
+/* @param own  the failure this rank was opened with; further errors are appended to it */
 static shoal_status open_world(shoal_world *w, const shoal_world_options *o, shoal_error *own)
 {
   shoal_status st = open_groups(w, o);
@@ -179,7 +181,7 @@ shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out)
 {
   shoal_error own = { .code = SHOAL_OK };
   shoal_world *w;
-  if (o && !shoal_world_launched()) SHOAL_TRY(o->failed); /* nobody to tell */
+  if (o && !shoal_world_launched()) SHOAL_TRY(o->failed); /* no other ranks to inform */
   if (o) shoal_error_keep(&own, o->failed);
   SHOAL_TRY(SHOAL_ALLOC(1, &w));
   w->counters = &w->own_counters;
@@ -270,8 +272,8 @@ void shoal_world_set_hook(shoal_world *w, shoal_world_hook hook, void *context)
   w->hook_context = context;
 }
 
-/* Cristian's method: the answer was made in the middle of the round trip, give or take half of it.  The shortest of the
- * trips bounds the error best, because delays only ever add. */
+/* Cristian's method: assume that the peer read its clock in the middle of the round trip; the error is at most half the
+ * trip.  The shortest trip gives the best bound, because delays only add. */
 shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out)
 {
   enum { TRIPS = 20 };

@@ -29,7 +29,7 @@ typedef struct {
   shoal_meet_kind kind;
   uint64_t every;        /* EVERY_STEP: steps from one vote to the next, at least as many as ranks may be apart; 0: 1 */
   shoal_group *together; /* FREELY: ranks that take every step with this one; NULL: nobody does */
-  const shoal_call *call; /* FREELY: whether ranks are called to meet; the loop's, from the first step on */
+  const shoal_rendezvous *rendezvous; /* FREELY: whether ranks are called to meet; the loop's, from the first step on */
   bool boundary; /* AT_BOUNDARIES: set by a hook of the step that ends in one; the loop clears it before each */
 } shoal_meet_policy;
 

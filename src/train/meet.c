@@ -17,7 +17,7 @@ shoal_status shoal_session_open_meeting(shoal_session *s)
 
 void shoal_session_close_meeting(shoal_session *s)
 {
-  shoal_call_destroy(s->meet.call);
+  shoal_rendezvous_destroy(s->meet.rendezvous);
   shoal_vote_destroy(s->meet.vote);
 }
 

@@ -20,8 +20,8 @@
 static shoal_status open(shoal_session *s)
 {
   if (s->run.meet.together) SHOAL_TRY(shoal_vote_create(s->run.meet.together, "meeting", &s->meet.vote));
-  SHOAL_TRY(shoal_call_create(s->run.control, "meeting", &s->meet.call));
-  s->run.meet.call = s->meet.call;
+  SHOAL_TRY(shoal_rendezvous_create(s->run.control, "meeting", &s->meet.rendezvous));
+  s->run.meet.rendezvous = s->meet.rendezvous;
   return SHOAL_OK;
 }
 
@@ -74,7 +74,7 @@ static shoal_status meet(shoal_session *s, shoal_ask mine, shoal_ask *agreed)
   int64_t what;
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(settle(s, SHOAL_ARRIVING));
-  SHOAL_TRY(shoal_call_meet(s->meet.call, mine, wish_while_waiting, s, &what));
+  SHOAL_TRY(shoal_rendezvous_meet(s->meet.rendezvous, mine, wish_while_waiting, s, &what));
   SHOAL_TRY(settle(s, SHOAL_GATHERED));
   shoal_trace_span(s->run.trace, SHOAL_TRACE_OTHER, shoal_trace_op(s->run.trace, "meeting"), t0, shoal_now_ns());
   *agreed = (shoal_ask)what;
@@ -100,7 +100,7 @@ static shoal_status act(shoal_session *s, shoal_ask agreed)
 /* What takes this rank to a meeting before its next step; ranks that step together all know it of each other. */
 static shoal_status reason_to_meet(shoal_session *s, int64_t *what)
 {
-  *what = SHOAL_MAX((int64_t)wish(s), shoal_call_heard(s->meet.call));
+  *what = SHOAL_MAX((int64_t)wish(s), shoal_rendezvous_requested(s->meet.rendezvous));
   if (!s->meet.vote) return SHOAL_OK;
   SHOAL_TRY(shoal_vote_post(s->meet.vote, *what));
   return shoal_vote_result(s->meet.vote, what);
@@ -117,7 +117,7 @@ static shoal_status between(shoal_session *s, const shoal_score *score)
     SHOAL_TRY(meet(s, (shoal_ask)what, &agreed));
     SHOAL_TRY(act(s, agreed));
   }
-  return shoal_call_beat(s->meet.call);
+  return shoal_rendezvous_heartbeat(s->meet.rendezvous);
 }
 
 static shoal_status gather(shoal_session *s)

@@ -55,7 +55,7 @@ typedef struct {
 typedef struct {
   const shoal_meeting *way;
   shoal_vote *vote;                            /* where ranks run freely: of those that step together, or NULL */
-  shoal_call *call;                            /* instead of the vote, where ranks run freely */
+  shoal_rendezvous *rendezvous;                /* instead of the vote, where ranks run freely */
   bool voted;                                  /* a vote is under way */
   bool bad_loss;                               /* seen here */
   bool agreed;                                 /* the verdict that ends the run is known to be the same on all ranks */

@@ -15,7 +15,7 @@ target_link_libraries(method_rig PUBLIC shoal_method MPI::MPI_C m PRIVATE shoal_
 shoal_add_test(mpi.method.local_sgd SOURCES mpi/method_local_sgd.c LINK method_rig RANKS 1 2 3 4 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.method.daso SOURCES mpi/method_daso.c LINK method_rig RANKS 1 2 3 4 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.swarm.lockstep SOURCES mpi/swarm_lockstep.c LINK shoal_method RANKS 1 2 3 5 LABELS mpi TIMEOUT 120)
-shoal_add_test(mpi.comm.call SOURCES mpi/comm_call.c LINK shoal_comm RANKS 1 2 3 5 LABELS mpi TIMEOUT 60)
+shoal_add_test(mpi.comm.rendezvous SOURCES mpi/comm_rendezvous.c LINK shoal_comm RANKS 1 2 3 5 LABELS mpi TIMEOUT 60)
 shoal_add_test(mpi.swarm.pairs SOURCES mpi/swarm_pairs.c LINK shoal_method RANKS 2 3 5 8 LABELS mpi TIMEOUT 300)
 
 

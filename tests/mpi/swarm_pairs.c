@@ -45,12 +45,12 @@ static void local_step(float *x, ledger *l, uint64_t step)
   for (size_t i = 7; i < N; i += 97) x[i] += 0.01f * (float)((int)dice(step, 9, 3) - 1);
 }
 
-static void meet(shoal_swarm *s, shoal_swarm_pairs *p, shoal_call *c, const ledger *l, double slack)
+static void meet(shoal_swarm *s, shoal_swarm_pairs *p, shoal_rendezvous *c, const ledger *l, double slack)
 {
   bool changed;
   int64_t what;
   CHECK_OK(shoal_swarm_pairs_arrive(p, &changed));
-  CHECK_OK(shoal_call_meet(c, 1, NULL, NULL, &what));
+  CHECK_OK(shoal_rendezvous_meet(c, 1, NULL, NULL, &what));
   CHECK_OK(shoal_swarm_pairs_gathered(p, &changed));
   double sums[8];
   for (size_t k = 0; k < 4; k++) {
@@ -69,14 +69,14 @@ static void run(shoal_world *w, const shoal_swarm_rules *rules)
 {
   shoal_swarm *s;
   shoal_swarm_pairs *p;
-  shoal_call *c;
+  shoal_rendezvous *c;
   ledger l = { { 0 } };
   shoal_counters counters;
   float *x = room(N * sizeof *x);
   uint64_t step = 0, goal = interactions / (uint64_t)size / MEETINGS + 1;
   memset(&counters, 0, sizeof counters);
   REQUIRE(shoal_swarm_create(w, rules, x, N, &s) == SHOAL_OK, "swarm");
-  REQUIRE(shoal_call_create(s->control, "test", &c) == SHOAL_OK, "call");
+  REQUIRE(shoal_rendezvous_create(s->control, "test", &c) == SHOAL_OK, "call");
   CHECK_OK(shoal_group_barrier(s->control));
   REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
   shoal_world_set_counters(w, &counters);
@@ -106,7 +106,7 @@ static void run(shoal_world *w, const shoal_swarm_rules *rules)
   CHECK(sums[0] == sums[1] && sums[0] >= (double)interactions, "%g begun, %g answered", sums[0], sums[1]);
   shoal_swarm_pairs_destroy(p);
   CHECK_OK(shoal_group_barrier(s->control));
-  shoal_call_destroy(c);
+  shoal_rendezvous_destroy(c);
   shoal_swarm_destroy(s);
   free(x);
 }
@@ -143,11 +143,12 @@ static void lost(shoal_swarm_variant variant, int bits)
   shoal_world *w = open_world(NULL, 0);
   shoal_swarm *s;
   shoal_swarm_pairs *p;
-  shoal_call *c;
+  shoal_rendezvous *c;
   float *x = room(N * sizeof *x);
   bool changed;
   int64_t what;
-  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK && shoal_call_create(s->control, "test", &c) == SHOAL_OK,
+  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK &&
+              shoal_rendezvous_create(s->control, "test", &c) == SHOAL_OK,
           "swarm");
   REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
   shoal_log_set_level(SHOAL_LOG_ERROR);
@@ -159,13 +160,13 @@ static void lost(shoal_swarm_variant variant, int bits)
       be_without(w, s, p);
     take_steps(w, s, p, 0, 10); /* at two ranks: with the one that is back */
     CHECK_OK(shoal_swarm_pairs_arrive(p, &changed));
-    CHECK_OK(shoal_call_meet(c, 1, NULL, NULL, &what));
+    CHECK_OK(shoal_rendezvous_meet(c, 1, NULL, NULL, &what));
     CHECK_OK(shoal_swarm_pairs_gathered(p, &changed));
     CHECK_OK(shoal_swarm_pairs_leave(p));
   }
   shoal_swarm_pairs_destroy(p);
   CHECK_OK(shoal_group_barrier(s->control));
-  shoal_call_destroy(c);
+  shoal_rendezvous_destroy(c);
   shoal_swarm_destroy(s);
   shoal_world_close(w);
   free(x);

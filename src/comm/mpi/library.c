@@ -1,4 +1,4 @@
-/* Which MPI this is: the one compiled against and the one loaded, because a mix of the two explains many a wrong world.
+/* The MPI version, compiled against and loaded: a mismatch of the two is a common cause of a wrong world size.
  */
 #include "comm/group.h"
 #include <ctype.h>

@@ -1,14 +1,15 @@
 /* The transport over MPI: a channel is a communicator, a slot is a request.
  *
- * Active requests stand densely in one array, so that a poll is a single MPI_Testsome over all of them:
+ * Active requests are stored contiguously in one array, so that a poll is a single MPI_Testsome over all of them:
  *
  *     requests  [ r0 r1 r2 r3 ]      owner  [ 5 0 2 7 ]      slots[5].place = 0, slots[0].place = 1, ...
  *
- * A finished request is replaced by the last one.  The arrays grow when something is planned or when a blocking call
- * needs more, never in a step.  Errors come back (MPI_ERRORS_RETURN) and are told in the library's own words.
+ * A finished request is replaced by the last one.  The arrays grow when an exchange is planned or a blocking call needs
+ * more slots, never in a step.  MPI calls return errors (MPI_ERRORS_RETURN), and our errors quote MPI's text.
  *
- * Only calls of MPI 3 that Open MPI 5 still has.  No windows: one-sided calls over TCP wait for the target here.  Full
- * thread support is asked for, because data and traces have threads of their own, but one thread at a time gets here.
+ * Uses MPI 3 functions that Open MPI 5 still has.  No one-sided communication: over TCP, Open MPI's waits for the
+ * target to make progress.  MPI_THREAD_MULTIPLE is requested because loader and trace have threads, but only one thread
+ * at a time calls MPI.
  */
 #include "base/mem.h"
 #include "comm/group_impl.h"
@@ -29,7 +30,7 @@ struct slot {
 
 struct mpi_state {
   bool finalise; /* we called MPI_Init */
-  int n, cap;    /* active requests; room for requests and slots */
+  int n, cap;    /* active requests; capacity for requests and slots */
   int reserved;  /* slots promised by reserve() */
   MPI_Request *requests;
   int *owner;           /* slot of each request */
@@ -95,7 +96,7 @@ static void put_back(struct mpi_state *s, int slot)
   s->free_slots[s->n_free++] = slot;
 }
 
-/* The last request takes the place of one that is over. */
+/* Moves the last request into the place of a completed one. */
 static void drop_request(struct mpi_state *s, int place)
 {
   int last = --s->n;
@@ -137,8 +138,8 @@ static shoal_slot_state state_mpi(const shoal_world *w, int slot, size_t *got)
   return s->state;
 }
 
-/* Giving up a pending one: a receive can be cancelled, a send cannot (in Open MPI); freeing the request makes MPI
- * forget it once it is over.  The run is ending, and whoever owns the buffer leaves it alone. */
+/* Abandons a pending operation: a receive can be cancelled, a send cannot (in Open MPI); after MPI_Request_free MPI
+ * releases the request on completion.  The run is ending, and the owner leaks the buffer. */
 static void release_mpi(shoal_world *w, int slot)
 {
   struct mpi_state *s = state_of(w);
@@ -211,7 +212,7 @@ static void disconnect_mpi(shoal_channel *c)
   free(c);
 }
 
-/* MPI_Comm_create_group is collective over the members alone, so that other ranks need not know of it. */
+/* MPI_Comm_create_group is collective over the members only, so other ranks need not take part. */
 static shoal_status connect_mpi(shoal_world *w, const int *world_ranks, int n, shoal_channel **out)
 {
   shoal_status st = SHOAL_OK;
@@ -302,5 +303,5 @@ shoal_status shoal_mpi_open(shoal_world *w)
   w->transport_state = s;
   SHOAL_TRY(start_library(s));
   SHOAL_TRY(learn_world(w));
-  return reserve_mpi(w, 64); /* for blocking calls of ordinary width */
+  return reserve_mpi(w, 64); /* enough for most blocking calls */
 }

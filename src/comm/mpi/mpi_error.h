@@ -1,4 +1,4 @@
-/* MPI's return codes turned into ours at the call, with the library's own words. */
+/* Converts MPI return codes to shoal_status at the call, with MPI's error text. */
 #ifndef SHOAL_COMM_MPI_ERROR_H
 #define SHOAL_COMM_MPI_ERROR_H
 #include "base/status.h"

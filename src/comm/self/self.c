@@ -1,24 +1,24 @@
-/* The world of one process: nothing to connect, nobody to wait for.
+/* The transport of a world of one process.
  *
- * Groups of one never post anything, whatever the transport: their collectives end at once and their exchanges have
- * summed everything there is.  What is left is writing to oneself, which needs no library in any world: a copy waits
- * in a box until it is taken. */
+ * Groups of one never post anything, whatever the transport: their collectives and exchanges complete at once.  What
+ * remains is messages of a rank to itself, which need no library in any world: a copy is queued until it is
+ * received. */
 #include "base/mem.h"
 #include "comm/group_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct shoal_letter {
-  shoal_letter *next;
+struct shoal_self_message {
+  shoal_self_message *next;
   int tag;
   size_t bytes;
   char data[];
 };
 
-shoal_status shoal_self_put(shoal_letter **box, const void *data, size_t bytes, int tag)
+shoal_status shoal_self_put(shoal_self_message **box, const void *data, size_t bytes, int tag)
 {
-  shoal_letter *l;
-  SHOAL_TRY(shoal_alloc(1, sizeof *l + bytes, "message to oneself", (void **)&l));
+  shoal_self_message *l;
+  SHOAL_TRY(shoal_alloc(1, sizeof *l + bytes, "message of a rank to itself", (void **)&l));
   l->tag = tag;
   l->bytes = bytes;
   if (bytes) memcpy(l->data, data, bytes);
@@ -27,12 +27,12 @@ shoal_status shoal_self_put(shoal_letter **box, const void *data, size_t bytes, 
   return SHOAL_OK;
 }
 
-shoal_status shoal_self_take(shoal_letter **box, void *data, size_t bytes, int tag)
+shoal_status shoal_self_take(shoal_self_message **box, void *data, size_t bytes, int tag)
 {
   while (*box && (*box)->tag != tag) box = &(*box)->next;
-  shoal_letter *l = *box;
-  SHOAL_CHECK(l, SHOAL_ERR_ARG, "receiving from oneself with tag %d, but nothing was sent before", tag);
-  SHOAL_CHECK(l->bytes == bytes, SHOAL_ERR_COMM, "receiving %zu bytes from oneself with tag %d, but %zu were sent",
+  shoal_self_message *l = *box;
+  SHOAL_CHECK(l, SHOAL_ERR_ARG, "rank receives from itself with tag %d, but nothing was sent", tag);
+  SHOAL_CHECK(l->bytes == bytes, SHOAL_ERR_COMM, "rank receives %zu bytes from itself with tag %d, but %zu were sent",
               bytes, tag, l->bytes);
   if (bytes) memcpy(data, l->data, bytes);
   *box = l->next;
@@ -40,9 +40,9 @@ shoal_status shoal_self_take(shoal_letter **box, void *data, size_t bytes, int t
   return SHOAL_OK;
 }
 
-void shoal_self_empty(shoal_letter **box)
+void shoal_self_empty(shoal_self_message **box)
 {
-  for (shoal_letter *l = *box, *next; l; l = next) {
+  for (shoal_self_message *l = *box, *next; l; l = next) {
     next = l->next;
     free(l);
   }

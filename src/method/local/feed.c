@@ -247,7 +247,7 @@ static shoal_status enter_arrived(shoal_local_feed *f)
 static shoal_status wait_entry(shoal_local_feed *f, const shoal_run *r, int *slot, uint64_t *age)
 {
   uint64_t t0 = shoal_now_ns();
-  while (*slot < 0 && shoal_call_heard(r->meet.call) == 0) {
+  while (*slot < 0 && shoal_rendezvous_requested(r->meet.rendezvous) == 0) {
     SHOAL_CHECK(shoal_seconds_since(t0) < f->hang_s, SHOAL_ERR_HANG,
                 "no activations have come from rank %d for %.3g s in training step %llu", f->from, f->hang_s,
                 (unsigned long long)r->step);

@@ -1,6 +1,6 @@
-/* The list of backends, and what all of them share: opening by name, and checking an operation before it is planned.
+/* The list of backends and their common part: opening by name, and checking an operation before it is planned.
  *
- * This file is the one place that knows which backends exist and which were built; build switches live here only. */
+ * Only this file knows which backends exist and which were built; build switches are used here only. */
 #include "tensor/backend.h"
 #include "base/mem.h"
 #include "tensor/cpu/cpu.h"
@@ -27,7 +27,7 @@ static const backend_entry *find_entry(const char *name)
   return NULL;
 }
 
-/* A table with a hole would crash in the middle of a step; better here. */
+/* A missing function would crash in the middle of a step, so check on opening. */
 static shoal_status check_table(const char *name, const shoal_backend_ops *ops)
 {
   bool whole = ops->alloc && ops->release && ops->op_create && ops->to_dense && ops->from_dense && ops->gemm &&

@@ -1,11 +1,11 @@
-/* A backend turns shapes into operations and does the flat-vector work of optimizers, exchanges and losses.
+/* A backend creates operations for given shapes and does the flat-vector work of optimizers, exchanges and losses.
  *
  *   ref   plain loops, the readable oracle
- *   cpu   oneDNN primitives made once and kept, OpenMP threads
- *   cuda  cuBLAS, cuDNN and own kernels (built with -DSHOAL_CUDA=ON)
+ *   cpu   oneDNN primitives created once and reused, OpenMP threads
+ *   cuda  cuBLAS, cuDNN and hand-written kernels (built with -DSHOAL_CUDA=ON)
  *
- * Each is a table of required and optional functions; the visible list stands in backend.c.  All f32.  One thread at a
- * time uses a backend.  Results are the same bits for the same threads, shapes and values. */
+ * Each is a table of functions; backend.c holds the list.  All data is f32.  Only one thread at a time may use a
+ * backend.  Results are bitwise reproducible for the same threads, shapes and values. */
 #ifndef SHOAL_TENSOR_BACKEND_H
 #define SHOAL_TENSOR_BACKEND_H
 #include "tensor/op.h"
@@ -51,7 +51,7 @@ struct shoal_backend {
   const char *name;
   const shoal_backend_ops *ops;
   int threads;
-  void (*progress)(void *context); /* called between primitives, at most about 2 ms apart where it can be; or NULL */
+  void (*progress)(void *context); /* called between primitives, about every 2 ms if their length permits; or NULL */
   void *progress_context;
 };
 

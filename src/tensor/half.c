@@ -1,8 +1,9 @@
-/* Halving the bytes on the wire: f32 to bfloat16 and to half and back.
+/* 16-bit formats that halve the bytes on the wire: f32 to bfloat16 and half, and back.
  *
  * Everything is integer arithmetic on the bits (plus one exact float addition), without branches, so the loops
  * vectorise on any instruction set and give the same bits everywhere.  Rounding is to nearest, ties to even; adding
- * half a unit to the bits is enough because a carry out of the mantissa correctly raises the exponent, up to infinity.
+ * half a unit in the last place to the bits suffices, because a carry out of the mantissa correctly increments the
+ * exponent, up to infinity.
  */
 #include "tensor/half.h"
 #include <string.h>
@@ -41,10 +42,10 @@ static inline uint16_t f16_of(float x)
   uint32_t u = bits_of(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
   /* 2^-14 and above: move the exponent's bias from 127 to 15 and round 13 bits away. */
   uint32_t normal = (a - (112u << 23) + 0xfffu + (a >> 13 & 1u)) >> 13;
-  /* Below: the unit of 0.5f is 2^-24, that of the smallest halves, so the adder itself rounds to their grid. */
+  /* Below: the last place of 0.5f is 2^-24, as of subnormal halves, so the float addition itself rounds correctly. */
   uint32_t small = bits_of(float_of(a) + 0.5f) - 0x3f000000u;
   uint32_t h = a < (113u << 23) ? small : normal;
-  h = a >= (143u << 23) ? 0x7c00u : h; /* 65536 and above, infinity; 65520 and above got there by carry */
+  h = a >= (143u << 23) ? 0x7c00u : h; /* 65536 and above, infinity; 65520 and above became infinity by the carry */
   h = a > 0x7f800000u ? 0x7e00u | (a >> 13 & 0x3ffu) : h;
   return (uint16_t)(sign | h);
 }
@@ -61,9 +62,9 @@ static inline float of_f16(uint16_t h)
   return float_of(sign | u);
 }
 
-/* "omp simd" because the compiler's own cost model leaves loops of unknown length scalar at -O2; compiled three times,
- * and the loader takes the best for this processor, because the baseline has neither blends nor wide integers.  (Not
- * under sanitizers: the choice runs before they are set up.) */
+/* "omp simd" because the compiler's cost model does not vectorise loops of unknown length at -O2.  Compiled for three
+ * instruction sets, from which the dynamic loader chooses, because the baseline has neither blends nor wide integers.
+ * (Not under sanitizers: the loader chooses before they are initialised.) */
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

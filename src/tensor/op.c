@@ -1,7 +1,6 @@
-/* What an operation means before any backend has seen it: the shape that comes out, the weights it needs, and whether
- * the description makes sense at all.
+/* Backend-independent properties of an operation: output shape, weight shapes, and whether its description is valid.
  *
- * Every backend and every layer asks here, so a wrong kernel or a missing channel is refused once, in one place, with
+ * All backends and layers use these functions, so a wrong kernel or a missing channel is rejected in one place, with
  * the value in the message.  Nothing here computes on data. */
 #include "tensor/op.h"
 #include <stdio.h>
@@ -51,7 +50,7 @@ static bool may_fuse_relu(shoal_op_kind kind)
 }
 
 /* Sliding windows: kernel, stride and padding of CONV and the pools; writes the size of dimensions 2 and 3.
- * Padding stays below the kernel: a window that sees padding only has no maximum and no mean. */
+ * Padding is smaller than the kernel, because a window of padding only has no maximum and no mean. */
 static shoal_status infer_windows(const shoal_op_desc *d, shoal_shape *out)
 {
   const char *op = shoal_op_kind_name(d->kind);
@@ -100,7 +99,7 @@ static shoal_status infer_batchnorm(const shoal_op_desc *d, shoal_shape *out)
   SHOAL_CHECK(d->eps > 0, SHOAL_ERR_ARG, "batchnorm: eps %g; must be above 0, usually 1e-5", (double)d->eps);
   SHOAL_CHECK(d->momentum >= 0 && d->momentum <= 1, SHOAL_ERR_ARG, "batchnorm: momentum %g; must be from 0 to 1",
               (double)d->momentum);
-  /* One value has no variance; PyTorch refuses too. */
+  /* A single value has no variance; PyTorch rejects this too. */
   SHOAL_CHECK(!d->training || shoal_shape_count(in) > in->dim[1], SHOAL_ERR_ARG,
               "batchnorm: input %s has one value per channel, training needs two; choose a batch size that leaves no "
               "batch of 1",
@@ -166,7 +165,7 @@ static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
   case SHOAL_OP_COUNT:
     break;
   }
-  return SHOAL_FAIL(SHOAL_ERR_ARG, "operation kind %d is unknown; the list stands in tensor/op.h", (int)d->kind);
+  return SHOAL_FAIL(SHOAL_ERR_ARG, "operation kind %d is unknown; see the list in tensor/op.h", (int)d->kind);
 }
 
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out)
@@ -210,6 +209,6 @@ double shoal_op_macs(const shoal_op_desc *d)
   if (d->kind != SHOAL_OP_LINEAR && d->kind != SHOAL_OP_CONV) return 0;
   shoal_op_weight_shapes(d, w);
   if (shoal_op_infer(d, &out) != SHOAL_OK) return 0;
-  /* Each output element is one row of w0 times one patch of x. */
+  /* Each output element is the product of one row of w0 and one patch of x. */
   return (double)shoal_shape_count(&out) * (double)(shoal_shape_count(&w[0]) / w[0].dim[0]);
 }

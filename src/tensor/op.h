@@ -1,17 +1,17 @@
-/* One planned operation of a network: created once for fixed shapes, run many times without allocating.
+/* An operation of a network: planned once for fixed shapes, then executed many times without allocating.
  *
- * Activations travel between operations in whatever memory format the backend likes (a shoal_format); a consumer is
- * created with the formats its producers chose, so nothing is reordered on the way.  Weights, their gradients and the
- * running statistics are always canonical: f32, dense, OIHW or [out, in], views into the flat arenas of the rank.  An
- * operation that wants another weight format keeps a private copy, refreshed when `weights_version` has changed, and
- * reorders its dW into the arena before it returns.
+ * Activations pass between operations in the memory format the backend prefers (a shoal_format); a consumer is created
+ * with the formats its producers chose, so no reorder is needed in between.  Weights, their gradients and the running
+ * statistics are always canonical: f32, dense, OIHW or [out, in], views into the flat arenas of the rank.  An operation
+ * that wants another weight format keeps a private copy, refreshed when `weights_version` has changed, and reorders its
+ * dW into the arena before it returns.
  *
  *   forward             y  = f(x; w)
  *   backward_weights    dw = (df/dw)^T dy      first, because the exchange of dw can then start
  *   backward_data       dx = (df/dx)^T dy      overwrites dx
  *
- * dw and dx are overwritten, never added to.  With a fused relu both backward calls get dy as it arrived after the relu
- * and cut it themselves where y is zero.
+ * dw and dx are overwritten, never added to.  With a fused relu both backward calls receive the gradient of the relu's
+ * output and mask it themselves where y is zero.
  *
  * DROPOUT keeps no mask.  Element e of the sample in slot s of the batch (e counts in canonical order, dense and
  * row-major, whatever the memory format; E elements per sample) is kept if and only if
@@ -19,9 +19,9 @@
  *   shoal_rng_unit(shoal_rng(shoal_rng_seed(seed, stream), SHOAL_RNG_DROPOUT, index / 4, step).v[index % 4]) >= p
  *   with index = (slot0 + s) * E + e
  *
- * so the mask depends neither on the backend nor on how the global batch is cut over ranks.
+ * so the mask depends neither on the backend nor on how the global batch is divided among ranks.
  *
- * Which buffers live where and when is the caller's business (nn/plan); an operation only says what it needs. */
+ * The caller (nn/plan) allocates buffers and plans their lifetimes; an operation only states what it needs. */
 #ifndef SHOAL_TENSOR_OP_H
 #define SHOAL_TENSOR_OP_H
 #include "base/status.h"
@@ -40,7 +40,7 @@
   X(GLOBALPOOL, "globalpool") /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                           \
   X(ADD, "add")               /* y = x0 + x1, equal shapes; relu fusable */                                            \
   X(FLATTEN, "flatten")       /* any format -> dense [n, c*h*w] in canonical order */                                  \
-  X(DROPOUT, "dropout")       /* training: y = mask * x / (1-p), element kept by its address; evaluation: copy */
+  X(DROPOUT, "dropout")       /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
 #define X(name, text) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
 #undef X
@@ -57,7 +57,7 @@ typedef struct {
   float eps;       /* norms; 1e-5 */
   float momentum;  /* BATCHNORM: running = (1-m) running + m batch; the variance unbiased */
   float p;         /* DROPOUT */
-  uint64_t stream; /* DROPOUT: number of the node, keeps its mask apart from others */
+  uint64_t stream; /* DROPOUT: number of the node, so that each node has its own random stream */
   bool training;   /* false: forward only, BATCHNORM uses the running statistics */
   bool need_dx;    /* false for the first layer: backward_data is never called */
 } shoal_op_desc;
@@ -65,15 +65,15 @@ typedef struct {
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
  *  that LINEAR and CONV take their output width from out.dim[last] and out.dim[1]. */
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
-/** Shapes of the weights (ndim 0 where there is none) and how many multiply-accumulates one forward takes (LINEAR and
- *  CONV; 0 for the rest).  Both want a description that shoal_op_infer accepts, with the output width in `d->out`. */
+/** Shapes of the weights (ndim 0 if absent), and the multiply-accumulates of one forward (LINEAR and CONV; 0 for the
+ *  rest).  Both require a description that shoal_op_infer accepts, with the output width in `d->out`. */
 void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGHTS]);
 double shoal_op_macs(const shoal_op_desc *d);
 
-/* A memory format of activations.  Only the backend that made it looks inside. */
+/* A memory format of activations; opaque except to the backend that created it. */
 typedef struct shoal_format {
   size_t bytes; /* of one tensor in this format, padding included */
-  bool dense;   /* canonical row-major f32: anybody may read it */
+  bool dense;   /* canonical row-major f32, readable by all code */
   const void *detail;
 } shoal_format;
 
@@ -87,9 +87,9 @@ typedef struct {
       [SHOAL_OP_WEIGHTS]; /* LINEAR and CONV: dw[0] NULL where w0 is not trained; backward_weights then does the rest */
   float *stats[2];        /* BATCHNORM: running mean and variance, [c] each; updated in training */
   void *saved;            /* op->saved_bytes, untouched between forward and backward */
-  void *scratch;          /* op->scratch_bytes, nobody's between calls */
+  void *scratch;          /* op->scratch_bytes, contents undefined between calls */
   uint64_t weights_version; /* changes whenever the weights have been written */
-  uint64_t seed;            /* DROPOUT address: seed, step, and slot0 = global number of the batch's first sample */
+  uint64_t seed;            /* DROPOUT counter: seed, step, and slot0 = global number of the batch's first sample */
   uint32_t step;
   uint64_t slot0;
 } shoal_op_args;
@@ -99,8 +99,8 @@ typedef struct shoal_op shoal_op;
 struct shoal_op {
   shoal_op_desc desc;
   shoal_backend *backend;
-  shoal_format in_format[SHOAL_OP_INPUTS]; /* as the producers gave them; dx has the same */
-  shoal_format out_format;                 /* dy arrives in the same */
+  shoal_format in_format[SHOAL_OP_INPUTS]; /* formats chosen by the producers; dx has the same */
+  shoal_format out_format;                 /* dy has the same */
   size_t saved_bytes, scratch_bytes;
   bool y_may_be_x;   /* forward may run in place, where x is not needed later (ADD: on either input) */
   bool dx_may_be_dy; /* backward_data may run in place (ADD: dx[0], dx[1] or both) */

@@ -3,14 +3,14 @@
  *   y = (x - mean) a + shift,  a = scale / sqrt(var + eps)
  *   dscale = rate * S2,  dshift = S1,  dx = a (dy - S1/n - (x - mean) rate^2 S2/n),  S1 = sum dy,  S2 = sum dy (x - mean)
  *
- * (Ioffe and Szegedy, ICML 2015.)  oneDNN has this too; own loops save three things.  Mean and variance come from one
- * read of x: a tile of 256 positions stays in the first-level cache for the second look, and tiles are joined exactly
- * (Chan, Golub, LeVeque 1979).  The mask of the relu is recomputed from x instead of being stored.  And channels are
- * taken in groups small enough that x is still in the second-level cache when it is normalised.
+ * (Ioffe and Szegedy, ICML 2015.)  oneDNN has this too; own loops have three advantages.  Mean and variance come from
+ * one read of x: a tile of 256 positions stays in the L1 cache for the second pass, and tiles are combined by the exact
+ * formula (Chan, Golub, LeVeque 1979).  The mask of the relu is recomputed from x instead of being stored.  Channels
+ * are processed in groups small enough that x is still in the L2 cache when it is normalised.
  *
- * Sums run per image and are joined in order of the images, so the bits do not depend on the number of threads.
- * Full rows of 16 lanes are computed in floats; the few positions and channels that do not fill one, in doubles, where
- * it costs nothing.  `saved`: mean and rate as doubles, [2][channels]. */
+ * Sums are computed per image and combined in image order, so the bits do not depend on the number of threads.  Full
+ * rows of 16 lanes are computed in floats; the few positions and channels that do not fill a row in doubles, at no
+ * measurable cost.  `saved`: mean and rate as doubles, [2][channels]. */
 #include "tensor/cpu/vector.h"
 #include "tensor/cpu/view.h"
 #include <math.h>
@@ -24,11 +24,11 @@ enum { MEAN, A, SHIFT, MINUS_B, MINUS_C, COEFFICIENTS };
 typedef struct {
   shoal_op op;
   shoal_cpu_view view;
-  int64_t stored, group_step; /* channels with padding; groups taken together */
+  int64_t stored, group_step; /* channels including padding; groups processed together */
   size_t partial_at, coef_at; /* scratch: double [image][stored][2], double [COEFFICIENTS][stored] */
 } batchnorm_op;
 
-/* What a range of units needs. */
+/* Arguments of a loop over units. */
 typedef struct {
   const batchnorm_op *p;
   int64_t first_group;
@@ -37,8 +37,8 @@ typedef struct {
   double *coef, *partial;
 } pass;
 
-/* One unit as a main part of rows of 16 lanes and a rest.  Where channels lie side by side with nothing between,
- * 16/lanes positions make one such row. */
+/* A unit split into rows of 16 lanes and a remainder.  Where channels are contiguous without gaps, 16/lanes positions
+ * form one such row. */
 typedef struct {
   int64_t rows16, stride16, rest;
   int repeat, lanes;
@@ -56,14 +56,14 @@ static unit_shape shape_of(const shoal_cpu_view *v, int64_t group)
   return u;
 }
 
-/* Coefficient k of the lanes of a group, repeated to 16. */
+/* Coefficient k of the lanes of a group, replicated to 16. */
 static inline void spread(const pass *t, int k, int64_t group, const unit_shape *u, float out[LANES])
 {
   const double *c = t->coef + k * t->p->stored + group * t->p->view.lanes;
   for (int j = 0; j < LANES; j++) out[j] = j < u->lanes * u->repeat ? (float)c[j % u->lanes] : 0.0f;
 }
 
-/* Coefficient k of lane j of a group, for the rest of a unit. */
+/* Coefficient k of lane j of a group, for the remainder of a unit. */
 static inline double one(const pass *t, int k, int64_t group, int j)
 {
   return t->coef[k * t->p->stored + group * t->p->view.lanes + j];
@@ -179,7 +179,7 @@ SHOAL_CPU_KERNEL static void normalise_range(const void *context, size_t begin, 
 
 /* --- backward --- */
 
-/* dy before the relu, from the same arithmetic on x that made y. */
+/* dy masked by the relu, recomputing y from x by the same arithmetic as forward. */
 #define BEFORE_RELU16(dy, d) KEEP16(POSITIVE16((d)*va + vs) | pass_all, dy)
 
 SHOAL_CPU_KERNEL static void sums_range(const void *context, size_t begin, size_t end)
@@ -307,7 +307,7 @@ static void finish_sums(const batchnorm_op *p, const shoal_op_args *a, int64_t c
   coef[MINUS_C * p->stored + c] = scaled * s1 / n;
 }
 
-/* One pass over some groups of channels; `streams` counts the tensors it touches. */
+/* One pass over some groups of channels; `streams` is the number of tensors it accesses. */
 static void run(const batchnorm_op *p, pass *t, int64_t groups, size_t streams, shoal_cpu_range *f)
 {
   const shoal_cpu_view *v = &p->view;

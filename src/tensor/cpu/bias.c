@@ -1,9 +1,9 @@
-/* The way back through bias and relu at the end of a convolution, in one pass over dy:
+/* Backward of the bias and relu at the end of a convolution, in one pass over dy:
  *
  *   masked = y > 0 ? dy : 0,   db[c] = sum over n, h, w of masked
  *
- * Eight positions are summed in floats, the rest in doubles, images joined in order: as exact as the values deserve,
- * and the same bits for any number of threads. */
+ * Eight positions are summed in floats, these sums in doubles, and images are combined in order: accurate to f32, and
+ * the same bits for any number of threads. */
 #include "tensor/cpu/vector.h"
 #include "tensor/cpu/view.h"
 

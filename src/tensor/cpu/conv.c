@@ -1,17 +1,17 @@
-/* Convolution by oneDNN, with everything around it that keeps the arena canonical: running one.
+/* Execution of convolutions by oneDNN, including the reorders that keep the weight arena canonical.
  *
  * Activations stay in the format that oneDNN prefers (nChw16c on AVX-512); a dense input of an inner layer is
- * reordered into scratch.  The weights in the arena are OIHW; oneDNN multiplies faster with its own format, so the
- * plan keeps a copy, refreshed when weights_version says that the arena has changed:
+ * reordered into scratch.  The weights in the arena are OIHW; oneDNN is faster with its blocked format, so the plan
+ * keeps a copy, refreshed when weights_version shows that the arena has changed:
  *
  *   arena w (OIHW) --reorder--> copy   --forward, backward_data-->
  *   arena dw       <--reorder-- scratch <--backward_weights--
  *
- * A large batch is worked on in pieces of a few images, because one primitive over all of it can take 40 ms, in which
- * nobody would poll the network.  Pieces of dW are added in order.
+ * A large batch is processed in pieces of a few images, because one primitive over all of it can take 40 ms, without a
+ * poll of the network.  The dW of the pieces are added in order.
  *
- * A fused relu costs nothing forward.  Backward needs dy where y > 0: backward_weights makes it once, together with
- * the gradient of the bias, into `saved` when backward_data will want it again, otherwise into scratch. */
+ * A fused relu costs nothing in forward.  Backward needs dy where y > 0: backward_weights computes it once, together
+ * with the gradient of the bias, into `saved` if backward_data needs it again, otherwise into scratch. */
 #include "tensor/cpu/conv.h"
 #include <stdlib.h>
 
@@ -72,7 +72,7 @@ static float *masked_at(shoal_cpu_conv *p, const shoal_op_args *a)
   return shoal_cpu_at(p->dy_saved ? a->saved : a->scratch, p->dy_at);
 }
 
-/* dy before the relu, and the gradient of the bias. */
+/* Computes dy masked by the relu, and the gradient of the bias. */
 static const float *before_relu(shoal_cpu_conv *p, const shoal_op_args *a)
 {
   shoal_op *op = &p->op;

@@ -11,11 +11,11 @@ typedef struct {
   bool filled;
 } shoal_cpu_weights;
 
-/* A batch cut into `count` equal pieces; steps in floats of the formats as they come. */
+/* A batch split into `count` equal pieces; strides in floats, in the given formats. */
 typedef struct {
   int64_t count, images, x_step, y_step;
-  shoal_dnn_call x_in; /* input of a piece -> as the primitive wants it; empty if equal */
-  /* That -> the positions a strided 1x1 kernel reads, packed; empty where the primitive itself skips the others. */
+  shoal_dnn_call x_in; /* input of a piece -> format of the primitive; empty if equal */
+  /* That -> only the positions a strided 1x1 kernel reads, packed; empty if the primitive handles the stride. */
   shoal_dnn_call x_sample;
 } shoal_cpu_pieces;
 
@@ -23,14 +23,14 @@ typedef struct {
   shoal_op op;
   shoal_cpu_pieces data, weights; /* for forward and backward_data; for backward_weights */
   shoal_dnn_call forward, backward_data, backward_weights;
-  shoal_dnn_call dx_out; /* gradient of a piece -> as it is wanted; empty if equal */
+  shoal_dnn_call dx_out; /* gradient of a piece -> the required format; empty if equal */
   shoal_dnn_call dw_out; /* dW -> OIHW; empty if equal */
   shoal_cpu_weights w_forward, w_backward;
   bool shared;         /* backward_data reads w_forward */
   shoal_cpu_taps taps; /* instead of backward_weights, for small images */
   shoal_cpu_view y_view;
   bool dy_saved; /* dy before the relu lies in `saved`, otherwise in scratch */
-  size_t moved_at, packed_at, dw_at, dw_more_at, dy_at, partial_at; /* where things lie in scratch */
+  size_t moved_at, packed_at, dw_at, dw_more_at, dy_at, partial_at; /* offsets in scratch */
   size_t dw_floats;
 } shoal_cpu_conv;
 

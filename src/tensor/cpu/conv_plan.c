@@ -1,7 +1,7 @@
 /* Planning a convolution: formats, pieces, primitives, memory.
  *
- * The forward primitive is asked first and chooses the formats of x and y; the others take them over.  A blocked input
- * is taken as it comes.  Descriptors live only while planning. */
+ * The forward primitive is created first and chooses the formats of x and y; the others adopt them.  A blocked input
+ * keeps its format.  Descriptors exist only while planning. */
 #include "tensor/cpu/conv.h"
 
 /* Descriptors for a piece of the batch, and the primitive descriptors made from them. */
@@ -40,13 +40,13 @@ static void planning_fini(planning *g)
   side_fini(&g->weights);
 }
 
-/* Images per piece.  Forward and backward_data are cut fine, into 2 to 3 ms, but only if somebody polls: an image's
- * values do not depend on how many stand beside it.  The sum in dW does, so it is cut the same way in every run, and
- * coarsely, because every cut costs.  A piece should use each weight `reuse` times, or reading the weights (for dW:
- * adding them up) for every piece would show.  One primitive does all pieces, so their size divides the batch; where
- * the only divisors are far too small there is one piece.
+/* Images per piece.  Forward and backward_data use small pieces of 2 to 3 ms, but only if there is a progress function:
+ * an image's values do not depend on the piece size.  The sum in dW does, so its pieces are the same in every run, and
+ * large, because each piece adds cost.  A piece should use each weight `reuse` times, or reading the weights (for dW:
+ * adding them up) for every piece becomes visible.  One primitive runs all pieces, so their size divides the batch; if
+ * all divisors are far too small, there is one piece.
  *
- * Measured on one core, vgg16 with 64 images: fine cuts cost 3.5 % of these convolutions, coarse ones nothing. */
+ * Measured on one core, vgg16 with 64 images: small pieces cost 3.5 % of these convolutions, large ones nothing. */
 static int64_t choose_images(const shoal_op *op, double macs, double reuse)
 {
   const shoal_op_desc *d = &op->desc;
@@ -68,7 +68,7 @@ static int64_t images_for_weights(const shoal_op *op)
   return choose_images(op, 4 * SHOAL_CPU_PIECE_MACS, 8192);
 }
 
-/* Winograd's algorithm works on tiles of 4x4 outputs and pays when there are channels enough to reuse its transforms. */
+/* Winograd's algorithm works on tiles of 4x4 outputs and pays off with enough channels to reuse its transforms. */
 static bool suits_winograd(const shoal_op_desc *d)
 {
   bool plain3x3 = d->kernel[0] == 3 && d->kernel[1] == 3 && d->stride[0] == 1 && d->stride[1] == 1;
@@ -107,8 +107,8 @@ static shoal_dnn_conv describe(const planning *g, const side *s, const shoal_op 
                            .dst = s->y_any };
 }
 
-/* Ask oneDNN for Winograd with the whole batch, since it transforms all weights for every call; without it the side is
- * given back, to be cut into pieces. */
+/* Requests Winograd for the whole batch, since it transforms all weights in every call.  If it is not available, `side`
+ * is reset and the batch is split into pieces. */
 static shoal_status try_winograd(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
 {
   dnnl_primitive_desc_t pd = NULL;
@@ -138,39 +138,39 @@ static shoal_status start(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
   return start_side(op, g->winograd ? n : images_for_weights(op), &p->weights, &g->weights);
 }
 
-/* A dense input of 5 channels (the activations a block of layers gets from another rank) runs fast forward, but the
- * gradient of its weights may not. */
-static shoal_status has_plain_gradient(const shoal_cpu *b, const shoal_op *op, const side *s, shoal_dnn_conv c,
-                                       bool *plain)
+/* For a dense input of 5 channels (activations that a block of layers receives from another rank) forward has a fast
+ * implementation, but the weight gradient may have only the reference loop. */
+static shoal_status has_reference_gradient(const shoal_cpu *b, const shoal_op *op, const side *s, shoal_dnn_conv c,
+                                           bool *reference)
 {
   dnnl_primitive_desc_t gradient = NULL;
-  *plain = false;
+  *reference = false;
   if (!op->desc.training) return SHOAL_OK;
   c.bias = NULL;
   c.src = shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC);
   c.dst = shoal_dnn_pd_md(s->forward, DNNL_ARG_DST);
   SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &c, SHOAL_DNN_BACKWARD_WEIGHTS, s->forward, &gradient));
-  *plain = shoal_dnn_is_plain(gradient);
+  *reference = shoal_dnn_is_reference(gradient);
   dnnl_primitive_desc_destroy(gradient);
   return SHOAL_OK;
 }
 
-/* For narrow layers (a subnet's 6 channels in blocks of 16) and for channels-last inputs oneDNN, left to choose the
- * output's format, has only a plain loop, 100 times slower.  With channels last on both sides it has fast code for all of
- * forward and backward; the input is moved if it must be. */
-static shoal_status avoid_plain_loop(const shoal_cpu *b, const shoal_op *op, side *s, shoal_dnn_conv *c)
+/* For narrow layers (a subnet's 6 channels in blocks of 16) and for channels-last inputs oneDNN, if it may choose the
+ * output format, falls back to its reference loop, 100 times slower.  With channels last on both sides it has fast code
+ * for forward and backward; the input is reordered if necessary. */
+static shoal_status avoid_reference_loop(const shoal_cpu *b, const shoal_op *op, side *s, shoal_dnn_conv *c)
 {
   dnnl_primitive_desc_t other = NULL;
-  bool plain = shoal_dnn_is_plain(s->forward);
-  if (op->in_format[0].dense) SHOAL_TRY(has_plain_gradient(b, op, s, *c, &plain));
-  if (!plain) return SHOAL_OK;
+  bool reference = shoal_dnn_is_reference(s->forward);
+  if (op->in_format[0].dense) SHOAL_TRY(has_reference_gradient(b, op, s, *c, &reference));
+  if (!reference) return SHOAL_OK;
   SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, SHOAL_CPU_CHANNELS_LAST, &s->x_last));
   SHOAL_TRY(shoal_cpu_md_of_layout(&s->y_shape, SHOAL_CPU_CHANNELS_LAST, &s->y_last));
   shoal_dnn_conv last = *c;
   last.src = s->x_last;
   last.dst = s->y_last;
   SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &last, SHOAL_DNN_FORWARD, NULL, &other));
-  if (shoal_dnn_is_plain(other)) {
+  if (shoal_dnn_is_reference(other)) {
     dnnl_primitive_desc_destroy(other);
     return SHOAL_OK;
   }
@@ -180,9 +180,9 @@ static shoal_status avoid_plain_loop(const shoal_cpu *b, const shoal_op *op, sid
   return SHOAL_OK;
 }
 
-/* The weight gradient of a 1x1 convolution with a stride is wrong in oneDNN 2.6 (AVX2) if channels are last and fewer than a
- * register holds: the code that gathers the positions it uses mistakes where they are.  resnet20's shortcuts are such
- * layers once `ist` has cut them to 4 channels. */
+/* The weight gradient of a 1x1 convolution with a stride is wrong in oneDNN 2.6 (AVX2) for channels-last formats with
+ * fewer channels than a vector register holds: the code that gathers the strided positions reads the wrong ones.
+ * resnet20's shortcuts become such layers when `ist` narrows them to 4 channels. */
 static shoal_status gathers_wrongly(const shoal_op *op, const side *s, shoal_dnn_cmd src, bool *wrong)
 {
   const shoal_op_desc *d = &op->desc;
@@ -195,16 +195,17 @@ static shoal_status gathers_wrongly(const shoal_op *op, const side *s, shoal_dnn
   return SHOAL_OK;
 }
 
-/* A forward primitive and a backward one with the formats it chose. */
+/* Creates a forward primitive and a backward one with the formats the forward one chose. */
 static shoal_status choose_pair(const shoal_cpu *b, planning *g, side *s, const shoal_op *op,
                                 shoal_dnn_direction backward, bool wanted)
 {
   shoal_dnn_conv c = describe(g, s, op);
   SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &c, SHOAL_DNN_FORWARD, NULL, &s->forward));
-  SHOAL_TRY(avoid_plain_loop(b, op, s, &c));
+  SHOAL_TRY(avoid_reference_loop(b, op, s, &c));
   if (!wanted) return SHOAL_OK;
-  c.bias = NULL; /* its gradient is made with the mask of the relu */
-  /* dx may come in another format than x: for a dense x of 3 channels oneDNN has only a plain loop, 400 times slower. */
+  c.bias = NULL; /* its gradient is computed with the relu mask (bias.c) */
+  /* dx may have another format than x: for a dense dx of 3 channels oneDNN has only its reference loop, 400 times
+   * slower. */
   if (backward == SHOAL_DNN_BACKWARD_WEIGHTS) {
     bool wrong;
     c.src = shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC);
@@ -222,7 +223,7 @@ static shoal_status plan_weights(const shoal_cpu *b, shoal_dnn_cmd oihw, shoal_d
   return shoal_alloc(shoal_dnn_md_bytes(wanted), 1, "blocked copy of convolution weights", (void **)&w->data);
 }
 
-/* From the input format to the one a primitive wants, or back.  1x1 images are dense in every format. */
+/* Reorder from the input format to that of a primitive, or back.  1x1 images are dense in every format. */
 static shoal_status plan_move(const shoal_cpu *b, const shoal_op *op, const side *s, shoal_dnn_cmd wanted, bool in,
                               shoal_dnn_call *out)
 {
@@ -230,7 +231,7 @@ static shoal_status plan_move(const shoal_cpu *b, const shoal_op *op, const side
   return shoal_dnn_call_init_reorder(&b->dnn, in ? s->x_given : wanted, in ? wanted : s->x_given, out);
 }
 
-/* How far pieces are apart, and whether their input has to be moved. */
+/* Strides between pieces, and whether their input must be reordered. */
 static shoal_status plan_pieces(const shoal_cpu *b, const shoal_op *op, const side *s, shoal_cpu_pieces *cut)
 {
   cut->x_step = (int64_t)(op->in_format[0].bytes / sizeof(float)) / cut->count;
@@ -267,13 +268,12 @@ static shoal_status plan_backward_data(shoal_cpu *b, shoal_cpu_conv *p, const pl
   return plan_move(b, &p->op, s, shoal_dnn_pd_md(s->backward, DNNL_ARG_DIFF_SRC), false, &p->dx_out);
 }
 
-/* For the weight gradient oneDNN's generated 1x1 kernels first copy the positions that the stride leaves into their
- * scratchpad.  For channels-last tensors that has room for c floats per position, but is addressed with a whole block of
- * 8 (AVX2) or 16 (AVX-512) floats per position; with fewer channels the copy ends behind the scratchpad, on the way
- * over other threads' copies and the barrier of their reduction.  Measured on AVX2 with versions 2.6.3 and 3.7.2, 4
- * images of 32x32, 3 to 7 channels, 1 and 2 threads: gradients off by their own size, SIGSEGV, aborts in free, endless
- * waits.  Version 3.12 has the same lines (oneDNN issue 6035).  AVX-512 takes more positions at once, so that only
- * larger images do harm. */
+/* For the weight gradient oneDNN's generated 1x1 kernels first copy the strided positions into their scratchpad.  For
+ * channels-last tensors it is sized for c floats per position but indexed by whole blocks of 8 (AVX2) or 16 (AVX-512)
+ * floats; with fewer channels the copy overruns the scratchpad and overwrites other threads' copies and the barrier of
+ * their reduction.  Measured on AVX2 with versions 2.6.3 and 3.7.2, 4 images of 32x32, 3 to 7 channels, 1 and 2
+ * threads: relative errors of 1 in gradients, SIGSEGV, aborts in free, deadlocks.  Version 3.12 has the same code
+ * (oneDNN issue 6035).  AVX-512 processes more positions at once, so only larger images are affected. */
 static shoal_status writes_past_scratchpad(const shoal_op *op, const side *s, bool *yes)
 {
   enum { BLOCK = 16 };
@@ -287,9 +287,9 @@ static shoal_status writes_past_scratchpad(const shoal_op *op, const side *s, bo
   return SHOAL_OK;
 }
 
-/* Make that copy with a reorder, and take the gradient of a 1x1 convolution of stride 1 over it: the same kernel works
- * through the same numbers in the same order.  Measured on AVX2 with 8 to 170 channels, where both ways are right: equal
- * bits.  The block sizes of AVX-512 do not depend on who copies either. */
+/* Does that copy by a reorder, followed by the gradient of a 1x1 convolution of stride 1: the same kernel processes the
+ * same values in the same order.  Measured on AVX2 with 8 to 170 channels, where both are correct: equal bits.  The
+ * block sizes of AVX-512 do not depend on which code copies either. */
 static shoal_status plan_without_stride(const shoal_cpu *b, shoal_cpu_conv *p, const planning *g, side *s)
 {
   const shoal_op_desc *d = &p->op.desc;
@@ -332,14 +332,14 @@ static shoal_status plan_backward_weights(shoal_cpu *b, shoal_cpu_conv *p, plann
   return plan_pieces(b, &p->op, s, &p->weights);
 }
 
-/* Room for a piece of x or dx in the format of a primitive. */
+/* Size of a piece of x or dx in the format of a primitive, if it must be reordered. */
 static size_t moved_bytes(const shoal_dnn_call *move, const_dnnl_primitive_desc_t pd, int arg)
 {
   return move->primitive ? shoal_dnn_md_bytes(shoal_dnn_pd_md(pd, arg)) : 0;
 }
 
-/* The front of scratch belongs to whichever primitive runs; behind it lies what passes from one to the next.  (The
- * taps, planned before, use the front too: they run alone.) */
+/* The front of scratch is the workspace of the primitive that runs; data passed between primitives follows.  (The taps,
+ * planned before, use the front too: they never run at the same time as a primitive.) */
 static void plan_memory(shoal_cpu_conv *p, const planning *g)
 {
   shoal_op *op = &p->op;

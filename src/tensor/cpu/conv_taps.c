@@ -3,15 +3,15 @@
  *   dw[:, :, kh, kw] = sum over n and the positions where that tap meets the image of  dy[n, :, p] x[n, :, p + tap]^T
  *
  * On a 2x2 image with padding 1 a 3x3 kernel meets the image in 16 of its 36 places; oneDNN's direct kernel computes
- * all of them, and with wide channels its dW no longer fits its registers' reuse.  Measured on one core for 512 x 512
- * channels and 64 images: 2x2 27 -> 9 ms, 4x4 44 -> 30 ms, the way to OIHW included.  From 8x8 on there is nothing to
- * gain.  Each product is also short enough for the network to be polled in between. */
+ * all of them, and with many channels its dW no longer fits its register blocking.  Measured on one core for 512 x 512
+ * channels and 64 images: 2x2 27 -> 9 ms, 4x4 44 -> 30 ms, including the reorder to OIHW.  From 8x8 on there is no
+ * gain.  Each product is also short enough to poll the network in between. */
 #include "tensor/cpu/conv_taps.h"
 #include <string.h>
 
 enum { POSITIONS = 16, CHANNELS = 128 }; /* most output positions, least channels */
 
-/* One tap: the output positions that see the image through it, and the input positions they see. */
+/* One tap: the output positions that read the image through it, and the input positions they read. */
 typedef struct {
   int n;
   int64_t y[POSITIONS], x[POSITIONS];

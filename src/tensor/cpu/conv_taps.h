@@ -9,9 +9,9 @@ typedef struct {
   size_t x_at, dy_at, product_at; /* scratch offsets */
 } shoal_cpu_taps;
 
-/** Decide whether `op`, whose formats are known, is better off this way; if so reserve scratch behind *scratch_bytes. */
+/** Decides whether `op`, whose formats are known, is faster this way; if so reserves scratch after *scratch_bytes. */
 shoal_status shoal_cpu_taps_plan(const shoal_op *op, size_t *scratch_bytes, shoal_cpu_taps *out);
-/** dw [o,i,kh,kw], overwritten.  `dy` is what is left of it before a fused relu. */
+/** dw [o,i,kh,kw], overwritten.  `dy` is already masked by a fused relu. */
 shoal_status shoal_cpu_taps_run(const shoal_cpu_taps *t, const shoal_op *op, const float *x, const float *dy,
                                 void *scratch, float *dw);
 #endif

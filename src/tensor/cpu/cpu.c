@@ -1,7 +1,7 @@
-/* The table of the cpu backend and the birth of its operations.
+/* Function table of the cpu backend and creation of its operations.
  *
- * Opening starts a oneDNN engine with the wanted number of threads.  An operation is planned by the function of its
- * kind; what evaluation and first layers do not need is taken away here, in one place. */
+ * Opening creates a oneDNN engine for the given number of threads.  Each kind of operation has a planner; functions
+ * that evaluation and first layers do not need are removed here, in one place. */
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/cpu_impl.h"
 #include <stdlib.h>
@@ -60,8 +60,8 @@ static shoal_status op_create_cpu(shoal_backend *base, const shoal_op_desc *d, c
   return SHOAL_OK;
 }
 
-/* Large buffers ask for huge pages, because a pass over one otherwise spends time on translating addresses: measured
- * on one core, a step of the mlp 779 -> 860 samples/s, resnet20 384 -> 404.  Asking is a hint; refused, all works. */
+/* Large buffers request huge pages to reduce TLB misses: measured on one core, a step of the mlp 779 -> 860 samples/s,
+ * resnet20 384 -> 404.  The request is only a hint. */
 static shoal_status alloc_cpu(shoal_backend *b, size_t bytes, void **out)
 {
   if (bytes < 2 * (size_t)HUGE_PAGE || bytes > SIZE_MAX - HUGE_PAGE)

@@ -1,8 +1,8 @@
-/* What the files of this folder share: the backend, its memory formats, and how work is spread over threads.
+/* Internal header of the cpu backend: the backend struct, memory formats, and parallel loops.
  *
- * An operation is a shoal_op with private fields behind it.  A planner fills both; the table in cpu.c picks it by
- * kind.  Operations that compute a lot (conv, linear, pools) are oneDNN's; the others only move memory and are own
- * loops, written so that each element is touched as few times as possible. */
+ * An operation is a shoal_op followed by private fields.  A planner fills both; cpu.c selects the planner by kind.
+ * Compute-bound operations (convolutions, matrix products) use oneDNN; memory-bound ones are own loops that touch each
+ * element as few times as possible. */
 #ifndef SHOAL_TENSOR_CPU_CPU_IMPL_H
 #define SHOAL_TENSOR_CPU_CPU_IMPL_H
 #include "base/mem.h"
@@ -10,14 +10,14 @@
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/dnn.h"
 
-#define SHOAL_CPU_KERNEL SHOAL_WIDE /* a leaf loop */
+#define SHOAL_CPU_KERNEL SHOAL_WIDE /* for innermost loops */
 
 /* Memory formats of activations.  BLOCK16 is oneDNN's nChw16c: channels in blocks of 16, the block innermost, the last
  * one padded with zeros, which every operation keeps zero:
  *
  *   [n][channel block][h][w][16]
  *
- * OTHER is what only oneDNN understands. */
+ * OTHER is a format that only oneDNN can read. */
 typedef enum {
   SHOAL_CPU_DENSE,
   SHOAL_CPU_BLOCK16,
@@ -26,7 +26,7 @@ typedef enum {
   SHOAL_CPU_OTHER
 } shoal_cpu_layout;
 
-/* One format that is not dense; lives as long as the backend, so that a shoal_format may be copied freely. */
+/* A non-dense format; it lives as long as the backend, so that a shoal_format may be copied freely. */
 typedef struct shoal_cpu_format {
   struct shoal_cpu_format *next;
   shoal_dnn_md md;
@@ -47,7 +47,7 @@ static inline shoal_cpu *shoal_cpu_of(const shoal_op *op)
 
 /* --- format.c --- */
 shoal_format shoal_cpu_dense(const shoal_shape *s);
-/** The format of a tensor of shape `s` that oneDNN describes by `md`; dense whenever the bytes are. */
+/** The format of a tensor of shape `s` that oneDNN describes by `md`; dense if the memory layout is. */
 shoal_status shoal_cpu_format_of(shoal_cpu *b, const shoal_shape *s, shoal_dnn_cmd md, shoal_format *out);
 shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_cpu_layout layout, shoal_format *out);
 shoal_status shoal_cpu_md_of(const shoal_shape *s, const shoal_format *f, shoal_dnn_md *out); /* caller frees */
@@ -58,21 +58,21 @@ shoal_status shoal_cpu_to_dense(shoal_backend *b, const shoal_shape *s, const sh
 shoal_status shoal_cpu_from_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *to, const float *x,
                                   float *y);
 
-/* Multiply-accumulates in 2 to 3 ms of one thread (60 G/s, a current server core): how long work may go on before the
- * network is polled. */
+/* Multiply-accumulates that one thread does in 2 to 3 ms (60 G/s, a current server core): the longest work between two
+ * polls of the network. */
 #define SHOAL_CPU_PIECE_MACS 160e6
 
 /* --- parallel.c --- */
 typedef void shoal_cpu_range(const void *context, size_t begin, size_t end);
 /** Run `f` over [0, n) in ranges that start at multiples of `grain`, spread over the threads, with a poll about every
- *  2 ms of one thread's work; `bytes` is the memory one index touches.  The ranges depend on the thread count: `f`
- *  must give the same values for any cut. */
+ *  2 ms of one thread's work; `bytes` is the memory one index touches.  The ranges depend on the thread count: `f` must
+ *  give the same values for any partition. */
 void shoal_cpu_parallel(shoal_cpu *b, size_t n, size_t grain, size_t bytes, shoal_cpu_range *f, const void *context);
 
 /** dx = y > 0 ? dy : 0 over the whole output format of `op` (pointwise.c). */
 void shoal_cpu_mask(const shoal_op *op, const float *dy, const float *y, float *dx);
 
-/** Reserve room in a scratch or saved area: returns the offset, 64-byte aligned. */
+/** Reserve space in a scratch or saved area; returns its 64-byte aligned offset. */
 static inline size_t shoal_cpu_carve(size_t *total, size_t bytes)
 {
   size_t at = shoal_round_up(*total, SHOAL_ALIGN);
@@ -93,9 +93,9 @@ typedef shoal_status shoal_cpu_planner(shoal_cpu *b, const shoal_op_desc *d, con
 shoal_cpu_planner shoal_cpu_plan_linear, shoal_cpu_plan_conv, shoal_cpu_plan_batchnorm, shoal_cpu_plan_layernorm,
     shoal_cpu_plan_relu, shoal_cpu_plan_gelu, shoal_cpu_plan_pool, shoal_cpu_plan_globalpool, shoal_cpu_plan_add,
     shoal_cpu_plan_flatten, shoal_cpu_plan_dropout;
-/** Plan an operation that reads dense tensors only for an input that is not dense (densely.c). */
-shoal_status shoal_cpu_plan_densely(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
-                                    shoal_cpu_planner *planner, shoal_op **out);
+/** Plan an operation that reads dense tensors only for an input that is not dense (dense_wrapper.c). */
+shoal_status shoal_cpu_plan_dense_wrapper(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
+                                          shoal_cpu_planner *planner, shoal_op **out);
 
 /* --- flat.c and loss.c: the flat-vector part of the table --- */
 shoal_status shoal_cpu_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,

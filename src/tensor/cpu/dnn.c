@@ -1,4 +1,4 @@
-/* See dnn.h.  Everything that differs between oneDNN 2 and 3 stands in this file, next to each other. */
+/* See dnn.h.  All code that differs between oneDNN 2 and 3 is in this file, side by side. */
 #include "tensor/cpu/dnn.h"
 #include "base/mem.h"
 #include <omp.h>
@@ -43,7 +43,7 @@ void shoal_dnn_enter(const shoal_dnn *d)
   if (omp_get_max_threads() != d->threads) omp_set_num_threads(d->threads);
 }
 
-/* oneDNN declares twelve dimensions where ndim are read. */
+/* oneDNN declares arrays of twelve dimensions but reads only ndim. */
 static void copy_dims(const shoal_shape *s, dnnl_dims_t out)
 {
   for (int i = 0; i < s->ndim; i++) out[i] = s->dim[i];
@@ -144,12 +144,12 @@ bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s)
   static const dnnl_format_tag_t tags[SHOAL_MAX_DIMS + 1] = { 0, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde };
   if (has_tag(md, s, tags[s->ndim])) return true;
   if (s->ndim != 4 || s->dim[2] * s->dim[3] != 1) return false;
-  /* A 1x1 image: channels follow each other in every format that does not pad them. */
+  /* A 1x1 image: channels are contiguous in every format without padding. */
   return shoal_dnn_md_bytes(md) == (size_t)shoal_shape_count(s) * sizeof(float) &&
          (has_tag(md, s, dnnl_nChw16c) || has_tag(md, s, dnnl_nChw8c) || has_tag(md, s, dnnl_nhwc));
 }
 
-/* All our primitives take their scratchpad from the caller, so that running allocates nothing. */
+/* All primitives use a scratchpad of the caller, so that execution allocates nothing. */
 static dnnl_status_t make_attr(bool relu, dnnl_primitive_attr_t *out)
 {
   dnnl_post_ops_t ops = NULL;
@@ -170,7 +170,7 @@ static dnnl_status_t make_attr(bool relu, dnnl_primitive_attr_t *out)
   return st;
 }
 
-/* Windows as oneDNN wants them: 64-bit, both paddings, and dilation counted from 0. */
+/* Windows in oneDNN's form: 64-bit, padding on both sides, and dilation counted from 0. */
 typedef struct {
   dnnl_dims_t stride, dilate, near, far;
 } windows;
@@ -223,7 +223,7 @@ static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_
 
 #else
 
-/* The first implementation whose name does not hold the word to avoid. */
+/* Creates the first implementation whose name does not contain the word `avoid`. */
 static dnnl_status_t create_pd(const dnnl_convolution_desc_t *desc, const char *avoid, dnnl_primitive_attr_t attr,
                                dnnl_engine_t e, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
@@ -277,7 +277,7 @@ bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd)
   return implementation_has(pd, "wino");
 }
 
-bool shoal_dnn_is_plain(const_dnnl_primitive_desc_t pd)
+bool shoal_dnn_is_reference(const_dnnl_primitive_desc_t pd)
 {
   return implementation_has(pd, "ref");
 }

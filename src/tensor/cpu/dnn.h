@@ -1,10 +1,9 @@
-/* A thin coat over oneDNN's C interface, so that the rest of the folder neither sees nor cares which major version it
- * is built with.
+/* A thin wrapper around oneDNN's C API that hides the differences between major versions 2 and 3.
  *
  * Version 2 describes an operation in a struct and memory in a public struct; version 3 creates primitive descriptors
  * directly and hides both.  Here a memory descriptor is always an owned pointer (shoal_dnn_md), a primitive
- * descriptor comes from one of two functions (convolution and reorder), and a primitive with its arguments is a shoal_dnn_call: created once,
- * then run with plain pointers, without allocating. */
+ * descriptor is created by one of two functions (convolution and reorder), and a primitive with its arguments is a
+ * shoal_dnn_call: created once, then executed with plain pointers, without allocating. */
 #ifndef SHOAL_TENSOR_CPU_DNN_H
 #define SHOAL_TENSOR_CPU_DNN_H
 #include "tensor/backend.h"
@@ -18,7 +17,7 @@ typedef dnnl_memory_desc_t *shoal_dnn_md;
 typedef const dnnl_memory_desc_t *shoal_dnn_cmd;
 #endif
 
-/* The engine of a backend: what every creation needs. */
+/* The oneDNN engine and stream of a backend. */
 typedef struct {
   dnnl_engine_t engine;
   dnnl_stream_t stream;
@@ -28,10 +27,10 @@ typedef struct {
 shoal_status shoal_dnn_open(int threads, shoal_dnn *out);
 void shoal_dnn_close(shoal_dnn *d);
 const char *shoal_dnn_versions(void);
-/** OpenMP keeps its thread count per calling thread; make it ours before oneDNN looks. */
+/** OpenMP keeps the thread count per calling thread; sets it before oneDNN reads it. */
 void shoal_dnn_enter(const shoal_dnn *d);
 
-/** Our error for oneDNN's, with its words and the thing that was asked for. */
+/** Converts a oneDNN error to ours, with oneDNN's text and the call that failed. */
 shoal_status shoal_dnn_fail(dnnl_status_t st, const char *file, int line, const char *what);
 #define SHOAL_TRY_DNNL(call)                                                                                           \
   do {                                                                                                                 \
@@ -48,7 +47,7 @@ shoal_status shoal_dnn_md_copy(shoal_dnn_cmd md, shoal_dnn_md *out);
 void shoal_dnn_md_free(shoal_dnn_md md);
 bool shoal_dnn_md_equal(shoal_dnn_cmd a, shoal_dnn_cmd b);
 size_t shoal_dnn_md_bytes(shoal_dnn_cmd md);
-/** Whether the bytes are those of a row-major tensor of this shape, whatever the descriptor calls them. */
+/** Whether the memory layout equals that of a row-major tensor of this shape, whatever the format tag. */
 bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s);
 
 /* --- primitive descriptors; the caller destroys them with dnnl_primitive_desc_destroy.  `training` chooses
@@ -56,17 +55,17 @@ bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s);
 typedef struct {
   bool training, relu, winograd;
   const int *stride, *pad; /* h, w */
-  const char *avoid;       /* or NULL: pass over implementations whose name holds this word */
+  const char *avoid;       /* or NULL: skip implementations whose name contains this word */
   shoal_dnn_cmd src, weights, bias /* or NULL */, dst;
 } shoal_dnn_conv;
 typedef enum { SHOAL_DNN_FORWARD, SHOAL_DNN_BACKWARD_DATA, SHOAL_DNN_BACKWARD_WEIGHTS } shoal_dnn_direction;
 shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoal_dnn_direction direction,
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out);
-/** Whether a convolution will run Winograd's algorithm: not every version, processor and shape has it. */
+/** Whether a convolution uses Winograd's algorithm, which is not available for every version, processor and shape. */
 bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd);
-/** Whether all that oneDNN found for it is its reference loop. */
-bool shoal_dnn_is_plain(const_dnnl_primitive_desc_t pd);
-/** Whether a convolution will run one of the generated kernels for 1x1 only (AVX2 or AVX-512). */
+/** Whether oneDNN's only implementation is its (slow) reference loop. */
+bool shoal_dnn_is_reference(const_dnnl_primitive_desc_t pd);
+/** Whether a convolution uses one of the generated (JIT) kernels for 1x1 (AVX2 or AVX-512). */
 bool shoal_dnn_is_1x1(const_dnnl_primitive_desc_t pd);
 shoal_status shoal_dnn_reorder_pd(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, dnnl_primitive_desc_t *out);
 static inline shoal_dnn_cmd shoal_dnn_pd_md(const_dnnl_primitive_desc_t pd, int arg)
@@ -85,7 +84,7 @@ typedef struct {
 /** @param args n argument numbers (DNNL_ARG_SRC, ...), in the order in which run gets the pointers. */
 shoal_status shoal_dnn_call_init(const shoal_dnn *d, const_dnnl_primitive_desc_t pd, int n, const int *args,
                                  shoal_dnn_call *out);
-/** Init with a reorder; leaves `out` empty if both descriptors are equal. */
+/** Creates a reorder; leaves `out` empty if both descriptors are equal. */
 shoal_status shoal_dnn_call_init_reorder(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, shoal_dnn_call *out);
 shoal_status shoal_dnn_call_run(const shoal_dnn *d, const shoal_dnn_call *c, void *scratch, const void *const *p);
 void shoal_dnn_call_fini(shoal_dnn_call *c);

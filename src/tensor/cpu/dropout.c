@@ -1,8 +1,8 @@
-/* Dropout.  The mask is not stored: it is a function of the address of an element (see tensor/op.h), so backward
- * computes it again, and any format and any number of threads gets the same one.
+/* Dropout.  The mask is not stored: it is a function of an element's index (see tensor/op.h), so backward recomputes
+ * it, and it is the same for any format and any number of threads.
  *
- * The numbers of base/rng.h come four to a counter.  Here a run of counters goes through the ten rounds side by side,
- * which vectorises; unit.tensor compares every element with the plain function in backend ref. */
+ * base/rng.h yields four numbers per counter.  Here several counters go through the ten rounds in parallel, which
+ * vectorises; unit.tensor compares every element with the scalar function in backend ref. */
 #include "base/rng.h"
 #include "tensor/cpu/view.h"
 #include <string.h>
@@ -11,14 +11,14 @@ enum { COUNTERS = 64, RUN = 4 * COUNTERS, ROUNDS = 10, LANES = 16 };
 
 typedef struct {
   shoal_op op;
-  shoal_cpu_view view; /* of formats that are not dense */
+  shoal_cpu_view view; /* for formats that are not dense */
 } dropout_op;
 
 typedef struct {
   const dropout_op *p;
   const float *x;
   float *y;
-  uint64_t seed, first; /* address of the batch's first element */
+  uint64_t seed, first; /* first: index of the batch's first element */
   uint32_t step;
 } pass;
 
@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) void philox_run(uint64_t seed, uint
   }
 }
 
-/* factor[i] = 1/(1-p) or 0 for the elements at addresses first .. first + n - 1, n <= RUN - 3. */
+/* factor[i] = 1/(1-p) or 0 for the elements with indices first .. first + n - 1, n <= RUN - 3. */
 static inline __attribute__((always_inline)) void factors(const pass *t, uint64_t first, int64_t n, float *factor)
 {
   uint32_t word[4][COUNTERS];
@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) void factors(const pass *t, uint64_
   for (int64_t i = 0; i < n; i++) factor[i] = shoal_rng_unit(word[(i + skip) % 4][(i + skip) / 4]) >= p ? keep : 0.0f;
 }
 
-enum { STEP = RUN - 4 }; /* elements per run of counters, wherever the first one falls */
+enum { STEP = RUN - 4 }; /* elements per run of counters, for any alignment of the first */
 
 SHOAL_CPU_KERNEL static void dense_range(const void *context, size_t begin, size_t end)
 {
@@ -65,13 +65,13 @@ SHOAL_CPU_KERNEL static void dense_range(const void *context, size_t begin, size
   for (size_t i = begin; i < end; i += STEP) {
     size_t n = SHOAL_MIN(end - i, (size_t)STEP);
     factors(t, t->first + i, (int64_t)n, factor);
-    /* 0 * x would keep a NaN or an infinity of a dropped element */
+    /* 0 * x would propagate a NaN or an infinity of a dropped element */
 #pragma omp simd
     for (size_t j = 0; j < n; j++) t->y[i + j] = factor[j] != 0 ? t->x[i + j] * factor[j] : 0.0f;
   }
 }
 
-/* Formats with channels side by side: a lane is a plane of the canonical order. */
+/* Formats with contiguous channels: a lane is a plane in canonical order. */
 SHOAL_CPU_KERNEL static void lanes_range(const void *context, size_t begin, size_t end)
 {
   const pass *t = context;
@@ -104,7 +104,7 @@ static void apply(shoal_op *op, const shoal_op_args *a, const float *x, float *y
   pass t = { .p = p, .x = x, .y = y, .step = a->step };
   t.seed = shoal_rng_seed(a->seed, op->desc.stream);
   t.first = a->slot0 * (uint64_t)(n / op->desc.out.dim[0]);
-  /* `bytes` are inflated: the numbers cost about as much as moving 16 bytes per element. */
+  /* `bytes` includes the random numbers, which cost about as much as moving 16 bytes per element. */
   if (op->out_format.dense)
     shoal_cpu_parallel(shoal_cpu_of(op), (size_t)n, STEP, 24, dense_range, &t);
   else

@@ -1,8 +1,8 @@
 /* Flat vectors: optimizers, sums, and the general product.
  *
- * All of these are bound by memory, so each is one pass that reads and writes every element once.  An element's new
- * value depends on that element only, and sums are taken over blocks of fixed size and joined in order: the bits do
- * not depend on the number of threads. */
+ * All but the product are memory-bound, so each is one pass that reads and writes every element once.  An element's new
+ * value depends on that element only, and sums are computed over blocks of fixed size and combined in order, so the
+ * bits do not depend on the number of threads. */
 #include "tensor/cpu/cpu_impl.h"
 #include <math.h>
 
@@ -34,7 +34,7 @@ SHOAL_CPU_KERNEL static void axpby_range(const void *context, size_t begin, size
   const axpby_args *a = context;
   const float *x = a->x, p = a->p, q = a->q;
   float *y = a->y;
-  if (q == 0) { /* y may hold anything, NaN included */
+  if (q == 0) { /* y may be uninitialised or NaN */
 #pragma omp simd
     for (size_t i = begin; i < end; i++) y[i] = p * x[i];
   } else {
@@ -50,8 +50,8 @@ shoal_status shoal_cpu_axpby(shoal_backend *b, size_t n, float p, const float *x
   return SHOAL_OK;
 }
 
-/* Sum of squares: one double per block of SUM_BLOCK elements, joined in order.  Inside a block 32 lanes run side by
- * side, which is a fixed order too. */
+/* Sum of squares: one double per block of SUM_BLOCK elements, combined in order.  Inside a block 32 lanes accumulate in
+ * parallel, which is a fixed order too. */
 enum { SUM_BLOCK = 16384, SUM_LANES = 32, SUM_BATCH = 1024 };
 
 typedef struct {

@@ -1,7 +1,7 @@
-/* Memory formats: oneDNN's descriptors under our shoal_format, and the way to dense and back.
+/* Memory formats: oneDNN's descriptors behind shoal_format, and conversion to and from dense.
  *
- * Equal formats are one object, kept by the backend: two producers that chose the same format hand on the same
- * pointer, so consumers compare pointers, and nobody has to ask who outlives whom. */
+ * Equal formats are one object, kept by the backend: producers that chose the same format pass the same pointer, so
+ * consumers compare pointers, and lifetime is no concern. */
 #include "tensor/cpu/cpu_impl.h"
 #include "tensor/cpu/view.h"
 #include <stdlib.h>
@@ -90,7 +90,8 @@ shoal_cpu_layout shoal_cpu_layout_of(const shoal_format *f)
   return f->dense ? SHOAL_CPU_DENSE : ((const shoal_cpu_format *)f->detail)->layout;
 }
 
-/* Moves outside the step (evaluation output, checkpoints of activations, tests): the primitive lives for one call. */
+/* Conversion outside the step (evaluation output, checkpoints of activations, tests): creates a primitive for one
+ * call. */
 static shoal_status move(shoal_cpu *b, const shoal_shape *s, const shoal_format *from, const shoal_format *to,
                          const float *x, float *y)
 {

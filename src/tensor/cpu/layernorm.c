@@ -1,12 +1,12 @@
 /* Layer norm over the last dimension, row by row (Ba, Kiros, Hinton, Layer Normalization, 2016).
  *
- * A row fits the first-level cache, so its moments and its output cost one pass over memory.  dscale and dshift are
- * sums over rows: each block of ROWS rows sums into its own line of scratch, and the lines are joined in order, so the
- * bits do not depend on the number of threads.  `saved`: mean and rate of each row, [rows][2]. */
+ * A row fits the L1 cache, so its moments and its output cost one pass over memory.  dscale and dshift are sums over
+ * rows: each block of ROWS rows has its own partial sums in scratch, which are combined in order, so the bits do not
+ * depend on the number of threads.  `saved`: mean and rate of each row, [rows][2]. */
 #include "tensor/cpu/cpu_impl.h"
 #include <math.h>
 
-enum { LANES = 16, BLOCKS = 64 }; /* at most BLOCKS lines of partial sums */
+enum { LANES = 16, BLOCKS = 64 }; /* at most BLOCKS sets of partial sums */
 
 typedef struct {
   shoal_op op;
@@ -20,7 +20,7 @@ typedef struct {
   float *y, *dx, *saved, *partial;
 } pass;
 
-/* Sums of f(i) over a row in LANES fixed lanes: the same order for any instruction set of one kernel. */
+/* Sum of an expression over a row in LANES fixed lanes: the same order for every instruction set. */
 #define ROW_SUM(result, n, expression)                                                                                 \
   do {                                                                                                                 \
     float lane_[LANES] = { 0 };                                                                                        \
@@ -138,7 +138,7 @@ static shoal_status layernorm_backward(shoal_op *op, const shoal_op_args *a)
 shoal_status shoal_cpu_plan_layernorm(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
 {
   layernorm_op *p;
-  if (in && in[0].bytes && !in[0].dense) return shoal_cpu_plan_densely(b, d, in, shoal_cpu_plan_layernorm, out);
+  if (in && in[0].bytes && !in[0].dense) return shoal_cpu_plan_dense_wrapper(b, d, in, shoal_cpu_plan_layernorm, out);
   SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));
   shoal_op *op = &p->op;
   p->width = d->in[0].dim[d->in[0].ndim - 1];

@@ -1,13 +1,13 @@
 /* Softmax and cross-entropy in one pass over the logits.
  *
- * The largest logit is taken out first, so that exp cannot overflow.  With z the shifted logits and S = sum exp z, the
+ * The largest logit is subtracted first, so that exp cannot overflow.  With z the shifted logits and S = sum exp z, the
  * loss of a row is  sum over targets t of t (log S - z); its gradient is softmax - target.  Rows are independent, and
- * their losses are summed in double in order of the rows: the bits do not depend on the number of threads. */
+ * their losses are summed in double in row order, so the bits do not depend on the number of threads. */
 #include "tensor/cpu/cpu_impl.h"
 #include "tensor/cpu/vecmath.h"
 #include <math.h>
 
-enum { BATCH = 512, LANES = 16 }; /* rows whose losses wait on the stack */
+enum { BATCH = 512, LANES = 16 }; /* BATCH: rows whose losses are kept on the stack before summing */
 
 typedef struct {
   const float *logits;
@@ -19,7 +19,7 @@ typedef struct {
   unsigned char *hit;
 } pass;
 
-/* exp(x - largest) into e; their sum. */
+/* Writes exp(x - largest) to e and returns the sum. */
 static inline __attribute__((always_inline)) double exp_row(int64_t n, const float *x, float largest, float *e)
 {
   float lane[LANES] = { 0 };
@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) double exp_row(int64_t n, const flo
   return sum;
 }
 
-/* Position of the first largest logit; NaN never is. */
+/* Index of the first largest logit, ignoring NaN. */
 static int64_t argmax(int64_t n, const float *x)
 {
   int64_t best = 0;

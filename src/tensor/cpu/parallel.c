@@ -1,8 +1,8 @@
-/* Spreading a loop over threads in pieces short enough for the network to be polled in between.
+/* Parallel loops in pieces short enough to poll the network in between.
  *
  * A pass over a large model (an optimizer step over 20 million weights takes 40 ms on one core) would starve the
- * exchange that runs beside it, so the loop is cut into pieces of about 8 MB per thread, near 1 ms, and the progress
- * function runs after each.  With one thread and a small range all of this is one direct call. */
+ * exchange in flight, so the loop is split into pieces of about 8 MB per thread, about 1 ms, and the progress function
+ * runs after each.  With one thread and a small range this is one direct call. */
 #include "tensor/cpu/cpu_impl.h"
 
 enum { PIECE_BYTES = 8 << 20, SMALL_BYTES = 256 << 10 };

@@ -1,7 +1,7 @@
-/* Operations that look at one element at a time: relu, gelu, add; and flatten, which moves to dense.
+/* Pointwise operations: relu, gelu, add; and flatten, which converts to dense.
  *
- * They run over the bytes of a format as they lie, padding included: zeros of the padding give zeros.  Add takes both
- * inputs in the format of the first blocked one; an input in another format is reordered on the way. */
+ * They process the memory of a format in storage order, padding included: padding zeros give zeros.  Add uses the
+ * format of its first blocked input; an input in another format is reordered. */
 #include "tensor/cpu/cpu_impl.h"
 #include "tensor/cpu/vecmath.h"
 #include <stdlib.h>
@@ -127,7 +127,7 @@ shoal_status shoal_cpu_plan_gelu(shoal_cpu *b, const shoal_op_desc *d, const sho
   op->forward = gelu_forward;
   op->backward_data = gelu_backward;
   op->backward_reads_x = true;
-  op->y_may_be_x = !d->training; /* backward wants x itself */
+  op->y_may_be_x = !d->training; /* backward reads x */
   op->dx_may_be_dy = true;
   *out = op;
   return SHOAL_OK;
@@ -182,7 +182,7 @@ static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)
   return SHOAL_OK;
 }
 
-/* Both inputs get the same gradient; a NULL one is not wanted, and either may be dy itself. */
+/* Both inputs get the same gradient; a NULL one is not needed, and either may be dy itself. */
 static shoal_status add_backward(shoal_op *op, const shoal_op_args *a)
 {
   add_op *p = (add_op *)op;

@@ -1,9 +1,9 @@
-/* Max and average pooling in every format, 16 channels at a time where they lie side by side.
+/* Max and average pooling in every format, 16 channels at a time where they are contiguous.
  *
- * Padding is not data: windows are cut to the plane, so it never wins a maximum and is not counted in a mean.  Of equal
- * maxima the first in scan order wins, and a NaN wins over everything, so that it cannot hide; oneDNN's kernel drops
- * it.  `saved` holds the winner's place in its window, one uint16 per output, so backward reads neither x nor y.  Each
- * dx receives its contributions in scan order of the outputs, for any number of threads.
+ * Windows are clipped to the plane, so padding is excluded from the maximum and from the count of a mean.  Of equal
+ * maxima the first in scan order is chosen, and a NaN counts as the maximum, so that it propagates (oneDNN's kernel
+ * drops it).  `saved` holds the position of the maximum in its window, one uint16 per output, so backward reads neither
+ * x nor y.  Each dx receives its contributions in scan order of the outputs, for any number of threads.
  *
  *   window of output (p,q), kernel 3x2:     0 1
  *                                           2 3     places, whether cut or not
@@ -15,7 +15,7 @@
 typedef struct {
   shoal_op op;
   shoal_cpu_view x, y;
-  bool disjoint; /* windows neither overlap nor leave gaps nor meet padding: dx is stored, not added */
+  bool disjoint; /* no overlap, gaps or padding: dx is stored, not accumulated */
 } pool_op;
 
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
   uint16_t *place;
 } pass;
 
-/* A window cut to the plane: positions [top, bottom) x [left, right), and where an uncut one would begin. */
+/* A window clipped to the plane: positions [top, bottom) x [left, right), and the origin before clipping. */
 typedef struct {
   int64_t top, bottom, left, right, top0, left0;
 } window;
@@ -46,7 +46,7 @@ static inline window window_at(const shoal_op_desc *d, int64_t pq)
     for (int64_t j = (w).left; j < (w).right; j++)
 #define PLACE(d, w, i, j) ((int)(((i) - (w).top0) * (d)->kernel[1] + (j) - (w).left0))
 
-/* The rows of one unit: x position r at x + r * xs, output r at y + r * ys, winners at place + r * 16. */
+/* The rows of one unit: x position r at x + r * xs, output r at y + r * ys, positions of maxima at place + r * 16. */
 typedef struct {
   const float *x;
   float *y;
@@ -60,7 +60,7 @@ static inline unit unit_of(const pass *t, size_t index, bool backward)
   const shoal_cpu_view *x = &t->p->x, *y = &t->p->y;
   int64_t image = (int64_t)index / x->groups, group = (int64_t)index % x->groups;
   int64_t x_at = shoal_cpu_unit_at(x, image, group), y_at = shoal_cpu_unit_at(y, image, group);
-  /* Backward reads what is shaped like y and writes what is shaped like x. */
+  /* Backward reads dy, shaped like y, and writes dx, shaped like x. */
   unit u = { .x = t->x + (backward ? y_at : x_at),
              .y = t->y + (backward ? x_at : y_at),
              .xs = x->row_stride,
@@ -123,7 +123,8 @@ SHOAL_CPU_KERNEL static void max_range(const void *context, size_t begin, size_t
   }
 }
 
-/* dx of the winners.  `disjoint`: every position lies in exactly one window, so dx is written once, zeros included. */
+/* Gradient of the maxima.  `disjoint`: every position is in exactly one window, so dx is written once, zeros
+ * included. */
 static inline __attribute__((always_inline)) void max_back16(const shoal_op_desc *d, const unit *u, bool disjoint)
 {
   for (int64_t pq = 0; pq < u->outputs; pq++) {
@@ -238,7 +239,7 @@ static shoal_status pool_backward(shoal_op *op, const shoal_op_args *a)
   return SHOAL_OK;
 }
 
-/* y comes in the layout of x. */
+/* y has the layout of x. */
 static shoal_status plan(shoal_cpu *b, pool_op *p)
 {
   shoal_op *op = &p->op;

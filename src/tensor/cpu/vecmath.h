@@ -1,7 +1,7 @@
-/* exp and the normal distribution in plain arithmetic, so that loops over them vectorise.
+/* exp and the normal distribution without library calls or branches, so that loops over them vectorise.
  *
- * Both are fits made for this file, minimax in the relative error; unit.tensor.cpu_own compares them with libm over
- * their range.  The library's expf and erff are more exact by a fraction of a bit, and many times slower here. */
+ * Both are polynomial fits, minimax in the relative error; unit.tensor.cpu_own compares them with libm over their
+ * range.  libm's expf and erff are more accurate by a fraction of a bit, and many times slower here. */
 #ifndef SHOAL_TENSOR_CPU_VECMATH_H
 #define SHOAL_TENSOR_CPU_VECMATH_H
 #include <stdint.h>
@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) float shoal_cpu_exp(float x)
   p = p * r * r + r + 1.0f;
   int32_t bits;
   memcpy(&bits, &shifted, sizeof bits);
-  bits = (int32_t)((uint32_t)bits << 23) + 0x3f800000; /* 2^n; the high bits of the shift constant fall off */
+  bits = (int32_t)((uint32_t)bits << 23) + 0x3f800000; /* 2^n; the shift discards the high bits of the constant */
   float scale;
   memcpy(&scale, &bits, sizeof scale);
   return p * scale;

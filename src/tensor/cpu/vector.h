@@ -1,9 +1,9 @@
-/* Sixteen floats side by side, as a GCC vector: one register with AVX-512, two with AVX2, four with SSE.
+/* A GCC vector of sixteen floats: one register with AVX-512, two with AVX2, four with SSE.
  *
  * Loads, stores and masks are macros, because functions that pass such a vector have another calling convention on
- * each instruction set, and the kernels are compiled for several.  Masks (-1 or 0 per lane) are made by integer
- * arithmetic: GCC 12 takes comparisons of 512-bit vectors apart into sixteen scalar ones when their result is used as
- * a number, which made the maximum pool five times slower. */
+ * each instruction set, and the kernels are compiled for several.  Masks (-1 or 0 per lane) are computed by integer
+ * arithmetic: GCC 12 splits a comparison of 512-bit vectors into sixteen scalar ones if its result is used as a value,
+ * which made max pooling five times slower. */
 #ifndef SHOAL_TENSOR_CPU_VECTOR_H
 #define SHOAL_TENSOR_CPU_VECTOR_H
 

@@ -1,13 +1,13 @@
-/* One way to look at channels in every format that own loops read.
+/* A uniform view of channels for every format that own loops can read.
  *
- * The tensor is cut into units, one per image and group of channels.  A unit is a small matrix: `rows` positions
- * (h*w) by `lanes` channels that lie side by side.
+ * The tensor is divided into units, one per image and group of channels.  A unit is a small matrix: `rows` positions
+ * (h*w) by `lanes` contiguous channels.
  *
  *   nChw16c        lanes 16, row stride 16          nchw     lanes 1, row stride 1: a plane
  *   nChw8c         lanes 8,  row stride 8           [n, c]   one image, rows = n, lanes 16, row stride c
  *   nhwc           lanes 16, row stride c
  *
- * The last group may have fewer channels than lanes; if `padded` its lanes are stored all the same, as zeros. */
+ * The last group may have fewer channels than lanes; if `padded`, the remaining lanes are stored as zeros. */
 #ifndef SHOAL_TENSOR_CPU_VIEW_H
 #define SHOAL_TENSOR_CPU_VIEW_H
 #include "tensor/cpu/cpu_impl.h"

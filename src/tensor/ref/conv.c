@@ -1,8 +1,8 @@
-/* Convolution (cross-correlation, as everybody in this field means it), by its definition:
+/* Convolution (cross-correlation, as usual in deep learning), by its definition:
  *
  *   y[n,o,p,q] = b[o] + sum over i,u,v of  x[n, i, p*stride-pad+u, q*stride-pad+v] * w[o,i,u,v]
  *
- * Both gradients walk the same index set and only change what is summed, so one visitor serves all three. */
+ * Forward and both gradients iterate over the same index set and differ only in what they sum. */
 #include "tensor/ref/ref_impl.h"
 #include <string.h>
 
@@ -18,7 +18,7 @@ static sizes sizes_of(const shoal_op_desc *d)
   return (sizes){ x[0], x[1], x[2], x[3], y[1], y[2], y[3], d->kernel[0], d->kernel[1] };
 }
 
-/* Where output (p,q) under kernel (u,v) looks in a plane of x; false where that is padding. */
+/* Offset in a plane of x that output (p,q) reads through kernel element (u,v); false if it is padding. */
 static bool source(const shoal_op_desc *d, const sizes *s, int64_t p, int64_t q, int64_t u, int64_t v, int64_t *out)
 {
   int64_t row = p * d->stride[0] - d->pad[0] + u, column = q * d->stride[1] - d->pad[1] + v;
@@ -55,7 +55,7 @@ static shoal_status forward(shoal_op *op, const shoal_op_args *a)
   return SHOAL_OK;
 }
 
-/* One element of dw: every output position times the x it saw through kernel element (i,u,v). */
+/* One element of dw: the sum of dy times the x that each output read through kernel element (i,u,v). */
 static double dw_element(const shoal_op *op, const shoal_op_args *a, const sizes *s, int64_t o, int64_t i, int64_t u,
                          int64_t v)
 {
@@ -88,7 +88,7 @@ static shoal_status backward_weights(shoal_op *op, const shoal_op_args *a)
   return SHOAL_OK;
 }
 
-/* dx scatters instead of gathering: each output hands dy * w back to where it looked. */
+/* dx is computed by scattering: each output adds dy * w to the inputs it read. */
 static void scatter_patch(const shoal_op *op, const sizes *s, float dy, const float *w, int64_t p, int64_t q, float *dx)
 {
   int64_t at;

@@ -12,13 +12,13 @@ shoal_status shoal_ref_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64
       double sum = 0;
       for (int64_t l = 0; l < k; l++)
         sum += (double)(ta ? a[l * lda + i] : a[i * lda + l]) * (tb ? bm[j * ldb + l] : bm[l * ldb + j]);
-      /* beta = 0 overwrites: C may hold anything then, NaN included */
+      /* beta = 0 overwrites C, which may be uninitialised or NaN */
       c[i * ldc + j] = (float)(alpha * sum + (beta == 0 ? 0 : (double)beta * c[i * ldc + j]));
     }
   return SHOAL_OK;
 }
 
-/* One row: its loss, and dlogits = scale * (softmax - target).  The largest logit is taken out first, so that exp
+/* One row: its loss, and dlogits = scale * (softmax - target).  The largest logit is subtracted first, so that exp
  * cannot overflow; with z the shifted logits and S = sum exp z, loss = sum over targets t of t * (log S - z). */
 static double xent_row(int64_t classes, const float *logits, int32_t label, double largest, double smoothing,
                        double scale, float *dlogits)

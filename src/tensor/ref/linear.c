@@ -1,4 +1,4 @@
-/* y = x W^T + b.  Leading dimensions of x are just more rows, so [batch, time, in] needs no code of its own. */
+/* y = x W^T + b.  Leading dimensions of x count as rows, so [batch, time, in] needs no special code. */
 #include "tensor/ref/ref_impl.h"
 #include <string.h>
 

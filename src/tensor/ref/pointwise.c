@@ -1,5 +1,5 @@
-/* Operations that look at one element at a time: relu, gelu, add, dropout, and flatten, which only renames dimensions.
- * Each element is read before it is written, so all of them may run in place. */
+/* Pointwise operations: relu, gelu, add, dropout; and flatten, which only changes the shape.  Each element is read
+ * before it is written, so all of them may run in place. */
 #include "base/rng.h"
 #include "tensor/ref/ref_impl.h"
 #include <math.h>
@@ -61,7 +61,7 @@ void shoal_ref_plan_gelu(shoal_op *op)
   op->forward = gelu_forward;
   op->backward_data = gelu_backward;
   op->backward_reads_x = true;
-  op->y_may_be_x = !op->desc.training; /* backward wants x itself */
+  op->y_may_be_x = !op->desc.training; /* backward reads x */
   op->dx_may_be_dy = true;
 }
 
@@ -109,7 +109,7 @@ void shoal_ref_plan_flatten(shoal_op *op)
   op->y_may_be_x = op->dx_may_be_dy = true;
 }
 
-/* The mask is not stored: it is a function of the address, so backward computes it again.  See tensor/op.h. */
+/* The mask is not stored: it is a function of the element's index, so backward recomputes it.  See tensor/op.h. */
 static void apply_mask(const shoal_op *op, const shoal_op_args *a, const float *x, float *y)
 {
   const shoal_shape *s = &op->desc.out;

@@ -1,13 +1,13 @@
 /* Pooling: the largest or the mean of each window, or the mean of the whole plane.
  *
- * Padding is not data: it never wins a maximum and is not counted in a mean.  Of equal maxima the first in scan order
- * wins, and `saved` remembers its place in the plane (one int64 per output), so backward needs neither x nor y.  A NaN
- * wins over everything, so that it cannot hide. */
+ * Padding is excluded from the maximum and from the count of a mean.  Of equal maxima the first in scan order is
+ * chosen, and `saved` holds its offset in the plane (one int64 per output), so backward needs neither x nor y.  A NaN
+ * counts as the maximum, so that it propagates. */
 #include "tensor/ref/ref_impl.h"
 #include <math.h>
 #include <string.h>
 
-/* The window of output (p,q), cut to the plane: rows [top, bottom), columns [left, right).  Never empty. */
+/* The window of output (p,q), clipped to the plane: rows [top, bottom), columns [left, right).  Never empty. */
 typedef struct {
   int64_t top, bottom, left, right;
 } window;

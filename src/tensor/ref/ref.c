@@ -1,5 +1,5 @@
-/* The table of the reference backend and the birth of its operations: one planner per kind, one struct for all.
- * Formats are always dense, so moving to and from dense is a copy. */
+/* Function table of the reference backend and creation of its operations: one planner per kind, one struct for all.
+ * Formats are always dense, so conversion to and from dense is a copy. */
 #include "tensor/ref/ref.h"
 #include "base/mem.h"
 #include "tensor/ref/ref_impl.h"

@@ -1,7 +1,7 @@
 /* The reference backend: plain loops over dense row-major arrays, one thread, written to be read.
  *
- * It is the oracle the fast backends are tested against, so it prefers the textbook formula to the fast one and adds
- * up in double wherever a sum is long.  It is also what runs where nothing else is available. */
+ * The fast backends are tested against it, so it uses textbook formulas and accumulates long sums in double.  It is
+ * also the fallback where no other backend is available. */
 #ifndef SHOAL_TENSOR_REF_REF_H
 #define SHOAL_TENSOR_REF_REF_H
 #include "tensor/backend.h"

@@ -1,8 +1,7 @@
-/* What the files of this folder share: how an operation gets its functions, and the flat-vector functions of the
- * table.
+/* Internal header of the reference backend: planners of operations, and the flat-vector functions of the table.
  *
- * A planner receives an operation whose description is checked, whose formats are dense and whose other fields are
- * zero; it sets the functions and what the operation needs to keep. */
+ * A planner receives an operation with a checked description, dense formats and all other fields zero; it sets the
+ * functions and the sizes the operation needs. */
 #ifndef SHOAL_TENSOR_REF_REF_IMPL_H
 #define SHOAL_TENSOR_REF_REF_IMPL_H
 #include "tensor/backend.h"
@@ -33,7 +32,7 @@ shoal_status shoal_ref_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, 
 shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
                             float *w);
 
-/* dy as it arrives before a fused relu: nothing passes where the output was cut to zero. */
+/* Gradient of the input of a fused relu: zero where the relu's output is zero. */
 static inline float shoal_ref_before_relu(const shoal_op *op, const shoal_op_args *a, int64_t i)
 {
   return op->desc.relu && !(a->y[i] > 0) ? 0.0f : a->dy[i];

@@ -1,7 +1,7 @@
-/* Operations on the last dimension (linear, layer norm) read dense tensors.  When a producer hands over a blocked one
- * all the same, this wraps the operation: the input is reordered into scratch before each call, its gradient back
- * after.  Networks of this program never need it, because flatten and globalpool come before; it is here so that every
- * operation takes every format. */
+/* Wrapper for operations on the last dimension (linear, layer norm), which read dense tensors only.  If the producer's
+ * format is blocked, the input is reordered into scratch before each call and its gradient back afterwards.  The
+ * built-in networks never need it, because flatten or globalpool comes before; with it every operation accepts every
+ * format. */
 #include "tensor/cpu/cpu_impl.h"
 #include <stdlib.h>
 
@@ -76,8 +76,8 @@ done:
   return st;
 }
 
-shoal_status shoal_cpu_plan_densely(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
-                                    shoal_cpu_planner *planner, shoal_op **out)
+shoal_status shoal_cpu_plan_dense_wrapper(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
+                                          shoal_cpu_planner *planner, shoal_op **out)
 {
   wrapped_op *p;
   SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));

@@ -1,12 +1,12 @@
-/* The three cuts.  Each walks the nodes of a model and appends them to a new one, changed where the cut says so;
- * shapes, spaces and the arena then come out by themselves, and what is impossible is refused by the same checks.
+/* The three cuts.  Each walks the nodes of a model and appends them, modified as needed, to a new one.  Shapes, spaces
+ * and the arena are thus derived again, and the usual checks reject what is impossible.
  *
  *   narrow, hidden space {0..5}, keep {4, 1}:        W1 rows 4, 1        W2 columns 4, 1
  *
  *        in --W1[6,3]-- h --W2[2,6]-- out      =>    in --W1'[2,3]-- h' --W2'[2,2]-- out
  *
- * What must not come out by itself is where a number came from: `carry` copies that from the old parameter, composing
- * index lists, so that initial weights, gather and scatter always refer to the first model of the chain. */
+ * The origin of the elements cannot be derived: carry_origin() copies it from the old parameter and composes index
+ * lists, so that initial weights, gather and scatter always refer to the first model of the chain. */
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include <stdio.h>
@@ -30,7 +30,7 @@ static shoal_status rebuild_open(rebuild *r, const shoal_model *from, const shoa
   return SHOAL_ALLOC((size_t)from->nodes, &r->map);
 }
 
-/* Ends with the new model in *out, or with nothing. */
+/* Sets *out to the finished model, or destroys it on error. */
 static shoal_status rebuild_close(rebuild *r, shoal_status st, shoal_model **out)
 {
   free(r->map);
@@ -55,8 +55,8 @@ static shoal_status compose(const int64_t *old, const int64_t *keep, int64_t n, 
   return SHOAL_OK;
 }
 
-/* Where parameter q of the new model comes from: p of the old one, these rows and columns of it. */
-static shoal_status carry(shoal_param *q, const shoal_param *p, const int64_t *rows, const int64_t *cols)
+/* Records that parameter q of the new model holds these rows and columns of p of the old one. */
+static shoal_status carry_origin(shoal_param *q, const shoal_param *p, const int64_t *rows, const int64_t *cols)
 {
   q->init = p->init;
   q->fan_in = p->fan_in, q->fan_out = p->fan_out;
@@ -70,18 +70,18 @@ static shoal_status carry(shoal_param *q, const shoal_param *p, const int64_t *r
   return compose(p->cols, cols, q->shape.dim[1], &q->cols);
 }
 
-/* What shoal_model_add wants in out.dim[0] of a linear or convolution. */
+/* The width that shoal_model_add expects in out.dim[0] of a linear or convolution. */
 static int64_t width_of(const shoal_node *n)
 {
   return n->kind == SHOAL_OP_LINEAR ? n->out.dim[n->out.ndim - 1] : n->out.dim[0];
 }
 
-/* Inputs and unit of `n`, a copy of node i of `from`, in the numbers of the new model. */
+/* Converts inputs and unit of `n`, a copy of node i of `from`, to the numbering of the new model. */
 static void renumber(rebuild *r, int i, shoal_node *n)
 {
   int unit = r->from->node[i].unit;
   for (int k = 0; k < shoal_node_inputs(n); k++) n->in[k] = n->in[k] < 0 ? -1 : r->map[n->in[k]];
-  r->unit += unit != r->last_unit; /* numbers stay dense when a unit has lost all its nodes */
+  r->unit += unit != r->last_unit; /* unit numbers stay contiguous when a unit has lost all its nodes */
   r->last_unit = unit;
   n->unit = r->unit;
 }
@@ -102,11 +102,11 @@ static shoal_status append(rebuild *r, int i, shoal_node *n, int64_t width, cons
   new->stream = old->stream;
   shoal_node_params(new, is);
   if (old->rank == new->rank) {
-    for (int k = 0; k < count; k++) SHOAL_TRY(carry(&r->to->param[is[k]], &r->from->param[was[k]], rows, cols));
+    for (int k = 0; k < count; k++) SHOAL_TRY(carry_origin(&r->to->param[is[k]], &r->from->param[was[k]], rows, cols));
     return SHOAL_OK;
   }
-  if (old->weight[1] < 0) return SHOAL_OK; /* just factored: the factors are new, the bias is as it was */
-  return carry(&r->to->param[new->weight[1]], &r->from->param[old->weight[1]], NULL, NULL);
+  if (old->weight[1] < 0) return SHOAL_OK; /* just factored: only the bias has an origin */
+  return carry_origin(&r->to->param[new->weight[1]], &r->from->param[old->weight[1]], NULL, NULL);
 }
 
 /* ---- slice ---- */
@@ -123,7 +123,7 @@ static shoal_status append_head(rebuild *r, const shoal_model *head, int family)
   to->classes = head->classes;
   rebuild h = { .from = head, .to = to, .last_unit = -1, .unit = units - 1 };
   SHOAL_TRY(SHOAL_ALLOC((size_t)head->nodes + 1, &h.map));
-  h.map[head->nodes] = boundary; /* what the head calls its input */
+  h.map[head->nodes] = boundary; /* the head's input */
   shoal_status st = SHOAL_OK;
   for (int i = 0; i < head->nodes && st == SHOAL_OK; i++) {
     shoal_node n = head->node[i];
@@ -172,7 +172,7 @@ typedef struct {
   const bool *residual_keep;
 } selection;
 
-/* A unit of the value's space is `grain` consecutive places of its dimension 0. */
+/* Number of consecutive indices of dimension 0 that form a unit of the value's space. */
 static int64_t grain_of(const shoal_model *m, int v)
 {
   return shoal_value_shape(m, v)->dim[0] / m->space_size[m->node[v].space];
@@ -183,7 +183,7 @@ static int space_of(const shoal_model *m, int v)
   return v < 0 ? -1 : m->node[v].space;
 }
 
-/* Dimension 0 of the weights is that of the output, unless the layer works on the last of several dimensions. */
+/* Whether dimension 0 of the weight is that of the output; not if the layer acts on the last of several dimensions. */
 static bool follows_units(const shoal_node *n)
 {
   return n->out.ndim == 1 || n->kind == SHOAL_OP_CONV || n->kind == SHOAL_OP_BATCHNORM;
@@ -209,7 +209,7 @@ static int64_t kept_width(const shoal_model *m, int v, const selection *s)
   return s->count[space] * grain_of(m, v);
 }
 
-/* The kept places of dimension 0 of value v in their new order; NULL: all.  Caller frees. */
+/* The kept indices of dimension 0 of value v in their new order; NULL: all.  Caller frees. */
 static shoal_status kept_places(const shoal_model *m, int v, const selection *s, int64_t **out)
 {
   *out = NULL;
@@ -248,7 +248,7 @@ static shoal_status check_keep(const shoal_model *m, const selection *s)
   return SHOAL_OK;
 }
 
-/* The ADD that closes residual block r; *shortcut is its other input.  -1 when there is none. */
+/* The ADD that ends residual block r, or -1; *shortcut is its other input. */
 static int find_add(const shoal_model *m, int r, int *shortcut)
 {
   for (int i = 0; i < m->nodes; i++) {
@@ -271,8 +271,8 @@ bool shoal_model_residual_can_drop(const shoal_model *m, int r)
     const shoal_node *n = &m->node[i];
     for (int k = 0; k < shoal_node_inputs(n); k++) {
       bool from_body = n->in[k] >= 0 && m->node[n->in[k]].residual == r;
-      if (n->residual == r && !from_body && n->in[k] != shortcut) return false; /* enters elsewhere: a projection */
-      if (n->residual != r && from_body && i != add) return false;              /* read from outside */
+      if (n->residual == r && !from_body && n->in[k] != shortcut) return false; /* a second input: a projection */
+      if (n->residual != r && from_body && i != add) return false;              /* the body is read outside the block */
     }
   }
   return true;
@@ -283,19 +283,19 @@ static bool rectified(const shoal_model *m, int v)
   return v >= 0 && (m->node[v].relu || m->node[v].kind == SHOAL_OP_RELU);
 }
 
-/* Without its body the sum is its shortcut; *gone: not even a relu is left of it. */
-static void reduce_add(const rebuild *r, const selection *s, int i, shoal_node *n, bool *gone)
+/* Replaces the ADD of a dropped block by its shortcut; *removed: not even a relu remains. */
+static void reduce_add(const rebuild *r, const selection *s, int i, shoal_node *n, bool *removed)
 {
   for (int b = 0; b < r->from->residuals; b++) {
     int shortcut = -1;
     if (s->residual_keep[b] || find_add(r->from, b, &shortcut) != i) continue;
     int at = shortcut < 0 ? -1 : r->map[shortcut];
-    *gone = !n->relu || rectified(r->to, at);
+    *removed = !n->relu || rectified(r->to, at);
     n->kind = SHOAL_OP_RELU;
     n->relu = false;
     n->in[0] = shortcut;
     n->in[1] = -2;
-    if (*gone) r->map[i] = at;
+    if (*removed) r->map[i] = at;
     return;
   }
 }
@@ -305,13 +305,13 @@ static shoal_status narrow_node(rebuild *r, const selection *s, int i)
   const shoal_model *m = r->from;
   shoal_node n = m->node[i];
   int64_t *rows = NULL, *cols = NULL;
-  bool gone = false;
+  bool removed = false;
   shoal_status st = SHOAL_OK;
   if (n.residual >= 0 && s->residual_keep && !s->residual_keep[n.residual]) return SHOAL_OK;
-  if (n.residual >= 0 && s->residual_keep) /* the blocks that stay are counted anew */
+  if (n.residual >= 0 && s->residual_keep) /* renumber the remaining blocks */
     for (int b = 0, all = n.residual; b < all; b++) n.residual -= !s->residual_keep[b];
-  if (n.kind == SHOAL_OP_ADD && s->residual_keep) reduce_add(r, s, i, &n, &gone);
-  if (gone) return SHOAL_OK;
+  if (n.kind == SHOAL_OP_ADD && s->residual_keep) reduce_add(r, s, i, &n, &removed);
+  if (removed) return SHOAL_OK;
   bool flat = follows_units(&n);
   int64_t width = flat ? kept_width(m, i, s) : width_of(&n);
   if (flat) SHOAL_TRY_GOTO(st, kept_places(m, i, s, &rows), done);
@@ -358,7 +358,7 @@ static shoal_status check_factoring(const shoal_model *m, const shoal_node *n, i
   return SHOAL_OK;
 }
 
-/* One node, whose weight is multiplied out into its place in the arena of `from`. */
+/* One node; its weight is multiplied out to the weight's offset in the arena of `from`. */
 static shoal_status append_product(rebuild *r, int i, int64_t rank, shoal_factor_training train)
 {
   const shoal_node *old = &r->from->node[i];
@@ -373,7 +373,7 @@ static shoal_status append_product(rebuild *r, int i, int64_t rank, shoal_factor
   return SHOAL_OK;
 }
 
-/* Two nodes: x -> right, the layer with `rank` outputs; -> left, a linear or 1x1 convolution with bias and relu. */
+/* Two nodes: right, the layer with `rank` outputs; then left, a linear or 1x1 convolution with bias and relu. */
 static shoal_status append_chain(rebuild *r, int i, int64_t rank, shoal_factor_training train)
 {
   const shoal_node *old = &r->from->node[i];
@@ -394,7 +394,7 @@ static shoal_status append_chain(rebuild *r, int i, int64_t rank, shoal_factor_t
   r->to->node[r->map[i]].stream = old->stream;
   shoal_model_name_factors(&r->to->param[new->weight[0]], &r->to->param[r->to->node[id].weight[0]], w, rank, train);
   if (old->weight[1] < 0) return SHOAL_OK;
-  return carry(&r->to->param[new->weight[1]], &r->from->param[old->weight[1]], NULL, NULL);
+  return carry_origin(&r->to->param[new->weight[1]], &r->from->param[old->weight[1]], NULL, NULL);
 }
 
 shoal_status shoal_model_factor(const shoal_model *m, const shoal_factoring *how, shoal_factor_training train,

@@ -1,13 +1,13 @@
-/* Products in place of weights: what they cost, and where they are.  The cut itself stands with the others in cut.c.
+/* Factored weights: their cost, and the list of them.  The transformation itself is in cut.c with the other cuts.
  *
- * For x samples times positions, a weight of o x c and rank r (multiply-accumulates per step, in backward without what
- * nobody reads):
+ * For x samples times positions, a weight of o x c and rank r (multiply-accumulates per step, without gradients that
+ * are not needed):
  *
- *   product   x o c  forward, for dx, for dW      + o c r  to multiply it out      + o c r  per factor trained
+ *   product   x o c  forward, for dx, for dW      + o c r  to form it            + o c r  per factor trained
  *   chain     x r (o + c)  forward and for dx     + x r o  for the left factor, x r c for the right one
  *
- * A convolution has many positions and a small weight, a linear layer few rows and a large one: there a chain of low
- * rank saves most of the work, and a product of full rank would cost more than the layer. */
+ * A convolution has many positions and a small weight; a linear layer has few rows and a large weight, so a chain of
+ * low rank saves most of its work, while a product of full rank would cost more than the layer. */
 #include "nn/model_impl.h"
 
 double shoal_factor_macs(const shoal_model *m, int node, int64_t batch, shoal_factoring how,
@@ -18,7 +18,7 @@ double shoal_factor_macs(const shoal_model *m, int node, int64_t batch, shoal_fa
   int64_t rows = w->shape.dim[0];
   double o = (double)rows, c = (double)(w->count / (size_t)rows), r = (double)how.rank;
   double x = (double)batch * (double)shoal_shape_count(&n->out) / o;
-  bool dx = n->in[0] >= 0; /* somebody before it is trained, as good as always */
+  bool dx = n->in[0] >= 0; /* an earlier layer is trained, which is practically always so */
   bool a = train != SHOAL_TRAIN_B, b = train != SHOAL_TRAIN_A;
   bool left = o >= c ? a : b, right = o >= c ? b : a;
   if (!how.chain) return x * o * c * (2 + dx) + o * c * r * (1 + left + right);

@@ -1,11 +1,11 @@
-/* Moving numbers between the arena of a full model and that of a part of it.
+/* Gather and scatter between the arena of a full model and that of a part of it.
  *
- * Every parameter of the part knows its number in the full model and which rows and columns of it it holds, so both
- * directions are one walk over the part, in stretches that are contiguous on both sides. */
+ * Every parameter of the part records its number in the full model and the rows and columns it holds, so both
+ * directions are one walk over the part, in blocks that are contiguous on both sides. */
 #include "nn/model_impl.h"
 #include <string.h>
 
-/* Calls for each stretch: `part` and `full` are offsets in the arenas, `n` elements. */
+/* Called for each contiguous block: `part` and `full` are offsets in the arenas, `n` the elements. */
 typedef void stretch_fn(size_t part, size_t full, size_t n, const float *from, float *to);
 
 static void to_part(size_t part, size_t full, size_t n, const float *from, float *to)
@@ -18,7 +18,7 @@ static void to_full(size_t part, size_t full, size_t n, const float *from, float
   memcpy(to + full, from + part, n * sizeof *to);
 }
 
-/* A tensor is rows x columns x the rest, which is always whole. */
+/* A tensor is rows x columns x remaining dimensions, which are never cut. */
 static void walk_param(const shoal_param *p, size_t full_offset, stretch_fn *f, const float *from, float *to)
 {
   size_t rows = (size_t)p->shape.dim[0], cols = p->shape.ndim > 1 ? (size_t)p->shape.dim[1] : 1;

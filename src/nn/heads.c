@@ -1,4 +1,4 @@
-/* See heads.h.  Names of layers stay short, since a slice puts "head." before them. */
+/* See heads.h.  Layer names are short, since a slice prefixes them with "head.". */
 #include "nn/heads.h"
 #include "base/mem.h"
 #include <stdio.h>
@@ -18,7 +18,7 @@ shoal_head shoal_head_from_name(const char *name)
   return SHOAL_HEADS;
 }
 
-/* A head under construction: the first error sticks. */
+/* A head under construction; the first error is kept and ends the construction. */
 typedef struct {
   shoal_model *m;
   shoal_status st;
@@ -63,7 +63,7 @@ static void conv1x1(builder *b, int number, int64_t width)
   add(b, &n, SHOAL_INIT_KAIMING);
 }
 
-/* Mean pool to h x w; nothing where the plane is that size. */
+/* Average pooling to h x w; nothing if the plane has that size. */
 static void pool(builder *b, const char *name, int64_t h, int64_t w)
 {
   const shoal_shape *in = shape(b);
@@ -100,7 +100,7 @@ static void build_mlp_sr(builder *b, int64_t classes)
   linear(b, "fc", 4, classes, SHOAL_INIT_UNIFORM);
 }
 
-/* Halve the height, then the width, and again, until few enough numbers are left. */
+/* Halve the height and the width alternately until few enough values are left. */
 static void build_nokland(builder *b, int64_t classes)
 {
   enum { FEW = 4096 };
@@ -131,7 +131,7 @@ shoal_status shoal_head_build(shoal_head kind, const shoal_shape *input, int64_t
 {
   bool plane = input->ndim == 3;
   SHOAL_CHECK(plane || input->ndim == 1, SHOAL_ERR_ARG,
-              "a head behind an output of %d dimensions per sample; heads take [channels, h, w] or [width]",
+              "a head after an output of %d dimensions per sample; heads take [channels, h, w] or [width]",
               input->ndim);
   if (kind == SHOAL_HEAD_AUTO) kind = plane ? SHOAL_HEAD_MLP_SR : SHOAL_HEAD_LINEAR;
   builder b = { .last = -1 };

@@ -1,22 +1,22 @@
-/* Initial weights: every number is a function of (seed, parameter number and element index in the full model).
+/* Initial weights: every value is a function of (seed, parameter number and element index in the full model).
  *
- * So a rank that holds a slice or a narrow part starts with exactly the numbers the full model would have there, and
- * nobody has to send any.  Element i of a parameter takes word i % 4 of the random block i / 4; normal numbers come in
- * pairs from the words of even and odd elements.  Heads draw from streams of their own, by their family. */
+ * So a rank that holds a slice or a narrow part starts with exactly the values of the full model, without
+ * communication.  Element i of a parameter uses word i % 4 of random block i / 4; normal numbers are generated in pairs
+ * from the words of even and odd elements.  Heads have their own random streams, by family. */
 #include "base/rng.h"
 #include "nn/model_impl.h"
 #include <math.h>
 
-/* Factors have no number in the full model; theirs start here, clear of any parameter number. */
+/* Factors have no number in the full model; their streams start here, above any parameter number. */
 enum { FACTOR_STREAM = 1 << 24 };
 
 typedef struct {
   uint64_t seed;
   uint32_t stream;
   shoal_init init;
-  float scale; /* half width of UNIFORM, standard deviation of the normal ones */
+  float scale; /* half width of UNIFORM, else the standard deviation */
   uint64_t block;
-  shoal_rng_block words; /* of `block`: neighbours come in one piece */
+  shoal_rng_block words; /* of `block`; cached for neighbouring elements */
 } source;
 
 static source source_of(const shoal_param *p, int number, uint64_t seed)

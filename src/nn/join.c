@@ -1,9 +1,10 @@
-/* Several models side by side: one arena, one optimizer, one place in the checkpoint, for a rank that trains more than one.
+/* Several models in one arena, with one optimizer and one entry in the checkpoint, for a rank that trains more than
+ * one.
  *
- *   part 0: w0 w1 w2 w3        part 1: w0 w1        joined: [ w0 w1 w2 w3 . . | w0 w1 . . ]       . padding, never touched
+ *   part 0: w0 w1 w2 w3        part 1: w0 w1        joined: [ w0 w1 w2 w3 . . | w0 w1 . . ]       . padding, unused
  *
- * Nodes come along for what they say about parameters and statistics.  What they read is meaningless here: every part has
- * an input of its own. */
+ * Nodes are copied because they describe parameters and statistics.  Their inputs are meaningless here: every part has
+ * its own input. */
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static void move_number(int *number, int by)
   if (*number >= 0) *number += by;
 }
 
-/* `copy` is a copy of the part; what its entries own goes over to the joined model. */
+/* `copy` is a copy of the part; ownership of what its entries hold passes to the joined model. */
 static void append(shoal_model *m, shoal_model *copy, size_t weights_at, size_t stats_at)
 {
   for (int i = 0; i < copy->nodes; i++) {

@@ -1,8 +1,8 @@
-/* Building a description: nodes are appended one by one, each checked against the shapes before it, each bringing its
- * parameters, which take the next free place of the arena.
+/* Building a description: nodes are appended one by one; each is checked against the shapes before it, and its
+ * parameters get the next free offset of the arena.
  *
- * So the order of definition is the order of execution is the order in memory, and the gradients of late layers, which
- * are final first, lie at the end.  Nothing here knows numbers, only their places; init.c fills them in. */
+ * So definition order, execution order and memory order are the same, and the gradients of late layers, which are final
+ * first, are at the end.  This file handles offsets, not values; init.c fills in the values. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "nn/model_impl.h"
@@ -41,7 +41,7 @@ void shoal_model_destroy(shoal_model *m)
   free(m);
 }
 
-/* n = 0 and p = NULL give NULL. */
+/* Copies a buffer; n = 0 or p = NULL gives NULL. */
 static shoal_status duplicate(const void *p, size_t bytes, void **out)
 {
   *out = NULL;
@@ -76,7 +76,7 @@ shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out)
   SHOAL_CHECK(c, SHOAL_ERR_MEM, "copy of model %s", m->name);
   *c = *m;
   c->node = NULL, c->param = NULL, c->space_size = NULL, c->run = NULL;
-  c->params = 0; /* until its indices are its own */
+  c->params = 0; /* until its index lists are copied */
   shoal_status st = copy_into(c, m);
   if (st != SHOAL_OK) {
     shoal_model_destroy(c);
@@ -150,7 +150,7 @@ bool shoal_node_trains(const shoal_model *m, const shoal_node *n)
   return false;
 }
 
-/* Shape of the output and of the weights; n->out becomes the whole output shape. */
+/* Infers the shapes of output and weights; n->out becomes the full output shape. */
 static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape w[SHOAL_OP_WEIGHTS])
 {
   int64_t width = n->out.dim[0];
@@ -183,13 +183,13 @@ static shoal_status check_inputs(const shoal_model *m, const shoal_node *n)
   return SHOAL_OK;
 }
 
-/* The caller has made room. */
+/* The caller has reserved the space. */
 static int add_param(shoal_model *m, const shoal_node *n, const char *suffix, const shoal_shape *shape, shoal_init init)
 {
   shoal_param *p = &m->param[m->params];
   *p = (shoal_param){ .shape = *shape, .full = *shape, .init = init, .full_id = m->params, .factor_of = -1 };
   int length = snprintf(p->name, sizeof p->name, "%s.%s", n->name, suffix);
-  if (length >= (int)sizeof p->name) p->name[0] = 0; /* add refuses such names before it comes here */
+  if (length >= (int)sizeof p->name) p->name[0] = 0; /* shoal_model_add has rejected such names already */
   p->offset = m->weights;
   p->count = (size_t)shoal_shape_count(shape);
   p->node = m->nodes;
@@ -197,7 +197,7 @@ static int add_param(shoal_model *m, const shoal_node *n, const char *suffix, co
   return m->params++;
 }
 
-/* A B has the variance of the weight: A with variance 1/r (KAIMING_IN of fan 2r), B drawn as the weight would be. */
+/* A B has the variance of the weight: A has variance 1/r (KAIMING_IN with fan 2r), B is initialised like the weight. */
 void shoal_model_name_factors(shoal_param *left, shoal_param *right, const shoal_param *w, int64_t rank,
                               shoal_factor_training train)
 {
@@ -244,7 +244,7 @@ static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_
     }
 }
 
-/* The sizes of weights come from a run file: their sum must be one that can be counted in bytes. */
+/* Sizes come from a run file, so check that their sum in bytes does not overflow. */
 static shoal_status check_weights(const shoal_model *m, const shoal_node *n, const shoal_shape w[SHOAL_OP_WEIGHTS])
 {
   const int64_t most = INT64_C(1) << 48; /* 1 PiB in f32 */
@@ -300,7 +300,7 @@ shoal_status shoal_model_add(shoal_model *m, const shoal_node *given, shoal_init
   return SHOAL_OK;
 }
 
-/* Every node but the last is read by somebody, names differ, and only the last tensor of a unit leaves it. */
+/* Checks that every node but the last has a reader, names are unique, and only the last tensor of a unit leaves it. */
 static shoal_status check_graph(const shoal_model *m)
 {
   SHOAL_CHECK(m->nodes > 0, SHOAL_ERR_ARG, "model %s has no layers", m->name);
@@ -312,7 +312,7 @@ static shoal_status check_graph(const shoal_model *m)
       SHOAL_CHECK(strcmp(n->name, m->node[j].name) != 0, SHOAL_ERR_ARG, "model %s: two layers are named %s", m->name,
                   n->name);
     }
-    SHOAL_CHECK(read, SHOAL_ERR_ARG, "layer %s: nobody reads its output; connect or remove it", n->name);
+    SHOAL_CHECK(read, SHOAL_ERR_ARG, "layer %s: its output is not used; connect or remove it", n->name);
     for (int k = 0; k < shoal_node_inputs(n); k++) {
       int v = n->in[k], boundary = i - 1;
       while (boundary >= 0 && m->node[boundary].unit == n->unit) boundary--;
@@ -325,7 +325,7 @@ static shoal_status check_graph(const shoal_model *m)
   return SHOAL_OK;
 }
 
-/* What is trained comes first, so that it can be summed and updated as one piece. */
+/* Trained parameters come first, so that they can be summed and updated as one range. */
 static void place_params(shoal_model *m)
 {
   m->weights = 0;

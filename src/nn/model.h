@@ -1,6 +1,7 @@
-/* A model as a description: a list of nodes in execution order and the parameters they own.  No memory, no backend.
+/* A model description: a list of nodes in execution order and the parameters they own.  Holds no weights, needs no
+ * backend.
  *
- * Methods never look inside a layer; they cut the description, in three ways, and get a description again:
+ * Methods do not depend on the kinds of layers; they transform the description in three ways and get a new description:
  *
  *   slice    a layer range with a head attached         (local parallelism)
  *   narrow   index sets of hidden units, channels, or residual blocks   (independent subnets)
@@ -9,8 +10,8 @@
  *   [conv1]-[bn1]-+-[conv2]-[bn2]-[add]-[pool]-[fc]-loss
  *                 +-----------------'
  *
- * Every cut rebuilds the description node by node, so shapes are inferred anew and a cut of a cut is nothing special.
- * Where a parameter came from is written in the parameter itself, and always refers to the first model of the chain.
+ * Every cut rebuilds the description node by node, so shapes are inferred again and a cut can be cut further.  Each
+ * parameter records which elements of the first model of the chain it holds.
  *
  * A node names its inputs by number (smaller than its own); -1 is the network's input.  The last node's output are
  * the logits.  Shapes in nodes are per sample (no batch dimension). */
@@ -31,27 +32,28 @@ typedef enum {
   SHOAL_INIT_KAIMING_IN /* normal, sqrt(2 / fan_in) */
 } shoal_init;
 
-/* A tensor: a dense view into the flat arena.  Views follow each other without gaps, in definition order, those that are
- * not trained behind the others. */
+/* A parameter tensor: a dense view into the flat arena.  Views are contiguous in definition order; frozen ones come
+ * last. */
 typedef struct {
-  char name[SHOAL_NAME_MAX]; /* "layer1.0.conv1.weight", as PyTorch's reference models would say */
+  char name[SHOAL_NAME_MAX]; /* "layer1.0.conv1.weight", as in PyTorch's reference models */
   shoal_shape shape;
-  size_t offset, count; /* in the arena, in elements */
+  size_t offset, count; /* in elements of the arena */
   shoal_init init;
-  int64_t fan_in, fan_out; /* of the full model: narrowing does not change the initial weights */
-  bool decay;              /* a weight matrix or filter (not bias, not norm) */
+  int64_t fan_in, fan_out; /* of the full model, so that narrowing keeps the initial weights */
+  bool decay;              /* subject to weight decay by default: a matrix or filter (not bias, not norm) */
   int node;
-  /* Where the elements come from in the full model: parameter number there, and for dimensions 0 and 1 the kept indices
-   * (NULL: all).  `full` is the full shape.  Initial weights are addressed by global index through this. */
+  /* Origin of the elements in the full model: the parameter number there, and for dimensions 0 and 1 the kept indices
+   * (NULL: all).  `full` is the full shape.  Initial weights are a function of the index in the full model. */
   int full_id; /* -1: a factor, which has no elements in common with the full model */
-  /* A factor: of which weight of the full model (its parameter number; else -1), and which of the two.  A belongs to the
-   * longer side of the weight's 2-D form, so it is the left one unless the weight has fewer rows than columns. */
+  /* For a factor: the parameter number of the weight it factors in the full model (else -1), and which of the two it
+   * is.  A belongs to the longer side of the weight's 2-D form, so it is the left one unless the weight has fewer rows
+   * than columns. */
   int factor_of;
   char factor; /* 'a' or 'b'; else 0 */
-  bool frozen; /* read but not trained: no gradient is made, and it lies behind everything that is trained */
+  bool frozen; /* read but not trained: has no gradient and lies after all trained parameters */
   shoal_shape full;
   int64_t *rows, *cols; /* owned */
-  int family;           /* 0: of the network; k: of the head a slice carries behind unit k - 1 */
+  int family;           /* 0: part of the network; k: of the head attached after unit k - 1 */
 } shoal_param;
 
 typedef struct {
@@ -61,21 +63,21 @@ typedef struct {
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2];
   bool bias, relu;
-  bool keep; /* its output stays readable after forward (shoal_plan_output): the boundary before a head */
+  bool keep; /* output stays readable after forward (shoal_plan_output), as at the boundary before a head */
   float eps, momentum, p;
   int weight[SHOAL_OP_WEIGHTS]; /* parameter numbers or -1 */
   int stats;                    /* offset of running mean, then variance, in the statistics arena; -1 */
-  /* factor: weight[0] is -1 and the weight is the product left right of two parameters (2-D form, AB spec section 4.1) */
+  /* Factored: weight[0] is -1 and the weight is the product left * right of two parameters (in its 2-D form) */
   int factor[2];   /* left [o, r] and right [r, i*kh*kw], or -1 */
-  size_t product;  /* where the product stands in shoal_params.products */
-  int unit;        /* cut points of `slice` lie between units: residual blocks and their like are never cut */
-  int space;       /* which unit space (set of hidden units) its output's dimension 0 belongs to; -1: none */
-  int residual;    /* number of the residual block it is the body of, or -1; see narrow */
-  int64_t rank;    /* of the factors: r; 0: an ordinary weight */
-  uint64_t stream; /* number of the node in the full model: keeps its dropout masks apart from others */
+  size_t product;  /* offset of the product in shoal_params.products */
+  int unit;        /* `slice` cuts between units only, so residual blocks stay whole */
+  int space;       /* unit space (set of hidden units) of dimension 0 of its output; -1: none */
+  int residual;    /* number of the residual block whose body it belongs to, or -1; see narrow */
+  int64_t rank;    /* rank r of the factors; 0: an ordinary weight */
+  uint64_t stream; /* number of the node in the full model: selects its dropout random stream */
 } shoal_node;
 
-/* A maximal stretch of the arena in which all parameters decay or none does: what an optimizer pass works on. */
+/* A maximal range of the arena in which all parameters decay or none does; the unit of an optimizer pass. */
 typedef struct {
   size_t offset, count;
   bool decay;
@@ -87,101 +89,103 @@ typedef struct {
   int64_t classes;
   float smoothing; /* label smoothing of the loss */
   int nodes, params, units, spaces, residuals;
-  bool joined;         /* several models side by side (shoal_model_join): an arena, no network */
+  bool joined;         /* several models in one arena (shoal_model_join); not a network */
   shoal_node *node;    /* owned */
   shoal_param *param;  /* owned */
   int64_t *space_size; /* owned: [spaces] units in each space */
   size_t weights;      /* arena length */
-  size_t trainable;    /* of these the first ones are trained: all unless a factor is frozen */
-  size_t products; /* room for products made before the step: the arena length of the model that was factored; or 0 */
-  size_t stats;    /* statistics arena length */
+  size_t trainable;    /* the first `trainable` weights are trained: all unless a factor is frozen */
+  size_t products;     /* size of shoal_params.products: arena length of the model that was factored; or 0 */
+  size_t stats;        /* statistics arena length */
   int runs;
-  shoal_decay_run *run; /* owned; made by finish */
+  shoal_decay_run *run; /* owned; set by finish */
 } shoal_model;
 
 /* ---- building (used by models.c and by heads) ---- */
 shoal_status shoal_model_create(const char *name, const shoal_shape *input, int64_t classes, shoal_model **out);
 void shoal_model_destroy(shoal_model *m);
 shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
-/** A node with the usual defaults: kernel and stride 1, no padding, no bias, eps 1e-5, momentum 0.1, unit 0, no residual
- *  block.  Start from it: in a zeroed node `residual` would name block 0. */
+/** Returns a node with the usual defaults: kernel and stride 1, no padding, no bias, eps 1e-5, momentum 0.1, unit 0, no
+ *  residual block.  Start from it: in a zeroed node `residual` would name block 0. */
 shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in);
-/** Append a node; infers shapes, makes parameters and statistics, and unit spaces (an ADD unites those of its inputs).
- *  `n` gives kind, name, in, attributes, unit, residual and for LINEAR/CONV the width in out.dim[0].  `init` is for the
- *  weight of LINEAR and CONV; their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or NULL) its
- *  number.  Errors are ERR_ARG with the node's name; the model is as before then. */
+/** Appends a node: infers shapes, creates its parameters, statistics and unit spaces (an ADD merges those of its
+ *  inputs).  `n` gives kind, name, in, attributes, unit, residual and for LINEAR/CONV the width in out.dim[0].  `init`
+ *  is for the weight of LINEAR and CONV; their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or
+ *  NULL) receives its number.  Errors are ERR_ARG with the node's name; the model is then unchanged. */
 shoal_status shoal_model_add(shoal_model *m, const shoal_node *n, shoal_init init, int *id_out);
-/** Close: numbers units and spaces; input space and output space are never partitioned (space -1).  ERR_ARG names a
- *  layer nobody reads, a name used twice, or a layer that reads across a unit boundary. */
+/** Completes the model: numbers units and spaces; input space and output space are never partitioned (space -1).
+ *  ERR_ARG names a layer whose output is unused, a duplicate name, or a layer that reads across a unit boundary. */
 shoal_status shoal_model_finish(shoal_model *m);
 
 /* ---- the three cuts ---- */
 /** Nodes of units [first, last) as a model of its own; its input is the boundary tensor before `first`.  With `head`
- *  (a model whose input has the boundary's shape) attached behind, parameters named "head.…"; head may be NULL when
- *  last is the end, or when the part only runs forward.  full_id and full shapes refer to the full model; those of the
- *  head to the head, told apart by `family`.  The head's parameters are the last of the arena. */
+ *  (a model whose input has the boundary's shape) attached, parameters named "head.…"; head may be NULL if `last` is
+ *  the end or the part only runs forward.  full_id and full shapes refer to the full model; those of the head to the
+ *  head, distinguished by `family`.  The head's parameters are the last of the arena. */
 shoal_status shoal_model_slice(const shoal_model *m, int first, int last, const shoal_model *head, shoal_model **out);
-/** Keep only some units: for every space s, keep[s] lists count[s] unit numbers in the order wanted (NULL: all).
- *  A channel that reaches a LINEAR through FLATTEN owns its h*w consecutive inputs (cols are then per channel block;
- *  they are expanded here).  residual_keep [residuals] (NULL: all) drops bodies of residual blocks: their node list is
- *  removed and the ADD becomes the identity (+ its relu, unless what it reads is already rectified).  ERR_ARG if a
- *  block changes the shape and so cannot go. */
+/** Keeps a subset of units: for every space s, keep[s] lists count[s] unit numbers in the new order (NULL: all).  A
+ *  channel that reaches a LINEAR through FLATTEN owns its h*w consecutive inputs (cols are then per channel block; they
+ *  are expanded here).  residual_keep [residuals] (NULL: all) drops bodies of residual blocks: their nodes are removed
+ *  and the ADD becomes the identity (with its relu, unless its input is already rectified).  ERR_ARG if a block changes
+ *  the shape and so cannot be dropped. */
 shoal_status shoal_model_narrow(const shoal_model *m, const int64_t *const *keep, const int64_t *count,
                                 const bool *residual_keep, shoal_model **out);
 /** Whether residual block r may be dropped: its shortcut is the identity. */
 bool shoal_model_residual_can_drop(const shoal_model *m, int r);
-/* Along which spaces `narrow` cuts a parameter: a unit of the row space is row_grain consecutive places of dimension 0,
- * one of the column space col_grain places of dimension 1. */
+/* The spaces along which `narrow` cuts a parameter: a unit of the row space is row_grain consecutive indices of
+ * dimension 0, one of the column space col_grain indices of dimension 1. */
 typedef struct {
-  int row_space, col_space; /* -1: that dimension stays whole */
+  int row_space, col_space; /* -1: dimension not cut */
   int64_t row_grain, col_grain;
 } shoal_param_cut;
 shoal_param_cut shoal_model_param_cut(const shoal_model *m, int param);
-/* What becomes of a node's weight W [o, i*kh*kw], of rank at most the smaller side: the product of left [o, rank] and right
- * [rank, i*kh*kw], dense and row-major whatever the way.  As a product it is multiplied out before the step and used as W
- * was; as a chain the node becomes two, x -> right -> left, and W never exists. */
+/* How a node's weight W [o, i*kh*kw] is factored: as left [o, rank] times right [rank, i*kh*kw], both dense and
+ * row-major, with rank at most the smaller side.  As a product it is multiplied out before the step and used like W; as
+ * a chain the node is replaced by two, x -> right -> left, and W is never formed. */
 typedef struct {
-  int64_t rank; /* 0: the weight stays */
+  int64_t rank; /* 0: not factored */
   bool chain;
 } shoal_factoring;
 typedef enum { SHOAL_TRAIN_BOTH, SHOAL_TRAIN_A, SHOAL_TRAIN_B } shoal_factor_training;
 /** Replace weights by products.  Biases stay.  Nodes keep their numbers, except that a chain puts a node "NAME.right"
- *  before "NAME"; weight and bias of a node share its place in the arena order, frozen factors lie at the end.
+ *  before "NAME"; weight and bias of a node keep its position in the arena order, frozen factors come last.
  *  @param how  [nodes]
  *  @return ERR_ARG for a node without a weight matrix, or a rank it cannot have
- *  Source  Coquelin et al., AB-Training, arXiv 2405.01067, section 4 of our notes: there A is the factor of the longer side */
+ *  Source  Coquelin et al., AB-Training, arXiv 2405.01067, where A is the factor of the longer side */
 shoal_status shoal_model_factor(const shoal_model *m, const shoal_factoring *how, shoal_factor_training train,
                                 shoal_model **out);
-/** Multiply-accumulates of a training step of node `node` at this batch, its weight being a product of that rank: of the
- *  layer forward and backward, of the product, and of the factors' gradients.  The cheaper way is the one to take. */
+/** Multiply-accumulates of a training step of node `node` at this batch size with its weight factored to that rank:
+ *  forward and backward of the layer, the product, and the factors' gradients.  Used to choose the cheaper of product
+ *  and chain. */
 double shoal_factor_macs(const shoal_model *m, int node, int64_t batch, shoal_factoring how,
                          shoal_factor_training train);
-/* A weight of `full` that is a product in `part`. */
+/* A weight of `full` that is factored in `part`. */
 typedef struct {
   const shoal_param *weight, *left, *right; /* weight: of the full model; shapes of the factors may be 2-D or 4-D */
   int64_t rows, cols, rank;
 } shoal_product;
-/** All of them, in arena order; `out` has room for part->params / 2.  Returns how many. */
+/** Lists them in arena order; `out` has room for part->params / 2.  Returns their number. */
 size_t shoal_model_products(const shoal_model *full, const shoal_model *part, shoal_product *out);
-/** Copy between the full arena and a cut one, by full_id, rows and cols (not factors, not heads): gather and scatter.
- *  `full` is the first model of the chain of cuts.  Host memory.  The second pair does the same for statistics. */
+/** Gather and scatter between the full arena and that of a cut model, by full_id, rows and cols (not factors, not
+ *  heads).  `full` is the first model of the chain of cuts.  Host memory.  The second pair does the same for
+ *  statistics. */
 void shoal_model_gather(const shoal_model *full, const shoal_model *part, const float *full_w, float *part_w);
 void shoal_model_scatter(const shoal_model *full, const shoal_model *part, const float *part_w, float *full_w);
 void shoal_model_gather_stats(const shoal_model *full, const shoal_model *part, const float *full_s, float *part_s);
 void shoal_model_scatter_stats(const shoal_model *full, const shoal_model *part, const float *part_s, float *full_s);
 
-/** Several models side by side as one arena, for whoever trains more than one: parameters and statistics of the parts
- *  follow each other, those of each part from a multiple of 16 elements on, so that a part's plan may work on its piece.
- *  Good for params, optimizer, init, gather and scatter; no plan can be made of it (ERR_ARG).
- *  @param weights_at, stats_at  out, [n] where each part's numbers begin */
+/** Several models in one arena, for a rank that trains more than one: parameters and statistics of the parts follow
+ *  each other, each part aligned to 16 elements, so that a part's plan can use its section directly.  Supports params,
+ *  optimizer, init, gather and scatter; creating a plan for it is ERR_ARG.
+ *  @param weights_at, stats_at  out, [n] offset of each part */
 shoal_status shoal_model_join(const shoal_model *const *parts, int n, size_t *weights_at, size_t *stats_at,
                               shoal_model **out);
 
 /** Initial weights (addressed by global index of the full model) and statistics (mean 0, variance 1; may be
- *  NULL).  Factors get numbers of their own whose product has the variance of the weight they stand for. */
+ *  NULL).  Factors get random numbers of their own whose product has the variance of the weight they replace. */
 void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float *stats);
 /** The same for parameter `number` of m alone: w [shape of p].  `p` may be a copy of the parameter that holds only some
- *  of its rows or columns: whoever stores a piece of the model starts with the numbers the model would have there. */
+ *  of its rows or columns; the values are those of the full model at these indices. */
 void shoal_param_init(const shoal_param *p, int number, uint64_t seed, float *w);
 double shoal_model_macs(const shoal_model *m);                /* multiply-accumulates per sample, forward */
 void shoal_model_print(const shoal_model *m, shoal_str *out); /* the layer table */

@@ -1,5 +1,4 @@
-/* What the files of this folder share about descriptions: how a node becomes an operation's description, and how the
- * cuts append nodes. */
+/* Internal header of model descriptions: conversion of a node to an operation description, and helpers of the cuts. */
 #ifndef SHOAL_NN_MODEL_IMPL_H
 #define SHOAL_NN_MODEL_IMPL_H
 #include "nn/model.h"
@@ -13,9 +12,10 @@ static inline int shoal_node_inputs(const shoal_node *n)
 {
   return n->kind == SHOAL_OP_ADD ? 2 : 1;
 }
-/** Whether anything of a node is trained. */
+/** Whether any parameter of a node is trained. */
 bool shoal_node_trains(const shoal_model *m, const shoal_node *n);
-/** Marks two parameters as the factors of `w` (a parameter of the model that is cut): how they are drawn, which is A. */
+/** Marks two parameters as the factors of `w` (a parameter of the model that is cut): sets their initialisation and
+ *  which one is A. */
 void shoal_model_name_factors(shoal_param *left, shoal_param *right, const shoal_param *w, int64_t rank,
                               shoal_factor_training train);
 /** Shape of node v's output per sample; v = -1: of the input. */

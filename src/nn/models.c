@@ -1,9 +1,9 @@
-/* The zoo: networks people compare on, built from nodes, with the parameter names of the usual PyTorch code, so that
- * weights can be exchanged by name.
+/* The model zoo: common benchmark networks, with the parameter names of the usual PyTorch code, so that weights can be
+ * exchanged by name.
  *
- * relu stands on the node before it wherever that can carry it.  Units (where layer-parallel training may cut) are the
- * stem, each residual block, and the classifier; in VGG a pool opens the unit of the convolution behind it.  Where a
- * residual block changes the shape its shortcut is a 1x1 convolution with batch norm (He et al.'s option B); the
+ * relu is fused into the preceding node where possible.  Units (between which layer-parallel training may cut) are the
+ * stem, each residual block, and the classifier; in VGG a pool belongs to the unit of the convolution after it.  Where
+ * a residual block changes the shape, its shortcut is a 1x1 convolution with batch norm (He et al.'s option B); the
  * zero-padded shortcut of their CIFAR networks (option A) is not a layer here, so resnet20 has 2 752 parameters more
  * than theirs. */
 #include "base/mem.h"
@@ -23,7 +23,7 @@
         "Srivastava et al., JMLR 2014"                                                                                 \
   }
 
-/* A model under construction: the first error sticks, so that builders read as a list of layers. */
+/* A model under construction; the first error is kept, so that builders read as a list of layers. */
 typedef struct {
   shoal_model *m;
   shoal_status st;
@@ -228,8 +228,8 @@ static const shoal_option vgg16_options[] = {
   { .name = NULL },
 };
 
-/* Indices count as in PyTorch's Sequential, where relu and pool are places of their own: conv 0, bn 1, relu 2, …
- * With batch norm the convolutions have no bias, which the norm would take out again. */
+/* Indices count as in PyTorch's Sequential, where relu and pool have an index too: conv 0, bn 1, relu 2, …  With batch
+ * norm the convolutions have no bias, because the norm would remove it. */
 static shoal_status build_vgg16(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
 {
   static const int channels[] = { 64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0 };

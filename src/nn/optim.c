@@ -1,8 +1,8 @@
-/* Optimizers: one fused pass of the backend over each stretch of the arena.
+/* Optimizers: one fused pass of the backend over each range of the arena.
  *
- * A stretch ends where the trainable set ends or where weight decay starts or stops; the model has those runs ready, so
- * a step cuts ranges at runs and calls, and owns nothing but its mirrors of the arena.  Clipping costs a pass for the
- * norm, but none for the scaling, which goes into the update itself. */
+ * A range ends where the trainable set ends or where weight decay starts or stops; the model lists these decay runs,
+ * and a step intersects the trainable ranges with them.  The optimizer owns only its state arrays.  Clipping costs a
+ * pass for the norm, but none for the scaling, which is part of the update. */
 #include "nn/optim.h"
 #include "base/mem.h"
 #include <math.h>
@@ -105,7 +105,7 @@ void shoal_optim_destroy(shoal_optim *o)
   free(o);
 }
 
-/* What one step passes to every stretch. */
+/* Arguments of one step that are the same for every range. */
 typedef struct {
   float lr, scale;
   float c1, c2; /* AdamW: 1 - beta^t */
@@ -143,7 +143,7 @@ static shoal_status update(shoal_optim *o, shoal_params *p, const step *s, size_
   return o->backend->ops->sgd(o->backend, n, &a, p->g + offset, first, p->w + offset);
 }
 
-/* One range, cut where decay starts or stops. */
+/* Updates one range, split where decay starts or stops. */
 static shoal_status update_range(shoal_optim *o, const shoal_model *m, shoal_params *p, const step *s,
                                  const shoal_range *range)
 {

@@ -1,6 +1,6 @@
 /* Optimizers and learning-rate schedules: pure arithmetic over ranges of the flat arena.
  *
- * The schedule is a pure function of position; only `plateau` has state, and that is four numbers in the open. */
+ * The schedule is a pure function of the position; only `plateau` has state, a struct of four numbers. */
 #ifndef SHOAL_NN_OPTIM_H
 #define SHOAL_NN_OPTIM_H
 #include "config/option.h"
@@ -22,20 +22,21 @@ typedef struct {
   shoal_optim_config config;
   shoal_backend *backend;
   size_t n;
-  int slots;            /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
-  float *slot[2];       /* owned */
-  uint64_t steps;       /* steps done: AdamW's bias correction and SGD's first step */
-  const uint64_t *ages; /* borrowed; steps each of the trainable ranges was in, for AdamW, where not all were in all of
-                           them; NULL: `steps`.  Whoever sets it counts it up */
+  int slots;      /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
+  float *slot[2]; /* owned */
+  uint64_t steps; /* steps done: AdamW's bias correction and SGD's first step */
+  /* Borrowed; for AdamW: steps done by each trainable range, if they differ; incremented by the caller.  NULL:
+   * `steps`. */
+  const uint64_t *ages;
 } shoal_optim;
 const char *shoal_optim_slot_name(const shoal_optim *o, int slot); /* "momentum", "exp_avg", "exp_avg_sq" */
 shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, size_t n, shoal_optim **out);
 void shoal_optim_destroy(shoal_optim *o);
-/** One step over the trainable ranges (all of the arena when ranges is NULL; they may not overlap).  Gradients are multiplied by
- *  min(1, clip/norm) inside, without a pass of their own; norm over these ranges, returned if not NULL (computed only
- *  when clip is on or norm_out given).  Raises params->version.  ERR_NUMERIC if the norm was asked for and is not finite.
- *  Decay follows the model's parameters (`decay`), so model is needed.  Nothing has changed after an error of the norm.
- *  Cost: one pass over weights, gradients and state; one more over gradients for the norm.  Allocates nothing. */
+/** One step over the trainable ranges (all of the arena when ranges is NULL; they may not overlap).  Gradients are
+ *  scaled by min(1, clip/norm) within the update pass.  The norm is over these ranges; it is computed only if clip is
+ *  on or norm_out is not NULL.  Raises params->version.  ERR_NUMERIC if the norm was asked for and is not finite.
+ *  The model's parameters say what decays (`decay`).  After an error of the norm nothing has changed.  Cost: one pass
+ *  over weights, gradients and state; one more over gradients for the norm.  Allocates nothing. */
 shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params *p, const shoal_range *ranges,
                               size_t n_ranges, float lr, double *norm_out);
 
@@ -48,17 +49,17 @@ typedef struct {
   const double *milestone; /* STEP: epochs; each multiplies by gamma; borrowed from the config */
   double gamma;
   double factor,
-      threshold; /* PLATEAU: multiply by factor when `patience` epochs did not improve by threshold (relative) */
+      threshold; /* PLATEAU: multiply by factor after `patience` epochs without a relative improvement of threshold */
   int64_t patience;
 } shoal_lr_schedule;
-typedef struct { /* state of PLATEAU; saved as it is */
+typedef struct { /* state of PLATEAU; saved verbatim */
   double best, scale;
   int64_t bad, seen;
 } shoal_lr_plateau;
 shoal_status shoal_lr_configure(const shoal_config *c, double epochs, shoal_lr_schedule *out);
 void shoal_lr_plateau_init(shoal_lr_plateau *p);
-/** @param epoch  epochs done so far as a real number: 2.5 is the middle of the third.  Warm-up comes first, the rest of
- *  the schedule runs over what remains. */
+/** @param epoch  epochs done so far as a real number: 2.5 is the middle of the third.  Warm-up comes first; the
+ *  schedule covers the remaining epochs. */
 double shoal_lr_at(const shoal_lr_schedule *s, const shoal_lr_plateau *p, double epoch);
 void shoal_lr_plateau_feed(const shoal_lr_schedule *s, shoal_lr_plateau *p, double loss); /* after each epoch */
 #endif

@@ -1,6 +1,6 @@
 /* Greedy placement by size (the rule that does well for networks in Pisarchyk and Lee, Efficient Memory Management for
- * Deep Neural Net Inference, 2020): big buffers decide the size of the arena, so they choose first, and small ones fill
- * the holes between them.  A few hundred slots at most, so quadratic work does not matter. */
+ * Deep Neural Net Inference, 2020): large buffers determine the size of the arena, so they are placed first, and small
+ * ones fill the gaps.  There are at most a few hundred slots, so quadratic work does not matter. */
 #include "nn/place.h"
 #include "base/mem.h"
 #include <stdbool.h>
@@ -23,7 +23,7 @@ static bool alive_together(const shoal_slot *a, const shoal_slot *b)
   return a->birth <= b->death && b->birth <= a->death;
 }
 
-/* `placed` is ordered by offset: walk up and take the first gap that is wide enough. */
+/* Returns the first gap that is wide enough; `placed` is ordered by offset. */
 static size_t first_gap(const shoal_slot *s, const shoal_slot *const *placed, int n)
 {
   size_t at = 0, bytes = shoal_round_up(s->bytes, SHOAL_ALIGN);

@@ -1,5 +1,5 @@
-/* Where buffers go: each lives from one moment of the step to another, and two that never live together may share
- * memory.
+/* Memory planning: every buffer is live during an interval of the step, and buffers that are never live together may
+ * share memory.
  *
  *   offset
  *     ^   +-----------+      +---------+
@@ -15,11 +15,11 @@
 
 typedef struct {
   size_t bytes;
-  int birth, death; /* both moments included; birth <= death */
+  int birth, death; /* lifetime, both ends included; birth <= death */
   size_t offset;    /* out: a multiple of 64 */
 } shoal_slot;
 
-/** Give every slot an offset so that slots alive at the same moment do not overlap; *total is the arena they need.
- *  Largest first, each at the lowest free place: simple, the same every time, and close to the largest sum alive. */
+/** Assigns every slot an offset so that slots live at the same time do not overlap; *total is the size of the arena.
+ *  Largest first, each at the lowest free offset: simple, deterministic, and close to the peak of live bytes. */
 shoal_status shoal_place(shoal_slot *slots, int n, size_t *total);
 #endif

@@ -1,5 +1,5 @@
-/* Running a plan: fill in what changes from step to step (weights, input, address), call the operations in order, poll
- * the backend between them so that exchanges move on.  Nothing is allocated, nothing is decided. */
+/* Executing a plan: set what changes from step to step (weights, input, dropout counter), call the operations in order,
+ * and poll between them so that exchanges progress.  Allocates nothing and makes no decisions. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "nn/model_impl.h"
@@ -16,7 +16,7 @@ shoal_status shoal_params_create_forward(shoal_backend *b, const shoal_model *m,
   shoal_status st;
   p->n = m->weights;
   p->n_stats = m->stats;
-  p->version = ++created << 32; /* never the version of another set at the same address */
+  p->version = ++created << 32; /* never equal to a version of an earlier set at the same address */
   SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->w), fail);
   SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n_stats, 1) * sizeof(float), (void **)&p->stats), fail);
   if (m->products) SHOAL_TRY_GOTO(st, b->ops->alloc(b, m->products * sizeof(float), (void **)&p->products), fail);
@@ -217,7 +217,7 @@ static shoal_status announce_node(const shoal_plan *p, int i, shoal_announce_fn 
   return SHOAL_OK;
 }
 
-/* Weights first: their exchange can start while the rest is computed. */
+/* Weight gradients first, so that their exchange can start while the rest is computed. */
 static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, const shoal_address *at,
                                   shoal_announce_fn announce, void *ctx)
 {
@@ -257,7 +257,7 @@ shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoa
   return SHOAL_OK;
 }
 
-/* ---- looking at a plan ---- */
+/* ---- queries ---- */
 
 size_t shoal_plan_bytes(const shoal_plan *p)
 {

@@ -1,39 +1,39 @@
-/* A plan: one model at one batch size on one backend, with every operation created and every buffer placed.
+/* An execution plan: one model at one batch size on one backend, with every operation created and every buffer placed.
  *
  *   batch x --from_dense--> [op][op]...[op] --logits--> loss
  *   weights arena  w ----------'  (read)
  *   gradient arena g <-- dW of each op, announced as a range as soon as it is final, last layer first
  *
- * A step only runs.  Plans are cheap to look up in a cache keyed by (model, batch, mode); phases make new ones. */
+ * A step only executes.  Plans are kept in a cache keyed by (model, batch, mode); a new phase creates new ones. */
 #ifndef SHOAL_NN_PLAN_H
 #define SHOAL_NN_PLAN_H
 #include "nn/model.h"
 #include "tensor/backend.h"
 
-/* All numbers of a rank's model; mirrors of it are gradients and optimizer state. */
+/* Weights, gradients and statistics of a rank's model. */
 typedef struct {
   size_t n;     /* == model->weights */
   float *w, *g; /* backend memory, 64-byte aligned */
   size_t n_stats;
   float *stats;    /* running statistics, local in every method */
-  float *products; /* where weights that are products stand multiplied out, [m->products]; NULL where there are none */
+  float *products; /* [m->products] factored weights, multiplied out; NULL if there are none */
   bool g_borrowed, products_borrowed;
-  uint64_t version; /* raise it after every write to w; sets made by shoal_params_create start far apart */
+  uint64_t version; /* increment after every write to w; different sets never share values */
 } shoal_params;
-/** @param g  memory for the gradients, [m->weights] zeros, which stays the caller's; NULL: made here.  Whoever has memory
- *            for products already sets `products` and `products_borrowed` afterwards */
+/** @param g  memory for the gradients, [m->weights] zeros, owned by the caller; NULL: allocated here.  A
+ *            caller with memory for products sets `products` and `products_borrowed` afterwards */
 shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *g, shoal_params **out);
 /** Weights and statistics alone, g NULL: for forward passes. */
 shoal_status shoal_params_create_forward(shoal_backend *b, const shoal_model *m, shoal_params **out);
 void shoal_params_destroy(shoal_backend *b, shoal_params *p);
 
-/* MEASURE is EVAL in all but batch norm, which normalises by the batch it sees and moves the running statistics as in
- * training: nothing is dropped, there is no backward. */
+/* MEASURE is EVAL except for batch norm, which normalises by the batch statistics and updates the running ones as in
+ * training; no dropout, no backward. */
 typedef enum { SHOAL_PLAN_TRAIN, SHOAL_PLAN_EVAL, SHOAL_PLAN_MEASURE } shoal_plan_mode;
 typedef struct shoal_plan shoal_plan;
-/** Everything a step needs is made and placed here.  The model is copied.
+/** Creates and places everything a step needs.  The model is copied.
  *  @param batch  samples, >= 1.  ERR_ARG names the layer that cannot take its input; in TRAIN mode also a model whose
- *                output are not its classes (a slice without a head). */
+ *                output is not its classes (a slice without a head). */
 shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t batch, shoal_plan_mode mode,
                                shoal_plan **out);
 void shoal_plan_destroy(shoal_plan *p);
@@ -42,7 +42,7 @@ int64_t shoal_plan_batch(const shoal_plan *p);
 
 typedef struct {
   uint64_t seed;  /* of the run */
-  uint32_t step;  /* training step: addresses dropout */
+  uint32_t step;  /* training step: counter of dropout */
   uint64_t slot0; /* global number of this rank's first sample within the global batch */
 } shoal_address;
 typedef struct {
@@ -53,14 +53,14 @@ typedef struct {
 /** Forward and loss.  @param x [batch, …input] f32 dense, unchanged until backward is done; @param y labels in host
  *  memory, one per row of logits, [batch] as a rule (negative: ignored; NULL: no loss, and score may be NULL).
  *  In TRAIN mode also dloss/dlogits * grad_scale is left ready for backward: grad_scale = 1 / global batch makes the
- *  sum over ranks the global mean.  Adds to `score`; samples counts labels that are not ignored.  `at` may be NULL where
- *  nothing is dropped.  Polls the backend's progress between operations.  Errors are those of the operations; ERR_ARG
- *  when params are of another model. */
+ *  sum over ranks the global mean.  Adds to `score`; samples counts labels that are not ignored.  `at` may be NULL if
+ *  there is no dropout.  Polls the backend's progress between operations.  Errors are those of the operations; ERR_ARG
+ *  if params belong to another model. */
 shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
                                 const int32_t *y, float grad_scale, shoal_score *score);
-/** Backward from the loss; writes params->g (overwrites: every element that is trained).  `announce` (or NULL) hears ranges
- *  [offset, offset+count) of the arena when their gradient is final; ranges come in the order of the plan, which is
- *  fixed, never overlap, and cover what is trained. */
+/** Backward from the loss; overwrites params->g (all trained elements).  `announce` (or NULL) is called with a range
+ *  [offset, offset+count) of the arena as soon as its gradient is final; the order of ranges is fixed by the plan, and
+ *  they are disjoint and cover all trained elements. */
 typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count);
 shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoal_address *at,
                                  shoal_announce_fn announce, void *ctx);
@@ -69,10 +69,10 @@ typedef struct {
   size_t offset, count;
 } shoal_range;
 size_t shoal_plan_ranges(const shoal_plan *p, const shoal_range **out);
-/** Dense copy of a node's output after forward: out [batch, …]; -1 is not allowed.  For outputs that stay in memory: the
- *  last node, nodes marked `keep`, and in TRAIN mode before backward what backward reads; ERR_ARG for others. */
+/** Dense copy of a node's output after forward: out [batch, …]; -1 is not allowed.  Available for the last node, nodes
+ *  marked `keep`, and in TRAIN mode, before backward, outputs that backward reads; ERR_ARG for others. */
 shoal_status shoal_plan_output(shoal_plan *p, int node, float *out);
-/** Spans of single layers for level op traces: called with node, is_backward, t0, t1; NULL ends it. */
+/** Sets a callback with the time of every layer, for traces at level op; NULL removes it. */
 typedef void (*shoal_layer_span_fn)(void *ctx, int node, bool backward, uint64_t t0_ns, uint64_t t1_ns);
 void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx);
 
@@ -80,7 +80,8 @@ void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx);
 typedef struct shoal_plans shoal_plans;
 shoal_status shoal_plans_create(shoal_backend *b, const shoal_model *m, shoal_plans **out);
 shoal_status shoal_plans_get(shoal_plans *c, int64_t batch, shoal_plan_mode mode, shoal_plan **out); /* borrowed */
-/** Makes the training plans that `as` has (of another form of the same model), so that no step has to. */
+/** Creates the training plans that `as` has (of another form of the same model), so that no step needs to create
+ *  one. */
 shoal_status shoal_plans_match(shoal_plans *c, const shoal_plans *as);
 void shoal_plans_destroy(shoal_plans *c);
 #endif

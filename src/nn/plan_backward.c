@@ -1,15 +1,15 @@
-/* The way back, decided before it is walked: which slot holds whose gradient, and what is added where.
+/* Planning of backward: which slot holds which gradient, and where gradients are accumulated.
  *
- * Nodes are visited last to first, so when a node's turn comes, all readers of its output have left their share in the
- * slot of that output's gradient.  The first share (from the last reader) simply is the gradient; each later one goes
- * to a slot of its own and takes the sum so far on top, after which that slot is the gradient.  A sum hands one and the
- * same gradient to both its inputs, without a copy:
+ * Nodes are visited last to first, so when a node is reached, all readers of its output have contributed to the
+ * gradient of that output.  The first contribution (from the last reader) is the gradient itself; each later one is
+ * written to a new slot, the sum so far is added to it, and that slot becomes the gradient.  An ADD passes the same
+ * gradient to both inputs without a copy:
  *
- *        x -----------+--> conv --> bn --+             dy of add  =  dy of bn  =  first share of dx
- *                     '----------------- add -->       dx of conv += first share        now dx is whole
+ *        x -----------+--> conv --> bn --+             dy of add  =  dy of bn  =  first part of dx
+ *                     '----------------- add -->       dx of conv += first part         dx is complete
  *
- * A slot may thus be the gradient of several values that wait for their turn; `refs` counts them, and only a slot with
- * a single owner is written in place. */
+ * A slot may thus be the gradient of several values not yet visited; `refs` counts them, and only a slot with a single
+ * owner is written in place. */
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include "nn/plan_impl.h"
@@ -26,7 +26,7 @@ static bool wants(const walk *w, int v)
   return v >= 0 && w->p->node[v].backward;
 }
 
-/* Slot t holds a new share of v's gradient and is nobody else's: the sum so far goes on top of it. */
+/* Slot t holds a new contribution to v's gradient and has no other owner; the sum so far is added to it. */
 static void bind(walk *w, shoal_planned *q, int k, int t, int moment)
 {
   int v = q->in[k], before = w->grad[v];
@@ -47,8 +47,8 @@ static bool same_format(const shoal_format *a, const shoal_format *b)
   return a->bytes == b->bytes && a->dense == b->dense && (a->dense || a->detail == b->detail);
 }
 
-/* One slot for both inputs, if they come in the format of the sum; a value that has a gradient already must own it
- * alone, then the share is added there. */
+/* Whether both inputs can share one slot: they need the format of the sum, and a value that has a gradient already must
+ * be its only owner, because the contribution is added there. */
 static bool can_share(const walk *w, const shoal_planned *q)
 {
   for (int k = 0; k < 2; k++)
@@ -98,7 +98,7 @@ static void single_input(walk *w, shoal_planned *q, int moment)
   bind(w, q, 0, q->dx[0], moment);
 }
 
-/* dlogits are dense; the last node's dy is that very slot, or a copy in its own format. */
+/* dlogits are dense; the last node's dy is the same slot, or a copy in the node's format. */
 static void start_from_loss(walk *w)
 {
   shoal_plan *p = w->p;

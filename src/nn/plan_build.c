@@ -1,8 +1,8 @@
-/* Making a plan: operations are created along the nodes, each with the formats its producers chose; then every buffer
- * gets a lifetime, and the lifetimes get places in one arena.
+/* Building a plan: operations are created in node order, each with the formats its producers chose; then every buffer
+ * gets a lifetime and an offset in one arena.
  *
- * Time runs 0..n-1 forward, n the loss, n+1..2n backward (node i at 2n-i).  An output lives until its last reader,
- * which may be a backward; where nobody needs the input any more, an operation that can writes its output over it. */
+ * Time runs 0..n-1 forward, n the loss, n+1..2n backward (node i at 2n-i).  An output is live until its last reader,
+ * which may be in backward.  An operation that supports it runs in place if its input is not needed later. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "nn/model_impl.h"
@@ -29,7 +29,7 @@ static shoal_format dense_format(const shoal_shape *s)
   return (shoal_format){ (size_t)shoal_shape_count(s) * sizeof(float), true, NULL };
 }
 
-/* Format of value v as the graph names it: a renamed tensor has its own shape, so its own dense format. */
+/* Format of value v with the shape it has in the graph: an alias has its own shape, and so its own dense format. */
 static shoal_format format_of(const shoal_plan *p, const shoal_op_desc *d, int k, int v)
 {
   return v < 0 ? dense_format(&d->in[k]) : p->node[v].format;
@@ -80,7 +80,7 @@ static shoal_status plan_node(shoal_plan *p, int i)
 
 /* ---- lifetimes of the way forward ---- */
 
-/* When value v is read last: forward in .forward, backward in .backward (-1: never), .pinned: until the end. */
+/* Last read of a value in forward and in backward (-1: never); .pinned: live until the end. */
 typedef struct {
   int forward, backward;
   bool pinned;

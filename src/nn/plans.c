@@ -1,5 +1,5 @@
-/* The plans of one model, by batch size and mode.  A phase needs three or four (full batch, short last batch, their
- * evaluation), so a list does. */
+/* The plans of one model, by batch size and mode.  A run needs three or four (full batch, short last batch, their
+ * evaluation), so a list suffices. */
 #include "nn/plan.h"
 #include <stdlib.h>
 

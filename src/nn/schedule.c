@@ -73,7 +73,7 @@ double shoal_lr_at(const shoal_lr_schedule *s, const shoal_lr_plateau *p, double
   return lr;
 }
 
-/* A loss that is not a number is no improvement.  The best loss stays when the rate drops. */
+/* A NaN loss never counts as an improvement.  The best loss is kept when the rate drops. */
 void shoal_lr_plateau_feed(const shoal_lr_schedule *s, shoal_lr_plateau *p, double loss)
 {
   p->seen++;

@@ -1,17 +1,17 @@
-/* Which layers share their hidden units, and which stretches of the arena share their decay.
+/* Unit spaces (layers that share hidden units) and decay runs (ranges of the arena with the same weight decay).
  *
- * A unit space is a set of hidden units: the outputs of one linear or convolution, and everything that carries them on
- * unit by unit.  An ADD joins the spaces of its inputs, because unit 3 of a sum is unit 3 of both terms.  Union-find
- * over the nodes gives them:
+ * A unit space is a set of hidden units: the outputs of one linear or convolution, and of all later nodes that keep
+ * units separate.  An ADD merges the spaces of its inputs, because unit 3 of a sum is unit 3 of both terms.  They are
+ * found by union-find over the nodes:
  *
  *   conv1 -- bn1 --+-- conv2 -- bn2 -- conv3 -- bn3 -- add       space A: conv1 bn1 conv3 bn3 add
  *                  '-----------------------------------'         space B: conv2 bn2
  *
- * What is joined to the input or to the logits is nobody's to divide: space -1.
+ * Nodes merged with the input or the logits are never partitioned: space -1.
  *
- * A space may be seen at a coarser grain than a layer: after FLATTEN a unit is a channel that owns h*w consecutive
- * numbers.  The size of a space is the greatest common divisor of the widths that made it; a layer of width D sees
- * units of D / size consecutive numbers. */
+ * A unit may cover several indices of a layer: after FLATTEN a unit is a channel with h*w consecutive values.  The size
+ * of a space is the greatest common divisor of the widths of its layers; in a layer of width D a unit is D / size
+ * consecutive values. */
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int find(int *parent, int i)
   return i;
 }
 
-/* The smaller number becomes the root, so that the root's order is the order of first appearance. */
+/* The smaller node number becomes the root, so that spaces are ordered by first appearance. */
 static void unite(int *parent, int a, int b)
 {
   a = find(parent, a), b = find(parent, b);
@@ -42,13 +42,13 @@ static int64_t gcd(int64_t a, int64_t b)
   return a;
 }
 
-/* A linear over the last of several dimensions mixes within a unit (dimension 0 is carried through). */
+/* Whether a node creates new units.  A linear over the last of several dimensions keeps dimension 0, so it does not. */
 static bool makes_units(const shoal_model *m, const shoal_node *n)
 {
   return n->kind == SHOAL_OP_CONV || (n->kind == SHOAL_OP_LINEAR && shoal_value_shape(m, n->in[0])->ndim == 1);
 }
 
-/* parent and size have nodes + 1 places; number `nodes` is the fixed outside: input and logits. */
+/* parent and size have nodes + 1 entries; entry `nodes` stands for the input and the logits. */
 static void join(const shoal_model *m, int *parent, int64_t *size)
 {
   int outside = m->nodes;
@@ -101,7 +101,7 @@ shoal_status shoal_model_find_runs(shoal_model *m)
   m->run = NULL;
   m->runs = 0;
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->params, &m->run));
-  for (int frozen = 0; frozen < 2; frozen++) /* as they lie in the arena */
+  for (int frozen = 0; frozen < 2; frozen++) /* in arena order */
     for (int i = 0; i < m->params; i++) {
       const shoal_param *p = &m->param[i];
       const shoal_decay_run *last = m->runs ? &m->run[m->runs - 1] : NULL;

@@ -238,7 +238,7 @@ static void test_refusals(void)
   CHECK_OK(shoal_model_add(m, &n, SHOAL_INIT_ZERO, NULL));
   shoal_model *copy;
   CHECK_OK(shoal_model_copy(m, &copy));
-  expect_unfinished(copy, "layer r: nobody reads");
+  expect_unfinished(copy, "layer r: its output is not used");
   n = shoal_node_make(SHOAL_OP_ADD, "s", 1);
   n.in[1] = 2;
   n.unit = 1;

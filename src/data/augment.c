@@ -1,9 +1,9 @@
-/* crop4 pads an image by four pixels on each side and cuts a window of the old size at a random place, which is the
- * same as moving it by -4 .. 4 pixels; hflip mirrors it left to right half of the time.  The padding is 0 after
- * normalisation, that is the mean colour: the usual order (pad with black, then normalise) would put the strongest
- * edge of the picture at its border.  Everything happens in the one pass that turns raw numbers into floats:
+/* crop4 pads an image by four pixels on each side and crops a window of the original size at a random offset, which is
+ * the same as shifting it by -4 .. 4 pixels; hflip mirrors it left to right with probability 1/2.  The padding is 0
+ * after normalisation, that is the mean colour: the usual order (pad with black, then normalise) would create a strong
+ * edge at the border.  All of this happens in the pass that converts raw values to floats:
  *
- *     raw row     . . a b c d e f          moved right by 2
+ *     raw row     . . a b c d e f          shifted right by 2
  *     out row     0 0 a b c d              mirrored:  d c b a 0 0
  */
 #include "data/augment.h"
@@ -25,7 +25,7 @@ shoal_augment shoal_augment_choose(uint64_t seed, uint64_t epoch, uint64_t sampl
   return a;
 }
 
-/* n numbers of group g from raw[from] on. */
+/* Converts `count` values of group g, starting at raw[from]. */
 static void convert(const shoal_normal *n, size_t g, const void *raw, size_t from, size_t count, float *out)
 {
   if (n->table) {
@@ -56,7 +56,7 @@ void shoal_augment_apply(const shoal_augment *a, const shoal_normal *n, const sh
                          float *out)
 {
   int64_t c = image->dim[0], h = image->dim[1], w = image->dim[2];
-  /* Columns [left, right) of the output come from the image; small images may move out of sight altogether. */
+  /* Columns [left, right) of the output come from the image; a small image may be shifted out of view entirely. */
   int64_t left = SHOAL_MIN(SHOAL_MAX(a->right, 0), w), right = SHOAL_MAX(SHOAL_MIN(w + a->right, w), left);
   for (int64_t k = 0; k < c; k++)
     for (int64_t y = 0; y < h; y++, out += w) {

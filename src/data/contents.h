@@ -1,22 +1,22 @@
-/* What is in the file of an open data set, for those who check or show it: its arrays, what is stored beside them, and all
- * samples in order.  Training reads by dataset.h. */
+/* Contents of the file of an open data set, for inspection: its arrays, its attributes, and all samples in file order.
+ * Training uses dataset.h. */
 #ifndef SHOAL_DATA_CONTENTS_H
 #define SHOAL_DATA_CONTENTS_H
 #include "data/dataset.h"
 #include "h5/h5.h"
 
 typedef struct {
-  const char *x[2], *y[2]; /* names of the arrays per split, without the first slash; "" when absent; tokens are x */
-  bool foreign;            /* the names are not ours */
+  const char *x[2], *y[2]; /* names of the arrays per split, without the leading slash; "" when absent; tokens are x */
+  bool foreign;            /* the file does not use our names */
   bool has_checksum, has_scale;
-  const char *class_names; /* one a line, or NULL */
+  const char *class_names; /* one per line, or NULL */
   size_t sample_bytes;
 } shoal_data_stored;
 /** All texts are owned by the data set. */
 shoal_data_stored shoal_dataset_stored(const shoal_dataset *d);
-/** How the samples of a split that has some are stored. */
+/** Storage layout of the samples of a non-empty split. */
 shoal_status shoal_dataset_layout(const shoal_dataset *d, shoal_split split, shoal_h5_facts *out);
-/** n samples in a row, x [n, sample bytes]; y [n] unchecked labels.  Either may be NULL.  Not for two threads at once.
+/** n consecutive samples, x [n, sample bytes]; y [n] unchecked labels.  Either may be NULL.  Not thread-safe.
  */
 shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y);
 

@@ -1,8 +1,8 @@
-/* CSV as RFC 4180 has it, and as people write it: quotes only where needed, doubled inside quotes, separators and line
- * ends allowed between them, blanks around fields, any of the three line ends.
+/* CSV as in RFC 4180 and in practice: optional quotes, doubled inside quoted fields, which may contain separators and
+ * line ends; blanks around fields; LF, CRLF or CR line ends.
  *
- * Fields are cut out in place: a closing NUL takes the place of the separator, and a doubled quote moves the rest of
- * its field one to the left.  So a row costs no allocation, and the text must outlive its fields. */
+ * Fields are parsed in place: a NUL replaces the separator, and a doubled quote shifts the rest of its field left by
+ * one.  So a row needs no allocation, and the text must outlive its fields. */
 #include "data/csv.h"
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static shoal_status add_field(shoal_csv *c, shoal_csv_field f)
   return SHOAL_OK;
 }
 
-/* c->at behind the opening quote; leaves it at the end of the field. */
+/* On entry c->at is after the opening quote, on return at the end of the field. */
 static shoal_status quoted_field(shoal_csv *c, shoal_csv_field *f, char **text_end)
 {
   char *to = f->text = c->at;
@@ -82,13 +82,13 @@ static shoal_status quoted_field(shoal_csv *c, shoal_csv_field *f, char **text_e
   c->at++;
   while (c->at < c->end && blank(c, *c->at)) c->at++;
   SHOAL_CHECK(ends_field(c, c->at), SHOAL_ERR_IO,
-              "%s:%zu:%zu: text behind a closing quote; a quote inside a field is written twice", c->path, c->line,
+              "%s:%zu:%zu: text after a closing quote; a quote inside a field is written twice", c->path, c->line,
               column(c, c->at));
   *text_end = to;
   return SHOAL_OK;
 }
 
-/* One field; *more if another follows in the row. */
+/* Reads one field; sets *more if another follows in the row. */
 static shoal_status read_field(shoal_csv *c, bool *more)
 {
   while (c->at < c->end && blank(c, *c->at)) c->at++;
@@ -103,9 +103,9 @@ static shoal_status read_field(shoal_csv *c, bool *more)
     while (text_end > f.text && blank(c, text_end[-1])) text_end--;
   }
   SHOAL_CHECK(!memchr(f.text, '\0', (size_t)(text_end - f.text)), SHOAL_ERR_IO,
-              "%s:%zu:%zu: a NUL byte: this is no text", c->path, f.line, f.column);
+              "%s:%zu:%zu: a NUL byte: this is not a text file", c->path, f.line, f.column);
   char ended_by = c->at < c->end ? *c->at : '\0';
-  *text_end = '\0'; /* may overwrite what ended the field, hence ended_by */
+  *text_end = '\0'; /* may overwrite the separator, hence ended_by */
   *more = ended_by == c->separator;
   if (c->at < c->end) c->at++;
   if (ended_by == '\r' && c->at < c->end && *c->at == '\n') c->at++;

@@ -1,10 +1,10 @@
-/* What the files of this folder share: the open data set, the writer, the reader of sources. */
+/* Internal header of data/: the open data set, the writer, and the reader of source files. */
 #ifndef SHOAL_DATA_DATA_IMPL_H
 #define SHOAL_DATA_DATA_IMPL_H
 #include "base/status.h"
 #include "data/contents.h"
 #include "data/dataset.h"
-#include "data/tally.h"
+#include "data/stats.h"
 #include "h5/table.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,22 +14,23 @@
 
 enum { SHOAL_DATA_NAME = 256, SHOAL_DATA_CHANNELS = 16 };
 
-/* ---- which arrays of a file play which part (match.c) ---- */
+/* ---- the role of each array of a file (match.c) ---- */
 typedef struct {
   bool foreign, text;
   char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
 } shoal_data_names;
-/** Ours if they are there; else by the words in the names.  ERR_IO if nothing fits or two arrays fit the same part. */
+/** Our names if present; else matched by the words in the names.  ERR_IO if nothing matches or two arrays match the
+ *  same role. */
 shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out);
 
 /* ---- an open data set (dataset.c, dataset_read.c) ---- */
 typedef struct {
   shoal_h5_table *x, *y; /* NULL: none */
-  uint64_t raw;          /* where plain contiguous samples of the right type begin in the file; else
+  uint64_t raw;          /* file offset of the samples if they are stored contiguously in the right type; else
                             SHOAL_H5_NO_OFFSET */
-  void *held;            /* [n, sample] once read whole, or NULL */
+  void *held;            /* [n, sample] cached samples, or NULL */
   int32_t *labels;       /* [n] */
-  _Atomic bool ready;    /* labels, and samples if they are to be held, are in memory */
+  _Atomic bool ready;    /* labels, and samples if cached, are in memory */
 } shoal_data_part;
 
 struct shoal_dataset {
@@ -41,16 +42,16 @@ struct shoal_dataset {
   shoal_data_part part[2];
   shoal_dtype x_type; /* in memory */
   size_t elements, sample_bytes;
-  bool channels_last; /* the file has NHWC; what leaves here is NCHW */
+  bool channels_last; /* the file has NHWC; samples are returned as NCHW */
   bool has_checksum, has_scale, has_classes;
   size_t scales; /* length of mean and std */
   double *mean, *std;
   char *class_names; /* or NULL */
-  void *scratch;     /* one sample, for turning NHWC around */
+  void *scratch;     /* one sample, for the conversion from NHWC */
   uint64_t hold_bytes;
   pthread_mutex_t lock;
 };
-/** All labels of a split into memory, once; unchecked. */
+/** Reads all labels of a split into memory, once; does not check them. */
 shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split);
 
 /* ---- writing (writer.c) ---- */
@@ -61,36 +62,37 @@ typedef struct {
   const char *source;
 } shoal_data_spec;
 typedef struct shoal_data_writer shoal_data_writer;
-/** Begins the file under a temporary name beside `path`. */
+/** Creates the file under a temporary name next to `path`. */
 shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *spec, shoal_data_writer **out);
-/** Appends n samples to a split; x [n, sample], y [n] (NULL for text).  Streams: memory is a few chunks. */
+/** Appends n samples to a split; x [n, sample], y [n] (NULL for text).  Buffers only a few chunks. */
 shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x,
                                    const int32_t *y);
 uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split);
-/** Attributes, close, durable, final name.  `class_names` NULL or one name a line.  ERR_IO if nothing to train on was
- *  added.  In any case destroy follows. */
+/** Writes the attributes, closes and syncs the file, and renames it.  `class_names` is NULL or one name per line.
+ *  ERR_IO if there are no training samples.  Call destroy afterwards in any case. */
 shoal_status shoal_data_writer_commit(shoal_data_writer *w, int64_t classes, const char *class_names);
-/** Removes the temporary unless it was committed. */
+/** Removes the temporary file unless it was committed. */
 void shoal_data_writer_destroy(shoal_data_writer *w);
 uint64_t shoal_data_chunk_rows(shoal_data_kind kind, size_t sample_bytes);
 
-/* ---- sources: plain or gzip, told apart by their first bytes (source.c) ---- */
+/* ---- source files, plain or gzip, recognised by their first bytes (source.c) ---- */
 typedef struct shoal_source shoal_source;
 shoal_status shoal_source_open(const char *path, shoal_source **out);
 void shoal_source_close(shoal_source *s);
-/** Up to n bytes; fewer only at the end.  ERR_IO if the file cannot be read or its gzip stream is cut short or broken.
+/** Reads up to n bytes; fewer only at the end.  ERR_IO if the file cannot be read or its gzip stream is truncated or
+ *  corrupt.
  */
 shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *got);
-uint64_t shoal_source_offset(const shoal_source *s);  /* bytes handed out so far, after unpacking */
+uint64_t shoal_source_offset(const shoal_source *s);  /* bytes returned so far, after decompression */
 const char *shoal_source_unit(const shoal_source *s); /* "byte" or "unpacked byte", for messages */
-/** All of it, NUL added; caller frees. */
+/** Reads the whole file and appends a NUL; caller frees. */
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out);
 
 /* ---- importers: one per kind, called by import.c ---- */
 bool shoal_import_is_test(const char *path); /* by name: contains "test" or "t10k" */
-/** The split of sample number `index` of an import: `train_count` decides if given, else `otherwise`. */
+/** The split of sample number `index` of an import: by `train_count` if given, else `otherwise`. */
 shoal_split shoal_import_split(const shoal_import_args *a, uint64_t index, shoal_split otherwise);
-/** How many of n samples in a row are the training split: by train_count or test_share. */
+/** How many of n consecutive samples form the training split: by train_count or test_share. */
 shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char *what, uint64_t *train_out);
 void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap); /* "cifar10: a.bin, b.bin" */
 shoal_status shoal_import_cifar(const shoal_import_args *a, const char *out_path);

@@ -1,8 +1,8 @@
-/* Opening a data set: which arrays a file has, what they mean, and whether they fit each other.
+/* Opening a data set: finds the arrays of a file, their meaning, and checks that they are consistent.
  *
- * Our own files say everything in attributes.  Foreign files (another tool's names, channels last, no mean and deviation)
- * are understood as far as nothing needs guessing; what they do not say is found out from their labels and from evenly
- * spaced samples, so that opening stays cheap.  Labels themselves are not checked here but as they are read.
+ * Our own files describe themselves by attributes.  Foreign files (other names, channels last, no mean and std) are
+ * accepted if they are unambiguous; missing values are computed from their labels and from evenly spaced samples, so
+ * that opening stays cheap.  Labels are not checked here but when they are read.
  *
  * Reading is in dataset_read.c, matching of names in match.c, whole-file checks in inspect.c. */
 #include "base/crc32c.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SURVEY = 4096 }; /* samples looked at when a foreign file says nothing about mean and deviation */
+enum { SURVEY = 4096 }; /* samples used to estimate mean and std if a foreign file has none */
 static const uint64_t hold_default = UINT64_C(256) << 20;
 
 const char *shoal_split_name(shoal_split split)
@@ -37,13 +37,13 @@ const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap)
 
 /* ---- opening ---- */
 
-/* u8 stays u8, every other number becomes f32; tokens keep their width. */
+/* u8 stays u8, all other types become f32; tokens keep their width. */
 static shoal_status choose_type(shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
   bool whole = f->class == SHOAL_H5_INTEGER;
   size_t size = f->size;
-  SHOAL_CHECK(whole || (f->class == SHOAL_H5_FLOAT && !d->names.text), SHOAL_ERR_IO, "%s: /%s holds no %s", d->path,
-              name, d->names.text ? "unsigned integers" : "numbers");
+  SHOAL_CHECK(whole || (f->class == SHOAL_H5_FLOAT && !d->names.text), SHOAL_ERR_IO, "%s: /%s does not hold %s",
+              d->path, name, d->names.text ? "unsigned integers" : "numbers");
   if (d->names.text) {
     SHOAL_CHECK(!f->has_sign && (size == 1 || size == 2 || size == 4), SHOAL_ERR_IO,
                 "%s: /%s has %zu-byte %s integers; tokens are u8, u16 or u32", d->path, name, size,
@@ -63,7 +63,7 @@ static bool few(uint64_t channels)
   return channels == 1 || channels == 3 || channels == 4;
 }
 
-/* [n, …] of the file to the shape of a sample as it leaves here. */
+/* Converts the file's dimensions [n, …] to the shape of a sample as read. */
 static shoal_status choose_shape(shoal_dataset *d, const char *name, int ndim, const uint64_t *dims, bool ours)
 {
   shoal_shape *s = &d->info.sample;
@@ -114,8 +114,8 @@ static shoal_status open_y(shoal_dataset *d, shoal_split split)
   shoal_h5_facts f;
   if (!name[0]) return SHOAL_OK;
   SHOAL_TRY(shoal_h5_look(d->file, name, &f));
-  SHOAL_CHECK(f.class == SHOAL_H5_INTEGER, SHOAL_ERR_IO, "%s: /%s holds no integers; labels are class numbers from 0",
-              d->path, name);
+  SHOAL_CHECK(f.class == SHOAL_H5_INTEGER, SHOAL_ERR_IO,
+              "%s: /%s does not hold integers; labels are class numbers from 0", d->path, name);
   SHOAL_CHECK(f.ndim == 1 || (f.ndim == 2 && f.dims[1] == 1), SHOAL_ERR_IO,
               "%s: /%s has %d dimensions; labels are one class number per sample (take the argmax of one-hot labels)",
               d->path, name, f.ndim);
@@ -125,7 +125,7 @@ static shoal_status open_y(shoal_dataset *d, shoal_split split)
   return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ SHOAL_I32 }, &d->part[split].y);
 }
 
-/* How many means a file may have: one per channel, or per feature, or one for all. */
+/* Whether a file may have n means: one per channel, one per feature, or one for all. */
 static bool scale_fits(const shoal_dataset *d, size_t n)
 {
   if (d->info.kind == SHOAL_DATA_IMAGES) return n == (size_t)d->info.sample.dim[0];
@@ -139,7 +139,7 @@ static shoal_status read_scale(shoal_dataset *d)
   char text[96];
   SHOAL_CHECK(
       n == m && scale_fits(d, n), SHOAL_ERR_IO,
-      "%s: attributes mean and std have %zu and %zu values, samples are %s; `shoal data repack` computes them anew",
+      "%s: attributes mean and std have %zu and %zu values, samples are %s; `shoal data repack` recomputes them",
       d->path, n, m, shoal_data_shape_text(&d->info.sample, text, sizeof text));
   SHOAL_TRY(SHOAL_ALLOC(2 * n, &d->mean));
   d->scales = n;
@@ -147,10 +147,9 @@ static shoal_status read_scale(shoal_dataset *d)
   SHOAL_TRY(shoal_h5_get_f64s(d->file, "mean", n, d->mean));
   SHOAL_TRY(shoal_h5_get_f64s(d->file, "std", n, d->std));
   for (size_t i = 0; i < n; i++)
-    SHOAL_CHECK(
-        isfinite(d->mean[i]) && isfinite(d->std[i]) && d->std[i] > 0, SHOAL_ERR_IO,
-        "%s: mean %g and std %g of channel %zu cannot normalise anything; `shoal data repack` computes them anew",
-        d->path, d->mean[i], d->std[i], i);
+    SHOAL_CHECK(isfinite(d->mean[i]) && isfinite(d->std[i]) && d->std[i] > 0, SHOAL_ERR_IO,
+                "%s: mean %g and std %g of channel %zu cannot normalise anything; `shoal data repack` recomputes them",
+                d->path, d->mean[i], d->std[i], i);
   d->has_scale = true;
   return SHOAL_OK;
 }
@@ -190,9 +189,9 @@ static shoal_status read_attributes(shoal_dataset *d)
   return read_scale(d);
 }
 
-/* ---- what a foreign file does not say ---- */
+/* ---- values missing in a foreign file ---- */
 
-/* Bytes have 256 values; wider tokens are all looked at. */
+/* Size of the vocabulary: 256 for bytes; for wider tokens all of them are read. */
 static shoal_status count_tokens(shoal_dataset *d)
 {
   enum { BLOCK = 1 << 16 };
@@ -227,20 +226,20 @@ static shoal_status count_classes(shoal_dataset *d)
   return SHOAL_OK;
 }
 
-/* Mean, deviation and an identity from evenly spaced training samples. */
+/* Estimates mean, std and checksum from evenly spaced training samples. */
 static shoal_status survey(shoal_dataset *d)
 {
-  shoal_tally t = { 0 };
+  shoal_data_stats t = { 0 };
   uint8_t *x = NULL;
   uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
   uint32_t crc[4] = { 0 };
   shoal_status st;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(d->sample_bytes, &x), done);
-  SHOAL_TRY_GOTO(st, shoal_tally_init(&t, d->info.kind, &d->info.sample, d->info.x_bytes), done);
+  SHOAL_TRY_GOTO(st, shoal_data_stats_init(&t, d->info.kind, &d->info.sample, d->info.x_bytes), done);
   for (uint64_t i = 0; i < looks; i++) {
     uint64_t at = (uint64_t)((unsigned __int128)i * n / looks);
     SHOAL_TRY_GOTO(st, shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL), done);
-    if (!d->names.text) shoal_tally_add(&t, 1, x);
+    if (!d->names.text) shoal_data_stats_add(&t, 1, x);
     crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
   }
   for (int s = 0; s < 2; s++) {
@@ -252,17 +251,17 @@ static shoal_status survey(shoal_dataset *d)
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * t.groups, &d->mean), done);
   d->std = d->mean + t.groups;
   d->scales = t.groups;
-  shoal_tally_result(&t, d->mean, d->std);
+  shoal_data_stats_result(&t, d->mean, d->std);
   shoal_info("%s: no mean and std stored; estimated from %" PRIu64
              " training samples (`shoal data repack` stores them)",
              d->path, looks);
 done:
-  shoal_tally_fini(&t);
+  shoal_data_stats_fini(&t);
   free(x);
   return st;
 }
 
-/* The short form in the info: per channel, or one number over all features. */
+/* Fills the summary in `info`: per channel, or one value over all features. */
 static void fill_scale(shoal_dataset *d)
 {
   shoal_data_info *i = &d->info;

@@ -1,4 +1,4 @@
-/* Data sets in HDF5, read by any rank at any sample.
+/* Data sets in HDF5; any rank reads any sample.
  *
  *   /train/x /train/y /test/x /test/y    x u8 or f32 [n, …] (images NCHW), y i32 [n]
  *   /train/tokens /test/tokens           u8, u16 or u32 [n]     (text)
@@ -6,14 +6,14 @@
  *     kind         "images", "features" or "text"
  *     classes      labels are 0 .. classes-1; for text the size of the vocabulary
  *     mean, std    of the training split, of x as read (u8 counts 0..255): one per channel of images, one per feature
- *                  (one for all beyond 4096 features); a constant channel or feature has std 1; absent for text
+ *                  (one for all beyond 4096 features); std is 1 for a constant channel or feature; absent for text
  *     source       where the data came from, one line
- *     class_names  the original labels, one a line, where they were not 0 .. classes-1 (optional)
+ *     class_names  the original labels, one per line, if they were not 0 .. classes-1 (optional)
  *     checksum     CRC-32C over four little-endian u32: the CRC-32C of the bytes of train x, train y, test x, test y
  *                  (tokens count as x, absent arrays as 0)
  *
  * Foreign names (images/labels, X_train/y_train, …) are matched when they are unambiguous, and the match is printed.
- * What a foreign file does not say is found out on opening, from its labels and from at most 4096 evenly spaced
+ * What a foreign file does not state is determined on opening, from its labels and from at most 4096 evenly spaced
  * training samples; `repack` computes it exactly, once. */
 #ifndef SHOAL_DATA_DATASET_H
 #define SHOAL_DATA_DATASET_H
@@ -31,49 +31,49 @@ typedef struct {
   int x_bytes;  /* 1: u8, 4: f32; tokens: 1, 2 or 4 */
   int channels; /* length of mean and std: c, or 1 for features without channels */
   double mean[16], std[16];
-  uint32_t checksum; /* identity of the data, compared between ranks (H16) */
+  uint32_t checksum; /* identity of the data; compared between ranks, which could open different files */
   char source[256];
 } shoal_data_info;
 
 typedef struct shoal_dataset shoal_dataset;
-/** Opens, checks shapes, types and attributes, not yet the labels.  Read-only; no locks needed.
+/** Opens the file read-only and checks shapes, types and attributes, not yet the labels.  Needs no file locks.
  *  @return ERR_IO if the file is missing, not HDF5, truncated, has foreign parts (external links, virtual data sets,
- *          plug-in filters), lacks arrays, or has shapes that do not fit each other; the line names file and array */
+ *          plug-in filters), lacks arrays, or has inconsistent shapes; the message names file and array */
 shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
 void shoal_dataset_close(shoal_dataset *d);
 const shoal_data_info *shoal_dataset_info(const shoal_dataset *d);
 const char *shoal_dataset_path(const shoal_dataset *d);
-/** What the loader normalises by: `n` numbers each; element i of a sample belongs to number i / (elements / n). */
+/** Mean and std for normalisation, `n` values each; element i of a sample uses value i / (elements / n). */
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std);
 
-/** Raw samples by id, one call per sample; x [sample bytes], y label.  For text x is the token and y the next one (-1
- *  after the last).
+/** Reads one raw sample by id; x [sample bytes], y label.  For text x is the token and y the next one (-1 after the
+ *  last).
  *
- *  Labels, 4 bytes per sample, are read whole on the first use of a split.  So are its samples if they are at most
- *  256 MiB (or what shoal_dataset_hold says): one long sequential read is what parallel file systems are good at, and
- *  shuffled reads then cost a copy.  Larger splits are read sample by sample, and only the sample's own bytes, unless
- *  the chunks are compressed.
+ *  All labels of a split (4 bytes per sample) are read on its first use.  So are its samples if they take at most 256
+ *  MiB (see shoal_dataset_hold): parallel file systems are good at one long sequential read, and shuffled reads are
+ *  then memory copies.  Larger splits are read sample by sample, and only the sample's own bytes, unless the chunks are
+ *  compressed.
  *
  *  @return ERR_IO naming file, sample and value if a label is out of range; ERR_ARG if there is no such sample
- *  Any thread; calls that read the file wait for each other. */
+ *  Thread-safe; calls that read the file are serialised. */
 shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y);
-/** Hold splits of at most `bytes` in memory from their first use on; 0 never.  Before the first read. */
+/** Caches splits of at most `bytes` in memory from their first use on; 0: never.  Call before the first read. */
 void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes);
 
-/* ---- making data sets: every one writes to a temporary name and leaves nothing behind on error ---- */
+/* ---- creating data sets: all write to a temporary file and remove it on error ---- */
 /** `shoal data import KIND`: cifar10 and cifar100 (binary or gzip; files whose name contains "test" are the test
- *  split), idx (images and labels pairs; a name with t10k or test is test unless `train_count` cuts one pair into
- *  both), csv, text (bytes as they are). */
+ *  split), idx (pairs of images and labels; names with t10k or test are the test split, unless `train_count` splits one
+ *  pair), csv, text (bytes as they are). */
 typedef struct {
   const char *kind;
   const char *const *sources;
   size_t n_sources;
-  uint64_t train_count; /* 0: as the kind says; else the first that many samples are the training split */
+  uint64_t train_count; /* 0: default of the kind; else so many samples from the start are the training split */
   const char *label;    /* csv: column name or number (from 1); NULL: last column */
-  double test_share;    /* csv, text: share of the end that becomes the test split; 0: the default, 0.1 */
+  double test_share;    /* csv, text: fraction at the end that becomes the test split; 0: the default, 0.1 */
 } shoal_import_args;
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path);
-/** The kinds, for help texts. */
+/** Names of the kinds, for help texts. */
 size_t shoal_data_import_kinds(const char *const **out);
 
 /** `shoal data synth KIND`: glyphs (digits drawn from strokes, noise, shift, shear), blobs (Gaussian), text (a small
@@ -82,13 +82,12 @@ typedef struct {
   const char *kind;
   uint64_t train, test, seed;      /* samples; text: bytes */
   int64_t classes, size, features; /* size: image side; features: blobs */
-  double noise; /* glyphs: standard deviation in parts of full white; blobs: of a cluster, centres have 1; text: typos
-                   per byte */
+  double noise; /* glyphs: standard deviation, white is 1; blobs: of a cluster (centres have 1); text: typos per byte */
 } shoal_synth_args;
 void shoal_synth_defaults(const char *kind, shoal_synth_args *out); /* unknown kind: kind NULL in out */
 shoal_status shoal_data_synth(const shoal_synth_args *a, const char *out_path);
 size_t shoal_data_synth_kinds(const char *const **out);
 
-/** A copy with chunks of a few samples, contiguous types, and our names.  `out_path` may be `path`. */
+/** Copies a data set to chunks of a few samples, our element types and our names.  `out_path` may be `path`. */
 shoal_status shoal_data_repack(const char *path, const char *out_path);
 #endif

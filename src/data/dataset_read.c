@@ -1,11 +1,11 @@
-/* Samples one by one in any order, and many in a row.
+/* Reading of single samples in any order, and of consecutive samples.
  *
  * Shuffled training asks for samples in random order, and a parallel file system answers a random read of 3 KiB as
- * slowly as a sequential read of a megabyte.  So a split that fits (256 MiB unless told otherwise) is read once, in
- * order, when its first sample is asked for; that happens in the loader's thread, not on opening.  The bound is low
- * enough that eight ranks on a node hold at most 2 GiB of training data.
+ * slowly as a sequential read of a megabyte.  So a split that fits (256 MiB by default) is read once, sequentially,
+ * when its first sample is requested; this happens in the loader's thread, not on opening.  The limit is low enough
+ * that eight ranks on a node hold at most 2 GiB of training data.
  *
- * Larger splits are read sample by sample, of which h5/table.h fetches only the bytes asked for, unless the chunks are
+ * Larger splits are read sample by sample, and h5/table.h fetches only the bytes of the sample, unless the chunks are
  * compressed.  Plain contiguous arrays are read with pread(), because HDF5 would fetch 64 KiB around each sample.
  *
  * Not here: order and augmentation (loader.c). */
@@ -43,7 +43,7 @@ static shoal_status read_rows(const shoal_dataset *d, shoal_split split, uint64_
 }
 
 /* [h, w, c] to [c, h, w], in place. */
-static void turn(const shoal_dataset *d, void *x)
+static void nhwc_to_nchw(const shoal_dataset *d, void *x)
 {
   size_t c = (size_t)d->info.sample.dim[0], plane = d->elements / c;
   memcpy(d->scratch, x, d->sample_bytes);
@@ -62,7 +62,7 @@ shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t fi
   if (x) {
     SHOAL_TRY(read_rows(d, split, first, n, x));
     if (d->channels_last)
-      for (uint64_t i = 0; i < n; i++) turn(d, (char *)x + i * d->sample_bytes);
+      for (uint64_t i = 0; i < n; i++) nhwc_to_nchw(d, (char *)x + i * d->sample_bytes);
   }
   return y ? shoal_h5_table_read(d->part[split].y, first, n, y) : SHOAL_OK;
 }
@@ -100,7 +100,7 @@ static shoal_status hold_samples(shoal_dataset *d, shoal_split split)
   return SHOAL_OK;
 }
 
-/* First use of a split. */
+/* Reads labels, and samples if they are to be cached, on the first use of a split. */
 static shoal_status make_ready(shoal_dataset *d, shoal_split split)
 {
   shoal_data_part *p = &d->part[split];

@@ -1,4 +1,5 @@
-/* `shoal data import`: which kinds there are, and what they share: telling training from test files, and the cut. */
+/* `shoal data import`: the kinds, and their common part: recognising test files, and splitting into training and
+ * test. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -1,10 +1,10 @@
-/* CIFAR in its binary layout, plain or gzip: records without any header,
+/* CIFAR in its binary format, plain or gzip: records without a header,
  *
  *     CIFAR-10    label u8 | red 32x32 | green 32x32 | blue 32x32         3073 bytes
- *     CIFAR-100   coarse u8, fine u8 | the same planes                    3074 bytes, the fine label counts
+ *     CIFAR-100   coarse u8, fine u8 | the same planes                    3074 bytes, the fine label is used
  *
- * The planes are already what we store, so pixels are copied.  A file of this kind has no magic number: a wrong file
- * shows by its length or by labels that do not exist, and both name the record and the byte. */
+ * We store the same planes, so pixels are copied.  The format has no magic number: a wrong file is detected by its
+ * length or by invalid labels, and both messages name the record and the byte. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/data_impl.h"
@@ -30,7 +30,7 @@ static shoal_status check_label(const layout *l, const char *path, const shoal_s
   return SHOAL_OK;
 }
 
-/* One file; `index` counts over all of them. */
+/* Imports one file; `index` counts samples over all files. */
 static shoal_status import_records(const shoal_import_args *a, const layout *l, const char *path, shoal_source *s,
                                    shoal_data_writer *w, uint64_t *index)
 {
@@ -47,7 +47,7 @@ static shoal_status import_records(const shoal_import_args *a, const layout *l, 
                                       &(int32_t){ label }));
     }
     SHOAL_CHECK(got % record == 0, SHOAL_ERR_IO,
-                "%s is cut short or no %s file: record %" PRIu64 " begins at %s %" PRIu64
+                "%s is cut short or not a %s file: record %" PRIu64 " begins at %s %" PRIu64
                 " and has %zu of %zu bytes; fetch the file again",
                 path, l->name, done, shoal_source_unit(s), done * record, got % record, record);
   } while (got == BLOCK * record);

@@ -1,9 +1,9 @@
-/* Tables: every column but one is a feature, that one is the label.
+/* Tables: one column is the label, all others are features.
  *
- * The first row is a header if a feature column of it holds something that is no number; that is printed, so a header
- * taken by mistake is seen.  Labels become classes 0, 1, … in sorted order: as numbers if all are whole numbers, else
- * as texts; the original names go into the file.  The end of the table is the test split, so rows sorted by label are
- * worth a warning.  The table is held in memory while it is imported. */
+ * The first row is a header if one of its feature columns is not a number; this is printed, so that a mistake is
+ * noticed. Labels become classes 0, 1, … in sorted order: as numbers if all are integers, else as strings; the original
+ * names are stored in the file.  The end of the table is the test split, so rows sorted by label cause a warning.  The
+ * table is kept in memory during the import. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -18,7 +18,7 @@ typedef struct {
   const char *path;
   const char *text;
   size_t line, column;
-  double number; /* if the label is one */
+  double number; /* value of a numeric label */
 } label;
 
 typedef struct {
@@ -30,7 +30,7 @@ typedef struct {
   label *labels; /* [rows] */
   size_t rows, cap;
   int32_t *y;      /* [rows] */
-  shoal_str names; /* one a line, when not 0 .. classes-1 */
+  shoal_str names; /* one per line, if not 0 .. classes-1 */
   int64_t classes;
 } table;
 
@@ -68,7 +68,7 @@ static shoal_status find_by_name(const table *t, const shoal_csv *c, const char 
   return st;
 }
 
-/* From the first row of the first file: number of columns, which is the label, whether it is a header. */
+/* From the first row of the first file: the number of columns, the label column, and whether the row is a header. */
 static shoal_status begin_table(table *t, const shoal_csv *c, bool *is_header)
 {
   t->columns = c->n;
@@ -186,7 +186,7 @@ static int by_number(const void *a, const void *b)
   return (p > q) - (p < q);
 }
 
-/* Whole numbers, texts, or (an error) measurements. */
+/* Decides whether labels are integers or strings; fractional numbers are an error. */
 static shoal_status judge_labels(table *t, bool *numbers)
 {
   const label *broken = NULL;
@@ -199,7 +199,7 @@ static shoal_status judge_labels(table *t, bool *numbers)
       broken = l;
   }
   SHOAL_CHECK(!*numbers || !broken, SHOAL_ERR_IO,
-              "%s:%zu:%zu: label %s is no class; classes are whole numbers or texts (is column %zu the label?)",
+              "%s:%zu:%zu: label %s is not a class; classes are integers or strings (is column %zu the label?)",
               broken ? broken->path : "", broken ? broken->line : 0, broken ? broken->column : 0,
               broken ? broken->text : "", t->label_column + 1);
   return SHOAL_OK;
@@ -242,7 +242,7 @@ static shoal_status map_labels(table *t)
   return st;
 }
 
-/* A class that only one split has: rows sorted by label, most likely. */
+/* Warns about classes that are in one split only: the rows are probably sorted by label. */
 static shoal_status warn_if_sorted(const table *t, uint64_t train)
 {
   uint8_t *seen;

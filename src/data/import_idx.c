@@ -1,9 +1,10 @@
-/* IDX, the format of MNIST and its relatives: a big-endian header, then the numbers.
+/* IDX, the format of MNIST and similar sets: a big-endian header, then the data.
  *
  *     00 00 type ndim | ndim sizes, u32 big-endian | data       type 08 is u8
  *
- * Images and labels are separate files.  They are told apart by ndim and paired in the order given within a split, so
- * `train-images train-labels t10k-images t10k-labels` works in any order.  Pairs stream side by side. */
+ * Images and labels are separate files.  They are distinguished by ndim and paired in the given order within a split,
+ * so `train-images train-labels t10k-images t10k-labels` works in any order.  The files of a pair are read together,
+ * block by block. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -35,7 +36,7 @@ static shoal_status read_header(idx_file *f)
   SHOAL_TRY(shoal_source_read(f->source, magic, 4, &got));
   SHOAL_CHECK(got > 0, SHOAL_ERR_IO, "%s is empty", f->path);
   SHOAL_CHECK(got == 4 && magic[0] == 0 && magic[1] == 0, SHOAL_ERR_IO,
-              "%s is no IDX file: it begins with %02x %02x %02x %02x, expected 00 00 08 01 (labels) or 00 00 08 03 "
+              "%s is not an IDX file: it begins with %02x %02x %02x %02x, expected 00 00 08 01 (labels) or 00 00 08 03 "
               "(images)",
               f->path, magic[0], got > 1 ? magic[1] : 0, got > 2 ? magic[2] : 0, got > 3 ? magic[3] : 0);
   SHOAL_CHECK(magic[2] == 8, SHOAL_ERR_IO, "%s: byte 2 says element type 0x%02x, only 0x08 (u8) can be imported",
@@ -66,7 +67,7 @@ static shoal_shape shape_of(const idx_file *images)
 static shoal_status cut_short(const idx_file *f, uint64_t item)
 {
   return SHOAL_FAIL(SHOAL_ERR_IO,
-                    "%s is cut short at %s %" PRIu64 ": item %" PRIu64 " of %u is not whole; fetch the file "
+                    "%s is cut short at %s %" PRIu64 ": item %" PRIu64 " of %u is incomplete; fetch the file "
                     "again",
                     f->path, shoal_source_unit(f->source), shoal_source_offset(f->source), item, f->dim[0]);
 }
@@ -76,12 +77,12 @@ static shoal_status at_end(const idx_file *f)
   uint8_t more;
   size_t got;
   SHOAL_TRY(shoal_source_read(f->source, &more, 1, &got));
-  SHOAL_CHECK(got == 0, SHOAL_ERR_IO, "%s goes on after its %u items, at %s %" PRIu64 "; the header is wrong", f->path,
-              f->dim[0], shoal_source_unit(f->source), shoal_source_offset(f->source) - 1);
+  SHOAL_CHECK(got == 0, SHOAL_ERR_IO, "%s continues after its %u items, at %s %" PRIu64 "; the header is wrong",
+              f->path, f->dim[0], shoal_source_unit(f->source), shoal_source_offset(f->source) - 1);
   return SHOAL_OK;
 }
 
-/* What an import gathers over all pairs. */
+/* State of an import over all pairs. */
 typedef struct {
   const shoal_import_args *args;
   shoal_data_writer *writer;
@@ -110,7 +111,7 @@ static shoal_status import_pair(progress *p, idx_file *images, idx_file *labels,
   return at_end(labels);
 }
 
-/* The labels of an image file: the first unused label file of its split. */
+/* Finds the labels of an image file: the first unused label file of its split. */
 static shoal_status find_labels(idx_file *files, size_t n, const idx_file *images, idx_file **out)
 {
   for (size_t i = 0; i < n; i++) {

@@ -1,11 +1,11 @@
-/* Text as bytes: a vocabulary of 256, no tokeniser to install, version or disagree about.  The end of the text becomes
- * the test split, because neighbouring passages are too alike for a random cut. */
+/* Text as bytes: a vocabulary of 256, no tokeniser is needed.  The end of the text becomes the test split, because
+ * neighbouring passages are too similar for a random split. */
 #include "base/mem.h"
 #include "data/data_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* All sources after each other; caller frees. */
+/* Concatenates all sources; caller frees. */
 static shoal_status join_sources(const shoal_import_args *a, char **out, size_t *n_out)
 {
   char *all = NULL;

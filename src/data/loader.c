@@ -1,17 +1,17 @@
-/* The loader: a pure function from (epoch, position) to a batch, and a thread that evaluates it ahead of time.
+/* The loader: a pure function from (epoch, position) to a batch, and a thread that prefetches.
  *
  * Everything about a batch follows from its position: which samples (a keyed permutation), which of them are this
- * rank's (a share), what they look like (augmentation addressed by seed, epoch and sample).  So a seek is just another
- * position, and reading ahead cannot change what comes out.
+ * rank's (a share), and their augmentation (from seed, epoch and sample).  So a seek just sets the position, and
+ * prefetching cannot change the batches.
  *
- * The thread fills a ring of depth + 1 slots; the one handed out last stays with the caller.  At the end of an epoch it
- * leaves a mark and goes on with the next epoch, because that is where training goes; a seek to just that place keeps
- * what is there.  Any other seek raises the generation, and what the thread was filling at that moment is dropped:
+ * The thread fills a ring of depth + 1 slots; the caller holds the one returned last.  At the end of an epoch it stores
+ * an end mark and continues with the next epoch, as training does; a seek to that position keeps the prefetched
+ * batches.  Any other seek increments the generation, and the slot being filled at that moment is discarded:
  *
- *     given                    made
+ *     taken                    filled
  *       |  held | ready | ready | filling |           slots are numbers modulo depth + 1
  *
- * An error takes the place of a batch and the thread rests until the next seek. */
+ * An error is stored in a slot instead of a batch, and the thread pauses until the next seek. */
 #include "data/loader.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -27,8 +27,8 @@ typedef struct {
   float *x;
   int32_t *y;
   uint64_t *ids;
-  bool end;            /* the mark behind the last batch of an epoch */
-  shoal_status status; /* of an error, l->error has the rest */
+  bool end;            /* end mark after the last batch of an epoch */
+  shoal_status status; /* error code; l->error holds the error itself */
 } slot;
 
 typedef struct {
@@ -40,23 +40,23 @@ struct shoal_loader {
   shoal_loader_config config;
   shoal_shape sample;
   size_t elements;
-  uint64_t split_n, own_n; /* samples of the split; of this rank when strided, else the same */
+  uint64_t split_n, own_n; /* samples of the split; of this rank if strided, else the same */
   int64_t max_batch;
   shoal_normal normal;
   void *raw; /* one sample */
   shoal_perm perm;
   bool perm_ready;
   uint64_t perm_epoch;
-  uint64_t *shard; /* [own_n] this rank's samples where they stay its own; else NULL */
+  uint64_t *shard; /* [own_n] this rank's samples with a fixed shard; else NULL */
 
   slot *slots;
   uint64_t n_slots;
-  uint64_t made, given;              /* slots filled and handed out, ever */
-  place reader, caller;              /* where filling goes on; where the caller is */
+  uint64_t filled, taken;            /* total slots filled, and taken by the caller */
+  place reader, caller;              /* next place to fill; place of the caller */
   bool at_end;                       /* the caller has seen the end of the epoch */
-  bool running, stop, resting, idle; /* idle: nothing was asked for yet */
+  bool running, stop, resting, idle; /* idle: nothing requested yet */
   uint64_t generation;
-  shoal_error error; /* of the slot that has one; the thread rests behind it, so there is one at a time */
+  shoal_error error; /* of the slot that failed; the thread pauses after it, so there is at most one */
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t more_slots, more_batches;
@@ -71,7 +71,7 @@ void shoal_share_of(uint64_t b, int rank, int size, uint64_t *first, uint64_t *c
 
 /* ---- batches as a function of the position ---- */
 
-/* A permutation of the split; with a shard, of that, by a seed of its own. */
+/* A permutation of the split, or of the shard, which uses a separate seed. */
 static uint64_t sample_at(shoal_loader *l, uint64_t epoch, uint64_t position)
 {
   if (!l->config.shuffle) return position;
@@ -84,7 +84,7 @@ static uint64_t sample_at(shoal_loader *l, uint64_t epoch, uint64_t position)
   return shoal_perm_at(&l->perm, position);
 }
 
-/* The sample in place `own` of this rank's part of the epoch. */
+/* Sample number `own` of this rank's part of the epoch. */
 static uint64_t own_sample(shoal_loader *l, uint64_t epoch, uint64_t own)
 {
   if (l->shard) return l->shard[sample_at(l, epoch, own)];
@@ -116,7 +116,7 @@ static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epo
   return SHOAL_OK;
 }
 
-/* The slot for a place: a batch, or the mark of the end, or an error. */
+/* Fills a slot with the batch at a place, the end mark, or an error. */
 static void fill(shoal_loader *l, slot *s, place at)
 {
   const shoal_loader_config *c = &l->config;
@@ -128,12 +128,12 @@ static void fill(shoal_loader *l, slot *s, place at)
   s->batch = (shoal_batch){ at.epoch,       at.position, total, strided ? (uint64_t)c->rank * c->batch : first,
                             (int64_t)count, s->x,        s->y,  s->ids };
   for (uint64_t i = 0; i < count && s->status == SHOAL_OK && !c->sizes_only; i++) {
-    uint64_t own = (at.position + first + i) % l->own_n; /* wraps only to pad */
+    uint64_t own = (at.position + first + i) % l->own_n; /* wraps around only for padding */
     s->status = fill_sample(l, s, i, at.epoch, own_sample(l, at.epoch, own));
   }
 }
 
-static place behind(const shoal_loader *l, const slot *s)
+static place place_after(const shoal_loader *l, const slot *s)
 {
   if (s->end) return (place){ s->batch.epoch + 1, 0 };
   return (place){ s->batch.epoch, SHOAL_MIN(s->batch.position + s->batch.total, l->own_n) };
@@ -143,7 +143,7 @@ static place behind(const shoal_loader *l, const slot *s)
 
 static bool may_fill(const shoal_loader *l)
 {
-  return !l->idle && !l->resting && l->made - l->given < l->n_slots - 1;
+  return !l->idle && !l->resting && l->filled - l->taken < l->n_slots - 1;
 }
 
 static void *run(void *context)
@@ -156,17 +156,17 @@ static void *run(void *context)
       continue;
     }
     uint64_t generation = l->generation;
-    slot *s = &l->slots[l->made % l->n_slots];
+    slot *s = &l->slots[l->filled % l->n_slots];
     place at = l->reader;
     pthread_mutex_unlock(&l->lock);
     fill(l, s, at);
     pthread_mutex_lock(&l->lock);
     if (generation != l->generation) continue;
-    l->reader = behind(l, s);
+    l->reader = place_after(l, s);
     if (s->status != SHOAL_OK) shoal_error_take(&l->error);
-    /* Going on into the next epoch pays in training, where the order is random; a test split is asked for rarely. */
+    /* Prefetching the next epoch is useful in training only; a test split is read rarely. */
     l->resting = s->status != SHOAL_OK || (s->end && !l->config.shuffle);
-    l->made++;
+    l->filled++;
     pthread_cond_signal(&l->more_batches);
   }
   pthread_mutex_unlock(&l->lock);
@@ -190,7 +190,7 @@ static shoal_status check_config(const shoal_dataset *d, const shoal_loader_conf
   uint64_t n = info->n[c->split];
   const char *path = shoal_dataset_path(d);
   SHOAL_CHECK(info->kind != SHOAL_DATA_TEXT, SHOAL_ERR_UNSUPPORTED,
-              "%s holds text; the models read images and features as yet", path);
+              "%s holds text; the models accept only images and features so far", path);
   SHOAL_CHECK(n > 0, SHOAL_ERR_ARG, "%s has no %s samples", path, shoal_split_name(c->split));
   SHOAL_CHECK(c->size >= 1 && c->rank >= 0 && c->rank < c->size, SHOAL_ERR_ARG, "rank %d of %d does not exist", c->rank,
               c->size);
@@ -200,7 +200,8 @@ static shoal_status check_config(const shoal_dataset *d, const shoal_loader_conf
               "ranks that share batches have no shards of their own: a shard needs strided shares");
   SHOAL_CHECK(c->depth >= 0 && c->depth <= 1024, SHOAL_ERR_ARG, "reading %d batches ahead is out of range (0 to 1024)",
               c->depth);
-  uint64_t least = c->share == SHOAL_SHARE_STRIDED ? n / (uint64_t)c->size : n; /* on any rank, so all ranks agree */
+  /* The minimum over the ranks, so that all decide alike. */
+  uint64_t least = c->share == SHOAL_SHARE_STRIDED ? n / (uint64_t)c->size : n;
   SHOAL_CHECK(c->last != SHOAL_LAST_DROP || least >= c->batch, SHOAL_ERR_ARG,
               "dropping the last batch would drop everything: a batch has %" PRIu64 " samples, %s has %" PRIu64
               "%s; lower "
@@ -366,19 +367,19 @@ shoal_status shoal_loader_seek(shoal_loader *l, uint64_t epoch, uint64_t positio
               position, l->own_n);
   SHOAL_CHECK(epoch <= UINT32_MAX, SHOAL_ERR_ARG, "epoch %" PRIu64 " is out of range", epoch);
   pthread_mutex_lock(&l->lock);
-  /* Whoever counts batches seeks without having asked for the mark of the end: pass over it. */
-  if (!l->at_end && l->made > l->given && l->slots[l->given % l->n_slots].end) {
-    l->given++;
+  /* A caller that counts batches seeks without having read the end mark: skip it. */
+  if (!l->at_end && l->filled > l->taken && l->slots[l->taken % l->n_slots].end) {
+    l->taken++;
     l->at_end = true;
   }
   bool there = l->caller.epoch == epoch && l->caller.position == position && !l->at_end && !l->idle;
   there |= l->at_end && l->caller.epoch + 1 == epoch && position == 0 && l->config.shuffle;
-  bool failed = l->resting && l->made > 0 && l->slots[(l->made - 1) % l->n_slots].status != SHOAL_OK;
+  bool failed = l->resting && l->filled > 0 && l->slots[(l->filled - 1) % l->n_slots].status != SHOAL_OK;
   l->caller = (place){ epoch, position };
   l->at_end = false;
   if (!there || failed) {
     l->generation++;
-    l->made = l->given;
+    l->filled = l->taken;
     l->reader = l->caller;
     l->resting = false;
   }
@@ -388,7 +389,7 @@ shoal_status shoal_loader_seek(shoal_loader *l, uint64_t epoch, uint64_t positio
   return SHOAL_OK;
 }
 
-/* The slot for the caller's place: waited for, or filled here. */
+/* The slot for the caller's place: waits for the thread, or fills it here. */
 static slot *take(shoal_loader *l)
 {
   if (!l->running) {
@@ -399,13 +400,13 @@ static slot *take(shoal_loader *l)
   pthread_mutex_lock(&l->lock);
   l->idle = false;
   pthread_cond_signal(&l->more_slots);
-  while (l->made == l->given) pthread_cond_wait(&l->more_batches, &l->lock);
-  slot *s = &l->slots[l->given % l->n_slots];
+  while (l->filled == l->taken) pthread_cond_wait(&l->more_batches, &l->lock);
+  slot *s = &l->slots[l->taken % l->n_slots];
   if (s->status == SHOAL_OK) {
-    l->given++;
+    l->taken++;
     pthread_cond_signal(&l->more_slots);
   } else {
-    (void)shoal_error_put(&l->error); /* made by the thread; from now on the caller's */
+    (void)shoal_error_put(&l->error); /* created by the thread; becomes the caller's error */
   }
   pthread_mutex_unlock(&l->lock);
   return s;
@@ -419,7 +420,7 @@ shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out)
   if (s->status != SHOAL_OK) return s->status;
   l->at_end = s->end;
   if (s->end) return SHOAL_OK;
-  l->caller = behind(l, s);
+  l->caller = place_after(l, s);
   *out = &s->batch;
   return SHOAL_OK;
 }

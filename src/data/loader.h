@@ -1,4 +1,4 @@
-/* The loader: this rank's samples in the global order, augmented, as f32 batches, fetched ahead by one thread.
+/* The loader: this rank's samples in the global order, augmented, as f32 batches, prefetched by one thread.
  *
  * Order: position p of epoch e holds sample perm(seed, e)[p]; the order does not depend on the number of ranks.  The
  * global batch at position p takes positions [p, p+B) (the last one fewer) and rank r of P takes a contiguous share,
@@ -7,10 +7,10 @@
  *   positions  p ......................... p+B
  *   ranks      |--- 0 ---|--- 1 ---|-- 2 --|       slot0 = offset of the share within the batch
  *
- * Strided shares (slots r, r+P, …, each rank on its own clock) serve the methods without a common step.  Their samples may
- * also be each rank's for good, in a new order in every epoch: a shard drawn once, or one sorted by label.
- * Augmentation depends only on (seed, epoch, sample): crop4 (pad by 4, random crop), hflip.  The padding is 0 after
- * normalisation, that is the mean colour. */
+ * Strided shares (slots r, r+P, …) are for methods without a common step.  A rank may also keep the same samples for
+ * the whole run, in a new order in every epoch: a shard drawn at random once, or one sorted by label.  Augmentation
+ * depends only on (seed, epoch, sample): crop4 (pad by 4, random crop), hflip.  The padding is 0 after normalisation,
+ * that is the mean colour. */
 #ifndef SHOAL_DATA_LOADER_H
 #define SHOAL_DATA_LOADER_H
 #include "data/dataset.h"
@@ -19,10 +19,10 @@ typedef enum {
   SHOAL_LAST_SHORT,
   SHOAL_LAST_DROP,
   SHOAL_LAST_PAD
-} shoal_last_batch; /* PAD repeats from the epoch's start */
+} shoal_last_batch; /* PAD repeats samples from the start of the epoch */
 typedef enum { SHOAL_SHARE_BATCH, SHOAL_SHARE_STRIDED } shoal_share;
-/* Strided shares only.  DRAWN: slots of an order drawn anew in every epoch.  FIXED: the slots of epoch 0.  SORTED: the r-th
- * of P consecutive pieces of all samples in order of their labels (then of their numbers). */
+/* Strided shares only.  DRAWN: slots of a new permutation in every epoch.  FIXED: the slots of epoch 0.  SORTED: the
+ * r-th of P consecutive parts of all samples sorted by label (then by number). */
 typedef enum { SHOAL_SHARD_DRAWN, SHOAL_SHARD_FIXED, SHOAL_SHARD_SORTED } shoal_shard;
 typedef struct {
   shoal_split split;
@@ -34,12 +34,12 @@ typedef struct {
   shoal_shard shard;
   bool shuffle; /* test split: false */
   bool crop4, hflip;
-  bool sizes_only; /* nothing is read: x, y and ids are NULL */
-  int depth;       /* batches fetched ahead; 0: no thread, read when asked */
+  bool sizes_only; /* read nothing: x, y and ids are NULL */
+  int depth;       /* batches prefetched; 0: no thread, read on request */
 } shoal_loader_config;
 
 /* With strided shares a position counts this rank's own samples, `total` is n, and slot0 is rank * batch, so that no
- * two ranks draw the same dropout. */
+ * two ranks use the same dropout mask. */
 typedef struct {
   uint64_t epoch, position; /* position of the global batch's first sample in the epoch */
   uint64_t total;           /* samples in the global batch */
@@ -51,21 +51,21 @@ typedef struct {
 } shoal_batch;
 
 typedef struct shoal_loader shoal_loader;
-/** The data set stays the caller's and must outlive the loader; with depth > 0 the loader's thread reads from it.
- *  Starts at position 0 of epoch 0; reading ahead begins with the first seek or next.
- *  @return ERR_ARG for a batch of 0, a rank outside the size, DROP that would drop everything, or augmentation of what
- *          is no image; ERR_UNSUPPORTED for text, which no model takes as yet
+/** The data set is borrowed and must outlive the loader; with depth > 0 the loader's thread reads from it.  Starts at
+ *  position 0 of epoch 0; prefetching begins with the first seek or next.
+ *  @return ERR_ARG for a batch of 0, a rank outside the size, DROP that leaves no batch, or augmentation of data
+ *          other than images; ERR_UNSUPPORTED for text, which no model accepts yet
  *  Cost    memory for depth + 1 batches of this rank; no allocation afterwards */
 shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c, shoal_loader **out);
 void shoal_loader_destroy(shoal_loader *l);
-/** (Re)start at a position: samples consumed in the epoch (any number, not only multiples of the batch).  Free when
- *  it is where the loader is anyway, as at the start of each epoch.  ERR_ARG beyond the end of the epoch. */
+/** (Re)starts at a position, in samples consumed in the epoch (not only multiples of the batch).  Costs nothing if the
+ *  loader is there already, as at the start of each epoch.  ERR_ARG beyond the end of the epoch. */
 shoal_status shoal_loader_seek(shoal_loader *l, uint64_t epoch, uint64_t position);
-/** Next batch, valid until the next call.  *out NULL at the end of the epoch (then seek to the next one).
- *  Errors of the reading thread come out here, again and again until a seek. */
+/** Returns the next batch, valid until the next call; *out is NULL at the end of the epoch (then seek to the next one).
+ *  Errors of the prefetch thread are returned here, by every call until a seek. */
 shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out);
 uint64_t shoal_loader_batches(const shoal_loader *l); /* per epoch, from position 0; strided: this rank's own */
-uint64_t shoal_loader_samples(const shoal_loader *l); /* what positions count: the split, or this rank's part of it */
+uint64_t shoal_loader_samples(const shoal_loader *l); /* per epoch: of the split, or of this rank's part */
 int64_t shoal_loader_max_batch(const shoal_loader *l);
 /** The share of rank r of P in a batch of b: first slot and count; sizes differ by at most one, larger ones first. */
 void shoal_share_of(uint64_t b, int rank, int size, uint64_t *first, uint64_t *count);

@@ -1,12 +1,12 @@
-/* Which array of a file is which: ours by their exact names, foreign ones by the words in theirs.
+/* Finds the role of each array of a file: ours by their exact names, foreign ones by the words in their names.
  *
- * "X_train", "train/images", "train_set_x" and "xTrain" say the same thing to a reader, so a name is split into words
- * and each word may tell the split or the part; filler words tell nothing and any other word disqualifies the name:
+ * "X_train", "train/images", "train_set_x" and "xTrain" mean the same thing, so a name is split into words, and each
+ * word may indicate the split or the part (x or y); filler words are ignored and any other word excludes the array:
  *
  *     train_set_x_orig  ->  train | set | x | orig      part x of the training split
- *     list_classes      ->  list ...                    not ours
+ *     list_classes      ->  list ...                    excluded
  *
- * Where two arrays could be the same part nothing is guessed: the error names both. */
+ * If two arrays match the same part, nothing is guessed: the error names both. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/data_impl.h"
@@ -15,8 +15,8 @@
 #include <string.h>
 
 typedef enum { PART_NONE, PART_X, PART_Y, PART_TOKENS } part_kind;
-/* PLAIN has no word for a split: the training split if nothing else claims it.  VALIDATION stands in for a test split
- * that is missing. */
+/* PLAIN: no word for a split, used as training split if no other array is.  VALIDATION replaces a missing test
+ * split. */
 typedef enum { SPLIT_PLAIN, SPLIT_TRAIN, SPLIT_TEST, SPLIT_VALIDATION } split_word;
 
 enum { MAX_ARRAYS = 256 };
@@ -83,7 +83,7 @@ static const char *next_word(const char *c, char word[32])
   return c;
 }
 
-/* What a name says; PART_NONE if it has a word that is not in the list, or says two things at once. */
+/* Parses a name; PART_NONE if it has a word that is not in the list, or contradictory words. */
 static void read_name(const char *name, part_kind *part, split_word *split)
 {
   char word[32];
@@ -112,7 +112,7 @@ static void visit(void *context, const char *name)
 {
   arrays *a = context;
   array found = { "", PART_NONE, SPLIT_PLAIN };
-  if (!shoal_h5_is_data_set(a->file, name)) return; /* a group, or a link that leads nowhere */
+  if (!shoal_h5_is_data_set(a->file, name)) return; /* a group or a dangling link */
   if (snprintf(found.name, sizeof found.name, "%s", name) < (int)sizeof found.name)
     read_name(name, &found.part, &found.split);
   if (found.part != PART_NONE && a->n < MAX_ARRAYS)
@@ -121,7 +121,7 @@ static void visit(void *context, const char *name)
     a->others++;
 }
 
-/* The one array that fits, "" if none does. */
+/* Chooses the array that matches, "" if none does. */
 static shoal_status choose(const arrays *a, const char *path, part_kind part, split_word first, split_word second,
                            const char *role, char out[SHOAL_DATA_NAME])
 {

@@ -1,5 +1,5 @@
-/* `shoal data repack`: the same samples in our form: our names, chunks of a few samples without filters, u8 or f32, i32
- * labels, exact mean and deviation, check sum.  The cure for files whose chunks make shuffled reads dear. */
+/* `shoal data repack`: the same samples in our layout: our names, chunks of a few samples without filters, u8 or f32,
+ * i32 labels, exact mean and std, checksum.  Use it for files whose chunk layout makes shuffled reads slow. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"

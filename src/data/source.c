@@ -1,7 +1,7 @@
-/* Files to import from: plain or gzip, told apart by their first two bytes, never by their name.
+/* Source files of imports: plain or gzip, recognised by their first two bytes, not by their name.
  *
- * zlib reads both through one call.  What it does not do by itself is complain loudly: a gzip file that was cut short
- * while it was downloaded just ends early, and only gzerror() knows.  Every read here asks. */
+ * zlib reads both through one function.  It does not report truncation by itself: a gzip file whose download was
+ * interrupted just ends early, and only gzerror() tells.  Every read here checks it. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
@@ -68,7 +68,7 @@ static shoal_status stream_fault(const shoal_source *s)
 
 shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *got_out)
 {
-  enum { STEP = 1 << 30 }; /* gzread counts in int */
+  enum { STEP = 1 << 30 }; /* gzread takes an unsigned and returns an int */
   size_t got = 0;
   int code;
   while (got < n) {

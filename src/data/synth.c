@@ -1,7 +1,7 @@
-/* `shoal data synth`: data sets that need no download.  Same arguments and seed, same file.
+/* `shoal data synth`: data sets that need no download.  The same arguments and seed give the same file.
  *
  *   glyphs   digits drawn from strokes (synth_glyphs.c): images an mlp learns to about 97 %
- *   blobs    one Gaussian cloud per class around a random centre: features; how well it can be learnt is known
+ *   blobs    one Gaussian cloud per class around a random centre: features; the best accuracy is known
  *   text     sentences of a small grammar with agreement in number: bytes */
 #include "base/mem.h"
 #include "base/rng.h"
@@ -36,7 +36,7 @@ void shoal_synth_defaults(const char *kind, shoal_synth_args *out)
 
 /* ---- blobs ---- */
 
-/* n normal numbers of the stream (seed, index). */
+/* n normally distributed numbers of stream (seed, index). */
 static void normals(uint64_t seed, uint64_t index, size_t n, float *out)
 {
   for (size_t i = 0; i < n; i += 4) {
@@ -81,7 +81,8 @@ static const char *const adjectives[] = { "old", "grey", "quiet", "fast", "small
 static const char *const does[] = { "waits for", "follows", "sees", "carries", "leaves", "hears", "turns to", "finds" };
 static const char *const do_[] = { "wait for", "follow", "see", "carry", "leave", "hear", "turn to", "find" };
 
-/* "the old ships follow a wave.": the verb agrees with the first noun, "a" goes with one.  Bits of r decide. */
+/* "the old ships follow a wave.": the verb agrees with the first noun, "a" is for the singular.  The bits of r select
+ * the words. */
 static void add_sentence(shoal_rng_block r, shoal_str *s)
 {
   uint32_t v = r.v[0];
@@ -121,7 +122,7 @@ static shoal_status make_text(const shoal_synth_args *a, shoal_data_writer *w)
   return st;
 }
 
-/* ---- the door ---- */
+/* ---- entry point ---- */
 
 static shoal_status check_range(const char *kind, const char *what, int64_t value, int64_t low, int64_t high)
 {

@@ -1,12 +1,12 @@
-/* Digits drawn from strokes: a stand-in for MNIST that needs no download and fits the quick start.
+/* Digits drawn from strokes: a substitute for MNIST that needs no download, used by the quick start.
  *
- * A digit is a list of lines and arcs in a unit square (y points down).  Every sample bends its strokes a little, then
- * shears, turns, scales and shifts them, draws them with a pen of its own width, and adds noise:
+ * A digit is a list of lines and arcs in a unit square (y points down).  Every sample distorts its strokes a little,
+ * then shears, rotates, scales and shifts them, draws them with a random pen width, and adds noise:
  *
  *     strokes -> jitter -> affine map -> distance to the nearest stroke per pixel -> ink, noise -> u8
  *
- * A pixel's ink falls from full to none over one pixel around the pen's edge, which is what anti-aliasing comes to for
- * round pens.  All randomness is addressed by (seed, split, sample), so any sample can be made alone. */
+ * A pixel's ink falls from 1 to 0 over one pixel around the pen's edge, which is anti-aliasing for a round pen.  All
+ * random numbers are a function of (seed, split, sample), so any sample can be generated independently. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/data_impl.h"
@@ -35,7 +35,7 @@ static const stroke digits[10][STROKES] = {
   { { ARC, { .5, .36, .18, .18, 0, 360 } }, { MOVE, { .68, .36 } }, { LINE, { .66, .56 } }, { LINE, { .56, .83 } } },
 };
 
-/* The numbers of one sample, one after the other. */
+/* The random numbers of one sample, in sequence. */
 typedef struct {
   uint64_t seed, index;
   uint32_t step;
@@ -121,7 +121,7 @@ static void trace_strokes(draw *d, const stroke *strokes, const affine *f, drawi
   }
 }
 
-/* Squared distance of a point to a segment. */
+/* Squared distance from a point to a segment. */
 static double distance2(const segment *s, double x, double y)
 {
   double dx = s->x1 - s->x0, dy = s->y1 - s->y0, px = x - s->x0, py = y - s->y0;
@@ -155,7 +155,7 @@ static void draw_ink(const drawing *g, double pen, int side, double *ink)
   }
 }
 
-/* A nearly normal number from one word: the sum of its four bytes has mean 510 and deviation 147.8. */
+/* An approximately normal number from one word: the sum of its four bytes has mean 510 and standard deviation 147.8. */
 static double bell(uint32_t word)
 {
   int sum = (int)(word & 255) + (int)(word >> 8 & 255) + (int)(word >> 16 & 255) + (int)(word >> 24);

@@ -1,15 +1,15 @@
-/* Writing a data set: one door for importers, generators and repack, so that every file has the same form.
+/* Writing a data set: used by importers, generators and repack, so that every file has the same layout.
  *
- * Samples stream in; a few chunks are kept in memory and written when full, while mean, deviation and check sums are
- * gathered from what passes by.  The file grows under a temporary name and gets its own only when everything is in it
- * and on the disk, so an importer that stops in the middle leaves an older output as it was:
+ * Samples are appended to a buffer of a few chunks, which is written when full; mean, std and checksums are accumulated
+ * on the way.  The file has a temporary name until it is complete and on disk, so an importer that stops in the middle
+ * leaves an existing output unchanged:
  *
  *     create .set.h5.tmp-host-pid -> add, add, … -> attributes, close -> fsync, rename to set.h5
  *
- * Room is reserved before each append, so that a full disk leaves the file in order (h5/draft.h).
+ * Disk space is reserved before each append, so that a full disk leaves the file consistent (h5/draft.h).
  *
  * A chunk is a few samples (16 KiB of them): readers that fetch whole chunks lose little on shuffled reads, and the
- * index stays small.  Times are not stored, so equal content makes equal files. */
+ * index stays small.  Timestamps are not stored, so equal content gives equal files. */
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -24,7 +24,7 @@ enum { CHUNK_BYTES = 16 << 10, CHUNK_SAMPLES = 64, CHUNK_TOKENS = 64 << 10, CHUN
 
 typedef struct {
   shoal_h5_table *x, *y;
-  uint64_t stored, waiting; /* samples in the file, in the buffer */
+  uint64_t stored, waiting; /* samples in the file; in the buffer */
   char *buffer;             /* [rows, sample] */
   int32_t *labels;          /* [rows] */
   uint32_t crc_x, crc_y;
@@ -37,9 +37,9 @@ struct shoal_data_writer {
   shoal_h5_draft draft;
   shoal_dtype x_type;
   size_t sample_bytes;
-  uint64_t rows; /* of the buffer */
+  uint64_t rows; /* capacity of the buffer */
   half half[2];
-  shoal_tally tally; /* of the training split */
+  shoal_data_stats stats; /* of the training split */
 };
 
 uint64_t shoal_data_chunk_rows(shoal_data_kind kind, size_t sample_bytes)
@@ -51,8 +51,8 @@ uint64_t shoal_data_chunk_rows(shoal_data_kind kind, size_t sample_bytes)
 
 /* ---- creating ---- */
 
-/* An empty array that can grow along its first dimension.  Its chunks go to the file at once, so that the file's size
- * tells what is reserved. */
+/* Creates an empty array, extendible along its first dimension.  Chunks are written without a cache, so that the file's
+ * size shows what is reserved. */
 static shoal_status make_array(const shoal_data_writer *w, const char *name, shoal_dtype type, const shoal_shape *row,
                                uint64_t chunk_rows, shoal_h5_table **out)
 {
@@ -85,7 +85,7 @@ static shoal_status make_half(shoal_data_writer *w, shoal_split split)
   return SHOAL_ALLOC(w->rows, &h->labels);
 }
 
-/* Said before anything is read, and with the name the user gave instead of the temporary one. */
+/* Checked before anything is read, so that the message has the user's file name and not the temporary one. */
 static shoal_status check_folder(const char *path)
 {
   const char *name = shoal_path_base(path);
@@ -93,7 +93,7 @@ static shoal_status check_folder(const char *path)
   bool there = shoal_path_exists(folder), writable = access(folder, W_OK) == 0;
   free(folder);
   SHOAL_CHECK(there, SHOAL_ERR_IO, "cannot write %s: its folder does not exist; make it first", path);
-  SHOAL_CHECK(writable, SHOAL_ERR_IO, "cannot write %s: its folder is read-only for you", path);
+  SHOAL_CHECK(writable, SHOAL_ERR_IO, "cannot write %s: you may not write to its folder", path);
   return SHOAL_OK;
 }
 
@@ -109,7 +109,7 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
   w->rows = shoal_round_up(SHOAL_MAX(BUFFER / w->sample_bytes, 1), chunk);
   w->x_type = x_type_of(spec);
   shoal_status st;
-  SHOAL_TRY_GOTO(st, shoal_tally_init(&w->tally, spec->kind, &spec->sample, spec->x_bytes), fail);
+  SHOAL_TRY_GOTO(st, shoal_data_stats_init(&w->stats, spec->kind, &spec->sample, spec->x_bytes), fail);
   SHOAL_TRY_GOTO(st, shoal_h5_draft_open(&w->draft, path, 0), fail);
   SHOAL_TRY_GOTO(st, make_half(w, SHOAL_TRAIN), fail);
   SHOAL_TRY_GOTO(st, make_half(w, SHOAL_TEST), fail);
@@ -126,7 +126,7 @@ static shoal_status flush_half(shoal_data_writer *w, shoal_split split)
 {
   half *h = &w->half[split];
   if (h->waiting == 0) return SHOAL_OK;
-  if (split == SHOAL_TRAIN && w->spec.kind != SHOAL_DATA_TEXT) shoal_tally_add(&w->tally, h->waiting, h->buffer);
+  if (split == SHOAL_TRAIN && w->spec.kind != SHOAL_DATA_TEXT) shoal_data_stats_add(&w->stats, h->waiting, h->buffer);
   uint64_t chunk = shoal_data_chunk_rows(w->spec.kind, w->sample_bytes);
   size_t bytes = w->sample_bytes + (h->labels ? sizeof *h->labels : 0);
   SHOAL_TRY(shoal_h5_draft_reserve(&w->draft, "samples", h->waiting * bytes, h->waiting / chunk + 1));
@@ -173,17 +173,17 @@ static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, cons
   SHOAL_TRY(shoal_h5_put_string(w->draft.file, "kind", kinds[w->spec.kind]));
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "classes", classes));
   SHOAL_TRY(shoal_h5_put_string(w->draft.file, "source", w->source));
-  /* Attributes hold at most 64 KiB in the earliest format; names are a courtesy. */
+  /* Attributes hold at most 64 KiB in the earliest format; names are optional. */
   if (class_names && strlen(class_names) < 60000)
     SHOAL_TRY(shoal_h5_put_string(w->draft.file, "class_names", class_names));
   uint32_t crc[4] = { w->half[0].crc_x, w->half[0].crc_y, w->half[1].crc_x, w->half[1].crc_y };
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "checksum", shoal_data_checksum(crc)));
   if (w->spec.kind == SHOAL_DATA_TEXT) return SHOAL_OK;
   double *mean;
-  SHOAL_TRY(SHOAL_ALLOC(2 * w->tally.groups, &mean));
-  shoal_tally_result(&w->tally, mean, mean + w->tally.groups);
-  shoal_status st = shoal_h5_put_f64s(w->draft.file, "mean", w->tally.groups, mean);
-  if (st == SHOAL_OK) st = shoal_h5_put_f64s(w->draft.file, "std", w->tally.groups, mean + w->tally.groups);
+  SHOAL_TRY(SHOAL_ALLOC(2 * w->stats.groups, &mean));
+  shoal_data_stats_result(&w->stats, mean, mean + w->stats.groups);
+  shoal_status st = shoal_h5_put_f64s(w->draft.file, "mean", w->stats.groups, mean);
+  if (st == SHOAL_OK) st = shoal_h5_put_f64s(w->draft.file, "std", w->stats.groups, mean + w->stats.groups);
   free(mean);
   return st;
 }
@@ -194,7 +194,7 @@ static shoal_status finish_arrays(shoal_data_writer *w)
   for (size_t i = 0; i < SHOAL_COUNT(open); i++) {
     shoal_h5_table *t = *open[i];
     *open[i] = NULL;
-    if (t) SHOAL_TRY(shoal_h5_table_finish(t)); /* what could not be written may show only here */
+    if (t) SHOAL_TRY(shoal_h5_table_finish(t)); /* a write error may be reported only here */
   }
   return SHOAL_OK;
 }
@@ -222,7 +222,7 @@ void shoal_data_writer_destroy(shoal_data_writer *w)
     free(w->half[s].labels);
   }
   shoal_h5_draft_discard(&w->draft);
-  shoal_tally_fini(&w->tally);
+  shoal_data_stats_fini(&w->stats);
   free(w->source);
   free(w->path);
   free(w);

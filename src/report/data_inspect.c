@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/contents.h"
-#include "data/tally.h"
+#include "data/stats.h"
 #include "report/data.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ static void judge_labels(facts *f, shoal_split split, uint64_t first, uint64_t n
   }
 }
 
-static shoal_status pass_split(facts *f, shoal_split split, shoal_tally *t, uint32_t crc[2], void *x, int32_t *y,
+static shoal_status pass_split(facts *f, shoal_split split, shoal_data_stats *t, uint32_t crc[2], void *x, int32_t *y,
                                uint64_t step)
 {
   bool text = f->info->kind == SHOAL_DATA_TEXT;
@@ -84,7 +84,7 @@ static shoal_status pass_split(facts *f, shoal_split split, shoal_tally *t, uint
     SHOAL_TRY(shoal_dataset_rows(f->d, split, at, n, x, text ? NULL : y));
     crc[0] = shoal_crc32c(crc[0], x, n * f->stored.sample_bytes);
     if (text) continue;
-    shoal_tally_add(t, n, x);
+    shoal_data_stats_add(t, n, x);
     crc[1] = shoal_crc32c(crc[1], y, n * sizeof *y);
     judge_labels(f, split, at, n, y);
   }
@@ -95,7 +95,7 @@ static shoal_status pass_all(facts *f)
 {
   const shoal_data_info *i = f->info;
   const size_t sample_bytes = f->stored.sample_bytes;
-  shoal_tally train = { 0 }, test = { 0 };
+  shoal_data_stats train = { 0 }, test = { 0 };
   uint32_t crc[4] = { 0 };
   uint64_t step = SHOAL_MAX(BLOCK_BYTES / sample_bytes, 1);
   void *x = NULL;
@@ -103,19 +103,19 @@ static shoal_status pass_all(facts *f)
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_alloc(step, sample_bytes, "samples", &x), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);
-  SHOAL_TRY_GOTO(st, shoal_tally_init(&train, i->kind, &i->sample, i->x_bytes), done);
-  SHOAL_TRY_GOTO(st, shoal_tally_init(&test, i->kind, &i->sample, i->x_bytes), done);
+  SHOAL_TRY_GOTO(st, shoal_data_stats_init(&train, i->kind, &i->sample, i->x_bytes), done);
+  SHOAL_TRY_GOTO(st, shoal_data_stats_init(&test, i->kind, &i->sample, i->x_bytes), done);
   SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TRAIN, &train, crc, x, y, step), done);
   SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TEST, &test, crc + 2, x, y, step), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * train.groups, &f->mean), done);
   f->std = f->mean + train.groups;
   f->groups = train.groups;
-  shoal_tally_result(&train, f->mean, f->std);
+  shoal_data_stats_result(&train, f->mean, f->std);
   f->not_finite = train.not_finite + test.not_finite;
   f->checksum = shoal_data_checksum(crc);
 done:
-  shoal_tally_fini(&train);
-  shoal_tally_fini(&test);
+  shoal_data_stats_fini(&train);
+  shoal_data_stats_fini(&test);
   free(x);
   free(y);
   return st;

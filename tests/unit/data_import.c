@@ -100,7 +100,7 @@ static void test_cifar_bad(void)
   fill_cifar(0);
   temp_write(path, cifar, 100 * RECORD + 1000);
   REFUSE("cifar10", path,
-         "data_batch_2.bin is cut short or no CIFAR-10 file: record 100 begins at byte 307300 and has 1000 "
+         "data_batch_2.bin is cut short or not a CIFAR-10 file: record 100 begins at byte 307300 and has 1000 "
          "of 3073 bytes");
   cifar[70 * RECORD] = 10;
   temp_write(path, cifar, sizeof cifar);
@@ -193,10 +193,10 @@ static void test_idx(void)
   REFUSE("idx", s[1], "no images among the 1 files");
   s[1] = write_idx("train-labels", 1, many, 290, 0);
   CHECK_REFUSED(import("idx", s + 1, 2, 0, NULL), SHOAL_ERR_IO,
-                "train-labels is cut short at byte 298: item 290 of 300 is not whole");
+                "train-labels is cut short at byte 298: item 290 of 300 is incomplete");
   s[1] = write_idx("train-labels", 1, many, 301, 0);
   CHECK_REFUSED(import("idx", s + 1, 2, 0, NULL), SHOAL_ERR_IO,
-                "train-labels goes on after its 300 items, at byte 308");
+                "train-labels continues after its 300 items, at byte 308");
   s[1] = write_idx("train-labels", 1, many, 300, 0);
   s[2] = write_idx("train-images", 3, many, 1799, 0);
   CHECK_REFUSED(import("idx", s + 1, 2, 0, NULL), SHOAL_ERR_IO,
@@ -208,7 +208,7 @@ static void test_idx_bad(void)
 {
   const char *path = temp_path("train-odd");
   temp_write(path, "\x50\x4b\x03\x04zip", 7);
-  REFUSE("idx", path, "train-odd is no IDX file: it begins with 50 4b 03 04");
+  REFUSE("idx", path, "train-odd is not an IDX file: it begins with 50 4b 03 04");
   temp_write(path, "\0\0\x0d\3", 4);
   REFUSE("idx", path, "byte 2 says element type 0x0d");
   temp_write(path, "\0\0\x08\2", 4);
@@ -282,9 +282,9 @@ static void test_csv_bad(void)
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,inf,y\n"), "e.csv:2:3: \"inf\" is not finite");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,4,\n"), "e.csv:2:5: the label is empty");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4,y\n"), "e.csv:2:3: this quote is never closed");
-  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4\"4,y\n"), "e.csv:2:6: text behind a closing quote");
+  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4\"4,y\n"), "e.csv:2:6: text after a closing quote");
   REFUSE("csv", temp_text("e.csv", "1,2,\"x\ny\"\n3,4\n"), "e.csv:3:3: this row has 2 fields");
-  REFUSE("csv", temp_text("e.csv", "1,2,0.5\n3,4,1\n"), "e.csv:1:5: label 0.5 is no class");
+  REFUSE("csv", temp_text("e.csv", "1,2,0.5\n3,4,1\n"), "e.csv:1:5: label 0.5 is not a class");
   REFUSE("csv", temp_text("e.csv", "word\nanother\n"), "e.csv:1:1: one column only");
   REFUSE("csv", temp_text("e.csv", "a,b,c\n\n"), "e.csv is empty: no rows");
   REFUSE("csv", temp_text("e.csv", ""), "e.csv is empty");

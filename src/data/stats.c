@@ -1,9 +1,9 @@
-/* Mean, standard deviation and identity of a data set, gathered while its samples pass by.
+/* Mean, standard deviation and checksum of a data set, accumulated while its samples are written or read.
  *
- * Bytes are counted in 256 bins per channel: counting is exact, so the result does not depend on the order of the
- * samples, and it is cheap.  Floats are summed in double as differences from the first sample, which keeps the digits
+ * Bytes are counted in a histogram of 256 bins per channel: this is exact, so the result does not depend on the order
+ * of the samples, and cheap.  Floats are summed in double as differences from the first sample, which keeps the digits
  * that the textbook formula E[x²] - E[x]² loses when the mean is far from zero. */
-#include "data/tally.h"
+#include "data/stats.h"
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include <math.h>
@@ -12,9 +12,9 @@
 
 enum { BINS = 256 };
 
-shoal_status shoal_tally_init(shoal_tally *t, shoal_data_kind kind, const shoal_shape *sample, int x_bytes)
+shoal_status shoal_data_stats_init(shoal_data_stats *t, shoal_data_kind kind, const shoal_shape *sample, int x_bytes)
 {
-  *t = (shoal_tally){ .x_bytes = x_bytes };
+  *t = (shoal_data_stats){ .x_bytes = x_bytes };
   size_t elements = (size_t)shoal_shape_count(sample);
   if (kind == SHOAL_DATA_IMAGES)
     t->groups = (size_t)sample->dim[0];
@@ -28,14 +28,14 @@ shoal_status shoal_tally_init(shoal_tally *t, shoal_data_kind kind, const shoal_
   return SHOAL_OK;
 }
 
-void shoal_tally_fini(shoal_tally *t)
+void shoal_data_stats_fini(shoal_data_stats *t)
 {
   free(t->bins);
   free(t->shift);
-  *t = (shoal_tally){ 0 };
+  *t = (shoal_data_stats){ 0 };
 }
 
-static void add_bytes(shoal_tally *t, const uint8_t *x)
+static void add_bytes(shoal_data_stats *t, const uint8_t *x)
 {
   for (size_t g = 0; g < t->groups; g++, x += t->plane) {
     uint64_t *bins = t->bins + g * BINS;
@@ -43,7 +43,7 @@ static void add_bytes(shoal_tally *t, const uint8_t *x)
   }
 }
 
-static void add_floats(shoal_tally *t, const float *x)
+static void add_floats(shoal_data_stats *t, const float *x)
 {
   for (size_t g = 0; g < t->groups; g++, x += t->plane) {
     if (t->samples == 0 && isfinite(x[0])) t->shift[g] = x[0];
@@ -59,7 +59,7 @@ static void add_floats(shoal_tally *t, const float *x)
   }
 }
 
-void shoal_tally_add(shoal_tally *t, uint64_t n, const void *x)
+void shoal_data_stats_add(shoal_data_stats *t, uint64_t n, const void *x)
 {
   size_t step = t->groups * t->plane;
   for (uint64_t i = 0; i < n; i++, t->samples++) {
@@ -70,13 +70,13 @@ void shoal_tally_add(shoal_tally *t, uint64_t n, const void *x)
   }
 }
 
-void shoal_tally_result(const shoal_tally *t, double *mean, double *std)
+void shoal_data_stats_result(const shoal_data_stats *t, double *mean, double *std)
 {
   double n = (double)t->samples * (double)t->plane;
   for (size_t g = 0; g < t->groups; g++) {
     double sum = 0, square = 0;
     if (t->x_bytes == 1) {
-      /* Whole numbers below 2^53 for up to 10^11 values per channel: exact. */
+      /* Integers below 2^53 for up to 10^11 values per channel: exact. */
       for (int v = 0; v < BINS; v++) {
         double count = (double)t->bins[g * BINS + (size_t)v];
         sum += v * count;

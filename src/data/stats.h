@@ -1,0 +1,22 @@
+/* Mean, standard deviation and checksum of a data set, accumulated while its samples are written or read. */
+#ifndef SHOAL_DATA_STATS_H
+#define SHOAL_DATA_STATS_H
+#include "data/dataset.h"
+
+enum { SHOAL_DATA_SCALES = 4096 }; /* maximum number of features with their own mean and std */
+
+/* Element i of a sample belongs to group i / plane.  u8 uses a histogram, so its results are exact in any order. */
+typedef struct {
+  size_t groups, plane;
+  int x_bytes;
+  uint64_t samples, not_finite;
+  uint64_t *bins;               /* u8: [groups][256] */
+  double *shift, *sum, *square; /* f32: [groups], sums of x - shift */
+} shoal_data_stats;
+shoal_status shoal_data_stats_init(shoal_data_stats *t, shoal_data_kind kind, const shoal_shape *sample, int x_bytes);
+void shoal_data_stats_fini(shoal_data_stats *t);
+void shoal_data_stats_add(shoal_data_stats *t, uint64_t n, const void *x);
+/** mean, std [groups]; std is 1 for a constant group and for one without samples. */
+void shoal_data_stats_result(const shoal_data_stats *t, double *mean, double *std);
+uint32_t shoal_data_checksum(const uint32_t crc[4]); /* train x, train y, test x, test y */
+#endif

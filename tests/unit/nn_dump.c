@@ -4,7 +4,7 @@
  *
  * FOLDER/data.bin holds f32, FOLDER/index.txt one line per array: name, offset and shape.  Arrays: x, y, logits, loss,
  * eval_logits (with the statistics of that one step), w/NAME, g/NAME, s/NAME (statistics before) and t/NAME (after one
- * step); for STEPS steps of two optimizers from the same start, K counting from 0: sgdK/NAME and adamwK/NAME (gradients
+ * step), a/NAME (outputs of the layers with a relu, in the order of computation); for STEPS steps of two optimizers from the same start, K counting from 0: sgdK/NAME and adamwK/NAME (gradients
  * of that step), sgd/NAME and adamw/NAME (weights at the end). */
 #include "nn/optim.h"
 #include "nn_rig.h"
@@ -82,7 +82,32 @@ static void put_evaluation(writer *w, rig *r, const shoal_shape *shape)
   free(logits);
 }
 
-static void dump(writer *w, rig *r, int steps)
+/* Outputs of the layers with a relu, from a second plan that keeps them: the first one may overwrite them in place.  Both
+ * compute the same bits. */
+static void put_activations(writer *w, const rig *r, shoal_model *m, const float *start_w, const float *logits)
+{
+  rig all;
+  char name[128];
+  for (int i = 0; i < m->nodes; i++) m->node[i].keep = m->node[i].relu || m->node[i].kind == SHOAL_OP_RELU;
+  rig_open(&all, r->b->name, m, r->batch, SHOAL_PLAN_TRAIN);
+  memcpy(all.params->w, start_w, m->weights * sizeof *start_w);
+  rig_forward(&all);
+  float *again = rig_output(&all, m->nodes - 1);
+  CHECK(memcmp(again, logits, (size_t)(r->batch * m->classes) * sizeof *again) == 0, "other logits with outputs kept");
+  free(again);
+  for (int i = 0; i < m->nodes; i++) {
+    if (!m->node[i].keep) continue;
+    float *out = rig_output(&all, i);
+    shoal_shape shape = { m->node[i].out.ndim + 1, { r->batch } };
+    for (int k = 0; k < m->node[i].out.ndim; k++) shape.dim[k + 1] = m->node[i].out.dim[k];
+    snprintf(name, sizeof name, "a/%s", m->node[i].name);
+    put(w, name, &shape, out);
+    free(out);
+  }
+  rig_close(&all);
+}
+
+static void dump(writer *w, rig *r, shoal_model *m, int steps)
 {
   static const shoal_optim_config sgd = {
     .kind = SHOAL_OPTIM_SGD, .momentum = 0.9f, .nesterov = true, .weight_decay = 0.01f, .decay_all = true
@@ -94,7 +119,6 @@ static void dump(writer *w, rig *r, int steps)
                                             .weight_decay = 0.1f,
                                             .decoupled = true,
                                             .decay_all = true };
-  const shoal_model *m = r->m;
   float *w0 = malloc(m->weights * sizeof *w0), *s0 = malloc((m->stats + 1) * sizeof *s0);
   memcpy(w0, r->params->w, m->weights * sizeof *w0);
   memcpy(s0, r->params->stats, m->stats * sizeof *s0);
@@ -112,6 +136,7 @@ static void dump(writer *w, rig *r, int steps)
   put_params(w, "g", m, r->params->g);
   put_stats(w, "t", m, r->params->stats);
   put_evaluation(w, r, &logits);
+  put_activations(w, r, m, w0, out);
   if (steps > 0) put_training(w, r, "sgd", &sgd, 0.02f, steps, w0, s0);
   if (steps > 0) put_training(w, r, "adamw", &adamw, 0.002f, steps, w0, s0);
   free(w0), free(s0), free(y), free(out);
@@ -130,7 +155,7 @@ int main(int argc, char **argv)
   REQUIRE(w.data = fopen(path, "wb"), "%s", path);
   snprintf(path, sizeof path, "%s/index.txt", argv[4]);
   REQUIRE(w.index = fopen(path, "w"), "%s", path);
-  dump(&w, &r, atoi(argv[3]));
+  dump(&w, &r, m, atoi(argv[3]));
   CHECK(fclose(w.data) == 0 && fclose(w.index) == 0, "close");
   rig_close(&r);
   shoal_model_destroy(m);

@@ -1,9 +1,14 @@
 """The same networks in PyTorch: logits, loss, every gradient, batch-norm statistics and three steps of two optimizers.
 
 nn_dump.c writes the numbers of one of our networks; here PyTorch gets the same weights and inputs and computes
-in double, so that what differs is our rounding (and the rare relu or maximum that rounding turns over).  Gradients and
-weight changes are compared per tensor: largest difference over the largest value of that tensor, where tensors far
-smaller than the largest of all are measured against a hundredth of that.
+in double, so that what differs is our rounding.  Gradients and weight changes are compared per tensor: largest
+difference over the largest value of that tensor, where tensors far smaller than the largest of all are measured against
+a hundredth of that.
+
+A relu or a maximum pool decides which gradients pass, and rounding decides about inputs close to the threshold: vgg16
+with 8 images has 2.2 million of them, and one at 5e-7 of the largest, taken the other way, moves a row of a weight
+gradient by 2 %.  So PyTorch computes the gradients with our decisions; where it would have decided otherwise, its input
+must lie within rounding of the threshold.
 
 The optimizers are compared twice.  Given our gradients of each step, torch.optim must arrive at our weights (to
 the last bits of f32).  On its own, PyTorch must take the same way; since one relu turned over by rounding in the
@@ -22,6 +27,53 @@ torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
 
 
+class Decisions:
+    """Relu and maximum pool: as PyTorch decides, or as the outputs of our forward say that we decided."""
+
+    def __init__(self):
+        self.ours = None
+
+    def follow(self, outputs):
+        self.ours = iter(outputs)
+        self.changed, self.farthest = 0, 0.0
+
+    def own(self):
+        assert next(self.ours, None) is None, "PyTorch's network has fewer relus"
+        self.ours = None
+
+    def note(self, x, distance):
+        """distance: how far each input lies beyond the threshold that we saw it on the other side of, otherwise 0."""
+        self.changed += (distance > 0).sum().item()
+        self.farthest = max(self.farthest, (distance.max() / x.abs().max()).item())
+
+    def relu(self, x):
+        if self.ours is None:
+            return torch.relu(x)
+        self.last = next(self.ours)
+        passes = self.last > 0
+        self.note(x.detach(), x.detach().abs() * (passes != (x > 0)))
+        return x * passes
+
+    def pool(self, x):
+        if self.ours is None:
+            return nn.functional.max_pool2d(x, 2)
+        _, at = nn.functional.max_pool2d(self.last, 2, return_indices=True)
+        y = x.flatten(2).gather(2, at.flatten(2)).view(at.shape)
+        self.note(x.detach(), nn.functional.max_pool2d(x.detach(), 2) - y.detach())
+        return y
+
+
+decisions = Decisions()
+
+
+class Layer(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
 class Mlp(nn.Module):
     """fc1 norm1 act … fcN"""
 
@@ -34,7 +86,7 @@ class Mlp(nn.Module):
         for i, w in enumerate(widths):
             kinds = {"none": lambda w: nn.Identity(), "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
             setattr(self, f"norm{i + 1}", kinds[norm](w))
-        self.act = {"relu": nn.ReLU(), "gelu": nn.GELU()}[activation]
+        self.act = {"relu": Layer(decisions.relu), "gelu": nn.GELU()}[activation]
 
     def forward(self, x):
         x = x.flatten(1)
@@ -55,8 +107,8 @@ class Block(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
 
     def forward(self, x):
-        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
-        return torch.relu(y + (self.downsample(x) if self.downsample else x))
+        y = self.bn2(self.conv2(decisions.relu(self.bn1(self.conv1(x)))))
+        return decisions.relu(y + (self.downsample(x) if self.downsample else x))
 
 
 class ResNet(nn.Module):
@@ -77,7 +129,7 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(i, 10)
 
     def forward(self, x):
-        x = torch.relu(self.bn1(self.conv1(x)))
+        x = decisions.relu(self.bn1(self.conv1(x)))
         for s in range(self.stages):
             x = getattr(self, f"layer{s + 1}")(x)
         return self.fc(x.mean((2, 3)))
@@ -89,11 +141,11 @@ class Vgg(nn.Module):
         layers, i = [], 3
         for o in [64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0]:
             if o == 0:
-                layers.append(nn.MaxPool2d(2))
+                layers.append(Layer(decisions.pool))
                 continue
             layers.append(nn.Conv2d(i, o, 3, 1, 1, bias=not norm))
             layers += [nn.BatchNorm2d(o)] if norm else []
-            layers.append(nn.ReLU())
+            layers.append(Layer(decisions.relu))
             i = o
         self.features = nn.Sequential(*layers)
         self.classifier = nn.Linear(512, 10)
@@ -107,19 +159,22 @@ CASES = [
     ("ref", 5, 3, "mlp", ["model.widths=[20,12]"], lambda: Mlp([20, 12]), 1e-5),
     ("ref", 5, 3, "mlp", ["model.widths=[20,12]", "model.activation=gelu", "model.norm=layer"],
      lambda: Mlp([20, 12], "gelu", "layer"), 1e-5),
-    ("ref", 4, 3, "resnet20", [], lambda: ResNet(16, 3, 3), 2e-4),
-    ("ref", 2, 0, "resnet18", [], lambda: ResNet(64, 4, 2), 2e-4),
-    ("ref", 2, 0, "vgg16", [], lambda: Vgg(True), 2e-4),
-    ("ref", 2, 0, "vgg16", ["model.batch_norm=false"], lambda: Vgg(False), 2e-4),
-    ("cpu", 32, 3, "mlp", ["model.widths=[256,128]"], lambda: Mlp([256, 128]), 1e-4),
-    ("cpu", 31, 3, "mlp", ["model.widths=[250,128]", "model.norm=batch"], lambda: Mlp([250, 128], norm="batch"), 1e-4),
+    ("ref", 4, 3, "resnet20", [], lambda: ResNet(16, 3, 3), 5e-5),
+    ("ref", 2, 0, "resnet18", [], lambda: ResNet(64, 4, 2), 5e-5),
+    ("ref", 2, 0, "vgg16", [], lambda: Vgg(True), 5e-5),
+    ("ref", 2, 0, "vgg16", ["model.batch_norm=false"], lambda: Vgg(False), 5e-5),
+    ("cpu", 32, 3, "mlp", ["model.widths=[256,128]"], lambda: Mlp([256, 128]), 5e-5),
+    ("cpu", 31, 3, "mlp", ["model.widths=[250,128]", "model.norm=batch"], lambda: Mlp([250, 128], norm="batch"), 5e-5),
     ("cpu", 16, 3, "mlp", ["model.widths=[64]", "model.activation=gelu", "model.norm=layer"],
-     lambda: Mlp([64], "gelu", "layer"), 1e-4),
-    ("cpu", 16, 3, "resnet20", [], lambda: ResNet(16, 3, 3), 2e-4),
-    ("cpu", 8, 0, "resnet18", [], lambda: ResNet(64, 4, 2), 2e-4),
-    ("cpu", 8, 0, "vgg16", [], lambda: Vgg(True), 2e-4),
-    ("cpu", 5, 0, "vgg16", ["model.batch_norm=false"], lambda: Vgg(False), 2e-4),
+     lambda: Mlp([64], "gelu", "layer"), 5e-5),
+    ("cpu", 16, 3, "resnet20", [], lambda: ResNet(16, 3, 3), 5e-5),
+    ("cpu", 8, 0, "resnet18", [], lambda: ResNet(64, 4, 2), 5e-5),
+    ("cpu", 8, 0, "vgg16", [], lambda: Vgg(True), 5e-5),
+    ("cpu", 5, 0, "vgg16", ["model.batch_norm=false"], lambda: Vgg(False), 5e-5),
 ]
+
+# For what the last column does not bound.
+BOUNDS = {"decisions": 1e-5, "sgd": 1e-6, "adamw": 1e-6, "sgd alone": 2e-2, "adamw alone": 2e-2}
 
 
 def load(folder):
@@ -180,7 +235,10 @@ def compare(a, model, steps):
     """Every kind of number with its worst error and where it was."""
     start(model, a)
     found = {}
+    decisions.follow(x for n, x in a.items() if n.startswith("a/"))
     logits = model(a["x"])
+    decisions.own()
+    found["decisions"] = decisions.farthest, f"{decisions.changed} inputs"
     loss = nn.functional.cross_entropy(logits, a["y"].long())
     loss.backward()
     found["logits"] = worst({"logits": (a["logits"], logits)})
@@ -207,7 +265,7 @@ def check(work, backend, batch, steps, name, options, build, bound):
     found = compare(load(work), build(), steps)
     print(", ".join(f"{kind} {e:.0e}" for kind, (e, _) in found.items()))
     for kind, (error, where) in found.items():
-        assert error < {"sgd": 1e-6, "adamw": 1e-6, "sgd alone": 2e-2, "adamw alone": 2e-2}.get(kind, bound), f"{kind} of {where}"
+        assert error < BOUNDS.get(kind, bound), f"{kind} of {where}"
 
 
 def networks(backend):

@@ -6,9 +6,11 @@
 #include "base/mem.h"
 #include "topo/topo_impl.h"
 #include <errno.h>
-#include <inttypes.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct shoal_machine {
@@ -18,11 +20,28 @@ struct shoal_machine {
   shoal_facts facts;
 };
 
+/* hwloc's parser does not survive every damaged file, so a process of its own tries the file first. */
+static bool hwloc_survives(const char *xml)
+{
+  int how = 0;
+  pid_t child = fork();
+  if (child == 0) {
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere >= 0)
+      dup2(nowhere, STDERR_FILENO); /* what hwloc complains about is heard when the file is loaded here */
+    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0 });
+    (void)shoal_topo_load(xml);
+    _exit(0);
+  }
+  return child > 0 && waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == 0;
+}
+
 static shoal_status load_saved(shoal_machine *m, const char *xml)
 {
   m->xml = strdup(xml);
   SHOAL_CHECK(m->xml, SHOAL_ERR_MEM, "a name");
   SHOAL_CHECK(access(xml, R_OK) == 0, SHOAL_ERR_IO, "cannot read %s: %s", xml, strerror(errno));
+  SHOAL_CHECK(hwloc_survives(xml), SHOAL_ERR_IO, "%s is damaged: hwloc crashes on it; write it again with lstopo", xml);
   m->t = shoal_topo_load(xml);
   SHOAL_CHECK(m->t, SHOAL_ERR_IO, "cannot load %s: hwloc takes XML files written by lstopo or hwloc", xml);
   const char *host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(m->t), "HostName");

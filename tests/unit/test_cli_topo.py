@@ -88,6 +88,7 @@ def test_help():
     (["n1"], 2, []),
     (["--env", "absent.env"], 7, ["absent.env"]),
     (["--xml", "cyclic.env"], 7, ["cyclic.env", "lstopo"]),
+    (["--xml", "damaged.xml"], 7, ["damaged.xml is damaged", "lstopo"]),  # hwloc itself crashes on it
     (["--env", "two-numa.xml"], 2, ["NAME=VALUE"]),
     (["--topo", "2x2", "--env", "cyclic.env"], 2, ["--topo"]),
     (["--topo", "2x2"], 2, ["is for 4 ranks, this run has 1"]),

@@ -144,7 +144,8 @@ static const char step_text[] =
     "SLURM_JOB_CPUS_PER_NODE=4(x4)\nSLURM_DISTRIBUTION=cyclic\nSLURM_STEP_ID=0\n";
 static char run_path[] = "/tmp/shoal-run-XXXXXX", step_path[] = "/tmp/shoal-step-XXXXXX";
 static shoal_machine *machine;
-static shoal_model *network, *residual; /* made before memory runs out */
+static shoal_config *mlp_config, *resnet_config; /* all made before memory runs out */
+static shoal_model *network, *residual;
 static shoal_backend *backend;
 
 static void ignore_change(void *ctx, const char *name, const char *was, const char *is)
@@ -217,29 +218,20 @@ static shoal_status step(void)
   return st;
 }
 
-static shoal_status build(const char *name, const char *more)
-{
-  const char *sets[] = { "data.file=none.h5", more, NULL };
-  char model[64];
-  shoal_config *c = NULL;
-  shoal_model *m = NULL;
-  snprintf(model, sizeof model, "model.name=%s", name);
-  sets[2] = model;
-  SHOAL_TRY(shoal_run_configure(NULL, sets, 3, &c));
-  shoal_status st = shoal_model_find(name)->build(c, &SHOAL_SHAPE(3, 32, 32), 10, &m);
-  shoal_config_destroy(c);
-  if (st == SHOAL_OK) shoal_model_destroy(m);
-  return st;
-}
-
 static shoal_status build_mlp(void)
 {
-  return build("mlp", "model.norm=batch");
+  shoal_model *m = NULL;
+  SHOAL_TRY(shoal_model_find("mlp")->build(mlp_config, &SHOAL_SHAPE(3, 8, 8), 10, &m));
+  shoal_model_destroy(m);
+  return SHOAL_OK;
 }
 
 static shoal_status build_resnet(void)
 {
-  return build("resnet20", "optim.lr=1");
+  shoal_model *m = NULL;
+  SHOAL_TRY(shoal_model_find("resnet20")->build(resnet_config, &SHOAL_SHAPE(3, 8, 8), 10, &m));
+  shoal_model_destroy(m);
+  return SHOAL_OK;
 }
 
 static shoal_status factored(const shoal_model *m)
@@ -504,18 +496,16 @@ static void put_file(char *path, const char *text)
 static void prepare(void)
 {
   const char *sets[] = { "data.file=none.h5", "model.name=mlp", "model.widths=[8,8]" };
-  shoal_config *c = NULL;
   mallopt(M_PERTURB, 0xa5);
   put_file(run_path, run_text);
   put_file(step_path, step_text);
   REQUIRE(shoal_machine_open(NULL, &machine) == SHOAL_OK, "the machine");
-  REQUIRE(shoal_run_configure(NULL, sets, 3, &c) == SHOAL_OK, "options");
-  REQUIRE(shoal_model_find("mlp")->build(c, &SHOAL_SHAPE(4), 3, &network) == SHOAL_OK, "mlp");
-  shoal_config_destroy(c);
+  REQUIRE(shoal_run_configure(NULL, sets, 3, &mlp_config) == SHOAL_OK, "options");
+  REQUIRE(shoal_model_find("mlp")->build(mlp_config, &SHOAL_SHAPE(4), 3, &network) == SHOAL_OK, "mlp");
   sets[1] = "model.name=resnet20";
-  REQUIRE(shoal_run_configure(NULL, sets, 2, &c) == SHOAL_OK, "options");
-  REQUIRE(shoal_model_find("resnet20")->build(c, &SHOAL_SHAPE(3, 8, 8), 3, &residual) == SHOAL_OK, "resnet20");
-  shoal_config_destroy(c);
+  REQUIRE(shoal_run_configure(NULL, sets, 2, &resnet_config) == SHOAL_OK, "options");
+  REQUIRE(shoal_model_find("resnet20")->build(resnet_config, &SHOAL_SHAPE(3, 8, 8), 3, &residual) == SHOAL_OK,
+          "resnet20");
   REQUIRE(shoal_backend_open("ref", 1, &backend) == SHOAL_OK, "a backend");
 }
 
@@ -542,6 +532,12 @@ int main(int argc, char **argv)
   static const char *const methods[] = { "sync", "local-sgd", "daso", "swarm", "ab", "ist", "local" };
   for (size_t i = 0; i < SHOAL_COUNT(methods); i++)
     if (argc == 2 || strstr(argv[2], "train")) train_out_of_memory(methods[i]);
+  shoal_backend_close(backend);
+  shoal_machine_close(machine);
+  shoal_model_destroy(network);
+  shoal_model_destroy(residual);
+  shoal_config_destroy(mlp_config);
+  shoal_config_destroy(resnet_config);
   unlink(run_path);
   unlink(step_path);
   return check_done();

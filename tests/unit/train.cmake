@@ -1,5 +1,5 @@
 # Every allocation fails once: the linker sends those of our libraries to the test.
-shoal_add_test(unit.train.out_of_memory SOURCES unit/out_of_memory.c LINK shoal_train m LABELS unit TIMEOUT 300
+shoal_add_test(unit.train.out_of_memory SOURCES unit/out_of_memory.c LINK shoal_train m LABELS unit TIMEOUT 600
                ARGS ${PROJECT_SOURCE_DIR}/checkpoints/golden)
 foreach(function malloc calloc realloc posix_memalign strdup strndup free shoal_alloc LAPACKE_sgesdd)
   target_link_options(unit.train.out_of_memory PRIVATE -Wl,--wrap=${function})

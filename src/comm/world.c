@@ -71,7 +71,6 @@ static shoal_status open_transport(shoal_world *w)
 {
   shoal_launch launch;
   bool failed = w->o.failed != SHOAL_OK; /* then this rank does not know the value of run.allow_singletons */
-  SHOAL_TRY(read_claims(w));
   shoal_launch_read(&w->claims, &launch);
   if (!launch.launcher) {
     if (!failed) SHOAL_TRY(report_on_first_rank(w, shoal_launch_check(&launch, 1, w->o.allow_singletons)));
@@ -156,9 +155,8 @@ static shoal_status make_groups(shoal_world *w)
   return st;
 }
 
-static shoal_status open_groups(shoal_world *w, const shoal_world_options *o)
+static shoal_status open_groups(shoal_world *w)
 {
-  SHOAL_TRY(take_options(w, o));
   SHOAL_TRY(open_transport(w));
   shoal_log_set_rank(w->rank, w->size);
   return make_groups(w);
@@ -167,7 +165,11 @@ static shoal_status open_groups(shoal_world *w, const shoal_world_options *o)
 /* @param own  the failure this rank was opened with; further errors are appended to it */
 static shoal_status open_world(shoal_world *w, const shoal_world_options *o, shoal_error *own)
 {
-  shoal_status st = open_groups(w, o);
+  SHOAL_TRY(take_options(w, o));
+  shoal_status st = read_claims(w);
+  if (st != SHOAL_OK) w->o.failed = st; /* variables that cannot be read, often on all ranks: agreed on like the rest */
+  shoal_error_join(own, st);
+  st = open_groups(w);
   if (own->code != SHOAL_OK) {
     shoal_error_join(own, st);
     st = shoal_error_put(own);

@@ -120,7 +120,10 @@ shoal_status shoal_claims_read(const shoal_env *e, const char *host, shoal_claim
   shoal_status st = shoal_step_read(e, &s);
   if (st == SHOAL_ERR_USAGE)
     st = shoal_error_as(st, SHOAL_ERR_WORLD); /* the launcher set the variable, so it is not a usage error */
-  SHOAL_TRY(st);
+  if (st != SHOAL_OK) {
+    *out = c;
+    return st;
+  }
   c.step_tasks = s.inside && s.tasks > 0 ? s.tasks : 0;
   /* In a heterogeneous job one MPI world spans several steps, and the variables describe only one of them. */
   if (s.inside && started_by_slurm(e, &c) && !shoal_env_get(e, "SLURM_HET_SIZE"))

@@ -43,7 +43,7 @@ typedef struct {
  *  process itself, not under mpirun, where the step consists of mpirun's daemons.  PMIx claims are not set, except the
  *  rank.
  *  @param host  name of this host, searched in the node list
- *  @return ERR_WORLD if a Slurm variable cannot be read */
+ *  @return ERR_WORLD if a Slurm variable cannot be read; `out` then has the claims of the other sources */
 shoal_status shoal_claims_read(const shoal_env *e, const char *host, shoal_claims *out);
 const char *shoal_claims_name(const shoal_claims *c, shoal_source source, shoal_claim_kind kind); /* variable or key */
 /** Compare the claims of all ranks with the actual placement.  No communication: every rank computes the same result.

@@ -169,7 +169,10 @@ static void lists(void)
   /* Of a list that cannot be read no part is guessed (H05). */
   shoal_claims c = { .launcher = 77 };
   setenv("SLURM_STEP_NODELIST", "n[1-", 1);
-  CHECK(shoal_claims_read(NULL, "n1", &c) == SHOAL_ERR_WORLD && c.launcher == 77, "a broken list");
+  CHECK(shoal_claims_read(NULL, "n1", &c) == SHOAL_ERR_WORLD, "a broken list");
+  CHECK(c.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS] == -1, "%d",
+        c.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS]);
+  CHECK(c.launcher == -1, "%d", c.launcher);
   CHECK(strstr(check_error(), "SLURM_STEP_NODELIST \"n[1-\", position 5"), "said \"%s\"", check_error());
   true_claims(&block, "");
   claims[5].listed = 0;

@@ -185,20 +185,7 @@ static windows make_windows(const int *stride, const int *pad)
   return w;
 }
 
-static bool implementation_has(const_dnnl_primitive_desc_t pd, const char *word)
-{
-  const char *name;
-  return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && strstr(name, word);
-}
-
 #if DNNL_VERSION_MAJOR >= 3
-
-static dnnl_status_t pass_over(const char *avoid, dnnl_primitive_desc_t pd)
-{
-  dnnl_status_t st = dnnl_success;
-  while (st == dnnl_success && avoid && implementation_has(pd, avoid)) st = dnnl_primitive_desc_next_impl(pd);
-  return st;
-}
 
 static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_kind_t alg, const windows *w,
                              shoal_dnn_direction direction, const_dnnl_primitive_desc_t hint,
@@ -215,29 +202,11 @@ static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_
   case SHOAL_DNN_BACKWARD_WEIGHTS:
     break;
   }
-  dnnl_status_t st = dnnl_convolution_backward_weights_primitive_desc_create(
-      out, e, alg, c->src, c->weights, c->bias, c->dst, w->stride, w->dilate, w->near, w->far, hint, attr);
-  if (st == dnnl_success && (st = pass_over(c->avoid, *out)) != dnnl_success) dnnl_primitive_desc_destroy(*out);
-  return st;
+  return dnnl_convolution_backward_weights_primitive_desc_create(out, e, alg, c->src, c->weights, c->bias, c->dst,
+                                                                 w->stride, w->dilate, w->near, w->far, hint, attr);
 }
 
 #else
-
-/* Creates the first implementation whose name does not contain the word `avoid`. */
-static dnnl_status_t create_pd(const dnnl_convolution_desc_t *desc, const char *avoid, dnnl_primitive_attr_t attr,
-                               dnnl_engine_t e, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
-{
-  dnnl_primitive_desc_iterator_t i;
-  dnnl_status_t st = dnnl_primitive_desc_iterator_create(&i, desc, attr, e, hint);
-  if (st != dnnl_success) return st;
-  for (; st == dnnl_success; st = dnnl_primitive_desc_iterator_next(i)) {
-    *out = dnnl_primitive_desc_iterator_fetch(i);
-    if (!avoid || !implementation_has(*out, avoid)) break;
-    dnnl_primitive_desc_destroy(*out);
-  }
-  dnnl_primitive_desc_iterator_destroy(i);
-  return st;
-}
 
 static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_kind_t alg, const windows *w,
                              shoal_dnn_direction direction, const_dnnl_primitive_desc_t hint,
@@ -254,7 +223,7 @@ static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_
   else
     st = dnnl_convolution_backward_weights_desc_init(&desc, alg, c->src, c->weights, c->bias, c->dst, w->stride,
                                                      w->near, w->far);
-  return st == dnnl_success ? create_pd(&desc, c->avoid, attr, e, hint, out) : st;
+  return st == dnnl_success ? dnnl_primitive_desc_create(out, &desc, attr, e, hint) : st;
 }
 
 #endif
@@ -270,6 +239,12 @@ shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoa
   if (st != dnnl_success) st = conv_pd(d->engine, c, dnnl_convolution_direct, &w, direction, hint, attr, out);
   dnnl_primitive_attr_destroy(attr);
   return st == dnnl_success ? SHOAL_OK : shoal_dnn_fail(st, __FILE__, __LINE__, "convolution");
+}
+
+static bool implementation_has(const_dnnl_primitive_desc_t pd, const char *word)
+{
+  const char *name;
+  return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && strstr(name, word);
 }
 
 bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd)

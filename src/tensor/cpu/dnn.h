@@ -55,7 +55,6 @@ bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s);
 typedef struct {
   bool training, relu, winograd;
   const int *stride, *pad; /* h, w */
-  const char *avoid;       /* or NULL: skip implementations whose name contains this word */
   shoal_dnn_cmd src, weights, bias /* or NULL */, dst;
 } shoal_dnn_conv;
 typedef enum { SHOAL_DNN_FORWARD, SHOAL_DNN_BACKWARD_DATA, SHOAL_DNN_BACKWARD_WEIGHTS } shoal_dnn_direction;

@@ -206,7 +206,7 @@ def test_ist_model(glyphs):
     def measure(l, z):
         mean = z.mean(0)
         sums[l][0] = sums[l][0] + mean / (ranks * batches)
-        sums[l][1] = sums[l][1] + (z.var(0, ddof=1) + mean * mean) / (ranks * batches)
+        sums[l][1] = sums[l][1] + (z.var(0) + mean * mean) / (ranks * batches)
         return mean, z.var(0)
 
     for s in range(ranks):

@@ -170,7 +170,7 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 {
   return shoal_world_rank(s->run.world) == 0;
 }
-/* check.c: replicas begin equal : parameters, configuration, data set; names the odd rank.  Collective. */
+/* check.c: replicas begin equal: parameters, configuration, data set; names the odd rank.  Collective. */
 shoal_status shoal_session_check_replicas(shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
@@ -194,7 +194,7 @@ bool shoal_session_reached_end(const shoal_session *s); /* all epochs or steps o
 void shoal_session_count_bytes(shoal_session *s);       /* by the method's formula, since the last call */
 /* A wait since t0 for what all ranks have to say: no payload, so the trace keeps it apart from exposed exchange. */
 void shoal_session_record_agreement(shoal_session *s, uint64_t t0_ns);
-/* report.c: what people see */
+/* progress.c: what people see */
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);

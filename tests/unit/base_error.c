@@ -13,7 +13,9 @@ static const char *report(shoal_status st)
   FILE *file = tmpfile();
   fflush(stderr);
   int before = dup(STDERR_FILENO);
-  REQUIRE(file && before >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0, "a file for standard error");
+  REQUIRE(file, "a file for standard error");
+  REQUIRE(before >= 0, "a file for standard error");
+  REQUIRE(dup2(fileno(file), STDERR_FILENO) >= 0, "a file for standard error");
   shoal_error_report(st);
   fflush(stderr);
   dup2(before, STDERR_FILENO);
@@ -26,12 +28,12 @@ static const char *report(shoal_status st)
 
 static void check_printed(shoal_status st, const char *want)
 {
-  CHECK(strcmp(report(st), want) == 0, "printed \"%s\", not \"%s\"", printed, want);
+  CHECK_STR(report(st), want, "printed \"%s\"", printed);
 }
 
 static void check_text(shoal_status st, const char *want)
 {
-  CHECK(strcmp(shoal_error_text(st), want) == 0, "\"%s\" and not \"%s\"", shoal_error_text(st), want);
+  CHECK_STR(shoal_error_text(st), want);
 }
 
 static shoal_status fail(shoal_status st, const char *text)
@@ -41,7 +43,7 @@ static shoal_status fail(shoal_status st, const char *text)
 
 static void a_later_one_replaces_it(void)
 {
-  CHECK(fail(SHOAL_ERR_MEM, "no memory for x") == SHOAL_ERR_MEM, "the code comes back");
+  CHECK_STATUS(fail(SHOAL_ERR_MEM, "no memory for x"), SHOAL_ERR_MEM, "the code comes back");
   check_text(SHOAL_ERR_MEM, "no memory for x");
   check_text(SHOAL_ERR_IO, shoal_status_text(SHOAL_ERR_IO)); /* not the text of another code */
   fail(SHOAL_ERR_IO, "cannot read y");
@@ -52,13 +54,13 @@ static void a_later_one_replaces_it(void)
 static void words_in_front(void)
 {
   fail(SHOAL_ERR_ARG, "3 channels, not 4");
-  CHECK(shoal_error_prefix(SHOAL_ERR_ARG, "layer %s: ", "norm1") == SHOAL_ERR_ARG, "the code stays");
+  CHECK_STATUS(shoal_error_prefix(SHOAL_ERR_ARG, "layer %s: ", "norm1"), SHOAL_ERR_ARG, "the code stays");
   check_text(SHOAL_ERR_ARG, "layer norm1: 3 channels, not 4");
-  CHECK(shoal_error_prefix(SHOAL_OK, "layer x: ") == SHOAL_OK, "no failure");
+  CHECK_OK(shoal_error_prefix(SHOAL_OK, "layer x: "), "no failure");
   check_text(SHOAL_ERR_ARG, "layer norm1: 3 channels, not 4");
   shoal_error_prefix(SHOAL_ERR_IO, "disk: "); /* a code that came without words */
   CHECK(strncmp(shoal_error_text(SHOAL_ERR_IO), "disk: input", 11) == 0, "%s", shoal_error_text(SHOAL_ERR_IO));
-  CHECK(shoal_error_as(fail(SHOAL_ERR_USAGE, "n[1-"), SHOAL_ERR_WORLD) == SHOAL_ERR_WORLD, "another code");
+  CHECK_STATUS(shoal_error_as(fail(SHOAL_ERR_USAGE, "n[1-"), SHOAL_ERR_WORLD), SHOAL_ERR_WORLD, "another code");
   check_text(SHOAL_ERR_WORLD, "n[1-");
   fail(SHOAL_ERR_IO, "inner");
   fail(SHOAL_ERR_IO, "outer of inner");
@@ -81,7 +83,8 @@ static void printed_once(void)
   shoal_log_set_level(SHOAL_LOG_DEBUG);
   fail(SHOAL_ERR_IO, "cannot read z");
   report(SHOAL_ERR_IO);
-  CHECK(strstr(printed, "cannot read z [ERR_IO at ") && strstr(printed, "base_error.c:"), "%s", printed);
+  CHECK_HAS(printed, "cannot read z [ERR_IO at ");
+  CHECK_HAS(printed, "base_error.c:");
   shoal_log_set_level(SHOAL_LOG_INFO);
 }
 
@@ -89,11 +92,11 @@ static void several_lines(void)
 {
   shoal_error all = { .code = SHOAL_OK };
   shoal_error_join(&all, SHOAL_OK);
-  CHECK(all.code == SHOAL_OK, "nothing failed");
+  CHECK_OK(all.code, "nothing failed");
   shoal_error_join(&all, fail(SHOAL_ERR_USAGE, "a.b is -1"));
   shoal_error_join(&all, SHOAL_OK);
   shoal_error_join(&all, fail(SHOAL_ERR_USAGE, "c.d is missing"));
-  CHECK(shoal_error_put(&all) == SHOAL_ERR_USAGE, "the first code");
+  CHECK_STATUS(shoal_error_put(&all), SHOAL_ERR_USAGE, "the first code");
   check_text(SHOAL_ERR_USAGE, "a.b is -1\nc.d is missing");
   check_printed(SHOAL_ERR_USAGE, "shoal: error: a.b is -1\nshoal: error: c.d is missing\n");
   char line[1001];
@@ -102,7 +105,7 @@ static void several_lines(void)
   all.code = SHOAL_OK;
   for (int i = 0; i < 20; i++) shoal_error_join(&all, fail(SHOAL_ERR_USAGE, line));
   shoal_error_put(&all);
-  CHECK(strlen(shoal_error_text(SHOAL_ERR_USAGE)) == SHOAL_ERROR_TEXT - 1, "cut to what there is room for");
+  CHECK_EQ(strlen(shoal_error_text(SHOAL_ERR_USAGE)), SHOAL_ERROR_TEXT - 1, "cut to what there is room for");
 }
 
 static void the_earlier_one_comes_back(void)
@@ -110,36 +113,38 @@ static void the_earlier_one_comes_back(void)
   shoal_error before, first = { .code = SHOAL_OK };
   fail(SHOAL_ERR_NUMERIC, "the reason");
   shoal_error_take(&before);
-  CHECK(*check_error() == '\0', "taken: %s", check_error());
+  CHECK_STR(check_error(), "");
   fail(SHOAL_ERR_NUMERIC, "a damaged file, skipped");
-  CHECK(shoal_error_put(&before) == SHOAL_ERR_NUMERIC, "its code");
+  CHECK_STATUS(shoal_error_put(&before), SHOAL_ERR_NUMERIC, "its code");
   check_text(SHOAL_ERR_NUMERIC, "the reason");
   shoal_error_keep(&first, SHOAL_OK);
   shoal_error_keep(&first, fail(SHOAL_ERR_IO, "the first"));
   shoal_error_keep(&first, fail(SHOAL_ERR_MEM, "the second"));
   check_text(SHOAL_ERR_MEM, "the second");
-  CHECK(first.code == SHOAL_ERR_IO && strcmp(first.text, "the first") == 0, "%s", first.text);
+  CHECK_STATUS(first.code, SHOAL_ERR_IO);
+  CHECK_STR(first.text, "the first");
   shoal_error_put(&(shoal_error){ .code = SHOAL_OK });
-  CHECK(*check_error() == '\0', "none: %s", check_error());
+  CHECK_STR(check_error(), "");
 }
 
 static void verdicts(void)
 {
-  CHECK(shoal_error_exit_code(fail(SHOAL_ERR_IO, "x")) == 7, "its own");
+  CHECK_EQ(shoal_error_exit_code(fail(SHOAL_ERR_IO, "x")), 7, "its own");
   shoal_error e;
   fail(SHOAL_ERR_PEER, "rank 3 failed: x");
   shoal_error_take(&e);
   e.verdict = SHOAL_ERR_USAGE;
   shoal_error_put(&e);
-  CHECK(shoal_error_exit_code(SHOAL_ERR_PEER) == 2, "that of all ranks, not %d", shoal_error_exit_code(SHOAL_ERR_PEER));
-  CHECK(shoal_error_verdict(SHOAL_ERR_PEER) == SHOAL_ERR_USAGE, "the code that all know");
-  CHECK(shoal_error_exit_code(SHOAL_ERR_IO) == 7 && shoal_error_exit_code(SHOAL_OK) == 0, "others keep theirs");
-  CHECK(shoal_error_verdict(fail(SHOAL_ERR_PEER, "y")) == SHOAL_ERR_PEER, "a new error has none yet");
+  CHECK_EQ(shoal_error_exit_code(SHOAL_ERR_PEER), 2, "that of all ranks");
+  CHECK_STATUS(shoal_error_verdict(SHOAL_ERR_PEER), SHOAL_ERR_USAGE, "the code that all know");
+  CHECK_EQ(shoal_error_exit_code(SHOAL_ERR_IO), 7, "others keep theirs");
+  CHECK_EQ(shoal_error_exit_code(SHOAL_OK), 0);
+  CHECK_STATUS(shoal_error_verdict(fail(SHOAL_ERR_PEER, "y")), SHOAL_ERR_PEER, "a new error has none yet");
 }
 
 static void *read_ahead(void *out)
 {
-  CHECK(*check_error() == '\0', "a new thread has no error: %s", check_error());
+  CHECK_STR(check_error(), "", "a new thread has no error");
   fail(SHOAL_ERR_IO, "read by a thread");
   shoal_error_take(out);
   return NULL;
@@ -153,7 +158,7 @@ static void over_threads(void)
   REQUIRE(pthread_create(&thread, NULL, read_ahead, &theirs) == 0, "a thread");
   pthread_join(thread, NULL);
   check_text(SHOAL_ERR_IO, "mine");
-  CHECK(shoal_error_put(&theirs) == SHOAL_ERR_IO, "its code");
+  CHECK_STATUS(shoal_error_put(&theirs), SHOAL_ERR_IO, "its code");
   check_text(SHOAL_ERR_IO, "read by a thread");
   check_printed(SHOAL_ERR_IO, "shoal: error: read by a thread\n");
 }

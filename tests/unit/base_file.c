@@ -34,10 +34,11 @@ static void test_paths(void)
   } joins[] = { { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "", "b", "b" }, { "a", "/b", "/b" }, { "/", "b", "/b" } };
   for (size_t i = 0; i < SHOAL_COUNT(joins); i++) {
     char *joined = shoal_path_join(joins[i].dir, joins[i].name);
-    CHECK(strcmp(joined, joins[i].joined) == 0, "%s", joined);
+    CHECK_STR(joined, joins[i].joined);
     free(joined);
   }
-  CHECK(strcmp(shoal_path_base("/a/b.h5"), "b.h5") == 0 && strcmp(shoal_path_base("b"), "b") == 0);
+  CHECK_STR(shoal_path_base("/a/b.h5"), "b.h5");
+  CHECK_STR(shoal_path_base("b"), "b");
 }
 
 static void test_temporary_names(void)
@@ -47,9 +48,10 @@ static void test_temporary_names(void)
   CHECK(strncmp(a, "runs/x/.step.h5.tmp-", 20) == 0, "%s", a);
   CHECK(strncmp(b, ".step.h5.tmp-", 13) == 0, "%s", b);
   CHECK(strncmp(c, "/.f.tmp-", 8) == 0, "%s", c);
-  CHECK(shoal_is_temporary(a) && shoal_is_temporary(b));
-  CHECK(!shoal_is_temporary("runs/.tmp-x/step.h5") && !shoal_is_temporary("step.tmp-3") &&
-        !shoal_is_temporary(".bashrc"));
+  CHECK(shoal_is_temporary(a));
+  CHECK(shoal_is_temporary(b));
+  static const char *const others[] = { "runs/.tmp-x/step.h5", "step.tmp-3", ".bashrc" };
+  for (int i = 0; i < 3; i++) CHECK(!shoal_is_temporary(others[i]), "%s", others[i]);
   free(a);
   free(b);
   free(c);
@@ -62,17 +64,19 @@ static void test_write_and_read(void)
   CHECK_OK(shoal_write_file(path, "first", 5));
   CHECK_OK(shoal_write_file(path, "second\0part", 11));
   CHECK_OK(shoal_read_file(path, &text, &n));
-  CHECK(n == 11 && memcmp(text, "second\0part", 12) == 0, "%zu bytes", n);
+  if (CHECK_EQ(n, 11)) CHECK_BYTES(text, "second\0part", 12);
   free(text);
   CHECK_OK(shoal_write_file(path, "", 0));
   CHECK_OK(shoal_read_file(path, &text, &n));
-  CHECK(n == 0 && text[0] == '\0');
+  CHECK_EQ(n, 0);
+  CHECK_STR(text, "");
   free(text);
-  CHECK(count_entries() == 1, "leftovers");
+  CHECK_EQ(count_entries(), 1);
   unlink(path);
   free(path);
   CHECK_OK(shoal_read_file("/proc/self/maps", &text, &n));
-  CHECK(n > 100 && strlen(text) == n, "a file of unknown size");
+  CHECK_GT(n, 100, "a file of unknown size");
+  CHECK_EQ(strlen(text), n);
   free(text);
 }
 
@@ -83,14 +87,18 @@ static void test_failures(void)
   size_t n = 99;
   CHECK_OK(shoal_make_dirs(sub));
   CHECK_OK(shoal_write_file(plain, "x", 1));
-  CHECK(shoal_read_file(missing, &text, &n) == SHOAL_ERR_IO && !text && n == 99);
-  CHECK(strstr(check_error(), missing) && strstr(check_error(), "No such file"), "%s", check_error());
-  CHECK(shoal_read_file(folder, &text, &n) == SHOAL_ERR_IO, "a folder is no file");
-  CHECK(shoal_write_file(missing, "x", 1) == SHOAL_ERR_IO);
-  CHECK(shoal_write_file(sub, "x", 1) == SHOAL_ERR_IO, "a folder stands in the way");
+  CHECK_STATUS(shoal_read_file(missing, &text, &n), SHOAL_ERR_IO);
+  CHECK(!text);
+  CHECK_EQ(n, 99);
+  CHECK_HAS(check_error(), missing);
+  CHECK_HAS(check_error(), "No such file");
+  CHECK_STATUS(shoal_read_file(folder, &text, &n), SHOAL_ERR_IO, "a folder is no file");
+  CHECK_STATUS(shoal_write_file(missing, "x", 1), SHOAL_ERR_IO);
+  CHECK_STATUS(shoal_write_file(sub, "x", 1), SHOAL_ERR_IO, "a folder stands in the way");
   char *below = shoal_path_join(plain, "below");
-  CHECK(shoal_make_dirs(below) == SHOAL_ERR_IO && strstr(check_error(), "Not a directory"), "%s", check_error());
-  CHECK(count_entries() == 2, "leftovers");
+  CHECK_STATUS(shoal_make_dirs(below), SHOAL_ERR_IO);
+  CHECK_HAS(check_error(), "Not a directory");
+  CHECK_EQ(count_entries(), 2);
   rmdir(sub);
   unlink(plain);
   free(below);
@@ -106,9 +114,11 @@ static void test_link_in_the_way(void)
   size_t n = 0;
   CHECK_OK(shoal_write_file(victim, "precious", 8));
   REQUIRE(symlink(victim, tmp) == 0, "symlink");
-  CHECK(shoal_write_file(path, "x", 1) == SHOAL_ERR_IO && !shoal_path_exists(path));
+  CHECK_STATUS(shoal_write_file(path, "x", 1), SHOAL_ERR_IO);
+  CHECK(!shoal_path_exists(path));
   CHECK_OK(shoal_read_file(victim, &text, &n));
-  CHECK(n == 8 && memcmp(text, "precious", 8) == 0, "%s", text);
+  CHECK_EQ(n, 8);
+  CHECK_STR(text, "precious");
   free(text);
   unlink(tmp);
   unlink(victim);
@@ -129,12 +139,14 @@ static void test_broken_write(void)
   small = (struct rlimit){ 4096, old.rlim_max };
   signal(SIGXFSZ, SIG_IGN);
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0, "setrlimit");
-  CHECK(shoal_write_file(path, big, sizeof big) == SHOAL_ERR_IO);
-  CHECK(strstr(check_error(), path) && strstr(check_error(), "too large"), "%s", check_error());
+  CHECK_STATUS(shoal_write_file(path, big, sizeof big), SHOAL_ERR_IO);
+  CHECK_HAS(check_error(), path);
+  CHECK_HAS(check_error(), "too large");
   setrlimit(RLIMIT_FSIZE, &old);
   CHECK_OK(shoal_read_file(path, &text, &n));
-  CHECK(n == 3 && strcmp(text, "old") == 0, "%zu bytes", n);
-  CHECK(count_entries() == 1, "leftovers");
+  CHECK_EQ(n, 3);
+  CHECK_STR(text, "old");
+  CHECK_EQ(count_entries(), 1);
   free(text);
   unlink(path);
   free(path);
@@ -145,7 +157,8 @@ static void test_folders(void)
   char *deep = in_folder("a/b//c/"), *ab = in_folder("a/b"), *abc = in_folder("a/b/c"), *a = in_folder("a");
   struct stat info;
   CHECK_OK(shoal_make_dirs(deep));
-  CHECK(stat(abc, &info) == 0 && S_ISDIR(info.st_mode));
+  CHECK_EQ(stat(abc, &info), 0);
+  CHECK(S_ISDIR(info.st_mode));
   CHECK_OK(shoal_make_dirs(deep));
   CHECK_OK(shoal_make_dirs("/"));
   CHECK_OK(shoal_make_dirs("."));
@@ -164,11 +177,12 @@ static void test_disk_facts(void)
   const char *type = NULL;
   char *later = in_folder("not/there/yet");
   CHECK_OK(shoal_disk_facts(folder, &bytes, &type));
-  CHECK(bytes > 0 && type && *type);
+  CHECK_GT(bytes, 0);
+  if (CHECK(type)) CHECK(*type);
   CHECK_OK(shoal_disk_facts(later, &bytes, &type));
   CHECK_OK(shoal_disk_facts("relative-and-absent", &bytes, &type));
   CHECK_OK(shoal_disk_facts("/proc", &bytes, &type));
-  CHECK(strcmp(type, "unknown") == 0, "%s", type);
+  CHECK_STR(type, "unknown");
   free(later);
 }
 
@@ -183,6 +197,6 @@ int main(void)
   test_broken_write();
   test_folders();
   test_disk_facts();
-  CHECK(rmdir(folder) == 0, "the folder is not empty");
+  CHECK_EQ(rmdir(folder), 0, "the folder is not empty");
   return check_done();
 }

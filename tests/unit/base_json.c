@@ -5,7 +5,7 @@
 
 static void is_text(shoal_json *j, const char *want)
 {
-  CHECK(strcmp(j->text.text, want) == 0, "\"%s\", expected \"%s\"", j->text.text, want);
+  CHECK_STR(j->text.text, want);
   shoal_str_free(&j->text);
 }
 
@@ -56,10 +56,10 @@ static void numbers(void)
     json_t *back;
     REQUIRE(shoal_json_read(j.text.text, "numbers", &back) == SHOAL_OK, "%s", j.text.text);
     if (isfinite(reals[i]))
-      CHECK(json_number_value(json_array_get(back, 0)) == reals[i], "%s reads back as another number", j.text.text);
+      CHECK_EQ(json_number_value(json_array_get(back, 0)), reals[i], "%s reads back as another number", j.text.text);
     else
       CHECK(json_is_null(json_array_get(back, 0)), "%s", j.text.text);
-    if (i == 0) CHECK(strcmp(j.text.text, "[0.1]\n") == 0, "%s", j.text.text);
+    if (i == 0) CHECK_STR(j.text.text, "[0.1]\n");
     json_decref(back);
     shoal_str_free(&j.text);
   }
@@ -92,7 +92,7 @@ static void texts(void)
     json_t *back;
     REQUIRE(shoal_json_read(j.text.text, "texts", &back) == SHOAL_OK, "case %zu: %s", i, j.text.text);
     const char *got = json_string_value(json_object_get(back, "s"));
-    CHECK(strcmp(got, cases[i].out) == 0, "case %zu: \"%s\"", i, got);
+    CHECK_STR(got, cases[i].out, "case %zu", i);
     json_decref(back);
     shoal_str_free(&j.text);
   }
@@ -116,8 +116,8 @@ static void streams(void)
   shoal_json_end(&whole);
   shoal_json_finish(&j);
   fclose(f);
-  CHECK(strcmp(text, whole.text.text) == 0, "streamed text differs");
-  CHECK(most < 70000, "%zu bytes were held", most);
+  CHECK_STR(text, whole.text.text, "streamed text differs");
+  CHECK_LT(most, 70000);
   free(text);
   shoal_str_free(&whole.text);
   f = fopen("/dev/full", "w");
@@ -125,11 +125,12 @@ static void streams(void)
   shoal_json_object(&j, NULL);
   shoal_json_end(&j);
   shoal_json_finish(&j);
-  CHECK(fflush(f) != 0 && ferror(f), "a full disk");
+  CHECK_NE(fflush(f), 0, "a full disk");
+  CHECK(ferror(f));
   json_t *back;
-  CHECK(shoal_json_read("{\n \"a\": }", "f.json", &back) == SHOAL_ERR_IO, "no value");
-  CHECK(shoal_json_read("{\"a\": 1, \"a\": 2}", "f.json", &back) == SHOAL_ERR_IO, "a key twice");
-  CHECK(shoal_json_read_file("/nonexistent/f.json", &back) == SHOAL_ERR_IO, "no file");
+  CHECK_STATUS(shoal_json_read("{\n \"a\": }", "f.json", &back), SHOAL_ERR_IO, "no value");
+  CHECK_STATUS(shoal_json_read("{\"a\": 1, \"a\": 2}", "f.json", &back), SHOAL_ERR_IO, "a key twice");
+  CHECK_STATUS(shoal_json_read_file("/nonexistent/f.json", &back), SHOAL_ERR_IO, "no file");
   fclose(f);
 }
 

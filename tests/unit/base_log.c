@@ -21,7 +21,8 @@ static void capture(void (*work)(void), char *out, char *err, size_t cap)
   for (int i = 0; i < 2; i++) {
     saved[i] = dup(i + 1);
     files[i] = tmpfile();
-    REQUIRE(saved[i] >= 0 && files[i], "temporary file");
+    REQUIRE(saved[i] >= 0, "temporary file");
+    REQUIRE(files[i], "temporary file");
     dup2(fileno(files[i]), i + 1);
   }
   work();
@@ -49,23 +50,24 @@ static void test_streams(void)
 {
   char out[4096], err[4096];
   capture(say_everything, out, err, sizeof out);
-  CHECK(strcmp(out, "progress 1\n") == 0, "%s", out);
-  CHECK(strcmp(err, "shoal: warning: care\nshoal: error: disk full\n") == 0, "%s", err);
+  CHECK_STR(out, "progress 1\n");
+  CHECK_STR(err, "shoal: warning: care\nshoal: error: disk full\n");
 
   shoal_log_set_rank(2, 4);
-  CHECK(shoal_log_rank() == 2);
+  CHECK_EQ(shoal_log_rank(), 2);
   capture(say_everything, out, err, sizeof out);
-  CHECK(strcmp(out, "") == 0, "%s", out);
-  CHECK(strcmp(err, "[rank 2] shoal: warning: care\n[rank 2] shoal: error: disk full\n") == 0, "%s", err);
+  CHECK_STR(out, "");
+  CHECK_STR(err, "[rank 2] shoal: warning: care\n[rank 2] shoal: error: disk full\n");
 
   shoal_log_set_rank(0, 4);
   shoal_log_set_level(SHOAL_LOG_DEBUG);
   capture(say_everything, out, err, sizeof out);
-  CHECK(strcmp(out, "progress 1\n") == 0, "%s", out);
-  CHECK(strstr(err, "[rank 0] shoal: debug: detail\n"), "%s", err);
+  CHECK_STR(out, "progress 1\n");
+  CHECK_HAS(err, "[rank 0] shoal: debug: detail\n");
   shoal_log_set_level(SHOAL_LOG_ERROR);
   capture(say_everything, out, err, sizeof out);
-  CHECK(!*out && strcmp(err, "[rank 0] shoal: error: disk full\n") == 0, "%s", err);
+  CHECK_STR(out, "");
+  CHECK_STR(err, "[rank 0] shoal: error: disk full\n");
   shoal_log_set_level(SHOAL_LOG_INFO);
   shoal_log_set_rank(0, 1);
 }
@@ -84,7 +86,7 @@ static void test_strange_text(void)
   static char out[8192], err[8192];
   capture(say_strange, out, err, sizeof out);
   CHECK(strncmp(out, "a?[31mb?\xc3\xa9\nnext\n", 16) == 0, "%.20s", out);
-  CHECK(strlen(out) == 16 + 5000, "%zu", strlen(out));
+  CHECK_EQ(strlen(out), 16 + 5000);
 }
 
 static void test_file(void)
@@ -99,21 +101,29 @@ static void test_file(void)
   shoal_log_set_file(NULL);
   shoal_info("not in the file");
   fclose(file);
-  CHECK(strstr(text, "Z progress 1\n") && strstr(text, "Z shoal: warning: care\n") &&
-            strstr(text, "Z shoal: error: disk full\n") && !strstr(text, "not in") && !strstr(text, "never"),
-        "%s", text);
-  CHECK(strlen(text) > 20 && text[4] == '-' && text[10] == 'T' && text[19] == 'Z', "%s", text);
+  CHECK_HAS(text, "Z progress 1\n");
+  CHECK_HAS(text, "Z shoal: warning: care\n");
+  CHECK_HAS(text, "Z shoal: error: disk full\n");
+  CHECK_LACKS(text, "not in");
+  CHECK_LACKS(text, "never");
+  struct tm time;
+  char *end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &time);
+  if (CHECK(end, "no time in \"%s\"", text)) CHECK_EQ(end - text, 20);
   free(text);
 }
 
 static void test_status_list(void)
 {
-  CHECK(shoal_status_exit_code(SHOAL_OK) == 0 && shoal_status_exit_code(SHOAL_ERR_USAGE) == 2 &&
-        shoal_status_exit_code(SHOAL_ERR_WORLD) == 3 && shoal_status_exit_code(SHOAL_ERR_PEER) == 4 &&
-        shoal_status_exit_code(SHOAL_ERR_HANG) == 5 && shoal_status_exit_code(SHOAL_ERR_NUMERIC) == 6 &&
-        shoal_status_exit_code(SHOAL_ERR_IO) == 7 && shoal_status_exit_code(SHOAL_STOPPED) == 75);
-  CHECK(strcmp(shoal_status_name(SHOAL_ERR_IO), "ERR_IO") == 0);
-  CHECK(shoal_status_text((shoal_status)999) && shoal_status_exit_code((shoal_status)999) == 7);
+  static const struct {
+    shoal_status status;
+    int exit_code;
+  } codes[] = { { SHOAL_OK, 0 },       { SHOAL_ERR_USAGE, 2 },   { SHOAL_ERR_WORLD, 3 }, { SHOAL_ERR_PEER, 4 },
+                { SHOAL_ERR_HANG, 5 }, { SHOAL_ERR_NUMERIC, 6 }, { SHOAL_ERR_IO, 7 },    { SHOAL_STOPPED, 75 } };
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+    CHECK_EQ(shoal_status_exit_code(codes[i].status), codes[i].exit_code, "%s", shoal_status_name(codes[i].status));
+  CHECK_STR(shoal_status_name(SHOAL_ERR_IO), "ERR_IO");
+  CHECK(shoal_status_text((shoal_status)999));
+  CHECK_EQ(shoal_status_exit_code((shoal_status)999), 7);
 }
 
 static void *talk(void *who)
@@ -138,10 +148,11 @@ static void test_threads(void)
   capture(talk_together, out, err, sizeof out);
   for (char *at = out; *at; at += used, lines++) {
     used = 0;
-    REQUIRE(sscanf(at, "thread %ld line %d end%n", &who, &line, &used) == 2 && used && at[used++] == '\n',
-            "broken line: %.40s", at);
+    REQUIRE(sscanf(at, "thread %ld line %d end%n", &who, &line, &used) == 2, "broken line: %.40s", at);
+    REQUIRE(used, "broken line: %.40s", at);
+    REQUIRE(at[used++] == '\n', "broken line: %.40s", at);
   }
-  CHECK(lines == 800, "%d lines", lines);
+  CHECK_EQ(lines, 800);
 }
 
 /* What was written to a terminal up to the byte `last`.  The kernel hands it over in its own time. */
@@ -189,9 +200,8 @@ static void test_live_line(void)
   REQUIRE(write(slave, "#", 1) == 1, "pseudo terminal");
   read_terminal(master, '#', seen, sizeof seen);
 #define WIPE "\r\033[K"
-  CHECK(strcmp(seen, WIPE "epoch 1" WIPE "a line\r\n" WIPE "epoch 1" WIPE WIPE "\xc3\xa9"
-                          "234567890123456789" WIPE "end\r\n#") == 0,
-        "%s", seen);
+  CHECK_STR(seen, WIPE "epoch 1" WIPE "a line\r\n" WIPE "epoch 1" WIPE WIPE "\xc3\xa9"
+                       "234567890123456789" WIPE "end\r\n#");
   close(slave);
   close(master);
 }

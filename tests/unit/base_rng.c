@@ -31,16 +31,19 @@ static void test_pinned(void)
 {
   float g[2];
   CHECK(is(shoal_rng(1, SHOAL_RNG_INIT, 5, 7), 0x42c43373, 0x4791560e, 0xefee1e67, 0x3d08816a));
-  CHECK(shoal_rng_seed(1, 2) == 0x8e76cc9d3f55b3f0u);
-  CHECK(shoal_rng_seed(1, 2) != shoal_rng_seed(2, 1) && shoal_rng_seed(1, 0) != 1);
+  CHECK_EQ(shoal_rng_seed(1, 2), 0x8e76cc9d3f55b3f0u);
+  CHECK_NE(shoal_rng_seed(1, 2), shoal_rng_seed(2, 1));
+  CHECK_NE(shoal_rng_seed(1, 0), 1);
   shoal_rng_normal2(0x42c43373, 0x4791560e, g);
-  CHECK(fabsf(g[0] - -0x1.3609e4p-2f) < 1e-7f && fabsf(g[1] - 0x1.9c7e14p+0f) < 1e-6f, "%a %a", (double)g[0],
-        (double)g[1]);
+  CHECK_NEAR(g[0], -0x1.3609e4p-2f, 1e-7f);
+  CHECK_NEAR(g[1], 0x1.9c7e14p+0f, 1e-6f);
 }
 
 static void test_unit_and_below(void)
 {
-  CHECK(shoal_rng_unit(0) == 0.0f && shoal_rng_unit(~0u) < 1.0f && shoal_rng_unit(1u << 31) == 0.5f);
+  CHECK_EQ(shoal_rng_unit(0), 0.0f);
+  CHECK_LT(shoal_rng_unit(~0u), 1.0f);
+  CHECK_EQ(shoal_rng_unit(1u << 31), 0.5f);
   uint64_t seen[10] = { 0 };
   enum { N = 100000 };
   for (uint64_t i = 0; i < N; i++) {
@@ -48,11 +51,14 @@ static void test_unit_and_below(void)
     seen[shoal_rng_below(&r, 10)]++;
   }
   /* 10000 expected, standard deviation 95 */
-  for (int k = 0; k < 10; k++) CHECK(seen[k] > 9500 && seen[k] < 10500, "digit %d: %lu", k, (unsigned long)seen[k]);
+  for (int k = 0; k < 10; k++) {
+    CHECK_GT(seen[k], 9500, "digit %d", k);
+    CHECK_LT(seen[k], 10500, "digit %d", k);
+  }
   shoal_rng_block most = { { ~0u, ~0u, 0, 0 } };
-  CHECK(shoal_rng_below(&most, 1) == 0);
-  CHECK(shoal_rng_below(&most, 7) == 6);
-  CHECK(shoal_rng_below(&most, UINT64_MAX) == UINT64_MAX - 1);
+  CHECK_EQ(shoal_rng_below(&most, 1), 0);
+  CHECK_EQ(shoal_rng_below(&most, 7), 6);
+  CHECK_EQ(shoal_rng_below(&most, UINT64_MAX), UINT64_MAX - 1);
 }
 
 static void test_normal(void)
@@ -72,15 +78,16 @@ static void test_normal(void)
     cross += (double)g[0] * (double)g[1];
   }
   /* bounds of five standard deviations */
-  CHECK(fabs(sum / (2 * N)) < 0.008, "mean %g", sum / (2 * N));
-  CHECK(fabs(squares / (2 * N) - 1) < 0.012, "variance %g", squares / (2 * N));
-  CHECK(fabs(fourths / (2 * N) - 3) < 0.08, "fourth moment %g", fourths / (2 * N));
-  CHECK(fabs(cross / N) < 0.012, "covariance %g", cross / N);
+  CHECK_LT(fabs(sum / (2 * N)), 0.008, "mean %g", sum / (2 * N));
+  CHECK_NEAR(squares / (2 * N), 1, 0.012);
+  CHECK_NEAR(fourths / (2 * N), 3, 0.08);
+  CHECK_LT(fabs(cross / N), 0.012, "covariance %g", cross / N);
   const uint32_t extremes[] = { 0, 1, ~0u };
   for (int i = 0; i < 3; i++)
     for (int j = 0; j < 3; j++) {
       shoal_rng_normal2(extremes[i], extremes[j], g);
-      CHECK(isfinite(g[0]) && isfinite(g[1]), "from %u %u", extremes[i], extremes[j]);
+      CHECK(isfinite(g[0]), "from %u %u", extremes[i], extremes[j]);
+      CHECK(isfinite(g[1]), "from %u %u", extremes[i], extremes[j]);
     }
 }
 
@@ -92,12 +99,14 @@ static void test_bijection(uint64_t n)
   for (uint64_t epoch = 0; epoch < 3; epoch++) {
     memset(hit, 0, n);
     shoal_perm_init(&p, 42, SHOAL_RNG_ORDER, epoch, n);
-    CHECK(UINT64_C(1) << (2 * p.half_bits) >= n && (n <= 4 || UINT64_C(1) << (2 * p.half_bits) < 4 * n),
-          "%u half bits for %lu", p.half_bits, (unsigned long)n);
+    CHECK_GE(UINT64_C(1) << (2 * p.half_bits), n, "%u half bits for %lu", p.half_bits, (unsigned long)n);
+    CHECK(n <= 4 || UINT64_C(1) << (2 * p.half_bits) < 4 * n, "%u half bits for %lu", p.half_bits, (unsigned long)n);
     for (uint64_t i = 0; i < n; i++) {
       uint64_t at = shoal_perm_at(&p, i);
-      REQUIRE(at < n && !hit[at], "n %lu epoch %lu: %lu -> %lu", (unsigned long)n, (unsigned long)epoch,
-              (unsigned long)i, (unsigned long)at);
+      REQUIRE(at < n, "n %lu epoch %lu: %lu -> %lu", (unsigned long)n, (unsigned long)epoch, (unsigned long)i,
+              (unsigned long)at);
+      REQUIRE(!hit[at], "n %lu epoch %lu: %lu -> %lu", (unsigned long)n, (unsigned long)epoch, (unsigned long)i,
+              (unsigned long)at);
       hit[at] = 1;
     }
   }
@@ -117,7 +126,7 @@ static void test_orders_differ(void)
   for (size_t k = 0; k < SHOAL_COUNT(other); k++) {
     int same = 0;
     for (uint64_t i = 0; i < N; i++) same += shoal_perm_at(&base, i) == shoal_perm_at(&other[k], i);
-    CHECK(same < 20, "order %zu agrees at %d places", k, same);
+    CHECK_LT(same, 20, "order %zu agrees at %d places", k, same);
   }
 }
 
@@ -136,7 +145,7 @@ static void test_uniform(uint64_t n)
     for (uint64_t j = 0; j < n; j++) chi2 += pow((double)counts[i][j] - expected, 2) / expected;
   /* (n-1)^2 degrees of freedom; five standard deviations */
   double freedom = (double)((n - 1) * (n - 1));
-  CHECK(chi2 < freedom + 5 * sqrt(2 * freedom) + 5, "n %lu: chi2 %g for %g degrees", (unsigned long)n, chi2, freedom);
+  CHECK_LT(chi2, freedom + 5 * sqrt(2 * freedom) + 5, "n %lu: chi2 %g for %g degrees", (unsigned long)n, chi2, freedom);
 }
 
 /* The serial correlation of neighbours: a weak network keeps neighbours together. */
@@ -151,7 +160,7 @@ static void test_neighbours(void)
     sum += now * before;
     before = now;
   }
-  CHECK(fabs(12 * sum / N) < 5 / sqrt(N), "correlation %g", 12 * sum / N);
+  CHECK_LT(fabs(12 * sum / N), 5 / sqrt(N), "correlation %g", 12 * sum / N);
 }
 
 static void test_pinned_orders(void)
@@ -169,8 +178,7 @@ static void test_pinned_orders(void)
     shoal_perm p;
     shoal_perm_init(&p, 42, SHOAL_RNG_ORDER, 0, pins[k].n);
     for (uint64_t i = 0; i < SHOAL_MIN(pins[k].n, 6u); i++)
-      CHECK(shoal_perm_at(&p, i) == pins[k].first[i], "n %lu place %lu: %lu", (unsigned long)pins[k].n,
-            (unsigned long)i, (unsigned long)shoal_perm_at(&p, i));
+      CHECK_EQ(shoal_perm_at(&p, i), pins[k].first[i], "n %lu place %lu", (unsigned long)pins[k].n, (unsigned long)i);
   }
 }
 

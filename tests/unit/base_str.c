@@ -7,21 +7,25 @@ static void test_buffer(void)
 {
   shoal_str s = { 0 };
   shoal_str_add(&s, "%s", "");
-  CHECK(s.len == 0 && s.text && !s.text[0]);
+  CHECK_EQ(s.len, 0);
+  if (CHECK(s.text)) CHECK(!s.text[0]);
   for (int i = 0; i < 1000; i++) shoal_str_add(&s, "%d,", i);
-  CHECK(s.len == strlen(s.text) && s.len == 3890, "%zu", s.len);
-  CHECK(strncmp(s.text, "0,1,2,", 6) == 0 && strcmp(s.text + s.len - 4, "999,") == 0);
+  CHECK_EQ(s.len, strlen(s.text));
+  CHECK_EQ(s.len, 3890);
+  CHECK(strncmp(s.text, "0,1,2,", 6) == 0, "%s", s.text);
+  CHECK_STR(s.text + s.len - 4, "999,");
   shoal_str_clear(&s);
   shoal_str_add_quoted(&s, "a\"b\\c\n\x01\t/\xc3\xa9");
-  CHECK(strcmp(s.text, "\"a\\\"b\\\\c\\n\\u0001\\t/\xc3\xa9\"") == 0, "%s", s.text);
+  CHECK_STR(s.text, "\"a\\\"b\\\\c\\n\\u0001\\t/\xc3\xa9\"");
   shoal_str_clear(&s);
   shoal_str_add(&s, "xx");
   shoal_str_add_wrapped(&s, "one two  three four", 2, 10);
-  CHECK(strcmp(s.text, "xxone two\n  three\n  four\n") == 0, "%s", s.text);
+  CHECK_STR(s.text, "xxone two\n  three\n  four\n");
   shoal_str_free(&s);
-  CHECK(!s.text && s.len == 0);
+  CHECK(!s.text);
+  CHECK_EQ(s.len, 0);
   char *made = shoal_strdup_printf("%s-%d", "a", 5);
-  CHECK(strcmp(made, "a-5") == 0);
+  CHECK_STR(made, "a-5");
   free(made);
 }
 
@@ -35,7 +39,7 @@ static void test_nearest(void)
   };
   for (size_t i = 0; i < SHOAL_COUNT(pairs); i++) {
     const char *near = shoal_nearest(pairs[i][0], words, SHOAL_COUNT(words));
-    CHECK(pairs[i][1] ? near && strcmp(near, pairs[i][1]) == 0 : !near, "%s -> %s", pairs[i][0], near ? near : "NULL");
+    CHECK_STR(near, pairs[i][1], "nearest to %s", pairs[i][0]);
   }
   char longer[300];
   memset(longer, 'a', sizeof longer - 1);
@@ -64,11 +68,9 @@ static void test_units(void)
                   { -90, "-1 min 30 s" }, { NAN, "unknown" },     { INFINITY, "unknown" } };
   char buf[64];
   for (size_t i = 0; i < SHOAL_COUNT(bytes); i++)
-    CHECK(strcmp(shoal_format_bytes(bytes[i].value, buf, sizeof buf), bytes[i].text) == 0, "%g: %s", bytes[i].value,
-          buf);
+    CHECK_STR(shoal_format_bytes(bytes[i].value, buf, sizeof buf), bytes[i].text, "%g", bytes[i].value);
   for (size_t i = 0; i < SHOAL_COUNT(seconds); i++)
-    CHECK(strcmp(shoal_format_seconds(seconds[i].value, buf, sizeof buf), seconds[i].text) == 0, "%g: %s",
-          seconds[i].value, buf);
+    CHECK_STR(shoal_format_seconds(seconds[i].value, buf, sizeof buf), seconds[i].text, "%g", seconds[i].value);
 }
 
 static void test_numbers(void)
@@ -80,17 +82,30 @@ static void test_numbers(void)
                                          "abc" };
   static const char *const not_f64[] = { "",      " 1",  "1 ", "1x", "0x1p3",    "nan",
                                          "1e999", "1,5", ".",  "e5", "infinity", "--1" };
-  for (size_t k = 0; k < SHOAL_COUNT(not_i64); k++)
-    CHECK(shoal_parse_i64(not_i64[k], &i) == SHOAL_ERR_ARG && i == 77, "\"%s\"", not_i64[k]);
-  for (size_t k = 0; k < SHOAL_COUNT(not_f64); k++)
-    CHECK(shoal_parse_f64(not_f64[k], &f) == SHOAL_ERR_ARG && f == 77, "\"%s\"", not_f64[k]);
-  CHECK(shoal_parse_i64("-9223372036854775808", &i) == SHOAL_OK && i == INT64_MIN);
-  CHECK(shoal_parse_i64("+12", &i) == SHOAL_OK && i == 12);
-  CHECK(shoal_parse_i64("010", &i) == SHOAL_OK && i == 10);
-  CHECK(shoal_parse_f64("5e-4", &f) == SHOAL_OK && f == 5e-4);
-  CHECK(shoal_parse_f64("-.5", &f) == SHOAL_OK && f == -0.5);
-  CHECK(shoal_parse_f64("1e-320", &f) == SHOAL_OK && f > 0);
-  CHECK(shoal_parse_f64("-.inf", &f) == SHOAL_OK && f == -INFINITY);
+  for (size_t k = 0; k < SHOAL_COUNT(not_i64); k++) {
+    CHECK_STATUS(shoal_parse_i64(not_i64[k], &i), SHOAL_ERR_ARG, "\"%s\"", not_i64[k]);
+    CHECK_EQ(i, 77, "\"%s\"", not_i64[k]);
+  }
+  for (size_t k = 0; k < SHOAL_COUNT(not_f64); k++) {
+    CHECK_STATUS(shoal_parse_f64(not_f64[k], &f), SHOAL_ERR_ARG, "\"%s\"", not_f64[k]);
+    CHECK_EQ(f, 77, "\"%s\"", not_f64[k]);
+  }
+  static const struct {
+    const char *text;
+    int64_t value;
+  } i64s[] = { { "-9223372036854775808", INT64_MIN }, { "+12", 12 }, { "010", 10 } };
+  for (size_t k = 0; k < SHOAL_COUNT(i64s); k++) {
+    CHECK_OK(shoal_parse_i64(i64s[k].text, &i), "\"%s\"", i64s[k].text);
+    CHECK_EQ(i, i64s[k].value, "\"%s\"", i64s[k].text);
+  }
+  static const struct {
+    const char *text;
+    double value;
+  } f64s[] = { { "5e-4", 5e-4 }, { "-.5", -0.5 }, { "1e-320", 1e-320 }, { "-.inf", -INFINITY } };
+  for (size_t k = 0; k < SHOAL_COUNT(f64s); k++) {
+    CHECK_OK(shoal_parse_f64(f64s[k].text, &f), "\"%s\"", f64s[k].text);
+    CHECK_EQ(f, f64s[k].value, "\"%s\"", f64s[k].text);
+  }
 }
 
 static void test_periods(void)
@@ -109,10 +124,13 @@ static void test_periods(void)
                                      "inf",        "10min 3s",      "1e999",      "0",      "0 steps", "0.5 epochs",
                                      "1e20 steps", "1e15.5 epochs", "1.0001e9 s", "12000 d" };
   shoal_period p = { 0 };
-  for (size_t i = 0; i < SHOAL_COUNT(good); i++)
-    CHECK(shoal_parse_period(good[i].text, &p) == SHOAL_OK && p.value == good[i].value && p.unit == good[i].unit,
-          "%s: %g unit %d", good[i].text, p.value, p.unit);
-  for (size_t i = 0; i < SHOAL_COUNT(bad); i++) CHECK(shoal_parse_period(bad[i], &p) == SHOAL_ERR_ARG, "%s", bad[i]);
+  for (size_t i = 0; i < SHOAL_COUNT(good); i++) {
+    CHECK_OK(shoal_parse_period(good[i].text, &p), "%s", good[i].text);
+    CHECK_EQ(p.value, good[i].value, "%s", good[i].text);
+    CHECK_EQ(p.unit, good[i].unit, "%s", good[i].text);
+  }
+  for (size_t i = 0; i < SHOAL_COUNT(bad); i++)
+    CHECK_STATUS(shoal_parse_period(bad[i], &p), SHOAL_ERR_ARG, "%s", bad[i]);
 }
 
 static void test_memory(void)
@@ -120,15 +138,19 @@ static void test_memory(void)
   double *x = NULL;
   for (size_t n = 0; n < 200; n += 13) {
     CHECK_OK(SHOAL_ALLOC(n, &x));
-    CHECK((uintptr_t)x % SHOAL_ALIGN == 0);
-    for (size_t i = 0; i < n; i++) CHECK(x[i] == 0.0);
+    CHECK_EQ((uintptr_t)x % SHOAL_ALIGN, 0);
+    for (size_t i = 0; i < n; i++) CHECK_EQ(x[i], 0.0);
     free(x);
   }
   x = NULL;
-  CHECK(SHOAL_ALLOC(SIZE_MAX / 4, &x) == SHOAL_ERR_MEM && !x, "sizes that wrap");
-  CHECK(strstr(check_error(), "&x needs 32.0 EiB"), "%s", check_error());
-  CHECK(SHOAL_ALLOC(SIZE_MAX / 16, &x) == SHOAL_ERR_MEM && !x, "more than there is");
-  CHECK(shoal_round_up(0, 64) == 0 && shoal_round_up(1, 64) == 64 && shoal_round_up(64, 64) == 64);
+  CHECK_STATUS(SHOAL_ALLOC(SIZE_MAX / 4, &x), SHOAL_ERR_MEM, "sizes that wrap");
+  CHECK(!x);
+  CHECK_HAS(check_error(), "&x needs 32.0 EiB");
+  CHECK_STATUS(SHOAL_ALLOC(SIZE_MAX / 16, &x), SHOAL_ERR_MEM, "more than there is");
+  CHECK(!x);
+  CHECK_EQ(shoal_round_up(0, 64), 0);
+  CHECK_EQ(shoal_round_up(1, 64), 64);
+  CHECK_EQ(shoal_round_up(64, 64), 64);
 }
 
 int main(void)

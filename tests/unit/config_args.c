@@ -39,20 +39,25 @@ static void test_forms(void)
   CHECK_OK(
       parse(WORDS("a.yaml", "--resume", "auto", "--set", "a=1", "-s", "b=-2", "--set=c=3", "-N4", "--json", "-o", "-"),
             &a, &helped));
-  REQUIRE(a && !helped, "parse");
-  CHECK(shoal_args_words(a, &list) == 1 && strcmp(list[0], "a.yaml") == 0);
-  CHECK(strcmp(shoal_args_value(a, "--resume"), "auto") == 0);
-  CHECK(strcmp(shoal_args_value(a, "-N"), "4") == 0 && strcmp(shoal_args_value(a, "--nodes"), "4") == 0);
-  CHECK(strcmp(shoal_args_value(a, "-o"), "-") == 0);
+  REQUIRE(a, "parse");
+  REQUIRE(!helped, "parse");
+  if (CHECK_EQ(shoal_args_words(a, &list), 1)) CHECK_STR(list[0], "a.yaml");
+  CHECK_STR(shoal_args_value(a, "--resume"), "auto");
+  CHECK_STR(shoal_args_value(a, "-N"), "4");
+  CHECK_STR(shoal_args_value(a, "--nodes"), "4");
+  CHECK_STR(shoal_args_value(a, "-o"), "-");
   CHECK(shoal_args_on(a, "--json"));
-  CHECK(shoal_args_list(a, "--set", &list) == 3 && strcmp(list[0], "a=1") == 0 && strcmp(list[1], "b=-2") == 0 &&
-        strcmp(list[2], "c=3") == 0);
+  static const char *const settings[] = { "a=1", "b=-2", "c=3" };
+  REQUIRE(shoal_args_list(a, "--set", &list) == 3, "settings");
+  for (int i = 0; i < 3; i++) CHECK_STR(list[i], settings[i]);
   shoal_args_destroy(a);
 
   CHECK_OK(parse(WORDS("--nodes=1", "x", "--nodes", "2", "--", "--json"), &a, &helped));
-  CHECK(strcmp(shoal_args_value(a, "-N"), "2") == 0, "the last one counts");
-  CHECK(!shoal_args_on(a, "--json") && !shoal_args_value(a, "--resume") && shoal_args_list(a, "-s", &list) == 0);
-  CHECK(shoal_args_words(a, &list) == 2 && strcmp(list[1], "--json") == 0);
+  CHECK_STR(shoal_args_value(a, "-N"), "2", "the last one counts");
+  CHECK(!shoal_args_on(a, "--json"));
+  CHECK(!shoal_args_value(a, "--resume"));
+  CHECK_EQ(shoal_args_list(a, "-s", &list), 0);
+  if (CHECK_EQ(shoal_args_words(a, &list), 2)) CHECK_STR(list[1], "--json");
   shoal_args_destroy(a);
   shoal_args_destroy(NULL);
 }
@@ -75,7 +80,8 @@ static void test_refusals(void)
   for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
     shoal_args *a = NULL;
     bool helped;
-    CHECK(parse(bad[i].words, &a, &helped) == SHOAL_ERR_USAGE && !a, "case %zu", i);
+    CHECK_STATUS(parse(bad[i].words, &a, &helped), SHOAL_ERR_USAGE, "case %zu", i);
+    CHECK(!a, "case %zu", i);
     CHECK(strstr(check_error(), bad[i].message) == check_error(), "case %zu: %s", i, check_error());
   }
 }
@@ -88,18 +94,20 @@ static void test_help(void)
   fflush(stdout);
   int saved = dup(1);
   FILE *file = tmpfile();
-  REQUIRE(saved >= 0 && file, "temporary file");
+  REQUIRE(saved >= 0, "temporary file");
+  REQUIRE(file, "temporary file");
   dup2(fileno(file), 1);
   CHECK_OK(parse(WORDS("--json", "-h", "--unknown"), &a, &helped));
   fflush(stdout);
   dup2(saved, 1);
   ssize_t n = pread(fileno(file), text, sizeof text - 1, 0);
   text[n > 0 ? n : 0] = '\0';
-  CHECK(helped && a);
+  CHECK(helped);
+  CHECK(a);
   CHECK(strstr(text, "usage: shoal train RUN.yaml [options]\n\nTrains.\n") == text, "%s", text);
-  CHECK(strstr(text, "  -s, --set NAME=VALUE      override a setting; may be repeated\n"), "%s", text);
-  CHECK(strstr(text, "  -h, --help "), "%s", text);
-  CHECK(strstr(text, "examples:\n  shoal train a.yaml\n"), "%s", text);
+  CHECK_HAS(text, "  -s, --set NAME=VALUE      override a setting; may be repeated\n");
+  CHECK_HAS(text, "  -h, --help ");
+  CHECK_HAS(text, "examples:\n  shoal train a.yaml\n");
   close(saved);
   fclose(file);
   shoal_args_destroy(a);

@@ -39,7 +39,7 @@ static shoal_settings *settings_of(const char *yaml)
 {
   shoal_settings *s = NULL;
   REQUIRE(shoal_settings_create(&s) == SHOAL_OK, "settings");
-  CHECK(shoal_settings_read_text(s, yaml, "run.yaml") == SHOAL_OK, "%s", yaml);
+  CHECK_OK(shoal_settings_read_text(s, yaml, "run.yaml"), "%s", yaml);
   return s;
 }
 
@@ -58,7 +58,8 @@ static const char *faults_of(const shoal_settings *s)
   fflush(stderr);
   int saved = dup(2);
   FILE *file = tmpfile();
-  REQUIRE(saved >= 0 && file, "temporary file");
+  REQUIRE(saved >= 0, "temporary file");
+  REQUIRE(file, "temporary file");
   dup2(fileno(file), 2);
   shoal_status st = shoal_config_create(s, tables, SHOAL_COUNT(tables), &c);
   shoal_error_report(st);
@@ -69,7 +70,7 @@ static const char *faults_of(const shoal_settings *s)
   close(saved);
   fclose(file);
   if (st == SHOAL_OK) shoal_config_destroy(c);
-  CHECK((st == SHOAL_OK) == !strstr(text, "error"), "status %d with: %s", st, text);
+  CHECK_EQ(st == SHOAL_OK, !strstr(text, "error"), "status %d with: %s", st, text);
   CHECK(st == SHOAL_OK || (st == SHOAL_ERR_USAGE && !c));
   return text;
 }
@@ -101,25 +102,38 @@ static void test_types(void)
   const int64_t *ints;
   const double *floats;
   const char *const *words;
-  CHECK(strcmp(shoal_settings_get(s, "method.name"), "daso") == 0);
-  CHECK(!shoal_settings_get(s, "optim.momentum") && !shoal_settings_get(s, "optim"));
+  CHECK_STR(shoal_settings_get(s, "method.name"), "daso");
+  CHECK(!shoal_settings_get(s, "optim.momentum"));
+  CHECK(!shoal_settings_get(s, "optim"));
   shoal_config *c = config_of(s);
-  CHECK(strcmp(shoal_config_string(c, "run.name"), "cifar-daso") == 0);
-  CHECK(shoal_config_int(c, "run.seed") == 3 && shoal_config_int(c, "data.batch") == 128);
-  CHECK(shoal_config_words(c, "data.augment", &words) == 2 && strcmp(words[1], "hflip") == 0);
-  CHECK(shoal_config_ints(c, "model.widths", &ints) == 3 && ints[0] == 10 && ints[2] == 30);
-  CHECK(shoal_config_floats(c, "optim.decays", &floats) == 2 && floats[0] == 0.5 && floats[1] == 0.75);
-  CHECK(shoal_config_float(c, "optim.lr") == 5e-4 && shoal_config_float(c, "optim.momentum") == 0.9);
+  CHECK_STR(shoal_config_string(c, "run.name"), "cifar-daso");
+  CHECK_EQ(shoal_config_int(c, "run.seed"), 3);
+  CHECK_EQ(shoal_config_int(c, "data.batch"), 128);
+  if (CHECK_EQ(shoal_config_words(c, "data.augment", &words), 2)) CHECK_STR(words[1], "hflip");
+  if (CHECK_EQ(shoal_config_ints(c, "model.widths", &ints), 3)) {
+    CHECK_EQ(ints[0], 10);
+    CHECK_EQ(ints[2], 30);
+  }
+  if (CHECK_EQ(shoal_config_floats(c, "optim.decays", &floats), 2)) {
+    CHECK_EQ(floats[0], 0.5);
+    CHECK_EQ(floats[1], 0.75);
+  }
+  CHECK_EQ(shoal_config_float(c, "optim.lr"), 5e-4);
+  CHECK_EQ(shoal_config_float(c, "optim.momentum"), 0.9);
   CHECK(shoal_config_bool(c, "optim.nesterov"));
-  CHECK(strcmp(shoal_config_string(c, "optim.schedule"), "cosine") == 0);
-  CHECK(strcmp(shoal_config_string(c, "device"), "cpu") == 0);
+  CHECK_STR(shoal_config_string(c, "optim.schedule"), "cosine");
+  CHECK_STR(shoal_config_string(c, "device"), "cpu");
   shoal_period p = shoal_config_period(c, "ckpt.every");
-  CHECK(p.value == 200 && p.unit == SHOAL_PER_STEPS);
-  CHECK(shoal_config_int(c, "data.global_batch") == 0 && !shoal_config_given(c, "data.global_batch"));
-  CHECK(shoal_config_given(c, "data.batch") && !shoal_config_given(c, "optim.momentum"));
-  CHECK(shoal_config_has(c, "device") && !shoal_config_has(c, "method.age"));
-  CHECK(strcmp(shoal_config_origin(c, "optim.lr"), "run.yaml:7") == 0, "%s", shoal_config_origin(c, "optim.lr"));
-  CHECK(strcmp(shoal_config_origin(c, "optim.momentum"), "default") == 0);
+  CHECK_EQ(p.value, 200);
+  CHECK_EQ(p.unit, SHOAL_PER_STEPS);
+  CHECK_EQ(shoal_config_int(c, "data.global_batch"), 0);
+  CHECK(!shoal_config_given(c, "data.global_batch"));
+  CHECK(shoal_config_given(c, "data.batch"));
+  CHECK(!shoal_config_given(c, "optim.momentum"));
+  CHECK(shoal_config_has(c, "device"));
+  CHECK(!shoal_config_has(c, "method.age"));
+  CHECK_STR(shoal_config_origin(c, "optim.lr"), "run.yaml:7");
+  CHECK_STR(shoal_config_origin(c, "optim.momentum"), "default");
   shoal_config_destroy(c);
   shoal_settings_destroy(s);
   shoal_config_destroy(NULL);
@@ -132,22 +146,22 @@ static void test_short_forms(void)
       settings_of("method: daso\noptim.lr: 0.5\nmodel: { widths: 7 }\ndata: { augment: hflip, batch: }\n");
   const int64_t *ints;
   const char *const *words;
-  CHECK(strcmp(shoal_settings_get(s, "method.name"), "daso") == 0);
-  CHECK(strstr(faults_of(s), "run.yaml:4:25: data.batch is \"\": must be an integer in [1,65536], for example 64"),
-        "%s", faults_of(s));
+  CHECK_STR(shoal_settings_get(s, "method.name"), "daso");
+  CHECK_HAS(faults_of(s), "run.yaml:4:25: data.batch is \"\": must be an integer in [1,65536], for example 64");
   CHECK_OK(shoal_settings_set(s, "data.batch=3", "--set"));
   shoal_config *c = config_of(s);
-  CHECK(strcmp(shoal_config_string(c, "method.name"), "daso") == 0 && shoal_config_given(c, "method.name"));
-  CHECK(shoal_config_float(c, "optim.lr") == 0.5);
-  CHECK(shoal_config_ints(c, "model.widths", &ints) == 1 && ints[0] == 7);
-  CHECK(shoal_config_words(c, "data.augment", &words) == 1 && strcmp(words[0], "hflip") == 0);
+  CHECK_STR(shoal_config_string(c, "method.name"), "daso");
+  CHECK(shoal_config_given(c, "method.name"));
+  CHECK_EQ(shoal_config_float(c, "optim.lr"), 0.5);
+  if (CHECK_EQ(shoal_config_ints(c, "model.widths", &ints), 1)) CHECK_EQ(ints[0], 7);
+  if (CHECK_EQ(shoal_config_words(c, "data.augment", &words), 1)) CHECK_STR(words[0], "hflip");
   shoal_config_destroy(c);
 
   CHECK_OK(shoal_settings_set(s, "method=ist", "--set"));
   CHECK_OK(shoal_settings_set(s, "method.name=sync", "--set"));
-  CHECK(strcmp(shoal_settings_get(s, "method.name"), "sync") == 0, "the later flag wins in either form");
+  CHECK_STR(shoal_settings_get(s, "method.name"), "sync", "the later flag wins in either form");
   CHECK_OK(shoal_settings_set(s, "method=ist", "--set"));
-  CHECK(strcmp(shoal_settings_get(s, "method.name"), "ist") == 0, "the later flag wins in either form");
+  CHECK_STR(shoal_settings_get(s, "method.name"), "ist", "the later flag wins in either form");
   shoal_settings_destroy(s);
 }
 
@@ -193,18 +207,17 @@ static void test_refused_yaml(void)
     shoal_settings *s = NULL;
     CHECK_OK(shoal_settings_create(&s));
     shoal_status st = shoal_settings_read_text(s, bad[i].yaml, "run.yaml");
-    CHECK(st == SHOAL_ERR_USAGE && strstr(check_error(), bad[i].message), "case %zu: %s: %s", i, shoal_status_name(st),
-          check_error());
+    CHECK_STATUS(st, SHOAL_ERR_USAGE, "case %zu", i);
+    CHECK_HAS(check_error(), bad[i].message, "case %zu", i);
     shoal_settings_destroy(s);
   }
   shoal_settings *s = NULL;
   CHECK_OK(shoal_settings_create(&s));
-  CHECK(shoal_settings_read_text(s, "optim:\n\tlr: 0.1\n", "x") != SHOAL_OK &&
-            strstr(check_error(), "indent with spaces, not tabs"),
-        "%s", check_error());
-  CHECK(shoal_settings_read(s, "/no/such/run.yaml") == SHOAL_ERR_IO);
-  CHECK(shoal_settings_set(s, "optim.lr", "--set") == SHOAL_ERR_USAGE);
-  CHECK(shoal_settings_set(s, "=3", "--set") == SHOAL_ERR_USAGE);
+  CHECK_NE(shoal_settings_read_text(s, "optim:\n\tlr: 0.1\n", "x"), SHOAL_OK);
+  CHECK_HAS(check_error(), "indent with spaces, not tabs");
+  CHECK_STATUS(shoal_settings_read(s, "/no/such/run.yaml"), SHOAL_ERR_IO);
+  CHECK_STATUS(shoal_settings_set(s, "optim.lr", "--set"), SHOAL_ERR_USAGE);
+  CHECK_STATUS(shoal_settings_set(s, "=3", "--set"), SHOAL_ERR_USAGE);
   shoal_settings_destroy(s);
 }
 
@@ -276,7 +289,7 @@ static void test_faults(void)
   for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
     shoal_settings *s = settings_of(bad[i].yaml);
     const char *text = faults_of(s);
-    CHECK(strstr(text, bad[i].line), "case %zu: %s", i, text);
+    CHECK_HAS(text, bad[i].line, "case %zu", i);
     shoal_settings_destroy(s);
   }
 }
@@ -287,8 +300,8 @@ static void test_all_faults_told(void)
       settings_of("optim: { lr: x, momentum: 2, leraning_rate: 3 }\nmodel: { widths: [0, -1] }\nnonsense: 1\n");
   CHECK_OK(shoal_settings_set(s, "data.batch=0", "--set"));
   const char *text = faults_of(s);
-  CHECK(count_lines(text) == 8, "%s", text); /* two keys, lr, momentum, two widths, batch, no method */
-  CHECK(strstr(text, "--set: data.batch is \"0\""), "%s", text);
+  CHECK_EQ(count_lines(text), 8, "%s", text); /* two keys, lr, momentum, two widths, batch, no method */
+  CHECK_HAS(text, "--set: data.batch is \"0\"");
   shoal_settings_destroy(s);
 }
 
@@ -297,10 +310,8 @@ static void test_values_that_do_nothing(void)
 {
   shoal_settings *s = settings_of("method: sync\noptim:\n  decays: [0.5]\n");
   const char *text = faults_of(s);
-  CHECK(strcmp(text,
-               "shoal: error: run.yaml:3: optim.decays does nothing with optim.schedule constant: leave it out, or "
-               "set optim.schedule to step or cosine\n") == 0,
-        "%s", text);
+  CHECK_STR(text, "shoal: error: run.yaml:3: optim.decays does nothing with optim.schedule constant: leave it out, or "
+                  "set optim.schedule to step or cosine\n");
   CHECK_OK(shoal_settings_set(s, "optim.schedule=cosine", "--set"));
   CHECK(!*faults_of(s), "%s", faults_of(s));
   shoal_settings_destroy(s);
@@ -322,27 +333,26 @@ static void test_precedence(void)
   setenv("SHOAL_DATA_AUGMENT", "crop4,cutout", 1);
   setenv("SHOAL_METHOD_NAME", "ist", 1);
   CHECK_OK(shoal_settings_read_text(s, "run: { epochs: 5 }\n", "later.yaml"));
-  CHECK(strcmp(shoal_settings_get(s, "method.name"), "ist") == 0, "%s", shoal_settings_get(s, "method.name"));
+  CHECK_STR(shoal_settings_get(s, "method.name"), "ist");
   shoal_config *c = config_of(s);
-  CHECK(shoal_config_int(c, "run.seed") == 2, "the file beats the default");
-  CHECK(shoal_config_int(c, "data.batch") == 3, "the environment beats the file");
-  CHECK(shoal_config_int(c, "run.epochs") == 4, "the flag beats all, also a file that is read later");
-  CHECK(strcmp(shoal_config_string(c, "method.name"), "ist") == 0);
-  CHECK(shoal_config_ints(c, "model.widths", &ints) == 2 && ints[1] == 6);
-  CHECK(strcmp(shoal_config_origin(c, "run.epochs"), "--set") == 0);
-  CHECK(strcmp(shoal_config_origin(c, "data.batch"), "SHOAL_DATA_BATCH") == 0);
+  CHECK_EQ(shoal_config_int(c, "run.seed"), 2, "the file beats the default");
+  CHECK_EQ(shoal_config_int(c, "data.batch"), 3, "the environment beats the file");
+  CHECK_EQ(shoal_config_int(c, "run.epochs"), 4, "the flag beats all, also a file that is read later");
+  CHECK_STR(shoal_config_string(c, "method.name"), "ist");
+  if (CHECK_EQ(shoal_config_ints(c, "model.widths", &ints), 2)) CHECK_EQ(ints[1], 6);
+  CHECK_STR(shoal_config_origin(c, "run.epochs"), "--set");
+  CHECK_STR(shoal_config_origin(c, "data.batch"), "SHOAL_DATA_BATCH");
   shoal_config_destroy(c);
 
   setenv("SHOAL_DATA_BATCH", "many", 1);
-  CHECK(strstr(faults_of(s), "error: SHOAL_DATA_BATCH: data.batch is \"many\": must be an integer"), "%s",
-        faults_of(s));
+  CHECK_HAS(faults_of(s), "error: SHOAL_DATA_BATCH: data.batch is \"many\": must be an integer");
   unsetenv("SHOAL_DATA_BATCH");
   setenv("SHOAL_DATA_BACTH", "3", 1);
   setenv("SHOAL_SOMETHING_ELSE", "3", 1);
   const char *text = faults_of(s);
-  CHECK(count_lines(text) == 1 && strstr(text, "warning: the environment variable SHOAL_DATA_BACTH is unknown") &&
-            strstr(text, "did you mean SHOAL_DATA_BATCH?"),
-        "%s", text);
+  CHECK_EQ(count_lines(text), 1);
+  CHECK_HAS(text, "warning: the environment variable SHOAL_DATA_BACTH is unknown");
+  CHECK_HAS(text, "did you mean SHOAL_DATA_BATCH?");
   unsetenv("SHOAL_DATA_BACTH");
   unsetenv("SHOAL_SOMETHING_ELSE");
   unsetenv("SHOAL_RUN_EPOCHS");
@@ -364,7 +374,7 @@ static void test_flag_lists(void)
     shoal_settings *s = settings_of("method: sync");
     CHECK_OK(shoal_settings_set(s, lists[i].assignment, "--set"));
     shoal_config *c = config_of(s);
-    CHECK(shoal_config_ints(c, "model.widths", &ints) == lists[i].n, "%s", lists[i].assignment);
+    CHECK_EQ(shoal_config_ints(c, "model.widths", &ints), lists[i].n, "%s", lists[i].assignment);
     CHECK(shoal_config_given(c, "model.widths"));
     shoal_config_destroy(c);
     shoal_settings_destroy(s);
@@ -373,11 +383,13 @@ static void test_flag_lists(void)
   CHECK_OK(shoal_settings_set(s, "run.name=", "--set"));
   CHECK_OK(shoal_settings_set(s, "data.global_batch=", "--set"));
   shoal_config *c = config_of(s);
-  CHECK(!*shoal_config_string(c, "run.name") && !shoal_config_given(c, "run.name"));
-  CHECK(shoal_config_int(c, "data.global_batch") == 0 && !shoal_config_given(c, "data.global_batch"));
+  CHECK(!*shoal_config_string(c, "run.name"));
+  CHECK(!shoal_config_given(c, "run.name"));
+  CHECK_EQ(shoal_config_int(c, "data.global_batch"), 0);
+  CHECK(!shoal_config_given(c, "data.global_batch"));
   shoal_config_destroy(c);
   CHECK_OK(shoal_settings_set(s, "model.widths=1,,2", "--set"));
-  CHECK(strstr(faults_of(s), "model.widths item 2 is \"\""), "%s", faults_of(s));
+  CHECK_HAS(faults_of(s), "model.widths item 2 is \"\"");
   shoal_settings_destroy(s);
 }
 
@@ -392,11 +404,11 @@ static uint32_t check_round_trip(const shoal_settings *s)
   shoal_settings *again = settings_of(first.text);
   shoal_config *d = config_of(again);
   shoal_config_print(d, &second);
-  CHECK(strcmp(first.text, second.text) == 0, "\n%s\nbecame\n%s", first.text, second.text);
+  CHECK_STR(first.text, second.text);
   uint32_t hash = shoal_config_hash(c, NULL);
-  CHECK(hash == shoal_config_hash(d, NULL));
-  CHECK(strcmp(shoal_config_string(c, "run.name"), shoal_config_string(d, "run.name")) == 0);
-  CHECK(shoal_config_float(c, "optim.lr") == shoal_config_float(d, "optim.lr"));
+  CHECK_EQ(hash, shoal_config_hash(d, NULL));
+  CHECK_STR(shoal_config_string(c, "run.name"), shoal_config_string(d, "run.name"));
+  CHECK_EQ(shoal_config_float(c, "optim.lr"), shoal_config_float(d, "optim.lr"));
   shoal_config_destroy(c);
   shoal_config_destroy(d);
   shoal_settings_destroy(again);
@@ -412,14 +424,13 @@ static void test_print(void)
   shoal_config *c = config_of(s);
   shoal_str text = { 0 };
   shoal_config_print(c, &text);
-  CHECK(strcmp(text.text, "run:\n  name: \"a: b\"\n  seed: 1\n  epochs: 10\n"
-                          "data:\n  batch: 64\n  global_batch: null\n  augment: [crop4]\n"
-                          "model:\n  widths: [4096, 4096]\n"
-                          "optim:\n  lr: 0.1\n  momentum: 0.9\n  weight_decay: 0\n  nesterov: false\n"
-                          "  schedule: constant\n  decays: []\n"
-                          "ckpt:\n  every: 10min\ndevice: auto\n"
-                          "method:\n  name: daso\n  warmup_epochs: 0\n") == 0,
-        "%s", text.text);
+  CHECK_STR(text.text, "run:\n  name: \"a: b\"\n  seed: 1\n  epochs: 10\n"
+                       "data:\n  batch: 64\n  global_batch: null\n  augment: [crop4]\n"
+                       "model:\n  widths: [4096, 4096]\n"
+                       "optim:\n  lr: 0.1\n  momentum: 0.9\n  weight_decay: 0\n  nesterov: false\n"
+                       "  schedule: constant\n  decays: []\n"
+                       "ckpt:\n  every: 10min\ndevice: auto\n"
+                       "method:\n  name: daso\n  warmup_epochs: 0\n");
   shoal_str_free(&text);
   shoal_config_destroy(c);
   shoal_settings_destroy(s);
@@ -475,7 +486,7 @@ static void test_round_trips(void)
     s = settings_of("method: sync");
     CHECK_OK(shoal_settings_set(s, values[i], "--set"));
     uint32_t hash = check_round_trip(s);
-    CHECK((hash == plain) == (strcmp(values[i], "data.augment=") == 0), "hash after %s", values[i]);
+    CHECK_EQ(hash == plain, strcmp(values[i], "data.augment=") == 0, "hash after %s", values[i]);
     shoal_settings_destroy(s);
   }
 }
@@ -512,11 +523,12 @@ static uint32_t hash_of(const char *yaml, const char *const *except)
 static void test_hash(void)
 {
   static const char *const except[] = { "run.", "device", NULL };
-  CHECK(hash_of("method: sync\noptim: { lr: 0.1 }\n", NULL) == hash_of("optim.lr: 1e-1\nmethod: { name: sync }", NULL));
-  CHECK(hash_of("method: sync\n", NULL) != hash_of("method: sync\noptim: { lr: 0.2 }\n", NULL));
-  CHECK(hash_of("method: sync\n", NULL) != hash_of("method: sync\nrun: { seed: 5 }\n", NULL));
-  CHECK(hash_of("method: sync\n", except) == hash_of("method: sync\nrun: { seed: 5 }\ndevice: cpu\n", except));
-  CHECK(hash_of("method: sync\n", except) != hash_of("method: daso\n", except));
+  CHECK_EQ(hash_of("method: sync\noptim: { lr: 0.1 }\n", NULL),
+           hash_of("optim.lr: 1e-1\nmethod: { name: sync }", NULL));
+  CHECK_NE(hash_of("method: sync\n", NULL), hash_of("method: sync\noptim: { lr: 0.2 }\n", NULL));
+  CHECK_NE(hash_of("method: sync\n", NULL), hash_of("method: sync\nrun: { seed: 5 }\n", NULL));
+  CHECK_EQ(hash_of("method: sync\n", except), hash_of("method: sync\nrun: { seed: 5 }\ndevice: cpu\n", except));
+  CHECK_NE(hash_of("method: sync\n", except), hash_of("method: daso\n", except));
 }
 
 static void note_change(void *ctx, const char *name, const char *was, const char *is)
@@ -533,7 +545,7 @@ static void check_changes(const char *then, const char *now, const char *expecte
   shoal_config_print(before, &text);
   shoal_str_add(&said, "%s", "");
   CHECK_OK(shoal_config_changes(c, text.text, "old", note_change, &said));
-  CHECK(strcmp(said.text, expected) == 0, "from\n%s\nto\n%s\nsaid\n%sexpected\n%s", then, now, said.text, expected);
+  CHECK_STR(said.text, expected, "from\n%s\nto\n%s\nsaid\n%sexpected\n%s", then, now, said.text, expected);
   shoal_config_destroy(before);
   shoal_config_destroy(c);
   shoal_settings_destroy(old);
@@ -560,10 +572,9 @@ static void test_changes(void)
   shoal_str said = { 0 };
   CHECK_OK(shoal_config_changes(c, "method:\n  name: \"sync\"\nckpt:\n  every: 0.5 epochs\ngone: 3\n", "old",
                                 note_change, &said));
-  CHECK(strcmp(said.text, "optim.momentum: none -> 0.5\nckpt.every: 0.5 epochs -> 10min\n"
-                          "method.warmup_epochs: none -> 3\n") == 0,
-        "said\n%s", said.text);
-  CHECK(shoal_config_changes(c, "run: { a: b", "old", note_change, &said) == SHOAL_ERR_USAGE);
+  CHECK_STR(said.text, "optim.momentum: none -> 0.5\nckpt.every: 0.5 epochs -> 10min\n"
+                       "method.warmup_epochs: none -> 3\n");
+  CHECK_STATUS(shoal_config_changes(c, "run: { a: b", "old", note_change, &said), SHOAL_ERR_USAGE);
   shoal_config_destroy(c);
   shoal_settings_destroy(s);
   shoal_str_free(&said);
@@ -573,26 +584,24 @@ static void test_tables(void)
 {
   shoal_str text = { 0 };
   shoal_option_print(&tables[0], &text);
-  CHECK(strstr(text.text, "  optim.momentum           a number in [0,1); default 0.9\n"), "%s", text.text);
-  CHECK(strstr(text.text, "one of constant, step, cosine; default constant\n"), "%s", text.text);
-  CHECK(strstr(text.text, "an integer in [1,inf), in samples; unset by default\n"), "%s", text.text);
-  CHECK(strstr(text.text, "unset by default; only with optim.schedule\n"), "%s", text.text);
-  CHECK(strstr(text.text, "Look ahead. [Nesterov 1983]\n"), "%s", text.text);
+  CHECK_HAS(text.text, "  optim.momentum           a number in [0,1); default 0.9\n");
+  CHECK_HAS(text.text, "one of constant, step, cosine; default constant\n");
+  CHECK_HAS(text.text, "an integer in [1,inf), in samples; unset by default\n");
+  CHECK_HAS(text.text, "unset by default; only with optim.schedule\n");
+  CHECK_HAS(text.text, "Look ahead. [Nesterov 1983]\n");
   shoal_str_clear(&text);
   shoal_option_print(&tables[1], &text);
-  CHECK(strstr(text.text, "one of sync, daso, ist; must be given\n"), "%s", text.text);
+  CHECK_HAS(text.text, "one of sync, daso, ist; must be given\n");
   shoal_str_clear(&text);
   shoal_json j = { .lines = 1 };
   shoal_option_put_json(&tables[1], &j, NULL);
-  CHECK(
-      strcmp(j.text.text,
-             "[\n  {\"name\": \"method.name\", \"type\": \"enum\", \"default\": null, \"unit\": null, \"range\": null, "
-             "\"choices\": [\"sync\", \"daso\", \"ist\"], \"help\": \"The way the ranks talk.\", \"source\": null, "
-             "\"when\": null},\n"
-             "  {\"name\": \"method.warmup_epochs\", \"type\": \"int\", \"default\": \"0\", \"unit\": \"epochs\", "
-             "\"range\": \"[0,inf)\", \"choices\": [], \"help\": \"Epochs of plain averaging.\", "
-             "\"source\": \"Coquelin et al. 2021\", \"when\": null}\n]\n") == 0,
-      "%s", j.text.text);
+  CHECK_STR(j.text.text,
+            "[\n  {\"name\": \"method.name\", \"type\": \"enum\", \"default\": null, \"unit\": null, \"range\": null, "
+            "\"choices\": [\"sync\", \"daso\", \"ist\"], \"help\": \"The way the ranks talk.\", \"source\": null, "
+            "\"when\": null},\n"
+            "  {\"name\": \"method.warmup_epochs\", \"type\": \"int\", \"default\": \"0\", \"unit\": \"epochs\", "
+            "\"range\": \"[0,inf)\", \"choices\": [], \"help\": \"Epochs of plain averaging.\", "
+            "\"source\": \"Coquelin et al. 2021\", \"when\": null}\n]\n");
   shoal_str_free(&j.text);
   shoal_str_free(&text);
 }
@@ -608,9 +617,10 @@ static void test_from_file(void)
   CHECK_OK(shoal_settings_create(&s));
   CHECK_OK(shoal_settings_read(s, path));
   shoal_config *c = config_of(s);
-  CHECK(shoal_config_int(c, "run.seed") == 5);
+  CHECK_EQ(shoal_config_int(c, "run.seed"), 5);
   const char *origin = shoal_config_origin(c, "run.seed");
-  CHECK(strncmp(origin, path, strlen(path)) == 0 && strcmp(origin + strlen(path), ":3") == 0, "%s", origin);
+  CHECK(strncmp(origin, path, strlen(path)) == 0, "%s", origin);
+  CHECK_STR(origin + strlen(path), ":3", "%s", origin);
   shoal_config_destroy(c);
   shoal_settings_destroy(s);
   unlink(path);

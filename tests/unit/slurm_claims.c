@@ -23,9 +23,11 @@ static shoal_claims read_claims(const char *text, const char *host)
   shoal_env *e = NULL;
   char path[] = "/tmp/shoal-claims-XXXXXX";
   int fd = mkstemp(path);
-  REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
+  REQUIRE(fd >= 0, "a file");
+  REQUIRE(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
   close(fd);
-  REQUIRE(shoal_env_read(path, &e) == SHOAL_OK && shoal_claims_read(e, host, &c) == SHOAL_OK, "claims");
+  REQUIRE(shoal_env_read(path, &e) == SHOAL_OK, "claims");
+  REQUIRE(shoal_claims_read(e, host, &c) == SHOAL_OK, "claims");
   unlink(path);
   shoal_env_destroy(e);
   return c;
@@ -53,7 +55,7 @@ static void true_claims(const layout *l, const char *domain)
         r, r, l->counts, node, local, l->hosts[r]);
     claims[r] = read_claims(text, host);
     int32_t *pmix = claims[r].by[SHOAL_SOURCE_PMIX].number;
-    CHECK(pmix[SHOAL_CLAIM_RANK] == r, "rank of PMIx");
+    CHECK_EQ(pmix[SHOAL_CLAIM_RANK], r, "rank of PMIx");
     pmix[SHOAL_CLAIM_RANKS] = RANKS;
     pmix[SHOAL_CLAIM_NODES] = 4;
     pmix[SHOAL_CLAIM_NODE] = node + 3; /* a server may count its own host too */
@@ -73,12 +75,14 @@ static void compare(const char *what, const char *words, const char *more)
   REQUIRE(shoal_topo_create(facts, RANKS, NULL, &t) == SHOAL_OK, "topology");
   shoal_status st = shoal_claims_compare(claims, t, "Some MPI 1.0");
   const char *said = check_error();
-  if (words)
-    CHECK(st == SHOAL_ERR_WORLD && strstr(said, words) && strstr(said, more) && strstr(said, "srun --mpi=pmix") &&
-              strstr(said, "Some MPI 1.0"),
-          "%s: said \"%s\", expected \"%s\"", what, said, words);
-  else
-    CHECK(st == SHOAL_OK, "%s: said \"%s\"", what, said);
+  if (words) {
+    CHECK_STATUS(st, SHOAL_ERR_WORLD, "%s", what);
+    CHECK_HAS(said, words, "%s", what);
+    CHECK_HAS(said, more, "%s", what);
+    CHECK_HAS(said, "srun --mpi=pmix", "%s", what);
+    CHECK_HAS(said, "Some MPI 1.0", "%s", what);
+  } else
+    CHECK_OK(st, "%s: said \"%s\"", what, said);
   shoal_topo_destroy(t);
 }
 
@@ -89,8 +93,8 @@ static void truths(void)
     for (int full = 0; full < 2; full++) {
       true_claims(layouts[i], full ? ".site.org" : "");
       compare(layouts[i]->hosts, NULL, "");
-      CHECK(claims[7].by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_LOCAL_RANKS] == before(layouts[i], 7, true),
-            "tasks here");
+      CHECK_EQ(claims[7].by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_LOCAL_RANKS], before(layouts[i], 7, true),
+               "tasks here");
     }
   /* Whatever is not said contradicts nothing. */
   for (int source = 0; source < SHOAL_SOURCE_COUNT; source++)
@@ -156,24 +160,24 @@ static void lies(void)
 static void lists(void)
 {
   const char step[] = "SLURM_STEP_NUM_TASKS=1\nSLURM_PROCID=0\nSLURM_STEP_NODELIST=n[1-4],cloud7.site.org\n";
-  CHECK(read_claims(step, "n3").listed == 1 && read_claims(step, "n3.site.org").listed == 1, "in the list");
-  CHECK(read_claims(step, "N3").listed == 1 && read_claims(step, "cloud7").listed == 1, "case, short");
-  CHECK(read_claims(step, "n5").listed == 0 && read_claims(step, "n").listed == 0 &&
-            read_claims(step, "n33").listed == 0 && read_claims(step, "cloud7.other.org").listed == 0 &&
-            read_claims(step, "localhost").listed == 0,
-        "not in the list");
+  static const struct {
+    const char *host;
+    int listed;
+  } hosts[] = { { "n3", 1 },  { "n3.site.org", 1 },      { "N3", 1 },       { "cloud7", 1 }, { "n5", 0 }, { "n", 0 },
+                { "n33", 0 }, { "cloud7.other.org", 0 }, { "localhost", 0 } };
+  for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++)
+    CHECK_EQ(read_claims(step, hosts[i].host).listed, hosts[i].listed, "%s", hosts[i].host);
   char aliased[256];
   snprintf(aliased, sizeof aliased, "%sSLURMD_NODENAME=n2\n", step);
-  CHECK(read_claims(aliased, "ip-10-0-0-2").listed == 1, "an alias");
-  CHECK(read_claims("SLURM_STEP_NUM_TASKS=1\n", "n5").listed == -1, "no list");
+  CHECK_EQ(read_claims(aliased, "ip-10-0-0-2").listed, 1, "an alias");
+  CHECK_EQ(read_claims("SLURM_STEP_NUM_TASKS=1\n", "n5").listed, -1, "no list");
   /* Of a list that cannot be read no part is guessed (H05). */
   shoal_claims c = { .launcher = 77 };
   setenv("SLURM_STEP_NODELIST", "n[1-", 1);
-  CHECK(shoal_claims_read(NULL, "n1", &c) == SHOAL_ERR_WORLD, "a broken list");
-  CHECK(c.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS] == -1, "%d",
-        c.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS]);
-  CHECK(c.launcher == -1, "%d", c.launcher);
-  CHECK(strstr(check_error(), "SLURM_STEP_NODELIST \"n[1-\", position 5"), "said \"%s\"", check_error());
+  CHECK_STATUS(shoal_claims_read(NULL, "n1", &c), SHOAL_ERR_WORLD, "a broken list");
+  CHECK_EQ(c.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS], -1);
+  CHECK_EQ(c.launcher, -1);
+  CHECK_HAS(check_error(), "SLURM_STEP_NODELIST \"n[1-\", position 5");
   true_claims(&block, "");
   claims[5].listed = 0;
   compare("outside", "SLURM_STEP_NODELIST is n[1-4], but this host is not in it", "rank 5 on n3");
@@ -203,30 +207,36 @@ static void sources(void)
     snprintf(text, sizeof text, "%s%s", step, cases[i].more);
     shoal_claims c = read_claims(text, "n2");
     int slurm = c.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS];
-    CHECK(slurm == cases[i].tasks && c.launcher == cases[i].launcher && c.step_tasks == 4,
-          "%s: Slurm says %d, launcher %d", cases[i].more, slurm, c.launcher);
-    CHECK(c.by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_RANKS] == cases[i].ranks &&
-              c.by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_LOCAL_RANKS] == cases[i].local,
-          "%s: the launcher's numbers", cases[i].more);
-    CHECK((c.listed == 1) == (cases[i].tasks > 0), "%s: list", cases[i].more);
+    CHECK_EQ(slurm, cases[i].tasks, "%s", cases[i].more);
+    CHECK_EQ(c.launcher, cases[i].launcher, "%s", cases[i].more);
+    CHECK_EQ(c.step_tasks, 4, "%s", cases[i].more);
+    CHECK_EQ(c.by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_RANKS], cases[i].ranks, "%s: the launcher's numbers",
+             cases[i].more);
+    CHECK_EQ(c.by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_LOCAL_RANKS], cases[i].local, "%s: the launcher's numbers",
+             cases[i].more);
+    CHECK_EQ(c.listed == 1, cases[i].tasks > 0, "%s: list", cases[i].more);
   }
   shoal_claims batch = read_claims("SLURM_NTASKS=8\nSLURM_PROCID=0\nSLURM_NODEID=0\nSLURM_JOB_NODELIST=m[1-4]\n", "n2");
-  CHECK(batch.step_tasks == 0 && batch.listed == -1 && batch.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANK] == -1,
-        "batch");
+  CHECK_EQ(batch.step_tasks, 0);
+  CHECK_EQ(batch.listed, -1);
+  CHECK_EQ(batch.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANK], -1);
   shoal_claims *c = &claims[0];
   c->launcher = 0;
-  CHECK(!strcmp(shoal_claims_name(c, SHOAL_SOURCE_LAUNCHER, SHOAL_CLAIM_LOCAL_RANKS), "OMPI_COMM_WORLD_LOCAL_SIZE"),
-        "name");
+  CHECK_STR(shoal_claims_name(c, SHOAL_SOURCE_LAUNCHER, SHOAL_CLAIM_LOCAL_RANKS), "OMPI_COMM_WORLD_LOCAL_SIZE");
 }
 
 static void names(void)
 {
-  CHECK(shoal_topo_same_host("n1", "n1") && shoal_topo_same_host("n1", "n1.site.org") &&
-            shoal_topo_same_host("N1.site.org", "n1") && shoal_topo_same_host("n1.Site.org", "n1.site.org"),
-        "equal");
-  CHECK(!shoal_topo_same_host("n1", "n11") && !shoal_topo_same_host("n1.a.org", "n1.b.org") &&
-            !shoal_topo_same_host("n1", "n2.site.org") && !shoal_topo_same_host("", "n1"),
-        "different");
+  static const struct {
+    const char *one, *other;
+    bool same;
+  } pairs[] = { { "n1", "n1", true },           { "n1", "n1.site.org", true },
+                { "N1.site.org", "n1", true },  { "n1.Site.org", "n1.site.org", true },
+                { "n1", "n11", false },         { "n1.a.org", "n1.b.org", false },
+                { "n1", "n2.site.org", false }, { "", "n1", false } };
+  for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+    CHECK_EQ(shoal_topo_same_host(pairs[i].one, pairs[i].other), pairs[i].same, "\"%s\" and \"%s\"", pairs[i].one,
+             pairs[i].other);
 }
 
 int main(void)

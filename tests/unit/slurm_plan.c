@@ -14,16 +14,21 @@ static shoal_topo *plan(const char *text, const char *fault)
   shoal_topo *t = NULL;
   char path[] = "/tmp/shoal-plan-XXXXXX";
   int fd = mkstemp(path);
-  REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
+  REQUIRE(fd >= 0, "a file");
+  REQUIRE(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
   close(fd);
-  REQUIRE(shoal_env_read(path, &e) == SHOAL_OK && shoal_step_read(e, &s) == SHOAL_OK, "%s", text);
+  REQUIRE(shoal_env_read(path, &e) == SHOAL_OK, "%s", text);
+  REQUIRE(shoal_step_read(e, &s) == SHOAL_OK, "%s", text);
   unlink(path);
   shoal_status st = shoal_topo_plan(machine, e, &s, &t);
-  if (fault)
-    CHECK(st == SHOAL_ERR_USAGE && !t && strstr(check_error(), fault), "said \"%s\", expected \"%s\"", check_error(),
-          fault);
-  else
-    REQUIRE(st == SHOAL_OK && t->planned, "%s", check_error());
+  if (fault) {
+    CHECK_STATUS(st, SHOAL_ERR_USAGE);
+    CHECK(!t, "said \"%s\", expected \"%s\"", check_error(), fault);
+    CHECK_HAS(check_error(), fault);
+  } else {
+    REQUIRE(st == SHOAL_OK, "%s", check_error());
+    REQUIRE(t->planned, "%s", check_error());
+  }
   shoal_step_free(&s);
   shoal_env_destroy(e);
   return t;
@@ -37,7 +42,7 @@ static void layout(const char *list, const char *counts, const char *more, const
            strlen(want), list, counts, more);
   shoal_topo *t = plan(text, NULL);
   for (int r = 0; r < t->size; r++) strcat(got, t->places[r].host + 1);
-  CHECK(strcmp(got, want) == 0, "%s %s %s: %s, expected %s", list, counts, more, got, want);
+  CHECK_STR(got, want, "%s %s %s", list, counts, more);
   shoal_topo_destroy(t);
 }
 
@@ -80,17 +85,23 @@ static void cores(void)
   } want[] = { { 3, 3, "0-4", "0" }, { 3, 3, "5-9", "0-1" }, { 3, 3, "10-14", "1" }, { 3, 3, "0-4", "0" } };
   for (int r = 0; r < 4; r++) {
     const shoal_place *p = &t->places[r];
-    CHECK(p->cores == want[r].cores && p->threads == want[r].threads && strcmp(p->cpu_list, want[r].cpus) == 0 &&
-              strcmp(p->numa_list, want[r].numa) == 0 && p->pid == 0,
-          "rank %d: %d cores, %d threads, cpus %s, numa %s", r, p->cores, p->threads, p->cpu_list, p->numa_list);
+    CHECK_EQ(p->cores, want[r].cores, "rank %d", r);
+    CHECK_EQ(p->threads, want[r].threads, "rank %d", r);
+    CHECK_STR(p->cpu_list, want[r].cpus, "rank %d", r);
+    CHECK_STR(p->numa_list, want[r].numa, "rank %d", r);
+    CHECK_EQ(p->pid, 0, "rank %d", r);
   }
   shoal_topo_destroy(t);
   t = plan("SLURM_STEP_NUM_TASKS=4\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=3,1\n", NULL);
-  CHECK(t->places[0].threads == 2 && t->places[3].threads == 8 && strcmp(t->places[2].cpu_list, "0-15") == 0, "shared");
-  CHECK(strcmp(t->places[2].numa_list, "0-1") == 0, "both memory nodes");
+  CHECK_EQ(t->places[0].threads, 2);
+  CHECK_EQ(t->places[3].threads, 8);
+  CHECK_STR(t->places[2].cpu_list, "0-15");
+  CHECK_STR(t->places[2].numa_list, "0-1", "both memory nodes");
   shoal_topo_destroy(t);
   REQUIRE(shoal_topo_plan(machine, NULL, NULL, &t) == SHOAL_OK, "alone");
-  CHECK(t->size == 1 && t->nodes == 1 && t->places[0].threads == 8, "alone");
+  CHECK_EQ(t->size, 1);
+  CHECK_EQ(t->nodes, 1);
+  CHECK_EQ(t->places[0].threads, 8);
   shoal_topo_destroy(t);
 }
 
@@ -117,7 +128,9 @@ int main(void)
   char path[] = "/tmp/shoal-xml-XXXXXX";
   int fd = mkstemp(path);
   hwloc_topology_t t;
-  REQUIRE(fd >= 0 && hwloc_topology_init(&t) == 0 && hwloc_topology_load(t) == 0, "a synthetic machine");
+  REQUIRE(fd >= 0, "a synthetic machine");
+  REQUIRE(hwloc_topology_init(&t) == 0, "a synthetic machine");
+  REQUIRE(hwloc_topology_load(t) == 0, "a synthetic machine");
   close(fd);
   REQUIRE(hwloc_topology_export_xml(t, path, 0) == 0, "saved");
   hwloc_topology_destroy(t);

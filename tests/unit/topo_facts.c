@@ -22,7 +22,8 @@ static void apart(body f)
   }
   int status = -1;
   waitpid(pid, &status, 0);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a case in a child failed, status %x", (unsigned)status);
+  CHECK(WIFEXITED(status), "a case in a child failed, status %x", (unsigned)status);
+  CHECK_EQ(WEXITSTATUS(status), 0, "a case in a child failed, status %x", (unsigned)status);
 }
 
 static int allowed[CPU_SETSIZE], n_allowed;
@@ -54,11 +55,15 @@ static void identity(void)
   uname(&name);
   shoal_facts f = facts();
   CHECK(strncmp(f.host, name.nodename, sizeof f.host - 1) == 0, "host is %s", f.host);
-  CHECK(f.pid == (int)getpid(), "pid");
-  CHECK(strchr(f.node_id, '/') && strlen(strchr(f.node_id, '/')) == 37, "host/boot id: %s", f.node_id);
-  CHECK(f.pus == n_allowed && f.cores >= 1 && f.cores <= f.pus && f.numa_nodes >= 1, "%d cores, %d threads", f.cores,
-        f.pus);
-  CHECK(f.claimed_cores == 0 && f.claimed_by_srun == 0, "no claims");
+  CHECK_EQ(f.pid, (int)getpid());
+  const char *boot = strchr(f.node_id, '/');
+  if (CHECK(boot, "host/boot id: %s", f.node_id)) CHECK_EQ(strlen(boot), 37, "host/boot id: %s", f.node_id);
+  CHECK_EQ(f.pus, n_allowed);
+  CHECK_GE(f.cores, 1);
+  CHECK_LE(f.cores, f.pus);
+  CHECK_GE(f.numa_nodes, 1);
+  CHECK_EQ(f.claimed_cores, 0, "no claims");
+  CHECK_EQ(f.claimed_by_srun, 0);
 }
 
 /* A mask of one hardware thread is one core, wherever it lies. */
@@ -69,20 +74,23 @@ static void one_cpu(void)
   pin(&last, 1);
   shoal_facts f = facts();
   snprintf(want, sizeof want, "%d", last);
-  CHECK(f.cores == 1 && f.pus == 1 && f.numa_nodes == 1, "%d cores", f.cores);
-  CHECK(strcmp(f.cpu_list, want) == 0, "cpus %s, numbered by the system as %s", f.cpu_list, want);
+  CHECK_EQ(f.cores, 1);
+  CHECK_EQ(f.pus, 1);
+  CHECK_EQ(f.numa_nodes, 1);
+  CHECK_STR(f.cpu_list, want);
 }
 
 static void masks_compare(void)
 {
   shoal_facts a = facts(), b = facts();
-  CHECK(a.mask_hash == b.mask_hash, "equal masks");
+  CHECK_EQ(a.mask_hash, b.mask_hash, "equal masks");
   if (n_allowed < 2) return;
   pin(&allowed[0], 1);
   a = facts();
   pin(&allowed[1], 1);
   b = facts();
-  CHECK(a.mask_hash != b.mask_hash && strcmp(a.node_id, b.node_id) == 0, "different masks on one node");
+  CHECK_NE(a.mask_hash, b.mask_hash, "different masks on one node");
+  CHECK_STR(a.node_id, b.node_id);
 }
 
 /* The description of another machine must neither add cores to the mask nor join its threads. */
@@ -91,7 +99,9 @@ static void foreign_description(void)
   shoal_log_set_level(SHOAL_LOG_WARN); /* a line about it is expected */
   setenv("HWLOC_SYNTHETIC", "node:2 core:1 pu:512", 1);
   shoal_facts f = facts();
-  CHECK(f.cores == n_allowed && f.pus == n_allowed && f.numa_nodes == 1, "%d cores from another machine", f.cores);
+  CHECK_EQ(f.cores, n_allowed);
+  CHECK_EQ(f.pus, n_allowed);
+  CHECK_EQ(f.numa_nodes, 1);
 }
 
 static void claims(void)
@@ -99,15 +109,15 @@ static void claims(void)
   setenv("SLURM_CPUS_PER_TASK", "4", 1);
   pin(&allowed[0], 1);
   shoal_facts f = facts();
-  CHECK(f.claimed_cores == 4, "claims");
-  CHECK(shoal_topo_check_cores(&f, 1, true) == SHOAL_ERR_WORLD, "strict");
-  CHECK(strstr(check_error(), "asked 4, have 1") && strstr(check_error(), "--cpus-per-task=4"), "said \"%s\"",
-        check_error());
+  CHECK_EQ(f.claimed_cores, 4);
+  CHECK_STATUS(shoal_topo_check_cores(&f, 1, true), SHOAL_ERR_WORLD);
+  CHECK_HAS(check_error(), "asked 4, have 1");
+  CHECK_HAS(check_error(), "--cpus-per-task=4");
   shoal_log_set_level(SHOAL_LOG_ERROR);
   setenv("SLURM_CPUS_PER_TASK", "four", 1);
-  CHECK(facts().claimed_cores == 0, "nonsense is no claim");
+  CHECK_EQ(facts().claimed_cores, 0, "nonsense is no claim");
   setenv("SRUN_CPUS_PER_TASK", "2", 1);
-  CHECK(facts().claimed_cores == 2, "the other variable");
+  CHECK_EQ(facts().claimed_cores, 2, "the other variable");
 }
 
 /* What the two warnings say, read from the child's stderr. */
@@ -131,10 +141,11 @@ static void warnings(void)
   rewind(f);
   text[fread(text, 1, sizeof text - 1, f)] = '\0';
   fclose(f);
-  CHECK(first == SHOAL_OK && second == SHOAL_OK, "warnings are not errors");
+  CHECK_OK(first, "warnings are not errors");
+  CHECK_OK(second);
   const char *asked = strstr(text, "asked 4, have 1 (cpu 5 on n1; 2 of 3 ranks have too few)");
-  CHECK(asked && !strstr(asked + 1, "asked"), "said \"%s\"", text); /* once for all ranks */
-  CHECK(strstr(text, "SLURM_CPUS_PER_TASK is 4 but SRUN_CPUS_PER_TASK is 8"), "said \"%s\"", text);
+  if (CHECK(asked, "said \"%s\"", text)) CHECK_LACKS(asked + 1, "asked", "said \"%s\"", text); /* once for all ranks */
+  CHECK_HAS(text, "SLURM_CPUS_PER_TASK is 4 but SRUN_CPUS_PER_TASK is 8");
 }
 
 static void saved_machine(void)
@@ -162,16 +173,21 @@ static void saved_machine(void)
       "<object type=\"PU\" os_index=\"7\" cpuset=\"0x80\" complete_cpuset=\"0x80\" nodeset=\"0x1\" "
       "complete_nodeset=\"0x1\" gp_index=\"8\"/></object></object></topology>";
   int fd = mkstemp(path);
-  REQUIRE(fd >= 0 && write(fd, xml, sizeof xml - 1) == (ssize_t)sizeof xml - 1, "the saved machine");
+  REQUIRE(fd >= 0, "the saved machine");
+  REQUIRE(write(fd, xml, sizeof xml - 1) == (ssize_t)sizeof xml - 1, "the saved machine");
   close(fd);
   REQUIRE(shoal_machine_open(path, &m) == SHOAL_OK, "open");
   f = *shoal_machine_facts(m);
   shoal_machine_close(m);
-  CHECK(f.cores == 2 && f.pus == 4 && f.numa_nodes == 1 && strcmp(f.cpu_list, "4-7") == 0,
-        "%d cores, %d threads, cpus %s", f.cores, f.pus, f.cpu_list);
-  CHECK(strcmp(f.host, "big7") == 0 && f.pid == 0 && strcmp(f.numa_list, "0") == 0, "host %s", f.host);
+  CHECK_EQ(f.cores, 2);
+  CHECK_EQ(f.pus, 4);
+  CHECK_EQ(f.numa_nodes, 1);
+  CHECK_STR(f.cpu_list, "4-7");
+  CHECK_STR(f.host, "big7");
+  CHECK_EQ(f.pid, 0);
+  CHECK_STR(f.numa_list, "0");
   unlink(path);
-  CHECK(shoal_machine_open(path, &m) == SHOAL_ERR_IO, "a missing file");
+  CHECK_STATUS(shoal_machine_open(path, &m), SHOAL_ERR_IO, "a missing file");
 }
 
 static void check_count(hwloc_topology_t t, const char *list, int cores, int pus, int numa, const char *numbers)
@@ -180,10 +196,11 @@ static void check_count(hwloc_topology_t t, const char *list, int cores, int pus
   hwloc_bitmap_t mask = hwloc_bitmap_alloc();
   hwloc_bitmap_list_sscanf(mask, list);
   shoal_topo_count(t, mask, &f);
-  CHECK(f.cores == cores && f.pus == pus && f.numa_nodes == numa, "cpus %s: %d cores, %d threads, %d memory nodes",
-        list, f.cores, f.pus, f.numa_nodes);
-  CHECK(strcmp(f.cpu_list, list) == 0, "%s printed as %s", list, f.cpu_list);
-  CHECK(strcmp(f.numa_list, numbers) == 0, "cpus %s: memory nodes %s, expected %s", list, f.numa_list, numbers);
+  CHECK_EQ(f.cores, cores, "cpus %s", list);
+  CHECK_EQ(f.pus, pus, "cpus %s", list);
+  CHECK_EQ(f.numa_nodes, numa, "cpus %s", list);
+  CHECK_STR(f.cpu_list, list);
+  CHECK_STR(f.numa_list, numbers, "cpus %s", list);
   hwloc_bitmap_free(mask);
 }
 
@@ -212,10 +229,11 @@ static void long_list(void)
   hwloc_bitmap_set(mask, 1001);
   shoal_topo_count(NULL, mask, &f[1]);
   size_t n = strlen(f[0].cpu_list);
-  CHECK(n < sizeof f[0].cpu_list && strcmp(f[0].cpu_list + n - 4, ",...") == 0, "list %s", f[0].cpu_list);
-  CHECK(strncmp(f[0].cpu_list, "0,2,4,", 6) == 0 && strcmp(f[0].cpu_list, f[1].cpu_list) == 0, "list %s",
-        f[1].cpu_list);
-  CHECK(f[0].mask_hash != f[1].mask_hash, "hash of the whole mask");
+  CHECK_LT(n, sizeof f[0].cpu_list, "list %s", f[0].cpu_list);
+  CHECK_STR(f[0].cpu_list + n - 4, ",...", "list %s", f[0].cpu_list);
+  CHECK(strncmp(f[0].cpu_list, "0,2,4,", 6) == 0, "list %s", f[1].cpu_list);
+  CHECK_STR(f[0].cpu_list, f[1].cpu_list);
+  CHECK_NE(f[0].mask_hash, f[1].mask_hash, "hash of the whole mask");
   hwloc_bitmap_free(mask);
 }
 

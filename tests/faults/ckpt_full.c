@@ -32,7 +32,8 @@ static uint64_t free_pages(void)
 {
   uint64_t bytes;
   const char *type;
-  REQUIRE(shoal_disk_facts(mounted, &bytes, &type) == SHOAL_OK && strcmp(type, "tmpfs") == 0, "tmpfs");
+  REQUIRE(shoal_disk_facts(mounted, &bytes, &type) == SHOAL_OK, "tmpfs");
+  REQUIRE(strcmp(type, "tmpfs") == 0, "tmpfs");
   return bytes / PAGE;
 }
 
@@ -72,8 +73,12 @@ static void check_old(const char *when)
   char *path = NULL;
   uint64_t step = 0;
   shoal_ckpt *c = NULL;
-  CHECK(shoal_ckpt_latest(dir, &path, &step) == SHOAL_OK && path && step == 1, "%s: the old one is the latest", when);
-  CHECK(path && shoal_ckpt_open(path, true, &c) == SHOAL_OK && fixture_matches(c, 1), "%s: and whole", when);
+  CHECK_OK(shoal_ckpt_latest(dir, &path, &step), "%s: the old one is the latest", when);
+  CHECK(path, "%s: the old one is the latest", when);
+  CHECK_EQ(step, 1, "%s: the old one is the latest", when);
+  CHECK(path, "%s: and whole", when);
+  if (CHECK_OK(shoal_ckpt_open(path, true, &c), "%s: and whole", when))
+    CHECK(fixture_matches(c, 1), "%s: and whole", when);
   shoal_ckpt_close(c);
   free(path);
 }
@@ -83,21 +88,23 @@ static bool save_with(uint64_t pages)
   leave_free(pages);
   shoal_status st = save(2, 0);
   char *said = shoal_strdup_printf("%s", check_error());
-  CHECK(H5Fget_obj_count((hid_t)H5F_OBJ_ALL, H5F_OBJ_ALL) == 0, "%" PRIu64 " pages: nothing stays open", pages);
+  CHECK_EQ(H5Fget_obj_count((hid_t)H5F_OBJ_ALL, H5F_OBJ_ALL), 0, "%" PRIu64 " pages: nothing stays open", pages);
   if (st == SHOAL_OK) {
     char *path = shoal_strdup_printf("%s/step-000000002.h5", dir);
     struct stat file;
     CHECK_OK(shoal_ckpt_verify(path, stderr));
-    CHECK(stat(path, &file) == 0 && file.st_blocks * 512 < file.st_size + PAGE, "no more is taken than it needs");
+    CHECK_EQ(stat(path, &file), 0, "no more is taken than it needs");
+    CHECK_LT(file.st_blocks * 512, file.st_size + PAGE);
     unlink(path);
     free(path);
   } else {
-    CHECK(st == SHOAL_ERR_IO && strstr(said, " free"), "%" PRIu64 " pages: %s: \"%s\"", pages, shoal_status_name(st),
-          said);
-    CHECK(strstr(said, "step-000000002.h5") && strstr(said, "tmpfs"), "%" PRIu64 " pages: \"%s\"", pages, said);
+    CHECK_STATUS(st, SHOAL_ERR_IO, "%" PRIu64 " pages: %s: \"%s\"", pages, shoal_status_name(st), said);
+    CHECK_HAS(said, " free", "%" PRIu64 " pages: %s: \"%s\"", pages, shoal_status_name(st), said);
+    CHECK_HAS(said, "step-000000002.h5", "%" PRIu64 " pages: \"%s\"", pages, said);
+    CHECK_HAS(said, "tmpfs", "%" PRIu64 " pages: \"%s\"", pages, said);
   }
-  CHECK(fixture_count(dir) == 1, "%" PRIu64 " pages: nothing is left behind", pages);
-  CHECK(free_pages() == pages, "%" PRIu64 " pages: and no space", pages);
+  CHECK_EQ(fixture_count(dir), 1, "%" PRIu64 " pages: nothing is left behind", pages);
+  CHECK_EQ(free_pages(), pages, "%" PRIu64 " pages: and no space", pages);
   check_old("after a full disk");
   free(said);
   return st == SHOAL_OK;
@@ -115,13 +122,14 @@ int main(void)
   uint64_t pages = 0, fitted = 0;
   for (; pages < 300 && fitted < 3; pages++) fitted += save_with(pages);
   fprintf(stderr, "a checkpoint needs %" PRIu64 " pages\n", pages - 3);
-  CHECK(fitted == 3 && pages > 50, "from nothing to enough");
+  CHECK_EQ(fitted, 3, "from nothing to enough");
+  CHECK_GT(pages, 50);
   leave_free(20);
-  CHECK(save(2, 64 * PAGE) == SHOAL_ERR_IO, "told before anything is written");
+  CHECK_STATUS(save(2, 64 * PAGE), SHOAL_ERR_IO, "told before anything is written");
   CHECK(strstr(check_error(), "80.0 KiB free") || strstr(check_error(), "80 KiB free"), "%s", check_error());
-  CHECK(fixture_count(dir) == 1, "and nothing is");
+  CHECK_EQ(fixture_count(dir), 1, "and nothing is");
   shoal_world_close(world);
-  CHECK(H5close() >= 0, "the library closes");
+  CHECK_GE(H5close(), 0, "the library closes");
   REQUIRE(umount2(mounted, MNT_DETACH) == 0, "umount");
   return check_done();
 }

@@ -100,7 +100,8 @@ int main(void)
     int entries = fixture_count(dir);
     char *path = NULL;
     CHECK_OK(shoal_ckpt_latest(dir, &path, &step));
-    REQUIRE(path && (step == last || step == next), "kill %d: latest is %s", i, path ? path : "none");
+    REQUIRE(path, "kill %d: latest is %s", i, path ? path : "none");
+    REQUIRE(step == last || step == next, "kill %d: latest is %s", i, path ? path : "none");
     CHECK(whole(path, step), "kill %d: %s", i, path);
     CHECK_OK(shoal_ckpt_sweep(dir));
     int swept = entries - fixture_count(dir);
@@ -108,12 +109,12 @@ int main(void)
     during += swept;
     after += step == next;
     CHECK_OK(shoal_ckpt_prune(dir, 1));
-    CHECK(fixture_count(dir) == 1, "kill %d: one file is left, the latest", i);
+    CHECK_EQ(fixture_count(dir), 1, "kill %d: one file is left, the latest", i);
     last = step;
     free(path);
   }
   fprintf(stderr, "%d kills over %.1f ms: %d before the file, %d in it, %d after\n", kills, (double)longest * 1.1e-6,
           before, during, after);
-  CHECK(during > 0, "some moments lie inside the save"); /* how many depends on the load of the machine */
+  CHECK_GT(during, 0, "some moments lie inside the save"); /* how many depends on the load of the machine */
   return check_done();
 }

@@ -160,17 +160,21 @@ static inline void fixture_read(const char *path, unsigned char **bytes, size_t 
 {
   struct stat info;
   int fd = open(path, O_RDONLY);
-  REQUIRE(fd >= 0 && fstat(fd, &info) == 0, "open %s", path);
+  REQUIRE(fd >= 0, "open %s", path);
+  REQUIRE(fstat(fd, &info) == 0, "open %s", path);
   *n = (size_t)info.st_size;
   *bytes = malloc(*n + 1);
-  REQUIRE(*bytes && read(fd, *bytes, *n) == (ssize_t)*n, "read %s", path);
+  REQUIRE(*bytes, "read %s", path);
+  REQUIRE(read(fd, *bytes, *n) == (ssize_t)*n, "read %s", path);
   close(fd);
 }
 
 static inline void fixture_spoil(const char *path, const void *bytes, size_t n)
 {
   int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  REQUIRE(fd >= 0 && write(fd, bytes, n) == (ssize_t)n && close(fd) == 0, "write %s", path);
+  REQUIRE(fd >= 0, "write %s", path);
+  REQUIRE(write(fd, bytes, n) == (ssize_t)n, "write %s", path);
+  REQUIRE(close(fd) == 0, "write %s", path);
 }
 
 /* Entries of a folder without "." and "..". */
@@ -179,7 +183,8 @@ static inline int fixture_count(const char *dir)
   char *command = shoal_strdup_printf("ls -A '%s' | wc -l", dir);
   FILE *p = popen(command, "r");
   int n = -1;
-  REQUIRE(p && fscanf(p, "%d", &n) == 1, "%s", command);
+  REQUIRE(p, "%s", command);
+  REQUIRE(fscanf(p, "%d", &n) == 1, "%s", command);
   pclose(p);
   free(command);
   return n;

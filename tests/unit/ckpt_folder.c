@@ -54,6 +54,13 @@ static bool there(uint64_t step)
   free(path);
   return yes;
 }
+
+/* The checkpoints of these steps, one digit each, and no others stand in the folder. */
+static void check_stand(const char *steps, const char *why)
+{
+  for (int step = 1; step <= 6; step++)
+    CHECK_EQ(there((uint64_t)step), strchr(steps, '0' + step) != NULL, "step %d: %s", step, why);
+}
 static void damage(uint64_t step)
 {
   unsigned char *bytes;
@@ -71,12 +78,13 @@ static void check_latest(const char *what, uint64_t want, int warnings)
   char *path = NULL, *expected = name_of(want);
   uint64_t step = 0;
   log_begin();
-  CHECK(shoal_ckpt_latest(dir, &path, &step) == SHOAL_OK, "%s", what);
-  CHECK(log_lines() == warnings, "%s: \"%s\"", what, log_text ? log_text : "");
-  CHECK(check_error()[0] == '\0', "%s: what is skipped is no error: %s", what, check_error());
-  if (want)
-    CHECK(path && strcmp(path, expected) == 0 && step == want, "%s: %s", what, path ? path : "none");
-  else
+  CHECK_OK(shoal_ckpt_latest(dir, &path, &step), "%s", what);
+  CHECK_EQ(log_lines(), warnings, "%s: \"%s\"", what, log_text ? log_text : "");
+  CHECK_EQ(check_error()[0], '\0', "%s: what is skipped is no error", what);
+  if (want) {
+    CHECK_STR(path, expected, "%s", what);
+    CHECK_EQ(step, want, "%s", what);
+  } else
     CHECK(!path, "%s: %s", what, path);
   log_end();
   free(path);
@@ -87,7 +95,8 @@ static void latest_skips_what_is_damaged(void)
 {
   char *missing = shoal_strdup_printf("%s/none", dir), *path = NULL;
   uint64_t step;
-  CHECK(shoal_ckpt_latest(missing, &path, &step) == SHOAL_OK && !path, "no folder, no checkpoint");
+  CHECK_OK(shoal_ckpt_latest(missing, &path, &step), "no folder, no checkpoint");
+  CHECK(!path);
   free(missing);
   check_latest("an empty folder", 0, 0);
   make(9);
@@ -123,8 +132,9 @@ static void an_earlier_error_is_kept(void)
   SHOAL_FAIL(SHOAL_ERR_NUMERIC, "the first reason");
   char *path;
   uint64_t step;
-  CHECK(shoal_ckpt_latest(dir, &path, &step) == SHOAL_OK && !path, "none");
-  CHECK(strcmp(check_error(), "the first reason") == 0, "%s", check_error());
+  CHECK_OK(shoal_ckpt_latest(dir, &path, &step));
+  CHECK(!path);
+  CHECK_STR(check_error(), "the first reason");
   empty_folder();
 }
 
@@ -133,23 +143,25 @@ static void prune_keeps_the_good(void)
   CHECK_OK(shoal_ckpt_prune(dir, 2));
   for (uint64_t s = 1; s <= 5; s++) make(s);
   CHECK_OK(shoal_ckpt_prune(dir, 6));
-  CHECK(fixture_count(dir) == 5, "nothing to remove");
+  CHECK_EQ(fixture_count(dir), 5, "nothing to remove");
   CHECK_OK(shoal_ckpt_prune(dir, 3));
-  CHECK(fixture_count(dir) == 3 && there(5) && there(4) && there(3), "the newest three");
+  CHECK_EQ(fixture_count(dir), 3);
+  check_stand("345", "the newest three");
   damage(5);
   CHECK_OK(shoal_ckpt_prune(dir, 1));
-  CHECK(there(5) && there(4) && !there(3), "a damaged one does not count, and stays while it is the newest");
+  check_stand("45", "a damaged one does not count, and stays while it is the newest");
   damage(4);
   CHECK_OK(shoal_ckpt_prune(dir, 1));
-  CHECK(there(5) && there(4), "none is good: nothing goes");
+  check_stand("45", "none is good: nothing goes");
   make(2);
   CHECK_OK(shoal_ckpt_prune(dir, 0));
-  CHECK(there(5) && there(4) && there(2), "the last good one stays, however old, also when 0 are wanted");
+  check_stand("245", "the last good one stays, however old, also when 0 are wanted");
   CHECK_OK(shoal_ckpt_prune(dir, -3));
-  CHECK(there(2), "and when fewer than that are");
+  check_stand("245", "and when fewer than that are");
   make(6);
   CHECK_OK(shoal_ckpt_prune(dir, 1));
-  CHECK(fixture_count(dir) == 1 && there(6), "damaged ones go once they are older than what is kept");
+  CHECK_EQ(fixture_count(dir), 1);
+  check_stand("6", "damaged ones go once they are older than what is kept");
   empty_folder();
 }
 
@@ -158,7 +170,8 @@ static long dead_process(void)
 {
   pid_t child = fork();
   if (child == 0) _exit(0);
-  REQUIRE(child > 0 && waitpid(child, NULL, 0) == child, "fork");
+  REQUIRE(child > 0, "fork");
+  REQUIRE(waitpid(child, NULL, 0) == child, "fork");
   return (long)child;
 }
 
@@ -187,10 +200,10 @@ static void sweep_rule(void)
     fixture_spoil(path, "half", 4);
     REQUIRE(utimensat(AT_FDCWD, path, times, 0) == 0, "age of %s", path);
     log_begin();
-    CHECK(shoal_ckpt_sweep(dir) == SHOAL_OK, "%s", cases[i].what);
-    CHECK(shoal_path_exists(path) == !cases[i].goes, "%s", cases[i].what);
-    CHECK(log_lines() == (cases[i].goes ? 1 : 0), "%s: \"%s\"", cases[i].what, log_text);
-    if (cases[i].goes) CHECK(strstr(log_text, path), "%s: the log names it: %s", cases[i].what, log_text);
+    CHECK_OK(shoal_ckpt_sweep(dir), "%s", cases[i].what);
+    CHECK_EQ(shoal_path_exists(path), !cases[i].goes, "%s", cases[i].what);
+    CHECK_EQ(log_lines(), cases[i].goes ? 1 : 0, "%s: \"%s\"", cases[i].what, log_text);
+    if (cases[i].goes) CHECK_HAS(log_text, path, "%s: the log names it", cases[i].what);
     log_end();
     unlink(path);
     free(path);
@@ -198,7 +211,8 @@ static void sweep_rule(void)
   char *odd = shoal_strdup_printf("%s/.step-1.h5.tmp-nonsense", dir);
   fixture_spoil(odd, "x", 1);
   CHECK_OK(shoal_ckpt_sweep(dir));
-  CHECK(shoal_path_exists(odd) && there(1), "a name without a process stays for a day, checkpoints stay");
+  CHECK(shoal_path_exists(odd), "a name without a process stays for a day, checkpoints stay");
+  CHECK(there(1));
   free(odd);
   free(own);
   empty_folder();

@@ -49,10 +49,12 @@ static void check_measure(const float *mine, const shoal_ckpt *c, const char *pa
   put_uneven(w, mine);
   CHECK_OK(shoal_ckpt_measured(w, &bytes));
   for (size_t i = 0; i < x->n; i++) data += x->at[i].bytes;
-  CHECK(bytes == data, "rank %d: measured %" PRIu64 " bytes, there are %" PRIu64, rank, bytes, data);
+  CHECK_EQ(bytes, data, "rank %d: measured %" PRIu64 " bytes, there are %" PRIu64, rank, bytes, data);
   REQUIRE(stat(path, &file) == 0, "stat");
-  CHECK((uint64_t)file.st_size > bytes && (uint64_t)file.st_size < bytes + (x->n + 4) * 2048,
-        "a file of %lld bytes for %" PRIu64 " in %zu arrays", (long long)file.st_size, bytes, x->n);
+  CHECK_GT((uint64_t)file.st_size, bytes, "a file of %lld bytes for %" PRIu64 " in %zu arrays", (long long)file.st_size,
+           bytes, x->n);
+  CHECK_LT((uint64_t)file.st_size, bytes + (x->n + 4) * 2048, "a file of %lld bytes for %" PRIu64 " in %zu arrays",
+           (long long)file.st_size, bytes, x->n);
 }
 
 static void uneven_lengths(void)
@@ -63,29 +65,34 @@ static void uneven_lengths(void)
   uint64_t n = length_of(rank);
   float *mine = malloc((size_t)n * sizeof *mine + 1), *want = malloc((9 << 20) + 64), *got = malloc((9 << 20) + 64);
   uint8_t bytes[3];
-  REQUIRE(mine && want && got, "memory");
+  REQUIRE(mine, "memory");
+  REQUIRE(want, "memory");
+  REQUIRE(got, "memory");
   fixture_fill(SHOAL_F32, (uint64_t)rank, n, mine);
   begin(10, &w);
   put_uneven(w, mine);
   REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
   REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "every rank can read it");
-  CHECK(fixture_matches(c, 10) && shoal_ckpt_get_info(c)->size == size, "what is the same everywhere");
+  CHECK(fixture_matches(c, 10), "what is the same everywhere");
+  CHECK_EQ(shoal_ckpt_get_info(c)->size, size);
   for (int r = 0; r < size; r++) {
     char name[64];
     int64_t value[1];
     snprintf(name, sizeof name, "replica/%d/weights", r);
     fixture_fill(SHOAL_F32, (uint64_t)r, length_of(r), want);
     CHECK_OK(shoal_ckpt_get(c, name, SHOAL_F32, length_of(r), got));
-    CHECK(memcmp(want, got, (size_t)length_of(r) * sizeof *got) == 0, "%s", name);
+    CHECK_BYTES(want, got, (size_t)length_of(r) * sizeof *got, "%s", name);
     snprintf(name, sizeof name, "replica/%d/optim/momentum.buffer", r);
     CHECK_OK(shoal_ckpt_get(c, name, SHOAL_U8, 3, bytes));
-    CHECK(bytes[0] == r && bytes[1] == 7 && bytes[2] == size, "%s", name);
+    CHECK_EQ(bytes[0], r, "%s", name);
+    CHECK_EQ(bytes[1], 7, "%s", name);
+    CHECK_EQ(bytes[2], size, "%s", name);
     snprintf(name, sizeof name, "replica/%d/position", r);
     CHECK_OK(shoal_ckpt_get(c, name, SHOAL_I64, 1, value));
-    CHECK(value[0] == 100 + r, "%s", name);
+    CHECK_EQ(value[0], 100 + r, "%s", name);
   }
   const char *const *names;
-  CHECK(shoal_ckpt_names(c, &names) == FIXTURE_SETS + 3 * (size_t)size, "nothing else");
+  CHECK_EQ(shoal_ckpt_names(c, &names), FIXTURE_SETS + 3 * (size_t)size, "nothing else");
   check_measure(mine, c, path);
   shoal_ckpt_close(c);
   free(path);
@@ -98,10 +105,11 @@ static void uneven_lengths(void)
 static void check_failed(shoal_ckpt_writer *w, shoal_status want, const char *what)
 {
   char *path = NULL;
-  CHECK(shoal_ckpt_commit(w, &path) == want && !path, "%s", what);
+  CHECK_EQ(shoal_ckpt_commit(w, &path), want, "%s", what);
+  CHECK(!path, "%s", what);
   CHECK(check_error()[0], "%s: rank %d has a reason", what, rank);
   CHECK_OK(shoal_group_barrier(g));
-  if (rank == 0) CHECK(fixture_count(dir) == 1, "%s: nothing new", what);
+  if (rank == 0) CHECK_EQ(fixture_count(dir), 1, "%s: nothing new", what);
   CHECK_OK(shoal_group_barrier(g));
 }
 
@@ -150,9 +158,11 @@ static void begin_is_agreed(void)
   shoal_ckpt_writer *w = NULL;
   char *blocked = shoal_strdup_printf("%s/step-000000010.h5/ckpt", dir);
   fixture_info(30, size, &info);
-  CHECK(shoal_ckpt_begin(g, blocked, &info, 0, &w) == SHOAL_ERR_IO && !w, "a file is no folder");
+  CHECK_STATUS(shoal_ckpt_begin(g, blocked, &info, 0, &w), SHOAL_ERR_IO, "a file is no folder");
+  CHECK(!w);
   CHECK(check_error()[0], "rank %d has a reason", rank);
-  CHECK(shoal_ckpt_begin(g, dir, &info, UINT64_MAX, &w) == SHOAL_ERR_IO && !w, "no disk is that large");
+  CHECK_STATUS(shoal_ckpt_begin(g, dir, &info, UINT64_MAX, &w), SHOAL_ERR_IO, "no disk is that large");
+  CHECK(!w);
   free(blocked);
 }
 
@@ -163,7 +173,7 @@ static void abandon(void)
   begin(40, &w);
   shoal_ckpt_abandon(w);
   CHECK_OK(shoal_group_barrier(g));
-  if (rank == 0) CHECK(fixture_count(dir) == 1, "the temporary is gone");
+  if (rank == 0) CHECK_EQ(fixture_count(dir), 1, "the temporary is gone");
 }
 
 int main(void)

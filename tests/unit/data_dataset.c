@@ -41,8 +41,12 @@ static void test_features(void)
   write_set(path, SHOAL_DATA_FEATURES, SHOAL_SHAPE(2), 4, 1000, 0, 2, fill_far);
   REQUIRE(shoal_dataset_open(path, &d) == SHOAL_OK, "far.h5");
   shoal_dataset_scale(d, &n, &mean, &std);
-  CHECK(n == 2 && mean[0] == 4000000.5 && std[0] == 0.5 && mean[1] == 3 && std[1] == 1, "%.17g %.17g", mean[0], std[0]);
-  CHECK(shoal_dataset_info(d)->channels == 1, "one number for all in the info");
+  CHECK_EQ(n, 2);
+  CHECK_EQ(mean[0], 4000000.5);
+  CHECK_EQ(std[0], 0.5);
+  CHECK_EQ(mean[1], 3);
+  CHECK_EQ(std[1], 1);
+  CHECK_EQ(shoal_dataset_info(d)->channels, 1, "one number for all in the info");
   shoal_dataset_close(d);
 }
 
@@ -61,7 +65,8 @@ static void put(hid_t file, const char *name, hid_t type, hid_t memory, int ndim
   if (how != PLAIN) H5Pset_chunk(list, ndim, chunk);
   if (how == PACKED) H5Pset_deflate(list, 4);
   hid_t set = H5Dcreate2(file, name, type, space, links, list, H5P_DEFAULT);
-  REQUIRE(set >= 0 && H5Dwrite(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0, "writing %s", name);
+  REQUIRE(set >= 0, "writing %s", name);
+  REQUIRE(H5Dwrite(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0, "writing %s", name);
   H5Dclose(set);
   H5Pclose(links);
   H5Pclose(list);
@@ -113,17 +118,21 @@ static void check_images(const char *path, bool test, uint64_t hold)
   REQUIRE(shoal_dataset_open(path, &d) == SHOAL_OK, "%s", path);
   const shoal_data_info *info = shoal_dataset_info(d);
   shoal_shape want = SHOAL_SHAPE(C, H, W);
-  CHECK(info->kind == SHOAL_DATA_IMAGES && info->n[0] == TRAIN && info->n[1] == (test ? TEST : 0) &&
-            info->classes == 7 && info->x_bytes == 1 && info->channels == C && shoal_shape_equal(&info->sample, &want),
-        "%s: the info", path);
+  CHECK_EQ(info->kind, SHOAL_DATA_IMAGES, "%s: the info", path);
+  CHECK_EQ(info->n[0], TRAIN, "%s: the info", path);
+  CHECK_EQ(info->n[1], test ? TEST : 0, "%s: the info", path);
+  CHECK_EQ(info->classes, 7, "%s: the info", path);
+  CHECK_EQ(info->x_bytes, 1, "%s: the info", path);
+  CHECK_EQ(info->channels, C, "%s: the info", path);
+  CHECK(shoal_shape_equal(&info->sample, &want), "%s: the info", path);
   shoal_dataset_hold(d, hold);
   for (uint64_t k = 0; k < info->n[0] + info->n[1]; k++) {
     uint64_t i = k * 37 % (info->n[0] + info->n[1]); /* out of order */
     uint8_t x[IMAGE];
     int32_t y;
     CHECK_OK(shoal_dataset_read(d, i < TRAIN ? SHOAL_TRAIN : SHOAL_TEST, i < TRAIN ? i : i - TRAIN, x, &y));
-    CHECK(y == (int32_t)(i % 7), "%s: label %d of %d", path, y, (int)i);
-    for (int p = 0; p < IMAGE; p++) CHECK(x[p] == pixel(i, p), "%s: pixel %d of sample %d", path, p, (int)i);
+    CHECK_EQ(y, (int32_t)(i % 7), "%s: label %d of %d", path, y, (int)i);
+    for (int p = 0; p < IMAGE; p++) CHECK_EQ(x[p], pixel(i, p), "%s: pixel %d of sample %d", path, p, (int)i);
   }
   shoal_dataset_close(d);
 }
@@ -145,10 +154,11 @@ static void test_ours(void)
       for (int p = 0; p < H * W; p++) mean += pixel(s, c * H * W + p) / n;
     for (uint64_t s = 0; s < TRAIN; s++)
       for (int p = 0; p < H * W; p++) var += pow(pixel(s, c * H * W + p) - mean, 2) / n;
-    CHECK(fabs(i->mean[c] - mean) < 1e-9 && fabs(i->std[c] - sqrt(var)) < 1e-9, "channel %d: %g %g", c, i->mean[c],
-          i->std[c]);
+    CHECK_NEAR(i->mean[c], mean, 1e-9, "channel %d", c);
+    CHECK_NEAR(i->std[c], sqrt(var), 1e-9, "channel %d", c);
   }
-  CHECK(strcmp(i->source, "test") == 0 && d->has_checksum, "attributes");
+  CHECK_STR(i->source, "test");
+  CHECK(d->has_checksum);
   CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TEST, TEST, x, &y), SHOAL_ERR_ARG,
                 "has 30 test samples, there is no number 30");
   shoal_dataset_close(d);
@@ -183,8 +193,9 @@ static void test_repack(void)
   check_images(out, true, 0);
   CHECK_OK(shoal_dataset_open(out, &a));
   CHECK_OK(shoal_dataset_open(ours, &b));
-  CHECK(!a->names.foreign && a->has_scale && shoal_dataset_info(a)->checksum == shoal_dataset_info(b)->checksum,
-        "the same content has the same identity, wherever it came from");
+  CHECK(!a->names.foreign, "the same content has the same identity, wherever it came from");
+  CHECK(a->has_scale);
+  CHECK_EQ(shoal_dataset_info(a)->checksum, shoal_dataset_info(b)->checksum);
   shoal_dataset_close(a);
   shoal_dataset_close(b);
   CHECK_OK(shoal_data_repack(out, out)); /* onto itself */
@@ -192,7 +203,7 @@ static void test_repack(void)
   FILE *sink = fopen("/dev/null", "w");
   CHECK_OK(shoal_data_inspect(out, true, sink));
   fclose(sink);
-  CHECK(temp_leftovers() == 0, "leftovers");
+  CHECK_EQ(temp_leftovers(), 0);
 }
 
 /* ---- unfit files ---- */
@@ -347,9 +358,9 @@ static void test_inspect(void)
   CHECK_REFUSED(shoal_data_inspect(path, true, out), SHOAL_ERR_IO,
                 "wrong.h5: 1 labels of /train/y are not in 0 to 4, the first is -3 of sample 8");
   fclose(out);
-  CHECK(strstr(text, "\"wrong_labels\": 10"), "%s", text);
-  CHECK(strstr(text, "\"histogram\": [39, 0, 0, 0, 0]"), "%s", text);
-  CHECK(strstr(text, "\"not_finite\": 1"), "%s", text);
+  CHECK_HAS(text, "\"wrong_labels\": 10");
+  CHECK_HAS(text, "\"histogram\": [39, 0, 0, 0, 0]");
+  CHECK_HAS(text, "\"not_finite\": 1");
   CHECK(strstr(text, "\"amplification\": 40,") || strstr(text, "\"amplification\": 64,"), "%s", text);
   free(text);
   shoal_dataset *d = NULL;
@@ -360,14 +371,16 @@ static void test_inspect(void)
   CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TEST, 19, x, &y), SHOAL_ERR_IO, "sample 19 of /test/y has label 5");
   shoal_dataset_close(d);
   CHECK_REFUSED(shoal_data_repack(path, temp_path("never.h5")), SHOAL_ERR_IO, "sample 8 of /train/y has label -3");
-  CHECK(!shoal_path_exists(temp_path("never.h5")) && temp_leftovers() == 0, "nothing is left");
+  CHECK(!shoal_path_exists(temp_path("never.h5")), "nothing is left");
+  CHECK_EQ(temp_leftovers(), 0);
   static const char *const names[4] = { "images", "labels", NULL, NULL };
   path = temp_path("foreign.h5"); /* chunks of 50 samples */
   make_foreign(path, names, false, CHUNKED);
   out = open_memstream(&text, &n);
   CHECK_OK(shoal_data_inspect(path, false, out));
   fclose(out);
-  CHECK(strstr(text, "50.0  chunks [50, 3, 5, 4] of /images") && strstr(text, "none stored"), "%s", text);
+  CHECK_HAS(text, "50.0  chunks [50, 3, 5, 4] of /images");
+  CHECK_HAS(text, "none stored");
   free(text);
 }
 
@@ -375,7 +388,8 @@ static void test_inspect(void)
 static void test_locked(void)
 {
   int fd = open(temp_path("ours.h5"), O_RDWR);
-  REQUIRE(fd >= 0 && flock(fd, LOCK_EX) == 0, "lock");
+  REQUIRE(fd >= 0, "lock");
+  REQUIRE(flock(fd, LOCK_EX) == 0, "lock");
   pid_t child = fork();
   if (child == 0) {
     shoal_dataset *d = NULL;
@@ -385,7 +399,7 @@ static void test_locked(void)
   }
   int status = 1;
   REQUIRE(waitpid(child, &status, 0) == child, "child");
-  CHECK(status == 0, "a lock on read-only data is no reason to fail");
+  CHECK_EQ(status, 0, "a lock on read-only data is no reason to fail");
   close(fd);
 }
 

@@ -23,7 +23,8 @@ static uint64_t free_pages(void)
 {
   uint64_t bytes = 0;
   const char *type;
-  REQUIRE(shoal_disk_facts(temp_dir, &bytes, &type) == SHOAL_OK && strcmp(type, "tmpfs") == 0, "tmpfs");
+  REQUIRE(shoal_disk_facts(temp_dir, &bytes, &type) == SHOAL_OK, "tmpfs");
+  REQUIRE(strcmp(type, "tmpfs") == 0, "tmpfs");
   return bytes / PAGE;
 }
 
@@ -52,7 +53,7 @@ static bool try_with(uint64_t pages, const char *kind, uint64_t train)
   a.train = train;
   a.test = 100;
   shoal_status st = shoal_data_synth(&a, path);
-  CHECK(temp_leftovers() == 0, "%s, %d pages: something is left", kind, (int)pages);
+  CHECK_EQ(temp_leftovers(), 0, "%s, %d pages: something is left", kind, (int)pages);
   if (st == SHOAL_OK) {
     FILE *sink = fopen("/dev/null", "w");
     unlink(temp_path("filler"));
@@ -60,11 +61,12 @@ static bool try_with(uint64_t pages, const char *kind, uint64_t train)
     fclose(sink);
     return true;
   }
-  CHECK(st == SHOAL_ERR_IO && strstr(check_error(), "out.h5: No space left on device (") &&
-            strstr(check_error(), " free on tmpfs)"),
-        "%s", check_error());
+  CHECK_STATUS(st, SHOAL_ERR_IO);
+  CHECK_HAS(check_error(), "out.h5: No space left on device (");
+  CHECK_HAS(check_error(), " free on tmpfs)");
   CHECK_OK(shoal_read_file(path, &text, &n));
-  CHECK(n == 5 && memcmp(text, "older", 5) == 0, "%s, %d pages: the older output was touched", kind, (int)pages);
+  if (CHECK_EQ(n, 5, "%s, %d pages: the older output was touched", kind, (int)pages))
+    CHECK_BYTES(text, "older", 5, "%s, %d pages: the older output was touched", kind, (int)pages);
   free(text);
   return false;
 }
@@ -81,7 +83,8 @@ int main(void)
     int fitted = 0, refused = 0;
     for (uint64_t pages = 0; pages < 1200; pages += pages < 140 ? 9 : 61)
       try_with(pages, sets[k].kind, sets[k].train) ? fitted++ : refused++;
-    CHECK(fitted > 3 && refused > 15, "%s: %d fitted, %d were refused", sets[k].kind, fitted, refused);
+    CHECK_GT(fitted, 3, "%s", sets[k].kind);
+    CHECK_GT(refused, 15, "%s", sets[k].kind);
   }
   unlink(temp_path("filler"));
   umount(temp_dir);

@@ -22,8 +22,9 @@ static void refuse(int line, const char *kind, const char *source, const char *w
   shoal_status st = import(kind, &source, 1, 0, NULL);
   check_refused(st, SHOAL_ERR_IO, words, source, line);
   CHECK_OK(shoal_read_file(out_path, &text, &n));
-  CHECK(n == 5 && memcmp(text, "older", 5) == 0, "line %d: the older output was touched", line);
-  CHECK(temp_leftovers() == 0, "line %d: something was left behind", line);
+  if (CHECK_EQ(n, 5, "line %d: the older output was touched", line))
+    CHECK_BYTES(text, "older", 5, "line %d: the older output was touched", line);
+  CHECK_EQ(temp_leftovers(), 0, "line %d: something was left behind", line);
   free(text);
 }
 #define REFUSE(kind, source, words) refuse(__LINE__, kind, source, words)
@@ -32,7 +33,7 @@ static shoal_dataset *open_output(void)
 {
   shoal_dataset *d = NULL;
   REQUIRE(shoal_dataset_open(out_path, &d) == SHOAL_OK, "opening the output");
-  CHECK(temp_leftovers() == 0, "leftovers");
+  CHECK_EQ(temp_leftovers(), 0);
   return d;
 }
 
@@ -40,7 +41,9 @@ static const char *write_gzip(const char *name, const void *data, size_t n)
 {
   const char *path = temp_path(name);
   gzFile f = gzopen(path, "wb");
-  REQUIRE(f && gzwrite(f, data, (unsigned)n) == (int)n && gzclose(f) == Z_OK, "writing %s", path);
+  REQUIRE(f, "writing %s", path);
+  REQUIRE(gzwrite(f, data, (unsigned)n) == (int)n, "writing %s", path);
+  REQUIRE(gzclose(f) == Z_OK, "writing %s", path);
   return path;
 }
 
@@ -64,13 +67,17 @@ static void check_cifar(uint64_t train, uint64_t test)
   uint8_t x[3072];
   int32_t y;
   shoal_shape want = SHOAL_SHAPE(3, 32, 32);
-  CHECK(i->kind == SHOAL_DATA_IMAGES && i->n[0] == train && i->n[1] == test && i->classes == 10 && i->channels == 3,
-        "info");
-  CHECK(shoal_shape_equal(&i->sample, &want) && i->x_bytes == 1, "shape");
+  CHECK_EQ(i->kind, SHOAL_DATA_IMAGES);
+  CHECK_EQ(i->n[0], train);
+  CHECK_EQ(i->n[1], test);
+  CHECK_EQ(i->classes, 10);
+  CHECK_EQ(i->channels, 3);
+  CHECK(shoal_shape_equal(&i->sample, &want));
+  CHECK_EQ(i->x_bytes, 1);
   for (uint64_t k = 0; k < train + test; k += 7) {
     CHECK_OK(shoal_dataset_read(d, k < train ? SHOAL_TRAIN : SHOAL_TEST, k < train ? k : k - train, x, &y));
-    CHECK(y == (int32_t)(k % 10), "label %d of sample %d", y, (int)k);
-    for (uint64_t p = 0; p < 3072; p += 101) CHECK(x[p] == (uint8_t)(k * 13 + (p + 1) * 7), "pixel");
+    CHECK_EQ(y, (int32_t)(k % 10), "label %d of sample %d", y, (int)k);
+    for (uint64_t p = 0; p < 3072; p += 101) CHECK_EQ(x[p], (uint8_t)(k * 13 + (p + 1) * 7));
   }
   shoal_dataset_close(d);
 }
@@ -110,11 +117,15 @@ static void test_cifar_bad(void)
   cifar[70 * RECORD] = 1;
   packed = write_gzip("data_batch_3.bin", cifar, sizeof cifar);
   struct stat s;
-  REQUIRE(stat(packed, &s) == 0 && truncate(packed, s.st_size - 200) == 0, "cut");
+  REQUIRE(stat(packed, &s) == 0, "cut");
+  REQUIRE(truncate(packed, s.st_size - 200) == 0, "cut");
   REFUSE("cifar10", packed, "data_batch_3.bin is cut short: its gzip stream stops at unpacked byte ");
   packed = write_gzip("data_batch_3.bin", cifar, sizeof cifar);
   FILE *f = fopen(packed, "r+b");
-  REQUIRE(f && fseek(f, -6, SEEK_END) == 0 && fputc(0x55, f) == 0x55 && fclose(f) == 0, "flip"); /* its check sum */
+  REQUIRE(f, "flip");
+  REQUIRE(fseek(f, -6, SEEK_END) == 0, "flip");
+  REQUIRE(fputc(0x55, f) == 0x55, "flip");
+  REQUIRE(fclose(f) == 0, "flip"); /* its check sum */
   REFUSE("cifar10", packed, "is damaged at unpacked byte");
   temp_write(path, "", 0);
   REFUSE("cifar10", path, "data_batch_2.bin is empty");
@@ -136,9 +147,9 @@ static void test_cifar100(void)
   shoal_dataset *d = open_output();
   uint8_t x[3072];
   int32_t y;
-  CHECK(shoal_dataset_info(d)->classes == 100, "classes");
+  CHECK_EQ(shoal_dataset_info(d)->classes, 100);
   CHECK_OK(shoal_dataset_read(d, SHOAL_TEST, 0, x, &y));
-  CHECK(y == 99, "the fine label: %d", y);
+  CHECK_EQ(y, 99, "the fine label");
   shoal_dataset_close(d);
 }
 
@@ -165,11 +176,15 @@ static void check_idx(uint64_t train, uint64_t test)
   const shoal_data_info *i = shoal_dataset_info(d);
   uint8_t x[6];
   int32_t y;
-  CHECK(i->n[0] == train && i->n[1] == test && i->classes == 4 && i->sample.dim[1] == 2 && i->sample.dim[2] == 3,
-        "info");
+  CHECK_EQ(i->n[0], train);
+  CHECK_EQ(i->n[1], test);
+  CHECK_EQ(i->classes, 4);
+  CHECK_EQ(i->sample.dim[1], 2);
+  CHECK_EQ(i->sample.dim[2], 3);
   for (uint64_t k = 0; k < train; k++) {
     CHECK_OK(shoal_dataset_read(d, SHOAL_TRAIN, k, x, &y));
-    CHECK(y == (int32_t)(k % 4) && x[5] == (uint8_t)((k * 6 + 5) * 3), "sample %d", (int)k);
+    CHECK_EQ(y, (int32_t)(k % 4), "sample %d", (int)k);
+    CHECK_EQ(x[5], (uint8_t)((k * 6 + 5) * 3), "sample %d", (int)k);
   }
   shoal_dataset_close(d);
 }
@@ -201,7 +216,7 @@ static void test_idx(void)
   s[2] = write_idx("train-images", 3, many, 1799, 0);
   CHECK_REFUSED(import("idx", s + 1, 2, 0, NULL), SHOAL_ERR_IO,
                 "train-images is cut short at byte 1815: item 299 of 300");
-  CHECK(temp_leftovers() == 0, "leftovers");
+  CHECK_EQ(temp_leftovers(), 0);
 }
 
 static void test_idx_bad(void)
@@ -230,7 +245,9 @@ static void check_row(shoal_dataset *d, shoal_split split, uint64_t id, float a,
   float x[2];
   int32_t y;
   CHECK_OK(shoal_dataset_read(d, split, id, x, &y));
-  CHECK(x[0] == a && x[1] == b && y == label, "sample %d is %g %g %d", (int)id, x[0], x[1], y);
+  CHECK_EQ(x[0], a, "sample %d is %g %g %d", (int)id, x[0], x[1], y);
+  CHECK_EQ(x[1], b, "sample %d is %g %g %d", (int)id, x[0], x[1], y);
+  CHECK_EQ(y, label, "sample %d is %g %g %d", (int)id, x[0], x[1], y);
 }
 
 static void test_csv(void)
@@ -242,8 +259,11 @@ static void test_csv(void)
   CHECK_OK(import("csv", &p, 1, 4, NULL));
   shoal_dataset *d = open_output();
   const shoal_data_info *i = shoal_dataset_info(d);
-  CHECK(i->kind == SHOAL_DATA_FEATURES && i->n[0] == 4 && i->n[1] == 1 && i->classes == 4 && i->sample.dim[0] == 2,
-        "info");
+  CHECK_EQ(i->kind, SHOAL_DATA_FEATURES);
+  CHECK_EQ(i->n[0], 4);
+  CHECK_EQ(i->n[1], 1);
+  CHECK_EQ(i->classes, 4);
+  CHECK_EQ(i->sample.dim[0], 2);
   check_row(d, SHOAL_TRAIN, 0, 1.5f, 2, 1); /* sorted: "a\nb", setosa, versi,color, virginica */
   check_row(d, SHOAL_TRAIN, 1, -300, 4, 2);
   check_row(d, SHOAL_TRAIN, 2, .5f, 6, 1);
@@ -257,7 +277,8 @@ static void test_csv_labels(void)
   const char *p = temp_text("b.csv", "y;u;v\n10;1;2\n9;3;4\n10;5;6\n-1;7;8\n"); /* numbers sort as numbers */
   CHECK_OK(import("csv", &p, 1, 4, "y"));
   shoal_dataset *d = open_output();
-  CHECK(shoal_dataset_info(d)->n[1] == 0 && strcmp(d->class_names, "-1\n9\n10") == 0, "names");
+  CHECK_EQ(shoal_dataset_info(d)->n[1], 0);
+  CHECK_STR(d->class_names, "-1\n9\n10");
   check_row(d, SHOAL_TRAIN, 0, 1, 2, 2);
   check_row(d, SHOAL_TRAIN, 1, 3, 4, 1);
   check_row(d, SHOAL_TRAIN, 3, 7, 8, 0);
@@ -268,7 +289,8 @@ static void test_csv_labels(void)
   const char *two[] = { temp_text("c.csv", "1\t2\t0\n3\t4\t1\n5\t6\t1\n"), temp_text("d.csv", "7\t8\t0\n") };
   CHECK_OK(import("csv", two, 2, 0, NULL)); /* no header, tabs, two files */
   d = open_output();
-  CHECK(shoal_dataset_info(d)->n[0] == 4 && !d->class_names, "four rows, classes as they are");
+  CHECK_EQ(shoal_dataset_info(d)->n[0], 4, "four rows, classes as they are");
+  CHECK(!d->class_names);
   check_row(d, SHOAL_TRAIN, 3, 7, 8, 0);
   shoal_dataset_close(d);
 }
@@ -306,11 +328,16 @@ static void test_text(void)
   const shoal_data_info *i = shoal_dataset_info(d);
   uint8_t x;
   int32_t y;
-  CHECK(i->kind == SHOAL_DATA_TEXT && i->n[0] == 18 && i->n[1] == 2 && i->classes == 256, "info");
+  CHECK_EQ(i->kind, SHOAL_DATA_TEXT);
+  CHECK_EQ(i->n[0], 18);
+  CHECK_EQ(i->n[1], 2);
+  CHECK_EQ(i->classes, 256);
   CHECK_OK(shoal_dataset_read(d, SHOAL_TRAIN, 9, &x, &y));
-  CHECK(x == 's' && y == 'e', "token and the next");
+  CHECK_EQ(x, 's', "token and the next");
+  CHECK_EQ(y, 'e');
   CHECK_OK(shoal_dataset_read(d, SHOAL_TEST, 1, &x, &y));
-  CHECK(x == 'p' && y == -1, "the last token");
+  CHECK_EQ(x, 'p', "the last token");
+  CHECK_EQ(y, -1);
   shoal_dataset_close(d);
   REFUSE("text", temp_text("three.txt", ""), "three.txt is empty");
 }

@@ -57,12 +57,13 @@ static void test_shares(void)
       uint64_t at = 0, first, count, before = UINT64_MAX;
       for (int r = 0; r < p; r++) {
         shoal_share_of(b, r, p, &first, &count);
-        CHECK(first == at && count <= before && (before == UINT64_MAX || before - count <= 1), "b %d r %d p %d", (int)b,
-              r, p);
+        CHECK_EQ(first, at, "b %d r %d p %d", (int)b, r, p);
+        CHECK_LE(count, before, "b %d r %d p %d", (int)b, r, p);
+        CHECK(before == UINT64_MAX || before - count <= 1, "b %d r %d p %d", (int)b, r, p);
         at += count;
         before = count;
       }
-      CHECK(at == b, "shares of %d over %d end at %d", (int)b, p, (int)at);
+      CHECK_EQ(at, b, "shares of %d over %d end at %d", (int)b, p, (int)at);
     }
 }
 
@@ -82,9 +83,11 @@ static uint64_t join_epoch(shoal_dataset *d, int size, uint64_t batch, shoal_las
     for (const shoal_batch *b; (b = next(l)); mine++) {
       uint64_t first, count;
       shoal_share_of(b->total, rank, size, &first, &count);
-      CHECK(b->slot0 == first && (uint64_t)b->n == count && b->epoch == epoch, "share of rank %d of %d", rank, size);
-      CHECK(b->position == from + mine * batch, "position %d", (int)b->position);
-      CHECK(b->n <= shoal_loader_max_batch(l), "batch of %d", (int)b->n);
+      CHECK_EQ(b->slot0, first, "share of rank %d of %d", rank, size);
+      CHECK_EQ((uint64_t)b->n, count, "share of rank %d of %d", rank, size);
+      CHECK_EQ(b->epoch, epoch, "share of rank %d of %d", rank, size);
+      CHECK_EQ(b->position, from + mine * batch);
+      CHECK_LE(b->n, shoal_loader_max_batch(l));
       for (int64_t i = 0; i < b->n; i++) ids[b->position + b->slot0 + (uint64_t)i] = b->ids[i];
       end = SHOAL_MAX(end, b->position + b->total);
     }
@@ -116,18 +119,19 @@ static void test_order(void)
 {
   static uint64_t ids[3][N + 32], other[N + 32];
   for (uint64_t epoch = 0; epoch < 3; epoch++) {
-    CHECK(join_epoch(sorted_set, 1, 32, SHOAL_LAST_SHORT, 0, epoch, 0, ids[epoch]) == N, "one rank");
+    CHECK_EQ(join_epoch(sorted_set, 1, 32, SHOAL_LAST_SHORT, 0, epoch, 0, ids[epoch]), N, "one rank");
     CHECK(is_bijection(ids[epoch], N), "epoch %d is no permutation", (int)epoch);
     for (size_t p = 1; p < SHOAL_COUNT(rank_counts); p++)
       for (int depth = 0; depth <= 4; depth += 4) {
         memset(other, 0xff, sizeof other);
-        CHECK(join_epoch(sorted_set, rank_counts[p], 32, SHOAL_LAST_SHORT, depth, epoch, 0, other) == N, "ranks");
-        CHECK(memcmp(ids[epoch], other, N * sizeof *other) == 0, "order at %d ranks", rank_counts[p]);
+        CHECK_EQ(join_epoch(sorted_set, rank_counts[p], 32, SHOAL_LAST_SHORT, depth, epoch, 0, other), N);
+        CHECK_BYTES(ids[epoch], other, N * sizeof *other, "order at %d ranks", rank_counts[p]);
       }
   }
-  CHECK(memcmp(ids[0], ids[1], sizeof ids[0]) && memcmp(ids[1], ids[2], sizeof ids[0]), "epochs differ");
+  CHECK(memcmp(ids[0], ids[1], sizeof ids[0]), "epochs differ");
+  CHECK(memcmp(ids[1], ids[2], sizeof ids[0]));
   for (int e = 0; e < 2; e++)
-    for (int i = 0; i < 8; i++) CHECK(ids[e][i] == pinned[e][i], "epoch %d position %d: %d", e, i, (int)ids[e][i]);
+    for (int i = 0; i < 8; i++) CHECK_EQ(ids[e][i], pinned[e][i], "epoch %d position %d", e, i);
 }
 
 /* H14: 1003 samples, batch 32, 3, 4 and 7 ranks, three epochs. */
@@ -138,16 +142,17 @@ static void test_last_batch(void)
   for (uint64_t epoch = 0; epoch < 3; epoch++) {
     join_epoch(sorted_set, 1, 32, SHOAL_LAST_SHORT, 0, epoch, 0, plain);
     for (int s = 0; s < 3; s++) {
-      CHECK(join_epoch(sorted_set, sizes[s], 32, SHOAL_LAST_DROP, 2, epoch, 0, ids) == 31 * 32, "drop");
-      CHECK(memcmp(ids, plain, 31 * 32 * sizeof *ids) == 0, "dropping changes nothing before");
-      CHECK(join_epoch(sorted_set, sizes[s], 32, SHOAL_LAST_PAD, 2, epoch, 0, ids) == 32 * 32, "pad");
-      CHECK(memcmp(ids, plain, N * sizeof *ids) == 0, "padding changes nothing before");
-      CHECK(memcmp(ids + N, plain, (32 * 32 - N) * sizeof *ids) == 0, "padding repeats the start of the epoch");
+      CHECK_EQ(join_epoch(sorted_set, sizes[s], 32, SHOAL_LAST_DROP, 2, epoch, 0, ids), 31 * 32);
+      CHECK_BYTES(ids, plain, 31 * 32 * sizeof *ids, "dropping changes nothing before");
+      CHECK_EQ(join_epoch(sorted_set, sizes[s], 32, SHOAL_LAST_PAD, 2, epoch, 0, ids), 32 * 32);
+      CHECK_BYTES(ids, plain, N * sizeof *ids, "padding changes nothing before");
+      CHECK_BYTES(ids + N, plain, (32 * 32 - N) * sizeof *ids, "padding repeats the start of the epoch");
     }
   }
   shoal_loader *l = make(sorted_set, config(0, 1, 5000, 0)); /* more than there is: one short batch */
-  CHECK(shoal_loader_batches(l) == 1 && shoal_loader_max_batch(l) == N, "one batch");
-  CHECK(next(l)->total == N, "all of it");
+  CHECK_EQ(shoal_loader_batches(l), 1, "one batch");
+  CHECK_EQ(shoal_loader_max_batch(l), N);
+  CHECK_EQ(next(l)->total, N, "all of it");
   shoal_loader_destroy(l);
 }
 
@@ -163,11 +168,11 @@ static void test_sorted_labels(void)
           int32_t y;
           float raw[2];
           fill_sorted(b->ids[i], raw, &y);
-          CHECK(b->y[i] == y, "label of sample %d", (int)b->ids[i]);
+          CHECK_EQ(b->y[i], y, "label of sample %d", (int)b->ids[i]);
           seen[b->y[i]]++;
         }
       for (int c = 0; c < CLASSES; c++) classes += seen[c] > 0;
-      CHECK(classes == CLASSES, "rank %d of %d saw %d classes", rank, size, classes);
+      CHECK_EQ(classes, CLASSES, "rank %d of %d saw %d classes", rank, size, classes);
       shoal_loader_destroy(l);
     }
 }
@@ -177,13 +182,13 @@ static void test_values(void)
   size_t n;
   const double *mean, *std;
   shoal_dataset_scale(sorted_set, &n, &mean, &std);
-  CHECK(n == 2, "one mean per feature");
+  CHECK_EQ(n, 2, "one mean per feature");
   shoal_loader *l = make(sorted_set, config(1, 3, 50, 1));
   for (const shoal_batch *b; (b = next(l));) {
-    CHECK(((uintptr_t)b->x & 63) == 0, "aligned");
+    CHECK_EQ((uintptr_t)b->x & 63, 0);
     for (int64_t i = 0; i < b->n; i++) {
       double want = ((double)b->ids[i] - mean[0]) / std[0];
-      CHECK(fabs(b->x[2 * i] - want) < 1e-6, "sample %d is %g, not %g", (int)b->ids[i], b->x[2 * i], want);
+      CHECK_NEAR(b->x[2 * i], want, 1e-6, "sample %d is %g", (int)b->ids[i], b->x[2 * i]);
     }
   }
   shoal_loader_destroy(l);
@@ -218,14 +223,15 @@ static void run_interrupted(const int *stops, const int *sizes, int n_stops, uin
       for (int r = 0; r < size; r++) {
         const shoal_batch *b = next(l[r]);
         if (!b) continue;
-        CHECK(b->position == position && b->epoch == epoch, "rank %d at %d", r, (int)b->position);
+        CHECK_EQ(b->position, position, "rank %d at %d", r, (int)b->position);
+        CHECK_EQ(b->epoch, epoch, "rank %d at %d", r, (int)b->position);
         memcpy(ids + epoch * N + position + b->slot0, b->ids, (size_t)b->n * sizeof *ids);
         total = b->total;
       }
       position += total;
       steps -= total > 0;
       if (total) continue;
-      CHECK(position == N, "the epoch ended at %d", (int)position);
+      CHECK_EQ(position, N);
       epoch++;
       position = 0;
       for (int r = 0; r < size; r++) CHECK_OK(shoal_loader_seek(l[r], epoch, 0));
@@ -246,7 +252,7 @@ static void test_resume(void)
     for (int depth = 0; depth <= 3; depth += 3) {
       memset(ids, 0xff, sizeof ids);
       run_interrupted(stops, sizes[s], 3, EPOCHS, BATCH, depth, ids);
-      CHECK(memcmp(ids, want, sizeof ids) == 0, "case %d depth %d: the joined order differs", (int)s, depth);
+      CHECK_BYTES(ids, want, sizeof ids, "case %d depth %d: the joined order differs", (int)s, depth);
     }
   free(want);
 }
@@ -262,7 +268,8 @@ static void test_any_position(void)
     memcpy(ids, want, from * sizeof *ids);
     uint64_t end =
         join_epoch(sorted_set, 1 + (int)(i % 5), 1 + r.v[2] % 90, SHOAL_LAST_SHORT, (int)(i % 3), 5, from, ids);
-    CHECK(end == (from == N ? 0 : N) && memcmp(ids, want, N * sizeof *ids) == 0, "from %d", (int)from);
+    CHECK_EQ(end, from == N ? 0 : N, "from %d", (int)from);
+    CHECK_BYTES(ids, want, N * sizeof *ids, "from %d", (int)from);
   }
 }
 
@@ -284,8 +291,9 @@ static void test_seek_storm(void)
         continue;
       }
       if (!b) break;
-      CHECK(b->position == at && b->epoch == epoch && memcmp(b->ids, want[epoch] + at, (size_t)b->n * 8) == 0,
-            "round %d at %d", (int)i, (int)at);
+      CHECK_EQ(b->position, at, "round %d at %d", (int)i, (int)at);
+      CHECK_EQ(b->epoch, epoch, "round %d at %d", (int)i, (int)at);
+      CHECK_BYTES(b->ids, want[epoch] + at, (size_t)b->n * 8, "round %d at %d", (int)i, (int)at);
       at += b->total;
       if (k % 2) CHECK_OK(shoal_loader_seek(l, epoch, at)); /* where it is anyway */
       if (at == N && epoch == 0 && r.v[2] & 64)
@@ -310,14 +318,16 @@ static void test_strided(void)
       shoal_loader *l = make(sorted_set, c);
       CHECK_OK(shoal_loader_seek(l, 2, 0));
       for (const shoal_batch *b; (b = next(l));) {
-        CHECK(b->position == own && b->total == (uint64_t)b->n && b->slot0 == (uint64_t)rank * 32, "own clock");
+        CHECK_EQ(b->position, own, "own clock");
+        CHECK_EQ(b->total, (uint64_t)b->n);
+        CHECK_EQ(b->slot0, (uint64_t)rank * 32);
         for (int64_t i = 0; i < b->n; i++, own++)
-          CHECK(b->ids[i] == want[(uint64_t)rank + own * size], "rank %d sample %d", rank, (int)own);
+          CHECK_EQ(b->ids[i], want[(uint64_t)rank + own * size], "rank %d sample %d", rank, (int)own);
       }
-      CHECK(own == shoal_loader_samples(l) && own == (N - (uint64_t)rank + size - 1) / size, "rank %d has %d", rank,
-            (int)own);
+      CHECK_EQ(own, shoal_loader_samples(l), "rank %d has %d", rank, (int)own);
+      CHECK_EQ(own, (N - (uint64_t)rank + size - 1) / size, "rank %d has %d", rank, (int)own);
       CHECK_OK(shoal_loader_seek(l, 2, 37));
-      CHECK(next(l)->ids[0] == want[(uint64_t)rank + 37 * size], "resumed");
+      CHECK_EQ(next(l)->ids[0], want[(uint64_t)rank + 37 * size]);
       shoal_loader_destroy(l);
     }
 }
@@ -335,14 +345,16 @@ static void test_strided_policies(void)
       if (n == 0) first = b->ids[0];
       if (n == 7 && b->n == 32) padded = b->ids[27];
     }
-    CHECK(n == batches[last] && n == shoal_loader_batches(l), "%d batches", (int)n);
+    CHECK_EQ(n, batches[last]);
+    CHECK_EQ(n, shoal_loader_batches(l));
     CHECK(last != SHOAL_LAST_PAD || padded == first, "padding repeats the own start");
     shoal_loader_destroy(l);
   }
   c = config(1010, 2000, 4, 0); /* more ranks than samples: this one has none */
   c.share = SHOAL_SHARE_STRIDED;
   shoal_loader *l = make(sorted_set, c);
-  CHECK(next(l) == NULL && shoal_loader_batches(l) == 0, "nothing to do");
+  CHECK(next(l) == NULL, "nothing to do");
+  CHECK_EQ(shoal_loader_batches(l), 0);
   shoal_loader_destroy(l);
 }
 
@@ -370,12 +382,12 @@ static void test_same_pixels(void)
   pixel_sums(1, 0, 3, want);
   pixel_sums(1, 0, 4, later);
   for (int i = 0; i < IMAGES; i++) same += want[i] == later[i];
-  CHECK(same < IMAGES / 20, "%d of %d samples look the same in the next epoch", same, IMAGES);
+  CHECK_LT(same, IMAGES / 20, "%d of %d samples look the same in the next epoch", same, IMAGES);
   for (size_t p = 0; p < SHOAL_COUNT(rank_counts); p++)
     for (int depth = 0; depth <= 4; depth += 4) {
       memset(other, 0, sizeof other);
       pixel_sums(rank_counts[p], depth, 3, other);
-      CHECK(memcmp(want, other, sizeof want) == 0, "%d ranks, depth %d: other pixels", rank_counts[p], depth);
+      CHECK_BYTES(want, other, sizeof want, "%d ranks, depth %d: other pixels", rank_counts[p], depth);
     }
 }
 
@@ -390,9 +402,9 @@ static void test_plain_order(void)
     for (uint64_t round = 0; round < 3; round++) {
       uint64_t at = 0;
       CHECK_OK(shoal_loader_seek(l, 0, 0));
-      for (const shoal_batch *b; (b = next(l));)
-        for (int64_t i = 0; i < b->n; i++) CHECK(b->ids[i] == at++, "in order");
-      CHECK(at == TEST_N, "%d test samples", (int)at);
+      for (const shoal_batch *b; (b = next(l)); at += (uint64_t)b->n)
+        for (int64_t i = 0; i < b->n; i++) CHECK_EQ(b->ids[i], at + (uint64_t)i, "in order");
+      CHECK_EQ(at, TEST_N);
     }
     shoal_loader_destroy(l);
   }
@@ -414,7 +426,8 @@ static void test_two_loaders(void)
     CHECK_OK(shoal_loader_seek(test, epoch, 0));
     for (const shoal_batch *b, *t; (b = next(train)); n += (uint64_t)b->n)
       if (b->position % 100 == 0 && (t = next(test))) m += (uint64_t)t->n;
-    CHECK(n == N && m == TEST_N, "%d and %d samples", (int)n, (int)m);
+    CHECK_EQ(n, N);
+    CHECK_EQ(m, TEST_N);
   }
   shoal_loader_destroy(train);
   shoal_loader_destroy(test);
@@ -440,14 +453,16 @@ static void test_wrong_label(void)
     c.shuffle = false;
     shoal_loader *l = make(d, c);
     const shoal_batch *b;
-    for (int i = 0; i < 5; i++) CHECK(next(l)->position == (uint64_t)i * 8, "batch %d", i);
-    for (int i = 0; i < 3; i++) CHECK(shoal_loader_next(l, &b) == SHOAL_ERR_IO && !b, "the fault stays");
-    CHECK(strstr(check_error(), "wrong.h5: sample 41 of /train/y has label 12, classes are 0 to 2"), "%s",
-          check_error());
+    for (int i = 0; i < 5; i++) CHECK_EQ(next(l)->position, (uint64_t)i * 8, "batch %d", i);
+    for (int i = 0; i < 3; i++) {
+      CHECK_STATUS(shoal_loader_next(l, &b), SHOAL_ERR_IO, "the fault stays");
+      CHECK(!b);
+    }
+    CHECK_HAS(check_error(), "wrong.h5: sample 41 of /train/y has label 12, classes are 0 to 2");
     CHECK_OK(shoal_loader_seek(l, 0, 48));
-    CHECK(next(l)->ids[0] == 48, "behind the fault");
+    CHECK_EQ(next(l)->ids[0], 48, "behind the fault");
     CHECK_OK(shoal_loader_seek(l, 0, 40));
-    CHECK(shoal_loader_next(l, &b) == SHOAL_ERR_IO, "into it again");
+    CHECK_STATUS(shoal_loader_next(l, &b), SHOAL_ERR_IO, "into it again");
     shoal_loader_destroy(l);
   }
   shoal_dataset_close(d);

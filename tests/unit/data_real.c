@@ -41,11 +41,13 @@ static void check_labels(shoal_dataset *d, shoal_split split, const uint64_t cou
   uint8_t x[3072];
   int32_t y = -1;
   for (uint64_t i = 0; i < n; i++) {
-    REQUIRE(shoal_dataset_read(d, split, i, x, &y) == SHOAL_OK && y >= 0 && y < 10, "sample %d", (int)i);
+    REQUIRE(shoal_dataset_read(d, split, i, x, &y) == SHOAL_OK, "sample %d", (int)i);
+    REQUIRE(y >= 0, "sample %d", (int)i);
+    REQUIRE(y < 10, "sample %d", (int)i);
     CHECK(i >= strlen(first) || y == first[i] - '0', "label %d of sample %d", y, (int)i);
     seen[y]++;
   }
-  for (int c = 0; c < 10; c++) CHECK(seen[c] == counts[c], "class %d: %d samples", c, (int)seen[c]);
+  for (int c = 0; c < 10; c++) CHECK_EQ(seen[c], counts[c], "class %d", c);
 }
 
 /* Samples per second of one thread, crop and mirror on, over two epochs, in order of training. */
@@ -67,7 +69,7 @@ static void measure(shoal_dataset *d, const char *what, uint64_t hold)
   }
   double rate = (double)n / shoal_seconds_since(start);
   fprintf(stderr, "loader, CIFAR-10, crop and mirror, %s: %.0f samples/s on one thread\n", what, rate);
-  CHECK(rate > 5000, "%s: too slow for training", what);
+  CHECK_GT(rate, 5000, "%s: too slow for training", what);
   shoal_loader_destroy(l);
 }
 
@@ -82,7 +84,7 @@ static void test_cifar(void)
   check_labels(d, SHOAL_TEST, test, "97284406097472507340");
   const shoal_data_info *i = shoal_dataset_info(d);
   static const double mean[] = { 125.21503936, 122.96296763, 113.94649307 };
-  for (int k = 0; k < 3; k++) CHECK(fabs(i->mean[k] - mean[k]) < 1e-8, "mean %.9f", i->mean[k]);
+  for (int k = 0; k < 3; k++) CHECK_NEAR(i->mean[k], mean[k], 1e-8);
   measure(d, "in memory", UINT64_MAX);
   shoal_dataset_close(d);
   REQUIRE(shoal_dataset_open(temp_path("out.h5"), &d) == SHOAL_OK, "again");
@@ -108,9 +110,10 @@ static void test_text(void)
   const shoal_data_info *i = shoal_dataset_info(d);
   char first[15] = "";
   int32_t next;
-  CHECK(i->n[0] + i->n[1] == 1115394 && i->n[1] == 111539, "%d + %d bytes", (int)i->n[0], (int)i->n[1]);
+  CHECK_EQ(i->n[0] + i->n[1], 1115394, "%d + %d bytes", (int)i->n[0], (int)i->n[1]);
+  CHECK_EQ(i->n[1], 111539, "%d + %d bytes", (int)i->n[0], (int)i->n[1]);
   for (uint64_t k = 0; k < 14; k++) CHECK_OK(shoal_dataset_read(d, SHOAL_TRAIN, k, &first[k], &next));
-  CHECK(strcmp(first, "First Citizen:") == 0, "it begins with %s", first);
+  CHECK_STR(first, "First Citizen:");
   shoal_dataset_close(d);
 }
 

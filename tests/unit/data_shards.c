@@ -48,7 +48,7 @@ static uint64_t epoch_of(shoal_loader *l, uint64_t epoch, uint64_t *ids)
     REQUIRE(shoal_loader_next(l, &b) == SHOAL_OK, "next");
     if (!b) return n;
     for (int64_t i = 0; i < b->n; i++) {
-      CHECK(b->y[i] == label_of(b->ids[i]), "label of %d", (int)b->ids[i]);
+      CHECK_EQ(b->y[i], label_of(b->ids[i]), "label of %d", (int)b->ids[i]);
       ids[n++] = b->ids[i];
     }
   }
@@ -63,29 +63,29 @@ static void check_shards(int size, shoal_shard shard, bool shuffle)
     shoal_loader *l = make(rank, size, shard, shuffle, rank % 2 * 3);
     uint64_t n = epoch_of(l, 0, ids), moved = 0;
     int32_t low = CLASSES, high = 0;
-    CHECK(n == shoal_loader_samples(l), "%d samples", (int)n);
+    CHECK_EQ(n, shoal_loader_samples(l));
     for (uint64_t i = 0; i < n; i++) {
-      CHECK(owner[ids[i]] < 0, "sample %d is in two shards", (int)ids[i]);
+      CHECK_LT(owner[ids[i]], 0, "sample %d is in two shards", (int)ids[i]);
       owner[ids[i]] = rank;
       low = SHOAL_MIN(low, label_of(ids[i]));
       high = SHOAL_MAX(high, label_of(ids[i]));
     }
-    CHECK(epoch_of(l, 5, later) == n, "epoch 5");
+    CHECK_EQ(epoch_of(l, 5, later), n, "epoch 5");
     for (uint64_t i = 0; i < n; i++) {
       moved += later[i] != ids[i];
-      CHECK(owner[later[i]] == rank, "sample %d came from elsewhere", (int)later[i]);
+      CHECK_EQ(owner[later[i]], rank, "sample %d came from elsewhere", (int)later[i]);
     }
     CHECK(shuffle ? moved > n / 2 : moved == 0, "%d of %d samples moved", (int)moved, (int)n);
-    if (shard == SHOAL_SHARD_SORTED)
-      CHECK(low >= last_label, "rank %d has label %d, before it %d", rank, low, last_label);
+    if (shard == SHOAL_SHARD_SORTED) CHECK_GE(low, last_label, "rank %d has label %d", rank, low);
     last_label = high;
     const shoal_batch *b;
     CHECK_OK(shoal_loader_seek(l, 5, 21)); /* in mid-epoch, between batches */
     CHECK_OK(shoal_loader_next(l, &b));
-    CHECK(b->ids[0] == later[21] && b->slot0 == (uint64_t)rank * BATCH, "resumed");
+    CHECK_EQ(b->ids[0], later[21]);
+    CHECK_EQ(b->slot0, (uint64_t)rank * BATCH);
     shoal_loader_destroy(l);
   }
-  for (int i = 0; i < N; i++) CHECK(owner[i] >= 0, "sample %d is in no shard", i);
+  for (int i = 0; i < N; i++) CHECK_GE(owner[i], 0, "sample %d is in no shard", i);
 }
 
 /* The fixed shard is what the drawn one is in epoch 0, in an order of its own. */
@@ -95,7 +95,7 @@ static void check_first_epoch(void)
   bool mine[N] = { false };
   shoal_loader *a = make(1, 3, SHOAL_SHARD_DRAWN, true, 0), *b = make(1, 3, SHOAL_SHARD_FIXED, true, 0);
   uint64_t n = epoch_of(a, 0, drawn);
-  CHECK(epoch_of(b, 0, fixed) == n, "sizes");
+  CHECK_EQ(epoch_of(b, 0, fixed), n);
   for (uint64_t i = 0; i < n; i++) mine[drawn[i]] = true;
   for (uint64_t i = 0; i < n; i++) CHECK(mine[fixed[i]], "sample %d", (int)fixed[i]);
   shoal_loader_destroy(a);
@@ -115,7 +115,8 @@ int main(void)
   check_first_epoch();
   shoal_loader *l = NULL;
   shoal_loader_config shared = { .split = SHOAL_TRAIN, .size = 2, .batch = 8, .shard = SHOAL_SHARD_FIXED };
-  CHECK(shoal_loader_create(set, &shared, &l) == SHOAL_ERR_ARG && !l, "shards of shared batches");
+  CHECK_STATUS(shoal_loader_create(set, &shared, &l), SHOAL_ERR_ARG, "shards of shared batches");
+  CHECK(!l);
   shoal_dataset_close(set);
   return check_done();
 }

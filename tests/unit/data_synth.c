@@ -58,7 +58,7 @@ static void test_same(void)
     CHECK(!same_file("a.h5", "c.h5"), "%s: seeds make no difference", kinds[k].kind);
     CHECK(k == 1 || checksum_of("a.h5") == kinds[k].checksum, "%s: 0x%08x", kinds[k].kind, checksum_of("a.h5"));
   }
-  CHECK(temp_leftovers() == 0, "leftovers");
+  CHECK_EQ(temp_leftovers(), 0);
 }
 
 static void test_prefix(void)
@@ -73,7 +73,8 @@ static void test_prefix(void)
     shoal_split s = i < 20 ? SHOAL_TRAIN : SHOAL_TEST;
     CHECK_OK(shoal_dataset_read(a, s, i % 20, x, &y));
     CHECK_OK(shoal_dataset_read(b, s, i % 20, z, &v));
-    CHECK(y == v && memcmp(x, z, IMAGE) == 0, "sample %d depends on the size of the set", (int)i);
+    CHECK_EQ(y, v, "sample %d depends on the size of the set", (int)i);
+    CHECK_BYTES(x, z, IMAGE, "sample %d depends on the size of the set", (int)i);
   }
   shoal_dataset_close(a);
   shoal_dataset_close(b);
@@ -99,7 +100,8 @@ static void test_refused(void)
   shoal_synth_defaults("blobs", &a);
   a.noise = -1;
   CHECK_REFUSED(shoal_data_synth(&a, temp_path("x.h5")), SHOAL_ERR_ARG, "noise is -1");
-  CHECK(!shoal_path_exists(temp_path("x.h5")) && temp_leftovers() == 0, "nothing is left");
+  CHECK(!shoal_path_exists(temp_path("x.h5")), "nothing is left");
+  CHECK_EQ(temp_leftovers(), 0);
 }
 
 /* ---- learning ---- */
@@ -188,8 +190,8 @@ static void test_learnable(void)
       }
       near += nearest == b->y[i];
     }
-  CHECK(right > 0.95 * n, "the mlp gets %d of %d right", right, n);
-  CHECK(near < 0.85 * n, "the nearest class mean gets %d of %d right: too easy", near, n);
+  CHECK_GT(right, 0.95 * n, "the mlp gets %d of %d right", right, n);
+  CHECK_LT(near, 0.85 * n, "the nearest class mean gets %d of %d right: too easy", near, n);
   fprintf(stderr, "glyphs: mlp %.1f %%, nearest class mean %.1f %%\n", 100.0 * right / n, 100.0 * near / n);
   shoal_loader_destroy(train);
   shoal_loader_destroy(test);

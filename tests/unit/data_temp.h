@@ -34,7 +34,8 @@ static inline void write_set(const char *path, shoal_data_kind kind, shoal_shape
   shoal_data_writer *w = NULL;
   size_t bytes = (size_t)shoal_shape_count(&sample) * (size_t)x_bytes;
   void *x = malloc(bytes);
-  REQUIRE(x && shoal_data_writer_create(path, &spec, &w) == SHOAL_OK, "making %s", path);
+  REQUIRE(x, "making %s", path);
+  REQUIRE(shoal_data_writer_create(path, &spec, &w) == SHOAL_OK, "making %s", path);
   for (uint64_t i = 0; i < train + test; i++) {
     int32_t y = 0;
     fill(i, x, &y);

@@ -13,17 +13,28 @@ static void round_trip(shoal_h5 file)
   shoal_h5_facts f;
   CHECK_OK(shoal_h5_write(file, "/model/layer0/w", SHOAL_F32, 2, dims, w));
   CHECK_OK(shoal_h5_look(file, "model/layer0/w", &f));
-  CHECK(f.ndim == 2 && f.dims[0] == 2 && f.dims[1] == 3 && f.class == SHOAL_H5_FLOAT && f.size == 4, "shape");
-  CHECK(f.exact && f.type == SHOAL_F32 && f.offset != SHOAL_H5_NO_OFFSET && !f.chunk[0] && !f.filters[0], "storage");
+  CHECK_EQ(f.ndim, 2);
+  CHECK_EQ(f.dims[0], 2);
+  CHECK_EQ(f.dims[1], 3);
+  CHECK_EQ(f.class, SHOAL_H5_FLOAT);
+  CHECK_EQ(f.size, 4);
+  CHECK(f.exact);
+  CHECK_EQ(f.type, SHOAL_F32);
+  CHECK_NE(f.offset, SHOAL_H5_NO_OFFSET);
+  CHECK(!f.chunk[0]);
+  CHECK(!f.filters[0]);
   CHECK_OK(shoal_h5_read(file, "/model/layer0/w", SHOAL_F64, 6, back));
-  for (int i = 0; i < 6; i++) CHECK(back[i] == i + 1, "element %d is %g", i, back[i]);
+  for (int i = 0; i < 6; i++) CHECK_EQ(back[i], i + 1, "element %d is %g", i, back[i]);
 
   int64_t step = INT64_MAX, got = 0;
   CHECK_OK(shoal_h5_write(file, "step", SHOAL_I64, 0, NULL, &step));
   CHECK_OK(shoal_h5_read(file, "step", SHOAL_I64, 1, &got));
-  CHECK(got == step, "scalar");
+  CHECK_EQ(got, step);
   CHECK_OK(shoal_h5_look(file, "step", &f));
-  CHECK(f.ndim == 0 && f.class == SHOAL_H5_INTEGER && f.has_sign && f.size == 8, "scalar shape");
+  CHECK_EQ(f.ndim, 0, "scalar shape");
+  CHECK_EQ(f.class, SHOAL_H5_INTEGER);
+  CHECK(f.has_sign);
+  CHECK_EQ(f.size, 8);
 
   uint64_t none = 0;
   CHECK_OK(shoal_h5_write(file, "empty", SHOAL_U8, 1, &none, NULL));
@@ -63,19 +74,20 @@ static void attributes(shoal_h5 file)
   CHECK_OK(shoal_h5_put_string(file, "config", "first"));
   CHECK_OK(shoal_h5_put_string(file, "config", longest)); /* replaces; longer than an attribute of the old format */
   CHECK_OK(shoal_h5_get_string(file, "config", &text));
-  CHECK(text && strcmp(text, longest) == 0, "long text");
+  CHECK_STR(text, longest, "long text");
   free(text);
   CHECK_OK(shoal_h5_put_string(file, "none", ""));
   CHECK_OK(shoal_h5_get_string(file, "none", &text));
-  CHECK(text[0] == '\0', "empty text");
+  CHECK_STR(text, "", "empty text");
   free(text);
   CHECK_OK(shoal_h5_put_i64(file, "step", INT64_MIN));
   CHECK_OK(shoal_h5_get_i64(file, "step", &i));
-  CHECK(i == INT64_MIN, "integer");
+  CHECK_EQ(i, INT64_MIN);
   CHECK_OK(shoal_h5_put_f64s(file, "mean", 3, three));
   CHECK_OK(shoal_h5_get_f64s(file, "mean", 3, back));
-  CHECK(memcmp(three, back, sizeof back) == 0, "numbers");
-  CHECK(shoal_h5_has_attribute(file, "mean") && !shoal_h5_has_attribute(file, "std"), "presence");
+  CHECK_BYTES(three, back, sizeof back);
+  CHECK(shoal_h5_has_attribute(file, "mean"));
+  CHECK(!shoal_h5_has_attribute(file, "std"));
   CHECK_REFUSED(shoal_h5_get_i64(file, "mean", &i), SHOAL_ERR_IO, "@mean");
   CHECK_REFUSED(shoal_h5_get_i64(file, "config", &i), SHOAL_ERR_IO, "is not an integer");
   CHECK_REFUSED(shoal_h5_get_f64s(file, "mean", 2, back), SHOAL_ERR_IO, "has 3 values, 2 are expected");
@@ -98,9 +110,9 @@ static void foreign_attributes(shoal_h5 file)
   hid_t b = H5Acreate2(file.id, "small", H5T_STD_U8BE, row, H5P_DEFAULT, H5P_DEFAULT);
   H5Awrite(b, H5T_NATIVE_UINT8, &small);
   CHECK_OK(shoal_h5_get_string(file, "padded", &text));
-  CHECK(text && strcmp(text, "cifar") == 0, "padded text is '%s'", text);
+  CHECK_STR(text, "cifar");
   CHECK_OK(shoal_h5_get_i64(file, "small", &i));
-  CHECK(i == 7, "small integer");
+  CHECK_EQ(i, 7, "small integer");
   free(text);
   H5Aclose(a);
   H5Aclose(b);
@@ -132,7 +144,7 @@ static void silence(shoal_h5 file)
   long n = ftell(stderr);
   dup2(kept, 2);
   close(kept);
-  CHECK(n == 0, "%ld bytes on stderr", n);
+  CHECK_EQ(n, 0);
 }
 
 /* Equal contents give equal bytes: no time stamps. */
@@ -153,8 +165,8 @@ static void same_bytes(void)
     fclose(f);
     if (i == 0) sleep(1); /* time stamps count in seconds */
   }
-  CHECK(n[0] == n[1] && memcmp(text[0], text[1], n[0]) == 0, "two files of the same contents differ");
-  CHECK(text[0][8] == 0, "superblock version %d is not the earliest", text[0][8]);
+  if (CHECK_EQ(n[0], n[1], "two files of the same contents differ")) CHECK_BYTES(text[0], text[1], n[0]);
+  CHECK_EQ(text[0][8], 0);
 }
 
 int main(void)

@@ -73,9 +73,10 @@ static void check_note(const char *answer)
   char text[4096];
   slurp("out", text);
   char *end = strchr(text, '\n');
-  CHECK(strstr(text, "without a file lock") && strstr(text, answer) && strstr(text, "HDF5_USE_FILE_LOCKING") && end &&
-            end[1] == '\0',
-        "not one clear line: \"%s\"", text);
+  CHECK_HAS(text, "without a file lock", "not one clear line");
+  CHECK_HAS(text, answer);
+  CHECK_HAS(text, "HDF5_USE_FILE_LOCKING");
+  if (CHECK(end)) CHECK_EQ(end[1], '\0');
 }
 
 static void broken_locks(const char *self, const char *shim, const char *path)
@@ -100,10 +101,10 @@ static void broken_locks(const char *self, const char *shim, const char *path)
                           cases[i].wish ? "HDF5_USE_FILE_LOCKING" : NULL,
                           cases[i].wish,
                           NULL };
-    CHECK(start(self, "write", temp_path("new.h5"), env) == 0, "writing with errno %s", cases[i].number);
-    CHECK(lock_calls() == 0, "writing asked for a lock %ld times", lock_calls());
-    CHECK(start(self, "read", path, env) == 0, "reading with errno %s", cases[i].number);
-    CHECK(lock_calls() > 0, "the shim was not used");
+    CHECK_EQ(start(self, "write", temp_path("new.h5"), env), 0, "writing with errno %s", cases[i].number);
+    CHECK_EQ(lock_calls(), 0);
+    CHECK_EQ(start(self, "read", path, env), 0, "reading with errno %s", cases[i].number);
+    CHECK_GT(lock_calls(), 0, "the shim was not used");
     check_note(cases[i].answer);
   }
 }
@@ -113,9 +114,10 @@ static void locks_switched_off(const char *self, const char *shim, const char *p
   char text[4096];
   unlink(temp_path("calls"));
   const char *env[] = { "LD_PRELOAD", shim, "NOLOCK_LOG", temp_path("calls"), "HDF5_USE_FILE_LOCKING", "FALSE", NULL };
-  CHECK(start(self, "read", path, env) == 0, "reading with locks off");
+  CHECK_EQ(start(self, "read", path, env), 0, "reading with locks off");
   slurp("out", text);
-  CHECK(lock_calls() == 0 && text[0] == '\0', "%ld calls, said \"%s\"", lock_calls(), text);
+  CHECK_EQ(lock_calls(), 0, "said \"%s\"", text);
+  CHECK_STR(text, "", "said \"%s\"", text);
 }
 
 /* Eight readers while somebody else holds the file. */
@@ -131,10 +133,11 @@ static void held_elsewhere(const char *self, const char *path)
     if (write(ready[1], &c, 1) == 1) pause();
     _exit(0);
   }
-  CHECK(read(ready[0], &c, 1) == 1 && c == 'y', "the holder has its lock");
+  CHECK_EQ(read(ready[0], &c, 1), 1, "the holder has its lock");
+  CHECK_EQ(c, 'y');
   const char *none[] = { NULL };
   for (int i = 0; i < 8; i++) {
-    CHECK(start(self, "read", path, none) == 0, "reader %d", i);
+    CHECK_EQ(start(self, "read", path, none), 0, "reader %d", i);
     check_note("Resource temporarily unavailable");
   }
   kill(holder, SIGKILL);
@@ -148,9 +151,9 @@ static void own_writer(const char *self)
 {
   char text[4096];
   const char *none[] = { NULL };
-  CHECK(start(self, "both", temp_path("both.h5"), none) == 0, "reading what is being written");
+  CHECK_EQ(start(self, "both", temp_path("both.h5"), none), 0, "reading what is being written");
   slurp("out", text);
-  CHECK(text[0] == '\0', "said \"%s\"", text);
+  CHECK_STR(text, "", "said \"%s\"", text);
 }
 
 static int write_and_read(const char *path)

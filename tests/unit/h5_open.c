@@ -30,13 +30,14 @@ int main(void)
   CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "not an HDF5 file");
 
   make_good(bad);
-  CHECK(stat(bad, &s) == 0 && s.st_size > 16384, "size");
+  CHECK_EQ(stat(bad, &s), 0);
+  CHECK_GT(s.st_size, 16384);
   char want[100];
   snprintf(want, sizeof want, "it is cut off, %lld of %lld bytes", (long long)s.st_size - 1024, (long long)s.st_size);
-  CHECK(truncate(bad, s.st_size - 1024) == 0, "truncate");
+  CHECK_EQ(truncate(bad, s.st_size - 1024), 0);
   CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, want);
   CHECK_REFUSED(shoal_h5_append(bad, &file), SHOAL_ERR_IO, want);
-  CHECK(truncate(bad, 40) == 0, "truncate");
+  CHECK_EQ(truncate(bad, 40), 0);
   CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "cut off, only 40 bytes");
   temp_write(
       bad,

@@ -23,7 +23,7 @@ static void check_rows(shoal_h5_table *t, uint64_t first, uint64_t n)
   memset(got, 0xff, sizeof got);
   fill(first, n, want);
   CHECK_OK(shoal_h5_table_read(t, first, n, got));
-  CHECK(memcmp(got, want, n * ROW * sizeof *got) == 0, "rows %d to %d", (int)first, (int)(first + n) - 1);
+  CHECK_BYTES(got, want, n * ROW * sizeof *got, "rows %d to %d", (int)first, (int)(first + n) - 1);
   CHECK(n == ROWS || got[n * ROW] == 0xffff, "and not one element more");
 }
 
@@ -39,7 +39,7 @@ static void write_samples(shoal_h5 file, const char *name, bool through)
     fill(at, n, x);
     CHECK_OK(shoal_h5_table_append(t, n, x));
   }
-  CHECK(shoal_h5_table_rows(t) == ROWS, "%d rows", (int)shoal_h5_table_rows(t));
+  CHECK_EQ(shoal_h5_table_rows(t), ROWS);
   check_rows(t, 500, 30); /* while it is open for writing */
   CHECK_OK(shoal_h5_table_finish(t));
 }
@@ -51,9 +51,9 @@ static void check_form(const char *path, const char *name, int want_ndim, const 
         space = H5Dget_space(set);
   hsize_t dims[8], most[8];
   int ndim = H5Sget_simple_extent_dims(space, dims, most);
-  CHECK(ndim == want_ndim, "%s has %d dimensions", name, ndim);
+  CHECK_EQ(ndim, want_ndim, "%s has %d dimensions", name, ndim);
   for (int i = 0; i < ndim && i < want_ndim; i++)
-    CHECK(dims[i] == want[i], "dimension %d of %s is %d", i, name, (int)dims[i]);
+    CHECK_EQ(dims[i], want[i], "dimension %d of %s is %d", i, name, (int)dims[i]);
   CHECK(ndim < 1 || (most[0] == H5S_UNLIMITED) == grows, "%s grows or not", name);
   H5Sclose(space);
   H5Dclose(set);
@@ -82,12 +82,15 @@ static void samples(const char *path)
     CHECK_REFUSED(shoal_h5_table_read(t, UINT64_MAX, 2, x), SHOAL_ERR_ARG, "has 1000 rows");
     CHECK_REFUSED(shoal_h5_table_append(t, 1, x), SHOAL_ERR_IO, "cannot write /deep/x in");
     CHECK_OK(shoal_h5_table_facts(t, &f));
-    CHECK(f.exact && f.type == SHOAL_U16 && f.chunk[0] == 7 && f.chunk[2] == 3 && f.offset == SHOAL_H5_NO_OFFSET,
-          "facts");
+    CHECK(f.exact);
+    CHECK_EQ(f.type, SHOAL_U16);
+    CHECK_EQ(f.chunk[0], 7);
+    CHECK_EQ(f.chunk[2], 3);
+    CHECK_EQ(f.offset, SHOAL_H5_NO_OFFSET);
     shoal_h5_table_close(t);
     REQUIRE(shoal_h5_table_open(file, "deep/x", &(shoal_h5_row){ SHOAL_F64 }, &t) == SHOAL_OK, "open");
     CHECK_OK(shoal_h5_table_read(t, 20, 1, as_double));
-    CHECK(as_double[5] == 20 * ROW + 5, "converted: %g", as_double[5]);
+    CHECK_EQ(as_double[5], 20 * ROW + 5);
     shoal_h5_close(file);
     shoal_h5_table_close(t); /* after its file */
   }
@@ -114,19 +117,20 @@ static void contiguous(const char *path)
   CHECK_OK(shoal_h5_table_append(t, 1, &x[7]));
   CHECK_OK(shoal_h5_table_finish(t));
   REQUIRE(shoal_h5_table_create(file, "none", &(shoal_h5_row){ SHOAL_F32 }, &empty, &t) == SHOAL_OK, "empty");
-  CHECK(shoal_h5_table_offset(t) == SHOAL_H5_NO_OFFSET, "no bytes, no place");
+  CHECK_EQ(shoal_h5_table_offset(t), SHOAL_H5_NO_OFFSET, "no bytes, no place");
   CHECK_OK(shoal_h5_table_finish(t));
   CHECK_OK(shoal_h5_read(file, "ten", SHOAL_I64, 10, got));
   x[9] = -9;
-  CHECK(memcmp(got, x, sizeof x) == 0, "ten in two appends and one put");
+  CHECK_BYTES(got, x, sizeof x, "ten in two appends and one put");
   CHECK_OK(shoal_h5_read(file, "one", SHOAL_I64, 1, got));
-  CHECK(got[0] == 7, "scalar is %d", (int)got[0]);
+  CHECK_EQ(got[0], 7);
   shoal_h5_close(file);
   check_form(path, "ten", 1, (hsize_t[]){ 10 }, false);
   check_form(path, "none", 2, (hsize_t[]){ 0, 3 }, false);
   FILE *f = fopen(path, "rb");
-  CHECK(fseek(f, (long)offset, SEEK_SET) == 0 && fread(got, sizeof *got, 10, f) == 10, "the bytes");
-  CHECK(memcmp(got, x, sizeof x) == 0, "stand where the offset says");
+  CHECK_EQ(fseek(f, (long)offset, SEEK_SET), 0, "the bytes");
+  CHECK_EQ(fread(got, sizeof *got, 10, f), 10);
+  CHECK_BYTES(got, x, sizeof x, "stand where the offset says");
   fclose(f);
 }
 
@@ -146,14 +150,15 @@ static void sizes(const char *path)
   CHECK_REFUSED(shoal_h5_table_create(file, "a", &f64, &high, &t), SHOAL_ERR_ARG, "63 bits");
   CHECK_REFUSED(shoal_h5_table_create(file, "a", &f64, &many, &t), SHOAL_ERR_ARG, "9 dimensions");
   CHECK_REFUSED(shoal_h5_table_create(file, "a", &f64, &chunked_scalar, &t), SHOAL_ERR_ARG, "0 dimensions");
-  CHECK(!t && !shoal_h5_exists(file, "a"), "nothing was made");
+  CHECK(!t, "nothing was made");
+  CHECK(!shoal_h5_exists(file, "a"));
   REQUIRE(shoal_h5_table_create(file, "a", &f64, &two, &t) == SHOAL_OK, "create");
   CHECK_OK(shoal_h5_table_append(t, 2, x));
   CHECK_REFUSED(shoal_h5_table_append(t, UINT64_MAX, x), SHOAL_ERR_ARG, "which has 2");
   CHECK_REFUSED(shoal_h5_table_append(t, UINT64_C(1) << 60, x), SHOAL_ERR_ARG, "which has 2");
   CHECK_REFUSED(shoal_h5_table_append(t, (UINT64_C(1) << 60) - 2, x), SHOAL_ERR_ARG, "which has 2");
   CHECK_REFUSED(shoal_h5_table_put(t, 3, 1, x), SHOAL_ERR_ARG, "at row 3");
-  CHECK(shoal_h5_table_rows(t) == 2, "rows");
+  CHECK_EQ(shoal_h5_table_rows(t), 2);
   CHECK_REFUSED(shoal_h5_table_create(file, "a", &f64, &two, &(shoal_h5_table *){ NULL }), SHOAL_ERR_IO,
                 "cannot create /a in");
   shoal_h5_table_close(t);
@@ -196,17 +201,22 @@ static void structs(const char *path)
   }
   r.t = 77;
   CHECK_OK(shoal_h5_table_put(t, 3, 1, &r)); /* over one that is there */
-  CHECK(shoal_h5_table_rows(t) == 5, "%d rows", (int)shoal_h5_table_rows(t));
+  CHECK_EQ(shoal_h5_table_rows(t), 5);
   shoal_h5_table_close(t);
   shoal_h5_close(file);
 
   REQUIRE(shoal_h5_append(path, &file) == SHOAL_OK, "append");
   REQUIRE(shoal_h5_table_open(file, "new", &(shoal_h5_row){ .members = &whole }, &t) == SHOAL_OK, "open");
   CHECK_OK(shoal_h5_table_read(t, 2, 3, got));
-  CHECK(got[0].t == 2 && got[1].t == 77 && got[2].t == 4 && got[2].a == -5 && got[2].flags[2] == 3, "members");
-  CHECK(strcmp(got[0].host, "node2") == 0 && strcmp(got[1].host, "node4") == 0, "text");
+  CHECK_EQ(got[0].t, 2);
+  CHECK_EQ(got[1].t, 77);
+  CHECK_EQ(got[2].t, 4);
+  CHECK_EQ(got[2].a, -5);
+  CHECK_EQ(got[2].flags[2], 3);
+  CHECK_STR(got[0].host, "node2");
+  CHECK_STR(got[1].host, "node4");
   CHECK_OK(shoal_h5_table_append(t, 1, &r));
-  CHECK(shoal_h5_table_rows(t) == 6, "a file of before grows");
+  CHECK_EQ(shoal_h5_table_rows(t), 6, "a file of before grows");
   shoal_h5_table_close(t);
   CHECK_REFUSED(shoal_h5_table_open(file, "old", &(shoal_h5_row){ .members = &whole }, &t), SHOAL_ERR_IO, "/old in ");
   CHECK_REFUSED(shoal_h5_table_open(file, "old", &(shoal_h5_row){ .members = &whole }, &t), SHOAL_ERR_IO,
@@ -214,7 +224,8 @@ static void structs(const char *path)
   REQUIRE(shoal_h5_table_open(file, "old", &(shoal_h5_row){ .members = &optional }, &t) == SHOAL_OK, "optional");
   strcpy(got[0].host, "kept");
   CHECK_OK(shoal_h5_table_read(t, 0, 1, got));
-  CHECK(got[0].a == -5 && strcmp(got[0].host, "kept") == 0, "what the file lacks is left alone: %s", got[0].host);
+  CHECK_EQ(got[0].a, -5, "what the file lacks is left alone");
+  CHECK_STR(got[0].host, "kept");
   shoal_h5_table_close(t);
   CHECK_OK(shoal_h5_write(file, "plain", SHOAL_F32, 0, NULL, &(float){ 1 }));
   CHECK_REFUSED(shoal_h5_table_open(file, "plain", &(shoal_h5_row){ .members = &whole }, &t), SHOAL_ERR_IO,
@@ -239,7 +250,7 @@ static void texts(const char *path)
   REQUIRE(shoal_h5_table_open(file, "ops", &text, &t) == SHOAL_OK, "open");
   CHECK_OK(shoal_h5_table_read(t, 0, 4, out));
   for (int i = 0; i < 4; i++) {
-    CHECK(out[i] && strcmp(out[i], in[i]) == 0, "text %d: %s", i, out[i]);
+    CHECK_STR(out[i], in[i], "text %d", i);
     free(out[i]);
   }
   shoal_h5_table_close(t);
@@ -268,10 +279,10 @@ static void abandoned(const char *path)
   shoal_h5_discard(file);
   REQUIRE(shoal_h5_open(path, &file) == SHOAL_OK, "open what the flush left");
   REQUIRE(shoal_h5_table_open(file, "x", &(shoal_h5_row){ SHOAL_U64 }, &t) == SHOAL_OK, "open");
-  CHECK(shoal_h5_table_rows(t) == N, "%d rows", (int)shoal_h5_table_rows(t));
-  CHECK(shoal_h5_table_read_sound(t, 100, N, got) == N - 100 && memcmp(got, x + 100, (N - 100) * sizeof *x) == 0,
-        "all of them are sound");
-  CHECK(shoal_h5_table_read_sound(t, N, 1, got) == 0, "and no more");
+  CHECK_EQ(shoal_h5_table_rows(t), N);
+  CHECK_EQ(shoal_h5_table_read_sound(t, 100, N, got), N - 100, "all of them are sound");
+  CHECK_BYTES(got, x + 100, (N - 100) * sizeof *x);
+  CHECK_EQ(shoal_h5_table_read_sound(t, N, 1, got), 0, "and no more");
   shoal_h5_table_close(t);
   shoal_h5_close(file);
 }
@@ -308,10 +319,11 @@ static void damaged(const char *path)
   REQUIRE(shoal_h5_table_open(again, "x", &(shoal_h5_row){ SHOAL_U64 }, &t) == SHOAL_OK, "open");
   shoal_error_put(&(shoal_error){ .code = SHOAL_OK });
   uint64_t sound = shoal_h5_table_read_sound(t, 0, N, got);
-  CHECK(sound == 3 * CHUNK && memcmp(got, x, sound * sizeof *x) == 0, "%d rows are sound", (int)sound);
+  if (CHECK_EQ(sound, 3 * CHUNK)) CHECK_BYTES(got, x, sound * sizeof *x);
   sound = shoal_h5_table_read_sound(t, 4 * CHUNK, N, got);
-  CHECK(sound == 4 * CHUNK && got[0] == x[4 * CHUNK], "%d rows behind it are", (int)sound);
-  CHECK(!check_error()[0], "and that is no error: %s", check_error());
+  CHECK_EQ(sound, 4 * CHUNK);
+  CHECK_EQ(got[0], x[4 * CHUNK]);
+  CHECK_STR(check_error(), "", "and that is no error");
   CHECK_REFUSED(shoal_h5_table_read(t, 0, N, got), SHOAL_ERR_IO, "cannot read rows 0 to 4095 of /x in");
   shoal_h5_table_close(t);
   shoal_h5_close(again);
@@ -328,23 +340,28 @@ static void drafts(const char *path)
   shoal_h5_draft_discard(&d); /* one that never was */
   temp_write(path, "older", 5);
   REQUIRE(shoal_h5_draft_open(&d, path, 100) == SHOAL_OK, "open");
-  CHECK(stat(d.tmp, &s) == 0 && s.st_blocks > 0, "the temporary stands, with space of its own");
+  CHECK_EQ(stat(d.tmp, &s), 0, "the temporary stands, with space of its own");
+  CHECK_GT(s.st_blocks, 0);
   CHECK_REFUSED(shoal_h5_read(d.file, "x", SHOAL_I64, 1, &v), SHOAL_ERR_IO, strrchr(path, '/'));
   CHECK_REFUSED(shoal_h5_draft_reserve(&d, "too much", UINT64_C(1) << 50, 0), SHOAL_ERR_IO,
                 "cannot write too much into ");
   char *tmp = strdup(d.tmp);
   shoal_h5_draft_discard(&d);
-  CHECK(access(tmp, F_OK) != 0 && stat(path, &s) == 0 && s.st_size == 5, "gone, and the older file is as it was");
+  CHECK_NE(access(tmp, F_OK), 0, "gone, and the older file is as it was");
+  CHECK_EQ(stat(path, &s), 0);
+  CHECK_EQ(s.st_size, 5);
   REQUIRE(shoal_h5_draft_open(&d, path, 0) == SHOAL_OK, "open");
   CHECK_OK(shoal_h5_draft_reserve(&d, "x", 8, 0));
   CHECK_OK(shoal_h5_write(d.file, "x", SHOAL_I64, 0, NULL, &(int64_t){ 12 }));
   CHECK_OK(shoal_h5_draft_close(&d));
   CHECK_OK(shoal_h5_draft_commit(&d));
   shoal_h5_draft_discard(&d);
-  CHECK(access(tmp, F_OK) != 0, "no temporary");
-  CHECK(stat(path, &s) == 0 && s.st_blocks * 512 <= s.st_size + 4096, "the space not used went back");
+  CHECK_NE(access(tmp, F_OK), 0, "no temporary");
+  CHECK_EQ(stat(path, &s), 0, "the space not used went back");
+  CHECK_LE(s.st_blocks * 512, s.st_size + 4096);
   REQUIRE(shoal_h5_open(path, &file) == SHOAL_OK, "open");
-  CHECK(shoal_h5_read(file, "x", SHOAL_I64, 1, &v) == SHOAL_OK && v == 12, "x is %d", (int)v);
+  CHECK_OK(shoal_h5_read(file, "x", SHOAL_I64, 1, &v));
+  CHECK_EQ(v, 12);
   shoal_h5_close(file);
   free(tmp);
   CHECK_REFUSED(shoal_h5_draft_open(&d, temp_path("no/such/folder.h5"), 0), SHOAL_ERR_IO, "No such file or directory");

@@ -46,7 +46,9 @@ static inline void temp_make(void)
 static inline void temp_write(const char *path, const void *data, size_t n)
 {
   FILE *f = fopen(path, "wb");
-  REQUIRE(f && fwrite(data, 1, n, f) == n && fclose(f) == 0, "writing %s", path);
+  REQUIRE(f, "writing %s", path);
+  REQUIRE(fwrite(data, 1, n, f) == n, "writing %s", path);
+  REQUIRE(fclose(f) == 0, "writing %s", path);
 }
 
 /* CHECK_REFUSED(call, code, "words"): the call fails with that code and one line that holds the words. */

@@ -105,7 +105,7 @@ static void check(const char *backend, const char *name, shoal_model *m, shoal_p
   counting = 0;
   printf("%-4s %-10s %-10s: %ld allocations of our own, %ld in libraries\n", backend, name,
          mode == SHOAL_PLAN_TRAIN ? "training" : "evaluation", own, foreign);
-  CHECK(own == 0, "%s %s: %ld", backend, name, own);
+  CHECK_EQ(own, 0, "%s %s", backend, name);
   CHECK(foreign == 0 || strcmp(backend, "cpu") == 0, "%s %s: %ld in libraries", backend, name, foreign);
   shoal_optim_destroy(o);
   rig_close(&r);
@@ -139,7 +139,8 @@ int main(void)
   counting = 0;
   free(p);
   free(q);
-  CHECK(own == 1 && foreign == 1, "%ld and %ld", own, foreign);
+  CHECK_EQ(own, 1);
+  CHECK_EQ(foreign, 1);
   return check_done();
 }
 #endif

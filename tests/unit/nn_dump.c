@@ -93,7 +93,7 @@ static void put_activations(writer *w, const rig *r, shoal_model *m, const float
   memcpy(all.params->w, start_w, m->weights * sizeof *start_w);
   rig_forward(&all);
   float *again = rig_output(&all, m->nodes - 1);
-  CHECK(memcmp(again, logits, (size_t)(r->batch * m->classes) * sizeof *again) == 0, "other logits with outputs kept");
+  CHECK_BYTES(again, logits, (size_t)(r->batch * m->classes) * sizeof *again, "other logits with outputs kept");
   free(again);
   for (int i = 0; i < m->nodes; i++) {
     if (!m->node[i].keep) continue;
@@ -156,7 +156,8 @@ int main(int argc, char **argv)
   snprintf(path, sizeof path, "%s/index.txt", argv[4]);
   REQUIRE(w.index = fopen(path, "w"), "%s", path);
   dump(&w, &r, m, atoi(argv[3]));
-  CHECK(fclose(w.data) == 0 && fclose(w.index) == 0, "close");
+  CHECK_EQ(fclose(w.data), 0);
+  CHECK_EQ(fclose(w.index), 0);
   rig_close(&r);
   shoal_model_destroy(m);
   return check_done();

@@ -38,7 +38,9 @@ static shoal_product product_of(const shoal_model *m, const shoal_model *f)
 static void set_factors(const shoal_product *p, const float *full_w, float *w)
 {
   const shoal_param *a = p->rows >= p->cols ? p->left : p->right, *b = p->rows >= p->cols ? p->right : p->left;
-  CHECK(a->factor == 'a' && b->factor == 'b' && p->rank == SHOAL_MIN(p->rows, p->cols), "%s", p->weight->name);
+  CHECK_EQ(a->factor, 'a', "%s", p->weight->name);
+  CHECK_EQ(b->factor, 'b', "%s", p->weight->name);
+  CHECK_EQ(p->rank, SHOAL_MIN(p->rows, p->cols), "%s", p->weight->name);
   memcpy(w + a->offset, full_w + p->weight->offset, p->weight->count * sizeof *w);
   for (int64_t i = 0; i < p->rank; i++)
     for (int64_t j = 0; j < p->rank; j++) w[b->offset + (size_t)(i * p->rank + j)] = i == j;
@@ -65,10 +67,11 @@ static void check_exact(const char *backend, const shoal_model *m, const char *n
   int64_t rows = w->shape.dim[0], rank = SHOAL_MIN(rows, (int64_t)w->count / rows);
   shoal_model *f = factor(m, name, rank, chain, SHOAL_TRAIN_BOTH);
   shoal_product p = product_of(m, f);
-  CHECK(p.weight == w && f->weights == m->weights + (size_t)(rank * rank) && f->params == m->params + 1, "%s: %zu",
-        name, f->weights);
-  CHECK(f->trainable == f->weights, "%s", name);
-  CHECK(SHOAL_MIN(p.left->offset, p.right->offset) == w->offset, "%s: the factors take the weight's place", name);
+  CHECK(p.weight == w, "%s", name);
+  CHECK_EQ(f->weights, m->weights + (size_t)(rank * rank), "%s", name);
+  CHECK_EQ(f->params, m->params + 1, "%s", name);
+  CHECK_EQ(f->trainable, f->weights, "%s", name);
+  CHECK_EQ(SHOAL_MIN(p.left->offset, p.right->offset), w->offset, "%s: the factors take the weight's place", name);
   rig full, part;
   rig_open(&full, backend, m, 4, SHOAL_PLAN_TRAIN);
   rig_open(&part, backend, f, 4, SHOAL_PLAN_TRAIN);
@@ -78,11 +81,11 @@ static void check_exact(const char *backend, const shoal_model *m, const char *n
   rig_step(&part);
   float *a = rig_output(&full, m->nodes - 1), *b = rig_output(&part, f->nodes - 1);
   double error = rig_difference(b, a, (size_t)(4 * m->classes));
-  CHECK(error <= bound, "%s on %s: outputs differ by %g", name, backend, error);
+  CHECK_LE(error, bound, "%s on %s", name, backend);
   /* B = I: dA is dW */
   const shoal_param *pa = p.left->factor == 'a' ? p.left : p.right;
   error = rig_difference(part.params->g + pa->offset, full.params->g + w->offset, w->count);
-  CHECK(error <= bound, "%s on %s: dA differs by %g", name, backend, error);
+  CHECK_LE(error, bound, "%s on %s", name, backend);
   check_others(m, f, w, full.params->g, part.params->g, bound);
   free(a);
   free(b);
@@ -98,24 +101,24 @@ static void check_version(const shoal_model *m)
   shoal_product p = product_of(m, f);
   rig r;
   rig_open(&r, "ref", f, 2, SHOAL_PLAN_EVAL);
-  CHECK(f->products == m->weights, "room for products");
+  CHECK_EQ(f->products, m->weights, "room for products");
   double before = rig_forward(&r);
   shoal_score s = { 0 };
   for (size_t i = 0; i < p.left->count; i++) r.params->w[p.left->offset + i] *= 2;
   CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 0, &s));
-  CHECK(s.loss / 2 == before, "a product was made without a new version");
-  CHECK(rig_forward(&r) != before, "a new version was not seen");
+  CHECK_EQ(s.loss / 2, before, "a product was made without a new version");
+  CHECK_NE(rig_forward(&r), before, "a new version was not seen");
   for (int64_t i = 0; i < p.rows; i++)
     for (int64_t j = 0; j < p.cols; j++) {
       double sum = 0;
       for (int64_t k = 0; k < 2; k++)
         sum += (double)r.params->w[p.left->offset + (size_t)(i * 2 + k)] *
                r.params->w[p.right->offset + (size_t)(k * p.cols + j)];
-      CHECK(fabs(sum - r.params->products[p.weight->offset + (size_t)(i * p.cols + j)]) < 1e-6, "product");
+      CHECK_NEAR(sum, r.params->products[p.weight->offset + (size_t)(i * p.cols + j)], 1e-6);
     }
   float *room = r.params->products;
   r.params->products = NULL;
-  CHECK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 0, &s) == SHOAL_ERR_ARG, "no room for products");
+  CHECK_STATUS(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 0, &s), SHOAL_ERR_ARG, "no room for products");
   r.params->products = room;
   rig_close(&r);
   shoal_model_destroy(f);
@@ -130,7 +133,9 @@ static void check_start(bool chain)
   shoal_model_init(f, 5, w, NULL);
   shoal_product p = product_of(m, f);
   double square = 0, want = 1.0 / 3 / 96;
-  CHECK(p.rows == 64 && p.cols == 96 && p.rank == 24, "%lld x %lld", (long long)p.rows, (long long)p.cols);
+  CHECK_EQ(p.rows, 64);
+  CHECK_EQ(p.cols, 96);
+  CHECK_EQ(p.rank, 24);
   for (int64_t i = 0; i < p.rows; i++)
     for (int64_t j = 0; j < p.cols; j++) {
       double sum = 0;
@@ -139,10 +144,11 @@ static void check_start(bool chain)
       square += sum * sum;
     }
   square /= (double)(p.rows * p.cols);
-  CHECK(fabs(square - want) < 0.15 * want, "variance %g, want %g", square, want);
-  CHECK(p.left->full_id == -1 && p.left->decay && p.right->decay &&
-            p.left->factor_of == m->node[find_node(m, "fc2")].weight[0],
-        "factors");
+  CHECK_LT(fabs(square - want), 0.15 * want, "variance %g, want %g", square, want);
+  CHECK_EQ(p.left->full_id, -1);
+  CHECK(p.left->decay);
+  CHECK(p.right->decay);
+  CHECK_EQ(p.left->factor_of, m->node[find_node(m, "fc2")].weight[0]);
   free(w);
   shoal_model_destroy(m);
   shoal_model_destroy(f);
@@ -155,18 +161,18 @@ static void check_ranges(const shoal_model *f, const shoal_plan *plan)
   size_t n = shoal_plan_ranges(plan, &range), sum = 0;
   for (size_t i = 0; i < n; i++) {
     sum += range[i].count;
-    CHECK(range[i].offset + range[i].count <= f->trainable, "a range beyond what is trained");
+    CHECK_LE(range[i].offset + range[i].count, f->trainable, "a range beyond what is trained");
     for (size_t j = 0; j < i; j++)
       CHECK(range[i].offset >= range[j].offset + range[j].count || range[j].offset >= range[i].offset + range[i].count,
             "ranges overlap");
   }
-  CHECK(sum == f->trainable, "%zu of %zu are announced", sum, f->trainable);
+  CHECK_EQ(sum, f->trainable);
   size_t frozen = 0;
   for (int i = 0; i < f->params; i++) {
-    CHECK(f->param[i].frozen == (f->param[i].offset >= f->trainable), "%s", f->param[i].name);
+    CHECK_EQ(f->param[i].frozen, f->param[i].offset >= f->trainable, "%s", f->param[i].name);
     frozen += f->param[i].frozen ? f->param[i].count : 0;
   }
-  CHECK(f->trainable + frozen == f->weights, "%zu frozen", frozen);
+  CHECK_EQ(f->trainable + frozen, f->weights, "%zu frozen", frozen);
 }
 
 static void check_gradients(const shoal_model *m, const char *names, int64_t rank)
@@ -204,7 +210,7 @@ static void check_formula(const char *backend, const shoal_model *m, const char 
       for (int64_t k = 0; k < rank; k++) sum += (double)left[i * rank + k] * right[k * p.cols + j];
       full.params->w[p.weight->offset + (size_t)(i * p.cols + j)] = (float)sum;
     }
-  CHECK(fabs(rig_step(&full) - rig_step(&part)) < 1e-5, "%s: another loss", name);
+  CHECK_NEAR(rig_step(&full), rig_step(&part), 1e-5, "%s: another loss", name);
   const float *g = full.params->g + p.weight->offset;
   double worst = 0, largest = 0;
   for (int64_t k = 0; k < rank; k++) {
@@ -222,8 +228,8 @@ static void check_formula(const char *backend, const shoal_model *m, const char 
     }
   }
   double bound = strcmp(backend, "ref") == 0 ? 2e-6 : 1e-4;
-  CHECK(worst < bound * largest, "%s %s on %s: factors' gradients off by %g of %g", name, chain ? "chain" : "product",
-        backend, worst, largest);
+  CHECK_LT(worst, bound * largest, "%s %s on %s: factors' gradients off by %g of %g", name, chain ? "chain" : "product",
+           backend, worst, largest);
   check_others(m, f, p.weight, full.params->g, part.params->g, bound);
   rig_close(&full);
   rig_close(&part);
@@ -242,31 +248,29 @@ static void check_cost(void)
   int fc2 = find_node(m, "fc2"), fc1 = find_node(m, "fc1");
   shoal_model *f = factor(m, "fc2", 16, true, SHOAL_TRAIN_A);
   double own = shoal_model_macs(f) - shoal_model_macs(m) + 256 * 256;
-  CHECK(own == 16 * (256 + 256), "forward %g", own);
+  CHECK_EQ(own, 16 * (256 + 256));
   shoal_factoring chain = { 16, true }, product = { 16, false };
   double x = 32, sq = 256 * 256;
-  CHECK(shoal_factor_macs(m, fc2, 32, product, SHOAL_TRAIN_A) == 3 * x * sq + 2 * sq * 16, "product");
-  CHECK(shoal_factor_macs(m, fc2, 32, product, SHOAL_TRAIN_BOTH) == 3 * x * sq + 3 * sq * 16, "product, both");
-  CHECK(shoal_factor_macs(m, fc2, 32, chain, SHOAL_TRAIN_A) == x * 16 * (512 + 512 + 256), "chain");
+  CHECK_EQ(shoal_factor_macs(m, fc2, 32, product, SHOAL_TRAIN_A), 3 * x * sq + 2 * sq * 16);
+  CHECK_EQ(shoal_factor_macs(m, fc2, 32, product, SHOAL_TRAIN_BOTH), 3 * x * sq + 3 * sq * 16, "product, both");
+  CHECK_EQ(shoal_factor_macs(m, fc2, 32, chain, SHOAL_TRAIN_A), x * 16 * (512 + 512 + 256));
   /* fc1 [256, 64]: nobody wants its dx; A is the left factor */
-  CHECK(shoal_factor_macs(m, fc1, 32, chain, SHOAL_TRAIN_A) == x * 16 * (320 + 256), "first layer, A");
-  CHECK(shoal_factor_macs(m, fc1, 32, chain, SHOAL_TRAIN_B) == x * 16 * (320 + 256 + 64), "first layer, B");
+  CHECK_EQ(shoal_factor_macs(m, fc1, 32, chain, SHOAL_TRAIN_A), x * 16 * (320 + 256), "first layer, A");
+  CHECK_EQ(shoal_factor_macs(m, fc1, 32, chain, SHOAL_TRAIN_B), x * 16 * (320 + 256 + 64), "first layer, B");
   shoal_model_destroy(f);
   shoal_model_destroy(m);
   m = rig_model("resnet20", "", &SHOAL_SHAPE(3, 32, 32), 10);
   int conv = find_node(m, "layer2.0.conv1"); /* [32, 16, 3, 3], stride 2, 16 x 16 positions */
   f = factor(m, "layer2.0.conv1", 8, true, SHOAL_TRAIN_A);
   own = shoal_model_macs(f) - shoal_model_macs(m) + 256.0 * 32 * 144;
-  CHECK(own == 256.0 * 8 * (32 + 144), "forward %g", own);
+  CHECK_EQ(own, 256.0 * 8 * (32 + 144));
   x = 4 * 256; /* A is the right factor: 144 > 32 */
-  CHECK(shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A) == x * 16 * (2 * (32 + 144) + 144), "chain");
-  CHECK(shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_B) == x * 16 * (2 * (32 + 144) + 32), "chain");
+  CHECK_EQ(shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A), x * 16 * (2 * (32 + 144) + 144));
+  CHECK_EQ(shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_B), x * 16 * (2 * (32 + 144) + 32));
   chain.rank = product.rank = 32; /* full rank: the product is cheaper */
-  CHECK(shoal_factor_macs(m, conv, 4, product, SHOAL_TRAIN_A) < shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A),
-        "32");
+  CHECK_LT(shoal_factor_macs(m, conv, 4, product, SHOAL_TRAIN_A), shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A));
   chain.rank = product.rank = 4;
-  CHECK(shoal_factor_macs(m, conv, 4, product, SHOAL_TRAIN_A) > shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A),
-        "4");
+  CHECK_GT(shoal_factor_macs(m, conv, 4, product, SHOAL_TRAIN_A), shoal_factor_macs(m, conv, 4, chain, SHOAL_TRAIN_A));
   shoal_model_destroy(f);
   shoal_model_destroy(m);
 }
@@ -277,7 +281,7 @@ static shoal_status try_factor(const shoal_model *m, const char *name, int64_t r
   shoal_model *none = NULL;
   how[find_node(m, name)].rank = rank;
   shoal_status st = shoal_model_factor(m, how, SHOAL_TRAIN_BOTH, &none);
-  CHECK((st == SHOAL_OK) == (none != NULL), "%s", name);
+  CHECK_EQ(st == SHOAL_OK, none != NULL, "%s", name);
   shoal_model_destroy(none);
   return st;
 }
@@ -285,23 +289,24 @@ static shoal_status try_factor(const shoal_model *m, const char *name, int64_t r
 static void check_refusals(const shoal_model *m)
 {
   shoal_model *none = NULL;
-  CHECK(try_factor(m, "bn2", 1) == SHOAL_ERR_ARG, "a norm");
-  CHECK(try_factor(m, "fc1", 0) == SHOAL_OK, "nothing to do");
-  CHECK(try_factor(m, "fc1", -1) == SHOAL_ERR_ARG, "rank -1");
-  CHECK(try_factor(m, "fc1", 7) == SHOAL_ERR_ARG, "rank 7 of 6 x 45");
+  CHECK_STATUS(try_factor(m, "bn2", 1), SHOAL_ERR_ARG, "a norm");
+  CHECK_OK(try_factor(m, "fc1", 0), "nothing to do");
+  CHECK_STATUS(try_factor(m, "fc1", -1), SHOAL_ERR_ARG, "rank -1");
+  CHECK_STATUS(try_factor(m, "fc1", 7), SHOAL_ERR_ARG, "rank 7 of 6 x 45");
   shoal_model *f = factor(m, "fc1", 2, false, SHOAL_TRAIN_BOTH);
-  CHECK(try_factor(f, "fc1", 2) == SHOAL_ERR_ARG, "factored twice");
+  CHECK_STATUS(try_factor(f, "fc1", 2), SHOAL_ERR_ARG, "factored twice");
   const int64_t units[] = { 1 };
   const int64_t *keep[] = { units, NULL, NULL };
-  CHECK(shoal_model_narrow(f, (const int64_t *const[]){ NULL, units, NULL }, (const int64_t[]){ 0, 1, 0 }, NULL,
-                           &none) == SHOAL_ERR_UNSUPPORTED,
-        "narrowing the inputs of a product");
+  CHECK_STATUS(
+      shoal_model_narrow(f, (const int64_t *const[]){ NULL, units, NULL }, (const int64_t[]){ 0, 1, 0 }, NULL, &none),
+      SHOAL_ERR_UNSUPPORTED, "narrowing the inputs of a product");
   shoal_model *part = NULL; /* elsewhere it may be narrow, and be sliced */
   CHECK_OK(shoal_model_narrow(f, keep, (const int64_t[]){ 1, 0, 0 }, NULL, &part));
   shoal_model_destroy(part);
   CHECK_OK(shoal_model_slice(f, 2, 4, NULL, &part));
-  CHECK(part->node[0].kind == SHOAL_OP_FLATTEN && part->node[1].rank == 2 && part->products == f->products,
-        "slice of a factored model");
+  CHECK_EQ(part->node[0].kind, SHOAL_OP_FLATTEN, "slice of a factored model");
+  CHECK_EQ(part->node[1].rank, 2);
+  CHECK_EQ(part->products, f->products);
   shoal_model_destroy(part);
   shoal_model_destroy(f);
 }

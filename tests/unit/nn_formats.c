@@ -153,15 +153,15 @@ static void compare(const shoal_model *m, int64_t batch, shoal_plan_mode mode)
   else
     a = rig_forward(&ref), b = rig_forward(&mirror);
   float *y = rig_output(&ref, m->nodes - 1), *z = rig_output(&mirror, m->nodes - 1);
-  CHECK(a == b && memcmp(y, z, (size_t)(batch * m->classes) * sizeof *y) == 0, "%s: loss %g, not %g", m->name, b, a);
+  CHECK_EQ(a, b, "%s", m->name);
+  CHECK_BYTES(y, z, (size_t)(batch * m->classes) * sizeof *y, "%s", m->name);
   if (mode == SHOAL_PLAN_TRAIN)
     for (int i = 0; i < m->params; i++) {
       const shoal_param *p = &m->param[i];
-      CHECK(memcmp(ref.params->g + p->offset, mirror.params->g + p->offset, p->count * sizeof(float)) == 0,
-            "%s: %s off by %g", m->name, p->name,
-            rig_difference(mirror.params->g + p->offset, ref.params->g + p->offset, p->count));
+      CHECK_BYTES(ref.params->g + p->offset, mirror.params->g + p->offset, p->count * sizeof(float), "%s: %s off by %g",
+                  m->name, p->name, rig_difference(mirror.params->g + p->offset, ref.params->g + p->offset, p->count));
     }
-  CHECK(memcmp(ref.params->stats, mirror.params->stats, m->stats * sizeof(float)) == 0, "%s: statistics", m->name);
+  CHECK_BYTES(ref.params->stats, mirror.params->stats, m->stats * sizeof(float), "%s: statistics", m->name);
   free(y);
   free(z);
   rig_close(&ref);

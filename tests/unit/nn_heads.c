@@ -30,11 +30,11 @@ static void check_table(void)
   for (size_t i = 0; i < SHOAL_COUNT(rows); i++) {
     shoal_shape in = SHOAL_SHAPE(rows[i].channels, rows[i].side, rows[i].side);
     shoal_model *h = head(SHOAL_HEAD_MLP_SR, &in, 10);
-    CHECK(shoal_model_macs(h) == rows[i].macs, "mlp-sr at %d: %.0f macs", (int)rows[i].side, shoal_model_macs(h));
-    CHECK(matrices(h) == rows[i].weights, "mlp-sr at %d: %zu weights", (int)rows[i].side, matrices(h));
+    CHECK_EQ(shoal_model_macs(h), rows[i].macs, "mlp-sr at %d", (int)rows[i].side);
+    CHECK_EQ(matrices(h), rows[i].weights, "mlp-sr at %d", (int)rows[i].side);
     shoal_model_destroy(h);
     h = head(SHOAL_HEAD_LINEAR, &in, 10);
-    CHECK(h->weights == (size_t)rows[i].channels * 10 + 10, "linear: %zu weights", h->weights);
+    CHECK_EQ(h->weights, (size_t)rows[i].channels * 10 + 10);
     shoal_model_destroy(h);
   }
 }
@@ -49,8 +49,8 @@ static void check_nokland(void)
                { 16, 16, 16, 4096 },         { 5000, 2, 2, 5000 },         { 100, 7, 7, 100 * 4 * 7 } };
   for (size_t i = 0; i < SHOAL_COUNT(rows); i++) {
     shoal_model *h = head(SHOAL_HEAD_NOKLAND, &SHOAL_SHAPE(rows[i].c, rows[i].h, rows[i].w), 10);
-    CHECK(matrices(h) == 10 * rows[i].inputs, "%d x %d x %d: %zu inputs", (int)rows[i].c, (int)rows[i].h,
-          (int)rows[i].w, matrices(h) / 10);
+    CHECK_EQ(matrices(h), 10 * rows[i].inputs, "%d x %d x %d: %zu inputs", (int)rows[i].c, (int)rows[i].h,
+             (int)rows[i].w, matrices(h) / 10);
     shoal_model_destroy(h);
   }
 }
@@ -59,16 +59,18 @@ static void check_flat(void)
 {
   for (shoal_head kind = SHOAL_HEAD_AUTO; kind < SHOAL_HEADS; kind++) {
     shoal_model *h = head(kind, &SHOAL_SHAPE(30), 7);
-    CHECK(h->nodes == 1 && h->weights == 7 * 31, "%s behind a fully connected layer", shoal_head_name(kind));
-    CHECK(shoal_head_from_name(shoal_head_name(kind)) == kind, "name");
+    CHECK_EQ(h->nodes, 1, "%s behind a fully connected layer", shoal_head_name(kind));
+    CHECK_EQ(h->weights, 7 * 31, "%s behind a fully connected layer", shoal_head_name(kind));
+    CHECK_EQ(shoal_head_from_name(shoal_head_name(kind)), kind);
     shoal_model_destroy(h);
   }
   shoal_model *h = head(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(8, 4, 4), 7);
-  CHECK(strcmp(h->name, "mlp-sr") == 0, "auto behind a plane is %s", h->name);
+  CHECK_STR(h->name, "mlp-sr");
   shoal_model_destroy(h);
   h = NULL;
-  CHECK(shoal_head_build(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(3, 3), 7, &h) == SHOAL_ERR_ARG && !h, "two dimensions");
-  CHECK(shoal_head_from_name("mlp") == SHOAL_HEADS, "unknown name");
+  CHECK_STATUS(shoal_head_build(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(3, 3), 7, &h), SHOAL_ERR_ARG, "two dimensions");
+  CHECK(!h);
+  CHECK_EQ(shoal_head_from_name("mlp"), SHOAL_HEADS, "unknown name");
 }
 
 /* A head is a network: every gradient against differences of the loss, on planes of any size, also odd ones. */
@@ -97,7 +99,8 @@ static void check_zero_start(void)
   rig_step(&r);
   double own = 0, heads = 0;
   for (size_t i = 0; i < part->weights; i++) *(i < part->weights - h->weights ? &own : &heads) += fabs(r.params->g[i]);
-  CHECK(own == 0 && heads > 0, "gradient of the block %g, of the head %g", own, heads);
+  CHECK_EQ(own, 0);
+  CHECK_GT(heads, 0);
   rig_close(&r);
   shoal_model_destroy(part);
   shoal_model_destroy(h);
@@ -124,24 +127,26 @@ static void check_join(void)
   for (int i = 0; i < 3; i++) { /* each piece is what the part alone would start with */
     float *own = malloc(parts[i]->weights * sizeof *own), *own_s = malloc(parts[i]->stats * sizeof *own_s);
     shoal_model_init(parts[i], 5, own, own_s);
-    CHECK(at[i] % 16 == 0 && memcmp(own, w + at[i], parts[i]->weights * sizeof *own) == 0, "weights of part %d", i);
-    CHECK(memcmp(own_s, s + stats_at[i], parts[i]->stats * sizeof *own_s) == 0, "statistics of part %d", i);
+    CHECK_EQ(at[i] % 16, 0, "weights of part %d", i);
+    CHECK_BYTES(own, w + at[i], parts[i]->weights * sizeof *own, "weights of part %d", i);
+    CHECK_BYTES(own_s, s + stats_at[i], parts[i]->stats * sizeof *own_s, "statistics of part %d", i);
     free(own);
     free(own_s);
   }
   for (int i = 0; i < joined->runs; i++) used += joined->run[i].count;
-  CHECK(used == parts[0]->weights + parts[1]->weights + parts[2]->weights, "runs of decay cover %zu", used);
+  CHECK_EQ(used, parts[0]->weights + parts[1]->weights + parts[2]->weights);
   float *back = calloc(m->weights, sizeof *back), *back_s = calloc(m->stats, sizeof *back_s);
   for (size_t i = 0; i < joined->stats; i++) s[i] += 0.5f;
   for (size_t i = 0; i < m->stats; i++) full_s[i] += 0.5f;
   shoal_model_scatter(m, joined, w, back);
   shoal_model_scatter_stats(m, joined, s, back_s);
-  CHECK(memcmp(full, back, m->weights * sizeof *full) == 0, "scattered weights");
-  CHECK(memcmp(full_s, back_s, m->stats * sizeof *full_s) == 0, "scattered statistics");
+  CHECK_BYTES(full, back, m->weights * sizeof *full, "scattered weights");
+  CHECK_BYTES(full_s, back_s, m->stats * sizeof *full_s, "scattered statistics");
   shoal_backend *b;
   shoal_plan *plan = NULL;
   CHECK_OK(shoal_backend_open("ref", 1, &b));
-  CHECK(shoal_plan_create(b, joined, 2, SHOAL_PLAN_EVAL, &plan) == SHOAL_ERR_ARG && !plan, "a plan of an arena");
+  CHECK_STATUS(shoal_plan_create(b, joined, 2, SHOAL_PLAN_EVAL, &plan), SHOAL_ERR_ARG, "a plan of an arena");
+  CHECK(!plan);
   shoal_backend_close(b);
   for (int i = 0; i < 3; i++) shoal_model_destroy(parts[i]);
   free(w), free(s), free(full), free(full_s), free(back), free(back_s);

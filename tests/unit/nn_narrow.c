@@ -75,7 +75,8 @@ static void check_function(const char *backend, const shoal_model *m, shoal_plan
     double loss = rig_forward(&full) - rig_forward(&small);
     float *a = rig_output(&full, m->nodes - 1), *b = rig_output(&small, part->nodes - 1);
     double error = rig_difference(b, a, (size_t)(4 * m->classes));
-    CHECK(error <= bound && fabs(loss) <= bound * 10, "%s part %d on %s: error %g", m->name, p, backend, error);
+    CHECK_LE(error, bound, "%s part %d on %s", m->name, p, backend);
+    CHECK_LE(fabs(loss), bound * 10, "%s part %d on %s", m->name, p, backend);
     free(a);
     free(b);
     rig_close(&full);
@@ -104,12 +105,13 @@ static void check_moves(const shoal_model *m)
     for (int k = 0; k < part->params; k++) {
       const shoal_param *q = &part->param[k], *f = &m->param[q->full_id];
       int64_t cols = q->shape.ndim > 1 ? q->shape.dim[1] : 1, rest = (int64_t)q->count / q->shape.dim[0] / cols;
-      CHECK(strcmp(q->name, f->name) == 0 && q->fan_in == f->fan_in, "%s from %s", q->name, f->name);
+      CHECK_STR(q->name, f->name);
+      CHECK_EQ(q->fan_in, f->fan_in);
       for (int64_t i = 0; i < (int64_t)q->count; i++) {
         int64_t r = i / (cols * rest), c = i / rest % cols, full_cols = f->shape.ndim > 1 ? f->shape.dim[1] : 1;
         int64_t row = q->rows ? q->rows[r] : r, col = q->cols ? q->cols[c] : c;
         size_t want = f->offset + (size_t)((row * full_cols + col) * rest + i % rest);
-        CHECK(w[q->offset + (size_t)i] == (float)want, "%s[%lld]", q->name, (long long)i);
+        CHECK_EQ(w[q->offset + (size_t)i], (float)want, "%s[%lld]", q->name, (long long)i);
       }
     }
     shoal_model_scatter(m, part, w, back);
@@ -118,14 +120,14 @@ static void check_moves(const shoal_model *m)
     for (size_t i = 0; i < m->weights; i++) writes[i] += mark[i] == 1;
     shoal_model_init(part, 21, start, NULL);
     shoal_model_gather(m, part, fresh, w);
-    CHECK(memcmp(start, w, part->weights * sizeof *w) == 0, "%s part %d starts elsewhere", m->name, p);
+    CHECK_BYTES(start, w, part->weights * sizeof *w, "%s part %d starts elsewhere", m->name, p);
     free(w);
     free(start);
     free(ones);
     free(mark);
     shoal_model_destroy(part);
   }
-  CHECK(memcmp(back, full, m->weights * sizeof *back) == 0, "%s: round trip", m->name);
+  CHECK_BYTES(back, full, m->weights * sizeof *back, "%s: round trip", m->name);
   /* one unit space at most on each side of a weight: written once or never where both are cut, once where one is, by all
    * parts where none is */
   for (int k = 0; k < m->params; k++) {
@@ -134,7 +136,10 @@ static void check_moves(const shoal_model *m)
     bool rows = n->space >= 0, cols = p->shape.ndim > 1 && n->in[0] >= 0 && m->node[n->in[0]].space >= 0;
     for (size_t i = 0; i < p->count; i++) {
       int got = writes[p->offset + i];
-      CHECK(rows && cols ? got <= 1 : got == (rows || cols ? 1 : PARTS), "%s[%zu] written %d times", p->name, i, got);
+      if (rows && cols)
+        CHECK_LE(got, 1, "%s[%zu]", p->name, i);
+      else
+        CHECK_EQ(got, rows || cols ? 1 : PARTS, "%s[%zu]", p->name, i);
     }
   }
   free(full);
@@ -171,9 +176,9 @@ static void check_backends(const shoal_model *m)
   for (int k = 0; k < part->params; k++) {
     const shoal_param *p = &part->param[k];
     double e = rig_difference(cpu.params->g + p->offset, ref.params->g + p->offset, p->count);
-    CHECK(e < 2e-3, "%s of %s: gradient off by %g", p->name, m->name, e);
+    CHECK_LT(e, 2e-3, "%s of %s", p->name, m->name);
   }
-  CHECK(fabs(loss) < 1e-4, "%s: losses differ by %g", m->name, loss);
+  CHECK_LT(fabs(loss), 1e-4, "%s: losses differ by %g", m->name, loss);
   rig_close(&ref);
   rig_close(&cpu);
   shoal_model_destroy(part);
@@ -195,7 +200,7 @@ static void check_twice(const shoal_model *m)
   float *x = malloc(ab->weights * sizeof *x), *y = malloc(ab->weights * sizeof *y);
   shoal_model_init(ab, 4, x, NULL);
   shoal_model_init(once, 4, y, NULL);
-  CHECK(ab->weights == once->weights && memcmp(x, y, ab->weights * sizeof *x) == 0, "narrow of narrow");
+  if (CHECK_EQ(ab->weights, once->weights, "narrow of narrow")) CHECK_BYTES(x, y, ab->weights * sizeof *x);
   free(x);
   free(y);
   shoal_model_destroy(a);
@@ -210,7 +215,8 @@ static void check_dropped(const shoal_model *m, const char *last_norm, int block
   for (int i = 0; i < 16; i++) keep[i] = i != block;
   shoal_model *part = NULL;
   REQUIRE(shoal_model_narrow(m, NULL, NULL, keep, &part) == SHOAL_OK, "drop block %d", block);
-  CHECK(part->residuals == m->residuals - 1 && part->nodes == m->nodes - 5, "%d nodes of %d", part->nodes, m->nodes);
+  CHECK_EQ(part->residuals, m->residuals - 1, "%d nodes of %d", part->nodes, m->nodes);
+  CHECK_EQ(part->nodes, m->nodes - 5, "%d nodes of %d", part->nodes, m->nodes);
   for (int mode = 0; mode < 2; mode++) {
     rig full, small;
     rig_open(&full, "ref", m, 3, mode ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
@@ -223,8 +229,8 @@ static void check_dropped(const shoal_model *m, const char *last_norm, int block
     rig_forward(&full);
     rig_forward(&small);
     float *a = rig_output(&full, m->nodes - 1), *b = rig_output(&small, part->nodes - 1);
-    CHECK(memcmp(a, b, (size_t)(3 * m->classes) * sizeof *a) == 0, "%s without block %d: error %g", m->name, block,
-          rig_difference(b, a, (size_t)(3 * m->classes)));
+    CHECK_BYTES(a, b, (size_t)(3 * m->classes) * sizeof *a, "%s without block %d: error %g", m->name, block,
+                rig_difference(b, a, (size_t)(3 * m->classes)));
     free(a);
     free(b);
     rig_close(&full);
@@ -238,14 +244,16 @@ static void check_refusals(const shoal_model *m)
   shoal_model *none = NULL;
   const int64_t twice[] = { 1, 1 }, high[] = { 4 };
   const int64_t *keep[MAX_SPACES] = { twice };
-  CHECK(shoal_model_narrow(m, keep, (const int64_t[]){ 2, 0, 0, 0 }, NULL, &none) == SHOAL_ERR_ARG, "a unit twice");
-  CHECK(shoal_model_narrow(m, keep, (const int64_t[]){ 0, 0, 0, 0 }, NULL, &none) == SHOAL_ERR_ARG, "no unit");
+  CHECK_STATUS(shoal_model_narrow(m, keep, (const int64_t[]){ 2, 0, 0, 0 }, NULL, &none), SHOAL_ERR_ARG,
+               "a unit twice");
+  CHECK_STATUS(shoal_model_narrow(m, keep, (const int64_t[]){ 0, 0, 0, 0 }, NULL, &none), SHOAL_ERR_ARG, "no unit");
   keep[0] = high;
-  CHECK(shoal_model_narrow(m, keep, (const int64_t[]){ 1, 0, 0, 0 }, NULL, &none) == SHOAL_ERR_ARG, "unit 4 of 4");
-  CHECK(shoal_model_residual_can_drop(m, 0) && !shoal_model_residual_can_drop(m, 1), "which blocks can go");
-  CHECK(shoal_model_narrow(m, NULL, NULL, (const bool[]){ true, false }, &none) == SHOAL_ERR_ARG && !none,
-        "projection");
-  CHECK(strstr(check_error(), "changes the shape"), "%s", check_error());
+  CHECK_STATUS(shoal_model_narrow(m, keep, (const int64_t[]){ 1, 0, 0, 0 }, NULL, &none), SHOAL_ERR_ARG, "unit 4 of 4");
+  CHECK(shoal_model_residual_can_drop(m, 0), "which blocks can go");
+  CHECK(!shoal_model_residual_can_drop(m, 1));
+  CHECK_STATUS(shoal_model_narrow(m, NULL, NULL, (const bool[]){ true, false }, &none), SHOAL_ERR_ARG);
+  CHECK(!none);
+  CHECK_HAS(check_error(), "changes the shape");
 }
 
 int main(void)

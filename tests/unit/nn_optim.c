@@ -82,14 +82,15 @@ static void check_optimizer(const char *backend, const shoal_model *m, const cha
     rig_fill(r.params->g, n, (uint64_t)t);
     oracle_step(&k, &want, r.params->g, on, decays, n, t, 0.05 / t, &norm);
     CHECK_OK(shoal_optim_step(o, m, r.params, ranges, n_ranges, (float)(0.05 / t), &got));
-    CHECK(fabs(got - norm) < 1e-5 * norm, "norm %g, not %g", got, norm);
-    CHECK(r.params->version > version, "the version stayed");
+    CHECK_LT(fabs(got - norm), 1e-5 * norm, "norm %g, not %g", got, norm);
+    CHECK_GT(r.params->version, version, "the version stayed");
     for (size_t i = 0; i < n; i++) worst = worse(worst, fabs(r.params->w[i] - want.w[i]));
     for (size_t i = 0; i < n && o->slots > 0; i++) worst = worse(worst, fabs(o->slot[0][i] - want.m[i]) / 10);
     for (size_t i = 0; i < n && o->slots > 1; i++) worst = worse(worst, fabs(o->slot[1][i] - want.v[i]));
   }
-  CHECK(worst < 2e-6, "%s on %s: off by %g", options, backend, worst);
-  CHECK(o->steps == STEPS && o->slots == (k.kind == SHOAL_OPTIM_ADAMW ? 2 : k.momentum > 0), "%d slots", o->slots);
+  CHECK_LT(worst, 2e-6, "%s on %s", options, backend);
+  CHECK_EQ(o->steps, STEPS);
+  CHECK_EQ(o->slots, k.kind == SHOAL_OPTIM_ADAMW ? 2 : k.momentum > 0);
   free(want.w), free(want.m), free(want.v), free(on), free(decays);
   shoal_optim_destroy(o);
   shoal_config_destroy(c);
@@ -134,11 +135,12 @@ static void test_refusals(void)
   CHECK_OK(shoal_optim_create(r.b, &k, m->weights, &o));
   float before = r.params->w[0];
   r.params->g[5] = NAN;
-  CHECK(shoal_optim_step(o, m, r.params, NULL, 0, 0.1f, NULL) == SHOAL_ERR_NUMERIC, "a NaN passed");
-  CHECK(r.params->w[0] == before && o->steps == 0, "weights changed all the same");
+  CHECK_STATUS(shoal_optim_step(o, m, r.params, NULL, 0, 0.1f, NULL), SHOAL_ERR_NUMERIC, "a NaN passed");
+  CHECK_EQ(r.params->w[0], before, "weights changed all the same");
+  CHECK_EQ(o->steps, 0);
   shoal_config_destroy(c);
   c = config("optim.momentum=0 optim.nesterov=true");
-  CHECK(shoal_optim_configure(c, &k) == SHOAL_ERR_ARG, "nesterov without momentum");
+  CHECK_STATUS(shoal_optim_configure(c, &k), SHOAL_ERR_ARG, "nesterov without momentum");
   shoal_config_destroy(c);
   shoal_optim_destroy(o);
   rig_close(&r);
@@ -150,7 +152,7 @@ static void test_refusals(void)
 static void expect(const shoal_lr_schedule *s, const shoal_lr_plateau *p, double epoch, double want)
 {
   double got = shoal_lr_at(s, p, epoch);
-  CHECK(fabs(got - want) < 1e-12, "at epoch %g: %.15g, not %.15g", epoch, got, want);
+  CHECK_NEAR(got, want, 1e-12, "at epoch %g", epoch);
 }
 
 static void test_schedules(void)
@@ -195,10 +197,12 @@ static void test_plateau(void)
   /* best:               2  2  1.7 1.7 1.7 1.7 1.7 1.5 …                 1.3 …                 */
   for (size_t i = 0; i < SHOAL_COUNT(loss); i++) {
     shoal_lr_plateau_feed(&s, &p, loss[i]);
-    CHECK(p.scale == want[i] && p.seen == (int64_t)i + 1, "after epoch %zu: scale %g, not %g", i, p.scale, want[i]);
+    CHECK_EQ(p.scale, want[i], "after epoch %zu", i);
+    CHECK_EQ(p.seen, (int64_t)i + 1, "after epoch %zu", i);
     expect(&s, &p, (double)i + 1, 0.8 * want[i]);
   }
-  CHECK(p.best == 1.3 && p.bad == 0, "best %g, %lld bad", p.best, (long long)p.bad);
+  CHECK_EQ(p.best, 1.3);
+  CHECK_EQ(p.bad, 0);
   shoal_config_destroy(c);
 }
 
@@ -209,7 +213,7 @@ static void test_schedule_refusals(void)
   for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
     shoal_lr_schedule s;
     shoal_config *c = config(bad[i]);
-    CHECK(shoal_lr_configure(c, 10, &s) == SHOAL_ERR_ARG, "%s", bad[i]);
+    CHECK_STATUS(shoal_lr_configure(c, 10, &s), SHOAL_ERR_ARG, "%s", bad[i]);
     shoal_config_destroy(c);
   }
 }
@@ -236,8 +240,7 @@ static void test_ages(const char *backend)
     ages[0]++, ages[1] += t >= 3;
     if (t >= 3) CHECK_OK(shoal_optim_step(o[1], m, r[1].params, &both[1], 1, 0.1f, NULL));
   }
-  CHECK(memcmp(r[0].params->w + 20, r[1].params->w + 20, both[1].count * sizeof(float)) == 0, "%s: late range",
-        backend);
+  CHECK_BYTES(r[0].params->w + 20, r[1].params->w + 20, both[1].count * sizeof(float), "%s: late range", backend);
   float *late = malloc(20 * sizeof *late);
   memcpy(late, r[0].params->w, 20 * sizeof *late);
   shoal_optim_destroy(o[1]);
@@ -248,7 +251,7 @@ static void test_ages(const char *backend)
     rig_fill(r[1].params->g, m->weights, 60 + t);
     CHECK_OK(shoal_optim_step(o[1], m, r[1].params, both, 1, 0.1f, NULL));
   }
-  CHECK(memcmp(late, r[1].params->w, 20 * sizeof *late) == 0, "%s: early range", backend);
+  CHECK_BYTES(late, r[1].params->w, 20 * sizeof *late, "%s: early range", backend);
   free(late);
   for (int i = 0; i < 2; i++) {
     shoal_optim_destroy(o[i]);

@@ -30,14 +30,15 @@ static double check(shoal_slot *s, int n)
   size_t total = 0;
   REQUIRE(shoal_place(s, n, &total) == SHOAL_OK, "place");
   for (int i = 0; i < n; i++) {
-    CHECK(s[i].offset % SHOAL_ALIGN == 0 && s[i].offset + s[i].bytes <= total, "slot %d at %zu", i, s[i].offset);
+    CHECK_EQ(s[i].offset % SHOAL_ALIGN, 0, "slot %d at %zu", i, s[i].offset);
+    CHECK_LE(s[i].offset + s[i].bytes, total, "slot %d at %zu", i, s[i].offset);
     for (int k = 0; k < i; k++) {
       bool together = s[i].birth <= s[k].death && s[k].birth <= s[i].death;
       CHECK(!together || !overlap(s[i].offset, s[i].bytes, s[k].offset, s[k].bytes), "slots %d and %d overlap", i, k);
     }
   }
   size_t least = lower_bound(s, n);
-  CHECK(total >= least, "%zu bytes for %zu alive", total, least);
+  CHECK_GE(total, least);
   return least ? (double)total / (double)least : 1;
 }
 
@@ -46,11 +47,12 @@ int main(void)
   shoal_slot none, one = { .bytes = 100, .death = 3 };
   size_t total = 1;
   CHECK_OK(shoal_place(&none, 0, &total));
-  CHECK(total == 0, "%zu", total);
-  CHECK(check(&one, 1) == 1, "one slot");
+  CHECK_EQ(total, 0);
+  CHECK_EQ(check(&one, 1), 1, "one slot");
   shoal_slot chain[] = { { 1000, 0, 1, 0 }, { 1000, 1, 2, 0 }, { 1000, 2, 3, 0 }, { 1000, 3, 4, 0 } };
-  CHECK(check(chain, 4) == 1, "a chain needs two places");
-  CHECK(chain[0].offset == chain[2].offset && chain[1].offset == chain[3].offset, "and takes turns");
+  CHECK_EQ(check(chain, 4), 1, "a chain needs two places");
+  CHECK_EQ(chain[0].offset, chain[2].offset, "and takes turns");
+  CHECK_EQ(chain[1].offset, chain[3].offset);
   double worst = 0, sum = 0;
   for (uint32_t round = 0; round < 50; round++) {
     shoal_slot s[MANY];
@@ -64,6 +66,6 @@ int main(void)
     sum += ratio / 50;
   }
   printf("arena over largest sum alive, random lifetimes: mean %.3f, worst %.3f\n", sum, worst);
-  CHECK(worst < 1.35, "%g", worst);
+  CHECK_LT(worst, 1.35);
   return check_done();
 }

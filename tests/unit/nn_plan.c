@@ -17,7 +17,10 @@ static shoal_status hear(void *ctx, size_t offset, size_t count)
   listener *l = ctx;
   const shoal_range *ranges;
   size_t n = shoal_plan_ranges(l->r->plan, &ranges);
-  CHECK(l->calls < n && ranges[l->calls].offset == offset && ranges[l->calls].count == count, "range %zu", l->calls);
+  if (CHECK_LT(l->calls, n)) {
+    CHECK_EQ(ranges[l->calls].offset, offset);
+    CHECK_EQ(ranges[l->calls].count, count);
+  }
   l->calls++;
   for (size_t i = offset; i < offset + count; i++) {
     l->seen[i] = l->r->params->g[i];
@@ -36,20 +39,21 @@ static void check_announcements(const char *backend, const shoal_model *m)
   rig r;
   rig_open(&r, backend, m, 3, SHOAL_PLAN_TRAIN);
   listener l = { .r = &r };
-  REQUIRE(SHOAL_ALLOC(m->weights, &l.seen) == SHOAL_OK && SHOAL_ALLOC(m->weights, &l.times) == SHOAL_OK, "listener");
+  REQUIRE(SHOAL_ALLOC(m->weights, &l.seen) == SHOAL_OK, "listener");
+  REQUIRE(SHOAL_ALLOC(m->weights, &l.times) == SHOAL_OK, "listener");
   r.b->progress = count_poll;
   r.b->progress_context = &l;
   rig_forward(&r);
-  CHECK(l.polls >= (size_t)m->nodes / 2, "%zu polls forward", l.polls);
+  CHECK_GE(l.polls, (size_t)m->nodes / 2);
   CHECK_OK(shoal_plan_backward(r.plan, r.params, &r.at, hear, &l));
   const shoal_range *ranges;
   size_t n = shoal_plan_ranges(r.plan, &ranges);
-  CHECK(l.calls == n && l.polls > n, "%zu of %zu ranges, %zu polls", l.calls, n, l.polls);
-  for (size_t i = 0; i < m->weights; i++) CHECK(l.times[i] == 1, "element %zu announced %d times", i, l.times[i]);
+  CHECK_EQ(l.calls, n);
+  CHECK_GT(l.polls, n);
+  for (size_t i = 0; i < m->weights; i++) CHECK_EQ(l.times[i], 1, "element %zu announced %d times", i, l.times[i]);
   for (size_t i = 1; i < n; i++)
-    CHECK(ranges[i].offset + ranges[i].count == ranges[i - 1].offset, "range %zu does not lie before the last", i);
-  CHECK(memcmp(l.seen, r.params->g, m->weights * sizeof(float)) == 0, "%s: a range changed after it was announced",
-        m->name);
+    CHECK_EQ(ranges[i].offset + ranges[i].count, ranges[i - 1].offset, "range %zu does not lie before the last", i);
+  CHECK_BYTES(l.seen, r.params->g, m->weights * sizeof(float), "%s: a range changed after it was announced", m->name);
   free(l.seen);
   free(l.times);
   rig_close(&r);
@@ -81,10 +85,11 @@ static void compare_backends(const shoal_model *m, int64_t batch, double bound)
   rig_open(&ref, "ref", m, batch, SHOAL_PLAN_TRAIN);
   rig_open(&cpu, "cpu", m, batch, SHOAL_PLAN_TRAIN);
   double a = rig_step(&ref), b = rig_step(&cpu), worst = gradient_error(m, cpu.params->g, ref.params->g);
-  CHECK(fabs(a - b) < bound * a, "%s batch %lld: loss %g and %g", m->name, (long long)batch, a, b);
+  CHECK_LT(fabs(a - b), bound * a, "%s batch %lld: loss %g and %g", m->name, (long long)batch, a, b);
   double s = rig_difference(cpu.params->stats, ref.params->stats, m->stats);
   printf("%-9s batch %2lld, cpu against ref: gradients %.2g, statistics %.2g\n", m->name, (long long)batch, worst, s);
-  CHECK(worst < bound && s < bound, "%s batch %lld: %g %g", m->name, (long long)batch, worst, s);
+  CHECK_LT(worst, bound, "%s batch %lld", m->name, (long long)batch);
+  CHECK_LT(s, bound, "%s batch %lld", m->name, (long long)batch);
   rig_close(&ref);
   rig_close(&cpu);
 }
@@ -100,14 +105,15 @@ static void check_measuring(const char *backend, const shoal_model *with_dropout
   rig_open(&measure, backend, m, 3, SHOAL_PLAN_MEASURE);
   rig_open(&dropping, backend, with_dropout, 3, SHOAL_PLAN_MEASURE);
   double want = rig_forward(&train), got = rig_forward(&measure);
-  CHECK(fabs(want - got) < 1e-6 * fabs(want), "%s on %s: loss %g measured, %g trained", m->name, backend, got, want);
-  CHECK(rig_forward(&dropping) == got, "%s: something was dropped", m->name);
+  CHECK_LT(fabs(want - got), 1e-6 * fabs(want), "%s on %s: loss %g measured, %g trained", m->name, backend, got, want);
+  CHECK_EQ(rig_forward(&dropping), got, "%s: something was dropped", m->name);
   double e = rig_difference(measure.params->stats, train.params->stats, m->stats);
-  CHECK(e < 1e-6, "%s: statistics differ by %g", m->name, e);
+  CHECK_LT(e, 1e-6, "%s", m->name);
   /* On cpu a tiny network may come to formats with more padding than numbers. */
   CHECK(strcmp(backend, "ref") != 0 || shoal_plan_bytes(measure.plan) < shoal_plan_bytes(train.plan),
         "%zu bytes to measure, %zu to train", shoal_plan_bytes(measure.plan), shoal_plan_bytes(train.plan));
-  CHECK(shoal_plan_backward(measure.plan, measure.params, NULL, NULL, NULL) == SHOAL_ERR_ARG, "backward of a measure");
+  CHECK_STATUS(shoal_plan_backward(measure.plan, measure.params, NULL, NULL, NULL), SHOAL_ERR_ARG,
+               "backward of a measure");
   rig_close(&train);
   rig_close(&measure);
   rig_close(&dropping);
@@ -128,7 +134,7 @@ static void check_samples(const char *backend, const shoal_model *m, double boun
     rig_forward(&one);
     float *got = rig_output(&one, m->nodes - 1);
     double e = rig_difference(got, want + i * m->classes, (size_t)m->classes);
-    CHECK(e <= bound, "%s on %s, sample %lld alone: %g", m->name, backend, (long long)i, e);
+    CHECK_LE(e, bound, "%s on %s, sample %lld alone", m->name, backend, (long long)i);
     free(got);
   }
   free(want);
@@ -151,8 +157,8 @@ static void check_sharing(const char *backend, const char *network, shoal_plan_m
     m->node[i].keep = true;
     rig_open(&b, backend, m, 3, mode);
     mode == SHOAL_PLAN_TRAIN ? rig_step(&b) : rig_forward(&b);
-    CHECK(memcmp(a.params->g, b.params->g, m->weights * sizeof(float)) == 0, "%s on %s: gradients", network, backend);
-    CHECK(shoal_plan_bytes(b.plan) <= shoal_plan_bytes(a.plan), "%zu bytes", shoal_plan_bytes(b.plan));
+    CHECK_BYTES(a.params->g, b.params->g, m->weights * sizeof(float), "%s on %s: gradients", network, backend);
+    CHECK_LE(shoal_plan_bytes(b.plan), shoal_plan_bytes(a.plan));
     bool input_itself = strcmp(m->node[i].name, "pixels") == 0; /* flattened: no output of its own */
     float *x = input_itself ? NULL : rig_output(&a, i), *y = input_itself ? NULL : rig_output(&b, i);
     CHECK(input_itself || memcmp(x, y, (size_t)(3 * shoal_shape_count(&m->node[i].out)) * sizeof *x) == 0,
@@ -179,8 +185,7 @@ static void check_modes(void)
     rig_forward(&r[k]);
     y[k] = rig_output(&r[k], 0);
   }
-  CHECK(memcmp(y[0], y[1], (size_t)(3 * shoal_shape_count(&m->node[0].out)) * sizeof **y) == 0,
-        "conv1 was overwritten");
+  CHECK_BYTES(y[0], y[1], (size_t)(3 * shoal_shape_count(&m->node[0].out)) * sizeof **y, "conv1 was overwritten");
   for (int k = 0; k < 2; k++) {
     free(y[k]);
     rig_close(&r[k]);
@@ -202,7 +207,7 @@ static void check_addresses(void)
     half.at.slot0 = all.at.slot0 + 2 * (uint64_t)k;
     rig_forward(&half);
     float *got = rig_output(&half, m->nodes - 1);
-    CHECK(memcmp(got, want + k * 6, 6 * sizeof *got) == 0, "half %d", k);
+    CHECK_BYTES(got, want + k * 6, 6 * sizeof *got, "half %d", k);
     free(got);
   }
   half.at.step++;
@@ -228,10 +233,11 @@ static void check_two_sets(const char *backend)
   s.params->version = r.params->version;
   shoal_score score = { 0 };
   CHECK_OK(shoal_plan_forward(r.plan, s.params, &r.at, r.x, r.y, 0, &score));
-  CHECK(score.loss / 2 == b && a != b, "%g, not %g", score.loss / 2, b);
+  CHECK_EQ(score.loss / 2, b);
+  CHECK_NE(a, b);
   CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 0, &score));
-  CHECK(fabs(score.loss / 2 - (a + b)) < 1e-12, "and back");
-  CHECK(score.samples == 4, "%lld samples", (long long)score.samples);
+  CHECK_NEAR(score.loss / 2, a + b, 1e-12, "and back");
+  CHECK_EQ(score.samples, 4);
   rig_close(&r);
   rig_close(&s);
   shoal_model_destroy(m);
@@ -246,9 +252,11 @@ static void check_labels(void)
   CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 1, &all));
   int32_t y[3] = { r.y[0], -1, r.y[2] };
   CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, y, 1, &some));
-  CHECK(some.samples == 2 && all.samples == 3 && some.loss < all.loss, "%lld samples", (long long)some.samples);
+  CHECK_EQ(some.samples, 2);
+  CHECK_EQ(all.samples, 3);
+  CHECK_LT(some.loss, all.loss);
   CHECK_OK(shoal_plan_forward(r.plan, r.params, NULL, r.x, NULL, 1, NULL));
-  CHECK(shoal_plan_backward(r.plan, r.params, &r.at, NULL, NULL) == SHOAL_ERR_ARG, "backward without a loss");
+  CHECK_STATUS(shoal_plan_backward(r.plan, r.params, &r.at, NULL, NULL), SHOAL_ERR_ARG, "backward without a loss");
   rig_close(&r);
   shoal_model_destroy(m);
 }
@@ -267,8 +275,10 @@ static void check_cache(void)
   CHECK_OK(shoal_plans_get(plans, 3, SHOAL_PLAN_TRAIN, &p[1]));
   CHECK_OK(shoal_plans_get(plans, 4, SHOAL_PLAN_EVAL, &p[2]));
   CHECK_OK(shoal_plans_get(plans, 4, SHOAL_PLAN_TRAIN, &p[3]));
-  CHECK(p[0] == p[3] && p[0] != p[1] && p[0] != p[2], "one plan for each batch and mode");
-  CHECK(shoal_plan_bytes(p[2]) < shoal_plan_bytes(p[0]), "evaluation needs less memory");
+  CHECK(p[0] == p[3], "one plan for each batch and mode");
+  CHECK(p[0] != p[1]);
+  CHECK(p[0] != p[2]);
+  CHECK_LT(shoal_plan_bytes(p[2]), shoal_plan_bytes(p[0]), "evaluation needs less memory");
   shoal_plans_destroy(plans);
   shoal_backend_close(b);
   shoal_model_destroy(m);
@@ -282,7 +292,8 @@ typedef struct {
 static void take_span(void *ctx, int node, bool backward, uint64_t t0, uint64_t t1)
 {
   spans *s = ctx;
-  CHECK(t0 >= s->last && t1 >= t0, "spans overlap at node %d", node);
+  CHECK_GE(t0, s->last, "spans overlap at node %d", node);
+  CHECK_GE(t1, t0, "spans overlap at node %d", node);
   s->last = t1;
   if (backward)
     s->backward++;
@@ -299,17 +310,19 @@ static void check_spans_and_outputs(void)
   rig_open(&r, "ref", m, 2, SHOAL_PLAN_EVAL);
   shoal_plan_set_spans(r.plan, take_span, &s);
   rig_forward(&r);
-  CHECK(s.forward == m->nodes && s.backward == 0, "%d spans", s.forward);
+  CHECK_EQ(s.forward, m->nodes);
+  CHECK_EQ(s.backward, 0);
   float *out = rig_output(&r, 7);
-  CHECK(shoal_plan_output(r.plan, 0, out) == SHOAL_ERR_ARG, "an output that is gone");
-  CHECK(shoal_plan_output(r.plan, -1, out) == SHOAL_ERR_ARG, "the input");
+  CHECK_STATUS(shoal_plan_output(r.plan, 0, out), SHOAL_ERR_ARG, "an output that is gone");
+  CHECK_STATUS(shoal_plan_output(r.plan, -1, out), SHOAL_ERR_ARG, "the input");
   free(out);
   rig_close(&r);
   rig_open(&r, "ref", m, 2, SHOAL_PLAN_TRAIN);
   shoal_plan_set_spans(r.plan, take_span, &s);
   s = (spans){ 0 };
   rig_step(&r);
-  CHECK(s.forward == m->nodes && s.backward == m->nodes, "%d and %d spans", s.forward, s.backward);
+  CHECK_EQ(s.forward, m->nodes);
+  CHECK_EQ(s.backward, m->nodes);
   rig_close(&r);
   shoal_model_destroy(m);
 }
@@ -320,15 +333,16 @@ static void check_refusals(void)
   shoal_backend *b;
   shoal_plan *p = NULL;
   CHECK_OK(shoal_backend_open("ref", 1, &b));
-  CHECK(shoal_plan_create(b, m, 1, SHOAL_PLAN_TRAIN, &p) == SHOAL_ERR_ARG && !p, "batch norm of one value");
-  CHECK(strstr(check_error(), "layer norm1: batchnorm"), "%s", check_error());
-  CHECK(shoal_plan_create(b, m, 0, SHOAL_PLAN_EVAL, &p) == SHOAL_ERR_ARG, "no samples");
+  CHECK_STATUS(shoal_plan_create(b, m, 1, SHOAL_PLAN_TRAIN, &p), SHOAL_ERR_ARG, "batch norm of one value");
+  CHECK(!p);
+  CHECK_HAS(check_error(), "layer norm1: batchnorm");
+  CHECK_STATUS(shoal_plan_create(b, m, 0, SHOAL_PLAN_EVAL, &p), SHOAL_ERR_ARG, "no samples");
   CHECK_OK(shoal_plan_create(b, m, 1, SHOAL_PLAN_EVAL, &p));
   shoal_model *other = rig_network("chain");
   shoal_params *params;
   CHECK_OK(shoal_params_create(b, other, NULL, &params));
   float x[6] = { 0 };
-  CHECK(shoal_plan_forward(p, params, NULL, x, NULL, 0, NULL) == SHOAL_ERR_ARG, "parameters of another model");
+  CHECK_STATUS(shoal_plan_forward(p, params, NULL, x, NULL, 0, NULL), SHOAL_ERR_ARG, "parameters of another model");
   shoal_params_destroy(b, params);
   shoal_plan_destroy(p);
   shoal_backend_close(b);

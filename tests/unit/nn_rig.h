@@ -45,6 +45,6 @@ static inline void rig_check_gradients(rig *r, const char *what) /* CHECK counts
 {
   double error = rig_gradient_error(r, 0.01);
   printf("%s, batch %lld: worst gradient error %.2g\n", what, (long long)r->batch, error);
-  CHECK(error < 0.01, "%s: %g", what, error);
+  CHECK_LT(error, 0.01, "%s", what);
 }
 #endif

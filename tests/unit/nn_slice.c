@@ -37,10 +37,11 @@ static void check_composition(const char *backend, double bound, const shoal_mod
   float *want = rig_output(&r, m->nodes - 1);
   for (int cut = 1; cut < m->units; cut++) {
     shoal_model *a = slice(m, 0, cut, NULL), *b = slice(m, cut, m->units, NULL);
-    CHECK(a->weights + b->weights == m->weights && a->stats + b->stats == m->stats, "%s cut at %d", m->name, cut);
+    CHECK_EQ(a->weights + b->weights, m->weights, "%s cut at %d", m->name, cut);
+    CHECK_EQ(a->stats + b->stats, m->stats, "%s cut at %d", m->name, cut);
     float *h = run_part(&r, a, r.x, SHOAL_PLAN_EVAL), *y = run_part(&r, b, h, SHOAL_PLAN_EVAL);
     double error = rig_difference(y, want, (size_t)(r.batch * m->classes));
-    CHECK(error <= bound, "%s on %s cut at %d: error %g", m->name, backend, cut, error);
+    CHECK_LE(error, bound, "%s on %s cut at %d", m->name, backend, cut);
     free(h);
     free(y);
     shoal_model_destroy(a);
@@ -81,9 +82,10 @@ static void check_head(rig *whole, int first, int last)
   const shoal_param *own = &part->param[part->params - 2];
   for (int i = 0; i < part->nodes; i++)
     for (int k = 0; k < i; k++)
-      CHECK(part->node[i].stream != part->node[k].stream, "%s and %s drop alike", part->node[i].name,
-            part->node[k].name);
-  CHECK(strcmp(own->name, "head.fc.weight") == 0 && own->family == last, "%s of family %d", own->name, own->family);
+      CHECK_NE(part->node[i].stream, part->node[k].stream, "%s and %s drop alike", part->node[i].name,
+               part->node[k].name);
+  CHECK_STR(own->name, "head.fc.weight");
+  CHECK_EQ(own->family, last);
   rig r;
   rig_open(&r, "ref", part, whole->batch, SHOAL_PLAN_TRAIN);
   shoal_model_gather(m, part, whole->params->w, r.params->w);
@@ -91,8 +93,8 @@ static void check_head(rig *whole, int first, int last)
   if (before >= 0) CHECK_OK(shoal_plan_output(whole->plan, before, r.x));
   rig_forward(&r);
   float *a = rig_output(&r, boundary - before - 1), *b = rig_output(whole, boundary);
-  CHECK(memcmp(a, b, (size_t)(r.batch * shoal_shape_count(&m->node[boundary].out)) * sizeof *a) == 0,
-        "%s: output of units [%d,%d)", m->name, first, last);
+  CHECK_BYTES(a, b, (size_t)(r.batch * shoal_shape_count(&m->node[boundary].out)) * sizeof *a,
+              "%s: output of units [%d,%d)", m->name, first, last);
   free(a);
   free(b);
   char what[128];
@@ -126,7 +128,7 @@ static void check_init(const shoal_model *m)
     free(w);
     shoal_model_destroy(s);
   }
-  CHECK(memcmp(full, back, m->weights * sizeof *full) == 0, "%s: slices start elsewhere", m->name);
+  CHECK_BYTES(full, back, m->weights * sizeof *full, "%s: slices start elsewhere", m->name);
   shoal_model *head = linear_head(&m->node[1].out, m->classes);
   for (int k = 0; k < 2; k++) { /* bn1 of "residual" and a.add have the same shape */
     shoal_model *s = slice(m, 0, k + 1, head);
@@ -148,14 +150,16 @@ static void check_init(const shoal_model *m)
 static void check_refusals(const shoal_model *m)
 {
   shoal_model *none = NULL, *head = linear_head(&SHOAL_SHAPE(9), 3);
-  CHECK(shoal_model_slice(m, 1, 1, NULL, &none) == SHOAL_ERR_ARG, "empty slice");
-  CHECK(shoal_model_slice(m, 0, m->units + 1, NULL, &none) == SHOAL_ERR_ARG, "slice past the end");
-  CHECK(shoal_model_slice(m, 0, 1, head, &none) == SHOAL_ERR_ARG && !none, "head of another shape");
+  CHECK_STATUS(shoal_model_slice(m, 1, 1, NULL, &none), SHOAL_ERR_ARG, "empty slice");
+  CHECK_STATUS(shoal_model_slice(m, 0, m->units + 1, NULL, &none), SHOAL_ERR_ARG, "slice past the end");
+  CHECK_STATUS(shoal_model_slice(m, 0, 1, head, &none), SHOAL_ERR_ARG, "head of another shape");
+  CHECK(!none);
   shoal_model *s = slice(m, 0, 1, NULL);
   shoal_backend *b;
   shoal_plan *plan = NULL;
   CHECK_OK(shoal_backend_open("ref", 1, &b));
-  CHECK(shoal_plan_create(b, s, 2, SHOAL_PLAN_TRAIN, &plan) == SHOAL_ERR_ARG && !plan, "training without a head");
+  CHECK_STATUS(shoal_plan_create(b, s, 2, SHOAL_PLAN_TRAIN, &plan), SHOAL_ERR_ARG, "training without a head");
+  CHECK(!plan);
   shoal_backend_close(b);
   shoal_model_destroy(s);
   shoal_model_destroy(head);

@@ -49,9 +49,10 @@ static void make_node(net *t, int k, shoal_op_desc d, const shoal_op *const prod
   d.eps = 1e-5f;
   d.momentum = 0.1f;
   REQUIRE(shoal_op_create(t->b, &d, producers ? in : NULL, &a->op) == SHOAL_OK, "node %d", k);
-  for (int i = 0; producers && i < 2 && producers[i]; i++)
-    CHECK(a->op->in_format[i].bytes == in[i].bytes && a->op->in_format[i].dense == in[i].dense,
-          "node %d does not take input %d as its producer made it", k, i);
+  for (int i = 0; producers && i < 2 && producers[i]; i++) {
+    CHECK_EQ(a->op->in_format[i].bytes, in[i].bytes, "node %d does not take input %d as its producer made it", k, i);
+    CHECK_EQ(a->op->in_format[i].dense, in[i].dense, "node %d does not take input %d as its producer made it", k, i);
+  }
   a->y = take(t, a->op->out_format.bytes);
   a->dy = take(t, a->op->out_format.bytes);
   a->saved = take(t, a->op->saved_bytes);
@@ -204,12 +205,12 @@ static void compare_nets(const net *a, const net *b)
     for (int i = 0; i < 2; i++) {
       double g = worst_error(a->node[k].dw[i], b->node[k].dw[i], a->node[k].n[i], 0);
       double w = worst_error(a->node[k].w[i], b->node[k].w[i], a->node[k].n[i], 0);
-      CHECK(g < 1e-3, "dw%d of node %d is off by %.3g after %d steps", i, k, g, STEPS);
-      CHECK(w < 1e-5, "w%d of node %d is off by %.3g after %d steps", i, k, w, STEPS);
+      CHECK_LT(g, 1e-3, "dw%d of node %d is off by %.3g after %d steps", i, k, g, STEPS);
+      CHECK_LT(w, 1e-5, "w%d of node %d is off by %.3g after %d steps", i, k, w, STEPS);
     }
   for (int i = 0; i < 2; i++) {
     double e = worst_error(a->node[BN].stats[i], b->node[BN].stats[i], CHANNELS, 0);
-    CHECK(e < 1e-5, "running statistics %d are off by %.3g", i, e);
+    CHECK_LT(e, 1e-5, "running statistics %d are off by %.3g", i, e);
   }
 }
 
@@ -225,10 +226,10 @@ int test_chain(shoal_backend *b, shoal_backend *ref)
       loss = step(&got, s == 0);
       if (s == 0) first = loss;
       double reference = step(&want, s == 0), repeated = step(&again, s == 0);
-      CHECK(fabs(loss / reference - 1) < 1e-5, "step %d: loss %.9g, ref %.9g", s, loss, reference);
-      CHECK(loss == repeated, "step %d: loss %.17g, then %.17g", s, loss, repeated);
+      CHECK_NEAR(loss / reference, 1, 1e-5, "step %d: loss %.9g, ref %.9g", s, loss, reference);
+      CHECK_EQ(loss, repeated, "step %d", s);
     }
-    CHECK(loss < 0.9 * first, "loss went from %g to %g", first, loss);
+    CHECK_LT(loss, 0.9 * first, "loss went from %g to %g", first, loss);
     compare_nets(&got, &want);
     net_close(&again);
     net_close(&want);

@@ -62,11 +62,17 @@ static void check_conv(const shape *s, int layouts)
       REQUIRE(shoal_cpu_format_of_layout((shoal_cpu *)cpu[t], &d.in[0], layout[l], &in[0]) == SHOAL_OK, "format");
       in[1] = in[0];
       run(cpu[t], &d, in, &v, &got);
-      bool y = same_bits(got.y, want.y, v.y_n), dx = same_bits(got.dx[0], want.dx[0], v.x_n);
-      bool dw = same_bits(got.dw[0], want.dw[0], v.w_n[0]);
-      CHECK(y && dx && dw, "%s, input %s, %d threads: y off by %.3g, dx by %.3g, dw by %.3g", describe(&d, text),
-            name[l], t + 1, worst_error(got.y, want.y, v.y_n, 0), worst_error(got.dx[0], want.dx[0], v.x_n, 0),
-            worst_error(got.dw[0], want.dw[0], v.w_n[0], 0));
+      const struct {
+        const char *name;
+        const float *got, *want;
+        size_t n;
+      } tensors[] = { { "y", got.y, want.y, v.y_n },
+                      { "dx", got.dx[0], want.dx[0], v.x_n },
+                      { "dw", got.dw[0], want.dw[0], v.w_n[0] } };
+      for (int k = 0; k < 3; k++)
+        CHECK(same_bits(tensors[k].got, tensors[k].want, tensors[k].n), "%s, input %s, %d threads: %s off by %.3g",
+              describe(&d, text), name[l], t + 1, tensors[k].name,
+              worst_error(tensors[k].got, tensors[k].want, tensors[k].n, 0));
     }
   results_free(&got);
   results_free(&want);

@@ -54,11 +54,13 @@ static void check_codes(const format *f, const uint16_t *codes, const float *wid
   f->add(CODES, codes, sum);
   for (unsigned i = 0; i < CODES; i++) {
     if (is_nan_code(f, i)) {
-      CHECK(isnan(wide[i]) && isnan(sum[i]) && is_nan_code(f, back[i]), "%s: NaN code %04x", f->name, i);
+      CHECK(isnan(wide[i]), "%s: NaN code %04x", f->name, i);
+      CHECK(isnan(sum[i]), "%s: NaN code %04x", f->name, i);
+      CHECK(is_nan_code(f, back[i]), "%s: NaN code %04x", f->name, i);
       continue;
     }
     CHECK(same_bits(wide[i], (float)value_of(f, i)), "%s: code %04x becomes %a", f->name, i, (double)wide[i]);
-    CHECK(back[i] == i, "%s: code %04x comes back as %04x", f->name, i, back[i]);
+    CHECK_EQ(back[i], i, "%s", f->name);
     CHECK(same_bits(sum[i], 1.0f + wide[i]), "%s: 1 + code %04x is %a", f->name, i, (double)sum[i]);
   }
 }
@@ -75,30 +77,37 @@ static void check_ties(const format *f)
       if ((double)tie != (low + high) / 2) continue; /* below the smallest f32 */
       unsigned s = sign << 15, even = i % 2 ? i + 1 : i;
       float x = sign ? -tie : tie;
-      CHECK(narrow(f, x) == (s | even), "%s: tie above %04x becomes %04x", f->name, s | i, narrow(f, x));
-      CHECK(narrow(f, nextafterf(x, 0)) == (s | i), "%s: below the tie above %04x", f->name, s | i);
-      CHECK(narrow(f, nextafterf(x, sign ? -INFINITY : INFINITY)) == (s | (i + 1)), "%s: above the tie above %04x",
-            f->name, s | i);
+      CHECK_EQ(narrow(f, x), s | even, "%s: tie above %04x becomes %04x", f->name, s | i, narrow(f, x));
+      CHECK_EQ(narrow(f, nextafterf(x, 0)), s | i, "%s", f->name);
+      CHECK_EQ(narrow(f, nextafterf(x, sign ? -INFINITY : INFINITY)), s | (i + 1), "%s: above the tie above %04x",
+               f->name, s | i);
     }
 }
 
 static void check_specials(const format *f)
 {
   unsigned infinity = (unsigned)f->exponents << f->mantissa;
-  CHECK(narrow(f, INFINITY) == infinity && narrow(f, -INFINITY) == (infinity | 0x8000), "%s: infinity", f->name);
-  CHECK(narrow(f, 3.4028235e38f) == infinity, "%s: the largest f32", f->name);
+  CHECK_EQ(narrow(f, INFINITY), infinity, "%s: infinity", f->name);
+  CHECK_EQ(narrow(f, -INFINITY), infinity | 0x8000, "%s: infinity", f->name);
+  CHECK_EQ(narrow(f, 3.4028235e38f), infinity, "%s: the largest f32", f->name);
   if (f->bias == 15)
-    for (float x = 65520; x < 3e38f; x *= 1.37f)
-      CHECK(narrow(f, x) == 0x7c00 && narrow(f, -x) == 0xfc00, "f16: %g is too large", (double)x);
-  CHECK(narrow(f, 0.0f) == 0 && narrow(f, -0.0f) == 0x8000, "%s: zero", f->name);
-  if (f->bias == 15) CHECK(narrow(f, 1e-45f) == 0 && narrow(f, -1e-39f) == 0x8000, "f16: f32 subnormals");
+    for (float x = 65520; x < 3e38f; x *= 1.37f) {
+      CHECK_EQ(narrow(f, x), 0x7c00, "f16: %g is too large", (double)x);
+      CHECK_EQ(narrow(f, -x), 0xfc00, "f16: %g is too large", (double)x);
+    }
+  CHECK_EQ(narrow(f, 0.0f), 0, "%s: zero", f->name);
+  CHECK_EQ(narrow(f, -0.0f), 0x8000, "%s: zero", f->name);
+  if (f->bias == 15) {
+    CHECK_EQ(narrow(f, 1e-45f), 0, "f16: f32 subnormals");
+    CHECK_EQ(narrow(f, -1e-39f), 0x8000);
+  }
   /* Every NaN, also those whose payload sits only in the bits that are cut off or would carry over. */
   static const uint32_t nans[] = { 0x7f800001, 0x7fffffff, 0xff800001, 0xffffffff, 0x7fc00000, 0x7f80ffff, 0x7fbfffff };
   for (size_t i = 0; i < sizeof nans / sizeof *nans; i++) {
     float x;
     memcpy(&x, &nans[i], sizeof x);
     CHECK(is_nan_code(f, narrow(f, x)), "%s: NaN %08x becomes %04x", f->name, nans[i], narrow(f, x));
-    CHECK(narrow(f, x) >> 15 == nans[i] >> 31, "%s: NaN %08x changes sign", f->name, nans[i]);
+    CHECK_EQ(narrow(f, x) >> 15, nans[i] >> 31, "%s: NaN %08x changes sign", f->name, nans[i]);
   }
 }
 

@@ -91,7 +91,7 @@ static void *guarded(shoal_backend *b, size_t bytes)
 {
   void *p = NULL;
   REQUIRE(b->ops->alloc(b, bytes + GUARD, &p) == SHOAL_OK, "alloc");
-  CHECK((uintptr_t)p % 64 == 0, "alloc is not aligned");
+  CHECK_EQ((uintptr_t)p % 64, 0, "alloc is not aligned");
   for (size_t i = 0; i < bytes; i++)
     if (((char *)p)[i] != 0) {
       CHECK(false, "alloc is not zeroed");

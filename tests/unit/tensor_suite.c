@@ -22,7 +22,7 @@ static void run(shoal_backend *b, shoal_backend *ref)
   if (begins("gemm")) failed += test_gemm(b);
   if (begins("loss")) failed += test_loss(b);
   if (begins("vectors")) failed += test_vectors(b);
-  CHECK(failed + rig_failures() == 0, "see above");
+  CHECK_EQ(failed + rig_failures(), 0, "see above");
 }
 
 int main(int argc, char **argv)

@@ -21,18 +21,20 @@ static void check_groups(const char *nodes, int64_t ranks, bool only_b, const ch
   shoal_ab_groups g;
   for (int i = 0; i < size; i++) node[i] = nodes[i] - '0';
   shoal_status st = shoal_ab_groups_make(node, size, ranks, only_b, &g);
-  CHECK((st == SHOAL_OK) == (want != NULL), "%s by %d: %s", nodes, (int)ranks, want ? want : "refused");
+  CHECK_EQ(st == SHOAL_OK, want != NULL, "%s by %d: %s", nodes, (int)ranks, want ? want : "refused");
   if (st != SHOAL_OK) {
-    CHECK(st == SHOAL_ERR_USAGE, "%s by %d", nodes, (int)ranks);
+    CHECK_STATUS(st, SHOAL_ERR_USAGE, "%s by %d", nodes, (int)ranks);
     return;
   }
   char text[64];
   print(&g, text);
-  CHECK(want && strcmp(text, want) == 0, "%s by %d gives %s, want %s", nodes, (int)ranks, text, want ? want : "none");
+  CHECK(want, "%s by %d gives %s, want %s", nodes, (int)ranks, text, want ? want : "none");
+  CHECK_STR(text, want, "%s by %d gives %s", nodes, (int)ranks, text);
   for (int i = 0; i < g.groups; i++)
-    for (int k = g.first[i]; k < g.first[i + 1]; k++)
-      CHECK(shoal_ab_group_of(&g, g.rank[k]) == i && shoal_ab_trains_a(&g, i) == (i < g.a_groups), "rank %d",
-            g.rank[k]);
+    for (int k = g.first[i]; k < g.first[i + 1]; k++) {
+      CHECK_EQ(shoal_ab_group_of(&g, g.rank[k]), i, "rank %d", g.rank[k]);
+      CHECK_EQ(shoal_ab_trains_a(&g, i), i < g.a_groups, "rank %d", g.rank[k]);
+    }
   shoal_ab_groups_free(&g);
 }
 

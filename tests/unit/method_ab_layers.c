@@ -97,8 +97,9 @@ static void check_volume(const shoal_ab_layers *l, double share, size_t a, size_
 {
   int64_t *rank = ranks_of(l, share);
   shoal_ab_volume v = shoal_ab_volume_of(l, rank);
-  CHECK(v.a + v.others == a && v.b + v.others == b && v.a + v.b + v.others == both, "share %g: %zu %zu %zu", share,
-        v.a + v.others, v.b + v.others, v.a + v.b + v.others);
+  CHECK_EQ(v.a + v.others, a, "share %g", share);
+  CHECK_EQ(v.b + v.others, b, "share %g", share);
+  CHECK_EQ(v.a + v.b + v.others, both, "share %g", share);
   free(rank);
 }
 
@@ -106,12 +107,14 @@ static void check_resnet50(void)
 {
   shoal_model *m = resnet50();
   shoal_ab_layers l;
-  CHECK(m->weights == 25557032, "%zu weights", m->weights);
+  CHECK_EQ(m->weights, 25557032);
   CHECK_OK(shoal_ab_layers_make(m, ends, 2, &l));
   int64_t *rank = ranks_of(&l, 1);
   shoal_ab_volume v = shoal_ab_volume_of(&l, rank);
-  CHECK(l.n == 52 && v.weights == 23445504, "%zu layers of %zu", l.n, v.weights);
-  CHECK(v.others == 9408 + 2049000 + 53120 && v.weights + v.others == m->weights, "others %zu", v.others);
+  CHECK_EQ(l.n, 52);
+  CHECK_EQ(v.weights, 23445504);
+  CHECK_EQ(v.others, 9408 + 2049000 + 53120);
+  CHECK_EQ(v.weights + v.others, m->weights);
   free(rank);
   check_volume(&l, 1, 25557032, 7264296, 30709800);
   check_volume(&l, 0.5, 13834280, 4687912, 16410664);
@@ -125,13 +128,14 @@ static void check_vgg16(void)
 {
   shoal_model *m = vgg16();
   shoal_ab_layers l;
-  CHECK(m->weights == 134301514, "%zu weights", m->weights);
+  CHECK_EQ(m->weights, 134301514);
   CHECK_OK(shoal_ab_layers_make(m, ends, 2, &l));
-  CHECK(l.n == 14 && strcmp(m->node[l.layer[0].node].name, "features.1") == 0, "%zu layers", l.n);
+  CHECK_EQ(l.n, 14);
+  CHECK_STR(m->node[l.layer[0].node].name, "features.1");
   int64_t *rank = ranks_of(&l, 1);
   shoal_ab_volume v = shoal_ab_volume_of(&l, rank);
-  CHECK((v.a + v.b + v.others + 50000) / 100000 == 1697, "%zu numbers without a cut, want 169.7 M",
-        v.a + v.b + v.others);
+  CHECK_EQ((v.a + v.b + v.others + 50000) / 100000, 1697, "%zu numbers without a cut, want 169.7 M",
+           v.a + v.b + v.others);
   free(rank);
   shoal_ab_layers_free(&l);
   shoal_model_destroy(m);
@@ -151,22 +155,30 @@ static void check_exempt(void)
   REQUIRE(shoal_model_finish(b.m) == SHOAL_OK, "small");
   shoal_ab_layers l;
   CHECK_OK(shoal_ab_layers_make(b.m, NULL, 0, &l));
-  CHECK(l.n == 3 && l.layer[0].rows == 6 && l.layer[0].cols == 27 && l.layer[0].m == 27 && l.layer[0].n == 6, "stem");
-  CHECK(l.layer[1].m == 90 && l.layer[1].n == 81 && l.layer[2].m == 5760 && l.layer[2].n == 4, "wide, fc");
-  CHECK(l.others == b.m->weights - 6 * 27 - 90 * 81 - 4 * 5760, "others %zu", l.others);
-  CHECK(shoal_ab_rank_cap(&l.layer[1]) == 90 * 81 / 171 && shoal_ab_rank_cap(&l.layer[2]) == 3, "caps");
+  REQUIRE(l.n == 3, "%zu layers", l.n);
+  CHECK_EQ(l.layer[0].rows, 6);
+  CHECK_EQ(l.layer[0].cols, 27);
+  CHECK_EQ(l.layer[0].m, 27);
+  CHECK_EQ(l.layer[0].n, 6);
+  CHECK_EQ(l.layer[1].m, 90);
+  CHECK_EQ(l.layer[1].n, 81);
+  CHECK_EQ(l.layer[2].m, 5760);
+  CHECK_EQ(l.layer[2].n, 4);
+  CHECK_EQ(l.others, b.m->weights - 6 * 27 - 90 * 81 - 4 * 5760);
+  CHECK_EQ(shoal_ab_rank_cap(&l.layer[1]), 90 * 81 / 171);
+  CHECK_EQ(shoal_ab_rank_cap(&l.layer[2]), 3);
   shoal_ab_layers_free(&l);
   CHECK_OK(shoal_ab_layers_make(b.m, ends, 2, &l));
-  CHECK(l.n == 1 && l.layer[0].m == 90, "between first and last");
+  if (CHECK_EQ(l.n, 1, "between first and last")) CHECK_EQ(l.layer[0].m, 90);
   shoal_ab_layers_free(&l);
   CHECK_OK(shoal_ab_layers_make(b.m, (const char *const[]){ "wide" }, 1, &l));
-  CHECK(l.n == 2 && l.layer[1].m == 5760, "by name");
+  if (CHECK_EQ(l.n, 2, "by name")) CHECK_EQ(l.layer[1].m, 5760);
   shoal_ab_layers_free(&l);
-  CHECK(shoal_ab_layers_make(b.m, (const char *const[]){ "wid" }, 1, &l) == SHOAL_ERR_USAGE, "a name nobody has");
-  CHECK(strstr(check_error(), "wide"), "%s", check_error());
-  CHECK(shoal_ab_layers_make(b.m, (const char *const[]){ "thin" }, 1, &l) == SHOAL_ERR_USAGE, "no matrix anyway");
-  CHECK(shoal_ab_layers_make(b.m, (const char *const[]){ "first", "wide", "fc" }, 3, &l) == SHOAL_ERR_USAGE,
-        "nothing left");
+  CHECK_STATUS(shoal_ab_layers_make(b.m, (const char *const[]){ "wid" }, 1, &l), SHOAL_ERR_USAGE, "a name nobody has");
+  CHECK_HAS(check_error(), "wide");
+  CHECK_STATUS(shoal_ab_layers_make(b.m, (const char *const[]){ "thin" }, 1, &l), SHOAL_ERR_USAGE, "no matrix anyway");
+  CHECK_STATUS(shoal_ab_layers_make(b.m, (const char *const[]){ "first", "wide", "fc" }, 3, &l), SHOAL_ERR_USAGE,
+               "nothing left");
   shoal_model_destroy(b.m);
 }
 
@@ -177,14 +189,14 @@ static void check_fit(void)
   for (int i = 0; i < 20; i++) a[i] = b[i] = (float)(i + 1), out[i] = -1;
   shoal_ab_fit(a, 4, 5, out, 4, 3);
   for (int i = 0; i < 4; i++)
-    for (int j = 0; j < 3; j++) CHECK(out[i * 3 + j] == a[i * 5 + j], "A %d %d", i, j);
+    for (int j = 0; j < 3; j++) CHECK_EQ(out[i * 3 + j], a[i * 5 + j], "A %d %d", i, j);
   shoal_ab_fit(b, 5, 4, out, 3, 4);
-  for (int i = 0; i < 12; i++) CHECK(out[i] == b[i], "B %d", i);
+  for (int i = 0; i < 12; i++) CHECK_EQ(out[i], b[i], "B %d", i);
   shoal_ab_fit(a, 4, 3, out, 4, 5);
   for (int i = 0; i < 4; i++)
-    for (int j = 0; j < 5; j++) CHECK(out[i * 5 + j] == (j < 3 ? a[i * 3 + j] : 0), "A %d %d", i, j);
+    for (int j = 0; j < 5; j++) CHECK_EQ(out[i * 5 + j], j < 3 ? a[i * 3 + j] : 0, "A %d %d", i, j);
   shoal_ab_fit(b, 3, 4, out, 5, 4);
-  for (int i = 0; i < 20; i++) CHECK(out[i] == (i < 12 ? b[i] : 0), "B %d", i);
+  for (int i = 0; i < 20; i++) CHECK_EQ(out[i], i < 12 ? b[i] : 0, "B %d", i);
 }
 
 int main(void)

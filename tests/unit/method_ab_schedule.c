@@ -33,15 +33,14 @@ static void check_vector(const vector *v)
   bool factored = false;
   for (uint64_t k = 0; k <= steps; k++) {
     shoal_ab_event e = shoal_ab_event_at(&s, k);
-    CHECK(letters[e] == v->events[k], "Tw %d: event %c after %d steps, want %c", (int)v->warmup, letters[e], (int)k,
-          v->events[k]);
+    CHECK_EQ(letters[e], v->events[k], "Tw %d: event %c after %d steps", (int)v->warmup, letters[e], (int)k);
     if (e == SHOAL_AB_SPLIT || e == SHOAL_AB_SPLIT_CUT) factored = true;
     if (e == SHOAL_AB_RECONCILE) factored = false;
     if (k == steps) break;
-    CHECK((v->modes[k] == 'A') == shoal_ab_factored(&s, k), "Tw %d: mode of step %d", (int)v->warmup, (int)k);
-    CHECK(factored == shoal_ab_factored(&s, k), "Tw %d: events and mode of step %d disagree", (int)v->warmup, (int)k);
+    CHECK_EQ(v->modes[k] == 'A', shoal_ab_factored(&s, k), "Tw %d: mode of step %d", (int)v->warmup, (int)k);
+    CHECK_EQ(factored, shoal_ab_factored(&s, k), "Tw %d: events and mode of step %d disagree", (int)v->warmup, (int)k);
     bool first = k >= v->warmup && !memchr(v->events, 'r', k + 1);
-    CHECK(shoal_ab_first_phase(&s, k) == first, "Tw %d: first phase at step %d", (int)v->warmup, (int)k);
+    CHECK_EQ(shoal_ab_first_phase(&s, k), first, "Tw %d: first phase at step %d", (int)v->warmup, (int)k);
   }
 }
 
@@ -70,10 +69,9 @@ static void check_runs(void)
       full_again += k >= s.warmup && !shoal_ab_factored(&s, k);
       reconciliations += shoal_ab_event_at(&s, k + 1) == SHOAL_AB_RECONCILE;
     }
-    CHECK(factored == runs[i].factored && full_again == runs[i].full_again &&
-              reconciliations == runs[i].reconciliations,
-          "%s: %d steps on factors, %d rebound, %d reconciliations", runs[i].name, (int)factored, (int)full_again,
-          (int)reconciliations);
+    CHECK_EQ(factored, runs[i].factored, "%s", runs[i].name);
+    CHECK_EQ(full_again, runs[i].full_again, "%s", runs[i].name);
+    CHECK_EQ(reconciliations, runs[i].reconciliations, "%s", runs[i].name);
   }
 }
 
@@ -81,12 +79,15 @@ static void check_runs(void)
 static void check_default(void)
 {
   shoal_ab_schedule s = shoal_ab_schedule_of(45000);
-  CHECK(s.warmup == 9300 && s.cycle == 3000 && s.rebound == 300 && s.ramp == 750, "the authors' 4 nodes");
+  CHECK_EQ(s.warmup, 9300, "the authors' 4 nodes");
+  CHECK_EQ(s.cycle, 3000);
+  CHECK_EQ(s.rebound, 300);
+  CHECK_EQ(s.ramp, 750);
   for (uint64_t steps = 0; steps < 400; steps++) {
     s = shoal_ab_schedule_of(steps);
     CHECK_OK(shoal_ab_schedule_check(&s));
     for (uint64_t k = 0; k < steps; k++)
-      CHECK(shoal_ab_event_at(&s, k) != SHOAL_AB_RAMP_ONLY, "a superfluous ramp at %d of %d", (int)k, (int)steps);
+      CHECK_NE(shoal_ab_event_at(&s, k), SHOAL_AB_RAMP_ONLY, "a superfluous ramp at %d of %d", (int)k, (int)steps);
   }
 }
 
@@ -98,27 +99,30 @@ static void check_ramp(void)
   shoal_ab_ramp_start(&r, 10);
   for (size_t i = 0; i < SHOAL_COUNT(want); i++) {
     double rate = shoal_ab_ramp_rate(&r, 10, 1e-5, 0.01);
-    CHECK(fabs(rate - want[i]) < 1e-15, "step %d of the ramp: rate %.9g, want %.9g", (int)i + 1, rate, want[i]);
-    CHECK(r.active == (i + 1 < 10), "step %d", (int)i + 1);
+    CHECK_NEAR(rate, want[i], 1e-15, "step %d of the ramp", (int)i + 1);
+    CHECK_EQ(r.active, i + 1 < 10, "step %d", (int)i + 1);
   }
-  CHECK(fabs(r.slope - 0.000999) < 1e-15, "slope %g", r.slope);
+  CHECK_NEAR(r.slope, 0.000999, 1e-15);
   /* A schedule that falls below the ramp is followed; one that is down already needs none; no ramp is none. */
   shoal_ab_ramp_start(&r, 4);
-  CHECK(shoal_ab_ramp_rate(&r, 4, 1e-5, 0.4) == 1e-5, "first");
-  CHECK(shoal_ab_ramp_rate(&r, 4, 1e-5, 0.1) == 0.1, "the schedule is below the ramp");
+  CHECK_EQ(shoal_ab_ramp_rate(&r, 4, 1e-5, 0.4), 1e-5);
+  CHECK_EQ(shoal_ab_ramp_rate(&r, 4, 1e-5, 0.1), 0.1, "the schedule is below the ramp");
   shoal_ab_ramp_start(&r, 4);
-  CHECK(shoal_ab_ramp_rate(&r, 4, 1e-5, 1e-6) == 1e-6 && !r.active, "nothing to climb");
+  CHECK_EQ(shoal_ab_ramp_rate(&r, 4, 1e-5, 1e-6), 1e-6, "nothing to climb");
+  CHECK(!r.active);
   shoal_ab_ramp_start(&r, 0);
-  CHECK(!r.active && shoal_ab_ramp_rate(&r, 0, 1e-5, 0.5) == 0.5, "no ramp");
+  CHECK(!r.active, "no ramp");
+  CHECK_EQ(shoal_ab_ramp_rate(&r, 0, 1e-5, 0.5), 0.5);
   shoal_ab_ramp_start(&r, 1); /* the whole ramp is its first step */
-  CHECK(shoal_ab_ramp_rate(&r, 1, 1e-5, 0.5) == 1e-5 && shoal_ab_ramp_rate(&r, 1, 1e-5, 0.5) == 0.5, "one step");
+  CHECK_EQ(shoal_ab_ramp_rate(&r, 1, 1e-5, 0.5), 1e-5, "one step");
+  CHECK_EQ(shoal_ab_ramp_rate(&r, 1, 1e-5, 0.5), 0.5);
 }
 
 static void check_refusals(void)
 {
   static const shoal_ab_schedule bad[] = { { 5, 1, 1, 0 }, { 5, 4, 0, 0 }, { 5, 4, 4, 0 }, { 0, 0, 0, 0 } };
   for (size_t i = 0; i < SHOAL_COUNT(bad); i++)
-    CHECK(shoal_ab_schedule_check(&bad[i]) == SHOAL_ERR_USAGE, "schedule %d", (int)i);
+    CHECK_STATUS(shoal_ab_schedule_check(&bad[i]), SHOAL_ERR_USAGE, "schedule %d", (int)i);
 }
 
 int main(void)

@@ -28,10 +28,10 @@ static void check_trace(int groups, bool quirks, uint64_t every, uint64_t wait, 
   char text[2048];
   for (int epoch = 0; epoch < 2; epoch++) { /* every epoch is the same again */
     write_trace(&c, batches, &flow, text, sizeof text);
-    CHECK(strcmp(text, expected) == 0, "g %d B %llu W %llu L %llu%s:\n  %s\n  %s expected", groups,
-          (unsigned long long)every, (unsigned long long)wait, (unsigned long long)batches, quirks ? ", quirks" : "",
-          text, expected);
-    CHECK(flow.n == 0 && flow.turn == 0, "an epoch leaves %d sums, turn %d", flow.n, flow.turn);
+    CHECK_STR(text, expected, "g %d B %llu W %llu L %llu%s:\n  %s\n  %s expected", groups, (unsigned long long)every,
+              (unsigned long long)wait, (unsigned long long)batches, quirks ? ", quirks" : "", text, expected);
+    CHECK_EQ(flow.n, 0);
+    CHECK_EQ(flow.turn, 0);
   }
 }
 
@@ -71,7 +71,9 @@ static void early_age(void)
   shoal_daso_event e[SHOAL_DASO_EVENTS];
   for (uint64_t b = 0; b < 10; b++) shoal_daso_events(&c, b, 13, &flow, e);
   int n = shoal_daso_events(&c, 10, 13, &flow, e);
-  CHECK(n == 1 && e[0].act == SHOAL_DASO_COLLECT && e[0].wait == 3, "%d events, age %d", n, (int)e[0].wait);
+  CHECK_EQ(n, 1);
+  CHECK_EQ(e[0].act, SHOAL_DASO_COLLECT);
+  CHECK_EQ(e[0].wait, 3);
 }
 
 typedef struct {
@@ -83,24 +85,26 @@ typedef struct {
 static void watch(watcher *w, const shoal_daso_cycle *c, const shoal_daso_event *e, bool last)
 {
   if (e->act == SHOAL_DASO_START || e->act == SHOAL_DASO_BLOCK) {
-    CHECK(e->group == w->turn, "group %d out of turn", e->group);
+    CHECK_EQ(e->group, w->turn);
     w->turn = last ? 0 : (w->turn + 1) % c->groups;
   }
   if (e->act == SHOAL_DASO_START) {
-    for (int i = 0; i < w->n && c->groups > 1; i++) CHECK(w->at[i] != e->group, "two sums of group %d", e->group);
+    for (int i = 0; i < w->n && c->groups > 1; i++) CHECK_NE(w->at[i], e->group);
     w->started++;
     w->at[w->n++] = e->group;
-    CHECK(e->wait >= 1 && e->wait <= c->wait, "wait %llu", (unsigned long long)e->wait);
+    CHECK_GE(e->wait, 1);
+    CHECK_LE(e->wait, c->wait);
   } else if (e->act == SHOAL_DASO_BLOCK) {
     w->blocked++;
-    CHECK(w->n == 0, "blocks with %d sums under way", w->n);
+    CHECK_EQ(w->n, 0);
   } else {
-    CHECK(w->n > 0 && w->at[0] == e->group, "ends a sum of group %d that is not the oldest", e->group);
+    CHECK_GT(w->n, 0);
+    CHECK_EQ(w->at[0], e->group);
     w->ended++;
     w->at[0] = w->at[1];
     w->n--;
   }
-  CHECK(w->n <= SHOAL_DASO_SUMS, "%d sums under way", w->n);
+  CHECK_LE(w->n, SHOAL_DASO_SUMS);
 }
 
 /* Every B, W <= B and L: sums are dealt in turn, two at most are under way, a blocking sum is foretold, and there are
@@ -119,12 +123,13 @@ static void rules(void)
               shoal_daso_event e[SHOAL_DASO_EVENTS];
               bool blocks = shoal_daso_blocks(&c, b, batches);
               int n = shoal_daso_events(&c, b, batches, &flow, e);
-              CHECK(blocks == (n > 0 && e[n - 1].act == SHOAL_DASO_BLOCK), "batch %d", (int)b);
+              CHECK_EQ(blocks, n > 0 && e[n - 1].act == SHOAL_DASO_BLOCK, "batch %d", (int)b);
               for (int i = 0; i < n; i++) watch(&w, &c, &e[i], b + 1 == batches);
             }
-            CHECK(w.started == w.ended && w.n == 0, "%d sums never end", w.n);
-            CHECK(w.blocked == (every ? 1 : batches), "%d blocking sums", (int)w.blocked);
-            if (every) CHECK(w.started == (batches - 1 + every - 1) / every, "%d starts", (int)w.started);
+            CHECK_EQ(w.started, w.ended);
+            CHECK_EQ(w.n, 0);
+            CHECK_EQ(w.blocked, every ? 1 : batches);
+            if (every) CHECK_EQ(w.started, (batches - 1 + every - 1) / every);
           }
 }
 
@@ -140,7 +145,8 @@ static void changed_settings(void)
     int n = shoal_daso_events(c, b, 12, &flow, e);
     for (int i = 0; i < n; i++) watch(&w, b < 2 ? &slow : &fast, &e[i], b == 11);
   }
-  CHECK(w.started == w.ended && flow.n == 0, "%d sums never end", flow.n);
+  CHECK_EQ(w.started, w.ended);
+  CHECK_EQ(flow.n, 0);
 }
 
 /* ---- the controller ---- */
@@ -177,8 +183,8 @@ static void check_phases(const shoal_daso_plan *p, loss_of *loss, const char *ev
     w[e] = (char)('0' + phase.wait);
     shoal_daso_next(p, e + 1, loss((int)e), &phase);
   }
-  CHECK(strcmp(b, every) == 0, "B\n  %s\n  %s expected", b, every);
-  CHECK(strcmp(w, wait) == 0, "W\n  %s\n  %s expected", w, wait);
+  CHECK_STR(b, every);
+  CHECK_STR(w, wait);
 }
 
 static shoal_daso_plan plan(uint64_t epochs, uint64_t warmup, uint64_t cooldown, uint64_t max_every)
@@ -208,20 +214,23 @@ static void decisions(void)
   shoal_daso_phase phase = { .every = 64, .wait = 16, .best = 1 };
   for (uint64_t e = 0; e < 39; e++) {
     shoal_daso_next(&wide, e + 1, 1, &phase);
-    CHECK(phase.wait >= 1 && phase.wait <= phase.every, "W %d with B %d", (int)phase.wait, (int)phase.every);
+    CHECK_GE(phase.wait, 1);
+    CHECK_LE(phase.wait, phase.every);
   }
   /* A run made longer after its cool-down goes back to cycling. */
   shoal_daso_plan longer = plan(30, 1, 1, 4);
   phase = (shoal_daso_phase){ .best = 1 };
   shoal_daso_next(&longer, 11, 1, &phase);
-  CHECK(phase.every == 4 && phase.wait == 1, "B %d", (int)phase.every);
+  CHECK_EQ(phase.every, 4);
+  CHECK_EQ(phase.wait, 1);
   /* One that comes from elsewhere begins where it stands. */
   shoal_daso_begin(&longer, 0, &phase);
-  CHECK(phase.every == 0, "B %d in the warm-up", (int)phase.every);
+  CHECK_EQ(phase.every, 0);
   shoal_daso_begin(&longer, 5, &phase);
-  CHECK(phase.every == 4 && phase.best == INFINITY, "B %d", (int)phase.every);
+  CHECK_EQ(phase.every, 4);
+  CHECK_EQ(phase.best, INFINITY);
   shoal_daso_begin(&longer, 29, &phase);
-  CHECK(phase.every == 0, "B %d in the cool-down", (int)phase.every);
+  CHECK_EQ(phase.every, 0);
 }
 
 /* A run of any length cycles, and none has more blocking epochs than the reference's 4 and 4. */
@@ -232,12 +241,15 @@ static void defaults(void)
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     uint64_t w, c;
     shoal_daso_default_phases((uint64_t)expected[i][0], &w, &c);
-    CHECK((int)w == expected[i][1] && (int)c == expected[i][2], "%d epochs: %d and %d", expected[i][0], (int)w, (int)c);
+    CHECK_EQ((int)w, expected[i][1], "%d epochs", expected[i][0]);
+    CHECK_EQ((int)c, expected[i][2], "%d epochs", expected[i][0]);
   }
   for (uint64_t epochs = 1; epochs <= 200; epochs++) {
     uint64_t w, c;
     shoal_daso_default_phases(epochs, &w, &c);
-    CHECK(w + c < epochs && w <= 4 && c <= 4, "%d epochs: %d and %d", (int)epochs, (int)w, (int)c);
+    CHECK_LT(w + c, epochs);
+    CHECK_LE(w, 4);
+    CHECK_LE(c, 4);
   }
 }
 

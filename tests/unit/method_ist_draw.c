@@ -25,7 +25,7 @@ static void check_partition(const shoal_model *m, int parts, bool stratified)
 {
   shoal_ist_plan *p = plan(m, (shoal_ist_options){ .parts = parts, .seed = 5, .stratified = stratified });
   shoal_ist_deal *d = deal(p, 3), *next = deal(p, 4), *again = deal(p, 3);
-  CHECK(shoal_ist_hash(p, d) == shoal_ist_hash(p, again), "a deal is a function of seed and round");
+  CHECK_EQ(shoal_ist_hash(p, d), shoal_ist_hash(p, again), "a deal is a function of seed and round");
   CHECK(parts == 1 || shoal_ist_hash(p, d) != shoal_ist_hash(p, next), "%d parts: rounds 3 and 4 are the same", parts);
   for (int space = 0; space < m->spaces; space++) {
     int64_t h = m->space_size[space];
@@ -33,11 +33,13 @@ static void check_partition(const shoal_model *m, int parts, bool stratified)
     for (int s = 0; s < parts; s++) {
       uint64_t first, count;
       shoal_share_of((uint64_t)h, s, parts, &first, &count);
-      CHECK((int64_t)count == h / parts + (s < h % parts), "part %d of %d has %d units of %d", s, parts, (int)count,
-            (int)h);
+      CHECK_EQ((int64_t)count, h / parts + (s < h % parts), "part %d of %d has %d units of %d", s, parts, (int)count,
+               (int)h);
       for (uint64_t i = 0; i < count; i++) {
         int64_t u = d->units[space][first + i];
-        CHECK(u >= 0 && u < h && (i == 0 || u > d->units[space][first + i - 1]), "unit %d", (int)u);
+        CHECK_GE(u, 0);
+        CHECK_LT(u, h);
+        CHECK(i == 0 || u > d->units[space][first + i - 1], "unit %d", (int)u);
         seen[u]++;
       }
       for (int home = 0; stratified && home < parts; home++) {
@@ -51,7 +53,7 @@ static void check_partition(const shoal_model *m, int parts, bool stratified)
               (int)here, home, s);
       }
     }
-    for (int64_t u = 0; u < h; u++) CHECK(seen[u] == 1, "unit %d dealt %d times", (int)u, seen[u]);
+    for (int64_t u = 0; u < h; u++) CHECK_EQ(seen[u], 1, "unit %d dealt %d times", (int)u, seen[u]);
     free(seen);
   }
   shoal_ist_deal_destroy(p, d);
@@ -67,7 +69,7 @@ static void check_frozen(void)
   shoal_model *m = rig_model("mlp", "model.widths=[8]", &SHOAL_SHAPE(2), 3);
   shoal_ist_plan *p = plan(m, (shoal_ist_options){ .parts = 3, .seed = 1 });
   shoal_ist_deal *d = deal(p, 0);
-  for (int i = 0; i < 8; i++) CHECK(d->units[0][i] == uniform[i], "place %d: unit %d", i, (int)d->units[0][i]);
+  for (int i = 0; i < 8; i++) CHECK_EQ(d->units[0][i], uniform[i], "place %d", i);
   shoal_ist_deal_destroy(p, d);
   shoal_ist_plan_destroy(p);
   shoal_model_destroy(m);
@@ -108,14 +110,14 @@ static void check_statistics(void)
   }
   double q = 1.0 / PARTS, mean = ROUNDS * q, deviation = sqrt(ROUNDS * q * (1 - q));
   for (int i = 0; i < H; i++) {
-    CHECK(chi_square(who[i], PARTS, mean) < 21, "unit %d goes to some parts more often: %g", i,
-          chi_square(who[i], PARTS, mean)); /* 3 degrees of freedom, 1e-4 */
+    CHECK_LT(chi_square(who[i], PARTS, mean), 21, "unit %d goes to some parts more often",
+             i); /* 3 degrees of freedom, 1e-4 */
     for (int j = 0; j < H; j++)
-      CHECK(fabs(touched[i][j] - mean) < 4.5 * deviation, "weight %d,%d touched %d times, not %g", i, j, touched[i][j],
-            mean);
+      CHECK_LT(fabs(touched[i][j] - mean), 4.5 * deviation, "weight %d,%d touched %d times, not %g", i, j,
+               touched[i][j], mean);
   }
   double expected = pow(1 - q, SHORT), got = (double)untouched / windows;
-  CHECK(fabs(got - expected) < 0.01, "untouched after %d rounds: %g, not %g", SHORT, got, expected);
+  CHECK_NEAR(got, expected, 0.01, "untouched after %d rounds", SHORT);
   shoal_ist_deal_destroy(p, d);
   shoal_ist_plan_destroy(p);
   shoal_model_destroy(m);
@@ -136,9 +138,9 @@ static void check_shuffle(void)
   }
   for (int i = 0; i < 256; i++)
     if (seen[i] && found < ALL) cells[found++] = seen[i];
-  CHECK(found == ALL, "%d permutations of %d", found, N);
-  CHECK(chi_square(cells, ALL, (double)ROUNDS / ALL) < 58, "permutations are not equally likely: %g",
-        chi_square(cells, ALL, (double)ROUNDS / ALL)); /* 23 degrees of freedom, 1e-4 */
+  CHECK_EQ(found, ALL, "%d permutations of %d", found, N);
+  CHECK_LT(chi_square(cells, ALL, (double)ROUNDS / ALL), 58,
+           "permutations are not equally likely"); /* 23 degrees of freedom, 1e-4 */
 }
 
 /* Section 9: every block somewhere, never twice in a part, as many per part as promised. */
@@ -163,8 +165,8 @@ static void check_blocks(int n, int parts, int least)
     }
   }
   for (int b = 0; b < n; b++)
-    CHECK(fabs(count[b] - (double)total / n) < 0.05 * total / n + 5, "block %d owned %d times, mean %g", b, count[b],
-          (double)total / n);
+    CHECK_LT(fabs(count[b] - (double)total / n), 0.05 * total / n + 5, "block %d owned %d times, mean %g", b, count[b],
+             (double)total / n);
   free(owner);
   free(order);
   free(count);
@@ -173,8 +175,9 @@ static void check_blocks(int n, int parts, int least)
 static void check_refusal(const shoal_model *m, shoal_ist_options o, const char *words)
 {
   shoal_ist_plan *p = NULL;
-  CHECK(shoal_ist_plan_create(m, &o, &p) == SHOAL_ERR_USAGE && !p, "%s", words);
-  CHECK(strstr(check_error(), words), "\"%s\" lacks \"%s\"", check_error(), words);
+  CHECK_STATUS(shoal_ist_plan_create(m, &o, &p), SHOAL_ERR_USAGE, "%s", words);
+  CHECK(!p, "%s", words);
+  CHECK_HAS(check_error(), words);
 }
 
 /* Which blocks are dealt, how many at least, and what the model multiplies a branch by. */
@@ -182,20 +185,25 @@ static void check_stages(void)
 {
   shoal_model *m = rig_model("resnet20", "", &SHOAL_SHAPE(3, 8, 8), 10);
   shoal_ist_plan *p = plan(m, (shoal_ist_options){ .parts = 4, .blocks = true });
-  CHECK(p->stages == 3 && p->stage_size[0] == 3 && p->stage_size[1] == 2 && p->stage_size[2] == 2, "%d stages",
-        p->stages);
-  for (int i = 0; i < 3; i++) CHECK(p->stage_min[i] == 1, "at least %d of stage %d", p->stage_min[i], i + 1);
+  CHECK_EQ(p->stages, 3);
+  CHECK_EQ(p->stage_size[0], 3);
+  CHECK_EQ(p->stage_size[1], 2);
+  CHECK_EQ(p->stage_size[2], 2);
+  for (int i = 0; i < 3; i++) CHECK_EQ(p->stage_min[i], 1, "at least %d of stage %d", p->stage_min[i], i + 1);
   shoal_ist_plan_destroy(p);
   const int64_t third[] = { 3 };
   p = plan(m, (shoal_ist_options){ .parts = 4, .blocks = true, .stages = third, .n_stages = 1, .min_blocks = 1 });
-  CHECK(p->stages == 1 && p->stage_size[0] == 2 && p->stage[7] == 0 && p->stage[8] == 0 && p->stage[0] == -1,
-        "stage 3");
+  CHECK_EQ(p->stages, 1, "stage 3");
+  CHECK_EQ(p->stage_size[0], 2);
+  CHECK_EQ(p->stage[7], 0);
+  CHECK_EQ(p->stage[8], 0);
+  CHECK_EQ(p->stage[0], -1);
   for (int i = 0; i < m->params; i++) {
     const char *name = m->param[i].name;
     bool dealt = strncmp(name, "layer3.1.", 9) == 0 || strncmp(name, "layer3.2.", 9) == 0;
-    CHECK((p->tensor[i].home == SHOAL_IST_BLOCK) == dealt, "%s", name);
-    CHECK(p->tensor[i].scale == (dealt && strstr(name, ".bn2.") ? 0.5f : 1), "%s times %g", name,
-          (double)p->tensor[i].scale);
+    CHECK_EQ(p->tensor[i].home == SHOAL_IST_BLOCK, dealt, "%s", name);
+    CHECK_EQ(p->tensor[i].scale, dealt && strstr(name, ".bn2.") ? 0.5f : 1, "%s times %g", name,
+             (double)p->tensor[i].scale);
   }
   shoal_ist_plan_destroy(p);
   const int64_t fourth[] = { 4 };

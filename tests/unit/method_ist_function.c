@@ -52,8 +52,8 @@ static void check_function(const char *options, const shoal_shape *input)
     rig_forward(&full);
     rig_forward(&small);
     float *a = rig_output(&full, m->nodes - 1), *b = rig_output(&small, c.part[s]->nodes - 1);
-    CHECK(memcmp(a, b, (size_t)(BATCH * m->classes) * sizeof *a) == 0, "%s, part %d: error %g", options, s,
-          rig_difference(b, a, (size_t)(BATCH * m->classes)));
+    CHECK_BYTES(a, b, (size_t)(BATCH * m->classes) * sizeof *a, "%s, part %d: error %g", options, s,
+                rig_difference(b, a, (size_t)(BATCH * m->classes)));
     free(a);
     free(b);
     rig_close(&full);
@@ -106,7 +106,8 @@ static void check_gradients(void)
   }
   memcpy(got + m->weights - 4, bias, sizeof bias);
   double e = rig_difference(got, want, m->weights), moved = rig_difference(start, want, m->weights);
-  CHECK(e < 1e-6 && moved > 1e-2, "collected weights off by %g, steps of %g", e, moved);
+  CHECK_LT(e, 1e-6);
+  CHECK_GT(moved, 1e-2);
   free(start);
   free(want);
   free(got);
@@ -139,9 +140,9 @@ static void check_mean(const char *options)
   full.params->version++;
   rig_forward(&full);
   float *y = rig_output(&full, m->nodes - 1);
-  CHECK(rig_difference(y, mean, n) < 1e-5, "%s: %g from the mean of the subnets", options, rig_difference(y, mean, n));
+  CHECK_LT(rig_difference(y, mean, n), 1e-5, "%s", options);
   shoal_ist_scale(c.p, true, full.params->w);
-  CHECK(rig_difference(full.params->w, before, m->weights) < 1e-6, "undone");
+  CHECK_LT(rig_difference(full.params->w, before, m->weights), 1e-6);
   free(before);
   free(y);
   rig_close(&full);
@@ -163,8 +164,8 @@ static void check_norms(void)
   for (int k = 0; k < 4; k++) {
     double sum = 0, square = 0;
     for (int i = 0; i < 40; i++) sum += y[i * 4 + k], square += (double)y[i * 4 + k] * y[i * 4 + k];
-    CHECK(fabs(sum / 40) < 1e-5 && fabs(square / 40 - 1) < 2e-2, "class %d: mean %g, mean square %g", k, sum / 40,
-          square / 40);
+    CHECK_LT(fabs(sum / 40), 1e-5, "class %d: mean %g", k, sum / 40);
+    CHECK_NEAR(square / 40, 1, 2e-2, "class %d: mean %g", k, sum / 40);
   }
   for (int i = 0; i < m->params; i++)
     for (size_t k = 0; strncmp(m->param[i].name, "fc", 2) == 0 && k < m->param[i].count; k++)
@@ -172,9 +173,9 @@ static void check_norms(void)
   r.params->version++;
   rig_forward(&r);
   float *z = rig_output(&r, m->nodes - 1);
-  CHECK(rig_difference(z, y, 160) < 5e-3, "eight times the weights: %g", rig_difference(z, y, 160));
+  CHECK_LT(rig_difference(z, y, 160), 5e-3, "eight times the weights");
   for (int i = 0; i < m->params; i++)
-    CHECK(c.p->tensor[i].scale == 1, "%s needs no scale, a norm follows", m->param[i].name);
+    CHECK_EQ(c.p->tensor[i].scale, 1, "%s needs no scale, a norm follows", m->param[i].name);
   free(y);
   free(z);
   rig_close(&r);
@@ -189,7 +190,7 @@ static void check_branches(void)
   cuts one = cut(m, (shoal_ist_options){ .parts = 1, .blocks = true });
   cuts three = cut(m, (shoal_ist_options){ .parts = 3, .blocks = true });
   rig r;
-  for (int i = 0; i < m->params; i++) CHECK(one.p->tensor[i].scale == 1, "%s", m->param[i].name);
+  for (int i = 0; i < m->params; i++) CHECK_EQ(one.p->tensor[i].scale, 1, "%s", m->param[i].name);
   for (int zero = 0; zero < 2; zero++) {
     rig_open(&r, "ref", m, BATCH, SHOAL_PLAN_EVAL);
     for (int i = 0; zero && i < m->params; i++)
@@ -201,7 +202,7 @@ static void check_branches(void)
     rig_forward(&r);
     float *z = rig_output(&r, m->nodes - 1);
     bool same = memcmp(y, z, (size_t)(BATCH * m->classes) * sizeof *y) == 0;
-    CHECK(same == (zero == 1), "scaled branches, %s", zero ? "zero" : "not zero");
+    CHECK_EQ(same, zero == 1, "scaled branches, %s", zero ? "zero" : "not zero");
     free(y);
     free(z);
     rig_close(&r);
@@ -303,11 +304,12 @@ static void check_theory(void)
   double many = theory_floor(64, 8, 4), longer = theory_floor(64, 4, 64);
   printf("floor: one worker %.3g; four %.3g; width 512 %.3g; eight workers %.3g; 64 steps %.3g\n", alone, base, wide,
          many, longer);
-  CHECK(alone < 1e-6, "one worker leaves %g", alone);
-  CHECK(wide < base / 2 && base > 1e-4, "width 64 leaves %g, 512 %g", base, wide);
-  CHECK(many > base, "4 workers leave %g, 8 %g", base, many);
+  CHECK_LT(alone, 1e-6);
+  CHECK_LT(wide, base / 2);
+  CHECK_GT(base, 1e-4);
+  CHECK_GT(many, base);
   /* In the number of local steps the floor grows once a round comes close to fitting its subnet. */
-  CHECK(longer > 2 * base, "4 steps leave %g, 64 %g", base, longer);
+  CHECK_GT(longer, 2 * base, "4 steps leave %g", base);
 }
 
 int main(void)

@@ -40,7 +40,7 @@ static uint64_t moved(const shoal_ist_plan *p, const shoal_ist_deal *homes, cons
 static void check_table(const int64_t *widths, int hidden, uint64_t params, const double *subnet_mb, double total_mb)
 {
   shoal_model *m = speech(widths, hidden);
-  CHECK(m->weights == params, "%zu parameters, not %llu", m->weights, (unsigned long long)params);
+  CHECK_EQ(m->weights, params);
   for (int n = 2, i = 0; n <= 8; n *= 2, i++) {
     shoal_ist_plan *p = NULL;
     shoal_ist_deal *d = NULL;
@@ -52,10 +52,10 @@ static void check_table(const int64_t *widths, int hidden, uint64_t params, cons
     uint64_t P = 35 * (uint64_t)widths[hidden - 1] / (uint64_t)n, N = (uint64_t)n;
     for (int l = 0; l < hidden; l++)
       P += (uint64_t)(l ? widths[l] * widths[l - 1] / n : widths[l] * 4096) / N + 2 * (uint64_t)widths[l] / N;
-    CHECK(part->weights == P && fabs((double)P * 4e-6 - subnet_mb[i]) < 0.006, "P_s %zu, formula %llu, table %g MB",
-          part->weights, (unsigned long long)P, subnet_mb[i]);
-    CHECK(2 * moved(p, d, d) == 2 * (N - 1) * P * 4, "%llu bytes moved", (unsigned long long)(2 * moved(p, d, d)));
-    if (n == 8) CHECK(fabs(2e-6 * (double)moved(p, d, d) - total_mb) < 0.06, "%g MB", 2e-6 * (double)moved(p, d, d));
+    CHECK_EQ(part->weights, P);
+    CHECK_NEAR((double)P * 4e-6, subnet_mb[i], 0.006);
+    CHECK_EQ(2 * moved(p, d, d), 2 * (N - 1) * P * 4);
+    if (n == 8) CHECK_NEAR(2e-6 * (double)moved(p, d, d), total_mb, 0.06);
     shoal_model_destroy(part);
     shoal_ist_deal_destroy(p, d);
     shoal_ist_plan_destroy(p);
@@ -76,7 +76,7 @@ static void check_amazon(int64_t e, uint64_t params, const double *subnet_mb, do
     REQUIRE(shoal_model_add(m, &n, SHOAL_INIT_UNIFORM, &id) == SHOAL_OK, "fc%d", l + 1);
   }
   REQUIRE(shoal_model_finish(m) == SHOAL_OK, "finish");
-  CHECK(m->weights == params, "%zu parameters, not %llu", m->weights, (unsigned long long)params);
+  CHECK_EQ(m->weights, params);
   for (int n = 2, i = 0; n <= 8; n *= 2, i++) {
     shoal_ist_plan *p = NULL;
     shoal_ist_deal *d = NULL;
@@ -85,11 +85,11 @@ static void check_amazon(int64_t e, uint64_t params, const double *subnet_mb, do
     CHECK_OK(shoal_ist_deal_create(p, &d));
     shoal_ist_draw(p, 1, d);
     CHECK_OK(shoal_ist_part(p, d, n - 1, &part));
-    CHECK(part->weights == params / (uint64_t)n && fabs((double)part->weights * 4e-6 - subnet_mb[i]) < 0.06,
-          "e %d, %d parts: P_s %zu, table %g MB", (int)e, n, part->weights, subnet_mb[i]);
-    CHECK(2 * moved(p, d, d) == 8 * (uint64_t)(n - 1) * part->weights, "%llu bytes",
-          (unsigned long long)moved(p, d, d));
-    if (n == 8) CHECK(fabs(2e-6 * (double)moved(p, d, d) - total_mb) < 0.06, "%g MB", 2e-6 * (double)moved(p, d, d));
+    CHECK_EQ(part->weights, params / (uint64_t)n, "e %d, %d parts", (int)e, n);
+    CHECK_NEAR((double)part->weights * 4e-6, subnet_mb[i], 0.06, "e %d, %d parts", (int)e, n);
+    CHECK_EQ(2 * moved(p, d, d), 8 * (uint64_t)(n - 1) * part->weights, "%llu bytes",
+             (unsigned long long)moved(p, d, d));
+    if (n == 8) CHECK_NEAR(2e-6 * (double)moved(p, d, d), total_mb, 0.06);
     shoal_model_destroy(part);
     shoal_ist_deal_destroy(p, d);
     shoal_ist_plan_destroy(p);
@@ -178,7 +178,8 @@ static void check_resist(void)
     CHECK_OK(shoal_ist_deal_create(p, &next));
     shoal_ist_draw(p, 0, d);
     shoal_ist_draw(p, 1, next);
-    CHECK(p->stages == 1 && p->stage_size[0] == 22, "%d stages, %d blocks", p->stages, p->stage_size[0]);
+    CHECK_EQ(p->stages, 1);
+    CHECK_EQ(p->stage_size[0], 22);
     shared = one = 0;
     uint64_t pairs = 0, kept = 0, held = 0, N = (uint64_t)rows[i].n;
     for (int k = 0; k < m->params; k++) {
@@ -187,21 +188,22 @@ static void check_resist(void)
       one += dealt ? m->param[k].count : 0;
     }
     one /= 22;
-    CHECK(shared == 15422116 && one == 1180672, "%llu shared, %llu per block", (unsigned long long)shared,
-          (unsigned long long)one);
+    CHECK_EQ(shared, 15422116);
+    CHECK_EQ(one, 1180672);
     for (int b = 0; b < m->residuals; b++)
       for (int s = 0; s < rows[i].n && p->stage[b] >= 0; s++) {
         pairs += d->owner[b * rows[i].n + s];
         kept += d->owner[b * rows[i].n + s] && d->holder[b] == s;
         held += next->owner[b * rows[i].n + s] && d->holder[b] == s;
       }
-    CHECK(pairs == (uint64_t)rows[i].pairs && kept == 22, "%d pairs", (int)pairs);
-    CHECK(fabs((2.0 * rows[i].n * 4 * (double)(shared + 22 * one)) * 1e-9 - rows[i].local_gb) < 6e-4, "local SGD");
-    CHECK(fabs((2.0 * rows[i].n * 4 * (double)shared + 2.0 * 4 * (double)(pairs * one)) * 1e-9 - rows[i].gb) < 6e-5,
-          "Table 1, %d workers", rows[i].n);
+    CHECK_EQ(pairs, (uint64_t)rows[i].pairs);
+    CHECK_EQ(kept, 22);
+    CHECK_NEAR((2.0 * rows[i].n * 4 * (double)(shared + 22 * one)) * 1e-9, rows[i].local_gb, 6e-4, "local SGD");
+    CHECK_NEAR((2.0 * rows[i].n * 4 * (double)shared + 2.0 * 4 * (double)(pairs * one)) * 1e-9, rows[i].gb, 6e-5,
+               "Table 1, %d workers", rows[i].n);
     /* What travels here is less by what is at home already: slices of the shared, and blocks that stay. */
-    CHECK(moved(p, d, d) == 4 * ((N - 1) * shared + (pairs - kept) * one), "collect");
-    CHECK(moved(p, d, next) == 4 * ((N - 1) * shared + (pairs - held) * one), "dispatch");
+    CHECK_EQ(moved(p, d, d), 4 * ((N - 1) * shared + (pairs - kept) * one));
+    CHECK_EQ(moved(p, d, next), 4 * ((N - 1) * shared + (pairs - held) * one));
     shoal_ist_deal_destroy(p, d);
     shoal_ist_deal_destroy(p, next);
     shoal_ist_plan_destroy(p);

@@ -13,9 +13,11 @@ static shoal_local_parts *make(const shoal_model *m, shoal_local_form form, shoa
   shoal_local_block *blocks = malloc((size_t)layers * sizeof *blocks);
   shoal_local_parts *p = NULL;
   CHECK_OK(shoal_local_count(m, head, BATCH, cost, cost + layers));
-  for (int l = 0; l < layers; l++)
-    CHECK(cost[l] > 0 && cost[layers + l] >= 0 && (l + 1 < layers || cost[layers + l] == 0), "%s layer %d costs %g, %g",
-          m->name, l, cost[l], cost[layers + l]);
+  for (int l = 0; l < layers; l++) {
+    CHECK_GT(cost[l], 0, "%s layer %d costs %g", m->name, l, cost[l]);
+    CHECK_GE(cost[layers + l], 0, "%s layer %d costs %g", m->name, l, cost[l]);
+    CHECK(l + 1 < layers || cost[layers + l] == 0, "%s layer %d costs %g, %g", m->name, l, cost[l], cost[layers + l]);
+  }
   CHECK_OK(shoal_local_cut(layers, cost, cost + layers, chunks, bounds));
   int n = shoal_local_blocks(form, m->units, bounds, chunks, blocks);
   REQUIRE(shoal_local_parts_create(m, form, head, BATCH, blocks, n, &p) == SHOAL_OK, "parts of %s", m->name);
@@ -38,8 +40,8 @@ static void check_cover(const shoal_model *m, const shoal_local_parts *p)
   for (int i = 0; i < m->params; i++) {
     int unit = m->node[m->param[i].node].unit, layers = shoal_local_layers(m->units);
     bool twice = p->form == SHOAL_LOCAL_OVERLAPPING && unit > 0 && unit < layers - 1;
-    CHECK(count[m->param[i].offset] == (twice ? 2 : 1), "%s is held %g times", m->param[i].name,
-          count[m->param[i].offset]);
+    CHECK_EQ(count[m->param[i].offset], twice ? 2 : 1, "%s is held %g times", m->param[i].name,
+             count[m->param[i].offset]);
   }
   free(count);
 }
@@ -55,16 +57,19 @@ static void check_chain(const shoal_model *m, const shoal_local_parts *p)
 {
   for (int k = 0; k < p->n; k++) {
     const shoal_local_part *a = &p->part[k], *b = &p->part[k + 1];
-    CHECK((a->out_node < 0) == (k + 1 == p->n) && (a->head_weights == 0) == (k + 1 == p->n), "block %d of %d", k, p->n);
+    CHECK_EQ(a->out_node < 0, k + 1 == p->n, "block %d of %d", k, p->n);
+    CHECK_EQ(a->head_weights == 0, k + 1 == p->n, "block %d of %d", k, p->n);
     if (k + 1 == p->n) continue;
     CHECK(shoal_shape_equal(&a->model->node[a->out_node].out, &b->model->input), "block %d does not fit", k + 1);
-    CHECK(a->elements == (size_t)shoal_shape_count(&b->model->input), "elements");
-    CHECK(a->upper.count == b->lower.count && (a->upper.count > 0) == (p->form == SHOAL_LOCAL_OVERLAPPING),
-          "shared layer of %zu and %zu numbers", a->upper.count, b->lower.count);
+    CHECK_EQ(a->elements, (size_t)shoal_shape_count(&b->model->input));
+    CHECK_EQ(a->upper.count, b->lower.count);
+    CHECK_EQ(a->upper.count > 0, p->form == SHOAL_LOCAL_OVERLAPPING);
     for (size_t at = 0; at < a->upper.count;) {
       const shoal_param *x = param_at(a->model, a->upper.offset + at), *y = param_at(b->model, b->lower.offset + at);
-      REQUIRE(x && y, "no parameter begins at %zu", at);
-      CHECK(strcmp(x->name, y->name) == 0 && x->count == y->count, "%s beside %s", x->name, y->name);
+      REQUIRE(x, "no parameter begins at %zu", at);
+      REQUIRE(y, "no parameter begins at %zu", at);
+      CHECK_STR(x->name, y->name);
+      CHECK_EQ(x->count, y->count);
       at += x->count;
     }
   }
@@ -85,10 +90,10 @@ static void check_model(const char *name, const char *options, int side)
         shoal_model *arena;
         CHECK_OK(shoal_local_join(p, s, at, stats_at, &arena));
         total += arena->weights;
-        CHECK(arena->joined == (p->stage_first[s + 1] - p->stage_first[s] > 1), "stage %d", s);
+        CHECK_EQ(arena->joined, p->stage_first[s + 1] - p->stage_first[s] > 1, "stage %d", s);
         shoal_model_destroy(arena);
       }
-      CHECK(total >= m->weights, "arenas of %zu", total);
+      CHECK_GE(total, m->weights);
       shoal_local_parts_destroy(p);
     }
   shoal_model_destroy(m);
@@ -107,8 +112,9 @@ static void check_count(void)
     cut[i] = bounds[1];
   }
   for (int l = 0; l < layers; l++) grew += cost[0][l] - cost[1][l];
-  CHECK(fabs(grew - 300 * (double)m->weights * (1 / 8.0 - 1 / 32.0)) < 1e-6 * grew, "%g more in a batch of 8", grew);
-  CHECK(cut[0] > cut[1] && cut[1] > cut[2], "cut at %d, %d, %d", cut[0], cut[1], cut[2]);
+  CHECK_LT(fabs(grew - 300 * (double)m->weights * (1 / 8.0 - 1 / 32.0)), 1e-6 * grew, "%g more in a batch of 8", grew);
+  CHECK_GT(cut[0], cut[1]);
+  CHECK_GT(cut[1], cut[2]);
   shoal_model_destroy(m);
 }
 
@@ -119,9 +125,10 @@ static void check_measure(void)
   double cost[16], heads[16];
   CHECK_OK(shoal_backend_open("cpu", 1, &b));
   CHECK_OK(shoal_local_measure(b, m, SHOAL_HEAD_AUTO, 4, cost, heads));
-  for (int l = 0; l < shoal_local_layers(m->units); l++)
-    CHECK(cost[l] > 0 && (heads[l] > 0) == (l + 1 < shoal_local_layers(m->units)), "layer %d: %g, %g", l, cost[l],
-          heads[l]);
+  for (int l = 0; l < shoal_local_layers(m->units); l++) {
+    CHECK_GT(cost[l], 0, "layer %d, %g", l, heads[l]);
+    CHECK_EQ(heads[l] > 0, l + 1 < shoal_local_layers(m->units), "layer %d, %g", l, heads[l]);
+  }
   shoal_backend_close(b);
   shoal_model_destroy(m);
 }

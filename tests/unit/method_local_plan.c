@@ -59,14 +59,13 @@ static void check_cut(void)
     int got[LAYERS_MAX] = { 0 }, want[LAYERS_MAX] = { 0 };
     CHECK_OK(shoal_local_cut(layers, cost, heads, chunks, got));
     double least = try_all(layers, cost, heads, chunks, want);
-    CHECK(worst(chunks, got, cost, heads) == least, "trial %u: %g, best %g", trial, worst(chunks, got, cost, heads),
-          least);
-    CHECK(memcmp(got, want, (size_t)(chunks + 1) * sizeof *got) == 0, "trial %u: another of the best cuts", trial);
+    CHECK_EQ(worst(chunks, got, cost, heads), least, "trial %u", trial);
+    CHECK_BYTES(got, want, (size_t)(chunks + 1) * sizeof *got, "trial %u: another of the best cuts", trial);
   }
   int bounds[8];
   double one[3] = { 1, 1, 1 };
-  CHECK(shoal_local_cut(3, one, NULL, 4, bounds) == SHOAL_ERR_ARG, "more chunks than layers");
-  CHECK(shoal_local_cut(3, one, NULL, 0, bounds) == SHOAL_ERR_ARG, "no chunks");
+  CHECK_STATUS(shoal_local_cut(3, one, NULL, 4, bounds), SHOAL_ERR_ARG, "more chunks than layers");
+  CHECK_STATUS(shoal_local_cut(3, one, NULL, 0, bounds), SHOAL_ERR_ARG, "no chunks");
 }
 
 /* Equal layers give the usual ceil(L/K) each: the cuts of public code (specification, section 5.1). */
@@ -86,8 +85,8 @@ static void check_even(void)
   for (size_t i = 0; i < SHOAL_COUNT(known); i++) {
     int bounds[LAYERS_MAX];
     CHECK_OK(shoal_local_cut(known[i].layers, one, NULL, known[i].chunks, bounds));
-    CHECK(memcmp(bounds, known[i].bounds, (size_t)(known[i].chunks + 1) * sizeof *bounds) == 0, "%d layers in %d",
-          known[i].layers, known[i].chunks);
+    CHECK_BYTES(bounds, known[i].bounds, (size_t)(known[i].chunks + 1) * sizeof *bounds, "%d layers in %d",
+                known[i].layers, known[i].chunks);
   }
 }
 
@@ -100,7 +99,7 @@ static void check_windows(shoal_local_form form, int units, const int *bounds, i
   int n = shoal_local_blocks(form, units, bounds, chunks, b);
   for (int i = 0; i < n; i++)
     snprintf(text + strlen(text), sizeof text - strlen(text), "[%d,%d)", b[i].first, b[i].last);
-  CHECK(strcmp(text, want) == 0, "%d units: %s, not %s", units, text, want);
+  CHECK_STR(text, want, "%d units", units);
 }
 
 static void check_blocks(void)
@@ -160,8 +159,7 @@ static void check_toy(const char *what, const toy *got, const double want[TOY][2
 {
   for (int l = 0; l < TOY; l++)
     for (int c = 0; c < 2; c++)
-      CHECK(fabs(got->p[l][c] - want[l][c]) < 1e-12, "%s: p%d[%d] is %.15g, not %g", what, l + 1, c, got->p[l][c],
-            want[l][c]);
+      CHECK_NEAR(got->p[l][c], want[l][c], 1e-12, "%s: p%d[%d] is %.15g", what, l + 1, c, got->p[l][c]);
 }
 
 static void check_toys(void)
@@ -188,31 +186,38 @@ static void check_ranks(void)
   } chosen[] = { { 1, 9, 1 }, { 2, 9, 2 }, { 3, 9, 3 }, { 4, 9, 4 }, { 4, 2, 2 }, { 3, 2, 1 },  { 6, 9, 3 },
                  { 8, 9, 4 }, { 5, 9, 5 }, { 5, 4, 1 }, { 7, 9, 7 }, { 9, 9, 3 }, { 10, 9, 2 }, { 64, 1, 1 } };
   for (size_t i = 0; i < SHOAL_COUNT(chosen); i++)
-    CHECK(shoal_local_auto_chunks(chosen[i].ranks, chosen[i].layers) == chosen[i].chunks, "%d ranks, %d layers: %d",
-          chosen[i].ranks, chosen[i].layers, shoal_local_auto_chunks(chosen[i].ranks, chosen[i].layers));
+    CHECK_EQ(shoal_local_auto_chunks(chosen[i].ranks, chosen[i].layers), chosen[i].chunks, "%d ranks, %d layers",
+             chosen[i].ranks, chosen[i].layers);
   for (int ranks = 1; ranks <= 24; ranks++)
     for (int blocks = 1; blocks <= 12; blocks++) {
       shoal_local_grid g;
       CHECK_OK(shoal_local_arrange(ranks, blocks, 0, &g));
-      CHECK(g.stages * g.replicas == ranks && g.stages <= blocks, "%d ranks for %d blocks", ranks, blocks);
+      CHECK_EQ(g.stages * g.replicas, ranks);
+      CHECK_LE(g.stages, blocks);
       for (int more = g.stages + 1; more <= blocks; more++) CHECK(ranks % more, "%d stages would do", more);
       for (int inside = 0; inside < 2; inside++) {
         g.pipeline_inside = inside;
         for (int r = 0; r < ranks; r++) {
           int stage = shoal_local_stage(&g, r), replica = shoal_local_replica(&g, r);
-          CHECK(stage < g.stages && replica < g.replicas && shoal_local_rank(&g, stage, replica) == r, "rank %d", r);
+          CHECK_LT(stage, g.stages);
+          CHECK_LT(replica, g.replicas);
+          CHECK_EQ(shoal_local_rank(&g, stage, replica), r);
         }
       }
     }
   shoal_local_grid g = { 2, 3, true };
-  CHECK(shoal_local_rank(&g, 1, 0) == 1 && shoal_local_rank(&g, 0, 1) == 2, "a pipeline's ranks follow each other");
+  CHECK_EQ(shoal_local_rank(&g, 1, 0), 1, "a pipeline's ranks follow each other");
+  CHECK_EQ(shoal_local_rank(&g, 0, 1), 2);
   g.pipeline_inside = false;
-  CHECK(shoal_local_rank(&g, 1, 0) == 3 && shoal_local_rank(&g, 0, 1) == 1, "replicas follow each other");
+  CHECK_EQ(shoal_local_rank(&g, 1, 0), 3, "replicas follow each other");
+  CHECK_EQ(shoal_local_rank(&g, 0, 1), 1);
   CHECK_OK(shoal_local_arrange(8, 4, 4, &g));
-  CHECK(g.stages == 2 && g.replicas == 4, "replicas as wanted");
-  CHECK(shoal_local_arrange(6, 4, 4, &g) == SHOAL_ERR_ARG, "4 replicas of 6 ranks");
-  CHECK(shoal_local_arrange(6, 4, 1, &g) == SHOAL_ERR_ARG, "6 stages for 4 blocks");
-  CHECK(shoal_local_pipeline_inside(2, 1) && !shoal_local_pipeline_inside(1, 2), "the larger traffic stays inside");
+  CHECK_EQ(g.stages, 2, "replicas as wanted");
+  CHECK_EQ(g.replicas, 4);
+  CHECK_STATUS(shoal_local_arrange(6, 4, 4, &g), SHOAL_ERR_ARG, "4 replicas of 6 ranks");
+  CHECK_STATUS(shoal_local_arrange(6, 4, 1, &g), SHOAL_ERR_ARG, "6 stages for 4 blocks");
+  CHECK(shoal_local_pipeline_inside(2, 1), "the larger traffic stays inside");
+  CHECK(!shoal_local_pipeline_inside(1, 2));
 }
 
 /* ---- time ---- */
@@ -223,14 +228,15 @@ static void check_calendar(void)
   static const uint64_t want[] = { 4, 4, 2, 4, 4, 2, 0 };
   shoal_local_date d = { 0 };
   for (size_t i = 0; i < SHOAL_COUNT(want); i++, shoal_local_advance(&c, &d))
-    CHECK(shoal_local_samples(&c, &d) == want[i], "step %zu: %d samples", i, (int)shoal_local_samples(&c, &d));
+    CHECK_EQ(shoal_local_samples(&c, &d), want[i], "step %zu", i);
   d = (shoal_local_date){ .epoch = 1, .position = 9, .step = 5 }; /* resumed where another batch size left off */
-  CHECK(shoal_local_samples(&c, &d) == 1, "the rest of the epoch");
+  CHECK_EQ(shoal_local_samples(&c, &d), 1, "the rest of the epoch");
   c.pads = true;
-  CHECK(shoal_local_samples(&c, &d) == 4, "padded");
+  CHECK_EQ(shoal_local_samples(&c, &d), 4);
   c.steps = 5;
-  CHECK(shoal_local_samples(&c, &d) == 0, "the last step is done");
-  CHECK(shoal_local_lag(1, 8) == 1 && shoal_local_lag(4, 2) == 13, "lag");
+  CHECK_EQ(shoal_local_samples(&c, &d), 0, "the last step is done");
+  CHECK_EQ(shoal_local_lag(1, 8), 1);
+  CHECK_EQ(shoal_local_lag(4, 2), 13);
 }
 
 /* ---- the pipeline's loop, event by event ---- */
@@ -288,16 +294,15 @@ static void check_times(void)
   times equal[8], uneven[4] = { { 1, 2, 0.1 }, { 1.5, 3, 0.1 }, { 0.5, 1, 0.1 }, { 1, 2, 0.1 } };
   for (int i = 0; i < 8; i++) equal[i] = (times){ 1, 2, 0 };
   for (int depth = 1; depth <= 8; depth *= 2) {
-    CHECK(fabs(pipeline(4, equal, 8, depth) - 27) < 1e-9, "J 4, m 8, depth %d: %g", depth,
-          pipeline(4, equal, 8, depth));
-    CHECK(fabs(pipeline(4, equal, 16, depth) - 51) < 1e-9, "J 4, m 16, depth %d", depth);
-    CHECK(fabs(pipeline(8, equal, 32, depth) - 103) < 1e-9, "J 8, m 32, depth %d", depth);
+    CHECK_NEAR(pipeline(4, equal, 8, depth), 27, 1e-9, "J 4, m 8, depth %d", depth);
+    CHECK_NEAR(pipeline(4, equal, 16, depth), 51, 1e-9, "J 4, m 16, depth %d", depth);
+    CHECK_NEAR(pipeline(8, equal, 32, depth), 103, 1e-9, "J 8, m 32, depth %d", depth);
   }
-  CHECK(fabs(pipeline(4, uneven, 1000, 1) - 4601.5) < 1e-6, "unequal: %g", pipeline(4, uneven, 1000, 1));
+  CHECK_NEAR(pipeline(4, uneven, 1000, 1), 4601.5, 1e-6);
   for (int i = 0; i < 8; i++) equal[i].h = 0.3;
-  CHECK(fabs(pipeline(8, equal, 1000, 1) - 3307) < 1e-6, "with heads: %g", pipeline(8, equal, 1000, 1));
+  CHECK_NEAR(pipeline(8, equal, 1000, 1), 3307, 1e-6, "with heads");
   double period = (overlapping(8, (times){ 1, 2, 0.1 }, 200) - overlapping(8, (times){ 1, 2, 0.1 }, 100)) / 100;
-  CHECK(fabs(period - 7.1) < 1e-9, "overlapping: %g per minibatch", period);
+  CHECK_NEAR(period, 7.1, 1e-9);
 }
 
 int main(void)
@@ -310,7 +315,8 @@ int main(void)
   check_calendar();
   check_times();
   /* The ResNet-110 boundary of section 9: 4 194 304 bytes of activations, 512 of labels. */
-  CHECK(shoal_local_message_bytes(128, 32 * 16 * 16) == 4194304 + 512 + 64, "bytes");
-  CHECK(shoal_local_message_bytes(0, 100) == 64 && sizeof(shoal_local_header) == 64, "an empty message is a header");
+  CHECK_EQ(shoal_local_message_bytes(128, 32 * 16 * 16), 4194304 + 512 + 64);
+  CHECK_EQ(shoal_local_message_bytes(0, 100), 64, "an empty message is a header");
+  CHECK_EQ(sizeof(shoal_local_header), 64);
   return check_done();
 }

@@ -14,26 +14,33 @@ static void check_choice(void)
   shoal_local_replay b;
   uint64_t age = 9;
   CHECK_OK(shoal_local_replay_init(3, 0, &b));
-  CHECK(pick(&b) == -1 && b.used == 0, "an empty buffer");
+  CHECK_EQ(pick(&b), -1, "an empty buffer");
+  CHECK_EQ(b.used, 0);
   shoal_local_replay_add(&b); /* slot 0 */
   shoal_local_replay_add(&b); /* slot 1 */
-  CHECK(pick(&b) == 1, "the newer of two unused");
-  CHECK(pick(&b) == 0, "the unused one, though older");
-  CHECK(pick(&b) == 1 && pick(&b) == 0, "equal counts: the newer first");
+  CHECK_EQ(pick(&b), 1, "the newer of two unused");
+  CHECK_EQ(pick(&b), 0, "the unused one, though older");
+  CHECK_EQ(pick(&b), 1, "equal counts: the newer first");
+  CHECK_EQ(pick(&b), 0);
   shoal_local_replay_add(&b); /* slot 2 */
-  CHECK(shoal_local_replay_next(&b) == 0, "the oldest goes next");
+  CHECK_EQ(shoal_local_replay_next(&b), 0, "the oldest goes next");
   shoal_local_replay_add(&b); /* slot 0 again: had been used */
-  CHECK(b.unused == 0 && b.written == 4, "overwritten after use");
+  CHECK_EQ(b.unused, 0, "overwritten after use");
+  CHECK_EQ(b.written, 4);
   /* The buffer has wrapped: slot 1 is the oldest, at the write pointer, and must not rank as the newest. */
-  CHECK(shoal_local_replay_select(&b, &age) == 0 && age == 0, "slot 0 is the newest of the unused");
-  CHECK(shoal_local_replay_select(&b, &age) == 2 && age == 1, "then slot 2");
-  CHECK(shoal_local_replay_select(&b, &age) == 0 && age == 0, "0 and 2 were used once, 1 twice");
+  CHECK_EQ(shoal_local_replay_select(&b, &age), 0, "slot 0 is the newest of the unused");
+  CHECK_EQ(age, 0);
+  CHECK_EQ(shoal_local_replay_select(&b, &age), 2, "then slot 2");
+  CHECK_EQ(age, 1);
+  CHECK_EQ(shoal_local_replay_select(&b, &age), 0, "0 and 2 were used once, 1 twice");
+  CHECK_EQ(age, 0);
   shoal_local_replay_add(&b);
   shoal_local_replay_add(&b);
   shoal_local_replay_add(&b);
-  CHECK(b.unused == 0, "all had been used");
+  CHECK_EQ(b.unused, 0, "all had been used");
   shoal_local_replay_add(&b);
-  CHECK(b.unused == 1 && b.used == 7, "one was overwritten unused");
+  CHECK_EQ(b.unused, 1, "one was overwritten unused");
+  CHECK_EQ(b.used, 7);
   shoal_local_replay_fini(&b);
 }
 
@@ -42,17 +49,21 @@ static void check_limit(void)
   shoal_local_replay b;
   CHECK_OK(shoal_local_replay_init(2, 2, &b));
   shoal_local_replay_add(&b);
-  CHECK(pick(&b) == 0 && pick(&b) == -1, "max_uses 2 allows one use");
+  CHECK_EQ(pick(&b), 0, "max_uses 2 allows one use");
+  CHECK_EQ(pick(&b), -1);
   shoal_local_replay_add(&b);
-  CHECK(pick(&b) == 1 && pick(&b) == -1, "and one of the next");
+  CHECK_EQ(pick(&b), 1, "and one of the next");
+  CHECK_EQ(pick(&b), -1);
   shoal_local_replay_fini(&b);
   CHECK_OK(shoal_local_replay_init(2, 1, &b));
   shoal_local_replay_add(&b);
-  CHECK(pick(&b) == -1, "max_uses 1 allows none");
+  CHECK_EQ(pick(&b), -1, "max_uses 1 allows none");
   shoal_local_replay_fini(&b);
   CHECK_OK(shoal_local_replay_init(1, 3, &b)); /* capacity 1 keeps account too */
   shoal_local_replay_add(&b);
-  CHECK(pick(&b) == 0 && pick(&b) == 0 && pick(&b) == -1, "capacity 1");
+  CHECK_EQ(pick(&b), 0, "capacity 1");
+  CHECK_EQ(pick(&b), 0);
+  CHECK_EQ(pick(&b), -1);
   shoal_local_replay_fini(&b);
 }
 
@@ -66,14 +77,15 @@ static void check_round(int size)
   for (int t = 0; t < ROUNDS; t++)
     for (int k = 0; k < BLOCKS; k++) {
       int slot = k ? pick(&b[k - 1]) : 0, batch = k && slot >= 0 ? stored[k - 1][slot] : t;
-      CHECK(slot >= 0, "block %d skips its turn in round %d", k + 1, t);
+      CHECK_GE(slot, 0, "block %d skips its turn in round %d", k + 1, t);
       seen[k][batch]++;
       if (k == BLOCKS - 1) continue;
       stored[k][shoal_local_replay_next(&b[k])] = batch;
       shoal_local_replay_add(&b[k]);
     }
   for (int k = 0; k < BLOCKS; k++)
-    for (int t = 0; t < ROUNDS; t++) CHECK(seen[k][t] == 1, "block %d saw minibatch %d %d times", k + 1, t, seen[k][t]);
+    for (int t = 0; t < ROUNDS; t++)
+      CHECK_EQ(seen[k][t], 1, "block %d saw minibatch %d %d times", k + 1, t, seen[k][t]);
   for (int k = 0; k < BLOCKS - 1; k++) shoal_local_replay_fini(&b[k]);
 }
 

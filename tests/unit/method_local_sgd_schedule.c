@@ -6,8 +6,7 @@ static void check_steps(uint64_t period, uint64_t switch_epoch, uint64_t per_epo
 {
   char text[64] = "";
   for (uint64_t t = 0; expected[t]; t++) text[t] = "s.A"[shoal_local_sgd_at(period, switch_epoch, t / per_epoch, t)];
-  CHECK(strcmp(text, expected) == 0, "H %d, switch %d:\n  %s\n  %s expected", (int)period, (int)switch_epoch, text,
-        expected);
+  CHECK_STR(text, expected, "H %d, switch %d:\n  %s\n  %s expected", (int)period, (int)switch_epoch, text, expected);
 }
 
 int main(void)
@@ -23,7 +22,7 @@ int main(void)
       uint64_t sums = 0, expected = 0;
       for (uint64_t t = 0; t < 28; t++) sums += shoal_local_sgd_at(h, s, t / 7, t) != SHOAL_LOCAL_SGD_ALONE;
       for (uint64_t t = 0; t < 28; t++) expected += t < 7 * s || t % h == 0;
-      CHECK(sums == expected, "H %d, switch %d: %d sums", (int)h, (int)s, (int)sums);
+      CHECK_EQ(sums, expected, "H %d, switch %d", (int)h, (int)s);
     }
   return check_done();
 }

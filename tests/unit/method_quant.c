@@ -28,8 +28,7 @@ static size_t send(const shoal_quant *q, int exponent, size_t n, const float *x,
   memset(exponents, exponent, sizeof exponents);
   void *parcel = room(shoal_quant_bytes(q->bits, n));
   shoal_quant_encode(q, n, x, exponents, parcel);
-  for (size_t b = 0; b < shoal_quant_blocks(n); b++)
-    CHECK(exponents[b] == exponent, "spacing of block %zu: 2^%d instead of 2^%d", b, exponents[b], exponent);
+  for (size_t b = 0; b < shoal_quant_blocks(n); b++) CHECK_EQ(exponents[b], exponent, "spacing of block %zu", b);
   size_t wrong = shoal_quant_decode(q->bits, n, parcel, y, z, bad);
   free(parcel);
   return wrong;
@@ -54,8 +53,8 @@ static void worked_example(void)
   for (size_t i = 0; i < SHOAL_COUNT(rows); i++) {
     size_t wrong;
     float z = send_one(&q, 0, 30, rows[i].key, &wrong);
-    CHECK(z == rows[i].value, "key %g: %g", (double)rows[i].key, (double)z);
-    CHECK(wrong == rows[i].wrong, "key %g: %zu wrong blocks", (double)rows[i].key, wrong);
+    CHECK_EQ(z, rows[i].value, "key %g", (double)rows[i].key);
+    CHECK_EQ(wrong, rows[i].wrong, "key %g", (double)rows[i].key);
   }
 }
 
@@ -72,19 +71,21 @@ static void windows(int bits)
     double y = x + nearbyint((double)uniform(i, 2, (float)(3 * colours * s)) / s * 64) * s / 64, d = fabs(x - y);
     size_t wrong;
     double z = (double)send_one(&q, -10, (float)x, (float)y, &wrong), k = nearbyint(x / s), off = z / s - k;
-    CHECK(fabs(z - y) <= colours * s / 2, "z %g beyond the window of %g", z, y);
-    CHECK(z / s == nearbyint(z / s), "z %g is not on the grid", z);
-    CHECK(fmod(off, colours) == 0, "colour: off by %g of %g", off, colours);
-    CHECK((off != 0) == (wrong != 0), "off by %g, reported %zu", off, wrong);
+    CHECK_NEAR(z, y, colours * s / 2);
+    CHECK_EQ(z / s, nearbyint(z / s), "z %g is not on the grid", z);
+    CHECK_EQ(fmod(off, colours), 0, "colour: off by %g of %g", off, colours);
+    CHECK_EQ(off != 0, wrong != 0, "off by %g, reported %zu", off, wrong);
     if (d < (colours - 1) * s / 2) {
-      CHECK(off == 0 && fabs(z - x) <= s / 2, "x %g, key %g: decoded %g", x, y, z);
+      CHECK_EQ(off, 0, "key %g", y);
+      CHECK_NEAR(z, x, s / 2, "key %g", y);
       inside++;
     } else if (d > (colours + 1) * s / 2) {
-      CHECK(off != 0, "x %g, key %g: decoded %g as if it were near", x, y, z);
+      CHECK_NE(off, 0, "x %g, key %g: decoded %g as if it were near", x, y, z);
       outside++;
     }
   }
-  CHECK(inside > N / 4 && outside > N / 4, "%zu inside, %zu outside", inside, outside);
+  CHECK_GT(inside, N / 4);
+  CHECK_GT(outside, N / 4);
 }
 
 /* S11: exact consensus decodes to the nearest grid point whatever q is, and `value` says what the receiver sees. */
@@ -96,11 +97,11 @@ static void consensus(int bits, bool stochastic)
   uint8_t bad[1];
   shoal_quant q = { .bits = bits, .stochastic = stochastic, .seed = 5, .turn = 9 };
   for (uint64_t i = 0; i < N; i++) x[i] = uniform(i, 3, 8);
-  CHECK(send(&q, -8, N, x, x, z, bad) == 0, "consensus is misread");
+  CHECK_EQ(send(&q, -8, N, x, x, z, bad), 0, "consensus is misread");
   shoal_quant_value(&q, 0, N, x, exponents, v);
-  CHECK(memcmp(v, z, sizeof v) == 0, "%d bits: sender and receiver see different numbers", bits);
+  CHECK_BYTES(v, z, sizeof v, "%d bits: sender and receiver see different numbers", bits);
   shoal_quant_value(&q, SHOAL_QUANT_BLOCK, N - SHOAL_QUANT_BLOCK, x + SHOAL_QUANT_BLOCK, exponents, v);
-  CHECK(memcmp(v, z + SHOAL_QUANT_BLOCK, (N - SHOAL_QUANT_BLOCK) * sizeof *v) == 0, "a part is not as in the whole");
+  CHECK_BYTES(v, z + SHOAL_QUANT_BLOCK, (N - SHOAL_QUANT_BLOCK) * sizeof *v, "a part is not as in the whole");
   double bound = stochastic ? 0x1p-8 : 0x1p-9;
   for (size_t i = 0; i < N; i++)
     if (!(fabs((double)z[i] - (double)x[i]) <= bound)) CHECK(false, "x %g, z %g", (double)x[i], (double)z[i]);
@@ -115,7 +116,7 @@ static void half_even(void)
   static const float expected[] = { 0, 2, 2, 0, -2, -2, 3, -4 };
   float z[SHOAL_COUNT(x)];
   shoal_quant_value(&q, 0, SHOAL_COUNT(x), x, &one, z);
-  for (size_t i = 0; i < SHOAL_COUNT(x); i++) CHECK(z[i] == expected[i], "%g -> %g", (double)x[i], (double)z[i]);
+  for (size_t i = 0; i < SHOAL_COUNT(x); i++) CHECK_EQ(z[i], expected[i], "%g -> %g", (double)x[i], (double)z[i]);
 }
 
 /* S12: over 2e5 draws the mean is x within 3 standard errors, for several x. */
@@ -135,16 +136,15 @@ static void unbiased(void)
       squares += ((double)z[i] - (double)x[i]) * ((double)z[i] - (double)x[i]);
     }
     double error = sqrt(fraction * (1 - fraction) / DRAWS);
-    CHECK(fabs(sum / DRAWS - (double)points[p]) <= 3 * error, "mean %g of %g, error %g", sum / DRAWS, (double)points[p],
-          error);
-    CHECK(fabs(squares / DRAWS - fraction * (1 - fraction)) < 0.01, "variance %g", squares / DRAWS);
+    CHECK_NEAR(sum / DRAWS, (double)points[p], 3 * error, "error %g", error);
+    CHECK_NEAR(squares / DRAWS, fraction * (1 - fraction), 0.01);
   }
   /* Another turn, other draws; the same turn, the same. */
   shoal_quant a = { .bits = 8, .stochastic = true, .seed = 1, .turn = 1 }, b = a;
   for (size_t i = 0; i < DRAWS; i++) x[i] = 0.5f;
   shoal_quant_value(&a, 0, DRAWS / 2, x, ones, z);
   shoal_quant_value(&b, 0, DRAWS / 2, x, ones, z + DRAWS / 2);
-  CHECK(memcmp(z, z + DRAWS / 2, DRAWS / 2 * sizeof *z) == 0, "the same address gives other numbers");
+  CHECK_BYTES(z, z + DRAWS / 2, DRAWS / 2 * sizeof *z, "the same address gives other numbers");
   b.turn = 2;
   shoal_quant_value(&b, 0, DRAWS / 2, x, ones, z + DRAWS / 2);
   CHECK(memcmp(z, z + DRAWS / 2, DRAWS / 2 * sizeof *z) != 0, "turns do not matter");
@@ -160,13 +160,13 @@ static void packing(int bits)
   for (size_t l = 0; l < SHOAL_COUNT(lengths); l++) {
     size_t n = lengths[l], expected = bits == 14 ? n + (6 * n + 7) / 8 : (n * (size_t)bits + 7) / 8;
     for (size_t i = 0; i < n; i++) codes[i] = (uint16_t)(i * 40503 + 4660) & (uint16_t)((1 << bits) - 1);
-    CHECK(shoal_quant_packed_bytes(bits, n) == expected, "%zu codes of %d bits", n, bits);
+    CHECK_EQ(shoal_quant_packed_bytes(bits, n), expected, "%zu codes of %d bits", n, bits);
     bytes[expected] = 0xa5;
     shoal_quant_pack(bits, n, codes, bytes);
-    CHECK(bytes[expected] == 0xa5, "wrote beyond the end");
+    CHECK_EQ(bytes[expected], 0xa5, "wrote beyond the end");
     memset(back, 0xff, sizeof back);
     shoal_quant_unpack(bits, n, bytes, back);
-    CHECK(memcmp(codes, back, n * sizeof *codes) == 0, "%zu codes of %d bits come back changed", n, bits);
+    CHECK_BYTES(codes, back, n * sizeof *codes, "%zu codes of %d bits come back changed", n, bits);
   }
 }
 
@@ -175,15 +175,12 @@ static void planar(void)
   uint16_t codes[3] = { 0x1234, 0x0056, 0x2b01 };
   uint8_t bytes[6];
   shoal_quant_pack(16, 3, codes, bytes);
-  CHECK(bytes[0] == 0x34 && bytes[1] == 0x56 && bytes[2] == 0x01, "plane 0");
-  CHECK(bytes[3] == 0x12 && bytes[4] == 0x00 && bytes[5] == 0x2b, "plane 1");
+  CHECK_BYTES(bytes, ((const uint8_t[]){ 0x34, 0x56, 0x01, 0x12, 0x00, 0x2b }), 6, "two planes of 8 bits");
   shoal_quant_pack(14, 3, codes, bytes);
-  CHECK(bytes[0] == 0x34 && bytes[1] == 0x56 && bytes[2] == 0x01, "plane 0 of 14 bits");
-  CHECK(bytes[3] == 0x12 && bytes[4] == 0xb0 && bytes[5] == 0x02, "six bits each: %02x %02x %02x", bytes[3], bytes[4],
-        bytes[5]);
+  CHECK_BYTES(bytes, ((const uint8_t[]){ 0x34, 0x56, 0x01, 0x12, 0xb0, 0x02 }), 6, "8 bits, then six of each");
   uint16_t nibbles[3] = { 0xa, 0x5, 0xc };
   shoal_quant_pack(4, 3, nibbles, bytes);
-  CHECK(bytes[0] == 0x5a && bytes[1] == 0x0c, "nibbles");
+  CHECK_BYTES(bytes, ((const uint8_t[]){ 0x5a, 0x0c }), 2, "nibbles");
 }
 
 /* One wrapped number anywhere marks its block and no other. */
@@ -199,13 +196,15 @@ static void detection(int bits)
     size_t at = (size_t)(trial * 7919 + 13) % N, block = at / SHOAL_QUANT_BLOCK;
     memcpy(y, x, sizeof y);
     y[at] += (float)((trial % 2 ? 1 : -1) * (double)(1 << bits) * s * (1 + (double)(trial % 3)));
-    CHECK(send(&q, -8, N, x, y, z, bad) == 1 && bad[0] == 1 << block, "number %zu wrapped: marks %02x", at, bad[0]);
+    CHECK_EQ(send(&q, -8, N, x, y, z, bad), 1, "number %zu wrapped", at);
+    CHECK_EQ(bad[0], 1 << block, "number %zu wrapped", at);
   }
   /* Two that wrap in opposite directions do not hide each other. */
   memcpy(y, x, sizeof y);
   y[8] += (float)((double)(1 << bits) * s);
   y[12] -= (float)((double)(1 << bits) * s);
-  CHECK(send(&q, -8, N, x, y, z, bad) == 1 && bad[0] == 1, "two wraps: marks %02x", bad[0]);
+  CHECK_EQ(send(&q, -8, N, x, y, z, bad), 1, "two wraps");
+  CHECK_EQ(bad[0], 1);
 }
 
 static int rising(const void *a, const void *b)
@@ -220,8 +219,11 @@ static void factors(void)
   static int32_t f[SHOAL_QUANT_BLOCK + 1];
   memcpy(f, shoal_quant_factors(), sizeof f);
   qsort(f, SHOAL_COUNT(f), sizeof *f, rising);
-  for (size_t i = 0; i < SHOAL_COUNT(f); i++)
-    CHECK(f[i] > 0 && f[i] % 2 == 1 && (i == 0 || f[i] != f[i - 1]), "factor %zu: %d", i, f[i]);
+  for (size_t i = 0; i < SHOAL_COUNT(f); i++) {
+    CHECK_GT(f[i], 0, "factor %zu", i);
+    CHECK_EQ(f[i] % 2, 1, "factor %zu", i);
+    CHECK(i == 0 || f[i] != f[i - 1], "factor %zu: %d", i, f[i]);
+  }
 }
 
 /* Every byte of a parcel of two blocks with different spacings, the second of three numbers.  The sums are done by hand:
@@ -240,12 +242,14 @@ static void wire(void)
   x[N - 1] = 0.4f * 0x1p-10f;
   memcpy(expected + SHOAL_QUANT_BLOCK, end0, sizeof end0);
   memcpy(expected + SHOAL_QUANT_BLOCK + 8, block1, sizeof block1);
-  CHECK(shoal_quant_bytes(8, N) == sizeof parcel, "%zu bytes", shoal_quant_bytes(8, N));
+  CHECK_EQ(shoal_quant_bytes(8, N), sizeof parcel);
   shoal_quant_encode(&(shoal_quant){ .bits = 8 }, N, x, exponents, parcel);
-  for (size_t i = 0; i < sizeof parcel; i++)
-    CHECK(parcel[i] == expected[i], "byte %zu: %02x instead of %02x", i, parcel[i], expected[i]);
-  CHECK(shoal_quant_decode(8, N, parcel, x, z, bad) == 0 && bad[0] == 0, "not read");
-  CHECK(z[0] == x[0] && z[1] == x[1] && z[N - 3] == x[N - 3] && z[N - 2] == x[N - 2] && z[N - 1] == 0, "other numbers");
+  for (size_t i = 0; i < sizeof parcel; i++) CHECK_EQ(parcel[i], expected[i], "byte %zu", i);
+  CHECK_EQ(shoal_quant_decode(8, N, parcel, x, z, bad), 0, "not read");
+  CHECK_EQ(bad[0], 0);
+  static const size_t kept[] = { 0, 1, N - 3, N - 2 };
+  for (size_t i = 0; i < SHOAL_COUNT(kept); i++) CHECK_EQ(z[kept[i]], x[kept[i]], "number %zu", kept[i]);
+  CHECK_EQ(z[N - 1], 0);
 }
 
 /* Blocks of spacings from 2^-30 to 2^20 in one parcel, numbers of up to 2^20 spacings, keys up to the edge of the window:
@@ -265,9 +269,9 @@ static void guarantee(int bits, bool stochastic)
     y[i] = x[i] + s * uniform(i, 9, window);
   }
   shoal_quant_encode(&q, N, x, e, parcel);
-  CHECK(shoal_quant_decode(bits, N, parcel, y, z, bad) == 0, "%d bits: blocks are misread", bits);
+  CHECK_EQ(shoal_quant_decode(bits, N, parcel, y, z, bad), 0, "%d bits: blocks are misread", bits);
   shoal_quant_value(&q, 0, N, x, e, v);
-  CHECK(memcmp(v, z, sizeof v) == 0, "%d bits: sender and receiver see different numbers", bits);
+  CHECK_BYTES(v, z, sizeof v, "%d bits: sender and receiver see different numbers", bits);
   for (size_t i = 0; i < N; i++) {
     int wanted = (int)(i / SHOAL_QUANT_BLOCK) * 5 - 30;
     double s = ldexp(1, wanted), error = fabs((double)z[i] - (double)x[i]), k = (double)z[i] / s;
@@ -293,11 +297,12 @@ static void too_fine(void)
     shoal_quant_encode(&q, N, x, e, parcel);
     memcpy(y, x, sizeof y);
     y[3] = 0x1p22f; /* a key this far off was never meant, whatever its colour */
-    CHECK(shoal_quant_decode(8, N, parcel, y, z, bad) == 4 && bad[0] == 0x71, "bad blocks: %02x", bad[0]);
-    CHECK(z[3] == y[3], "a bad block: %g", (double)z[3]);
+    CHECK_EQ(shoal_quant_decode(8, N, parcel, y, z, bad), 4, "bad blocks");
+    CHECK_EQ(bad[0], 0x71);
+    CHECK_EQ(z[3], y[3], "a bad block");
     shoal_quant_value(&q, 0, N, x, e, z);
     for (size_t b = 0; b < 7; b++) {
-      CHECK(e[b] == expected[b], "%g: exponent %d", (double)large[b], e[b]);
+      CHECK_EQ(e[b], expected[b], "%g", (double)large[b]);
       double s = e[b] == SHOAL_QUANT_FULL ? 0 : ldexp(stochastic ? 1 : 0.5, e[b]);
       for (size_t i = b * SHOAL_QUANT_BLOCK; i < (b + 1) * SHOAL_QUANT_BLOCK; i++)
         if (!(fabs((double)z[i] - (double)x[i]) <= s) && memcmp(&z[i], &x[i], sizeof *x) != 0)
@@ -317,11 +322,11 @@ static void damage(int bits)
   for (size_t i = 0; i < N; i++) x[i] = (float)((int)(i % 5) - 2) * 0x1p-6f;
   size_t bytes = shoal_quant_bytes(bits, N), last = bytes - 1;
   shoal_quant_encode(&(shoal_quant){ .bits = bits }, N, x, &e, parcel);
-  CHECK(parcel[last] == 0xfa, "exponent byte %02x", parcel[last]);
+  CHECK_EQ(parcel[last], 0xfa);
   for (unsigned byte = 0; byte < 256; byte++) {
     parcel[last] = (uint8_t)byte;
     size_t wrong = shoal_quant_decode(bits, N, parcel, x, z, bad);
-    CHECK(wrong == (byte != 0xfa), "%d bits, exponent byte %02x: %zu bad", bits, byte, wrong);
+    CHECK_EQ(wrong, byte != 0xfa, "%d bits, exponent byte %02x", bits, byte);
     for (size_t i = 0; i < N; i++) CHECK(isfinite(z[i]), "exponent byte %02x: %g", byte, (double)z[i]);
   }
   parcel[last] = 0xfa;
@@ -329,12 +334,13 @@ static void damage(int bits)
   for (size_t k = 0; k < SHOAL_COUNT(strange); k++) {
     memcpy(y, x, sizeof y);
     y[50] = strange[k];
-    CHECK(shoal_quant_decode(bits, N, parcel, y, z, bad) == (k < 4), "key %g", (double)strange[k]);
+    CHECK_EQ(shoal_quant_decode(bits, N, parcel, y, z, bad), k < 4, "key %g", (double)strange[k]);
   }
   for (uint32_t trial = 0; trial < 2000; trial++) {
     for (size_t i = 0; i < bytes; i++) parcel[i] = (uint8_t)shoal_rng(12, SHOAL_RNG_TEST, i, trial).v[0];
     for (size_t i = 0; i < N; i++) y[i] = uniform(i, trial, ldexpf(1, (int)(trial % 240) - 120));
-    CHECK(shoal_quant_decode(bits, N, parcel, y, z, bad) == 1 && bad[0] == 1, "noise is taken for a parcel");
+    CHECK_EQ(shoal_quant_decode(bits, N, parcel, y, z, bad), 1, "noise is taken for a parcel");
+    CHECK_EQ(bad[0], 1);
     for (size_t i = 0; i < N; i++) CHECK(isfinite(z[i]), "noise becomes %g", (double)z[i]);
   }
 }
@@ -342,10 +348,10 @@ static void damage(int bits)
 /* S14: sizes by section 10 of the specification, plus 8 bytes of hash and exponent per block. */
 static void sizes(void)
 {
-  CHECK(shoal_quant_bytes(8, 25557032) == 25557032 + 8 * 6240, "ResNet50 at 8 bits");
-  CHECK(shoal_quant_bytes(16, 11689512) == 2 * 11689512 + 8 * 2854, "ResNet18 at 16 bits");
-  CHECK(shoal_quant_bytes(4, 4097) == 2048 + 1 + 16, "a block and a number at 4 bits");
-  CHECK(shoal_quant_bytes(14, 4096) == 7168 + 8, "a block at 14 bits");
+  CHECK_EQ(shoal_quant_bytes(8, 25557032), 25557032 + 8 * 6240, "ResNet50 at 8 bits");
+  CHECK_EQ(shoal_quant_bytes(16, 11689512), 2 * 11689512 + 8 * 2854, "ResNet18 at 16 bits");
+  CHECK_EQ(shoal_quant_bytes(4, 4097), 2048 + 1 + 16, "a block and a number at 4 bits");
+  CHECK_EQ(shoal_quant_bytes(14, 4096), 7168 + 8, "a block at 14 bits");
 }
 
 int main(void)

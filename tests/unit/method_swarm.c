@@ -71,8 +71,8 @@ static void interact(swarm *s, int i, int j)
     } else {
       shoal_quant_value(&s->quant, 0, s->length, qi, &exponent[0], qi);
       shoal_quant_value(&s->quant, 0, s->length, qj, &exponent[1], qj);
-      CHECK(memcmp(qi, got_i, sizeof(float) * s->length) == 0 && memcmp(qj, got_j, sizeof(float) * s->length) == 0,
-            "the sides see different numbers");
+      CHECK_BYTES(qi, got_i, sizeof(float) * s->length, "the sides see different numbers");
+      CHECK_BYTES(qj, got_j, sizeof(float) * s->length);
     }
   }
   double u = take(s->variant, &a, true, qi, got_j);
@@ -146,10 +146,10 @@ static void conservation(shoal_swarm_variant v)
         drift[k] += after[k] - before[k];
         moved |= after[k] != before[k];
       }
-      if (v != SHOAL_SWARM_PULL) CHECK(g == g0 - square / 2, "variant %d: Γ %g, expected %g", v, g, g0 - square / 2);
+      if (v != SHOAL_SWARM_PULL) CHECK_EQ(g, g0 - square / 2, "variant %d", v);
     }
-  CHECK(moved == (v == SHOAL_SWARM_PULL), "variant %d: the mean %s", v, moved ? "moved" : "did not move");
-  for (size_t k = 0; k < LENGTH; k++) CHECK(drift[k] == 0, "variant %d: drift %g over all ordered pairs", v, drift[k]);
+  CHECK_EQ(moved, v == SHOAL_SWARM_PULL, "variant %d: the mean %s", v, moved ? "moved" : "did not move");
+  for (size_t k = 0; k < LENGTH; k++) CHECK_EQ(drift[k], 0, "variant %d", v);
   /* A chain of interactions, still exact. */
   if (v == SHOAL_SWARM_PULL) return;
   swarm s = start;
@@ -159,7 +159,7 @@ static void conservation(shoal_swarm_variant v)
   }
   double after[LENGTH];
   gamma_of(&s, after);
-  CHECK(memcmp(before, after, sizeof before) == 0, "variant %d: the mean moved", v);
+  CHECK_BYTES(before, after, sizeof before, "variant %d: the mean moved", v);
 }
 
 /* S5: over all pairs of the complete graph Γ falls by exactly (n-2)/(n-1); V3 over all ordered pairs by
@@ -181,8 +181,8 @@ static void contraction(shoal_swarm_variant v)
       }
     double factor = sum / (n * (n - 1)) / g0;
     double expected = v == SHOAL_SWARM_PULL ? 1 - (n + 1.0) / (2.0 * n * (n - 1)) : (n - 2.0) / (n - 1);
-    CHECK(fabs(factor - expected) < 1e-12, "variant %d, n = %d: factor %.15g, expected %.15g", v, n, factor, expected);
-    if (k < 4) CHECK(fabs(factor - (v == SHOAL_SWARM_PULL ? pull : pair)[k]) < 1e-6, "table of section 8, n = %d", n);
+    CHECK_NEAR(factor, expected, 1e-12, "variant %d, n = %d", v, n);
+    if (k < 4) CHECK_NEAR(factor, (v == SHOAL_SWARM_PULL ? pull : pair)[k], 1e-6, "table of section 8, n = %d", n);
   }
 }
 
@@ -205,8 +205,8 @@ static void ring(void)
         edges++;
       }
     double factor = sum / edges / g0;
-    CHECK(fabs(factor - (1 - (1 - cos(2 * M_PI / n)) / n)) < 1e-6 && fabs(factor - table[n / 8 - 1]) < 2e-6,
-          "ring of %d: %.8g", n, factor);
+    CHECK_NEAR(factor, 1 - (1 - cos(2 * M_PI / n)) / n, 1e-6, "ring of %d", n);
+    CHECK_NEAR(factor, table[n / 8 - 1], 2e-6, "ring of %d", n);
     shoal_graph_destroy(g);
   }
 }
@@ -235,8 +235,8 @@ static void steady_states(void)
   for (size_t v = 0; v < SHOAL_COUNT(variants); v++)
     for (int k = 0; k < 2; k++) {
       double gamma = steady_state(variants[v], 4 + 4 * k);
-      CHECK(fabs(gamma / expected[v][k] - 1) < 0.03, "variant %zu, n = %d: Γ %g, expected %g", v, 4 + 4 * k, gamma,
-            expected[v][k]);
+      CHECK_NEAR(gamma / expected[v][k], 1, 0.03, "variant %zu, n = %d: Γ %g, expected %g", v, 4 + 4 * k, gamma,
+                 expected[v][k]);
     }
 }
 
@@ -275,15 +275,18 @@ static void accounting(shoal_swarm_variant v, int bits)
     applied[j] += w;
     /* Both use both quantised values: the mean shifts by (e_i + e_j)/n at most, e_i <= s/2 and e_j <= 2 s/2. */
     double shift = bits && window > 0 ? 1.5 * ldexp(1, shoal_swarm_exponent(bits, window)) / N : 0;
-    CHECK(fabs(after[0] - (before[0] - (u + w) / N)) <= shift + 1e-6, "event %llu: mean %g -> %g, applied %g",
-          (unsigned long long)t, before[0], after[0], u + w);
-    if (v == SHOAL_SWARM_NONBLOCKING)
-      CHECK(memcmp(xj, s.x[j], sizeof xj) == 0 && memcmp(bj, s.b[j], sizeof bj) == 0, "the partner was touched");
-    CHECK(s.x[i][0] == s.c[i][0] && s.b[i][0] == s.c[i][0], "the initiator did not start afresh");
+    CHECK_NEAR(after[0], before[0] - (u + w) / N, shift + 1e-6, "event %llu: mean %g -> %g, applied %g",
+               (unsigned long long)t, before[0], after[0], u + w);
+    if (v == SHOAL_SWARM_NONBLOCKING) {
+      CHECK_BYTES(xj, s.x[j], sizeof xj, "the partner was touched");
+      CHECK_BYTES(bj, s.b[j], sizeof bj);
+    }
+    CHECK_EQ(s.x[i][0], s.c[i][0], "the initiator did not start afresh");
+    CHECK_EQ(s.b[i][0], s.c[i][0]);
   }
   for (int i = 0; i < N; i++)
-    CHECK(fabs(learned[i] - applied[i] - ((double)s.b[i][0] - (double)s.x[i][0])) < 1e-3,
-          "node %d: learned %g, applied %g", i, learned[i], applied[i]);
+    CHECK_NEAR(learned[i] - applied[i], (double)s.b[i][0] - (double)s.x[i][0], 1e-3, "node %d: learned %g, applied %g",
+               i, learned[i], applied[i]);
 }
 
 /* S9: without local steps V4 is V1, bit for bit, for the same edges. */
@@ -295,7 +298,7 @@ static void same_without_steps(void)
     int i = (int)below(t, 13, 7), j = (i + 1 + (int)below(t, 14, 6)) % 7;
     interact(&a, i, j);
     interact(&d, i, j);
-    CHECK(memcmp(a.x, d.c, sizeof a.x) == 0, "interaction %llu", (unsigned long long)t);
+    CHECK_BYTES(a.x, d.c, sizeof a.x, "interaction %llu", (unsigned long long)t);
   }
 }
 
@@ -339,20 +342,26 @@ static void quadratics(void)
     for (int bits = 0; bits <= 8; bits += 8) {
       double coarse = distance_to_optimum(symmetric[v], bits, 0.01f),
              fine = distance_to_optimum(symmetric[v], bits, 0.001f);
-      CHECK(coarse < 0.2 && fine < 0.4 * coarse, "variant %d, %d bits: %g at rate 0.01, %g at 0.001", symmetric[v],
-            bits, coarse, fine);
+      CHECK_LT(coarse, 0.2, "variant %d, %d bits", symmetric[v], bits);
+      CHECK_LT(fine, 0.4 * coarse, "variant %d, %d bits", symmetric[v], bits);
     }
 }
 
 static void spacing(void)
 {
-  CHECK(shoal_swarm_exponent(8, 64) == 0 && shoal_swarm_exponent(8, 64.001) == 1 && shoal_swarm_exponent(8, 33) == 0,
-        "q s >= 4 D");
-  CHECK(shoal_swarm_exponent(16, 1) == -14 && shoal_swarm_exponent(4, 1) == -2, "16 and 4 bits");
-  CHECK(shoal_swarm_exponent(8, 1e-30) == -40 && shoal_swarm_exponent(4, 1e38) == 100, "never beyond what can be sent");
-  CHECK(shoal_swarm_observe(1, 0) == 0.9 && shoal_swarm_observe(1, 3) == 3 &&
-            shoal_swarm_observe(1, (double)NAN) == 0.9,
-        "follows the measured distance");
+  static const struct {
+    int bits;
+    double distance;
+    int exponent;
+  } rows[] = { { 8, 64, 0 },      { 8, 64.001, 1 }, { 8, 33, 0 }, /* q s >= 4 D */
+               { 16, 1, -14 },    { 4, 1, -2 },                   /* 16 and 4 bits */
+               { 8, 1e-30, -40 }, { 4, 1e38, 100 } };             /* the limits of the exponent byte */
+  for (size_t i = 0; i < SHOAL_COUNT(rows); i++)
+    CHECK_EQ(shoal_swarm_exponent(rows[i].bits, rows[i].distance), rows[i].exponent, "%d bits, distance %g",
+             rows[i].bits, rows[i].distance);
+  CHECK_EQ(shoal_swarm_observe(1, 0), 0.9, "follows the measured distance");
+  CHECK_EQ(shoal_swarm_observe(1, 3), 3);
+  CHECK_EQ(shoal_swarm_observe(1, (double)NAN), 0.9);
 }
 
 /* Spacings of blocks: each by its own distance; scaled up to the partner's; no less than 2^-12 of the largest; and all by
@@ -372,10 +381,10 @@ static void spacings_of_blocks(void)
   for (size_t r = 0; r < SHOAL_COUNT(rows); r++) {
     int8_t e[6];
     shoal_swarm_exponents(8, 6, rows[r].distance, rows[r].pair, e);
-    for (size_t b = 0; b < 6; b++)
-      CHECK(e[b] == rows[r].exponent[b], "row %zu, block %zu: 2^%d instead of 2^%d", r, b, e[b], rows[r].exponent[b]);
+    for (size_t b = 0; b < 6; b++) CHECK_EQ(e[b], rows[r].exponent[b], "row %zu, block %zu", r, b);
   }
-  CHECK(shoal_swarm_largest(6, distance) == 64 && shoal_swarm_largest(6, none) == 0, "the largest distance");
+  CHECK_EQ(shoal_swarm_largest(6, distance), 64, "the largest distance");
+  CHECK_EQ(shoal_swarm_largest(6, none), 0);
 }
 
 /* Two layers, of which one moves 1000 times less: it is rounded 1000 times less coarsely, and neither is misread. */
@@ -394,13 +403,14 @@ static void layers_apart(int bits)
     distance[b] = shoal_swarm_distance(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, y + b * SHOAL_QUANT_BLOCK);
   shoal_swarm_exponents(bits, 2, distance, distance[0], exponent);
   shoal_quant_encode(&(shoal_quant){ .bits = bits }, N, x, exponent, parcel);
-  CHECK(shoal_quant_decode(bits, N, parcel, y, z, bad) == 0, "%d bits: misread", bits);
+  CHECK_EQ(shoal_quant_decode(bits, N, parcel, y, z, bad), 0, "%d bits: misread", bits);
   for (size_t b = 0; b < 2; b++) {
     error[b] = shoal_swarm_distance(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, z + b * SHOAL_QUANT_BLOCK);
-    CHECK(error[b] <= 4 * distance[b] / (1 << bits), "%d bits, block %zu: error %g at distance %g", bits, b, error[b],
-          distance[b]);
+    CHECK_LE(error[b], 4 * distance[b] / (1 << bits), "%d bits, block %zu: error %g at distance %g", bits, b, error[b],
+             distance[b]);
   }
-  CHECK(error[0] > 400 * error[1] && error[0] < 2500 * error[1], "%d bits: errors %g and %g", bits, error[0], error[1]);
+  CHECK_GT(error[0], 400 * error[1], "%d bits: errors %g and %g", bits, error[0], error[1]);
+  CHECK_LT(error[0], 2500 * error[1], "%d bits: errors %g and %g", bits, error[0], error[1]);
 }
 
 int main(void)

@@ -44,15 +44,15 @@ int main(void)
   shoal_world *w;
   shoal_swarm *s;
   REQUIRE(shoal_world_open(&options, &w) == SHOAL_OK, "world");
-  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK && s->blocks == BLOCKS, "swarm");
+  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK, "swarm");
+  REQUIRE(s->blocks == BLOCKS, "swarm");
   shoal_ckpt *c = saved(w, fixture_make());
   for (size_t r = 0; r < SHOAL_COUNT(rows); r++) {
     bool fine = rows[r].distance[0] > 0;
     memcpy(s->distance, before, sizeof before);
-    CHECK((shoal_swarm_load_distances(s, c, rows[r].name) == SHOAL_OK) == fine, "%s", rows[r].name);
+    CHECK_EQ(shoal_swarm_load_distances(s, c, rows[r].name) == SHOAL_OK, fine, "%s", rows[r].name);
     for (size_t b = 0; b < BLOCKS; b++)
-      CHECK(s->distance[b] == (fine ? rows[r].distance : before)[b], "%s, block %zu: %g", rows[r].name, b,
-            s->distance[b]);
+      CHECK_EQ(s->distance[b], (fine ? rows[r].distance : before)[b], "%s, block %zu", rows[r].name, b);
   }
   shoal_ckpt_close(c);
   shoal_swarm_destroy(s);

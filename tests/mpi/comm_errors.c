@@ -126,16 +126,15 @@ static void play(shoal_group *g, const scene *s)
   const char *said = captured();
   snprintf(line, sizeof line, "[rank %d] shoal: error: %s\n", rank, words(s->what, s->text(rank), text, sizeof text));
   int want = prints(s, rank);
-  CHECK(count(said, line) == want, "%s, rank %d: %d lines, wanted %d, in \"%s\"", s->what, rank, count(said, line),
-        want, said);
-  CHECK(count(said, "cannot read part") == want, "%s, rank %d: nobody else's: %s", s->what, rank, said);
-  CHECK(st == (mine == SHOAL_OK ? SHOAL_ERR_PEER : mine), "%s, rank %d: %s", s->what, rank, shoal_status_name(st));
-  CHECK(again == st, "%s: agreed twice", s->what);
-  CHECK(shoal_error_verdict(again) == worst(s), "%s, rank %d: verdict %s", s->what, rank,
-        shoal_status_name(shoal_error_verdict(again)));
-  CHECK(shoal_error_exit_code(again) == shoal_status_exit_code(worst(s)), "%s: exit code", s->what);
+  CHECK_EQ(count(said, line), want, "%s, rank %d, in \"%s\"", s->what, rank, said);
+  CHECK_EQ(count(said, "cannot read part"), want, "%s, rank %d: nobody else's: %s", s->what, rank, said);
+  CHECK_STATUS(st, mine == SHOAL_OK ? SHOAL_ERR_PEER : mine, "%s, rank %d", s->what, rank);
+  CHECK_EQ(again, st, "%s: agreed twice", s->what);
+  CHECK_EQ(shoal_error_verdict(again), worst(s), "%s, rank %d: verdict %s", s->what, rank,
+           shoal_status_name(shoal_error_verdict(again)));
+  CHECK_EQ(shoal_error_exit_code(again), shoal_status_exit_code(worst(s)), "%s: exit code", s->what);
   words(s->what, s->text(mine == SHOAL_OK ? first_failed(s) : rank), text, sizeof text);
-  CHECK(strstr(shoal_error_text(again), text), "%s, rank %d has the words: %s", s->what, rank, shoal_error_text(again));
+  CHECK_HAS(shoal_error_text(again), text, "%s, rank %d has the words", s->what, rank);
   snprintf(line, sizeof line, "rank %d (", first_failed(s));
   CHECK(mine != SHOAL_OK || strstr(shoal_error_text(again), line), "%s: and their rank: %s", s->what,
         shoal_error_text(again));
@@ -148,8 +147,9 @@ static void settled(shoal_group *g)
   capture();
   shoal_status st = shoal_group_settle(g, mine);
   const char *said = captured();
-  CHECK(st == SHOAL_ERR_MEM && strstr(shoal_error_text(st), "no room"), "rank %d: %s", rank, shoal_error_text(st));
-  CHECK(count(said, "no room") == (rank == size - 1), "rank %d said \"%s\"", rank, said);
+  CHECK_STATUS(st, SHOAL_ERR_MEM, "rank %d", rank);
+  CHECK_HAS(shoal_error_text(st), "no room", "rank %d", rank);
+  CHECK_EQ(count(said, "no room"), rank == size - 1, "rank %d said \"%s\"", rank, said);
   CHECK_OK(shoal_group_settle(g, SHOAL_OK));
 }
 
@@ -164,9 +164,9 @@ static void in_two_groups(shoal_world *w)
   st = shoal_group_agree(shoal_world_control(w), st);
   shoal_error_report(st);
   const char *said = captured();
-  CHECK(count(said, "a spike") == culprit, "rank %d said \"%s\"", rank, said);
-  CHECK(strstr(shoal_error_text(st), "a spike"), "rank %d knows: %s", rank, shoal_error_text(st));
-  CHECK(shoal_error_verdict(st) == SHOAL_ERR_NUMERIC, "verdict %s", shoal_status_name(shoal_error_verdict(st)));
+  CHECK_EQ(count(said, "a spike"), culprit, "rank %d said \"%s\"", rank, said);
+  CHECK_HAS(shoal_error_text(st), "a spike", "rank %d knows", rank);
+  CHECK_STATUS(shoal_error_verdict(st), SHOAL_ERR_NUMERIC, "verdict %s", shoal_status_name(shoal_error_verdict(st)));
   shoal_group_destroy(node);
 }
 
@@ -183,10 +183,11 @@ static void failed_before(const char *pretend)
   capture();
   shoal_status st = shoal_world_open(&o, &w);
   const char *said = captured();
-  CHECK(st == (culprit ? SHOAL_ERR_USAGE : SHOAL_ERR_PEER) && !w, "rank %d: %s", rank, shoal_status_name(st));
-  CHECK(shoal_error_exit_code(st) == 2, "rank %d leaves with %d", rank, shoal_error_exit_code(st));
-  CHECK(strstr(shoal_error_text(st), "run.yaml is missing here"), "rank %d knows: %s", rank, shoal_error_text(st));
-  CHECK(count(said, "shoal: error:") == (culprit && size > 1), "rank %d said \"%s\"", rank, said);
+  CHECK_STATUS(st, culprit ? SHOAL_ERR_USAGE : SHOAL_ERR_PEER, "rank %d", rank);
+  CHECK(!w, "rank %d: %s", rank, shoal_status_name(st));
+  CHECK_EQ(shoal_error_exit_code(st), 2, "rank %d leaves with %d", rank, shoal_error_exit_code(st));
+  CHECK_HAS(shoal_error_text(st), "run.yaml is missing here", "rank %d knows", rank);
+  CHECK_EQ(count(said, "shoal: error:"), culprit && size > 1, "rank %d said \"%s\"", rank, said);
 }
 
 int main(void)
@@ -208,7 +209,7 @@ int main(void)
   }
   w = open_world(NULL, 0);
   shoal_status st = shoal_group_agree(shoal_world_control(w), SHOAL_OK);
-  CHECK(st == SHOAL_OK, "a world after all that: %s", shoal_error_text(st));
+  CHECK_OK(st, "a world after all that");
   shoal_world_close(w);
   return mpi_done();
 }

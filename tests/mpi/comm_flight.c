@@ -91,22 +91,20 @@ static void refuses(shoal_group *g)
   shoal_exchange *late = NULL;
   REQUIRE(shoal_exchange_create_sum(g, "late", N, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &late) == SHOAL_OK, "create");
   CHECK_OK(shoal_exchange_start(late, one));
-  if (!shoal_exchange_done(late)) CHECK(shoal_exchange_start(late, one) == SHOAL_ERR_ARG, "started twice");
+  if (!shoal_exchange_done(late)) CHECK_STATUS(shoal_exchange_start(late, one), SHOAL_ERR_ARG, "started twice");
   CHECK_OK(shoal_exchange_wait(late));
   shoal_exchange_destroy(late);
   shoal_group_unshare(g, one);
   if (size > 1) {
     shoal_exchange *odd = NULL;
-    CHECK(shoal_exchange_create_sum(g, "odd", rank ? 10 : 11, SHOAL_WIRE_F32, SHOAL_SUM_RING, &odd) == SHOAL_ERR_ARG,
-          "lengths differ");
-    CHECK(shoal_exchange_create_sum(g, "odd", 10, rank ? SHOAL_WIRE_F32 : SHOAL_WIRE_F16, SHOAL_SUM_RING, &odd) ==
-              SHOAL_ERR_ARG,
-          "formats");
-    CHECK(shoal_exchange_create_sum(g, "odd", 10, SHOAL_WIRE_F32, rank ? SHOAL_SUM_RING : SHOAL_SUM_SMALL, &odd) ==
-              SHOAL_ERR_ARG,
-          "algorithms");
-    CHECK(shoal_exchange_create_sum(g, "odd", 300000, SHOAL_WIRE_F32, SHOAL_SUM_SMALL, &odd) == SHOAL_ERR_ARG,
-          "too long for small");
+    CHECK_STATUS(shoal_exchange_create_sum(g, "odd", rank ? 10 : 11, SHOAL_WIRE_F32, SHOAL_SUM_RING, &odd),
+                 SHOAL_ERR_ARG, "lengths differ");
+    CHECK_STATUS(shoal_exchange_create_sum(g, "odd", 10, rank ? SHOAL_WIRE_F32 : SHOAL_WIRE_F16, SHOAL_SUM_RING, &odd),
+                 SHOAL_ERR_ARG);
+    CHECK_STATUS(shoal_exchange_create_sum(g, "odd", 10, SHOAL_WIRE_F32, rank ? SHOAL_SUM_RING : SHOAL_SUM_SMALL, &odd),
+                 SHOAL_ERR_ARG);
+    CHECK_STATUS(shoal_exchange_create_sum(g, "odd", 300000, SHOAL_WIRE_F32, SHOAL_SUM_SMALL, &odd), SHOAL_ERR_ARG,
+                 "too long for small");
     CHECK(!odd, "nothing was made");
   }
 }
@@ -122,15 +120,15 @@ static void votes(shoal_world *w)
     CHECK_OK(shoal_vote_post(v, mine));
     CHECK_OK(shoal_vote_post(other, -rank - round));
     CHECK_OK(shoal_vote_result(v, &got));
-    CHECK(got == round * 3 + 1, "round %lld: %lld", (long long)round, (long long)got);
+    CHECK_EQ(got, round * 3 + 1, "round %lld", (long long)round);
     CHECK_OK(shoal_vote_result(other, &got));
-    CHECK(got == -round, "round %lld: %lld", (long long)round, (long long)got);
+    CHECK_EQ(got, -round, "round %lld", (long long)round);
   }
-  CHECK(shoal_vote_result(v, &got) == SHOAL_ERR_ARG, "a result without a post");
+  CHECK_STATUS(shoal_vote_result(v, &got), SHOAL_ERR_ARG, "a result without a post");
   CHECK_OK(shoal_vote_post(v, INT64_MIN));
-  CHECK(shoal_vote_post(v, 1) == SHOAL_ERR_ARG, "posted twice");
+  CHECK_STATUS(shoal_vote_post(v, 1), SHOAL_ERR_ARG, "posted twice");
   CHECK_OK(shoal_vote_result(v, &got));
-  CHECK(got == INT64_MIN, "smallest value: %lld", (long long)got);
+  CHECK_EQ(got, INT64_MIN, "smallest value");
   shoal_vote_destroy(v);
   shoal_vote_destroy(other);
 }
@@ -142,7 +140,8 @@ static void messages(shoal_world *w, size_t most)
   shoal_message *out = NULL, *in = NULL;
   unsigned char *a = room(most), *b = room(most);
   int right = (rank + 1) % size, left = (rank + size - 1) % size;
-  REQUIRE(shoal_message_create(g, "out", &out) == SHOAL_OK && shoal_message_create(g, "in", &in) == SHOAL_OK, "create");
+  REQUIRE(shoal_message_create(g, "out", &out) == SHOAL_OK, "create");
+  REQUIRE(shoal_message_create(g, "in", &in) == SHOAL_OK, "create");
   start_many();
   for (size_t round = 0; round < 3 && size > 1; round++) {
     size_t n = round == 1 ? 0 : most - round;
@@ -151,13 +150,14 @@ static void messages(shoal_world *w, size_t most)
     CHECK_OK(shoal_message_send(out, a, n, right, 9));
     CHECK_OK(shoal_message_wait(out));
     CHECK_OK(shoal_message_wait(in));
-    CHECK(shoal_message_done(in) && shoal_message_done(out), "done");
+    CHECK(shoal_message_done(in));
+    CHECK(shoal_message_done(out));
     size_t wrong = 0;
     for (size_t i = 0; i < n; i++) wrong += b[i] != (unsigned char)(i * 31 + (size_t)left + round);
     CHECK(!wrong, "round %zu: %zu bytes wrong", round, wrong);
   }
-  CHECK(shoal_message_send(out, a, 1, rank, 0) == SHOAL_ERR_ARG, "to oneself");
-  CHECK(shoal_message_send(out, a, 1, right, 1024) == SHOAL_ERR_ARG, "tag out of range");
+  CHECK_STATUS(shoal_message_send(out, a, 1, rank, 0), SHOAL_ERR_ARG, "to oneself");
+  CHECK_STATUS(shoal_message_send(out, a, 1, right, 1024), SHOAL_ERR_ARG, "tag out of range");
   for (int i = 0; i < MANY; i++) CHECK_OK(shoal_exchange_wait(e[i]));
   check_many();
   shoal_message_destroy(out);
@@ -175,7 +175,7 @@ static void blocking_is_exposed(shoal_world *w, const shoal_trace *t)
   for (int i = 0; i < 2; i++) before[i] = shoal_trace_total_s(t, kinds[i]);
   CHECK_OK(shoal_group_broadcast(shoal_world_control(w), block, sizeof block, 0));
   for (int i = 0; i < 2; i++)
-    CHECK(shoal_trace_total_s(t, kinds[i]) == before[i], "kind %d grew by a control group's broadcast", kinds[i]);
+    CHECK_EQ(shoal_trace_total_s(t, kinds[i]), before[i], "kind %d grew by a control group's broadcast", kinds[i]);
   CHECK_OK(shoal_group_broadcast(shoal_world_group(w), block, sizeof block, 0));
   for (int i = 0; i < 2; i++) grew[i] = shoal_trace_total_s(t, kinds[i]) - before[i];
   CHECK(size == 1 || (grew[0] > 0 && fabs(grew[0] - grew[1]) < 1e-12), "a broadcast of %g s, %g s waited for", grew[0],
@@ -191,13 +191,13 @@ static void traced(shoal_world *w)
   shoal_world_set_counters(w, shoal_trace_counters(t));
   start_many();
   for (int i = 0; i < MANY; i++) CHECK_OK(shoal_exchange_wait(e[i]));
-  if (size > 1) CHECK(shoal_trace_total_s(t, SHOAL_TRACE_EXCHANGE) > 0, "transfer time");
+  if (size > 1) CHECK_GT(shoal_trace_total_s(t, SHOAL_TRACE_EXCHANGE), 0, "transfer time");
   uint64_t want[SHOAL_LINK_COUNT], all[SHOAL_LINK_COUNT] = { 0 };
   for (int i = 0; i < MANY; i++) {
     shoal_exchange_bytes(shoal_world_group(w), lengths[i], i % 3, algorithm_of(i), want);
     for (int k = 0; k < SHOAL_LINK_COUNT; k++) all[k] += want[k];
   }
-  for (int k = 0; k < SHOAL_LINK_COUNT; k++) CHECK(shoal_trace_counters(t)->payload[k] == all[k], "class %d", k);
+  for (int k = 0; k < SHOAL_LINK_COUNT; k++) CHECK_EQ(shoal_trace_counters(t)->payload[k], all[k], "class %d", k);
   blocking_is_exposed(w, t);
   shoal_world_set_trace(w, NULL);
   shoal_world_set_counters(w, NULL);

@@ -39,7 +39,8 @@ static void broadcasts(shoal_world *w, shoal_group *g, const char *pretend)
       shoal_world_set_counters(w, &c);
       CHECK_OK(shoal_group_broadcast(g, data, n, root));
       shoal_world_set_counters(w, NULL);
-      CHECK(!check_marks(data, n, root, 0) && data[n] == 99, "%zu bytes from %d of %d", n, root, p);
+      CHECK(!check_marks(data, n, root, 0), "%zu bytes from %d of %d", n, root, p);
+      CHECK_EQ(data[n], 99, "%zu bytes from %d of %d", n, root, p);
       shoal_group_broadcast_bytes(g, n, root, want);
       CHECK(!memcmp(want, c.payload, sizeof want), "formula, %zu bytes from %d, topology %s", n, root, pretend);
     }
@@ -57,7 +58,7 @@ static void allgathers(shoal_group *g)
     all[n * (size_t)p] = 99;
     CHECK_OK(shoal_group_allgather(g, mine, n, all));
     for (int r = 0; r < p; r++) CHECK(!check_marks(all + n * (size_t)r, n, r, 1), "block of %d, %zu bytes", r, n);
-    CHECK(all[n * (size_t)p] == 99, "wrote past the end");
+    CHECK_EQ(all[n * (size_t)p], 99, "wrote past the end");
     free(mine);
     free(all);
   }
@@ -78,7 +79,8 @@ static void gathers(shoal_group *g)
         CHECK(!check_marks(all + at, sizes[r], (int)r, root), "gather: block of %d at %d", (int)r, root);
     CHECK_OK(shoal_group_scatter(g, me == root ? all : NULL, me == root ? sizes : NULL, back, sizes[me], root));
     CHECK(!check_marks(back, sizes[me], me, root), "scatter from %d", root);
-    CHECK(all[total] == 99 && back[sizes[me]] == 99, "wrote past the end");
+    CHECK_EQ(all[total], 99, "wrote past the end");
+    CHECK_EQ(back[sizes[me]], 99);
     free(mine);
     free(back);
     free(all);
@@ -100,7 +102,7 @@ static void alltoalls(shoal_group *g)
   CHECK_OK(shoal_group_alltoall(g, send, out, recv, in));
   at = recv;
   for (int r = 0; r < p; at += in[r++]) CHECK(!check_marks(at, in[r], r, me), "block from %d", r);
-  CHECK(recv[got] == 99, "wrote past the end");
+  CHECK_EQ(recv[got], 99, "wrote past the end");
   free(send);
   free(recv);
 }
@@ -133,7 +135,8 @@ static void sums(shoal_group *g)
       }
       wrong += memcmp(&f, &x[i], 8) || s[i] != sum || m[i] != most;
     }
-    CHECK(!wrong && x[n] == guard, "%zu of %zu wrong", wrong, n);
+    CHECK(!wrong, "%zu of %zu wrong", wrong, n);
+    CHECK_EQ(x[n], guard, "%zu of %zu wrong", wrong, n);
     free(x);
     free(s);
     free(m);
@@ -162,8 +165,8 @@ static void pairs(shoal_group *g)
         CHECK(!check_marks(b, 5, from, to), "%d to %d, short", from, to);
       }
     }
-  CHECK(shoal_group_send(g, a, 1, p, 0) == SHOAL_ERR_ARG, "no such rank");
-  CHECK(shoal_group_recv(g, a, 1, me, 7) == SHOAL_ERR_ARG, "nothing sent to myself");
+  CHECK_STATUS(shoal_group_send(g, a, 1, p, 0), SHOAL_ERR_ARG, "no such rank");
+  CHECK_STATUS(shoal_group_recv(g, a, 1, me, 7), SHOAL_ERR_ARG, "nothing sent to myself");
   free(a);
   free(b);
 }
@@ -175,12 +178,12 @@ static void agreements(shoal_group *g)
   CHECK_OK(shoal_group_barrier(g));
   for (int bad = 0; bad < p; bad++) {
     shoal_status st = shoal_group_agree(g, me == bad ? SHOAL_ERR_IO : SHOAL_OK);
-    CHECK(st == (me == bad ? SHOAL_ERR_IO : SHOAL_ERR_PEER), "rank %d failed: %s", bad, shoal_status_name(st));
+    CHECK_STATUS(st, me == bad ? SHOAL_ERR_IO : SHOAL_ERR_PEER, "rank %d failed", bad);
     char name[32];
     snprintf(name, sizeof name, "rank %d ", shoal_group_world_rank(g, bad));
-    if (me != bad) CHECK(strstr(check_error(), name), "the message names the rank: %s", check_error());
+    if (me != bad) CHECK_HAS(check_error(), name, "the message names the rank");
     st = shoal_group_agree(g, me >= bad ? SHOAL_ERR_MEM : SHOAL_OK);
-    CHECK(st == (me >= bad ? SHOAL_ERR_MEM : SHOAL_ERR_PEER), "several failed: %s", shoal_status_name(st));
+    CHECK_STATUS(st, me >= bad ? SHOAL_ERR_MEM : SHOAL_ERR_PEER, "several failed");
     CHECK_OK(shoal_group_agree(g, SHOAL_OK));
   }
 }
@@ -204,8 +207,10 @@ static void classes(shoal_world *w)
   shoal_world_set_counters(w, &c);
   CHECK_OK(shoal_group_sum_f64(shoal_world_control(w), x, SHOAL_COUNT(x)));
   CHECK_OK(shoal_group_agree(shoal_world_group(w), SHOAL_OK));
-  CHECK(!c.payload[SHOAL_LINK_SELF] && !c.payload[SHOAL_LINK_NODE] && !c.payload[SHOAL_LINK_BETWEEN], "control only");
-  CHECK((c.payload[SHOAL_LINK_CONTROL] > 0) == (size > 1), "control");
+  CHECK(!c.payload[SHOAL_LINK_SELF], "control only");
+  CHECK(!c.payload[SHOAL_LINK_NODE]);
+  CHECK(!c.payload[SHOAL_LINK_BETWEEN]);
+  CHECK_EQ(c.payload[SHOAL_LINK_CONTROL] > 0, size > 1);
   shoal_world_set_counters(w, NULL);
 }
 
@@ -219,18 +224,20 @@ static void sub_groups(shoal_world *w, const char *pretend)
     members += t->places[r].node == t->places[rank].node;
   }
   REQUIRE(shoal_group_create_node(w, &g) == SHOAL_OK, "node group");
-  CHECK(shoal_group_size(g) == members && shoal_group_rank(g) == t->places[rank].local_rank, "%s", shoal_group_name(g));
+  CHECK_EQ(shoal_group_size(g), members, "%s", shoal_group_name(g));
+  CHECK_EQ(shoal_group_rank(g), t->places[rank].local_rank, "%s", shoal_group_name(g));
   all_calls(w, g, pretend);
   for (int r = 0; r < members; r++)
-    CHECK(shoal_group_link(g, r) == (r == shoal_group_rank(g) ? SHOAL_LINK_SELF : SHOAL_LINK_NODE), "link to %d", r);
+    CHECK_EQ(shoal_group_link(g, r), r == shoal_group_rank(g) ? SHOAL_LINK_SELF : SHOAL_LINK_NODE, "link to %d", r);
   shoal_group_destroy(g);
   int l = t->places[rank].local_rank;
-  CHECK(shoal_group_create_across(w, smallest, &g) == SHOAL_ERR_ARG, "no such local rank on the smallest node");
+  CHECK_STATUS(shoal_group_create_across(w, smallest, &g), SHOAL_ERR_ARG, "no such local rank on the smallest node");
   if (l < smallest) {
     REQUIRE(shoal_group_create_across(w, l, &g) == SHOAL_OK, "across");
-    CHECK(shoal_group_size(g) == t->nodes && shoal_group_rank(g) == t->places[rank].node, "%s", shoal_group_name(g));
+    CHECK_EQ(shoal_group_size(g), t->nodes, "%s", shoal_group_name(g));
+    CHECK_EQ(shoal_group_rank(g), t->places[rank].node, "%s", shoal_group_name(g));
     for (int r = 0; r < t->nodes; r++)
-      CHECK(shoal_group_link(g, r) == (r == shoal_group_rank(g) ? SHOAL_LINK_SELF : SHOAL_LINK_BETWEEN), "link");
+      CHECK_EQ(shoal_group_link(g, r), r == shoal_group_rank(g) ? SHOAL_LINK_SELF : SHOAL_LINK_BETWEEN);
     all_calls(w, g, pretend);
     shoal_group_destroy(g);
   }
@@ -246,12 +253,13 @@ static void any_set(shoal_world *w)
     if (r == rank) me = n;
     ranks[n++] = r;
   }
-  CHECK(shoal_group_create(w, "twice", (int[]){ rank, rank }, 2, &g) == SHOAL_ERR_ARG, "a rank twice");
-  CHECK(shoal_group_create(w, "beyond", (int[]){ rank, size }, 2, &g) == SHOAL_ERR_ARG, "a rank beyond the world");
-  if (me < 0) CHECK(shoal_group_create(w, "foreign", ranks, n, &g) == SHOAL_ERR_ARG, "without being a member");
+  CHECK_STATUS(shoal_group_create(w, "twice", (int[]){ rank, rank }, 2, &g), SHOAL_ERR_ARG, "a rank twice");
+  CHECK_STATUS(shoal_group_create(w, "beyond", (int[]){ rank, size }, 2, &g), SHOAL_ERR_ARG, "a rank beyond the world");
+  if (me < 0) CHECK_STATUS(shoal_group_create(w, "foreign", ranks, n, &g), SHOAL_ERR_ARG, "without being a member");
   if (me < 0) return;
   REQUIRE(shoal_group_create(w, "backwards", ranks, n, &g) == SHOAL_OK, "backwards");
-  CHECK(shoal_group_rank(g) == me && shoal_group_world_rank(g, 0) == ranks[0], "order");
+  CHECK_EQ(shoal_group_rank(g), me);
+  CHECK_EQ(shoal_group_world_rank(g, 0), ranks[0]);
   all_calls(w, g, "-");
   shoal_group_destroy(g);
 }
@@ -261,15 +269,16 @@ static int one_world(const char *pretend, size_t max_message)
 {
   shoal_world *w = open_world(pretend, max_message);
   shoal_trace_reading clock;
-  CHECK(shoal_world_rank(w) == rank && shoal_world_size(w) == size, "rank and size");
+  CHECK_EQ(shoal_world_rank(w), rank, "rank and size");
+  CHECK_EQ(shoal_world_size(w), size);
   all_calls(w, shoal_world_group(w), pretend ? pretend : "flat");
   classes(w);
   sub_groups(w, pretend ? pretend : "flat");
   any_set(w);
   CHECK_OK(shoal_world_measure_clock(w, &clock));
   /* One machine, one clock: the true offset is zero, so the estimate must be within its own bound. */
-  CHECK(fabs(clock.offset_ns) <= clock.bound_ns + 1 && clock.bound_ns < 1e9, "clock: %g ns, bound %g", clock.offset_ns,
-        clock.bound_ns);
+  CHECK_LE(fabs(clock.offset_ns), clock.bound_ns + 1, "clock: %g ns", clock.offset_ns);
+  CHECK_LT(clock.bound_ns, 1e9, "clock: %g ns", clock.offset_ns);
   int nodes = shoal_world_topo(w)->nodes;
   shoal_world_close(w);
   return nodes;

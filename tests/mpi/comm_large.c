@@ -43,8 +43,7 @@ int main(void)
   for (size_t i = 0; i < bytes; i += stride) wrong += data[i] != at(i);
   for (size_t i = bytes - MARK; i < bytes; i++) wrong += data[i] != at(i);
   CHECK(!wrong, "%zu bytes wrong", wrong);
-  CHECK(c.payload[SHOAL_LINK_BETWEEN] == (rank == 0 ? bytes : 0), "counted %llu",
-        (unsigned long long)c.payload[SHOAL_LINK_BETWEEN]);
+  CHECK_EQ(c.payload[SHOAL_LINK_BETWEEN], rank == 0 ? bytes : 0);
   CHECK(rank || c.wire[SHOAL_LINK_BETWEEN] > bytes + bytes / 1448 * 66, "wire %llu",
         (unsigned long long)c.wire[SHOAL_LINK_BETWEEN]);
   free(data);

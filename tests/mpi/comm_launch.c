@@ -20,25 +20,29 @@ int main(void)
   setenv("SLURMD_NODENAME", "elsewhere1", 1);
   if (size == 1) {
     shoal_status st = shoal_world_open(&o, &w);
-    CHECK(st == SHOAL_ERR_WORLD && shoal_status_exit_code(st) == 3 && !w, "%s", shoal_status_name(st));
-    CHECK(strstr(check_error(), "2 tasks") && strstr(check_error(), "MPI sees 1") &&
-              strstr(check_error(), "srun --mpi=pmix"),
-          "%s", check_error());
+    CHECK_STATUS(st, SHOAL_ERR_WORLD);
+    CHECK_EQ(shoal_status_exit_code(st), 3);
+    CHECK(!w, "%s", shoal_status_name(st));
+    CHECK_HAS(check_error(), "2 tasks");
+    CHECK_HAS(check_error(), "MPI sees 1");
+    CHECK_HAS(check_error(), "srun --mpi=pmix");
     MPI_Finalized(&running);
     CHECK(running, "MPI was ended again");
     return check_done();
   }
   /* The daemons of mpirun are a step too: one task per node, however many ranks. */
   REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "%s", check_error());
-  CHECK(shoal_world_size(w) == size && shoal_topo_link(shoal_world_topo(w), 0, 1) == SHOAL_LINK_NODE, "the world");
-  CHECK(shoal_log_rank() == shoal_world_rank(w), "log knows the rank");
+  CHECK_EQ(shoal_world_size(w), size, "the world");
+  CHECK_EQ(shoal_topo_link(shoal_world_topo(w), 0, 1), SHOAL_LINK_NODE);
+  CHECK_EQ(shoal_log_rank(), shoal_world_rank(w), "log knows the rank");
   const shoal_claims *c = shoal_world_claims(w);
-  CHECK(c->by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_RANKS] == size && c->step_tasks == 2 &&
-            c->by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS] == -1,
-        "mpirun's word counts, the daemons' step does not");
-  CHECK(c->by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANK] == shoal_world_rank(w), "PMIx: rank");
-  CHECK(strncmp(shoal_world_library(), "Open MPI ", 9) == 0 && strstr(shoal_world_library(), "(compiled "), "%s",
-        shoal_world_library());
+  CHECK_EQ(c->by[SHOAL_SOURCE_LAUNCHER].number[SHOAL_CLAIM_RANKS], size,
+           "mpirun's word counts, the daemons' step does not");
+  CHECK_EQ(c->step_tasks, 2);
+  CHECK_EQ(c->by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS], -1);
+  CHECK_EQ(c->by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANK], shoal_world_rank(w), "PMIx: rank");
+  CHECK(strncmp(shoal_world_library(), "Open MPI ", 9) == 0, "%s", shoal_world_library());
+  CHECK_HAS(shoal_world_library(), "(compiled ");
   CHECK_OK(shoal_group_barrier(shoal_world_group(w)));
   shoal_world_close(w);
   MPI_Finalized(&running);

@@ -35,7 +35,7 @@ static void random_calls(shoal_world *w)
           (unsigned long long)round, (long long)got, (long long)wish, (long long)other);
     int64_t largest = got;
     CHECK_OK(shoal_group_max_i64(shoal_world_control(w), &largest, 1));
-    CHECK(largest == got, "round %llu: ranks learned different things", (unsigned long long)round);
+    CHECK_EQ(largest, got, "round %llu: ranks learned different things", (unsigned long long)round);
     CHECK(shoal_rendezvous_requested(c) == 0 || size == 1, "a call outlived its meeting");
     CHECK_OK(shoal_group_barrier(shoal_world_control(w)));
   }
@@ -72,9 +72,8 @@ static void late(bool alive)
   shoal_world_options o = { .warn_s = 0.2, .hang_s = 0.4 };
   shoal_rendezvous *c;
   int64_t got = 0;
-  REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK &&
-              shoal_rendezvous_create(shoal_world_control(w), "late", &c) == SHOAL_OK,
-          "open");
+  REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "open");
+  REQUIRE(shoal_rendezvous_create(shoal_world_control(w), "late", &c) == SHOAL_OK, "open");
   uint64_t t0 = shoal_now_ns();
   bool last = rank == size - 1;
   while (last && shoal_seconds_since(t0) < 1.5) {
@@ -85,9 +84,9 @@ static void late(bool alive)
   }
   if (alive) {
     CHECK_OK(shoal_rendezvous_meet(c, 3, NULL, NULL, &got));
-    CHECK(got == 3, "%lld", (long long)got);
+    CHECK_EQ(got, 3);
   } else if (!last) {
-    CHECK(shoal_rendezvous_meet(c, 3, NULL, NULL, &got) == SHOAL_ERR_HANG, "silence was not noticed");
+    CHECK_STATUS(shoal_rendezvous_meet(c, 3, NULL, NULL, &got), SHOAL_ERR_HANG, "silence was not noticed");
   }
   MPI_Barrier(MPI_COMM_WORLD);
   shoal_rendezvous_destroy(c);

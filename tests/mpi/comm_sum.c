@@ -106,15 +106,14 @@ static void compare_bytes(const shoal_group *g, const shoal_counters *c, size_t 
   uint64_t want[SHOAL_LINK_COUNT];
   shoal_exchange_bytes(g, n, wire, algorithm, want);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
-    CHECK(c->payload[link] == want[link], "n = %zu, %s, %s, %s, class %s: counted %llu, formula %llu", n,
-          shoal_wire_name(wire), shoal_sum_name(algorithm), what, shoal_link_name(link),
-          (unsigned long long)c->payload[link], (unsigned long long)want[link]);
-    CHECK(c->wire[link] >= c->payload[link] && (c->messages[link] > 0) == (c->payload[link] > 0), "class %s",
-          shoal_link_name(link));
+    CHECK_EQ(c->payload[link], want[link], "n = %zu, %s, %s, %s, class %s", n, shoal_wire_name(wire),
+             shoal_sum_name(algorithm), what, shoal_link_name(link));
+    CHECK_GE(c->wire[link], c->payload[link], "class %s", shoal_link_name(link));
+    CHECK_EQ(c->messages[link] > 0, c->payload[link] > 0, "class %s", shoal_link_name(link));
     if (link == SHOAL_LINK_BETWEEN && c->messages[link] == 1)
-      CHECK(c->wire[link] == c->payload[link] + 66 * ((c->payload[link] + 1447) / 1448), "wire model");
+      CHECK_EQ(c->wire[link], c->payload[link] + 66 * ((c->payload[link] + 1447) / 1448), "wire model");
     else if (link == SHOAL_LINK_NODE)
-      CHECK(c->wire[link] == c->payload[link], "no headers inside a node");
+      CHECK_EQ(c->wire[link], c->payload[link], "no headers inside a node");
   }
 }
 
@@ -137,7 +136,7 @@ static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, 
     CHECK_OK(shoal_exchange_wait(e));
     CHECK(shoal_exchange_done(e), "done after wait");
     compare(&l, p, x, n, wire, algorithm, value, what);
-    CHECK(x[n] == 77, "wrote past the end");
+    CHECK_EQ(x[n], 77, "wrote past the end");
     compare_bytes(g, &c, n, wire, algorithm, what);
     shoal_world_set_counters(w, NULL);
   }
@@ -246,11 +245,11 @@ static void choice(const char *pretend)
   shoal_sum_algorithm some = one ? SHOAL_SUM_TWO_LEVEL : two ? SHOAL_SUM_LEADERS : SHOAL_SUM_RING;
   shoal_sum_algorithm many = one || two ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING;
   size_t limit = t->nodes == 1 ? 2048 : SHOAL_MIN((size_t)2048, 4096 / ((size_t)size * most));
-  CHECK(chosen(g, limit, SHOAL_WIRE_F32) == few, "%zu f32 on %s", limit, pretend);
-  CHECK(chosen(g, 2 * limit, SHOAL_WIRE_BF16) == few, "%zu bf16 on %s", 2 * limit, pretend);
-  CHECK(chosen(g, limit + 1, SHOAL_WIRE_F32) == some, "%zu f32 on %s", limit + 1, pretend);
-  CHECK(chosen(g, 16384, SHOAL_WIRE_F32) == some, "64 KiB on %s", pretend);
-  CHECK(chosen(g, 16385, SHOAL_WIRE_F32) == many, "above on %s", pretend);
+  CHECK_EQ(chosen(g, limit, SHOAL_WIRE_F32), few, "%zu f32 on %s", limit, pretend);
+  CHECK_EQ(chosen(g, 2 * limit, SHOAL_WIRE_BF16), few, "%zu bf16 on %s", 2 * limit, pretend);
+  CHECK_EQ(chosen(g, limit + 1, SHOAL_WIRE_F32), some, "%zu f32 on %s", limit + 1, pretend);
+  CHECK_EQ(chosen(g, 16384, SHOAL_WIRE_F32), some, "64 KiB on %s", pretend);
+  CHECK_EQ(chosen(g, 16385, SHOAL_WIRE_F32), many, "above on %s", pretend);
   shoal_world_close(w);
 }
 
@@ -264,10 +263,10 @@ static void without_sharing(const char *pretend)
   bool near = shoal_world_topo(w)->nodes < size;
   shoal_exchange *e = NULL;
   CHECK(!shoal_world_shares(w), "shares");
-  CHECK(chosen(g, 100000, SHOAL_WIRE_F32) == SHOAL_SUM_RING, "auto on %s", pretend);
+  CHECK_EQ(chosen(g, 100000, SHOAL_WIRE_F32), SHOAL_SUM_RING, "auto on %s", pretend);
   check_integers(g, 12345, SHOAL_SUM_AUTO);
   shoal_status st = shoal_exchange_create_sum(g, "two", 10, SHOAL_WIRE_F32, SHOAL_SUM_TWO_LEVEL, &e);
-  CHECK(st == (near ? SHOAL_ERR_UNSUPPORTED : SHOAL_OK), "two-level on %s: %d", pretend, (int)st);
+  CHECK_STATUS(st, near ? SHOAL_ERR_UNSUPPORTED : SHOAL_OK, "two-level on %s", pretend);
   if (st == SHOAL_OK) shoal_exchange_destroy(e);
   shoal_world_close(w);
 }
@@ -280,8 +279,8 @@ static void ordinary_memory(const char *pretend)
   float x[16] = { 0 };
   CHECK_OK(shoal_exchange_create_sum(shoal_world_group(w), "own", 16, SHOAL_WIRE_F32, SHOAL_SUM_TWO_LEVEL, &e));
   if (shoal_world_topo(w)->places[rank].local_size > 1) {
-    CHECK(shoal_exchange_start(e, x) == SHOAL_ERR_ARG, "ordinary memory");
-    CHECK(strstr(check_error(), "shoal_group_share") != NULL, "%s", check_error());
+    CHECK_STATUS(shoal_exchange_start(e, x), SHOAL_ERR_ARG, "ordinary memory");
+    CHECK_HAS(check_error(), "shoal_group_share");
   }
   shoal_exchange_destroy(e);
   shoal_world_close(w);

@@ -134,7 +134,7 @@ static void compare(const shoal_ckpt *c, int rank, const char *what, const float
   snprintf(name, sizeof name, "replica/%d/%s", rank, what);
   if (shoal_ckpt_get(c, name, SHOAL_F32, n, got) != SHOAL_OK) check_failures++;
   for (size_t i = 0; i < n; i++) different += memcmp(&got[i], &want[i], sizeof *got) != 0;
-  CHECK(different == 0, "%s: %zu of %zu numbers differ", name, different, n);
+  CHECK_EQ(different, 0, "%s: %zu of %zu numbers differ", name, different, n);
   free(got);
 }
 
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
     open_block(&w, &blocks[k], shoal_head_from_name(argv[5]), batch, &optim, config.seed, &w.block[k]);
   train_all(&w, argv[2], &config, atoi(argv[9]), strtof(argv[10], NULL));
   REQUIRE(shoal_ckpt_open(argv[1], true, &c) == SHOAL_OK, "%s", argv[1]);
-  CHECK(shoal_ckpt_get_info(c)->size == w.n, "%d ranks, %d blocks", (int)shoal_ckpt_get_info(c)->size, w.n);
+  CHECK_EQ(shoal_ckpt_get_info(c)->size, w.n);
   for (int k = 0; k < w.n; k++) {
     block *b = &w.block[k];
     compare(c, k, "weights", b->params->w, b->params->n);

@@ -83,7 +83,7 @@ static void check_alike(const char *what, const void *x, size_t bytes)
   uint64_t mine = 14695981039346656037u, all[16];
   for (size_t i = 0; i < bytes; i++) mine = (mine ^ ((const uint8_t *)x)[i]) * 1099511628211u;
   MPI_Allgather(&mine, 8, MPI_BYTE, all, 8, MPI_BYTE, MPI_COMM_WORLD);
-  for (int i = 1; i < size; i++) CHECK(all[i] == all[0], "%s: ranks 0 and %d differ", what, i);
+  for (int i = 1; i < size; i++) CHECK_EQ(all[i], all[0], "%s: ranks 0 and %d differ", what, i);
 }
 
 /* ---- bytes: counters against the method's claim and against section 8 ---- */
@@ -103,11 +103,11 @@ static void end_bytes(bench *b, const char *what, double total)
   uint64_t sum = 0;
   for (int l = SHOAL_LINK_NODE; l <= SHOAL_LINK_BETWEEN; l++) { /* agreement is class control, and no payload */
     uint64_t counted = shoal_trace_counters(b->r.trace)->payload[l] - counted_before[l];
-    CHECK(counted == claim[l], "%s, link %d: counted %d, claimed %d", what, l, (int)counted, (int)claim[l]);
+    CHECK_EQ(counted, claim[l], "%s, link %d", what, l);
     sum += counted;
   }
   MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-  CHECK((double)sum == 4 * total, "%s: %.0f bytes by all ranks, want %.0f", what, (double)sum, 4 * total);
+  CHECK_EQ((double)sum, 4 * total, "%s", what);
 }
 
 /* ---- one phase: split, move, reconcile, compare ---- */
@@ -247,7 +247,7 @@ static void check_rest(const bench *b, const float *before, const float *after, 
       worst = worse(worst, fabs(after[at + i] - want));
       largest = fmax(largest, fabs(want));
     }
-    CHECK(worst < 1e-6 * largest, "%s: %s off by %g of %g", what, p->name, worst, largest);
+    CHECK_LT(worst, 1e-6 * largest, "%s: %s off by %g of %g", what, p->name, worst, largest);
   }
 }
 
@@ -300,8 +300,8 @@ static void check_split(bench *b, const float *before, bool cut)
         double x = 0, y = 0;
         for (int64_t k = 0; k < p->rows; k++) x += q.left[k * p->rank + i] * q.left[k * p->rank + j];
         for (int64_t k = 0; k < p->cols; k++) y += q.right[i * p->cols + k] * q.right[j * p->cols + k];
-        CHECK(fabs(x - y) < 2e-6 * largest && (i == j || fabs(x) < 2e-6 * largest), "balance: %g and %g of %g", x, y,
-              largest);
+        CHECK_LT(fabs(x - y), 2e-6 * largest, "balance: %g and %g of %g", x, y, largest);
+        CHECK(i == j || fabs(x) < 2e-6 * largest, "balance: %g and %g of %g", x, y, largest);
       }
     free(w);
     free_pair(&q);
@@ -320,7 +320,9 @@ static void one_phase(bench *b, bool cut, bool still)
   begin_bytes(b);
   CHECK_OK(shoal_ab_split(r, s, cut));
   end_bytes(b, "split", split_numbers(b));
-  CHECK(s->factored && r->form == &s->part && s->part.model == s->cut, "what is trained");
+  CHECK(s->factored, "what is trained");
+  CHECK(r->form == &s->part);
+  CHECK(s->part.model == s->cut);
   check_split(b, before, cut);
   pair *start = malloc(s->layers.n * sizeof *start);
   for (size_t l = 0; l < s->layers.n; l++) start[l] = take_pair(b, l);
@@ -330,7 +332,9 @@ static void one_phase(bench *b, bool cut, bool still)
   begin_bytes(b);
   CHECK_OK(shoal_ab_reconcile(r, s));
   end_bytes(b, "reconcile", reconcile_numbers(b));
-  CHECK(!s->factored && r->form == &b->form && s->whole == &b->form, "what is trained");
+  CHECK(!s->factored, "what is trained");
+  CHECK(r->form == &b->form);
+  CHECK(s->whole == &b->form);
   check_alike("weights", r->form->params->w, n * sizeof(float));
   check_alike("statistics", r->form->params->stats, b->model->stats * sizeof(float));
   for (size_t l = 0; l < s->layers.n; l++)
@@ -346,11 +350,11 @@ static void one_phase(bench *b, bool cut, bool still)
       expect_weight(b, &start[l], l, w);
     }
     double error = worst_of(r->form->params->w + p->weight->offset, w, count);
-    CHECK(error < 1e-6, "mode %d, layer %d: off by %g", s->mode, (int)l, error);
+    CHECK_LT(error, 1e-6, "mode %d, layer %d", s->mode, (int)l);
     if (still && !cut) { /* with no step in between nothing has happened */
       for (size_t i = 0; i < count; i++) w[i] = before[p->weight->offset + i];
       error = worst_of(r->form->params->w + p->weight->offset, w, count);
-      CHECK(error < 2e-6, "mode %d, layer %d: a phase without steps moved it by %g", s->mode, (int)l, error);
+      CHECK_LT(error, 2e-6, "mode %d, layer %d", s->mode, (int)l);
     }
     free_pair(&start[l]);
   }
@@ -360,7 +364,7 @@ static void one_phase(bench *b, bool cut, bool still)
   for (size_t i = 0; i < n; i++) worst = worse(worst, fabs((double)seen[i] - r->form->params->w[i]));
   CHECK(exact ? memcmp(seen, r->form->params->w, n * sizeof *seen) == 0 : worst < 1e-5,
         "mode %d: the model observed was another, by %g", s->mode, worst);
-  CHECK(memcmp(stats, r->form->params->stats, b->model->stats * sizeof *stats) == 0, "statistics observed");
+  CHECK_BYTES(stats, r->form->params->stats, b->model->stats * sizeof *stats, "statistics observed");
   free(w);
   free(start);
   free(before);
@@ -412,7 +416,7 @@ static void check_moments(shoal_world *w)
   }
   CHECK_OK(shoal_ab_reconcile(&b.r, s));
   for (size_t i = 0; i < b.model->weights; i++) {
-    CHECK(b.form.optim->slot[1][i] == 0, "the whole model's state was touched");
+    CHECK_EQ(b.form.optim->slot[1][i], 0, "the whole model's state was touched");
     b.form.optim->slot[1][i] = -(float)i;
   }
   CHECK_OK(shoal_ab_split(&b.r, s, true));
@@ -423,17 +427,16 @@ static void check_moments(shoal_world *w)
     least = SHOAL_MIN(least, p->rank - full[l]);
     for (int64_t i = 0; i < p->rows; i++)
       for (int64_t k = 0; k < p->rank; k++)
-        CHECK(now[p->left->offset + (size_t)(i * p->rank + k)] ==
-                  (float)was[l].left->offset + (float)(i * full[l] + k) + 1,
-              "left %d %d", (int)i, (int)k);
+        CHECK_EQ(now[p->left->offset + (size_t)(i * p->rank + k)],
+                 (float)was[l].left->offset + (float)(i * full[l] + k) + 1, "left %d %d", (int)i, (int)k);
     for (int64_t i = 0; i < p->rank * p->cols; i++)
-      CHECK(now[p->right->offset + (size_t)i] == (float)was[l].right->offset + (float)i + 1, "right %d", (int)i);
+      CHECK_EQ(now[p->right->offset + (size_t)i], (float)was[l].right->offset + (float)i + 1, "right %d", (int)i);
   }
-  CHECK(least < 0, "nothing was cut: the test shows nothing");
+  CHECK_LT(least, 0, "nothing was cut: the test shows nothing");
   for (int k = 0; k < s->cut->params; k++) {
     const shoal_param *p = &s->cut->param[k];
     for (size_t i = 0; p->full_id >= 0 && i < p->count; i++)
-      CHECK(s->part.optim->slot[1][p->offset + i] == -(float)(b.model->param[p->full_id].offset + i), "%s", p->name);
+      CHECK_EQ(s->part.optim->slot[1][p->offset + i], -(float)(b.model->param[p->full_id].offset + i), "%s", p->name);
   }
   /* and back to full rank: ranks may grow again */
   CHECK_OK(shoal_ab_reconcile(&b.r, s));
@@ -441,10 +444,10 @@ static void check_moments(shoal_world *w)
   size_t zeros = 0;
   for (size_t l = 0; l < n; l++) {
     const shoal_product *p = &s->product[l];
-    CHECK(p->rank == full[l], "rank");
+    CHECK_EQ(p->rank, full[l]);
     for (size_t i = 0; i < p->right->count; i++) zeros += s->part.optim->slot[1][p->right->offset + i] == 0;
   }
-  CHECK(zeros > 0, "nothing was padded");
+  CHECK_GT(zeros, 0, "nothing was padded");
   close_bench(&b);
   free(full);
   free(was);
@@ -452,8 +455,8 @@ static void check_moments(shoal_world *w)
   if (open_bench(&b, w, "method.mode=only-b method.reset=true") != SHOAL_OK) return;
   for (size_t i = 0; i < b.model->weights; i++) b.form.optim->slot[0][i] = 1;
   CHECK_OK(shoal_ab_split(&b.r, &b.s, false));
-  for (size_t i = 0; i < b.s.cut->weights; i++) CHECK(b.s.part.optim->slot[0][i] == 0, "reset of the part");
-  for (size_t i = 0; i < b.model->weights; i++) CHECK(b.form.optim->slot[0][i] == 0, "reset of the whole");
+  for (size_t i = 0; i < b.s.cut->weights; i++) CHECK_EQ(b.s.part.optim->slot[0][i], 0, "reset of the part");
+  for (size_t i = 0; i < b.model->weights; i++) CHECK_EQ(b.form.optim->slot[0][i], 0, "reset of the whole");
   close_bench(&b);
 }
 
@@ -475,8 +478,7 @@ static void check_groups_alike(const bench *b, const float *w, size_t n)
   for (size_t i = 0; i < n * sizeof *w; i++) mine = (mine ^ ((const uint8_t *)w)[i]) * 1099511628211u;
   MPI_Allgather(&mine, 8, MPI_BYTE, all, 8, MPI_BYTE, MPI_COMM_WORLD);
   for (int i = 0; i < size; i++)
-    CHECK((all[i] == mine) == (shoal_ab_group_of(&b->s.groups, i) == b->s.group), "ranks %d and %d after a step", rank,
-          i);
+    CHECK_EQ(all[i] == mine, shoal_ab_group_of(&b->s.groups, i) == b->s.group, "ranks %d and %d after a step", rank, i);
 }
 
 /* Steps by the hooks, with made-up gradients: sums stay inside groups, who shares a group stays equal, what is frozen
@@ -499,14 +501,16 @@ static void check_steps(shoal_world *w, const char *options)
     }
     begin_bytes(&b);
     CHECK_OK(shoal_method_ab.grads_ready(r, s));
-    CHECK(memcmp(sum, r->form->params->g, trained * sizeof *sum) == 0, "sums inside the group");
+    CHECK_BYTES(sum, r->form->params->g, trained * sizeof *sum, "sums inside the group");
     uint64_t between = shoal_trace_counters(r->trace)->payload[SHOAL_LINK_BETWEEN];
     CHECK(!s->own || between == counted_before[SHOAL_LINK_BETWEEN], "bytes went between nodes in a step on factors");
     end_bytes(&b, "step on factors", step_numbers(&b));
     CHECK_OK(shoal_form_step(r->form, 0.1f));
-    CHECK(memcmp(frozen, r->form->params->w + trained, (n - trained) * sizeof *frozen) == 0, "frozen factors");
-    for (size_t i = trained; i < n; i++)
-      CHECK(r->form->optim->slot[0][i] == 0 && r->form->optim->slot[1][i] == 0, "state of frozen factors");
+    CHECK_BYTES(frozen, r->form->params->w + trained, (n - trained) * sizeof *frozen, "frozen factors");
+    for (size_t i = trained; i < n; i++) {
+      CHECK_EQ(r->form->optim->slot[0][i], 0, "state of frozen factors");
+      CHECK_EQ(r->form->optim->slot[1][i], 0);
+    }
     check_groups_alike(&b, r->form->params->w, trained);
     for (size_t i = 0; i < s->ranges; i++) s->age[i]++;
     free(frozen);

@@ -128,8 +128,7 @@ static void compare(simulation *s, double tolerance, bool blocked)
   double *w = room(n * sizeof *w);
   for (size_t i = 0; i < n; i++) w[i] = s->x[(size_t)node * n + i].w;
   double error = method_rig_error(m->run.form->params->w, w, n);
-  CHECK(error < tolerance, "%s, %s, after step %d: off by %g", m->setup.pretend, m->setup.settings,
-        (int)m->run.step - 1, error);
+  CHECK_LT(error, tolerance, "%s, %s, after step %d", m->setup.pretend, m->setup.settings, (int)m->run.step - 1);
   for (int k = 0; k < s->nodes; k++)
     CHECK(equal_ranks(m, k), "%s, %s, step %d: ranks of node %d differ", m->setup.pretend, m->setup.settings,
           (int)m->run.step - 1, k);
@@ -229,7 +228,7 @@ static void neutral(const char *pretend)
         w[i] = x[i].w;
       }
       double error = method_rig_error(m.run.form->params->w, w, n);
-      CHECK(error < 3e-6, "%s, %s, step %d: %g off synchronous SGD", pretend, text, (int)step, error);
+      CHECK_LT(error, 3e-6, "%s, %s, step %d", pretend, text, (int)step);
       CHECK(equal_ranks(&m, -1), "%s: ranks differ", pretend);
     }
     free(w);
@@ -259,7 +258,7 @@ static void fixed_point(const char *pretend)
   for (size_t i = 0; i < n; i++) w[i] = (double)m.run.form->params->w[i];
   for (int step = 0; step < 8; step++) REQUIRE(method_rig_step(&m, 0, 1) == SHOAL_OK, "step %d", step);
   double error = method_rig_error(m.run.form->params->w, w, n);
-  CHECK(error < 1e-6, "%s: a blend of equal models moves them by %g", pretend, error);
+  CHECK_LT(error, 1e-6, "%s", pretend);
   free(w);
   method_rig_close(&m);
 }
@@ -293,8 +292,9 @@ static void contraction(const char *pretend, uint64_t age)
     }
     double expected = mean + rho * ((double)before[(size_t)rank * n + i] - mean),
            ulps = 4e-7 * fmax(fabs(low), fabs(high));
-    CHECK(fabs(w - expected) <= ulps, "%s, S %d, element %zu: %g, expected %g", pretend, (int)age, i, w, expected);
-    CHECK(w >= low - ulps && w <= high + ulps, "%s: %g outside [%g, %g]", pretend, w, low, high);
+    CHECK_NEAR(w, expected, ulps, "%s, S %d, element %zu", pretend, (int)age, i);
+    CHECK_GE(w, low - ulps, "%s: %g outside [%g, %g]", pretend, w, low, high);
+    CHECK_LE(w, high + ulps, "%s: %g outside [%g, %g]", pretend, w, low, high);
   }
   free(before);
   method_rig_close(&m);
@@ -329,8 +329,8 @@ static void parcels(const char *pretend, const char *wire, bool delta)
         largest = fmax(largest, fabs((double)before[(size_t)r * n + i] - base));
       }
       double error = fabs((double)m.run.form->params->w[i] - mean), rest = delta ? 1e-7 * fabs(base) : 0;
-      CHECK(error <= bound * largest + rest + 1e-9, "%s, %s: element %zu is off by %g of %g", pretend, text, i, error,
-            largest);
+      CHECK_LE(error, bound * largest + rest + 1e-9, "%s, %s: element %zu is off by %g of %g", pretend, text, i, error,
+               largest);
     }
   }
   free(before);
@@ -357,8 +357,7 @@ static void stalling(const char *pretend)
     }
     REQUIRE(method_rig_step(&m, 0, 1) == SHOAL_OK, "last step");
     float w = m.run.form->params->w[n / 2], expected = delta ? 0.95f : 1;
-    if (shoal_world_topo(m.world)->nodes > 1)
-      CHECK(fabsf(w - expected) < 5e-4f, "%s, delta %d: %g, expected %g", pretend, delta, (double)w, (double)expected);
+    if (shoal_world_topo(m.world)->nodes > 1) CHECK_NEAR(w, expected, 5e-4f, "%s, delta %d", pretend, delta);
     method_rig_close(&m);
   }
 }
@@ -372,7 +371,7 @@ static void refuse(const char *pretend, const char *settings, float bad)
   if (shoal_world_topo(m.world)->nodes == size && size > 1) {
     m.run.form->params->w[m.run.form->params->n / 3] = bad;
     shoal_status st = method_rig_step(&m, 0, 1);
-    CHECK(st == SHOAL_ERR_NUMERIC, "%s with %g: %s", settings, (double)bad, shoal_status_name(st));
+    CHECK_STATUS(st, SHOAL_ERR_NUMERIC, "%s with %g", settings, (double)bad);
   }
   method_rig_close(&m);
 }
@@ -413,10 +412,8 @@ static void count_bytes(const char *pretend, uint64_t every, const char *wire)
       expected[1] += (starts + 1) * 2 * (nodes - 1) * n * 4;
     }
     sum_links(&m, got);
-    CHECK(got[SHOAL_LINK_NODE] == expected[0] && got[SHOAL_LINK_BETWEEN] == expected[1],
-          "%s, %s, epoch %d: %llu and %llu bytes, %llu and %llu expected", pretend, text, epoch,
-          (unsigned long long)got[SHOAL_LINK_NODE], (unsigned long long)got[SHOAL_LINK_BETWEEN],
-          (unsigned long long)expected[0], (unsigned long long)expected[1]);
+    CHECK_EQ(got[SHOAL_LINK_NODE], expected[0], "%s, %s, epoch %d", pretend, text, epoch);
+    CHECK_EQ(got[SHOAL_LINK_BETWEEN], expected[1], "%s, %s, epoch %d", pretend, text, epoch);
   }
   method_rig_close(&m);
 }
@@ -438,18 +435,18 @@ static void check_vectors(const char *pretend, double blocking, double every_4, 
   shoal_group *g = shoal_world_group(w);
   shoal_exchange_bytes(g, 10, SHOAL_WIRE_F32, SHOAL_SUM_RING, out);
   mean_over_ranks(out[SHOAL_LINK_BETWEEN], all, &mean);
-  if (size == 4) /* parts of 3, 3, 2 and 2: all but the own one and the next one twice */
-    CHECK(all[0] == 56 && all[1] == 60 && all[2] == 64 && all[3] == 60, "bytes %d %d %d %d", (int)all[0], (int)all[1],
-          (int)all[2], (int)all[3]);
-  CHECK(mean * size == 2.0 * (size - 1) * 10 * 4, "%g bytes", mean * size);
+  /* Parts of 3, 3, 2 and 2 elements: a rank sends all but its own, and all but the next one, of 4 bytes each. */
+  static const uint64_t want[] = { 56, 60, 64, 60 };
+  for (int r = 0; size == 4 && r < 4; r++) CHECK_EQ(all[r], want[r], "rank %d", r);
+  CHECK_EQ(mean * size, 2.0 * (size - 1) * 10 * 4);
   shoal_exchange_bytes(g, RESNET50, SHOAL_WIRE_F32, SHOAL_SUM_RING, out);
   mean_over_ranks(out[SHOAL_LINK_BETWEEN], all, &mean);
-  CHECK(fabs(mean / 1e6 / 4 - every_4) < 0.051 && fabs(mean / 1e6 / 2 - every_2) < 0.051 &&
-            fabs(mean / 1e6 - every_1) < 0.051,
-        "%s: %g MB per sum", pretend, mean / 1e6);
+  CHECK_NEAR(mean / 1e6 / 4, every_4, 0.051, "%s", pretend);
+  CHECK_NEAR(mean / 1e6 / 2, every_2, 0.051, "%s", pretend);
+  CHECK_NEAR(mean / 1e6, every_1, 0.051, "%s", pretend);
   shoal_parcels_bytes(g, RESNET50, out);
   mean_over_ranks(out[SHOAL_LINK_BETWEEN], all, &mean);
-  CHECK(fabs(mean / 1e6 - blocking) < 0.051, "%s: %g MB per blocking sum", pretend, mean / 1e6);
+  CHECK_NEAR(mean / 1e6, blocking, 0.051, "%s", pretend);
   shoal_world_close(w);
 }
 
@@ -475,13 +472,12 @@ static void observes(const char *pretend)
       for (size_t i = 0; i < n; i++) {
         double mean = 0;
         for (int r = 0; r < size; r++) mean += (double)all[(size_t)r * n + i] / t->places[r].local_size / t->nodes;
-        CHECK(fabs(mean - (double)model[i]) <= 2e-7 * fmax(0.1, fabs(mean)), "%s: %g is not the mean %g", pretend,
-              (double)model[i], mean);
+        CHECK_NEAR(mean, (double)model[i], 2e-7 * fmax(0.1, fabs(mean)), "%s", pretend);
       }
     }
     last[looks] = room(n * sizeof(float));
     memcpy(last[looks], m.run.form->params->w, n * sizeof(float));
-    if (looks) CHECK(memcmp(last[0], last[1], n * sizeof(float)) == 0, "%s: looking changed the weights", pretend);
+    if (looks) CHECK_BYTES(last[0], last[1], n * sizeof(float), "%s: looking changed the weights", pretend);
     free(model);
     method_rig_close(&m);
   }

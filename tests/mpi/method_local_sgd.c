@@ -42,8 +42,7 @@ static void check_mean(method_rig *m, const method_rig_weight *x, double toleran
     w[i] = x[i].w;
   }
   double error = method_rig_error(mean, w, n);
-  CHECK(error < tolerance, "%s, %s, %s, step %d: off by %g", what, m->setup.pretend, m->setup.settings,
-        (int)m->run.step, error);
+  CHECK_LT(error, tolerance, "%s, %s, %s, step %d", what, m->setup.pretend, m->setup.settings, (int)m->run.step);
   free(mean);
   free(w);
 }
@@ -88,7 +87,7 @@ static void check_linear(method_rig *m, method_rig_weight *x)
 {
   check_mean(m, x, 2e-6, "equal Hessians");
   bool averaged = (m->run.step - 1) % 5 == 0;
-  if (size > 1) CHECK(all_equal(m) == averaged, "%s, step %d", m->setup.pretend, (int)m->run.step);
+  if (size > 1) CHECK_EQ(all_equal(m), averaged, "%s, step %d", m->setup.pretend, (int)m->run.step);
 }
 
 static bool power_of_two(int n)
@@ -113,14 +112,14 @@ static void check_switch(method_rig *m, method_rig_weight *x)
   check_mean(m, x, 2e-6, "post-local");
   bool together = done <= 6 || (done - 1) % 4 == 0;
   if (size > 1 && strcmp(m->setup.pretend, "1x2") != 0 && shoal_world_topo(m->world)->nodes > 1)
-    CHECK(all_equal(m) == together, "step %d of %s: equal is %d", (int)done, m->setup.pretend, !together);
+    CHECK_EQ(all_equal(m), together, "step %d of %s: equal is %d", (int)done, m->setup.pretend, !together);
   size_t n = m->run.form->params->n;
   const shoal_place *p = shoal_world_topo(m->world)->places;
   const float *all = m->everyone;
   for (int r = 0; r < size; r++)
     if (p[r].node == p[rank].node)
-      CHECK(memcmp(all + (size_t)r * n, m->run.form->params->w, n * sizeof *all) == 0,
-            "ranks %d and %d of a node differ", r, rank);
+      CHECK_BYTES(all + (size_t)r * n, m->run.form->params->w, n * sizeof *all, "ranks %d and %d of a node differ", r,
+                  rank);
 }
 
 /* Bytes of a run, worked out here: averages by a ring; the rest is in check_bytes of the rig. */
@@ -135,8 +134,7 @@ static void count_averages(const char *pretend)
   uint64_t counted[SHOAL_LINK_COUNT], averages = 5; /* steps 0, 3, 6, 9, 12 */
   method_rig_counted(&m, counted);
   uint64_t expected = size > 1 ? averages * 4 * (2 * n - one - two) : 0;
-  CHECK(counted[SHOAL_LINK_NODE] + counted[SHOAL_LINK_BETWEEN] == expected, "%s: %llu bytes, %llu expected", pretend,
-        (unsigned long long)(counted[SHOAL_LINK_NODE] + counted[SHOAL_LINK_BETWEEN]), (unsigned long long)expected);
+  CHECK_EQ(counted[SHOAL_LINK_NODE] + counted[SHOAL_LINK_BETWEEN], expected, "%s", pretend);
   method_rig_close(&m);
 }
 
@@ -151,7 +149,7 @@ static void observes(const char *pretend)
   float *before = room(n * sizeof *before), *model = room(n * sizeof *model);
   memcpy(before, m.run.form->params->w, n * sizeof *before);
   REQUIRE(m.method->assemble(&m.run, m.state, model, NULL) == SHOAL_OK, "assemble");
-  CHECK(memcmp(before, m.run.form->params->w, n * sizeof *before) == 0, "evaluation changed the weights");
+  CHECK_BYTES(before, m.run.form->params->w, n * sizeof *before, "evaluation changed the weights");
   const float *all = method_rig_gather(&m);
   for (size_t i = 0; i < n; i++) {
     double sum = 0;

@@ -53,7 +53,8 @@ void method_rig_open(method_rig *m, const method_rig_setup *setup)
   shoal_shape input = { 1, { 20 } };
   shoal_world_options o = { .pretend = setup->pretend, .warn_s = 20, .hang_s = 40 };
   *m = (method_rig){ .setup = *setup, .method = shoal_method_find(setup->method) };
-  REQUIRE(m->method && model, "method %s", setup->method);
+  REQUIRE(m->method, "method %s", setup->method);
+  REQUIRE(model, "method %s", setup->method);
   REQUIRE(shoal_world_open(&o, &m->world) == SHOAL_OK, "world %s", setup->pretend ? setup->pretend : "");
   m->rank = shoal_world_rank(m->world);
   m->size = shoal_world_size(m->world);
@@ -62,7 +63,9 @@ void method_rig_open(method_rig *m, const method_rig_setup *setup)
   open_run(m);
   m->everyone = calloc((size_t)m->size * m->run.form->params->n, sizeof *m->everyone);
   m->state = calloc(1, m->method->state_size);
-  REQUIRE(m->everyone && m->state && m->method->open(&m->run, m->state) == SHOAL_OK, "open %s", setup->settings);
+  REQUIRE(m->everyone, "open %s", setup->settings);
+  REQUIRE(m->state, "open %s", setup->settings);
+  REQUIRE(m->method->open(&m->run, m->state) == SHOAL_OK, "open %s", setup->settings);
 }
 
 void method_rig_close(method_rig *m)
@@ -157,9 +160,9 @@ static void check_bytes(method_rig *m)
   memset(m->run.sent, 0, sizeof m->run.sent);
   for (int link = SHOAL_LINK_SELF; link <= SHOAL_LINK_BETWEEN; link++)
     if (!m->run.batches || m->run.batch + 1 == m->run.batches) /* in mid-epoch a sum may be half under way */
-      CHECK(counted[link] == m->claimed[link], "%s, %s, step %llu, rank %d: %llu bytes counted on %s, %llu claimed",
-            m->setup.pretend, m->setup.settings, (unsigned long long)m->run.step, m->rank,
-            (unsigned long long)counted[link], shoal_link_name(link), (unsigned long long)m->claimed[link]);
+      CHECK_EQ(counted[link], m->claimed[link], "%s, %s, step %llu, rank %d: %llu bytes counted on %s",
+               m->setup.pretend, m->setup.settings, (unsigned long long)m->run.step, m->rank,
+               (unsigned long long)counted[link], shoal_link_name(link));
 }
 
 shoal_status method_rig_step(method_rig *m, float lr, double loss)

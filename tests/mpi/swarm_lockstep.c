@@ -44,7 +44,7 @@ static void check_parcel(const shoal_swarm *from, const shoal_swarm_deal *sent, 
     double allowed = 8 * SHOAL_MAX(share, 0x1p-12) * largest / (1 << from->rules.bits); /* or what f32 can tell apart */
     CHECK(shoal_quant_marked(got->bad, b) || error <= (from->rules.stochastic ? s : s / 2), "block %zu: error %g, s %g",
           b, error, s);
-    CHECK(s <= SHOAL_MAX(allowed, 0x1p-11), "block %zu: spacing %g, allowed %g", b, s, allowed);
+    CHECK_LE(s, SHOAL_MAX(allowed, 0x1p-11), "block %zu, allowed %g", b, allowed);
   }
 }
 
@@ -54,7 +54,8 @@ static void simulate_edge(shoal_swarm *i, shoal_swarm *j)
   bool both = shoal_swarm_averages(v);
   double distance = SHOAL_MAX(shoal_swarm_reach(i), shoal_swarm_reach(j));
   shoal_swarm_deal di, dj;
-  REQUIRE(shoal_swarm_deal_init(i, &di) == SHOAL_OK && shoal_swarm_deal_init(j, &dj) == SHOAL_OK, "deals");
+  REQUIRE(shoal_swarm_deal_init(i, &di) == SHOAL_OK, "deals");
+  REQUIRE(shoal_swarm_deal_init(j, &dj) == SHOAL_OK, "deals");
   shoal_swarm_deal_begin(i, &di, distance);
   shoal_swarm_deal_begin(j, &dj, distance);
   shoal_swarm_pack(j, &dj, j->node.c);
@@ -134,17 +135,16 @@ static void one_case(shoal_world *w, const shoal_swarm_rules *rules)
   compare("x", mine, x[rank]);
   compare("c", s->node.c, nodes[rank]->node.c);
   compare("b", s->node.b, nodes[rank]->node.b);
-  CHECK(memcmp(s->distance, nodes[rank]->distance, s->blocks * sizeof *s->distance) == 0, "distances differ");
-  CHECK(s->turns == nodes[rank]->turns, "turns differ");
+  CHECK_BYTES(s->distance, nodes[rank]->distance, s->blocks * sizeof *s->distance, "distances differ");
+  CHECK_EQ(s->turns, nodes[rank]->turns, "turns differ");
   for (int link = 0; link < SHOAL_LINK_CONTROL; link++)
-    CHECK(s->sent[link] == counters.payload[link], "link %d: formula %llu, counted %llu", link,
-          (unsigned long long)s->sent[link], (unsigned long long)counters.payload[link]);
+    CHECK_EQ(s->sent[link], counters.payload[link], "link %d", link);
   int64_t again = (int64_t)s->resent_bytes;
   CHECK_OK(shoal_group_sum_i64(shoal_world_control(w), &again, 1));
   /* Two nodes that both begin and both fold in every meeting are equal after it: nothing can be missed. */
   bool equal = size == 2 && rules->variant == SHOAL_SWARM_SYMMETRIC;
   if (size > 1 && rules->bits && !equal)
-    CHECK(again > 0, "variant %d, %d bits: nothing was missed", rules->variant, rules->bits);
+    CHECK_GT(again, 0, "variant %d, %d bits: nothing was missed", rules->variant, rules->bits);
   shoal_swarm_lockstep_destroy(l);
   shoal_swarm_destroy(s);
   for (int i = 0; i < size; i++) {

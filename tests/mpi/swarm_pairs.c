@@ -60,8 +60,8 @@ static void meet(shoal_swarm *s, shoal_swarm_pairs *p, shoal_rendezvous *c, cons
   }
   CHECK_OK(shoal_group_sum_f64(shoal_world_control(s->world), sums, 8));
   for (size_t k = 0; k < 4 && s->rules.variant != SHOAL_SWARM_PULL; k++)
-    CHECK(fabs(sums[k] - sums[4 + k]) <= slack, "variant %d, %d bits, element %zu: the models hold %g, learned was %g",
-          s->rules.variant, s->rules.bits, watched[k], sums[k], sums[4 + k]);
+    CHECK_NEAR(sums[k], sums[4 + k], slack, "variant %d, %d bits, element %zu", s->rules.variant, s->rules.bits,
+               watched[k]);
   CHECK_OK(shoal_swarm_pairs_leave(p));
 }
 
@@ -88,22 +88,20 @@ static void run(shoal_world *w, const shoal_swarm_rules *rules)
         if (dice(step, 10 + (uint32_t)b, 2)) s->distance[b] *= 1e-3; /* so that some blocks cannot be read */
       compute(w, step++, rules->overlap == OVERLAP);
       CHECK_OK(shoal_swarm_pairs_step(p, &changed));
-      if (rules->overlap == OVERLAP)
-        CHECK(s->since[rank] < OVERLAP, "variant %d: %llu steps since an interaction began", rules->variant,
-              (unsigned long long)s->since[rank]);
+      if (rules->overlap == OVERLAP) CHECK_LT(s->since[rank], OVERLAP, "variant %d", rules->variant);
     }
     /* Quantised values of both sides shift the sum by e_i + e_j, half a spacing each: a random walk. */
     meet(s, p, c, &l, rules->bits ? 1.5 : 1e-3);
   }
   shoal_world_set_counters(w, NULL);
   for (int link = 0; link < SHOAL_LINK_CONTROL; link++)
-    CHECK(s->sent[link] == counters.payload[link], "link %d: formula %llu, counted %llu", link,
-          (unsigned long long)s->sent[link], (unsigned long long)counters.payload[link]);
+    CHECK_EQ(s->sent[link], counters.payload[link], "link %d", link);
   double sums[] = { (double)s->met, (double)s->served, (double)s->resent_bytes };
   CHECK_OK(shoal_group_sum_f64(s->control, sums, 3));
-  CHECK((sums[2] > 0) == (rules->bits > 0), "variant %d, %d bits: %g bytes sent again", rules->variant, rules->bits,
-        sums[2]);
-  CHECK(sums[0] == sums[1] && sums[0] >= (double)interactions, "%g begun, %g answered", sums[0], sums[1]);
+  CHECK_EQ(sums[2] > 0, rules->bits > 0, "variant %d, %d bits: %g bytes sent again", rules->variant, rules->bits,
+           sums[2]);
+  CHECK_EQ(sums[0], sums[1]);
+  CHECK_GE(sums[0], (double)interactions);
   shoal_swarm_pairs_destroy(p);
   CHECK_OK(shoal_group_barrier(s->control));
   shoal_rendezvous_destroy(c);
@@ -147,9 +145,8 @@ static void lost(shoal_swarm_variant variant, int bits)
   float *x = room(N * sizeof *x);
   bool changed;
   int64_t what;
-  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK &&
-              shoal_rendezvous_create(s->control, "test", &c) == SHOAL_OK,
-          "swarm");
+  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK, "swarm");
+  REQUIRE(shoal_rendezvous_create(s->control, "test", &c) == SHOAL_OK, "swarm");
   REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
   shoal_log_set_level(SHOAL_LOG_ERROR);
   for (int round = 0; round < 3; round++) {

@@ -20,7 +20,7 @@ static void exchanges(shoal_world *w, shoal_group *g)
   CHECK_OK(shoal_vote_post(v, -5));
   CHECK(shoal_vote_done(v), "done at once");
   CHECK_OK(shoal_vote_result(v, &got));
-  CHECK(got == -5, "%lld", (long long)got);
+  CHECK_EQ(got, -5);
   shoal_vote_destroy(v);
 }
 
@@ -36,19 +36,21 @@ static void collectives(shoal_group *g)
   CHECK_OK(shoal_group_sum_f64(g, &f, 1));
   CHECK_OK(shoal_group_sum_i64(g, &s, 1));
   CHECK_OK(shoal_group_max_i64(g, &m, 1));
-  CHECK(f == 1.5 && s == 7 && m == -7, "sums over one");
+  CHECK_EQ(f, 1.5, "sums over one");
+  CHECK_EQ(s, 7);
+  CHECK_EQ(m, -7);
   CHECK_OK(shoal_group_allgather(g, a, sizeof a, b));
   CHECK_OK(shoal_group_gather(g, b, sizeof b, &size, c, 0));
-  CHECK(!strcmp(c, "abc"), "%s", c);
+  CHECK_STR(c, "abc");
   memset(b, 0, sizeof b);
   CHECK_OK(shoal_group_scatter(g, c, &size, b, sizeof b, 0));
   memset(c, 0, sizeof c);
   CHECK_OK(shoal_group_alltoall(g, b, &size, c, &size));
-  CHECK(!strcmp(c, "abc"), "%s", c);
-  CHECK(shoal_group_agree(g, SHOAL_ERR_IO) == SHOAL_ERR_IO, "my own failure");
-  CHECK(shoal_group_broadcast(g, a, 1, 1) == SHOAL_ERR_ARG, "no such root");
+  CHECK_STR(c, "abc");
+  CHECK_STATUS(shoal_group_agree(g, SHOAL_ERR_IO), SHOAL_ERR_IO, "my own failure");
+  CHECK_STATUS(shoal_group_broadcast(g, a, 1, 1), SHOAL_ERR_ARG, "no such root");
   size = 3;
-  CHECK(shoal_group_gather(g, b, sizeof b, &size, c, 0) == SHOAL_ERR_ARG, "my block has two sizes");
+  CHECK_STATUS(shoal_group_gather(g, b, sizeof b, &size, c, 0), SHOAL_ERR_ARG, "my block has two sizes");
 }
 
 static void letters(shoal_world *w, shoal_group *g)
@@ -60,22 +62,27 @@ static void letters(shoal_world *w, shoal_group *g)
   CHECK_OK(shoal_group_send(g, "two", 4, 0, 2));
   CHECK_OK(shoal_group_send(g, "six", 4, 0, 1));
   CHECK_OK(shoal_group_recv(g, got, 4, 0, 2));
-  CHECK(!strcmp(got, "two"), "%s", got);
+  CHECK_STR(got, "two");
   CHECK_OK(shoal_group_recv(g, got, 4, 0, 1));
-  CHECK(!strcmp(got, "one"), "in order: %s", got);
-  CHECK(shoal_group_recv(g, got, 3, 0, 1) == SHOAL_ERR_COMM, "another length");
-  CHECK(c.payload[SHOAL_LINK_SELF] == 12 && c.messages[SHOAL_LINK_SELF] == 3, "counted as self");
-  CHECK(!c.payload[SHOAL_LINK_NODE] && !c.payload[SHOAL_LINK_BETWEEN] && !c.payload[SHOAL_LINK_CONTROL], "only");
+  CHECK_STR(got, "one", "in order");
+  CHECK_STATUS(shoal_group_recv(g, got, 3, 0, 1), SHOAL_ERR_COMM, "another length");
+  CHECK_EQ(c.payload[SHOAL_LINK_SELF], 12, "counted as self");
+  CHECK_EQ(c.messages[SHOAL_LINK_SELF], 3);
+  CHECK(!c.payload[SHOAL_LINK_NODE]);
+  CHECK(!c.payload[SHOAL_LINK_BETWEEN]);
+  CHECK(!c.payload[SHOAL_LINK_CONTROL]);
   shoal_world_set_counters(w, NULL);
 }
 
 static void bad_options(void)
 {
   shoal_world *w = NULL;
-  CHECK(shoal_world_open(&(shoal_world_options){ .max_message = 7 }, &w) == SHOAL_ERR_ARG, "too small");
-  CHECK(shoal_world_open(&(shoal_world_options){ .max_message = (size_t)1 << 31 }, &w) == SHOAL_ERR_ARG, "too large");
-  CHECK(shoal_world_open(&(shoal_world_options){ .hang_s = -1 }, &w) == SHOAL_ERR_ARG, "negative limit");
-  CHECK(shoal_world_open(&(shoal_world_options){ .pretend = "2x2" }, &w) == SHOAL_ERR_USAGE, "more than there are");
+  CHECK_STATUS(shoal_world_open(&(shoal_world_options){ .max_message = 7 }, &w), SHOAL_ERR_ARG, "too small");
+  CHECK_STATUS(shoal_world_open(&(shoal_world_options){ .max_message = (size_t)1 << 31 }, &w), SHOAL_ERR_ARG,
+               "too large");
+  CHECK_STATUS(shoal_world_open(&(shoal_world_options){ .hang_s = -1 }, &w), SHOAL_ERR_ARG, "negative limit");
+  CHECK_STATUS(shoal_world_open(&(shoal_world_options){ .pretend = "2x2" }, &w), SHOAL_ERR_USAGE,
+               "more than there are");
   CHECK(!w, "nothing was made");
 }
 
@@ -86,7 +93,8 @@ int main(void)
   uint64_t bytes[SHOAL_LINK_COUNT];
   bad_options();
   REQUIRE(shoal_world_open(NULL, &w) == SHOAL_OK, "open");
-  CHECK(shoal_world_rank(w) == 0 && shoal_world_size(w) == 1, "one");
+  CHECK_EQ(shoal_world_rank(w), 0);
+  CHECK_EQ(shoal_world_size(w), 1);
   exchanges(w, shoal_world_group(w));
   collectives(shoal_world_group(w));
   letters(w, shoal_world_group(w));
@@ -94,7 +102,8 @@ int main(void)
   collectives(g);
   shoal_group_destroy(g);
   REQUIRE(shoal_group_create_across(w, 0, &g) == SHOAL_OK, "across");
-  CHECK(!strcmp(shoal_group_name(g), "across 0") && shoal_group_size(g) == 1, "%s", shoal_group_name(g));
+  CHECK_STR(shoal_group_name(g), "across 0");
+  CHECK_EQ(shoal_group_size(g), 1);
   shoal_exchange_bytes(g, 1000, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, bytes);
   for (int i = 0; i < SHOAL_LINK_COUNT; i++) CHECK(!bytes[i], "nothing is sent");
   shoal_group_destroy(g);

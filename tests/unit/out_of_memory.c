@@ -391,7 +391,8 @@ static int run_child(const job *j, long n, char *text, size_t cap)
   int said = memfd_create("stderr", 0), code;
   fflush(NULL);
   pid_t pid = fork();
-  REQUIRE(pid >= 0 && said >= 0, "a child");
+  REQUIRE(pid >= 0, "a child");
+  REQUIRE(said >= 0, "a child");
   if (pid == 0) {
     dup2(said, STDERR_FILENO);
     dup2(said, STDOUT_FILENO);
@@ -431,7 +432,8 @@ static void out_of_memory(const job *j)
     }
   stays_out = false;
   printf("%-14s %4ld allocations, %ld faults\n", j->name, n, faults);
-  CHECK(n > 0 && n < 20000, "%s: %ld allocations", j->name, n);
+  CHECK_GT(n, 0, "%s", j->name);
+  CHECK_LT(n, 20000, "%s", j->name);
 }
 
 /* ---- whole runs: each kind of allocation by its name ---- */
@@ -465,7 +467,8 @@ static void train_out_of_memory(const char *method)
   snprintf(resume, sizeof resume, "%s/v1-%s.h5", golden, method);
   whats = tmpfile();
   int code = run_child(&j, -1, text, sizeof text);
-  REQUIRE(WIFEXITED(code) && WEXITSTATUS(code) == DONE, "%s: status 0x%x\n%s", method, code, text);
+  REQUIRE(WIFEXITED(code), "%s: status 0x%x\n%s", method, code, text);
+  REQUIRE(WEXITSTATUS(code) == DONE, "%s: status 0x%x\n%s", method, code, text);
   FILE *f = whats;
   whats = NULL;
   rewind(f);
@@ -489,7 +492,8 @@ static void train_out_of_memory(const char *method)
 static void put_file(char *path, const char *text)
 {
   int fd = mkstemp(path);
-  REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
+  REQUIRE(fd >= 0, "a file");
+  REQUIRE(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "a file");
   close(fd);
 }
 

@@ -20,8 +20,10 @@ static void run_python(const char *python)
 {
   char *file = shoal_strdup_printf("%s/check.py", dir), *command = shoal_strdup_printf("'%s' '%s'", python, file);
   FILE *f = fopen(file, "w");
-  REQUIRE(f && fprintf(f, "import json\n%s", script.text) > 0 && fclose(f) == 0, "%s", file);
-  CHECK(system(command) == 0, "JSON");
+  REQUIRE(f, "%s", file);
+  REQUIRE(fprintf(f, "import json\n%s", script.text) > 0, "%s", file);
+  REQUIRE(fclose(f) == 0, "%s", file);
+  CHECK_EQ(system(command), 0);
   shoal_str_free(&script);
   free(file);
   free(command);
@@ -31,7 +33,7 @@ static void list(void)
 {
   fixture_output o;
   CHECK_OK(shoal_ckpt_print_list(dir, false, fixture_capture(&o)));
-  CHECK(strstr(fixture_text(&o), "no checkpoints in"), "%s", o.text);
+  CHECK_HAS(fixture_text(&o), "no checkpoints in", "%s", o.text);
   fixture_release(&o);
   free(fixture_write(dir, 10));
   free(fixture_write(dir, 20));
@@ -42,9 +44,14 @@ static void list(void)
   CHECK_OK(shoal_ckpt_print_list(dir, false, fixture_capture(&o)));
   const char *text = fixture_text(&o), *newest = strstr(text, "step-000000030.h5"),
              *older = strstr(text, "step-000000010.h5");
-  CHECK(newest && older && newest < older && strstr(newest, "DAMAGED: ") && strstr(newest, "empty (0 bytes)"), "%s",
-        text);
-  CHECK(strstr(older, "daso") && strstr(older, "good\n") && strstr(text, "tmp-h-1  unfinished\n"), "%s", text);
+  REQUIRE(newest, "%s", text);
+  REQUIRE(older, "%s", text);
+  CHECK(newest < older, "the newest comes first:\n%s", text);
+  CHECK_HAS(newest, "DAMAGED: ");
+  CHECK_HAS(newest, "empty (0 bytes)");
+  CHECK_HAS(older, "daso");
+  CHECK_HAS(older, "good\n");
+  CHECK_HAS(text, "tmp-h-1  unfinished\n");
   fixture_release(&o);
   CHECK_OK(shoal_ckpt_print_list(dir, true, fixture_capture(&o)));
   check_json(fixture_text(&o),
@@ -56,7 +63,7 @@ static void list(void)
   unlink(half);
   free(bad);
   free(half);
-  CHECK(shoal_ckpt_print_list("/nonexistent/ckpt", false, stderr) == SHOAL_ERR_IO, "no folder");
+  CHECK_STATUS(shoal_ckpt_print_list("/nonexistent/ckpt", false, stderr), SHOAL_ERR_IO, "no folder");
 }
 
 static void show(void)
@@ -65,9 +72,12 @@ static void show(void)
   char *path = fixture_write(dir, 20);
   CHECK_OK(shoal_ckpt_print(path, false, fixture_capture(&o)));
   const char *text = fixture_text(&o);
-  CHECK(strstr(text, "step 20, epoch 2, 60 samples"), "%s", text);
-  CHECK(strstr(text, "ranks    1 (layout 2x2)") && strstr(text, "[4, 3, 3, 3]") && strstr(text, "scalar"), "%s", text);
-  CHECK(strstr(text, "14 data sets, ") && strstr(text, "model: { name: resnet20 }"), "%s", text);
+  CHECK_HAS(text, "step 20, epoch 2, 60 samples");
+  CHECK_HAS(text, "ranks    1 (layout 2x2)");
+  CHECK_HAS(text, "[4, 3, 3, 3]");
+  CHECK_HAS(text, "scalar");
+  CHECK_HAS(text, "14 data sets, ");
+  CHECK_HAS(text, "model: { name: resnet20 }");
   fixture_release(&o);
   CHECK_OK(shoal_ckpt_print(path, true, fixture_capture(&o)));
   check_json(fixture_text(&o),
@@ -114,8 +124,8 @@ static void check_diff(const array *x, const array *y, const char *only, double 
   for (int json = 0; json < 2; json++) {
     CHECK_OK(shoal_ckpt_diff(kept, b, only, NULL, tolerance, json, fixture_capture(&o), &different));
     const char *text = fixture_text(&o);
-    CHECK(different == want, "%s", text);
-    if (!json) CHECK(strstr(text, word), "\"%s\" in \"%s\"", word, text);
+    CHECK_EQ(different, want, "%s", text);
+    if (!json) CHECK_HAS(text, word);
     if (json)
       check_json(text, want ? "d[\"different\"] is True and d[\"differences\"]"
                             : "d[\"different\"] is False and not d[\"differences\"]");
@@ -171,19 +181,24 @@ static void prefix_and_position(void)
   bool different = false;
   char *a = fixture_write(dir, 300), *b = fixture_write(dir, 301);
   CHECK_OK(shoal_ckpt_diff(a, b, NULL, NULL, 0, false, fixture_capture(&o), &different));
-  CHECK(different && strstr(fixture_text(&o), "@step: 300 and 301\n") && strstr(o.text, "@samples: 900 and 903\n"),
-        "%s", o.text);
-  CHECK(strstr(o.text, "model/conv1.weight: ") && !strstr(o.text, "model/empty"), "%s", o.text);
+  CHECK(different, "%s", o.text);
+  CHECK_HAS(fixture_text(&o), "@step: 300 and 301\n");
+  CHECK_HAS(o.text, "@samples: 900 and 903\n");
+  CHECK_HAS(o.text, "model/conv1.weight: ");
+  CHECK_LACKS(o.text, "model/empty");
   fixture_release(&o);
   CHECK_OK(shoal_ckpt_diff(a, b, "model/empty", NULL, 0, false, fixture_capture(&o), &different));
-  CHECK(!different && strstr(fixture_text(&o), "1 data sets"), "%s", o.text);
+  CHECK(!different, "%s", o.text);
+  CHECK_HAS(fixture_text(&o), "1 data sets", "%s", o.text);
   fixture_release(&o);
-  CHECK(shoal_ckpt_diff(a, b, "modl/", NULL, 0, false, stderr, &different) == SHOAL_ERR_USAGE, "nothing to compare");
-  CHECK(strstr(check_error(), "modl/"), "%s", check_error());
-  CHECK(shoal_ckpt_diff(a, b, NULL, NULL, -1, false, stderr, &different) == SHOAL_ERR_USAGE, "tolerance");
-  CHECK(shoal_ckpt_diff(a, b, NULL, NULL, (double)NAN, false, stderr, &different) == SHOAL_ERR_USAGE, "tolerance");
+  CHECK_STATUS(shoal_ckpt_diff(a, b, "modl/", NULL, 0, false, stderr, &different), SHOAL_ERR_USAGE,
+               "nothing to compare");
+  CHECK_HAS(check_error(), "modl/");
+  CHECK_STATUS(shoal_ckpt_diff(a, b, NULL, NULL, -1, false, stderr, &different), SHOAL_ERR_USAGE);
+  CHECK_STATUS(shoal_ckpt_diff(a, b, NULL, NULL, (double)NAN, false, stderr, &different), SHOAL_ERR_USAGE);
   fixture_spoil(b, "x", 1);
-  CHECK(shoal_ckpt_diff(a, b, NULL, NULL, 0, false, stderr, &different) == SHOAL_ERR_IO, "damage is no difference");
+  CHECK_STATUS(shoal_ckpt_diff(a, b, NULL, NULL, 0, false, stderr, &different), SHOAL_ERR_IO,
+               "damage is no difference");
   free(a);
   free(b);
 }

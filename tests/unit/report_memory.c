@@ -245,10 +245,11 @@ static void task(const char *name, shoal_status (*run)(void))
     failed = no_memory_end();
     refused += st != SHOAL_OK;
     CHECK(failed || st == SHOAL_OK, "%s: with all its memory: %s", name, check_error());
-    CHECK(temp_leftovers() == 0, "%s: allocation %d leaves something behind", name, (int)n);
+    CHECK_EQ(temp_leftovers(), 0, "%s: allocation %d leaves something behind", name, (int)n);
   }
-  CHECK(n > 2 && n < MOST, "%s: %d runs", name, (int)n);
-  CHECK(run() == SHOAL_OK, "%s: works when it is over", name);
+  CHECK_GT(n, 2, "%s", name);
+  CHECK_LT(n, MOST, "%s", name);
+  CHECK_OK(run(), "%s: works when it is over", name);
   fprintf(stderr, "%-14s %4d allocations, %4d refusals\n", name, (int)n - 2, (int)refused);
 }
 
@@ -275,7 +276,8 @@ int main(int argc, char **argv)
   temp_text("table.csv",
             "a,b,label\n1,2,x\n3,4,y\n5,6,x\n7,8,y\n9,10,x\n11,12,y\n13,14,x\n15,16,y\n17,18,x\n19,20,y\n");
   make_foreign();
-  REQUIRE(record_trace() == SHOAL_OK && rename(temp_path("trace.h5"), temp_path("whole.h5")) == 0, "a trace");
+  REQUIRE(record_trace() == SHOAL_OK, "a trace");
+  REQUIRE(rename(temp_path("trace.h5"), temp_path("whole.h5")) == 0, "a trace");
   for (size_t i = 0; i < SHOAL_COUNT(tasks); i++) task(tasks[i].name, tasks[i].run);
   fclose(sink);
   free(ckpt);

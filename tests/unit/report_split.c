@@ -19,26 +19,25 @@ static void check_sums(const shoal_trace_times *t, uint64_t whole, const char *w
   uint64_t sum = t->agreement_ns;
   for (int kind = 0; kind < SHOAL_TRACE_STEP; kind++)
     if (kind != SHOAL_TRACE_EXCHANGE) sum += t->ns[kind];
-  CHECK(sum == whole, "%s: kinds add up to %llu of %llu ns", what, (unsigned long long)sum, (unsigned long long)whole);
-  CHECK(t->ns[SHOAL_TRACE_EXCHANGE] == t->hidden_ns + t->ns[SHOAL_TRACE_WAIT] + t->beside_ns,
-        "%s: transfer %llu is not hidden %llu + exposed %llu + beside %llu", what,
-        (unsigned long long)t->ns[SHOAL_TRACE_EXCHANGE], (unsigned long long)t->hidden_ns,
-        (unsigned long long)t->ns[SHOAL_TRACE_WAIT], (unsigned long long)t->beside_ns);
+  CHECK_EQ(sum, whole, "%s", what);
+  CHECK_EQ(t->ns[SHOAL_TRACE_EXCHANGE], t->hidden_ns + t->ns[SHOAL_TRACE_WAIT] + t->beside_ns,
+           "%s: transfer %llu is not hidden %llu + exposed %llu + beside %llu", what,
+           (unsigned long long)t->ns[SHOAL_TRACE_EXCHANGE], (unsigned long long)t->hidden_ns,
+           (unsigned long long)t->ns[SHOAL_TRACE_WAIT], (unsigned long long)t->beside_ns);
 }
 
 static void check_exchange(const shoal_trace_times *t, uint64_t transfer, uint64_t hidden, uint64_t exposed,
                            uint64_t beside, const char *what)
 {
-  CHECK(t->ns[SHOAL_TRACE_EXCHANGE] == transfer, "%s: transfer %llu", what, (unsigned long long)t->ns[3]);
-  CHECK(t->hidden_ns == hidden, "%s: hidden %llu", what, (unsigned long long)t->hidden_ns);
-  CHECK(t->ns[SHOAL_TRACE_WAIT] == exposed, "%s: exposed %llu", what, (unsigned long long)t->ns[SHOAL_TRACE_WAIT]);
-  CHECK(t->beside_ns == beside, "%s: beside %llu", what, (unsigned long long)t->beside_ns);
+  CHECK_EQ(t->ns[SHOAL_TRACE_EXCHANGE], transfer, "%s: transfer %llu", what, (unsigned long long)t->ns[3]);
+  CHECK_EQ(t->hidden_ns, hidden, "%s", what);
+  CHECK_EQ(t->ns[SHOAL_TRACE_WAIT], exposed, "%s", what);
+  CHECK_EQ(t->beside_ns, beside, "%s", what);
 }
 
 static void check_kind(const shoal_trace_times *t, shoal_trace_kind kind, uint64_t want, const char *what)
 {
-  CHECK(t->ns[kind] == want, "%s: %s is %llu, %llu expected", what, shoal_trace_kind_name(kind),
-        (unsigned long long)t->ns[kind], (unsigned long long)want);
+  CHECK_EQ(t->ns[kind], want, "%s: %s is %llu", what, shoal_trace_kind_name(kind), (unsigned long long)t->ns[kind]);
 }
 
 /* A wait inside backward, a gap, and between the steps input, checkpoint with a wait inside, evaluation. */
@@ -58,10 +57,14 @@ static void nested(void)
     { .t0_ns = 1120, .t1_ns = 1160, .kind = SHOAL_TRACE_EVALUATION },
   };
   shoal_trace_split s = split(r, SHOAL_COUNT(r), SHOAL_TRACE_BY_OP);
-  REQUIRE(s.n == 1 && s.placed, "%zu steps", s.n);
+  REQUIRE(s.n == 1, "%zu steps", s.n);
+  REQUIRE(s.placed, "%zu steps", s.n);
   const shoal_trace_times *t = &s.steps[0];
-  CHECK(t->step == 7 && t->begin_ns == 1000 && s.wall_ns == 160, "frame and wall %llu", (unsigned long long)s.wall_ns);
-  CHECK(s.exchanges == 1 && s.exchange_bytes == 700, "exchanges");
+  CHECK_EQ(t->step, 7);
+  CHECK_EQ(t->begin_ns, 1000);
+  CHECK_EQ(s.wall_ns, 160);
+  CHECK_EQ(s.exchanges, 1);
+  CHECK_EQ(s.exchange_bytes, 700);
   check_kind(t, SHOAL_TRACE_STEP, 100, "step");
   check_kind(t, SHOAL_TRACE_FORWARD, 30, "step");
   check_kind(t, SHOAL_TRACE_BACKWARD, 30, "step");
@@ -74,7 +77,8 @@ static void nested(void)
   check_kind(&s.whole, SHOAL_TRACE_CHECKPOINT, 4, "whole");
   check_kind(&s.whole, SHOAL_TRACE_EVALUATION, 40, "whole");
   check_kind(&s.whole, SHOAL_TRACE_OTHER, 10 + 10, "whole");
-  CHECK(s.whole.agreement_ns == 2 && t->agreement_ns == 0, "a vote is no exchange");
+  CHECK_EQ(s.whole.agreement_ns, 2, "a vote is no exchange");
+  CHECK_EQ(t->agreement_ns, 0);
   check_exchange(&s.whole, 50, 35, 15, 0, "whole");
   check_sums(&s.whole, 160, "whole");
   shoal_trace_split_free(&s);
@@ -104,7 +108,7 @@ static void overlapping(void)
   check_exchange(&s.steps[0], 85, 50, 35, 0, "overlapping");
   check_exchange(&s.whole, 85, 50, 35, 0, "overlapping, whole");
   check_sums(&s.steps[0], 100, "overlapping");
-  CHECK(s.exchanges == 4, "exchanges are counted each");
+  CHECK_EQ(s.exchanges, 4, "exchanges are counted each");
   shoal_trace_split_free(&s);
 }
 
@@ -135,7 +139,8 @@ static void over_the_border(void)
   check_exchange(&s.steps[1], 60, 40, 10, 10, "ended here");
   check_exchange(&s.inside, 100, 70, 10, 20, "inside steps");
   check_exchange(&s.whole, 150, 70, 10, 20 + 50, "whole");
-  CHECK(s.whole.agreement_ns == 5 && s.inside.agreement_ns == 0, "agreement");
+  CHECK_EQ(s.whole.agreement_ns, 5);
+  CHECK_EQ(s.inside.agreement_ns, 0);
   check_sums(&s.steps[0], 100, "begun here");
   check_sums(&s.steps[1], 100, "ended here");
   check_sums(&s.inside, 200, "inside");
@@ -166,12 +171,16 @@ static void without_exchange(void)
     { .t0_ns = 0, .t1_ns = 0, .kind = SHOAL_TRACE_OTHER }, /* as the reader leaves what it cannot read */
   };
   shoal_trace_split s = split(r, SHOAL_COUNT(r), SHOAL_TRACE_BY_OP);
-  CHECK(s.n == 1 && s.exchanges == 0 && s.wall_ns == 20, "one step of 20");
+  CHECK_EQ(s.n, 1, "one step of 20");
+  CHECK_EQ(s.exchanges, 0);
+  CHECK_EQ(s.wall_ns, 20);
   check_exchange(&s.whole, 0, 0, 0, 0, "no exchange");
   check_sums(&s.whole, 20, "no exchange");
   shoal_trace_split_free(&s);
   s = split(r, 0, SHOAL_TRACE_BY_OP);
-  CHECK(s.n == 0 && s.wall_ns == 0 && s.whole.ns[SHOAL_TRACE_OTHER] == 0, "no records, no time");
+  CHECK_EQ(s.n, 0, "no records, no time");
+  CHECK_EQ(s.wall_ns, 0);
+  CHECK_EQ(s.whole.ns[SHOAL_TRACE_OTHER], 0);
   shoal_trace_split_free(&s);
 }
 
@@ -225,17 +234,22 @@ static void summed(void)
   CHECK_OK(shoal_trace_close(t));
   REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "read");
   REQUIRE(shoal_trace_split_create(d, 0, &s) == SHOAL_OK, "split");
-  CHECK(s.n == 2 && !s.placed && s.exchanges == 4 && s.exchange_bytes == 2020, "what is known");
+  CHECK_EQ(s.n, 2, "what is known");
+  CHECK(!s.placed);
+  CHECK_EQ(s.exchanges, 4);
+  CHECK_EQ(s.exchange_bytes, 2020);
   check_kind(&s.steps[1], SHOAL_TRACE_FORWARD, 30, "step");
   check_kind(&s.steps[1], SHOAL_TRACE_BACKWARD, 40, "step");
   check_kind(&s.steps[1], SHOAL_TRACE_WAIT, 15, "step");
   check_kind(&s.steps[1], SHOAL_TRACE_OTHER, 15, "step");
-  CHECK(s.steps[1].ns[SHOAL_TRACE_EXCHANGE] == 0 && s.whole.hidden_ns == 0, "what is not");
+  CHECK_EQ(s.steps[1].ns[SHOAL_TRACE_EXCHANGE], 0, "what is not");
+  CHECK_EQ(s.whole.hidden_ns, 0);
   check_kind(&s.whole, SHOAL_TRACE_WAIT, 30, "whole");
   check_kind(&s.whole, SHOAL_TRACE_CHECKPOINT, 114, "whole");
-  CHECK(s.whole.agreement_ns == 6 && s.inside.agreement_ns == 0, "agreement lies between steps");
+  CHECK_EQ(s.whole.agreement_ns, 6, "agreement lies between steps");
+  CHECK_EQ(s.inside.agreement_ns, 0);
   check_kind(&s.whole, SHOAL_TRACE_OTHER, 30 + 40, "whole");
-  CHECK(s.wall_ns == 360, "wall %llu", (unsigned long long)s.wall_ns);
+  CHECK_EQ(s.wall_ns, 360);
   shoal_trace_split_free(&s);
   shoal_trace_data_destroy(d);
 }

@@ -51,12 +51,12 @@ static void export(const char *const *paths, size_t n, int attempt)
 
 static void has(const char *words)
 {
-  CHECK(strstr(text, words), "\"%s\" is not in\n%s", words, text);
+  CHECK_HAS(text, words);
 }
 
 static void has_not(const char *words)
 {
-  CHECK(!strstr(text, words), "\"%s\" is in\n%s", words, text);
+  CHECK_LACKS(text, words);
 }
 
 /* ---- one attempt, every number ---- */
@@ -259,8 +259,8 @@ static void tracks(void)
   for (size_t i = 0; i < SHOAL_COUNT(want); i++) {
     REQUIRE((p = strstr(p, "\"ph\": \"X\"")), "exchange %zu", i);
     int tid = 0;
-    CHECK(sscanf(p, "\"ph\": \"X\", \"pid\": 0, \"tid\": %d", &tid) == 1 && tid == want[i], "exchange %zu on track %d",
-          i, tid);
+    CHECK_EQ(sscanf(p, "\"ph\": \"X\", \"pid\": 0, \"tid\": %d", &tid), 1, "exchange %zu on track %d", i, tid);
+    CHECK_EQ(tid, want[i], "exchange %zu on track %d", i, tid);
     p++;
   }
   has("exchanges 2");

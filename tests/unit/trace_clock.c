@@ -13,8 +13,7 @@ static shoal_trace_attempt fit(const shoal_trace_reading *start, const shoal_tra
 static void check_at(const shoal_trace_attempt *a, uint64_t local, int64_t want)
 {
   int64_t got = shoal_trace_to_rank0(a, local);
-  CHECK(got == want, "local %llu is %lld on rank 0, %lld expected", (unsigned long long)local, (long long)got,
-        (long long)want);
+  CHECK_EQ(got, want, "local %llu is %lld on rank 0", (unsigned long long)local, (long long)got);
 }
 
 /* Rank 0's clock goes from R to R + 2^30; this one, booted 2^43 ns (2.4 h) earlier, gains 2^20 in that time. */
@@ -26,8 +25,8 @@ static void two_readings(void)
                               .offset_ns = (double)(ahead + gained),
                               .bound_ns = 300 };
   shoal_trace_attempt a = fit(&start, &end);
-  CHECK(a.clock_drift == 1 + 0x1p-10, "drift %.17g", a.clock_drift);
-  CHECK(a.clock_bound_ns == 500, "the larger bound: %g", a.clock_bound_ns);
+  CHECK_EQ(a.clock_drift, 1 + 0x1p-10);
+  CHECK_EQ(a.clock_bound_ns, 500, "the larger bound");
   check_at(&a, start.at_ns, (int64_t)r);
   check_at(&a, end.at_ns, (int64_t)(r + gone));
   for (uint64_t i = 0; i <= 1024; i++) /* linear in between, and on either side */
@@ -35,7 +34,7 @@ static void two_readings(void)
   check_at(&a, start.at_ns - 1025, (int64_t)r - 1024);
   check_at(&a, end.at_ns + 1025, (int64_t)(r + gone) + 1024);
   start.bound_ns = 200;
-  CHECK(fit(&start, &end).clock_bound_ns == 300, "the larger bound");
+  CHECK_EQ(fit(&start, &end).clock_bound_ns, 300, "the larger bound");
 }
 
 /* A clock that loses, and was started after rank 0's. */
@@ -45,7 +44,7 @@ static void behind(void)
   shoal_trace_reading start = { .at_ns = r - late, .offset_ns = -(double)late };
   shoal_trace_reading end = { .at_ns = r - late + gone - lost, .offset_ns = -(double)(late + lost) };
   shoal_trace_attempt a = fit(&start, &end);
-  CHECK(a.clock_drift == 1 - 0x1p-10, "drift %.17g", a.clock_drift);
+  CHECK_EQ(a.clock_drift, 1 - 0x1p-10);
   check_at(&a, start.at_ns, (int64_t)r);
   check_at(&a, end.at_ns, (int64_t)(r + gone));
   check_at(&a, start.at_ns + 1023, (int64_t)r + 1024);
@@ -60,22 +59,24 @@ static void a_year(void)
   shoal_trace_attempt a = fit(&start, &end);
   int64_t at_start = shoal_trace_to_rank0(&a, start.at_ns), at_end = shoal_trace_to_rank0(&a, end.at_ns);
   /* An offset of this size is itself a double: it has steps of 2 ns. */
-  CHECK(llabs(at_start - (int64_t)r) <= 4, "start off by %lld ns", (long long)(at_start - (int64_t)r));
-  CHECK(llabs(at_end - (int64_t)(r + hour)) <= 4, "end off by %lld ns", (long long)(at_end - (int64_t)(r + hour)));
+  CHECK_LE(llabs(at_start - (int64_t)r), 4, "start off by %lld ns", (long long)(at_start - (int64_t)r));
+  CHECK_LE(llabs(at_end - (int64_t)(r + hour)), 4, "end off by %lld ns", (long long)(at_end - (int64_t)(r + hour)));
   for (uint64_t i = 1; i < 1000; i++)
-    CHECK(shoal_trace_to_rank0(&a, start.at_ns + i) >= shoal_trace_to_rank0(&a, start.at_ns + i - 1), "order at %d",
-          (int)i);
+    CHECK_GE(shoal_trace_to_rank0(&a, start.at_ns + i), shoal_trace_to_rank0(&a, start.at_ns + i - 1), "order at %d",
+             (int)i);
 }
 
 static void one_reading(void)
 {
   shoal_trace_reading start = { .at_ns = 5000, .offset_ns = 1200, .bound_ns = 7 };
   shoal_trace_attempt a = fit(&start, NULL);
-  CHECK(a.clock_drift == 1 && a.clock_offset_ns == 1200 && a.clock_bound_ns == 7, "offset alone");
+  CHECK_EQ(a.clock_drift, 1, "offset alone");
+  CHECK_EQ(a.clock_offset_ns, 1200);
+  CHECK_EQ(a.clock_bound_ns, 7);
   check_at(&a, 9000, 7800);
   check_at(&a, 200, -1000);
   a = fit(&start, &start); /* no time in between: no drift to be seen */
-  CHECK(a.clock_drift == 1, "drift %g", a.clock_drift);
+  CHECK_EQ(a.clock_drift, 1);
   check_at(&a, 9000, 7800);
   a = (shoal_trace_attempt){ 0 };
   check_at(&a, 9000, 9000); /* never measured */
@@ -93,16 +94,20 @@ static void recorded(void)
   shoal_trace_set_clock(t, &start, NULL);
   CHECK_OK(shoal_trace_flush(t, true));
   REQUIRE(shoal_trace_read_head(path, &d) == SHOAL_OK, "read");
-  CHECK(d->n == 0 && d->attempts == 1, "a head has no records");
-  CHECK(d->attempt_rows[0].clock_readings == 1 && d->clock_offset_ns == 512 && d->clock_drift == 1, "the start");
-  CHECK(d->attempt_rows[0].contended == 1, "contended");
-  CHECK(d->attempt_rows[0].peak_bytes > 500000 && d->attempt_rows[0].peak_bytes <= shoal_trace_peak_bytes(),
-        "peak %llu bytes", (unsigned long long)d->attempt_rows[0].peak_bytes);
+  CHECK_EQ(d->n, 0, "a head has no records");
+  CHECK_EQ(d->attempts, 1);
+  CHECK_EQ(d->attempt_rows[0].clock_readings, 1, "the start");
+  CHECK_EQ(d->clock_offset_ns, 512);
+  CHECK_EQ(d->clock_drift, 1);
+  CHECK_EQ(d->attempt_rows[0].contended, 1);
+  CHECK_GT(d->attempt_rows[0].peak_bytes, 500000);
+  CHECK_LE(d->attempt_rows[0].peak_bytes, shoal_trace_peak_bytes());
   shoal_trace_data_destroy(d);
   shoal_trace_set_clock(t, &start, &end);
   CHECK_OK(shoal_trace_close(t));
   REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "read");
-  CHECK(d->attempt_rows[0].clock_readings == 2 && d->clock_bound_ns == 9, "both");
+  CHECK_EQ(d->attempt_rows[0].clock_readings, 2);
+  CHECK_EQ(d->clock_bound_ns, 9);
   check_at(&d->attempt_rows[0], 1024, 512);
   check_at(&d->attempt_rows[0], 2049, 1536);
   shoal_trace_data_destroy(d);

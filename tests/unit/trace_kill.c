@@ -49,7 +49,8 @@ static uint64_t run_and_kill(const char *path, unsigned us)
   waitpid(pid, &status, 0);
   while (read(ends[0], &n, sizeof n) == (ssize_t)sizeof n) safe = n;
   close(ends[0]);
-  CHECK(WIFSIGNALED(status) && safe > 0, "the child ended by itself, status %d", status);
+  CHECK(WIFSIGNALED(status), "the child ended by itself, status %d", status);
+  CHECK_GT(safe, 0, "the child ended by itself, status %d", status);
   return safe;
 }
 
@@ -76,7 +77,8 @@ int main(void)
     REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "round %u: %s", round, check_error());
     CHECK(keeps(in_order(d, 0), safe), "round %u: %llu of %llu records", round, (unsigned long long)in_order(d, 0),
           (unsigned long long)safe);
-    CHECK(d->attempts == 1 && d->attempt_rows[0].closed == 0, "an attempt that did not close");
+    CHECK_EQ(d->attempts, 1, "an attempt that did not close");
+    CHECK_EQ(d->attempt_rows[0].closed, 0);
     shoal_trace_data_destroy(d);
 
     uint64_t more = run_and_kill(path, 500);
@@ -85,13 +87,13 @@ int main(void)
     snprintf(aside, sizeof aside, "%s.damaged-1", name);
     bool kept = access(temp_path(aside), F_OK) != 0; /* killed inside a flush it may be readable, yet not writable */
     continued += kept;
-    CHECK(d->attempts == (kept ? 2 : 1), "round %u: %zu attempts", round, d->attempts);
+    CHECK_EQ(d->attempts, kept ? 2 : 1, "round %u", round);
     uint64_t first = d->attempt_rows[d->attempts - 1].first_record;
     CHECK(keeps(in_order(d, first), more), "round %u: %llu of %llu records in the second attempt", round,
           (unsigned long long)in_order(d, first), (unsigned long long)more);
     shoal_trace_data_destroy(d);
   }
   printf("%u of %d killed files were continued, the others set aside\n", continued, ROUNDS);
-  CHECK(continued > 0, "no killed file could be continued");
+  CHECK_GT(continued, 0, "no killed file could be continued");
   return check_done();
 }

@@ -28,10 +28,10 @@ static shoal_trace_data *read_back(const char *path)
 
 static void layout(void)
 {
-  CHECK(sizeof(shoal_trace_record) == 56, "a record has %zu bytes", sizeof(shoal_trace_record));
-  CHECK(strcmp(shoal_link_name(SHOAL_LINK_BETWEEN), "between") == 0, "link name");
-  CHECK(strcmp(shoal_link_name((shoal_link)SHOAL_LINK_NONE), "none") == 0, "no link");
-  CHECK(strcmp(shoal_trace_kind_name(SHOAL_TRACE_STEP), "step") == 0, "kind name");
+  CHECK_EQ(sizeof(shoal_trace_record), 56);
+  CHECK_STR(shoal_link_name(SHOAL_LINK_BETWEEN), "between", "link name");
+  CHECK_STR(shoal_link_name((shoal_link)SHOAL_LINK_NONE), "none", "no link");
+  CHECK_STR(shoal_trace_kind_name(SHOAL_TRACE_STEP), "step", "kind name");
 }
 
 /* More spans than the ring holds, in records whose every field follows from the index. */
@@ -43,7 +43,8 @@ static void every_field(void)
   memset(placement, 'p', sizeof placement - 1);
   REQUIRE(shoal_trace_open(path, SHOAL_TRACE_BY_OP, &info, &t) == SHOAL_OK, "open");
   uint32_t conv = shoal_trace_op(t, "conv1"), ring = shoal_trace_op(t, "bucket 0");
-  CHECK(shoal_trace_op(t, "conv1") == conv && conv != ring, "names are numbered once");
+  CHECK_EQ(shoal_trace_op(t, "conv1"), conv, "names are numbered once");
+  CHECK_NE(conv, ring);
   for (uint64_t i = 0; i < n; i++) {
     if (i % 100 == 0) shoal_trace_set_step(t, i / 100);
     if (i % 3)
@@ -59,12 +60,12 @@ static void every_field(void)
   shoal_trace_set_clock(t, &(shoal_trace_reading){ 1ull << 20, 512, 800 },
                         &(shoal_trace_reading){ 3ull << 20, 512 + 1024, 200 });
   double want = 10e-9 * (double)(n - (n + 2) / 3);
-  CHECK(fabs(shoal_trace_total_s(t, SHOAL_TRACE_FORWARD) - want) < 1e-12, "total");
-  CHECK(shoal_trace_overhead_s(t) > 0, "overhead");
+  CHECK_NEAR(shoal_trace_total_s(t, SHOAL_TRACE_FORWARD), want, 1e-12);
+  CHECK_GT(shoal_trace_overhead_s(t), 0);
   CHECK_OK(shoal_trace_close(t));
 
   shoal_trace_data *d = read_back(path);
-  CHECK(d->n == n, "%zu records of %zu", d->n, n);
+  CHECK_EQ(d->n, n);
   for (uint64_t i = 0; i < d->n; i++) {
     const shoal_trace_record *r = &d->records[i];
     bool transfer = i % 3 == 0;
@@ -75,20 +76,27 @@ static void every_field(void)
                 r->seq == (transfer ? i : 0);
     REQUIRE(same, "record %llu differs", (unsigned long long)i);
   }
-  CHECK(strcmp(d->op_names[conv], "conv1") == 0 && strcmp(d->op_names[ring], "bucket 0") == 0, "names");
-  CHECK(strcmp(d->op_names[SHOAL_TRACE_WAIT], "wait") == 0, "the first names are the kinds");
-  CHECK(d->counters.payload[SHOAL_LINK_BETWEEN] == 1ull << 50 && d->counters.wire[SHOAL_LINK_NODE] == 77 &&
-            d->counters.messages[SHOAL_LINK_CONTROL] == 5,
-        "counters");
-  CHECK(shoal_trace_to_rank0(&d->attempt_rows[0], 3ull << 20) == (3ll << 20) - 1536 && d->clock_bound_ns == 800,
-        "clock");
-  CHECK(strcmp(d->info.run_name, info.run_name) == 0 && strcmp(d->info.config_text, info.config_text) == 0, "texts");
-  CHECK(strcmp(d->info.placement, placement) == 0, "placement");
+  CHECK_STR(d->op_names[conv], "conv1");
+  CHECK_STR(d->op_names[ring], "bucket 0");
+  CHECK_STR(d->op_names[SHOAL_TRACE_WAIT], "wait", "the first names are the kinds");
+  CHECK_EQ(d->counters.payload[SHOAL_LINK_BETWEEN], 1ull << 50);
+  CHECK_EQ(d->counters.wire[SHOAL_LINK_NODE], 77);
+  CHECK_EQ(d->counters.messages[SHOAL_LINK_CONTROL], 5);
+  CHECK_EQ(shoal_trace_to_rank0(&d->attempt_rows[0], 3ull << 20), (3ll << 20) - 1536);
+  CHECK_EQ(d->clock_bound_ns, 800);
+  CHECK_STR(d->info.run_name, info.run_name);
+  CHECK_STR(d->info.config_text, info.config_text);
+  CHECK_STR(d->info.placement, placement);
   strcpy(placement, "another"); /* from now on; attempts that follow replace it */
-  CHECK(d->info.rank == 3 && d->info.size == 8 && d->info.node == 1 && d->info.local_rank == 1 && d->info.attempt == 1,
-        "place");
-  CHECK(strcmp(d->info.host, "n2") == 0 && d->attempts == 1 && d->attempt_rows[0].closed == 1, "attempt");
-  CHECK(d->attempt_rows[0].spans == n, "spans");
+  CHECK_EQ(d->info.rank, 3);
+  CHECK_EQ(d->info.size, 8);
+  CHECK_EQ(d->info.node, 1);
+  CHECK_EQ(d->info.local_rank, 1);
+  CHECK_EQ(d->info.attempt, 1);
+  CHECK_STR(d->info.host, "n2");
+  CHECK_EQ(d->attempts, 1);
+  CHECK_EQ(d->attempt_rows[0].closed, 1);
+  CHECK_EQ(d->attempt_rows[0].spans, n);
   shoal_trace_data_destroy(d);
 }
 
@@ -111,21 +119,26 @@ static void by_step(void)
   }
   CHECK_OK(shoal_trace_close(t));
   shoal_trace_data *d = read_back(path);
-  CHECK(d->n == 3 * 6, "%zu records, 6 per step are expected", d->n);
+  CHECK_EQ(d->n, 3 * 6, "6 per step are expected");
   uint64_t bytes[SHOAL_LINK_COUNT] = { 0 }, spans = 0, backward = 0, inputs = 0;
   for (size_t i = 0; i < d->n; i++) {
     const shoal_trace_record *r = &d->records[i];
-    CHECK(r->step >= 5 && r->step < 8, "step %llu", (unsigned long long)r->step);
+    CHECK_GE(r->step, 5);
+    CHECK_LT(r->step, 8);
     if (r->kind == SHOAL_TRACE_EXCHANGE) bytes[r->link] += r->bytes;
     if (r->kind == SHOAL_TRACE_BACKWARD) {
       spans += r->seq;
       backward += r->t1_ns - r->t0_ns;
-      CHECK(r->t0_ns == r->step * 1000 && r->op == SHOAL_TRACE_BACKWARD, "a sum begins with its first span");
+      CHECK_EQ(r->t0_ns, r->step * 1000, "a sum begins with its first span");
+      CHECK_EQ(r->op, SHOAL_TRACE_BACKWARD);
     }
     inputs += r->kind == SHOAL_TRACE_INPUT;
   }
-  CHECK(bytes[SHOAL_LINK_NODE] == 300 && bytes[SHOAL_LINK_BETWEEN] == 1500, "bytes by link");
-  CHECK(spans == 30 && backward == 120 && inputs == 6, "sums");
+  CHECK_EQ(bytes[SHOAL_LINK_NODE], 300, "bytes by link");
+  CHECK_EQ(bytes[SHOAL_LINK_BETWEEN], 1500);
+  CHECK_EQ(spans, 30);
+  CHECK_EQ(backward, 120);
+  CHECK_EQ(inputs, 6);
   shoal_trace_data_destroy(d);
 }
 
@@ -135,14 +148,14 @@ static void without_file(void)
   REQUIRE(shoal_trace_open(NULL, SHOAL_TRACE_BY_OP, &info, &t) == SHOAL_OK, "open");
   shoal_trace_span(t, SHOAL_TRACE_WAIT, shoal_trace_op(t, "x"), 5, 25);
   shoal_trace_span(t, SHOAL_TRACE_WAIT, 0, 30, 20); /* a clock that steps back must not add 600 years */
-  CHECK(fabs(shoal_trace_total_s(t, SHOAL_TRACE_WAIT) - 20e-9) < 1e-15, "totals run without a file");
+  CHECK_NEAR(shoal_trace_total_s(t, SHOAL_TRACE_WAIT), 20e-9, 1e-15, "totals run without a file");
   CHECK(shoal_trace_counters(t) != NULL, "counters");
   CHECK_OK(shoal_trace_flush(t, true));
   CHECK_OK(shoal_trace_close(t));
   CHECK_OK(shoal_trace_close(NULL));
   CHECK_OK(shoal_trace_open(temp_path("off.h5"), SHOAL_TRACE_OFF, &info, &t));
   CHECK_OK(shoal_trace_close(t));
-  CHECK(access(temp_path("off.h5"), F_OK) != 0, "level off writes nothing");
+  CHECK_NE(access(temp_path("off.h5"), F_OK), 0, "level off writes nothing");
 }
 
 static void one_attempt(const char *path, int attempt, uint64_t spans, const char *name)
@@ -165,13 +178,17 @@ static void attempts(void)
   one_attempt(path, 1, 7, "b");
   one_attempt(path, 2, 1, "a");
   shoal_trace_data *d = read_back(path);
-  CHECK(d->n == 5008 && d->attempts == 3, "%zu records, %zu attempts", d->n, d->attempts);
-  CHECK(d->attempt_rows[1].first_record == 5000 && d->attempt_rows[2].first_record == 5007, "where they begin");
-  CHECK(d->attempt_rows[1].attempt == 1 && d->attempt_rows[1].size == 7 && d->info.size == 6, "what they were");
-  CHECK(d->counters.payload[SHOAL_LINK_NODE] == 5008, "counters add up");
-  CHECK(d->ops == SHOAL_TRACE_KIND_COUNT + 2, "%zu names", d->ops);
-  CHECK(d->records[0].op == d->records[5007].op && strcmp(d->op_names[d->records[5000].op], "b") == 0,
-        "one string table for all attempts");
+  CHECK_EQ(d->n, 5008);
+  CHECK_EQ(d->attempts, 3);
+  CHECK_EQ(d->attempt_rows[1].first_record, 5000, "where they begin");
+  CHECK_EQ(d->attempt_rows[2].first_record, 5007);
+  CHECK_EQ(d->attempt_rows[1].attempt, 1, "what they were");
+  CHECK_EQ(d->attempt_rows[1].size, 7);
+  CHECK_EQ(d->info.size, 6);
+  CHECK_EQ(d->counters.payload[SHOAL_LINK_NODE], 5008, "counters add up");
+  CHECK_EQ(d->ops, SHOAL_TRACE_KIND_COUNT + 2);
+  CHECK_EQ(d->records[0].op, d->records[5007].op, "one string table for all attempts");
+  CHECK_STR(d->op_names[d->records[5000].op], "b");
   shoal_trace_data_destroy(d);
 }
 
@@ -183,18 +200,22 @@ static void damaged(void)
   struct stat s;
   shoal_log_set_level(SHOAL_LOG_ERROR); /* the warnings are expected */
   one_attempt(path, 0, 5000, "a");
-  CHECK(stat(path, &s) == 0 && truncate(path, s.st_size - 5000) == 0, "truncate");
+  CHECK_EQ(stat(path, &s), 0);
+  CHECK_EQ(truncate(path, s.st_size - 5000), 0);
   one_attempt(path, 1, 9, "a");
-  CHECK(access(aside[0], F_OK) == 0 && access(aside[1], F_OK) != 0, "first damage is kept as .damaged-1");
+  CHECK_EQ(access(aside[0], F_OK), 0, "first damage is kept as .damaged-1");
+  CHECK_NE(access(aside[1], F_OK), 0);
   shoal_trace_data *d = read_back(path);
-  CHECK(d->n == 9 && d->attempts == 1, "a new one began");
+  CHECK_EQ(d->n, 9, "a new one began");
+  CHECK_EQ(d->attempts, 1);
   shoal_trace_data_destroy(d);
 
   temp_write(path, "", 0);
   one_attempt(path, 2, 4, "a");
-  CHECK(access(aside[1], F_OK) == 0, "second damage is kept as .damaged-2");
+  CHECK_EQ(access(aside[1], F_OK), 0, "second damage is kept as .damaged-2");
   d = read_back(path);
-  CHECK(d->n == 4 && d->ops == SHOAL_TRACE_KIND_COUNT + 1, "a new one began, with its own names");
+  CHECK_EQ(d->n, 4, "a new one began, with its own names");
+  CHECK_EQ(d->ops, SHOAL_TRACE_KIND_COUNT + 1);
   shoal_trace_data_destroy(d);
   shoal_log_set_level(SHOAL_LOG_INFO);
 }
@@ -219,7 +240,8 @@ static void refused(void)
   CHECK_REFUSED(shoal_trace_read(path, &d), SHOAL_ERR_IO, "is not a Shoal trace");
   CHECK_REFUSED(shoal_trace_open(temp_path("no/folder.h5"), SHOAL_TRACE_BY_OP, &info, &t), SHOAL_ERR_IO,
                 "cannot create");
-  CHECK(!t && !d, "outputs are written only on success");
+  CHECK(!t, "outputs are written only on success");
+  CHECK(!d);
 }
 
 /* The disk is full (here: the file may not grow beyond 1 MiB): one line, totals go on, flush and close tell. */
@@ -244,10 +266,14 @@ static void full_disk(void)
   }
   int status = -1;
   waitpid(pid, &status, 0);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
+  CHECK(WIFEXITED(status), "status %x", (unsigned)status);
+  CHECK_EQ(WEXITSTATUS(status), 0, "status %x", (unsigned)status);
   shoal_trace_data *d = NULL;
   CHECK_OK(shoal_trace_read(temp_path("full.h5"), &d));
-  CHECK(d && d->n >= 5000 && d->records[4999].t0_ns == 5000, "what was flushed before is still there");
+  if (CHECK(d, "what was flushed before is still there")) {
+    CHECK_GE(d->n, 5000);
+    CHECK_EQ(d->records[4999].t0_ns, 5000);
+  }
   shoal_trace_data_destroy(d);
 }
 
@@ -274,7 +300,7 @@ static void cost(void)
   printf("flush: %.0f us\n", (double)(shoal_now_ns() - begin) * 1e-3);
   CHECK_OK(shoal_trace_close(t));
   shoal_trace_data *d = read_back(temp_path("cost2.h5"));
-  CHECK(d->n == N + 10000, "%zu records", d->n);
+  CHECK_EQ(d->n, N + 10000);
   shoal_trace_data_destroy(d);
 }
 

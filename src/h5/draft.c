@@ -1,8 +1,8 @@
 /* Files under a temporary name, with disk space reserved before HDF5 writes; the reasons are in draft.h. */
 #define _GNU_SOURCE /* fallocate */
+#include "h5/draft.h"
 #include "base/file.h"
 #include "base/str.h"
-#include "h5/draft.h"
 #include "h5/h5_impl.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
  *   backward_data       dx = (df/dx)^T dy      overwrites dx
  *
  * dw and dx are overwritten, never added to.  With a fused relu both backward calls receive the gradient of the relu's
- * output and mask it themselves where y is zero.
+ * output and mask it themselves where y is zero.  A NaN is no zero: it passes relus and maximum pools, both ways.
  *
  * DROPOUT keeps no mask.  Element e of the sample in slot s of the batch (e counts in canonical order, dense and
  * row-major, whatever the memory format; E elements per sample) is kept if and only if

@@ -216,6 +216,47 @@ static void check_pool_ties(shoal_backend *b)
   values_free(&v);
 }
 
+/* A NaN of either sign in the input.  A relu, fused or not, has one exactly where the same operation without it has, and the
+ * gradient passes there; a maximum has one wherever its window has. */
+static void check_nan(shoal_backend *b, const shoal_op_desc *given, float nan)
+{
+  shoal_op_desc d = *given, plain = *given;
+  values v;
+  results got, bare;
+  char text[160];
+  bool pool = d.kind == SHOAL_OP_MAXPOOL;
+  if (!d.relu && d.kind != SHOAL_OP_RELU && !pool) return;
+  describe(&d, text);
+  values_make(&v, &d, GRID, 6);
+  v.x[0][v.x_n / 3] = v.x[0][v.x_n - 1] = nan;
+  results_make(&got, &v);
+  results_make(&bare, &v);
+  run(b, &d, NULL, &v, &got);
+  plain.relu = false;
+  if (d.relu) run(b, &plain, NULL, &v, &bare);
+  int64_t found = 0, lost = 0, other = 0, blocked = 0;
+  for (int64_t i = 0; i < v.y_n; i++) {
+    float y = d.relu ? bare.y[i] : pool ? got.y[i] : v.x[0][i];
+    found += isnan(got.y[i]);
+    lost += isnan(got.y[i]) != isnan(y);
+    other += !isnan(y) && !pool && got.y[i] != (y > 0 ? y : 0);
+    bool pointwise = d.kind == SHOAL_OP_RELU || d.kind == SHOAL_OP_ADD;
+    blocked += isnan(y) && pointwise && d.training && d.need_dx && got.dx[0][i] != v.dy[i];
+  }
+  CHECK(found > 0, "%s: no NaN in y", text);
+  CHECK_EQ(lost, 0, "%s: NaN lost or made", text);
+  CHECK_EQ(other, 0, "%s: other values wrong", text);
+  CHECK_EQ(blocked, 0, "%s: gradients of NaN blocked", text);
+  if (d.training && d.need_dx && pool) {
+    int64_t windows = 0;
+    for (int64_t i = 0; i < v.x_n; i++) windows += isnan(v.x[0][i]) && got.dx[0][i] != 0;
+    CHECK(windows > 0, "%s: a NaN gets no gradient", text);
+  }
+  results_free(&got);
+  results_free(&bare);
+  values_free(&v);
+}
+
 int test_ops(shoal_backend *b, shoal_backend *ref)
 {
   const shoal_op_desc *cases;
@@ -223,6 +264,8 @@ int test_ops(shoal_backend *b, shoal_backend *ref)
   for (size_t i = 0; i < n; i++) {
     const shoal_op_desc *d = &cases[i];
     check_case(b, ref, d, NULL);
+    check_nan(b, d, NAN);
+    check_nan(b, d, -NAN);
     if (b == ref || d->in[0].ndim != 4) continue;
     shoal_op *producer = producer_of(b, &d->in[0]);
     shoal_format made = producer->out_format;

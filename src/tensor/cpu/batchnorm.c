@@ -153,7 +153,7 @@ SHOAL_CPU_KERNEL static void normalise_range(const void *context, size_t begin, 
 {
   const pass *t = context;
   const shoal_cpu_view *v = &t->p->view;
-  const int all = t->p->op.desc.relu ? 0 : -1; /* without relu everything passes, NaN too */
+  const int all = t->p->op.desc.relu ? 0 : -1; /* without relu everything passes */
   for (size_t i = begin; i < end; i++) {
     int64_t group = t->first_group + (int64_t)i / v->images, at = shoal_cpu_unit_at(v, (int64_t)i % v->images, group);
     unit_shape u = shape_of(v, group);
@@ -167,12 +167,12 @@ SHOAL_CPU_KERNEL static void normalise_range(const void *context, size_t begin, 
     float *y = t->y + at;
     for (int64_t r = 0; r < u.rows16; r++) {
       v16 z = (LOAD16(x + r * u.stride16) - vm) * va + vs;
-      STORE16(y + r * u.stride16, KEEP16(POSITIVE16(z) | pass_all, z));
+      STORE16(y + r * u.stride16, KEEP16(PASSES16(z) | pass_all, z));
     }
     for (int64_t r = 0, o = u.rows16 * u.stride16; r < u.rest; r++, o += v->row_stride)
       for (int j = 0; j < u.lanes; j++) {
         double z = (x[o + j] - one(t, MEAN, group, j)) * one(t, A, group, j) + one(t, SHIFT, group, j);
-        y[o + j] = z > 0 || all ? (float)z : 0.0f;
+        y[o + j] = z <= 0 && !all ? 0.0f : (float)z;
       }
   }
 }
@@ -180,13 +180,13 @@ SHOAL_CPU_KERNEL static void normalise_range(const void *context, size_t begin, 
 /* --- backward --- */
 
 /* dy masked by the relu, recomputing y from x by the same arithmetic as forward. */
-#define BEFORE_RELU16(dy, d) KEEP16(POSITIVE16((d)*va + vs) | pass_all, dy)
+#define BEFORE_RELU16(dy, d) KEEP16(PASSES16((d)*va + vs) | pass_all, dy)
 
 SHOAL_CPU_KERNEL static void sums_range(const void *context, size_t begin, size_t end)
 {
   const pass *t = context;
   const shoal_cpu_view *v = &t->p->view;
-  const int all = t->p->op.desc.relu ? 0 : -1; /* without relu everything passes, NaN too */
+  const int all = t->p->op.desc.relu ? 0 : -1; /* without relu everything passes */
   for (size_t i = begin; i < end; i++) {
     int64_t group = t->first_group + (int64_t)i / v->images, image = (int64_t)i % v->images;
     int64_t at = shoal_cpu_unit_at(v, image, group);
@@ -215,7 +215,7 @@ SHOAL_CPU_KERNEL static void sums_range(const void *context, size_t begin, size_
     for (int64_t r = 0, o = u.rows16 * u.stride16; r < u.rest; r++, o += v->row_stride)
       for (int j = 0; j < u.lanes; j++) {
         double d = x[o + j] - one(t, MEAN, group, j), z = d * one(t, A, group, j) + one(t, SHIFT, group, j);
-        double g = z > 0 || all ? (double)dy[o + j] : 0;
+        double g = z <= 0 && !all ? 0 : (double)dy[o + j];
         s1[j] += g;
         s2[j] += g * d;
       }
@@ -235,7 +235,7 @@ SHOAL_CPU_KERNEL static void dx_range(const void *context, size_t begin, size_t 
 {
   const pass *t = context;
   const shoal_cpu_view *v = &t->p->view;
-  const int all = t->p->op.desc.relu ? 0 : -1; /* without relu everything passes, NaN too */
+  const int all = t->p->op.desc.relu ? 0 : -1; /* without relu everything passes */
   for (size_t i = begin; i < end; i++) {
     int64_t group = t->first_group + (int64_t)i / v->images, at = shoal_cpu_unit_at(v, (int64_t)i % v->images, group);
     unit_shape u = shape_of(v, group);
@@ -256,7 +256,7 @@ SHOAL_CPU_KERNEL static void dx_range(const void *context, size_t begin, size_t 
     for (int64_t r = 0, o = u.rows16 * u.stride16; r < u.rest; r++, o += v->row_stride)
       for (int j = 0; j < u.lanes; j++) {
         double d = x[o + j] - one(t, MEAN, group, j), z = d * one(t, A, group, j) + one(t, SHIFT, group, j);
-        double g = z > 0 || all ? (double)dy[o + j] : 0;
+        double g = z <= 0 && !all ? 0 : (double)dy[o + j];
         dx[o + j] = (float)(one(t, A, group, j) * g - one(t, MINUS_B, group, j) * d - one(t, MINUS_C, group, j));
       }
   }

@@ -1,6 +1,6 @@
 /* Backward of the bias and relu at the end of a convolution, in one pass over dy:
  *
- *   masked = y > 0 ? dy : 0,   db[c] = sum over n, h, w of masked
+ *   masked = y <= 0 ? 0 : dy,   db[c] = sum over n, h, w of masked
  *
  * Eight positions are summed in floats, these sums in doubles, and images are combined in order: accurate to f32, and
  * the same bits for any number of threads. */
@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) void unit16(const pass *t, int64_t 
       int64_t o = at + r * stride;
       v16 g = LOAD16(t->dy + o);
       if (t->y) {
-        g = KEEP16(POSITIVE16(LOAD16(t->y + o)), g);
+        g = KEEP16(PASSES16(LOAD16(t->y + o)), g);
         STORE16(t->masked + o, g);
       }
       s[r % 2] += g;
@@ -56,7 +56,7 @@ SHOAL_CPU_KERNEL static void bias_range(const void *context, size_t begin, size_
     for (int64_t r = done; r < v->rows; r++)
       for (int j = 0; j < stored; j++) {
         int64_t o = at + r * v->row_stride + j;
-        float g = !t->y || t->y[o] > 0 ? t->dy[o] : 0.0f;
+        float g = t->y && t->y[o] <= 0 ? 0.0f : t->dy[o];
         if (t->y) t->masked[o] = g;
         sum[j] += (double)g;
       }

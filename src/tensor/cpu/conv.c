@@ -10,8 +10,10 @@
  * A large batch is processed in pieces of a few images, because one primitive over all of it can take 40 ms, without a
  * poll of the network.  The dW of the pieces are added in order.
  *
- * A fused relu costs nothing in forward.  Backward needs dy where y > 0: backward_weights computes it once, together
- * with the gradient of the bias, into `saved` if backward_data needs it again, otherwise into scratch. */
+ * A relu runs over a piece of y right behind its primitive, while it is in the cache: oneDNN's own, fused into the
+ * primitive, turns NaN into 0, and training goes on as if nothing were wrong (docs/numbers.md).  Backward needs dy as it
+ * was before the relu: backward_weights computes it once, together with the gradient of the bias, into `saved` if
+ * backward_data needs it again, otherwise into scratch. */
 #include "tensor/cpu/conv.h"
 #include <stdlib.h>
 
@@ -62,7 +64,9 @@ static shoal_status conv_forward(shoal_op *op, const shoal_op_args *a)
   SHOAL_TRY(weights_of(op, &p->w_forward, a, &w));
   for (int64_t i = 0; i < p->data.count; i++) {
     SHOAL_TRY(input_of(op, &p->data, a, i, &x));
-    SHOAL_TRY(run(op, &p->forward, a, (const void *const[]){ x, w, a->y + i * p->data.y_step, a->w[1] }));
+    float *y = a->y + i * p->data.y_step;
+    SHOAL_TRY(run(op, &p->forward, a, (const void *const[]){ x, w, y, a->w[1] }));
+    if (op->desc.relu) shoal_cpu_relu(shoal_cpu_of(op), (size_t)p->data.y_step, y);
   }
   return SHOAL_OK;
 }

@@ -97,7 +97,6 @@ static shoal_dnn_conv describe(const planning *g, const side *s, const shoal_op 
 {
   const shoal_op_desc *d = &op->desc;
   return (shoal_dnn_conv){ .training = d->training,
-                           .relu = d->relu,
                            .winograd = g->winograd,
                            .stride = d->stride,
                            .pad = d->pad,

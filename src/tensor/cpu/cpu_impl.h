@@ -69,8 +69,9 @@ typedef void shoal_cpu_range(const void *context, size_t begin, size_t end);
  *  give the same values for any partition. */
 void shoal_cpu_parallel(shoal_cpu *b, size_t n, size_t grain, size_t bytes, shoal_cpu_range *f, const void *context);
 
-/** dx = y > 0 ? dy : 0 over the whole output format of `op` (pointwise.c). */
+/** dx = y <= 0 ? 0 : dy over the whole output format of `op` (pointwise.c). */
 void shoal_cpu_mask(const shoal_op *op, const float *dy, const float *y, float *dx);
+void shoal_cpu_relu(shoal_cpu *b, size_t n, float *y); /* y <= 0 ? 0 : y, in place */
 
 /** Reserve space in a scratch or saved area; returns its 64-byte aligned offset. */
 static inline size_t shoal_cpu_carve(size_t *total, size_t bytes)

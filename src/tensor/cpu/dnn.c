@@ -150,22 +150,11 @@ bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s)
 }
 
 /* All primitives use a scratchpad of the caller, so that execution allocates nothing. */
-static dnnl_status_t make_attr(bool relu, dnnl_primitive_attr_t *out)
+static dnnl_status_t make_attr(dnnl_primitive_attr_t *out)
 {
-  dnnl_post_ops_t ops = NULL;
   dnnl_status_t st = dnnl_primitive_attr_create(out);
   if (st != dnnl_success) return st;
   st = dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
-  if (st == dnnl_success && relu) {
-    st = dnnl_post_ops_create(&ops);
-#if DNNL_VERSION_MAJOR >= 3
-    if (st == dnnl_success) st = dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0.0f, 0.0f);
-#else
-    if (st == dnnl_success) st = dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
-#endif
-    if (st == dnnl_success) st = dnnl_primitive_attr_set_post_ops(*out, ops);
-    if (ops) dnnl_post_ops_destroy(ops);
-  }
   if (st != dnnl_success) dnnl_primitive_attr_destroy(*out);
   return st;
 }
@@ -233,7 +222,7 @@ shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoa
 {
   windows w = make_windows(c->stride, c->pad);
   dnnl_primitive_attr_t attr;
-  SHOAL_TRY_DNNL(make_attr(c->relu && direction == SHOAL_DNN_FORWARD, &attr));
+  SHOAL_TRY_DNNL(make_attr(&attr));
   dnnl_status_t st = dnnl_unimplemented;
   if (c->winograd) st = conv_pd(d->engine, c, dnnl_convolution_winograd, &w, direction, hint, attr, out);
   if (st != dnnl_success) st = conv_pd(d->engine, c, dnnl_convolution_direct, &w, direction, hint, attr, out);
@@ -265,7 +254,7 @@ bool shoal_dnn_is_1x1(const_dnnl_primitive_desc_t pd)
 shoal_status shoal_dnn_reorder_pd(const shoal_dnn *d, shoal_dnn_cmd from, shoal_dnn_cmd to, dnnl_primitive_desc_t *out)
 {
   dnnl_primitive_attr_t attr;
-  SHOAL_TRY_DNNL(make_attr(false, &attr));
+  SHOAL_TRY_DNNL(make_attr(&attr));
   dnnl_status_t st = dnnl_reorder_primitive_desc_create(out, from, d->engine, to, d->engine, attr);
   dnnl_primitive_attr_destroy(attr);
   return st == dnnl_success ? SHOAL_OK : shoal_dnn_fail(st, __FILE__, __LINE__, "reorder");

@@ -53,7 +53,7 @@ bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s);
 /* --- primitive descriptors; the caller destroys them with dnnl_primitive_desc_destroy.  `training` chooses
  *     dnnl_forward_training.  A backward one takes the forward one as a hint. --- */
 typedef struct {
-  bool training, relu, winograd;
+  bool training, winograd;
   const int *stride, *pad; /* h, w */
   shoal_dnn_cmd src, weights, bias /* or NULL */, dst;
 } shoal_dnn_conv;

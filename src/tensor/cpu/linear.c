@@ -12,7 +12,7 @@
 typedef struct {
   shoal_op op;
   int64_t rows, in, out;
-  size_t dy_at; /* fused relu: dy where y > 0, in `saved` or scratch as for conv */
+  size_t dy_at; /* fused relu: dy as it was before the relu, in `saved` or scratch as for conv */
 } linear_op;
 
 /* Columns (or rows) per piece when each costs `macs`: a multiple of 64. */
@@ -49,7 +49,7 @@ SHOAL_CPU_KERNEL static void finish_rows(const void *context, size_t begin, size
     }
     if (f->relu) {
 #pragma omp simd
-      for (int64_t j = 0; j < f->cols; j++) y[j] = y[j] > 0 ? y[j] : 0.0f;
+      for (int64_t j = 0; j < f->cols; j++) y[j] = y[j] <= 0 ? 0.0f : y[j];
     }
   }
 }

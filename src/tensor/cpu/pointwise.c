@@ -1,5 +1,7 @@
 /* Pointwise operations: relu, gelu, add; and flatten, which converts to dense.
  *
+ * A relu passes NaN on, forward and backward, like everything that is not <= 0.
+ *
  * They process the memory of a format in storage order, padding included: padding zeros give zeros.  Add uses the
  * format of its first blocked input; an input in another format is reordered. */
 #include "tensor/cpu/cpu_impl.h"
@@ -26,17 +28,17 @@ SHOAL_CPU_KERNEL static void relu_range(const void *context, size_t begin, size_
   const float *x = p->a;
   float *y = p->y;
 #pragma omp simd
-  for (size_t i = begin; i < end; i++) y[i] = x[i] > 0 ? x[i] : 0.0f;
+  for (size_t i = begin; i < end; i++) y[i] = x[i] <= 0 ? 0.0f : x[i];
 }
 
-/* z = y > 0 ? dy : 0 */
+/* dx = y <= 0 ? 0 : dy */
 SHOAL_CPU_KERNEL static void mask_range(const void *context, size_t begin, size_t end)
 {
   const pointers *p = context;
   const float *dy = p->a, *y = p->b;
   float *dx = p->y;
 #pragma omp simd
-  for (size_t i = begin; i < end; i++) dx[i] = y[i] > 0 ? dy[i] : 0.0f;
+  for (size_t i = begin; i < end; i++) dx[i] = y[i] <= 0 ? 0.0f : dy[i];
 }
 
 SHOAL_CPU_KERNEL static void mask_twice_range(const void *context, size_t begin, size_t end)
@@ -46,10 +48,16 @@ SHOAL_CPU_KERNEL static void mask_twice_range(const void *context, size_t begin,
   float *dx0 = p->y, *dx1 = p->z;
 #pragma omp simd
   for (size_t i = begin; i < end; i++) {
-    float d = y[i] > 0 ? dy[i] : 0.0f;
+    float d = y[i] <= 0 ? 0.0f : dy[i];
     dx0[i] = d;
     dx1[i] = d;
   }
+}
+
+void shoal_cpu_relu(shoal_cpu *b, size_t n, float *y)
+{
+  pointers p = { .a = y, .y = y };
+  shoal_cpu_parallel(b, n, GRAIN, 2 * sizeof(float), relu_range, &p);
 }
 
 static shoal_status relu_forward(shoal_op *op, const shoal_op_args *a)
@@ -158,7 +166,7 @@ SHOAL_CPU_KERNEL static void add_relu_range(const void *context, size_t begin, s
 #pragma omp simd
   for (size_t i = begin; i < end; i++) {
     float sum = a[i] + b[i];
-    y[i] = sum > 0 ? sum : 0.0f;
+    y[i] = sum <= 0 ? 0.0f : sum;
   }
 }
 

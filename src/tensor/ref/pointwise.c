@@ -15,7 +15,7 @@ static shoal_status relu_forward(shoal_op *op, const shoal_op_args *a)
 static shoal_status relu_backward(shoal_op *op, const shoal_op_args *a)
 {
   int64_t n = shoal_shape_count(&op->desc.out);
-  for (int64_t i = 0; i < n; i++) a->dx[0][i] = a->y[i] > 0 ? a->dy[i] : 0.0f;
+  for (int64_t i = 0; i < n; i++) a->dx[0][i] = a->y[i] <= 0 ? 0.0f : a->dy[i];
   return SHOAL_OK;
 }
 

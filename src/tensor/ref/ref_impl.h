@@ -35,10 +35,10 @@ shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a
 /* Gradient of the input of a fused relu: zero where the relu's output is zero. */
 static inline float shoal_ref_before_relu(const shoal_op *op, const shoal_op_args *a, int64_t i)
 {
-  return op->desc.relu && !(a->y[i] > 0) ? 0.0f : a->dy[i];
+  return op->desc.relu && a->y[i] <= 0 ? 0.0f : a->dy[i];
 }
 static inline float shoal_ref_relu(float x)
 {
-  return x > 0 ? x : 0.0f;
+  return x <= 0 ? 0.0f : x; /* a NaN stays one */
 }
 #endif

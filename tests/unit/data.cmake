@@ -1,4 +1,4 @@
-foreach(topic augment import loader shards synth)
+foreach(topic augment import labels loader shards synth)
   shoal_add_test(unit.data.${topic} SOURCES unit/data_${topic}.c LINK shoal_data LABELS unit)
 endforeach()
 # Needs the folder of real data sets (SHOAL_TEST_DATA or ../shared/data); skips without.

@@ -1,0 +1,237 @@
+/* Counting of labels in a hash table of distinct values, and the judgement of the counts.  See labels.h. */
+#include "data/labels.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/contents.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_SLOTS = 64, RANGES = 6 };
+
+void shoal_labels_init(shoal_labels *l, int64_t stated)
+{
+  *l = (shoal_labels){ .stated = stated };
+}
+
+void shoal_labels_fini(shoal_labels *l)
+{
+  free(l->all);
+  free(l->slots);
+  *l = (shoal_labels){ 0 };
+}
+
+/* ---- counting ---- */
+
+/* The slot of a value: the one that has it, or the free one where it belongs. */
+static size_t find_slot(const shoal_labels *l, int64_t value)
+{
+  size_t at = (size_t)((uint64_t)value * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (l->cap - 1);
+  while (l->slots[at] && l->all[l->slots[at] - 1].value != value) at = (at + 1) & (l->cap - 1);
+  return at;
+}
+
+/* Doubles the table; it is at most half full, so searches are short. */
+static shoal_status grow(shoal_labels *l)
+{
+  const size_t cap = l->cap ? 2 * l->cap : FIRST_SLOTS;
+  shoal_label *all;
+  uint32_t *slots;
+  SHOAL_CHECK(cap / 2 < UINT32_MAX, SHOAL_ERR_MEM, "more than %u different labels", UINT32_MAX);
+  SHOAL_TRY(SHOAL_ALLOC(cap / 2, &all));
+  shoal_status st = SHOAL_ALLOC(cap, &slots);
+  if (st != SHOAL_OK) {
+    free(all);
+    return st;
+  }
+  if (l->distinct) memcpy(all, l->all, l->distinct * sizeof *all);
+  free(l->all);
+  free(l->slots);
+  l->all = all;
+  l->slots = slots;
+  l->cap = cap;
+  for (size_t i = 0; i < l->distinct; i++) l->slots[find_slot(l, all[i].value)] = (uint32_t)i + 1;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_labels_add(shoal_labels *l, shoal_split split, int64_t label)
+{
+  if (2 * l->distinct >= l->cap) SHOAL_TRY(grow(l));
+  size_t at = find_slot(l, label);
+  if (!l->slots[at]) {
+    l->all[l->distinct++] = (shoal_label){ .value = label };
+    l->slots[at] = (uint32_t)l->distinct;
+  }
+  shoal_label *v = &l->all[l->slots[at] - 1];
+  if (v->count[split]++ == 0) v->first[split] = l->n[split];
+  l->n[split]++;
+  return SHOAL_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+  int64_t p = ((const shoal_label *)a)->value, q = ((const shoal_label *)b)->value;
+  return (p > q) - (p < q);
+}
+
+void shoal_labels_finish(shoal_labels *l)
+{
+  if (l->distinct) qsort(l->all, l->distinct, sizeof *l->all, by_value);
+  free(l->slots);
+  l->slots = NULL;
+  l->cap = 0;
+}
+
+/* ---- what is refused ---- */
+
+int64_t shoal_labels_classes(const shoal_labels *l)
+{
+  if (l->stated) return l->stated;
+  int64_t largest = l->distinct ? l->all[l->distinct - 1].value : 0;
+  return largest < 0 ? 1 : largest < SHOAL_CLASSES_MOST ? largest + 1 : SHOAL_CLASSES_MOST;
+}
+
+static bool is_class(const shoal_labels *l, int64_t value)
+{
+  return value >= 0 && value < shoal_labels_classes(l);
+}
+
+uint64_t shoal_labels_outside(const shoal_labels *l, shoal_split split)
+{
+  uint64_t n = 0;
+  for (size_t i = 0; i < l->distinct; i++) n += is_class(l, l->all[i].value) ? 0 : l->all[i].count[split];
+  return n;
+}
+
+/* What probably happened, and what to do about it. */
+static const char *cure(const shoal_labels *l, const shoal_label *wrong)
+{
+  const shoal_label *smallest = &l->all[0], *largest = &l->all[l->distinct - 1];
+  if (wrong->value < 0 || wrong->value == UINT32_MAX || wrong->value == INT64_MAX)
+    return "; such values often mark samples without a label: remove these samples";
+  if (smallest->value == 1 && largest->value == l->stated) return "; classes count from 0: subtract 1 from every label";
+  return l->stated ? "; correct the labels, or the attribute classes"
+                   : "; classes are small numbers that count from 0: renumber them";
+}
+
+shoal_status shoal_labels_check(const shoal_labels *l, const char *path, const char *const array[2])
+{
+  for (int s = 0; s < 2; s++) {
+    const shoal_label *first = NULL;
+    for (size_t i = 0; i < l->distinct; i++) {
+      const shoal_label *v = &l->all[i];
+      if (v->count[s] && !is_class(l, v->value) && (!first || v->first[s] < first->first[s])) first = v;
+    }
+    SHOAL_CHECK(!first, SHOAL_ERR_IO,
+                "%s: %" PRIu64 " labels of /%s are not in 0 to %" PRId64 ", the first is %" PRId64 " of sample %" PRIu64
+                "%s",
+                path, shoal_labels_outside(l, (shoal_split)s), array[s], shoal_labels_classes(l) - 1, first->value,
+                first->first[s], cure(l, first));
+  }
+  return SHOAL_OK;
+}
+
+/* ---- what is odd ---- */
+
+/* 9, 99, 999 and 2^k - 1 from 15 on: what people and file formats take for "none". */
+static bool is_round_mark(int64_t v)
+{
+  int64_t nines = 9;
+  while (nines < v) nines = 10 * nines + 9;
+  return v >= 9 && (v == nines || (v >= 15 && (v & (v + 1)) == 0));
+}
+
+const shoal_label *shoal_labels_mark(const shoal_labels *l)
+{
+  if (l->distinct < 2) return NULL;
+  const shoal_label *low = &l->all[0], *high = &l->all[l->distinct - 1];
+  if (low->value < 0 && low[1].value >= 0 && l->distinct > 2) return low; /* -1 and 1 alone are two classes */
+  int64_t below = high[-1].value;
+  return is_round_mark(high->value) && below < high->value / 2 ? high : NULL;
+}
+
+/* The classes that a split has no sample of, as "0, 3 to 5, 9". */
+static void list_missing(const shoal_labels *l, shoal_split split, shoal_str *out)
+{
+  int64_t next = 0, classes = shoal_labels_classes(l);
+  int ranges = 0;
+  for (size_t i = 0; i <= l->distinct && ranges <= RANGES; i++) {
+    if (i < l->distinct && !(is_class(l, l->all[i].value) && l->all[i].count[split])) continue;
+    int64_t here = i < l->distinct ? l->all[i].value : classes;
+    if (here > next && ranges++ == RANGES) {
+      shoal_str_add(out, ", ...");
+      break;
+    }
+    if (here > next) shoal_str_add(out, "%s%" PRId64, ranges > 1 ? ", " : "", next);
+    if (here > next + 1) shoal_str_add(out, " to %" PRId64, here - 1);
+    next = here + 1;
+  }
+}
+
+/* Classes with a sample in split `with` (any split: -1) and none in `without`. */
+static int64_t count_missing(const shoal_labels *l, shoal_split without, int with)
+{
+  int64_t here = 0, there = 0;
+  for (size_t i = 0; i < l->distinct; i++) {
+    const shoal_label *v = &l->all[i];
+    if (!is_class(l, v->value)) continue;
+    here += v->count[without] > 0;
+    there += with >= 0 && v->count[with] > 0 && !v->count[without];
+  }
+  return with >= 0 ? there : shoal_labels_classes(l) - here;
+}
+
+static size_t add_missing(const shoal_labels *l, shoal_str *out)
+{
+  int64_t missing = count_missing(l, SHOAL_TRAIN, -1), classes = shoal_labels_classes(l);
+  const shoal_label *mark = shoal_labels_mark(l), *smallest = &l->all[0];
+  if (!missing) return 0;
+  shoal_str_add(out, "%" PRId64 " of %" PRId64 " classes have no training sample (", missing, classes);
+  list_missing(l, SHOAL_TRAIN, out);
+  shoal_str_add(out, ")");
+  if (smallest->value == 1) shoal_str_add(out, "; if the labels count from 1, subtract 1");
+  if (mark && is_class(l, mark->value))
+    shoal_str_add(out, "; is %" PRId64 " (%" PRIu64 " samples) a mark for \"no label\"? Remove these samples then",
+                  mark->value, mark->count[0] + mark->count[1]);
+  shoal_str_add(out, "\n");
+  return 1;
+}
+
+static size_t add_split(const shoal_labels *l, shoal_str *out)
+{
+  int64_t untrained = count_missing(l, SHOAL_TRAIN, SHOAL_TEST), untested = count_missing(l, SHOAL_TEST, SHOAL_TRAIN);
+  size_t lines = 0;
+  if (untrained && ++lines)
+    shoal_str_add(out,
+                  "%" PRId64 " classes are in the test split only: was the file sorted by label when it was cut?\n",
+                  untrained);
+  if (untested && ++lines) {
+    shoal_str_add(out, "%" PRId64 " classes have no test sample (", untested);
+    list_missing(l, SHOAL_TEST, out);
+    shoal_str_add(out, ")\n");
+  }
+  return lines;
+}
+
+size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out)
+{
+  size_t lines = 0;
+  if (!l->distinct) return 0;
+  if (l->distinct == 1) {
+    shoal_str_add(out, "one class only: all %" PRIu64 " labels are %" PRId64 "; are these the labels?\n",
+                  l->n[0] + l->n[1], l->all[0].value);
+    return 1;
+  }
+  lines += add_missing(l, out);
+  if (l->n[SHOAL_TEST]) lines += add_split(l, out);
+  return lines;
+}
+
+void shoal_labels_warn(const shoal_labels *l, const char *path)
+{
+  shoal_str lines = { 0 };
+  if (shoal_labels_odd(l, &lines))
+    for (const char *at = lines.text; *at; at += strcspn(at, "\n") + 1)
+      shoal_warn("%s: %.*s", path, (int)strcspn(at, "\n"), at);
+  shoal_str_free(&lines);
+}

@@ -1,0 +1,54 @@
+/* What the labels of a data set say about its classes, and what is wrong or odd about them.
+ *
+ * One summary counts every distinct label per split, whatever its value, so a single label of 2^40 costs 48 bytes and
+ * not an array of 2^40 counters.  Importers, `shoal data inspect` and training fill it and use the same words:
+ *
+ *     refused   a label below 0, at or above the stated number of classes, or above SHOAL_CLASSES_MOST - 1
+ *     warned    one class only; classes without a training sample (labels that count from 1); a label that stands apart
+ *               (255, 999: often a mark for "no label"); classes that one split lacks */
+#ifndef SHOAL_DATA_LABELS_H
+#define SHOAL_DATA_LABELS_H
+#include "base/status.h"
+#include "base/str.h"
+#include "data/dataset.h"
+#include <stdbool.h>
+
+/* Class numbers are 0 .. SHOAL_CLASSES_MOST - 1.  The limit keeps one wrong label from asking for gigabytes of weights. */
+#define SHOAL_CLASSES_MOST (INT64_C(1) << 24)
+
+typedef struct {
+  int64_t value;
+  uint64_t count[2], first[2]; /* per split: samples with this label, and the number of the first of them */
+} shoal_label;
+
+typedef struct {
+  int64_t stated;   /* number of classes that the data set states; 0: one more than the largest label */
+  uint64_t n[2];    /* labels counted per split */
+  size_t distinct;  /* different labels */
+  shoal_label *all; /* [distinct]; ascending after shoal_labels_finish */
+  uint32_t *slots;  /* hash table over `all`: index + 1, 0 is free */
+  size_t cap;       /* of `slots`, a power of two */
+} shoal_labels;
+
+void shoal_labels_init(shoal_labels *l, int64_t stated);
+void shoal_labels_fini(shoal_labels *l);
+/** Counts the next label of a split.  ERR_MEM if there is no memory for another distinct label. */
+shoal_status shoal_labels_add(shoal_labels *l, shoal_split split, int64_t label);
+/** Sorts the labels; call it once after the last one and before the functions below. */
+void shoal_labels_finish(shoal_labels *l);
+
+/** The stated number of classes, or one more than the largest label. */
+int64_t shoal_labels_classes(const shoal_labels *l);
+/** Labels of a split that are not in 0 .. classes-1. */
+uint64_t shoal_labels_outside(const shoal_labels *l, shoal_split split);
+/** ERR_IO naming path, array, sample, value and the cure if a label is no class number. `array` has the names of the
+ *  labels' arrays per split, without the leading slash. */
+shoal_status shoal_labels_check(const shoal_labels *l, const char *path, const char *const array[2]);
+/** Adds one line to `out` for everything that looks wrong, "" if nothing does.  @return the number of lines */
+size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out);
+/** Prints the lines of shoal_labels_odd as warnings, each with `path` in front. */
+void shoal_labels_warn(const shoal_labels *l, const char *path);
+/** The largest or smallest label if it stands apart from all others and looks like a mark for "no label": -1 beside
+ *  0 .. 9, 255 beside 0 .. 9; else NULL. */
+const shoal_label *shoal_labels_mark(const shoal_labels *l);
+#endif

@@ -1,4 +1,4 @@
-/* Replicas begin equal, or the run does not begin (H16): a method that averages would hide the difference for ever. */
+/* Replicas begin equal, or the run does not begin: a method that averages would hide the difference for ever. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "train/session.h"

@@ -3,7 +3,7 @@
  *
  * Where ranks train models of their own, each also scores its own on the same share, and their distance from the model
  * is measured.  Where the model is a mean that nobody trains, its batch-norm statistics belong to nobody: they are
- * measured anew, from the first training batches of epoch 0 on every rank, always the same ones (design rule 11). */
+ * measured anew, from the first training batches of epoch 0 on every rank, always the same ones. */
 #include "base/mem.h"
 #include "method/common/average.h"
 #include "train/session.h"

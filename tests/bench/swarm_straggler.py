@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""S18: what a slow rank costs the others, in ratios measured in one go.
+"""What a slow rank costs the others, in ratios measured in one go.
 
 swarm_straggler.py SHOAL [--ranks 4] [--ms 20] [--rounds 3]
 

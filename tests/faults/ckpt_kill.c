@@ -1,4 +1,4 @@
-/* H09: a writer is killed at a random moment of a save.
+/* A writer is killed at a random moment of a save.
  *
  * Whatever the moment, the folder afterwards holds the old checkpoint whole, or the new one whole, and `latest` finds
  * it; what was half-written has a temporary name and is swept.  The save is large enough (some MiB in many data sets)

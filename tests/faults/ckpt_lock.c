@@ -1,4 +1,4 @@
-/* H10: checkpoints do not depend on file locks.
+/* Checkpoints do not depend on file locks.
  *
  * This program brings its own flock(), which HDF5 then calls: it refuses with the numbers network file systems use (11,
  * 37, 524), or really locks.  Checkpoints are written, verified and read under each; then while another open file of

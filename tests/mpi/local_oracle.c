@@ -1,10 +1,10 @@
-/* The reference that defines the right result of `local` (specification, section 6.1): one process that trains all blocks
- * one after the other, minibatch by minibatch, written with nn/ and data/ alone.  Then it compares itself, number by number,
- * with the checkpoint of a run in which every block had a rank of its own: weights, heads, optimizer state, statistics.
+/* The reference that defines the right result of `local`: one process that trains all blocks one after the other, minibatch
+ * by minibatch, written with nn/ and data/ alone.  Then it compares itself, number by number, with the checkpoint of a run
+ * in which every block had a rank of its own: weights, heads, optimizer state, statistics.
  *
  *     local_oracle CHECKPOINT DATA MODEL OPTIONS HEAD FORM FIRST-UNITS BATCH STEPS LR MOMENTUM SEED AUGMENT
  *
- * Overlapping blocks (section 6.3): gradients of all blocks first, then both copies of a layer get the mean of theirs. */
+ * Overlapping blocks: gradients of all blocks first, then both copies of a layer get the mean of theirs. */
 #include "base/mem.h"
 #include "check.h"
 #include "ckpt/ckpt.h"

@@ -1,6 +1,6 @@
 /* AB-training's transitions at several ranks and placements, driven by hand: what a split and a reconciliation make of
- * weights, statistics and optimizer state, in all four modes, against formulas in double (methods/ab.md section 5.1 and
- * section 7, no. 2, 4, 6, 8, 9, 10, 13, 15).  Steps are synthetic: each group moves what it trains by numbers of its own. */
+ * weights, statistics and optimizer state, in all four modes, against formulas in double (docs/methods/ab.md).  Steps are
+ * synthetic: each group moves what it trains by numbers of its own. */
 #include "../unit/nn_rig.h"
 #include "comm.h"
 #include "method/ab/ab_impl.h"
@@ -86,7 +86,7 @@ static void check_alike(const char *what, const void *x, size_t bytes)
   for (int i = 1; i < size; i++) CHECK_EQ(all[i], all[0], "%s: ranks 0 and %d differ", what, i);
 }
 
-/* ---- bytes: counters against the method's claim and against section 8 ---- */
+/* ---- bytes: counters against the method's claim and against formulas ---- */
 
 static uint64_t counted_before[SHOAL_LINK_COUNT];
 

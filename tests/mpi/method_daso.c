@@ -1,4 +1,4 @@
-/* DASO against a serial simulation of itself, and what its specification (section 6) promises, on a problem that can be
+/* DASO against a serial simulation of itself, and what docs/methods/daso.md promises, on a problem that can be
  * worked out by hand.
  *
  * The simulation holds one model per node in double, because ranks of a node are to be equal, and says in fifty lines
@@ -385,7 +385,7 @@ static void sum_links(const method_rig *m, uint64_t out[SHOAL_LINK_COUNT])
   MPI_Allreduce(mine, out, SHOAL_LINK_COUNT, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* The tables of the specification's section 7 for a warm-up epoch and two cycling ones, over all nodes. */
+/* Bytes of a warm-up epoch and two cycling ones, over all nodes. */
 static void count_bytes(const char *pretend, uint64_t every, const char *wire)
 {
   enum { BATCHES = 11 };
@@ -425,7 +425,7 @@ static void mean_over_ranks(uint64_t mine, uint64_t *all, double *mean)
   for (int r = 0; r < size; r++) *mean += (double)all[r] / size;
 }
 
-/* Section 7's check vector, 10 elements around 4 ranks, and its table for ResNet-50 in MB per node and batch. */
+/* Bytes of a ring sum of 10 elements over 4 ranks, and of ResNet-50 in MB per node and batch, worked out by hand. */
 static void check_vectors(const char *pretend, double blocking, double every_4, double every_2, double every_1)
 {
   enum { RESNET50 = 25557032 };

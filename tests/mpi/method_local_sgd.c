@@ -1,4 +1,4 @@
-/* Local SGD on a problem that can be worked out by hand: what its specification (baselines, section 2.4) promises. */
+/* Local SGD on a problem that can be worked out by hand: what docs/methods/local-sgd.md promises. */
 #include "base/mem.h"
 #include "comm.h"
 #include "method_rig.h"

@@ -1,4 +1,4 @@
-/* S16: the deterministic mode on n processes holds the same bits as n nodes simulated in one process, for every variant,
+/* The deterministic mode on n processes holds the same bits as n nodes simulated in one process, for every variant,
  * quantised or not, on several graphs; and the bytes are those of the formula.
  *
  * Local steps are synthetic: each node is pulled to a point of its own, with noise; the second block of numbers moves 1000

@@ -1,4 +1,4 @@
-/* S17 and more: interactions on every rank's own clock, with random delays.  Every variant comes to its end, nothing that
+/* Interactions on every rank's own clock, with random delays.  Every variant comes to its end, nothing that
  * was learned is lost or counted twice, and the bytes are those of the formula.  500 interactions in all, or 10 000 with
  * SHOAL_FULL=1.
  *

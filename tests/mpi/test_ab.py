@@ -25,7 +25,7 @@ def step(name, k):
 
 
 def mode(k, warmup=5, cycle=6, rebound=2):
-    """Section 5, step 7: is step k (from 0) on factors?"""
+    """Is step k (from 0) on factors?"""
     on = False
     for done in range(k + 1):
         if done == warmup:
@@ -122,7 +122,7 @@ def volumes(ranks):
 
 
 def expected(name, p, cross, roles, how, last):
-    """Bytes by all ranks of a whole run: of ring sums inside nodes and between them, and of broadcasts (section 8); ranks of
+    """Bytes by all ranks of a whole run: of ring sums inside nodes and between them, and of broadcasts; ranks of
     every split from checkpoints.  `cross` edges of the ring of p ranks lie between nodes."""
     v_f = sum(i * o for i, o in CUT) + OTHERS
     node = between = sent = 0
@@ -155,7 +155,7 @@ def expected(name, p, cross, roles, how, last):
 
 def test_ab_bytes(glyphs):
     """Counted payload is the claim on every link, steps on factors send nothing between nodes, and a run's totals over all
-    ranks are those of section 8 worked out here (rings; sizes that the rank count divides are not assumed: sums are exact)."""
+    ranks are those worked out here (rings; sizes that the rank count divides are not assumed: sums are exact)."""
     glyphs(STEPS * 32)
     for how in ("with-stale", "full"):
         options = [*MLP, "--topo", "2x2", *AB, *sets(run__epochs=1, run__steps=STEPS, ckpt__every="1 steps",

@@ -337,7 +337,7 @@ def events(name, rank):
     (3, "2,1", 60, [], "0:S0 1:R0 3:X0"),
     (4, "2x2", 60, sets(method__warmup_epochs=1), "0:X0 1:X1 2:X0 3:X1")))
 def test_daso_events(glyphs, ranks, topo, batch, more, expected):
-    """The events of a run are those of the specification's traces, on every rank."""
+    """The events of a run are those worked out by hand, on every rank."""
     glyphs(240, 40)
     options = [*MLP, *DASO, *sets(run__epochs=1, trace__level="op", method__warmup_epochs=0, method__cooldown_epochs=0)]
     r = train(ranks, "e", *options, "--topo", topo, *sets(data__global_batch=batch), *more)

@@ -84,7 +84,7 @@ def common(homes, parts_of, dims, biases, norms, home, part):
 
 
 def test_ist_neutral(glyphs):
-    """T1: one rank is plain SGD bit for bit, for any length of a round: with momentum if it is carried along, without if
+    """One rank is plain SGD bit for bit, for any length of a round: with momentum if it is carried along, without if
     it is reset, with dropout, batch norm, AdamW, and blocks."""
     glyphs(300, 60, 16)
     base = [*IST, *layers(33, 20, model__norm="batch", model__dropout=0.1), *sets(run__epochs=2, data__batch=16)]
@@ -111,7 +111,7 @@ def test_ist_neutral(glyphs):
     (2, "2x1", "uniform", "reset", (44, 32)), (3, "1x3", "uniform", "carry", (44, 31)), (4, "2x2", "stratified", "reset", (48, 32)),
     (4, "1,2,1", "uniform", "reset", (44, 32)), (3, "1,2", "stratified", "carry", (17, 10))))
 def test_ist_bytes(glyphs, ranks, topo, kind, moments, widths):
-    """T11, T5: bytes of every rank and link class are what the deals, drawn here again, imply; stratified and even they
+    """Bytes of every rank and link class are what the deals, drawn here again, imply; stratified and even they
     are 2 (n-1) P_s b in all; what a rank holds is what the formulas say."""
     glyphs(160, 40, 8)
     dims = [64, *widths, 10]
@@ -146,15 +146,15 @@ def test_ist_bytes(glyphs, ranks, topo, kind, moments, widths):
     whole = 64 * widths[0] + widths[0] * widths[1] + widths[1] * 10 + 3 * sum(widths) + 10
     assert sum(map(len, stores)) == whole * per_weight, f"stores hold {sum(map(len, stores))}, not {whole * per_weight}"
     if kind == "stratified" and not any(h % ranks ** 2 for h in widths):
-        # section 13, and the output's bias, which everybody trains
+        # docs/methods/ist.md, Bytes; and the output's bias, which everybody trains
         expected = (steps // 3) * 2 * (ranks - 1) * 4 * per_weight * (len(weights[0]) - 10 + 10)
         assert total == expected, f"{total} bytes over all links, formula {expected}"
 
 
 def test_ist_model(glyphs):
     """The model that is saved in mid-round, against numpy: from the subnets by the deals drawn here, the last layer times
-    1/n, the shared bias the mean, dormant numbers as the round found them (T10); statistics of batch norm and test loss by
-    a forward pass of the whole model (section 5)."""
+    1/n, the shared bias the mean, dormant numbers as the round found them; statistics of batch norm and test loss by
+    a forward pass of the whole model."""
     glyphs(203, 41, 8)
     ranks, widths, batch, batches = 3, (13, 8), 8, 3
     net = [*IST, *layers(*widths, model__norm="batch"),
@@ -264,7 +264,7 @@ def test_ist_resume(glyphs):
 
 def test_ist_moved(glyphs):
     """At another rank count, from sync and to it: the model is cut anew, the sample order goes on, and what was lost is
-    said.  A learning rate of nothing shows that no number is lost on the way (T9), also where three ranks take a mean."""
+    said.  A learning rate of nothing shows that no number is lost on the way, also where three ranks take a mean."""
     glyphs(400, 60, 16)
     base = [*IST, *layers(41, 27), *sets(run__epochs=3, data__batch=10, optim__momentum=0.9)]
     ist, still = sets(method__round=4), sets(optim__lr=1e-30)

@@ -27,7 +27,7 @@ def oracle(*args):
 
 
 def test_local_oracle(glyphs):
-    """Rows 11, 13 of section 8: 2 and 4 ranks, queues of 1, 2 and 8, ranks that sleep at random: the oracle's bits."""
+    """2 and 4 ranks, queues of 1, 2 and 8, ranks that sleep at random: the oracle's bits."""
     glyphs(230)
     delays = ["--allow-faults", *sets(fault__jitter=4)]
     for ranks, cut in ((2, "2"), (4, "1,2,3")):

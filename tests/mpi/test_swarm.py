@@ -15,7 +15,7 @@ MLP_COUNT = 784 * 64 + 64 + 64 * 32 + 32 + 32 * 10 + 10
 
 
 def test_swarm_neutral(glyphs):
-    """S1: one rank is plain SGD bit for bit; without interactions ranks train alone.  S2: two ranks that average after
+    """One rank is plain SGD bit for bit; without interactions ranks train alone.  Two ranks that average after
     every step are data-parallel SGD, with Nesterov momentum and weight decay, to rounding."""
     glyphs(400)
     options = [*MLP, *sets(run__epochs=2, data__batch=16, optim__nesterov="true", optim__weight_decay=1e-3)]
@@ -100,7 +100,7 @@ def test_swarm_moved(glyphs):
     (2, "2x1", "nonblocking", 0), (4, "2x2", "nonblocking", 8), (3, "2,1", "pull", 16), (4, "1,2,1", "blocking", 4),
     (3, "1x3", "nonblocking-symmetric", 14)))
 def test_swarm_bytes(glyphs, ranks, topo, variant, bits):
-    """S14: what is sent is parcels of 4 d, or bits d / 8 and 8 bytes per block of 4096, and blocks sent again; on every rank
+    """What is sent is parcels of 4 d, or bits d / 8 and 8 bytes per block of 4096, and blocks sent again; on every rank
     and link class as counted."""
     glyphs(320)
     blocks = -(-MLP_COUNT // 4096)
@@ -212,7 +212,7 @@ def test_swarm_statistics(glyphs):
 
 
 def test_swarm_straggler(glyphs, jobs):
-    """S18 as counts: one rank's steps take 50 ms more.  The others do not wait for it: they make at least 5 times as many."""
+    """One rank's steps take 50 ms more.  The others do not wait for it: they make at least 5 times as many."""
     glyphs(2000, 40)
     options = sets(run__epochs=1000, eval__every="1000 epochs", data__batch=4, fault__rank=1, fault__compute="sleep:50",
                    run__log_every="1 steps")

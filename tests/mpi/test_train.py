@@ -297,7 +297,7 @@ def test_statistics(glyphs):
 
 
 def test_uneven(glyphs):
-    """1003 samples, batch 32, odd rank counts, three epochs: no hang, every sample once per epoch (H14)."""
+    """1003 samples, batch 32, odd rank counts, three epochs: no hang, every sample once per epoch."""
     glyphs(1003, 37)
     for ranks in (3, 4, 7):
         for last in ("short", "drop", "pad") if FULL or ranks == 3 else ("short",):
@@ -316,7 +316,7 @@ def test_uneven(glyphs):
 
 
 def test_long_messages(glyphs):
-    """A small largest message splits everything and changes nothing (H17)."""
+    """A small largest message splits everything and changes nothing."""
     glyphs(200)
     options = [*MLP, *sets(run__epochs=1, data__batch=16)]
     train(3, "plain", *options)
@@ -333,7 +333,7 @@ PLANS = {  # name → which ranks get which signals, one after the other
 
 @pytest.mark.parametrize("plan", sampled(PLANS, 2))
 def test_signals(glyphs, jobs, plan):
-    """One signal at one rank stops all at the same step with one verified checkpoint (H07)."""
+    """One signal at one rank stops all at the same step with one verified checkpoint."""
     glyphs(400)
     who, what = PLANS[plan]
     job = jobs.start(4, "stop", *SLOW)
@@ -351,7 +351,7 @@ def test_signals(glyphs, jobs, plan):
 
 
 def test_killed(glyphs, jobs):
-    """kill -9 of one rank: the job ends, the last checkpoint resumes to the bits of an uninterrupted run (H06, H09)."""
+    """kill -9 of one rank: the job ends, the last checkpoint resumes to the bits of an uninterrupted run."""
     glyphs(400)
     options = [*MLP, *sets(run__epochs=3, data__batch=16, ckpt__every="5 steps")]
     train(2, "whole", *options)
@@ -378,7 +378,7 @@ def test_killed(glyphs, jobs):
 
 def test_lost(glyphs):
     """A launcher that does not clean up: rank 2 is killed, or leaves early with code 0.  The others notice within seconds,
-    name it, leave with 4, and the next start resumes (H06)."""
+    name it, leave with 4, and the next start resumes."""
     glyphs(400)
     options = [*MLP, *sets(run__epochs=3, data__batch=16, ckpt__every="5 steps")]
     train(4, "whole", *options)
@@ -428,7 +428,7 @@ EXACT = {
 @pytest.mark.parametrize("method", sampled(EXACT, 2))
 def test_killed_saving(glyphs, jobs, method):
     """All processes killed at random moments of a run that saves after every step: each restart goes on from a checkpoint
-    that verifies, and the end is that of an uninterrupted run (H09).  3 kills of each of two methods; with SHOAL_FULL=1
+    that verifies, and the end is that of an uninterrupted run.  3 kills of each of two methods; with SHOAL_FULL=1
     of every method, and 50 of a long run of sync."""
     glyphs(400)
     kills, epochs = (50, 30) if FULL and method == "sync" else (3, 4)
@@ -455,7 +455,7 @@ def test_killed_saving(glyphs, jobs, method):
 
 
 def test_locks(glyphs):
-    """A data file that another process holds locked, and file systems that refuse locks, stop nobody (H10)."""
+    """A data file that another process holds locked, and file systems that refuse locks, stop nobody."""
     glyphs(200)
     base = [*MLP, *sets(run__epochs=1, data__batch=8)]
     with open("glyphs.h5", "rb") as f:
@@ -469,7 +469,7 @@ def test_locks(glyphs):
 
 
 def test_damaged(glyphs):
-    """Resume goes on from the newest checkpoint that verifies, and says what it skipped (H09)."""
+    """Resume goes on from the newest checkpoint that verifies, and says what it skipped."""
     glyphs(400)
     options = [*MLP, *sets(run__epochs=2, data__batch=16, ckpt__every="5 steps", ckpt__keep=4)]
     train(1, "d", *options)
@@ -579,7 +579,7 @@ def test_heard(glyphs):
 
 
 def test_replicas(glyphs):
-    """Replicas that differ are found before step 1, and the odd rank is named (H16)."""
+    """Replicas that differ are found before step 1, and the odd rank is named."""
     glyphs(200)
     base = [*MLP, *sets(run__epochs=1, data__batch=8), "--allow-faults"]
     r = train(4, "seed", *base, *sets(fault__rank=1, fault__seed=5), code=3)
@@ -638,7 +638,7 @@ def test_folder(glyphs, jobs):
 
 
 def test_singletons(glyphs):
-    """Four copies that each believe to be alone are refused (H01); on purpose they may."""
+    """Four copies that each believe to be alone are refused; on purpose they may."""
     glyphs(100)
     base = [*MLP, *sets(run__epochs=1)]
     step = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "0",
@@ -653,7 +653,7 @@ def test_singletons(glyphs):
 
 
 def test_cores(glyphs):
-    """Threads and the placement follow the real mask, whatever the environment or a description claims (H02, H04)."""
+    """Threads and the placement follow the real mask, whatever the environment or a description claims."""
     glyphs(100, 20)
     base = [*MLP, *sets(run__epochs=1, run__steps=2)]
     cpus = sorted(os.sched_getaffinity(0))
@@ -716,7 +716,7 @@ CLAIMS = (  # run by every rank before it becomes the trainer, and what must be 
 
 @pytest.mark.parametrize("script, words", CLAIMS)
 def test_claims_refused(glyphs, script, words):
-    """Whoever describes another world than the one there is ends it, with exit 3, one line and no folder (H01, H05)."""
+    """Whoever describes another world than the one there is ends it, with exit 3, one line and no folder."""
     glyphs(100, 20)
     r = train_through(f'{script}; exec "$@"', 2, "wrong", *MLP, *sets(run__epochs=1, run__steps=2), code=3)
     assert_one_error(r, *words)
@@ -724,7 +724,7 @@ def test_claims_refused(glyphs, script, words):
 
 
 def test_claims_unheard(glyphs):
-    """Slurm's commands are not there, or fail: nobody asks them, and what Slurm says of mpirun's daemons is no claim (H05)."""
+    """Slurm's commands are not there, or fail: nobody asks them, and what Slurm says of mpirun's daemons is no claim."""
     glyphs(100, 20)
     base = [*MLP, *sets(run__epochs=1, run__steps=2)]
     os.mkdir("bin")

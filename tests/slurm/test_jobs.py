@@ -115,7 +115,7 @@ def test_world(glyphs):
 
 
 def test_nodelist(glyphs):
-    """Node lists with gaps, uneven and cyclic placements; and nobody needs Slurm's commands on the nodes (H05)."""
+    """Node lists with gaps, uneven and cyclic placements; and nobody needs Slurm's commands on the nodes."""
     glyphs(200, 20)
     options = [*MLP, *sets(run__epochs=1, data__batch=8, run__steps=2)]
     srun("-N3", "-w", "n[1-2,4]", "--ntasks-per-node=2", *train("gap", *options))
@@ -207,7 +207,7 @@ LIES = (  # run by every task before it becomes the trainer, and what must be sa
 
 
 def test_lies(glyphs):
-    """Variables that contradict MPI or the hosts: exit 3 on all ranks, one line with both sides, no folder (H01)."""
+    """Variables that contradict MPI or the hosts: exit 3 on all ranks, one line with both sides, no folder."""
     glyphs(200, 20)
     options = [*MLP, *sets(run__epochs=1, data__batch=8, run__steps=2)]
     for script, words in LIES:
@@ -225,7 +225,7 @@ def test_lies(glyphs):
 
 
 def test_wrong(glyphs):
-    """Four tasks that would each train alone are refused; one alone may (H01)."""
+    """Four tasks that would each train alone are refused; one alone may."""
     glyphs(200, 20)
     options = [*MLP, *sets(run__epochs=1, data__batch=8, run__steps=2)]
     for mpi in ("none", "pmi2"):
@@ -279,7 +279,7 @@ def test_stop(glyphs):
     srun(*EIGHT, program(), "train", "whole.yaml")
     number = submit("cut", *SLOW)
     wait_until("the first steps", lambda: runs_at("cut", 5))
-    os.kill(ranks_of(number)[3], signal.SIGUSR1)  # one rank only (H07)
+    os.kill(ranks_of(number)[3], signal.SIGUSR1)  # one rank only
     stopped = wait_until("the stop", lambda: status("cut")["state"] == "stopped", 20)
     step = status("cut")["step"]
     assert status("cut")["exit_code"] == 75, f'{status("cut")}'
@@ -410,7 +410,7 @@ def test_cifar():
 
 
 def test_killed(glyphs):
-    """kill -9 of one rank ends the job within 10 s; it is not requeued; the next one resumes to the same bits (H06)."""
+    """kill -9 of one rank ends the job within 10 s; it is not requeued; the next one resumes to the same bits."""
     glyphs()
     for name in ("whole", "dead"):
         run_file(name, ckpt="{ every: 5 steps }")

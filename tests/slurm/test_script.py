@@ -40,7 +40,7 @@ def script(code, requests, **env):
 
 
 def test_script():
-    """What the batch script does with every way a run can end; needs no cluster (H02, H06, H08)."""
+    """What the batch script does with every way a run can end; needs no cluster."""
     for name in STUBS:
         stub(name)
     script(0, 0, STATE="done")

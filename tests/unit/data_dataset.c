@@ -384,7 +384,7 @@ static void test_inspect(void)
   free(text);
 }
 
-/* H10: somebody holds an exclusive lock on the file. */
+/* Somebody holds an exclusive lock on the file. */
 static void test_locked(void)
 {
   int fd = open(temp_path("ours.h5"), O_RDWR);

@@ -1,5 +1,5 @@
 /* The order of samples: a bijection per epoch that does not depend on the number of ranks, shares that differ by at most
- * one, every policy for the last batch, and stops and resumes at any place that leave no trace (H13, H14, H15). */
+ * one, every policy for the last batch, and stops and resumes at any place that leave no trace. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -134,7 +134,7 @@ static void test_order(void)
     for (int i = 0; i < 8; i++) CHECK_EQ(ids[e][i], pinned[e][i], "epoch %d position %d", e, i);
 }
 
-/* H14: 1003 samples, batch 32, 3, 4 and 7 ranks, three epochs. */
+/* 1003 samples, batch 32, 3, 4 and 7 ranks, three epochs. */
 static void test_last_batch(void)
 {
   static uint64_t plain[N + 32], ids[N + 32];
@@ -156,7 +156,7 @@ static void test_last_batch(void)
   shoal_loader_destroy(l);
 }
 
-/* H15: a file sorted by label. */
+/* A file sorted by label. */
 static void test_sorted_labels(void)
 {
   for (int size = 1; size <= 8; size *= 2)
@@ -194,7 +194,7 @@ static void test_values(void)
   shoal_loader_destroy(l);
 }
 
-/* ---- H13: stop and go on ---- */
+/* ---- Stop and go on ---- */
 
 /* The ids of `epochs` epochs at one rank, never interrupted. */
 static uint64_t *uninterrupted(uint64_t epochs, uint64_t batch)

@@ -1,5 +1,5 @@
 /* Samples that stay a rank's own: shards are disjoint and cover the split, every epoch has them in another order, sorted
- * shards split the labels into runs, and a seek finds the same samples again (methods/ist.md, section 11). */
+ * shards split the labels into runs, and a seek finds the same samples again. */
 #include "base/mem.h"
 #include "data/loader.h"
 #include "data_temp.h"

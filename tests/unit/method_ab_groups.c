@@ -1,5 +1,4 @@
-/* Who trains which factor with whom (methods/ab.md section 3): the examples there, other placements, and layouts that
- * cannot work. */
+/* Who trains which factor with whom: the examples of docs/methods/ab.md, other placements, and layouts that cannot work. */
 #include "base/mem.h"
 #include "check.h"
 #include "method/ab/ab.h"

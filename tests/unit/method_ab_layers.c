@@ -1,5 +1,5 @@
-/* Which layers become products, and the accounting of methods/ab.md: section 7 no. 16 and the ResNet-50 of section 8, by
- * shape inference alone; ResNet-50 and the large VGG16 are not in the zoo, so they are described here. */
+/* Which layers become products, and how many numbers they send, by shape inference alone; ResNet-50 and the large VGG16 are
+ * not among the models, so they are described here. */
 #include "base/mem.h"
 #include "check.h"
 #include "method/ab/ab.h"

@@ -1,5 +1,4 @@
-/* When AB-training splits, reconciles and slows down: the vectors of methods/ab.md section 7 (11, 12) and the counts of
- * the authors' runs of section 8. */
+/* When AB-training splits, reconciles and slows down: event by event in short runs, and the counts of the authors' runs. */
 #include "base/mem.h"
 #include "check.h"
 #include "method/ab/ab.h"

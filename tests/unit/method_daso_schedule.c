@@ -1,4 +1,4 @@
-/* DASO's schedule against the traces and vectors of its specification, and against rules that every trace keeps. */
+/* DASO's schedule against traces worked out by hand, and against rules that every trace keeps. */
 #include "check.h"
 #include "method/daso/schedule.h"
 

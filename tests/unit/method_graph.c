@@ -1,4 +1,4 @@
-/* Graphs have the edges their names promise, and partners are uniform, reproducible and independent (S15). */
+/* Graphs have the edges their names promise, and partners are uniform, reproducible and independent. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
@@ -76,7 +76,7 @@ static void random_graphs(void)
   CHECK_LT(fabs(mean - 60), 4 * sd, "%g edges of 120 at p = 0.5", mean);
 }
 
-/* S15: chi-square over the neighbours (n - 1 = 7 degrees of freedom less one: 22.46 is the 0.1 % point of 6). */
+/* Chi-square over the neighbours (n - 1 = 7 degrees of freedom less one: 22.46 is the 0.1 % point of 6). */
 static void uniform_partners(void)
 {
   enum { N = 8, DRAWS = 70000 };

@@ -1,5 +1,4 @@
-/* Deals of independent subnets: partitions, their sizes, their statistics (methods/ist.md: T5, T6), the draw of residual
- * blocks (section 9), and what is refused. */
+/* How independent subnets are drawn: partitions, their sizes, their statistics, residual blocks, and what is refused. */
 #include "base/mem.h"
 #include "data/loader.h"
 #include "method/ist/ist.h"
@@ -20,7 +19,7 @@ static shoal_ist_deal *deal(const shoal_ist_plan *p, uint64_t round)
   return d;
 }
 
-/* T5: every unit exactly once, ascending within a part, sizes as promised; stratified: as many from each home. */
+/* Every unit exactly once, ascending within a part, sizes as promised; stratified: as many from each home. */
 static void check_partition(const shoal_model *m, int parts, bool stratified)
 {
   shoal_ist_plan *p = plan(m, (shoal_ist_options){ .parts = parts, .seed = 5, .stratified = stratified });
@@ -82,7 +81,7 @@ static double chi_square(const int *observed, int cells, double expected)
   return sum;
 }
 
-/* T6: over R rounds a hidden-hidden weight is touched Binomial(R, 1/n) times, and stays untouched with (1 - 1/n)^R. */
+/* Over R rounds a hidden-hidden weight is touched Binomial(R, 1/n) times, and stays untouched with (1 - 1/n)^R. */
 static void check_statistics(void)
 {
   enum { H = 12, PARTS = 4, ROUNDS = 4000, SHORT = 8 };

@@ -1,4 +1,4 @@
-/* What subnets compute, and what the model put together from them computes (methods/ist.md: T7, T8, T13, T14, T16, T17). */
+/* What subnets compute, and what the model put together from them computes. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/loader.h"
@@ -38,7 +38,7 @@ static void open_part(rig *small, const cuts *c, int s, const rig *whole, shoal_
   shoal_model_gather_stats(c->p->model, c->part[s], whole->params->stats, small->params->stats);
 }
 
-/* T7: a subnet computes what the network computes with all other hidden units masked to zero. */
+/* A subnet computes what the network computes with all other hidden units masked to zero. */
 static void check_function(const char *options, const shoal_shape *input)
 {
   shoal_model *m = rig_model("mlp", options, input, 4);
@@ -63,7 +63,7 @@ static void check_function(const char *options, const shoal_shape *input)
   shoal_model_destroy(m);
 }
 
-/* T8: one step of every subnet on the same batch moves the network by the gradients of the masked losses, each in its own
+/* One step of every subnet on the same batch moves the network by the gradients of the masked losses, each in its own
  * entries; the shared bias by their mean. */
 static void check_gradients(void)
 {
@@ -150,7 +150,7 @@ static void check_mean(const char *options)
   shoal_model_destroy(m);
 }
 
-/* T13: batch norm takes out a factor before it.  T14: normalised logits have mean 0 and variance 1 in every class. */
+/* Batch norm takes out a factor before it.  Normalised logits have mean 0 and variance 1 in every class. */
 static void check_norms(void)
 {
   shoal_model *m = rig_model("mlp", "model.widths=[24,16] model.norm=batch model.norm_logits=true", &SHOAL_SHAPE(7), 4);
@@ -183,7 +183,7 @@ static void check_norms(void)
   shoal_model_destroy(m);
 }
 
-/* T16: where the dealt branches are zero the scale has no effect; with one part it is 1; else it makes a branch smaller. */
+/* Where the dealt branches are zero the scale has no effect; with one part it is 1; else it makes a branch smaller. */
 static void check_branches(void)
 {
   shoal_model *m = rig_model("resnet20", "", &SHOAL_SHAPE(3, 8, 8), 4);
@@ -212,7 +212,7 @@ static void check_branches(void)
   shoal_model_destroy(m);
 }
 
-/* ---- T17: one hidden layer of ReLU, output weights +-1, squared loss (Liao and Kyrillidis, TMLR 2022) ---- */
+/* ---- One hidden layer of ReLU, output weights +-1, squared loss (Liao and Kyrillidis, TMLR 2022) ---- */
 
 enum { SAMPLES = 8, INPUTS = 10, WIDTH_MAX = 512 };
 

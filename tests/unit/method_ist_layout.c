@@ -1,8 +1,8 @@
 /* Dispatch and collect of independent subnets, all ranks in one process: what one rank packs another unpacks, and the
  * oracle is the whole model with shoal_model_gather and _scatter, the release's central parameter server.
  *
- * methods/ist.md: T2 round trip, T3 coverage, T4 consistency, T9 no-op, T10 dormant, T11 bytes, T12 layouts, T15 means of
- * ResIST's blocks. */
+ * Tested are round trips, coverage, consistency, rounds without training, dormant numbers, bytes, placements, and the means
+ * of ResIST's blocks. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "method/ist/ist.h"
@@ -160,7 +160,7 @@ static void check_same(const char *what, const float *a, const float *b, size_t 
     }
 }
 
-/* T12: what parts trained, put together by the central server: scattered, or the mean of those who trained it. */
+/* What parts trained, put together by the central server: scattered, or the mean of those who trained it. */
 static void central(const crew *c, int array, float *full)
 {
   size_t n = c->m->weights;
@@ -177,7 +177,7 @@ static void central(const crew *c, int array, float *full)
   }
   for (size_t i = 0; i < n; i++)
     if (owners[i]) full[i] = (float)(sum[i] / owners[i]);
-  /* T3: written by one part at most where units are cut on a side; dormant only where both sides are */
+  /* Written by one part at most where units are cut on a side; dormant only where both sides are */
   for (int k = 0; k < c->m->params; k++) {
     const shoal_ist_tensor *t = &c->p->tensor[k];
     const shoal_param *q = &c->m->param[k];
@@ -216,7 +216,7 @@ static void assemble(const crew *c, int array, float *full)
   CHECK_EQ(sum, c->m->weights);
 }
 
-/* T2, T9: rounds without training leave every number as it is.  T10, T12: rounds with it agree with the central server. */
+/* Rounds without training leave every number as it is.  Rounds with it agree with the central server. */
 static void check_rounds(const shoal_model *m, shoal_ist_options o)
 {
   crew c;
@@ -280,7 +280,7 @@ static void check_start(const shoal_model *m, shoal_ist_options o)
   crew_close(&c);
 }
 
-/* T4, literally: W[i][j] = 1000 i + j, scale[i] = i; rows of W2 name the units of its norm, columns of W3 the same. */
+/* Where numbers go, literally: W[i][j] = 1000 i + j, scale[i] = i; rows of W2 name the units of its norm, columns of W3 the same. */
 static void check_consistency(const shoal_model *m, shoal_ist_options o)
 {
   crew c;

@@ -1,9 +1,9 @@
 /* The byte tables of independent subnets and of ResIST, by shape inference alone: parameters, sizes of subnets, bytes per
- * round (methods/ist.md, section 13: T11, T15). */
+ * round (docs/methods/ist.md, Bytes). */
 #include "method/ist/ist.h"
 #include "nn_rig.h"
 
-/* ---- T11: fully connected ---- */
+/* ---- Fully connected ---- */
 
 /* linear, batch norm with scale and shift, relu; no biases; as the release builds them. */
 static shoal_model *speech(const int64_t *widths, int hidden)
@@ -97,7 +97,7 @@ static void check_amazon(int64_t e, uint64_t params, const double *subnet_mb, do
   shoal_model_destroy(m);
 }
 
-/* ---- T15: ResIST's network and its Table 1 ---- */
+/* ---- ResIST's network and its Table 1 ---- */
 
 typedef struct {
   shoal_model *m;

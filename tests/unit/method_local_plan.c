@@ -1,5 +1,5 @@
-/* Local parallelism on paper: the cut against all cuts there are, the toy network of the specification's section 8, the
- * layouts of public code, the calendar, bytes, and the pipeline's timing by simulating its loop event by event. */
+/* The plan of local parallelism: the cut against all possible cuts, a toy network worked out by hand, the layouts of public
+ * code, the calendar, bytes, and the pipeline's timing by simulating its loop event by event. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
@@ -68,7 +68,7 @@ static void check_cut(void)
   CHECK_STATUS(shoal_local_cut(3, one, NULL, 0, bounds), SHOAL_ERR_ARG, "no chunks");
 }
 
-/* Equal layers give the usual ceil(L/K) each: the cuts of public code (specification, section 5.1). */
+/* Equal layers give the usual ceil(L/K) each: the cuts of public code. */
 static void check_even(void)
 {
   static const struct {
@@ -314,7 +314,7 @@ int main(void)
   check_ranks();
   check_calendar();
   check_times();
-  /* The ResNet-110 boundary of section 9: 4 194 304 bytes of activations, 512 of labels. */
+  /* A boundary of ResNet-110: 4 194 304 bytes of activations, 512 of labels. */
   CHECK_EQ(shoal_local_message_bytes(128, 32 * 16 * 16), 4194304 + 512 + 64);
   CHECK_EQ(shoal_local_message_bytes(0, 100), 64, "an empty message is a header");
   CHECK_EQ(sizeof(shoal_local_header), 64);

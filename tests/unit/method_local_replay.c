@@ -1,5 +1,5 @@
 /* The replay buffer's bookkeeping: which entry is chosen, what is overwritten, and the strict round of equal blocks, in
- * which every minibatch is used exactly once (specification, section 8, row 16). */
+ * which every minibatch is used exactly once. */
 #include "check.h"
 #include "method/local/replay.h"
 

@@ -1,4 +1,4 @@
-/* The modular quantiser against the numbers of its specification: when decoding is right, when it wraps, that wraps are
+/* The modular quantiser against numbers worked out by hand: when decoding is right, when it wraps, that wraps are
  * noticed, that stochastic rounding has the right mean, that every block has a spacing of its own, and where every byte
  * lies. */
 #include "base/mem.h"
@@ -42,7 +42,7 @@ static float send_one(const shoal_quant *q, int exponent, float x, float y, size
   return z;
 }
 
-/* S10, the worked example (s = 0.01, q = 16, x = 0.30), in hundredths: spacings are powers of two here. */
+/* A worked example (s = 0.01, q = 16, x = 0.30), in hundredths: spacings are powers of two here. */
 static void worked_example(void)
 {
   shoal_quant q = { .bits = 4 };
@@ -58,7 +58,7 @@ static void worked_example(void)
   }
 }
 
-/* S10 for many numbers, negative ones too.  With s a power of two and x, y multiples of s / 64, doubles are exact, so
+/* The same for many numbers, negative ones too.  With s a power of two and x, y multiples of s / 64, doubles are exact, so
  * every inequality is meant literally. */
 static void windows(int bits)
 {
@@ -88,7 +88,7 @@ static void windows(int bits)
   CHECK_GT(outside, N / 4);
 }
 
-/* S11: exact consensus decodes to the nearest grid point whatever q is, and `value` says what the receiver sees. */
+/* Exact consensus decodes to the nearest grid point whatever q is, and `value` says what the receiver sees. */
 static void consensus(int bits, bool stochastic)
 {
   enum { N = 3 * SHOAL_QUANT_BLOCK + 77 };
@@ -119,7 +119,7 @@ static void half_even(void)
   for (size_t i = 0; i < SHOAL_COUNT(x); i++) CHECK_EQ(z[i], expected[i], "%g -> %g", (double)x[i], (double)z[i]);
 }
 
-/* S12: over 2e5 draws the mean is x within 3 standard errors, for several x. */
+/* Over 2e5 draws the mean is x within 3 standard errors, for several x. */
 static void unbiased(void)
 {
   enum { DRAWS = 200000 };
@@ -150,7 +150,7 @@ static void unbiased(void)
   CHECK(memcmp(z, z + DRAWS / 2, DRAWS / 2 * sizeof *z) != 0, "turns do not matter");
 }
 
-/* S13: every code comes back, and 0x1234 lies where the planar layout puts it. */
+/* Every code comes back, and 0x1234 lies where the planar layout puts it. */
 static void packing(int bits)
 {
   enum { MAX = 70000 };
@@ -345,7 +345,7 @@ static void damage(int bits)
   }
 }
 
-/* S14: sizes by section 10 of the specification, plus 8 bytes of hash and exponent per block. */
+/* The codes, and 8 bytes of hash and exponent for each block. */
 static void sizes(void)
 {
   CHECK_EQ(shoal_quant_bytes(8, 25557032), 25557032 + 8 * 6240, "ResNet50 at 8 bits");

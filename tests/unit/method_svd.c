@@ -1,5 +1,5 @@
-/* The decomposition and what is made of it (methods/ab.md section 7, no. 2, 3, 4, and 10 of section 9): exact on
- * matrices whose singular values are known, within bounds on random ones. */
+/* The singular value decomposition, its ranks and its factors: exact on matrices whose singular values are known, within
+ * bounds on random ones. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"

@@ -125,8 +125,8 @@ static swarm of_integers(shoal_swarm_variant v, int n, uint32_t salt)
   return s;
 }
 
-/* S3: without local steps V1, V2 and V4 keep the sum, exactly; V3 does not, but its drift averages to nothing over all
- * ordered pairs.  S4: V1 lowers Γ by exactly |X_i - X_j|^2 / 2. */
+/* Without local steps V1, V2 and V4 keep the sum, exactly; V3 does not, but its drift averages to nothing over all
+ * ordered pairs.  V1 lowers Γ by exactly |X_i - X_j|^2 / 2. */
 static void conservation(shoal_swarm_variant v)
 {
   double drift[LENGTH] = { 0 };
@@ -162,8 +162,8 @@ static void conservation(shoal_swarm_variant v)
   CHECK_BYTES(before, after, sizeof before, "variant %d: the mean moved", v);
 }
 
-/* S5: over all pairs of the complete graph Γ falls by exactly (n-2)/(n-1); V3 over all ordered pairs by
- * 1 - (n+1)/(2n(n-1)).  The factors of section 8: n = 2, 4, 8, 16. */
+/* Over all pairs of the complete graph Γ falls by exactly (n-2)/(n-1); V3 over all ordered pairs by
+ * 1 - (n+1)/(2n(n-1)).  Known factors: n = 2, 4, 8, 16. */
 static void contraction(shoal_swarm_variant v)
 {
   static const double pair[] = { 0, 0.666667, 0.857143, 0.933333 }, pull[] = { 0.25, 0.791667, 0.919643, 0.964583 };
@@ -182,11 +182,11 @@ static void contraction(shoal_swarm_variant v)
     double factor = sum / (n * (n - 1)) / g0;
     double expected = v == SHOAL_SWARM_PULL ? 1 - (n + 1.0) / (2.0 * n * (n - 1)) : (n - 2.0) / (n - 1);
     CHECK_NEAR(factor, expected, 1e-12, "variant %d, n = %d", v, n);
-    if (k < 4) CHECK_NEAR(factor, (v == SHOAL_SWARM_PULL ? pull : pair)[k], 1e-6, "table of section 8, n = %d", n);
+    if (k < 4) CHECK_NEAR(factor, (v == SHOAL_SWARM_PULL ? pull : pair)[k], 1e-6, "table of factors, n = %d", n);
   }
 }
 
-/* S6: the eigenvector of a ring shrinks by 1 - (1 - cos(2π/n))/n, enumerating its edges. */
+/* The eigenvector of a ring shrinks by 1 - (1 - cos(2π/n))/n, enumerating its edges. */
 static void ring(void)
 {
   static const double table[] = { 0.963388, 0.995242 };
@@ -211,7 +211,7 @@ static void ring(void)
   }
 }
 
-/* S7: long-run Γ when every local phase is noise of variance 1. */
+/* Long-run Γ when every local phase is noise of variance 1. */
 static double steady_state(shoal_swarm_variant v, int n)
 {
   enum { INTERACTIONS = 400000, SETTLE = 2000 };
@@ -240,8 +240,8 @@ static void steady_states(void)
     }
 }
 
-/* S8: the mean of the c moves by -(what was applied)/n at every event, and what a node applied plus what it still holds
- * is all it ever learned.  S9: V4 leaves the partner's x and b alone. */
+/* The mean of the c moves by -(what was applied)/n at every event, and what a node applied plus what it still holds
+ * is all it ever learned.  V4 leaves the partner's x and b alone. */
 static void accounting(shoal_swarm_variant v, int bits)
 {
   enum { N = 6 };
@@ -289,7 +289,7 @@ static void accounting(shoal_swarm_variant v, int bits)
                i, learned[i], applied[i]);
 }
 
-/* S9: without local steps V4 is V1, bit for bit, for the same edges. */
+/* Without local steps V4 is V1, bit for bit, for the same edges. */
 static void same_without_steps(void)
 {
   swarm a = of_integers(SHOAL_SWARM_BLOCKING, 7, 12), d = a;
@@ -302,7 +302,7 @@ static void same_without_steps(void)
   }
 }
 
-/* S19: f_i(x) = |x - a_i|^2 / 2.  The mean comes near mean(a_i), the nearer the smaller the rate; quantised too. */
+/* Losses f_i(x) = |x - a_i|^2 / 2.  The mean comes near mean(a_i), the nearer the smaller the rate; quantised too. */
 static double distance_to_optimum(shoal_swarm_variant v, int bits, float rate)
 {
   enum { N = 8, STEPS = 3 };

@@ -1,4 +1,4 @@
-/* The third cut: a weight as a product (methods/ab.md section 4), multiplied out or run as a chain of two layers.  With
+/* The third cut: a weight as a product, multiplied out or run as a chain of two layers.  With
  * A = W and B = I nothing changes; gradients of the factors agree with differences of the loss and with dA = G B^T,
  * dB = A^T G; what is frozen gets no gradient and lies behind the rest. */
 #include "base/mem.h"

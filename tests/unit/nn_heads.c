@@ -1,5 +1,5 @@
-/* Heads: shapes, weights and multiply-accumulates against the tables of the specification, gradients behind slices, and
- * the first step of a head that starts from zero.  And joined models: an arena that is the arenas of its parts. */
+/* Heads: shapes, weights and multiply-accumulates against tables, gradients behind slices, and the first step of a head that
+ * starts from zero.  And joined models: an arena that is the arenas of its parts. */
 #include "base/mem.h"
 #include "nn/heads.h"
 #include "nn_rig.h"

@@ -1,7 +1,7 @@
 /* The second cut: disjoint index sets of hidden units, channels, residual blocks.
  *
  * A narrow network computes what the full one computes with all other units masked to zero; dispatch and collect move
- * every number to its place and back (methods/ist.md: T2 round trip, T3 coverage, T4 consistency, T7 function). */
+ * every number to its place and back. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "nn_rig.h"

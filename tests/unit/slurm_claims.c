@@ -171,7 +171,7 @@ static void lists(void)
   snprintf(aliased, sizeof aliased, "%sSLURMD_NODENAME=n2\n", step);
   CHECK_EQ(read_claims(aliased, "ip-10-0-0-2").listed, 1, "an alias");
   CHECK_EQ(read_claims("SLURM_STEP_NUM_TASKS=1\n", "n5").listed, -1, "no list");
-  /* Of a list that cannot be read no part is guessed (H05). */
+  /* Of a list that cannot be read no part is guessed. */
   shoal_claims c = { .launcher = 77 };
   setenv("SLURM_STEP_NODELIST", "n[1-", 1);
   CHECK_STATUS(shoal_claims_read(NULL, "n1", &c), SHOAL_ERR_WORLD, "a broken list");

@@ -105,7 +105,7 @@ static void cores(void)
   shoal_topo_destroy(t);
 }
 
-/* What is missing or contradicts itself is named; more than one node is never made one (H05). */
+/* What is missing or contradicts itself is named; more than one node is never made one. */
 static void refusals(void)
 {
   plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=2\n", "SLURM_STEP_NODELIST (or SLURM_JOB_NODELIST) is missing");

@@ -70,7 +70,7 @@ def test_here():
 
 
 def test_batch_script():
-    """What srun would start from there, by its variables alone (H05: no command is there to ask)."""
+    """What srun would start from there, by its variables alone (no command is there to ask)."""
     batch = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "5", "SLURM_JOB_NODELIST": "n[1-2,4]", "SLURM_TASKS_PER_NODE": "3,1(x2)",
              "SLURM_JOB_NUM_NODES": "3", "SLURM_PROCID": "0", "SLURM_NODEID": "0", "PATH": "/nonexistent"}
     out = topo("--json", env=batch)

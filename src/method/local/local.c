@@ -7,7 +7,7 @@
  *
  * Nothing is stale: block k sees minibatch t as block k-1 computed it after exactly t updates, whoever is ahead by how much;
  * so the result does not depend on timing, on the depth of queues, or on how many ranks share the blocks, and one process
- * that trains all blocks one after the other gets the same bits (specification, section 6.1).
+ * that trains all blocks one after the other gets the same bits.
  *
  * A rank may hold several neighbouring blocks (then it trains them in order), and several ranks may hold the same ones (then
  * they share each minibatch and sum their gradients).  Checkpoints and evaluation find the pipeline empty, because all ranks

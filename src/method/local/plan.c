@@ -85,7 +85,7 @@ int shoal_local_blocks(shoal_local_form form, int units, const int *bounds, int 
 
 int shoal_local_auto_chunks(int ranks, int layers)
 {
-  enum { FEW = 4 }; /* deep stacks of local losses cost accuracy: local.md, rule of thumb of section 1 */
+  enum { FEW = 4 }; /* deep stacks of local losses cost accuracy */
   for (int n = SHOAL_MIN(FEW, layers); n > 1; n--)
     if (ranks % n == 0) return n;
   for (int n = FEW + 1; n <= SHOAL_MIN(layers, ranks); n++)

@@ -84,7 +84,7 @@ int main(void)
   uint64_t last = 1, longest = 0;
   dir = fixture_make();
   shoal_log_set_level(SHOAL_LOG_WARN);
-  for (int i = 0; i < 3; i++) { /* how long a save takes here, the first of which also makes the folder warm */
+  for (int i = 0; i < 3; i++) { /* how long a save takes here; the first one also fills the caches */
     uint64_t start = shoal_now_ns();
     waitpid(start_writer(last), NULL, 0);
     uint64_t took = shoal_now_ns() - start;

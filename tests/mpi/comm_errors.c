@@ -1,5 +1,6 @@
-/* Agreement on what went wrong: each text is printed once, by the lowest rank that has it; nobody prints what was told;
- * all ranks know one verdict, and those that did not fail the culprit's words. */
+/* Agreement on errors: each text is printed once, by the lowest rank that has it; a text received from another rank is
+ * not printed again; all ranks have the same exit status, and those that did not fail have the text of the rank that
+ * did. */
 #include "comm.h"
 #include <unistd.h>
 
@@ -120,23 +121,23 @@ static void play(shoal_group *g, const scene *s)
   if (mine != SHOAL_OK) SHOAL_FAIL(mine, "%s", words(s->what, s->text(rank), text, sizeof text));
   capture();
   shoal_status st = shoal_group_agree(g, mine);
-  shoal_error_report(st); /* what the top does behind an agreement: nothing is left to print */
+  shoal_error_report(st); /* what main does after an agreement: nothing is left to print */
   shoal_status again = shoal_group_agree(g, st);
   shoal_error_report(again);
   const char *said = captured();
   snprintf(line, sizeof line, "[rank %d] shoal: error: %s\n", rank, words(s->what, s->text(rank), text, sizeof text));
   int want = prints(s, rank);
   CHECK_EQ(count(said, line), want, "%s, rank %d, in \"%s\"", s->what, rank, said);
-  CHECK_EQ(count(said, "cannot read part"), want, "%s, rank %d: nobody else's: %s", s->what, rank, said);
+  CHECK_EQ(count(said, "cannot read part"), want, "%s, rank %d: texts of other ranks: %s", s->what, rank, said);
   CHECK_STATUS(st, mine == SHOAL_OK ? SHOAL_ERR_PEER : mine, "%s, rank %d", s->what, rank);
   CHECK_EQ(again, st, "%s: agreed twice", s->what);
   CHECK_EQ(shoal_error_verdict(again), worst(s), "%s, rank %d: verdict %s", s->what, rank,
            shoal_status_name(shoal_error_verdict(again)));
   CHECK_EQ(shoal_error_exit_code(again), shoal_status_exit_code(worst(s)), "%s: exit code", s->what);
   words(s->what, s->text(mine == SHOAL_OK ? first_failed(s) : rank), text, sizeof text);
-  CHECK_HAS(shoal_error_text(again), text, "%s, rank %d has the words", s->what, rank);
+  CHECK_HAS(shoal_error_text(again), text, "%s, rank %d has the text", s->what, rank);
   snprintf(line, sizeof line, "rank %d (", first_failed(s));
-  CHECK(mine != SHOAL_OK || strstr(shoal_error_text(again), line), "%s: and their rank: %s", s->what,
+  CHECK(mine != SHOAL_OK || strstr(shoal_error_text(again), line), "%s: with the rank that failed: %s", s->what,
         shoal_error_text(again));
 }
 
@@ -153,7 +154,7 @@ static void settled(shoal_group *g)
   CHECK_OK(shoal_group_settle(g, SHOAL_OK));
 }
 
-/* A part of the ranks agrees first, then all: the first agreement's culprit is everybody's, and is printed once. */
+/* Some of the ranks agree first, then all: all report the rank that failed in the first agreement, once. */
 static void in_two_groups(shoal_world *w)
 {
   shoal_group *node = NULL;
@@ -166,11 +167,11 @@ static void in_two_groups(shoal_world *w)
   const char *said = captured();
   CHECK_EQ(count(said, "a spike"), culprit, "rank %d said \"%s\"", rank, said);
   CHECK_HAS(shoal_error_text(st), "a spike", "rank %d knows", rank);
-  CHECK_STATUS(shoal_error_verdict(st), SHOAL_ERR_NUMERIC, "verdict %s", shoal_status_name(shoal_error_verdict(st)));
+  CHECK_STATUS(shoal_error_verdict(st), SHOAL_ERR_NUMERIC, "verdict");
   shoal_group_destroy(node);
 }
 
-/* A rank that fails before there is a world opens it to tell the others, whose options it does not know. */
+/* A rank that fails before the world is open opens it to tell the others, without knowing their options. */
 static void failed_before(const char *pretend)
 {
   shoal_world *w = NULL;
@@ -185,7 +186,7 @@ static void failed_before(const char *pretend)
   const char *said = captured();
   CHECK_STATUS(st, culprit ? SHOAL_ERR_USAGE : SHOAL_ERR_PEER, "rank %d", rank);
   CHECK(!w, "rank %d: %s", rank, shoal_status_name(st));
-  CHECK_EQ(shoal_error_exit_code(st), 2, "rank %d leaves with %d", rank, shoal_error_exit_code(st));
+  CHECK_EQ(shoal_error_exit_code(st), 2, "rank %d", rank);
   CHECK_HAS(shoal_error_text(st), "run.yaml is missing here", "rank %d knows", rank);
   CHECK_EQ(count(said, "shoal: error:"), culprit && size > 1, "rank %d said \"%s\"", rank, said);
 }
@@ -209,7 +210,7 @@ int main(void)
   }
   w = open_world(NULL, 0);
   shoal_status st = shoal_group_agree(shoal_world_control(w), SHOAL_OK);
-  CHECK_OK(st, "a world after all that");
+  CHECK_OK(st, "a world opens after these failures");
   shoal_world_close(w);
   return mpi_done();
 }

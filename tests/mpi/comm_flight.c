@@ -115,7 +115,7 @@ static void votes(shoal_world *w)
   int64_t got;
   REQUIRE(shoal_vote_create(shoal_world_control(w), "stop", &v) == SHOAL_OK, "create");
   REQUIRE(shoal_vote_create(shoal_world_control(w), "other", &other) == SHOAL_OK, "create");
-  for (int64_t round = 0; round < 600; round++) { /* past the 256 starts the tags tell apart */
+  for (int64_t round = 0; round < 600; round++) { /* more than the 256 starts that tags distinguish */
     int64_t mine = round % size == rank ? round * 3 + 1 : -round;
     CHECK_OK(shoal_vote_post(v, mine));
     CHECK_OK(shoal_vote_post(other, -rank - round));
@@ -133,7 +133,7 @@ static void votes(shoal_world *w)
   shoal_vote_destroy(other);
 }
 
-/* Both neighbours send to each other at once, while an exchange is under way: nobody waits for nobody. */
+/* Both neighbours send to each other at once, while an exchange is under way: neither waits for the other. */
 static void messages(shoal_world *w, size_t most)
 {
   shoal_group *g = shoal_world_group(w);
@@ -166,7 +166,7 @@ static void messages(shoal_world *w, size_t most)
   free(b);
 }
 
-/* A collective that blocks is an exchange, all of which is waited for; in a control group it is nobody's exchange. */
+/* A blocking collective counts as an exchange that is waited for in full; in a control group it counts as none. */
 static void blocking_is_exposed(shoal_world *w, const shoal_trace *t)
 {
   float block[64] = { 0 };

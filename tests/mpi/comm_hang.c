@@ -1,4 +1,4 @@
-/* Waiting for somebody who does not come: late (one warning, then on), absent (the hang status and a name), ahead with
+/* Waiting for a rank that does not answer: late (one warning, then on), absent (the hang status and a name), ahead with
  * something else (told apart from silence), or with another length. */
 #include "base/clock.h"
 #include "base/log.h"
@@ -78,12 +78,12 @@ static void absent(const char *pretend, shoal_sum_algorithm algorithm)
     CHECK_LT(shoal_seconds_since(t0), 10, "in time");
     snprintf(name, sizeof name, "rank %d (", gone);
     CHECK_GE(logged("exchange \"bucket 0\" number 4"), 1, "a warning");
-    CHECK_HAS(check_error(), "exchange \"bucket 0\" number 4", "and the end");
-    CHECK_HAS(check_error(), "not heard from", "everybody's list has the one who is gone");
+    CHECK_HAS(check_error(), "exchange \"bucket 0\" number 4", "the error");
+    CHECK_HAS(check_error(), "not heard from", "every rank lists the one that is gone");
     CHECK_HAS(strstr(check_error(), "not heard"), name);
     if (algorithm == SHOAL_SUM_RING && rank == gone + 1) CHECK_HAS(check_error(), "waiting for rank 1 (");
     if (algorithm == SHOAL_SUM_RING && rank == (gone - 1 + size) % size && size > 2)
-      CHECK_LACKS(strstr(check_error(), "not heard"), "rank 2 (", "knows all others");
+      CHECK_LACKS(strstr(check_error(), "not heard"), "rank 2 (", "all others are heard from");
     CHECK_STATUS(shoal_exchange_start(e, x), SHOAL_ERR_COMM, "a failed exchange does not start again");
   }
   shoal_exchange_destroy(e);

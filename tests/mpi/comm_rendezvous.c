@@ -1,5 +1,5 @@
-/* Meetings of ranks on their own clocks: everybody hears a call, all learn the strongest wish, being late is no hang, and
- * being silent is. */
+/* Meetings of ranks that step at their own pace: every rank notices a request, and all learn the largest one; a rank
+ * that is late is not a hang, one that is silent is. */
 #include "base/clock.h"
 #include "comm.h"
 #include <unistd.h>
@@ -36,7 +36,7 @@ static void random_calls(shoal_world *w)
     int64_t largest = got;
     CHECK_OK(shoal_group_max_i64(shoal_world_control(w), &largest, 1));
     CHECK_EQ(largest, got, "round %llu: ranks learned different things", (unsigned long long)round);
-    CHECK(shoal_rendezvous_requested(c) == 0 || size == 1, "a call outlived its meeting");
+    CHECK(shoal_rendezvous_requested(c) == 0 || size == 1, "a request outlives its meeting");
     CHECK_OK(shoal_group_barrier(shoal_world_control(w)));
   }
   shoal_rendezvous_destroy(c);

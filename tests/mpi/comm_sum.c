@@ -10,7 +10,7 @@
 enum { MOST = 16 };
 static int rank, size;
 
-/* Who is where, by the test's own reckoning. */
+/* The placement of the ranks, worked out by the test itself. */
 typedef struct {
   int nodes, owners, count[MOST], member[MOST][MOST];
 } layout;
@@ -43,7 +43,7 @@ static float round_to(shoal_wire wire, float x)
   return x;
 }
 
-/* In which part of a balanced split of n is i; i becomes the place in it and n its size. */
+/* Index of the part that holds i when n is split evenly; i becomes the offset in that part, and n its size. */
 static int part_of(size_t *i, size_t *n, int parts)
 {
   size_t whole = *n;
@@ -177,7 +177,7 @@ static void sums(const char *pretend, size_t max_message)
   shoal_world_close(w);
 }
 
-/* Ranks in another order than node by node: 0 2 4 ... 1 3 5 ...; and without rank 0, where others are enough. */
+/* Ranks that are not ordered by node: 0 2 4 ... 1 3 5 ...; and a group without rank 0, where there are enough others. */
 static void mixed_order(const char *pretend)
 {
   shoal_world *w = open_world(pretend, 0);

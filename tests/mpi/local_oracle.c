@@ -134,7 +134,7 @@ static void compare(const shoal_ckpt *c, int rank, const char *what, const float
   snprintf(name, sizeof name, "replica/%d/%s", rank, what);
   if (shoal_ckpt_get(c, name, SHOAL_F32, n, got) != SHOAL_OK) check_failures++;
   for (size_t i = 0; i < n; i++) different += memcmp(&got[i], &want[i], sizeof *got) != 0;
-  CHECK_EQ(different, 0, "%s: %zu of %zu numbers differ", name, different, n);
+  CHECK_EQ(different, 0, "%s: of %zu numbers", name, n);
   free(got);
 }
 

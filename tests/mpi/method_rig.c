@@ -160,9 +160,8 @@ static void check_bytes(method_rig *m)
   memset(m->run.sent, 0, sizeof m->run.sent);
   for (int link = SHOAL_LINK_SELF; link <= SHOAL_LINK_BETWEEN; link++)
     if (!m->run.batches || m->run.batch + 1 == m->run.batches) /* in mid-epoch a sum may be half under way */
-      CHECK_EQ(counted[link], m->claimed[link], "%s, %s, step %llu, rank %d: %llu bytes counted on %s",
-               m->setup.pretend, m->setup.settings, (unsigned long long)m->run.step, m->rank,
-               (unsigned long long)counted[link], shoal_link_name(link));
+      CHECK_EQ(counted[link], m->claimed[link], "%s, %s, step %llu, rank %d: bytes on %s", m->setup.pretend,
+               m->setup.settings, (unsigned long long)m->run.step, m->rank, shoal_link_name(link));
 }
 
 shoal_status method_rig_step(method_rig *m, float lr, double loss)

@@ -28,7 +28,7 @@ static const char *report(shoal_status st)
 
 static void check_printed(shoal_status st, const char *want)
 {
-  CHECK_STR(report(st), want, "printed \"%s\"", printed);
+  CHECK_STR(report(st), want);
 }
 
 static void check_text(shoal_status st, const char *want)

@@ -155,7 +155,7 @@ static void test_threads(void)
   CHECK_EQ(lines, 800);
 }
 
-/* What was written to a terminal up to the byte `last`.  The kernel hands it over in its own time. */
+/* What was written to a terminal up to the byte `last`.  The kernel may deliver it late. */
 static void read_terminal(int master, char last, char *text, size_t cap)
 {
   struct pollfd wait = { .fd = master, .events = POLLIN };

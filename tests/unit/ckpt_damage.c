@@ -122,8 +122,8 @@ static void get_compares_again(void)
   good[at] ^= 0x80;
   restore();
   good[at] ^= 0x80;
-  REQUIRE(shoal_ckpt_open(path, false, &c) == SHOAL_OK, "open does not look");
-  CHECK_STATUS(shoal_ckpt_get(c, "method/sum", SHOAL_F32, 300, x), SHOAL_ERR_IO, "get does");
+  REQUIRE(shoal_ckpt_open(path, false, &c) == SHOAL_OK, "opened without verification");
+  CHECK_STATUS(shoal_ckpt_get(c, "method/sum", SHOAL_F32, 300, x), SHOAL_ERR_IO, "reading verifies");
   CHECK_HAS(check_error(), "method/sum");
   CHECK_HAS(check_error(), path);
   shoal_ckpt_close(c);

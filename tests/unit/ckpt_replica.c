@@ -13,7 +13,7 @@ static uint64_t length_of(int r)
   return lengths[size == 1 ? 1 : r % 4];
 }
 
-/* One folder for all: rank 0 makes it, the others hear its name. */
+/* One folder for all ranks: rank 0 makes it and sends its name to the others. */
 static void share_folder(void)
 {
   if (rank == 0) fixture_make();
@@ -38,7 +38,7 @@ static void put_uneven(shoal_ckpt_writer *w, const float *mine)
   shoal_ckpt_put_replica(w, "position", SHOAL_I64, 1, &position);
 }
 
-/* What measuring says before anything is written is the data of the file, and nearly the file. */
+/* The size measured before anything is written is that of the data in the file, and nearly that of the file. */
 static void check_measure(const float *mine, const shoal_ckpt *c, const char *path)
 {
   shoal_ckpt_writer *w;
@@ -49,12 +49,11 @@ static void check_measure(const float *mine, const shoal_ckpt *c, const char *pa
   put_uneven(w, mine);
   CHECK_OK(shoal_ckpt_measured(w, &bytes));
   for (size_t i = 0; i < x->n; i++) data += x->at[i].bytes;
-  CHECK_EQ(bytes, data, "rank %d: measured %" PRIu64 " bytes, there are %" PRIu64, rank, bytes, data);
+  CHECK_EQ(bytes, data, "rank %d", rank);
   REQUIRE(stat(path, &file) == 0, "stat");
   CHECK_GT((uint64_t)file.st_size, bytes, "a file of %lld bytes for %" PRIu64 " in %zu arrays", (long long)file.st_size,
            bytes, x->n);
-  CHECK_LT((uint64_t)file.st_size, bytes + (x->n + 4) * 2048, "a file of %lld bytes for %" PRIu64 " in %zu arrays",
-           (long long)file.st_size, bytes, x->n);
+  CHECK_LT((uint64_t)file.st_size, bytes + (x->n + 4) * 2048, "%zu arrays", x->n);
 }
 
 static void uneven_lengths(void)
@@ -101,7 +100,7 @@ static void uneven_lengths(void)
   free(got);
 }
 
-/* All ranks get the verdict `want`, nothing new lies in the folder, and each rank knows a reason. */
+/* All ranks get the status `want`, the folder has no new file, and each rank has an error text. */
 static void check_failed(shoal_ckpt_writer *w, shoal_status want, const char *what)
 {
   char *path = NULL;

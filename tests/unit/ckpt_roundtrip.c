@@ -21,7 +21,7 @@ static void all_types_and_shapes(const char *dir)
     CHECK_STR(i->run, "fixture");
     CHECK_STR(i->method, "daso");
     CHECK_STR(i->model, "resnet20");
-    CHECK(!i->placement, "a placement nobody gave");
+    CHECK(!i->placement, "no placement was given");
     CHECK_STR(i->layout, "2x2", "layout, config");
     CHECK_HAS(i->config, "model: { name: resnet20 }\n");
     shoal_ckpt_close(c);
@@ -68,10 +68,11 @@ static void scalars_and_wrong_questions(const char *dir)
   CHECK_OK(shoal_ckpt_get_i64(c, "method/counter", &i64));
   CHECK_EQ(i64, INT64_MIN);
   if (CHECK_OK(shoal_ckpt_get_f64(c, "method/plateau/best", &f64), "f64 keeps its sign")) CHECK(signbit(f64));
-  CHECK_EQ(shoal_ckpt_get_info(c)->config[0], '\0', "no run file is an empty one");
+  CHECK_EQ(shoal_ckpt_get_info(c)->config[0], '\0', "without a run file the text is empty");
   CHECK_STR(shoal_ckpt_get_info(c)->placement, placement);
   i64 = 77;
-  CHECK_STATUS(shoal_ckpt_get_i64(c, "method/plateau/best", &i64), SHOAL_ERR_IO, "wrong type leaves out alone");
+  CHECK_STATUS(shoal_ckpt_get_i64(c, "method/plateau/best", &i64), SHOAL_ERR_IO,
+               "a wrong type leaves the output alone");
   CHECK_EQ(i64, 77);
   CHECK_HAS(check_error(), "is f64 scalar");
   CHECK_STATUS(shoal_ckpt_get(c, "model/w", SHOAL_F32, 3, f32), SHOAL_ERR_IO, "wrong length");

@@ -1,5 +1,5 @@
-/* Plain starts with the environments launchers leave behind: each is tried in a process of its own, because the world
- * is asked for once per process.  The child exits with the exit code of what shoal_world_open said. */
+/* Starts without a launcher, in the environments that launchers leave behind.  Each runs in a child process, because a
+ * process can open its first world only once; the child exits with the exit code for the status of shoal_world_open. */
 #include "base/mem.h"
 #include "check.h"
 #include "comm/group.h"
@@ -80,8 +80,8 @@ static int child(bool allow_singletons)
   return shoal_status_exit_code(st);
 }
 
-/* Slurm's PMI-1 and PMI-2 are refused by an Open MPI.  Before version 5 it may have been built for them, and the way around
- * is told; from 5 on it cannot have been. */
+/* Slurm's PMI-1 and PMI-2 are refused by an Open MPI.  Before version 5 it may have been built for them, and the
+ * message names a workaround; from 5 on it cannot have been. */
 static void test_old_pmi(void)
 {
   char said[4096];

@@ -1,6 +1,6 @@
-/* Opening and reading: our form, foreign names and layouts, every way a file can be unfit, and what reading costs does
- * not change what is read: in memory, sample by sample, contiguous and compressed files give the same bytes.  Inspect
- * and repack on the same files. */
+/* Opening and reading: our form, foreign names and layouts, every way a file can be unusable; and the same bytes
+ * however they are read: from memory, sample by sample, contiguous or compressed.  Inspect and repack on the same
+ * files. */
 #define _GNU_SOURCE /* memmem */
 #include "base/mem.h"
 #include "data_temp.h"
@@ -31,7 +31,7 @@ static void fill_far(uint64_t i, void *x, int32_t *y)
   *y = (int32_t)(i % 2);
 }
 
-/* Far from zero the textbook formula has no digits left for the deviation; a constant feature must not divide by 0. */
+/* Far from zero the textbook formula loses all digits of the deviation; a constant feature must not divide by 0. */
 static void test_features(void)
 {
   const char *path = temp_path("far.h5");
@@ -131,7 +131,7 @@ static void check_images(const char *path, bool test, uint64_t hold)
     uint8_t x[IMAGE];
     int32_t y;
     CHECK_OK(shoal_dataset_read(d, i < TRAIN ? SHOAL_TRAIN : SHOAL_TEST, i < TRAIN ? i : i - TRAIN, x, &y));
-    CHECK_EQ(y, (int32_t)(i % 7), "%s: label %d of %d", path, y, (int)i);
+    CHECK_EQ(y, (int32_t)(i % 7), "%s: sample %d", path, (int)i);
     for (int p = 0; p < IMAGE; p++) CHECK_EQ(x[p], pixel(i, p), "%s: pixel %d of sample %d", path, p, (int)i);
   }
   shoal_dataset_close(d);
@@ -206,7 +206,7 @@ static void test_repack(void)
   CHECK_EQ(temp_leftovers(), 0);
 }
 
-/* ---- unfit files ---- */
+/* ---- unusable files ---- */
 
 static void refuse(int line, const char *path, const char *words)
 {
@@ -328,7 +328,7 @@ static void test_damage(void)
   temp_write(path, "no HDF5 here, only words", 24);
   REFUSE(path, "damage.h5");
   REFUSE(temp_path("missing.h5"), "missing.h5");
-  uint8_t first[16]; /* flip a bit in the middle of the samples: only a look at everything finds it */
+  uint8_t first[16]; /* flip a bit in the middle of the samples: only reading everything finds it */
   for (int k = 0; k < 16; k++) first[k] = pixel(40, k);
   char *at = memmem(text, n, first, sizeof first);
   REQUIRE(at, "sample 40 in the file");
@@ -384,7 +384,7 @@ static void test_inspect(void)
   free(text);
 }
 
-/* Somebody holds an exclusive lock on the file. */
+/* Another process holds an exclusive lock on the file. */
 static void test_locked(void)
 {
   int fd = open(temp_path("ours.h5"), O_RDWR);

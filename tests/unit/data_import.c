@@ -76,7 +76,7 @@ static void check_cifar(uint64_t train, uint64_t test)
   CHECK_EQ(i->x_bytes, 1);
   for (uint64_t k = 0; k < train + test; k += 7) {
     CHECK_OK(shoal_dataset_read(d, k < train ? SHOAL_TRAIN : SHOAL_TEST, k < train ? k : k - train, x, &y));
-    CHECK_EQ(y, (int32_t)(k % 10), "label %d of sample %d", y, (int)k);
+    CHECK_EQ(y, (int32_t)(k % 10), "sample %d", (int)k);
     for (uint64_t p = 0; p < 3072; p += 101) CHECK_EQ(x[p], (uint8_t)(k * 13 + (p + 1) * 7));
   }
   shoal_dataset_close(d);
@@ -88,7 +88,7 @@ static void test_cifar(void)
   fill_cifar(0);
   temp_write(plain, cifar, sizeof cifar);
   fill_cifar(RECORDS);
-  sources[1] = write_gzip("test_batch.gz", cifar, sizeof cifar); /* gzip or not is seen, not believed */
+  sources[1] = write_gzip("test_batch.gz", cifar, sizeof cifar); /* detected from the content */
   CHECK_OK(import("cifar10", sources, 2, 0, NULL));
   check_cifar(RECORDS, RECORDS);
   CHECK_OK(import("cifar10", sources, 2, 220, NULL));
@@ -245,9 +245,9 @@ static void check_row(shoal_dataset *d, shoal_split split, uint64_t id, float a,
   float x[2];
   int32_t y;
   CHECK_OK(shoal_dataset_read(d, split, id, x, &y));
-  CHECK_EQ(x[0], a, "sample %d is %g %g %d", (int)id, x[0], x[1], y);
-  CHECK_EQ(x[1], b, "sample %d is %g %g %d", (int)id, x[0], x[1], y);
-  CHECK_EQ(y, label, "sample %d is %g %g %d", (int)id, x[0], x[1], y);
+  CHECK_EQ(x[0], a, "sample %d", (int)id);
+  CHECK_EQ(x[1], b, "sample %d", (int)id);
+  CHECK_EQ(y, label, "sample %d", (int)id);
 }
 
 static void test_csv(void)

@@ -9,7 +9,7 @@
 enum { N = 1003, SEED = 7, TEST_N = 101, CLASSES = 10 };
 static const int rank_counts[] = { 1, 2, 3, 4, 7 };
 
-/* Features that say which sample it is; sorted by label, as the worst of files are. */
+/* Features that identify the sample; sorted by label, the worst case for training. */
 static void fill_sorted(uint64_t i, void *x, int32_t *y)
 {
   float *f = x;
@@ -63,7 +63,7 @@ static void test_shares(void)
         at += count;
         before = count;
       }
-      CHECK_EQ(at, b, "shares of %d over %d end at %d", (int)b, p, (int)at);
+      CHECK_EQ(at, b, "shares of %d over %d", (int)b, p);
     }
 }
 
@@ -172,7 +172,7 @@ static void test_sorted_labels(void)
           seen[b->y[i]]++;
         }
       for (int c = 0; c < CLASSES; c++) classes += seen[c] > 0;
-      CHECK_EQ(classes, CLASSES, "rank %d of %d saw %d classes", rank, size, classes);
+      CHECK_EQ(classes, CLASSES, "rank %d of %d", rank, size);
       shoal_loader_destroy(l);
     }
 }
@@ -188,7 +188,7 @@ static void test_values(void)
     CHECK_EQ((uintptr_t)b->x & 63, 0);
     for (int64_t i = 0; i < b->n; i++) {
       double want = ((double)b->ids[i] - mean[0]) / std[0];
-      CHECK_NEAR(b->x[2 * i], want, 1e-6, "sample %d is %g", (int)b->ids[i], b->x[2 * i]);
+      CHECK_NEAR(b->x[2 * i], want, 1e-6, "sample %d", (int)b->ids[i]);
     }
   }
   shoal_loader_destroy(l);
@@ -223,8 +223,8 @@ static void run_interrupted(const int *stops, const int *sizes, int n_stops, uin
       for (int r = 0; r < size; r++) {
         const shoal_batch *b = next(l[r]);
         if (!b) continue;
-        CHECK_EQ(b->position, position, "rank %d at %d", r, (int)b->position);
-        CHECK_EQ(b->epoch, epoch, "rank %d at %d", r, (int)b->position);
+        CHECK_EQ(b->position, position, "rank %d", r);
+        CHECK_EQ(b->epoch, epoch, "rank %d", r);
         memcpy(ids + epoch * N + position + b->slot0, b->ids, (size_t)b->n * sizeof *ids);
         total = b->total;
       }
@@ -273,7 +273,7 @@ static void test_any_position(void)
   }
 }
 
-/* Seeks while the thread is busy: back, forth, to the same place, past the mark of the end. */
+/* Seeks while the thread is busy: backward, forward, to the current position, past the mark at the end of an epoch. */
 static void test_seek_storm(void)
 {
   static uint64_t want[2][N + 32];
@@ -295,7 +295,7 @@ static void test_seek_storm(void)
       CHECK_EQ(b->epoch, epoch, "round %d at %d", (int)i, (int)at);
       CHECK_BYTES(b->ids, want[epoch] + at, (size_t)b->n * 8, "round %d at %d", (int)i, (int)at);
       at += b->total;
-      if (k % 2) CHECK_OK(shoal_loader_seek(l, epoch, at)); /* where it is anyway */
+      if (k % 2) CHECK_OK(shoal_loader_seek(l, epoch, at)); /* to the current position */
       if (at == N && epoch == 0 && r.v[2] & 64)
         CHECK_OK(shoal_loader_seek(l, epoch = 1, at = 0)); /* without the mark */
     }
@@ -324,8 +324,8 @@ static void test_strided(void)
         for (int64_t i = 0; i < b->n; i++, own++)
           CHECK_EQ(b->ids[i], want[(uint64_t)rank + own * size], "rank %d sample %d", rank, (int)own);
       }
-      CHECK_EQ(own, shoal_loader_samples(l), "rank %d has %d", rank, (int)own);
-      CHECK_EQ(own, (N - (uint64_t)rank + size - 1) / size, "rank %d has %d", rank, (int)own);
+      CHECK_EQ(own, shoal_loader_samples(l), "rank %d", rank);
+      CHECK_EQ(own, (N - (uint64_t)rank + size - 1) / size, "rank %d", rank);
       CHECK_OK(shoal_loader_seek(l, 2, 37));
       CHECK_EQ(next(l)->ids[0], want[(uint64_t)rank + 37 * size]);
       shoal_loader_destroy(l);
@@ -382,7 +382,7 @@ static void test_same_pixels(void)
   pixel_sums(1, 0, 3, want);
   pixel_sums(1, 0, 4, later);
   for (int i = 0; i < IMAGES; i++) same += want[i] == later[i];
-  CHECK_LT(same, IMAGES / 20, "%d of %d samples look the same in the next epoch", same, IMAGES);
+  CHECK_LT(same, IMAGES / 20, "samples that look the same in the next epoch");
   for (size_t p = 0; p < SHOAL_COUNT(rank_counts); p++)
     for (int depth = 0; depth <= 4; depth += 4) {
       memset(other, 0, sizeof other);

@@ -110,8 +110,8 @@ static void test_text(void)
   const shoal_data_info *i = shoal_dataset_info(d);
   char first[15] = "";
   int32_t next;
-  CHECK_EQ(i->n[0] + i->n[1], 1115394, "%d + %d bytes", (int)i->n[0], (int)i->n[1]);
-  CHECK_EQ(i->n[1], 111539, "%d + %d bytes", (int)i->n[0], (int)i->n[1]);
+  CHECK_EQ(i->n[0] + i->n[1], 1115394);
+  CHECK_EQ(i->n[1], 111539);
   for (uint64_t k = 0; k < 14; k++) CHECK_OK(shoal_dataset_read(d, SHOAL_TRAIN, k, &first[k], &next));
   CHECK_STR(first, "First Citizen:");
   shoal_dataset_close(d);

@@ -76,7 +76,7 @@ static void check_shards(int size, shoal_shard shard, bool shuffle)
       CHECK_EQ(owner[later[i]], rank, "sample %d came from elsewhere", (int)later[i]);
     }
     CHECK(shuffle ? moved > n / 2 : moved == 0, "%d of %d samples moved", (int)moved, (int)n);
-    if (shard == SHOAL_SHARD_SORTED) CHECK_GE(low, last_label, "rank %d has label %d", rank, low);
+    if (shard == SHOAL_SHARD_SORTED) CHECK_GE(low, last_label, "rank %d", rank);
     last_label = high;
     const shoal_batch *b;
     CHECK_OK(shoal_loader_seek(l, 5, 21)); /* in mid-epoch, between batches */

@@ -190,8 +190,8 @@ static void test_learnable(void)
       }
       near += nearest == b->y[i];
     }
-  CHECK_GT(right, 0.95 * n, "the mlp gets %d of %d right", right, n);
-  CHECK_LT(near, 0.85 * n, "the nearest class mean gets %d of %d right: too easy", near, n);
+  CHECK_GT(right, 0.95 * n, "the mlp, right of %d", n);
+  CHECK_LT(near, 0.85 * n, "the nearest class mean, right of %d: too easy", n);
   fprintf(stderr, "glyphs: mlp %.1f %%, nearest class mean %.1f %%\n", 100.0 * right / n, 100.0 * near / n);
   shoal_loader_destroy(train);
   shoal_loader_destroy(test);

@@ -24,7 +24,7 @@ static void round_trip(shoal_h5 file)
   CHECK(!f.chunk[0]);
   CHECK(!f.filters[0]);
   CHECK_OK(shoal_h5_read(file, "/model/layer0/w", SHOAL_F64, 6, back));
-  for (int i = 0; i < 6; i++) CHECK_EQ(back[i], i + 1, "element %d is %g", i, back[i]);
+  for (int i = 0; i < 6; i++) CHECK_EQ(back[i], i + 1, "element %d", i);
 
   int64_t step = INT64_MAX, got = 0;
   CHECK_OK(shoal_h5_write(file, "step", SHOAL_I64, 0, NULL, &step));

@@ -14,7 +14,7 @@ static hid_t fresh(const char *path)
   return file.id;
 }
 
-/* The walk and every single read must say no; `name` is the object. */
+/* Both the walk over the file and each read must refuse; `name` is the object. */
 static void expect_refusal(const char *path, const char *name, const char *words)
 {
   shoal_h5 file;

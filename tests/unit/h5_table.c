@@ -51,9 +51,8 @@ static void check_form(const char *path, const char *name, int want_ndim, const 
         space = H5Dget_space(set);
   hsize_t dims[8], most[8];
   int ndim = H5Sget_simple_extent_dims(space, dims, most);
-  CHECK_EQ(ndim, want_ndim, "%s has %d dimensions", name, ndim);
-  for (int i = 0; i < ndim && i < want_ndim; i++)
-    CHECK_EQ(dims[i], want[i], "dimension %d of %s is %d", i, name, (int)dims[i]);
+  CHECK_EQ(ndim, want_ndim, "%s", name);
+  for (int i = 0; i < ndim && i < want_ndim; i++) CHECK_EQ(dims[i], want[i], "dimension %d of %s", i, name);
   CHECK(ndim < 1 || (most[0] == H5S_UNLIMITED) == grows, "%s grows or not", name);
   H5Sclose(space);
   H5Dclose(set);
@@ -216,7 +215,7 @@ static void structs(const char *path)
   CHECK_STR(got[0].host, "node2");
   CHECK_STR(got[1].host, "node4");
   CHECK_OK(shoal_h5_table_append(t, 1, &r));
-  CHECK_EQ(shoal_h5_table_rows(t), 6, "a file of before grows");
+  CHECK_EQ(shoal_h5_table_rows(t), 6, "an older file grows");
   shoal_h5_table_close(t);
   CHECK_REFUSED(shoal_h5_table_open(file, "old", &(shoal_h5_row){ .members = &whole }, &t), SHOAL_ERR_IO, "/old in ");
   CHECK_REFUSED(shoal_h5_table_open(file, "old", &(shoal_h5_row){ .members = &whole }, &t), SHOAL_ERR_IO,
@@ -257,7 +256,7 @@ static void texts(const char *path)
   shoal_h5_close(file);
 }
 
-/* ---- what a writer left that was killed ---- */
+/* ---- what a killed writer left ---- */
 
 static void abandoned(const char *path)
 {

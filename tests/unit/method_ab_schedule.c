@@ -32,7 +32,7 @@ static void check_vector(const vector *v)
   bool factored = false;
   for (uint64_t k = 0; k <= steps; k++) {
     shoal_ab_event e = shoal_ab_event_at(&s, k);
-    CHECK_EQ(letters[e], v->events[k], "Tw %d: event %c after %d steps", (int)v->warmup, letters[e], (int)k);
+    CHECK_EQ(letters[e], v->events[k], "Tw %d: step %d", (int)v->warmup, (int)k);
     if (e == SHOAL_AB_SPLIT || e == SHOAL_AB_SPLIT_CUT) factored = true;
     if (e == SHOAL_AB_RECONCILE) factored = false;
     if (k == steps) break;
@@ -43,7 +43,7 @@ static void check_vector(const vector *v)
   }
 }
 
-/* Section 8: K, T_w, T, D and what they come to. */
+/* K, T_w, T, D of the authors' runs, and the counts they lead to. */
 static const struct {
   const char *name;
   uint64_t steps, warmup, cycle, rebound, factored, full_again, reconciliations;

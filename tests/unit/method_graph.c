@@ -24,7 +24,7 @@ static bool connected(const shoal_graph *g)
 
 static void well_formed(const shoal_graph *g)
 {
-  CHECK(connected(g), "%d ranks fall apart", g->n);
+  CHECK(connected(g), "the graph of %d ranks is not connected", g->n);
   for (int i = 0; i < g->n; i++)
     for (int j = 0; j < g->n; j++) {
       CHECK_EQ(shoal_graph_joined(g, i, j), shoal_graph_joined(g, j, i), "edge %d %d", i, j);
@@ -66,7 +66,7 @@ static void random_graphs(void)
     if (CHECK_EQ(g->first[16], again->first[16], "seed %llu twice", (unsigned long long)seed))
       CHECK_BYTES(g->neighbour, again->neighbour, g->first[16] * sizeof(int), "seed %llu twice",
                   (unsigned long long)seed);
-    CHECK_EQ(tree->first[16], 2 * 15, "p = 0 leaves a tree, not %zu edges", tree->first[16] / 2);
+    CHECK_EQ(tree->first[16], 2 * 15, "p = 0 leaves a tree");
     well_formed(tree);
     shoal_graph_destroy(g);
     shoal_graph_destroy(again);
@@ -114,7 +114,7 @@ static void reproducible(void)
   for (uint64_t k = 0; k < 200; k++) CHECK_EQ(shoal_graph_partner(g, 1, 0, k, gone), 4, "only rank 4 is left");
   gone[4] = true;
   CHECK_EQ(shoal_graph_partner(g, 1, 0, 0, gone), -1, "nobody is left");
-  gone[2] = gone[6] = false; /* without the gone ones still even */
+  gone[2] = gone[6] = false; /* uniform over those that are left */
   int two = 0;
   for (uint64_t k = 0; k < 10000; k++) two += shoal_graph_partner(g, 1, 0, k, gone) == 2;
   CHECK_LT(abs(two - 5000), 200, "%d of 10000", two);

@@ -79,7 +79,7 @@ static void exchange(crew *c, bool collect, float **send, float **recv)
     for (int to = 0; to < c->parts; to++) {
       const uint64_t *sent = collect ? c->view[from]->to_home : c->view[from]->to_worker;
       const uint64_t *got = collect ? c->view[to]->to_worker : c->view[to]->to_home;
-      CHECK_EQ(sent[to], got[from], "rank %d sends %d elements to %d", from, (int)sent[to], to);
+      CHECK_EQ(sent[to], got[from], "from rank %d to %d", from, to);
       memcpy(recv[to] + before(got, from), send[from] + before(sent, to), sent[to] * ARRAYS * sizeof(float));
     }
 }
@@ -102,9 +102,8 @@ static void collect(crew *c)
   buffers(c, true, send);
   buffers(c, false, recv);
   for (int r = 0; r < c->parts; r++) {
-    CHECK_EQ(c->view[r]->sum_home, c->part[r]->weights, "part %d has %zu numbers", r, c->part[r]->weights);
-    CHECK_LE(c->view[r]->sum_worker, shoal_ist_bundle_room(c->p, r), "rank %d gets %zu numbers", r,
-             c->view[r]->sum_worker);
+    CHECK_EQ(c->view[r]->sum_home, c->part[r]->weights, "part %d", r);
+    CHECK_LE(c->view[r]->sum_worker, shoal_ist_bundle_room(c->p, r), "rank %d", r);
     CHECK_LE(shoal_ist_store_size(c->p, c->now, r, NULL), shoal_ist_store_room(c->p, r), "store of rank %d", r);
     shoal_ist_pack_part(c->view[r], ARRAYS, c->arena[r], send[r]);
   }
@@ -126,8 +125,7 @@ static void dispatch(crew *c, uint64_t t)
     shoal_model_destroy(c->part[r]);
     c->part[r] = part[r];
     shoal_ist_view_set(c->view[r], c->now, c->next, part[r]);
-    CHECK_LE(c->view[r]->sum_worker, shoal_ist_bundle_room(c->p, r), "rank %d sends %zu numbers", r,
-             c->view[r]->sum_worker);
+    CHECK_LE(c->view[r]->sum_worker, shoal_ist_bundle_room(c->p, r), "rank %d", r);
     for (int a = 0; a < ARRAYS; a++) memset(c->arena[r][a], 0xff, part[r]->weights * sizeof(float)); /* NaN */
   }
   buffers(c, false, send);
@@ -194,7 +192,7 @@ static void central(const crew *c, int array, float *full)
           if (c->part[r]->param[j].full_id == k) active += c->part[r]->param[j].count;
       expected = q->count - active;
       if (t->rows % c->parts == 0 && t->cols % c->parts == 0)
-        CHECK_EQ(active * (size_t)c->parts, q->count, "%s: %zu of %zu active", q->name, active, q->count);
+        CHECK_EQ(active * (size_t)c->parts, q->count, "%s: %zu active", q->name, active);
     }
     CHECK_EQ(dormant, expected, "%s", q->name);
   }

@@ -63,8 +63,8 @@ static void check_table(const int64_t *widths, int hidden, uint64_t params, cons
   shoal_model_destroy(m);
 }
 
-/* Section 10: 135 909 inputs, e hidden units, 670 091 outputs; more than 2^31 numbers in the larger one.  Nothing of the
- * model is ever allocated. */
+/* Amazon-670k: 135 909 inputs, e hidden units, 670 091 outputs; more than 2^31 numbers in the larger one.  Nothing of
+ * the model is ever allocated. */
 static void check_amazon(int64_t e, uint64_t params, const double *subnet_mb, double total_mb)
 {
   shoal_model *m;

@@ -14,8 +14,8 @@ static shoal_local_parts *make(const shoal_model *m, shoal_local_form form, shoa
   shoal_local_parts *p = NULL;
   CHECK_OK(shoal_local_count(m, head, BATCH, cost, cost + layers));
   for (int l = 0; l < layers; l++) {
-    CHECK_GT(cost[l], 0, "%s layer %d costs %g", m->name, l, cost[l]);
-    CHECK_GE(cost[layers + l], 0, "%s layer %d costs %g", m->name, l, cost[l]);
+    CHECK_GT(cost[l], 0, "%s layer %d", m->name, l);
+    CHECK_GE(cost[layers + l], 0, "%s layer %d", m->name, l);
     CHECK(l + 1 < layers || cost[layers + l] == 0, "%s layer %d costs %g, %g", m->name, l, cost[l], cost[layers + l]);
   }
   CHECK_OK(shoal_local_cut(layers, cost, cost + layers, chunks, bounds));
@@ -40,8 +40,7 @@ static void check_cover(const shoal_model *m, const shoal_local_parts *p)
   for (int i = 0; i < m->params; i++) {
     int unit = m->node[m->param[i].node].unit, layers = shoal_local_layers(m->units);
     bool twice = p->form == SHOAL_LOCAL_OVERLAPPING && unit > 0 && unit < layers - 1;
-    CHECK_EQ(count[m->param[i].offset], twice ? 2 : 1, "%s is held %g times", m->param[i].name,
-             count[m->param[i].offset]);
+    CHECK_EQ(count[m->param[i].offset], twice ? 2 : 1, "%s", m->param[i].name);
   }
   free(count);
 }
@@ -126,8 +125,8 @@ static void check_measure(void)
   CHECK_OK(shoal_backend_open("cpu", 1, &b));
   CHECK_OK(shoal_local_measure(b, m, SHOAL_HEAD_AUTO, 4, cost, heads));
   for (int l = 0; l < shoal_local_layers(m->units); l++) {
-    CHECK_GT(cost[l], 0, "layer %d, %g", l, heads[l]);
-    CHECK_EQ(heads[l] > 0, l + 1 < shoal_local_layers(m->units), "layer %d, %g", l, heads[l]);
+    CHECK_GT(cost[l], 0, "layer %d", l);
+    CHECK_EQ(heads[l] > 0, l + 1 < shoal_local_layers(m->units), "layer %d", l);
   }
   shoal_backend_close(b);
   shoal_model_destroy(m);

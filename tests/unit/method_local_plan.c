@@ -158,8 +158,7 @@ static toy toy_step(const toy *old, const double *x, shoal_local_form form, cons
 static void check_toy(const char *what, const toy *got, const double want[TOY][2])
 {
   for (int l = 0; l < TOY; l++)
-    for (int c = 0; c < 2; c++)
-      CHECK_NEAR(got->p[l][c], want[l][c], 1e-12, "%s: p%d[%d] is %.15g", what, l + 1, c, got->p[l][c]);
+    for (int c = 0; c < 2; c++) CHECK_NEAR(got->p[l][c], want[l][c], 1e-12, "%s: p%d[%d]", what, l + 1, c);
 }
 
 static void check_toys(void)
@@ -171,7 +170,7 @@ static void check_toys(void)
   t = toy_step(&start, ones, SHOAL_LOCAL_OVERLAPPING, NULL, 0);
   check_toy("overlapping, row 6", &t, (double[TOY][2]){ { 0.5, 3.5 }, { 2.1, 3.1 }, { 3.4, 3.4 } });
   t = toy_step(&start, first, SHOAL_LOCAL_CHUNKED, (int[]){ 0, 3 }, 1);
-  for (int l = 0; l < TOY; l++) t.p[l][1] += t.p[l][0] - start.p[l][0]; /* blocks of row 8 are scalars */
+  for (int l = 0; l < TOY; l++) t.p[l][1] += t.p[l][0] - start.p[l][0]; /* here every block is a scalar */
   check_toy("end to end, row 8", &t, (double[TOY][2]){ { 0.8, 0.8 }, { 2.2, 2.2 }, { 3.4, 3.4 } });
   t = toy_step(&start, ones, SHOAL_LOCAL_CHUNKED, (int[]){ 0, 2, 3 }, 2); /* by hand: [0.5,-0.5] * 3 and * 2 */
   check_toy("two chunks", &t, (double[TOY][2]){ { 0.5, 3.5 }, { 2, 4 }, { 3.4, 3.4 } });
@@ -245,7 +244,7 @@ typedef struct {
   double f, b, h; /* forward, backward, head */
 } times;
 
-/* Section 6.2: slots posted in advance, one send buffer; transfers take no time.  *last when everything is done. */
+/* Slots posted in advance, one send buffer; transfers take no time.  *last when everything is done. */
 static double pipeline(int stages, const times *t, int n, int depth)
 {
   enum { N_MAX = 1000, STAGES_MAX = 8 };
@@ -270,7 +269,7 @@ static double pipeline(int stages, const times *t, int n, int depth)
   return done[stages - 1][n - 1];
 }
 
-/* Section 6.3: a block starts the next minibatch when its neighbours are through with this one. */
+/* Overlapping blocks: a block starts the next minibatch when its neighbours are through with this one. */
 static double overlapping(int layers, times t, int n)
 {
   enum { BLOCKS_MAX = 16 };

@@ -84,8 +84,7 @@ static void check_round(int size)
       shoal_local_replay_add(&b[k]);
     }
   for (int k = 0; k < BLOCKS; k++)
-    for (int t = 0; t < ROUNDS; t++)
-      CHECK_EQ(seen[k][t], 1, "block %d saw minibatch %d %d times", k + 1, t, seen[k][t]);
+    for (int t = 0; t < ROUNDS; t++) CHECK_EQ(seen[k][t], 1, "block %d, minibatch %d", k + 1, t);
   for (int k = 0; k < BLOCKS - 1; k++) shoal_local_replay_fini(&b[k]);
 }
 

@@ -116,7 +116,7 @@ static void half_even(void)
   static const float expected[] = { 0, 2, 2, 0, -2, -2, 3, -4 };
   float z[SHOAL_COUNT(x)];
   shoal_quant_value(&q, 0, SHOAL_COUNT(x), x, &one, z);
-  for (size_t i = 0; i < SHOAL_COUNT(x); i++) CHECK_EQ(z[i], expected[i], "%g -> %g", (double)x[i], (double)z[i]);
+  for (size_t i = 0; i < SHOAL_COUNT(x); i++) CHECK_EQ(z[i], expected[i], "%g", (double)x[i]);
 }
 
 /* Over 2e5 draws the mean is x within 3 standard errors, for several x. */
@@ -213,7 +213,7 @@ static int rising(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* The hash's factors keep their promise: odd, positive, all different. */
+/* The hash's factors are odd, positive and all different. */
 static void factors(void)
 {
   static int32_t f[SHOAL_QUANT_BLOCK + 1];
@@ -312,7 +312,8 @@ static void too_fine(void)
 }
 
 /* Another exponent on the wire is noticed, even where all grid numbers are so small that they would stay the same, and
- * leaves nothing but finite numbers; so do keys that are no numbers, but for themselves, and a parcel of noise. */
+ * leaves nothing but finite numbers; so do a parcel of random bytes, and NaN and infinite keys except at their own
+ * places. */
 static void damage(int bits)
 {
   enum { N = 100 };

@@ -1,5 +1,5 @@
-/* Distances in a checkpoint: all of them come back; one number, as older checkpoints have it, or a vector cut into other
- * blocks counts with its largest for every block; and what is no vector of doubles is refused. */
+/* Distances in a checkpoint: all of them come back; one number, as older checkpoints have it, or a vector cut into
+ * other blocks counts with its largest for every block; and anything but a vector of doubles is refused. */
 #include "method/swarm/swarm.h"
 #include "unit/ckpt_fixture.h"
 

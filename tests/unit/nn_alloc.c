@@ -1,6 +1,6 @@
 /* A step allocates nothing: every way into the C allocator is counted around the second training step and the second
- * evaluation, apart for calls from this program (all of Shoal is in it) and from shared libraries.  oneDNN makes a few
- * small allocations whenever it runs a primitive; that is its own affair and only printed. */
+ * evaluation, separately for calls from this program (all of Shoal is in it) and from shared libraries.  oneDNN makes a
+ * few small allocations whenever it runs a primitive; those are only printed. */
 #include "nn/optim.h"
 #include "nn_rig.h"
 #include <errno.h>

@@ -19,7 +19,7 @@ static size_t matrices(const shoal_model *m)
   return n;
 }
 
-/* Section 5.3, "head cost": boundary of side H with C channels, ten classes. */
+/* Costs of heads: boundary of side H with C channels, ten classes. */
 static void check_table(void)
 {
   static const struct {
@@ -86,7 +86,7 @@ static void check_gradients(shoal_head kind, const shoal_shape *input)
   shoal_model_destroy(h);
 }
 
-/* Pitfall 8: a zero head hands nothing back in the first step, and learns itself. */
+/* A head of zeros hands no gradient back in the first step, and learns itself. */
 static void check_zero_start(void)
 {
   shoal_model *m = rig_model("mlp", "model.widths=[9,8]", &SHOAL_SHAPE(12), 4), *h, *part;

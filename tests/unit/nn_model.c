@@ -102,7 +102,7 @@ static void test_names(void)
 static void count_stat(void *ctx, const char *name, size_t offset, size_t count)
 {
   size_t *at = ctx;
-  CHECK_EQ(offset, *at, "%s at %zu", name, offset);
+  CHECK_EQ(offset, *at, "%s", name);
   *at += count;
 }
 
@@ -127,11 +127,9 @@ static void test_spaces(void)
   CHECK_EQ(m->spaces, 4);
   for (size_t k = 0; k < sizeof want / sizeof want[0]; k++)
     for (int i = 0; i < m->nodes; i++)
-      if (strcmp(m->node[i].name, want[k].layer) == 0)
-        CHECK_EQ(m->node[i].space, want[k].space, "%s in space %d", want[k].layer, m->node[i].space);
+      if (strcmp(m->node[i].name, want[k].layer) == 0) CHECK_EQ(m->node[i].space, want[k].space, "%s", want[k].layer);
   const int64_t sizes[] = { 4, 3, 5, 6 };
-  for (int s = 0; s < m->spaces && s < 4; s++)
-    CHECK_EQ(m->space_size[s], sizes[s], "space %d has %lld units", s, (long long)m->space_size[s]);
+  for (int s = 0; s < m->spaces && s < 4; s++) CHECK_EQ(m->space_size[s], sizes[s], "space %d", s);
   shoal_model_destroy(m);
   m = rig_network("chain"); /* conv2's channels reach fc1 through flatten: one space of 5 units */
   CHECK_EQ(m->spaces, 3);
@@ -149,7 +147,7 @@ static void test_grain(void)
   CHECK_EQ(m->space_size[0], 4);
   for (int i = 0; i < m->nodes; i++) {
     bool fixed = strcmp(m->node[i].name, "pixels") == 0 || strcmp(m->node[i].name, "fc2") == 0;
-    CHECK_EQ(m->node[i].space, fixed ? -1 : 0, "%s in space %d", m->node[i].name, m->node[i].space);
+    CHECK_EQ(m->node[i].space, fixed ? -1 : 0, "%s", m->node[i].name);
   }
   shoal_model_destroy(m);
 }

@@ -22,7 +22,7 @@ static inline void no_memory_begin(int64_t n)
   no_memory_at = n;
 }
 
-/* True if it came to that. */
+/* True if that allocation was reached. */
 static inline bool no_memory_end(void)
 {
   bool failed = no_memory_at > 0 && no_memory_calls >= no_memory_at;

@@ -4,9 +4,9 @@
  *     for n = 1, 2, ...    a child process with a dirty stack and dirty heap runs the work; its n-th allocation fails
  *     for every `what`     the same for whole runs of training, by the name that shoal_alloc is given
  *
- * The linker sends the allocations of our own libraries here (--wrap).  Pointers nobody set hold garbage, so that to free
- * one is fatal with any allocator; blocks are counted, so that one left behind on an error path is found, too.  Texts of
- * messages abort when there is no memory (base/str.c says why); that is told from a crash by what it prints. */
+ * The linker sends the allocations of our own libraries here (--wrap).  Uninitialised pointers hold garbage, so that
+ * freeing one is fatal with any allocator; blocks are counted, so that one left behind on an error path is found, too.
+ * Texts of messages abort when there is no memory (base/str.c says why); that is told from a crash by what it prints. */
 #include "base/env.h"
 #include "base/error.h"
 #include "base/mem.h"

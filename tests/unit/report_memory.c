@@ -226,7 +226,7 @@ static void copy(const char *from, const char *to)
   free(text);
 }
 
-/* Fill the stack that the next call will use, so that a pointer which nobody set is none that free() takes. */
+/* Fill the stack that the next call will use, so that an uninitialised pointer is not one that free() accepts. */
 static __attribute__((noinline)) void dirty_the_stack(void)
 {
   volatile char used[128 << 10];

@@ -259,8 +259,8 @@ static void tracks(void)
   for (size_t i = 0; i < SHOAL_COUNT(want); i++) {
     REQUIRE((p = strstr(p, "\"ph\": \"X\"")), "exchange %zu", i);
     int tid = 0;
-    CHECK_EQ(sscanf(p, "\"ph\": \"X\", \"pid\": 0, \"tid\": %d", &tid), 1, "exchange %zu on track %d", i, tid);
-    CHECK_EQ(tid, want[i], "exchange %zu on track %d", i, tid);
+    CHECK_EQ(sscanf(p, "\"ph\": \"X\", \"pid\": 0, \"tid\": %d", &tid), 1, "exchange %zu", i);
+    CHECK_EQ(tid, want[i], "exchange %zu", i);
     p++;
   }
   has("exchanges 2");

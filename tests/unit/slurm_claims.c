@@ -1,5 +1,5 @@
-/* Claims of an eight-rank step on four nodes, true ones and each kind of lie, against the table of hosts.  Nothing is
- * started: environments are files, PMIx is what a test writes into the claims. */
+/* Claims of an eight-rank step on four nodes, consistent ones and each kind of contradiction, against the table of
+ * hosts.  Nothing is started: environments are files, PMIx is what a test writes into the claims. */
 #include "base/mem.h"
 #include "check.h"
 #include "slurm/claims.h"
@@ -96,7 +96,7 @@ static void truths(void)
       CHECK_EQ(claims[7].by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_LOCAL_RANKS], before(layouts[i], 7, true),
                "tasks here");
     }
-  /* Whatever is not said contradicts nothing. */
+  /* What is not set contradicts nothing. */
   for (int source = 0; source < SHOAL_SOURCE_COUNT; source++)
     for (int kind = 0; kind < SHOAL_CLAIM_COUNT; kind++) {
       true_claims(&uneven, "");
@@ -107,7 +107,7 @@ static void truths(void)
   for (int r = 0; r < RANKS; r++)
     claims[r].by[SHOAL_SOURCE_PMIX].host[0] = claims[r].by[SHOAL_SOURCE_SLURM].host[0] = '\0';
   compare("hosts without names of others", NULL, "");
-  /* The site's own names for its hosts, as long as they keep them apart. */
+  /* Hosts may have names of the site's own, as long as these are distinct. */
   for (int r = 0; r < RANKS; r++)
     snprintf(claims[r].by[SHOAL_SOURCE_PMIX].host, SHOAL_HOST_MAX, "10.0.0.%c", block.hosts[r]);
   compare("addresses", NULL, "");
@@ -171,7 +171,7 @@ static void lists(void)
   snprintf(aliased, sizeof aliased, "%sSLURMD_NODENAME=n2\n", step);
   CHECK_EQ(read_claims(aliased, "ip-10-0-0-2").listed, 1, "an alias");
   CHECK_EQ(read_claims("SLURM_STEP_NUM_TASKS=1\n", "n5").listed, -1, "no list");
-  /* Of a list that cannot be read no part is guessed. */
+  /* Nothing is taken from a list that cannot be read in full. */
   shoal_claims c = { .launcher = 77 };
   setenv("SLURM_STEP_NODELIST", "n[1-", 1);
   CHECK_STATUS(shoal_claims_read(NULL, "n1", &c), SHOAL_ERR_WORLD, "a broken list");
@@ -183,7 +183,7 @@ static void lists(void)
   compare("outside", "SLURM_STEP_NODELIST is n[1-4], but this host is not in it", "rank 5 on n3");
 }
 
-/* Whose variables they are. */
+/* Which launcher set the variables. */
 static void sources(void)
 {
   const char step[] =

@@ -105,7 +105,7 @@ static void cores(void)
   shoal_topo_destroy(t);
 }
 
-/* What is missing or contradicts itself is named; more than one node is never made one. */
+/* Missing and contradictory variables are named; several nodes are never taken for one. */
 static void refusals(void)
 {
   plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=2\n", "SLURM_STEP_NODELIST (or SLURM_JOB_NODELIST) is missing");

@@ -49,7 +49,7 @@ static void counts(const char *text, const char *want)
   CHECK_OK(shoal_step_parse_counts("T", text, &list, &n));
   for (size_t i = 0; i < n; i++) snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", i ? " " : "", list[i]);
   free(list);
-  CHECK_STR(got, want, "%s is %s", text, got);
+  CHECK_STR(got, want, "%s", text);
 }
 
 static void bad_counts(const char *text, const char *words)

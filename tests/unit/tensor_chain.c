@@ -205,12 +205,12 @@ static void compare_nets(const net *a, const net *b)
     for (int i = 0; i < 2; i++) {
       double g = worst_error(a->node[k].dw[i], b->node[k].dw[i], a->node[k].n[i], 0);
       double w = worst_error(a->node[k].w[i], b->node[k].w[i], a->node[k].n[i], 0);
-      CHECK_LT(g, 1e-3, "dw%d of node %d is off by %.3g after %d steps", i, k, g, STEPS);
-      CHECK_LT(w, 1e-5, "w%d of node %d is off by %.3g after %d steps", i, k, w, STEPS);
+      CHECK_LT(g, 1e-3, "dw%d of node %d after %d steps", i, k, STEPS);
+      CHECK_LT(w, 1e-5, "w%d of node %d after %d steps", i, k, STEPS);
     }
   for (int i = 0; i < 2; i++) {
     double e = worst_error(a->node[BN].stats[i], b->node[BN].stats[i], CHANNELS, 0);
-    CHECK_LT(e, 1e-5, "running statistics %d are off by %.3g", i, e);
+    CHECK_LT(e, 1e-5, "running statistics %d", i);
   }
 }
 
@@ -229,7 +229,7 @@ int test_chain(shoal_backend *b, shoal_backend *ref)
       CHECK_NEAR(loss / reference, 1, 1e-5, "step %d: loss %.9g, ref %.9g", s, loss, reference);
       CHECK_EQ(loss, repeated, "step %d", s);
     }
-    CHECK_LT(loss, 0.9 * first, "loss went from %g to %g", first, loss);
+    CHECK_LT(loss, 0.9 * first, "loss at first %g", first);
     compare_nets(&got, &want);
     net_close(&again);
     net_close(&want);

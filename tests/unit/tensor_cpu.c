@@ -84,7 +84,7 @@ static void check_small_images(shoal_backend *cpu, shoal_backend *ref, shoal_op_
     worst = worse(worst, fabs((double)p.first.dw[0][i] - p.second.dw[0][i]));
     largest = fmax(largest, fabs((double)p.first.dw[0][i]));
   }
-  CHECK_LT(worst, 2e-6 * largest, "%s: dw off by %g of %g", describe(&d, text), worst, largest);
+  CHECK_LT(worst, 2e-6 * largest, "%s: dw", describe(&d, text));
   rig_close(&r);
   pair_free(&p);
   shoal_op_destroy(producer);

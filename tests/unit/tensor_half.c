@@ -77,7 +77,7 @@ static void check_ties(const format *f)
       if ((double)tie != (low + high) / 2) continue; /* below the smallest f32 */
       unsigned s = sign << 15, even = i % 2 ? i + 1 : i;
       float x = sign ? -tie : tie;
-      CHECK_EQ(narrow(f, x), s | even, "%s: tie above %04x becomes %04x", f->name, s | i, narrow(f, x));
+      CHECK_EQ(narrow(f, x), s | even, "%s: tie above %04x", f->name, s | i);
       CHECK_EQ(narrow(f, nextafterf(x, 0)), s | i, "%s", f->name);
       CHECK_EQ(narrow(f, nextafterf(x, sign ? -INFINITY : INFINITY)), s | (i + 1), "%s: above the tie above %04x",
                f->name, s | i);

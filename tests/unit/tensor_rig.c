@@ -231,7 +231,7 @@ void rig_backward(rig *r, results *out, int place)
   for (int i = 0; i < 2; i++) poison(r->dw[i], (size_t)r->v->w_n[i] * sizeof(float));
   if (place == IN_PLACE && a.dx[0]) a.dx[0] = r->dy;
   CHECK(!(op->dw_with_dx && op->backward_weights), "dw_with_dx, yet backward_weights is there");
-  CHECK(op->backward_weights || op->dw_with_dx || !r->v->w_n[0], "nobody computes dw");
+  CHECK(op->backward_weights || op->dw_with_dx || !r->v->w_n[0], "no call computes dw");
   poison(r->scratch, op->scratch_bytes);
   if (op->backward_weights) CHECK_OK(op->backward_weights(op, &a));
   poison(r->scratch, op->scratch_bytes);

@@ -115,7 +115,7 @@ static void claims(void)
   CHECK_HAS(check_error(), "--cpus-per-task=4");
   shoal_log_set_level(SHOAL_LOG_ERROR);
   setenv("SLURM_CPUS_PER_TASK", "four", 1);
-  CHECK_EQ(facts().claimed_cores, 0, "nonsense is no claim");
+  CHECK_EQ(facts().claimed_cores, 0, "text that is no number makes no claim");
   setenv("SRUN_CPUS_PER_TASK", "2", 1);
   CHECK_EQ(facts().claimed_cores, 2, "the other variable");
 }

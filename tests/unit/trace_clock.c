@@ -13,7 +13,7 @@ static shoal_trace_attempt fit(const shoal_trace_reading *start, const shoal_tra
 static void check_at(const shoal_trace_attempt *a, uint64_t local, int64_t want)
 {
   int64_t got = shoal_trace_to_rank0(a, local);
-  CHECK_EQ(got, want, "local %llu is %lld on rank 0", (unsigned long long)local, (long long)got);
+  CHECK_EQ(got, want, "local %llu", (unsigned long long)local);
 }
 
 /* Rank 0's clock goes from R to R + 2^30; this one, booted 2^43 ns (2.4 h) earlier, gains 2^20 in that time. */

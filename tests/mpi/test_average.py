@@ -132,13 +132,13 @@ LOCALSGD_BAD = (
 
 @pytest.mark.parametrize("option, says", LOCALSGD_BAD)
 def test_localsgd_refused(glyphs, option, says):
-    """Words that are none, and settings that contradict each other."""
+    """Unknown words, and settings that contradict each other."""
     glyphs(120, 40)
     refused(3, *MLP, *LOCAL, *sets(run__epochs=3, data__global_batch=12), "--topo", "2,1", *option, says=says)
 
 
 def test_localsgd_settings(glyphs):
-    """Settings with which the method would do nothing are said, in one line each; every split of ranks and batches works."""
+    """Settings that leave the method without effect are reported, in one line each; every split of ranks and batches works."""
     glyphs(120, 40)
     options = [*MLP, *LOCAL, *sets(run__epochs=3, data__global_batch=12), "--topo", "2,1"]
     for name, option, says in (("late", sets(method__switch_epoch=3), "all of it is synchronous"),
@@ -222,7 +222,7 @@ def test_daso_resume(glyphs):
 
 
 def test_daso_moved(glyphs):
-    """Another layout goes on from the mean of the nodes, and from any method's checkpoint; what is lost is said."""
+    """Another layout goes on from the mean of the nodes, and from any method's checkpoint; what is lost is reported."""
     glyphs(250, 50)
     options = [*MLP, *DASO, *sets(run__epochs=3, data__batch=6, method__warmup_epochs=0, method__cooldown_epochs=0,
                                   method__every=4, method__wait=3)]
@@ -288,7 +288,7 @@ def doctor(path, to, *changes):
 
 
 def test_daso_placement(glyphs):
-    """A checkpoint in mid-cycle is not gone on with where other ranks share nodes, though each node has as many: nodes would mix.
+    """A checkpoint in mid-cycle is not resumed where other ranks share nodes, though each node has as many: nodes would mix.
     The layout is known by its hash, in older files by the placement, and in the oldest not at all."""
     golden = f"{ROOT}/checkpoints/golden"
     shutil.copy(f"{golden}/v1-glyphs.h5", ".")
@@ -404,13 +404,13 @@ DASO_BAD = (
 
 @pytest.mark.parametrize("option, says", DASO_BAD)
 def test_daso_refused(glyphs, option, says):
-    """Words that are none, and settings that contradict each other."""
+    """Unknown words, and settings that contradict each other."""
     glyphs(120, 40)
     refused(2, *MLP, *DASO, *sets(run__epochs=3, data__global_batch=12), "--topo", "2x1", *option, says=says)
 
 
 def test_daso_settings(glyphs):
-    """Phases that leave nothing to cycle in are said; every split of ranks and batches works."""
+    """Phases that leave no epoch to cycle in are reported; every split of ranks and batches works."""
     glyphs(120, 40)
     options = [*MLP, *DASO, *sets(run__epochs=3, data__global_batch=12), "--topo", "2x1"]
     for name, option, warns in (("warm", sets(method__warmup_epochs=99), 1), ("cool", sets(method__cooldown_epochs=3), 1),

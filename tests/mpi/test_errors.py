@@ -1,4 +1,4 @@
-"""Who says what went wrong: each fault of a run is printed once, and status.json has its words."""
+"""How errors are reported: each fault of a run is printed once, and status.json has its text."""
 import re
 
 import pytest
@@ -29,7 +29,7 @@ def with_bad_label(sample, split="train"):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_file_missing_on_one_host(glyphs, ranks):
-    """A run file that only the last rank does not find: that rank says so before any other thing, and all leave with its code.
+    """A run file that only the last rank does not find: that rank says so first, and all leave with its code.
     It cannot know that the others pretend nodes and do not share memory."""
     glyphs(60, 20)
     with open("run.yaml", "w") as f:

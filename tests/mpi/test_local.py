@@ -40,7 +40,7 @@ def test_local_oracle(glyphs):
 
 
 def test_local_residual(glyphs):
-    """The same for resnet20 with MLP-SR heads, batch norm, augmentation and dropout; and a wrong oracle is told apart."""
+    """The same for resnet20 with MLP-SR heads, batch norm, augmentation and dropout; an oracle of fewer steps differs."""
     glyphs(40, 20, 32)
     for ranks, cut, queue in ((2, "4", 1), (4, "2,5,8", 8)):
         name = f"res{ranks}"
@@ -235,7 +235,7 @@ def test_local_resume(glyphs):
 
 
 def test_local_recut(glyphs):
-    """Another cut, another method: the network goes on, heads that have the same place too, and the run says what is lost."""
+    """Another cut, another method: the network goes on, heads that have the same place too, and the run reports what is lost."""
     glyphs(230)
     stop = ["--allow-faults", *sets(fault__stop_step=2)]
     long = sets(run__epochs=10)
@@ -370,7 +370,7 @@ BAD = (  # ranks, what must be said, options
 
 @pytest.mark.parametrize("ranks, pattern, options", BAD)
 def test_local_refused(glyphs, ranks, pattern, options):
-    """What cannot be is refused in one line with the cure, and nothing is written."""
+    """Impossible settings are refused in one line with the cure, and nothing is written."""
     glyphs(230)
     r = train(ranks, "no", *DEEP, *options, code=2)
     texts = re.findall(r"shoal: error: (.*)", r.stderr)
@@ -381,7 +381,7 @@ def test_local_refused(glyphs, ranks, pattern, options):
 
 
 def test_local_alone(glyphs):
-    """A run's name that cannot be is refused once; `local` alone is a sensible run at any number of ranks."""
+    """An impossible run name is refused once; `local` alone is a sensible run at any number of ranks."""
     glyphs(230)
     assert_one_error(train(3, "no=1", *DEEP, code=2))
     for ranks in (1, 2, 3, 4):

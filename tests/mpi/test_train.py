@@ -455,7 +455,7 @@ def test_killed_saving(glyphs, jobs, method):
 
 
 def test_locks(glyphs):
-    """A data file that another process holds locked, and file systems that refuse locks, stop nobody."""
+    """A data file that another process holds locked, and file systems that refuse locks, stop no run."""
     glyphs(200)
     base = [*MLP, *sets(run__epochs=1, data__batch=8)]
     with open("glyphs.h5", "rb") as f:
@@ -549,7 +549,7 @@ def test_bad_resume(glyphs):
 
 
 def test_heard(glyphs):
-    """A fault that only one rank sees is told in that rank's words, and a refused restart leaves the records alone."""
+    """A fault that only one rank sees is reported with that rank's text, and a refused restart leaves the records alone."""
     glyphs(200)
     base = [*MLP, *sets(run__epochs=1, data__batch=8)]
     r = train_through('[ "$R" = 1 ] && exec "$@" --set data.file=absent.h5; exec "$@"', 3, "heard", *base, code=7)
@@ -716,7 +716,7 @@ CLAIMS = (  # run by every rank before it becomes the trainer, and what must be 
 
 @pytest.mark.parametrize("script, words", CLAIMS)
 def test_claims_refused(glyphs, script, words):
-    """Whoever describes another world than the one there is ends it, with exit 3, one line and no folder."""
+    """A description that does not match the real world ends the run, with exit 3, one line and no folder."""
     glyphs(100, 20)
     r = train_through(f'{script}; exec "$@"', 2, "wrong", *MLP, *sets(run__epochs=1, run__steps=2), code=3)
     assert_one_error(r, *words)
@@ -724,7 +724,7 @@ def test_claims_refused(glyphs, script, words):
 
 
 def test_claims_unheard(glyphs):
-    """Slurm's commands are not there, or fail: nobody asks them, and what Slurm says of mpirun's daemons is no claim."""
+    """Slurm's commands are absent or fail: none is called, and what Slurm says of mpirun's daemons is no claim."""
     glyphs(100, 20)
     base = [*MLP, *sets(run__epochs=1, run__steps=2)]
     os.mkdir("bin")

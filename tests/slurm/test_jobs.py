@@ -115,7 +115,7 @@ def test_world(glyphs):
 
 
 def test_nodelist(glyphs):
-    """Node lists with gaps, uneven and cyclic placements; and nobody needs Slurm's commands on the nodes."""
+    """Node lists with gaps, uneven and cyclic placements; and no command of Slurm is needed on the nodes."""
     glyphs(200, 20)
     options = [*MLP, *sets(run__epochs=1, data__batch=8, run__steps=2)]
     srun("-N3", "-w", "n[1-2,4]", "--ntasks-per-node=2", *train("gap", *options))

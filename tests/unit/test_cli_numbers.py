@@ -1,4 +1,4 @@
-"""Numbers no run can mean, wherever a user can write one.
+"""Numbers that make no sense, wherever a user can write one.
 
 Periods, counts and times end up in integers of the program.  Each line below gives one that does not fit or means
 nothing; the answer must be one line that names the setting and the value, and exit code 2, before anything is written.
@@ -77,5 +77,5 @@ def test_weights(widths, layer):
     ("ckpt.every", "1e15 steps"), ("ckpt.every", "1e9 s"), ("eval.every", "1e15 epochs"), ("fault.kill_step", "4294967299"),
     ("fault.ckpt", "sleep:0")))
 def test_largest(name, value):
-    """The largest that mean something."""
+    """The largest valid values."""
     train(name, value)

@@ -70,7 +70,7 @@ def test_refused(line, code, words):
 
 @pytest.mark.parametrize("line", ("topo", "trace show runs/one", "trace export runs/one", "config optim"))
 def test_full_disk(line):
-    """Who prints to a full disk hears of it."""
+    """Printing to a full disk is an error."""
     with open("/dev/full", "w") as full:
         assert_one_error(shoal(line, code=7, stdout=full), "standard output")
 

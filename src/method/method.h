@@ -1,14 +1,14 @@
-/* A training method: how ranks share what they learn.  The loop (train/) runs batches; a method hooks into it.
+/* A training method: how ranks exchange gradients or weights.  The loop (train/) runs batches; a method provides hooks.
  *
  *   outline → open → [fits → load → adopt] → start →  steps, meetings, epochs  → finish → close
  *
- *   a step     forward → backward ──announce(range)──→ grads_ready → rate → optimizer → weights_ready     or: rate → step
+ *   a step     forward → backward ──announce(range)──→ grads_ready → rate → optimizer → weights_ready   or: rate → step
  *   between    settle (ranks on their own clocks)       the epoch's end    epoch_end
- *   looking    assemble → observe                       a checkpoint       assemble → save
+ *   evaluation assemble → observe                       a checkpoint       assemble → save
  *
- * A method is a schedule (a pure function of step, epoch and agreed loss) and an exchange (groups only): it never names
- * MPI, NCCL or CUDA, and knows layers only as ranges of the arena and as cuts of the description.  Its state is one
- * zeroed block that the loop allocates; everything that must survive a stop goes through save and load.  A new method is
+ * A method is a schedule (a pure function of step, epoch and agreed loss) and an exchange (groups only).  It never
+ * names MPI, NCCL or CUDA, and knows layers only as ranges of the arena and as cuts of the description.  Its state is
+ * one zeroed block allocated by the loop; save and load carry everything that must survive a restart.  A new method is
  * one folder, one line in methods.c, one test, one page in docs/. */
 #ifndef SHOAL_METHOD_METHOD_H
 #define SHOAL_METHOD_METHOD_H
@@ -18,152 +18,155 @@
 #include "data/loader.h"
 #include "nn/form.h"
 
-/* How ranks come together to save, evaluate and stop: the three ways of train/meet.h. */
+/* How ranks synchronise to save, evaluate and stop: the three policies of train/meet.h. */
 typedef enum {
-  SHOAL_MEET_EVERY_STEP,    /* a vote in every step, or every few: it travels while the next one computes */
-  SHOAL_MEET_AT_BOUNDARIES, /* only where ranks have just waited for each other; the answer takes effect at once */
-  SHOAL_MEET_FREELY         /* ranks step on their own clocks; who wants something calls the others */
+  SHOAL_MEET_EVERY_STEP,    /* a vote every step or every few steps, overlapped with the next one */
+  SHOAL_MEET_AT_BOUNDARIES, /* a vote only where ranks have just synchronised; takes effect at once */
+  SHOAL_MEET_FREELY         /* ranks step asynchronously; any rank can call the others to meet */
 } shoal_meet_kind;
-/* Set in `open`, but for two members. */
+/* Set by the method in `open`, except `rendezvous` and `boundary`. */
 typedef struct {
   shoal_meet_kind kind;
-  uint64_t every;        /* EVERY_STEP: steps from one vote to the next, at least as many as ranks may be apart; 0: 1 */
-  shoal_group *together; /* FREELY: ranks that take every step with this one; NULL: nobody does */
-  const shoal_rendezvous *rendezvous; /* FREELY: whether ranks are called to meet; the loop's, from the first step on */
-  bool boundary; /* AT_BOUNDARIES: set by a hook of the step that ends in one; the loop clears it before each */
+  uint64_t every;        /* EVERY_STEP: steps between votes, at least the most that ranks can be apart; 0: 1 */
+  shoal_group *together; /* FREELY: ranks in lockstep with this one; NULL: none */
+  const shoal_rendezvous *rendezvous; /* FREELY: tells whether a meeting was called; set by the loop */
+  bool boundary;                      /* AT_BOUNDARIES: set by a hook if the step ends at one; cleared by the loop */
 } shoal_meet_policy;
 
-/* What a method may see and change of the run; owned by the loop. */
+/* The part of the run that a method may read and change; owned by the loop. */
 typedef struct {
   shoal_world *world;
   shoal_group *all, *control; /* owned by the world */
   shoal_backend *backend;
   shoal_trace *trace;
-  const shoal_config *config; /* for outline, open and load: a step looks up no option */
+  const shoal_config *config; /* for outline, open and load; options are not looked up in a step */
   const shoal_model *model;   /* the whole network */
-  shoal_form
-      *form; /* what this rank trains: the loop's, as outlined.  A method with forms of its own may put one of them
-                       here between steps; the loop's is back after close */
+  shoal_form *form; /* what this rank trains, as outlined; owned by the loop.  A method with other forms may set one of
+                       them here between steps; the loop restores its own after close */
   uint64_t seed, step, epoch; /* step: number of the step now running, from 0 */
-  uint64_t batch, batches;    /* number of that step in its epoch, from 0, and how many the epoch has */
+  uint64_t batch, batches;    /* index of that step in its epoch, from 0, and steps of the epoch */
   double epochs;              /* the run's length */
   uint64_t steps_per_epoch;
-  const shoal_ckpt *from; /* in outline and open: the checkpoint the run goes on from; NULL: none */
-  /* How samples reach this rank: its share of every global batch.  The rank's own number among all, unless outline says
-   * that several ranks work on the same samples; reads_none: on what another rank sends, so batches come as sizes only. */
+  const shoal_ckpt *from; /* in outline and open: the checkpoint to resume from; NULL: none */
+  /* This rank's share of every global batch: rank and size of the world, unless outline lets several ranks work on the
+   * same samples.  reads_none: the input comes from another rank, so the loader gives batch sizes only. */
   int share_rank, share_size;
   bool reads_none;
-  uint64_t position, epoch_samples; /* samples of the epoch done before this step, and in all */
-  uint64_t global_batch;            /* samples in a step; fewer in an epoch's last one, unless it is padded */
+  uint64_t position, epoch_samples; /* samples of the epoch before this step, and its total */
+  uint64_t global_batch;            /* samples per step; fewer in an epoch's last one unless padded */
   bool pads;
-  shoal_plan_mode eval_mode; /* of plans that score the test split */
+  shoal_plan_mode eval_mode; /* for plans that evaluate the test split */
   shoal_meet_policy meet;
-  uint64_t
-      sent[SHOAL_LINK_COUNT]; /* payload bytes this rank has sent, by the formula of the method's page: hooks add, the
-                                      loop takes them away after each step and meeting */
-  const char *const *columns; /* set in open: names of further columns of metrics.csv, the same on all ranks, for */
-  size_t n_columns;           /* what observe measures */
-  double shown_loss;          /* a loss of this rank to show people where it has not the network's own */
-  bool spoil; /* fault hook: a gradient of this step is to be NaN (for methods with a step of their own) */
+  uint64_t sent[SHOAL_LINK_COUNT]; /* payload bytes sent by this rank, by the formula of the method's page: hooks add,
+                                      the loop collects and clears after each step and meeting */
+  const char *const *columns;      /* set in open: extra columns of metrics.csv, the same on all ranks, */
+  size_t n_columns;                /* measured by observe */
+  double shown_loss;               /* loss to display on a rank that does not compute the network's loss */
+  bool spoil; /* fault hook: make a gradient of this step NaN (for methods with their own `step`) */
 } shoal_run;
 
-/* What ranks train, and so what is the same on all of them between steps. */
+/* What ranks train, which decides what is equal on all ranks between steps. */
 typedef enum {
   SHOAL_TRAINS_ALIKE, /* the whole model; weights and optimizer state are the same on all ranks */
-  SHOAL_TRAINS_OWN,   /* the whole model, each rank its own: saved for each, compared in every evaluation */
-  SHOAL_TRAINS_PHASES, /* the whole model, and at times parts, whose weights and state the method saves; the loop keeps one
-                          copy of the whole model's optimizer state, which is the same on all ranks */
+  SHOAL_TRAINS_OWN,   /* a whole model per rank: saved per rank, compared in every evaluation */
+  SHOAL_TRAINS_PHASES, /* the whole model, and in some phases parts, which the method saves; the loop saves one copy of the
+                          whole model's optimizer state, which is equal on all ranks */
   SHOAL_TRAINS_PARTS /* a part on each rank: the whole model exists only while it is assembled */
 } shoal_trains;
 
-/* What the form of this rank is to be made of. */
+/* What to build this rank's form from; preset for the whole network. */
 typedef struct {
-  const shoal_model *model; /* what it trains; the method's until close.  As given: the whole network */
-  size_t gradients;         /* numbers of gradient memory, where a later form needs more than this one; as given: 0 */
-  bool own_gradients;       /* no other rank sums them: they need not lie in memory that the ranks of a node share */
+  const shoal_model *model; /* what to train; owned by the method until close.  Preset: the whole network */
+  size_t gradients;         /* elements of gradient memory if a later form needs more than this one; preset: 0 */
+  bool own_gradients;       /* gradients are not summed with other ranks: no shared memory needed */
 } shoal_outline;
 
-/* Around a meeting of ranks that run freely.  ARRIVING: finish what this rank began, go on answering others.  GATHERED: all
- * have arrived; finish what others began; weights and state stay at rest from here on.  LEAVING: go on. */
+/* Stages of a meeting of ranks that run freely.  ARRIVING: finish what this rank began, keep answering others.
+ * GATHERED: all ranks have arrived; finish what others began; weights and state do not change from here on.  LEAVING:
+ * resume. */
 typedef enum { SHOAL_ARRIVING, SHOAL_GATHERED, SHOAL_LEAVING } shoal_settle;
 
-/* Hooks stand in the order in which they are called; all may be NULL.  "Collective": all ranks call it at the same place, so
- * it may use collective calls, and an error that one rank alone may have is to be agreed on before the next of them.
- * After an error of any hook the run is over: the only hook still called is close, which takes any state it finds. */
+/* Hooks are listed in the order of the calls; any may be NULL.  "Collective": all ranks call the hook at the same
+ * point, so it may use collective calls; an error that can occur on one rank alone must be agreed on before the next
+ * such call.  After an error of any hook only close is called, which must accept a state in any condition. */
 typedef struct {
   const char *name;            /* the word in the run file */
   const char *about;           /* one line for `shoal methods` */
   const char *explanation;     /* paragraphs for `shoal methods NAME` */
   const char *source;          /* authors, title, venue, year */
-  const char *memory;          /* what a checkpoint has of it that no other method can go on with; NULL: nothing */
+  const char *memory;          /* its state in a checkpoint that other methods cannot use; NULL: none */
   const shoal_option *options; /* under "method."; ends with name NULL; may be NULL */
   size_t state_size;
   shoal_trains trains;
-  shoal_share share;   /* how samples are dealt */
-  bool measures_stats; /* batch-norm statistics of the assembled model are nobody's: they are measured anew */
+  shoal_share share;   /* how samples are distributed */
+  bool measures_stats; /* no rank trains the assembled model: recompute its batch-norm statistics */
 
   /* ---- opening ---- */
 
-  /* What this rank's form is made of, before there are weights, optimizer state and plans; and who works on the same
-   * samples (share_rank, share_size, reads_none).  Collective; all ranks agree on its verdict.  NULL: the whole model. */
+  /* Says what this rank's form is built from, before weights, optimizer state and plans exist, and which ranks work on
+   * the same samples (share_rank, share_size, reads_none).  Collective; ranks agree on its status.  NULL: the whole
+   * model. */
   shoal_status (*outline)(shoal_run *r, void *state, shoal_outline *out);
-  /* Groups, exchanges, buffers, which weights live here; how ranks meet; columns.  Collective; the verdict is agreed. */
+  /* Creates groups, exchanges and buffers; sets `meet` and `columns`.  Collective; ranks agree on its status. */
   shoal_status (*open)(shoal_run *r, void *state);
 
-  /* ---- going on from a checkpoint ---- */
+  /* ---- resuming from a checkpoint ---- */
 
-  /* Whether a checkpoint of this method, placement and rank count can be gone on with bit for bit.  Local, the same answer
-   * on all ranks.  NULL: yes. */
+  /* Whether a checkpoint of this method and layout can be resumed bit for bit.  Local; must return the same on all
+   * ranks.  NULL: yes. */
   bool (*fits)(const shoal_run *r, const void *state, const shoal_ckpt *c);
-  /* What save has written, after the loop has loaded its own: weights, optimizer, statistics, position.  Elsewhere than
-   * in the same layout: whatever still makes sense.  Collective; the verdict is agreed. */
+  /* Reads what save has written, after the loop has loaded weights, optimizer, statistics and position.  In another
+   * layout: only what is still valid there.  Collective; ranks agree on its status. */
   shoal_status (*load)(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout);
-  /* Where parts are trained, after load, in another layout or from another method: take over the whole model.  `array` 0 is
-   * the weights, 1 and 2 the optimizer's slots where there are any to be had; `x` may be changed.  Local. */
+  /* For methods that train parts, after load, in another layout or from another method: takes this rank's part of a
+   * whole model.  `array` 0: weights; 1 and 2: optimizer slots, if the checkpoint has them; `x` may be overwritten.
+   * Local. */
   shoal_status (*adopt)(shoal_run *r, void *state, int array, float *x);
 
   /* ---- training ---- */
 
-  /* Before the first step of an attempt, everything is loaded.  Collective. */
+  /* Before the first step of an attempt, after loading.  Collective. */
   shoal_status (*start)(shoal_run *r, void *state);
-  /* What this rank's gradients, summed over its samples, are divided by in this step; NULL: the `total` samples of the
-   * global batch, so that sums over all ranks are means over samples.  Need not be whole.  Local. */
+  /* The divisor of this rank's gradient sum in this step; NULL: the `total` samples of the global batch, so that the
+   * sum over all ranks is the mean over samples.  Need not be an integer.  Local. */
   double (*samples)(const shoal_run *r, const void *state, uint64_t total);
-  /* A range of the gradient is final, during backward.  Not on a rank without samples.  Local: start, do not wait. */
+  /* Called during backward when a range of the gradient is final; not on a rank without samples.  Local: may start an
+   * exchange but must not wait. */
   shoal_status (*announce)(shoal_run *r, void *state, size_t offset, size_t count);
-  /* The gradient is complete; in every step, also on a rank that had no samples.  May wait for others. */
+  /* The gradient is complete.  Called in every step, also on a rank without samples.  May wait for other ranks. */
   shoal_status (*grads_ready)(shoal_run *r, void *state);
-  /* The learning rate of this step, asked for once; NULL: as scheduled.  Local. */
+  /* The learning rate of this step, called once per step; NULL: as scheduled.  Local. */
   double (*rate)(const shoal_run *r, void *state, double scheduled);
-  /* The optimizer has made its step.  May wait for others. */
+  /* The optimizer has updated the weights.  May wait for other ranks. */
   shoal_status (*weights_ready)(shoal_run *r, void *state);
-  /* Instead of samples, announce, grads_ready and weights_ready, where there is more than one loss: forward, backward,
-   * exchange, update with this learning rate.  `score`: of the network's own loss, on ranks that have it. */
+  /* Replaces samples, announce, grads_ready and weights_ready if there are several losses: forward, backward, exchange
+   * and update with learning rate `lr`.  `score`: of the network's own loss, on ranks that compute it. */
   shoal_status (*step)(shoal_run *r, void *state, const shoal_batch *b, float lr, shoal_score *score);
-  /* Around a meeting; only where ranks run freely.  Collective in effect: all come, each at its own time. */
+  /* Called around a meeting, only if ranks run freely.  All ranks call it, but not at the same time. */
   shoal_status (*settle)(shoal_run *r, void *state, shoal_settle stage);
-  /* All have ended the epoch; `loss`: the agreed mean training loss.  Collective. */
+  /* All ranks have finished the epoch; `loss`: the agreed mean training loss.  Collective. */
   shoal_status (*epoch_end)(shoal_run *r, void *state, double loss);
-  /* After the last step of the run, before its last evaluation.  *changed: the weights are no longer as they were.
+  /* After the last step of the run, before its last evaluation.  *changed: the hook changed the weights.
    * Collective. */
   shoal_status (*finish)(shoal_run *r, void *state, bool *changed);
 
-  /* ---- looking at the model ---- */
+  /* ---- evaluation and checkpoints ---- */
 
-  /* The method's model, into arenas of the whole network: changes nothing but gradients, which are nobody's between steps.
-   * Collective.  NULL: own weights and the mean statistics over all ranks. */
+  /* Writes the method's model into arenas of the whole network.  May overwrite gradients, nothing else.  Collective.
+   * NULL: this rank's weights and the mean statistics over all ranks. */
   shoal_status (*assemble)(shoal_run *r, void *state, float *weights, float *stats);
-  /* Measures the run's columns in every evaluation, behind assemble: once for each batch of this rank's share of the test
-   * split (local), adding what it likes to values [n_columns], which began as zeros; at last with b NULL (collective), to
-   * leave the numbers to be written there. */
+  /* Measures the extra columns in every evaluation, after assemble.  Called for each batch of this rank's share of the
+   * test split (local), to accumulate in values [n_columns], initially 0; then with b NULL (collective), to replace
+   * them by the final values. */
   shoal_status (*observe)(shoal_run *r, void *state, const shoal_batch *b, double *values);
-  /* State beyond weights, optimizer, statistics and loader position, which the loop saves.  Behind assemble, and twice: for
-   * a writer that measures and for one that writes.  Collective; the verdict is agreed. */
+  /* Saves state beyond weights, optimizer, statistics and loader position, which the loop saves.  Called after
+   * assemble, and twice: for a writer that computes the size and for one that writes.  Collective; ranks agree on its
+   * status. */
   shoal_status (*save)(shoal_run *r, void *state, shoal_ckpt_writer *c);
 
   /* ---- the end ---- */
 
-  void (*close)(shoal_run *r, void *state); /* after half an outline or open too; local */
+  void (*close)(shoal_run *r, void *state); /* also after a failed outline or open; local */
 } shoal_method;
 
 size_t shoal_methods(const shoal_method *const **out);

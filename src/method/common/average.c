@@ -8,13 +8,13 @@
 /* ---- running statistics over several batches or ranks ---- */
 
 typedef struct {
-  double *sum; /* mean in place; for variances the second moment */
+  double *sum; /* sums of means; for variances, of second moments */
   const float *stats;
-  size_t mean_offset; /* where the mean of the variance now visited stands */
+  size_t mean_offset; /* of the mean that belongs to the current variance */
   bool is_var;
 } moments;
 
-/* Statistics come in pairs: all running means of a layer, then all its variances. */
+/* Visited in pairs: all running means of a layer, then all its variances. */
 static void add_moments(void *ctx, const char *name, size_t offset, size_t count)
 {
   moments *m = ctx;
@@ -59,7 +59,7 @@ shoal_status shoal_mean_stats(shoal_group *control, const shoal_model *m, const 
 {
   int size = shoal_group_size(control);
   if (m->stats == 0) return SHOAL_OK;
-  if (size == 1) { /* exactly the own ones: no rounding through moments */
+  if (size == 1) { /* bitwise copy: moments would round */
     memcpy(out, stats, m->stats * sizeof *out);
     return SHOAL_OK;
   }

@@ -1,4 +1,4 @@
-/* Buckets of the gradient: cut once, started while backward runs, waited for before the optimizer. */
+/* See buckets.h. */
 #include "method/common/buckets.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -18,9 +18,9 @@ struct shoal_buckets {
   shoal_group *group;
   const char *title, *name; /* borrowed */
   shoal_wire wire;
-  shoal_sum_algorithm algorithm;    /* as asked for */
+  shoal_sum_algorithm algorithm;    /* as requested */
   size_t n, next;                   /* next: the first bucket not yet started */
-  bucket *bucket;                   /* [n] in the order in which they become ready */
+  bucket *bucket;                   /* [n] in order of completion in backward */
   uint64_t bytes[SHOAL_LINK_COUNT]; /* per step */
 };
 
@@ -42,8 +42,8 @@ shoal_sum_algorithm shoal_algorithm_wanted(const shoal_config *c)
 
 /* ------------------------------------------------------------------------------------------------------- planning */
 
-/* Walk the announcements and close a bucket when it is full.  Announced ranges may come in any order that keeps every
- * bucket contiguous; backward order does, since the arena is laid out in forward order. */
+/* Walks the announcements in order and closes a bucket when it is full.  The order must keep every bucket contiguous;
+ * backward order does, since the arena is laid out in forward order. */
 static shoal_status cut(const shoal_config *c, shoal_buckets *s)
 {
   const shoal_range *range;
@@ -227,7 +227,7 @@ shoal_status shoal_buckets_load(shoal_buckets *s, const shoal_ckpt *c, const cha
   uint64_t dims[8];
   if (s->algorithm != SHOAL_SUM_AUTO || !shoal_ckpt_has(c, name)) return SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
-  if (ndim != 1 || dims[0] != s->n) return SHOAL_OK; /* buckets are cut otherwise now */
+  if (ndim != 1 || dims[0] != s->n) return SHOAL_OK; /* bucket sizes have changed */
   int32_t *chosen;
   SHOAL_TRY(SHOAL_ALLOC(s->n, &chosen));
   shoal_status st = shoal_ckpt_get(c, name, SHOAL_I32, s->n, chosen);

@@ -1,11 +1,11 @@
-/* See graph.h.  A graph is made as a matrix of bits and kept as lists of neighbours. */
+/* See graph.h.  A graph is built as an adjacency matrix and stored as neighbour lists. */
 #include "method/common/graph.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include <math.h>
 #include <stdlib.h>
 
-/* What a number drawn for an interaction is for: the `step` of its address. */
+/* The purpose of a random number, used as the `step` of its counter. */
 enum { DRAW_STEPS = 0, DRAW_PARTNER = 1, DRAW_EDGE = 1000, DRAW_JOIN = 1001, DRAWS_MAX = 256 };
 
 static void join(bool *matrix, int n, int i, int j)
@@ -26,7 +26,7 @@ static void make_torus(bool *matrix, int n)
     }
 }
 
-/* The smallest rank that can be reached from each: spread until nothing changes. */
+/* Labels connected components: the smallest rank reachable from each rank, propagated until nothing changes. */
 static void find_components(const bool *matrix, int n, int *smallest)
 {
   for (int i = 0; i < n; i++) smallest[i] = i;
@@ -41,8 +41,8 @@ static void find_components(const bool *matrix, int n, int *smallest)
   }
 }
 
-/* Pairs are drawn one by one; then the smallest rank of each component but the first is joined to a random rank below
- * it.  That rank belongs to an earlier component, so in the end all hang together. */
+/* Draws each pair independently; then joins the smallest rank of each component but the first to a random rank below
+ * it.  That rank belongs to an earlier component, so the result is connected. */
 static shoal_status make_random(bool *matrix, int n, double p, uint64_t seed)
 {
   int *smallest;
@@ -132,7 +132,7 @@ int shoal_graph_partner(const shoal_graph *g, uint64_t seed, int i, uint64_t k, 
     pick = shoal_rng_below(&r, degree);
     if (!gone || !gone[g->neighbour[g->first[i] + pick]]) break;
   }
-  while (gone && gone[g->neighbour[g->first[i] + pick]]) pick = (pick + 1) % degree; /* so few are left */
+  while (gone && gone[g->neighbour[g->first[i] + pick]]) pick = (pick + 1) % degree; /* redraws are used up */
   return g->neighbour[g->first[i] + pick];
 }
 

@@ -1,11 +1,11 @@
-/* Who may meet whom, and who is next: graphs over ranks, and partners drawn without hidden state.
+/* Graphs that say which ranks may interact, and random partners drawn without hidden state.
  *
  *   complete   everybody with everybody
  *   ring       r with r-1 and r+1
- *   torus      rows x columns, as square as the number allows, both directions closed; a prime number makes a ring
+ *   torus      rows x columns, as square as the number allows, periodic in both; a prime number gives a ring
  *   random     each pair with probability p (Erdős–Rényi); then components are joined, so the graph is always connected
  *
- * Edges have no direction.  A graph is the same on every rank: random ones are drawn from the seed, pair by pair. */
+ * Graphs are undirected and equal on every rank: a random one is a pure function of the seed. */
 #ifndef SHOAL_METHOD_GRAPH_H
 #define SHOAL_METHOD_GRAPH_H
 #include "base/status.h"
@@ -17,22 +17,22 @@ typedef enum { SHOAL_GRAPH_COMPLETE, SHOAL_GRAPH_RING, SHOAL_GRAPH_TORUS, SHOAL_
 
 typedef struct {
   int n;
-  size_t *first;  /* [n + 1] neighbours of i are neighbour[first[i]] .. neighbour[first[i + 1] - 1], rising */
+  size_t *first;  /* [n + 1] neighbours of i are neighbour[first[i]] .. neighbour[first[i + 1] - 1], ascending */
   int *neighbour; /* owned */
 } shoal_graph;
 
 /** @param p     random: probability of an edge, 0 to 1; else ignored
- *  @param seed  random: of the run */
+ *  @param seed  random: the run's seed */
 shoal_status shoal_graph_create(shoal_graph_kind kind, int n, double p, uint64_t seed, shoal_graph **out);
-void shoal_graph_destroy(shoal_graph *g); /* NULL is fine */
+void shoal_graph_destroy(shoal_graph *g); /* accepts NULL */
 static inline int shoal_graph_degree(const shoal_graph *g, int i)
 {
   return (int)(g->first[i + 1] - g->first[i]);
 }
 bool shoal_graph_joined(const shoal_graph *g, int i, int j);
 
-/** The partner of rank `i` in its interaction number k: uniform among its neighbours, a pure function of (seed, i, k), and
- *  independent between ranks.  Neighbours marked in `gone` [n] (or NULL) are passed over by drawing again.
+/** The partner of rank `i` in its interaction number k: uniform among its neighbours, a pure function of (seed, i, k),
+ *  and independent between ranks.  Neighbours marked in `gone` [n] (may be NULL) are skipped by redrawing.
  *  @return -1 if no neighbour is left */
 int shoal_graph_partner(const shoal_graph *g, uint64_t seed, int i, uint64_t k, const bool *gone);
 

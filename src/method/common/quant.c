@@ -1,13 +1,13 @@
-/* See quant.h.  A block at a time: whole grid numbers in a buffer on the stack, then codes, then bytes.
+/* See quant.h.  Works block by block: integer grid points in a stack buffer, then codes, then bytes.
  *
- * All of it is f32 and 32-bit numbers, eight or sixteen side by side.  A spacing is a power of two, so products with it
- * are exact; grid numbers are below 2^21, which encode sees to.  Adding 1.5 * 2^23 pushes the fraction out of a float's
- * mantissa, so the hardware's own round-to-even does the work, and what is left in the mantissa is the whole number; that
- * holds up to 2^22.
+ * All arithmetic is f32 and int32, in SIMD lanes of eight or sixteen.  A spacing is a power of two, so products with it
+ * are exact; encode keeps grid points below 2^21.  Adding 1.5 * 2^23 shifts the fraction out of a float's mantissa, so
+ * the hardware rounds to nearest even and the mantissa holds the integer; this is valid up to 2^22.
  *
- * Decoding: the key is grid number ky and a rest r, |r| <= 1/2; the nearest point of the colour is ky + w or ky + w - q
- * with w = (colour - ky) mod q, whichever is nearer to ky + r.  A key beyond 2^22 - 1 spacings is at least 2^21 - 1 of
- * them from any number that was sent, far outside every window: such a block is bad without looking further. */
+ * Decoding: the key is grid point ky plus a remainder r, |r| <= 1/2; the nearest point of the colour is ky + w or ky +
+ * w - q with w = (colour - ky) mod q, whichever is nearer to ky + r.  A key beyond 2^22 - 1 spacings is at least 2^21 -
+ * 1 of them from any grid point that can be sent, far outside every window: such a block is bad without further
+ * checks. */
 #include "method/common/quant.h"
 #include "base/mem.h"
 #include "base/wide.h"
@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MOST_BITS = 21 }; /* grid numbers sent are below 2^21 */
+enum { MOST_BITS = 21 }; /* grid points sent are below 2^21 */
 static const double push = 0x1.8p52;
 static const float push_f = 0x1.8p23f;
 
@@ -28,9 +28,9 @@ static inline int32_t whole_f(float pushed)
 
 /* ----------------------------------------------------------------------------------------------------------- hash */
 
-/* Sum of number times factor, modulo 2^56.  Factors are odd, below 2^31, all different and otherwise random: one or two
- * numbers that are off by q always show, more of them with all but certainty (2^-31 or so).  The exponent counts as one
- * more number: where all grid numbers are small, those decoded with another spacing may be the same. */
+/* Sum of grid point times factor, modulo 2^56.  Factors are odd, below 2^31, distinct and otherwise random: one or two
+ * grid points that are off by q are always detected, more of them except with probability about 2^-31.  The exponent is
+ * hashed as one more value: small grid points may decode to the same integers with another spacing. */
 static int32_t factor[SHOAL_QUANT_BLOCK + 1];
 static pthread_once_t factors_once = PTHREAD_ONCE_INIT;
 
@@ -53,7 +53,7 @@ SHOAL_WIDE static uint64_t sum_of_products(size_t n, const int32_t *k)
   return h;
 }
 
-/* What ends a block: the hash, and in the upper byte the exponent. */
+/* The trailer of a block: the hash, with the exponent in the upper byte. */
 static uint64_t seal(size_t n, const int32_t *k, int exponent)
 {
   uint64_t h = n + (uint64_t)((int64_t)exponent * factor[SHOAL_QUANT_BLOCK]) + sum_of_products(n, k);
@@ -74,7 +74,7 @@ static uint64_t get_u64(const uint8_t *from)
 
 /* -------------------------------------------------------------------------------------------------------- numbers */
 
-/* The largest |x| as bits: they order like the numbers, and what is not a number is above all. */
+/* The largest |x| as bits, which order like the values; NaN is above all. */
 SHOAL_WIDE static int32_t largest_bits(size_t n, const float *x)
 {
   int32_t largest = 0;
@@ -87,10 +87,10 @@ SHOAL_WIDE static int32_t largest_bits(size_t n, const float *x)
   return largest;
 }
 
-/* The exponent a block can be sent with: at least the wanted one; FULL: none. */
+/* The exponent a block can be sent with, at least `wanted`; FULL if there is none. */
 static int8_t fitting(int wanted, size_t n, const float *x)
 {
-  int beyond = (largest_bits(n, x) >> 23) - 126; /* |x| < 2^beyond; 129 and not a number: more than fits anyway */
+  int beyond = (largest_bits(n, x) >> 23) - 126; /* |x| < 2^beyond; 129 for infinity and NaN, which never fits */
   int least = SHOAL_MAX(beyond - MOST_BITS, SHOAL_QUANT_FINEST), e = SHOAL_MAX(wanted, least);
   return (int8_t)(e <= SHOAL_QUANT_COARSEST ? e : SHOAL_QUANT_FULL);
 }
@@ -100,7 +100,7 @@ SHOAL_WIDE static void round_nearest(float inverse, size_t n, const float *x, in
   for (size_t i = 0; i < n; i++) k[i] = whole_f(x[i] * inverse + push_f);
 }
 
-/* floor(x / s + U).  One Philox block serves four numbers; U has 32 bits and the half of a step, so it is never 0. */
+/* floor(x / s + U).  One Philox block gives four values; U has 32 bits plus half a step, so it is never 0. */
 static void round_stochastic(const shoal_quant *q, float inverse, size_t first, size_t n, const float *x, int32_t *k)
 {
   shoal_rng_block r = { { 0 } };
@@ -123,7 +123,7 @@ static void grid_numbers(const shoal_quant *q, int exponent, size_t first, size_
 
 SHOAL_WIDE static void colour(uint32_t mask, size_t n, const int32_t *k, uint16_t *codes)
 {
-  for (size_t i = 0; i < n; i++) codes[i] = (uint16_t)((uint32_t)k[i] & mask); /* floor modulus */
+  for (size_t i = 0; i < n; i++) codes[i] = (uint16_t)((uint32_t)k[i] & mask); /* floored modulo */
 }
 
 SHOAL_WIDE static void points(float s, size_t n, const int32_t *k, float *z)
@@ -164,7 +164,7 @@ size_t shoal_quant_bytes(int bits, size_t n)
          8 * shoal_quant_blocks(n);
 }
 
-/* Codes and end of one block, whose first number is number `first` of the parcel. */
+/* Writes the codes of one block, whose first element is element `first` of the parcel; returns its trailer. */
 static uint64_t encode_block(const shoal_quant *q, size_t first, size_t n, const float *x, int8_t *exponent,
                              uint16_t *codes)
 {
@@ -179,11 +179,11 @@ static uint64_t encode_block(const shoal_quant *q, size_t first, size_t n, const
   return seal(n, k, *exponent);
 }
 
-/* False: not what the sender meant. */
+/* Returns false if the result does not have the sender's hash. */
 static bool decode_block(int bits, size_t n, const uint16_t *codes, uint64_t end, const float *y, float *z)
 {
   int32_t k[SHOAL_QUANT_BLOCK];
-  int exponent = (int)(end >> 56 ^ 0x80) - 0x80; /* the byte, with its sign */
+  int exponent = (int)(end >> 56 ^ 0x80) - 0x80; /* sign-extended byte */
   bool sound = exponent >= SHOAL_QUANT_FINEST && exponent <= SHOAL_QUANT_COARSEST;
   float inverse = sound ? ldexpf(1, -exponent) : 0;
   int32_t largest = largest_bits(n, y);

@@ -1,5 +1,5 @@
-/* How codes lie in bytes: see quant.h.  The planar layouts are those of the authors' code, so that low bytes, which look
- * like noise, and upper ones, which do not, are apart. */
+/* Byte layout of the codes: see quant.h.  Planar, as in the authors' code, to separate the low bytes, which look like
+ * noise, from the upper ones, which do not. */
 #include "base/mem.h"
 #include "base/wide.h"
 #include "method/common/quant.h"

@@ -1,5 +1,5 @@
-/* LAPACK counts along columns, so a row-major X is its X^T = V diag(sigma) U^T: with u and v swapped in the call, what it
- * writes is what we want, and nothing has to be transposed.
+/* LAPACK is column-major, so it reads a row-major X as X^T = V diag(sigma) U^T: with u and v swapped in the call, the
+ * results have our layout and nothing has to be transposed.
  *
  *   memory      ours                 LAPACK's (column-major)
  *   x           X [rows, cols]       X^T [cols, rows]
@@ -30,7 +30,7 @@ static shoal_status decompose(const float *x, const char *name, shoal_svd *s)
   SHOAL_TRY(SHOAL_ALLOC(count, &copy));
   memcpy(copy, x, count * sizeof *x);
   lapack_int info = LAPACKE_sgesdd(LAPACK_COL_MAJOR, 'S', m, n, copy, m, s->sigma, s->vt, m, s->u, k);
-  if (info > 0) { /* rare: the slower way converges where the quick one does not */
+  if (info > 0) { /* rare: QR iteration converges where divide and conquer does not */
     memcpy(copy, x, count * sizeof *x);
     st = SHOAL_ALLOC((size_t)k, &superb);
     if (st == SHOAL_OK)
@@ -48,7 +48,7 @@ static shoal_status decompose(const float *x, const char *name, shoal_svd *s)
   return SHOAL_OK;
 }
 
-/* Asked before LAPACK, which may not come back from a NaN. */
+/* Checked before LAPACK, which may not return on NaN. */
 static shoal_status check_finite(const float *x, size_t n, const char *name)
 {
   double sum = 0;
@@ -112,7 +112,7 @@ shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const cha
   return st;
 }
 
-/* The owner of a weight, or -1 where it is no matrix: ranks take turns. */
+/* The rank that computes a weight, round-robin; -1 if the weight is not a matrix. */
 static int owner_of(const shoal_param *p, int size, int *turn)
 {
   return p->shape.ndim < 2 ? -1 : (*turn)++ % size;

@@ -1,9 +1,10 @@
-/* Thin singular value decomposition of a weight matrix, and what AB-training makes of it: a rank, two balanced factors,
- * the nearest orthogonal matrix.  Host memory, f32, row-major; by LAPACK.  Not for the training step: it allocates.
+/* Thin singular value decomposition of a weight matrix, and what AB-training derives from it: a numerical rank, two
+ * balanced factors, the nearest orthogonal matrix.  Host memory, f32, row-major; LAPACK.  Allocates, so not for use in
+ * every step.
  *
- *   X [rows, cols]  =  U [rows, k]  diag(sigma)  V^T [k, cols],      k = min(rows, cols), sigma falling
+ *   X [rows, cols]  =  U [rows, k]  diag(sigma)  V^T [k, cols],      k = min(rows, cols), sigma descending
  *
- * Signs, and the basis where singular values are equal, are LAPACK's choice and may differ between machines: compute on
+ * Signs, and the basis of equal singular values, are LAPACK's choice and may differ between machines: compute on
  * one rank and send the result. */
 #ifndef SHOAL_METHOD_SVD_H
 #define SHOAL_METHOD_SVD_H
@@ -14,23 +15,24 @@ typedef struct {
   float *u, *sigma, *vt; /* [rows, k], [k], [k, cols]; owned */
 } shoal_svd;
 
-/** @param x     [rows, cols], left as it is
+/** @param x     [rows, cols], not changed
  *  @param name  of the layer, for messages
- *  @return ERR_NUMERIC if x holds a number that is none, or LAPACK does not converge (its divide and conquer is tried
- *          first, then the QR iteration); ERR_MEM.  After an error *out is empty.
+ *  @return ERR_NUMERIC if x holds NaN or infinity, or LAPACK does not converge (divide and conquer is tried
+ *          first, then QR iteration); ERR_MEM.  After an error *out is empty.
  *  Cost    about 4 rows cols k operations and twice the matrix in memory */
 shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name, shoal_svd *out);
-void shoal_svd_free(shoal_svd *s); /* an empty one is fine */
+void shoal_svd_free(shoal_svd *s); /* also when empty */
 /** 1 + the largest j with sigma[j] > beta * sigma[0]; 1 for a zero matrix.
- *  Source  AB-training's public code; strict, as there */
+ *  Source  AB-training's public code, including the strict comparison */
 int64_t shoal_svd_rank(const float *sigma, int64_t k, double beta);
 /** left [rows, r] = U diag(sqrt(sigma)), right [r, cols] = diag(sqrt(sigma)) V^T, of the first r singular values: then
  *  left^T left = right right^T = diag(sigma). */
 void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right);
-/** x ← U V^T: all its singular values become 1.  A zero matrix becomes some orthogonal one.  Errors as above, x is then
- *  as it was. */
+/** x ← U V^T: all singular values become 1.  A zero matrix becomes an arbitrary orthogonal one.  Errors as above; x is
+ *  then unchanged. */
 shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name);
-/** The same for every weight of the model with two dimensions or more, in its 2-D form: one rank per weight, in turn, sends
- *  it to the others (class control).  Collective over `control`; for a fresh model, before the first step. */
+/** The same for every weight of the model with two or more dimensions, in its 2-D form.  Ranks compute weights
+ *  round-robin and broadcast them (class control).  Collective over `control`; for a fresh model, before the first
+ *  step. */
 shoal_status shoal_orthogonal_start(shoal_group *control, shoal_form *f);
 #endif

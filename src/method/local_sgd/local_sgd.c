@@ -1,21 +1,22 @@
-/* Local SGD: every rank trains alone and parameters are averaged every H steps; post-local SGD begins synchronously.
+/* Local SGD: every rank trains alone, and parameters are averaged every H steps; post-local SGD starts synchronously.
  *
  *   epoch    0 .. switch-1                    switch ..
- *   rank 0   [g+w][g+w][g+w][g+w][g+w]...     [w ][w ][w ][w ]∑[w ][w ][w ][w ]∑     g+  gradients summed over all ranks
+ *   rank 0   [g+w][g+w][g+w][g+w][g+w]...     [w ][w ][w ][w ]∑[w ][w ][w ][w ]∑     g+  gradient sum over all ranks
  *   rank 1   [g+w][g+w][g+w][g+w][g+w]...     [w ][w ][w ][w ]∑[w ][w ][w ][w ]∑     w   own optimizer step
- *            like sync, to the bit            H = 4                                  ∑   x ← mean of x over all ranks
+ *            bitwise like sync                H = 4                                  ∑   x ← mean of x over all ranks
  *
- * With `node_level` the ranks of a node sum gradients in every step, as sync does among all, and so stay equal; only
- * what differs between nodes is averaged.  Optimizer state is neither averaged nor reset.
+ * With `node_level` the ranks of a node sum gradients in every step, as sync does over all ranks, and so stay equal;
+ * only nodes differ and are averaged.  Optimizer state is neither averaged nor reset.
  *
- * Parameters themselves are averaged and not differences to a consensus copy, as in the authors' code: the same in
- * exact arithmetic, one copy of the weights less, and with one rank it is plain SGD to the bit.  In the synchronous part
- * gradients are averaged and not parameters: the same by linearity, and it overlaps backward.
+ * The parameters are averaged, not differences to a consensus copy as in the authors' code: equivalent in exact
+ * arithmetic, with one copy of the weights less, and bitwise plain SGD on one rank.  The synchronous part averages
+ * gradients instead of parameters: equivalent by linearity, and it overlaps with backward.
  *
- * A gradient is the mean over the samples of those who share it.  In a step that ends in an average, ranks count by
- * their samples instead, so that with H = 1 unequal shares (the last batch, more ranks than samples) come to the mean
- * over all samples, as in sync.
- * Sources: Stich, ICLR 2019; Lin et al., ICLR 2020; the node level: PyTorch's post-local hook.  docs/methods/local-sgd.md */
+ * A gradient is the mean over the samples of the ranks that share it.  In a step that ends in an average, ranks are
+ * weighted by their samples instead, so that with H = 1 unequal shares (the last batch, more ranks than samples) give
+ * the mean over all samples, as in sync.
+ * Sources: Stich, ICLR 2019; Lin et al., ICLR 2020; the node level: PyTorch's post-local hook.
+ * docs/methods/local-sgd.md */
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/common/average.h"
@@ -26,25 +27,24 @@
 
 typedef struct {
   uint64_t period, switch_epoch;
-  shoal_group *group;        /* of my node, or NULL */
-  shoal_buckets *all, *node; /* NULL where never needed */
+  shoal_group *group;        /* the node's ranks, or NULL */
+  shoal_buckets *all, *node; /* NULL if not needed */
   shoal_exchange *average;
   shoal_model_sum models;        /* for assemble */
-  shoal_sum_algorithm algorithm; /* as asked for */
-  float *sum;                    /* what is averaged: memory that the ranks of a node share */
+  shoal_sum_algorithm algorithm; /* as requested */
+  float *sum;                    /* memory shared by the ranks of a node */
   uint32_t op;
   bool equal; /* weights are the same on all ranks */
-  bool alone; /* a step without the sum of all gradients was made: optimizer states differ */
+  bool alone; /* a local step was taken: optimizer states differ between ranks */
 } local_state;
 
 static const char all_algorithms[] = "method/algorithms", average_algorithm[] = "method/average_algorithm";
 
 static const shoal_option options[] = {
   { "method.period", SHOAL_OPT_INT, "8", "steps", "[1,1000000000]",
-    "H: parameters are averaged every so many steps; in between every rank (or node) trains alone.",
-    "Stich, ICLR 2019" },
+    "H: steps between averages of the parameters; in between every rank (or node) trains alone.", "Stich, ICLR 2019" },
   { "method.switch_epoch", SHOAL_OPT_INT, "0", "epochs", "[0,1000000]",
-    "Train synchronously for so many epochs first (post-local SGD).", "Lin et al., ICLR 2020" },
+    "Epochs of synchronous training at the start (post-local SGD).", "Lin et al., ICLR 2020" },
   { "method.node_level", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Ranks of a node sum their gradients in every step, so that only nodes train alone.",
     "PyTorch, post-local SGD hook" },
@@ -58,7 +58,7 @@ static shoal_local_sgd_kind kind_now(const shoal_run *r, const local_state *s)
   return shoal_local_sgd_at(s->period, s->switch_epoch, r->epoch, r->step);
 }
 
-/* The sum this step's gradients take part in, or NULL. */
+/* The buckets that sum this step's gradients, or NULL. */
 static shoal_buckets *buckets_now(const shoal_run *r, const local_state *s)
 {
   return kind_now(r, s) == SHOAL_LOCAL_SGD_SYNC ? s->all : s->node;
@@ -78,8 +78,8 @@ static shoal_status plan_node(shoal_run *r, local_state *s, shoal_wire wire)
                               &s->node);
 }
 
-/* Settings with which the method does nothing that sync, or no exchange at all, would not do. */
-static void warn_of_idling(const shoal_run *r, const local_state *s)
+/* Warns of settings that make the method equal to sync or to training without exchange. */
+static void warn_if_ineffective(const shoal_run *r, const local_state *s)
 {
   double steps = r->epochs * (double)r->steps_per_epoch;
   if (shoal_world_rank(r->world) != 0 || shoal_group_size(r->all) == 1) return;
@@ -122,7 +122,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   s->sum = memory;
   SHOAL_TRY(plan_average(r, s, s->algorithm));
   print_plan(r, s);
-  warn_of_idling(r, s);
+  warn_if_ineffective(r, s);
   return SHOAL_OK;
 }
 
@@ -151,7 +151,7 @@ static double local_samples(const shoal_run *r, const void *state, uint64_t tota
   case SHOAL_LOCAL_SGD_ALONE:
     shoal_share_of(total, me->rank, size, &first, &own);
     return (double)(s->node ? shoal_node_samples(r->world, total) : own);
-  case SHOAL_LOCAL_SGD_AVERAGE: /* `sharing` ranks will bring the same gradient to a mean over `size` */
+  case SHOAL_LOCAL_SGD_AVERAGE: /* `sharing` ranks contribute the same gradient to a mean over `size` */
     return (double)total * sharing / size;
   }
   return (double)total;
@@ -220,7 +220,7 @@ static shoal_status local_assemble(shoal_run *r, void *state, float *weights, fl
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */
 
-/* The schedule needs nothing but the step's number. */
+/* The schedule depends on the step number only, so it has no state. */
 static shoal_status local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
 {
   const local_state *s = state;
@@ -243,7 +243,7 @@ static shoal_status adopt_average(shoal_run *r, local_state *s, const shoal_ckpt
   return plan_average(r, s, (shoal_sum_algorithm)then);
 }
 
-/* Elsewhere all ranks take the model, so they are equal again. */
+/* In another layout all ranks start from the model, so they are equal again. */
 static shoal_status local_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
 {
   local_state *s = state;

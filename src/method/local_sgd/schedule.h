@@ -1,10 +1,10 @@
-/* When local SGD averages: a pure function of the step's number and epoch.
+/* When local SGD averages: a pure function of step number and epoch.
  *
  *   step       0    1    2    3    4    5    6    7    8      H = 4, switch_epoch 0
  *              A    -    -    -    A    -    -    -    A
  *
  * Before the switch every step is an ordinary synchronous one.  Steps are counted from the start of training and not
- * from the switch, as in the authors' code, so the first local stretch can be shorter than H.
+ * from the switch, as in the authors' code, so the first local period can be shorter than H.
  * Source: Lin et al., Don't Use Large Mini-Batches, Use Local SGD, ICLR 2020 (arXiv 1808.07217). */
 #ifndef SHOAL_METHOD_LOCAL_SGD_SCHEDULE_H
 #define SHOAL_METHOD_LOCAL_SGD_SCHEDULE_H
@@ -12,7 +12,7 @@
 
 typedef enum {
   SHOAL_LOCAL_SGD_SYNC,   /* gradients are summed over all ranks */
-  SHOAL_LOCAL_SGD_ALONE,  /* gradients stay local, or in the node */
+  SHOAL_LOCAL_SGD_ALONE,  /* gradients stay on the rank, or in the node */
   SHOAL_LOCAL_SGD_AVERAGE /* the same, and then parameters are averaged over all ranks */
 } shoal_local_sgd_kind;
 

@@ -1,7 +1,7 @@
-/* The synchronous baseline: gradients are summed over all ranks in every step, while backward still runs (buckets.h).
+/* The synchronous baseline: gradients are summed over all ranks in every step, overlapped with backward (buckets.h).
  *
- * Gradients are scaled by 1 / (global batch) in the loss, so the sum over ranks is the mean over samples, also when ranks
- * hold unequal shares (a rank may have none); the DDP paper scales by 1 / P in the bucket.
+ * The loss scales gradients by 1 / (global batch), so the sum over ranks is the mean over samples, even if ranks have
+ * unequal shares or none; the DDP paper scales by 1 / P in the bucket.
  * Source: Li et al., PyTorch Distributed, VLDB 2020; specification in docs/methods/sync.md. */
 #include "method/common/buckets.h"
 #include "method/method.h"

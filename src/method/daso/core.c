@@ -1,4 +1,4 @@
-/* DASO's sums between nodes; see daso_core.h for who takes part and daso_schedule.h for when. */
+/* DASO's sums between nodes; see core.h for the groups and schedule.h for the times. */
 #include "method/daso/core.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -21,7 +21,7 @@ static shoal_status plan_slot(shoal_run *r, shoal_daso *c, int i)
   return SHOAL_OK;
 }
 
-/* A group that shares its turn with no other may have to start a sum before the last one is collected. */
+/* If there is only one group, it may have to start a sum before its last one is collected. */
 static shoal_status plan_sums(shoal_run *r, shoal_daso *c, shoal_wire wire, bool delta)
 {
   size_t n = r->form->params->n;
@@ -145,7 +145,7 @@ static void count(shoal_run *r, const uint64_t bytes[SHOAL_LINK_COUNT])
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
 }
 
-/* A parcel that is not finite must not leave: it would spoil every node's model. */
+/* NaN or infinity must not be sent: it would spread to the models of all nodes. */
 static shoal_status copy_finite(const shoal_run *r, float *to)
 {
   const float *w = r->form->params->w;
@@ -171,7 +171,7 @@ static shoal_status start_sum(shoal_run *r, shoal_daso *c)
   return SHOAL_OK;
 }
 
-/* x ← (a S x + Σ) / (a S + P), with the adjustment a: the own weights count the more, the older the sum. */
+/* x ← (a S x + Σ) / (a S + P) with the adjustment a: the older the sum, the more the local weights count. */
 static shoal_status blend(shoal_run *r, shoal_daso *c, uint64_t age)
 {
   shoal_daso_slot *s = shoal_daso_pending(c, 0);
@@ -189,7 +189,7 @@ static shoal_status drop(shoal_daso *c)
   return SHOAL_OK;
 }
 
-/* What blocks from start to end is an exchange of which all is exposed. */
+/* Records a blocking exchange, all of which is exposed. */
 static void record(shoal_run *r, uint32_t op, shoal_link link, const uint64_t bytes[SHOAL_LINK_COUNT], uint64_t t0)
 {
   uint64_t sum = 0, t1 = shoal_now_ns();

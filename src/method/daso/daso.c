@@ -1,17 +1,18 @@
-/* DASO: gradients averaged inside a node in every step, parameters between nodes seldom, late and by one rank per node.
+/* DASO: gradients are averaged inside a node in every step; parameters between nodes rarely, with a delay, by one rank
+ * per node.
  *
  *   gradient --sum over the node--> optimizer --> [start | collect and blend | block], as the schedule says
  *
- * A sum between nodes travels while the next batches compute: it holds a private copy of the weights, and when it is
- * collected S batches later it is blended into weights that have moved on since.  Who takes part is told in daso_core.h,
- * when in daso_schedule.h; here both meet the loop, the options and the checkpoint.
+ * A sum between nodes overlaps with the next batches: it works on a private copy of the weights, and when it is
+ * collected S batches later it is blended into the weights, which were updated since.  core.h defines the groups,
+ * schedule.h the times; this file has the hooks, the options and the checkpoint.
  *
- * A node's gradient is the mean over its own samples.  In a batch that ends in a blocking sum nodes count by their
- * samples instead: then the mean of their steps is the step of the mean over all samples, whatever the shares are, and a
- * run that only blocks is synchronous SGD (to rounding, for optimizers that are linear in the gradient).
+ * A node's gradient is the mean over its own samples.  In a batch that ends in a blocking sum nodes are
+ * weighted by their samples instead: the mean of their updates is then the update of the mean over all samples for any
+ * shares, and a run that only blocks is synchronous SGD (up to rounding, for optimizers linear in the gradient).
  *
- * Source: Coquelin et al., Journal of Big Data 9:14, 2022 (arXiv 2104.05588); what the paper and its code leave open, and
- * what we decided, is in docs/methods/daso.md. */
+ * Source: Coquelin et al., Journal of Big Data 9:14, 2022 (arXiv 2104.05588); docs/methods/daso.md lists what the
+ * paper and its code leave open, and our decisions. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/common/average.h"
@@ -28,7 +29,7 @@ typedef struct {
   shoal_daso_phase phase;
   shoal_daso_flow flow;
   shoal_daso core;
-  shoal_buckets *buckets; /* gradients over the node */
+  shoal_buckets *buckets; /* gradient sums over the node */
   shoal_model_sum models; /* for assemble */
 } daso_state;
 
@@ -38,17 +39,17 @@ static const shoal_option options[] = {
     "Coquelin et al." },
   { "method.cooldown_epochs", SHOAL_OPT_INT, "", "epochs", "[0,1000000]", "The same at the end.", "Coquelin et al." },
   { "method.max_every", SHOAL_OPT_INT, "8", "batches", "[1,1000000]",
-    "B starts at 4, is halved when the loss stands still, and goes back to this after 1.", "Coquelin et al." },
+    "B starts at 4, is halved when the loss stagnates, and goes back to this after 1.", "Coquelin et al." },
   { "method.threshold", SHOAL_OPT_FLOAT, "0.05", NULL, "[0,1)",
-    "Fall of the training loss, relative to the best so far, that is not standing still.", "Coquelin et al." },
+    "Decrease of the training loss, relative to the best so far, that counts as an improvement.", "Coquelin et al." },
   { "method.patience", SHOAL_OPT_INT, "2", "epochs", "[0,1000000]",
-    "The loss stands still when more epochs than this in a row have brought no such fall.", "Coquelin et al. (code)" },
+    "The loss stagnates after more than this many epochs in a row without an improvement.", "Coquelin et al. (code)" },
   { "method.every", SHOAL_OPT_INT, "", "batches", "[1,1000000]",
-    "B between warm-up and cool-down, for good; unset: by the loss.", "shoal" },
+    "Fixed B between warm-up and cool-down; unset: adapted to the loss.", "shoal" },
   { "method.wait", SHOAL_OPT_INT, "", "batches", "[0,1000000]",
-    "W: a sum is collected so many batches after its start; unset: by the schedule.", "shoal" },
+    "W: batches from the start of a sum until it is collected; unset: by the schedule.", "shoal" },
   { "method.staleness_adjustment", SHOAL_OPT_FLOAT, "2", NULL, "(0,1000]",
-    "Weight of the own parameters in a blend, per batch of age, against 1 for each node of the sum.",
+    "Weight of the local parameters in a blend, per batch of age, against 1 for each node of the sum.",
     "Coquelin et al. (code)" },
   { "method.wire", SHOAL_OPT_ENUM, "bf16", NULL, "bf16|f16|f32",
     "Number format of parameters between nodes in warm-up and cool-down; otherwise f32.", "Coquelin et al." },
@@ -197,7 +198,7 @@ static shoal_status daso_weights_ready(shoal_run *r, void *state)
   return SHOAL_OK;
 }
 
-/* What a blocking sum would make of the weights now: the mean over nodes. */
+/* The weights that a blocking sum would give now: the mean over nodes. */
 static shoal_status daso_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
   daso_state *s = state;
@@ -211,7 +212,7 @@ static shoal_status daso_assemble(shoal_run *r, void *state, float *weights, flo
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */
 
-/* The first member of a group across nodes: it writes what all of them hold. */
+/* The first member of a group across nodes, which writes the sum that all members hold. */
 static int first_of(const shoal_run *r, int group)
 {
   const shoal_topo *t = shoal_world_topo(r->world);
@@ -234,7 +235,7 @@ static void put_flow(const daso_state *s, shoal_ckpt_writer *c)
   shoal_ckpt_put_i64(c, "method/turn", s->flow.turn);
 }
 
-/* The how-manieth sum of its group the i-th of all is: with one group only there can be two. */
+/* The index of sum i among the sums of its group; not 0 only if there is a single group. */
 static int number_in_group(const daso_state *s, int i)
 {
   return i == 1 && s->flow.sum[0].group == s->flow.sum[1].group;
@@ -301,7 +302,8 @@ static shoal_status get_flow(shoal_run *r, daso_state *s, const shoal_ckpt *c)
   return SHOAL_OK;
 }
 
-/* Elsewhere the model goes on, and a sum under way is dropped: what it holds is older than the model. */
+/* In another layout training continues from the model, and sums in flight are dropped: they are older than the
+ * model. */
 static shoal_status load_elsewhere(shoal_run *r, daso_state *s, const shoal_ckpt *c)
 {
   shoal_dtype type;
@@ -352,7 +354,7 @@ const shoal_method shoal_method_daso = {
       "the result to the others.  The last batch of an epoch ends in a blocking sum, after which all ranks are equal.\n"
       "Warm-up and cool-down epochs block in every batch, in 16 bits.  In between B begins at 4 and is halved each "
       "time\n"
-      "the training loss stands still; after 1 it goes back to method.max_every.  Made for SGD; other optimizers "
+      "the training loss stagnates; after 1 it goes back to method.max_every.  Made for SGD; other optimizers "
       "work,\n"
       "but do not equal sync even when every batch blocks.",
   .source = "Coquelin, Debus, Götz, von der Lehr, Kahn, Siggel, Streit, Accelerating neural network training with "

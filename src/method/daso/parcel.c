@@ -1,4 +1,4 @@
-/* A mean over a group in 16-bit parcels, added in f32. */
+/* See parcel.h. */
 #include "method/daso/parcel.h"
 #include "base/mem.h"
 #include "tensor/half.h"
@@ -15,8 +15,8 @@ struct shoal_parcels {
   size_t n;
   shoal_wire wire;
   int size, rank;
-  uint16_t *own;                /* [n] my parcel; then the mean */
-  uint16_t *parts;              /* [size, widest chunk] what came for my chunk */
+  uint16_t *own;                /* [n] this rank's parcel; then the mean */
+  uint16_t *parts;              /* [size, widest chunk] received for this rank's chunk */
   float *sum;                   /* [widest chunk] */
   shoal_message **send, **recv; /* [size] */
 };
@@ -120,7 +120,7 @@ void shoal_parcels_bytes(const shoal_group *g, size_t n, uint64_t out[SHOAL_LINK
 
 /* ------------------------------------------------------------------------------------------------------- the mean */
 
-/* Differences block by block, so that no vector of them is needed. */
+/* Rounds differences block by block, so that no full vector of them is needed. */
 static bool pack(shoal_parcels *p, const float *common, const float *x)
 {
   const float largest = p->wire == SHOAL_WIRE_BF16 ? BF16_MAX : F16_MAX;
@@ -145,7 +145,7 @@ static void unpack(shoal_parcels *p, int chunk, const float *common, float *x)
   }
 }
 
-/* Everybody begins with the member after itself, so that no member is everybody's first. */
+/* Every member starts with its successor, to spread the load. */
 static int peer_of(const shoal_parcels *p, int i)
 {
   return (p->rank + i) % p->size;
@@ -185,7 +185,7 @@ static shoal_status add_parts(shoal_parcels *p)
   return SHOAL_OK;
 }
 
-/* A mean arrives where the part sent before it lies, so all of those must have left. */
+/* A mean is received into the memory of the part sent before it, so those sends must be complete. */
 static shoal_status exchange_means(shoal_parcels *p)
 {
   size_t mine = chunk_size(p, p->rank);

@@ -1,4 +1,4 @@
-/* DASO's schedule: which sum starts or ends after a batch, and how often sums come in the next epoch. */
+/* See schedule.h. */
 #include "method/daso/schedule.h"
 #include "base/mem.h"
 #include <math.h>
@@ -46,7 +46,7 @@ static shoal_daso_event start(const shoal_daso_cycle *c, uint64_t b, uint64_t le
   return (shoal_daso_event){ SHOAL_DASO_START, group, wait };
 }
 
-/* Is the oldest sum to be collected after batch b?  `started`: after a sum that this batch has started. */
+/* Whether the oldest sum is collected after batch b.  `started`: this batch has started a sum. */
 static bool is_due(const shoal_daso_cycle *c, uint64_t b, uint64_t left, const shoal_daso_flow *flow, bool started)
 {
   if (flow->n <= started) return false;
@@ -55,7 +55,7 @@ static bool is_due(const shoal_daso_cycle *c, uint64_t b, uint64_t left, const s
   return (b + 1) % c->every != 0 && b % c->every == SHOAL_MIN(c->wait, left);
 }
 
-/* A parcel is packed before the average that arrives with it is blended in (the reference's order, also for W = B). */
+/* A sum is started before the one due in the same batch is blended in (the reference's order, also for W = B). */
 int shoal_daso_events(const shoal_daso_cycle *c, uint64_t b, uint64_t batches, shoal_daso_flow *flow,
                       shoal_daso_event out[SHOAL_DASO_EVENTS])
 {
@@ -64,7 +64,7 @@ int shoal_daso_events(const shoal_daso_cycle *c, uint64_t b, uint64_t batches, s
   bool started = false;
   if (shoal_daso_blocks(c, b, batches)) return block(c, is_last(b, batches), flow, out);
   if (is_turn(c, b, batches)) {
-    /* Full only if the sums were started under other settings, before a resume. */
+    /* Full only after a resume, if the sums were started with other settings. */
     if (flow->n == SHOAL_DASO_SUMS) out[n++] = take_oldest(flow, SHOAL_DASO_COLLECT);
     out[n++] = start(c, b, left, flow);
     started = true;
@@ -101,7 +101,7 @@ void shoal_daso_begin(const shoal_daso_plan *p, uint64_t done, shoal_daso_phase 
   if (done >= p->warmup && done + p->cooldown < p->epochs) start_cycling(p, out);
 }
 
-/* The plateau detector.  A loss that is no number is no improvement.  The best loss stays when the answer is yes. */
+/* Plateau detector.  A NaN loss never counts as an improvement.  The best loss is kept when a plateau is found. */
 static bool is_stable(const shoal_daso_plan *p, double loss, shoal_daso_phase *phase)
 {
   double best = phase->best, bound = best < 0 ? best * (1 + p->threshold) : best * (1 - p->threshold);

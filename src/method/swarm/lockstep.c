@@ -1,13 +1,13 @@
-/* The deterministic mode: every rank computes who meets whom, and takes part in its own meetings in that order.
+/* The deterministic mode: every rank computes the schedule of all interactions and performs its own in that order.
  *
- *     step 7 is over:   order of ranks 2 0 3 1;  due to begin: 0, 3
+ *     step 7 is over:   order of ranks 2 0 3 1;  due to initiate: 0, 3
  *     edges:            0 with 1,  3 with 0          rank 0: first with 1, then with 3;  rank 2: none, goes on
  *
- * All ranks take part in the same edges in the same order, so nobody can wait in a circle; disjoint edges run side by
- * side.  What happens depends on no clock: the same bits in every run, and as n simulated nodes in one process.
+ * All ranks process the same edges in the same order, so no deadlock is possible; disjoint edges run in parallel.
+ * Nothing depends on a clock: every run gives the same bits, and so do n simulated nodes in one process.
  *
- * Each interaction begins with 16 bytes each way, class control: the largest D_b of either side (swarm_math.h)
- * and the step, so that ranks that have lost each other are noticed instead of mixed up. */
+ * Each interaction begins with 16 bytes each way, class control: the largest D_b of each side (math.h) and the step, to
+ * detect ranks that are out of step. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/swarm/swarm.h"

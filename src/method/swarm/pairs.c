@@ -1,28 +1,29 @@
-/* Interactions on every rank's own clock: asking, agreeing, and answering between the primitives of the own compute.
+/* Asynchronous interactions: requests, grants and answers are processed between the primitives of a rank's compute.
  *
  *     initiator i                                  partner j
- *     request ------------------------------>      queued, until c_j is free; the strongest request first
- *             <------------------------------      grant: c_j is kept as it is from here on
- *     accept  ------------------------------>      (or decline: i has agreed with somebody else)
- *     parcels <----------------------------->      then both average, and their c are free again
+ *     request ------------------------------>      queued until c_j is free; the strongest request first
+ *             <------------------------------      grant: c_j does not change from here on
+ *     accept  ------------------------------>      (or decline: i has agreed with another rank)
+ *     parcels <----------------------------->      then both average and release their c
  *
- * Notes are 24 bytes, class control; one receive per neighbour is always posted, and a hook behind every progress call
- * (the backend polls between primitives) reads and answers.  Only c moves there: x and b belong to the training, and what
- * an interaction means for them waits for the end of the step.  So nobody waits for anybody's compute, and a slow rank is
- * read as it was.  What a rank does wait for is its own interaction when that takes more than `overlap` steps: on links
- * too slow for all the interactions asked for, models would otherwise drift apart.
+ * Notes are 24 bytes, class control.  One receive per neighbour is always posted, and a hook after every progress call
+ * (the backend polls between primitives) reads and answers.  The hook changes only c: x and b belong to the training
+ * step and are updated at its end.  So no rank waits for another's compute, and a slow rank is read in its last state.
+ * A rank waits only for its own interaction if that takes more than `overlap` steps: otherwise, on links too slow for
+ * the requested interactions, models would drift apart.
  *
- * No circle of waiting can close.  A rank that has agreed (GRANTED) and is itself granted something has two ways out: if
- * its own request is the weaker of the two it declines, and asks again later; else it lets the other answer first.  So
- * whoever lets others wait waits itself only for a weaker request, down to one whose owner answers at once.  Fewer
- * interactions behind it make a request stronger; so each is the strongest one day, and is served.
+ * Deadlock freedom: a rank that has granted a request (GRANTED) and receives a grant itself declines the latter and
+ * asks again later if its own request is the weaker of the two; otherwise it waits for the other's answer first.  So a
+ * rank that keeps others waiting waits only for a weaker request, down to one whose owner answers at once.  No
+ * starvation: a request is stronger the fewer interactions its owner has had, so each becomes the strongest at some
+ * time and is served.
  *
- * Giving a partner up ends a session of the two.  Every note carries its number; whoever sees a higher one gives up too
- * what it had with the sender, so both are back where they began.  What is left of an older session, notes (by this
- * number) or parcels (by their tags), is never taken for something of the new one.
+ * Dropping a partner ends the session of the pair.  Every note carries the session number; a rank that sees a higher
+ * one also abandons its interactions with the sender, so both are back in the initial state.  Notes (by this number)
+ * and parcels (by their tags) of an older session are thus never mistaken for those of the new one.
  *
- * The pull (V3) keeps nothing from changing, needs no answer, and may go both ways at once.  V1 agrees only at the end of
- * a step, because its c is x, and stays there until the interaction is over. */
+ * The pull (V3) blocks no updates, needs no accept, and may run in both directions at once.  V1 grants only at the end
+ * of a step, because its c is x, and waits there until the interaction is over. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -35,20 +36,20 @@ enum { TAG_NOTE = 128, NOTES = 16 };
 enum { REQUEST, GRANT, ACCEPT, DECLINE, PING, PONG };
 
 typedef struct {
-  uint16_t kind, session; /* session: with this partner, from 0 */
+  uint16_t kind, session; /* session: of this pair, from 0 */
   uint32_t era;           /* meetings so far */
-  uint64_t number;        /* of the initiator's interaction */
+  uint64_t number;        /* index of the initiator's interaction */
   double distance;        /* largest D_b of the sender; in a grant, of both */
 } note;
 
 typedef struct {
   int rank;
   shoal_message *in, *out;
-  note got, going, queue[NOTES]; /* queue: first in, first out */
+  note got, going, queue[NOTES]; /* queue: notes to send, FIFO */
   int queued;
-  bool asks; /* a request of its waits here */
+  bool asks; /* its request is waiting here */
   note request;
-  bool gone; /* given up */
+  bool gone; /* dropped */
   uint16_t session;
   uint64_t heard_ns, pinged_ns;
 } peer;
@@ -61,14 +62,14 @@ struct shoal_swarm_pairs {
   shoal_swarm_talk mine, theirs;
   uint32_t era;
   bool blocking, pull;
-  bool resting;       /* between two steps: V1 may agree */
+  bool resting;       /* between two steps: V1 may grant */
   bool meeting;       /* waiting for a meeting, or in one */
-  bool closed;        /* all are gathered: nothing is agreed to */
-  bool folds, pulled; /* for the end of the step: fold; average with `theirs` */
-  bool folding;       /* the step ended while parcels were made of c: no new ones before the fold */
-  uint64_t answered;  /* V1: partners served in this rest */
-  bool changed;       /* x was written */
-  shoal_error failed; /* in the hook */
+  bool closed;        /* all ranks have gathered: no more grants */
+  bool folds, pulled; /* at the end of the step: fold; average with `theirs` */
+  bool folding;       /* the step ended while c was being sent: no new parcels before the fold */
+  uint64_t answered;  /* V1: partners served since the step ended */
+  bool changed;       /* x was modified */
+  shoal_error failed; /* error of the hook */
 };
 
 static peer *find(shoal_swarm_pairs *p, int rank)
@@ -98,7 +99,7 @@ static shoal_status flush(shoal_swarm_pairs *p, peer *q)
 
 static shoal_status say(shoal_swarm_pairs *p, peer *q, uint16_t kind, uint64_t number, double distance)
 {
-  if (q->queued == NOTES) return SHOAL_OK; /* only a rank that reads nothing any more: it will be given up */
+  if (q->queued == NOTES) return SHOAL_OK; /* a full queue means a partner that reads nothing: it will be dropped */
   q->queue[q->queued++] = (note){ kind, q->session, p->era, number, distance };
   return flush(p, q);
 }
@@ -117,13 +118,13 @@ static bool busy(const shoal_swarm_talk *t)
   return t->stage >= SHOAL_TALK_PARCELS && t->stage < SHOAL_TALK_DONE;
 }
 
-/* Is c free to be promised to somebody? */
+/* Whether c is free, so that a request can be granted. */
 static bool may_grant(const shoal_swarm_pairs *p)
 {
   if (p->closed || p->folding || p->theirs.stage != SHOAL_TALK_NONE) return false;
   if (p->pull) return true;
   if (busy(&p->mine)) return false;
-  /* Not for ever, when nothing else keeps this rank from its next step; but whoever waits must answer all. */
+  /* Bounded if nothing else keeps this rank from its next step; a rank that waits must answer all. */
   bool waits = p->mine.stage != SHOAL_TALK_NONE || p->meeting;
   return !p->blocking || (p->resting && (waits || p->answered < p->n));
 }
@@ -133,7 +134,7 @@ static peer *strongest(shoal_swarm_pairs *p)
   peer *best = NULL;
   for (size_t i = 0; i < p->n; i++) {
     peer *q = &p->peers[i];
-    if (!q->asks || q->request.era > p->era) continue; /* it has left a meeting that is not over here */
+    if (!q->asks || q->request.era > p->era) continue; /* the sender has left a meeting that this rank is still in */
     if (!best || stronger(q->request.number, q->rank, best->request.number, best->rank)) best = q;
   }
   return best;
@@ -169,7 +170,8 @@ static shoal_status ask(shoal_swarm_pairs *p)
   return say(p, q, REQUEST, p->mine.number, shoal_swarm_reach(p->s));
 }
 
-/* The partner has agreed.  Go ahead if c is free; if it was promised to somebody else, the weaker request gives way. */
+/* The partner has granted the request.  Accept if c is free; if c was granted to another rank, the weaker request
+ * yields. */
 static shoal_status answer_offer(shoal_swarm_pairs *p)
 {
   shoal_swarm_talk *m = &p->mine, *t = &p->theirs;
@@ -192,26 +194,26 @@ static shoal_status decide(shoal_swarm_pairs *p)
   return q ? grant(p, q) : SHOAL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------- hearing */
+/* ------------------------------------------------------------------------------------------------------receiving */
 
 static shoal_status hear_grant(shoal_swarm_pairs *p, peer *q, const note *got)
 {
   shoal_swarm_talk *m = &p->mine;
   if (m->stage != SHOAL_TALK_ASKED || m->unsent || m->peer != q->rank || m->number != got->number)
-    return say(p, q, DECLINE, got->number, 0); /* an answer to what was given up */
+    return say(p, q, DECLINE, got->number, 0); /* a grant of an abandoned request */
   m->stage = SHOAL_TALK_OFFERED;
   m->t0_ns = shoal_now_ns();
   m->distance = got->distance;
   return p->pull ? shoal_swarm_talk_start(p->s, m, shown(p)) : SHOAL_OK;
 }
 
-/* Nothing is under way with this partner any more, nor has it asked for anything: a new session begins. */
+/* Abandons all interactions and requests with this partner and begins a new session. */
 static shoal_status break_off(shoal_swarm_pairs *p, peer *q, uint16_t session)
 {
   shoal_swarm_talk *talks[] = { &p->mine, &p->theirs };
   q->session = session;
   q->asks = false;
-  q->queued = 0; /* notes of the old one */
+  q->queued = 0; /* drop notes of the old session */
   for (int i = 0; i < 2; i++)
     if (talks[i]->stage != SHOAL_TALK_NONE && talks[i]->stage != SHOAL_TALK_DONE && talks[i]->peer == q->rank)
       SHOAL_TRY(shoal_swarm_talk_abandon(p->s, talks[i]));
@@ -230,9 +232,9 @@ static shoal_status hear(shoal_swarm_pairs *p, peer *q, const note *got)
   q->heard_ns = shoal_now_ns();
   take_back(p, q);
   int16_t ahead = (int16_t)(got->session - q->session);
-  if (ahead > 0) SHOAL_TRY(break_off(p, q, got->session)); /* it gave this rank up */
+  if (ahead > 0) SHOAL_TRY(break_off(p, q, got->session)); /* the partner has dropped this rank */
   if (got->kind == PING) return say(p, q, PONG, 0, 0);
-  if (ahead < 0 || got->era < p->era) return SHOAL_OK; /* from before a loss or the last meeting */
+  if (ahead < 0 || got->era < p->era) return SHOAL_OK; /* sent before a drop or the last meeting */
   bool about_theirs = t->stage == SHOAL_TALK_GRANTED && t->peer == q->rank && t->number == got->number;
   switch (got->kind) {
   case REQUEST:
@@ -249,9 +251,9 @@ static shoal_status hear(shoal_swarm_pairs *p, peer *q, const note *got)
   }
 }
 
-/* ---------------------------------------------------------------------------------------------------- moving on */
+/* ---------------------------------------------------------------------------------------------------- progress */
 
-/* Parcels are through and c is averaged; what that means for x and b waits for the end of the step. */
+/* Parcels have arrived and c is averaged; x and b are updated at the end of the step. */
 static void conclude(shoal_swarm_pairs *p, shoal_swarm_talk *t, bool initiator)
 {
   shoal_swarm *s = p->s;
@@ -300,7 +302,7 @@ static shoal_status failure(const shoal_swarm_pairs *p)
   return p->failed.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&p->failed);
 }
 
-/* Behind every progress call; its error also waits for the end of the step, because the backend drops it. */
+/* Called after every progress call.  Its error is kept until the end of the step, because the backend ignores it. */
 static shoal_status hook(void *context)
 {
   shoal_swarm_pairs *p = context;
@@ -317,11 +319,11 @@ static shoal_status lose(shoal_swarm_pairs *p, peer *q, double seconds)
               "rank %d has not been heard of for %.3g s: the run ends (method.on_lost: stop)", q->rank, seconds);
   shoal_warn("rank %d has not been heard of for %.3g s: going on without it until it is back", q->rank, seconds);
   SHOAL_TRY(break_off(p, q, (uint16_t)(q->session + 1)));
-  return say(p, q, PING, 0, 0); /* with the new session: should it come back, it learns of it, and answers */
+  return say(p, q, PING, 0, 0); /* carries the new session: if the partner comes back, it learns of it and answers */
 }
 
-/* Whoever computes still answers a ping between two primitives: only silence counts, not slowness; and only after this
- * rank, which may have been the one that slept, has asked. */
+/* A rank that computes still answers a ping between two primitives, so only silence counts, not slowness; and only
+ * after this rank, which may itself have been suspended, has sent a ping. */
 static shoal_status check_silence(shoal_swarm_pairs *p)
 {
   shoal_swarm_talk *talks[] = { &p->mine, &p->theirs };
@@ -364,7 +366,7 @@ static void apply(shoal_swarm_pairs *p)
   }
 }
 
-/* Begin an interaction if it is due and the last one is over. */
+/* Starts an interaction if it is due and the last one is over. */
 static void begin(shoal_swarm_pairs *p)
 {
   shoal_swarm *s = p->s;
@@ -384,13 +386,13 @@ static void begin(shoal_swarm_pairs *p)
   *since = 0;
 }
 
-/* Nothing of this rank's own is under way (and nothing of others'). */
+/* Whether no interaction of this rank is in flight (nor, for_others, one of another rank with it). */
 static bool at_rest(const shoal_swarm_pairs *p, bool for_others)
 {
   return p->mine.stage == SHOAL_TALK_NONE && !p->folds && (!for_others || p->theirs.stage == SHOAL_TALK_NONE);
 }
 
-/* Move everything until this rank is at rest. */
+/* Progresses until this rank is at rest. */
 static shoal_status wait_here(shoal_swarm_pairs *p, bool for_others)
 {
   for (;;) {
@@ -454,7 +456,7 @@ shoal_status shoal_swarm_pairs_leave(shoal_swarm_pairs *p)
 {
   p->closed = p->meeting = p->resting = false;
   p->era++;
-  for (size_t i = 0; i < p->n; i++) take_back(p, &p->peers[i]); /* they all were there */
+  for (size_t i = 0; i < p->n; i++) take_back(p, &p->peers[i]); /* all of them took part in the meeting */
   return pump(p);
 }
 

@@ -1,13 +1,13 @@
-/* What the two sides of an interaction send each other: a parcel, and again, in full, the blocks that could not be read.
+/* The data of an interaction: a parcel each way, then the blocks that could not be decoded, unquantised.
  *
  *     initiator                              partner
- *     pack c_i   ------- parcel ------->     read near c_j, compare hashes
+ *     pack c_i   ------- parcel ------->     decode near c_j, compare hashes
  *     read       <------ parcel --------     pack c_j
- *                <------ bad blocks ---->    the union of both lists goes again as f32, both ways
- *     c_i ← (Q(c_i) + Q(c_j)) / 2            c_j ← the same bits;   resent blocks: the exact numbers of both
+ *                <------ bad blocks ---->    the union of both lists is resent as f32, both ways
+ *     c_i ← (Q(c_i) + Q(c_j)) / 2            c_j ← the same bits;   resent blocks: the exact values of both
  *
- * Each side chooses the spacings of its own parcel, block by block, and the parcel says them.  While nothing is known of
- * distances parcels are the numbers themselves.  V3 moves one parcel, to the initiator. */
+ * Each side chooses the spacings of its parcel block by block and stores them in it.  While no distances are known,
+ * parcels are plain f32 values.  V3 sends one parcel, to the initiator. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/swarm/swarm.h"
@@ -121,7 +121,7 @@ void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d)
   }
 }
 
-/* Block by block, so that the three passes find their numbers in the cache. */
+/* Block by block, so that the three passes hit the cache. */
 void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d)
 {
   bool average = shoal_swarm_averages(s->rules.variant);

@@ -1,12 +1,12 @@
-/* swarm: every rank trains a model of its own and now and then averages it with that of one random partner.
+/* swarm: every rank trains its own model and now and then averages it with that of a random partner.
  *
- *     rank 0   step step step step · step step step step ·          no rounds, no barrier: a rank that has done its
- *     rank 1   step step · step step step step · step step          local steps asks one neighbour, and goes on
+ *     rank 0   step step step step · step step step step ·          no rounds, no barrier: after its local steps a
+ *     rank 1   step step · step step step step · step step          rank asks one neighbour, and goes on
  *     rank 2   step · step step step step · step step step
  *
- * This file ties the swarm (swarm_impl.h) to the loop: options, when interactions take place, what is saved, and what
- * "the model" is: the mean over ranks of everything learned, mean(c - b + x); without copies, mean(x).  It is the mean
- * that would be left if all ranks folded now, so nothing pending is forgotten, and interactions do not change it.
+ * This file connects the swarm (swarm.h) to the loop: options, times of interactions, checkpoints, and the definition
+ * of "the model": the mean over ranks with all updates, mean(c - b + x); without copies, mean(x).  It is the mean that
+ * would result if all ranks folded now, so it includes pending updates, and interactions do not change it.
  *
  * Source: Nadiradze, Sabour, Davies, Li, Alistarh, NeurIPS 2021; specification in docs/methods/swarm.md. */
 #include "method/swarm/swarm.h"
@@ -19,41 +19,42 @@
 
 typedef struct {
   shoal_swarm *swarm;
-  shoal_swarm_lockstep *lockstep; /* one of the two, where there is anybody to meet */
+  shoal_swarm_lockstep *lockstep; /* one of the two, if there is more than one rank */
   shoal_swarm_pairs *pairs;
   shoal_model_sum models; /* for assemble */
 } swarm_state;
 
 static const shoal_option options[] = {
   { "method.variant", SHOAL_OPT_ENUM, "nonblocking", NULL, "nonblocking|pull|blocking|nonblocking-symmetric",
-    "How two ranks average: two copies and nobody waits; the asker reads the other; both stop; both fold.",
+    "How two ranks average: two copies, no waiting; the initiator reads the other; both stop; both fold.",
     "Nadiradze et al., NeurIPS 2021" },
   { "method.local_steps", SHOAL_OPT_INT, "1", "steps", "[1,1000000000]",
-    "Steps a rank trains alone before it begins the next interaction (H); larger than the run: none at all.",
+    "H: local steps before a rank starts its next interaction; larger than the run: no interactions.",
     "Nadiradze et al., NeurIPS 2021" },
   { "method.local_steps_draw", SHOAL_OPT_ENUM, "fixed", NULL, "fixed|geometric",
     "Always that many local steps, or a random number with that mean.", "Nadiradze et al., NeurIPS 2021 (analysis)" },
   { "method.overlap", SHOAL_OPT_INT, "4", "steps", "[1,1000000000]",
-    "Steps a rank goes on while an interaction it began is not over; then it waits: slow links bound the drift.",
+    "Steps a rank may take while its interaction is not over; then it waits, which bounds the drift on slow links.",
     "shoal" },
-  { "method.graph", SHOAL_OPT_ENUM, "complete", NULL, "complete|ring|torus|random", "Who may meet whom.", "shoal" },
+  { "method.graph", SHOAL_OPT_ENUM, "complete", NULL, "complete|ring|torus|random", "Which ranks may interact.",
+    "shoal" },
   { "method.edge_probability", SHOAL_OPT_FLOAT, "0.5", NULL, "[0,1]",
     "Probability of an edge; components are joined afterwards.", "shoal", .when = "method.graph=random" },
   { "method.bits", SHOAL_OPT_ENUM, "8", "bits", "0|4|8|14|16",
     "Bits per number on the wire, by the modular quantiser; 0: f32.", "Davies et al., ICLR 2021" },
   { "method.rounding", SHOAL_OPT_ENUM, "nearest", NULL, "nearest|stochastic",
-    "To the nearest grid point, or at random with the right mean.", "Davies et al., ICLR 2021" },
+    "Round to the nearest grid point, or stochastically without bias.", "Davies et al., ICLR 2021" },
   { "method.deterministic", SHOAL_OPT_BOOL, "false", NULL, NULL,
-    "All ranks step together and compute who meets whom: the same bits in every run, and ranks wait for each other.",
+    "All ranks step together and compute the same schedule: bitwise reproducible, but ranks wait for each other.",
     "shoal" },
   { "method.drop_after", SHOAL_OPT_FLOAT, "60", "s", "(0,inf)",
-    "A partner that does not even answer a ping for so long is given up, until it is heard of again.", "shoal" },
+    "A partner that does not answer a ping for this long is dropped until it answers again.", "shoal" },
   { "method.on_lost", SHOAL_OPT_ENUM, "drop", NULL, "drop|stop",
-    "When a partner is given up: go on without it, or end the run (exit 4).", "shoal" },
+    "When a partner is dropped: go on without it, or end the run (exit 4).", "shoal" },
   { .name = NULL }
 };
 
-/* Position of a word in the list of an option, as the option's table has it. */
+/* Index of an option's value in its list of words, in the order of the option table. */
 static int choice(const shoal_config *c, const char *name, const char *const *words)
 {
   int i = 0;
@@ -115,7 +116,7 @@ static void swarm_close(shoal_run *r, void *state)
   shoal_swarm_destroy(m->swarm);
 }
 
-/* The swarm counts by itself, since it answers others at any time. */
+/* The swarm counts bytes itself, since it answers others at any time. */
 static void take_bytes(shoal_run *r, shoal_swarm *s)
 {
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += s->sent[link];
@@ -207,7 +208,7 @@ static shoal_status load_counts(shoal_swarm *s, const shoal_ckpt *c)
   return shoal_swarm_load_distances(s, c, name);
 }
 
-/* Copies of a variant that had some, for one that has none: what was pending goes into the live model. */
+/* For a checkpoint of a variant with copies, in one without: pending updates are folded into the live model. */
 static shoal_status fold_copies(shoal_swarm *s, const shoal_ckpt *c, const char *common, const char *base)
 {
   float *x = s->node.x, *part = s->theirs;
@@ -218,7 +219,7 @@ static shoal_status fold_copies(shoal_swarm *s, const shoal_ckpt *c, const char 
   return SHOAL_OK;
 }
 
-/* Same layout: every rank goes on as it was.  Another one: all start from the mean, which the loop has loaded. */
+/* Same layout: every rank resumes its own state.  Another one: all start from the mean, loaded by the loop. */
 static shoal_status swarm_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
 {
   swarm_state *m = state;

@@ -1,15 +1,15 @@
-/* Inside the method swarm: what its files share.
+/* Internal interface of the method swarm.
  *
  *     swarm.c            options, hooks of the loop, checkpoint
  *        |    \
- *     lockstep  pairs    two ways to hold interactions: by a schedule all ranks know, or on every rank's own clock
+ *     lockstep  pairs    two ways to run interactions: by a common schedule, or asynchronously
  *        |    /
- *     parcel             what is sent: packed, read, resent where it could not be read
+ *     parcel             the data sent: packed, decoded, resent where decoding failed
  *        |
  *     math  quant  graph  pure
  *
- * Nothing here knows the run (shoal_run): a swarm is made from groups, rules and a vector, so tests drive it with local
- * steps of their own. */
+ * Nothing here depends on the run (shoal_run): a swarm is built from groups, rules and a vector, so tests can drive it
+ * with their own local steps. */
 #ifndef SHOAL_METHOD_SWARM_IMPL_H
 #define SHOAL_METHOD_SWARM_IMPL_H
 #include "ckpt/together/writer.h"
@@ -22,126 +22,127 @@ typedef struct {
   shoal_swarm_variant variant;
   int bits; /* 0: f32 */
   bool stochastic, geometric;
-  uint64_t h;       /* local steps between interactions a rank begins, or their mean */
-  uint64_t overlap; /* steps it goes on while one it began is not over; then it waits (on own clocks) */
+  uint64_t h;       /* local steps between interactions that a rank initiates, or their mean */
+  uint64_t overlap; /* asynchronous: steps a rank may take before it waits for its interaction to finish */
   shoal_graph_kind graph;
   double p; /* random graph: probability of an edge */
   uint64_t seed;
-  double drop_after_s; /* a partner silent for so long is given up */
-  bool stop_on_lost;   /* then the run ends; else the others go on */
+  double drop_after_s; /* a partner that does not answer for this long is dropped */
+  bool stop_on_lost;   /* end the run if a partner is lost; else go on without it */
 } shoal_swarm_rules;
 
 typedef struct {
   shoal_swarm_rules rules;
   shoal_world *world;
-  shoal_group *all, *control; /* parcels; everything else */
+  shoal_group *all, *control; /* for parcels; for all other messages */
   int rank, size;
   shoal_graph *graph;
-  shoal_swarm_node node; /* x is the caller's */
-  float *theirs;         /* [n] the partner's values, as read */
-  float *shown;          /* [n] V3 on own clocks: what a puller is being sent, unchanged until it has read it */
-  char *outbox, *inbox;  /* [4 n bytes] parcels on their way */
-  size_t blocks, marks;  /* blocks of the quantiser; bytes of a set of them */
-  double *distance;      /* [blocks] D_b of swarm_math.h */
-  uint64_t turns;        /* parcels packed so far: addresses stochastic rounding */
-  /* Interactions begun by each rank and local steps since: [size] in lockstep; on own clocks only [rank] is kept. */
+  shoal_swarm_node node; /* x is owned by the caller */
+  float *theirs;         /* [n] the partner's values, as decoded */
+  float *shown;          /* [n] asynchronous V3: the copy being sent, constant until it was read */
+  char *outbox, *inbox;  /* [4 n bytes] parcels in flight */
+  size_t blocks, marks;  /* blocks of the quantiser; bytes of a bitmap of them */
+  double *distance;      /* [blocks] D_b of math.h */
+  uint64_t turns;        /* parcels packed so far: counter for stochastic rounding */
+  /* Interactions initiated by each rank and local steps since: [size]; asynchronously only [rank] is kept. */
   uint64_t *begun, *since;
-  uint64_t sent[SHOAL_LINK_COUNT]; /* payload by the formula, since swarm.c last asked */
-  /* For people: interactions as initiator and as partner; parcels sent, those of them in full, bytes sent again. */
+  uint64_t sent[SHOAL_LINK_COUNT]; /* payload by formula, since swarm.c last collected it */
+  /* For the log: interactions as initiator and as partner; parcels sent, unquantised ones of these, bytes resent. */
   uint64_t met, served, parcels, full_parcels, resent_bytes;
   shoal_trace *trace; /* borrowed; NULL: nothing is recorded */
   uint32_t op;
 } shoal_swarm;
 
-/** Collective over the world.  `x` [n] is the live model; all ranks bring the same numbers, or load others later. */
+/** Collective over the world.  `x` [n] is the live model, equal on all ranks unless others are loaded later. */
 shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, float *x, size_t n, shoal_swarm **out);
-void shoal_swarm_destroy(shoal_swarm *s); /* NULL is fine */
-/** Everything starts from x: copies, nothing pending. */
+void shoal_swarm_destroy(shoal_swarm *s); /* accepts NULL */
+/** Resets the copies to x, with nothing pending. */
 void shoal_swarm_restart(shoal_swarm *s);
-/** All D_b from a checkpoint.  Where they were cut into other blocks, or one number for all as older versions wrote it, the
- *  largest counts for every block.  On failure they stay as they are. */
+/** Loads all D_b from a checkpoint.  If it has other blocks, or one value for all as written by older versions, every
+ *  block gets the largest.  On failure they are unchanged. */
 shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name);
-/** V3: the copy others may pull follows the live model: after every local step, before anything is averaged. */
+/** V3: updates the copy that others pull; called after every local step, before averaging. */
 void shoal_swarm_publish(shoal_swarm *s);
 static inline size_t shoal_swarm_block_length(const shoal_swarm *s, size_t b)
 {
   size_t rest = s->node.n - b * SHOAL_QUANT_BLOCK;
   return rest < SHOAL_QUANT_BLOCK ? rest : SHOAL_QUANT_BLOCK;
 }
-/** Fold, and let every D_b know. */
+/** Folds, and updates every D_b. */
 void shoal_swarm_fold_own(shoal_swarm *s);
 
-/* ---- parcel.c: one side's numbers of one interaction ---- */
+/* ---- parcel.c: one side of one interaction ---- */
 typedef struct {
   shoal_quant quant;
   bool quantised;
-  int8_t *exponent; /* [blocks] of the spacings this side sends with; owned */
+  int8_t *exponent; /* [blocks] spacing exponents of this side; owned */
   size_t bytes;     /* of a parcel */
-  size_t resend;    /* bytes of the blocks that go again, unquantised */
-  uint8_t *bad;     /* [marks] blocks somebody could not read; owned */
+  size_t resend;    /* bytes of the blocks resent unquantised */
+  uint8_t *bad;     /* [marks] blocks that either side failed to decode; owned */
 } shoal_swarm_deal;
 
 shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d);
 void shoal_swarm_deal_fini(shoal_swarm_deal *d);
-/** Count what is now sent to a member: a parcel; or what goes again. */
+/** Counts the bytes sent to a member: a parcel; resent blocks. */
 void shoal_swarm_count_parcel(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
 void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
-/** An interaction with a member is over: its spans.  `waited_ns`: how long this rank did nothing else. */
+/** Records the spans of a finished interaction with a member.  `waited_ns`: time this rank only waited. */
 void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, uint64_t t0_ns, uint64_t waited_ns);
-/** This side's largest D_b, for the partner to know. */
+/** This side's largest D_b, to be sent to the partner. */
 double shoal_swarm_reach(const shoal_swarm *s);
-/** Begin: `distance` is the larger reach of the two sides, the same number on both: 0, and the parcels go unquantised. */
+/** Begins an interaction.  `distance`: the larger reach of the two sides, equal on both; 0: parcels are unquantised. */
 void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance);
-/** Bytes of a parcel by the formula: 4 n, or packed codes and 8 bytes (hash, exponent) for every block of 4096. */
+/** Bytes of a parcel by formula: 4 n, or packed codes and 8 bytes (hash, exponent) for every block of 4096. */
 size_t shoal_swarm_parcel_bytes(int bits, size_t n);
 void shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from); /* into the outbox */
-/** Out of the inbox into `theirs`, near c; sets bad. */
+/** Decodes the inbox into `theirs` with c as the key; sets bad. */
 void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d);
-/** What either side could not read goes again from both.  theirs: [marks], or NULL.  Sets resend. */
+/** Joins the bad blocks of both sides, which both resend.  theirs: [marks], or NULL.  Sets resend. */
 void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs);
 void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from);
 void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d);
-/** All of `theirs` is there: learn the distances, and average c as the partner sees it, Q(c), with it (V3: does not). */
+/** Called when `theirs` is complete: updates the distances and averages Q(c), which the partner has, with it (not in
+ *  V3). */
 void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d);
 
 /* ---- lockstep.c: interactions by a schedule that all ranks compute ---- */
 typedef struct {
   int initiator, partner;
 } shoal_swarm_edge;
-/** The interactions behind local step number `step`, in order, into edges [size]; counts everybody's step.  A rank begins
- *  one when it has done its local steps since it last began; the order of initiators is a permutation keyed by the step.
- *  Pure but for begun and since [n].  Returns how many. */
+/** Lists the interactions after local step `step`, in order, in edges [size], and counts the step for all ranks.  A
+ *  rank initiates one after its local steps since the last; the order of initiators is a permutation keyed by the step.
+ *  Pure except for begun and since [n].  Returns the number of interactions. */
 int shoal_swarm_edges(const shoal_swarm_rules *rules, const shoal_graph *g, uint64_t step, uint64_t *begun,
                       uint64_t *since, shoal_swarm_edge *edges);
 
 typedef struct shoal_swarm_lockstep shoal_swarm_lockstep;
 shoal_status shoal_swarm_lockstep_create(shoal_swarm *s, shoal_swarm_lockstep **out);
 void shoal_swarm_lockstep_destroy(shoal_swarm_lockstep *l);
-/** All interactions behind step `step` that this rank is part of.  Collective in effect: every rank calls it after the
- *  same step.  *changed: x was written. */
+/** Performs this rank's interactions after step `step`.  Every rank must call it after the same step.  *changed: x was
+ *  modified. */
 shoal_status shoal_swarm_lockstep_step(shoal_swarm_lockstep *l, uint64_t step, bool *changed);
 
-/* ---- talk.c: one interaction on a rank's own clock, moving while others compute ---- */
+/* ---- talk.c: one asynchronous interaction, which progresses during compute ---- */
 typedef enum {
   SHOAL_TALK_NONE,
-  SHOAL_TALK_ASKED,    /* mine: the partner has been asked, or will be as soon as `unsent` can go */
-  SHOAL_TALK_OFFERED,  /* mine: the partner has agreed and waits for this rank's answer */
-  SHOAL_TALK_GRANTED,  /* a partner's: this rank has agreed and waits for the answer */
-  SHOAL_TALK_PARCELS,  /* parcels are under way */
-  SHOAL_TALK_CHECKING, /* what could be read */
-  SHOAL_TALK_AGAIN,    /* what could not */
-  SHOAL_TALK_DONE      /* for the owner to use and to set to NONE */
+  SHOAL_TALK_ASKED,    /* initiator: request sent, or to be sent if `unsent` */
+  SHOAL_TALK_OFFERED,  /* initiator: the partner has granted it and waits for accept or decline */
+  SHOAL_TALK_GRANTED,  /* partner: this rank has granted it and waits for accept or decline */
+  SHOAL_TALK_PARCELS,  /* parcels in flight */
+  SHOAL_TALK_CHECKING, /* bad-block lists in flight */
+  SHOAL_TALK_AGAIN,    /* bad blocks in flight, unquantised */
+  SHOAL_TALK_DONE      /* complete; the owner uses the result and sets NONE */
 } shoal_talk_stage;
 
 typedef struct {
   shoal_talk_stage stage;
   int peer;
-  uint64_t number;    /* which of the initiator's interactions */
-  uint16_t session;   /* of the two: how often one gave the other up */
-  double distance;    /* the larger reach of the two sides, as the partner granted it */
-  bool gives, takes;  /* directions in which parcels go */
-  bool unsent;        /* ASKED: the request has yet to be sent, again perhaps */
-  uint64_t t0_ns;     /* since this stage was waited for: silence is counted from here at the earliest */
+  uint64_t number;    /* index of the interaction on its initiator */
+  uint16_t session;   /* session of the pair: how often one dropped the other */
+  double distance;    /* the larger reach of the two sides, from the grant */
+  bool gives, takes;  /* directions of the parcels */
+  bool unsent;        /* ASKED: the request must still be sent, or sent again */
+  uint64_t t0_ns;     /* start of the wait in this stage: the earliest start of a silence */
   uint64_t moving_ns; /* when parcels started */
   shoal_swarm_deal deal;
   uint8_t *their_bad;
@@ -150,23 +151,25 @@ typedef struct {
 
 shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t);
 void shoal_swarm_talk_fini(shoal_swarm_talk *t);
-/** Parcels set out, from `from`.  Not blocking.  peer, number, session, distance and directions are filled in. */
+/** Starts to send and receive parcels; sends `from`.  Non-blocking.  The caller has set peer, number, session, distance
+ *  and directions. */
 shoal_status shoal_swarm_talk_start(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
-/** Look, and take the next step where something has come; `from` as at the start.  Ends in DONE, with the deal ended. */
+/** Advances the state machine as far as messages have arrived; `from` as in start.  Ends in DONE, with the deal
+ *  ended. */
 shoal_status shoal_swarm_talk_advance(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
-/** Give up: messages under way are left to the library. */
+/** Abandons the interaction; messages in flight are left to the library. */
 shoal_status shoal_swarm_talk_abandon(shoal_swarm *s, shoal_swarm_talk *t);
 
-/* ---- pairs.c: interactions on every rank's own clock ---- */
+/* ---- pairs.c: asynchronous interactions ---- */
 typedef struct shoal_swarm_pairs shoal_swarm_pairs;
-/** Collective.  From here on other ranks may ask; answers are given in shoal_world_progress. */
+/** Collective.  From here on other ranks may send requests, which shoal_world_progress answers. */
 shoal_status shoal_swarm_pairs_create(shoal_swarm *s, shoal_swarm_pairs **out);
-void shoal_swarm_pairs_destroy(shoal_swarm_pairs *p); /* NULL is fine */
-/** Behind every local step: apply what has come, begin an interaction when it is due; V1: wait for it.
- *  *changed: x was written.  ERR_COMM where a partner is lost and the rule is to stop. */
+void shoal_swarm_pairs_destroy(shoal_swarm_pairs *p); /* accepts NULL */
+/** Call after every local step: applies finished interactions and starts one if it is due; V1: waits for it.
+ *  *changed: x was modified.  ERR_COMM if a partner is lost and the rules say to stop. */
 shoal_status shoal_swarm_pairs_step(shoal_swarm_pairs *p, bool *changed);
 /** Around a meeting of all ranks.  Arriving: finish what this rank began, keep answering.  Gathered (all have arrived):
- *  finish what others began; then nothing moves and c is at rest.  Leaving: go on. */
+ *  finish what others began; then c does not change.  Leaving: resume. */
 shoal_status shoal_swarm_pairs_arrive(shoal_swarm_pairs *p, bool *changed);
 shoal_status shoal_swarm_pairs_gathered(shoal_swarm_pairs *p, bool *changed);
 shoal_status shoal_swarm_pairs_leave(shoal_swarm_pairs *p);

@@ -1,13 +1,13 @@
-/* One interaction while both sides compute: a small state machine over four messages, looked at whenever something came.
+/* One interaction while both sides compute: a state machine over four messages, advanced on every progress call.
  *
- *     PARCELS   my parcel out, theirs in         (V3: one of the two)
- *     CHECKING  which blocks could not be read, each way          unquantised: left out
- *     AGAIN     those blocks in full, each way                    none bad: left out
- *     DONE      distances are learned, c is averaged (V3: `theirs` waits for the end of the step)
+ *     PARCELS   own parcel out, theirs in        (V3: one of the two)
+ *     CHECKING  lists of bad blocks, each way                     skipped if unquantised
+ *     AGAIN     those blocks unquantised, each way                skipped if none is bad
+ *     DONE      distances updated, c averaged (V3: `theirs` waits for the end of the step)
  *
- * Tags carry the session of the two (pairs.c), so that what an abandoned interaction left behind is not taken for a later
- * one's: it lies unread in the library.  Within a session the two have one interaction at a time in either direction, all
- * of it is received, and messages do not overtake each other. */
+ * Tags carry the session of the pair (pairs.c), so that messages of an abandoned interaction are not mistaken for those
+ * of a later one: they stay unread in the library.  Within a session a pair has one interaction at a time in each
+ * direction, all its messages are received, and messages do not overtake each other. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/swarm/swarm.h"

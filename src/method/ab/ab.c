@@ -1,14 +1,14 @@
-/* AB-training: large weights become products A B; groups of ranks train A or B alone, without a word to other groups,
- * and come together now and then.
+/* AB-training: large weights become products A B; groups of ranks train A or B without communication between groups,
+ * and reconcile now and then.
  *
  *   full rank        W trained by all ranks, as in sync
- *   split            W = A B by SVD, small singular values cut off
- *   on factors       A-groups train A with B frozen, B-groups train B with A frozen; sums inside a group only
+ *   split            W = A B by SVD, small singular values truncated
+ *   on factors       A-groups train A with B frozen, B-groups train B with A frozen; gradient sums inside a group only
  *   reconcile        factors averaged over all ranks, W = A B; a few full-rank steps ("rebound"), and again
  *
- * With groups of one node the network between nodes is silent for the steps on factors.  This file is the hooks: which
- * of two forms of the model a step trains (whole or part), with whom, at which rate.  When is ab_schedule.c, who is
- * ab_groups.c, what is ab_layers.c, how one form becomes the other is ab_phase.c.
+ * If a group is a node, nothing is sent between nodes in the steps on factors.  This file has the hooks: which of two
+ * forms of the model a step trains (whole or part), with which ranks, at which rate.  schedule.c says when, groups.c
+ * which ranks, layers.c which layers; phase.c converts one form into the other.
  *
  * Source: Coquelin et al., AB-Training, arXiv 2405.01067, and the authors' code; differences in docs/methods/ab.md. */
 #include "base/log.h"
@@ -36,20 +36,20 @@ static const shoal_option options[] = {
   { "method.rebound", SHOAL_OPT_INT, "", "steps", "[1,1000000000000]",
     "Full-rank steps after a reconciliation. Empty: a tenth of a cycle.", SOURCE },
   { "method.ramp", SHOAL_OPT_INT, "", "steps", "[0,1000000000000]",
-    "Steps over which the learning rate comes back after each transition; 0: none. Empty: a quarter of a cycle.",
-    SOURCE },
+    "Steps of the learning rate ramp after each transition; 0: none. Empty: a quarter of a cycle.", SOURCE },
   { "method.ramp_from", SHOAL_OPT_FLOAT, "1e-5", NULL, "[0,inf)", "Learning rate of the first step after a transition.",
     SOURCE },
   { "method.cutoff", SHOAL_OPT_FLOAT, "0.15", NULL, "[0,1)",
-    "Singular values up to this share of a layer's largest are cut off at a split.", SOURCE },
-  { "method.cut_first", SHOAL_OPT_BOOL, "false", NULL, NULL, "Cut at the first split too.", "shoal" },
+    "Singular values up to this share of a layer's largest are truncated at a split.", SOURCE },
+  { "method.cut_first", SHOAL_OPT_BOOL, "false", NULL, NULL, "Truncate at the first split too.", "shoal" },
   { "method.cap", SHOAL_OPT_BOOL, "false", NULL, NULL,
-    "At cuts keep ranks so low that factors are no larger than their weight.", "shoal" },
+    "Truncate to ranks at which factors are no larger than their weight.", "shoal" },
   { "method.exempt", SHOAL_OPT_WORDS, "[first, last]", NULL, NULL,
     "Layers that stay whole, by name; first and last mean the first and last that could be split; [] means none.",
     SOURCE },
-  { "method.reset", SHOAL_OPT_BOOL, "false", NULL, NULL, "Forget the optimizer's moments at each transition.", SOURCE },
-  { "method.swap", SHOAL_OPT_BOOL, "false", NULL, NULL, "Groups change between A and B from split to split.", "shoal" },
+  { "method.reset", SHOAL_OPT_BOOL, "false", NULL, NULL, "Reset the optimizer's moments at each transition.", SOURCE },
+  { "method.swap", SHOAL_OPT_BOOL, "false", NULL, NULL, "Groups alternate between A and B from split to split.",
+    "shoal" },
   SHOAL_BUCKET_SUM_OPTIONS,
   SHOAL_BUCKET_SIZE_OPTIONS,
   { .name = NULL },
@@ -75,7 +75,7 @@ static shoal_status ab_outline(shoal_run *r, void *state, shoal_outline *out)
   return SHOAL_OK;
 }
 
-/* A checkpoint may have come there with batches of another size. */
+/* The steps before a checkpoint may have had another batch size. */
 uint64_t shoal_ab_run_length(const shoal_run *r, uint64_t done, uint64_t epoch, uint64_t position)
 {
   uint64_t epochs = (uint64_t)r->epochs, left = r->epoch_samples - SHOAL_MIN(position, r->epoch_samples);
@@ -90,7 +90,7 @@ static void read_steps(const shoal_config *c, const char *name, uint64_t *out)
   if (shoal_config_given(c, name)) *out = (uint64_t)shoal_config_int(c, name);
 }
 
-/* What is not given follows from the cycle, and that from the run's length. */
+/* Defaults are derived from the cycle, and its default from the run's length. */
 static void read_schedule(const shoal_config *c, uint64_t steps, shoal_ab_schedule *out)
 {
   *out = shoal_ab_schedule_of(steps);
@@ -163,8 +163,8 @@ static shoal_status create_groups(shoal_run *r, shoal_ab_state *s)
   return shoal_group_create(r->world, name, g->rank + g->first[first], g->first[end] - g->first[first], &s->half);
 }
 
-/* Arenas for factors of full rank; a part uses as much of them as its ranks need.  A chain asks for no room for products:
- * these go to the whole model's arena. */
+/* Arenas for factors of full rank; a part uses as much of them as its ranks need.  A chain needs no memory for
+ * products: these go to the whole model's arena. */
 static shoal_status make_room(shoal_run *r, shoal_ab_state *s)
 {
   shoal_factoring *how;
@@ -176,7 +176,7 @@ static shoal_status make_room(shoal_run *r, shoal_ab_state *s)
   if (st == SHOAL_OK) st = shoal_form_init(r->backend, most, &s->whole->optim->config, s->whole->params->g, &s->part);
   free(how);
   shoal_model_destroy(most);
-  s->part.model = NULL; /* until it is cut */
+  s->part.model = NULL; /* until the first split */
   SHOAL_TRY(st);
   s->part.params->products = s->whole->params->w;
   s->part.params->products_borrowed = true;
@@ -244,7 +244,7 @@ static void ab_close(shoal_run *r, void *state)
 
 /* -------------------------------------------------------------------------------------------------------- the step */
 
-/* Gradients are means over the samples of those who share them. */
+/* Gradients are means over the samples of the ranks that sum them. */
 static double ab_samples(const shoal_run *r, const void *state, uint64_t total)
 {
   const shoal_ab_state *s = state;
@@ -290,7 +290,7 @@ static shoal_status split_after(shoal_run *r, shoal_ab_state *s, uint64_t done)
   return SHOAL_OK;
 }
 
-/* The end of a step: what the schedule says for it.  A split at the very end would only be taken back. */
+/* Performs the schedule's event after a step.  No split after the last step: it would be reconciled at once. */
 static shoal_status ab_weights_ready(shoal_run *r, void *state)
 {
   shoal_ab_state *s = state;
@@ -312,17 +312,17 @@ static shoal_status ab_weights_ready(shoal_run *r, void *state)
   return s->factored || done >= s->steps ? SHOAL_OK : split_after(r, s, done);
 }
 
-/* A run that begins on factors (warm-up 0), or comes from a checkpoint in which it was on full rank there: of another
- * layout or method, or of the end of a shorter run.  And the other way around, when the schedule was changed. */
+/* Switches the form if it is not the scheduled one: a run that starts on factors (warm-up 0), a full-rank checkpoint of
+ * another layout or method or of the end of a shorter run, or a changed schedule. */
 static shoal_status ab_start(shoal_run *r, void *state)
 {
   shoal_ab_state *s = state;
   bool wanted = shoal_ab_factored(&s->schedule, r->step);
-  print_plan(r, s); /* not before: a checkpoint may have brought the schedule */
+  print_plan(r, s); /* not earlier: a checkpoint may have set the schedule */
   if (wanted == s->factored) return SHOAL_OK;
   if (!wanted) return shoal_ab_reconcile(r, s);
   return r->step < s->steps ? split_after(r, s, r->step)
-                            : SHOAL_OK; /* stopped after the last step: not to be taken back */
+                            : SHOAL_OK; /* stopped after the last step: no reconciliation */
 }
 
 static shoal_status ab_finish(shoal_run *r, void *state, bool *changed)

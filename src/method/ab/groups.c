@@ -1,15 +1,15 @@
-/* Who trains which factor with whom.
+/* Groups of ranks and the factor each trains.
  *
  *   ranks     0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 14 15        s = 4: a group is a node
  *   train     A         A         B           B
  *
- * Nothing crosses from one group to another while factors are trained, so a group that is a node keeps the network
- * quiet.  Roles stay as they are for the whole run (unless method.swap says otherwise). */
+ * Groups do not communicate with each other while factors are trained, so with a group per node the network is idle.
+ * Roles are fixed for the whole run (unless method.swap is set). */
 #include "base/mem.h"
 #include "method/ab/ab.h"
 #include <stdlib.h>
 
-/* Ranks sorted by node; within a node their order stays. */
+/* Stable sort of ranks by node. */
 static void order_by_node(const int *node, int size, int *rank)
 {
   for (int i = 0; i < size; i++) {

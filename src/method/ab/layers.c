@@ -1,7 +1,7 @@
-/* Which layers become products, and how many numbers that makes.
+/* Which layers become products, and the number of elements of the factors.
  *
- * First and last layer stay as they are by default, as in the authors' runs: the first has few numbers, the last is
- * what the classes hang on.  Whatever is no product ("others": biases, norms, exempt layers) is trained by all groups. */
+ * First and last layer stay whole by default, as in the authors' runs: the first is small, the last computes the class
+ * scores.  Every other parameter ("others": biases, norms, exempt layers) is trained by all groups. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "method/ab/ab.h"
@@ -28,7 +28,7 @@ static bool is_named(const char *name, const char *const *list, size_t n)
   return false;
 }
 
-/* Every name of the list must mean a layer that could become a product. */
+/* Checks that every name is that of a layer that could become a product. */
 static shoal_status check_names(const shoal_model *m, const shoal_ab_layers *all, const char *const *exempt, size_t n)
 {
   const char **names;

@@ -1,11 +1,11 @@
 /* From weights to factors and back.
  *
- *   split       W = U S V^T on one rank per layer, its rank agreed, its factors sent to all;
- *               the part is cut for these ranks, trained factors and the rest side by side
- *   reconcile   [ the rest | B | A ] packed in gradient memory, summed as the mode says, and multiplied out into W
+ *   split       W = U S V^T on one rank per layer, its rank agreed, its factors broadcast;
+ *               the part is built for these ranks, trained factors and the rest contiguous
+ *   reconcile   [ the rest | B | A ] packed in gradient memory, summed according to the mode, and multiplied out into W
  *
- * Packing costs a copy, but only here: in between the arena holds what a rank trains in one piece, so that a step's sums
- * run in place.  The order of packing is the same for ranks that train A and ranks that train B. */
+ * Packing costs a copy, but only here: otherwise the trained parameters are contiguous in the arena, so that a step's
+ * sums run in place.  The packing order is the same for ranks that train A and ranks that train B. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -24,7 +24,7 @@ void shoal_ab_take(shoal_run *r, shoal_ab_state *s, bool factored)
   r->form = factored ? &s->part : s->whole;
 }
 
-/* The cheaper of the two ways at the usual batch. */
+/* Chooses product or chain for each layer, whichever is cheaper at a full batch. */
 static void choose_ways(const shoal_run *r, const shoal_ab_state *s, const int64_t *rank,
                         shoal_factor_training training, shoal_factoring *how)
 {
@@ -36,7 +36,7 @@ static void choose_ways(const shoal_run *r, const shoal_ab_state *s, const int64
   }
 }
 
-/* What `cut` trains, as ranges of factors and of the rest in turn. */
+/* The trained ranges of `cut`: factors and the rest alternate. */
 static shoal_status find_ranges(shoal_ab_state *s)
 {
   size_t n = (size_t)s->cut->params;
@@ -68,7 +68,8 @@ void shoal_ab_set_ages(shoal_ab_state *s)
   s->part.optim->steps = s->whole->optim->steps + s->phase_steps;
 }
 
-/* Optimizer state of one slot in the places of `cut`: the rest as in the whole, factors as they were, cut or padded. */
+/* Moves one slot of the optimizer state to the layout of `cut`: the rest from the whole, factors truncated or
+ * padded. */
 static shoal_status move_slot(const shoal_run *r, shoal_ab_state *s, int slot, const shoal_product *old,
                               const shoal_model *cut, const shoal_product *product)
 {
@@ -85,7 +86,7 @@ static shoal_status move_slot(const shoal_run *r, shoal_ab_state *s, int slot, c
   return SHOAL_OK;
 }
 
-/* A part of which nothing is in use yet. */
+/* A new part, not in use yet. */
 typedef struct {
   shoal_model *cut;
   shoal_plans *plans;
@@ -154,7 +155,7 @@ static void use_candidate(shoal_ab_state *s, const candidate *c, const int64_t *
   memcpy(s->rank, rank, s->layers.n * sizeof *rank);
 }
 
-/* The same ranks as last time need the same plans and sums; only the rest's optimizer state is taken over anew. */
+/* With unchanged ranks plans and sums are reused; only the optimizer state of the rest is copied again. */
 static bool same_part(const shoal_ab_state *s, const int64_t *rank, shoal_factor_training training)
 {
   return s->cut && s->training == training && memcmp(s->rank, rank, s->layers.n * sizeof *rank) == 0;
@@ -290,12 +291,12 @@ shoal_status shoal_ab_split(shoal_run *r, shoal_ab_state *s, bool cut)
 
 /* ------------------------------------------------------------------------------------------------------ reconcile */
 
-/* Where groups meet: the world, counted as payload, or only to look at what would come, counted as control. */
+/* A reconciliation: over the world, counted as payload; or only to observe its result, counted as control. */
 typedef struct {
   shoal_group *group;
   bool observing;
   float *pack;       /* gradient memory: the rest, then B, then A */
-  size_t rest, b, a; /* numbers of each */
+  size_t rest, b, a; /* elements of each */
 } meeting;
 
 static const shoal_param *factor_a(const shoal_product *p)
@@ -332,7 +333,7 @@ static void pack(const shoal_ab_state *s, meeting *m, float rest, float b, float
   }
 }
 
-/* The packed numbers as weights of the whole model. */
+/* Unpacks into the weights of the whole model. */
 static shoal_status unpack(shoal_run *r, const shoal_ab_state *s, const meeting *m, float *out)
 {
   const float *at = m->pack, *b = m->pack + m->rest, *a = b + m->b;
@@ -368,7 +369,7 @@ static shoal_status sum(shoal_run *r, const shoal_ab_state *s, const meeting *m,
   return st;
 }
 
-/* Half 0 holds the groups that began with A, half 1 the others; with method.swap they change places. */
+/* Half 0: the groups that started with A; half 1: the others.  With method.swap they alternate. */
 static int half_of(const shoal_ab_state *s, int group)
 {
   return group >= s->groups.a_groups;
@@ -395,7 +396,7 @@ static int ranks_in(const shoal_ab_state *s, int half)
   return s->groups.first[first + groups_in(s, half)] - s->groups.first[first];
 }
 
-/* The mean of a trained factor over those who trained it, then to everybody. */
+/* Averages a trained factor over the ranks that trained it, then sends it to all. */
 static shoal_status share_learned(shoal_run *r, shoal_ab_state *s, const meeting *m, int half, float *x, size_t n)
 {
   if (s->half && half_of(s, s->group) == half) SHOAL_TRY(sum(r, s, m, s->half, "learned factors", x, n));
@@ -406,7 +407,7 @@ static shoal_status meet_learned(shoal_run *r, shoal_ab_state *s, meeting *m)
 {
   int half_a = half_that_trains_a(s), mine = half_of(s, s->group);
   float share = 1.0f / (float)shoal_group_size(r->all), learned = 1;
-  if (m->observing) { /* one rank speaks for each group, and who did not learn a factor brings zeros */
+  if (m->observing) { /* one rank per group contributes; ranks that did not train the factor add zeros */
     bool speaks = s->groups.rank[s->groups.first[s->group]] == shoal_group_rank(r->all);
     learned = speaks ? 1.0f / (float)groups_in(s, mine) : 0;
     pack(s, m, share, mine == half_a ? 0 : learned, mine == half_a ? learned : 0);
@@ -419,7 +420,7 @@ static shoal_status meet_learned(shoal_run *r, shoal_ab_state *s, meeting *m)
   return share_learned(r, s, m, half_a, m->pack + m->rest + m->b, m->a);
 }
 
-/* Every rank multiplies its own factors, weights are averaged. */
+/* Every rank multiplies its own factors; the products are averaged. */
 static shoal_status meet_full(shoal_run *r, shoal_ab_state *s, meeting *m, float *out)
 {
   pack(s, m, 1, 1, 1);
@@ -444,7 +445,7 @@ static shoal_status meet(shoal_run *r, shoal_ab_state *s, meeting *m, float *out
     pack(s, m, share, share, share);
     SHOAL_TRY(sum(r, s, m, m->group, "all factors", m->pack, m->rest + m->b + m->a));
     break;
-  case SHOAL_AB_ONLY_B: /* A is the same everywhere; in one group everything is */
+  case SHOAL_AB_ONLY_B: /* A is equal on all ranks; in a single group all parameters are */
     pack(s, m, several ? share : 1, several ? share : 1, 1);
     if (several) SHOAL_TRY(sum(r, s, m, m->group, "B", m->pack, m->rest + m->b));
     break;

@@ -1,5 +1,5 @@
-/* What a checkpoint of method ab holds besides the model, which is always one of full-rank weights, and one copy of that
- * model's optimizer state:
+/* What a checkpoint of method ab holds in addition to the model, which always has full-rank weights, and one copy of
+ * its optimizer state:
  *
  *   method/ab_schedule     warm-up, cycle, rebound, ramp
  *   method/ab_groups       group of each rank; method/ab_layers  parameter numbers of the products' weights
@@ -11,9 +11,9 @@
  *   replica/K/ab_weights   of the part, on the first rank of each group, while factors are trained; else empty
  *   replica/K/ab_SLOT      its optimizer state, likewise, once there was a split
  *
- * The same groups, roles and layers go on to the same bits.  Otherwise the run goes on from the model, which is what reconciling
- * would give: if the schedule is on factors there, it is split anew and the factors' optimizer state starts from zero; on
- * full rank the ramp goes on where it was. */
+ * With the same groups, roles and layers a run resumes bit for bit.  Otherwise it continues from the model, which is
+ * the result of a reconciliation: if the schedule is on factors there, the model is split again and the factors'
+ * optimizer state starts from zero; at full rank the ramp is resumed. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/ab/ab_impl.h"
@@ -34,7 +34,7 @@ static void group_numbers(const shoal_ab_state *s, int64_t *out)
     for (int k = s->groups.first[i]; k < s->groups.first[i + 1]; k++) out[s->groups.rank[k]] = i;
 }
 
-/* A part's arena has the trained factors first, so it means nothing to a rank that trains the other ones. */
+/* A part's arena starts with the trained factors, so a rank that trains the others cannot use it. */
 static void role_numbers(const shoal_ab_state *s, int64_t *out)
 {
   for (int i = 0; i < s->groups.size; i++) out[i] = shoal_ab_role_a(s, shoal_ab_group_of(&s->groups, i));
@@ -119,7 +119,7 @@ static shoal_status is_equal(const shoal_ckpt *c, const char *name, const int64_
   return st;
 }
 
-/* The place is read by now: roles are those of as many splits. */
+/* Called after the number of splits was read, on which the roles depend. */
 static shoal_status fits(const shoal_ab_state *s, const shoal_ckpt *c, bool *out)
 {
   int64_t *numbers;
@@ -136,7 +136,7 @@ static shoal_status fits(const shoal_ab_state *s, const shoal_ckpt *c, bool *out
   return st;
 }
 
-/* The schedule belongs to the run: what the run file leaves open stays as it was, however long the run is now. */
+/* The schedule belongs to the run: values that the run file leaves open are kept even if the run's length changes. */
 static shoal_status get_schedule(const shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c)
 {
   int64_t was[4];
@@ -172,7 +172,8 @@ static shoal_status get_factor_steps(const shoal_run *r, shoal_ab_state *s, cons
   return SHOAL_OK;
 }
 
-/* All of it, or none: with another optimizer factors start afresh like the whole model, and so do their counts. */
+/* All slots or none: with another optimizer the state of factors is reset like that of the whole model, with its
+ * counts. */
 static shoal_status get_slots(shoal_ab_state *s, const shoal_ckpt *c, int speaker)
 {
   char name[96];

@@ -1,5 +1,5 @@
-/* When AB-training splits, reconciles and slows down: arithmetic on the number of steps done, so that a resumed run needs
- * no state for it; only a ramp that is under way remembers where it is. */
+/* When AB-training splits, reconciles and ramps the learning rate: computed from the number of steps, so that a resumed
+ * run needs no state except the position in a ramp. */
 #include "base/mem.h"
 #include "method/ab/ab.h"
 

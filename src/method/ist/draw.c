@@ -1,14 +1,13 @@
-/* Dealing units and residual blocks to parts: a pure function of (seed, round).
+/* Dealing units and residual blocks to parts at random: a pure function of (seed, round).
  *
- *   uniform      one permutation of a space, cut into n runs                     [3 0 5 | 1 6 | 4 2]
+ *   uniform      one permutation of a space, cut into n ranges                    [3 0 5 | 1 6 | 4 2]
  *   stratified   a permutation of every home's slice, each cut into n pieces     home 0: [1 0|2]  home 1: [3|4 5] …
  *
- * Within a part units stand in ascending order: which units a part has is random, their order means nothing, and with one
- * part the subnet is the network itself, to the bit.  The sizes of parts are the same in every round and for both ways,
- * so that what was planned for one round serves all.
+ * Within a part units are in ascending order: only the choice of units is random, and with a single part the subnet is
+ * bitwise the network itself.  Part sizes are the same in every round and for both ways, so plans can be reused.
  *
- * Residual blocks are dealt stage by stage, because blocks of one stage have one shape: so the shape of a subnet does not
- * change over rounds either.  With a single stage this is the draw of ResIST. */
+ * Residual blocks are dealt stage by stage, because all blocks of a stage have the same shape, so the shape of a subnet
+ * does not change between rounds either.  With a single stage this is the draw of ResIST. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keeps lists apart from other users of the run's seed: a list is a unit space, or 2^32 + a stage. */
+/* Separates the streams from other users of the run's seed: a list is a unit space, or 2^32 + a stage. */
 enum { LIST_STREAM = 0x157 };
 static const uint64_t first_stage_list = UINT64_C(1) << 32;
 
@@ -48,8 +47,8 @@ static void sort_parts(int64_t n, int parts, int64_t *units)
   }
 }
 
-/* Each home's slice is shuffled and cut into pieces, one for each part; what does not divide is dealt around, going on at
- * the next home where it stopped, so that parts come to the same sizes as by one cut of the whole.
+/* Each home's slice is shuffled and cut into pieces, one for each part; remainders are dealt round-robin across homes,
+ * so that part sizes are the same as for one cut of the whole space.
  * `drawn` [n] and `next` [parts] are scratch. */
 static void draw_stratified(const shoal_ist_plan *p, uint64_t round, int space, int64_t n, int64_t *drawn,
                             int64_t *next, int64_t *units)
@@ -116,9 +115,9 @@ void shoal_ist_deal_destroy(const shoal_ist_plan *p, shoal_ist_deal *d)
   free(d);
 }
 
-/* Without repeats in a part: if the minimum of all parts together is more than there are blocks, several shuffles stand
- * behind each other and each part takes its run of them; what it meets twice there is topped up from a shuffle of its
- * own.  `order` [n] is scratch.  Source: the ResIST training script; the paper says "permute and deal". */
+/* No block is repeated within a part: if the parts' minima add up to more than there are blocks, several shuffles are
+ * concatenated and each part takes a range of them; duplicates in a range are replaced from a further shuffle of the
+ * part.  `order` [n] is scratch.  Source: the ResIST training script; the paper says "permute and deal". */
 void shoal_ist_draw_blocks(uint64_t seed, uint64_t round, uint64_t list, int n, int parts, int least, int64_t *order,
                            bool *owner)
 {
@@ -144,11 +143,11 @@ void shoal_ist_draw_blocks(uint64_t seed, uint64_t round, uint64_t list, int n, 
       missing -= !*mine;
       *mine = true;
     }
-    shuffle = UINT64_MAX; /* `order` was used */
+    shuffle = UINT64_MAX; /* `order` was overwritten */
   }
 }
 
-/* The blocks of one stage are some of the model's: their rows of `owner` are drawn together and put in their places. */
+/* Deals the blocks of one stage: their rows of `owner` are drawn together and scattered to the block numbers. */
 static void deal_stage(const shoal_ist_plan *p, uint64_t round, int stage, shoal_ist_deal *d)
 {
   int n = p->stage_size[stage], parts = p->o.parts, at = 0;

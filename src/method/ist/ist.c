@@ -1,17 +1,17 @@
-/* Independent subnet training: the network is cut into disjoint narrow subnets, which ranks train apart for a round; then
- * every number goes home, and the units are dealt anew.
+/* Independent subnet training: the network is cut into disjoint narrow subnets, which ranks train independently for a
+ * round; then every element returns to its home rank, and the units are dealt again.
  *
- *     round t      | J local steps, nobody waits |  collect   deal t+1   dispatch  |  J local steps …
+ *     round t      | J local steps, no waiting   |  collect   deal t+1   dispatch  |  J local steps …
  *     rank r       [ own subnet, own samples     ] arena → homes         homes → arena
  *
- * A rank holds its subnet (weights, gradients, optimizer state) and its store: the n-th part of the model it is home to,
- * trained in this round by whoever has the units, or dormant.  A round ends with one packed all-to-all to the homes and
- * one from them: a copy, or a mean where several ranks trained a number (shared tensors, blocks with several owners).
- * Who holds what is known to all without asking (ist_draw.c), and so are the sizes of all messages (ist_layout.c).
+ * A rank holds its subnet (weights, gradients, optimizer state) and its store: the n-th part of the model it is home
+ * to, trained in this round by the owners of the units, or dormant.  A round ends with one packed all-to-all to the
+ * homes and one from them: a copy, or a mean if several ranks trained an element (shared tensors, blocks with several
+ * owners).  Every rank computes the owners (draw.c) and the sizes of all messages (layout.c) without communication.
  *
- * Rounds are counted in steps from where the first one began, so evaluation, checkpoints and epochs end none: the model is
- * put together in scratch, by a collect into a copy of the store.  Within a round ranks do not wait for each other: they
- * ask each other about stops and saves only where rounds end.
+ * Rounds are counted in steps from the start of the first one; evaluation, checkpoints and epochs do not end a round:
+ * the model is assembled in scratch, by a collect into a copy of the store.  Within a round ranks do not wait for each
+ * other; they vote on stops and saves only at the end of a round.
  * Source: Yuan et al., PVLDB 15(8), 2022; residual blocks: Dun et al. (ResIST), UAI 2022; docs/methods/ist.md. */
 #include "method/ist/ist.h"
 #include "base/crc32c.h"
@@ -28,7 +28,7 @@ typedef struct {
   shoal_ist_deal *now, *next;
   shoal_ist_view *view;
   shoal_model *part; /* this rank's subnet in `now` */
-  int arrays;        /* that travel */
+  int arrays;        /* arrays exchanged: weights, and slots if carried */
   size_t store_n;    /* elements of each array of the store */
   float *store[ARRAYS_MAX];
   float *parcel, *bundle; /* packed: one block per home; one block per part */
@@ -39,16 +39,17 @@ typedef struct {
 
 static const shoal_option options[] = {
   { "method.cut", SHOAL_OPT_ENUM, "auto", NULL, "auto|units|blocks",
-    "What is dealt: hidden units and channels, or residual blocks; auto: blocks where the model has some to leave out.",
+    "What is dealt: hidden units and channels, or residual blocks; auto: blocks if the model has any to "
+    "skip.",
     "units: Yuan et al., PVLDB 2022; blocks: Dun et al., UAI 2022" },
   { "method.round", SHOAL_OPT_INT, "0", "steps", "[0,1000000000]",
-    "Local steps until all is collected and dealt anew; 0: 20 for units, 50 for blocks.",
+    "Local steps per round; then units or blocks are dealt again; 0: 20 for units, 50 for blocks.",
     "Yuan et al. (20 to 160); Dun et al. (50)" },
   { "method.partition", SHOAL_OPT_ENUM, "uniform", NULL, "uniform|stratified",
-    "Units: any to any subnet, or the same number from every rank's store, which makes all messages equally long.",
+    "How units are dealt: freely, or the same number from every rank's store, so that all messages have equal size.",
     "IST_Release, centralised and sharded scripts" },
   { "method.moments", SHOAL_OPT_ENUM, "reset", NULL, "reset|carry",
-    "Optimizer state at the start of a round: zero, or carried along with the weights, which multiplies the bytes.",
+    "Optimizer state at the start of a round: zero, or sent along with the weights, which multiplies the bytes.",
     "reset: the ResIST and GIST scripts" },
   { "method.min_blocks", SHOAL_OPT_INT, "0", "blocks", "[0,100000]",
     "Blocks: least number of dealt blocks in a subnet; 0: 5 of 22, in proportion, at least 1 of each stage.",
@@ -69,7 +70,7 @@ static bool deals_blocks(const shoal_run *r)
 
 /* ---- opening ---- */
 
-/* Settings of the other way to deal would do nothing: a word about it is better than a run that is not what was asked. */
+/* Settings of the other kind of cut would have no effect, so they are refused. */
 static shoal_status refuse_unused(const shoal_model *m, const shoal_ist_options *o)
 {
   SHOAL_CHECK(
@@ -122,7 +123,7 @@ static void report(const shoal_run *r, const ist_state *s)
              shoal_format_bytes((double)(s->parcel_n + s->bundle_n) * sizeof(float), messages, sizeof messages));
 }
 
-/* All memory that rounds need, for the whole run. */
+/* Allocates all memory that rounds need, for the whole run. */
 static shoal_status ist_open(shoal_run *r, void *state)
 {
   ist_state *s = state;
@@ -180,14 +181,14 @@ static void set_sizes(ist_state *s, int arrays, const uint64_t *out, const uint6
   }
 }
 
-/* The formula: what this rank sends, by link; its own block stays. */
+/* Adds the bytes this rank sends, by formula and link; its own block is not sent. */
 static void count_bytes(shoal_run *r, const ist_state *s)
 {
   for (int k = 0; k < s->plan->o.parts; k++)
     if (k != s->view->rank) r->sent[shoal_group_link(r->all, k)] += s->out[k];
 }
 
-/* Parts → homes.  `g` is the group that is billed: that of training, or control where the model is only looked at. */
+/* Parts → homes.  `g` decides how traffic is counted: the training group, or control if the model is only observed. */
 static shoal_status collect(shoal_run *r, ist_state *s, shoal_group *g, int arrays, float *const *store)
 {
   float *arena[ARRAYS_MAX];
@@ -202,7 +203,7 @@ static shoal_status collect(shoal_run *r, ist_state *s, shoal_group *g, int arra
   return SHOAL_OK;
 }
 
-/* Put `part`, the subnet of deal `next`, in place of the present one. */
+/* Replaces the current subnet by `part`, that of deal `next`. */
 static shoal_status change_part(shoal_run *r, ist_state *s, shoal_model *part)
 {
   SHOAL_CHECK(part->weights == s->part->weights && part->stats == s->part->stats && part->nodes == s->part->nodes,
@@ -216,7 +217,7 @@ static shoal_status change_part(shoal_run *r, ist_state *s, shoal_model *part)
   return SHOAL_OK;
 }
 
-/* Homes → the parts of deal `next`, whose holders of blocks are still those of `now`. */
+/* Homes → the parts of deal `next`; blocks are still held by the holders of `now`. */
 static shoal_status dispatch(shoal_run *r, ist_state *s, const shoal_model *part)
 {
   float *arena[ARRAYS_MAX];
@@ -267,7 +268,7 @@ static shoal_status ist_weights_ready(shoal_run *r, void *state)
 
 /* ---- the model ---- */
 
-/* Every rank's store to every rank, in turn.  `own` is this rank's, `other` has room for anybody's. */
+/* Broadcasts every rank's store in turn.  `own` is this rank's, `other` is large enough for any. */
 static shoal_status spread(shoal_run *r, ist_state *s, const float *own, float *other, float *weights)
 {
   for (int home = 0; home < s->plan->o.parts; home++) {
@@ -292,7 +293,7 @@ static shoal_status ist_assemble(shoal_run *r, void *state, float *weights, floa
   SHOAL_TRY_GOTO(st, collect(r, s, r->control, 1, copy), done);
   SHOAL_TRY_GOTO(st, spread(r, s, copy[0], copy[0] + s->store_n, weights), done);
   shoal_ist_scale(s->plan, false, weights);
-  shoal_model_scatter_stats(r->model, s->part, r->form->params->stats, stats); /* all of them if there is one part */
+  shoal_model_scatter_stats(r->model, s->part, r->form->params->stats, stats); /* complete if there is a single part */
 done:
   free(copy[0]);
   return st;
@@ -303,7 +304,7 @@ static shoal_status ist_adopt(shoal_run *r, void *state, int array, float *x)
   ist_state *s = state;
   float *arena[ARRAYS_MAX];
   arena_of(r, arena);
-  if (array >= s->arrays) { /* moments begin at zero in every round, so in this one too */
+  if (array >= s->arrays) { /* moments are reset in every round, so in this one too */
     r->form->optim->steps = 0;
     return SHOAL_OK;
   }
@@ -316,7 +317,7 @@ static shoal_status ist_adopt(shoal_run *r, void *state, int array, float *x)
 
 /* ---- checkpoints ---- */
 
-/* What must be as it was for numbers to mean the same: where they are at home, how they are dealt, what is stored. */
+/* Hash of everything that decides the meaning of the saved arrays: homes, dealing, stored arrays. */
 static int64_t fingerprint(const ist_state *s)
 {
   uint32_t crc = shoal_crc32c(0, s->plan->stage_min, (size_t)s->plan->stages * sizeof(int));
@@ -333,7 +334,7 @@ static shoal_status ist_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   shoal_ckpt_put_i64(c, "method/plan", fingerprint(s));
   shoal_ckpt_put_i64(c, "method/round", (int64_t)s->round);
   shoal_ckpt_put_i64(c, "method/began", (int64_t)s->began);
-  /* With blocks the store lives only from a collect to the next dispatch. */
+  /* With blocks the store is valid only from a collect to the next dispatch. */
   if (!s->plan->o.blocks) shoal_ckpt_put_replica(c, "store", SHOAL_F32, s->store_n * (size_t)s->arrays, s->store[0]);
   return SHOAL_OK;
 }
@@ -345,7 +346,7 @@ static bool ist_fits(const shoal_run *r, const void *state, const shoal_ckpt *c)
          plan == fingerprint(state);
 }
 
-/* The same layout goes on in the middle of its round; another one begins the next round right here. */
+/* The same layout resumes in the middle of its round; another one starts the next round at once. */
 static shoal_status ist_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
 {
   ist_state *s = state;

@@ -1,15 +1,15 @@
-/* Where every number is and how it travels: the tiles that a part and a home have in common.
+/* Where every element is stored and how it is packed: the tiles that a part and a home have in common.
  *
- * A home keeps, of a tensor cut along columns, all rows and its own slice of the columns; a part trains its rows and its
- * columns.  What they have in common is a tile: the part's rows, and those of its columns that are at home there.
+ * A home keeps, of a tensor cut along columns, all rows and its own slice of the columns; a part trains its rows and
+ * its columns.  What they have in common is a tile: the part's rows, and those of its columns whose home it is.
  *
  *         home r's columns                     the part's list of columns, ascending
  *          v-----v                              [2 3 | 7 8 9 | 12 14]
- *   W  . . x . x . .      x: the tile                  ^^^^^  those at home at r are one run of it
- *      . . . . . . .         rows the part has
+ *   W  . . x . x . .      x: the tile                  ^^^^^  those with home r are a contiguous range
+ *      . . . . . . .         rows of the part
  *      . . x . x . .
  *
- * So on the part's side a tile is rows of consecutive columns, and on the home's side an index list picks rows and
+ * So on the part's side a tile is rows of consecutive columns, and on the home's side an index list selects rows and
  * columns.  Both sides walk the same tiles in the same order, and no index is ever sent. */
 #include "base/mem.h"
 #include "data/loader.h"
@@ -28,7 +28,7 @@ static run share(int64_t n, int r, int parts)
   return s;
 }
 
-/* First place in an ascending list whose value is at least `least`. */
+/* Index of the first value of an ascending list that is at least `least`. */
 static uint64_t lower_bound(const int64_t *list, uint64_t n, int64_t least)
 {
   uint64_t low = 0;
@@ -42,7 +42,7 @@ static uint64_t lower_bound(const int64_t *list, uint64_t n, int64_t least)
   return low;
 }
 
-/* Units of a space that a part has: its list, or all of them where the space is -1. */
+/* The units of a space that a part has: its list, or all if the space is -1. */
 typedef struct {
   const int64_t *list; /* NULL: 0, 1, 2, … */
   uint64_t n;
@@ -55,7 +55,7 @@ static units units_of(const shoal_ist_plan *p, const shoal_ist_deal *d, int spac
   return (units){ d->units[space] + s.first, s.count };
 }
 
-/* Those of them that are at home at `home`, as a run of the list. */
+/* The units whose home is `home`, as a range of the list. */
 static run at_home(const shoal_ist_plan *p, const units *u, int space, int home)
 {
   run h = share(p->model->space_size[space], home, p->o.parts);
@@ -63,7 +63,7 @@ static run at_home(const shoal_ist_plan *p, const units *u, int space, int home)
   return (run){ first, lower_bound(u->list, u->n, (int64_t)(h.first + h.count)) - first };
 }
 
-/* Elements of a tensor without columns of its own to pick: a stretch at one home. */
+/* The contiguous elements of a tensor at one home, if it is not cut into columns. */
 static run stretch_of(const shoal_ist_plan *p, const shoal_ist_deal *homes, int param, int home)
 {
   const shoal_ist_tensor *t = &p->tensor[param];
@@ -85,7 +85,7 @@ static bool is_stretch(const shoal_ist_tensor *t)
 
 /* ---- tiles ---- */
 
-/* Rows and columns of a tensor in some memory.  Row unit i stands at place (rows ? rows[i] : i) + row_shift, and is
+/* Rows and columns of a tensor in some memory.  Row unit i is at index (rows ? rows[i] : i) + row_shift, and is
  * row_grain rows of `stride` elements; columns likewise, each `width` consecutive elements. */
 typedef struct {
   size_t offset, stride, width;
@@ -127,7 +127,7 @@ static size_t copy_tile(const tile *t, float *memory, float *packed, bool pack)
   return tile_size(t);
 }
 
-/* What `home` and `part` have in common of a tensor that units cut: on the part's side… */
+/* The tile of a tensor cut by units that `home` and `part` have in common, in the part's memory. */
 static tile part_tile(const shoal_ist_plan *p, const shoal_ist_deal *owners, int param, int home, int part,
                       size_t offset)
 {
@@ -143,7 +143,7 @@ static tile part_tile(const shoal_ist_plan *p, const shoal_ist_deal *owners, int
   return out;
 }
 
-/* … and on the home's, where the tensor has lost the rows or columns that are at home elsewhere. */
+/* The same tile in the home's memory, where the tensor lacks rows or columns with other homes. */
 static tile home_tile(const shoal_ist_plan *p, const shoal_ist_deal *owners, int param, int home, int part,
                       size_t offset)
 {
@@ -172,7 +172,7 @@ static tile home_tile(const shoal_ist_plan *p, const shoal_ist_deal *owners, int
 
 /* ---- sizes ---- */
 
-/* Elements of a tensor that are at home at rank r. */
+/* Elements of a tensor whose home is rank r. */
 static size_t stored(const shoal_ist_plan *p, const shoal_ist_deal *homes, int param, int r)
 {
   const shoal_ist_tensor *t = &p->tensor[param];
@@ -224,7 +224,7 @@ size_t shoal_ist_bundle_room(const shoal_ist_plan *p, int r)
     const shoal_ist_tensor *t = &p->tensor[i];
     if (t->home == SHOAL_IST_BLOCK) continue;
     size_t here = stored(p, NULL, i, r);
-    if (t->home == SHOAL_IST_SLICE) here *= parts;          /* everybody's */
+    if (t->home == SHOAL_IST_SLICE) here *= parts;          /* held by all parts */
     if (t->home == SHOAL_IST_COLS && t->cut.row_space >= 0) /* at most the largest part's rows in every column */
       here = here / (size_t)t->rows * share(t->rows, 0, p->o.parts).count;
     n += here;
@@ -255,7 +255,7 @@ uint64_t shoal_ist_count(const shoal_ist_plan *p, const shoal_ist_deal *homes, c
 
 /* ---- a store and the whole model ---- */
 
-/* All that is at home at r, seen in the whole tensor; a part that has everything has just this in common with r. */
+/* All elements with home r, in the whole tensor: the tile that r has in common with a part that has everything. */
 static tile whole_tile(const shoal_ist_plan *p, const shoal_ist_deal *homes, int param, int r)
 {
   const shoal_param *q = &p->model->param[param];
@@ -294,7 +294,7 @@ void shoal_ist_store_write(const shoal_ist_plan *p, const shoal_ist_deal *homes,
   }
 }
 
-/* The parameter as rank r stores it: a copy that lists the rows or columns it has. */
+/* Initialises the parameter as rank r stores it: a copy with the list of its rows or columns. */
 static shoal_status init_tensor(const shoal_ist_plan *p, int param, int r, uint64_t seed, float *w)
 {
   shoal_param q = p->model->param[param];
@@ -317,7 +317,7 @@ shoal_status shoal_ist_store_init(const shoal_ist_plan *p, int r, uint64_t seed,
 {
   for (int i = 0; i < p->model->params; i++) {
     if (is_stretch(&p->tensor[i])) {
-      if (p->o.blocks) return SHOAL_OK; /* nothing is dormant: stores are filled by every collect */
+      if (p->o.blocks) return SHOAL_OK; /* nothing is dormant: every collect fills the stores */
     } else {
       SHOAL_TRY(init_tensor(p, i, r, seed, store));
     }
@@ -377,7 +377,7 @@ void shoal_ist_view_set(shoal_ist_view *v, const shoal_ist_deal *homes, const sh
   }
 }
 
-/* One tensor between this rank's arena and the block of a home. */
+/* Copies a tensor between this rank's arena and the block of a home. */
 static size_t move_part(const shoal_ist_view *v, int param, int home, float *arena, float *packed, bool pack)
 {
   const shoal_ist_plan *p = v->plan;
@@ -407,7 +407,7 @@ void shoal_ist_unpack_part(const shoal_ist_view *v, int arrays, float *const *ar
         packed += move_part(v, i, home, arena[a], (float *)packed, false);
 }
 
-/* One tensor between this rank's store and the block of a part. */
+/* Copies a tensor between this rank's store and the block of a part. */
 static size_t move_store(const shoal_ist_view *v, int param, int part, float *store, float *packed, bool pack)
 {
   const shoal_ist_plan *p = v->plan;
@@ -428,7 +428,7 @@ void shoal_ist_pack_store(const shoal_ist_view *v, int arrays, float *const *sto
       for (int i = 0; i < v->plan->model->params; i++) packed += move_store(v, i, part, store[a], packed, true);
 }
 
-/* Trained by several: their mean, summed in double in rank order, so that equal numbers stay as they are to the bit. */
+/* Averages a tensor trained by several ranks, in double and rank order, so that equal values are kept bit for bit. */
 static void take_mean(const shoal_ist_view *v, int param, const float *packed, float *store)
 {
   const shoal_ist_plan *p = v->plan;

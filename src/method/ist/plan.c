@@ -1,11 +1,11 @@
-/* What a model offers for dealing: which dimension of which tensor is cut along which units, which residual blocks look
- * alike and may be left out, where every number is at home, and what the whole network needs that its parts do not: a
- * scale where n times as many units speak as in training.
+/* What can be dealt of a model: which dimension of which tensor is cut along which units, which residual blocks have
+ * equal shapes and can be skipped, and the home of every element; and the scale that the whole network needs because
+ * layers read n times as many units as in training.
  *
  *   W1 [h1, d]    rows are units of space 1                home: the unit's                    SHOAL_IST_ROWS
  *   W2 [h2, h1]   rows of space 2, columns of space 1      home: that of the column's unit     SHOAL_IST_COLS
  *   W3 [c, h2]    columns of space 2                       home: the unit's                    SHOAL_IST_COLS
- *   b3 [c]        nobody's                                 each rank is home to a slice        SHOAL_IST_SLICE
+ *   b3 [c]        not cut                                  each rank is home to a slice        SHOAL_IST_SLICE
  *
  * Home of unit u of a space is the rank whose contiguous slice of that space holds u (layout B of the release). */
 #include "base/mem.h"
@@ -39,7 +39,7 @@ static shoal_status check_units(const shoal_ist_plan *p)
   return SHOAL_OK;
 }
 
-/* Every reader of node i is a norm, which takes out whatever factor stands before it. */
+/* Whether every reader of node i is a norm, which cancels a scale factor. */
 static bool norm_follows(const shoal_model *m, int i)
 {
   bool any = false;
@@ -75,7 +75,7 @@ static bool same_node(const shoal_node *a, const shoal_node *b)
          memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0;
 }
 
-/* Nodes of two bodies, one by one. */
+/* Compares the nodes of two bodies. */
 static bool same_shape(const shoal_model *m, int a, int b)
 {
   int i = 0, k = 0;
@@ -94,7 +94,7 @@ static bool listed(const shoal_ist_options *o, int stage)
   return found;
 }
 
-/* Stages are numbered over all blocks that can go; those not asked for become shared, and the rest dense. */
+/* Numbers the stages of all blocks that can be skipped; those not selected become shared, the others are renumbered. */
 static void find_stages(shoal_ist_plan *p, const shoal_ist_options *o, int *found)
 {
   const shoal_model *m = p->model;

@@ -1,8 +1,8 @@
-/* Which rank trains what: the network into blocks, blocks into stages, stages onto ranks.
+/* Maps layers to ranks: the network into blocks, blocks into stages, stages onto ranks.
  *
- * Where blocks begin is the run file's word (method.cut), or that of the checkpoint the run goes on from, because heads stand
- * at the ends of blocks; or blocks of about equal cost, counted from the network's shapes or measured on rank 0.  Every rank
- * comes to the same result, so nothing of it is sent but the measurement. */
+ * Block boundaries come from the run file (method.cut), or from the checkpoint to resume from, because heads are at the
+ * ends of blocks; otherwise blocks have about equal cost, counted from the network's shapes or measured on rank 0.
+ * Every rank computes the same result; only the measurement is broadcast. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/local/local.h"
@@ -34,11 +34,11 @@ static shoal_status check_options(const shoal_run *r, shoal_local_form form)
   return SHOAL_OK;
 }
 
-/* Costs of all layers: rank 0's measurement goes to all.  Collective where measured. */
+/* Costs of all layers; a measurement of rank 0 is broadcast.  Collective if measured. */
 static shoal_status find_costs(shoal_run *r, shoal_head head, int layers, int chunks, double *cost, double *heads)
 {
   if (strcmp(shoal_config_string(r->config, "method.balance"), "measured") != 0)
-    return shoal_local_count(r->model, head, r->global_batch, cost, heads); /* whatever share of it a rank has */
+    return shoal_local_count(r->model, head, r->global_batch, cost, heads); /* independent of a rank's share */
   shoal_local_grid grid;
   uint64_t first, own;
   SHOAL_TRY(shoal_local_arrange(shoal_group_size(r->all), chunks, (int)shoal_config_int(r->config, "method.replicas"),
@@ -72,7 +72,7 @@ static shoal_status balance(shoal_run *r, shoal_head head, int layers, int chunk
   return SHOAL_OK;
 }
 
-/* Chunks cost what was found, where it was looked for. */
+/* Sets the parts' costs to those counted or measured for their layers, if any. */
 static void set_costs(shoal_local_parts *p, int layers, const double *cost)
 {
   for (int k = 0; k < p->n; k++) {
@@ -83,7 +83,7 @@ static void set_costs(shoal_local_parts *p, int layers, const double *cost)
   }
 }
 
-/* The cut as the run file has it. */
+/* The block boundaries given in the run file. */
 static shoal_status given_bounds(const int64_t *cut, int n, int layers, int *bounds)
 {
   bounds[0] = 0;
@@ -113,8 +113,8 @@ static shoal_status choose_bounds(shoal_run *r, shoal_head head, double *cost, i
   return balance(r, head, layers, *chunks, cost, bounds);
 }
 
-/* Unless the run file says otherwise, a run goes on with the blocks it had, on any number of ranks.  As many chunks as it
- * had are no other wish where they were measured: a second measurement may cut elsewhere. */
+/* Unless the run file says otherwise, a run keeps its blocks on any number of ranks.  With measured costs, an unchanged
+ * number of chunks does not ask for a new cut: a second measurement could give other boundaries. */
 static bool may_keep(const shoal_run *r, const shoal_local_parts *old, shoal_local_form form, shoal_head head)
 {
   const int64_t *cut, chunks = shoal_config_int(r->config, "method.chunks");
@@ -152,7 +152,7 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------- the grid */
 
-/* Bytes per step that a pipeline sends over its boundaries, and that a rank sends to sum its gradients. */
+/* Compares bytes per step: of a pipeline over its boundaries, and of a rank to sum its gradients. */
 static bool pipeline_inside(const shoal_run *r, const shoal_local_parts *p, const shoal_local_grid *g)
 {
   uint64_t sent = 0, largest = 0;

@@ -1,26 +1,26 @@
-/* Activations from the stage before and to the one behind: the only thing a pipeline without backward messages sends.
+/* Activations from the previous stage and to the next: the only messages of a pipeline without backward messages.
  *
  *     stage 0:  f0 g0  f1 g1  f2 g2          f: forward of a minibatch, g: head, backward, update
- *                 \       \       \          a message leaves between them: header, activations, labels
+ *                 \       \       \          a message is sent between them: header, activations, labels
  *     stage 1:     f0 g0   f1 g1   f2 ...
  *
- * In step.  A receiver has depth + 1 slots, each with a receive posted for the minibatch whose turn it is, and works where
- * the message lies; a sender has one buffer.  So it waits in two places only: for its input, and for the buffer, when the
- * receiver's slots are full.  Every minibatch comes once and in order, whatever the timing; how many samples it has is known
- * beforehand from the calendar, and after the run's last step nothing is under way.
+ * Lockstep.  A receiver has depth + 1 slots, each with a receive posted for its next minibatch, and works in place in
+ * the slot; a sender has one buffer.  So a stage waits in two places only: for its input, and for the send buffer, when
+ * the receiver's slots are full.  Every minibatch arrives once and in order, independent of timing; the calendar gives
+ * its number of samples in advance, and after the run's last step no message is in flight.
  *
- * Replay.  Receives are posted in any free memory; what has come is entered into the replay buffer between steps, where it
- * replaces the oldest entry.  A sender that finds its buffers busy leaves the minibatch out.  Messages all have the length
- * of a full batch, because a receiver cannot know which one comes next.
+ * Replay.  Receives are posted in all free memory; messages that arrived are added to the replay buffer between steps
+ * and replace the oldest entry.  A sender whose buffers are busy skips the minibatch.  All messages have the length of
+ * a full batch, because a receiver cannot know which one comes next.
  *
- * Messages on one boundary have tags of their own in turn, so that pieces of two never mix. */
+ * Messages on one boundary cycle through several tags, so that pieces of two messages never mix. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/local/local.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { OUT_BUFFERS = 2 }; /* replay; in step there is one */
+enum { OUT_BUFFERS = 2 }; /* replay; in lockstep there is one */
 
 typedef struct {
   char *data; /* owned: header, activations, labels */
@@ -34,18 +34,18 @@ struct shoal_local_feed {
   shoal_group *g;
   shoal_trace *trace;
   uint32_t op_wait, op_send;
-  int ring; /* messages of a boundary take so many tags in turn: as many as a receiver may have posted */
-  /* from the stage before */
-  int from; /* -1: this is the first */
+  int ring; /* tags of a boundary, used cyclically: as many as receives may be posted */
+  /* from the previous stage */
+  int from; /* -1: this is the first stage */
   size_t in_elements;
   parcel *in;        /* [n_in] */
-  int n_in, working; /* working: the slot that is being worked on; replay: the memory of the entry used last, or -1 */
+  int n_in, working; /* working: the slot in use; replay: the memory of the entry used last, or -1 */
   bool posted;
   shoal_local_calendar calendar;
   shoal_local_date ahead; /* of the next receive to post */
   int share_rank, share_size;
-  /* to the stage behind */
-  int to; /* -1: this is the last */
+  /* to the next stage */
+  int to; /* -1: this is the last stage */
   size_t out_elements;
   parcel out[OUT_BUFFERS];
   int n_out;
@@ -159,7 +159,7 @@ static void unpack(const shoal_local_feed *f, const parcel *p, shoal_local_batch
   out->y = (const int32_t *)(out->x + (size_t)out->head.samples * f->in_elements);
 }
 
-/* In step: the receive of the next date into the slot whose turn it is. */
+/* Lockstep: posts the receive of the next minibatch into the next slot. */
 static shoal_status post_next(shoal_local_feed *f)
 {
   uint64_t total = shoal_local_samples(&f->calendar, &f->ahead), first, own;
@@ -211,7 +211,7 @@ static bool is_free(const shoal_local_feed *f, int memory)
   return true;
 }
 
-/* Receives in all memory that holds nothing; what is being worked on is an entry. */
+/* Posts receives in all memory without an entry; the one in use is an entry. */
 static shoal_status post_free(shoal_local_feed *f)
 {
   size_t bytes = shoal_local_message_bytes(f->max_samples, f->in_elements);
@@ -236,14 +236,14 @@ static shoal_status enter_arrived(shoal_local_feed *f)
 {
   SHOAL_TRY(shoal_world_progress(f->world));
   while (f->queued > 0 && shoal_message_done(f->in[f->queue[0]].message)) {
-    SHOAL_TRY(shoal_message_wait(f->in[f->queue[0]].message)); /* its verdict */
+    SHOAL_TRY(shoal_message_wait(f->in[f->queue[0]].message)); /* for its status */
     enter_first(f);
     SHOAL_TRY(post_free(f));
   }
   return SHOAL_OK;
 }
 
-/* Nothing to train on: wait for a message, unless the ranks are called to meet, where the sender may be already. */
+/* Nothing to train on: waits for a message, unless a meeting was called, where the sender may already be. */
 static shoal_status wait_entry(shoal_local_feed *f, const shoal_run *r, int *slot, uint64_t *age)
 {
   uint64_t t0 = shoal_now_ns();

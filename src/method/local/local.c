@@ -1,19 +1,19 @@
-/* Local parallelism: layers on different ranks, each group of them with a loss of its own, so that no gradient ever crosses
- * between ranks.  What is left is a pipeline that only runs forwards:
+/* Local parallelism: layers on different ranks, each block of layers with its own loss, so that no gradient is sent
+ * between stages.  What remains is a forward-only pipeline:
  *
  *     stage 0:  f0 g0 f1 g1 f2 g2 f3 g3 ...           f: forward of a minibatch, g: local loss, backward, update
  *     stage 1:     f0 g0 f1 g1 f2 g2 f3 ...           starts as soon as f0 of stage 0 is on the wire
  *     stage 2:        f0 g0 f1 g1 f2 g2 ...
  *
- * Nothing is stale: block k sees minibatch t as block k-1 computed it after exactly t updates, whoever is ahead by how much;
- * so the result does not depend on timing, on the depth of queues, or on how many ranks share the blocks, and one process
- * that trains all blocks one after the other gets the same bits.
+ * Nothing is stale: block k gets minibatch t as block k-1 computed it after exactly t updates, however far ahead that
+ * is; so the result does not depend on timing, on queue depth, or on the number of ranks that share the blocks, and one
+ * process that trains all blocks one after the other gets the same bits.
  *
- * A rank may hold several neighbouring blocks (then it trains them in order), and several ranks may hold the same ones (then
- * they share each minibatch and sum their gradients).  Checkpoints and evaluation find the pipeline empty, because all ranks
- * come to them after the same step.
+ * A rank may hold several neighbouring blocks, which it trains in order, and several ranks may hold the same ones: they
+ * share each minibatch and sum their gradients.  The pipeline is empty at checkpoints and evaluation, because all ranks
+ * reach them after the same step.
  *
- * Forms: chunked, greedy, overlapping (local_pair.c); with a replay buffer (local_feed.c) no stage waits for another.
+ * Forms: chunked, greedy, overlapping (pair.c); with a replay buffer (feed.c) no stage waits for another.
  * Sources: Laskin et al., 2020; Belilovsky et al., ICML 2020; Nokland and Eidnes, ICML 2019; docs/methods/local.md. */
 #include "method/local/local.h"
 #include "base/clock.h"
@@ -26,7 +26,7 @@
 
 static const shoal_option options[] = {
   { "method.form", SHOAL_OPT_ENUM, "chunked", NULL, "chunked|greedy|overlapping",
-    "Which layers a loss trains: a chunk of several, one, or two of which each is shared with a neighbour.",
+    "Layers trained by one loss: a chunk of several, a single layer, or two, each shared with a neighbour.",
     "Laskin et al., 2020, figure 2" },
   { "method.chunks", SHOAL_OPT_INT, "0", "chunks", "[0,100000]",
     "Number of chunks; 0: one for each stage, at most 4 stages where the ranks can be divided so.", "shoal",
@@ -37,20 +37,20 @@ static const shoal_option options[] = {
     "Chunks of about equal cost: as counted, the same in every run, or as measured on rank 0 at the start.", "shoal",
     .when = "method.form=chunked" },
   { "method.head", SHOAL_OPT_ENUM, "auto", NULL, "auto|linear|mlp-sr|nokland",
-    "Head of every block but the last; auto: mlp-sr behind a plane, else linear.",
+    "Head of every block but the last; auto: mlp-sr after a spatial plane, else linear.",
     "mlp-sr: Belilovsky et al., ICML 2020; nokland: Nokland and Eidnes, ICML 2019" },
   { "method.replicas", SHOAL_OPT_INT, "0", "ranks", "[0,100000]",
     "Ranks that hold the same blocks and share each minibatch; 0: as few as the ranks allow.", "shoal" },
   { "method.queue", SHOAL_OPT_INT, "2", "minibatches", "[1,256]", "Minibatches that may wait in front of a stage.",
     "shoal" },
   { "method.replay", SHOAL_OPT_INT, "0", "minibatches", "[0,100000]",
-    "Entries of a replay buffer in front of every stage: nobody waits, inputs are old; 0: in step.",
+    "Entries of a replay buffer in front of every stage: no waiting, but old inputs; 0: lockstep.",
     "Belilovsky et al., ICML 2020" },
   { "method.max_uses", SHOAL_OPT_INT, "0", NULL, "[0,1000000]",
     "Replay: an entry counts 1 when it comes and is used while its count is below this; 0: no limit.",
     "Belilovsky et al., buffer_experiments" },
   { "method.average", SHOAL_OPT_ENUM, "gradients", NULL, "gradients|parameters",
-    "What two blocks average of a layer they share.", "shoal; the paper does not say",
+    "What two blocks average for a layer they share.", "shoal; the paper does not say",
     .when = "method.form=overlapping" },
   SHOAL_BUCKET_SUM_OPTIONS,
   SHOAL_BUCKET_SIZE_OPTIONS,
@@ -135,7 +135,7 @@ static shoal_status name_columns(shoal_local *s, bool replay)
 {
   static const char *const more[] = { "replay_uses", "replay_age", "replay_unused", "replay_left_out" };
   size_t heads = (size_t)s->parts->n, n = heads + (replay ? SHOAL_COUNT(more) : 0);
-  if (heads == 1) return SHOAL_OK; /* the model's accuracy says it all */
+  if (heads == 1) return SHOAL_OK; /* the model's accuracy is that of the only head */
   SHOAL_TRY(SHOAL_ALLOC(n, &s->columns));
   for (s->n_columns = 0; s->n_columns < n; s->n_columns++) {
     size_t i = s->n_columns;
@@ -215,7 +215,7 @@ static shoal_status announce(void *context, size_t offset, size_t count)
   return shoal_buckets_announce(a->sums, a->step, offset, count);
 }
 
-/* What this block hands on: into the next one's input, or into a message that leaves at once. */
+/* Passes this block's output on: to the next block's input, or in a message that is sent at once. */
 static shoal_status hand_on(shoal_run *r, shoal_local *s, int i, shoal_local_batch *b)
 {
   shoal_local_trained *t = &s->block[i];
@@ -231,7 +231,7 @@ static shoal_status hand_on(shoal_run *r, shoal_local *s, int i, shoal_local_bat
   return inside || !to ? SHOAL_OK : shoal_local_feed_send(s->feed, r, b);
 }
 
-/* Forward, on with the output, local loss and backward; then the sum over replicas. */
+/* Forward, pass the output on, local loss and backward; then the sum over replicas. */
 static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_local_batch *b, shoal_score *score)
 {
   shoal_local_trained *t = &s->block[i];
@@ -251,24 +251,24 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   SHOAL_TRY(hand_on(r, s, i, b));
   uint64_t t1 = shoal_now_ns();
   SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, &at, t->sums ? announce : NULL, &to));
-  if (r->spoil) t->params.g[t->params.n - 1] = NAN; /* the head's, if there is one */
+  if (r->spoil) t->params.g[t->params.n - 1] = NAN; /* of the head, if there is one */
   shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->op_backward, t1, shoal_now_ns());
   return t->sums ? shoal_buckets_finish(t->sums, r->step) : SHOAL_OK;
 }
 
-/* Every block has its own optimizer: as far as they are not separate anyway (clipping, steps), it is called for each. */
+/* One call per block, so that each clips by its own norm; the step count advances once per step. */
 static shoal_status update(shoal_run *r, shoal_local *s, int i, float lr)
 {
   const shoal_local_trained *t = &s->block[i];
   const shoal_range range = { t->at, t->params.n };
   uint64_t steps = r->form->optim->steps, t0 = shoal_now_ns();
   SHOAL_TRY(shoal_optim_step(r->form->optim, r->form->model, r->form->params, &range, 1, lr, NULL));
-  if (i + 1 < s->n) r->form->optim->steps = steps; /* this step is over when all have taken it */
+  if (i + 1 < s->n) r->form->optim->steps = steps; /* counted once, after the last block */
   shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, s->op_optimizer, t0, shoal_now_ns());
   return SHOAL_OK;
 }
 
-/* The network's own loss is the last block's; the others only say when theirs is no number. */
+/* The last block has the network's own loss; the others only report a loss that is not finite. */
 static void add_score(shoal_run *r, const shoal_local *s, int i, const shoal_score *own, shoal_score *score)
 {
   r->shown_loss = own->loss / (double)own->samples;
@@ -292,8 +292,8 @@ static shoal_status train_in_order(shoal_run *r, shoal_local *s, shoal_local_bat
   return SHOAL_OK;
 }
 
-/* A block's own gradient, before the mean with its neighbours': clipped behind it, copies of a layer would be scaled by two
- * norms and drift apart. */
+/* Clips a block's gradient before it is averaged with the neighbours': after it, the copies of a layer would be scaled
+ * by two different norms and drift apart. */
 static shoal_status clip(const shoal_run *r, const shoal_local *s, const shoal_local_trained *t)
 {
   const shoal_backend_ops *ops = r->backend->ops;

@@ -1,4 +1,4 @@
-/* What the files of the method `local` share.
+/* Internal interface of the method `local`.
  *
  *     local_plan.c    on paper: cuts, blocks, grids, dates                 (pure)
  *     local_replay.c  bookkeeping of a replay buffer                       (pure)
@@ -22,17 +22,17 @@
 typedef struct {
   shoal_local_block units;
   shoal_model *model;  /* owned */
-  shoal_head head;     /* its kind: not `auto` */
-  size_t head_weights; /* the last ones of the arena; 0: the network's own */
-  size_t head_stats;   /* of the statistics, too */
-  int out_node;        /* whose output the next block reads; -1: nobody does */
-  size_t elements;     /* of that, per sample */
+  shoal_head head;     /* its kind, never `auto` */
+  size_t head_weights; /* at the end of the arena; 0: the network's classifier */
+  size_t head_stats;   /* likewise, of the statistics */
+  int out_node;        /* whose output the next block reads; -1: none */
+  size_t elements;     /* of that output, per sample */
   shoal_range lower,
       upper; /* overlapping: in the arena, the layer shared with the block before, and behind; or empty */
   double cost;
 } shoal_local_part;
 
-/* All blocks and where they are: stage s holds parts [stage_first[s], stage_first[s + 1]). */
+/* All blocks and their stages: stage s holds parts [stage_first[s], stage_first[s + 1]). */
 typedef struct {
   shoal_local_form form;
   shoal_head head;
@@ -41,19 +41,19 @@ typedef struct {
   shoal_local_grid grid;
 } shoal_local_parts;
 
-/** What layers cost per sample: multiply-accumulates, what they write, and weights once per minibatch, counted.
+/** Counts the cost of layers per sample: multiply-accumulates, values written, and weights once per minibatch.
  *  @param batch  samples of a minibatch   @param cost, heads  out, [layers] */
 shoal_status shoal_local_count(const shoal_model *m, shoal_head head, uint64_t batch, double *cost, double *heads);
 /** The same in seconds, measured on this rank with training steps of single layers at this batch size. */
 shoal_status shoal_local_measure(shoal_backend *b, const shoal_model *m, shoal_head head, int64_t batch, double *cost,
                                  double *heads);
-/** Models of these blocks.  Stages are not dealt yet.  @param batch  for their cost   @param blocks  [n] */
+/** Creates the models of these blocks, without stages.  @param batch  for their cost   @param blocks  [n] */
 shoal_status shoal_local_parts_create(const shoal_model *m, shoal_local_form form, shoal_head head, uint64_t batch,
                                       const shoal_local_block *blocks, int n, shoal_local_parts **out);
 void shoal_local_parts_destroy(shoal_local_parts *p);
-/** Deal the parts to the grid's stages, by cost. */
+/** Assigns the parts to the grid's stages, by cost. */
 shoal_status shoal_local_deal(shoal_local_parts *p, const shoal_local_grid *grid);
-/** One arena for the parts of a stage, where each begins, [parts of the stage].  *out belongs to the caller. */
+/** Joins the parts of a stage in one arena, with the offset of each, [parts of the stage].  The caller owns *out. */
 shoal_status shoal_local_join(const shoal_local_parts *p, int stage, size_t *weights_at, size_t *stats_at,
                               shoal_model **out);
 static inline int shoal_local_stage_of(const shoal_local_parts *p, int part)
@@ -70,10 +70,10 @@ typedef struct {
   int number;          /* of the part */
   size_t at, stats_at; /* its piece of the rank's arena */
   shoal_params params; /* a view of that piece */
-  shoal_form form;     /* of the block: these params, plans that are owned; the optimizer is the whole arena's */
+  shoal_form form;     /* of the block: these params, plans owned; the optimizer is that of the whole arena */
   shoal_plan *plan;    /* of this step */
-  float *input;        /* owned; NULL for the rank's first block, whose input comes from elsewhere */
-  shoal_buckets *sums; /* with the other replicas; NULL: there are none */
+  float *input;        /* owned; NULL for the rank's first block, whose input is external */
+  shoal_buckets *sums; /* over the replicas; NULL: there is one */
 } shoal_local_trained;
 
 /* A minibatch on its way through the blocks. */
@@ -81,7 +81,7 @@ typedef struct {
   shoal_local_header head;
   const float *x;
   const int32_t *y;
-  uint64_t age; /* replay: minibatches that came after it */
+  uint64_t age; /* replay: minibatches that arrived after it */
 } shoal_local_batch;
 
 typedef struct shoal_local_feed shoal_local_feed;
@@ -97,37 +97,37 @@ typedef struct {
   shoal_local_feed *feed;
   shoal_local_pairs *pairs; /* overlapping only */
   bool averages_parameters;
-  double clip; /* overlapping: what blocks clip to, in place of the optimizer; 0: it does */
+  double clip; /* overlapping: norm to clip each block to; 0: the optimizer clips */
   uint32_t op_forward, op_backward, op_optimizer;
   const char **columns; /* owned, names too */
   size_t n_columns;
-  shoal_params **whole; /* [parts] while the model is being looked at: weights of all blocks, heads too */
-  shoal_plans **plans;  /* [parts] for that */
-  float *passed[2];     /* activations between them */
+  shoal_params **whole; /* [parts] during evaluation: weights of all blocks, with heads */
+  shoal_plans **plans;  /* [parts] likewise */
+  float *passed[2];     /* activations between blocks */
   double observed;      /* samples */
 } shoal_local;
 
 /* ---- the cut ---- */
 
-/** Parts, grid, what of them is this rank's, and one arena for that: the hook of the method.  Collective. */
+/** Sets up parts, grid, this rank's blocks and their joint arena; a hook of the method.  Collective. */
 shoal_status shoal_local_outline(shoal_run *r, void *state, shoal_outline *out);
 
 /* ---- feed: one message per step and boundary, forward only ---- */
 
-/** @param depth   minibatches that may wait here; @param replay  entries of the buffer, 0: none */
+/** @param depth   minibatches that may queue here; @param replay  entries of the buffer, 0: none */
 shoal_status shoal_local_feed_create(shoal_run *r, const shoal_local *s, int depth, int replay, int max_uses,
                                      shoal_local_feed **out);
 void shoal_local_feed_destroy(shoal_local_feed *f);
-/** The minibatch of this step from the stage before: waits for it.  Replay: waits only while there is nothing at all, and
- *  not while ranks are called to meet; head.total is 0 then, and this turn is to be left out. */
+/** Waits for this step's minibatch from the previous stage.  Replay: waits only while the buffer is empty, and not
+ *  while a meeting is called; head.total is 0 then, and the caller skips this step. */
 shoal_status shoal_local_feed_take(shoal_local_feed *f, shoal_run *r, shoal_local_batch *out);
-/** Its memory is free again. */
+/** Releases the memory of the minibatch. */
 shoal_status shoal_local_feed_release(shoal_local_feed *f, shoal_run *r);
-/** Where the next message's activations go: waits until the one before has left (replay: NULL if it has not). */
+/** Memory for the next message's activations: waits until the last one was sent (replay: NULL if it was not). */
 shoal_status shoal_local_feed_room(shoal_local_feed *f, shoal_run *r, float **activations);
-/** Send what stands there, with these labels; adds to r->sent by the formula.  Returns at once. */
+/** Sends that memory with these labels; adds to r->sent by formula.  Non-blocking. */
 shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoal_local_batch *b);
-/** Replay, when ranks meet: everything sent has arrived and stands in buffers.  Collective over all ranks. */
+/** Replay, in a meeting: completes all messages and stores them in the buffers.  Collective over all ranks. */
 shoal_status shoal_local_feed_settle(shoal_local_feed *f, shoal_run *r);
 enum { SHOAL_LOCAL_TALLY = 5 };
 /** Replay: minibatches used, arrived, overwritten unused, not sent because the link was busy, and the sum of ages. */
@@ -145,7 +145,7 @@ shoal_status shoal_local_pairs_average(shoal_local_pairs *p, shoal_run *r, const
 
 shoal_status shoal_local_assemble(shoal_run *r, void *state, float *weights, float *stats);
 shoal_status shoal_local_observe(shoal_run *r, void *state, const shoal_batch *b, double *values);
-void shoal_local_forget(shoal_run *r, shoal_local *s); /* what assemble left for observe; also after half an assemble */
+void shoal_local_forget(shoal_run *r, shoal_local *s); /* undo assemble, also a failed one */
 shoal_status shoal_local_save(shoal_run *r, void *state, shoal_ckpt_writer *c);
 bool shoal_local_fits(const shoal_run *r, const void *state, const shoal_ckpt *c);
 shoal_status shoal_local_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout);

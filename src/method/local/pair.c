@@ -1,19 +1,19 @@
-/* Overlapping blocks: every inner layer is trained by two of them, and both go on with the mean.
+/* Overlapping blocks: every inner layer is trained by two blocks, and both continue with the mean.
  *
  *     block 0   [ layer 1 ][ layer 2 ]                   the mean of both gradients (or, by option, of both updated
  *     block 1              [ layer 2 ][ layer 3 ]        weights), so that the two copies stay equal bit for bit
  *     block 2                         [ layer 3 ]...
  *
- * Where both blocks are on one rank it is arithmetic; else the two ranks exchange what they have, at the same time, and both
- * take (a + b) / 2, which does not depend on who adds to whom.  A rank has such neighbours on two sides at most, since blocks
- * are dealt in order.  Replicas have summed their gradients before. */
+ * If both blocks are on one rank, no message is needed; else the two ranks exchange their copies simultaneously and
+ * both compute (a + b) / 2, which is symmetric.  A rank has at most two such neighbours, since blocks are assigned in
+ * order.  Replicas have already summed their gradients. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/local/local.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG = 1000 }; /* clear of the feed's */
+enum { TAG = 1000 }; /* distinct from the feed's tags */
 
 typedef struct {
   int peer;          /* -1: none on this side */

@@ -1,7 +1,7 @@
-/* Blocks as models, what they cost, and which stage holds which.
+/* Blocks as models, their cost, and their assignment to stages.
  *
- * Every rank builds all of them, since they are descriptions without memory: so it knows how large its neighbours' messages
- * are and where in the arenas of the others the network's weights stand. */
+ * Every rank builds all of them, since descriptions need no arenas: it thus knows the sizes of its neighbours' messages
+ * and the offsets of the network's weights in other ranks' arenas. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/local/local.h"
@@ -19,9 +19,10 @@ static const shoal_shape *boundary(const shoal_model *m, int unit)
   return &m->node[node].out;
 }
 
-/* Per sample.  A number written costs as much as so many multiply-accumulates, roughly: norms, activations and pools do
- * nothing but read and write.  A weight costs as much as so many once per minibatch: reordered, its gradient written, updated.
- * The first from resnet20 and vgg16 on one core, the second from vgg16 at a batch of 32; good enough to compare layers. */
+/* Cost per sample in multiply-accumulates (MACs).  A value written costs about as much as a fixed number of MACs:
+ * norms, activations and pools are memory-bound.  So does a weight, once per minibatch: reordered, its gradient
+ * written, updated.  The first factor was fitted to resnet20 and vgg16 on one core, the second to vgg16 at a batch of
+ * 32; accurate enough to compare layers. */
 static double counted(const shoal_model *m, double batch)
 {
   enum { WRITTEN = 50, WEIGHT = 300 };
@@ -69,7 +70,7 @@ static void add_span(void *ctx, int node, bool backward, uint64_t t0_ns, uint64_
   *(node < w->head_from ? &w->own : &w->head) += (double)(t1_ns - t0_ns) * 1e-9;
 }
 
-/* The fastest of some training steps: the first ones warm up, others may be disturbed. */
+/* Minimum over some training steps: the first ones warm up, others may be disturbed. */
 static shoal_status time_steps(shoal_plan *plan, shoal_params *params, const float *x, const int32_t *y, stopwatch *w)
 {
   enum { STEPS = 4 };
@@ -131,7 +132,7 @@ shoal_status shoal_local_measure(shoal_backend *b, const shoal_model *m, shoal_h
 
 /* ---- parts ---- */
 
-/* Parameters of one unit of a slice, which stand together. */
+/* The contiguous parameters of one unit of a slice. */
 static shoal_range range_of(const shoal_model *m, int unit)
 {
   shoal_range r = { 0 };
@@ -144,7 +145,7 @@ static shoal_range range_of(const shoal_model *m, int unit)
   return r;
 }
 
-/* What goes on to the next block is the output of the block; where blocks overlap, of its lower layer. */
+/* The next block reads the output of the block; with overlapping blocks, that of its lower layer. */
 static void find_output(shoal_local_part *p, bool overlapping)
 {
   int units = overlapping ? 1 : p->units.last - p->units.first, node = 0;

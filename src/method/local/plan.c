@@ -1,5 +1,5 @@
-/* See local_plan.h.  The cut is dynamic programming: the best cut of the first i layers into k chunks ends with some
- * chunk [j, i) behind the best cut of the first j layers into k - 1. */
+/* See plan.h.  The cut is dynamic programming: the best cut of the first i layers into k chunks ends with some
+ * chunk [j, i) after the best cut of the first j layers into k - 1. */
 #include "method/local/plan.h"
 #include "base/mem.h"
 #include <math.h>
@@ -24,7 +24,7 @@ static double chunk_cost(const cutting *c, int from, int to)
   return c->before[to] - c->before[from] + (c->head ? c->head[to - 1] : 0);
 }
 
-/* From the back, so that walking it forwards can choose the longest first chunk. */
+/* Filled from the end, so that a forward pass can choose the longest first chunk. */
 static void fill_best(cutting *c)
 {
   int n = c->layers;
@@ -77,7 +77,7 @@ int shoal_local_blocks(shoal_local_form form, int units, const int *bounds, int 
     for (; n + 1 < layers; n++) out[n] = (shoal_local_block){ n, n + 2 };
     if (n == 0) out[n++] = (shoal_local_block){ 0, 1 };
   }
-  out[n - 1].last = units; /* the classifier comes along */
+  out[n - 1].last = units; /* includes the classifier */
   return n;
 }
 
@@ -85,7 +85,7 @@ int shoal_local_blocks(shoal_local_form form, int units, const int *bounds, int 
 
 int shoal_local_auto_chunks(int ranks, int layers)
 {
-  enum { FEW = 4 }; /* deep stacks of local losses cost accuracy */
+  enum { FEW = 4 }; /* many local losses cost accuracy */
   for (int n = SHOAL_MIN(FEW, layers); n > 1; n--)
     if (ranks % n == 0) return n;
   for (int n = FEW + 1; n <= SHOAL_MIN(layers, ranks); n++)
@@ -149,7 +149,7 @@ void shoal_local_advance(const shoal_local_calendar *c, shoal_local_date *d)
   d->position = 0;
 }
 
-/* The first stage may be ahead of the last by a full queue and a batch on the way per boundary. */
+/* The first stage may be ahead of the last by a full queue and one batch in flight per boundary. */
 uint64_t shoal_local_lag(int stages, int depth)
 {
   return 1 + (uint64_t)(stages - 1) * ((uint64_t)depth + 2);

@@ -1,8 +1,8 @@
-/* Local parallelism on paper: who trains which layers, on which rank, and what goes over the wire.  Pure functions.
+/* Planning local parallelism: which rank trains which layers, and message sizes.  Pure functions.
  *
- * Words.  A *layer* is a unit of the model that is never cut (a residual block counts as one); the network's classifier
- * belongs to the last layer.  A *block* is what one loss trains: some consecutive layers and a head.  Blocks are dealt to
- * *stages*, neighbours to neighbours; a stage is what one rank holds.  Every stage has as many *replicas*, which share each
+ * Terms.  A *layer* is a unit of the model that is never cut (a residual block counts as one); the network's classifier
+ * belongs to the last layer.  A *block* is trained by one loss: some consecutive layers and a head.  Blocks are
+ * assigned to *stages* in order; a stage is what one rank holds.  Every stage has as many *replicas*, which share each
  * minibatch: ranks = stages x replicas.
  *
  *     layers    [conv1][res1][res2][res3][fc]         blocks, chunked in 2:  {conv1 res1 | head}  {res2 res3 fc}
@@ -24,37 +24,38 @@ typedef struct {
   int first, last; /* units [first, last) of the model */
 } shoal_local_block;
 
-/** Layers of a model of so many units: the classifier is no layer of its own. */
+/** Number of layers of a model with `units` units: the classifier is not a separate layer. */
 int shoal_local_layers(int units);
-/** Cut layers into contiguous chunks such that the most expensive one is as cheap as it can be; of several such cuts the
+/** Cuts layers into contiguous chunks that minimise the cost of the most expensive one; of several such cuts, takes the
  *  one whose earlier chunks are longest, so that equal costs give the usual ceil(layers/chunks) each.
  *  @param cost    of each layer, [layers], any unit, >= 0
- *  @param head    of the head a chunk gets that ends with this layer, [layers]; NULL: heads cost nothing
+ *  @param head    cost of the head of a chunk that ends with this layer, [layers]; NULL: 0
  *  @param chunks  1 <= chunks <= layers; ERR_ARG otherwise
  *  @param bounds  out, [chunks + 1]: chunk k holds layers [bounds[k], bounds[k+1])
  *  Cost: O(layers^2 chunks) */
 shoal_status shoal_local_cut(int layers, const double *cost, const double *head, int chunks, int *bounds);
-/** The blocks of a form, [the return value] of `out` [layers].  Chunked takes the chunks of `bounds`; greedy has one layer
- *  per block; overlapping has blocks (1,2), (2,3), … (one block if there is only one layer). */
+/** The blocks of a form, [the return value] of `out` [layers].  Chunked takes the chunks of `bounds`; greedy has one
+ *  layer per block; overlapping has blocks (1,2), (2,3), … (one block if there is only one layer). */
 int shoal_local_blocks(shoal_local_form form, int units, const int *bounds, int chunks, shoal_local_block *out);
 
 /* ---- ranks ---- */
 
 typedef struct {
   int stages, replicas;
-  bool pipeline_inside; /* ranks of one pipeline follow each other; else the replicas of a stage do */
+  bool pipeline_inside; /* ranks of a pipeline are consecutive; else the replicas of a stage are */
 } shoal_local_grid;
 
-/** How many chunks so many ranks take when nobody says: as many as the largest number of stages from 1 to 4 that divides
- *  the ranks and is not above the layers; where that is 1, the smallest above 4.  The other ranks are replicas. */
+/** Default number of chunks: the largest number of stages from 1 to 4 that divides the ranks and is at most the layers;
+ *  if that is 1, the smallest above 4.  The other ranks are replicas. */
 int shoal_local_auto_chunks(int ranks, int layers);
-/** Stages and replicas for these blocks.  @param replicas  wanted, or 0: as few as possible.  ERR_ARG says the cure. */
+/** Stages and replicas for these blocks.  @param replicas  requested; 0: as few as possible.  ERR_ARG names the
+ *  cure. */
 shoal_status shoal_local_arrange(int ranks, int blocks, int replicas, shoal_local_grid *out);
 int shoal_local_rank(const shoal_local_grid *g, int stage, int replica);
 int shoal_local_stage(const shoal_local_grid *g, int rank);
 int shoal_local_replica(const shoal_local_grid *g, int rank);
-/** Whichever moves more per step belongs inside a node: one pipeline's activations over its boundaries, or the sums of
- *  the replicas. */
+/** Whether pipelines should be inside nodes: compares the bytes per step of a pipeline's activations with those of the
+ *  replicas' sums; the larger belongs inside a node. */
 bool shoal_local_pipeline_inside(uint64_t activation_bytes, uint64_t sum_bytes);
 
 /* ---- time: which minibatch is in the step that begins k steps from now ---- */
@@ -62,15 +63,15 @@ bool shoal_local_pipeline_inside(uint64_t activation_bytes, uint64_t sum_bytes);
 typedef struct {
   uint64_t samples;       /* of an epoch */
   uint64_t batch;         /* of the global batch */
-  bool pads;              /* the last batch is filled up; else it is short, or was cut off `samples` already */
-  uint64_t epochs, steps; /* the run ends after this many epochs, or steps of all (0: no limit) */
+  bool pads;              /* the last batch is padded; else it is short, or already excluded from `samples` */
+  uint64_t epochs, steps; /* the run ends after this many epochs, or steps in total (0: no limit) */
 } shoal_local_calendar;
 
 typedef struct {
   uint64_t epoch, position, step;
 } shoal_local_date;
 
-/** Samples of the global batch in the step at this date; 0: the run is over then. */
+/** Samples of the global batch in the step at this date; 0: after the end of the run. */
 uint64_t shoal_local_samples(const shoal_local_calendar *c, const shoal_local_date *d);
 void shoal_local_advance(const shoal_local_calendar *c, shoal_local_date *d);
 

@@ -1,4 +1,4 @@
-/* See local_replay.h. */
+/* See replay.h. */
 #include "method/local/replay.h"
 #include "base/mem.h"
 #include <stdlib.h>

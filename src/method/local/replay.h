@@ -1,14 +1,14 @@
-/* The replay buffer in front of a block: minibatches that its predecessor made some time ago.
+/* The replay buffer in front of a block: earlier minibatches of its predecessor.
  *
- *       producer: add ──→ [ 7 | 8 | 9 | 6 ]  ──→ select: of the least used entries the newest
- *                                       ^ write pointer: the oldest goes first
+ *       producer: add ──→ [ 7 | 8 | 9 | 6 ]  ──→ select: the newest of the least used entries
+ *                                       ^ write pointer: the oldest is replaced first
  *
- * A block with a buffer never waits for its predecessor once one entry is there, and the predecessor never waits for it;
- * the price is that entries are used several times or never, and that they are old.  Counted: how often each entry was
- * used, how many were overwritten unused.  This is bookkeeping only; slot numbers stand for memory elsewhere.
+ * A block with a buffer never waits for its predecessor once there is an entry, and the predecessor never waits for it;
+ * the price is that entries are stale and used several times or never.  Counts how often each entry was used and how
+ * many were overwritten unused.  Bookkeeping only; the caller owns the memory of the slots.
  *
- * Counts start at 1 when an entry is written, and an entry is exhausted at max_uses (so max_uses 2 allows one use), as in
- * the released code.  Different from it: there the slot at the write pointer, the oldest, ranks as the newest once the
+ * Counts start at 1 when an entry is written, and an entry is exhausted at max_uses (so max_uses 2 allows one use), as
+ * in the released code.  Differences: there the slot at the write pointer, the oldest, counts as the newest once the
  * buffer has wrapped; and a buffer of one entry has no accounting.
  * Source: Belilovsky et al., Decoupled Greedy Learning of CNNs, ICML 2020, section on asynchronous learning. */
 #ifndef SHOAL_METHOD_LOCAL_REPLAY_H
@@ -25,11 +25,11 @@ typedef struct {
 } shoal_local_replay;
 
 shoal_status shoal_local_replay_init(int size, int max_uses, shoal_local_replay *out);
-void shoal_local_replay_fini(shoal_local_replay *b); /* also of a zeroed one */
-/** The slot the next entry goes to: nothing changes.  The producer's data may be received into it before add. */
+void shoal_local_replay_fini(shoal_local_replay *b); /* also for a zeroed one */
+/** The slot of the next entry, without changing anything.  Data may be received into it before add. */
 int shoal_local_replay_next(const shoal_local_replay *b);
-/** An entry has been written to that slot. */
+/** Records that an entry was written to that slot. */
 void shoal_local_replay_add(shoal_local_replay *b);
-/** The slot to train on, whose use is counted; -1: none yet, or all exhausted.  *age writes that came after it. */
+/** Returns the slot to train on and counts the use; -1: none yet, or all exhausted.  *age: number of later writes. */
 int shoal_local_replay_select(shoal_local_replay *b, uint64_t *age);
 #endif

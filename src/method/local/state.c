@@ -1,17 +1,17 @@
-/* What `local` is at any moment: the chain of blocks is the model, the last one ends in the network's classifier; heads of
- * the others are scored beside it, and none of it touches what is being trained.
+/* Evaluation and checkpoints of `local`: the model is the chain of blocks, the last of which ends in the network's
+ * classifier; the other blocks' heads are scored as well.  Nothing of this changes the training state.
  *
- * To look at the model every rank gets the weights of all blocks, one broadcast from the first replica of each stage; batch
- * norm's statistics are the mean over the replicas.  Where blocks overlap, a layer is taken from the block that has it as
- * its lower one (both copies are equal).
+ * For evaluation every rank gets the weights of all blocks, by one broadcast from the first replica of each stage;
+ * batch-norm statistics are the mean over the replicas.  With overlapping blocks a layer is taken from the block that
+ * has it as its lower one (both copies are equal).
  *
  * A checkpoint holds each rank's arena, as usual, and how the network was cut:
  *
  *     method/blocks   first and last unit of every block        method/stages   which blocks a stage holds
  *     method/grid     stages, replicas, order of ranks          method/form, method/head
  *
- * Another layout, or another cut, takes the network's weights from /model, and from the old blocks the optimizer's state and
- * every head that stands behind the same unit and is of the same kind.  With the same blocks nothing is lost. */
+ * Another layout or cut takes the network's weights from /model, and from the old blocks the optimizer's state and
+ * every head of the same kind after the same unit.  With the same blocks nothing is lost. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/common/average.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- looking at the model ---- */
+/* ---- evaluation ---- */
 
 void shoal_local_forget(shoal_run *r, shoal_local *s)
 {
@@ -46,7 +46,7 @@ static shoal_status make_room(shoal_run *r, shoal_local *s)
   return SHOAL_OK;
 }
 
-/* My copy of a part, or NULL. */
+/* This rank's copy of a part, or NULL. */
 static const shoal_local_trained *own_block(const shoal_local *s, int part)
 {
   for (int i = 0; i < s->n; i++)
@@ -54,7 +54,7 @@ static const shoal_local_trained *own_block(const shoal_local *s, int part)
   return NULL;
 }
 
-/* Statistics of a part, from its replicas: as they are where there is one, else their mean.  Collective. */
+/* Statistics of a part: the mean over its replicas, a plain copy if there is one.  Collective. */
 static shoal_status gather_stats(shoal_run *r, const shoal_local *s, int part, shoal_params *out)
 {
   const shoal_local_grid *g = &s->parts->grid;
@@ -114,7 +114,7 @@ static shoal_status open_observation(shoal_run *r, shoal_local *s, int64_t batch
   return SHOAL_ALLOC((size_t)batch * most, &s->passed[1]);
 }
 
-/* One forward pass through all blocks; every one ends in logits of its own. */
+/* One forward pass through all blocks, each of which ends in its own logits. */
 static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_batch *b, double *values)
 {
   const float *x = b->x;
@@ -134,7 +134,7 @@ static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_
   return SHOAL_OK;
 }
 
-/* Over all stages: uses per minibatch that arrived, age of what is used, shares overwritten unused and never sent. */
+/* Over all stages: uses per arrived minibatch, mean age of used ones, shares overwritten unused and never sent. */
 static void rate(const double *sum, double *values)
 {
   double used = sum[0], arrived = sum[1], unused = sum[2], left_out = sum[3], ages = sum[4];
@@ -166,7 +166,7 @@ shoal_status shoal_local_observe(shoal_run *r, void *state, const shoal_batch *b
 
 /* ---- checkpoints ---- */
 
-/* The session looks at the model, which has no heads. */
+/* The session checks only the model, which has no heads. */
 static shoal_status refuse_bad_heads(const shoal_run *r)
 {
   double sum;
@@ -205,7 +205,7 @@ shoal_status shoal_local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
 typedef struct {
   int64_t form, head;
   int n;
-  uint64_t bounds;                   /* numbers in stages */
+  uint64_t bounds;                   /* elements of `stages` */
   int32_t grid[3], *blocks, *stages; /* owned */
 } saved;
 
@@ -234,7 +234,7 @@ static shoal_status read_saved(const shoal_ckpt *c, saved *out)
   return shoal_ckpt_get(c, "method/stages", SHOAL_I32, out->bounds, out->stages);
 }
 
-/* Whatever a file says, no index may leave the model. */
+/* Range check of indices read from a file. */
 static bool plausible(const saved *v, const shoal_model *m, uint64_t ranks)
 {
   bool good = v->n >= 1 && v->form >= SHOAL_LOCAL_CHUNKED && v->form <= SHOAL_LOCAL_OVERLAPPING && v->head >= 0 &&
@@ -301,13 +301,13 @@ bool shoal_local_fits(const shoal_run *r, const void *state, const shoal_ckpt *c
 
 /* ---- another layout or cut ---- */
 
-/* Moving one stage's arrays of an old checkpoint into what this rank trains now. */
+/* Moves one stage's arrays of an old checkpoint into this rank's blocks. */
 typedef struct {
   shoal_run *r;
   shoal_local *s;
   const shoal_ckpt *c;
   const shoal_local_parts *old;
-  float *full; /* [model->weights] one slot of the optimizer, put together; or NULL */
+  float *full; /* [model->weights] one assembled optimizer slot; or NULL */
 } moving;
 
 static shoal_status read_array(const moving *v, int rank, const char *what, size_t n, float *out)
@@ -317,14 +317,14 @@ static shoal_status read_array(const moving *v, int rank, const char *what, size
   return shoal_ckpt_get(v->c, name, SHOAL_F32, n, out);
 }
 
-/* A head behind the same unit and of the same kind; not the network's own. */
+/* Whether both parts have a head of the same kind after the same unit; not the network's classifier. */
 static bool same_head(const shoal_local_part *a, const shoal_local_part *b)
 {
   return a->units.last == b->units.last && a->head == b->head && a->head_weights == b->head_weights &&
          a->head_weights > 0;
 }
 
-/* This rank's block whose head stands where that of the old part does. */
+/* This rank's block that takes over the head of the old part, or NULL. */
 static const shoal_local_trained *heir(const moving *v, const shoal_local_part *old)
 {
   for (int i = 0; i < v->s->n; i++)
@@ -332,7 +332,7 @@ static const shoal_local_trained *heir(const moving *v, const shoal_local_part *
   return NULL;
 }
 
-/* Of one old part: the network's numbers into `full` (if there is one), the head's to its heir. */
+/* Copies an old part: the network's elements into `full` (if any), the head's to its heir. */
 static void hand_over(const moving *v, const shoal_local_part *old, const float *from, float *to)
 {
   const shoal_local_trained *b = heir(v, old);
@@ -359,7 +359,7 @@ static shoal_status mean_of_replicas(const moving *v, int stage, const shoal_mod
   return st;
 }
 
-/* Statistics of heads; those of the network come from /model. */
+/* Copies statistics of heads; those of the network come from /model. */
 static void hand_over_stats(const moving *v, const shoal_local_part *old, const float *from)
 {
   const shoal_local_trained *b = heir(v, old);
@@ -368,7 +368,7 @@ static void hand_over_stats(const moving *v, const shoal_local_part *old, const 
            old->head_stats * sizeof *from);
 }
 
-/* Of one stage, part by part: its first replica's array `what` into `to`; or, `to` NULL, the statistics of all of them. */
+/* Moves one stage, part by part: array `what` of its first replica into `to`; with `to` NULL, the statistics of all. */
 static shoal_status move_stage(const moving *v, int stage, const char *what, float *to)
 {
   int first = v->old->stage_first[stage], n = v->old->stage_first[stage + 1] - first;
@@ -404,13 +404,13 @@ static bool has_slot(const moving *v, const char *slot)
   return shoal_ckpt_has(v->c, name);
 }
 
-/* The optimizer's state of the network is put together from the old blocks, then cut anew. */
+/* Assembles the network's optimizer state from the old blocks, then cuts it again. */
 static shoal_status move_optimizer(moving *v)
 {
   shoal_run *r = v->r;
   int64_t steps;
   for (int i = 0; i < r->form->optim->slots; i++)
-    if (!has_slot(v, shoal_optim_slot_name(r->form->optim, i))) return SHOAL_OK; /* another optimizer: starts afresh */
+    if (!has_slot(v, shoal_optim_slot_name(r->form->optim, i))) return SHOAL_OK; /* another optimizer */
   SHOAL_TRY(SHOAL_ALLOC(r->model->weights, &v->full));
   for (int i = 0; i < r->form->optim->slots; i++) {
     for (int stage = 0; stage < v->old->grid.stages; stage++)

@@ -4,8 +4,8 @@
  *     host            a  a  b  b    block             a  b  a  b    cyclic
  *     node            0  0  1  1    hash f0c1...      0  1  0  1    hash 63a8...
  *
- * Nodes are numbered in the order in which ranks meet them, so that the numbers depend on the layout alone.  Their FNV-1a
- * hash in 64 bits stands for it: short enough to print, and as good for ten thousand nodes as for two. */
+ * Nodes are numbered by first appearance in rank order, so that the numbers depend on the layout alone.  A layout is
+ * identified by their 64-bit FNV-1a hash, which is short enough to print for any number of nodes. */
 #include "topo/topo.h"
 #include <inttypes.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct {
 
 static const identity nothing = { .hash = 14695981039346656037u };
 
-/* False if the number is not one of the nodes so far, or the next one. */
+/* Returns false unless `node` is a known node or the next number. */
 static bool add_rank(identity *i, int64_t node)
 {
   if (node < 0 || node > i->nodes) return false;

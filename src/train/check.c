@@ -1,4 +1,4 @@
-/* Replicas begin equal, or the run does not begin: a method that averages would hide the difference for ever. */
+/* Refuses to start unless replicas are equal: a method that averages would hide a difference. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -8,7 +8,7 @@ typedef struct {
   uint32_t weights, config, data, lr;
 } identity;
 
-/* What most ranks have; with a tie, what rank 0 has. */
+/* The most frequent value; in a tie, that of rank 0. */
 static uint32_t majority(const identity *all, int size, size_t field)
 {
   int best = 0, best_votes = 0;

@@ -1,4 +1,5 @@
-/* The run's samples: the data set, how an epoch is cut into batches, and loaders for training, evaluation and statistics. */
+/* The run's samples: the data set, how an epoch is cut into batches, and loaders for training, evaluation and
+ * statistics. */
 #include "train/session.h"
 #include <string.h>
 
@@ -11,8 +12,8 @@ static bool has_word(const shoal_config *c, const char *option, const char *word
   return false;
 }
 
-/* Batches over all ranks and of one, and how long an epoch is for whoever counts positions.  With strided shares every
- * rank takes as many steps as the one with the largest share, the last one perhaps without a sample. */
+/* Global and local batch size, and the length of an epoch in positions.  With strided shares every
+ * rank takes as many steps as the one with the largest share; in the last step it may have no sample. */
 static shoal_status size_batches(shoal_session *s)
 {
   const shoal_config *c = s->world.config;
@@ -60,7 +61,7 @@ shoal_status shoal_session_open_dataset(shoal_session *s)
   return shoal_group_agree(s->run.control, shoal_dataset_open(path, &s->data.set));
 }
 
-/* A batch whose own statistics normalise it must have some: asked for early, like the batches of training. */
+/* With eval.batch_norm batch, a test batch needs at least two samples; checked early, like training batches. */
 shoal_status shoal_session_check_test_batches(shoal_session *s)
 {
   if (!s->data.test || s->run.eval_mode != SHOAL_PLAN_MEASURE) return SHOAL_OK;

@@ -1,9 +1,9 @@
-/* Evaluation: assemble "the model" in scratch, let every rank score its share of the test split, add up.  Only observes:
- * nothing of the training state is touched.
+/* Evaluation: assembles the model in scratch; every rank scores its share of the test split; the scores are summed.
+ * The training state is not changed.
  *
- * Where ranks train models of their own, each also scores its own on the same share, and their distance from the model
- * is measured.  Where the model is a mean that nobody trains, its batch-norm statistics belong to nobody: they are
- * measured anew, from the first training batches of epoch 0 on every rank, always the same ones. */
+ * If every rank trains its own model, each also scores its own on the same share, and the distance to the assembled
+ * model is measured.  If the model is a mean that no rank trains, its batch-norm statistics are recomputed from the
+ * first training batches of epoch 0 on every rank, always the same ones. */
 #include "base/mem.h"
 #include "method/common/average.h"
 #include "train/session.h"
@@ -14,8 +14,8 @@
 /* ---- the model ---- */
 
 /* Adds the moments of one batch.  A forward pass in training leaves (1 - m) old + m batch behind, so with old = 0 the
- * batch's own statistics are those divided by m.  The variance is the unbiased one there; squared means and variances of
- * batches add up to the variance of all samples together only if each is the biased one. */
+ * batch's own statistics are those divided by m.  The variance is the unbiased one there; squared means and variances
+ * of batches add up to the variance of all samples together only if each is the biased one. */
 static void add_batch_stats(const shoal_model *m, uint64_t samples, float *stats, double *sum)
 {
   for (int i = 0; i < m->nodes; i++) {
@@ -50,7 +50,7 @@ static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t n)
   return SHOAL_OK;
 }
 
-/* Full batches only, as many on every rank: all weigh the same. */
+/* Full batches only, equally many on every rank, so that all have the same weight. */
 static shoal_status measure_stats(shoal_session *s)
 {
   uint64_t n =
@@ -98,7 +98,7 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
   }
 }
 
-/* What each rank trains, in the form in which it trains it. */
+/* Scores each rank's own model, in the form in which it is trained. */
 shoal_status shoal_session_score_own(shoal_session *s)
 {
   shoal_score score = { 0 };
@@ -108,7 +108,7 @@ shoal_status shoal_session_score_own(shoal_session *s)
   return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->record.own.acc);
 }
 
-/* What the method measures beside the model, over the same share. */
+/* The method's extra columns, measured over the same share. */
 static shoal_status observe_share(shoal_session *s, double *values)
 {
   SHOAL_TRY(shoal_loader_seek(s->data.test, 0, 0));
@@ -129,7 +129,7 @@ static shoal_status score_columns(shoal_session *s)
   return s->method->observe(&s->run, s->method_state, NULL, s->record.column_value);
 }
 
-/* Of weights that mean the same; parts of another form are not compared. */
+/* Only for ranks that train the whole model; parts of another form are not compared. */
 static shoal_status measure_consensus(shoal_session *s)
 {
   const shoal_params *own = s->run.form->params;

@@ -1,4 +1,4 @@
-/* Fault hooks for tests: options fault.*, which need --allow-faults.  Where none is given nothing of this happens. */
+/* Fault hooks for tests: options fault.*, which need --allow-faults.  No effect if none is set. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "train/session.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds of a fault hook "sleep:MS"; 0 where it is not set. */
+/* Seconds of a fault hook "sleep:MS"; 0 if it is not set. */
 static shoal_status read_sleep(const shoal_config *c, const char *name, double *seconds)
 {
   static const char prefix[] = "sleep:";
@@ -48,7 +48,8 @@ shoal_status shoal_session_read_faults(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* Compute that takes time and no core.  It looks after exchanges as often as real compute does, and counts as such. */
+/* Simulates compute without using a core.  Polls exchanges as often as real compute does, and is recorded as
+ * compute. */
 static shoal_status pretend_compute(shoal_session *s, double seconds)
 {
   const uint64_t poll_us = 1000, t0 = shoal_now_ns(), end = t0 + (uint64_t)(seconds * 1e9);
@@ -60,7 +61,7 @@ static shoal_status pretend_compute(shoal_session *s, double seconds)
   return SHOAL_OK;
 }
 
-/* Another time on every rank and in every step, though the same in every run. */
+/* Different on every rank and in every step, but the same in every run. */
 static double jitter(const shoal_session *s)
 {
   shoal_rng_block r = shoal_rng(s->run.seed, SHOAL_RNG_TEST, s->run.step, (uint32_t)shoal_world_rank(s->run.world));

@@ -29,7 +29,7 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
   return SHOAL_OK;
 }
 
-/* The attempt that wrote status.json, 0 if nobody did; *failed if it says so. */
+/* The attempt that wrote status.json, or 0; *failed: its state is failed. */
 static int last_attempt(const shoal_folder *f, bool *failed)
 {
   char *path = shoal_path_join(f->dir, "status.json");
@@ -83,7 +83,7 @@ void shoal_folder_release(shoal_folder *f)
   *f = (shoal_folder){ 0 };
 }
 
-/* Cell i of a line of the table, not ended by 0; NULL behind the last one. */
+/* Cell i of a line, not null-terminated; NULL after the last cell. */
 static const char *cell(const char *line, size_t i, size_t *n)
 {
   for (*n = strcspn(line, ",\n"); i > 0; i--, *n = strcspn(line, ",\n")) {
@@ -93,7 +93,7 @@ static const char *cell(const char *line, size_t i, size_t *n)
   return line;
 }
 
-/* Which cell of the header is called like this; SIZE_MAX: none. */
+/* Index of the header cell with this name, or SIZE_MAX if there is none. */
 static size_t column(const char *header, const char *name, size_t n)
 {
   size_t have;
@@ -103,7 +103,7 @@ static size_t column(const char *header, const char *name, size_t n)
   return SIZE_MAX;
 }
 
-/* The header: columns of this attempt, then what only earlier ones had.  Returns how many those are. */
+/* Builds the header: columns of this attempt, then those of earlier ones only.  Returns the number of the latter. */
 static int join_headers(const char *more, const char *old, shoal_str *out)
 {
   size_t n;
@@ -118,7 +118,7 @@ static int join_headers(const char *more, const char *old, shoal_str *out)
   return gone;
 }
 
-/* Rows up to `step` of an earlier attempt, each number under its name: another method or cut has other columns. */
+/* Copies rows up to `step` of earlier attempts, matching columns by name: another method or cut has other columns. */
 static void keep_rows(const char *old, uint64_t step, const char *header, shoal_str *out)
 {
   size_t n, have;

@@ -59,7 +59,7 @@ static bool read_lease(const char *path, holder *out)
   return ok;
 }
 
-/* Is whoever wrote this lease gone for sure?  An unreadable lease is only judged by its age. */
+/* Whether the holder of this lease is certainly gone.  An unreadable lease is judged by its age only. */
 static bool lease_is_stale(const char *path)
 {
   holder h, me = myself();
@@ -76,8 +76,8 @@ static bool lease_is_stale(const char *path)
   return time(NULL) - s.st_mtime > LEASE_STALE_S;
 }
 
-/* One try: a file made exclusively.  A stale lease goes first: renamed, because of two that judge it stale only one gets
- * the old file, and O_EXCL decides about the new one. */
+/* One attempt to create the file exclusively.  A stale lease is renamed first: if two processes find it stale, only one
+ * rename succeeds, and O_EXCL decides who creates the new one. */
 static int make_lease(const char *path)
 {
   int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);

@@ -1,9 +1,10 @@
 /* The training loop: one step after another, epoch after epoch.
  *
- * Position is counted in samples of the epoch.  The end of an epoch is reached when the loader has no batch left, so a stop
- * before or behind the epoch's evaluation resumes into the same sequence of events.
+ * Position is counted in samples of the epoch.  The end of an epoch is reached when the loader has no batch left, so a
+ * stop before or after the epoch's evaluation resumes into the same sequence of events.
  *
- * What all ranks must answer alike between two steps (save, evaluate, stop) is asked as the method wants it: meet.h. */
+ * Decisions that all ranks must share between two steps (save, evaluate, stop) use the method's meeting policy:
+ * meet.h. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -77,7 +78,7 @@ static shoal_status learn(shoal_session *s, const shoal_batch *b, shoal_score *s
   }
   SHOAL_TRY(compute(s, b, score));
   if (s->method->grads_ready && !s->faults.left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
-  /* A rank whose own share has run out has nothing to learn; where gradients are shared, it learns from the others. */
+  /* With strided shares a rank out of samples makes no update; otherwise it uses the gradients of the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s));
   return s->method->weights_ready && !s->faults.left_out ? s->method->weights_ready(r, s->method_state) : SHOAL_OK;
 }
@@ -92,7 +93,7 @@ static shoal_status one_step(shoal_session *s, const shoal_batch *b, shoal_score
   if (!s->faults.left_out) shoal_session_count_bytes(s);
   s->clock.loss_sum += score->loss;
   s->clock.samples += (double)score->samples;
-  bool strided = shoal_session_strided(s); /* then positions are slots, as many on every rank, some without a sample */
+  bool strided = shoal_session_strided(s); /* then positions count slots, equally many on every rank, some empty */
   s->clock.position = SHOAL_MIN(s->clock.position + (strided ? s->data.own_batch : b->total), s->data.epoch_samples);
   s->clock.trained_own += r->reads_none ? 0 : (uint64_t)b->n;
   s->clock.trained += b->total * (strided ? (uint64_t)shoal_world_size(r->world) : 1);
@@ -119,7 +120,7 @@ bool shoal_session_reached_end(const shoal_session *s)
   return s->clock.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
 }
 
-/* The next batch; none (*out NULL) where the epoch ends; one without samples where only others have some left. */
+/* Gets the next batch; *out NULL at the end of the epoch; an empty batch if only other ranks have samples left. */
 static shoal_status next_batch(shoal_session *s, shoal_batch *none, const shoal_batch **out)
 {
   *out = NULL;
@@ -130,8 +131,8 @@ static shoal_status next_batch(shoal_session *s, shoal_batch *none, const shoal_
   return SHOAL_OK;
 }
 
-/* Where in its epoch the batch at the present position is.  After a resume with another batch size the first one may
- * not begin at a multiple of it. */
+/* Computes the index of the current batch in its epoch.  After a resume with another batch size the first one may not
+ * start at a multiple of it. */
 static void number_batch(shoal_session *s)
 {
   uint64_t b = s->data.global_batch, left = s->data.epoch_end - s->clock.position;
@@ -139,7 +140,8 @@ static void number_batch(shoal_session *s)
   s->run.batches = s->run.batch + (left + b - 1) / b;
 }
 
-/* Batches of one epoch from the present position on, until the loader is empty (*finished) or the last step is done. */
+/* Runs batches of one epoch from the current position until the loader is empty (*finished) or the last step is
+ * done. */
 static shoal_status run_epoch(shoal_session *s, bool *finished)
 {
   *finished = false;
@@ -170,19 +172,19 @@ static shoal_status run_epoch(shoal_session *s, bool *finished)
   return SHOAL_OK;
 }
 
-/* The method's last word on the weights, before the run's last evaluation. */
+/* Calls the method's finish hook before the run's last evaluation. */
 static shoal_status finish(shoal_session *s)
 {
   bool changed = false;
   if (s->model.finished || !s->method->finish) return SHOAL_OK;
   s->model.finished = true;
-  if (s->run.form->model != s->run.model) { /* the method may now make one model of them */
+  if (s->run.form->model != s->run.model) { /* ranks' own models, which the method may now merge */
     SHOAL_TRY(shoal_session_score_own(s));
     shoal_session_report_own(s);
   }
   SHOAL_TRY(s->method->finish(&s->run, s->method_state, &changed));
   shoal_session_count_bytes(s);
-  if (changed) s->clock.saved_any = false; /* a checkpoint of this very step is not the end */
+  if (changed) s->clock.saved_any = false; /* a checkpoint of this step has the old weights */
   return SHOAL_OK;
 }
 
@@ -213,7 +215,7 @@ static shoal_status end_epoch(shoal_session *s)
   bool saved;
   if (s->meet.way->goes_on_alone(s)) {
     s->clock.epoch++;
-    s->clock.position = 0; /* loss and samples go on to the epoch where all meet */
+    s->clock.position = 0; /* loss and samples are carried into the epoch at which all meet */
     return SHOAL_OK;
   }
   SHOAL_TRY(s->meet.way->gather(s));

@@ -1,4 +1,4 @@
-/* See meet.h: the choice, and what the three ways share. */
+/* See meet.h: selects the policy; code shared by the three. */
 #include "train/meet.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -23,7 +23,7 @@ void shoal_session_close_meeting(shoal_session *s)
 
 /* ---- votes ---- */
 
-/* What this rank would like to happen.  Time is asked of rank 0 only; a bad loss speaks for itself. */
+/* This rank's request.  Only rank 0 checks periods in time; any rank reports a loss that is not finite. */
 static shoal_ask my_ask(const shoal_session *s, const shoal_score *score)
 {
   if (!isfinite(score->loss)) return SHOAL_ASK_NUMERIC;

@@ -1,64 +1,63 @@
-/* How ranks come together: what all of them must answer alike (is it time to save or to evaluate, has anybody asked to
- * stop, is a loss not finite) is asked in one of three ways.  The method chooses (shoal_meet_policy), the loop does not
- * know which it is.
+/* How ranks agree: decisions that all must share (save or evaluate now, stop on request, stop on a loss that is not
+ * finite) are made by one of three policies.  The method chooses it (shoal_meet_policy); the loop does not depend on
+ * the choice.
  *
- *   every step      meet_steps.c        a vote travels while the next step computes; its answer comes one step late
- *   at boundaries   meet_boundaries.c   a vote only where ranks have just waited for each other; its answer comes at once
- *   freely          meet_freely.c       each rank on its own clock; who wants something calls, and all meet */
+ *   every step      meet_steps.c        a vote overlaps with the next step; takes effect one step later
+ *   at boundaries   meet_boundaries.c   a vote only where ranks have just synchronised; takes effect at once
+ *   freely          meet_freely.c       ranks step asynchronously; any rank can call a meeting of all */
 #ifndef SHOAL_TRAIN_MEET_H
 #define SHOAL_TRAIN_MEET_H
 #include "method/method.h"
 
 typedef struct shoal_session shoal_session;
 
-/* What the vote of a step asks for, or a meeting; the larger wins. */
+/* The request of a vote or a meeting; the largest wins. */
 typedef enum {
   SHOAL_ASK_NOTHING,
-  SHOAL_ASK_EPOCH, /* of ranks on their own clocks: "I am at the end of mine" */
+  SHOAL_ASK_EPOCH, /* asynchronous ranks: "I have finished my epoch" */
   SHOAL_ASK_EVALUATE,
   SHOAL_ASK_SAVE,
   SHOAL_ASK_STOP,
   SHOAL_ASK_NUMERIC
 } shoal_ask;
 
-/* One way to meet, in the order of calls.  Errors end the run, as does STOPPED after an agreed stop. */
+/* A policy, with hooks in the order of calls.  Errors end the run, as does STOPPED after an agreed stop. */
 typedef struct {
-  /* Behind the method's open.  Collective. */
+  /* After the method's open.  Collective. */
   shoal_status (*open)(shoal_session *s);
-  /* Between two steps: do what is agreed on.  Collective where ranks take steps together. */
+  /* Between two steps: performs what was agreed on.  Collective if ranks step together. */
   shoal_status (*between)(shoal_session *s, const shoal_score *score);
-  /* Whether this rank goes from the end of its epoch into the next without the others. */
+  /* Whether this rank enters the next epoch without waiting for the others. */
   bool (*goes_on_alone)(const shoal_session *s);
-  /* Around what all do together at the end of an epoch: all are there and at rest; on they go.  `saved`: a checkpoint was
-   * due there.  Collective. */
+  /* Before and after the collective work at the end of an epoch.  `saved`: a checkpoint was due there.  Collective. */
   shoal_status (*gather)(shoal_session *s);
   shoal_status (*leave)(shoal_session *s, bool saved);
-  /* After the run's last step: all are there, no vote is under way.  Collective. */
+  /* After the run's last step: waits until all have arrived and no vote is in flight.  Collective. */
   shoal_status (*end)(shoal_session *s);
   /* *news says whether this rank has something to save, then whether any has.  Collective. */
   shoal_status (*share_news)(shoal_session *s, int64_t *news);
 } shoal_meeting;
 extern const shoal_meeting shoal_meeting_every_step, shoal_meeting_at_boundaries, shoal_meeting_freely;
 
-/** Open the way to meet that the method has chosen, and what it needs.  Collective. */
+/** Opens the policy chosen by the method.  Collective. */
 shoal_status shoal_session_open_meeting(shoal_session *s);
-void shoal_session_close_meeting(shoal_session *s); /* also one that was never opened */
+void shoal_session_close_meeting(shoal_session *s); /* also if never opened */
 
-/* ---- meet.c: what the ways share ---- */
+/* ---- meet.c: shared by the policies ---- */
 
-/** Do what was agreed on: save, stop (STOPPED), give up on bad numbers.  Collective. */
+/** Performs what was agreed on: save, stop (STOPPED), fail on a loss that is not finite.  Collective. */
 shoal_status shoal_session_act(shoal_session *s, shoal_ask ask);
-/** The same, and whatever is due after so many steps.  For ranks that take steps together.  Collective. */
+/** The same, plus whatever is due by step count.  For ranks that step together.  Collective. */
 shoal_status shoal_session_act_and_due(shoal_session *s, shoal_ask ask);
-/** A stop asked for while a checkpoint was being written takes effect right there: that checkpoint is the one.  Collective. */
+/** A stop requested while a checkpoint was being written takes effect right after it.  Collective. */
 shoal_status shoal_session_stop_after_save(shoal_session *s);
-/** The vote of all ranks.  Collective. */
+/** Opens the vote of all ranks.  Collective. */
 shoal_status shoal_session_open_vote(shoal_session *s);
-/** Post this rank's part of it, and take its result: *ask stays as it is where no vote is under way. */
+/** Post this rank's vote, and take the result: *ask is unchanged if no vote is in flight. */
 shoal_status shoal_session_post_vote(shoal_session *s, const shoal_score *score);
 shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask);
 
-/* What a way may leave out. */
+/* Default for an optional hook. */
 static inline bool shoal_meeting_not_alone(const shoal_session *s)
 {
   (void)s;

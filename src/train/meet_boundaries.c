@@ -1,12 +1,12 @@
-/* Ranks that go their own ways for a while and then wait for each other: they ask where they meet, and wait for the answer
- * there, since they have just waited anyway.  What is due after so many steps needs no question. */
+/* Ranks that train independently for a while and then synchronise: they vote there, and wait for the result, since they
+ * have just synchronised.  Actions due by step count need no vote. */
 #include "train/session.h"
 #include <math.h>
 
 static shoal_status between(shoal_session *s, const shoal_score *score)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
-  if (!isfinite(score->loss)) s->meet.ask = SHOAL_ASK_NUMERIC; /* kept until it can be told */
+  if (!isfinite(score->loss)) s->meet.ask = SHOAL_ASK_NUMERIC; /* kept until the next vote */
   if (s->run.meet.boundary) {
     SHOAL_TRY(shoal_session_post_vote(s, score));
     SHOAL_TRY(shoal_session_take_vote(s, &ask));

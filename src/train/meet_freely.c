@@ -1,16 +1,17 @@
-/* Ranks that run on their own clocks: nobody is asked in every step; whoever wants something calls, and all meet.
+/* Ranks that step asynchronously: no vote per step; any rank can call a meeting of all.
  *
- *     rank 0   step step step step step step ........ evaluate     epoch's end: no hurry, each comes when it gets there
+ *     rank 0   step step step step step step ........ evaluate     end of epoch: each rank arrives when it has finished
  *     rank 1   step  step  step  step  step  step .. evaluate
- *     rank 2   step    step    step    step  [USR1] save, stop      a signal: all come at their own next step
+ *     rank 2   step    step    step    step  [USR1] save, stop      a signal: all arrive after their current step
  *
- * While a rank waits it answers its partners.  At the meeting everybody finishes what is under way (the method's settle),
- * so weights are at rest: evaluation and checkpoints see one state, with each rank's own count of steps and samples.
- * Wishes are those of the vote, and a weaker one: EPOCH, "come when you have finished yours".  It is the outcome only
- * when all brought it; if somebody wants more, all do that, and those who waited wait on.
+ * A waiting rank still answers its partners.  At the meeting all ranks finish what is in flight (the method's settle),
+ * so that weights do not change: evaluation and checkpoints see one consistent state, with each rank's own count of
+ * steps and samples.  Requests are those of the vote, and a weaker one: EPOCH, "come when you have finished yours".
+ * EPOCH is the result only if all ranks brought it; if any rank requests more, all do that, and ranks that waited go on
+ * waiting.
  *
- * Some of them may take every step together, by sums that each waits for.  If one went to a meeting and another took one
- * more step, each would wait for the other; so these ask each other after every step. */
+ * Some ranks may step together, by blocking sums.  If one of these went to a meeting while another took one more step,
+ * they would deadlock; so these vote after every step. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -30,7 +31,7 @@ static bool due_by_steps(const shoal_session *s, shoal_period every, uint64_t la
   return s->run.step > last && shoal_session_due(every, SHOAL_PER_STEPS, s->run.step);
 }
 
-/* Periods are rank 0's to watch, by its own steps and clock. */
+/* Rank 0 checks periods, by its own steps and clock. */
 static shoal_ask periodic_wish(const shoal_session *s)
 {
   shoal_period every = s->world.choice.save_every;
@@ -58,7 +59,7 @@ static shoal_status settle(shoal_session *s, shoal_settle stage)
   return s->method->settle ? s->method->settle(&s->run, s->method_state, stage) : SHOAL_OK;
 }
 
-/* Parcels given to others outside a step, and what all have trained: exact here, an estimate in between. */
+/* Counts bytes sent outside a step, and samples trained by all ranks: exact here, estimated in between. */
 static shoal_status count_all(shoal_session *s)
 {
   double trained = (double)s->clock.trained_own;
@@ -68,7 +69,7 @@ static shoal_status count_all(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* All are there, nothing moves, *agreed is what they came for. */
+/* Gathers all ranks, until nothing is in flight; *agreed is the reason. */
 static shoal_status meet(shoal_session *s, shoal_ask mine, shoal_ask *agreed)
 {
   int64_t what;
@@ -89,7 +90,7 @@ static shoal_status evaluate_now(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* What a meeting other than EPOCH is for. */
+/* Performs the action of a meeting other than EPOCH. */
 static shoal_status act(shoal_session *s, shoal_ask agreed)
 {
   SHOAL_TRY(agreed == SHOAL_ASK_EVALUATE ? evaluate_now(s) : shoal_session_act(s, agreed));
@@ -97,7 +98,7 @@ static shoal_status act(shoal_session *s, shoal_ask agreed)
   return settle(s, SHOAL_LEAVING);
 }
 
-/* What takes this rank to a meeting before its next step; ranks that step together all know it of each other. */
+/* The reason for this rank to meet before its next step; agreed among ranks that step together. */
 static shoal_status reason_to_meet(shoal_session *s, int64_t *what)
 {
   *what = SHOAL_MAX((int64_t)wish(s), shoal_rendezvous_requested(s->meet.rendezvous));
@@ -136,7 +137,7 @@ static shoal_status leave(shoal_session *s, bool saved)
   return settle(s, SHOAL_LEAVING);
 }
 
-/* An epoch's end is this rank's alone, unless something is to be done there that takes all. */
+/* The end of an epoch is local, unless a collective action is due there. */
 static bool goes_on_alone(const shoal_session *s)
 {
   uint64_t done = s->clock.epoch + 1;
@@ -145,7 +146,7 @@ static bool goes_on_alone(const shoal_session *s)
          !shoal_session_due(s->world.choice.save_every, SHOAL_PER_EPOCHS, done);
 }
 
-/* Each rank has steps of its own. */
+/* Ranks have different step counts, so they must be asked. */
 static shoal_status share_news(shoal_session *s, int64_t *news)
 {
   return shoal_group_max_i64(s->run.control, news, 1);

@@ -4,8 +4,8 @@
  *              result of the vote posted at the end of step s-1   →  save or stop here, on all ranks
  *              post the vote of step s
  *
- * The vote travels while the next step computes, so asking costs nothing; a stop takes effect one step later.  Ranks that
- * may be some steps apart (a pipeline) vote only every so many. */
+ * The vote overlaps with the next step, so it is nearly free; a stop takes effect one step later.  Ranks that may be
+ * some steps apart (a pipeline) vote only every few steps. */
 #include "train/session.h"
 #include <math.h>
 
@@ -14,7 +14,7 @@ static shoal_status between(shoal_session *s, const shoal_score *score)
   int64_t ask = SHOAL_ASK_NOTHING;
   uint64_t every = s->run.meet.every;
   bool asks = every <= 1 || s->run.step % every == 0;
-  if (!isfinite(score->loss)) s->meet.ask = SHOAL_ASK_NUMERIC; /* signals and clocks can be asked again */
+  if (!isfinite(score->loss)) s->meet.ask = SHOAL_ASK_NUMERIC; /* signals and periods can be read again, this cannot */
   if (asks) SHOAL_TRY(shoal_session_take_vote(s, &ask));
   SHOAL_TRY(shoal_session_act_and_due(s, (shoal_ask)ask));
   return asks ? shoal_session_post_vote(s, score) : SHOAL_OK;
@@ -22,7 +22,7 @@ static shoal_status between(shoal_session *s, const shoal_score *score)
 
 static shoal_status end(shoal_session *s)
 {
-  int64_t ignored; /* nothing can be asked for any more */
+  int64_t ignored; /* after the last step no request has an effect */
   return shoal_session_take_vote(s, &ignored);
 }
 

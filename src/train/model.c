@@ -1,5 +1,5 @@
-/* The run's model: the network's description, the form that this rank trains, and room for the whole model where it is
- * assembled. */
+/* The run's model: the network's description, the form that this rank trains, and memory to assemble the whole
+ * model. */
 #include "base/mem.h"
 #include "method/common/batch.h"
 #include "train/session.h"
@@ -36,7 +36,7 @@ shoal_status shoal_session_share_gradients(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* A plan for the epoch's last batch, which may be short, if so many samples of it are left. */
+/* Plans the epoch's last batch, which may be short, if `left` samples of the epoch are left. */
 static shoal_status plan_last_batch(shoal_session *s, uint64_t left)
 {
   const shoal_run *r = &s->run;
@@ -45,7 +45,7 @@ static shoal_status plan_last_batch(shoal_session *s, uint64_t left)
   return shoal_plan_last_batch(&s->model.form, count);
 }
 
-/* Plans for the usual batch and for the epoch's last one: made now, so that a batch the model cannot take (one sample
+/* Plans for a full batch and for the epoch's last one, created now so that a batch the model cannot take (one sample
  * under batch norm) is refused before step 1 and not at the end of the first epoch. */
 static shoal_status open_plans(shoal_session *s)
 {
@@ -69,7 +69,7 @@ shoal_status shoal_session_open_model(shoal_session *s)
   SHOAL_TRY(shoal_form_init(r->backend, f->model, &s->model.optim, s->model.gradients, f));
   shoal_model_init(f->model, r->seed + (uint64_t)s->faults.seed, f->params->w, f->params->stats);
   f->params->version++;
-  if (s->method->step) return SHOAL_OK; /* which has plans of its own */
+  if (s->method->step) return SHOAL_OK; /* the method has its own plans */
   SHOAL_TRY(open_plans(s));
   return shoal_session_cuts(s) ? SHOAL_OK : shoal_session_make_whole(s);
 }
@@ -83,7 +83,7 @@ shoal_status shoal_session_make_whole(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* A rank that trains a part may have no room for the whole model all the time. */
+/* A rank that trains a part may not have memory for the whole model all the time. */
 void shoal_session_drop_whole(shoal_session *s)
 {
   if (!shoal_session_cuts(s)) return;

@@ -41,15 +41,14 @@ static const shoal_option run_options[] = {
     "What batch norm normalises by in evaluation: the model's statistics, or those of the test batch (eval.batch).",
     "batch: as in the release of Yuan et al., PVLDB 2022" },
   { "eval.statistics", SHOAL_OPT_INT, "8", "batches", "[1,1000000]",
-    "Training batches per rank that measure batch norm's statistics anew, where the model is a mean nobody trains.",
-    NULL },
+    "Training batches per rank to recompute batch-norm statistics, if the model is a mean that no rank trains.", NULL },
   { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, NULL,
     "How often a checkpoint is written: time, steps or epochs. Always at a stop and at the end.", NULL },
-  { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,1000000]", "How many good checkpoints stay.", NULL },
+  { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,1000000]", "Number of good checkpoints to keep.", NULL },
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
     "What the trace records: nothing, steps, or every span.", NULL },
   { "comm.shared_memory", SHOAL_OPT_BOOL, "true", NULL, NULL,
-    "Ranks of a node add up in each other's memory; without, sums go around a ring of all ranks.", "shoal" },
+    "Ranks of a node sum through shared memory; false: sums use a ring over all ranks.", "shoal" },
   { "comm.max_message", SHOAL_OPT_INT, "0", "bytes", "[0,inf)",
     "Largest piece given to one library call; 0: 1 GiB. For tests of long messages.", NULL },
   { "comm.warn", SHOAL_OPT_PERIOD, "30s", NULL, NULL, "An exchange older than this is reported.", NULL },
@@ -73,7 +72,7 @@ static const shoal_option run_options[] = {
   { "fault.compute", SHOAL_OPT_STRING, "", NULL, NULL,
     "Fault hook: \"sleep:MS\" adds pretended compute to every step of the rank.", NULL },
   { "fault.jitter", SHOAL_OPT_FLOAT, "0", "ms", "[0,60000]",
-    "Fault hook: every rank sleeps up to this long at the beginning of every step, each time another time.", NULL },
+    "Fault hook: every rank sleeps up to this long, at random, at the beginning of every step.", NULL },
   { "fault.no_exchange", SHOAL_OPT_INT, "0", "steps", "[0,inf)",
     "Fault hook: every so many steps, leave the exchange out on all ranks, to see what it costs.", NULL },
   { "fault.ckpt", SHOAL_OPT_STRING, "", NULL, NULL, "Fault hook: \"sleep:MS\" slows every checkpoint down.", NULL },
@@ -82,7 +81,7 @@ static const shoal_option run_options[] = {
   { .name = NULL }
 };
 
-/* Which model and method: their own tables join once these are known. */
+/* Model and method: once known, their own option tables are added. */
 static const shoal_option choice_options[] = { { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL,
                                                  "The network; `shoal models` lists them.", NULL },
                                                { "model.orthogonal", SHOAL_OPT_BOOL, "false", NULL, NULL,
@@ -132,7 +131,7 @@ static shoal_status choose(const shoal_settings *s, const shoal_model_entry **mo
   return SHOAL_OK;
 }
 
-/* Which units make sense where: bit u stands for unit u of shoal_period_unit. */
+/* Valid units of each period: bit u stands for unit u of shoal_period_unit. */
 enum { SECONDS = 1 << SHOAL_PER_SECONDS, STEPS = 1 << SHOAL_PER_STEPS, EPOCHS = 1 << SHOAL_PER_EPOCHS };
 static const struct {
   const char *name;
@@ -159,7 +158,8 @@ static shoal_status check_periods(const shoal_config *c)
   return SHOAL_OK;
 }
 
-/* The two choices may come from the environment too; here, because they decide which tables check the rest. */
+/* Model and method may come from the environment too; read first, because they select the tables that check the
+ * rest. */
 static shoal_status read_environment_choices(shoal_settings *s)
 {
   static const char *const names[][2] = { { "SHOAL_MODEL_NAME", "model.name" },
@@ -197,7 +197,7 @@ done:
   return st;
 }
 
-/* Where the word given for an option stands among those that it may have. */
+/* Index of an option's value in its list of words. */
 static size_t place_of(const shoal_config *c, const char *option, const char *const *words)
 {
   size_t i = 0;

@@ -9,11 +9,11 @@
 enum { SHOAL_TABLES = 5 };
 size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *method,
                         shoal_option_table out[SHOAL_TABLES]);
-/** Read a run file and assignments ("a.b=c"), pick the tables by model.name and method.name, check everything.
+/** Reads a run file and assignments ("a.b=c"), pick the tables by model.name and method.name, check everything.
  *  ERR_USAGE names every fault; an unknown model or method names the nearest. */
 shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out);
 
-/* What words and periods of a run file come to, found once: nothing looks up an option in a step. */
+/* Words and periods of a run file, resolved once: options are not looked up in a step. */
 typedef struct {
   shoal_period log_every, eval_every, save_every;
   uint64_t steps; /* run.steps; 0: no limit */

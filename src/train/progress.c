@@ -1,4 +1,4 @@
-/* What people see of a run: a head, a live line or log lines, a line per epoch, and the result table. */
+/* Progress output of a run: a header, a live line or log lines, a line per epoch, and the result table. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -23,7 +23,7 @@ static double samples_per_second(const shoal_session *s)
   return step > 0 ? (double)s->clock.trained / step : 0;
 }
 
-/* A lower bound from what is known: the slowest save so far, or the bytes at a careful 100 MB/s. */
+/* A lower bound: the slowest save so far, or the bytes at a conservative 100 MB/s. */
 static double save_estimate_s(const shoal_session *s)
 {
   double bytes = (double)s->model.form.params->n * sizeof(float) * (2 + s->model.form.optim->slots);
@@ -38,7 +38,7 @@ void shoal_session_report_start(const shoal_session *s)
   shoal_str text = { 0 };
   shoal_topo_print_short(shoal_world_topo(r->world), &text);
   if (s->world.folder.log)
-    fprintf(s->world.folder.log, "%s", text.text); /* long: the log has it, the terminal gets one line */
+    fprintf(s->world.folder.log, "%s", text.text); /* long: only in the log; the terminal gets one line */
   shoal_str_free(&text);
   const shoal_topo *t = shoal_world_topo(r->world);
   shoal_info("%s: %s on %s, method %s, attempt %d", s->world.folder.dir, s->run.model->name,
@@ -61,7 +61,7 @@ void shoal_session_report_start(const shoal_session *s)
              shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead));
 }
 
-/* Seconds to the end at the speed so far; 0: nothing is known yet. */
+/* Estimated seconds to the end at the speed so far; 0: unknown. */
 static double seconds_left(const shoal_session *s, double elapsed)
 {
   const shoal_run *r = &s->run;
@@ -136,7 +136,7 @@ void shoal_session_report_own(const shoal_session *s)
                100 * sum / scored);
 }
 
-/* The columns of ranks with models of their own; each one's accuracy by name where there are few of them. */
+/* Columns for ranks with their own models; with few ranks the accuracy of each. */
 static void record_own(const shoal_session *s, FILE *f, bool tested)
 {
   enum { NAMED_MAX = 8 };

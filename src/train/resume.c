@@ -1,10 +1,10 @@
-/* How a run goes on from a checkpoint (save.c says what one holds).
+/* Resuming from a checkpoint (see save.c for its contents).
  *
- * The same layout (which ranks share a node, and so rank count) resumes to the same bits.  Another one continues the same global
- * sample order from the model: for equal replicas nothing is lost but the ranks' own running statistics, which start
- * from their mean.  Where each rank takes samples of its own, another number of them shares out evenly what all together
- * had consumed.  Another method takes the model and, where there is one of the whole model, the optimizer's state; what else
- * the first one knew is named in the log, for it is lost. */
+ * The same layout (which ranks share a node, and so rank count) resumes to the same bits.  Another one continues the
+ * same global sample order from the model: for equal replicas nothing is lost but the ranks' own running statistics,
+ * which start from their mean.  Where each rank takes samples of its own, another number of them shares out evenly what
+ * all together had consumed.  Another method takes the model and, where there is one of the whole model, the
+ * optimizer's state; what else the first one knew is named in the log, for it is lost. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "ckpt/folder.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What this attempt does differently from the one that saved: said, so that nobody has to guess. */
+/* Logs an option that has changed since the checkpoint. */
 static void report_change(void *ctx, const char *name, const char *was, const char *is)
 {
   (void)ctx;
@@ -52,7 +52,7 @@ static bool has_tensor(const shoal_model *m, const char *name)
   return t.found;
 }
 
-/* What the checkpoint has and the model has not would be lost: batch norm, where it is switched off. */
+/* Refuses arrays in the checkpoint that the model lacks, which would be lost: batch norm that was switched off. */
 static shoal_status check_nothing_left(const shoal_session *s, const shoal_ckpt *c)
 {
   static const char prefix[] = "model/";
@@ -90,7 +90,7 @@ static shoal_status check_model(const shoal_session *s, const shoal_ckpt *c)
   return check_nothing_left(s, c);
 }
 
-/* Weights by name into the arena of a whole model: the checkpoint may be of another method or rank count. */
+/* Reads weights by name into the arena of a whole model, from a checkpoint of any method and rank count. */
 static shoal_status get_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params)
 {
   for (int i = 0; i < s->run.model->params; i++) {
@@ -105,7 +105,7 @@ static shoal_status get_model(const shoal_session *s, const shoal_ckpt *c, shoal
   return t.st;
 }
 
-/* Optimizer state of n numbers that rank `owner` saved; a part of the model has another size. */
+/* Whether rank `owner` saved an optimizer slot of n elements; that of a part of the model has another size. */
 static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n)
 {
   char name[96];
@@ -134,7 +134,7 @@ static shoal_status get_mean_slot(const shoal_session *s, const shoal_ckpt *c, i
   shoal_status st = SHOAL_ALLOC(n, &one);
   for (int k = 0; st == SHOAL_OK && k < shoal_ckpt_get_info(c)->size; k++) {
     if (!has_slot(s, c, k, slot, n)) continue;
-    st = get_slot(s, c, k, slot, n, replicas ? one : out); /* to the bit where there is one */
+    st = get_slot(s, c, k, slot, n, replicas ? one : out); /* a single replica is copied bit for bit */
     for (size_t i = 0; replicas && i < n; i++) out[i] += one[i];
     replicas++;
   }
@@ -152,7 +152,7 @@ static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
   return SHOAL_OK;
 }
 
-/* This rank's own state, or the mean of all. */
+/* Reads this rank's own optimizer state, or the mean over all. */
 static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
 {
   shoal_optim *o = s->model.form.optim;
@@ -172,7 +172,7 @@ static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool ow
   return get_optimizer_steps(s, c);
 }
 
-/* A method that cuts takes its part of a whole model's weights, and of its optimizer state where there is one. */
+/* A method that trains parts takes its part of the whole model's weights and, if saved, optimizer state. */
 static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
 {
   shoal_run *r = &s->run;
@@ -183,14 +183,14 @@ static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
   bool found = s->model.form.optim->slots > 0;
   for (int i = 0; found && i < s->model.form.optim->slots; i++) {
     SHOAL_TRY(get_mean_slot(s, c, i, s->run.model->weights, s->model.scratch->w, &found));
-    if (found && i == 0) SHOAL_TRY(get_optimizer_steps(s, c)); /* unless the method begins anew */
+    if (found && i == 0) SHOAL_TRY(get_optimizer_steps(s, c)); /* the method may still reset them */
     if (found) SHOAL_TRY(s->method->adopt(r, s->method_state, 1 + i, s->model.scratch->w));
   }
   shoal_session_drop_whole(s);
   return SHOAL_OK;
 }
 
-/* Each rank its own place, where it has one. */
+/* Reads each rank's own position, if ranks have one. */
 static shoal_status get_place(shoal_session *s, const shoal_ckpt *c)
 {
   char name[64];
@@ -226,7 +226,7 @@ static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
   return get_place(s, c);
 }
 
-/* Another layout: what the ranks measured so far in this epoch is added up on rank 0. */
+/* Another layout: the scores of this epoch so far are summed on rank 0. */
 static shoal_status get_scores(shoal_session *s, const shoal_ckpt *c)
 {
   for (int64_t k = 0; shoal_session_is_root(s) && k < shoal_ckpt_get_info(c)->size; k++) {
@@ -267,15 +267,15 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   return SHOAL_OK;
 }
 
-/* What only the method of the checkpoint can go on with; NULL: nothing. */
+/* State that only the checkpoint's method can use; NULL: none. */
 static const char *lost(const shoal_session *s, const shoal_ckpt_info *old)
 {
   const shoal_method *m = shoal_method_find(old->method);
   return m && m != s->method ? m->memory : NULL;
 }
 
-/* Do the same ranks share nodes as in the run that saved?  Files from before the hash was added tell by their placement.
- * Older ones tell only the ranks per node: enough where all ranks hold the same weights, but the weights of nodes that
+/* Whether the same ranks share nodes as in the run that saved.  Files from before the hash was added have a placement.
+ * Older ones have only the ranks per node: enough where all ranks hold the same weights, but the weights of nodes that
  * train apart could come to ranks of other nodes. */
 static bool same_layout(const shoal_session *s, const shoal_ckpt *c)
 {
@@ -304,7 +304,7 @@ static void report_layout(const shoal_session *s, const shoal_ckpt *c)
   shoal_topo_layout_text(shoal_world_topo(s->run.world), layout, sizeof layout);
   bool optimizer = s->model.form.optim->steps > 0;
   bool mean =
-      s->model.form.optim->slots > 0 && has_slot(s, c, 1, 0, s->run.model->weights); /* there was more than one */
+      s->model.form.optim->slots > 0 && has_slot(s, c, 1, 0, s->run.model->weights); /* more than one was saved */
   shoal_info(
       "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the sample "
       "order go on, %s%s%s",
@@ -391,7 +391,6 @@ shoal_status shoal_session_resume(shoal_session *s)
   SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_plan_rest(s)));
   s->clock.first_step = s->clock.saved_step = s->run.step;
   s->clock.saved_epoch = s->clock.epoch;
-  s->clock.saved_any =
-      s->world.resumes_own; /* another folder's checkpoint may be gone tomorrow: this run saves its own */
+  s->clock.saved_any = s->world.resumes_own; /* a checkpoint in another folder may be deleted: this run saves its own */
   return SHOAL_OK;
 }

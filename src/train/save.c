@@ -1,4 +1,4 @@
-/* What a checkpoint of a run holds; resume.c brings it back.
+/* The contents of a run's checkpoint; read by resume.c.
  *
  *   model/NAME            weights and statistics of the method's model, named tensors     any layout
  *   replica/K/weights     only where replicas differ                                      same layout
@@ -63,7 +63,7 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
     else
       shoal_ckpt_put_replica(w, slot, SHOAL_F32, o->n, o->slot[i]);
   }
-  /* collective: parts without statistics bring none */
+  /* collective: parts without statistics contribute none */
   if (s->run.model->stats || shoal_session_cuts(s))
     shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->form->params->n_stats, r->form->params->stats);
   double score[] = { s->clock.loss_sum, s->clock.samples };
@@ -94,7 +94,7 @@ static uint64_t whole_epoch(const shoal_session *s)
   return SHOAL_MAX(sum, UINT64_C(1));
 }
 
-/* What all ranks together have consumed, as epochs and samples; and their mean number of steps.  Collective. */
+/* Sums what all ranks have consumed, as epochs and samples, and averages their steps.  Collective. */
 static shoal_status sum_places(shoal_session *s, shoal_ckpt_info *info)
 {
   int64_t sums[2] = { 0, (int64_t)s->run.step };
@@ -123,7 +123,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_i64(w, "train/seed", (int64_t)s->run.seed);
 }
 
-/* A checkpoint of numbers that are none would push out a good one. */
+/* A checkpoint with NaN or infinity would displace a good one. */
 static shoal_status refuse_bad_model(shoal_session *s)
 {
   double sum;
@@ -135,7 +135,7 @@ static shoal_status refuse_bad_model(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* All of it, in the same order for a writer that measures and for one that writes; a failure is everybody's. */
+/* Puts everything, in the same order for a writer that measures and for one that writes; ranks agree on the status. */
 static shoal_status put_all(shoal_session *s, shoal_ckpt_writer *w)
 {
   put_model(s, w);
@@ -145,7 +145,7 @@ static shoal_status put_all(shoal_session *s, shoal_ckpt_writer *w)
   return shoal_group_agree(s->run.control, s->method->save ? s->method->save(&s->run, s->method_state, w) : SHOAL_OK);
 }
 
-/* Bytes, what the method has to save included: nobody else knows how much that is just now. */
+/* Size in bytes, including the state that the method saves, which only the method knows. */
 static shoal_status measure(shoal_session *s, uint64_t *bytes)
 {
   shoal_ckpt_writer *w;
@@ -189,7 +189,7 @@ shoal_status shoal_session_save(shoal_session *s)
   shoal_str_free(&config);
   shoal_str_free(&placement.text);
   if (st != SHOAL_OK) {
-    s->meet.agreed = summed; /* then by beginning: the same verdict on every rank */
+    s->meet.agreed = summed; /* then begin failed: the same status on every rank */
     return st;
   }
   st = put_all(s, w);

@@ -1,5 +1,5 @@
-/* Builds a session from the run file up, and refuses early: every check that can fail does so before step 1 and before
- * anything is overwritten.  All ranks agree after each, so a fault that they share is printed once. */
+/* Builds a session from the run file and refuses early: all checks come before step 1 and before anything is
+ * overwritten.  All ranks agree after each, so a common error is printed once. */
 #include "train/session.h"
 #include "base/mem.h"
 #include "method/common/svd.h"

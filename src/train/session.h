@@ -1,11 +1,11 @@
-/* Everything one rank of a run holds, in rooms.  `run` is what the method sees of it.
+/* The state of one rank of a run, in groups.  `run` is the part visible to the method.
  *
- *   world    where it runs and what it was told            world.c
- *   data     samples, and how they are dealt               data.c
- *   model    what is trained, by which rules               model.c
- *   meet     how ranks come together                       meet.c and one file for each way
- *   clock    where training is, and since when             loop.c counts
- *   record   what was measured and shown                   evaluate.c, progress.c
+ *   world    ranks, folder and configuration               world.c
+ *   data     samples and their distribution                data.c
+ *   model    what is trained, and the optimizer            model.c
+ *   meet     how ranks agree                               meet.c and a file per policy
+ *   clock    position, steps and times                     updated by loop.c
+ *   record   measurements and output                       evaluate.c, progress.c
  *
  * session.c opens one after another and closes them in reverse. */
 #ifndef SHOAL_TRAIN_SESSION_H
@@ -22,31 +22,31 @@ typedef struct {
   shoal_config *config;
   shoal_run_choice choice; /* of its words and periods */
   shoal_folder folder;
-  bool started;       /* the folder's records are ours to write from here on */
+  bool started;       /* this attempt may write the folder's records */
   char *resume_path;  /* owned; NULL: a fresh start */
   bool resumes_own;   /* that file is in the run's own folder; the same on every rank */
   shoal_ckpt *resume; /* open until it is loaded */
-  uint64_t polled_ns; /* when ranks on their own clocks listened last */
+  uint64_t polled_ns; /* last poll of asynchronous ranks */
 } shoal_session_world;
 
 typedef struct {
   shoal_dataset *set;
   shoal_loader *train, *test;
-  shoal_loader *sample;             /* training batches that measure statistics anew; NULL where a replica has them */
+  shoal_loader *sample;             /* training batches to recompute statistics; NULL if not needed */
   uint64_t global_batch, own_batch; /* own: strided shares */
-  uint64_t epoch_samples;           /* what positions count up to */
-  uint64_t epoch_end;               /* where an epoch is over: earlier if some are dropped */
+  uint64_t epoch_samples;           /* the end of positions */
+  uint64_t epoch_end;               /* the end of an epoch, earlier if samples are dropped */
 } shoal_session_data;
 
 typedef struct {
   shoal_model *whole;    /* the network: run.model */
-  bool opened;           /* the method may have been asked for its outline: it is to be closed */
-  bool finished;         /* the method has had its last word on the weights */
+  bool opened;           /* outline was called, so the method must be closed */
+  bool finished;         /* the method's finish was called */
   shoal_outline outline; /* of the form */
   shoal_form form;       /* what this rank trains; run.form, unless the method trains something else for a while */
-  float *gradients;      /* memory of form.params->g, which the ranks of a node share */
-  shoal_params *scratch; /* the assembled model, for evaluation and checkpoints; where parts are trained, only then */
-  shoal_plans *plans;    /* of the whole model; == form.plans where nothing is cut, else only then */
+  float *gradients;      /* memory of form.params->g, shared by the ranks of a node */
+  shoal_params *scratch; /* the assembled model, for evaluation and checkpoints; temporary if parts are trained */
+  shoal_plans *plans;    /* of the whole model; == form.plans unless parts are trained, then temporary */
   shoal_optim_config optim;
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
@@ -54,16 +54,16 @@ typedef struct {
 
 typedef struct {
   const shoal_meeting *way;
-  shoal_vote *vote;                            /* where ranks run freely: of those that step together, or NULL */
-  shoal_rendezvous *rendezvous;                /* instead of the vote, where ranks run freely */
-  bool voted;                                  /* a vote is under way */
+  shoal_vote *vote;                            /* of all; asynchronous ranks: of those that step together, or NULL */
+  shoal_rendezvous *rendezvous;                /* asynchronous ranks: replaces the vote */
+  bool voted;                                  /* a vote is in flight */
   bool bad_loss;                               /* seen here */
-  bool agreed;                                 /* the verdict that ends the run is known to be the same on all ranks */
-  shoal_ask ask;                               /* where ranks meet rarely: what this one must tell at the next vote */
-  uint64_t saved_own_step, evaluated_own_step; /* where ranks run freely: rank 0's own steps at the last periodic one */
+  bool agreed;                                 /* all ranks are known to have the same final status */
+  shoal_ask ask;                               /* AT_BOUNDARIES: this rank's request for the next vote */
+  uint64_t saved_own_step, evaluated_own_step; /* asynchronous: rank 0's steps at the last periodic one */
 } shoal_session_meet;
 
-/* Where training is: samples consumed of the epoch, and what this rank measured in it so far. */
+/* Position of the training: samples consumed of the epoch, and this rank's measurements in it. */
 typedef struct {
   uint64_t epoch, position;
   double loss_sum, samples;      /* own samples of this epoch */
@@ -76,20 +76,20 @@ typedef struct {
   uint64_t saved_step, saved_epoch;
 } shoal_session_clock;
 
-/* Where ranks hold models of their own: how far apart they are, and how good each is on its own share of the test split.
- * Measured in each evaluation, known to every rank. */
+/* For ranks with their own models: their distance from the model, and the accuracy of each on its share of the test
+ * split.  Measured in every evaluation, equal on all ranks. */
 typedef struct {
   double consensus; /* Γ: sum over ranks of |own weights - the model|^2; NAN: not measured */
   double *acc;      /* [size]; owned; NULL where replicas are equal */
 } shoal_own_scores;
 
-typedef struct { /* numbers of the trace's string table, asked for once */
+typedef struct { /* indices in the trace's string table */
   uint32_t step, input, forward, backward, optimizer, agreement, pretended;
 } shoal_session_ops;
 
 typedef struct {
   shoal_session_ops op;
-  double test_loss, test_acc, train_loss; /* last known; NAN before */
+  double test_loss, test_acc, train_loss; /* latest; NAN if none */
   uint64_t test_step;                     /* the step test_loss and test_acc belong to */
   shoal_own_scores own;
   double *column_value;               /* [run.n_columns] of the last evaluation; owned */
@@ -105,7 +105,7 @@ typedef struct {
   int64_t stop_step, kill_step, exit_step, nan_step; /* -1: never */
   double compute_s, ckpt_s, jitter_s;
   uint64_t no_exchange; /* 0: never */
-  bool left_out;        /* so this step's exchange is left out */
+  bool left_out;        /* this step's exchange is skipped */
   int64_t seed;
   float lr;
 } shoal_faults;
@@ -126,7 +126,7 @@ struct shoal_session {
 /* session.c */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args);
 void shoal_session_close(shoal_session *s);
-/* world.c.  Collective; a fault is everybody's. */
+/* world.c.  Collective; ranks agree on the status. */
 shoal_status shoal_session_open_world(shoal_session *s);
 shoal_status shoal_session_open_folder(shoal_session *s);
 shoal_status shoal_session_open_trace(shoal_session *s);
@@ -136,23 +136,23 @@ void shoal_session_close_world(shoal_session *s);
 shoal_status shoal_session_read_faults(shoal_session *s);
 shoal_status shoal_session_act_faults(shoal_session *s); /* at the beginning of a step */
 /* data.c */
-shoal_status shoal_session_open_dataset(shoal_session *s); /* collective; a fault is everybody's */
-shoal_status shoal_session_size_data(shoal_session *s);    /* the same: batches and epochs */
+shoal_status shoal_session_open_dataset(shoal_session *s); /* collective; ranks agree on the status */
+shoal_status shoal_session_size_data(shoal_session *s);    /* likewise: batches and epochs */
 shoal_status shoal_session_open_loaders(shoal_session *s); /* local */
-/* A batch whose own statistics normalise it must have some: asked for early, like the batches of training.  Local. */
+/* With eval.batch_norm batch, checks that test batches are large enough; early, like training batches.  Local. */
 shoal_status shoal_session_check_test_batches(shoal_session *s);
 void shoal_session_close_data(shoal_session *s);
-/* model.c.  Build: description, rules, the method's outline of the form.  Then memory for gradients (collective), then the
- * form with its weights and plans. */
+/* model.c.  Build: description, rules, the method's outline of the form.  Then memory for gradients (collective), then
+ * the form with its weights and plans. */
 shoal_status shoal_session_build_model(shoal_session *s);
 shoal_status shoal_session_share_gradients(shoal_session *s);
 shoal_status shoal_session_open_model(shoal_session *s);
 void shoal_session_close_model(shoal_session *s);
-/* Memory and plans for a whole model; dropped where parts are trained.  Not collective. */
+/* Creates memory and plans for a whole model; dropped again if parts are trained.  Not collective. */
 shoal_status shoal_session_make_whole(shoal_session *s);
 void shoal_session_drop_whole(shoal_session *s);
-/** Plan the last batch of an epoch that goes on at the present position: not that of a whole epoch where ranks or batch
- *  changed.  ERR_USAGE if the model cannot take it. */
+/** Plans the last batch of an epoch resumed at the current position, which differs from that of a whole epoch if ranks
+ *  or batch size changed.  ERR_USAGE if the model cannot take it. */
 shoal_status shoal_session_plan_rest(shoal_session *s);
 static inline bool shoal_session_strided(const shoal_session *s)
 {
@@ -162,7 +162,8 @@ static inline bool shoal_session_due(shoal_period every, shoal_period_unit unit,
 {
   return every.unit == unit && count % (uint64_t)every.value == 0;
 }
-static inline bool shoal_session_cuts(const shoal_session *s) /* ranks train parts: the whole model is rarely there */
+/* Whether ranks train parts, so that the whole model exists only temporarily. */
+static inline bool shoal_session_cuts(const shoal_session *s)
 {
   return s->method->trains == SHOAL_TRAINS_PARTS;
 }
@@ -170,36 +171,37 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 {
   return shoal_world_rank(s->run.world) == 0;
 }
-/* check.c: replicas begin equal: parameters, configuration, data set; names the odd rank.  Collective. */
+/* check.c: checks that replicas have equal parameters, configuration and data set; names a deviating rank.
+ * Collective. */
 shoal_status shoal_session_check_replicas(shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
 enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OPTIMIZER_STEPS, SHOAL_PLACES };
-static inline bool
-shoal_session_one_copy(const shoal_session *s) /* of weights and optimizer state: all the loop saves */
+/* Whether the loop saves one copy of weights and optimizer state for all ranks. */
+static inline bool shoal_session_one_copy(const shoal_session *s)
 {
   return s->method->trains == SHOAL_TRAINS_ALIKE || s->method->trains == SHOAL_TRAINS_PHASES;
 }
-/* resume.c.  Find the checkpoint to go on from, early, so that methods may look at it (run.from); load it.  Both
+/* resume.c.  Find the checkpoint to resume from, early, so that methods can read it (run.from); load it.  Both
  * collective. */
 shoal_status shoal_session_find(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
 /* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */
 shoal_status shoal_session_assemble(shoal_session *s);
 shoal_status shoal_session_evaluate(shoal_session *s);
-shoal_status shoal_session_score_own(shoal_session *s); /* where ranks hold models of their own; sets own.acc */
+shoal_status shoal_session_score_own(shoal_session *s); /* for ranks with their own models; sets own.acc */
 /* loop.c */
 shoal_status shoal_session_train(shoal_session *s);
 bool shoal_session_reached_end(const shoal_session *s); /* all epochs or steps of the run are done */
 void shoal_session_count_bytes(shoal_session *s);       /* by the method's formula, since the last call */
-/* A wait since t0 for what all ranks have to say: no payload, so the trace keeps it apart from exposed exchange. */
+/* Records a wait for an agreement since t0; it has no payload, so the trace separates it from exposed exchange. */
 void shoal_session_record_agreement(shoal_session *s, uint64_t t0_ns);
-/* progress.c: what people see */
+/* progress.c: terminal and log output */
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);
-void shoal_session_report_own(const shoal_session *s); /* a line: how good the ranks' own models are */
-void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of columns only some methods have */
+void shoal_session_report_own(const shoal_session *s); /* logs the accuracy of the ranks' own models */
+void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of method-specific columns */
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */
 #endif

@@ -1,4 +1,4 @@
-/* See stop.h.  Handlers do nothing but store a number: everything else happens in the loop, agreed by all ranks. */
+/* See stop.h.  Handlers only store a number; the loop does the rest, agreed by all ranks. */
 #include "train/stop.h"
 #include <signal.h>
 #include <string.h>
@@ -21,7 +21,7 @@ void shoal_stop_install(void)
   sigemptyset(&a.sa_mask);
   static const int numbers[] = { SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP };
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &a, NULL);
-  signal(SIGPIPE, SIG_IGN); /* a reader of our output that leaves must not end the training */
+  signal(SIGPIPE, SIG_IGN); /* a closed output pipe must not end the training */
 }
 
 bool shoal_stop_requested(void)

@@ -2,7 +2,7 @@
 #ifndef SHOAL_TRAIN_STOP_H
 #define SHOAL_TRAIN_STOP_H
 #include <stdbool.h>
-/** Catch USR1, USR2, TERM, INT and HUP from now on.  A second INT ends the process at once, as people expect of ^C. */
+/** Catches USR1, USR2, TERM, INT and HUP from now on.  A second INT ends the process at once. */
 void shoal_stop_install(void);
 bool shoal_stop_requested(void);
 #endif

@@ -1,8 +1,8 @@
-/* A run from start to end on one rank: open, check, resume, train, report; and the one rule about leaving.
+/* A run from start to end on one rank: open, check, resume, train, report; and the rule for exiting.
  *
- * A verdict that all ranks share ends the process in order.  One that only some ranks know (a lost peer, a read that
- * failed here) ends every rank by abort, after status.json has been written; ranks that merely noticed wait a moment, so
- * that the culprit's exit code is the one that counts. */
+ * A status that all ranks share ends the process normally.  One that only some ranks know (a lost peer, a local read
+ * error) ends all ranks by abort, after status.json was written; ranks that only noticed it wait a moment, so that the
+ * exit code of the failed rank counts. */
 #include "train/train.h"
 #include "base/log.h"
 #include "train/session.h"
@@ -40,8 +40,8 @@ static shoal_status prepare(shoal_session *s, const shoal_train_args *args)
   return write_start(s);
 }
 
-/* Clocks against rank 0 at the start and at the end: what lies between is drift.  Both go into the trace, so that spans
- * of different hosts can be laid over each other within a stated bound; of a run that is killed the first stays. */
+/* Measures clock offsets against rank 0 at start and end, to correct for drift.  Both go into the trace, so that spans
+ * of different hosts can be aligned within a stated bound; a run that is killed has the first only. */
 static shoal_status train(shoal_session *s)
 {
   shoal_trace_reading start, end;
@@ -54,7 +54,7 @@ static shoal_status train(shoal_session *s)
   return st;
 }
 
-/* A run that was refused leaves the folder as it is; of several ranks that see it fail the first one speaks. */
+/* A refused run does not change the folder; of several failed ranks the first one writes status.json. */
 static void write_end(shoal_session *s, shoal_status end, int exit_code, const char *reason)
 {
   static const char *const states[] = { "done", "stopped", "failed" };
@@ -64,7 +64,7 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
   if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
 }
 
-/* The log file is rank 0's; what another rank has printed is not in it. */
+/* Only rank 0 writes the log file, so it adds errors printed by other ranks. */
 static void note_in_log(const shoal_folder *f, const char *text)
 {
   char now[40];
@@ -73,7 +73,7 @@ static void note_in_log(const shoal_folder *f, const char *text)
   fflush(f->log);
 }
 
-/* @return  the status of the run; its error is printed and stays this thread's */
+/* @return  the status of the run; its error is printed and stays the thread's error */
 static shoal_status run(shoal_session *s, const shoal_train_args *args)
 {
   shoal_error end;
@@ -83,7 +83,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
     shoal_session_report_start(s);
     st = train(s);
   } else if (s->run.world) {
-    st = shoal_group_agree(s->run.control, st); /* what each rank found by itself is printed, and has one exit code */
+    st = shoal_group_agree(s->run.control, st); /* errors of single ranks are printed and get one exit code */
   }
   bool root = !s->run.world || shoal_session_is_root(s), alone = !s->run.world || shoal_world_size(s->run.world) == 1;
   bool agreed = st == SHOAL_OK || s->meet.agreed || !prepared || alone;
@@ -91,7 +91,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   if (s->meet.agreed && !root) st = shoal_error_told(st); /* rank 0 has the same */
   shoal_error_report(st);
   int exit_code = shoal_error_exit_code(st);
-  shoal_error_take(&end); /* the clean-up may have failures of its own */
+  shoal_error_take(&end); /* the clean-up may set another error */
   if (st == SHOAL_ERR_PEER && root) note_in_log(&s->world.folder, end.text);
   const char *reason = st == SHOAL_OK || st == SHOAL_STOPPED ? shoal_status_text(st) : end.text;
   if (speaks && s->world.folder.dir) write_end(s, st, exit_code, reason);

@@ -13,7 +13,7 @@ static double period_seconds(const shoal_config *c, const char *name)
   return p.unit == SHOAL_PER_SECONDS ? p.value : 0;
 }
 
-/* What the run file says about the world. */
+/* The world options of the run file. */
 static shoal_world_options world_options(const shoal_session *s)
 {
   return (shoal_world_options){
@@ -28,7 +28,7 @@ static shoal_world_options world_options(const shoal_session *s)
   };
 }
 
-/* Every rank reads the run file before there is a world.  One that cannot opens it all the same, to tell the others. */
+/* Every rank reads the run file before opening the world.  A rank that fails still opens it, to inform the others. */
 shoal_status shoal_session_open_world(shoal_session *s)
 {
   const shoal_train_args *a = s->world.args;
@@ -67,7 +67,7 @@ shoal_status shoal_session_open_folder(shoal_session *s)
   return shoal_group_broadcast(s->run.control, &s->world.folder.attempt, sizeof s->world.folder.attempt, 0);
 }
 
-/* Do the ranks that share this one's cores have more threads than there are cores? */
+/* Whether ranks that share this one's cores have more threads than there are cores. */
 static bool is_contended(const shoal_session *s, const shoal_place *p)
 {
   const shoal_topo *t = shoal_world_topo(s->run.world);
@@ -88,7 +88,7 @@ shoal_status shoal_session_open_trace(shoal_session *s)
   shoal_str text = { 0 };
   shoal_json place = { .lines = 2 };
   shoal_config_print(s->world.config, &text);
-  if (p->rank == 0) /* the whole table once; all ranks' files together would hold its square */
+  if (p->rank == 0) /* the table of all ranks, in one file only */
     shoal_topo_put_json(shoal_world_topo(s->run.world), &place, NULL);
   else
     shoal_topo_put_json_row(shoal_world_topo(s->run.world), p->rank, &place, NULL);
@@ -112,8 +112,8 @@ shoal_status shoal_session_open_trace(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* An error here is kept by the exchange, or by the method, and comes out of its wait.  Who runs freely listens all the
- * time, mostly to nothing; where ranks exceed cores a poll that finds nothing gives the core away, so not too often. */
+/* Errors are kept by the exchange or the method and returned by its wait.  Asynchronous ranks poll all the time, mostly
+ * without a message; with more ranks than cores an unsuccessful poll yields the core, so the rate is limited. */
 static void progress(void *session)
 {
   enum { LISTEN_NS = 500000 };

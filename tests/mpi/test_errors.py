@@ -1,11 +1,10 @@
 """How errors are reported: each fault of a run is printed once, and status.json has its text."""
 import re
 
+import h5py
 import pytest
 
 from harness import log, run, program, said, sets, status, train, train_through
-
-h5py = pytest.importorskip("h5py")
 
 MLP = sets(model__name="mlp", model__widths="[32]", optim__lr=0.05, data__file="glyphs.h5", data__batch=8, run__epochs=1)
 RUN_FILE = """

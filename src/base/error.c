@@ -68,6 +68,18 @@ shoal_status shoal_error_prefix(shoal_status st, const char *format, ...)
   return st;
 }
 
+shoal_status shoal_error_append(shoal_status st, const char *format, ...)
+{
+  if (st == SHOAL_OK) return st;
+  own(st);
+  size_t n = strlen(kept.text);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(kept.text + n, sizeof kept.text - n, format, args);
+  va_end(args);
+  return st;
+}
+
 shoal_status shoal_error_as(shoal_status st, shoal_status code)
 {
   own(st);

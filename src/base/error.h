@@ -33,6 +33,8 @@ typedef struct {
 const char *shoal_error_text(shoal_status st);
 /** Prepend context to the message, for example "layer norm1: ".  Returns `st`; does nothing for SHOAL_OK. */
 shoal_status shoal_error_prefix(shoal_status st, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Append to the message, for example " on host n01" or a cure.  Returns `st`; does nothing for SHOAL_OK. */
+shoal_status shoal_error_append(shoal_status st, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** Replace the code of this thread's error and keep its message.  Returns `code`. */
 shoal_status shoal_error_as(shoal_status st, shoal_status code);
 

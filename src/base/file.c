@@ -217,12 +217,18 @@ shoal_status shoal_write_file(const char *path, const void *data, size_t n)
   return st;
 }
 
+const char *shoal_host_name(char host[SHOAL_HOST_NAME])
+{
+  if (gethostname(host, SHOAL_HOST_NAME) != 0 || !host[0]) strcpy(host, "localhost");
+  host[SHOAL_HOST_NAME - 1] = '\0';
+  host[strcspn(host, ".")] = '\0';
+  return host;
+}
+
 char *shoal_temporary_name(const char *path)
 {
-  char host[64] = "";
-  if (gethostname(host, sizeof host) != 0 || !host[0]) strcpy(host, "localhost");
-  host[sizeof host - 1] = '\0';
-  host[strcspn(host, ".")] = '\0';
+  char host[SHOAL_HOST_NAME];
+  shoal_host_name(host);
   char *folder = folder_of(path);
   char *name = shoal_strdup_printf(".%s.tmp-%s-%ld", shoal_path_base(path), host, (long)getpid());
   char *joined = strchr(path, '/') ? shoal_path_join(folder, name) : shoal_strdup_printf("%s", name);

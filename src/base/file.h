@@ -17,6 +17,9 @@ shoal_status shoal_commit_file(const char *tmp, const char *path);
 /** "DIR/.NAME.tmp-HOST-PID", to be written and passed to shoal_commit_file; shoal_is_temporary recognises leftovers. */
 char *shoal_temporary_name(const char *path); /* caller frees */
 bool shoal_is_temporary(const char *name);
+enum { SHOAL_HOST_NAME = 64 };
+/** This host without its domain, for messages about files that only it may see.  Writes into `host` and returns it. */
+const char *shoal_host_name(char host[SHOAL_HOST_NAME]);
 /** Free bytes and type ("ext4", "nfs") of the file system that holds `path`, for messages. */
 shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type);
 #endif

@@ -26,6 +26,8 @@ static struct {
   int rank, size;
   shoal_log_level level;
   FILE *file;
+  bool keeping;
+  char *kept;     /* warnings while keeping; NULL if there are none */
   char live[512]; /* the live line on the terminal's last row; "" if there is none */
 } logger = { .lock = PTHREAD_MUTEX_INITIALIZER, .size = 1, .level = SHOAL_LOG_INFO };
 
@@ -136,6 +138,34 @@ static void live_draw(void)
   fflush(stdout);
 }
 
+void shoal_log_keep_warnings(void)
+{
+  pthread_mutex_lock(&logger.lock);
+  logger.keeping = true;
+  pthread_mutex_unlock(&logger.lock);
+}
+
+char *shoal_log_kept(void)
+{
+  pthread_mutex_lock(&logger.lock);
+  char *text = logger.kept;
+  logger.kept = NULL;
+  logger.keeping = false;
+  pthread_mutex_unlock(&logger.lock);
+  return text;
+}
+
+/* @return  false if there is no memory: the warning is then printed */
+static bool keep(const char *text)
+{
+  size_t n = logger.kept ? strlen(logger.kept) : 0;
+  char *more = realloc(logger.kept, n + strlen(text) + 2);
+  if (!more) return false;
+  logger.kept = more;
+  sprintf(more + n, "%s%s", n ? "\n" : "", text);
+  return true;
+}
+
 void shoal_log(shoal_log_level level, const char *format, ...)
 {
   static const char *const tags[] = { "shoal: error: ", "shoal: warning: ", "", "shoal: debug: " };
@@ -150,6 +180,7 @@ void shoal_log(shoal_log_level level, const char *format, ...)
     char *text = format_text(small, sizeof small, &to_free, format, args);
     va_end(args);
     replace_controls(text, true);
+    if (level == SHOAL_LOG_WARN && logger.keeping && keep(text)) shown = filed = false;
     if (logger.size > 1 && level != SHOAL_LOG_INFO)
       snprintf(prefix, sizeof prefix, "[rank %d] %s", logger.rank, tags[level]);
     else

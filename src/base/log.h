@@ -12,6 +12,11 @@ void shoal_log_set_level(shoal_log_level level); /* default INFO */
 shoal_log_level shoal_log_get_level(void);
 void shoal_log_set_file(FILE *file); /* borrowed; NULL stops logging to a file; flushed after every line */
 void shoal_log(shoal_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Keep the warnings of this process instead of printing them, until shoal_log_kept: ranks that find the same fault in the
+ *  same file can then tell it once. */
+void shoal_log_keep_warnings(void);
+/** The warnings kept, one per line, or NULL if there are none; from now on they are printed again.  Caller frees. */
+char *shoal_log_kept(void);
 /** Replace the live line; only on rank 0 and a tty, otherwise does nothing.  "" clears it. */
 void shoal_log_live(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int shoal_log_is_tty(void);

@@ -19,9 +19,12 @@ typedef struct {
   bool foreign, text;
   char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
 } shoal_data_names;
-/** Our names if present; else matched by the words in the names.  ERR_IO if nothing matches or two arrays match the
- *  same role. */
+/** Our names if present; else matched by the words in the names.  ERR_IO if nothing matches, two arrays match the same
+ *  role, or one that is used is elsewhere or needs a plug-in. */
 shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out);
+/** A shell command that copies these arrays as plain data sets to PATH.plain.h5 by h5py; placeholders stand for names
+ *  that a shell could misread.  Caller frees. */
+char *shoal_data_copy_command(const char *path, const shoal_data_names *names);
 
 /* ---- an open data set (dataset.c, dataset_read.c) ---- */
 typedef struct {

@@ -6,6 +6,8 @@
  *
  * Reading is in dataset_read.c, matching of names in match.c, whole-file checks in inspect.c. */
 #include "base/crc32c.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -286,8 +288,8 @@ static void fill_scale(shoal_dataset *d)
 
 static shoal_status open_parts(shoal_dataset *d)
 {
-  SHOAL_TRY(shoal_h5_open(d->path, &d->file));
-  SHOAL_TRY(shoal_h5_refuse_foreign(d->file, d->path));
+  char host[SHOAL_HOST_NAME];
+  SHOAL_TRY(shoal_error_append(shoal_h5_open(d->path, &d->file), " (host %s)", shoal_host_name(host)));
   SHOAL_TRY(shoal_data_match(d->file, d->path, &d->names));
   for (int s = 0; s < 2; s++) {
     if (!d->names.x[s][0]) continue;

@@ -6,12 +6,17 @@
  *     train_set_x_orig  ->  train | set | x | orig      part x of the training split
  *     list_classes      ->  list ...                    excluded
  *
- * If two arrays match the same part, nothing is guessed: the error names both. */
+ * If two arrays match the same part, nothing is guessed: the error names both.  Arrays without a role are ignored,
+ * whatever they hold; those with one must be stored in this file, in a way that Shoal reads. */
+#include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "data/data_impl.h"
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum { PART_NONE, PART_X, PART_Y, PART_TOKENS } part_kind;
@@ -27,6 +32,7 @@ typedef struct {
 } array;
 typedef struct {
   shoal_h5 file;
+  const char *path;
   array *list;
   size_t n, others;
 } arrays;
@@ -108,11 +114,21 @@ static void read_name(const char *name, part_kind *part, split_word *split)
   if (*part == PART_NONE && data) *part = PART_X;
 }
 
+/* Whether the name leads out of the file; the array is then a candidate all the same, to be refused if it is chosen. */
+static bool is_elsewhere(const arrays *a, const char *name)
+{
+  shoal_error pending;
+  shoal_error_take(&pending);
+  bool is = shoal_h5_refuse_foreign_at(a->file, a->path, name) != SHOAL_OK;
+  (void)shoal_error_put(&pending);
+  return is;
+}
+
 static void visit(void *context, const char *name)
 {
   arrays *a = context;
   array found = { "", PART_NONE, SPLIT_PLAIN };
-  if (!shoal_h5_is_data_set(a->file, name)) return; /* a group or a dangling link */
+  if (!shoal_h5_is_data_set(a->file, name) && !is_elsewhere(a, name)) return; /* a group or a dangling link */
   if (snprintf(found.name, sizeof found.name, "%s", name) < (int)sizeof found.name)
     read_name(name, &found.part, &found.split);
   if (found.part != PART_NONE && a->n < MAX_ARRAYS)
@@ -174,29 +190,70 @@ static void print_match(const char *path, const shoal_data_names *m)
   }
 }
 
-/* Our own names, if the training split has them. */
-static bool match_ours(shoal_h5 file, shoal_data_names *out)
+static bool is_there(const arrays *a, const char *name)
 {
-  bool text = shoal_h5_exists(file, "train/tokens");
-  if (!text && !(shoal_h5_exists(file, "train/x") && shoal_h5_exists(file, "train/y"))) return false;
+  return shoal_h5_exists(a->file, name) || is_elsewhere(a, name);
+}
+
+/* Our own names, if the training split has them. */
+static bool match_ours(const arrays *a, shoal_data_names *out)
+{
+  bool text = is_there(a, "train/tokens");
+  if (!text && !(is_there(a, "train/x") && is_there(a, "train/y"))) return false;
   *out = (shoal_data_names){ .text = text };
   strcpy(out->x[0], text ? "train/tokens" : "train/x");
   strcpy(out->y[0], text ? "" : "train/y");
-  if (shoal_h5_exists(file, text ? "test/tokens" : "test/x")) {
+  if (is_there(a, text ? "test/tokens" : "test/x")) {
     strcpy(out->x[1], text ? "test/tokens" : "test/x");
     strcpy(out->y[1], text ? "" : "test/y");
   }
   return true;
 }
 
+/* Whether a shell and Python take the text for nothing but itself between quotes. */
+static bool is_harmless(const char *text)
+{
+  return text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-")] == '\0';
+}
+
+char *shoal_data_copy_command(const char *path, const shoal_data_names *names)
+{
+  const char *const all[] = { names->x[0], names->y[0], names->x[1], names->y[1] };
+  shoal_str list = { 0 };
+  bool plain = is_harmless(path);
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) plain = plain && is_harmless(all[i]);
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++)
+    if (all[i][0]) shoal_str_add(&list, "%s'%s'", list.len ? ", " : "", plain ? all[i] : "NAME");
+  char *text = shoal_strdup_printf("python3 -c \"import h5py; i = h5py.File('%s'); o = h5py.File('%s.plain.h5', 'w'); "
+                                   "[o.create_dataset(n, data=i[n][()]) for n in [%s]]\"",
+                                   plain ? path : "FILE", plain ? path : "FILE", list.text ? list.text : "");
+  shoal_str_free(&list);
+  return text;
+}
+
+/* Each array that is used must be here, and readable without plug-ins. */
+static shoal_status check_chosen(shoal_h5 file, const char *path, const shoal_data_names *names)
+{
+  const char *const all[] = { names->x[0], names->y[0], names->x[1], names->y[1] };
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; st == SHOAL_OK && i < SHOAL_COUNT(all); i++)
+    if (all[i][0]) st = shoal_h5_refuse_foreign_at(file, path, all[i]);
+  if (st == SHOAL_OK) return st;
+  char *command = shoal_data_copy_command(path, names);
+  st = shoal_error_append(st, "; write a plain copy: %s", command);
+  free(command);
+  return st;
+}
+
 shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out)
 {
-  if (match_ours(file, out)) return SHOAL_OK;
   array list[MAX_ARRAYS];
-  arrays found = { .file = file, .list = list };
-  *out = (shoal_data_names){ .foreign = true };
-  SHOAL_TRY(shoal_h5_list(file, visit, &found));
-  SHOAL_TRY(match_foreign(&found, path, out));
-  print_match(path, out);
-  return SHOAL_OK;
+  arrays found = { .file = file, .path = path, .list = list };
+  if (!match_ours(&found, out)) {
+    *out = (shoal_data_names){ .foreign = true };
+    SHOAL_TRY(shoal_h5_list(file, visit, &found));
+    SHOAL_TRY(match_foreign(&found, path, out));
+    print_match(path, out);
+  }
+  return check_chosen(file, path, out);
 }

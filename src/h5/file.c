@@ -2,9 +2,12 @@
  *
  * Reading must not depend on file locks: on network file systems flock() may fail with "not supported", "no locks
  * available" or "try again", which should not abort a run that only reads its data (h5py#1101).  So a file is first
- * opened with a lock, which prevents reading while another process writes; if only the lock failed, it is opened
- * without one and a message says so.  Files that Shoal writes have one writer (a temporary name, or one file per rank):
- * no locks.
+ * opened with a lock, which fails while another process writes; if only the lock failed, it is opened without one and a
+ * message says so: a warning for "try again", the answer for a file that somebody has locked.  Files that Shoal writes
+ * have one writer (a temporary name, or one file per rank): no locks.
+ *
+ * Writers in the newer formats also mark the file itself as open.  The mark stays if they are killed, and HDF5 then
+ * refuses the file until h5clear removes it.
  *
  * Before HDF5 opens a file it is examined with plain system calls, because "missing", "empty", "not HDF5" and
  * "truncated" have different remedies, but the library reports them all alike. */
@@ -13,6 +16,7 @@
 #include "h5/h5_impl.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +26,8 @@
 /* H5Pset_file_locking exists since 1.10.7 and, on the other branch, 1.12.1; before, only the environment does. */
 #define HAVE_LOCK_PROPERTY (H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 11, 0)))
 
-enum { MIN_BYTES = 96 }; /* superblock and root group entry of the earliest format */
+enum { MIN_BYTES = 96 };                                    /* superblock and root group entry of the earliest format */
+static const char open_mark[] = "file is already open for"; /* HDF5's words for the mark of a writer */
 
 /* The eight-byte signature is at offset 0 or, after a user block, at 512, 1024, 2048, … */
 static bool has_signature(int fd, off_t size)
@@ -81,7 +86,8 @@ static hid_t open_file(const char *path, bool locks, bool writing, char reason[S
     shoal_h5_error_reason(reason);
     *lock_refused = shoal_h5_stack_says("unable to lock", NULL) || shoal_h5_stack_says("locking", NULL);
     char text[SHOAL_H5_REASON];
-    if (shoal_h5_stack_says("truncated file", text)) memcpy(reason, text, SHOAL_H5_REASON);
+    if (shoal_h5_stack_says("truncated file", text) || shoal_h5_stack_says(open_mark, text))
+      memcpy(reason, text, SHOAL_H5_REASON);
   }
   if (fapl >= 0) H5Pclose(fapl);
   return file;
@@ -101,12 +107,36 @@ static shoal_status open_failed(const char *path, uint64_t size, const char *rea
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot lock %s (%s file system): %s; set HDF5_USE_FILE_LOCKING=FALSE", path, type,
                       reason);
   }
+  SHOAL_CHECK(
+      !strstr(reason, open_mark), SHOAL_ERR_IO,
+      "cannot open %s: it is marked as open for writing; wait for its writer, or if that is gone: h5clear -s %s", path,
+      path);
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: it is damaged, or too new for this HDF5: %s", path, reason);
+}
+
+/* Once for each file that follows another. */
+static void warn_of_writer(const char *path, const char *reason)
+{
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static char last[SHOAL_H5_WHERE];
+  pthread_mutex_lock(&lock);
+  bool said = strncmp(last, path, sizeof last - 1) == 0;
+  snprintf(last, sizeof last, "%s", path);
+  pthread_mutex_unlock(&lock);
+  if (said) return;
+  shoal_warn(
+      "another process is writing %s: what is read may be incomplete. It is read without a file lock: the lock was "
+      "answered \"%s\" (if nobody writes, the file system cannot lock: HDF5_USE_FILE_LOCKING=FALSE skips the attempt)",
+      path, reason);
 }
 
 static void report_unlocked(const char *path, const char *reason)
 {
   static atomic_flag said = ATOMIC_FLAG_INIT;
+  if (strcmp(reason, strerror(EAGAIN)) == 0) {
+    warn_of_writer(path, reason);
+    return;
+  }
   if (atomic_flag_test_and_set(&said)) return;
   uint64_t room;
   const char *type = "unknown";

@@ -2,9 +2,11 @@
  *
  * An HDF5 file can refer to other files (external links, external storage, virtual data sets) and to code (filter
  * plug-ins).  Data sets and checkpoints are exchanged between users, so none of that is followed: a walk over all links
- * rejects such a file before anything is read, and each read checks its own data set again. */
+ * rejects such a file before anything is read, and each read checks its own data set again.  Files of other programs may
+ * hold more than what is used of them: there only the objects that are read are judged. */
 #include "h5/h5_impl.h"
 #include <stdio.h>
+#include <string.h>
 
 /* Callback of HDF5 before it follows an external link; a negative value refuses. */
 static herr_t refuse_to_follow(const char *parent_file, const char *parent_group, const char *child_file,
@@ -36,8 +38,8 @@ const char *shoal_h5_foreign(hid_t dcpl, char buf[SHOAL_H5_REASON])
     char name[64] = "";
     H5Z_filter_t id = H5Pget_filter2(dcpl, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
     if (id == H5Z_FILTER_DEFLATE || id == H5Z_FILTER_SHUFFLE || id == H5Z_FILTER_FLETCHER32) continue;
-    snprintf(buf, SHOAL_H5_REASON, "uses filter %d%s%s%s; only deflate, shuffle and fletcher32 are read (h5repack)",
-             (int)id, name[0] ? " (" : "", name, name[0] ? ")" : "");
+    snprintf(buf, SHOAL_H5_REASON, "uses filter %d%s%s%s; only deflate, shuffle and fletcher32 are read", (int)id,
+             name[0] ? " (" : "", name, name[0] ? ")" : "");
     return buf;
   }
   return NULL;
@@ -84,4 +86,25 @@ shoal_status shoal_h5_refuse_foreign(shoal_h5 file, const char *path)
   if (H5Lvisit(file.id, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &w) < 0 && w.st == SHOAL_OK)
     return shoal_h5_fail(__FILE__, __LINE__, "cannot walk through %s", path);
   return w.st;
+}
+
+/* HDF5 has no call that follows a path and tells of external links on the way, so each part is looked at. */
+shoal_status shoal_h5_refuse_foreign_at(shoal_h5 file, const char *path, const char *name)
+{
+  char part[SHOAL_H5_WHERE];
+  size_t n = strlen(name);
+  shoal_status st = SHOAL_OK;
+  shoal_h5_init();
+  SHOAL_CHECK(n > 0 && n < sizeof part, SHOAL_ERR_IO, "a name of %zu bytes in %s is too long", n, path);
+  memcpy(part, name, n + 1);
+  for (size_t i = 1; st == SHOAL_OK && i <= n; i++) { /* for "a/b" check "a", then "a/b" */
+    if ((name[i] != '/' && name[i] != '\0') || name[i - 1] == '/') continue;
+    H5L_info_t link;
+    part[i] = '\0';
+    if (H5Lget_info(file.id, part, &link, H5P_DEFAULT) < 0) break; /* not there: for its reader to say */
+    st = check_link(file.id, part, &link, path);
+    part[i] = name[i];
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return st;
 }

@@ -30,8 +30,9 @@ void shoal_h5_init(void); /* turns off HDF5's error printing in this thread; the
 void shoal_h5_versions(char *buf, size_t cap);
 
 /* ---- files ---- */
-/** Open for reading, without a lock if the file system refuses one (reported once per process).
- *  ERR_IO distinguishes a missing file, not HDF5, truncated, and locked (with file system type and advice). */
+/** Open for reading, without a lock if the file system refuses one (reported once per process) or another process writes
+ *  the file (a warning).  ERR_IO distinguishes a missing file, not HDF5, truncated, marked as open for writing, and locked
+ *  (with file system type and advice). */
 shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out);
 /** Create or truncate for writing, in the earliest format, without a lock. */
 shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out);
@@ -94,4 +95,6 @@ size_t shoal_h5_attribute_length(shoal_h5 at, const char *name); /* number of va
 /** Walks the whole file and rejects external links, external storage, virtual data sets and any filter other than
  *  deflate, shuffle and fletcher32: ERR_IO names the object. */
 shoal_status shoal_h5_refuse_foreign(shoal_h5 file, const char *path);
+/** Rejects only `name` and the groups above it, for the same reasons; accepts a name that does not exist. */
+shoal_status shoal_h5_refuse_foreign_at(shoal_h5 file, const char *path, const char *name);
 #endif

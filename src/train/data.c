@@ -1,6 +1,10 @@
 /* The run's samples: the data set, how an epoch is cut into batches, and loaders for training, evaluation and
  * statistics. */
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "train/session.h"
+#include <stdlib.h>
 #include <string.h>
 
 static bool has_word(const shoal_config *c, const char *option, const char *word)
@@ -55,10 +59,31 @@ shoal_status shoal_session_size_data(shoal_session *s)
   return SHOAL_OK;
 }
 
+/* Warnings about the data, kept while it was opened: each text is told once, by the lowest rank that has it. */
+static shoal_status tell_warnings(shoal_session *s, const char *text)
+{
+  int rank = shoal_world_rank(s->run.world), size = shoal_world_size(s->run.world);
+  uint32_t mine = text ? shoal_crc32c(0, text, strlen(text)) : 0, *all;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)size, &all));
+  shoal_status st = shoal_group_allgather(s->run.control, &mine, sizeof mine, all);
+  bool first = text != NULL;
+  for (int r = 0; r < rank; r++) first = first && all[r] != mine;
+  for (const char *at = text; st == SHOAL_OK && first && *at; at += strcspn(at, "\n"), at += *at == '\n')
+    shoal_warn("%.*s", (int)strcspn(at, "\n"), at);
+  free(all);
+  return st;
+}
+
 shoal_status shoal_session_open_dataset(shoal_session *s)
 {
   const char *path = shoal_config_string(s->world.config, "data.file");
-  return shoal_group_agree(s->run.control, shoal_dataset_open(path, &s->data.set));
+  shoal_log_keep_warnings();
+  shoal_status st = shoal_dataset_open(path, &s->data.set);
+  char *warnings = shoal_log_kept();
+  st = shoal_group_agree(s->run.control, st);
+  if (st == SHOAL_OK) st = tell_warnings(s, warnings);
+  free(warnings);
+  return st;
 }
 
 /* With eval.batch_norm batch, a test batch needs at least two samples; checked early, like training batches. */

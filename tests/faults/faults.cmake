@@ -1,2 +1,9 @@
 # The faults that hit users of neighbouring systems, provoked on purpose.
 include(${CMAKE_CURRENT_LIST_DIR}/ckpt.cmake)
+
+# Reports of users, retold (case.sh): each must end RIGHT.
+foreach(case C17)
+  add_test(NAME faults.${case} COMMAND ${CMAKE_CURRENT_LIST_DIR}/${case}.sh)
+  set_tests_properties(faults.${case} PROPERTIES LABELS "faults;noasan" TIMEOUT 300
+                                                 ENVIRONMENT "SHOAL=$<TARGET_FILE:shoal>;PY=${SHOAL_PYTHON}")
+endforeach()

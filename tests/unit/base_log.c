@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -70,6 +71,28 @@ static void test_streams(void)
   CHECK_STR(err, "[rank 0] shoal: error: disk full\n");
   shoal_log_set_level(SHOAL_LOG_INFO);
   shoal_log_set_rank(0, 1);
+}
+
+static void keep_warnings(void)
+{
+  shoal_log_keep_warnings();
+  shoal_warn("one\033");
+  shoal_info("progress");
+  shoal_warn("two");
+  char *kept = shoal_log_kept();
+  shoal_warn("three");
+  CHECK_STR(kept, "one?\ntwo");
+  free(kept);
+  kept = shoal_log_kept();
+  CHECK(!kept);
+}
+
+static void test_kept(void)
+{
+  char out[4096], err[4096];
+  capture(keep_warnings, out, err, sizeof out);
+  CHECK_STR(out, "progress\n");
+  CHECK_STR(err, "shoal: warning: three\n");
 }
 
 static void say_strange(void)
@@ -209,6 +232,7 @@ static void test_live_line(void)
 int main(void)
 {
   test_streams();
+  test_kept();
   test_strange_text();
   test_file();
   test_status_list();

@@ -310,9 +310,27 @@ static void test_foreign_parts(void)
   H5Pset_external(list, raw, 0, sizeof zeros);
   H5Dclose(H5Dcreate2(f, "train/x", H5T_STD_U8LE, space, H5P_DEFAULT, list, H5P_DEFAULT));
   H5Pclose(list);
-  H5Sclose(space);
   H5Fclose(f);
   REFUSE(path, "train/x");
+  /* A name that leads elsewhere is a candidate, and refused when it is chosen; the rest of the file does not matter. */
+  f = new_file(path);
+  put_labels(f, "y", 0, TRAIN, H5T_STD_I32LE);
+  H5Lcreate_external(temp_path("ours.h5"), "/train/x", f, "x", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(f);
+  REFUSE(path, "/x in ");
+  REFUSE(path, "is a link to another file");
+  REFUSE(path, "o.create_dataset(n, data=i[n][()]) for n in ['x', 'y']");
+  f = new_file(path);
+  put_images(f, "x", 0, TRAIN, false, PLAIN);
+  put_labels(f, "y", 0, TRAIN, H5T_STD_I32LE);
+  H5Lcreate_external(temp_path("ours.h5"), "/train/x", f, "thumbnails", H5P_DEFAULT, H5P_DEFAULT);
+  list = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_virtual(list, space, temp_path("ours.h5"), "/train/x", space);
+  H5Dclose(H5Dcreate2(f, "overview", H5T_STD_U8LE, space, H5P_DEFAULT, list, H5P_DEFAULT));
+  H5Pclose(list);
+  H5Sclose(space);
+  H5Fclose(f);
+  check_images(path, false, 0);
 }
 
 static void test_damage(void)
@@ -327,7 +345,7 @@ static void test_damage(void)
   REFUSE(path, "empty");
   temp_write(path, "no HDF5 here, only words", 24);
   REFUSE(path, "damage.h5");
-  REFUSE(temp_path("missing.h5"), "missing.h5");
+  REFUSE(temp_path("missing.h5"), "missing.h5: there is no such file (host ");
   uint8_t first[16]; /* flip a bit in the middle of the samples: only reading everything finds it */
   for (int k = 0; k < 16; k++) first[k] = pixel(40, k);
   char *at = memmem(text, n, first, sizeof first);

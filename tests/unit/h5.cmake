@@ -1,7 +1,7 @@
 # HDF5 itself is linked where a test needs a second opinion on what stands in a file.
 shoal_add_test(unit.h5.data SOURCES unit/h5_data.c LINK shoal_h5 PkgConfig::SHOAL_HDF5 LABELS unit)
 shoal_add_test(unit.h5.table SOURCES unit/h5_table.c LINK shoal_h5 PkgConfig::SHOAL_HDF5 LABELS unit)
-shoal_add_test(unit.h5.open SOURCES unit/h5_open.c LINK shoal_h5 LABELS unit)
+shoal_add_test(unit.h5.open SOURCES unit/h5_open.c LINK shoal_h5 PkgConfig::SHOAL_HDF5 LABELS unit)
 shoal_add_test(unit.h5.foreign SOURCES unit/h5_foreign.c LINK shoal_h5 PkgConfig::SHOAL_HDF5 LABELS unit)
 
 # A preloaded library cannot come before the sanitizer's own, hence noasan.

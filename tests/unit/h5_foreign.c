@@ -23,6 +23,9 @@ static void expect_refusal(const char *path, const char *name, const char *words
   REQUIRE(shoal_h5_open(path, &file) == SHOAL_OK, "open %s", path);
   CHECK_REFUSED(shoal_h5_refuse_foreign(file, path), SHOAL_ERR_IO, words);
   CHECK_REFUSED(shoal_h5_refuse_foreign(file, path), SHOAL_ERR_IO, name);
+  CHECK_REFUSED(shoal_h5_refuse_foreign_at(file, path, name), SHOAL_ERR_IO, words);
+  CHECK_OK(shoal_h5_refuse_foreign_at(file, path, "/a/plain"));
+  CHECK_OK(shoal_h5_refuse_foreign_at(file, path, "a/missing"));
   CHECK_REFUSED(shoal_h5_look(file, name, &f), SHOAL_ERR_IO, name);
   CHECK_REFUSED(shoal_h5_read(file, name, SHOAL_F32, 16, x), SHOAL_ERR_IO, name);
   CHECK_OK(shoal_h5_read(file, "/a/plain", SHOAL_F32, 16, x));

@@ -1,7 +1,10 @@
 /* A file that cannot be opened says which of the many reasons it is, in one line, with the path. */
 #include "h5/h5.h"
 #include "unit/h5_temp.h"
+#include <hdf5.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void make_good(const char *path)
 {
@@ -11,6 +14,22 @@ static void make_good(const char *path)
   REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create %s", path);
   CHECK_OK(shoal_h5_write(file, "x", SHOAL_F32, 1, &dim, x));
   shoal_h5_close(file);
+}
+
+/* What a writer in the newest format leaves if it is killed. */
+static void mark_as_open(const char *path)
+{
+  pid_t child = fork();
+  if (child == 0) {
+    shoal_h5_init();
+    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_libver_bounds(fapl, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
+    hid_t f = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+    _exit(f < 0 || H5Fflush(f, H5F_SCOPE_GLOBAL) < 0);
+  }
+  int status = 1;
+  REQUIRE(waitpid(child, &status, 0) == child, "child");
+  CHECK_EQ(status, 0);
 }
 
 int main(void)
@@ -45,6 +64,10 @@ int main(void)
       101);
   CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "damaged");
   CHECK(!shoal_h5_is_open(file), "a failed open must not touch the handle");
+
+  mark_as_open(bad);
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "bad.h5: it is marked as open for writing");
+  CHECK_REFUSED(shoal_h5_open(bad, &file), SHOAL_ERR_IO, "h5clear -s ");
 
   CHECK_REFUSED(shoal_h5_create(temp_path("no/such/folder.h5"), &file), SHOAL_ERR_IO, "No such file or directory");
   CHECK_REFUSED(shoal_h5_create(temp_dir, &file), SHOAL_ERR_IO, "cannot create");

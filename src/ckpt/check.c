@@ -45,7 +45,7 @@ static void check_data_sets(shoal_ckpt *c, shoal_ckpt_faults *faults)
     if (st != SHOAL_OK)
       add_failure(faults, shoal_error_prefix(st, "data set %s cannot be read: ", e->name));
     else if (crc != e->crc)
-      shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s: data set %s is damaged: check sum %08" PRIx32
+      shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s: data set %s is damaged: checksum %08" PRIx32
                                                         " was written, %08" PRIx32 " is read (%" PRIu64
                                                         " bytes at byte %" PRIu64 ")",
                                                         c->path, e->name, e->crc, crc, e->bytes, e->offset));
@@ -92,7 +92,7 @@ static shoal_status check_opened(const shoal_ckpt *c, const shoal_ckpt_entry *e,
   SHOAL_TRY(compare_facts(c, e, &f));
   SHOAL_TRY(shoal_h5_get_i64(shoal_h5_table_object(set), "crc32c", &crc));
   SHOAL_CHECK(crc == (int64_t)e->crc, SHOAL_ERR_IO,
-              "%s: data set %s carries the check sum %08" PRIx64 ", the index %08" PRIx32, c->path, e->name,
+              "%s: data set %s carries the checksum %08" PRIx64 ", the index %08" PRIx32, c->path, e->name,
               (uint64_t)crc, e->crc);
   return SHOAL_OK;
 }
@@ -171,8 +171,8 @@ static shoal_status report(FILE *out, const char *path, const shoal_ckpt *c, con
     return st;
   }
   for (size_t i = 0; i < c->index.n; i++) bytes += c->index.at[i].bytes;
-  fprintf(out, "%s: good: step %" PRIu64 ", %zu data sets, %s, every check sum agrees\n", path, c->info.step,
-          c->index.n, shoal_format_bytes((double)bytes, amount, sizeof amount));
+  fprintf(out, "%s: good: step %" PRIu64 ", %zu data sets, %s, every checksum agrees\n", path, c->info.step, c->index.n,
+          shoal_format_bytes((double)bytes, amount, sizeof amount));
   return SHOAL_OK;
 }
 

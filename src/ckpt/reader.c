@@ -180,7 +180,7 @@ shoal_status shoal_ckpt_get(const shoal_ckpt *c, const char *name, shoal_dtype t
   SHOAL_TRY(shoal_h5_read(c->file, name, type, (size_t)n, data));
   uint32_t crc = shoal_crc32c(0, data, (size_t)e->bytes);
   SHOAL_CHECK(crc == e->crc, SHOAL_ERR_IO,
-              "%s: data set %s is damaged: check sum %08" PRIx32 " was written, %08" PRIx32 " is read", c->path, name,
+              "%s: data set %s is damaged: checksum %08" PRIx32 " was written, %08" PRIx32 " is read", c->path, name,
               e->crc, crc);
   return SHOAL_OK;
 }

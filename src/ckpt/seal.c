@@ -187,8 +187,8 @@ static shoal_status read_index(int fd, const char *path, const shoal_ckpt_seal *
   SHOAL_TRY(shoal_alloc((size_t)seal->index_bytes + 1, 1, "checkpoint index", (void **)&text));
   SHOAL_TRY_GOTO(st, shoal_ckpt_read_at(fd, path, seal->hdf5_bytes, text, (size_t)seal->index_bytes), out);
   SHOAL_CHECK_GOTO(st, shoal_crc32c(0, text, (size_t)seal->index_bytes) == seal->index_crc, out, SHOAL_ERR_IO,
-                   "%s: its index is damaged: check sum %08" PRIx32 " stands in the seal, %08" PRIx32 " comes out",
-                   path, seal->index_crc, shoal_crc32c(0, text, (size_t)seal->index_bytes));
+                   "%s: its index is damaged: checksum %08" PRIx32 " stands in the seal, %08" PRIx32 " comes out", path,
+                   seal->index_crc, shoal_crc32c(0, text, (size_t)seal->index_bytes));
   st = parse_index(text, path, seal->hdf5_bytes, index);
 out:
   free(text);

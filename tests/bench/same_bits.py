@@ -4,11 +4,11 @@
 OLD and NEW are two `shoal` programs.  Both train from the same run file and data, on 2 x 2 pretended ranks, every method in
 several cases: small networks with settings that use what is special about the method (sums in flight, quantised models,
 subnets dealt anew, phases, a pipeline), and resnet20 for convolutions and batch norm.  What is compared is the last
-checkpoint: its list of data sets and the check sum of each (attribute crc32c), all but the clock.  With --resume, NEW goes
+checkpoint: its list of data sets and the checksum of each (attribute crc32c), all but the clock.  With --resume, NEW goes
 on from a checkpoint that OLD wrote in the middle of a cycle, and its end is compared with that of OLD, which was not
 interrupted.
 
-Prints one line per method, case and seed with a check sum over all data sets of each side, and `same` or `DIFFERENT`.
+Prints one line per method, case and seed with a checksum over all data sets of each side, and `same` or `DIFFERENT`.
 Where a fault was mended on purpose, --expect 'model/*running_var' names data sets that may differ; they are listed.
 The exit code is 1 if anything else differs.  All of it takes 5 minutes on 2 cores, --methods and --cases less.
 """
@@ -113,7 +113,7 @@ def newest_checkpoint(name):
 
 
 def sums(name):
-    """Check sum of every data set of a run's last checkpoint."""
+    """Checksum of every data set of a run's last checkpoint."""
     out = {}
     with h5py.File(newest_checkpoint(name)) as f:
         f.visititems(lambda path, d: out.__setitem__(path, int(d.attrs["crc32c"])) if isinstance(d, h5py.Dataset) else None)
@@ -121,7 +121,7 @@ def sums(name):
 
 
 def summary(crcs):
-    """One check sum over names and check sums."""
+    """One checksum over names and checksums."""
     return zlib.crc32("".join(f"{path} {crc:08x}\n" for path, crc in sorted(crcs.items())).encode())
 
 

@@ -1,4 +1,4 @@
-/* Checkpoints: one whose check sums hold can be shown; any other is refused before HDF5 sees it. */
+/* Checkpoints: one whose checksums hold can be shown; any other is refused before HDF5 sees it. */
 #include "report/ckpt.h"
 #include "fuzz/fuzz.h"
 

@@ -45,7 +45,7 @@ def train(program, run_file, *more):
 
 
 def tensors(path):
-    """Check sums of the trained tensors, and of running means; running variances are measured, not trained."""
+    """Checksums of the trained tensors, and of running means; running variances are measured, not trained."""
     with h5py.File(path) as f:
         return {name: f"{int(d.attrs['crc32c']):08x}" for name, d in f["model"].items() if not name.endswith("running_var")}
 

@@ -1,6 +1,6 @@
 """Checkpoints that an earlier version wrote in mid-cycle are read and resumed.
 
-checkpoints/golden holds, for each method, a checkpoint of a run on 2 x 2 ranks, the run file, and the check sums of the
+checkpoints/golden holds, for each method, a checkpoint of a run on 2 x 2 ranks, the run file, and the checksums of the
 model's tensors at the end of the run that wrote it.  Whoever goes on from the checkpoint must end with the same bits.  The
 runs use backend ref, whose plain loops give the same bits on every x86-64 processor, and none of them makes an SVD behind the
 checkpoint.  How the files were made: checkpoints/README.md.
@@ -35,7 +35,7 @@ def test_verify_and_show(method):
     assert ["run", method] in lines
     assert ["model", "mlp"] in lines
     assert any(line[:3] == ["position", "step", f"{step},"] for line in lines), shown
-    with h5py.File(path) as f:  # every data set with its check sum, by another reader
+    with h5py.File(path) as f:  # every data set with its checksum, by another reader
         names = []
         f.visititems(lambda name, d: names.append(name) if isinstance(d, h5py.Dataset) else None)
         table = {line[0]: line[-1] for line in lines if line and line[0] in names}

@@ -279,7 +279,7 @@ static void contents_are_compared(void)
     { "a group instead", turn_into_group, "model/conv1.bias is there, but cannot be opened", "" },
     { "moved", move_one, "model/conv1.bias is not stored where", "" },
     { "another value", change_value, "method/step is damaged", "" },
-    { "another sum", change_sum, "method/step carries the check sum", "" },
+    { "another sum", change_sum, "method/step carries the checksum", "" },
     { "not a checkpoint", change_format, "shoal trace", "" },
     { "no epoch", remove_attribute, "epoch", "" },
     { "a link to another file", link_outside, "model/linked", "a link to another file" },

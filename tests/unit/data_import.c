@@ -125,7 +125,7 @@ static void test_cifar_bad(void)
   REQUIRE(f, "flip");
   REQUIRE(fseek(f, -6, SEEK_END) == 0, "flip");
   REQUIRE(fputc(0x55, f) == 0x55, "flip");
-  REQUIRE(fclose(f) == 0, "flip"); /* its check sum */
+  REQUIRE(fclose(f) == 0, "flip"); /* its checksum */
   REFUSE("cifar10", packed, "is damaged at unpacked byte");
   temp_write(path, "", 0);
   REFUSE("cifar10", path, "data_batch_2.bin is empty");

@@ -286,7 +286,7 @@ static void abandoned(const char *path)
   shoal_h5_close(file);
 }
 
-/* A chunk that HDF5 refuses to read: it has a check sum, and one of its bytes is flipped. */
+/* A chunk that HDF5 refuses to read: it has a checksum, and one of its bytes is flipped. */
 static void damaged(const char *path)
 {
   enum { N = 4096, CHUNK = 512, HIT = 3 * CHUNK + 9 };

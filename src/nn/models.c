@@ -109,7 +109,7 @@ static const shoal_option mlp_options[] = {
   { "model.widths", SHOAL_OPT_INTS, "[4096, 4096]", "units", "[1,inf)", "Widths of the hidden layers.", "shoal" },
   { "model.activation", SHOAL_OPT_ENUM, "relu", NULL, "relu|gelu", "Activation after each hidden layer.", "shoal" },
   { "model.norm", SHOAL_OPT_ENUM, "none", NULL, "none|batch|layer", "Normalisation before the activation.", "shoal" },
-  { "model.norm_logits", SHOAL_OPT_BOOL, "false", NULL, NULL, "Batch norm of the logits, too.",
+  { "model.norm_logits", SHOAL_OPT_BOOL, "false", NULL, NULL, "Batch norm of the logits too.",
     "Yuan et al., PVLDB 2022 (without scale and shift there)" },
   DROPOUT("after each hidden layer"),
   SMOOTHING,

@@ -245,7 +245,7 @@ def test_daso_moved(glyphs):
         r = train(ranks, name, *options, "--topo", topo)
         assert "layout changed" in r.stdout, r.stdout
         assert "the mean optimizer state" in r.stdout, r.stdout
-        assert "1 sum under way when the checkpoint was written will not be collected" in r.stdout, r.stdout
+        assert "1 sum in flight when the checkpoint was written will not be collected" in r.stdout, r.stdout
         assert status(name)["state"] == "done", f"{status(name)}"
         assert len(metrics(name)) == 3, f"{status(name)}"
     # A synchronous run goes on as DASO where it stands, and back.

@@ -23,20 +23,19 @@
 
 static const shoal_option options[] = {
   { "method.mode", SHOAL_OPT_ENUM, "with-stale", NULL, "with-stale|only-learned|full|only-b",
-    "How groups come together: factors averaged over all ranks, only trained ones, products averaged; or only B is "
-    "trained.",
+    "How groups reconcile: all factors averaged, only the trained ones, or the products; only-b: all train B.",
     SOURCE },
   { "method.group", SHOAL_OPT_INT, "0", "ranks", "[-1,1000000]",
-    "Ranks of a group; 0: those of a node, or two halves on one node; -1: two halves. With only-b both mean all ranks.",
+    "Ranks per group; 0: those of a node, or two halves on one node; -1: two halves. With only-b both mean all ranks.",
     SOURCE " (4)" },
   { "method.warmup", SHOAL_OPT_INT, "", "steps", "[0,1000000000000]",
-    "Full-rank steps before the first split. Empty: three cycles and a rebound.", SOURCE },
+    "Full-rank steps before the first split. Unset: three cycles and a rebound.", SOURCE },
   { "method.cycle", SHOAL_OPT_INT, "", "steps", "[2,1000000000000]",
-    "Reconciliations come at multiples of this, counted from step 0. Empty: a 15th of the run, at least 10.", SOURCE },
+    "Groups reconcile at multiples of this, counted from step 0. Unset: a 15th of the run, at least 10.", SOURCE },
   { "method.rebound", SHOAL_OPT_INT, "", "steps", "[1,1000000000000]",
-    "Full-rank steps after a reconciliation. Empty: a tenth of a cycle.", SOURCE },
+    "Full-rank steps after a reconciliation. Unset: a tenth of a cycle.", SOURCE },
   { "method.ramp", SHOAL_OPT_INT, "", "steps", "[0,1000000000000]",
-    "Steps of the learning rate ramp after each transition; 0: none. Empty: a quarter of a cycle.", SOURCE },
+    "Steps of the learning-rate ramp after each transition; 0: none. Unset: a quarter of a cycle.", SOURCE },
   { "method.ramp_from", SHOAL_OPT_FLOAT, "1e-5", NULL, "[0,inf)", "Learning rate of the first step after a transition.",
     SOURCE },
   { "method.cutoff", SHOAL_OPT_FLOAT, "0.15", NULL, "[0,1)",
@@ -45,8 +44,7 @@ static const shoal_option options[] = {
   { "method.cap", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Truncate to ranks at which factors are no larger than their weight.", "shoal" },
   { "method.exempt", SHOAL_OPT_WORDS, "[first, last]", NULL, NULL,
-    "Layers that stay whole, by name; first and last mean the first and last that could be split; [] means none.",
-    SOURCE },
+    "Layers that are not split, by name; first and last: the first and last that could be; []: none.", SOURCE },
   { "method.reset", SHOAL_OPT_BOOL, "false", NULL, NULL, "Reset the optimizer's moments at each transition.", SOURCE },
   { "method.swap", SHOAL_OPT_BOOL, "false", NULL, NULL, "Groups alternate between A and B from split to split.",
     "shoal" },
@@ -347,21 +345,20 @@ static shoal_status ab_assemble(shoal_run *r, void *state, float *weights, float
 
 const shoal_method shoal_method_ab = {
   .name = "ab",
-  .about = "weights become A B; groups of ranks train A or B alone, then reconcile",
+  .about = "weights are factored into A B; groups of ranks train A or B alone, then reconcile",
   .explanation =
-      "After a full-rank warm-up each large weight is split by SVD into a product A B, small singular values cut off.\n"
-      "Half of the groups train A with B frozen, the others B with A frozen; gradients are summed inside a group "
-      "only,\n"
-      "by default the ranks of one node, so nothing travels between nodes.  Every cycle the groups reconcile: factors\n"
-      "are averaged over all ranks and multiplied, the full-rank weights are trained by all for a short rebound, and\n"
-      "split again.  After each transition the learning rate comes back along a ramp.\n"
-      "Between nodes a run sends what sync sends in its full-rank steps, a sum of all factors per reconciliation and "
-      "a\n"
-      "broadcast of them per split; in the authors' configurations 59 to 72 % less.  First and last layer stay whole.\n"
-      "The run ends with a reconciliation, and the checkpoint's model is always one of full-rank weights.",
+      "After a full-rank warm-up each large weight is split by SVD into a product A B, and small singular values\n"
+      "are truncated.  Half of the groups train A with B frozen, the others B with A frozen.  Gradients are\n"
+      "summed only inside a group, by default the ranks of one node, so these steps send nothing between nodes.\n"
+      "Once per cycle the groups reconcile: factors are averaged over all ranks and multiplied, all ranks train\n"
+      "the full-rank weights for a short rebound, and the weights are split again.  After each transition the\n"
+      "learning rate ramps up again.  Between nodes a run sends what sync sends in its full-rank steps, a sum of\n"
+      "all factors per reconciliation and a broadcast of them per split; in the authors' configurations 59 to\n"
+      "72 % less than sync.  The first and last layers are not split.  The run ends with a reconciliation, and the\n"
+      "model in a checkpoint always has full-rank weights.",
   .source = "Coquelin et al., AB-Training: A Communication-Efficient Approach for Distributed Low-Rank Learning, "
             "arXiv 2405.01067, 2024",
-  .memory = "factors, their optimizer state and the place in the schedule",
+  .memory = "factors, their optimizer state and the position in the schedule",
   .options = options,
   .state_size = sizeof(shoal_ab_state),
   .trains = SHOAL_TRAINS_PHASES,

@@ -221,7 +221,7 @@ static int first_of(const shoal_run *r, int group)
   return rank;
 }
 
-/* Group, batch and wait of each sum under way, oldest first. */
+/* Group, batch and wait of each sum in flight, oldest first. */
 static void put_flow(const daso_state *s, shoal_ckpt_writer *c)
 {
   int64_t rows[3 * SHOAL_DASO_SUMS];
@@ -291,7 +291,7 @@ static shoal_status get_flow(shoal_run *r, daso_state *s, const shoal_ckpt *c)
   int64_t rows[3 * SHOAL_DASO_SUMS], turn;
   SHOAL_TRY(shoal_ckpt_shape(c, "method/sums", &type, &ndim, dims));
   SHOAL_CHECK(ndim == 2 && dims[0] <= SHOAL_DASO_SUMS && dims[1] == 3, SHOAL_ERR_IO,
-              "method/sums of the checkpoint is no list of sums under way");
+              "method/sums of the checkpoint is no list of sums in flight");
   SHOAL_TRY(shoal_ckpt_get(c, "method/sums", SHOAL_I64, 3 * dims[0], rows));
   SHOAL_TRY(shoal_ckpt_get_i64(c, "method/turn", &turn));
   s->flow = (shoal_daso_flow){ .turn = (int)(turn % s->core.groups), .n = (int)dims[0] };
@@ -317,7 +317,7 @@ static shoal_status load_elsewhere(shoal_run *r, daso_state *s, const shoal_ckpt
   SHOAL_TRY(get_phase(s, c));
   SHOAL_TRY(shoal_ckpt_shape(c, "method/sums", &type, &ndim, dims));
   if (dims[0])
-    shoal_info("daso: %llu sum%s under way when the checkpoint was written will not be collected",
+    shoal_info("daso: %llu sum%s in flight when the checkpoint was written will not be collected",
                (unsigned long long)dims[0], dims[0] == 1 ? "" : "s");
   return SHOAL_OK;
 }
@@ -344,22 +344,19 @@ static shoal_status daso_load(shoal_run *r, void *state, const shoal_ckpt *c, bo
 
 const shoal_method shoal_method_daso = {
   .name = "daso",
-  .about = "node-local sync in every step, rare and late sums between nodes that nobody waits for",
+  .about = "gradients averaged inside a node in every step; parameters between nodes rarely and asynchronously",
   .explanation =
-      "Ranks of a node average gradients in every step.  Every B batches one rank of each node starts a sum of the\n"
-      "parameters over the nodes; it travels while the next W batches compute and is then blended in: with P nodes "
-      "and\n"
-      "age S the own parameters weigh 2S/(2S+P) and each node's old ones 1/(2S+P).  Ranks of a node take turns, and "
-      "hand\n"
-      "the result to the others.  The last batch of an epoch ends in a blocking sum, after which all ranks are equal.\n"
-      "Warm-up and cool-down epochs block in every batch, in 16 bits.  In between B begins at 4 and is halved each "
-      "time\n"
-      "the training loss stagnates; after 1 it goes back to method.max_every.  Made for SGD; other optimizers "
-      "work,\n"
-      "but do not equal sync even when every batch blocks.",
+      "Ranks of a node average gradients in every step.  Every B batches one rank of each node starts a sum of\n"
+      "the parameters over the nodes.  The sum overlaps with the next W batches and is then blended in: with P\n"
+      "nodes and age S the local parameters have the weight 2S/(2S+P), and each node's old ones 1/(2S+P).  The\n"
+      "ranks of a node take turns, and broadcast the result to the others.  The last batch of an epoch ends in a\n"
+      "blocking sum, after which all ranks are equal.  Warm-up and cool-down epochs use a blocking sum in every\n"
+      "batch, in 16 bits.  In between B starts at 4 and is halved each time the training loss stagnates; after 1\n"
+      "it returns to method.max_every.  Designed for SGD; other optimizers work, but do not equal sync even when\n"
+      "every batch blocks.",
   .source = "Coquelin, Debus, Götz, von der Lehr, Kahn, Siggel, Streit, Accelerating neural network training with "
             "distributed asynchronous and selective optimization (DASO), Journal of Big Data 9:14, 2022",
-  .memory = "sums under way and the place in the schedule",
+  .memory = "sums in flight and the position in the schedule",
   .options = options,
   .state_size = sizeof(daso_state),
   .trains = SHOAL_TRAINS_OWN,

@@ -369,24 +369,22 @@ static shoal_status ist_load(shoal_run *r, void *state, const shoal_ckpt *c, boo
 
 const shoal_method shoal_method_ist = {
   .name = "ist",
-  .about = "the net is cut into disjoint narrow subnets, trained alone, cut anew",
+  .about = "every rank trains a narrow subnet of the network alone; units are dealt again in every round",
   .explanation =
-      "For a round of local steps every rank trains a subnet of its own: the same depth, but of each hidden layer "
-      "only\n"
-      "its share of the units (channels of a convolution), dealt anew in each round.  All inputs and outputs stay.  "
-      "So\n"
-      "a rank stores, computes and sends about 1/n^2 of a hidden-hidden matrix and 1/n of the first and last; nothing\n"
-      "is averaged but what no unit owns, such as the output's bias.  When a round ends every number goes home, to "
-      "the\n"
-      "rank that keeps it between rounds, and from there to whoever trains it next: two all-to-alls per round.\n"
-      "Residual networks are cut by whole blocks instead (ResIST): a rank skips those it does not have.\n"
-      "The model is put together for evaluation and checkpoints without ending the round.  Batch norm is recalibrated\n"
-      "on it with eval.statistics training batches (or eval.batch_norm: batch); a layer without a norm behind it that\n"
-      "reads dealt units is scaled by 1/n, as the whole network has n times as many units.  data.shards says which\n"
-      "samples a rank sees.  Samples are each rank's own: data.batch is the batch of a subnet.",
+      "For a round of local steps every rank trains a subnet of its own: as deep as the network, but with only a\n"
+      "share of the units of each hidden layer (channels of a convolution), dealt again in every round.  Inputs\n"
+      "and outputs are not divided.  So a rank stores, computes and sends about 1/n^2 of a hidden-hidden matrix\n"
+      "and 1/n of the first and the last; only parameters that belong to no unit, such as the bias of the output,\n"
+      "are averaged.  At the end of a round each parameter returns to its home, the rank that stores it, which\n"
+      "sends it to the rank that trains it next: two all-to-alls per round.  Residual networks are divided by\n"
+      "whole blocks instead (ResIST): a rank skips the blocks it does not have.  The whole model is assembled for\n"
+      "evaluation and checkpoints without ending the round.  Its batch-norm statistics are recomputed on\n"
+      "eval.statistics training batches (or eval.batch_norm: batch).  A layer that reads dealt units and has no\n"
+      "norm after it is scaled by 1/n, because the whole network has n times as many units.  Every rank has its\n"
+      "own samples, selected by data.shards; data.batch is the batch of a subnet.",
   .source = "Yuan et al., Distributed Learning of Fully Connected Neural Networks using Independent Subnet Training, "
             "PVLDB 15(8), 2022; Dun et al., ResIST, UAI 2022",
-  .memory = "the deal of units, and states that go with it",
+  .memory = "the subnets of the round, and their optimizer state",
   .options = options,
   .state_size = sizeof(ist_state),
   .trains = SHOAL_TRAINS_PARTS,

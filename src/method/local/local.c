@@ -32,26 +32,25 @@ static const shoal_option options[] = {
     "Number of chunks; 0: one for each stage, at most 4 stages where the ranks can be divided so.", "shoal",
     .when = "method.form=chunked" },
   { "method.cut", SHOAL_OPT_INTS, "", "units", "[1,inf)",
-    "The first unit of the second, third, … chunk. None: by method.balance.", "shoal", .when = "method.form=chunked" },
+    "First unit of the second, third, … chunk. None: by method.balance.", "shoal", .when = "method.form=chunked" },
   { "method.balance", SHOAL_OPT_ENUM, "counted", NULL, "counted|measured",
-    "Chunks of about equal cost: as counted, the same in every run, or as measured on rank 0 at the start.", "shoal",
+    "Cost that chunks share equally: counted, the same in every run, or measured on rank 0 at the start.", "shoal",
     .when = "method.form=chunked" },
   { "method.head", SHOAL_OPT_ENUM, "auto", NULL, "auto|linear|mlp-sr|nokland",
-    "Head of every block but the last; auto: mlp-sr after a spatial plane, else linear.",
+    "Head of every block but the last; auto: mlp-sr after a spatial layer, else linear.",
     "mlp-sr: Belilovsky et al., ICML 2020; nokland: Nokland and Eidnes, ICML 2019" },
   { "method.replicas", SHOAL_OPT_INT, "0", "ranks", "[0,100000]",
     "Ranks that hold the same blocks and share each minibatch; 0: as few as the ranks allow.", "shoal" },
-  { "method.queue", SHOAL_OPT_INT, "2", "minibatches", "[1,256]", "Minibatches that may wait in front of a stage.",
+  { "method.queue", SHOAL_OPT_INT, "2", "minibatches", "[1,256]", "Minibatches that may be queued in front of a stage.",
     "shoal" },
   { "method.replay", SHOAL_OPT_INT, "0", "minibatches", "[0,100000]",
-    "Entries of a replay buffer in front of every stage: no waiting, but old inputs; 0: lockstep.",
+    "Size of the replay buffer in front of each stage: no waiting, but stale inputs; 0: lockstep.",
     "Belilovsky et al., ICML 2020" },
   { "method.max_uses", SHOAL_OPT_INT, "0", NULL, "[0,1000000]",
-    "Replay: an entry counts 1 when it comes and is used while its count is below this; 0: no limit.",
+    "Replay: an entry's count is 1 on arrival, plus 1 per use; it is used while below this; 0: no limit.",
     "Belilovsky et al., buffer_experiments" },
   { "method.average", SHOAL_OPT_ENUM, "gradients", NULL, "gradients|parameters",
-    "What two blocks average for a layer they share.", "shoal; the paper does not say",
-    .when = "method.form=overlapping" },
+    "What two blocks average for a shared layer.", "shoal; the paper does not say", .when = "method.form=overlapping" },
   SHOAL_BUCKET_SUM_OPTIONS,
   SHOAL_BUCKET_SIZE_OPTIONS,
   { .name = NULL }
@@ -346,16 +345,15 @@ static shoal_status local_settle(shoal_run *r, void *state, shoal_settle stage)
 
 const shoal_method shoal_method_local = {
   .name = "local",
-  .about = "layers on different ranks, each block with a loss of its own: a forward-only pipeline",
+  .about = "blocks of layers on different ranks, each trained by its own loss: a forward-only pipeline",
   .explanation =
-      "The network is cut into blocks of layers.  Every block but the last gets a small classifier, its head, and is\n"
-      "trained by the loss of that head alone, so no gradient goes from one block to the one before.  Ranks hold\n"
-      "blocks in order and send activations and labels on as soon as they are computed; nobody waits for anything "
-      "from\n"
-      "behind.  The result is the same bits as that of one process that trains all blocks one after the other.  Ranks\n"
-      "that are left over are replicas: they share minibatches and sum the gradients of their blocks.  The model is\n"
-      "the chain of blocks; heads are scored beside it (head_acc_1, … in metrics.csv).  With few blocks and strong\n"
-      "heads it costs little accuracy; with many it costs much.",
+      "The network is divided into blocks of layers.  Every block but the last gets a small auxiliary classifier,\n"
+      "its head, and is trained by the loss of that head alone, so no gradient passes from a block to the one\n"
+      "before it.  Ranks hold the blocks in order and send activations and labels forward as soon as they are\n"
+      "computed; no rank waits for a gradient.  The result is bitwise that of one process which trains all blocks\n"
+      "in turn.  Further ranks are replicas: they share minibatches and sum the gradients of their blocks.  The\n"
+      "model is the chain of blocks without heads; metrics.csv has the accuracy of each head (head_acc_1, …).\n"
+      "With few blocks and strong heads little accuracy is lost; with many blocks much.",
   .source = "Laskin et al., Parallel Training of Deep Networks with Local Updates, arXiv 2012.03837, 2020",
   .memory = "the heads",
   .options = options,

@@ -42,7 +42,8 @@ static const char all_algorithms[] = "method/algorithms", average_algorithm[] = 
 
 static const shoal_option options[] = {
   { "method.period", SHOAL_OPT_INT, "8", "steps", "[1,1000000000]",
-    "H: steps between averages of the parameters; in between every rank (or node) trains alone.", "Stich, ICLR 2019" },
+    "H: steps between averages of the parameters; between them every rank (or node) trains alone.",
+    "Stich, ICLR 2019" },
   { "method.switch_epoch", SHOAL_OPT_INT, "0", "epochs", "[0,1000000]",
     "Epochs of synchronous training at the start (post-local SGD).", "Lin et al., ICLR 2020" },
   { "method.node_level", SHOAL_OPT_BOOL, "false", NULL, NULL,
@@ -268,22 +269,19 @@ static shoal_status local_load(shoal_run *r, void *state, const shoal_ckpt *c, b
 
 const shoal_method shoal_method_local_sgd = {
   .name = "local-sgd",
-  .about = "parameters averaged every H steps; switch_epoch makes it post-local SGD",
+  .about = "parameters averaged every H steps; with switch_epoch: post-local SGD",
   .explanation =
-      "Every rank takes optimizer steps with the gradient of its own samples; every method.period steps parameters "
-      "are\n"
-      "averaged over all ranks.  That is H times fewer exchanges than sync, of the same size, but nothing can hide "
-      "them:\n"
-      "parameters are final only after the optimizer.  With method.switch_epoch the first epochs are those of sync, "
-      "to\n"
-      "the bit (post-local SGD: a large H early in training costs accuracy).  With method.node_level ranks of a node "
-      "sum\n"
-      "gradients in every step and only nodes drift apart.  Optimizer state stays local.  Evaluation and checkpoints\n"
-      "take the mean of all ranks without touching them.",
+      "Every rank takes optimizer steps with the gradient of its own samples; every method.period steps\n"
+      "parameters are averaged over all ranks.  That is H times fewer exchanges than sync, of the same size, but\n"
+      "without overlap: parameters are final only after the optimizer step.  With method.switch_epoch the first\n"
+      "epochs are bitwise those of sync (post-local SGD: a large H early in training costs accuracy).  With\n"
+      "method.node_level the ranks of a node sum gradients in every step, so only nodes diverge.  Optimizer state\n"
+      "stays local.  Evaluation and checkpoints use the mean over all ranks, which does not change the weights of\n"
+      "any rank.",
   .source =
       "Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019; Lin, Stich, Patel, Jaggi, Don't Use Large "
       "Mini-Batches, Use Local SGD, ICLR 2020",
-  .memory = "the ranks' own weights and statistics beside their mean",
+  .memory = "each rank's own weights and statistics; only their mean is kept",
   .options = options,
   .state_size = sizeof(local_state),
   .trains = SHOAL_TRAINS_OWN,

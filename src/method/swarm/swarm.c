@@ -26,7 +26,7 @@ typedef struct {
 
 static const shoal_option options[] = {
   { "method.variant", SHOAL_OPT_ENUM, "nonblocking", NULL, "nonblocking|pull|blocking|nonblocking-symmetric",
-    "How two ranks average: two copies, no waiting; the initiator reads the other; both stop; both fold.",
+    "How two ranks average: by copies, without waiting; only the initiator; both wait; by copies, both fold.",
     "Nadiradze et al., NeurIPS 2021" },
   { "method.local_steps", SHOAL_OPT_INT, "1", "steps", "[1,1000000000]",
     "H: local steps before a rank starts its next interaction; larger than the run: no interactions.",
@@ -243,19 +243,20 @@ static shoal_status swarm_load(shoal_run *r, void *state, const shoal_ckpt *c, b
 
 const shoal_method shoal_method_swarm = {
   .name = "swarm",
-  .about = "a model on every rank; now and then it is averaged with that of one random partner",
+  .about = "every rank trains its own model and averages it with one random partner at a time",
   .explanation =
-      "Every rank trains a model of its own on its own slots of the data.  After some local steps it picks a random\n"
-      "neighbour, and the two average their common copies, 8 bits per number: of each number only its grid point\n"
-      "modulo 256 is sent, which the other side can resolve because its own number is near.  A hash per block\n"
-      "tells where it was not, and such blocks go again in full.  Every block of 4096 numbers has a grid spacing of\n"
-      "its own, after the distances seen there; 16 bits are twice the bytes for a little accuracy.  A partner answers\n"
-      "between two primitives of its own compute, so nobody waits for a slow rank; ranks meet only to evaluate, to\n"
-      "save and to stop.  The evaluated model is the mean of all, its batch-norm statistics measured anew.",
+      "Every rank trains a model of its own on its own share of the data.  After some local steps it picks a\n"
+      "random neighbour, and the two average their shared copies, sent with 8 bits per number: a number is\n"
+      "rounded to a grid and sent modulo 256, and the receiver recovers it from its own number, which is near.  A\n"
+      "hash per block detects where that failed, and such blocks are sent again as f32.  Every block of 4096\n"
+      "numbers has its own grid spacing, chosen by the distances seen in that block; 16 bits double the bytes for\n"
+      "slightly better accuracy.  A partner answers between two primitives of its own compute, so no rank waits\n"
+      "for a slow one; ranks meet only to evaluate, to save and to stop.  The evaluated model is the mean over\n"
+      "all ranks, with recomputed batch-norm statistics.",
   .source =
       "Nadiradze, Sabour, Davies, Li, Alistarh, Asynchronous Decentralized SGD with Quantized and Local Updates,\n"
       "        NeurIPS 2021",
-  .memory = "the ranks' own weights and states beside their mean",
+  .memory = "each rank's own weights and state; only their mean is kept",
   .options = options,
   .state_size = sizeof(swarm_state),
   .trains = SHOAL_TRAINS_OWN,

@@ -54,14 +54,14 @@ static shoal_status sync_load(shoal_run *r, void *state, const shoal_ckpt *c, bo
 
 const shoal_method shoal_method_sync = {
   .name = "sync",
-  .about = "gradients averaged in every step: buckets, overlap with backward",
+  .about = "gradients averaged in every step, in buckets that overlap with backward",
   .explanation =
-      "Every rank holds the same weights and computes the gradient of its share of the global batch.  Gradients are\n"
-      "summed over all ranks, bucket by bucket, while backward still runs; then every rank takes the same optimizer\n"
-      "step.  The result equals one process with the whole batch, up to rounding (batch norm uses each rank's own\n"
-      "batch).  A bucket is summed by a ring over all ranks, where a rank sends 2 (P-1)/P of the gradient per step; "
-      "or\n"
-      "on two levels, where a node of N sends 2 (N-1)/N of it to others; or, up to 4 KiB, by all-gather.",
+      "Every rank holds the same weights and computes the gradient of its share of the global batch.  Gradients\n"
+      "are summed over all ranks, bucket by bucket, while backward still runs; then every rank takes the same\n"
+      "optimizer step.  The result equals one process with the whole batch, up to rounding (batch norm uses each\n"
+      "rank's own batch).  A bucket is summed by a ring over all ranks, where a rank sends 2 (P-1)/P of the\n"
+      "gradient per step; by a two-level sum, where each of N nodes sends 2 (N-1)/N of it to other nodes; or, if\n"
+      "it is small, by an all-gather.",
   .source = "Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020",
   .options = options,
   .state_size = sizeof(sync_state),

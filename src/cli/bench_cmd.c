@@ -1,5 +1,5 @@
-/* shoal bench: measure this machine against its limits.  The speeds printed are medians of whole steps or products run
- * here and now; nothing is asserted. */
+/* shoal bench: measure this machine against its limits.  Prints medians over whole steps or products; nothing is
+ * asserted. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is common: flags, medians ---- */
+/* ---- shared by the verbs: flags, medians ---- */
 
 static const shoal_flag flags[] = {
   { "--threads", NULL, "N", SHOAL_FLAG_VALUE, "compute threads (1)" },
   { "--seconds", NULL, "X", SHOAL_FLAG_VALUE, "time per line (5)" },
-  { "--batch", NULL, "N", SHOAL_FLAG_VALUE, "step: another batch than the usual one" },
+  { "--batch", NULL, "N", SHOAL_FLAG_VALUE, "step: batch size (default: set per model)" },
   { "--backend", NULL, "NAME", SHOAL_FLAG_VALUE, "cpu (default) or ref" },
   { "--set", NULL, "KEY=VALUE", SHOAL_FLAG_LIST, "step: run-file options, as in --set model.widths=[512]" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
@@ -83,8 +83,8 @@ static void fill(float *x, size_t n, float scale)
 typedef struct {
   const char *model;
   int64_t batch, input[3];
-} yardstick;
-static const yardstick yardsticks[] = {
+} benchmark;
+static const benchmark benchmarks[] = {
   { "mlp", 128, { 1, 28, 28 } },
   { "resnet20", 128, { 3, 32, 32 } },
   { "vgg16", 64, { 3, 32, 32 } },
@@ -133,7 +133,7 @@ static void close_bench(bench *b)
   shoal_backend_close(b->backend);
 }
 
-static shoal_status configure(const yardstick *y, const settings *s, shoal_config **out)
+static shoal_status configure(const benchmark *y, const settings *s, shoal_config **out)
 {
   const char *sets[64] = { "data.file=none", "optim.momentum=0.9" };
   char model[64];
@@ -145,7 +145,7 @@ static shoal_status configure(const yardstick *y, const settings *s, shoal_confi
   return shoal_run_configure(NULL, sets, n, out);
 }
 
-static shoal_status open_bench(bench *b, const yardstick *y, const settings *s)
+static shoal_status open_bench(bench *b, const benchmark *y, const settings *s)
 {
   *b = (bench){ .batch = s->batch ? s->batch : y->batch };
   SHOAL_TRY(shoal_backend_open(s->backend, s->threads, &b->backend));
@@ -180,7 +180,7 @@ static shoal_status time_step(bench *b, uint32_t step, product_clock *clock, tim
   uint64_t t2 = shoal_now_ns();
   SHOAL_TRY(shoal_optim_step(b->optim, b->model, b->params, NULL, 0, 0.01f, NULL));
   uint64_t t3 = shoal_now_ns();
-  if (step < 2) return SHOAL_OK; /* caches and first touches */
+  if (step < 2) return SHOAL_OK; /* warm-up: caches, page faults */
   t->forward[t->n] = (double)(t1 - t0) * 1e-9;
   t->backward[t->n] = (double)(t2 - t1) * 1e-9;
   t->optimizer[t->n] = (double)(t3 - t2) * 1e-9;
@@ -218,7 +218,7 @@ static void print_step(const bench *b, timings *t, const settings *s)
          n / products, products / step, step * 1e3, forward * 1e3, backward * 1e3, optimizer * 1e3);
 }
 
-static shoal_status bench_step(const yardstick *y, const settings *s)
+static shoal_status bench_step(const benchmark *y, const settings *s)
 {
   bench b;
   timings *t = NULL;
@@ -240,8 +240,8 @@ static shoal_status bench_step(const yardstick *y, const settings *s)
 
 static const shoal_verb_help step_help = {
   "shoal bench step [MODEL...] [options]",
-  "Samples per second of a whole training step (forward, backward, SGD with momentum) on made-up data, and the bound:\n"
-  "the same step if only its products and convolutions took time.",
+  "Samples per second of a whole training step (forward, backward, SGD with momentum) on synthetic data, and the\n"
+  "bound: its speed if only matrix products and convolutions took time.",
   flags,
   0,
   -1,
@@ -261,15 +261,15 @@ static shoal_status step(int argc, char **argv)
   if (st == SHOAL_OK && !s.json)
     printf("%-10s %6s %10s %10s %8s %9s %9s %9s %9s\n", "model", "batch", "samples/s", "bound", "of bound", "step ms",
            "forward", "backward", "optimizer");
-  for (size_t i = 0; st == SHOAL_OK && i < SHOAL_COUNT(yardsticks); i++) {
+  for (size_t i = 0; st == SHOAL_OK && i < SHOAL_COUNT(benchmarks); i++) {
     bool wanted = n == 0;
-    for (size_t w = 0; w < n; w++) wanted |= strcmp(words[w], yardsticks[i].model) == 0;
+    for (size_t w = 0; w < n; w++) wanted |= strcmp(words[w], benchmarks[i].model) == 0;
     if (!wanted) continue;
     ran++;
-    st = bench_step(&yardsticks[i], &s);
+    st = bench_step(&benchmarks[i], &s);
   }
   if (st == SHOAL_OK && !ran)
-    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "no yardstick is called \"%s\": mlp, resnet20, vgg16, resnet18", words[0]);
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "no benchmark model is called \"%s\": mlp, resnet20, vgg16, resnet18", words[0]);
   shoal_args_destroy(a);
   return st;
 }
@@ -317,7 +317,7 @@ done:
 
 static const shoal_verb_help gemm_help = {
   "shoal bench gemm [options]",
-  "Speed of matrix products C[m,n] = A[m,k] B[n,k]^T at the shapes of networks.",
+  "Speed of matrix products C[m,n] = A[m,k] B[n,k]^T of typical network shapes.",
   flags,
   0,
   0,
@@ -350,7 +350,7 @@ shoal_status shoal_cmd_bench(int argc, char **argv)
   static const shoal_verb verbs[] = {
     { "step", "a whole training step against the time of its products", step },
     { "gemm", "matrix products", gemm },
-    { "comm", "sums over the ranks of this world, by each algorithm", shoal_bench_comm },
+    { "comm", "sums over all ranks, by each algorithm", shoal_bench_comm },
     { NULL, NULL, NULL },
   };
   return shoal_run_verb("shoal bench", verbs, argc, argv);

@@ -1,13 +1,12 @@
-/* shoal bench comm: how long a sum takes over the ranks of this world, by each algorithm and size, side by side.
+/* shoal bench comm: time of a sum over all ranks, by algorithm and size.
  *
- * Run it as training runs, by srun or mpirun.  A round times every algorithm once, so that a disturbance hits all of
- * them; what is printed is the median of rounds, for the slowest rank.  Bus bandwidth is bytes / time * 2 (p-1)/p, which
- * does not depend on p for a perfect ring, and "between" what a node sends to others, so that a link's limit can be
- * compared with it.
+ * Start it like a training run, with srun or mpirun.  A round times every algorithm once, so that noise affects all of
+ * them; the median over rounds of the slowest rank is printed.  Bus bandwidth is bytes / time * 2 (p-1)/p, which does not
+ * depend on p for a perfect ring; "between" is what a node sends to others, to compare with the limit of a link.
  *
- * With --beside X every rank also pretends to compute beside the sum, X times as long as the sum took alone, and polls as
- * a backend does between its primitives.  What it then still waits is exposed; a sum that only moved inside of waits
- * would expose all of itself.  The pretended compute sleeps, so that more ranks than cores do not measure the scheduler. */
+ * With --beside X every rank also simulates compute during the sum, X times as long as the sum took alone, and polls as a
+ * backend does between its primitives.  The time it then still waits is exposed; a sum without asynchronous progress would
+ * be fully exposed.  The simulated compute sleeps, so that oversubscribed cores do not measure the scheduler. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -34,8 +33,9 @@ static const shoal_flag flags[] = {
   { "--wire", NULL, "FORMAT", SHOAL_FLAG_VALUE, "f32 (default), bf16 or f16" },
   { "--sizes", NULL, "LIST", SHOAL_FLAG_VALUE, "KiB of f32, as in 1,64,4096 (1,4,16,64,256,1024,4096,16384)" },
   { "--seconds", NULL, "X", SHOAL_FLAG_VALUE, "time per size (2)" },
-  { "--together", NULL, "N", SHOAL_FLAG_VALUE, "sums of that size in flight at once, as buckets are (1)" },
-  { "--beside", NULL, "X", SHOAL_FLAG_VALUE, "pretend to compute X times as long beside each sum; what is exposed?" },
+  { "--together", NULL, "N", SHOAL_FLAG_VALUE, "sums of that size in flight at once, like buckets (1)" },
+  { "--beside", NULL, "X", SHOAL_FLAG_VALUE,
+    "simulate compute X times as long during each sum; prints the exposed time" },
   { "--poll", NULL, "MS", SHOAL_FLAG_VALUE, "with --beside: time between polls (2); 0: never" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
@@ -109,7 +109,7 @@ static void close_contest(contest *c)
   shoal_group_unshare(shoal_world_group(c->w), c->x);
 }
 
-/* "small" is left out where it would move far more than it is made for. */
+/* Skips "small" for sizes far above those it is designed for. */
 static bool takes_part(const contest *c, int algorithm)
 {
   return algorithm != SHOAL_SUM_SMALL || c->n * sizeof(float) <= 64 << 10;
@@ -146,7 +146,7 @@ static shoal_status pretend_to_compute(contest *c, double seconds)
 }
 
 /* @param seconds  out: from start to end of the slowest rank
- * @param waited   out: the longest wait behind `beside` seconds of computing */
+ * @param waited   out: the longest wait after `beside` seconds of simulated compute */
 static shoal_status run_once(contest *c, int algorithm, double beside, double *seconds, double *waited)
 {
   SHOAL_TRY(shoal_group_barrier(shoal_world_control(c->w)));
@@ -163,7 +163,7 @@ static shoal_status run_once(contest *c, int algorithm, double beside, double *s
   return SHOAL_OK;
 }
 
-/* One algorithm's turn: alone, and then beside as much compute as that calls for. */
+/* Times one algorithm: alone, and then with --beside times as much simulated compute. */
 static shoal_status run_turn(contest *c, int a)
 {
   double ignored, *alone = &c->seconds[a][c->rounds];
@@ -176,7 +176,7 @@ static shoal_status run_turn(contest *c, int a)
 static shoal_status run_contest(contest *c)
 {
   double spent = 0;
-  for (int a = FIRST; a <= LAST; a++) /* connections and page faults happen before the clock runs */
+  for (int a = FIRST; a <= LAST; a++) /* untimed: connections, page faults */
     if (takes_part(c, a)) SHOAL_TRY(run_turn(c, a));
   while (c->rounds < ROUNDS_MAX && (c->rounds < 3 || spent < c->s->seconds)) {
     for (int a = FIRST; a <= LAST; a++) {
@@ -189,7 +189,7 @@ static shoal_status run_contest(contest *c)
   return SHOAL_OK;
 }
 
-/* What the busiest node sends to others in one sum. */
+/* Bytes that the busiest node sends to others in one sum. */
 static shoal_status between_bytes(const contest *c, int algorithm, int64_t *largest)
 {
   const shoal_topo *t = shoal_world_topo(c->w);
@@ -259,15 +259,15 @@ static shoal_status bench_size(shoal_world *w, const settings *s, size_t n)
 
 static const shoal_verb_help help = {
   "shoal bench comm [options]",
-  "Time of a sum over all ranks, by each algorithm; the one that auto takes is marked.  Start it as a run is started.",
+  "Time of a sum over all ranks, by each algorithm; the one that auto selects is marked.  Start it like a run.",
   flags,
   0,
   0,
   "  mpirun -n 4 shoal bench comm --topo 2x2\n  srun -N4 --ntasks-per-node=2 shoal bench comm --sizes 64,4096\n",
 };
 
-/* @param a       NULL: the command line is wrong
- * @param parsed  then its status, which the other ranks may not share */
+/* @param a       NULL: the command line is invalid
+ * @param parsed  its status then, which other ranks may not have */
 static shoal_status run(const shoal_args *a, shoal_status parsed)
 {
   settings s;

@@ -14,7 +14,7 @@ static const shoal_flag json_flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 
-/* A run folder, its ckpt folder, or any folder: where the checkpoints are. */
+/* The folder of the checkpoints: ckpt/ of a run folder if there is one, else the folder itself. */
 static char *checkpoint_folder(const char *path)
 {
   char *inner = shoal_path_join(path, "ckpt");
@@ -50,7 +50,7 @@ static shoal_status list(int argc, char **argv)
 
 static const shoal_verb_help show_help = {
   "shoal ckpt show FILE [--json]",
-  "What a checkpoint holds: position, run file, arrays with shapes and check sums.",
+  "What a checkpoint holds: position, run file, arrays with shapes and checksums.",
   json_flags,
   1,
   1,
@@ -73,7 +73,7 @@ static shoal_status show(int argc, char **argv)
 static const shoal_flag no_flags[] = { { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL } };
 static const shoal_verb_help verify_help = {
   "shoal ckpt verify FILE...",
-  "Reads everything and compares the check sums; exit 7 if anything is wrong.",
+  "Reads everything and compares checksums; exit 7 if anything is wrong.",
   no_flags,
   1,
   -1,
@@ -98,8 +98,9 @@ static shoal_status verify(int argc, char **argv)
 }
 
 static const shoal_flag diff_flags[] = {
-  { "--only", NULL, "PREFIX", SHOAL_FLAG_VALUE, "compare only arrays whose names begin so, as in model/" },
-  { "--except", NULL, "PREFIX", SHOAL_FLAG_VALUE, "leave out arrays whose names begin so (train/seconds: the clock)" },
+  { "--only", NULL, "PREFIX", SHOAL_FLAG_VALUE, "compare only arrays whose names start with PREFIX, as in model/" },
+  { "--except", NULL, "PREFIX", SHOAL_FLAG_VALUE,
+    "skip arrays whose names start with PREFIX (train/seconds, the clock)" },
   { "--tolerance", NULL, "X", SHOAL_FLAG_VALUE,
     "largest difference that counts as equal, relative to the array's largest value (0: bits)" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
@@ -107,7 +108,7 @@ static const shoal_flag diff_flags[] = {
 };
 static const shoal_verb_help diff_help = {
   "shoal ckpt diff A B [--only PREFIX] [--except PREFIX] [--tolerance X]",
-  "Compares two checkpoints array by array, all but the clock. Exit 0 when they are equal, 7 when not.",
+  "Compares two checkpoints array by array, except for the clock. Exit 0 if they are equal, else 7.",
   diff_flags,
   2,
   2,
@@ -129,7 +130,7 @@ static shoal_status diff(int argc, char **argv)
           : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"), except ? except : "train/seconds",
                             tolerance, shoal_args_on(a, "--json"), stdout, &different);
   shoal_args_destroy(a);
-  /* What differs is on standard output. */
+  /* The differences are on standard output. */
   return st == SHOAL_OK && different ? shoal_error_told(SHOAL_FAIL(SHOAL_ERR_IO, "the checkpoints differ")) : st;
 }
 
@@ -161,12 +162,12 @@ static shoal_status export(int argc, char **argv)
 
 enum { KEEP_MAX = 1000000 };
 static const shoal_flag prune_flags[] = {
-  { "--keep", NULL, "N", SHOAL_FLAG_VALUE, "how many good ones stay (2)" },
+  { "--keep", NULL, "N", SHOAL_FLAG_VALUE, "number of good checkpoints to keep (2)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help prune_help = {
   "shoal ckpt prune FOLDER [--keep N]",
-  "Removes old checkpoints; the newest that verify stay, and the last good one always does.",
+  "Removes old checkpoints. The newest that verify are kept, always at least one.",
   prune_flags,
   1,
   1,
@@ -198,10 +199,10 @@ shoal_status shoal_cmd_ckpt(int argc, char **argv)
 {
   static const shoal_verb verbs[] = {
     { "list", "the checkpoints of a run", list },
-    { "show", "what one holds", show },
-    { "verify", "read all and compare check sums", verify },
+    { "show", "contents of one", show },
+    { "verify", "read all and compare checksums", verify },
     { "diff", "compare two", diff },
-    { "export", "the model alone, for other programs", export },
+    { "export", "write the model alone, for other programs", export },
     { "prune", "remove old ones", prune },
     { NULL, NULL, NULL },
   };

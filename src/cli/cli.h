@@ -1,4 +1,4 @@
-/* The verbs.  Each file holds one or a family; main.c lists them. */
+/* The verbs of the program.  main.c lists them; a file has one verb, or several that belong together. */
 #ifndef SHOAL_CLI_CLI_H
 #define SHOAL_CLI_CLI_H
 #include "base/error.h"
@@ -20,7 +20,7 @@ shoal_status shoal_cmd_models(int argc, char **argv);
 shoal_status shoal_cmd_config(int argc, char **argv);
 shoal_status shoal_cmd_version(int argc, char **argv);
 
-/** A verb of verbs (`shoal data synth`): runs the one argv[1] names, or prints them for -h.
- *  ERR_USAGE names the nearest known one. */
+/** Runs the verb of `verbs` named by argv[1] (`shoal data synth`), or lists them for -h.
+ *  ERR_USAGE suggests the nearest known one. */
 shoal_status shoal_run_verb(const char *program, const shoal_verb *verbs, int argc, char **argv);
 #endif

@@ -6,7 +6,7 @@
 #include "data/dataset.h"
 #include "report/data.h"
 
-/* A count on the command line; stays as it is when the flag was not given. */
+/* A count on the command line; *out is unchanged if the flag was not given. */
 static shoal_status count_flag(const shoal_args *a, const char *flag, uint64_t *out)
 {
   const char *text = shoal_args_value(a, flag);
@@ -34,7 +34,7 @@ static const shoal_flag synth_flags[] = {
   { "--classes", NULL, "N", SHOAL_FLAG_VALUE, "number of classes" },
   { "--size", NULL, "N", SHOAL_FLAG_VALUE, "glyphs: side of the image" },
   { "--features", NULL, "N", SHOAL_FLAG_VALUE, "blobs: numbers per sample" },
-  { "--noise", NULL, "X", SHOAL_FLAG_VALUE, "how hard: standard deviation of the noise" },
+  { "--noise", NULL, "X", SHOAL_FLAG_VALUE, "standard deviation of the noise" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help synth_help = {
@@ -62,7 +62,7 @@ static shoal_status synth(int argc, char **argv)
   const char *out = shoal_args_value(a, "-o");
   SHOAL_CHECK_GOTO(st, s.kind, done, SHOAL_ERR_USAGE, "\"%s\" is no kind of synthetic data: glyphs, blobs or text",
                    words[0]);
-  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "where to? Give the file with -o, as in -o %s.h5", words[0]);
+  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "no output file: give one with -o, as in -o %s.h5", words[0]);
   SHOAL_TRY_GOTO(st, count_flag(a, "--train", &s.train), done);
   SHOAL_TRY_GOTO(st, count_flag(a, "--test", &s.test), done);
   SHOAL_TRY_GOTO(st, count_flag(a, "--seed", &s.seed), done);
@@ -83,9 +83,10 @@ done:
 
 static const shoal_flag import_flags[] = {
   { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the HDF5 file to make" },
-  { "--train-count", NULL, "N", SHOAL_FLAG_VALUE, "the first N samples train, the rest tests" },
+  { "--train-count", NULL, "N", SHOAL_FLAG_VALUE,
+    "the first N samples are the training split, the rest the test split" },
   { "--label", NULL, "COLUMN", SHOAL_FLAG_VALUE, "csv: name or number (from 1) of the label column; default the last" },
-  { "--test-share", NULL, "X", SHOAL_FLAG_VALUE, "csv, text: share of the end that becomes the test split (0.1)" },
+  { "--test-share", NULL, "X", SHOAL_FLAG_VALUE, "csv, text: share at the end that becomes the test split (0.1)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help import_help = {
@@ -112,7 +113,7 @@ static shoal_status import(int argc, char **argv)
   };
   const char *out = shoal_args_value(a, "-o");
   shoal_status st;
-  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "where to? Give the file with -o, as in -o %s.h5", words[0]);
+  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "no output file: give one with -o, as in -o %s.h5", words[0]);
   SHOAL_TRY_GOTO(st, count_flag(a, "--train-count", &i.train_count), done);
   SHOAL_TRY_GOTO(st, number_flag(a, "--test-share", &i.test_share), done);
   SHOAL_TRY_GOTO(st, shoal_data_import(&i, out), done);
@@ -128,7 +129,7 @@ static const shoal_flag inspect_flags[] = {
 };
 static const shoal_verb_help inspect_help = {
   "shoal data inspect FILE [--json]",
-  "Shapes, classes, mean and deviation, chunks and what shuffled reads cost with them; checks labels and check sum.",
+  "Shapes, classes, mean, standard deviation, chunks, cost of shuffled reads; checks labels and checksum.",
   inspect_flags,
   1,
   1,
@@ -154,7 +155,7 @@ static const shoal_flag repack_flags[] = {
 };
 static const shoal_verb_help repack_help = {
   "shoal data repack FILE -o FILE",
-  "Copies a data set with chunks of a few samples and our names, so that shuffled reads are cheap.",
+  "Copies a data set with chunks of a few samples and Shoal's names, so that shuffled reads are fast.",
   repack_flags,
   1,
   1,
@@ -170,7 +171,7 @@ static shoal_status repack(int argc, char **argv)
   const char *const *words, *out = shoal_args_value(a, "-o");
   shoal_args_words(a, &words);
   shoal_status st =
-      out ? shoal_data_repack(words[0], out) : SHOAL_FAIL(SHOAL_ERR_USAGE, "where to? Give the file with -o");
+      out ? shoal_data_repack(words[0], out) : SHOAL_FAIL(SHOAL_ERR_USAGE, "no output file: give one with -o");
   shoal_args_destroy(a);
   return st;
 }
@@ -178,10 +179,10 @@ static shoal_status repack(int argc, char **argv)
 shoal_status shoal_cmd_data(int argc, char **argv)
 {
   static const shoal_verb verbs[] = {
-    { "synth", "make a data set: glyphs, blobs, text", synth },
-    { "import", "from CIFAR-10, IDX (MNIST), CSV, text", import },
-    { "inspect", "what is in a data set, and what reading it costs", inspect },
-    { "repack", "copy with cheap chunks", repack },
+    { "synth", "make a synthetic data set: glyphs, blobs, text", synth },
+    { "import", "convert CIFAR-10, IDX (MNIST), CSV, text", import },
+    { "inspect", "contents of a data set, and the cost of reading it", inspect },
+    { "repack", "copy with chunks for fast shuffled reads", repack },
     { NULL, NULL, NULL },
   };
   return shoal_run_verb("shoal data", verbs, argc, argv);

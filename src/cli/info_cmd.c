@@ -1,4 +1,4 @@
-/* shoal methods, models, config, --version: what exists. */
+/* shoal methods, models, config, --version: the built-in methods, models and options. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -113,15 +113,15 @@ shoal_status shoal_cmd_methods(int argc, char **argv)
 
 static const shoal_verb_help models_help = {
   "shoal models [NAME] [--json]",
-  "The networks; with a name, its layers for a usual input, and its options.",
+  "The networks; with a name, its layers for a typical input, and its options.",
   flags,
   0,
   1,
   "  shoal models resnet20\n",
 };
 
-/* The network as it is built for a usual input: 10 classes of digits or small colour images. */
-static shoal_status build_usual(const shoal_model_entry *e, shoal_model **out)
+/* The network for a typical input: 10 classes of digits or small colour images. */
+static shoal_status build_typical(const shoal_model_entry *e, shoal_model **out)
 {
   char *model = shoal_strdup_printf("model.name=%s", e->name);
   const char *sets[] = { "data.file=none", model };
@@ -142,7 +142,7 @@ static void put_model(shoal_json *j, const char *key, const shoal_model_entry *e
   shoal_json_string(j, "name", e->name);
   shoal_json_string(j, "about", e->about);
   shoal_json_string(j, "source", e->source);
-  shoal_json_uint(j, "weights", m->weights); /* for the usual input */
+  shoal_json_uint(j, "weights", m->weights); /* for the typical input */
   shoal_option_put_json(&table, j, "options");
   shoal_json_end(j);
 }
@@ -163,7 +163,7 @@ static shoal_status explain_model(const char *name, bool json)
   shoal_json j = { .lines = 2, .out = stdout };
   shoal_model *m;
   SHOAL_CHECK(e, SHOAL_ERR_USAGE, "there is no model \"%s\"; `shoal models` lists them", name);
-  SHOAL_TRY(build_usual(e, &m));
+  SHOAL_TRY(build_typical(e, &m));
   if (json)
     put_model(&j, NULL, e, m);
   else
@@ -188,7 +188,7 @@ static shoal_status list_models(bool json)
   shoal_json_array(&j, "models");
   for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
     shoal_model *m = NULL;
-    if ((st = build_usual(&entries[i], &m)) == SHOAL_OK) put_model(&j, NULL, &entries[i], m);
+    if ((st = build_typical(&entries[i], &m)) == SHOAL_OK) put_model(&j, NULL, &entries[i], m);
     shoal_model_destroy(m);
   }
   shoal_json_end(&j);

@@ -1,4 +1,4 @@
-/* shoal: one program, verbs.  Chooses the verb, maps its status to the exit code, and that is all. */
+/* The program shoal: runs a verb and maps its status to the exit code. */
 #include "base/env.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Which of the processes of a job this is, before there is a world. */
+/* Rank of this process as given by the launcher, before the world is open. */
 static int launcher_rank(void)
 {
   static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
@@ -24,8 +24,8 @@ static const shoal_verb verbs[] = {
   { "train", "train a network: one rank under srun or mpirun, or alone", shoal_cmd_train },
   { "data", "make, import, inspect and repack HDF5 data sets", shoal_cmd_data },
   { "ckpt", "list, show, verify, compare and prune checkpoints", shoal_cmd_ckpt },
-  { "trace", "look at timing traces", shoal_cmd_trace },
-  { "topo", "show the node and the placement a run gets or would get", shoal_cmd_topo },
+  { "trace", "show and export timing traces", shoal_cmd_trace },
+  { "topo", "show the node and the placement of a run", shoal_cmd_topo },
   { "bench", "measure this machine against its limits", shoal_cmd_bench },
   { "methods", "the training methods, their options and sources", shoal_cmd_methods },
   { "models", "the networks, their options and sizes", shoal_cmd_models },
@@ -38,7 +38,7 @@ static void print_verbs(const char *program, const shoal_verb *list)
   printf("usage: %s VERB [arguments]\n\n", program);
   for (const shoal_verb *v = list; v->name; v++) printf("  %-10s %s\n", v->name, v->about);
   printf("\n%s VERB -h explains a verb%s.\n", program,
-         strcmp(program, "shoal") == 0 ? "; shoal --version [--verbose] tells versions" : "");
+         strcmp(program, "shoal") == 0 ? "; shoal --version [--verbose] prints versions" : "");
 }
 
 shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int argc, char **argv)
@@ -62,12 +62,12 @@ shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int arg
                     near ? ", did you mean " : "", near ? near : "", program);
 }
 
-/* What was printed is all that most verbs do; a training run has its files and does not fail for a lost line. */
+/* Most verbs only print, so lost output is an error; a training run has its files, and does not fail then. */
 static shoal_status check_output(const char *verb)
 {
   bool lost = fflush(stdout) != 0 || ferror(stdout);
   SHOAL_CHECK(!lost || strcmp(verb, "train") == 0, SHOAL_ERR_IO,
-              "standard output took only a part of what there was to say: is a disk full?");
+              "standard output could not be written completely: is a disk full?");
   return SHOAL_OK;
 }
 
@@ -79,8 +79,8 @@ int main(int argc, char **argv)
   shoal_status st = argc >= 2 && strcmp(argv[1], "--version") == 0 ? shoal_cmd_version(argc - 1, argv + 1)
                                                                    : shoal_run_verb("shoal", verbs, argc, argv);
   if (st == SHOAL_OK) st = check_output(argc >= 2 ? argv[1] : "");
-  /* Launchers end all processes when one leaves.  Verbs without a world run alike in each: so the first one says what is
-   * wrong, and the others only if they are still there a moment later, because it did not fail. */
+  /* Launchers end all processes when one exits.  Verbs without a world do the same in each process, so the first one reports
+   * the error; the others report theirs only if they still run a moment later, because the first did not fail. */
   if (!first && st != SHOAL_OK && st != SHOAL_STOPPED) usleep(500000);
   shoal_error_report(st);
   return shoal_error_exit_code(st);

@@ -1,10 +1,10 @@
-/* shoal topo: the node, and the placement a run has or would get.
+/* shoal topo: the node, and the actual or planned placement of a run.
  *
- *   under srun or mpirun      a world is opened as for a run, with every check, and its table shown
- *   alone                     this machine with one rank; in a batch script, what srun would start from there
- *   with --xml or --env       a plan: nothing is started, and the files may come from another machine
+ *   under srun or mpirun      opens a world as a run does, with every check, and shows its table
+ *   alone                     this machine with one rank; in a batch script, what srun would start there
+ *   with --xml or --env       a plan: starts nothing; the files may come from another machine
  *
- * The same code that places a run places the plan, so a refusal can be found on a laptop. */
+ * Plans use the placement code of runs, so a refusal can be reproduced on a laptop. */
 #include "base/log.h"
 #include "cli/cli.h"
 #include "comm/group.h"
@@ -22,9 +22,8 @@ static const shoal_flag flags[] = {
 };
 static const shoal_verb_help help = {
   "shoal topo [--xml FILE] [--env FILE] [--json]",
-  "The node, with the cores and memory nodes this process may use, and the placement of all ranks. Start it as a run "
-  "is\n"
-  "started to see, and check, what the run would get; or give files to plan a placement anywhere.",
+  "The node, with the cores and NUMA nodes this process may use, and the placement of all ranks. Start it like a run\n"
+  "to see and check what the run would get, or give files to plan a placement on any machine.",
   flags,
   0,
   0,
@@ -78,7 +77,7 @@ static shoal_status show_world(const shoal_machine *m, const shoal_step *s, cons
   shoal_world *w;
   shoal_world_options o = { .pretend = pretend };
   SHOAL_TRY(shoal_world_open(&o, &w));
-  print(m, s, shoal_world_topo(w), w, json); /* of the other ranks nobody hears: see main.c */
+  print(m, s, shoal_world_topo(w), w, json); /* stdout of other ranks goes to /dev/null: see main.c */
   shoal_world_close(w);
   return SHOAL_OK;
 }
@@ -108,7 +107,7 @@ static shoal_status run(const shoal_args *a)
               "--topo pretends nodes for ranks that run; with --xml or --env nothing runs");
   if (file) SHOAL_TRY(shoal_env_read(file, &e));
   st = shoal_step_read(e, &s);
-  if (st == SHOAL_ERR_USAGE && !file) st = shoal_error_as(st, SHOAL_ERR_WORLD); /* as a run would say */
+  if (st == SHOAL_ERR_USAGE && !file) st = shoal_error_as(st, SHOAL_ERR_WORLD); /* as for a run */
   if (st != SHOAL_OK) goto done;
   SHOAL_TRY_GOTO(st, check_file(e, &s, file), done);
   SHOAL_TRY_GOTO(st, shoal_machine_open(xml, &m), done);

@@ -42,13 +42,13 @@ static shoal_status files_of(const char *run, char ***out, size_t *n_out)
   return st;
 }
 
-/* What the words of a command name: the files of one run folder, or the files themselves. */
+/* The files that the arguments name: those of one run folder, or the arguments themselves. */
 typedef struct {
   shoal_args *args;
   const char *const *paths;
   size_t n;
   int attempt;
-  char **owned; /* NULL when the words are the paths */
+  char **owned; /* NULL if the arguments are the paths */
 } request;
 
 static void free_request(request *r)
@@ -71,7 +71,7 @@ static shoal_status parse_attempt(const char *text, int *out)
   return SHOAL_OK;
 }
 
-/* @param[out] helped  help was printed, nothing is to be done */
+/* @param[out] helped  help was printed, nothing more to do */
 static shoal_status parse_request(const shoal_verb_help *help, int argc, char **argv, request *r, bool *helped)
 {
   *r = (request){ .n = 0 };
@@ -95,17 +95,16 @@ static shoal_status parse_request(const shoal_verb_help *help, int argc, char **
 
 static const shoal_flag show_flags[] = {
   { "--attempt", NULL, "N|all", SHOAL_FLAG_VALUE,
-    "another attempt than the last one that made a step; or all together" },
-  { "--steps", NULL, NULL, SHOAL_FLAG_SWITCH, "instead of tables a CSV line per rank and step, times in ns" },
+    "this attempt instead of the last one that made a step; all: all together" },
+  { "--steps", NULL, NULL, SHOAL_FLAG_SWITCH, "a CSV line per rank and step instead of tables, times in ns" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help show_help = {
   "shoal trace show RUN|FILE... [--attempt N|all] [--steps|--json]",
-  "Where the time of a run went, per rank and for all: forward, backward, optimizer, input, waits, checkpoints; how "
-  "long\n"
-  "exchanges were under way and how much of that was hidden under compute; bytes per step and link class; the clocks.\n"
-  "RUN is a run folder; FILEs are its trace files, one per rank. docs/trace-format.md defines every number.",
+  "Where the time of a run went, per rank and in total: forward, backward, optimizer, input, waits, checkpoints; how\n"
+  "long exchanges were in flight, and how much of that overlapped with compute; bytes per step and link class;\n"
+  "clocks. RUN is a run folder; FILEs are its trace files, one per rank. docs/trace-format.md defines every number.",
   show_flags,
   1,
   -1,
@@ -119,12 +118,13 @@ static shoal_status show(int argc, char **argv)
   SHOAL_TRY(parse_request(&show_help, argc, argv, &r, &helped));
   if (helped) return SHOAL_OK;
   bool json = shoal_args_on(r.args, "--json"), steps = shoal_args_on(r.args, "--steps");
-  shoal_status st = json && steps ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--json and --steps are two forms: give one of them")
-                                  : shoal_trace_show(r.paths, r.n, r.attempt,
-                                                     json    ? SHOAL_TRACE_JSON
-                                                     : steps ? SHOAL_TRACE_STEPS
-                                                             : SHOAL_TRACE_TEXT,
-                                                     stdout);
+  shoal_status st = json && steps
+                        ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--json and --steps exclude each other: give one of them")
+                        : shoal_trace_show(r.paths, r.n, r.attempt,
+                                           json    ? SHOAL_TRACE_JSON
+                                           : steps ? SHOAL_TRACE_STEPS
+                                                   : SHOAL_TRACE_TEXT,
+                                           stdout);
   free_request(&r);
   return st;
 }
@@ -132,18 +132,17 @@ static shoal_status show(int argc, char **argv)
 /* ---- export ---- */
 
 static const shoal_flag export_flags[] = {
-  { "-o", NULL, "FILE", SHOAL_FLAG_VALUE, "write there instead of to the terminal" },
+  { "-o", NULL, "FILE", SHOAL_FLAG_VALUE, "write to FILE instead of standard output" },
   { "--attempt", NULL, "N|all", SHOAL_FLAG_VALUE,
-    "another attempt than the last one that made a step; or all of them" },
+    "this attempt instead of the last one that made a step; all: all of them" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help export_help = {
   "shoal trace export RUN|FILE... [-o FILE] [--attempt N|all]",
-  "The spans of all ranks as JSON for Chrome's about:tracing or https://ui.perfetto.dev: a process per rank, exchanges "
-  "on\n"
-  "tracks of their own, times on rank 0's clock. How well each clock is known is in the process's label and in the\n"
-  "file's otherData. With trace.level op all spans are there, with step only steps, input, checkpoints and "
-  "evaluations.",
+  "The spans of all ranks as JSON for Chrome's about:tracing or https://ui.perfetto.dev: a process per rank,\n"
+  "exchanges on separate tracks, times on rank 0's clock. The error bound of each clock is in the process's label\n"
+  "and in the file's otherData. With trace.level op all spans are exported, with step only steps, input, checkpoints\n"
+  "and evaluations.",
   export_flags,
   1,
   -1,
@@ -181,8 +180,8 @@ static shoal_status export(int argc, char **argv)
 shoal_status shoal_cmd_trace(int argc, char **argv)
 {
   static const shoal_verb verbs[] = {
-    { "show", "where the time of a step went", show },
-    { "export", "the spans, for Chrome and Perfetto", export },
+    { "show", "where the time of a run went", show },
+    { "export", "spans as JSON, for Chrome and Perfetto", export },
     { NULL, NULL, NULL },
   };
   return shoal_run_verb("shoal trace", verbs, argc, argv);

@@ -6,18 +6,18 @@
 static const shoal_flag flags[] = {
   { "--set", NULL, "KEY=VALUE", SHOAL_FLAG_LIST, "override a run-file option, as in --set optim.lr=0.05" },
   { "--resume", NULL, "auto|never|FILE", SHOAL_FLAG_VALUE,
-    "auto (default): go on from the newest checkpoint that verifies; never: start a new run; or a checkpoint file" },
+    "auto (default): continue from the newest checkpoint that verifies; never: start a new run; or a checkpoint file" },
   { "--topo", NULL, "NxG", SHOAL_FLAG_VALUE,
     "pretend N nodes of G ranks on this machine, or ranks per node as in 2,1,2" },
-  { "--allow-faults", NULL, NULL, SHOAL_FLAG_SWITCH, "let fault.* options act (for tests)" },
-  { "--quiet", "-q", NULL, SHOAL_FLAG_SWITCH, "warnings and errors only on the terminal; the log file has everything" },
+  { "--allow-faults", NULL, NULL, SHOAL_FLAG_SWITCH, "enable the fault.* options (for tests)" },
+  { "--quiet", "-q", NULL, SHOAL_FLAG_SWITCH, "only warnings and errors on the terminal; the log file has everything" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help help = {
   "shoal train RUN.yaml [options]",
   "Trains the network of a run file: one rank of the job. Start one process per rank with srun --mpi=pmix or mpirun;\n"
-  "a plain start trains alone. Everything goes to the folder runs/NAME. USR1 or TERM to any rank stops all ranks with\n"
-  "a verified checkpoint and exit code 75; the same command goes on from there.",
+  "a plain start is a run of one rank. All output goes to the folder runs/NAME. USR1 or TERM to any rank stops all\n"
+  "ranks with a verified checkpoint and exit code 75; the same command continues from there.",
   flags,
   0,
   1,
@@ -29,7 +29,7 @@ shoal_status shoal_cmd_train(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
-  /* A bad command line is told to the ranks that may have a good one, and once to the user. */
+  /* Ranks with a valid command line must learn of an invalid one; it is reported once. */
   shoal_status st = shoal_args_parse(&help, argc, argv, &helped, &a);
   if (st != SHOAL_OK) return shoal_train(&(shoal_train_args){ .failed = st });
   if (helped) return SHOAL_OK;

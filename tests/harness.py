@@ -112,10 +112,14 @@ def train(ranks, name, *args, **options):
     return run(train_command(ranks, name, *args), **options)
 
 
+def through(script, ranks, *command, **options):
+    """Ranks of a command started through a shell that first runs `script`, which ends in `exec "$@"` or goes on by itself; $R is
+    the rank."""
+    return run(launch.mpirun(ranks, "sh", "-c", f"R=$OMPI_COMM_WORLD_RANK; {script}", "sh", *command), **options)
+
+
 def train_through(script, ranks, name, *args, **options):
-    """Ranks started through a shell that first runs `script`, which ends in `exec "$@"` or goes on by itself; $R is the rank."""
-    shell = ["sh", "-c", f"R=$OMPI_COMM_WORLD_RANK; {script}", "sh"]
-    return run(launch.mpirun(ranks, *shell, *train_command(1, name, *args)), **options)
+    return through(script, ranks, *train_command(1, name, *args), **options)
 
 
 def start(ranks, name, *args):

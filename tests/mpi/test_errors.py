@@ -4,7 +4,7 @@ import re
 import h5py
 import pytest
 
-from harness import log, run, program, said, sets, status, train, train_through
+from harness import log, program, said, sets, status, through, train, train_through
 
 MLP = sets(model__name="mlp", model__widths="[32]", optim__lr=0.05, data__file="glyphs.h5", data__batch=8, run__epochs=1)
 RUN_FILE = """
@@ -33,10 +33,8 @@ def test_file_missing_on_one_host(glyphs, ranks):
     glyphs(60, 20)
     with open("run.yaml", "w") as f:
         f.write(RUN_FILE)
-    shoal = program()
-    r = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks - 1, shoal, "train", "run.yaml", "--topo", f"{ranks}x1",
-             ":", "-n", 1, shoal, "train", "absent.yaml"], code=None, timeout=60)
-    assert r.returncode == 7, said(r)
+    r = through(f'[ $R = {ranks - 1} ] && exec "$1" train absent.yaml; exec "$1" train run.yaml --topo {ranks}x1', ranks, program(),
+                code=7, timeout=60)
     assert len(errors(r)) == 1, said(r)
     assert errors(r)[0].startswith(f"[rank {ranks - 1}] shoal: error:"), said(r)
     assert "absent.yaml" in errors(r)[0], said(r)
@@ -62,10 +60,7 @@ def test_faults_before_the_world(glyphs):
 
 def test_bench_on_one_host():
     """`shoal bench comm` likewise: one rank with another command line."""
-    shoal = program()
-    r = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", 1, shoal, "bench", "comm", "--topo", "2x1",
-             ":", "-n", 1, shoal, "bench", "comm", "--sizes", "x"], code=None, timeout=60)
-    assert r.returncode == 2, said(r)
+    r = through('[ $R = 1 ] && exec "$1" bench comm --sizes x; exec "$1" bench comm --topo 2x1', 2, program(), code=2, timeout=60)
     assert len(errors(r)) == 1, said(r)
     assert errors(r)[0].startswith("[rank 1] shoal: error: --sizes"), said(r)
 

@@ -406,7 +406,8 @@ def test_apart(glyphs):
     options = [*MLP, *sets(run__epochs=1, data__global_batch=24)]
     train(3, "flat", *options, *sets(comm__shared_memory="false"))
     # Open MPI's own shared memory is not made for this: it crashes.
-    r = run(launch.mpirun(3, "--mca", "btl", "self,tcp", *new_table, *train_command(1, "apart", *options)), timeout=60)
+    loopback = ["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
+    r = run(launch.mpirun(3, *loopback, *new_table, *train_command(1, "apart", *options)), timeout=60)
     assert r.stderr.count("cannot share memory") == 1, "not one warning\n" + r.stderr
     assert_equal(newest("flat"), newest("apart"), "ranks that cannot share memory")
 

@@ -24,6 +24,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+enum { SHOAL_CKPT_MOST_RANKS = 1 << 20 };           /* that one checkpoint can be of */
+#define SHOAL_CKPT_MOST INT64_C(999999999999999999) /* steps and other counts: 18 digits, as in a file's name */
+
 typedef struct {
   char run[64], method[32], model[64];
   uint64_t step, epoch, samples; /* samples: number consumed in the current epoch */
@@ -47,6 +50,13 @@ shoal_status shoal_ckpt_shape(const shoal_ckpt *c, const char *name, shoal_dtype
 shoal_status shoal_ckpt_get(const shoal_ckpt *c, const char *name, shoal_dtype type, uint64_t n, void *data);
 shoal_status shoal_ckpt_get_i64(const shoal_ckpt *c, const char *name, int64_t *out);
 shoal_status shoal_ckpt_get_f64(const shoal_ckpt *c, const char *name, double *out);
+/** Read a count, or n of them, and refuse values outside [low, high] with ERR_IO: check sums only tell that the writer
+ *  meant what it wrote, not that it meant well. */
+shoal_status shoal_ckpt_get_count(const shoal_ckpt *c, const char *name, int64_t low, int64_t high, int64_t *out);
+shoal_status shoal_ckpt_get_counts(const shoal_ckpt *c, const char *name, uint64_t n, int64_t low, int64_t high,
+                                   int64_t *out);
+/** Read a number and refuse NaN, infinity (except where `high` is infinite) and values outside [low, high]. */
+shoal_status shoal_ckpt_get_real(const shoal_ckpt *c, const char *name, double low, double high, double *out);
 size_t shoal_ckpt_names(const shoal_ckpt *c, const char *const **out); /* sorted */
 
 /* ---- access to parts ---- */

@@ -62,11 +62,13 @@ static shoal_status get_text(const shoal_ckpt *c, const char *name, char *buf, s
   return SHOAL_OK;
 }
 
-static shoal_status get_count(const shoal_ckpt *c, const char *name, uint64_t *out)
+static shoal_status get_count(const shoal_ckpt *c, const char *name, int64_t low, int64_t high, uint64_t *out)
 {
   int64_t value;
   SHOAL_TRY(shoal_h5_get_i64(c->file, name, &value));
-  SHOAL_CHECK(value >= 0, SHOAL_ERR_IO, "%s: attribute %s is %" PRId64, c->path, name, value);
+  SHOAL_CHECK(value >= low && value <= high, SHOAL_ERR_IO,
+              "%s: attribute %s is %" PRId64 ", must be %" PRId64 " to %" PRId64 ": the file is damaged or made up",
+              c->path, name, value, low, high);
   *out = (uint64_t)value;
   return SHOAL_OK;
 }
@@ -74,6 +76,7 @@ static shoal_status get_count(const shoal_ckpt *c, const char *name, uint64_t *o
 shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
 {
   char format[32];
+  uint64_t size;
   SHOAL_TRY(shoal_h5_open(c->path, &c->file));
   SHOAL_TRY(shoal_h5_refuse_foreign(c->file, c->path));
   SHOAL_TRY(get_text(c, "format", format, sizeof format));
@@ -84,10 +87,11 @@ shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
   SHOAL_TRY(get_text(c, "model", c->info.model, sizeof c->info.model));
   SHOAL_TRY(get_text(c, "layout", c->info.layout, sizeof c->info.layout));
   SHOAL_TRY(get_text(c, "created", c->info.created, sizeof c->info.created));
-  SHOAL_TRY(get_count(c, "step", &c->info.step));
-  SHOAL_TRY(get_count(c, "epoch", &c->info.epoch));
-  SHOAL_TRY(get_count(c, "samples", &c->info.samples));
-  SHOAL_TRY(shoal_h5_get_i64(c->file, "size", &c->info.size));
+  SHOAL_TRY(get_count(c, "step", 0, SHOAL_CKPT_MOST, &c->info.step));
+  SHOAL_TRY(get_count(c, "epoch", 0, SHOAL_CKPT_MOST, &c->info.epoch));
+  SHOAL_TRY(get_count(c, "samples", 0, SHOAL_CKPT_MOST, &c->info.samples));
+  SHOAL_TRY(get_count(c, "size", 1, SHOAL_CKPT_MOST_RANKS, &size));
+  c->info.size = (int64_t)size;
   SHOAL_TRY(shoal_h5_get_string(c->file, "config", &c->config));
   c->info.config = c->config;
   /* absent in older files */
@@ -206,6 +210,36 @@ shoal_status shoal_ckpt_get_f64(const shoal_ckpt *c, const char *name, double *o
 {
   double value;
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 1, &value));
+  *out = value;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_get_counts(const shoal_ckpt *c, const char *name, uint64_t n, int64_t low, int64_t high,
+                                   int64_t *out)
+{
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, n, out));
+  for (uint64_t i = 0; i < n; i++)
+    SHOAL_CHECK(out[i] >= low && out[i] <= high, SHOAL_ERR_IO,
+                "%s: element %" PRIu64 " of %s is %" PRId64 ", must be %" PRId64 " to %" PRId64
+                ": the file is damaged or made up",
+                c->path, i, name, out[i], low, high);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_get_count(const shoal_ckpt *c, const char *name, int64_t low, int64_t high, int64_t *out)
+{
+  int64_t value;
+  SHOAL_TRY(shoal_ckpt_get_counts(c, name, 1, low, high, &value));
+  *out = value;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_get_real(const shoal_ckpt *c, const char *name, double low, double high, double *out)
+{
+  double value;
+  SHOAL_TRY(shoal_ckpt_get_f64(c, name, &value));
+  SHOAL_CHECK(value >= low && value <= high, SHOAL_ERR_IO,
+              "%s: %s is %g, must be %g to %g: the file is damaged or made up", c->path, name, value, low, high);
   *out = value;
   return SHOAL_OK;
 }

@@ -156,13 +156,22 @@ static bool parse_shape(const char *text, shoal_ckpt_entry *e)
   }
 }
 
+/* Names end up in messages and in paths of other files. */
+static bool good_name(const char *name)
+{
+  size_t n = strlen(name);
+  for (size_t i = 0; i < n; i++)
+    if (name[i] <= ' ' || name[i] > '~') return false;
+  return n > 0 && n <= SHOAL_CKPT_MAX_NAME;
+}
+
 /* Parses one line of the index, which is split in place.  Fields after the fifth are reserved for later versions. */
 static bool parse_line(char *line, uint64_t hdf5_bytes, shoal_ckpt_index *index)
 {
   char *field[5], *rest = line, *end1, *end2;
   for (int i = 0; i < 5; i++)
     if (!(field[i] = strsep(&rest, "\t"))) return false;
-  shoal_ckpt_entry *e = shoal_ckpt_index_add(index, field[0]);
+  shoal_ckpt_entry *e = good_name(field[0]) ? shoal_ckpt_index_add(index, field[0]) : NULL;
   if (!e || !parse_type(field[1], &e->type) || !parse_shape(field[2], e)) return false;
   if (shoal_ckpt_elements(e->type, e->ndim, e->dims, &e->n) != SHOAL_OK) return false;
   e->bytes = e->n * shoal_dtype_size(e->type);
@@ -175,8 +184,11 @@ static shoal_status parse_index(char *text, const char *path, uint64_t hdf5_byte
 {
   for (char *line, *rest = text; (line = strsep(&rest, "\n")) && rest;)
     SHOAL_CHECK(parse_line(line, hdf5_bytes, index), SHOAL_ERR_IO, "%s: line %zu of its index is invalid", path,
-                index->n + 1);
+                index->n);
   shoal_ckpt_index_sort(index);
+  for (size_t i = 1; i < index->n; i++)
+    SHOAL_CHECK(strcmp(index->at[i - 1].name, index->at[i].name) != 0, SHOAL_ERR_IO, "%s: its index lists %s twice",
+                path, index->at[i].name);
   return SHOAL_OK;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { MOST_ATTEMPTS = 1000000000 }; /* a status.json with a larger number counts as none */
 static const char metrics_header[] = "epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share";
 
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
@@ -38,7 +39,8 @@ static int last_attempt(const shoal_folder *f, bool *failed)
   json_t *status = NULL;
   if (shoal_path_exists(path) && shoal_json_read_file(path, &status) == SHOAL_OK) {
     const char *state = json_string_value(json_object_get(status, "state"));
-    attempt = (int)json_integer_value(json_object_get(status, "attempt"));
+    json_int_t number = json_integer_value(json_object_get(status, "attempt"));
+    attempt = number > 0 && number < MOST_ATTEMPTS ? (int)number : 0;
     *failed = state && strcmp(state, "failed") == 0;
   }
   json_decref(status);

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "ckpt/folder.h"
 #include "train/session.h"
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,7 +149,7 @@ static shoal_status get_mean_slot(const shoal_session *s, const shoal_ckpt *c, i
 static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
 {
   int64_t steps;
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/optimizer_steps", &steps));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "train/optimizer_steps", 0, SHOAL_CKPT_MOST, &steps));
   s->model.form.optim->steps = (uint64_t)steps;
   return SHOAL_OK;
 }
@@ -197,7 +199,7 @@ static shoal_status get_place(shoal_session *s, const shoal_ckpt *c)
   int64_t place[SHOAL_PLACES];
   snprintf(name, sizeof name, "replica/%d/place", shoal_world_rank(s->run.world));
   if (!shoal_ckpt_has(c, name)) return SHOAL_OK;
-  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, SHOAL_PLACES, place));
+  SHOAL_TRY(shoal_ckpt_get_counts(c, name, SHOAL_PLACES, 0, SHOAL_CKPT_MOST, place));
   s->clock.epoch = (uint64_t)place[SHOAL_PLACE_EPOCH];
   s->clock.position = SHOAL_MIN((uint64_t)place[SHOAL_PLACE_POSITION], s->data.epoch_samples);
   s->run.step = (uint64_t)place[SHOAL_PLACE_STEP];
@@ -255,11 +257,11 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
               "run.seed is %llu but the checkpoint was trained with %lld: the sample order would change in mid-run; "
               "set run.seed to %lld, or choose another run.name",
               (unsigned long long)s->run.seed, (long long)seed, (long long)seed);
-  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/seconds", &s->clock.seconds));
-  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_best", &s->model.plateau.best));
-  SHOAL_TRY(shoal_ckpt_get_f64(c, "train/plateau_scale", &s->model.plateau.scale));
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_bad", &s->model.plateau.bad));
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/plateau_seen", &s->model.plateau.seen));
+  SHOAL_TRY(shoal_ckpt_get_real(c, "train/seconds", 0, DBL_MAX, &s->clock.seconds));
+  SHOAL_TRY(shoal_ckpt_get_real(c, "train/plateau_best", -HUGE_VAL, HUGE_VAL, &s->model.plateau.best));
+  SHOAL_TRY(shoal_ckpt_get_real(c, "train/plateau_scale", 0, DBL_MAX, &s->model.plateau.scale));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "train/plateau_bad", 0, SHOAL_CKPT_MOST, &s->model.plateau.bad));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "train/plateau_seen", 0, SHOAL_CKPT_MOST, &s->model.plateau.seen));
   s->run.step = info->step;
   s->clock.epoch = info->epoch;
   s->clock.position = info->samples / (shoal_session_strided(s) ? (uint64_t)shoal_world_size(s->run.world) : 1);

@@ -7,3 +7,6 @@ foreach(case C17)
   set_tests_properties(faults.${case} PROPERTIES LABELS "faults;noasan" TIMEOUT 300
                                                  ENVIRONMENT "SHOAL=$<TARGET_FILE:shoal>;PY=${SHOAL_PYTHON}")
 endforeach()
+
+# Files as somebody made them who means no good: check sums are right, numbers are not.
+shoal_add_pytest(faults.crafted FILE faults/test_crafted.py LABELS faults noasan TIMEOUT 180)

@@ -17,10 +17,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/ab/ab_impl.h"
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define SHOAL_AB_MOST_STEPS INT64_C(1000000000000) /* of a schedule's periods, as in the options */
 enum { PLACE_FACTORED, PLACE_SPLITS, PLACE_PHASE_STEPS, PLACE_RAMP_DONE, PLACE_RAMP_ACTIVE, PLACES };
 
 static bool speaks(const shoal_run *r, const shoal_ab_state *s)
@@ -142,7 +144,7 @@ static shoal_status get_schedule(const shoal_run *r, shoal_ab_state *s, const sh
   int64_t was[4];
   uint64_t *is[] = { &s->schedule.warmup, &s->schedule.cycle, &s->schedule.rebound, &s->schedule.ramp };
   static const char *const names[] = { "method.warmup", "method.cycle", "method.rebound", "method.ramp" };
-  SHOAL_TRY(shoal_ckpt_get(c, "method/ab_schedule", SHOAL_I64, SHOAL_COUNT(was), was));
+  SHOAL_TRY(shoal_ckpt_get_counts(c, "method/ab_schedule", SHOAL_COUNT(was), 0, SHOAL_AB_MOST_STEPS, was));
   for (size_t i = 0; i < SHOAL_COUNT(was); i++)
     if (!shoal_config_given(r->config, names[i])) *is[i] = (uint64_t)was[i];
   return shoal_ab_schedule_check(&s->schedule);
@@ -151,8 +153,8 @@ static shoal_status get_schedule(const shoal_run *r, shoal_ab_state *s, const sh
 static shoal_status get_place(shoal_ab_state *s, const shoal_ckpt *c, bool *factored)
 {
   int64_t place[PLACES];
-  SHOAL_TRY(shoal_ckpt_get(c, "method/ab_place", SHOAL_I64, PLACES, place));
-  SHOAL_TRY(shoal_ckpt_get_f64(c, "method/ab_slope", &s->ramp.slope));
+  SHOAL_TRY(shoal_ckpt_get_counts(c, "method/ab_place", PLACES, 0, SHOAL_CKPT_MOST, place));
+  SHOAL_TRY(shoal_ckpt_get_real(c, "method/ab_slope", -DBL_MAX, DBL_MAX, &s->ramp.slope));
   *factored = place[PLACE_FACTORED] != 0;
   s->splits = (uint64_t)place[PLACE_SPLITS];
   s->phase_steps = (uint64_t)place[PLACE_PHASE_STEPS];
@@ -166,7 +168,7 @@ static shoal_status get_factor_steps(const shoal_run *r, shoal_ab_state *s, cons
   char name[64];
   int64_t steps[2];
   snprintf(name, sizeof name, "replica/%d/ab_steps", shoal_world_rank(r->world));
-  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, 2, steps));
+  SHOAL_TRY(shoal_ckpt_get_counts(c, name, SHOAL_COUNT(steps), 0, SHOAL_CKPT_MOST, steps));
   s->factor_steps[0] = (uint64_t)steps[0];
   s->factor_steps[1] = (uint64_t)steps[1];
   return SHOAL_OK;
@@ -202,6 +204,17 @@ static shoal_status get_part(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *
   return SHOAL_OK;
 }
 
+/* Ranks of the products, each at least 1 and at most that of the full matrix. */
+static shoal_status get_ranks(const shoal_ab_state *s, const shoal_ckpt *c, int64_t *rank)
+{
+  SHOAL_TRY(shoal_ckpt_get_counts(c, "method/ab_ranks", s->layers.n, 1, INT32_MAX, rank));
+  for (size_t i = 0; i < s->layers.n; i++)
+    SHOAL_CHECK(rank[i] <= s->layers.layer[i].n, SHOAL_ERR_IO,
+                "method/ab_ranks of the checkpoint has rank %lld for a layer of at most %lld: it is damaged or made up",
+                (long long)rank[i], (long long)s->layers.layer[i].n);
+  return SHOAL_OK;
+}
+
 static shoal_status go_on(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c, bool factored)
 {
   int64_t *rank;
@@ -209,7 +222,7 @@ static shoal_status go_on(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c, 
   SHOAL_TRY(shoal_buckets_load(s->full, c, "method/algorithms"));
   if (!shoal_ckpt_has(c, "method/ab_ranks")) return SHOAL_OK;
   SHOAL_TRY(SHOAL_ALLOC(s->layers.n, &rank));
-  shoal_status st = shoal_ckpt_get(c, "method/ab_ranks", SHOAL_I64, s->layers.n, rank);
+  shoal_status st = get_ranks(s, c, rank);
   if (st == SHOAL_OK) st = shoal_ab_cut_part(r, s, rank);
   free(rank);
   SHOAL_TRY(st);

@@ -18,6 +18,7 @@
 #include "method/common/average.h"
 #include "method/common/buckets.h"
 #include "method/daso/core.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,13 +266,13 @@ static shoal_status daso_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
 static shoal_status get_phase(daso_state *s, const shoal_ckpt *c)
 {
   int64_t every, wait, bad;
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "method/every", &every));
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "method/wait", &wait));
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "method/bad", &bad));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "method/every", 0, SHOAL_CKPT_MOST, &every));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "method/wait", 0, SHOAL_CKPT_MOST, &wait));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "method/bad", 0, SHOAL_CKPT_MOST, &bad));
   s->phase.every = (uint64_t)every;
   s->phase.wait = (uint64_t)wait;
   s->phase.bad = (uint64_t)bad;
-  return shoal_ckpt_get_f64(c, "method/best", &s->phase.best);
+  return shoal_ckpt_get_real(c, "method/best", -HUGE_VAL, HUGE_VAL, &s->phase.best);
 }
 
 static shoal_status get_sum(shoal_run *r, daso_state *s, const shoal_ckpt *c, int i)
@@ -283,6 +284,14 @@ static shoal_status get_sum(shoal_run *r, daso_state *s, const shoal_ckpt *c, in
   return shoal_ckpt_get(c, name, SHOAL_F32, r->form->params->n, shoal_daso_restore(&s->core)->x);
 }
 
+/* Whether these can be sums in flight here: of groups there are, and two of one group only if there is no other. */
+static bool plausible(const daso_state *s, int n, const int64_t *rows)
+{
+  bool good = n < 2 || s->core.groups == 1 || rows[0] != rows[3];
+  for (int i = 0; i < n; i++) good &= rows[3 * i] < s->core.groups;
+  return good;
+}
+
 static shoal_status get_flow(shoal_run *r, daso_state *s, const shoal_ckpt *c)
 {
   shoal_dtype type;
@@ -292,8 +301,10 @@ static shoal_status get_flow(shoal_run *r, daso_state *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_ckpt_shape(c, "method/sums", &type, &ndim, dims));
   SHOAL_CHECK(ndim == 2 && dims[0] <= SHOAL_DASO_SUMS && dims[1] == 3, SHOAL_ERR_IO,
               "method/sums of the checkpoint is no list of sums in flight");
-  SHOAL_TRY(shoal_ckpt_get(c, "method/sums", SHOAL_I64, 3 * dims[0], rows));
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "method/turn", &turn));
+  SHOAL_TRY(shoal_ckpt_get_counts(c, "method/sums", 3 * dims[0], 0, SHOAL_CKPT_MOST, rows));
+  SHOAL_CHECK(plausible(s, (int)dims[0], rows), SHOAL_ERR_IO,
+              "method/sums of the checkpoint has sums of groups that do not exist here: it is damaged or made up");
+  SHOAL_TRY(shoal_ckpt_get_count(c, "method/turn", 0, INT32_MAX, &turn));
   s->flow = (shoal_daso_flow){ .turn = (int)(turn % s->core.groups), .n = (int)dims[0] };
   for (int i = 0; i < s->flow.n; i++) {
     s->flow.sum[i] = (shoal_daso_sum){ (int)rows[3 * i], (uint64_t)rows[3 * i + 1], (uint64_t)rows[3 * i + 2] };

@@ -353,14 +353,14 @@ static shoal_status ist_load(shoal_run *r, void *state, const shoal_ckpt *c, boo
   int64_t round = -1, began;
   shoal_model *part;
   char name[64];
-  if (shoal_ckpt_has(c, "method/began")) SHOAL_TRY(shoal_ckpt_get_i64(c, "method/round", &round));
+  if (shoal_ckpt_has(c, "method/began")) SHOAL_TRY(shoal_ckpt_get_count(c, "method/round", 0, SHOAL_CKPT_MOST, &round));
   s->began = r->step;
   s->round = (uint64_t)(round + !same_layout);
   shoal_ist_draw(s->plan, s->round, s->next);
   SHOAL_TRY(shoal_ist_part(s->plan, s->next, s->view->rank, &part));
   SHOAL_TRY(change_part(r, s, part));
   if (!same_layout) return SHOAL_OK;
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "method/began", &began));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "method/began", 0, (int64_t)r->step + 1, &began));
   s->began = (uint64_t)began;
   snprintf(name, sizeof name, "replica/%d/store", s->view->rank);
   if (s->plan->o.blocks) return SHOAL_OK;

@@ -227,6 +227,8 @@ static shoal_status read_saved(const shoal_ckpt *c, saved *out)
   SHOAL_TRY(shoal_ckpt_get(c, "method/grid", SHOAL_I32, SHOAL_COUNT(out->grid), out->grid));
   SHOAL_TRY(length_of(c, "method/blocks", &n));
   SHOAL_TRY(length_of(c, "method/stages", &out->bounds));
+  SHOAL_CHECK(n <= INT32_MAX / 2, SHOAL_ERR_IO, "method/blocks of the checkpoint lists %llu blocks",
+              (unsigned long long)n);
   SHOAL_TRY(SHOAL_ALLOC(2 * n, &out->blocks));
   SHOAL_TRY(SHOAL_ALLOC(out->bounds, &out->stages));
   out->n = (int)n;
@@ -237,8 +239,8 @@ static shoal_status read_saved(const shoal_ckpt *c, saved *out)
 /* Range check of indices read from a file. */
 static bool plausible(const saved *v, const shoal_model *m, uint64_t ranks)
 {
-  bool good = v->n >= 1 && v->form >= SHOAL_LOCAL_CHUNKED && v->form <= SHOAL_LOCAL_OVERLAPPING && v->head >= 0 &&
-              v->head < SHOAL_HEADS && v->grid[0] >= 1 && v->grid[0] <= v->n && v->grid[1] >= 1 &&
+  bool good = v->n >= 1 && v->n <= m->units && v->form >= SHOAL_LOCAL_CHUNKED && v->form <= SHOAL_LOCAL_OVERLAPPING &&
+              v->head >= 0 && v->head < SHOAL_HEADS && v->grid[0] >= 1 && v->grid[0] <= v->n && v->grid[1] >= 1 &&
               v->bounds == (uint64_t)v->grid[0] + 1 && (uint64_t)v->grid[0] * (uint64_t)v->grid[1] == ranks;
   for (int k = 0; good && k < v->n; k++)
     good = v->blocks[2 * k] >= 0 && v->blocks[2 * k] < v->blocks[2 * k + 1] && v->blocks[2 * k + 1] <= m->units;
@@ -417,7 +419,7 @@ static shoal_status move_optimizer(moving *v)
       SHOAL_TRY(move_stage(v, stage, shoal_optim_slot_name(r->form->optim, i), r->form->optim->slot[i]));
     shoal_model_gather(r->model, r->form->model, v->full, r->form->optim->slot[i]);
   }
-  SHOAL_TRY(shoal_ckpt_get_i64(v->c, "train/optimizer_steps", &steps));
+  SHOAL_TRY(shoal_ckpt_get_count(v->c, "train/optimizer_steps", 0, SHOAL_CKPT_MOST, &steps));
   r->form->optim->steps = (uint64_t)steps;
   return SHOAL_OK;
 }

@@ -1,6 +1,7 @@
 /* A swarm's memory: see swarm_impl.h. */
 #include "base/mem.h"
 #include "method/swarm/swarm.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,15 @@ void shoal_swarm_restart(shoal_swarm *s)
   if (s->node.b) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
 }
 
+/* Distances become exponents of the wire format: no others fit into it. */
+static shoal_status check_distances(size_t n, const double *distance)
+{
+  for (size_t i = 0; i < n; i++)
+    SHOAL_CHECK(distance[i] >= 0 && distance[i] <= FLT_MAX, SHOAL_ERR_IO,
+                "the distance of block %zu in the checkpoint is %g: it is damaged or made up", i, distance[i]);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name)
 {
   shoal_dtype type;
@@ -78,9 +88,13 @@ shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, con
   uint64_t dims[8];
   double *saved;
   SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
-  if (ndim != 1 || dims[0] == s->blocks) return shoal_ckpt_get(c, name, SHOAL_F64, s->blocks, s->distance);
+  if (ndim != 1 || dims[0] == 0 || dims[0] == s->blocks) {
+    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, s->blocks, s->distance));
+    return check_distances(s->blocks, s->distance);
+  }
   SHOAL_TRY(SHOAL_ALLOC(dims[0], &saved));
   shoal_status st = shoal_ckpt_get(c, name, SHOAL_F64, dims[0], saved);
+  if (st == SHOAL_OK) st = check_distances(dims[0], saved);
   double largest = st == SHOAL_OK ? shoal_swarm_largest(dims[0], saved) : 0;
   for (size_t b = 0; st == SHOAL_OK && b < s->blocks; b++) s->distance[b] = largest;
   free(saved);

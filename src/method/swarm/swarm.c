@@ -193,7 +193,7 @@ static shoal_status load_counts(shoal_swarm *s, const shoal_ckpt *c)
   for (int k = 0; k < s->size; k++) {
     int64_t counts[COUNTS];
     snprintf(name, sizeof name, "replica/%d/swarm_counts", k);
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_I64, COUNTS, counts));
+    SHOAL_TRY(shoal_ckpt_get_counts(c, name, COUNTS, 0, SHOAL_CKPT_MOST, counts));
     s->begun[k] = (uint64_t)counts[BEGUN];
     s->since[k] = (uint64_t)counts[SINCE];
     if (k != s->rank) continue;

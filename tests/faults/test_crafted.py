@@ -1,0 +1,145 @@
+"""Checkpoints that somebody made up: every check sum is right, and the numbers are not.  Each ends in one clear line."""
+import json
+import os
+import resource
+import shutil
+
+import pytest
+
+import crafted
+from harness import (ENV, PLAIN_ENV, assert_one_error, newest, program, run, said, sets, train, train_command)
+
+GIB = 1 << 30
+RUN = ("run: {{ name: {name}, epochs: 2 }}\nmodel: {{ name: mlp, widths: [4] }}\n"
+       "data: {{ file: glyphs.h5, batch: 8 }}\noptim: {{ momentum: 0.9 }}\n")
+METHODS = {  # ranks, options
+    "sync": (1, ()),
+    "ab": (2, sets(method__name="ab", method__exempt="[]", method__warmup=2, method__cycle=4, method__rebound=1)),
+    "daso": (2, ("--topo", "2x1", *sets(method__name="daso", method__every=4, method__wait=2, method__warmup_epochs=0,
+                                        method__cooldown_epochs=0))),
+    "swarm": (2, sets(method__name="swarm")),
+}
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_DATA, (GIB, GIB))
+    resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+
+
+def shoal(*args, **options):
+    return run([program(), *map(str, args)], base=PLAIN_ENV, timeout=20, preexec_fn=limited, **options)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """Folder with a run of each method that was stopped in its second epoch, with a sum under way for daso."""
+    folder, before = tmp_path_factory.mktemp("stopped"), os.getcwd()
+    os.chdir(folder)
+    shoal("data", "synth", "glyphs", "-o", "glyphs.h5", "--train", 64, "--test", 8, "--size", 8)
+    for name, (ranks, options) in METHODS.items():
+        with open(f"{name}.yaml", "w") as f:
+            f.write(RUN.format(name=name))
+        train(ranks, name, f"{name}.yaml", *options, "--allow-faults", *sets(fault__stop_step=4), code=75)
+    os.chdir(before)
+    return folder
+
+
+def resume(stopped, method, name, edit):
+    """Resumes a copy of a run of this method whose checkpoint was changed."""
+    ranks, options = METHODS[method]
+    shutil.copytree(stopped / "runs" / method, f"runs/{name}")
+    for file in ("glyphs.h5", f"{method}.yaml"):
+        if not os.path.exists(file):
+            shutil.copy(stopped / file, file)
+    crafted.change(newest(name), edit)
+    return run(train_command(ranks, name, f"{method}.yaml", *options), base=ENV, timeout=60, code=None)
+
+
+ATTRIBUTES = (  # attribute, value, words
+    ("size", 1 << 31, "attribute size is 2147483648, must be 1 to 1048576"),
+    ("size", 0, "attribute size is 0, must be 1"),
+    ("size", -2, "attribute size is -2"),
+    ("step", -1, "attribute step is -1"),
+    ("epoch", (1 << 63) - 1, "attribute epoch is 9223372036854775807"),
+    ("samples", -(1 << 62), "attribute samples is -4611686018427387904"),
+)
+
+
+def test_attributes(stopped):
+    """Counts that nobody can have: refused by every verb, at once."""
+    for name, value, words in ATTRIBUTES:
+        shutil.copy(newest_in(stopped, "sync"), "c.h5")
+        crafted.change("c.h5", lambda f: f.attrs.modify(name, value))
+        assert_one_error(shoal("ckpt", "show", "c.h5", code=7), words)
+        r = shoal("ckpt", "verify", "c.h5", code=7)
+        assert words in r.stdout, said(r)
+
+
+def newest_in(stopped, name):
+    before = os.getcwd()
+    os.chdir(stopped)
+    try:
+        return os.path.abspath(newest(name))
+    finally:
+        os.chdir(before)
+
+
+def test_index(stopped):
+    """Names that would reach a terminal or a path, and two data sets of one name."""
+    for change, words in ((lambda t: t.replace(b"model/", b"mo\x1b[2Jl/", 1), "of its index is invalid"),
+                          (lambda t: t + t.splitlines(True)[0], "twice")):
+        shutil.copy(newest_in(stopped, "sync"), "c.h5")
+        crafted.unseal("c.h5")
+        index = crafted._index("c.h5")
+        crafted.seal("c.h5", change(index))
+        r = shoal("ckpt", "show", "c.h5", code=7)
+        assert_one_error(r, words)
+        assert "\x1b" not in r.stdout + r.stderr
+
+
+def array(name, values):
+    return lambda f: crafted.set_array(f, name, values)
+
+
+def element(name, i, value):
+    def edit(f):
+        f[name][i] = value
+    return edit
+
+
+STATES = (  # method, what is changed, words of the one line
+    ("sync", array("train/optimizer_steps", -1), "train/optimizer_steps is -1"),
+    ("sync", array("train/plateau_scale", float("nan")), "train/plateau_scale is nan"),
+    ("ab", element("method/ab_ranks", 0, 0), "ab_ranks is 0, must be 1"),
+    ("ab", element("method/ab_ranks", 0, 5000), "rank 5000 for a layer of at most"),
+    ("ab", element("method/ab_place", 1, -1), "ab_place is -1"),
+    ("daso", array("method/sums", [[5, 0, 3]]), "groups that do not exist"),
+    ("daso", array("method/turn", -3), "turn is -3"),
+    ("swarm", element("replica/0/swarm_counts", 0, -1), "swarm_counts is -1"),
+    ("swarm", element("replica/0/swarm_distance", 0, float("inf")), "distance of block 0"),
+)
+
+
+@pytest.mark.parametrize("case", STATES, ids=lambda c: f"{c[0]}: {c[2]}")
+def test_state(stopped, case):
+    """What a method reads back is as impossible as no run could have written it."""
+    method, edit, words = case
+    r = resume(stopped, method, "edited", edit)
+    assert r.returncode == 7, said(r)
+    assert_one_error(r, words)
+
+
+def test_attempt(stopped):
+    """A number of an attempt that no run can have counts as none."""
+    for number in (-2, 1 << 40, (1 << 31) - 1):
+        shutil.rmtree("runs", ignore_errors=True)
+        shutil.copytree(stopped / "runs" / "sync", "runs/sync")
+        for file in ("glyphs.h5", "sync.yaml"):
+            shutil.copy(stopped / file, file)
+        with open("runs/sync/status.json") as f:
+            status = json.load(f)
+        with open("runs/sync/status.json", "w") as f:
+            json.dump({**status, "attempt": number}, f)
+        train(1, "sync", "sync.yaml")
+        with open("runs/sync/status.json") as f:
+            assert json.load(f)["attempt"] == 1

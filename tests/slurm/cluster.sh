@@ -103,13 +103,26 @@ start_time() { # PID: tells a process from a later one with its number; field 22
 
 alive() { [[ $(start_time "$1") == "$2" ]]; } # PID START
 
-any_alive() { # FOLDER: does a recorded process of that cluster still run?
+# Anybody may make a folder in /tmp.  What is read from a state folder ends processes and is computed with, as root, so it
+# must be a folder of our own that nobody else can write to.
+is_own_folder() { # FOLDER
+  local facts
+  [[ -d $1 && ! -L $1 ]] && facts=$(stat -c '%u %a' "$1") && [[ $facts =~ ^"$EUID "[0-7]?[0-7][0145][0145]$ ]]
+}
+
+# Processes written down in a folder, as "PID START NAME", that still are what was written down: same start, and ours.
+recorded() { # FOLDER
   local pid start name
-  [[ -f $1/pids ]] || return 1
+  is_own_folder "$1" && [[ -f $1/pids && ! -L $1/pids ]] || return 0
   while read -r pid start name; do
-    if [[ $name != watchdog ]] && alive "$pid" "$start"; then return 0; fi
+    [[ $pid =~ ^[1-9][0-9]{0,9}$ && $start =~ ^[0-9]{1,18}$ ]] && ((pid > 1)) || continue
+    [[ $(stat -c %u "/proc/$pid" 2>/dev/null) == "$EUID" ]] && alive "$pid" "$start" || continue
+    echo "$pid $start $name"
   done <"$1/pids"
-  return 1
+}
+
+any_alive() { # FOLDER: does a recorded process of that cluster still run?
+  [[ -n $(recorded "$1" | grep -v ' watchdog$') ]]
 }
 
 # Verbs that change something exclude each other; the lock's text says whose the cluster is.
@@ -140,13 +153,25 @@ namespaces() {
     fi
   done < <(ip netns list 2>/dev/null)
 }
-nodes() { cat "$dir/nodes" 2>/dev/null || echo 0; }
+number() { # FILE: the number in it, or 0
+  local text=
+  [[ -f $1 ]] && read -r text <"$1" || true
+  if [[ $text =~ ^[0-9]{1,18}$ ]]; then echo $((10#$text)); else echo 0; fi
+}
+nodes() { number "$dir/nodes"; }
+
+check_state() {
+  [[ ! -e $dir && ! -L $dir ]] || is_own_folder "$dir" ||
+    die 2 "$dir is not a folder that belongs to us and that only we can write to; choose another SHOAL_CLUSTER_DIR"
+}
 
 make_state() { # N
   if [[ -e $dir && ! -e $dir/.shoal-cluster && -n $(ls -A "$dir") ]]; then
     die 2 "$dir is not a state folder of this script; choose another SHOAL_CLUSTER_DIR"
   fi
   rm -rf "$dir"
+  mkdir -p "$(dirname "$dir")"
+  mkdir -m 755 "$dir" || die 1 "cannot make $dir"
   mkdir -p "$dir"/{etc,log,munge,run,spool,state,work,node}
   chmod 755 "$dir" "$dir/munge"
   chmod 1777 "$dir/work"
@@ -343,13 +368,8 @@ show_logs() {
 # ---- verbs ---------------------------------------------------------------------------------------------------------------
 
 is_up() { # every process written down still runs
-  local pid start name n=0
   [[ -f $dir/pids ]] || return 1
-  while read -r pid start name; do
-    alive "$pid" "$start" || return 1
-    n=$((n + 1))
-  done <"$dir/pids"
-  ((n == $(nodes) + 3)) # nodes, munged, slurmctld, watchdog
+  (($(recorded "$dir" | wc -l) == $(nodes) + 3)) # nodes, munged, slurmctld, watchdog
 }
 
 must_be_up() { is_up || die 1 "is not up (state folder $dir); start it: $self up"; }
@@ -360,11 +380,9 @@ clean() {
   local pid start name ns i found
   for ((i = 0; i < 100; i++)); do
     found=()
-    if [[ -f $dir/pids ]]; then
-      while read -r pid start name; do
-        if ((pid != $$)) && alive "$pid" "$start"; then found+=("$pid" "-$pid"); fi # with what it runs, as the watchdog's sleep
-      done <"$dir/pids"
-    fi
+    while read -r pid start name; do
+      if ((pid != $$)); then found+=("$pid" "-$pid"); fi # with what it runs, as the watchdog's sleep
+    done < <(recorded "$dir")
     for ns in $(namespaces); do
       for pid in $(ip netns pids "$ns" 2>/dev/null); do ((pid != $$)) && found+=("$pid"); done
     done
@@ -446,7 +464,7 @@ down() {
 watch() { # PID|0: the process to end with
   local start=
   if (($1)); then start=$(start_time "$1" || true); fi
-  while (($(date +%s) < $(cat "$dir/deadline"))); do
+  while (($(date +%s) < $(number "$dir/deadline"))); do
     if (($1)) && ! alive "$1" "$start"; then break; fi
     sleep 1
   done
@@ -459,7 +477,7 @@ status() {
     say "is not up (state folder $dir)"
     return 1
   fi
-  left=$(($(cat "$dir/deadline") - $(date +%s)))
+  left=$(($(number "$dir/deadline") - $(date +%s)))
   say "is up: $(nodes) nodes, links $(cat "$dir/shape"), ends itself in $((left / 60)) min; state in $dir"
   inside head sinfo -N -o '%N %T %E'
   inside head squeue -o '%i %j %T %M %N'
@@ -476,6 +494,7 @@ main() {
   local verb=${1-}
   PATH=$PATH:/usr/sbin:/sbin
   (($#)) && shift
+  case $verb in up | down | shape | status | logs | exec | bytes) check_state ;; esac
   case $verb in
   up) up "$@" ;;
   down) down ;;

@@ -86,3 +86,38 @@ def test_cluster(cluster_possible):
     finally:
         cluster_sh("down", env=env)
         run(["ip", "netns", "del", "foreign-n1"], code=None)
+
+
+def start_of(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rsplit(")", 1)[1].split()[19]
+
+
+def test_foreign_state(cluster_possible):
+    """A state folder that anybody could have made ends no process and runs nothing; nor does ours end a process of others."""
+    state = os.path.abspath("state")
+    env = {"SHOAL_CLUSTER_DIR": state}
+    sleeps = [subprocess.Popen(["sleep", "100"], start_new_session=True, user=user) for user in (0, 65534)]
+    try:
+        os.mkdir(state, 0o755)
+        for name, text in ((".shoal-cluster", ""), ("nodes", "a[$(touch ran)0]\n"), ("deadline", "a[$(touch ran)0]\n"),
+                           ("pids", "".join(f"{p.pid} {start_of(p.pid)} n{i}\n" for i, p in enumerate(sleeps)))):
+            with open(f"{state}/{name}", "w") as f:
+                f.write(text)
+        for owner, mode in ((65534, 0o755), (0, 0o777)):
+            os.chown(state, owner, -1)
+            os.chmod(state, mode)
+            for verb in ("down", "status", "bytes"):
+                assert "belongs to us" in cluster_sh(verb, env=env, code=2).stderr
+        os.chown(state, 0, -1)
+        os.chmod(state, 0o755)
+        cluster_sh("status", env=env, code=1)
+        assert [p.poll() for p in sleeps] == [None, None]
+        cluster_sh("down", env=env)
+        sleeps[0].wait(5)
+        assert sleeps[1].poll() is None, "a process of somebody else was ended"
+        assert not os.path.exists("ran"), "text of the state folder was run"
+    finally:
+        for p in sleeps:
+            p.kill()
+            p.wait()

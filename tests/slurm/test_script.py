@@ -64,6 +64,22 @@ def test_script():
     assert "was not written" in r.stdout, r.stdout
     r = script(75, 1, STATE="stopped", CODE=75, STEP=40, DISABLED=1)
     assert "could not be requeued" in r.stdout, r.stdout
+    # What the files say is no program, whatever it looks like: bash runs commands in numbers that it computes with.
+    for text in ("a[$(touch ran)0] 0", "1 a[$(touch ran)0]", "x" * 100, "", "\x1b[2J 7"):
+        with open("runs/stub/requeues", "w") as f:
+            f.write(text)
+        script(75, 1, STATE="stopped", CODE=75, STEP=42)
+        assert not os.path.exists("ran"), f"requeues ran a command: {text!r}"
+    assert "\x1b" not in script(4, 0, STATE="\x1b[2Jfailed", CODE=4, STEP=42).stdout
+    script(75, 1, STATE="stopped", CODE=75, STEP="a[$(touch${IFS}ran)0]")
+    assert not os.path.exists("ran"), "status.json ran a command"
+    os.remove("runs/stub/requeues")
+    os.symlink(os.path.abspath("elsewhere"), "runs/stub/requeues")
+    assert "not requeued" in script(75, 0, STATE="stopped", CODE=75, STEP=43).stdout
+    assert not os.path.exists("elsewhere"), "requeues wrote through a link"
+    os.remove("runs/stub/requeues")
+    os.mkfifo("runs/stub/requeues")
+    script(75, 0, STATE="stopped", CODE=75, STEP=43)
     os.remove("runs/stub/requeues")
     os.mkdir("runs/stub/requeues")  # cannot be written: then nobody counts, and nothing is requeued
     r = script(75, 0, STATE="stopped", CODE=75, STEP=41)
@@ -79,6 +95,6 @@ def test_script():
 def bare_path():
     """A folder with what the script needs, and no scontrol."""
     os.mkdir("bare")
-    for tool in ("bash", "sh", "env", "awk", "sed", "cat", "tr", "mkdir", "sleep", "rm"):
+    for tool in ("bash", "sh", "env", "awk", "sed", "cat", "head", "tr", "mkdir", "sleep", "rm"):
         os.symlink(shutil.which(tool), f"bare/{tool}")
     return os.path.abspath("bare")

@@ -8,11 +8,12 @@
  *     epoch 3  812 samples/s          ->      shoal: warning: ...
  *                                             epoch 3  812 samples/s
  *
- * Control characters in messages become '?', because messages contain file names and settings, and a terminal would
+ * Control characters in messages are shown as escapes, because messages contain file names and settings, and a terminal would
  * execute escape sequences in them.  Short messages use no heap, so "out of memory" can still be reported. */
 #include "base/log.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -87,10 +88,21 @@ int shoal_log_is_tty(void)
          (!getenv("OMPI_COMM_WORLD_RANK") || launcher_prints_to_tty());
 }
 
-static void replace_controls(char *text, bool keep_newlines)
+/* The text with control characters as escapes: itself if it has none, else in heap memory that is returned in *to_free too.
+ * If there is no memory, '?' takes their place. */
+static char *escape_controls(char *text, char **to_free)
 {
-  for (unsigned char *c = (unsigned char *)text; *c; c++)
-    if ((*c < 0x20 && *c != '\t' && !(keep_newlines && *c == '\n')) || *c == 0x7f) *c = '?';
+  size_t plain = strlen(text), needed = shoal_escape(text, true, NULL, 0);
+  if (needed == plain) return text;
+  char *escaped = malloc(needed + 1);
+  if (escaped) {
+    shoal_escape(text, true, escaped, needed + 1);
+    free(*to_free);
+    return *to_free = escaped;
+  }
+  for (char *c = text; *c; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+  return text;
 }
 
 /* Formats into `small`, or into heap memory returned in *to_free if that is too short; truncates if malloc fails. */
@@ -179,7 +191,7 @@ void shoal_log(shoal_log_level level, const char *format, ...)
     va_start(args, format);
     char *text = format_text(small, sizeof small, &to_free, format, args);
     va_end(args);
-    replace_controls(text, true);
+    text = escape_controls(text, &to_free);
     if (level == SHOAL_LOG_WARN && logger.keeping && keep(text)) shown = filed = false;
     if (logger.size > 1 && level != SHOAL_LOG_INFO)
       snprintf(prefix, sizeof prefix, "[rank %d] %s", logger.rank, tags[level]);
@@ -222,9 +234,10 @@ void shoal_log_live(const char *format, ...)
     va_list args;
     live_wipe();
     va_start(args, format);
-    vsnprintf(logger.live, sizeof logger.live, format, args);
+    char line[sizeof logger.live];
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    replace_controls(logger.live, false);
+    shoal_show(line, logger.live, sizeof logger.live);
     cut_to_width(logger.live);
     live_draw();
   }

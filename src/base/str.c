@@ -112,6 +112,31 @@ char *shoal_strdup_printf(const char *format, ...)
   return s.text;
 }
 
+/* ASCII's control characters, and those that UTF-8 writes as C2 80 to C2 9F. */
+size_t shoal_escape(const char *text, bool lines, char *buf, size_t cap)
+{
+  size_t n = 0;
+  if (cap) buf[0] = '\0';
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    char piece[8] = { (char)*c };
+    bool second = c > (const unsigned char *)text && c[-1] == 0xc2 && *c >= 0x80 && *c < 0xa0;
+    if (*c == '\n' || *c == '\t')
+      snprintf(piece, sizeof piece, lines ? "%c" : "\\%c", lines ? *c : *c == '\n' ? 'n' : 't');
+    else if (*c < 0x20 || *c == 0x7f || second || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
+      snprintf(piece, sizeof piece, "\\x%02x", *c);
+    size_t add = strlen(piece);
+    if (n + add < cap) memcpy(buf + n, piece, add + 1);
+    n += add;
+  }
+  return n;
+}
+
+const char *shoal_show(const char *text, char *buf, size_t cap)
+{
+  shoal_escape(text, false, buf, cap);
+  return buf;
+}
+
 enum { LONGEST_WORD = 63 };
 
 /* Edit distance in which swapping two adjacent letters counts as one edit ("dsao" is at distance 1 from "daso").

@@ -2,6 +2,7 @@
 #ifndef SHOAL_BASE_STR_H
 #define SHOAL_BASE_STR_H
 #include "base/status.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,12 @@ void shoal_str_add_wrapped(shoal_str *s, const char *text, size_t indent, size_t
 void shoal_str_clear(shoal_str *s);
 void shoal_str_free(shoal_str *s);
 char *shoal_strdup_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* caller frees */
+
+/** Writes `text` for people to see: control characters, which a terminal would obey, as \n, \t or \x1b; newlines and tabs
+ *  stay if `lines`.  Truncates like snprintf and returns the length that was needed, without the NUL. */
+size_t shoal_escape(const char *text, bool lines, char *buf, size_t cap);
+/** shoal_escape on one line; returns buf. */
+const char *shoal_show(const char *text, char *buf, size_t cap);
 
 /** The entry of words[n] nearest to `word` by edit distance, or NULL if none is near enough to suggest. */
 const char *shoal_nearest(const char *word, const char *const *words, size_t n);

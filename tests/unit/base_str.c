@@ -1,4 +1,5 @@
 /* Strings, units, strict numbers, the nearest word, and memory: each against values written out by hand. */
+#include "base/limit.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "check.h"
@@ -133,6 +134,43 @@ static void test_periods(void)
     CHECK_STATUS(shoal_parse_period(bad[i], &p), SHOAL_ERR_ARG, "%s", bad[i]);
 }
 
+static void test_escape(void)
+{
+  char buf[32], small[6];
+  CHECK_STR(shoal_show("a\x1b[2J\x7f\t\n\xc3\xa9", buf, sizeof buf), "a\\x1b[2J\\x7f\\t\\n\xc3\xa9");
+  CHECK_STR(shoal_show("\xc2\x9b"
+                       "2J\xc2\xb5",
+                       buf, sizeof buf),
+            "\\xc2\\x9b2J\xc2\xb5", "C1 in UTF-8");
+  CHECK_STR(shoal_show("", buf, sizeof buf), "");
+  CHECK_EQ(shoal_escape("ab\x01"
+                        "c",
+                        true, small, sizeof small),
+           7);
+  CHECK_STR(small, "ab", "an escape is whole or absent");
+  CHECK_EQ(shoal_escape("a\tb\n", true, buf, sizeof buf), 4);
+  CHECK_STR(buf, "a\tb\n");
+  CHECK_EQ(shoal_escape("a\tb\n", false, NULL, 0), 6);
+}
+
+/* A limit that the environment sets, and sizes that wrap. */
+static void test_limit(void)
+{
+  REQUIRE(setenv("SHOAL_MEMORY_LIMIT_MIB", "10", 1) == 0, "setenv");
+  CHECK_EQ(shoal_memory_limit(), 10 << 20);
+  CHECK_OK(shoal_limit_memory("f", "rows", 10, 1 << 20));
+  CHECK_STATUS(shoal_limit_memory("f", "rows", (10 << 20) + 1, 1), SHOAL_ERR_MEM);
+  CHECK_HAS(check_error(), "f: rows would take 10.0 MiB of memory, the limit is 10.0 MiB");
+  CHECK_STATUS(shoal_limit_memory("f", "rows", UINT64_C(1) << 33, UINT64_C(1) << 31), SHOAL_ERR_MEM, "wraps to 0");
+  REQUIRE(unsetenv("SHOAL_MEMORY_LIMIT_MIB") == 0, "unsetenv");
+  CHECK_GT(shoal_memory_limit(), 1 << 20);
+  CHECK_OK(shoal_limit_held("f", "pixels", 100, 784, 78400));
+  CHECK_STATUS(shoal_limit_held("f", "pixels", 101, 784, 78400), SHOAL_ERR_IO);
+  CHECK_STATUS(shoal_limit_held("f", "pixels", UINT64_C(1) << 33, UINT64_C(1) << 31, 78400), SHOAL_ERR_IO,
+               "wraps to 0");
+  CHECK_HAS(check_error(), "f says it has 16.0 EiB of pixels, but can hold 76.6 KiB");
+}
+
 static void test_memory(void)
 {
   double *x = NULL;
@@ -161,5 +199,7 @@ int main(void)
   test_numbers();
   test_periods();
   test_memory();
+  test_escape();
+  test_limit();
   return check_done();
 }

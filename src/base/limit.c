@@ -1,0 +1,63 @@
+/* See limit.h.  The limits of the machine are read again for each question: other programs come and go. */
+#include "base/limit.h"
+#include "base/env.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* The number behind `key` in a small file, times `unit`; `otherwise` if there is none ("max", no such file). */
+static uint64_t read_number(const char *path, const char *key, uint64_t unit, uint64_t otherwise)
+{
+  char line[128];
+  unsigned long long value;
+  uint64_t found = otherwise;
+  FILE *f = fopen(path, "re");
+  if (!f) return otherwise;
+  while (fgets(line, sizeof line, f))
+    if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &value) == 1) {
+      found = value > UINT64_MAX / unit ? UINT64_MAX : value * unit;
+      break;
+    }
+  fclose(f);
+  return found;
+}
+
+uint64_t shoal_memory_limit(void)
+{
+  int64_t asked = shoal_env_int(NULL, "SHOAL_MEMORY_LIMIT_MIB", 0);
+  if (asked > 0) return (uint64_t)asked << 20;
+  struct rlimit space;
+  uint64_t most = read_number("/proc/meminfo", "MemAvailable:", 1024, UINT64_MAX);
+  uint64_t used = read_number("/sys/fs/cgroup/memory.current", "", 1, 0);
+  uint64_t group = read_number("/sys/fs/cgroup/memory.max", "", 1, UINT64_MAX);
+  most = SHOAL_MIN(most, group > used ? group - used : 0);
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    most = SHOAL_MIN(most, (uint64_t)space.rlim_cur);
+  return most / 2;
+}
+
+shoal_status shoal_limit_memory(const char *path, const char *what, uint64_t n, uint64_t size)
+{
+  char need[32], limit[32];
+  uint64_t bytes, most = shoal_memory_limit();
+  bool fits = !__builtin_mul_overflow(n, size, &bytes) && bytes <= most;
+  SHOAL_CHECK(fits, SHOAL_ERR_MEM,
+              "%s: %s would take %s of memory, the limit is %s (half of what is free here, or SHOAL_MEMORY_LIMIT_MIB)",
+              path, what, shoal_format_bytes((double)n * (double)size, need, sizeof need),
+              shoal_format_bytes((double)most, limit, sizeof limit));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_limit_held(const char *path, const char *what, uint64_t n, uint64_t size, uint64_t held)
+{
+  char need[32], most[32];
+  uint64_t bytes;
+  bool fits = !__builtin_mul_overflow(n, size, &bytes) && bytes <= held;
+  SHOAL_CHECK(fits, SHOAL_ERR_IO, "%s says it has %s of %s, but can hold %s: it is cut short or damaged", path,
+              shoal_format_bytes((double)n * (double)size, need, sizeof need), what,
+              shoal_format_bytes((double)held, most, sizeof most));
+  return SHOAL_OK;
+}

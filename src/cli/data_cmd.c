@@ -85,20 +85,57 @@ static const shoal_flag import_flags[] = {
   { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the HDF5 file to make" },
   { "--train-count", NULL, "N", SHOAL_FLAG_VALUE,
     "the first N samples are the training split, the rest the test split" },
-  { "--label", NULL, "COLUMN", SHOAL_FLAG_VALUE, "csv: name or number (from 1) of the label column; default the last" },
-  { "--test-share", NULL, "X", SHOAL_FLAG_VALUE, "csv, text: share at the end that becomes the test split (0.1)" },
+  { "--test-share", NULL, "X", SHOAL_FLAG_VALUE,
+    "share of the samples in the test split, 0 for none (0.1); csv: drawn from each class, text: the end" },
+  { "--seed", NULL, "N", SHOAL_FLAG_VALUE, "csv: of the draw of test samples (1)" },
+  { "--label", NULL, "COLUMN", SHOAL_FLAG_VALUE,
+    "csv: name or number (from 1) of the label column; else one called label, class or target, else the last" },
+  { "--drop", NULL, "COLUMN", SHOAL_FLAG_LIST, "csv: name or number of a column to leave out; may be given again" },
+  { "--header", NULL, "yes|no", SHOAL_FLAG_VALUE, "csv: whether the first row names the columns; else as it looks" },
+  { "--separator", NULL, "C", SHOAL_FLAG_VALUE, "csv: the character between fields, or tab; else as it looks" },
+  { "--decimal", NULL, ".|,", SHOAL_FLAG_VALUE, "csv: the decimal sign; else as it looks" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help import_help = {
   "shoal data import KIND SOURCE... -o FILE [options]",
-  "Makes a data set from files: cifar10 (binary batches), idx (MNIST's image and label files), csv, text. Gzip is\n"
-  "recognised. Files with \"test\" or \"t10k\" in their names become the test split.",
+  "Makes a data set from files: cifar10 and cifar100 (binary batches), idx (MNIST's image and label files), csv, text. "
+  "Gzip is recognised. Files with test, t10k or val as a word of their names become the test split.",
   import_flags,
   2,
   -1,
   "  shoal data import cifar10 data_batch_*.bin.gz test_batch.bin.gz -o cifar10.h5\n"
-  "  shoal data import idx t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz --train-count 9000 -o digits.h5\n",
+  "  shoal data import idx t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz --train-count 9000 -o digits.h5\n"
+  "  shoal data import csv train.csv test.csv --label species --drop id -o flowers.h5\n",
 };
+
+/* What was given, as the importer wants it; numbers that were not given stay NULL. */
+typedef struct {
+  shoal_import_args args;
+  double test_share;
+  uint64_t seed;
+} import_options;
+
+static shoal_status read_import_options(const shoal_args *a, import_options *o)
+{
+  const char *const *words;
+  size_t n = shoal_args_words(a, &words);
+  o->args = (shoal_import_args){ .kind = words[0],
+                                 .sources = words + 1,
+                                 .n_sources = n - 1,
+                                 .label = shoal_args_value(a, "--label"),
+                                 .header = shoal_args_value(a, "--header"),
+                                 .separator = shoal_args_value(a, "--separator"),
+                                 .decimal = shoal_args_value(a, "--decimal") };
+  o->args.n_drop = shoal_args_list(a, "--drop", &o->args.drop);
+  SHOAL_TRY(count_flag(a, "--train-count", &o->args.train_count));
+  SHOAL_TRY(count_flag(a, "--seed", &o->seed));
+  SHOAL_TRY(number_flag(a, "--test-share", &o->test_share));
+  SHOAL_CHECK(o->args.train_count > 0 || !shoal_args_value(a, "--train-count"), SHOAL_ERR_USAGE,
+              "--train-count is 0: there must be a sample to train with");
+  if (shoal_args_value(a, "--seed")) o->args.seed = &o->seed;
+  if (shoal_args_value(a, "--test-share")) o->args.test_share = &o->test_share;
+  return SHOAL_OK;
+}
 
 static shoal_status import(int argc, char **argv)
 {
@@ -106,17 +143,13 @@ static shoal_status import(int argc, char **argv)
   shoal_args *a;
   SHOAL_TRY(shoal_args_parse(&import_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
-  const char *const *words;
-  size_t n = shoal_args_words(a, &words);
-  shoal_import_args i = {
-    .kind = words[0], .sources = words + 1, .n_sources = n - 1, .label = shoal_args_value(a, "--label"), .test_share = 0
-  };
-  const char *out = shoal_args_value(a, "-o");
+  const char *const *words, *out = shoal_args_value(a, "-o");
+  import_options o = { 0 };
+  shoal_args_words(a, &words);
   shoal_status st;
   SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "no output file: give one with -o, as in -o %s.h5", words[0]);
-  SHOAL_TRY_GOTO(st, count_flag(a, "--train-count", &i.train_count), done);
-  SHOAL_TRY_GOTO(st, number_flag(a, "--test-share", &i.test_share), done);
-  SHOAL_TRY_GOTO(st, shoal_data_import(&i, out), done);
+  SHOAL_TRY_GOTO(st, read_import_options(a, &o), done);
+  SHOAL_TRY_GOTO(st, shoal_data_import(&o.args, out), done);
   st = shoal_data_inspect(out, false, stdout);
 done:
   shoal_args_destroy(a);

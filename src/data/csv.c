@@ -1,31 +1,199 @@
 /* CSV as in RFC 4180 and in practice: optional quotes, doubled inside quoted fields, which may contain separators and
- * line ends; blanks around fields; LF, CRLF or CR line ends.
+ * line ends; blanks around fields; LF, CRLF or CR line ends; separators and decimal signs of other countries.
+ *
+ * How a file is written is found by counting signs in its first lines: a separator occurs equally often in all of them,
+ * a decimal comma stands between digits.
  *
  * Fields are parsed in place: a NUL replaces the separator, and a doubled quote shifts the rest of its field left by
  * one.  So a row needs no allocation, and the text must outlive its fields. */
 #include "data/csv.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-static char find_separator(const char *at, const char *end)
+enum { SURVEY_LINES = 100, SIGNS = 4 };
+static const char signs[SIGNS] = { ',', ';', '\t', '|' };
+static const char *const sign_names[SIGNS] = { "commas", "semicolons", "tabs", "bars (|)" };
+
+/* ---- the dialect ---- */
+
+/* What is in front of the first row: a byte-order mark and a line "sep=;", as Excel writes it; *separator is set by it. */
+static const char *skip_preamble(const char *at, const char *end, char *separator)
 {
-  static const char known[] = { ',', ';', '\t' };
-  size_t count[3] = { 0 }, best = 0;
-  bool quoted = false;
-  for (; at < end && (quoted || (*at != '\n' && *at != '\r')); at++) {
-    if (*at == '"') quoted = !quoted;
-    for (size_t i = 0; !quoted && i < 3; i++) count[i] += *at == known[i];
+  if (end - at >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) at += 3;
+  const char *line = at;
+  if (end - line > 5 && strncasecmp(line, "sep=", 4) == 0 && (line[5] == '\n' || line[5] == '\r')) {
+    *separator = line[4];
+    at = line + 6;
+    if (line[5] == '\r' && at < end && *at == '\n') at++;
   }
-  for (size_t i = 1; i < 3; i++)
-    if (count[i] > count[best]) best = i;
-  return known[best];
+  return at;
 }
 
-void shoal_csv_init(shoal_csv *c, const char *path, char *text, size_t n)
+/* Text of two or four bytes per character has byte-order marks of its own, and half of its bytes are NUL. */
+static shoal_status check_encoding(const char *path, const char *text, size_t n)
 {
-  char *start = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? text + 3 : text;
-  *c = (shoal_csv){ .path = path, .at = start, .end = text + n, .line_start = start, .line = 1 };
-  c->separator = find_separator(c->at, c->end);
+  const unsigned char *t = (const unsigned char *)text;
+  const char *name = NULL;
+  size_t zeros[2] = { 0 }, looked = SHOAL_MIN(n, (size_t)64);
+  for (size_t i = 0; i < looked; i++) zeros[i % 2] += t[i] == 0;
+  if (n >= 2 && ((t[0] == 0xff && t[1] == 0xfe) || (t[0] == 0xfe && t[1] == 0xff))) name = "UTF-16";
+  if (n >= 4 && (memcmp(t, "\xff\xfe\0\0", 4) == 0 || memcmp(t, "\0\0\xfe\xff", 4) == 0)) name = "UTF-32";
+  if (!name && n >= 4 && 4 * (zeros[0] + zeros[1]) >= looked && (zeros[0] == 0 || zeros[1] == 0)) name = "UTF-16";
+  SHOAL_CHECK(!name, SHOAL_ERR_IO, "%s is %s text, UTF-8 is read: convert it with iconv -f %s -t UTF-8 FILE >NEW", path,
+              name, name);
+  return SHOAL_OK;
+}
+
+/* What the first lines have of each sign, outside quotes. */
+typedef struct {
+  size_t lines;
+  size_t first[SIGNS]; /* in the first line */
+  bool same[SIGNS];    /* all lines have as many, one or more */
+  bool points;         /* commas: all of them, but for the first line's, stand between digits */
+  bool single;         /* commas: no two of them without another sign between */
+  bool thousands;      /* commas: each is behind 1 to 3 digits that do not begin with 0, and before exactly 3 */
+  size_t commas;       /* behind the first line, or in it if it is the only one */
+  size_t count[SIGNS]; /* in the current line */
+} survey;
+
+static bool is_digit(char c)
+{
+  return c >= '0' && c <= '9';
+}
+
+/* Looks at the comma at `at`, of a text from `begin` to `end`. */
+static void judge_comma(survey *s, const char *begin, const char *at, const char *end)
+{
+  size_t before = 0, after = 0;
+  while (at - before > begin && is_digit(at[-1 - (ptrdiff_t)before])) before++;
+  while (at + 1 + after < end && is_digit(at[1 + after])) after++;
+  s->commas++;
+  const char *left = at - before, *right = at + 1 + after;
+  s->points &= after > 0 && (left == begin || strchr(";\t|\n\r+- \"", left[-1])) &&
+               (right == end || strchr(",;\t|\n\r \"eE", *right));
+  s->single &= right == end || *right != ',';
+  s->thousands &= before >= 1 && before <= 3 && after == 3 && at[-(ptrdiff_t)before] != '0';
+}
+
+static void end_line(survey *s)
+{
+  for (int i = 0; i < SIGNS; i++) {
+    if (s->lines == 0) s->first[i] = s->count[i];
+    s->same[i] &= s->count[i] == s->first[i] && s->first[i] > 0;
+    s->count[i] = 0;
+  }
+  s->lines++;
+}
+
+static survey look_at(const char *at, const char *end)
+{
+  survey s = { .same = { true, true, true, true }, .points = true, .single = true, .thousands = true }, first = s;
+  const char *begin = at, *line = at;
+  bool quoted = false;
+  for (; at < end && s.lines < SURVEY_LINES; at++) {
+    if (*at == '"') quoted = !quoted;
+    if (quoted) continue;
+    for (int i = 0; i < SIGNS; i++) s.count[i] += *at == signs[i];
+    if (*at == ',') judge_comma(s.lines ? &s : &first, begin, at, end);
+    if (*at != '\n' && *at != '\r') continue;
+    if (at > line) end_line(&s);
+    line = at + 1;
+  }
+  if (at == end && at > line) end_line(&s);
+  if (s.lines > 1) return s;
+  s.points = first.points;
+  s.single = first.single;
+  s.thousands = first.thousands;
+  s.commas = first.commas;
+  return s;
+}
+
+/* The sign that all lines have equally often, or else the most frequent one of the first line.  A comma that may be a
+ * decimal sign loses to the others. */
+static int choose_sign(const survey *s, bool comma_is_decimal)
+{
+  int best = -1;
+  for (int i = 0; i < SIGNS; i++)
+    if (s->same[i] && !(i == 0 && comma_is_decimal) && (best < 0 || s->first[i] > s->first[best])) best = i;
+  if (best >= 0) return best;
+  best = 0;
+  for (int i = 1; i < SIGNS; i++)
+    if (s->first[i] > s->first[best]) best = i;
+  return best;
+}
+
+static shoal_status check_rivals(const char *path, const survey *s, int sign, bool decimal_comma)
+{
+  for (int i = 0; i < SIGNS; i++)
+    SHOAL_CHECK(i == sign || !s->same[i] || !s->same[sign] || (i == 0 && decimal_comma) || s->lines < 2, SHOAL_ERR_IO,
+                "%s: all lines have %zu %s and %zu %s: say which sign separates fields, as in --separator '%c'%s", path,
+                s->first[sign], sign_names[sign], s->first[i], sign_names[i], signs[sign],
+                i == 0 || sign == 0 ? ", and the decimal sign with --decimal" : "");
+  return SHOAL_OK;
+}
+
+shoal_status shoal_csv_find_dialect(const char *path, const char *text, size_t n, shoal_csv_dialect *d)
+{
+  SHOAL_TRY(check_encoding(path, text, n));
+  char stated = 0;
+  const char *at = skip_preamble(text, text + n, &stated);
+  const survey s = look_at(at, text + n);
+  bool others = s.same[1] || s.same[2] || s.same[3] || d->separator || stated;
+  bool decimal_comma = d->decimal ? d->decimal == ',' : others && s.commas > 0 && s.points && s.single;
+  d->stated = stated && !d->separator;
+  if (!d->separator) d->separator = stated;
+  if (!d->separator) {
+    int sign = choose_sign(&s, decimal_comma);
+    SHOAL_TRY(check_rivals(path, &s, sign, decimal_comma));
+    d->separator = signs[sign];
+  }
+  if (d->separator == ',') decimal_comma = decimal_comma && d->decimal;
+  SHOAL_CHECK(d->decimal || !decimal_comma || !s.thousands, SHOAL_ERR_IO,
+              "%s: commas stand before three digits everywhere: give --decimal , if they are decimal commas; if they "
+              "separate thousands, remove them",
+              path);
+  SHOAL_CHECK(!(d->separator == ',' && decimal_comma), SHOAL_ERR_ARG,
+              "%s: the comma cannot be both separator and decimal sign", path);
+  d->decimal = decimal_comma ? ',' : '.';
+  return SHOAL_OK;
+}
+
+const char *shoal_csv_dialect_text(const shoal_csv_dialect *d, char *buf, size_t cap)
+{
+  char one[16], line[32] = "";
+  const char *name = one;
+  snprintf(one, sizeof one, "\"%c\"", d->separator);
+  for (int i = 0; i < SIGNS; i++)
+    if (signs[i] == d->separator) name = sign_names[i];
+  if (d->stated) snprintf(line, sizeof line, ", as its line \"sep=%c\" says", d->separator);
+  snprintf(buf, cap, "%s%s%s", name, line, d->decimal == ',' ? ", with a decimal comma" : "");
+  return buf;
+}
+
+bool shoal_csv_number(const shoal_csv_dialect *d, const char *text, double *out)
+{
+  enum { LONGEST = 64 };
+  char copy[LONGEST];
+  if (d->decimal == '.') return shoal_parse_f64(text, out) == SHOAL_OK;
+  size_t n = strlen(text);
+  if (n >= LONGEST || strchr(text, '.')) return false;
+  for (size_t i = 0; i <= n; i++) copy[i] = (char)(text[i] == ',' ? '.' : text[i]);
+  return shoal_parse_f64(copy, out) == SHOAL_OK;
+}
+
+/* ---- rows ---- */
+
+void shoal_csv_init(shoal_csv *c, const char *path, char *text, size_t n, shoal_csv_dialect dialect)
+{
+  char stated = 0;
+  const char *start = skip_preamble(text, text + n, &stated);
+  *c = (shoal_csv){ .path = path, .at = text + (start - text), .end = text + n, .dialect = dialect };
+  c->line_start = c->at;
+  c->line = stated ? 2 : 1;
 }
 
 void shoal_csv_fini(shoal_csv *c)
@@ -41,12 +209,12 @@ static size_t column(const shoal_csv *c, const char *at)
 
 static bool blank(const shoal_csv *c, char ch)
 {
-  return ch == ' ' || (ch == '\t' && c->separator != '\t');
+  return ch != c->dialect.separator && (ch == ' ' || ch == '\t');
 }
 
 static bool ends_field(const shoal_csv *c, const char *at)
 {
-  return at == c->end || *at == c->separator || *at == '\n' || *at == '\r';
+  return at == c->end || *at == c->dialect.separator || *at == '\n' || *at == '\r';
 }
 
 static void count_line(shoal_csv *c, const char *next)
@@ -58,6 +226,8 @@ static void count_line(shoal_csv *c, const char *next)
 static shoal_status add_field(shoal_csv *c, shoal_csv_field f)
 {
   if (c->n == c->cap) {
+    SHOAL_CHECK(c->n < SHOAL_CSV_COLUMNS, SHOAL_ERR_IO, "%s:%zu:%zu: more than %d fields in a row", c->path, f.line,
+                f.column, SHOAL_CSV_COLUMNS);
     size_t cap = c->cap ? 2 * c->cap : 64;
     shoal_csv_field *more = realloc(c->fields, cap * sizeof *more);
     SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu fields of %s", cap, c->path);
@@ -106,7 +276,7 @@ static shoal_status read_field(shoal_csv *c, bool *more)
               "%s:%zu:%zu: a NUL byte: this is not a text file", c->path, f.line, f.column);
   char ended_by = c->at < c->end ? *c->at : '\0';
   *text_end = '\0'; /* may overwrite the separator, hence ended_by */
-  *more = ended_by == c->separator;
+  *more = ended_by == c->dialect.separator;
   if (c->at < c->end) c->at++;
   if (ended_by == '\r' && c->at < c->end && *c->at == '\n') c->at++;
   if (!*more) count_line(c, c->at);

@@ -1,9 +1,19 @@
-/* Reader of CSV rows, with the position of every field for error messages. */
+/* Reader of CSV rows, with the position of every field for error messages, and what a file's first lines say about how
+ * it is written: its separator, its decimal sign, its encoding. */
 #ifndef SHOAL_DATA_CSV_H
 #define SHOAL_DATA_CSV_H
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
+
+/* Columns beyond this are refused: a file of commas would otherwise ask for many times its size. */
+enum { SHOAL_CSV_COLUMNS = 1 << 20 };
+
+typedef struct {
+  char separator; /* between fields: , ; tab | or what the user gave; 0: to be found */
+  char decimal;   /* '.' or ','; 0: to be found */
+  bool stated;    /* the separator is from a first line "sep=;" */
+} shoal_csv_dialect;
 
 typedef struct {
   char *text;          /* NUL-terminated, without surrounding blanks and quotes; points into the caller's text */
@@ -12,17 +22,30 @@ typedef struct {
 typedef struct {
   const char *path; /* for messages; borrowed */
   char *at, *end, *line_start;
-  char separator;
+  shoal_csv_dialect dialect;
   size_t line;
   shoal_csv_field *fields; /* of the current row */
   size_t n, cap;
 } shoal_csv;
 
+/** Finds what is 0 in `dialect` from the first lines of a file.
+ *
+ *  The separator is the sign that all of these lines have equally often; a first line "sep=;" decides it.  Fields
+ *  between semicolons, tabs or bars whose commas all stand between digits have a decimal comma.
+ *
+ *  @return ERR_IO naming the cure for UTF-16 and UTF-32, for two signs that could both be the separator, and for commas
+ *          that could be decimal commas or thousands separators */
+shoal_status shoal_csv_find_dialect(const char *path, const char *text, size_t n, shoal_csv_dialect *dialect);
+/** "commas", "semicolons, with a decimal comma" */
+const char *shoal_csv_dialect_text(const shoal_csv_dialect *d, char *buf, size_t cap);
+
 /** @param text  n bytes followed by a NUL; borrowed and modified: fields are terminated in place.
- *  The separator is the most frequent of comma, semicolon and tab in the first line; a byte-order mark is skipped. */
-void shoal_csv_init(shoal_csv *c, const char *path, char *text, size_t n);
+ *  A byte-order mark and a first line "sep=;" are skipped. */
+void shoal_csv_init(shoal_csv *c, const char *path, char *text, size_t n, shoal_csv_dialect dialect);
 void shoal_csv_fini(shoal_csv *c);
 /** Reads the next row into c->fields; skips empty lines; sets *end after the last row.  ERR_IO with file:line:column
- *  for an unclosed quote, text after a closing quote, or a NUL byte. */
+ *  for an unclosed quote, text after a closing quote, a NUL byte, or more than SHOAL_CSV_COLUMNS fields. */
 shoal_status shoal_csv_next(shoal_csv *c, bool *end);
+/** The number in a field, with the decimal sign of the dialect; false if it is none. */
+bool shoal_csv_number(const shoal_csv_dialect *d, const char *text, double *out);
 #endif

@@ -15,6 +15,11 @@
 enum { SHOAL_DATA_NAME = 256, SHOAL_DATA_CHANNELS = 16 };
 
 /* ---- the role of each array of a file (match.c) ---- */
+enum { SHOAL_DATA_WORD = 32 };
+/** The next word of a name, lower case, in `word`; returns where it ends, or NULL after the last.  Words end at anything
+ *  that is not a letter and where a small letter is followed by a capital. */
+const char *shoal_data_next_word(const char *c, char word[SHOAL_DATA_WORD]);
+
 typedef struct {
   bool foreign, text;
   char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
@@ -92,11 +97,24 @@ const char *shoal_source_unit(const shoal_source *s); /* "byte" or "unpacked byt
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out);
 
 /* ---- importers: one per kind, called by import.c ---- */
-bool shoal_import_is_test(const char *path); /* by name: contains "test" or "t10k" */
-/** The split of sample number `index` of an import: by `train_count` if given, else `otherwise`. */
-shoal_split shoal_import_split(const shoal_import_args *a, uint64_t index, shoal_split otherwise);
+/* Which source is for which split, by its name. */
+typedef struct {
+  bool *test;   /* [n_sources] */
+  bool by_name; /* some sources are test files; else the samples are split */
+} shoal_import_roles;
+/** ERR_USAGE if an option would do nothing beside the names, ERR_ARG if there are both validation and test files or no
+ *  training file. */
+shoal_status shoal_import_find_roles(const shoal_import_args *a, shoal_import_roles *out);
+void shoal_import_roles_fini(shoal_import_roles *r);
+/** The split of sample number `index` of an import: by `train_count` if given, else by its source. */
+shoal_split shoal_import_nth(const shoal_import_args *a, uint64_t index, bool test);
 /** How many of n consecutive samples form the training split: by train_count or test_share. */
 shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char *what, uint64_t *train_out);
+/** Marks in `test` the samples that become the test split: what follows train_count, else a share of each class, drawn
+ *  by the seed.  y [n] are classes. */
+shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const int32_t *y, int64_t classes,
+                                uint8_t *test);
+char shoal_import_separator(const shoal_import_args *a); /* 0 if none is given, or it is not one character */
 void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap); /* "cifar10: a.bin, b.bin" */
 shoal_status shoal_import_cifar(const shoal_import_args *a, const char *out_path);
 shoal_status shoal_import_idx(const shoal_import_args *a, const char *out_path);

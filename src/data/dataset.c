@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
+#include "data/labels.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -124,7 +125,7 @@ static shoal_status open_y(shoal_dataset *d, shoal_split split)
   SHOAL_CHECK(f.dims[0] == d->info.n[split], SHOAL_ERR_IO,
               "%s: /%s has %" PRIu64 " samples, /%s has %" PRIu64 " labels", d->path, d->names.x[split],
               d->info.n[split], name, f.dims[0]);
-  return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ SHOAL_I32 }, &d->part[split].y);
+  return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ SHOAL_I64 }, &d->part[split].y);
 }
 
 /* Whether a file may have n means: one per channel, one per feature, or one for all. */
@@ -179,7 +180,9 @@ static shoal_status read_attributes(shoal_dataset *d)
     SHOAL_TRY(shoal_h5_get_string(d->file, "class_names", &d->class_names));
   if (shoal_h5_has_attribute(d->file, "classes")) {
     SHOAL_TRY(shoal_h5_get_i64(d->file, "classes", &value));
-    SHOAL_CHECK(value >= 1 && value <= INT32_MAX, SHOAL_ERR_IO, "%s: attribute classes is %" PRId64, d->path, value);
+    SHOAL_CHECK(value >= 1 && value <= SHOAL_CLASSES_MOST, SHOAL_ERR_IO,
+                "%s: attribute classes is %" PRId64 ", at most %" PRId64 " are supported", d->path, value,
+                SHOAL_CLASSES_MOST);
     d->info.classes = value;
     d->has_classes = true;
   }
@@ -212,20 +215,22 @@ static shoal_status count_tokens(shoal_dataset *d)
     free(x);
     SHOAL_TRY(st);
   }
+  SHOAL_CHECK(largest < SHOAL_CLASSES_MOST, SHOAL_ERR_IO,
+              "%s: token %" PRIu32 " is too large: a vocabulary has at most %" PRId64 " entries", d->path, largest,
+              SHOAL_CLASSES_MOST);
   d->info.classes = (int64_t)largest + 1;
   return SHOAL_OK;
 }
 
 static shoal_status count_classes(shoal_dataset *d)
 {
-  int32_t largest = 0;
+  shoal_labels l;
   if (d->names.text) return count_tokens(d);
-  for (int s = 0; s < 2; s++) {
-    SHOAL_TRY(shoal_dataset_hold_labels(d, (shoal_split)s));
-    for (uint64_t i = 0; d->part[s].labels && i < d->info.n[s]; i++) largest = SHOAL_MAX(largest, d->part[s].labels[i]);
-  }
-  d->info.classes = (int64_t)largest + 1;
-  return SHOAL_OK;
+  shoal_status st = shoal_labels_of_dataset(d, &l);
+  if (st == SHOAL_OK) st = shoal_labels_check(&l, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] });
+  if (st == SHOAL_OK) d->info.classes = shoal_labels_classes(&l);
+  shoal_labels_fini(&l);
+  return st;
 }
 
 /* Estimates mean, std and checksum from evenly spaced training samples. */

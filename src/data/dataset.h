@@ -61,20 +61,27 @@ shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id
 void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes);
 
 /* ---- creating data sets: all write to a temporary file and remove it on error ---- */
-/** `shoal data import KIND`: cifar10 and cifar100 (binary or gzip; files whose name contains "test" are the test
- *  split), idx (pairs of images and labels; names with t10k or test are the test split, unless `train_count` splits one
- *  pair), csv, text (bytes as they are). */
+/** `shoal data import KIND`: cifar10 and cifar100 (binary or gzip), idx (pairs of images and labels), csv, text (bytes
+ *  as they are).
+ *
+ *  Files that have "test", "t10k" or "val" as a word of their names are the test split.  Without such a file csv draws one
+ *  from each class, text takes the end, and the others have none; `train_count` cuts the samples in their order
+ *  instead. */
 typedef struct {
   const char *kind;
   const char *const *sources;
   size_t n_sources;
-  uint64_t train_count; /* 0: default of the kind; else so many samples from the start are the training split */
-  const char *label;    /* csv: column name or number (from 1); NULL: last column */
-  double test_share;    /* csv, text: fraction at the end that becomes the test split; 0: the default, 0.1 */
+  uint64_t train_count;     /* 0: as above; else so many samples from the start are the training split */
+  const double *test_share; /* csv, text: share of the samples that become the test split; NULL: 0.1 */
+  const uint64_t *seed;     /* of that draw; NULL: 1 */
+  const char *label;        /* csv: name or number (from 1) of a column; NULL: one called label, else the last */
+  const char *const *drop;  /* csv: names or numbers of columns that are left out */
+  size_t n_drop;
+  const char *header;              /* csv: whether the first row is one: "yes", "no"; NULL: as it looks */
+  const char *separator, *decimal; /* csv: one character each; NULL: as it looks */
 } shoal_import_args;
+/** ERR_USAGE for an option that does nothing for this kind or beside another one. */
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path);
-/** Names of the kinds, for help texts. */
-size_t shoal_data_import_kinds(const char *const **out);
 
 /** `shoal data synth KIND`: glyphs (digits drawn from strokes, noise, shift, shear), blobs (Gaussian), text (a small
  *  grammar).  Same arguments and seed give the same file content. */

@@ -11,6 +11,7 @@
  * Not here: order and augmentation (loader.c). */
 #include "base/mem.h"
 #include "data/data_impl.h"
+#include "data/labels.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -56,6 +57,39 @@ static void nhwc_to_nchw(const shoal_dataset *d, void *x)
     }
 }
 
+enum { LABELS = 4096 }; /* read at a time */
+
+/* Labels are read as they are and must fit, because HDF5 would clamp those that do not. */
+static shoal_status read_labels(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, int32_t *y)
+{
+  int64_t block[LABELS];
+  for (uint64_t at = 0; at < n; at += LABELS) {
+    uint64_t part = SHOAL_MIN(n - at, (uint64_t)LABELS);
+    SHOAL_TRY(shoal_h5_table_read(d->part[split].y, first + at, part, block));
+    for (uint64_t i = 0; i < part; i++) {
+      SHOAL_CHECK(block[i] >= INT32_MIN && block[i] <= INT32_MAX, SHOAL_ERR_IO,
+                  "%s: sample %" PRIu64 " of /%s has label %" PRId64 ", classes are 0 to %" PRId64, d->path,
+                  first + at + i, d->names.y[split], block[i], d->info.classes - 1);
+      y[at + i] = (int32_t)block[i];
+    }
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_labels_of_dataset(shoal_dataset *d, shoal_labels *out)
+{
+  int64_t block[LABELS];
+  shoal_labels_init(out, d->has_classes ? d->info.classes : 0);
+  for (int s = 0; s < 2; s++)
+    for (uint64_t at = 0; d->part[s].y && at < d->info.n[s]; at += LABELS) {
+      uint64_t n = SHOAL_MIN(d->info.n[s] - at, (uint64_t)LABELS);
+      SHOAL_TRY(shoal_h5_table_read(d->part[s].y, at, n, block));
+      for (uint64_t i = 0; i < n; i++) SHOAL_TRY(shoal_labels_add(out, (shoal_split)s, block[i]));
+    }
+  shoal_labels_finish(out);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y)
 {
   if (n == 0) return SHOAL_OK;
@@ -64,7 +98,7 @@ shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t fi
     if (d->channels_last)
       for (uint64_t i = 0; i < n; i++) nhwc_to_nchw(d, (char *)x + i * d->sample_bytes);
   }
-  return y ? shoal_h5_table_read(d->part[split].y, first, n, y) : SHOAL_OK;
+  return y ? read_labels(d, split, first, n, y) : SHOAL_OK;
 }
 
 shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split)

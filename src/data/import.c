@@ -1,50 +1,24 @@
-/* `shoal data import`: the kinds, and their common part: recognising test files, and splitting into training and
- * test. */
+/* `shoal data import`: the kinds, and the options that each of them has. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
-#include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static const char *const kinds[] = { "cifar10", "cifar100", "idx", "csv", "text" };
-static shoal_status (*const importers[])(const shoal_import_args *,
-                                         const char *) = { shoal_import_cifar, shoal_import_cifar, shoal_import_idx,
-                                                           shoal_import_csv, shoal_import_text };
+enum { TRAIN_COUNT = 1, TEST_SHARE = 2, SEED = 4, LABEL = 8, DROP = 16, HEADER = 32, SEPARATOR = 64, DECIMAL = 128 };
 
-size_t shoal_data_import_kinds(const char *const **out)
-{
-  *out = kinds;
-  return SHOAL_COUNT(kinds);
-}
-
-bool shoal_import_is_test(const char *path)
-{
-  char *name = shoal_strdup_printf("%s", shoal_path_base(path));
-  for (char *c = name; *c; c++) *c = (char)tolower((unsigned char)*c);
-  bool test = strstr(name, "test") || strstr(name, "t10k");
-  free(name);
-  return test;
-}
-
-shoal_split shoal_import_split(const shoal_import_args *a, uint64_t index, shoal_split otherwise)
-{
-  if (!a->train_count) return otherwise;
-  return index < a->train_count ? SHOAL_TRAIN : SHOAL_TEST;
-}
-
-shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char *what, uint64_t *train_out)
-{
-  double share = a->test_share > 0 ? a->test_share : 0.1;
-  SHOAL_CHECK(a->train_count <= n, SHOAL_ERR_ARG,
-              "%" PRIu64 " %s are there, the training split cannot have %" PRIu64 "; lower the training count", n, what,
-              a->train_count);
-  *train_out = a->train_count ? a->train_count : n - (uint64_t)((double)n * share);
-  return SHOAL_OK;
-}
+static const struct {
+  const char *name;
+  shoal_status (*import)(const shoal_import_args *a, const char *out_path);
+  unsigned options;
+} kinds[] = {
+  { "cifar10", shoal_import_cifar, TRAIN_COUNT },
+  { "cifar100", shoal_import_cifar, TRAIN_COUNT },
+  { "idx", shoal_import_idx, TRAIN_COUNT },
+  { "csv", shoal_import_csv, TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL },
+  { "text", shoal_import_text, TRAIN_COUNT | TEST_SHARE },
+};
 
 void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap)
 {
@@ -53,18 +27,69 @@ void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap)
     at += (size_t)snprintf(buf + at, cap - at, "%s %s", i ? "," : "", shoal_path_base(a->sources[i]));
 }
 
+/* An option that does nothing is an error: whoever gives it expects something else. */
+static shoal_status check_options(const shoal_import_args *a, unsigned has)
+{
+  const struct {
+    const char *flag;
+    unsigned option;
+    bool given;
+  } options[] = {
+    { "--train-count", TRAIN_COUNT, a->train_count > 0 },
+    { "--test-share", TEST_SHARE, a->test_share != NULL },
+    { "--seed", SEED, a->seed != NULL },
+    { "--label", LABEL, a->label != NULL },
+    { "--drop", DROP, a->n_drop > 0 },
+    { "--header", HEADER, a->header != NULL },
+    { "--separator", SEPARATOR, a->separator != NULL },
+    { "--decimal", DECIMAL, a->decimal != NULL },
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(options); i++)
+    SHOAL_CHECK(!options[i].given || (has & options[i].option), SHOAL_ERR_USAGE, "%s does nothing for %s: leave it out",
+                options[i].flag, a->kind);
+  return SHOAL_OK;
+}
+
+char shoal_import_separator(const shoal_import_args *a)
+{
+  if (!a->separator) return 0;
+  if (strcmp(a->separator, "tab") == 0 || strcmp(a->separator, "\\t") == 0) return '\t';
+  return strlen(a->separator) == 1 && !strchr("\"\r\n", a->separator[0]) ? a->separator[0] : '\0';
+}
+
+static shoal_status check_values(const shoal_import_args *a)
+{
+  SHOAL_CHECK(a->n_sources > 0, SHOAL_ERR_ARG, "nothing to import: name the files of the %s data set", a->kind);
+  SHOAL_CHECK(!a->test_share || (*a->test_share >= 0 && *a->test_share < 1), SHOAL_ERR_ARG,
+              "the test share is %g, it must be in [0, 1)", *a->test_share);
+  SHOAL_CHECK(!a->header || strcmp(a->header, "yes") == 0 || strcmp(a->header, "no") == 0, SHOAL_ERR_ARG,
+              "--header is \"%s\": must be yes or no", a->header);
+  SHOAL_CHECK(!a->separator || shoal_import_separator(a), SHOAL_ERR_ARG,
+              "--separator is \"%s\": must be one character, or tab", a->separator);
+  SHOAL_CHECK(!a->decimal || strcmp(a->decimal, ".") == 0 || strcmp(a->decimal, ",") == 0, SHOAL_ERR_ARG,
+              "--decimal is \"%s\": must be . or ,", a->decimal);
+  return SHOAL_OK;
+}
+
+static shoal_status unknown_kind(const char *kind)
+{
+  const char *names[SHOAL_COUNT(kinds)];
+  for (size_t k = 0; k < SHOAL_COUNT(kinds); k++) names[k] = kinds[k].name;
+  const char *near = shoal_nearest(kind, names, SHOAL_COUNT(kinds));
+  shoal_str list = { 0 };
+  for (size_t k = 0; k < SHOAL_COUNT(kinds); k++) shoal_str_add(&list, "%s%s", k ? ", " : "", names[k]);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_ARG, "there is no import of kind \"%s\"%s%s%s; the kinds are %s", kind,
+                               near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", list.text);
+  shoal_str_free(&list);
+  return st;
+}
+
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path)
 {
-  for (size_t k = 0; k < SHOAL_COUNT(kinds); k++) {
-    if (strcmp(a->kind, kinds[k]) != 0) continue;
-    SHOAL_CHECK(a->n_sources > 0, SHOAL_ERR_ARG, "nothing to import: name the files of the %s data set", a->kind);
-    SHOAL_CHECK(a->test_share >= 0 && a->test_share < 1, SHOAL_ERR_ARG, "the test share is %g, it must be in [0, 1)",
-                a->test_share);
-    return importers[k](a, out_path);
-  }
-  const char *near = shoal_nearest(a->kind, kinds, SHOAL_COUNT(kinds));
-  return SHOAL_FAIL(SHOAL_ERR_ARG,
-                    "there is no import of kind \"%s\"%s%s%s; the kinds are cifar10, cifar100, idx, csv "
-                    "and text",
-                    a->kind, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+  size_t k = 0;
+  while (k < SHOAL_COUNT(kinds) && strcmp(a->kind, kinds[k].name) != 0) k++;
+  if (k == SHOAL_COUNT(kinds)) return unknown_kind(a->kind);
+  SHOAL_TRY(check_options(a, kinds[k].options));
+  SHOAL_TRY(check_values(a));
+  return kinds[k].import(a, out_path);
 }

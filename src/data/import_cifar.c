@@ -31,10 +31,9 @@ static shoal_status check_label(const layout *l, const char *path, const shoal_s
 }
 
 /* Imports one file; `index` counts samples over all files. */
-static shoal_status import_records(const shoal_import_args *a, const layout *l, const char *path, shoal_source *s,
-                                   shoal_data_writer *w, uint64_t *index)
+static shoal_status import_records(const shoal_import_args *a, const layout *l, const char *path, bool test,
+                                   shoal_source *s, shoal_data_writer *w, uint64_t *index)
 {
-  shoal_split by_name = shoal_import_is_test(path) ? SHOAL_TEST : SHOAL_TRAIN;
   size_t record = l->labels + PIXELS, got;
   uint8_t block[BLOCK * (2 + PIXELS)];
   uint64_t done = 0;
@@ -43,7 +42,7 @@ static shoal_status import_records(const shoal_import_args *a, const layout *l, 
     for (size_t i = 0; i < got / record; i++, done++, ++*index) {
       uint8_t label = block[i * record + l->labels - 1];
       SHOAL_TRY(check_label(l, path, s, done, label));
-      SHOAL_TRY(shoal_data_writer_add(w, shoal_import_split(a, *index, by_name), 1, block + i * record + l->labels,
+      SHOAL_TRY(shoal_data_writer_add(w, shoal_import_nth(a, *index, test), 1, block + i * record + l->labels,
                                       &(int32_t){ label }));
     }
     SHOAL_CHECK(got % record == 0, SHOAL_ERR_IO,
@@ -55,19 +54,20 @@ static shoal_status import_records(const shoal_import_args *a, const layout *l, 
   return SHOAL_OK;
 }
 
-static shoal_status import_files(const shoal_import_args *a, const layout *l, shoal_data_writer *w)
+static shoal_status import_files(const shoal_import_args *a, const layout *l, const shoal_import_roles *roles,
+                                 shoal_data_writer *w)
 {
   uint64_t index = 0, unused;
   for (size_t i = 0; i < a->n_sources; i++) {
     shoal_source *s;
     SHOAL_TRY(shoal_source_open(a->sources[i], &s));
-    shoal_status st = import_records(a, l, a->sources[i], s, w, &index);
+    shoal_status st = import_records(a, l, a->sources[i], roles->test[i], s, w, &index);
     shoal_source_close(s);
     SHOAL_TRY(st);
   }
   SHOAL_TRY(shoal_import_cut(a, index, "images", &unused));
   if (shoal_data_writer_count(w, SHOAL_TEST) == 0)
-    shoal_warn("no test split: no file has \"test\" in its name and no training count cuts one off");
+    shoal_warn("no test split: no file has the word test in its name and no training count cuts one off");
   return SHOAL_OK;
 }
 
@@ -78,10 +78,15 @@ shoal_status shoal_import_cifar(const shoal_import_args *a, const char *out_path
   char source[256];
   shoal_import_source_text(a, source, sizeof source);
   shoal_data_spec spec = { SHOAL_DATA_IMAGES, SHOAL_SHAPE(3, 32, 32), 1, source };
-  shoal_data_writer *w;
-  SHOAL_TRY(shoal_data_writer_create(out_path, &spec, &w));
-  shoal_status st = import_files(a, l, w);
-  if (st == SHOAL_OK) st = shoal_data_writer_commit(w, l->classes, NULL);
+  shoal_data_writer *w = NULL;
+  shoal_import_roles roles = { 0 };
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
+  SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
+  SHOAL_TRY_GOTO(st, import_files(a, l, &roles, w), done);
+  st = shoal_data_writer_commit(w, l->classes, NULL);
+done:
   shoal_data_writer_destroy(w);
+  shoal_import_roles_fini(&roles);
   return st;
 }

@@ -1,104 +1,46 @@
-/* Tables: one column is the label, all others are features.
+/* Tables: one column is the label, all others that are not dropped are features (csv_layout.h); labels become classes
+ * (csv_classes.h).
  *
- * The first row is a header if one of its feature columns is not a number; this is printed, so that a mistake is
- * noticed. Labels become classes 0, 1, … in sorted order: as numbers if all are integers, else as strings; the original
- * names are stored in the file.  The end of the table is the test split, so rows sorted by label cause a warning.  The
- * table is kept in memory during the import. */
+ * The first file says how all are written and what their columns are; the others must have the same columns.  What was
+ * understood is printed, with the first and the last row, so that a mistake is noticed.  The table is kept in memory
+ * during the import: 4 bytes per number and 5 per row. */
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "data/csv.h"
+#include "data/csv_classes.h"
+#include "data/csv_layout.h"
 #include "data/data_impl.h"
+#include "data/narrow.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-  const char *path;
-  const char *text;
-  size_t line, column;
-  double number; /* value of a numeric label */
-} label;
+enum { SHOWN = 6 };
 
 typedef struct {
   const shoal_import_args *args;
-  size_t columns, label_column;
-  char **header; /* [columns] or NULL; point into texts */
-  char **texts;  /* [n_sources], whole files; labels point into them */
-  float *x;      /* [rows, columns - 1] */
-  label *labels; /* [rows] */
+  shoal_csv_layout layout;
+  shoal_csv_classes classes;
+  shoal_narrow narrow;
+  float *x;      /* [rows, features] */
+  int32_t *y;    /* [rows] index into classes.all; after map_labels the class */
+  uint8_t *test; /* [rows] */
   size_t rows, cap;
-  int32_t *y;      /* [rows] */
-  shoal_str names; /* one per line, if not 0 .. classes-1 */
-  int64_t classes;
 } table;
 
-static bool is_number(const char *text)
+static const char *column_text(const void *layout, size_t feature, char *buf, size_t cap)
 {
-  double v;
-  return shoal_parse_f64(text, &v) == SHOAL_OK;
-}
-
-/* ---- the header ---- */
-
-static shoal_status find_by_name(const table *t, const shoal_csv *c, const char *name, size_t *out)
-{
-  for (size_t i = 0; i < c->n; i++)
-    if (strcmp(c->fields[i].text, name) == 0) {
-      *out = i;
-      return SHOAL_OK;
-    }
-  int64_t number;
-  bool counted = shoal_parse_i64(name, &number) == SHOAL_OK;
-  SHOAL_CHECK(!counted || (number >= 1 && (size_t)number <= c->n), SHOAL_ERR_ARG,
-              "%s has %zu columns, there is no column %s for the label", c->path, c->n, name);
-  if (counted) {
-    *out = (size_t)number - 1;
-    return SHOAL_OK;
+  const shoal_csv_layout *l = layout;
+  size_t i = 0;
+  char text[80];
+  for (;; i++) {
+    if (i == l->label || l->dropped[i]) continue;
+    if (feature-- == 0) break;
   }
-  const char **known;
-  SHOAL_TRY(SHOAL_ALLOC(c->n, &known));
-  for (size_t i = 0; i < c->n; i++) known[i] = c->fields[i].text;
-  const char *near = shoal_nearest(name, known, c->n);
-  shoal_status st =
-      SHOAL_FAIL(SHOAL_ERR_ARG, "%s has no column \"%s\" in its first row%s%s%s", c->path, name,
-                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "; give the number of the column");
-  free(known);
-  return st;
-}
-
-/* From the first row of the first file: the number of columns, the label column, and whether the row is a header. */
-static shoal_status begin_table(table *t, const shoal_csv *c, bool *is_header)
-{
-  t->columns = c->n;
-  SHOAL_CHECK(c->n >= 2, SHOAL_ERR_IO,
-              "%s:%zu:1: one column only; features and a label are needed, between commas, "
-              "semicolons or tabs",
-              c->path, c->fields[0].line);
-  t->label_column = c->n - 1;
-  if (t->args->label) SHOAL_TRY(find_by_name(t, c, t->args->label, &t->label_column));
-  *is_header =
-      t->args->label && strcmp(c->fields[t->label_column].text, t->args->label) == 0 && !is_number(t->args->label);
-  for (size_t i = 0; i < c->n; i++)
-    *is_header |= i != t->label_column && c->fields[i].text[0] && !is_number(c->fields[i].text);
-  if (!*is_header) {
-    shoal_info("%s: no header; the label is column %zu", c->path, t->label_column + 1);
-    return SHOAL_OK;
-  }
-  SHOAL_TRY(SHOAL_ALLOC(c->n, &t->header));
-  for (size_t i = 0; i < c->n; i++) t->header[i] = c->fields[i].text;
-  shoal_info("%s: the first row is the header; the label is column %zu, \"%s\"", c->path, t->label_column + 1,
-             t->header[t->label_column]);
-  return SHOAL_OK;
-}
-
-static bool repeats_header(const table *t, const shoal_csv *c)
-{
-  if (!t->header || c->n != t->columns) return false;
-  for (size_t i = 0; i < c->n; i++)
-    if (strcmp(c->fields[i].text, t->header[i]) != 0) return false;
-  return true;
+  snprintf(buf, cap, "column %s", shoal_csv_column_text(l, i, text, sizeof text));
+  return buf;
 }
 
 /* ---- rows ---- */
@@ -106,173 +48,168 @@ static bool repeats_header(const table *t, const shoal_csv *c)
 static shoal_status make_room(table *t)
 {
   if (t->rows < t->cap) return SHOAL_OK;
-  size_t cap = t->cap ? 2 * t->cap : 1024;
-  float *x = realloc(t->x, cap * (t->columns - 1) * sizeof *x);
+  size_t cap = t->cap ? t->cap + t->cap / 2 : 1024, row = t->layout.features * sizeof *t->x;
+  SHOAL_TRY(shoal_limit_memory(t->args->sources[0], "the table", cap, row + sizeof *t->y + 1));
+  float *x = realloc(t->x, cap * row);
   if (x) t->x = x;
-  label *labels = realloc(t->labels, cap * sizeof *labels);
-  if (labels) t->labels = labels;
-  SHOAL_CHECK(x && labels, SHOAL_ERR_MEM, "out of memory for a table of %zu rows and %zu columns", cap, t->columns);
+  int32_t *y = realloc(t->y, cap * sizeof *y);
+  if (y) t->y = y;
+  uint8_t *test = realloc(t->test, cap);
+  if (test) t->test = test;
+  SHOAL_CHECK(x && y && test, SHOAL_ERR_MEM, "out of memory for a table of %zu rows and %zu columns", cap,
+              t->layout.columns);
   t->cap = cap;
   return SHOAL_OK;
 }
 
-static shoal_status read_feature(const table *t, const shoal_csv *c, size_t i, float *out)
+/* What is wrong with a field that is no number, and what to do. */
+static const char *why_not(const char *text, const shoal_csv_dialect *d, bool number, double v)
+{
+  static const char *const none[] = { "na", "n/a", "nan", "null", "none", "?", "-", "#n/a" };
+  double other;
+  shoal_csv_dialect swapped = { d->separator, (char)(d->decimal == '.' ? ',' : '.') };
+  if (!text[0]) return "is empty; features are numbers: fill the gaps, or leave the column out with --drop";
+  if (number) return isfinite(v) ? "is too large for f32" : "is not finite; features are numbers";
+  for (size_t i = 0; i < SHOAL_COUNT(none); i++)
+    if (strcasecmp(text, none[i]) == 0)
+      return "marks a missing value; features are numbers: fill the gaps, or leave the column out with --drop";
+  if (shoal_csv_number(&swapped, text, &other))
+    return d->decimal == '.' ? "is not a number; if it has a decimal comma, give --decimal ,"
+                             : "is not a number; if it has a decimal point, give --decimal .";
+  return "is not a number; features are numbers: leave the column out with --drop, or give classes numbers";
+}
+
+static shoal_status read_feature(table *t, const shoal_csv *c, size_t i, size_t feature, float *out)
 {
   const shoal_csv_field *f = &c->fields[i];
   double v = 0;
-  bool number = shoal_parse_f64(f->text, &v) == SHOAL_OK;
-  *out = (float)v;
-  SHOAL_CHECK(number && isfinite(*out), SHOAL_ERR_IO,
-              "%s:%zu:%zu: \"%.40s\" is %s (column %zu%s%s); features are numbers", c->path, f->line, f->column,
-              f->text,
-              !f->text[0]   ? "empty"
-              : !number     ? "not a number"
-              : isfinite(v) ? "too large for f32"
-                            : "not finite",
-              i + 1, t->header ? ", " : "", t->header ? t->header[i] : "");
+  char text[96];
+  bool number = shoal_csv_number(&t->layout.dialect, f->text, &v);
+  SHOAL_CHECK(number && isfinite((float)v), SHOAL_ERR_IO, "%s:%zu:%zu: \"%.40s\" in column %s %s", c->path, f->line,
+              f->column, f->text, shoal_csv_column_text(&t->layout, i, text, sizeof text),
+              why_not(f->text, &t->layout.dialect, number, v));
+  *out = shoal_narrow_convert(&t->narrow, feature, v);
   return SHOAL_OK;
 }
 
-static shoal_status add_row(table *t, const shoal_csv *c)
+static shoal_status add_row(table *t, const shoal_csv *c, bool test)
 {
-  const shoal_csv_field *last = &c->fields[c->n - 1];
-  SHOAL_CHECK(c->n == t->columns, SHOAL_ERR_IO, "%s:%zu:%zu: this row has %zu fields, the first row has %zu", c->path,
-              last->line, last->column, c->n, t->columns);
+  const shoal_csv_layout *l = &t->layout;
+  const shoal_csv_field *last = &c->fields[c->n - 1], *label = &c->fields[l->label];
+  SHOAL_CHECK(c->n == l->columns, SHOAL_ERR_IO, "%s:%zu:%zu: this row has %zu fields, the first row%s%s has %zu",
+              c->path, last->line, last->column, c->n, c->path == t->args->sources[0] ? "" : " of ",
+              c->path == t->args->sources[0] ? "" : t->args->sources[0], l->columns);
   SHOAL_TRY(make_room(t));
-  float *x = t->x + t->rows * (t->columns - 1);
-  for (size_t i = 0; i < t->columns; i++)
-    if (i != t->label_column) SHOAL_TRY(read_feature(t, c, i, x++));
-  const shoal_csv_field *f = &c->fields[t->label_column];
-  SHOAL_CHECK(f->text[0], SHOAL_ERR_IO, "%s:%zu:%zu: the label is empty (column %zu)", c->path, f->line, f->column,
-              t->label_column + 1);
-  t->labels[t->rows++] = (label){ c->path, f->text, f->line, f->column, 0 };
+  float *x = t->x + t->rows * l->features;
+  for (size_t i = 0, feature = 0; i < l->columns; i++)
+    if (i != l->label && !l->dropped[i]) {
+      SHOAL_TRY(read_feature(t, c, i, feature, &x[feature]));
+      feature++;
+    }
+  SHOAL_CHECK(label->text[0], SHOAL_ERR_IO, "%s:%zu:%zu: the label is empty (column %zu)", c->path, label->line,
+              label->column, l->label + 1);
+  SHOAL_TRY(shoal_csv_classes_add(&t->classes, c->path, label, &t->y[t->rows]));
+  t->test[t->rows++] = test;
   return SHOAL_OK;
 }
 
-static shoal_status read_file(table *t, size_t source)
+/* Whether the first row of another file is the header again.  A header with other columns is an error. */
+static shoal_status repeats_header(const table *t, const shoal_csv *c, bool *header)
+{
+  const shoal_csv_layout *l = &t->layout;
+  const shoal_csv_field *f = &c->fields[0];
+  size_t equal = 0;
+  *header = false;
+  if (!l->header || c->n != l->columns) return SHOAL_OK; /* add_row says what is wrong with the number of fields */
+  for (size_t i = 0; i < l->columns; i++)
+    if (strcmp(c->fields[i].text, l->names[i]) == 0)
+      equal++;
+    else
+      f = &c->fields[i];
+  *header = equal == l->columns;
+  SHOAL_CHECK(
+      *header || 2 * equal < l->columns, SHOAL_ERR_IO,
+      "%s:%zu:%zu: this header has \"%.40s\" as column %zu, that of %s has \"%.40s\"; the files must have the same "
+      "columns",
+      c->path, f->line, f->column, f->text, (size_t)(f - c->fields) + 1, t->args->sources[0], l->names[f - c->fields]);
+  return SHOAL_OK;
+}
+
+static void show_row(const table *t, const char *which, const char *path, size_t row)
+{
+  const float *x = t->x + row * t->layout.features;
+  shoal_str s = { 0 };
+  for (size_t i = 0; i < SHOAL_MIN(t->layout.features, (size_t)SHOWN); i++) shoal_str_add(&s, "%.7g ", x[i]);
+  shoal_info("%s: %s row: %s%s-> %.40s", path, which, s.text, t->layout.features > SHOWN ? "... " : "",
+             t->classes.all[t->y[row]].text);
+  shoal_str_free(&s);
+}
+
+static shoal_status read_rows(table *t, shoal_csv *c, bool first, bool test)
+{
+  bool end, header = first && t->layout.header;
+  SHOAL_TRY(shoal_csv_next(c, &end));
+  if (!end && !first) SHOAL_TRY(repeats_header(t, c, &header));
+  while (!end) {
+    if (!header) SHOAL_TRY(add_row(t, c, test));
+    header = false;
+    SHOAL_TRY(shoal_csv_next(c, &end));
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status read_file(table *t, size_t source, bool test)
 {
   const char *path = t->args->sources[source];
   size_t n, before = t->rows;
-  bool end, header = false;
-  shoal_csv c;
-  SHOAL_TRY(shoal_source_slurp(path, &t->texts[source], &n));
-  shoal_csv_init(&c, path, t->texts[source], n);
-  shoal_status st = shoal_csv_next(&c, &end);
-  if (st == SHOAL_OK && !end && !t->columns)
-    st = begin_table(t, &c, &header);
-  else if (st == SHOAL_OK && !end)
-    header = repeats_header(t, &c);
-  while (st == SHOAL_OK && !end) {
-    if (!header) st = add_row(t, &c);
-    header = false;
-    if (st == SHOAL_OK) st = shoal_csv_next(&c, &end);
-  }
+  char *text;
+  shoal_csv c = { 0 };
+  SHOAL_TRY(shoal_source_slurp(path, &text, &n));
+  shoal_status st = SHOAL_OK;
+  if (source == 0) SHOAL_TRY_GOTO(st, shoal_csv_layout_find(t->args, path, text, n, &t->layout), done);
+  if (source == 0) SHOAL_TRY_GOTO(st, shoal_narrow_init(&t->narrow, t->layout.features), done);
+  shoal_csv_init(&c, path, text, n, t->layout.dialect);
+  SHOAL_TRY_GOTO(st, read_rows(t, &c, source == 0, test), done);
+  SHOAL_CHECK_GOTO(st, t->rows > before, done, SHOAL_ERR_IO, "%s is empty: no rows with data", path);
+  show_row(t, "first", path, before);
+  show_row(t, "last", path, t->rows - 1);
+done:
   shoal_csv_fini(&c);
-  SHOAL_TRY(st);
-  SHOAL_CHECK(t->rows > before, SHOAL_ERR_IO, "%s is empty: no rows with data", path);
-  return SHOAL_OK;
-}
-
-/* ---- labels to classes ---- */
-
-static int by_text(const void *a, const void *b)
-{
-  return strcmp((*(label *const *)a)->text, (*(label *const *)b)->text);
-}
-
-static int by_number(const void *a, const void *b)
-{
-  double p = (*(label *const *)a)->number, q = (*(label *const *)b)->number;
-  return (p > q) - (p < q);
-}
-
-/* Decides whether labels are integers or strings; fractional numbers are an error. */
-static shoal_status judge_labels(table *t, bool *numbers)
-{
-  const label *broken = NULL;
-  *numbers = true;
-  for (size_t i = 0; i < t->rows; i++) {
-    label *l = &t->labels[i];
-    if (shoal_parse_f64(l->text, &l->number) != SHOAL_OK)
-      *numbers = false;
-    else if (!broken && l->number != floor(l->number))
-      broken = l;
-  }
-  SHOAL_CHECK(!*numbers || !broken, SHOAL_ERR_IO,
-              "%s:%zu:%zu: label %s is not a class; classes are integers or strings (is column %zu the label?)",
-              broken ? broken->path : "", broken ? broken->line : 0, broken ? broken->column : 0,
-              broken ? broken->text : "", t->label_column + 1);
-  return SHOAL_OK;
-}
-
-static shoal_status name_classes(table *t, label **sorted, bool numbers)
-{
-  bool as_is = numbers, plain = true;
-  int64_t classes = 0;
-  for (size_t i = 0; i < t->rows; i++) {
-    bool fresh = i == 0 || (numbers ? by_number : by_text)(&sorted[i - 1], &sorted[i]) != 0;
-    if (fresh) {
-      as_is &= sorted[i]->number == (double)classes;
-      plain &= !strpbrk(sorted[i]->text, "\r\n");
-      shoal_str_add(&t->names, "%s%s", classes ? "\n" : "", sorted[i]->text);
-      classes++;
-    }
-    t->y[sorted[i] - t->labels] = (int32_t)(classes - 1);
-  }
-  t->classes = classes;
-  SHOAL_CHECK(t->rows < 20 || (size_t)classes <= t->rows / 2, SHOAL_ERR_IO,
-              "%s: column %zu has %" PRId64 " different labels in %zu rows; name the column of the label",
-              t->args->sources[0], t->label_column + 1, classes, t->rows);
-  if (as_is || !plain) shoal_str_clear(&t->names);
-  if (!as_is) shoal_info("labels become classes 0 to %" PRId64 " in sorted order", classes - 1);
-  return SHOAL_OK;
-}
-
-static shoal_status map_labels(table *t)
-{
-  label **sorted;
-  bool numbers;
-  SHOAL_TRY(judge_labels(t, &numbers));
-  SHOAL_TRY(SHOAL_ALLOC(t->rows, &t->y));
-  SHOAL_TRY(SHOAL_ALLOC(t->rows, &sorted));
-  for (size_t i = 0; i < t->rows; i++) sorted[i] = &t->labels[i];
-  qsort(sorted, t->rows, sizeof *sorted, numbers ? by_number : by_text);
-  shoal_status st = name_classes(t, sorted, numbers);
-  free(sorted);
+  free(text);
   return st;
 }
 
-/* Warns about classes that are in one split only: the rows are probably sorted by label. */
-static shoal_status warn_if_sorted(const table *t, uint64_t train)
+/* ---- the data set ---- */
+
+static shoal_status map_labels(table *t)
 {
-  uint8_t *seen;
-  int64_t missing = 0;
-  SHOAL_TRY(SHOAL_ALLOC((size_t)t->classes, &seen));
-  for (size_t i = 0; i < t->rows; i++) seen[t->y[i]] |= i < train ? 1 : 2;
-  for (int64_t c = 0; c < t->classes; c++) missing += seen[c] == 2;
-  if (missing)
-    shoal_warn("%" PRId64 " of %" PRId64
-               " classes are in the test split only: the rows seem sorted; shuffle them first "
-               "(shuf), the end of the table is the test split",
-               missing, t->classes);
-  free(seen);
+  char column[80];
+  shoal_csv_column_text(&t->layout, t->layout.label, column, sizeof column);
+  SHOAL_TRY(shoal_csv_classes_finish(&t->classes, &t->layout.dialect, t->args->sources[0], column));
+  for (size_t i = 0; i < t->rows; i++) t->y[i] = t->classes.all[t->y[i]].rank;
+  if (t->classes.names.len)
+    shoal_info("labels become classes 0 to %" PRId32 " in sorted order: %.200s", t->classes.classes - 1,
+               t->classes.names.text);
+  else
+    shoal_info("labels are classes 0 to %" PRId32, t->classes.classes - 1);
   return SHOAL_OK;
 }
 
 static shoal_status write_table(const table *t, const char *out_path)
 {
   char source[256];
-  uint64_t train;
-  size_t features = t->columns - 1;
+  size_t features = t->layout.features;
   shoal_data_writer *w;
-  SHOAL_TRY(shoal_import_cut(t->args, t->rows, "rows", &train));
-  SHOAL_TRY(warn_if_sorted(t, train));
   shoal_import_source_text(t->args, source, sizeof source);
   shoal_data_spec spec = { SHOAL_DATA_FEATURES, SHOAL_SHAPE((int64_t)features), 4, source };
   SHOAL_TRY(shoal_data_writer_create(out_path, &spec, &w));
-  shoal_status st = shoal_data_writer_add(w, SHOAL_TRAIN, train, t->x, t->y);
-  if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TEST, t->rows - train, t->x + train * features, t->y + train);
-  if (st == SHOAL_OK) st = shoal_data_writer_commit(w, t->classes, t->names.len ? t->names.text : NULL);
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0, n; i < t->rows && st == SHOAL_OK; i += n) { /* runs of rows of one split */
+    for (n = 1; i + n < t->rows && t->test[i + n] == t->test[i];) n++;
+    st = shoal_data_writer_add(w, t->test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, t->x + i * features, t->y + i);
+  }
+  if (st == SHOAL_OK)
+    st = shoal_data_writer_commit(w, t->classes.classes, t->classes.names.len ? t->classes.names.text : NULL);
   shoal_data_writer_destroy(w);
   return st;
 }
@@ -280,18 +217,21 @@ static shoal_status write_table(const table *t, const char *out_path)
 shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
 {
   table t = { .args = a };
+  shoal_import_roles roles = { 0 };
   shoal_status st;
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &t.texts), done);
-  for (size_t i = 0; i < a->n_sources; i++) SHOAL_TRY_GOTO(st, read_file(&t, i), done);
+  SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
+  for (size_t i = 0; i < a->n_sources; i++) SHOAL_TRY_GOTO(st, read_file(&t, i, roles.test[i]), done);
+  shoal_narrow_warn(&t.narrow, a->sources[0], column_text, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
+  if (!roles.by_name) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.classes.classes, t.test), done);
   st = write_table(&t, out_path);
 done:
-  for (size_t i = 0; t.texts && i < a->n_sources; i++) free(t.texts[i]);
-  free(t.texts);
-  free(t.header);
+  shoal_import_roles_fini(&roles);
+  shoal_csv_layout_fini(&t.layout);
+  shoal_csv_classes_fini(&t.classes);
+  shoal_narrow_fini(&t.narrow);
   free(t.x);
-  free(t.labels);
   free(t.y);
-  shoal_str_free(&t.names);
+  free(t.test);
   return st;
 }

@@ -103,7 +103,7 @@ static shoal_status import_pair(progress *p, idx_file *images, idx_file *labels,
     if (got != n) return cut_short(labels, at + got);
     for (size_t i = 0; i < n; i++, p->index++) {
       p->largest = SHOAL_MAX(p->largest, y[i]);
-      SHOAL_TRY(shoal_data_writer_add(p->writer, shoal_import_split(p->args, p->index, images->split), 1,
+      SHOAL_TRY(shoal_data_writer_add(p->writer, shoal_import_nth(p->args, p->index, images->split == SHOAL_TEST), 1,
                                       block + i * bytes, &(int32_t){ y[i] }));
     }
   }
@@ -140,17 +140,18 @@ static shoal_status import_pairs(progress *p, idx_file *files, size_t n, uint8_t
                 files[i].path);
   SHOAL_TRY(shoal_import_cut(p->args, p->index, "images", &unused));
   if (shoal_data_writer_count(p->writer, SHOAL_TEST) == 0)
-    shoal_warn("no test split: no file has \"t10k\" or \"test\" in its name and no training count cuts one off");
+    shoal_warn("no test split: no file has the word t10k or test in its name and no training count cuts one off");
   return SHOAL_OK;
 }
 
-static shoal_status open_files(const shoal_import_args *a, idx_file *files, shoal_shape *sample)
+static shoal_status open_files(const shoal_import_args *a, const shoal_import_roles *roles, idx_file *files,
+                               shoal_shape *sample)
 {
   const idx_file *first = NULL;
   for (size_t i = 0; i < a->n_sources; i++) {
     idx_file *f = &files[i];
     f->path = a->sources[i];
-    f->split = shoal_import_is_test(f->path) && !a->train_count ? SHOAL_TEST : SHOAL_TRAIN;
+    f->split = roles->test[i] ? SHOAL_TEST : SHOAL_TRAIN;
     SHOAL_TRY(shoal_source_open(f->path, &f->source));
     SHOAL_TRY(read_header(f));
     if (f->ndim == 1) continue;
@@ -169,15 +170,17 @@ static shoal_status open_files(const shoal_import_args *a, idx_file *files, shoa
 
 shoal_status shoal_import_idx(const shoal_import_args *a, const char *out_path)
 {
-  idx_file *files;
+  idx_file *files = NULL;
+  shoal_import_roles roles = { 0 };
   shoal_data_writer *w = NULL;
   uint8_t *block = NULL;
   char source[256];
   shoal_data_spec spec = { SHOAL_DATA_IMAGES, { 0 }, 1, source };
   shoal_import_source_text(a, source, sizeof source);
-  SHOAL_TRY(SHOAL_ALLOC(a->n_sources, &files));
   shoal_status st;
-  SHOAL_TRY_GOTO(st, open_files(a, files, &spec.sample), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &files), done);
+  SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
+  SHOAL_TRY_GOTO(st, open_files(a, &roles, files, &spec.sample), done);
   SHOAL_TRY_GOTO(st, shoal_alloc(BLOCK, (size_t)shoal_shape_count(&spec.sample), "images", (void **)&block), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   progress p = { .args = a, .writer = w };
@@ -186,7 +189,8 @@ shoal_status shoal_import_idx(const shoal_import_args *a, const char *out_path)
 done:
   shoal_data_writer_destroy(w);
   free(block);
-  for (size_t i = 0; i < a->n_sources; i++) shoal_source_close(files[i].source);
+  for (size_t i = 0; files && i < a->n_sources; i++) shoal_source_close(files[i].source);
+  shoal_import_roles_fini(&roles);
   free(files);
   return st;
 }

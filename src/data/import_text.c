@@ -33,23 +33,47 @@ static shoal_status join_sources(const shoal_import_args *a, char **out, size_t 
   return SHOAL_OK;
 }
 
-shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path)
+/* Every file is for one split, by its name. */
+static shoal_status write_files(const shoal_import_args *a, const bool *test, shoal_data_writer *w)
 {
-  char source[256], *text = NULL;
+  for (size_t i = 0; i < a->n_sources; i++) {
+    char *text;
+    size_t n;
+    SHOAL_TRY(shoal_source_slurp(a->sources[i], &text, &n));
+    shoal_status st = shoal_data_writer_add(w, test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, text, NULL);
+    free(text);
+    SHOAL_TRY(st);
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status write_cut(const shoal_import_args *a, shoal_data_writer *w)
+{
+  char *text = NULL;
   size_t n = 0;
   uint64_t train = 0;
+  SHOAL_TRY(join_sources(a, &text, &n));
+  shoal_status st = shoal_import_cut(a, n, "bytes", &train);
+  if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TRAIN, train, text, NULL);
+  if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TEST, n - train, text + train, NULL);
+  free(text);
+  return st;
+}
+
+shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path)
+{
+  char source[256];
   shoal_data_writer *w = NULL;
+  shoal_import_roles roles = { 0 };
   shoal_import_source_text(a, source, sizeof source);
   shoal_data_spec spec = { SHOAL_DATA_TEXT, SHOAL_SHAPE(1), 1, source };
-  SHOAL_TRY(join_sources(a, &text, &n));
   shoal_status st;
-  SHOAL_TRY_GOTO(st, shoal_import_cut(a, n, "bytes", &train), done);
+  SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
-  SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, SHOAL_TRAIN, train, text, NULL), done);
-  SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, SHOAL_TEST, n - train, text + train, NULL), done);
+  SHOAL_TRY_GOTO(st, roles.by_name ? write_files(a, roles.test, w) : write_cut(a, w), done);
   st = shoal_data_writer_commit(w, 256, NULL);
 done:
   shoal_data_writer_destroy(w);
-  free(text);
+  shoal_import_roles_fini(&roles);
   return st;
 }

@@ -191,8 +191,10 @@ static size_t add_missing(const shoal_labels *l, shoal_str *out)
   shoal_str_add(out, ")");
   if (smallest->value == 1) shoal_str_add(out, "; if the labels count from 1, subtract 1");
   if (mark && is_class(l, mark->value))
-    shoal_str_add(out, "; is %" PRId64 " (%" PRIu64 " samples) a mark for \"no label\"? Remove these samples then",
-                  mark->value, mark->count[0] + mark->count[1]);
+    shoal_str_add(out,
+                  "; is %" PRId64 " (%s sample %" PRIu64 ", %" PRIu64 " in all) a mark for \"no label\"? Remove these",
+                  mark->value, shoal_split_name(mark->count[0] ? SHOAL_TRAIN : SHOAL_TEST),
+                  mark->count[0] ? mark->first[0] : mark->first[1], mark->count[0] + mark->count[1]);
   shoal_str_add(out, "\n");
   return 1;
 }

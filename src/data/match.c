@@ -74,15 +74,13 @@ static const struct {
   { "data", WORD_DATA, 0 },
 };
 
-/* The next word of a name, lower case, in `word`; returns where it ends, or NULL after the last.  Words end at anything
- * that is not a letter and where a small letter is followed by a capital. */
-static const char *next_word(const char *c, char word[32])
+const char *shoal_data_next_word(const char *c, char word[SHOAL_DATA_WORD])
 {
   size_t n = 0;
   while (*c && !isalpha((unsigned char)*c)) c++;
   if (!*c) return NULL;
   do {
-    if (n < 31) word[n++] = (char)tolower((unsigned char)*c);
+    if (n < SHOAL_DATA_WORD - 1) word[n++] = (char)tolower((unsigned char)*c);
     c++;
   } while (isalpha((unsigned char)*c) && !(islower((unsigned char)c[-1]) && isupper((unsigned char)*c)));
   word[n] = '\0';
@@ -92,11 +90,11 @@ static const char *next_word(const char *c, char word[32])
 /* Parses a name; PART_NONE if it has a word that is not in the list, or contradictory words. */
 static void read_name(const char *name, part_kind *part, split_word *split)
 {
-  char word[32];
+  char word[SHOAL_DATA_WORD];
   bool data = false;
   *part = PART_NONE;
   *split = SPLIT_PLAIN;
-  for (const char *c = name; (c = next_word(c, word)) != NULL;) {
+  for (const char *c = name; (c = shoal_data_next_word(c, word)) != NULL;) {
     size_t i = 0;
     while (i < SHOAL_COUNT(words) && strcmp(word, words[i].word) != 0) i++;
     bool known = i < SHOAL_COUNT(words);
@@ -195,17 +193,27 @@ static bool is_there(const arrays *a, const char *name)
   return shoal_h5_exists(a->file, name) || is_elsewhere(a, name);
 }
 
-/* Our own names, if the training split has them. */
+/* Our own names, if the training split has them.  A validation split is the test split of a file without one. */
 static bool match_ours(const arrays *a, shoal_data_names *out)
 {
+  static const char *const tests[] = { "test", "val", "valid", "validation" };
   bool text = is_there(a, "train/tokens");
+  const char *part = text ? "tokens" : "x";
   if (!text && !(is_there(a, "train/x") && is_there(a, "train/y"))) return false;
   *out = (shoal_data_names){ .text = text };
   strcpy(out->x[0], text ? "train/tokens" : "train/x");
   strcpy(out->y[0], text ? "" : "train/y");
-  if (is_there(a, text ? "test/tokens" : "test/x")) {
-    strcpy(out->x[1], text ? "test/tokens" : "test/x");
-    strcpy(out->y[1], text ? "" : "test/y");
+  for (size_t i = 0; i < SHOAL_COUNT(tests); i++) {
+    char name[SHOAL_DATA_NAME];
+    snprintf(name, sizeof name, "%s/%s", tests[i], part);
+    if (!is_there(a, name)) continue;
+    if (out->x[1][0]) {
+      shoal_info("%s: /%s is not used: /%s is the test split", a->path, name, out->x[1]);
+      continue;
+    }
+    strcpy(out->x[1], name);
+    if (!text) snprintf(out->y[1], sizeof out->y[1], "%s/y", tests[i]);
+    if (i > 0) shoal_info("%s: /%s is the test split", a->path, name);
   }
   return true;
 }

@@ -1,6 +1,7 @@
 /* `shoal data inspect`: the contents of a data set, the cost of shuffled reads, and whether the file is valid.
  *
- * One sequential pass finds labels out of range and values that are NaN or infinite, and computes the checksum.  The
+ * One pass over the labels finds what is wrong or odd about them (data/labels.h); one over everything finds values that
+ * are NaN or infinite, and computes the checksum.  The
  * read amplification is the number of bytes in the chunks that hold one sample, divided by the bytes of the sample: the
  * cost factor of a reader that fetches whole chunks without reusing them, as in shuffled training. */
 #include "base/crc32c.h"
@@ -8,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/contents.h"
+#include "data/labels.h"
 #include "data/stats.h"
 #include "report/data.h"
 #include <inttypes.h>
@@ -20,8 +22,6 @@ typedef struct {
   char layout[224]; /* "chunks [5, 3, 32, 32], deflate" */
   double
       amplification; /* 1: only the sample's own bytes are read; 0: not reported for text, which is read in windows */
-  uint64_t wrong_labels, first_wrong;
-  int32_t wrong_value;
 } part_facts;
 
 typedef struct {
@@ -29,8 +29,8 @@ typedef struct {
   const shoal_data_info *info;
   shoal_data_stored stored;
   part_facts part[2];
-  uint64_t *histogram[2]; /* [classes] */
-  double *mean, *std;     /* [groups] computed over the training split */
+  shoal_labels labels;
+  double *mean, *std; /* [groups] computed over the training split */
   size_t groups;
   uint64_t not_finite;
   uint32_t checksum;
@@ -60,21 +60,6 @@ static shoal_status describe_layout(const shoal_dataset *d, shoal_split split, p
   return SHOAL_OK;
 }
 
-static void judge_labels(facts *f, shoal_split split, uint64_t first, uint64_t n, const int32_t *y)
-{
-  part_facts *p = &f->part[split];
-  for (uint64_t i = 0; i < n; i++) {
-    if (y[i] >= 0 && y[i] < f->info->classes) {
-      f->histogram[split][y[i]]++;
-      continue;
-    }
-    if (p->wrong_labels++ == 0) {
-      p->first_wrong = first + i;
-      p->wrong_value = y[i];
-    }
-  }
-}
-
 static shoal_status pass_split(facts *f, shoal_split split, shoal_data_stats *t, uint32_t crc[2], void *x, int32_t *y,
                                uint64_t step)
 {
@@ -86,7 +71,6 @@ static shoal_status pass_split(facts *f, shoal_split split, shoal_data_stats *t,
     if (text) continue;
     shoal_data_stats_add(t, n, x);
     crc[1] = shoal_crc32c(crc[1], y, n * sizeof *y);
-    judge_labels(f, split, at, n, y);
   }
   return SHOAL_OK;
 }
@@ -125,9 +109,9 @@ static shoal_status gather(facts *f)
 {
   const shoal_data_info *i = f->info;
   for (int s = 0; s < 2; s++) {
-    if (i->kind != SHOAL_DATA_TEXT) SHOAL_TRY(SHOAL_ALLOC((size_t)i->classes, &f->histogram[s]));
     if (i->n[s]) SHOAL_TRY(describe_layout(f->d, (shoal_split)s, &f->part[s]));
   }
+  SHOAL_TRY(shoal_labels_of_dataset(f->d, &f->labels));
   return pass_all(f);
 }
 
@@ -154,7 +138,17 @@ static void class_name(const char *names, int64_t k, char *buf, size_t cap)
     at = strchr(at, '\n');
     if (at) at++;
   }
-  snprintf(buf, cap, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+  char line[64];
+  snprintf(line, sizeof line, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+  shoal_show(line, buf, cap);
+}
+
+/* Samples of class c in a split; *at moves along the sorted labels and begins at 0. */
+static uint64_t count_of(const facts *f, shoal_split split, int64_t c, size_t *at)
+{
+  const shoal_labels *l = &f->labels;
+  while (*at < l->distinct && l->all[*at].value < c) ++*at;
+  return *at < l->distinct && l->all[*at].value == c ? l->all[*at].count[split] : 0;
 }
 
 static void print_histogram(const facts *f, FILE *out)
@@ -162,12 +156,13 @@ static void print_histogram(const facts *f, FILE *out)
   const shoal_data_info *i = f->info;
   if (i->kind == SHOAL_DATA_TEXT) return;
   int64_t shown = SHOAL_MIN(i->classes, (int64_t)SHOWN);
+  size_t train = 0, test = 0;
   fprintf(out, "\n%8s %12s %12s\n", "class", "train", "test");
   for (int64_t c = 0; c < shown; c++) {
-    char name[40];
+    char name[160];
     class_name(f->stored.class_names, c, name, sizeof name);
-    fprintf(out, "%8" PRId64 " %12" PRIu64 " %12" PRIu64 "%s%s\n", c, f->histogram[0][c], f->histogram[1][c],
-            name[0] ? "  " : "", name);
+    fprintf(out, "%8" PRId64 " %12" PRIu64 " %12" PRIu64 "%s%s\n", c, count_of(f, SHOAL_TRAIN, c, &train),
+            count_of(f, SHOAL_TEST, c, &test), name[0] ? "  " : "", name);
   }
   if (shown < i->classes) fprintf(out, "%8s and %" PRId64 " more (all of them with --json)\n", "", i->classes - shown);
 }
@@ -186,10 +181,10 @@ static void print_scale(const facts *f, FILE *out)
 static void print_table(const facts *f, FILE *out)
 {
   const shoal_data_info *i = f->info;
-  char shape[96], amount[32];
+  char shape[96], amount[32], text[1024];
   fprintf(out, "%s\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n  source    %s\n", shoal_dataset_path(f->d),
           kinds[i->kind], i->classes, type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape),
-          i->source[0] ? i->source : "not stored");
+          i->source[0] ? shoal_show(i->source, text, sizeof text) : "not stored");
   fprintf(out, "  checksum  %08" PRIx32 "%s\n", f->checksum,
           !f->stored.has_checksum ? " (none stored)"
           : checksum_ok(f)        ? ", as stored"
@@ -201,7 +196,7 @@ static void print_table(const facts *f, FILE *out)
     if (f->part[s].amplification > 0) snprintf(times, sizeof times, "%.1f", f->part[s].amplification);
     fprintf(out, "%8s %12" PRIu64 " %12s %14s  %s of /%s\n", shoal_split_name((shoal_split)s), i->n[s],
             shoal_format_bytes((double)i->n[s] * (double)f->stored.sample_bytes, amount, sizeof amount), times,
-            f->part[s].layout, f->stored.x[s]);
+            f->part[s].layout, shoal_show(f->stored.x[s], text, sizeof text));
   }
   print_scale(f, out);
   print_histogram(f, out);
@@ -230,11 +225,12 @@ static void put_split(shoal_json *j, const facts *f, shoal_split split)
     shoal_json_string(j, "array", f->stored.x[split]);
     shoal_json_string(j, "layout", p->layout);
     if (p->amplification > 0) shoal_json_real(j, "amplification", p->amplification);
-    shoal_json_uint(j, "wrong_labels", p->wrong_labels);
+    shoal_json_uint(j, "wrong_labels", shoal_labels_outside(&f->labels, split));
   }
-  if (f->histogram[split]) {
+  if (i->kind != SHOAL_DATA_TEXT) {
+    size_t at = 0;
     shoal_json_array(j, "histogram");
-    for (int64_t c = 0; c < i->classes; c++) shoal_json_uint(j, NULL, f->histogram[split][c]);
+    for (int64_t c = 0; c < i->classes; c++) shoal_json_uint(j, NULL, count_of(f, split, c, &at));
     shoal_json_end(j);
   }
   shoal_json_end(j);
@@ -271,17 +267,14 @@ static void print_json(const facts *f, FILE *out)
 static shoal_status verdict(const facts *f)
 {
   const char *path = shoal_dataset_path(f->d);
-  for (int s = 0; s < 2; s++)
-    SHOAL_CHECK(f->part[s].wrong_labels == 0, SHOAL_ERR_IO,
-                "%s: %" PRIu64 " labels of /%s are not in 0 to %" PRId64 ", the first is %d of sample %" PRIu64, path,
-                f->part[s].wrong_labels, f->stored.y[s], f->info->classes - 1, f->part[s].wrong_value,
-                f->part[s].first_wrong);
+  SHOAL_TRY(shoal_labels_check(&f->labels, path, f->stored.y));
   SHOAL_CHECK(f->not_finite == 0, SHOAL_ERR_IO, "%s: %" PRIu64 " values are not finite (NaN or infinite)", path,
               f->not_finite);
   SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
               "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
               "; it was damaged or changed, make it anew",
               path, f->checksum, f->info->checksum);
+  shoal_labels_warn(&f->labels, path);
   return SHOAL_OK;
 }
 
@@ -296,8 +289,7 @@ shoal_status shoal_data_inspect(const char *path, bool json, FILE *out)
     (json ? print_json : print_table)(&f, out);
     st = verdict(&f);
   }
-  free(f.histogram[0]);
-  free(f.histogram[1]);
+  shoal_labels_fini(&f.labels);
   free(f.mean);
   shoal_dataset_close(f.d);
   return st;

@@ -9,7 +9,9 @@ static const char *out_path;
 static shoal_status import(const char *kind, const char *const *sources, size_t n, uint64_t train_count,
                            const char *label)
 {
-  shoal_import_args a = { kind, sources, n, train_count, label, 0 };
+  shoal_import_args a = {
+    .kind = kind, .sources = sources, .n_sources = n, .train_count = train_count, .label = label
+  };
   return shoal_data_import(&a, out_path);
 }
 
@@ -96,7 +98,7 @@ static void test_cifar(void)
   CHECK_OK(import("cifar10", sources, 1, 100, NULL));
   check_cifar(100, 50);
   CHECK_REFUSED(import("cifar10", sources, 2, 301, NULL), SHOAL_ERR_ARG, "300 images are there");
-  CHECK_REFUSED(import("cifar10", sources + 1, 1, 0, NULL), SHOAL_ERR_IO, "would have no training samples");
+  CHECK_REFUSED(import("cifar10", sources + 1, 1, 0, NULL), SHOAL_ERR_ARG, "there would be no training samples: ");
   CHECK_REFUSED(import("cifar10", sources, 0, 0, NULL), SHOAL_ERR_ARG, "nothing to import");
   CHECK_REFUSED(import("cifar1", sources, 1, 0, NULL), SHOAL_ERR_ARG, "did you mean \"cifar10\"");
 }
@@ -130,7 +132,6 @@ static void test_cifar_bad(void)
   temp_write(path, "", 0);
   REFUSE("cifar10", path, "data_batch_2.bin is empty");
   REFUSE("cifar10", temp_path("missing.bin"), "cannot read");
-  REFUSE("cifar10", temp_dir, "Is a directory");
 }
 
 static void test_cifar100(void)
@@ -298,10 +299,12 @@ static void test_csv_labels(void)
 static void test_csv_bad(void)
 {
   REFUSE("csv", temp_text("e.csv", "a,b,c\n1,2,x\n3,4\n"), "e.csv:3:3: this row has 2 fields, the first row has 3");
-  REFUSE("csv", temp_text("e.csv", "a,b,c\n1,2,x\n3,four,y\n"), "e.csv:3:3: \"four\" is not a number (column 2, b)");
-  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,,y\n"), "e.csv:2:3: \"\" is empty (column 2)");
-  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,1e39,y\n"), "e.csv:2:3: \"1e39\" is too large for f32");
-  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,inf,y\n"), "e.csv:2:3: \"inf\" is not finite");
+  REFUSE("csv", temp_text("e.csv", "a,b,c\n1,2,x\n3,four,y\n"),
+         "e.csv:3:3: \"four\" in column 2, \"b\" is not a number");
+  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,,y\n"),
+         "e.csv:2:3: \"\" in column 2 is empty; features are numbers: fill the gaps");
+  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,1e39,y\n"), "e.csv:2:3: \"1e39\" in column 2 is too large for f32");
+  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,inf,y\n"), "e.csv:2:3: \"inf\" in column 2 is not finite");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,4,\n"), "e.csv:2:5: the label is empty");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4,y\n"), "e.csv:2:3: this quote is never closed");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4\"4,y\n"), "e.csv:2:6: text after a closing quote");

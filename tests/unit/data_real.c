@@ -28,7 +28,7 @@ static const char *in_folder(const char *name)
 
 static shoal_dataset *import(const char *kind, const char *const *sources, size_t n, uint64_t train_count)
 {
-  shoal_import_args a = { kind, sources, n, train_count, NULL, 0 };
+  shoal_import_args a = { .kind = kind, .sources = sources, .n_sources = n, .train_count = train_count };
   shoal_dataset *d = NULL;
   REQUIRE(shoal_data_import(&a, temp_path("out.h5")) == SHOAL_OK, "import of %s", kind);
   REQUIRE(shoal_dataset_open(temp_path("out.h5"), &d) == SHOAL_OK, "%s", kind);

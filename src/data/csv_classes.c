@@ -1,0 +1,190 @@
+/* See csv_classes.h.  Rows keep the index of their label, and the text of each distinct label is kept once, so the
+ * memory for labels does not depend on their length. */
+#include "data/csv_classes.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/labels.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { FIRST_ROOM = 64 };
+
+void shoal_csv_classes_fini(shoal_csv_classes *c)
+{
+  for (size_t i = 0; i < c->n; i++) free(c->all[i].text);
+  free(c->all);
+  free(c->slots);
+  shoal_str_free(&c->names);
+  *c = (shoal_csv_classes){ 0 };
+}
+
+/* ---- counting ---- */
+
+/* The slot of a text: the one that has it, or the free one where it belongs.  There are twice as many slots as labels. */
+static size_t find_slot(const shoal_csv_classes *c, const char *text)
+{
+  size_t mask = 2 * c->cap - 1, at = shoal_crc32c(0, text, strlen(text)) & mask;
+  while (c->slots[at] && strcmp(c->all[c->slots[at] - 1].text, text) != 0) at = (at + 1) & mask;
+  return at;
+}
+
+static shoal_status make_room(shoal_csv_classes *c)
+{
+  const size_t cap = c->cap ? 2 * c->cap : FIRST_ROOM;
+  uint32_t *slots;
+  SHOAL_CHECK(cap <= INT32_MAX, SHOAL_ERR_MEM, "more than %zu different labels", c->cap);
+  SHOAL_TRY(SHOAL_ALLOC(2 * cap, &slots));
+  shoal_csv_class *all = realloc(c->all, cap * sizeof *all);
+  if (!all) {
+    free(slots);
+    return SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory for %zu labels", cap);
+  }
+  free(c->slots);
+  c->all = all;
+  c->slots = slots;
+  c->cap = cap;
+  for (size_t i = 0; i < c->n; i++) slots[find_slot(c, all[i].text)] = (uint32_t)i + 1;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_csv_classes_add(shoal_csv_classes *c, const char *path, const shoal_csv_field *f, int32_t *id)
+{
+  if (c->n == c->cap) SHOAL_TRY(make_room(c));
+  size_t at = find_slot(c, f->text);
+  if (!c->slots[at]) {
+    char *text = strdup(f->text);
+    SHOAL_CHECK(text, SHOAL_ERR_MEM, "out of memory for a label");
+    c->all[c->n++] = (shoal_csv_class){ .text = text, .path = path, .line = f->line, .column = f->column };
+    c->slots[at] = (uint32_t)c->n;
+  }
+  *id = (int32_t)(c->slots[at] - 1);
+  c->all[*id].count++;
+  return SHOAL_OK;
+}
+
+/* ---- sorting ---- */
+
+static int by_text(const void *a, const void *b)
+{
+  return strcmp((*(shoal_csv_class *const *)a)->text, (*(shoal_csv_class *const *)b)->text);
+}
+
+static int by_number(const void *a, const void *b)
+{
+  double p = (*(shoal_csv_class *const *)a)->number, q = (*(shoal_csv_class *const *)b)->number;
+  return (p > q) - (p < q);
+}
+
+/* Decides whether labels are integers or text; fractions are an error. */
+static shoal_status judge(shoal_csv_classes *c, const shoal_csv_dialect *d, const char *column, bool *numbers)
+{
+  const shoal_csv_class *broken = NULL;
+  *numbers = true;
+  for (size_t i = 0; i < c->n; i++) {
+    shoal_csv_class *l = &c->all[i];
+    if (!shoal_csv_number(d, l->text, &l->number))
+      *numbers = false;
+    else if (!broken && l->number != floor(l->number))
+      broken = l;
+  }
+  SHOAL_CHECK(
+      !*numbers || !broken, SHOAL_ERR_IO,
+      "%s:%zu:%zu: label %s is not a class; classes are integers or text (is column %s the label? --label names "
+      "another)",
+      broken ? broken->path : "", broken ? broken->line : 0, broken ? broken->column : 0, broken ? broken->text : "",
+      column);
+  return SHOAL_OK;
+}
+
+static void name_classes(shoal_csv_classes *c, shoal_csv_class **sorted, bool numbers)
+{
+  bool as_is = numbers, plain = true;
+  for (size_t i = 0; i < c->n; i++) {
+    if (i == 0 || (numbers ? by_number : by_text)(&sorted[i - 1], &sorted[i]) != 0) {
+      as_is &= sorted[i]->number == (double)c->classes;
+      plain &= !strpbrk(sorted[i]->text, "\r\n");
+      shoal_str_add(&c->names, "%s%s", c->classes ? "\n" : "", sorted[i]->text);
+      c->classes++;
+    }
+    sorted[i]->rank = c->classes - 1;
+  }
+  if (as_is || !plain) shoal_str_clear(&c->names);
+}
+
+/* ---- labels that look wrong ---- */
+
+static bool means_none(const char *text)
+{
+  static const char *const words[] = { "na", "n/a", "nan", "null", "none", "?", "-", "unknown", "#n/a" };
+  for (size_t i = 0; i < SHOAL_COUNT(words); i++)
+    if (strcasecmp(text, words[i]) == 0) return true;
+  return false;
+}
+
+static void warn_none(const shoal_csv_class *l)
+{
+  shoal_warn("%s:%zu:%zu: label \"%.40s\" (%" PRIu64 " rows) becomes a class of its own: if it marks rows without a "
+             "label, remove them",
+             l->path, l->line, l->column, l->text, l->count);
+}
+
+/* A number apart from all others, such as -1 or 255. */
+static shoal_status warn_mark(const shoal_csv_classes *c)
+{
+  shoal_labels l;
+  shoal_labels_init(&l, 0);
+  for (size_t i = 0; i < c->n; i++) {
+    shoal_status st = SHOAL_OK;
+    if (fabs(c->all[i].number) < 1e15) st = shoal_labels_add(&l, SHOAL_TRAIN, (int64_t)c->all[i].number);
+    if (st != SHOAL_OK) {
+      shoal_labels_fini(&l);
+      return st;
+    }
+  }
+  shoal_labels_finish(&l);
+  const shoal_label *mark = shoal_labels_mark(&l);
+  for (size_t i = 0; mark && i < c->n; i++)
+    if (c->all[i].number == (double)mark->value) warn_none(&c->all[i]);
+  shoal_labels_fini(&l);
+  return SHOAL_OK;
+}
+
+static shoal_status warn_odd(const shoal_csv_classes *c, bool numbers, uint64_t rows)
+{
+  if (numbers) return warn_mark(c);
+  for (size_t i = 0; i < c->n; i++)
+    if (means_none(c->all[i].text)) warn_none(&c->all[i]);
+  const shoal_csv_class *first = &c->all[0];
+  bool others = c->n > 1;
+  for (size_t i = 1; i < c->n; i++) others &= c->all[i].count > 1;
+  if (first->count == 1 && others && rows >= 4 && first->line <= 2)
+    shoal_warn("%s:%zu:%zu: label \"%.40s\" is in the first row only: if that row is a header, give --header yes",
+               first->path, first->line, first->column, first->text);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_csv_classes_finish(shoal_csv_classes *c, const shoal_csv_dialect *d, const char *path,
+                                      const char *column)
+{
+  shoal_csv_class **sorted;
+  bool numbers;
+  uint64_t rows = 0;
+  SHOAL_TRY(judge(c, d, column, &numbers));
+  SHOAL_TRY(SHOAL_ALLOC(c->n, &sorted));
+  for (size_t i = 0; i < c->n; i++) {
+    sorted[i] = &c->all[i];
+    rows += c->all[i].count;
+  }
+  qsort(sorted, c->n, sizeof *sorted, numbers ? by_number : by_text);
+  name_classes(c, sorted, numbers);
+  free(sorted);
+  SHOAL_CHECK(rows < 20 || (uint64_t)c->classes <= rows / 2, SHOAL_ERR_IO,
+              "%s: column %s has %" PRId32 " different labels in %" PRIu64 " rows; name the column of the label with "
+              "--label",
+              path, column, c->classes, rows);
+  return warn_odd(c, numbers, rows);
+}

@@ -1,0 +1,393 @@
+/* Header, label column and dropped columns of a CSV file, from its options and its first rows.  See csv_layout.h.
+ *
+ * The first row is the header if
+ *     --header says so, or --label is one of its words
+ *     it has text where the rows below have numbers
+ *     it counts 0, 1, 2, ... as a program writes columns without names, and the rows below are no such numbers
+ *
+ * A column is dropped without being asked if it is empty, or has no name in the header ("" or "Unnamed: 0") and counts
+ * the rows: the index that pandas writes. */
+#include "data/csv_layout.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/data_impl.h"
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { PROBE_BYTES = 256 << 10, PROBE_ROWS = 20, MOST_ROWS = 1000, SHOWN = 6 };
+
+/* The first rows of a file, and what is known about each column. */
+typedef struct {
+  const shoal_import_args *args;
+  const char *path;
+  char *text;
+  const char **cells; /* [rows, columns] */
+  size_t rows, columns;
+  size_t *numbers, *blanks; /* [columns] cells of that kind below the first row */
+} probe;
+
+static const char *cell(const probe *p, size_t row, size_t column)
+{
+  return p->cells[row * p->columns + column];
+}
+
+static bool number(const shoal_csv_layout *l, const char *text, double *out)
+{
+  return shoal_csv_number(&l->dialect, text, out);
+}
+
+static bool is_number(const shoal_csv_layout *l, const char *text)
+{
+  double v;
+  return number(l, text, &v);
+}
+
+/* ---- the first rows ---- */
+
+static void close_probe(probe *p)
+{
+  free(p->text);
+  free(p->cells);
+  free(p->numbers);
+}
+
+/* Reads rows of the first `bytes` of a file.  If the text is cut there, its last row may be, and is left out. */
+static shoal_status read_rows(probe *p, const shoal_csv_layout *l, const char *text, size_t bytes, bool cut)
+{
+  shoal_csv c;
+  bool end = false;
+  shoal_status st = SHOAL_OK;
+  shoal_error kept;
+  free(p->text);
+  free(p->cells);
+  p->cells = NULL;
+  p->rows = p->columns = 0;
+  SHOAL_TRY(SHOAL_ALLOC(bytes + 1, &p->text));
+  memcpy(p->text, text, bytes);
+  shoal_csv_init(&c, p->path, p->text, bytes, l->dialect);
+  for (size_t row = 0; row < MOST_ROWS; row++) {
+    st = shoal_csv_next(&c, &end);
+    if (st != SHOAL_OK || end) break;
+    if (row == 0) {
+      p->columns = c.n;
+      SHOAL_TRY_GOTO(st, SHOAL_ALLOC(SHOAL_MIN(bytes / c.n + 1, (size_t)MOST_ROWS) * c.n, &p->cells), done);
+    }
+    if (c.n != p->columns || (cut && c.at >= c.end)) break; /* the importer says what is wrong with it */
+    for (size_t i = 0; i < c.n; i++) p->cells[p->rows * c.n + i] = c.fields[i].text;
+    p->rows++;
+  }
+  if (st != SHOAL_OK && cut && p->rows > 0) {
+    shoal_error_take(&kept); /* a quote that the cut left open */
+    st = SHOAL_OK;
+  }
+done:
+  shoal_csv_fini(&c);
+  return st;
+}
+
+static shoal_status open_probe(probe *p, const shoal_csv_layout *l, const char *text, size_t n)
+{
+  size_t bytes = SHOAL_MIN(n, (size_t)PROBE_BYTES);
+  SHOAL_TRY(read_rows(p, l, text, bytes, bytes < n));
+  while (p->rows < PROBE_ROWS && bytes < n) {
+    bytes = SHOAL_MIN(n, 8 * bytes);
+    SHOAL_TRY(read_rows(p, l, text, bytes, bytes < n));
+  }
+  SHOAL_CHECK(p->rows > 0, SHOAL_ERR_IO, "%s is empty: no rows", p->path);
+  SHOAL_TRY(SHOAL_ALLOC(2 * p->columns, &p->numbers));
+  p->blanks = p->numbers + p->columns;
+  for (size_t r = 1; r < p->rows; r++)
+    for (size_t i = 0; i < p->columns; i++) {
+      p->numbers[i] += is_number(l, cell(p, r, i));
+      p->blanks[i] += !cell(p, r, i)[0];
+    }
+  return SHOAL_OK;
+}
+
+/* ---- what a column looks like ---- */
+
+/* The cells below the first row count up by one, from 0 or 1, or from where the first row does without a header. */
+static bool counts_rows(const probe *p, const shoal_csv_layout *l, size_t column)
+{
+  size_t first = l->header ? 1 : 0;
+  double v, expected = 0;
+  if (p->rows < first + 2) return false;
+  for (size_t r = first; r < p->rows; r++, expected++) {
+    if (!number(l, cell(p, r, column), &v)) return false;
+    if (r == first && v == 1) expected = 1;
+    if (v != expected) return false;
+  }
+  return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+  double p = *(const double *)a, q = *(const double *)b;
+  return (p > q) - (p < q);
+}
+
+/* Whole numbers of which no two are equal: a row number, perhaps after shuffling. */
+static shoal_status numbers_rows(const probe *p, const shoal_csv_layout *l, size_t column, bool *out)
+{
+  size_t n = p->rows - 1;
+  double *v;
+  *out = n >= 2;
+  SHOAL_TRY(SHOAL_ALLOC(n + 1, &v));
+  for (size_t r = 0; r < n && *out; r++) *out = number(l, cell(p, r + 1, column), &v[r]) && v[r] == floor(v[r]);
+  if (*out) qsort(v, n, sizeof *v, by_number);
+  for (size_t r = 1; r < n && *out; r++) *out = v[r] != v[r - 1];
+  free(v);
+  return SHOAL_OK;
+}
+
+static bool is_unnamed(const char *name)
+{
+  return !name[0] || strncasecmp(name, "unnamed:", 8) == 0;
+}
+
+static bool is_label_name(const char *name)
+{
+  static const char *const names[] = { "label", "labels", "class", "target", "targets" };
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++)
+    if (strcasecmp(name, names[i]) == 0) return true;
+  return false;
+}
+
+/* ---- the header ---- */
+
+/* The first row counts 0, 1, 2, ...; its first cell may be empty, above an index.  Returns how many cells count. */
+static size_t counting_cells(const probe *p)
+{
+  size_t skipped = cell(p, 0, 0)[0] ? 0 : 1;
+  for (size_t i = skipped; i < p->columns; i++) {
+    int64_t v;
+    if (shoal_parse_i64(cell(p, 0, i), &v) != SHOAL_OK || v != (int64_t)(i - skipped)) return 0;
+  }
+  return p->columns - skipped;
+}
+
+/* Some column writes numbers with a fraction, but not in the first row. */
+static bool is_written_differently(const probe *p)
+{
+  for (size_t i = 0; i < p->columns; i++) {
+    size_t fractions = 0;
+    for (size_t r = 1; r < p->rows; r++) fractions += strpbrk(cell(p, r, i), ".,eE") != NULL;
+    if (p->rows > 1 && fractions == p->rows - 1) return true;
+  }
+  return false;
+}
+
+static bool has_text_above_numbers(const probe *p, const shoal_csv_layout *l, size_t label)
+{
+  for (size_t i = 0; i < p->columns; i++) {
+    const char *top = cell(p, 0, i);
+    if (!top[0] || is_number(l, top)) continue;
+    if (p->rows == 1 ? i != label : 2 * p->numbers[i] >= p->rows - 1) return true;
+  }
+  return false;
+}
+
+static shoal_status find_header(const probe *p, const shoal_csv_layout *l, bool *header)
+{
+  const shoal_import_args *a = p->args;
+  size_t counting = counting_cells(p), last = p->columns - 1;
+  *header = a->header && strcmp(a->header, "yes") == 0;
+  if (a->header) return SHOAL_OK;
+  for (size_t i = 0; i < p->columns && a->label; i++)
+    *header |= strcmp(cell(p, 0, i), a->label) == 0 && !is_number(l, a->label);
+  *header |= has_text_above_numbers(p, l, last) || (is_label_name(cell(p, 0, last)) && p->numbers[last] == 0);
+  if (*header || counting < 2 || p->rows < 2) return SHOAL_OK;
+  int64_t below;
+  bool goes_on = shoal_parse_i64(cell(p, 1, 0), &below) == SHOAL_OK && below == (int64_t)p->columns;
+  bool sure = counting < p->columns || is_written_differently(p) || (counting >= 4 && !goes_on);
+  SHOAL_CHECK(
+      sure, SHOAL_ERR_IO,
+      "%s: the first row counts %s, %s, ...: it may be a header without names or a sample; give --header yes or "
+      "--header no",
+      p->path, cell(p, 0, 0), cell(p, 0, 1));
+  *header = true;
+  shoal_warn("%s: the first row counts 0 to %zu: taken as the header; if it is a sample, give --header no", p->path,
+             counting - 1);
+  return SHOAL_OK;
+}
+
+static shoal_status copy_header(const probe *p, shoal_csv_layout *l)
+{
+  if (!l->header) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(p->columns, &l->names));
+  for (size_t i = 0; i < p->columns; i++) l->names[i] = shoal_strdup_printf("%s", cell(p, 0, i));
+  return SHOAL_OK;
+}
+
+/* ---- the label and what is dropped ---- */
+
+/* The column that an option names: by its name in the header, else by its number from 1. */
+static shoal_status find_column(const probe *p, const shoal_csv_layout *l, const char *option, const char *name,
+                                size_t *out)
+{
+  size_t found = 0;
+  for (size_t i = 0; i < l->columns && l->header; i++)
+    if (strcmp(l->names[i], name) == 0 && found++ == 0) *out = i;
+  SHOAL_CHECK(found < 2, SHOAL_ERR_ARG, "%s has %zu columns called \"%s\": give %s the number of the right one",
+              p->path, found, name, option);
+  if (found) return SHOAL_OK;
+  int64_t count;
+  if (shoal_parse_i64(name, &count) == SHOAL_OK) {
+    SHOAL_CHECK(count >= 1 && (size_t)count <= l->columns, SHOAL_ERR_ARG,
+                "%s has %zu columns, there is no column %s for %s", p->path, l->columns, name, option);
+    *out = (size_t)count - 1;
+    return SHOAL_OK;
+  }
+  const char *near = l->header ? shoal_nearest(name, (const char *const *)l->names, l->columns) : NULL;
+  return SHOAL_FAIL(SHOAL_ERR_ARG, "%s has no column \"%s\" in its first row%s%s%s", p->path, name,
+                    near ? "; did you mean \"" : "", near ? near : "",
+                    near ? "\"?" : "; give the number of the column");
+}
+
+static shoal_status drop_asked(const probe *p, shoal_csv_layout *l)
+{
+  for (size_t i = 0; i < p->args->n_drop; i++) {
+    size_t column;
+    SHOAL_TRY(find_column(p, l, "--drop", p->args->drop[i], &column));
+    l->dropped[column] = true;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status drop_empty_and_index(const probe *p, shoal_csv_layout *l)
+{
+  char text[96];
+  for (size_t i = 0; i < l->columns; i++) {
+    bool empty = p->blanks[i] == p->rows - 1 && (l->header ? p->rows > 1 : !cell(p, 0, i)[0]), index = false;
+    if (l->dropped[i]) continue;
+    if (!empty && l->header && is_unnamed(l->names[i])) SHOAL_TRY(numbers_rows(p, l, i, &index));
+    l->dropped[i] = empty || index;
+    if (empty) shoal_warn("%s: column %s is empty: dropped", p->path, shoal_csv_column_text(l, i, text, sizeof text));
+    if (index)
+      shoal_warn("%s: column %zu has no name and numbers the rows: dropped; to keep it, give it a name", p->path,
+                 i + 1);
+    bool rows = !empty && !index && i != l->label && p->rows > 4 && counts_rows(p, l, i);
+    if (rows)
+      shoal_warn("%s: column %s counts the rows: if it is an index and no feature, give --drop %zu", p->path,
+                 shoal_csv_column_text(l, i, text, sizeof text), i + 1);
+  }
+  return SHOAL_OK;
+}
+
+/* Without --label: the one column that is called label, class or target, else the last that is not dropped. */
+static shoal_status guess_label(const probe *p, shoal_csv_layout *l)
+{
+  size_t last = l->columns, named = l->columns, n_named = 0;
+  while (last > 0 && l->dropped[last - 1]) last--;
+  SHOAL_CHECK(last > 0, SHOAL_ERR_IO, "%s: all %zu columns are dropped", p->path, l->columns);
+  l->label = --last;
+  for (size_t i = 0; i <= last && l->header; i++)
+    if (!l->dropped[i] && is_label_name(l->names[i])) {
+      named = i;
+      n_named++;
+    }
+  if (n_named == 0 || is_label_name(l->names[last])) return SHOAL_OK;
+  SHOAL_CHECK(n_named == 1, SHOAL_ERR_IO,
+              "%s: %zu columns have names of labels (\"%s\" is one), and none of them is the last: give --label",
+              p->path, n_named, l->names[named]);
+  l->label = named;
+  shoal_warn(
+      "%s: the label is column %zu because it is called \"%s\", not the last one, \"%s\"; --label %zu takes that",
+      p->path, named + 1, l->names[named], l->names[last], last + 1);
+  return SHOAL_OK;
+}
+
+const char *shoal_csv_column_text(const shoal_csv_layout *l, size_t column, char *buf, size_t cap)
+{
+  if (l->header)
+    snprintf(buf, cap, "%zu, \"%.40s\"", column + 1, l->names[column]);
+  else
+    snprintf(buf, cap, "%zu", column + 1);
+  return buf;
+}
+
+static void tell(const probe *p, const shoal_csv_layout *l)
+{
+  char dialect[64], text[96];
+  size_t dropped = l->columns - l->features - 1;
+  shoal_str s = { 0 };
+  for (size_t i = 0, shown = 0; i < l->columns && shown <= SHOWN; i++) {
+    if (!l->dropped[i]) continue;
+    if (shown == SHOWN)
+      shoal_str_add(&s, ", ...");
+    else
+      shoal_str_add(&s, "%s%zu", shown ? ", " : "; dropped: ", i + 1);
+    shown++;
+  }
+  shoal_info("%s: fields are separated by %s; %s; the label is column %s; features are the other %zu%s", p->path,
+             shoal_csv_dialect_text(&l->dialect, dialect, sizeof dialect),
+             l->header ? "the first row is the header" : "no header",
+             shoal_csv_column_text(l, l->label, text, sizeof text), l->features, dropped ? s.text : "");
+  shoal_str_free(&s);
+}
+
+static shoal_status check_columns(const probe *p, const shoal_csv_layout *l)
+{
+  SHOAL_CHECK(l->columns >= 2, SHOAL_ERR_IO,
+              "%s:1:1: one column only; features and a label are needed, between commas, semicolons, tabs or bars, or "
+              "what --separator says",
+              p->path);
+  return SHOAL_OK;
+}
+
+/* The label is settled after what is dropped, since an empty last column is not the label. */
+static shoal_status find_all(const probe *p, shoal_csv_layout *l)
+{
+  const char *label = p->args->label;
+  SHOAL_TRY(find_header(p, l, &l->header));
+  SHOAL_TRY(copy_header(p, l));
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->dropped));
+  SHOAL_TRY(drop_asked(p, l));
+  l->label = l->columns - 1;
+  if (label) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));
+  SHOAL_TRY(drop_empty_and_index(p, l));
+  if (!label) SHOAL_TRY(guess_label(p, l));
+  SHOAL_CHECK(!l->dropped[l->label], SHOAL_ERR_ARG, "%s: column %zu is the label and cannot be dropped", p->path,
+              l->label + 1);
+  l->features = 0;
+  for (size_t i = 0; i < l->columns; i++) l->features += i != l->label && !l->dropped[i];
+  SHOAL_CHECK(l->features > 0, SHOAL_ERR_ARG, "%s: no column is left for a feature", p->path);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_csv_layout_find(const shoal_import_args *a, const char *path, const char *text, size_t n,
+                                   shoal_csv_layout *out)
+{
+  probe p = { .args = a, .path = path };
+  shoal_csv_layout l = { 0 };
+  shoal_status st;
+  l.dialect.separator = shoal_import_separator(a);
+  l.dialect.decimal = a->decimal ? a->decimal[0] : 0;
+  SHOAL_TRY(shoal_csv_find_dialect(path, text, n, &l.dialect));
+  SHOAL_TRY_GOTO(st, open_probe(&p, &l, text, n), done);
+  l.columns = p.columns;
+  SHOAL_TRY_GOTO(st, check_columns(&p, &l), done);
+  SHOAL_TRY_GOTO(st, find_all(&p, &l), done);
+  tell(&p, &l);
+done:
+  close_probe(&p);
+  if (st == SHOAL_OK)
+    *out = l;
+  else
+    shoal_csv_layout_fini(&l);
+  return st;
+}
+
+void shoal_csv_layout_fini(shoal_csv_layout *l)
+{
+  for (size_t i = 0; l->names && i < l->columns; i++) free(l->names[i]);
+  free(l->names);
+  free(l->dropped);
+  *l = (shoal_csv_layout){ 0 };
+}

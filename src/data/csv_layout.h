@@ -1,0 +1,25 @@
+/* What the columns of a CSV file are: whether the first row names them, which one is the label, which are dropped.
+ *
+ * Options decide; without them the first rows do, and whatever is guessed is told.  A guess that is as likely wrong as
+ * right is refused with the option that settles it. */
+#ifndef SHOAL_DATA_CSV_LAYOUT_H
+#define SHOAL_DATA_CSV_LAYOUT_H
+#include "data/csv.h"
+#include "data/dataset.h"
+
+typedef struct {
+  shoal_csv_dialect dialect;
+  size_t columns, features, label; /* columns in the file; those that are features; number of the label's, from 0 */
+  bool header;
+  char **names;  /* [columns] the header, NULL without */
+  bool *dropped; /* [columns] neither feature nor label */
+} shoal_csv_layout;
+
+/** From the first rows of a file, whose n bytes stay as they are.  Prints what was understood.  ERR_IO or ERR_ARG with
+ *  the option that helps where nothing can be decided, or where an option does not fit the file. */
+shoal_status shoal_csv_layout_find(const shoal_import_args *a, const char *path, const char *text, size_t n,
+                                   shoal_csv_layout *out);
+void shoal_csv_layout_fini(shoal_csv_layout *l);
+/** "3, \"width\"" or "3": a column for messages */
+const char *shoal_csv_column_text(const shoal_csv_layout *l, size_t column, char *buf, size_t cap);
+#endif

@@ -1,0 +1,28 @@
+/* Numbers that do not survive as 32-bit floats: time stamps and ids beyond 2^24 change, and values that differ only
+ * after the seventh digit become equal.  Counted per column while data is converted, and told by name. */
+#ifndef SHOAL_DATA_NARROW_H
+#define SHOAL_DATA_NARROW_H
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+  uint64_t values, changed, merged; /* changed by 0.5 or more; equal to the value before, which was different */
+  double previous, example[2];      /* example of a value that changed; else of two that became equal */
+} shoal_narrow_column;
+typedef struct {
+  size_t n;
+  shoal_narrow_column *columns; /* [n] */
+} shoal_narrow;
+
+shoal_status shoal_narrow_init(shoal_narrow *t, size_t columns);
+void shoal_narrow_fini(shoal_narrow *t);
+/** Converts a value and remembers what is lost. */
+float shoal_narrow_convert(shoal_narrow *t, size_t column, double value);
+/** Warns about each column that lost whole numbers, or distinctions in at least 1 % of its values; the first few by
+ *  name.  `name` writes what a column is called into `buf`, and is given `context`. */
+void shoal_narrow_warn(const shoal_narrow *t, const char *path,
+                       const char *(*name)(const void *context, size_t column, char *buf, size_t cap),
+                       const void *context);
+#endif

@@ -1,0 +1,138 @@
+"""`shoal data import csv` with tables as people have them: what is understood, what is warned of, what is refused."""
+import h5py
+import pytest
+
+from harness import PLAIN_ENV, assert_one_error, program, run
+
+ROWS = "".join(f"{i}.5,{i % 7},{i % 2}\n" for i in range(40))
+STAMPS = "".join(f"{1700000001 + i},{i % 7},{i % 2}\n" for i in range(40))
+CLOSE = "".join(f"{1000 + i % 3 / 1e5},{i % 7},{i % 2}\n" for i in range(40))
+
+
+def labels(*names):
+    """A table whose last column takes these labels in turn."""
+    return "".join(f"{i}.5,{i % 7},{names[i % len(names)]}\n" for i in range(40))
+
+
+def load(text, *args, name="t.csv", code=0):
+    with open(name, "w", newline="") as f:
+        f.write(text)
+    return run([program(), "data", "import", "csv", name, "-o", "t.h5", *args], base=PLAIN_ENV, timeout=30, code=code)
+
+
+def samples():
+    """All samples of the file that was made, as (features..., class), in no order."""
+    with h5py.File("t.h5") as f:
+        return sorted((*x, y) for s in ("train", "test") for x, y in zip(f[f"{s}/x"][:].tolist(), f[f"{s}/y"][:].tolist()))
+
+
+UNDERSTOOD = (  # text, arguments, words printed, number of features, smallest sample
+    (ROWS, (), "separated by commas; no header; the label is column 3; features are the other 2", (0.5, 0, 0)),
+    (ROWS, ("--label", "2"), "the label is column 2", (0.5, 0, 0)),
+    (ROWS, ("--drop", "2"), "features are the other 1; dropped: 2", (0.5, 0)),
+    ("a,b,y\n" + ROWS, (), 'the first row is the header; the label is column 3, "y"', (0.5, 0, 0)),
+    ("a,b,y\n" + ROWS, ("--drop", "a"), "dropped: 1", (0, 0)),
+    ("a,b,y\n" + ROWS, ("--drop", "a", "--label", "b"), 'the label is column 2, "b"; features are the other 1', (0, 0)),
+    ("a,b,kind\n" + labels("cat", "dog"), (), "labels become classes 0 to 1 in sorted order: cat", (0.5, 0, 0)),
+    ("1999,2000,kind\n" + labels("cat", "dog"), ("--header", "yes"), "the first row is the header", (0.5, 0, 0)),
+    ("a,b,y,\n" + ROWS.replace("\n", ",\n"), (), "the label is column 3", (0.5, 0, 0)),
+    ("a b y\n" + ROWS.replace(",", " "), ("--separator", " "), 'separated by " "', (0.5, 0, 0)),
+    (ROWS.replace(",", "\t"), ("--separator", "tab"), "separated by tabs", (0.5, 0, 0)),
+    ("a;b;y\n" + ROWS.replace(",", ";").replace(".", ","), ("--decimal", ","), "with a decimal comma", (0.5, 0, 0)),
+)
+
+
+@pytest.mark.parametrize("text, args, words, smallest", UNDERSTOOD, ids=range(len(UNDERSTOOD)))
+def test_understood(text, args, words, smallest):
+    r = load(text, *args)
+    assert words in r.stdout
+    assert "first row: " in r.stdout and "last row: " in r.stdout
+    assert len(samples()) == 40 and samples()[0] == smallest
+
+
+WARNED = (  # text, arguments, words of a warning
+    ("a,b,y,\n" + ROWS.replace("\n", ",\n"), (), 'column 4, "" is empty: dropped'),
+    ("id,b,y\n" + "".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(40)), (), "counts the rows: if it is an index"),
+    ("".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(40)), (), "column 1 counts the rows"),
+    (",b,y\n" + "".join(f"{i * 17 % 41},{i % 7},{i % 2}\n" for i in range(40)), (), "column 1 has no name"),
+    ("class,b,species\n" + "".join(f"{i % 3},{i}.5,{i % 2}\n" for i in range(40)), (), 'because it is called "class"'),
+    ("7,8,breed\n" + labels("cat", "dog"), (), "t.csv:1:5: label \"breed\" is in the first row only"),
+    (labels("0", "1", "2", "-1"), (), 'label "-1" (10 rows) becomes a class of its own'),
+    (labels("0", "1", "2", "255"), (), 'label "255" (10 rows)'),
+    (labels("a", "b", "NA"), (), 'label "NA" (13 rows)'),
+    (labels("4"), (), "one class only: all 40 labels are 0"),
+    (STAMPS, (), "t.csv: column 1: 40 of 40 numbers are too large for 32-bit floats, 1700000001 becomes 1700000000"),
+    (CLOSE, (), "column 1: 39 of 40 numbers become equal to their neighbours"),
+    ("a,b,y\n" + labels("0", "1") + "1,1,2\n", (), "1 classes have no test sample (2)"),
+    (ROWS, ("--test-share", "0"), "no test split: of 40 samples none"),
+)
+
+
+@pytest.mark.parametrize("text, args, words", WARNED, ids=range(len(WARNED)))
+def test_warned(text, args, words):
+    assert words in load(text, *args).stderr
+
+
+@pytest.mark.parametrize("text", (ROWS, labels("-1", "1"), labels("1", "2", "3"), labels("a", "b", "c")), ids=range(4))
+def test_nothing_odd(text):
+    """Good tables are not warned of."""
+    assert load(text).stderr == ""
+
+
+REFUSED = (  # text, arguments, exit code, words
+    ("0,1\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(20)), (), 7, "give --header yes or --header no"),
+    ("".join(f"{4 * i},{4 * i + 1},{4 * i + 2},{4 * i + 3}\n" for i in range(20)), (), 7, "give --header yes"),
+    ("label,b,class,y\n" + "0,1,0,1\n1,2,1,2\n", (), 7, '2 columns have names of labels ("class" is one)'),
+    ("a,a,y\n" + ROWS, ("--label", "a"), 2, 't.csv has 2 columns called "a"'),
+    ("a,b,y\n" + ROWS, ("--drop", "c"), 2, 'no column "c" in its first row'),
+    ("a,b,y\n" + ROWS, ("--drop", "4"), 2, "there is no column 4 for --drop"),
+    ("a,b,y\n" + ROWS, ("--drop", "y", "--label", "y"), 2, "column 3 is the label and cannot be dropped"),
+    ("a,b,y\n" + ROWS, ("--drop", "a", "--drop", "b"), 2, "no column is left for a feature"),
+    (ROWS, ("--header", "maybe"), 2, '--header is "maybe": must be yes or no'),
+    (ROWS, ("--separator", "ab"), 2, '--separator is "ab"'),
+    (ROWS, ("--decimal", ";"), 2, '--decimal is ";"'),
+    (ROWS, ("--decimal", ","), 2, "the comma cannot be both separator and decimal sign"),
+    (ROWS, ("--train-count", "0"), 2, "--train-count is 0"),
+    (ROWS, ("--train-count", "41"), 2, "40 samples are there"),
+    (ROWS, ("--test-share", "1"), 2, "the test share is 1"),
+    (ROWS, ("--train-count", "30", "--seed", "2"), 2, "--seed does nothing"),
+    ("a,b,y\n1,NA,0\n2,3,1\n", (), 7, '"NA" in column 2, "b" marks a missing value'),
+    ("a,b,y\n1,\"2,5\",0\n2,3,1\n", (), 7, "if it has a decimal comma, give --decimal ,"),
+    ("a,b,y\n1,2.5,0\n2,3,1\n".replace(",", ";"), ("--decimal", ","), 7, "if it has a decimal point, give --decimal ."),
+    ("a b y\n" + ROWS.replace(",", " "), (), 7, "one column only"),
+)
+
+
+@pytest.mark.parametrize("text, args, code, words", REFUSED, ids=range(len(REFUSED)))
+def test_refused(text, args, code, words):
+    assert_one_error(load(text, *args, code=code), words)
+
+
+def test_split_is_drawn_from_each_class():
+    """Sorted by label, every class is in both splits by its share; another seed draws others, the same the same."""
+    text = "".join(f"{i}.5,1,{i // 100}\n" for i in range(400))
+    def tests(*args):
+        load(text, *args)
+        with h5py.File("t.h5") as f:
+            assert len(f["train/x"]) + len(f["test/x"]) == 400
+            return f["test/x"][:, 0].tolist(), f["test/y"][:].tolist()
+    x, y = tests("--test-share", "0.25")
+    assert [y.count(k) for k in range(4)] == [25] * 4
+    assert x == sorted(x) and x != list(range(int(x[0]), int(x[0]) + 100))
+    assert tests("--test-share", "0.25") == (x, y)
+    assert tests("--test-share", "0.25", "--seed", "2")[0] != x
+    assert len(tests()[0]) == 40
+
+
+def test_other_header():
+    """A second file with other columns is not read as if it had the same."""
+    with open("more.csv", "w") as f:
+        f.write("b,a,y\n" + ROWS)
+    assert_one_error(load("a,b,y\n" + ROWS, "more.csv", code=7), 'more.csv:1:1: ')
+
+
+def test_control_characters():
+    """What a terminal would obey is shown as escapes."""
+    r = load("a\x1b[2J,b,y\n" + labels("\x1b]0;x\x07", "b"))
+    assert "\x1b" not in r.stdout + r.stderr and "\x07" not in r.stdout + r.stderr
+    assert "\\x1b]0;x\\x07" in r.stdout

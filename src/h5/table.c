@@ -166,16 +166,11 @@ static bool for_reading(hid_t set)
 static shoal_status reopen_tuned(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_facts *f)
 {
   hid_t access = tuned_access(f);
-  hid_t tuned = access < 0 ? access : H5Dopen2(at, name, access);
-  if (tuned < 0) {
-    shoal_status st = shoal_h5_fail_at(__FILE__, __LINE__, "open data set", at, name);
-    shoal_h5_release(access);
-    return st;
-  }
+  shoal_h5_release(t->set); /* first: an open data set keeps its cache, and who opens it again shares that */
+  t->set = access < 0 ? access : H5Dopen2(at, name, access);
+  shoal_status st = t->set < 0 ? shoal_h5_fail_at(__FILE__, __LINE__, "open data set", at, name) : SHOAL_OK;
   shoal_h5_release(access);
-  shoal_h5_release(t->set);
-  t->set = tuned;
-  return SHOAL_OK;
+  return st;
 }
 
 static shoal_status open_table(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_row *row)

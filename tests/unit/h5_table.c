@@ -328,6 +328,36 @@ static void damaged(const char *path)
   shoal_h5_close(again);
 }
 
+/* Reads in random order: compressed chunks stay unpacked in the cache, of others only the rows asked for are read. */
+static void tuned_cache(const char *path, bool packed, size_t want)
+{
+  enum { N = 4096, CHUNK = 512 };
+  static uint64_t x[N];
+  hsize_t n = N, chunk = CHUNK;
+  hid_t f = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), space = H5Screate_simple(1, &n, NULL),
+        list = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(list, 1, &chunk);
+  if (packed) H5Pset_deflate(list, 1);
+  hid_t set = H5Dcreate2(f, "x", H5T_STD_U64LE, space, H5P_DEFAULT, list, H5P_DEFAULT);
+  REQUIRE(H5Dwrite(set, H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0, "write");
+  H5Dclose(set);
+  H5Pclose(list);
+  H5Sclose(space);
+  H5Fclose(f);
+  shoal_h5 file;
+  shoal_h5_table *t;
+  size_t slots, bytes = 1;
+  double w0;
+  REQUIRE(shoal_h5_open(path, &file) == SHOAL_OK, "open");
+  REQUIRE(shoal_h5_table_open(file, "x", &(shoal_h5_row){ SHOAL_U64 }, &t) == SHOAL_OK, "open");
+  hid_t access = H5Dget_access_plist(shoal_h5_table_object(t).id);
+  CHECK(H5Pget_chunk_cache(access, &slots, &bytes, &w0) >= 0);
+  CHECK_EQ(bytes, want);
+  H5Pclose(access);
+  shoal_h5_table_close(t);
+  shoal_h5_close(file);
+}
+
 /* ---- drafts ---- */
 
 static void drafts(const char *path)
@@ -378,6 +408,8 @@ int main(void)
   texts(path);
   abandoned(path);
   damaged(path);
+  tuned_cache(path, true, 16 << 20);
+  tuned_cache(path, false, 0);
   drafts(path);
   return check_done();
 }

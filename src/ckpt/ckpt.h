@@ -4,7 +4,7 @@
  *   ckpt/step-000001234.h5                 renamed, folder fsynced
  *
  *   /            attributes: format, version, run, step, epoch, samples, size, method, created, config (YAML),
- *                placement (JSON)
+ *                placement (JSON); of the data: kind, sample, classes, mean, std, class_names
  *   /model/…     the method's model: global named tensors and mean batch-norm statistics; independent of rank count
  *   /replica/K/… weights, optimizer, statistics, loader position of rank K; replica/0 only if all ranks are equal
  *   /method/…    state of the schedule; sums that were exchanged but not yet applied
@@ -27,6 +27,19 @@
 enum { SHOAL_CKPT_MOST_RANKS = 1 << 20 };           /* that one checkpoint can be of */
 #define SHOAL_CKPT_MOST INT64_C(999999999999999999) /* steps and other counts: 18 digits, as in a file's name */
 
+/* The data that a model was trained on, for whoever uses the model: its inputs are (x - mean) / std, with one value per
+ * channel of images or per feature, or one for all. */
+enum { SHOAL_CKPT_SCALES = 4096 }; /* most values of mean and std */
+typedef struct {
+  const char *kind; /* "images", "features"; NULL: not recorded, as in files from before it was added */
+  int ndim;
+  int64_t sample[4]; /* shape of a sample: [channels, height, width] or [features] */
+  int64_t classes;
+  size_t scales; /* values of mean and of std */
+  const double *mean, *std;
+  const char *class_names; /* one per line; NULL: the classes are their numbers */
+} shoal_ckpt_data;
+
 typedef struct {
   char run[64], method[32], model[64];
   uint64_t step, epoch, samples; /* samples: number consumed in the current epoch */
@@ -35,6 +48,7 @@ typedef struct {
   const char *placement;         /* of all ranks, as in placement.json; NULL or "": not recorded; ownership as above */
   char layout[256];              /* ranks per node, for messages */
   char layout_hash[17];          /* which ranks share a node (topo.h); "": not recorded */
+  shoal_ckpt_data data;          /* ownership as above */
   char created[32];              /* UTC, "2026-01-31T12:00:00Z"; set by the writer */
 } shoal_ckpt_info;
 
@@ -70,7 +84,8 @@ shoal_status shoal_ckpt_get_part(const shoal_ckpt *c, const shoal_ckpt_entry *e,
 /* ---- for `shoal ckpt` ---- */
 shoal_status shoal_ckpt_verify(const char *path, FILE *out); /* prints every fault, one per line */
 /** Export only the model as an HDF5 file: one f32 data set per tensor, named as in PyTorch's reference models;
- *  attributes model, run, method, step, epoch.  Verifies the checkpoint first.  ERR_IO if `out` exists; no partial file
+ *  attributes model, run, method, step, epoch, and those of the data: kind, sample, classes, mean, std, class_names.
+ *  Verifies the checkpoint first.  ERR_IO if `out` exists; no partial file
  *  is left. */
 shoal_status shoal_ckpt_export(const char *path, const char *out);
 #endif

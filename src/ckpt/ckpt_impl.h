@@ -34,6 +34,8 @@ struct shoal_ckpt {
   shoal_h5 file;
   shoal_ckpt_info info;
   char *config, *placement; /* storage of info.config and info.placement */
+  char *kind, *class_names; /* of info.data, as is scale */
+  double *scale;
   shoal_ckpt_seal seal;
   shoal_ckpt_index index;
   const char **names;
@@ -53,4 +55,11 @@ void shoal_ckpt_examine(shoal_ckpt *c, shoal_ckpt_faults *faults);
 /** The steps of opening; see reader.c. */
 shoal_status shoal_ckpt_open_seal(const char *path, shoal_ckpt **out);
 shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c);
+
+/* ---- what is known of the data, as attributes (about.c) ---- */
+/** Writes nothing if the kind is not known. */
+shoal_status shoal_ckpt_put_data(shoal_h5 file, const shoal_ckpt_data *data);
+/** Reads them into c->info.data if they are there. */
+shoal_status shoal_ckpt_get_data(shoal_ckpt *c);
+size_t shoal_ckpt_data_bytes(const shoal_ckpt_data *data); /* on disk, at most */
 #endif

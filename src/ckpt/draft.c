@@ -42,6 +42,7 @@ static shoal_status write_info(shoal_h5 file, const shoal_ckpt_info *info)
   SHOAL_TRY(shoal_h5_put_i64(file, "samples", (int64_t)info->samples));
   SHOAL_TRY(shoal_h5_put_i64(file, "size", info->size));
   SHOAL_TRY(shoal_h5_put_string(file, "created", shoal_wall_clock(now, sizeof now)));
+  SHOAL_TRY(shoal_ckpt_put_data(file, &info->data));
   if (info->placement) SHOAL_TRY(shoal_h5_put_string(file, "placement", info->placement));
   return shoal_h5_put_string(file, "config", info->config ? info->config : "");
 }
@@ -60,7 +61,8 @@ shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const 
   free(dir);
   SHOAL_TRY(st);
   SHOAL_TRY(check_space(path, need));
-  SHOAL_TRY(shoal_h5_draft_open(&d->file, path, text_bytes(info->config) + text_bytes(info->placement)));
+  SHOAL_TRY(shoal_h5_draft_open(
+      &d->file, path, text_bytes(info->config) + text_bytes(info->placement) + shoal_ckpt_data_bytes(&info->data)));
   return write_info(d->file.file, info);
 }
 

@@ -2,11 +2,12 @@
  *
  * The checkpoint of every method contains the model as global named tensors of full-rank weights under /model, whatever
  * part of it each rank trained, so nothing has to be assembled: the tensors are copied under the names used by
- * PyTorch's reference models, with mean batch-norm statistics and without optimizer state.  One tensor is in memory at
- * a time. */
+ * PyTorch's reference models, with mean batch-norm statistics and without optimizer state, and with what is known of
+ * the data (about.c).  One tensor is in memory at a time. */
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
-#include "ckpt/ckpt.h"
+#include "ckpt/ckpt_impl.h"
 #include "h5/draft.h"
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,17 @@ static shoal_status copy_model(const shoal_ckpt *c, shoal_h5_draft *to)
   SHOAL_TRY(shoal_h5_put_string(to->file, "model", info->model));
   SHOAL_TRY(shoal_h5_put_string(to->file, "run", info->run));
   SHOAL_TRY(shoal_h5_put_string(to->file, "method", info->method));
+  SHOAL_TRY(shoal_ckpt_put_data(to->file, &info->data));
   SHOAL_TRY(shoal_h5_put_i64(to->file, "step", (int64_t)info->step));
   return shoal_h5_put_i64(to->file, "epoch", (int64_t)info->epoch);
+}
+
+static void warn_of_unknown_data(const shoal_ckpt *c)
+{
+  if (!shoal_ckpt_get_info(c)->data.kind)
+    shoal_warn("%s is from an older version: mean and std of its data are not in it, nor in what is exported; "
+               "`shoal data inspect` shows them",
+               shoal_ckpt_path(c));
 }
 
 shoal_status shoal_ckpt_export(const char *path, const char *out)
@@ -55,6 +65,7 @@ shoal_status shoal_ckpt_export(const char *path, const char *out)
   SHOAL_TRY_GOTO(st, copy_model(c, &draft), end);
   SHOAL_TRY_GOTO(st, shoal_h5_draft_close(&draft), end);
   st = shoal_h5_draft_commit(&draft);
+  if (st == SHOAL_OK) warn_of_unknown_data(c);
 end:
   shoal_h5_draft_discard(&draft);
   shoal_ckpt_close(c);

@@ -44,6 +44,9 @@ void shoal_ckpt_close(shoal_ckpt *c)
   free(c->names);
   free(c->config);
   free(c->placement);
+  free(c->kind);
+  free(c->class_names);
+  free(c->scale);
   free(c->path);
   free(c);
 }
@@ -99,6 +102,7 @@ shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
     SHOAL_TRY(get_text(c, "layout_hash", c->info.layout_hash, sizeof c->info.layout_hash));
   if (shoal_h5_has_attribute(c->file, "placement")) SHOAL_TRY(shoal_h5_get_string(c->file, "placement", &c->placement));
   c->info.placement = c->placement;
+  SHOAL_TRY(shoal_ckpt_get_data(c));
   return SHOAL_OK;
 }
 

@@ -140,11 +140,15 @@ static const shoal_flag export_flags[] = {
 };
 static const shoal_verb_help export_help = {
   "shoal ckpt export CHECKPOINT [-o FILE]",
-  "Writes the model alone: full-rank weights and mean statistics of any method's checkpoint, one HDF5 data set each.",
+  "Writes the model alone: full-rank weights and mean statistics of any method's checkpoint, one HDF5 data set each.\n"
+  "Attributes say how to use it: its inputs are (x - mean) / std, with one value per channel of images [c,h,w] or per\n"
+  "feature; sample is the shape of an input, and line k of class_names is the name of output k.",
   export_flags,
   1,
   1,
-  "  shoal ckpt export runs/digits/ckpt/step-000004690.h5 -o digits-model.h5\n",
+  "  shoal ckpt export runs/digits/ckpt/step-000004690.h5 -o digits-model.h5\n"
+  "  in Python: m = h5py.File('digits-model.h5'); x = (x - m.attrs['mean'][:, None, None]) / m.attrs['std'][:, None, "
+  "None]\n",
 };
 
 static shoal_status export(int argc, char **argv)

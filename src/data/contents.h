@@ -9,6 +9,7 @@ typedef struct {
   const char *x[2], *y[2]; /* names of the arrays per split, without the leading slash; "" when absent; tokens are x */
   bool foreign;            /* the file does not use our names */
   bool has_checksum, has_scale;
+  uint32_t checksum;       /* as stored */
   const char *class_names; /* one per line, or NULL */
   size_t sample_bytes;
 } shoal_data_stored;

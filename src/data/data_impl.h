@@ -52,7 +52,8 @@ struct shoal_dataset {
   size_t elements, sample_bytes;
   bool channels_last; /* the file has NHWC; samples are returned as NCHW */
   bool has_checksum, has_scale, has_classes;
-  size_t scales; /* length of mean and std */
+  uint32_t checksum; /* as stored; that of info is the identity */
+  size_t scales;     /* length of mean and std */
   double *mean, *std;
   char *class_names; /* or NULL */
   void *scratch;     /* one sample, for the conversion from NHWC */
@@ -68,6 +69,7 @@ typedef struct {
   shoal_shape sample;
   int x_bytes;
   const char *source;
+  const uint32_t *identity; /* NULL: the check sum of what is written */
 } shoal_data_spec;
 typedef struct shoal_data_writer shoal_data_writer;
 /** Creates the file under a temporary name next to `path`. */

@@ -161,13 +161,12 @@ static shoal_status read_attributes(shoal_dataset *d)
 {
   int64_t value;
   char *text = NULL;
-  static const char *const kinds[] = { "images", "features", "text" };
   if (shoal_h5_has_attribute(d->file, "kind")) {
     SHOAL_TRY(shoal_h5_get_string(d->file, "kind", &text));
-    bool agrees = strcmp(text, kinds[d->info.kind]) == 0;
+    bool agrees = strcmp(text, shoal_data_kind_name(d->info.kind)) == 0;
     shoal_status st = agrees ? SHOAL_OK
                              : SHOAL_FAIL(SHOAL_ERR_IO, "%s: attribute kind is \"%s\", the arrays are %s", d->path,
-                                          text, kinds[d->info.kind]);
+                                          text, shoal_data_kind_name(d->info.kind));
     free(text);
     SHOAL_TRY(st);
   }
@@ -188,8 +187,12 @@ static shoal_status read_attributes(shoal_dataset *d)
   }
   if (shoal_h5_has_attribute(d->file, "checksum")) {
     SHOAL_TRY(shoal_h5_get_i64(d->file, "checksum", &value));
-    d->info.checksum = (uint32_t)value;
+    d->info.checksum = d->checksum = (uint32_t)value;
     d->has_checksum = true;
+  }
+  if (d->has_checksum && shoal_h5_has_attribute(d->file, "identity")) {
+    SHOAL_TRY(shoal_h5_get_i64(d->file, "identity", &value));
+    d->info.checksum = (uint32_t)value;
   }
   return read_scale(d);
 }
@@ -371,6 +374,23 @@ void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean,
   *std = d->std;
 }
 
+void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double *std)
+{
+  memcpy(d->mean, mean, d->scales * sizeof *mean);
+  memcpy(d->std, std, d->scales * sizeof *std);
+}
+
+const char *shoal_dataset_class_names(const shoal_dataset *d)
+{
+  return d->class_names;
+}
+
+const char *shoal_data_kind_name(shoal_data_kind kind)
+{
+  static const char *const names[] = { "images", "features", "text" };
+  return names[kind];
+}
+
 void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes)
 {
   d->hold_bytes = bytes;
@@ -382,6 +402,7 @@ shoal_data_stored shoal_dataset_stored(const shoal_dataset *d)
                               .y = { d->names.y[0], d->names.y[1] },
                               .foreign = d->names.foreign,
                               .has_checksum = d->has_checksum,
+                              .checksum = d->checksum,
                               .has_scale = d->has_scale,
                               .class_names = d->class_names,
                               .sample_bytes = d->sample_bytes };

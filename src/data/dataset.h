@@ -9,6 +9,8 @@
  *                  (one for all beyond 4096 features); std is 1 for a constant channel or feature; absent for text
  *     source       where the data came from, one line
  *     class_names  the original labels, one per line, if they were not 0 .. classes-1 (optional)
+ *     identity     checksum by which the data was known before it was repacked: runs that began with the original go on
+ *                  (optional)
  *     checksum     CRC-32C over four little-endian u32: the CRC-32C of the bytes of train x, train y, test x, test y
  *                  (tokens count as x, absent arrays as 0)
  *
@@ -43,8 +45,13 @@ shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
 void shoal_dataset_close(shoal_dataset *d);
 const shoal_data_info *shoal_dataset_info(const shoal_dataset *d);
 const char *shoal_dataset_path(const shoal_dataset *d);
+const char *shoal_dataset_class_names(const shoal_dataset *d); /* one per line, or NULL */
+const char *shoal_data_kind_name(shoal_data_kind kind);        /* "images", "features", "text" */
 /** Mean and std for normalisation, `n` values each; element i of a sample uses value i / (elements / n). */
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std);
+/** Normalise by these values instead, as a run did that goes on: n as in shoal_dataset_scale.  Loaders made before keep
+ *  what they had. */
+void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double *std);
 
 /** Reads one raw sample by id; x [sample bytes], y label.  For text x is the token and y the next one (-1 after the
  *  last).
@@ -57,6 +64,10 @@ void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean,
  *  @return ERR_IO naming file, sample and value if a label is out of range; ERR_ARG if there is no such sample
  *  Thread-safe; calls that read the file are serialised. */
 shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y);
+/** Samples that are unpacked for every one that is read in random order: those of a chunk, if it is compressed. */
+uint64_t shoal_dataset_unpacks(const shoal_dataset *d, shoal_split split);
+/** Warns where training in random order unpacks many samples for each one, with the command that cures it. */
+void shoal_dataset_warn_of_cost(const shoal_dataset *d);
 /** Caches splits of at most `bytes` in memory from their first use on; 0: never.  Call before the first read. */
 void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes);
 

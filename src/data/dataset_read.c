@@ -9,6 +9,7 @@
  * compressed.  Plain contiguous arrays are read with pread(), because HDF5 would fetch 64 KiB around each sample.
  *
  * Not here: order and augmentation (loader.c). */
+#include "base/log.h"
 #include "base/mem.h"
 #include "data/data_impl.h"
 #include "data/labels.h"
@@ -115,11 +116,32 @@ shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split)
   return st;
 }
 
+static bool fits_memory(const shoal_dataset *d, shoal_split split)
+{
+  return d->info.n[split] <= d->hold_bytes / d->sample_bytes;
+}
+
+uint64_t shoal_dataset_unpacks(const shoal_dataset *d, shoal_split split)
+{
+  shoal_h5_facts f;
+  if (!d->part[split].x || shoal_h5_table_facts(d->part[split].x, &f) != SHOAL_OK || !f.filters[0]) return 1;
+  return SHOAL_MIN(f.chunk[0], d->info.n[split]);
+}
+
+void shoal_dataset_warn_of_cost(const shoal_dataset *d)
+{
+  enum { MANY = 16 };
+  uint64_t unpacks = shoal_dataset_unpacks(d, SHOAL_TRAIN);
+  if (fits_memory(d, SHOAL_TRAIN) || unpacks < MANY) return;
+  shoal_warn("%s: shuffled reads of /%s unpack %" PRIu64 " samples each; cure: shoal data repack %s -o FILE", d->path,
+             d->names.x[SHOAL_TRAIN], unpacks, d->path);
+}
+
 static shoal_status hold_samples(shoal_dataset *d, shoal_split split)
 {
   shoal_data_part *p = &d->part[split];
   uint64_t n = d->info.n[split], step = SHOAL_MAX(block_bytes / d->sample_bytes, UINT64_C(1));
-  if (n > d->hold_bytes / d->sample_bytes) return SHOAL_OK;
+  if (!fits_memory(d, split)) return SHOAL_OK;
   void *held;
   SHOAL_TRY(shoal_alloc(n, d->sample_bytes, "a split of the data set", &held));
   for (uint64_t at = 0; at < n; at += step) {

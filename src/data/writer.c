@@ -169,8 +169,7 @@ uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split)
 
 static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, const char *class_names)
 {
-  static const char *const kinds[] = { "images", "features", "text" };
-  SHOAL_TRY(shoal_h5_put_string(w->draft.file, "kind", kinds[w->spec.kind]));
+  SHOAL_TRY(shoal_h5_put_string(w->draft.file, "kind", shoal_data_kind_name(w->spec.kind)));
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "classes", classes));
   SHOAL_TRY(shoal_h5_put_string(w->draft.file, "source", w->source));
   /* Attributes hold at most 64 KiB in the earliest format; names are optional. */
@@ -178,6 +177,7 @@ static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, cons
     SHOAL_TRY(shoal_h5_put_string(w->draft.file, "class_names", class_names));
   uint32_t crc[4] = { w->half[0].crc_x, w->half[0].crc_y, w->half[1].crc_x, w->half[1].crc_y };
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "checksum", shoal_data_checksum(crc)));
+  if (w->spec.identity) SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "identity", *w->spec.identity));
   if (w->spec.kind == SHOAL_DATA_TEXT) return SHOAL_OK;
   double *mean;
   SHOAL_TRY(SHOAL_ALLOC(2 * w->stats.groups, &mean));

@@ -48,6 +48,13 @@ shoal_status shoal_h5_put_i64(shoal_h5 at, const char *name, int64_t value)
   return put(at.id, name, H5T_STD_I64LE, H5T_NATIVE_INT64, 0, &value);
 }
 
+shoal_status shoal_h5_put_i64s(shoal_h5 at, const char *name, size_t n, const int64_t *values)
+{
+  shoal_h5_init();
+  SHOAL_CHECK(n > 0, SHOAL_ERR_ARG, "attribute %s needs at least one value", name);
+  return put(at.id, name, H5T_STD_I64LE, H5T_NATIVE_INT64, n, values);
+}
+
 shoal_status shoal_h5_put_f64s(shoal_h5 at, const char *name, size_t n, const double *values)
 {
   shoal_h5_init();
@@ -112,6 +119,11 @@ shoal_status shoal_h5_get_i64(shoal_h5 at, const char *name, int64_t *out)
   SHOAL_TRY(get_numbers(at.id, name, H5T_NATIVE_INT64, 1, &value));
   *out = value;
   return SHOAL_OK;
+}
+
+shoal_status shoal_h5_get_i64s(shoal_h5 at, const char *name, size_t n, int64_t *values)
+{
+  return get_numbers(at.id, name, H5T_NATIVE_INT64, n, values);
 }
 
 shoal_status shoal_h5_get_f64s(shoal_h5 at, const char *name, size_t n, double *values)

@@ -86,8 +86,10 @@ shoal_status shoal_h5_look(shoal_h5 at, const char *name, shoal_h5_facts *out);
 shoal_status shoal_h5_put_string(shoal_h5 at, const char *name, const char *text);
 shoal_status shoal_h5_put_i64(shoal_h5 at, const char *name, int64_t value);
 shoal_status shoal_h5_put_f64s(shoal_h5 at, const char *name, size_t n, const double *values);
+shoal_status shoal_h5_put_i64s(shoal_h5 at, const char *name, size_t n, const int64_t *values);
 shoal_status shoal_h5_get_string(shoal_h5 at, const char *name, char **out); /* caller frees */
 shoal_status shoal_h5_get_i64(shoal_h5 at, const char *name, int64_t *out);
+shoal_status shoal_h5_get_i64s(shoal_h5 at, const char *name, size_t n, int64_t *values);
 shoal_status shoal_h5_get_f64s(shoal_h5 at, const char *name, size_t n, double *values);
 bool shoal_h5_has_attribute(shoal_h5 at, const char *name);
 size_t shoal_h5_attribute_length(shoal_h5 at, const char *name); /* number of values; 0 if there is no such attribute */

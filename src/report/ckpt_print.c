@@ -4,6 +4,7 @@
  * `show` opens one file without reading its data. */
 #include "base/file.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/folder.h"
 #include "report/ckpt.h"
@@ -171,6 +172,13 @@ static void show_info(shoal_str *s, const shoal_ckpt *c)
   shoal_str_add(s, "position step %" PRIu64 ", epoch %" PRIu64 ", %" PRIu64 " samples into it\n", i->step, i->epoch,
                 i->samples);
   shoal_str_add(s, "created  %s\n", i->created);
+  if (i->data.kind) {
+    char shape[96];
+    uint64_t dims[SHOAL_COUNT(i->data.sample)];
+    for (int d = 0; d < i->data.ndim; d++) dims[d] = (uint64_t)i->data.sample[d];
+    shoal_str_add(s, "data     %s %s, %" PRId64 " classes; inputs are (x - mean) / std, %zu of each\n", i->data.kind,
+                  shoal_ckpt_shape_text(i->data.ndim, dims, shape, sizeof shape), i->data.classes, i->data.scales);
+  }
 }
 
 static void show_table(shoal_str *s, const shoal_ckpt *c)

@@ -127,7 +127,7 @@ static const char *type_name(const shoal_data_info *i)
 
 static bool checksum_ok(const facts *f)
 {
-  return !f->stored.has_checksum || f->checksum == f->info->checksum;
+  return !f->stored.has_checksum || f->checksum == f->stored.checksum;
 }
 
 /* The k-th line of the class names, or "" if there are none. */
@@ -201,10 +201,15 @@ static void print_table(const facts *f, FILE *out)
   print_scale(f, out);
   print_histogram(f, out);
   fputc('\n', out);
-  for (int s = 0; s < 2; s++)
-    if (f->part[s].amplification > 64)
-      fprintf(out, "shuffled reads of the %s split fetch %.0f times its bytes; cure: shoal data repack\n",
-              shoal_split_name((shoal_split)s), f->part[s].amplification);
+  for (int s = 0; s < 2; s++) {
+    uint64_t unpacks = shoal_dataset_unpacks(f->d, (shoal_split)s);
+    if (f->part[s].amplification <= 64) continue;
+    if (unpacks > 1)
+      fprintf(out, "shuffled reads of /%s unpack %" PRIu64 " samples each", f->stored.x[s], unpacks);
+    else
+      fprintf(out, "shuffled reads of /%s fetch %.0f times its bytes", f->stored.x[s], f->part[s].amplification);
+    fprintf(out, "; cure: shoal data repack %s -o FILE\n", shoal_dataset_path(f->d));
+  }
 }
 
 static void put_numbers(shoal_json *j, const char *key, size_t n, const double *v)
@@ -273,7 +278,7 @@ static shoal_status verdict(const facts *f)
   SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
               "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
               "; it was damaged or changed, make it anew",
-              path, f->checksum, f->info->checksum);
+              path, f->checksum, f->stored.checksum);
   shoal_labels_warn(&f->labels, path);
   return SHOAL_OK;
 }

@@ -23,6 +23,17 @@ static uint32_t majority(const identity *all, int size, size_t field)
   return ((const uint32_t *)&all[best])[field];
 }
 
+/* The same samples, normalised alike. */
+static uint32_t data_identity(const shoal_session *s)
+{
+  const double *mean, *std;
+  size_t n;
+  uint32_t crc = shoal_dataset_info(s->data.set)->checksum;
+  shoal_dataset_scale(s->data.set, &n, &mean, &std);
+  crc = shoal_crc32c(crc, mean, n * sizeof *mean);
+  return shoal_crc32c(crc, std, n * sizeof *std);
+}
+
 shoal_status shoal_session_check_replicas(shoal_session *s)
 {
   static const char *const what[] = { "initial weights", "run configuration", "data set", "learning rate" };
@@ -35,7 +46,7 @@ shoal_status shoal_session_check_replicas(shoal_session *s)
   identity mine = {
     .weights = r->form->model == r->model ? shoal_crc32c(0, r->form->params->w, r->form->params->n * sizeof(float)) : 0,
     .config = shoal_config_hash(s->world.config, except),
-    .data = shoal_dataset_info(s->data.set)->checksum,
+    .data = data_identity(s),
     .lr = shoal_crc32c(0, &lr, sizeof lr),
   };
   int size = shoal_group_size(r->control);

@@ -79,6 +79,7 @@ shoal_status shoal_session_open_dataset(shoal_session *s)
   const char *path = shoal_config_string(s->world.config, "data.file");
   shoal_log_keep_warnings();
   shoal_status st = shoal_dataset_open(path, &s->data.set);
+  if (st == SHOAL_OK && shoal_config_bool(s->world.config, "data.shuffle")) shoal_dataset_warn_of_cost(s->data.set);
   char *warnings = shoal_log_kept();
   st = shoal_group_agree(s->run.control, st);
   if (st == SHOAL_OK) st = tell_warnings(s, warnings);
@@ -98,6 +99,33 @@ shoal_status shoal_session_check_test_batches(shoal_session *s)
       "choose another eval.batch, or eval.batch_norm model",
       (unsigned long long)batch, (unsigned long long)shoal_dataset_info(s->data.set)->n[SHOAL_TEST]);
   return SHOAL_OK;
+}
+
+/* Estimates differ from what a repacked file states exactly, and a run must not change its inputs half way. */
+void shoal_session_keep_scale(shoal_session *s)
+{
+  const double *mean, *std;
+  size_t n;
+  if (!s->world.resume) return;
+  const shoal_ckpt_data *saved = &shoal_ckpt_get_info(s->world.resume)->data;
+  shoal_dataset_scale(s->data.set, &n, &mean, &std);
+  bool same = saved->kind && saved->scales == n && memcmp(saved->mean, mean, n * sizeof *mean) == 0 &&
+              memcmp(saved->std, std, n * sizeof *std) == 0;
+  if (!saved->kind || saved->scales != n || same) return; /* of other data: the identity will tell */
+  shoal_dataset_set_scale(s->data.set, saved->mean, saved->std);
+  shoal_info("inputs are normalised by the checkpoint's mean and std, which differ from those of the data set");
+}
+
+shoal_ckpt_data shoal_session_describe_data(const shoal_session *s)
+{
+  const shoal_data_info *i = shoal_dataset_info(s->data.set);
+  shoal_ckpt_data d = { .kind = shoal_data_kind_name(i->kind),
+                        .ndim = i->sample.ndim,
+                        .classes = i->classes,
+                        .class_names = shoal_dataset_class_names(s->data.set) };
+  for (int k = 0; k < d.ndim; k++) d.sample[k] = i->sample.dim[k];
+  shoal_dataset_scale(s->data.set, &d.scales, &d.mean, &d.std);
+  return d;
 }
 
 shoal_status shoal_session_open_loaders(shoal_session *s)

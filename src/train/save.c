@@ -177,6 +177,7 @@ shoal_status shoal_session_save(shoal_session *s)
   shoal_ckpt_info info = { .size = shoal_world_size(r->world),
                            .config = config.text,
                            .placement = placement.text.text };
+  info.data = shoal_session_describe_data(s);
   st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->world.config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);

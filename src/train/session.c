@@ -29,6 +29,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_session_open_trace(s));
   SHOAL_TRY(shoal_group_agree(control, shoal_session_open_backend(s)));
   SHOAL_TRY(shoal_session_open_dataset(s));
+  shoal_session_keep_scale(s);
   SHOAL_TRY(shoal_session_size_data(s));
   SHOAL_TRY(shoal_group_agree(control, shoal_session_build_model(s)));
   SHOAL_TRY(shoal_group_agree(control, shoal_session_open_loaders(s)));

@@ -193,9 +193,14 @@ static void test_repack(void)
   check_images(out, true, 0);
   CHECK_OK(shoal_dataset_open(out, &a));
   CHECK_OK(shoal_dataset_open(ours, &b));
-  CHECK(!a->names.foreign, "the same content has the same identity, wherever it came from");
+  CHECK(!a->names.foreign);
   CHECK(a->has_scale);
-  CHECK_EQ(shoal_dataset_info(a)->checksum, shoal_dataset_info(b)->checksum);
+  CHECK_EQ(a->checksum, b->checksum, "the same content");
+  shoal_dataset_close(b);
+  b = NULL;
+  CHECK_OK(shoal_dataset_open(path, &b));
+  CHECK_EQ(shoal_dataset_info(a)->checksum, shoal_dataset_info(b)->checksum, "known by the name of the original");
+  CHECK_NE(shoal_dataset_info(a)->checksum, a->checksum);
   shoal_dataset_close(a);
   shoal_dataset_close(b);
   CHECK_OK(shoal_data_repack(out, out)); /* onto itself */

@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -87,7 +88,11 @@ static shoal_status choose_shape(shoal_dataset *d, const char *name, int ndim, c
                 "%s: /%s has %" PRIu64 " channels, at most %d are supported (images are [n, channels, height, width])",
                 d->path, name, dims[c], SHOAL_DATA_CHANNELS);
   }
-  d->elements = (size_t)shoal_shape_count(s);
+  d->elements = 1;
+  for (int i = 0; i < s->ndim; i++)
+    SHOAL_CHECK(!__builtin_mul_overflow(d->elements, (size_t)s->dim[i], &d->elements), SHOAL_ERR_IO,
+                "%s: a sample of /%s has more elements than fit 64 bits", d->path, name);
+  SHOAL_TRY(shoal_limit_memory(d->path, "a sample", d->elements, (uint64_t)d->info.x_bytes));
   d->sample_bytes = d->elements * (size_t)d->info.x_bytes;
   return SHOAL_OK;
 }

@@ -9,6 +9,7 @@
  * compressed.  Plain contiguous arrays are read with pread(), because HDF5 would fetch 64 KiB around each sample.
  *
  * Not here: order and augmentation (loader.c). */
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/data_impl.h"
@@ -107,6 +108,7 @@ shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split)
   shoal_data_part *p = &d->part[split];
   if (p->labels || !p->y) return SHOAL_OK;
   int32_t *labels;
+  SHOAL_TRY(shoal_limit_memory(d->path, "the labels", d->info.n[split], sizeof *labels));
   SHOAL_TRY(SHOAL_ALLOC(d->info.n[split], &labels));
   shoal_status st = shoal_dataset_rows(d, split, 0, d->info.n[split], NULL, labels);
   if (st == SHOAL_OK)

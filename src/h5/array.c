@@ -2,6 +2,7 @@
  *
  * Neither compression nor chunks: checkpoints are read whole, and a contiguous data set takes one seek and one copy.
  * Time stamps are off, so that equal contents give equal bytes. */
+#include "base/limit.h"
 #include "h5/h5_impl.h"
 #include <stdio.h>
 #include <string.h>
@@ -146,6 +147,33 @@ static void list_filters(hid_t dcpl, char *buf, size_t cap)
   }
 }
 
+bool shoal_h5_for_reading(hid_t set)
+{
+  unsigned intent = H5F_ACC_RDWR;
+  hid_t file = H5Iget_file_id(set);
+  if (file < 0) return false;
+  H5Fget_intent(file, &intent);
+  H5Fclose(file);
+  return !(intent & H5F_ACC_RDWR);
+}
+
+/* A shape is a claim of the file; readers allocate and loop by it.  What is stored takes its room in the file, packed by
+ * deflate at most 1032 to 1.  A little may be missing: parts that were never written read as zeros, and the last rows of
+ * a killed writer may be beyond the end. */
+static shoal_status check_claim(hid_t set, hid_t at, const char *name, const shoal_h5_facts *f, uint64_t elements)
+{
+  enum { DEFLATE_MOST = 1032, MISSING = 4 << 20 };
+  char where[SHOAL_H5_WHERE];
+  hsize_t size = 0;
+  if (!shoal_h5_for_reading(set)) return SHOAL_OK;
+  hid_t file = H5Iget_file_id(set);
+  herr_t known = file < 0 ? -1 : H5Fget_filesize(file, &size);
+  if (file >= 0) H5Fclose(file);
+  if (known < 0) return shoal_h5_fail_at(__FILE__, __LINE__, "look at", at, name);
+  uint64_t held = (uint64_t)size * (f->filters[0] ? DEFLATE_MOST : 1) + MISSING;
+  return shoal_limit_held(shoal_h5_where(at, name, where), "elements", elements, f->size, held);
+}
+
 shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_facts *out)
 {
   shoal_h5_facts f = { .offset = SHOAL_H5_NO_OFFSET };
@@ -169,7 +197,8 @@ shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_f
   haddr_t offset = H5Dget_offset(set);
   if (offset != HADDR_UNDEF) f.offset = offset;
   H5Eclear2(H5E_DEFAULT);
-  *out = f;
+  st = check_claim(set, at, name, &f, elements);
+  if (st == SHOAL_OK) *out = f;
 end:
   shoal_h5_release(dcpl);
   shoal_h5_release(type);

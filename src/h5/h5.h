@@ -78,8 +78,8 @@ typedef struct {
   char filters[96];  /* "shuffle, deflate", or "" */
   uint64_t offset;   /* file offset of the elements if they are contiguous, else SHOAL_H5_NO_OFFSET */
 } shoal_h5_facts;
-/** ERR_IO if the data set is missing, has more than 8 dimensions or more elements than fit 64 bits, or is external,
- *  virtual or filtered by a plug-in. */
+/** ERR_IO if the data set is missing, has more than 8 dimensions or more elements than fit 64 bits or than the file can
+ *  hold, or is external, virtual or filtered by a plug-in. */
 shoal_status shoal_h5_look(shoal_h5 at, const char *name, shoal_h5_facts *out);
 
 /* ---- attributes of a file or data set; writing an existing one replaces it ---- */

@@ -45,6 +45,7 @@ hid_t shoal_h5_row_type(const shoal_h5_row *row, bool stored);
 
 /** Open a data set that is stored entirely in this file, without plug-in filters. */
 shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out);
+bool shoal_h5_for_reading(hid_t set); /* its file is not open for writing */
 /** Type, shape and storage of an open data set; `at` and `name` are for messages. */
 shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_facts *out);
 

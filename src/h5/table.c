@@ -152,16 +152,6 @@ static hid_t tuned_access(const shoal_h5_facts *f)
   return H5I_INVALID_HID;
 }
 
-static bool for_reading(hid_t set)
-{
-  unsigned intent = H5F_ACC_RDWR;
-  hid_t file = H5Iget_file_id(set);
-  if (file < 0) return false;
-  H5Fget_intent(file, &intent);
-  H5Fclose(file);
-  return !(intent & H5F_ACC_RDWR);
-}
-
 /* Reopens the data set with a chunk cache for random reads. */
 static shoal_status reopen_tuned(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_facts *f)
 {
@@ -189,7 +179,7 @@ static shoal_status open_table(shoal_h5_table *t, hid_t at, const char *name, co
   t->grows = f.chunk[0] > 0;
   t->rows = t->dims[0];
   SHOAL_TRY(set_max_rows(t, name, SHOAL_ERR_IO));
-  if (f.chunk[0] && for_reading(t->set)) SHOAL_TRY(reopen_tuned(t, at, name, &f));
+  if (f.chunk[0] && shoal_h5_for_reading(t->set)) SHOAL_TRY(reopen_tuned(t, at, name, &f));
   t->space = H5Dget_space(t->set);
   return make_row_space(t, at, name);
 }

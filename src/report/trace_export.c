@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { MOST_TRACKS = 256 };
 typedef struct {
   const shoal_trace_table *table;
   int attempt;
@@ -120,6 +121,7 @@ static int find_track(writer *w, const shoal_trace_record *r, size_t *used)
   char name[32];
   size_t k = 0;
   while (k < *used && w->ends[k] > r->t0_ns) k++;
+  if (k == MOST_TRACKS) k--; /* nobody looks at more, and a search in each would be slow */
   if (k == *used) ++*used;
   w->ends[k] = SHOAL_MAX(r->t0_ns, r->t1_ns);
   if (k >= w->tracks) {

@@ -3,17 +3,38 @@
  * The file may come from a rank that was killed, in the worst case during a flush, so that a chunk is in the metadata
  * but was not written.  Records are read block by block up to the first block that fails, and records that were never
  * written (all zero) or are invalid are dropped.  One warning gives the number of lost records. */
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "h5/table.h"
 #include "report/trace_impl.h"
 #include "trace/format.h"
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_ATTEMPTS = 10000, MOST_RANKS = 1 << 20, OP_BYTES = 256 };
 
 static bool makes_sense(const shoal_trace_record *r)
 {
   return (r->t0_ns || r->t1_ns) && r->kind < SHOAL_TRACE_KIND_COUNT;
+}
+
+/* Numbers of attempts select rows, ranks and sizes count them, and clocks divide. */
+static shoal_status check_attempt(const shoal_trace_attempt *a, size_t row, const char *path)
+{
+  bool counts = a->attempt >= 0 && a->size >= 1 && a->size <= MOST_RANKS && a->node >= 0 && a->local_rank >= 0;
+  bool clock = a->clock_readings == 0 || (isfinite(a->clock_offset_ns) && a->clock_drift > 0.5 && a->clock_drift < 2 &&
+                                          a->clock_bound_ns >= 0 && a->clock_bound_ns < DBL_MAX);
+  SHOAL_CHECK(counts, SHOAL_ERR_IO,
+              "row %zu of /attempts in %s is of attempt %d, %d ranks, node %d: it is damaged or made up", row, path,
+              a->attempt, a->size, a->node);
+  SHOAL_CHECK(
+      clock, SHOAL_ERR_IO,
+      "row %zu of /attempts in %s has a clock with drift %g, offset %g and bound %g ns: it is damaged or made up", row,
+      path, a->clock_drift, a->clock_offset_ns, a->clock_bound_ns);
+  return SHOAL_OK;
 }
 
 static shoal_status read_records(shoal_h5 file, const char *path, shoal_trace_data *d)
@@ -22,6 +43,7 @@ static shoal_status read_records(shoal_h5 file, const char *path, shoal_trace_da
   shoal_status st;
   SHOAL_TRY(shoal_h5_table_open(file, "records", &shoal_trace_records, &t));
   uint64_t n = shoal_h5_table_rows(t), got, kept = 0;
+  SHOAL_TRY_GOTO(st, shoal_limit_memory(path, "the records", n, sizeof *d->records), end);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->records), end);
   got = shoal_h5_table_read_sound(t, 0, n, d->records);
   /* Attempts refer to records by index, so a dropped record in the middle becomes an empty span, and only the end of
@@ -52,6 +74,7 @@ static shoal_status read_ops(shoal_h5 file, const char *path, shoal_trace_data *
   uint64_t n = shoal_h5_table_rows(t);
   SHOAL_CHECK_GOTO(st, n >= SHOAL_TRACE_KIND_COUNT && n < UINT32_MAX, end, SHOAL_ERR_IO,
                    "/ops in %s lacks the names of the kinds", path);
+  SHOAL_TRY_GOTO(st, shoal_limit_memory(path, "the names", n, OP_BYTES), end);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->op_names), end);
   SHOAL_TRY_GOTO(st, shoal_h5_table_read(t, 0, n, d->op_names), end);
   d->ops = n;
@@ -68,12 +91,15 @@ static shoal_status read_attempts(shoal_h5 file, const char *path, shoal_trace_d
   SHOAL_TRY(shoal_h5_table_open(file, "attempts", &shoal_trace_attempts, &t));
   uint64_t n = shoal_h5_table_rows(t);
   SHOAL_CHECK_GOTO(st, n > 0, end, SHOAL_ERR_IO, "/attempts in %s is empty", path);
+  SHOAL_CHECK_GOTO(st, n <= MOST_ATTEMPTS, end, SHOAL_ERR_IO, "/attempts in %s has %llu rows, at most %d make sense",
+                   path, (unsigned long long)n, MOST_ATTEMPTS);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->attempt_rows), end);
   SHOAL_TRY_GOTO(st, shoal_h5_table_read(t, 0, n, d->attempt_rows), end);
   d->attempts = n;
   for (size_t i = 0; i < n; i++) {
     shoal_trace_attempt *a = &d->attempt_rows[i];
     a->host[sizeof a->host - 1] = '\0';
+    SHOAL_TRY_GOTO(st, check_attempt(a, i, path), end);
     for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
       d->counters.payload[link] += a->payload[link];
       d->counters.wire[link] += a->wire[link];
@@ -98,6 +124,9 @@ static shoal_status read_info(shoal_h5 file, const char *path, shoal_trace_data 
   SHOAL_CHECK(version <= SHOAL_TRACE_VERSION, SHOAL_ERR_IO, "%s has trace format %lld, this Shoal reads up to %d", path,
               (long long)version, SHOAL_TRACE_VERSION);
   SHOAL_TRY(shoal_h5_get_i64(file, "rank", &rank));
+  SHOAL_CHECK(version >= 1 && rank >= 0 && rank < MOST_RANKS, SHOAL_ERR_IO,
+              "%s is the trace of rank %lld, format %lld: it is damaged or made up", path, (long long)rank,
+              (long long)version);
   SHOAL_TRY(shoal_h5_get_string(file, "run", &run));
   d->info.run_name = run;
   SHOAL_TRY(shoal_h5_get_string(file, "config", &config));

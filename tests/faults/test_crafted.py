@@ -4,6 +4,8 @@ import os
 import resource
 import shutil
 
+import h5py
+import numpy as np
 import pytest
 
 import crafted
@@ -143,3 +145,95 @@ def test_attempt(stopped):
         train(1, "sync", "sync.yaml")
         with open("runs/sync/status.json") as f:
             assert json.load(f)["attempt"] == 1
+
+
+# ---- data sets and traces ------------------------------------------------------------------------------------------------
+
+def features(f, n=8):
+    f["train/x"] = np.zeros((n, 3), "f4")
+    f["train/y"] = np.arange(n, dtype="i4") % 2
+
+
+def huge_samples(f):
+    f.create_dataset("train/x", (1, 16, 1 << 29, 1 << 29), "f4", chunks=(1, 1, 64, 64))
+    f["train/y"] = np.zeros(1, "i4")
+
+
+def wrapping_samples(f):
+    f.create_dataset("train/x", (0, 16, 1 << 30, 1 << 30), "f4", chunks=(1, 1, 64, 64), maxshape=(None, 16, 1 << 30, 1 << 30))
+    f["train/y"] = np.zeros(0, "i4")
+
+
+def many_labels(f):
+    f.create_dataset("train/x", (1 << 33, 3), "f4", chunks=(64, 3))
+    f.create_dataset("train/y", (1 << 33,), "i4", chunks=(64,))
+
+
+def packed_labels(f):
+    f.create_dataset("train/x", (1 << 33, 3), "u1", chunks=(1 << 20, 3), compression="gzip")
+    f.create_dataset("train/y", (1 << 33,), "u1", chunks=(1 << 20,), compression="gzip")
+
+
+def many_tokens(f):
+    f.create_dataset("train/tokens", (1 << 50,), "u2", chunks=(64,))
+
+
+def many_classes(f):
+    features(f)
+    f.attrs["classes"] = (1 << 31) - 1
+
+
+def large_label(f):
+    features(f)
+    f["train/y"][3] = (1 << 31) - 1
+
+
+DATA_SETS = (
+    (huge_samples, "says it has"), (wrapping_samples, ""), (many_labels, "says it has"), (packed_labels, "says it has"),
+    (many_tokens, "says it has"), (many_classes, "classes is 2147483647"), (large_label, "2147483647"),
+)
+
+
+@pytest.mark.parametrize("make, words", DATA_SETS, ids=lambda a: getattr(a, "__name__", ""))
+def test_data_set(make, words):
+    """Sizes that the file cannot hold or that no memory has."""
+    with h5py.File("d.h5", "w") as f:
+        make(f)
+    for command in ("inspect d.h5", "repack d.h5 -o e.h5"):
+        assert_one_error(shoal("data", *command.split(), code=7), "d.h5", words)
+    assert not os.path.exists("e.h5")
+
+
+def rows(f, **values):
+    a = f["attempts"][...]
+    for key, value in values.items():
+        a[key] = value
+    f["attempts"][...] = a
+
+
+def grow(name, n):
+    return lambda f: f[name].resize((n,))
+
+
+TRACES = (
+    (lambda f: rows(f, attempt=-2), "attempt -2"),
+    (lambda f: rows(f, size=0), "0 ranks"),
+    (lambda f: rows(f, node=-1), "node -1"),
+    (lambda f: rows(f, clock_readings=2, clock_drift=float("nan")), "drift nan"),
+    (lambda f: rows(f, clock_readings=2, clock_drift=1e-300), "drift 1e-300"),
+    (lambda f: f.attrs.modify("rank", -1), "rank -1"),
+    (grow("records", 1 << 40), "says it has"),
+    (grow("ops", 1 << 31), "says it has"),
+    (grow("attempts", 14000), "has 14000 rows"),
+)
+
+
+@pytest.mark.parametrize("case", TRACES, ids=lambda c: c[1])
+def test_trace(stopped, case):
+    """Numbers that no recorder writes."""
+    edit, words = case
+    shutil.copy(stopped / "runs/sync/trace/rank-00000.h5", "t.h5")
+    with h5py.File("t.h5", "r+") as f:
+        edit(f)
+    for command in ("show t.h5", "show t.h5 --json --attempt all", "export t.h5"):
+        assert_one_error(shoal("trace", *command.split(), code=7), "t.h5", words)

@@ -90,6 +90,8 @@ shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, s
   o->slots = c->kind == SHOAL_OPTIM_ADAMW ? 2 : c->momentum > 0;
   for (int i = 0; i < o->slots && st == SHOAL_OK; i++)
     st = b->ops->alloc(b, SHOAL_MAX(n, 1) * sizeof(float), (void **)&o->slot[i]);
+  for (int i = 0; i <= o->slots && c->takes_back && st == SHOAL_OK; i++)
+    st = b->ops->alloc(b, SHOAL_MAX(n, 1) * sizeof(float), (void **)&o->before[i]);
   if (st != SHOAL_OK) {
     shoal_optim_destroy(o);
     return st;
@@ -103,6 +105,8 @@ void shoal_optim_destroy(shoal_optim *o)
   if (!o) return;
   for (int i = 0; i < 2; i++)
     if (o->slot[i]) o->backend->ops->release(o->backend, o->slot[i]);
+  for (int i = 0; i < 3; i++)
+    if (o->before[i]) o->backend->ops->release(o->backend, o->before[i]);
   free(o);
 }
 
@@ -110,9 +114,11 @@ void shoal_optim_destroy(shoal_optim *o)
 typedef struct {
   float lr, scale;
   float c1, c2; /* AdamW: 1 - beta^t */
+  bool bad;     /* seen */
 } step;
 
-static shoal_status update(shoal_optim *o, shoal_params *p, const step *s, size_t offset, size_t n, bool decay)
+static shoal_status apply(shoal_optim *o, shoal_params *p, const step *s, size_t offset, size_t n, bool decay,
+                          shoal_update_watch *watch)
 {
   const shoal_optim_config *c = &o->config;
   float wd = decay ? c->weight_decay : 0, l2 = c->decoupled ? 0 : wd, decoupled = c->decoupled ? wd : 0;
@@ -127,12 +133,12 @@ static shoal_status update(shoal_optim *o, shoal_params *p, const step *s, size_
                           .scale = s->scale,
                           .c1 = s->c1,
                           .c2 = s->c2 };
-    return o->backend->ops->adam(o->backend, n, &a, p->g + offset, first, second, p->w + offset);
+    return o->backend->ops->adam(o->backend, n, &a, p->g + offset, first, second, p->w + offset, watch);
   }
   if (o->slots == 0) { /* no state: w = (w - lr (scale g + l2 w)) (1 - lr decoupled) is linear in both */
     float shrink = 1 - s->lr * decoupled;
-    return o->backend->ops->axpby(o->backend, n, -s->lr * s->scale * shrink, p->g + offset, (1 - s->lr * l2) * shrink,
-                                  p->w + offset);
+    return o->backend->ops->descend(o->backend, n, -s->lr * s->scale * shrink, p->g + offset, (1 - s->lr * l2) * shrink,
+                                    p->w + offset, watch);
   }
   shoal_sgd_args a = { .lr = s->lr,
                        .momentum = c->momentum,
@@ -141,11 +147,21 @@ static shoal_status update(shoal_optim *o, shoal_params *p, const step *s, size_
                        .scale = s->scale,
                        .nesterov = c->nesterov,
                        .first = o->steps == 0 };
-  return o->backend->ops->sgd(o->backend, n, &a, p->g + offset, first, p->w + offset);
+  return o->backend->ops->sgd(o->backend, n, &a, p->g + offset, first, p->w + offset, watch);
+}
+
+static shoal_status update(shoal_optim *o, shoal_params *p, step *s, size_t offset, size_t n, bool decay)
+{
+  shoal_update_watch watch = { .bad = false };
+  if (o->before[0]) watch.w = o->before[0] + offset;
+  for (int i = 0; i < o->slots && watch.w; i++) watch.state[i] = o->before[1 + i] + offset;
+  SHOAL_TRY(apply(o, p, s, offset, n, decay, &watch));
+  s->bad |= watch.bad;
+  return SHOAL_OK;
 }
 
 /* Updates one range, split where decay starts or stops. */
-static shoal_status update_range(shoal_optim *o, const shoal_model *m, shoal_params *p, const step *s,
+static shoal_status update_range(shoal_optim *o, const shoal_model *m, shoal_params *p, step *s,
                                  const shoal_range *range)
 {
   if (o->config.decay_all || o->config.weight_decay == 0)
@@ -169,9 +185,23 @@ static shoal_status gradient_norm(const shoal_optim *o, const shoal_params *p, c
     sum += part;
   }
   *out = sqrt(sum);
-  SHOAL_CHECK(isfinite(*out), SHOAL_ERR_NUMERIC,
-              "the norm of the gradient is %g in step %llu; lower optim.lr or set optim.clip", *out,
-              (unsigned long long)o->steps);
+  return SHOAL_OK;
+}
+
+static void take_back(shoal_optim *o, shoal_params *p, const shoal_range *ranges, size_t n_ranges)
+{
+  for (size_t i = 0; i < n_ranges; i++) {
+    size_t at = ranges[i].offset, bytes = ranges[i].count * sizeof(float);
+    memcpy(p->w + at, o->before[0] + at, bytes);
+    for (int k = 0; k < o->slots; k++) memcpy(o->slot[k] + at, o->before[1 + k] + at, bytes);
+  }
+}
+
+static shoal_status finish(shoal_optim *o, shoal_params *p, bool bad)
+{
+  o->bad |= bad;
+  o->steps++;
+  p->version++;
   return SHOAL_OK;
 }
 
@@ -187,6 +217,7 @@ shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params
   if (c->clip > 0 || norm_out) {
     double norm;
     SHOAL_TRY(gradient_norm(o, p, ranges, n_ranges, &norm));
+    if (!isfinite(norm)) return finish(o, p, true); /* nothing has changed */
     if (c->clip > 0 && norm > c->clip) s.scale = (float)(c->clip / norm);
     if (norm_out) *norm_out = norm;
   }
@@ -196,7 +227,6 @@ shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params
     s.c2 = (float)(1 - pow(c->beta2, t));
     SHOAL_TRY(update_range(o, m, p, &s, &ranges[i]));
   }
-  o->steps++;
-  p->version++;
-  return SHOAL_OK;
+  if (s.bad && o->before[0]) take_back(o, p, ranges, n_ranges);
+  return finish(o, p, s.bad);
 }

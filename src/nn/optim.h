@@ -13,30 +13,37 @@ typedef struct {
   shoal_optim_kind kind;
   float momentum, beta1, beta2, eps, weight_decay, clip; /* clip: largest global gradient norm, 0 off */
   bool nesterov, decoupled, decay_all; /* decay_all: also biases and norms, as PyTorch does by default */
+  bool takes_back;                     /* a step whose results are not all finite changes nothing */
 } shoal_optim_config;
 /** Reads optim.name sgd|adamw, momentum, nesterov, weight_decay, decoupled, decay_on all|weights, beta1, beta2, eps,
- *  clip.  AdamW is always decoupled. */
+ *  clip.  AdamW is always decoupled; takes_back is false. */
 shoal_status shoal_optim_configure(const shoal_config *c, shoal_optim_config *out);
 
 typedef struct {
   shoal_optim_config config;
   shoal_backend *backend;
   size_t n;
-  int slots;      /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
-  float *slot[2]; /* owned */
-  uint64_t steps; /* steps done: AdamW's bias correction and SGD's first step */
+  int slots;        /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
+  float *slot[2];   /* owned */
+  float *before[3]; /* owned; takes_back: weights and slots before the step under way */
+  uint64_t steps;   /* steps done: AdamW's bias correction and SGD's first step */
   /* Borrowed; for AdamW: steps done by each trainable range, if they differ; incremented by the caller.  NULL:
    * `steps`. */
   const uint64_t *ages;
+  bool bad; /* set by a step with a result that is not finite; the owner clears it */
 } shoal_optim;
 const char *shoal_optim_slot_name(const shoal_optim *o, int slot); /* "momentum", "exp_avg", "exp_avg_sq" */
 shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, size_t n, shoal_optim **out);
 void shoal_optim_destroy(shoal_optim *o);
 /** One step over the trainable ranges (all of the arena when ranges is NULL; they may not overlap).  Gradients are
  *  scaled by min(1, clip/norm) within the update pass.  The norm is over these ranges; it is computed only if clip is
- *  on or norm_out is not NULL.  Raises params->version.  ERR_NUMERIC if the norm was asked for and is not finite.
- *  The model's parameters say what decays (`decay`).  After an error of the norm nothing has changed.  Cost: one pass
- *  over weights, gradients and state; one more over gradients for the norm.  Allocates nothing. */
+ *  on or norm_out is not NULL.  Raises params->version.  The model's parameters say what decays (`decay`).
+ *
+ *  Sets `bad` if a new weight or a new number of the state is not finite, and so if a gradient is not; it is looked at in
+ *  the same pass.  Then the step counts, and either holds what came out or, with takes_back, changes nothing.  A norm
+ *  that is not finite is noticed before anything has changed.
+ *  Cost: one pass over weights, gradients and state; one more over gradients for the norm.  takes_back writes a second
+ *  copy of weights and state in that pass.  Allocates nothing. */
 shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params *p, const shoal_range *ranges,
                               size_t n_ranges, float lr, double *norm_out);
 

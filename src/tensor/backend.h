@@ -19,6 +19,11 @@ typedef struct { /* AdamW (Loshchilov and Hutter, ICLR 2019); c1 = 1 - beta1^t, 
                     w -= lr (m / c1 / (sqrt(v / c2) + eps) + dec w), with w before the update on the right */
   float lr, beta1, beta2, eps, l2, decoupled, scale, c1, c2;
 } shoal_adam_args;
+/* What an update observes of its results in the loop that computes them, without a pass of its own. */
+typedef struct {
+  bool bad;            /* set if a new weight or a new value of the state is not finite; never cleared */
+  float *w, *state[2]; /* receive the old weights and state; w NULL: not wanted */
+} shoal_update_watch;
 
 typedef struct {
   /* required */
@@ -41,9 +46,13 @@ typedef struct {
   shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);
   shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
   shoal_status (*sumsq)(shoal_backend *b, size_t n, const float *x, double *out);
-  shoal_status (*sgd)(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w);
+  /* Updates.  descend: w = p g + q w */
+  shoal_status (*descend)(shoal_backend *b, size_t n, float p, const float *g, float q, float *w,
+                          shoal_update_watch *watch);
+  shoal_status (*sgd)(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w,
+                      shoal_update_watch *watch);
   shoal_status (*adam)(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
-                       float *w);
+                       float *w, shoal_update_watch *watch);
   void (*close)(shoal_backend *b);
 } shoal_backend_ops;
 

@@ -167,10 +167,11 @@ static double loss_and_dlogits(net *t)
 static void update(net *t, bool first)
 {
   shoal_sgd_args sgd = { .lr = 0.01f, .momentum = 0.9f, .scale = 1, .first = first };
+  shoal_update_watch watch = { .bad = false };
   for (int k = 0; k < NODES; k++)
     for (int i = 0; i < 2; i++) {
       node *a = &t->node[k];
-      if (a->n[i]) CHECK_OK(t->b->ops->sgd(t->b, (size_t)a->n[i], &sgd, a->dw[i], a->v[i], a->w[i]));
+      if (a->n[i]) CHECK_OK(t->b->ops->sgd(t->b, (size_t)a->n[i], &sgd, a->dw[i], a->v[i], a->w[i], &watch));
     }
   t->version++;
 }

@@ -2,6 +2,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tensor_rig.h"
+#include <stdlib.h>
+#include <string.h>
 
 static float full(uint64_t seed, int64_t i)
 {
@@ -265,6 +267,7 @@ static void opt_close(optimiser *o)
 static void check_sgd(shoal_backend *b, int64_t n, shoal_sgd_args a)
 {
   optimiser o;
+  shoal_update_watch watch = { .bad = false };
   opt_open(&o, n);
   for (int64_t i = 0; i < n; i++) o.v[i] = 1e30f; /* what `first` has to overwrite */
   for (int t = 0; t < OPT_STEPS; t++) {
@@ -276,8 +279,9 @@ static void check_sgd(shoal_backend *b, int64_t n, shoal_sgd_args a)
       o.ww[i] -= a.lr * (a.nesterov ? g + a.momentum * o.vv[i] : o.vv[i]);
       o.ww[i] -= (double)a.lr * a.decoupled * o.ww[i];
     }
-    CHECK_OK(b->ops->sgd(b, (size_t)n, &a, o.g, o.v, o.w));
+    CHECK_OK(b->ops->sgd(b, (size_t)n, &a, o.g, o.v, o.w, &watch));
   }
+  CHECK(!watch.bad, "sgd: all was finite");
   check_close("sgd weights", n, o.w, o.ww, 1e-6);
   check_close("sgd momentum", n, o.v, o.vv, 1e-6);
   CHECK_EQ(o.w[n], 0, "sgd wrote behind the end");
@@ -288,6 +292,7 @@ static void check_sgd(shoal_backend *b, int64_t n, shoal_sgd_args a)
 static void check_adam(shoal_backend *b, int64_t n, shoal_adam_args a)
 {
   optimiser o;
+  shoal_update_watch watch = { .bad = false };
   opt_open(&o, n);
   for (int t = 0; t < OPT_STEPS; t++) {
     a.c1 = (float)(1 - pow(a.beta1, t + 1));
@@ -299,8 +304,9 @@ static void check_adam(shoal_backend *b, int64_t n, shoal_adam_args a)
       o.vv[i] = a.beta2 * o.vv[i] + (1.0 - a.beta2) * g * g;
       o.ww[i] -= a.lr * (o.mm[i] / a.c1 / (sqrt(o.vv[i] / a.c2) + a.eps) + (double)a.decoupled * o.ww[i]);
     }
-    CHECK_OK(b->ops->adam(b, (size_t)n, &a, o.g, o.m, o.v, o.w));
+    CHECK_OK(b->ops->adam(b, (size_t)n, &a, o.g, o.m, o.v, o.w, &watch));
   }
+  CHECK(!watch.bad, "adam: all was finite");
   check_close("adam weights", n, o.w, o.ww, 1e-6);
   check_close("adam first moment", n, o.m, o.mm, 1e-6);
   check_close("adam second moment", n, o.v, o.vv, 1e-6);
@@ -308,6 +314,84 @@ static void check_adam(shoal_backend *b, int64_t n, shoal_adam_args a)
   CHECK_EQ(o.m[n], 0);
   CHECK_EQ(o.v[n], 0);
   opt_close(&o);
+}
+
+typedef enum { DESCEND, SGD, SGD_FIRST, SGD_NESTEROV, ADAM, UPDATES } update_kind;
+
+static void update_once(shoal_backend *b, update_kind kind, int64_t n, optimiser *o, shoal_update_watch *watch)
+{
+  shoal_adam_args adam = {
+    .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .scale = 1, .c1 = 0.1f, .c2 = 0.01f
+  };
+  shoal_sgd_args sgd = {
+    .lr = 0.01f, .momentum = 0.9f, .scale = 1, .first = kind == SGD_FIRST, .nesterov = kind == SGD_NESTEROV
+  };
+  size_t count = (size_t)n;
+  if (kind == DESCEND)
+    CHECK_OK(b->ops->descend(b, count, -0.01f, o->g, 1, o->w, watch));
+  else if (kind == ADAM)
+    CHECK_OK(b->ops->adam(b, count, &adam, o->g, o->m, o->v, o->w, watch));
+  else
+    CHECK_OK(b->ops->sgd(b, count, &sgd, o->g, o->v, o->w, watch));
+}
+
+/* One number that makes the update's results not finite, at several places: seen.  The largest finite ones are not.  What
+ * was there before is kept, bit for bit, and keeping it changes no result. */
+static void check_watch(shoal_backend *b, update_kind kind, int64_t n, int64_t at, float gradient, float weight)
+{
+  optimiser o, kept;
+  bool adam = kind == ADAM, overflows = fabsf(gradient) > 1e25f && (adam || kind == SGD_NESTEROV);
+  bool expected = !isfinite(gradient) || !isfinite(weight) || overflows;
+  opt_open(&o, n);
+  opt_open(&kept, n);
+  optimiser *both[] = { &o, &kept };
+  for (int k = 0; k < 2; k++) {
+    for (int64_t i = 0; i < n; i++) {
+      both[k]->g[i] = full(300, i);
+      both[k]->m[i] = full(301, i);
+      both[k]->v[i] = fabsf(full(302, i));
+    }
+    both[k]->g[at] = gradient;
+    both[k]->w[at] += weight;
+  }
+  float *before[] = { floats(n), floats(n), floats(n) };
+  shoal_update_watch bare = { .bad = false };
+  shoal_update_watch watch = { .w = before[0], .state = { adam ? before[2] : before[1], adam ? before[1] : NULL } };
+  update_once(b, kind, n, &o, &bare);
+  const size_t bytes = (size_t)n * sizeof(float);
+  float *w = floats(n), *v = floats(n), *m = floats(n);
+  memcpy(w, kept.w, bytes);
+  memcpy(v, kept.v, bytes);
+  memcpy(m, kept.m, bytes);
+  update_once(b, kind, n, &kept, &watch);
+  CHECK_EQ(bare.bad, expected, "update %d, %g and %g at %lld", (int)kind, (double)gradient, (double)weight,
+           (long long)at);
+  CHECK_EQ(watch.bad, expected, "update %d, %g and %g at %lld", (int)kind, (double)gradient, (double)weight,
+           (long long)at);
+  CHECK(same_bits(w, before[0], n), "update %d: weights were not kept", (int)kind);
+  CHECK(kind == DESCEND || same_bits(v, before[1], n), "update %d: state was not kept", (int)kind);
+  CHECK(!adam || same_bits(m, before[2], n), "update %d: means were not kept", (int)kind);
+  CHECK(same_bits(o.w, kept.w, n), "update %d: keeping changes weights", (int)kind);
+  CHECK(same_bits(o.v, kept.v, n), "update %d: keeping changes the state", (int)kind);
+  for (int k = 0; k < 3; k++) free(before[k]);
+  free(w);
+  free(v);
+  free(m);
+  opt_close(&o);
+  opt_close(&kept);
+}
+
+static void check_watches(shoal_backend *b)
+{
+  static const int64_t sizes[] = { 1, 37, 70001 };
+  static const float gradients[] = { 0.5f, NAN, -NAN, INFINITY, -INFINITY, 3e38f, 0x1p-149f },
+                     weights[] = { 0, NAN, INFINITY };
+  for (int kind = 0; kind < UPDATES; kind++)
+    for (size_t i = 0; i < SHOAL_COUNT(sizes); i++)
+      for (size_t k = 0; k < SHOAL_COUNT(gradients); k++)
+        check_watch(b, (update_kind)kind, sizes[i], k % 2 ? sizes[i] - 1 : sizes[i] / 2, gradients[k], 0);
+  for (int kind = 0; kind < UPDATES; kind++)
+    for (size_t k = 0; k < SHOAL_COUNT(weights); k++) check_watch(b, (update_kind)kind, 1000, 17, 0.5f, weights[k]);
 }
 
 int test_vectors(shoal_backend *b)
@@ -330,5 +414,6 @@ int test_vectors(shoal_backend *b)
     adam.eps = 1e-3f;
     check_adam(b, n, adam);
   }
+  check_watches(b);
   return check_failures;
 }

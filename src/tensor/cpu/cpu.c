@@ -104,6 +104,7 @@ static const shoal_backend_ops cpu_ops = {
   .add = shoal_cpu_add,
   .axpby = shoal_cpu_axpby,
   .sumsq = shoal_cpu_sumsq,
+  .descend = shoal_cpu_descend,
   .sgd = shoal_cpu_sgd,
   .adam = shoal_cpu_adam,
   .close = close_cpu,

@@ -108,7 +108,10 @@ shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t clas
 shoal_status shoal_cpu_add(shoal_backend *b, size_t n, const float *x, float *y);
 shoal_status shoal_cpu_axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
 shoal_status shoal_cpu_sumsq(shoal_backend *b, size_t n, const float *x, double *out);
-shoal_status shoal_cpu_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w);
+shoal_status shoal_cpu_descend(shoal_backend *b, size_t n, float p, const float *g, float q, float *w,
+                               shoal_update_watch *watch);
+shoal_status shoal_cpu_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w,
+                           shoal_update_watch *watch);
 shoal_status shoal_cpu_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
-                            float *w);
+                            float *w, shoal_update_watch *watch);
 #endif

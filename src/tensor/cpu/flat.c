@@ -5,6 +5,7 @@
  * bits do not depend on the number of threads. */
 #include "tensor/cpu/cpu_impl.h"
 #include <math.h>
+#include <string.h>
 
 enum { GRAIN = 1024 }; /* elements: ranges start at multiples, so that no cache line is written by two threads */
 
@@ -89,49 +90,109 @@ shoal_status shoal_cpu_sumsq(shoal_backend *b, size_t n, const float *x, double 
   return SHOAL_OK;
 }
 
+/* ---- updates: each checks its results, and copies the old values if wanted; one loop for both cases ---- */
+
+/* The top bit is set if x is not finite: only then the exponent is all ones, and adding one to it carries. */
+static inline __attribute__((always_inline)) uint32_t mark(float x)
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return (bits & 0x7f800000u) + 0x00800000u;
+}
+
+/* Ranges run on several threads, which only set it. */
+static inline void report(shoal_update_watch *watch, uint32_t marks)
+{
+  if (marks >> 31) __atomic_store_n(&watch->bad, true, __ATOMIC_RELAXED);
+}
+
+typedef struct {
+  const float *g;
+  float *w, p, q;
+  shoal_update_watch *watch;
+} descend_args;
+
+static inline __attribute__((always_inline)) uint32_t descend_loop(const descend_args *a, size_t begin, size_t end,
+                                                                   bool keep)
+{
+  const float *g = a->g, p = a->p, q = a->q;
+  float *w = a->w, *before = a->watch->w;
+  uint32_t marks = 0;
+#pragma omp simd reduction(| : marks)
+  for (size_t i = begin; i < end; i++) {
+    if (keep) before[i] = w[i];
+    w[i] = p * g[i] + q * w[i];
+    marks |= mark(w[i]);
+  }
+  return marks;
+}
+
+SHOAL_CPU_KERNEL static void descend_range(const void *context, size_t begin, size_t end)
+{
+  const descend_args *a = context;
+  report(a->watch, a->watch->w ? descend_loop(a, begin, end, true) : descend_loop(a, begin, end, false));
+}
+
+shoal_status shoal_cpu_descend(shoal_backend *b, size_t n, float p, const float *g, float q, float *w,
+                               shoal_update_watch *watch)
+{
+  descend_args a = { g, w, p, q, watch };
+  shoal_cpu_parallel((shoal_cpu *)b, n, GRAIN, 3 * sizeof(float), descend_range, &a);
+  return SHOAL_OK;
+}
+
 typedef struct {
   const shoal_sgd_args *a;
   const float *g;
   float *v, *w;
+  shoal_update_watch *watch;
 } sgd_args;
+
+typedef enum { FIRST, NESTEROV, PLAIN } sgd_form;
+
+static inline __attribute__((always_inline)) uint32_t sgd_loop(const sgd_args *s, size_t begin, size_t end,
+                                                               sgd_form form, bool keep)
+{
+  const float *g = s->g, lr = s->a->lr, l2 = s->a->l2, scale = s->a->scale, mu = s->a->momentum;
+  const float decay = lr * s->a->decoupled, ahead = s->a->nesterov ? 1 + mu : 1;
+  float *v = s->v, *w = s->w, *before_v = s->watch->state[0], *before_w = s->watch->w;
+  uint32_t marks = 0;
+#pragma omp simd reduction(| : marks)
+  for (size_t i = begin; i < end; i++) {
+    float grad = scale * g[i] + l2 * w[i];
+    if (keep) {
+      before_v[i] = v[i];
+      before_w[i] = w[i];
+    }
+    v[i] = form == FIRST ? grad : mu * v[i] + grad;
+    if (form == FIRST)
+      w[i] -= lr * (ahead * grad);
+    else if (form == NESTEROV)
+      w[i] -= lr * (grad + mu * v[i]);
+    else
+      w[i] -= lr * v[i];
+    w[i] -= decay * w[i];
+    marks |= mark(v[i]) | mark(w[i]);
+  }
+  return marks;
+}
+
+static inline __attribute__((always_inline)) uint32_t sgd_any(const sgd_args *s, size_t begin, size_t end, bool keep)
+{
+  if (s->a->first) return sgd_loop(s, begin, end, FIRST, keep);
+  return s->a->nesterov ? sgd_loop(s, begin, end, NESTEROV, keep) : sgd_loop(s, begin, end, PLAIN, keep);
+}
 
 SHOAL_CPU_KERNEL static void sgd_range(const void *context, size_t begin, size_t end)
 {
   const sgd_args *s = context;
-  const float *g = s->g, lr = s->a->lr, l2 = s->a->l2, scale = s->a->scale, mu = s->a->momentum;
-  const float decay = lr * s->a->decoupled;
-  float *v = s->v, *w = s->w;
-  if (s->a->first) {
-    float ahead = s->a->nesterov ? 1 + mu : 1;
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-      float grad = scale * g[i] + l2 * w[i];
-      v[i] = grad;
-      w[i] -= lr * (ahead * grad);
-      w[i] -= decay * w[i];
-    }
-  } else if (s->a->nesterov) {
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-      float grad = scale * g[i] + l2 * w[i];
-      v[i] = mu * v[i] + grad;
-      w[i] -= lr * (grad + mu * v[i]);
-      w[i] -= decay * w[i];
-    }
-  } else {
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-      float grad = scale * g[i] + l2 * w[i];
-      v[i] = mu * v[i] + grad;
-      w[i] -= lr * v[i];
-      w[i] -= decay * w[i];
-    }
-  }
+  report(s->watch, s->watch->w ? sgd_any(s, begin, end, true) : sgd_any(s, begin, end, false));
 }
 
-shoal_status shoal_cpu_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w)
+shoal_status shoal_cpu_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w,
+                           shoal_update_watch *watch)
 {
-  sgd_args s = { a, g, v, w };
+  sgd_args s = { a, g, v, w, watch };
   shoal_cpu_parallel((shoal_cpu *)b, n, GRAIN, 5 * sizeof(float), sgd_range, &s);
   return SHOAL_OK;
 }
@@ -140,28 +201,43 @@ typedef struct {
   const shoal_adam_args *a;
   const float *g;
   float *m, *v, *w;
+  shoal_update_watch *watch;
 } adam_args;
 
-SHOAL_CPU_KERNEL static void adam_range(const void *context, size_t begin, size_t end)
+static inline __attribute__((always_inline)) uint32_t adam_loop(const adam_args *s, size_t begin, size_t end, bool keep)
 {
-  const adam_args *s = context;
   const shoal_adam_args a = *s->a;
   const float *g = s->g, rest1 = 1 - a.beta1, rest2 = 1 - a.beta2, over_c1 = 1 / a.c1, over_c2 = 1 / a.c2;
   float *m = s->m, *v = s->v, *w = s->w;
-#pragma omp simd
+  float *before_m = s->watch->state[0], *before_v = s->watch->state[1], *before_w = s->watch->w;
+  uint32_t marks = 0;
+#pragma omp simd reduction(| : marks)
   for (size_t i = begin; i < end; i++) {
     float grad = a.scale * g[i] + a.l2 * w[i];
+    if (keep) {
+      before_m[i] = m[i];
+      before_v[i] = v[i];
+      before_w[i] = w[i];
+    }
     m[i] = a.beta1 * m[i] + rest1 * grad;
     v[i] = a.beta2 * v[i] + rest2 * grad * grad;
     float step = m[i] * over_c1 / (sqrtf(v[i] * over_c2) + a.eps);
     w[i] -= a.lr * (step + a.decoupled * w[i]);
+    marks |= mark(m[i]) | mark(v[i]) | mark(w[i]);
   }
+  return marks;
+}
+
+SHOAL_CPU_KERNEL static void adam_range(const void *context, size_t begin, size_t end)
+{
+  const adam_args *s = context;
+  report(s->watch, s->watch->w ? adam_loop(s, begin, end, true) : adam_loop(s, begin, end, false));
 }
 
 shoal_status shoal_cpu_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
-                            float *w)
+                            float *w, shoal_update_watch *watch)
 {
-  adam_args s = { a, g, m, v, w };
+  adam_args s = { a, g, m, v, w, watch };
   shoal_cpu_parallel((shoal_cpu *)b, n, GRAIN, 7 * sizeof(float), adam_range, &s);
   return SHOAL_OK;
 }

@@ -79,26 +79,50 @@ shoal_status shoal_ref_sumsq(shoal_backend *b, size_t n, const float *x, double 
   return SHOAL_OK;
 }
 
-shoal_status shoal_ref_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w)
+static void keep(shoal_update_watch *watch, size_t i, float w, float first, float second)
+{
+  if (!watch->w) return;
+  watch->w[i] = w;
+  if (watch->state[0]) watch->state[0][i] = first;
+  if (watch->state[1]) watch->state[1][i] = second;
+}
+
+shoal_status shoal_ref_descend(shoal_backend *b, size_t n, float p, const float *g, float q, float *w,
+                               shoal_update_watch *watch)
+{
+  for (size_t i = 0; i < n; i++) {
+    keep(watch, i, w[i], 0, 0);
+    w[i] = p * g[i] + q * w[i];
+    watch->bad |= !isfinite(w[i]);
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ref_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w,
+                           shoal_update_watch *watch)
 {
   for (size_t i = 0; i < n; i++) {
     float grad = a->scale * g[i] + a->l2 * w[i];
+    keep(watch, i, w[i], v[i], 0);
     v[i] = a->first ? grad : a->momentum * v[i] + grad;
     w[i] -= a->lr * (a->nesterov ? grad + a->momentum * v[i] : v[i]);
     w[i] -= a->lr * a->decoupled * w[i];
+    watch->bad |= !isfinite(v[i]) || !isfinite(w[i]);
   }
   return SHOAL_OK;
 }
 
 shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
-                            float *w)
+                            float *w, shoal_update_watch *watch)
 {
   for (size_t i = 0; i < n; i++) {
     float grad = a->scale * g[i] + a->l2 * w[i];
+    keep(watch, i, w[i], m[i], v[i]);
     m[i] = a->beta1 * m[i] + (1 - a->beta1) * grad;
     v[i] = a->beta2 * v[i] + (1 - a->beta2) * grad * grad;
     float step = m[i] / a->c1 / (sqrtf(v[i] / a->c2) + a->eps);
     w[i] -= a->lr * (step + a->decoupled * w[i]);
+    watch->bad |= !isfinite(m[i]) || !isfinite(v[i]) || !isfinite(w[i]);
   }
   return SHOAL_OK;
 }

@@ -88,6 +88,7 @@ static const shoal_backend_ops ref_ops = {
   .add = shoal_ref_add,
   .axpby = shoal_ref_axpby,
   .sumsq = shoal_ref_sumsq,
+  .descend = shoal_ref_descend,
   .sgd = shoal_ref_sgd,
   .adam = shoal_ref_adam,
   .close = close_ref,

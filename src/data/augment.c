@@ -25,22 +25,33 @@ shoal_augment shoal_augment_choose(uint64_t seed, uint64_t epoch, uint64_t sampl
   return a;
 }
 
-/* Converts `count` values of group g, starting at raw[from]. */
-static void convert(const shoal_normal *n, size_t g, const void *raw, size_t from, size_t count, float *out)
+/* Converts `count` values of group g, starting at raw[from].  The top bit of the result is set if one is not finite: only
+ * an exponent of all ones carries.  (What a table holds is.) */
+static uint32_t convert(const shoal_normal *n, size_t g, const void *raw, size_t from, size_t count, float *out)
 {
+  uint32_t marks = 0;
   if (n->table) {
     const float *table = n->table + 256 * g;
     const uint8_t *x = (const uint8_t *)raw + from;
     for (size_t i = 0; i < count; i++) out[i] = table[x[i]];
   } else {
     const float *x = (const float *)raw + from, mean = n->mean[g], scale = n->scale[g];
-    for (size_t i = 0; i < count; i++) out[i] = (x[i] - mean) * scale;
+    for (size_t i = 0; i < count; i++) {
+      float v = (x[i] - mean) * scale;
+      uint32_t bits;
+      memcpy(&bits, &v, sizeof bits);
+      marks |= (bits & 0x7f800000u) + 0x00800000u;
+      out[i] = v;
+    }
   }
+  return marks;
 }
 
-void shoal_normal_apply(const shoal_normal *n, const void *raw, float *out)
+bool shoal_normal_apply(const shoal_normal *n, const void *raw, float *out)
 {
-  for (size_t g = 0; g < n->groups; g++) convert(n, g, raw, g * n->plane, n->plane, out + g * n->plane);
+  uint32_t marks = 0;
+  for (size_t g = 0; g < n->groups; g++) marks |= convert(n, g, raw, g * n->plane, n->plane, out + g * n->plane);
+  return marks >> 31 == 0;
 }
 
 static void mirror_row(float *row, size_t n)
@@ -52,11 +63,12 @@ static void mirror_row(float *row, size_t n)
   }
 }
 
-void shoal_augment_apply(const shoal_augment *a, const shoal_normal *n, const shoal_shape *image, const void *raw,
+bool shoal_augment_apply(const shoal_augment *a, const shoal_normal *n, const shoal_shape *image, const void *raw,
                          float *out)
 {
   int64_t c = image->dim[0], h = image->dim[1], w = image->dim[2];
   /* Columns [left, right) of the output come from the image; a small image may be shifted out of view entirely. */
+  uint32_t marks = 0;
   int64_t left = SHOAL_MIN(SHOAL_MAX(a->right, 0), w), right = SHOAL_MAX(SHOAL_MIN(w + a->right, w), left);
   for (int64_t k = 0; k < c; k++)
     for (int64_t y = 0; y < h; y++, out += w) {
@@ -67,8 +79,10 @@ void shoal_augment_apply(const shoal_augment *a, const shoal_normal *n, const sh
       }
       memset(out, 0, (size_t)left * sizeof *out);
       if (right > left)
-        convert(n, (size_t)k, raw, (size_t)((k * h + from) * w + left - a->right), (size_t)(right - left), out + left);
+        marks |= convert(n, (size_t)k, raw, (size_t)((k * h + from) * w + left - a->right), (size_t)(right - left),
+                         out + left);
       memset(out + right, 0, (size_t)(w - right) * sizeof *out);
       if (a->mirror) mirror_row(out, (size_t)w);
     }
+  return marks >> 31 == 0;
 }

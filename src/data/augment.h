@@ -21,9 +21,9 @@ typedef struct {
   float *mean, *scale; /* f32: [groups] */
 } shoal_normal;
 
-/** out [elements] = raw, normalised without augmentation. */
-void shoal_normal_apply(const shoal_normal *n, const void *raw, float *out);
+/** out [elements] = raw, normalised without augmentation.  @return whether all of it is finite: seen in the same loop */
+bool shoal_normal_apply(const shoal_normal *n, const void *raw, float *out);
 /** The same with the image [c,h,w] shifted and flipped; pixels from outside the image are 0, the mean. */
-void shoal_augment_apply(const shoal_augment *a, const shoal_normal *n, const shoal_shape *image, const void *raw,
+bool shoal_augment_apply(const shoal_augment *a, const shoal_normal *n, const shoal_shape *image, const void *raw,
                          float *out);
 #endif

@@ -372,6 +372,11 @@ const char *shoal_dataset_path(const shoal_dataset *d)
   return d->path;
 }
 
+const char *shoal_dataset_array(const shoal_dataset *d, shoal_split s)
+{
+  return d->names.x[s];
+}
+
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std)
 {
   *n = d->scales;

@@ -45,8 +45,9 @@ shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
 void shoal_dataset_close(shoal_dataset *d);
 const shoal_data_info *shoal_dataset_info(const shoal_dataset *d);
 const char *shoal_dataset_path(const shoal_dataset *d);
-const char *shoal_dataset_class_names(const shoal_dataset *d); /* one per line, or NULL */
-const char *shoal_data_kind_name(shoal_data_kind kind);        /* "images", "features", "text" */
+const char *shoal_dataset_class_names(const shoal_dataset *d);          /* one per line, or NULL */
+const char *shoal_data_kind_name(shoal_data_kind kind);                 /* "images", "features", "text" */
+const char *shoal_dataset_array(const shoal_dataset *d, shoal_split s); /* of the samples, in the file: "X_train" */
 /** Mean and std for normalisation, `n` values each; element i of a sample uses value i / (elements / n). */
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std);
 /** Normalise by these values instead, as a run did that goes on: n as in shoal_dataset_scale.  Loaders made before keep

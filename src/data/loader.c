@@ -19,6 +19,7 @@
 #include "data/augment.h"
 #include "data/data_impl.h"
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -101,18 +102,43 @@ static uint64_t batch_total(const shoal_loader *l, uint64_t position)
   return l->config.last == SHOAL_LAST_DROP ? 0 : left;
 }
 
+/* Where sample `id`, whose normalised values are x, is not finite: in what was read (4 bytes each: u8 always is), or only
+ * in x, where a value becomes too large. */
+static void note_bad(const shoal_loader *l, slot *s, uint64_t id, const float *x)
+{
+  const float *raw = l->raw;
+  shoal_bad_samples *bad = &s->batch.bad;
+  if (bad->n++ > 0) return;
+  bad->id = id;
+  for (size_t k = 0; k < l->elements; k++) {
+    bad->feature = k;
+    bad->value = raw[k];
+    if (!isfinite(raw[k])) return;
+  }
+  for (size_t k = 0; k < l->elements; k++)
+    if (!isfinite(x[k])) {
+      bad->feature = k;
+      bad->value = raw[k];
+      return;
+    }
+}
+
 static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epoch, uint64_t id)
 {
   const shoal_loader_config *c = &l->config;
   float *x = s->x + i * l->elements;
   s->ids[i] = id;
   SHOAL_TRY(shoal_dataset_read(l->data, c->split, id, l->raw, &s->y[i]));
-  if (!c->crop4 && !c->hflip) {
-    shoal_normal_apply(&l->normal, l->raw, x);
-    return SHOAL_OK;
+  bool finite;
+  if (c->crop4 || c->hflip) {
+    shoal_augment a = shoal_augment_choose(c->seed, epoch, id, c->crop4, c->hflip);
+    finite = shoal_augment_apply(&a, &l->normal, &l->sample, l->raw, x);
+  } else {
+    finite = shoal_normal_apply(&l->normal, l->raw, x);
   }
-  shoal_augment a = shoal_augment_choose(c->seed, epoch, id, c->crop4, c->hflip);
-  shoal_augment_apply(&a, &l->normal, &l->sample, l->raw, x);
+  if (finite) return SHOAL_OK;
+  note_bad(l, s, id, x);
+  if (c->drop_bad) s->y[i] = -1;
   return SHOAL_OK;
 }
 
@@ -125,8 +151,9 @@ static void fill(shoal_loader *l, slot *s, place at)
   s->end = total == 0;
   s->status = SHOAL_OK;
   if (!strided) shoal_share_of(total, c->rank, c->size, &first, &count);
-  s->batch = (shoal_batch){ at.epoch,       at.position, total, strided ? (uint64_t)c->rank * c->batch : first,
-                            (int64_t)count, s->x,        s->y,  s->ids };
+  s->batch =
+      (shoal_batch){ at.epoch, at.position, total, strided ? (uint64_t)c->rank * c->batch : first, (int64_t)count, s->x,
+                     s->y,     s->ids,      { 0 } };
   for (uint64_t i = 0; i < count && s->status == SHOAL_OK && !c->sizes_only; i++) {
     uint64_t own = (at.position + first + i) % l->own_n; /* wraps around only for padding */
     s->status = fill_sample(l, s, i, at.epoch, own_sample(l, at.epoch, own));
@@ -222,6 +249,10 @@ static shoal_status make_normal(shoal_loader *l)
     SHOAL_TRY(SHOAL_ALLOC(n->groups * 256, &n->table));
     for (size_t g = 0; g < n->groups; g++)
       for (int v = 0; v < 256; v++) n->table[g * 256 + (size_t)v] = (float)((v - mean[g]) / std[g]);
+    for (size_t i = 0; i < n->groups * 256; i++)
+      SHOAL_CHECK(isfinite(n->table[i]), SHOAL_ERR_IO,
+                  "%s: mean %g and std %g make %zu infinite: remove these attributes, or `shoal data repack` the file",
+                  shoal_dataset_path(l->data), mean[i / 256], std[i / 256], i % 256);
     return SHOAL_OK;
   }
   SHOAL_TRY(SHOAL_ALLOC(2 * n->groups, &n->mean));

@@ -35,8 +35,18 @@ typedef struct {
   bool shuffle; /* test split: false */
   bool crop4, hflip;
   bool sizes_only; /* read nothing: x, y and ids are NULL */
+  bool drop_bad;   /* samples that are not finite get label -1, which no loss and no accuracy counts */
   int depth;       /* batches prefetched; 0: no thread, read on request */
 } shoal_loader_config;
+
+/* Samples of a batch that are not finite, looked at while they are normalised.  `feature` counts within the sample as it is
+ * read ([c,h,w]), `value` is that of the file; a finite one has become too large when it was normalised. */
+typedef struct {
+  int64_t n;
+  uint64_t id; /* of the first one; the rest is about it */
+  size_t feature;
+  float value;
+} shoal_bad_samples;
 
 /* With strided shares a position counts this rank's own samples, `total` is n, and slot0 is rank * batch, so that no
  * two ranks use the same dropout mask. */
@@ -48,6 +58,7 @@ typedef struct {
   const float *x;           /* [n, …sample], normalised: (raw - mean) / std; 64-byte aligned */
   const int32_t *y;         /* [n] */
   const uint64_t *ids;      /* [n] sample numbers */
+  shoal_bad_samples bad;
 } shoal_batch;
 
 typedef struct shoal_loader shoal_loader;

@@ -34,7 +34,8 @@ typedef struct {
 } shoal_meet_policy;
 
 /* The part of the run that a method may read and change; owned by the loop. */
-typedef struct {
+typedef struct shoal_run shoal_run;
+struct shoal_run {
   shoal_world *world;
   shoal_group *all, *control; /* owned by the world */
   shoal_backend *backend;
@@ -62,8 +63,11 @@ typedef struct {
   const char *const *columns;      /* set in open: extra columns of metrics.csv, the same on all ranks, */
   size_t n_columns;                /* measured by observe */
   double shown_loss;               /* loss to display on a rank that does not compute the network's loss */
-  bool spoil; /* fault hook: make a gradient of this step NaN (for methods with their own `step`) */
-} shoal_run;
+  bool spoil; /* make a gradient of this step NaN, so that all who share it leave the update out; for methods with their
+                 own `step`, as is judge */
+  /* Called after each forward pass of training, with its score; of_network: it is the network's own loss. */
+  void (*judge)(shoal_run *r, shoal_score *score, bool of_network);
+};
 
 /* What ranks train, which decides what is equal on all ranks between steps. */
 typedef enum {
@@ -142,7 +146,8 @@ typedef struct {
   /* Replaces samples, announce, grads_ready and weights_ready if there are several losses: forward, backward, exchange
    * and update with learning rate `lr`.  `score`: of the network's own loss, on ranks that compute it. */
   shoal_status (*step)(shoal_run *r, void *state, const shoal_batch *b, float lr, shoal_score *score);
-  /* Called around a meeting, only if ranks run freely.  All ranks call it, but not at the same time. */
+  /* Called around a meeting, if ranks run freely: all ranks call it, but not at the same time.  With GATHERED also, and
+   * collectively, before a run goes back to a checkpoint, under any policy. */
   shoal_status (*settle)(shoal_run *r, void *state, shoal_settle stage);
   /* All ranks have finished the epoch; `loss`: the agreed mean training loss.  Collective. */
   shoal_status (*epoch_end)(shoal_run *r, void *state, double loss);

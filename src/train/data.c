@@ -136,7 +136,7 @@ shoal_status shoal_session_open_loaders(shoal_session *s)
   const shoal_data_info *info = shoal_dataset_info(s->data.set);
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
-    .seed = s->run.seed,
+    .seed = shoal_numbers_order_seed(s),
     .rank = r->share_rank,
     .size = r->share_size,
     .batch = r->global_batch,
@@ -150,6 +150,7 @@ shoal_status shoal_session_open_loaders(shoal_session *s)
     .depth = r->reads_none ? 0 : (int)shoal_config_int(c, "data.prefetch"),
   };
   SHOAL_TRY(shoal_loader_create(s->data.set, &l, &s->data.train));
+  l.seed = s->run.seed;
   l.rank = rank;
   l.size = size;
   l.sizes_only = false;
@@ -159,9 +160,11 @@ shoal_status shoal_session_open_loaders(shoal_session *s)
   l.batch = s->data.own_batch;
   if (s->method->measures_stats) SHOAL_TRY(shoal_loader_create(s->data.set, &l, &s->data.sample));
   if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
-  shoal_loader_config t = {
-    .split = SHOAL_TEST, .rank = rank, .size = size, .batch = s->world.choice.eval_batch * (uint64_t)size
-  };
+  shoal_loader_config t = { .split = SHOAL_TEST,
+                            .rank = rank,
+                            .size = size,
+                            .batch = s->world.choice.eval_batch * (uint64_t)size,
+                            .drop_bad = true };
   return shoal_loader_create(s->data.set, &t, &s->data.test);
 }
 

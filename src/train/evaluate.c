@@ -32,20 +32,29 @@ static void add_batch_stats(const shoal_model *m, uint64_t samples, float *stats
   shoal_moments_add(m, stats, sum);
 }
 
-static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t n)
+/* Of *n batches; those with samples that are not finite are passed over, and *n is less where too few are left. */
+static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t *n)
 {
   shoal_params *p = s->model.scratch;
   SHOAL_TRY(shoal_loader_seek(s->data.sample, 0, 0));
-  for (uint64_t i = 0; i < n; i++) {
+  for (uint64_t i = 0; i < *n;) {
     const shoal_batch *b;
     shoal_plan *plan;
     shoal_address at = { .seed = s->run.seed };
     shoal_score ignored = { 0 };
     SHOAL_TRY(shoal_loader_next(s->data.sample, &b));
+    SHOAL_CHECK(b || i > 0, SHOAL_ERR_NUMERIC, "no batch of rank %d is finite: statistics cannot be measured",
+                shoal_world_rank(s->run.world));
+    if (!b) {
+      *n = i;
+      break;
+    }
+    if (b->bad.n > 0) continue;
     memset(p->stats, 0, p->n_stats * sizeof *p->stats);
     SHOAL_TRY(shoal_plans_get(s->model.plans, b->n, SHOAL_PLAN_MEASURE, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, p, &at, b->x, b->y, 0, &ignored));
     add_batch_stats(s->run.model, (uint64_t)b->n, p->stats, sum);
+    i++;
   }
   return SHOAL_OK;
 }
@@ -58,7 +67,7 @@ static shoal_status measure_stats(shoal_session *s)
   double *sum;
   n = SHOAL_MIN(SHOAL_MAX(n, 1), s->world.choice.eval_statistics);
   SHOAL_TRY(SHOAL_ALLOC(s->run.model->stats, &sum));
-  shoal_status st = shoal_group_agree(s->run.control, measure_batches(s, sum, n));
+  shoal_status st = shoal_group_agree(s->run.control, measure_batches(s, sum, &n));
   if (st == SHOAL_OK) {
     shoal_moments_mean(s->run.model, sum, (double)n, s->model.scratch->stats);
     st = shoal_mean_stats(s->run.control, s->run.model, s->model.scratch->stats, s->model.scratch->stats);
@@ -90,6 +99,7 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
     SHOAL_TRY(shoal_loader_next(s->data.test, &b));
     if (!b) return SHOAL_OK;
     if (b->n == 0) continue;
+    shoal_numbers_look_at_test(s, b);
     shoal_plan *plan;
     SHOAL_TRY(shoal_plans_get(plans, b->n, s->run.eval_mode, &plan));
     shoal_address at = { .seed = s->run.seed };
@@ -148,6 +158,7 @@ static shoal_status measure_consensus(shoal_session *s)
 shoal_status shoal_session_evaluate(shoal_session *s)
 {
   if (!s->data.test) return SHOAL_OK;
+  SHOAL_TRY(shoal_numbers_agree(s));
   uint64_t t0 = shoal_now_ns();
   shoal_score score = { 0 };
   SHOAL_TRY(shoal_session_assemble(s));

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "train/session.h"
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,9 +25,9 @@ static shoal_status read_sleep(const shoal_config *c, const char *name, double *
 shoal_status shoal_session_read_faults(shoal_session *s)
 {
   const shoal_config *c = s->world.config;
-  static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step", "fault.seed",
-                                       "fault.compute",     "fault.ckpt",      "fault.lr",       "fault.rank",
-                                       "fault.no_exchange", "fault.jitter",    "fault.exit_step" };
+  static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step",  "fault.seed",
+                                       "fault.compute",     "fault.ckpt",      "fault.lr",        "fault.rank",
+                                       "fault.no_exchange", "fault.jitter",    "fault.exit_step", "fault.nan_place" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->world.args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
@@ -43,6 +44,7 @@ shoal_status shoal_session_read_faults(shoal_session *s)
   s->faults.kill_step = shoal_config_int(c, "fault.kill_step");
   s->faults.exit_step = shoal_config_int(c, "fault.exit_step");
   s->faults.nan_step = shoal_config_int(c, "fault.nan_step");
+  s->faults.nan_place = s->world.choice.nan_place;
   s->faults.seed = shoal_config_int(c, "fault.seed");
   s->faults.lr = (float)shoal_config_float(c, "fault.lr");
   return SHOAL_OK;
@@ -68,12 +70,51 @@ static double jitter(const shoal_session *s)
   return s->faults.jitter_s * shoal_rng_unit(r.v[0]);
 }
 
-shoal_status shoal_session_act_faults(shoal_session *s)
+/* Once: not again when the run has gone back behind it. */
+static bool spoils(const shoal_session *s)
+{
+  return (int64_t)s->run.step == s->faults.nan_step && s->numbers.rollbacks == 0;
+}
+
+/* Where a NaN can be put before anything is computed; gradients and losses come later. */
+static void spoil(shoal_session *s, const shoal_batch *b)
+{
+  shoal_params *p = s->run.form->params;
+  switch (s->faults.nan_place) {
+  case SHOAL_FAULT_GRADIENT:
+    s->run.spoil = true;
+    return;
+  case SHOAL_FAULT_WEIGHT:
+    p->w[p->n / 2] = NAN;
+    p->version++;
+    return;
+  case SHOAL_FAULT_INPUT:
+    if (b->n > 0 && b->x) ((float *)(uintptr_t)b->x)[0] = NAN; /* the loader's memory, which it fills anew */
+    return;
+  case SHOAL_FAULT_STATISTICS:
+    if (p->n_stats) p->stats[0] = NAN;
+    return;
+  case SHOAL_FAULT_LOSS:
+  case SHOAL_FAULT_SPIKE:
+    return;
+  }
+}
+
+void shoal_session_spoil_loss(const shoal_session *s, shoal_score *score)
+{
+  if (!spoils(s)) return;
+  if (s->faults.nan_place == SHOAL_FAULT_LOSS) score->loss = NAN;
+  if (s->faults.nan_place == SHOAL_FAULT_SPIKE) score->loss = score->loss * 1000 + 1000;
+}
+
+shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b)
 {
   s->faults.left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
   if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
+  s->run.spoil = false;
+  if (spoils(s)) spoil(s, b);
   double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
   return seconds > 0 ? pretend_compute(s, seconds) : SHOAL_OK;
 }

@@ -147,6 +147,7 @@ shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const cha
   shoal_str_add(&kept, "%s\n", header.text);
   keep_rows(old, step, header.text, &kept);
   SHOAL_TRY_GOTO(st, shoal_write_file(path, kept.text, kept.len), done);
+  if (f->metrics) fclose(f->metrics); /* opened before a rollback */
   f->metrics = fopen(path, "ae");
   if (!f->metrics) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
 done:

@@ -14,7 +14,7 @@
 static shoal_status announce(void *ctx, size_t offset, size_t count)
 {
   shoal_session *s = ctx;
-  if ((int64_t)s->run.step == s->faults.nan_step) s->run.form->params->g[offset] = NAN;
+  if (s->run.spoil) s->run.form->params->g[offset] = NAN; /* all that share it will see it */
   return s->method->announce && !s->faults.left_out ? s->method->announce(&s->run, s->method_state, offset, count)
                                                     : SHOAL_OK;
 }
@@ -33,6 +33,7 @@ static shoal_status compute(shoal_session *s, const shoal_batch *b, shoal_score 
   shoal_address at = { .seed = r->seed, .step = (uint32_t)r->step, .slot0 = b->slot0 };
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_plan_forward(plan, r->form->params, &at, b->x, b->y, 1.0f / (float)samples, score));
+  shoal_numbers_judge(r, score, true);
   uint64_t t1 = shoal_now_ns();
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->record.op.forward, t0, t1);
   SHOAL_TRY(shoal_plan_backward(plan, r->form->params, &at, announce, s));
@@ -73,13 +74,15 @@ static shoal_status learn(shoal_session *s, const shoal_batch *b, shoal_score *s
 {
   shoal_run *r = &s->run;
   if (s->method->step) {
-    r->spoil = (int64_t)r->step == s->faults.nan_step;
-    return s->method->step(r, s->method_state, b, learning_rate(s), score);
+    SHOAL_TRY(s->method->step(r, s->method_state, b, learning_rate(s), score));
+    shoal_numbers_updated(s);
+    return SHOAL_OK;
   }
   SHOAL_TRY(compute(s, b, score));
   if (s->method->grads_ready && !s->faults.left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* With strided shares a rank out of samples makes no update; otherwise it uses the gradients of the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s));
+  shoal_numbers_updated(s);
   return s->method->weights_ready && !s->faults.left_out ? s->method->weights_ready(r, s->method_state) : SHOAL_OK;
 }
 
@@ -88,11 +91,14 @@ static shoal_status one_step(shoal_session *s, const shoal_batch *b, shoal_score
   shoal_run *r = &s->run;
   r->position = s->clock.position;
   r->meet.boundary = false;
-  SHOAL_TRY(shoal_session_act_faults(s));
+  shoal_numbers_begin(s, b);
+  SHOAL_TRY(shoal_session_act_faults(s, b));
   SHOAL_TRY(learn(s, b, score));
   if (!s->faults.left_out) shoal_session_count_bytes(s);
-  s->clock.loss_sum += score->loss;
-  s->clock.samples += (double)score->samples;
+  if (!s->numbers.left_out) {
+    s->clock.loss_sum += score->loss;
+    s->clock.samples += (double)score->samples;
+  }
   bool strided = shoal_session_strided(s); /* then positions count slots, equally many on every rank, some empty */
   s->clock.position = SHOAL_MIN(s->clock.position + (strided ? s->data.own_batch : b->total), s->data.epoch_samples);
   s->clock.trained_own += r->reads_none ? 0 : (uint64_t)b->n;
@@ -107,9 +113,9 @@ void shoal_session_record_agreement(shoal_session *s, uint64_t t0)
                        -1, 0, 0);
 }
 
-static shoal_status between_steps(shoal_session *s, const shoal_score *score)
+static shoal_status between_steps(shoal_session *s)
 {
-  SHOAL_TRY(s->meet.way->between(s, score));
+  SHOAL_TRY(s->meet.way->between(s));
   if (shoal_session_is_root(s)) shoal_lease_touch(&s->world.folder.lease);
   return shoal_trace_flush(s->run.trace, false);
 }
@@ -166,7 +172,7 @@ static shoal_status run_epoch(shoal_session *s, bool *finished)
     SHOAL_TRY(one_step(s, b, &score));
     shoal_trace_span(t, SHOAL_TRACE_STEP, s->record.op.step, t0, shoal_now_ns());
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : s->run.shown_loss);
-    SHOAL_TRY(between_steps(s, &score));
+    SHOAL_TRY(between_steps(s));
   }
   *finished = s->clock.position >= s->data.epoch_end; /* the run's last step may be the epoch's last, too */
   return SHOAL_OK;
@@ -190,11 +196,12 @@ static shoal_status finish(shoal_session *s)
 
 static shoal_status end_epoch_together(shoal_session *s, bool *saved)
 {
-  double sums[] = { s->clock.loss_sum, s->clock.samples };
+  double sums[] = { s->clock.loss_sum, s->clock.samples, s->numbers.found };
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
   shoal_session_record_agreement(s, t0);
-  s->record.train_loss = sums[0] / sums[1];
+  if (sums[2] > 0) return shoal_numbers_act(s);
+  s->record.train_loss = sums[0] / sums[1]; /* NAN if no sample counted */
   s->clock.epoch++;
   if (shoal_session_reached_end(s)) SHOAL_TRY(finish(s));
   bool evaluate =

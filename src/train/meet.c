@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "train/session.h"
 #include "train/stop.h"
-#include <math.h>
 
 shoal_status shoal_session_open_meeting(shoal_session *s)
 {
@@ -23,10 +22,10 @@ void shoal_session_close_meeting(shoal_session *s)
 
 /* ---- votes ---- */
 
-/* This rank's request.  Only rank 0 checks periods in time; any rank reports a loss that is not finite. */
-static shoal_ask my_ask(const shoal_session *s, const shoal_score *score)
+/* This rank's request.  Only rank 0 checks periods in time; any rank reports numbers that are not finite. */
+static shoal_ask my_ask(const shoal_session *s)
 {
-  if (!isfinite(score->loss)) return SHOAL_ASK_NUMERIC;
+  if (s->numbers.found) return SHOAL_ASK_NUMERIC;
   if (shoal_stop_requested()) return SHOAL_ASK_STOP;
   shoal_period every = s->world.choice.save_every;
   if (every.unit == SHOAL_PER_SECONDS && shoal_session_is_root(s) &&
@@ -40,12 +39,10 @@ shoal_status shoal_session_open_vote(shoal_session *s)
   return shoal_vote_create(s->run.control, "step", &s->meet.vote);
 }
 
-shoal_status shoal_session_post_vote(shoal_session *s, const shoal_score *score)
+shoal_status shoal_session_post_vote(shoal_session *s)
 {
-  shoal_ask ask = SHOAL_MAX(s->meet.ask, my_ask(s, score));
   s->meet.voted = true;
-  s->meet.ask = SHOAL_ASK_NOTHING;
-  return shoal_vote_post(s->meet.vote, ask);
+  return shoal_vote_post(s->meet.vote, my_ask(s));
 }
 
 shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask)
@@ -71,12 +68,7 @@ shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
 {
   switch (ask) {
   case SHOAL_ASK_NUMERIC:
-    s->meet.agreed = true;
-    return SHOAL_FAIL(
-        SHOAL_ERR_NUMERIC,
-        "the training loss is not finite at step %llu; the last checkpoint is untouched: resume from it with a smaller "
-        "optim.lr or with optim.clip",
-        (unsigned long long)s->run.step - 1);
+    return shoal_numbers_act(s);
   case SHOAL_ASK_STOP:
     shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
     return stop_here(s);

@@ -1,4 +1,4 @@
-/* How ranks agree: decisions that all must share (save or evaluate now, stop on request, stop on a loss that is not
+/* How ranks agree: decisions that all must share (save or evaluate now, stop on request, act on numbers that are not
  * finite) are made by one of three policies.  The method chooses it (shoal_meet_policy); the loop does not depend on
  * the choice.
  *
@@ -26,7 +26,7 @@ typedef struct {
   /* After the method's open.  Collective. */
   shoal_status (*open)(shoal_session *s);
   /* Between two steps: performs what was agreed on.  Collective if ranks step together. */
-  shoal_status (*between)(shoal_session *s, const shoal_score *score);
+  shoal_status (*between)(shoal_session *s);
   /* Whether this rank enters the next epoch without waiting for the others. */
   bool (*goes_on_alone)(const shoal_session *s);
   /* Before and after the collective work at the end of an epoch.  `saved`: a checkpoint was due there.  Collective. */
@@ -45,7 +45,7 @@ void shoal_session_close_meeting(shoal_session *s); /* also if never opened */
 
 /* ---- meet.c: shared by the policies ---- */
 
-/** Performs what was agreed on: save, stop (STOPPED), fail on a loss that is not finite.  Collective. */
+/** Performs what was agreed on: save, stop (STOPPED), act on numbers that are not finite.  Collective. */
 shoal_status shoal_session_act(shoal_session *s, shoal_ask ask);
 /** The same, plus whatever is due by step count.  For ranks that step together.  Collective. */
 shoal_status shoal_session_act_and_due(shoal_session *s, shoal_ask ask);
@@ -54,7 +54,7 @@ shoal_status shoal_session_stop_after_save(shoal_session *s);
 /** Opens the vote of all ranks.  Collective. */
 shoal_status shoal_session_open_vote(shoal_session *s);
 /** Post this rank's vote, and take the result: *ask is unchanged if no vote is in flight. */
-shoal_status shoal_session_post_vote(shoal_session *s, const shoal_score *score);
+shoal_status shoal_session_post_vote(shoal_session *s);
 shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask);
 
 /* Default for an optional hook. */

@@ -1,14 +1,12 @@
 /* Ranks that train independently for a while and then synchronise: they vote there, and wait for the result, since they
  * have just synchronised.  Actions due by step count need no vote. */
 #include "train/session.h"
-#include <math.h>
 
-static shoal_status between(shoal_session *s, const shoal_score *score)
+static shoal_status between(shoal_session *s)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
-  if (!isfinite(score->loss)) s->meet.ask = SHOAL_ASK_NUMERIC; /* kept until the next vote */
   if (s->run.meet.boundary) {
-    SHOAL_TRY(shoal_session_post_vote(s, score));
+    SHOAL_TRY(shoal_session_post_vote(s));
     SHOAL_TRY(shoal_session_take_vote(s, &ask));
   }
   return shoal_session_act_and_due(s, (shoal_ask)ask);

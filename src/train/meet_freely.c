@@ -16,7 +16,6 @@
 #include "base/mem.h"
 #include "train/session.h"
 #include "train/stop.h"
-#include <math.h>
 
 static shoal_status open(shoal_session *s)
 {
@@ -44,7 +43,7 @@ static shoal_ask periodic_wish(const shoal_session *s)
 
 static shoal_ask wish(const shoal_session *s)
 {
-  if (s->meet.bad_loss) return SHOAL_ASK_NUMERIC;
+  if (s->numbers.found) return SHOAL_ASK_NUMERIC;
   if (shoal_stop_requested()) return SHOAL_ASK_STOP;
   return periodic_wish(s);
 }
@@ -107,9 +106,8 @@ static shoal_status reason_to_meet(shoal_session *s, int64_t *what)
   return shoal_vote_result(s->meet.vote, what);
 }
 
-static shoal_status between(shoal_session *s, const shoal_score *score)
+static shoal_status between(shoal_session *s)
 {
-  s->meet.bad_loss |= !isfinite(score->loss);
   for (;;) {
     int64_t what;
     shoal_ask agreed;

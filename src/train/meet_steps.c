@@ -7,17 +7,15 @@
  * The vote overlaps with the next step, so it is nearly free; a stop takes effect one step later.  Ranks that may be
  * some steps apart (a pipeline) vote only every few steps. */
 #include "train/session.h"
-#include <math.h>
 
-static shoal_status between(shoal_session *s, const shoal_score *score)
+static shoal_status between(shoal_session *s)
 {
   int64_t ask = SHOAL_ASK_NOTHING;
   uint64_t every = s->run.meet.every;
   bool asks = every <= 1 || s->run.step % every == 0;
-  if (!isfinite(score->loss)) s->meet.ask = SHOAL_ASK_NUMERIC; /* signals and periods can be read again, this cannot */
   if (asks) SHOAL_TRY(shoal_session_take_vote(s, &ask));
   SHOAL_TRY(shoal_session_act_and_due(s, (shoal_ask)ask));
-  return asks ? shoal_session_post_vote(s, score) : SHOAL_OK;
+  return asks ? shoal_session_post_vote(s) : SHOAL_OK;
 }
 
 static shoal_status end(shoal_session *s)

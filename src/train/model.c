@@ -7,6 +7,7 @@
 shoal_status shoal_session_build_model(shoal_session *s)
 {
   SHOAL_TRY(shoal_optim_configure(s->world.config, &s->model.optim));
+  s->model.optim.takes_back = s->numbers.policy == SHOAL_BAD_SKIP;
   SHOAL_TRY(shoal_lr_configure(s->world.config, s->run.epochs, &s->model.lr));
   shoal_lr_plateau_init(&s->model.plateau);
   const shoal_data_info *info = shoal_dataset_info(s->data.set);

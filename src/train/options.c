@@ -58,6 +58,14 @@ static const shoal_option run_options[] = {
   { "threads", SHOAL_OPT_INT, "0", "threads", "[0,4096]",
     "Compute threads per rank; 0: the cores of the rank's affinity mask, shared with ranks that have the same mask.",
     NULL },
+  { "numbers.bad", SHOAL_OPT_ENUM, "stop", NULL, "stop|skip|rollback",
+    "An input, loss, gradient or weight that is not finite: end the run, leave that update out, or go back to the last "
+    "checkpoint.",
+    "rollback, with other samples: Chowdhery et al., PaLM, 2022" },
+  { "numbers.spike", SHOAL_OPT_FLOAT, "0", "deviations", "[0,inf)",
+    "A loss of a rank so many mean deviations above its running mean counts as bad; 0: none does.", "shoal" },
+  { "numbers.limit", SHOAL_OPT_INT, "10", NULL, "[0,1000000000]",
+    "The run ends when it would have to go back more often, or when more updates in a row are left out.", "shoal" },
   { "cpu.winograd", SHOAL_OPT_BOOL, "true", NULL, NULL,
     "Let 3x3 convolutions use Winograd's algorithm: fewer operations, slightly larger rounding.",
     "Lavin and Gray, CVPR 2016" },
@@ -67,7 +75,9 @@ static const shoal_option run_options[] = {
   { "fault.kill_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: kill -9 the rank when this step begins.", NULL },
   { "fault.exit_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: leave with code 0 when this step begins.",
     NULL },
-  { "fault.nan_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: make a gradient NaN in this step.", NULL },
+  { "fault.nan_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: make a number NaN in this step.", NULL },
+  { "fault.nan_place", SHOAL_OPT_ENUM, "gradient", NULL, "gradient|loss|weight|input|statistics|spike",
+    "Fault hook: which number; spike: the loss, a thousand times as large.", NULL },
   { "fault.seed", SHOAL_OPT_INT, "0", NULL, NULL, "Fault hook: added to the rank's seed for initial weights.", NULL },
   { "fault.compute", SHOAL_OPT_STRING, "", NULL, NULL,
     "Fault hook: \"sleep:MS\" adds simulated compute to every step of the rank.", NULL },
@@ -216,7 +226,21 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
   static const char *const levels[] = {
     [SHOAL_TRACE_OFF] = "off", [SHOAL_TRACE_BY_STEP] = "step", [SHOAL_TRACE_BY_OP] = "op", NULL
   };
+  static const char *const policies[] = {
+    [SHOAL_BAD_STOP] = "stop", [SHOAL_BAD_SKIP] = "skip", [SHOAL_BAD_ROLLBACK] = "rollback", NULL
+  };
+  static const char *const places[] = { [SHOAL_FAULT_GRADIENT] = "gradient",
+                                        [SHOAL_FAULT_LOSS] = "loss",
+                                        [SHOAL_FAULT_WEIGHT] = "weight",
+                                        [SHOAL_FAULT_INPUT] = "input",
+                                        [SHOAL_FAULT_STATISTICS] = "statistics",
+                                        [SHOAL_FAULT_SPIKE] = "spike",
+                                        NULL };
   *out = (shoal_run_choice){
+    .bad = (shoal_bad_policy)place_of(c, "numbers.bad", policies),
+    .spike = shoal_config_float(c, "numbers.spike"),
+    .bad_limit = (uint64_t)shoal_config_int(c, "numbers.limit"),
+    .nan_place = (shoal_fault_place)place_of(c, "fault.nan_place", places),
     .log_every = shoal_config_period(c, "run.log_every"),
     .eval_every = shoal_config_period(c, "eval.every"),
     .save_every = shoal_config_period(c, "ckpt.every"),

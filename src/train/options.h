@@ -13,6 +13,16 @@ size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *meth
  *  ERR_USAGE names every fault; an unknown model or method names the nearest. */
 shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out);
 
+typedef enum { SHOAL_BAD_STOP, SHOAL_BAD_SKIP, SHOAL_BAD_ROLLBACK } shoal_bad_policy; /* numbers.bad */
+typedef enum {
+  SHOAL_FAULT_GRADIENT,
+  SHOAL_FAULT_LOSS,
+  SHOAL_FAULT_WEIGHT,
+  SHOAL_FAULT_INPUT,
+  SHOAL_FAULT_STATISTICS,
+  SHOAL_FAULT_SPIKE
+} shoal_fault_place;
+
 /* Words and periods of a run file, resolved once: options are not looked up in a step. */
 typedef struct {
   shoal_period log_every, eval_every, save_every;
@@ -23,6 +33,10 @@ typedef struct {
   shoal_shard shard;
   shoal_trace_level trace;
   int keep; /* checkpoints */
+  shoal_bad_policy bad;
+  double spike;       /* numbers.spike */
+  uint64_t bad_limit; /* numbers.limit */
+  shoal_fault_place nan_place;
 } shoal_run_choice;
 void shoal_run_choose(const shoal_config *c, shoal_run_choice *out);
 #endif

@@ -346,6 +346,9 @@ static shoal_status load(shoal_session *s)
 static shoal_status choose(shoal_session *s, char *path, size_t cap)
 {
   const char *resume = s->world.args->resume ? s->world.args->resume : "auto";
+  if (s->numbers.rolls_back) resume = "auto"; /* its own newest; until it has one, as it was started */
+  bool own = !s->numbers.rolls_back || shoal_folder_has_checkpoints(&s->world.folder);
+  if (!own && s->world.args->resume) resume = s->world.args->resume;
   path[0] = 0;
   if (strcmp(resume, "never") == 0) return SHOAL_OK;
   char *found = NULL;

@@ -121,18 +121,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_i64(w, "train/plateau_seen", s->model.plateau.seen);
   shoal_ckpt_put_i64(w, "train/data_checksum", shoal_dataset_info(s->data.set)->checksum);
   shoal_ckpt_put_i64(w, "train/seed", (int64_t)s->run.seed);
-}
-
-/* A checkpoint with NaN or infinity would displace a good one. */
-static shoal_status refuse_bad_model(shoal_session *s)
-{
-  double sum;
-  SHOAL_TRY(s->run.backend->ops->sumsq(s->run.backend, s->model.scratch->n, s->model.scratch->w, &sum));
-  SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
-              "the weights are not finite at step %llu: nothing is saved and the last checkpoint is untouched; resume "
-              "from it with a smaller optim.lr or with optim.clip",
-              (unsigned long long)s->run.step);
-  return SHOAL_OK;
+  if (s->numbers.rollbacks) shoal_ckpt_put_i64(w, "train/rollbacks", (int64_t)s->numbers.rollbacks);
 }
 
 /* Puts everything, in the same order for a writer that measures and for one that writes; ranks agree on the status. */
@@ -162,9 +151,11 @@ shoal_status shoal_session_save(shoal_session *s)
   int64_t news = !s->clock.saved_any || s->clock.saved_step != r->step || s->clock.saved_epoch != s->clock.epoch;
   SHOAL_TRY(s->meet.way->share_news(s, &news));
   if (!news) return SHOAL_OK;
+  SHOAL_TRY(shoal_numbers_agree(s));
   uint64_t t0 = shoal_now_ns(), need;
   SHOAL_TRY(shoal_session_assemble(s));
-  shoal_status st = shoal_group_agree(r->control, refuse_bad_model(s));
+  shoal_status st =
+      shoal_group_agree(r->control, shoal_numbers_check_saved(s)); /* a bad one would displace a good one */
   if (st != SHOAL_OK) {
     s->meet.agreed = shoal_error_verdict(st) == SHOAL_ERR_NUMERIC; /* the same model on every rank */
     return st;

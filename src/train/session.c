@@ -15,19 +15,13 @@ static shoal_status open_method(shoal_session *s)
   return shoal_session_open_meeting(s);
 }
 
-/* Each part can fail on one rank alone, so all ranks agree after each. */
-shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
+/* What is trained, and on what; what the world is found with stays as it is. */
+static shoal_status open_training(shoal_session *s)
 {
-  *s = (shoal_session){ .world.args = args,
-                        .run.shown_loss = NAN,
-                        .record = { .test_loss = NAN, .test_acc = NAN, .train_loss = NAN, .own.consensus = NAN } };
-  SHOAL_TRY(shoal_session_open_world(s));
   shoal_group *control = s->run.control;
-  SHOAL_TRY(shoal_group_agree(control, shoal_session_read_faults(s)));
-  SHOAL_TRY(shoal_session_open_folder(s));
-  SHOAL_TRY(shoal_session_find(s));
-  SHOAL_TRY(shoal_session_open_trace(s));
-  SHOAL_TRY(shoal_group_agree(control, shoal_session_open_backend(s)));
+  s->run.shown_loss = NAN;
+  s->record.test_loss = s->record.test_acc = s->record.train_loss = s->record.own.consensus = NAN;
+  SHOAL_TRY(shoal_group_agree(control, shoal_numbers_open(s)));
   SHOAL_TRY(shoal_session_open_dataset(s));
   shoal_session_keep_scale(s);
   SHOAL_TRY(shoal_session_size_data(s));
@@ -41,7 +35,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   return shoal_group_agree(control, open_method(s));
 }
 
-void shoal_session_close(shoal_session *s)
+static void close_training(shoal_session *s)
 {
   shoal_session_close_meeting(s);
   if (s->model.opened && s->method->close) s->method->close(&s->run, s->method_state);
@@ -52,5 +46,50 @@ void shoal_session_close(shoal_session *s)
   shoal_ckpt_close(s->world.resume);
   shoal_session_close_model(s);
   shoal_session_close_data(s);
+  shoal_numbers_close(s);
+}
+
+/* Each part can fail on one rank alone, so all ranks agree after each. */
+shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
+{
+  *s = (shoal_session){ .world.args = args };
+  SHOAL_TRY(shoal_session_open_world(s));
+  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_read_faults(s)));
+  SHOAL_TRY(shoal_session_open_folder(s));
+  SHOAL_TRY(shoal_session_find(s));
+  SHOAL_TRY(shoal_session_open_trace(s));
+  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_open_backend(s)));
+  return open_training(s);
+}
+
+/* All but the world is forgotten: as if the program had been started again, with the same folder, trace and attempt. */
+shoal_status shoal_session_reopen(shoal_session *s)
+{
+  const shoal_run old = s->run;
+  close_training(s);
+  s->method_state = NULL;
+  s->world.resume_path = NULL;
+  s->world.resume = NULL;
+  s->data = (shoal_session_data){ 0 };
+  s->model = (shoal_session_model){ 0 };
+  s->meet = (shoal_session_meet){ 0 };
+  s->clock = (shoal_session_clock){ 0 };
+  s->record.own = (shoal_own_scores){ 0 };
+  s->record.column_value = NULL;
+  s->run = (shoal_run){ .world = old.world,
+                        .all = old.all,
+                        .control = old.control,
+                        .backend = old.backend,
+                        .trace = old.trace,
+                        .config = old.config,
+                        .seed = old.seed,
+                        .epochs = old.epochs };
+  SHOAL_TRY(shoal_session_find(s));
+  return open_training(s);
+}
+
+void shoal_session_close(shoal_session *s)
+{
+  close_training(s);
   shoal_session_close_world(s);
 }

@@ -6,6 +6,7 @@
  *   meet     how ranks agree                               meet.c and a file per policy
  *   clock    position, steps and times                     updated by loop.c
  *   record   measurements and output                       evaluate.c, progress.c
+ *   numbers  those that are not finite                     numbers.c
  *
  * session.c opens one after another and closes them in reverse. */
 #ifndef SHOAL_TRAIN_SESSION_H
@@ -13,6 +14,7 @@
 #include "method/method.h"
 #include "train/folder.h"
 #include "train/meet.h"
+#include "train/numbers.h"
 #include "train/options.h"
 #include "train/train.h"
 #include <string.h>
@@ -57,9 +59,7 @@ typedef struct {
   shoal_vote *vote;                            /* of all; asynchronous ranks: of those that step together, or NULL */
   shoal_rendezvous *rendezvous;                /* asynchronous ranks: replaces the vote */
   bool voted;                                  /* a vote is in flight */
-  bool bad_loss;                               /* seen here */
   bool agreed;                                 /* all ranks are known to have the same final status */
-  shoal_ask ask;                               /* AT_BOUNDARIES: this rank's request for the next vote */
   uint64_t saved_own_step, evaluated_own_step; /* asynchronous: rank 0's steps at the last periodic one */
 } shoal_session_meet;
 
@@ -103,6 +103,7 @@ typedef struct {
 
 typedef struct {
   int64_t stop_step, kill_step, exit_step, nan_step; /* -1: never */
+  shoal_fault_place nan_place;                       /* of nan_step */
   double compute_s, ckpt_s, jitter_s;
   uint64_t no_exchange; /* 0: never */
   bool left_out;        /* this step's exchange is skipped */
@@ -120,12 +121,15 @@ struct shoal_session {
   shoal_session_meet meet;
   shoal_session_clock clock;
   shoal_session_record record;
+  shoal_session_numbers numbers;
   shoal_faults faults;
 };
 
 /* session.c */
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args);
 void shoal_session_close(shoal_session *s);
+/* Closes all but the world, and opens it anew from the last good checkpoint of the run, or from the start.  Collective. */
+shoal_status shoal_session_reopen(shoal_session *s);
 /* world.c.  Collective; ranks agree on the status. */
 shoal_status shoal_session_open_world(shoal_session *s);
 shoal_status shoal_session_open_folder(shoal_session *s);
@@ -134,7 +138,8 @@ shoal_status shoal_session_open_backend(shoal_session *s); /* local */
 void shoal_session_close_world(shoal_session *s);
 /* faults.c: hooks for tests.  Local. */
 shoal_status shoal_session_read_faults(shoal_session *s);
-shoal_status shoal_session_act_faults(shoal_session *s); /* at the beginning of a step */
+shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b); /* at the beginning of a step */
+void shoal_session_spoil_loss(const shoal_session *s, shoal_score *score);
 /* data.c */
 shoal_status shoal_session_open_dataset(shoal_session *s); /* collective; ranks agree on the status */
 shoal_status shoal_session_size_data(shoal_session *s);    /* likewise: batches and epochs */

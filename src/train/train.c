@@ -40,6 +40,30 @@ static shoal_status prepare(shoal_session *s, const shoal_train_args *args)
   return write_start(s);
 }
 
+/* Finishes what is in flight between ranks; then everything is as after a new start, except for the order of samples.  Rows
+ * of metrics.csv from after the checkpoint are dropped. */
+static shoal_status roll_back(shoal_session *s)
+{
+  int64_t ignored;
+  SHOAL_TRY(shoal_session_take_vote(s, &ignored));
+  if (s->method->settle) SHOAL_TRY(s->method->settle(&s->run, s->method_state, SHOAL_GATHERED));
+  SHOAL_TRY(shoal_group_barrier(s->run.control));
+  s->numbers.rollbacks++;
+  SHOAL_TRY(shoal_session_reopen(s));
+  s->numbers.rolls_back = false;
+  s->numbers.found = SHOAL_FOUND_NOTHING;
+  SHOAL_TRY(shoal_session_resume(s));
+  shoal_status st = SHOAL_OK;
+  if (shoal_session_is_root(s)) {
+    shoal_str columns = { 0 };
+    shoal_session_print_columns(s, &columns);
+    st = shoal_folder_open_metrics(&s->world.folder, s->run.step, columns.text ? columns.text : "");
+    shoal_str_free(&columns);
+    if (!s->world.resume_path) shoal_info("there is no checkpoint yet: the run begins anew");
+  }
+  return shoal_group_agree(s->run.control, st);
+}
+
 /* Measures clock offsets against rank 0 at start and end, to correct for drift.  Both go into the trace, so that spans
  * of different hosts can be aligned within a stated bound; a run that is killed has the first only. */
 static shoal_status train(shoal_session *s)
@@ -48,6 +72,10 @@ static shoal_status train(shoal_session *s)
   SHOAL_TRY(shoal_world_measure_clock(s->run.world, &start));
   shoal_trace_set_clock(s->run.trace, &start, NULL);
   shoal_status st = shoal_session_train(s);
+  while (st != SHOAL_OK && s->numbers.rolls_back) {
+    SHOAL_TRY(roll_back(s));
+    st = shoal_session_train(s);
+  }
   if (st != SHOAL_OK && st != SHOAL_STOPPED) return st;
   SHOAL_TRY(shoal_world_measure_clock(s->run.world, &end));
   shoal_trace_set_clock(s->run.trace, &start, &end);

@@ -199,6 +199,13 @@ static shoal_status daso_weights_ready(shoal_run *r, void *state)
   return SHOAL_OK;
 }
 
+/* A run that goes back to a checkpoint leaves no sum in flight. */
+static shoal_status daso_settle(shoal_run *r, void *state, shoal_settle stage)
+{
+  daso_state *s = state;
+  return stage == SHOAL_GATHERED ? shoal_daso_settle(&s->core) : SHOAL_OK;
+}
+
 /* The weights that a blocking sum would give now: the mean over nodes. */
 static shoal_status daso_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
@@ -378,6 +385,7 @@ const shoal_method shoal_method_daso = {
   .announce = daso_announce,
   .grads_ready = daso_grads_ready,
   .weights_ready = daso_weights_ready,
+  .settle = daso_settle,
   .epoch_end = daso_epoch_end,
   .assemble = daso_assemble,
   .save = daso_save,

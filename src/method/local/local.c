@@ -205,13 +205,16 @@ static void local_close(shoal_run *r, void *state)
 
 typedef struct {
   uint64_t step;
-  shoal_buckets *sums;
+  shoal_buckets *sums; /* or NULL */
+  float *g;
+  bool spoil;
 } announcing;
 
 static shoal_status announce(void *context, size_t offset, size_t count)
 {
   announcing *a = context;
-  return shoal_buckets_announce(a->sums, a->step, offset, count);
+  if (a->spoil) a->g[offset] = NAN; /* all that share it will see it */
+  return a->sums ? shoal_buckets_announce(a->sums, a->step, offset, count) : SHOAL_OK;
 }
 
 /* Passes this block's output on: to the next block's input, or in a message that is sent at once. */
@@ -236,7 +239,7 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   shoal_local_trained *t = &s->block[i];
   shoal_address at = { .seed = r->seed, .step = (uint32_t)b->head.step, .slot0 = b->head.slot0 };
   const float *x = b->x;
-  announcing to = { r->step, t->sums };
+  announcing to = { r->step, t->sums, t->params.g, r->spoil };
   t->params.version = r->form->params->version;
   if (b->head.samples == 0) {
     memset(t->params.g, 0, t->params.n * sizeof(float));
@@ -246,11 +249,12 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_plans_get(t->form.plans, b->head.samples, SHOAL_PLAN_TRAIN, &t->plan));
   SHOAL_TRY(shoal_plan_forward(t->plan, &t->params, &at, x, b->y, 1.0f / (float)b->head.total, score));
+  if (r->judge) r->judge(r, score, s->block[i].number + 1 == s->parts->n);
+  to.spoil = r->spoil;
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->op_forward, t0, shoal_now_ns());
   SHOAL_TRY(hand_on(r, s, i, b));
   uint64_t t1 = shoal_now_ns();
-  SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, &at, t->sums ? announce : NULL, &to));
-  if (r->spoil) t->params.g[t->params.n - 1] = NAN; /* of the head, if there is one */
+  SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, &at, announce, &to));
   shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->op_backward, t1, shoal_now_ns());
   return t->sums ? shoal_buckets_finish(t->sums, r->step) : SHOAL_OK;
 }
@@ -292,16 +296,17 @@ static shoal_status train_in_order(shoal_run *r, shoal_local *s, shoal_local_bat
 }
 
 /* Clips a block's gradient before it is averaged with the neighbours': after it, the copies of a layer would be scaled
- * by two different norms and drift apart. */
+ * by two different norms and drift apart.  If the norm is not finite, neither are the shared ranges afterwards, so that
+ * the neighbours leave their update out as well. */
 static shoal_status clip(const shoal_run *r, const shoal_local *s, const shoal_local_trained *t)
 {
   const shoal_backend_ops *ops = r->backend->ops;
+  const shoal_range shared[] = { t->part->lower, t->part->upper };
   double square;
   SHOAL_TRY(ops->sumsq(r->backend, t->params.n, t->params.g, &square));
-  SHOAL_CHECK(isfinite(square), SHOAL_ERR_NUMERIC,
-              "the norm of the gradient is %g in step %llu; resume from the last checkpoint with a smaller optim.lr",
-              sqrt(square), (unsigned long long)r->step);
-  double scale = s->clip / sqrt(square);
+  for (size_t i = 0; i < SHOAL_COUNT(shared) && !isfinite(square); i++)
+    if (shared[i].count) t->params.g[shared[i].offset] = NAN;
+  double scale = s->clip > 0 ? s->clip / sqrt(square) : 1;
   return scale < 1 ? ops->axpby(r->backend, t->params.n, (float)scale, t->params.g, 0, t->params.g) : SHOAL_OK;
 }
 
@@ -311,7 +316,7 @@ static shoal_status train_overlapping(shoal_run *r, shoal_local *s, shoal_local_
   for (int i = 0; i < s->n; i++) {
     shoal_score own = { 0 };
     SHOAL_TRY(differentiate(r, s, i, b, &own));
-    if (s->clip > 0) SHOAL_TRY(clip(r, s, &s->block[i]));
+    if (s->clip > 0 || r->form->optim->config.takes_back) SHOAL_TRY(clip(r, s, &s->block[i]));
     add_score(r, s, i, &own, score);
   }
   if (!s->averages_parameters) SHOAL_TRY(shoal_local_pairs_average(s->pairs, r, s, r->form->params->g));
@@ -340,7 +345,8 @@ static shoal_status local_step(shoal_run *r, void *state, const shoal_batch *b, 
 static shoal_status local_settle(shoal_run *r, void *state, shoal_settle stage)
 {
   shoal_local *s = state;
-  return stage == SHOAL_GATHERED ? shoal_local_feed_settle(s->feed, r) : SHOAL_OK;
+  bool freely = r->meet.kind == SHOAL_MEET_FREELY; /* in step nothing is in flight at a vote */
+  return freely && stage == SHOAL_GATHERED ? shoal_local_feed_settle(s->feed, r) : SHOAL_OK;
 }
 
 const shoal_method shoal_method_local = {

@@ -166,18 +166,6 @@ shoal_status shoal_local_observe(shoal_run *r, void *state, const shoal_batch *b
 
 /* ---- checkpoints ---- */
 
-/* The session checks only the model, which has no heads. */
-static shoal_status refuse_bad_heads(const shoal_run *r)
-{
-  double sum;
-  SHOAL_TRY(r->backend->ops->sumsq(r->backend, r->form->params->n, r->form->params->w, &sum));
-  SHOAL_CHECK(isfinite(sum), SHOAL_ERR_NUMERIC,
-              "the weights of a head are not finite at step %llu: nothing is saved and the last checkpoint is "
-              "untouched; resume from it with a smaller optim.lr or with optim.clip",
-              (unsigned long long)r->step);
-  return SHOAL_OK;
-}
-
 shoal_status shoal_local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
 {
   shoal_local *s = state;
@@ -185,7 +173,6 @@ shoal_status shoal_local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   int32_t *blocks, *stages, grid[] = { p->grid.stages, p->grid.replicas, p->grid.pipeline_inside };
   uint64_t n_stages = (uint64_t)p->grid.stages + 1, two[] = { (uint64_t)p->n, 2 };
   shoal_local_forget(r, s);
-  SHOAL_TRY(refuse_bad_heads(r));
   SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)p->n + (size_t)n_stages, &blocks));
   stages = blocks + 2 * p->n;
   for (int k = 0; k < p->n; k++) {

@@ -137,7 +137,7 @@ static shoal_status interact(shoal_swarm_lockstep *l, const shoal_swarm_edge *e,
   shoal_swarm_deal_begin(s, &l->deal, SHOAL_MAX(l->mine.distance, l->theirs.distance));
   SHOAL_TRY(swap_models(l, peer, both || !initiator, both || initiator));
   if (both || initiator) shoal_swarm_deal_end(s, &l->deal);
-  if (!both && initiator) shoal_swarm_pull(&s->node, s->theirs);
+  if (!both && initiator && !l->deal.refused) shoal_swarm_pull(&s->node, s->theirs);
   if (shoal_swarm_folds(s->rules.variant, initiator)) shoal_swarm_fold_own(s);
   *changed |= initiator || s->rules.variant != SHOAL_SWARM_NONBLOCKING;
   s->met += initiator;

@@ -49,6 +49,8 @@ static inline bool shoal_swarm_folds(shoal_swarm_variant v, bool initiator)
 {
   return v == SHOAL_SWARM_SYMMETRIC || (v == SHOAL_SWARM_NONBLOCKING && initiator);
 }
+/** to ← from.  Returns whether all of it is finite (quantised values always are). */
+bool shoal_swarm_copy(size_t n, const float *from, float *to);
 /** max |a - b| */
 double shoal_swarm_distance(size_t n, const float *a, const float *b);
 

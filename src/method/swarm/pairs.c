@@ -262,7 +262,7 @@ static void conclude(shoal_swarm_pairs *p, shoal_swarm_talk *t, bool initiator)
   s->served += !initiator;
   p->changed |= p->blocking;
   p->folds |= shoal_swarm_folds(s->rules.variant, initiator);
-  p->pulled |= p->pull && initiator;
+  p->pulled |= p->pull && initiator && !t->deal.refused;
   if (!p->pulled || !initiator) t->stage = SHOAL_TALK_NONE;
 }
 

@@ -9,6 +9,7 @@
  * Each side chooses the spacings of its parcel block by block and stores them in it.  While no distances are known,
  * parcels are plain f32 values.  V3 sends one parcel, to the initiator. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "method/swarm/swarm.h"
 #include <stdlib.h>
@@ -72,6 +73,7 @@ void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance
   if (d->quantised) shoal_swarm_exponents(r->bits, s->blocks, s->distance, distance, d->exponent);
   d->bytes = shoal_swarm_parcel_bytes(d->quantised ? r->bits : 0, s->node.n);
   d->resend = 0;
+  d->refused = false;
   memset(d->bad, 0, s->marks);
 }
 
@@ -88,7 +90,7 @@ void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d)
   if (d->quantised)
     (void)shoal_quant_decode(d->quant.bits, s->node.n, s->inbox, s->node.c, s->theirs, d->bad);
   else
-    memcpy(s->theirs, s->inbox, d->bytes);
+    d->refused = !shoal_swarm_copy(s->node.n, (const float *)s->inbox, s->theirs);
 }
 
 void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs)
@@ -110,21 +112,30 @@ void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, con
   }
 }
 
-void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d)
+void shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d)
 {
   const float *from = (const float *)s->inbox;
   for (size_t b = 0; b < s->blocks; b++) {
     if (!shoal_quant_marked(d->bad, b)) continue;
     size_t count = shoal_swarm_block_length(s, b);
-    memcpy(s->theirs + b * SHOAL_QUANT_BLOCK, from, count * sizeof *from);
+    d->refused |= !shoal_swarm_copy(count, from, s->theirs + b * SHOAL_QUANT_BLOCK);
     from += count;
   }
+}
+
+static void refuse(shoal_swarm *s)
+{
+  if (s->refused++ == 0) shoal_warn("rank %d: a partner's model is not finite: it is not averaged with", s->rank);
 }
 
 /* Block by block, so that the three passes hit the cache. */
 void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d)
 {
   bool average = shoal_swarm_averages(s->rules.variant);
+  if (d->refused) {
+    refuse(s);
+    return;
+  }
   for (size_t b = 0; b < s->blocks; b++) {
     size_t at = b * SHOAL_QUANT_BLOCK, count = shoal_swarm_block_length(s, b);
     float *c = s->node.c + at;

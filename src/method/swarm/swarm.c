@@ -139,6 +139,7 @@ static shoal_status swarm_settle(shoal_run *r, void *state, shoal_settle stage)
 {
   swarm_state *m = state;
   bool changed = false;
+  if (!m->pairs) return SHOAL_OK; /* in lockstep nothing is in flight between steps */
   shoal_status st = stage == SHOAL_ARRIVING   ? shoal_swarm_pairs_arrive(m->pairs, &changed)
                     : stage == SHOAL_GATHERED ? shoal_swarm_pairs_gathered(m->pairs, &changed)
                                               : shoal_swarm_pairs_leave(m->pairs);

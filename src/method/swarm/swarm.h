@@ -49,6 +49,7 @@ typedef struct {
   uint64_t sent[SHOAL_LINK_COUNT]; /* payload by formula, since swarm.c last collected it */
   /* For the log: interactions as initiator and as partner; parcels sent, unquantised ones of these, bytes resent. */
   uint64_t met, served, parcels, full_parcels, resent_bytes;
+  uint64_t refused;   /* parcels */
   shoal_trace *trace; /* borrowed; NULL: nothing is recorded */
   uint32_t op;
 } shoal_swarm;
@@ -79,6 +80,7 @@ typedef struct {
   size_t bytes;     /* of a parcel */
   size_t resend;    /* bytes of the blocks resent unquantised */
   uint8_t *bad;     /* [marks] blocks that either side failed to decode; owned */
+  bool refused;     /* the parcel holds a number that is not finite: nothing is averaged with it */
 } shoal_swarm_deal;
 
 shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d);
@@ -100,9 +102,9 @@ void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d);
 /** Joins the bad blocks of both sides, which both resend.  theirs: [marks], or NULL.  Sets resend. */
 void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs);
 void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from);
-void shoal_swarm_unpack_again(shoal_swarm *s, const shoal_swarm_deal *d);
+void shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d);
 /** Called when `theirs` is complete: updates the distances and averages Q(c), which the partner has, with it (not in
- *  V3). */
+ *  V3).  Does nothing if the parcel was refused. */
 void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d);
 
 /* ---- lockstep.c: interactions by a schedule that all ranks compute ---- */

@@ -1,0 +1,54 @@
+/* Numbers that are not finite, and spikes of the loss: what this rank has noticed, what it does about it, and how all ranks
+ * learn of it.  docs/numbers.md describes the whole.
+ *
+ *   a step     begin (input) → judge (loss, after forward) → updated (after the optimizer)
+ *   between    the vote, or the meeting, carries `found`; agree before an evaluation or a save; act when all know
+ *
+ * skip: the optimizer has taken its step back, the statistics follow, and nothing else happens.  stop and rollback: this
+ * rank's numbers are set to zero, so that no NaN reaches another rank before all know. */
+#ifndef SHOAL_TRAIN_NUMBERS_H
+#define SHOAL_TRAIN_NUMBERS_H
+#include "data/loader.h"
+#include "method/method.h"
+#include "train/options.h"
+
+typedef struct shoal_session shoal_session;
+
+/* What was noticed; a larger one is closer to the cause and is what all ranks are told. */
+typedef enum { SHOAL_FOUND_NOTHING, SHOAL_FOUND_UPDATE, SHOAL_FOUND_LOSS, SHOAL_FOUND_INPUT } shoal_found;
+
+typedef struct {
+  shoal_bad_policy policy;
+  double spike;            /* 0: none */
+  uint64_t limit;          /* rollbacks of the run, or updates left out in a row */
+  shoal_found here, found; /* in the current step; to be told to all ranks */
+  char here_text[400], text[400];
+  bool left_out;          /* the update of the current step */
+  uint64_t total, in_row; /* updates left out */
+  float *stats;           /* skip: running statistics before the step; owned */
+  size_t room;            /* of it */
+  double mean, deviation; /* of this rank's loss, running */
+  uint64_t seen;          /* losses in them */
+  uint64_t rollbacks;     /* so far; the order of samples depends on it */
+  bool rolls_back;        /* agreed: the session is reopened from the last checkpoint */
+  bool told_test;         /* about the test split */
+} shoal_session_numbers;
+
+/** Reads options, and the number of rollbacks from the checkpoint to resume from.  After shoal_session_find.  Local. */
+shoal_status shoal_numbers_open(shoal_session *s);
+void shoal_numbers_close(shoal_session *s);
+/** The seed of the order of samples: a different one after each rollback. */
+uint64_t shoal_numbers_order_seed(const shoal_session *s);
+/** In a step, local. */
+void shoal_numbers_begin(shoal_session *s, const shoal_batch *b);
+void shoal_numbers_judge(shoal_run *r, shoal_score *own, bool of_network); /* shoal_run.judge */
+void shoal_numbers_updated(shoal_session *s);
+/** Warns of samples of the test split that are not finite, once.  Local. */
+void shoal_numbers_look_at_test(shoal_session *s, const shoal_batch *b);
+/** Acts if any rank has something to tell.  Called before an evaluation and a save.  Collective. */
+shoal_status shoal_numbers_agree(shoal_session *s);
+/** All ranks know that one has: returns ERR_NUMERIC, with or without rolls_back.  Collective. */
+shoal_status shoal_numbers_act(shoal_session *s);
+/** ERR_NUMERIC if the assembled model or this rank's own state is not finite.  Local. */
+shoal_status shoal_numbers_check_saved(const shoal_session *s);
+#endif

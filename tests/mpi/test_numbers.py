@@ -1,0 +1,225 @@
+"""NaN, infinity and spikes (docs/numbers.md): what is told, what is left out, and what a run goes back to; all methods, odd rank
+counts.
+
+Oracles: every number of every checkpoint is finite; a step that is left out leaves weights and optimizer state as they were,
+bit for bit, on the ranks that share it and on no others; counters are those of a run without the fault.
+"""
+import numpy as np
+import pytest
+from harness import arrays, assert_one_error, checkpoints, log, metrics, newest, sets, shoal, status, train
+
+NET = sets(model__name="mlp", model__widths="[16,12,10]", model__norm="batch", optim__lr=0.05, optim__momentum=0.9, data__batch=6,
+           data__file="n.h5", run__epochs=1, ckpt__every="3 steps", ckpt__keep=100)
+RANKS, TOPO = 3, "2,1"
+METHODS = {  # settings; ranks whose update is left out with that of rank 1
+    "sync": ([], {0, 1, 2}),
+    "local-sgd": (sets(method__period=1000), {1}),
+    "local-sgd-node": (sets(method__period=1000, method__node_level="true"), {0, 1}),
+    "daso": (sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=8, method__wait=2), {0, 1}),
+    "swarm": (sets(method__deterministic="true", method__local_steps=1000), {1}),
+    "swarm-free": (sets(method__local_steps=2), None),
+    "ab": (sets(method__warmup=4, method__cycle=12, method__rebound=2), None),
+    "ist": (sets(method__round=4), {1}),
+    "local": (sets(method__chunks=3), {1}),
+}
+
+
+def features(name, bad=(), n=240, tests=60, split="X_train", value=np.nan):
+    """A foreign file of 16 features and two classes; `bad` are (sample, feature) that hold `value`."""
+    import h5py
+    r = np.random.default_rng(1)
+    x = r.normal(size=(n, 16)).astype("f4")
+    y = (x[:, 0] > 0).astype("i4")
+    parts = {"X_train": x, "y_train": y, "X_test": x[:tests].copy(), "y_test": y[:tests]}
+    for sample, feature in bad:
+        parts[split][sample, feature] = value
+    with h5py.File(name, "w") as f:
+        for key, values in parts.items():
+            f[key] = values
+
+
+def options(method):
+    return [*NET, *METHODS[method][0], *sets(method__name=method.split("-node")[0].split("-free")[0]), "--topo", TOPO]
+
+
+def assert_finite(name):
+    for path in checkpoints(name):
+        for key, value in arrays(path).items():
+            assert key.endswith("best") or value.dtype.kind != "f" or np.isfinite(value).all(), f"{path}: {key}"
+    for row in metrics(name):
+        assert not any(text in ("nan", "-nan", "inf", "-inf") for text in row.values()), f"{row}"
+    assert "nan" not in open(f"runs/{name}/status.json").read().lower()
+
+
+def step_of(path):
+    return int(path[-12:-3])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_numbers_methods(work, method):
+    """A NaN in a gradient of rank 1: stop ends all with 6; skip leaves that update out where it is shared; rollback goes on."""
+    features("n.h5")
+    fault = ["--allow-faults", *sets(fault__nan_step=9, fault__rank=1)]
+    r = train(RANKS, "stop", *options(method), *fault, code=6)
+    assert status("stop")["exit_code"] == 6, r.stderr
+    assert "not finite at step 9" in r.stderr, r.stderr
+    assert_finite("stop")
+    if METHODS[method][1]:  # ranks that step together
+        assert step_of(newest("stop")) == 9, f'{checkpoints("stop")}'
+    short = sets(run__steps=10, ckpt__every="9 steps")  # before the step and after it
+    r = train(RANKS, "skip", *options(method), *fault, *short, *sets(numbers__bad="skip"))
+    assert "left out" in r.stderr, r.stderr
+    assert_finite("skip")
+    train(RANKS, "whole", *options(method), *short)
+    assert step_of(newest("skip")) == step_of(newest("whole")), f'{newest("skip")} {newest("whole")}'
+    shared = METHODS[method][1]
+    if shared:
+        assert_left_out(method, shared)
+    r = train(RANKS, "back", *options(method), *fault, *sets(numbers__bad="rollback", ckpt__every="4 steps"))
+    assert "going back to the last checkpoint" in r.stderr, r.stderr
+    assert "resumed from runs/back/ckpt/step-00000000" in r.stdout, r.stdout
+    assert_finite("back")
+    assert step_of(newest("back")) == 14, f'{newest("back")}'
+    assert arrays(newest("back"))["train/rollbacks"] == 1
+    assert "train/rollbacks" not in arrays(newest("whole")), "a healthy run's checkpoint has changed"
+    steps = [int(m["step"]) for m in metrics("back")]
+    assert steps == sorted(set(steps)), f"rows of before the rollback are left: {steps}"
+
+
+def own(a, rank):
+    """Weights and optimizer state of a rank: its own, or those all have."""
+    keys = [k for k in a if k.startswith(f"replica/{rank}/") and k.split("/")[-1] in ("weights", "momentum")]
+    keys = keys or [k for k in a if k == "replica/0/momentum" or (k.startswith("model/") and "running" not in k)]
+    return [a[k] for k in sorted(keys)]
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(a, b))
+
+
+def assert_left_out(method, shared):
+    """Before the step and after it, and against the run without the fault."""
+    before, after, whole = (arrays(f"runs/{name}/ckpt/step-{step:09d}.h5") for name, step in
+                            (("skip", 9), ("skip", 10), ("whole", 10)))
+    for rank in range(RANKS):
+        out = rank in shared
+        assert same(own(before, rank), own(after, rank)) == out, f"{method}: rank {rank}"
+        assert same(own(after, rank), own(whole, rank)) == (not out), f"{method}: rank {rank}, and the run without the fault"
+    for key in ("train/optimizer_steps", *(f"replica/{k}/place" for k in range(RANKS))):
+        if key in whole:
+            assert np.array_equal(after[key], whole[key]), f"{method}: {key}"
+
+
+BAD_DATA = {"sync": 3, "local-sgd": 1, "swarm-free": 3, "ist": 2, "local": 3}
+
+
+@pytest.mark.parametrize("method", BAD_DATA)
+def test_numbers_data(method):
+    """A NaN in the data is told with rank, sample, array and feature, in the step that reads it; no other line blames the rate."""
+    features("n.h5", [(77, 3)])
+    ranks = BAD_DATA[method]
+    args = [*options(method)[:-2], *sets(ckpt__every="1 epoch")]
+    r = train(ranks, "stop", *args, code=6)
+    assert_one_error(r, "sample 77 of /X_train is not finite: feature 3 is nan", "rank ", "step ")
+    assert "optim.lr" not in r.stderr, r.stderr
+    assert not checkpoints("stop"), f'{checkpoints("stop")}'
+    assert "sample 77" in status("stop")["reason"], f'{status("stop")}'
+    r = train(ranks, "skip", *args, *sets(numbers__bad="skip"))
+    assert r.stderr.count("sample 77 of /X_train") == 1, r.stderr
+    assert_finite("skip")
+    assert float(metrics("skip")[-1]["train_loss"]) > 0, f'{metrics("skip")}'
+
+
+def test_numbers_kinds():
+    """Values of every kind: infinite, too large once normalised, in an image; and where rollback cannot help, it ends."""
+    import h5py
+    features("n.h5", [(5, 0), (9, 1)], value=-np.inf)
+    r = train(1, "inf", *NET, code=6)
+    assert "of /X_train is not finite: feature" in r.stderr, r.stderr
+    assert " is -inf" in r.stderr, r.stderr
+    features("n.h5", [(5, 2)], value=3e38)
+    with h5py.File("n.h5", "a") as f:
+        f.attrs["mean"] = np.zeros(16)
+        f.attrs["std"] = np.full(16, 0.01)
+    r = train(1, "large", *NET, code=6)
+    assert "sample 5 of /X_train is not finite once normalised: feature 2 is 3e+38" in r.stderr, r.stderr
+    x = np.random.default_rng(1).random((48, 3, 8, 8)).astype("f4")
+    x[40, 2, 5, 7] = np.nan
+    with h5py.File("n.h5", "w") as f:
+        f["x_train"], f["y_train"] = x, np.arange(48, dtype="i4") % 3
+        f["x_test"], f["y_test"] = x[:10], np.arange(10, dtype="i4") % 3
+    r = train(2, "image", *NET, code=6)
+    assert_one_error(r, "sample 40 of /x_train is not finite: channel 2, row 5, column 7 is nan")
+    r = train(2, "back", *NET, *sets(numbers__bad="rollback", numbers__limit=2, run__epochs=3), code=6)
+    assert r.stderr.count("going back to the last checkpoint") == 2, r.stderr
+    assert_one_error(r, "sample 40 of /x_train", "went back 2 times already (numbers.limit)")
+
+
+def test_numbers_test_split():
+    """A NaN in the test split: told once, left out of every evaluation; the rest is scored as without it."""
+    features("bad.h5", [(4, 3), (7, 0)], split="X_test")
+    features("n.h5")
+    import h5py
+    with h5py.File("n.h5", "a") as f:  # the same test split without the two
+        keep = [i for i in range(60) if i not in (4, 7)]
+        x, y = f["X_test"][keep], f["y_test"][keep]
+        del f["X_test"], f["y_test"]
+        f["X_test"], f["y_test"] = x, y
+    r = train(3, "bad", *NET, *sets(data__file="bad.h5"))
+    assert "of /X_test is not finite: feature" in r.stderr, r.stderr
+    train(3, "good", *NET)
+    for key in ("test_loss", "test_acc"):
+        a, b = (float(metrics(name)[-1][key]) for name in ("bad", "good"))
+        assert abs(a - b) < 1e-4 * b, f"{key}: {a} {b}"
+    assert_finite("bad")
+
+
+@pytest.mark.parametrize("place,skips", [("loss", True), ("input", True), ("weight", False), ("statistics", False), ("spike", True)])
+def test_numbers_places(place, skips):
+    """Loss, input, weight and running statistics of one rank: the run ends with 6 and keeps only good checkpoints; skip leaves the
+    update out on all ranks, or ends where numbers were bad before the step."""
+    features("n.h5")
+    fault = ["--allow-faults", *sets(fault__nan_step=25, fault__rank=2, fault__nan_place=place, numbers__spike=50, run__epochs=2)]
+    r = train(3, "stop", *NET, *fault, code=6)
+    assert r.stderr.count("error: ") == 1, r.stderr
+    assert ("far above its range" if place == "spike" else "not finite") in r.stderr, r.stderr
+    assert_finite("stop")
+    assert step_of(newest("stop")) == 24, f'{checkpoints("stop")}'
+    r = train(3, "skip", *NET, *fault, *sets(numbers__bad="skip"), code=0 if skips else 6)
+    assert_finite("skip")
+    if skips:
+        assert step_of(newest("skip")) == 28, f'{checkpoints("skip")}'
+        assert r.stderr.count("left out") >= 1, r.stderr
+        train(3, "whole", *NET, *sets(run__epochs=2, numbers__bad="skip"))
+        whole, skip = (arrays(f"runs/{name}/ckpt/step-000000024.h5") for name in ("whole", "skip"))
+        assert same(own(whole, 0), own(skip, 0)), "skip changes a healthy step"
+    else:
+        assert "before it either" in r.stderr or place == "statistics", r.stderr
+
+
+def test_numbers_end():
+    """In the last step of an epoch and of the run, and with several ends of epochs: neither evaluated nor saved."""
+    features("n.h5")
+    for step in (13, 27):
+        r = train(2, f"end{step}", *NET, *sets(run__epochs=2, data__batch=9, ckpt__every="1 epoch"), "--allow-faults",
+                  *sets(fault__nan_step=step, fault__rank=1), code=6)
+        assert f"not finite at step {step}" in r.stderr, r.stderr
+        assert len(checkpoints(f"end{step}")) == step // 14, f'{checkpoints(f"end{step}")}'
+        assert len(metrics(f"end{step}")) == step // 14, f'{metrics(f"end{step}")}'
+
+
+def test_numbers_again():
+    """A rollback of a run is resumed to the same bits: the order of samples goes by the number of rollbacks, which is saved."""
+    features("n.h5")
+    base = [*NET, *sets(run__epochs=2, numbers__bad="rollback", ckpt__every="5 steps"), "--allow-faults"]
+    fault = sets(fault__nan_step=12, fault__rank=1)
+    train(3, "whole", *base, *fault)
+    train(3, "cut", *base, *fault, *sets(run__steps=20))
+    r = train(3, "cut", *base)
+    assert "resumed from" in r.stdout, r.stdout
+    from harness import assert_differ, assert_equal
+    assert_equal(newest("whole"), newest("cut"), "resumed behind a rollback")
+    train(3, "healthy", *base)
+    assert_differ(newest("whole"), newest("healthy"), "the order of samples did not move on")
+    r = train(3, "limit", *base, *fault, *sets(numbers__limit=0), code=6)
+    assert "went back 0 times already" in r.stderr, r.stderr

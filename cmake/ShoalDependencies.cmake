@@ -1,5 +1,5 @@
-# Finds every library Shoal stands on and stops with one clear line when one cannot be met.
-# Each becomes an imported target, so include paths and flags travel with it.
+# Finds all libraries, or stops with one clear message.  Each becomes an imported target, which carries its include
+# paths and flags.
 include(FeatureSummary)
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -9,7 +9,7 @@ find_package(ZLIB REQUIRED)
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI REQUIRED COMPONENTS C)
 
-# The serial build of HDF5, asked for by name: the MPI build is not thread-safe, and prefetch and trace both use HDF5.
+# The serial build of HDF5: the MPI build is not thread-safe, and both prefetch and trace use HDF5.
 pkg_check_modules(SHOAL_HDF5 IMPORTED_TARGET hdf5-serial)
 if(NOT SHOAL_HDF5_FOUND)
   pkg_check_modules(SHOAL_HDF5 REQUIRED IMPORTED_TARGET hdf5)
@@ -37,7 +37,7 @@ pkg_check_modules(SHOAL_LAPACKE REQUIRED IMPORTED_TARGET lapacke)
 pkg_check_modules(SHOAL_PMIX IMPORTED_TARGET pmix)
 add_feature_info(pmix SHOAL_PMIX_FOUND "checks the world against PMIx before MPI starts")
 
-# Not by its own CMake package: Debian's asks for OpenCL, which nobody here needs.
+# Not by oneDNN's CMake package: Debian's requires OpenCL, which is not needed here.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
 find_library(DNNL_LIBRARY dnnl)
 if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)

@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: the program, the run files and batch scripts a user copies, the documents, and a
-# modulefile for MODULEPATH.  The modulefile names the prefix given at configure time (CMAKE_INSTALL_PREFIX).
+# `cmake --install` installs the program, run files and batch scripts to copy, the documentation, and a modulefile for
+# MODULEPATH.  The modulefile contains the prefix given at configure time (CMAKE_INSTALL_PREFIX).
 install(TARGETS shoal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY jobs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal/jobs)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})

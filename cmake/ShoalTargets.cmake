@@ -1,9 +1,9 @@
-# The two functions every folder uses: shoal_add_layer() for a library, shoal_add_test() for a test program.
+# shoal_add_layer() adds a library, shoal_add_test() a test program.
 add_library(shoal_warnings INTERFACE)
 target_compile_definitions(shoal_warnings INTERFACE _GNU_SOURCE=) # POSIX and GNU calls: affinity, asprintf, strchrnul
 target_compile_options(shoal_warnings INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
                                                 -Wpointer-arith -Wvla -Wno-unused-parameter
-                                                # the end of a table's row that is left out is 0 (base/option.h)
+                                                # omitted members of table rows are 0 (config/option.h)
                                                 -Wno-missing-field-initializers)
 if(SHOAL_WERROR)
   target_compile_options(shoal_warnings INTERFACE -Werror)
@@ -22,7 +22,7 @@ function(shoal_add_layer name)
 endfunction()
 
 # shoal_add_test(name SOURCES a.c... LINK targets... [ARGS ...] [RANKS 1 2 4] [TIMEOUT s] [LABELS ...])
-# One program; with RANKS one ctest entry per rank count, started by mpiexec.  Exit 77 means skipped.
+# A program; with RANKS a ctest entry per rank count, started by mpiexec.  Exit code 77: skipped.
 function(shoal_add_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LINK;ARGS;RANKS;LABELS" ${ARGN})
   if(NOT T_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Files as somebody who means no good would make them: changed through h5py, with every check sum right again."""
+"""Malicious files: changed through h5py, with all checksums recomputed."""
 import os
 import random
 import resource

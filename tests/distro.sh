@@ -3,22 +3,22 @@
 #
 #   tests/distro.sh [--root FOLDER] [RELEASE]      trixie, bookworm, noble, ...; trixie if none is given
 #
-# debootstrap makes the smallest system of the release once; every call runs in a new copy of it, so that a package which
-# jobs/packages.sh forgets is missing.  What is committed here is cloned into the copy, and there run, one after the other,
+# debootstrap creates a minimal system of the release once; every call runs in a new copy of it, so that a package not listed
+# in jobs/packages.sh is missing.  The committed tree is cloned into the copy, and there these are run in turn:
 #
 #   jobs/quickstart.sh
 #   tests/run.sh
 #
-# each with a line PASS or FAIL, the minutes it took, and its log.  The copy has mounts, processes, a host name and IPC of its
-# own: whatever happens, they go with the last process.  Mirror, proxy and name servers are those of this machine's apt.
+# Each prints PASS or FAIL, its minutes, and its log.  The copy has its own mount, PID, UTS and IPC namespaces, which end
+# with its last process.  Mirror, proxy and name servers are those of this machine's apt.
 #
-#   FOLDER/RELEASE/base      what debootstrap made        FOLDER: --root, or SHOAL_DISTRO_ROOT, or shoal-distro in the folder for
-#                 /packages  files that apt downloaded            temporary files; about 1 GB a release, 4 GB while it runs
-#                 /ccache    objects that its compiler made
-#                 /system    the copy; stays when a command failed
+#   FOLDER/RELEASE/base      output of debootstrap       FOLDER: --root, or SHOAL_DISTRO_ROOT, or shoal-distro in the folder for
+#                 /packages  packages downloaded by apt          temporary files; about 1 GB per release, 4 GB while running
+#                 /ccache    compiler cache
+#                 /system    the copy; kept if a command failed
 #                 /*.log
 #
-# Exit codes: 0 both passed, 1 one failed, 2 usage, 77 cannot work here, with the reason.
+# Exit codes: 0 both passed, 1 one failed, 2 usage, 77 not possible here, with the reason.
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -31,7 +31,7 @@ skip() { echo "skipped: $*"; exit 77; }
 while (($#)); do
   case $1 in
     --root) [[ -n ${2-} ]] || usage; store=$2; shift ;;
-    --when-full) [[ ${SHOAL_FULL-} == 1 ]] || skip "only with SHOAL_FULL=1, or by hand: tests/distro.sh" ;; # what ctest says
+    --when-full) [[ ${SHOAL_FULL-} == 1 ]] || skip "only with SHOAL_FULL=1, or by hand: tests/distro.sh" ;; # given by ctest
     -*) usage ;;
     *) release=$1 ;;
   esac
@@ -39,28 +39,28 @@ while (($#)); do
 done
 [[ $release =~ ^[a-z]+$ ]] || usage
 
-[[ -z ${SHOAL_DISTRO-} ]] || skip "this is the inside of another tests/distro.sh"
+[[ -z ${SHOAL_DISTRO-} ]] || skip "already inside tests/distro.sh"
 ((EUID == 0)) || skip "needs root, for debootstrap and mounts"
 for tool in debootstrap unshare pivot_root wget git; do
   PATH=$PATH:/usr/sbin:/sbin command -v $tool >/dev/null || skip "$tool is missing"
 done
 PATH=$PATH:/usr/sbin:/sbin
-unshare --mount --pid --ipc --uts --fork true 2>/dev/null || skip "this container may not make namespaces (CAP_SYS_ADMIN is missing)"
+unshare --mount --pid --ipc --uts --fork true 2>/dev/null || skip "this container cannot create namespaces (CAP_SYS_ADMIN is missing)"
 
 # ---- the base, once ----------------------------------------------------------------------------------------------------
 
 place=$(readlink -m "$store")/$release
 mkdir -p "$place/packages/partial" "$place/ccache"
-[[ -O $place && ! -L $place ]] || skip "$place belongs to somebody else"
-chmod 700 "$place" # a whole system, and this machine's settings for apt
+[[ -O $place && ! -L $place ]] || skip "$place belongs to another user"
+chmod 700 "$place" # it holds a whole system, and this machine's apt settings
 exec 9>"$place/lock"
-flock -n 9 || skip "another tests/distro.sh works in $place"
+flock -n 9 || skip "another tests/distro.sh uses $place"
 
 proxy() { eval "$(apt-config shell p "Acquire::$1::Proxy")"; [[ ${p-} == DIRECT ]] || echo "${p-}"; }
 http_proxy=${http_proxy-$(proxy http)} https_proxy=${https_proxy-$(proxy https)}
 export http_proxy https_proxy
 
-# The mirror, of those that apt asks here, which has the release; Debian and Ubuntu differ in where most packages are.
+# Selects the first of this machine's apt mirrors that has the release; most packages of Ubuntu are in universe.
 find_mirror() {
   local site text
   for site in $(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | sort -u); do
@@ -81,7 +81,7 @@ if [[ ! -e $place/base.done ]]; then
   touch "$place/base.done"
 fi
 
-# ---- a copy of it with the tree ------------------------------------------------------------------------------------------
+# ---- the copy, with the source tree ------------------------------------------------------------------------------------------
 
 system=$place/system
 rm -rf "$system"
@@ -89,7 +89,7 @@ cp -a --reflink=auto "$place/base" "$system"
 git clone -q --no-hardlinks "$repo" "$system/root/shoal"
 cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
 apt-config dump | grep -E '^Acquire::(http|https|Check-|Retries|ForceIPv)' >"$system/etc/apt/apt.conf.d/80host" || true
-printf '#!/bin/sh\nexit 101\n' >"$system/usr/sbin/policy-rc.d" # packages start no daemons
+printf '#!/bin/sh\nexit 101\n' >"$system/usr/sbin/policy-rc.d" # packages must not start daemons
 chmod 755 "$system/usr/sbin/policy-rc.d"
 mkdir -p "$system/.host" "$system/var/cache/ccache"
 
@@ -97,8 +97,8 @@ environment=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
   CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=/var/cache/ccache
   "http_proxy=$http_proxy" "https_proxy=$https_proxy" "no_proxy=${no_proxy-}")
 
-# pivot_root rather than chroot: in a chroot /proc names programs of other mount namespaces, as the nodes of the Slurm cluster
-# are, by their path outside.  The process is number 1 of its namespace, and with it ends everything it started.
+# pivot_root instead of chroot: in a chroot, /proc shows programs in other mount namespaces (nodes of the Slurm cluster) by
+# their path outside.  The process is PID 1 of its namespace, so its end also ends everything it started.
 inside() { # COMMAND...
   unshare --mount --pid --ipc --uts --fork --kill-child --propagation private bash -euc '
     system=$1 place=$2
@@ -131,7 +131,7 @@ try() { # COMMAND of the README
 }
 
 echo "$release, $(git -C "$repo" log -1 --format='%h %s')"
-[[ -z $(git -C "$repo" status --porcelain) ]] || echo "what is not committed is not tried"
+[[ -z $(git -C "$repo" status --porcelain) ]] || echo "uncommitted changes are not tested"
 try jobs/quickstart.sh
 try tests/run.sh
 grep -E '^[0-9]+% tests passed' "$place/run.log" || true

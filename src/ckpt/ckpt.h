@@ -64,7 +64,7 @@ shoal_status shoal_ckpt_shape(const shoal_ckpt *c, const char *name, shoal_dtype
 shoal_status shoal_ckpt_get(const shoal_ckpt *c, const char *name, shoal_dtype type, uint64_t n, void *data);
 shoal_status shoal_ckpt_get_i64(const shoal_ckpt *c, const char *name, int64_t *out);
 shoal_status shoal_ckpt_get_f64(const shoal_ckpt *c, const char *name, double *out);
-/** Read a count, or n of them, and refuse values outside [low, high] with ERR_IO: check sums only tell that the writer
+/** Read a count, or n of them, and refuse values outside [low, high] with ERR_IO: checksums only tell that the writer
  *  meant what it wrote, not that it meant well. */
 shoal_status shoal_ckpt_get_count(const shoal_ckpt *c, const char *name, int64_t low, int64_t high, int64_t *out);
 shoal_status shoal_ckpt_get_counts(const shoal_ckpt *c, const char *name, uint64_t n, int64_t low, int64_t high,

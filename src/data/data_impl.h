@@ -69,7 +69,7 @@ typedef struct {
   shoal_shape sample;
   int x_bytes;
   const char *source;
-  const uint32_t *identity; /* NULL: the check sum of what is written */
+  const uint32_t *identity; /* NULL: the checksum of what is written */
 } shoal_data_spec;
 typedef struct shoal_data_writer shoal_data_writer;
 /** Creates the file under a temporary name next to `path`. */

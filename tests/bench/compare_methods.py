@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Training methods side by side on the same model, data, seeds and links: one table.
+"""Compares training methods on the same model, data, seeds and links in one table.
 
 Usage: compare_methods.py SHOAL RUN.yaml --data FILE.h5 [--methods sync,daso,local-sgd,swarm] [--links 200mbit] [--seeds 1,2,3]
                           [--what time|accuracy] [--here] [--ranks 2] [--target 0.5] [--results FILE.json] [--markdown]
                           [-- --set a.b=c ...]
 
 On the test cluster of four nodes, two ranks on each (tests/slurm/cluster.sh: root, Slurm).  RUN.yaml is a run file without
-`method`, `run.name` and `data.file`; METHOD may carry options of its own and others, as in `local-sgd:period=8:optim.lr=0.1`.
+`method`, `run.name` and `data.file`; a method may be followed by its own options and others, as in
+`local-sgd:period=8:optim.lr=0.1`.
 
-Two kinds of runs, each a whole schedule:
+There are two kinds of runs, each a whole schedule:
 
     time       links shaped, first seed: wall time per epoch and to an accuracy, bytes between nodes, exposed share, memory
     accuracy   links unshaped, every seed: test accuracy at the end, mean and standard error; time does not matter
 
-Every run's numbers go to --results at once, and runs found there are not repeated, so a table can be made in several
-sittings; methods take turns within a seed, so that what changes on the machine hits all of them.
+The results of every run are written to --results at once, and runs found there are not repeated, so a table can be made in
+several sessions; methods alternate within a seed, so that changes of the machine's load affect all of them.
 """
 import argparse
 import csv
@@ -34,20 +35,20 @@ import launch
 
 
 def options_of(method):
-    """`local-sgd:period=8:optim.lr=0.1` → its name and the arguments that set it up."""
+    """`local-sgd:period=8:optim.lr=0.1` → its name and the arguments that configure it."""
     name, *settings = method.split(":")
     return ["--set", f"method.name={name}"] + [a for s in settings for a in ("--set", s if "." in s.split("=")[0] else f"method.{s}")]
 
 
 def launcher(a, links):
-    """The command before `shoal train`: on the cluster, or without it on pretended nodes, where links cannot be shaped."""
+    """The command before `shoal train`: on the cluster, or on pretended nodes, where links cannot be shaped."""
     if a.here and links == "off":
         return launch.mpirun(4 * a.ranks, a.shoal, "train", "--topo", f"4x{a.ranks}")
     return cluster.srun(a.ranks, a.shoal, "train")
 
 
 def train(a, method, links, seed, folder):
-    """One run; returns its numbers."""
+    """Runs one configuration; returns its results."""
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
     command = [*launcher(a, links), a.run, "--quiet", "--set", "run.name=run", "--set", f"run.dir={folder}", "--set", f"run.seed={seed}",
                "--set", f"data.file={a.data}", "--set", "trace.level=op", "--set", "threads=1", *a.more, *options_of(method)]
@@ -69,7 +70,7 @@ def train(a, method, links, seed, folder):
 
 
 def measure(a, folder):
-    """All runs that are not in the results yet."""
+    """Runs all configurations that have no results yet."""
     results = {}
     if os.path.exists(a.results):
         with open(a.results) as f:
@@ -137,7 +138,7 @@ def main():
     p.add_argument("--results", default="compare.json")
     p.add_argument("--what", choices=["all", "time", "accuracy"], default="all")
     p.add_argument("--ranks", type=int, default=2, help="ranks on each node")
-    p.add_argument("--here", action="store_true", help="runs with unshaped links on pretended nodes of this host, not on the cluster")
+    p.add_argument("--here", action="store_true", help="run with unshaped links on pretended nodes of this host, not on the cluster")
     p.add_argument("--markdown", action="store_true")
     a = p.parse_args(argv)
     a.more = more

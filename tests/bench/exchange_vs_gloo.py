@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What the exchange costs a training step between nodes, beside PyTorch's DDP over gloo.
+"""Cost of the exchange in a training step between nodes, compared with PyTorch's DDP over gloo.
 
 Usage: exchange_vs_gloo.py SHOAL [--rates 1gbit,100mbit] [--algorithms auto,leaders] [--rounds 3] [--steps 20] [--markdown]
 
 On the test cluster of four nodes (tests/slurm/cluster.sh: root, Slurm), two ranks on each, links shaped: one step of an
 MLP 784-2048-2048-10, batch 32 per rank, f32 on the wire, SGD with momentum, one thread per rank.  In each run every other
-step leaves its exchange out (Shoal: fault.no_exchange, DDP: no_sync), so that both kinds of step meet the same machine;
-rounds take Shoal, with each method.algorithm, and PyTorch in turns.  A step lasts as long as on its slowest rank; exposed is the difference of the
-medians.  PyTorch is that of the python3 this script is run by.
+step skips its exchange (Shoal: fault.no_exchange, DDP: no_sync), so that both kinds of step see the same load of the
+machine; each round runs Shoal, with each method.algorithm, and PyTorch.  The duration of a step is that of its slowest
+rank; exposed is the difference of the medians.  PyTorch is that of the python3 which runs this script.
 """
 import argparse
 import glob
@@ -70,7 +70,7 @@ def srun(*args, **env):
 
 
 def split(took):
-    """Seconds of steps in order: with and without exchange; the first two of each start connections up."""
+    """Durations of steps with and without exchange, in seconds; the first two of each, which open connections, are skipped."""
     return took[4::2], took[5::2]
 
 
@@ -95,7 +95,7 @@ def run_shoal(shoal, steps, algorithm):
 
 
 def measure(shoal, algorithms, rate, rounds, steps):
-    """Who → medians in ms of steps with and without exchange."""
+    """Program → medians in ms of steps with and without exchange."""
     cluster.verb("shape", rate)
     runs = {f"shoal, {a}": lambda a=a: run_shoal(shoal, steps, a) for a in algorithms}
     runs["gloo"] = lambda: run_torch(steps)
@@ -108,7 +108,7 @@ def measure(shoal, algorithms, rate, rounds, steps):
 
 
 def check(p, a):
-    """Refuses what would fail only once the cluster is up, or after minutes."""
+    """Checks arguments that would otherwise fail only on the cluster, or after minutes."""
     if not a.shoal or not os.access(a.shoal, os.X_OK) or os.path.isdir(a.shoal):
         p.error(f"SHOAL is {a.shoal or 'missing'}: name the program, as in build/release/src/cli/shoal")
     for rate in a.rates.split(","):
@@ -118,10 +118,10 @@ def check(p, a):
         if algorithm not in ALGORITHMS:
             p.error(f"--algorithms has {algorithm!r}: must be of {', '.join(ALGORITHMS)}")
     if a.rounds < 1 or a.steps < 3:
-        p.error(f"--rounds {a.rounds} --steps {a.steps}: at least 1 round of 3 steps; the first two of each kind are left out")
+        p.error(f"--rounds {a.rounds} --steps {a.steps}: at least 1 round of 3 steps; the first two of each kind are skipped")
     for module in ("torch", "h5py"):
         if not importlib.util.find_spec(module):
-            p.error(f"{sys.executable} has no {module}; run this by a python3 that has, on Debian /usr/bin/python3 with package python3-{module}")
+            p.error(f"{sys.executable} has no {module}; run this with a python3 that has it, on Debian /usr/bin/python3 with package python3-{module}")
 
 
 def main():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the pipeline of method `local` costs beside its slowest chunk: local_pipeline.py SHOAL [--steps 40] [--batch 32] [--rounds 3]
+"""Overhead of the pipeline of method `local` over its slowest chunk: local_pipeline.py SHOAL [--steps 40] [--batch 32] [--rounds 3]
 
-VGG-16 in two chunks on two ranks, one thread each, so that each rank's core is loaded while the other's is.  In the steady state
-a minibatch leaves the pipeline as often as the slowest chunk can work one off; its own time is what it spends in forward,
-backward, optimizer and input.  Prints both, and their ratio, for the same model cut in two at the place `shoal` chooses and, as a
-check of the measurement, for the replay form, where no chunk ever waits for another.
+VGG-16 in two chunks on two ranks, one thread each, so that both cores are loaded at the same time.  In the steady state the
+pipeline is as fast as its slowest chunk, whose own time is that of forward, backward, optimizer and input.  Prints both
+times and their ratio, for the cut that `shoal` chooses and, to check the measurement, for the replay form, where chunks do
+not wait for each other.
 """
 import argparse
 import os
@@ -18,7 +18,7 @@ import launch
 
 
 def run(a, name, *more):
-    """Milliseconds per step, and of the slowest rank's own, of one run."""
+    """Milliseconds per step of one run, and the compute time of its slowest rank."""
     settings = {"run.name": name, "run.epochs": 1000, "run.steps": a.steps, "model.name": "vgg16", "data.file": "glyphs.h5",
                 "data.global_batch": a.batch, "optim.lr": 0.01, "optim.momentum": 0.9, "method.name": "local", "method.chunks": 2,
                 "eval.every": "1000 epochs", "trace.level": "op", "threads": 1}
@@ -31,7 +31,7 @@ def run(a, name, *more):
     for line in show[1:]:
         row = dict(zip(columns, line.split(",")))
         steps.setdefault(int(row["rank"]), []).append({k: float(v) for k, v in row.items() if v and k != "rank"})
-    warm = a.steps // 4  # the pipeline fills, and pages are touched for the first time
+    warm = a.steps // 4  # warm-up: the pipeline fills, page faults
     period, own = [], []
     for rows in steps.values():
         rows = rows[warm:]

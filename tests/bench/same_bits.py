@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Do two builds of the program train the same weights, bit for bit?  same_bits.py OLD NEW [--resume] [options]
+"""Do two builds of the program train bitwise the same weights?  same_bits.py OLD NEW [--resume] [options]
 
 OLD and NEW are two `shoal` programs.  Both train from the same run file and data, on 2 x 2 pretended ranks, every method in
-several cases: small networks with settings that use what is special about the method (sums in flight, quantised models,
-subnets dealt anew, phases, a pipeline), and resnet20 for convolutions and batch norm.  What is compared is the last
-checkpoint: its list of data sets and the checksum of each (attribute crc32c), all but the clock.  With --resume, NEW goes
-on from a checkpoint that OLD wrote in the middle of a cycle, and its end is compared with that of OLD, which was not
-interrupted.
+several cases: small networks with settings that use the special features of the method (sums in flight, quantised models,
+new subnets, phases, a pipeline), and resnet20 for convolutions and batch norm.  Compares the last checkpoints: the list of
+data sets and the checksum of each (attribute crc32c), except for the clock.  With --resume, NEW resumes from a checkpoint
+that OLD wrote in the middle of a cycle, and is compared with the uninterrupted run of OLD.
 
 Prints one line per method, case and seed with a checksum over all data sets of each side, and `same` or `DIFFERENT`.
-Where a fault was mended on purpose, --expect 'model/*running_var' names data sets that may differ; they are listed.
-The exit code is 1 if anything else differs.  All of it takes 5 minutes on 2 cores, --methods and --cases less.
+After an intended change of results, --expect 'model/*running_var' names data sets that may differ; they are listed.
+The exit code is 1 if anything else differs.  All cases take 5 minutes on 2 cores; --methods and --cases select some.
 """
 import argparse
 import fnmatch
@@ -23,13 +22,13 @@ import zlib
 
 import h5py
 
-sys.dont_write_bytecode = True  # nothing is written beside the sources
+sys.dont_write_bytecode = True  # no files among the sources
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 from launch import environment, mpirun
 
 TOPOLOGY = "2x2"
 CLOCK = ["train/seconds"]  # not a result of training
-MIDDLE = {"small.h5": 14, "images.h5": 3}  # --resume goes on from this step, or the next or next but one
+MIDDLE = {"small.h5": 14, "images.h5": 3}  # --resume starts from the checkpoint of this step, or one of the next two
 
 # An mlp of three hidden layers: 230 samples, 24 per step, 10 steps in each of 3 epochs.
 MLP = {"run.epochs": 3, "model.name": "mlp", "model.widths": "[24,20,16,12]", "model.norm": "batch", "model.dropout": 0.1,
@@ -121,12 +120,12 @@ def sums(name):
 
 
 def summary(crcs):
-    """One checksum over names and checksums."""
+    """A checksum over names and checksums."""
     return zlib.crc32("".join(f"{path} {crc:08x}\n" for path, crc in sorted(crcs.items())).encode())
 
 
 def compare(a, method, case, seed):
-    """Trains both sides of one line; returns data sets that differ, and that only one side has, and prints the line."""
+    """Trains both sides of a case and prints its line; returns data sets that differ or exist on one side only."""
     name = f"{method}-{case.replace(' ', '-')}-{seed}"
     run_file = f"{name}.yaml"
     settings = CASES[method][case]
@@ -148,7 +147,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("old")
     p.add_argument("new")
-    p.add_argument("--resume", action="store_true", help="NEW goes on from a checkpoint of OLD")
+    p.add_argument("--resume", action="store_true", help="NEW resumes from a checkpoint of OLD")
     p.add_argument("--seeds", default="1,2,3")
     p.add_argument("--methods", default=",".join(CASES))
     p.add_argument("--cases", help="comma-separated names of cases; all if not given")

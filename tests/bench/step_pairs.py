@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Is a new build as fast as an old one?  step_pairs.py OLD NEW [--pairs 20] [--models mlp,resnet20,vgg16,resnet18] [--seconds 2]
 
-OLD and NEW are two `shoal` programs.  Each pair runs `shoal bench step MODEL` once with either, one right after the other on
-the same core with one thread; which goes first alternates, and models take turns, so that a slow change of the machine hits
-all alike.  Printed per model: the geometric mean of the ratio new / old of samples per second, its 95 % interval (paired
+OLD and NEW are two `shoal` programs.  Each pair runs `shoal bench step MODEL` once with each, one after the other on
+the same core with one thread; the first program alternates, and so do models, so that slow changes of the machine affect
+all alike.  Prints per model the geometric mean of the ratio new / old of samples per second, its 95 % interval (paired
 t-interval of the logarithms), and whether that interval reaches --at-least.  The exit code is 1 if it does not for a model.
 
-An interval wider than 4 % says little either way and is marked: take more pairs, or a quieter machine.  With the usual
+An interval wider than 4 % is inconclusive and marked: use more pairs, or a machine with less load.  With the default
 settings a run takes 15 minutes on an idle core.
 """
 import argparse
@@ -22,7 +22,7 @@ WIDE = 1.04  # upper over lower end
 
 
 def t_quantile(level, freedom):
-    """t with P(|T| <= t) = level, by summing up the density of Student's distribution (Simpson's rule) and bisection."""
+    """t with P(|T| <= t) = level, by integrating the density of Student's distribution (Simpson's rule) and bisection."""
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
     def inside(t, n=2000):
@@ -39,7 +39,7 @@ def t_quantile(level, freedom):
 
 
 def interval(ratios):
-    """Geometric mean, and the ends of its interval."""
+    """Geometric mean, and the limits of its interval."""
     logs = [math.log(r) for r in ratios]
     mean = statistics.mean(logs)
     half = t_quantile(LEVEL, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
@@ -62,14 +62,14 @@ def main():
     p.add_argument("--pairs", type=int, default=20)
     p.add_argument("--models", default="mlp,resnet20,vgg16,resnet18")
     p.add_argument("--seconds", type=float, default=2, help="time per run, at least 3 steps")
-    p.add_argument("--batch", type=int, help="another batch than the usual one")
+    p.add_argument("--batch", type=int, help="batch size (default: set per model)")
     p.add_argument("--at-least", type=float, default=0.99)
     p.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
     a = p.parse_args()
     if a.pairs < 2:
         p.error("--pairs must be 2 or more")
     programs = {"old": os.path.realpath(a.old), "new": os.path.realpath(a.new)}
-    os.sched_setaffinity(0, {a.core})  # what is started from here inherits it
+    os.sched_setaffinity(0, {a.core})  # inherited by the programs started here
     ratios = {model: [] for model in a.models.split(",")}
     for pair in range(a.pairs):
         for model in ratios:

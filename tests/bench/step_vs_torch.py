@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One training step against PyTorch, both measured in turns in one run on the same cores.
+"""Speed of a training step compared with PyTorch, both measured alternately in one run on the same cores.
 
 Usage: step_vs_torch.py SHOAL [--rounds 5] [--seconds 4] [--threads 1] [--markdown] [model...]
 
-Each round times Shoal (`shoal bench step MODEL --json`) and then PyTorch for the same time; the table holds the medians
-of the rounds, so a disturbance of the machine hits both alike.  The step is forward, backward and SGD with momentum,
+Each round times Shoal (`shoal bench step MODEL --json`) and then PyTorch for the same time; the table has the medians of the
+rounds, so that other load affects both alike.  The step is forward, backward and SGD with momentum,
 f32, at the batch sizes of `shoal bench step`.
 """
 import argparse
@@ -65,7 +65,7 @@ MODELS = {
 
 
 class Torch:
-    """A PyTorch step that can be timed in slices."""
+    """A PyTorch step, timed for a given duration at a time."""
 
     def __init__(self, name):
         self.batch, make, shape = MODELS[name]

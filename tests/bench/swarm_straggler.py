@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a slow rank costs the others, in ratios measured in one go.
+"""Effect of a slow rank on the others, as ratios measured in one run.
 
 swarm_straggler.py SHOAL [--ranks 4] [--ms 20] [--rounds 3]
 
-Every rank's compute is pretended (a sleep that polls, fault.compute), so that the machine's cores do not decide: once all
-ranks need --ms per step, once rank 1 needs 10 times that.  Each run is stopped after a while; steps per second of the
-other ranks come from their own step counts and their trace (time from the first to the last step).  Rounds alternate.
-Prints, per variant, the ratio slow / even of the others' mean speed, its spread over rounds, and what the slow rank did.
-The pulls and the nonblocking forms must keep at least 0.9; blocking shows what waiting costs.
+Compute is simulated on every rank (a sleep that polls, fault.compute), so that the number of cores does not matter: in one
+run all ranks need --ms per step, in another rank 1 needs 10 times that.  Each run is stopped after a while; the speed of
+the other ranks is computed from their trace (steps, and time from the first to the last).  Rounds alternate.  Prints, per
+variant, the ratio slow / even of the others' mean speed, its range over rounds, and the speed of the slow rank.  pull and
+nonblocking must keep at least 0.9; blocking shows the cost of waiting.
 """
 import argparse
 import os
@@ -41,7 +41,7 @@ def run(shoal, name, ranks, variant, even_ms, slow_ms, seconds):
     with open(f"{name}.out", "w") as log:
         job = subprocess.Popen(command, env=launch.environment(), stdout=log, stderr=log)
     try:
-        wait_for(f"runs/{name}/log.txt", "step 10:")  # the first steps wake everything up
+        wait_for(f"runs/{name}/log.txt", "step 10:")  # warm-up
         time.sleep(seconds)
         os.kill(ranks_of(job)[0], signal.SIGUSR1)
         if job.wait(120) != 75:
@@ -74,7 +74,7 @@ def main():
     try:
         subprocess.run([shoal, "data", "synth", "glyphs", "-o", "glyphs.h5", "--train", "4000", "--test", "40", "--size", "28"],
                        check=True, capture_output=True)
-        print(f"{a.ranks} ranks, {a.ms:g} ms of pretended compute per step, rank 1 ten times that; {a.rounds} rounds of {a.seconds:g} s")
+        print(f"{a.ranks} ranks, {a.ms:g} ms of simulated compute per step, rank 1 ten times that; {a.rounds} rounds of {a.seconds:g} s")
         for variant in a.variants.split(","):
             ratios, slow = [], []
             for round_ in range(a.rounds):

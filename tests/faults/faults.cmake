@@ -1,4 +1,4 @@
-# The faults that hit users of neighbouring systems, provoked on purpose.
+# Fault injection: faults known from similar systems.
 include(${CMAKE_CURRENT_LIST_DIR}/ckpt.cmake)
 
 # Reports of users, retold (case.sh): each must end RIGHT.
@@ -8,5 +8,5 @@ foreach(case C03 C04 C05 C07 C09 C10 C13 C17 C23)
                                                  ENVIRONMENT "SHOAL=$<TARGET_FILE:shoal>;PY=${SHOAL_PYTHON}")
 endforeach()
 
-# Files as somebody made them who means no good: check sums are right, numbers are not.
+# Malicious files: correct checksums, invalid numbers.
 shoal_add_pytest(faults.crafted FILE faults/test_crafted.py LABELS faults noasan TIMEOUT 180)

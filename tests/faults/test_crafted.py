@@ -1,4 +1,4 @@
-"""Checkpoints that somebody made up: every check sum is right, and the numbers are not.  Each ends in one clear line."""
+"""Malicious checkpoints: all checksums are correct, the numbers are not.  Each is refused in one clear line."""
 import json
 import os
 import resource

@@ -1,4 +1,4 @@
-# Tests that need several ranks.  3 and 7 find what powers of two hide.
+# Tests with several ranks.  3 and 7 find faults that powers of two hide.
 shoal_add_test(mpi.comm.sum SOURCES mpi/comm_sum.c LINK shoal_comm RANKS 1 2 3 4 5 7 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.flight SOURCES mpi/comm_flight.c LINK shoal_comm RANKS 1 2 3 4 5 7 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.group SOURCES mpi/comm_group.c LINK shoal_comm RANKS 1 2 3 4 7 LABELS mpi TIMEOUT 120)
@@ -8,7 +8,7 @@ shoal_add_test(mpi.comm.launch SOURCES mpi/comm_launch.c LINK shoal_comm RANKS 1
 shoal_add_test(mpi.method.ab SOURCES mpi/method_ab.c unit/nn_rig.c LINK shoal_method m RANKS 1 2 3 4 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.large SOURCES mpi/comm_large.c LINK shoal_comm RANKS 2 LABELS mpi slow TIMEOUT 120)
 
-# Methods without the loop, on a problem that can be worked out by hand.
+# Methods without the training loop, on a problem with a known solution.
 add_library(method_rig STATIC mpi/method_rig.c)
 target_include_directories(method_rig PUBLIC ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/mpi)
 target_link_libraries(method_rig PUBLIC shoal_method MPI::MPI_C m PRIVATE shoal_warnings)
@@ -19,6 +19,6 @@ shoal_add_test(mpi.comm.rendezvous SOURCES mpi/comm_rendezvous.c LINK shoal_comm
 shoal_add_test(mpi.swarm.pairs SOURCES mpi/swarm_pairs.c LINK shoal_method RANKS 2 3 5 8 LABELS mpi TIMEOUT 300)
 
 
-# Shell scripts start ranks by what jobs/packages.sh sets.
+# jobs/packages.sh sets the MPI environment of shell scripts.
 add_test(NAME mpi.environment COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/environment.sh)
 set_tests_properties(mpi.environment PROPERTIES LABELS "mpi;noasan" TIMEOUT 60)

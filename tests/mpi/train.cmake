@@ -1,4 +1,4 @@
-# Whole runs of the program, one ctest entry per topic: train.TOPIC is test_TOPIC of the file unless TESTS says otherwise.
+# Whole runs of the program, a ctest entry per topic: train.TOPIC is test_TOPIC of the file unless TESTS is given.
 function(shoal_add_runs file)
   foreach(topic IN LISTS ARGN)
     shoal_add_pytest(train.${topic} FILE mpi/test_${file}.py TESTS ${topic} LABELS train noasan)

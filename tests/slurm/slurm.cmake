@@ -1,10 +1,10 @@
-# Tests under a real Slurm: a cluster of four nodes on this machine, started before them and ended after them, also when
-# one failed or ctest itself was killed.  Without root or Slurm they skip (77) and say so.  By hand: slurm/cluster.sh -h.
+# Tests under a real Slurm: a cluster of four nodes on this machine, started before them and stopped after them, also if
+# one failed or ctest was killed.  Without root or Slurm they are skipped (77).  By hand: slurm/cluster.sh -h.
 set(cluster ${CMAKE_CURRENT_SOURCE_DIR}/slurm/cluster.sh)
 string(SHA1 build ${PROJECT_BINARY_DIR})
 string(SUBSTRING ${build} 0 8 build)
 
-# script and cluster make what they need themselves; cluster goes first, because there can be only one at a time.
+# script and cluster set up what they need; cluster runs first, because there can be only one cluster at a time.
 shoal_add_pytest(slurm.script FILE slurm/test_script.py LABELS slurm noasan TIMEOUT 120)
 shoal_add_pytest(slurm.cluster FILE slurm/test_cluster.py LABELS slurm noasan TIMEOUT 120)
 add_test(NAME slurm.up COMMAND ${cluster} up --fresh --follow --share ${PROJECT_BINARY_DIR})
@@ -20,5 +20,5 @@ set_tests_properties(slurm.up slurm.down PROPERTIES LABELS "slurm;noasan" SKIP_R
 set_tests_properties(slurm.up slurm.down slurm.script slurm.cluster ${names} PROPERTIES RUN_SERIAL TRUE RESOURCE_LOCK slurm)
 set_property(TEST slurm.up slurm.down slurm.script slurm.cluster ${names} APPEND PROPERTY ENVIRONMENT
              SHOAL_CLUSTER_DIR=/tmp/shoal-cluster-${build})
-# With SHOAL_FULL=1: 300 starts, all methods, a job that really reaches its time limit, an `up` killed at 50 moments.
+# With SHOAL_FULL=1: 300 starts, all methods, a job that reaches its time limit, an `up` killed at 50 different times.
 set_tests_properties(slurm.starts slurm.methods slurm.cifar slurm.cluster PROPERTIES TIMEOUT 1200)

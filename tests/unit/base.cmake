@@ -3,5 +3,5 @@ foreach(topic error crc32c rng str file log json)
   # a CHECK without a message prints an empty format
   target_compile_options(unit.base.${topic} PRIVATE -Wno-format-zero-length)
 endforeach()
-# it asks for more memory than any machine has, which the address sanitizer would take for a fault
+# allocates more memory than any machine has, which the address sanitizer would report
 set_tests_properties(unit.base.str PROPERTIES ENVIRONMENT ASAN_OPTIONS=allocator_may_return_null=1)

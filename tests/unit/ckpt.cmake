@@ -1,4 +1,4 @@
-# Reading, verifying and writing alone link shoal_ckpt only; writing together is another library.
+# Reading, verifying and writing by one process link only shoal_ckpt; writing by all ranks is another library.
 shoal_add_test(unit.ckpt.folder SOURCES unit/ckpt_folder.c LINK shoal_ckpt LABELS unit)
 shoal_add_test(unit.ckpt.damage SOURCES unit/ckpt_damage.c LINK shoal_ckpt PkgConfig::SHOAL_HDF5 LABELS unit)
 add_test(NAME unit.ckpt.no_mpi COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/lint/no_mpi $<TARGET_FILE:unit.ckpt.folder>
@@ -8,7 +8,7 @@ shoal_add_test(unit.ckpt.roundtrip SOURCES unit/ckpt_roundtrip.c LINK shoal_ckpt
 shoal_add_test(mpi.ckpt.replica SOURCES unit/ckpt_replica.c LINK shoal_ckpt_together RANKS 1 2 3 4 LABELS mpi)
 shoal_add_test(unit.ckpt.golden SOURCES unit/ckpt_golden.c LINK shoal_ckpt ARGS ${PROJECT_SOURCE_DIR}/checkpoints/golden
                LABELS unit)
-# Makes the golden files, by hand and once per format version.
+# Makes the golden files; run by hand, once per format version.
 add_executable(ckpt_make EXCLUDE_FROM_ALL golden/ckpt_make.c)
 target_include_directories(ckpt_make PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(ckpt_make PRIVATE shoal_ckpt_together shoal_warnings)

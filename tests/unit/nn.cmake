@@ -1,4 +1,4 @@
-# Tests of src/nn.  nn_rig.c is what they share.
+# Tests of src/nn, which share nn_rig.c.
 function(shoal_add_nn_test topic)
   shoal_add_test(unit.nn.${topic} SOURCES unit/nn_${topic}.c unit/nn_rig.c LINK shoal_nn m LABELS unit ${ARGN})
 endfunction()
@@ -14,7 +14,7 @@ shoal_add_nn_test(narrow)
 shoal_add_nn_test(factor)
 shoal_add_nn_test(optim)
 
-# The same networks in PyTorch, if this Python has it; skips otherwise.  About a minute, most of it PyTorch's.
+# Comparison with the same networks in PyTorch; skipped without it.  About a minute, mostly PyTorch.
 add_executable(unit.nn.dump unit/nn_dump.c unit/nn_rig.c)
 target_include_directories(unit.nn.dump PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(unit.nn.dump PRIVATE shoal_nn m shoal_warnings)

@@ -13,7 +13,7 @@ shoal_add_test(unit.tensor.cpu_own SOURCES unit/tensor_cpu.c unit/tensor_rig.c u
                TIMEOUT 300 LABELS unit)
 shoal_add_test(unit.tensor.conv SOURCES unit/tensor_conv.c unit/tensor_rig.c unit/tensor_cases.c LINK shoal_tensor
                LABELS unit TIMEOUT 300)
-# oneDNN has its own kernels for each instruction set: test those of smaller processors on every machine.
+# oneDNN has kernels for each instruction set: test those for older processors on every machine.
 foreach(isa AVX2 SSE41)
   add_test(NAME unit.tensor.cpu.${isa} COMMAND unit.tensor.ref cpu 2)
   add_test(NAME unit.tensor.conv.${isa} COMMAND unit.tensor.conv)

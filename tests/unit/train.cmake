@@ -1,4 +1,4 @@
-# Every allocation fails once: the linker sends those of our libraries to the test.
+# Each allocation fails once: the linker redirects those of Shoal's libraries to the test.
 shoal_add_test(unit.train.out_of_memory SOURCES unit/out_of_memory.c LINK shoal_train m LABELS unit TIMEOUT 600
                ARGS ${PROJECT_SOURCE_DIR}/checkpoints/golden)
 foreach(function malloc calloc realloc posix_memalign strdup strndup free shoal_alloc LAPACKE_sgesdd)

@@ -1,5 +1,5 @@
-# Sourced by quickstart.sh and tests/run.sh: install what is missing of the given Debian or Ubuntu packages.
-# Works as root or with sudo; says what it installs, and does nothing (not even an update) when all is there.
+# Sourced by quickstart.sh and tests/run.sh: installs missing Debian or Ubuntu packages, as root or with sudo.  Prints what
+# it installs, and does nothing (not even an update) if none is missing.
 
 shoal_packages="gcc libc6-dev make cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-dev libhwloc-dev \
 libdnnl-dev liblapacke-dev libfyaml-dev libjansson-dev libpmix-dev zlib1g-dev"
@@ -20,8 +20,8 @@ shoal_install() { # shoal_install PACKAGE...
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# Open MPI refuses root unless told.  There may be more ranks than cores; they are bound to none and yield while they wait.
-# Version 5 leaves the launching to PRRTE, which has its own names for this; each version ignores the other's.
+# Open MPI must be told to accept root.  There may be more ranks than cores, so ranks are not bound and yield while they
+# wait.  Version 5 launches by PRRTE, which has other names for these settings; each version ignores those of the other.
 shoal_mpi_environment() {
   if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
   export OMPI_MCA_mpi_yield_when_idle=1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From nothing to a trained network: installs what is missing, builds, makes a data set, trains on 4 ranks, is stopped on
-# the way as a batch system would stop it, goes on from its own checkpoint, and shows the result.
+# Complete example: installs missing packages, builds, makes a data set, trains on 4 ranks, stops the run as a batch system
+# would, resumes it from its checkpoint, and shows the result.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source jobs/packages.sh
@@ -17,21 +17,21 @@ cmake --preset release -DSHOAL_TESTS=OFF >/dev/null
 cmake --build --preset release
 shoal=$PWD/build/release/src/cli/shoal
 
-step "data: drawn digits"
+step "data: synthetic digits"
 mkdir -p build/quickstart
 cd build/quickstart
 rm -rf runs/quickstart
 "$shoal" data synth glyphs -o glyphs.h5 --train 4000 --test 1000
 
-# Open MPI 4 then says nothing of a rank that leaves with 75; 5 does all the same, but of addresses that no rank here needs
-# it says nothing.
+# Silences messages of Open MPI: of version 4 about ranks that exit with 75 (version 5 prints them anyway), and of version 5
+# about unused network addresses.
 export OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl_tcp_if_include=lo
 train=(mpirun -n 4 --oversubscribe --bind-to none "$shoal" train ../../jobs/quickstart.yaml)
 step "train: ${train[*]}"
 status() { sed -n "s/.*\"$1\": *\"\{0,1\}\([^\",}]*\).*/\1/p" runs/quickstart/status.json 2>/dev/null; }
 "${train[@]}" &
 job=$!
-for _ in $(seq 600); do # stop it once the first epoch is behind it, as a time limit would
+for _ in $(seq 600); do # stop it after the first epoch, as a time limit would
   grep -q '^1,' runs/quickstart/metrics.csv 2>/dev/null && break
   kill -0 $job 2>/dev/null || break
   sleep 0.2
@@ -41,16 +41,16 @@ kill -USR1 $job 2>/dev/null || true
 code=0
 wait $job || code=$?
 if ((code == 75)); then
-  step "resume: the same command goes on from step $(status step)"
+  step "resume: the same command continues from step $(status step)"
   "${train[@]}"
 elif ((code != 0)); then
   exit $code
 fi
 
-step "what is there now"
+step "result"
 "$shoal" ckpt list runs/quickstart
 "$shoal" trace show runs/quickstart
 echo
-echo "everything lies in $PWD/runs/quickstart; train yourself:"
+echo "all output is in $PWD/runs/quickstart; to train again:"
 echo "  cd $PWD"
 echo "  ${train[*]} --set run.name=mine --set optim.lr=0.05"

@@ -126,7 +126,23 @@ const char *shoal_path_base(const char *path)
   return slash ? slash + 1 : path;
 }
 
-/* Reads up to the end of the file, whose size may be unknown (pipes, /proc). */
+shoal_status shoal_open_file(const char *path, int *fd_out, uint64_t *size_out)
+{
+  struct stat info;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* nobody may write to a pipe */
+  if (fd < 0) return io_fault("read", path, errno);
+  int error = fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+  bool regular = !error && S_ISREG(info.st_mode);
+  if (!regular) close(fd);
+  if (error) return io_fault("read", path, error);
+  SHOAL_CHECK(regular, SHOAL_ERR_IO, "cannot read %s: it is a pipe or a device; write its contents to a file first",
+              path);
+  *fd_out = fd;
+  if (size_out) *size_out = (uint64_t)info.st_size;
+  return SHOAL_OK;
+}
+
+/* Reads up to the end of the file, whose size may be unknown (/proc). */
 static int read_all(int fd, size_t expected, char **text_out, size_t *n_out)
 {
   size_t cap = expected + 1, n = 0;
@@ -156,11 +172,10 @@ static int read_all(int fd, size_t expected, char **text_out, size_t *n_out)
 
 shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out)
 {
-  struct stat info;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return io_fault("read", path, errno);
-  int error = fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
-  if (!error) error = read_all(fd, info.st_size > 0 ? (size_t)info.st_size : 4096, text_out, n_out);
+  int fd;
+  uint64_t size;
+  SHOAL_TRY(shoal_open_file(path, &fd, &size));
+  int error = read_all(fd, size > 0 ? (size_t)size : 4096, text_out, n_out);
   close(fd);
   if (error == ENOMEM) return SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory while reading %s", path);
   return error ? io_fault("read", path, error) : SHOAL_OK;

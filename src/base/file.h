@@ -8,8 +8,10 @@
 
 shoal_status shoal_make_dirs(const char *path); /* like mkdir -p; ERR_IO names the folder that failed */
 bool shoal_path_exists(const char *path);
-char *shoal_path_join(const char *dir, const char *name);                       /* caller frees */
-const char *shoal_path_base(const char *path);                                  /* points into path */
+char *shoal_path_join(const char *dir, const char *name); /* caller frees */
+const char *shoal_path_base(const char *path);            /* points into path */
+/** Opens a file for reading; size_out may be NULL.  ERR_IO for folders, pipes and devices, which could block or never end. */
+shoal_status shoal_open_file(const char *path, int *fd_out, uint64_t *size_out);
 shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out); /* NUL-terminated; caller frees */
 shoal_status shoal_write_file(const char *path, const void *data, size_t n);    /* atomic, durable */
 /** Make a finished temporary file durable and rename it: fsync(tmp), rename, fsync(folder). */

@@ -93,10 +93,15 @@ void shoal_source_close(shoal_source *s);
  *  corrupt.
  */
 shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *got);
+uint64_t shoal_source_most(const shoal_source *s);   /* more bytes than this cannot come, after decompression */
 uint64_t shoal_source_offset(const shoal_source *s);  /* bytes returned so far, after decompression */
 const char *shoal_source_unit(const shoal_source *s); /* "byte" or "unpacked byte", for messages */
 /** Reads the whole file and appends a NUL; caller frees. */
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out);
+
+/** ERR_IO with the command that imports it if `path` is a folder or a file of another format than HDF5; OK if it is HDF5 or
+ *  nothing that is recognised (recognise.c). */
+shoal_status shoal_data_refuse_source(const char *path);
 
 /* ---- importers: one per kind, called by import.c ---- */
 /* Which source is for which split, by its name. */

@@ -5,6 +5,7 @@
  * Images and labels are separate files.  They are distinguished by ndim and paired in the given order within a split,
  * so `train-images train-labels t10k-images t10k-labels` works in any order.  The files of a pair are read together,
  * block by block. */
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 256, MAX_SIDE = 4096 };
+enum { BLOCK = 256, BLOCK_BYTES = 4 << 20, MAX_SIDE = 4096 };
 
 typedef struct {
   const char *path;
@@ -53,6 +54,9 @@ static shoal_status read_header(idx_file *f)
                 "%s: dimension %d at byte %d is %u, expected 1 to %d", f->path, i, 4 + 4 * i, f->dim[i], MAX_SIDE);
   }
   SHOAL_CHECK(f->dim[0] > 0, SHOAL_ERR_IO, "%s is empty: its header says 0 items", f->path);
+  uint64_t item = 1;
+  for (int i = 1; i < f->ndim; i++) item *= f->dim[i];
+  SHOAL_TRY(shoal_limit_held(f->path, "an image", 1, item, shoal_source_most(f->source)));
   SHOAL_CHECK(f->ndim < 4 || f->dim[1] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
               "%s: %u channels, at most %d are supported", f->path, f->dim[1], SHOAL_DATA_CHANNELS);
   return SHOAL_OK;
@@ -90,13 +94,19 @@ typedef struct {
   int32_t largest;
 } progress;
 
+static size_t block_rows(size_t sample_bytes)
+{
+  return SHOAL_MIN(SHOAL_MAX(BLOCK_BYTES / sample_bytes, (size_t)1), (size_t)BLOCK);
+}
+
 static shoal_status import_pair(progress *p, idx_file *images, idx_file *labels, uint8_t *block)
 {
   shoal_shape sample = shape_of(images);
   size_t bytes = (size_t)shoal_shape_count(&sample), got;
   uint8_t y[BLOCK];
-  for (uint64_t at = 0; at < images->dim[0]; at += BLOCK) {
-    size_t n = (size_t)SHOAL_MIN(images->dim[0] - at, (uint64_t)BLOCK);
+  size_t rows = block_rows(bytes);
+  for (uint64_t at = 0; at < images->dim[0]; at += rows) {
+    size_t n = (size_t)SHOAL_MIN(images->dim[0] - at, (uint64_t)rows);
     SHOAL_TRY(shoal_source_read(images->source, block, n * bytes, &got));
     if (got != n * bytes) return cut_short(images, at + got / bytes);
     SHOAL_TRY(shoal_source_read(labels->source, y, n, &got));
@@ -181,7 +191,8 @@ shoal_status shoal_import_idx(const shoal_import_args *a, const char *out_path)
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &files), done);
   SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
   SHOAL_TRY_GOTO(st, open_files(a, &roles, files, &spec.sample), done);
-  SHOAL_TRY_GOTO(st, shoal_alloc(BLOCK, (size_t)shoal_shape_count(&spec.sample), "images", (void **)&block), done);
+  size_t bytes = (size_t)shoal_shape_count(&spec.sample);
+  SHOAL_TRY_GOTO(st, shoal_alloc(block_rows(bytes), bytes, "images", (void **)&block), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   progress p = { .args = a, .writer = w };
   SHOAL_TRY_GOTO(st, import_pairs(&p, files, a->n_sources, block), done);

@@ -2,34 +2,33 @@
  *
  * zlib reads both through one function.  It does not report truncation by itself: a gzip file whose download was
  * interrupted just ends early, and only gzerror() tells.  Every read here checks it. */
+#include "base/file.h"
+#include "base/limit.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 struct shoal_source {
   char *path;
   gzFile file;
-  uint64_t offset;
+  uint64_t offset, size; /* size: of the file as it is stored */
   bool packed;
 };
 
 shoal_status shoal_source_open(const char *path, shoal_source **out)
 {
-  struct stat info;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot read %s: %s", path, strerror(errno));
-  int error = fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
-  gzFile file = error ? NULL : gzdopen(fd, "rb");
+  int fd;
+  uint64_t size;
+  SHOAL_TRY(shoal_open_file(path, &fd, &size));
+  gzFile file = gzdopen(fd, "rb");
   if (!file) {
     close(fd);
-    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot read %s: %s", path, error ? strerror(error) : "out of memory");
+    return SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory for reading %s", path);
   }
   gzbuffer(file, 256 * 1024);
   shoal_source *s;
@@ -38,9 +37,15 @@ shoal_status shoal_source_open(const char *path, shoal_source **out)
     gzclose(file);
     return st;
   }
-  *s = (shoal_source){ .path = shoal_strdup_printf("%s", path), .file = file, .packed = !gzdirect(file) };
+  *s = (shoal_source){ .path = shoal_strdup_printf("%s", path), .file = file, .size = size, .packed = !gzdirect(file) };
   *out = s;
   return SHOAL_OK;
+}
+
+uint64_t shoal_source_most(const shoal_source *s)
+{
+  enum { DEFLATE = 1032 }; /* bytes that one byte of a deflate stream can become */
+  return s->packed ? s->size * DEFLATE : s->size;
 }
 
 void shoal_source_close(shoal_source *s)
@@ -95,6 +100,9 @@ const char *shoal_source_unit(const shoal_source *s)
   return s->packed ? "unpacked byte" : "byte";
 }
 
+/* Text that is packed tighter than this is a repetition made to fill memory. */
+enum { BOMB_BYTES = 64 << 20, BOMB_RATIO = 250 };
+
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out)
 {
   shoal_source *s;
@@ -104,11 +112,16 @@ shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out
   shoal_status st;
   do {
     cap = cap ? 2 * cap : 1 << 20;
+    SHOAL_TRY_GOTO(st, shoal_limit_memory(path, "the text", cap, 1), fail);
     char *more = realloc(text, cap);
     SHOAL_CHECK_GOTO(st, more, fail, SHOAL_ERR_MEM, "out of memory: %zu bytes for %s", cap, path);
     text = more;
     SHOAL_TRY_GOTO(st, shoal_source_read(s, text + n, cap - 1 - n, &got), fail);
     n += got;
+    SHOAL_CHECK_GOTO(
+        st, n < BOMB_BYTES || !s->packed || n / BOMB_RATIO < s->size, fail, SHOAL_ERR_IO,
+        "%s unpacks to more than %d times its size, which data does not: if it is right, unpack it (gunzip)", path,
+        BOMB_RATIO);
   } while (n == cap - 1);
   text[n] = '\0';
   SHOAL_CHECK_GOTO(st, n > 0, fail, SHOAL_ERR_IO, "%s is empty", path);

@@ -1,4 +1,9 @@
 """`shoal data import csv` with tables as people have them: what is understood, what is warned of, what is refused."""
+import gzip
+import os
+import resource
+import struct
+
 import h5py
 import pytest
 
@@ -136,3 +141,61 @@ def test_control_characters():
     r = load("a\x1b[2J,b,y\n" + labels("\x1b]0;x\x07", "b"))
     assert "\x1b" not in r.stdout + r.stderr and "\x07" not in r.stdout + r.stderr
     assert "\\x1b]0;x\\x07" in r.stdout
+
+
+def test_pipes_and_devices():
+    """They could block, or never end."""
+    os.mkfifo("pipe.csv")
+    for path in ("pipe.csv", "/dev/zero", "/dev/null"):
+        for command in (("data", "import", "csv", path, "-o", "t.h5"), ("train", path)):
+            r = run([program(), *command], base=PLAIN_ENV, timeout=10, code=7)
+            assert_one_error(r, f"cannot read {path}: it is a pipe or a device")
+    assert_one_error(run([program(), "data", "inspect", "pipe.csv"], base=PLAIN_ENV, timeout=10, code=7), "not a regular file")
+
+
+SOURCES = (  # contents of a file that is no data set, words of the message
+    (ROWS.encode(), "is a CSV file, not an HDF5 data set: make one of it with shoal data import csv source -o NAME.h5"),
+    (gzip.compress(ROWS.encode()), "is a CSV file"),
+    ("a;b\n1;2\n".encode("utf-16"), "is a CSV file"),
+    (b"one line\nanother\n", "is text, not an HDF5 data set: make one of it with shoal data import text source"),
+    (struct.pack(">4B3I", 0, 0, 8, 3, 1, 2, 2) + bytes(4), "is IDX images, not an HDF5 data set"),
+    (bytes(range(256)), "is not an HDF5 file"),
+)
+
+
+@pytest.mark.parametrize("contents, words", SOURCES, ids=range(len(SOURCES)))
+def test_train_names_import(contents, words):
+    """A file that has to be imported first is refused with the command."""
+    with open("source", "wb") as f:
+        f.write(contents)
+    with open("r.yaml", "w") as f:
+        f.write("run: { name: r, epochs: 1 }\nmodel: { name: mlp, widths: [8] }\ndata: { file: source, batch: 8 }\n")
+    assert_one_error(run([program(), "train", "r.yaml"], base=PLAIN_ENV, timeout=30, code=7), words)
+    assert_one_error(run([program(), "data", "inspect", "source"], base=PLAIN_ENV, timeout=30, code=7), words)
+
+
+PIECES = (b"1,0\n", b",", b"1,0," * 1000 + b"1\n", b"x")
+
+
+@pytest.mark.parametrize("piece", PIECES, ids=range(len(PIECES)))
+def test_bomb(piece):
+    """A small gzip file that unpacks to 200 MB is refused, and plain text within the memory that it may take."""
+    text = piece * (200_000_000 // len(piece))
+    with open("bomb.csv.gz", "wb") as f:
+        f.write(gzip.compress(text, 6))
+    with open("plain.csv", "wb") as f:
+        f.write(text)
+    for name, words in (("bomb.csv.gz", "bomb.csv.gz unpacks to more than 250 times its size"),
+                        ("plain.csv", "plain.csv: the text would take")):
+        r = run([program(), "data", "import", "csv", name, "-o", "t.h5"], base=PLAIN_ENV, timeout=60, code=7,
+                env={"SHOAL_MEMORY_LIMIT_MIB": "128"}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+        assert_one_error(r, words)
+
+
+def test_idx_sizes():
+    """20 bytes that speak of images of 16 x 4096 x 4096."""
+    for name, dims in (("images", (4, 1, 16, 4096, 4096)), ("labels", (1, 1))):
+        with open(name, "wb") as f:
+            f.write(struct.pack(f">4B{len(dims) - 1}I", 0, 0, 8, *dims) + bytes(1))
+    r = run([program(), "data", "import", "idx", "images", "labels", "-o", "t.h5"], base=PLAIN_ENV, timeout=10, code=7)
+    assert_one_error(r, "images says it has 256 MiB of an image, but can hold 21 B")

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "data/contents.h"
 #include "data/dataset.h"
+#include "data/labels.h"
 #include "data/stats.h"
 #include "h5/table.h"
 #include <pthread.h>
@@ -27,6 +28,8 @@ typedef struct {
 /** Our names if present; else matched by the words in the names.  ERR_IO if nothing matches, two arrays match the same
  *  role, or one that is used is elsewhere or needs a plug-in. */
 shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out);
+/** A shell command that replaces an array by EXPRESSION of its values y, by h5py.  Caller frees. */
+char *shoal_data_rewrite_command(const char *path, const char *name, const char *expression);
 /** A shell command that copies these arrays as plain data sets to PATH.plain.h5 by h5py; placeholders stand for names
  *  that a shell could misread.  Caller frees. */
 char *shoal_data_copy_command(const char *path, const shoal_data_names *names);
@@ -34,6 +37,7 @@ char *shoal_data_copy_command(const char *path, const shoal_data_names *names);
 /* ---- an open data set (dataset.c, dataset_read.c) ---- */
 typedef struct {
   shoal_h5_table *x, *y; /* NULL: none */
+  bool wide;             /* labels are u64 in the file, which i64 would clamp */
   uint64_t raw;          /* file offset of the samples if they are stored contiguously in the right type; else
                             SHOAL_H5_NO_OFFSET */
   void *held;            /* [n, sample] cached samples, or NULL */
@@ -51,17 +55,29 @@ struct shoal_dataset {
   shoal_dtype x_type; /* in memory */
   size_t elements, sample_bytes;
   bool channels_last; /* the file has NHWC; samples are returned as NCHW */
+  bool ours;          /* it says what kind it is, in our words: its attributes mean what ours mean */
   bool has_checksum, has_scale, has_classes;
   uint32_t checksum; /* as stored; that of info is the identity */
   size_t scales;     /* length of mean and std */
   double *mean, *std;
   char *class_names; /* or NULL */
-  void *scratch;     /* one sample, for the conversion from NHWC */
+  shoal_labels labels;
+  bool has_labels; /* they are read: counted in `labels`, and kept per part */
+  void *scratch;   /* one sample, for the conversion from NHWC */
   uint64_t hold_bytes;
   pthread_mutex_t lock;
 };
-/** Reads all labels of a split into memory, once; does not check them. */
-shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split);
+/** Reads all labels into memory and counts them, once; does not check them. */
+shoal_status shoal_dataset_hold_labels(shoal_dataset *d);
+/** Reads the attributes that say something, into d.  What has another form or meaning is named by a warning and not
+ *  used (attributes.c). */
+shoal_status shoal_data_read_attributes(shoal_dataset *d);
+/** Whether the file states a kind in our words; its images then have their channels first. */
+bool shoal_data_states_kind(shoal_h5 file);
+/** Drops mean and std of a foreign file if they do not describe the values seen, by a warning. */
+void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen);
+/** One mean and std over all of n groups. */
+void shoal_data_overall(size_t n, const double *mean, const double *std, double *mean_out, double *std_out);
 
 /* ---- writing (writer.c) ---- */
 typedef struct {

@@ -106,7 +106,7 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
   shoal_h5_facts f;
   SHOAL_TRY(shoal_h5_look(d->file, name, &f));
   SHOAL_TRY(choose_type(d, name, &f));
-  SHOAL_TRY(choose_shape(d, name, f.ndim, f.dims, shoal_h5_has_attribute(d->file, "kind")));
+  SHOAL_TRY(choose_shape(d, name, f.ndim, f.dims, shoal_data_states_kind(d->file)));
   if (split == SHOAL_TEST)
     SHOAL_CHECK(before.x_bytes == d->info.x_bytes && before_last == d->channels_last &&
                     shoal_shape_equal(&before.sample, &d->info.sample),
@@ -116,90 +116,34 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
   return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ d->x_type }, &p->x);
 }
 
+static shoal_status refuse_labels(const shoal_dataset *d, const char *name, const char *what, const char *expression)
+{
+  char *command = shoal_data_rewrite_command(d->path, name, expression);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s %s; labels are one class number from 0 per sample: %s", d->path,
+                               name, what, command);
+  free(command);
+  return st;
+}
+
 static shoal_status open_y(shoal_dataset *d, shoal_split split)
 {
   const char *name = d->names.y[split];
+  shoal_data_part *p = &d->part[split];
   shoal_h5_facts f;
   if (!name[0]) return SHOAL_OK;
   SHOAL_TRY(shoal_h5_look(d->file, name, &f));
-  SHOAL_CHECK(f.class == SHOAL_H5_INTEGER, SHOAL_ERR_IO,
-              "%s: /%s does not hold integers; labels are class numbers from 0", d->path, name);
-  SHOAL_CHECK(f.ndim == 1 || (f.ndim == 2 && f.dims[1] == 1), SHOAL_ERR_IO,
-              "%s: /%s has %d dimensions; labels are one class number per sample (take the argmax of one-hot labels)",
-              d->path, name, f.ndim);
+  bool column = f.ndim == 1 || (f.ndim == 2 && f.dims[1] == 1);
+  if (f.ndim == 2 && !column) return refuse_labels(d, name, "has a row per sample (one-hot?)", "y.argmax(1)");
+  SHOAL_CHECK(column, SHOAL_ERR_IO, "%s: /%s has %d dimensions; labels are one class number from 0 per sample", d->path,
+              name, f.ndim);
+  if (f.class == SHOAL_H5_FLOAT) return refuse_labels(d, name, "does not hold integers", "y.astype('i4')");
+  if (f.class != SHOAL_H5_INTEGER)
+    return refuse_labels(d, name, "holds no numbers", "numpy.unique(y, return_inverse=True)[1]");
   SHOAL_CHECK(f.dims[0] == d->info.n[split], SHOAL_ERR_IO,
               "%s: /%s has %" PRIu64 " samples, /%s has %" PRIu64 " labels", d->path, d->names.x[split],
               d->info.n[split], name, f.dims[0]);
-  return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ SHOAL_I64 }, &d->part[split].y);
-}
-
-/* Whether a file may have n means: one per channel, one per feature, or one for all. */
-static bool scale_fits(const shoal_dataset *d, size_t n)
-{
-  if (d->info.kind == SHOAL_DATA_IMAGES) return n == (size_t)d->info.sample.dim[0];
-  return n == 1 || (n == d->elements && n <= SHOAL_DATA_SCALES);
-}
-
-static shoal_status read_scale(shoal_dataset *d)
-{
-  size_t n = shoal_h5_attribute_length(d->file, "mean"), m = shoal_h5_attribute_length(d->file, "std");
-  if (!n || !m || d->names.text) return SHOAL_OK;
-  char text[96];
-  SHOAL_CHECK(
-      n == m && scale_fits(d, n), SHOAL_ERR_IO,
-      "%s: attributes mean and std have %zu and %zu values, samples are %s; `shoal data repack` recomputes them",
-      d->path, n, m, shoal_data_shape_text(&d->info.sample, text, sizeof text));
-  SHOAL_TRY(SHOAL_ALLOC(2 * n, &d->mean));
-  d->scales = n;
-  d->std = d->mean + n;
-  SHOAL_TRY(shoal_h5_get_f64s(d->file, "mean", n, d->mean));
-  SHOAL_TRY(shoal_h5_get_f64s(d->file, "std", n, d->std));
-  for (size_t i = 0; i < n; i++)
-    SHOAL_CHECK(isfinite(d->mean[i]) && isfinite(d->std[i]) && d->std[i] > 0, SHOAL_ERR_IO,
-                "%s: mean %g and std %g of channel %zu cannot normalise anything; `shoal data repack` recomputes them",
-                d->path, d->mean[i], d->std[i], i);
-  d->has_scale = true;
-  return SHOAL_OK;
-}
-
-static shoal_status read_attributes(shoal_dataset *d)
-{
-  int64_t value;
-  char *text = NULL;
-  if (shoal_h5_has_attribute(d->file, "kind")) {
-    SHOAL_TRY(shoal_h5_get_string(d->file, "kind", &text));
-    bool agrees = strcmp(text, shoal_data_kind_name(d->info.kind)) == 0;
-    shoal_status st = agrees ? SHOAL_OK
-                             : SHOAL_FAIL(SHOAL_ERR_IO, "%s: attribute kind is \"%s\", the arrays are %s", d->path,
-                                          text, shoal_data_kind_name(d->info.kind));
-    free(text);
-    SHOAL_TRY(st);
-  }
-  if (shoal_h5_has_attribute(d->file, "source")) {
-    SHOAL_TRY(shoal_h5_get_string(d->file, "source", &text));
-    snprintf(d->info.source, sizeof d->info.source, "%s", text);
-    free(text);
-  }
-  if (shoal_h5_has_attribute(d->file, "class_names"))
-    SHOAL_TRY(shoal_h5_get_string(d->file, "class_names", &d->class_names));
-  if (shoal_h5_has_attribute(d->file, "classes")) {
-    SHOAL_TRY(shoal_h5_get_i64(d->file, "classes", &value));
-    SHOAL_CHECK(value >= 1 && value <= SHOAL_CLASSES_MOST, SHOAL_ERR_IO,
-                "%s: attribute classes is %" PRId64 ", at most %" PRId64 " are supported", d->path, value,
-                SHOAL_CLASSES_MOST);
-    d->info.classes = value;
-    d->has_classes = true;
-  }
-  if (shoal_h5_has_attribute(d->file, "checksum")) {
-    SHOAL_TRY(shoal_h5_get_i64(d->file, "checksum", &value));
-    d->info.checksum = d->checksum = (uint32_t)value;
-    d->has_checksum = true;
-  }
-  if (d->has_checksum && shoal_h5_has_attribute(d->file, "identity")) {
-    SHOAL_TRY(shoal_h5_get_i64(d->file, "identity", &value));
-    d->info.checksum = (uint32_t)value;
-  }
-  return read_scale(d);
+  p->wide = !f.has_sign && f.size > 4;
+  return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ p->wide ? SHOAL_U64 : SHOAL_I64 }, &p->y);
 }
 
 /* ---- values missing in a foreign file ---- */
@@ -232,13 +176,11 @@ static shoal_status count_tokens(shoal_dataset *d)
 
 static shoal_status count_classes(shoal_dataset *d)
 {
-  shoal_labels l;
   if (d->names.text) return count_tokens(d);
-  shoal_status st = shoal_labels_of_dataset(d, &l);
-  if (st == SHOAL_OK) st = shoal_labels_check(&l, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] });
-  if (st == SHOAL_OK) d->info.classes = shoal_labels_classes(&l);
-  shoal_labels_fini(&l);
-  return st;
+  SHOAL_TRY(shoal_dataset_hold_labels(d));
+  SHOAL_TRY(shoal_labels_check(&d->labels, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] }));
+  d->info.classes = shoal_labels_classes(&d->labels);
+  return SHOAL_OK;
 }
 
 /* Estimates mean, std and checksum from evenly spaced training samples. */
@@ -257,11 +199,12 @@ static shoal_status survey(shoal_dataset *d)
     if (!d->names.text) shoal_data_stats_add(&t, 1, x);
     crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
   }
+  SHOAL_TRY_GOTO(st, shoal_dataset_hold_labels(d), done);
   for (int s = 0; s < 2; s++) {
-    SHOAL_TRY_GOTO(st, shoal_dataset_hold_labels(d, (shoal_split)s), done);
     if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
   }
   if (!d->has_checksum) d->info.checksum = shoal_data_checksum(crc);
+  shoal_data_doubt_scale(d, &t);
   if (d->has_scale || d->names.text) goto done;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * t.groups, &d->mean), done);
   d->std = d->mean + t.groups;
@@ -290,13 +233,7 @@ static void fill_scale(shoal_dataset *d)
     memcpy(i->std, d->std, d->scales * sizeof(double));
     return;
   }
-  double mean = 0, square = 0;
-  for (size_t k = 0; k < d->scales; k++) {
-    mean += d->mean[k] / (double)d->scales;
-    square += (d->std[k] * d->std[k] + d->mean[k] * d->mean[k]) / (double)d->scales;
-  }
-  i->mean[0] = mean;
-  i->std[0] = square > mean * mean ? sqrt(square - mean * mean) : 1;
+  shoal_data_overall(d->scales, d->mean, d->std, &i->mean[0], &i->std[0]);
 }
 
 static shoal_status open_parts(shoal_dataset *d)
@@ -332,7 +269,7 @@ shoal_status shoal_dataset_open(const char *path, shoal_dataset **out)
   pthread_mutex_init(&d->lock, NULL);
   shoal_status st;
   SHOAL_TRY_GOTO(st, open_parts(d), fail);
-  SHOAL_TRY_GOTO(st, read_attributes(d), fail);
+  SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
   if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);
   if (!d->has_checksum || !(d->has_scale || d->names.text)) SHOAL_TRY_GOTO(st, survey(d), fail);
   fill_scale(d);
@@ -357,6 +294,7 @@ void shoal_dataset_close(shoal_dataset *d)
   if (d->fd >= 0) close(d->fd);
   free(d->mean);
   free(d->class_names);
+  if (d->has_labels) shoal_labels_fini(&d->labels);
   free(d->scratch);
   free(d->path);
   pthread_mutex_destroy(&d->lock);

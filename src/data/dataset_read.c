@@ -61,37 +61,6 @@ static void nhwc_to_nchw(const shoal_dataset *d, void *x)
 
 enum { LABELS = 4096 }; /* read at a time */
 
-/* Labels are read as they are and must fit, because HDF5 would clamp those that do not. */
-static shoal_status read_labels(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, int32_t *y)
-{
-  int64_t block[LABELS];
-  for (uint64_t at = 0; at < n; at += LABELS) {
-    uint64_t part = SHOAL_MIN(n - at, (uint64_t)LABELS);
-    SHOAL_TRY(shoal_h5_table_read(d->part[split].y, first + at, part, block));
-    for (uint64_t i = 0; i < part; i++) {
-      SHOAL_CHECK(block[i] >= INT32_MIN && block[i] <= INT32_MAX, SHOAL_ERR_IO,
-                  "%s: sample %" PRIu64 " of /%s has label %" PRId64 ", classes are 0 to %" PRId64, d->path,
-                  first + at + i, d->names.y[split], block[i], d->info.classes - 1);
-      y[at + i] = (int32_t)block[i];
-    }
-  }
-  return SHOAL_OK;
-}
-
-shoal_status shoal_labels_of_dataset(shoal_dataset *d, shoal_labels *out)
-{
-  int64_t block[LABELS];
-  shoal_labels_init(out, d->has_classes ? d->info.classes : 0);
-  for (int s = 0; s < 2; s++)
-    for (uint64_t at = 0; d->part[s].y && at < d->info.n[s]; at += LABELS) {
-      uint64_t n = SHOAL_MIN(d->info.n[s] - at, (uint64_t)LABELS);
-      SHOAL_TRY(shoal_h5_table_read(d->part[s].y, at, n, block));
-      for (uint64_t i = 0; i < n; i++) SHOAL_TRY(shoal_labels_add(out, (shoal_split)s, block[i]));
-    }
-  shoal_labels_finish(out);
-  return SHOAL_OK;
-}
-
 shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y)
 {
   if (n == 0) return SHOAL_OK;
@@ -100,22 +69,73 @@ shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t fi
     if (d->channels_last)
       for (uint64_t i = 0; i < n; i++) nhwc_to_nchw(d, (char *)x + i * d->sample_bytes);
   }
-  return y ? read_labels(d, split, first, n, y) : SHOAL_OK;
+  if (!y) return SHOAL_OK;
+  SHOAL_TRY(shoal_dataset_hold_labels(d));
+  memcpy(y, d->part[split].labels + first, n * sizeof *y);
+  return SHOAL_OK;
 }
 
-shoal_status shoal_dataset_hold_labels(shoal_dataset *d, shoal_split split)
+/* Labels are counted as they are in the file, and kept as class numbers; what is none of 32 bits is kept as -1, for nobody
+ * trains with labels that the count finds wrong. */
+static shoal_status read_labels(shoal_dataset *d, shoal_split split)
 {
   shoal_data_part *p = &d->part[split];
-  if (p->labels || !p->y) return SHOAL_OK;
-  int32_t *labels;
-  SHOAL_TRY(shoal_limit_memory(d->path, "the labels", d->info.n[split], sizeof *labels));
-  SHOAL_TRY(SHOAL_ALLOC(d->info.n[split], &labels));
-  shoal_status st = shoal_dataset_rows(d, split, 0, d->info.n[split], NULL, labels);
-  if (st == SHOAL_OK)
-    p->labels = labels;
-  else
-    free(labels);
+  uint64_t n = d->info.n[split];
+  union {
+    int64_t i[LABELS];
+    uint64_t u[LABELS];
+  } block;
+  SHOAL_TRY(shoal_limit_memory(d->path, "the labels", n, sizeof *p->labels));
+  SHOAL_TRY(SHOAL_ALLOC(n, &p->labels));
+  for (uint64_t at = 0; at < n; at += LABELS) {
+    uint64_t part = SHOAL_MIN(n - at, (uint64_t)LABELS);
+    SHOAL_TRY(shoal_h5_table_read(p->y, at, part, &block));
+    for (uint64_t k = 0; k < part; k++) {
+      SHOAL_CHECK(!p->wide || block.u[k] <= INT64_MAX, SHOAL_ERR_IO,
+                  "%s: sample %" PRIu64 " of /%s has label %" PRIu64
+                  "; such values often mark samples without a label: remove these samples",
+                  d->path, at + k, d->names.y[split], block.u[k]);
+      SHOAL_TRY(shoal_labels_add(&d->labels, split, block.i[k]));
+      p->labels[at + k] = block.i[k] >= INT32_MIN && block.i[k] <= INT32_MAX ? (int32_t)block.i[k] : -1;
+    }
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_dataset_hold_labels(shoal_dataset *d)
+{
+  shoal_status st = SHOAL_OK;
+  if (d->has_labels) return st;
+  shoal_labels_init(&d->labels, d->has_classes ? d->info.classes : 0);
+  for (int s = 0; s < 2 && st == SHOAL_OK; s++)
+    if (d->part[s].y) st = read_labels(d, (shoal_split)s);
+  if (st == SHOAL_OK) {
+    shoal_labels_finish(&d->labels);
+    d->has_labels = true;
+    return SHOAL_OK;
+  }
+  shoal_labels_fini(&d->labels);
+  for (int s = 0; s < 2; s++) {
+    free(d->part[s].labels);
+    d->part[s].labels = NULL;
+  }
   return st;
+}
+
+shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out)
+{
+  SHOAL_TRY(shoal_dataset_hold_labels(d));
+  *out = &d->labels;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_dataset_check_labels(shoal_dataset *d)
+{
+  if (d->names.text) return SHOAL_OK;
+  SHOAL_TRY(shoal_dataset_hold_labels(d));
+  SHOAL_TRY(shoal_labels_check(&d->labels, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] }));
+  shoal_labels_warn(&d->labels, d->path);
+  return SHOAL_OK;
 }
 
 static bool fits_memory(const shoal_dataset *d, shoal_split split)
@@ -165,7 +185,7 @@ static shoal_status make_ready(shoal_dataset *d, shoal_split split)
   shoal_status st = SHOAL_OK;
   pthread_mutex_lock(&d->lock);
   if (!atomic_load_explicit(&p->ready, memory_order_relaxed)) {
-    st = shoal_dataset_hold_labels(d, split);
+    st = shoal_dataset_hold_labels(d);
     if (st == SHOAL_OK) st = hold_samples(d, split);
     if (st == SHOAL_OK) atomic_store_explicit(&p->ready, true, memory_order_release);
   }

@@ -44,9 +44,11 @@ uint64_t shoal_labels_outside(const shoal_labels *l, shoal_split split);
 /** ERR_IO naming path, array, sample, value and the cure if a label is no class number. `array` has the names of the
  *  labels' arrays per split, without the leading slash. */
 shoal_status shoal_labels_check(const shoal_labels *l, const char *path, const char *const array[2]);
-/** Counts all labels of a data set as they are in its file, whatever their width, and finishes the summary; fini it
- *  afterwards in any case.  Cost: one read of the labels.  Not thread-safe. */
-shoal_status shoal_labels_of_dataset(shoal_dataset *d, shoal_labels *out);
+/** The summary of all labels of a data set as they are in its file, whatever their width; borrowed.  They are read once,
+ *  in parts, and kept for training.  Call it first from one thread. */
+shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out);
+/** Reads the labels and refuses or warns by the rules above. */
+shoal_status shoal_dataset_check_labels(shoal_dataset *d);
 /** Adds one line to `out` for everything that looks wrong, "" if nothing does.  @return the number of lines */
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out);
 /** Prints the lines of shoal_labels_odd as warnings, each with `path` in front. */

@@ -280,7 +280,7 @@ static shoal_status sort_shard(shoal_loader *l)
 {
   labelled *all;
   uint64_t first, count;
-  SHOAL_TRY(shoal_dataset_hold_labels(l->data, l->config.split));
+  SHOAL_TRY(shoal_dataset_hold_labels(l->data));
   SHOAL_TRY(SHOAL_ALLOC(l->split_n, &all));
   const int32_t *labels = l->data->part[l->config.split].labels;
   for (uint64_t i = 0; i < l->split_n; i++) all[i] = (labelled){ labels[i], i };

@@ -17,10 +17,6 @@ static shoal_status copy_split(shoal_dataset *d, shoal_split split, shoal_data_w
   for (uint64_t at = 0; at < d->info.n[split]; at += step) {
     uint64_t n = SHOAL_MIN(step, d->info.n[split] - at);
     SHOAL_TRY(shoal_dataset_rows(d, split, at, n, x, text ? NULL : y));
-    for (uint64_t i = 0; !text && i < n; i++)
-      SHOAL_CHECK(y[i] >= 0 && y[i] < d->info.classes, SHOAL_ERR_IO,
-                  "%s: sample %" PRIu64 " of /%s has label %d, classes are 0 to %" PRId64 "; correct the labels first",
-                  d->path, at + i, d->names.y[split], y[i], d->info.classes - 1);
     SHOAL_TRY(shoal_data_writer_add(w, split, n, x, text ? NULL : y));
   }
   return SHOAL_OK;
@@ -39,6 +35,7 @@ shoal_status shoal_data_repack(const char *path, const char *out_path)
   shoal_data_spec spec = { d->info.kind, d->info.sample, d->info.x_bytes, source, renamed ? &d->info.checksum : NULL };
   uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);
   shoal_status st;
+  SHOAL_TRY_GOTO(st, shoal_dataset_check_labels(d), done);
   SHOAL_TRY_GOTO(st, shoal_alloc(step, d->sample_bytes, "samples to copy", &x), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);

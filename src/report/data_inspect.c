@@ -29,7 +29,7 @@ typedef struct {
   const shoal_data_info *info;
   shoal_data_stored stored;
   part_facts part[2];
-  shoal_labels labels;
+  const shoal_labels *labels;
   double *mean, *std; /* [groups] computed over the training split */
   size_t groups;
   uint64_t not_finite;
@@ -111,7 +111,7 @@ static shoal_status gather(facts *f)
   for (int s = 0; s < 2; s++) {
     if (i->n[s]) SHOAL_TRY(describe_layout(f->d, (shoal_split)s, &f->part[s]));
   }
-  SHOAL_TRY(shoal_labels_of_dataset(f->d, &f->labels));
+  SHOAL_TRY(shoal_dataset_labels(f->d, &f->labels));
   return pass_all(f);
 }
 
@@ -146,7 +146,7 @@ static void class_name(const char *names, int64_t k, char *buf, size_t cap)
 /* Samples of class c in a split; *at moves along the sorted labels and begins at 0. */
 static uint64_t count_of(const facts *f, shoal_split split, int64_t c, size_t *at)
 {
-  const shoal_labels *l = &f->labels;
+  const shoal_labels *l = f->labels;
   while (*at < l->distinct && l->all[*at].value < c) ++*at;
   return *at < l->distinct && l->all[*at].value == c ? l->all[*at].count[split] : 0;
 }
@@ -230,7 +230,7 @@ static void put_split(shoal_json *j, const facts *f, shoal_split split)
     shoal_json_string(j, "array", f->stored.x[split]);
     shoal_json_string(j, "layout", p->layout);
     if (p->amplification > 0) shoal_json_real(j, "amplification", p->amplification);
-    shoal_json_uint(j, "wrong_labels", shoal_labels_outside(&f->labels, split));
+    shoal_json_uint(j, "wrong_labels", shoal_labels_outside(f->labels, split));
   }
   if (i->kind != SHOAL_DATA_TEXT) {
     size_t at = 0;
@@ -272,14 +272,14 @@ static void print_json(const facts *f, FILE *out)
 static shoal_status verdict(const facts *f)
 {
   const char *path = shoal_dataset_path(f->d);
-  SHOAL_TRY(shoal_labels_check(&f->labels, path, f->stored.y));
+  SHOAL_TRY(shoal_labels_check(f->labels, path, f->stored.y));
   SHOAL_CHECK(f->not_finite == 0, SHOAL_ERR_IO, "%s: %" PRIu64 " values are not finite (NaN or infinite)", path,
               f->not_finite);
   SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
               "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
               "; it was damaged or changed, make it anew",
               path, f->checksum, f->stored.checksum);
-  shoal_labels_warn(&f->labels, path);
+  shoal_labels_warn(f->labels, path);
   return SHOAL_OK;
 }
 
@@ -294,7 +294,6 @@ shoal_status shoal_data_inspect(const char *path, bool json, FILE *out)
     (json ? print_json : print_table)(&f, out);
     st = verdict(&f);
   }
-  shoal_labels_fini(&f.labels);
   free(f.mean);
   shoal_dataset_close(f.d);
   return st;

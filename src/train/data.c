@@ -3,6 +3,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/labels.h"
 #include "train/session.h"
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,7 @@ shoal_status shoal_session_open_dataset(shoal_session *s)
   const char *path = shoal_config_string(s->world.config, "data.file");
   shoal_log_keep_warnings();
   shoal_status st = shoal_dataset_open(path, &s->data.set);
+  if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
   if (st == SHOAL_OK && shoal_config_bool(s->world.config, "data.shuffle")) shoal_dataset_warn_of_cost(s->data.set);
   char *warnings = shoal_log_kept();
   st = shoal_group_agree(s->run.control, st);

@@ -248,12 +248,12 @@ static void test_unfit_arrays(void)
   put_images(f, "train/x", 0, TRAIN, false, PLAIN);
   put(f, "train/y", H5T_STD_I64LE, H5T_NATIVE_INT64, 2, (hsize_t[]){ TRAIN, 7 }, PLAIN, zeros);
   H5Fclose(f);
-  REFUSE(path, "argmax of one-hot");
+  REFUSE(path, "= y.argmax(1)");
   f = new_file(path);
   put_images(f, "train/x", 0, TRAIN, false, PLAIN);
   put(f, "train/y", H5T_IEEE_F32LE, H5T_NATIVE_INT64, 1, (hsize_t[]){ TRAIN }, PLAIN, zeros);
   H5Fclose(f);
-  REFUSE(path, "/train/y does not hold integers");
+  REFUSE(path, "/train/y does not hold integers; labels are one class number from 0 per sample: python3 -c ");
   f = new_file(path);
   put_images(f, "train/x", 0, TRAIN, false, PLAIN);
   put_labels(f, "train/y", 0, TRAIN, H5T_STD_I32LE);
@@ -263,6 +263,31 @@ static void test_unfit_arrays(void)
   REFUSE(path, "/train/x and /test/x differ in type or shape");
 }
 
+/* Opens the file and hands back the warnings; `classes` and `mean` of channel 0 are what is used. */
+static char *warnings(const char *path, int64_t classes, double mean)
+{
+  shoal_dataset *d = NULL;
+  shoal_log_set_level(SHOAL_LOG_WARN);
+  shoal_log_keep_warnings();
+  CHECK_OK(shoal_dataset_open(path, &d));
+  char *text = shoal_log_kept();
+  shoal_log_set_level(SHOAL_LOG_ERROR);
+  if (d) {
+    CHECK_EQ(shoal_dataset_info(d)->classes, classes);
+    CHECK_NEAR(shoal_dataset_info(d)->mean[0], mean, 1e-9);
+  }
+  shoal_dataset_close(d);
+  return text;
+}
+
+static void check_ignored(int line, const char *path, double mean, const char *words)
+{
+  char *text = warnings(path, 7, mean);
+  CHECK_HAS(text ? text : "", words, "line %d", line);
+  free(text);
+}
+#define IGNORED(path, mean, words) check_ignored(__LINE__, path, mean, words)
+
 static void set_attribute(const char *path, const char *name, int64_t value)
 {
   hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
@@ -271,23 +296,67 @@ static void set_attribute(const char *path, const char *name, int64_t value)
   H5Fclose(f);
 }
 
-static void test_unfit_attributes(void)
+/* Attributes that have our names and another form or meaning: named, not used, no reason to refuse. */
+static void test_attributes(void)
 {
   const char *path = temp_path("attributes.h5");
+  shoal_dataset *d = NULL;
   write_set(path, SHOAL_DATA_IMAGES, SHOAL_SHAPE(C, H, W), 1, TRAIN, 0, 7, fill_image);
+  REQUIRE(shoal_dataset_open(path, &d) == SHOAL_OK, "%s", path);
+  double mean = shoal_dataset_info(d)->mean[0];
+  shoal_dataset_close(d);
+  CHECK(!warnings(path, 7, mean), "nothing to say about a file of ours");
   set_attribute(path, "classes", 0);
-  REFUSE(path, "attribute classes is 0");
-  set_attribute(path, "classes", 7);
+  IGNORED(path, mean, "attribute classes is not used: 0 is not in 1 to 16777216");
   hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Adelete(f, "classes");
+  CHECK_OK(shoal_h5_put_string((shoal_h5){ f }, "classes", "cat,dog"));
   H5Adelete(f, "std");
   CHECK_OK(shoal_h5_put_f64s((shoal_h5){ f }, "std", 3, (double[]){ 1, 0, 1 }));
   H5Fclose(f);
-  REFUSE(path, "std 0 of channel 1 cannot normalise");
+  IGNORED(path, mean, "attribute classes is not used: it is not one integer");
+  IGNORED(path, mean, "and 0 of channel 1 cannot normalise anything");
   f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   H5Adelete(f, "std");
   CHECK_OK(shoal_h5_put_f64s((shoal_h5){ f }, "std", 2, (double[]){ 1, 1 }));
   H5Fclose(f);
-  REFUSE(path, "mean and std have 3 and 2 values, samples are [3, 5, 4]");
+  IGNORED(path, mean, "mean and std are not used: they have 3 and 2 values, samples are [3, 5, 4]");
+}
+
+/* The same file, made by another program. */
+static void test_foreign_attributes(void)
+{
+  static const char *const names[4] = { "X_train", "y_train", NULL, NULL };
+  static const double unit[3] = { 0.485, 0.456, 0.406 }, of_unit[3] = { 0.229, 0.224, 0.225 };
+  const char *path = temp_path("other.h5");
+  shoal_dataset *d = NULL;
+  make_foreign(path, names, false, PLAIN);
+  REQUIRE(shoal_dataset_open(path, &d) == SHOAL_OK, "%s", path);
+  double mean = shoal_dataset_info(d)->mean[0];
+  uint32_t identity = shoal_dataset_info(d)->checksum;
+  shoal_dataset_close(d);
+  shoal_h5 f = { H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT) };
+  CHECK_OK(shoal_h5_put_f64s(f, "mean", 3, unit));
+  CHECK_OK(shoal_h5_put_f64s(f, "std", 3, of_unit));
+  CHECK_OK(shoal_h5_put_string(f, "kind", "photographs"));
+  CHECK_OK(shoal_h5_put_i64(f, "source", 4));
+  CHECK_OK(shoal_h5_put_i64(f, "checksum", 12345));
+  CHECK_OK(shoal_h5_put_string(f, "class_names", "cat\ndog"));
+  H5Fclose(f.id);
+  IGNORED(path, mean, "attributes mean and std are not used: 0.449 and ");
+  IGNORED(path, mean, "of values scaled to 0..1?");
+  IGNORED(path, mean, "attribute kind is not used: \"photographs\" does not describe the arrays, which are images");
+  IGNORED(path, mean, "attribute source is not used: it is not one text");
+  REQUIRE(shoal_dataset_open(path, &d) == SHOAL_OK, "%s", path);
+  CHECK_EQ(shoal_dataset_info(d)->checksum, identity, "their check sum is not ours");
+  shoal_dataset_close(d);
+  double near[3] = { mean, mean, mean };
+  f = (shoal_h5){ H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT) };
+  near[0] += 1;
+  CHECK_OK(shoal_h5_put_f64s(f, "mean", 3, near));
+  CHECK_OK(shoal_h5_put_f64s(f, "std", 3, (double[]){ 70, 70, 70 }));
+  H5Fclose(f.id);
+  IGNORED(path, mean + 1, "photographs");
 }
 
 static void test_foreign_parts(void)
@@ -393,7 +462,7 @@ static void test_inspect(void)
   CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TRAIN, 8, x, &y), SHOAL_ERR_IO, "sample 8 of /train/y has label -3");
   CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TEST, 19, x, &y), SHOAL_ERR_IO, "sample 19 of /test/y has label 5");
   shoal_dataset_close(d);
-  CHECK_REFUSED(shoal_data_repack(path, temp_path("never.h5")), SHOAL_ERR_IO, "sample 8 of /train/y has label -3");
+  CHECK_REFUSED(shoal_data_repack(path, temp_path("never.h5")), SHOAL_ERR_IO, "the first is -3 of sample 8");
   CHECK(!shoal_path_exists(temp_path("never.h5")), "nothing is left");
   CHECK_EQ(temp_leftovers(), 0);
   static const char *const names[4] = { "images", "labels", NULL, NULL };
@@ -435,7 +504,8 @@ int main(void)
   test_foreign_names();
   test_repack();
   test_unfit_arrays();
-  test_unfit_attributes();
+  test_attributes();
+  test_foreign_attributes();
   test_foreign_parts();
   test_damage();
   test_inspect();

@@ -1,0 +1,191 @@
+/* What a file says about itself by attributes, and how far it is believed.
+ *
+ * A file that states its kind in our words was made by our rules: mean and std, check sum and identity mean what ours mean.
+ * Others may have attributes of the same names in another form or meaning: the mean of pixels that were scaled to 0..1
+ * beside the pixels themselves, classes as a list of words.  Those are named and not used; nothing that can be read is
+ * refused for them. */
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/data_impl.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void __attribute__((format(printf, 3, 4)))
+ignore(const shoal_dataset *d, const char *name, const char *format, ...)
+{
+  char why[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(why, sizeof why, format, args);
+  va_end(args);
+  shoal_warn("%s: %s not used: %s", d->path, name, why);
+}
+
+/* The text, or NULL if there is none of this form. */
+static char *get_text(const shoal_dataset *d, const char *name)
+{
+  char *text = NULL, shown[80];
+  if (!shoal_h5_has_attribute(d->file, name)) return NULL;
+  snprintf(shown, sizeof shown, "attribute %s is", name);
+  if (shoal_h5_get_string(d->file, name, &text) != SHOAL_OK) ignore(d, shown, "it is not one text");
+  return text;
+}
+
+static bool get_number(const shoal_dataset *d, const char *name, int64_t least, int64_t most, int64_t *out)
+{
+  char shown[80];
+  int64_t value;
+  if (!shoal_h5_has_attribute(d->file, name)) return false;
+  snprintf(shown, sizeof shown, "attribute %s is", name);
+  bool number = shoal_h5_get_i64(d->file, name, &value) == SHOAL_OK;
+  if (!number)
+    ignore(d, shown, "it is not one integer");
+  else if (value < least || value > most)
+    ignore(d, shown, "%" PRId64 " is not in %" PRId64 " to %" PRId64, value, least, most);
+  if (!number || value < least || value > most) return false;
+  *out = value;
+  return true;
+}
+
+bool shoal_data_states_kind(shoal_h5 file)
+{
+  char *text = NULL;
+  bool known = false;
+  shoal_error pending;
+  shoal_error_take(&pending);
+  if (shoal_h5_get_string(file, "kind", &text) == SHOAL_OK)
+    for (int k = SHOAL_DATA_IMAGES; k <= SHOAL_DATA_TEXT; k++)
+      known = known || strcmp(text, shoal_data_kind_name((shoal_data_kind)k)) == 0;
+  free(text);
+  (void)shoal_error_put(&pending);
+  return known;
+}
+
+static void read_kind(shoal_dataset *d)
+{
+  const char *want = shoal_data_kind_name(d->info.kind);
+  char *text = get_text(d, "kind");
+  d->ours = text && strcmp(text, want) == 0;
+  if (text && !d->ours) ignore(d, "attribute kind is", "\"%s\" does not describe the arrays, which are %s", text, want);
+  free(text);
+}
+
+/* ---- mean and std ---- */
+
+/* Whether a file may have n means: one per channel, one per feature, or one for all. */
+static bool scale_fits(const shoal_dataset *d, size_t n)
+{
+  if (d->info.kind == SHOAL_DATA_IMAGES) return n == (size_t)d->info.sample.dim[0];
+  return n == 1 || (n == d->elements && n <= SHOAL_DATA_SCALES);
+}
+
+static void drop_scale(shoal_dataset *d)
+{
+  free(d->mean);
+  d->mean = d->std = NULL;
+  d->scales = 0;
+  d->has_scale = false;
+}
+
+static shoal_status read_scale(shoal_dataset *d)
+{
+  static const char both[] = "attributes mean and std are";
+  size_t n = shoal_h5_attribute_length(d->file, "mean"), m = shoal_h5_attribute_length(d->file, "std");
+  if ((!n && !m) || d->names.text) return SHOAL_OK;
+  if (n != m || !scale_fits(d, n)) {
+    char text[96];
+    ignore(d, both, "they have %zu and %zu values, samples are %s", n, m,
+           shoal_data_shape_text(&d->info.sample, text, sizeof text));
+    return SHOAL_OK;
+  }
+  SHOAL_TRY(SHOAL_ALLOC(2 * n, &d->mean));
+  d->scales = n;
+  d->std = d->mean + n;
+  d->has_scale = true;
+  if (shoal_h5_get_f64s(d->file, "mean", n, d->mean) != SHOAL_OK ||
+      shoal_h5_get_f64s(d->file, "std", n, d->std) != SHOAL_OK) {
+    ignore(d, both, "they are not numbers");
+    drop_scale(d);
+  }
+  for (size_t i = 0; i < d->scales; i++)
+    if (!isfinite(d->mean[i]) || !isfinite(d->std[i]) || d->std[i] <= 0) {
+      ignore(d, both, "%g and %g of channel %zu cannot normalise anything", d->mean[i], d->std[i], i);
+      drop_scale(d);
+    }
+  return SHOAL_OK;
+}
+
+void shoal_data_overall(size_t n, const double *mean, const double *std, double *mean_out, double *std_out)
+{
+  double sum = 0, square = 0;
+  for (size_t k = 0; k < n; k++) {
+    sum += mean[k] / (double)n;
+    square += (std[k] * std[k] + mean[k] * mean[k]) / (double)n;
+  }
+  *mean_out = sum;
+  *std_out = square > sum * sum ? sqrt(square - sum * sum) : 1;
+}
+
+/* Values that normalise to a few standard deviations around 0 are good enough: people round, and take those of a larger
+ * data set. */
+void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen)
+{
+  enum { FAR = 8 };
+  double *real, mean, std, real_mean, real_std;
+  if (!d->has_scale || d->ours || SHOAL_ALLOC(2 * seen->groups, &real) != SHOAL_OK) return;
+  shoal_data_stats_result(seen, real, real + seen->groups);
+  shoal_data_overall(seen->groups, real, real + seen->groups, &real_mean, &real_std);
+  shoal_data_overall(d->scales, d->mean, d->std, &mean, &std);
+  free(real);
+  if (fabs(mean - real_mean) <= FAR * real_std && std <= FAR * real_std && real_std <= FAR * std) return;
+  ignore(d, "attributes mean and std are",
+         "%.4g and %.4g are not those of /%s, which has %.4g and %.4g (of values scaled "
+         "to 0..1?)",
+         mean, std, d->names.x[SHOAL_TRAIN], real_mean, real_std);
+  drop_scale(d);
+}
+
+/* ---- all of them ---- */
+
+static size_t count_lines(const char *text)
+{
+  size_t n = 1;
+  for (; *text; text++) n += *text == '\n';
+  return n;
+}
+
+/* Names belong to classes whose number is known. */
+static void read_class_names(shoal_dataset *d)
+{
+  d->class_names = get_text(d, "class_names");
+  size_t n = d->class_names ? count_lines(d->class_names) : 0;
+  if (!n || !d->has_classes || n == (size_t)d->info.classes) return;
+  ignore(d, "attribute class_names is", "it has %zu lines for %" PRId64 " classes", n, d->info.classes);
+  free(d->class_names);
+  d->class_names = NULL;
+}
+
+shoal_status shoal_data_read_attributes(shoal_dataset *d)
+{
+  int64_t value;
+  shoal_error pending;
+  shoal_error_take(&pending); /* what fails here is told and over */
+  read_kind(d);
+  char *source = get_text(d, "source");
+  snprintf(d->info.source, sizeof d->info.source, "%s", source ? source : "");
+  free(source);
+  d->has_classes = get_number(d, "classes", 1, SHOAL_CLASSES_MOST, &d->info.classes);
+  read_class_names(d);
+  if (d->ours && get_number(d, "checksum", 0, UINT32_MAX, &value)) {
+    d->info.checksum = d->checksum = (uint32_t)value;
+    d->has_checksum = true;
+    if (get_number(d, "identity", 0, UINT32_MAX, &value)) d->info.checksum = (uint32_t)value;
+  }
+  (void)shoal_error_put(&pending);
+  return read_scale(d);
+}

@@ -207,7 +207,7 @@ static shoal_status end_epoch_together(shoal_session *s, bool *saved)
   bool evaluate =
       shoal_session_due(s->world.choice.eval_every, SHOAL_PER_EPOCHS, s->clock.epoch) || shoal_session_reached_end(s);
   if (evaluate) SHOAL_TRY(shoal_session_evaluate(s));
-  shoal_lr_plateau_feed(&s->model.lr, &s->model.plateau, s->record.train_loss);
+  if (!isnan(s->record.train_loss)) shoal_lr_plateau_feed(&s->model.lr, &s->model.plateau, s->record.train_loss);
   if (s->method->epoch_end) SHOAL_TRY(s->method->epoch_end(&s->run, s->method_state, s->record.train_loss));
   shoal_session_record_metrics(s, true);
   shoal_session_report_epoch(s);

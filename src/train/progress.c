@@ -105,11 +105,12 @@ void shoal_session_report_live(shoal_session *s, double loss)
 void shoal_session_report_epoch(shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], test[64] = "";
+  char time[32], test[64] = "", loss[48] = "no update counted";
   if (!isnan(s->record.test_loss) && s->record.test_step == s->run.step)
     snprintf(test, sizeof test, ", test loss %.4g, accuracy %.2f %%", s->record.test_loss, 100 * s->record.test_acc);
-  shoal_info("epoch %llu done at step %llu: train loss %.4g%s, %.0f samples/s, %s", (unsigned long long)s->clock.epoch,
-             (unsigned long long)s->run.step, s->record.train_loss, test, samples_per_second(s),
+  if (!isnan(s->record.train_loss)) snprintf(loss, sizeof loss, "train loss %.4g", s->record.train_loss);
+  shoal_info("epoch %llu done at step %llu: %s%s, %.0f samples/s, %s", (unsigned long long)s->clock.epoch,
+             (unsigned long long)s->run.step, loss, test, samples_per_second(s),
              shoal_format_seconds(s->clock.seconds + shoal_seconds_since(s->clock.started_ns), time, sizeof time));
 }
 
@@ -136,7 +137,7 @@ void shoal_session_report_own(const shoal_session *s)
                100 * sum / scored);
 }
 
-/* Columns for ranks with their own models; with few ranks the accuracy of each. */
+/* Columns for ranks with their own models; with few ranks the accuracy of each, "-" where a rank has no test sample. */
 static void record_own(const shoal_session *s, FILE *f, bool tested)
 {
   enum { NAMED_MAX = 8 };
@@ -147,16 +148,26 @@ static void record_own(const shoal_session *s, FILE *f, bool tested)
     fputs(",,,,,", f);
     return;
   }
-  double low = s->record.own.acc[0], high = low, sum = 0;
+  double low = INFINITY, high = -INFINITY, sum = 0;
+  int scored = 0;
   for (int i = 0; i < size; i++) {
-    low = SHOAL_MIN(low, s->record.own.acc[i]);
-    high = SHOAL_MAX(high, s->record.own.acc[i]);
-    sum += s->record.own.acc[i];
+    double acc = s->record.own.acc[i];
+    if (isnan(acc)) continue; /* no test sample */
+    low = SHOAL_MIN(low, acc);
+    high = SHOAL_MAX(high, acc);
+    sum += acc;
+    scored++;
   }
   fputs(",", f);
   csv_number(f, s->record.own.consensus, "%.6g", ",");
-  fprintf(f, "%.6f,%.6f,%.6f,", low, sum / size, high);
-  for (int i = 0; size <= NAMED_MAX && i < size; i++) fprintf(f, "%s%.6f", i ? " " : "", s->record.own.acc[i]);
+  csv_number(f, low, "%.6f", ",");
+  csv_number(f, sum / scored, "%.6f", ",");
+  csv_number(f, high, "%.6f", ",");
+  for (int i = 0; size <= NAMED_MAX && i < size; i++) {
+    if (i) fputc(' ', f);
+    if (isnan(s->record.own.acc[i])) fputc('-', f);
+    csv_number(f, s->record.own.acc[i], "%.6f", "");
+  }
 }
 
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end)

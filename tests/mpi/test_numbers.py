@@ -223,3 +223,31 @@ def test_numbers_again():
     assert_differ(newest("whole"), newest("healthy"), "the order of samples did not move on")
     r = train(3, "limit", *base, *fault, *sets(numbers__limit=0), code=6)
     assert "went back 0 times already" in r.stderr, r.stderr
+
+
+@pytest.mark.parametrize("method", ["local-sgd", "daso", "swarm", "ab", "ist", "local", "sync"])
+def test_numbers_few(method):
+    """Fewer samples than ranks: a rank without test samples is in no mean; without training samples it has no weight, or the run
+    is refused before step 1."""
+    features("n.h5", n=40, tests=3)
+    base = [*NET, *sets(method__name=method, model__widths="[16,12,10,9]", data__batch=4), "--topo", "2,3"]
+    train(5, "tests", *base)
+    assert_finite("tests")
+    row = metrics("tests")[-1]
+    hits = 3 * float(row["test_acc"])
+    assert abs(hits - round(hits)) < 1e-4, row
+    if "own_acc" in row:
+        cells = row["own_acc"].split(" ")
+        scored = [float(c) for c in cells if c != "-"]
+        assert len(cells) == 5, row
+        assert cells.count("-") == 2, row
+        assert abs(float(row["own_acc_mean"]) - sum(scored) / 3) < 1e-5, row
+        assert float(row["own_acc_min"]) == min(scored), row
+    features("n.h5", n=3, tests=20)
+    r = train(5, "samples", *base, *sets(model__norm="none"), code=None)
+    if method in ("swarm", "ist"):
+        assert r.returncode == 2, r.stderr
+        assert_one_error(r, "3 training samples for 5 ranks: use fewer ranks")
+    else:
+        assert r.returncode == 0, r.stderr
+        assert_finite("samples")

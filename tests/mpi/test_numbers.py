@@ -137,12 +137,14 @@ def test_numbers_kinds():
     r = train(1, "inf", *NET, code=6)
     assert "of /X_train is not finite: feature" in r.stderr, r.stderr
     assert " is -inf" in r.stderr, r.stderr
-    features("n.h5", [(5, 2)], value=3e38)
-    with h5py.File("n.h5", "a") as f:
-        f.attrs["mean"] = np.zeros(16)
-        f.attrs["std"] = np.full(16, 0.01)
+    x = np.random.default_rng(1).normal(size=(48, 16)).astype("f4")
+    x[5, 2] = 3e38
+    with h5py.File("n.h5", "w") as f:  # in our own layout, whose mean and std count
+        for split, rows in (("train", x), ("test", x[10:20])):
+            f[f"{split}/x"], f[f"{split}/y"] = rows, np.arange(len(rows), dtype="i4") % 2
+        f.attrs.update(kind="features", classes=2, mean=np.zeros(16), std=np.full(16, 0.01))
     r = train(1, "large", *NET, code=6)
-    assert "sample 5 of /X_train is not finite once normalised: feature 2 is 3e+38" in r.stderr, r.stderr
+    assert "sample 5 of /train/x is not finite once normalised: feature 2 is 3e+38" in r.stderr, r.stderr
     x = np.random.default_rng(1).random((48, 3, 8, 8)).astype("f4")
     x[40, 2, 5, 7] = np.nan
     with h5py.File("n.h5", "w") as f:

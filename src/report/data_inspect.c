@@ -277,7 +277,7 @@ static shoal_status verdict(const facts *f)
               f->not_finite);
   SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
               "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
-              "; it was damaged or changed, make it anew",
+              "; it was damaged or changed, make it again",
               path, f->checksum, f->stored.checksum);
   shoal_labels_warn(f->labels, path);
   return SHOAL_OK;

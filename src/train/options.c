@@ -29,7 +29,7 @@ static const shoal_option run_options[] = {
     "The last batch of an epoch, if incomplete: train it short, drop it, or pad it from the epoch's start.", NULL },
   { "data.shuffle", SHOAL_OPT_BOOL, "true", NULL, NULL, "A new order in every epoch.", NULL },
   { "data.shards", SHOAL_OPT_ENUM, "drawn", NULL, "drawn|fixed|sorted",
-    "Samples of a rank where each has its own: drawn anew every epoch, a fixed shard each, or sorted by "
+    "Samples of a rank if each has its own: drawn again every epoch, a fixed shard each, or sorted by "
     "label.",
     "Yuan et al., PVLDB 2022", .when = "method.name=ist|swarm" },
   { "data.prefetch", SHOAL_OPT_INT, "4", "batches", "[0,1024]",
@@ -92,15 +92,16 @@ static const shoal_option run_options[] = {
 };
 
 /* Model and method: once known, their own option tables are added. */
-static const shoal_option choice_options[] = { { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL,
-                                                 "The network; `shoal models` lists them.", NULL },
-                                               { "model.orthogonal", SHOAL_OPT_BOOL, "false", NULL, NULL,
-                                                 "Start each weight from the nearest orthogonal matrix: all its "
-                                                 "singular values become 1.",
-                                                 "Coquelin et al., AB-Training, 2024 (all their runs)" },
-                                               { "method.name", SHOAL_OPT_STRING, "sync", NULL, NULL,
-                                                 "How ranks share what they learn; `shoal methods` lists them.", NULL },
-                                               { .name = NULL } };
+static const shoal_option choice_options[] = {
+  { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL, "The network; `shoal models` lists them.", NULL },
+  { "model.orthogonal", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "Start each weight from the nearest orthogonal matrix: all its "
+    "singular values become 1.",
+    "Coquelin et al., AB-Training, 2024 (all their runs)" },
+  { "method.name", SHOAL_OPT_STRING, "sync", NULL, NULL,
+    "The training method: how ranks communicate; `shoal methods` lists them.", NULL },
+  { .name = NULL }
+};
 
 size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *method,
                         shoal_option_table out[SHOAL_TABLES])
@@ -163,7 +164,7 @@ static shoal_status check_periods(const shoal_config *c)
                 shoal_config_origin(c, periods[i].name), periods[i].name, periods[i].example);
   }
   SHOAL_CHECK(shoal_config_period(c, "comm.hang").value >= shoal_config_period(c, "comm.warn").value, SHOAL_ERR_USAGE,
-              "comm.hang is shorter than comm.warn (%g s): nobody would be warned; lower comm.warn too",
+              "comm.hang is shorter than comm.warn (%g s): there would be no warning; lower comm.warn too",
               shoal_config_period(c, "comm.warn").value);
   return SHOAL_OK;
 }

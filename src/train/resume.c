@@ -166,8 +166,7 @@ static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool ow
     else if (found)
       SHOAL_TRY(get_slot(s, c, rank, i, o->n, o->slot[i]));
     if (!found) {
-      shoal_info("the checkpoint has no %s of the whole model: the optimizer starts afresh",
-                 shoal_optim_slot_name(o, i));
+      shoal_info("the checkpoint has no %s of the whole model: the optimizer is reset", shoal_optim_slot_name(o, i));
       return SHOAL_OK;
     }
   }
@@ -309,14 +308,14 @@ static void report_layout(const shoal_session *s, const shoal_ckpt *c)
       s->model.form.optim->slots > 0 && has_slot(s, c, 1, 0, s->run.model->weights); /* more than one was saved */
   shoal_info(
       "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the sample "
-      "order go on, %s%s%s",
+      "order are kept, %s%s%s",
       (long long)old->size, old->layout, old->method, shoal_world_size(s->run.world), layout, s->method->name,
       !optimizer ? ""
       : mean     ? ", the mean optimizer state"
                  : ", optimizer state",
       !shoal_session_cuts(s) ? "running statistics start from their mean"
-      : optimizer            ? "the parts are cut anew"
-                             : "the parts are cut anew and their optimizer state starts afresh",
+      : optimizer            ? "the parts are cut again"
+                             : "the parts are cut again and their optimizer state is reset",
       lost(s, old) ? "; lost: " : "", lost(s, old) ? lost(s, old) : "");
 }
 

@@ -59,7 +59,7 @@ static shoal_status roll_back(shoal_session *s)
     shoal_session_print_columns(s, &columns);
     st = shoal_folder_open_metrics(&s->world.folder, s->run.step, columns.text ? columns.text : "");
     shoal_str_free(&columns);
-    if (!s->world.resume_path) shoal_info("there is no checkpoint yet: the run begins anew");
+    if (!s->world.resume_path) shoal_info("there is no checkpoint yet: the run starts from step 0");
   }
   return shoal_group_agree(s->run.control, st);
 }

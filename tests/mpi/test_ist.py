@@ -276,7 +276,7 @@ def test_ist_moved(glyphs):
     for ranks, tolerance in ((1, None), (4, None), (3, 1e-6)):  # 1/3 is not exact
         r = train(ranks, f"moved{ranks}", *base, *ist, *still, "--resume", here, *sets(run__steps=10))
         assert "the layout changed: 2 ranks" in r.stdout, r.stdout
-        assert "the parts are cut anew and their optimizer state starts afresh" in r.stdout, r.stdout
+        assert "the parts are cut again and their optimizer state is reset" in r.stdout, r.stdout
         same_model(here, newest(f"moved{ranks}"), f"2 ranks, then {ranks}", tolerance=tolerance)
     other = [*base, *sets(method__partition="stratified", method__moments="carry")]
     r = train(2, "other", *other, *ist, *still, "--resume", here, *sets(run__steps=10))
@@ -284,15 +284,15 @@ def test_ist_moved(glyphs):
     same_model(here, newest("other"), "2 ranks, dealt another way")
     r = train(2, "to-sync", *base, *still, "--resume", here, *sets(method__name="sync", run__steps=10))
     assert "method ist) then" in r.stdout, r.stdout
-    assert "no momentum of the whole model: the optimizer starts afresh" in r.stdout, r.stdout
+    assert "no momentum of the whole model: the optimizer is reset" in r.stdout, r.stdout
     same_model(here, newest("to-sync"), "ist, then sync")
     r = train(2, "from-sync", *base, *ist, *still, "--resume", newest("to-sync"), *sets(run__steps=11))
     assert "method sync) then" in r.stdout, r.stdout
-    assert "starts afresh" in r.stdout, r.stdout
+    assert "is reset" in r.stdout, r.stdout
     same_model(newest("to-sync"), newest("from-sync"), "sync, then ist")
     train(2, "sync", *base, *sets(method__name="sync", run__steps=9))
     r = train(2, "carried", *base, *ist, *sets(optim__lr=1e-30, method__moments="carry", run__steps=10), "--resume", newest("sync"))
-    assert "weights, optimizer state and the sample order go on, the parts are cut anew" in r.stdout, r.stdout
+    assert "weights, optimizer state and the sample order are kept, the parts are cut again" in r.stdout, r.stdout
     # What is left of the epoch may end in another batch than an epoch does: refused before the first step, as there.
     norm = [*base, *ist, *sets(model__norm="batch")]
     train(2, "norm", *norm, *sets(run__steps=8))

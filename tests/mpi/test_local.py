@@ -230,7 +230,7 @@ def test_local_resume(glyphs):
         name = f"moved{ranks}"
         train(3, name, *options, "--allow-faults", *sets(fault__stop_step=first), code=75)
         r = train(ranks, name, *RESNET8, *sets(run__epochs=8, optim__schedule="cosine"))
-        assert "of the 2 heads 2 go on" in r.stdout, r.stdout
+        assert "of the 2 heads 2 are kept" in r.stdout, r.stdout
         same("whole", name, f"3 ranks, then {ranks}")
 
 
@@ -241,14 +241,14 @@ def test_local_recut(glyphs):
     long = sets(run__epochs=10)
     train(3, "recut", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
     r = train(2, "recut", *DEEP, *long, *sets(method__cut="[3]"))
-    assert "of the 1 heads 1 go on" in r.stdout, r.stdout
+    assert "of the 1 heads 1 are kept" in r.stdout, r.stdout
     assert "optimizer state" in r.stdout, r.stdout
     train(2, "kind", *DEEP, *long, *sets(method__cut="[2]"), *stop, code=75)  # auto is linear here
     r = train(2, "kind", *DEEP, *long, *sets(method__cut="[2]", method__head="linear"))
-    assert "of the 1 heads 1 go on" in r.stdout, r.stdout
+    assert "of the 1 heads 1 are kept" in r.stdout, r.stdout
     train(3, "again", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
     r = train(2, "again", *DEEP, *long, *sets(method__cut="[2]"))
-    assert "of the 1 heads 0 go on, 1 start afresh" in r.stdout, r.stdout
+    assert "of the 1 heads 0 are kept, 1 are initialised" in r.stdout, r.stdout
     # Three heads, then two: numbers stay under their names.
     rows = metrics("again")
     assert [len(m) for m in rows] == [9 + 3] * 10, f"{rows}"
@@ -261,7 +261,7 @@ def test_local_recut(glyphs):
     train(2, "from", *plain, *stop, code=75)  # sync
     r = train(2, "from", *DEEP, *sets(method__cut="[2]", run__epochs=10))
     assert "method sync" in r.stdout, r.stdout
-    assert "of the 1 heads 0 go on" in r.stdout, r.stdout
+    assert "of the 1 heads 0 are kept" in r.stdout, r.stdout
     assert "weights, optimizer state" in r.stdout, r.stdout
     train(2, "to", *DEEP, *long, *sets(method__cut="[2]"), *stop, code=75)
     r = train(2, "to", *plain)  # and back to sync

@@ -238,7 +238,7 @@ shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool 
   bool same = false, factored;
   s->steps = shoal_ab_run_length(r, info->step, info->epoch, info->samples);
   if (!shoal_ckpt_has(c, "method/ab_schedule")) {
-    shoal_info("ab: the checkpoint is of another method: its weights%s go on at full rank%s",
+    shoal_info("ab: the checkpoint is of another method: its weights%s are used at full rank%s",
                s->whole->optim->steps ? " and optimizer state" : "",
                shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and are split at once" : "");
     return SHOAL_OK;
@@ -252,6 +252,6 @@ shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool 
     shoal_info(
         "ab: other groups, roles or layers than before: factors are reconciled as the checkpoint's model%s, their "
         "optimizer state starts from zero",
-        shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and split anew" : "");
+        shoal_ab_factored(&s->schedule, (uint64_t)info->step) ? " and split again" : "");
   return SHOAL_OK;
 }

@@ -428,7 +428,7 @@ static void report_heads(const shoal_local *s, const shoal_local_parts *old)
     heads += p->head_weights > 0;
     for (int i = 0; old && i < old->n; i++) kept += same_head(p, &old->part[i]);
   }
-  if (heads) shoal_info("of the %d heads %d go on, %d start afresh", heads, kept, heads - kept);
+  if (heads) shoal_info("of the %d heads %d are kept, %d are initialised", heads, kept, heads - kept);
 }
 
 shoal_status shoal_local_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)

@@ -96,7 +96,7 @@ static void print_plan(const shoal_run *r, const local_state *s)
 {
   char from[64] = "";
   if (shoal_group_size(r->all) == 1) {
-    shoal_info("local-sgd: one rank has nobody to average with: this is plain SGD");
+    shoal_info("local-sgd: with one rank there is nothing to average: this is plain SGD");
     return;
   }
   if (s->switch_epoch) snprintf(from, sizeof from, ", from epoch %llu on", (unsigned long long)s->switch_epoch + 1);

@@ -222,7 +222,7 @@ static shoal_status break_off(shoal_swarm_pairs *p, peer *q, uint16_t session)
 
 static void take_back(shoal_swarm_pairs *p, peer *q)
 {
-  if (q->gone) shoal_warn("rank %d is back: interactions with it go on", q->rank);
+  if (q->gone) shoal_warn("rank %d is back: interactions with it continue", q->rank);
   q->gone = p->gone[q->rank] = false;
 }
 

@@ -50,7 +50,7 @@ static const shoal_option options[] = {
   { "method.drop_after", SHOAL_OPT_FLOAT, "60", "s", "(0,inf)",
     "A partner that does not answer a ping for this long is dropped until it answers again.", "shoal" },
   { "method.on_lost", SHOAL_OPT_ENUM, "drop", NULL, "drop|stop",
-    "When a partner is dropped: go on without it, or end the run (exit 4).", "shoal" },
+    "When a partner is dropped: continue without it, or end the run (exit 4).", "shoal" },
   { .name = NULL }
 };
 

@@ -109,7 +109,7 @@ void shoal_source_close(shoal_source *s);
  *  corrupt.
  */
 shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *got);
-uint64_t shoal_source_most(const shoal_source *s);   /* more bytes than this cannot come, after decompression */
+uint64_t shoal_source_most(const shoal_source *s);    /* upper bound of the bytes returned, after decompression */
 uint64_t shoal_source_offset(const shoal_source *s);  /* bytes returned so far, after decompression */
 const char *shoal_source_unit(const shoal_source *s); /* "byte" or "unpacked byte", for messages */
 /** Reads the whole file and appends a NUL; caller frees. */

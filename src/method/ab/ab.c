@@ -354,8 +354,8 @@ const shoal_method shoal_method_ab = {
       "the full-rank weights for a short rebound, and the weights are split again.  After each transition the\n"
       "learning rate ramps up again.  Between nodes a run sends what sync sends in its full-rank steps, a sum of\n"
       "all factors per reconciliation and a broadcast of them per split; in the authors' configurations 59 to\n"
-      "72 % less than sync.  The first and last layers are not split.  The run ends with a reconciliation, and the\n"
-      "model in a checkpoint always has full-rank weights.",
+      "72 % of the steps send nothing.  The first and last layers are not split.  The run ends with a\n"
+      "reconciliation, and the model in a checkpoint always has full-rank weights.",
   .source = "Coquelin et al., AB-Training: A Communication-Efficient Approach for Distributed Low-Rank Learning, "
             "arXiv 2405.01067, 2024",
   .memory = "factors, their optimizer state and the position in the schedule",

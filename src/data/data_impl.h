@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 enum { SHOAL_DATA_NAME = 256, SHOAL_DATA_CHANNELS = 16 };
+#define SHOAL_DATA_SUMS "x_crc32c" /* beside x: the check sum of each sample */
 
 /* ---- the role of each array of a file (match.c) ---- */
 enum { SHOAL_DATA_WORD = 32 };
@@ -42,6 +43,7 @@ typedef struct {
                             SHOAL_H5_NO_OFFSET */
   void *held;            /* [n, sample] cached samples, or NULL */
   int32_t *labels;       /* [n] */
+  uint32_t *sums;        /* [n] check sums of the samples, or NULL */
   _Atomic bool ready;    /* labels, and samples if cached, are in memory */
 } shoal_data_part;
 

@@ -289,6 +289,7 @@ void shoal_dataset_close(shoal_dataset *d)
     shoal_h5_table_close(p->y);
     free(p->held);
     free(p->labels);
+    free(p->sums);
   }
   shoal_h5_close(d->file);
   if (d->fd >= 0) close(d->fd);

@@ -1,6 +1,8 @@
 /* Data sets in HDF5; any rank reads any sample.
  *
  *   /train/x /train/y /test/x /test/y    x u8 or f32 [n, …] (images NCHW), y i32 [n]
+ *   /train/x_crc32c /test/x_crc32c       u32 [n], CRC-32C of each sample of x (missing in older files); y has its own as
+ *                                        attribute crc32c
  *   /train/tokens /test/tokens           u8, u16 or u32 [n]     (text)
  *   attributes of /:
  *     kind         "images", "features" or "text"
@@ -62,7 +64,10 @@ void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double 
  *  then memory copies.  Larger splits are read sample by sample, and only the sample's own bytes, unless the chunks are
  *  compressed.
  *
- *  @return ERR_IO naming file, sample and value if a label is out of range; ERR_ARG if there is no such sample
+ *  What has a check sum is verified as it is read: each sample by its own, labels by theirs.  Older files have only one
+ *  over everything: it is verified where both splits are held in memory.
+ *
+ *  @return ERR_IO naming file, sample and value if a label is out of range or a check sum is wrong; ERR_ARG if there is no such sample
  *  Thread-safe; calls that read the file are serialised. */
 shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y);
 /** Samples that are unpacked for every one that is read in random order: those of a chunk, if it is compressed. */

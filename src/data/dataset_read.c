@@ -9,6 +9,7 @@
  * compressed.  Plain contiguous arrays are read with pread(), because HDF5 would fetch 64 KiB around each sample.
  *
  * Not here: order and augmentation (loader.c). */
+#include "base/crc32c.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -129,11 +130,27 @@ shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out)
   return SHOAL_OK;
 }
 
+static shoal_status check_label_sum(const shoal_dataset *d, shoal_split split)
+{
+  const shoal_data_part *p = &d->part[split];
+  int64_t want;
+  shoal_h5 object = shoal_h5_table_object(p->y);
+  if (!d->ours || d->names.foreign || !shoal_h5_has_attribute(object, "crc32c")) return SHOAL_OK;
+  SHOAL_TRY(shoal_h5_get_i64(object, "crc32c", &want));
+  uint32_t is = shoal_crc32c(0, p->labels, d->info.n[split] * sizeof *p->labels);
+  SHOAL_CHECK((uint32_t)want == is, SHOAL_ERR_IO,
+              "%s: /%s is damaged: check sum %08" PRIx32 " was written, %08" PRIx32 " is read; make the file anew",
+              d->path, d->names.y[split], (uint32_t)want, is);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_dataset_check_labels(shoal_dataset *d)
 {
   if (d->names.text) return SHOAL_OK;
   SHOAL_TRY(shoal_dataset_hold_labels(d));
   SHOAL_TRY(shoal_labels_check(&d->labels, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] }));
+  for (int s = 0; s < 2; s++)
+    if (d->part[s].y) SHOAL_TRY(check_label_sum(d, (shoal_split)s));
   shoal_labels_warn(&d->labels, d->path);
   return SHOAL_OK;
 }
@@ -159,16 +176,66 @@ void shoal_dataset_warn_of_cost(const shoal_dataset *d)
              d->names.x[SHOAL_TRAIN], unpacks, d->path);
 }
 
+/* ---- check sums ---- */
+
+static shoal_status read_sums(shoal_dataset *d, shoal_split split)
+{
+  char name[32];
+  uint64_t n = d->info.n[split];
+  snprintf(name, sizeof name, "%s/" SHOAL_DATA_SUMS, shoal_split_name(split));
+  if (!d->ours || d->names.foreign || d->part[split].sums || !shoal_h5_exists(d->file, name)) return SHOAL_OK;
+  uint32_t *sums;
+  SHOAL_TRY(SHOAL_ALLOC(n, &sums));
+  shoal_status st = shoal_h5_read(d->file, name, SHOAL_U32, n, sums);
+  if (st == SHOAL_OK)
+    d->part[split].sums = sums;
+  else
+    free(sums);
+  return st;
+}
+
+static shoal_status check_samples(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, const void *x)
+{
+  const uint32_t *sums = d->part[split].sums;
+  for (uint64_t i = 0; sums && i < n; i++) {
+    uint32_t is = shoal_crc32c(0, (const char *)x + i * d->sample_bytes, d->sample_bytes);
+    SHOAL_CHECK(is == sums[first + i], SHOAL_ERR_IO,
+                "%s: sample %" PRIu64 " of /%s is damaged: check sum %08" PRIx32 " was written, %08" PRIx32
+                " is read; make the file anew",
+                d->path, first + i, d->names.x[split], sums[first + i], is);
+  }
+  return SHOAL_OK;
+}
+
+/* Of a file from before samples had check sums: the one over everything, where everything is in memory. */
+static shoal_status check_all(const shoal_dataset *d)
+{
+  uint32_t crc[4] = { 0 };
+  for (int s = 0; s < 2; s++) {
+    const shoal_data_part *p = &d->part[s];
+    if (d->info.n[s] == 0) continue;
+    crc[2 * s] = shoal_crc32c(0, p->held, d->info.n[s] * d->sample_bytes);
+    if (p->labels) crc[2 * s + 1] = shoal_crc32c(0, p->labels, d->info.n[s] * sizeof *p->labels);
+  }
+  uint32_t is = shoal_data_checksum(crc);
+  SHOAL_CHECK(is == d->checksum, SHOAL_ERR_IO,
+              "%s is damaged: its data has check sum %08" PRIx32 ", %08" PRIx32 " was written; make it anew", d->path,
+              is, d->checksum);
+  return SHOAL_OK;
+}
+
 static shoal_status hold_samples(shoal_dataset *d, shoal_split split)
 {
   shoal_data_part *p = &d->part[split];
   uint64_t n = d->info.n[split], step = SHOAL_MAX(block_bytes / d->sample_bytes, UINT64_C(1));
-  if (!fits_memory(d, split)) return SHOAL_OK;
+  if (p->held || !fits_memory(d, split)) return SHOAL_OK;
   void *held;
   SHOAL_TRY(shoal_alloc(n, d->sample_bytes, "a split of the data set", &held));
   for (uint64_t at = 0; at < n; at += step) {
-    shoal_status st =
-        shoal_dataset_rows(d, split, at, SHOAL_MIN(step, n - at), (char *)held + at * d->sample_bytes, NULL);
+    uint64_t count = SHOAL_MIN(step, n - at);
+    char *to = (char *)held + at * d->sample_bytes;
+    shoal_status st = shoal_dataset_rows(d, split, at, count, to, NULL);
+    if (st == SHOAL_OK) st = check_samples(d, split, at, count, to);
     if (st != SHOAL_OK) {
       free(held);
       return st;
@@ -176,6 +243,17 @@ static shoal_status hold_samples(shoal_dataset *d, shoal_split split)
   }
   p->held = held;
   return SHOAL_OK;
+}
+
+/* An older file is verified as a whole, with the first use of one of its splits. */
+static shoal_status hold_and_check_all(shoal_dataset *d)
+{
+  bool whole = d->has_checksum && !d->names.text && !d->part[SHOAL_TRAIN].sums && fits_memory(d, SHOAL_TRAIN) &&
+               fits_memory(d, SHOAL_TEST);
+  if (!whole) return SHOAL_OK;
+  SHOAL_TRY(hold_samples(d, SHOAL_TRAIN));
+  if (d->info.n[SHOAL_TEST]) SHOAL_TRY(hold_samples(d, SHOAL_TEST));
+  return check_all(d);
 }
 
 /* Reads labels, and samples if they are to be cached, on the first use of a split. */
@@ -186,7 +264,9 @@ static shoal_status make_ready(shoal_dataset *d, shoal_split split)
   pthread_mutex_lock(&d->lock);
   if (!atomic_load_explicit(&p->ready, memory_order_relaxed)) {
     st = shoal_dataset_hold_labels(d);
+    if (st == SHOAL_OK) st = read_sums(d, split);
     if (st == SHOAL_OK) st = hold_samples(d, split);
+    if (st == SHOAL_OK && !d->part[1 - split].held) st = hold_and_check_all(d);
     if (st == SHOAL_OK) atomic_store_explicit(&p->ready, true, memory_order_release);
   }
   pthread_mutex_unlock(&d->lock);
@@ -203,7 +283,7 @@ static shoal_status read_sample(shoal_dataset *d, shoal_split split, uint64_t id
   pthread_mutex_lock(&d->lock);
   shoal_status st = shoal_dataset_rows(d, split, id, 1, x, NULL);
   pthread_mutex_unlock(&d->lock);
-  return st;
+  return st == SHOAL_OK ? check_samples(d, split, id, 1, x) : st;
 }
 
 static int32_t token(const shoal_dataset *d, const void *x)

@@ -23,10 +23,11 @@
 enum { CHUNK_BYTES = 16 << 10, CHUNK_SAMPLES = 64, CHUNK_TOKENS = 64 << 10, CHUNK_LABELS = 16 << 10, BUFFER = 1 << 20 };
 
 typedef struct {
-  shoal_h5_table *x, *y;
+  shoal_h5_table *x, *y, *sums;
   uint64_t stored, waiting; /* samples in the file; in the buffer */
   char *buffer;             /* [rows, sample] */
   int32_t *labels;          /* [rows] */
+  uint32_t *sum;            /* [rows] check sums of the samples in the buffer */
   uint32_t crc_x, crc_y;
 } half;
 
@@ -80,6 +81,9 @@ static shoal_status make_half(shoal_data_writer *w, shoal_split split)
                        shoal_data_chunk_rows(w->spec.kind, w->sample_bytes), &h->x));
   SHOAL_TRY(shoal_alloc(w->rows, w->sample_bytes, "samples to write", (void **)&h->buffer));
   if (text) return SHOAL_OK;
+  snprintf(path, sizeof path, "%s/" SHOAL_DATA_SUMS, name);
+  SHOAL_TRY(make_array(w, path, SHOAL_U32, &scalar, CHUNK_LABELS, &h->sums));
+  SHOAL_TRY(SHOAL_ALLOC(w->rows, &h->sum));
   snprintf(path, sizeof path, "%s/y", name);
   SHOAL_TRY(make_array(w, path, SHOAL_I32, &scalar, CHUNK_LABELS, &h->y));
   return SHOAL_ALLOC(w->rows, &h->labels);
@@ -128,13 +132,16 @@ static shoal_status flush_half(shoal_data_writer *w, shoal_split split)
   if (h->waiting == 0) return SHOAL_OK;
   if (split == SHOAL_TRAIN && w->spec.kind != SHOAL_DATA_TEXT) shoal_data_stats_add(&w->stats, h->waiting, h->buffer);
   uint64_t chunk = shoal_data_chunk_rows(w->spec.kind, w->sample_bytes);
-  size_t bytes = w->sample_bytes + (h->labels ? sizeof *h->labels : 0);
+  size_t bytes = w->sample_bytes + (h->labels ? sizeof *h->labels + sizeof *h->sum : 0);
   SHOAL_TRY(shoal_h5_draft_reserve(&w->draft, "samples", h->waiting * bytes, h->waiting / chunk + 1));
   h->crc_x = shoal_crc32c(h->crc_x, h->buffer, h->waiting * w->sample_bytes);
   SHOAL_TRY(shoal_h5_table_append(h->x, h->waiting, h->buffer));
   if (h->y) {
     h->crc_y = shoal_crc32c(h->crc_y, h->labels, h->waiting * sizeof *h->labels);
     SHOAL_TRY(shoal_h5_table_append(h->y, h->waiting, h->labels));
+    for (uint64_t i = 0; i < h->waiting; i++)
+      h->sum[i] = shoal_crc32c(0, h->buffer + i * w->sample_bytes, w->sample_bytes);
+    SHOAL_TRY(shoal_h5_table_append(h->sums, h->waiting, h->sum));
   }
   h->stored += h->waiting;
   h->waiting = 0;
@@ -179,6 +186,8 @@ static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, cons
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "checksum", shoal_data_checksum(crc)));
   if (w->spec.identity) SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "identity", *w->spec.identity));
   if (w->spec.kind == SHOAL_DATA_TEXT) return SHOAL_OK;
+  for (int s = 0; s < 2; s++)
+    SHOAL_TRY(shoal_h5_put_i64(shoal_h5_table_object(w->half[s].y), "crc32c", w->half[s].crc_y));
   double *mean;
   SHOAL_TRY(SHOAL_ALLOC(2 * w->stats.groups, &mean));
   shoal_data_stats_result(&w->stats, mean, mean + w->stats.groups);
@@ -190,7 +199,8 @@ static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, cons
 
 static shoal_status finish_arrays(shoal_data_writer *w)
 {
-  shoal_h5_table **open[] = { &w->half[0].x, &w->half[0].y, &w->half[1].x, &w->half[1].y };
+  shoal_h5_table **open[] = { &w->half[0].x, &w->half[0].y, &w->half[0].sums,
+                              &w->half[1].x, &w->half[1].y, &w->half[1].sums };
   for (size_t i = 0; i < SHOAL_COUNT(open); i++) {
     shoal_h5_table *t = *open[i];
     *open[i] = NULL;
@@ -218,8 +228,10 @@ void shoal_data_writer_destroy(shoal_data_writer *w)
   for (int s = 0; s < 2; s++) {
     shoal_h5_table_close(w->half[s].x);
     shoal_h5_table_close(w->half[s].y);
+    shoal_h5_table_close(w->half[s].sums);
     free(w->half[s].buffer);
     free(w->half[s].labels);
+    free(w->half[s].sum);
   }
   shoal_h5_draft_discard(&w->draft);
   shoal_data_stats_fini(&w->stats);

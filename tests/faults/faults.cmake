@@ -10,3 +10,6 @@ endforeach()
 
 # Malicious files: correct checksums, invalid numbers.
 shoal_add_pytest(faults.crafted FILE faults/test_crafted.py LABELS faults noasan TIMEOUT 180)
+
+# Data as people have it.
+shoal_add_pytest(faults.data FILE faults/test_data.py LABELS faults noasan TIMEOUT 120)

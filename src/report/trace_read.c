@@ -18,7 +18,8 @@ enum { MOST_ATTEMPTS = 10000, MOST_RANKS = 1 << 20, OP_BYTES = 256 };
 
 static bool makes_sense(const shoal_trace_record *r)
 {
-  return (r->t0_ns || r->t1_ns) && r->kind < SHOAL_TRACE_KIND_COUNT;
+  return (r->t0_ns || r->t1_ns) && r->t0_ns <= SHOAL_TRACE_LATEST_NS && r->t1_ns <= SHOAL_TRACE_LATEST_NS &&
+         r->kind < SHOAL_TRACE_KIND_COUNT;
 }
 
 /* Numbers of attempts select rows, ranks and sizes count them, and clocks divide. */
@@ -30,6 +31,9 @@ static shoal_status check_attempt(const shoal_trace_attempt *a, size_t row, cons
   SHOAL_CHECK(counts, SHOAL_ERR_IO,
               "row %zu of /attempts in %s is of attempt %d, %d ranks, node %d: it is damaged or made up", row, path,
               a->attempt, a->size, a->node);
+  SHOAL_CHECK(a->opened_ns <= SHOAL_TRACE_LATEST_NS && a->started_ns <= SHOAL_TRACE_LATEST_NS, SHOAL_ERR_IO,
+              "row %zu of /attempts in %s began at %llu ns, which no clock shows: it is damaged or made up", row, path,
+              (unsigned long long)SHOAL_MAX(a->opened_ns, a->started_ns));
   SHOAL_CHECK(
       clock, SHOAL_ERR_IO,
       "row %zu of /attempts in %s has a clock with drift %g, offset %g and bound %g ns: it is damaged or made up", row,

@@ -13,6 +13,7 @@
  * the offset is computed from the drift rounded to double, as stored: the line then passes through the first point to
  * the nanosecond. */
 #include "trace/trace_impl.h"
+#include <math.h>
 
 void shoal_trace_clock_fit(const shoal_trace_reading *start, const shoal_trace_reading *end, double *offset_ns,
                            double *drift, double *bound_ns)
@@ -32,6 +33,7 @@ int64_t shoal_trace_to_rank0(const shoal_trace_attempt *a, uint64_t local_ns)
 {
   if (a->clock_readings == 0 || !(a->clock_drift > 0)) return (int64_t)local_ns;
   long double t = ((long double)local_ns - (long double)a->clock_offset_ns) / (long double)a->clock_drift;
+  if (!(fabsl(t) <= (long double)SHOAL_TRACE_LATEST_NS)) return (int64_t)local_ns; /* a damaged line */
   int64_t down = (int64_t)t;
   return t - (long double)down >= 0.5L ? down + 1 : t - (long double)down < -0.5L ? down - 1 : down;
 }

@@ -98,6 +98,9 @@ typedef struct {
  *  line, local = drift * rank 0 + offset, with the larger of the two bounds. */
 void shoal_trace_set_clock(shoal_trace *t, const shoal_trace_reading *start, const shoal_trace_reading *end);
 
+/* Later times, 146 years after a clock's zero, are damage: readers reject them, so that any two differ by an int64_t. */
+#define SHOAL_TRACE_LATEST_NS ((uint64_t)1 << 62)
+
 typedef struct { /* a row of /attempts, as stored */
   int32_t attempt, size, node, local_rank;
   uint64_t first_record;          /* the attempt's records end where the next attempt's begin */
@@ -116,7 +119,7 @@ typedef struct { /* a row of /attempts, as stored */
   char host[64];
 } shoal_trace_attempt;
 
-/** Convert a time on this rank's clock to rank 0's clock, within the row's bound; unchanged if there is no reading.
+/** Convert a time on this rank's clock to rank 0's clock, within the row's bound; unchanged if there is no reading, or a damaged one.
  *  Monotonic: a later time never becomes an earlier one. */
 int64_t shoal_trace_to_rank0(const shoal_trace_attempt *a, uint64_t local_ns);
 double shoal_trace_offset_ns(const shoal_trace_attempt *a); /* local minus rank 0's time, at opening */

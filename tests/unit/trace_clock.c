@@ -113,9 +113,22 @@ static void recorded(void)
   shoal_trace_data_destroy(d);
 }
 
+/* Lines and times that no clock can have shown: they come from damaged files. */
+static void damaged(void)
+{
+  shoal_trace_attempt a = { .opened_ns = 1000, .clock_readings = 1, .clock_drift = 1e-300 };
+  CHECK_EQ(shoal_trace_to_rank0(&a, 1000), 1000, "a drift that leaves 64 bits");
+  a.clock_drift = 1;
+  a.clock_offset_ns = -1e30;
+  CHECK_EQ(shoal_trace_to_rank0(&a, 1000), 1000, "an offset that leaves 64 bits");
+  a.clock_offset_ns = NAN;
+  CHECK_EQ(shoal_trace_to_rank0(&a, 1000), 1000, "an offset of NaN");
+}
+
 int main(void)
 {
   temp_make();
+  damaged();
   two_readings();
   behind();
   a_year();

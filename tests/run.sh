@@ -13,14 +13,23 @@ fi
 
 # shellcheck disable=SC2086
 shoal_install $shoal_packages clang-format clang-tidy python3 python3-h5py python3-numpy python3-pytest hdf5-tools \
+  clang libclang-rt-dev libomp-dev \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2
 shoal_mpi_environment
 export OMP_WAIT_POLICY=passive # idle threads must not spin if ranks share cores
 
 cmake --preset dev
 cmake --build --preset dev
-# Sanitizers cover the layers that parse, count and own memory; MPI itself is not clean under them.
+# Addresses, undefined behaviour and leaks: unit tests only, because MPI itself is not clean under these sanitizers.
 cmake --preset asan >/dev/null
-cmake --build --preset asan
-ctest --preset asan -L unit
+cmake --build --preset asan --target unit
+ctest --preset asan -L unit -j2
+# Data races.  Older thread sanitizers cannot start where addresses are very random.
+cmake --preset tsan >/dev/null
+cmake --build --preset tsan
+if setarch -R true 2>/dev/null; then setarch -R ctest --preset tsan; else ctest --preset tsan; fi
+# Readers of files from elsewhere (tests/fuzz/README.md).
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz
+ctest --preset fuzz -j2
 ctest --preset dev -j2 "$@" # ranks mostly wait; tests that need the whole machine are marked

@@ -27,8 +27,9 @@ static inline const char *fuzz_path(const char *name)
 {
   static char path[4][128];
   static int next;
+  const char *folder = getenv("TMPDIR");
   char *p = path[next++ % 4];
-  snprintf(p, sizeof path[0], "/dev/shm/shoal-fuzz-%d-%s", (int)getpid(), name);
+  snprintf(p, sizeof path[0], "%s/shoal-fuzz-%d-%s", folder ? folder : "/dev/shm", (int)getpid(), name);
   return p;
 }
 

@@ -1,6 +1,6 @@
-/* HDF5 1.10 crashes on some damaged files and never returns from others.  Those faults are the library's: an input that
- * HDF5 alone does not survive, in a process of its own and within a second, is skipped; on any other our readers must
- * keep their promises. */
+/* HDF5 1.10 crashes on some damaged files, never returns from others, and believes sizes of gigabytes.  Those faults are
+ * the library's: an input that HDF5 alone cannot read within limits of time and memory, in a process of its own, is
+ * passed over; on any other our readers must do well. */
 #ifndef SHOAL_TESTS_FUZZ_HDF5_H
 #define SHOAL_TESTS_FUZZ_HDF5_H
 #include <stdbool.h>

@@ -4,10 +4,13 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/hdf5.h"
 
+/* Counters of a damaged file may exceed what jansson takes for an integer, hence reals. */
 static void is_json(const char *text)
 {
-  json_t *tree;
-  FUZZ_CHECK(shoal_json_read(text, "trace", &tree) == SHOAL_OK);
+  json_error_t e;
+  json_t *tree = json_loads(text, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &e);
+  if (!tree) fprintf(stderr, "%d:%d: %s\n", e.line, e.column, e.text);
+  FUZZ_CHECK(tree);
   json_decref(tree);
 }
 

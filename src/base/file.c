@@ -6,7 +6,8 @@
  *
  *     write .log.tmp-node1-4711  ->  fsync  ->  rename to log  ->  fsync(folder)
  *
- * A temporary name contains host and process id, so leftovers can be distinguished from files still being written. */
+ * A temporary name contains host and process id, so leftovers can be distinguished from files still being written.  It
+ * can be guessed, and others may be able to write to the folder: so the file is made exclusively, never through a link. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -142,6 +143,35 @@ shoal_status shoal_open_file(const char *path, int *fd_out, uint64_t *size_out)
   return SHOAL_OK;
 }
 
+shoal_status shoal_open_new(const char *path, const char *shown, int *fd_out)
+{
+  const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  struct stat there;
+  int fd = open(path, flags, 0666);
+  if (fd < 0 && errno == EEXIST && shoal_is_temporary(path) && lstat(path, &there) == 0 && S_ISREG(there.st_mode) &&
+      unlink(path) == 0)
+    fd = open(path, flags, 0666);
+  if (fd < 0) return io_fault("create", shown, errno);
+  *fd_out = fd;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_open_append(const char *path, FILE **out)
+{
+  struct stat info;
+  int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+  if (fd < 0 && (errno == ELOOP || errno == ENXIO))
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: it is a link or a pipe; remove it", path);
+  if (fd < 0) return io_fault("write", path, errno);
+  bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  FILE *file = regular ? fdopen(fd, "a") : NULL;
+  if (!file) close(fd);
+  SHOAL_CHECK(regular, SHOAL_ERR_IO, "cannot write %s: it is a pipe or a device; remove it", path);
+  SHOAL_CHECK(file, SHOAL_ERR_MEM, "out of memory for writing %s", path);
+  *out = file;
+  return SHOAL_OK;
+}
+
 /* Reads up to the end of the file, whose size may be unknown (/proc). */
 static int read_all(int fd, size_t expected, char **text_out, size_t *n_out)
 {
@@ -221,13 +251,15 @@ shoal_status shoal_commit_file(const char *tmp, const char *path)
 
 shoal_status shoal_write_file(const char *path, const void *data, size_t n)
 {
-  shoal_status st = SHOAL_OK;
+  int fd;
   char *tmp = shoal_temporary_name(path);
-  int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  int error = fd < 0 ? errno : write_all(fd, data, n);
-  if (fd >= 0 && close(fd) != 0 && !error) error = errno; /* some network file systems report a full disk only here */
-  st = error ? io_fault("write", path, error) : shoal_commit_file(tmp, path);
-  if (st != SHOAL_OK && fd >= 0) unlink(tmp);
+  shoal_status st = shoal_open_new(tmp, path, &fd);
+  if (st == SHOAL_OK) {
+    int error = write_all(fd, data, n);
+    if (close(fd) != 0 && !error) error = errno; /* some network file systems report a full disk only here */
+    st = error ? io_fault("write", path, error) : shoal_commit_file(tmp, path);
+    if (st != SHOAL_OK) unlink(tmp);
+  }
   free(tmp);
   return st;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 shoal_status shoal_make_dirs(const char *path); /* like mkdir -p; ERR_IO names the folder that failed */
 bool shoal_path_exists(const char *path);
@@ -12,6 +13,11 @@ char *shoal_path_join(const char *dir, const char *name); /* caller frees */
 const char *shoal_path_base(const char *path);            /* points into path */
 /** Opens a file for reading; size_out may be NULL.  ERR_IO for folders, pipes and devices, which could block or never end. */
 shoal_status shoal_open_file(const char *path, int *fd_out, uint64_t *size_out);
+/** Makes a file that is new and opens it for reading and writing: never through a link, and no file that is there is
+ *  touched, except that a left-over with this temporary name is removed first.  Messages name it as `shown`. */
+shoal_status shoal_open_new(const char *path, const char *shown, int *fd_out);
+/** Opens a regular file, not through a link, to append to it; makes it if there is none. */
+shoal_status shoal_open_append(const char *path, FILE **out);
 shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out); /* NUL-terminated; caller frees */
 shoal_status shoal_write_file(const char *path, const void *data, size_t n);    /* atomic, durable */
 /** Make a finished temporary file durable and rename it: fsync(tmp), rename, fsync(folder). */

@@ -152,15 +152,19 @@ static const shoal_verb_help export_help = {
 /* Whole or absent: written under a temporary name, then renamed. */
 static shoal_status export_to_file(const request *r, const char *path)
 {
+  int fd = -1;
   char *tmp = shoal_temporary_name(path);
-  FILE *f = fopen(tmp, "w");
-  shoal_status st = f ? shoal_trace_export(r->paths, r->n, r->attempt, f)
-                      : SHOAL_FAIL(SHOAL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+  shoal_status st = shoal_open_new(tmp, path, &fd);
+  FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+  if (st == SHOAL_OK)
+    st = f ? shoal_trace_export(r->paths, r->n, r->attempt, f)
+           : SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory for writing %s", path);
   bool written = f && !ferror(f);
   if (f && fclose(f) != 0) written = false;
   if (st == SHOAL_OK && !written) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
   if (st == SHOAL_OK) st = shoal_commit_file(tmp, path);
-  if (st != SHOAL_OK) unlink(tmp);
+  if (st != SHOAL_OK && fd >= 0) unlink(tmp);
+  if (!f && fd >= 0) close(fd);
   free(tmp);
   return st;
 }

@@ -49,7 +49,7 @@ shoal_status shoal_h5_draft_reserve(shoal_h5_draft *d, const char *what, uint64_
 static shoal_status create(shoal_h5_draft *d, uint64_t bytes)
 {
   SHOAL_TRY(shoal_h5_draft_reserve(d, "the header", bytes, 0));
-  SHOAL_TRY(shoal_h5_create(d->tmp, &d->file));
+  SHOAL_TRY(shoal_h5_create_on(d->tmp, d->fd, &d->file));
   d->reserved = 0;
   return shoal_h5_draft_reserve(d, "the header", bytes, 0);
 }
@@ -60,12 +60,10 @@ shoal_status shoal_h5_draft_open(shoal_h5_draft *d, const char *path, uint64_t b
   d->path = shoal_strdup_printf("%s", path);
   char *tmp = d->path ? shoal_temporary_name(path) : NULL;
   SHOAL_CHECK(tmp, SHOAL_ERR_MEM, "no memory to write %s", path);
-  d->fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-  int error = errno;
-  if (d->fd < 0) {
+  shoal_status st = shoal_open_new(tmp, path, &d->fd);
+  if (st != SHOAL_OK) {
     free(tmp);
-    if (is_disk_full(error)) return disk_full(d, "anything", error);
-    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot create %s: %s", path, strerror(error));
+    return st;
   }
   d->tmp = tmp; /* from here on discard removes it */
   return create(d, bytes);

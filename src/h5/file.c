@@ -182,15 +182,36 @@ shoal_status shoal_h5_append(const char *path, shoal_h5 *file_out)
 
 shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out)
 {
-  shoal_h5_init();
-  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666); /* tried first, for a clear errno */
-  SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+  int fd;
+  SHOAL_TRY(shoal_open_new(path, path, &fd));
+  shoal_status st = shoal_h5_create_on(path, fd, file_out);
   close(fd);
+  return st;
+}
+
+/* Whether HDF5 writes the file that `fd` is open for. */
+static bool is_same_file(hid_t file, int fd)
+{
+  void *handle = NULL;
+  struct stat ours, theirs;
+  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0 || !handle) return false;
+  return fstat(fd, &ours) == 0 && fstat(*(int *)handle, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
+         ours.st_ino == theirs.st_ino;
+}
+
+/* HDF5 opens by name only.  Who can write to the folder could put a link there in between, hence the comparison. */
+shoal_status shoal_h5_create_on(const char *path, int fd, shoal_h5 *file_out)
+{
+  shoal_h5_init();
   hid_t fapl = access_list(false, true);
   if (fapl < 0) return shoal_h5_fail(__FILE__, __LINE__, "cannot create %s", path);
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
   shoal_status st = file < 0 ? shoal_h5_fail(__FILE__, __LINE__, "cannot create %s", path) : SHOAL_OK;
   H5Pclose(fapl);
+  if (st == SHOAL_OK && !is_same_file(file, fd)) {
+    H5Fclose(file);
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot create %s: somebody else has put another file there", path);
+  }
   if (st == SHOAL_OK) file_out->id = file;
   return st;
 }

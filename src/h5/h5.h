@@ -34,7 +34,7 @@ void shoal_h5_versions(char *buf, size_t cap);
  *  the file (a warning).  ERR_IO distinguishes a missing file, not HDF5, truncated, marked as open for writing, and locked
  *  (with file system type and advice). */
 shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out);
-/** Create or truncate for writing, in the earliest format, without a lock. */
+/** Create for writing a file that is new, never through a link, in the earliest format, without a lock. */
 shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out);
 /** Open an existing file for reading and writing, without a lock.  Same errors as shoal_h5_open. */
 shoal_status shoal_h5_append(const char *path, shoal_h5 *file_out);

@@ -45,6 +45,8 @@ hid_t shoal_h5_row_type(const shoal_h5_row *row, bool stored);
 
 /** Open a data set that is stored entirely in this file, without plug-in filters. */
 shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out);
+/** shoal_h5_create for a file that was just made and is open as `fd`, which the caller keeps. */
+shoal_status shoal_h5_create_on(const char *path, int fd, shoal_h5 *file_out);
 bool shoal_h5_for_reading(hid_t set); /* its file is not open for writing */
 /** Type, shape and storage of an open data set; `at` and `name` are for messages. */
 shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_facts *out);

@@ -3,14 +3,12 @@
  * For this machine the affinity mask defines the cores and hwloc only groups them (cores.c).  A saved machine has no
  * mask; the allowed cpuset of its XML file is used instead. */
 #include "topo/machine.h"
+#include "base/child.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "topo/topo_impl.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct shoal_machine {
@@ -20,28 +18,23 @@ struct shoal_machine {
   shoal_facts facts;
 };
 
-/* hwloc's parser does not survive every damaged file, so a process of its own tries the file first. */
-static bool hwloc_survives(const char *xml)
+/* hwloc's parser does not survive every damaged file. */
+static void try_to_load(void *xml)
 {
-  int how = 0;
-  pid_t child = fork();
-  if (child == 0) {
-    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (nowhere >= 0)
-      dup2(nowhere, STDERR_FILENO); /* what hwloc complains about is heard when the file is loaded here */
-    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0 });
-    (void)shoal_topo_load(xml);
-    _exit(0);
-  }
-  return child > 0 && waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == 0;
+  hwloc_topology_t t = shoal_topo_load(xml);
+  if (t) hwloc_topology_destroy(t);
 }
 
 static shoal_status load_saved(shoal_machine *m, const char *xml)
 {
+  enum { LOAD_S = 5 };
+  int fd;
   m->xml = strdup(xml);
   SHOAL_CHECK(m->xml, SHOAL_ERR_MEM, "a name");
-  SHOAL_CHECK(access(xml, R_OK) == 0, SHOAL_ERR_IO, "cannot read %s: %s", xml, strerror(errno));
-  SHOAL_CHECK(hwloc_survives(xml), SHOAL_ERR_IO, "%s is damaged: hwloc crashes on it; write it again with lstopo", xml);
+  SHOAL_TRY(shoal_open_file(xml, &fd, NULL));
+  close(fd);
+  SHOAL_CHECK(shoal_survives(try_to_load, m->xml, LOAD_S), SHOAL_ERR_IO,
+              "%s is damaged: hwloc crashes on it; write it again with lstopo", xml);
   m->t = shoal_topo_load(xml);
   SHOAL_CHECK(m->t, SHOAL_ERR_IO, "cannot load %s: hwloc takes XML files written by lstopo or hwloc", xml);
   const char *host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(m->t), "HostName");

@@ -62,8 +62,7 @@ shoal_status shoal_folder_take(shoal_folder *f)
   bool failed;
   f->attempt = last_attempt(f, &failed) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");
-  f->log = fopen(path, "ae");
-  shoal_status st = f->log ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+  shoal_status st = shoal_open_append(path, &f->log);
   free(path);
   if (st != SHOAL_OK) return st;
   char now[40];
@@ -148,8 +147,7 @@ shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const cha
   keep_rows(old, step, header.text, &kept);
   SHOAL_TRY_GOTO(st, shoal_write_file(path, kept.text, kept.len), done);
   if (f->metrics) fclose(f->metrics); /* opened before a rollback */
-  f->metrics = fopen(path, "ae");
-  if (!f->metrics) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+  st = shoal_open_append(path, &f->metrics);
 done:
   shoal_str_free(&header);
   shoal_str_free(&kept);

@@ -80,7 +80,7 @@ static bool lease_is_stale(const char *path)
  * rename succeeds, and O_EXCL decides who creates the new one. */
 static int make_lease(const char *path)
 {
-  int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd >= 0 || errno != EEXIST || !lease_is_stale(path)) return fd;
   char *aside = shoal_strdup_printf("%s.stale-%ld", path, (long)getpid());
   if (rename(path, aside) == 0) {
@@ -88,7 +88,7 @@ static int make_lease(const char *path)
     unlink(aside);
   }
   free(aside);
-  return open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  return open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
 }
 
 static shoal_status write_lease(shoal_lease *l, int fd)

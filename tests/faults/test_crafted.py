@@ -92,7 +92,7 @@ def test_index(stopped):
                           (lambda t: t + t.splitlines(True)[0], "twice")):
         shutil.copy(newest_in(stopped, "sync"), "c.h5")
         crafted.unseal("c.h5")
-        index = crafted._index("c.h5")
+        index = crafted.index("c.h5")
         crafted.seal("c.h5", change(index))
         r = shoal("ckpt", "show", "c.h5", code=7)
         assert_one_error(r, words)
@@ -246,3 +246,43 @@ def test_trace(stopped, case):
         edit(f)
     for command in ("show t.h5", "show t.h5 --json --attempt all", "export t.h5"):
         assert_one_error(shoal("trace", *command.split(), code=7), "t.h5", words)
+
+
+# ---- what lies where a file should ---------------------------------------------------------------------------------------
+
+def test_pipes(stopped):
+    """A FIFO in place of a file is refused at once: opening one waits for a writer that never comes."""
+    shutil.copytree(stopped / "runs" / "sync", "runs/sync")
+    for file in ("glyphs.h5", "sync.yaml"):
+        shutil.copy(stopped / file, file)
+    os.mkfifo("pipe")
+    for command in ("train pipe", "config pipe", "data inspect pipe", "ckpt show pipe", "trace show pipe", "topo --xml pipe",
+                    "topo --env pipe", "train sync.yaml --resume pipe", "train sync.yaml --set data.file=pipe",
+                    "data import csv pipe -o x.h5", "data import idx pipe pipe -o x.h5"):
+        r = shoal(*command.split(), "--set=run.name=other" if command.startswith("train") else "--", code=None)
+        assert r.returncode in (2, 7), said(r)
+        assert_one_error(r, "pipe")
+    for name in ("log.txt", "status.json", "metrics.csv"):
+        os.path.exists(f"runs/sync/{name}") and os.remove(f"runs/sync/{name}")
+        os.mkfifo(f"runs/sync/{name}")
+        r = shoal("train", "sync.yaml", code=None)
+        assert r.returncode in (3, 7), said(r)
+        os.remove(f"runs/sync/{name}")
+
+
+def test_links(stopped):
+    """Links that others laid where a run appends: what they point to stays as it is."""
+    shutil.copytree(stopped / "runs" / "sync", "runs/sync")
+    for file in ("glyphs.h5", "sync.yaml"):
+        shutil.copy(stopped / file, file)
+    with open("precious", "w") as f:
+        f.write("precious\n")
+    for name in ("log.txt", "metrics.csv"):
+        os.remove(f"runs/sync/{name}")
+        os.symlink(os.path.abspath("precious"), f"runs/sync/{name}")
+        r = shoal("train", "sync.yaml", code=None)
+        with open("precious") as f:
+            assert f.read() == "precious\n", f"{name} was written through a link"
+        if name == "log.txt":
+            assert_one_error(r, "log.txt: it is a link")
+            os.remove("runs/sync/log.txt")

@@ -157,7 +157,7 @@ static void same_bytes(void)
   for (int i = 0; i < 2; i++) {
     const char *path = temp_path("same.h5");
     shoal_h5 file;
-    CHECK_OK(shoal_h5_create(path, &file));
+    CHECK_OK(shoal_h5_create(temp_fresh(path), &file));
     CHECK_OK(shoal_h5_write(file, "/a/x", SHOAL_F32, 1, &dim, x));
     shoal_h5_close(file);
     FILE *f = fopen(path, "rb");
@@ -174,7 +174,7 @@ int main(void)
   shoal_h5 file;
   temp_make();
   const char *path = temp_path("data.h5");
-  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");
+  REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create");
   round_trip(file);
   shoal_h5_close(file);
   REQUIRE(shoal_h5_append(path, &file) == SHOAL_OK, "append");

@@ -9,7 +9,7 @@ static const float zeros[16];
 static hid_t fresh(const char *path)
 {
   shoal_h5 file;
-  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create %s", path);
+  REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create %s", path);
   CHECK_OK(shoal_h5_write(file, "/a/plain", SHOAL_F32, 1, &dim, zeros));
   return file.id;
 }

@@ -27,7 +27,7 @@ static int read_file(const char *path)
 static int write_file(const char *path)
 {
   shoal_h5 file;
-  if (shoal_h5_create(path, &file) != SHOAL_OK) return 1;
+  if (shoal_h5_create(temp_fresh(path), &file) != SHOAL_OK) return 1;
   shoal_status st = shoal_h5_write(file, "x", SHOAL_F32, 1, &four, ones);
   shoal_h5_close(file);
   if (st == SHOAL_OK) st = shoal_h5_append(path, &file);
@@ -160,7 +160,7 @@ static void own_writer(const char *self)
 static int write_and_read(const char *path)
 {
   shoal_h5 file;
-  if (shoal_h5_create(path, &file) != SHOAL_OK) return 1;
+  if (shoal_h5_create(temp_fresh(path), &file) != SHOAL_OK) return 1;
   shoal_status st = shoal_h5_write(file, "x", SHOAL_F32, 1, &four, ones);
   int bad = st != SHOAL_OK || shoal_h5_flush(file) != SHOAL_OK || read_file(path);
   shoal_h5_close(file);

@@ -11,7 +11,7 @@ static void make_good(const char *path)
   static float x[4096];
   uint64_t dim = 4096;
   shoal_h5 file;
-  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create %s", path);
+  REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create %s", path);
   CHECK_OK(shoal_h5_write(file, "x", SHOAL_F32, 1, &dim, x));
   shoal_h5_close(file);
 }
@@ -71,6 +71,11 @@ int main(void)
 
   CHECK_REFUSED(shoal_h5_create(temp_path("no/such/folder.h5"), &file), SHOAL_ERR_IO, "No such file or directory");
   CHECK_REFUSED(shoal_h5_create(temp_dir, &file), SHOAL_ERR_IO, "cannot create");
+  make_good(temp_path("there.h5"));
+  REQUIRE(symlink("elsewhere.h5", temp_path("link.h5")) == 0, "symlink");
+  CHECK_REFUSED(shoal_h5_create(temp_path("there.h5"), &file), SHOAL_ERR_IO, "File exists");
+  CHECK_REFUSED(shoal_h5_create(temp_path("link.h5"), &file), SHOAL_ERR_IO, "File exists");
+  CHECK_NE(access(temp_path("elsewhere.h5"), F_OK), 0, "nothing is written through a link");
 
   make_good(good);
   CHECK_OK(shoal_h5_open(good, &file));

@@ -70,7 +70,7 @@ static void samples(const char *path)
   uint16_t x[ROW];
   double as_double[ROW];
   for (int through = 0; through < 2; through++) {
-    REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");
+    REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create");
     write_samples(file, "deep/x", through);
     shoal_h5_close(file);
     check_form(path, "deep/x", 3, (hsize_t[]){ ROWS, 2, 3 }, true);
@@ -103,7 +103,7 @@ static void contiguous(const char *path)
   shoal_h5_table *t;
   int64_t x[10] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, got[10];
   const shoal_h5_extent ten = { .ndim = 1, .dims = { 10 } }, scalar = { 0 }, empty = { .ndim = 2, .dims = { 0, 3 } };
-  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");
+  REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create");
   REQUIRE(shoal_h5_table_create(file, "ten", &(shoal_h5_row){ SHOAL_I64 }, &ten, &t) == SHOAL_OK, "ten");
   CHECK_OK(shoal_h5_table_append(t, 4, x));
   CHECK_OK(shoal_h5_table_append(t, 6, x + 4));
@@ -144,7 +144,7 @@ static void sizes(const char *path)
                         high = { .ndim = 1, .dims = { UINT64_C(1) << 60 } }, many = { .ndim = 9, .dims = { 1 } },
                         chunked_scalar = { .chunk_rows = 4 }, two = { .ndim = 1, .chunk_rows = 2 };
   double x[2] = { 1, 2 };
-  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");
+  REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create");
   CHECK_REFUSED(shoal_h5_table_create(file, "a", &f64, &wide, &t), SHOAL_ERR_ARG, "63 bits");
   CHECK_REFUSED(shoal_h5_table_create(file, "a", &f64, &high, &t), SHOAL_ERR_ARG, "63 bits");
   CHECK_REFUSED(shoal_h5_table_create(file, "a", &f64, &many, &t), SHOAL_ERR_ARG, "9 dimensions");
@@ -188,7 +188,7 @@ static void structs(const char *path)
   const shoal_h5_extent growing = { .ndim = 1, .chunk_rows = 2 };
   memcpy(later, members, sizeof later);
   later[3].optional = true;
-  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");
+  REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create");
   REQUIRE(shoal_h5_table_create(file, "old", &(shoal_h5_row){ .members = &without_host }, &growing, &t) == SHOAL_OK,
           "old");
   CHECK_OK(shoal_h5_table_append(t, 1, &r));
@@ -239,7 +239,7 @@ static void texts(const char *path)
   shoal_h5 file;
   shoal_h5_table *t;
   const shoal_h5_row text = { .text = true };
-  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");
+  REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create");
   REQUIRE(shoal_h5_table_create(file, "ops", &text, &(shoal_h5_extent){ .ndim = 1, .chunk_rows = 3 }, &t) == SHOAL_OK,
           "create");
   CHECK_OK(shoal_h5_table_append(t, 4, in));
@@ -265,7 +265,7 @@ static void abandoned(const char *path)
   shoal_h5 file;
   shoal_h5_table *t;
   for (uint64_t i = 0; i < N; i++) x[i] = i + 1;
-  REQUIRE(shoal_h5_create(path, &file) == SHOAL_OK, "create");
+  REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create");
   CHECK_OK(shoal_h5_hold_metadata(file));
   REQUIRE(shoal_h5_table_create(file, "x", &(shoal_h5_row){ SHOAL_U64 },
                                 &(shoal_h5_extent){ .ndim = 1, .chunk_rows = CHUNK }, &t) == SHOAL_OK,

@@ -23,6 +23,13 @@ static inline const char *temp_path(const char *name)
   return strcpy(paths[i], path);
 }
 
+/* The path, where no file is any more: files are only made anew. */
+static inline const char *temp_fresh(const char *path)
+{
+  unlink(path);
+  return path;
+}
+
 /* Runs when the test ends, also by REQUIRE. */
 static void temp_remove(void)
 {

@@ -235,7 +235,7 @@ static void refused(void)
   shoal_h5_close(file);
   CHECK_REFUSED(shoal_trace_open(path, SHOAL_TRACE_BY_OP, &info, &t), SHOAL_ERR_IO, "trace format 2");
   CHECK_REFUSED(shoal_trace_read(path, &d), SHOAL_ERR_IO, "trace format 2");
-  CHECK_OK(shoal_h5_create(path, &file));
+  CHECK_OK(shoal_h5_create(temp_fresh(path), &file));
   shoal_h5_close(file);
   CHECK_REFUSED(shoal_trace_read(path, &d), SHOAL_ERR_IO, "is not a Shoal trace");
   CHECK_REFUSED(shoal_trace_open(temp_path("no/folder.h5"), SHOAL_TRACE_BY_OP, &info, &t), SHOAL_ERR_IO,

@@ -1,11 +1,14 @@
 /* Command lines of the subcommands: parser, help page and error messages are driven by one table of flags.
  *
  * --flag VALUE and --flag=VALUE are both accepted, for a short flag also -N4.  Positional arguments and flags may be
- * mixed; "--" ends the flags.  Strings are borrowed from argv, which lives as long as the program.  If a flag is given
+ * mixed; "--" ends the flags.  Strings are borrowed from argv, which lives as long as the program, except for the files
+ * that flags name: those are expanded like paths in a run file (path.c).  If a flag is given
  * twice the last value counts, so that a script can append to a command line. */
 #include "config/args.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "config/option.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +19,8 @@ struct shoal_args {
   size_t n_words;
   const char ***given; /* per flag of the table: its values in the order given; for a switch, its own name */
   size_t *n_given;
+  char **expanded; /* paths of flags that take a file; owned */
+  size_t n_expanded;
 };
 
 static const shoal_flag no_flags[] = { { 0 } };
@@ -110,6 +115,11 @@ static shoal_status take_value(shoal_args *a, size_t i, const char *glued, int a
                 f->metavar ? f->metavar : "VALUE");
     value = argv[++*at];
   }
+  if (f->metavar && strstr(f->metavar, "FILE")) {
+    char *path;
+    SHOAL_TRY(shoal_error_prefix(shoal_path_expand(value, &path), "%s: ", f->name));
+    value = a->expanded[a->n_expanded++] = path;
+  }
   a->given[i][a->n_given[i]++] = value;
   return SHOAL_OK;
 }
@@ -174,6 +184,7 @@ shoal_status shoal_args_parse(const shoal_verb_help *help, int argc, char **argv
   *helped = false;
   a->help = help;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(most, &a->words), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(most, &a->expanded), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n_flags + 1, &a->n_given), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n_flags + 1, &a->given), fail);
   for (size_t i = 0; i < n_flags; i++) SHOAL_TRY_GOTO(st, SHOAL_ALLOC(most, &a->given[i]), fail);
@@ -189,6 +200,8 @@ void shoal_args_destroy(shoal_args *a)
 {
   if (!a) return;
   for (size_t i = 0; a->given && i < count_flags(a->help); i++) free(a->given[i]);
+  for (size_t i = 0; i < a->n_expanded; i++) free(a->expanded[i]);
+  free(a->expanded);
   free(a->given);
   free(a->n_given);
   free(a->words);

@@ -77,7 +77,8 @@ static bool is_one_of(const char *words, const char *word)
 
 bool shoal_option_is_list(const shoal_option *o)
 {
-  return o->type == SHOAL_OPT_INTS || o->type == SHOAL_OPT_FLOATS || o->type == SHOAL_OPT_WORDS;
+  return o->type == SHOAL_OPT_INTS || o->type == SHOAL_OPT_FLOATS || o->type == SHOAL_OPT_WORDS ||
+         o->type == SHOAL_OPT_PATHS;
 }
 
 /* --- values ---------------------------------------------------------------------------------------------------- */
@@ -122,6 +123,9 @@ static bool parse_item(shoal_value *v, size_t i)
     return is_one_of(o->range, text);
   case SHOAL_OPT_WORDS:
     return *text && !shoal_text_fault(text, strlen(text)) && (!o->range || is_one_of(o->range, text));
+  case SHOAL_OPT_PATHS:
+    return *text && !shoal_text_fault(text, strlen(text));
+  case SHOAL_OPT_PATH:
   case SHOAL_OPT_STRING:
     return !shoal_text_fault(text, strlen(text));
   }
@@ -170,6 +174,7 @@ static shoal_option_type item_type(const shoal_option *o)
 {
   if (o->type == SHOAL_OPT_INTS) return SHOAL_OPT_INT;
   if (o->type == SHOAL_OPT_FLOATS) return SHOAL_OPT_FLOAT;
+  if (o->type == SHOAL_OPT_PATHS) return SHOAL_OPT_PATH;
   return o->range ? SHOAL_OPT_ENUM : SHOAL_OPT_STRING;
 }
 
@@ -201,12 +206,19 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
   return st;
 }
 
+/* A path that is not a list may hold commas. */
+static bool in_brackets(const char *text)
+{
+  size_t n = strlen(text);
+  return n >= 2 && text[0] == '[' && text[n - 1] == ']';
+}
+
 /* Fills v->texts and v->n from the raw setting. */
 static shoal_status collect_texts(shoal_value *v, char *const *items, size_t n, bool is_list, const place *at)
 {
   const shoal_option *o = v->option;
   if (shoal_option_is_list(o)) {
-    if (!is_list) return split_list(v, items[0]);
+    if (!is_list && !(o->type == SHOAL_OPT_PATHS && !in_brackets(items[0]))) return split_list(v, items[0]);
   } else if (is_list) {
     shoal_str s = { 0 };
     shoal_str_add(&s, "[");
@@ -220,11 +232,28 @@ static shoal_status collect_texts(shoal_value *v, char *const *items, size_t n, 
   return SHOAL_OK;
 }
 
+static shoal_status expand_path(shoal_value *v, size_t i, const place *at)
+{
+  char *path;
+  shoal_status st = shoal_path_expand(v->texts[i], &path);
+  if (st != SHOAL_OK) {
+    shoal_str s = { 0 };
+    shoal_option_add_place(&s, at->origin, at->line, at->column);
+    st = shoal_error_prefix(st, "%s%s is \"%s\": ", s.text, v->option->name, v->texts[i]);
+    shoal_str_free(&s);
+    return st;
+  }
+  free(v->texts[i]);
+  v->texts[i] = path;
+  return SHOAL_OK;
+}
+
 static shoal_status value_parse(shoal_value *v, char *const *items, size_t n, bool is_list, const place *at)
 {
   const shoal_option *o = v->option;
-  bool may_be_empty = shoal_option_is_list(o) || (o->default_text && !*o->default_text) ||
-                      (o->type == SHOAL_OPT_STRING && o->default_text);
+  bool is_path = o->type == SHOAL_OPT_PATH || o->type == SHOAL_OPT_PATHS;
+  bool may_be_empty = (shoal_option_is_list(o) && !is_path) || (o->default_text && !*o->default_text) ||
+                      ((o->type == SHOAL_OPT_STRING || o->type == SHOAL_OPT_PATH) && o->default_text);
   if (!is_list && !*items[0] && may_be_empty) {
     v->unset = true;
     return SHOAL_OK;
@@ -233,12 +262,15 @@ static shoal_status value_parse(shoal_value *v, char *const *items, size_t n, bo
   v->ints = calloc(v->n + 1, sizeof *v->ints);
   v->floats = calloc(v->n + 1, sizeof *v->floats);
   SHOAL_CHECK(v->ints && v->floats, SHOAL_ERR_MEM, "out of memory for the setting %s", o->name);
-  bool empty_string = o->type == SHOAL_OPT_STRING && !*v->texts[0];
+  bool empty_string = v->n == 0 ? o->type == SHOAL_OPT_PATHS
+                                : (o->type == SHOAL_OPT_STRING || o->type == SHOAL_OPT_PATH) && !*v->texts[0];
   shoal_error faults = { .code = SHOAL_OK };
   if (empty_string) shoal_error_join(&faults, value_fault(v, "", 0, at));
   for (size_t i = 0; i < v->n; i++)
     if (!parse_item(v, i))
       shoal_error_join(&faults, value_fault(v, v->texts[i], shoal_option_is_list(o) ? i + 1 : 0, at));
+    else if (is_path)
+      shoal_error_join(&faults, expand_path(v, i, at));
   return faults.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&faults);
 }
 
@@ -429,7 +461,8 @@ double shoal_config_float(const shoal_config *c, const char *name)
 const char *shoal_config_string(const shoal_config *c, const char *name)
 {
   const shoal_value *v = config_need(c, name);
-  if (v->option->type != SHOAL_OPT_STRING) v = config_need_type(c, name, SHOAL_OPT_ENUM);
+  if (v->option->type != SHOAL_OPT_STRING && v->option->type != SHOAL_OPT_PATH)
+    v = config_need_type(c, name, SHOAL_OPT_ENUM);
   return v->unset ? "" : v->texts[0];
 }
 
@@ -449,6 +482,13 @@ size_t shoal_config_floats(const shoal_config *c, const char *name, const double
 {
   const shoal_value *v = config_need_type(c, name, SHOAL_OPT_FLOATS);
   *out = v->floats;
+  return v->n;
+}
+
+size_t shoal_config_paths(const shoal_config *c, const char *name, const char *const **out)
+{
+  const shoal_value *v = config_need_type(c, name, SHOAL_OPT_PATHS);
+  *out = (const char *const *)v->texts;
   return v->n;
 }
 

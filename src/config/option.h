@@ -27,7 +27,9 @@ typedef enum {
   SHOAL_OPT_PERIOD, /* "10min", "200 steps", "1 epoch" */
   SHOAL_OPT_INTS,   /* [4096, 4096] */
   SHOAL_OPT_FLOATS,
-  SHOAL_OPT_WORDS /* [crop4, hflip]; each word is checked against the choices, if there are any */
+  SHOAL_OPT_PATH,  /* a text in which ~ and $VARIABLES are expanded */
+  SHOAL_OPT_PATHS, /* one or several; a single one needs no brackets */
+  SHOAL_OPT_WORDS  /* [crop4, hflip]; each word is checked against the choices, if there are any */
 } shoal_option_type;
 
 typedef struct {
@@ -77,7 +79,8 @@ void shoal_config_destroy(shoal_config *c);
 bool shoal_config_bool(const shoal_config *c, const char *name);
 int64_t shoal_config_int(const shoal_config *c, const char *name);
 double shoal_config_float(const shoal_config *c, const char *name);
-const char *shoal_config_string(const shoal_config *c, const char *name); /* STRING and ENUM; "" when unset */
+const char *shoal_config_string(const shoal_config *c, const char *name); /* STRING, PATH and ENUM; "" when unset */
+size_t shoal_config_paths(const shoal_config *c, const char *name, const char *const **out);
 shoal_period shoal_config_period(const shoal_config *c, const char *name);
 size_t shoal_config_ints(const shoal_config *c, const char *name, const int64_t **out);
 size_t shoal_config_floats(const shoal_config *c, const char *name, const double **out);
@@ -100,6 +103,9 @@ shoal_status shoal_config_changes(const shoal_config *c, const char *resolved, c
                                   shoal_config_change *changed, void *ctx);
 /** CRC-32C of the resolved values, without names that start with an entry of `except` (NULL-terminated). */
 uint32_t shoal_config_hash(const shoal_config *c, const char *const *except);
+/** Expands ~ and ~/ at the start, $NAME and ${NAME}; "$$" becomes a dollar sign.  Caller frees.  ERR_USAGE for a variable
+ *  that is not set and for ~user. */
+shoal_status shoal_path_expand(const char *text, char **out);
 /** The table as help text: name, type, unit, default, range, help, source; and as a JSON array of objects. */
 void shoal_option_print(const shoal_option_table *table, shoal_str *out);
 void shoal_option_put_json(const shoal_option_table *table, shoal_json *j, const char *key);

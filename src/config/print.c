@@ -55,6 +55,15 @@ static void add_yaml_text(shoal_str *out, const char *text)
     shoal_str_add_quoted(out, text);
 }
 
+/* Reading it back must not expand anything again. */
+static void add_path(shoal_str *out, const char *path)
+{
+  shoal_str s = { 0 };
+  for (const char *c = path; *c; c++) shoal_str_add(&s, *c == '$' ? "$$" : "%c", *c);
+  add_yaml_text(out, s.text ? s.text : "");
+  shoal_str_free(&s);
+}
+
 static void add_item(shoal_str *out, const shoal_value *v, size_t i)
 {
   switch (v->option->type) {
@@ -72,6 +81,10 @@ static void add_item(shoal_str *out, const shoal_value *v, size_t i)
   case SHOAL_OPT_PERIOD:
     add_period(out, v->period);
     break;
+  case SHOAL_OPT_PATH:
+  case SHOAL_OPT_PATHS:
+    add_path(out, v->texts[i]);
+    break;
   case SHOAL_OPT_STRING:
   case SHOAL_OPT_ENUM:
   case SHOAL_OPT_WORDS:
@@ -82,9 +95,10 @@ static void add_item(shoal_str *out, const shoal_value *v, size_t i)
 
 void shoal_option_add_value(shoal_str *out, const shoal_value *v)
 {
-  bool list = shoal_option_is_list(v->option);
+  bool list = shoal_option_is_list(v->option) && !(v->option->type == SHOAL_OPT_PATHS && v->n == 1);
   if (list) shoal_str_add(out, "[");
-  if (v->unset && !list) shoal_str_add(out, v->option->type == SHOAL_OPT_STRING ? "\"\"" : "null");
+  if (v->unset && !list)
+    shoal_str_add(out, v->option->type == SHOAL_OPT_STRING || v->option->type == SHOAL_OPT_PATH ? "\"\"" : "null");
   for (size_t i = 0; i < v->n; i++) {
     if (i) shoal_str_add(out, ", ");
     add_item(out, v, i);
@@ -172,6 +186,8 @@ static const char *const type_words[][2] = {
                          "period" },
   [SHOAL_OPT_INTS] = { "a list of integers", "ints" },
   [SHOAL_OPT_FLOATS] = { "a list of numbers", "floats" },
+  [SHOAL_OPT_PATH] = { "a path", "path" },
+  [SHOAL_OPT_PATHS] = { "a path or a list of paths", "paths" },
   [SHOAL_OPT_WORDS] = { "a list of words", "words" },
 };
 

@@ -7,7 +7,7 @@
 static const shoal_option run_options[] = {
   { "run.name", SHOAL_OPT_STRING, "run", NULL, NULL,
     "Name of the run: its folder below run.dir. Letters, digits, '.', '_' and '-'.", NULL },
-  { "run.dir", SHOAL_OPT_STRING, "runs", NULL, NULL, "Folder that holds the run folders.", NULL },
+  { "run.dir", SHOAL_OPT_PATH, "runs", NULL, NULL, "Folder that holds the run folders.", NULL },
   { "run.seed", SHOAL_OPT_INT, "1", NULL, "[0,inf)",
     "Seed of everything random: initial weights, data order, augmentation, dropout.", NULL },
   { "run.epochs", SHOAL_OPT_INT, "10", "epochs", "[1,1000000]", "Passes over the training data.", NULL },
@@ -18,7 +18,7 @@ static const shoal_option run_options[] = {
     "Accept a Slurm step of several tasks in which every task trains alone.", NULL },
   { "run.strict", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Refuse to start, instead of warning, if a rank has fewer cores than were requested.", NULL },
-  { "data.file", SHOAL_OPT_STRING, NULL, NULL, NULL, "HDF5 data set, made by `shoal data` or with its layout.", NULL },
+  { "data.file", SHOAL_OPT_PATH, NULL, NULL, NULL, "HDF5 data set, made by `shoal data` or with its layout.", NULL },
   { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,1000000000]", "Batch per rank.", NULL },
   { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,1000000000]",
     "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count.",

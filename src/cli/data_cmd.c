@@ -86,8 +86,9 @@ static const shoal_flag import_flags[] = {
   { "--train-count", NULL, "N", SHOAL_FLAG_VALUE,
     "the first N samples are the training split, the rest the test split" },
   { "--test-share", NULL, "X", SHOAL_FLAG_VALUE,
-    "share of the samples in the test split, 0 for none (0.1); csv: drawn from each class, text: the end" },
-  { "--seed", NULL, "N", SHOAL_FLAG_VALUE, "csv: of the draw of test samples (1)" },
+    "share of the samples in the test split, 0 for none (0.1); csv, npy, images: drawn from each class, text: the "
+    "end" },
+  { "--seed", NULL, "N", SHOAL_FLAG_VALUE, "of the draw of test samples (1)" },
   { "--label", NULL, "COLUMN", SHOAL_FLAG_VALUE,
     "csv: name or number (from 1) of the label column; else one called label, class or target, else the last" },
   { "--drop", NULL, "COLUMN", SHOAL_FLAG_LIST, "csv: name or number of a column to leave out; may be given again" },
@@ -98,13 +99,18 @@ static const shoal_flag import_flags[] = {
 };
 static const shoal_verb_help import_help = {
   "shoal data import KIND SOURCE... -o FILE [options]",
-  "Makes a data set from files: cifar10 and cifar100 (binary batches), idx (MNIST's image and label files), csv, text. "
-  "Gzip is recognised. Files with test, t10k or val as a word of their names become the test split.",
+  "Makes a data set from files: cifar10 and cifar100 (binary batches), idx (MNIST's image and label files), csv, npy "
+  "(NumPy "
+  "arrays, .npy or .npz), images (a folder of PNG and JPEG files with a folder for each class), text. A folder stands "
+  "for "
+  "the files in it. Gzip is recognised. Files with test, t10k or val as a word of their names become the test split.",
   import_flags,
   2,
   -1,
   "  shoal data import cifar10 data_batch_*.bin.gz test_batch.bin.gz -o cifar10.h5\n"
   "  shoal data import idx t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz --train-count 9000 -o digits.h5\n"
+  "  shoal data import images flowers/ --test-share 0.2 -o flowers.h5\n"
+  "  shoal data import npy X_train.npy y_train.npy X_test.npy y_test.npy -o set.h5\n"
   "  shoal data import csv train.csv test.csv --label species --drop id -o flowers.h5\n",
 };
 

@@ -26,6 +26,9 @@ typedef struct {
   bool foreign, text;
   char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
 } shoal_data_names;
+typedef enum { SHOAL_ROLE_NONE, SHOAL_ROLE_X, SHOAL_ROLE_Y } shoal_data_role;
+/** What an array is by the words of its name ("X_train", "labels"), for files of arrays other than HDF5. */
+shoal_data_role shoal_data_role_of(const char *name);
 /** Our names if present; else matched by the words in the names.  ERR_IO if nothing matches, two arrays match the same
  *  role, or one that is used is elsewhere or needs a plug-in. */
 shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out);
@@ -141,9 +144,20 @@ shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const in
                                 uint8_t *test);
 char shoal_import_separator(const shoal_import_args *a); /* 0 if none is given, or it is not one character */
 void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap); /* "cifar10: a.bin, b.bin" */
+/** Puts the files of a folder in the place of each folder among the sources: those whose names fit one of the patterns (a
+ *  list that ends with NULL), sorted, which is told.  `args` is then a copy of `a` that lives as long as `list`. */
+typedef struct {
+  char **paths; /* [n] */
+  size_t n;
+  shoal_import_args args;
+} shoal_import_list;
+shoal_status shoal_import_expand(const shoal_import_args *a, const char *const *patterns, shoal_import_list *list);
+void shoal_import_list_fini(shoal_import_list *list);
 shoal_status shoal_import_cifar(const shoal_import_args *a, const char *out_path);
 shoal_status shoal_import_idx(const shoal_import_args *a, const char *out_path);
 shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path);
+shoal_status shoal_import_npy(const shoal_import_args *a, const char *out_path);
+shoal_status shoal_import_images(const shoal_import_args *a, const char *out_path);
 shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path);
 shoal_status shoal_synth_glyphs(const shoal_synth_args *a, shoal_data_writer *w);
 #endif

@@ -11,13 +11,22 @@ enum { TRAIN_COUNT = 1, TEST_SHARE = 2, SEED = 4, LABEL = 8, DROP = 16, HEADER =
 static const struct {
   const char *name;
   shoal_status (*import)(const shoal_import_args *a, const char *out_path);
+  const char *files[6]; /* patterns of the files that a folder is replaced by; none: the importer reads folders */
   unsigned options;
 } kinds[] = {
-  { "cifar10", shoal_import_cifar, TRAIN_COUNT },
-  { "cifar100", shoal_import_cifar, TRAIN_COUNT },
-  { "idx", shoal_import_idx, TRAIN_COUNT },
-  { "csv", shoal_import_csv, TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL },
-  { "text", shoal_import_text, TRAIN_COUNT | TEST_SHARE },
+  { "cifar10",
+    shoal_import_cifar,
+    { "data_batch*.bin", "test_batch*.bin", "data_batch*.gz", "test_batch*.gz" },
+    TRAIN_COUNT },
+  { "cifar100", shoal_import_cifar, { "train*.bin", "test*.bin", "train*.gz", "test*.gz" }, TRAIN_COUNT },
+  { "idx", shoal_import_idx, { "*ubyte", "*ubyte.gz", "*.idx", "*.idx.gz" }, TRAIN_COUNT },
+  { "csv",
+    shoal_import_csv,
+    { "*.csv", "*.csv.gz", "*.tsv", "*.tsv.gz" },
+    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL },
+  { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED },
+  { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED },
+  { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE },
 };
 
 void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap)
@@ -91,5 +100,10 @@ shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path)
   if (k == SHOAL_COUNT(kinds)) return unknown_kind(a->kind);
   SHOAL_TRY(check_options(a, kinds[k].options));
   SHOAL_TRY(check_values(a));
-  return kinds[k].import(a, out_path);
+  if (!kinds[k].files[0]) return kinds[k].import(a, out_path);
+  shoal_import_list list = { 0 };
+  shoal_status st = shoal_import_expand(a, kinds[k].files, &list);
+  if (st == SHOAL_OK) st = kinds[k].import(&list.args, out_path);
+  shoal_import_list_fini(&list);
+  return st;
 }

@@ -112,6 +112,14 @@ static void read_name(const char *name, part_kind *part, split_word *split)
   if (*part == PART_NONE && data) *part = PART_X;
 }
 
+shoal_data_role shoal_data_role_of(const char *name)
+{
+  part_kind part;
+  split_word split;
+  read_name(name, &part, &split);
+  return part == PART_X ? SHOAL_ROLE_X : part == PART_Y ? SHOAL_ROLE_Y : SHOAL_ROLE_NONE;
+}
+
 /* Whether the name leads out of the file; the array is then a candidate all the same, to be refused if it is chosen. */
 static bool is_elsewhere(const arrays *a, const char *name)
 {

@@ -11,7 +11,7 @@
 enum { HEAD = 4096 };
 
 typedef struct {
-  const char *what, *kind; /* kind: of the import; NULL: cannot be imported as it is */
+  const char *what, *kind; /* kind: of the import */
 } format;
 
 static bool begins(const unsigned char *head, size_t n, const char *magic, size_t length)
@@ -38,6 +38,8 @@ static format recognise(const unsigned char *head, size_t n)
     { "\0\0\x08\1", 4, { "IDX labels", "idx" } },
     { "\0\0\x08\3", 4, { "IDX images", "idx" } },
     { "\0\0\x08\4", 4, { "IDX images", "idx" } },
+    { "\x93NUMPY", 6, { "a NumPy array", "npy" } },
+    { "PK\3\4", 4, { "a zip archive, perhaps NumPy's", "npy" } },
   };
   for (size_t i = 0; i < SHOAL_COUNT(known); i++)
     if (begins(head, n, known[i].magic, known[i].length)) return known[i].format;

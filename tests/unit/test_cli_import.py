@@ -179,16 +179,16 @@ PIECES = (b"1,0\n", b",", b"1,0," * 1000 + b"1\n", b"x")
 
 @pytest.mark.parametrize("piece", PIECES, ids=range(len(PIECES)))
 def test_bomb(piece):
-    """A small gzip file that unpacks to 200 MB is refused, and plain text within the memory that it may take."""
-    text = piece * (200_000_000 // len(piece))
+    """A small gzip file that unpacks to 80 MB is refused, and plain text within the memory that it may take."""
+    text = piece * (80_000_000 // len(piece))
     with open("bomb.csv.gz", "wb") as f:
-        f.write(gzip.compress(text, 6))
+        f.write(gzip.compress(text, 9))
     with open("plain.csv", "wb") as f:
         f.write(text)
-    for name, words in (("bomb.csv.gz", "bomb.csv.gz unpacks to more than 250 times its size"),
-                        ("plain.csv", "plain.csv: the text would take")):
+    for name, limit, words in (("bomb.csv.gz", "400", "bomb.csv.gz unpacks to more than 250 times its size"),
+                               ("plain.csv", "48", "plain.csv: the text would take")):
         r = run([program(), "data", "import", "csv", name, "-o", "t.h5"], base=PLAIN_ENV, timeout=60, code=7,
-                env={"SHOAL_MEMORY_LIMIT_MIB": "128"}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+                env={"SHOAL_MEMORY_LIMIT_MIB": limit}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
         assert_one_error(r, words)
 
 

@@ -1,0 +1,255 @@
+/* NumPy arrays: samples and labels, found by the words in their names as in HDF5 files (X_train, y_train, images,
+ * labels, ...), or, if there are just two, by their dimensions.  Bytes stay bytes, all else becomes f32. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/data_impl.h"
+#include "data/labels.h"
+#include "data/narrow.h"
+#include "data/npy.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  const shoal_import_args *args;
+  shoal_npys arrays;
+  const shoal_npy *x[2], *y[2]; /* per split; NULL if there are none */
+  shoal_data_spec spec;
+  uint64_t stride[3]; /* of channel, row, column; features: of a feature in stride[2] */
+  int32_t *labels[2];
+  int64_t classes;
+  shoal_narrow narrow;
+} import;
+
+/* ---- which array is what ---- */
+
+static shoal_status put(const shoal_npy **slot, const shoal_npy *a, const char *what)
+{
+  SHOAL_CHECK(!*slot, SHOAL_ERR_IO, "both %s and %s could be the %s: give only one of them", (*slot)->name, a->name,
+              what);
+  *slot = a;
+  return SHOAL_OK;
+}
+
+static shoal_status match(import *p, const bool *test)
+{
+  const shoal_npys *l = &p->arrays;
+  bool named = false;
+  for (size_t i = 0; i < l->n; i++) named |= shoal_data_role_of(l->all[i].name) != SHOAL_ROLE_NONE;
+  for (size_t i = 0; i < l->n; i++) {
+    const shoal_npy *a = &l->all[i];
+    shoal_data_role role = shoal_data_role_of(a->name);
+    if (!named && l->n == 2) role = a->ndim > 1 ? SHOAL_ROLE_X : SHOAL_ROLE_Y;
+    if (role == SHOAL_ROLE_NONE) shoal_info("%s: array %s is not used", a->path, a->name);
+    if (role == SHOAL_ROLE_X) SHOAL_TRY(put(&p->x[test[i]], a, test[i] ? "test samples" : "training samples"));
+    if (role == SHOAL_ROLE_Y) SHOAL_TRY(put(&p->y[test[i]], a, test[i] ? "test labels" : "training labels"));
+  }
+  SHOAL_CHECK(
+      p->x[0] && p->y[0], SHOAL_ERR_IO,
+      "no training %s among the %zu arrays: names such as X_train and y_train, or images and labels, are expected",
+      p->x[0] ? "labels" : "samples", l->n);
+  for (int s = 0; s < 2; s++) {
+    SHOAL_CHECK(!p->x[s] == !p->y[s], SHOAL_ERR_IO, "the test split has %s only", p->x[s] ? "samples" : "labels");
+    if (p->x[s])
+      shoal_info("%s/x is %s, %s/y is %s", shoal_split_name((shoal_split)s), p->x[s]->name,
+                 shoal_split_name((shoal_split)s), p->y[s]->name);
+  }
+  return SHOAL_OK;
+}
+
+static bool few(uint64_t channels)
+{
+  return channels == 1 || channels == 3 || channels == 4;
+}
+
+/* Shape and strides of a sample; images may have their channels last. */
+static shoal_status find_shape(import *p)
+{
+  const shoal_npy *x = p->x[0];
+  const uint64_t *d = x->dims, *t = x->strides;
+  for (int i = 1; i < x->ndim; i++)
+    SHOAL_CHECK(d[i] <= INT32_MAX, SHOAL_ERR_IO, "%s: dimension %d of %s is %" PRIu64, x->path, i, x->name, d[i]);
+  p->spec.kind = x->ndim < 3 ? SHOAL_DATA_FEATURES : SHOAL_DATA_IMAGES;
+  p->spec.x_bytes = x->size == 1 && x->kind != 'i' ? 1 : 4;
+  if (x->ndim < 3) {
+    p->spec.sample = SHOAL_SHAPE(x->ndim == 1 ? 1 : (int64_t)d[1]);
+    p->stride[2] = x->ndim == 1 ? 1 : t[1];
+    return SHOAL_OK;
+  }
+  bool last = x->ndim == 4 && few(d[3]) && !few(d[1]);
+  int c = x->ndim == 3 ? 0 : last ? 3 : 1, h = x->ndim == 3 || last ? 1 : 2;
+  p->spec.sample = SHOAL_SHAPE(x->ndim == 3 ? 1 : (int64_t)d[c], (int64_t)d[h], (int64_t)d[h + 1]);
+  p->stride[0] = t[c];
+  p->stride[1] = t[h];
+  p->stride[2] = t[h + 1];
+  SHOAL_CHECK(p->spec.sample.dim[0] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
+              "%s: %s has %" PRId64 " channels, at most %d are supported", x->path, x->name, p->spec.sample.dim[0],
+              SHOAL_DATA_CHANNELS);
+  if (last) shoal_info("%s: images have their channels last; they are turned to [channels, height, width]", x->name);
+  return SHOAL_OK;
+}
+
+static shoal_status check_split(const import *p, int s)
+{
+  const shoal_npy *x = p->x[s], *y = p->y[s], *first = p->x[0];
+  SHOAL_CHECK(y->ndim == 1 || (y->ndim == 2 && y->dims[1] == 1), SHOAL_ERR_IO,
+              "%s: labels %s have %d dimensions, one number per sample is expected (one-hot: y.argmax(1))", y->path,
+              y->name, y->ndim);
+  SHOAL_CHECK(y->dims[0] == x->dims[0], SHOAL_ERR_IO, "%s has %" PRIu64 " samples, %s has %" PRIu64 " labels", x->name,
+              x->dims[0], y->name, y->dims[0]);
+  bool same = x->ndim == first->ndim && x->kind == first->kind && x->size == first->size;
+  for (int i = 1; i < x->ndim && same; i++) same = x->dims[i] == first->dims[i];
+  SHOAL_CHECK(same, SHOAL_ERR_IO, "%s and %s differ in type or shape of a sample", first->name, x->name);
+  return SHOAL_OK;
+}
+
+/* ---- labels ---- */
+
+static shoal_status label_of(const shoal_npy *y, uint64_t i, int64_t *out)
+{
+  *out = y->kind == 'f' ? 0 : shoal_npy_whole(y, i);
+  if (y->kind != 'f') return SHOAL_OK;
+  double v = shoal_npy_real(y, i);
+  SHOAL_CHECK(v == floor(v) && fabs(v) < 0x1p62, SHOAL_ERR_IO,
+              "%s: label %" PRIu64 " of %s is %.9g; classes are whole numbers from 0", y->path, i, y->name, v);
+  *out = (int64_t)v;
+  return SHOAL_OK;
+}
+
+static shoal_status count_labels(import *p, shoal_labels *l)
+{
+  int64_t v;
+  for (int s = 0; s < 2; s++)
+    for (uint64_t i = 0; p->y[s] && i < p->y[s]->dims[0]; i++) {
+      SHOAL_TRY(label_of(p->y[s], i, &v));
+      SHOAL_TRY(shoal_labels_add(l, (shoal_split)s, v));
+    }
+  shoal_labels_finish(l);
+  SHOAL_TRY(shoal_labels_check(l, p->y[0]->path, (const char *const[]){ p->y[0]->name, p->y[1] ? p->y[1]->name : "" }));
+  p->classes = shoal_labels_classes(l);
+  for (int s = 0; s < 2; s++) {
+    if (!p->y[s]) continue;
+    SHOAL_TRY(SHOAL_ALLOC(p->y[s]->dims[0], &p->labels[s]));
+    for (uint64_t i = 0; i < p->y[s]->dims[0]; i++) {
+      SHOAL_TRY(label_of(p->y[s], i, &v));
+      p->labels[s][i] = (int32_t)v;
+    }
+  }
+  return SHOAL_OK;
+}
+
+/* ---- samples ---- */
+
+/* Copies sample i of x, in the order channel, row, column. */
+static shoal_status take_sample(import *p, const shoal_npy *x, uint64_t i, void *out)
+{
+  const shoal_shape *shape = &p->spec.sample;
+  uint64_t c_n = shape->ndim == 3 ? (uint64_t)shape->dim[0] : 1, h_n = shape->ndim == 3 ? (uint64_t)shape->dim[1] : 1;
+  uint64_t w_n = (uint64_t)shape->dim[shape->ndim - 1], at = 0, first = i * x->strides[0];
+  uint64_t *t = p->stride;
+  for (uint64_t c = 0; c < c_n; c++)
+    for (uint64_t h = 0; h < h_n; h++)
+      for (uint64_t w = 0; w < w_n; w++, at++) {
+        uint64_t from = first + c * t[0] + h * t[1] + w * t[2];
+        if (p->spec.x_bytes == 1) {
+          ((uint8_t *)out)[at] = x->data[from];
+          continue;
+        }
+        double v = shoal_npy_real(x, from);
+        SHOAL_CHECK(isfinite((float)v), SHOAL_ERR_IO, "%s: sample %" PRIu64 " of %s has %g, which is not finite in f32",
+                    x->path, i, x->name, v);
+        ((float *)out)[at] = shoal_narrow_convert(&p->narrow, p->narrow.n > 1 ? at : 0, v);
+      }
+  return SHOAL_OK;
+}
+
+static shoal_status write_samples(import *p, const uint8_t *test, void *sample, shoal_data_writer *w)
+{
+  for (int s = 0; s < 2; s++)
+    for (uint64_t i = 0; p->x[s] && i < p->x[s]->dims[0]; i++) {
+      SHOAL_TRY(take_sample(p, p->x[s], i, sample));
+      bool tests = s == 1 || (test && test[i]);
+      SHOAL_TRY(shoal_data_writer_add(w, tests ? SHOAL_TEST : SHOAL_TRAIN, 1, sample, &p->labels[s][i]));
+    }
+  return SHOAL_OK;
+}
+
+static const char *feature_text(const void *context, size_t feature, char *buf, size_t cap)
+{
+  const import *p = context;
+  if (p->narrow.n == 1)
+    snprintf(buf, cap, "array %.40s", p->x[0]->name);
+  else
+    snprintf(buf, cap, "array %.40s, feature %zu", p->x[0]->name, feature);
+  return buf;
+}
+
+static shoal_status write_all(import *p, const char *out_path)
+{
+  char source[256];
+  shoal_data_writer *w = NULL;
+  uint8_t *test = NULL;
+  void *sample = NULL;
+  size_t elements = (size_t)shoal_shape_count(&p->spec.sample);
+  bool by_feature = p->spec.kind == SHOAL_DATA_FEATURES && elements <= SHOAL_DATA_SCALES;
+  shoal_status st;
+  shoal_import_source_text(p->args, source, sizeof source);
+  p->spec.source = source;
+  SHOAL_TRY_GOTO(st, shoal_narrow_init(&p->narrow, by_feature ? elements : 1), done);
+  SHOAL_TRY_GOTO(st, shoal_alloc(elements, (size_t)p->spec.x_bytes, "a sample", &sample), done);
+  if (!p->x[1]) {
+    uint64_t n = p->x[0]->dims[0];
+    SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &test), done);
+    SHOAL_TRY_GOTO(st, shoal_import_split(p->args, n, p->labels[0], p->classes, test), done);
+  }
+  SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &p->spec, &w), done);
+  SHOAL_TRY_GOTO(st, write_samples(p, test, sample, w), done);
+  shoal_narrow_warn(&p->narrow, p->x[0]->path, feature_text, p);
+  st = shoal_data_writer_commit(w, p->classes, NULL);
+done:
+  shoal_data_writer_destroy(w);
+  free(sample);
+  free(test);
+  return st;
+}
+
+/* Roles are those of the arrays, whose names are as good as names of files. */
+static shoal_status find_roles(const import *p, shoal_import_roles *roles)
+{
+  shoal_import_args by_array = *p->args;
+  const char **names;
+  SHOAL_TRY(SHOAL_ALLOC(p->arrays.n, &names));
+  for (size_t i = 0; i < p->arrays.n; i++) names[i] = p->arrays.all[i].name;
+  by_array.sources = names;
+  by_array.n_sources = p->arrays.n;
+  shoal_status st = shoal_import_find_roles(&by_array, roles);
+  free(names);
+  return st;
+}
+
+shoal_status shoal_import_npy(const shoal_import_args *a, const char *out_path)
+{
+import p = {.args = a };
+  shoal_import_roles roles = { 0 };
+  shoal_labels labels;
+  shoal_status st;
+  shoal_labels_init(&labels, 0);
+  for (size_t i = 0; i < a->n_sources; i++) SHOAL_TRY_GOTO(st, shoal_npy_load(a->sources[i], &p.arrays), done);
+  SHOAL_CHECK_GOTO(st, p.arrays.n > 0, done, SHOAL_ERR_IO, "%s has no arrays", a->sources[0]);
+  SHOAL_TRY_GOTO(st, find_roles(&p, &roles), done);
+  SHOAL_TRY_GOTO(st, match(&p, roles.test), done);
+  SHOAL_TRY_GOTO(st, find_shape(&p), done);
+  for (int s = 0; s < 2; s++)
+    if (p.x[s]) SHOAL_TRY_GOTO(st, check_split(&p, s), done);
+  SHOAL_TRY_GOTO(st, count_labels(&p, &labels), done);
+  st = write_all(&p, out_path);
+done:
+  shoal_import_roles_fini(&roles);
+  shoal_labels_fini(&labels);
+  shoal_narrow_fini(&p.narrow);
+  shoal_npys_fini(&p.arrays);
+  free(p.labels[0]);
+  free(p.labels[1]);
+  return st;
+}

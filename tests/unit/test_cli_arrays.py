@@ -1,0 +1,238 @@
+"""`shoal data import` of NumPy arrays, of folders of images, and of folders in place of lists of files."""
+import base64
+import gzip
+import os
+import struct
+import zlib
+
+import h5py
+import numpy as np
+import pytest
+
+from harness import PLAIN_ENV, assert_one_error, program, run
+
+GREY_JPEG = base64.b64decode(  # 16 x 16, four squares of 200 and 30
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAMCAgMCAgMDAwMEAwMEBQgFBQQEBQoHBwYIDAoMDAsKCwsNDhIQDQ4RDgsLEBYQERMU"
+    "FRUVDA8XGBYUGBIUFRT/wAALCAAQABABAREA/8QAFgABAQEAAAAAAAAAAAAAAAAACQAI/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/a"
+    "AAgBAQAAPwDYAOkcV//Z")
+
+
+def load(*args, code=0):
+    return run([program(), "data", "import", *args, "-o", "t.h5"], base=PLAIN_ENV, timeout=30, code=code)
+
+
+def made(split="train"):
+    with h5py.File("t.h5") as f:
+        return f[f"{split}/x"][:], f[f"{split}/y"][:]
+
+
+# ---- NumPy ----
+
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(40, 6)).astype("f4")
+Y = np.arange(40) % 4
+
+
+@pytest.mark.parametrize("dtype", ("f4", "f8", ">f4", ">f8", "i1", "i2", "<i4", ">i8", "u2", "u4", "u8", "u1", "?"))
+@pytest.mark.parametrize("order", "CF")
+def test_npy_types(dtype, order):
+    """Every number comes through, in either order of bytes and of dimensions; labels of any width."""
+    x = np.array(X * 20 if dtype not in ("u1", "u2", "u4", "u8", "?") else np.abs(X * 20), dtype=dtype, order=order)
+    np.save("X_train.npy", x)
+    np.save("y_train.npy", Y.astype(">i8" if order == "F" else "u1"))
+    load("npy", "X_train.npy", "y_train.npy", "--test-share", "0")
+    got, labels = made()
+    assert got.dtype == ("u1" if dtype in ("u1", "?") else "f4")
+    assert np.array_equal(got, x.astype("f4")) and np.array_equal(labels, Y)
+
+
+@pytest.mark.parametrize("shape, turn", (((40, 5, 6), lambda x: x[:, None]), ((40, 3, 5, 6), lambda x: x),
+                                         ((40, 5, 6, 3), lambda x: x.transpose(0, 3, 1, 2)), ((40,), lambda x: x[:, None])),
+                         ids=range(4))
+@pytest.mark.parametrize("order", "CF")
+def test_npy_shapes(shape, turn, order):
+    x = np.array(RNG.integers(0, 256, size=shape), dtype="u1", order=order)
+    np.savez_compressed("set.npz", images=x, labels=Y)
+    load("npy", "set.npz", "--test-share", "0")
+    assert np.array_equal(made()[0], turn(x))
+
+
+def test_npz_splits():
+    """Named arrays are the splits they say; unnamed ones are told apart by dimensions, and the rest is drawn."""
+    np.savez("set.npz", x_train=X[:30], y_train=Y[:30], x_test=X[30:], y_test=Y[30:], other=np.ones(3))
+    assert "array other is not used" in load("npy", "set.npz").stdout
+    assert np.array_equal(made("train")[0], X[:30]) and np.array_equal(made("test")[0], X[30:])
+    np.savez("two.npz", X, Y)
+    load("npy", "two.npz", "--test-share", "0.25")
+    assert [len(made(s)[0]) for s in ("train", "test")] == [30, 10] and sorted(made("test")[1]) == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
+
+
+def npy(header, data=b""):
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
+
+
+REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
+    (np.array([1, "a"], dtype=object), Y, "holds Python objects, which are not loaded"),
+    (X, np.array(["a", "b"] * 20), "holds text: number the classes with"),
+    (X.astype("f2"), Y, "has type '<f2'"),
+    (X, np.eye(4)[Y], "y.argmax(1)"),
+    (X, Y[:39], "X_train has 40 samples, y_train has 39 labels"),
+    (X, Y / 2, "label 1 of y_train is 0.5; classes are whole numbers"),
+    (X, Y - 1, "4 to 4"),
+    (X, Y.astype("u8") * 2**40, "classes are small numbers"),
+    (np.where(np.arange(240).reshape(40, 6) == 17, np.nan, X), Y, "sample 2 of X_train has nan, which is not finite"),
+    (np.full((40, 2), 1e300), Y, "which is not finite in f32"),
+    (np.zeros((0, 3)), Y, "array X_train is empty"),
+    (np.zeros((40, 2, 2, 2, 2)), Y, "1 to 4 dimensions are"),
+    (b"text", Y, "is not a NumPy array"),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 6)}", bytes(100)), Y, "X_train.npy says it has 960 B of X_train"),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4)}"), Y, "overflows"),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 1000000000000)}"), Y, "but can hold 0 B"),
+    (npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (40,)}"), Y, "structured data"),
+    (npy("{}"), Y, "structured data"),
+    (b"\x93NUMPY\x01\x00\xff\xff{", Y, "is cut short in its header"),
+)
+
+
+@pytest.mark.parametrize("x, y, words", REFUSED, ids=range(len(REFUSED)))
+def test_npy_refused(x, y, words):
+    for name, value in (("X_train.npy", x), ("y_train.npy", y)):
+        if isinstance(value, bytes):
+            with open(name, "wb") as f:
+                f.write(value)
+        else:
+            np.save(name, value)
+    r = load("npy", "X_train.npy", "y_train.npy", code=7)
+    assert_one_error(r, "not in 0 to" if words == "4 to 4" else words)
+    assert not os.path.exists("t.h5")
+
+
+def test_npz_damaged():
+    """Flipped bits in the packed data, a cut archive, and a member that claims more than it can hold."""
+    np.savez_compressed("good.npz", x=X, y=Y)
+    with open("good.npz", "rb") as f:
+        good = bytearray(f.read())
+    for at, words in ((120, "bad.npz"), (None, "bad.npz")):
+        bad = good[:] if at else good[:300]
+        if at:
+            bad[at] ^= 0xFF
+        with open("bad.npz", "wb") as f:
+            f.write(bad)
+        assert_one_error(load("npy", "bad.npz", code=7), words)
+
+
+def test_npy_time_stamps():
+    np.savez("t.npz", x=np.arange(1.7e9, 1.7e9 + 40)[:, None] + [[0, 0]], y=Y)
+    r = load("npy", "t.npz")
+    assert "array x, feature 0: 39 of 40 numbers are too large for 32-bit floats" in r.stderr
+
+
+# ---- images ----
+
+def png(pixels, cut=0):
+    """A PNG file of u1 [h, w] or [h, w, 3 or 4]."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    h, w = pixels.shape[:2]
+    colour = 0 if pixels.ndim == 2 else {3: 2, 4: 6}[pixels.shape[2]]
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    whole = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", w, h, 8, colour, 0, 0, 0)) +
+             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return whole[:len(whole) - cut]
+
+
+def put(path, contents):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(contents)
+
+
+def pixels(i, *shape):
+    return np.random.default_rng(i).integers(0, 256, size=shape).astype("u1")
+
+
+def test_images_by_class():
+    """Pixels and classes come through; grey beside colour has three channels; what is no image is told and left out."""
+    for i in range(20):
+        put(f"set/{'ab'[i % 2]}/{i:02}.png", png(pixels(i, 5, 6) if i == 4 else pixels(i, 5, 6, 3)))
+    put("set/a/Thumbs.db", b"thumbs")
+    put("set/b/.hidden", b"hidden")
+    r = load("images", "set", "--test-share", "0.2")
+    assert "20 images of 6 x 5, in colour, in 2 classes" in r.stdout
+    assert "set/a/Thumbs.db is neither PNG nor JPEG: left out" in r.stderr and "hidden" not in r.stderr
+    want = [pixels(i, 5, 6)[None].repeat(3, 0) if i == 4 else pixels(i, 5, 6, 3).transpose(2, 0, 1) for i in range(20)]
+    got = {x.tobytes(): int(y) for s in ("train", "test") for x, y in zip(*made(s))}
+    assert got == {w.tobytes(): i % 2 for i, w in enumerate(want)}
+    assert [len(made(s)[1]) for s in ("train", "test")] == [16, 4] and sorted(made("test")[1]) == [0, 0, 1, 1]
+    with h5py.File("t.h5") as f:
+        names = f.attrs["class_names"]
+        assert (names.decode() if isinstance(names, bytes) else names) == "a\nb"
+
+
+def test_images_by_split():
+    """Folders train and val hold the splits; JPEG and grey PNG make grey images; a class called train is one."""
+    for k in "ab":
+        put(f"set/train/{k}/1.jpg", GREY_JPEG)
+        put(f"set/train/{k}/2.png", png(pixels(2, 16, 16)))
+    put("set/val/b/3.png", png(pixels(3, 16, 16)))
+    load("images", "set")
+    x, y = made()
+    assert x.shape == (4, 1, 16, 16) and y.tolist() == [0, 0, 1, 1]
+    assert abs(x[0, 0, :8, :8].astype(int) - 200).max() < 12 and abs(x[0, 0, :8, 8:].astype(int) - 30).max() < 12
+    assert np.array_equal(made("test")[0][0, 0], pixels(3, 16, 16)) and made("test")[1].tolist() == [1]
+    assert_one_error(load("images", "set", "--test-share", "0.1", code=2), "--test-share does nothing")
+    for k in ("train", "car"):
+        put(f"vehicles/{k}/1.jpg", GREY_JPEG)
+    assert "in 2 classes" in load("images", "vehicles", "--test-share", "0").stdout
+
+
+IMAGES_REFUSED = (  # file in class b (class a has a grey image of 16 x 16), words
+    ("2.png", png(pixels(1, 16, 17)), "set/b/2.png is 17 x 16, but set/a/1.jpg is 16 x 16: all images must have one size"),
+    ("2.png", png(pixels(1, 16, 16), cut=60), "set/b/2.png is damaged or cut short"),
+    ("2.jpg", GREY_JPEG[:-40], "set/b/2.jpg is damaged or cut short"),
+    ("2.jpg", GREY_JPEG[:30], "set/b/2.jpg is damaged or cut short"),
+    ("2.png", png(pixels(1, 2, 5000)), "set/b/2.png is 5000 x 2, at most 4096 x 4096 is read"),
+)
+
+
+@pytest.mark.parametrize("name, contents, words", IMAGES_REFUSED, ids=range(len(IMAGES_REFUSED)))
+def test_images_refused(name, contents, words):
+    put("set/a/1.jpg", GREY_JPEG)
+    put(f"set/b/{name}", contents)
+    assert_one_error(load("images", "set", code=7), words)
+    assert not os.path.exists("t.h5")
+
+
+def test_images_missing():
+    os.mkdir("none")
+    assert_one_error(load("images", "none", code=7), "none has no folders")
+    os.mkdir("none/a")
+    assert_one_error(load("images", "none", code=7), "no PNG or JPEG files")
+    put("new/train/a/1.jpg", GREY_JPEG)
+    put("new/test/b/1.jpg", GREY_JPEG)
+    assert_one_error(load("images", "new", code=7), "new/test/b is a class that the training split does not have")
+
+
+# ---- folders of files ----
+
+def test_folders():
+    """A folder stands for its files of the kind, in sorted order, with their splits."""
+    batch = lambda k: b"".join(bytes([(k + i) % 10]) + bytes([k]) * 3072 for i in range(10))
+    for k in (2, 1):
+        put(f"c/data_batch_{k}.bin", batch(k))
+    put("c/test_batch.bin.gz", gzip.compress(batch(3)))
+    put("c/readme.html", b"<html>")
+    r = load("cifar10", "c")
+    assert "c: 3 files in this order: data_batch_1.bin, data_batch_2.bin, test_batch.bin.gz" in r.stdout
+    assert made()[0][:, 0, 0, 0].tolist() == [1] * 10 + [2] * 10 and made("test")[0][0, 0, 0, 0] == 3
+    for name, n in (("train", 6), ("t10k", 4)):
+        put(f"m/{name}-images-idx3-ubyte", struct.pack(">4B3I", 0, 0, 8, 3, n, 2, 2) + bytes(range(4 * n)))
+        put(f"m/{name}-labels-idx1-ubyte", struct.pack(">4BI", 0, 0, 8, 1, n) + bytes(i % 2 for i in range(n)))
+    load("idx", "m")
+    assert len(made()[1]) == 6 and len(made("test")[1]) == 4
+    put("v/test.csv", b"1,0\n2,1\n")
+    put("v/train.csv", b"3,0\n4,1\n5,0\n")
+    load("csv", "v")
+    assert made()[0][:, 0].tolist() == [3, 4, 5]
+    assert_one_error(load("csv", "m", code=7), "the folder m has no file called like *.csv")

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "report/trace.h"
 #include "unit/h5_temp.h"
+#include <ctype.h>
 
 enum { ROOM = 1 << 18 };
 static char text[ROOM];
@@ -14,6 +15,16 @@ static void read_out(FILE *f)
   rewind(f);
   text[fread(text, 1, ROOM - 1, f)] = '\0';
   fclose(f);
+}
+
+/* Removes the * of ranks that were preempted often, which depends on what else this machine does: "0*" becomes " 0". */
+static void remove_marks(void)
+{
+  for (char *mark = text + 1; (mark = strstr(mark, "* ")); mark++)
+    if (isdigit((unsigned char)mark[-1]) && mark > text + 1 && mark[-2] == ' ') {
+      mark[0] = mark[-1];
+      mark[-1] = ' ';
+    }
 }
 
 /* A document on one line: no breaks behind brackets, a space behind commas. */
@@ -38,6 +49,7 @@ static void show(const char *const *paths, size_t n, int attempt, shoal_trace_fo
   CHECK_OK(shoal_trace_show(paths, n, attempt, form, f));
   read_out(f);
   if (form == SHOAL_TRACE_JSON) join_lines();
+  if (form == SHOAL_TRACE_TEXT) remove_marks();
 }
 
 static void export(const char *const *paths, size_t n, int attempt)

@@ -66,6 +66,8 @@ static const shoal_option run_options[] = {
     "A loss of a rank so many mean deviations above its running mean counts as bad; 0: none does.", "shoal" },
   { "numbers.limit", SHOAL_OPT_INT, "10", NULL, "[0,1000000000]",
     "The run ends when it would have to go back more often, or when more updates in a row are left out.", "shoal" },
+  { "numbers.flush", SHOAL_OPT_BOOL, "true", NULL, NULL,
+    "Flush subnormal numbers (below 1.2e-38) to zero: arithmetic on them is many times slower.", "shoal" },
   { "cpu.winograd", SHOAL_OPT_BOOL, "true", NULL, NULL,
     "Let 3x3 convolutions use Winograd's algorithm: fewer operations, slightly larger rounding.",
     "Lavin and Gray, CVPR 2016" },

@@ -1,4 +1,5 @@
 shoal_add_test(unit.tensor.half SOURCES unit/tensor_half.c LINK shoal_tensor LABELS unit)
+shoal_add_test(unit.tensor.subnormal SOURCES unit/tensor_subnormal.c LINK shoal_tensor LABELS unit)
 shoal_add_test(unit.tensor.op SOURCES unit/tensor_op.c LINK shoal_tensor LABELS unit)
 # One suite, run once per backend.
 shoal_add_test(unit.tensor.ref

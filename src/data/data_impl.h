@@ -24,14 +24,17 @@ const char *shoal_data_next_word(const char *c, char word[SHOAL_DATA_WORD]);
 
 typedef struct {
   bool foreign, text;
+  bool plain;      /* no word of the names says for which split they are */
+  bool tests_only; /* the file has test arrays alone; they are given as the training split */
   char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
 } shoal_data_names;
 typedef enum { SHOAL_ROLE_NONE, SHOAL_ROLE_X, SHOAL_ROLE_Y } shoal_data_role;
 /** What an array is by the words of its name ("X_train", "labels"), for files of arrays other than HDF5. */
 shoal_data_role shoal_data_role_of(const char *name);
-/** Our names if present; else matched by the words in the names.  ERR_IO if nothing matches, two arrays match the same
+/** @param alone  the file is the whole data set: it must have a training split
+ *  Our names if present; else matched by the words in the names.  ERR_IO if nothing matches, two arrays match the same
  *  role, or one that is used is elsewhere or needs a plug-in. */
-shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out);
+shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal_data_names *out);
 /** A shell command that replaces an array by EXPRESSION of its values y, by h5py.  Caller frees. */
 char *shoal_data_rewrite_command(const char *path, const char *name, const char *expression);
 /** A shell command that copies these arrays as plain data sets to PATH.plain.h5 by h5py; placeholders stand for names
@@ -52,6 +55,9 @@ typedef struct {
 
 struct shoal_dataset {
   char *path;
+  bool alone;             /* not one of several files */
+  shoal_dataset **member; /* [n_members] the files, if there are several; then there is no file, and no tables */
+  size_t n_members;
   shoal_h5 file;
   int fd; /* for raw reads; -1 */
   shoal_data_info info;
@@ -72,6 +78,13 @@ struct shoal_dataset {
   uint64_t hold_bytes;
   pthread_mutex_t lock;
 };
+/** An empty data set, to be opened. */
+shoal_status shoal_dataset_create(const char *path, shoal_dataset **out);
+/** Opens one of several files, which may lack a training split. */
+shoal_status shoal_dataset_open_member(const char *path, shoal_dataset **out);
+/** Fills mean and std of the info from those of the data set. */
+void shoal_dataset_fill_scale(shoal_dataset *d);
+void shoal_dataset_forget_labels(shoal_dataset *d);
 /** Reads all labels into memory and counts them, once; does not check them. */
 shoal_status shoal_dataset_hold_labels(shoal_dataset *d);
 /** Reads the attributes that say something, into d.  What has another form or meaning is named by a warning and not

@@ -220,7 +220,7 @@ done:
 }
 
 /* Fills the summary in `info`: per channel, or one value over all features. */
-static void fill_scale(shoal_dataset *d)
+void shoal_dataset_fill_scale(shoal_dataset *d)
 {
   shoal_data_info *i = &d->info;
   i->channels = i->kind == SHOAL_DATA_IMAGES ? (int)i->sample.dim[0] : 1;
@@ -241,7 +241,7 @@ static shoal_status open_parts(shoal_dataset *d)
   char host[SHOAL_HOST_NAME];
   SHOAL_TRY(shoal_data_refuse_source(d->path));
   SHOAL_TRY(shoal_error_append(shoal_h5_open(d->path, &d->file), " (host %s)", shoal_host_name(host)));
-  SHOAL_TRY(shoal_data_match(d->file, d->path, &d->names));
+  SHOAL_TRY(shoal_data_match(d->file, d->path, d->alone, &d->names));
   for (int s = 0; s < 2; s++) {
     if (!d->names.x[s][0]) continue;
     SHOAL_TRY(open_x(d, (shoal_split)s));
@@ -260,19 +260,28 @@ static shoal_status open_parts(shoal_dataset *d)
   return SHOAL_OK;
 }
 
-shoal_status shoal_dataset_open(const char *path, shoal_dataset **out)
+shoal_status shoal_dataset_create(const char *path, shoal_dataset **out)
 {
   shoal_dataset *d;
   SHOAL_TRY(SHOAL_ALLOC(1, &d));
   *d = (shoal_dataset){ .path = shoal_strdup_printf("%s", path), .fd = -1, .hold_bytes = hold_default };
   d->part[0].raw = d->part[1].raw = SHOAL_H5_NO_OFFSET;
   pthread_mutex_init(&d->lock, NULL);
+  *out = d;
+  return SHOAL_OK;
+}
+
+static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)
+{
+  shoal_dataset *d;
+  SHOAL_TRY(shoal_dataset_create(path, &d));
+  d->alone = alone;
   shoal_status st;
   SHOAL_TRY_GOTO(st, open_parts(d), fail);
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
   if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);
   if (!d->has_checksum || !(d->has_scale || d->names.text)) SHOAL_TRY_GOTO(st, survey(d), fail);
-  fill_scale(d);
+  shoal_dataset_fill_scale(d);
   *out = d;
   return SHOAL_OK;
 fail:
@@ -280,9 +289,21 @@ fail:
   return st;
 }
 
+shoal_status shoal_dataset_open(const char *path, shoal_dataset **out)
+{
+  return open_file(path, true, out);
+}
+
+shoal_status shoal_dataset_open_member(const char *path, shoal_dataset **out)
+{
+  return open_file(path, false, out);
+}
+
 void shoal_dataset_close(shoal_dataset *d)
 {
   if (!d) return;
+  for (size_t i = 0; i < d->n_members; i++) shoal_dataset_close(d->member[i]);
+  free(d->member);
   for (int s = 0; s < 2; s++) {
     shoal_data_part *p = &d->part[s];
     shoal_h5_table_close(p->x);
@@ -339,11 +360,6 @@ const char *shoal_data_kind_name(shoal_data_kind kind)
 {
   static const char *const names[] = { "images", "features", "text" };
   return names[kind];
-}
-
-void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes)
-{
-  d->hold_bytes = bytes;
 }
 
 shoal_data_stored shoal_dataset_stored(const shoal_dataset *d)

@@ -44,6 +44,11 @@ typedef struct shoal_dataset shoal_dataset;
  *  @return ERR_IO if the file is missing, not HDF5, truncated, has foreign parts (external links, virtual data sets,
  *          plug-in filters), lacks arrays, or has inconsistent shapes; the message names file and array */
 shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
+/** Opens several files as one data set (several.c); patterns such as "part-*.h5" stand for what they match, sorted by name.
+ *  @return also ERR_USAGE if a file comes twice, ERR_IO if the files do not fit together */
+shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out);
+/** The file that holds sample *id, and its number in there; of a data set in one file that itself. */
+shoal_dataset *shoal_dataset_file_of(shoal_dataset *d, shoal_split split, uint64_t *id);
 void shoal_dataset_close(shoal_dataset *d);
 const shoal_data_info *shoal_dataset_info(const shoal_dataset *d);
 const char *shoal_dataset_path(const shoal_dataset *d);

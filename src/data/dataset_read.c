@@ -62,9 +62,23 @@ static void nhwc_to_nchw(const shoal_dataset *d, void *x)
 
 enum { LABELS = 4096 }; /* read at a time */
 
+static shoal_status rows_of_members(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x,
+                                    int32_t *y)
+{
+  for (uint64_t done = 0, step; done < n; done += step) {
+    uint64_t at = first + done;
+    shoal_dataset *m = shoal_dataset_file_of(d, split, &at);
+    step = SHOAL_MIN(n - done, m->info.n[split] - at);
+    SHOAL_TRY(
+        shoal_dataset_rows(m, split, at, step, x ? (char *)x + done * d->sample_bytes : NULL, y ? y + done : NULL));
+  }
+  return SHOAL_OK;
+}
+
 shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y)
 {
   if (n == 0) return SHOAL_OK;
+  if (d->n_members) return rows_of_members(d, split, first, n, x, y);
   if (x) {
     SHOAL_TRY(read_rows(d, split, first, n, x));
     if (d->channels_last)
@@ -103,23 +117,43 @@ static shoal_status read_labels(shoal_dataset *d, shoal_split split)
   return SHOAL_OK;
 }
 
+void shoal_dataset_forget_labels(shoal_dataset *d)
+{
+  for (int s = 0; s < 2; s++) {
+    free(d->part[s].labels);
+    d->part[s].labels = NULL;
+  }
+  shoal_labels_fini(&d->labels);
+  d->has_labels = false;
+}
+
+/* Of all files, one behind the other. */
+static shoal_status join_labels(shoal_dataset *d)
+{
+  for (size_t i = 0; i < d->n_members; i++) {
+    SHOAL_TRY(shoal_dataset_hold_labels(d->member[i]));
+    SHOAL_TRY(shoal_labels_merge(&d->labels, &d->member[i]->labels));
+  }
+  for (int s = 0; s < 2; s++) {
+    SHOAL_TRY(SHOAL_ALLOC(d->info.n[s], &d->part[s].labels));
+    SHOAL_TRY(shoal_dataset_rows(d, (shoal_split)s, 0, d->info.n[s], NULL, d->part[s].labels));
+  }
+  return SHOAL_OK;
+}
+
 shoal_status shoal_dataset_hold_labels(shoal_dataset *d)
 {
   shoal_status st = SHOAL_OK;
   if (d->has_labels) return st;
   shoal_labels_init(&d->labels, d->has_classes ? d->info.classes : 0);
+  if (d->n_members) st = join_labels(d);
   for (int s = 0; s < 2 && st == SHOAL_OK; s++)
     if (d->part[s].y) st = read_labels(d, (shoal_split)s);
-  if (st == SHOAL_OK) {
+  if (st == SHOAL_OK)
     shoal_labels_finish(&d->labels);
-    d->has_labels = true;
-    return SHOAL_OK;
-  }
-  shoal_labels_fini(&d->labels);
-  for (int s = 0; s < 2; s++) {
-    free(d->part[s].labels);
-    d->part[s].labels = NULL;
-  }
+  else
+    shoal_dataset_forget_labels(d);
+  d->has_labels = st == SHOAL_OK;
   return st;
 }
 
@@ -144,13 +178,21 @@ static shoal_status check_label_sum(const shoal_dataset *d, shoal_split split)
   return SHOAL_OK;
 }
 
-shoal_status shoal_dataset_check_labels(shoal_dataset *d)
+static shoal_status check_file_labels(shoal_dataset *d)
 {
-  if (d->names.text) return SHOAL_OK;
   SHOAL_TRY(shoal_dataset_hold_labels(d));
   SHOAL_TRY(shoal_labels_check(&d->labels, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] }));
   for (int s = 0; s < 2; s++)
     if (d->part[s].y) SHOAL_TRY(check_label_sum(d, (shoal_split)s));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_dataset_check_labels(shoal_dataset *d)
+{
+  if (d->names.text) return SHOAL_OK;
+  for (size_t i = 0; i < d->n_members; i++) SHOAL_TRY(check_file_labels(d->member[i]));
+  if (d->n_members == 0) SHOAL_TRY(check_file_labels(d));
+  SHOAL_TRY(shoal_dataset_hold_labels(d));
   shoal_labels_warn(&d->labels, d->path);
   return SHOAL_OK;
 }
@@ -170,6 +212,7 @@ uint64_t shoal_dataset_unpacks(const shoal_dataset *d, shoal_split split)
 void shoal_dataset_warn_of_cost(const shoal_dataset *d)
 {
   enum { MANY = 16 };
+  for (size_t i = 0; i < d->n_members; i++) shoal_dataset_warn_of_cost(d->member[i]);
   uint64_t unpacks = shoal_dataset_unpacks(d, SHOAL_TRAIN);
   if (fits_memory(d, SHOAL_TRAIN) || unpacks < MANY) return;
   shoal_warn("%s: shuffled reads of /%s unpack %" PRIu64 " samples each; cure: shoal data repack %s -o FILE", d->path,
@@ -296,6 +339,10 @@ shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id
   shoal_data_part *p = &d->part[split];
   SHOAL_CHECK(id < d->info.n[split], SHOAL_ERR_ARG, "%s has %" PRIu64 " %s samples, there is no number %" PRIu64,
               d->path, d->info.n[split], shoal_split_name(split), id);
+  if (d->n_members) {
+    shoal_dataset *m = shoal_dataset_file_of(d, split, &id);
+    return shoal_dataset_read(m, split, id, x, y);
+  }
   if (!atomic_load_explicit(&p->ready, memory_order_acquire)) SHOAL_TRY(make_ready(d, split));
   SHOAL_TRY(read_sample(d, split, id, x));
   if (d->names.text) {

@@ -54,17 +54,38 @@ static shoal_status grow(shoal_labels *l)
   return SHOAL_OK;
 }
 
-shoal_status shoal_labels_add(shoal_labels *l, shoal_split split, int64_t label)
+static shoal_status find_or_add(shoal_labels *l, int64_t value, shoal_label **out)
 {
   if (2 * l->distinct >= l->cap) SHOAL_TRY(grow(l));
-  size_t at = find_slot(l, label);
+  size_t at = find_slot(l, value);
   if (!l->slots[at]) {
-    l->all[l->distinct++] = (shoal_label){ .value = label };
+    l->all[l->distinct++] = (shoal_label){ .value = value };
     l->slots[at] = (uint32_t)l->distinct;
   }
-  shoal_label *v = &l->all[l->slots[at] - 1];
+  *out = &l->all[l->slots[at] - 1];
+  return SHOAL_OK;
+}
+
+shoal_status shoal_labels_add(shoal_labels *l, shoal_split split, int64_t label)
+{
+  shoal_label *v;
+  SHOAL_TRY(find_or_add(l, label, &v));
   if (v->count[split]++ == 0) v->first[split] = l->n[split];
   l->n[split]++;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_labels_merge(shoal_labels *l, const shoal_labels *from)
+{
+  for (size_t i = 0; i < from->distinct; i++) {
+    shoal_label *v;
+    SHOAL_TRY(find_or_add(l, from->all[i].value, &v));
+    for (int s = 0; s < 2; s++) {
+      if (from->all[i].count[s] && v->count[s] == 0) v->first[s] = l->n[s] + from->all[i].first[s];
+      v->count[s] += from->all[i].count[s];
+    }
+  }
+  for (int s = 0; s < 2; s++) l->n[s] += from->n[s];
   return SHOAL_OK;
 }
 

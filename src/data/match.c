@@ -161,19 +161,34 @@ static shoal_status choose(const arrays *a, const char *path, part_kind part, sp
   return SHOAL_OK;
 }
 
-static shoal_status match_foreign(const arrays *a, const char *path, shoal_data_names *out)
+/* A file of test arrays alone, beside others. */
+static shoal_status match_tests(const arrays *a, const char *path, shoal_data_names *out)
 {
-  part_kind x = PART_X;
+  SHOAL_TRY(choose(a, path, PART_X, SPLIT_TEST, SPLIT_VALIDATION, "test samples", out->x[0]));
+  SHOAL_TRY(choose(a, path, PART_Y, SPLIT_TEST, SPLIT_VALIDATION, "test labels", out->y[0]));
+  out->tests_only = out->x[0][0] && out->y[0][0];
+  if (!out->tests_only) out->x[0][0] = '\0';
+  return SHOAL_OK;
+}
+
+static shoal_status match_foreign(const arrays *a, const char *path, bool alone, shoal_data_names *out)
+{
+  part_kind x = PART_X, part;
+  split_word split;
   SHOAL_TRY(choose(a, path, PART_X, SPLIT_TRAIN, SPLIT_PLAIN, "training samples", out->x[0]));
   if (!out->x[0][0]) {
     x = PART_TOKENS;
     SHOAL_TRY(choose(a, path, x, SPLIT_TRAIN, SPLIT_PLAIN, "training tokens", out->x[0]));
   }
+  if (!out->x[0][0] && !alone) SHOAL_TRY(match_tests(a, path, out));
+  if (out->tests_only) return SHOAL_OK;
   SHOAL_CHECK(out->x[0][0], SHOAL_ERR_IO,
               "%s has no training samples: /train/x and /train/y (or names like X_train, y_train, images, labels) are "
               "expected, found %zu arrays with other names; see h5ls -r",
               path, a->n + a->others);
   out->text = x == PART_TOKENS;
+  read_name(out->x[0], &part, &split);
+  out->plain = split == SPLIT_PLAIN;
   SHOAL_TRY(choose(a, path, x, SPLIT_TEST, SPLIT_VALIDATION, "test samples", out->x[1]));
   if (out->text) return SHOAL_OK;
   SHOAL_TRY(choose(a, path, PART_Y, SPLIT_TRAIN, SPLIT_PLAIN, "training labels", out->y[0]));
@@ -270,15 +285,15 @@ static shoal_status check_chosen(shoal_h5 file, const char *path, const shoal_da
   return st;
 }
 
-shoal_status shoal_data_match(shoal_h5 file, const char *path, shoal_data_names *out)
+shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal_data_names *out)
 {
   array list[MAX_ARRAYS];
   arrays found = { .file = file, .path = path, .list = list };
   if (!match_ours(&found, out)) {
     *out = (shoal_data_names){ .foreign = true };
     SHOAL_TRY(shoal_h5_list(file, visit, &found));
-    SHOAL_TRY(match_foreign(&found, path, out));
-    print_match(path, out);
+    SHOAL_TRY(match_foreign(&found, path, alone, out));
+    if (!out->tests_only) print_match(path, out);
   }
   return check_chosen(file, path, out);
 }

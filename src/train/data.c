@@ -77,9 +77,10 @@ static shoal_status tell_warnings(shoal_session *s, const char *text)
 
 shoal_status shoal_session_open_dataset(shoal_session *s)
 {
-  const char *path = shoal_config_string(s->world.config, "data.file");
+  const char *const *files;
+  size_t n = shoal_config_paths(s->world.config, "data.file", &files);
   shoal_log_keep_warnings();
-  shoal_status st = shoal_dataset_open(path, &s->data.set);
+  shoal_status st = shoal_dataset_open_all(files, n, &s->data.set);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
   if (st == SHOAL_OK && shoal_config_bool(s->world.config, "data.shuffle")) shoal_dataset_warn_of_cost(s->data.set);
   char *warnings = shoal_log_kept();

@@ -1,5 +1,6 @@
 /* See numbers.h. */
 #include "train/numbers.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -84,9 +85,13 @@ static void name_feature(const shoal_shape *sample, size_t at, char *out, size_t
 static void name_sample(const shoal_session *s, shoal_split split, const shoal_bad_samples *bad, char *out, size_t cap)
 {
   char feature[96];
+  uint64_t id = bad->id;
+  const shoal_dataset *file = shoal_dataset_file_of(s->data.set, split, &id);
   name_feature(&shoal_dataset_info(s->data.set)->sample, bad->feature, feature, sizeof feature);
-  snprintf(out, cap, "sample %llu of /%s is not finite%s: %s is %g", (unsigned long long)bad->id,
-           shoal_dataset_array(s->data.set, split), isfinite(bad->value) ? " once normalised" : "", feature,
+  snprintf(out, cap, "sample %llu of /%s%s%s is not finite%s: %s is %g", (unsigned long long)id,
+           shoal_dataset_array(file, split), file == s->data.set ? "" : " in ",
+           file == s->data.set ? "" : shoal_path_base(shoal_dataset_path(file)),
+           isfinite(bad->value) ? " once normalised" : "", feature,
            isnan(bad->value) ? NAN : (double)bad->value); /* not "-nan" */
 }
 

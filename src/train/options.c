@@ -18,7 +18,11 @@ static const shoal_option run_options[] = {
     "Accept a Slurm step of several tasks in which every task trains alone.", NULL },
   { "run.strict", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Refuse to start, instead of warning, if a rank has fewer cores than were requested.", NULL },
-  { "data.file", SHOAL_OPT_PATH, NULL, NULL, NULL, "HDF5 data set, made by `shoal data` or with its layout.", NULL },
+  { "data.file", SHOAL_OPT_PATHS, NULL, NULL, NULL,
+    "HDF5 data set, made by `shoal data` or with its layout (docs/data.md); several files or patterns are one data "
+    "set, in "
+    "this order, what a pattern matches sorted by name.",
+    NULL },
   { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,1000000000]", "Batch per rank.", NULL },
   { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,1000000000]",
     "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count.",

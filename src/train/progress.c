@@ -42,7 +42,7 @@ void shoal_session_report_start(const shoal_session *s)
   shoal_str_free(&text);
   const shoal_topo *t = shoal_world_topo(r->world);
   shoal_info("%s: %s on %s, method %s, attempt %d", s->world.folder.dir, s->run.model->name,
-             shoal_config_string(s->world.config, "data.file"), s->method->name, s->world.folder.attempt);
+             shoal_dataset_path(s->data.set), s->method->name, s->world.folder.attempt);
   shoal_info("%d rank%s on %d node%s%s, %d thread%s each, backend %s", t->size, t->size == 1 ? "" : "s", t->nodes,
              t->nodes == 1 ? "" : "s", t->pretended ? " (pretended)" : "", r->backend->threads,
              r->backend->threads == 1 ? "" : "s", r->backend->name);

@@ -249,7 +249,7 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   SHOAL_CHECK(
       (uint32_t)checksum == shoal_dataset_info(s->data.set)->checksum, SHOAL_ERR_USAGE,
       "data.file %s is not the data set this run was trained on; give the same file, or choose another run.name",
-      shoal_config_string(s->world.config, "data.file"));
+      shoal_dataset_path(s->data.set));
   int64_t seed;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/seed", &seed));
   SHOAL_CHECK((uint64_t)seed == s->run.seed, SHOAL_ERR_USAGE,

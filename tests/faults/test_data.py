@@ -5,7 +5,7 @@ import os
 import h5py
 import pytest
 
-from harness import ENV, assert_one_error, read, shoal, train
+from harness import ENV, assert_equal, assert_one_error, newest, read, shoal, train
 
 RUN = ("--set", "model.name=mlp", "--set", "model.widths=[16]", "--set", "optim.lr=0.05", "--set", "data.file=g.h5",
        "--set", "run.steps=5")
@@ -73,3 +73,57 @@ def test_paths(monkeypatch):
                        ("${x/g.h5", ("not a variable", "${NAME}"))):
         assert_one_error(shoal("train", *run, "--set", f"data.file={bad}", code=2), f'data.file is "{bad}"', *words)
     assert_one_error(shoal("ckpt", "export", "x.h5", "-o", "$NO_SUCH/m.h5", code=2), "is not set")
+
+
+def split_up():
+    """g.h5 as three files: two for training and one whose name says that it is for tests."""
+    with h5py.File("g.h5") as g:
+        for name, split, a, b in (("part-1.h5", "train", 0, 70), ("part-2.h5", "train", 70, 200), ("part-test.h5", "test", 0, 40)):
+            with h5py.File(name, "w") as f:
+                f["x"], f["y"] = g[split]["x"][a:b], g[split]["y"][a:b]
+
+
+def test_several():
+    """Three files train like one, whatever the way they are given, on several ranks and resumed."""
+    split_up()
+    with h5py.File("g.h5") as g, h5py.File("whole.h5", "w") as f:
+        for split in ("train", "test"):
+            for part in "xy":
+                f[f"{split}/{part}"] = g[split][part][:]
+    run = RUN[:6]
+    more = ("--set", "run.epochs=3", "--set", "data.global_batch=20")
+    train(1, "one", *run, *more, "--set", "data.file=whole.h5")
+    for ranks, name, files in ((1, "list", "[part-1.h5,part-2.h5,part-test.h5]"), (2, "glob", "part-?*.h5")):
+        r = train(ranks, name, *run, *more, "--set", f"data.file={files}")
+        assert "3 files are one data set, in this order: part-1.h5, part-2.h5, part-test.h5" in r.stdout
+        assert "200 training and 40 test samples" in r.stdout
+        assert_equal(newest("one"), newest(name), name, "model/", tolerance=1e-4)
+    train(1, "half", *run, *more, "--set", "data.file=part-*", "--allow-faults", "--set", "fault.stop_step=12", code=75)
+    train(1, "half", *run, *more, "--set", "data.file=part-*")
+    assert_equal(newest("list"), newest("half"), "resumed")
+    r = train(1, "half", *run, *more, "--set", "data.file=[part-2.h5,part-1.h5,part-test.h5]", "--set", "run.epochs=4", code=2)
+    assert_one_error(r, "is not the data set this run was trained on")
+
+
+def test_several_refused():
+    """What does not fit together is said with both names, a wrong label or sample with the file it is in."""
+    split_up()
+    run = RUN[:6] + RUN[8:]
+
+    def refused(files, code, *words):
+        assert_one_error(train(1, "r", *run, "--set", f"data.file={files}", code=code), *words)
+    refused("[part-1.h5,part-1.h5]", 2, "part-1.h5 is given twice")
+    refused("none-*.h5", 7, "none-*.h5: no file matches (host ")
+    with h5py.File("part-2.h5", "a") as f:
+        f["y"][5] = -1
+    refused("part-*", 7, "part-2.h5: 1 labels of /y are not in 0 to 9, the first is -1 of sample 5")
+    with h5py.File("part-2.h5", "a") as f:
+        f["y"][5] = 1
+        x = f["x"][:]
+        del f["x"]
+        f["x"] = x[:, :, :14]
+    refused("part-*", 7, "part-1.h5 and part-2.h5 cannot be one data set: samples are images [1, 28, 28]")
+    shoal("data", "synth", "glyphs", "-o", "h.h5", "--train", 50, "--test", 10, "--seed", 2)
+    with h5py.File("h.h5", "a") as f:
+        f["train/x"][7, 0, 3, 3] ^= 1
+    refused("[g.h5,h.h5]", 7, "h.h5: sample 7 of /train/x is damaged")

@@ -1,0 +1,230 @@
+/* Several files as one data set.
+ *
+ *     a.h5  train 0..99   test 0..9        sample 120 of the whole is sample 20 of b.h5, whose messages say so
+ *     b.h5  train 0..49                    mean and std: of all training samples, from those of the files
+ *     t.h5               test 0..19        identity: of the files' identities, in order
+ *
+ * The order is that of the list; what a pattern matches is sorted by name, byte by byte.  Each file is opened, judged and
+ * verified as if it were alone.  A file without words for training and test in the names of its arrays is a test file if
+ * its own name says so; otherwise it is for training. */
+#include "base/crc32c.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/data_impl.h"
+#include <glob.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which files ---- */
+
+typedef struct {
+  char **at;
+  size_t n;
+} path_list;
+
+static void free_list(path_list *l)
+{
+  for (size_t i = 0; i < l->n; i++) free(l->at[i]);
+  free(l->at);
+}
+
+static shoal_status add_path(path_list *l, const char *path)
+{
+  for (size_t i = 0; i < l->n; i++)
+    SHOAL_CHECK(strcmp(l->at[i], path) != 0, SHOAL_ERR_USAGE, "%s is given twice: its samples would count twice", path);
+  char **more = realloc(l->at, (l->n + 1) * sizeof *more);
+  SHOAL_CHECK(more, SHOAL_ERR_MEM, "a list of %zu files", l->n + 1);
+  l->at = more;
+  more[l->n++] = shoal_strdup_printf("%s", path);
+  return SHOAL_OK;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A file that exists under the name as it is written is no pattern. */
+static shoal_status add_matches(path_list *l, const char *pattern)
+{
+  glob_t found;
+  char host[SHOAL_HOST_NAME];
+  if (shoal_path_exists(pattern) || !strpbrk(pattern, "*?[")) return add_path(l, pattern);
+  int failed = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+  if (failed)
+    return SHOAL_FAIL(SHOAL_ERR_IO, "%s: %s (host %s)", pattern,
+                      failed == GLOB_NOMATCH ? "no file matches" : "its folder cannot be read", shoal_host_name(host));
+  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; st == SHOAL_OK && i < found.gl_pathc; i++) st = add_path(l, found.gl_pathv[i]);
+  globfree(&found);
+  return st;
+}
+
+/* ---- one file among several ---- */
+
+static bool is_test_file(const char *path)
+{
+  static const char *const tests[] = { "test", "testing", "val", "valid", "validation" };
+  char word[SHOAL_DATA_WORD];
+  for (const char *c = shoal_path_base(path); (c = shoal_data_next_word(c, word)) != NULL;)
+    for (size_t i = 0; i < SHOAL_COUNT(tests); i++)
+      if (strcmp(word, tests[i]) == 0) return true;
+  return false;
+}
+
+/* What was opened as the training split is for tests.  Labels are read anew, because their count knows the split. */
+static void make_test_file(shoal_dataset *d)
+{
+  shoal_data_part part = d->part[0];
+  shoal_data_names *m = &d->names;
+  d->part[0] = d->part[1];
+  d->part[1] = part;
+  d->info.n[SHOAL_TEST] = d->info.n[SHOAL_TRAIN];
+  d->info.n[SHOAL_TRAIN] = 0;
+  memcpy(m->x[1], m->x[0], sizeof m->x[1]);
+  memcpy(m->y[1], m->y[0], sizeof m->y[1]);
+  m->x[0][0] = m->y[0][0] = '\0';
+  shoal_dataset_forget_labels(d);
+  shoal_info("%s: /%s is for tests", d->path, m->x[1]);
+}
+
+static shoal_status open_member(const char *path, shoal_dataset **out)
+{
+  shoal_dataset *d;
+  SHOAL_TRY(shoal_dataset_open_member(path, &d));
+  if (d->info.n[SHOAL_TEST] == 0 && (d->names.tests_only || (d->names.plain && is_test_file(path)))) make_test_file(d);
+  *out = d;
+  return SHOAL_OK;
+}
+
+/* ---- all together ---- */
+
+static shoal_status check_alike(const shoal_dataset *a, const shoal_dataset *b)
+{
+  char one[96], other[96];
+  const shoal_data_info *x = &a->info, *y = &b->info;
+  SHOAL_CHECK(!b->names.text, SHOAL_ERR_UNSUPPORTED, "%s holds text; several files of text are no data set yet",
+              b->path);
+  SHOAL_CHECK(x->kind == y->kind && x->x_bytes == y->x_bytes && shoal_shape_equal(&x->sample, &y->sample), SHOAL_ERR_IO,
+              "%s and %s cannot be one data set: samples are %s %s of %d bytes and %s %s of %d", a->path, b->path,
+              shoal_data_kind_name(x->kind), shoal_data_shape_text(&x->sample, one, sizeof one), x->x_bytes,
+              shoal_data_kind_name(y->kind), shoal_data_shape_text(&y->sample, other, sizeof other), y->x_bytes);
+  bool same = !a->class_names == !b->class_names && (!a->class_names || strcmp(a->class_names, b->class_names) == 0);
+  SHOAL_CHECK(same, SHOAL_ERR_IO,
+              "%s and %s cannot be one data set: their class_names differ, so that a label means two things", a->path,
+              b->path);
+  SHOAL_CHECK(a->scales == b->scales, SHOAL_ERR_IO,
+              "%s and %s have %zu and %zu means: `shoal data repack` makes them alike", a->path, b->path, a->scales,
+              b->scales);
+  return SHOAL_OK;
+}
+
+/* Of all training samples: means add up by samples, and so do mean squares. */
+static shoal_status pool_scale(shoal_dataset *d)
+{
+  d->scales = d->member[0]->scales;
+  SHOAL_TRY(SHOAL_ALLOC(2 * d->scales, &d->mean));
+  d->std = d->mean + d->scales;
+  for (size_t g = 0; g < d->scales; g++) {
+    double mean = 0, square = 0;
+    for (size_t i = 0; i < d->n_members; i++) {
+      const shoal_dataset *m = d->member[i];
+      double share = (double)m->info.n[SHOAL_TRAIN] / (double)d->info.n[SHOAL_TRAIN];
+      mean += share * m->mean[g];
+      square += share * (m->std[g] * m->std[g] + m->mean[g] * m->mean[g]);
+    }
+    d->mean[g] = mean;
+    d->std[g] = square > mean * mean ? sqrt(square - mean * mean) : 1;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status combine(shoal_dataset *d)
+{
+  const shoal_dataset *first = d->member[0];
+  bool stated = true;
+  uint32_t crc = 0;
+  d->info = first->info;
+  d->info.n[0] = d->info.n[1] = 0;
+  d->names = first->names;
+  d->x_type = first->x_type;
+  d->elements = first->elements;
+  d->sample_bytes = first->sample_bytes;
+  if (first->class_names) d->class_names = shoal_strdup_printf("%s", first->class_names);
+  for (size_t i = 0; i < d->n_members; i++) {
+    const shoal_dataset *m = d->member[i];
+    SHOAL_TRY(check_alike(first, m));
+    for (int s = 0; s < 2; s++) d->info.n[s] += m->info.n[s];
+    d->info.classes = SHOAL_MAX(d->info.classes, m->info.classes);
+    stated = stated && m->has_classes;
+    crc = shoal_crc32c(crc, &m->info.checksum, sizeof m->info.checksum);
+  }
+  d->info.checksum = crc;
+  d->has_classes = stated;
+  SHOAL_CHECK(d->info.n[SHOAL_TRAIN] > 0, SHOAL_ERR_IO, "%s: all files are for tests, none for training", d->path);
+  for (size_t i = 0; i < d->n_members; i++) {
+    d->member[i]->info.classes = d->info.classes;
+    d->member[i]->labels.stated = d->info.classes;
+    d->member[i]->has_classes = true;
+  }
+  return pool_scale(d);
+}
+
+static shoal_status open_several(const path_list *l, shoal_dataset *d)
+{
+  SHOAL_TRY(SHOAL_ALLOC(l->n, &d->member));
+  for (; d->n_members < l->n; d->n_members++) SHOAL_TRY(open_member(l->at[d->n_members], &d->member[d->n_members]));
+  SHOAL_TRY(combine(d));
+  shoal_dataset_fill_scale(d);
+  shoal_dataset_hold(d, d->hold_bytes);
+  shoal_info("%zu files are one data set, in this order: %s", l->n, d->path);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out)
+{
+  path_list l = { 0 };
+  shoal_dataset *d = NULL;
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; st == SHOAL_OK && i < n; i++) st = add_matches(&l, patterns[i]);
+  if (st != SHOAL_OK) goto done;
+  if (l.n == 1) {
+    st = shoal_dataset_open(l.at[0], out);
+    goto done;
+  }
+  shoal_str path = { 0 };
+  for (size_t i = 0; i < l.n && i < 8; i++) shoal_str_add(&path, "%s%s", i ? ", " : "", l.at[i]);
+  if (l.n > 8) shoal_str_add(&path, " and %zu more", l.n - 8);
+  st = shoal_dataset_create(path.text, &d);
+  shoal_str_free(&path);
+  if (st == SHOAL_OK) st = open_several(&l, d);
+  if (st == SHOAL_OK)
+    *out = d;
+  else
+    shoal_dataset_close(d);
+done:
+  free_list(&l);
+  return st;
+}
+
+shoal_dataset *shoal_dataset_file_of(shoal_dataset *d, shoal_split split, uint64_t *id)
+{
+  size_t i = 0;
+  if (d->n_members == 0) return d;
+  for (; i + 1 < d->n_members && *id >= d->member[i]->info.n[split]; i++) *id -= d->member[i]->info.n[split];
+  return d->member[i];
+}
+
+/* Caches are for all files together, or for none. */
+void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes)
+{
+  d->hold_bytes = bytes;
+  uint64_t most = SHOAL_MAX(d->info.n[0], d->info.n[1]);
+  bool fits = most <= bytes / SHOAL_MAX(d->sample_bytes, 1);
+  for (size_t i = 0; i < d->n_members; i++) d->member[i]->hold_bytes = fits ? UINT64_MAX : 0;
+}

@@ -39,6 +39,7 @@ static void check_parcel(const shoal_swarm *from, const shoal_swarm_deal *sent, 
   double largest = SHOAL_MAX(distance, shoal_swarm_reach(from)), own = shoal_swarm_reach(from);
   for (size_t b = 0; sent->quantised && b < from->blocks; b++) {
     size_t at = b * SHOAL_QUANT_BLOCK;
+    if (sent->exponent[b] == SHOAL_QUANT_FULL) continue; /* holds a NaN: goes in full */
     double s = ldexp(1, sent->exponent[b]), share = own > 0 ? from->distance[b] / own : 1;
     double error = shoal_swarm_distance(shoal_swarm_block_length(from, b), from->node.c + at, to->theirs + at);
     double allowed = 8 * SHOAL_MAX(share, 0x1p-12) * largest / (1 << from->rules.bits); /* or what f32 can tell apart */
@@ -82,7 +83,7 @@ static void simulate_edge(shoal_swarm *i, shoal_swarm *j)
   shoal_swarm_unpack_again(i, &di);
   shoal_swarm_deal_end(i, &di);
   if (both) shoal_swarm_deal_end(j, &dj);
-  if (!both) shoal_swarm_pull(&i->node, i->theirs);
+  if (!both && !di.refused) shoal_swarm_pull(&i->node, i->theirs);
   if (shoal_swarm_folds(v, true)) shoal_swarm_fold_own(i);
   if (shoal_swarm_folds(v, false)) shoal_swarm_fold_own(j);
   shoal_swarm_deal_fini(&di);
@@ -104,6 +105,38 @@ static void simulate(shoal_world *w, const shoal_swarm_rules *rules, shoal_swarm
     int n = shoal_swarm_edges(rules, nodes[0]->graph, step, begun, since, edges);
     for (int e = 0; e < n; e++) simulate_edge(nodes[edges[e].initiator], nodes[edges[e].partner]);
   }
+}
+
+/* A partner whose model holds a NaN, in an interaction before anything is known of distances and in a later one: nothing of
+ * it is averaged.  What the initiator learned is folded all the same. */
+static void refuse(shoal_world *w, const shoal_swarm_rules *rules, bool later)
+{
+  shoal_swarm *node[2];
+  float *x[2];
+  for (int i = 0; i < 2; i++) {
+    x[i] = room(N * sizeof(float));
+    REQUIRE(shoal_swarm_create(w, rules, x[i], N, &node[i]) == SHOAL_OK, "node %d", i);
+    node[i]->rank = i;
+  }
+  for (uint64_t step = 0; step < (later ? 3 : 1); step++) {
+    for (int i = 0; i < 2; i++) local_step(node[i], i, step);
+    for (int i = 0; i < 2; i++) shoal_swarm_publish(node[i]);
+    if (step == 0 && later) simulate_edge(node[0], node[1]);
+  }
+  x[1][100] = node[1]->node.c[100] = NAN;
+  float *before = room(N * sizeof(float));
+  memcpy(before, x[0], N * sizeof *before);
+  simulate_edge(node[0], node[1]);
+  size_t wrong = 0;
+  for (size_t i = 0; i < N; i++) wrong += !isfinite(x[0][i]) || fabsf(x[0][i] - before[i]) > 1e-4f;
+  CHECK_EQ(wrong, 0, "variant %d, %d bits, later %d: numbers of a bad model were taken", rules->variant, rules->bits,
+           later);
+  CHECK_EQ(node[0]->refused, 1, "variant %d, %d bits, later %d", rules->variant, rules->bits, later);
+  for (int i = 0; i < 2; i++) {
+    shoal_swarm_destroy(node[i]);
+    free(x[i]);
+  }
+  free(before);
 }
 
 /* ---- one node per process ---- */
@@ -173,6 +206,9 @@ int main(void)
                                     .p = 0.5,
                                     .seed = (uint64_t)turn };
         one_case(w, &rules);
+        rules.graph = SHOAL_GRAPH_COMPLETE;
+        if (size == 2) refuse(w, &rules, false);
+        if (size == 2) refuse(w, &rules, true);
       }
     shoal_world_close(w);
     break;

@@ -19,7 +19,8 @@ static const shoal_option run_options[] = {
   { "run.strict", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Refuse to start, instead of warning, if a rank has fewer cores than were requested.", NULL },
   { "data.file", SHOAL_OPT_PATHS, NULL, NULL, NULL,
-    "HDF5 data set, made by `shoal data` or with its layout (docs/data.md); several files or patterns are one data "
+    "HDF5 data set, made by `shoal data` or with its layout (docs/data-layout.md); several files or patterns are one "
+    "data "
     "set, in "
     "this order, what a pattern matches sorted by name.",
     NULL },

@@ -137,6 +137,19 @@ const char *shoal_show(const char *text, char *buf, size_t cap)
   return buf;
 }
 
+void shoal_str_print(const shoal_str *s, FILE *out)
+{
+  if (!s->text) return;
+  size_t needed = shoal_escape(s->text, true, NULL, 0);
+  shoal_str shown = { 0 };
+  if (needed > s->len) {
+    str_reserve(&shown, needed);
+    shoal_escape(s->text, true, shown.text, needed + 1);
+  }
+  fputs(shown.text ? shown.text : s->text, out);
+  shoal_str_free(&shown);
+}
+
 enum { LONGEST_WORD = 63 };
 
 /* Edit distance in which swapping two adjacent letters counts as one edit ("dsao" is at distance 1 from "daso").

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Initialise as {0} and release with shoal_str_free.  `text` is NUL-terminated, or NULL while empty.  Running out of
  * memory aborts the program. */
@@ -26,6 +27,9 @@ char *shoal_strdup_printf(const char *format, ...) __attribute__((format(printf,
 size_t shoal_escape(const char *text, bool lines, char *buf, size_t cap);
 /** shoal_escape on one line; returns buf. */
 const char *shoal_show(const char *text, char *buf, size_t cap);
+
+/** Prints lines that hold text from files: with control characters as escapes. */
+void shoal_str_print(const shoal_str *s, FILE *out);
 
 /** The entry of words[n] nearest to `word` by edit distance, or NULL if none is near enough to suggest. */
 const char *shoal_nearest(const char *word, const char *const *words, size_t n);

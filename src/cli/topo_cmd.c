@@ -59,7 +59,7 @@ static void print(const shoal_machine *m, const shoal_step *s, const shoal_topo 
     shoal_topo_print(t, &out);
     shoal_topo_print_groups(t, &out);
   }
-  fputs(out.text, stdout);
+  shoal_str_print(&out, stdout);
   shoal_str_free(&out);
 }
 

@@ -276,7 +276,8 @@ static void print_json(diff *d, FILE *out)
 
 static void print_table(const diff *d, FILE *out)
 {
-  fprintf(out, "%s%s and %s ", d->text.text ? d->text.text : "", shoal_ckpt_path(d->a), shoal_ckpt_path(d->b));
+  shoal_str_print(&d->text, out);
+  fprintf(out, "%s and %s ", shoal_ckpt_path(d->a), shoal_ckpt_path(d->b));
   if (d->different)
     fprintf(out, "differ in %zu places (%zu data sets compared)\n", d->different, d->compared);
   else if (d->tolerance > 0)

@@ -45,7 +45,7 @@ static void put_info(shoal_json *j, const shoal_ckpt *c)
 
 static void print_and_free(shoal_str *s, FILE *out)
 {
-  if (s->text) fputs(s->text, out);
+  shoal_str_print(s, out);
   shoal_str_free(s);
 }
 

@@ -70,10 +70,11 @@ static void print_attempts(const shoal_trace_table *t, FILE *out)
 
 static void print_head(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)
 {
-  char steps[48], which[32] = "all attempts", length[32];
+  char steps[48], which[32] = "all attempts", length[32], run[256];
   if (r->summary->attempt != SHOAL_TRACE_ALL) snprintf(which, sizeof which, "attempt %d", r->summary->attempt);
-  fprintf(out, "%s, %s: %zu rank%s on %zu node%s, %s steps each, %s\n\n", t->run, which, r->n, r->n == 1 ? "" : "s",
-          r->summary->nodes, r->summary->nodes == 1 ? "" : "s", steps_text(r->summary, steps, sizeof steps),
+  fprintf(out, "%s, %s: %zu rank%s on %zu node%s, %s steps each, %s\n\n", shoal_show(t->run, run, sizeof run), which,
+          r->n, r->n == 1 ? "" : "s", r->summary->nodes, r->summary->nodes == 1 ? "" : "s",
+          steps_text(r->summary, steps, sizeof steps),
           shoal_format_seconds((double)r->wall_ns * 1e-9 / (double)r->n, length, sizeof length));
 }
 
@@ -203,9 +204,10 @@ static void print_balance(const shoal_trace_run *r, FILE *out)
   for (size_t i = 0; i < r->n; i++)
     if (r->lines[i]->steps) own += shoal_trace_own_ms(r->lines[i]), n++;
   const shoal_trace_line *s = r->slowest;
+  char host[256];
   fprintf(out, "\nslowest: rank %d on %s, %.3f ms per step of its own (mean %.3f); it waits %.3f ms%s\n", s->rank,
-          s->row.host, shoal_trace_own_ms(s), own / (double)n, ms((double)s->whole.ns[SHOAL_TRACE_WAIT], s->steps),
-          r->slowest_waits_least ? ", least of all" : "");
+          shoal_show(s->row.host, host, sizeof host), shoal_trace_own_ms(s), own / (double)n,
+          ms((double)s->whole.ns[SHOAL_TRACE_WAIT], s->steps), r->slowest_waits_least ? ", least of all" : "");
   if (!isnan(r->parallel))
     fprintf(out, "efficiency of the steps: load balance %.1f %% x communication %.1f %% = parallel %.1f %%\n",
             100 * r->load_balance, 100 * r->communication, 100 * r->parallel);

@@ -151,6 +151,21 @@ static void test_escape(void)
   CHECK_EQ(shoal_escape("a\tb\n", true, buf, sizeof buf), 4);
   CHECK_STR(buf, "a\tb\n");
   CHECK_EQ(shoal_escape("a\tb\n", false, NULL, 0), 6);
+  char *printed = NULL;
+  size_t n = 0;
+  FILE *out = open_memstream(&printed, &n);
+  REQUIRE(out, "memory file");
+  shoal_str s = { 0 };
+  shoal_str_print(&s, out);
+  shoal_str_add(&s, "run\x1b]0;x\x07\t1\n");
+  shoal_str_print(&s, out);
+  shoal_str_clear(&s);
+  shoal_str_add(&s, "plain\n");
+  shoal_str_print(&s, out);
+  fclose(out);
+  CHECK_STR(printed, "run\\x1b]0;x\\x07\t1\nplain\n");
+  free(printed);
+  shoal_str_free(&s);
 }
 
 /* A limit that the environment sets, and sizes that wrap. */

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from harness import PLAIN_ENV, assert_one_error, program, run
+from harness import PLAIN_ENV, ROOT, assert_one_error, program, run
 
 GREY_JPEG = base64.b64decode(  # 16 x 16, four squares of 200 and 30
     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAMCAgMCAgMDAwMEAwMEBQgFBQQEBQoHBwYIDAoMDAsKCwsNDhIQDQ4RDgsLEBYQERMU"
@@ -236,3 +236,11 @@ def test_folders():
     load("csv", "v")
     assert made()[0][:, 0].tolist() == [3, 4, 5]
     assert_one_error(load("csv", "m", code=7), "the folder m has no file called like *.csv")
+
+
+def test_documented_layout():
+    """The lines of h5py in docs/data.md make a data set."""
+    with open(f"{ROOT}/docs/data.md") as f:
+        lines = f.read().split("```python\n")[1].split("```")[0]
+    exec(lines, {"x_train": X[:30], "y_train": Y[:30], "x_test": X[30:], "y_test": Y[30:]})
+    assert run([program(), "data", "inspect", "set.h5"], base=PLAIN_ENV, timeout=30).stderr == ""

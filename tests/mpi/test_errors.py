@@ -1,7 +1,7 @@
 """How errors are reported: each fault of a run is printed once, and status.json has its text."""
-import re
 
 import h5py
+import numpy as np
 import pytest
 
 from harness import log, program, said, sets, status, through, train, train_through
@@ -21,9 +21,19 @@ def errors(r):
     return [line for line in r.stderr.splitlines() if "shoal: error:" in line]
 
 
-def with_bad_label(sample, split="train"):
-    with h5py.File("glyphs.h5", "r+") as f:
-        f[f"{split}/y"][sample] = 200
+def with_bad_sample(i, split="train"):
+    """glyphs.h5 with splits too large to be held in memory, of which only one chunk exists, damaged: reading sample i fails."""
+    n, mark = 70000, bytes(range(1, 65)) * 64
+    with h5py.File("glyphs.h5", "w") as f:
+        for s in ("train", "test"):
+            f.create_dataset(f"{s}/x", (n, len(mark)), "u1", chunks=(1, len(mark)), fletcher32=True)
+            f[f"{s}/y"] = (np.arange(n) % 2).astype("i4")
+        f[f"{split}/x"][i] = np.frombuffer(mark, "u1")
+        f.attrs.update({"kind": "features", "classes": 2, "mean": [0.0], "std": [1.0], "checksum": 1})
+    with open("glyphs.h5", "r+b") as f:
+        at = f.read().index(mark)
+        f.seek(at + 9)
+        f.write(b"\0")
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -65,14 +75,13 @@ def test_bench_on_one_host():
     assert errors(r)[0].startswith("[rank 1] shoal: error: --sizes"), said(r)
 
 
-def test_reason_of_another_rank(glyphs):
+def test_reason_of_another_rank(work):
     """Rank 1 alone meets a bad test sample while all evaluate: it says so, once, and status.json has its words and code."""
-    glyphs(60, 20)
-    with_bad_label(15, split="test")
-    r = train(2, "other", *MLP, code=7, timeout=60)
+    with_bad_sample(200, split="test")
+    r = train(2, "other", *MLP, *sets(eval__every="1 steps"), code=7, timeout=60)
     s = status("other")
     assert (s["state"], s["exit_code"]) == ("failed", 7), s
-    assert "sample 15 of /test/y has label 200" in s["reason"], s
+    assert "cannot read rows 200 to 200 of /test/x in glyphs.h5" in s["reason"], s
     assert len(errors(r)) == 1, said(r)
     assert errors(r)[0].startswith("[rank 1]"), said(r)
     assert s["reason"] in errors(r)[0], said(r)
@@ -80,17 +89,16 @@ def test_reason_of_another_rank(glyphs):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_reason_from_the_loader(glyphs, ranks):
-    """The loader's thread meets a bad label while checkpoints are being saved.  The batch that has it ends the run, and the
+def test_reason_from_the_loader(work, ranks):
+    """The loader's thread meets a damaged sample while checkpoints are being saved.  The batch that has it ends the run, and the
     reason in status.json is the loader's, whatever was done in between."""
-    glyphs(200, 20)
-    with_bad_label(101)
+    with_bad_sample(101)
     r = train(ranks, "label", *MLP, "--allow-faults",
               *sets(data__shuffle="false", data__prefetch=4, ckpt__every="1 steps", fault__ckpt="sleep:100"), code=7, timeout=120)
     s = status("label")
     assert s["state"] == "failed", s
     assert s["exit_code"] == 7, s
-    assert re.search(r"glyphs.h5: sample 101 of /train/y has label 200", s["reason"]), s
-    told = [line for line in errors(r) if "label" in line]  # the other rank may notice that this one is gone
+    assert "cannot read rows 101 to 101 of /train/x in glyphs.h5" in s["reason"], s
+    told = [line for line in errors(r) if "rows 101" in line]  # the other rank may notice that this one is gone
     assert len(told) == 1, said(r)
     assert s["reason"] in told[0], said(r)

@@ -55,26 +55,26 @@ typedef struct {
 
 struct shoal_dataset {
   char *path;
-  bool alone;             /* not one of several files */
   shoal_dataset **member; /* [n_members] the files, if there are several; then there is no file, and no tables */
   size_t n_members;
   shoal_h5 file;
-  int fd; /* for raw reads; -1 */
   shoal_data_info info;
   shoal_data_names names;
   shoal_data_part part[2];
   shoal_dtype x_type; /* in memory */
   size_t elements, sample_bytes;
+  int fd;             /* for raw reads; -1 */
+  bool alone;         /* not one of several files */
   bool channels_last; /* the file has NHWC; samples are returned as NCHW */
   bool ours;          /* it says what kind it is, in our words: its attributes mean what ours mean */
   bool has_checksum, has_scale, has_classes;
+  bool has_labels;   /* they are read: counted in `labels`, and kept per part */
   uint32_t checksum; /* as stored; that of info is the identity */
   size_t scales;     /* length of mean and std */
   double *mean, *std;
   char *class_names; /* or NULL */
   shoal_labels labels;
-  bool has_labels; /* they are read: counted in `labels`, and kept per part */
-  void *scratch;   /* one sample, for the conversion from NHWC */
+  void *scratch; /* one sample, for the conversion from NHWC */
   uint64_t hold_bytes;
   pthread_mutex_t lock;
 };

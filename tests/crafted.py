@@ -1,9 +1,6 @@
 """Malicious files: changed through h5py, with all checksums recomputed."""
 import os
-import random
-import resource
 import struct
-import subprocess
 
 import h5py
 import numpy as np
@@ -32,7 +29,7 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def _index(path):
+def index(path):
     """The index of a checkpoint, from its data sets, whose attributes crc32c are set."""
     lines = []
 
@@ -40,7 +37,7 @@ def _index(path):
         if not isinstance(d, h5py.Dataset):
             return
         crc = crc32c(np.ascontiguousarray(d[()]).tobytes())
-        d.attrs.modify("crc32c", np.int64(crc))
+        d.attrs["crc32c"] = np.int64(crc)
         shape = "x".join(map(str, d.shape)) or "scalar"
         lines.append(f"{name}\t{TYPES[d.dtype.name]}\t{shape}\t{crc:08x}\t{d.id.get_offset() or 0}\n")
     with h5py.File(path, "r+") as f:
@@ -55,13 +52,13 @@ def unseal(path):
         f.truncate(SEAL.unpack(f.read())[1])
 
 
-def seal(path, index=None):
+def seal(path, lines=None):
     """Seals an HDF5 file as src/ckpt/seal.c does."""
-    index = _index(path) if index is None else index
+    lines = index(path) if lines is None else lines
     with open(path, "r+b") as f:
         body = f.read()
-        head = SEAL.pack(b"SHOALEND", len(body), len(index), crc32c(body), crc32c(index), 1, 0)
-        f.write(index + head[:-4] + struct.pack("<I", crc32c(head[:-4])))
+        head = SEAL.pack(b"SHOALEND", len(body), len(lines), crc32c(body), crc32c(lines), 1, 0)
+        f.write(lines + head[:-4] + struct.pack("<I", crc32c(head[:-4])))
 
 
 def change(path, edit):

@@ -5,6 +5,7 @@
  * that opening stays cheap.  Labels are not checked here but when they are read.
  *
  * Reading is in dataset_read.c, matching of names in match.c, whole-file checks in inspect.c. */
+#include "base/child.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -271,12 +272,29 @@ shoal_status shoal_dataset_create(const char *path, shoal_dataset **out)
   return SHOAL_OK;
 }
 
+/* What asks HDF5 for its structures: opening, attributes, and a sample at each end. */
+static void try_to_open(void *path)
+{
+  shoal_dataset *d;
+  int32_t y;
+  if (shoal_dataset_create(path, &d) != SHOAL_OK || open_parts(d) != SHOAL_OK ||
+      shoal_data_read_attributes(d) != SHOAL_OK)
+    return;
+  void *x = malloc(d->sample_bytes);
+  for (int s = 0; x && s < 2; s++)
+    for (uint64_t last = d->info.n[s], i = 0; last > 0 && i < 2; i++)
+      (void)shoal_dataset_rows(d, (shoal_split)s, i * (last - 1), 1, x, d->part[s].y ? &y : NULL);
+}
+
 static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)
 {
+  enum { TRY_S = 5 };
   shoal_dataset *d;
   SHOAL_TRY(shoal_dataset_create(path, &d));
   d->alone = alone;
   shoal_status st;
+  SHOAL_CHECK_GOTO(st, shoal_survives(try_to_open, d->path, TRY_S), fail, SHOAL_ERR_IO,
+                   "%s is damaged: HDF5 crashes on it, or does not come to an end", path);
   SHOAL_TRY_GOTO(st, open_parts(d), fail);
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
   if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);

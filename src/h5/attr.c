@@ -1,6 +1,8 @@
-/* Attributes: small metadata of an object.  Text is stored as variable-length UTF-8, because the earliest format limits
- * an attribute to 64 KiB and a resolved run file may be longer; Python reads such text as str.  Writing an existing
- * attribute replaces its value.  Reading accepts the forms other writers use: fixed-length text, any integer size. */
+/* Attributes: small metadata of an object.  Text is stored with its length, as UTF-8 padded with NUL: the alternative,
+ * text of variable length, lies in a heap on whose damage HDF5 crashes or loops.  The earliest format limits an attribute
+ * to 64 KiB, and a resolved run file or a placement may be longer: it goes on in attributes NAME.1, NAME.2, ...  Writing
+ * an existing attribute replaces its value.  Reading accepts the forms other writers use: text of variable length, any
+ * integer size. */
 #include "h5/h5_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -29,17 +31,52 @@ end:
   return st;
 }
 
-shoal_status shoal_h5_put_string(shoal_h5 at, const char *name, const char *text)
+enum { PIECE = 60000, MOST_PIECES = 100000 };
+
+/* The name of piece i of a text, "config.1"; that of the first is the text's own. */
+static const char *piece_name(const char *name, int i, char buf[SHOAL_H5_WHERE / 2])
 {
-  shoal_h5_init();
+  if (i == 0) return name;
+  snprintf(buf, SHOAL_H5_WHERE / 2, "%s.%d", name, i);
+  return buf;
+}
+
+static shoal_status put_piece(hid_t at, const char *name, const char *text, size_t n)
+{
+  char one[1] = { 0 };
   hid_t type = H5Tcopy(H5T_C_S1);
   shoal_status st = SHOAL_OK;
-  H5_GOTO(st, H5Tset_size(type, H5T_VARIABLE), end, "create", at.id, name);
-  H5_GOTO(st, H5Tset_cset(type, H5T_CSET_UTF8), end, "create", at.id, name);
-  st = put(at.id, name, type, type, 0, &text);
+  H5_GOTO(st, H5Tset_size(type, n ? n : sizeof one), end, "create", at, name);
+  H5_GOTO(st, H5Tset_strpad(type, H5T_STR_NULLPAD), end, "create", at, name);
+  H5_GOTO(st, H5Tset_cset(type, H5T_CSET_UTF8), end, "create", at, name);
+  st = put(at, name, type, type, 0, n ? text : one);
 end:
   shoal_h5_release(type);
   return st;
+}
+
+/* Characters of UTF-8 are not cut in two. */
+static size_t piece_length(const char *text)
+{
+  size_t n = strnlen(text, PIECE + 1);
+  if (n <= PIECE) return n;
+  for (n = PIECE; n > PIECE - 4 && ((unsigned char)text[n] & 0xc0) == 0x80;) n--;
+  return n;
+}
+
+shoal_status shoal_h5_put_string(shoal_h5 at, const char *name, const char *text)
+{
+  char buf[SHOAL_H5_WHERE / 2];
+  int i = 0;
+  shoal_h5_init();
+  do {
+    size_t n = piece_length(text);
+    SHOAL_TRY(put_piece(at.id, piece_name(name, i++, buf), text, n));
+    text += n;
+  } while (*text);
+  for (; shoal_h5_has_attribute(at, piece_name(name, i, buf)); i++) /* of a longer text before */
+    if (H5Adelete(at.id, buf) < 0) return shoal_h5_fail_at(__FILE__, __LINE__, "replace", at.id, name);
+  return SHOAL_OK;
 }
 
 shoal_status shoal_h5_put_i64(shoal_h5 at, const char *name, int64_t value)
@@ -153,7 +190,7 @@ static herr_t read_fixed(const opened *o, char **out)
   return ok;
 }
 
-shoal_status shoal_h5_get_string(shoal_h5 object, const char *name, char **out)
+static shoal_status get_piece(shoal_h5 object, const char *name, char **out)
 {
   hid_t at = object.id;
   char at_name[SHOAL_H5_WHERE / 2], where[SHOAL_H5_WHERE];
@@ -174,6 +211,28 @@ end:
   free(text);
   close_opened(&o);
   return st;
+}
+
+shoal_status shoal_h5_get_string(shoal_h5 object, const char *name, char **out)
+{
+  char buf[SHOAL_H5_WHERE / 2], *text = NULL, *piece = NULL;
+  SHOAL_TRY(get_piece(object, name, &text));
+  for (int i = 1; i < MOST_PIECES && shoal_h5_has_attribute(object, piece_name(name, i, buf)); i++) {
+    shoal_status st = get_piece(object, buf, &piece);
+    size_t n = strlen(text);
+    char *more = st == SHOAL_OK ? realloc(text, n + strlen(piece) + 1) : NULL;
+    if (more) strcpy(more + n, piece);
+    if (more) text = more;
+    free(piece);
+    piece = NULL;
+    if (st == SHOAL_OK && !more) st = SHOAL_FAIL(SHOAL_ERR_MEM, "text of attribute %s", name);
+    if (st != SHOAL_OK) {
+      free(text);
+      return st;
+    }
+  }
+  *out = text;
+  return SHOAL_OK;
 }
 
 bool shoal_h5_has_attribute(shoal_h5 at, const char *name)

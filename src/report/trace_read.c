@@ -3,6 +3,7 @@
  * The file may come from a rank that was killed, in the worst case during a flush, so that a chunk is in the metadata
  * but was not written.  Records are read block by block up to the first block that fails, and records that were never
  * written (all zero) or are invalid are dropped.  One warning gives the number of lost records. */
+#include "base/child.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MOST_ATTEMPTS = 10000, MOST_RANKS = 1 << 20, OP_BYTES = 256 };
 
@@ -151,7 +153,7 @@ static shoal_status read_info(shoal_h5 file, const char *path, shoal_trace_data 
   return SHOAL_OK;
 }
 
-static shoal_status read_file(const char *path, bool records, shoal_trace_data **out)
+static shoal_status read_here(const char *path, bool records, shoal_trace_data **out)
 {
   shoal_h5 file = { 0 };
   shoal_status st;
@@ -171,6 +173,29 @@ end:
   else
     shoal_trace_data_destroy(d);
   return st;
+}
+
+typedef struct {
+  const char *path;
+  bool records;
+} attempt_to_read;
+
+static void try_to_read(void *what)
+{
+  const attempt_to_read *a = what;
+  shoal_trace_data *d;
+  (void)read_here(a->path, a->records, &d);
+}
+
+/* HDF5 crashes on some damaged files, and loops on others. */
+static shoal_status read_file(const char *path, bool records, shoal_trace_data **out)
+{
+  attempt_to_read a = { path, records };
+  struct stat info;
+  int seconds = 5 + (stat(path, &info) == 0 ? (int)(info.st_size >> 27) : 0); /* each takes 128 MiB of records */
+  SHOAL_CHECK(shoal_survives(try_to_read, &a, seconds), SHOAL_ERR_IO,
+              "%s is damaged: HDF5 crashes on it, or does not come to an end", path);
+  return read_here(path, records, out);
 }
 
 shoal_status shoal_trace_read(const char *path, shoal_trace_data **out)

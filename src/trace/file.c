@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- a new file ---- */
@@ -66,11 +67,23 @@ static bool last_records_readable(shoal_trace *t)
   return shoal_h5_table_read_sound(t->out.records, all - n, n, t->ring) == n;
 }
 
+/* What is appended to goes where the file says, which could be another file: external storage, or a link of any kind. */
+static bool is_ours(const char *path)
+{
+  struct stat info;
+  shoal_h5 file = { 0 };
+  bool plain = lstat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 && info.st_uid == geteuid();
+  bool ours = plain && shoal_h5_open(path, &file) == SHOAL_OK && shoal_h5_refuse_foreign(file, path) == SHOAL_OK;
+  shoal_h5_close(file);
+  return ours;
+}
+
 /* Opens the file of an earlier attempt.  Returns false if it is damaged; the caller checks version and rank. */
 static bool adopt_file(shoal_trace *t, int64_t *version, int64_t *rank)
 {
   shoal_trace_file *o = &t->out;
   char *format = NULL;
+  if (!is_ours(t->path)) return false;
   if (shoal_h5_append(t->path, &o->file) != SHOAL_OK || shoal_h5_hold_metadata(o->file) != SHOAL_OK) return false;
   bool fine = shoal_h5_get_string(o->file, "format", &format) == SHOAL_OK && strcmp(format, SHOAL_TRACE_FORMAT) == 0 &&
               shoal_h5_get_i64(o->file, "version", version) == SHOAL_OK &&

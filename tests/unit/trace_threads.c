@@ -36,15 +36,21 @@ static void fill(uint64_t i, void *x, int32_t *y)
   *y = (int32_t)(i % 2);
 }
 
-/* Reads a data set through the loader's thread, epoch after epoch; every sample says which it is. */
-static void load(uint64_t epochs)
+/* A data set is tried in a child process when it is opened, so no other thread may use HDF5 yet (base/child.h). */
+static shoal_dataset *open_set(void)
 {
   shoal_dataset *d = NULL;
-  shoal_loader *l = NULL;
-  shoal_loader_config c = { .split = SHOAL_TRAIN, .seed = 1, .size = 1, .batch = 8, .shuffle = true, .depth = 2 };
   write_set(temp_path("set.h5"), SHOAL_DATA_FEATURES, SHOAL_SHAPE(1), 4, SAMPLES, 0, 2, fill);
   REQUIRE(shoal_dataset_open(temp_path("set.h5"), &d) == SHOAL_OK, "%s", check_error());
   shoal_dataset_hold(d, 0); /* every batch is read from the file */
+  return d;
+}
+
+/* Reads a data set through the loader's thread, epoch after epoch; every sample says which it is. */
+static void load(shoal_dataset *d, uint64_t epochs)
+{
+  shoal_loader *l = NULL;
+  shoal_loader_config c = { .split = SHOAL_TRAIN, .seed = 1, .size = 1, .batch = 8, .shuffle = true, .depth = 2 };
   REQUIRE(shoal_loader_create(d, &c, &l) == SHOAL_OK, "%s", check_error());
   for (uint64_t epoch = 0; epoch < epochs; epoch++) {
     uint64_t sum = 0;
@@ -55,7 +61,6 @@ static void load(uint64_t epochs)
     CHECK(sum == SAMPLES * (SAMPLES + 1) / 2, "epoch %d: ids add up to %d", (int)epoch, (int)sum);
   }
   shoal_loader_destroy(l);
-  shoal_dataset_close(d);
 }
 
 static void check_file(const recorder *r)
@@ -80,12 +85,14 @@ int main(void)
   pthread_t threads[THREADS];
   recorder r[THREADS];
   temp_make();
+  shoal_dataset *d = open_set();
   for (int i = 0; i < THREADS; i++) {
     r[i] = (recorder){ .rank = i, .path = temp_path(names[i]) };
     REQUIRE(pthread_create(&threads[i], NULL, record, &r[i]) == 0, "thread %d", i);
   }
-  load(4);
+  load(d, 4);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  shoal_dataset_close(d);
   for (int i = 0; i < THREADS; i++) check_file(&r[i]);
   return check_done();
 }

@@ -8,7 +8,7 @@ import glob, h5py, numpy as np, sys
 with h5py.File('m.h5') as m, h5py.File('g.h5') as g, h5py.File(sorted(glob.glob('runs/r/ckpt/*.h5'))[-1]) as c:
     for f in (m, c):
         a = f.attrs
-        assert (a['kind'], list(a['sample']), a['classes']) == ('images', [1, 28, 28], 10), dict(a)
+        assert (a['kind'].decode(), list(a['sample']), a['classes']) == ('images', [1, 28, 28], 10), dict(a)
         assert np.array_equal(a['mean'], g.attrs['mean']) and np.array_equal(a['std'], g.attrs['std']), dict(a)
     x = (g['test/x'][:] - m.attrs['mean'][:, None, None]) / m.attrs['std'][:, None, None]
     h = np.maximum(x.reshape(100, -1) @ m['fc1.weight'][:].T + m['fc1.bias'][:], 0)
@@ -25,7 +25,7 @@ shoal ckpt export "$(ls runs/n/ckpt/step-*.h5 | tail -1)" -o n-model.h5
 $PY -c "
 import h5py
 a = h5py.File('n-model.h5').attrs
-assert a['class_names'].split('\n') == ['cat', 'dog'], dict(a)
-assert (a['kind'], list(a['sample']), len(a['mean'])) == ('features', [2], 2), dict(a)" || wrong "no names of classes"
+assert a['class_names'].decode().split('\n') == ['cat', 'dog'], dict(a)
+assert (a['kind'].decode(), list(a['sample']), len(a['mean'])) == ('features', [2], 2), dict(a)" || wrong "no names of classes"
 shoal ckpt export -h | grep -q "m.attrs\['mean'\]" || wrong "the help does not show how to use it"
 verdict

@@ -284,6 +284,7 @@ static void try_to_open(void *path)
   for (int s = 0; x && s < 2; s++)
     for (uint64_t last = d->info.n[s], i = 0; last > 0 && i < 2; i++)
       (void)shoal_dataset_rows(d, (shoal_split)s, i * (last - 1), 1, x, d->part[s].y ? &y : NULL);
+  free(x);
 }
 
 static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)

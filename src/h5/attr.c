@@ -3,6 +3,7 @@
  * to 64 KiB, and a resolved run file or a placement may be longer: it goes on in attributes NAME.1, NAME.2, ...  Writing
  * an existing attribute replaces its value.  Reading accepts the forms other writers use: text of variable length, any
  * integer size. */
+#include "base/str.h"
 #include "h5/h5_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -215,21 +216,19 @@ end:
 
 shoal_status shoal_h5_get_string(shoal_h5 object, const char *name, char **out)
 {
-  char buf[SHOAL_H5_WHERE / 2], *text = NULL, *piece = NULL;
+  char buf[SHOAL_H5_WHERE / 2], *text = NULL;
   SHOAL_TRY(get_piece(object, name, &text));
   for (int i = 1; i < MOST_PIECES && shoal_h5_has_attribute(object, piece_name(name, i, buf)); i++) {
+    char *piece = NULL;
     shoal_status st = get_piece(object, buf, &piece);
-    size_t n = strlen(text);
-    char *more = st == SHOAL_OK ? realloc(text, n + strlen(piece) + 1) : NULL;
-    if (more) strcpy(more + n, piece);
-    if (more) text = more;
-    free(piece);
-    piece = NULL;
-    if (st == SHOAL_OK && !more) st = SHOAL_FAIL(SHOAL_ERR_MEM, "text of attribute %s", name);
     if (st != SHOAL_OK) {
       free(text);
       return st;
     }
+    char *longer = shoal_strdup_printf("%s%s", text, piece);
+    free(text);
+    free(piece);
+    text = longer;
   }
   *out = text;
   return SHOAL_OK;

@@ -184,7 +184,7 @@ static void try_to_read(void *what)
 {
   const attempt_to_read *a = what;
   shoal_trace_data *d;
-  (void)read_here(a->path, a->records, &d);
+  if (read_here(a->path, a->records, &d) == SHOAL_OK) shoal_trace_data_destroy(d);
 }
 
 /* HDF5 crashes on some damaged files, and loops on others. */

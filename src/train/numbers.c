@@ -129,7 +129,8 @@ static bool is_spike(const shoal_session_numbers *n, double loss)
 
 static void learn_range(shoal_session_numbers *n, double loss)
 {
-  double rate = 1 / (double)SHOAL_MIN(++n->seen, (uint64_t)SPIKE_SPAN);
+  n->seen++;
+  double rate = 1 / (double)SHOAL_MIN(n->seen, (uint64_t)SPIKE_SPAN);
   n->deviation += rate * (fabs(loss - n->mean) * (n->seen > 1) - n->deviation);
   n->mean += rate * (loss - n->mean);
 }

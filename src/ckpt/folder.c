@@ -61,10 +61,7 @@ static shoal_status add_name(const char *dir, const char *name, shoal_ckpt_folde
     f->at = more;
     f->at[f->n++] = (shoal_ckpt_file){ .path = shoal_path_join(dir, name), .step = step };
   } else if (shoal_is_temporary(name)) {
-    char **more = realloc(f->temporaries, (f->n_temporaries + 1) * sizeof *more);
-    SHOAL_CHECK(more, SHOAL_ERR_MEM, "no memory for the names in %s", dir);
-    f->temporaries = more;
-    f->temporaries[f->n_temporaries++] = shoal_strdup_printf("%s", name);
+    SHOAL_TRY(shoal_texts_add(&f->temporaries, name));
   }
   return SHOAL_OK;
 }
@@ -94,9 +91,8 @@ shoal_status shoal_ckpt_folder_scan(const char *dir, shoal_ckpt_folder *out)
 void shoal_ckpt_folder_free(shoal_ckpt_folder *f)
 {
   for (size_t i = 0; i < f->n; i++) free(f->at[i].path);
-  for (size_t i = 0; i < f->n_temporaries; i++) free(f->temporaries[i]);
   free(f->at);
-  free(f->temporaries);
+  shoal_texts_free(&f->temporaries);
   *f = (shoal_ckpt_folder){ 0 };
 }
 
@@ -182,10 +178,10 @@ shoal_status shoal_ckpt_sweep(const char *dir)
   shoal_ckpt_folder f;
   shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
-  for (size_t i = 0; i < f.n_temporaries; i++) {
+  for (size_t i = 0; i < f.temporaries.n; i++) {
     const char *why = NULL;
-    char *path = shoal_path_join(dir, f.temporaries[i]);
-    if (is_left_over(path, f.temporaries[i], &why)) {
+    char *path = shoal_path_join(dir, f.temporaries.at[i]);
+    if (is_left_over(path, f.temporaries.at[i], &why)) {
       if (unlink(path) == 0)
         shoal_info("removed the unfinished checkpoint %s (%s)", path, why);
       else if (errno != ENOENT)

@@ -1,6 +1,7 @@
 /* A folder of checkpoints: its contents, the latest one, and removal of old ones. */
 #ifndef SHOAL_CKPT_FOLDER_H
 #define SHOAL_CKPT_FOLDER_H
+#include "base/texts.h"
 #include "ckpt/ckpt.h"
 
 /** The newest checkpoint (by step) that verifies; a warning per skipped file gives the reason.  *path_out is NULL if
@@ -19,8 +20,7 @@ typedef struct {
 typedef struct {
   shoal_ckpt_file *at; /* newest first */
   size_t n;
-  char **temporaries; /* names of temporary files, without the folder */
-  size_t n_temporaries;
+  shoal_texts temporaries; /* names of temporary files, without the folder */
 } shoal_ckpt_folder;
 /** List a folder, without opening the files; a missing folder counts as empty. */
 shoal_status shoal_ckpt_folder_scan(const char *dir, shoal_ckpt_folder *out);

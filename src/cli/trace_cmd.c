@@ -1,10 +1,12 @@
 /* shoal trace: show, export. */
 #include "base/file.h"
 #include "base/str.h"
+#include "base/texts.h"
 #include "cli/cli.h"
 #include "report/trace.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,33 +14,19 @@
 
 /* ---- which files, which attempt ---- */
 
-static int by_name(const void *a, const void *b)
-{
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* The trace files of a run folder, in rank order. */
-static shoal_status files_of(const char *run, char ***out, size_t *n_out)
+static shoal_status files_of(const char *run, shoal_texts *files)
 {
   char *dir = shoal_path_join(run, "trace");
   DIR *d = opendir(dir);
-  char **files = NULL;
-  size_t n = 0;
-  for (struct dirent *e; d && (e = readdir(d));) {
-    size_t len = strlen(e->d_name);
-    if (strncmp(e->d_name, "rank-", 5) != 0 || len < 3 || strcmp(e->d_name + len - 3, ".h5") != 0) continue;
-    char **more = realloc(files, (n + 1) * sizeof *files);
-    if (!more) break;
-    files = more;
-    files[n++] = shoal_path_join(dir, e->d_name);
-  }
+  shoal_status st = SHOAL_OK;
+  for (struct dirent *e; d && st == SHOAL_OK && (e = readdir(d));)
+    if (fnmatch("rank-*.h5", e->d_name, 0) == 0) st = shoal_texts_take(files, shoal_path_join(dir, e->d_name));
   if (d) closedir(d);
-  if (n) qsort(files, n, sizeof *files, by_name);
-  shoal_status st =
-      n ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no trace files (rank-*.h5); was trace.level off?", dir);
+  shoal_texts_sort(files, 0);
+  if (st == SHOAL_OK && !files->n)
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no trace files (rank-*.h5); was trace.level off?", dir);
   free(dir);
-  *out = files;
-  *n_out = n;
   return st;
 }
 
@@ -48,13 +36,12 @@ typedef struct {
   const char *const *paths;
   size_t n;
   int attempt;
-  char **owned; /* NULL if the arguments are the paths */
+  shoal_texts owned; /* the files of a run folder; empty if the arguments are the paths */
 } request;
 
 static void free_request(request *r)
 {
-  for (size_t i = 0; i < r->n && r->owned; i++) free(r->owned[i]);
-  free(r->owned);
+  shoal_texts_free(&r->owned);
   shoal_args_destroy(r->args);
 }
 
@@ -81,10 +68,11 @@ static shoal_status parse_request(const shoal_verb_help *help, int argc, char **
   struct stat s;
   shoal_status st = parse_attempt(shoal_args_value(r->args, "--attempt"), &r->attempt);
   if (st == SHOAL_OK && r->n == 1 && stat(r->paths[0], &s) == 0 && S_ISDIR(s.st_mode)) {
-    st = files_of(r->paths[0], &r->owned, &r->n);
-    r->paths = (const char *const *)r->owned;
+    st = files_of(r->paths[0], &r->owned);
+    r->paths = (const char *const *)r->owned.at;
+    r->n = r->owned.n;
   }
-  for (size_t i = 0; st == SHOAL_OK && r->n > 1 && !r->owned && i < r->n; i++)
+  for (size_t i = 0; st == SHOAL_OK && r->n > 1 && !r->owned.n && i < r->n; i++)
     if (stat(r->paths[i], &s) == 0 && S_ISDIR(s.st_mode))
       st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s is a folder: give one run folder, or trace files of one run", r->paths[i]);
   if (st != SHOAL_OK) free_request(r);

@@ -8,8 +8,8 @@
 
 static bool same_items(const shoal_setting *a, const shoal_setting *b)
 {
-  bool same = a->is_list == b->is_list && a->n_items == b->n_items;
-  for (size_t i = 0; same && i < a->n_items; i++) same = strcmp(a->items[i], b->items[i]) == 0;
+  bool same = a->is_list == b->is_list && a->items.n == b->items.n;
+  for (size_t i = 0; same && i < a->items.n; i++) same = strcmp(a->items.at[i], b->items.at[i]) == 0;
   return same;
 }
 
@@ -17,9 +17,9 @@ static bool same_items(const shoal_setting *a, const shoal_setting *b)
 static void add_items(shoal_str *out, const shoal_setting *e)
 {
   if (e->is_list) shoal_str_add(out, "[");
-  for (size_t i = 0; i < e->n_items; i++) shoal_str_add(out, "%s%s", i ? ", " : "", e->items[i]);
+  for (size_t i = 0; i < e->items.n; i++) shoal_str_add(out, "%s%s", i ? ", " : "", e->items.at[i]);
   if (e->is_list) shoal_str_add(out, "]");
-  if (!e->is_list && e->n_items == 1 && !*e->items[0]) shoal_str_add(out, "nothing");
+  if (!e->is_list && e->items.n == 1 && !*e->items.at[0]) shoal_str_add(out, "nothing");
 }
 
 static void compare(const shoal_setting *now, const shoal_setting *then, const char *name, shoal_config_change *changed,

@@ -85,8 +85,7 @@ bool shoal_option_is_list(const shoal_option *o)
 
 static void value_clear(shoal_value *v)
 {
-  for (size_t i = 0; i < v->n; i++) free(v->texts[i]);
-  free(v->texts);
+  shoal_texts_free(&v->texts);
   free(v->ints);
   free(v->floats);
   free(v->origin);
@@ -107,7 +106,7 @@ static bool parse_bool(const char *text, int64_t *out)
 static bool parse_item(shoal_value *v, size_t i)
 {
   const shoal_option *o = v->option;
-  const char *text = v->texts[i];
+  const char *text = v->texts.at[i];
   switch (o->type) {
   case SHOAL_OPT_BOOL:
     return parse_bool(text, &v->ints[i]);
@@ -132,16 +131,6 @@ static bool parse_item(shoal_value *v, size_t i)
   return false;
 }
 
-static shoal_status value_add_text(shoal_value *v, const char *text, size_t n)
-{
-  char **more = realloc(v->texts, (v->n + 1) * sizeof *more);
-  if (more) v->texts = more;
-  char *copy = more ? strndup(text, n) : NULL;
-  SHOAL_CHECK(copy, SHOAL_ERR_MEM, "out of memory for the setting %s", v->option->name);
-  more[v->n++] = copy;
-  return SHOAL_OK;
-}
-
 /* Splits a list given as one string by a flag or a variable: "1,2" or "[1, 2]"; an empty string is the empty list. */
 static shoal_status split_list(shoal_value *v, const char *text)
 {
@@ -157,7 +146,7 @@ static shoal_status split_list(shoal_value *v, const char *text)
     const char *from = text, *to = stop;
     while (from < to && isspace((unsigned char)*from)) from++;
     while (to > from && isspace((unsigned char)to[-1])) to--;
-    SHOAL_TRY(value_add_text(v, from, (size_t)(to - from)));
+    SHOAL_TRY(shoal_texts_add_n(&v->texts, from, (size_t)(to - from)));
     if (!comma) break;
     text = comma + 1;
   }
@@ -213,7 +202,7 @@ static bool in_brackets(const char *text)
   return n >= 2 && text[0] == '[' && text[n - 1] == ']';
 }
 
-/* Fills v->texts and v->n from the raw setting. */
+/* Fills v->texts from the raw setting. */
 static shoal_status collect_texts(shoal_value *v, char *const *items, size_t n, bool is_list, const place *at)
 {
   const shoal_option *o = v->option;
@@ -228,23 +217,23 @@ static shoal_status collect_texts(shoal_value *v, char *const *items, size_t n, 
     shoal_str_free(&s);
     return st;
   }
-  for (size_t i = 0; i < n; i++) SHOAL_TRY(value_add_text(v, items[i], strlen(items[i])));
+  for (size_t i = 0; i < n; i++) SHOAL_TRY(shoal_texts_add(&v->texts, items[i]));
   return SHOAL_OK;
 }
 
 static shoal_status expand_path(shoal_value *v, size_t i, const place *at)
 {
   char *path;
-  shoal_status st = shoal_path_expand(v->texts[i], &path);
+  shoal_status st = shoal_path_expand(v->texts.at[i], &path);
   if (st != SHOAL_OK) {
     shoal_str s = { 0 };
     shoal_option_add_place(&s, at->origin, at->line, at->column);
-    st = shoal_error_prefix(st, "%s%s is \"%s\": ", s.text, v->option->name, v->texts[i]);
+    st = shoal_error_prefix(st, "%s%s is \"%s\": ", s.text, v->option->name, v->texts.at[i]);
     shoal_str_free(&s);
     return st;
   }
-  free(v->texts[i]);
-  v->texts[i] = path;
+  free(v->texts.at[i]);
+  v->texts.at[i] = path;
   return SHOAL_OK;
 }
 
@@ -259,16 +248,16 @@ static shoal_status value_parse(shoal_value *v, char *const *items, size_t n, bo
     return SHOAL_OK;
   }
   SHOAL_TRY(collect_texts(v, items, n, is_list, at));
-  v->ints = calloc(v->n + 1, sizeof *v->ints);
-  v->floats = calloc(v->n + 1, sizeof *v->floats);
+  v->ints = calloc(v->texts.n + 1, sizeof *v->ints);
+  v->floats = calloc(v->texts.n + 1, sizeof *v->floats);
   SHOAL_CHECK(v->ints && v->floats, SHOAL_ERR_MEM, "out of memory for the setting %s", o->name);
-  bool empty_string = v->n == 0 ? o->type == SHOAL_OPT_PATHS
-                                : (o->type == SHOAL_OPT_STRING || o->type == SHOAL_OPT_PATH) && !*v->texts[0];
+  bool empty_string = v->texts.n == 0 ? o->type == SHOAL_OPT_PATHS
+                                      : (o->type == SHOAL_OPT_STRING || o->type == SHOAL_OPT_PATH) && !*v->texts.at[0];
   shoal_error faults = { .code = SHOAL_OK };
   if (empty_string) shoal_error_join(&faults, value_fault(v, "", 0, at));
-  for (size_t i = 0; i < v->n; i++)
+  for (size_t i = 0; i < v->texts.n; i++)
     if (!parse_item(v, i))
-      shoal_error_join(&faults, value_fault(v, v->texts[i], shoal_option_is_list(o) ? i + 1 : 0, at));
+      shoal_error_join(&faults, value_fault(v, v->texts.at[i], shoal_option_is_list(o) ? i + 1 : 0, at));
     else if (is_path)
       shoal_error_join(&faults, expand_path(v, i, at));
   return faults.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&faults);
@@ -309,7 +298,7 @@ static shoal_status value_resolve(shoal_value *v, const shoal_settings *s)
     place at = { e->origin, e->line, e->column };
     v->origin =
         e->key_line ? shoal_strdup_printf("%s:%d", e->origin, e->key_line) : shoal_strdup_printf("%s", e->origin);
-    st = value_parse(v, e->items, e->n_items, e->is_list, &at);
+    st = value_parse(v, e->items.at, e->items.n, e->is_list, &at);
   } else if (text) {
     place at = { variable, 0, 0 };
     v->origin = shoal_strdup_printf("%s", variable);
@@ -364,7 +353,7 @@ static shoal_status check_has_effect(const shoal_config *c, const shoal_value *v
   const char *words = shoal_option_when(o, name, sizeof name);
   const shoal_value *other = shoal_config_find(c, name);
   if (!other) bug("option %s depends on %s, which is in no table", o->name, name);
-  const char *word = other->unset ? "" : other->texts[0];
+  const char *word = other->unset ? "" : other->texts.at[0];
   if (is_one_of(words, word)) return SHOAL_OK;
   shoal_str s = { 0 };
   shoal_option_add_words(&s, words);
@@ -463,7 +452,7 @@ const char *shoal_config_string(const shoal_config *c, const char *name)
   const shoal_value *v = config_need(c, name);
   if (v->option->type != SHOAL_OPT_STRING && v->option->type != SHOAL_OPT_PATH)
     v = config_need_type(c, name, SHOAL_OPT_ENUM);
-  return v->unset ? "" : v->texts[0];
+  return v->unset ? "" : v->texts.at[0];
 }
 
 shoal_period shoal_config_period(const shoal_config *c, const char *name)
@@ -475,28 +464,28 @@ size_t shoal_config_ints(const shoal_config *c, const char *name, const int64_t 
 {
   const shoal_value *v = config_need_type(c, name, SHOAL_OPT_INTS);
   *out = v->ints;
-  return v->n;
+  return v->texts.n;
 }
 
 size_t shoal_config_floats(const shoal_config *c, const char *name, const double **out)
 {
   const shoal_value *v = config_need_type(c, name, SHOAL_OPT_FLOATS);
   *out = v->floats;
-  return v->n;
+  return v->texts.n;
 }
 
 size_t shoal_config_paths(const shoal_config *c, const char *name, const char *const **out)
 {
   const shoal_value *v = config_need_type(c, name, SHOAL_OPT_PATHS);
-  *out = (const char *const *)v->texts;
-  return v->n;
+  *out = (const char *const *)v->texts.at;
+  return v->texts.n;
 }
 
 size_t shoal_config_words(const shoal_config *c, const char *name, const char *const **out)
 {
   const shoal_value *v = config_need_type(c, name, SHOAL_OPT_WORDS);
-  *out = (const char *const *)v->texts;
-  return v->n;
+  *out = (const char *const *)v->texts.at;
+  return v->texts.n;
 }
 
 bool shoal_config_has(const shoal_config *c, const char *name)

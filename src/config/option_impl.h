@@ -2,13 +2,13 @@
 #ifndef SHOAL_CONFIG_OPTION_IMPL_H
 #define SHOAL_CONFIG_OPTION_IMPL_H
 #include "base/error.h"
+#include "base/texts.h"
 #include "config/option.h"
 
 /* One setting as written by the user: a scalar has one item, a list any number. */
 typedef struct {
   char *name;
-  char **items;
-  size_t n_items;
+  shoal_texts items;
   bool is_list;
   bool is_flag;     /* from --set: overrides the environment, which overrides files */
   char *origin;     /* "run.yaml", "--set" */
@@ -37,9 +37,8 @@ typedef struct {
   const shoal_option *option;
   char *origin;
   bool given;
-  bool unset; /* left empty, which the option must allow */
-  size_t n;   /* number of items: 1 for a scalar, 0 if unset */
-  char **texts;
+  bool unset;        /* left empty, which the option must allow */
+  shoal_texts texts; /* one item for a scalar, none if unset */
   int64_t *ints;
   double *floats;
   shoal_period period;

@@ -83,23 +83,23 @@ static void add_item(shoal_str *out, const shoal_value *v, size_t i)
     break;
   case SHOAL_OPT_PATH:
   case SHOAL_OPT_PATHS:
-    add_path(out, v->texts[i]);
+    add_path(out, v->texts.at[i]);
     break;
   case SHOAL_OPT_STRING:
   case SHOAL_OPT_ENUM:
   case SHOAL_OPT_WORDS:
-    add_yaml_text(out, v->texts[i]);
+    add_yaml_text(out, v->texts.at[i]);
     break;
   }
 }
 
 void shoal_option_add_value(shoal_str *out, const shoal_value *v)
 {
-  bool list = shoal_option_is_list(v->option) && !(v->option->type == SHOAL_OPT_PATHS && v->n == 1);
+  bool list = shoal_option_is_list(v->option) && !(v->option->type == SHOAL_OPT_PATHS && v->texts.n == 1);
   if (list) shoal_str_add(out, "[");
   if (v->unset && !list)
     shoal_str_add(out, v->option->type == SHOAL_OPT_STRING || v->option->type == SHOAL_OPT_PATH ? "\"\"" : "null");
-  for (size_t i = 0; i < v->n; i++) {
+  for (size_t i = 0; i < v->texts.n; i++) {
     if (i) shoal_str_add(out, ", ");
     add_item(out, v, i);
   }

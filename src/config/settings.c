@@ -8,7 +8,6 @@
  * multiple documents and nested lists are rejected, because with each of them a file can mean something other than it
  * seems to. Duplicate keys are rejected, too: YAML forbids them, but many parsers silently take the last one. */
 #include "base/file.h"
-#include "base/mem.h"
 #include "config/option_impl.h"
 #include <ctype.h>
 #include <libfyaml.h>
@@ -25,8 +24,7 @@ shoal_status shoal_settings_create(shoal_settings **out)
 
 static void setting_clear(shoal_setting *e)
 {
-  for (size_t i = 0; i < e->n_items; i++) free(e->items[i]);
-  free(e->items);
+  shoal_texts_free(&e->items);
   free(e->origin);
   free(e->name);
   *e = (shoal_setting){ 0 };
@@ -45,16 +43,6 @@ static shoal_setting *settings_find(const shoal_settings *s, const char *name, b
   for (size_t i = 0; i < s->n; i++)
     if (s->entries[i].is_flag == is_flag && strcmp(s->entries[i].name, name) == 0) return &s->entries[i];
   return NULL;
-}
-
-static shoal_status setting_add_item(shoal_setting *e, const char *text, size_t n)
-{
-  char **items = realloc(e->items, (e->n_items + 1) * sizeof *items);
-  if (items) e->items = items;
-  char *copy = items ? strndup(text, n) : NULL;
-  SHOAL_CHECK(copy, SHOAL_ERR_MEM, "out of memory for the setting %s", e->name);
-  items[e->n_items++] = copy;
-  return SHOAL_OK;
 }
 
 /* Takes ownership of the contents of `e`, also on failure.  Replaces an earlier setting of the same precedence. */
@@ -89,8 +77,8 @@ typedef struct {
   struct fy_diag *diag;
   struct fy_parser *parser;
   struct fy_event *event; /* current event */
-  char **sections;        /* dotted names of the maps read so far */
-  size_t n_sections;
+  shoal_texts sections;   /* dotted names of the maps read so far */
+  size_t keys, depth;
 } reader;
 
 #define AT "%s:%d:%d: "
@@ -186,7 +174,7 @@ static shoal_status read_item(reader *r, shoal_setting *e)
   const char *fault = shoal_text_fault(text, n);
   SHOAL_CHECK(!fault, SHOAL_ERR_USAGE, AT "%s contains a control character; remove it", r->origin, line, column,
               e->name);
-  return setting_add_item(e, text, n);
+  return shoal_texts_add_n(&e->items, text, n);
 }
 
 static shoal_status read_leaf(reader *r, shoal_setting *e)
@@ -200,19 +188,25 @@ static shoal_status read_leaf(reader *r, shoal_setting *e)
   }
 }
 
+/* Names get long and are compared with each other: a file that has nothing to do with settings ends here. */
+static shoal_status refuse_excess(reader *r, const char *name, int line, int column)
+{
+  enum { MOST_KEYS = 2000, MOST_DEPTH = 16 };
+  SHOAL_CHECK(++r->keys <= MOST_KEYS, SHOAL_ERR_USAGE, AT "more than %d keys; a run file has about a hundred at most",
+              r->origin, line, column, MOST_KEYS);
+  SHOAL_CHECK(r->depth <= MOST_DEPTH, SHOAL_ERR_USAGE,
+              AT "%s: more than %d sections inside each other; a run file has 2", r->origin, line, column, name,
+              MOST_DEPTH);
+  return SHOAL_OK;
+}
+
 /* A name may occur once per source, whether as a value, as a section, or in dotted form ("optim.lr: 0.1"). */
 static shoal_status refuse_duplicate(reader *r, const char *name, bool is_section, int line, int column)
 {
   const shoal_setting *old = settings_find(r->settings, name, false);
-  bool twice = old && old->reading == r->settings->readings;
-  for (size_t i = 0; i < r->n_sections; i++) twice |= strcmp(r->sections[i], name) == 0;
+  bool twice = (old && old->reading == r->settings->readings) || shoal_texts_have(&r->sections, name);
   SHOAL_CHECK(!twice, SHOAL_ERR_USAGE, AT "%s is given twice; keep one of the two", r->origin, line, column, name);
-  if (!is_section) return SHOAL_OK;
-  char **more = realloc(r->sections, (r->n_sections + 1) * sizeof *more);
-  SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu sections", r->n_sections + 1);
-  r->sections = more;
-  r->sections[r->n_sections++] = shoal_strdup_printf("%s", name);
-  return SHOAL_OK;
+  return is_section ? shoal_texts_add(&r->sections, name) : SHOAL_OK;
 }
 
 static shoal_status read_map(reader *r, const char *prefix);
@@ -224,6 +218,7 @@ static shoal_status read_value(reader *r, const char *name, int line, int column
   event_place(r->event, &e.line, &e.column);
   SHOAL_TRY(refuse_anchors_and_tags(r, name, e.line, e.column));
   bool is_section = r->event->type == FYET_MAPPING_START;
+  SHOAL_TRY(refuse_excess(r, name, line, column));
   SHOAL_TRY(refuse_duplicate(r, name, is_section, line, column));
   if (is_section) return read_map(r, name);
   e.reading = r->settings->readings;
@@ -240,9 +235,12 @@ static shoal_status read_value(reader *r, const char *name, int line, int column
 /* Reads a map.  The current event is its start on entry and its end on return. */
 static shoal_status read_map(reader *r, const char *prefix)
 {
-  for (;;) {
+  for (r->depth++;;) {
     SHOAL_TRY(advance(r));
-    if (r->event->type == FYET_MAPPING_END) return SHOAL_OK;
+    if (r->event->type == FYET_MAPPING_END) {
+      r->depth--;
+      return SHOAL_OK;
+    }
     int line = 0, column = 0;
     size_t n;
     event_place(r->event, &line, &column);
@@ -326,8 +324,7 @@ done:
   if (r.event) fy_parser_event_free(r.parser, r.event);
   if (r.parser) fy_parser_destroy(r.parser);
   fy_diag_destroy(r.diag);
-  for (size_t i = 0; i < r.n_sections; i++) free(r.sections[i]);
-  free(r.sections);
+  shoal_texts_free(&r.sections);
   return st;
 }
 
@@ -365,7 +362,7 @@ shoal_status shoal_settings_set(shoal_settings *s, const char *assignment, const
   shoal_setting e = { .is_flag = true };
   e.name = shoal_strdup_printf("%.*s", (int)(end - start), start);
   e.origin = shoal_strdup_printf("%s", origin);
-  shoal_status st = setting_add_item(&e, value, n);
+  shoal_status st = shoal_texts_add_n(&e.items, value, n);
   if (st == SHOAL_OK)
     st = settings_put(s, &e);
   else
@@ -397,7 +394,7 @@ const char *shoal_settings_get(const shoal_settings *s, const char *name)
     if (value) return value;
     e = shoal_settings_winner(s, name, false);
   }
-  return e && !e->is_list ? e->items[0] : NULL;
+  return e && !e->is_list ? e->items.at[0] : NULL;
 }
 
 char *shoal_option_variable(const char *name)

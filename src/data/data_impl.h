@@ -2,6 +2,7 @@
 #ifndef SHOAL_DATA_DATA_IMPL_H
 #define SHOAL_DATA_DATA_IMPL_H
 #include "base/status.h"
+#include "base/texts.h"
 #include "data/contents.h"
 #include "data/dataset.h"
 #include "data/labels.h"
@@ -160,8 +161,7 @@ void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap)
 /** Puts the files of a folder in the place of each folder among the sources: those whose names fit one of the patterns (a
  *  list that ends with NULL), sorted, which is told.  `args` is then a copy of `a` that lives as long as `list`. */
 typedef struct {
-  char **paths; /* [n] */
-  size_t n;
+  shoal_texts paths;
   shoal_import_args args;
 } shoal_import_list;
 shoal_status shoal_import_expand(const shoal_import_args *a, const char *const *patterns, shoal_import_list *list);

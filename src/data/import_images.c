@@ -19,16 +19,11 @@
 #include <sys/stat.h>
 
 typedef struct {
-  char **names; /* [n] sorted */
-  size_t n;
-} names;
-
-typedef struct {
-  names files; /* paths, in the order of the samples */
-  int32_t *y;  /* [files.n] */
+  shoal_texts files; /* paths, in the order of the samples */
+  int32_t *y;        /* [files.n] */
   uint8_t *test;
   size_t cap;
-  names classes;
+  shoal_texts classes;
   shoal_image form; /* of all images */
   char *first;      /* the image whose size all must have; borrowed */
   size_t skipped;
@@ -36,29 +31,13 @@ typedef struct {
 
 /* ---- folders ---- */
 
-static void free_names(names *l)
-{
-  for (size_t i = 0; i < l->n; i++) free(l->names[i]);
-  free(l->names);
-  *l = (names){ 0 };
-}
-
-static shoal_status add_name(names *l, const char *name)
-{
-  char **more = realloc(l->names, (l->n + 1) * sizeof *more);
-  SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu names of files", l->n + 1);
-  l->names = more;
-  l->names[l->n++] = shoal_strdup_printf("%s", name);
-  return SHOAL_OK;
-}
-
 static int by_name(const void *a, const void *b)
 {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* The folders, or the files, inside a folder, sorted; without those whose names begin with a dot. */
-static shoal_status list_folder(const char *folder, bool folders, names *out)
+static shoal_status list_folder(const char *folder, bool folders, shoal_texts *out)
 {
   shoal_status st = SHOAL_OK;
   DIR *d = opendir(folder);
@@ -66,10 +45,10 @@ static shoal_status list_folder(const char *folder, bool folders, names *out)
   for (struct dirent *e; st == SHOAL_OK && (e = readdir(d)) != NULL;) {
     struct stat info;
     if (e->d_name[0] == '.' || fstatat(dirfd(d), e->d_name, &info, 0) != 0) continue;
-    if (folders ? S_ISDIR(info.st_mode) : !S_ISDIR(info.st_mode)) st = add_name(out, e->d_name);
+    if (folders ? S_ISDIR(info.st_mode) : !S_ISDIR(info.st_mode)) st = shoal_texts_add(out, e->d_name);
   }
   closedir(d);
-  if (st == SHOAL_OK && out->n) qsort(out->names, out->n, sizeof *out->names, by_name);
+  if (st == SHOAL_OK) shoal_texts_sort(out, 0);
   return st;
 }
 
@@ -94,10 +73,10 @@ static shoal_status add_sample(images *m, const char *path, int32_t class, bool 
   }
   m->y[m->files.n] = class;
   m->test[m->files.n] = test;
-  SHOAL_TRY(add_name(&m->files, path));
+  SHOAL_TRY(shoal_texts_add(&m->files, path));
   if (m->files.n == 1) {
     m->form = i;
-    m->first = m->files.names[0];
+    m->first = m->files.at[0];
   }
   SHOAL_CHECK(i.width == m->form.width && i.height == m->form.height, SHOAL_ERR_IO,
               "%s is %d x %d, but %s is %d x %d: all images must have one size; ImageMagick makes it: mogrify -resize "
@@ -109,49 +88,48 @@ static shoal_status add_sample(images *m, const char *path, int32_t class, bool 
 
 static shoal_status add_class(images *m, const char *folder, int32_t class, bool test)
 {
-  names files = { 0 };
+  shoal_texts files = { 0 };
   shoal_status st = list_folder(folder, false, &files);
   for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
-    char *path = shoal_path_join(folder, files.names[i]);
+    char *path = shoal_path_join(folder, files.at[i]);
     st = add_sample(m, path, class, test);
     free(path);
   }
-  free_names(&files);
+  shoal_texts_free(&files);
   return st;
 }
 
 /* All classes of a split.  The first split names the classes; another may lack some, but has no others. */
 static shoal_status add_split(images *m, const char *folder, bool test)
 {
-  names here = { 0 };
+  shoal_texts here = { 0 };
   shoal_status st = list_folder(folder, true, &here);
   if (st == SHOAL_OK && here.n == 0)
     st = SHOAL_FAIL(SHOAL_ERR_IO, "%s has no folders: a folder of images has one for each class", folder);
-  for (size_t i = 0; st == SHOAL_OK && !test && i < here.n; i++) st = add_name(&m->classes, here.names[i]);
+  for (size_t i = 0; st == SHOAL_OK && !test && i < here.n; i++) st = shoal_texts_add(&m->classes, here.at[i]);
   for (size_t i = 0; st == SHOAL_OK && i < here.n; i++) {
-    char **found =
-        !m->classes.n ? NULL : bsearch(&here.names[i], m->classes.names, m->classes.n, sizeof *found, by_name);
-    char *path = shoal_path_join(folder, here.names[i]);
-    st = found ? add_class(m, path, (int32_t)(found - m->classes.names), test)
+    char **found = !m->classes.n ? NULL : bsearch(&here.at[i], m->classes.at, m->classes.n, sizeof *found, by_name);
+    char *path = shoal_path_join(folder, here.at[i]);
+    st = found ? add_class(m, path, (int32_t)(found - m->classes.at), test)
                : SHOAL_FAIL(SHOAL_ERR_IO, "%s is a class that the training split does not have", path);
     free(path);
   }
-  free_names(&here);
+  shoal_texts_free(&here);
   return st;
 }
 
 /* A folder called train with folders inside: its neighbours are splits, too.  One with images is a class of railways. */
-static shoal_status has_splits(const char *folder, const names *inside, bool *out)
+static shoal_status has_splits(const char *folder, const shoal_texts *inside, bool *out)
 {
   shoal_status st = SHOAL_OK;
   *out = false;
   for (size_t i = 0; st == SHOAL_OK && i < inside->n; i++) {
-    names deeper = { 0 };
-    if (strcasecmp(inside->names[i], "train") != 0 && strcasecmp(inside->names[i], "training") != 0) continue;
-    char *path = shoal_path_join(folder, inside->names[i]);
+    shoal_texts deeper = { 0 };
+    if (strcasecmp(inside->at[i], "train") != 0 && strcasecmp(inside->at[i], "training") != 0) continue;
+    char *path = shoal_path_join(folder, inside->at[i]);
     st = list_folder(path, true, &deeper);
     *out |= deeper.n > 0;
-    free_names(&deeper);
+    shoal_texts_free(&deeper);
     free(path);
   }
   return st;
@@ -160,12 +138,12 @@ static shoal_status has_splits(const char *folder, const names *inside, bool *ou
 /* Folders called train and test or val are splits, and everything else is a class. */
 static shoal_status collect(const shoal_import_args *a, const char *folder, images *m, bool *by_name_out)
 {
-  names inside = { 0 };
+  shoal_texts inside = { 0 };
   shoal_import_args splits = *a;
   shoal_import_roles roles = { 0 };
   shoal_status st;
   SHOAL_TRY_GOTO(st, list_folder(folder, true, &inside), done);
-  splits.sources = (const char *const *)inside.names;
+  splits.sources = (const char *const *)inside.at;
   splits.n_sources = inside.n;
   bool trains;
   SHOAL_TRY_GOTO(st, has_splits(folder, &inside, &trains), done);
@@ -174,13 +152,13 @@ static shoal_status collect(const shoal_import_args *a, const char *folder, imag
   if (!trains) st = add_split(m, folder, false);
   for (int test = 0; trains && st == SHOAL_OK && test < 2; test++) /* training first: it names the classes */
     for (size_t i = 0; st == SHOAL_OK && i < inside.n; i++) {
-      char *path = shoal_path_join(folder, inside.names[i]);
+      char *path = shoal_path_join(folder, inside.at[i]);
       if (roles.test[i] == (test == 1)) st = add_split(m, path, test == 1);
       free(path);
     }
 done:
   shoal_import_roles_fini(&roles);
-  free_names(&inside);
+  shoal_texts_free(&inside);
   return st;
 }
 
@@ -195,12 +173,12 @@ static shoal_status write_images(const images *m, const shoal_import_args *a, co
   const shoal_image *f = &m->form;
   shoal_data_spec spec = { SHOAL_DATA_IMAGES, SHOAL_SHAPE(f->channels, f->height, f->width), 1, source };
   shoal_import_source_text(a, source, sizeof source);
-  for (size_t i = 0; i < m->classes.n; i++) shoal_str_add(&class_names, "%s%s", i ? "\n" : "", m->classes.names[i]);
+  for (size_t i = 0; i < m->classes.n; i++) shoal_str_add(&class_names, "%s%s", i ? "\n" : "", m->classes.at[i]);
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_alloc((size_t)shoal_shape_count(&spec.sample), 1, "an image", (void **)&planes), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   for (size_t i = 0; i < m->files.n; i++) {
-    SHOAL_TRY_GOTO(st, shoal_image_read(m->files.names[i], f, planes), done);
+    SHOAL_TRY_GOTO(st, shoal_image_read(m->files.at[i], f, planes), done);
     SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, m->test[i] ? SHOAL_TEST : SHOAL_TRAIN, 1, planes, &m->y[i]), done);
   }
   st = shoal_data_writer_commit(w, (int64_t)m->classes.n, class_names.text);
@@ -227,8 +205,8 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, (int64_t)m.classes.n, m.test), done);
   st = write_images(&m, a, out_path);
 done:
-  free_names(&m.files);
-  free_names(&m.classes);
+  shoal_texts_free(&m.files);
+  shoal_texts_free(&m.classes);
   free(m.y);
   free(m.test);
   return st;

@@ -17,23 +17,6 @@ static bool is_folder(const char *path)
   return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static shoal_status add(shoal_import_list *l, char *path)
-{
-  char **more = realloc(l->paths, (l->n + 1) * sizeof *more);
-  if (!more) {
-    free(path);
-    return SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory for %zu names of files", l->n + 1);
-  }
-  l->paths = more;
-  l->paths[l->n++] = path;
-  return SHOAL_OK;
-}
-
-static int by_name(const void *a, const void *b)
-{
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static bool fits(const char *name, const char *const *patterns)
 {
   for (; *patterns; patterns++)
@@ -43,23 +26,23 @@ static bool fits(const char *name, const char *const *patterns)
 
 static shoal_status add_folder(const char *folder, const char *const *patterns, shoal_import_list *l)
 {
-  size_t before = l->n;
+  size_t before = l->paths.n;
   shoal_status st = SHOAL_OK;
   DIR *d = opendir(folder);
   SHOAL_CHECK(d, SHOAL_ERR_IO, "cannot read the folder %s: %s", folder, strerror(errno));
   for (struct dirent *e; st == SHOAL_OK && (e = readdir(d)) != NULL;)
-    if (fits(e->d_name, patterns)) st = add(l, shoal_path_join(folder, e->d_name));
+    if (fits(e->d_name, patterns)) st = shoal_texts_take(&l->paths, shoal_path_join(folder, e->d_name));
   closedir(d);
   SHOAL_TRY(st);
   shoal_str s = { 0 };
   for (size_t i = 0; patterns[i]; i++) shoal_str_add(&s, "%s%s", i ? ", " : "", patterns[i]);
-  if (l->n == before) st = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s", folder, s.text);
+  if (l->paths.n == before) st = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s", folder, s.text);
   shoal_str_free(&s);
   SHOAL_TRY(st);
-  qsort(l->paths + before, l->n - before, sizeof *l->paths, by_name);
-  for (size_t i = before; i < l->n; i++)
-    shoal_str_add(&s, "%s%s", i > before ? ", " : "", shoal_path_base(l->paths[i]));
-  shoal_info("%s: %zu files in this order: %s", folder, l->n - before, s.text);
+  shoal_texts_sort(&l->paths, before);
+  for (size_t i = before; i < l->paths.n; i++)
+    shoal_str_add(&s, "%s%s", i > before ? ", " : "", shoal_path_base(l->paths.at[i]));
+  shoal_info("%s: %zu files in this order: %s", folder, l->paths.n - before, s.text);
   shoal_str_free(&s);
   return SHOAL_OK;
 }
@@ -70,16 +53,15 @@ shoal_status shoal_import_expand(const shoal_import_args *a, const char *const *
     if (is_folder(a->sources[i]))
       SHOAL_TRY(add_folder(a->sources[i], patterns, list));
     else
-      SHOAL_TRY(add(list, shoal_strdup_printf("%s", a->sources[i])));
+      SHOAL_TRY(shoal_texts_add(&list->paths, a->sources[i]));
   list->args = *a;
-  list->args.sources = (const char *const *)list->paths;
-  list->args.n_sources = list->n;
+  list->args.sources = (const char *const *)list->paths.at;
+  list->args.n_sources = list->paths.n;
   return SHOAL_OK;
 }
 
 void shoal_import_list_fini(shoal_import_list *list)
 {
-  for (size_t i = 0; i < list->n; i++) free(list->paths[i]);
-  free(list->paths);
+  shoal_texts_free(&list->paths);
   *list = (shoal_import_list){ 0 };
 }

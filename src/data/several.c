@@ -21,26 +21,10 @@
 
 /* ---- which files ---- */
 
-typedef struct {
-  char **at;
-  size_t n;
-} path_list;
-
-static void free_list(path_list *l)
+static shoal_status add_path(shoal_texts *l, const char *path)
 {
-  for (size_t i = 0; i < l->n; i++) free(l->at[i]);
-  free(l->at);
-}
-
-static shoal_status add_path(path_list *l, const char *path)
-{
-  for (size_t i = 0; i < l->n; i++)
-    SHOAL_CHECK(strcmp(l->at[i], path) != 0, SHOAL_ERR_USAGE, "%s is given twice: its samples would count twice", path);
-  char **more = realloc(l->at, (l->n + 1) * sizeof *more);
-  SHOAL_CHECK(more, SHOAL_ERR_MEM, "a list of %zu files", l->n + 1);
-  l->at = more;
-  more[l->n++] = shoal_strdup_printf("%s", path);
-  return SHOAL_OK;
+  SHOAL_CHECK(!shoal_texts_have(l, path), SHOAL_ERR_USAGE, "%s is given twice: its samples would count twice", path);
+  return shoal_texts_add(l, path);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -49,7 +33,7 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* A file that exists under the name as it is written is no pattern. */
-static shoal_status add_matches(path_list *l, const char *pattern)
+static shoal_status add_matches(shoal_texts *l, const char *pattern)
 {
   glob_t found;
   char host[SHOAL_HOST_NAME];
@@ -175,7 +159,7 @@ static shoal_status combine(shoal_dataset *d)
   return pool_scale(d);
 }
 
-static shoal_status open_several(const path_list *l, shoal_dataset *d)
+static shoal_status open_several(const shoal_texts *l, shoal_dataset *d)
 {
   SHOAL_TRY(SHOAL_ALLOC(l->n, &d->member));
   for (; d->n_members < l->n; d->n_members++) SHOAL_TRY(open_member(l->at[d->n_members], &d->member[d->n_members]));
@@ -188,7 +172,7 @@ static shoal_status open_several(const path_list *l, shoal_dataset *d)
 
 shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out)
 {
-  path_list l = { 0 };
+  shoal_texts l = { 0 };
   shoal_dataset *d = NULL;
   shoal_status st = SHOAL_OK;
   for (size_t i = 0; st == SHOAL_OK && i < n; i++) st = add_matches(&l, patterns[i]);
@@ -208,7 +192,7 @@ shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal
   else
     shoal_dataset_close(d);
 done:
-  free_list(&l);
+  shoal_texts_free(&l);
   return st;
 }
 

@@ -92,7 +92,7 @@ static void list_json(const shoal_ckpt_folder *f, FILE *out)
   }
   shoal_json_end(&j);
   shoal_json_array(&j, "unfinished");
-  for (size_t i = 0; i < f->n_temporaries; i++) shoal_json_string(&j, NULL, f->temporaries[i]);
+  for (size_t i = 0; i < f->temporaries.n; i++) shoal_json_string(&j, NULL, f->temporaries.at[i]);
   shoal_json_end(&j);
   shoal_json_end(&j);
   shoal_json_finish(&j);
@@ -113,7 +113,7 @@ static void list_table(const shoal_ckpt_folder *f, const char *dir, FILE *out)
     shoal_ckpt_close(c);
     free(why);
   }
-  for (size_t i = 0; i < f->n_temporaries; i++) shoal_str_add(&s, "%s  unfinished\n", f->temporaries[i]);
+  for (size_t i = 0; i < f->temporaries.n; i++) shoal_str_add(&s, "%s  unfinished\n", f->temporaries.at[i]);
   print_and_free(&s, out);
 }
 

@@ -4,6 +4,7 @@
  * in that case made every node wait for itself.  Numbers keep their leading zeros; of several brackets the last varies
  * fastest, as in Slurm. */
 #include "slurm/nodes.h"
+#include "base/texts.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,7 @@ enum { LONGEST_NAME = 256, MOST_DIGITS = 9 };
 
 typedef struct {
   const char *what, *list; /* name of the list in messages; the whole text, to compute positions */
-  char **names;
-  size_t n, cap;
+  shoal_texts names;
   char name[LONGEST_NAME]; /* the name being built, from left to right */
 } expansion;
 
@@ -25,18 +25,8 @@ static shoal_status complain(const expansion *e, const char *at, const char *wha
 
 static shoal_status add_name(expansion *e, const char *at)
 {
-  if (e->n == SHOAL_MOST_NODES) return complain(e, at, "more than 100000 nodes");
-  if (e->n == e->cap) {
-    size_t cap = e->cap ? 2 * e->cap : 16;
-    char **grown = realloc(e->names, cap * sizeof *grown);
-    SHOAL_CHECK(grown, SHOAL_ERR_MEM, "%zu node names", cap);
-    e->names = grown;
-    e->cap = cap;
-  }
-  char *name = strdup(e->name);
-  SHOAL_CHECK(name, SHOAL_ERR_MEM, "a node name");
-  e->names[e->n++] = name;
-  return SHOAL_OK;
+  if (e->names.n == SHOAL_MOST_NODES) return complain(e, at, "more than 100000 nodes");
+  return shoal_texts_add(&e->names, e->name);
 }
 
 typedef struct {
@@ -112,12 +102,11 @@ shoal_status shoal_topo_expand_named(const char *what, const char *list, char **
     at = next_comma(at);
     if (!*at) break;
   }
-  *names_out = e.names;
-  *n_out = e.n;
+  *names_out = e.names.at;
+  *n_out = e.names.n;
   return SHOAL_OK;
 fail:
-  for (size_t i = 0; i < e.n; i++) free(e.names[i]);
-  free(e.names);
+  shoal_texts_free(&e.names);
   return st;
 }
 

@@ -2,6 +2,7 @@
 #include "base/limit.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/texts.h"
 #include "check.h"
 
 static void test_buffer(void)
@@ -28,6 +29,29 @@ static void test_buffer(void)
   char *made = shoal_strdup_printf("%s-%d", "a", 5);
   CHECK_STR(made, "a-5");
   free(made);
+}
+
+static void test_texts(void)
+{
+  static const char *const sorted[] = { "z", "", "Bb", "a", "a-", "b" };
+  shoal_texts t = { 0 };
+  CHECK_OK(shoal_texts_add(&t, "z"));
+  CHECK_OK(shoal_texts_add(&t, "b"));
+  CHECK_OK(shoal_texts_add_n(&t, "a-b", 2));
+  CHECK_OK(shoal_texts_add_n(&t, "x", 0));
+  CHECK_OK(shoal_texts_take(&t, strdup("Bb")));
+  CHECK_OK(shoal_texts_add(&t, "a"));
+  CHECK(shoal_texts_have(&t, "Bb"));
+  CHECK(!shoal_texts_have(&t, "B"));
+  shoal_texts_sort(&t, 1);
+  REQUIRE(t.n == SHOAL_COUNT(sorted), "%zu texts", t.n);
+  for (size_t i = 0; i < t.n; i++) CHECK_STR(t.at[i], sorted[i]);
+  for (int i = 0; i < 1000; i++) CHECK_OK(shoal_texts_take(&t, shoal_strdup_printf("%d", i)));
+  CHECK_STR(t.at[SHOAL_COUNT(sorted) + 999], "999");
+  shoal_texts_free(&t);
+  CHECK_EQ(t.n, 0);
+  CHECK(!t.at);
+  CHECK(!shoal_texts_have(&t, ""));
 }
 
 static void test_nearest(void)
@@ -209,6 +233,7 @@ static void test_memory(void)
 int main(void)
 {
   test_buffer();
+  test_texts();
   test_nearest();
   test_units();
   test_numbers();

@@ -245,6 +245,30 @@ static void test_damaged_files(void)
   }
 }
 
+/* Files of 250 KB and 600 KB that would take minutes if they were read to the end: names are compared with each other. */
+static void test_excess(void)
+{
+  enum { KEYS = 60000 };
+  for (int nested = 0; nested < 2; nested++) {
+    shoal_str text = { 0 };
+    shoal_settings *s = NULL;
+    for (int i = 0; i < KEYS; i++)
+      if (nested)
+        shoal_str_add(&text, "{a: ");
+      else
+        shoal_str_add(&text, "k%d: 1\n", i);
+    CHECK_OK(shoal_settings_create(&s));
+    shoal_status st = shoal_settings_read_text(s, text.text, "run.yaml");
+    CHECK_STATUS(st, SHOAL_ERR_USAGE);
+    CHECK(strstr(shoal_error_text(st), nested
+                                           ? "run.yaml:1:66: a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a: more than 16 sections"
+                                           : "run.yaml:2001:1: more than 2000 keys"),
+          "%s", shoal_error_text(st));
+    shoal_settings_destroy(s);
+    shoal_str_free(&text);
+  }
+}
+
 /* --- checking -------------------------------------------------------------------------------------------------- */
 
 static void test_faults(void)
@@ -635,6 +659,7 @@ int main(void)
   test_empty_files();
   test_refused_yaml();
   test_damaged_files();
+  test_excess();
   test_faults();
   test_all_faults_told();
   test_values_that_do_nothing();

@@ -85,6 +85,9 @@ shoal_status shoal_dataset_create(const char *path, shoal_dataset **out);
 shoal_status shoal_dataset_open_member(const char *path, shoal_dataset **out);
 /** Fills mean and std of the info from those of the data set. */
 void shoal_dataset_fill_scale(shoal_dataset *d);
+/** Reads some samples: estimates the mean, std and check sum that the attributes lack, and warns of numbers that do not
+ *  survive as 32-bit floats. */
+shoal_status shoal_data_survey(shoal_dataset *d);
 void shoal_dataset_forget_labels(shoal_dataset *d);
 /** Reads all labels into memory and counts them, once; does not check them. */
 shoal_status shoal_dataset_hold_labels(shoal_dataset *d);

@@ -6,7 +6,6 @@
  *
  * Reading is in dataset_read.c, matching of names in match.c, whole-file checks in inspect.c. */
 #include "base/child.h"
-#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/limit.h"
@@ -23,7 +22,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SURVEY = 4096 }; /* samples used to estimate mean and std if a foreign file has none */
 static const uint64_t hold_default = UINT64_C(256) << 20;
 
 const char *shoal_split_name(shoal_split split)
@@ -184,42 +182,6 @@ static shoal_status count_classes(shoal_dataset *d)
   return SHOAL_OK;
 }
 
-/* Estimates mean, std and checksum from evenly spaced training samples. */
-static shoal_status survey(shoal_dataset *d)
-{
-  shoal_data_stats t = { 0 };
-  uint8_t *x = NULL;
-  uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
-  uint32_t crc[4] = { 0 };
-  shoal_status st;
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(d->sample_bytes, &x), done);
-  SHOAL_TRY_GOTO(st, shoal_data_stats_init(&t, d->info.kind, &d->info.sample, d->info.x_bytes), done);
-  for (uint64_t i = 0; i < looks; i++) {
-    uint64_t at = (uint64_t)((unsigned __int128)i * n / looks);
-    SHOAL_TRY_GOTO(st, shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL), done);
-    if (!d->names.text) shoal_data_stats_add(&t, 1, x);
-    crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
-  }
-  SHOAL_TRY_GOTO(st, shoal_dataset_hold_labels(d), done);
-  for (int s = 0; s < 2; s++) {
-    if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
-  }
-  if (!d->has_checksum) d->info.checksum = shoal_data_checksum(crc);
-  shoal_data_doubt_scale(d, &t);
-  if (d->has_scale || d->names.text) goto done;
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * t.groups, &d->mean), done);
-  d->std = d->mean + t.groups;
-  d->scales = t.groups;
-  shoal_data_stats_result(&t, d->mean, d->std);
-  shoal_info("%s: no mean and std stored; estimated from %" PRIu64
-             " training samples (`shoal data repack` stores them)",
-             d->path, looks);
-done:
-  shoal_data_stats_fini(&t);
-  free(x);
-  return st;
-}
-
 /* Fills the summary in `info`: per channel, or one value over all features. */
 void shoal_dataset_fill_scale(shoal_dataset *d)
 {
@@ -299,7 +261,7 @@ static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)
   SHOAL_TRY_GOTO(st, open_parts(d), fail);
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
   if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);
-  if (!d->has_checksum || !(d->has_scale || d->names.text)) SHOAL_TRY_GOTO(st, survey(d), fail);
+  SHOAL_TRY_GOTO(st, shoal_data_survey(d), fail);
   shoal_dataset_fill_scale(d);
   *out = d;
   return SHOAL_OK;

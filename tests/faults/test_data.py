@@ -3,6 +3,7 @@
 import os
 
 import h5py
+import numpy as np
 import pytest
 
 from harness import ENV, assert_equal, assert_one_error, newest, read, shoal, train
@@ -49,6 +50,26 @@ def test_flipped_elsewhere():
     with h5py.File("g.h5", "a") as f:
         f["train/y"][5] = 9 - f["train/y"][5]
     train(1, "u", *RUN)
+
+
+def test_numbers_beyond_floats():
+    """Time stamps and nearly equal numbers of a foreign file: the feature is named once per job, with an example."""
+    rng = np.random.default_rng(1)
+    for name, column, wide in (("stamps", 1700000000 + np.arange(200), "i8"), ("close", 1 + 1e-9 * np.arange(200), "f8"),
+                               ("fine", np.arange(200) / 7, "f8"), ("single", 1 + 1e-9 * np.arange(200), "f4")):
+        with h5py.File(f"{name}.h5", "w") as f:
+            f["train/x"] = np.stack([rng.integers(0, 9, 200), column], 1).astype(wide)
+            f["train/y"] = rng.integers(0, 2, 200)
+    run = (*RUN, "--set", "data.batch=8", "--set")
+    lost = "/train/x, feature 1: "
+    stamps = train(2, "a", *run, "data.file=stamps.h5").stderr
+    assert stamps.count(lost) == 1 and "too large for 32-bit floats, 1700000001 becomes 1700000000: subtract" in stamps
+    close = train(2, "b", *run, "data.file=close.h5").stderr
+    assert close.count(lost) == 1 and "become equal to their neighbours in 32-bit floats, such as 1 and 1.00000" in close
+    assert "floats" not in train(1, "c", *run, "data.file=fine.h5").stderr
+    assert "floats" not in train(1, "d", *run, "data.file=single.h5").stderr
+    assert shoal("data", "inspect", "stamps.h5").stderr.count(lost) == 1
+    assert shoal("data", "repack", "stamps.h5", "-o", "packed.h5").stderr.count(lost) == 1
 
 
 def test_paths(monkeypatch):

@@ -1,0 +1,92 @@
+/* A look at samples when a data set is opened, for what its attributes do not tell: mean, standard deviation and check sum
+ * of a file from elsewhere, and whether its numbers survive as 32-bit floats. */
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/data_impl.h"
+#include "data/narrow.h"
+#include "data/stats.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SURVEY = 4096 }; /* samples used to estimate mean and std */
+
+/* Estimates mean, std and checksum from evenly spaced training samples. */
+static shoal_status estimate(shoal_dataset *d)
+{
+  shoal_data_stats t = { 0 };
+  uint8_t *x = NULL;
+  uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
+  uint32_t crc[4] = { 0 };
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(d->sample_bytes, &x), done);
+  SHOAL_TRY_GOTO(st, shoal_data_stats_init(&t, d->info.kind, &d->info.sample, d->info.x_bytes), done);
+  for (uint64_t i = 0; i < looks; i++) {
+    uint64_t at = (uint64_t)((unsigned __int128)i * n / looks);
+    SHOAL_TRY_GOTO(st, shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL), done);
+    if (!d->names.text) shoal_data_stats_add(&t, 1, x);
+    crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
+  }
+  SHOAL_TRY_GOTO(st, shoal_dataset_hold_labels(d), done);
+  for (int s = 0; s < 2; s++) {
+    if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
+  }
+  if (!d->has_checksum) d->info.checksum = shoal_data_checksum(crc);
+  shoal_data_doubt_scale(d, &t);
+  if (d->has_scale || d->names.text) goto done;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * t.groups, &d->mean), done);
+  d->std = d->mean + t.groups;
+  d->scales = t.groups;
+  shoal_data_stats_result(&t, d->mean, d->std);
+  shoal_info("%s: no mean and std stored; estimated from %" PRIu64
+             " training samples (`shoal data repack` stores them)",
+             d->path, looks);
+done:
+  shoal_data_stats_fini(&t);
+  free(x);
+  return st;
+}
+
+static const char *feature_text(const void *context, size_t feature, char *buf, size_t cap)
+{
+  const shoal_dataset *d = context;
+  if (d->info.kind == SHOAL_DATA_FEATURES && d->elements <= SHOAL_DATA_SCALES)
+    snprintf(buf, cap, "/%.40s, feature %zu", d->names.x[0], feature);
+  else
+    snprintf(buf, cap, "/%.40s", d->names.x[0]);
+  return buf;
+}
+
+/* Doubles and wide integers of the first training samples, as they are in the file and as training sees them. */
+static shoal_status look_for_loss(const shoal_dataset *d)
+{
+  enum { ROWS = 1000, MOST_VALUES = 1 << 20 };
+  const uint64_t rows = SHOAL_MIN(d->info.n[SHOAL_TRAIN], (uint64_t)SHOAL_MIN(ROWS, MOST_VALUES / d->elements));
+  const bool by_feature = d->info.kind == SHOAL_DATA_FEATURES && d->elements <= SHOAL_DATA_SCALES;
+  shoal_h5_table *x = NULL;
+  shoal_narrow narrow = { 0 };
+  double *values = NULL;
+  shoal_h5_facts f;
+  shoal_status st;
+  SHOAL_TRY(shoal_h5_look(d->file, d->names.x[0], &f));
+  if (d->x_type != SHOAL_F32 || f.size < 4 || (f.class == SHOAL_H5_FLOAT && f.size == 4) || !rows) return SHOAL_OK;
+  SHOAL_TRY_GOTO(st, shoal_narrow_init(&narrow, by_feature ? d->elements : 1), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(rows * d->elements, &values), done);
+  SHOAL_TRY_GOTO(st, shoal_h5_table_open(d->file, d->names.x[0], &(shoal_h5_row){ SHOAL_F64 }, &x), done);
+  SHOAL_TRY_GOTO(st, shoal_h5_table_read(x, 0, rows, values), done);
+  for (size_t i = 0; i < rows * d->elements; i++)
+    (void)shoal_narrow_convert(&narrow, by_feature ? i % d->elements : 0, values[i]);
+  shoal_narrow_warn(&narrow, d->path, feature_text, d);
+done:
+  shoal_h5_table_close(x);
+  shoal_narrow_fini(&narrow);
+  free(values);
+  return st;
+}
+
+shoal_status shoal_data_survey(shoal_dataset *d)
+{
+  if (!d->has_checksum || !(d->has_scale || d->names.text)) SHOAL_TRY(estimate(d));
+  return look_for_loss(d);
+}

@@ -167,6 +167,12 @@ char *shoal_log_kept(void)
   return text;
 }
 
+void shoal_log_warn_lines(const char *lines)
+{
+  for (const char *at = lines; at && *at; at += strcspn(at, "\n"), at += *at == '\n')
+    shoal_warn("%.*s", (int)strcspn(at, "\n"), at);
+}
+
 /* @return  false if there is no memory: the warning is then printed */
 static bool keep(const char *text)
 {

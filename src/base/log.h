@@ -17,6 +17,8 @@ void shoal_log(shoal_log_level level, const char *format, ...) __attribute__((fo
 void shoal_log_keep_warnings(void);
 /** The warnings kept, one per line, or NULL if there are none; from now on they are printed again.  Caller frees. */
 char *shoal_log_kept(void);
+/** Prints warnings that were kept, each as one; NULL: none. */
+void shoal_log_warn_lines(const char *lines);
 /** Replace the live line; only on rank 0 and a tty, otherwise does nothing.  "" clears it. */
 void shoal_log_live(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int shoal_log_is_tty(void);

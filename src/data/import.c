@@ -1,9 +1,11 @@
 /* `shoal data import`: the kinds, and the options that each of them has. */
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TRAIN_COUNT = 1, TEST_SHARE = 2, SEED = 4, LABEL = 8, DROP = 16, HEADER = 32, SEPARATOR = 64, DECIMAL = 128 };
@@ -93,6 +95,17 @@ static shoal_status unknown_kind(const char *kind)
   return st;
 }
 
+static shoal_status import_kind(size_t k, const shoal_import_args *a, const char *out_path)
+{
+  if (!kinds[k].files[0]) return kinds[k].import(a, out_path);
+  shoal_import_list list = { 0 };
+  shoal_status st = shoal_import_expand(a, kinds[k].files, &list);
+  if (st == SHOAL_OK) st = kinds[k].import(&list.args, out_path);
+  shoal_import_list_fini(&list);
+  return st;
+}
+
+/* Warnings are about the data set that is made.  If none is, the reason is all that is said. */
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path)
 {
   size_t k = 0;
@@ -100,10 +113,10 @@ shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path)
   if (k == SHOAL_COUNT(kinds)) return unknown_kind(a->kind);
   SHOAL_TRY(check_options(a, kinds[k].options));
   SHOAL_TRY(check_values(a));
-  if (!kinds[k].files[0]) return kinds[k].import(a, out_path);
-  shoal_import_list list = { 0 };
-  shoal_status st = shoal_import_expand(a, kinds[k].files, &list);
-  if (st == SHOAL_OK) st = kinds[k].import(&list.args, out_path);
-  shoal_import_list_fini(&list);
+  shoal_log_keep_warnings();
+  shoal_status st = import_kind(k, a, out_path);
+  char *warnings = shoal_log_kept();
+  if (st == SHOAL_OK) shoal_log_warn_lines(warnings);
+  free(warnings);
   return st;
 }

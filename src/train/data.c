@@ -69,8 +69,7 @@ static shoal_status tell_warnings(shoal_session *s, const char *text)
   shoal_status st = shoal_group_allgather(s->run.control, &mine, sizeof mine, all);
   bool first = text != NULL;
   for (int r = 0; r < rank; r++) first = first && all[r] != mine;
-  for (const char *at = text; st == SHOAL_OK && first && *at; at += strcspn(at, "\n"), at += *at == '\n')
-    shoal_warn("%.*s", (int)strcspn(at, "\n"), at);
+  if (st == SHOAL_OK && first) shoal_log_warn_lines(text);
   free(all);
   return st;
 }

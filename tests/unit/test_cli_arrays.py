@@ -199,8 +199,11 @@ IMAGES_REFUSED = (  # file in class b (class a has a grey image of 16 x 16), wor
 @pytest.mark.parametrize("name, contents, words", IMAGES_REFUSED, ids=range(len(IMAGES_REFUSED)))
 def test_images_refused(name, contents, words):
     put("set/a/1.jpg", GREY_JPEG)
+    put("set/a/Thumbs.db", b"thumbs")
     put(f"set/b/{name}", contents)
-    assert_one_error(load("images", "set", code=7), words)
+    r = load("images", "set", code=7)
+    assert_one_error(r, words)
+    assert r.stderr.count("\n") == 1, r.stderr
     assert not os.path.exists("t.h5")
 
 

@@ -105,12 +105,17 @@ REFUSED = (  # text, arguments, exit code, words
     ("a,b,y\n1,\"2,5\",0\n2,3,1\n", (), 7, "if it has a decimal comma, give --decimal ,"),
     ("a,b,y\n1,2.5,0\n2,3,1\n".replace(",", ";"), ("--decimal", ","), 7, "if it has a decimal point, give --decimal ."),
     ("a b y\n" + ROWS.replace(",", " "), (), 7, "one column only"),
+    ("id,b,y,\n" + "".join(f"{i},{i * i % 7},{i % 2},\n" for i in range(40)) + "40,x,0,\n", (), 7, '"x" in column 2, "b"'),
+    ("class,b,y\n0,2,1\n1,x,2\n", (), 7, '"x" in column 2, "b"'),
 )
 
 
 @pytest.mark.parametrize("text, args, code, words", REFUSED, ids=range(len(REFUSED)))
 def test_refused(text, args, code, words):
-    assert_one_error(load(text, *args, code=code), words)
+    """The refusal is all that is said: advice about an index, or what was left out, is for a data set that is made."""
+    r = load(text, *args, code=code)
+    assert_one_error(r, words)
+    assert r.stderr.count("\n") == 1, r.stderr
 
 
 def test_split_is_drawn_from_each_class():

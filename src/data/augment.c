@@ -9,6 +9,7 @@
 #include "data/augment.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/subnormal.h"
 #include <string.h>
 
 enum { PAD = 4 };
@@ -25,8 +26,29 @@ shoal_augment shoal_augment_choose(uint64_t seed, uint64_t epoch, uint64_t sampl
   return a;
 }
 
-/* Converts `count` values of group g, starting at raw[from].  The top bit of the result is set if one is not finite: only
- * an exponent of all ones carries.  (What a table holds is.) */
+/* The top bit of the result is set if v is not finite: only an exponent of all ones carries. */
+static inline uint32_t mark(float v)
+{
+  uint32_t bits;
+  memcpy(&bits, &v, sizeof bits);
+  return (bits & 0x7f800000u) + 0x00800000u;
+}
+
+/* In double, where no finite sample overflows, and without flushing, which would take a sample of 1e-39 for 0. */
+static uint32_t convert_f64(const shoal_normal *n, size_t g, const float *x, size_t count, float *out)
+{
+  uint32_t marks = 0;
+  bool flushes = shoal_subnormals_flush(false);
+  for (size_t i = 0; i < count; i++) {
+    out[i] = (float)((x[i] - n->mean_f64[g]) / n->std_f64[g]);
+    marks |= mark(out[i]);
+  }
+  (void)shoal_subnormals_flush(flushes);
+  return marks;
+}
+
+/* Converts `count` values of group g, starting at raw[from].  The top bit of the result is set if one is not finite.  (What a
+ * table holds is.) */
 static uint32_t convert(const shoal_normal *n, size_t g, const void *raw, size_t from, size_t count, float *out)
 {
   uint32_t marks = 0;
@@ -36,13 +58,12 @@ static uint32_t convert(const shoal_normal *n, size_t g, const void *raw, size_t
     for (size_t i = 0; i < count; i++) out[i] = table[x[i]];
   } else {
     const float *x = (const float *)raw + from, mean = n->mean[g], scale = n->scale[g];
+    if (scale == 0) return convert_f64(n, g, x, count, out);
     for (size_t i = 0; i < count; i++) {
-      float v = (x[i] - mean) * scale;
-      uint32_t bits;
-      memcpy(&bits, &v, sizeof bits);
-      marks |= (bits & 0x7f800000u) + 0x00800000u;
-      out[i] = v;
+      out[i] = (x[i] - mean) * scale;
+      marks |= mark(out[i]);
     }
+    if (marks >> 31) return convert_f64(n, g, x, count, out);
   }
   return marks;
 }

@@ -14,11 +14,14 @@ typedef struct {
 shoal_augment shoal_augment_choose(uint64_t seed, uint64_t epoch, uint64_t sample, bool crop4, bool hflip);
 
 /* Precomputed normalisation (raw - mean) / std.  u8 uses a lookup table of 256 values per group: exact, the same on
- * every processor, and no slower than arithmetic.  Element i belongs to group i / plane. */
+ * every processor, and no slower than arithmetic.  Floats are computed in f32, and in double where that fails: the
+ * reciprocal of a standard deviation of 1e-39 is infinite, that of 3e38 is subnormal.  Element i belongs to group
+ * i / plane. */
 typedef struct {
   size_t groups, plane;
-  float *table;        /* u8: [groups, 256]; else NULL */
-  float *mean, *scale; /* f32: [groups] */
+  float *table;               /* u8: [groups, 256]; else NULL */
+  float *mean, *scale;        /* f32: [groups]; scale is 1 / std, or 0: to be computed in double */
+  double *mean_f64, *std_f64; /* f32: [groups] */
 } shoal_normal;
 
 /** out [elements] = raw, normalised without augmentation.  @return whether all of it is finite: seen in the same loop */

@@ -13,6 +13,7 @@
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/subnormal.h"
 #include "data/data_impl.h"
 #include "data/labels.h"
 #include <errno.h>
@@ -43,7 +44,10 @@ static shoal_status read_rows(const shoal_dataset *d, shoal_split split, uint64_
 {
   const shoal_data_part *p = &d->part[split];
   if (p->raw != SHOAL_H5_NO_OFFSET) return read_raw(d, split, first, n, x);
-  return shoal_h5_table_read(p->x, first, n, x);
+  bool flushes = shoal_subnormals_flush(false); /* HDF5 converts doubles with the arithmetic of this thread */
+  shoal_status st = shoal_h5_table_read(p->x, first, n, x);
+  (void)shoal_subnormals_flush(flushes);
+  return st;
 }
 
 /* [h, w, c] to [c, h, w], in place. */

@@ -241,6 +241,7 @@ static shoal_status check_config(const shoal_dataset *d, const shoal_loader_conf
 
 static shoal_status make_normal(shoal_loader *l)
 {
+  const double least = 1e-30, most = 1e30; /* standard deviations that leave f32 room on both sides */
   const double *mean, *std;
   shoal_normal *n = &l->normal;
   shoal_dataset_scale(l->data, &n->groups, &mean, &std);
@@ -256,10 +257,14 @@ static shoal_status make_normal(shoal_loader *l)
     return SHOAL_OK;
   }
   SHOAL_TRY(SHOAL_ALLOC(2 * n->groups, &n->mean));
+  SHOAL_TRY(SHOAL_ALLOC(2 * n->groups, &n->mean_f64));
   n->scale = n->mean + n->groups;
+  n->std_f64 = n->mean_f64 + n->groups;
   for (size_t g = 0; g < n->groups; g++) {
     n->mean[g] = (float)mean[g];
-    n->scale[g] = (float)(1 / std[g]);
+    n->scale[g] = std[g] > least && std[g] < most ? (float)(1 / std[g]) : 0;
+    n->mean_f64[g] = mean[g];
+    n->std_f64[g] = std[g];
   }
   return SHOAL_OK;
 }
@@ -384,6 +389,7 @@ void shoal_loader_destroy(shoal_loader *l)
   free(l->shard);
   free(l->normal.table);
   free(l->normal.mean);
+  free(l->normal.mean_f64);
   pthread_cond_destroy(&l->more_batches);
   pthread_cond_destroy(&l->more_slots);
   pthread_mutex_destroy(&l->lock);

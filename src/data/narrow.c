@@ -3,17 +3,21 @@
 #include "data/narrow.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 enum { SHOWN = 5 };
-static const double exact_integers = 16777216; /* 2^24 */
+static const double exact_integers = 16777216;             /* 2^24 */
+static const double most_integer = 18446744073709551616.0; /* 2^64; what is larger was rounded before */
 
 shoal_status shoal_narrow_init(shoal_narrow *t, size_t columns)
 {
   *t = (shoal_narrow){ .n = columns };
-  return SHOAL_ALLOC(columns, &t->columns);
+  SHOAL_TRY(SHOAL_ALLOC(columns, &t->columns));
+  for (size_t i = 0; i < columns; i++) t->columns[i] = (shoal_narrow_column){ .low = INFINITY, .high = -INFINITY };
+  return SHOAL_OK;
 }
 
 void shoal_narrow_fini(shoal_narrow *t)
@@ -26,7 +30,13 @@ float shoal_narrow_convert(shoal_narrow *t, size_t column, double value)
 {
   shoal_narrow_column *c = &t->columns[column];
   float f = (float)value;
-  if (fabs(value) > exact_integers && fabs((double)f - value) >= 0.5 && c->changed++ == 0) c->example[0] = value;
+  bool whole = fabs(value) > exact_integers && fabs(value) < most_integer;
+  c->beyond += isfinite(value) && !isfinite(f);
+  if (isfinite(value)) {
+    c->low = fmin(c->low, value);
+    c->high = fmax(c->high, value);
+  }
+  if (whole && fabs((double)f - value) >= 0.5 && c->changed++ == 0) c->example[0] = value;
   if (c->values++ > 0 && value != c->previous && f == (float)c->previous && c->merged++ == 0 && !c->changed) {
     c->example[0] = c->previous;
     c->example[1] = value;
@@ -35,26 +45,53 @@ float shoal_narrow_convert(shoal_narrow *t, size_t column, double value)
   return f;
 }
 
+static double magnitude(const shoal_narrow_column *c)
+{
+  return fmax(fabs(c->low), fabs(c->high));
+}
+
+static bool is_subnormal(const shoal_narrow_column *c)
+{
+  return magnitude(c) > 0 && magnitude(c) < (double)FLT_MIN;
+}
+
+static bool is_told(const shoal_narrow *t, const shoal_narrow_column *c)
+{
+  bool merged = c->merged && c->merged >= c->values / 100;
+  return c->changed || c->beyond || merged || (t->stays && is_subnormal(c));
+}
+
+static void warn_of_column(const shoal_narrow_column *c, const char *path, const char *name)
+{
+  int power = magnitude(c) > 0 && isfinite(magnitude(c)) ? (int)floor(log10(magnitude(c))) : 0;
+  if (c->beyond)
+    shoal_warn("%s: %s: %" PRIu64 " of %" PRIu64 " numbers are larger than any 32-bit float; they are between %.3g and "
+               "%.3g: divide them by 1e%d",
+               path, name, c->beyond, c->values, c->low, c->high, power);
+  else if (is_subnormal(c))
+    shoal_warn("%s: %s: all %" PRIu64
+               " numbers are between %.3g and %.3g; below 1.2e-38 a 32-bit float loses digits, below "
+               "1.4e-45 it is 0: multiply them by 1e%d",
+               path, name, c->values, c->low, c->high, -power);
+  else if (c->changed)
+    shoal_warn("%s: %s: %" PRIu64 " of %" PRIu64 " numbers are too large for 32-bit floats, %.17g becomes %.0f: "
+               "subtract an offset, or leave it out",
+               path, name, c->changed, c->values, c->example[0], (double)(float)c->example[0]);
+  else
+    shoal_warn("%s: %s: %" PRIu64 " of %" PRIu64 " numbers become equal to their neighbours in 32-bit floats, such as "
+               "%.17g and %.17g: subtract an offset",
+               path, name, c->merged, c->values, c->example[0], c->example[1]);
+}
+
 void shoal_narrow_warn(const shoal_narrow *t, const char *path,
                        const char *(*name)(const void *context, size_t column, char *buf, size_t cap),
                        const void *context)
 {
   size_t found = 0;
   for (size_t i = 0; i < t->n; i++) {
-    const shoal_narrow_column *c = &t->columns[i];
     char text[96];
-    if (!c->changed && (!c->merged || c->merged < c->values / 100)) continue;
-    if (found++ >= SHOWN) continue;
-    name(context, i, text, sizeof text);
-    if (c->changed)
-      shoal_warn("%s: %s: %" PRIu64 " of %" PRIu64 " numbers are too large for 32-bit floats, %.17g becomes %.0f: "
-                 "subtract an offset, or leave it out",
-                 path, text, c->changed, c->values, c->example[0], (double)(float)c->example[0]);
-    else
-      shoal_warn("%s: %s: %" PRIu64 " of %" PRIu64
-                 " numbers become equal to their neighbours in 32-bit floats, such as "
-                 "%.17g and %.17g: subtract an offset",
-                 path, text, c->merged, c->values, c->example[0], c->example[1]);
+    if (is_told(t, &t->columns[i]) && found++ < SHOWN)
+      warn_of_column(&t->columns[i], path, name(context, i, text, sizeof text));
   }
   if (found > SHOWN) shoal_warn("%s: the same holds for %zu more", path, found - SHOWN);
 }

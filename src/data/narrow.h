@@ -1,5 +1,6 @@
-/* Numbers that do not survive as 32-bit floats: time stamps and ids beyond 2^24 change, and values that differ only
- * after the seventh digit become equal.  Counted per column while data is converted, and told by name. */
+/* Numbers that do not survive as 32-bit floats: time stamps and ids beyond 2^24 change, values that differ only after the
+ * seventh digit become equal, those beyond 3.4e38 infinite, and those below 1.2e-38 lose digits.  Counted per column while
+ * data is converted, and told by name. */
 #ifndef SHOAL_DATA_NARROW_H
 #define SHOAL_DATA_NARROW_H
 #include "base/status.h"
@@ -8,11 +9,15 @@
 #include <stdint.h>
 
 typedef struct {
-  uint64_t values, changed, merged; /* changed by 0.5 or more; equal to the value before, which was different */
-  double previous, example[2];      /* example of a value that changed; else of two that became equal */
+  uint64_t values, changed, merged; /* integers that changed; equal to the value before, which was different */
+  uint64_t beyond;                  /* finite, and larger than any float */
+  double previous, low, high;       /* value before; range of the finite ones */
+  double example[2];                /* of a value that changed; else of two that became equal */
 } shoal_narrow_column;
 typedef struct {
   size_t n;
+  bool
+      stays; /* the numbers are used as they are, so columns are told, too, whose numbers are all subnormal but distinct */
   shoal_narrow_column *columns; /* [n] */
 } shoal_narrow;
 

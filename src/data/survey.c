@@ -1,11 +1,15 @@
 /* A look at samples when a data set is opened, for what its attributes do not tell: mean, standard deviation and check sum
- * of a file from elsewhere, and whether its numbers survive as 32-bit floats. */
+ * of a file from elsewhere, and whether its numbers survive as 32-bit floats.
+ *
+ * Subnormal numbers count here even if the run flushes them: they are only small until they are normalised. */
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/subnormal.h"
 #include "data/data_impl.h"
 #include "data/narrow.h"
 #include "data/stats.h"
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +62,15 @@ static const char *feature_text(const void *context, size_t feature, char *buf, 
   return buf;
 }
 
-/* Doubles and wide integers of the first training samples, as they are in the file and as training sees them. */
+static bool has_tiny_scale(const shoal_dataset *d)
+{
+  for (size_t g = 0; g < d->scales; g++)
+    if (d->std[g] < (double)FLT_MIN) return true;
+  return false;
+}
+
+/* Doubles and wide integers of the first training samples, as they are in the file and as training sees them; floats if their
+ * standard deviation shows that there is something to find. */
 static shoal_status look_for_loss(const shoal_dataset *d)
 {
   enum { ROWS = 1000, MOST_VALUES = 1 << 20 };
@@ -70,8 +82,10 @@ static shoal_status look_for_loss(const shoal_dataset *d)
   shoal_h5_facts f;
   shoal_status st;
   SHOAL_TRY(shoal_h5_look(d->file, d->names.x[0], &f));
-  if (d->x_type != SHOAL_F32 || f.size < 4 || (f.class == SHOAL_H5_FLOAT && f.size == 4) || !rows) return SHOAL_OK;
+  bool fits = f.size < 4 || (f.class == SHOAL_H5_FLOAT && f.size == 4);
+  if (d->x_type != SHOAL_F32 || (fits && !has_tiny_scale(d)) || !rows) return SHOAL_OK;
   SHOAL_TRY_GOTO(st, shoal_narrow_init(&narrow, by_feature ? d->elements : 1), done);
+  narrow.stays = true;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(rows * d->elements, &values), done);
   SHOAL_TRY_GOTO(st, shoal_h5_table_open(d->file, d->names.x[0], &(shoal_h5_row){ SHOAL_F64 }, &x), done);
   SHOAL_TRY_GOTO(st, shoal_h5_table_read(x, 0, rows, values), done);
@@ -87,6 +101,10 @@ done:
 
 shoal_status shoal_data_survey(shoal_dataset *d)
 {
-  if (!d->has_checksum || !(d->has_scale || d->names.text)) SHOAL_TRY(estimate(d));
-  return look_for_loss(d);
+  shoal_status st = SHOAL_OK;
+  bool flushes = shoal_subnormals_flush(false);
+  if (!d->has_checksum || !(d->has_scale || d->names.text)) st = estimate(d);
+  if (st == SHOAL_OK) st = look_for_loss(d);
+  (void)shoal_subnormals_flush(flushes);
+  return st;
 }

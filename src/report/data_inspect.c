@@ -273,7 +273,8 @@ static shoal_status verdict(const facts *f)
 {
   const char *path = shoal_dataset_path(f->d);
   SHOAL_TRY(shoal_labels_check(f->labels, path, f->stored.y));
-  SHOAL_CHECK(f->not_finite == 0, SHOAL_ERR_IO, "%s: %" PRIu64 " values are not finite (NaN or infinite)", path,
+  SHOAL_CHECK(f->not_finite == 0, SHOAL_ERR_IO,
+              "%s: %" PRIu64 " values are not finite as 32-bit floats: NaN, infinite, or beyond 3.4e38", path,
               f->not_finite);
   SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
               "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32

@@ -1,8 +1,10 @@
-/* The list of backends and their common part: opening by name, and checking an operation before it is planned.
+/* The list of backends and their common part: opening by name, the threads' treatment of subnormal numbers, and checking an
+ * operation before it is planned.
  *
  * Only this file knows which backends exist and which were built; build switches are used here only. */
 #include "tensor/backend.h"
 #include "base/mem.h"
+#include "base/subnormal.h"
 #include "tensor/cpu/cpu.h"
 #include "tensor/ref/ref.h"
 #include <string.h>
@@ -57,6 +59,14 @@ shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **o
 void shoal_backend_close(shoal_backend *b)
 {
   if (b && b->ops->close) b->ops->close(b);
+}
+
+/* In the calling thread, before the loader's thread starts, and in those OpenMP threads that already exist. */
+void shoal_backend_flush_subnormals(const shoal_backend *b, bool flush)
+{
+  (void)shoal_subnormals_flush(flush);
+#pragma omp parallel num_threads(b->threads)
+  (void)shoal_subnormals_flush(flush);
 }
 
 size_t shoal_backend_names(const char *const **out)

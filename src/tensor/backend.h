@@ -68,10 +68,8 @@ struct shoal_backend {
  *  @return ERR_UNSUPPORTED says how to build it, ERR_DEVICE what is missing */
 shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out);
 void shoal_backend_close(shoal_backend *b);
-/** Makes the calling thread and the backend's threads flush subnormal numbers to zero, or not (subnormal.c).  Threads created
- *  later by the caller do as it does.  Without effect on processors other than x86-64 and AArch64. */
+/** Makes the calling thread and the backend's threads flush subnormal numbers to zero, or not (base/subnormal.h). */
 void shoal_backend_flush_subnormals(const shoal_backend *b, bool flush);
-bool shoal_subnormals_flushed(void);                 /* by the calling thread */
 size_t shoal_backend_names(const char *const **out); /* those built in */
 static inline void shoal_backend_poll(shoal_backend *b)
 {

@@ -81,18 +81,29 @@ static void name_feature(const shoal_shape *sample, size_t at, char *out, size_t
   snprintf(out, cap, "channel %zu, row %zu, column %zu", at / plane, at % plane / width, at % width);
 }
 
+/* ", where the mean is 0.1 and the standard deviation 0.001": what makes a finite value infinite */
+static void name_scale(const shoal_session *s, size_t feature, char *out, size_t cap)
+{
+  const double *mean, *std;
+  size_t n;
+  shoal_dataset_scale(s->data.set, &n, &mean, &std);
+  size_t g = feature / ((size_t)shoal_shape_count(&shoal_dataset_info(s->data.set)->sample) / n);
+  snprintf(out, cap, ", where the mean is %.4g and the standard deviation %.4g", mean[g], std[g]);
+}
+
 /* "sample 377 of /X_train is not finite: feature 3 is nan" */
 static void name_sample(const shoal_session *s, shoal_split split, const shoal_bad_samples *bad, char *out, size_t cap)
 {
-  char feature[96];
+  char feature[96], scale[96] = "";
   uint64_t id = bad->id;
   const shoal_dataset *file = shoal_dataset_file_of(s->data.set, split, &id);
   name_feature(&shoal_dataset_info(s->data.set)->sample, bad->feature, feature, sizeof feature);
-  snprintf(out, cap, "sample %llu of /%s%s%s is not finite%s: %s is %g", (unsigned long long)id,
+  if (isfinite(bad->value)) name_scale(s, bad->feature, scale, sizeof scale);
+  snprintf(out, cap, "sample %llu of /%s%s%s is not finite%s: %s is %g%s", (unsigned long long)id,
            shoal_dataset_array(file, split), file == s->data.set ? "" : " in ",
            file == s->data.set ? "" : shoal_path_base(shoal_dataset_path(file)),
-           isfinite(bad->value) ? " once normalised" : "", feature,
-           isnan(bad->value) ? NAN : (double)bad->value); /* not "-nan" */
+           isfinite(bad->value) ? " once normalised" : "", feature, isnan(bad->value) ? NAN : (double)bad->value,
+           scale); /* not "-nan" */
 }
 
 void shoal_numbers_begin(shoal_session *s, const shoal_batch *b)
@@ -251,7 +262,7 @@ shoal_status shoal_numbers_agree(shoal_session *s)
 static const char *cure(shoal_found what)
 {
   return what == SHOAL_FOUND_INPUT
-             ? "`shoal data inspect` counts such samples; mend the file, or set numbers.bad to skip"
+             ? "mend the file (`shoal data inspect` counts NaN and infinity), or set numbers.bad to skip"
              : "the last checkpoint is untouched: resume from it with a smaller optim.lr, with "
                "optim.clip, or with numbers.bad";
 }

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from harness import ENV, assert_equal, assert_one_error, newest, read, shoal, train
+from harness import ENV, assert_equal, assert_one_error, metrics, newest, read, shoal, train
 
 RUN = ("--set", "model.name=mlp", "--set", "model.widths=[16]", "--set", "optim.lr=0.05", "--set", "data.file=g.h5",
        "--set", "run.steps=5")
@@ -70,6 +70,56 @@ def test_numbers_beyond_floats():
     assert "floats" not in train(1, "d", *run, "data.file=single.h5").stderr
     assert shoal("data", "inspect", "stamps.h5").stderr.count(lost) == 1
     assert shoal("data", "repack", "stamps.h5", "-o", "packed.h5").stderr.count(lost) == 1
+
+
+def edge(name, scale, dtype):
+    """Feature 1 alone tells the classes apart, and has this scale."""
+    rng = np.random.default_rng(1)
+    y = np.arange(400) % 2
+    x = np.stack([rng.standard_normal(400), (2 * y - 1 + 0.1 * rng.standard_normal(400)) * scale], 1).astype(dtype)
+    with h5py.File(f"{name}.h5", "w") as f:
+        for split, rows in (("train", slice(300)), ("test", slice(300, None))):
+            f[f"{split}/x"], f[f"{split}/y"] = x[rows], y[rows]
+
+
+EDGES = (("subnormal", 1e-39, "f4", 1), ("doubles", 1e-39, "f8", 1), ("few", 1e-44, "f8", 1), ("small", 1e-37, "f4", 0),
+         ("large", 2.5e38, "f4", 0), ("rounded", 1e30, "f8", 0))
+
+
+@pytest.mark.parametrize("flush", ("true", "false"))
+@pytest.mark.parametrize("name, scale, dtype, warnings", EDGES)
+def test_ends_of_floats(name, scale, dtype, warnings, flush):
+    """A feature near either end of what a 32-bit float holds is learnt from, flushed or not; told once if it has lost digits, with
+    its range and a cure that works."""
+    edge(name, scale, dtype)
+    run = ("--set", "model.name=mlp", "--set", "model.widths=[16]", "--set", "optim.lr=0.1", "--set", "data.batch=20", "--set",
+           "run.epochs=4", "--set", f"numbers.flush={flush}")
+    r = train(2, "a", *run, "--set", f"data.file={name}.h5")
+    assert float(metrics("a")[-1]["test_acc"]) == 1, r.stdout
+    cure = f"multiply them by 1e{-np.floor(np.log10(scale)):.0f}"
+    assert r.stderr.count("warning") == r.stderr.count("/train/x, feature 1: all 300 numbers are between") == warnings, r.stderr
+    assert r.stderr.count(cure) == warnings
+    assert shoal("data", "inspect", f"{name}.h5").stderr.count(cure) == warnings
+    shoal("data", "repack", f"{name}.h5", "-o", "packed.h5")  # states the standard deviation
+    assert shoal("data", "inspect", "packed.h5").stderr.count(cure) == warnings
+    train(1, "b", *run, "--set", "data.file=packed.h5")
+    assert float(metrics("b")[-1]["test_acc"]) == 1
+    edge(name, scale * 10 ** -np.floor(np.log10(scale)), "f8")
+    assert "warning" not in shoal("data", "inspect", f"{name}.h5").stderr
+
+
+def test_outside_floats():
+    """Doubles that become 0 or infinite are told with the range and the factor; as text at their import, too."""
+    for name, scale, words in (("gone", 1e-60, "1.4e-45 it is 0: multiply them by 1e60"),
+                               ("beyond", 1e300, "numbers are larger than any 32-bit float; they are between -1.31e+300 and "
+                                                 "1.27e+300: divide them by 1e300")):
+        edge(name, scale, "f8")
+        r = shoal("data", "inspect", f"{name}.h5", code=7 if name == "beyond" else 0)
+        assert r.stderr.count("/train/x, feature 1: ") == 1 and words in r.stderr, r.stderr
+    with open("t.csv", "w") as f:
+        f.write("a,b,label\n" + "".join(f"{k * k % 7},{k}e-60,{k % 2}\n" for k in range(1, 40)))
+    r = shoal("data", "import", "csv", "t.csv", "-o", "t.h5")
+    assert 't.csv: column 2, "b": all 39 numbers are between 1e-60 and 3.9e-59' in r.stderr, r.stderr
 
 
 def test_paths(monkeypatch):

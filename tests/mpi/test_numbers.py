@@ -145,7 +145,8 @@ def test_numbers_kinds():
             f[f"{split}/x"], f[f"{split}/y"] = rows, np.arange(len(rows), dtype="i4") % 2
         f.attrs.update(kind="features", classes=2, mean=np.zeros(16), std=np.full(16, 0.01))
     r = train(1, "large", *NET, code=6)
-    assert "sample 5 of /train/x is not finite once normalised: feature 2 is 3e+38" in r.stderr, r.stderr
+    words = "sample 5 of /train/x is not finite once normalised: feature 2 is 3e+38, where the mean is 0 and the standard deviation 0.01"
+    assert words in r.stderr, r.stderr
     x = np.random.default_rng(1).random((48, 3, 8, 8)).astype("f4")
     x[40, 2, 5, 7] = np.nan
     with h5py.File("n.h5", "w") as f:

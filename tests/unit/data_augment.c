@@ -31,7 +31,7 @@ static void check_shape(shoal_shape s, bool bytes)
   uint8_t raw_bytes[MAX];
   float raw_floats[MAX], plain[MAX], want[MAX], got[MAX], table[3 * 256], mean[3] = { 1, -2, 3 },
                                                                           scale[3] = { 2, .5f, 4 };
-  shoal_normal normal = { c, n / c, bytes ? table : NULL, mean, scale };
+  shoal_normal normal = { c, n / c, bytes ? table : NULL, mean, scale, NULL, NULL };
   for (size_t i = 0; i < n; i++) {
     raw_bytes[i] = (uint8_t)(i * 37 + 11);
     raw_floats[i] = (float)raw_bytes[i] / 8;

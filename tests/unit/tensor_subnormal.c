@@ -1,4 +1,5 @@
 /* Subnormal numbers are flushed on request: in the caller, in every thread of a loop, and in a thread created afterwards. */
+#include "base/subnormal.h"
 #include "check.h"
 #include "tensor/backend.h"
 #include <pthread.h>

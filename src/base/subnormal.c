@@ -1,8 +1,8 @@
 /* Whether a thread's arithmetic flushes subnormal numbers to zero, as operands and as results.
  *
- * It is a state of each thread's floating-point unit, which a thread that is created later takes over from its creator.
- * So it is set in the calling thread, before the loader's thread starts, and in those OpenMP threads that already exist. */
-#include "tensor/backend.h"
+ * It is a state of each thread's floating-point unit, which a thread that is created later takes over from its creator. */
+#include "base/subnormal.h"
+#include <stdint.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 
@@ -44,9 +44,9 @@ bool shoal_subnormals_flushed(void)
 }
 #endif
 
-void shoal_backend_flush_subnormals(const shoal_backend *b, bool flush)
+bool shoal_subnormals_flush(bool flush)
 {
+  bool before = shoal_subnormals_flushed();
   set_here(flush);
-#pragma omp parallel num_threads(b->threads)
-  set_here(flush);
+  return before;
 }

@@ -150,6 +150,7 @@ shoal_status shoal_dataset_hold_labels(shoal_dataset *d)
   shoal_status st = SHOAL_OK;
   if (d->has_labels) return st;
   shoal_labels_init(&d->labels, d->has_classes ? d->info.classes : 0);
+  d->labels.names = d->class_names;
   if (d->n_members) st = join_labels(d);
   for (int s = 0; s < 2 && st == SHOAL_OK; s++)
     if (d->part[s].y) st = read_labels(d, (shoal_split)s);

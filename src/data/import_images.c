@@ -3,8 +3,9 @@
  *     flowers/daisy/1.png    or    flowers/train/daisy/1.png
  *     flowers/rose/2.jpg           flowers/test/rose/2.jpg      (also val)
  *
- * Classes are the names of the folders in sorted order.  All images must have one size; if one has colours, all get three
- * channels.  Files that are neither PNG nor JPEG are counted and left out; hidden files are ignored. */
+ * All folders are looked through first.  The classes are then the names of those that hold an image for training, in sorted
+ * order, so that an empty folder leaves no gap between their numbers.  All images must have one size; if one has colours,
+ * all get three channels.  Files that are neither PNG nor JPEG are counted and left out; hidden files are ignored. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -18,16 +19,39 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { SHOWN = 5 };
+
+/* What was found in the folder of a class, for one split. */
+typedef struct {
+  char *path, *other;    /* other: name of a file that is no image, or NULL */
+  size_t images, others; /* files that are images, and that are none */
+  bool test, folders;    /* folders: it has folders inside */
+} class_folder;
+
 typedef struct {
   shoal_texts files; /* paths, in the order of the samples */
   int32_t *y;        /* [files.n] */
   uint8_t *test;
   size_t cap;
+  class_folder *folders; /* [n_folders] those for training first; the samples are in their order */
+  size_t n_folders;
   shoal_texts classes;
   shoal_image form; /* of all images */
   char *first;      /* the image whose size all must have; borrowed */
-  size_t skipped;
 } images;
+
+static void close_images(images *m)
+{
+  for (size_t i = 0; i < m->n_folders; i++) {
+    free(m->folders[i].path);
+    free(m->folders[i].other);
+  }
+  free(m->folders);
+  shoal_texts_free(&m->files);
+  shoal_texts_free(&m->classes);
+  free(m->y);
+  free(m->test);
+}
 
 /* ---- folders ---- */
 
@@ -36,7 +60,8 @@ static int by_name(const void *a, const void *b)
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The folders, or the files, inside a folder, sorted; without those whose names begin with a dot. */
+/* The folders, or the files, inside a folder, sorted; without those whose names begin with a dot.  A link that leads
+ * nowhere is a file, which cannot be read. */
 static shoal_status list_folder(const char *folder, bool folders, shoal_texts *out)
 {
   shoal_status st = SHOAL_OK;
@@ -44,8 +69,9 @@ static shoal_status list_folder(const char *folder, bool folders, shoal_texts *o
   SHOAL_CHECK(d, SHOAL_ERR_IO, "cannot read the folder %s: %s", folder, strerror(errno));
   for (struct dirent *e; st == SHOAL_OK && (e = readdir(d)) != NULL;) {
     struct stat info;
-    if (e->d_name[0] == '.' || fstatat(dirfd(d), e->d_name, &info, 0) != 0) continue;
-    if (folders ? S_ISDIR(info.st_mode) : !S_ISDIR(info.st_mode)) st = shoal_texts_add(out, e->d_name);
+    if (e->d_name[0] == '.') continue;
+    bool is_folder = fstatat(dirfd(d), e->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode);
+    if (is_folder == folders) st = shoal_texts_add(out, e->d_name);
   }
   closedir(d);
   if (st == SHOAL_OK) shoal_texts_sort(out, 0);
@@ -54,26 +80,32 @@ static shoal_status list_folder(const char *folder, bool folders, shoal_texts *o
 
 /* ---- samples ---- */
 
-static shoal_status add_sample(images *m, const char *path, int32_t class, bool test)
+static shoal_status make_room(images *m)
+{
+  if (m->files.n < m->cap) return SHOAL_OK;
+  size_t cap = m->cap ? 2 * m->cap : 1024;
+  int32_t *y = realloc(m->y, cap * sizeof *y);
+  if (y) m->y = y;
+  uint8_t *t = realloc(m->test, cap);
+  if (t) m->test = t;
+  SHOAL_CHECK(y && t, SHOAL_ERR_MEM, "out of memory for %zu images", cap);
+  m->cap = cap;
+  return SHOAL_OK;
+}
+
+/* A file in a folder of a class; its class gets its number later. */
+static shoal_status add_file(images *m, class_folder *f, const char *path)
 {
   shoal_image i;
   SHOAL_TRY(shoal_image_look(path, &i));
   if (i.width == 0) {
-    if (m->skipped++ == 0) shoal_warn("%s is neither PNG nor JPEG: left out", path);
+    if (f->others++ == 0) f->other = shoal_strdup_printf("%s", shoal_path_base(path));
     return SHOAL_OK;
   }
-  if (m->files.n == m->cap) {
-    size_t cap = m->cap ? 2 * m->cap : 1024;
-    int32_t *y = realloc(m->y, cap * sizeof *y);
-    if (y) m->y = y;
-    uint8_t *t = realloc(m->test, cap);
-    if (t) m->test = t;
-    SHOAL_CHECK(y && t, SHOAL_ERR_MEM, "out of memory for %zu images", cap);
-    m->cap = cap;
-  }
-  m->y[m->files.n] = class;
-  m->test[m->files.n] = test;
+  SHOAL_TRY(make_room(m));
+  m->test[m->files.n] = f->test;
   SHOAL_TRY(shoal_texts_add(&m->files, path));
+  f->images++;
   if (m->files.n == 1) {
     m->form = i;
     m->first = m->files.at[0];
@@ -86,34 +118,38 @@ static shoal_status add_sample(images *m, const char *path, int32_t class, bool 
   return SHOAL_OK;
 }
 
-static shoal_status add_class(images *m, const char *folder, int32_t class, bool test)
+/* Takes over `path`. */
+static shoal_status add_folder(images *m, char *path, bool test)
 {
-  shoal_texts files = { 0 };
-  shoal_status st = list_folder(folder, false, &files);
-  for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
-    char *path = shoal_path_join(folder, files.at[i]);
-    st = add_sample(m, path, class, test);
+  shoal_texts files = { 0 }, inside = { 0 };
+  class_folder *more = realloc(m->folders, (m->n_folders + 1) * sizeof *more);
+  if (!more) {
     free(path);
+    return SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory for %zu folders", m->n_folders + 1);
   }
+  m->folders = more;
+  class_folder *f = &m->folders[m->n_folders++];
+  *f = (class_folder){ .path = path, .test = test };
+  shoal_status st = list_folder(path, false, &files);
+  for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
+    char *file = shoal_path_join(path, files.at[i]);
+    st = add_file(m, f, file);
+    free(file);
+  }
+  if (st == SHOAL_OK) st = list_folder(path, true, &inside);
+  f->folders = inside.n > 0;
   shoal_texts_free(&files);
+  shoal_texts_free(&inside);
   return st;
 }
 
-/* All classes of a split.  The first split names the classes; another may lack some, but has no others. */
 static shoal_status add_split(images *m, const char *folder, bool test)
 {
   shoal_texts here = { 0 };
   shoal_status st = list_folder(folder, true, &here);
   if (st == SHOAL_OK && here.n == 0)
     st = SHOAL_FAIL(SHOAL_ERR_IO, "%s has no folders: a folder of images has one for each class", folder);
-  for (size_t i = 0; st == SHOAL_OK && !test && i < here.n; i++) st = shoal_texts_add(&m->classes, here.at[i]);
-  for (size_t i = 0; st == SHOAL_OK && i < here.n; i++) {
-    char **found = !m->classes.n ? NULL : bsearch(&here.at[i], m->classes.at, m->classes.n, sizeof *found, by_name);
-    char *path = shoal_path_join(folder, here.at[i]);
-    st = found ? add_class(m, path, (int32_t)(found - m->classes.at), test)
-               : SHOAL_FAIL(SHOAL_ERR_IO, "%s is a class that the training split does not have", path);
-    free(path);
-  }
+  for (size_t i = 0; st == SHOAL_OK && i < here.n; i++) st = add_folder(m, shoal_path_join(folder, here.at[i]), test);
   shoal_texts_free(&here);
   return st;
 }
@@ -150,7 +186,7 @@ static shoal_status collect(const shoal_import_args *a, const char *folder, imag
   if (trains) SHOAL_TRY_GOTO(st, shoal_import_find_roles(&splits, &roles), done);
   *by_name_out = trains && roles.by_name;
   if (!trains) st = add_split(m, folder, false);
-  for (int test = 0; trains && st == SHOAL_OK && test < 2; test++) /* training first: it names the classes */
+  for (int test = 0; trains && st == SHOAL_OK && test < 2; test++)
     for (size_t i = 0; st == SHOAL_OK && i < inside.n; i++) {
       char *path = shoal_path_join(folder, inside.at[i]);
       if (roles.test[i] == (test == 1)) st = add_split(m, path, test == 1);
@@ -160,6 +196,89 @@ done:
   shoal_import_roles_fini(&roles);
   shoal_texts_free(&inside);
   return st;
+}
+
+/* ---- classes ---- */
+
+/* "holds only notes.txt and 2 other files" */
+static const char *why_none(const class_folder *f, char *buf, size_t cap)
+{
+  char others[48] = "";
+  if (f->others > 1) snprintf(others, sizeof others, " and %zu other files", f->others - 1);
+  if (f->others)
+    snprintf(buf, cap, "holds only %.80s%s", f->other, others);
+  else
+    snprintf(buf, cap, "%s", f->folders ? "holds only folders, which are not looked into" : "is empty");
+  return buf;
+}
+
+/* The classes are the folders with images for training. */
+static shoal_status name_classes(images *m)
+{
+  shoal_texts names = { 0 };
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; st == SHOAL_OK && i < m->n_folders; i++)
+    if (m->folders[i].images && !m->folders[i].test) st = shoal_texts_add(&names, shoal_path_base(m->folders[i].path));
+  if (st == SHOAL_OK) shoal_texts_sort(&names, 0);
+  for (size_t i = 0; st == SHOAL_OK && i < names.n; i++)
+    if (i == 0 || strcmp(names.at[i], names.at[i - 1]) != 0) st = shoal_texts_add(&m->classes, names.at[i]);
+  shoal_texts_free(&names);
+  return st;
+}
+
+/* The folder of this class in the training split, or NULL. */
+static const class_folder *find_trained(const images *m, const char *name)
+{
+  for (size_t i = 0; i < m->n_folders; i++)
+    if (!m->folders[i].test && strcmp(shoal_path_base(m->folders[i].path), name) == 0) return &m->folders[i];
+  return NULL;
+}
+
+/* A class cannot be tested without having been trained.  Its folder may be empty, missing, or be called otherwise. */
+static shoal_status refuse_untrained(const images *m, const class_folder *tested)
+{
+  const char *name = shoal_path_base(tested->path);
+  const class_folder *trained = find_trained(m, name);
+  const char *near = trained ? NULL : shoal_nearest(name, (const char *const *)m->classes.at, m->classes.n);
+  char none[128];
+  return SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s has %zu images, but the training split has none (%s%s%s): add images to train with, or remove %s",
+      tested->path, tested->images, near ? "did you mean \"" : "its folder ",
+      near      ? near
+      : trained ? why_none(trained, none, sizeof none)
+                : "is missing",
+      near ? "\"?" : "", tested->path);
+}
+
+static shoal_status number_samples(images *m)
+{
+  size_t at = 0;
+  for (size_t i = 0; i < m->n_folders; i++) {
+    const class_folder *f = &m->folders[i];
+    const char *name = shoal_path_base(f->path);
+    if (!f->images) continue;
+    char **found = m->classes.n ? bsearch(&name, m->classes.at, m->classes.n, sizeof *found, by_name) : NULL;
+    if (!found) return refuse_untrained(m, f);
+    for (size_t k = 0; k < f->images; k++) m->y[at++] = (int32_t)(found - m->classes.at);
+  }
+  return SHOAL_OK;
+}
+
+/* Names the folders that are no class, and what was left out of those that are. */
+static void warn_left_out(const images *m, const char *folder)
+{
+  size_t none = 0, others = 0;
+  char why[128];
+  for (size_t i = 0; i < m->n_folders; i++) {
+    const class_folder *f = &m->folders[i];
+    if (f->images && f->others && others == 0) shoal_warn("%s/%s is neither PNG nor JPEG: left out", f->path, f->other);
+    if (f->images) others += f->others;
+    if (f->images || (f->test && find_trained(m, shoal_path_base(f->path))) || none++ >= SHOWN) continue;
+    shoal_warn("%s has no image and is left out of the classes: it %s", f->path, why_none(f, why, sizeof why));
+  }
+  if (none > SHOWN) shoal_warn("%s: %zu more folders have no image and are left out", folder, none - SHOWN);
+  if (others > 1) shoal_warn("%s: %zu files are neither PNG nor JPEG: left out", folder, others);
 }
 
 /* ---- the data set ---- */
@@ -199,15 +318,17 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   SHOAL_TRY_GOTO(st, collect(a, a->sources[0], &m, &by_folder), done);
   SHOAL_CHECK_GOTO(st, m.files.n > 0, done, SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes",
                    a->sources[0]);
-  if (m.skipped > 1) shoal_warn("%s: %zu files are neither PNG nor JPEG: left out", a->sources[0], m.skipped);
+  SHOAL_TRY_GOTO(st, name_classes(&m), done);
+  SHOAL_TRY_GOTO(st, number_samples(&m), done);
+  SHOAL_CHECK_GOTO(st, !by_folder || m.test[m.files.n - 1], done, SHOAL_ERR_IO,
+                   "%s has no image in the folders of its test split: add some, or remove the split to have one drawn",
+                   a->sources[0]);
+  warn_left_out(&m, a->sources[0]);
   shoal_info("%s: %zu images of %d x %d, %s, in %zu classes", a->sources[0], m.files.n, m.form.width, m.form.height,
              m.form.channels == 3 ? "in colour" : "grey", m.classes.n);
   if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, (int64_t)m.classes.n, m.test), done);
   st = write_images(&m, a, out_path);
 done:
-  shoal_texts_free(&m.files);
-  shoal_texts_free(&m.classes);
-  free(m.y);
-  free(m.test);
+  close_images(&m);
   return st;
 }

@@ -171,7 +171,27 @@ const shoal_label *shoal_labels_mark(const shoal_labels *l)
   return is_round_mark(high->value) && below < high->value / 2 ? high : NULL;
 }
 
-/* The classes that a split has no sample of, as "0, 3 to 5, 9". */
+const char *shoal_labels_name(const char *names, int64_t k, char *buf, size_t cap)
+{
+  const char *at = names ? names : "";
+  for (; k > 0 && at; k--) {
+    at = strchr(at, '\n');
+    if (at) at++;
+  }
+  char line[64];
+  snprintf(line, sizeof line, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+  return shoal_show(line, buf, cap);
+}
+
+static void add_class(const shoal_labels *l, const char *before, int64_t k, shoal_str *out)
+{
+  char name[160];
+  shoal_labels_name(l->names, k, name, sizeof name);
+  shoal_str_add(out, "%s%" PRId64, before, k);
+  if (name[0]) shoal_str_add(out, " \"%s\"", name);
+}
+
+/* The classes that a split has no sample of, as "0, 3 to 5, 9", or with their names as "0 "cat", 3 "dog"". */
 static void list_missing(const shoal_labels *l, shoal_split split, shoal_str *out)
 {
   int64_t next = 0, classes = shoal_labels_classes(l);
@@ -183,8 +203,8 @@ static void list_missing(const shoal_labels *l, shoal_split split, shoal_str *ou
       shoal_str_add(out, ", ...");
       break;
     }
-    if (here > next) shoal_str_add(out, "%s%" PRId64, ranges > 1 ? ", " : "", next);
-    if (here > next + 1) shoal_str_add(out, " to %" PRId64, here - 1);
+    if (here > next) add_class(l, ranges > 1 ? ", " : "", next, out);
+    if (here > next + 1) add_class(l, " to ", here - 1, out);
     next = here + 1;
   }
 }
@@ -210,7 +230,7 @@ static size_t add_missing(const shoal_labels *l, shoal_str *out)
   shoal_str_add(out, "%" PRId64 " of %" PRId64 " classes have no training sample (", missing, classes);
   list_missing(l, SHOAL_TRAIN, out);
   shoal_str_add(out, ")");
-  if (smallest->value == 1) shoal_str_add(out, "; if the labels count from 1, subtract 1");
+  if (smallest->value == 1 && !l->names) shoal_str_add(out, "; if the labels count from 1, subtract 1");
   if (mark && is_class(l, mark->value))
     shoal_str_add(out,
                   "; is %" PRId64 " (%s sample %" PRIu64 ", %" PRIu64 " in all) a mark for \"no label\"? Remove these",

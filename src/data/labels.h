@@ -22,12 +22,13 @@ typedef struct {
 } shoal_label;
 
 typedef struct {
-  int64_t stated;   /* number of classes that the data set states; 0: one more than the largest label */
-  uint64_t n[2];    /* labels counted per split */
-  size_t distinct;  /* different labels */
-  shoal_label *all; /* [distinct]; ascending after shoal_labels_finish */
-  uint32_t *slots;  /* hash table over `all`: index + 1, 0 is free */
-  size_t cap;       /* of `slots`, a power of two */
+  int64_t stated;    /* number of classes that the data set states; 0: one more than the largest label */
+  uint64_t n[2];     /* labels counted per split */
+  size_t distinct;   /* different labels */
+  shoal_label *all;  /* [distinct]; ascending after shoal_labels_finish */
+  uint32_t *slots;   /* hash table over `all`: index + 1, 0 is free */
+  size_t cap;        /* of `slots`, a power of two */
+  const char *names; /* of the classes, one per line, or NULL; borrowed */
 } shoal_labels;
 
 void shoal_labels_init(shoal_labels *l, int64_t stated);
@@ -55,6 +56,8 @@ shoal_status shoal_dataset_check_labels(shoal_dataset *d);
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out);
 /** Prints the lines of shoal_labels_odd as warnings, each with `path` in front. */
 void shoal_labels_warn(const shoal_labels *l, const char *path);
+/** The k-th of the names, which are one per line, with control characters as escapes; "" if there is none. */
+const char *shoal_labels_name(const char *names, int64_t k, char *buf, size_t cap);
 /** The largest or smallest label if it stands apart from all others and looks like a mark for "no label": -1 beside
  *  0 .. 9, 255 beside 0 .. 9; else NULL. */
 const shoal_label *shoal_labels_mark(const shoal_labels *l);

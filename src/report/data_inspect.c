@@ -130,19 +130,6 @@ static bool checksum_ok(const facts *f)
   return !f->stored.has_checksum || f->checksum == f->stored.checksum;
 }
 
-/* The k-th line of the class names, or "" if there are none. */
-static void class_name(const char *names, int64_t k, char *buf, size_t cap)
-{
-  const char *at = names ? names : "";
-  for (; k > 0 && at; k--) {
-    at = strchr(at, '\n');
-    if (at) at++;
-  }
-  char line[64];
-  snprintf(line, sizeof line, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
-  shoal_show(line, buf, cap);
-}
-
 /* Samples of class c in a split; *at moves along the sorted labels and begins at 0. */
 static uint64_t count_of(const facts *f, shoal_split split, int64_t c, size_t *at)
 {
@@ -160,7 +147,7 @@ static void print_histogram(const facts *f, FILE *out)
   fprintf(out, "\n%8s %12s %12s\n", "class", "train", "test");
   for (int64_t c = 0; c < shown; c++) {
     char name[160];
-    class_name(f->stored.class_names, c, name, sizeof name);
+    shoal_labels_name(f->stored.class_names, c, name, sizeof name);
     fprintf(out, "%8" PRId64 " %12" PRIu64 " %12" PRIu64 "%s%s\n", c, count_of(f, SHOAL_TRAIN, c, &train),
             count_of(f, SHOAL_TEST, c, &test), name[0] ? "  " : "", name);
   }

@@ -26,6 +26,13 @@ def made(split="train"):
         return f[f"{split}/x"][:], f[f"{split}/y"][:]
 
 
+def names():
+    """Names of the classes, and their number."""
+    with h5py.File("t.h5") as f:
+        text = f.attrs["class_names"]
+        return (text.decode() if isinstance(text, bytes) else text).split("\n"), int(f.attrs["classes"])
+
+
 # ---- NumPy ----
 
 RNG = np.random.default_rng(1)
@@ -165,9 +172,7 @@ def test_images_by_class():
     got = {x.tobytes(): int(y) for s in ("train", "test") for x, y in zip(*made(s))}
     assert got == {w.tobytes(): i % 2 for i, w in enumerate(want)}
     assert [len(made(s)[1]) for s in ("train", "test")] == [16, 4] and sorted(made("test")[1]) == [0, 0, 1, 1]
-    with h5py.File("t.h5") as f:
-        names = f.attrs["class_names"]
-        assert (names.decode() if isinstance(names, bytes) else names) == "a\nb"
+    assert names() == (["a", "b"], 2)
 
 
 def test_images_by_split():
@@ -214,7 +219,56 @@ def test_images_missing():
     assert_one_error(load("images", "none", code=7), "no PNG or JPEG files")
     put("new/train/a/1.jpg", GREY_JPEG)
     put("new/test/b/1.jpg", GREY_JPEG)
-    assert_one_error(load("images", "new", code=7), "new/test/b is a class that the training split does not have")
+    assert_one_error(load("images", "new", code=7), "new/test/b has 1 images, but the training split has none (its folder is missing)")
+
+
+def images_of(*folders, n=4):
+    for folder in folders:
+        for i in range(n):
+            put(f"{folder}/{i}.png", png(pixels(i, 4, 4)))
+
+
+def test_images_empty_class():
+    """A folder without an image is no class: one warning names it, and the numbers of the others have no gap."""
+    images_of("set/ant", "set/cow", "set/elk")
+    os.mkdir("set/bee")
+    put("set/dog/notes.txt", b"later")
+    put("set/dog/todo.txt", b"later")
+    put("set/emu/more/1.png", png(pixels(1, 4, 4)))
+    left_out = "has no image and is left out of the classes: it"
+    assert load("images", "set", "--test-share", "0.25").stderr.splitlines() == [
+        f"shoal: warning: set/bee {left_out} is empty", f"shoal: warning: set/dog {left_out} holds only notes.txt and 1 other files",
+        f"shoal: warning: set/emu {left_out} holds only folders, which are not looked into"]
+    assert names() == (["ant", "cow", "elk"], 3) and sorted(made()[1]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_images_empty_in_split():
+    """Empty for training: no class if the test split has no image of it either, else refused; without test images: told by name."""
+    images_of("set/train/ant", "set/train/cow", "set/test/cow")
+    for folder in ("set/train/bee", "set/test/bee", "set/test/ant"):
+        os.mkdir(folder)
+    r = load("images", "set")
+    assert r.stderr.count("\n") == 2 and "set/train/bee has no image and is left out" in r.stderr, r.stderr
+    assert '1 classes have no test sample (0 "ant")' in r.stderr
+    assert names() == (["ant", "cow"], 2) and made("test")[1].tolist() == [1] * 4
+    images_of("set/test/bee")
+    r = load("images", "set", code=7)
+    assert_one_error(r, "set/test/bee has 4 images, but the training split has none (its folder is empty)")
+    assert r.stderr.count("\n") == 1, r.stderr
+    os.rename("set/test/bee", "set/test/cows")
+    assert_one_error(load("images", "set", code=7), 'set/test/cows has 4 images, but the training split has none (did you mean "cow"?)')
+    for folder in ("cow", "cows"):
+        os.rename(f"set/test/{folder}", folder)
+    assert_one_error(load("images", "set", code=7), "set has no image in the folders of its test split")
+
+
+def test_images_two_folders_train():
+    """What is not the test split is for training: its classes are those of all its folders together."""
+    images_of("set/train/cow", "set/more/ant", "set/more/cow", "set/test/cow", n=2)
+    load("images", "set")
+    assert names() == (["ant", "cow"], 2) and made()[1].tolist() == [0, 0, 1, 1, 1, 1]
+    os.symlink("nowhere.png", "set/train/cow/broken.png")
+    assert_one_error(load("images", "set", code=7), "set/train/cow/broken.png", "No such file")
 
 
 # ---- folders of files ----

@@ -1,27 +1,23 @@
 /* See limit.h.  The limits of the machine are read again for each question: other programs come and go. */
 #include "base/limit.h"
+#include "base/cgroup.h"
 #include "base/env.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
-/* The number behind `key` in a small file, times `unit`; `otherwise` if there is none ("max", no such file). */
-static uint64_t read_number(const char *path, const char *key, uint64_t unit, uint64_t otherwise)
+/* MemAvailable, in bytes; UINT64_MAX if the kernel does not say. */
+static uint64_t machine_memory(void)
 {
   char line[128];
-  unsigned long long value;
-  uint64_t found = otherwise;
-  FILE *f = fopen(path, "re");
-  if (!f) return otherwise;
-  while (fgets(line, sizeof line, f))
-    if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &value) == 1) {
-      found = value > UINT64_MAX / unit ? UINT64_MAX : value * unit;
-      break;
-    }
-  fclose(f);
+  unsigned long long kib;
+  uint64_t found = UINT64_MAX;
+  FILE *f = fopen("/proc/meminfo", "re");
+  while (f && found == UINT64_MAX && fgets(line, sizeof line, f))
+    if (sscanf(line, "MemAvailable: %llu", &kib) == 1) found = SHOAL_MIN(kib, UINT64_MAX >> 10) << 10;
+  if (f) fclose(f);
   return found;
 }
 
@@ -30,10 +26,9 @@ uint64_t shoal_memory_limit(void)
   int64_t asked = shoal_env_int(NULL, "SHOAL_MEMORY_LIMIT_MIB", 0);
   if (asked > 0) return (uint64_t)asked << 20;
   struct rlimit space;
-  uint64_t most = read_number("/proc/meminfo", "MemAvailable:", 1024, UINT64_MAX);
-  uint64_t used = read_number("/sys/fs/cgroup/memory.current", "", 1, 0);
-  uint64_t group = read_number("/sys/fs/cgroup/memory.max", "", 1, UINT64_MAX);
-  most = SHOAL_MIN(most, group > used ? group - used : 0);
+  shoal_cgroup group;
+  shoal_cgroup_read("", &group);
+  uint64_t most = SHOAL_MIN(machine_memory(), group.memory_left);
   if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
     most = SHOAL_MIN(most, (uint64_t)space.rlim_cur);
   return most / 2;

@@ -122,7 +122,7 @@ static shoal_status build_topology(shoal_world *w, const char *pretend, const sh
     SHOAL_TRY(shoal_topo_create(facts, w->size, pretend, &w->topo));
   }
   for (int r = 0; w->o.threads > 0 && r < w->size; r++) w->topo->places[r].threads = w->o.threads;
-  return SHOAL_OK;
+  return shoal_topo_check_threads(facts, w->size, w->o.threads, w->o.strict_cores);
 }
 
 static shoal_status gather_topology(shoal_world *w, const char *pretend)

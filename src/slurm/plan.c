@@ -179,7 +179,10 @@ shoal_status shoal_topo_plan(const shoal_machine *m, const shoal_env *e, const s
     assign_cores(m, f[0].host, f[0].claimed_cores, 0, 1, &f[0]);
   else
     SHOAL_TRY_GOTO(st, plan_step(m, s, f[0].claimed_cores, f, count), done);
-  for (int r = 0; r < size; r++) f[r].pid = 0;
+  for (int r = 0; r < size; r++) { /* another process will have another group */
+    f[r].pid = 0;
+    f[r].quota = 0;
+  }
   SHOAL_TRY_GOTO(st, shoal_topo_create(f, size, NULL, out), done);
   (*out)->planned = true;
 done:

@@ -3,10 +3,17 @@
  * These are not all cores of the machine: a batch system assigns part of it to a job, and the hwloc topology may
  * contain cores that are not allowed, or describe another machine (HWLOC_XMLFILE).  So the set comes from the operating
  * system's affinity mask, which already respects cgroups, and hwloc is only used to group its hardware threads into
- * cores and NUMA nodes.  A hardware thread that belongs to no hwloc core counts as a core. */
+ * cores and NUMA nodes.  A hardware thread that belongs to no hwloc core counts as a core.
+ *
+ * GNU's OpenMP library, told to bind threads, binds the first one as soon as it is loaded: the mask of this thread is then
+ * one core of those the launcher gave.  OpenMP's own list of places has the others. */
+#include "base/cgroup.h"
+#include "base/env.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "topo/topo_impl.h"
 #include <errno.h>
+#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +34,36 @@ static shoal_status read_mask(hwloc_bitmap_t mask)
     SHOAL_CHECK(failed == EINVAL, SHOAL_ERR_IO, "cannot read the affinity mask: %s", strerror(failed));
   }
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot read the affinity mask: the kernel wants more than %d bits", 1 << 20);
+}
+
+/* Adds the hardware threads that OpenMP binds to, all together; false if it does not bind. */
+static bool add_places(hwloc_bitmap_t mask)
+{
+  int places = omp_get_proc_bind() == omp_proc_bind_false ? 0 : omp_get_num_places();
+  for (int i = 0; i < places; i++) {
+    int n = omp_get_place_num_procs(i), *cpus = n > 0 ? malloc((size_t)n * sizeof *cpus) : NULL;
+    if (!cpus) continue;
+    omp_get_place_proc_ids(i, cpus);
+    for (int k = 0; k < n; k++)
+      if (cpus[k] >= 0) hwloc_bitmap_set(mask, (unsigned)cpus[k]);
+    free(cpus);
+  }
+  return places > 0;
+}
+
+/* Notes which variable makes OpenMP bind, in the order in which it reads them.  Words such as "cores" stand for the whole
+ * mask, "cores(1)", "{0}" and "0-3" for a part. */
+static void name_binding(shoal_facts *f)
+{
+  static const char *const names[] = { "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND" };
+  for (size_t i = 0; i < SHOAL_COUNT(names) && !f->bound_by[0]; i++) {
+    const char *value = shoal_env_get(NULL, names[i]);
+    char shown[SHOAL_BOUND_MAX - sizeof "GOMP_CPU_AFFINITY="];
+    if (!value) continue;
+    snprintf(f->bound_by, sizeof f->bound_by, "%s=%s", names[i], shoal_show(value, shown, sizeof shown));
+    f->bound_list = i == 1 || (i == 0 && strpbrk(value, "{(") != NULL);
+  }
+  if (!f->bound_by[0]) snprintf(f->bound_by, sizeof f->bound_by, "the OpenMP library");
 }
 
 /* Loads the topology with default filters: no I/O devices, but all levels, because hwloc attaches a NUMA node to the
@@ -100,6 +137,8 @@ void shoal_topo_count(hwloc_topology_t t, hwloc_const_bitmap_t mask, shoal_facts
 
 shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out)
 {
+  shoal_facts first = { .pid = 0 };
+  shoal_cgroup group;
   hwloc_bitmap_t mask = hwloc_bitmap_alloc();
   SHOAL_CHECK(mask, SHOAL_ERR_MEM, "affinity mask");
   shoal_status st = read_mask(mask);
@@ -116,7 +155,15 @@ shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc
     hwloc_topology_destroy(t);
     t = NULL;
   }
+  shoal_topo_count(t, mask, &first);
+  if (add_places(mask)) {
+    f->first_cores = first.cores;
+    name_binding(f);
+  }
   shoal_topo_count(t, mask, f);
+  shoal_cgroup_read("", &group);
+  f->quota = group.cpus;
+  f->quota_group = group.cpus_group;
   *t_out = t;
   *mask_out = mask;
   return SHOAL_OK;

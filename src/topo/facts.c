@@ -98,12 +98,17 @@ shoal_status shoal_topo_check_cores(const shoal_facts *all, int size, bool stric
                f->claimed_cores, f->claimed_by_srun);
   if (n == 0) return SHOAL_OK;
   static const char text[] = "cores per task: asked %d, have %d (cpu %s on %s; %d of %d ranks have too few): threads "
-                             "follow the mask; give srun --cpus-per-task=%d, which since Slurm 22.05 it does not "
-                             "inherit from the job (mpirun: --map-by slot:PE=%d)";
-  if (strict)
-    return SHOAL_FAIL(SHOAL_ERR_WORLD, text, f->claimed_cores, f->pus, f->cpu_list, f->host, n, size, f->claimed_cores,
-                      f->claimed_cores);
-  if (speaks)
-    shoal_warn(text, f->claimed_cores, f->pus, f->cpu_list, f->host, n, size, f->claimed_cores, f->claimed_cores);
+                             "follow %s";
+  char cure[256];
+  if (f->bound_list)
+    snprintf(cure, sizeof cure, "%s; set OMP_PROC_BIND=false", f->bound_by);
+  else
+    snprintf(
+        cure, sizeof cure,
+        "the mask; give srun --cpus-per-task=%d, which since Slurm 22.05 it does not inherit from the job (mpirun: "
+        "--map-by slot:PE=%d)",
+        f->claimed_cores, f->claimed_cores);
+  if (strict) return SHOAL_FAIL(SHOAL_ERR_WORLD, text, f->claimed_cores, f->pus, f->cpu_list, f->host, n, size, cure);
+  if (speaks) shoal_warn(text, f->claimed_cores, f->pus, f->cpu_list, f->host, n, size, cure);
   return SHOAL_OK;
 }

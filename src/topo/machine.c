@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "topo/topo_impl.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -128,6 +129,8 @@ void shoal_machine_print(const shoal_machine *m, shoal_str *out)
     shoal_str_add(out, "machine %s", f->host);
   shoal_str_add(out, ": %d core%s, %d of %d hardware threads (cpus %s)\n", f->cores, f->cores == 1 ? "" : "s", f->pus,
                 threads_present(m), f->cpu_list);
+  if (f->quota > 0)
+    shoal_str_add(out, "  control group: %.4g core%s of processor time\n", f->quota, f->quota == 1 ? "" : "s");
   for (hwloc_obj_t numa = next_numa(m, NULL); numa; numa = next_numa(m, numa)) {
     numa_cpus(m, numa, cpus, sizeof cpus);
     shoal_str_add(out, "  NUMA node %u: %s, cpus %s\n", numa->os_index,
@@ -147,6 +150,7 @@ void shoal_machine_put_json(const shoal_machine *m, shoal_json *j, const char *k
   shoal_json_int(j, "hardware_threads", f->pus);
   shoal_json_int(j, "present", threads_present(m));
   shoal_json_string(j, "cpus", f->cpu_list);
+  shoal_json_real(j, "quota", f->quota > 0 ? f->quota : NAN);
   shoal_json_array(j, "numa");
   for (hwloc_obj_t numa = next_numa(m, NULL); numa; numa = next_numa(m, numa)) {
     numa_cpus(m, numa, cpus, sizeof cpus);

@@ -7,7 +7,7 @@
  * A pretended topology divides the ranks into nodes by a given list instead, in rank order.  Threads are still assigned
  * from the cores of the real machine. */
 #include "base/mem.h"
-#include "topo/topo.h"
+#include "topo/topo_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,17 +22,6 @@ static int number_nodes(const shoal_facts *all, int size, int *node, int *lowest
     node[r] = k;
   }
   return nodes;
-}
-
-/* Divides the cores of a mask evenly among the ranks of the node that have the same mask. */
-static void share_cores(const shoal_facts *all, int size, const int *node, shoal_place *places)
-{
-  for (int r = 0; r < size; r++) {
-    int sharers = 0;
-    for (int other = 0; other < size; other++)
-      sharers += node[other] == node[r] && all[other].mask_hash == all[r].mask_hash;
-    places[r].threads = SHOAL_MAX(1, all[r].cores / sharers);
-  }
 }
 
 /* ---- pretended topologies ---- */
@@ -137,8 +126,10 @@ shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pre
     SHOAL_TRY_GOTO(st, pretend_nodes(pretend, size, shown, &t->nodes), end);
     SHOAL_TRY_GOTO(st, check_within_hosts(pretend, all, size, node, shown, count), end);
   }
-  for (int r = 0; r < size; r++) fill_place(&t->places[r], &all[r], r, shown[r]);
-  share_cores(all, size, node, t->places);
+  for (int r = 0; r < size; r++) {
+    fill_place(&t->places[r], &all[r], r, shown[r]);
+    t->places[r].threads = shoal_topo_threads(all, size, r);
+  }
   number_locals(t->places, size, t->nodes, count);
   *out = t;
   t = NULL;

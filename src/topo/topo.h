@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHOAL_HOST_MAX = 64, SHOAL_CPUS_MAX = 128, SHOAL_NUMA_MAX = 64 };
+enum { SHOAL_HOST_MAX = 64, SHOAL_CPUS_MAX = 128, SHOAL_NUMA_MAX = 64, SHOAL_BOUND_MAX = 64 };
 
 /* What a process knows about itself, without communication. */
 typedef struct {
@@ -26,11 +26,16 @@ typedef struct {
   char cpu_list[SHOAL_CPUS_MAX];  /* hardware threads of the mask by OS index, "0-3,8" */
   int numa_nodes;                 /* NUMA nodes that intersect the mask */
   char numa_list[SHOAL_NUMA_MAX]; /* OS indexes of those NUMA nodes, "0-1"; "" if unknown */
+  double quota;                   /* processor time that a control group allows, in cores; 0: no quota */
+  uint64_t quota_group;           /* identity of that group: its processes share the quota */
+  char bound_by[SHOAL_BOUND_MAX]; /* "OMP_PROC_BIND=true", what makes OpenMP bind threads; "" if it does not */
+  bool bound_list;                /* that is a list of cores, which may be fewer than the affinity mask has */
+  int first_cores;                /* cores the first thread is bound to; 0 if OpenMP does not bind */
   int claimed_cores;              /* SLURM_CPUS_PER_TASK, 0 if unset */
   int claimed_by_srun;            /* SRUN_CPUS_PER_TASK, 0 if unset; srun may refuse to start if the two differ */
 } shoal_facts;
-/** Uses the affinity mask of the calling thread: call it before threads are pinned.  hwloc only groups hardware threads
- *  into cores; those it does not know count as one core each.  ERR_IO if the mask cannot be read. */
+/** Uses the affinity mask of the calling thread, as it was before OpenMP bound that thread: call it before threads are
+ *  pinned otherwise.  hwloc only groups hardware threads into cores; those it does not know count as one core each.  ERR_IO if the mask cannot be read. */
 shoal_status shoal_topo_facts(shoal_facts *out);
 void shoal_topo_set_host(shoal_facts *f, const char *host);     /* sets host and node_id */
 void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f); /* sets claimed_cores and claimed_by_srun */
@@ -39,6 +44,11 @@ void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f); /* sets claimed_
  *  "Have" counts hardware threads, the largest number of CPUs Slurm may count.  Only rank 0 warns.
  *  @param all  [size] in rank order */
 shoal_status shoal_topo_check_cores(const shoal_facts *all, int size, bool strict);
+/** Compares the threads of all ranks with what can run at the same time.  Warns, with the cure, if a quota of a control
+ *  group or OpenMP's binding leaves less, or fails with ERR_WORLD if `strict`; says so if a mask has fewer cores.  Only
+ *  rank 0 prints.
+ *  @param asked  threads per rank from the run file, 0: those of shoal_topo_create */
+shoal_status shoal_topo_check_threads(const shoal_facts *all, int size, int asked, bool strict);
 
 /* The placement of all ranks, the same on every rank. */
 typedef struct {
@@ -55,8 +65,8 @@ typedef struct {
 } shoal_topo;
 
 /** Build the placement from the facts of all ranks, in rank order.  Nodes are numbered in the order of their lowest
- *  ranks.  Threads: the cores of a mask are divided evenly among the ranks of the node that have the same mask, at
- *  least one each.
+ *  ranks.  Threads: the cores of a mask are divided evenly among the ranks of the node that have the same mask, and
+ *  no more than their part of the quota of their control group, but at least one each.
  *  @param pretend  NULL, or "NxG" (N nodes of G ranks, ranks node by node; N*G must be `size`, ERR_USAGE else),
  *                  or a list of ranks per node, "2,1,2,3".  ERR_USAGE too if it puts ranks of different hosts on one
  *                  node, because ranks of a node share memory */

@@ -14,6 +14,8 @@ void shoal_topo_count(hwloc_topology_t t, hwloc_const_bitmap_t mask, shoal_facts
 shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out);
 shoal_status shoal_topo_facts_here(shoal_facts *f, hwloc_topology_t *t_out,
                                    hwloc_bitmap_t *mask_out); /* sets all facts, not only the cores */
+/** Threads that rank r should start: its part of the mask's cores and of its group's quota, at least one. */
+int shoal_topo_threads(const shoal_facts *all, int size, int r);
 /** Format a bitmap as "0-3,8"; if it does not fit, truncate after a complete number and append ",...". */
 void shoal_topo_list_bits(hwloc_const_bitmap_t bits, char *out, size_t cap);
 #endif

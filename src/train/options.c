@@ -61,7 +61,9 @@ static const shoal_option run_options[] = {
   { "device", SHOAL_OPT_ENUM, "auto", NULL, "auto|cpu|cuda|ref", "Backend: cpu is oneDNN, ref the slow reference.",
     NULL },
   { "threads", SHOAL_OPT_INT, "0", "threads", "[0,4096]",
-    "Compute threads per rank; 0: the cores of the rank's affinity mask, shared with ranks that have the same mask.",
+    "Compute threads per rank; 0: the cores of the rank's affinity mask, shared with ranks that have the same mask, "
+    "and "
+    "no more than the quota of its control group.",
     NULL },
   { "numbers.bad", SHOAL_OPT_ENUM, "stop", NULL, "stop|skip|rollback",
     "An input, loss, gradient or weight that is not finite: end the run, leave that update out, or go back to the last "

@@ -1,0 +1,17 @@
+/* What control groups allow this process: memory and processor time.  A batch system, container or service limits its
+ * processes this way, and neither the affinity mask nor /proc/meminfo shows it. */
+#ifndef SHOAL_BASE_CGROUP_H
+#define SHOAL_BASE_CGROUP_H
+#include <stdint.h>
+
+typedef struct {
+  uint64_t memory;      /* bytes, the smallest limit of the group and those around it; UINT64_MAX: no limit */
+  uint64_t memory_left; /* bytes that can still be had below all limits; the cache of files counts as free */
+  double cpus;          /* processor time per time, the smallest quota: 0.5 is half a core; 0: no quota */
+  uint64_t cpus_group;  /* identity of the group with that quota, which all its processes share; 0 without a quota */
+} shoal_cgroup;
+
+/** Versions 1 and 2 of control groups, and both at once.  What cannot be read does not limit.
+ *  @param root  put in front of every path: "" for this machine, a folder with a made-up proc/ and sys/ in tests */
+void shoal_cgroup_read(const char *root, shoal_cgroup *out);
+#endif

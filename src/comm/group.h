@@ -97,6 +97,9 @@ shoal_status shoal_group_agree(shoal_group *g, shoal_status mine);
 /** The same, but every rank returns the common verdict, also those that did not fail. */
 shoal_status shoal_group_settle(shoal_group *g, shoal_status mine);
 shoal_status shoal_group_barrier(shoal_group *g);
+/** The largest value over the group, for decisions that are not payload: counted as class control in any group.
+ *  @param name  for hang reports */
+shoal_status shoal_group_agree_max(shoal_group *g, const char *name, int64_t *value);
 /** Broadcast: short data by a binomial tree, long data along a chain in rank order, so that each link carries it
  *  once. */
 shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int root);

@@ -277,8 +277,6 @@ int shoal_group_next_call(shoal_group *g, uint64_t *number);
 int shoal_group_plan_tag(const shoal_group *g, uint64_t plan, uint64_t number);
 shoal_link shoal_group_class(const shoal_group *g,
                              int rank); /* class it counts as: CONTROL in a control group, else the link */
-/** Blocking max-reduction of `value`, for agreement, barrier and size checks; counted as class control. */
-shoal_status shoal_group_agree_max(shoal_group *g, const char *name, int64_t *value);
 /** Returns the own code, or ERR_PEER if only others failed; prints nothing.  For failures that the caller handles
  *  itself. */
 shoal_status shoal_group_agree_quietly(shoal_group *g, shoal_status mine);

@@ -63,10 +63,13 @@ struct shoal_run {
   const char *const *columns;      /* set in open: extra columns of metrics.csv, the same on all ranks, */
   size_t n_columns;                /* measured by observe */
   double shown_loss;               /* loss to display on a rank that does not compute the network's loss */
-  bool spoil; /* make a gradient of this step NaN, so that all who share it leave the update out; for methods with their
-                 own `step`, as is judge */
-  /* Called after each forward pass of training, with its score; of_network: it is the network's own loss. */
+  shoal_group *shares; /* ranks that use the same sum of gradients in this step, and so judge it alike; NULL: nobody, or
+                          more than one group.  Set by grads_ready, cleared by the loop */
+  /* For methods with their own `step`; the loop calls them otherwise.  judge: after each forward pass of training, with
+   * its score; of_network: it is the network's own loss.  look: a range of this rank's gradient of `m` is final, and not
+   * yet summed with others. */
   void (*judge)(shoal_run *r, shoal_score *score, bool of_network);
+  void (*look)(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count);
 };
 
 /* What ranks train, which decides what is equal on all ranks between steps. */

@@ -82,7 +82,7 @@ static void spoil(shoal_session *s, const shoal_batch *b)
   shoal_params *p = s->run.form->params;
   switch (s->faults.nan_place) {
   case SHOAL_FAULT_GRADIENT:
-    s->run.spoil = true;
+    s->numbers.spoils = true;
     return;
   case SHOAL_FAULT_WEIGHT:
     p->w[p->n / 2] = NAN;
@@ -113,7 +113,6 @@ shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b)
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
   if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
-  s->run.spoil = false;
   if (spoils(s)) spoil(s, b);
   double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
   return seconds > 0 ? pretend_compute(s, seconds) : SHOAL_OK;

@@ -14,7 +14,7 @@
 static shoal_status announce(void *ctx, size_t offset, size_t count)
 {
   shoal_session *s = ctx;
-  if (s->run.spoil) s->run.form->params->g[offset] = NAN; /* all that share it will see it */
+  shoal_numbers_look(&s->run, s->run.form->model, s->run.form->params->g, offset, count);
   return s->method->announce && !s->faults.left_out ? s->method->announce(&s->run, s->method_state, offset, count)
                                                     : SHOAL_OK;
 }
@@ -75,14 +75,13 @@ static shoal_status learn(shoal_session *s, const shoal_batch *b, shoal_score *s
   shoal_run *r = &s->run;
   if (s->method->step) {
     SHOAL_TRY(s->method->step(r, s->method_state, b, learning_rate(s), score));
-    shoal_numbers_updated(s);
-    return SHOAL_OK;
+    return shoal_numbers_updated(s);
   }
   SHOAL_TRY(compute(s, b, score));
   if (s->method->grads_ready && !s->faults.left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* With strided shares a rank out of samples makes no update; otherwise it uses the gradients of the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s));
-  shoal_numbers_updated(s);
+  SHOAL_TRY(shoal_numbers_updated(s));
   return s->method->weights_ready && !s->faults.left_out ? s->method->weights_ready(r, s->method_state) : SHOAL_OK;
 }
 
@@ -91,6 +90,7 @@ static shoal_status one_step(shoal_session *s, const shoal_batch *b, shoal_score
   shoal_run *r = &s->run;
   r->position = s->clock.position;
   r->meet.boundary = false;
+  r->shares = NULL;
   shoal_numbers_begin(s, b);
   SHOAL_TRY(shoal_session_act_faults(s, b));
   SHOAL_TRY(learn(s, b, score));
@@ -190,7 +190,7 @@ static shoal_status finish(shoal_session *s)
   }
   SHOAL_TRY(s->method->finish(&s->run, s->method_state, &changed));
   shoal_session_count_bytes(s);
-  if (changed) s->clock.saved_any = false; /* a checkpoint of this step has the old weights */
+  if (changed) s->clock.saved_epoch = UINT64_MAX; /* a checkpoint of this step has the old weights */
   return SHOAL_OK;
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPIKE_LEARNS = 20, SPIKE_SPAN = 50, WARNINGS = 10 };
+enum { SPIKE_LEARNS = 20, SPIKE_SPAN = 50, WARNINGS = 10, PROBE = 256 };
 
 /* ---- opening ---- */
 
@@ -22,6 +22,7 @@ shoal_status shoal_numbers_open(shoal_session *s)
   n->spike = s->world.choice.spike;
   n->limit = s->world.choice.bad_limit;
   s->run.judge = shoal_numbers_judge;
+  s->run.look = shoal_numbers_look;
   if (s->world.resume && shoal_ckpt_has(s->world.resume, "train/rollbacks"))
     SHOAL_TRY(shoal_ckpt_get_i64(s->world.resume, "train/rollbacks", &before));
   n->rollbacks = SHOAL_MAX(n->rollbacks, (uint64_t)SHOAL_MAX(before, 0));
@@ -112,7 +113,7 @@ void shoal_numbers_begin(shoal_session *s, const shoal_batch *b)
   const shoal_params *p = s->run.form->params;
   char text[256];
   n->here = SHOAL_FOUND_NOTHING;
-  n->left_out = false;
+  n->left_out = n->spoils = false;
   if (b->bad.n > 0) {
     name_sample(s, SHOAL_TRAIN, &b->bad, text, sizeof text);
     note_here(s, SHOAL_FOUND_INPUT, "step %llu: %s", (unsigned long long)s->run.step, text);
@@ -160,7 +161,31 @@ void shoal_numbers_judge(shoal_run *r, shoal_score *own, bool of_network)
               step, n->mean, n->deviation);
   else if (of_network)
     learn_range(n, loss);
-  r->spoil |= n->policy == SHOAL_BAD_SKIP && n->here >= SHOAL_FOUND_LOSS;
+  n->spoils |= n->policy == SHOAL_BAD_SKIP && n->here >= SHOAL_FOUND_LOSS;
+}
+
+static const char *parameter_at(const shoal_model *m, size_t offset)
+{
+  int i = 0;
+  while (i + 1 < m->params && offset >= m->param[i].offset + m->param[i].count) i++;
+  return m->param[i].name;
+}
+
+/* The end of a range holds a layer's bias, or what scales and shifts its outputs: a sum over samples, which is not finite
+ * if anything that came back to this layer is not.  It was just written, so looking at it costs next to nothing.  The
+ * whole gradient is tested after the sum, in the optimizer's pass; this says only whose it was. */
+void shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count)
+{
+  shoal_session *s = (shoal_session *)r;
+  size_t end = offset + count, from = count > PROBE ? end - PROBE : offset;
+  if (s->numbers.spoils) g[end - 1] = NAN;
+  if (s->numbers.here >= SHOAL_FOUND_GRADIENT) return;
+  for (size_t i = from; i < end; i++)
+    if (!isfinite(g[i])) {
+      note_here(s, SHOAL_FOUND_GRADIENT, "the gradient of %s is not finite at step %llu", parameter_at(m, i),
+                (unsigned long long)r->step);
+      return;
+    }
 }
 
 /* ---- after the update ---- */
@@ -179,19 +204,55 @@ static bool finite_form(const shoal_session *s)
   return good;
 }
 
-static void warn_of_skip(const shoal_session *s)
+/* The ranks of a group that are closest to the cause of what was found. */
+typedef struct {
+  shoal_found most;
+  int first;   /* the lowest of them, in the world */
+  bool others; /* there are more of them */
+  bool all;    /* they are the whole group, of more than one */
+} culprits;
+
+/* Collective over `g`; NULL: this rank alone. */
+static shoal_status find_culprits(const shoal_session *s, shoal_group *g, shoal_found found, culprits *out)
+{
+  int rank = shoal_world_rank(s->run.world);
+  int64_t most = found, least = -(int64_t)found, first = -rank, last = rank;
+  if (g) {
+    SHOAL_TRY(shoal_group_agree_max(g, "who found it", &most));
+    SHOAL_TRY(shoal_group_agree_max(g, "who found it", &least));
+    if (found != (shoal_found)most) first = last = INT64_MIN;
+    SHOAL_TRY(shoal_group_agree_max(g, "who found it", &first));
+    SHOAL_TRY(shoal_group_agree_max(g, "who found it", &last));
+  }
+  *out = (culprits){ .most = (shoal_found)most, .first = (int)-first, .others = last > -first };
+  out->all = out->others && -least == most;
+  return SHOAL_OK;
+}
+
+/* "rank 2, ", "rank 2 and others, "; nothing if no rank is to blame more than another. */
+static const char *name_culprits(const culprits *c, char out[48])
+{
+  snprintf(out, 48, "rank %d%s, ", c->first, c->others ? " and others" : "");
+  if (c->all) *out = 0;
+  return out;
+}
+
+/* One rank tells it for all that share the update. */
+static shoal_status warn_of_skip(const shoal_session *s)
 {
   const shoal_session_numbers *n = &s->numbers;
-  bool alike = s->method->trains == SHOAL_TRAINS_ALIKE || s->method->trains == SHOAL_TRAINS_PHASES;
-  bool own = n->here > SHOAL_FOUND_UPDATE || !alike; /* else rank 0 says it for all */
-  if ((!own && !shoal_session_is_root(s)) || (n->total > WARNINGS && (n->total & (n->total - 1)) != 0)) return;
-  shoal_warn("rank %d, %s: this update is left out (numbers.bad: skip), number %llu%s", shoal_world_rank(s->run.world),
-             n->here_text, (unsigned long long)n->total,
-             n->total < WARNINGS ? "" : "; from here on said at every power of two");
+  culprits c;
+  char who[48];
+  SHOAL_TRY(find_culprits(s, s->run.shares, n->here, &c));
+  bool quiet = n->total > WARNINGS && (n->total & (n->total - 1)) != 0;
+  if (quiet || c.first != shoal_world_rank(s->run.world)) return SHOAL_OK;
+  shoal_warn("%s%s: this update is left out (numbers.bad: skip), number %llu%s", name_culprits(&c, who), n->here_text,
+             (unsigned long long)n->total, n->total < WARNINGS ? "" : "; from here on said at every power of two");
+  return SHOAL_OK;
 }
 
 /* The optimizer has taken its step back. */
-static void leave_out(shoal_session *s)
+static shoal_status leave_out(shoal_session *s)
 {
   shoal_session_numbers *n = &s->numbers;
   shoal_params *p = s->run.form->params;
@@ -199,13 +260,14 @@ static void leave_out(shoal_session *s)
   n->total++;
   n->in_row++;
   if (p->n_stats) memcpy(p->stats, n->stats, p->n_stats * sizeof *p->stats);
-  warn_of_skip(s);
+  SHOAL_TRY(warn_of_skip(s));
   if (!finite_form(s))
     note_for_all(s, SHOAL_FOUND_UPDATE, "%s, and weights or statistics were not finite before it either", n->here_text);
   else if (n->in_row > n->limit)
     note_for_all(s, SHOAL_FOUND_LOSS, "%llu updates in a row were to be left out (numbers.limit), the last one: %s",
                  (unsigned long long)n->in_row, n->here_text);
   n->here = SHOAL_FOUND_NOTHING;
+  return SHOAL_OK;
 }
 
 /* Other ranks may receive zeros until all know, but no NaN. */
@@ -218,7 +280,7 @@ static void withdraw(shoal_session *s)
   f->params->version++;
 }
 
-void shoal_numbers_updated(shoal_session *s)
+shoal_status shoal_numbers_updated(shoal_session *s)
 {
   shoal_session_numbers *n = &s->numbers;
   shoal_optim *o = s->run.form->optim;
@@ -229,13 +291,14 @@ void shoal_numbers_updated(shoal_session *s)
               (unsigned long long)s->run.step);
   if (n->policy == SHOAL_BAD_SKIP) {
     if (bad)
-      leave_out(s);
+      SHOAL_TRY(leave_out(s));
     else
       n->in_row = 0;
   }
-  if (n->here == SHOAL_FOUND_NOTHING) return;
+  if (n->here == SHOAL_FOUND_NOTHING) return SHOAL_OK;
   note_for_all(s, n->here, "%s", n->here_text);
   if (bad) withdraw(s);
+  return SHOAL_OK;
 }
 
 /* ---- the test split ---- */
@@ -259,51 +322,57 @@ shoal_status shoal_numbers_agree(shoal_session *s)
   return most > SHOAL_FOUND_NOTHING ? shoal_numbers_act(s) : SHOAL_OK;
 }
 
-static const char *cure(shoal_found what)
+typedef char advice[256];
+
+static const char *cure(const shoal_session *s, shoal_found what, advice out)
 {
-  return what == SHOAL_FOUND_INPUT
-             ? "mend the file (`shoal data inspect` counts NaN and infinity), or set numbers.bad to skip"
-             : "the last checkpoint is untouched: resume from it with a smaller optim.lr, with "
-               "optim.clip, or with numbers.bad";
+  static const char *const other[] = { ", or with numbers.bad set to skip or rollback", "", "" }; /* by policy */
+  const char *rate = "a smaller optim.lr or optim.clip";
+  if (what == SHOAL_FOUND_INPUT)
+    return "mend the file (`shoal data inspect` counts NaN and infinity), or set numbers.bad to skip";
+  if (s->clock.saved_any)
+    snprintf(out, sizeof(advice), "the checkpoint of step %llu is untouched: resume from it with %s%s",
+             (unsigned long long)s->clock.saved_step, rate, other[s->numbers.policy]);
+  else
+    snprintf(out, sizeof(advice), "this run has saved nothing yet: start it again with %s%s", rate,
+             other[s->numbers.policy]);
+  return out;
 }
 
 /* The ranks closest to the cause print it; if several have the same text, the lowest one. */
 shoal_status shoal_numbers_act(shoal_session *s)
 {
   shoal_session_numbers *n = &s->numbers;
-  char who[32] = "";
-  int64_t most = n->found;
-  SHOAL_TRY(shoal_group_max_i64(s->run.control, &most, 1));
-  bool speaks = n->found == (shoal_found)most;
-  int64_t first = speaks ? shoal_world_size(s->run.world) - shoal_world_rank(s->run.world) : 0;
-  double speakers = speaks;
-  SHOAL_TRY(shoal_group_sum_f64(s->run.control, &speakers, 1));
-  SHOAL_TRY(shoal_group_max_i64(s->run.control, &first, 1));
+  culprits c;
+  advice text;
+  char who[48];
+  int rank = shoal_world_rank(s->run.world);
+  SHOAL_TRY(find_culprits(s, s->run.control, n->found, &c));
+  bool speaks = n->found == c.most;
   n->rolls_back = n->policy == SHOAL_BAD_ROLLBACK && n->rollbacks < n->limit;
-  if (speakers == 1 || most == SHOAL_FOUND_INPUT)
-    snprintf(who, sizeof who, "rank %d, ", shoal_world_rank(s->run.world));
+  name_culprits(c.most == SHOAL_FOUND_INPUT ? &(culprits){ .first = rank } : &c, who); /* each its own sample */
   s->meet.agreed = true;
   if (n->rolls_back) {
-    if (shoal_world_size(s->run.world) - first == shoal_world_rank(s->run.world))
-      shoal_warn("%s%s: going back to the last checkpoint", who, n->text);
+    if (c.first == rank && speaks) shoal_warn("%s%s: going back to the last checkpoint", who, n->text);
     return shoal_error_told(SHOAL_FAIL(SHOAL_ERR_NUMERIC, "%s", n->text));
   }
   shoal_status st = SHOAL_OK;
   if (speaks && n->policy == SHOAL_BAD_ROLLBACK)
     st = SHOAL_FAIL(SHOAL_ERR_NUMERIC, "%s%s; the run went back %llu times already (numbers.limit): %s", who, n->text,
-                    (unsigned long long)n->rollbacks, cure((shoal_found)most));
+                    (unsigned long long)n->rollbacks, cure(s, n->found, text));
   else if (speaks)
-    st = SHOAL_FAIL(SHOAL_ERR_NUMERIC, "%s%s; %s", who, n->text, cure((shoal_found)most));
+    st = SHOAL_FAIL(SHOAL_ERR_NUMERIC, "%s%s; %s", who, n->text, cure(s, n->found, text));
   return shoal_group_agree(s->run.control, st);
 }
 
-shoal_status shoal_numbers_check_saved(const shoal_session *s)
+shoal_status shoal_numbers_check_saved(shoal_session *s)
 {
-  const char *what = !all_finite(s, s->model.scratch->n, s->model.scratch->w)             ? "weights are"
-                     : !all_finite(s, s->model.scratch->n_stats, s->model.scratch->stats) ? "running statistics are"
-                     : !finite_form(s) ? "weights, statistics or optimizer state of a rank are"
-                                       : NULL;
-  SHOAL_CHECK(!what, SHOAL_ERR_NUMERIC, "the %s not finite at step %llu: nothing is saved; %s", what,
-              (unsigned long long)s->run.step, cure(SHOAL_FOUND_UPDATE));
-  return SHOAL_OK;
+  const shoal_params *whole = s->model.scratch;
+  unsigned long long step = (unsigned long long)s->run.step;
+  if (!finite_form(s))
+    note_for_all(s, SHOAL_FOUND_GRADIENT, "weights, running statistics or optimizer state are not finite at step %llu",
+                 step);
+  else if (!all_finite(s, whole->n, whole->w) || !all_finite(s, whole->n_stats, whole->stats))
+    note_for_all(s, SHOAL_FOUND_UPDATE, "the assembled model is not finite at step %llu", step);
+  return shoal_numbers_agree(s);
 }

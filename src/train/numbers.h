@@ -1,7 +1,7 @@
 /* Numbers that are not finite, and spikes of the loss: what this rank has noticed, what it does about it, and how all ranks
  * learn of it.  docs/numbers.md describes the whole.
  *
- *   a step     begin (input) → judge (loss, after forward) → updated (after the optimizer)
+ *   a step     begin (input) → judge (loss, after forward) → look (own gradient) → updated (after the optimizer)
  *   between    the vote, or the meeting, carries `found`; agree before an evaluation or a save; act when all know
  *
  * skip: the optimizer has taken its step back, the statistics follow, and nothing else happens.  stop and rollback: this
@@ -15,7 +15,13 @@
 typedef struct shoal_session shoal_session;
 
 /* What was noticed; a larger one is closer to the cause and is what all ranks are told. */
-typedef enum { SHOAL_FOUND_NOTHING, SHOAL_FOUND_UPDATE, SHOAL_FOUND_LOSS, SHOAL_FOUND_INPUT } shoal_found;
+typedef enum {
+  SHOAL_FOUND_NOTHING,
+  SHOAL_FOUND_UPDATE,
+  SHOAL_FOUND_GRADIENT,
+  SHOAL_FOUND_LOSS,
+  SHOAL_FOUND_INPUT
+} shoal_found;
 
 typedef struct {
   shoal_bad_policy policy;
@@ -23,6 +29,7 @@ typedef struct {
   uint64_t limit;          /* rollbacks of the run, or updates left out in a row */
   shoal_found here, found; /* in the current step; to be told to all ranks */
   char here_text[400], text[400];
+  bool spoils;            /* the gradient of this step is made NaN, so that all who share it leave the update out */
   bool left_out;          /* the update of the current step */
   uint64_t total, in_row; /* updates left out */
   float *stats;           /* skip: running statistics before the step; owned */
@@ -42,13 +49,15 @@ uint64_t shoal_numbers_order_seed(const shoal_session *s);
 /** In a step, local. */
 void shoal_numbers_begin(shoal_session *s, const shoal_batch *b);
 void shoal_numbers_judge(shoal_run *r, shoal_score *own, bool of_network); /* shoal_run.judge */
-void shoal_numbers_updated(shoal_session *s);
+void shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count); /* shoal_run.look */
+/** After the update; collective over run.shares if an update is left out. */
+shoal_status shoal_numbers_updated(shoal_session *s);
 /** Warns of samples of the test split that are not finite, once.  Local. */
 void shoal_numbers_look_at_test(shoal_session *s, const shoal_batch *b);
 /** Acts if any rank has something to tell.  Called before an evaluation and a save.  Collective. */
 shoal_status shoal_numbers_agree(shoal_session *s);
 /** All ranks know that one has: returns ERR_NUMERIC, with or without rolls_back.  Collective. */
 shoal_status shoal_numbers_act(shoal_session *s);
-/** ERR_NUMERIC if the assembled model or this rank's own state is not finite.  Local. */
-shoal_status shoal_numbers_check_saved(const shoal_session *s);
+/** Acts if the assembled model or a rank's own state is not finite: it would displace a good checkpoint.  Collective. */
+shoal_status shoal_numbers_check_saved(shoal_session *s);
 #endif

@@ -30,6 +30,19 @@ static double save_estimate_s(const shoal_session *s)
   return SHOAL_MAX(s->record.save_s, bytes / 100e6);
 }
 
+/* Ranks that never get a sample: their gradient has weight zero. */
+static void warn_of_idle(const shoal_session *s)
+{
+  uint64_t n = shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN], ranks = (uint64_t)s->run.share_size;
+  uint64_t most = SHOAL_MIN(n, s->data.global_batch);
+  if (shoal_session_strided(s) || most >= ranks) return;
+  shoal_warn("%llu %s for %llu ranks: %llu of them have nothing to compute, and only take the updates of the others; "
+             "use %llu rank%s or fewer%s",
+             (unsigned long long)most, most == n ? "training samples" : "samples in a global batch",
+             (unsigned long long)ranks, (unsigned long long)(ranks - most), (unsigned long long)most,
+             most == 1 ? "" : "s", most == n ? "" : ", or a larger data.global_batch");
+}
+
 void shoal_session_report_start(const shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
@@ -56,6 +69,7 @@ void shoal_session_report_start(const shoal_session *s)
                     : s->world.choice.last == SHOAL_LAST_DROP ? ", the rest dropped"
                                                               : ", the last one padded"
                   : "");
+  warn_of_idle(s);
   char lead[32];
   shoal_info("send USR1 to stop: allow at least %s for the checkpoint",
              shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead));
@@ -110,7 +124,7 @@ void shoal_session_report_epoch(shoal_session *s)
     snprintf(test, sizeof test, ", test loss %.4g, accuracy %.2f %%", s->record.test_loss, 100 * s->record.test_acc);
   if (!isnan(s->record.train_loss)) snprintf(loss, sizeof loss, "train loss %.4g", s->record.train_loss);
   shoal_info("epoch %llu done at step %llu: %s%s, %.0f samples/s, %s", (unsigned long long)s->clock.epoch,
-             (unsigned long long)s->run.step, loss, test, samples_per_second(s),
+             (unsigned long long)s->run.step, loss, test, s->record.row_speed,
              shoal_format_seconds(s->clock.seconds + shoal_seconds_since(s->clock.started_ns), time, sizeof time));
 }
 
@@ -175,7 +189,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   FILE *f = s->world.folder.metrics;
   double step_s = total_s(s, SHOAL_TRACE_STEP) - s->record.row_step_s;
   double wait_s = total_s(s, SHOAL_TRACE_WAIT) - s->record.row_wait_s;
-  double speed = step_s > 0 ? (double)(s->clock.trained - s->record.row_trained) / step_s : NAN;
+  s->record.row_speed = step_s > 0 ? (double)(s->clock.trained - s->record.row_trained) / step_s : NAN;
   bool tested = s->record.test_step == s->run.step;
   s->record.row_step_s += step_s;
   s->record.row_wait_s += wait_s;
@@ -191,7 +205,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   csv_number(f, tested ? s->record.test_loss : NAN, "%.6g", ",");
   csv_number(f, tested ? s->record.test_acc : NAN, "%.6f", ",");
   csv_number(f, s->clock.rate, "%.6g", ",");
-  csv_number(f, speed, "%.1f", ",");
+  csv_number(f, s->record.row_speed, "%.1f", ",");
   csv_number(f, wait_s / step_s, "%.4f", "");
   record_own(s, f, tested);
   for (size_t i = 0; i < s->run.n_columns; i++) {

@@ -154,12 +154,7 @@ shoal_status shoal_session_save(shoal_session *s)
   SHOAL_TRY(shoal_numbers_agree(s));
   uint64_t t0 = shoal_now_ns(), need;
   SHOAL_TRY(shoal_session_assemble(s));
-  shoal_status st =
-      shoal_group_agree(r->control, shoal_numbers_check_saved(s)); /* a bad one would displace a good one */
-  if (st != SHOAL_OK) {
-    s->meet.agreed = shoal_error_verdict(st) == SHOAL_ERR_NUMERIC; /* the same model on every rank */
-    return st;
-  }
+  SHOAL_TRY(shoal_numbers_check_saved(s));
   SHOAL_TRY(measure(s, &need));
   shoal_str config = { 0 };
   shoal_json placement = { .lines = 2 };
@@ -169,7 +164,7 @@ shoal_status shoal_session_save(shoal_session *s)
                            .config = config.text,
                            .placement = placement.text.text };
   info.data = shoal_session_describe_data(s);
-  st = sum_places(s, &info);
+  shoal_status st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->world.config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
   snprintf(info.model, sizeof info.model, "%s", s->run.model->name);

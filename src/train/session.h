@@ -72,7 +72,7 @@ typedef struct {
   uint64_t first_step;           /* this attempt began at */
   uint64_t trained, trained_own; /* samples in this attempt: all ranks; this one */
   uint64_t started_ns, saved_ns;
-  bool saved_any; /* there is a checkpoint, of this step and epoch */
+  bool saved_any; /* this run's folder has a checkpoint, of this step and epoch */
   uint64_t saved_step, saved_epoch;
 } shoal_session_clock;
 
@@ -97,6 +97,7 @@ typedef struct {
   double save_s;                      /* longest checkpoint so far */
   double start_wait_s;                /* waited before the first step */
   double row_step_s, row_wait_s;      /* totals at the last row of metrics.csv: speeds are per row */
+  double row_speed;                   /* samples/s over all ranks of that row */
   uint64_t row_trained;
   uint64_t logged_ns, shown_ns;
 } shoal_session_record;

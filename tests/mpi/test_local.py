@@ -342,7 +342,7 @@ def test_local_ends(glyphs):
         name = f"head{ranks}"
         train(ranks, name, *options, "--allow-faults", *sets(fault__nan_step=29), code=6)
         assert newest(name).endswith("27.h5"), f"{newest(name)} {status(name)}"
-        assert "rank 0, the update is not finite at step 29" in status(name)["reason"], f"{newest(name)} {status(name)}"
+        assert "rank 0, the gradient of head.fc.bias is not finite at step 29" in status(name)["reason"], f"{newest(name)} {status(name)}"
     train(4, "whole", *options, *sets(run__epochs=3))
     r = train(4, "killed", *options, "--allow-faults", *sets(run__epochs=3, fault__kill_step=20, fault__rank=2), code=None,
               timeout=60)

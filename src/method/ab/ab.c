@@ -275,9 +275,7 @@ static shoal_status ab_announce(shoal_run *r, void *state, size_t offset, size_t
 
 static shoal_status ab_grads_ready(shoal_run *r, void *state)
 {
-  shoal_ab_state *s = state;
-  shoal_buckets_add_bytes(buckets_now(s), r->sent);
-  return shoal_buckets_finish(buckets_now(s), r->step);
+  return shoal_buckets_grads_ready(buckets_now(state), r);
 }
 
 static shoal_status split_after(shoal_run *r, shoal_ab_state *s, uint64_t done)

@@ -170,6 +170,13 @@ shoal_status shoal_buckets_finish(shoal_buckets *s, uint64_t step)
   return SHOAL_OK;
 }
 
+shoal_status shoal_buckets_grads_ready(shoal_buckets *s, shoal_run *r)
+{
+  shoal_buckets_add_bytes(s, r->sent);
+  r->shares = s->group;
+  return shoal_buckets_finish(s, r->step);
+}
+
 void shoal_buckets_add_bytes(const shoal_buckets *s, uint64_t out[SHOAL_LINK_COUNT])
 {
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) out[link] += s->bytes[link];

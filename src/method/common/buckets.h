@@ -13,10 +13,7 @@
  * Source: Li et al., PyTorch Distributed, VLDB 2020. */
 #ifndef SHOAL_METHOD_BUCKETS_H
 #define SHOAL_METHOD_BUCKETS_H
-#include "ckpt/together/writer.h"
-#include "comm/exchange.h"
-#include "config/option.h"
-#include "nn/form.h"
+#include "method/method.h"
 
 /* Rows for a method's option table. */
 #define SHOAL_BUCKET_SIZE_OPTIONS                                                                                      \
@@ -58,6 +55,9 @@ shoal_status shoal_buckets_announce(shoal_buckets *b, uint64_t step, size_t offs
 /** Starts the remaining buckets (a rank without samples announces nothing; its gradient is zero) and waits for all
  *  sums.  Collective over the group, once per step. */
 shoal_status shoal_buckets_finish(shoal_buckets *b, uint64_t step);
+/** The same for the gradient of the whole form: counts the bytes sent and names the ranks that share it in `r`.  For the
+ *  grads_ready hook. */
+shoal_status shoal_buckets_grads_ready(shoal_buckets *b, shoal_run *r);
 /** Adds the payload bytes this rank sends in a step, by formula, to out[link]. */
 void shoal_buckets_add_bytes(const shoal_buckets *b, uint64_t out[SHOAL_LINK_COUNT]);
 /** Save the algorithm chosen for each bucket, because the order of summation depends on it: save for a group of all

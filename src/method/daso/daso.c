@@ -183,8 +183,7 @@ static shoal_status daso_announce(shoal_run *r, void *state, size_t offset, size
 static shoal_status daso_grads_ready(shoal_run *r, void *state)
 {
   daso_state *s = state;
-  shoal_buckets_add_bytes(s->buckets, r->sent);
-  return shoal_buckets_finish(s->buckets, r->step);
+  return shoal_buckets_grads_ready(s->buckets, r);
 }
 
 static shoal_status daso_weights_ready(shoal_run *r, void *state)

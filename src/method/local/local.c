@@ -204,17 +204,16 @@ static void local_close(shoal_run *r, void *state)
 /* ------------------------------------------------------------------------------------------------------- the step */
 
 typedef struct {
-  uint64_t step;
-  shoal_buckets *sums; /* or NULL */
-  float *g;
-  bool spoil;
+  shoal_run *run;
+  const shoal_local_trained *block;
 } announcing;
 
 static shoal_status announce(void *context, size_t offset, size_t count)
 {
   announcing *a = context;
-  if (a->spoil) a->g[offset] = NAN; /* all that share it will see it */
-  return a->sums ? shoal_buckets_announce(a->sums, a->step, offset, count) : SHOAL_OK;
+  const shoal_local_trained *t = a->block;
+  a->run->look(a->run, t->form.model, t->params.g, offset, count);
+  return t->sums ? shoal_buckets_announce(t->sums, a->run->step, offset, count) : SHOAL_OK;
 }
 
 /* Passes this block's output on: to the next block's input, or in a message that is sent at once. */
@@ -239,7 +238,7 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   shoal_local_trained *t = &s->block[i];
   shoal_address at = { .seed = r->seed, .step = (uint32_t)b->head.step, .slot0 = b->head.slot0 };
   const float *x = b->x;
-  announcing to = { r->step, t->sums, t->params.g, r->spoil };
+  announcing to = { r, t };
   t->params.version = r->form->params->version;
   if (b->head.samples == 0) {
     memset(t->params.g, 0, t->params.n * sizeof(float));
@@ -249,8 +248,7 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_plans_get(t->form.plans, b->head.samples, SHOAL_PLAN_TRAIN, &t->plan));
   SHOAL_TRY(shoal_plan_forward(t->plan, &t->params, &at, x, b->y, 1.0f / (float)b->head.total, score));
-  if (r->judge) r->judge(r, score, s->block[i].number + 1 == s->parts->n);
-  to.spoil = r->spoil;
+  r->judge(r, score, s->block[i].number + 1 == s->parts->n);
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->op_forward, t0, shoal_now_ns());
   SHOAL_TRY(hand_on(r, s, i, b));
   uint64_t t1 = shoal_now_ns();

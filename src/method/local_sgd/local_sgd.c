@@ -166,11 +166,8 @@ static shoal_status local_announce(shoal_run *r, void *state, size_t offset, siz
 
 static shoal_status local_grads_ready(shoal_run *r, void *state)
 {
-  local_state *s = state;
-  shoal_buckets *b = buckets_now(r, s);
-  if (!b) return SHOAL_OK;
-  shoal_buckets_add_bytes(b, r->sent);
-  return shoal_buckets_finish(b, r->step);
+  shoal_buckets *b = buckets_now(r, state);
+  return b ? shoal_buckets_grads_ready(b, r) : SHOAL_OK;
 }
 
 static shoal_status average_weights(shoal_run *r, local_state *s)

@@ -36,8 +36,7 @@ static shoal_status sync_announce(shoal_run *r, void *state, size_t offset, size
 static shoal_status sync_grads_ready(shoal_run *r, void *state)
 {
   sync_state *s = state;
-  shoal_buckets_add_bytes(s->buckets, r->sent);
-  return shoal_buckets_finish(s->buckets, r->step);
+  return shoal_buckets_grads_ready(s->buckets, r);
 }
 
 static shoal_status sync_save(shoal_run *r, void *state, shoal_ckpt_writer *c)

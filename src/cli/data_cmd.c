@@ -95,6 +95,8 @@ static const shoal_flag import_flags[] = {
   { "--header", NULL, "yes|no", SHOAL_FLAG_VALUE, "csv: whether the first row names the columns; else as it looks" },
   { "--separator", NULL, "C", SHOAL_FLAG_VALUE, "csv: the character between fields, or tab; else as it looks" },
   { "--decimal", NULL, ".|,", SHOAL_FLAG_VALUE, "csv: the decimal sign; else as it looks" },
+  { "--thousands", NULL, "C", SHOAL_FLAG_VALUE,
+    "csv: the sign between groups of three digits, one of , . ' and a space; else as it looks" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help import_help = {
@@ -131,7 +133,8 @@ static shoal_status read_import_options(const shoal_args *a, import_options *o)
                                  .label = shoal_args_value(a, "--label"),
                                  .header = shoal_args_value(a, "--header"),
                                  .separator = shoal_args_value(a, "--separator"),
-                                 .decimal = shoal_args_value(a, "--decimal") };
+                                 .decimal = shoal_args_value(a, "--decimal"),
+                                 .thousands = shoal_args_value(a, "--thousands") };
   o->args.n_drop = shoal_args_list(a, "--drop", &o->args.drop);
   SHOAL_TRY(count_flag(a, "--train-count", &o->args.train_count));
   SHOAL_TRY(count_flag(a, "--seed", &o->seed));

@@ -1,14 +1,14 @@
 /* CSV as in RFC 4180 and in practice: optional quotes, doubled inside quoted fields, which may contain separators and
- * line ends; blanks around fields; LF, CRLF or CR line ends; separators and decimal signs of other countries.
+ * line ends; blanks around fields; LF, CRLF or CR line ends; separators of other countries.
  *
- * How a file is written is found by counting signs in its first lines: a separator occurs equally often in all of them,
- * a decimal comma stands between digits.
+ * The separator is found by counting signs in the first lines: it occurs equally often in all of them, and a comma in a
+ * number is none.
  *
  * Fields are parsed in place: a NUL replaces the separator, and a doubled quote shifts the rest of its field left by
  * one.  So a row needs no allocation, and the text must outlive its fields. */
 #include "data/csv.h"
 #include "base/mem.h"
-#include "base/str.h"
+#include "data/csv_number.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,30 +53,30 @@ typedef struct {
   size_t lines;
   size_t first[SIGNS]; /* in the first line */
   bool same[SIGNS];    /* all lines have as many, one or more */
-  bool points;         /* commas: all of them, but for the first line's, stand between digits */
-  bool single;         /* commas: no two of them without another sign between */
-  bool thousands;      /* commas: each is behind 1 to 3 digits that do not begin with 0, and before exactly 3 */
+  bool in_numbers;     /* commas: all of them, but for the first line's, are inside numbers */
   size_t commas;       /* behind the first line, or in it if it is the only one */
   size_t count[SIGNS]; /* in the current line */
 } survey;
 
-static bool is_digit(char c)
+static bool in_number(char c)
 {
-  return c >= '0' && c <= '9';
+  return (c >= '0' && c <= '9') || c == ',' || c == '.';
 }
 
-/* Looks at the comma at `at`, of a text from `begin` to `end`. */
-static void judge_comma(survey *s, const char *begin, const char *at, const char *end)
+/* Looks at the comma at `at`, of a text from `begin` to `end`: are the digits and signs around it a number? */
+static void judge_comma(survey *s, const shoal_csv_dialect *d, const char *begin, const char *at, const char *end)
 {
-  size_t before = 0, after = 0;
-  while (at - before > begin && is_digit(at[-1 - (ptrdiff_t)before])) before++;
-  while (at + 1 + after < end && is_digit(at[1 + after])) after++;
+  enum { LONGEST = 64 };
+  char number[LONGEST];
+  double unused;
+  const char *left = at, *right = at;
+  while (left > begin && right - left < LONGEST && in_number(left[-1])) left--;
+  while (right < end && right - left < LONGEST && in_number(*right)) right++;
   s->commas++;
-  const char *left = at - before, *right = at + 1 + after;
-  s->points &= after > 0 && (left == begin || strchr(";\t|\n\r+- \"", left[-1])) &&
-               (right == end || strchr(",;\t|\n\r \"eE", *right));
-  s->single &= right == end || *right != ',';
-  s->thousands &= before >= 1 && before <= 3 && after == 3 && at[-(ptrdiff_t)before] != '0';
+  snprintf(number, sizeof number, "%.*s", (int)(right - left), left);
+  s->in_numbers &= right - left < LONGEST && shoal_csv_number(d, number, &unused, NULL) &&
+                   (left == begin || (signed char)left[-1] < 0 || strchr(";\t|\n\r+- '\"", left[-1])) &&
+                   (right == end || (signed char)*right < 0 || strchr(";\t|\n\r '\"eE", *right));
 }
 
 static void end_line(survey *s)
@@ -89,36 +89,34 @@ static void end_line(survey *s)
   s->lines++;
 }
 
-static survey look_at(const char *at, const char *end)
+static survey look_at(const shoal_csv_dialect *d, const char *at, const char *end)
 {
-  survey s = { .same = { true, true, true, true }, .points = true, .single = true, .thousands = true }, first = s;
+  survey s = { .same = { true, true, true, true }, .in_numbers = true }, first = s;
   const char *begin = at, *line = at;
   bool quoted = false;
   for (; at < end && s.lines < SURVEY_LINES; at++) {
     if (*at == '"') quoted = !quoted;
     if (quoted) continue;
     for (int i = 0; i < SIGNS; i++) s.count[i] += *at == signs[i];
-    if (*at == ',') judge_comma(s.lines ? &s : &first, begin, at, end);
+    if (*at == ',') judge_comma(s.lines ? &s : &first, d, begin, at, end);
     if (*at != '\n' && *at != '\r') continue;
     if (at > line) end_line(&s);
     line = at + 1;
   }
   if (at == end && at > line) end_line(&s);
   if (s.lines > 1) return s;
-  s.points = first.points;
-  s.single = first.single;
-  s.thousands = first.thousands;
+  s.in_numbers = first.in_numbers;
   s.commas = first.commas;
   return s;
 }
 
-/* The sign that all lines have equally often, or else the most frequent one of the first line.  A comma that may be a
- * decimal sign loses to the others. */
-static int choose_sign(const survey *s, bool comma_is_decimal)
+/* The sign that all lines have equally often, or else the most frequent one of the first line.  A comma that may belong to
+ * numbers loses to the others. */
+static int choose_sign(const survey *s, bool comma_in_numbers)
 {
   int best = -1;
   for (int i = 0; i < SIGNS; i++)
-    if (s->same[i] && !(i == 0 && comma_is_decimal) && (best < 0 || s->first[i] > s->first[best])) best = i;
+    if (s->same[i] && !(i == 0 && comma_in_numbers) && (best < 0 || s->first[i] > s->first[best])) best = i;
   if (best >= 0) return best;
   best = 0;
   for (int i = 1; i < SIGNS; i++)
@@ -126,39 +124,32 @@ static int choose_sign(const survey *s, bool comma_is_decimal)
   return best;
 }
 
-static shoal_status check_rivals(const char *path, const survey *s, int sign, bool decimal_comma)
+static shoal_status check_rivals(const char *path, const survey *s, int sign, bool comma_in_numbers)
 {
   for (int i = 0; i < SIGNS; i++)
-    SHOAL_CHECK(i == sign || !s->same[i] || !s->same[sign] || (i == 0 && decimal_comma) || s->lines < 2, SHOAL_ERR_IO,
+    SHOAL_CHECK(i == sign || !s->same[i] || !s->same[sign] || (i == 0 && comma_in_numbers) || s->lines < 2,
+                SHOAL_ERR_IO,
                 "%s: all lines have %zu %s and %zu %s: say which sign separates fields, as in --separator '%c'%s", path,
                 s->first[sign], sign_names[sign], s->first[i], sign_names[i], signs[sign],
                 i == 0 || sign == 0 ? ", and the decimal sign with --decimal" : "");
   return SHOAL_OK;
 }
 
-shoal_status shoal_csv_find_dialect(const char *path, const char *text, size_t n, shoal_csv_dialect *d)
+shoal_status shoal_csv_find_separator(const char *path, const char *text, size_t n, shoal_csv_dialect *d)
 {
   SHOAL_TRY(check_encoding(path, text, n));
   char stated = 0;
   const char *at = skip_preamble(text, text + n, &stated);
-  const survey s = look_at(at, text + n);
-  bool others = s.same[1] || s.same[2] || s.same[3] || d->separator || stated;
-  bool decimal_comma = d->decimal ? d->decimal == ',' : others && s.commas > 0 && s.points && s.single;
-  d->stated = stated && !d->separator;
-  if (!d->separator) d->separator = stated;
-  if (!d->separator) {
-    int sign = choose_sign(&s, decimal_comma);
-    SHOAL_TRY(check_rivals(path, &s, sign, decimal_comma));
-    d->separator = signs[sign];
-  }
-  if (d->separator == ',') decimal_comma = decimal_comma && d->decimal;
-  SHOAL_CHECK(d->decimal || !decimal_comma || !s.thousands, SHOAL_ERR_IO,
-              "%s: commas stand before three digits everywhere: give --decimal , if they are decimal commas; if they "
-              "separate thousands, remove them",
-              path);
-  SHOAL_CHECK(!(d->separator == ',' && decimal_comma), SHOAL_ERR_ARG,
-              "%s: the comma cannot be both separator and decimal sign", path);
-  d->decimal = decimal_comma ? ',' : '.';
+  if (d->separator) return SHOAL_OK;
+  d->stated = stated != 0;
+  d->separator = stated;
+  if (stated) return SHOAL_OK;
+  const survey s = look_at(d, at, text + n);
+  bool others = s.same[1] || s.same[2] || s.same[3];
+  bool in_numbers = d->decimal == ',' || d->thousands == ',' || (others && s.commas > 0 && s.in_numbers);
+  int sign = choose_sign(&s, in_numbers);
+  SHOAL_TRY(check_rivals(path, &s, sign, in_numbers));
+  d->separator = signs[sign];
   return SHOAL_OK;
 }
 
@@ -172,17 +163,6 @@ const char *shoal_csv_dialect_text(const shoal_csv_dialect *d, char *buf, size_t
   if (d->stated) snprintf(line, sizeof line, ", as its line \"sep=%c\" says", d->separator);
   snprintf(buf, cap, "%s%s%s", name, line, d->decimal == ',' ? ", with a decimal comma" : "");
   return buf;
-}
-
-bool shoal_csv_number(const shoal_csv_dialect *d, const char *text, double *out)
-{
-  enum { LONGEST = 64 };
-  char copy[LONGEST];
-  if (d->decimal == '.') return shoal_parse_f64(text, out) == SHOAL_OK;
-  size_t n = strlen(text);
-  if (n >= LONGEST || strchr(text, '.')) return false;
-  for (size_t i = 0; i <= n; i++) copy[i] = (char)(text[i] == ',' ? '.' : text[i]);
-  return shoal_parse_f64(copy, out) == SHOAL_OK;
 }
 
 /* ---- rows ---- */

@@ -1,5 +1,5 @@
 /* Reader of CSV rows, with the position of every field for error messages, and what a file's first lines say about how
- * it is written: its separator, its decimal sign, its encoding. */
+ * it is written: its separator and its encoding.  The signs in numbers are in csv_number.h. */
 #ifndef SHOAL_DATA_CSV_H
 #define SHOAL_DATA_CSV_H
 #include "base/status.h"
@@ -11,7 +11,8 @@ enum { SHOAL_CSV_COLUMNS = 1 << 20 };
 
 typedef struct {
   char separator; /* between fields: , ; tab | or what the user gave; 0: to be found */
-  char decimal;   /* '.' or ','; 0: to be found */
+  char decimal;   /* '.' or ','; 0: to be found, and either is read */
+  char thousands; /* , . ' or space between groups of three digits; 0: any of them that is not the decimal sign */
   bool stated;    /* the separator is from a first line "sep=;" */
 } shoal_csv_dialect;
 
@@ -28,14 +29,13 @@ typedef struct {
   size_t n, cap;
 } shoal_csv;
 
-/** Finds what is 0 in `dialect` from the first lines of a file.
+/** Finds the separator, if it is 0 in `dialect`, from the first lines of a file.
  *
- *  The separator is the sign that all of these lines have equally often; a first line "sep=;" decides it.  Fields
- *  between semicolons, tabs or bars whose commas all stand between digits have a decimal comma.
+ *  It is the sign that all of these lines have equally often; a first line "sep=;" decides it.  Commas that all are inside
+ *  numbers separate no fields if another sign can.
  *
- *  @return ERR_IO naming the cure for UTF-16 and UTF-32, for two signs that could both be the separator, and for commas
- *          that could be decimal commas or thousands separators */
-shoal_status shoal_csv_find_dialect(const char *path, const char *text, size_t n, shoal_csv_dialect *dialect);
+ *  @return ERR_IO naming the cure for UTF-16 and UTF-32, and for two signs that could both be the separator */
+shoal_status shoal_csv_find_separator(const char *path, const char *text, size_t n, shoal_csv_dialect *dialect);
 /** "commas", "semicolons, with a decimal comma" */
 const char *shoal_csv_dialect_text(const shoal_csv_dialect *d, char *buf, size_t cap);
 
@@ -46,6 +46,4 @@ void shoal_csv_fini(shoal_csv *c);
 /** Reads the next row into c->fields; skips empty lines; sets *end after the last row.  ERR_IO with file:line:column
  *  for an unclosed quote, text after a closing quote, a NUL byte, or more than SHOAL_CSV_COLUMNS fields. */
 shoal_status shoal_csv_next(shoal_csv *c, bool *end);
-/** The number in a field, with the decimal sign of the dialect; false if it is none. */
-bool shoal_csv_number(const shoal_csv_dialect *d, const char *text, double *out);
 #endif

@@ -4,6 +4,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/csv_number.h"
 #include "data/labels.h"
 #include <inttypes.h>
 #include <math.h>
@@ -86,7 +87,7 @@ static shoal_status judge(shoal_csv_classes *c, const shoal_csv_dialect *d, cons
   *numbers = true;
   for (size_t i = 0; i < c->n; i++) {
     shoal_csv_class *l = &c->all[i];
-    if (!shoal_csv_number(d, l->text, &l->number))
+    if (!shoal_csv_number(d, l->text, &l->number, NULL))
       *numbers = false;
     else if (!broken && l->number != floor(l->number))
       broken = l;

@@ -5,6 +5,9 @@
  *     it has text where the rows below have numbers
  *     it counts 0, 1, 2, ... as a program writes columns without names, and the rows below are no such numbers
  *
+ * The decimal sign is the one that more numbers of these rows show; a number further down that shows the other one makes the
+ * importer read all again (import_csv.c).
+ *
  * A column is dropped without being asked if it is empty, or has no name in the header ("" or "Unnamed: 0") and counts
  * the rows: the index that pandas writes. */
 #include "data/csv_layout.h"
@@ -12,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/csv_number.h"
 #include "data/data_impl.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -39,7 +43,7 @@ static const char *cell(const probe *p, size_t row, size_t column)
 
 static bool number(const shoal_csv_layout *l, const char *text, double *out)
 {
-  return shoal_csv_number(&l->dialect, text, out);
+  return shoal_csv_number(&l->dialect, text, out, NULL);
 }
 
 static bool is_number(const shoal_csv_layout *l, const char *text)
@@ -193,7 +197,7 @@ static bool has_text_above_numbers(const probe *p, const shoal_csv_layout *l, si
   return false;
 }
 
-static shoal_status find_header(const probe *p, const shoal_csv_layout *l, bool *header)
+static shoal_status find_header(const probe *p, shoal_csv_layout *l, bool *header)
 {
   const shoal_import_args *a = p->args;
   size_t counting = counting_cells(p), last = p->columns - 1;
@@ -212,9 +216,10 @@ static shoal_status find_header(const probe *p, const shoal_csv_layout *l, bool 
       "--header no",
       p->path, cell(p, 0, 0), cell(p, 0, 1));
   *header = true;
-  shoal_warn("%s: the first row counts 0 to %zu: taken as the header; if it is a sample, give --header no", p->path,
-             counting - 1);
-  return SHOAL_OK;
+  return shoal_texts_take(
+      &l->warnings,
+      shoal_strdup_printf("%s: the first row counts 0 to %zu: taken as the header; if it is a sample, give --header no",
+                          p->path, counting - 1));
 }
 
 static shoal_status copy_header(const probe *p, shoal_csv_layout *l)
@@ -268,16 +273,43 @@ static shoal_status drop_empty_and_index(const probe *p, shoal_csv_layout *l)
     if (l->dropped[i]) continue;
     if (!empty && l->header && is_unnamed(l->names[i])) SHOAL_TRY(numbers_rows(p, l, i, &index));
     l->dropped[i] = empty || index;
-    if (empty) shoal_warn("%s: column %s is empty: dropped", p->path, shoal_csv_column_text(l, i, text, sizeof text));
+    bool counts = !l->dropped[i] && i != l->label && p->rows > 4 && counts_rows(p, l, i);
+    shoal_csv_column_text(l, i, text, sizeof text);
+    char *warning = NULL;
+    if (empty) warning = shoal_strdup_printf("%s: column %s is empty: dropped", p->path, text);
     if (index)
-      shoal_warn("%s: column %zu has no name and numbers the rows: dropped; to keep it, give it a name", p->path,
-                 i + 1);
-    bool rows = !empty && !index && i != l->label && p->rows > 4 && counts_rows(p, l, i);
-    if (rows)
-      shoal_warn("%s: column %s counts the rows: if it is an index and no feature, give --drop %zu", p->path,
-                 shoal_csv_column_text(l, i, text, sizeof text), i + 1);
+      warning = shoal_strdup_printf(
+          "%s: column %zu has no name and numbers the rows: dropped; to keep it, give it a name", p->path, i + 1);
+    if (counts)
+      warning = shoal_strdup_printf("%s: column %s counts the rows: if it is an index and no feature, give --drop %zu",
+                                    p->path, text, i + 1);
+    if (warning) SHOAL_TRY(shoal_texts_take(&l->warnings, warning));
   }
   return SHOAL_OK;
+}
+
+/* ---- numbers ---- */
+
+static void find_decimal(const probe *p, shoal_csv_layout *l)
+{
+  size_t tell[SHOAL_CSV_EITHER + 1] = { 0 };
+  if (l->dialect.decimal) return;
+  for (size_t r = l->header ? 1 : 0; r < p->rows; r++)
+    for (size_t i = 0; i < p->columns; i++)
+      if (!l->dropped[i]) tell[shoal_csv_tells_decimal(&l->dialect, cell(p, r, i), NULL)]++;
+  l->dialect.decimal = tell[SHOAL_CSV_COMMA] > tell[SHOAL_CSV_POINT] ? ',' : '.';
+}
+
+/* A sign of numbers that separates fields, too, can only be in quotes: some field must have it. */
+static shoal_status check_sign(const probe *p, const shoal_csv_layout *l, const char *option, char sign)
+{
+  if (sign != l->dialect.separator) return SHOAL_OK;
+  for (size_t i = 0; i < p->rows * p->columns; i++)
+    if (strchr(p->cells[i], sign)) return SHOAL_OK;
+  return SHOAL_FAIL(SHOAL_ERR_ARG,
+                    "%s: the %s separates fields, so numbers with one would be in quotes, and none is: leave %s out%s",
+                    p->path, shoal_csv_sign_name(sign), option,
+                    p->args->separator ? "" : ", or give the right separator with --separator");
 }
 
 /* Without --label: the one column that is called label, class or target, else the last that is not dropped. */
@@ -297,10 +329,10 @@ static shoal_status guess_label(const probe *p, shoal_csv_layout *l)
               "%s: %zu columns have names of labels (\"%s\" is one), and none of them is the last: give --label",
               p->path, n_named, l->names[named]);
   l->label = named;
-  shoal_warn(
-      "%s: the label is column %zu because it is called \"%s\", not the last one, \"%s\"; --label %zu takes that",
-      p->path, named + 1, l->names[named], l->names[last], last + 1);
-  return SHOAL_OK;
+  return shoal_texts_take(
+      &l->warnings, shoal_strdup_printf("%s: the label is column %zu because it is called \"%s\", not the last one, "
+                                        "\"%s\"; --label %zu takes that",
+                                        p->path, named + 1, l->names[named], l->names[last], last + 1));
 }
 
 const char *shoal_csv_column_text(const shoal_csv_layout *l, size_t column, char *buf, size_t cap)
@@ -312,7 +344,7 @@ const char *shoal_csv_column_text(const shoal_csv_layout *l, size_t column, char
   return buf;
 }
 
-static void tell(const probe *p, const shoal_csv_layout *l)
+void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
 {
   char dialect[64], text[96];
   size_t dropped = l->columns - l->features - 1;
@@ -325,11 +357,12 @@ static void tell(const probe *p, const shoal_csv_layout *l)
       shoal_str_add(&s, "%s%zu", shown ? ", " : "; dropped: ", i + 1);
     shown++;
   }
-  shoal_info("%s: fields are separated by %s; %s; the label is column %s; features are the other %zu%s", p->path,
+  shoal_info("%s: fields are separated by %s; %s; the label is column %s; features are the other %zu%s", path,
              shoal_csv_dialect_text(&l->dialect, dialect, sizeof dialect),
              l->header ? "the first row is the header" : "no header",
              shoal_csv_column_text(l, l->label, text, sizeof text), l->features, dropped ? s.text : "");
   shoal_str_free(&s);
+  for (size_t i = 0; i < l->warnings.n; i++) shoal_warn("%s", l->warnings.at[i]);
 }
 
 static shoal_status check_columns(const probe *p, const shoal_csv_layout *l)
@@ -349,6 +382,7 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   SHOAL_TRY(copy_header(p, l));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->dropped));
   SHOAL_TRY(drop_asked(p, l));
+  find_decimal(p, l);
   l->label = l->columns - 1;
   if (label) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));
   SHOAL_TRY(drop_empty_and_index(p, l));
@@ -361,20 +395,29 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   return SHOAL_OK;
 }
 
-shoal_status shoal_csv_layout_find(const shoal_import_args *a, const char *path, const char *text, size_t n,
-                                   shoal_csv_layout *out)
+/* The signs that options give; a sign between thousands leaves the other one for decimals. */
+static shoal_csv_dialect given_dialect(const shoal_import_args *a)
+{
+  shoal_csv_dialect d = { shoal_import_separator(a), a->decimal ? a->decimal[0] : '\0', shoal_import_thousands(a) };
+  if (d.thousands == ',') d.decimal = '.';
+  if (d.thousands == '.') d.decimal = ',';
+  return d;
+}
+
+shoal_status shoal_csv_layout_find(const shoal_import_args *a, char decimal, const char *path, const char *text,
+                                   size_t n, shoal_csv_layout *out)
 {
   probe p = { .args = a, .path = path };
-  shoal_csv_layout l = { 0 };
+  shoal_csv_layout l = { .dialect = given_dialect(a) };
   shoal_status st;
-  l.dialect.separator = shoal_import_separator(a);
-  l.dialect.decimal = a->decimal ? a->decimal[0] : 0;
-  SHOAL_TRY(shoal_csv_find_dialect(path, text, n, &l.dialect));
+  if (decimal) l.dialect.decimal = decimal;
+  SHOAL_TRY_GOTO(st, shoal_csv_find_separator(path, text, n, &l.dialect), done);
   SHOAL_TRY_GOTO(st, open_probe(&p, &l, text, n), done);
   l.columns = p.columns;
+  if (a->decimal) SHOAL_TRY_GOTO(st, check_sign(&p, &l, "--decimal", a->decimal[0]), done);
+  if (a->thousands) SHOAL_TRY_GOTO(st, check_sign(&p, &l, "--thousands", l.dialect.thousands), done);
   SHOAL_TRY_GOTO(st, check_columns(&p, &l), done);
-  SHOAL_TRY_GOTO(st, find_all(&p, &l), done);
-  tell(&p, &l);
+  st = find_all(&p, &l);
 done:
   close_probe(&p);
   if (st == SHOAL_OK)
@@ -389,5 +432,6 @@ void shoal_csv_layout_fini(shoal_csv_layout *l)
   for (size_t i = 0; l->names && i < l->columns; i++) free(l->names[i]);
   free(l->names);
   free(l->dropped);
+  shoal_texts_free(&l->warnings);
   *l = (shoal_csv_layout){ 0 };
 }

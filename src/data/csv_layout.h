@@ -4,6 +4,7 @@
  * right is refused with the option that settles it. */
 #ifndef SHOAL_DATA_CSV_LAYOUT_H
 #define SHOAL_DATA_CSV_LAYOUT_H
+#include "base/texts.h"
 #include "data/csv.h"
 #include "data/dataset.h"
 
@@ -13,12 +14,16 @@ typedef struct {
   bool header;
   char **names;  /* [columns] the header, NULL without */
   bool *dropped; /* [columns] neither feature nor label */
+  shoal_texts warnings;
 } shoal_csv_layout;
 
-/** From the first rows of a file, whose n bytes stay as they are.  Prints what was understood.  ERR_IO or ERR_ARG with
- *  the option that helps where nothing can be decided, or where an option does not fit the file. */
-shoal_status shoal_csv_layout_find(const shoal_import_args *a, const char *path, const char *text, size_t n,
-                                   shoal_csv_layout *out);
+/** From the first rows of a file, whose n bytes stay as they are.  ERR_IO or ERR_ARG with the option that helps where nothing
+ *  can be decided, or where an option does not fit the file.
+ *  @param decimal  the decimal sign that a later row turned out to have; 0: the first rows decide */
+shoal_status shoal_csv_layout_find(const shoal_import_args *a, char decimal, const char *path, const char *text,
+                                   size_t n, shoal_csv_layout *out);
+/** Prints what was understood, and warns of guesses. */
+void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path);
 void shoal_csv_layout_fini(shoal_csv_layout *l);
 /** "3, \"width\"" or "3": a column for messages */
 const char *shoal_csv_column_text(const shoal_csv_layout *l, size_t column, char *buf, size_t cap);

@@ -160,6 +160,7 @@ shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char
 shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const int32_t *y, int64_t classes,
                                 uint8_t *test);
 char shoal_import_separator(const shoal_import_args *a); /* 0 if none is given, or it is not one character */
+char shoal_import_thousands(const shoal_import_args *a); /* , . ' or a space for all spaces; 0 if it is none of them */
 void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap); /* "cifar10: a.bin, b.bin" */
 /** Puts the files of a folder in the place of each folder among the sources: those whose names fit one of the patterns (a
  *  list that ends with NULL), sorted, which is told.  `args` is then a copy of `a` that lives as long as `list`. */

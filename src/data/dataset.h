@@ -101,6 +101,7 @@ typedef struct {
   size_t n_drop;
   const char *header;              /* csv: whether the first row is one: "yes", "no"; NULL: as it looks */
   const char *separator, *decimal; /* csv: one character each; NULL: as it looks */
+  const char *thousands;           /* csv: the sign between groups of three digits; NULL: as it looks */
 } shoal_import_args;
 /** ERR_USAGE for an option that does nothing for this kind or beside another one. */
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path);

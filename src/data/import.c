@@ -3,12 +3,23 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/csv_number.h"
 #include "data/data_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRAIN_COUNT = 1, TEST_SHARE = 2, SEED = 4, LABEL = 8, DROP = 16, HEADER = 32, SEPARATOR = 64, DECIMAL = 128 };
+enum {
+  TRAIN_COUNT = 1,
+  TEST_SHARE = 2,
+  SEED = 4,
+  LABEL = 8,
+  DROP = 16,
+  HEADER = 32,
+  SEPARATOR = 64,
+  DECIMAL = 128,
+  THOUSANDS = 256
+};
 
 static const struct {
   const char *name;
@@ -25,7 +36,7 @@ static const struct {
   { "csv",
     shoal_import_csv,
     { "*.csv", "*.csv.gz", "*.tsv", "*.tsv.gz" },
-    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL },
+    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS },
   { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED },
   { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED },
   { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE },
@@ -54,6 +65,7 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
     { "--header", HEADER, a->header != NULL },
     { "--separator", SEPARATOR, a->separator != NULL },
     { "--decimal", DECIMAL, a->decimal != NULL },
+    { "--thousands", THOUSANDS, a->thousands != NULL },
   };
   for (size_t i = 0; i < SHOAL_COUNT(options); i++)
     SHOAL_CHECK(!options[i].given || (has & options[i].option), SHOAL_ERR_USAGE, "%s does nothing for %s: leave it out",
@@ -68,6 +80,13 @@ char shoal_import_separator(const shoal_import_args *a)
   return strlen(a->separator) == 1 && !strchr("\"\r\n", a->separator[0]) ? a->separator[0] : '\0';
 }
 
+char shoal_import_thousands(const shoal_import_args *a)
+{
+  char sign;
+  size_t bytes = a->thousands ? shoal_csv_group_sign(a->thousands, &sign) : 0;
+  return bytes && !a->thousands[bytes] ? sign : '\0';
+}
+
 static shoal_status check_values(const shoal_import_args *a)
 {
   SHOAL_CHECK(a->n_sources > 0, SHOAL_ERR_ARG, "nothing to import: name the files of the %s data set", a->kind);
@@ -79,6 +98,12 @@ static shoal_status check_values(const shoal_import_args *a)
               "--separator is \"%s\": must be one character, or tab", a->separator);
   SHOAL_CHECK(!a->decimal || strcmp(a->decimal, ".") == 0 || strcmp(a->decimal, ",") == 0, SHOAL_ERR_ARG,
               "--decimal is \"%s\": must be . or ,", a->decimal);
+  char thousands = shoal_import_thousands(a);
+  SHOAL_CHECK(!a->thousands || thousands, SHOAL_ERR_ARG, "--thousands is \"%s\": must be one of , . ' and a space",
+              a->thousands);
+  SHOAL_CHECK(!a->decimal || a->decimal[0] != thousands, SHOAL_ERR_ARG,
+              "--decimal and --thousands are both \"%c\", which stands for one of them in a number: leave one out",
+              thousands);
   return SHOAL_OK;
 }
 

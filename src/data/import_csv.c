@@ -3,13 +3,20 @@
  *
  * The first file says how all are written and what their columns are; the others must have the same columns.  What was
  * understood is printed, with the first and the last row, so that a mistake is noticed.  The table is kept in memory
- * during the import: 4 bytes per number and 5 per row. */
+ * during the import: 4 bytes per number and 5 per row.
+ *
+ * One decimal sign holds for all features.  Most numbers tell which: 0,5 and 1.234,56 have a comma, 0.5 and 1,200,300 a
+ * point.  1,200 is 1200 or 1.2.  Between commas it is in quotes, which programs write around thousands; elsewhere some
+ * other number of the files must tell, and if none does the import is refused.  If the first number that tells comes late
+ * and contradicts the first rows, all is read again by its sign. */
+#include "base/error.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/csv_classes.h"
 #include "data/csv_layout.h"
+#include "data/csv_number.h"
 #include "data/data_impl.h"
 #include "data/narrow.h"
 #include <inttypes.h>
@@ -19,8 +26,20 @@
 
 enum { SHOWN = 6 };
 
+/* A number that shows the decimal sign, or could have either. */
+typedef struct {
+  const char *path; /* NULL: none was found */
+  char text[48];
+  size_t line, at, column;
+  shoal_csv_tells tells;
+  double values[2]; /* by point and by comma */
+} witness;
+
 typedef struct {
   const shoal_import_args *args;
+  witness proof, doubt; /* the first number that tells the decimal sign; the first that can be two numbers */
+  bool read_again;      /* the proof contradicts how the rows before it were read */
+  char *thousands;      /* [features] the sign between groups of digits, or 0 */
   shoal_csv_layout layout;
   shoal_csv_classes classes;
   shoal_narrow narrow;
@@ -62,32 +81,80 @@ static shoal_status make_room(table *t)
   return SHOAL_OK;
 }
 
-/* What is wrong with a field that is no number, and what to do. */
-static const char *why_not(const char *text, const shoal_csv_dialect *d, bool number, double v)
+static bool signs_given(const table *t)
+{
+  return t->args->decimal || t->args->thousands;
+}
+
+/* Remembers what a field says about the decimal sign, while nothing is known of it. */
+static void look_for_proof(table *t, const shoal_csv *c, size_t column)
+{
+  const shoal_csv_field *f = &c->fields[column];
+  witness w = { .path = c->path, .line = f->line, .at = f->column, .column = column };
+  w.tells = shoal_csv_tells_decimal(&t->layout.dialect, f->text, w.values);
+  if (w.tells == SHOAL_CSV_NEITHER) return;
+  snprintf(w.text, sizeof w.text, "%.40s", f->text);
+  bool doubtful = t->layout.dialect.separator != ',' && strchr(f->text, ',');
+  if (w.tells != SHOAL_CSV_EITHER)
+    t->proof = w;
+  else if (doubtful && !t->doubt.path)
+    t->doubt = w;
+}
+
+/* What is wrong with a field that is no number by either decimal sign, and what to do. */
+static const char *why_not(const table *t, const char *text, bool number, double v)
 {
   static const char *const none[] = { "na", "n/a", "nan", "null", "none", "?", "-", "#n/a" };
-  double other;
-  shoal_csv_dialect swapped = { d->separator, (char)(d->decimal == '.' ? ',' : '.') };
   if (!text[0]) return "is empty; features are numbers: fill the gaps, or leave the column out with --drop";
   if (number) return isfinite(v) ? "is too large for f32" : "is not finite; features are numbers";
   for (size_t i = 0; i < SHOAL_COUNT(none); i++)
     if (strcasecmp(text, none[i]) == 0)
       return "marks a missing value; features are numbers: fill the gaps, or leave the column out with --drop";
-  if (shoal_csv_number(&swapped, text, &other))
-    return d->decimal == '.' ? "is not a number; if it has a decimal comma, give --decimal ,"
-                             : "is not a number; if it has a decimal point, give --decimal .";
-  return "is not a number; features are numbers: leave the column out with --drop, or give classes numbers";
+  return t->args->label
+             ? "is not a number; features are numbers: leave the column out with --drop, or give classes numbers"
+             : "is not a number; features are numbers: leave the column out with --drop, give classes numbers, "
+               "or name the column with --label if it is the label";
+}
+
+/* A field that has the other decimal sign than the rest. */
+static shoal_status refuse_sign(const table *t, const shoal_csv *c, const shoal_csv_field *f, const char *column)
+{
+  const char *other = shoal_csv_sign_name(t->layout.dialect.decimal == '.' ? ',' : '.');
+  if (signs_given(t))
+    return SHOAL_FAIL(SHOAL_ERR_IO,
+                      "%s:%zu:%zu: \"%.40s\" in column %s has a decimal %s, which %s excludes: leave that out", c->path,
+                      f->line, f->column, f->text, column, other, t->args->decimal ? "--decimal" : "--thousands");
+  const size_t here = (size_t)(f - c->fields), there = t->proof.column;
+  char drop[64] = "";
+  if (here != there)
+    snprintf(drop, sizeof drop, ", or leave one column out with --drop %zu or %zu", here + 1, there + 1);
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s:%zu:%zu: \"%.40s\" in column %s has a decimal %s, but \"%s\" at %s:%zu:%zu has not: write all "
+                    "numbers alike%s",
+                    c->path, f->line, f->column, f->text, column, other, t->proof.text, t->proof.path, t->proof.line,
+                    t->proof.at, drop);
+}
+
+static shoal_status refuse_field(table *t, const shoal_csv *c, size_t i, bool number, double v)
+{
+  const shoal_csv_field *f = &c->fields[i];
+  char column[96];
+  shoal_csv_column_text(&t->layout, i, column, sizeof column);
+  shoal_csv_tells tells = number ? SHOAL_CSV_NEITHER : shoal_csv_tells_decimal(&t->layout.dialect, f->text, NULL);
+  t->read_again = tells != SHOAL_CSV_NEITHER && !signs_given(t) && t->proof.tells == tells;
+  if (tells != SHOAL_CSV_NEITHER) return refuse_sign(t, c, f, column);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%.40s\" in column %s %s", c->path, f->line, f->column, f->text, column,
+                    why_not(t, f->text, number, v));
 }
 
 static shoal_status read_feature(table *t, const shoal_csv *c, size_t i, size_t feature, float *out)
 {
-  const shoal_csv_field *f = &c->fields[i];
   double v = 0;
-  char text[96];
-  bool number = shoal_csv_number(&t->layout.dialect, f->text, &v);
-  SHOAL_CHECK(number && isfinite((float)v), SHOAL_ERR_IO, "%s:%zu:%zu: \"%.40s\" in column %s %s", c->path, f->line,
-              f->column, f->text, shoal_csv_column_text(&t->layout, i, text, sizeof text),
-              why_not(f->text, &t->layout.dialect, number, v));
+  char thousands;
+  bool number = shoal_csv_number(&t->layout.dialect, c->fields[i].text, &v, &thousands);
+  if (!t->proof.path) look_for_proof(t, c, i);
+  if (!number || !isfinite((float)v)) return refuse_field(t, c, i, number, v);
+  if (thousands) t->thousands[feature] = thousands;
   *out = shoal_narrow_convert(&t->narrow, feature, v);
   return SHOAL_OK;
 }
@@ -158,6 +225,14 @@ static shoal_status read_rows(table *t, shoal_csv *c, bool first, bool test)
   return SHOAL_OK;
 }
 
+static shoal_status find_layout(table *t, const char *text, size_t n)
+{
+  const char signs[] = { '\0', '.', ',' };
+  SHOAL_TRY(shoal_csv_layout_find(t->args, signs[t->proof.tells], t->args->sources[0], text, n, &t->layout));
+  SHOAL_TRY(shoal_narrow_init(&t->narrow, t->layout.features));
+  return SHOAL_ALLOC(t->layout.features, &t->thousands);
+}
+
 static shoal_status read_file(table *t, size_t source, bool test)
 {
   const char *path = t->args->sources[source];
@@ -166,10 +241,11 @@ static shoal_status read_file(table *t, size_t source, bool test)
   shoal_csv c = { 0 };
   SHOAL_TRY(shoal_source_slurp(path, &text, &n));
   shoal_status st = SHOAL_OK;
-  if (source == 0) SHOAL_TRY_GOTO(st, shoal_csv_layout_find(t->args, path, text, n, &t->layout), done);
-  if (source == 0) SHOAL_TRY_GOTO(st, shoal_narrow_init(&t->narrow, t->layout.features), done);
+  if (source == 0) SHOAL_TRY_GOTO(st, find_layout(t, text, n), done);
   shoal_csv_init(&c, path, text, n, t->layout.dialect);
-  SHOAL_TRY_GOTO(st, read_rows(t, &c, source == 0, test), done);
+  st = read_rows(t, &c, source == 0, test);
+  if (source == 0 && !t->read_again) shoal_csv_layout_tell(&t->layout, path);
+  if (st != SHOAL_OK) goto done;
   SHOAL_CHECK_GOTO(st, t->rows > before, done, SHOAL_ERR_IO, "%s is empty: no rows with data", path);
   show_row(t, "first", path, before);
   show_row(t, "last", path, t->rows - 1);
@@ -179,7 +255,60 @@ done:
   return st;
 }
 
+static void forget_rows(table *t)
+{
+  shoal_csv_layout_fini(&t->layout);
+  shoal_csv_classes_fini(&t->classes);
+  shoal_narrow_fini(&t->narrow);
+  free(t->thousands);
+  free(t->x);
+  free(t->y);
+  free(t->test);
+  *t = (table){ .args = t->args, .proof = t->proof };
+}
+
+static shoal_status read_files(table *t, const shoal_import_roles *roles)
+{
+  for (size_t i = 0; i < t->args->n_sources; i++) SHOAL_TRY(read_file(t, i, roles->test[i]));
+  return SHOAL_OK;
+}
+
+/* All rows of all files, by one decimal sign. */
+static shoal_status read_table(table *t, const shoal_import_roles *roles)
+{
+  char column[96];
+  shoal_error contradiction;
+  shoal_status st = read_files(t, roles);
+  if (t->read_again) {
+    shoal_error_take(&contradiction);
+    forget_rows(t);
+    shoal_info("%s:%zu:%zu: \"%s\" has a decimal %s: all is read so", t->proof.path, t->proof.line, t->proof.at,
+               t->proof.text, shoal_csv_sign_name(t->proof.tells == SHOAL_CSV_COMMA ? ',' : '.'));
+    st = read_files(t, roles);
+  }
+  SHOAL_TRY(st);
+  const witness *d = &t->doubt;
+  SHOAL_CHECK(
+      !d->path || t->proof.path || signs_given(t), SHOAL_ERR_IO,
+      "%s:%zu:%zu: \"%s\" in column %s can be %.10g or %.10g, and no other number tells: give --thousands , for the "
+      "first, --decimal , for the second",
+      d->path, d->line, d->at, d->text, shoal_csv_column_text(&t->layout, d->column, column, sizeof column),
+      d->values[0], d->values[1]);
+  return SHOAL_OK;
+}
+
 /* ---- the data set ---- */
+
+static void tell_thousands(const table *t)
+{
+  size_t found = 0;
+  char text[96];
+  for (size_t i = 0; i < t->layout.features; i++)
+    if (t->thousands[i] && found++ < SHOWN)
+      shoal_info("%s: %s: thousands separator %s", t->args->sources[0], column_text(&t->layout, i, text, sizeof text),
+                 t->thousands[i] == ' ' ? "space" : (char[]){ t->thousands[i], '\0' });
+  if (found > SHOWN) shoal_info("%s: and in %zu more columns", t->args->sources[0], found - SHOWN);
+}
 
 static shoal_status map_labels(table *t)
 {
@@ -220,18 +349,14 @@ shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
   shoal_import_roles roles = { 0 };
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
-  for (size_t i = 0; i < a->n_sources; i++) SHOAL_TRY_GOTO(st, read_file(&t, i, roles.test[i]), done);
+  SHOAL_TRY_GOTO(st, read_table(&t, &roles), done);
+  tell_thousands(&t);
   shoal_narrow_warn(&t.narrow, a->sources[0], column_text, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
   if (!roles.by_name) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.classes.classes, t.test), done);
   st = write_table(&t, out_path);
 done:
   shoal_import_roles_fini(&roles);
-  shoal_csv_layout_fini(&t.layout);
-  shoal_csv_classes_fini(&t.classes);
-  shoal_narrow_fini(&t.narrow);
-  free(t.x);
-  free(t.y);
-  free(t.test);
+  forget_rows(&t);
   return st;
 }

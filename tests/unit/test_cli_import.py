@@ -7,7 +7,7 @@ import struct
 import h5py
 import pytest
 
-from harness import PLAIN_ENV, assert_one_error, program, run
+from harness import PLAIN_ENV, assert_one_error, program, random_source, run
 
 ROWS = "".join(f"{i}.5,{i % 7},{i % 2}\n" for i in range(40))
 STAMPS = "".join(f"{1700000001 + i},{i % 7},{i % 2}\n" for i in range(40))
@@ -44,6 +44,7 @@ UNDERSTOOD = (  # text, arguments, words printed, number of features, smallest s
     ("a b y\n" + ROWS.replace(",", " "), ("--separator", " "), 'separated by " "', (0.5, 0, 0)),
     (ROWS.replace(",", "\t"), ("--separator", "tab"), "separated by tabs", (0.5, 0, 0)),
     ("a;b;y\n" + ROWS.replace(",", ";").replace(".", ","), ("--decimal", ","), "with a decimal comma", (0.5, 0, 0)),
+    ('a,b,y\n' + '"0,5",1,0\n' * 40, (), "separated by commas, with a decimal comma", (0.5, 1, 0)),
 )
 
 
@@ -96,14 +97,20 @@ REFUSED = (  # text, arguments, exit code, words
     (ROWS, ("--header", "maybe"), 2, '--header is "maybe": must be yes or no'),
     (ROWS, ("--separator", "ab"), 2, '--separator is "ab"'),
     (ROWS, ("--decimal", ";"), 2, '--decimal is ";"'),
-    (ROWS, ("--decimal", ","), 2, "the comma cannot be both separator and decimal sign"),
+    (ROWS, ("--decimal", ","), 2, "the comma separates fields, so numbers with one would be in quotes, and none is: leave --decimal"),
+    (ROWS, ("--thousands", ","), 2, "the comma separates fields, so numbers with one would be in quotes, and none is: leave --thous"),
+    (ROWS, ("--thousands", "_"), 2, '--thousands is "_": must be one of'),
+    (ROWS, ("--thousands", ".", "--decimal", "."), 2, '--decimal and --thousands are both "."'),
     (ROWS, ("--train-count", "0"), 2, "--train-count is 0"),
     (ROWS, ("--train-count", "41"), 2, "40 samples are there"),
     (ROWS, ("--test-share", "1"), 2, "the test share is 1"),
     (ROWS, ("--train-count", "30", "--seed", "2"), 2, "--seed does nothing"),
     ("a,b,y\n1,NA,0\n2,3,1\n", (), 7, '"NA" in column 2, "b" marks a missing value'),
-    ("a,b,y\n1,\"2,5\",0\n2,3,1\n", (), 7, "if it has a decimal comma, give --decimal ,"),
-    ("a,b,y\n1,2.5,0\n2,3,1\n".replace(",", ";"), ("--decimal", ","), 7, "if it has a decimal point, give --decimal ."),
+    ("a,b,y\n0.1,\"2,5\",0\n2,3,1\n", (), 7, '"2,5" in column 2, "b" has a decimal comma, but "0.1" at t.csv:2:1 has not'),
+    ("b;y\n0.1;0\n2,5;1\n", (), 7, 't.csv:3:1: "2,5" in column 1, "b" has a decimal comma, but "0.1" at t.csv:2:1 has not'),
+    ("a;b;y\n1;2.5;0\n2;3;1\n", ("--decimal", ","), 7, "has a decimal point, which --decimal excludes: leave that out"),
+    ("a;b;y\n1;2.5;0\n2;3;1\n", ("--thousands", "."), 7, "has a decimal point, which --thousands excludes: leave that out"),
+    ("b;y\n1,20,000;0\n2,3;1\n", (), 7, '"1,20,000" in column 1, "b" is not a number'),
     ("a b y\n" + ROWS.replace(",", " "), (), 7, "one column only"),
     ("id,b,y,\n" + "".join(f"{i},{i * i % 7},{i % 2},\n" for i in range(40)) + "40,x,0,\n", (), 7, '"x" in column 2, "b"'),
     ("class,b,y\n0,2,1\n1,x,2\n", (), 7, '"x" in column 2, "b"'),
@@ -116,6 +123,81 @@ def test_refused(text, args, code, words):
     r = load(text, *args, code=code)
     assert_one_error(r, words)
     assert r.stderr.count("\n") == 1, r.stderr
+
+
+def first_column(text, *args):
+    r = load(text, *args, "--test-share", "0")
+    with h5py.File("t.h5") as f:
+        return [round(x, 3) for x in f["train/x"][:, 0].tolist()], r.stdout
+
+
+THOUSANDS = (  # separator, numbers of the first column, of the second, what the first is, sign that is told
+    (",", ("1,200", "3,400.5", "-12,345,678"), ("1", "2", "3"), (1200, 3400.5, -12345678), ","),
+    (";", ("1,200", "3,400"), ("0.5", "2"), (1200, 3400), ","),
+    (";", ("1,200", "3,400,500"), ("1", "2"), (1200, 3400500), ","),
+    (";", ("1,200", "0.125"), ("1", "2"), (1200, 0.125), ","),
+    (";", ("1,200", "0,5"), ("1", "2"), (1.2, 0.5), None),
+    (";", ("1,200", "3.400,5"), ("1", "2"), (1.2, 3400.5), "."),
+    (";", ("1,200", "3,400"), ("0,5", "2"), (1.2, 3.4), None),
+    (";", ("1.200", "3.400"), ("0,5", "2"), (1200, 3400), "."),
+    (";", ("1.200", "3.400"), ("1", "2"), (1.2, 3.4), None),
+    (";", ("1 200", "3\u202f400,5"), ("1", "2"), (1200, 3400.5), "space"),
+    ("\t", ("1\u00a0200.25", "7"), ("1", "2"), (1200.25, 7), "space"),
+    (",", ("1'200", "3\u2019400.5"), ("1", "2"), (1200, 3400.5), "'"),
+)
+
+
+@pytest.mark.parametrize("separator, column, other, numbers, told", THOUSANDS, ids=range(len(THOUSANDS)))
+def test_thousands(separator, column, other, numbers, told):
+    """Read as what they are, and told once; another number of the column or the file decides what 1,200 is."""
+    quoted = [f'"{c}"' if separator in c else c for c in column]
+    lines = [separator.join((q, o, str(i % 2))) for i, (q, o) in enumerate(zip(quoted, other))]
+    got, out = first_column("\n".join((separator.join(("price", "b", "y")), *lines)) + "\n")
+    assert got == list(numbers)
+    assert out.count("thousands separator") == (told is not None)
+    assert told is None or f't.csv: column 1, "price": thousands separator {told}\n' in out
+
+
+def test_thousands_or_decimals():
+    """1,200 without another number that tells is refused, with both cures, and both work; the last row can tell, too."""
+    rows = "price;y\n" + "1,200;0\n" * 1500
+    words = ('t.csv:2:1: "1,200" in column 1, "price" can be 1200 or 1.2, and no other number tells: give --thousands , for the '
+             "first, --decimal , for the second")
+    r = load(rows, code=7)
+    assert_one_error(r, words)
+    assert r.stderr.count("\n") == 1
+    for args, value in ((("--thousands", ","), 1200), (("--decimal", ","), 1.2), (("--decimal", "."), 1200), (("--thousands", " "), 1.2)):
+        assert first_column(rows, *args)[0] == [value] * 1500
+    assert first_column("price;y\n1.200;0\n1.300;1\n", "--thousands", ".")[0] == [1200, 1300]
+    got, out = first_column(rows + "0,5;1\n")
+    assert got == [1.2] * 1500 + [0.5] and 't.csv:1502:1: "0,5" has a decimal comma: all is read so' in out
+    assert out.count("the label is column 2") == 1 and "with a decimal comma" in out
+    assert first_column(rows + "0.5;1\n")[0] == [1200] * 1500 + [0.5]
+    with open("more.csv", "w") as f:
+        f.write("price;y\n3,5;1\n")
+    assert first_column(rows, "more.csv")[0] == [1.2] * 1500 + [3.5]
+
+
+def test_numbers_of_every_country():
+    """Tables written by any convention hold the numbers that were written, or are refused: none is ever another number."""
+    rng, refused = random_source("countries"), 0
+    for _ in range(60):
+        separator, decimal = rng.choice((",", ";", "\t", "|")), rng.choice(".,")
+        groups = rng.choice(("", " ", "'", "\u202f", "." if decimal == "," else ","))
+        places = rng.choice((0, 2, 3))
+        values = [round(rng.uniform(-1, 1) * 10 ** rng.randrange(1, 7), places) for _ in range(8)]
+        texts = [f"{v:,.{places}f}".replace(",", "G").replace(".", decimal).replace("G", groups) for v in values]
+        tells = any(places != 3 and decimal in t for t in texts)
+        if (groups == "." or separator == decimal) and not tells:
+            continue  # 1.200 alone, and "1,200" between commas, are always read with a decimal point
+        lines = [separator.join((f'"{t}"' if separator in t else t, str(i % 2))) + "\n" for i, t in enumerate(texts)]
+        r = load("".join(lines), "--test-share", "0", "--header", "no", code=None)
+        refused += r.returncode != 0
+        assert r.returncode == 0 or "no other number tells" in r.stderr, (texts, r.stderr)
+        if r.returncode == 0:
+            with h5py.File("t.h5") as f:
+                assert f["train/x"][:, 0].tolist() == pytest.approx(values, rel=1e-6), (texts, r.stdout)
+    assert refused < 20
 
 
 def test_split_is_drawn_from_each_class():

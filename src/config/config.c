@@ -186,8 +186,11 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
     for (; n < SHOAL_COUNT(choices) && shoal_option_choice(o, n, storage[n], sizeof storage[n]); n++)
       choices[n] = storage[n];
   const char *near = shoal_nearest(text, choices, n);
+  bool is_path = expected.type == SHOAL_OPT_PATH || expected.type == SHOAL_OPT_PATHS;
   if (near)
     shoal_str_add(&s, "; did you mean %s?", near);
+  else if (is_path && !*text && at->line)
+    shoal_str_add(&s, "; a lone ~ means nothing in YAML: write ~/ for the home folder");
   else if (n == 0 && !item && o->default_text && *o->default_text)
     shoal_str_add(&s, ", for example %s", o->default_text);
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s", s.text);
@@ -241,8 +244,7 @@ static shoal_status value_parse(shoal_value *v, char *const *items, size_t n, bo
 {
   const shoal_option *o = v->option;
   bool is_path = o->type == SHOAL_OPT_PATH || o->type == SHOAL_OPT_PATHS;
-  bool may_be_empty = (shoal_option_is_list(o) && !is_path) || (o->default_text && !*o->default_text) ||
-                      ((o->type == SHOAL_OPT_STRING || o->type == SHOAL_OPT_PATH) && o->default_text);
+  bool may_be_empty = (shoal_option_is_list(o) && !is_path) || (o->default_text && !*o->default_text);
   if (!is_list && !*items[0] && may_be_empty) {
     v->unset = true;
     return SHOAL_OK;

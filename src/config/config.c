@@ -289,10 +289,10 @@ static shoal_status value_take_default(shoal_value *v)
   return st;
 }
 
-static shoal_status value_resolve(shoal_value *v, const shoal_settings *s)
+static shoal_status value_resolve(shoal_value *v, const shoal_settings *s, bool environment)
 {
   const shoal_option *o = v->option;
-  char *variable = shoal_option_variable(o->name), *text = getenv(variable);
+  char *variable = shoal_option_variable(o->name), *text = environment ? getenv(variable) : NULL;
   const shoal_setting *e = shoal_settings_winner(s, o->name, true);
   shoal_status st = SHOAL_OK;
   if (!e && !text) e = shoal_settings_winner(s, o->name, false);
@@ -393,7 +393,7 @@ shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_tab
   c->tables = tables;
   SHOAL_TRY_GOTO(st, config_alloc(c), fail);
   for (size_t i = 0; i < s->n; i++) shoal_error_join(&faults, shoal_config_check_known(c, &s->entries[i]));
-  for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, value_resolve(&c->values[i], s));
+  for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, value_resolve(&c->values[i], s, true));
   shoal_config_warn_of_variables(c);
   if (faults.code != SHOAL_OK) goto faulty;
   for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, check_has_effect(c, &c->values[i]));
@@ -404,6 +404,28 @@ faulty:
   st = shoal_error_put(&faults);
 fail:
   shoal_config_destroy(c);
+  return st;
+}
+
+shoal_status shoal_config_recall(const char *resolved, const char *origin, const shoal_option_table *tables, size_t n,
+                                 shoal_config **out)
+{
+  shoal_status st;
+  shoal_error faults = { .code = SHOAL_OK };
+  shoal_settings *s = NULL;
+  shoal_config *c = calloc(1, sizeof *c);
+  SHOAL_CHECK(c, SHOAL_ERR_MEM, "out of memory for a config");
+  c->n_tables = n;
+  c->tables = tables;
+  SHOAL_TRY_GOTO(st, shoal_settings_create(&s), fail);
+  SHOAL_TRY_GOTO(st, shoal_settings_read_text(s, resolved, origin), fail);
+  SHOAL_TRY_GOTO(st, config_alloc(c), fail);
+  for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, value_resolve(&c->values[i], s, false));
+  st = faults.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&faults);
+  if (st == SHOAL_OK) *out = c;
+fail:
+  shoal_settings_destroy(s);
+  if (st != SHOAL_OK) shoal_config_destroy(c);
   return st;
 }
 

@@ -70,6 +70,12 @@ typedef struct shoal_config shoal_config;
  *  @return ERR_USAGE; the error lists EVERY fault found, one line each, not only the first */
 shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_table *tables, size_t n,
                                  shoal_config **out);
+/** A config of these tables from the text of an earlier resolved run file, and nothing else: not the environment.  Names
+ *  that are in no table are ignored; options that the text lacks have their default.
+ *  @param origin  name of the text in messages
+ *  @return ERR_USAGE if today's tables reject a value */
+shoal_status shoal_config_recall(const char *resolved, const char *origin, const shoal_option_table *tables, size_t n,
+                                 shoal_config **out);
 void shoal_config_destroy(shoal_config *c);
 
 /* An option whose default is "" may be left empty ("key:", "key: null", "--set key="): its value is then 0, false, ""

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RUN_EPOCHS "run.epochs", SHOAL_OPT_INT, "10", "epochs", "[1,1000000]", "Passes over the training data.", NULL
 static const shoal_option run_options[] = {
   { "run.name", SHOAL_OPT_STRING, "run", NULL, NULL,
     "Name of the run: its folder below run.dir. Letters, digits, '.', '_' and '-'.", NULL },
   { "run.dir", SHOAL_OPT_PATH, "runs", NULL, NULL, "Folder that holds the run folders.", NULL },
   { "run.seed", SHOAL_OPT_INT, "1", NULL, "[0,inf)",
     "Seed of everything random: initial weights, data order, augmentation, dropout.", NULL },
-  { "run.epochs", SHOAL_OPT_INT, "10", "epochs", "[1,1000000]", "Passes over the training data.", NULL },
+  { RUN_EPOCHS },
   { "run.steps", SHOAL_OPT_INT, "0", "steps", "[0,inf)",
     "Largest number of training steps; 0: limited by run.epochs only.", NULL },
   { "run.log_every", SHOAL_OPT_PERIOD, "10s", NULL, NULL, "How often a progress line goes to the log.", NULL },
@@ -215,6 +216,13 @@ shoal_status shoal_run_configure(const char *run_file, const char *const *sets, 
 done:
   shoal_settings_destroy(s);
   return st;
+}
+
+shoal_status shoal_run_recall_schedule(const char *resolved, shoal_config **out)
+{
+  static const shoal_option length[] = { { RUN_EPOCHS }, { .name = NULL } };
+  static const shoal_option_table tables[] = { { "run", length }, { "optim", shoal_optim_options } };
+  return shoal_config_recall(resolved, "the checkpoint's run file", tables, SHOAL_COUNT(tables), out);
 }
 
 /* Index of an option's value in its list of words. */

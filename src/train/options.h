@@ -13,6 +13,9 @@ size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *meth
  *  ERR_USAGE names every fault; an unknown model or method names the nearest. */
 shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out);
 
+/** The options of the learning-rate schedule, run.epochs among them, from the resolved run file of an earlier attempt. */
+shoal_status shoal_run_recall_schedule(const char *resolved, shoal_config **out);
+
 typedef enum { SHOAL_BAD_STOP, SHOAL_BAD_SKIP, SHOAL_BAD_ROLLBACK } shoal_bad_policy; /* numbers.bad */
 typedef enum {
   SHOAL_FAULT_GRADIENT,

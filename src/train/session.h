@@ -195,6 +195,8 @@ static inline bool shoal_session_one_copy(const shoal_session *s)
  * collective. */
 shoal_status shoal_session_find(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
+/* rate.c: warns if the next step's learning rate is another than by the `resolved` run file of the checkpoint. */
+shoal_status shoal_session_report_rate(const shoal_session *s, const char *resolved);
 /* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */
 shoal_status shoal_session_assemble(shoal_session *s);
 shoal_status shoal_session_evaluate(shoal_session *s);

@@ -604,6 +604,23 @@ static void test_changes(void)
   shoal_str_free(&said);
 }
 
+/* What an earlier attempt had, whatever the environment says now; other tables' names do not matter. */
+static void test_recall(void)
+{
+  static const char old[] = "method: { name: sync }\ngone: { from: 3 }\noptim: { lr: 0.25 }\n";
+  shoal_config *c = NULL;
+  setenv("SHOAL_OPTIM_LR", "0.75", 1);
+  setenv("SHOAL_OPTIM_MOMENTUM", "0.75", 1);
+  CHECK_OK(shoal_config_recall(old, "old", tables, 1, &c));
+  CHECK_EQ(shoal_config_float(c, "optim.lr"), 0.25);
+  CHECK_EQ(shoal_config_float(c, "optim.momentum"), 0.9);
+  unsetenv("SHOAL_OPTIM_LR");
+  unsetenv("SHOAL_OPTIM_MOMENTUM");
+  shoal_config_destroy(c);
+  CHECK_STATUS(shoal_config_recall("optim: { lr: -1 }\n", "old", tables, 1, &c), SHOAL_ERR_USAGE);
+  CHECK_HAS(check_error(), "old:1:14: optim.lr is \"-1\"");
+}
+
 static void test_tables(void)
 {
   shoal_str text = { 0 };
@@ -670,6 +687,7 @@ int main(void)
   test_random_names();
   test_hash();
   test_changes();
+  test_recall();
   test_tables();
   test_from_file();
   return check_done();

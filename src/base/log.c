@@ -218,15 +218,19 @@ void shoal_log(shoal_log_level level, const char *format, ...)
   pthread_mutex_unlock(&logger.lock);
 }
 
+size_t shoal_log_live_width(void)
+{
+  struct winsize window;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1u : 79;
+}
+
 /* Truncates the live line to the width of the terminal, at a character boundary: a wrapped line could not be erased. */
 static void cut_to_width(char *text)
 {
-  struct winsize window;
-  size_t width = 80, column = 0;
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1) width = window.ws_col;
+  size_t width = shoal_log_live_width(), column = 0;
   for (char *c = text; *c; c++) {
     bool starts_character = ((unsigned char)*c & 0xc0) != 0x80;
-    if (starts_character && ++column >= width) {
+    if (starts_character && ++column > width) {
       *c = '\0';
       return;
     }

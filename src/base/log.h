@@ -21,6 +21,7 @@ char *shoal_log_kept(void);
 void shoal_log_warn_lines(const char *lines);
 /** Replace the live line; only on rank 0 and a tty, otherwise does nothing.  "" clears it. */
 void shoal_log_live(const char *format, ...) __attribute__((format(printf, 1, 2)));
+size_t shoal_log_live_width(void); /* characters that the live line has room for; it is cut there */
 int shoal_log_is_tty(void);
 
 #define shoal_info(...)  shoal_log(SHOAL_LOG_INFO, __VA_ARGS__) /* rank 0 only */

@@ -243,7 +243,7 @@ shoal_status shoal_session_train(shoal_session *s)
   s->clock.started_ns = s->clock.saved_ns = s->record.logged_ns = shoal_now_ns();
   s->clock.rate = scheduled_rate(s);
   if (s->method->start && !shoal_session_reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
-  s->record.start_wait_s = shoal_trace_total_s(t, SHOAL_TRACE_WAIT);
+  shoal_session_start_totals(s);
   while (!shoal_session_reached_end(s)) {
     s->run.epoch = s->clock.epoch;
     bool finished;

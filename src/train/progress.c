@@ -5,10 +5,18 @@
 #include <math.h>
 #include <string.h>
 
-/* In steps. */
+/* In steps, since this attempt began to train, or began anew. */
 static double total_s(const shoal_session *s, shoal_trace_kind kind)
 {
-  return shoal_trace_total_s(s->run.trace, kind) - (kind == SHOAL_TRACE_WAIT ? s->record.start_wait_s : 0);
+  return shoal_trace_total_s(s->run.trace, kind) - s->record.before_s[kind];
+}
+
+void shoal_session_start_totals(shoal_session *s)
+{
+  for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
+    s->record.before_s[kind] = shoal_trace_total_s(s->run.trace, (shoal_trace_kind)kind);
+  s->record.row_step_s = s->record.row_wait_s = 0;
+  s->record.row_trained = 0;
 }
 
 static double wait_share(const shoal_session *s)
@@ -88,6 +96,60 @@ static double seconds_left(const shoal_session *s, double elapsed)
   return SHOAL_MIN(left, ((double)steps - (double)r->step) * elapsed / (double)(r->step - s->clock.first_step));
 }
 
+/* What a progress line shows.  Loss and rate are those of the last step; the means are over the steps of this attempt. */
+typedef struct {
+  double loss, step_rate, sample_rate;
+  char loss_of[16], accuracy[40], waiting[24], left[32];
+} progress_figures;
+
+static progress_figures measure_progress(const shoal_session *s, double loss)
+{
+  const shoal_run *r = &s->run;
+  double elapsed = shoal_seconds_since(s->clock.started_ns);
+  progress_figures f = { .loss = loss,
+                         .step_rate = (double)(r->step - s->clock.first_step) / elapsed,
+                         .sample_rate = (double)s->clock.trained / elapsed };
+  if (shoal_world_size(r->world) > 1) {
+    snprintf(f.loss_of, sizeof f.loss_of, " on rank 0");
+    snprintf(f.waiting, sizeof f.waiting, ", waiting %.0f %%", 100 * wait_share(s));
+  }
+  if (!isnan(s->record.test_acc))
+    snprintf(f.accuracy, sizeof f.accuracy, "test accuracy %.2f %%", 100 * s->record.test_acc);
+  shoal_format_seconds(seconds_left(s, elapsed), f.left, sizeof f.left);
+  return f;
+}
+
+/* The live line: as many parts as the terminal has room for, the most important ones first, none cut. */
+static void show_live(const shoal_session *s, const progress_figures *f)
+{
+  enum { EPOCH, WHOSE, LOSS, RATE, LEFT, ACCURACY, MEANS, WAITING, STEPS, PARTS }; /* as they stand in the line */
+  static const int by_importance[] = { EPOCH, LOSS, RATE, LEFT, MEANS, ACCURACY, WAITING, STEPS, WHOSE };
+  char part[PARTS][64], line[PARTS * sizeof part[0]] = "";
+  bool shown[PARTS] = { false };
+  size_t room = shoal_log_live_width();
+  snprintf(part[EPOCH], sizeof *part, "epoch %llu  step %llu  loss", (unsigned long long)s->clock.epoch + 1,
+           (unsigned long long)s->run.step);
+  snprintf(part[WHOSE], sizeof *part, "%s", f->loss_of);
+  snprintf(part[LOSS], sizeof *part, " %.4g", f->loss);
+  snprintf(part[RATE], sizeof *part, "  lr %.4g", s->clock.rate);
+  snprintf(part[LEFT], sizeof *part, "  %s left", f->left);
+  snprintf(part[ACCURACY], sizeof *part, "%s%s", f->accuracy[0] ? "  " : "", f->accuracy);
+  snprintf(part[MEANS], sizeof *part, "  since step %llu: %.0f samples/s", (unsigned long long)s->clock.first_step,
+           f->sample_rate);
+  snprintf(part[WAITING], sizeof *part, "%s", f->waiting);
+  snprintf(part[STEPS], sizeof *part, ", %.1f step/s", f->step_rate);
+  for (size_t i = 0; i < SHOAL_COUNT(by_importance); i++) {
+    int p = by_importance[i];
+    size_t n = strlen(part[p]);
+    if (n > room || ((p == WAITING || p == STEPS) && !shown[MEANS])) continue;
+    shown[p] = true;
+    room -= n;
+  }
+  for (int p = 0; p < PARTS; p++)
+    if (shown[p]) strcat(line, part[p]);
+  shoal_log_live("%s", line);
+}
+
 void shoal_session_report_live(shoal_session *s, double loss)
 {
   if (!shoal_session_is_root(s)) return;
@@ -96,22 +158,14 @@ void shoal_session_report_live(shoal_session *s, double loss)
   bool line = every.unit == SHOAL_PER_SECONDS ? shoal_seconds_since(s->record.logged_ns) >= every.value
                                               : shoal_session_due(every, SHOAL_PER_STEPS, s->run.step);
   if (!live && !line) return;
-  const shoal_run *r = &s->run;
-  double elapsed = shoal_seconds_since(s->clock.started_ns);
-  char eta[32];
-  shoal_format_seconds(seconds_left(s, elapsed), eta, sizeof eta);
-  double steps = (double)(r->step - s->clock.first_step) / elapsed;
-  char acc[32] = "";
-  if (!isnan(s->record.test_acc)) snprintf(acc, sizeof acc, ", test accuracy %.2f %%", 100 * s->record.test_acc);
-  if (live)
-    shoal_log_live(
-        "epoch %llu  step %llu  %.1f step/s  %.0f samples/s  loss on rank 0 %.4g%s  waiting %.0f %%  %s left",
-        (unsigned long long)s->clock.epoch + 1, (unsigned long long)r->step, steps, (double)s->clock.trained / elapsed,
-        loss, acc, 100 * wait_share(s), eta);
+  progress_figures f = measure_progress(s, loss);
+  if (live) show_live(s, &f);
   if (line && !shoal_log_is_tty())
-    shoal_info("epoch %llu step %llu: loss on rank 0 %.4g%s, %.1f step/s, %.0f samples/s, waiting %.0f %%, %s left",
-               (unsigned long long)s->clock.epoch + 1, (unsigned long long)r->step, loss, acc, steps,
-               (double)s->clock.trained / elapsed, 100 * wait_share(s), eta);
+    shoal_info(
+        "epoch %llu step %llu: loss%s %.4g, lr %.4g%s%s; since step %llu: %.1f step/s, %.0f samples/s%s; %s left",
+        (unsigned long long)s->clock.epoch + 1, (unsigned long long)s->run.step, f.loss_of, f.loss, s->clock.rate,
+        f.accuracy[0] ? ", " : "", f.accuracy, (unsigned long long)s->clock.first_step, f.step_rate, f.sample_rate,
+        f.waiting, f.left);
   if (live) s->record.shown_ns = shoal_now_ns();
   if (line) s->record.logged_ns = shoal_now_ns();
 }
@@ -123,8 +177,8 @@ void shoal_session_report_epoch(shoal_session *s)
   if (!isnan(s->record.test_loss) && s->record.test_step == s->run.step)
     snprintf(test, sizeof test, ", test loss %.4g, accuracy %.2f %%", s->record.test_loss, 100 * s->record.test_acc);
   if (!isnan(s->record.train_loss)) snprintf(loss, sizeof loss, "train loss %.4g", s->record.train_loss);
-  shoal_info("epoch %llu done at step %llu: %s%s, %.0f samples/s, %s", (unsigned long long)s->clock.epoch,
-             (unsigned long long)s->run.step, loss, test, s->record.row_speed,
+  shoal_info("epoch %llu done at step %llu: %s%s, lr %.4g, %.0f samples/s, %s", (unsigned long long)s->clock.epoch,
+             (unsigned long long)s->run.step, loss, test, s->clock.rate, s->record.row_speed,
              shoal_format_seconds(s->clock.seconds + shoal_seconds_since(s->clock.started_ns), time, sizeof time));
 }
 

@@ -92,12 +92,12 @@ typedef struct {
   double test_loss, test_acc, train_loss; /* latest; NAN if none */
   uint64_t test_step;                     /* the step test_loss and test_acc belong to */
   shoal_own_scores own;
-  double *column_value;               /* [run.n_columns] of the last evaluation; owned */
-  uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
-  double save_s;                      /* longest checkpoint so far */
-  double start_wait_s;                /* waited before the first step */
-  double row_step_s, row_wait_s;      /* totals at the last row of metrics.csv: speeds are per row */
-  double row_speed;                   /* samples/s over all ranks of that row */
+  double *column_value;                    /* [run.n_columns] of the last evaluation; owned */
+  uint64_t claimed[SHOAL_LINK_COUNT];      /* the method's formula, summed over the steps of this attempt */
+  double save_s;                           /* longest checkpoint so far */
+  double before_s[SHOAL_TRACE_KIND_COUNT]; /* spent before the first step, or before going back to a checkpoint */
+  double row_step_s, row_wait_s;           /* totals at the last row of metrics.csv: speeds are per row */
+  double row_speed;                        /* samples/s over all ranks of that row */
   uint64_t row_trained;
   uint64_t logged_ns, shown_ns;
 } shoal_session_record;
@@ -207,7 +207,8 @@ bool shoal_session_reached_end(const shoal_session *s); /* all epochs or steps o
 void shoal_session_count_bytes(shoal_session *s);       /* by the method's formula, since the last call */
 /* Records a wait for an agreement since t0; it has no payload, so the trace separates it from exposed exchange. */
 void shoal_session_record_agreement(shoal_session *s, uint64_t t0_ns);
-/* progress.c: terminal and log output */
+/* progress.c: terminal and log output.  Times and speeds count from start_totals on. */
+void shoal_session_start_totals(shoal_session *s);
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 void shoal_session_report_epoch(shoal_session *s);

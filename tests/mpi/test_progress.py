@@ -1,0 +1,97 @@
+"""What a run says while it trains: the live line of a terminal, progress lines of a log, the line of an epoch."""
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+
+import pytest
+from harness import MLP, PLAIN_ENV, log, metrics, sets, train, train_command
+
+NUMBER = r"[\d.e+-]+"
+LIVE = re.compile(rf"epoch (?P<epoch>\d+)  step (?P<step>\d+)  loss {NUMBER}(?P<lr>  lr {NUMBER})?(?P<left>  {NUMBER} \w+ left)?"
+                  rf"(?P<accuracy>  test accuracy {NUMBER} %)?(?P<means>  since step \d+: \d+ samples/s)?"
+                  rf"(?P<steps>, {NUMBER} step/s)?")
+WIPE = "\r\033[K"
+
+
+def on_terminal(columns, *command):
+    """All that a command writes to a terminal of so many columns."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    job = subprocess.Popen(command, env={**PLAIN_ENV, "TERM": "xterm", "OMP_NUM_THREADS": "1"}, stdout=slave, stderr=slave)
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            more = os.read(master, 65536)
+        except OSError:  # the last writer has gone
+            break
+        if not more:
+            break
+        seen += more
+    os.close(master)
+    assert job.wait() == 0, seen.decode()
+    return seen.decode()
+
+
+@pytest.mark.parametrize("columns, always, never", (
+    (200, ("lr", "left", "means", "steps"), ()),
+    (80, ("lr", "left"), ()),
+    (40, (), ("left", "accuracy", "means", "steps")),
+))
+def test_progress_live(glyphs, columns, always, never):
+    """The live line fits the terminal, and what it leaves out is left out whole, the least important first."""
+    glyphs(240)
+    # Whole lines of 80 columns and more: many digits, and steps that last long enough to be seen.
+    command = train_command(1, "live", *MLP, *sets(run__epochs=2, data__batch=4, optim__lr=0.01234), "--allow-faults",
+                            *sets(fault__compute="sleep:10", optim__schedule="cosine"))
+    said = on_terminal(columns, *command)
+    lines = [part.split("\n")[0].rstrip("\r") for part in said.split(WIPE)]
+    live = [line for line in lines if re.match(r"epoch \d+  step", line)]
+    assert len(live) > 5, said
+    for line in live:
+        assert len(line) < columns, f"{len(line)}: {line}"
+        shown = LIVE.fullmatch(line)
+        assert shown, f"cut: {line}"
+        for part in always:
+            assert shown[part], f"{part} is missing: {line}"
+        for part in never:
+            assert not shown[part], f"{part} is in {line}"
+        assert columns > 80 or not (shown["accuracy"] and shown["means"]), line
+    second = [line for line in live if line.startswith("epoch 2")]
+    assert second, said
+    if columns == 200:
+        assert all("test accuracy" in line for line in second), f"{second}"
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_progress_logged(glyphs, ranks):
+    """A progress line has the rate of its step and says since when its means are; after a resume, since then."""
+    glyphs(160)
+    base = [*MLP, *sets(data__global_batch=8, optim__lr=0.02, optim__schedule="step", optim__milestones="[1]",
+                        run__log_every="5 steps")]
+    train(ranks, "r", *base, *sets(run__epochs=1))
+    train(ranks, "r", *base, *sets(run__epochs=2))
+    lines = re.findall(r"epoch \d+ step .*", log("r"))
+    assert len(lines) == 8, log("r")
+    whose, waiting = (" on rank 0", r", waiting \d+ %") if ranks > 1 else ("", "")
+    for i, line in enumerate(lines):
+        rate, since = ("0.02", 0) if i < 4 else ("0.002", 20)
+        assert re.fullmatch(rf"epoch {i // 4 + 1} step {5 * i + 5}: loss{whose} {NUMBER}, lr {rate}(, test accuracy {NUMBER} %)?; "
+                            rf"since step {since}: {NUMBER} step/s, \d+ samples/s{waiting}; .* left", line), line
+    rates = re.findall(r"epoch (\d) done at step .*, lr (\S+),", log("r"))
+    assert rates == [("1", "0.02"), ("2", "0.002")], log("r")
+
+
+def test_progress_again(glyphs):
+    """A run that goes back to a checkpoint counts its speed from there: samples that it trained twice are in no row twice."""
+    glyphs(160)
+    train(1, "back", *MLP, *sets(data__batch=8, run__epochs=3, ckpt__every="1 epoch", run__log_every="5 steps"),
+          "--allow-faults", *sets(numbers__bad="rollback", fault__nan_step=32, fault__compute="sleep:2"))
+    speeds = [float(m["samples_per_s"]) for m in metrics("back")]
+    assert len(speeds) == 3 and all(0 < speed < 8 / 0.002 for speed in speeds), f"{speeds}"
+    lines = re.findall(r"step (\d+): .*; since step (\d+):", log("back"))
+    assert ("30", "0") in lines and ("30", "20") in lines, log("back")

@@ -36,11 +36,6 @@ shoal_data_role shoal_data_role_of(const char *name);
  *  Our names if present; else matched by the words in the names.  ERR_IO if nothing matches, two arrays match the same
  *  role, or one that is used is elsewhere or needs a plug-in. */
 shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal_data_names *out);
-/** A shell command that replaces an array by EXPRESSION of its values y, by h5py.  Caller frees. */
-char *shoal_data_rewrite_command(const char *path, const char *name, const char *expression);
-/** A shell command that copies these arrays as plain data sets to PATH.plain.h5 by h5py; placeholders stand for names
- *  that a shell could misread.  Caller frees. */
-char *shoal_data_copy_command(const char *path, const shoal_data_names *names);
 
 /* ---- an open data set (dataset.c, dataset_read.c) ---- */
 typedef struct {
@@ -100,6 +95,15 @@ bool shoal_data_states_kind(shoal_h5 file);
 void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen);
 /** One mean and std over all of n groups. */
 void shoal_data_overall(size_t n, const double *mean, const double *std, double *mean_out, double *std_out);
+
+/* ---- what is mended by a command of h5py (cure.c) ---- */
+/** A shell command that copies n arrays as plain data sets to PATH.plain.h5; placeholders stand for names that a shell could
+ *  misread.  Caller frees. */
+char *shoal_data_copy_command(const char *path, const char *const *names, size_t n);
+/** ERR_IO for an array of samples that holds no numbers, naming its type and, where there is one, the cure. */
+shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name, const shoal_h5_facts *f);
+/** ERR_IO if an array does not hold one integer per sample; likewise. */
+shoal_status shoal_data_check_labels_form(const shoal_dataset *d, const char *name, const shoal_h5_facts *f);
 
 /* ---- writing (writer.c) ---- */
 typedef struct {

@@ -43,10 +43,11 @@ const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap)
 /* u8 stays u8, all other types become f32; tokens keep their width. */
 static shoal_status choose_type(shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
-  bool whole = f->class == SHOAL_H5_INTEGER;
+  bool whole = f->class == SHOAL_H5_INTEGER, number = whole || f->class == SHOAL_H5_FLOAT;
   size_t size = f->size;
-  SHOAL_CHECK(whole || (f->class == SHOAL_H5_FLOAT && !d->names.text), SHOAL_ERR_IO, "%s: /%s does not hold %s",
-              d->path, name, d->names.text ? "unsigned integers" : "numbers");
+  SHOAL_CHECK(whole || !d->names.text, SHOAL_ERR_IO, "%s: /%s holds no unsigned integers but %s", d->path, name,
+              f->described);
+  if (!number) return shoal_data_refuse_samples(d, name, f);
   if (d->names.text) {
     SHOAL_CHECK(!f->has_sign && (size == 1 || size == 2 || size == 4), SHOAL_ERR_IO,
                 "%s: /%s has %zu-byte %s integers; tokens are u8, u16 or u32", d->path, name, size,
@@ -115,15 +116,6 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
   return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ d->x_type }, &p->x);
 }
 
-static shoal_status refuse_labels(const shoal_dataset *d, const char *name, const char *what, const char *expression)
-{
-  char *command = shoal_data_rewrite_command(d->path, name, expression);
-  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s %s; labels are one class number from 0 per sample: %s", d->path,
-                               name, what, command);
-  free(command);
-  return st;
-}
-
 static shoal_status open_y(shoal_dataset *d, shoal_split split)
 {
   const char *name = d->names.y[split];
@@ -131,13 +123,7 @@ static shoal_status open_y(shoal_dataset *d, shoal_split split)
   shoal_h5_facts f;
   if (!name[0]) return SHOAL_OK;
   SHOAL_TRY(shoal_h5_look(d->file, name, &f));
-  bool column = f.ndim == 1 || (f.ndim == 2 && f.dims[1] == 1);
-  if (f.ndim == 2 && !column) return refuse_labels(d, name, "has a row per sample (one-hot?)", "y.argmax(1)");
-  SHOAL_CHECK(column, SHOAL_ERR_IO, "%s: /%s has %d dimensions; labels are one class number from 0 per sample", d->path,
-              name, f.ndim);
-  if (f.class == SHOAL_H5_FLOAT) return refuse_labels(d, name, "does not hold integers", "y.astype('i4')");
-  if (f.class != SHOAL_H5_INTEGER)
-    return refuse_labels(d, name, "holds no numbers", "numpy.unique(y, return_inverse=True)[1]");
+  SHOAL_TRY(shoal_data_check_labels_form(d, name, &f));
   SHOAL_CHECK(f.dims[0] == d->info.n[split], SHOAL_ERR_IO,
               "%s: /%s has %" PRIu64 " samples, /%s has %" PRIu64 " labels", d->path, d->names.x[split],
               d->info.n[split], name, f.dims[0]);

@@ -124,8 +124,9 @@ shoal_data_role shoal_data_role_of(const char *name)
 static bool is_elsewhere(const arrays *a, const char *name)
 {
   shoal_error pending;
+  bool elsewhere;
   shoal_error_take(&pending);
-  bool is = shoal_h5_refuse_foreign_at(a->file, a->path, name) != SHOAL_OK;
+  bool is = shoal_h5_refuse_foreign_at(a->file, a->path, name, &elsewhere) != SHOAL_OK;
   (void)shoal_error_put(&pending);
   return is;
 }
@@ -241,46 +242,22 @@ static bool match_ours(const arrays *a, shoal_data_names *out)
   return true;
 }
 
-/* Whether a shell and Python take the text for nothing but itself between quotes. */
-static bool is_harmless(const char *text)
-{
-  return text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-")] == '\0';
-}
-
-char *shoal_data_copy_command(const char *path, const shoal_data_names *names)
-{
-  const char *const all[] = { names->x[0], names->y[0], names->x[1], names->y[1] };
-  shoal_str list = { 0 };
-  bool plain = is_harmless(path);
-  for (size_t i = 0; i < SHOAL_COUNT(all); i++) plain = plain && is_harmless(all[i]);
-  for (size_t i = 0; i < SHOAL_COUNT(all); i++)
-    if (all[i][0]) shoal_str_add(&list, "%s'%s'", list.len ? ", " : "", plain ? all[i] : "NAME");
-  char *text = shoal_strdup_printf("python3 -c \"import h5py; i = h5py.File('%s'); o = h5py.File('%s.plain.h5', 'w'); "
-                                   "[o.create_dataset(n, data=i[n][()]) for n in [%s]]\"",
-                                   plain ? path : "FILE", plain ? path : "FILE", list.text ? list.text : "");
-  shoal_str_free(&list);
-  return text;
-}
-
-char *shoal_data_rewrite_command(const char *path, const char *name, const char *expression)
-{
-  bool plain = is_harmless(path) && is_harmless(name);
-  const char *file = plain ? path : "FILE", *label = plain ? name : "NAME";
-  return shoal_strdup_printf("python3 -c \"import h5py, numpy; f = h5py.File('%s', 'a'); y = f['%s'][()]; del f['%s']; "
-                             "f['%s'] = %s\"",
-                             file, label, label, label, expression);
-}
-
-/* Each array that is used must be here, and readable without plug-ins. */
+/* Each array that is used must be here, and readable without plug-ins; what needs one is copied by h5py, which may have it. */
 static shoal_status check_chosen(shoal_h5 file, const char *path, const shoal_data_names *names)
 {
-  const char *const all[] = { names->x[0], names->y[0], names->x[1], names->y[1] };
-  shoal_status st = SHOAL_OK;
-  for (size_t i = 0; st == SHOAL_OK && i < SHOAL_COUNT(all); i++)
-    if (all[i][0]) st = shoal_h5_refuse_foreign_at(file, path, all[i]);
-  if (st == SHOAL_OK) return st;
-  char *command = shoal_data_copy_command(path, names);
-  st = shoal_error_append(st, "; write a plain copy: %s", command);
+  const char *const all[] = { names->x[0], names->y[0], names->x[1], names->y[1] }, *here[SHOAL_COUNT(all)];
+  shoal_error first = { 0 };
+  size_t n = 0;
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) {
+    bool elsewhere = false;
+    shoal_status st = all[i][0] ? shoal_h5_refuse_foreign_at(file, path, all[i], &elsewhere) : SHOAL_OK;
+    if (elsewhere) return st;
+    shoal_error_keep(&first, st);
+    if (all[i][0] && shoal_h5_exists(file, all[i])) here[n++] = all[i];
+  }
+  if (first.code == SHOAL_OK) return SHOAL_OK;
+  char *command = shoal_data_copy_command(path, here, n);
+  shoal_status st = shoal_error_append(shoal_error_put(&first), "; write a plain copy: %s", command);
   free(command);
   return st;
 }

@@ -86,7 +86,8 @@ shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out)
   hid_t dapl = shoal_h5_stay_inside(H5P_DATASET_ACCESS), set = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
   H5_GOTO(st, set = H5Dopen2(at, name, dapl), end, "open data set", at, name);
   H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "open data set", at, name);
-  const char *why = shoal_h5_foreign(dcpl, buf);
+  bool elsewhere;
+  const char *why = shoal_h5_foreign(dcpl, &elsewhere, buf);
   SHOAL_CHECK_GOTO(st, !why, end, SHOAL_ERR_IO, "data set %s %s", shoal_h5_where(at, name, where), why);
   *out = set;
 end:
@@ -184,10 +185,9 @@ shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_f
   if (st != SHOAL_OK) goto end;
   H5_GOTO(st, type = H5Dget_type(set), end, "look at", at, name);
   H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "look at", at, name);
-  H5T_class_t class = H5Tget_class(type);
-  f.class = class == H5T_INTEGER ? SHOAL_H5_INTEGER : class == H5T_FLOAT ? SHOAL_H5_FLOAT : SHOAL_H5_OTHER;
+  shoal_h5_describe(type, &f);
   f.size = H5Tget_size(type);
-  f.has_sign = class == H5T_INTEGER && H5Tget_sign(type) != H5T_SGN_NONE;
+  f.has_sign = f.class == SHOAL_H5_INTEGER && H5Tget_sign(type) != H5T_SGN_NONE;
   f.exact = find_type(type, &f.type);
   if (H5Pget_layout(dcpl) == H5D_CHUNKED) {
     H5_GOTO(st, H5Pget_chunk(dcpl, 8, chunk), end, "look at", at, name);

@@ -63,16 +63,26 @@ bool shoal_h5_is_data_set(shoal_h5 at, const char *name); /* exists in this file
 /** Call `each` with the full name of every link below the root ("train/x"), groups before their members. */
 shoal_status shoal_h5_list(shoal_h5 file, void (*each)(void *context, const char *name), void *context);
 
-typedef enum { SHOAL_H5_OTHER, SHOAL_H5_INTEGER, SHOAL_H5_FLOAT } shoal_h5_class;
+typedef enum {
+  SHOAL_H5_OTHER,
+  SHOAL_H5_INTEGER,
+  SHOAL_H5_FLOAT,
+  SHOAL_H5_ENUM,
+  SHOAL_H5_TEXT,
+  SHOAL_H5_RECORD, /* compound, of numbers, texts and enumerations */
+} shoal_h5_class;
 #define SHOAL_H5_NO_OFFSET UINT64_MAX
 /* Type, shape and storage of a data set. */
 typedef struct {
   int ndim;
   uint64_t dims[8];
   shoal_h5_class class;
-  size_t size;   /* bytes of an element */
-  bool has_sign; /* integers only */
-  bool exact;    /* the file type is exactly `type`, little-endian */
+  char described[128]; /* "i32", "compound {id: i64, label: f32}"; for messages */
+  char member[48];     /* RECORD: the name of its only member; "" if it has several */
+  bool only_numbers;   /* RECORD: all of its members are numbers */
+  size_t size;         /* bytes of an element */
+  bool has_sign;       /* integers only */
+  bool exact;          /* the file type is exactly `type`, little-endian */
   shoal_dtype type;
   uint64_t chunk[8]; /* [ndim]; chunk[0] is 0 if not chunked */
   char filters[96];  /* "shuffle, deflate", or "" */
@@ -97,6 +107,8 @@ size_t shoal_h5_attribute_length(shoal_h5 at, const char *name); /* number of va
 /** Walks the whole file and rejects external links, external storage, virtual data sets and any filter other than
  *  deflate, shuffle and fletcher32: ERR_IO names the object. */
 shoal_status shoal_h5_refuse_foreign(shoal_h5 file, const char *path);
-/** Rejects only `name` and the groups above it, for the same reasons; accepts a name that does not exist. */
-shoal_status shoal_h5_refuse_foreign_at(shoal_h5 file, const char *path, const char *name);
+/** Rejects only `name`, the groups above it and what soft links on the way lead to, for the same reasons; accepts a name
+ *  that does not exist.
+ *  @param[out] elsewhere  rejected because its data are in another file, so that they must not be copied either */
+shoal_status shoal_h5_refuse_foreign_at(shoal_h5 file, const char *path, const char *name, bool *elsewhere);
 #endif

@@ -7,7 +7,7 @@
 
 _Static_assert(sizeof(hid_t) == sizeof(int64_t), "shoal_h5 holds a handle of HDF5");
 
-enum { SHOAL_H5_REASON = 256, SHOAL_H5_WHERE = 512 };
+enum { SHOAL_H5_REASON = 384, SHOAL_H5_WHERE = 512 };
 
 /** Turn a failed HDF5 call into ERR_IO, with HDF5's error text appended to the message. */
 shoal_status shoal_h5_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -43,6 +43,9 @@ hid_t shoal_h5_native_type(shoal_dtype t);
 /** Type of a table's row in the file (`stored`) or in memory; the caller releases it. */
 hid_t shoal_h5_row_type(const shoal_h5_row *row, bool stored);
 
+/** Sets what facts say about an element type except its size: its class, its members, and its description. */
+void shoal_h5_describe(hid_t type, shoal_h5_facts *f);
+
 /** Open a data set that is stored entirely in this file, without plug-in filters. */
 shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out);
 /** shoal_h5_create for a file that was just made and is open as `fd`, which the caller keeps. */
@@ -53,8 +56,9 @@ shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_f
 
 /** A property list of class H5P_LINK_ACCESS, or a class derived from it, that never follows an external link. */
 hid_t shoal_h5_stay_inside(hid_t property_class);
-/** Reason to reject a data set with this creation property list ("is a virtual data set"), or NULL to accept it. */
-const char *shoal_h5_foreign(hid_t dcpl, char buf[SHOAL_H5_REASON]);
+/** Reason to reject a data set with this creation property list ("is a virtual data set of another file, ..."), or NULL to
+ *  accept it; `elsewhere` as in shoal_h5_refuse_foreign_at. */
+const char *shoal_h5_foreign(hid_t dcpl, bool *elsewhere, char buf[SHOAL_H5_REASON]);
 /** True if the environment turns off locks (HDF5_USE_FILE_LOCKING=FALSE). */
 bool shoal_h5_locks_off(void);
 #endif

@@ -56,6 +56,7 @@ bool shoal_folder_says_failed(const shoal_folder *f)
 
 shoal_status shoal_folder_take(shoal_folder *f)
 {
+  f->fresh = !shoal_path_exists(f->dir);
   SHOAL_TRY(shoal_make_dirs(f->ckpt));
   SHOAL_TRY(shoal_make_dirs(f->trace));
   SHOAL_TRY(shoal_lease_take(f->dir, &f->lease));
@@ -72,12 +73,34 @@ shoal_status shoal_folder_take(shoal_folder *f)
   return SHOAL_OK;
 }
 
+/* Removes what a start makes before it writes run.yaml; if there is anything else, the folder stays. */
+static void remove_refused(const shoal_folder *f)
+{
+  char *log = shoal_path_join(f->dir, "log.txt");
+  DIR *d = opendir(f->trace);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (strncmp(e->d_name, "rank-", 5) != 0) continue;
+    char *path = shoal_path_join(f->trace, e->d_name);
+    unlink(path);
+    free(path);
+  }
+  if (d) closedir(d);
+  unlink(log);
+  free(log);
+  rmdir(f->trace);
+  rmdir(f->ckpt);
+  rmdir(f->dir);
+}
+
 void shoal_folder_release(shoal_folder *f)
 {
+  char *begun = f->fresh ? shoal_path_join(f->dir, "run.yaml") : NULL;
   shoal_log_set_file(NULL);
   if (f->log) fclose(f->log);
   if (f->metrics) fclose(f->metrics);
   shoal_lease_release(&f->lease);
+  if (begun && !shoal_path_exists(begun)) remove_refused(f);
+  free(begun);
   free(f->dir);
   free(f->ckpt);
   free(f->trace);

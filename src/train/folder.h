@@ -11,6 +11,7 @@
 typedef struct {
   char *dir, *ckpt, *trace; /* paths, owned */
   int attempt;              /* 1 for the first */
+  bool fresh;               /* rank 0: this attempt made the folder */
   shoal_lease lease;        /* rank 0; touched while the run lives */
   FILE *log, *metrics;      /* rank 0 */
   int gone;                 /* trailing columns of metrics.csv from earlier attempts only, empty in new rows */
@@ -21,7 +22,9 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
 /** Rank 0: creates the folders, takes the lease, numbers the attempt, opens the log for append.
  *  ERR_WORLD if another run holds it: the message names job, host and process. */
 shoal_status shoal_folder_take(shoal_folder *f);
-void shoal_folder_release(shoal_folder *f); /* closes files, releases the lease, frees; also after a failed open */
+/** Closes files, releases the lease, frees; also after a failed open.  A folder that this attempt made is removed if run.yaml
+ *  was not written: a run that is refused leaves nothing. */
+void shoal_folder_release(shoal_folder *f);
 /** Opens metrics.csv, first dropping rows of steps after `step` (they will be computed again).  Rows that are kept are
  *  matched to this attempt's columns by name.
  *  @param more  header of extra columns, each preceded by a comma */

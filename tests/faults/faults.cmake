@@ -13,4 +13,5 @@ shoal_add_pytest(faults.crafted FILE faults/test_crafted.py LABELS faults noasan
 
 # Data as people have it.
 shoal_add_pytest(faults.data FILE faults/test_data.py LABELS faults noasan TIMEOUT 120)
+shoal_add_pytest(faults.foreign FILE faults/test_foreign.py LABELS faults noasan TIMEOUT 120)
 shoal_add_pytest(faults.mutated FILE faults/test_mutated.py LABELS faults noasan TIMEOUT 900)

@@ -15,17 +15,20 @@ static hid_t fresh(const char *path)
 }
 
 /* Both the walk over the file and each read must refuse; `name` is the object. */
-static void expect_refusal(const char *path, const char *name, const char *words)
+static void expect_refusal(const char *path, const char *name, const char *words, bool elsewhere)
 {
+  bool away;
   shoal_h5 file;
   float x[16];
   shoal_h5_facts f;
   REQUIRE(shoal_h5_open(path, &file) == SHOAL_OK, "open %s", path);
   CHECK_REFUSED(shoal_h5_refuse_foreign(file, path), SHOAL_ERR_IO, words);
   CHECK_REFUSED(shoal_h5_refuse_foreign(file, path), SHOAL_ERR_IO, name);
-  CHECK_REFUSED(shoal_h5_refuse_foreign_at(file, path, name), SHOAL_ERR_IO, words);
-  CHECK_OK(shoal_h5_refuse_foreign_at(file, path, "/a/plain"));
-  CHECK_OK(shoal_h5_refuse_foreign_at(file, path, "a/missing"));
+  CHECK_REFUSED(shoal_h5_refuse_foreign_at(file, path, name, &away), SHOAL_ERR_IO, words);
+  CHECK_EQ(away, elsewhere, "%s", name);
+  CHECK_OK(shoal_h5_refuse_foreign_at(file, path, "/a/plain", &away));
+  CHECK(!away, "/a/plain");
+  CHECK_OK(shoal_h5_refuse_foreign_at(file, path, "a/missing", &away));
   CHECK_REFUSED(shoal_h5_look(file, name, &f), SHOAL_ERR_IO, name);
   CHECK_REFUSED(shoal_h5_read(file, name, SHOAL_F32, 16, x), SHOAL_ERR_IO, name);
   CHECK_OK(shoal_h5_read(file, "/a/plain", SHOAL_F32, 16, x));
@@ -38,10 +41,24 @@ static void external_link(const char *other)
   hid_t file = fresh(path);
   H5Lcreate_external(other, "/a/plain", file, "/a/away", H5P_DEFAULT, H5P_DEFAULT);
   H5Lcreate_soft("/a/away", file, "/a/detour", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft("a", file, "/shortcut", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft("detour", file, "/a/near", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft("/a/round", file, "/a/round", H5P_DEFAULT, H5P_DEFAULT);
   CHECK(!shoal_h5_exists((shoal_h5){ file }, "/a/away"), "what lies elsewhere is not here");
   CHECK(!shoal_h5_exists((shoal_h5){ file }, "/a/detour"));
   H5Fclose(file);
-  expect_refusal(path, "/a/away", "a link to another file");
+  char words[512];
+  snprintf(words, sizeof words, "is a link to another file, \"%s\", which is not followed", other);
+  expect_refusal(path, "/a/away", words, true);
+  shoal_h5 again;
+  bool away;
+  REQUIRE(shoal_h5_open(path, &again) == SHOAL_OK, "open %s", path);
+  CHECK_REFUSED(shoal_h5_refuse_foreign_at(again, path, "a/detour", &away), SHOAL_ERR_IO, words);
+  CHECK(away, "where a soft link leads");
+  CHECK_REFUSED(shoal_h5_refuse_foreign_at(again, path, "shortcut/away", &away), SHOAL_ERR_IO, words);
+  CHECK_REFUSED(shoal_h5_refuse_foreign_at(again, path, "a/near", &away), SHOAL_ERR_IO, words);
+  CHECK_OK(shoal_h5_refuse_foreign_at(again, path, "a/round", &away));
+  shoal_h5_close(again);
 }
 
 static hid_t make(hid_t file, const char *name, hid_t dcpl)
@@ -57,11 +74,11 @@ static void external_storage(void)
 {
   const char *path = temp_path("storage.h5");
   hid_t file = fresh(path), dcpl = H5Pcreate(H5P_DATASET_CREATE);
-  H5Pset_external(dcpl, "/etc/hostname", 0, sizeof zeros);
+  H5Pset_external(dcpl, "/etc/host\x1bname", 0, sizeof zeros);
   H5Dclose(make(file, "/a/raw", dcpl));
   H5Pclose(dcpl);
   H5Fclose(file);
-  expect_refusal(path, "/a/raw", "external files");
+  expect_refusal(path, "/a/raw", "keeps its data in another file, \"/etc/host\\x1bname\", which is not read", true);
 }
 
 static void virtual_set(const char *other)
@@ -76,7 +93,7 @@ static void virtual_set(const char *other)
   H5Sclose(space);
   H5Pclose(dcpl);
   H5Fclose(file);
-  expect_refusal(path, "/a/view", "virtual data set");
+  expect_refusal(path, "/a/view", "is a virtual data set of another file, \"", true);
 }
 
 /* A filter this process knows only while writing: register, write, unregister. */
@@ -101,7 +118,7 @@ static void unknown_filter(void)
   H5Pclose(dcpl);
   H5Fclose(file);
   H5Zunregister(32769);
-  expect_refusal(path, "/a/packed", "uses filter 32769 (strange)");
+  expect_refusal(path, "/a/packed", "uses filter 32769 (strange)", false);
 }
 
 static void known_filters(void)

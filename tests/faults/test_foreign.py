@@ -1,0 +1,216 @@
+"""HDF5 files from elsewhere: arrays in forms that are not read, whose cures must work as they are printed, and files that refer to
+other files of whoever reads them."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from harness import PLAIN_ENV, assert_one_error, program, run
+
+N, TRAIN = 40, 30
+CLASSES = np.arange(N) % 3
+X = np.random.default_rng(1).standard_normal((N, 4)).astype("f4")
+WORDS = np.array([b"cat", b"dog", b"eel"])
+
+
+@pytest.fixture(autouse=True)
+def folder(work):
+    return work
+
+
+def shoal(*args, **options):
+    return run([program(), *args], base=PLAIN_ENV, timeout=60, **options)
+
+
+def records(**members):
+    out = np.zeros(N, [(name, values.dtype, values.shape[1:]) for name, values in members.items()])
+    for name, values in members.items():
+        out[name] = values
+    return out
+
+
+def put(f, name, values):
+    """An array, or what a function makes of a name and the numbers of its samples."""
+    rows = slice(TRAIN) if "train" in name else slice(TRAIN, N)
+    if callable(values):
+        values(f, name, rows)
+    else:
+        f[name] = values[rows]
+
+
+def make(path, x=X, y=CLASSES):
+    with h5py.File(path, "w") as f:
+        for split in ("train", "test"):
+            put(f, f"{split}/x", x)
+            put(f, f"{split}/y", y)
+
+
+def run_cure(r):
+    """Runs the command at the end of a message as a shell would."""
+    line = re.search(r"python3 (-c \".*\")$", r.stderr.strip())[1]
+    subprocess.run(f"{shlex.quote(sys.executable)} {line}", shell=True, check=True)
+
+
+def of_type(dtype):
+    return lambda f, name, rows: f.create_dataset(name, data=CLASSES[rows], dtype=dtype)
+
+
+def texts(f, name, rows):
+    f.create_dataset(name, data=[WORDS[c].decode() for c in CLASSES[rows]], dtype=h5py.string_dtype())
+
+
+LABELS = {
+    "compound {label: f32}": records(label=CLASSES.astype("f4")),
+    "compound {name: text of 3 bytes}": records(name=WORDS[CLASSES]),
+    "text of 3 bytes": WORDS[CLASSES],
+    "text of variable length": texts,
+    "enumeration {\\x1b[31m, BLUE, RED}": of_type(h5py.enum_dtype({"BLUE": 4, "RED": 7, "\x1b[31m": 9}, "i1")),
+    "no integers but f64": CLASSES.astype("f8"),
+    "a row per sample (one-hot?) of f64": np.eye(3)[CLASSES],
+    "no numbers but text of 3 bytes": WORDS[CLASSES][:, None],
+}
+
+
+@pytest.mark.parametrize("words, y", LABELS.items())
+def test_labels(words, y):
+    """One command mends both splits alike, though the test split lacks a class, and keeps what was there."""
+    if isinstance(y, np.ndarray):
+        y = y[np.concatenate([np.arange(TRAIN), np.full(N - TRAIN, 2)])]  # the test split has the last class only
+    make("a.h5", y=y)
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "a.h5: /train/y holds " if "row per" not in words else "a.h5: /train/y has ", words)
+    run_cure(r)
+    shoal("data", "inspect", "a.h5")
+    with h5py.File("a.h5") as f:
+        assert f["train/y"][()].ravel().tolist() == CLASSES[:TRAIN].tolist()
+        assert f["test/y"][()].ravel().tolist() == ([2] * 10 if isinstance(y, np.ndarray) else CLASSES[TRAIN:].tolist())
+        assert len(f["train/y_original"]) == TRAIN and len(f["test/y_original"]) == N - TRAIN
+        if "text" in words and "compound" not in words:
+            assert f.attrs["class_names"] == "cat\ndog\neel"
+
+
+def references(f, name, rows):
+    d = f.create_dataset(name, (len(CLASSES[rows]),), h5py.ref_dtype)
+    d[0] = f.require_group("g").ref
+
+
+HOPELESS = {
+    "references": references,
+    "lists of variable length of i32": lambda f, name, rows: f.create_dataset(name, (len(CLASSES[rows]),), h5py.vlen_dtype("i4")),
+    "opaque data of 2 bytes": np.array([b"ab", b"cd", b"ef"], "V2")[CLASSES],
+    "compound {p: arrays of f32}": records(p=np.zeros((N, 3), "f4")),
+}
+
+
+@pytest.mark.parametrize("words, y", HOPELESS.items())
+def test_no_cure(words, y):
+    """What nobody can turn into classes is named, without a command that fails or harms."""
+    make("a.h5", y=y)
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, f"a.h5: /train/y holds no numbers but {words}; labels are one class number from 0 per sample")
+    assert "python3" not in r.stderr
+
+
+def test_several_members():
+    """Which member is the label is for the user to say, and nothing happens until then."""
+    make("a.h5", y=records(id=np.arange(N), label=CLASSES))
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "compound {id: i64, label: i64}", "for MEMBER put the one that tells the class", "f[n]['MEMBER']")
+    r.stderr = r.stderr.replace("MEMBER']", "label']")
+    run_cure(r)
+    assert "3 classes" in shoal("data", "inspect", "a.h5").stdout
+
+
+@pytest.mark.parametrize("words, x, want", (
+    ("enumeration {FALSE, TRUE}", X > 0, (X > 0).astype("u1")),
+    ("enumeration {NO, YES}", lambda f, name, rows: f.create_dataset(
+        name, data=np.sign(X[rows]).astype("i1"), dtype=h5py.enum_dtype({"NO": -1, "YES": 1}, "i1")), np.sign(X)),
+    ("compound {a: f32, b: f64}", records(a=X[:, 0], b=X[:, 1].astype("f8")), X[:, :2])))
+def test_samples(words, x, want):
+    make("a.h5", x=x)
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, f"a.h5: /train/x holds no numbers but {words}")
+    run_cure(r)
+    shoal("data", "inspect", "a.h5")
+    with h5py.File("a.h5") as f:
+        assert (f["train/x"][()] == want[:TRAIN]).all() and (f["test/x"][()] == want[TRAIN:]).all()
+
+
+# ---- other files ----
+
+SECRET = "sec\x1b[31mret.h5"
+
+
+def link(f):
+    f["train/x"] = h5py.ExternalLink(SECRET, "/train/x")
+
+
+def link_of_group(f):
+    f["train"] = h5py.ExternalLink(SECRET, "/train")
+
+
+def link_behind_link(f):
+    f["there"] = h5py.ExternalLink(SECRET, "/train")
+    f["train"] = h5py.SoftLink("/there")
+
+
+def foreign_name(f):
+    f["X_train"] = h5py.ExternalLink(SECRET, "/train/x")
+    f["y_train"] = CLASSES
+
+
+def storage(f):
+    f.create_dataset("train/x", (N, 4), "f4", external=[(SECRET, 0, h5py.h5f.UNLIMITED)])
+
+
+def view(f):
+    layout = h5py.VirtualLayout((N, 4), "f4")
+    layout[:] = h5py.VirtualSource(SECRET, "train/x", (N, 4))
+    f.create_virtual_dataset("train/x", layout)
+
+
+def packed_beside_link(f):
+    """What h5py could copy, and what it must not."""
+    f.create_dataset("train/x", data=X, compression="lzf")
+    f["test/x"] = h5py.ExternalLink(SECRET, "/test/x")
+
+
+@pytest.mark.parametrize("trap, words", (
+    (link, "/train/x in a.h5 is a link to"), (link_of_group, "/train in a.h5 is a link to"),
+    (link_behind_link, "/there in a.h5 is a link to"), (foreign_name, "/X_train in a.h5 is a link to"),
+    (storage, "/train/x in a.h5 keeps its data in"), (view, "/train/x in a.h5 is a virtual data set of"),
+    (packed_beside_link, "/test/x in a.h5 is a link to")))
+def test_elsewhere(trap, words):
+    """The other file is named, none of it is read, nothing advises to copy it, and a refused run leaves nothing behind."""
+    os.mkfifo(SECRET)  # whoever opens it waits
+    with h5py.File("a.h5", "w") as f:
+        trap(f)
+        if trap in (link, storage, view, packed_beside_link):
+            f["train/y"] = CLASSES
+    before = sorted(os.listdir())
+    for command in (("data", "inspect", "a.h5"), ("data", "repack", "a.h5", "-o", "b.h5"),
+                    ("train", "--set", "data.file=a.h5", "--set", "model.name=mlp", "--set", "run.dir=.", "--set", "run.name=r")):
+        r = shoal(*command, code=7)
+        assert_one_error(r, words, 'another file, "sec\\x1b[31mret.h5"', ": ask its maker for a file that holds its data itself")
+        assert "h5py" not in r.stderr
+        assert sorted(os.listdir()) == before
+
+
+def test_refused_folder():
+    """A refused run leaves the folder of an earlier run, and one that somebody else made, as they were."""
+    make("a.h5")
+    go = ("train", "--set", "data.file=a.h5", "--set", "model.name=mlp", "--set", "model.widths=[8]", "--set", "run.dir=.", "--set",
+          "run.steps=2", "--set")
+    shoal(*go, "run.name=r")
+    files = sorted(os.listdir("r"))
+    os.mkdir("made")
+    os.rename("a.h5", "b.h5")
+    for name in ("r", "made", "new"):
+        assert_one_error(shoal(*go, f"run.name={name}", code=7), "a.h5")
+    assert sorted(os.listdir("r")) == files and os.path.exists("made/log.txt") and not os.path.exists("new")

@@ -27,6 +27,8 @@ static struct {
   int rank, size;
   shoal_log_level level;
   FILE *file;
+  bool (*may)(void *context); /* write to it */
+  void *context;
   bool keeping;
   char *kept;     /* warnings while keeping; NULL if there are none */
   char live[512]; /* the live line on the terminal's last row; "" if there is none */
@@ -67,6 +69,14 @@ void shoal_log_set_file(FILE *file)
 {
   pthread_mutex_lock(&logger.lock);
   logger.file = file;
+  pthread_mutex_unlock(&logger.lock);
+}
+
+void shoal_log_ask_first(bool (*may)(void *context), void *context)
+{
+  pthread_mutex_lock(&logger.lock);
+  logger.may = may;
+  logger.context = context;
   pthread_mutex_unlock(&logger.lock);
 }
 
@@ -189,8 +199,9 @@ void shoal_log(shoal_log_level level, const char *format, ...)
   static const char *const tags[] = { "shoal: error: ", "shoal: warning: ", "", "shoal: debug: " };
   pthread_mutex_lock(&logger.lock);
   bool mine = level != SHOAL_LOG_INFO || logger.rank == 0;
-  bool shown = mine && level <= logger.level,
-       filed = mine && logger.file && level <= SHOAL_MAX(logger.level, SHOAL_LOG_INFO);
+  bool shown = mine && level <= logger.level, filed = mine && logger.file &&
+                                                      level <= SHOAL_MAX(logger.level, SHOAL_LOG_INFO) &&
+                                                      (!logger.may || logger.may(logger.context));
   if (shown || filed) {
     char small[1024], prefix[64] = "", stamp[32], *to_free = NULL;
     va_list args;

@@ -2,6 +2,7 @@
  * run's log file once that is set.  A tty shows one live status line below the other output. */
 #ifndef SHOAL_BASE_LOG_H
 #define SHOAL_BASE_LOG_H
+#include <stdbool.h>
 #include <stdio.h>
 
 typedef enum { SHOAL_LOG_ERROR, SHOAL_LOG_WARN, SHOAL_LOG_INFO, SHOAL_LOG_DEBUG } shoal_log_level;
@@ -11,6 +12,8 @@ int shoal_log_rank(void);
 void shoal_log_set_level(shoal_log_level level); /* default INFO */
 shoal_log_level shoal_log_get_level(void);
 void shoal_log_set_file(FILE *file); /* borrowed; NULL stops logging to a file; flushed after every line */
+/** Ask before each line to the file; NULL: no more.  `may` must not log. */
+void shoal_log_ask_first(bool (*may)(void *context), void *context);
 void shoal_log(shoal_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** Keep the warnings of this process instead of printing them, until shoal_log_kept: ranks that find the same fault in the
  *  same file can then tell it once. */

@@ -50,6 +50,9 @@ typedef struct {
   char layout_hash[17];          /* which ranks share a node (topo.h); "": not recorded */
   shoal_ckpt_data data;          /* ownership as above */
   char created[32];              /* UTC, "2026-01-31T12:00:00Z"; set by the writer */
+  /* For the writer: asked just before the file gets its name; an error leaves the folder as it was.  NULL: not asked */
+  shoal_status (*may)(void *context);
+  void *context;
 } shoal_ckpt_info;
 
 typedef struct shoal_ckpt shoal_ckpt;

@@ -61,6 +61,8 @@ shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const 
   free(dir);
   SHOAL_TRY(st);
   SHOAL_TRY(check_space(path, need));
+  d->may = info->may;
+  d->context = info->context;
   SHOAL_TRY(shoal_h5_draft_open(
       &d->file, path, text_bytes(info->config) + text_bytes(info->placement) + shoal_ckpt_data_bytes(&info->data)));
   return write_info(d->file.file, info);
@@ -172,6 +174,7 @@ shoal_status shoal_ckpt_draft_finish(shoal_ckpt_draft *d)
   SHOAL_TRY(shoal_ckpt_seal_write(d->file.tmp, &d->index));
   SHOAL_TRY(shoal_ckpt_open(d->file.tmp, true, &written));
   shoal_ckpt_close(written);
+  if (d->may) SHOAL_TRY(d->may(d->context));
   return shoal_h5_draft_commit(&d->file);
 }
 

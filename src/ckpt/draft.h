@@ -13,6 +13,8 @@ typedef struct {
   shoal_h5_draft file;
   shoal_h5_table *set; /* the current data set, between begin and end */
   shoal_ckpt_index index;
+  shoal_status (*may)(void *context); /* of shoal_ckpt_info */
+  void *context;
 } shoal_ckpt_draft;
 
 /** Create the folder, check that `need` bytes are free (0: not checked), and create the temporary file with its

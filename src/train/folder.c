@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -54,12 +55,70 @@ bool shoal_folder_says_failed(const shoal_folder *f)
   return last_attempt(f, &failed) == f->attempt && failed;
 }
 
-shoal_status shoal_folder_take(shoal_folder *f)
+/* The lease's thread writes it, too. */
+static pthread_mutex_t status_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static shoal_status write_status(shoal_folder *f, const char *state, int exit_code, const char *reason, bool by_thread)
 {
-  f->fresh = !shoal_path_exists(f->dir);
-  SHOAL_TRY(shoal_make_dirs(f->ckpt));
-  SHOAL_TRY(shoal_make_dirs(f->trace));
-  SHOAL_TRY(shoal_lease_take(f->dir, &f->lease));
+  char now[40];
+  shoal_json j = { 0 };
+  shoal_status st = SHOAL_OK;
+  shoal_json_object(&j, NULL);
+  shoal_json_string(&j, "state", state);
+  shoal_json_int(&j, "exit_code", exit_code);
+  shoal_json_string(&j, "reason", reason);
+  shoal_json_int(&j, "rank", shoal_log_rank());
+  shoal_json_uint(&j, "step", atomic_load(&f->step));
+  shoal_json_uint(&j, "epoch", atomic_load(&f->epoch));
+  shoal_json_int(&j, "attempt", f->attempt);
+  shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
+  shoal_json_end(&j);
+  pthread_mutex_lock(&status_lock);
+  if (!by_thread || atomic_load(&f->running)) st = shoal_folder_write(f, "status.json", j.text.text);
+  pthread_mutex_unlock(&status_lock);
+  shoal_str_free(&j.text);
+  return st;
+}
+
+bool shoal_folder_is_ours(const shoal_folder *f)
+{
+  return f->token && shoal_lease_has(f->dir, f->token);
+}
+
+static bool log_is_ours(void *folder)
+{
+  return shoal_folder_is_ours(folder);
+}
+
+shoal_status shoal_folder_check(const shoal_folder *f)
+{
+  SHOAL_CHECK(
+      shoal_folder_is_ours(f), SHOAL_ERR_WORLD,
+      "the lease of %s is not this run's any more: another run took it over while this one did not run; nothing "
+      "more is written",
+      f->dir);
+  return SHOAL_OK;
+}
+
+/* In the lease's thread. */
+static void beat(void *folder)
+{
+  (void)write_status(folder, "running", 0, "", true); /* tried again at the next beat */
+}
+
+shoal_status shoal_folder_take(shoal_folder *f, bool *again)
+{
+  double left_s;
+  if (!f->lease) {
+    f->fresh = !shoal_path_exists(f->dir);
+    SHOAL_TRY(shoal_make_dirs(f->ckpt));
+    SHOAL_TRY(shoal_make_dirs(f->trace));
+    SHOAL_TRY(shoal_lease_create(f->dir, getenv("SLURM_JOB_ID") != NULL, beat, f, &f->lease));
+  }
+  SHOAL_TRY(shoal_lease_try(f->lease, &left_s));
+  *again = left_s > 0;
+  if (*again) return SHOAL_OK;
+  f->token = shoal_lease_token(f->lease);
   bool failed;
   f->attempt = last_attempt(f, &failed) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");
@@ -70,6 +129,7 @@ shoal_status shoal_folder_take(shoal_folder *f)
   fprintf(f->log, "=== attempt %d, %s\n", f->attempt, shoal_wall_clock(now, sizeof now));
   fflush(f->log);
   shoal_log_set_file(f->log);
+  shoal_log_ask_first(log_is_ours, f);
   return SHOAL_OK;
 }
 
@@ -89,17 +149,19 @@ static void remove_refused(const shoal_folder *f)
   free(log);
   rmdir(f->trace);
   rmdir(f->ckpt);
-  rmdir(f->dir);
 }
 
 void shoal_folder_release(shoal_folder *f)
 {
   char *begun = f->fresh ? shoal_path_join(f->dir, "run.yaml") : NULL;
+  bool refused = begun && shoal_folder_is_ours(f) && !shoal_path_exists(begun);
+  shoal_log_ask_first(NULL, NULL);
   shoal_log_set_file(NULL);
   if (f->log) fclose(f->log);
   if (f->metrics) fclose(f->metrics);
-  shoal_lease_release(&f->lease);
-  if (begun && !shoal_path_exists(begun)) remove_refused(f);
+  if (refused) remove_refused(f);
+  shoal_lease_destroy(f->lease);
+  if (refused) rmdir(f->dir); /* unless another run has begun in it */
   free(begun);
   free(f->dir);
   free(f->ckpt);
@@ -181,30 +243,28 @@ done:
 
 shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text)
 {
+  SHOAL_TRY(shoal_folder_check(f));
   char *path = shoal_path_join(f->dir, name);
   shoal_status st = shoal_write_file(path, text, strlen(text));
   free(path);
   return st;
 }
 
-shoal_status shoal_folder_status(const shoal_folder *f, const char *state, int exit_code, const char *reason,
-                                 uint64_t step, uint64_t epoch)
+void shoal_folder_progress(shoal_folder *f, uint64_t step, uint64_t epoch)
 {
-  char now[40];
-  shoal_json j = { 0 };
-  shoal_json_object(&j, NULL);
-  shoal_json_string(&j, "state", state);
-  shoal_json_int(&j, "exit_code", exit_code);
-  shoal_json_string(&j, "reason", reason);
-  shoal_json_int(&j, "rank", shoal_log_rank());
-  shoal_json_uint(&j, "step", step);
-  shoal_json_uint(&j, "epoch", epoch);
-  shoal_json_int(&j, "attempt", f->attempt);
-  shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
-  shoal_json_end(&j);
-  shoal_status st = shoal_folder_write(f, "status.json", j.text.text);
-  shoal_str_free(&j.text);
-  return st;
+  atomic_store_explicit(&f->step, step, memory_order_relaxed);
+  atomic_store_explicit(&f->epoch, epoch, memory_order_relaxed);
+}
+
+shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_code, const char *reason, uint64_t step,
+                                 uint64_t epoch)
+{
+  bool running = strcmp(state, "running") == 0;
+  shoal_folder_progress(f, step, epoch);
+  pthread_mutex_lock(&status_lock);
+  atomic_store(&f->running, running);
+  pthread_mutex_unlock(&status_lock);
+  return write_status(f, state, exit_code, reason, false);
 }
 
 bool shoal_folder_owns(const shoal_folder *f, const char *path)

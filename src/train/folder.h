@@ -6,22 +6,32 @@
 #ifndef SHOAL_TRAIN_FOLDER_H
 #define SHOAL_TRAIN_FOLDER_H
 #include "train/lease.h"
+#include <stdatomic.h>
 #include <stdio.h>
 
 typedef struct {
   char *dir, *ckpt, *trace; /* paths, owned */
   int attempt;              /* 1 for the first */
   bool fresh;               /* rank 0: this attempt made the folder */
-  shoal_lease lease;        /* rank 0; touched while the run lives */
-  FILE *log, *metrics;      /* rank 0 */
-  int gone;                 /* trailing columns of metrics.csv from earlier attempts only, empty in new rows */
+  uint64_t token;           /* of the lease, on every rank; 0: not taken */
+  shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
+  atomic_bool running;      /* status.json says so */
+  atomic_uint_least64_t step, epoch;
+  FILE *log, *metrics; /* rank 0 */
+  int gone;            /* trailing columns of metrics.csv from earlier attempts only, empty in new rows */
 } shoal_folder;
 
 /** Sets the paths, on every rank.  ERR_USAGE if `name` is not a plain name. */
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out);
-/** Rank 0: creates the folders, takes the lease, numbers the attempt, opens the log for append.
+/** Rank 0: creates the folders, takes the lease, numbers the attempt, opens the log for append.  *again: not taken yet, to
+ *  be called again soon; a job of a batch system waits until the lease of a run that cannot be asked is stale.
  *  ERR_WORLD if another run holds it: the message names job, host and process. */
-shoal_status shoal_folder_take(shoal_folder *f);
+shoal_status shoal_folder_take(shoal_folder *f, bool *again);
+/** Whether the lease is still ours, on any rank; to be asked before anything is written.  Reads a small file. */
+bool shoal_folder_is_ours(const shoal_folder *f);
+shoal_status shoal_folder_check(const shoal_folder *f); /* the same, as ERR_WORLD */
+/** Rank 0, after every step: what status.json shall say within seconds.  Costs nothing. */
+void shoal_folder_progress(shoal_folder *f, uint64_t step, uint64_t epoch);
 /** Closes files, releases the lease, frees; also after a failed open.  A folder that this attempt made is removed if run.yaml
  *  was not written: a run that is refused leaves nothing. */
 void shoal_folder_release(shoal_folder *f);
@@ -30,9 +40,10 @@ void shoal_folder_release(shoal_folder *f);
  *  @param more  header of extra columns, each preceded by a comma */
 shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const char *more);
 
-/** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed. */
-shoal_status shoal_folder_status(const shoal_folder *f, const char *state, int exit_code, const char *reason,
-                                 uint64_t step, uint64_t epoch);
+/** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed.  ERR_WORLD if the folder is
+ *  not ours any more, as in shoal_folder_write. */
+shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_code, const char *reason, uint64_t step,
+                                 uint64_t epoch);
 bool shoal_folder_says_failed(const shoal_folder *f); /* whether this attempt's status.json is already failed */
 shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text);
 /** Whether the file `path` is directly in the run's checkpoint folder.  Folders are compared by device and inode, not

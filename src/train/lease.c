@@ -1,26 +1,52 @@
 /* See lease.h. */
 #include "train/lease.h"
 #include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-/* ENDING: a killed job's launcher can return a moment before its last process is gone; a restart waits that long. */
-enum { LEASE_STALE_S = 120, TOUCH_EVERY_S = 10, LEASE_ENDING_S = 5 };
+/* ENDING: a killed job's launcher can return a moment before its last process is gone.  DEPTH: successors of successors,
+ * each of which died between two system calls. */
+enum { STALE_S = 120, TOUCH_EVERY_S = 5, ENDING_S = 5, DEPTH = 4 };
 
 typedef struct {
-  char host[64], job[64];
+  char host[64], job[64], boot[40], pid_space[32];
   long pid;
   unsigned long long started; /* start time of the process in clock ticks: tells a reused pid */
+  long restarts;              /* of the job: how often it was requeued */
+  uint64_t token;
 } holder;
+
+struct shoal_lease {
+  char *dir, *path; /* owned */
+  bool patient;
+  holder me;
+  int fd; /* of the lease while it is held; else -1 */
+  uint64_t first_ns;
+  struct timespec seen; /* when the other's lease was last touched, at the first try */
+  bool told;            /* that we wait */
+  void (*beat)(void *context);
+  void *context;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t wake;
+  bool runs, ends, lost; /* under lock */
+};
+
+/* ---- who ---- */
 
 static unsigned long long start_time_of(long pid)
 {
@@ -37,105 +63,279 @@ static unsigned long long start_time_of(long pid)
   return ticks;
 }
 
+static void read_word(const char *path, char *out, size_t cap)
+{
+  char *text = NULL;
+  size_t n;
+  snprintf(out, cap, "-");
+  if (shoal_read_file(path, &text, &n) == SHOAL_OK && n > 0)
+    snprintf(out, cap, "%.*s", (int)strcspn(text, " \n"), text);
+  free(text);
+}
+
 static holder myself(void)
 {
   holder h = { .pid = getpid() };
   gethostname(h.host, sizeof h.host - 1);
-  const char *job = getenv("SLURM_JOB_ID");
-  snprintf(h.job, sizeof h.job, "%s", job ? job : "-");
+  const char *job = getenv("SLURM_JOB_ID"), *restarts = getenv("SLURM_RESTART_COUNT");
+  snprintf(h.job, sizeof h.job, "%s", job && *job ? job : "-");
+  h.restarts = restarts ? strtol(restarts, NULL, 10) : 0;
   h.started = start_time_of(h.pid);
+  read_word("/proc/sys/kernel/random/boot_id", h.boot, sizeof h.boot);
+  ssize_t n = readlink("/proc/self/ns/pid", h.pid_space, sizeof h.pid_space - 1);
+  if (n <= 0) snprintf(h.pid_space, sizeof h.pid_space, "-");
+  while (h.token == 0)
+    if (getrandom(&h.token, sizeof h.token, 0) != sizeof h.token) h.token = shoal_now_ns() ^ (uint64_t)h.pid << 32;
   return h;
 }
 
+/* A lease of an older version has no token; its text stands for one.  An unreadable one has pid -1. */
 static bool read_lease(const char *path, holder *out)
 {
   char *text = NULL;
-  size_t n;
-  bool ok = shoal_read_file(path, &text, &n) == SHOAL_OK;
-  *out = (holder){ .pid = -1 };
-  ok =
-      ok && sscanf(text, "job %63s host %63s pid %ld started %llu", out->job, out->host, &out->pid, &out->started) == 4;
+  size_t n = 0;
+  shoal_error before; /* that there is none is a valid result */
+  shoal_error_take(&before);
+  bool there = shoal_read_file(path, &text, &n) == SHOAL_OK;
+  (void)shoal_error_put(&before);
+  *out = (holder){ .pid = -1, .host = "-", .job = "-", .boot = "?", .pid_space = "?" };
+  if (there) {
+    int fields =
+        sscanf(text, "job %63s host %63s pid %ld started %llu restarts %ld boot %39s pids %31s token %" SCNx64,
+               out->job, out->host, &out->pid, &out->started, &out->restarts, out->boot, out->pid_space, &out->token);
+    if (fields < 4) out->pid = -1;
+    if (fields < 8) out->token = UINT64_C(1) << 32 | shoal_crc32c(0, text, n);
+  }
   free(text);
-  return ok;
+  return there;
 }
 
-/* Whether the holder of this lease is certainly gone.  An unreadable lease is judged by its age only. */
-static bool lease_is_stale(const char *path)
+/* ---- whether the holder lives ---- */
+
+typedef enum { GONE, UNKNOWN, ALIVE } life;
+
+/* The age of a file by the clock of its file system, which may be another machine's. */
+static double age_s(const shoal_lease *l, const struct stat *s)
 {
-  holder h, me = myself();
+  struct stat now;
+  char *probe = shoal_temporary_name(l->path);
+  int fd = -1;
+  struct timespec local;
+  clock_gettime(CLOCK_REALTIME, &local);
+  bool ok = shoal_open_new(probe, l->path, &fd) == SHOAL_OK && fstat(fd, &now) == 0;
+  if (fd >= 0) {
+    close(fd);
+    unlink(probe);
+  }
+  free(probe);
+  if (ok) local = now.st_mtim;
+  return (double)(local.tv_sec - s->st_mtim.tv_sec) + 1e-9 * (double)(local.tv_nsec - s->st_mtim.tv_nsec);
+}
+
+/* Only a process of the same kernel and PID namespace can be looked for. */
+static life judge(shoal_lease *l, const holder *h, const struct stat *s, double *left_s)
+{
+  const holder *me = &l->me;
+  bool same_job = strcmp(h->job, "-") != 0 && strcmp(h->job, me->job) == 0;
+  if (same_job && h->restarts < me->restarts) return GONE; /* requeued: the batch system has ended the earlier start */
+  if (h->pid > 0 && strcmp(h->boot, me->boot) == 0 && strcmp(h->pid_space, me->pid_space) == 0)
+    return kill((pid_t)h->pid, 0) != 0 && errno == ESRCH ? GONE : start_time_of(h->pid) != h->started ? GONE : ALIVE;
+  *left_s = STALE_S - age_s(l, s);
+  if (*left_s <= 0) return GONE;
+  bool touched = l->seen.tv_sec && (s->st_mtim.tv_sec != l->seen.tv_sec || s->st_mtim.tv_nsec != l->seen.tv_nsec);
+  if (!l->seen.tv_sec) l->seen = s->st_mtim;
+  return touched ? ALIVE : UNKNOWN;
+}
+
+/* ---- taking ---- */
+
+static shoal_status write_lease(shoal_lease *l, const char *path)
+{
+  const holder *me = &l->me;
+  if (dprintf(l->fd, "job %s host %s pid %ld started %llu restarts %ld boot %s pids %s token %016" PRIx64 "\n", me->job,
+              me->host, me->pid, me->started, me->restarts, me->boot, me->pid_space, me->token) > 0)
+    return SHOAL_OK;
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+  unlink(path);
+  close(l->fd);
+  l->fd = -1;
+  return st;
+}
+
+static char *successor(const char *path, uint64_t token)
+{
+  return shoal_strdup_printf("%s.after-%016" PRIx64, path, token);
+}
+
+/* Makes `path` ours (l->fd is open then), or says who has it.  Who is found gone is succeeded in three steps: win the
+ * right to, see that it is still the one, replace it.  A process that has read the lease before another has replaced it
+ * can make the file that was just renamed, but then sees another token. */
+static shoal_status claim(shoal_lease *l, const char *path, int depth, life *state, holder *other, double *left_s)
+{
   struct stat s;
-  if (stat(path, &s) != 0) return errno == ENOENT;
-  if (read_lease(path, &h)) {
-    if (strcmp(h.job, "-") != 0 && strcmp(h.job, me.job) == 0 && strcmp(h.host, me.host) != 0)
-      return true; /* requeued */
-    if (strcmp(h.host, me.host) == 0) {
-      if (kill((pid_t)h.pid, 0) != 0 && errno == ESRCH) return true;
-      return start_time_of(h.pid) != h.started;
+  holder now;
+  l->fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (l->fd >= 0) return write_lease(l, path);
+  SHOAL_CHECK(errno == EEXIST, SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
+  *state = UNKNOWN;
+  *left_s = 1;
+  if (stat(path, &s) != 0 || !read_lease(path, other)) return SHOAL_OK; /* given back just now: at the next try */
+  *state = judge(l, other, &s, left_s);
+  if (*state != GONE || depth == 0) return SHOAL_OK;
+  char *next = successor(path, other->token);
+  shoal_status st = claim(l, next, depth - 1, state, &now, left_s);
+  if (st == SHOAL_OK && l->fd < 0) {
+    *other = now;
+  } else if (st == SHOAL_OK) {
+    bool still = read_lease(path, &now) && now.token == other->token;
+    if (!still || rename(next, path) != 0) {
+      if (still) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot take over %s: %s", path, strerror(errno));
+      unlink(next);
+      close(l->fd);
+      l->fd = -1;
+      *state = UNKNOWN;
     }
   }
-  return time(NULL) - s.st_mtime > LEASE_STALE_S;
-}
-
-/* One attempt to create the file exclusively.  A stale lease is renamed first: if two processes find it stale, only one
- * rename succeeds, and O_EXCL decides who creates the new one. */
-static int make_lease(const char *path)
-{
-  int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd >= 0 || errno != EEXIST || !lease_is_stale(path)) return fd;
-  char *aside = shoal_strdup_printf("%s.stale-%ld", path, (long)getpid());
-  if (rename(path, aside) == 0) {
-    shoal_info("took over the lease of a run that is gone");
-    unlink(aside);
-  }
-  free(aside);
-  return open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
-}
-
-static shoal_status write_lease(shoal_lease *l, int fd)
-{
-  holder me = myself();
-  l->held = dprintf(fd, "job %s host %s pid %ld started %llu\n", me.job, me.host, me.pid, me.started) > 0;
-  if (l->held) return SHOAL_OK;
-  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", l->path, strerror(errno));
-  unlink(l->path);
+  free(next);
   return st;
 }
 
-static shoal_status refuse_lease(const char *dir, const char *path)
+static shoal_status refuse(const shoal_lease *l, life state, const holder *h, double left_s)
 {
-  if (errno != EEXIST) return SHOAL_FAIL(SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
-  holder h;
-  read_lease(path, &h);
-  return SHOAL_FAIL(
-      SHOAL_ERR_WORLD,
-      "%s is in use by another run (job %s, host %s, process %ld); wait for it, or choose another run.name", dir, h.job,
-      h.host, h.pid);
+  char who[256], until[32];
+  snprintf(who, sizeof who, "%s is in use by another run (job %s, host %s, process %ld)", l->dir, h->job, h->host,
+           h->pid);
+  if (state == ALIVE)
+    return SHOAL_FAIL(SHOAL_ERR_WORLD, "%s, which is alive; wait for it, or choose another run.name", who);
+  return SHOAL_FAIL(SHOAL_ERR_WORLD,
+                    "%s, as far as can be seen from here; if it is gone, start again in %s, or at once after `rm %s`",
+                    who, shoal_format_seconds(left_s, until, sizeof until), l->path);
 }
 
-shoal_status shoal_lease_take(const char *dir, shoal_lease *l)
+static void *touch(void *lease);
+
+static shoal_status begin(shoal_lease *l, bool took_over)
 {
-  *l = (shoal_lease){ .path = shoal_path_join(dir, "lease") };
-  uint64_t start = shoal_now_ns();
-  int fd = make_lease(l->path);
-  while (fd < 0 && errno == EEXIST && shoal_seconds_since(start) < LEASE_ENDING_S) {
-    usleep(200000);
-    fd = make_lease(l->path);
+  sigset_t all, before;
+  if (took_over) shoal_info("took over the lease of a run that is gone");
+  sigfillset(&all); /* signals are for the main thread */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  l->runs = pthread_create(&l->thread, NULL, touch, l) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return l->runs ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "cannot start the thread that touches %s", l->path);
+}
+
+shoal_status shoal_lease_try(shoal_lease *l, double *left_s)
+{
+  life state = GONE;
+  holder other = { .pid = 0 };
+  double waited = shoal_seconds_since(l->first_ns);
+  char until[32];
+  SHOAL_TRY(claim(l, l->path, DEPTH, &state, &other, left_s));
+  if (l->fd >= 0) {
+    *left_s = 0;
+    return begin(l, other.pid != 0);
   }
-  shoal_status st = fd >= 0 ? write_lease(l, fd) : refuse_lease(dir, l->path);
-  if (fd >= 0) close(fd);
-  return st;
+  bool soon = state == ALIVE ? waited < ENDING_S : waited + *left_s < ENDING_S;
+  if (!soon && (state == ALIVE || !l->patient)) return refuse(l, state, &other, *left_s);
+  if (state == UNKNOWN && l->patient && !l->told) {
+    l->told = true;
+    shoal_info("%s is leased to a run that cannot be asked from here (job %s, host %s, process %ld): waiting %s, until "
+               "nobody has touched the lease for %d s",
+               l->dir, other.job, other.host, other.pid, shoal_format_seconds(*left_s, until, sizeof until), STALE_S);
+  }
+  *left_s = SHOAL_MAX(*left_s, 1);
+  return SHOAL_OK;
 }
 
-void shoal_lease_touch(shoal_lease *l)
+/* ---- holding ---- */
+
+bool shoal_lease_has(const char *dir, uint64_t token)
 {
-  if (!l->held || shoal_seconds_since(l->touched_ns) < TOUCH_EVERY_S) return;
-  utimensat(AT_FDCWD, l->path, NULL, 0);
-  l->touched_ns = shoal_now_ns();
+  holder now;
+  char *path = shoal_path_join(dir, "lease");
+  bool has = read_lease(path, &now) && now.token == token;
+  free(path);
+  return has;
 }
 
-void shoal_lease_release(shoal_lease *l)
+/* The file is touched by its descriptor, so that after a take-over it is not the other's that looks alive. */
+static void *touch(void *lease)
 {
-  if (l->held) unlink(l->path);
+  shoal_lease *l = lease;
+  pthread_mutex_lock(&l->lock);
+  while (!l->ends && !l->lost) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += TOUCH_EVERY_S;
+    while (!l->ends && pthread_cond_timedwait(&l->wake, &l->lock, &until) == 0) {}
+    if (l->ends) break;
+    pthread_mutex_unlock(&l->lock);
+    bool held = futimens(l->fd, NULL) == 0 && shoal_lease_has(l->dir, l->me.token);
+    if (held && l->beat) l->beat(l->context);
+    pthread_mutex_lock(&l->lock);
+    l->lost = !held;
+  }
+  pthread_mutex_unlock(&l->lock);
+  return NULL;
+}
+
+bool shoal_lease_lost(const shoal_lease *l)
+{
+  shoal_lease *unlocked = (shoal_lease *)l;
+  pthread_mutex_lock(&unlocked->lock);
+  bool lost = l->lost;
+  pthread_mutex_unlock(&unlocked->lock);
+  return lost;
+}
+
+uint64_t shoal_lease_token(const shoal_lease *l)
+{
+  return l->me.token;
+}
+
+/* ---- the whole ---- */
+
+shoal_status shoal_lease_create(const char *dir, bool patient, void (*beat)(void *context), void *context,
+                                shoal_lease **out)
+{
+  pthread_condattr_t monotonic;
+  shoal_lease *l = calloc(1, sizeof *l);
+  SHOAL_CHECK(l, SHOAL_ERR_MEM, "a lease");
+  *l = (shoal_lease){ .dir = shoal_strdup_printf("%s", dir),
+                      .path = shoal_path_join(dir, "lease"),
+                      .patient = patient,
+                      .me = myself(),
+                      .fd = -1,
+                      .first_ns = shoal_now_ns(),
+                      .beat = beat,
+                      .context = context,
+                      .lock = PTHREAD_MUTEX_INITIALIZER };
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&l->wake, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  *out = l;
+  return SHOAL_OK;
+}
+
+void shoal_lease_destroy(shoal_lease *l)
+{
+  if (!l) return;
+  if (l->runs) {
+    pthread_mutex_lock(&l->lock);
+    l->ends = true;
+    pthread_cond_signal(&l->wake);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+  }
+  if (l->fd >= 0) {
+    if (shoal_lease_has(l->dir, l->me.token)) unlink(l->path);
+    close(l->fd);
+  }
+  pthread_cond_destroy(&l->wake);
+  pthread_mutex_destroy(&l->lock);
+  free(l->dir);
   free(l->path);
-  *l = (shoal_lease){ 0 };
+  free(l);
 }

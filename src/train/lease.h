@@ -1,24 +1,37 @@
 /* The lease of a run folder: at most one run writes into it.
  *
- * `lease` is created exclusively and holds job, host, process and start time; its holder touches it while it runs.  A
- * lease is taken over if its process is gone (same host), its job is ours (a requeue), or it was not touched for two
- * minutes. */
+ * `lease` names its holder: job, host, process, and a random token.  A thread touches it every few seconds, however long
+ * a step takes.  Another run takes it over when its holder is gone for certain (a process of the same kernel and PID
+ * namespace that no longer exists; an earlier start of the same requeued job), or when nobody has touched it for two
+ * minutes, by the clock of the file system.
+ *
+ *   lease               the holder
+ *   lease.after-TOKEN   who succeeds the holder with that token: made exclusively, so of several processes that find it
+ *                       gone at once one wins; renamed to `lease`
+ *
+ * A holder that was suspended for so long finds another token in the file, and writes nothing more. */
 #ifndef SHOAL_TRAIN_LEASE_H
 #define SHOAL_TRAIN_LEASE_H
 #include "base/status.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct {
-  char *path; /* owned */
-  bool held;
-  uint64_t touched_ns;
-} shoal_lease;
+typedef struct shoal_lease shoal_lease;
 
-/** Takes the lease of the existing folder `dir`.  If another run holds it, waits up to 5 s for that run to end.
- *  ERR_WORLD if it is still held: the message names job, host and process; ERR_IO.  *l is valid for release in any
- *  case. */
-shoal_status shoal_lease_take(const char *dir, shoal_lease *l);
-void shoal_lease_touch(shoal_lease *l);   /* at most one system call every 10 s; no-op if not held */
-void shoal_lease_release(shoal_lease *l); /* also if never taken (all zero) */
+/** Prepares to take the lease of the existing folder `dir`.  Touches nothing yet.
+ *  @param patient  wait until the lease of another run is stale, as a job of a batch system should; else give up if that
+ *                  takes more than 5 s.  A process that is known to live is given 5 s: a killed run's last one may be ending
+ *  @param beat     called by the thread with `context` each time it touches the lease; may be NULL */
+shoal_status shoal_lease_create(const char *dir, bool patient, void (*beat)(void *context), void *context,
+                                shoal_lease **out);
+/** One attempt to take it; never blocks.  *left_s is 0 when it is taken; otherwise try again soon: it will be free in so
+ *  many seconds if nobody touches it.  ERR_WORLD if another run is alive, or may be and we are not patient: the message
+ *  names its job, host and process, and how to take over.  ERR_IO. */
+shoal_status shoal_lease_try(shoal_lease *l, double *left_s);
+uint64_t shoal_lease_token(const shoal_lease *l);
+/** Whether the folder's lease has this token.  Reads a small file. */
+bool shoal_lease_has(const char *dir, uint64_t token);
+/** Whether the thread has found that the lease is another's.  Cheap. */
+bool shoal_lease_lost(const shoal_lease *l);
+void shoal_lease_destroy(shoal_lease *l); /* gives it back if it is held; NULL is fine */
 #endif

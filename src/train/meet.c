@@ -25,6 +25,7 @@ void shoal_session_close_meeting(shoal_session *s)
 /* This rank's request.  Only rank 0 checks periods in time; any rank reports numbers that are not finite. */
 static shoal_ask my_ask(const shoal_session *s)
 {
+  if (shoal_session_is_root(s) && shoal_lease_lost(s->world.folder.lease)) return SHOAL_ASK_LEAVE;
   if (s->numbers.found) return SHOAL_ASK_NUMERIC;
   if (shoal_stop_requested()) return SHOAL_ASK_STOP;
   shoal_period every = s->world.choice.save_every;
@@ -67,6 +68,10 @@ static shoal_status stop_here(shoal_session *s)
 shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
 {
   switch (ask) {
+  case SHOAL_ASK_LEAVE:
+    s->meet.agreed = true;
+    return shoal_group_settle(s->run.control,
+                              shoal_session_is_root(s) ? shoal_folder_check(&s->world.folder) : SHOAL_OK);
   case SHOAL_ASK_NUMERIC:
     return shoal_numbers_act(s);
   case SHOAL_ASK_STOP:

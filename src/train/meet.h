@@ -18,7 +18,8 @@ typedef enum {
   SHOAL_ASK_EVALUATE,
   SHOAL_ASK_SAVE,
   SHOAL_ASK_STOP,
-  SHOAL_ASK_NUMERIC
+  SHOAL_ASK_NUMERIC,
+  SHOAL_ASK_LEAVE /* another run has taken over the folder */
 } shoal_ask;
 
 /* A policy, with hooks in the order of calls.  Errors end the run, as does STOPPED after an agreed stop. */

@@ -43,6 +43,7 @@ static shoal_ask periodic_wish(const shoal_session *s)
 
 static shoal_ask wish(const shoal_session *s)
 {
+  if (shoal_session_is_root(s) && shoal_lease_lost(s->world.folder.lease)) return SHOAL_ASK_LEAVE;
   if (s->numbers.found) return SHOAL_ASK_NUMERIC;
   if (shoal_stop_requested()) return SHOAL_ASK_STOP;
   return periodic_wish(s);

@@ -248,7 +248,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   s->record.row_step_s += step_s;
   s->record.row_wait_s += wait_s;
   s->record.row_trained = s->clock.trained;
-  if (!f) return;
+  if (!f || !shoal_folder_is_ours(&s->world.folder)) return;
   double epoch = (double)s->clock.epoch + (s->clock.samples > 0 && s->clock.position < s->data.epoch_samples
                                                ? (double)s->clock.position / (double)s->data.epoch_samples
                                                : 0);

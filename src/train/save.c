@@ -145,6 +145,11 @@ static shoal_status measure(shoal_session *s, uint64_t *bytes)
   return st;
 }
 
+static shoal_status may_save(void *folder)
+{
+  return shoal_folder_check(folder);
+}
+
 shoal_status shoal_session_save(shoal_session *s)
 {
   shoal_run *r = &s->run;
@@ -164,6 +169,8 @@ shoal_status shoal_session_save(shoal_session *s)
                            .config = config.text,
                            .placement = placement.text.text };
   info.data = shoal_session_describe_data(s);
+  info.may = may_save;
+  info.context = &s->world.folder;
   shoal_status st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->world.config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);

@@ -87,7 +87,8 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
 {
   static const char *const states[] = { "done", "stopped", "failed" };
   const char *state = states[end == SHOAL_OK ? 0 : end == SHOAL_STOPPED ? 1 : 2];
-  if (!s->world.started || shoal_folder_says_failed(&s->world.folder)) return;
+  if (!s->world.started || !shoal_folder_is_ours(&s->world.folder) || shoal_folder_says_failed(&s->world.folder))
+    return;
   shoal_status st = shoal_folder_status(&s->world.folder, state, exit_code, reason, s->run.step, s->clock.epoch);
   if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
 }
@@ -96,7 +97,7 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
 static void note_in_log(const shoal_folder *f, const char *text)
 {
   char now[40];
-  if (!f->log) return;
+  if (!f->log || !shoal_folder_is_ours(f)) return;
   fprintf(f->log, "%s shoal: error: %s\n", shoal_wall_clock(now, sizeof now), text);
   fflush(f->log);
 }
@@ -110,7 +111,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   if (prepared) {
     shoal_session_report_start(s);
     st = train(s);
-  } else if (s->run.world) {
+  } else if (s->run.world && st != SHOAL_STOPPED) {
     st = shoal_group_agree(s->run.control, st); /* errors of single ranks are printed and get one exit code */
   }
   bool root = !s->run.world || shoal_session_is_root(s), alone = !s->run.world || shoal_world_size(s->run.world) == 1;

@@ -4,8 +4,10 @@
 #include "base/mem.h"
 #include "tensor/cpu/cpu.h"
 #include "train/session.h"
+#include "train/stop.h"
 #include <stdlib.h>
 #include <strings.h>
+#include <unistd.h>
 
 static double period_seconds(const shoal_config *c, const char *name)
 {
@@ -48,22 +50,40 @@ shoal_status shoal_session_open_world(shoal_session *s)
   return SHOAL_OK;
 }
 
+/* All ranks wait together, so that nobody takes it for a hang, and a signal at any of them ends it. */
+static shoal_status take_folder(shoal_session *s)
+{
+  enum { NAP_US = 200000 };
+  for (;;) {
+    bool again = false;
+    shoal_status st = shoal_session_is_root(s) ? shoal_folder_take(&s->world.folder, &again) : SHOAL_OK;
+    SHOAL_TRY(shoal_group_agree(s->run.control, st));
+    int64_t what = again ? 1 : 0, stop = shoal_stop_requested();
+    SHOAL_TRY(shoal_group_agree_max(s->run.control, "lease", &what));
+    SHOAL_TRY(shoal_group_agree_max(s->run.control, "lease", &stop));
+    if (!what) return SHOAL_OK;
+    if (stop) {
+      shoal_info("asked to stop by a signal while waiting for the lease");
+      return SHOAL_STOPPED;
+    }
+    usleep(NAP_US);
+  }
+}
+
 shoal_status shoal_session_open_folder(shoal_session *s)
 {
   const shoal_config *c = s->world.config;
   SHOAL_TRY(shoal_group_agree(s->run.control, shoal_folder_name(shoal_config_string(c, "run.dir"),
                                                                 shoal_config_string(c, "run.name"), &s->world.folder)));
-  shoal_status st = SHOAL_OK;
   bool never = s->world.args->resume && strcmp(s->world.args->resume, "never") == 0;
-  if (shoal_session_is_root(s)) {
-    if (never && shoal_folder_has_checkpoints(&s->world.folder))
-      st = SHOAL_FAIL(
-          SHOAL_ERR_USAGE,
-          "%s holds checkpoints and --resume never would train over them; choose another run.name or move it",
-          s->world.folder.dir);
-    if (st == SHOAL_OK) st = shoal_folder_take(&s->world.folder);
-  }
+  shoal_status st = SHOAL_OK;
+  if (shoal_session_is_root(s) && never && shoal_folder_has_checkpoints(&s->world.folder))
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE,
+                    "%s holds checkpoints and --resume never would train over them; choose another run.name or move it",
+                    s->world.folder.dir);
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  SHOAL_TRY(take_folder(s));
+  SHOAL_TRY(shoal_group_broadcast(s->run.control, &s->world.folder.token, sizeof s->world.folder.token, 0));
   return shoal_group_broadcast(s->run.control, &s->world.folder.attempt, sizeof s->world.folder.attempt, 0);
 }
 

@@ -618,7 +618,9 @@ def test_folder(glyphs, jobs):
     r = train(1, "busy", *SLOW, code=3)
     assert "in use" in r.stderr, r.stderr
     assert str(job.pid) in r.stderr, r.stderr
-    assert status("busy") == before, "a refused run wrote status.json"
+    after = status("busy")
+    assert after["attempt"] == before["attempt"] == 1 and after["state"] == "running", f"a refused run wrote {after}"
+    assert after["step"] > before["step"], "status.json is not kept up to date"
     job.send_signal(signal.SIGKILL)
     job.wait()
     assert os.path.exists("runs/busy/lease"), "a killed run cannot have given its lease back"

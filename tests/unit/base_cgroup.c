@@ -159,9 +159,9 @@ static void nonsense(void)
       machine(groups[i], mounts[k]);
       NO_MEMORY(limits());
     }
-  static const char *const values[] = {
-    "", "\n", "max", "-5\n", "lots\n", "0x10\n 5\n", "16 MiB\n", "99999999999999999999999999\n", "\xff\n"
-  };
+  static const char *const values[] = { "",       "\n",         "max",      "-5\n",
+                                        "lots\n", "0x10\n 5\n", "16 MiB\n", "99999999999999999999999999\n",
+                                        "\xff\n" };
   machine("0::/a\n5:cpu,memory:/a\n", MOUNTS_2 MOUNT_1("cpu,memory", "/"));
   for (size_t i = 0; i < SHOAL_COUNT(values); i++) {
     put("/sys/fs/cgroup/a/memory.max", values[i]);

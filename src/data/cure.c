@@ -136,6 +136,10 @@ static shoal_status refuse_labels(const shoal_dataset *d, const char *name, cons
 
 shoal_status shoal_data_check_labels_form(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
+  bool numbers = f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_FLOAT;
+  SHOAL_CHECK(!numbers || f->ndim < 2 || d->elements > 1 || f->dims[1] < 2, SHOAL_ERR_IO,
+              "%s: /%s has one number per sample and /%s several: are they swapped?", d->path,
+              strcmp(name, d->names.y[0]) == 0 ? d->names.x[0] : d->names.x[1], name);
   if (label_form_of(f) != LABELS_FINE) return refuse_labels(d, name, f);
   SHOAL_CHECK(f->ndim == 1 || f->ndim == 2, SHOAL_ERR_IO,
               "%s: /%s has %d dimensions; labels are one class number from 0 per sample", d->path, name, f->ndim);

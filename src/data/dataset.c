@@ -107,10 +107,13 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
   SHOAL_TRY(shoal_h5_look(d->file, name, &f));
   SHOAL_TRY(choose_type(d, name, &f));
   SHOAL_TRY(choose_shape(d, name, f.ndim, f.dims, shoal_data_states_kind(d->file)));
+  char one[96], other[96];
   if (split == SHOAL_TEST)
     SHOAL_CHECK(before.x_bytes == d->info.x_bytes && before_last == d->channels_last &&
                     shoal_shape_equal(&before.sample, &d->info.sample),
-                SHOAL_ERR_IO, "%s: /%s and /%s differ in type or shape of a sample", d->path, d->names.x[0], name);
+                SHOAL_ERR_IO, "%s: /%s and /%s differ in type or shape of a sample: %s of %d bytes and %s of %d",
+                d->path, d->names.x[0], name, shoal_data_shape_text(&before.sample, one, sizeof one), before.x_bytes,
+                shoal_data_shape_text(&d->info.sample, other, sizeof other), d->info.x_bytes);
   d->info.n[split] = f.dims[0];
   p->raw = f.exact && f.type == d->x_type ? f.offset : SHOAL_H5_NO_OFFSET;
   return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ d->x_type }, &p->x);

@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "data/data_impl.h"
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ typedef struct {
   shoal_h5 file;
   const char *path;
   array *list;
-  size_t n, others;
+  size_t n;
 } arrays;
 
 typedef enum { WORD_PART, WORD_SPLIT, WORD_FILLER, WORD_DATA } word_kind;
@@ -138,10 +139,7 @@ static void visit(void *context, const char *name)
   if (!shoal_h5_is_data_set(a->file, name) && !is_elsewhere(a, name)) return; /* a group or a dangling link */
   if (snprintf(found.name, sizeof found.name, "%s", name) < (int)sizeof found.name)
     read_name(name, &found.part, &found.split);
-  if (found.part != PART_NONE && a->n < MAX_ARRAYS)
-    a->list[a->n++] = found;
-  else
-    a->others++;
+  if (found.part != PART_NONE && a->n < MAX_ARRAYS) a->list[a->n++] = found;
 }
 
 /* Chooses the array that matches, "" if none does. */
@@ -172,6 +170,68 @@ static shoal_status match_tests(const arrays *a, const char *path, shoal_data_na
   return SHOAL_OK;
 }
 
+/* ---- what there is instead ---- */
+
+enum { SHOWN = 6 };
+typedef struct {
+  shoal_h5 file;
+  shoal_str text;
+  size_t n;
+} contents;
+
+/* ", /images [60000, 28, 28] u8" */
+static void add_array(void *context, const char *name)
+{
+  contents *c = context;
+  char shown[80];
+  shoal_h5_facts f;
+  if (!shoal_h5_is_data_set(c->file, name) || c->n++ >= SHOWN) return;
+  shoal_str_add(&c->text, "%s/%s", c->n > 1 ? ", " : "", shoal_show(name, shown, sizeof shown));
+  if (shoal_h5_look(c->file, name, &f) != SHOAL_OK) return;
+  for (int i = 0; i < f.ndim; i++) shoal_str_add(&c->text, "%s%" PRIu64, i ? ", " : " [", f.dims[i]);
+  shoal_str_add(&c->text, "%s %s", f.ndim ? "]" : "", f.described);
+}
+
+/* Adds the arrays of the file to an error about one that is missing. */
+static shoal_status tell_contents(shoal_status st, shoal_h5 file)
+{
+  contents c = { .file = file };
+  shoal_error pending;
+  shoal_error_take(&pending);
+  shoal_status listed = shoal_h5_list(file, add_array, &c);
+  (void)shoal_error_put(&pending);
+  if (listed == SHOAL_OK && c.n == 0) st = shoal_error_append(st, "; it has no arrays");
+  if (listed == SHOAL_OK && c.n > 0) st = shoal_error_append(st, "; it has %s", c.text.text);
+  if (c.n > SHOWN) st = shoal_error_append(st, " and %zu more (h5ls -r lists them)", c.n - SHOWN);
+  shoal_str_free(&c.text);
+  return st;
+}
+
+static shoal_status refuse_without_training(const arrays *a, const char *path)
+{
+  shoal_data_names tests = { 0 };
+  shoal_status st = match_tests(a, path, &tests);
+  if (st == SHOAL_OK && tests.tests_only)
+    return SHOAL_FAIL(
+        SHOAL_ERR_IO,
+        "%s has no training samples: /%s and /%s are for tests; data.file takes it beside a file for training, "
+        "as in data.file=[train.h5,%s]",
+        path, tests.x[0], tests.y[0], path);
+  st = SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s has no training samples: /train/x and /train/y (or names like X_train, y_train, images, labels) are "
+      "expected",
+      path);
+  return tell_contents(st, a->file);
+}
+
+static shoal_status refuse_without_labels(const arrays *a, const char *path, const char *x, const char *expected)
+{
+  return tell_contents(
+      SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s has samples but no array has their labels: /%s is expected", path, x, expected),
+      a->file);
+}
+
 static shoal_status match_foreign(const arrays *a, const char *path, bool alone, shoal_data_names *out)
 {
   part_kind x = PART_X, part;
@@ -183,10 +243,7 @@ static shoal_status match_foreign(const arrays *a, const char *path, bool alone,
   }
   if (!out->x[0][0] && !alone) SHOAL_TRY(match_tests(a, path, out));
   if (out->tests_only) return SHOAL_OK;
-  SHOAL_CHECK(out->x[0][0], SHOAL_ERR_IO,
-              "%s has no training samples: /train/x and /train/y (or names like X_train, y_train, images, labels) are "
-              "expected, found %zu arrays with other names; see h5ls -r",
-              path, a->n + a->others);
+  if (!out->x[0][0]) return refuse_without_training(a, path);
   out->text = x == PART_TOKENS;
   read_name(out->x[0], &part, &split);
   out->plain = split == SPLIT_PLAIN;
@@ -194,9 +251,11 @@ static shoal_status match_foreign(const arrays *a, const char *path, bool alone,
   if (out->text) return SHOAL_OK;
   SHOAL_TRY(choose(a, path, PART_Y, SPLIT_TRAIN, SPLIT_PLAIN, "training labels", out->y[0]));
   SHOAL_TRY(choose(a, path, PART_Y, SPLIT_TEST, SPLIT_VALIDATION, "test labels", out->y[1]));
-  for (int s = 0; s < 2; s++)
-    SHOAL_CHECK(!out->x[s][0] || out->y[s][0], SHOAL_ERR_IO, "%s: /%s has samples but no array has their labels", path,
-                out->x[s]);
+  for (int s = 0; s < 2; s++) {
+    bool grouped = strchr(out->x[s], '/') != NULL;
+    const char *expected = s == 0 ? (grouped ? "train/y" : "y_train") : (grouped ? "test/y" : "y_test");
+    if (out->x[s][0] && !out->y[s][0]) return refuse_without_labels(a, path, out->x[s], expected);
+  }
   return SHOAL_OK;
 }
 
@@ -214,7 +273,7 @@ static void print_match(const char *path, const shoal_data_names *m)
 
 static bool is_there(const arrays *a, const char *name)
 {
-  return shoal_h5_exists(a->file, name) || is_elsewhere(a, name);
+  return shoal_h5_is_data_set(a->file, name) || is_elsewhere(a, name);
 }
 
 /* Our own names, if the training split has them.  A validation split is the test split of a file without one. */
@@ -242,6 +301,13 @@ static bool match_ours(const arrays *a, shoal_data_names *out)
   return true;
 }
 
+static shoal_status check_ours(const arrays *a, const shoal_data_names *names)
+{
+  for (int s = 0; s < 2; s++)
+    if (names->y[s][0] && !is_there(a, names->y[s])) return refuse_without_labels(a, a->path, names->x[s], names->y[s]);
+  return SHOAL_OK;
+}
+
 /* Each array that is used must be here, and readable without plug-ins; what needs one is copied by h5py, which may have it. */
 static shoal_status check_chosen(shoal_h5 file, const char *path, const shoal_data_names *names)
 {
@@ -266,7 +332,9 @@ shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal
 {
   array list[MAX_ARRAYS];
   arrays found = { .file = file, .path = path, .list = list };
-  if (!match_ours(&found, out)) {
+  if (match_ours(&found, out)) {
+    SHOAL_TRY(check_ours(&found, out));
+  } else {
     *out = (shoal_data_names){ .foreign = true };
     SHOAL_TRY(shoal_h5_list(file, visit, &found));
     SHOAL_TRY(match_foreign(&found, path, alone, out));

@@ -161,6 +161,8 @@ shoal_status shoal_session_open_loaders(shoal_session *s)
   l.share = SHOAL_SHARE_STRIDED;
   l.batch = s->data.own_batch;
   if (s->method->measures_stats) SHOAL_TRY(shoal_loader_create(s->data.set, &l, &s->data.sample));
+  if (info->n[SHOAL_TEST] == 0 && shoal_session_is_root(s) && shoal_config_given(c, "eval.every"))
+    shoal_warn("eval.every does nothing: %s has no test split", shoal_dataset_path(s->data.set));
   if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;
   shoal_loader_config t = { .split = SHOAL_TEST,
                             .rank = rank,

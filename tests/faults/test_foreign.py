@@ -142,6 +142,30 @@ def test_samples(words, x, want):
         assert (f["train/x"][()] == want[:TRAIN]).all() and (f["test/x"][()] == want[TRAIN:]).all()
 
 
+Y = CLASSES
+MISSING = (
+    ({"foo": X, "bar": Y}, "has no training samples: ", "; it has /bar [40] i64, /foo [40, 4] f32"),
+    ({f"a{k}": X for k in range(9)}, "has no training samples: ", "/a5 [40, 4] f32 and 3 more (h5ls -r lists them)"),
+    ({}, "has no training samples: ", "; it has no arrays"),
+    ({"train/x/a": X, "train/y": Y}, "has no training samples: ", "it has /train/x/a [40, 4] f32, /train/y [40] i64"),
+    ({"test/x": X, "test/y": Y}, "/test/x and /test/y are for tests", "data.file=[train.h5,a.h5]"),
+    ({"train/x": X}, "/train/x has samples but no array has their labels: /train/y is expected", "it has /train/x [40, 4] f32"),
+    ({"train/x": X, "train/y": Y, "test/x": X}, "/test/x has samples", "/test/y is expected; it has /test/x [40, 4] f32"),
+    ({"X_train": X, "t\x1b[31m": Y}, "/X_train has samples", "/y_train is expected", "/t\\x1b[31m [40] i64"),
+    ({"train/x": Y, "train/y": X}, "/train/x has one number per sample and /train/y several: are they swapped?"),
+    ({"train/x": X, "train/y": Y, "test/x": X[:, :3], "test/y": Y}, "/train/x and /test/x differ", "[4] of 4 bytes and [3] of 4"),
+)
+
+
+@pytest.mark.parametrize("arrays, words", [(a, w) for a, *w in MISSING])
+def test_missing(arrays, words):
+    """What is not there is said together with what is."""
+    with h5py.File("a.h5", "w") as f:
+        for name, values in arrays.items():
+            f[name] = values
+    assert_one_error(shoal("data", "inspect", "a.h5", code=7), *words)
+
+
 # ---- other files ----
 
 SECRET = "sec\x1b[31mret.h5"
@@ -179,6 +203,7 @@ def packed_beside_link(f):
     """What h5py could copy, and what it must not."""
     f.create_dataset("train/x", data=X, compression="lzf")
     f["test/x"] = h5py.ExternalLink(SECRET, "/test/x")
+    f["test/y"] = CLASSES
 
 
 @pytest.mark.parametrize("trap, words", (
@@ -209,6 +234,10 @@ def test_refused_folder():
           "run.steps=2", "--set")
     shoal(*go, "run.name=r")
     files = sorted(os.listdir("r"))
+    with h5py.File("a.h5", "a") as f:
+        del f["test"]
+    r = shoal(*go, "run.name=t", "--set", "eval.every=1 steps")
+    assert "warning: eval.every does nothing: a.h5 has no test split" in r.stderr
     os.mkdir("made")
     os.rename("a.h5", "b.h5")
     for name in ("r", "made", "new"):

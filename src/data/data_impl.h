@@ -119,6 +119,8 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
 /** Appends n samples to a split; x [n, sample], y [n] (NULL for text).  Buffers only a few chunks. */
 shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x,
                                    const int32_t *y);
+/** ERR_IO with both sizes if so many samples in all do not fit on the disk. */
+shoal_status shoal_data_writer_expect(const shoal_data_writer *w, uint64_t samples);
 uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split);
 /** Writes the attributes, closes and syncs the file, and renames it.  `class_names` is NULL or one name per line.
  *  ERR_IO if there are no training samples.  Call destroy afterwards in any case. */
@@ -132,11 +134,15 @@ typedef struct shoal_source shoal_source;
 shoal_status shoal_source_open(const char *path, shoal_source **out);
 void shoal_source_close(shoal_source *s);
 /** Reads up to n bytes; fewer only at the end.  ERR_IO if the file cannot be read or its gzip stream is truncated or
- *  corrupt.
+ *  corrupt, or unpacks to so much that it holds no data.
  */
 shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *got);
-uint64_t shoal_source_most(const shoal_source *s);    /* upper bound of the bytes returned, after decompression */
-uint64_t shoal_source_offset(const shoal_source *s);  /* bytes returned so far, after decompression */
+uint64_t shoal_source_most(const shoal_source *s);   /* upper bound of the bytes returned, after decompression */
+uint64_t shoal_source_offset(const shoal_source *s); /* bytes returned so far, after decompression */
+/** ERR_IO with both sizes and the cure if a packed file should unpack to so many bytes and data does not pack so well. */
+shoal_status shoal_source_check(const shoal_source *s, uint64_t bytes);
+/** The same of anything packed; the cure ends the sentence "if it is right, ...". */
+shoal_status shoal_check_unpacked(const char *what, uint64_t packed, uint64_t unpacked, const char *cure);
 const char *shoal_source_unit(const shoal_source *s); /* "byte" or "unpacked byte", for messages */
 /** Reads the whole file and appends a NUL; caller frees. */
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out);

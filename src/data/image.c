@@ -2,18 +2,21 @@
  * cut short is filled with grey) are errors here. */
 #include "data/image.h"
 #include "base/file.h"
-#include "base/limit.h"
 #include "base/mem.h"
+#include "base/str.h"
+#include <errno.h>
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jpeglib.h>
 #include <png.h>
 
-enum { MAX_SIDE = 4096 };
+/* Four channels of 16 bits at the largest size, not packed at all, are half of MAX_BYTES. */
+enum { MAX_SIDE = 4096, MAX_BYTES = 256 << 20 };
 
 typedef struct {
   const char *path;
@@ -21,20 +24,33 @@ typedef struct {
   size_t n;
 } file;
 
+static bool is_png(const char *bytes, size_t n)
+{
+  return n >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+
+static bool is_jpeg(const char *bytes, size_t n)
+{
+  return n >= 3 && memcmp(bytes, "\xff\xd8\xff", 3) == 0;
+}
+
+/* Reads a file that begins like an image; of others, which may be of any size, no more than that. */
 static shoal_status open_file(const char *path, file *f)
 {
+  char head[8], size_text[32], most[32];
+  int fd;
+  uint64_t size;
   *f = (file){ .path = path };
+  SHOAL_TRY(shoal_open_file(path, &fd, &size));
+  ssize_t n = read(fd, head, sizeof head);
+  int error = errno;
+  close(fd);
+  SHOAL_CHECK(n >= 0, SHOAL_ERR_IO, "cannot read %s: %s", path, strerror(error));
+  if (!is_png(head, (size_t)n) && !is_jpeg(head, (size_t)n)) return SHOAL_OK;
+  SHOAL_CHECK(size <= MAX_BYTES, SHOAL_ERR_IO, "%s has %s, an image of at most %d x %d has less than %s", path,
+              shoal_format_bytes((double)size, size_text, sizeof size_text), MAX_SIDE, MAX_SIDE,
+              shoal_format_bytes(MAX_BYTES, most, sizeof most));
   return shoal_read_file(path, &f->bytes, &f->n);
-}
-
-static bool is_png(const file *f)
-{
-  return f->n > 8 && memcmp(f->bytes, "\x89PNG\r\n\x1a\n", 8) == 0;
-}
-
-static bool is_jpeg(const file *f)
-{
-  return f->n > 3 && memcmp(f->bytes, "\xff\xd8\xff", 3) == 0;
 }
 
 static shoal_status damaged(const file *f, const char *words)
@@ -127,7 +143,8 @@ shoal_status shoal_image_look(const char *path, shoal_image *out)
   file f;
   *out = (shoal_image){ 0 };
   SHOAL_TRY(open_file(path, &f));
-  shoal_status st = is_png(&f) ? look_png(&f, out) : is_jpeg(&f) ? decode_jpeg(&f, NULL, out, NULL) : SHOAL_OK;
+  if (!f.bytes) return SHOAL_OK;
+  shoal_status st = is_png(f.bytes, f.n) ? look_png(&f, out) : decode_jpeg(&f, NULL, out, NULL);
   free(f.bytes);
   SHOAL_TRY(st);
   SHOAL_CHECK(out->width <= MAX_SIDE && out->height <= MAX_SIDE, SHOAL_ERR_IO, "%s is %d x %d, at most %d x %d is read",
@@ -144,7 +161,7 @@ shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *
   SHOAL_TRY(shoal_alloc(plane, c_n, "an image", (void **)&pixels));
   shoal_status st = open_file(path, &f);
   if (st == SHOAL_OK) {
-    st = is_png(&f) ? read_png(&f, as, pixels) : decode_jpeg(&f, as, &found, pixels);
+    st = is_png(f.bytes, f.n) ? read_png(&f, as, pixels) : decode_jpeg(&f, as, &found, pixels);
     free(f.bytes);
   }
   for (size_t c = 0; st == SHOAL_OK && c < c_n; c++)

@@ -59,7 +59,7 @@ static shoal_status read_header(idx_file *f)
   SHOAL_TRY(shoal_limit_held(f->path, "an image", 1, item, shoal_source_most(f->source)));
   SHOAL_CHECK(f->ndim < 4 || f->dim[1] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
               "%s: %u channels, at most %d are supported", f->path, f->dim[1], SHOAL_DATA_CHANNELS);
-  return SHOAL_OK;
+  return shoal_source_check(f->source, f->dim[0] * item);
 }
 
 static shoal_shape shape_of(const idx_file *images)
@@ -194,6 +194,10 @@ shoal_status shoal_import_idx(const shoal_import_args *a, const char *out_path)
   size_t bytes = (size_t)shoal_shape_count(&spec.sample);
   SHOAL_TRY_GOTO(st, shoal_alloc(block_rows(bytes), bytes, "images", (void **)&block), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
+  uint64_t samples = 0;
+  for (size_t i = 0; i < a->n_sources; i++) /* a file that is cut short is told as such */
+    if (files[i].ndim > 1) samples += SHOAL_MIN(files[i].dim[0], shoal_source_most(files[i].source) / bytes);
+  SHOAL_TRY_GOTO(st, shoal_data_writer_expect(w, samples), done);
   progress p = { .args = a, .writer = w };
   SHOAL_TRY_GOTO(st, import_pairs(&p, files, a->n_sources, block), done);
   st = shoal_data_writer_commit(w, p.largest + 1, NULL);

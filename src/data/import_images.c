@@ -296,6 +296,7 @@ static shoal_status write_images(const images *m, const shoal_import_args *a, co
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_alloc((size_t)shoal_shape_count(&spec.sample), 1, "an image", (void **)&planes), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
+  SHOAL_TRY_GOTO(st, shoal_data_writer_expect(w, m->files.n), done);
   for (size_t i = 0; i < m->files.n; i++) {
     SHOAL_TRY_GOTO(st, shoal_image_read(m->files.at[i], f, planes), done);
     SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, m->test[i] ? SHOAL_TEST : SHOAL_TRAIN, 1, planes, &m->y[i]), done);

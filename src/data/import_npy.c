@@ -1,5 +1,6 @@
 /* NumPy arrays: samples and labels, found by the words in their names as in HDF5 files (X_train, y_train, images,
  * labels, ...), or, if there are just two, by their dimensions.  Bytes stay bytes, all else becomes f32. */
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/data_impl.h"
@@ -101,62 +102,73 @@ static shoal_status check_split(const import *p, int s)
   bool same = x->ndim == first->ndim && x->kind == first->kind && x->size == first->size;
   for (int i = 1; i < x->ndim && same; i++) same = x->dims[i] == first->dims[i];
   SHOAL_CHECK(same, SHOAL_ERR_IO, "%s and %s differ in type or shape of a sample", first->name, x->name);
-  return SHOAL_OK;
+  SHOAL_TRY(shoal_npy_check(x));
+  return shoal_npy_check(y);
 }
 
 /* ---- labels ---- */
 
-static shoal_status label_of(const shoal_npy *y, uint64_t i, int64_t *out)
+static shoal_status label_of(const shoal_npy *y, const uint8_t *row, uint64_t i, int64_t *out)
 {
-  *out = y->kind == 'f' ? 0 : shoal_npy_whole(y, i);
+  *out = y->kind == 'f' ? 0 : shoal_npy_whole(y, row, 0);
   if (y->kind != 'f') return SHOAL_OK;
-  double v = shoal_npy_real(y, i);
+  double v = shoal_npy_real(y, row, 0);
   SHOAL_CHECK(v == floor(v) && fabs(v) < 0x1p62, SHOAL_ERR_IO,
               "%s: label %" PRIu64 " of %s is %.9g; classes are whole numbers from 0", y->path, i, y->name, v);
   *out = (int64_t)v;
   return SHOAL_OK;
 }
 
+/* Counts the labels of a split and keeps them; those that are no classes are refused once all are counted. */
+static shoal_status read_labels(import *p, int s, shoal_labels *l)
+{
+  const shoal_npy *y = p->y[s];
+  const uint8_t *row;
+  int64_t v;
+  shoal_npy_reader *r = NULL;
+  shoal_status st;
+  SHOAL_TRY(shoal_limit_memory(y->path, y->name, y->dims[0], sizeof(int32_t) + 1)); /* and which of them test */
+  SHOAL_TRY(SHOAL_ALLOC(y->dims[0], &p->labels[s]));
+  SHOAL_TRY_GOTO(st, shoal_npy_open(y, &r), done);
+  for (uint64_t i = 0; i < y->dims[0]; i++) {
+    SHOAL_TRY_GOTO(st, shoal_npy_next(r, &row), done);
+    SHOAL_TRY_GOTO(st, label_of(y, row, i, &v), done);
+    SHOAL_TRY_GOTO(st, shoal_labels_add(l, (shoal_split)s, v), done);
+    p->labels[s][i] = (int32_t)v;
+  }
+done:
+  shoal_npy_close(r);
+  return st;
+}
+
 static shoal_status count_labels(import *p, shoal_labels *l)
 {
-  int64_t v;
   for (int s = 0; s < 2; s++)
-    for (uint64_t i = 0; p->y[s] && i < p->y[s]->dims[0]; i++) {
-      SHOAL_TRY(label_of(p->y[s], i, &v));
-      SHOAL_TRY(shoal_labels_add(l, (shoal_split)s, v));
-    }
+    if (p->y[s]) SHOAL_TRY(read_labels(p, s, l));
   shoal_labels_finish(l);
   SHOAL_TRY(shoal_labels_check(l, p->y[0]->path, (const char *const[]){ p->y[0]->name, p->y[1] ? p->y[1]->name : "" }));
   p->classes = shoal_labels_classes(l);
-  for (int s = 0; s < 2; s++) {
-    if (!p->y[s]) continue;
-    SHOAL_TRY(SHOAL_ALLOC(p->y[s]->dims[0], &p->labels[s]));
-    for (uint64_t i = 0; i < p->y[s]->dims[0]; i++) {
-      SHOAL_TRY(label_of(p->y[s], i, &v));
-      p->labels[s][i] = (int32_t)v;
-    }
-  }
   return SHOAL_OK;
 }
 
 /* ---- samples ---- */
 
-/* Copies sample i of x, in the order channel, row, column. */
-static shoal_status take_sample(import *p, const shoal_npy *x, uint64_t i, void *out)
+/* Copies sample i of x from its row, in the order channel, row, column. */
+static shoal_status take_sample(import *p, const shoal_npy *x, const uint8_t *row, uint64_t i, void *out)
 {
   const shoal_shape *shape = &p->spec.sample;
   uint64_t c_n = shape->ndim == 3 ? (uint64_t)shape->dim[0] : 1, h_n = shape->ndim == 3 ? (uint64_t)shape->dim[1] : 1;
-  uint64_t w_n = (uint64_t)shape->dim[shape->ndim - 1], at = 0, first = i * x->strides[0];
+  uint64_t w_n = (uint64_t)shape->dim[shape->ndim - 1], at = 0;
   uint64_t *t = p->stride;
   for (uint64_t c = 0; c < c_n; c++)
     for (uint64_t h = 0; h < h_n; h++)
       for (uint64_t w = 0; w < w_n; w++, at++) {
-        uint64_t from = first + c * t[0] + h * t[1] + w * t[2];
+        uint64_t from = c * t[0] + h * t[1] + w * t[2];
         if (p->spec.x_bytes == 1) {
-          ((uint8_t *)out)[at] = x->data[from];
+          ((uint8_t *)out)[at] = row[from];
           continue;
         }
-        double v = shoal_npy_real(x, from);
+        double v = shoal_npy_real(x, row, from);
         SHOAL_CHECK(isfinite((float)v), SHOAL_ERR_IO, "%s: sample %" PRIu64 " of %s has %g, which is not finite in f32",
                     x->path, i, x->name, v);
         ((float *)out)[at] = shoal_narrow_convert(&p->narrow, p->narrow.n > 1 ? at : 0, v);
@@ -164,15 +176,21 @@ static shoal_status take_sample(import *p, const shoal_npy *x, uint64_t i, void 
   return SHOAL_OK;
 }
 
-static shoal_status write_samples(import *p, const uint8_t *test, void *sample, shoal_data_writer *w)
+static shoal_status write_split(import *p, int s, const uint8_t *test, void *sample, shoal_data_writer *w)
 {
-  for (int s = 0; s < 2; s++)
-    for (uint64_t i = 0; p->x[s] && i < p->x[s]->dims[0]; i++) {
-      SHOAL_TRY(take_sample(p, p->x[s], i, sample));
-      bool tests = s == 1 || (test && test[i]);
-      SHOAL_TRY(shoal_data_writer_add(w, tests ? SHOAL_TEST : SHOAL_TRAIN, 1, sample, &p->labels[s][i]));
-    }
-  return SHOAL_OK;
+  const shoal_npy *x = p->x[s];
+  const uint8_t *row;
+  shoal_npy_reader *r;
+  SHOAL_TRY(shoal_npy_open(x, &r));
+  shoal_status st = SHOAL_OK;
+  for (uint64_t i = 0; st == SHOAL_OK && i < x->dims[0]; i++) {
+    bool tests = s == 1 || (test && test[i]);
+    st = shoal_npy_next(r, &row);
+    if (st == SHOAL_OK) st = take_sample(p, x, row, i, sample);
+    if (st == SHOAL_OK) st = shoal_data_writer_add(w, tests ? SHOAL_TEST : SHOAL_TRAIN, 1, sample, &p->labels[s][i]);
+  }
+  shoal_npy_close(r);
+  return st;
 }
 
 static const char *feature_text(const void *context, size_t feature, char *buf, size_t cap)
@@ -204,7 +222,9 @@ static shoal_status write_all(import *p, const char *out_path)
     SHOAL_TRY_GOTO(st, shoal_import_split(p->args, n, p->labels[0], p->classes, test), done);
   }
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &p->spec, &w), done);
-  SHOAL_TRY_GOTO(st, write_samples(p, test, sample, w), done);
+  SHOAL_TRY_GOTO(st, shoal_data_writer_expect(w, p->x[0]->dims[0] + (p->x[1] ? p->x[1]->dims[0] : 0)), done);
+  for (int s = 0; s < 2; s++)
+    if (p->x[s]) SHOAL_TRY_GOTO(st, write_split(p, s, test, sample, w), done);
   shoal_narrow_warn(&p->narrow, p->x[0]->path, feature_text, p);
   st = shoal_data_writer_commit(w, p->classes, NULL);
 done:
@@ -235,7 +255,7 @@ import p = {.args = a };
   shoal_labels labels;
   shoal_status st;
   shoal_labels_init(&labels, 0);
-  for (size_t i = 0; i < a->n_sources; i++) SHOAL_TRY_GOTO(st, shoal_npy_load(a->sources[i], &p.arrays), done);
+  for (size_t i = 0; i < a->n_sources; i++) SHOAL_TRY_GOTO(st, shoal_npy_find(a->sources[i], &p.arrays), done);
   SHOAL_CHECK_GOTO(st, p.arrays.n > 0, done, SHOAL_ERR_IO, "%s has no arrays", a->sources[0]);
   SHOAL_TRY_GOTO(st, find_roles(&p, &roles), done);
   SHOAL_TRY_GOTO(st, match(&p, roles.test), done);

@@ -2,8 +2,13 @@
  *
  *     93 "NUMPY" | major minor | length of the header, u16 or u32 | {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}
  *
- * and the elements.  The header is Python's notation of a dictionary; it is searched for its three keys. */
+ * and the elements.  The header is Python's notation of a dictionary; it is searched for its three keys.
+ *
+ * Three sizes must agree before an element is read: the shape's, the file's or member's when unpacked, and what the packed
+ * bytes can become.  So 10 MB that unpack to gigabytes of zeros are refused by their sizes.  Elements are read in blocks of
+ * rows; only an array in Fortran order is kept whole, because every row is scattered over all of it. */
 #include "data/npy.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/limit.h"
 #include "base/mem.h"
@@ -62,6 +67,7 @@ static shoal_status read_shape(shoal_npy *a, const char *header)
   }
   SHOAL_CHECK(a->ndim > 0, SHOAL_ERR_IO, "%s: array %s is a single number", a->path, a->name);
   bool fortran = strncmp(order, "True", 4) == 0;
+  a->scattered = fortran && a->ndim > 1;
   uint64_t stride = 1;
   for (int i = 0; i < a->ndim; i++) {
     int d = fortran ? i : a->ndim - 1 - i;
@@ -72,72 +78,139 @@ static shoal_status read_shape(shoal_npy *a, const char *header)
   return SHOAL_OK;
 }
 
-static shoal_status parse(shoal_npy *a, size_t n)
+/* ---- bytes of a file or member, in their order ---- */
+
+typedef struct {
+  shoal_source *file;
+  zip_file_t *member;
+} stream;
+
+static void close_stream(stream *s)
 {
-  const uint8_t *b = (const uint8_t *)a->bytes;
-  SHOAL_CHECK(n >= 10 && memcmp(b, "\x93NUMPY", 6) == 0, SHOAL_ERR_IO, "%s: %s is not a NumPy array (.npy)", a->path,
-              a->name);
-  size_t start = b[6] == 1 ? 10 : 12, length = (size_t)b[8] | (size_t)b[9] << 8;
-  if (b[6] > 1 && n >= 12) length |= (size_t)b[10] << 16 | (size_t)b[11] << 24;
-  SHOAL_CHECK(start + length <= n, SHOAL_ERR_IO, "%s: array %s is cut short in its header", a->path, a->name);
-  char *header = shoal_strdup_printf("%.*s", (int)length, a->bytes + start);
-  shoal_status st = read_type(a, header);
-  if (st == SHOAL_OK) st = read_shape(a, header);
-  free(header);
-  SHOAL_TRY(st);
-  uint64_t elements = 1;
-  for (int i = 0; i < a->ndim; i++) elements *= a->dims[i];
-  SHOAL_CHECK(elements > 0, SHOAL_ERR_IO, "%s: array %s is empty", a->path, a->name);
-  a->data = b + start + length;
-  return shoal_limit_held(a->path, a->name, elements, a->size, n - start - length);
+  shoal_source_close(s->file);
+  if (s->member) zip_fclose(s->member);
+  *s = (stream){ 0 };
 }
 
-/* ---- files ---- */
-
-/* Takes over `bytes` and adds the array to the list; `name` is that of the file or member. */
-static shoal_status add(shoal_npys *l, const char *path, const char *name, char *bytes, size_t n)
+static shoal_status open_stream(const shoal_npy *a, stream *s)
 {
-  shoal_npy a = { .path = path, .bytes = bytes };
-  shoal_npy *more = realloc(l->all, (l->n + 1) * sizeof *more);
-  if (!more) {
-    free(bytes);
-    return SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory for %zu arrays", l->n + 1);
+  *s = (stream){ 0 };
+  if (!a->archive) return shoal_source_open(a->path, &s->file);
+  s->member = zip_fopen_index(a->archive, a->member, 0);
+  SHOAL_CHECK(s->member, SHOAL_ERR_IO, "%s: cannot read %s: %s", a->path, a->name, zip_strerror(a->archive));
+  return SHOAL_OK;
+}
+
+/* Up to n bytes; fewer only at the end. */
+static shoal_status read_stream(const shoal_npy *a, stream *s, void *data, size_t n, size_t *got)
+{
+  *got = 0;
+  if (s->file) return shoal_source_read(s->file, data, n, got);
+  while (*got < n) {
+    zip_int64_t part = zip_fread(s->member, (char *)data + *got, n - *got);
+    SHOAL_CHECK(part >= 0, SHOAL_ERR_IO, "%s: %s is damaged or cut short", a->path, a->name);
+    if (part == 0) break;
+    *got += (size_t)part;
   }
+  return SHOAL_OK;
+}
+
+/* ---- finding arrays ---- */
+
+/* Reads the header, and leaves the stream at the first element. */
+static shoal_status read_header(shoal_npy *a, stream *s)
+{
+  enum { PREFIX = 10, LONGEST = 1 << 20 };
+  uint8_t b[PREFIX + 2] = { 0 };
+  size_t got, more = 0;
+  SHOAL_TRY(read_stream(a, s, b, PREFIX, &got));
+  SHOAL_CHECK(got == PREFIX && memcmp(b, "\x93NUMPY", 6) == 0, SHOAL_ERR_IO, "%s: %s is not a NumPy array (.npy)",
+              a->path, a->name);
+  if (b[6] > 1) SHOAL_TRY(read_stream(a, s, b + PREFIX, 2, &more));
+  size_t length = (size_t)b[8] | (size_t)b[9] << 8 | (size_t)b[10] << 16 | (size_t)b[11] << 24;
+  SHOAL_CHECK(length <= LONGEST, SHOAL_ERR_IO, "%s: array %s has a header of %zu bytes: it is damaged", a->path,
+              a->name, length);
+  char *header;
+  SHOAL_TRY(SHOAL_ALLOC(length + 1, &header));
+  shoal_status st = read_stream(a, s, header, length, &got);
+  if (st == SHOAL_OK && got < length)
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: array %s is cut short in its header", a->path, a->name);
+  if (st == SHOAL_OK) st = read_type(a, header);
+  if (st == SHOAL_OK) st = read_shape(a, header);
+  free(header);
+  a->header = PREFIX + more + length;
+  return st;
+}
+
+static shoal_status skip_header(const shoal_npy *a, stream *s)
+{
+  char unused[512];
+  size_t got;
+  for (size_t left = a->header; left > 0; left -= got) {
+    SHOAL_TRY(read_stream(a, s, unused, SHOAL_MIN(left, sizeof unused), &got));
+    SHOAL_CHECK(got > 0, SHOAL_ERR_IO, "%s: array %s is cut short in its header", a->path, a->name);
+  }
+  return SHOAL_OK;
+}
+
+static uint64_t bytes_of(const shoal_npy *a)
+{
+  uint64_t bytes = a->size;
+  for (int i = 0; i < a->ndim; i++) bytes *= a->dims[i];
+  return bytes;
+}
+
+/* Compares what the header says with `whole`, the size of the file or of the member by its directory. */
+static shoal_status check_size(const shoal_npy *a, uint64_t whole)
+{
+  uint64_t elements = 1;
+  char says[32], has[32];
+  for (int i = 0; i < a->ndim; i++) elements *= a->dims[i];
+  SHOAL_CHECK(elements > 0, SHOAL_ERR_IO, "%s: array %s is empty", a->path, a->name);
+  SHOAL_TRY(shoal_limit_held(a->path, a->name, elements, a->size, whole - SHOAL_MIN(whole, (uint64_t)a->header)));
+  SHOAL_CHECK(!a->archive || bytes_of(a) + a->header == whole, SHOAL_ERR_IO,
+              "%s: %s has %s by its header and %s by the archive's directory: it is damaged", a->path, a->name,
+              shoal_format_bytes((double)bytes_of(a), says, sizeof says),
+              shoal_format_bytes((double)(whole - a->header), has, sizeof has));
+  return SHOAL_OK;
+}
+
+/* Adds an array; `name` is that of the file or member, `whole` the bytes it has when unpacked. */
+static shoal_status add(shoal_npys *l, shoal_npy a, const char *name, uint64_t whole)
+{
+  shoal_npy *more = realloc(l->all, (l->n + 1) * sizeof *more);
+  SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu arrays", l->n + 1);
   l->all = more;
   a.name = shoal_strdup_printf("%s", shoal_path_base(name));
   char *end = strstr(a.name, ".npy");
   if (end) *end = '\0';
-  shoal_status st = parse(&a, n);
+  stream s;
+  shoal_status st = open_stream(&a, &s);
+  if (st == SHOAL_OK) st = read_header(&a, &s);
+  if (st == SHOAL_OK) st = check_size(&a, s.file ? shoal_source_most(s.file) : whole);
+  if (st == SHOAL_OK && s.file) st = shoal_source_check(s.file, bytes_of(&a));
+  close_stream(&s);
   l->all[l->n++] = a;
   return st;
 }
 
-static shoal_status load_member(zip_t *z, zip_uint64_t index, const char *path, shoal_npys *out)
+static shoal_status add_member(zip_t *z, zip_uint64_t index, const char *path, shoal_npys *out)
 {
   zip_stat_t s;
-  char *bytes = NULL;
   SHOAL_CHECK(zip_stat_index(z, index, 0, &s) == 0 && (s.valid & ZIP_STAT_SIZE) && (s.valid & ZIP_STAT_NAME) &&
                   (s.valid & ZIP_STAT_COMP_SIZE),
               SHOAL_ERR_IO, "%s: member %llu has no name or size", path, (unsigned long long)index);
   SHOAL_TRY(shoal_limit_held(path, s.name, s.size, 1,
                              s.comp_size < UINT64_MAX / 1032 ? s.comp_size * 1032 + 64 : UINT64_MAX));
-  SHOAL_TRY(shoal_limit_memory(path, s.name, s.size, 1));
-  zip_file_t *f = zip_fopen_index(z, index, 0);
-  SHOAL_CHECK(f, SHOAL_ERR_IO, "%s: cannot read %s: %s", path, s.name, zip_strerror(z));
-  bytes = malloc(s.size + 1);
-  zip_int64_t got = bytes ? zip_fread(f, bytes, s.size) : 0;
-  char rest;
-  bool whole = bytes && got == (zip_int64_t)s.size && zip_fread(f, &rest, 1) == 0; /* the end checks the CRC */
-  zip_fclose(f);
-  if (whole) return add(out, path, s.name, bytes, s.size);
-  free(bytes);
-  SHOAL_CHECK(bytes, SHOAL_ERR_MEM, "out of memory for %s of %s", s.name, path);
-  return SHOAL_FAIL(SHOAL_ERR_IO, "%s: %s is damaged or cut short", path, s.name);
+  return add(out, (shoal_npy){ .path = path, .archive = z, .member = index, .packed = s.comp_size }, s.name, s.size);
 }
 
-static shoal_status load_archive(const char *path, shoal_npys *out)
+static shoal_status find_members(const char *path, shoal_npys *out)
 {
   int error = 0;
+  void **more = realloc(out->archives, (out->n_archives + 1) * sizeof *more);
+  SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu archives", out->n_archives + 1);
+  out->archives = more;
   zip_t *z = zip_open(path, ZIP_RDONLY | ZIP_CHECKCONS, &error);
   if (!z) {
     zip_error_t e;
@@ -146,14 +219,12 @@ static shoal_status load_archive(const char *path, shoal_npys *out)
     zip_error_fini(&e);
     return st;
   }
-  shoal_status st = SHOAL_OK;
-  for (zip_int64_t i = 0; st == SHOAL_OK && i < zip_get_num_entries(z, 0); i++)
-    st = load_member(z, (zip_uint64_t)i, path, out);
-  zip_discard(z);
-  return st;
+  out->archives[out->n_archives++] = z;
+  for (zip_int64_t i = 0; i < zip_get_num_entries(z, 0); i++) SHOAL_TRY(add_member(z, (zip_uint64_t)i, path, out));
+  return SHOAL_OK;
 }
 
-shoal_status shoal_npy_load(const char *path, shoal_npys *out)
+shoal_status shoal_npy_find(const char *path, shoal_npys *out)
 {
   uint8_t magic[4] = { 0 };
   size_t n;
@@ -162,43 +233,124 @@ shoal_status shoal_npy_load(const char *path, shoal_npys *out)
   shoal_status st = shoal_source_read(s, magic, sizeof magic, &n);
   shoal_source_close(s);
   SHOAL_TRY(st);
-  if (memcmp(magic, "PK\3\4", 4) == 0) return load_archive(path, out);
-  char *bytes;
-  SHOAL_TRY(shoal_source_slurp(path, &bytes, &n));
-  return add(out, path, path, bytes, n);
+  if (memcmp(magic, "PK\3\4", 4) == 0) return find_members(path, out);
+  return add(out, (shoal_npy){ .path = path }, path, 0);
 }
 
 void shoal_npys_fini(shoal_npys *l)
 {
-  for (size_t i = 0; i < l->n; i++) {
-    free(l->all[i].name);
-    free(l->all[i].bytes);
-  }
+  for (size_t i = 0; i < l->n; i++) free(l->all[i].name);
+  for (size_t i = 0; i < l->n_archives; i++) zip_discard(l->archives[i]);
+  free(l->archives);
   free(l->all);
   *l = (shoal_npys){ 0 };
 }
 
+/* ---- rows ---- */
+
+struct shoal_npy_reader {
+  const shoal_npy *array;
+  stream stream;
+  uint8_t *rows;           /* [cap] the block in memory; of a scattered array all of it */
+  size_t row, cap;         /* bytes from one row to the next; rows of a block */
+  uint64_t next, held, at; /* row to be returned next; rows in the block; row that the block begins with */
+};
+
+shoal_status shoal_npy_check(const shoal_npy *a)
+{
+  if (!a->archive) return SHOAL_OK;
+  char *what = shoal_strdup_printf("%s: array %s", a->path, a->name);
+  char *cure = shoal_strdup_printf("unzip %s and import its .npy files", a->path);
+  shoal_status st = shoal_check_unpacked(what, a->packed, bytes_of(a), cure);
+  free(what);
+  free(cure);
+  return st;
+}
+
+static shoal_status start_reading(shoal_npy_reader *r)
+{
+  enum { BLOCK = 1 << 20 };
+  const shoal_npy *a = r->array;
+  const uint64_t row = bytes_of(a) / a->dims[0];
+  SHOAL_TRY(open_stream(a, &r->stream));
+  r->row = a->scattered ? a->size : (size_t)row;
+  r->cap = a->scattered ? (size_t)a->dims[0] : (size_t)SHOAL_MIN(a->dims[0], SHOAL_MAX(BLOCK / row, (uint64_t)1));
+  shoal_status st = shoal_limit_memory(a->path, a->name, r->cap, row);
+  if (st != SHOAL_OK && a->scattered)
+    return shoal_error_append(st,
+                              ": it is in Fortran order; np.ascontiguousarray makes an array that is read row by row");
+  SHOAL_TRY(st);
+  SHOAL_TRY(shoal_alloc(r->cap, (size_t)row, a->name, (void **)&r->rows));
+  return skip_header(a, &r->stream);
+}
+
+shoal_status shoal_npy_open(const shoal_npy *a, shoal_npy_reader **out)
+{
+  shoal_npy_reader *r;
+  SHOAL_TRY(SHOAL_ALLOC(1, &r));
+  r->array = a;
+  shoal_status st = start_reading(r);
+  if (st == SHOAL_OK)
+    *out = r;
+  else
+    shoal_npy_close(r);
+  return st;
+}
+
+void shoal_npy_close(shoal_npy_reader *r)
+{
+  if (!r) return;
+  close_stream(&r->stream);
+  free(r->rows);
+  free(r);
+}
+
+/* Reads the next rows; behind the last ones an archive must end, which makes it compare the check sum. */
+static shoal_status read_block(shoal_npy_reader *r)
+{
+  const shoal_npy *a = r->array;
+  const size_t row = (size_t)(bytes_of(a) / a->dims[0]);
+  uint8_t behind;
+  size_t got;
+  r->at += r->held;
+  r->held = SHOAL_MIN(r->cap, a->dims[0] - r->at);
+  SHOAL_TRY(read_stream(a, &r->stream, r->rows, r->held * row, &got));
+  SHOAL_CHECK(got == r->held * row, SHOAL_ERR_IO, "%s: array %s is cut short in row %" PRIu64 " of %" PRIu64, a->path,
+              a->name, r->at + got / row, a->dims[0]);
+  if (r->at + r->held < a->dims[0] || !a->archive) return SHOAL_OK;
+  SHOAL_TRY(read_stream(a, &r->stream, &behind, 1, &got));
+  SHOAL_CHECK(got == 0, SHOAL_ERR_IO, "%s: %s is damaged: it goes on behind its elements", a->path, a->name);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_npy_next(shoal_npy_reader *r, const uint8_t **row)
+{
+  if (r->next == r->at + r->held) SHOAL_TRY(read_block(r));
+  *row = r->rows + (r->next++ - r->at) * r->row;
+  return SHOAL_OK;
+}
+
 /* ---- elements ---- */
 
-static uint64_t bits_of(const shoal_npy *a, uint64_t at)
+static uint64_t bits_of(const shoal_npy *a, const uint8_t *row, uint64_t at)
 {
   uint64_t v = 0;
-  memcpy(&v, a->data + at * a->size, a->size); /* little-endian, as all machines that Shoal runs on */
+  memcpy(&v, row + at * a->size, a->size); /* little-endian, as all machines that Shoal runs on */
   return a->swapped ? __builtin_bswap64(v) >> (64 - 8 * a->size) : v;
 }
 
-int64_t shoal_npy_whole(const shoal_npy *a, uint64_t at)
+int64_t shoal_npy_whole(const shoal_npy *a, const uint8_t *row, uint64_t at)
 {
-  uint64_t v = bits_of(a, at);
+  uint64_t v = bits_of(a, row, at);
   unsigned unused = 64 - 8 * (unsigned)a->size;
   if (a->kind == 'i') return (int64_t)(v << unused) >> unused;
   return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-double shoal_npy_real(const shoal_npy *a, uint64_t at)
+double shoal_npy_real(const shoal_npy *a, const uint8_t *row, uint64_t at)
 {
-  uint64_t v = bits_of(a, at);
-  if (a->kind == 'i') return (double)shoal_npy_whole(a, at);
+  uint64_t v = bits_of(a, row, at);
+  if (a->kind == 'i') return (double)shoal_npy_whole(a, row, at);
   if (a->kind != 'f') return (double)v;
   if (a->size == 4) {
     float f;

@@ -71,9 +71,27 @@ static shoal_status stream_fault(const shoal_source *s)
                     (unsigned long long)s->offset, words);
 }
 
+/* What is packed tighter than this is a repetition made to fill memory or disks. */
+enum { BOMB_BYTES = 64 << 20, BOMB_RATIO = 250 };
+
+shoal_status shoal_check_unpacked(const char *what, uint64_t packed, uint64_t unpacked, const char *cure)
+{
+  char before[32], after[32];
+  SHOAL_CHECK(unpacked < BOMB_BYTES || unpacked / BOMB_RATIO < packed, SHOAL_ERR_IO,
+              "%s unpacks to more than %d times its size (%s to %s or more), which data does not: if it is right, %s",
+              what, BOMB_RATIO, shoal_format_bytes((double)packed, before, sizeof before),
+              shoal_format_bytes((double)unpacked, after, sizeof after), cure);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_source_check(const shoal_source *s, uint64_t bytes)
+{
+  return s->packed ? shoal_check_unpacked(s->path, s->size, bytes, "unpack it first (gunzip)") : SHOAL_OK;
+}
+
 shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *got_out)
 {
-  enum { STEP = 1 << 30 }; /* gzread takes an unsigned and returns an int */
+  enum { STEP = 16 << 20 };
   size_t got = 0;
   int code;
   while (got < n) {
@@ -81,6 +99,7 @@ shoal_status shoal_source_read(shoal_source *s, void *data, size_t n, size_t *go
     if (part > 0) {
       got += (size_t)part;
       s->offset += (uint64_t)part;
+      SHOAL_TRY(shoal_source_check(s, s->offset));
     }
     if (part <= 0) break;
   }
@@ -100,9 +119,6 @@ const char *shoal_source_unit(const shoal_source *s)
   return s->packed ? "unpacked byte" : "byte";
 }
 
-/* Text that is packed tighter than this is a repetition made to fill memory. */
-enum { BOMB_BYTES = 64 << 20, BOMB_RATIO = 250 };
-
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out)
 {
   shoal_source *s;
@@ -118,10 +134,6 @@ shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out
     text = more;
     SHOAL_TRY_GOTO(st, shoal_source_read(s, text + n, cap - 1 - n, &got), fail);
     n += got;
-    SHOAL_CHECK_GOTO(
-        st, n < BOMB_BYTES || !s->packed || n / BOMB_RATIO < s->size, fail, SHOAL_ERR_IO,
-        "%s unpacks to more than %d times its size, which data does not: if it is right, unpack it (gunzip)", path,
-        BOMB_RATIO);
   } while (n == cap - 1);
   text[n] = '\0';
   SHOAL_CHECK_GOTO(st, n > 0, fail, SHOAL_ERR_IO, "%s is empty", path);

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "data/data_impl.h"
 #include "h5/draft.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,6 +123,21 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
 fail:
   shoal_data_writer_destroy(w);
   return st;
+}
+
+shoal_status shoal_data_writer_expect(const shoal_data_writer *w, uint64_t samples)
+{
+  const size_t each = w->sample_bytes + sizeof *w->half[0].labels + sizeof *w->half[0].sum;
+  uint64_t room, need;
+  const char *type;
+  char a[32], b[32];
+  SHOAL_TRY(shoal_disk_facts(w->path, &room, &type));
+  bool fits = !__builtin_mul_overflow(samples, each, &need) && need <= room;
+  SHOAL_CHECK(fits, SHOAL_ERR_IO,
+              "cannot write %s: %" PRIu64 " samples take %s, %s are free on %s; make room or choose another folder",
+              w->path, samples, shoal_format_bytes((double)samples * (double)each, a, sizeof a),
+              shoal_format_bytes((double)room, b, sizeof b), type);
+  return SHOAL_OK;
 }
 
 /* ---- filling ---- */

@@ -71,6 +71,31 @@ static bool try_with(uint64_t pages, const char *kind, uint64_t train)
   return false;
 }
 
+/* A file of `bytes` zeros behind a header, which takes a page of the disk only. */
+static const char *write_sparse(const char *name, const char *header, size_t n, off_t bytes)
+{
+  const char *path = temp_path(name);
+  temp_write(path, header, n);
+  REQUIRE(truncate(path, (off_t)n + bytes) == 0, "%s", path);
+  return path;
+}
+
+/* An import that knows its size is refused before it writes. */
+static void test_expected_size(void)
+{
+  unlink(temp_path("filler"));
+  unlink(temp_path("out.h5"));
+  const char *const sources[] = {
+    write_sparse("images", "\0\0\x08\3\0\3\r@\0\0\0\x1c\0\0\0\x1c", 16, (off_t)200000 * 28 * 28),
+    write_sparse("labels", "\0\0\x08\1\0\3\r@", 8, 200000),
+  };
+  shoal_import_args a = { .kind = "idx", .sources = sources, .n_sources = 2 };
+  CHECK_STATUS(shoal_data_import(&a, temp_path("out.h5")), SHOAL_ERR_IO);
+  CHECK_HAS(check_error(), "out.h5: 200000 samples take 151 MiB, ");
+  CHECK_HAS(check_error(), " free on tmpfs; make room");
+  CHECK_EQ(temp_leftovers(), 0);
+}
+
 int main(void)
 {
   temp_make();
@@ -86,7 +111,7 @@ int main(void)
     CHECK_GT(fitted, 3, "%s", sets[k].kind);
     CHECK_GT(refused, 15, "%s", sets[k].kind);
   }
-  unlink(temp_path("filler"));
+  test_expected_size();
   umount(temp_dir);
   return check_done();
 }

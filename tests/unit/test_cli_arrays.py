@@ -2,7 +2,10 @@
 import base64
 import gzip
 import os
+import resource
 import struct
+import time
+import zipfile
 import zlib
 
 import h5py
@@ -17,8 +20,8 @@ GREY_JPEG = base64.b64decode(  # 16 x 16, four squares of 200 and 30
     "AAgBAQAAPwDYAOkcV//Z")
 
 
-def load(*args, code=0):
-    return run([program(), "data", "import", *args, "-o", "t.h5"], base=PLAIN_ENV, timeout=30, code=code)
+def load(*args, code=0, **options):
+    return run([program(), "data", "import", *args, "-o", "t.h5"], base=PLAIN_ENV, timeout=30, code=code, **options)
 
 
 def made(split="train"):
@@ -129,6 +132,52 @@ def test_npz_damaged():
         assert_one_error(load("npy", "bad.npz", code=7), words)
 
 
+def small(megabytes):
+    """Limits of a process that may have so much memory of its own, beside its libraries."""
+    return {"env": {"SHOAL_MEMORY_LIMIT_MIB": str(megabytes)},
+            "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, ((100 + megabytes) << 20,) * 2)}
+
+
+def test_npz_bomb():
+    """100 KB that unpack to 100 MB of zeros: refused by both sizes; if they are right, the cure imports them in little memory."""
+    n = 100_000
+    np.savez_compressed("zeros.npz", X_train=np.zeros((n, 250), "f4"), y_train=np.arange(n) % 3)
+    begin = time.monotonic()
+    r = load("npy", "zeros.npz", code=7, **small(32))
+    assert_one_error(r, "zeros.npz: array X_train unpacks to more than 250 times its size (", " KiB to 95.4 MiB or more)",
+                     "unzip zeros.npz and import its .npy files")
+    assert time.monotonic() - begin < 10 and not os.path.exists("t.h5")
+    with zipfile.ZipFile("zeros.npz") as z:
+        z.extract("X_train.npy")
+        z.extract("y_train.npy")
+    load("npy", "X_train.npy", "y_train.npy", "--test-share", "0", **small(32))
+    with h5py.File("t.h5") as f:
+        assert f["train/x"].shape == (n, 250) and np.array_equal(f["train/y"][:], np.arange(n) % 3)
+
+
+@pytest.mark.parametrize("save", (np.savez, np.savez_compressed))
+def test_npz_in_little_memory(save):
+    """Members are read row by row; only Fortran order needs all of an array in memory, and says so."""
+    x = np.resize(RNG.integers(0, 9, size=3001), (40_000, 300)).astype("f4")
+    save("c.npz", x=x, y=np.arange(40_000) % 2)
+    save("f.npz", x=np.asfortranarray(x), y=np.arange(40_000) % 2)
+    load("npy", "c.npz", "--test-share", "0", **small(32))
+    assert np.array_equal(made()[0], x)
+    assert_one_error(load("npy", "f.npz", code=7, **small(32)), "f.npz: x would take 45.8 MiB of memory", "np.ascontiguousarray")
+    load("npy", "f.npz", "--test-share", "0")
+    assert np.array_equal(made()[0], x)
+
+
+def test_npz_sizes_disagree():
+    """The shape in a member's header and the archive's directory must say the same."""
+    for rows, words in ((39, "bad.npz: x has 936 B by its header and 960 B by the archive's directory"),
+                        (41, "bad.npz says it has 984 B of x, but can hold 960 B")):
+        np.savez("bad.npz", y=Y)
+        with zipfile.ZipFile("bad.npz", "a") as z:
+            z.writestr("x.npy", npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, 6)}}", X.tobytes()))
+        assert_one_error(load("npy", "bad.npz", code=7), words)
+
+
 def test_npy_time_stamps():
     np.savez("t.npz", x=np.arange(1.7e9, 1.7e9 + 40)[:, None] + [[0, 0]], y=Y)
     r = load("npy", "t.npz")
@@ -210,6 +259,17 @@ def test_images_refused(name, contents, words):
     assert_one_error(r, words)
     assert r.stderr.count("\n") == 1, r.stderr
     assert not os.path.exists("t.h5")
+
+
+def test_images_large_files():
+    """Of a file that is no image only the first bytes are read, and one that cannot be so large an image is refused."""
+    images_of("set/a", "set/b")
+    put("set/a/film.mp4", b"\0\0\0\x20ftyp")
+    os.truncate("set/a/film.mp4", 3 << 30)
+    assert "set/a/film.mp4 is neither PNG nor JPEG" in load("images", "set", "--test-share", "0", **small(32)).stderr
+    put("set/b/huge.png", png(pixels(1, 4, 4)))
+    os.truncate("set/b/huge.png", 3 << 30)
+    assert_one_error(load("images", "set", code=7, **small(32)), "set/b/huge.png has 3.0 GiB, an image of at most 4096 x 4096")
 
 
 def test_images_missing():

@@ -3,6 +3,7 @@ import gzip
 import os
 import resource
 import struct
+import time
 
 import h5py
 import pytest
@@ -12,6 +13,12 @@ from harness import PLAIN_ENV, assert_one_error, program, random_source, run
 ROWS = "".join(f"{i}.5,{i % 7},{i % 2}\n" for i in range(40))
 STAMPS = "".join(f"{1700000001 + i},{i % 7},{i % 2}\n" for i in range(40))
 CLOSE = "".join(f"{1000 + i % 3 / 1e5},{i % 7},{i % 2}\n" for i in range(40))
+
+
+def npy_header(descr, shape):
+    """What is before the elements of a .npy file."""
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
 def labels(*names):
@@ -277,6 +284,24 @@ def test_bomb(piece):
         r = run([program(), "data", "import", "csv", name, "-o", "t.h5"], base=PLAIN_ENV, timeout=60, code=7,
                 env={"SHOAL_MEMORY_LIMIT_MIB": limit}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
         assert_one_error(r, words)
+
+
+@pytest.mark.parametrize("kind, sources", (("idx", ("images.gz", "labels.gz")), ("cifar10", ("data_batch_1.bin",)),
+                                           ("text", ("a.txt",)), ("npy", ("X_train.npy", "y_train.npy"))))
+def test_bomb_of_other_kinds(kind, sources):
+    """Gzip files of zeros are refused in every kind, by the sizes in their headers where there are some."""
+    n = 100_000
+    heads = {"images.gz": struct.pack(">4B3I", 0, 0, 8, 3, n, 32, 32), "labels.gz": struct.pack(">4BI", 0, 0, 8, 1, n),
+             "X_train.npy": npy_header("<f4", (n, 256)), "y_train.npy": npy_header("|u1", (n,))}
+    sizes = {"labels.gz": n, "y_train.npy": n, "data_batch_1.bin": 3073 * n // 3}
+    for name in sources:
+        with open(name, "wb") as f:
+            f.write(gzip.compress(heads.get(name, b"") + bytes(sizes.get(name, 1024 * n)), 9))
+    begin = time.monotonic()
+    r = run([program(), "data", "import", kind, *sources, "-o", "t.h5"], base=PLAIN_ENV, timeout=60, code=7,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+    assert_one_error(r, f"{sources[0]} unpacks to more than 250 times its size (", "unpack it first (gunzip)")
+    assert time.monotonic() - begin < 10 and not os.path.exists("t.h5")
 
 
 def test_idx_sizes():

@@ -45,7 +45,7 @@ shoal_status shoal_parse_f64(const char *text, double *out);
  * more. The upper bounds guarantee an exact conversion to a 64-bit integer, of counts and of times in nanoseconds. */
 #define SHOAL_PERIOD_MOST_SECONDS 1e9
 #define SHOAL_PERIOD_MOST_COUNT   1e15
-typedef enum { SHOAL_PER_SECONDS, SHOAL_PER_STEPS, SHOAL_PER_EPOCHS } shoal_period_unit;
+typedef enum { SHOAL_PER_SECONDS, SHOAL_PER_STEPS, SHOAL_PER_EPOCHS, SHOAL_PER_NEVER } shoal_period_unit;
 typedef struct {
   double value; /* seconds, or an integer number of steps or epochs */
   shoal_period_unit unit;

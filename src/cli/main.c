@@ -57,6 +57,8 @@ shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int arg
     if (strcmp(argv[1], v->name) == 0) return v->run(argc - 1, argv + 1);
     names[n++] = v->name;
   }
+  if (list == verbs && strcmp(argv[1], "version") == 0)
+    return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s has no verb \"%s\"; %s --version prints it", program, argv[1], program);
   const char *near = shoal_nearest(argv[1], names, n);
   return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s has no verb \"%s\"%s%s; %s -h lists them", program, argv[1],
                     near ? ", did you mean " : "", near ? near : "", program);

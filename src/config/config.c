@@ -117,7 +117,11 @@ static bool parse_item(shoal_value *v, size_t i)
   case SHOAL_OPT_FLOATS:
     return shoal_parse_f64(text, &v->floats[i]) == SHOAL_OK && in_range(o, v->floats[i]);
   case SHOAL_OPT_PERIOD:
-    return shoal_parse_period(text, &v->period) == SHOAL_OK && in_range(o, v->period.value);
+    if (o->range && is_one_of(o->range, text)) {
+      v->period = (shoal_period){ HUGE_VAL, SHOAL_PER_NEVER };
+      return true;
+    }
+    return shoal_parse_period(text, &v->period) == SHOAL_OK;
   case SHOAL_OPT_ENUM:
     return is_one_of(o->range, text);
   case SHOAL_OPT_WORDS:
@@ -167,6 +171,32 @@ static shoal_option_type item_type(const shoal_option *o)
   return o->range ? SHOAL_OPT_ENUM : SHOAL_OPT_STRING;
 }
 
+/* Ways to write that something is not wanted; each option has one of its own. */
+static bool is_off(const char *text)
+{
+  static const char *const words[] = { "",      "0",    "-1",    "off",     "no",      "none",
+                                       "false", "null", "never", "disable", "disabled" };
+  for (size_t i = 0; i < SHOAL_COUNT(words); i++)
+    if (strcasecmp(text, words[i]) == 0) return true;
+  return false;
+}
+
+/* Appends how to switch the option off, or that it cannot be, if that may be what `text` means. */
+static bool add_off(shoal_str *s, const shoal_option *o, const char *text)
+{
+  if (!is_off(text)) return false;
+  if (o->type == SHOAL_OPT_PERIOD)
+    shoal_str_add(s, o->range ? "; to switch it off write never"
+                              : "; it cannot be switched off: for hardly ever write 1000h");
+  else if (o->type == SHOAL_OPT_ENUM && is_one_of(o->range, "off"))
+    shoal_str_add(s, "; did you mean off?");
+  else if (o->type == SHOAL_OPT_WORDS && *text)
+    shoal_str_add(s, "; for none write []");
+  else
+    return false;
+  return true;
+}
+
 /* Fails with "run.yaml:7:9: optim.lr is "abc": must be a number in (0,inf), for example 0.1". */
 static shoal_status value_fault(const shoal_value *v, const char *text, size_t item, const place *at)
 {
@@ -191,7 +221,7 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
     shoal_str_add(&s, "; did you mean %s?", near);
   else if (is_path && !*text && at->line)
     shoal_str_add(&s, "; a lone ~ means nothing in YAML: write ~/ for the home folder");
-  else if (n == 0 && !item && o->default_text && *o->default_text)
+  else if (!add_off(&s, o, text) && n == 0 && !item && o->default_text && *o->default_text)
     shoal_str_add(&s, ", for example %s", o->default_text);
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s", s.text);
   shoal_str_free(&s);
@@ -389,8 +419,9 @@ shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_tab
   shoal_error faults = { .code = SHOAL_OK };
   shoal_config *c = calloc(1, sizeof *c);
   SHOAL_CHECK(c, SHOAL_ERR_MEM, "out of memory for a config");
-  c->n_tables = n;
   c->tables = tables;
+  while (c->n_tables < n && !tables[c->n_tables].choice) c->n_tables++;
+  c->n_others = n - c->n_tables;
   SHOAL_TRY_GOTO(st, config_alloc(c), fail);
   for (size_t i = 0; i < s->n; i++) shoal_error_join(&faults, shoal_config_check_known(c, &s->entries[i]));
   for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, value_resolve(&c->values[i], s, true));
@@ -398,6 +429,7 @@ shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_tab
   if (faults.code != SHOAL_OK) goto faulty;
   for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, check_has_effect(c, &c->values[i]));
   if (faults.code != SHOAL_OK) goto faulty;
+  c->tables = NULL; /* the caller's */
   *out = c;
   return SHOAL_OK;
 faulty:
@@ -421,8 +453,9 @@ shoal_status shoal_config_recall(const char *resolved, const char *origin, const
   SHOAL_TRY_GOTO(st, shoal_settings_read_text(s, resolved, origin), fail);
   SHOAL_TRY_GOTO(st, config_alloc(c), fail);
   for (size_t i = 0; i < c->n; i++) shoal_error_join(&faults, value_resolve(&c->values[i], s, false));
-  st = faults.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&faults);
-  if (st == SHOAL_OK) *out = c;
+  SHOAL_TRY_GOTO(st, faults.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&faults), fail);
+  c->tables = NULL;
+  *out = c;
 fail:
   shoal_settings_destroy(s);
   if (st != SHOAL_OK) shoal_config_destroy(c);

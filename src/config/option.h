@@ -24,7 +24,7 @@ typedef enum {
   SHOAL_OPT_FLOAT,
   SHOAL_OPT_STRING,
   SHOAL_OPT_ENUM,   /* choices: "constant|step|cosine" */
-  SHOAL_OPT_PERIOD, /* "10min", "200 steps", "1 epoch" */
+  SHOAL_OPT_PERIOD, /* "10min", "200 steps", "1 epoch", and "never" where the range is that */
   SHOAL_OPT_INTS,   /* [4096, 4096] */
   SHOAL_OPT_FLOATS,
   SHOAL_OPT_PATH,  /* a text in which ~ and $VARIABLES are expanded */
@@ -37,16 +37,19 @@ typedef struct {
   shoal_option_type type;
   const char *default_text; /* as written in a run file; NULL: no default, must be given; "": unset by default */
   const char *unit;         /* "samples", "1/s", or NULL */
-  const char *range;        /* numbers: "[0,1)", "(0,inf)", "[1,4096]"; enum and words: "a|b|c"; or NULL */
-  const char *help;         /* one line, full sentence */
-  const char *source;       /* paper or "shoal", or NULL */
-  const char *when;         /* has an effect only if "optim.schedule=step", "method.name=ist|swarm"; NULL: always */
+  const char *range;  /* numbers: "[0,1)", "(0,inf)", "[1,4096]"; enum and words: "a|b|c"; periods: "never"; or NULL */
+  const char *help;   /* one line, full sentence */
+  const char *source; /* paper or "shoal", or NULL */
+  const char *when;   /* has an effect only if "optim.schedule=step", "method.name=ist|swarm"; NULL: always */
 } shoal_option;
 
 /* A table ends with name == NULL. */
 typedef struct {
-  const char *title; /* "run", "method daso" */
+  const char *title; /* "run", "daso" */
   const shoal_option *options;
+  /* Of a table that does not apply to this run, and serves to say so: what it belongs to ("method") and what the run has
+   * chosen there ("sync"); else NULL. */
+  const char *choice, *chosen;
 } shoal_option_table;
 
 typedef struct shoal_settings shoal_settings;
@@ -66,7 +69,8 @@ const char *shoal_settings_get(const shoal_settings *s, const char *name);
 typedef struct shoal_config shoal_config;
 /** Check the settings (and SHOAL_… environment variables for every option of the tables) and fill in the defaults.
  *  A value that has no effect together with the others (shoal_option.when) is a fault, too, unless it is the default.
- *  @param tables  n tables, borrowed for the life of the config; the same option name twice is a bug (assert)
+ *  @param tables  n tables, those that apply first; their options are borrowed for the life of the config.  The same name
+ *                 twice among those that apply is a bug (assert)
  *  @return ERR_USAGE; the error lists EVERY fault found, one line each, not only the first */
 shoal_status shoal_config_create(const shoal_settings *s, const shoal_option_table *tables, size_t n,
                                  shoal_config **out);

@@ -45,8 +45,8 @@ typedef struct {
 } shoal_value;
 
 struct shoal_config {
-  const shoal_option_table *tables;
-  size_t n_tables;
+  const shoal_option_table *tables; /* while it is created: those that apply, then others */
+  size_t n_tables, n_others;
   shoal_value *values; /* in the order of the tables */
   size_t n;
 };

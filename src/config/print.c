@@ -28,6 +28,10 @@ static void add_number(shoal_str *out, double value)
 
 static void add_period(shoal_str *out, shoal_period p)
 {
+  if (p.unit == SHOAL_PER_NEVER) {
+    shoal_str_add(out, "never");
+    return;
+  }
   static const char *const units[][2] = { { " s", " s" }, { " step", " steps" }, { " epoch", " epochs" } };
   if (p.unit == SHOAL_PER_SECONDS && p.value > 0 && fmod(p.value, 60) == 0) {
     bool hours = fmod(p.value, 3600) == 0;
@@ -205,7 +209,7 @@ void shoal_option_describe(const shoal_option *o, shoal_str *out)
     for (size_t i = 0; shoal_option_choice(o, i, choice, sizeof choice); i++)
       shoal_str_add(out, "%s%s", i ? ", " : " ", choice);
   } else if (o->range) {
-    shoal_str_add(out, " in %s", o->range);
+    shoal_str_add(out, o->type == SHOAL_OPT_PERIOD ? " or %s" : " in %s", o->range);
   }
 }
 

@@ -14,7 +14,7 @@ static const shoal_option run_options[] = {
   { RUN_EPOCHS },
   { "run.steps", SHOAL_OPT_INT, "0", "steps", "[0,inf)",
     "Largest number of training steps; 0: limited by run.epochs only.", NULL },
-  { "run.log_every", SHOAL_OPT_PERIOD, "10s", NULL, NULL, "How often a progress line goes to the log.", NULL },
+  { "run.log_every", SHOAL_OPT_PERIOD, "10s", NULL, "never", "How often a progress line goes to the log.", NULL },
   { "run.allow_singletons", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Accept a Slurm step of several tasks in which every task trains alone.", NULL },
   { "run.strict", SHOAL_OPT_BOOL, "false", NULL, NULL,
@@ -40,7 +40,7 @@ static const shoal_option run_options[] = {
     "Yuan et al., PVLDB 2022", .when = "method.name=ist|swarm" },
   { "data.prefetch", SHOAL_OPT_INT, "4", "batches", "[0,1024]",
     "Batches prepared ahead by a thread; 0: read in the step.", NULL },
-  { "eval.every", SHOAL_OPT_PERIOD, "1 epoch", NULL, NULL,
+  { "eval.every", SHOAL_OPT_PERIOD, "1 epoch", NULL, "never",
     "How often the test split is evaluated: epochs or steps. Always at the end.", NULL },
   { "eval.batch", SHOAL_OPT_INT, "128", "samples", "[1,1000000000]", "Batch per rank in evaluation.", NULL },
   { "eval.batch_norm", SHOAL_OPT_ENUM, "model", NULL, "model|batch",
@@ -48,7 +48,7 @@ static const shoal_option run_options[] = {
     "batch: as in the release of Yuan et al., PVLDB 2022" },
   { "eval.statistics", SHOAL_OPT_INT, "8", "batches", "[1,1000000]",
     "Training batches per rank to recompute batch-norm statistics, if the model is a mean that no rank trains.", NULL },
-  { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, NULL,
+  { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, "never",
     "How often a checkpoint is written: time, steps or epochs. Always at a stop and at the end.", NULL },
   { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,1000000]", "Number of good checkpoints to keep.", NULL },
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
@@ -125,6 +125,26 @@ size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *meth
   return n;
 }
 
+/* All tables of a run, and those of the other models and methods, to say so when one of their options is given. */
+static shoal_status all_tables(const shoal_model_entry *model, const shoal_method *method, shoal_option_table **out,
+                               size_t *n)
+{
+  const shoal_model_entry *models;
+  const shoal_method *const *methods;
+  size_t n_models = shoal_models(&models), n_methods = shoal_methods(&methods);
+  shoal_option_table *t;
+  SHOAL_TRY(SHOAL_ALLOC(SHOAL_TABLES + n_models + n_methods, &t));
+  *n = shoal_run_tables(model, method, t);
+  for (size_t i = 0; i < n_models; i++)
+    if (model && models[i].options && &models[i] != model)
+      t[(*n)++] = (shoal_option_table){ models[i].name, models[i].options, "model", model->name };
+  for (size_t i = 0; i < n_methods; i++)
+    if (methods[i]->options && methods[i] != method)
+      t[(*n)++] = (shoal_option_table){ methods[i]->name, methods[i]->options, "method", method->name };
+  *out = t;
+  return SHOAL_OK;
+}
+
 static shoal_status choose(const shoal_settings *s, const shoal_model_entry **model, const shoal_method **method)
 {
   const char *names[64];
@@ -153,15 +173,20 @@ static shoal_status choose(const shoal_settings *s, const shoal_model_entry **mo
 }
 
 /* Valid units of each period: bit u stands for unit u of shoal_period_unit. */
-enum { SECONDS = 1 << SHOAL_PER_SECONDS, STEPS = 1 << SHOAL_PER_STEPS, EPOCHS = 1 << SHOAL_PER_EPOCHS };
+enum {
+  SECONDS = 1 << SHOAL_PER_SECONDS,
+  STEPS = 1 << SHOAL_PER_STEPS,
+  EPOCHS = 1 << SHOAL_PER_EPOCHS,
+  NEVER = 1 << SHOAL_PER_NEVER
+};
 static const struct {
   const char *name;
   int units;
   const char *example;
 } periods[] = {
-  { "run.log_every", SECONDS | STEPS, "10s or 100 steps" },
-  { "eval.every", STEPS | EPOCHS, "1 epoch or 500 steps" },
-  { "ckpt.every", SECONDS | STEPS | EPOCHS, "10min, 1000 steps or 1 epoch" },
+  { "run.log_every", SECONDS | STEPS | NEVER, "10s or 100 steps" },
+  { "eval.every", STEPS | EPOCHS | NEVER, "1 epoch or 500 steps" },
+  { "ckpt.every", SECONDS | STEPS | EPOCHS | NEVER, "10min, 1000 steps or 1 epoch" },
   { "comm.warn", SECONDS, "30s" },
   { "comm.hang", SECONDS, "10min" },
 };
@@ -202,18 +227,21 @@ shoal_status shoal_run_configure(const char *run_file, const char *const *sets, 
   SHOAL_TRY(shoal_settings_create(&s));
   const shoal_model_entry *model = NULL;
   const shoal_method *method = NULL;
-  shoal_option_table tables[SHOAL_TABLES];
+  shoal_option_table *tables = NULL;
+  size_t n;
   shoal_status st;
   if (run_file) SHOAL_TRY_GOTO(st, shoal_settings_read(s, run_file), done);
   SHOAL_TRY_GOTO(st, read_environment_choices(s), done);
   for (size_t i = 0; i < n_sets; i++) SHOAL_TRY_GOTO(st, shoal_settings_set(s, sets[i], "--set"), done);
   SHOAL_TRY_GOTO(st, choose(s, &model, &method), done);
-  SHOAL_TRY_GOTO(st, shoal_config_create(s, tables, shoal_run_tables(model, method, tables), out), done);
+  SHOAL_TRY_GOTO(st, all_tables(model, method, &tables, &n), done);
+  SHOAL_TRY_GOTO(st, shoal_config_create(s, tables, n, out), done);
   if ((st = check_periods(*out)) != SHOAL_OK) {
     shoal_config_destroy(*out);
     *out = NULL;
   }
 done:
+  free(tables);
   shoal_settings_destroy(s);
   return st;
 }

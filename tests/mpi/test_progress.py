@@ -8,7 +8,7 @@ import subprocess
 import termios
 
 import pytest
-from harness import MLP, PLAIN_ENV, log, metrics, sets, train, train_command
+from harness import MLP, PLAIN_ENV, assert_equal, checkpoints, log, metrics, newest, sets, train, train_command
 
 NUMBER = r"[\d.e+-]+"
 LIVE = re.compile(rf"epoch (?P<epoch>\d+)  step (?P<step>\d+)  loss {NUMBER}(?P<lr>  lr {NUMBER})?(?P<left>  {NUMBER} \w+ left)?"
@@ -95,3 +95,17 @@ def test_progress_again(glyphs):
     assert len(speeds) == 3 and all(0 < speed < 8 / 0.002 for speed in speeds), f"{speeds}"
     lines = re.findall(r"step (\d+): .*; since step (\d+):", log("back"))
     assert ("30", "0") in lines and ("30", "20") in lines, log("back")
+
+
+def test_progress_never(glyphs):
+    """never: no line, no evaluation and no checkpoint before the end; a stop saves all the same."""
+    glyphs(160)
+    base = [*MLP, *sets(data__batch=8, run__epochs=3), "--allow-faults"]
+    never = sets(ckpt__every="never", eval__every="never", run__log_every="never")
+    train(1, "r", *base, *never, *sets(fault__stop_step=30), code=75)
+    assert len(checkpoints("r")) == 1, f'{checkpoints("r")}'
+    train(1, "r", *base, *never)
+    train(1, "often", *base, *sets(run__log_every="1 steps"))
+    assert [m["test_acc"] != "" for m in metrics("r")] == [False, False, True], f'{metrics("r")}'
+    assert not re.search(r"epoch \d+ step", log("r")), log("r")
+    assert_equal(newest("r"), newest("often"), "a run that says little trains another model")

@@ -51,7 +51,7 @@ static shoal_config *config_of(const shoal_settings *s)
 }
 
 /* Everything the failing call prints on stderr, to count and compare the faults. */
-static const char *faults_of(const shoal_settings *s)
+static const char *faults_with(const shoal_settings *s, const shoal_option_table *with, size_t n_tables)
 {
   static char text[16384];
   shoal_config *c = NULL;
@@ -61,7 +61,7 @@ static const char *faults_of(const shoal_settings *s)
   REQUIRE(saved >= 0, "temporary file");
   REQUIRE(file, "temporary file");
   dup2(fileno(file), 2);
-  shoal_status st = shoal_config_create(s, tables, SHOAL_COUNT(tables), &c);
+  shoal_status st = shoal_config_create(s, with, n_tables, &c);
   shoal_error_report(st);
   fflush(stderr);
   dup2(saved, 2);
@@ -73,6 +73,11 @@ static const char *faults_of(const shoal_settings *s)
   CHECK_EQ(st == SHOAL_OK, !strstr(text, "error"), "status %d with: %s", st, text);
   CHECK(st == SHOAL_OK || (st == SHOAL_ERR_USAGE && !c));
   return text;
+}
+
+static const char *faults_of(const shoal_settings *s)
+{
+  return faults_with(s, tables, SHOAL_COUNT(tables));
 }
 
 static int count_lines(const char *text)
@@ -316,6 +321,81 @@ static void test_faults(void)
     CHECK_HAS(text, bad[i].line, "case %zu", i);
     shoal_settings_destroy(s);
   }
+}
+
+/* The last part of a name first, in all sections; hooks of tests to nobody; options of another method by its name; and
+ * what to write for "off". */
+static void test_cures(void)
+{
+  static const shoal_option options[] = {
+    { "run.epochs", SHOAL_OPT_INT, "10", NULL, "[1,100000]", "Epochs.", NULL },
+    { "run.log_every", SHOAL_OPT_PERIOD, "10s", NULL, "never", "Lines.", NULL },
+    { "data.batch", SHOAL_OPT_INT, "64", NULL, "[1,65536]", "Batch.", NULL },
+    { "data.augment", SHOAL_OPT_WORDS, "", NULL, "crop4|hflip", "Changes.", NULL },
+    { "eval.batch", SHOAL_OPT_INT, "64", NULL, "[1,65536]", "Batch.", NULL },
+    { "comm.hang", SHOAL_OPT_PERIOD, "10min", NULL, NULL, "Hang.", NULL },
+    { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step", "Trace.", NULL },
+    { "fault.lr", SHOAL_OPT_FLOAT, "1", NULL, NULL, "A hook.", NULL },
+    { "fault.jitter", SHOAL_OPT_FLOAT, "0", NULL, NULL, "A hook.", NULL },
+    { "optim.name", SHOAL_OPT_ENUM, "sgd", NULL, "sgd|adamw", "Optimizer.", NULL },
+    { "optim.lr", SHOAL_OPT_FLOAT, "0.1", NULL, "(0,inf)", "Rate.", NULL },
+    { "optim.schedule", SHOAL_OPT_ENUM, "constant", NULL, "constant|step", "Rate.", NULL },
+    { "method.every", SHOAL_OPT_INT, "1", NULL, "[1,inf)", "Of daso.", NULL },
+    { 0 },
+  };
+  static const shoal_option sgd[] = { { "method.period", SHOAL_OPT_INT, "1", NULL, NULL, "Of two.", NULL },
+                                      { "method.every", SHOAL_OPT_INT, "1", NULL, NULL, "Of daso, too.", NULL },
+                                      { 0 } };
+  static const shoal_option_table all[] = { { "run", options },
+                                            { "local-sgd", sgd, "method", "daso" },
+                                            { "swarm", sgd, "method", "daso" } };
+  static const struct {
+    const char *yaml, *line;
+  } bad[] = {
+    { "lr: 3\n", "run.yaml:1:1: unknown key lr; did you mean optim.lr?\n" },
+    { "data: { lr: 3 }\n", "unknown key data.lr; did you mean optim.lr?\n" },
+    { "epochs: 3\n", "unknown key epochs; did you mean run.epochs?\n" },
+    { "num_epochs: 3\n", "unknown key num_epochs; did you mean run.epochs?\n" },
+    { "batch: 3\n", "unknown key batch; did you mean data.batch or eval.batch?\n" },
+    { "dat: { batch: 3 }\n", "unknown key dat.batch; did you mean data.batch?\n" },
+    { "learning_rate: 3\n", "unknown key learning_rate; did you mean optim.lr?\n" },
+    { "lr_schedule: 3\n", "unknown key lr_schedule; did you mean optim.schedule?\n" },
+    { "optimizer: adamw\n", "unknown key optimizer; did you mean optim?\n" },
+    { "jitter: 3\n", "unknown key jitter; known are: run, data, eval, comm, trace, optim, method\n" },
+    { "run: { jiter: 3 }\n", "unknown key run.jiter; known there: epochs, log_every\n" },
+    { "fault: { jiter: 3 }\n", "unknown key fault.jiter; did you mean fault.jitter?\n" },
+    { "method: { period: 3 }\n",
+      "run.yaml:1:11: method.period belongs to local-sgd, swarm; this run's method is daso\n" },
+    { "period: 3\n", "unknown key period; method.period belongs to local-sgd, swarm; this run's method is daso\n" },
+    { "run: { log_every: 0 }\n", " or never; to switch it off write never\n" },
+    { "run: { log_every: }\n", "run.log_every is \"\": must be a period such as 10min" },
+    { "run: { log_every: off }\n", "; to switch it off write never\n" },
+    { "comm: { hang: never }\n", "; it cannot be switched off: for hardly ever write 1000h\n" },
+    { "trace: { level: false }\n", "trace.level is \"false\": must be one of off, step; did you mean off?\n" },
+    { "data: { augment: none }\n",
+      "data.augment item 1 is \"none\": must be one of crop4, hflip; for none write []\n" },
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(bad); i++) {
+    shoal_settings *s = settings_of(bad[i].yaml);
+    CHECK_HAS(faults_with(s, all, SHOAL_COUNT(all)), bad[i].line, "case %zu", i);
+    shoal_settings_destroy(s);
+  }
+  shoal_settings *s = settings_of("run: { log_every: never }\nmethod: { every: 2 }\n");
+  setenv("SHOAL_METHOD_PERIOD", "3", 1);
+  const char *said = faults_with(s, all, SHOAL_COUNT(all));
+  CHECK_HAS(said,
+            "SHOAL_METHOD_PERIOD is ignored: method.period belongs to local-sgd, swarm; this run's method is daso\n");
+  CHECK_EQ(count_lines(said), 1, "%s", said);
+  unsetenv("SHOAL_METHOD_PERIOD");
+  shoal_config *c = NULL;
+  CHECK_OK(shoal_config_create(s, all, SHOAL_COUNT(all), &c));
+  CHECK_EQ(shoal_config_period(c, "run.log_every").unit, SHOAL_PER_NEVER);
+  shoal_str text = { 0 };
+  shoal_config_print(c, &text);
+  CHECK_HAS(text.text, "  log_every: never\n");
+  shoal_str_free(&text);
+  shoal_config_destroy(c);
+  shoal_settings_destroy(s);
 }
 
 static void test_all_faults_told(void)
@@ -678,6 +758,7 @@ int main(void)
   test_damaged_files();
   test_excess();
   test_faults();
+  test_cures();
   test_all_faults_told();
   test_values_that_do_nothing();
   test_precedence();

@@ -6,6 +6,12 @@ import pytest
 from harness import PLAIN_ENV, assert_one_error, program, run
 
 CASES = (  # command, exit code, words of its one error line
+    ("version", 2, 'has no verb "version"; shoal --version prints it'),
+    ("train run.yaml --set lr=1", 2, "unknown key lr; did you mean optim.lr?"),
+    ("train run.yaml --set batch=8", 2, "unknown key batch; did you mean data.batch"),
+    ("train run.yaml --set method=daso --set method.period=3", 2, "method.period belongs to local-sgd; this run's method is daso"),
+    ("train run.yaml --set model=vgg16", 2, "run.yaml:2:21: model.widths belongs to mlp; this run's model is vgg16"),
+    ("train run.yaml --set ckpt.every=0", 2, "to switch it off write never"),
     ("bench comm --beside inf", 2, '--beside is "inf": must be a number above 0, at most 100'),
     ("bench comm --beside 0", 2, '--beside is "0"'),
     ("bench comm --seconds nan", 2, '--seconds is "nan"'),

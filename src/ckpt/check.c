@@ -1,10 +1,13 @@
 /* Verification: is the file exactly what its writer finished?  Every fault becomes a line that names file and data set.
  *
- *   bytes      compares the checksum of the whole HDF5 part; if it differs, those of the data sets tell which is
- *   damaged contents   then HDF5 opens the file: it must contain exactly the data sets of the index, with type, shape
- *   and offset
+ *   bytes      read once, compared with the checksum of the whole HDF5 part and with those of the data sets, which tell
+ *              where it is damaged
+ *   contents   then HDF5 opens the file: it must contain exactly the data sets of the index, with type, shape and
+ *              offset
  *
  * If all bytes are correct and HDF5 finds the data at the offsets of the index, the values need not be read again. */
+#include "base/crc32c.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
 #include "h5/table.h"
@@ -35,39 +38,94 @@ static void add_failure(shoal_ckpt_faults *f, shoal_status st)
 
 /* ---- bytes ---- */
 
-/* Compares the checksum of each data set and names those that are damaged. */
-static void check_data_sets(shoal_ckpt *c, shoal_ckpt_faults *faults)
+/* Adds a piece of the file to the checksums of the data sets that it holds parts of.  `order` lists the data sets by
+ * offset; those before *next are complete. */
+static void add_piece(const shoal_ckpt_index *x, const size_t *order, size_t *next, uint32_t *crc, uint64_t from,
+                      const unsigned char *piece, size_t n)
+{
+  for (size_t i = *next; i < x->n && x->at[order[i]].offset < from + n; i++) {
+    const shoal_ckpt_entry *e = &x->at[order[i]];
+    uint64_t first = SHOAL_MAX(e->offset, from), end = SHOAL_MIN(e->offset + e->bytes, from + n);
+    if (first < end) crc[order[i]] = shoal_crc32c(crc[order[i]], piece + (first - from), (size_t)(end - first));
+    if (e->offset + e->bytes <= from + n && i == *next) ++*next;
+  }
+}
+
+/* Reads the HDF5 part once, for the checksum of the whole and those of the data sets, crc [index.n]. */
+static shoal_status read_sums(const shoal_ckpt *c, const size_t *order, uint32_t *crc, uint32_t *whole)
+{
+  unsigned char *piece = NULL;
+  size_t next = 0;
+  shoal_status st = shoal_alloc(SHOAL_CKPT_PIECE, 1, "check buffer", (void **)&piece);
+  for (uint64_t done = 0; st == SHOAL_OK && done < c->seal.hdf5_bytes;) {
+    size_t n = (size_t)SHOAL_MIN(c->seal.hdf5_bytes - done, (uint64_t)SHOAL_CKPT_PIECE);
+    SHOAL_TRY_GOTO(st, shoal_ckpt_read_at(c->fd, c->path, done, piece, n), out);
+    *whole = shoal_crc32c(*whole, piece, n);
+    add_piece(&c->index, order, &next, crc, done, piece, n);
+    done += n;
+  }
+out:
+  free(piece);
+  return st;
+}
+
+static int by_offset(const void *a, const void *b, void *index)
+{
+  const shoal_ckpt_index *x = index;
+  const shoal_ckpt_entry *p = &x->at[*(const size_t *)a], *q = &x->at[*(const size_t *)b];
+  return (p->offset > q->offset) - (p->offset < q->offset);
+}
+
+/* Data sets do not overlap, so that a file is read once however many the index claims. */
+static shoal_status sort_by_offset(const shoal_ckpt *c, size_t *order)
+{
+  const shoal_ckpt_index *x = &c->index;
+  uint64_t end = 0;
+  for (size_t i = 0; i < x->n; i++) order[i] = i;
+  qsort_r(order, x->n, sizeof *order, by_offset, (void *)(uintptr_t)x);
+  for (size_t i = 0; i < x->n; i++) {
+    const shoal_ckpt_entry *e = &x->at[order[i]];
+    if (e->bytes == 0) continue;
+    SHOAL_CHECK(e->offset >= end, SHOAL_ERR_IO, "%s: data set %s overlaps another one: the file is made up", c->path,
+                e->name);
+    end = e->offset + e->bytes;
+  }
+  return SHOAL_OK;
+}
+
+/* The checksums of data sets were computed in memory before writing, so comparing them also verifies that HDF5 wrote what it
+ * was given; they tell where a file is damaged. */
+static void compare_sums(const shoal_ckpt *c, const uint32_t *crc, uint32_t whole, shoal_ckpt_faults *faults)
 {
   for (size_t i = 0; i < c->index.n; i++) {
     const shoal_ckpt_entry *e = &c->index.at[i];
-    uint32_t crc = e->crc;
-    shoal_status st = shoal_ckpt_crc_range(c->fd, c->path, e->offset, e->bytes, &crc);
-    if (st != SHOAL_OK)
-      add_failure(faults, shoal_error_prefix(st, "data set %s cannot be read: ", e->name));
-    else if (crc != e->crc)
+    if (crc[i] != e->crc)
       shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s: data set %s is damaged: checksum %08" PRIx32
                                                         " was written, %08" PRIx32 " is read (%" PRIu64
                                                         " bytes at byte %" PRIu64 ")",
-                                                        c->path, e->name, e->crc, crc, e->bytes, e->offset));
+                                                        c->path, e->name, e->crc, crc[i], e->bytes, e->offset));
   }
+  if (faults->n == 0 && whole != c->seal.hdf5_crc)
+    shoal_ckpt_faults_add(faults,
+                          shoal_strdup_printf("%s: its HDF5 structure is damaged (the data sets are not): check "
+                                              "sum %08" PRIx32 " was written, %08" PRIx32 " is read",
+                                              c->path, c->seal.hdf5_crc, whole));
 }
 
 static void check_bytes(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
-  uint32_t crc = 0;
-  shoal_status st = shoal_ckpt_crc_range(c->fd, c->path, 0, c->seal.hdf5_bytes, &crc);
-  shoal_error unreadable;
-  shoal_error_take(&unreadable);
-  /* The checksums of data sets were computed in memory before writing, so comparing them in any case also verifies that
-   * HDF5 wrote what it was given. */
-  check_data_sets(c, faults);
-  if (faults->n == 0 && st != SHOAL_OK)
-    shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s", unreadable.text));
-  else if (faults->n == 0 && crc != c->seal.hdf5_crc)
-    shoal_ckpt_faults_add(faults,
-                          shoal_strdup_printf("%s: its HDF5 structure is damaged (the data sets are not): check "
-                                              "sum %08" PRIx32 " was written, %08" PRIx32 " is read",
-                                              c->path, c->seal.hdf5_crc, crc));
+  uint32_t *crc = NULL, whole = 0;
+  size_t *order = NULL;
+  shoal_status st = SHOAL_ALLOC(SHOAL_MAX(c->index.n, 1), &crc);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(SHOAL_MAX(c->index.n, 1), &order);
+  if (st == SHOAL_OK) st = sort_by_offset(c, order);
+  if (st == SHOAL_OK) st = read_sums(c, order, crc, &whole);
+  if (st == SHOAL_OK)
+    compare_sums(c, crc, whole, faults);
+  else
+    add_failure(faults, st);
+  free(order);
+  free(crc);
 }
 
 /* ---- contents ---- */

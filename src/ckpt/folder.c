@@ -8,6 +8,8 @@
  * No file or link names the latest checkpoint, because it could be wrong; the folder is scanned instead.  Damaged files
  * are never used, and not removed while they are newer than the kept ones, so that users can investigate.
  *
+ *   before-attempt-3/step-000000200.h5   of a branch that was left when the run went back to an earlier step
+ *
  * Sweeping removes a temporary file if its name gives this host and a process that no longer exists, or if it was not
  * modified for a day (processes on other hosts cannot be checked).  That of a running process is kept. */
 #include "ckpt/folder.h"
@@ -207,15 +209,47 @@ static shoal_status remove_from(const shoal_ckpt_folder *f, size_t first)
   return st;
 }
 
-shoal_status shoal_ckpt_prune(const char *dir, int keep)
+shoal_status shoal_ckpt_prune(const char *dir, int keep, int64_t saved)
 {
   shoal_ckpt_folder f;
   size_t want = keep < 1 ? 1 : (size_t)keep, good = 0, i = 0;
   shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
+  while (saved >= 0 && i < f.n && f.at[i].step > (uint64_t)saved) i++;
   /* With at most `want` files none can be removed, so nothing has to be read. */
-  while (f.n > want && i < f.n && good < want) good += verifies(&f.at[i++]) ? 1 : 0;
+  while (f.n > want && i < f.n && good < want) {
+    good += f.at[i].step == (uint64_t)saved || verifies(&f.at[i]) ? 1 : 0;
+    i++;
+  }
   if (good == want) st = remove_from(&f, i);
+  shoal_ckpt_folder_free(&f);
+  return st;
+}
+
+/* ---- another branch ---- */
+
+static shoal_status move(const char *path, const char *folder)
+{
+  char *to = shoal_path_join(folder, shoal_path_base(path));
+  shoal_status st = rename(path, to) == 0
+                        ? SHOAL_OK
+                        : SHOAL_FAIL(SHOAL_ERR_IO, "cannot move %s to %s: %s", path, to, strerror(errno));
+  free(to);
+  return st;
+}
+
+shoal_status shoal_ckpt_set_aside(const char *dir, int64_t step, const char *name, size_t *n)
+{
+  shoal_ckpt_folder f;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
+  char *folder = shoal_path_join(dir, name);
+  for (size_t i = 0; st == SHOAL_OK && i < f.n && (int64_t)f.at[i].step > step; i++) {
+    if (i == 0) st = shoal_make_dirs(folder);
+    if (st == SHOAL_OK) st = move(f.at[i].path, folder);
+    *n += st == SHOAL_OK;
+  }
+  free(folder);
   shoal_ckpt_folder_free(&f);
   return st;
 }

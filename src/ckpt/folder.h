@@ -9,9 +9,15 @@
 shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out);
 /** Remove the temporary files of writers that have ended (this host and a dead pid, or older than a day); logs each. */
 shoal_status shoal_ckpt_sweep(const char *dir);
+enum { SHOAL_CKPT_NOT_ONE = -1 };
 /** Keep the newest `keep` (at least 1) checkpoints that verify and remove older files; each kept one is verified again
- *  first.  Damaged files newer than the oldest kept one stay.  With fewer than `keep` good ones nothing is removed. */
-shoal_status shoal_ckpt_prune(const char *dir, int keep);
+ *  first.  Damaged files newer than the oldest kept one stay.  With fewer than `keep` good ones nothing is removed.
+ *  @param saved  step of a checkpoint that was verified just now, so that it counts without being read; newer ones are left
+ *                alone and do not count.  NOT_ONE: none */
+shoal_status shoal_ckpt_prune(const char *dir, int keep, int64_t saved);
+/** Move checkpoints of later steps than `step` into the folder DIR/NAME, so that neither latest nor prune see them.  Adds their
+ *  number to *n. */
+shoal_status shoal_ckpt_set_aside(const char *dir, int64_t step, const char *name, size_t *n);
 
 typedef struct {
   char *path;

@@ -192,7 +192,7 @@ static shoal_status prune(int argc, char **argv)
     st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--keep is \"%s\": must be a whole number, 1 to %d", text, KEEP_MAX);
   } else {
     char *folder = checkpoint_folder(words[0]);
-    st = shoal_ckpt_prune(folder, (int)keep);
+    st = shoal_ckpt_prune(folder, (int)keep, SHOAL_CKPT_NOT_ONE);
     free(folder);
   }
   shoal_args_destroy(a);

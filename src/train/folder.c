@@ -241,6 +241,19 @@ done:
   return st;
 }
 
+shoal_status shoal_folder_copy_metrics(const shoal_folder *f, const char *to)
+{
+  char *path = shoal_path_join(f->dir, "metrics.csv"), *copy = shoal_path_join(to, "metrics.csv"), *text = NULL;
+  size_t n;
+  shoal_status st = SHOAL_OK;
+  if (shoal_path_exists(path)) st = shoal_read_file(path, &text, &n);
+  if (st == SHOAL_OK && text) st = shoal_write_file(copy, text, n);
+  free(text);
+  free(copy);
+  free(path);
+  return st;
+}
+
 shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text)
 {
   SHOAL_TRY(shoal_folder_check(f));

@@ -40,6 +40,9 @@ void shoal_folder_release(shoal_folder *f);
  *  @param more  header of extra columns, each preceded by a comma */
 shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const char *more);
 
+/** Copies metrics.csv, if there is one, into another folder. */
+shoal_status shoal_folder_copy_metrics(const shoal_folder *f, const char *to);
+
 /** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed.  ERR_WORLD if the folder is
  *  not ours any more, as in shoal_folder_write. */
 shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_code, const char *reason, uint64_t step,

@@ -384,10 +384,32 @@ shoal_status shoal_session_find(shoal_session *s)
   return shoal_group_agree(control, st);
 }
 
+/* Going back to an earlier checkpoint, or to one of another run, begins another branch: what came after it is set aside
+ * under a name that neither `auto` nor prune look at. */
+static shoal_status begin_branch(const shoal_session *s)
+{
+  const shoal_folder *f = &s->world.folder;
+  size_t n = 0;
+  int64_t step = s->world.resumes_own ? (int64_t)shoal_ckpt_get_info(s->world.resume)->step : -1;
+  SHOAL_TRY(shoal_folder_check(f));
+  char *name = shoal_strdup_printf("before-attempt-%d", f->attempt);
+  shoal_status st = shoal_ckpt_set_aside(f->ckpt, step, name, &n);
+  if (n > 0) {
+    char *to = shoal_strdup_printf("%s/%s", f->ckpt, name);
+    if (st == SHOAL_OK) st = shoal_folder_copy_metrics(f, to);
+    shoal_info("%zu checkpoint%s of %s are of another branch now: set aside in %s", n, n == 1 ? "" : "s",
+               step >= 0 ? "later steps" : "this folder's own steps", to);
+    free(to);
+  }
+  free(name);
+  return st;
+}
+
 shoal_status shoal_session_resume(shoal_session *s)
 {
   if (!s->world.resume_path) return SHOAL_OK;
-  shoal_status st = load(s);
+  shoal_status st = shoal_group_agree(s->run.control, load(s));
+  if (st == SHOAL_OK && shoal_session_is_root(s)) st = begin_branch(s);
   shoal_ckpt_close(s->world.resume);
   s->world.resume = NULL;
   s->run.from = NULL;

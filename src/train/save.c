@@ -209,7 +209,7 @@ shoal_status shoal_session_save(shoal_session *s)
     shoal_info("checkpoint %s, %.2f s", path, seconds);
     st = shoal_folder_status(&s->world.folder, "running", 0, "", r->step, s->clock.epoch);
     if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
-    shoal_error_keep(&failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep));
+    shoal_error_keep(&failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep, (int64_t)info.step));
   }
   free(path);
   shoal_trace_span(r->trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(r->trace, "checkpoint"), t0, shoal_now_ns());

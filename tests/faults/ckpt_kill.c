@@ -108,7 +108,7 @@ int main(void)
     before += step == last && swept == 0;
     during += swept;
     after += step == next;
-    CHECK_OK(shoal_ckpt_prune(dir, 1));
+    CHECK_OK(shoal_ckpt_prune(dir, 1, SHOAL_CKPT_NOT_ONE));
     CHECK_EQ(fixture_count(dir), 1, "kill %d: one file is left, the latest", i);
     last = step;
     free(path);

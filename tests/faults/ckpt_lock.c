@@ -29,7 +29,7 @@ static void write_and_read(const char *dir, uint64_t step)
   shoal_ckpt_close(c);
   CHECK_OK(shoal_ckpt_latest(dir, &latest, &found), "errno %d: latest", refuse_with);
   CHECK_EQ(found, step, "errno %d: latest", refuse_with);
-  if (CHECK_OK(shoal_ckpt_prune(dir, 1), "errno %d: prune", refuse_with))
+  if (CHECK_OK(shoal_ckpt_prune(dir, 1, SHOAL_CKPT_NOT_ONE), "errno %d: prune", refuse_with))
     CHECK_EQ(fixture_count(dir), 1, "errno %d: prune", refuse_with);
   free(latest);
   free(path);

@@ -140,28 +140,68 @@ static void an_earlier_error_is_kept(void)
 
 static void prune_keeps_the_good(void)
 {
-  CHECK_OK(shoal_ckpt_prune(dir, 2));
+  CHECK_OK(shoal_ckpt_prune(dir, 2, SHOAL_CKPT_NOT_ONE));
   for (uint64_t s = 1; s <= 5; s++) make(s);
-  CHECK_OK(shoal_ckpt_prune(dir, 6));
+  CHECK_OK(shoal_ckpt_prune(dir, 6, SHOAL_CKPT_NOT_ONE));
   CHECK_EQ(fixture_count(dir), 5, "nothing to remove");
-  CHECK_OK(shoal_ckpt_prune(dir, 3));
+  CHECK_OK(shoal_ckpt_prune(dir, 3, SHOAL_CKPT_NOT_ONE));
   CHECK_EQ(fixture_count(dir), 3);
   check_stand("345", "the newest three");
   damage(5);
-  CHECK_OK(shoal_ckpt_prune(dir, 1));
+  CHECK_OK(shoal_ckpt_prune(dir, 1, SHOAL_CKPT_NOT_ONE));
   check_stand("45", "a damaged one does not count, and stays while it is the newest");
   damage(4);
-  CHECK_OK(shoal_ckpt_prune(dir, 1));
+  CHECK_OK(shoal_ckpt_prune(dir, 1, SHOAL_CKPT_NOT_ONE));
   check_stand("45", "none is good: nothing goes");
   make(2);
-  CHECK_OK(shoal_ckpt_prune(dir, 0));
+  CHECK_OK(shoal_ckpt_prune(dir, 0, SHOAL_CKPT_NOT_ONE));
   check_stand("245", "the last good one stays, however old, also when 0 are wanted");
-  CHECK_OK(shoal_ckpt_prune(dir, -3));
+  CHECK_OK(shoal_ckpt_prune(dir, -3, SHOAL_CKPT_NOT_ONE));
   check_stand("245", "and when fewer than that are");
   make(6);
-  CHECK_OK(shoal_ckpt_prune(dir, 1));
+  CHECK_OK(shoal_ckpt_prune(dir, 1, SHOAL_CKPT_NOT_ONE));
   CHECK_EQ(fixture_count(dir), 1);
   check_stand("6", "damaged ones go once they are older than what is kept");
+  empty_folder();
+}
+
+/* What was just saved counts, though it is not the newest and damaged by now, and is not removed for newer ones. */
+static void prune_spares_what_was_saved(void)
+{
+  for (uint64_t s = 1; s <= 6; s++) make(s);
+  damage(4);
+  CHECK_OK(shoal_ckpt_prune(dir, 2, 4));
+  check_stand("3456", "it and one more; newer ones are left alone");
+  CHECK_OK(shoal_ckpt_prune(dir, 1, 4));
+  check_stand("456", "it alone");
+  empty_folder();
+}
+
+static void set_aside(void)
+{
+  size_t n = 0;
+  char *branch = shoal_path_join(dir, "before-attempt-2"), *moved = shoal_path_join(branch, "step-000000003.h5"), *path;
+  uint64_t step;
+  CHECK_OK(shoal_ckpt_set_aside(dir, 7, "before-attempt-2", &n));
+  CHECK(!shoal_path_exists(branch), "a folder for nothing");
+  for (uint64_t s = 1; s <= 4; s++) make(s);
+  CHECK_OK(shoal_ckpt_set_aside(dir, 2, "before-attempt-2", &n));
+  CHECK_EQ(n, 2);
+  check_stand("12", "later ones are gone");
+  CHECK(shoal_path_exists(moved), "%s", moved);
+  CHECK_OK(shoal_ckpt_latest(dir, &path, &step));
+  CHECK_EQ(step, 2);
+  free(path);
+  CHECK_OK(shoal_ckpt_set_aside(dir, -1, "before-attempt-2", &n));
+  CHECK_EQ(n, 4);
+  shoal_ckpt_folder f;
+  CHECK_OK(shoal_ckpt_folder_scan(branch, &f));
+  CHECK_EQ(f.n, 4);
+  for (size_t i = 0; i < f.n; i++) unlink(f.at[i].path);
+  shoal_ckpt_folder_free(&f);
+  CHECK_EQ(rmdir(branch), 0);
+  free(moved);
+  free(branch);
   empty_folder();
 }
 
@@ -224,6 +264,8 @@ int main(void)
   latest_skips_what_is_damaged();
   an_earlier_error_is_kept();
   prune_keeps_the_good();
+  prune_spares_what_was_saved();
+  set_aside();
   sweep_rule();
   return check_done();
 }

@@ -169,6 +169,45 @@ static void abandoned_and_replaced(const char *dir)
   free(path);
 }
 
+static int64_t bytes_read(void)
+{
+  char *text = NULL;
+  size_t n;
+  REQUIRE(shoal_read_file("/proc/self/io", &text, &n) == SHOAL_OK, "/proc/self/io");
+  int64_t bytes = strtoll(strstr(text, "rchar:") + 6, NULL, 10);
+  free(text);
+  return bytes;
+}
+
+/* To seal a file and to verify it, it is read once each. */
+static void reads_twice(const char *dir)
+{
+  enum { N = 4 << 20 };
+  shoal_ckpt_info info;
+  shoal_ckpt_writer *w;
+  shoal_ckpt *c;
+  float *x;
+  char *path;
+  REQUIRE(SHOAL_ALLOC((size_t)N, &x) == SHOAL_OK, "array");
+  fixture_info(70, 1, &info);
+  REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
+  for (int i = 0; i < 3; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "model/%d", i);
+    shoal_ckpt_put(w, name, SHOAL_F32, 1, (uint64_t[]){ N }, x);
+  }
+  int64_t before = bytes_read();
+  REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
+  int64_t written = bytes_read() - before, size = INT64_C(3) * N * (int64_t)sizeof *x;
+  CHECK(written < size * 21 / 10, "%lld bytes read to commit %lld", (long long)written, (long long)size);
+  before = bytes_read();
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "open");
+  CHECK(bytes_read() - before < size * 11 / 10, "more than once read to verify");
+  shoal_ckpt_close(c);
+  free(path);
+  free(x);
+}
+
 static void begin_refuses(const char *dir)
 {
   shoal_ckpt_info info;
@@ -221,6 +260,7 @@ int main(void)
                                                  refused_arrays,
                                                  names_twice_or_inside_each_other,
                                                  abandoned_and_replaced,
+                                                 reads_twice,
                                                  begin_refuses,
                                                  longer_than_a_piece };
   shoal_world_options options = { 0 };

@@ -73,7 +73,7 @@ static shoal_status latest_ckpt(void)
 static shoal_status keep_ckpt(void)
 {
   SHOAL_TRY(shoal_ckpt_sweep(temp_dir));
-  return shoal_ckpt_prune(temp_dir, 5);
+  return shoal_ckpt_prune(temp_dir, 5, SHOAL_CKPT_NOT_ONE);
 }
 
 static shoal_status list_ckpt(void)

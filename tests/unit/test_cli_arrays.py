@@ -356,8 +356,8 @@ def test_folders():
 
 
 def test_documented_layout():
-    """The lines of h5py in docs/data.md make a data set."""
-    with open(f"{ROOT}/docs/data.md") as f:
+    """The lines of h5py in docs/data-layout.md make a data set."""
+    with open(f"{ROOT}/docs/data-layout.md") as f:
         lines = f.read().split("```python\n")[1].split("```")[0]
     exec(lines, {"x_train": X[:30], "y_train": Y[:30], "x_test": X[30:], "y_test": Y[30:]})
     assert run([program(), "data", "inspect", "set.h5"], base=PLAIN_ENV, timeout=30).stderr == ""

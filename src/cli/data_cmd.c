@@ -159,7 +159,7 @@ static shoal_status import(int argc, char **argv)
   SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "no output file: give one with -o, as in -o %s.h5", words[0]);
   SHOAL_TRY_GOTO(st, read_import_options(a, &o), done);
   SHOAL_TRY_GOTO(st, shoal_data_import(&o.args, out), done);
-  st = shoal_data_inspect(out, false, stdout);
+  st = shoal_data_inspect(&out, 1, false, stdout);
 done:
   shoal_args_destroy(a);
   return st;
@@ -170,12 +170,14 @@ static const shoal_flag inspect_flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help inspect_help = {
-  "shoal data inspect FILE [--json]",
-  "Shapes, classes, mean, standard deviation, chunks, cost of shuffled reads; checks labels and checksum.",
+  "shoal data inspect FILE... [--json]",
+  "Shapes, classes, mean, standard deviation, chunks, cost of shuffled reads; checks labels and checksum. Several "
+  "files are\n"
+  "one data set, as in data.file: each is shown, then all together.",
   inspect_flags,
   1,
-  1,
-  NULL,
+  -1,
+  "  shoal data inspect part-*.h5\n",
 };
 
 static shoal_status inspect(int argc, char **argv)
@@ -185,8 +187,10 @@ static shoal_status inspect(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&inspect_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
-  shoal_args_words(a, &words);
-  shoal_status st = shoal_data_inspect(words[0], shoal_args_on(a, "--json"), stdout);
+  size_t n = shoal_args_words(a, &words);
+  bool json = shoal_args_on(a, "--json");
+  if (json) shoal_log_set_level(SHOAL_LOG_WARN); /* nothing but JSON goes to standard output */
+  shoal_status st = shoal_data_inspect(words, n, json, stdout);
   shoal_args_destroy(a);
   return st;
 }
@@ -196,12 +200,14 @@ static const shoal_flag repack_flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help repack_help = {
-  "shoal data repack FILE -o FILE",
-  "Copies a data set with chunks of a few samples and Shoal's names, so that shuffled reads are fast.",
+  "shoal data repack FILE... -o FILE",
+  "Copies a data set with chunks of a few samples and Shoal's names, so that shuffled reads are fast. Several files, "
+  "as in\n"
+  "data.file, become one.",
   repack_flags,
   1,
-  1,
-  NULL,
+  -1,
+  "  shoal data repack part-*.h5 -o set.h5\n",
 };
 
 static shoal_status repack(int argc, char **argv)
@@ -211,9 +217,9 @@ static shoal_status repack(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&repack_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words, *out = shoal_args_value(a, "-o");
-  shoal_args_words(a, &words);
+  size_t n = shoal_args_words(a, &words);
   shoal_status st =
-      out ? shoal_data_repack(words[0], out) : SHOAL_FAIL(SHOAL_ERR_USAGE, "no output file: give one with -o");
+      out ? shoal_data_repack(words, n, out) : SHOAL_FAIL(SHOAL_ERR_USAGE, "no output file: give one with -o");
   shoal_args_destroy(a);
   return st;
 }

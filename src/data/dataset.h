@@ -47,6 +47,9 @@ shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
 /** Opens several files as one data set (several.c); patterns such as "part-*.h5" stand for what they match, sorted by name.
  *  @return also ERR_USAGE if a file comes twice, ERR_IO if the files do not fit together */
 shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out);
+/** The files of a data set, in order; of one in a single file that itself. */
+size_t shoal_dataset_files(const shoal_dataset *d);
+shoal_dataset *shoal_dataset_file(shoal_dataset *d, size_t i);
 /** The file that holds sample *id, and its number in there; of a data set in one file that itself. */
 shoal_dataset *shoal_dataset_file_of(shoal_dataset *d, shoal_split split, uint64_t *id);
 void shoal_dataset_close(shoal_dataset *d);
@@ -118,6 +121,7 @@ void shoal_synth_defaults(const char *kind, shoal_synth_args *out); /* unknown k
 shoal_status shoal_data_synth(const shoal_synth_args *a, const char *out_path);
 size_t shoal_data_synth_kinds(const char *const **out);
 
-/** Copies a data set to chunks of a few samples, our element types and our names.  `out_path` may be `path`. */
-shoal_status shoal_data_repack(const char *path, const char *out_path);
+/** Copies a data set of n files, or patterns of files, to one file with chunks of a few samples, our element types and our
+ *  names.  `out_path` may be one of them. */
+shoal_status shoal_data_repack(const char *const *paths, size_t n, const char *out_path);
 #endif

@@ -1,6 +1,6 @@
 /* `shoal data repack`: the same samples in our layout: our names, chunks of a few samples without filters, u8 or f32,
  * i32 labels, exact mean and std, checksum.  Use it for files whose chunk layout makes shuffled reads slow.  The copy
- * keeps the identity of the original, so that a run which began with that goes on with the copy. */
+ * keeps the identity of the original, so that a run which began with that goes on with the copy.  Several files become one. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -22,15 +22,16 @@ static shoal_status copy_split(shoal_dataset *d, shoal_split split, shoal_data_w
   return SHOAL_OK;
 }
 
-shoal_status shoal_data_repack(const char *path, const char *out_path)
+shoal_status shoal_data_repack(const char *const *paths, size_t n, const char *out_path)
 {
   shoal_dataset *d;
   shoal_data_writer *w = NULL;
   void *x = NULL;
   int32_t *y = NULL;
-  SHOAL_TRY(shoal_dataset_open(path, &d));
-  char *source = d->info.source[0] ? shoal_strdup_printf("%s", d->info.source)
-                                   : shoal_strdup_printf("repack: %s", shoal_path_base(path));
+  SHOAL_TRY(shoal_dataset_open_all(paths, n, &d));
+  char *source = d->info.source[0]
+                     ? shoal_strdup_printf("%s", d->info.source)
+                     : shoal_strdup_printf("repack: %s", d->n_members ? d->path : shoal_path_base(d->path));
   bool renamed = !d->has_checksum || d->info.checksum != d->checksum; /* runs know it by another number */
   shoal_data_spec spec = { d->info.kind, d->info.sample, d->info.x_bytes, source, renamed ? &d->info.checksum : NULL };
   uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);

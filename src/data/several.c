@@ -196,6 +196,16 @@ done:
   return st;
 }
 
+size_t shoal_dataset_files(const shoal_dataset *d)
+{
+  return SHOAL_MAX(d->n_members, (size_t)1);
+}
+
+shoal_dataset *shoal_dataset_file(shoal_dataset *d, size_t i)
+{
+  return d->n_members ? d->member[i] : d;
+}
+
 shoal_dataset *shoal_dataset_file_of(shoal_dataset *d, shoal_split split, uint64_t *id)
 {
   size_t i = 0;

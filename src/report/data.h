@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/** Prints shapes, class histogram, mean, standard deviation, chunk layout and the read amplification of shuffled reads;
+/** Opens n files, or patterns of files, as one data set and prints of each file: shapes, class histogram, mean, standard deviation, chunk layout and the read amplification of shuffled reads;
  *  verifies labels and the checksum.
  *  @return ERR_IO, after printing, if a label is out of range, a value is NaN or infinite, or the checksum differs
  *  Cost    one sequential read of the file */
-shoal_status shoal_data_inspect(const char *path, bool json, FILE *out);
+shoal_status shoal_data_inspect(const char *const *paths, size_t n, bool json, FILE *out);
 #endif

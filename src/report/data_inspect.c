@@ -1,10 +1,12 @@
-/* `shoal data inspect`: the contents of a data set, the cost of shuffled reads, and whether the file is valid.
+/* `shoal data inspect`: the contents of a data set, the cost of shuffled reads, and whether the file is valid.  Of several
+ * files each is shown as if it were alone, then what they are together.
  *
  * One pass over the labels finds what is wrong or odd about them (data/labels.h); one over everything finds values that
  * are NaN or infinite, and computes the checksum.  The
  * read amplification is the number of bytes in the chunks that hold one sample, divided by the bytes of the sample: the
  * cost factor of a reader that fetches whole chunks without reusing them, as in shuffled training. */
 #include "base/crc32c.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -154,12 +156,11 @@ static void print_histogram(const facts *f, FILE *out)
   if (shown < i->classes) fprintf(out, "%8s and %" PRId64 " more (all of them with --json)\n", "", i->classes - shown);
 }
 
-static void print_scale(const facts *f, FILE *out)
+static void print_scale(const facts *f, const char *note, FILE *out)
 {
-  if (f->info->kind == SHOAL_DATA_TEXT) return;
+  if (f->info->kind == SHOAL_DATA_TEXT || !f->info->n[SHOAL_TRAIN]) return;
   fprintf(out, "\n%8s %12s %12s   of the training split%s\n",
-          f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature", "mean", "std",
-          f->stored.has_scale ? "" : " (not stored in the file)");
+          f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature", "mean", "std", note);
   size_t shown = SHOAL_MIN(f->groups, (size_t)SHOWN);
   for (size_t g = 0; g < shown; g++) fprintf(out, "%8zu %12.6g %12.6g\n", g, f->mean[g], f->std[g]);
   if (shown < f->groups) fprintf(out, "%8s and %zu more\n", "", f->groups - shown);
@@ -185,7 +186,7 @@ static void print_table(const facts *f, FILE *out)
             shoal_format_bytes((double)i->n[s] * (double)f->stored.sample_bytes, amount, sizeof amount), times,
             f->part[s].layout, shoal_show(f->stored.x[s], text, sizeof text));
   }
-  print_scale(f, out);
+  print_scale(f, f->stored.has_scale ? "" : " (not stored in the file)", out);
   print_histogram(f, out);
   fputc('\n', out);
   for (int s = 0; s < 2; s++) {
@@ -197,6 +198,23 @@ static void print_table(const facts *f, FILE *out)
       fprintf(out, "shuffled reads of /%s fetch %.0f times its bytes", f->stored.x[s], f->part[s].amplification);
     fprintf(out, "; cure: shoal data repack %s -o FILE\n", shoal_dataset_path(f->d));
   }
+}
+
+/* What several files are together: nothing is read again for it. */
+static void print_whole(const facts *f, size_t files, FILE *out)
+{
+  const shoal_data_info *i = f->info;
+  char shape[96], amount[32];
+  fprintf(out, "%zu files as one data set\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n", files,
+          kinds[i->kind], i->classes, type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape));
+  fprintf(out, "\n%8s %12s %12s\n", "split", "samples", "size");
+  for (int s = 0; s < 2; s++)
+    if (i->n[s])
+      fprintf(out, "%8s %12" PRIu64 " %12s\n", shoal_split_name((shoal_split)s), i->n[s],
+              shoal_format_bytes((double)i->n[s] * (double)f->stored.sample_bytes, amount, sizeof amount));
+  print_scale(f, ", as training uses them", out);
+  print_histogram(f, out);
+  fputc('\n', out);
 }
 
 static void put_numbers(shoal_json *j, const char *key, size_t n, const double *v)
@@ -228,32 +246,49 @@ static void put_split(shoal_json *j, const facts *f, shoal_split split)
   shoal_json_end(j);
 }
 
-static void print_json(const facts *f, FILE *out)
+static void put_scale(shoal_json *j, const facts *f)
+{
+  if (f->info->kind == SHOAL_DATA_TEXT) return;
+  put_numbers(j, "mean", f->groups, f->mean);
+  put_numbers(j, "std", f->groups, f->std);
+}
+
+static void put_file(shoal_json *j, const facts *f)
 {
   const shoal_data_info *i = f->info;
-  shoal_json j = { .lines = 1, .out = out };
-  shoal_json_object(&j, NULL);
-  shoal_json_string(&j, "path", shoal_dataset_path(f->d));
-  shoal_json_string(&j, "kind", kinds[i->kind]);
-  shoal_json_int(&j, "classes", i->classes);
-  shoal_json_string(&j, "type", type_name(i));
-  shoal_json_array(&j, "sample");
-  for (int k = 0; k < i->sample.ndim; k++) shoal_json_int(&j, NULL, i->sample.dim[k]);
-  shoal_json_end(&j);
-  shoal_json_string(&j, "source", i->source);
-  shoal_json_bool(&j, "foreign_names", f->stored.foreign);
-  shoal_json_format(&j, "checksum", "%08" PRIx32, f->checksum);
-  shoal_json_bool(&j, "checksum_stored", f->stored.has_checksum);
-  shoal_json_bool(&j, "checksum_ok", checksum_ok(f));
-  if (i->kind != SHOAL_DATA_TEXT) {
-    put_numbers(&j, "mean", f->groups, f->mean);
-    put_numbers(&j, "std", f->groups, f->std);
+  shoal_json_object(j, NULL);
+  shoal_json_string(j, "path", shoal_dataset_path(f->d));
+  shoal_json_string(j, "kind", kinds[i->kind]);
+  shoal_json_int(j, "classes", i->classes);
+  shoal_json_string(j, "type", type_name(i));
+  shoal_json_array(j, "sample");
+  for (int k = 0; k < i->sample.ndim; k++) shoal_json_int(j, NULL, i->sample.dim[k]);
+  shoal_json_end(j);
+  shoal_json_string(j, "source", i->source);
+  shoal_json_bool(j, "foreign_names", f->stored.foreign);
+  shoal_json_format(j, "checksum", "%08" PRIx32, f->checksum);
+  shoal_json_bool(j, "checksum_stored", f->stored.has_checksum);
+  shoal_json_bool(j, "checksum_ok", checksum_ok(f));
+  put_scale(j, f);
+  put_split(j, f, SHOAL_TRAIN);
+  put_split(j, f, SHOAL_TEST);
+  shoal_json_uint(j, "not_finite", f->not_finite);
+  shoal_json_end(j);
+}
+
+static void put_whole(shoal_json *j, const facts *f)
+{
+  shoal_json_int(j, "classes", f->info->classes);
+  put_scale(j, f);
+  for (int s = 0; s < 2; s++) {
+    size_t at = 0;
+    shoal_json_object(j, shoal_split_name((shoal_split)s));
+    shoal_json_uint(j, "samples", f->info->n[s]);
+    shoal_json_array(j, "histogram");
+    for (int64_t c = 0; c < f->info->classes; c++) shoal_json_uint(j, NULL, count_of(f, (shoal_split)s, c, &at));
+    shoal_json_end(j);
+    shoal_json_end(j);
   }
-  put_split(&j, f, SHOAL_TRAIN);
-  put_split(&j, f, SHOAL_TEST);
-  shoal_json_uint(&j, "not_finite", f->not_finite);
-  shoal_json_end(&j);
-  shoal_json_finish(&j);
 }
 
 static shoal_status verdict(const facts *f)
@@ -267,22 +302,69 @@ static shoal_status verdict(const facts *f)
               "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
               "; it was damaged or changed, make it again",
               path, f->checksum, f->stored.checksum);
-  shoal_labels_warn(f->labels, path);
   return SHOAL_OK;
 }
 
-shoal_status shoal_data_inspect(const char *path, bool json, FILE *out)
+/* One file; `j` is NULL for a table. */
+static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FILE *out)
 {
-  facts f = { 0 };
-  SHOAL_TRY(shoal_dataset_open(path, &f.d));
-  f.info = shoal_dataset_info(f.d);
-  f.stored = shoal_dataset_stored(f.d);
+  facts f = { .d = d, .info = shoal_dataset_info(d), .stored = shoal_dataset_stored(d) };
   shoal_status st = gather(&f);
   if (st == SHOAL_OK) {
-    (json ? print_json : print_table)(&f, out);
+    if (j)
+      put_file(j, &f);
+    else
+      print_table(&f, out);
     st = verdict(&f);
   }
+  if (st == SHOAL_OK && alone) shoal_labels_warn(f.labels, shoal_dataset_path(d));
   free(f.mean);
-  shoal_dataset_close(f.d);
+  return st;
+}
+
+/* All files together; what is odd about the labels counts here, for one of several files may lack a class. */
+static shoal_status inspect_whole(shoal_dataset *d, shoal_json *j, FILE *out)
+{
+  const double *mean, *std;
+  facts f = { .d = d, .info = shoal_dataset_info(d), .stored = shoal_dataset_stored(d) };
+  SHOAL_TRY(shoal_dataset_labels(d, &f.labels));
+  shoal_dataset_scale(d, &f.groups, &mean, &std);
+  SHOAL_TRY(SHOAL_ALLOC(2 * f.groups, &f.mean));
+  f.std = f.mean + f.groups;
+  memcpy(f.mean, mean, f.groups * sizeof *mean);
+  memcpy(f.std, std, f.groups * sizeof *std);
+  if (j)
+    put_whole(j, &f);
+  else
+    print_whole(&f, shoal_dataset_files(d), out);
+  shoal_labels_warn(f.labels, shoal_dataset_path(d));
+  free(f.mean);
+  return SHOAL_OK;
+}
+
+static shoal_status inspect_all(shoal_dataset *d, shoal_json *j, FILE *out)
+{
+  const size_t files = shoal_dataset_files(d);
+  shoal_error all = { 0 };
+  if (files == 1) return inspect_file(shoal_dataset_file(d, 0), true, j, out);
+  if (j) {
+    shoal_json_object(j, NULL);
+    shoal_json_array(j, "files");
+  }
+  for (size_t i = 0; i < files; i++) shoal_error_join(&all, inspect_file(shoal_dataset_file(d, i), false, j, out));
+  if (j) shoal_json_end(j);
+  shoal_error_join(&all, inspect_whole(d, j, out));
+  if (j) shoal_json_end(j);
+  return shoal_error_put(&all);
+}
+
+shoal_status shoal_data_inspect(const char *const *paths, size_t n, bool json, FILE *out)
+{
+  shoal_dataset *d;
+  shoal_json j = { .lines = n > 1 ? 2 : 1, .out = out };
+  SHOAL_TRY(shoal_dataset_open_all(paths, n, &d));
+  shoal_status st = inspect_all(d, json ? &j : NULL, out);
+  if (json) shoal_json_finish(&j);
+  shoal_dataset_close(d);
   return st;
 }

@@ -1,6 +1,8 @@
 """Data sets that are damaged, in several files, or named in ways a shell would read: what training makes of them."""
 
+import json
 import os
+import re
 
 import h5py
 import numpy as np
@@ -174,6 +176,38 @@ def test_several():
     assert_equal(newest("list"), newest("half"), "resumed")
     r = train(1, "half", *run, *more, "--set", "data.file=[part-2.h5,part-1.h5,part-test.h5]", "--set", "run.epochs=4", code=2)
     assert_one_error(r, "is not the data set this run was trained on")
+
+
+def test_several_shown():
+    """`inspect` shows each of several files and what they are together; `repack` makes one of them, with which a run goes on."""
+    split_up()
+    text = shoal("data", "inspect", "part-1.h5", "part-2.h5", "part-test.h5").stdout
+    parts = text.split("3 files as one data set\n  kind")
+    assert len(parts) == 2 and all(f"\npart-{name}.h5\n" in parts[0] for name in ("1", "2", "test"))
+    assert re.search(r"train +200 .*\n +test +40 ", parts[1])
+    shown = json.loads(shoal("data", "inspect", "part-*.h5", "--json").stdout)
+    one = json.loads(shoal("data", "inspect", "g.h5", "--json").stdout)
+    assert [f["path"] for f in shown["files"]] == ["part-1.h5", "part-2.h5", "part-test.h5"]
+    for split in ("train", "test"):
+        assert shown[split] == {k: one[split][k] for k in ("samples", "histogram")}
+        assert sum(f[split]["samples"] for f in shown["files"]) == one[split]["samples"]
+    assert np.allclose(shown["mean"] + shown["std"], one["mean"] + one["std"], rtol=1e-9)
+
+    shoal("data", "repack", "part-*.h5", "-o", "packed.h5")
+    with h5py.File("g.h5") as g, h5py.File("packed.h5") as p:
+        for name in ("train/x", "train/y", "test/x", "test/y"):
+            assert (g[name][()] == p[name][()]).all(), name
+    run = RUN[:6]
+    train(1, "a", *run, "--set", "data.file=part-*.h5", "--set", "run.epochs=1")
+    train(1, "a", *run, "--set", "data.file=packed.h5", "--set", "run.epochs=2")
+
+    for name, label in (("part-1.h5", -3), ("part-2.h5", 77)):
+        with h5py.File(name, "a") as f:
+            f["y"][5] = label
+            f.attrs["classes"] = 10
+    r = shoal("data", "inspect", "part-*.h5", code=7)
+    assert r.stderr.count("error: part-1.h5: 1 labels of /y") == r.stderr.count("error: part-2.h5: 1 labels of /y") == 1, r.stderr
+    assert "3 files as one data set" in r.stdout
 
 
 def test_several_refused():

@@ -30,6 +30,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
   bool small = shoal_dataset_info(d)->n[SHOAL_TRAIN] <= MOST_SAMPLES;
   read_some(d);
   shoal_dataset_close(d);
-  if (small) (void)shoal_data_inspect(path, true, fuzz_sink());
+  if (small) (void)shoal_data_inspect((const char *[]){ path }, 1, true, fuzz_sink());
   return 0;
 }

@@ -17,6 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
   if (kind == 1) sources[1] = fuzz_file("train-labels-idx1-ubyte", data + first, n - first);
   shoal_import_args a = { .kind = kinds[kind], .sources = sources, .n_sources = kind == 1 ? 2 : 1 };
   unlink(out);
-  if (shoal_data_import(&a, out) == SHOAL_OK) FUZZ_CHECK(shoal_data_inspect(out, true, fuzz_sink()) == SHOAL_OK);
+  if (shoal_data_import(&a, out) == SHOAL_OK)
+    FUZZ_CHECK(shoal_data_inspect((const char *[]){ out }, 1, true, fuzz_sink()) == SHOAL_OK);
   return 0;
 }

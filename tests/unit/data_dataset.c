@@ -189,7 +189,7 @@ static void test_repack(void)
   const char *path = temp_path("foreign.h5"), *out = temp_path("packed.h5"), *ours = temp_path("ours.h5");
   shoal_dataset *a = NULL, *b = NULL;
   make_foreign(path, names, true, PACKED);
-  CHECK_OK(shoal_data_repack(path, out));
+  CHECK_OK(shoal_data_repack((const char *[]){ path }, 1, out));
   check_images(out, true, 0);
   CHECK_OK(shoal_dataset_open(out, &a));
   CHECK_OK(shoal_dataset_open(ours, &b));
@@ -203,10 +203,10 @@ static void test_repack(void)
   CHECK_NE(shoal_dataset_info(a)->checksum, a->checksum);
   shoal_dataset_close(a);
   shoal_dataset_close(b);
-  CHECK_OK(shoal_data_repack(out, out)); /* onto itself */
+  CHECK_OK(shoal_data_repack((const char *[]){ out }, 1, out)); /* onto itself */
   check_images(out, true, UINT64_MAX);
   FILE *sink = fopen("/dev/null", "w");
-  CHECK_OK(shoal_data_inspect(out, true, sink));
+  CHECK_OK(shoal_data_inspect((const char *[]){ out }, 1, true, sink));
   fclose(sink);
   CHECK_EQ(temp_leftovers(), 0);
 }
@@ -427,8 +427,8 @@ static void test_damage(void)
   at[3] ^= 4;
   temp_write(path, text, n);
   FILE *sink = fopen("/dev/null", "w");
-  CHECK_REFUSED(shoal_data_inspect(path, false, sink), SHOAL_ERR_IO, "damaged or changed");
-  CHECK_OK(shoal_data_inspect(temp_path("ours.h5"), false, sink));
+  CHECK_REFUSED(shoal_data_inspect((const char *[]){ path }, 1, false, sink), SHOAL_ERR_IO, "damaged or changed");
+  CHECK_OK(shoal_data_inspect((const char *[]){ temp_path("ours.h5") }, 1, false, sink));
   fclose(sink);
   free(text);
 }
@@ -447,7 +447,7 @@ static void test_inspect(void)
   size_t n = 0;
   write_set(path, SHOAL_DATA_FEATURES, SHOAL_SHAPE(2), 4, 40, 20, 5, fill_wrong);
   FILE *out = open_memstream(&text, &n);
-  CHECK_REFUSED(shoal_data_inspect(path, true, out), SHOAL_ERR_IO,
+  CHECK_REFUSED(shoal_data_inspect((const char *[]){ path }, 1, true, out), SHOAL_ERR_IO,
                 "wrong.h5: 1 labels of /train/y are not in 0 to 4, the first is -3 of sample 8");
   fclose(out);
   CHECK_HAS(text, "\"wrong_labels\": 10");
@@ -462,14 +462,15 @@ static void test_inspect(void)
   CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TRAIN, 8, x, &y), SHOAL_ERR_IO, "sample 8 of /train/y has label -3");
   CHECK_REFUSED(shoal_dataset_read(d, SHOAL_TEST, 19, x, &y), SHOAL_ERR_IO, "sample 19 of /test/y has label 5");
   shoal_dataset_close(d);
-  CHECK_REFUSED(shoal_data_repack(path, temp_path("never.h5")), SHOAL_ERR_IO, "the first is -3 of sample 8");
+  CHECK_REFUSED(shoal_data_repack((const char *[]){ path }, 1, temp_path("never.h5")), SHOAL_ERR_IO,
+                "the first is -3 of sample 8");
   CHECK(!shoal_path_exists(temp_path("never.h5")), "nothing is left");
   CHECK_EQ(temp_leftovers(), 0);
   static const char *const names[4] = { "images", "labels", NULL, NULL };
   path = temp_path("foreign.h5"); /* chunks of 50 samples */
   make_foreign(path, names, false, CHUNKED);
   out = open_memstream(&text, &n);
-  CHECK_OK(shoal_data_inspect(path, false, out));
+  CHECK_OK(shoal_data_inspect((const char *[]){ path }, 1, false, out));
   fclose(out);
   CHECK_HAS(text, "50.0  chunks [50, 3, 5, 4] of /images");
   CHECK_HAS(text, "none stored");

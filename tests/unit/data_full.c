@@ -57,7 +57,7 @@ static bool try_with(uint64_t pages, const char *kind, uint64_t train)
   if (st == SHOAL_OK) {
     FILE *sink = fopen("/dev/null", "w");
     unlink(temp_path("filler"));
-    CHECK_OK(shoal_data_inspect(path, true, sink));
+    CHECK_OK(shoal_data_inspect((const char *[]){ path }, 1, true, sink));
     fclose(sink);
     return true;
   }

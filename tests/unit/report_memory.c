@@ -161,13 +161,13 @@ static shoal_status read_data(void)
 
 static shoal_status inspect_data(void)
 {
-  SHOAL_TRY(shoal_data_inspect(temp_path("blobs.h5"), false, sink));
-  return shoal_data_inspect(temp_path("foreign.h5"), true, sink);
+  SHOAL_TRY(shoal_data_inspect((const char *[]){ temp_path("blobs.h5") }, 1, false, sink));
+  return shoal_data_inspect((const char *[]){ temp_path("foreign.h5") }, 1, true, sink);
 }
 
 static shoal_status repack_data(void)
 {
-  return shoal_data_repack(temp_path("foreign.h5"), temp_path("repacked.h5"));
+  return shoal_data_repack((const char *[]){ temp_path("foreign.h5") }, 1, temp_path("repacked.h5"));
 }
 
 /* Names, types and order of another program: bytes, channels last, no attributes. */

@@ -69,6 +69,31 @@ def change(path, edit):
     seal(path)
 
 
+def change_bytes(path, edit):
+    """edit(bytearray) on the HDF5 part of a checkpoint, sealed again with the index that it has."""
+    with open(path, "rb") as f:
+        data = f.read()
+    length, index_length = SEAL.unpack(data[-SEAL.size:])[1:3]
+    body = bytearray(data[:length])
+    edit(body)
+    with open(path, "wb") as f:
+        f.write(body)
+    seal(path, data[length:length + index_length])
+
+
+def metadata(path):
+    """Offsets of the bytes of a checkpoint's HDF5 part that belong to no array."""
+    with open(path, "rb") as f:
+        data = f.read()
+    length, index_length = SEAL.unpack(data[-SEAL.size:])[1:3]
+    free, width = bytearray(b"\1" * length), {short: np.dtype(long).itemsize for long, short in TYPES.items()}
+    for line in data[length:length + index_length].decode().splitlines():
+        _, kind, shape, _, offset = line.split("\t")
+        n = width[kind] * int(np.prod([int(d) for d in shape.split("x")] if shape != "scalar" else 1))
+        free[int(offset):int(offset) + n] = bytes(n)
+    return [i for i in range(length) if free[i]]
+
+
 def set_array(f, name, values):
     """Replaces a data set by a contiguous one of the same type."""
     dtype = f[name].dtype

@@ -203,13 +203,18 @@ static void find_unlisted(const shoal_ckpt *c, shoal_ckpt_faults *faults)
   free(s.added);
 }
 
+void shoal_ckpt_check_sets(const shoal_ckpt *c, shoal_ckpt_faults *faults)
+{
+  for (size_t i = 0; i < c->index.n; i++) add_failure(faults, check_set(c, &c->index.at[i]));
+  find_unlisted(c, faults);
+}
+
 static void check_contents(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
   shoal_status st = shoal_ckpt_open_hdf5(c);
   add_failure(faults, st);
   if (st != SHOAL_OK) return;
-  for (size_t i = 0; i < c->index.n; i++) add_failure(faults, check_set(c, &c->index.at[i]));
-  find_unlisted(c, faults);
+  shoal_ckpt_check_sets(c, faults);
 }
 
 void shoal_ckpt_examine(shoal_ckpt *c, shoal_ckpt_faults *faults)

@@ -56,9 +56,12 @@ typedef struct {
 } shoal_ckpt_info;
 
 typedef struct shoal_ckpt shoal_ckpt;
-/** @param verify  first read everything and compare checksums; ERR_IO names the first data set that fails.  Cost: every
- *                 byte is read twice (the second time mostly from the page cache), plus about 0.1 ms per data set */
+/** A file that anybody may have made: HDF5 tries it in a child process first, so no other thread may use HDF5 meanwhile.
+ *  @param verify  first read everything and compare checksums; ERR_IO names the first data set that fails.  Cost: every
+ *                 byte is read once, plus about 0.1 ms per data set and 2 ms for the child process */
 shoal_status shoal_ckpt_open(const char *path, bool verify, shoal_ckpt **out);
+/** The same without a child process: for files that this run wrote or has just opened. */
+shoal_status shoal_ckpt_open_own(const char *path, bool verify, shoal_ckpt **out);
 void shoal_ckpt_close(shoal_ckpt *c);
 const shoal_ckpt_info *shoal_ckpt_get_info(const shoal_ckpt *c);
 bool shoal_ckpt_has(const shoal_ckpt *c, const char *name);

@@ -31,6 +31,7 @@ shoal_status shoal_ckpt_read_at(int fd, const char *path, uint64_t offset, void 
 struct shoal_ckpt {
   char *path;
   int fd;
+  bool own; /* written by this run: HDF5 opens it without a trial in a child process */
   shoal_h5 file;
   shoal_ckpt_info info;
   char *config, *placement; /* storage of info.config and info.placement */
@@ -52,6 +53,8 @@ char *shoal_ckpt_faults_first(const shoal_ckpt_faults *f);
 /** Verify everything and collect the faults, without printing; `c` comes from shoal_ckpt_open_seal.  Opens c->file if
  *  all bytes are correct. */
 void shoal_ckpt_examine(shoal_ckpt *c, shoal_ckpt_faults *faults);
+/** The part of it that uses HDF5, on c->file: are the data sets those of the index? */
+void shoal_ckpt_check_sets(const shoal_ckpt *c, shoal_ckpt_faults *faults);
 /** The steps of opening; see reader.c. */
 shoal_status shoal_ckpt_open_seal(const char *path, shoal_ckpt **out);
 shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c);

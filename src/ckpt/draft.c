@@ -172,7 +172,7 @@ shoal_status shoal_ckpt_draft_finish(shoal_ckpt_draft *d)
   SHOAL_TRY(shoal_h5_draft_close(&d->file));
   shoal_ckpt_index_sort(&d->index);
   SHOAL_TRY(shoal_ckpt_seal_write(d->file.tmp, &d->index));
-  SHOAL_TRY(shoal_ckpt_open(d->file.tmp, true, &written));
+  SHOAL_TRY(shoal_ckpt_open_own(d->file.tmp, true, &written));
   shoal_ckpt_close(written);
   if (d->may) SHOAL_TRY(d->may(d->context));
   return shoal_h5_draft_commit(&d->file);

@@ -98,12 +98,12 @@ void shoal_ckpt_folder_free(shoal_ckpt_folder *f)
   *f = (shoal_ckpt_folder){ 0 };
 }
 
-shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, char **why)
+shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, bool own, char **why)
 {
   shoal_ckpt *c = NULL;
   shoal_error before; /* saved and restored, because a damaged checkpoint is a valid result here */
   shoal_error_take(&before);
-  shoal_status st = shoal_ckpt_open(file->path, true, &c);
+  shoal_status st = own ? shoal_ckpt_open_own(file->path, true, &c) : shoal_ckpt_open(file->path, true, &c);
   *why = st == SHOAL_OK ? NULL : shoal_strdup_printf("%s", shoal_error_text(st));
   (void)shoal_error_put(&before);
   if (st == SHOAL_OK && c->info.step != file->step) {
@@ -116,10 +116,10 @@ shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, char **why)
 
 /* ---- latest ---- */
 
-static bool verifies(const shoal_ckpt_file *file)
+static bool verifies(const shoal_ckpt_file *file, bool own)
 {
   char *why = NULL;
-  shoal_ckpt *c = shoal_ckpt_folder_try(file, &why);
+  shoal_ckpt *c = shoal_ckpt_folder_try(file, own, &why);
   if (why) shoal_warn("skipping a damaged checkpoint: %s", why);
   free(why);
   shoal_ckpt_close(c);
@@ -132,7 +132,7 @@ shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_
   *path_out = NULL;
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
   for (size_t i = 0; i < f.n && !*path_out; i++) {
-    if (!verifies(&f.at[i])) continue;
+    if (!verifies(&f.at[i], false)) continue;
     *path_out = f.at[i].path;
     *step_out = f.at[i].step;
     f.at[i].path = NULL;
@@ -218,7 +218,7 @@ shoal_status shoal_ckpt_prune(const char *dir, int keep, int64_t saved)
   while (saved >= 0 && i < f.n && f.at[i].step > (uint64_t)saved) i++;
   /* With at most `want` files none can be removed, so nothing has to be read. */
   while (f.n > want && i < f.n && good < want) {
-    good += f.at[i].step == (uint64_t)saved || verifies(&f.at[i]) ? 1 : 0;
+    good += f.at[i].step == (uint64_t)saved || verifies(&f.at[i], saved >= 0) ? 1 : 0;
     i++;
   }
   if (good == want) st = remove_from(&f, i);

@@ -12,8 +12,8 @@ shoal_status shoal_ckpt_sweep(const char *dir);
 enum { SHOAL_CKPT_NOT_ONE = -1 };
 /** Keep the newest `keep` (at least 1) checkpoints that verify and remove older files; each kept one is verified again
  *  first.  Damaged files newer than the oldest kept one stay.  With fewer than `keep` good ones nothing is removed.
- *  @param saved  step of a checkpoint that was verified just now, so that it counts without being read; newer ones are left
- *                alone and do not count.  NOT_ONE: none */
+ *  @param saved  step of a checkpoint that the run which asks verified just now, so that it counts without being read; newer
+ *                ones are left alone and do not count, and no child process tries a file.  NOT_ONE: none */
 shoal_status shoal_ckpt_prune(const char *dir, int keep, int64_t saved);
 /** Move checkpoints of later steps than `step` into the folder DIR/NAME, so that neither latest nor prune see them.  Adds their
  *  number to *n. */
@@ -31,6 +31,7 @@ typedef struct {
 /** List a folder, without opening the files; a missing folder counts as empty. */
 shoal_status shoal_ckpt_folder_scan(const char *dir, shoal_ckpt_folder *out);
 void shoal_ckpt_folder_free(shoal_ckpt_folder *f);
-/** Open with full verification, silently.  Returns NULL, with the reason in *why (caller frees), if that fails. */
-shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, char **why);
+/** Open with full verification, silently; `own` as in shoal_ckpt_open_own.  Returns NULL, with the reason in *why (caller
+ *  frees), if that fails. */
+shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, bool own, char **why);
 #endif

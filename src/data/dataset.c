@@ -224,18 +224,18 @@ shoal_status shoal_dataset_create(const char *path, shoal_dataset **out)
 }
 
 /* What asks HDF5 for its structures: opening, attributes, and a sample at each end. */
-static void try_to_open(void *path)
+static shoal_status try_to_open(void *dataset)
 {
-  shoal_dataset *d;
+  shoal_dataset *d = dataset;
   int32_t y;
-  if (shoal_dataset_create(path, &d) != SHOAL_OK || open_parts(d) != SHOAL_OK ||
-      shoal_data_read_attributes(d) != SHOAL_OK)
-    return;
+  SHOAL_TRY(open_parts(d));
+  SHOAL_TRY(shoal_data_read_attributes(d));
   void *x = malloc(d->sample_bytes);
   for (int s = 0; x && s < 2; s++)
     for (uint64_t last = d->info.n[s], i = 0; last > 0 && i < 2; i++)
       (void)shoal_dataset_rows(d, (shoal_split)s, i * (last - 1), 1, x, d->part[s].y ? &y : NULL);
   free(x);
+  return SHOAL_OK;
 }
 
 static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)
@@ -244,9 +244,10 @@ static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)
   shoal_dataset *d;
   SHOAL_TRY(shoal_dataset_create(path, &d));
   d->alone = alone;
-  shoal_status st;
-  SHOAL_CHECK_GOTO(st, shoal_survives(try_to_open, d->path, TRY_S), fail, SHOAL_ERR_IO,
+  shoal_status st, tried = SHOAL_OK;
+  SHOAL_CHECK_GOTO(st, shoal_survives(try_to_open, d, TRY_S, shoal_memory_limit(), &tried), fail, SHOAL_ERR_IO,
                    "%s is damaged: HDF5 crashes on it, or does not come to an end", path);
+  SHOAL_TRY_GOTO(st, tried, fail);
   SHOAL_TRY_GOTO(st, open_parts(d), fail);
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
   if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);

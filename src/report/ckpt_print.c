@@ -85,7 +85,7 @@ static void list_json(const shoal_ckpt_folder *f, FILE *out)
   shoal_json_array(&j, "checkpoints");
   for (size_t i = 0; i < f->n; i++) {
     char *why = NULL;
-    shoal_ckpt *c = shoal_ckpt_folder_try(&f->at[i], &why);
+    shoal_ckpt *c = shoal_ckpt_folder_try(&f->at[i], false, &why);
     list_member(&j, &f->at[i], c, why);
     shoal_ckpt_close(c);
     free(why);
@@ -108,7 +108,7 @@ static void list_table(const shoal_ckpt_folder *f, const char *dir, FILE *out)
     shoal_str_add(&s, "no checkpoints in %s\n", dir);
   for (size_t i = 0; i < f->n; i++) {
     char *why = NULL;
-    shoal_ckpt *c = shoal_ckpt_folder_try(&f->at[i], &why);
+    shoal_ckpt *c = shoal_ckpt_folder_try(&f->at[i], false, &why);
     list_row(&s, &f->at[i], c, why);
     shoal_ckpt_close(c);
     free(why);

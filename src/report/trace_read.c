@@ -180,11 +180,13 @@ typedef struct {
   bool records;
 } attempt_to_read;
 
-static void try_to_read(void *what)
+static shoal_status try_to_read(void *what)
 {
   const attempt_to_read *a = what;
   shoal_trace_data *d;
-  if (read_here(a->path, a->records, &d) == SHOAL_OK) shoal_trace_data_destroy(d);
+  SHOAL_TRY(read_here(a->path, a->records, &d));
+  shoal_trace_data_destroy(d);
+  return SHOAL_OK;
 }
 
 /* HDF5 crashes on some damaged files, and loops on others. */
@@ -193,8 +195,10 @@ static shoal_status read_file(const char *path, bool records, shoal_trace_data *
   attempt_to_read a = { path, records };
   struct stat info;
   int seconds = 5 + (stat(path, &info) == 0 ? (int)(info.st_size >> 27) : 0); /* each takes 128 MiB of records */
-  SHOAL_CHECK(shoal_survives(try_to_read, &a, seconds), SHOAL_ERR_IO,
+  shoal_status st;
+  SHOAL_CHECK(shoal_survives(try_to_read, &a, seconds, shoal_memory_limit(), &st), SHOAL_ERR_IO,
               "%s is damaged: HDF5 crashes on it, or does not come to an end", path);
+  SHOAL_TRY(st);
   return read_here(path, records, out);
 }
 

@@ -5,6 +5,7 @@
 #include "topo/machine.h"
 #include "base/child.h"
 #include "base/file.h"
+#include "base/limit.h"
 #include "base/mem.h"
 #include "topo/topo_impl.h"
 #include <math.h>
@@ -20,24 +21,28 @@ struct shoal_machine {
 };
 
 /* hwloc's parser does not survive every damaged file. */
-static void try_to_load(void *xml)
+static shoal_status try_to_load(void *xml)
 {
   hwloc_topology_t t = shoal_topo_load(xml);
-  if (t) hwloc_topology_destroy(t);
+  SHOAL_CHECK(t, SHOAL_ERR_IO, "cannot load %s: hwloc takes XML files written by lstopo or hwloc", (const char *)xml);
+  hwloc_topology_destroy(t);
+  return SHOAL_OK;
 }
 
 static shoal_status load_saved(shoal_machine *m, const char *xml)
 {
   enum { LOAD_S = 5 };
   int fd;
+  shoal_status st;
   m->xml = strdup(xml);
   SHOAL_CHECK(m->xml, SHOAL_ERR_MEM, "a name");
   SHOAL_TRY(shoal_open_file(xml, &fd, NULL));
   close(fd);
-  SHOAL_CHECK(shoal_survives(try_to_load, m->xml, LOAD_S), SHOAL_ERR_IO,
+  SHOAL_CHECK(shoal_survives(try_to_load, m->xml, LOAD_S, shoal_memory_limit(), &st), SHOAL_ERR_IO,
               "%s is damaged: hwloc crashes on it; write it again with lstopo", xml);
+  SHOAL_TRY(st);
   m->t = shoal_topo_load(xml);
-  SHOAL_CHECK(m->t, SHOAL_ERR_IO, "cannot load %s: hwloc takes XML files written by lstopo or hwloc", xml);
+  SHOAL_CHECK(m->t, SHOAL_ERR_MEM, "the machine of %s", xml);
   const char *host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(m->t), "HostName");
   shoal_topo_set_host(&m->facts, host && *host ? host : "an unnamed host");
   m->mask = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(m->t));

@@ -379,7 +379,7 @@ shoal_status shoal_session_find(shoal_session *s)
   SHOAL_TRY(shoal_group_broadcast(control, &s->world.resumes_own, sizeof s->world.resumes_own, 0));
   s->world.resume_path = strdup(path);
   shoal_status st = s->world.resume_path ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "the path of a checkpoint");
-  if (st == SHOAL_OK) st = shoal_ckpt_open(path, false, &s->world.resume);
+  if (st == SHOAL_OK) st = shoal_ckpt_open_own(path, false, &s->world.resume);
   s->run.from = s->world.resume;
   return shoal_group_agree(control, st);
 }

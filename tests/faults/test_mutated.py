@@ -143,6 +143,15 @@ def mutate_ckpt(rng, good, path):
     if rng.random() < 0.2:
         return mutate_bytes(rng, good, path)
     shutil.copy(good, path)
+    if rng.random() < 0.3:  # what HDF5 itself wrote
+        places = crafted.metadata(path)
+
+        def change(body):
+            for _ in range(rng.choice((1, 2, 4))):
+                i = rng.choice(places)
+                body[i] = rng.choice((0, 255, body[i] ^ (1 << rng.randrange(8)), rng.randrange(256)))
+        crafted.change_bytes(path, change)
+        return
     crafted.unseal(path)
     if rng.random() < 0.7:
         change_hdf5(rng, path)

@@ -2,7 +2,7 @@
  *
  * Link with --wrap for each of them.  Only calls from our own code count, not those inside shared libraries:
  * HDF5 does not survive a failed malloc.  Small reallocations are let through, because base/str.h ends the program when
- * there is no memory for a text. */
+ * there is no memory for a text.  Calls in child processes, which try files out, count with this program's. */
 #ifndef SHOAL_TESTS_NO_MEMORY_H
 #define SHOAL_TESTS_NO_MEMORY_H
 #include <errno.h>
@@ -10,29 +10,36 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { NO_MEMORY_SMALL = 4096 };
 
-static int64_t no_memory_calls, no_memory_at; /* at 0: none fails */
+static int64_t *no_memory_calls; /* shared with child processes */
+static int64_t no_memory_at;     /* 0: none fails */
 
 /* Let the n-th allocation from here on fail, once. */
 static inline void no_memory_begin(int64_t n)
 {
-  no_memory_calls = 0;
+  if (!no_memory_calls) {
+    void *page = mmap(NULL, sizeof *no_memory_calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) abort();
+    no_memory_calls = page;
+  }
+  *no_memory_calls = 0;
   no_memory_at = n;
 }
 
 /* True if that allocation was reached. */
 static inline bool no_memory_end(void)
 {
-  bool failed = no_memory_at > 0 && no_memory_calls >= no_memory_at;
+  bool failed = no_memory_at > 0 && *no_memory_calls >= no_memory_at;
   no_memory_at = 0;
   return failed;
 }
 
 static bool refuse(void)
 {
-  if (no_memory_at == 0 || ++no_memory_calls != no_memory_at) return false;
+  if (no_memory_at == 0 || ++*no_memory_calls != no_memory_at) return false;
   errno = ENOMEM;
   return true;
 }

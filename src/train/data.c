@@ -108,8 +108,9 @@ void shoal_session_keep_scale(shoal_session *s)
 {
   const double *mean, *std;
   size_t n;
-  if (!s->world.resume) return;
-  const shoal_ckpt_data *saved = &shoal_ckpt_get_info(s->world.resume)->data;
+  const shoal_ckpt *c = s->world.resume ? s->world.resume : s->world.weights;
+  if (!c) return;
+  const shoal_ckpt_data *saved = &shoal_ckpt_get_info(c)->data;
   shoal_dataset_scale(s->data.set, &n, &mean, &std);
   bool same = saved->kind && saved->scales == n && memcmp(saved->mean, mean, n * sizeof *mean) == 0 &&
               memcmp(saved->std, std, n * sizeof *std) == 0;

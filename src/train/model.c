@@ -10,6 +10,7 @@ shoal_status shoal_session_build_model(shoal_session *s)
   s->model.optim.takes_back = s->numbers.policy == SHOAL_BAD_SKIP;
   SHOAL_TRY(shoal_lr_configure(s->world.config, s->run.epochs, &s->model.lr));
   shoal_lr_plateau_init(&s->model.plateau);
+  s->model.weights_checksum = -1;
   const shoal_data_info *info = shoal_dataset_info(s->data.set);
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->world.config, "model.name"));
   SHOAL_TRY(entry->build(s->world.config, &info->sample, info->classes, &s->model.whole));

@@ -104,6 +104,11 @@ static const shoal_option run_options[] = {
 /* Model and method: once known, their own option tables are added. */
 static const shoal_option choice_options[] = {
   { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL, "The network; `shoal models` lists them.", NULL },
+  { "model.weights", SHOAL_OPT_PATH, "", NULL, NULL,
+    "Checkpoint to start from, for fine-tuning: its weights and running statistics, with a new schedule from epoch 0 "
+    "and a "
+    "new optimizer. A checkpoint of this run goes first.",
+    NULL },
   { "model.orthogonal", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Start each weight from the nearest orthogonal matrix: all its "
     "singular values become 1.",

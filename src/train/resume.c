@@ -21,92 +21,6 @@ static void report_change(void *ctx, const char *name, const char *was, const ch
   shoal_info("changed since the checkpoint: %s: %s (%s%s)", name, is, was ? "was " : "not set then", was ? was : "");
 }
 
-typedef struct {
-  const shoal_ckpt *ckpt;
-  float *stats;
-  shoal_status st;
-} stat_source;
-
-static void get_stat(void *ctx, const char *name, size_t offset, size_t count)
-{
-  stat_source *t = ctx;
-  char full[SHOAL_NAME_MAX + 32];
-  snprintf(full, sizeof full, "model/%s", name);
-  if (t->st == SHOAL_OK) t->st = shoal_ckpt_get(t->ckpt, full, SHOAL_F32, count, t->stats + offset);
-}
-
-typedef struct {
-  const char *name;
-  bool found;
-} stat_search;
-
-static void match_stat(void *ctx, const char *name, size_t offset, size_t count)
-{
-  stat_search *t = ctx;
-  t->found |= strcmp(name, t->name) == 0;
-}
-
-static bool has_tensor(const shoal_model *m, const char *name)
-{
-  stat_search t = { name, false };
-  for (int i = 0; i < m->params && !t.found; i++) t.found = strcmp(m->param[i].name, name) == 0;
-  if (!t.found) shoal_model_each_stat(m, match_stat, &t);
-  return t.found;
-}
-
-/* Refuses arrays in the checkpoint that the model lacks, which would be lost: batch norm that was switched off. */
-static shoal_status check_nothing_left(const shoal_session *s, const shoal_ckpt *c)
-{
-  static const char prefix[] = "model/";
-  const char *const *names;
-  size_t n = shoal_ckpt_names(c, &names), skip = sizeof prefix - 1;
-  for (size_t i = 0; i < n; i++)
-    SHOAL_CHECK(
-        strncmp(names[i], prefix, skip) != 0 || has_tensor(s->run.model, names[i] + skip), SHOAL_ERR_USAGE,
-        "the checkpoint's %s has %s, which the model of this run has not: resume with the same model options, or "
-        "choose another run.name",
-        shoal_ckpt_get_info(c)->model, names[i] + skip);
-  return SHOAL_OK;
-}
-
-static shoal_status check_model(const shoal_session *s, const shoal_ckpt *c)
-{
-  for (int i = 0; i < s->run.model->params; i++) {
-    const shoal_param *p = &s->run.model->param[i];
-    char name[SHOAL_NAME_MAX + 8];
-    snprintf(name, sizeof name, "model/%s", p->name);
-    SHOAL_CHECK(shoal_ckpt_has(c, name), SHOAL_ERR_USAGE,
-                "the checkpoint holds a %s without %s: resume with the same model, or choose another run.name",
-                shoal_ckpt_get_info(c)->model, p->name);
-    shoal_dtype type;
-    int ndim;
-    uint64_t dims[8];
-    SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
-    bool same = ndim == p->shape.ndim;
-    for (int d = 0; same && d < ndim; d++) same = dims[d] == (uint64_t)p->shape.dim[d];
-    SHOAL_CHECK(
-        same, SHOAL_ERR_USAGE,
-        "%s has another shape in the checkpoint: resume with the same model options, or choose another run.name",
-        p->name);
-  }
-  return check_nothing_left(s, c);
-}
-
-/* Reads weights by name into the arena of a whole model, from a checkpoint of any method and rank count. */
-static shoal_status get_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params)
-{
-  for (int i = 0; i < s->run.model->params; i++) {
-    const shoal_param *p = &s->run.model->param[i];
-    char name[SHOAL_NAME_MAX + 8];
-    snprintf(name, sizeof name, "model/%s", p->name);
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, p->count, params->w + p->offset));
-  }
-  stat_source t = { c, params->stats, SHOAL_OK };
-  shoal_model_each_stat(s->run.model, get_stat, &t);
-  params->version++;
-  return t.st;
-}
-
 /* Whether rank `owner` saved an optimizer slot of n elements; that of a part of the model has another size. */
 static bool has_slot(const shoal_session *s, const shoal_ckpt *c, int owner, int slot, size_t n)
 {
@@ -178,7 +92,7 @@ static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
 {
   shoal_run *r = &s->run;
   SHOAL_TRY(shoal_session_make_whole(s));
-  SHOAL_TRY(get_model(s, c, s->model.scratch));
+  SHOAL_TRY(shoal_session_read_model(s, c, s->model.scratch));
   SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->model.scratch->w));
   shoal_model_gather_stats(s->run.model, r->form->model, s->model.scratch->stats, r->form->params->stats);
   bool found = s->model.form.optim->slots > 0;
@@ -256,6 +170,8 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
               "run.seed is %llu but the checkpoint was trained with %lld: the sample order would change in mid-run; "
               "set run.seed to %lld, or choose another run.name",
               (unsigned long long)s->run.seed, (long long)seed, (long long)seed);
+  if (shoal_ckpt_has(c, "train/weights_checksum"))
+    SHOAL_TRY(shoal_ckpt_get_count(c, "train/weights_checksum", 0, UINT32_MAX, &s->model.weights_checksum));
   SHOAL_TRY(shoal_ckpt_get_real(c, "train/seconds", 0, DBL_MAX, &s->clock.seconds));
   SHOAL_TRY(shoal_ckpt_get_real(c, "train/plateau_best", -HUGE_VAL, HUGE_VAL, &s->model.plateau.best));
   SHOAL_TRY(shoal_ckpt_get_real(c, "train/plateau_scale", 0, DBL_MAX, &s->model.plateau.scale));
@@ -327,8 +243,8 @@ static shoal_status load(shoal_session *s)
   bool same = same_layout(s, c) && strcmp(info->method, s->method->name) == 0 &&
               (!s->method->fits || s->method->fits(r, s->method_state, c));
   SHOAL_TRY(get_train(s, c));
-  SHOAL_TRY(check_model(s, c));
-  if (!shoal_session_cuts(s)) SHOAL_TRY(get_model(s, c, s->model.form.params));
+  SHOAL_TRY(shoal_session_match_model(s, c, "resume with the same model options, or choose another run.name"));
+  if (!shoal_session_cuts(s)) SHOAL_TRY(shoal_session_read_model(s, c, s->model.form.params));
   if (same || !shoal_session_cuts(s)) SHOAL_TRY(get_optimizer(s, c, same && !shoal_session_one_copy(s)));
   SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
   if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));

@@ -121,6 +121,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_i64(w, "train/plateau_seen", s->model.plateau.seen);
   shoal_ckpt_put_i64(w, "train/data_checksum", shoal_dataset_info(s->data.set)->checksum);
   shoal_ckpt_put_i64(w, "train/seed", (int64_t)s->run.seed);
+  if (s->model.weights_checksum >= 0) shoal_ckpt_put_i64(w, "train/weights_checksum", s->model.weights_checksum);
   if (s->numbers.rollbacks) shoal_ckpt_put_i64(w, "train/rollbacks", (int64_t)s->numbers.rollbacks);
 }
 

@@ -30,9 +30,11 @@ static shoal_status open_training(shoal_session *s)
   SHOAL_TRY(shoal_group_agree(control, shoal_session_check_test_batches(s)));
   SHOAL_TRY(shoal_session_share_gradients(s));
   SHOAL_TRY(shoal_group_agree(control, shoal_session_open_model(s)));
+  SHOAL_TRY(shoal_group_agree(control, shoal_session_take_weights(s, false)));
   if (shoal_config_bool(s->world.config, "model.orthogonal"))
     SHOAL_TRY(shoal_orthogonal_start(control, &s->model.form));
-  return shoal_group_agree(control, open_method(s));
+  SHOAL_TRY(shoal_group_agree(control, open_method(s)));
+  return shoal_group_agree(control, shoal_session_take_weights(s, true));
 }
 
 static void close_training(shoal_session *s)
@@ -44,6 +46,7 @@ static void close_training(shoal_session *s)
   free(s->record.column_value);
   free(s->world.resume_path);
   shoal_ckpt_close(s->world.resume);
+  shoal_ckpt_close(s->world.weights);
   shoal_session_close_model(s);
   shoal_session_close_data(s);
   shoal_numbers_close(s);
@@ -57,6 +60,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_read_faults(s)));
   SHOAL_TRY(shoal_session_open_folder(s));
   SHOAL_TRY(shoal_session_find(s));
+  SHOAL_TRY(shoal_session_find_weights(s));
   SHOAL_TRY(shoal_session_open_trace(s));
   SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_open_backend(s)));
   return open_training(s);
@@ -69,7 +73,7 @@ shoal_status shoal_session_reopen(shoal_session *s)
   close_training(s);
   s->method_state = NULL;
   s->world.resume_path = NULL;
-  s->world.resume = NULL;
+  s->world.resume = s->world.weights = NULL;
   s->data = (shoal_session_data){ 0 };
   s->model = (shoal_session_model){ 0 };
   s->meet = (shoal_session_meet){ 0 };
@@ -85,6 +89,7 @@ shoal_status shoal_session_reopen(shoal_session *s)
                         .seed = old.seed,
                         .epochs = old.epochs };
   SHOAL_TRY(shoal_session_find(s));
+  SHOAL_TRY(shoal_session_find_weights(s));
   return open_training(s);
 }
 

@@ -24,11 +24,12 @@ typedef struct {
   shoal_config *config;
   shoal_run_choice choice; /* of its words and periods */
   shoal_folder folder;
-  bool started;       /* this attempt may write the folder's records */
-  char *resume_path;  /* owned; NULL: a fresh start */
-  bool resumes_own;   /* that file is in the run's own folder; the same on every rank */
-  shoal_ckpt *resume; /* open until it is loaded */
-  uint64_t polled_ns; /* last poll of asynchronous ranks */
+  bool started;        /* this attempt may write the folder's records */
+  char *resume_path;   /* owned; NULL: a fresh start */
+  bool resumes_own;    /* that file is in the run's own folder; the same on every rank */
+  shoal_ckpt *resume;  /* open until it is loaded */
+  shoal_ckpt *weights; /* of model.weights, likewise; NULL if there is something to resume from */
+  uint64_t polled_ns;  /* last poll of asynchronous ranks */
 } shoal_session_world;
 
 typedef struct {
@@ -52,6 +53,7 @@ typedef struct {
   shoal_optim_config optim;
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;
+  int64_t weights_checksum; /* of the weights that the run began with, if they are from a file; -1: from the seed */
 } shoal_session_model;
 
 typedef struct {
@@ -195,6 +197,14 @@ static inline bool shoal_session_one_copy(const shoal_session *s)
  * collective. */
 shoal_status shoal_session_find(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
+/* weights.c.  Match: ERR_USAGE with the first tensor that differs in name or shape, both shapes, the number of others, and
+ * a cure.  Read: weights and mean statistics, by name, into the arena of a whole model.  Both local. */
+shoal_status shoal_session_match_model(const shoal_session *s, const shoal_ckpt *ckpt, const char *cure);
+shoal_status shoal_session_read_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params);
+/* model.weights.  Find: after a checkpoint to resume from was looked for; collective.  Take: called before and after the
+ * method is opened, because a method sees weights when it is opened, but can only then cut parts of them; local. */
+shoal_status shoal_session_find_weights(shoal_session *s);
+shoal_status shoal_session_take_weights(shoal_session *s, bool method_is_open);
 /* rate.c: warns if the next step's learning rate is another than by the `resolved` run file of the checkpoint. */
 shoal_status shoal_session_report_rate(const shoal_session *s, const char *resolved);
 /* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */

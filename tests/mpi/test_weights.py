@@ -1,0 +1,124 @@
+"""Fine-tuning, model.weights: a run that starts from the weights in a checkpoint, and from nothing else of it.
+
+Oracles: a run whose weights are those that another seed would have drawn, taken from a file, equals bit for bit the run that
+draws them, optimizer state and all; at a learning rate of nothing the first evaluation is the last one of the run that saved.
+"""
+import os
+import re
+
+import numpy as np
+import pytest
+from harness import (arrays, assert_differ, assert_equal, assert_one_error, checkpoints, diff, log, metrics, newest, said, sets,
+                     shoal, status, train, train_through)
+
+NET = sets(model__name="mlp", model__widths="[16,12,8]", data__file="glyphs.h5", data__batch=5, optim__momentum=0.9)
+NOTHING = sets(optim__lr=1e-44)
+RANKS, TOPO = 4, ["--topo", "2x2"]
+METHODS = {
+    "sync": [],
+    "local-sgd": sets(method__period=3),
+    "daso": sets(method__warmup_epochs=0, method__cooldown_epochs=0),
+    "swarm": sets(method__bits=0, method__deterministic="true"),
+    "ab": sets(method__warmup=1000),  # whole weights: factors are only near them
+    "ist": sets(method__round=4),
+    "local": sets(method__chunks=2),
+}
+DRAWN = ("sync", "local-sgd", "daso", "swarm", "ab")  # every rank begins with the whole model that the seed draws
+
+
+def options(method):
+    return [*NET, *sets(method__name=method), *METHODS[method], *TOPO]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_methods(glyphs, method):
+    """From a run of sync on one rank, under every method: what is evaluated first is its model; the next start goes on from its own
+    checkpoint."""
+    glyphs(200, 80)
+    train(1, "old", *NET, *sets(run__epochs=3, optim__lr=0.05))
+    weights = newest("old")
+    base = [*options(method), *NOTHING, *sets(model__weights=weights)]
+    r = train(RANKS, "new", *base, *sets(run__epochs=1))
+    assert re.search(rf"weights from {weights} \(checksum [0-9a-f]{{8}}: run old, method sync, step \d+\), a new", r.stdout)
+    assert_equal(weights, newest("new"), f"{method} began with other weights", "model/")
+    first, last = metrics("new")[0], metrics("old")[-1]
+    assert (first["epoch"], first["step"]) == ("1", "10"), f"{first}"
+    assert (first["test_loss"], first["test_acc"]) == (last["test_loss"], last["test_acc"]), f"{first} {last}"
+    assert arrays(newest("new"))["train/optimizer_steps"] <= 10
+    os.rename("runs/old", "gone")  # is not needed any more
+    r = train(RANKS, "new", *base, *sets(run__epochs=2))
+    assert "model.weights is not read again" in r.stdout and "resumed from runs/new/ckpt" in r.stdout, r.stdout
+    assert status("new")["step"] == 20, f'{status("new")}'
+    assert_equal(f"gone/ckpt/{os.path.basename(weights)}", newest("new"), f"{method} went on with other weights", "model/")
+
+
+@pytest.mark.parametrize("method", DRAWN)
+def test_weights_drawn(glyphs, method):
+    """The weights of seed 2 from a file equal those of seed 2 drawn, in every bit of what is trained from them."""
+    glyphs(200, 80)
+    train(1, "seed2", *NET, *NOTHING, *sets(run__seed=2, run__epochs=1))
+    base = [*options(method), *sets(optim__lr=0.05, run__epochs=2)]
+    hook = 'exec "$@" --allow-faults --set fault.seed=1 --set fault.rank=$R'  # the weights alone are of seed 1 + 1
+    train_through(hook, RANKS, "drawn", *base)
+    train(RANKS, "read", *base, *sets(model__weights=newest("seed2")))
+    r = diff(newest("drawn"), newest("read"), "--except", "train/")
+    assert r.returncode == 0, said(r)
+    train(RANKS, "other", *base)
+    assert_differ(newest("drawn"), newest("other"), "seed 1 draws the same weights", "--only", "model/")
+
+
+def test_weights_statistics(glyphs):
+    """Running statistics come along: after one step they are near those of the file, and not near those of a start."""
+    glyphs(200, 80)
+    net = [*NET, *sets(model__norm="batch")]
+    train(1, "old", *net, *sets(run__epochs=3, optim__lr=0.05))
+    train(1, "new", *net, *NOTHING, *sets(model__weights=newest("old"), run__steps=1))
+    old, new = arrays(newest("old")), arrays(newest("new"))
+    names = [n for n in old if "running_mean" in n]
+    assert names, f"{sorted(old)}"
+    for n in names:
+        moved = np.abs(new[n] - old[n]).max() / np.abs(old[n]).max()
+        assert 0 < moved < 0.5, f"{n} moved by {moved}"
+
+
+def test_weights_killed(glyphs):
+    """Killed before its first checkpoint it begins again from the weights; killed later, it goes on from its own."""
+    glyphs(200, 80)
+    train(1, "old", *NET, *sets(run__epochs=1, optim__lr=0.05))
+    base = [*NET, *sets(model__weights=newest("old"), run__epochs=2, optim__lr=0.02, ckpt__every="12 steps")]
+    train(1, "whole", *base)
+    hooks = [*base, "--allow-faults"]
+    train(1, "cut", *hooks, *sets(fault__kill_step=5), code=None)
+    assert not checkpoints("cut"), f'{checkpoints("cut")}'
+    r = train(1, "cut", *hooks, *sets(fault__kill_step=30), code=None)
+    assert "weights from" in r.stdout, r.stdout
+    r = train(1, "cut", *base)
+    assert "resumed from runs/cut/ckpt/step-000000024.h5" in r.stdout, r.stdout
+    assert_equal(newest("whole"), newest("cut"), "killed twice")
+    checksum = arrays(newest("cut"))["train/weights_checksum"]
+    assert f"(checksum {int(checksum):08x}:" in log("cut"), log("cut")
+
+
+def test_weights_refused(glyphs):
+    """One line: the first tensor that differs, both shapes, the number of others; or what else does not go together."""
+    glyphs(200, 80)
+    train(1, "old", *NET, *sets(run__epochs=1))
+    weights = newest("old")
+    for extra, words in (
+        (sets(model__widths="[16,12,9]"), ["fc3.weight has the shape [8, 12] there and [9, 12] in", "(and 2 others)"]),
+        (sets(model__widths="[16,12]"), ["fc3.weight has the shape [8, 12] there and [10, 12] in", "(and 3 others)"]),
+        (sets(model__norm="batch"), ["lacks norm1.weight [16]", "(and 11 others)"]),
+        (sets(model__orthogonal="true"), ["model.orthogonal"]),
+        (["--resume", weights], ["--resume", "model.weights", "leave one out"]),
+    ):
+        for ranks in (1, 2):
+            r = train(ranks, "bad", *NET, *sets(run__epochs=1, model__weights=weights), *extra, code=2)
+            assert_one_error(r, *words)
+            assert not checkpoints("bad"), f'{checkpoints("bad")}'
+    r = train(2, "bad", *NET, *sets(run__epochs=1, model__weights="absent.h5"), code=7)
+    assert_one_error(r, "model.weights: cannot open absent.h5")
+    with open(weights, "r+b") as f:
+        f.truncate(os.path.getsize(weights) - 100)
+    r = train(2, "bad", *NET, *sets(run__epochs=1, model__weights=weights), code=7)
+    assert_one_error(r, "model.weights: ", weights)
+    assert "model.weights" in shoal("config", "model").stdout

@@ -167,8 +167,7 @@ shoal_split shoal_import_nth(const shoal_import_args *a, uint64_t index, bool te
 shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char *what, uint64_t *train_out);
 /** Marks in `test` the samples that become the test split: what follows train_count, else a share of each class, drawn
  *  by the seed.  y [n] are classes. */
-shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const int32_t *y, int64_t classes,
-                                uint8_t *test);
+shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const int32_t *y, uint8_t *test);
 char shoal_import_separator(const shoal_import_args *a); /* 0 if none is given, or it is not one character */
 char shoal_import_thousands(const shoal_import_args *a); /* , . ' or a space for all spaces; 0 if it is none of them */
 void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap); /* "cifar10: a.bin, b.bin" */

@@ -353,7 +353,7 @@ shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
   tell_thousands(&t);
   shoal_narrow_warn(&t.narrow, a->sources[0], column_text, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
-  if (!roles.by_name) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.classes.classes, t.test), done);
+  if (!roles.by_name) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);
   st = write_table(&t, out_path);
 done:
   shoal_import_roles_fini(&roles);

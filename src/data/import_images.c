@@ -327,7 +327,7 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   warn_left_out(&m, a->sources[0]);
   shoal_info("%s: %zu images of %d x %d, %s, in %zu classes", a->sources[0], m.files.n, m.form.width, m.form.height,
              m.form.channels == 3 ? "in colour" : "grey", m.classes.n);
-  if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, (int64_t)m.classes.n, m.test), done);
+  if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
   st = write_images(&m, a, out_path);
 done:
   close_images(&m);

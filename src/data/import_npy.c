@@ -219,7 +219,7 @@ static shoal_status write_all(import *p, const char *out_path)
   if (!p->x[1]) {
     uint64_t n = p->x[0]->dims[0];
     SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &test), done);
-    SHOAL_TRY_GOTO(st, shoal_import_split(p->args, n, p->labels[0], p->classes, test), done);
+    SHOAL_TRY_GOTO(st, shoal_import_split(p->args, n, p->labels[0], test), done);
   }
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &p->spec, &w), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_expect(w, p->x[0]->dims[0] + (p->x[1] ? p->x[1]->dims[0] : 0)), done);

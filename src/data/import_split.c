@@ -106,6 +106,7 @@ shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char
 
 /* ---- by a draw from each class ---- */
 
+/* Only classes that occur have one: a single label can be millions. */
 typedef struct {
   uint64_t samples, test; /* of a class; how many of them will test */
   double rest;            /* what rounding down took away */
@@ -126,52 +127,79 @@ static int by_class(const void *a, const void *b)
 }
 
 /* Shares of each class that add up to `total` by the largest remainders.  No class loses its last training sample. */
-static void share_out(quota *q, int64_t classes, double share, uint64_t total)
+static void share_out(quota *q, size_t classes, double share, uint64_t total)
 {
-  for (int64_t k = 0; k < classes; k++) {
+  for (size_t k = 0; k < classes; k++) {
     double exact = (double)q[k].samples * share;
     q[k].test = (uint64_t)(exact + 1e-9);
     q[k].rest = exact - (double)q[k].test;
     total -= SHOAL_MIN(total, q[k].test);
   }
-  qsort(q, (size_t)classes, sizeof *q, by_rest);
-  for (int64_t k = 0; k < classes && total > 0; k++)
+  qsort(q, classes, sizeof *q, by_rest);
+  for (size_t k = 0; k < classes && total > 0; k++)
     if (q[k].rest > 1e-9 && q[k].test + 1 < q[k].samples) {
       q[k].test++;
       total--;
     }
-  qsort(q, (size_t)classes, sizeof *q, by_class);
-  for (int64_t k = 0; k < classes; k++)
+  qsort(q, classes, sizeof *q, by_class);
+  for (size_t k = 0; k < classes; k++)
     if (q[k].samples > 0 && q[k].test >= q[k].samples) q[k].test = q[k].samples - 1;
 }
 
-static shoal_status draw(const shoal_import_args *a, uint64_t n, const int32_t *y, int64_t classes, uint8_t *test)
+static int by_label(const void *a, const void *b)
 {
-  quota *q;
+  int32_t p = *(const int32_t *)a, q = *(const int32_t *)b;
+  return (p > q) - (p < q);
+}
+
+/* The classes that occur among n >= 1 labels, sorted, with their samples. */
+static shoal_status count_classes(uint64_t n, const int32_t *y, quota **out, size_t *classes)
+{
+  int32_t *sorted;
+  size_t runs = 1;
+  SHOAL_TRY(SHOAL_ALLOC(n, &sorted));
+  memcpy(sorted, y, n * sizeof *sorted);
+  qsort(sorted, n, sizeof *sorted, by_label);
+  for (uint64_t i = 1; i < n; i++) runs += sorted[i] != sorted[i - 1];
+  shoal_status st = SHOAL_ALLOC(runs, out);
+  quota *q = *out;
+  for (uint64_t i = 0; st == SHOAL_OK && i < n; i++) {
+    if (i > 0 && sorted[i] != sorted[i - 1]) q++;
+    q->class = sorted[i];
+    q->samples++;
+  }
+  *classes = runs;
+  free(sorted);
+  return st;
+}
+
+static shoal_status draw(const shoal_import_args *a, uint64_t n, const int32_t *y, uint8_t *test)
+{
+  quota *q = NULL;
+  size_t classes;
   shoal_perm order;
-  SHOAL_TRY(SHOAL_ALLOC((size_t)classes, &q));
-  for (int64_t k = 0; k < classes; k++) q[k].class = k;
-  for (uint64_t i = 0; i < n; i++) q[y[i]].samples++;
+  if (n == 0) return SHOAL_OK;
+  SHOAL_TRY(count_classes(n, y, &q, &classes));
   share_out(q, classes, share_of(a), (uint64_t)((double)n * share_of(a) + 1e-9));
   shoal_perm_init(&order, a->seed ? *a->seed : 1, SHOAL_RNG_SPLIT, 0, n);
   for (uint64_t i = 0; i < n; i++) {
     uint64_t sample = shoal_perm_at(&order, i);
-    test[sample] = q[y[sample]].test > 0;
-    if (test[sample]) q[y[sample]].test--;
+    quota *own = bsearch(&(quota){ .class = y[sample] }, q, classes, sizeof *q, by_class);
+    test[sample] = own->test > 0;
+    own->test -= test[sample];
   }
   free(q);
   return SHOAL_OK;
 }
 
-shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const int32_t *y, int64_t classes,
-                                uint8_t *test)
+shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const int32_t *y, uint8_t *test)
 {
   uint64_t train, tests = 0;
   SHOAL_TRY(shoal_import_cut(a, n, "samples", &train));
   if (a->train_count)
     memset(test + train, 1, n - train);
   else
-    SHOAL_TRY(draw(a, n, y, classes, test));
+    SHOAL_TRY(draw(a, n, y, test));
   for (uint64_t i = 0; i < n; i++) tests += test[i];
   if (tests == 0)
     shoal_warn("no test split: of %" PRIu64 " samples none is for testing; nothing will be evaluated", n);

@@ -191,22 +191,46 @@ static void add_class(const shoal_labels *l, const char *before, int64_t k, shoa
   if (name[0]) shoal_str_add(out, " \"%s\"", name);
 }
 
-/* The classes that a split has no sample of, as "0, 3 to 5, 9", or with their names as "0 "cat", 3 "dog"". */
-static void list_missing(const shoal_labels *l, shoal_split split, shoal_str *out)
+/* Adds "3 to 5" to a list of ranges, of which the first RANGES are shown. */
+static void add_range(const shoal_labels *l, int64_t first, int64_t last, int *ranges, shoal_str *out)
 {
-  int64_t next = 0, classes = shoal_labels_classes(l);
-  int ranges = 0;
-  for (size_t i = 0; i <= l->distinct && ranges <= RANGES; i++) {
-    if (i < l->distinct && !(is_class(l, l->all[i].value) && l->all[i].count[split])) continue;
-    int64_t here = i < l->distinct ? l->all[i].value : classes;
-    if (here > next && ranges++ == RANGES) {
-      shoal_str_add(out, ", ...");
-      break;
-    }
-    if (here > next) add_class(l, ranges > 1 ? ", " : "", next, out);
-    if (here > next + 1) add_class(l, " to ", here - 1, out);
-    next = here + 1;
+  if (first > last || (*ranges)++ > RANGES) return;
+  if (*ranges > RANGES) {
+    shoal_str_add(out, ", ...");
+    return;
   }
+  add_class(l, *ranges > 1 ? ", " : "", first, out);
+  if (last > first) add_class(l, " to ", last, out);
+}
+
+/* The classes without a training sample, as "0, 3 to 5, 9", or with their names as "0 "cat", 3 "dog"". */
+static void list_untrained(const shoal_labels *l, shoal_str *out)
+{
+  int64_t next = 0;
+  int ranges = 0;
+  for (size_t i = 0; i < l->distinct; i++) {
+    if (!is_class(l, l->all[i].value) || !l->all[i].count[SHOAL_TRAIN]) continue;
+    add_range(l, next, l->all[i].value - 1, &ranges, out);
+    next = l->all[i].value + 1;
+  }
+  add_range(l, next, shoal_labels_classes(l) - 1, &ranges, out);
+}
+
+/* The same of classes that are trained and not tested. */
+static void list_untested(const shoal_labels *l, shoal_str *out)
+{
+  int64_t first = 0, last = -1;
+  int ranges = 0;
+  for (size_t i = 0; i < l->distinct; i++) {
+    const shoal_label *v = &l->all[i];
+    if (!is_class(l, v->value) || !v->count[SHOAL_TRAIN] || v->count[SHOAL_TEST]) continue;
+    if (v->value != last + 1 || last < first) {
+      add_range(l, first, last, &ranges, out);
+      first = v->value;
+    }
+    last = v->value;
+  }
+  add_range(l, first, last, &ranges, out);
 }
 
 /* Classes with a sample in split `with` (any split: -1) and none in `without`. */
@@ -228,7 +252,7 @@ static size_t add_missing(const shoal_labels *l, shoal_str *out)
   const shoal_label *mark = shoal_labels_mark(l), *smallest = &l->all[0];
   if (!missing) return 0;
   shoal_str_add(out, "%" PRId64 " of %" PRId64 " classes have no training sample (", missing, classes);
-  list_missing(l, SHOAL_TRAIN, out);
+  list_untrained(l, out);
   shoal_str_add(out, ")");
   if (smallest->value == 1 && !l->names) shoal_str_add(out, "; if the labels count from 1, subtract 1");
   if (mark && is_class(l, mark->value))
@@ -250,7 +274,7 @@ static size_t add_split(const shoal_labels *l, shoal_str *out)
                   untrained);
   if (untested && ++lines) {
     shoal_str_add(out, "%" PRId64 " classes have no test sample (", untested);
-    list_missing(l, SHOAL_TEST, out);
+    list_untested(l, out);
     shoal_str_add(out, ")\n");
   }
   return lines;

@@ -298,6 +298,33 @@ def test_trace(stopped, case):
         assert_one_error(shoal("trace", *command.split(), code=7), "t.h5", words)
 
 
+def test_trace_elsewhere(stopped):
+    """A trace that HDF5 would continue in another file, and one that is a link: set aside, and a new one begins."""
+    for what in ("storage", "link"):
+        shutil.rmtree("runs", ignore_errors=True)
+        shutil.copytree(stopped / "runs" / "sync", "runs/sync")
+        for file in ("glyphs.h5", "sync.yaml"):
+            shutil.copy(stopped / file, file)
+        trace = "runs/sync/trace/rank-00000.h5"
+        if what == "storage":
+            with open("precious", "w") as f:
+                f.write("precious\n" * 1000)
+            with h5py.File(trace, "r+") as f:
+                dtype = f["records"].dtype
+                del f["records"]
+                f.create_dataset("records", (9000 // dtype.itemsize,), dtype, external=[(os.path.abspath("precious"), 0, 9000)])
+        else:
+            os.replace(trace, "precious")
+            os.symlink(os.path.abspath("precious"), trace)
+        with open("precious", "rb") as f:
+            before = f.read()
+        train(1, "sync", "sync.yaml")
+        with open("precious", "rb") as f:
+            assert f.read() == before, f"{what}: another file was written"
+        shoal("trace", "show", trace)
+        assert len(os.listdir("runs/sync/trace")) == 2, f"{what}: {os.listdir('runs/sync/trace')}"
+
+
 # ---- what lies where a file should ---------------------------------------------------------------------------------------
 
 def test_pipes(stopped):

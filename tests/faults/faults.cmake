@@ -9,7 +9,7 @@ foreach(case C01 C02 C03 C04 C05 C07 C08 C09 C10 C11 C12 C13 C14 C15 C17 C18 C23
 endforeach()
 
 # Malicious files: correct checksums, invalid numbers.
-shoal_add_pytest(faults.crafted FILE faults/test_crafted.py LABELS faults noasan TIMEOUT 180)
+shoal_add_pytest(faults.crafted FILE faults/test_crafted.py LABELS faults noasan TIMEOUT 300)
 
 # Data as people have it.
 shoal_add_pytest(faults.data FILE faults/test_data.py LABELS faults noasan TIMEOUT 120)

@@ -31,13 +31,6 @@ static double samples_per_second(const shoal_session *s)
   return step > 0 ? (double)s->clock.trained / step : 0;
 }
 
-/* A lower bound: the slowest save so far, or the bytes at a conservative 100 MB/s. */
-static double save_estimate_s(const shoal_session *s)
-{
-  double bytes = (double)s->model.form.params->n * sizeof(float) * (2 + s->model.form.optim->slots);
-  return SHOAL_MAX(s->record.save_s, bytes / 100e6);
-}
-
 /* Ranks that never get a sample: their gradient has weight zero. */
 static void warn_of_idle(const shoal_session *s)
 {
@@ -78,9 +71,6 @@ void shoal_session_report_start(const shoal_session *s)
                                                               : ", the last one padded"
                   : "");
   warn_of_idle(s);
-  char lead[32];
-  shoal_info("send USR1 to stop: allow at least %s for the checkpoint",
-             shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead));
 }
 
 /* Estimated seconds to the end at the speed so far; 0: unknown. */

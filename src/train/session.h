@@ -185,6 +185,8 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 /* check.c: checks that replicas have equal parameters, configuration and data set; names a deviating rank.
  * Collective. */
 shoal_status shoal_session_check_replicas(shoal_session *s);
+/* hear.c.  Tells how to stop the run, and which signals do not.  Collective. */
+shoal_status shoal_session_offer_stop(const shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
 enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OPTIMIZER_STEPS, SHOAL_PLACES };

@@ -1,8 +1,17 @@
-/* Stop requests: USR1 and TERM (and USR2, INT, HUP) only raise a flag; the loop agrees on a step and saves there. */
+/* Stop requests: signals only raise a flag; the loop agrees on a step and saves there.
+ *
+ * A signal that is ignored when the program starts stays ignored: HUP under nohup, INT in the background of a script.  That
+ * holds for USR1 and TERM, too, but a run that does not hear them has no checkpoint at the time limit, so the start warns of
+ * it.  HUP says that a terminal is gone, so it is ignored by a process whose messages do not go to one; some programs that start
+ * others, `timeout` among them, undo what nohup did. */
 #ifndef SHOAL_TRAIN_STOP_H
 #define SHOAL_TRAIN_STOP_H
 #include <stdbool.h>
-/** Catches USR1, USR2, TERM, INT and HUP from now on.  A second INT ends the process at once. */
+/* In the order in which the start offers them. */
+enum { SHOAL_STOP_USR1, SHOAL_STOP_TERM, SHOAL_STOP_USR2, SHOAL_STOP_INT, SHOAL_STOP_HUP, SHOAL_STOP_SIGNALS };
+/** Catches the signals from now on, except those that are ignored (see above).  A second INT ends the process at once. */
 void shoal_stop_install(void);
 bool shoal_stop_requested(void);
+const char *shoal_stop_name(int which);
+bool shoal_stop_ignores(int which);
 #endif

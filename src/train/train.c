@@ -110,7 +110,8 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   bool prepared = st == SHOAL_OK;
   if (prepared) {
     shoal_session_report_start(s);
-    st = train(s);
+    st = shoal_session_offer_stop(s);
+    if (st == SHOAL_OK) st = train(s);
   } else if (s->run.world && st != SHOAL_STOPPED) {
     st = shoal_group_agree(s->run.control, st); /* errors of single ranks are printed and get one exit code */
   }

@@ -2,7 +2,7 @@
 include(${CMAKE_CURRENT_LIST_DIR}/ckpt.cmake)
 
 # Reports of users, retold (case.sh): each must end RIGHT.
-foreach(case C01 C02 C03 C04 C05 C07 C08 C09 C10 C11 C12 C13 C14 C15 C17 C18 C23)
+foreach(case C01 C02 C03 C04 C05 C06 C07 C08 C09 C10 C11 C12 C13 C14 C15 C17 C18 C23)
   add_test(NAME faults.${case} COMMAND ${CMAKE_CURRENT_LIST_DIR}/${case}.sh)
   set_tests_properties(faults.${case} PROPERTIES LABELS "faults;noasan" TIMEOUT 300 SKIP_RETURN_CODE 77
                                                  ENVIRONMENT "SHOAL=$<TARGET_FILE:shoal>;PY=${SHOAL_PYTHON}")

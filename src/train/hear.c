@@ -1,0 +1,53 @@
+/* A request to stop: what the start says about it.  The signals are in stop.c, the agreement on a step in meet.c. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/session.h"
+#include "train/stop.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A lower bound: the slowest save so far, or the bytes at a conservative 100 MB/s. */
+static double save_estimate_s(const shoal_session *s)
+{
+  double bytes = (double)s->model.form.params->n * sizeof(float) * (2 + s->model.form.optim->slots);
+  return SHOAL_MAX(s->record.save_s, bytes / 100e6);
+}
+
+/* The command that sends the signal `name`: to the step, where Slurm started the ranks; else any rank will do. */
+static void print_command(const shoal_session *s, const char *name, shoal_str *out)
+{
+  const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  if (job && step && !getenv("OMPI_COMM_WORLD_SIZE")) { /* which mpirun sets, but srun does not */
+    shoal_str_add(out, "scancel --signal=%s %s.%s", name, job, step);
+    return;
+  }
+  shoal_str_add(out, "kill -%s %ld", name, (long)getpid());
+  if (t->nodes > 1) shoal_str_add(out, " on %s", t->places[0].host);
+}
+
+/* Of the signals that no rank ignores, the first one is offered. */
+shoal_status shoal_session_offer_stop(const shoal_session *s)
+{
+  int64_t ignored[SHOAL_STOP_SIGNALS];
+  shoal_str command = { 0 };
+  char lead[32];
+  int first = SHOAL_STOP_SIGNALS;
+  for (int i = 0; i < SHOAL_STOP_SIGNALS; i++) ignored[i] = shoal_stop_ignores(i);
+  SHOAL_TRY(shoal_group_max_i64(s->run.control, ignored, SHOAL_STOP_SIGNALS));
+  if (!shoal_session_is_root(s)) return SHOAL_OK;
+  for (int i = SHOAL_STOP_SIGNALS; i-- > 0;)
+    if (!ignored[i]) first = i;
+  for (int i = SHOAL_STOP_USR1; i <= SHOAL_STOP_TERM; i++)
+    if (ignored[i])
+      shoal_warn(
+          "%s was ignored when the run began, and stays so: it does not stop the run; see `trap` in the script that "
+          "starts it",
+          shoal_stop_name(i));
+  if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
+  print_command(s, shoal_stop_name(first), &command);
+  shoal_info("to stop with a checkpoint: %s; allow at least %s", command.text,
+             shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead));
+  shoal_str_free(&command);
+  return SHOAL_OK;
+}

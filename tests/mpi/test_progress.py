@@ -6,9 +6,10 @@ import re
 import struct
 import subprocess
 import termios
+import time
 
 import pytest
-from harness import MLP, PLAIN_ENV, assert_equal, checkpoints, log, metrics, newest, sets, train, train_command
+from harness import MLP, PLAIN_ENV, assert_equal, checkpoints, log, metrics, newest, sets, status, train, train_command, wait_for
 
 NUMBER = r"[\d.e+-]+"
 LIVE = re.compile(rf"epoch (?P<epoch>\d+)  step (?P<step>\d+)  loss {NUMBER}(?P<lr>  lr {NUMBER})?(?P<left>  {NUMBER} \w+ left)?"
@@ -109,3 +110,20 @@ def test_progress_never(glyphs):
     assert [m["test_acc"] != "" for m in metrics("r")] == [False, False, True], f'{metrics("r")}'
     assert not re.search(r"epoch \d+ step", log("r")), log("r")
     assert_equal(newest("r"), newest("often"), "a run that says little trains another model")
+
+
+def test_progress_status(glyphs, jobs):
+    """In a step of 13 seconds status.json is never older than ten, and says how far the run is."""
+    glyphs(160)
+    job = jobs.start(1, "long", *MLP, *sets(data__batch=8, run__steps=2), "--allow-faults", *sets(fault__compute="sleep:13000"))
+    wait_for("runs/long/status.json", '"running"')
+    oldest, steps = 0, set()
+    while job.poll() is None:
+        now = status("long")
+        if now["state"] == "running":
+            oldest = max(oldest, time.time() - os.stat("runs/long/status.json").st_mtime)
+            steps.add(now["step"])
+        time.sleep(0.2)
+    assert oldest < 10, f"{oldest} s old"
+    assert {0, 1} <= steps, f"{steps}"
+    assert status("long")["state"] == "done", f'{status("long")}'

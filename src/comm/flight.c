@@ -98,7 +98,9 @@ shoal_status shoal_world_progress(shoal_world *w)
     size_t completed = 0;
     bool moved = false;
     SHOAL_TRY(w->transport->poll(w, &completed));
-    if (completed || w->watching) SHOAL_TRY(advance_all(w, &moved));
+    bool advances = completed || w->watching || w->polled;
+    w->polled = false;
+    if (advances) SHOAL_TRY(advance_all(w, &moved));
     if (completed || moved)
       SHOAL_TRY(call_hook(w));
     else

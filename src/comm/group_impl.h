@@ -108,12 +108,30 @@ struct shoal_region {
 shoal_status shoal_share_try(shoal_world *w, bool wanted);
 void shoal_share_close(shoal_world *w);
 /** Checks that the processes of the node's other ranks still exist; ERR_COMM names one that does not.  Covers only
- *  ranks that share memory with this one.  Reads one file per rank. */
-shoal_status shoal_share_check_peers(const shoal_world *w);
+ *  ranks that share memory with this one.  Reads one file per rank.
+ *  @param lower_lives  one of them with a lower rank than this one exists, and can tell, too */
+shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives);
 /** The shared region that holds all of these bytes, or NULL. */
 const shoal_region *shoal_region_of(const shoal_world *w, const void *memory, size_t bytes);
 /** Address `offset` bytes into a neighbour's region; NULL if that rank does not share it. */
 char *shoal_region_at(const shoal_world *w, uint64_t id, int rank, uint64_t offset);
+
+/* -------------------------------------------------------------------- one report of a hang for the job: inquiry.c */
+
+typedef struct shoal_inquiry shoal_inquiry;
+/** Collective over all ranks, listed in `ranks`. */
+shoal_status shoal_inquiry_create(shoal_world *w, const int *ranks, shoal_inquiry **out);
+void shoal_inquiry_destroy(const shoal_world *w, shoal_inquiry *q); /* NULL is fine */
+void shoal_inquiry_begin(shoal_world *w);  /* a new wait: forgets what was heard in the last one */
+void shoal_inquiry_listen(shoal_world *w); /* answers others; cheap if called often */
+/** Called again and again while this rank has something to report: true while another rank may still report for it, or
+ *  does; false once it must report itself.
+ *  @param settle_s  how long others are given to send their notes; twice as long to answer */
+bool shoal_inquiry_hold(shoal_world *w, double settle_s);
+bool shoal_inquiry_answered(const shoal_world *w); /* another rank reports for this one */
+/** Appends "7 of 8 ranks wait for rank 5 (n2) since 09:48:25Z; on rank 0 " if others were heard.
+ *  @param seconds  for how long this rank has waited */
+void shoal_inquiry_describe(const shoal_world *w, double seconds, shoal_str *out);
 
 struct shoal_world {
   const shoal_transport *transport;
@@ -123,6 +141,7 @@ struct shoal_world {
   shoal_topo *topo;      /* NULL until the facts are gathered */
   shoal_claims claims;   /* of this rank */
   shoal_group *all, *control;
+  shoal_inquiry *inquiry;
   shoal_counters own_counters, *counters;
   shoal_trace *trace;
   uint64_t step;
@@ -130,6 +149,7 @@ struct shoal_world {
   shoal_world_hook hook;
   void *hook_context;
   bool in_hook;
+  bool polled;             /* a poll for the inquiry has completed something: flights must be advanced */
   bool shares;             /* ranks of a node can map each other's memory; equal on all ranks */
   shoal_region *regions;   /* shared regions */
   void *liveness;          /* shared by the node for the world's lifetime, to find the peer processes; or NULL */
@@ -184,8 +204,10 @@ shoal_status shoal_flight_recv(shoal_flight *f, void *data, size_t bytes, int fr
 
 /* The hang detector (watch.c): reports a flight that blocks this rank. */
 typedef struct {
-  uint64_t since_ns, checked_ns;
-  bool warned;
+  uint64_t since_ns, seen_ns;   /* seen: the last check */
+  uint64_t checked_ns, lost_ns; /* peers were looked at; one was not there any more, for the first time */
+  double lost_wait_s;           /* others are given so long to tell it */
+  bool listens, warned;
 } shoal_watch;
 shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f);
 

@@ -219,17 +219,22 @@ shoal_status shoal_share_try(shoal_world *w, bool wanted)
   return warn_once(w, st != SHOAL_ERR_PEER, why.text);
 }
 
-shoal_status shoal_share_check_peers(const shoal_world *w)
+shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
 {
   const shoal_region *r = w->liveness ? shoal_region_of(w, w->liveness, 1) : NULL;
+  const shoal_neighbour *gone = NULL;
+  *lower_lives = false;
   for (int i = 0; r && i < r->n; i++) {
     const shoal_neighbour *n = &r->neighbours[i];
-    SHOAL_CHECK(
-        start_time_of(n->pid) == n->start_time, SHOAL_ERR_COMM,
-        "rank %d (%s, process %lld) is gone, noticed in training step %llu: it was killed or left early; the last "
-        "checkpoint is untouched, resume from it",
-        n->rank, w->topo->places[n->rank].host, (long long)n->pid, (unsigned long long)w->step);
+    bool lives = start_time_of(n->pid) == n->start_time;
+    *lower_lives |= lives && n->rank < w->rank;
+    if (!lives && !gone) gone = n;
   }
+  SHOAL_CHECK(
+      !gone, SHOAL_ERR_COMM,
+      "rank %d (%s, process %lld) is gone, noticed in training step %llu: it was killed or left early; the last "
+      "checkpoint is untouched, resume from it",
+      gone->rank, w->topo->places[gone->rank].host, (long long)gone->pid, (unsigned long long)w->step);
   return SHOAL_OK;
 }
 

@@ -12,6 +12,8 @@
  * the rank that hangs is on every list, and its successor's list is the longest.  What that neighbour has sent instead,
  * if anything, distinguishes a member that skipped an operation (or has another order) from one that sends nothing.
  *
+ * One rank reports for the job (inquiry.c): the others are silent, and give up a little later.
+ *
  * If the process of a rank on the same node no longer exists, the wait ends within seconds, as a lost peer and not as a
  * hang. */
 #include "base/clock.h"
@@ -97,33 +99,81 @@ static void log_stack(void)
   free(names);
 }
 
-/* At most once a second, since it reads files.  A process that has exited ends the wait at once, whatever the limit. */
+/* At most once a second, since it reads files.  A process that has exited ends the wait whatever the limit: at once on the
+ * first rank of the node, and so the job.  The others leave in silence with it; they tell the loss later, the lowest that
+ * lives before the rest, if that does not happen.  A rank for which another reports a hang needs no news of its end. */
 static shoal_status check_peers_alive(shoal_watch *watch, shoal_flight *f)
 {
+  enum { LOWEST_S = 3, OTHERS_S = 6 };
+  const shoal_world *w = f->g->w;
+  bool lower_lives;
   if (shoal_seconds_since(watch->checked_ns) < 1) return SHOAL_OK;
   watch->checked_ns = shoal_now_ns();
-  shoal_status st = shoal_share_check_peers(f->g->w);
-  if (st != SHOAL_OK) shoal_flight_end(f, st);
+  shoal_status st = shoal_share_check_peers(w, &lower_lives);
+  if (st == SHOAL_OK) return SHOAL_OK;
+  if (!watch->lost_ns) {
+    bool answered = watch->listens && shoal_inquiry_answered(w), first = w->topo->places[w->rank].local_rank == 0;
+    watch->lost_ns = watch->checked_ns;
+    watch->lost_wait_s = lower_lives || answered ? OTHERS_S : first ? 0 : LOWEST_S;
+  }
+  if (shoal_seconds_since(watch->lost_ns) < watch->lost_wait_s) return SHOAL_OK;
+  shoal_flight_end(f, st);
   return st;
+}
+
+/* A rank that was suspended has not waited meanwhile: its partners may have been suspended, too, and wake later. */
+static void forgive_pause(shoal_watch *watch)
+{
+  enum { PAUSE_S = 2 };
+  uint64_t before = watch->seen_ns;
+  watch->seen_ns = shoal_now_ns();
+  if (before && (double)(watch->seen_ns - before) > PAUSE_S * 1e9) watch->since_ns = watch->seen_ns;
+}
+
+static void describe_all(shoal_flight *f, double seconds, shoal_str *out)
+{
+  shoal_inquiry_describe(f->g->w, seconds, out);
+  describe(f, seconds, out);
+}
+
+static shoal_status give_up(shoal_flight *f, double blocked)
+{
+  shoal_str text = { 0 };
+  describe_all(f, blocked, &text);
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_HANG, "%s; gave up after %.3g s", text.text ? text.text : f->name, f->g->w->o.hang_s);
+  log_stack();
+  shoal_flight_end(f, st);
+  shoal_str_free(&text);
+  return st;
+}
+
+/* Once the ranks that wait had time to say so, one of them warns. */
+static void warn(shoal_watch *watch, shoal_flight *f, double blocked)
+{
+  shoal_world *w = f->g->w;
+  if (shoal_inquiry_hold(w, SHOAL_MIN(2, w->o.warn_s / 2))) return;
+  shoal_str text = { 0 };
+  describe_all(f, blocked, &text);
+  shoal_warn("%s; giving up after %.3g s", text.text ? text.text : f->name, w->o.hang_s);
+  watch->warned = true;
+  shoal_str_free(&text);
 }
 
 shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f)
 {
-  const shoal_world_options *o = &f->g->w->o;
+  shoal_world *w = f->g->w;
+  const shoal_world_options *o = &w->o;
+  forgive_pause(watch);
   double blocked = shoal_seconds_since(SHOAL_MAX(watch->since_ns, f->moved_ns));
   if (blocked >= 1) SHOAL_TRY(check_peers_alive(watch, f));
-  if (blocked < (watch->warned ? o->hang_s : SHOAL_MIN(o->warn_s, o->hang_s))) return SHOAL_OK;
-  shoal_str text = { 0 };
-  shoal_status st = SHOAL_OK;
-  describe(f, blocked, &text);
-  if (blocked >= o->hang_s) {
-    st = SHOAL_FAIL(SHOAL_ERR_HANG, "%s; gave up after %.3g s", text.text ? text.text : f->name, o->hang_s);
-    log_stack();
-    shoal_flight_end(f, st);
-  } else {
-    shoal_warn("%s; giving up after %.3g s", text.text ? text.text : f->name, o->hang_s);
-    watch->warned = true;
-  }
-  shoal_str_free(&text);
-  return st;
+  if (blocked < o->warn_s / 2) return SHOAL_OK;
+  if (!watch->listens) shoal_inquiry_begin(w);
+  watch->listens = true;
+  shoal_inquiry_listen(w);
+  /* Who only noticed leaves later than who reports, and so in silence: the job has ended by then. */
+  double limit = o->hang_s + (shoal_inquiry_answered(w) ? SHOAL_MIN(5, o->hang_s) : 0);
+  if (blocked >= limit) return give_up(f, blocked);
+  if (blocked >= o->warn_s && !watch->warned) warn(watch, f, blocked);
+  return SHOAL_OK;
 }

@@ -151,6 +151,7 @@ static shoal_status make_groups(shoal_world *w)
   for (int i = 0; i < w->size; i++) ranks[i] = i;
   shoal_status st = shoal_group_make(w, "control", ranks, w->size, true, &w->control);
   if (st == SHOAL_OK) st = shoal_group_make(w, "world", ranks, w->size, false, &w->all);
+  if (st == SHOAL_OK) st = shoal_inquiry_create(w, ranks, &w->inquiry);
   free(ranks);
   return st;
 }
@@ -199,6 +200,7 @@ void shoal_world_close(shoal_world *w)
 {
   if (!w) return;
   shoal_share_close(w);
+  shoal_inquiry_destroy(w, w->inquiry);
   shoal_group_destroy(w->all);
   shoal_group_destroy(w->control);
   shoal_topo_destroy(w->topo);

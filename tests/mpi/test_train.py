@@ -389,6 +389,7 @@ def test_lost(glyphs):
         took = time.monotonic() - begin
         assert took < 20, f"{name}: took {took:.1f} s"
         assert re.search(r"rank 2 \(.*, process \d+\) is gone, noticed in training step 12", r.stderr), r.stderr
+        assert r.stderr.count("is gone") == 1, f"told more than once\n{r.stderr}"
         assert status(name)["state"] == "failed", f"{status(name)}"
         assert status(name)["exit_code"] == 4, f"{status(name)}"
         assert "rank 2" in status(name)["reason"], f"{status(name)}"

@@ -1,0 +1,77 @@
+"""A rank that does not answer: stopped, for good, or with all the others.  One line tells it for the whole job."""
+import re
+import signal
+import time
+
+import pytest
+from harness import MLP, log, ranks_of, read, send, sets, status, wait_for
+
+RANKS, TOPO = 8, ["--topo", "2x4"]
+WARN, HANG = 3, 9
+
+
+def slow(jobs, name, ranks, *options):
+    """A run that lasts for a while, under way, with the process of every rank."""
+    job = jobs.start(ranks, name, *MLP, *sets(run__epochs=400, data__batch=2, run__log_every="5 steps"), "--allow-faults",
+                     *sets(fault__compute="sleep:20"), *options)
+    wait_for(f"runs/{name}/log.txt", r"step 10:")
+    pids = ranks_of(job)
+    assert sorted(pids) == list(range(ranks)), f"{pids}"
+    return job, pids
+
+
+@pytest.mark.parametrize("victim, reporter", ((5, 0), (0, 1)))
+def test_hang_stopped(glyphs, jobs, victim, reporter):
+    """One rank of eight is stopped for longer than comm.warn: one warning, from the lowest rank that lives, says who is missing,
+    where, in which operation and step, and since when.  It wakes, and the run goes on."""
+    glyphs(400)
+    job, pids = slow(jobs, "s", RANKS, *TOPO, *sets(comm__warn=f"{WARN}s"))
+    send(pids[victim], signal.SIGSTOP)
+    try:
+        wait_for("s.out", "ranks wait for", 30)
+        time.sleep(2)  # others would have warned by now
+    finally:
+        send(pids[victim], signal.SIGCONT)
+    steps = re.findall(r"step (\d+):", log("s"))
+    wait_for("runs/s/log.txt", rf"step {int(steps[-1]) + 20}:")
+    warnings = [line for line in read("s.out").splitlines() if "warning" in line]
+    assert len(warnings) == 1, read("s.out")
+    assert re.search(rf"\[rank {reporter}\] .* 7 of 8 ranks wait for rank {victim} \(\S+\) since \d\d:\d\d:\d\dZ; "
+                     rf"on rank {reporter} exchange .* in training step \d+ ", warnings[0]), warnings[0]
+    send(job.pid, signal.SIGTERM)
+
+
+def test_hang_given_up(glyphs, jobs):
+    """A rank stopped for good: one warning and one error for the job, exit 5, and status.json has the reason."""
+    glyphs(400)
+    job, pids = slow(jobs, "g", RANKS, *TOPO, *sets(comm__warn=f"{WARN}s", comm__hang=f"{HANG}s"))
+    send(pids[5], signal.SIGSTOP)
+    try:
+        wait_for("g.out", "gave up after", 40)
+    finally:
+        send(pids[5], signal.SIGCONT)
+    assert job.wait(30) == 5, read("g.out")
+    lines = read("g.out").splitlines()
+    assert len([line for line in lines if "warning" in line]) == 1, read("g.out")
+    errors = [line for line in lines if "shoal: error" in line and "  stack" not in line]
+    assert len(errors) == 1 and "[rank 0] shoal: error: 7 of 8 ranks wait for rank 5" in errors[0], read("g.out")
+    assert {line.split("]")[0] for line in lines if "  stack" in line} == {"[rank 0"}, read("g.out")
+    assert status("g")["exit_code"] == 5 and "7 of 8 ranks wait for rank 5" in status("g")["reason"], f'{status("g")}'
+
+
+def test_hang_suspended(glyphs, jobs):
+    """The whole job is suspended for longer than comm.hang and woken rank by rank: nobody calls that a hang."""
+    glyphs(400)
+    job, pids = slow(jobs, "w", 4, *sets(comm__warn="4s", comm__hang="5s"))
+    try:
+        for pid in pids.values():
+            send(pid, signal.SIGSTOP)
+        time.sleep(7)
+    finally:
+        for pid in pids.values():
+            send(pid, signal.SIGCONT)
+            time.sleep(0.5)
+    steps = re.findall(r"step (\d+):", log("w"))
+    wait_for("runs/w/log.txt", rf"step {int(steps[-1]) + 20}:")
+    assert "has not moved" not in read("w.out"), read("w.out")
+    send(job.pid, signal.SIGTERM)

@@ -100,7 +100,7 @@ static shoal_status verify(int argc, char **argv)
 static const shoal_flag diff_flags[] = {
   { "--only", NULL, "PREFIX", SHOAL_FLAG_VALUE, "compare only arrays whose names start with PREFIX, as in model/" },
   { "--except", NULL, "PREFIX", SHOAL_FLAG_VALUE,
-    "skip arrays whose names start with PREFIX (train/seconds, the clock)" },
+    "skip arrays whose names start with PREFIX, or with one of several joined by commas (train/seconds,record/)" },
   { "--tolerance", NULL, "X", SHOAL_FLAG_VALUE,
     "largest difference that counts as equal, relative to the array's largest value (0: bits)" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
@@ -108,7 +108,7 @@ static const shoal_flag diff_flags[] = {
 };
 static const shoal_verb_help diff_help = {
   "shoal ckpt diff A B [--only PREFIX] [--except PREFIX] [--tolerance X]",
-  "Compares two checkpoints array by array, except for the clock. Exit 0 if they are equal, else 7.",
+  "Compares two checkpoints array by array, except for the clock and the records. Exit 0 if they are equal, else 7.",
   diff_flags,
   2,
   2,
@@ -127,7 +127,7 @@ static shoal_status diff(int argc, char **argv)
   shoal_status st =
       text && shoal_parse_f64(text, &tolerance) != SHOAL_OK
           ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--tolerance is \"%s\": must be a number", text)
-          : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"), except ? except : "train/seconds",
+          : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"), except ? except : "train/seconds,record/",
                             tolerance, shoal_args_on(a, "--json"), stdout, &different);
   shoal_args_destroy(a);
   /* The differences are on standard output. */

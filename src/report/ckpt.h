@@ -8,7 +8,7 @@ shoal_status shoal_ckpt_print(const char *path, bool json, FILE *out); /* `shoal
 /** Prints the differences, one line per data set: missing, other shape, or other values (count, largest difference and
  *  its position).  Sets *different.
  *  @param only       prefix to compare ("model/"), or NULL for everything, with step, epoch, samples, method and model
- *  @param except     prefix to leave out, or NULL
+ *  @param except     prefixes to leave out, joined by commas, or NULL
  *  @param tolerance  0: the bits must be equal; else the bound of |a - b| / the largest |value| of the array in `a`
  *  @return ERR_IO if a file fails verification; ERR_USAGE if no name begins with `only` */
 shoal_status shoal_ckpt_diff(const char *a, const char *b, const char *only, const char *except, double tolerance,

@@ -191,6 +191,14 @@ static shoal_status compare_pair(diff *d, const shoal_ckpt_entry *a, const shoal
   return SHOAL_OK;
 }
 
+/* Whether a name begins with one of some prefixes, joined by commas; NULL: none. */
+static bool begins_with_any(const char *name, const char *prefixes)
+{
+  for (const char *p = prefixes; p && *p; p += strcspn(p, ","), p += *p == ',')
+    if (strncmp(name, p, strcspn(p, ",")) == 0) return true;
+  return false;
+}
+
 static shoal_status merge(diff *d, const char *only, const char *except)
 {
   const shoal_ckpt_index *x = shoal_ckpt_get_index(d->a), *y = shoal_ckpt_get_index(d->b);
@@ -200,7 +208,7 @@ static shoal_status merge(diff *d, const char *only, const char *except)
          in_b = j < y->n && strncmp(y->at[j].name, only, n) == 0;
     if (!in_a && !in_b) return SHOAL_OK;
     int order = !in_b ? -1 : !in_a ? 1 : strcmp(x->at[i].name, y->at[j].name);
-    if (except && strncmp(order <= 0 ? x->at[i].name : y->at[j].name, except, strlen(except)) == 0) {
+    if (begins_with_any(order <= 0 ? x->at[i].name : y->at[j].name, except)) {
       i += order <= 0;
       j += order >= 0;
       continue;

@@ -1,9 +1,11 @@
 /* See folder.h.  Small files are written atomically, so a reader never sees half of one. */
 #include "train/folder.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -15,7 +17,6 @@
 #include <unistd.h>
 
 enum { MOST_ATTEMPTS = 1000000000 }; /* a status.json with a larger number counts as none */
-static const char metrics_header[] = "epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share";
 
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
 {
@@ -47,6 +48,27 @@ static int last_attempt(const shoal_folder *f, bool *failed)
   json_decref(status);
   free(path);
   return attempt;
+}
+
+/* The last attempt that log.txt tells of, or 0: a killed one may not have come to write status.json. */
+static int logged_attempt(const shoal_folder *f)
+{
+  char *path = shoal_path_join(f->dir, "log.txt"), *text = NULL;
+  int64_t attempt = 0, number;
+  size_t n;
+  shoal_error before;
+  shoal_error_take(&before);
+  bool there = shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK;
+  (void)shoal_error_put(&before);
+  for (char *line = there ? text : NULL; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+    static const char mark[] = "=== attempt ";
+    if (strncmp(line, mark, sizeof mark - 1) != 0) continue;
+    number = strtoll(line + sizeof mark - 1, NULL, 10);
+    if (number > attempt && number < MOST_ATTEMPTS) attempt = number;
+  }
+  free(text);
+  free(path);
+  return (int)attempt;
 }
 
 bool shoal_folder_says_failed(const shoal_folder *f)
@@ -120,7 +142,7 @@ shoal_status shoal_folder_take(shoal_folder *f, bool *again)
   if (*again) return SHOAL_OK;
   f->token = shoal_lease_token(f->lease);
   bool failed;
-  f->attempt = last_attempt(f, &failed) + 1;
+  f->attempt = SHOAL_MAX(last_attempt(f, &failed), logged_attempt(f)) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");
   shoal_status st = shoal_open_append(path, &f->log);
   free(path);
@@ -158,7 +180,7 @@ void shoal_folder_release(shoal_folder *f)
   shoal_log_ask_first(NULL, NULL);
   shoal_log_set_file(NULL);
   if (f->log) fclose(f->log);
-  if (f->metrics) fclose(f->metrics);
+  shoal_rows_close(f->metrics);
   if (refused) remove_refused(f);
   shoal_lease_destroy(f->lease);
   if (refused) rmdir(f->dir); /* unless another run has begun in it */
@@ -169,74 +191,12 @@ void shoal_folder_release(shoal_folder *f)
   *f = (shoal_folder){ 0 };
 }
 
-/* Cell i of a line, not null-terminated; NULL after the last cell. */
-static const char *cell(const char *line, size_t i, size_t *n)
+shoal_status shoal_folder_open_metrics(shoal_folder *f, int64_t keep, uint64_t step, const char *more)
 {
-  for (*n = strcspn(line, ",\n"); i > 0; i--, *n = strcspn(line, ",\n")) {
-    if (line[*n] != ',') return NULL;
-    line += *n + 1;
-  }
-  return line;
-}
-
-/* Index of the header cell with this name, or SIZE_MAX if there is none. */
-static size_t column(const char *header, const char *name, size_t n)
-{
-  size_t have;
-  const char *c;
-  for (size_t i = 0; (c = cell(header, i, &have)); i++)
-    if (have == n && memcmp(c, name, n) == 0) return i;
-  return SIZE_MAX;
-}
-
-/* Builds the header: columns of this attempt, then those of earlier ones only.  Returns the number of the latter. */
-static int join_headers(const char *more, const char *old, shoal_str *out)
-{
-  size_t n;
-  int gone = 0;
-  const char *name;
-  shoal_str_add(out, "%s%s", metrics_header, more);
-  for (size_t i = 0; old && (name = cell(old, i, &n)); i++)
-    if (n > 0 && column(out->text, name, n) == SIZE_MAX) {
-      shoal_str_add(out, ",%.*s", (int)n, name);
-      gone++;
-    }
-  return gone;
-}
-
-/* Copies rows up to `step` of earlier attempts, matching columns by name: another method or cut has other columns. */
-static void keep_rows(const char *old, uint64_t step, const char *header, shoal_str *out)
-{
-  size_t n, have;
-  const char *line = old ? strchr(old, '\n') : NULL, *name, *end;
-  for (; line && (end = strchr(line + 1, '\n')); line = end) { /* a torn last row has no end */
-    const char *second = cell(line + 1, 1, &n);
-    if (!second || strtoull(second, NULL, 10) > step) continue;
-    for (size_t i = 0; (name = cell(header, i, &n)); i++) {
-      const char *value = cell(line + 1, column(old, name, n), &have);
-      shoal_str_add(out, "%s%.*s", i ? "," : "", value ? (int)have : 0, value ? value : "");
-    }
-    shoal_str_add(out, "\n");
-  }
-}
-
-shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const char *more)
-{
-  char *path = shoal_path_join(f->dir, "metrics.csv"), *old = NULL;
-  size_t n;
-  shoal_str header = { 0 }, kept = { 0 };
-  shoal_status st = SHOAL_OK;
-  if (step > 0 && shoal_path_exists(path)) SHOAL_TRY_GOTO(st, shoal_read_file(path, &old, &n), done);
-  f->gone = join_headers(more, old, &header);
-  shoal_str_add(&kept, "%s\n", header.text);
-  keep_rows(old, step, header.text, &kept);
-  SHOAL_TRY_GOTO(st, shoal_write_file(path, kept.text, kept.len), done);
-  if (f->metrics) fclose(f->metrics); /* opened before a rollback */
-  st = shoal_open_append(path, &f->metrics);
-done:
-  shoal_str_free(&header);
-  shoal_str_free(&kept);
-  free(old);
+  char *path = shoal_path_join(f->dir, "metrics.csv");
+  shoal_rows_close(f->metrics); /* opened before a rollback */
+  f->metrics = NULL;
+  shoal_status st = shoal_rows_open(path, keep, step, more, &f->metrics);
   free(path);
   return st;
 }

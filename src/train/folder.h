@@ -6,6 +6,7 @@
 #ifndef SHOAL_TRAIN_FOLDER_H
 #define SHOAL_TRAIN_FOLDER_H
 #include "train/lease.h"
+#include "train/rows.h"
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -17,8 +18,8 @@ typedef struct {
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
   atomic_bool running;      /* status.json says so */
   atomic_uint_least64_t step, epoch;
-  FILE *log, *metrics; /* rank 0 */
-  int gone;            /* trailing columns of metrics.csv from earlier attempts only, empty in new rows */
+  FILE *log;           /* rank 0 */
+  shoal_rows *metrics; /* rank 0 */
 } shoal_folder;
 
 /** Sets the paths, on every rank.  ERR_USAGE if `name` is not a plain name. */
@@ -35,11 +36,8 @@ void shoal_folder_progress(shoal_folder *f, uint64_t step, uint64_t epoch);
 /** Closes files, releases the lease, frees; also after a failed open.  A folder that this attempt made is removed if run.yaml
  *  was not written: a run that is refused leaves nothing. */
 void shoal_folder_release(shoal_folder *f);
-/** Opens metrics.csv, first dropping rows of steps after `step` (they will be computed again).  Rows that are kept are
- *  matched to this attempt's columns by name.
- *  @param more  header of extra columns, each preceded by a comma */
-shoal_status shoal_folder_open_metrics(shoal_folder *f, uint64_t step, const char *more);
-
+/** Opens metrics.csv, with the rows of earlier attempts that the checkpoint has; see shoal_rows_open. */
+shoal_status shoal_folder_open_metrics(shoal_folder *f, int64_t keep, uint64_t step, const char *more);
 /** Copies metrics.csv, if there is one, into another folder. */
 shoal_status shoal_folder_copy_metrics(const shoal_folder *f, const char *to);
 

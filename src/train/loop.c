@@ -194,6 +194,29 @@ static shoal_status finish(shoal_session *s)
   return SHOAL_OK;
 }
 
+/* Ranks on their own clocks may enter the next epoch alone, so that its end has no row. */
+bool shoal_session_owes_row(const shoal_session *s)
+{
+  bool epoch_row = s->clock.position >= s->data.epoch_end && s->run.meet.kind != SHOAL_MEET_FREELY;
+  return shoal_session_due(s->world.choice.eval_every, SHOAL_PER_STEPS, s->run.step) && s->run.step > 0 &&
+         s->record.row_step != s->run.step && !epoch_row && !shoal_session_reached_end(s);
+}
+
+shoal_status shoal_session_evaluate_and_record(shoal_session *s)
+{
+  SHOAL_TRY(shoal_session_evaluate(s));
+  shoal_session_record_metrics(s, false);
+  return SHOAL_OK;
+}
+
+/* The evaluation that was due where an earlier attempt ended.  Rank 0's steps count, where ranks have their own. */
+static shoal_status catch_up(shoal_session *s)
+{
+  int64_t owed = shoal_session_is_root(s) && shoal_session_owes_row(s);
+  SHOAL_TRY(shoal_group_agree_max(s->run.control, "evaluation", &owed));
+  return owed ? shoal_session_evaluate_and_record(s) : SHOAL_OK;
+}
+
 static shoal_status end_epoch_together(shoal_session *s, bool *saved)
 {
   double sums[] = { s->clock.loss_sum, s->clock.samples, s->numbers.found };
@@ -204,8 +227,12 @@ static shoal_status end_epoch_together(shoal_session *s, bool *saved)
   s->record.train_loss = sums[0] / sums[1]; /* NAN if no sample counted */
   s->clock.epoch++;
   if (shoal_session_reached_end(s)) SHOAL_TRY(finish(s));
+  shoal_period every = s->world.choice.eval_every;
+  int64_t by_steps = shoal_session_is_root(s) && shoal_session_due(every, SHOAL_PER_STEPS, s->run.step) &&
+                     s->record.row_step != s->run.step;
+  SHOAL_TRY(shoal_group_agree_max(s->run.control, "evaluation", &by_steps));
   bool evaluate =
-      shoal_session_due(s->world.choice.eval_every, SHOAL_PER_EPOCHS, s->clock.epoch) || shoal_session_reached_end(s);
+      by_steps || shoal_session_due(every, SHOAL_PER_EPOCHS, s->clock.epoch) || shoal_session_reached_end(s);
   if (evaluate) SHOAL_TRY(shoal_session_evaluate(s));
   if (!isnan(s->record.train_loss)) shoal_lr_plateau_feed(&s->model.lr, &s->model.plateau, s->record.train_loss);
   if (s->method->epoch_end) SHOAL_TRY(s->method->epoch_end(&s->run, s->method_state, s->record.train_loss));
@@ -241,9 +268,10 @@ shoal_status shoal_session_train(shoal_session *s)
                                       .agreement = shoal_trace_op(t, "agreement"),
                                       .pretended = shoal_trace_op(t, "pretended compute") };
   s->clock.started_ns = s->clock.saved_ns = s->record.logged_ns = shoal_now_ns();
-  s->clock.rate = scheduled_rate(s);
+  if (!s->world.resume_path || s->clock.rate == 0) s->clock.rate = scheduled_rate(s);
   if (s->method->start && !shoal_session_reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
   shoal_session_start_totals(s);
+  SHOAL_TRY(catch_up(s));
   while (!shoal_session_reached_end(s)) {
     s->run.epoch = s->clock.epoch;
     bool finished;
@@ -252,9 +280,11 @@ shoal_status shoal_session_train(shoal_session *s)
   }
   SHOAL_TRY(s->meet.way->end(s));
   SHOAL_TRY(finish(s));
-  if (isnan(s->record.test_acc) || s->clock.position > 0) {
-    SHOAL_TRY(shoal_session_evaluate(s));
-    if (s->clock.position > 0) shoal_session_record_metrics(s, false);
-  }
-  return shoal_session_save(s);
+  bool owes =
+      s->clock.position > 0 && s->record.row_step != s->run.step; /* not if only an ended run is started again */
+  if (isnan(s->record.test_acc) || owes) SHOAL_TRY(shoal_session_evaluate(s));
+  if (owes) shoal_session_record_metrics(s, false);
+  SHOAL_TRY(shoal_session_save(s));
+  shoal_status st = s->world.folder.metrics ? shoal_rows_flush(s->world.folder.metrics) : SHOAL_OK;
+  return shoal_group_agree(s->run.control, st);
 }

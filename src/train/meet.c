@@ -97,8 +97,5 @@ shoal_status shoal_session_act_and_due(shoal_session *s, shoal_ask ask)
   SHOAL_TRY(shoal_session_act(s, ask));
   if (shoal_session_due(s->world.choice.save_every, SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
   SHOAL_TRY(shoal_session_stop_after_save(s));
-  if (!shoal_session_due(s->world.choice.eval_every, SHOAL_PER_STEPS, s->run.step)) return SHOAL_OK;
-  SHOAL_TRY(shoal_session_evaluate(s));
-  shoal_session_record_metrics(s, false);
-  return SHOAL_OK;
+  return shoal_session_owes_row(s) ? shoal_session_evaluate_and_record(s) : SHOAL_OK;
 }

@@ -25,19 +25,15 @@ static shoal_status open(shoal_session *s)
   return SHOAL_OK;
 }
 
-static bool due_by_steps(const shoal_session *s, shoal_period every, uint64_t last)
-{
-  return s->run.step > last && shoal_session_due(every, SHOAL_PER_STEPS, s->run.step);
-}
-
 /* Rank 0 checks periods, by its own steps and clock. */
 static shoal_ask periodic_wish(const shoal_session *s)
 {
   shoal_period every = s->world.choice.save_every;
   if (!shoal_session_is_root(s)) return SHOAL_ASK_NOTHING;
   if (every.unit == SHOAL_PER_SECONDS && shoal_seconds_since(s->clock.saved_ns) >= every.value) return SHOAL_ASK_SAVE;
-  if (due_by_steps(s, every, s->meet.saved_own_step)) return SHOAL_ASK_SAVE;
-  if (due_by_steps(s, s->world.choice.eval_every, s->meet.evaluated_own_step)) return SHOAL_ASK_EVALUATE;
+  if (s->run.step > s->meet.saved_own_step && shoal_session_due(every, SHOAL_PER_STEPS, s->run.step))
+    return SHOAL_ASK_SAVE;
+  if (shoal_session_owes_row(s)) return SHOAL_ASK_EVALUATE;
   return SHOAL_ASK_NOTHING;
 }
 
@@ -82,18 +78,10 @@ static shoal_status meet(shoal_session *s, shoal_ask mine, shoal_ask *agreed)
   return count_all(s);
 }
 
-static shoal_status evaluate_now(shoal_session *s)
-{
-  SHOAL_TRY(shoal_session_evaluate(s));
-  shoal_session_record_metrics(s, false);
-  s->meet.evaluated_own_step = s->run.step;
-  return SHOAL_OK;
-}
-
 /* Performs the action of a meeting other than EPOCH. */
 static shoal_status act(shoal_session *s, shoal_ask agreed)
 {
-  SHOAL_TRY(agreed == SHOAL_ASK_EVALUATE ? evaluate_now(s) : shoal_session_act(s, agreed));
+  SHOAL_TRY(agreed == SHOAL_ASK_EVALUATE ? shoal_session_evaluate_and_record(s) : shoal_session_act(s, agreed));
   if (agreed == SHOAL_ASK_SAVE) s->meet.saved_own_step = s->run.step;
   return settle(s, SHOAL_LEAVING);
 }

@@ -172,10 +172,11 @@ void shoal_session_report_epoch(shoal_session *s)
              shoal_format_seconds(s->clock.seconds + shoal_seconds_since(s->clock.started_ns), time, sizeof time));
 }
 
-static void csv_number(FILE *f, double value, const char *format, const char *end)
+static void csv_number(shoal_str *row, double value, int digits, char format, const char *end)
 {
-  if (isfinite(value)) fprintf(f, format, value);
-  fputs(end, f);
+  if (isfinite(value) && format == 'f') shoal_str_add(row, "%.*f", digits, value);
+  if (isfinite(value) && format == 'g') shoal_str_add(row, "%.*g", digits, value);
+  shoal_str_add(row, "%s", end);
 }
 
 void shoal_session_print_columns(const shoal_session *s, shoal_str *out)
@@ -196,14 +197,14 @@ void shoal_session_report_own(const shoal_session *s)
 }
 
 /* Columns for ranks with their own models; with few ranks the accuracy of each, "-" where a rank has no test sample. */
-static void record_own(const shoal_session *s, FILE *f, bool tested)
+static void record_own(const shoal_session *s, shoal_str *row, bool tested)
 {
   enum { NAMED_MAX = 8 };
   int size = shoal_world_size(s->run.world);
   if (!s->record.own.acc) return;
   bool compared = isfinite(s->record.own.consensus);
   if (!tested || isnan(s->record.test_acc) || (!compared && s->method->trains != SHOAL_TRAINS_PHASES)) {
-    fputs(",,,,,", f);
+    shoal_str_add(row, ",,,,,");
     return;
   }
   double low = INFINITY, high = -INFINITY, sum = 0;
@@ -216,49 +217,53 @@ static void record_own(const shoal_session *s, FILE *f, bool tested)
     sum += acc;
     scored++;
   }
-  fputs(",", f);
-  csv_number(f, s->record.own.consensus, "%.6g", ",");
-  csv_number(f, low, "%.6f", ",");
-  csv_number(f, sum / scored, "%.6f", ",");
-  csv_number(f, high, "%.6f", ",");
+  shoal_str_add(row, ",");
+  csv_number(row, s->record.own.consensus, 6, 'g', ",");
+  csv_number(row, low, 6, 'f', ",");
+  csv_number(row, sum / scored, 6, 'f', ",");
+  csv_number(row, high, 6, 'f', ",");
   for (int i = 0; size <= NAMED_MAX && i < size; i++) {
-    if (i) fputc(' ', f);
-    if (isnan(s->record.own.acc[i])) fputc('-', f);
-    csv_number(f, s->record.own.acc[i], "%.6f", "");
+    if (i) shoal_str_add(row, " ");
+    if (isnan(s->record.own.acc[i])) shoal_str_add(row, "-");
+    csv_number(row, s->record.own.acc[i], 6, 'f', "");
+  }
+}
+
+static void write_row(const shoal_session *s, bool epoch_end, double wait_share, shoal_str *row)
+{
+  bool tested = s->record.test_step == s->run.step;
+  double epoch = (double)s->clock.epoch;
+  if (!epoch_end) epoch += (double)s->clock.position / (double)s->data.epoch_samples;
+  csv_number(row, epoch, 6, 'g', ",");
+  shoal_str_add(row, "%llu,", (unsigned long long)s->run.step);
+  csv_number(row, s->clock.seconds + shoal_seconds_since(s->clock.started_ns), 3, 'f', ",");
+  csv_number(row, epoch_end ? s->record.train_loss : NAN, 6, 'g', ",");
+  csv_number(row, tested ? s->record.test_loss : NAN, 6, 'g', ",");
+  csv_number(row, tested ? s->record.test_acc : NAN, 6, 'f', ",");
+  csv_number(row, s->clock.rate, 6, 'g', ",");
+  csv_number(row, s->record.row_speed, 1, 'f', ",");
+  csv_number(row, wait_share, 4, 'f', "");
+  record_own(s, row, tested);
+  for (size_t i = 0; i < s->run.n_columns; i++) {
+    shoal_str_add(row, ",");
+    csv_number(row, tested ? s->record.column_value[i] : NAN, 6, 'f', "");
   }
 }
 
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
 {
-  FILE *f = s->world.folder.metrics;
   double step_s = total_s(s, SHOAL_TRACE_STEP) - s->record.row_step_s;
   double wait_s = total_s(s, SHOAL_TRACE_WAIT) - s->record.row_wait_s;
   s->record.row_speed = step_s > 0 ? (double)(s->clock.trained - s->record.row_trained) / step_s : NAN;
-  bool tested = s->record.test_step == s->run.step;
   s->record.row_step_s += step_s;
   s->record.row_wait_s += wait_s;
   s->record.row_trained = s->clock.trained;
-  if (!f || !shoal_folder_is_ours(&s->world.folder)) return;
-  double epoch = (double)s->clock.epoch + (s->clock.samples > 0 && s->clock.position < s->data.epoch_samples
-                                               ? (double)s->clock.position / (double)s->data.epoch_samples
-                                               : 0);
-  csv_number(f, epoch, "%.6g", ",");
-  fprintf(f, "%llu,", (unsigned long long)s->run.step);
-  csv_number(f, s->clock.seconds + shoal_seconds_since(s->clock.started_ns), "%.3f", ",");
-  csv_number(f, epoch_end ? s->record.train_loss : NAN, "%.6g", ",");
-  csv_number(f, tested ? s->record.test_loss : NAN, "%.6g", ",");
-  csv_number(f, tested ? s->record.test_acc : NAN, "%.6f", ",");
-  csv_number(f, s->clock.rate, "%.6g", ",");
-  csv_number(f, s->record.row_speed, "%.1f", ",");
-  csv_number(f, wait_s / step_s, "%.4f", "");
-  record_own(s, f, tested);
-  for (size_t i = 0; i < s->run.n_columns; i++) {
-    fputc(',', f);
-    csv_number(f, tested ? s->record.column_value[i] : NAN, "%.6f", "");
-  }
-  for (int i = 0; i < s->world.folder.gone; i++) fputc(',', f);
-  fputc('\n', f);
-  fflush(f);
+  s->record.row_step = s->run.step;
+  if (!s->world.folder.metrics || !shoal_folder_is_ours(&s->world.folder)) return;
+  shoal_str row = { 0 };
+  write_row(s, epoch_end, wait_s / step_s, &row);
+  shoal_rows_add(s->world.folder.metrics, row.text);
+  shoal_str_free(&row);
 }
 
 static void report_split(const shoal_session *s)

@@ -155,6 +155,21 @@ static shoal_status get_scores(shoal_session *s, const shoal_ckpt *c)
   return SHOAL_OK;
 }
 
+/* What metrics.csv had when the checkpoint was saved; older ones do not tell. */
+static shoal_status get_rows(shoal_session *s, const shoal_ckpt *c)
+{
+  int64_t step;
+  s->record.rows_kept = SHOAL_ROWS_BY_STEP;
+  s->record.row_step = shoal_ckpt_get_info(c)->step;
+  if (!s->world.resumes_own) s->record.rows_kept = 0; /* another run's */
+  if (!shoal_ckpt_has(c, "record/rows")) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get_count(c, "record/row_step", -1, SHOAL_CKPT_MOST, &step));
+  SHOAL_TRY(shoal_ckpt_get_real(c, "record/rate", 0, DBL_MAX, &s->clock.rate));
+  s->record.row_step = step < 0 ? UINT64_MAX : (uint64_t)step;
+  return s->world.resumes_own ? shoal_ckpt_get_count(c, "record/rows", 0, SHOAL_CKPT_MOST, &s->record.rows_kept)
+                              : SHOAL_OK;
+}
+
 static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
@@ -177,6 +192,7 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_ckpt_get_real(c, "train/plateau_scale", 0, DBL_MAX, &s->model.plateau.scale));
   SHOAL_TRY(shoal_ckpt_get_count(c, "train/plateau_bad", 0, SHOAL_CKPT_MOST, &s->model.plateau.bad));
   SHOAL_TRY(shoal_ckpt_get_count(c, "train/plateau_seen", 0, SHOAL_CKPT_MOST, &s->model.plateau.seen));
+  SHOAL_TRY(get_rows(s, c));
   s->run.step = info->step;
   s->clock.epoch = info->epoch;
   s->clock.position = info->samples / (shoal_session_strided(s) ? (uint64_t)shoal_world_size(s->run.world) : 1);

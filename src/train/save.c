@@ -122,6 +122,9 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_i64(w, "train/data_checksum", shoal_dataset_info(s->data.set)->checksum);
   shoal_ckpt_put_i64(w, "train/seed", (int64_t)s->run.seed);
   if (s->model.weights_checksum >= 0) shoal_ckpt_put_i64(w, "train/weights_checksum", s->model.weights_checksum);
+  shoal_ckpt_put_f64(w, "record/rate", s->clock.rate);
+  shoal_ckpt_put_i64(w, "record/rows", s->world.folder.metrics ? shoal_rows_count(s->world.folder.metrics) : 0);
+  shoal_ckpt_put_i64(w, "record/row_step", s->record.row_step == UINT64_MAX ? -1 : (int64_t)s->record.row_step);
   if (s->numbers.rollbacks) shoal_ckpt_put_i64(w, "train/rollbacks", (int64_t)s->numbers.rollbacks);
 }
 
@@ -159,9 +162,13 @@ shoal_status shoal_session_save(shoal_session *s)
   if (!news) return SHOAL_OK;
   SHOAL_TRY(shoal_numbers_agree(s));
   uint64_t t0 = shoal_now_ns(), need;
+  shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_numbers_check_saved(s));
   SHOAL_TRY(measure(s, &need));
+  if (s->world.folder.metrics) /* rows first: a checkpoint must not tell of what is lost */
+    st = shoal_rows_flush(s->world.folder.metrics);
+  SHOAL_TRY(shoal_group_agree(r->control, st));
   shoal_str config = { 0 };
   shoal_json placement = { .lines = 2 };
   shoal_config_print(s->world.config, &config);
@@ -172,7 +179,7 @@ shoal_status shoal_session_save(shoal_session *s)
   info.data = shoal_session_describe_data(s);
   info.may = may_save;
   info.context = &s->world.folder;
-  shoal_status st = sum_places(s, &info);
+  st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->world.config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
   snprintf(info.model, sizeof info.model, "%s", s->run.model->name);

@@ -20,6 +20,8 @@ static shoal_status open_training(shoal_session *s)
 {
   shoal_group *control = s->run.control;
   s->run.shown_loss = NAN;
+  s->record.row_step = UINT64_MAX;
+  s->record.rows_kept = 0;
   s->record.test_loss = s->record.test_acc = s->record.train_loss = s->record.own.consensus = NAN;
   SHOAL_TRY(shoal_group_agree(control, shoal_numbers_open(s)));
   SHOAL_TRY(shoal_session_open_dataset(s));

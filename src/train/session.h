@@ -58,11 +58,11 @@ typedef struct {
 
 typedef struct {
   const shoal_meeting *way;
-  shoal_vote *vote;                            /* of all; asynchronous ranks: of those that step together, or NULL */
-  shoal_rendezvous *rendezvous;                /* asynchronous ranks: replaces the vote */
-  bool voted;                                  /* a vote is in flight */
-  bool agreed;                                 /* all ranks are known to have the same final status */
-  uint64_t saved_own_step, evaluated_own_step; /* asynchronous: rank 0's steps at the last periodic one */
+  shoal_vote *vote;             /* of all; asynchronous ranks: of those that step together, or NULL */
+  shoal_rendezvous *rendezvous; /* asynchronous ranks: replaces the vote */
+  bool voted;                   /* a vote is in flight */
+  bool agreed;                  /* all ranks are known to have the same final status */
+  uint64_t saved_own_step;      /* asynchronous: rank 0's steps at the last periodic one */
 } shoal_session_meet;
 
 /* Position of the training: samples consumed of the epoch, and this rank's measurements in it. */
@@ -99,8 +99,10 @@ typedef struct {
   double save_s;                           /* longest checkpoint so far */
   double before_s[SHOAL_TRACE_KIND_COUNT]; /* spent before the first step, or before going back to a checkpoint */
   double row_step_s, row_wait_s;           /* totals at the last row of metrics.csv: speeds are per row */
+  uint64_t row_step;                       /* of the last row; UINT64_MAX: none */
   double row_speed;                        /* samples/s over all ranks of that row */
   uint64_t row_trained;
+  int64_t rows_kept; /* of earlier attempts, as the checkpoint says */
   uint64_t logged_ns, shown_ns;
 } shoal_session_record;
 
@@ -195,6 +197,10 @@ static inline bool shoal_session_one_copy(const shoal_session *s)
 {
   return s->method->trains == SHOAL_TRAINS_ALIKE || s->method->trains == SHOAL_TRAINS_PHASES;
 }
+/* loop.c.  Whether an evaluation is due after this step by the number of steps; that at an epoch's or the run's end is part of
+ * its row.  The other is collective. */
+bool shoal_session_owes_row(const shoal_session *s);
+shoal_status shoal_session_evaluate_and_record(shoal_session *s);
 /* resume.c.  Find the checkpoint to resume from, early, so that methods can read it (run.from); load it.  Both
  * collective. */
 shoal_status shoal_session_find(shoal_session *s);

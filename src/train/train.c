@@ -24,7 +24,8 @@ static shoal_status write_start(shoal_session *s)
     shoal_str_free(&placement.text);
     if (st == SHOAL_OK) st = shoal_folder_status(&s->world.folder, "running", 0, "", s->run.step, s->clock.epoch);
     shoal_session_print_columns(s, &text);
-    if (st == SHOAL_OK) st = shoal_folder_open_metrics(&s->world.folder, s->run.step, text.text ? text.text : "");
+    if (st == SHOAL_OK)
+      st = shoal_folder_open_metrics(&s->world.folder, s->record.rows_kept, s->run.step, text.text ? text.text : "");
     shoal_str_free(&text);
   }
   st = shoal_group_agree(s->run.control, st);
@@ -57,7 +58,8 @@ static shoal_status roll_back(shoal_session *s)
   if (shoal_session_is_root(s)) {
     shoal_str columns = { 0 };
     shoal_session_print_columns(s, &columns);
-    st = shoal_folder_open_metrics(&s->world.folder, s->run.step, columns.text ? columns.text : "");
+    st =
+        shoal_folder_open_metrics(&s->world.folder, s->record.rows_kept, s->run.step, columns.text ? columns.text : "");
     shoal_str_free(&columns);
     if (!s->world.resume_path) shoal_info("there is no checkpoint yet: the run starts from step 0");
   }

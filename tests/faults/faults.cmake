@@ -18,3 +18,5 @@ shoal_add_pytest(faults.mutated FILE faults/test_mutated.py LABELS faults noasan
 
 # Ranks that do not answer.
 shoal_add_pytest(faults.hang FILE faults/test_hang.py LABELS faults noasan TIMEOUT 300)
+# The run folder: rows, attempts.
+shoal_add_pytest(faults.folder FILE faults/test_folder.py LABELS faults noasan TIMEOUT 600)

@@ -1,0 +1,121 @@
+"""What a run folder tells after disturbances: metrics.csv as exact as the weights, and attempts that count."""
+import os
+import subprocess
+
+import pytest
+
+from harness import MLP, assert_equal, log, metrics, newest, read, sampled, sets, status, train, wait_for, wait_until
+
+TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
+METHODS = {
+    "sync": [],
+    "local-sgd": sets(method__period=3),
+    "daso": sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=2, method__wait=1),
+    "swarm": sets(method__deterministic="true", method__local_steps=2),
+    "ab": sets(method__warmup=4, method__cycle=6, method__rebound=2),
+    "ist": sets(method__round=4),
+    "local": sets(method__chunks=2),
+}
+# 8 steps per epoch on 2 ranks
+BASE = [*MLP, *sets(data__batch=16, run__epochs=3, eval__every="4 steps", ckpt__every="3 steps", ckpt__keep=100)]
+
+
+def rows(name):
+    return [{k: v for k, v in m.items() if k not in TIMED} for m in metrics(name)]
+
+
+def stop(name, step, *args, code=75):
+    train(2, name, *args, "--allow-faults", *sets(fault__stop_step=step), code=code)
+
+
+@pytest.mark.parametrize("method", sampled(METHODS, 4))
+def test_folder_rows(glyphs, method):
+    """Stops where an evaluation is due, on an epoch's last step, and between; killed after a checkpoint: the same rows."""
+    glyphs(256, 64)
+    args = [*BASE, *METHODS[method], *sets(method__name=method)]
+    train(2, "whole", *args)
+    keys = [(m["step"], m["epoch"]) for m in metrics("whole")]
+    assert len(keys) == len(set(keys)), f"a row twice: {keys}"
+    if method != "swarm":  # whose ranks have steps of their own
+        assert [int(s) for s, _ in keys] == [4, 8, 12, 16, 20, 24], keys
+        assert [float(e) for _, e in keys] == [0.5, 1, 1.5, 2, 2.5, 3], keys
+    for step in (3, 6, 10, 14):
+        stop("torn", step, *args)
+    train(2, "torn", *args)
+    assert rows("torn") == rows("whole")
+    assert_equal(newest("torn"), newest("whole"), method)
+    train(2, "torn", *args)
+    assert rows("torn") == rows("whole"), "an ended run that is started again adds a row"
+    train(2, "killed", *args, "--allow-faults", *sets(fault__kill_step=17, fault__rank=1), code=None)
+    assert len(metrics("killed")) >= 4, "the killed run was to write rows after its last checkpoint"
+    train(2, "killed", *args)
+    assert rows("killed") == rows("whole")
+
+
+def test_folder_rows_in_mid_epoch(glyphs):
+    """A run of so many steps, ended in mid-epoch and started again; with more steps, it goes on without its last row."""
+    glyphs(256, 64)
+    for steps, expected in ((10, [4, 8, 10]), (10, [4, 8, 10]), (12, [4, 8, 10, 12]), (12, [4, 8, 10, 12])):
+        train(2, "r", *BASE, *sets(run__steps=steps))
+        assert [int(m["step"]) for m in metrics("r")] == expected, f"{steps} steps"
+    rate = [m["lr"] for m in metrics("r")]
+    assert len(set(rate)) == 1, rate
+
+
+def test_folder_attempts(glyphs):
+    """Attempts are numbered by what is left of them: status.json gone or of an earlier one, a log without an end."""
+    glyphs(256, 64)
+    stop("r", 2, *BASE)
+    stop("r", 5, *BASE)
+    os.remove("runs/r/status.json")
+    stop("r", 8, *BASE)
+    assert status("r")["attempt"] == 3, log("r")
+    os.remove("runs/r/log.txt")
+    stop("r", 11, *BASE)
+    assert status("r")["attempt"] == 4, log("r")
+
+
+@pytest.fixture
+def disk(work):
+    """A file system of 4 MB; fill() leaves no room in it, and free() gives it back."""
+    class Disk(str):
+        def fill(self):
+            with open(f"{self}/fill", "wb", buffering=0) as f:
+                for size in (1 << 16, 1 << 12, 1):
+                    try:
+                        while True:
+                            f.write(b"x" * size)
+                    except OSError:
+                        pass
+
+        def free(self):
+            os.remove(f"{self}/fill")
+    folder = f"{work}/disk"
+    os.mkdir(folder)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount a file system")
+    yield Disk(folder)
+    subprocess.run(["umount", "-l", folder])
+
+
+@pytest.mark.parametrize("for_good", (False, True))
+def test_folder_full_disk(glyphs, disk, jobs, for_good):
+    """Rows that the disk has no room for are told of, and written when it has; if it never has, that is an error."""
+    glyphs(256, 64)
+    args = [*BASE, *sets(run__dir=disk, ckpt__every="1000 steps", eval__every="1 step", trace__level="off",
+                           run__epochs=10), "--allow-faults", *sets(fault__compute="sleep:30")]  # 160 rows, more than a page
+    job = jobs.start(1, "r", *args)
+    wait_until("the first row", lambda: read(f"{disk}/r/metrics.csv").count("\n") > 1)
+    disk.fill()
+    wait_for("r.out", "cannot write a row of .*metrics.csv: No space left on device; it is tried again later")
+    if not for_good:
+        disk.free()
+    code = job.wait()
+    assert read("r.out").count("cannot write a row") == 1, read("r.out")
+    if for_good:
+        assert code == 7, read("r.out")
+        assert "No space left on device" in read("r.out").splitlines()[-1], read("r.out")
+    else:
+        assert code == 0, read("r.out")
+        lines = read(f"{disk}/r/metrics.csv").splitlines()
+        assert [int(line.split(",")[1]) for line in lines[1:]] == list(range(1, 161)), lines

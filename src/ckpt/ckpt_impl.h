@@ -27,6 +27,9 @@ shoal_status shoal_ckpt_crc_range(int fd, const char *path, uint64_t offset, uin
 /** Read exactly n bytes, or fail with ERR_IO. */
 shoal_status shoal_ckpt_read_at(int fd, const char *path, uint64_t offset, void *data, size_t n);
 
+/** Write n bytes.  ERR_IO, with the free bytes if the disk is full. */
+shoal_status shoal_ckpt_write_at(int fd, const char *path, uint64_t offset, const void *data, size_t n);
+
 /* ---- a checkpoint open for reading ---- */
 struct shoal_ckpt {
   char *path;

@@ -15,6 +15,7 @@
 #include "ckpt/folder.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
 #include <dirent.h>
@@ -251,5 +252,51 @@ shoal_status shoal_ckpt_set_aside(const char *dir, int64_t step, const char *nam
   }
   free(folder);
   shoal_ckpt_folder_free(&f);
+  return st;
+}
+
+/* ---- the best one ---- */
+
+static shoal_status copy(const char *from, const char *to)
+{
+  char *text = NULL, *tmp = shoal_temporary_name(to);
+  uint64_t size = 0, done = 0;
+  int in = -1, out = -1;
+  shoal_status st = shoal_open_file(from, &in, &size);
+  if (st == SHOAL_OK) st = shoal_open_new(tmp, to, &out);
+  if (st == SHOAL_OK) st = shoal_alloc(SHOAL_CKPT_PIECE, 1, "copy buffer", (void **)&text);
+  while (st == SHOAL_OK && done < size) {
+    size_t n = (size_t)(size - done < SHOAL_CKPT_PIECE ? size - done : SHOAL_CKPT_PIECE);
+    st = shoal_ckpt_read_at(in, from, done, text, n);
+    if (st == SHOAL_OK) st = shoal_ckpt_write_at(out, to, done, text, n);
+    done += n;
+  }
+  if (in >= 0) close(in);
+  if (out >= 0) close(out);
+  if (st == SHOAL_OK) st = shoal_commit_file(tmp, to);
+  if (st != SHOAL_OK && out >= 0) unlink(tmp);
+  free(text);
+  free(tmp);
+  return st;
+}
+
+shoal_status shoal_ckpt_keep_best(const char *path)
+{
+  shoal_ckpt_folder f;
+  char *dir = shoal_strdup_printf("%.*sbest", (int)(shoal_path_base(path) - path), path);
+  char *to = shoal_path_join(dir, shoal_path_base(path));
+  char *tmp = shoal_temporary_name(to);
+  shoal_status st = shoal_make_dirs(dir);
+  if (st == SHOAL_OK) unlink(tmp);
+  if (st == SHOAL_OK && (link(path, tmp) != 0 || rename(tmp, to) != 0)) st = copy(path, to);
+  unlink(tmp); /* rename does nothing if both are the same file already */
+  if (st == SHOAL_OK && (st = shoal_ckpt_folder_scan(dir, &f)) == SHOAL_OK) {
+    for (size_t i = 0; i < f.n; i++)
+      if (strcmp(f.at[i].path, to) != 0) unlink(f.at[i].path);
+    shoal_ckpt_folder_free(&f);
+  }
+  free(tmp);
+  free(to);
+  free(dir);
   return st;
 }

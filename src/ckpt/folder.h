@@ -19,6 +19,10 @@ shoal_status shoal_ckpt_prune(const char *dir, int keep, int64_t saved);
  *  number to *n. */
 shoal_status shoal_ckpt_set_aside(const char *dir, int64_t step, const char *name, size_t *n);
 
+/** Keep the checkpoint `path`, DIR/NAME, also as DIR/best/NAME, the only one there: another name of the same file, or a copy
+ *  where the file system has no hard links. */
+shoal_status shoal_ckpt_keep_best(const char *path);
+
 typedef struct {
   char *path;
   uint64_t step; /* according to the name */

@@ -90,7 +90,7 @@ static shoal_status write_fault(const char *path, int error)
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(error));
 }
 
-static shoal_status write_at(int fd, const char *path, uint64_t offset, const void *data, size_t n)
+shoal_status shoal_ckpt_write_at(int fd, const char *path, uint64_t offset, const void *data, size_t n)
 {
   for (size_t done = 0; done < n;) {
     ssize_t put = pwrite(fd, (const char *)data + done, n - done, (off_t)(offset + done));
@@ -110,8 +110,8 @@ static shoal_status append_seal(int fd, const char *path, const shoal_str *text)
   SHOAL_TRY(shoal_ckpt_crc_range(fd, path, 0, s.hdf5_bytes, &s.hdf5_crc));
   s.index_crc = shoal_crc32c(0, text->text, text->len);
   s.crc = shoal_crc32c(0, &s, offsetof(seal_bytes, crc));
-  SHOAL_TRY(write_at(fd, path, s.hdf5_bytes, text->text, text->len));
-  SHOAL_TRY(write_at(fd, path, s.hdf5_bytes + text->len, &s, sizeof s));
+  SHOAL_TRY(shoal_ckpt_write_at(fd, path, s.hdf5_bytes, text->text, text->len));
+  SHOAL_TRY(shoal_ckpt_write_at(fd, path, s.hdf5_bytes + text->len, &s, sizeof s));
   if (fsync(fd) != 0) return write_fault(path, errno);
   posix_fadvise(fd, 0, 0,
                 POSIX_FADV_DONTNEED); /* only a hint; if ignored, the verification reads from the page cache */

@@ -124,11 +124,11 @@ static shoal_status diff(int argc, char **argv)
   const char *const *words, *text = shoal_args_value(a, "--tolerance"), *except = shoal_args_value(a, "--except");
   shoal_args_words(a, &words);
   double tolerance = 0;
-  shoal_status st =
-      text && shoal_parse_f64(text, &tolerance) != SHOAL_OK
-          ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--tolerance is \"%s\": must be a number", text)
-          : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"), except ? except : "train/seconds,record/",
-                            tolerance, shoal_args_on(a, "--json"), stdout, &different);
+  shoal_status st = text && shoal_parse_f64(text, &tolerance) != SHOAL_OK
+                        ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--tolerance is \"%s\": must be a number", text)
+                        : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"),
+                                          except ? except : "train/seconds,record/", tolerance,
+                                          shoal_args_on(a, "--json"), stdout, &different);
   shoal_args_destroy(a);
   /* The differences are on standard output. */
   return st == SHOAL_OK && different ? shoal_error_told(SHOAL_FAIL(SHOAL_ERR_IO, "the checkpoints differ")) : st;

@@ -123,7 +123,7 @@ static shoal_status between_steps(shoal_session *s)
 bool shoal_session_reached_end(const shoal_session *s)
 {
   uint64_t steps = s->world.choice.steps;
-  return s->clock.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
+  return s->best.ends || s->clock.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
 }
 
 /* Gets the next batch; *out NULL at the end of the epoch; an empty batch if only other ranks have samples left. */
@@ -206,7 +206,7 @@ shoal_status shoal_session_evaluate_and_record(shoal_session *s)
 {
   SHOAL_TRY(shoal_session_evaluate(s));
   shoal_session_record_metrics(s, false);
-  return SHOAL_OK;
+  return shoal_session_weigh(s);
 }
 
 /* The evaluation that was due where an earlier attempt ended.  Rank 0's steps count, where ranks have their own. */
@@ -240,6 +240,7 @@ static shoal_status end_epoch_together(shoal_session *s, bool *saved)
   shoal_session_report_epoch(s);
   s->clock.position = 0;
   s->clock.loss_sum = s->clock.samples = 0;
+  if (evaluate) SHOAL_TRY(shoal_session_weigh(s));
   *saved = shoal_session_due(s->world.choice.save_every, SHOAL_PER_EPOCHS, s->clock.epoch);
   return *saved ? shoal_session_save(s) : SHOAL_OK;
 }
@@ -283,7 +284,10 @@ shoal_status shoal_session_train(shoal_session *s)
   bool owes =
       s->clock.position > 0 && s->record.row_step != s->run.step; /* not if only an ended run is started again */
   if (isnan(s->record.test_acc) || owes) SHOAL_TRY(shoal_session_evaluate(s));
-  if (owes) shoal_session_record_metrics(s, false);
+  if (owes) {
+    shoal_session_record_metrics(s, false);
+    SHOAL_TRY(shoal_session_weigh(s));
+  }
   SHOAL_TRY(shoal_session_save(s));
   shoal_status st = s->world.folder.metrics ? shoal_rows_flush(s->world.folder.metrics) : SHOAL_OK;
   return shoal_group_agree(s->run.control, st);

@@ -42,6 +42,9 @@ static const shoal_option run_options[] = {
     "Batches prepared ahead by a thread; 0: read in the step.", NULL },
   { "eval.every", SHOAL_OPT_PERIOD, "1 epoch", NULL, "never",
     "How often the test split is evaluated: epochs or steps. Always at the end.", NULL },
+  { "eval.patience", SHOAL_OPT_INT, "0", "evaluations", "[0,1000000000]",
+    "The run ends early after so many evaluations without a better one, by ckpt.best or else by test loss; 0: never.",
+    "Prechelt, Early Stopping - But When?, 1998" },
   { "eval.batch", SHOAL_OPT_INT, "128", "samples", "[1,1000000000]", "Batch per rank in evaluation.", NULL },
   { "eval.batch_norm", SHOAL_OPT_ENUM, "model", NULL, "model|batch",
     "Batch-norm statistics in evaluation: the model's, or those of the test batch (eval.batch).",
@@ -51,6 +54,8 @@ static const shoal_option run_options[] = {
   { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, "never",
     "How often a checkpoint is written: time, steps or epochs. Always at a stop and at the end.", NULL },
   { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,1000000]", "Number of good checkpoints to keep.", NULL },
+  { "ckpt.best", SHOAL_OPT_ENUM, "none", NULL, "none|test_acc|test_loss",
+    "Also keep the checkpoint of the best evaluation, in ckpt/best: highest accuracy or lowest loss.", NULL },
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
     "What the trace records: nothing, steps, or every span.", NULL },
   { "comm.shared_memory", SHOAL_OPT_BOOL, "true", NULL, NULL,
@@ -287,7 +292,12 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
                                         [SHOAL_FAULT_STATISTICS] = "statistics",
                                         [SHOAL_FAULT_SPIKE] = "spike",
                                         NULL };
+  static const char *const measures[] = {
+    [SHOAL_BEST_NONE] = "none", [SHOAL_BEST_ACCURACY] = "test_acc", [SHOAL_BEST_LOSS] = "test_loss", NULL
+  };
   *out = (shoal_run_choice){
+    .best = (shoal_best)place_of(c, "ckpt.best", measures),
+    .patience = (uint64_t)shoal_config_int(c, "eval.patience"),
     .bad = (shoal_bad_policy)place_of(c, "numbers.bad", policies),
     .spike = shoal_config_float(c, "numbers.spike"),
     .bad_limit = (uint64_t)shoal_config_int(c, "numbers.limit"),

@@ -26,6 +26,8 @@ typedef enum {
   SHOAL_FAULT_SPIKE
 } shoal_fault_place;
 
+typedef enum { SHOAL_BEST_NONE, SHOAL_BEST_ACCURACY, SHOAL_BEST_LOSS } shoal_best; /* ckpt.best */
+
 /* Words and periods of a run file, resolved once: options are not looked up in a step. */
 typedef struct {
   shoal_period log_every, eval_every, save_every;
@@ -36,6 +38,8 @@ typedef struct {
   shoal_shard shard;
   shoal_trace_level trace;
   int keep; /* checkpoints */
+  shoal_best best;
+  uint64_t patience; /* eval.patience; 0: none */
   shoal_bad_policy bad;
   double spike;       /* numbers.spike */
   uint64_t bad_limit; /* numbers.limit */

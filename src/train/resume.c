@@ -5,6 +5,7 @@
  * which start from their mean.  Where each rank takes samples of its own, another number of them shares out evenly what
  * all together had consumed.  Another method takes the model and, where there is one of the whole model, the
  * optimizer's state; what else the first one knew is named in the log, for it is lost. */
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "ckpt/folder.h"
@@ -193,6 +194,7 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_ckpt_get_count(c, "train/plateau_bad", 0, SHOAL_CKPT_MOST, &s->model.plateau.bad));
   SHOAL_TRY(shoal_ckpt_get_count(c, "train/plateau_seen", 0, SHOAL_CKPT_MOST, &s->model.plateau.seen));
   SHOAL_TRY(get_rows(s, c));
+  SHOAL_TRY(shoal_session_get_best(s, c));
   s->run.step = info->step;
   s->clock.epoch = info->epoch;
   s->clock.position = info->samples / (shoal_session_strided(s) ? (uint64_t)shoal_world_size(s->run.world) : 1);
@@ -325,7 +327,12 @@ static shoal_status begin_branch(const shoal_session *s)
   int64_t step = s->world.resumes_own ? (int64_t)shoal_ckpt_get_info(s->world.resume)->step : -1;
   SHOAL_TRY(shoal_folder_check(f));
   char *name = shoal_strdup_printf("before-attempt-%d", f->attempt);
+  size_t best = 0; /* of the later ones, mostly: not counted */
+  char *best_folder = shoal_path_join(f->ckpt, "best"), *beside = shoal_strdup_printf("../%s", name);
   shoal_status st = shoal_ckpt_set_aside(f->ckpt, step, name, &n);
+  if (st == SHOAL_OK) st = shoal_ckpt_set_aside(best_folder, step, beside, &best);
+  free(best_folder);
+  free(beside);
   if (n > 0) {
     char *to = shoal_strdup_printf("%s/%s", f->ckpt, name);
     if (st == SHOAL_OK) st = shoal_folder_copy_metrics(f, to);
@@ -350,5 +357,6 @@ shoal_status shoal_session_resume(shoal_session *s)
   s->clock.first_step = s->clock.saved_step = s->run.step;
   s->clock.saved_epoch = s->clock.epoch;
   s->clock.saved_any = s->world.resumes_own; /* a checkpoint in another folder may be deleted: this run saves its own */
-  return SHOAL_OK;
+  if (s->clock.saved_any) s->clock.saved_path = shoal_strdup_printf("%s", s->world.resume_path);
+  return shoal_session_find_best(s);
 }

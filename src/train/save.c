@@ -125,6 +125,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_f64(w, "record/rate", s->clock.rate);
   shoal_ckpt_put_i64(w, "record/rows", s->world.folder.metrics ? shoal_rows_count(s->world.folder.metrics) : 0);
   shoal_ckpt_put_i64(w, "record/row_step", s->record.row_step == UINT64_MAX ? -1 : (int64_t)s->record.row_step);
+  shoal_session_put_best(s, w);
   if (s->numbers.rollbacks) shoal_ckpt_put_i64(w, "train/rollbacks", (int64_t)s->numbers.rollbacks);
 }
 
@@ -219,7 +220,8 @@ shoal_status shoal_session_save(shoal_session *s)
     if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
     shoal_error_keep(&failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep, (int64_t)info.step));
   }
-  free(path);
+  free(s->clock.saved_path);
+  s->clock.saved_path = path;
   shoal_trace_span(r->trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(r->trace, "checkpoint"), t0, shoal_now_ns());
   shoal_error_keep(&failure, shoal_trace_flush(r->trace, true));
   return shoal_group_agree(r->control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));

@@ -21,6 +21,7 @@ static shoal_status open_training(shoal_session *s)
   shoal_group *control = s->run.control;
   s->run.shown_loss = NAN;
   s->record.row_step = UINT64_MAX;
+  s->best = (shoal_session_best){ .step = UINT64_MAX };
   s->record.rows_kept = 0;
   s->record.test_loss = s->record.test_acc = s->record.train_loss = s->record.own.consensus = NAN;
   SHOAL_TRY(shoal_group_agree(control, shoal_numbers_open(s)));
@@ -44,6 +45,7 @@ static void close_training(shoal_session *s)
   shoal_session_close_meeting(s);
   if (s->model.opened && s->method->close) s->method->close(&s->run, s->method_state);
   free(s->method_state);
+  free(s->clock.saved_path);
   free(s->record.own.acc);
   free(s->record.column_value);
   free(s->world.resume_path);

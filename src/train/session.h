@@ -76,6 +76,7 @@ typedef struct {
   uint64_t started_ns, saved_ns;
   bool saved_any; /* this run's folder has a checkpoint, of this step and epoch */
   uint64_t saved_step, saved_epoch;
+  char *saved_path; /* of this attempt's last checkpoint; owned */
 } shoal_session_clock;
 
 /* For ranks with their own models: their distance from the model, and the accuracy of each on its share of the test
@@ -84,6 +85,14 @@ typedef struct {
   double consensus; /* Γ: sum over ranks of |own weights - the model|^2; NAN: not measured */
   double *acc;      /* [size]; owned; NULL where replicas are equal */
 } shoal_own_scores;
+
+/* The best evaluation so far; the same on all ranks. */
+typedef struct {
+  double value;
+  uint64_t step;  /* UINT64_MAX: none */
+  uint64_t worse; /* evaluations since */
+  bool ends;      /* the run: there were too many */
+} shoal_session_best;
 
 typedef struct { /* indices in the trace's string table */
   uint32_t step, input, forward, backward, optimizer, agreement, pretended;
@@ -127,6 +136,7 @@ struct shoal_session {
   shoal_session_clock clock;
   shoal_session_record record;
   shoal_session_numbers numbers;
+  shoal_session_best best;
   shoal_faults faults;
 };
 
@@ -197,6 +207,11 @@ static inline bool shoal_session_one_copy(const shoal_session *s)
 {
   return s->method->trains == SHOAL_TRAINS_ALIKE || s->method->trains == SHOAL_TRAINS_PHASES;
 }
+/* best.c.  After an evaluation and its row: keeps the model if it is the best, and may end the run.  Collective. */
+shoal_status shoal_session_weigh(shoal_session *s);
+shoal_status shoal_session_find_best(shoal_session *s); /* after a resume; collective */
+void shoal_session_put_best(const shoal_session *s, shoal_ckpt_writer *w);
+shoal_status shoal_session_get_best(shoal_session *s, const shoal_ckpt *c);
 /* loop.c.  Whether an evaluation is due after this step by the number of steps; that at an epoch's or the run's end is part of
  * its row.  The other is collective. */
 bool shoal_session_owes_row(const shoal_session *s);

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness import MLP, assert_equal, log, metrics, newest, read, sampled, sets, status, train, wait_for, wait_until
+from harness import MLP, assert_equal, log, metrics, newest, read, sampled, sets, shoal, status, train, wait_for, wait_until
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
 METHODS = {
@@ -119,3 +119,48 @@ def test_folder_full_disk(glyphs, disk, jobs, for_good):
         assert code == 0, read("r.out")
         lines = read(f"{disk}/r/metrics.csv").splitlines()
         assert [int(line.split(",")[1]) for line in lines[1:]] == list(range(1, 161)), lines
+
+
+@pytest.mark.parametrize("method", ("sync", "local-sgd", "ist"))
+def test_folder_best(glyphs, method):
+    """The checkpoint of the best evaluation stays beside the newest, through stops and branches; after so many worse ones the run
+    ends, and more patience goes on."""
+    glyphs(256, 64)
+    args = [*BASE, *METHODS[method], *sets(method__name=method, ckpt__best="test_acc", ckpt__keep=1, ckpt__every="1000 steps",
+                                           run__epochs=6, optim__lr=0.3)]
+    train(2, "r", *args)
+    accuracy = {int(m["step"]): float(m["test_acc"]) for m in metrics("r")}
+    best = max(accuracy, key=lambda step: (accuracy[step], -step))
+    assert os.listdir("runs/r/ckpt/best") == [f"step-{best:09}.h5"], accuracy
+    shoal("ckpt", "verify", f"runs/r/ckpt/best/step-{best:09}.h5")
+    for step in (5, 9, 21):
+        stop("s", step, *args)
+    train(2, "s", *args)
+    assert os.listdir("runs/s/ckpt/best") == [f"step-{best:09}.h5"], accuracy
+    assert_equal(f"runs/s/ckpt/best/step-{best:09}.h5", f"runs/r/ckpt/best/step-{best:09}.h5", "stopped runs")
+    r = train(2, "p", *args, *sets(eval__patience=2))
+    end, top, worse = max(accuracy), -1, 0
+    for step in sorted(accuracy):
+        top, worse = (accuracy[step], 0) if accuracy[step] > top else (top, worse + 1)
+        if worse == 2:
+            end = step
+            break
+    assert int(metrics("p")[-1]["step"]) == end, accuracy
+    assert ("has not improved in 2 evaluations" in r.stdout) == (worse == 2), r.stdout
+    rows_before = rows("p")
+    train(2, "p", *args, *sets(eval__patience=2))
+    assert rows("p") == rows_before, "a run that ended early trains on"
+    train(2, "p", *args, *sets(eval__patience=100))
+    assert int(metrics("p")[-1]["step"]) == max(accuracy), "more patience does not go on"
+    assert status("p")["state"] == "done"
+
+
+def test_folder_best_branch(glyphs):
+    """Back to a step before the best one: that is of another branch."""
+    glyphs(256, 64)
+    args = [*BASE, *sets(ckpt__best="test_loss", run__epochs=2)]
+    train(2, "r", *args)
+    assert os.listdir("runs/r/ckpt/best") == ["step-000000016.h5"], os.listdir("runs/r/ckpt/best")
+    train(2, "r", *args, *sets(run__steps=8), "--resume", "runs/r/ckpt/step-000000006.h5")
+    assert os.listdir("runs/r/ckpt/best") == ["step-000000008.h5"], os.listdir("runs/r/ckpt/best")
+    assert "step-000000016.h5" in os.listdir("runs/r/ckpt/before-attempt-2")

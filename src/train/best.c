@@ -1,0 +1,103 @@
+/* The best checkpoint beside the newest, and early stopping.
+ *
+ * After every evaluation the model is compared with the best one so far, by ckpt.best, or by the test loss if only
+ * eval.patience is set.  A better one is saved at once and kept in ckpt/best/, a second name of the same file where the file
+ * system allows it, so that it stays when the newest ones move on.  All ranks know the same numbers and decide alike. */
+#include "base/file.h"
+#include "base/log.h"
+#include "ckpt/folder.h"
+#include "train/session.h"
+#include <math.h>
+#include <stdlib.h>
+
+static bool is_better(const shoal_session *s, double value)
+{
+  if (s->best.step == UINT64_MAX) return true;
+  return s->world.choice.best == SHOAL_BEST_ACCURACY ? value > s->best.value : value < s->best.value;
+}
+
+static double measured(const shoal_session *s)
+{
+  return s->world.choice.best == SHOAL_BEST_ACCURACY ? s->record.test_acc : s->record.test_loss;
+}
+
+static shoal_status keep_best(shoal_session *s)
+{
+  SHOAL_TRY(shoal_session_save(s));
+  shoal_status st = SHOAL_OK;
+  if (shoal_session_is_root(s)) {
+    st = shoal_folder_check(&s->world.folder);
+    if (st == SHOAL_OK) st = shoal_ckpt_keep_best(s->clock.saved_path);
+  }
+  return shoal_group_agree(s->run.control, st);
+}
+
+shoal_status shoal_session_weigh(shoal_session *s)
+{
+  const shoal_run_choice *c = &s->world.choice;
+  double value = measured(s);
+  if ((c->best == SHOAL_BEST_NONE && !c->patience) || isnan(value)) return SHOAL_OK;
+  if (is_better(s, value)) {
+    s->best.value = value;
+    s->best.step = s->run.step;
+    s->best.worse = 0;
+    return c->best == SHOAL_BEST_NONE ? SHOAL_OK : keep_best(s);
+  }
+  s->best.worse++;
+  if (!c->patience || s->best.worse < c->patience || shoal_session_reached_end(s)) return SHOAL_OK;
+  s->best.ends = true;
+  shoal_info("%s has not improved in %llu evaluations (best %.6g at step %llu): the run ends here (eval.patience)",
+             c->best == SHOAL_BEST_ACCURACY ? "test accuracy" : "test loss", (unsigned long long)s->best.worse,
+             s->best.value, (unsigned long long)s->best.step);
+  return SHOAL_OK;
+}
+
+/* A kill can come between the save of the best model and its second name.  If the file of an earlier best one is gone, with
+ * another branch, the next evaluation counts as the best. */
+shoal_status shoal_session_find_best(shoal_session *s)
+{
+  int64_t gone = 0;
+  shoal_status st = SHOAL_OK;
+  if (s->world.choice.best == SHOAL_BEST_NONE || s->best.step == UINT64_MAX) return SHOAL_OK;
+  if (shoal_session_is_root(s)) {
+    shoal_ckpt_folder f = { 0 };
+    char *folder = shoal_path_join(s->world.folder.ckpt, "best");
+    if (s->best.step == s->run.step)
+      st = shoal_ckpt_keep_best(s->world.resume_path);
+    else
+      st = shoal_ckpt_folder_scan(folder, &f);
+    gone = s->best.step != s->run.step && f.n == 0;
+    shoal_ckpt_folder_free(&f);
+    free(folder);
+  }
+  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  SHOAL_TRY(shoal_group_agree_max(s->run.control, "best", &gone));
+  if (gone) s->best = (shoal_session_best){ .step = UINT64_MAX };
+  return SHOAL_OK;
+}
+
+void shoal_session_put_best(const shoal_session *s, shoal_ckpt_writer *w)
+{
+  if (s->best.step == UINT64_MAX) return;
+  shoal_ckpt_put_f64(w, "record/best", s->best.value);
+  shoal_ckpt_put_i64(w, "record/best_step", (int64_t)s->best.step);
+  shoal_ckpt_put_i64(w, "record/best_by", s->world.choice.best);
+  shoal_ckpt_put_i64(w, "record/worse", (int64_t)s->best.worse);
+}
+
+/* What was best by another measure does not count. */
+shoal_status shoal_session_get_best(shoal_session *s, const shoal_ckpt *c)
+{
+  int64_t step, by, worse;
+  s->best = (shoal_session_best){ .step = UINT64_MAX };
+  if (!s->world.resumes_own || !shoal_ckpt_has(c, "record/best")) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get_count(c, "record/best_by", 0, SHOAL_BEST_LOSS, &by));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "record/best_step", 0, SHOAL_CKPT_MOST, &step));
+  SHOAL_TRY(shoal_ckpt_get_count(c, "record/worse", 0, SHOAL_CKPT_MOST, &worse));
+  if ((by == SHOAL_BEST_ACCURACY) != (s->world.choice.best == SHOAL_BEST_ACCURACY)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get_real(c, "record/best", -HUGE_VAL, HUGE_VAL, &s->best.value));
+  s->best.step = (uint64_t)step;
+  s->best.worse = (uint64_t)worse;
+  s->best.ends = s->world.choice.patience && s->best.worse >= s->world.choice.patience;
+  return SHOAL_OK;
+}

@@ -186,7 +186,7 @@ shoal_status shoal_ckpt_sweep(const char *dir)
     char *path = shoal_path_join(dir, f.temporaries.at[i]);
     if (is_left_over(path, f.temporaries.at[i], &why)) {
       if (unlink(path) == 0)
-        shoal_info("removed the unfinished checkpoint %s (%s)", path, why);
+        shoal_info("removed the unfinished file %s (%s)", path, why);
       else if (errno != ENOENT)
         st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
     }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "ckpt/folder.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -128,6 +129,26 @@ static void beat(void *folder)
   (void)write_status(folder, "running", 0, "", true); /* tried again at the next beat */
 }
 
+/* What killed attempts left behind: half-written files, and the names under which a lease was to be taken over. */
+static shoal_status sweep(const shoal_folder *f)
+{
+  static const char mark[] = "lease.after-";
+  char *best = shoal_path_join(f->ckpt, "best");
+  shoal_status st = shoal_ckpt_sweep(f->dir);
+  if (st == SHOAL_OK) st = shoal_ckpt_sweep(f->ckpt);
+  if (st == SHOAL_OK) st = shoal_ckpt_sweep(best);
+  free(best);
+  DIR *d = opendir(f->dir);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (strncmp(e->d_name, mark, sizeof mark - 1) != 0) continue;
+    char *path = shoal_path_join(f->dir, e->d_name);
+    unlink(path);
+    free(path);
+  }
+  if (d) closedir(d);
+  return st;
+}
+
 shoal_status shoal_folder_take(shoal_folder *f, bool *again)
 {
   double left_s;
@@ -141,6 +162,7 @@ shoal_status shoal_folder_take(shoal_folder *f, bool *again)
   *again = left_s > 0;
   if (*again) return SHOAL_OK;
   f->token = shoal_lease_token(f->lease);
+  SHOAL_TRY(sweep(f));
   bool failed;
   f->attempt = SHOAL_MAX(last_attempt(f, &failed), logged_attempt(f)) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");

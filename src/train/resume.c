@@ -286,7 +286,6 @@ static shoal_status choose(shoal_session *s, char *path, size_t cap)
   if (strcmp(resume, "never") == 0) return SHOAL_OK;
   char *found = NULL;
   if (strcmp(resume, "auto") == 0) {
-    SHOAL_TRY(shoal_ckpt_sweep(s->world.folder.ckpt));
     uint64_t step;
     SHOAL_TRY(shoal_ckpt_latest(s->world.folder.ckpt, &found, &step));
   } else {

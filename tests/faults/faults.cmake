@@ -20,3 +20,5 @@ shoal_add_pytest(faults.mutated FILE faults/test_mutated.py LABELS faults noasan
 shoal_add_pytest(faults.hang FILE faults/test_hang.py LABELS faults noasan TIMEOUT 300)
 # The run folder: rows, attempts.
 shoal_add_pytest(faults.folder FILE faults/test_folder.py LABELS faults noasan TIMEOUT 600)
+# Runs disturbed at random.
+shoal_add_pytest(faults.disturbed FILE faults/test_disturbed.py LABELS faults noasan TIMEOUT 900)

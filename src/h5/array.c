@@ -78,25 +78,6 @@ bool shoal_h5_is_data_set(shoal_h5 at, const char *name)
   return is;
 }
 
-shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out)
-{
-  char buf[SHOAL_H5_REASON], where[SHOAL_H5_WHERE];
-  shoal_status st = SHOAL_OK;
-  SHOAL_CHECK(exists(at, name), SHOAL_ERR_IO, "there is no data set %s", shoal_h5_where(at, name, where));
-  hid_t dapl = shoal_h5_stay_inside(H5P_DATASET_ACCESS), set = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
-  H5_GOTO(st, set = H5Dopen2(at, name, dapl), end, "open data set", at, name);
-  H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "open data set", at, name);
-  bool elsewhere;
-  const char *why = shoal_h5_foreign(dcpl, &elsewhere, buf);
-  SHOAL_CHECK_GOTO(st, !why, end, SHOAL_ERR_IO, "data set %s %s", shoal_h5_where(at, name, where), why);
-  *out = set;
-end:
-  if (st != SHOAL_OK) shoal_h5_release(set);
-  shoal_h5_release(dcpl);
-  shoal_h5_release(dapl);
-  return st;
-}
-
 /* Reads the dimensions.  If the number of elements overflowed, a small buffer would seem large enough for a huge data
  * set, so overflow is rejected here, for all readers. */
 static shoal_status read_shape(hid_t set, hid_t at, const char *name, int *ndim, uint64_t dims[8], size_t *elements)
@@ -121,6 +102,71 @@ static shoal_status read_shape(hid_t set, hid_t at, const char *name, int *ndim,
   *ndim = n;
 end:
   shoal_h5_release(space);
+  return st;
+}
+
+/* A contiguous array lies in one piece, which may not reach beyond the end of the file.  Where nothing was ever written
+ * there is no piece, and HDF5 gives fill values. */
+static shoal_status check_piece(hid_t set, hid_t at, const char *name, uint64_t stored)
+{
+  char where[SHOAL_H5_WHERE];
+  hsize_t size = 0;
+  uint64_t end;
+  const haddr_t offset = H5Dget_offset(set);
+  hid_t file = H5Iget_file_id(set);
+  herr_t known = file < 0 ? -1 : H5Fget_filesize(file, &size);
+  if (file >= 0) H5Fclose(file);
+  if (known < 0) return shoal_h5_fail_at(__FILE__, __LINE__, "look at", at, name);
+  bool inside = !__builtin_add_overflow((uint64_t)offset, stored, &end) && end <= size;
+  SHOAL_CHECK(inside, SHOAL_ERR_IO,
+              "data set %s takes %llu bytes from byte %llu, but the file has %llu: it is damaged; get it again",
+              shoal_h5_where(at, name, where), (unsigned long long)stored, (unsigned long long)offset,
+              (unsigned long long)size);
+  return SHOAL_OK;
+}
+
+/* HDF5 1.10 copies as many bytes as the shape claims, whatever is stored: beyond a compact array it reads the memory of
+ * this process, beyond a contiguous one other parts of the file.  Chunks have a size of their own. */
+static shoal_status check_stored(hid_t set, H5D_layout_t layout, hid_t at, const char *name)
+{
+  char where[SHOAL_H5_WHERE];
+  uint64_t dims[8], bytes;
+  size_t elements;
+  int ndim;
+  SHOAL_TRY(read_shape(set, at, name, &ndim, dims, &elements));
+  if (layout != H5D_COMPACT && layout != H5D_CONTIGUOUS) return SHOAL_OK;
+  hid_t type = H5Dget_type(set);
+  if (type < 0) return shoal_h5_fail_at(__FILE__, __LINE__, "look at", at, name);
+  bool fits = !__builtin_mul_overflow((uint64_t)elements, (uint64_t)H5Tget_size(type), &bytes);
+  shoal_h5_release(type);
+  const bool written = layout == H5D_COMPACT || H5Dget_offset(set) != HADDR_UNDEF;
+  const uint64_t stored = H5Dget_storage_size(set);
+  H5Eclear2(H5E_DEFAULT);
+  SHOAL_CHECK(fits, SHOAL_ERR_IO, "data set %s claims more bytes than fit 64 bits", shoal_h5_where(at, name, where));
+  if (!written) return SHOAL_OK;
+  SHOAL_CHECK(bytes <= stored, SHOAL_ERR_IO,
+              "data set %s says it has %llu bytes, but %llu are stored: the file is damaged; get it again",
+              shoal_h5_where(at, name, where), (unsigned long long)bytes, (unsigned long long)stored);
+  return layout == H5D_CONTIGUOUS ? check_piece(set, at, name, stored) : SHOAL_OK;
+}
+
+shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out)
+{
+  char buf[SHOAL_H5_REASON], where[SHOAL_H5_WHERE];
+  shoal_status st = SHOAL_OK;
+  SHOAL_CHECK(exists(at, name), SHOAL_ERR_IO, "there is no data set %s", shoal_h5_where(at, name, where));
+  hid_t dapl = shoal_h5_stay_inside(H5P_DATASET_ACCESS), set = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
+  H5_GOTO(st, set = H5Dopen2(at, name, dapl), end, "open data set", at, name);
+  H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "open data set", at, name);
+  bool elsewhere;
+  const char *why = shoal_h5_foreign(dcpl, &elsewhere, buf);
+  SHOAL_CHECK_GOTO(st, !why, end, SHOAL_ERR_IO, "data set %s %s", shoal_h5_where(at, name, where), why);
+  SHOAL_TRY_GOTO(st, check_stored(set, H5Pget_layout(dcpl), at, name), end);
+  *out = set;
+end:
+  if (st != SHOAL_OK) shoal_h5_release(set);
+  shoal_h5_release(dcpl);
+  shoal_h5_release(dapl);
   return st;
 }
 

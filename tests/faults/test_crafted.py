@@ -3,6 +3,7 @@ import json
 import os
 import resource
 import shutil
+import struct
 import subprocess
 
 import h5py
@@ -252,6 +253,80 @@ def test_data_set(make, words):
     for command in ("inspect d.h5", "repack d.h5 -o e.h5"):
         assert_one_error(shoal("data", *command.split(), code=7), "d.h5", words)
     assert not os.path.exists("e.h5")
+
+
+def claim(path, shape, rows):
+    """Changes the shape of the one array of this shape to so many rows; what is stored of it stays as it was."""
+    with open(path, "r+b") as f:
+        old = f.read()
+        dims = struct.pack("<2Q", *shape)
+        assert old.count(dims) == 2, "current and largest dimensions"
+        new = old.replace(dims, struct.pack("<2Q", rows, shape[1]))
+        f.seek(0)
+        f.write(new)
+
+
+def with_rows(layout, stored, rows):
+    """A data set that says its train/x has more rows than are stored."""
+    with h5py.File("d.h5", "w") as f:
+        x = np.arange(stored * 8).reshape(stored, 8).astype("u1")
+        f.create_group("train")
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        how.set_layout(layout)
+        d = h5py.h5d.create(f["train"].id, b"x", h5py.h5t.STD_U8LE, h5py.h5s.create_simple(x.shape), how)
+        d.write(h5py.h5s.ALL, h5py.h5s.ALL, x)
+        f["train/y"] = np.arange(rows, dtype="i4") % 2
+    claim("d.h5", (stored, 8), rows)
+
+
+def beyond_compact():
+    with_rows(h5py.h5d.COMPACT, 123, 1001)
+    return "/train/x in d.h5 says it has 8008 bytes, but 984 are stored"
+
+
+def beyond_contiguous():
+    with_rows(h5py.h5d.CONTIGUOUS, 123, 124)
+    return "/train/x in d.h5 says it has 992 bytes, but 984 are stored"
+
+
+def beyond_file():
+    """The header agrees with the shape, the file ends before."""
+    with_rows(h5py.h5d.CONTIGUOUS, 123, 1 << 16)
+    with h5py.File("d.h5") as f:
+        offset = f["train/x"].id.get_offset()
+    with open("d.h5", "r+b") as f:
+        old = f.read()
+        layout = struct.pack("<2Q", offset, 984)
+        assert old.count(layout) == 1
+        f.seek(0)
+        f.write(old.replace(layout, struct.pack("<2Q", offset, 1 << 19)))
+    return f"/train/x in d.h5 takes 524288 bytes from byte {offset}, but the file has {len(old)}"
+
+
+@pytest.mark.parametrize("make", (beyond_compact, beyond_contiguous, beyond_file), ids=lambda f: f.__name__)
+def test_more_than_stored(make):
+    """HDF5 would fill the rest with the memory of the process, or with other parts of the file."""
+    words = make()
+    for command in (("data", "inspect", "d.h5"), ("data", "repack", "d.h5", "-o", "e.h5"),
+                    ("train", *sets(data__file="d.h5", model__name="mlp", run__dir=".", run__name="r"))):
+        r = shoal(*command, code=7)
+        assert_one_error(r, words, "the file is damaged; get it again" if "stored" in words else "it is damaged; get it again")
+        assert "h5py" not in r.stderr
+        assert os.listdir() == ["d.h5"], "something was written"
+
+
+@pytest.mark.parametrize("layout", (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS))
+def test_as_much_as_stored(layout):
+    """What is stored in full is read, and an array that was never written is zeros."""
+    with_rows(layout, 123, 123)
+    with h5py.File("d.h5", "r+") as f:
+        want = f["train/x"][...]
+        f.create_dataset("test/x", (5, 8), "u1")
+        f["test/y"] = np.zeros(5, "i4")
+        assert f["test/x"].id.get_storage_size() == 0
+    shoal("data", "repack", "d.h5", "-o", "e.h5")
+    with h5py.File("e.h5") as f:
+        assert (f["train/x"][...] == want).all() and (f["test/x"][...] == 0).all()
 
 
 def test_many_classes():

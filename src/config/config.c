@@ -319,6 +319,24 @@ static shoal_status value_take_default(shoal_value *v)
   return st;
 }
 
+static shoal_status is_default(const shoal_value *v, bool *same)
+{
+  *same = false;
+  if (!v->option->default_text) return SHOAL_OK;
+  shoal_value standard = { .option = v->option };
+  shoal_status st = value_take_default(&standard);
+  if (st == SHOAL_OK) {
+    shoal_str a = { 0 }, b = { 0 };
+    shoal_option_add_value(&a, v);
+    shoal_option_add_value(&b, &standard);
+    *same = strcmp(a.text, b.text) == 0;
+    shoal_str_free(&a);
+    shoal_str_free(&b);
+  }
+  value_clear(&standard);
+  return st;
+}
+
 static shoal_status value_resolve(shoal_value *v, const shoal_settings *s, bool environment)
 {
   const shoal_option *o = v->option;
@@ -341,6 +359,10 @@ static shoal_status value_resolve(shoal_value *v, const shoal_settings *s, bool 
     st = missing_fault(o);
   }
   v->given = (e || text) && !(v->unset && !shoal_option_is_list(o));
+  /* A resolved run file has every option; it can be used again. */
+  bool same = false;
+  if (st == SHOAL_OK && v->given && e && !e->is_flag) st = is_default(v, &same);
+  v->given &= !same;
   free(variable);
   return st;
 }
@@ -353,24 +375,6 @@ const shoal_value *shoal_config_find(const shoal_config *c, const char *name)
 }
 
 /* --- values without effect ---------------------------------------------------------------------------------------- */
-
-static shoal_status is_default(const shoal_value *v, bool *same)
-{
-  *same = false;
-  if (!v->option->default_text) return SHOAL_OK;
-  shoal_value standard = { .option = v->option };
-  shoal_status st = value_take_default(&standard);
-  if (st == SHOAL_OK) {
-    shoal_str a = { 0 }, b = { 0 };
-    shoal_option_add_value(&a, v);
-    shoal_option_add_value(&b, &standard);
-    *same = strcmp(a.text, b.text) == 0;
-    shoal_str_free(&a);
-    shoal_str_free(&b);
-  }
-  value_clear(&standard);
-  return st;
-}
 
 /* Rejects a value without effect, because the user probably forgot the other setting.  Defaults are accepted, since the
  * resolved run file contains all of them. */

@@ -95,8 +95,10 @@ shoal_period shoal_config_period(const shoal_config *c, const char *name);
 size_t shoal_config_ints(const shoal_config *c, const char *name, const int64_t **out);
 size_t shoal_config_floats(const shoal_config *c, const char *name, const double **out);
 size_t shoal_config_words(const shoal_config *c, const char *name, const char *const **out);
-bool shoal_config_has(const shoal_config *c, const char *name);   /* the option is in one of the tables */
-bool shoal_config_given(const shoal_config *c, const char *name); /* set by the user, not by default */
+bool shoal_config_has(const shoal_config *c, const char *name); /* the option is in one of the tables */
+/** Set by the user, not by default.  A value of a run file that is the default counts as none: a resolved run file has every
+ *  option. */
+bool shoal_config_given(const shoal_config *c, const char *name);
 /** "run.yaml:3", "--set", "SHOAL_OPTIM_LR" or "default". */
 const char *shoal_config_origin(const shoal_config *c, const char *name);
 

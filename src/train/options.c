@@ -7,7 +7,8 @@
 #define RUN_EPOCHS "run.epochs", SHOAL_OPT_INT, "10", "epochs", "[1,1000000]", "Passes over the training data.", NULL
 static const shoal_option run_options[] = {
   { "run.name", SHOAL_OPT_STRING, "run", NULL, NULL,
-    "Name of the run: its folder below run.dir. Letters, digits, '.', '_' and '-'.", NULL },
+    "Name of the run: its folder below run.dir. Letters, digits, '.', '_' and '-'. In a job array \"-INDEX\" is added.",
+    NULL },
   { "run.dir", SHOAL_OPT_PATH, "runs", NULL, NULL, "Folder that holds the run folders.", NULL },
   { "run.seed", SHOAL_OPT_INT, "1", NULL, "[0,inf)",
     "Seed of everything random: initial weights, data order, augmentation, dropout.", NULL },
@@ -231,6 +232,23 @@ static shoal_status read_environment_choices(shoal_settings *s)
   return SHOAL_OK;
 }
 
+/* Elements of a job array never share a folder: each has the index of its element behind the name of the run. */
+static shoal_status name_element(shoal_settings *s)
+{
+  const char *index = getenv("SLURM_ARRAY_TASK_ID"), *name = shoal_settings_get(s, "run.name");
+  if (!index || !*index) return SHOAL_OK;
+  SHOAL_CHECK(strspn(index, "0123456789") == strlen(index) && strlen(index) < 10, SHOAL_ERR_WORLD,
+              "SLURM_ARRAY_TASK_ID is \"%s\": not the number of an element; unset it if this is no job array", index);
+  if (!name) name = getenv("SHOAL_RUN_NAME");
+  if (!name || !*name) name = "run";
+  size_t n = strlen(name), more = strlen(index);
+  if (n > more && name[n - more - 1] == '-' && strcmp(name + n - more, index) == 0) return SHOAL_OK;
+  char *text = shoal_strdup_printf("run.name=%s-%s", name, index);
+  shoal_status st = shoal_settings_set(s, text, "SLURM_ARRAY_TASK_ID");
+  free(text);
+  return st;
+}
+
 shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out)
 {
   shoal_settings *s;
@@ -243,6 +261,7 @@ shoal_status shoal_run_configure(const char *run_file, const char *const *sets, 
   if (run_file) SHOAL_TRY_GOTO(st, shoal_settings_read(s, run_file), done);
   SHOAL_TRY_GOTO(st, read_environment_choices(s), done);
   for (size_t i = 0; i < n_sets; i++) SHOAL_TRY_GOTO(st, shoal_settings_set(s, sets[i], "--set"), done);
+  SHOAL_TRY_GOTO(st, name_element(s), done);
   SHOAL_TRY_GOTO(st, choose(s, &model, &method), done);
   SHOAL_TRY_GOTO(st, all_tables(model, method, &tables, &n), done);
   SHOAL_TRY_GOTO(st, shoal_config_create(s, tables, n, out), done);

@@ -340,6 +340,8 @@ static shoal_status begin_branch(const shoal_session *s)
     free(to);
   }
   free(name);
+  if (st == SHOAL_OK && s->world.resumes_own) /* a kill may have come before it, and ckpt.keep may be smaller now */
+    st = shoal_ckpt_prune(f->ckpt, s->world.choice.keep, step);
   return st;
 }
 

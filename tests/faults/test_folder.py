@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness import MLP, assert_equal, log, metrics, newest, read, sampled, sets, shoal, status, train, wait_for, wait_until
+from harness import MLP, assert_equal, checkpoints, log, metrics, newest, read, sampled, sets, shoal, status, train, wait_for, wait_until
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
 METHODS = {
@@ -164,3 +164,28 @@ def test_folder_best_branch(glyphs):
     train(2, "r", *args, *sets(run__steps=8), "--resume", "runs/r/ckpt/step-000000006.h5")
     assert os.listdir("runs/r/ckpt/best") == ["step-000000008.h5"], os.listdir("runs/r/ckpt/best")
     assert "step-000000016.h5" in os.listdir("runs/r/ckpt/before-attempt-2")
+
+
+def test_folder_keep(glyphs):
+    """ckpt.keep holds from the start on: after a kill between a save and pruning, or when it is smaller than before."""
+    glyphs(256, 64)
+    train(2, "r", *BASE)
+    assert len(checkpoints("r")) == 8
+    train(2, "r", *BASE, *sets(ckpt__keep=2))
+    assert [c[-12:] for c in checkpoints("r")] == ["000000021.h5", "000000024.h5"]
+
+
+def test_folder_array(glyphs):
+    """Elements of a job array have folders of their own, whose resolved run file names them once; garbage is refused."""
+    glyphs(64, 16)
+    args = [*MLP, *sets(run__epochs=1)]
+    for index in ("1", "12"):
+        train(1, "a", *args, env={"SLURM_ARRAY_TASK_ID": index})
+    assert sorted(os.listdir("runs")) == ["a-1", "a-12"]
+    r = shoal("train", "runs/a-12/run.yaml", env={"SLURM_ARRAY_TASK_ID": "12"})
+    assert "resumed from runs/a-12/" in r.stdout, r.stdout
+    assert "name: a-12" in shoal("config", "runs/a-12/run.yaml", env={"SLURM_ARRAY_TASK_ID": "12"}).stdout
+    shoal("train", *args, env={"SLURM_ARRAY_TASK_ID": "2", "SHOAL_RUN_NAME": "b"})
+    assert sorted(os.listdir("runs")) == ["a-1", "a-12", "b-2"]
+    r = train(1, "a", *args, env={"SLURM_ARRAY_TASK_ID": "1 2"}, code=3)
+    assert 'SLURM_ARRAY_TASK_ID is "1 2"' in r.stderr, r.stderr

@@ -28,14 +28,14 @@ def stub(name):
     os.chmod(f"bin/{name}", 0o755)
 
 
-def script(code, requests, **env):
-    """Runs the batch script with stubs; checks its exit code and how often scontrol was asked."""
+def script(code, requests, job="77", **env):
+    """Runs the batch script with stubs; checks its exit code, and how often scontrol was asked for which job."""
     if os.path.exists("scontrol.args"):
         os.remove("scontrol.args")
     env = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "3", "PATH": f"{os.path.abspath('bin')}:/usr/bin:/bin",
            "CODE": "0", "STEP": "0", "STATE": "", **{k: str(v) for k, v in env.items()}}
     r = run([f"{ROOT}/jobs/train.sbatch", "stub.yaml", "--quiet"], code=code, env=env)
-    assert read("scontrol.args").splitlines() == ["requeue 77"] * requests, f"{env}: {said(r)}"
+    assert read("scontrol.args").splitlines() == [f"requeue {job}"] * requests, f"{env}: {said(r)}"
     return r
 
 
@@ -47,6 +47,7 @@ def test_script():
     assert read("srun.args").split() == ["--mpi=pmix", "--cpus-per-task=3", "--kill-on-bad-exit=1"]
     script(75, 1, STATE="stopped", CODE=75, STEP=10)
     script(75, 1, STATE="stopped", CODE=75, STEP=20, SRUN_CODE=143)  # a slower rank was killed: status.json counts
+    script(75, 1, job="70_3", STATE="stopped", CODE=75, STEP=25, SLURM_ARRAY_JOB_ID=70, SLURM_ARRAY_TASK_ID=3)
     script(75, 1, STATE="stopped", CODE=75, STEP=30, SLOW=2)
     for _ in range(2):  # stops without a step forward: twice more, then no more
         script(75, 1, STATE="stopped", CODE=75, STEP=30)

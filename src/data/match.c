@@ -125,9 +125,9 @@ shoal_data_role shoal_data_role_of(const char *name)
 static bool is_elsewhere(const arrays *a, const char *name)
 {
   shoal_error pending;
-  bool elsewhere;
+  bool packed;
   shoal_error_take(&pending);
-  bool is = shoal_h5_refuse_foreign_at(a->file, a->path, name, &elsewhere) != SHOAL_OK;
+  bool is = shoal_h5_refuse_foreign_at(a->file, a->path, name, &packed) != SHOAL_OK;
   (void)shoal_error_put(&pending);
   return is;
 }
@@ -308,16 +308,17 @@ static shoal_status check_ours(const arrays *a, const shoal_data_names *names)
   return SHOAL_OK;
 }
 
-/* Each array that is used must be here, and readable without plug-ins; what needs one is copied by h5py, which may have it. */
+/* Each array that is used must be here, and readable without plug-ins.  Where plug-ins are all that is wrong, h5py, which may
+ * have them, copies the arrays. */
 static shoal_status check_chosen(shoal_h5 file, const char *path, const shoal_data_names *names)
 {
   const char *const all[] = { names->x[0], names->y[0], names->x[1], names->y[1] }, *here[SHOAL_COUNT(all)];
   shoal_error first = { 0 };
   size_t n = 0;
   for (size_t i = 0; i < SHOAL_COUNT(all); i++) {
-    bool elsewhere = false;
-    shoal_status st = all[i][0] ? shoal_h5_refuse_foreign_at(file, path, all[i], &elsewhere) : SHOAL_OK;
-    if (elsewhere) return st;
+    bool packed = true;
+    shoal_status st = all[i][0] ? shoal_h5_refuse_foreign_at(file, path, all[i], &packed) : SHOAL_OK;
+    if (st != SHOAL_OK && !packed) return st;
     shoal_error_keep(&first, st);
     if (all[i][0] && shoal_h5_exists(file, all[i])) here[n++] = all[i];
   }

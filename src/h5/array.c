@@ -158,8 +158,8 @@ shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out)
   hid_t dapl = shoal_h5_stay_inside(H5P_DATASET_ACCESS), set = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
   H5_GOTO(st, set = H5Dopen2(at, name, dapl), end, "open data set", at, name);
   H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "open data set", at, name);
-  bool elsewhere;
-  const char *why = shoal_h5_foreign(dcpl, &elsewhere, buf);
+  bool packed;
+  const char *why = shoal_h5_foreign(dcpl, &packed, buf);
   SHOAL_CHECK_GOTO(st, !why, end, SHOAL_ERR_IO, "data set %s %s", shoal_h5_where(at, name, where), why);
   SHOAL_TRY_GOTO(st, check_stored(set, H5Pget_layout(dcpl), at, name), end);
   *out = set;

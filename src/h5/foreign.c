@@ -7,6 +7,7 @@
  *
  * The other file is named, for it may be one that its owner did not mean to show, and copying it into a plain file is not
  * advised: a copy that is passed on would hold what the maker of the trap wanted. */
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "h5/h5_impl.h"
@@ -59,13 +60,13 @@ static const char *name_sources(hid_t dcpl, char buf[SHOAL_H5_REASON])
   return buf;
 }
 
-const char *shoal_h5_foreign(hid_t dcpl, bool *elsewhere, char buf[SHOAL_H5_REASON])
+const char *shoal_h5_foreign(hid_t dcpl, bool *packed, char buf[SHOAL_H5_REASON])
 {
   H5D_layout_t layout = H5Pget_layout(dcpl);
   int others = layout < 0 ? 0 : H5Pget_external_count(dcpl);
-  *elsewhere = layout == H5D_VIRTUAL || others > 0;
+  *packed = false;
   if (layout == H5D_VIRTUAL) return name_sources(dcpl, buf);
-  if (layout < 0) return "has an unknown storage layout";
+  if (layout < 0) return "has an unknown storage layout: the file is damaged; get it again";
   if (others > 0) {
     char first[OTHER] = "?";
     if (H5Pget_external(dcpl, 0, sizeof first - 1, first, NULL, NULL) < 0) strcpy(first, "?");
@@ -80,6 +81,7 @@ const char *shoal_h5_foreign(hid_t dcpl, bool *elsewhere, char buf[SHOAL_H5_REAS
     if (id == H5Z_FILTER_DEFLATE || id == H5Z_FILTER_SHUFFLE || id == H5Z_FILTER_FLETCHER32) continue;
     snprintf(buf, SHOAL_H5_REASON, "uses filter %d%s%s%s; only deflate, shuffle and fletcher32 are read", (int)id,
              name[0] ? " (" : "", name, name[0] ? ")" : "");
+    *packed = true;
     return buf;
   }
   return NULL;
@@ -88,7 +90,7 @@ const char *shoal_h5_foreign(hid_t dcpl, bool *elsewhere, char buf[SHOAL_H5_REAS
 typedef struct {
   shoal_h5 file;
   const char *path;
-  bool elsewhere; /* what was refused is in another file */
+  bool packed; /* what was refused only needs a filter */
   shoal_status st;
 } walk;
 
@@ -96,7 +98,8 @@ static shoal_status check_dataset(hid_t set, const char *name, walk *w)
 {
   char buf[SHOAL_H5_REASON];
   hid_t dcpl = H5Dget_create_plist(set);
-  const char *why = dcpl < 0 ? "has no readable properties" : shoal_h5_foreign(dcpl, &w->elsewhere, buf);
+  const char *why = dcpl < 0 ? "has no readable properties: the file is damaged; get it again"
+                             : shoal_h5_foreign(dcpl, &w->packed, buf);
   if (dcpl >= 0) H5Pclose(dcpl);
   SHOAL_CHECK(!why, SHOAL_ERR_IO, "data set /%s in %s %s", name, w->path, why);
   return SHOAL_OK;
@@ -119,7 +122,6 @@ static shoal_status refuse_link(hid_t at, const char *name, const H5L_info_t *li
   SHOAL_CHECK(link->type == H5L_TYPE_EXTERNAL, SHOAL_ERR_IO, "/%s in %s is a link of an unknown kind", name, w->path);
   char *value = link_value(at, name, link);
   if (!value || H5Lunpack_elink_val(value, link->u.val_size, &flags, &file, &object) < 0) file = "?";
-  w->elsewhere = true;
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "/%s in %s is a link to another file, \"%s\", which is not followed: %s",
                                name, w->path, shoal_show(file, shown, sizeof shown), other_cure);
   free(value);
@@ -132,7 +134,9 @@ static shoal_status check_link(hid_t at, const char *name, const H5L_info_t *lin
   if (link->type == H5L_TYPE_SOFT) return SHOAL_OK;
   if (link->type != H5L_TYPE_HARD) return refuse_link(at, name, link, w);
   hid_t object = H5Oopen(at, name, H5P_DEFAULT);
-  if (object < 0) return shoal_h5_fail(__FILE__, __LINE__, "cannot open /%s in %s", name, w->path);
+  if (object < 0)
+    return shoal_error_append(shoal_h5_fail(__FILE__, __LINE__, "cannot open /%s in %s", name, w->path),
+                              "; the file is damaged, or newer than this HDF5: get it again");
   shoal_status st = H5Iget_type(object) == H5I_DATASET ? check_dataset(object, name, w) : SHOAL_OK;
   H5Oclose(object);
   return st;
@@ -195,12 +199,12 @@ static shoal_status check_path(walk *w, const char *name, int depth)
   return SHOAL_OK;
 }
 
-shoal_status shoal_h5_refuse_foreign_at(shoal_h5 file, const char *path, const char *name, bool *elsewhere)
+shoal_status shoal_h5_refuse_foreign_at(shoal_h5 file, const char *path, const char *name, bool *packed)
 {
   shoal_h5_init();
   walk w = { .file = file, .path = path, .st = SHOAL_OK };
   shoal_status st = check_path(&w, name, 0);
   H5Eclear2(H5E_DEFAULT);
-  *elsewhere = w.elsewhere;
+  *packed = w.packed;
   return st;
 }

@@ -109,6 +109,6 @@ size_t shoal_h5_attribute_length(shoal_h5 at, const char *name); /* number of va
 shoal_status shoal_h5_refuse_foreign(shoal_h5 file, const char *path);
 /** Rejects only `name`, the groups above it and what soft links on the way lead to, for the same reasons; accepts a name
  *  that does not exist.
- *  @param[out] elsewhere  rejected because its data are in another file, so that they must not be copied either */
-shoal_status shoal_h5_refuse_foreign_at(shoal_h5 file, const char *path, const char *name, bool *elsewhere);
+ *  @param[out] packed  rejected only for a filter: a program that has it can write a copy without */
+shoal_status shoal_h5_refuse_foreign_at(shoal_h5 file, const char *path, const char *name, bool *packed);
 #endif

@@ -57,8 +57,8 @@ shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_f
 /** A property list of class H5P_LINK_ACCESS, or a class derived from it, that never follows an external link. */
 hid_t shoal_h5_stay_inside(hid_t property_class);
 /** Reason to reject a data set with this creation property list ("is a virtual data set of another file, ..."), or NULL to
- *  accept it; `elsewhere` as in shoal_h5_refuse_foreign_at. */
-const char *shoal_h5_foreign(hid_t dcpl, bool *elsewhere, char buf[SHOAL_H5_REASON]);
+ *  accept it; `packed` as in shoal_h5_refuse_foreign_at. */
+const char *shoal_h5_foreign(hid_t dcpl, bool *packed, char buf[SHOAL_H5_REASON]);
 /** True if the environment turns off locks (HDF5_USE_FILE_LOCKING=FALSE). */
 bool shoal_h5_locks_off(void);
 #endif

@@ -315,6 +315,21 @@ def test_more_than_stored(make):
         assert os.listdir() == ["d.h5"], "something was written"
 
 
+@pytest.mark.parametrize("name", ("train", "train/x", "test/y"))
+def test_damaged_header(name):
+    """No copy is advised where h5py fails as Shoal does."""
+    with h5py.File("d.h5", "w") as f:
+        features(f)
+        f["test/x"], f["test/y"] = f["train/x"][...], f["train/y"][...]
+        at = h5py.h5o.get_info(f[name].id).addr
+    with open("d.h5", "r+b") as f:
+        f.seek(at)
+        f.write(b"\xff" * 8)
+    r = shoal("data", "inspect", "d.h5", code=7)
+    assert_one_error(r, f"cannot open /{name} in d.h5", "the file is damaged, or newer than this HDF5: get it again")
+    assert "h5py" not in r.stderr and "(null)" not in r.stderr
+
+
 @pytest.mark.parametrize("layout", (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS))
 def test_as_much_as_stored(layout):
     """What is stored in full is read, and an array that was never written is zeros."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import crafted
-from harness import PLAIN_ENV, newest, program, run, said
+from harness import PLAIN_ENV, TESTS, newest, program, run, said
 
 BAD = (float("nan"), float("inf"), float("-inf"))
 NAMES = 'a"b\\\x1b[2J\n\tö\n\x7f'  # a name on each line
@@ -146,6 +146,27 @@ def test_strict(verb):
 
 def test_export():
     parse(shoal("trace", "export", "trace.h5").stdout)
+
+
+GOLDEN = f"{TESTS}/golden/trace-v1"
+
+
+@pytest.mark.parametrize("attempt", ("1", "all"))
+def test_first_trace_format(attempt):
+    """Files of trace format 1, made before there was format 2, are shown with every number that was shown then."""
+    paths = [f"{GOLDEN}-rank-{rank:05d}.h5" for rank in range(2)]
+    shown = parse(shoal("trace", "show", *paths, "--json", "--attempt", attempt).stdout)
+    with open(f"{GOLDEN}-attempt-{attempt}.json") as f:
+        assert holds(shown, parse(f.read())), f"attempt {attempt}"
+
+
+def holds(now, then):
+    """Whether `now` has all that `then` has; it may have more keys."""
+    if isinstance(then, dict):
+        return isinstance(now, dict) and all(key in now and holds(now[key], then[key]) for key in then)
+    if isinstance(then, list):
+        return isinstance(now, list) and len(now) == len(then) and all(map(holds, now, then))
+    return now == then
 
 
 def test_files_of_a_run(files):

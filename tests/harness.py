@@ -4,6 +4,7 @@ A test works in a folder of its own (fixture `work`), so names of files are rela
 mostly `shoal ckpt diff` (bit equality or a stated tolerance), exit codes, and formulas worked out in the test itself.
 Everything random comes from random_source(), which is the same every time.
 """
+import glob
 import json
 import os
 import random
@@ -257,6 +258,29 @@ def replicas(path, name):
 def trace_table(name, *args):
     """`trace show --json` of a run."""
     return json.loads(shoal("trace", "show", f"runs/{name}", "--json", *args).stdout)
+
+
+def trace_files(name, attempt=None, folder="runs"):
+    """Trace files of a run, or of one of its attempts, in order of attempt and node."""
+    number = "*" if attempt is None else f"{attempt:04d}"
+    return sorted(glob.glob(f"{folder}/{name}/trace/attempt-{number}-node-*.h5"))
+
+
+class Trace:
+    """What the last attempt of a run, or another one, has of a rank: `records` and its row `info` as in docs/trace-format.md, the
+    names `ops`, and the attributes `attrs` of its file."""
+
+    def __init__(self, name, rank, attempt=None):
+        import h5py
+        for path in reversed(trace_files(name, attempt)):
+            with h5py.File(path) as f:
+                if f"rank-{rank:05d}" in f:
+                    group = f[f"rank-{rank:05d}"]
+                    self.path, self.attrs = path, dict(f.attrs)
+                    self.records, self.info = group["records"][()], group["info"][0]
+                    self.ops = [o.decode() for o in group["ops"][()]]
+                    return
+        raise AssertionError(f"no trace of rank {rank} in runs/{name}/trace")
 
 
 def nodes_of(topo):

@@ -14,18 +14,19 @@
 
 /* ---- which files, which attempt ---- */
 
-/* The trace files of a run folder, in rank order. */
+/* The trace files of a run folder. */
 static shoal_status files_of(const char *run, shoal_texts *files)
 {
   char *dir = shoal_path_join(run, "trace");
   DIR *d = opendir(dir);
   shoal_status st = SHOAL_OK;
   for (struct dirent *e; d && st == SHOAL_OK && (e = readdir(d));)
-    if (fnmatch("rank-*.h5", e->d_name, 0) == 0) st = shoal_texts_take(files, shoal_path_join(dir, e->d_name));
+    if (fnmatch("attempt-*-node-*.h5", e->d_name, 0) == 0 || fnmatch("rank-*.h5", e->d_name, 0) == 0)
+      st = shoal_texts_take(files, shoal_path_join(dir, e->d_name));
   if (d) closedir(d);
   shoal_texts_sort(files, 0);
   if (st == SHOAL_OK && !files->n)
-    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no trace files (rank-*.h5); was trace.level off?", dir);
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no trace files (attempt-*.h5); was trace.level off?", dir);
   free(dir);
   return st;
 }
@@ -92,7 +93,7 @@ static const shoal_verb_help show_help = {
   "shoal trace show RUN|FILE... [--attempt N|all] [--steps|--json]",
   "Where the time of a run went, per rank and in total: forward, backward, optimizer, input, waits, checkpoints; how\n"
   "long exchanges were in flight, and how much of that overlapped with compute; bytes per step and link class;\n"
-  "clocks. RUN is a run folder; FILEs are its trace files, one per rank. docs/trace-format.md defines every number.",
+  "clocks. RUN is a run folder; FILEs are its trace files. docs/trace-format.md defines every number.",
   show_flags,
   1,
   -1,

@@ -85,7 +85,9 @@ const char *shoal_group_name(const shoal_group *g);
  *  memory.  Where memory cannot be shared (shoal_world_shares) it is private memory. */
 shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out);
 void shoal_group_unshare(shoal_group *g, void *memory); /* NULL is fine */
-bool shoal_world_shares(const shoal_world *w);          /* whether ranks of a node share memory */
+/** Where a member's memory of the same call is mapped here; NULL if it is on another node, or the memory is private. */
+void *shoal_group_memory_of(const shoal_group *g, void *memory, int rank);
+bool shoal_world_shares(const shoal_world *w); /* whether ranks of a node share memory */
 
 /** All members learn whether any of them failed.  Returns the own code, or ERR_PEER if only others failed, with an
  *  error that quotes the lowest rank that failed by itself.  Prints the errors: each text once, by the lowest rank that

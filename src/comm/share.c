@@ -195,6 +195,13 @@ char *shoal_region_at(const shoal_world *w, uint64_t id, int rank, uint64_t offs
   return NULL;
 }
 
+void *shoal_group_memory_of(const shoal_group *g, void *memory, int rank)
+{
+  if (rank == g->rank) return memory;
+  const shoal_region *r = shoal_region_of(g->w, memory, 1);
+  return r ? shoal_region_at(g->w, r->id, g->world_ranks[rank], HEADER) : NULL;
+}
+
 /* Several ranks may have a reason; the lowest of them prints the warning for all. */
 static shoal_status warn_once(shoal_world *w, bool knows, const char *why)
 {

@@ -103,6 +103,6 @@ static hid_t struct_type(const shoal_h5_struct *s, bool stored)
 hid_t shoal_h5_row_type(const shoal_h5_row *row, bool stored)
 {
   if (row->members) return struct_type(row->members, stored);
-  if (row->text) return text_type(H5T_VARIABLE);
+  if (row->text) return text_type(row->text_bytes ? row->text_bytes : H5T_VARIABLE);
   return H5Tcopy(stored ? shoal_h5_stored_type(row->type) : shoal_h5_native_type(row->type));
 }

@@ -36,7 +36,7 @@ static shoal_status allocate_table(const char *name, const shoal_h5_row *row, sh
   shoal_h5_table *t = malloc(sizeof *t);
   SHOAL_CHECK(t, SHOAL_ERR_MEM, "no memory to open data set %s", name);
   *t = (shoal_h5_table){ H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID };
-  t->text = row->text;
+  t->text = row->text && !row->text_bytes;
   t->type = shoal_h5_row_type(row, false);
   *out = t;
   return SHOAL_OK;

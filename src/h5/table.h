@@ -2,7 +2,7 @@
  *
  *     rows of numbers     [n], or [n, channels, height, width]   samples, labels, arrays of a checkpoint
  *     rows of structs     [n] of a C struct                      records and attempts of a trace
- *     rows of text        [n] of UTF-8 text of any length        names of a trace's operations
+ *     rows of text        [n] of UTF-8 text                      names of a trace's operations
  *
  * A table is either chunked and extendible without limit, or contiguous with a length fixed at creation.  That all byte
  * counts fit 63 bits is checked once, when the table is created or opened; afterwards only row numbers are compared.
@@ -31,7 +31,8 @@ typedef struct {
 typedef struct {
   shoal_dtype type;
   const shoal_h5_struct *members; /* borrowed only during create or open */
-  bool text;                      /* `char *` in memory */
+  bool text;
+  size_t text_bytes; /* of text: NUL-padded, char[text_bytes] in memory; 0: any length, `char *` in memory */
 } shoal_h5_row;
 
 typedef struct {
@@ -67,8 +68,8 @@ shoal_status shoal_h5_table_facts(const shoal_h5_table *t, shoal_h5_facts *out);
  *  exceed the length of a contiguous table.  No copy is made of `data` if memory and file type are the same. */
 shoal_status shoal_h5_table_put(shoal_h5_table *t, uint64_t first, uint64_t n, const void *data);
 shoal_status shoal_h5_table_append(shoal_h5_table *t, uint64_t n, const void *data);
-/** Read rows [first, first + n); ERR_ARG if there are fewer.  For rows of text `data` is char *[n]: each string is
- *  allocated, and the caller frees it; none is allocated if the call fails. */
+/** Read rows [first, first + n); ERR_ARG if there are fewer.  For text of any length `data` is char *[n]: each
+ *  string is allocated, and the caller frees it; none is allocated if the call fails. */
 shoal_status shoal_h5_table_read(shoal_h5_table *t, uint64_t first, uint64_t n, void *data);
 /** Like read, for a table whose writer may have been killed: reads chunk by chunk and stops at the first unreadable
  *  one, without an error.  Not for text.  @return number of rows read */

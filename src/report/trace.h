@@ -4,10 +4,13 @@
 #define SHOAL_REPORT_TRACE_H
 #include "trace/trace.h"
 
+/* What a file has of one rank: one attempt, in files of version 1 several. */
 typedef struct {
-  shoal_trace_info info; /* of the last attempt; strings owned by the reader */
+  const char *path;      /* like the strings of info owned by the file */
+  int version;           /* of the file's format */
+  shoal_trace_info info; /* of the last attempt */
   size_t n;
-  shoal_trace_record *records;
+  shoal_trace_record *records; /* [n] after shoal_trace_load */
   size_t ops;
   char **op_names;
   size_t attempts;
@@ -15,12 +18,20 @@ typedef struct {
   shoal_counters counters;                             /* summed over the attempts */
   double clock_offset_ns, clock_drift, clock_bound_ns; /* of the last attempt */
 } shoal_trace_data;
-/** Read a whole trace.  The rank may have been killed at any moment: unreadable records are skipped, with a warning
- *  that gives their number.  ERR_IO if the file is not a trace or has a newer version. */
-shoal_status shoal_trace_read(const char *path, shoal_trace_data **out);
-void shoal_trace_data_destroy(shoal_trace_data *d);
-/** Read a trace without its records: the rows of /attempts, the names and the attributes. */
-shoal_status shoal_trace_read_head(const char *path, shoal_trace_data **out);
+
+typedef struct {
+  char *path, *run, *config, *placement; /* placement may be NULL */
+  int version;
+  size_t n;
+  shoal_trace_data *ranks; /* [n] in order of rank */
+} shoal_trace_file_data;
+/** Read a trace file, but not its records.  ERR_IO if it is not a trace or has a newer version. */
+shoal_status shoal_trace_read(const char *path, shoal_trace_file_data **out);
+void shoal_trace_file_data_destroy(shoal_trace_file_data *f);
+/** Read the records of a rank.  It may have been killed at any moment: unreadable records are skipped, with a warning
+ *  that gives their number. */
+shoal_status shoal_trace_load(shoal_trace_data *d);
+void shoal_trace_unload(shoal_trace_data *d); /* frees the records */
 
 /* Times of one rank in integer nanoseconds, within a step or within an attempt.  Every moment is attributed to one
  * kind, that of the innermost span covering it (a wait inside a backward span is WAIT); time outside all spans is
@@ -62,8 +73,8 @@ enum {
 };
 typedef enum { SHOAL_TRACE_TEXT, SHOAL_TRACE_JSON, SHOAL_TRACE_STEPS } shoal_trace_form;
 /** `shoal trace show`: time and bytes of an attempt as text, as JSON, or as CSV with a line per rank and step.  Every
- *  number is defined in docs/trace-format.md.  Keeps the records of one file in memory at a time.
- *  @param paths  trace files of one run, one per rank
+ *  number is defined in docs/trace-format.md.  Keeps the records of one rank and attempt in memory at a time.
+ *  @param paths  trace files of one run
  *  @return ERR_USAGE if there is no such attempt or a rank is given twice */
 shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, shoal_trace_form form, FILE *out);
 /** `shoal trace export`: the spans in JSON for Chrome's about:tracing and Perfetto.  One process per rank, ordered by

@@ -1,11 +1,11 @@
 /* Reduces trace files to numbers per rank and attempt.
  *
- * Files are read, broken down and freed one at a time; what remains is a line per rank and attempt and, per attempt,
- * the mean duration of each step.  A resumed run has several attempts in one file, possibly with different numbers of
- * ranks, so attempts are summed only on request, in the entry SHOAL_TRACE_ALL.
+ * Of all files the rows of their ranks are kept; records are loaded, broken down and freed rank by rank.  What remains is
+ * a line per rank and attempt and, per attempt, the mean duration of each step.  A resumed run has several attempts,
+ * possibly with different numbers of ranks, so attempts are summed only on request, in the entry SHOAL_TRACE_ALL.
  *
- * A start that fails early (for example by an invalid option) leaves a row in the files but no status, so the next
- * start gets the same number.  Of several rows with the same number only the last one counts, for the ranks it has. */
+ * A start that fails early (for example by an invalid option) leaves a file but no status, so the next start gets the
+ * same number.  Of several rows with the same number only the last one counts, for the ranks it has. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -44,21 +44,34 @@ static shoal_status add_attempt(shoal_trace_table *t, int attempt, int size, uin
   return SHOAL_OK;
 }
 
-static shoal_status read_rows(shoal_trace_table *t, const char *path)
+static shoal_status add_file(shoal_trace_table *t, const char *path)
 {
-  shoal_trace_data *d;
-  shoal_status st = SHOAL_OK;
-  SHOAL_TRY(shoal_trace_read_head(path, &d));
-  if (!t->run) t->run = shoal_strdup_printf("%s", d->info.run_name);
-  if (!t->run)
-    st = SHOAL_FAIL(SHOAL_ERR_MEM, "the name of a run");
-  else if (strcmp(t->run, d->info.run_name) != 0)
-    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s is of run %s, the files before it of %s: name files of one run", path,
-                    d->info.run_name, t->run);
-  for (size_t i = 0; i < d->attempts && st == SHOAL_OK; i++)
-    st = add_attempt(t, d->attempt_rows[i].attempt, d->attempt_rows[i].size, d->attempt_rows[i].started_ns);
-  shoal_trace_data_destroy(d);
-  return st;
+  shoal_trace_file_data *f;
+  SHOAL_TRY(shoal_trace_read(path, &f));
+  t->files[t->n_files++] = f;
+  if (!t->run) t->run = f->run;
+  SHOAL_CHECK(strcmp(t->run, f->run) == 0, SHOAL_ERR_USAGE,
+              "%s is of run %s, the files before it of %s: name files of one run", path, f->run, t->run);
+  shoal_trace_data **grown = realloc(t->parts, (t->n_parts + f->n) * sizeof *grown);
+  SHOAL_CHECK(grown, SHOAL_ERR_MEM, "a table of %zu ranks", t->n_parts + f->n);
+  t->parts = grown;
+  for (size_t i = 0; i < f->n; i++) {
+    shoal_trace_data *d = t->parts[t->n_parts++] = &f->ranks[i];
+    for (size_t row = 0; row < d->attempts; row++) {
+      const shoal_trace_attempt *a = &d->attempt_rows[row];
+      SHOAL_TRY(add_attempt(t, a->attempt, a->size, a->started_ns));
+    }
+  }
+  return SHOAL_OK;
+}
+
+/* By rank, and then by start. */
+static int by_part(const void *a, const void *b)
+{
+  const shoal_trace_data *x = *(const shoal_trace_data *const *)a, *y = *(const shoal_trace_data *const *)b;
+  uint64_t begin = x->attempt_rows[0].started_ns, other = y->attempt_rows[0].started_ns;
+  if (x->info.rank != y->info.rank) return x->info.rank < y->info.rank ? -1 : 1;
+  return (begin > other) - (begin < other);
 }
 
 static int by_attempt(const void *a, const void *b)
@@ -70,21 +83,36 @@ static int by_attempt(const void *a, const void *b)
 /* Lists all attempts with their sizes, and then the entry for all of them together. */
 static shoal_status list_attempts(shoal_trace_table *t, const char *const *paths, size_t n)
 {
-  for (size_t i = 0; i < n; i++) SHOAL_TRY(read_rows(t, paths[i]));
+  SHOAL_TRY(SHOAL_ALLOC(n, &t->files));
+  for (size_t i = 0; i < n; i++) SHOAL_TRY(add_file(t, paths[i]));
   SHOAL_CHECK(t->summaries, SHOAL_ERR_IO, "the traces hold no attempt");
+  qsort(t->parts, t->n_parts, sizeof *t->parts, by_part);
   qsort(t->summaries, t->n_summaries, sizeof *t->summaries, by_attempt);
   const shoal_trace_summary *last = &t->summaries[t->n_summaries - 1];
   return add_attempt(t, SHOAL_TRACE_ALL, last->size, last->started_ns);
 }
 
-bool shoal_trace_table_counts(const shoal_trace_table *t, const shoal_trace_data *d, size_t row, int attempt)
+bool shoal_trace_table_counts(const shoal_trace_table *t, size_t part, size_t row, int attempt)
 {
+  const shoal_trace_data *d = t->parts[part];
   const shoal_trace_attempt *a = &d->attempt_rows[row];
   if (attempt != SHOAL_TRACE_ALL && a->attempt != attempt) return false;
   const shoal_trace_summary *summary = find_summary(t, a->attempt);
   for (size_t i = row + 1; i < d->attempts; i++)
     if (d->attempt_rows[i].attempt == a->attempt) return false;
+  for (size_t k = part + 1; k < t->n_parts && t->parts[k]->info.rank == d->info.rank; k++)
+    for (size_t i = 0; i < t->parts[k]->attempts; i++) {
+      const shoal_trace_attempt *other = &t->parts[k]->attempt_rows[i];
+      if (other->attempt == a->attempt && other->started_ns > a->started_ns) return false;
+    }
   return summary && a->size == summary->size && d->info.rank < summary->size;
+}
+
+bool shoal_trace_table_needs(const shoal_trace_table *t, size_t part, int attempt)
+{
+  bool needed = false;
+  for (size_t row = 0; row < t->parts[part]->attempts; row++) needed |= shoal_trace_table_counts(t, part, row, attempt);
+  return needed;
 }
 
 /* ---- step durations ---- */
@@ -167,7 +195,7 @@ shoal_status shoal_trace_mean_percentiles(const shoal_trace_summary *summary, ui
 
 /* ---- lines ---- */
 
-/* Adds a row of the same file.  Counters are summed; the other members are replaced, because the row is later. */
+/* Adds a row of the same rank.  Counters are summed; the other members are replaced, because the row is later. */
 static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const shoal_trace_split *s)
 {
   shoal_trace_attempt before = l->row;
@@ -175,6 +203,7 @@ static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const s
   l->rows++;
   l->row.overhead_ns += before.overhead_ns;
   l->row.spans += before.spans;
+  l->row.dropped += before.dropped;
   l->row.voluntary_switches += before.voluntary_switches;
   l->row.involuntary_switches += before.involuntary_switches;
   l->row.peak_bytes = SHOAL_MAX(l->row.peak_bytes, before.peak_bytes);
@@ -212,24 +241,53 @@ static shoal_status add_line(shoal_trace_table *t, int attempt, int rank, const 
   return add_steps(summary, l, splits, n);
 }
 
-static shoal_status add_data(shoal_trace_table *t, const shoal_trace_data *d)
+/* The rows of a rank that count, and how their time splits. */
+typedef struct {
+  shoal_trace_split *splits;
+  const shoal_trace_attempt **rows;
+  size_t n;
+} rank_rows;
+
+static shoal_status add_part(shoal_trace_table *t, size_t part, rank_rows *all)
 {
-  shoal_trace_split *splits = NULL;
-  const shoal_trace_attempt **rows = NULL;
-  size_t n = 0;
-  shoal_status st = SHOAL_ALLOC(d->attempts, &splits);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC(d->attempts, &rows);
+  shoal_trace_data *d = t->parts[part];
+  if (!shoal_trace_table_needs(t, part, SHOAL_TRACE_ALL)) return SHOAL_OK;
+  shoal_status st = shoal_trace_load(d);
   for (size_t i = 0; i < d->attempts && st == SHOAL_OK; i++) {
-    if (!shoal_trace_table_counts(t, d, i, SHOAL_TRACE_ALL)) continue;
-    if ((st = shoal_trace_split_create(d, i, &splits[n])) != SHOAL_OK) break;
-    rows[n++] = &d->attempt_rows[i];
-    st = add_line(t, d->attempt_rows[i].attempt, d->info.rank, &rows[n - 1], &splits[n - 1], 1);
+    if (!shoal_trace_table_counts(t, part, i, SHOAL_TRACE_ALL)) continue;
+    if ((st = shoal_trace_split_create(d, i, &all->splits[all->n])) != SHOAL_OK) break;
+    size_t k = all->n++;
+    all->rows[k] = &d->attempt_rows[i];
+    st = add_line(t, d->attempt_rows[i].attempt, d->info.rank, &all->rows[k], &all->splits[k], 1);
   }
-  if (st == SHOAL_OK && n > 0) st = add_line(t, SHOAL_TRACE_ALL, d->info.rank, rows, splits, n);
-  for (size_t i = 0; i < n; i++) shoal_trace_split_free(&splits[i]);
-  free(splits);
-  free(rows);
+  shoal_trace_unload(d);
   return st;
+}
+
+/* Adds the lines of a rank, of which the parts [from, to) are. */
+static shoal_status add_rank(shoal_trace_table *t, size_t from, size_t to)
+{
+  rank_rows all = { NULL };
+  size_t most = 0;
+  for (size_t part = from; part < to; part++) most += t->parts[part]->attempts;
+  shoal_status st = SHOAL_ALLOC(most, &all.splits);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(most, &all.rows);
+  for (size_t part = from; part < to && st == SHOAL_OK; part++) st = add_part(t, part, &all);
+  if (st == SHOAL_OK && all.n > 0)
+    st = add_line(t, SHOAL_TRACE_ALL, t->parts[from]->info.rank, all.rows, all.splits, all.n);
+  for (size_t i = 0; i < all.n; i++) shoal_trace_split_free(&all.splits[i]);
+  free(all.splits);
+  free(all.rows);
+  return st;
+}
+
+static shoal_status add_ranks(shoal_trace_table *t)
+{
+  for (size_t from = 0, to; from < t->n_parts; from = to) {
+    for (to = from + 1; to < t->n_parts && t->parts[to]->info.rank == t->parts[from]->info.rank; to++) continue;
+    SHOAL_TRY(add_rank(t, from, to));
+  }
+  return SHOAL_OK;
 }
 
 static int by_rank(const void *a, const void *b)
@@ -261,6 +319,33 @@ static void count_nodes(shoal_trace_table *t, shoal_trace_summary *summary)
 
 /* ---- the table ---- */
 
+/* Names the ranks of an attempt that have no line: "1, 4, 5 and 3 more". */
+static void add_missing(const shoal_trace_table *t, const shoal_trace_summary *summary, shoal_str *out)
+{
+  enum { NAMED_MAX = 8 };
+  int named = 0, more = 0, next = 0;
+  for (size_t i = 0; i <= t->n_lines; i++) { /* lines are ordered by rank */
+    if (i < t->n_lines && t->lines[i].attempt != summary->attempt) continue;
+    for (int end = i < t->n_lines ? t->lines[i].rank : summary->size; next < end; next++) {
+      if (named < NAMED_MAX)
+        shoal_str_add(out, named++ ? ", %d" : "%d", next);
+      else
+        more++;
+    }
+    next++;
+  }
+  if (more) shoal_str_add(out, " and %d more", more);
+}
+
+static void warn_of_missing(const shoal_trace_table *t, const shoal_trace_summary *summary)
+{
+  shoal_str missing = { 0 };
+  add_missing(t, summary, &missing);
+  shoal_warn("attempt %d of %s ran with %d ranks; the traces of %zu are here, not of rank %s", summary->attempt, t->run,
+             summary->size, summary->lines, missing.text ? missing.text : "?");
+  shoal_str_free(&missing);
+}
+
 static shoal_status choose(const shoal_trace_table *t, int *wanted)
 {
   size_t n = t->n_summaries - 1;
@@ -272,26 +357,18 @@ static shoal_status choose(const shoal_trace_table *t, int *wanted)
   const shoal_trace_summary *summary = find_summary(t, *wanted);
   SHOAL_CHECK(summary && summary->lines > 0, SHOAL_ERR_USAGE, "there is no attempt %d of %s: it has %d to %d", *wanted,
               t->run, t->summaries[0].attempt, t->summaries[n - 1].attempt);
-  if (*wanted != SHOAL_TRACE_ALL && summary->lines < (size_t)summary->size)
-    shoal_warn("attempt %d of %s ran with %d ranks; the traces of %zu are here", *wanted, t->run, summary->size,
-               summary->lines);
+  if (*wanted != SHOAL_TRACE_ALL && summary->lines < (size_t)summary->size) warn_of_missing(t, summary);
   return SHOAL_OK;
 }
 
 shoal_status shoal_trace_table_create(const char *const *paths, size_t n, int *wanted, shoal_trace_table **out)
 {
-  SHOAL_CHECK(n > 0, SHOAL_ERR_USAGE, "there is no trace to show: name its files, one per rank");
+  SHOAL_CHECK(n > 0, SHOAL_ERR_USAGE, "there is no trace to show: name its files");
   shoal_status st;
   shoal_trace_table *t = calloc(1, sizeof *t);
   SHOAL_CHECK(t, SHOAL_ERR_MEM, "a table of %zu traces", n);
   SHOAL_TRY_GOTO(st, list_attempts(t, paths, n), fail);
-  for (size_t i = 0; i < n; i++) {
-    shoal_trace_data *d;
-    SHOAL_TRY_GOTO(st, shoal_trace_read(paths[i], &d), fail);
-    st = add_data(t, d);
-    shoal_trace_data_destroy(d);
-    if (st != SHOAL_OK) goto fail;
-  }
+  SHOAL_TRY_GOTO(st, add_ranks(t), fail);
   SHOAL_TRY_GOTO(st, sort_lines(t), fail);
   for (size_t i = 0; i < t->n_summaries; i++) count_nodes(t, &t->summaries[i]);
   SHOAL_TRY_GOTO(st, choose(t, wanted), fail);
@@ -308,6 +385,8 @@ void shoal_trace_table_destroy(shoal_trace_table *t)
   for (size_t i = 0; i < t->n_summaries; i++) free(t->summaries[i].means);
   free(t->summaries);
   free(t->lines);
-  free(t->run);
+  for (size_t i = 0; i < t->n_files; i++) shoal_trace_file_data_destroy(t->files[i]);
+  free(t->files);
+  free(t->parts);
   free(t);
 }

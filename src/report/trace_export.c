@@ -6,7 +6,7 @@
  *
  * All times are on rank 0's clock and start when it opened its trace.  The conversion is monotonic, so nested spans
  * stay nested.  Several attempts are placed by the wall clock, since monotonic clocks restart when a machine boots.
- * One file is in memory at a time, and events are written to the output immediately.
+ * One attempt of a rank is in memory at a time, and events are written to the output immediately.
  *
  * Spans that were only summed (level `step`) have no start time and are omitted. */
 #include "base/json.h"
@@ -197,16 +197,24 @@ static const shoal_trace_line *find_line(const writer *w, int rank)
   return NULL;
 }
 
-static shoal_status print_rank(writer *w, const shoal_trace_data *d)
+/* Parts of a rank follow each other. */
+static shoal_status print_part(writer *w, size_t part)
 {
+  shoal_trace_data *d = w->table->parts[part];
   const shoal_trace_line *l = find_line(w, d->info.rank);
   if (!l) return SHOAL_OK;
+  bool begins = part == 0 || w->table->parts[part - 1]->info.rank != d->info.rank;
   w->data = d;
-  w->tracks = 0;
-  print_process(w, l);
-  for (size_t row = 0; row < d->attempts; row++)
-    if (shoal_trace_table_counts(w->table, d, row, w->attempt)) SHOAL_TRY(print_row(w, row));
-  return SHOAL_OK;
+  if (begins) {
+    w->tracks = 0;
+    print_process(w, l);
+  }
+  if (!shoal_trace_table_needs(w->table, part, w->attempt)) return SHOAL_OK;
+  shoal_status st = shoal_trace_load(d);
+  for (size_t row = 0; row < d->attempts && st == SHOAL_OK; row++)
+    if (shoal_trace_table_counts(w->table, part, row, w->attempt)) st = print_row(w, row);
+  shoal_trace_unload(d);
+  return st;
 }
 
 /* ---- the file ---- */
@@ -256,12 +264,7 @@ shoal_status shoal_trace_export(const char *const *paths, size_t n, int attempt,
   shoal_status st = SHOAL_OK;
   shoal_json_object(&w.json, NULL);
   shoal_json_array(&w.json, "traceEvents");
-  for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
-    shoal_trace_data *d;
-    if ((st = shoal_trace_read(paths[i], &d)) != SHOAL_OK) break;
-    st = print_rank(&w, d);
-    shoal_trace_data_destroy(d);
-  }
+  for (size_t i = 0; i < t->n_parts && st == SHOAL_OK; i++) st = print_part(&w, i);
   if (st == SHOAL_OK) {
     shoal_json_end(&w.json);
     put_tail(&w);

@@ -38,23 +38,28 @@ typedef struct {
 } shoal_trace_summary;
 
 typedef struct {
-  char *run;
+  const char *run; /* owned by the first file */
+  shoal_trace_file_data **files;
   size_t n_files;
+  shoal_trace_data **parts; /* [n_parts] what the files have of ranks, ordered by rank and start */
+  size_t n_parts;
   shoal_trace_line *lines; /* ordered by rank; a rank's sum precedes its attempts */
   size_t n_lines;
   shoal_trace_summary *summaries; /* ordered by attempt; SHOAL_TRACE_ALL last */
   size_t n_summaries;
 } shoal_trace_table;
 
-/** Read all files, one after the other.
+/** Read all files.  Records are loaded part by part and not kept.
  *  @param wanted  attempt that must exist; LAST is replaced by its number */
 shoal_status shoal_trace_table_create(const char *const *paths, size_t n, int *wanted, shoal_trace_table **out);
 void shoal_trace_table_destroy(shoal_trace_table *t);
 const shoal_trace_summary *shoal_trace_table_summary(const shoal_trace_table *t,
                                                      int attempt); /* NULL if there is none */
-/** True if this row of a rank's file belongs to `attempt` (a number or ALL).  False for a start that failed early,
- *  whose number was used again. */
-bool shoal_trace_table_counts(const shoal_trace_table *t, const shoal_trace_data *d, size_t row, int attempt);
+/** True if this row of a part belongs to `attempt` (a number or ALL).  False for a start that failed early, whose number
+ *  was used again. */
+bool shoal_trace_table_counts(const shoal_trace_table *t, size_t part, size_t row, int attempt);
+/** True if any row of a part does, so that its records are needed. */
+bool shoal_trace_table_needs(const shoal_trace_table *t, size_t part, int attempt);
 /** Percentiles over steps of the step duration averaged over ranks. */
 shoal_status shoal_trace_mean_percentiles(const shoal_trace_summary *summary, uint64_t *median_ns, uint64_t *p95_ns);
 

@@ -132,6 +132,7 @@ static void put_line(shoal_json *j, const shoal_trace_line *l)
   shoal_json_uint(j, "voluntary_switches", l->row.voluntary_switches);
   shoal_json_uint(j, "involuntary_switches", l->row.involuntary_switches);
   shoal_json_uint(j, "peak_bytes", l->row.peak_bytes);
+  shoal_json_uint(j, "dropped", l->row.dropped);
   shoal_json_end(j);
 }
 

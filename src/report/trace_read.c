@@ -1,4 +1,7 @@
-/* Reading a trace file.
+/* Reading a trace file, of version 2 (a node's ranks in one attempt) or 1 (a rank with all its attempts).
+ *
+ *     version 2   /rank-00003/records  /rank-00003/ops               /rank-00003/info, one row
+ *     version 1   /records             /ops, of variable length      /attempts, a row per attempt
  *
  * The file may come from a rank that was killed, in the worst case during a flush, so that a chunk is in the metadata
  * but was not written.  Records are read block by block up to the first block that fails, and records that were never
@@ -24,36 +27,53 @@ static bool makes_sense(const shoal_trace_record *r)
          r->kind < SHOAL_TRACE_KIND_COUNT;
 }
 
-/* Numbers of attempts select rows, ranks and sizes count them, and clocks divide. */
-static shoal_status check_attempt(const shoal_trace_attempt *a, size_t row, const char *path)
+/* A data set of a rank: version 2 has a group for each. */
+static const char *set_name(const shoal_trace_data *d, const char *what, char buf[48])
 {
+  if (d->version == 1)
+    snprintf(buf, 48, "%s", what);
+  else
+    snprintf(buf, 48, "rank-%05d/%s", d->info.rank, what);
+  return buf;
+}
+
+static const char *rows_name(const shoal_trace_data *d, char buf[48])
+{
+  return set_name(d, d->version == 1 ? "attempts" : "info", buf);
+}
+
+/* Numbers of attempts select rows, ranks and sizes count them, and clocks divide. */
+static shoal_status check_attempt(const shoal_trace_attempt *a, size_t row, const shoal_trace_data *d)
+{
+  char name[48];
   bool counts = a->attempt >= 0 && a->size >= 1 && a->size <= MOST_RANKS && a->node >= 0 && a->local_rank >= 0;
   bool clock = a->clock_readings == 0 || (isfinite(a->clock_offset_ns) && a->clock_drift > 0.5 && a->clock_drift < 2 &&
                                           a->clock_bound_ns >= 0 && a->clock_bound_ns < DBL_MAX);
   SHOAL_CHECK(counts, SHOAL_ERR_IO,
-              "row %zu of /attempts in %s is of attempt %d, %d ranks, node %d: it is damaged or made up", row, path,
-              a->attempt, a->size, a->node);
+              "row %zu of /%s in %s is of attempt %d, %d ranks, node %d: it is damaged or made up", row,
+              rows_name(d, name), d->path, a->attempt, a->size, a->node);
   SHOAL_CHECK(a->opened_ns <= SHOAL_TRACE_LATEST_NS && a->started_ns <= SHOAL_TRACE_LATEST_NS, SHOAL_ERR_IO,
-              "row %zu of /attempts in %s began at %llu ns, which no clock shows: it is damaged or made up", row, path,
-              (unsigned long long)SHOAL_MAX(a->opened_ns, a->started_ns));
-  SHOAL_CHECK(
-      clock, SHOAL_ERR_IO,
-      "row %zu of /attempts in %s has a clock with drift %g, offset %g and bound %g ns: it is damaged or made up", row,
-      path, a->clock_drift, a->clock_offset_ns, a->clock_bound_ns);
+              "row %zu of /%s in %s began at %llu ns, which no clock shows: it is damaged or made up", row,
+              rows_name(d, name), d->path, (unsigned long long)SHOAL_MAX(a->opened_ns, a->started_ns));
+  SHOAL_CHECK(clock, SHOAL_ERR_IO,
+              "row %zu of /%s in %s has a clock with drift %g, offset %g and bound %g ns: it is damaged or made up",
+              row, rows_name(d, name), d->path, a->clock_drift, a->clock_offset_ns, a->clock_bound_ns);
   return SHOAL_OK;
 }
 
-static shoal_status read_records(shoal_h5 file, const char *path, shoal_trace_data *d)
+static shoal_status read_records(shoal_h5 file, shoal_trace_data *d)
 {
   shoal_h5_table *t;
   shoal_status st;
-  SHOAL_TRY(shoal_h5_table_open(file, "records", &shoal_trace_records, &t));
+  char name[48];
+  SHOAL_TRY(shoal_h5_table_open(file, set_name(d, "records", name), &shoal_trace_records, &t));
   uint64_t n = shoal_h5_table_rows(t), got, kept = 0;
-  SHOAL_TRY_GOTO(st, shoal_limit_memory(path, "the records", n, sizeof *d->records), end);
+  SHOAL_TRY_GOTO(st, shoal_limit_memory(d->path, "the records", n, sizeof *d->records), end);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->records), end);
   got = shoal_h5_table_read_sound(t, 0, n, d->records);
   /* Attempts refer to records by index, so a dropped record in the middle becomes an empty span, and only the end of
    * the array is cut off. */
+  d->n = 0;
   for (uint64_t i = 0; i < got; i++) {
     shoal_trace_record *r = &d->records[i];
     if (makes_sense(r))
@@ -65,47 +85,72 @@ static shoal_status read_records(shoal_h5 file, const char *path, shoal_trace_da
     if (r->op >= d->ops) r->op = r->kind;
   }
   if (kept < n)
-    shoal_warn("%llu of %llu records of %s are not readable; was the rank killed while it wrote them?",
-               (unsigned long long)(n - kept), (unsigned long long)n, path);
+    shoal_warn("%llu of %llu records of rank %d in %s are not readable; was the rank killed while it wrote them?",
+               (unsigned long long)(n - kept), (unsigned long long)n, d->info.rank, d->path);
 end:
   shoal_h5_table_close(t);
   return st;
 }
 
-static shoal_status read_ops(shoal_h5 file, const char *path, shoal_trace_data *d)
+/* Version 1 wrote texts of variable length. */
+static shoal_status read_names(shoal_h5_table *t, uint64_t n, shoal_trace_data *d)
+{
+  char(*fixed)[SHOAL_TRACE_NAME];
+  if (d->version == 1) {
+    SHOAL_TRY(shoal_h5_table_read(t, 0, n, d->op_names));
+    d->ops = n;
+    return SHOAL_OK;
+  }
+  SHOAL_TRY(SHOAL_ALLOC(n, &fixed));
+  shoal_status st = shoal_h5_table_read(t, 0, n, fixed);
+  for (; d->ops < n && st == SHOAL_OK; d->ops++) {
+    d->op_names[d->ops] = strndup(fixed[d->ops], SHOAL_TRACE_NAME);
+    if (d->op_names[d->ops]) continue;
+    st = SHOAL_FAIL(SHOAL_ERR_MEM, "the names of %s", d->path);
+    break;
+  }
+  free(fixed);
+  return st;
+}
+
+static shoal_status read_ops(shoal_h5 file, shoal_trace_data *d)
 {
   shoal_h5_table *t;
   shoal_status st = SHOAL_OK;
-  SHOAL_TRY(shoal_h5_table_open(file, "ops", &shoal_trace_ops, &t));
+  char name[48];
+  SHOAL_TRY(
+      shoal_h5_table_open(file, set_name(d, "ops", name), d->version == 1 ? &shoal_trace_ops_1 : &shoal_trace_ops, &t));
   uint64_t n = shoal_h5_table_rows(t);
   SHOAL_CHECK_GOTO(st, n >= SHOAL_TRACE_KIND_COUNT && n < UINT32_MAX, end, SHOAL_ERR_IO,
-                   "/ops in %s lacks the names of the kinds", path);
-  SHOAL_TRY_GOTO(st, shoal_limit_memory(path, "the names", n, OP_BYTES), end);
+                   "/%s in %s lacks the names of the kinds", name, d->path);
+  SHOAL_TRY_GOTO(st, shoal_limit_memory(d->path, "the names", n, OP_BYTES), end);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->op_names), end);
-  SHOAL_TRY_GOTO(st, shoal_h5_table_read(t, 0, n, d->op_names), end);
-  d->ops = n;
+  st = read_names(t, n, d);
 end:
   shoal_h5_table_close(t);
   return st;
 }
 
 /* Reads the rows, ordered by their records.  Counters are summed; clock and placement are those of the last row. */
-static shoal_status read_attempts(shoal_h5 file, const char *path, shoal_trace_data *d)
+static shoal_status read_attempts(shoal_h5 file, shoal_trace_data *d)
 {
   shoal_h5_table *t;
   shoal_status st = SHOAL_OK;
-  SHOAL_TRY(shoal_h5_table_open(file, "attempts", &shoal_trace_attempts, &t));
+  char name[48];
+  int most = d->version == 1 ? MOST_ATTEMPTS : 1;
+  SHOAL_TRY(shoal_h5_table_open(file, rows_name(d, name), &shoal_trace_attempts, &t));
   uint64_t n = shoal_h5_table_rows(t);
-  SHOAL_CHECK_GOTO(st, n > 0, end, SHOAL_ERR_IO, "/attempts in %s is empty", path);
-  SHOAL_CHECK_GOTO(st, n <= MOST_ATTEMPTS, end, SHOAL_ERR_IO, "/attempts in %s has %llu rows, at most %d make sense",
-                   path, (unsigned long long)n, MOST_ATTEMPTS);
+  SHOAL_CHECK_GOTO(st, n > 0, end, SHOAL_ERR_IO, "/%s in %s is empty", name, d->path);
+  SHOAL_CHECK_GOTO(st, n <= (uint64_t)most, end, SHOAL_ERR_IO, "/%s in %s has %llu rows, at most %d make sense", name,
+                   d->path, (unsigned long long)n, most);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->attempt_rows), end);
   SHOAL_TRY_GOTO(st, shoal_h5_table_read(t, 0, n, d->attempt_rows), end);
   d->attempts = n;
   for (size_t i = 0; i < n; i++) {
     shoal_trace_attempt *a = &d->attempt_rows[i];
     a->host[sizeof a->host - 1] = '\0';
-    SHOAL_TRY_GOTO(st, check_attempt(a, i, path), end);
+    if (d->version != 1) a->first_record = 0;
+    SHOAL_TRY_GOTO(st, check_attempt(a, i, d), end);
     for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
       d->counters.payload[link] += a->payload[link];
       d->counters.wire[link] += a->wire[link];
@@ -117,111 +162,186 @@ end:
   return st;
 }
 
-static shoal_status read_info(shoal_h5 file, const char *path, shoal_trace_data *d)
+static shoal_status read_rank(shoal_h5 file, const shoal_trace_file_data *f, shoal_trace_data *d)
 {
-  int64_t version, rank;
-  char *format = NULL, *run = NULL, *config = NULL, *placement = NULL;
-  SHOAL_CHECK(shoal_h5_has_attribute(file, "format"), SHOAL_ERR_IO, "%s is not a Shoal trace", path);
-  SHOAL_TRY(shoal_h5_get_string(file, "format", &format));
-  bool ours = strcmp(format, SHOAL_TRACE_FORMAT) == 0;
-  free(format);
-  SHOAL_CHECK(ours, SHOAL_ERR_IO, "%s is not a Shoal trace", path);
-  SHOAL_TRY(shoal_h5_get_i64(file, "version", &version));
-  SHOAL_CHECK(version <= SHOAL_TRACE_VERSION, SHOAL_ERR_IO, "%s has trace format %lld, this Shoal reads up to %d", path,
-              (long long)version, SHOAL_TRACE_VERSION);
-  SHOAL_TRY(shoal_h5_get_i64(file, "rank", &rank));
-  SHOAL_CHECK(version >= 1 && rank >= 0 && rank < MOST_RANKS, SHOAL_ERR_IO,
-              "%s is the trace of rank %lld, format %lld: it is damaged or made up", path, (long long)rank,
-              (long long)version);
-  SHOAL_TRY(shoal_h5_get_string(file, "run", &run));
-  d->info.run_name = run;
-  SHOAL_TRY(shoal_h5_get_string(file, "config", &config));
-  d->info.config_text = config;
-  if (shoal_h5_has_attribute(file, "placement")) SHOAL_TRY(shoal_h5_get_string(file, "placement", &placement));
-  d->info.placement = placement;
+  d->path = f->path;
+  d->version = f->version;
+  SHOAL_TRY(read_attempts(file, d));
   const shoal_trace_attempt *last = &d->attempt_rows[d->attempts - 1];
-  d->info.rank = (int)rank;
-  d->info.size = last->size;
-  d->info.node = last->node;
-  d->info.local_rank = last->local_rank;
-  d->info.attempt = last->attempt;
-  d->info.host = strdup(last->host);
-  SHOAL_CHECK(d->info.host, SHOAL_ERR_MEM, "no memory for the facts of %s", path);
+  d->info = (shoal_trace_info){ .run_name = f->run,
+                                .config_text = f->config,
+                                .placement = f->placement,
+                                .rank = d->info.rank,
+                                .size = last->size,
+                                .node = last->node,
+                                .local_rank = last->local_rank,
+                                .attempt = last->attempt,
+                                .host = last->host };
   d->clock_offset_ns = last->clock_offset_ns;
   d->clock_drift = last->clock_drift;
   d->clock_bound_ns = last->clock_bound_ns;
+  return read_ops(file, d);
+}
+
+/* ---- the file ---- */
+
+static shoal_status read_attributes(shoal_h5 file, shoal_trace_file_data *f)
+{
+  int64_t version;
+  char *format = NULL;
+  SHOAL_CHECK(shoal_h5_has_attribute(file, "format"), SHOAL_ERR_IO, "%s is not a Shoal trace", f->path);
+  SHOAL_TRY(shoal_h5_get_string(file, "format", &format));
+  bool ours = strcmp(format, SHOAL_TRACE_FORMAT) == 0;
+  free(format);
+  SHOAL_CHECK(ours, SHOAL_ERR_IO, "%s is not a Shoal trace", f->path);
+  SHOAL_TRY(shoal_h5_refuse_foreign(file, f->path));
+  SHOAL_TRY(shoal_h5_get_i64(file, "version", &version));
+  SHOAL_CHECK(version <= SHOAL_TRACE_VERSION, SHOAL_ERR_IO, "%s has trace format %lld, this Shoal reads up to %d",
+              f->path, (long long)version, SHOAL_TRACE_VERSION);
+  SHOAL_CHECK(version >= 1, SHOAL_ERR_IO, "%s has trace format %lld: it is damaged or made up", f->path,
+              (long long)version);
+  f->version = (int)version;
+  SHOAL_TRY(shoal_h5_get_string(file, "run", &f->run));
+  SHOAL_TRY(shoal_h5_get_string(file, "config", &f->config));
+  return shoal_h5_has_attribute(file, "placement") ? shoal_h5_get_string(file, "placement", &f->placement) : SHOAL_OK;
+}
+
+/* The ranks that a file has groups of. */
+typedef struct {
+  int *ranks;
+  size_t n;
+  bool memory;
+} rank_list;
+
+static void add_rank(void *context, const char *name)
+{
+  rank_list *l = context;
+  char again[48];
+  int rank;
+  if (sscanf(name, "rank-%d", &rank) != 1 || rank < 0 || rank >= MOST_RANKS) return;
+  snprintf(again, sizeof again, "rank-%05d", rank);
+  if (strcmp(name, again) != 0) return; /* something else, or within that group */
+  int *grown = l->memory ? realloc(l->ranks, (l->n + 1) * sizeof *grown) : NULL;
+  l->memory = grown != NULL;
+  if (!grown) return;
+  l->ranks = grown;
+  l->ranks[l->n++] = rank;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+  const int *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+static shoal_status list_ranks(shoal_h5 file, const shoal_trace_file_data *f, rank_list *l)
+{
+  int64_t rank;
+  if (f->version == 1) {
+    SHOAL_TRY(shoal_h5_get_i64(file, "rank", &rank));
+    SHOAL_CHECK(rank >= 0 && rank < MOST_RANKS, SHOAL_ERR_IO, "%s is the trace of rank %lld: it is damaged or made up",
+                f->path, (long long)rank);
+    SHOAL_TRY(SHOAL_ALLOC(1, &l->ranks));
+    l->ranks[l->n++] = (int)rank;
+    return SHOAL_OK;
+  }
+  SHOAL_TRY(shoal_h5_list(file, add_rank, l));
+  SHOAL_CHECK(l->memory, SHOAL_ERR_MEM, "the ranks of %s", f->path);
+  SHOAL_CHECK(l->n > 0, SHOAL_ERR_IO, "%s has no group of a rank (rank-00000)", f->path);
+  qsort(l->ranks, l->n, sizeof *l->ranks, by_rank);
   return SHOAL_OK;
 }
 
-static shoal_status read_here(const char *path, bool records, shoal_trace_data **out)
+static shoal_status read_ranks(shoal_h5 file, shoal_trace_file_data *f)
 {
-  shoal_h5 file = { 0 };
-  shoal_status st;
-  shoal_trace_data *d = calloc(1, sizeof *d);
-  SHOAL_CHECK(d, SHOAL_ERR_MEM, "trace %s", path);
-  SHOAL_TRY_GOTO(st, shoal_h5_open(path, &file), end);
-  SHOAL_CHECK_GOTO(st, shoal_h5_has_attribute(file, "format"), end, SHOAL_ERR_IO, "%s is not a Shoal trace", path);
-  SHOAL_TRY_GOTO(st, shoal_h5_refuse_foreign(file, path), end);
-  SHOAL_TRY_GOTO(st, read_attempts(file, path, d), end);
-  SHOAL_TRY_GOTO(st, read_info(file, path, d), end);
-  SHOAL_TRY_GOTO(st, read_ops(file, path, d), end);
-  if (records) SHOAL_TRY_GOTO(st, read_records(file, path, d), end);
-end:
-  shoal_h5_close(file);
-  if (st == SHOAL_OK)
-    *out = d;
-  else
-    shoal_trace_data_destroy(d);
+  rank_list l = { .memory = true };
+  shoal_status st = list_ranks(file, f, &l);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(l.n, &f->ranks);
+  for (; st == SHOAL_OK && f->n < l.n; f->n++) {
+    f->ranks[f->n].info.rank = l.ranks[f->n];
+    if ((st = read_rank(file, f, &f->ranks[f->n])) == SHOAL_OK) continue;
+    f->n++;
+    break;
+  }
+  free(l.ranks);
   return st;
 }
 
-typedef struct {
-  const char *path;
-  bool records;
-} attempt_to_read;
-
-static shoal_status try_to_read(void *what)
+static shoal_status read_here(const char *path, shoal_trace_file_data **out)
 {
-  const attempt_to_read *a = what;
-  shoal_trace_data *d;
-  SHOAL_TRY(read_here(a->path, a->records, &d));
-  shoal_trace_data_destroy(d);
-  return SHOAL_OK;
+  shoal_h5 file = { 0 };
+  shoal_status st;
+  shoal_trace_file_data *f = calloc(1, sizeof *f);
+  SHOAL_CHECK(f, SHOAL_ERR_MEM, "trace %s", path);
+  f->path = strdup(path);
+  SHOAL_CHECK_GOTO(st, f->path, end, SHOAL_ERR_MEM, "trace %s", path);
+  SHOAL_TRY_GOTO(st, shoal_h5_open(path, &file), end);
+  SHOAL_TRY_GOTO(st, read_attributes(file, f), end);
+  SHOAL_TRY_GOTO(st, read_ranks(file, f), end);
+end:
+  shoal_h5_close(file);
+  if (st == SHOAL_OK)
+    *out = f;
+  else
+    shoal_trace_file_data_destroy(f);
+  return st;
 }
 
-/* HDF5 crashes on some damaged files, and loops on others. */
-static shoal_status read_file(const char *path, bool records, shoal_trace_data **out)
+static shoal_status try_to_read(void *path)
 {
-  attempt_to_read a = { path, records };
+  shoal_trace_file_data *f;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(read_here(path, &f));
+  for (size_t i = 0; i < f->n && st == SHOAL_OK; i++) {
+    st = shoal_trace_load(&f->ranks[i]);
+    shoal_trace_unload(&f->ranks[i]);
+  }
+  shoal_trace_file_data_destroy(f);
+  return st;
+}
+
+/* HDF5 crashes on some damaged files, and loops on others: everything is read in a child process first. */
+shoal_status shoal_trace_read(const char *path, shoal_trace_file_data **out)
+{
   struct stat info;
   int seconds = 5 + (stat(path, &info) == 0 ? (int)(info.st_size >> 27) : 0); /* each takes 128 MiB of records */
   shoal_status st;
-  SHOAL_CHECK(shoal_survives(try_to_read, &a, seconds, shoal_memory_limit(), &st), SHOAL_ERR_IO,
+  SHOAL_CHECK(shoal_survives(try_to_read, (void *)path, seconds, shoal_memory_limit(), &st), SHOAL_ERR_IO,
               "%s is damaged: HDF5 crashes on it, or does not come to an end", path);
   SHOAL_TRY(st);
-  return read_here(path, records, out);
+  return read_here(path, out);
 }
 
-shoal_status shoal_trace_read(const char *path, shoal_trace_data **out)
+shoal_status shoal_trace_load(shoal_trace_data *d)
 {
-  return read_file(path, true, out);
+  shoal_h5 file = { 0 };
+  SHOAL_TRY(shoal_h5_open(d->path, &file));
+  shoal_status st = read_records(file, d);
+  shoal_h5_close(file);
+  return st;
 }
 
-shoal_status shoal_trace_read_head(const char *path, shoal_trace_data **out)
+void shoal_trace_unload(shoal_trace_data *d)
 {
-  return read_file(path, false, out);
-}
-
-void shoal_trace_data_destroy(shoal_trace_data *d)
-{
-  if (!d) return;
-  for (size_t i = 0; i < d->ops; i++) free(d->op_names[i]);
-  free(d->op_names);
   free(d->records);
-  free(d->attempt_rows);
-  free((void *)d->info.run_name);
-  free((void *)d->info.config_text);
-  free((void *)d->info.placement);
-  free((void *)d->info.host);
-  free(d);
+  d->records = NULL;
+  d->n = 0;
+}
+
+void shoal_trace_file_data_destroy(shoal_trace_file_data *f)
+{
+  if (!f) return;
+  for (size_t i = 0; i < f->n; i++) {
+    shoal_trace_data *d = &f->ranks[i];
+    for (size_t k = 0; k < d->ops; k++) free(d->op_names[k]);
+    free(d->op_names);
+    free(d->attempt_rows);
+    shoal_trace_unload(d);
+  }
+  free(f->ranks);
+  free(f->path);
+  free(f->run);
+  free(f->config);
+  free(f->placement);
+  free(f);
 }

@@ -213,6 +213,18 @@ static void print_balance(const shoal_trace_run *r, FILE *out)
             100 * r->load_balance, 100 * r->communication, 100 * r->parallel);
 }
 
+/* Names the ranks whose trace was not closed, and those whose records are not complete. */
+static void print_incomplete(const shoal_trace_run *r, FILE *out)
+{
+  bool one = r->summary->attempt != SHOAL_TRACE_ALL;
+  for (size_t i = 0; i < r->n && one && !r->summary->closed; i++)
+    if (!r->lines[i]->row.closed) fprintf(out, "rank %d was killed, or still runs\n", r->lines[i]->rank);
+  for (size_t i = 0; i < r->n; i++)
+    if (r->lines[i]->row.dropped)
+      fprintf(out, "rank %d: %llu records are missing, its memory for them or the file was full\n", r->lines[i]->rank,
+              (unsigned long long)r->lines[i]->row.dropped);
+}
+
 static void print_remarks(const shoal_trace_run *r, FILE *out)
 {
   bool contended = false;
@@ -236,6 +248,7 @@ static void print_text(const shoal_trace_table *t, const shoal_trace_run *r, FIL
   print_links(r, out);
   print_balance(r, out);
   print_remarks(r, out);
+  print_incomplete(r, out);
 }
 
 /* ---- steps ---- */
@@ -254,24 +267,25 @@ static void print_step(const shoal_trace_attempt *a, int rank, const shoal_trace
 }
 
 /* Prints the CSV.  begin_ns is on rank 0's clock.  Cells unknown at level `step` are empty. */
-static shoal_status print_steps(const shoal_trace_table *t, const char *const *paths, size_t n, int attempt, FILE *out)
+static shoal_status print_steps(const shoal_trace_table *t, int attempt, FILE *out)
 {
   shoal_status st = SHOAL_OK;
   fprintf(out, "attempt,rank,step,begin_ns");
   for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
     if (kind != SHOAL_TRACE_EXCHANGE) fprintf(out, ",%s_ns", shoal_trace_kind_name((shoal_trace_kind)kind));
   fprintf(out, ",transfer_ns,hidden_ns,beside_ns\n");
-  for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
-    shoal_trace_data *d;
-    SHOAL_TRY(shoal_trace_read(paths[i], &d));
+  for (size_t part = 0; part < t->n_parts && st == SHOAL_OK; part++) {
+    shoal_trace_data *d = t->parts[part];
+    if (!shoal_trace_table_needs(t, part, attempt)) continue;
+    st = shoal_trace_load(d);
     for (size_t row = 0; row < d->attempts && st == SHOAL_OK; row++) {
       shoal_trace_split s;
-      if (!shoal_trace_table_counts(t, d, row, attempt)) continue;
+      if (!shoal_trace_table_counts(t, part, row, attempt)) continue;
       if ((st = shoal_trace_split_create(d, row, &s)) != SHOAL_OK) break;
       for (size_t k = 0; k < s.n; k++) print_step(&d->attempt_rows[row], d->info.rank, &s.steps[k], s.placed, out);
       shoal_trace_split_free(&s);
     }
-    shoal_trace_data_destroy(d);
+    shoal_trace_unload(d);
   }
   return st;
 }
@@ -285,7 +299,7 @@ shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, s
   if (st == SHOAL_OK) {
     if (form == SHOAL_TRACE_TEXT) print_text(t, &r, out);
     if (form == SHOAL_TRACE_JSON) shoal_trace_print_json(t, &r, out);
-    if (form == SHOAL_TRACE_STEPS) st = print_steps(t, paths, n, attempt, out);
+    if (form == SHOAL_TRACE_STEPS) st = print_steps(t, attempt, out);
     shoal_trace_run_free(&r);
   }
   shoal_trace_table_destroy(t);

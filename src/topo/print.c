@@ -146,8 +146,8 @@ void shoal_topo_print_groups(const shoal_topo *t, shoal_str *out)
 
 /* ---- JSON ---- */
 
-/* Writes the topology with the places of ranks [from, to). */
-static void put_rows(const shoal_topo *t, int from, int to, shoal_json *j, const char *key)
+/* Writes the topology with the places on a node, or all. */
+static void put_rows(const shoal_topo *t, int node, bool all, shoal_json *j, const char *key)
 {
   shoal_json_object(j, key);
   shoal_json_int(j, "size", t->size);
@@ -155,8 +155,9 @@ static void put_rows(const shoal_topo *t, int from, int to, shoal_json *j, const
   shoal_json_bool(j, "pretended", t->pretended);
   shoal_json_bool(j, "applied", !t->planned);
   shoal_json_array(j, "places");
-  for (int r = from; r < to; r++) {
+  for (int r = 0; r < t->size; r++) {
     const shoal_place *p = &t->places[r];
+    if (!all && p->node != node) continue;
     shoal_json_object(j, NULL);
     shoal_json_int(j, "rank", p->rank);
     shoal_json_int(j, "node", p->node);
@@ -176,10 +177,10 @@ static void put_rows(const shoal_topo *t, int from, int to, shoal_json *j, const
 
 void shoal_topo_put_json(const shoal_topo *t, shoal_json *j, const char *key)
 {
-  put_rows(t, 0, t->size, j, key);
+  put_rows(t, 0, true, j, key);
 }
 
-void shoal_topo_put_json_row(const shoal_topo *t, int rank, shoal_json *j, const char *key)
+void shoal_topo_put_json_node(const shoal_topo *t, int node, shoal_json *j, const char *key)
 {
-  put_rows(t, rank, rank + 1, j, key);
+  put_rows(t, node, false, j, key);
 }

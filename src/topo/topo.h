@@ -77,8 +77,8 @@ void shoal_topo_print(const shoal_topo *t, shoal_str *out);              /* the 
 /** A shorter table for logs: above 16 ranks, consecutive nodes of the same layout share a row. */
 void shoal_topo_print_short(const shoal_topo *t, shoal_str *out);
 void shoal_topo_put_json(const shoal_topo *t, shoal_json *j, const char *key);
-void shoal_topo_put_json_row(const shoal_topo *t, int rank, shoal_json *j,
-                             const char *key); /* as above, with the place of one rank only */
+void shoal_topo_put_json_node(const shoal_topo *t, int node, shoal_json *j,
+                              const char *key); /* as above, with the places on one node only */
 
 /* Identity of a layout, that is, of which ranks share a node: 16 hexadecimal digits and the terminating NUL. */
 enum { SHOAL_LAYOUT_HASH = 17 };

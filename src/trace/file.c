@@ -1,170 +1,252 @@
-/* The recorder's file: three extendible data sets, /records, /ops and /attempts.
+/* The file of a node: a group per rank, with the data sets records, ops and info.
  *
- * A rank may be killed at any moment and its trace must still be readable, so
+ *     ring of rank 0 (this one) ──┐
+ *     ring of rank 1 ─────────────┼──► /rank-00000/records, ops, info;  /rank-00001/...;  ...
+ *     ring of rank 2 ─────────────┘
+ *
+ * A rank may be killed at any moment and the trace must still be readable, so
  *   - the earliest HDF5 format is used, which has no "open for writing" flag that a crash would leave set;
  *   - metadata stays in memory between flushes (no evictions from the cache), so the file on disk is always that of the
  *     last flush plus some raw data that the metadata does not refer to yet;
- *   - a file that cannot be continued is renamed, never overwritten.
- * Not used: SWMR, which needs the newest format (of ten killed ranks none left a readable file), and compression, whose
- * cost to the compute thread exceeds the gain on disk. */
+ *   - a file is made by one attempt, under a name that did not exist, and never opened for writing again.
+ * Not used: SWMR, which needs the newest format (of ten killed ranks none left a readable file); compression, whose cost
+ * to the compute thread exceeds the gain on disk; text of variable length, on whose damage HDF5 crashes. */
+#include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "trace/trace_impl.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A rank whose ring is written. */
+typedef struct {
+  int rank;
+  shoal_trace_shared *ring;
+  shoal_h5_table *records, *ops, *info;
+  shoal_trace_attempt row; /* as last written */
+  uint64_t left_out;       /* records that came after the file had reached its limit */
+} member;
+
+struct shoal_trace_file {
+  shoal_h5 file;
+  char *path;
+  uint64_t most_bytes;
+  bool full; /* has reached that: what still comes is counted and left out */
+  size_t n;
+  member *ranks;
+};
+
 /* ---- a new file ---- */
 
-static shoal_status make_table(shoal_h5 file, const char *name, const shoal_h5_row *row, uint64_t chunk_rows,
+/* The path, or if there is anything of this name, "name-2.h5", "name-3.h5", ...  Whoever makes one of them meanwhile is
+ * not overwritten: creating the file fails then. */
+static shoal_status find_name(const char *path, char **out)
+{
+  enum { MOST_STARTS = 10000 };
+  struct stat info;
+  size_t ending = strlen(path);
+  if (ending > 3 && strcmp(path + ending - 3, ".h5") == 0) ending -= 3;
+  for (int i = 1; i < MOST_STARTS; i++) {
+    char *name = i == 1 ? shoal_strdup_printf("%s", path)
+                        : shoal_strdup_printf("%.*s-%d%s", (int)ending, path, i, path + ending);
+    SHOAL_CHECK(name, SHOAL_ERR_MEM, "the name of a trace");
+    if (lstat(name, &info) != 0) {
+      *out = name;
+      return SHOAL_OK;
+    }
+    free(name);
+  }
+  return SHOAL_FAIL(SHOAL_ERR_IO, "there are %d files named like %s already: move them away", MOST_STARTS - 1, path);
+}
+
+static shoal_status put_attributes(shoal_h5 file, const shoal_trace_info *info)
+{
+  char now[40];
+  SHOAL_TRY(shoal_h5_put_string(file, "format", SHOAL_TRACE_FORMAT));
+  SHOAL_TRY(shoal_h5_put_i64(file, "version", SHOAL_TRACE_VERSION));
+  SHOAL_TRY(shoal_h5_put_i64(file, "attempt", info->attempt));
+  SHOAL_TRY(shoal_h5_put_i64(file, "node", info->node));
+  SHOAL_TRY(shoal_h5_put_i64(file, "size", info->size));
+  SHOAL_TRY(shoal_h5_put_string(file, "host", info->host ? info->host : ""));
+  SHOAL_TRY(shoal_h5_put_string(file, "started", shoal_wall_clock(now, sizeof now)));
+  SHOAL_TRY(shoal_h5_put_string(file, "run", info->run_name ? info->run_name : ""));
+  SHOAL_TRY(shoal_h5_put_string(file, "config", info->config_text ? info->config_text : ""));
+  return info->placement ? shoal_h5_put_string(file, "placement", info->placement) : SHOAL_OK;
+}
+
+static shoal_status make_table(shoal_h5 file, int rank, const char *what, const shoal_h5_row *row, uint64_t chunk_rows,
                                shoal_h5_table **out)
 {
-  const shoal_h5_extent growing = { .ndim = 1, .chunk_rows = chunk_rows };
-  return shoal_h5_table_create(file, name, row, &growing, out);
+  char name[48];
+  shoal_h5_extent extent = { .ndim = 1, .chunk_rows = chunk_rows };
+  if (!chunk_rows) extent.dims[0] = 1;
+  snprintf(name, sizeof name, "rank-%05d/%s", rank, what);
+  return shoal_h5_table_create(file, name, row, &extent, out);
 }
 
-static shoal_status create_file(shoal_trace *t, const shoal_trace_info *info)
+static shoal_status make_member(shoal_h5 file, member *m)
 {
-  shoal_trace_file *o = &t->out;
-  SHOAL_TRY(shoal_h5_create(t->path, &o->file));
-  SHOAL_TRY(shoal_h5_hold_metadata(o->file));
-  SHOAL_TRY(shoal_h5_put_string(o->file, "format", SHOAL_TRACE_FORMAT));
-  SHOAL_TRY(shoal_h5_put_i64(o->file, "version", SHOAL_TRACE_VERSION));
-  SHOAL_TRY(shoal_h5_put_i64(o->file, "rank", info->rank));
-  SHOAL_TRY(make_table(o->file, "records", &shoal_trace_records, SHOAL_TRACE_CHUNK, &o->records));
-  SHOAL_TRY(make_table(o->file, "ops", &shoal_trace_ops, 64, &o->ops));
-  return make_table(o->file, "attempts", &shoal_trace_attempts, 4, &o->attempts);
+  SHOAL_TRY(make_table(file, m->rank, "records", &shoal_trace_records, SHOAL_TRACE_CHUNK, &m->records));
+  SHOAL_TRY(make_table(file, m->rank, "ops", &shoal_trace_ops, 64, &m->ops));
+  return make_table(file, m->rank, "info", &shoal_trace_attempts, 0, &m->info);
 }
 
-/* ---- the file of an earlier attempt ---- */
-
-/* Reads the string table of the existing file into the recorder.  It must begin with the kinds' names in the order of
- * this version; false otherwise. */
-static bool adopt_ops(shoal_trace *t)
+shoal_status shoal_trace_file_create(const char *path, const shoal_trace_info *info, const shoal_trace_ring *ranks,
+                                     size_t n, shoal_trace_file **out)
 {
-  shoal_trace_file *o = &t->out;
-  uint64_t n = shoal_h5_table_rows(o->ops);
-  if (n < t->n_ops || n > UINT32_MAX) return false;
-  char **names = calloc(n, sizeof *names);
-  bool got = names && shoal_h5_table_read(o->ops, 0, n, names) == SHOAL_OK, same = got;
-  for (size_t i = 0; same && i < n; i++) {
-    if (i < t->n_ops)
-      same = strcmp(names[i], t->ops[i]) == 0;
-    else
-      same = shoal_trace_add_op(t, names[i]) == i;
+  shoal_status st;
+  shoal_trace_file *f = calloc(1, sizeof *f);
+  SHOAL_CHECK(f, SHOAL_ERR_MEM, "trace %s", path);
+  f->most_bytes = info->most_bytes;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &f->ranks), fail);
+  SHOAL_TRY_GOTO(st, find_name(path, &f->path), fail);
+  SHOAL_TRY_GOTO(st, shoal_h5_create(f->path, &f->file), fail);
+  SHOAL_TRY_GOTO(st, shoal_h5_hold_metadata(f->file), fail);
+  SHOAL_TRY_GOTO(st, put_attributes(f->file, info), fail);
+  for (f->n = 0; f->n < n; f->n++) {
+    f->ranks[f->n] = (member){ .rank = ranks[f->n].rank, .ring = ranks[f->n].memory };
+    if ((st = make_member(f->file, &f->ranks[f->n])) == SHOAL_OK) continue;
+    f->n++;
+    goto fail;
   }
-  for (size_t i = 0; got && i < n; i++) free(names[i]);
-  free(names);
-  return same;
-}
-
-/* Checks that the newest records are readable, since these are the ones a crash may have damaged. */
-static bool last_records_readable(shoal_trace *t)
-{
-  uint64_t all = shoal_h5_table_rows(t->out.records), n = all < SHOAL_TRACE_CHUNK ? all : SHOAL_TRACE_CHUNK;
-  return shoal_h5_table_read_sound(t->out.records, all - n, n, t->ring) == n;
-}
-
-/* What is appended to goes where the file says, which could be another file: external storage, or a link of any kind. */
-static bool is_ours(const char *path)
-{
-  struct stat info;
-  shoal_h5 file = { 0 };
-  bool plain = lstat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 && info.st_uid == geteuid();
-  bool ours = plain && shoal_h5_open(path, &file) == SHOAL_OK && shoal_h5_refuse_foreign(file, path) == SHOAL_OK;
-  shoal_h5_close(file);
-  return ours;
-}
-
-/* Opens the file of an earlier attempt.  Returns false if it is damaged; the caller checks version and rank. */
-static bool adopt_file(shoal_trace *t, int64_t *version, int64_t *rank)
-{
-  shoal_trace_file *o = &t->out;
-  char *format = NULL;
-  if (!is_ours(t->path)) return false;
-  if (shoal_h5_append(t->path, &o->file) != SHOAL_OK || shoal_h5_hold_metadata(o->file) != SHOAL_OK) return false;
-  bool fine = shoal_h5_get_string(o->file, "format", &format) == SHOAL_OK && strcmp(format, SHOAL_TRACE_FORMAT) == 0 &&
-              shoal_h5_get_i64(o->file, "version", version) == SHOAL_OK &&
-              shoal_h5_get_i64(o->file, "rank", rank) == SHOAL_OK;
-  free(format);
-  if (!fine || shoal_h5_table_open(o->file, "records", &shoal_trace_records, &o->records) != SHOAL_OK ||
-      shoal_h5_table_open(o->file, "ops", &shoal_trace_ops, &o->ops) != SHOAL_OK ||
-      shoal_h5_table_open(o->file, "attempts", &shoal_trace_attempts, &o->attempts) != SHOAL_OK)
-    return false;
-  o->own_row = shoal_h5_table_rows(o->attempts);
-  return last_records_readable(t) && adopt_ops(t);
-}
-
-static void drop_file(shoal_trace_file *o)
-{
-  shoal_h5_table_close(o->records);
-  shoal_h5_table_close(o->ops);
-  shoal_h5_table_close(o->attempts);
-  shoal_h5_discard(o->file); /* nothing is lost: flushed, or damaged, or abandoned */
-  *o = (shoal_trace_file){ { 0 } };
-}
-
-static shoal_status set_aside(const char *path)
-{
-  for (int i = 1; i < 1000; i++) {
-    char *aside = shoal_strdup_printf("%s.damaged-%d", path, i);
-    if (access(aside, F_OK) == 0) {
-      free(aside);
-      continue;
-    }
-    int failed = rename(path, aside);
-    if (!failed) shoal_warn("the trace %s of an earlier attempt is damaged; kept as %s, a new one begins", path, aside);
-    free(aside);
-    SHOAL_CHECK(!failed, SHOAL_ERR_IO, "cannot rename the damaged trace %s", path);
-    return SHOAL_OK;
-  }
-  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot set the damaged trace %s aside: remove its .damaged-N copies", path);
-}
-
-static shoal_status continue_file(shoal_trace *t, const shoal_trace_info *info)
-{
-  int64_t version = SHOAL_TRACE_VERSION, rank = info->rank;
-  size_t own_ops = t->n_ops;
-  SHOAL_CHECK(access(t->path, R_OK | W_OK) == 0, SHOAL_ERR_IO, "cannot continue %s: no permission to write", t->path);
-  bool whole = adopt_file(t, &version, &rank); /* a damaged file is expected after a crash and is not an error */
-  SHOAL_CHECK(version <= SHOAL_TRACE_VERSION, SHOAL_ERR_IO,
-              "%s has trace format %lld, this Shoal writes %d: move it away or use the newer one", t->path,
-              (long long)version, SHOAL_TRACE_VERSION);
-  SHOAL_CHECK(rank == info->rank, SHOAL_ERR_IO, "%s is the trace of rank %lld, not %d: move it away", t->path,
-              (long long)rank, info->rank);
-  if (whole) return SHOAL_OK;
-  while (t->n_ops > own_ops) free(t->ops[--t->n_ops]);
-  drop_file(&t->out);
-  SHOAL_TRY(set_aside(t->path));
-  return create_file(t, info);
-}
-
-shoal_status shoal_trace_file_open(shoal_trace *t, const shoal_trace_info *info)
-{
-  shoal_trace_file *o = &t->out;
-  SHOAL_TRY(access(t->path, F_OK) == 0 ? continue_file(t, info) : create_file(t, info));
-  SHOAL_TRY(shoal_h5_put_string(o->file, "run", info->run_name ? info->run_name : ""));
-  SHOAL_TRY(shoal_h5_put_string(o->file, "config", info->config_text ? info->config_text : ""));
-  if (info->placement) SHOAL_TRY(shoal_h5_put_string(o->file, "placement", info->placement));
-  t->row.first_record = shoal_h5_table_rows(o->records);
+  *out = f;
   return SHOAL_OK;
+fail:
+  shoal_trace_file_abandon(f); /* the disk may be full */
+  shoal_trace_file_close(f);
+  return st;
 }
 
 /* ---- writing ---- */
 
-shoal_status shoal_trace_file_write(shoal_trace *t)
+static uint64_t waiting(const member *m)
 {
-  shoal_trace_file *o = &t->out;
-  uint64_t n_ops = shoal_h5_table_rows(o->ops);
-  SHOAL_TRY(shoal_h5_table_append(o->ops, t->n_ops - n_ops, t->ops + n_ops));
-  SHOAL_TRY(shoal_h5_table_append(o->records, t->fill, t->ring));
-  t->fill = 0;
-  return shoal_h5_table_put(o->attempts, o->own_row, 1, &t->row);
+  return atomic_load_explicit(&m->ring->written, memory_order_acquire) -
+         atomic_load_explicit(&m->ring->drained, memory_order_relaxed);
 }
 
-void shoal_trace_file_close(shoal_trace *t)
+bool shoal_trace_file_is_pressed(const shoal_trace_file *f)
 {
-  drop_file(&t->out);
+  for (size_t i = 0; i < f->n; i++)
+    if (waiting(&f->ranks[i]) > SHOAL_TRACE_RING / 2) return true;
+  return false;
+}
+
+/* Reads a rank's row, which it may be storing again meanwhile.  Returns false if it does so all the time. */
+static bool take_row(const shoal_trace_shared *ring, shoal_trace_attempt *out)
+{
+  uint64_t words[SHOAL_TRACE_ROW_WORDS];
+  for (int i = 0; i < 100; i++) {
+    uint64_t n = atomic_load_explicit(&ring->rows, memory_order_acquire);
+    for (size_t k = 0; k < SHOAL_TRACE_ROW_WORDS; k++)
+      words[k] = atomic_load_explicit(&ring->row[n & 1][k], memory_order_acquire);
+    if (atomic_load_explicit(&ring->rows, memory_order_relaxed) != n) continue;
+    memcpy(out, words, sizeof words);
+    return true;
+  }
+  return false;
+}
+
+/* All ranks stop together when the next records do not fit, so that their steps still compare. */
+static void check_size(shoal_trace_file *f)
+{
+  uint64_t rows = 0;
+  char size[32];
+  if (f->full || !f->most_bytes) return;
+  for (size_t i = 0; i < f->n; i++)
+    rows += shoal_round_up(shoal_h5_table_rows(f->ranks[i].records) + waiting(&f->ranks[i]), SHOAL_TRACE_CHUNK);
+  f->full = rows * sizeof(shoal_trace_record) > f->most_bytes;
+  if (f->full)
+    shoal_warn("the trace %s has reached trace.max_size (%s): no more is recorded; trace.level step records less",
+               f->path, shoal_format_bytes((double)f->most_bytes, size, sizeof size));
+}
+
+static shoal_status write_records(member *m, uint64_t from, uint64_t to)
+{
+  while (from < to) {
+    uint64_t at = from % SHOAL_TRACE_RING, n = SHOAL_MIN(to - from, SHOAL_TRACE_RING - at);
+    SHOAL_TRY(shoal_h5_table_append(m->records, n, &m->ring->records[at]));
+    from += n;
+    atomic_store_explicit(&m->ring->drained, from, memory_order_release);
+  }
+  return SHOAL_OK;
+}
+
+/* The row counts what its records do: it is read before them, and its counters stay if the records end. */
+static shoal_status write_member(member *m, bool full)
+{
+  shoal_trace_attempt row = m->row;
+  bool known = take_row(m->ring, &row);
+  uint64_t to = atomic_load_explicit(&m->ring->written, memory_order_acquire);
+  uint64_t from = atomic_load_explicit(&m->ring->drained, memory_order_relaxed);
+  uint32_t ops = atomic_load_explicit(&m->ring->n_ops, memory_order_acquire), n = (uint32_t)shoal_h5_table_rows(m->ops);
+  SHOAL_TRY(shoal_h5_table_append(m->ops, ops - n, m->ring->ops[n]));
+  if (full) {
+    m->left_out += to - from;
+    atomic_store_explicit(&m->ring->drained, to, memory_order_release);
+    memcpy(row.payload, m->row.payload, sizeof row.payload);
+    memcpy(row.wire, m->row.wire, sizeof row.wire);
+    memcpy(row.messages, m->row.messages, sizeof row.messages);
+  } else {
+    SHOAL_TRY(write_records(m, from, to));
+  }
+  if (!known) return SHOAL_OK;
+  m->row = row;
+  row.dropped += m->left_out;
+  return shoal_h5_table_put(m->info, 0, 1, &row);
+}
+
+shoal_status shoal_trace_file_write(shoal_trace_file *f)
+{
+  check_size(f);
+  for (size_t i = 0; i < f->n; i++) SHOAL_TRY(write_member(&f->ranks[i], f->full));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_trace_file_flush(shoal_trace_file *f)
+{
+  return shoal_h5_flush(f->file);
+}
+
+/* ---- the end ---- */
+
+static bool all_closed(const shoal_trace_file *f)
+{
+  shoal_trace_attempt row;
+  for (size_t i = 0; i < f->n; i++)
+    if (!take_row(f->ranks[i].ring, &row) || !row.closed) return false;
+  return true;
+}
+
+shoal_status shoal_trace_file_await(shoal_trace_file *f)
+{
+  enum { MOST_S = 5, NAP_US = 1000 };
+  uint64_t begin = shoal_now_ns();
+  while (!all_closed(f) && shoal_seconds_since(begin) < MOST_S) {
+    if (shoal_trace_file_is_pressed(f)) SHOAL_TRY(shoal_trace_file_write(f));
+    usleep(NAP_US);
+  }
+  return SHOAL_OK;
+}
+
+void shoal_trace_file_abandon(shoal_trace_file *f)
+{
+  if (shoal_h5_is_open(f->file)) shoal_h5_abandon(f->file);
+}
+
+void shoal_trace_file_close(shoal_trace_file *f)
+{
+  if (!f) return;
+  for (size_t i = 0; i < f->n; i++) {
+    shoal_h5_table_close(f->ranks[i].records);
+    shoal_h5_table_close(f->ranks[i].ops);
+    shoal_h5_table_close(f->ranks[i].info);
+  }
+  shoal_h5_discard(f->file); /* nothing is lost: flushed, or abandoned */
+  free(f->ranks);
+  free(f->path);
+  free(f);
 }

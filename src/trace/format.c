@@ -31,6 +31,7 @@ static const shoal_h5_member attempt_members[] = {
   M(voluntary_switches, SHOAL_U64),
   M(involuntary_switches, SHOAL_U64),
   M(peak_bytes, SHOAL_U64, .optional = true),
+  M(dropped, SHOAL_U64, .optional = true),
   M(clock_offset_ns, SHOAL_F64),
   M(clock_drift, SHOAL_F64),
   M(clock_bound_ns, SHOAL_F64),
@@ -46,7 +47,7 @@ static const shoal_h5_member attempt_members[] = {
 #undef M
 
 _Static_assert(sizeof(shoal_trace_record) == 56, "the format fixes 56 bytes");
-_Static_assert(sizeof(shoal_trace_attempt) == 280, "the format fixes 280 bytes");
+_Static_assert(sizeof(shoal_trace_attempt) == 288, "the format fixes 288 bytes");
 
 const shoal_h5_row shoal_trace_records = {
   .members = &(const shoal_h5_struct){ sizeof(shoal_trace_record), SHOAL_COUNT(record_members), record_members }
@@ -54,4 +55,5 @@ const shoal_h5_row shoal_trace_records = {
 const shoal_h5_row shoal_trace_attempts = {
   .members = &(const shoal_h5_struct){ sizeof(shoal_trace_attempt), SHOAL_COUNT(attempt_members), attempt_members }
 };
-const shoal_h5_row shoal_trace_ops = { .text = true };
+const shoal_h5_row shoal_trace_ops = { .text = true, .text_bytes = SHOAL_TRACE_NAME };
+const shoal_h5_row shoal_trace_ops_1 = { .text = true };

@@ -1,16 +1,17 @@
-/* The recorder: totals, which are always kept, and a buffer of records.
+/* The recorder: totals, which are always kept, and a ring of records.
  *
  * A span costs a few additions and one 56-byte store, so that recording does not perturb the step it measures: no lock
- * (one thread owns a recorder), no allocation (the buffer is allocated at open), and no system call except when the
- * buffer is full or a flush is due.  The cost of a span is measured at open, and the overhead is reported with the
- * trace.
+ * (one thread owns a recorder), no allocation (the ring is allocated at open), and no system call except when a flush is
+ * due.  The cost of a span is measured at open, and the overhead is reported with the trace.
  *
- *     span ──► totals ──► BY_OP:   ring ──► full, or flush_s passed ──► file ──► flush
+ *     span ──► totals ──► BY_OP:   ring ──► writer of the node: flush_s passed, or half full ──► file ──► flush
  *                    └──► BY_STEP: sums per kind and link ── next step ──► ring
- */
+ *
+ * The ring has one producer, this recorder, and one consumer, the writer (file.c), often another process: `written` and
+ * `drained` count records and are all that both look at. */
 #include "trace/trace.h"
+#include "base/crc32c.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "trace/trace_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,7 @@ static void keep_failure(shoal_trace *t, shoal_status st)
 {
   if (st == SHOAL_OK) return;
   shoal_error_keep(&t->broken, st);
-  shoal_h5_abandon(t->out.file); /* keeps the file as of the last flush */
-  free(t->ring);
+  shoal_trace_file_abandon(t->out);
   t->ring = NULL;
 }
 
@@ -58,33 +58,57 @@ uint64_t shoal_trace_peak_bytes(void)
   return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-static void update_row(shoal_trace *t)
+/* Makes the row known to the writer, which may read the other slot meanwhile. */
+static void publish_row(shoal_trace *t)
 {
-  t->row.peak_bytes = shoal_trace_peak_bytes();
-  t->row.flushed_ns = shoal_now_ns();
+  uint64_t words[SHOAL_TRACE_ROW_WORDS], n = atomic_load_explicit(&t->ring->rows, memory_order_relaxed) + 1;
+  memcpy(words, &t->row, sizeof words);
+  for (size_t i = 0; i < SHOAL_TRACE_ROW_WORDS; i++)
+    atomic_store_explicit(&t->ring->row[n & 1][i], words[i], memory_order_release);
+  atomic_store_explicit(&t->ring->rows, n, memory_order_release);
+}
+
+/* @param whole  with what only the system knows, which costs some microseconds */
+static void update_row(shoal_trace *t, uint64_t now_ns, bool whole)
+{
+  t->row.flushed_ns = now_ns;
   t->row.overhead_ns = (uint64_t)(shoal_trace_overhead_s(t) * 1e9);
   t->row.spans = t->spans;
   memcpy(t->row.payload, t->counters.payload, sizeof t->row.payload);
   memcpy(t->row.wire, t->counters.wire, sizeof t->row.wire);
   memcpy(t->row.messages, t->counters.messages, sizeof t->row.messages);
-  count_switches(&t->row.voluntary_switches, &t->row.involuntary_switches);
-  t->row.voluntary_switches -= t->switches_before[0];
-  t->row.involuntary_switches -= t->switches_before[1];
+  if (whole) {
+    t->row.peak_bytes = shoal_trace_peak_bytes();
+    count_switches(&t->row.voluntary_switches, &t->row.involuntary_switches);
+    t->row.voluntary_switches -= t->switches_before[0];
+    t->row.involuntary_switches -= t->switches_before[1];
+  }
+  publish_row(t);
 }
 
-/* The ring is full in the middle of a step: write it now. */
-static void spill(shoal_trace *t)
+/* The ring is full in the middle of a step.  A writer empties it now, another rank cannot wait for its writer. */
+static bool make_room(shoal_trace *t)
 {
-  uint64_t begin = shoal_now_ns();
-  update_row(t); /* so that the counters include the records being written */
-  keep_failure(t, shoal_trace_file_write(t));
-  t->flush_ns += shoal_now_ns() - begin;
+  uint64_t drained = atomic_load_explicit(&t->ring->drained, memory_order_acquire);
+  if (t->written - drained == SHOAL_TRACE_RING && t->out) {
+    uint64_t begin = shoal_now_ns();
+    update_row(t, begin, true); /* so that the counters include the records being written */
+    keep_failure(t, shoal_trace_file_write(t->out));
+    t->flush_ns += shoal_now_ns() - begin;
+    if (!t->ring) return false;
+    drained = atomic_load_explicit(&t->ring->drained, memory_order_acquire);
+  }
+  t->room = drained + SHOAL_TRACE_RING;
+  if (t->written < t->room) return true;
+  t->row.dropped++;
+  return false;
 }
 
 static inline void store(shoal_trace *t, const shoal_trace_record *r)
 {
-  if (t->fill == SHOAL_TRACE_RING) spill(t);
-  if (t->ring) t->ring[t->fill++] = *r;
+  if (!t->ring || (t->written == t->room && !make_room(t))) return;
+  t->ring->records[t->written % SHOAL_TRACE_RING] = *r;
+  atomic_store_explicit(&t->ring->written, ++t->written, memory_order_release);
 }
 
 static inline bool is_summed(shoal_trace_kind kind)
@@ -164,24 +188,33 @@ void shoal_trace_set_step(shoal_trace *t, uint64_t step)
   t->step = step;
 }
 
-uint32_t shoal_trace_add_op(shoal_trace *t, const char *name)
+/* Cuts a long name so that it still differs from others which begin alike: a hash of the whole follows. */
+static void fit_name(const char *name, char out[SHOAL_TRACE_NAME])
 {
-  if (t->n_ops == t->cap_ops) {
-    size_t cap = t->cap_ops ? 2 * t->cap_ops : 64;
-    char **grown = realloc(t->ops, cap * sizeof *grown);
-    if (!grown) return SHOAL_TRACE_OTHER; /* out of memory: record the span under a generic name */
-    t->ops = grown;
-    t->cap_ops = cap;
+  enum { HASH = 1 + 8 }; /* "~" and digits */
+  size_t n = strlen(name), keep = SHOAL_TRACE_NAME - 1 - HASH;
+  memset(out, 0, SHOAL_TRACE_NAME);
+  if (n < SHOAL_TRACE_NAME) {
+    snprintf(out, SHOAL_TRACE_NAME, "%s", name);
+    return;
   }
-  t->ops[t->n_ops] = shoal_strdup_printf("%s", name);
-  return (uint32_t)t->n_ops++;
+  while (keep > 0 && ((unsigned char)name[keep] & 0xc0) == 0x80) keep--; /* not within a character of UTF-8 */
+  memcpy(out, name, keep);
+  snprintf(out + keep, HASH + 1, "~%08x", shoal_crc32c(0, name, n));
 }
 
 uint32_t shoal_trace_op(shoal_trace *t, const char *name)
 {
-  for (size_t i = 0; i < t->n_ops; i++)
-    if (strcmp(t->ops[i], name) == 0) return (uint32_t)i;
-  return shoal_trace_add_op(t, name);
+  char fit[SHOAL_TRACE_NAME];
+  if (!t->ring) return SHOAL_TRACE_OTHER;
+  uint32_t n = atomic_load_explicit(&t->ring->n_ops, memory_order_relaxed);
+  fit_name(name, fit);
+  for (uint32_t i = 0; i < n; i++)
+    if (strcmp(t->ring->ops[i], fit) == 0) return i;
+  if (n == SHOAL_TRACE_OPS) return SHOAL_TRACE_OTHER; /* record the span under a generic name */
+  memcpy(t->ring->ops[n], fit, sizeof fit);
+  atomic_store_explicit(&t->ring->n_ops, n + 1, memory_order_release);
+  return n;
 }
 
 /* ---- totals and counters ---- */
@@ -222,12 +255,13 @@ shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent)
 {
   if (!t->ring) return failure(t);
   uint64_t begin = shoal_now_ns();
-  if (!even_if_recent && begin - t->last_flush_ns < t->flush_every_ns) return SHOAL_OK;
-  update_row(t);
-  keep_failure(t, shoal_trace_file_write(t));
-  if (t->broken.code == SHOAL_OK) keep_failure(t, shoal_h5_flush(t->out.file));
-  t->last_flush_ns = shoal_now_ns();
-  t->flush_ns += t->last_flush_ns - begin;
+  bool due = even_if_recent || begin - t->last_flush_ns >= t->flush_every_ns;
+  update_row(t, begin, due);
+  if (due) t->last_flush_ns = begin;
+  if (!t->out || !(due || shoal_trace_file_is_pressed(t->out))) return SHOAL_OK;
+  keep_failure(t, shoal_trace_file_write(t->out));
+  if (due && t->ring) keep_failure(t, shoal_trace_file_flush(t->out));
+  t->flush_ns += shoal_now_ns() - begin;
   return failure(t);
 }
 
@@ -243,7 +277,7 @@ static void measure_span(shoal_trace *t)
   t->span_ns = (double)(shoal_now_ns() - begin) / REPEAT;
   memset(t->total_ns, 0, sizeof t->total_ns);
   memset(t->sums, 0, sizeof t->sums);
-  t->fill = 0;
+  atomic_store_explicit(&t->ring->written, t->written = 0, memory_order_relaxed);
   t->spans = 0;
 }
 
@@ -266,44 +300,80 @@ static void fill_row(shoal_trace *t, const shoal_trace_info *info)
 
 static void free_recorder(shoal_trace *t)
 {
-  shoal_trace_file_close(t);
-  for (size_t i = 0; i < t->n_ops; i++) free(t->ops[i]);
-  free(t->ops);
-  free(t->ring);
-  free(t->path);
+  shoal_trace_file_close(t->out);
+  free(t->own);
   free(t);
+}
+
+size_t shoal_trace_ring_bytes(void)
+{
+  return sizeof(shoal_trace_shared);
+}
+
+static shoal_status open_recorder(shoal_trace_level level, const shoal_trace_info *info, shoal_trace_shared *ring,
+                                  shoal_trace **out)
+{
+  shoal_trace *t = calloc(1, sizeof *t);
+  SHOAL_CHECK(t, SHOAL_ERR_MEM, "trace recorder");
+  t->level = level;
+  *out = t;
+  if (!ring) return SHOAL_OK;
+  t->ring = ring;
+  t->room = SHOAL_TRACE_RING;
+  t->flush_every_ns = (uint64_t)((info->flush_s > 0 ? info->flush_s : 5) * 1e9);
+  for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
+    (void)shoal_trace_op(t, shoal_trace_kind_name((shoal_trace_kind)kind));
+  fill_row(t, info);
+  measure_span(t);
+  update_row(t, t->row.opened_ns, true);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_trace_open_ring(void *memory, shoal_trace_level level, const shoal_trace_info *info,
+                                   shoal_trace **out)
+{
+  return open_recorder(level, info, memory, out);
+}
+
+shoal_status shoal_trace_write(shoal_trace *t, const char *path, const shoal_trace_info *info,
+                               const shoal_trace_ring *ranks, size_t n)
+{
+  SHOAL_TRY(shoal_trace_file_create(path, info, ranks, n, &t->out));
+  SHOAL_TRY(shoal_trace_flush(t, true)); /* the file is readable from now on */
+  t->flush_ns = 0;                       /* count only flushes during training as overhead */
+  return SHOAL_OK;
 }
 
 shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const shoal_trace_info *info,
                               shoal_trace **out)
 {
-  shoal_status st = SHOAL_OK;
-  shoal_trace *t = calloc(1, sizeof *t);
-  SHOAL_CHECK(t, SHOAL_ERR_MEM, "trace recorder");
-  t->level = path ? level : SHOAL_TRACE_OFF;
-  for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++) shoal_trace_add_op(t, shoal_trace_kind_name(kind));
-  if (t->level != SHOAL_TRACE_OFF) {
-    SHOAL_TRY_GOTO(st, SHOAL_ALLOC(SHOAL_TRACE_RING, &t->ring), fail);
-    t->path = shoal_strdup_printf("%s", path);
-    t->flush_every_ns = (uint64_t)((info->flush_s > 0 ? info->flush_s : 5) * 1e9);
-    fill_row(t, info);
-    measure_span(t);
-    SHOAL_TRY_GOTO(st, shoal_trace_file_open(t, info), fail);
-    SHOAL_TRY_GOTO(st, shoal_trace_flush(t, true), fail); /* the file is readable from now on */
-    t->flush_ns = 0;                                      /* count only flushes during training as overhead */
+  shoal_trace_shared *own = NULL;
+  shoal_trace *t = NULL;
+  if (!path || level == SHOAL_TRACE_OFF) return open_recorder(SHOAL_TRACE_OFF, info, NULL, out);
+  shoal_status st = SHOAL_ALLOC(1, &own);
+  if (st == SHOAL_OK) st = open_recorder(level, info, own, &t);
+  if (st != SHOAL_OK) {
+    free(own);
+    return st;
   }
-  *out = t;
-  return SHOAL_OK;
-fail:
-  free_recorder(t);
+  t->own = own;
+  st = shoal_trace_write(t, path, info, &(shoal_trace_ring){ info->rank, own }, 1);
+  if (st == SHOAL_OK)
+    *out = t;
+  else
+    free_recorder(t);
   return st;
 }
 
 shoal_status shoal_trace_close(shoal_trace *t)
 {
   if (!t) return SHOAL_OK;
-  if (t->level == SHOAL_TRACE_BY_STEP) emit_sums(t);
+  if (t->ring && t->level == SHOAL_TRACE_BY_STEP) emit_sums(t);
   t->row.closed = 1;
+  if (t->ring && t->out) {
+    update_row(t, shoal_now_ns(), true);
+    keep_failure(t, shoal_trace_file_await(t->out));
+  }
   shoal_status st = shoal_trace_flush(t, true);
   free_recorder(t);
   return st;

@@ -1,8 +1,9 @@
 /* Tracing, per rank: counters that are always kept, and timed spans that are written to HDF5 on request.
  *
- * One call per span appends a fixed-size record to a buffer in memory (no lock, no allocation: the compute thread owns
- * the recorder); shoal_trace_flush appends the buffer to the file.  The file is in the earliest HDF5 format and flushed
- * (H5Fflush) at fixed intervals, so that a killed rank leaves a readable file.
+ * One call per span appends a fixed-size record to a ring in memory (no lock, no allocation: the compute thread owns the
+ * recorder).  One rank of a node writes the rings of all its ranks to one file, in shoal_trace_flush, so the others call
+ * no HDF5, and what a killed one recorded is kept.  The file is new with every attempt, in the earliest HDF5 format and
+ * flushed (H5Fflush) at fixed intervals, so that a killed writer leaves a readable file.
  * Format: docs/trace-format.md. */
 #ifndef SHOAL_TRACE_TRACE_H
 #define SHOAL_TRACE_TRACE_H
@@ -57,16 +58,34 @@ typedef struct {
   const char *placement;              /* likewise, JSON; NULL: not recorded */
   int rank, size, node, local_rank, attempt;
   const char *host;
-  double flush_s; /* seconds between flushes, default 5 when 0 */
+  double flush_s;      /* seconds between flushes, default 5 when 0 */
+  uint64_t most_bytes; /* of records in the file; 0: no limit */
   bool contended; /* more compute threads than cores on this rank's node: its waits include time other ranks computed */
 } shoal_trace_info;
 
-/** Open a recorder.  With `path` NULL or level OFF nothing is written, but totals per kind are still kept (for the live
- *  line and the result table).  Not collective.  If the file of an earlier attempt exists, records are appended, and
- *  the data set /attempts tells which records belong to which attempt. */
+/** Open a recorder that writes a file of its own.  With `path` NULL or level OFF nothing is written, but totals per kind
+ *  are still kept (for the live line and the result table).  Not collective.  The file is new: if there is anything of
+ *  this name, "-2", "-3", ... is put before its ending. */
 shoal_status shoal_trace_open(const char *path, shoal_trace_level level, const shoal_trace_info *info,
                               shoal_trace **out);
-shoal_status shoal_trace_close(shoal_trace *t); /* writes counters and remaining records; ignores NULL */
+
+/* The ring of a rank's recorder, as the rank that writes sees it. */
+typedef struct {
+  int rank;
+  void *memory;
+} shoal_trace_ring;
+size_t shoal_trace_ring_bytes(void);
+/** Open a recorder whose ring lies in `memory`: zeroed, 8-byte aligned, of shoal_trace_ring_bytes, and valid until the
+ *  recorder is closed.  Level BY_STEP or BY_OP.  Never blocks: records are dropped while the ring is full. */
+shoal_status shoal_trace_open_ring(void *memory, shoal_trace_level level, const shoal_trace_info *info,
+                                   shoal_trace **out);
+/** Make this recorder the one that writes, for these ranks [n], itself among them, to a new file as in shoal_trace_open.
+ *  All of them must have been opened before. */
+shoal_status shoal_trace_write(shoal_trace *t, const char *path, const shoal_trace_info *info,
+                               const shoal_trace_ring *ranks, size_t n);
+/** Ends the recording; ignores NULL.  A recorder that writes waits (some seconds) until the others of its file have
+ *  closed, and then writes what they left. */
+shoal_status shoal_trace_close(shoal_trace *t);
 
 /** Index of a name in the string table; adds it on first use.  A linear search: call it once per name, not per step. */
 uint32_t shoal_trace_op(shoal_trace *t, const char *name);
@@ -83,10 +102,11 @@ double shoal_trace_overhead_s(const shoal_trace *t);
 /** Peak resident set size of this process in bytes; 0 if unknown. */
 uint64_t shoal_trace_peak_bytes(void);
 shoal_counters *shoal_trace_counters(shoal_trace *t); /* comm/ adds to them; never NULL */
-/** Write the buffered records and flush the file, if flush_s have passed since the last flush or `even_if_recent`.
- *  @return ERR_IO if this or an earlier write failed (a full buffer is written at once).  Only the first failure is
- *          printed; afterwards nothing is written, but totals and counters are kept, so a run can continue without its
- *          trace. */
+/** Call it between steps.  Makes this rank's counters known to the rank that writes.  That one writes all records and
+ *  flushes the file, if flush_s have passed since the last flush or `even_if_recent`; and writes if a ring is half full.
+ *  @return ERR_IO if this or an earlier write failed (the writer's own full ring is written at once).  Only the first
+ *          failure is printed; afterwards nothing is written, but totals and counters are kept, so a run can continue
+ *          without its trace. */
 shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent);
 /* A clock comparison with rank 0, measured by comm/: when this rank's clock was at `at_ns`, rank 0's was at
  * at_ns - offset_ns, within bound_ns. */
@@ -101,15 +121,16 @@ void shoal_trace_set_clock(shoal_trace *t, const shoal_trace_reading *start, con
 /* Later times, 146 years after a clock's zero, are damage: readers reject them, so that any two differ by an int64_t. */
 #define SHOAL_TRACE_LATEST_NS ((uint64_t)1 << 62)
 
-typedef struct { /* a row of /attempts, as stored */
+typedef struct { /* a rank's row of info, as stored; in version 1 of /attempts */
   int32_t attempt, size, node, local_rank;
-  uint64_t first_record;          /* the attempt's records end where the next attempt's begin */
+  uint64_t first_record;          /* version 1: the attempt's records end where the next attempt's begin; else 0 */
   uint64_t started_ns, opened_ns; /* time of opening: in nanoseconds since 1970, and on the clock of the records */
-  uint64_t flushed_ns;            /* time of the last flush, on the clock of the records */
+  uint64_t flushed_ns;            /* when this row was last updated, on the clock of the records */
   uint64_t overhead_ns, spans;
   uint64_t voluntary_switches,
       involuntary_switches; /* of the recording thread; many involuntary context switches suggest contention */
   uint64_t peak_bytes;      /* peak resident set size of the process, as of the last flush */
+  uint64_t dropped;         /* records that are missing: the ring was full, or the file had reached its limit */
   double clock_offset_ns, clock_drift, clock_bound_ns;
   uint64_t payload[SHOAL_LINK_COUNT], wire[SHOAL_LINK_COUNT], messages[SHOAL_LINK_COUNT];
   uint8_t level, closed;  /* closed is 0 if the rank was killed or is still running */

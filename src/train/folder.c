@@ -183,7 +183,7 @@ static void remove_refused(const shoal_folder *f)
   char *log = shoal_path_join(f->dir, "log.txt");
   DIR *d = opendir(f->trace);
   for (struct dirent *e; d && (e = readdir(d));) {
-    if (strncmp(e->d_name, "rank-", 5) != 0) continue;
+    if (strncmp(e->d_name, "attempt-", 8) != 0) continue;
     char *path = shoal_path_join(f->trace, e->d_name);
     unlink(path);
     free(path);

@@ -59,6 +59,8 @@ static const shoal_option run_options[] = {
     "Also keep the checkpoint of the best evaluation, in ckpt/best: highest accuracy or lowest loss.", NULL },
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
     "What the trace records: nothing, steps, or every span.", NULL },
+  { "trace.max_size", SHOAL_OPT_INT, "1024", "MiB", "[0,1000000000]",
+    "Largest trace file of a node and attempt: recording stops there, with a warning; 0: no limit.", NULL },
   { "comm.shared_memory", SHOAL_OPT_BOOL, "true", NULL, NULL,
     "Ranks of a node sum through shared memory; false: sums use a ring over all ranks.", "shoal" },
   { "comm.max_message", SHOAL_OPT_INT, "0", "bytes", "[0,inf)",
@@ -331,6 +333,7 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
     .last = (shoal_last_batch)place_of(c, "data.last", last),
     .shard = (shoal_shard)place_of(c, "data.shards", shards),
     .trace = (shoal_trace_level)place_of(c, "trace.level", levels),
+    .trace_bytes = (uint64_t)shoal_config_int(c, "trace.max_size") << 20,
     .keep = (int)shoal_config_int(c, "ckpt.keep"),
   };
 }

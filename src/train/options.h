@@ -37,7 +37,8 @@ typedef struct {
   shoal_last_batch last;
   shoal_shard shard;
   shoal_trace_level trace;
-  int keep; /* checkpoints */
+  uint64_t trace_bytes; /* trace.max_size; 0: no limit */
+  int keep;             /* checkpoints */
   shoal_best best;
   uint64_t patience; /* eval.patience; 0: none */
   shoal_bad_policy bad;

@@ -29,6 +29,7 @@ typedef struct {
   bool resumes_own;    /* that file is in the run's own folder; the same on every rank */
   shoal_ckpt *resume;  /* open until it is loaded */
   shoal_ckpt *weights; /* of model.weights, likewise; NULL if there is something to resume from */
+  void *trace_ring;    /* of the recorder, shared by the ranks of a node; NULL: it has memory of its own */
   uint64_t polled_ns;  /* last poll of asynchronous ranks */
 } shoal_session_world;
 

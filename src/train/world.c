@@ -98,20 +98,60 @@ static bool is_contended(const shoal_session *s, const shoal_place *p)
   return sharing > p->cores;
 }
 
+/* The ranks of a node share the memory of their recorders, and its first rank writes them all to one file.  Where memory
+ * is not shared, every rank writes a file. */
+static shoal_status open_together(shoal_session *s, const shoal_trace_info *info)
+{
+  shoal_status st = shoal_group_share(s->run.control, shoal_trace_ring_bytes(), &s->world.trace_ring);
+  if (st == SHOAL_OK) st = shoal_trace_open_ring(s->world.trace_ring, s->world.choice.trace, info, &s->run.trace);
+  return shoal_group_agree(s->run.control, st);
+}
+
+/* The rings of this node's ranks. */
+static shoal_status write_together(shoal_session *s, const char *path, const shoal_trace_info *info)
+{
+  size_t n = 0;
+  shoal_trace_ring *ranks;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)info->size, &ranks));
+  for (int r = 0; r < info->size; r++) {
+    void *memory = shoal_group_memory_of(s->run.control, s->world.trace_ring, r);
+    if (memory) ranks[n++] = (shoal_trace_ring){ r, memory };
+  }
+  shoal_status st = shoal_trace_write(s->run.trace, path, info, ranks, n);
+  free(ranks);
+  return st;
+}
+
+static shoal_status open_recorder(shoal_session *s, const shoal_trace_info *info)
+{
+  const shoal_place *p = shoal_world_place(s->run.world);
+  bool together = shoal_world_shares(s->run.world), off = s->world.choice.trace == SHOAL_TRACE_OFF;
+  char file[64];
+  int n = snprintf(file, sizeof file, "attempt-%04d-node-%05d", info->attempt, p->node);
+  if (!together && p->local_size > 1) n += snprintf(file + n, sizeof file - (size_t)n, "-rank-%05d", p->rank);
+  snprintf(file + n, sizeof file - (size_t)n, ".h5");
+  if (together && !off) SHOAL_TRY(open_together(s, info));
+  char *path = shoal_path_join(s->world.folder.trace, file);
+  shoal_status st = SHOAL_OK;
+  if (!together || off)
+    st = shoal_trace_open(off ? NULL : path, s->world.choice.trace, info, &s->run.trace);
+  else if (p->local_rank == 0)
+    st = write_together(s, path, info);
+  free(path);
+  return shoal_group_agree(s->run.control, st);
+}
+
 shoal_status shoal_session_open_trace(shoal_session *s)
 {
   const shoal_place *p = shoal_world_place(s->run.world);
-  shoal_trace_level level = s->world.choice.trace;
-  char file[32];
-  snprintf(file, sizeof file, "rank-%05d.h5", p->rank);
-  char *path = shoal_path_join(s->world.folder.trace, file);
+  const shoal_topo *topo = shoal_world_topo(s->run.world);
   shoal_str text = { 0 };
   shoal_json place = { .lines = 2 };
   shoal_config_print(s->world.config, &text);
   if (p->rank == 0) /* the table of all ranks, in one file only */
-    shoal_topo_put_json(shoal_world_topo(s->run.world), &place, NULL);
+    shoal_topo_put_json(topo, &place, NULL);
   else
-    shoal_topo_put_json_row(shoal_world_topo(s->run.world), p->rank, &place, NULL);
+    shoal_topo_put_json_node(topo, p->node, &place, NULL);
   shoal_trace_info info = { .run_name = shoal_config_string(s->world.config, "run.name"),
                             .config_text = text.text,
                             .placement = place.text.text,
@@ -121,12 +161,12 @@ shoal_status shoal_session_open_trace(shoal_session *s)
                             .local_rank = p->local_rank,
                             .attempt = s->world.folder.attempt,
                             .host = p->host,
+                            .most_bytes = s->world.choice.trace_bytes,
                             .contended = is_contended(s, p) };
-  shoal_status st = shoal_trace_open(level == SHOAL_TRACE_OFF ? NULL : path, level, &info, &s->run.trace);
+  shoal_status st = open_recorder(s, &info);
   shoal_str_free(&place.text);
   shoal_str_free(&text);
-  free(path);
-  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  if (st != SHOAL_OK) return st;
   shoal_world_set_counters(s->run.world, shoal_trace_counters(s->run.trace));
   shoal_world_set_trace(s->run.world, s->run.trace);
   return SHOAL_OK;
@@ -171,6 +211,7 @@ void shoal_session_close_world(shoal_session *s)
     shoal_world_set_counters(r->world, NULL);
   }
   shoal_error_report(shoal_trace_close(r->trace));
+  if (r->world) shoal_group_unshare(r->control, s->world.trace_ring);
   shoal_folder_release(&s->world.folder);
   shoal_world_close(r->world);
   shoal_config_destroy(s->world.config);

@@ -10,7 +10,6 @@ machine; each round runs Shoal, with each method.algorithm, and PyTorch.  The du
 rank; exposed is the difference of the medians.  PyTorch is that of the python3 which runs this script.
 """
 import argparse
-import glob
 import importlib.util
 import json
 import os
@@ -23,7 +22,7 @@ import time
 
 sys.path.insert(0, f"{os.path.dirname(os.path.realpath(__file__))}/..")
 import cluster
-from harness import STEP
+from harness import STEP, trace_files
 
 WIDTHS = [784, 2048, 2048, 10]
 ALGORITHMS = ["auto", "ring", "two-level", "leaders", "small"]
@@ -81,13 +80,14 @@ def run_torch(steps):
 
 def run_shoal(shoal, steps, algorithm):
     import h5py
+    import numpy as np
     name = "measured"
     srun(shoal, "train", "mlp.yaml", "--quiet", "--allow-faults", "--set", f"run.name={name}", "--set", f"run.steps={2 * steps}",
          "--set", f"method.algorithm={algorithm}")
     longest = {}
-    for path in glob.glob(f"runs/{name}/trace/rank-*.h5"):
+    for path in trace_files(name):
         with h5py.File(path) as f:
-            for r in f["records"][()]:
+            for r in np.concatenate([group["records"][()] for group in f.values()]):
                 if r["kind"] == STEP:
                     longest[int(r["step"])] = max(longest.get(int(r["step"]), 0), int(r["t1_ns"]) - int(r["t0_ns"]))
     shutil.rmtree(f"runs/{name}")

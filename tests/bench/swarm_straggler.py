@@ -19,11 +19,10 @@ import sys
 import tempfile
 import time
 
-import h5py
 
 sys.path.insert(0, f"{os.path.dirname(os.path.realpath(__file__))}/..")
 import launch
-from harness import STEP, kill_all, ranks_of, read, wait_for
+from harness import STEP, Trace, kill_all, ranks_of, read, wait_for
 
 
 def run(shoal, name, ranks, variant, even_ms, slow_ms, seconds):
@@ -50,8 +49,7 @@ def run(shoal, name, ranks, variant, even_ms, slow_ms, seconds):
         kill_all(job)
     speeds = []
     for rank in range(ranks):
-        with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:
-            records = f["records"][()]
+        records = Trace(name, rank).records
         steps = records[records["kind"] == STEP]
         speeds.append((len(steps) - 1) / ((int(steps["t1_ns"][-1]) - int(steps["t1_ns"][0])) * 1e-9))
     shutil.rmtree(f"runs/{name}")

@@ -354,65 +354,103 @@ def test_many_classes():
 
 
 def rows(f, **values):
-    a = f["attempts"][...]
+    info = f["rank-00000/info"]
+    a = info[...]
     for key, value in values.items():
         a[key] = value
-    f["attempts"][...] = a
+    info[...] = a
 
 
 def grow(name, n):
-    return lambda f: f[name].resize((n,))
+    return lambda f: f[f"rank-00000/{name}"].resize((n,))
+
+
+def replace(name, **how):
+    """Another data set in place of one of the rank's."""
+    def edit(f):
+        del f[f"rank-00000/{name}"]
+        f["rank-00000"].create_dataset(name, **how)
+    return edit
 
 
 TRACES = (
     (lambda f: rows(f, attempt=-2), "attempt -2"),
     (lambda f: rows(f, size=0), "0 ranks"),
     (lambda f: rows(f, node=-1), "node -1"),
+    (lambda f: rows(f, started_ns=1 << 63), "began at 9223372036854775808 ns"),
     (lambda f: rows(f, clock_readings=2, clock_drift=float("nan")), "drift nan"),
     (lambda f: rows(f, clock_readings=2, clock_drift=1e-300), "drift 1e-300"),
-    (lambda f: f.attrs.modify("rank", -1), "rank -1"),
+    (lambda f: f.move("rank-00000", "rank--1"), "has no group of a rank"),
+    (lambda f: f.move("rank-00000", "rank-0"), "has no group of a rank"),
+    (lambda f: f.move("rank-00000", "rank-99999999"), "has no group of a rank"),
+    (lambda f: f.create_group("rank-00007"), "rank-00007/info"),
     (grow("records", 1 << 40), "says it has"),
     (grow("ops", 1 << 31), "says it has"),
-    (grow("attempts", 14000), "has 14000 rows"),
+    (grow("ops", 3), "lacks the names of the kinds"),
+    (replace("info", data=np.zeros(2, [("attempt", "<i4")])), "rank-00000/info"),
+    (replace("info", shape=(0,), dtype=[("attempt", "<i4")]), "rank-00000/info"),
+    (replace("ops", data=["text of any length"] * 20, dtype=h5py.string_dtype()), "rank-00000/ops"),
+    (replace("records", shape=(3, 4), dtype="f8"), "rank-00000/records"),
+)
+FIRST = (  # of format 1
+    (lambda f: f.attrs.modify("rank", -1), "rank -1"),
+    (lambda f: f["attempts"].resize((14000,)), "has 14000 rows"),
+    (lambda f: f["ops"].resize((1 << 31,)), "says it has"),
 )
 
 
-@pytest.mark.parametrize("case", TRACES, ids=lambda c: c[1])
+@pytest.mark.parametrize("case", TRACES + FIRST, ids=lambda c: c[1])
 def test_trace(stopped, case):
     """Numbers that no recorder writes."""
     edit, words = case
-    shutil.copy(stopped / "runs/sync/trace/rank-00000.h5", "t.h5")
+    shutil.copy(f"{TESTS}/golden/trace-v1-rank-00000.h5" if case in FIRST else f"{stopped}/{TRACE}", "t.h5")
     with h5py.File("t.h5", "r+") as f:
         edit(f)
     for command in ("show t.h5", "show t.h5 --json --attempt all", "export t.h5"):
         assert_one_error(shoal("trace", *command.split(), code=7), "t.h5", words)
 
 
+TRACE = "runs/sync/trace/attempt-0001-node-00000.h5"
+
+
 def test_trace_elsewhere(stopped):
-    """A trace that HDF5 would continue in another file, and one that is a link: set aside, and a new one begins."""
-    for what in ("storage", "link"):
+    """What somebody laid where the next attempt's trace goes, a file, a trace that HDF5 would continue in another file, a link:
+    none is touched, and the attempt has a file of another name."""
+    for what in ("text", "storage", "hard", "link", "broken"):
         shutil.rmtree("runs", ignore_errors=True)
         shutil.copytree(stopped / "runs" / "sync", "runs/sync")
         for file in ("glyphs.h5", "sync.yaml"):
             shutil.copy(stopped / file, file)
-        trace = "runs/sync/trace/rank-00000.h5"
+        planted = "runs/sync/trace/attempt-0002-node-00000.h5"
+        with open("precious", "w") as f:
+            f.write("precious\n" * 1000)
         if what == "storage":
-            with open("precious", "w") as f:
-                f.write("precious\n" * 1000)
-            with h5py.File(trace, "r+") as f:
-                dtype = f["records"].dtype
-                del f["records"]
-                f.create_dataset("records", (9000 // dtype.itemsize,), dtype, external=[(os.path.abspath("precious"), 0, 9000)])
+            shutil.copy(TRACE, planted)
+            with h5py.File(planted, "r+") as f:
+                dtype = f["rank-00000/records"].dtype
+                replace("records", shape=(9000 // dtype.itemsize,), dtype=dtype,
+                        external=[(os.path.abspath("precious"), 0, 9000)])(f)
+        elif what == "text":
+            shutil.copy("precious", planted)
+        elif what == "hard":
+            os.link("precious", planted)
         else:
-            os.replace(trace, "precious")
-            os.symlink(os.path.abspath("precious"), trace)
-        with open("precious", "rb") as f:
-            before = f.read()
+            os.symlink(os.path.abspath("precious" if what == "link" else "nowhere"), planted)
+        before = contents("precious"), what == "broken" or contents(planted), contents(TRACE)
         train(1, "sync", "sync.yaml")
-        with open("precious", "rb") as f:
-            assert f.read() == before, f"{what}: another file was written"
-        shoal("trace", "show", trace)
-        assert len(os.listdir("runs/sync/trace")) == 2, f"{what}: {os.listdir('runs/sync/trace')}"
+        after = contents("precious"), what == "broken" or contents(planted), contents(TRACE)
+        assert before == after, f"{what}: a file that was there was written"
+        assert not os.path.exists("nowhere"), f"{what}: a link was followed"
+        assert sorted(os.listdir("runs/sync/trace")) == [
+            "attempt-0001-node-00000.h5", "attempt-0002-node-00000-2.h5", "attempt-0002-node-00000.h5"], what
+        os.remove(planted)
+        shown = json.loads(shoal("trace", "show", "runs/sync", "--json").stdout)
+        assert [a["attempt"] for a in shown["attempts"]] == [1, 2], shown["attempts"]
+
+
+def contents(path):
+    with open(path, "rb") as f:
+        return f.read()
 
 
 # ---- what lies where a file should ---------------------------------------------------------------------------------------

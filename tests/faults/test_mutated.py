@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import crafted
-from harness import FULL, PLAIN_ENV, program, random_source, run
+from harness import FULL, PLAIN_ENV, TESTS, program, random_source, run, trace_files
 
 COUNT = 2000 if FULL else 200
 SECONDS, GIB = 10, 1 << 30
@@ -118,7 +118,7 @@ def change_hdf5(rng, path, extendible=False):
                 d.resize((rng.choice((0, 1, 10**4, 1 << 31, 1 << 40, 1 << 60)),) + d.shape[1:])
 
 
-# ---- the four kinds ------------------------------------------------------------------------------------------------------
+# ---- the kinds -----------------------------------------------------------------------------------------------------------
 
 def mutate_bytes(rng, good, path):
     with open(good, "rb") as f, open(path, "wb") as out:
@@ -184,6 +184,7 @@ KINDS = {
     "csv": (mutate_csv, lambda p: (("data", "import", "csv", p, "-o", f"{p}.h5"),)),
     "ckpt": (mutate_ckpt, lambda p: (("ckpt", "verify", p), ("ckpt", "show", p))),
     "trace": (mutate_trace, lambda p: (("trace", "show", p), ("trace", "export", p))),
+    "trace-v1": (mutate_trace, lambda p: (("trace", "show", p), ("trace", "export", p))),
 }
 
 
@@ -197,7 +198,8 @@ def good(tmp_path_factory):
         f.write("run: { name: r, epochs: 1 }\nmodel: { name: mlp, widths: [4] }\ndata: { file: data, batch: 8 }\n")
     run([program(), "train", "run.yaml", "--quiet"], base=PLAIN_ENV)
     os.rename("runs/r/ckpt/step-000000002.h5", "ckpt")
-    os.rename("runs/r/trace/rank-00000.h5", "trace")
+    os.rename(trace_files("r")[0], "trace")
+    shutil.copy(f"{TESTS}/golden/trace-v1-rank-00000.h5", "trace-v1")
     with open("csv", "w") as f:
         f.write("a,b,label\n" + "".join(f"{i},{i * 0.5},{'cat' if i % 2 else 'dog'}\n" for i in range(40)))
     os.chdir(before)

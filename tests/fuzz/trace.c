@@ -1,4 +1,4 @@
-/* Traces, also of killed ranks: what can be read is shown and exported as JSON that reads back. */
+/* Traces of both formats, also of killed ranks: what can be read is shown and exported as JSON that reads back. */
 #include "report/trace.h"
 #include "base/json.h"
 #include "fuzz/fuzz.h"
@@ -16,7 +16,7 @@ static void is_json(const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-  const char *path = fuzz_file("rank-00000.h5", data, n);
+  const char *path = fuzz_file("trace.h5", data, n);
   if (!fuzz_hdf5_survives(path)) return 0;
   for (int i = 0; i < 2; i++) {
     char *text;

@@ -8,8 +8,8 @@ import h5py
 import numpy as np
 
 import pytest
-from harness import (MLP, ROOT, assert_differ, assert_equal, assert_formula, assert_one_error, column, metrics, newest, run, sets,
-                     shoal, status, stops, train, train_command)
+from harness import (MLP, ROOT, Trace, assert_differ, assert_equal, assert_formula, assert_one_error, column, metrics, newest, run,
+                     sets, shoal, status, stops, train, train_command)
 
 
 def same(a, b, what, *parts, tolerance=None):
@@ -322,9 +322,8 @@ def test_daso_placement(glyphs):
 
 def events(name, rank):
     """What a rank's trace says happened after each step: ["0:S0", "1:R0", ...]."""
-    with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:
-        ops = [o.decode() if isinstance(o, bytes) else o for o in f["ops"][()]]
-        found = [(int(r["step"]), ops[r["op"]].split()) for r in f["records"][()] if ops[r["op"]].startswith("daso ")]
+    t = Trace(name, rank)
+    found = [(int(r["step"]), t.ops[r["op"]].split()) for r in t.records if t.ops[r["op"]].startswith("daso ")]
     letter = {"start": "S", "collect": "R", "block": "X", "drop": "D"}
     return [f"{step}:{letter[w[1]]}{w[2]}" for step, w in found]
 

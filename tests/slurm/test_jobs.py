@@ -9,12 +9,11 @@ import shutil
 import signal
 import time
 
-import h5py
 import pytest
 
 import launch
-from harness import (FULL, MLP, ROOT, assert_equal, built, cluster_sh, log, newest, places, program, random_source, read, run,
-                     sampled, sets, shoal, shows, status, trace_table, wait_until)
+from harness import (FULL, MLP, ROOT, Trace, assert_equal, built, cluster_sh, log, newest, places, program, random_source, read,
+                     run, sampled, sets, shoal, shows, status, trace_table, wait_until)
 
 pytestmark = pytest.mark.usefixtures("cluster")
 EIGHT = ["-N4", "--ntasks-per-node=2"]
@@ -533,10 +532,9 @@ def test_overlap():
 
 def sums(name, rank, what, first):
     """Number and seconds of a rank's exchanges whose name begins so, and seconds of the waits for them, from a step on."""
-    with h5py.File(f"runs/{name}/trace/rank-{rank:05d}.h5") as f:
-        ops = [o.decode() for o in f["ops"][()]]
-        rows = [(int(r["kind"]), (int(r["t1_ns"]) - int(r["t0_ns"])) / 1e9) for r in f["records"][()]
-                if ops[r["op"]].startswith(what) and r["step"] >= first]
+    t = Trace(name, rank)
+    rows = [(int(r["kind"]), (int(r["t1_ns"]) - int(r["t0_ns"])) / 1e9) for r in t.records
+            if t.ops[r["op"]].startswith(what) and r["step"] >= first]
     return [sum(kind == 3 for kind, _ in rows), *(sum(t for kind, t in rows if kind == k) for k in (3, 4))]
 
 

@@ -199,12 +199,11 @@ static shoal_status record_trace(void)
 
 static shoal_status read_trace(void)
 {
-  shoal_trace_data *d;
-  SHOAL_TRY(shoal_trace_read(temp_path("whole.h5"), &d));
-  shoal_trace_data_destroy(d);
-  SHOAL_TRY(shoal_trace_read_head(temp_path("whole.h5"), &d));
-  shoal_trace_data_destroy(d);
-  return SHOAL_OK;
+  shoal_trace_file_data *f;
+  SHOAL_TRY(shoal_trace_read(temp_path("whole.h5"), &f));
+  shoal_status st = shoal_trace_load(&f->ranks[0]);
+  shoal_trace_file_data_destroy(f);
+  return st;
 }
 
 static shoal_status show_trace(void)

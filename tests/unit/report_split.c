@@ -214,7 +214,7 @@ static void summed(void)
   const char *path = temp_path("sums.h5");
   shoal_trace_info info = { .run_name = "sums", .size = 1, .attempt = 1 };
   shoal_trace *t;
-  shoal_trace_data *d;
+  shoal_trace_file_data *f;
   shoal_trace_split s;
   REQUIRE(shoal_trace_open(path, SHOAL_TRACE_BY_STEP, &info, &t) == SHOAL_OK, "open");
   for (uint64_t step = 0, b = 1000; step < 2; step++, b += 200) {
@@ -230,8 +230,9 @@ static void summed(void)
     shoal_trace_span(t, SHOAL_TRACE_CHECKPOINT, 6, b + 103, b + 160);
   }
   CHECK_OK(shoal_trace_close(t));
-  REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "read");
-  REQUIRE(shoal_trace_split_create(d, 0, &s) == SHOAL_OK, "split");
+  REQUIRE(shoal_trace_read(path, &f) == SHOAL_OK, "read");
+  REQUIRE(shoal_trace_load(&f->ranks[0]) == SHOAL_OK, "load");
+  REQUIRE(shoal_trace_split_create(&f->ranks[0], 0, &s) == SHOAL_OK, "split");
   CHECK_EQ(s.n, 2, "what is known");
   CHECK(!s.placed);
   CHECK_EQ(s.exchanges, 4);
@@ -249,7 +250,7 @@ static void summed(void)
   check_kind(&s.whole, SHOAL_TRACE_OTHER, 30 + 40, "whole");
   CHECK_EQ(s.wall_ns, 360);
   shoal_trace_split_free(&s);
-  shoal_trace_data_destroy(d);
+  shoal_trace_file_data_destroy(f);
 }
 
 int main(void)

@@ -188,41 +188,50 @@ static void percentiles(void)
 
 /* ---- several attempts ---- */
 
+/* The path of one more file. */
+static const char *next_path(const char **paths, size_t *n)
+{
+  char name[16];
+  snprintf(name, sizeof name, "a-%zu.h5", *n);
+  return paths[(*n)++] = temp_path(name);
+}
+
 /* Attempt 1: four ranks, 3 steps.  Then a start with three ranks that was refused, so its number is used again by
  * attempt 2: two ranks, 5 steps.  Attempt 3 found nothing to do. */
 static void attempts(void)
 {
-  const char *paths[] = { temp_path("a-0.h5"), temp_path("a-1.h5"), temp_path("a-2.h5"), temp_path("a-3.h5") };
-  for (int rank = 0; rank < 4; rank++) record(paths[rank], rank, 4, 1, 3, rank == 3 ? 1 : 9);
-  for (int rank = 0; rank < 3; rank++) record(paths[rank], rank, 3, 2, 0, 0);
-  for (int rank = 0; rank < 2; rank++) record(paths[rank], rank, 2, 2, 5, 5 + (uint64_t)rank);
-  show(paths, 4, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT);
+  const char *paths[11];
+  size_t n = 0;
+  for (int rank = 0; rank < 4; rank++) record(next_path(paths, &n), rank, 4, 1, 3, rank == 3 ? 1 : 9);
+  for (int rank = 0; rank < 3; rank++) record(next_path(paths, &n), rank, 3, 2, 0, 0);
+  for (int rank = 0; rank < 2; rank++) record(next_path(paths, &n), rank, 2, 2, 5, 5 + (uint64_t)rank);
+  show(paths, n, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT);
   printf("%s\n", text);
   has("\n      1      4      2         3  ");
   has("\n      2      2      1         5  ");
   has("attempt 2: 2 ranks on 1 node, 5 steps each");
   has("slowest: rank 0 on n0, 95.000 ms per step of its own");
   has_not("rank 3");
-  show(paths, 4, 1, SHOAL_TRACE_TEXT);
+  show(paths, n, 1, SHOAL_TRACE_TEXT);
   has("attempt 1: 4 ranks on 2 nodes, 3 steps each");
   has("slowest: rank 3 on n\"1, 99.000 ms");
-  show(paths, 4, SHOAL_TRACE_ALL, SHOAL_TRACE_TEXT);
+  show(paths, n, SHOAL_TRACE_ALL, SHOAL_TRACE_TEXT);
   has("all attempts: 4 ranks on 2 nodes, 3-8 steps each");
   has("     0       8   100.000");
   has("     3       3   100.000");
   has_not("slowest");
-  show(paths, 4, SHOAL_TRACE_ALL, SHOAL_TRACE_JSON);
+  show(paths, n, SHOAL_TRACE_ALL, SHOAL_TRACE_JSON);
   has("\"attempt\": \"all\", ");
   has("\"slowest_rank\": null");
   has("\"between\": {\"payload\": 22000, \"wire\": 24200, \"messages\": 44, \"payload_per_step\": null");
   has("{\"attempt\": 1, \"ranks\": 4, \"traces\": 4, \"nodes\": 2, \"steps_least\": 3, \"steps_most\": 3,");
   has("{\"attempt\": 2, \"ranks\": 2, \"traces\": 2, \"nodes\": 1, \"steps_least\": 5, \"steps_most\": 5,");
-  for (int rank = 0; rank < 2; rank++) record(paths[rank], rank, 2, 3, 0, 0);
-  show(paths, 4, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT);
+  for (int rank = 0; rank < 2; rank++) record(next_path(paths, &n), rank, 2, 3, 0, 0);
+  show(paths, n, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT);
   has("attempt 2: 2 ranks on 1 node, 5 steps each"); /* 3 made no step */
-  show(paths, 4, 3, SHOAL_TRACE_TEXT);
+  show(paths, n, 3, SHOAL_TRACE_TEXT);
   has("attempt 3: 2 ranks on 1 node, 0 steps each");
-  CHECK_REFUSED(shoal_trace_show(paths, 4, 4, SHOAL_TRACE_TEXT, stdout), SHOAL_ERR_USAGE,
+  CHECK_REFUSED(shoal_trace_show(paths, n, 4, SHOAL_TRACE_TEXT, stdout), SHOAL_ERR_USAGE,
                 "there is no attempt 4 of a \"run\": it has 1 to 3");
 }
 

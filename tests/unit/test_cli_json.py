@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import crafted
-from harness import PLAIN_ENV, TESTS, newest, program, run, said
+from harness import PLAIN_ENV, TESTS, newest, program, run, said, trace_files
 
 BAD = (float("nan"), float("inf"), float("-inf"))
 NAMES = 'a"b\\\x1b[2J\n\tö\n\x7f'  # a name on each line
@@ -46,7 +46,7 @@ def good(tmp_path_factory):
         f.write("run: { name: r, epochs: 1 }\nmodel: { name: mlp, widths: [4] }\ndata: { file: data.h5, batch: 8 }\n")
     shoal("train", "run.yaml", "-q")
     os.rename(newest("r"), "ckpt.h5")
-    os.rename("runs/r/trace/rank-00000.h5", "trace.h5")
+    os.rename(trace_files("r")[0], "trace.h5")
     os.chdir(before)
     return folder
 
@@ -78,16 +78,14 @@ def files(good, work):
             f.attrs["run"] = np.bytes_(b'a"\\\xff\x1b')
         crafted.change(name, spoil)
     with h5py.File("trace.h5", "r+") as f:
-        rows = f["attempts"][:]
+        rows, records = f["rank-00000/info"][:], f["rank-00000/records"][:]
         for name in rows.dtype.names:
             if rows.dtype[name].kind == "f":
                 rows[name] = BAD[0]
             elif name == "clock_readings":
                 rows[name] = 0  # with readings, a clock that is not finite is refused
-        f["attempts"][:] = rows
-        records = f["records"][:]
         records["t1_ns"] = records["t0_ns"]  # shares of nothing
-        f["records"][:] = records
+        f["rank-00000/info"][:], f["rank-00000/records"][:] = rows, records
 
 
 def arrays(f):

@@ -32,7 +32,7 @@ CASES = (  # command, exit code, words of its one error line
     ("trace show glyphs.h5", 7, "glyphs.h5 is not a Shoal trace"),
     ("trace show cut.h5", 7, "it is cut off, 1000 of"),
     ("trace show runs/one runs/two", 2, "runs/one is a folder: give one run folder"),
-    ("trace show runs/one/trace/rank-00000.h5 runs/two/trace/rank-00000.h5", 2, "is of run two, the files before it of one"),
+    ("trace show runs/one/trace/attempt-0001-node-00000.h5 runs/two/trace/attempt-0001-node-00000.h5", 2, "is of run two, the files before it of one"),
     ("trace show runs", 7, "runs/trace holds no trace files"),
     ("trace show runs/one --attempt 9", 2, "there is no attempt 9 of one"),
 )
@@ -55,7 +55,7 @@ def files(tmp_path_factory):
         shoal("train run.yaml --quiet")
     with open("junk", "wb") as f:
         f.write(bytes(range(256)) * 4)
-    with open("runs/one/trace/rank-00000.h5", "rb") as f, open("cut.h5", "wb") as out:
+    with open("runs/one/trace/attempt-0001-node-00000.h5", "rb") as f, open("cut.h5", "wb") as out:
         out.write(f.read(1000))
     with open("tasks.env", "w") as f:
         f.write("SLURM_STEP_NUM_TASKS=-3\n")

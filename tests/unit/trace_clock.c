@@ -89,12 +89,14 @@ static void recorded(void)
   shoal_trace_info info = { .run_name = "clock", .size = 1, .attempt = 1, .contended = true };
   shoal_trace_reading start = { 1024, 512, 9 }, end = { 2049, 513, 4 };
   shoal_trace *t;
-  shoal_trace_data *d;
+  shoal_trace_file_data *f;
+  const shoal_trace_data *d;
   REQUIRE(shoal_trace_open(path, SHOAL_TRACE_BY_STEP, &info, &t) == SHOAL_OK, "open");
   shoal_trace_set_clock(t, &start, NULL);
   CHECK_OK(shoal_trace_flush(t, true));
-  REQUIRE(shoal_trace_read_head(path, &d) == SHOAL_OK, "read");
-  CHECK_EQ(d->n, 0, "a head has no records");
+  REQUIRE(shoal_trace_read(path, &f) == SHOAL_OK, "read");
+  d = &f->ranks[0];
+  CHECK_EQ(d->n, 0, "records are not loaded yet");
   CHECK_EQ(d->attempts, 1);
   CHECK_EQ(d->attempt_rows[0].clock_readings, 1, "the start");
   CHECK_EQ(d->clock_offset_ns, 512);
@@ -102,15 +104,16 @@ static void recorded(void)
   CHECK_EQ(d->attempt_rows[0].contended, 1);
   CHECK_GT(d->attempt_rows[0].peak_bytes, 500000);
   CHECK_LE(d->attempt_rows[0].peak_bytes, shoal_trace_peak_bytes());
-  shoal_trace_data_destroy(d);
+  shoal_trace_file_data_destroy(f);
   shoal_trace_set_clock(t, &start, &end);
   CHECK_OK(shoal_trace_close(t));
-  REQUIRE(shoal_trace_read(path, &d) == SHOAL_OK, "read");
+  REQUIRE(shoal_trace_read(path, &f) == SHOAL_OK, "read");
+  d = &f->ranks[0];
   CHECK_EQ(d->attempt_rows[0].clock_readings, 2);
   CHECK_EQ(d->clock_bound_ns, 9);
   check_at(&d->attempt_rows[0], 1024, 512);
   check_at(&d->attempt_rows[0], 2049, 1536);
-  shoal_trace_data_destroy(d);
+  shoal_trace_file_data_destroy(f);
 }
 
 /* Lines and times that no clock can have shown: they come from damaged files. */

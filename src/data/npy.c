@@ -49,8 +49,10 @@ static shoal_status read_type(shoal_npy *a, const char *header)
               a->path, a->name);
   bool number = strchr("<>|=", order) && a->kind && strchr("buif", a->kind) &&
                 (a->size == 1 || a->size == 2 || a->size == 4 || a->size == 8) && !(a->kind == 'f' && a->size < 4);
-  SHOAL_CHECK(number, SHOAL_ERR_IO, "%s: array %s has type %.8s, which is not read: convert it with .astype('float32')",
-              a->path, a->name, descr);
+  char type[9], shown[4 * sizeof type];
+  snprintf(type, sizeof type, "%s", descr);
+  SHOAL_CHECK(number, SHOAL_ERR_IO, "%s: array %s has type %s, which is not read: convert it with .astype('float32')",
+              a->path, a->name, shoal_show(type, shown, sizeof shown));
   return SHOAL_OK;
 }
 

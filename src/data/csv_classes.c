@@ -128,9 +128,10 @@ static bool means_none(const char *text)
 
 static void warn_none(const shoal_csv_class *l)
 {
-  shoal_warn("%s:%zu:%zu: label \"%.40s\" (%" PRIu64 " rows) becomes a class of its own: if it marks rows without a "
+  char shown[48];
+  shoal_warn("%s:%zu:%zu: label \"%s\" (%" PRIu64 " rows) becomes a class of its own: if it marks rows without a "
              "label, remove them",
-             l->path, l->line, l->column, l->text, l->count);
+             l->path, l->line, l->column, shoal_show(l->text, shown, sizeof shown), l->count);
 }
 
 /* A number apart from all others, such as -1 or 255. */
@@ -160,11 +161,12 @@ static shoal_status warn_odd(const shoal_csv_classes *c, bool numbers, uint64_t 
   for (size_t i = 0; i < c->n; i++)
     if (means_none(c->all[i].text)) warn_none(&c->all[i]);
   const shoal_csv_class *first = &c->all[0];
+  char shown[48];
   bool others = c->n > 1;
   for (size_t i = 1; i < c->n; i++) others &= c->all[i].count > 1;
   if (first->count == 1 && others && rows >= 4 && first->line <= 2)
-    shoal_warn("%s:%zu:%zu: label \"%.40s\" is in the first row only: if that row is a header, give --header yes",
-               first->path, first->line, first->column, first->text);
+    shoal_warn("%s:%zu:%zu: label \"%s\" is in the first row only: if that row is a header, give --header yes",
+               first->path, first->line, first->column, shoal_show(first->text, shown, sizeof shown));
   return SHOAL_OK;
 }
 

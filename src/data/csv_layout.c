@@ -325,23 +325,41 @@ static shoal_status guess_label(const probe *p, shoal_csv_layout *l)
       n_named++;
     }
   if (n_named == 0 || is_label_name(l->names[last])) return SHOAL_OK;
+  char name[48], other[48];
+  shoal_show(l->names[named], name, sizeof name);
   SHOAL_CHECK(n_named == 1, SHOAL_ERR_IO,
               "%s: %zu columns have names of labels (\"%s\" is one), and none of them is the last: give --label",
-              p->path, n_named, l->names[named]);
+              p->path, n_named, name);
   l->label = named;
   return shoal_texts_take(
-      &l->warnings, shoal_strdup_printf("%s: the label is column %zu because it is called \"%s\", not the last one, "
-                                        "\"%s\"; --label %zu takes that",
-                                        p->path, named + 1, l->names[named], l->names[last], last + 1));
+      &l->warnings,
+      shoal_strdup_printf("%s: the label is column %zu because it is called \"%s\", not the last one, "
+                          "\"%s\"; --label %zu takes that",
+                          p->path, named + 1, name, shoal_show(l->names[last], other, sizeof other), last + 1));
 }
 
 const char *shoal_csv_column_text(const shoal_csv_layout *l, size_t column, char *buf, size_t cap)
 {
+  char name[48];
   if (l->header)
-    snprintf(buf, cap, "%zu, \"%.40s\"", column + 1, l->names[column]);
+    snprintf(buf, cap, "%zu, \"%s\"", column + 1, shoal_show(l->names[column], name, sizeof name));
   else
     snprintf(buf, cap, "%zu", column + 1);
   return buf;
+}
+
+/* "a, b, c", or "a, b, c, d, e, ... z" of many features. */
+static void add_names(const shoal_csv_layout *l, shoal_str *s)
+{
+  char name[48];
+  size_t shown = 0;
+  for (size_t i = 0; i < l->columns; i++) {
+    if (l->dropped[i] || i == l->label) continue;
+    if (++shown < SHOWN || shown == l->features)
+      shoal_str_add(s, "%s%s", shown > 1 ? ", " : "", shoal_show(l->names[i], name, sizeof name));
+    else if (shown == SHOWN)
+      shoal_str_add(s, ", ...");
+  }
 }
 
 void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
@@ -361,6 +379,11 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
              shoal_csv_dialect_text(&l->dialect, dialect, sizeof dialect),
              l->header ? "the first row is the header" : "no header",
              shoal_csv_column_text(l, l->label, text, sizeof text), l->features, dropped ? s.text : "");
+  shoal_str_clear(&s);
+  if (l->header) {
+    add_names(l, &s);
+    shoal_info("%s: features: %s", path, s.text);
+  }
   shoal_str_free(&s);
   for (size_t i = 0; i < l->warnings.n; i++) shoal_warn("%s", l->warnings.at[i]);
 }

@@ -138,13 +138,13 @@ static shoal_status refuse_sign(const table *t, const shoal_csv *c, const shoal_
 static shoal_status refuse_field(table *t, const shoal_csv *c, size_t i, bool number, double v)
 {
   const shoal_csv_field *f = &c->fields[i];
-  char column[96];
+  char column[96], shown[48];
   shoal_csv_column_text(&t->layout, i, column, sizeof column);
   shoal_csv_tells tells = number ? SHOAL_CSV_NEITHER : shoal_csv_tells_decimal(&t->layout.dialect, f->text, NULL);
   t->read_again = tells != SHOAL_CSV_NEITHER && !signs_given(t) && t->proof.tells == tells;
   if (tells != SHOAL_CSV_NEITHER) return refuse_sign(t, c, f, column);
-  return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%.40s\" in column %s %s", c->path, f->line, f->column, f->text, column,
-                    why_not(t, f->text, number, v));
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
+                    shoal_show(f->text, shown, sizeof shown), column, why_not(t, f->text, number, v));
 }
 
 static shoal_status read_feature(table *t, const shoal_csv *c, size_t i, size_t feature, float *out)
@@ -194,21 +194,23 @@ static shoal_status repeats_header(const table *t, const shoal_csv *c, bool *hea
     else
       f = &c->fields[i];
   *header = equal == l->columns;
-  SHOAL_CHECK(
-      *header || 2 * equal < l->columns, SHOAL_ERR_IO,
-      "%s:%zu:%zu: this header has \"%.40s\" as column %zu, that of %s has \"%.40s\"; the files must have the same "
-      "columns",
-      c->path, f->line, f->column, f->text, (size_t)(f - c->fields) + 1, t->args->sources[0], l->names[f - c->fields]);
+  char here[48], there[48];
+  SHOAL_CHECK(*header || 2 * equal < l->columns, SHOAL_ERR_IO,
+              "%s:%zu:%zu: this header has \"%s\" as column %zu, that of %s has \"%s\"; the files must have the same "
+              "columns",
+              c->path, f->line, f->column, shoal_show(f->text, here, sizeof here), (size_t)(f - c->fields) + 1,
+              t->args->sources[0], shoal_show(l->names[f - c->fields], there, sizeof there));
   return SHOAL_OK;
 }
 
 static void show_row(const table *t, const char *which, const char *path, size_t row)
 {
   const float *x = t->x + row * t->layout.features;
+  char label[48];
   shoal_str s = { 0 };
   for (size_t i = 0; i < SHOAL_MIN(t->layout.features, (size_t)SHOWN); i++) shoal_str_add(&s, "%.7g ", x[i]);
-  shoal_info("%s: %s row: %s%s-> %.40s", path, which, s.text, t->layout.features > SHOWN ? "... " : "",
-             t->classes.all[t->y[row]].text);
+  shoal_info("%s: %s row: %s%s-> %s", path, which, s.text, t->layout.features > SHOWN ? "... " : "",
+             shoal_show(t->classes.all[t->y[row]].text, label, sizeof label));
   shoal_str_free(&s);
 }
 
@@ -310,6 +312,24 @@ static void tell_thousands(const table *t)
   if (found > SHOWN) shoal_info("%s: and in %zu more columns", t->args->sources[0], found - SHOWN);
 }
 
+/* "labels become classes 0 to 99 in sorted order: a, b, c, d, e, f, ... (100 in all)" */
+static void tell_classes(const table *t)
+{
+  char name[48];
+  size_t shown = 0;
+  shoal_str s = { 0 };
+  for (const char *at = t->classes.names.text; *at && shown < SHOWN; shown++) {
+    const size_t n = strcspn(at, "\n");
+    char *one = shoal_strdup_printf("%.*s", (int)SHOAL_MIN(n, sizeof name - 1), at);
+    shoal_str_add(&s, "%s%s", shown ? ", " : "", shoal_show(one, name, sizeof name));
+    free(one);
+    at += n + (at[n] == '\n');
+  }
+  if (t->classes.classes > SHOWN) shoal_str_add(&s, ", ... (%" PRId32 " in all)", t->classes.classes);
+  shoal_info("labels become classes 0 to %" PRId32 " in sorted order: %s", t->classes.classes - 1, s.text);
+  shoal_str_free(&s);
+}
+
 static shoal_status map_labels(table *t)
 {
   char column[80];
@@ -317,8 +337,7 @@ static shoal_status map_labels(table *t)
   SHOAL_TRY(shoal_csv_classes_finish(&t->classes, &t->layout.dialect, t->args->sources[0], column));
   for (size_t i = 0; i < t->rows; i++) t->y[i] = t->classes.all[t->y[i]].rank;
   if (t->classes.names.len)
-    shoal_info("labels become classes 0 to %" PRId32 " in sorted order: %.200s", t->classes.classes - 1,
-               t->classes.names.text);
+    tell_classes(t);
   else
     shoal_info("labels are classes 0 to %" PRId32, t->classes.classes - 1);
   return SHOAL_OK;

@@ -223,6 +223,18 @@ def test_split_is_drawn_from_each_class():
     assert len(tests()[0]) == 40
 
 
+def test_names_on_one_line():
+    """Names with line breaks are escaped, long lists of columns and classes are shortened."""
+    r = load('"a\nb","c\td",kind\n' + labels("cat", "dog"))
+    assert "t.csv: features: a\\nb, c\\td\n" in r.stdout
+    r = load('a,"b\nc",kind\n' + labels("cat", "dog") + "1,no number,dog\n", code=7)
+    assert_one_error(r, 'in column 2, "b\\nc" is not a number')
+    r = load("a,b,kind\n" + "".join(f"{i},{i * i % 7},k{i // 2:02}\n" for i in range(200)))
+    assert "labels become classes 0 to 99 in sorted order: k00, k01, k02, k03, k04, k05, ... (100 in all)\n" in r.stdout
+    r = load(",".join(f"c{i}" for i in range(30)) + ",kind\n" + "".join(f"{'.5,' * 30}{i % 2}\n" for i in range(40)))
+    assert "t.csv: features: c0, c1, c2, c3, c4, ..., c29\n" in r.stdout
+
+
 def test_other_header():
     """A second file with other columns is not read as if it had the same."""
     with open("more.csv", "w") as f:

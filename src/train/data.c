@@ -17,6 +17,20 @@ static bool has_word(const shoal_config *c, const char *option, const char *word
   return false;
 }
 
+/* data.last is drop and would drop all of n samples. */
+static shoal_status refuse_drop(const shoal_session *s, uint64_t n, uint64_t p)
+{
+  char cure[64] = "use fewer ranks";
+  if (shoal_config_given(s->world.config, "data.global_batch"))
+    snprintf(cure, sizeof cure, "data.global_batch to at most %llu", (unsigned long long)n);
+  else if (n >= p)
+    snprintf(cure, sizeof cure, "data.batch to at most %llu", (unsigned long long)(n / p));
+  return SHOAL_FAIL(SHOAL_ERR_USAGE,
+                    "data.last is drop, but the global batch of %llu is larger than the %llu training samples: set "
+                    "data.last to short or pad, or %s",
+                    (unsigned long long)s->data.global_batch, (unsigned long long)n, cure);
+}
+
 /* Global and local batch size, and the length of an epoch in positions.  With strided shares every
  * rank takes as many steps as the one with the largest share; in the last step it may have no sample. */
 static shoal_status size_batches(shoal_session *s)
@@ -28,9 +42,7 @@ static shoal_status size_batches(shoal_session *s)
   SHOAL_CHECK(!(global && shoal_config_given(c, "data.batch")), SHOAL_ERR_USAGE,
               "data.batch and data.global_batch are both set: keep one of them");
   bool drops = s->world.choice.last == SHOAL_LAST_DROP;
-  SHOAL_CHECK(!drops || n >= s->data.global_batch, SHOAL_ERR_USAGE,
-              "data.last is drop, but the global batch of %llu is larger than the %llu training samples",
-              (unsigned long long)s->data.global_batch, (unsigned long long)n);
+  if (drops && n < s->data.global_batch) return refuse_drop(s, n, p);
   s->data.own_batch = s->data.global_batch / p;
   s->data.epoch_samples = n;
   s->data.epoch_end = drops ? n / s->data.global_batch * s->data.global_batch : n;

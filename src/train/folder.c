@@ -149,11 +149,27 @@ static shoal_status sweep(const shoal_folder *f)
   return st;
 }
 
+/* The first folder on the way to `dir` that is not there, or NULL.  Caller frees. */
+static char *first_missing(const char *dir)
+{
+  char *path = shoal_strdup_printf("%s", dir);
+  for (char *at = path + 1;; at++) {
+    const char kept = *at;
+    if (kept && kept != '/') continue;
+    *at = '\0';
+    if (!shoal_path_exists(path)) return path;
+    if (!kept) break;
+    *at = kept;
+  }
+  free(path);
+  return NULL;
+}
+
 shoal_status shoal_folder_take(shoal_folder *f, bool *again)
 {
   double left_s;
   if (!f->lease) {
-    f->fresh = !shoal_path_exists(f->dir);
+    if (!f->made) f->made = first_missing(f->dir);
     SHOAL_TRY(shoal_make_dirs(f->ckpt));
     SHOAL_TRY(shoal_make_dirs(f->trace));
     SHOAL_TRY(shoal_lease_create(f->dir, getenv("SLURM_JOB_ID") != NULL, beat, f, &f->lease));
@@ -195,9 +211,18 @@ static void remove_refused(const shoal_folder *f)
   rmdir(f->ckpt);
 }
 
+/* Removes the empty folders that this attempt made; one in which another run has begun stays. */
+static void remove_made(const shoal_folder *f)
+{
+  char *path = shoal_strdup_printf("%s", f->dir), *slash;
+  const size_t least = strlen(f->made);
+  while (strlen(path) >= least && rmdir(path) == 0 && (slash = strrchr(path, '/'))) *slash = '\0';
+  free(path);
+}
+
 void shoal_folder_release(shoal_folder *f)
 {
-  char *begun = f->fresh ? shoal_path_join(f->dir, "run.yaml") : NULL;
+  char *begun = f->made ? shoal_path_join(f->dir, "run.yaml") : NULL;
   bool refused = begun && shoal_folder_is_ours(f) && !shoal_path_exists(begun);
   shoal_log_ask_first(NULL, NULL);
   shoal_log_set_file(NULL);
@@ -205,8 +230,9 @@ void shoal_folder_release(shoal_folder *f)
   shoal_rows_close(f->metrics);
   if (refused) remove_refused(f);
   shoal_lease_destroy(f->lease);
-  if (refused) rmdir(f->dir); /* unless another run has begun in it */
+  if (refused) remove_made(f);
   free(begun);
+  free(f->made);
   free(f->dir);
   free(f->ckpt);
   free(f->trace);

@@ -13,7 +13,7 @@
 typedef struct {
   char *dir, *ckpt, *trace; /* paths, owned */
   int attempt;              /* 1 for the first */
-  bool fresh;               /* rank 0: this attempt made the folder */
+  char *made;               /* rank 0: the topmost folder that this attempt made for the run; NULL: none; owned */
   uint64_t token;           /* of the lease, on every rank; 0: not taken */
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
   atomic_bool running;      /* status.json says so */
@@ -33,7 +33,7 @@ bool shoal_folder_is_ours(const shoal_folder *f);
 shoal_status shoal_folder_check(const shoal_folder *f); /* the same, as ERR_WORLD */
 /** Rank 0, after every step: what status.json shall say within seconds.  Costs nothing. */
 void shoal_folder_progress(shoal_folder *f, uint64_t step, uint64_t epoch);
-/** Closes files, releases the lease, frees; also after a failed open.  A folder that this attempt made is removed if run.yaml
+/** Closes files, releases the lease, frees; also after a failed open.  Folders that this attempt made are removed if run.yaml
  *  was not written: a run that is refused leaves nothing. */
 void shoal_folder_release(shoal_folder *f);
 /** Opens metrics.csv, with the rows of earlier attempts that the checkpoint has; see shoal_rows_open. */

@@ -44,7 +44,7 @@ static shoal_status plan_last_batch(shoal_session *s, uint64_t left)
   const shoal_run *r = &s->run;
   uint64_t rest = s->world.choice.last != SHOAL_LAST_SHORT ? 0 : left % r->global_batch, first, count = rest;
   if (!shoal_session_strided(s)) shoal_share_of(rest, r->share_rank, r->share_size, &first, &count);
-  return shoal_plan_last_batch(&s->model.form, count);
+  return shoal_plan_last_batch(&s->model.form, count, r->steps_per_epoch == 1);
 }
 
 /* Plans for a full batch and for the epoch's last one, created now so that a batch the model cannot take (one sample

@@ -243,3 +243,35 @@ def test_refused_folder():
     for name in ("r", "made", "new"):
         assert_one_error(shoal(*go, f"run.name={name}", code=7), "a.h5")
     assert sorted(os.listdir("r")) == files and os.path.exists("made/log.txt") and not os.path.exists("new")
+
+
+def test_refused_above():
+    """Folders above that this start made go, too; one that was there, and one that another run uses, stay."""
+    make("a.h5")
+    os.mkdir("there")
+    go = ("train", "--set", "data.file=a.h5", "--set", "model.name=mlp", "--set", "model.widths=[8]", "--set", "run.steps=2")
+    drop = ("--set", "data.last=drop", "--set")
+    before = sorted(os.listdir())
+    for above in ("runs", "new/deep/runs", "there"):
+        r = shoal(*go, *drop, f"run.dir={above}", "--set", "run.name=r", "--set", "data.batch=64", code=2)
+        assert_one_error(r, f"than the {TRAIN} training samples: set data.last to short or pad, or data.batch to at most {TRAIN}")
+        assert sorted(os.listdir()) == before and os.listdir("there") == []
+    shoal(*go, *drop, "run.dir=runs", "--set", "run.name=r", "--set", f"data.batch={TRAIN}")
+    shoal(*go, *drop, "run.dir=runs", "--set", "run.name=s", "--set", "data.batch=64", code=2)
+    assert os.listdir("runs") == ["r"]
+
+
+def test_only_batch():
+    """Where the epoch has one batch, dropping the last one is no cure."""
+    with h5py.File("a.h5", "w") as f:
+        f["train/x"], f["train/y"] = np.zeros((9, 8, 8, 1), "u1"), np.arange(9, dtype="i4") % 3
+    for samples, cure in ((9, "set data.last to drop or pad"), (1, "set data.last to pad")):
+        with h5py.File("a.h5", "a") as f:
+            for name in ("x", "y"):
+                values = f[f"train/{name}"][:samples]
+                del f[f"train/{name}"]
+                f[f"train/{name}"] = values
+            f.attrs["classes"] = 3
+        r = shoal("train", "--set", "data.file=a.h5", "--set", "model.name=mlp", "--set", "model.widths=[8]", "--set",
+                  "model.norm=batch", "--set", "run.name=r", "--set", "data.batch=8", code=2)
+        assert_one_error(r, f"leaves 1 sample for a rank, too few to train this model: {cure}, or choose another batch")

@@ -108,7 +108,7 @@ static shoal_status plan_last_batch(shoal_run *r, shoal_local *s)
 {
   uint64_t rest = r->pads ? 0 : r->epoch_samples % r->global_batch, first, own;
   shoal_share_of(rest, r->share_rank, r->share_size, &first, &own);
-  for (int i = 0; i < s->n; i++) SHOAL_TRY(shoal_plan_last_batch(&s->block[i].form, own));
+  for (int i = 0; i < s->n; i++) SHOAL_TRY(shoal_plan_last_batch(&s->block[i].form, own, r->steps_per_epoch == 1));
   return SHOAL_OK;
 }
 

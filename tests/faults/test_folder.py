@@ -1,10 +1,12 @@
 """What a run folder tells after disturbances: metrics.csv as exact as the weights, and attempts that count."""
 import os
+import signal
 import subprocess
 
 import pytest
 
-from harness import MLP, assert_equal, checkpoints, log, metrics, newest, read, sampled, sets, shoal, status, train, wait_for, wait_until
+from harness import (MLP, assert_equal, checkpoints, log, metrics, newest, program, ranks_of, read, run, sampled, sets, shoal, status,
+                     train, wait_for, wait_until)
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
 METHODS = {
@@ -189,3 +191,30 @@ def test_folder_array(glyphs):
     assert sorted(os.listdir("runs")) == ["a-1", "a-12", "b-2"]
     r = train(1, "a", *args, env={"SLURM_ARRAY_TASK_ID": "1 2"}, code=3)
     assert 'SLURM_ARRAY_TASK_ID is "1 2"' in r.stderr, r.stderr
+
+
+def test_folder_suspended(glyphs, jobs):
+    """A run that was suspended until another took its folder over: it ends with 3 when it wakes, and writes nothing more."""
+    glyphs(256, 64)
+    slow = [*BASE, "--allow-faults", *sets(fault__compute="sleep:50", run__epochs=50, trace__level="off")]
+    job = jobs.start(2, "r", *slow)
+    wait_until("the first checkpoint", lambda: checkpoints("r"))
+    ranks = list(ranks_of(job).values())
+    for pid in ranks:
+        os.kill(pid, signal.SIGSTOP)
+    os.utime("runs/r/lease", (0, 0))
+    apart = ["unshare", "--pid", "--fork"]  # where its processes cannot be looked for
+    if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no right to make a PID namespace")
+    r = run([*apart, program(), "train", *BASE, *sets(run__name="r", trace__level="off")])
+    assert "took over the lease of a run that is gone" in r.stdout, r.stdout
+    def files():
+        return {path: read(path) if not path.endswith(".h5") else os.stat(path).st_mtime_ns
+                for folder, _, names in os.walk("runs/r") for path in (os.path.join(folder, n) for n in names)}
+    before = files()
+    assert status("r")["state"] == "done"
+    for pid in ranks:
+        os.kill(pid, signal.SIGCONT)
+    assert job.wait(timeout=60) == 3, read("r.out")
+    assert read("r.out").count("is not this run's any more") == 1, read("r.out")
+    assert files() == before

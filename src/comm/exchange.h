@@ -105,6 +105,11 @@ shoal_status shoal_rendezvous_heartbeat(shoal_rendezvous *c);
 shoal_status shoal_rendezvous_meet(shoal_rendezvous *c, int64_t mine, int64_t (*more)(void *context), void *context,
                                    int64_t *largest);
 
+/** Lets a rendezvous that nobody joins spread what `asked` says on any rank: it is looked at whenever this rank makes progress,
+ *  also while it waits for others.  While nothing else is in flight, progress is then made a few hundred times a second at most.
+ *  One per world; not collective, ends with destroy. */
+void shoal_rendezvous_listen(shoal_rendezvous *c, bool (*asked)(void));
+
 /* A non-blocking point-to-point message: a reusable handle on the sending or the receiving side.  Not collective.
  * Messages match by tag (0..1023, shared with shoal_group_send and _recv) in the order they are started. */
 typedef struct shoal_message shoal_message;

@@ -91,9 +91,24 @@ static shoal_status call_hook(shoal_world *w)
   return st;
 }
 
+/* Whether only a request could come, which has time: with more ranks than cores an unsuccessful poll yields the core. */
+static bool may_rest(shoal_world *w)
+{
+  enum { LISTEN_NS = 5000000 };
+  if (w->in_flight != w->listening || w->newest != w->listening) return false;
+  uint64_t now = shoal_now_ns();
+  if (now - w->listened_ns < LISTEN_NS) return true;
+  w->listened_ns = now;
+  return false;
+}
+
 shoal_status shoal_world_progress(shoal_world *w)
 {
   enum { ROUNDS_MAX = 16 }; /* bounds the time a fast sender can keep this rank from computing */
+  if (w->listener) {
+    if (w->asked()) SHOAL_TRY(shoal_rendezvous_request(w->listener, 1));
+    if (may_rest(w)) return SHOAL_OK;
+  }
   for (int rounds = 0, idle = 0; w->in_flight && rounds < ROUNDS_MAX && idle < 2; rounds++) {
     size_t completed = 0;
     bool moved = false;

@@ -239,7 +239,7 @@ shoal_status shoal_group_agree_quietly(shoal_group *g, shoal_status mine)
 
 static bool is_cause(const shoal_verdict *v)
 {
-  return v->code != SHOAL_OK && v->code != SHOAL_ERR_PEER;
+  return v->code != SHOAL_OK && v->code != SHOAL_ERR_PEER && v->code != SHOAL_STOPPED;
 }
 
 /* Whether this rank prints its text: not if it was printed already, and not if a lower rank has the same text. */
@@ -254,12 +254,19 @@ static bool prints_text(const shoal_verdict *all, int size, int rank)
   return true;
 }
 
-/* The most severe code, the same on every rank. */
+/* The most severe code, the same on every rank.  A request to stop counts only where nothing failed. */
 static shoal_status most_severe(const shoal_verdict *all, int size)
 {
   int32_t worst = SHOAL_OK;
-  for (int r = 0; r < size; r++) worst = SHOAL_MAX(worst, is_cause(&all[r]) ? all[r].code : all[r].verdict);
-  return worst == SHOAL_OK ? SHOAL_ERR_PEER : (shoal_status)worst;
+  bool stops = false;
+  for (int r = 0; r < size; r++) {
+    if (all[r].code == SHOAL_STOPPED)
+      stops = true;
+    else
+      worst = SHOAL_MAX(worst, is_cause(&all[r]) ? all[r].code : all[r].verdict);
+  }
+  if (worst == SHOAL_OK) return stops ? SHOAL_STOPPED : SHOAL_ERR_PEER;
+  return (shoal_status)worst;
 }
 
 static void print_own(shoal_group *g, shoal_error *own)
@@ -277,7 +284,7 @@ static void print_own(shoal_group *g, shoal_error *own)
 }
 
 /* Ranks that did not fail get the text of the lowest rank that did. */
-static shoal_status quote_cause(shoal_group *g, shoal_status mine, shoal_error *own)
+static shoal_status quote_cause(shoal_group *g, shoal_error *own)
 {
   int culprit = 0;
   while (culprit < g->size && !is_cause(&g->verdicts[culprit])) culprit++;
@@ -286,7 +293,7 @@ static shoal_status quote_cause(shoal_group *g, shoal_status mine, shoal_error *
   if (culprit == g->rank) memcpy(text, own->text, strlen(own->text) + 1);
   size_t bytes = SHOAL_MIN((size_t)g->verdicts[culprit].length, sizeof text - 1);
   SHOAL_TRY(shoal_group_broadcast(g, text, bytes, culprit));
-  if (mine != SHOAL_OK && mine != SHOAL_ERR_PEER) return SHOAL_OK;
+  if (is_cause(&g->verdicts[g->rank])) return SHOAL_OK;
   (void)SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", g->world_ranks[culprit], host_of(g, culprit), text);
   shoal_error_take(own);
   return SHOAL_OK;
@@ -301,7 +308,7 @@ static shoal_status report_failures(shoal_group *g, shoal_status mine, shoal_err
   v.crc = shoal_crc32c(0, own->text, v.length);
   SHOAL_TRY(shoal_group_allgather_control(g, &v, sizeof v, g->verdicts));
   print_own(g, own);
-  SHOAL_TRY(quote_cause(g, mine, own));
+  SHOAL_TRY(quote_cause(g, own));
   own->verdict = most_severe(g->verdicts, g->size);
   own->told = true;
   return shoal_group_barrier(g);
@@ -314,6 +321,7 @@ shoal_status shoal_group_agree(shoal_group *g, shoal_status mine)
   shoal_status st = agree_on_failure(g, mine, &own, &rank);
   if (rank < 0 || g->size == 1) return st;
   st = report_failures(g, mine, &own);
+  if (st == SHOAL_OK && own.verdict == SHOAL_STOPPED) return SHOAL_FAIL(SHOAL_STOPPED, "a signal asked to stop");
   if (own.code == SHOAL_OK) return st; /* not even the text of the cause arrived */
   return shoal_error_put(&own);
 }

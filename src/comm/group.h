@@ -94,7 +94,8 @@ bool shoal_world_shares(const shoal_world *w); /* whether ranks of a node share 
  *  has it, at most eight texts.  Afterwards all errors are marked as told and have the same verdict (error.h), so the
  *  ranks can exit with one code.  In a group of one nothing is printed; the caller reports the error.  Call it after
  *  anything that can fail on some ranks only and before the next collective call.  Counted as class control, like the
- *  barrier, in any group: neither carries payload.  Cost: one agreement on a number while nobody fails. */
+ *  barrier, in any group: neither carries payload.  Cost: one agreement on a number while nobody fails.
+ *  STOPPED is no failure: if some ranks have it and none failed, all return it. */
 shoal_status shoal_group_agree(shoal_group *g, shoal_status mine);
 /** The same, but every rank returns the common verdict, also those that did not fail. */
 shoal_status shoal_group_settle(shoal_group *g, shoal_status mine);

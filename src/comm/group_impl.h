@@ -156,6 +156,10 @@ struct shoal_world {
   int watching;            /* flights that wait for shared memory to change, of which MPI gives no notice */
   shoal_flight *in_flight; /* doubly linked, oldest first */
   shoal_flight *newest;
+  shoal_rendezvous *listener; /* or NULL; its flight never ends */
+  shoal_flight *listening;
+  bool (*asked)(void);
+  uint64_t listened_ns;
   shoal_error failure; /* error of the first flight that failed, possibly in a poll; its wait returns it */
   bool failure_known;  /* that error has been returned; another may replace it */
 };

@@ -147,9 +147,18 @@ shoal_status shoal_rendezvous_create(shoal_group *control, const char *name, sho
   return st;
 }
 
+void shoal_rendezvous_listen(shoal_rendezvous *c, bool (*asked)(void))
+{
+  shoal_world *w = c->f.g->w;
+  w->listener = c;
+  w->listening = &c->f;
+  w->asked = asked;
+}
+
 void shoal_rendezvous_destroy(shoal_rendezvous *c)
 {
   if (!c) return;
+  if (c->f.g->w->listener == c) c->f.g->w->listener = NULL;
   shoal_flight_end(&c->f, SHOAL_ERR_COMM); /* receives that will never be matched */
   shoal_flight_end(&c->meeting.f, SHOAL_ERR_COMM);
   if (c->rounds) (void)c->f.g->w->transport->reserve(c->f.g->w, -4 * c->rounds);

@@ -10,6 +10,7 @@
  *
  * Not here: order and augmentation (loader.c). */
 #include "base/crc32c.h"
+#include "base/interrupt.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -108,6 +109,7 @@ static shoal_status read_labels(shoal_dataset *d, shoal_split split)
   SHOAL_TRY(SHOAL_ALLOC(n, &p->labels));
   for (uint64_t at = 0; at < n; at += LABELS) {
     uint64_t part = SHOAL_MIN(n - at, (uint64_t)LABELS);
+    SHOAL_TRY(shoal_interrupt_check());
     SHOAL_TRY(shoal_h5_table_read(p->y, at, part, &block));
     for (uint64_t k = 0; k < part; k++) {
       SHOAL_CHECK(!p->wide || block.u[k] <= INT64_MAX, SHOAL_ERR_IO,

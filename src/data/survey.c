@@ -2,6 +2,7 @@
  * of a file from elsewhere, and whether its numbers survive as 32-bit floats.
  *
  * Subnormal numbers count here even if the run flushes them: they are only small until they are normalised. */
+#include "base/interrupt.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -28,6 +29,7 @@ static shoal_status estimate(shoal_dataset *d)
   SHOAL_TRY_GOTO(st, shoal_data_stats_init(&t, d->info.kind, &d->info.sample, d->info.x_bytes), done);
   for (uint64_t i = 0; i < looks; i++) {
     uint64_t at = (uint64_t)((unsigned __int128)i * n / looks);
+    SHOAL_TRY_GOTO(st, shoal_interrupt_check(), done);
     SHOAL_TRY_GOTO(st, shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL), done);
     if (!d->names.text) shoal_data_stats_add(&t, 1, x);
     crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);

@@ -21,16 +21,16 @@
 /* How ranks synchronise to save, evaluate and stop: the three policies of train/meet.h. */
 typedef enum {
   SHOAL_MEET_EVERY_STEP,    /* a vote every step or every few steps, overlapped with the next one */
-  SHOAL_MEET_AT_BOUNDARIES, /* a vote only where ranks have just synchronised; takes effect at once */
+  SHOAL_MEET_AT_BOUNDARIES, /* a vote where ranks have just synchronised; takes effect at once */
   SHOAL_MEET_FREELY         /* ranks step asynchronously; any rank can call the others to meet */
 } shoal_meet_kind;
-/* Set by the method in `open`, except `rendezvous` and `boundary`. */
+/* Set by the method in `open`, except `rendezvous`. */
 typedef struct {
   shoal_meet_kind kind;
   uint64_t every;        /* EVERY_STEP: steps between votes, at least the most that ranks can be apart; 0: 1 */
   shoal_group *together; /* FREELY: ranks in lockstep with this one; NULL: none */
   const shoal_rendezvous *rendezvous; /* FREELY: tells whether a meeting was called; set by the loop */
-  bool boundary;                      /* AT_BOUNDARIES: set by a hook if the step ends at one; cleared by the loop */
+  uint64_t next; /* AT_BOUNDARIES: number of steps at the next one; kept up to date by the method's hooks */
 } shoal_meet_policy;
 
 /* The part of the run that a method may read and change; owned by the loop. */

@@ -94,8 +94,9 @@ shoal_status shoal_session_open_dataset(shoal_session *s)
   shoal_status st = shoal_dataset_open_all(files, n, &s->data.set);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
   if (st == SHOAL_OK && shoal_config_bool(s->world.config, "data.shuffle")) shoal_dataset_warn_of_cost(s->data.set);
+  if (st == SHOAL_OK) st = shoal_session_delay_start(s);
   char *warnings = shoal_log_kept();
-  st = shoal_group_agree(s->run.control, st);
+  st = shoal_session_agree(s, st);
   if (st == SHOAL_OK) st = tell_warnings(s, warnings);
   free(warnings);
   return st;

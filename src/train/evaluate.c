@@ -4,6 +4,7 @@
  * If every rank trains its own model, each also scores its own on the same share, and the distance to the assembled
  * model is measured.  If the model is a mean that no rank trains, its batch-norm statistics are recomputed from the
  * first training batches of epoch 0 on every rank, always the same ones. */
+#include "base/log.h"
 #include "base/mem.h"
 #include "method/common/average.h"
 #include "train/session.h"
@@ -42,6 +43,7 @@ static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t *n)
     shoal_plan *plan;
     shoal_address at = { .seed = s->run.seed };
     shoal_score ignored = { 0 };
+    SHOAL_TRY(shoal_session_may_go_on(s));
     SHOAL_TRY(shoal_loader_next(s->data.sample, &b));
     SHOAL_CHECK(b || i > 0, SHOAL_ERR_NUMERIC, "no batch of rank %d is finite: statistics cannot be measured",
                 shoal_world_rank(s->run.world));
@@ -96,9 +98,11 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
   SHOAL_TRY(shoal_loader_seek(s->data.test, 0, 0));
   for (;;) {
     const shoal_batch *b;
+    SHOAL_TRY(shoal_session_may_go_on(s));
     SHOAL_TRY(shoal_loader_next(s->data.test, &b));
     if (!b) return SHOAL_OK;
     if (b->n == 0) continue;
+    shoal_session_delay_evaluation(s);
     shoal_numbers_look_at_test(s, b);
     shoal_plan *plan;
     SHOAL_TRY(shoal_plans_get(plans, b->n, s->run.eval_mode, &plan));
@@ -124,6 +128,7 @@ static shoal_status observe_share(shoal_session *s, double *values)
   SHOAL_TRY(shoal_loader_seek(s->data.test, 0, 0));
   for (;;) {
     const shoal_batch *b;
+    SHOAL_TRY(shoal_session_may_go_on(s));
     SHOAL_TRY(shoal_loader_next(s->data.test, &b));
     if (!b) return SHOAL_OK;
     if (b->n > 0) SHOAL_TRY(s->method->observe(&s->run, s->method_state, b, values));
@@ -155,24 +160,35 @@ static shoal_status measure_consensus(shoal_session *s)
   return SHOAL_OK;
 }
 
-shoal_status shoal_session_evaluate(shoal_session *s)
+static shoal_status evaluate(shoal_session *s)
 {
-  if (!s->data.test) return SHOAL_OK;
-  SHOAL_TRY(shoal_numbers_agree(s));
   uint64_t t0 = shoal_now_ns();
   shoal_score score = { 0 };
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->model.plans, s->model.scratch, &score)));
   double sums[] = { score.loss, (double)score.correct, (double)score.samples };
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
-  s->record.test_loss = sums[0] / sums[2];
-  s->record.test_acc = sums[1] / sums[2];
-  s->record.test_step = s->run.step;
   SHOAL_TRY(shoal_session_score_own(s));
   SHOAL_TRY(measure_consensus(s));
   SHOAL_TRY(score_columns(s));
-  shoal_session_drop_whole(s);
+  s->record.test_loss = sums[0] / sums[2];
+  s->record.test_acc = sums[1] / sums[2];
+  s->record.test_step = s->run.step;
   shoal_trace_span(s->run.trace, SHOAL_TRACE_EVALUATION, shoal_trace_op(s->run.trace, "evaluation"), t0,
                    shoal_now_ns());
   return SHOAL_OK;
+}
+
+/* A signal ends it after a batch; what was measured so far is dropped, and measured again after the resume.  Not where the
+ * method has finished the model: it would do so twice, and the run ends here anyway. */
+shoal_status shoal_session_evaluate(shoal_session *s)
+{
+  if (!s->data.test) return SHOAL_OK;
+  SHOAL_TRY(shoal_numbers_agree(s));
+  s->ears.drops = !s->model.finished;
+  shoal_status st = evaluate(s);
+  s->ears.drops = false;
+  shoal_session_drop_whole(s);
+  if (st == SHOAL_STOPPED) shoal_info("asked to stop by a signal: the evaluation is done again after the resume");
+  return st;
 }

@@ -1,4 +1,5 @@
 /* Fault hooks for tests: options fault.*, which need --allow-faults.  No effect if none is set. */
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "train/session.h"
@@ -27,7 +28,8 @@ shoal_status shoal_session_read_faults(shoal_session *s)
   const shoal_config *c = s->world.config;
   static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step",  "fault.seed",
                                        "fault.compute",     "fault.ckpt",      "fault.lr",        "fault.rank",
-                                       "fault.no_exchange", "fault.jitter",    "fault.exit_step", "fault.nan_place" };
+                                       "fault.no_exchange", "fault.jitter",    "fault.exit_step", "fault.nan_place",
+                                       "fault.start",       "fault.eval" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->world.args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
@@ -35,10 +37,14 @@ shoal_status shoal_session_read_faults(shoal_session *s)
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
   s->faults.jitter_s = shoal_config_float(c, "fault.jitter") * 1e-3;
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
-  double compute_s;
+  double compute_s, start_s, eval_s;
   SHOAL_TRY(read_sleep(c, "fault.ckpt", &s->faults.ckpt_s));
   SHOAL_TRY(read_sleep(c, "fault.compute", &compute_s));
+  SHOAL_TRY(read_sleep(c, "fault.start", &start_s));
+  SHOAL_TRY(read_sleep(c, "fault.eval", &eval_s));
   if (!here) return SHOAL_OK;
+  s->faults.start_s = start_s;
+  s->faults.eval_s = eval_s;
   s->faults.compute_s = compute_s;
   s->faults.stop_step = shoal_config_int(c, "fault.stop_step");
   s->faults.kill_step = shoal_config_int(c, "fault.kill_step");
@@ -105,6 +111,19 @@ void shoal_session_spoil_loss(const shoal_session *s, shoal_score *score)
   if (!spoils(s)) return;
   if (s->faults.nan_place == SHOAL_FAULT_LOSS) score->loss = NAN;
   if (s->faults.nan_place == SHOAL_FAULT_SPIKE) score->loss = score->loss * 1000 + 1000;
+}
+
+shoal_status shoal_session_delay_start(shoal_session *s)
+{
+  const useconds_t piece_us = 10000;
+  for (uint64_t t0 = shoal_now_ns(); shoal_seconds_since(t0) < s->faults.start_s; usleep(piece_us))
+    SHOAL_TRY(shoal_interrupt_check());
+  return SHOAL_OK;
+}
+
+void shoal_session_delay_evaluation(const shoal_session *s)
+{
+  if (s->faults.eval_s > 0) usleep((useconds_t)(s->faults.eval_s * 1e6));
 }
 
 shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b)

@@ -1,10 +1,69 @@
-/* A request to stop: what the start says about it.  The signals are in stop.c, the agreement on a step in meet.c. */
+/* Requests to stop: how a rank hears them, and what the start says about them.  Signals are in stop.c, the agreement on a
+ * step is in meet.c.
+ *
+ *   start         every agreement of all ranks is a place to stop; long work between two of them asks (base/interrupt.h)
+ *   training      the meeting after a step
+ *   evaluation    after every batch
+ *
+ * A request goes to all ranks at once, as a notice that each passes on while it computes or waits for others; so the ranks
+ * that have no signal of their own do not work to the end of a stage that another has left. */
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
 #include "train/stop.h"
 #include <stdlib.h>
 #include <unistd.h>
+
+bool shoal_session_heard(shoal_session *s)
+{
+  if (shoal_stop_requested()) return true;
+  if (!s->ears.spread) return false;
+  (void)shoal_world_progress(s->run.world); /* an error is kept by what is in flight */
+  return shoal_rendezvous_requested(s->ears.spread) != 0;
+}
+
+static bool heard(void *session)
+{
+  return shoal_session_heard(session);
+}
+
+shoal_status shoal_session_open_ears(shoal_session *s)
+{
+  s->ears.drops = true;
+  shoal_interrupt_arm(heard, s);
+  if (shoal_world_size(s->run.world) == 1) return SHOAL_OK;
+  SHOAL_TRY(shoal_rendezvous_create(s->run.control, "stop", &s->ears.spread));
+  shoal_rendezvous_listen(s->ears.spread, shoal_stop_requested);
+  return SHOAL_OK;
+}
+
+void shoal_session_close_ears(shoal_session *s)
+{
+  shoal_interrupt_arm(NULL, NULL);
+  shoal_rendezvous_destroy(s->ears.spread);
+  s->ears.spread = NULL;
+}
+
+void shoal_session_begin(shoal_session *s)
+{
+  s->ears.drops = false;
+  shoal_interrupt_arm(NULL, NULL);
+}
+
+shoal_status shoal_session_may_go_on(shoal_session *s)
+{
+  SHOAL_CHECK(!s->ears.drops || !shoal_session_heard(s), SHOAL_STOPPED, "a signal asked to stop");
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_agree(shoal_session *s, shoal_status st)
+{
+  if (st == SHOAL_OK) st = shoal_session_may_go_on(s);
+  st = shoal_group_agree(s->run.control, st);
+  if (st == SHOAL_STOPPED) s->meet.agreed = true;
+  return st;
+}
 
 /* A lower bound: the slowest save so far, or the bytes at a conservative 100 MB/s. */
 static double save_estimate_s(const shoal_session *s)

@@ -89,7 +89,6 @@ static shoal_status one_step(shoal_session *s, const shoal_batch *b, shoal_score
 {
   shoal_run *r = &s->run;
   r->position = s->clock.position;
-  r->meet.boundary = false;
   r->shares = NULL;
   shoal_numbers_begin(s, b);
   SHOAL_TRY(shoal_session_act_faults(s, b));
@@ -204,7 +203,9 @@ bool shoal_session_owes_row(const shoal_session *s)
 
 shoal_status shoal_session_evaluate_and_record(shoal_session *s)
 {
-  SHOAL_TRY(shoal_session_evaluate(s));
+  shoal_status st = shoal_session_evaluate(s);
+  if (st == SHOAL_STOPPED) return shoal_session_stop(s);
+  SHOAL_TRY(st);
   shoal_session_record_metrics(s, false);
   return shoal_session_weigh(s);
 }
@@ -215,6 +216,15 @@ static shoal_status catch_up(shoal_session *s)
   int64_t owed = shoal_session_is_root(s) && shoal_session_owes_row(s);
   SHOAL_TRY(shoal_group_agree_max(s->run.control, "evaluation", &owed));
   return owed ? shoal_session_evaluate_and_record(s) : SHOAL_OK;
+}
+
+/* A stop comes back to the end of the epoch. */
+static shoal_status evaluate_epoch(shoal_session *s)
+{
+  shoal_status st = shoal_session_evaluate(s);
+  if (st != SHOAL_STOPPED) return st;
+  s->clock.epoch--;
+  return shoal_session_stop(s);
 }
 
 static shoal_status end_epoch_together(shoal_session *s, bool *saved)
@@ -233,7 +243,7 @@ static shoal_status end_epoch_together(shoal_session *s, bool *saved)
   SHOAL_TRY(shoal_group_agree_max(s->run.control, "evaluation", &by_steps));
   bool evaluate =
       by_steps || shoal_session_due(every, SHOAL_PER_EPOCHS, s->clock.epoch) || shoal_session_reached_end(s);
-  if (evaluate) SHOAL_TRY(shoal_session_evaluate(s));
+  if (evaluate) SHOAL_TRY(evaluate_epoch(s));
   if (!isnan(s->record.train_loss)) shoal_lr_plateau_feed(&s->model.lr, &s->model.plateau, s->record.train_loss);
   if (s->method->epoch_end) SHOAL_TRY(s->method->epoch_end(&s->run, s->method_state, s->record.train_loss));
   shoal_session_record_metrics(s, true);
@@ -271,6 +281,7 @@ shoal_status shoal_session_train(shoal_session *s)
   s->clock.started_ns = s->clock.saved_ns = s->record.logged_ns = shoal_now_ns();
   if (!s->world.resume_path || s->clock.rate == 0) s->clock.rate = scheduled_rate(s);
   if (s->method->start && !shoal_session_reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
+  shoal_session_begin(s);
   shoal_session_start_totals(s);
   SHOAL_TRY(catch_up(s));
   while (!shoal_session_reached_end(s)) {
@@ -283,10 +294,11 @@ shoal_status shoal_session_train(shoal_session *s)
   SHOAL_TRY(finish(s));
   bool owes =
       s->clock.position > 0 && s->record.row_step != s->run.step; /* not if only an ended run is started again */
-  if (isnan(s->record.test_acc) || owes) SHOAL_TRY(shoal_session_evaluate(s));
   if (owes) {
-    shoal_session_record_metrics(s, false);
-    SHOAL_TRY(shoal_session_weigh(s));
+    SHOAL_TRY(shoal_session_evaluate_and_record(s));
+  } else if (isnan(s->record.test_acc)) {
+    shoal_status evaluated = shoal_session_evaluate(s);
+    if (evaluated != SHOAL_OK) return evaluated == SHOAL_STOPPED ? shoal_session_stop(s) : evaluated;
   }
   SHOAL_TRY(shoal_session_save(s));
   shoal_status st = s->world.folder.metrics ? shoal_rows_flush(s->world.folder.metrics) : SHOAL_OK;

@@ -17,6 +17,7 @@ shoal_status shoal_session_open_meeting(shoal_session *s)
 void shoal_session_close_meeting(shoal_session *s)
 {
   shoal_rendezvous_destroy(s->meet.rendezvous);
+  shoal_vote_destroy(s->meet.promise);
   shoal_vote_destroy(s->meet.vote);
 }
 
@@ -58,8 +59,10 @@ shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask)
 
 /* ---- what was agreed on ---- */
 
-static shoal_status stop_here(shoal_session *s)
+shoal_status shoal_session_stop(shoal_session *s)
 {
+  int64_t ignored;
+  SHOAL_TRY(shoal_session_take_vote(s, &ignored));
   SHOAL_TRY(shoal_session_save(s));
   s->meet.agreed = true;
   return SHOAL_STOPPED;
@@ -76,7 +79,7 @@ shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
     return shoal_numbers_act(s);
   case SHOAL_ASK_STOP:
     shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
-    return stop_here(s);
+    return shoal_session_stop(s);
   case SHOAL_ASK_SAVE:
     return shoal_session_save(s);
   default:

@@ -50,6 +50,8 @@ void shoal_session_close_meeting(shoal_session *s); /* also if never opened */
 shoal_status shoal_session_act(shoal_session *s, shoal_ask ask);
 /** The same, plus whatever is due by step count.  For ranks that step together.  Collective. */
 shoal_status shoal_session_act_and_due(shoal_session *s, shoal_ask ask);
+/** Saves what is not saved yet, and returns STOPPED.  Collective, where all ranks know that they stop. */
+shoal_status shoal_session_stop(shoal_session *s);
 /** A stop requested while a checkpoint was being written takes effect right after it.  Collective. */
 shoal_status shoal_session_stop_after_save(shoal_session *s);
 /** Opens the vote of all ranks.  Collective. */

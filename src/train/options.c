@@ -104,6 +104,10 @@ static const shoal_option run_options[] = {
   { "fault.no_exchange", SHOAL_OPT_INT, "0", "steps", "[0,inf)",
     "Fault hook: skip the exchange on all ranks once in this many steps, to measure its cost.", NULL },
   { "fault.ckpt", SHOAL_OPT_STRING, "", NULL, NULL, "Fault hook: \"sleep:MS\" slows every checkpoint down.", NULL },
+  { "fault.start", SHOAL_OPT_STRING, "", NULL, NULL,
+    "Fault hook: \"sleep:MS\" makes the rank so late with opening the data set.", NULL },
+  { "fault.eval", SHOAL_OPT_STRING, "", NULL, NULL,
+    "Fault hook: \"sleep:MS\" slows every batch of an evaluation down on the rank.", NULL },
   { "fault.lr", SHOAL_OPT_FLOAT, "1", NULL, "(0,inf)", "Fault hook: the rank multiplies its learning rate by this.",
     NULL },
   { .name = NULL }

@@ -15,29 +15,28 @@ static shoal_status open_method(shoal_session *s)
   return shoal_session_open_meeting(s);
 }
 
-/* What is trained, and on what; what the world is found with stays as it is. */
+/* What is trained, and on what; what the world is found with stays as it is.  A signal ends it at any of the agreements. */
 static shoal_status open_training(shoal_session *s)
 {
-  shoal_group *control = s->run.control;
   s->run.shown_loss = NAN;
   s->record.row_step = UINT64_MAX;
   s->best = (shoal_session_best){ .step = UINT64_MAX };
   s->record.rows_kept = 0;
   s->record.test_loss = s->record.test_acc = s->record.train_loss = s->record.own.consensus = NAN;
-  SHOAL_TRY(shoal_group_agree(control, shoal_numbers_open(s)));
+  SHOAL_TRY(shoal_session_agree(s, shoal_numbers_open(s)));
   SHOAL_TRY(shoal_session_open_dataset(s));
   shoal_session_keep_scale(s);
   SHOAL_TRY(shoal_session_size_data(s));
-  SHOAL_TRY(shoal_group_agree(control, shoal_session_build_model(s)));
-  SHOAL_TRY(shoal_group_agree(control, shoal_session_open_loaders(s)));
-  SHOAL_TRY(shoal_group_agree(control, shoal_session_check_test_batches(s)));
+  SHOAL_TRY(shoal_session_agree(s, shoal_session_build_model(s)));
+  SHOAL_TRY(shoal_session_agree(s, shoal_session_open_loaders(s)));
+  SHOAL_TRY(shoal_session_agree(s, shoal_session_check_test_batches(s)));
   SHOAL_TRY(shoal_session_share_gradients(s));
-  SHOAL_TRY(shoal_group_agree(control, shoal_session_open_model(s)));
-  SHOAL_TRY(shoal_group_agree(control, shoal_session_take_weights(s, false)));
+  SHOAL_TRY(shoal_session_agree(s, shoal_session_open_model(s)));
+  SHOAL_TRY(shoal_session_agree(s, shoal_session_take_weights(s, false)));
   if (shoal_config_bool(s->world.config, "model.orthogonal"))
-    SHOAL_TRY(shoal_orthogonal_start(control, &s->model.form));
-  SHOAL_TRY(shoal_group_agree(control, open_method(s)));
-  return shoal_group_agree(control, shoal_session_take_weights(s, true));
+    SHOAL_TRY(shoal_orthogonal_start(s->run.control, &s->model.form));
+  SHOAL_TRY(shoal_session_agree(s, open_method(s)));
+  return shoal_session_agree(s, shoal_session_take_weights(s, true));
 }
 
 static void close_training(shoal_session *s)
@@ -62,11 +61,12 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   *s = (shoal_session){ .world.args = args };
   SHOAL_TRY(shoal_session_open_world(s));
   SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_read_faults(s)));
+  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_open_ears(s)));
   SHOAL_TRY(shoal_session_open_folder(s));
   SHOAL_TRY(shoal_session_find(s));
   SHOAL_TRY(shoal_session_find_weights(s));
   SHOAL_TRY(shoal_session_open_trace(s));
-  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_open_backend(s)));
+  SHOAL_TRY(shoal_session_agree(s, shoal_session_open_backend(s)));
   return open_training(s);
 }
 
@@ -100,5 +100,6 @@ shoal_status shoal_session_reopen(shoal_session *s)
 void shoal_session_close(shoal_session *s)
 {
   close_training(s);
+  shoal_session_close_ears(s);
   shoal_session_close_world(s);
 }

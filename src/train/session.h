@@ -7,6 +7,7 @@
  *   clock    position, steps and times                     updated by loop.c
  *   record   measurements and output                       evaluate.c, progress.c
  *   numbers  those that are not finite                     numbers.c
+ *   ears     requests to stop                              hear.c, stop.c
  *
  * session.c opens one after another and closes them in reverse. */
 #ifndef SHOAL_TRAIN_SESSION_H
@@ -59,11 +60,13 @@ typedef struct {
 
 typedef struct {
   const shoal_meeting *way;
-  shoal_vote *vote;             /* of all; asynchronous ranks: of those that step together, or NULL */
-  shoal_rendezvous *rendezvous; /* asynchronous ranks: replaces the vote */
-  bool voted;                   /* a vote is in flight */
-  bool agreed;                  /* all ranks are known to have the same final status */
-  uint64_t saved_own_step;      /* asynchronous: rank 0's steps at the last periodic one */
+  shoal_vote *vote;                        /* of all; asynchronous ranks: of those that step together, or NULL */
+  shoal_rendezvous *rendezvous;            /* asynchronous ranks: replaces the vote */
+  bool voted;                              /* a vote is in flight */
+  shoal_vote *promise;                     /* at boundaries: where a rank can stop before the next one */
+  uint64_t together_at, promised, stop_at; /* steps: all synchronise; this rank's promise; agreed on.  0: none */
+  bool agreed;                             /* all ranks are known to have the same final status */
+  uint64_t saved_own_step;                 /* asynchronous: rank 0's steps at the last periodic one */
 } shoal_session_meet;
 
 /* Position of the training: samples consumed of the epoch, and this rank's measurements in it. */
@@ -119,12 +122,17 @@ typedef struct {
 typedef struct {
   int64_t stop_step, kill_step, exit_step, nan_step; /* -1: never */
   shoal_fault_place nan_place;                       /* of nan_step */
-  double compute_s, ckpt_s, jitter_s;
+  double compute_s, ckpt_s, start_s, eval_s, jitter_s;
   uint64_t no_exchange; /* 0: never */
   bool left_out;        /* this step's exchange is skipped */
   int64_t seed;
   float lr;
 } shoal_faults;
+
+typedef struct {
+  shoal_rendezvous *spread; /* requests go to all ranks; nobody joins it */
+  bool drops;               /* what is under way can be dropped */
+} shoal_session_ears;
 
 struct shoal_session {
   shoal_run run;
@@ -138,6 +146,7 @@ struct shoal_session {
   shoal_session_record record;
   shoal_session_numbers numbers;
   shoal_session_best best;
+  shoal_session_ears ears;
   shoal_faults faults;
 };
 
@@ -155,6 +164,8 @@ void shoal_session_close_world(shoal_session *s);
 /* faults.c: hooks for tests.  Local. */
 shoal_status shoal_session_read_faults(shoal_session *s);
 shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b); /* at the beginning of a step */
+shoal_status shoal_session_delay_start(shoal_session *s);                      /* while the data set is opened */
+void shoal_session_delay_evaluation(const shoal_session *s);                   /* in every batch */
 void shoal_session_spoil_loss(const shoal_session *s, shoal_score *score);
 /* data.c */
 shoal_status shoal_session_open_dataset(shoal_session *s); /* collective; ranks agree on the status */
@@ -198,7 +209,19 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 /* check.c: checks that replicas have equal parameters, configuration and data set; names a deviating rank.
  * Collective. */
 shoal_status shoal_session_check_replicas(shoal_session *s);
-/* hear.c.  Tells how to stop the run, and which signals do not.  Collective. */
+/* hear.c: requests to stop, by a signal at any rank.  Open: from now on they spread to all ranks, and interrupt the start
+ * (base/interrupt.h); collective. */
+shoal_status shoal_session_open_ears(shoal_session *s);
+void shoal_session_close_ears(shoal_session *s); /* also if never opened */
+/* From now on the run has something to lose: only between steps, and in evaluation, a request is acted on.  Local. */
+void shoal_session_begin(shoal_session *s);
+/* Whether this rank knows of a request; looks for those of others.  Local. */
+bool shoal_session_heard(shoal_session *s);
+/* STOPPED if it does, in work that can be dropped: in the start, and in an evaluation.  Local; to be agreed on. */
+shoal_status shoal_session_may_go_on(shoal_session *s);
+/* shoal_group_agree where the start can stop: STOPPED on all ranks if any has it or knows of a request.  Collective. */
+shoal_status shoal_session_agree(shoal_session *s, shoal_status st);
+/* Tells how to stop the run, and which signals do not.  Collective. */
 shoal_status shoal_session_offer_stop(const shoal_session *s);
 /* save.c.  Collective. */
 shoal_status shoal_session_save(shoal_session *s);
@@ -214,7 +237,7 @@ shoal_status shoal_session_find_best(shoal_session *s); /* after a resume; colle
 void shoal_session_put_best(const shoal_session *s, shoal_ckpt_writer *w);
 shoal_status shoal_session_get_best(shoal_session *s, const shoal_ckpt *c);
 /* loop.c.  Whether an evaluation is due after this step by the number of steps; that at an epoch's or the run's end is part of
- * its row.  The other is collective. */
+ * its row.  The other saves and returns STOPPED if a signal ends the evaluation; collective. */
 bool shoal_session_owes_row(const shoal_session *s);
 shoal_status shoal_session_evaluate_and_record(shoal_session *s);
 /* resume.c.  Find the checkpoint to resume from, early, so that methods can read it (run.from); load it.  Both

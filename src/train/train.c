@@ -38,6 +38,7 @@ static shoal_status prepare(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_session_open(s, args));
   SHOAL_TRY(shoal_session_check_replicas(s));
   SHOAL_TRY(shoal_session_resume(s));
+  SHOAL_TRY(shoal_session_agree(s, SHOAL_OK));
   return write_start(s);
 }
 
@@ -95,6 +96,19 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
   if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
 }
 
+/* Stopped before this attempt wrote anything: the folder is as it was, but status.json may still be that of a killed attempt. */
+static void end_before_training(shoal_session *s)
+{
+  const shoal_folder *f = &s->world.folder;
+  shoal_info("asked to stop by a signal: stopped before the training began");
+  if (!s->world.resumes_own || !shoal_folder_is_ours(f)) return;
+  const shoal_ckpt_info *i = s->world.resume ? shoal_ckpt_get_info(s->world.resume) : NULL;
+  shoal_status st =
+      shoal_folder_status(&s->world.folder, "stopped", shoal_error_exit_code(SHOAL_STOPPED),
+                          shoal_status_text(SHOAL_STOPPED), i ? i->step : s->run.step, i ? i->epoch : s->clock.epoch);
+  if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
+}
+
 /* Only rank 0 writes the log file, so it adds errors printed by other ranks. */
 static void note_in_log(const shoal_folder *f, const char *text)
 {
@@ -120,6 +134,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   bool root = !s->run.world || shoal_session_is_root(s), alone = !s->run.world || shoal_world_size(s->run.world) == 1;
   bool agreed = st == SHOAL_OK || s->meet.agreed || !prepared || alone;
   bool speaks = agreed ? root : st != SHOAL_ERR_PEER;
+  if (!prepared && st == SHOAL_STOPPED && root) end_before_training(s);
   if (s->meet.agreed && !root) st = shoal_error_told(st); /* rank 0 has the same */
   shoal_error_report(st);
   int exit_code = shoal_error_exit_code(st);

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "tensor/cpu/cpu.h"
 #include "train/session.h"
-#include "train/stop.h"
 #include <stdlib.h>
 #include <strings.h>
 #include <unistd.h>
@@ -58,14 +57,10 @@ static shoal_status take_folder(shoal_session *s)
     bool again = false;
     shoal_status st = shoal_session_is_root(s) ? shoal_folder_take(&s->world.folder, &again) : SHOAL_OK;
     SHOAL_TRY(shoal_group_agree(s->run.control, st));
-    int64_t what = again ? 1 : 0, stop = shoal_stop_requested();
+    int64_t what = again ? 1 : 0;
     SHOAL_TRY(shoal_group_agree_max(s->run.control, "lease", &what));
-    SHOAL_TRY(shoal_group_agree_max(s->run.control, "lease", &stop));
     if (!what) return SHOAL_OK;
-    if (stop) {
-      shoal_info("asked to stop by a signal while waiting for the lease");
-      return SHOAL_STOPPED;
-    }
+    SHOAL_TRY(shoal_session_agree(s, SHOAL_OK));
     usleep(NAP_US);
   }
 }

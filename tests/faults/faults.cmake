@@ -22,3 +22,6 @@ shoal_add_pytest(faults.hang FILE faults/test_hang.py LABELS faults noasan TIMEO
 shoal_add_pytest(faults.folder FILE faults/test_folder.py LABELS faults noasan TIMEOUT 600)
 # Runs disturbed at random.
 shoal_add_pytest(faults.disturbed FILE faults/test_disturbed.py LABELS faults noasan TIMEOUT 900)
+
+# Signals, wherever a run is.
+shoal_add_pytest(faults.stop FILE faults/test_stop.py LABELS faults noasan TIMEOUT 600)

@@ -232,7 +232,7 @@ def test_ist_resume(glyphs):
         options = [*base, *options, *sets(run__epochs=3, data__batch=12, data__last="drop")]  # 8 or 11 steps per epoch
         r = train(ranks, name, *options)
         assert_formula(r)
-        # A stop waits for the round's end, or for the next checkpoint that is due.
+        # A stop is where the rank furthest ahead was, at most where all ranks synchronise next.
         for every in ("1000 steps", "3 steps") if FULL else ["3 steps" if name == "uniform" else "1000 steps"]:
             steps = stops(2, int(status(name)["step"]) - 12, apart=10, what=f"{name}, checkpoints every {every},")
             again = f"{name}{every[0]}"
@@ -243,7 +243,6 @@ def test_ist_resume(glyphs):
                 at = int(status(again)["step"])
                 assert at > step, f"asked in step {step}, stopped at {at}"
                 assert at - step <= length, f"asked in step {step}, stopped at {at}"
-                assert at % length == 0 or at % 3 == 0 and every[0] == "3", f"asked in step {step}, stopped at {at}"
             train(ranks, again, *options)
             assert_equal(newest(name), newest(again), f"{name} stopped at {steps}")
             assert column(name, "step", "train_loss", "test_acc") == column(again, "step", "train_loss", "test_acc")

@@ -6,6 +6,7 @@
  *   vt          V^T [k, cols]        its U [cols, k]
  *   u           U [rows, k]          its V^T [k, rows] */
 #include "method/common/svd.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include <lapacke.h>
 #include <limits.h>
@@ -63,6 +64,7 @@ shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const ch
   *out = (shoal_svd){ 0 };
   SHOAL_CHECK(rows >= 1 && cols >= 1 && rows <= INT_MAX && cols <= INT_MAX, SHOAL_ERR_ARG,
               "layer %s: a matrix of %lld x %lld cannot be decomposed", name, (long long)rows, (long long)cols);
+  SHOAL_TRY(shoal_interrupt_check());
   SHOAL_TRY(check_finite(x, (size_t)rows * (size_t)cols, name));
   shoal_svd s = { .rows = rows, .cols = cols, .k = SHOAL_MIN(rows, cols) };
   shoal_status st;

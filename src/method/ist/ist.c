@@ -11,7 +11,7 @@
  *
  * Rounds are counted in steps from the start of the first one; evaluation, checkpoints and epochs do not end a round:
  * the model is assembled in scratch, by a collect into a copy of the store.  Within a round ranks do not wait for each
- * other; they vote on stops and saves only at the end of a round.
+ * other, unless the run is stopped; they vote on saves only at the end of a round.
  * Source: Yuan et al., PVLDB 15(8), 2022; residual blocks: Dun et al. (ResIST), UAI 2022; docs/methods/ist.md. */
 #include "method/ist/ist.h"
 #include "base/crc32c.h"
@@ -145,6 +145,7 @@ static shoal_status ist_open(shoal_run *r, void *state)
   SHOAL_TRY(SHOAL_ALLOC(size, &s->in));
   SHOAL_TRY(shoal_ist_store_init(s->plan, me, r->seed, s->store[0]));
   r->meet.kind = SHOAL_MEET_AT_BOUNDARIES;
+  r->meet.next = s->length;
   report(r, s);
   return SHOAL_OK;
 }
@@ -256,7 +257,7 @@ static shoal_status turn(shoal_run *r, ist_state *s)
   if (s->arrays == 1) reset_moments(r);
   s->round++;
   s->began = r->step + 1;
-  r->meet.boundary = true;
+  r->meet.next = s->began + s->length;
   return SHOAL_OK;
 }
 
@@ -355,6 +356,7 @@ static shoal_status ist_load(shoal_run *r, void *state, const shoal_ckpt *c, boo
   char name[64];
   if (shoal_ckpt_has(c, "method/began")) SHOAL_TRY(shoal_ckpt_get_count(c, "method/round", 0, SHOAL_CKPT_MOST, &round));
   s->began = r->step;
+  r->meet.next = s->began + s->length;
   s->round = (uint64_t)(round + !same_layout);
   shoal_ist_draw(s->plan, s->round, s->next);
   SHOAL_TRY(shoal_ist_part(s->plan, s->next, s->view->rank, &part));
@@ -362,6 +364,7 @@ static shoal_status ist_load(shoal_run *r, void *state, const shoal_ckpt *c, boo
   if (!same_layout) return SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_get_count(c, "method/began", 0, (int64_t)r->step + 1, &began));
   s->began = (uint64_t)began;
+  r->meet.next = s->began + s->length;
   snprintf(name, sizeof name, "replica/%d/store", s->view->rank);
   if (s->plan->o.blocks) return SHOAL_OK;
   return shoal_ckpt_get(c, name, SHOAL_F32, s->store_n * (size_t)s->arrays, s->store[0]);

@@ -1,0 +1,128 @@
+"""Disks that are full, or too small, and files above the limit of their size: told in one line with path, needed and free; older files
+are intact, partial ones gone."""
+import os
+import resource
+import subprocess
+
+import pytest
+
+from harness import MLP, checkpoints, log, newest, read, said, sets, shoal, status, train, wait_for, wait_until
+
+# 8 steps per epoch on 2 ranks; a checkpoint is 0.9 MB
+BASE = [*MLP, *sets(model__widths="[128,64]", data__batch=16, run__epochs=3, eval__every="never", trace__level="off")]
+SLOW = ["--allow-faults", *sets(fault__compute="sleep:100")]
+
+
+def limited(kib):
+    """For subprocess: no file larger than this."""
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, kib << 10))}
+
+
+@pytest.fixture
+def disk(work):
+    """A file system of 4 MB; fill() leaves no room in it, and free() gives it back."""
+    class Disk(str):
+        def fill(self, leave=0):
+            with open(f"{self}/fill", "wb", buffering=0) as f:
+                for size in (1 << 16, 1 << 12, 1):
+                    try:
+                        while True:
+                            f.write(b"x" * size)
+                    except OSError:
+                        pass
+                f.truncate(f.tell() - leave)
+
+        def free(self):
+            os.remove(f"{self}/fill")
+    folder = f"{work}/disk"
+    os.mkdir(folder)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount a file system")
+    yield Disk(folder)
+    subprocess.run(["umount", "-l", folder])
+
+
+def temporary(folder):
+    return [f for _, _, files in os.walk(folder) for f in files if ".tmp-" in f]
+
+
+def test_disk_limit_at_start(glyphs):
+    """A limit of file sizes below one checkpoint refuses the run, before anything is written."""
+    glyphs(256, 64)
+    r = train(1, "r", *BASE, code=7, **limited(256))
+    assert "a checkpoint needs" in r.stderr and "a file may have 256 KiB at most (ulimit -f)" in r.stderr, said(r)
+    assert not os.path.exists("runs/r"), os.listdir("runs/r")
+
+
+@pytest.mark.parametrize("verb", ("synth", "train"))
+def test_disk_limit(glyphs, verb):
+    """SIGXFSZ ends nothing: a file above the limit is an error like a full disk's."""
+    if verb == "synth":
+        r = shoal("data", "synth", "glyphs", "-o", "big.h5", "--train", 4000, code=7, **limited(500))
+        assert "File too large" in r.stderr and "at most 500 KiB: ulimit -f" in r.stderr and "big.h5" in r.stderr, said(r)
+        assert os.listdir(".") == [], os.listdir(".")
+        return
+    # the trace of every span exceeds it, the checkpoint does not
+    glyphs(256, 64)
+    args = [*BASE, *sets(trace__level="op", run__epochs=60, data__batch=2)]
+    r = train(1, "r", *args, **limited(1800))  # mpirun does not start under such a limit
+    assert r.stderr.count("the trace ends here, training goes on") == 1 and "ulimit -f" in r.stderr, said(r)
+    assert status("r")["state"] == "done"
+    shoal("ckpt", "verify", newest("r"))
+    shown = shoal("trace", "show", "runs/r").stdout
+    assert "not written to its end" in shown, shown
+
+
+def test_disk_small(glyphs, disk):
+    """Too small for ckpt.keep and one more: a warning with the numbers; too small for one: refused."""
+    glyphs(256, 64)
+    args = [*BASE, *sets(run__dir=disk, ckpt__keep=9)]
+    r = train(2, "r", *args)
+    assert "10 more checkpoints of about" in r.stderr and "free on tmpfs" in r.stderr, said(r)
+    disk.fill(leave=500 << 10)
+    r = train(2, "r", *args, *sets(run__epochs=4), code=7)
+    assert "a checkpoint needs" in r.stderr and "free (tmpfs)" in r.stderr, said(r)
+    assert "more checkpoints" not in r.stderr
+    r = train(2, "s", *args, code=7)
+    assert not os.path.exists(f"{disk}/s"), os.listdir(f"{disk}/s")
+
+
+@pytest.mark.parametrize("policy", ("stop", "retry", "signal", "never"))
+def test_disk_full(glyphs, disk, jobs, policy):
+    """The disk fills up after the first checkpoint: ckpt.failure decides; a stop whose save fails is 7."""
+    glyphs(256, 64)
+    args = [*BASE, *sets(run__dir=disk, ckpt__every="4 steps", run__epochs=6, ckpt__keep=100 if policy != "retry" else 1,
+                           ckpt__failure="stop" if policy == "stop" else "retry")]
+    job = jobs.start(2, "r", *args, *SLOW, *(sets(fault__stop_step=20) if policy == "signal" else []))
+    wait_for("r.out", "checkpoint .*step-000000004.h5")
+    disk.fill()
+    wait_for("r.out", "a checkpoint needs .*, but there is .* free .tmpfs. for .*/r/ckpt/step-")
+    if policy == "retry":
+        wait_for("r.out", "there is no checkpoint of step 8: training goes on, and the last one is of step 4")
+        disk.free()
+    assert job.wait(60) == (0 if policy == "retry" else 7), read("r.out")
+    kept = sorted(os.listdir(f"{disk}/r/ckpt"))
+    assert not temporary(disk)
+    assert "step-000000008.h5" not in kept, kept
+    for f in kept:
+        shoal("ckpt", "verify", f"{disk}/r/ckpt/{f}")
+    if policy == "retry":
+        assert kept == ["step-000000048.h5"], kept
+    else:
+        assert kept == ["step-000000004.h5"], kept
+        disk.free()
+        text = read(f"{disk}/r/status.json")
+        assert '"exit_code": 7' in text or "running" in text, text
+
+
+def test_disk_trace(glyphs, disk, jobs):
+    """A disk that fills up ends the trace, with one warning for all ranks together, and not the training."""
+    glyphs(256, 64)
+    args = [*BASE, *sets(run__dir=disk, ckpt__every="never", trace__level="op", run__epochs=6)]
+    job = jobs.start(2, "r", *args, *SLOW)
+    wait_until("the run", lambda: os.path.exists(f"{disk}/r/metrics.csv"))
+    disk.fill()
+    wait_for("r.out", "the trace ends here, training goes on")
+    disk.free()
+    assert job.wait(60) == 0, read("r.out")
+    assert read("r.out").count("the trace ends here") == 1, read("r.out")

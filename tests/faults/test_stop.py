@@ -1,0 +1,111 @@
+"""A signal at one rank, wherever the run is: in its start, in an evaluation, in a round, while ranks wait for a late one."""
+import os
+import signal
+import time
+
+import pytest
+
+from harness import MLP, assert_equal, log, metrics, newest, ranks_of, read, sampled, send, sets, status, train, wait_for, wait_until
+
+TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
+# 8 steps per epoch on 2 ranks, 8 test batches of each
+BASE = [*MLP, *sets(data__batch=16, run__epochs=3, eval__batch=4, ckpt__every="never", ckpt__keep=100)]
+METHODS = {
+    "sync": [],
+    "daso": sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=2, method__wait=1),
+    "swarm": sets(method__deterministic="true", method__local_steps=2),
+    "ab": sets(method__warmup=4, method__cycle=6, method__rebound=2),
+    "ist": sets(method__round=4),
+    "local": sets(method__chunks=2),
+}
+SOON = 8  # seconds for what takes one, on a machine that does other things as well
+
+
+def rows(name):
+    return [{k: v for k, v in m.items() if k not in TIMED} for m in metrics(name)]
+
+
+def stopped(job, name, since, seconds=SOON):
+    """The job ends with 75, within so many seconds."""
+    assert job.wait(60) == 75, read(f"{name}.out")
+    assert time.monotonic() - since < seconds, f"{time.monotonic() - since:.1f} s\n" + read(f"{name}.out")
+    assert "error" not in read(f"{name}.out"), read(f"{name}.out")
+
+
+@pytest.mark.parametrize("late", (0, 2))
+@pytest.mark.parametrize("resumed", (False, True))
+def test_stop_start(glyphs, jobs, late, resumed):
+    """While one rank is late with the data set: the signal at another reaches it, nothing is left of a new run, and status.json
+    of one that goes on is true."""
+    glyphs(256, 64)
+    if resumed:
+        train(3, "r", *BASE, "--allow-faults", *sets(fault__stop_step=3), code=75)
+        before = status("r")
+    job = jobs.start(3, "r", *BASE, "--allow-faults", *sets(fault__start="sleep:40000", fault__rank=late))
+    wait_until("ranks", lambda: len(ranks_of(job)) == 3)
+    wait_until("the folder", lambda: os.path.exists("runs/r/lease"))
+    time.sleep(1)
+    now = time.monotonic()
+    send(ranks_of(job)[1], signal.SIGUSR1)
+    stopped(job, "r", now)
+    assert "stopped before the training began" in read("r.out"), read("r.out")
+    if resumed:
+        assert (status("r")["state"], status("r")["step"]) == ("stopped", before["step"]), status("r")
+        train(3, "r", *BASE)
+    else:
+        assert not os.path.exists("runs/r"), os.listdir("runs/r")
+
+
+@pytest.mark.parametrize("method", sampled(METHODS, 3))
+def test_stop_evaluation(glyphs, jobs, method):
+    """In an evaluation at an epoch's end and at the run's end: what was measured is dropped, and measured again."""
+    glyphs(256, 64)
+    args = [*BASE, *METHODS[method], *sets(method__name=method, eval__every="1 epoch")]
+    train(2, "whole", *args)
+    for place in range(2 if method == "ab" else 3):  # ab finishes the model before the last one
+        job = jobs.start(2, "torn", *args, "--allow-faults", *sets(fault__eval="sleep:2000", fault__rank=place % 2))
+        wait_until("an evaluation", lambda: "torn: mlp" in read("torn.out"))
+        time.sleep(2)
+        now = time.monotonic()
+        send(ranks_of(job)[1 - place % 2], signal.SIGUSR1)
+        stopped(job, "torn", now)
+        assert "the evaluation is done again after the resume" in read("torn.out"), read("torn.out")
+        # past that evaluation, to a step in the middle before the next
+        if place < 2:
+            train(2, "torn", *args, "--allow-faults", *sets(fault__stop_step=status("torn")["step"] + 1), code=None)
+    train(2, "torn", *args)
+    assert rows("torn") == rows("whole")
+    assert_equal(newest("torn"), newest("whole"), method)
+
+
+def test_stop_waiting(glyphs, jobs):
+    """Ranks wait for one whose batch is slow: the signal at a waiting one is heard in that batch."""
+    glyphs(256, 64)
+    job = jobs.start(3, "r", *BASE, "--allow-faults", *sets(fault__compute="sleep:1000", fault__rank=2, run__log_every="1 steps"))
+    wait_for("r.out", r"step 2")
+    now = time.monotonic()
+    send(ranks_of(job)[0], signal.SIGTERM)
+    stopped(job, "r", now)
+    assert status("r")["step"] <= 6, status("r")
+
+
+@pytest.mark.parametrize("late", (False, True))
+def test_stop_round(glyphs, jobs, late):
+    """In the middle of a long round, by any rank: all save the same step, close to where they were; if one is an epoch behind, the
+    others have promised the epoch's end.  The run goes on to the same weights."""
+    glyphs(256, 64)
+    args = [*BASE, *sets(method__name="ist", method__round=100, data__batch=4, run__epochs=2)]  # 22 steps per epoch
+    slow = sets(fault__compute="sleep:200", fault__rank=1) if late else sets(fault__jitter=300)
+    train(3, "whole", *args)
+    for rank in (0, 1):
+        name = f"r{rank}"
+        job = jobs.start(3, name, *args, "--allow-faults", *slow, *sets(run__log_every="1 steps"))
+        wait_for(f"{name}.out", "step 5:")
+        now = time.monotonic()
+        send(ranks_of(job)[rank], signal.SIGUSR1)
+        stopped(job, name, now, 30)
+        step = status(name)["step"]
+        assert step == 22 if late else 5 <= step < 22, status(name)
+        train(3, name, *args)
+        assert rows(name) == rows("whole")
+        assert_equal(newest(name), newest("whole"), "weights")

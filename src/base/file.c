@@ -9,6 +9,7 @@
  * A temporary name contains host and process id, so leftovers can be distinguished from files still being written.  It
  * can be guessed, and others may be able to write to the folder: so the file is made exclusively, never through a link. */
 #include "base/file.h"
+#include "base/limit.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <errno.h>
@@ -66,13 +67,16 @@ static int disk_facts(const char *path, uint64_t *free_bytes, const char **type)
   return 0;
 }
 
-/* Writes " (3.2 MiB free on nfs)" if `error` says that the disk or quota is full, else "". */
+/* Writes " (3.2 MiB free on nfs)" if `error` says that the disk or quota is full, the limit if a file is too large, else "". */
 static const char *space_left(const char *path, int error, char *buf, size_t cap)
 {
   uint64_t free_bytes;
   const char *type;
   char amount[32];
   buf[0] = '\0';
+  if (error == EFBIG)
+    snprintf(buf, cap, " (at most %s: ulimit -f)",
+             shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
   if ((error == ENOSPC || error == EDQUOT) && disk_facts(path, &free_bytes, &type) == 0)
     snprintf(buf, cap, " (%s free on %s)", shoal_format_bytes((double)free_bytes, amount, sizeof amount), type);
   return buf;

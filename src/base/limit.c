@@ -34,6 +34,13 @@ uint64_t shoal_memory_limit(void)
   return most / 2;
 }
 
+uint64_t shoal_limit_file_size(void)
+{
+  struct rlimit size;
+  bool limited = getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY;
+  return limited ? (uint64_t)size.rlim_cur : UINT64_MAX;
+}
+
 shoal_status shoal_limit_memory(const char *path, const char *what, uint64_t n, uint64_t size)
 {
   char need[32], limit[32];

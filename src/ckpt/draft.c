@@ -6,18 +6,23 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "base/limit.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-static shoal_status check_space(const char *path, uint64_t need)
+shoal_status shoal_ckpt_check_space(const char *path, uint64_t need)
 {
   uint64_t free_bytes;
   const char *type;
   char want[32], have[32];
   if (need == 0) return SHOAL_OK;
   SHOAL_TRY(shoal_disk_facts(path, &free_bytes, &type));
+  SHOAL_CHECK(shoal_limit_file_size() >= need, SHOAL_ERR_IO,
+              "a checkpoint needs %s, but a file may have %s at most (ulimit -f), for %s: raise the limit",
+              shoal_format_bytes((double)need, want, sizeof want),
+              shoal_format_bytes((double)shoal_limit_file_size(), have, sizeof have), path);
   SHOAL_CHECK(free_bytes >= need, SHOAL_ERR_IO,
               "a checkpoint needs %s, but there is %s free (%s) for %s: make room, lower ckpt.keep, or move run.dir",
               shoal_format_bytes((double)need, want, sizeof want),
@@ -60,7 +65,7 @@ shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const 
   shoal_status st = shoal_make_dirs(dir[0] ? dir : ".");
   free(dir);
   SHOAL_TRY(st);
-  SHOAL_TRY(check_space(path, need));
+  SHOAL_TRY(shoal_ckpt_check_space(path, need));
   d->may = info->may;
   d->context = info->context;
   SHOAL_TRY(shoal_h5_draft_open(

@@ -17,6 +17,8 @@ typedef struct {
   void *context;
 } shoal_ckpt_draft;
 
+/** ERR_IO if a file of `need` bytes at `path`, in an existing folder, has no room on the disk or exceeds the limit of files. */
+shoal_status shoal_ckpt_check_space(const char *path, uint64_t need);
 /** Create the folder, check that `need` bytes are free (0: not checked), and create the temporary file with its
  *  attributes.  Initialise `d` as {0}, and call discard in any case. */
 shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const shoal_ckpt_info *info, uint64_t need);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,7 @@ static shoal_status check_output(const char *verb)
 int main(int argc, char **argv)
 {
   setvbuf(stdout, NULL, _IOLBF, 0);
+  signal(SIGXFSZ, SIG_IGN); /* a file above the size limit is an error of the write, told like a full disk */
   bool first = launcher_rank() == 0;
   if (!first && !freopen("/dev/null", "w", stdout)) return shoal_status_exit_code(SHOAL_ERR_IO);
   shoal_status st = argc >= 2 && strcmp(argv[1], "--version") == 0 ? shoal_cmd_version(argc - 1, argv + 1)

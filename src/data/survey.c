@@ -2,8 +2,8 @@
  * of a file from elsewhere, and whether its numbers survive as 32-bit floats.
  *
  * Subnormal numbers count here even if the run flushes them: they are only small until they are normalised. */
-#include "base/interrupt.h"
 #include "base/crc32c.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/subnormal.h"

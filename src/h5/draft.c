@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* fallocate */
 #include "h5/draft.h"
 #include "base/file.h"
+#include "base/limit.h"
 #include "base/str.h"
 #include "h5/h5_impl.h"
 #include <errno.h>
@@ -25,6 +26,10 @@ static shoal_status disk_full(const shoal_h5_draft *d, const char *what, int err
   uint64_t free_bytes;
   const char *type;
   char amount[32];
+  if (error == EFBIG)
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: %s (at most %s: ulimit -f); raise the limit", what,
+                      d->path, strerror(error),
+                      shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
   SHOAL_TRY(shoal_disk_facts(d->path, &free_bytes, &type));
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: %s (%s free on %s); make room or choose another folder",
                     what, d->path, strerror(error), shoal_format_bytes((double)free_bytes, amount, sizeof amount),

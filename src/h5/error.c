@@ -5,6 +5,7 @@
  * description, where the library detected the failure.  The error stack is per thread and cleared by the next HDF5
  * call, so the text must be copied before any other call. */
 #include "base/file.h"
+#include "base/limit.h"
 #include "base/str.h"
 #include "h5/h5_impl.h"
 #include <errno.h>
@@ -121,13 +122,17 @@ const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
   return buf;
 }
 
-/* Writes " (12.0 KiB free on nfs)" if the error text is the system's for a full disk, else "". */
+/* Writes " (12.0 KiB free on nfs)" if the error text is the system's for a full disk, the limit if it is that for a file that
+ * is too large, else "". */
 static void space_left(hid_t at, const char *reason, char *buf, size_t cap)
 {
   char path[SHOAL_H5_WHERE], amount[32];
   uint64_t free_bytes;
   const char *type;
   buf[0] = '\0';
+  if (strcmp(reason, strerror(EFBIG)) == 0)
+    snprintf(buf, cap, " (at most %s: ulimit -f)",
+             shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
   if (strcmp(reason, strerror(ENOSPC)) != 0 && strcmp(reason, strerror(EDQUOT)) != 0) return;
   if (H5Fget_name(at, path, sizeof path) < 0 || shoal_disk_facts(path, &free_bytes, &type) != SHOAL_OK) return;
   snprintf(buf, cap, " (%s free on %s)", shoal_format_bytes((double)free_bytes, amount, sizeof amount), type);

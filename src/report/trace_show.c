@@ -63,7 +63,7 @@ static void print_attempts(const shoal_trace_table *t, FILE *out)
     if (summary->lines == 0) continue;
     fprintf(out, "%7d  %5d  %5zu  %8s  %s  %s\n", summary->attempt, summary->size, summary->nodes,
             steps_text(summary, steps, sizeof steps), utc(summary->started_ns, when, sizeof when),
-            summary->closed ? "in order" : "killed, or still running");
+            summary->closed ? "in order" : "killed, still running, or not written to its end");
   }
   fputc('\n', out);
 }

@@ -23,7 +23,8 @@ static double measured(const shoal_session *s)
 
 static shoal_status keep_best(shoal_session *s)
 {
-  SHOAL_TRY(shoal_session_save(s));
+  SHOAL_TRY(shoal_session_save_due(s));
+  if (s->record.save_failed) return SHOAL_OK; /* and training goes on */
   shoal_status st = SHOAL_OK;
   if (shoal_session_is_root(s)) {
     st = shoal_folder_check(&s->world.folder);

@@ -116,7 +116,8 @@ static shoal_status between_steps(shoal_session *s)
 {
   SHOAL_TRY(s->meet.way->between(s));
   if (shoal_session_is_root(s)) shoal_folder_progress(&s->world.folder, s->run.step, s->clock.epoch);
-  return shoal_trace_flush(s->run.trace, false);
+  shoal_session_flush_trace(s, false);
+  return SHOAL_OK;
 }
 
 bool shoal_session_reached_end(const shoal_session *s)
@@ -252,7 +253,7 @@ static shoal_status end_epoch_together(shoal_session *s, bool *saved)
   s->clock.loss_sum = s->clock.samples = 0;
   if (evaluate) SHOAL_TRY(shoal_session_weigh(s));
   *saved = shoal_session_due(s->world.choice.save_every, SHOAL_PER_EPOCHS, s->clock.epoch);
-  return *saved ? shoal_session_save(s) : SHOAL_OK;
+  return *saved ? shoal_session_save_due(s) : SHOAL_OK;
 }
 
 static shoal_status end_epoch(shoal_session *s)

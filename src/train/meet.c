@@ -81,7 +81,7 @@ shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
     shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
     return shoal_session_stop(s);
   case SHOAL_ASK_SAVE:
-    return shoal_session_save(s);
+    return shoal_session_save_due(s);
   default:
     return SHOAL_OK;
   }
@@ -98,7 +98,7 @@ shoal_status shoal_session_stop_after_save(shoal_session *s)
 shoal_status shoal_session_act_and_due(shoal_session *s, shoal_ask ask)
 {
   SHOAL_TRY(shoal_session_act(s, ask));
-  if (shoal_session_due(s->world.choice.save_every, SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save(s));
+  if (shoal_session_due(s->world.choice.save_every, SHOAL_PER_STEPS, s->run.step)) SHOAL_TRY(shoal_session_save_due(s));
   SHOAL_TRY(shoal_session_stop_after_save(s));
   return shoal_session_owes_row(s) ? shoal_session_evaluate_and_record(s) : SHOAL_OK;
 }

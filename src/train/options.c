@@ -57,6 +57,11 @@ static const shoal_option run_options[] = {
   { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,1000000]", "Number of good checkpoints to keep.", NULL },
   { "ckpt.best", SHOAL_OPT_ENUM, "none", NULL, "none|test_acc|test_loss",
     "Also keep the checkpoint of the best evaluation, in ckpt/best: highest accuracy or lowest loss.", NULL },
+  { "ckpt.failure", SHOAL_OPT_ENUM, "stop", NULL, "stop|retry",
+    "A checkpoint that cannot be written: end the run, or go on and try again when the next one is due. At a stop and "
+    "at the "
+    "end it always ends the run.",
+    NULL },
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
     "What the trace records: nothing, steps, or every span.", NULL },
   { "trace.max_size", SHOAL_OPT_INT, "1024", "MiB", "[0,1000000000]",
@@ -338,6 +343,7 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
     .shard = (shoal_shard)place_of(c, "data.shards", shards),
     .trace = (shoal_trace_level)place_of(c, "trace.level", levels),
     .trace_bytes = (uint64_t)shoal_config_int(c, "trace.max_size") << 20,
+    .retries_save = strcmp(shoal_config_string(c, "ckpt.failure"), "retry") == 0,
     .keep = (int)shoal_config_int(c, "ckpt.keep"),
   };
 }

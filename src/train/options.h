@@ -39,6 +39,7 @@ typedef struct {
   shoal_trace_level trace;
   uint64_t trace_bytes; /* trace.max_size; 0: no limit */
   int keep;             /* checkpoints */
+  bool retries_save;    /* goes on without a checkpoint that cannot be written */
   shoal_best best;
   uint64_t patience; /* eval.patience; 0: none */
   shoal_bad_policy bad;

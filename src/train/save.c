@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "ckpt/draft.h"
 #include "ckpt/folder.h"
 #include "train/session.h"
 #include <math.h>
@@ -150,6 +151,14 @@ static shoal_status measure(shoal_session *s, uint64_t *bytes)
   return st;
 }
 
+/* Where every rank has the same failure.  One of the disk is told to who can go on without this checkpoint. */
+static shoal_status failed_alike(shoal_session *s, shoal_status st)
+{
+  s->meet.agreed = true;
+  s->record.save_failed = st == SHOAL_ERR_IO;
+  return st;
+}
+
 static shoal_status may_save(void *folder)
 {
   return shoal_folder_check(folder);
@@ -169,7 +178,7 @@ shoal_status shoal_session_save(shoal_session *s)
   SHOAL_TRY(measure(s, &need));
   if (s->world.folder.metrics) /* rows first: a checkpoint must not tell of what is lost */
     st = shoal_rows_flush(s->world.folder.metrics);
-  SHOAL_TRY(shoal_group_agree(r->control, st));
+  if ((st = shoal_group_settle(r->control, st)) != SHOAL_OK) return failed_alike(s, st);
   shoal_str config = { 0 };
   shoal_json placement = { .lines = 2 };
   shoal_config_print(s->world.config, &config);
@@ -191,10 +200,7 @@ shoal_status shoal_session_save(shoal_session *s)
   if (summed) st = shoal_ckpt_begin(r->control, s->world.folder.ckpt, &info, need, &w);
   shoal_str_free(&config);
   shoal_str_free(&placement.text);
-  if (st != SHOAL_OK) {
-    s->meet.agreed = summed; /* then begin failed: the same status on every rank */
-    return st;
-  }
+  if (st != SHOAL_OK) return summed ? failed_alike(s, st) : st; /* begin failed */
   st = put_all(s, w);
   if (s->faults.ckpt_s > 0 && shoal_session_is_root(s)) usleep((useconds_t)(s->faults.ckpt_s * 1e6));
   if (st != SHOAL_OK) {
@@ -202,10 +208,7 @@ shoal_status shoal_session_save(shoal_session *s)
     return st;
   }
   char *path;
-  if ((st = shoal_ckpt_commit(w, &path)) != SHOAL_OK) {
-    s->meet.agreed = true; /* the same verdict on every rank */
-    return st;
-  }
+  if ((st = shoal_ckpt_commit(w, &path)) != SHOAL_OK) return failed_alike(s, st);
   s->clock.saved_step = r->step;
   s->clock.saved_epoch = s->clock.epoch;
   s->clock.saved_any = true;
@@ -223,6 +226,66 @@ shoal_status shoal_session_save(shoal_session *s)
   free(s->clock.saved_path);
   s->clock.saved_path = path;
   shoal_trace_span(r->trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(r->trace, "checkpoint"), t0, shoal_now_ns());
-  shoal_error_keep(&failure, shoal_trace_flush(r->trace, true));
+  shoal_session_flush_trace(s, true);
+  shoal_error_keep(&failure, shoal_session_count_traces(s));
   return shoal_group_agree(r->control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));
+}
+
+shoal_status shoal_session_save_due(shoal_session *s)
+{
+  s->record.save_failed = false;
+  shoal_status st = shoal_session_save(s);
+  if (st == SHOAL_OK || !s->record.save_failed || !s->world.choice.retries_save) return st;
+  s->meet.agreed = false;
+  s->clock.saved_ns = shoal_now_ns();
+  shoal_session_drop_whole(s);
+  if (!shoal_session_is_root(s)) return SHOAL_OK;
+  shoal_error_report(st); /* of a single rank: nobody has */
+  if (s->clock.saved_any)
+    shoal_warn(
+        "there is no checkpoint of step %llu: training goes on, and the last one is of step %llu (ckpt.failure: retry)",
+        (unsigned long long)s->run.step, (unsigned long long)s->clock.saved_step);
+  else
+    shoal_warn("there is no checkpoint of step %llu: training goes on without any of this start (ckpt.failure: retry)",
+               (unsigned long long)s->run.step);
+  return SHOAL_OK;
+}
+
+/* ---- before the training ---- */
+
+/* Checkpoints that are there will be replaced, one by one, so the room they take counts. */
+static shoal_status compare_room(const shoal_session *s, uint64_t need)
+{
+  const char *type, *dir = s->world.folder.ckpt;
+  char one[32], all[32], have[32];
+  uint64_t free_bytes, keep = (uint64_t)s->world.choice.keep, there = 0;
+  shoal_ckpt_folder files;
+  char *path = shoal_path_join(dir, "step.h5");
+  shoal_status st = shoal_ckpt_check_space(path, need);
+  free(path);
+  SHOAL_TRY(st);
+  SHOAL_TRY(shoal_disk_facts(dir, &free_bytes, &type));
+  SHOAL_TRY(shoal_ckpt_folder_scan(dir, &files));
+  there = SHOAL_MIN(files.n, keep);
+  shoal_ckpt_folder_free(&files);
+  double room = (double)need * (double)(keep + 1 - there);
+  if (room > (double)free_bytes)
+    shoal_warn(
+        "%llu more checkpoints of about %s (ckpt.keep, and the one being written) need %s, but %s is free on %s in %s: "
+        "make room, lower ckpt.keep, or move run.dir",
+        (unsigned long long)(keep + 1 - there), shoal_format_bytes((double)need, one, sizeof one),
+        shoal_format_bytes(room, all, sizeof all), shoal_format_bytes((double)free_bytes, have, sizeof have), type,
+        dir);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_check_room(shoal_session *s)
+{
+  uint64_t need;
+  if (shoal_session_reached_end(s)) return SHOAL_OK;
+  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_make_whole(s)));
+  shoal_status st = measure(s, &need);
+  shoal_session_drop_whole(s);
+  SHOAL_TRY(st);
+  return shoal_group_agree(s->run.control, shoal_session_is_root(s) ? compare_room(s, need) : SHOAL_OK);
 }

@@ -32,6 +32,8 @@ typedef struct {
   shoal_ckpt *weights; /* of model.weights, likewise; NULL if there is something to resume from */
   void *trace_ring;    /* of the recorder, shared by the ranks of a node; NULL: it has memory of its own */
   uint64_t polled_ns;  /* last poll of asynchronous ranks */
+  bool trace_ended;    /* the file could not be written any more */
+  int64_t told_ended;  /* so many ranks, when rank 0 warned last */
 } shoal_session_world;
 
 typedef struct {
@@ -110,6 +112,7 @@ typedef struct {
   double *column_value;                    /* [run.n_columns] of the last evaluation; owned */
   uint64_t claimed[SHOAL_LINK_COUNT];      /* the method's formula, summed over the steps of this attempt */
   double save_s;                           /* longest checkpoint so far */
+  bool save_failed;                        /* the last one, on all ranks, for want of room or by an error of the disk */
   double before_s[SHOAL_TRACE_KIND_COUNT]; /* spent before the first step, or before going back to a checkpoint */
   double row_step_s, row_wait_s;           /* totals at the last row of metrics.csv: speeds are per row */
   uint64_t row_step;                       /* of the last row; UINT64_MAX: none */
@@ -159,6 +162,9 @@ shoal_status shoal_session_reopen(shoal_session *s);
 shoal_status shoal_session_open_world(shoal_session *s);
 shoal_status shoal_session_open_folder(shoal_session *s);
 shoal_status shoal_session_open_trace(shoal_session *s);
+/* A trace that cannot be written never ends the training: rank 0 warns once, and nothing more is recorded.  Local. */
+void shoal_session_flush_trace(shoal_session *s, bool even_if_recent);
+shoal_status shoal_session_count_traces(shoal_session *s); /* warns if other ranks' ended; collective */
 shoal_status shoal_session_open_backend(shoal_session *s); /* local */
 void shoal_session_close_world(shoal_session *s);
 /* faults.c: hooks for tests.  Local. */
@@ -223,8 +229,11 @@ shoal_status shoal_session_may_go_on(shoal_session *s);
 shoal_status shoal_session_agree(shoal_session *s, shoal_status st);
 /* Tells how to stop the run, and which signals do not.  Collective. */
 shoal_status shoal_session_offer_stop(const shoal_session *s);
-/* save.c.  Collective. */
+/* save.c.  Collective.  Due: one that is not the run's last may fail, if ckpt.failure says so.  Check: ERR_IO, before the
+ * training, if the disk has no room for one checkpoint; a warning if it has not for all. */
 shoal_status shoal_session_save(shoal_session *s);
+shoal_status shoal_session_save_due(shoal_session *s);
+shoal_status shoal_session_check_room(shoal_session *s);
 enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OPTIMIZER_STEPS, SHOAL_PLACES };
 /* Whether the loop saves one copy of weights and optimizer state for all ranks. */
 static inline bool shoal_session_one_copy(const shoal_session *s)

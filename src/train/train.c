@@ -39,6 +39,7 @@ static shoal_status prepare(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_session_check_replicas(s));
   SHOAL_TRY(shoal_session_resume(s));
   SHOAL_TRY(shoal_session_agree(s, SHOAL_OK));
+  SHOAL_TRY(shoal_session_check_room(s));
   return write_start(s);
 }
 
@@ -143,7 +144,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   const char *reason = st == SHOAL_OK || st == SHOAL_STOPPED ? shoal_status_text(st) : end.text;
   if (speaks && s->world.folder.dir) write_end(s, st, exit_code, reason);
   if (!agreed) {
-    shoal_error_report(shoal_trace_flush(s->run.trace, true));
+    shoal_session_flush_trace(s, true);
     if (st == SHOAL_ERR_PEER) sleep(2);
     if (speaks) shoal_folder_release(&s->world.folder);
     shoal_world_abort(s->run.world, exit_code);

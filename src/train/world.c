@@ -93,6 +93,32 @@ static bool is_contended(const shoal_session *s, const shoal_place *p)
   return sharing > p->cores;
 }
 
+/* After the first failure, whose error is the thread's. */
+static void end_trace(shoal_session *s)
+{
+  if (s->world.trace_ended) return;
+  s->world.trace_ended = true;
+  if (!shoal_session_is_root(s)) return;
+  s->world.told_ended = 1;
+  shoal_warn("%s; the trace ends here, training goes on", shoal_error_text(SHOAL_ERR_IO));
+}
+
+void shoal_session_flush_trace(shoal_session *s, bool even_if_recent)
+{
+  if (!s->world.trace_ended && shoal_trace_flush(s->run.trace, even_if_recent) != SHOAL_OK) end_trace(s);
+}
+
+shoal_status shoal_session_count_traces(shoal_session *s)
+{
+  int64_t ended = s->world.trace_ended;
+  SHOAL_TRY(shoal_group_sum_i64(s->run.control, &ended, 1));
+  if (shoal_session_is_root(s) && ended > s->world.told_ended)
+    shoal_warn("the traces of %lld ranks end before this step: their files cannot be written; training goes on",
+               (long long)ended);
+  s->world.told_ended = SHOAL_MAX(ended, s->world.told_ended);
+  return SHOAL_OK;
+}
+
 /* The ranks of a node share the memory of their recorders, and its first rank writes them all to one file.  Where memory
  * is not shared, every rank writes a file. */
 static shoal_status open_together(shoal_session *s, const shoal_trace_info *info)
@@ -133,6 +159,10 @@ static shoal_status open_recorder(shoal_session *s, const shoal_trace_info *info
   else if (p->local_rank == 0)
     st = write_together(s, path, info);
   free(path);
+  if (st == SHOAL_ERR_IO) {
+    end_trace(s);
+    st = s->run.trace ? SHOAL_OK : shoal_trace_open(NULL, SHOAL_TRACE_OFF, info, &s->run.trace);
+  }
   return shoal_group_agree(s->run.control, st);
 }
 
@@ -205,7 +235,7 @@ void shoal_session_close_world(shoal_session *s)
     shoal_world_set_trace(r->world, NULL);
     shoal_world_set_counters(r->world, NULL);
   }
-  shoal_error_report(shoal_trace_close(r->trace));
+  if (shoal_trace_close(r->trace) != SHOAL_OK) end_trace(s);
   if (r->world) shoal_group_unshare(r->control, s->world.trace_ring);
   shoal_folder_release(&s->world.folder);
   shoal_world_close(r->world);

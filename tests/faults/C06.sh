@@ -24,6 +24,7 @@ start int INT; kill -INT $rank; sleep 0.5; kill -USR1 $rank; wait $job; rc=$?
 [ $rc = 75 ] || wrong "exit $rc: an INT that is ignored ends or stops the run"
 timeout 60 script -qec "$SHOAL train r.yaml --set run.name=tty $slow" /dev/null >o.tty & job=$!
 for _ in $(seq 100); do grep -q 'to stop with' o.tty && break; sleep 0.1; done
-kill -HUP $($PY -c "import json; print(json.load(open('runs/tty/placement.json'))['places'][0]['pid'])"); wait $job; rc=$?; cat o.tty
+rank=$($PY -c "import json; print(json.load(open('runs/tty/placement.json'))['places'][0]['pid'])")
+kill -HUP $rank; wait $job; rc=$?; cat o.tty
 [ $rc = 75 ] || wrong "exit $rc: a HUP does not stop a run on a terminal"
 verdict

@@ -23,5 +23,8 @@ shoal_add_pytest(faults.folder FILE faults/test_folder.py LABELS faults noasan T
 # Runs disturbed at random.
 shoal_add_pytest(faults.disturbed FILE faults/test_disturbed.py LABELS faults noasan TIMEOUT 900)
 
+# Disks without room, and limits of files.
+shoal_add_pytest(faults.disk FILE faults/test_disk.py LABELS faults noasan TIMEOUT 300)
+
 # Signals, wherever a run is.
 shoal_add_pytest(faults.stop FILE faults/test_stop.py LABELS faults noasan TIMEOUT 600)

@@ -1,12 +1,12 @@
-"""Disks that are full, or too small, and files above the limit of their size: told in one line with path, needed and free; older files
-are intact, partial ones gone."""
+"""Disks that are full, or too small, and files above the limit of their size: told in one line with path, needed and free; older
+files are intact, partial ones gone."""
 import os
 import resource
 import subprocess
 
 import pytest
 
-from harness import MLP, checkpoints, log, newest, read, said, sets, shoal, status, train, wait_for, wait_until
+from harness import MLP, newest, read, said, sets, shoal, status, train, wait_for, wait_until
 
 # 8 steps per epoch on 2 ranks; a checkpoint is 0.9 MB
 BASE = [*MLP, *sets(model__widths="[128,64]", data__batch=16, run__epochs=3, eval__every="never", trace__level="off")]
@@ -69,6 +69,7 @@ def test_disk_limit(glyphs, verb):
     assert r.stderr.count("the trace ends here, training goes on") == 1 and "ulimit -f" in r.stderr, said(r)
     assert status("r")["state"] == "done"
     shoal("ckpt", "verify", newest("r"))
+    train(1, "r", *args, *sets(run__epochs=61, trace__level="step"))
     shown = shoal("trace", "show", "runs/r").stdout
     assert "not written to its end" in shown, shown
 
@@ -118,7 +119,7 @@ def test_disk_full(glyphs, disk, jobs, policy):
 def test_disk_trace(glyphs, disk, jobs):
     """A disk that fills up ends the trace, with one warning for all ranks together, and not the training."""
     glyphs(256, 64)
-    args = [*BASE, *sets(run__dir=disk, ckpt__every="never", trace__level="op", run__epochs=6)]
+    args = [*BASE, *sets(run__dir=disk, ckpt__every="never", trace__level="op", run__epochs=20)]
     job = jobs.start(2, "r", *args, *SLOW)
     wait_until("the run", lambda: os.path.exists(f"{disk}/r/metrics.csv"))
     disk.fill()

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from harness import MLP, assert_equal, log, metrics, newest, ranks_of, read, sampled, send, sets, status, train, wait_for, wait_until
+from harness import (MLP, assert_equal, metrics, newest, ranks_of, read, sampled, send, sets, status, train, wait_for,
+                     wait_until)
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
 # 8 steps per epoch on 2 ranks, 8 test batches of each

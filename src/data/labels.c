@@ -135,6 +135,15 @@ static const char *cure(const shoal_labels *l, const shoal_label *wrong)
                    : "; classes are small numbers that count from 0: renumber them";
 }
 
+/* One damaged label must not make a model of millions of classes: the largest is then far beyond all others. */
+static const shoal_label *find_stray(const shoal_labels *l)
+{
+  enum { MANY = 4096, FAR = 16 };
+  if (l->stated || l->distinct < 2) return NULL;
+  const shoal_label *high = &l->all[l->distinct - 1];
+  return high->value >= MANY && high[-1].value < high->value / FAR ? high : NULL;
+}
+
 shoal_status shoal_labels_check(const shoal_labels *l, const char *path, const char *const array[2])
 {
   for (int s = 0; s < 2; s++) {
@@ -149,6 +158,12 @@ shoal_status shoal_labels_check(const shoal_labels *l, const char *path, const c
                 path, shoal_labels_outside(l, (shoal_split)s), array[s], shoal_labels_classes(l) - 1, first->value,
                 first->first[s], cure(l, first));
   }
+  const shoal_label *stray = find_stray(l);
+  const int s = stray && !stray->count[0];
+  SHOAL_CHECK(!stray, SHOAL_ERR_IO,
+              "%s: sample %" PRIu64 " of /%s has label %" PRId64 ", the largest of all others is %" PRId64
+              ": correct it, or if it is meant, state the number of classes as the attribute classes",
+              path, stray->first[s], array[s], stray->value, stray[-1].value);
   return SHOAL_OK;
 }
 

@@ -3,7 +3,8 @@
  * One summary counts every distinct label per split, whatever its value, so a single label of 2^40 costs 48 bytes and
  * not an array of 2^40 counters.  Importers, `shoal data inspect` and training fill it and use the same words:
  *
- *     refused   a label below 0, at or above the stated number of classes, or above SHOAL_CLASSES_MOST - 1
+ *     refused   a label below 0, at or above the stated number of classes, or above SHOAL_CLASSES_MOST - 1; without a stated
+ *               number, a label in the thousands and 16 times the second largest
  *     warned    one class only; classes without a training sample (labels that count from 1); a label that stands apart
  *               (255, 999: often a mark for "no label"); classes that one split lacks */
 #ifndef SHOAL_DATA_LABELS_H

@@ -344,6 +344,20 @@ def test_as_much_as_stored(layout):
         assert (f["train/x"][...] == want).all() and (f["test/x"][...] == 0).all()
 
 
+def test_stray_label():
+    """One damaged label makes no model of millions of classes, unless they are stated."""
+    with h5py.File("d.h5", "w") as f:
+        features(f)
+        f["train/y"][3] = 0x00ff0001
+    for command in ("inspect d.h5", "repack d.h5 -o e.h5"):
+        assert_one_error(shoal("data", *command.split(), code=7), "d.h5: sample 3 of /train/y has label 16711681, the largest of "
+                         "all others is 1: correct it, or if it is meant, state the number of classes as the attribute classes")
+    assert not os.path.exists("e.h5")
+    with h5py.File("d.h5", "r+") as f:
+        f.attrs["classes"] = 16711682
+    shoal("data", "inspect", "d.h5")
+
+
 def test_many_classes():
     """A number of classes that no memory has is not used: the labels say how many there are."""
     with h5py.File("d.h5", "w") as f:

@@ -82,7 +82,9 @@ static void test_odd(void)
   ODD(digits(0, 255),
       "245 of 256 classes have no training sample (10 to 254); is 255 (train sample 7, 1 in all) a mark for "
       "\"no label\"? Remove these\n");
-  ODD(digits(0, 2000000), "1999990 of 2000001 classes have no training sample (10 to 1999999)\n");
+  ODD(digits(0, 4000), "3990 of 4001 classes have no training sample (10 to 3999)\n");
+  ODD(digits(2000001, 2000000), "1999990 of 2000001 classes have no training sample (10 to 1999999)\n");
+  REFUSED(digits(0, 2000000), "sample 7 of /train/y has label 2000000, the largest of all others is 9: correct it");
   ODD(summary(0, 4, (int64_t[]){ 1, 2, 3, 4 }, 0, NULL),
       "1 of 5 classes have no training sample (0); if the labels count from 1, subtract 1\n");
   ODD(summary(0, 3, (int64_t[]){ 4, 4, 4 }, 1, (int64_t[]){ 4 }),

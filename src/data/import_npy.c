@@ -42,6 +42,7 @@ static shoal_status match(import *p, const bool *test)
     const shoal_npy *a = &l->all[i];
     shoal_data_role role = shoal_data_role_of(a->name);
     if (!named && l->n == 2) role = a->ndim > 1 ? SHOAL_ROLE_X : SHOAL_ROLE_Y;
+    SHOAL_CHECK(!a->refused || (named && role == SHOAL_ROLE_NONE), SHOAL_ERR_IO, "%s", a->refused);
     if (role == SHOAL_ROLE_NONE) shoal_info("%s: array %s is not used", a->path, a->name);
     if (role == SHOAL_ROLE_X) SHOAL_TRY(put(&p->x[test[i]], a, test[i] ? "test samples" : "training samples"));
     if (role == SHOAL_ROLE_Y) SHOAL_TRY(put(&p->y[test[i]], a, test[i] ? "test labels" : "training labels"));

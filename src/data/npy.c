@@ -192,6 +192,12 @@ static shoal_status add(shoal_npys *l, shoal_npy a, const char *name, uint64_t w
   if (st == SHOAL_OK) st = check_size(&a, s.file ? shoal_source_most(s.file) : whole);
   if (st == SHOAL_OK && s.file) st = shoal_source_check(s.file, bytes_of(&a));
   close_stream(&s);
+  if (a.archive && st == SHOAL_ERR_IO) {
+    shoal_error why;
+    shoal_error_take(&why);
+    a.refused = shoal_strdup_printf("%s", why.text);
+    st = SHOAL_OK;
+  }
   l->all[l->n++] = a;
   return st;
 }
@@ -241,7 +247,10 @@ shoal_status shoal_npy_find(const char *path, shoal_npys *out)
 
 void shoal_npys_fini(shoal_npys *l)
 {
-  for (size_t i = 0; i < l->n; i++) free(l->all[i].name);
+  for (size_t i = 0; i < l->n; i++) {
+    free(l->all[i].name);
+    free(l->all[i].refused);
+  }
   for (size_t i = 0; i < l->n_archives; i++) zip_discard(l->archives[i]);
   free(l->archives);
   free(l->all);

@@ -10,6 +10,7 @@
 
 typedef struct {
   char *name;          /* "X_train", of the file or the member, without ".npy" */
+  char *refused;       /* why it cannot be used, or NULL; only of an archive's, which may have others */
   const char *path;    /* of the file; borrowed */
   void *archive;       /* the open zip archive, borrowed, or NULL: the file is the array */
   uint64_t member;     /* its number in there */
@@ -31,7 +32,7 @@ typedef struct {
 } shoal_npys;
 
 /** Appends the arrays of a file.  ERR_IO naming file and array if it is none of NumPy's, holds something other than numbers,
- *  or has another size than its header says. */
+ *  or has another size than its header says; of an array in an archive that is kept as `refused`, for it may not be used. */
 shoal_status shoal_npy_find(const char *path, shoal_npys *out);
 void shoal_npys_fini(shoal_npys *l);
 /** ERR_IO with both sizes and the cure if a member of an archive is packed tighter than data is. */

@@ -38,6 +38,16 @@ def names():
 
 # ---- NumPy ----
 
+def test_unused_arrays():
+    """What an array that is not used holds does not matter."""
+    x, y = np.arange(80, dtype="f4").reshape(20, 4), np.arange(20) % 2
+    np.savez("a.npz", X_train=x, y_train=y, notes=np.array(["a", "b"]), meta=np.array([{}], dtype=object), when=np.float32(3))
+    r = load("npy", "a.npz")
+    for name in ("notes", "meta", "when"):
+        assert f"a.npz: array {name} is not used" in r.stdout
+    assert sorted(np.concatenate([made("train")[0], made("test")[0]]).tolist()) == x.tolist()
+
+
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(40, 6)).astype("f4")
 Y = np.arange(40) % 4
@@ -181,10 +191,12 @@ def test_npz_sizes_disagree():
 
 def test_npy_one_large_label():
     """A class of 16 million among ten samples takes no memory for the classes between."""
-    np.savez("large.npz", x=X[:10], y=np.array([0, 1] * 4 + [0, 2**24 - 1]))
+    np.savez("large.npz", x=X[:10], y=np.array([0, 2**22] * 4 + [0, 2**24 - 1]))
     assert "is 16777215 (train sample 7, 1 in all) a mark" in load("npy", "large.npz", "--test-share", "0.2", **small(32)).stderr
     assert "1 classes have no test sample (16777215)" in run([program(), "data", "inspect", "t.h5"], base=PLAIN_ENV).stderr
-    assert sorted(made("test")[1]) == [0, 1]
+    assert sorted(made("test")[1]) == [0, 2**22]
+    np.savez("stray.npz", x=X[:10], y=np.array([0, 1] * 4 + [0, 2**24 - 1]))
+    assert_one_error(load("npy", "stray.npz", code=7), "sample 9 of /y has label 16777215, the largest of all others is 1")
 
 
 def test_npy_time_stamps():

@@ -72,6 +72,28 @@ static double save_estimate_s(const shoal_session *s)
   return SHOAL_MAX(s->record.save_s, bytes / 100e6);
 }
 
+/* Of the steps so far; 0: none yet. */
+static double step_s(const shoal_session *s)
+{
+  uint64_t steps = s->run.step - s->clock.first_step;
+  return steps ? shoal_seconds_since(s->clock.started_ns) / (double)steps : 0;
+}
+
+void shoal_session_tell_stop(shoal_session *s)
+{
+  char step[32], save[32];
+  bool asked = shoal_stop_requested() || (s->ears.spread && shoal_rendezvous_requested(s->ears.spread));
+  if (s->ears.told || !asked || !shoal_session_is_root(s)) return;
+  s->ears.told = true;
+  shoal_info("a signal asks to stop: up to two steps of %s, and about %s for the checkpoint",
+             shoal_format_seconds(step_s(s), step, sizeof step),
+             shoal_format_seconds(save_estimate_s(s), save, sizeof save));
+  if (!shoal_folder_is_ours(&s->world.folder)) return;
+  shoal_status st = shoal_folder_status(&s->world.folder, "stopping", 0, "asked to stop by a signal; not saved yet",
+                                        s->run.step, s->clock.epoch);
+  if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
+}
+
 /* The command that sends the signal `name`: to the step, where Slurm started the ranks; else any rank will do. */
 static void print_command(const shoal_session *s, const char *name, shoal_str *out)
 {
@@ -105,8 +127,9 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
           shoal_stop_name(i));
   if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
   print_command(s, shoal_stop_name(first), &command);
-  shoal_info("to stop with a checkpoint: %s; allow at least %s", command.text,
-             shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead));
+  shoal_info("to stop with a checkpoint: %s; allow two steps and at least %s%s", command.text,
+             shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead),
+             getenv("OMPI_COMM_WORLD_SIZE") ? " (after Ctrl-C mpirun allows little more than 1 s)" : "");
   shoal_str_free(&command);
   return SHOAL_OK;
 }

@@ -114,6 +114,7 @@ void shoal_session_record_agreement(shoal_session *s, uint64_t t0)
 
 static shoal_status between_steps(shoal_session *s)
 {
+  shoal_session_tell_stop(s);
   SHOAL_TRY(s->meet.way->between(s));
   if (shoal_session_is_root(s)) shoal_folder_progress(&s->world.folder, s->run.step, s->clock.epoch);
   shoal_session_flush_trace(s, false);

@@ -135,6 +135,7 @@ typedef struct {
 typedef struct {
   shoal_rendezvous *spread; /* requests go to all ranks; nobody joins it */
   bool drops;               /* what is under way can be dropped */
+  bool told;                /* the log and status.json say that the run will stop */
 } shoal_session_ears;
 
 struct shoal_session {
@@ -227,6 +228,8 @@ bool shoal_session_heard(shoal_session *s);
 shoal_status shoal_session_may_go_on(shoal_session *s);
 /* shoal_group_agree where the start can stop: STOPPED on all ranks if any has it or knows of a request.  Collective. */
 shoal_status shoal_session_agree(shoal_session *s, shoal_status st);
+/* After a step: says once, when rank 0 knows of a request, how long the stop may take, also in status.json.  Local. */
+void shoal_session_tell_stop(shoal_session *s);
 /* Tells how to stop the run, and which signals do not.  Collective. */
 shoal_status shoal_session_offer_stop(const shoal_session *s);
 /* save.c.  Collective.  Due: one that is not the run's last may fail, if ckpt.failure says so.  Check: ERR_IO, before the

@@ -15,7 +15,7 @@ start()
 }
 start hup HUP; kill -HUP $rank; wait $job; rc=$?; cat o.hup
 [ $rc = 0 ] || wrong "exit $rc: a HUP that nohup ignores stops the run"
-grep -q "to stop with a checkpoint: kill -USR1 $rank; allow" o.hup || wrong "does not say how to stop it"
+grep -q "to stop with a checkpoint: kill -USR1 $rank; allow two steps" o.hup || wrong "does not say how to stop it"
 start usr1 USR1; kill -USR1 $rank; sleep 0.5; kill -TERM $rank; wait $job; rc=$?; cat o.usr1
 [ $rc = 75 ] || wrong "exit $rc: TERM does not stop the run"
 grep -q 'warning: USR1 was ignored when the run began' o.usr1 || wrong "does not warn that USR1 is ignored"

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from harness import (MLP, assert_equal, metrics, newest, ranks_of, read, sampled, send, sets, status, train, wait_for,
+from harness import (MLP, assert_equal, metrics, newest, places, ranks_of, read, sampled, send, sets, status, train, wait_for,
                      wait_until)
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
@@ -110,3 +110,21 @@ def test_stop_round(glyphs, jobs, late):
         train(3, name, *args)
         assert rows(name) == rows("whole")
         assert_equal(newest(name), newest("whole"), "weights")
+
+
+def test_stop_interrupted(glyphs, jobs):
+    """Ctrl-C under mpirun 4.1, which kills the ranks a second after their TERM: a quick checkpoint is there in time; without one,
+    status.json does not say that the run goes on, and the start has named the command to use."""
+    glyphs(256, 64)
+    for save_ms, state in ((0, "stopped"), (8000, "stopping")):
+        name = f"r{save_ms}"
+        job = jobs.start(2, name, *BASE, *sets(run__epochs=200, run__log_every="1 steps"), "--allow-faults",
+                         *sets(fault__compute="sleep:50", fault__ckpt=f"sleep:{save_ms}"))
+        wait_for(f"{name}.out", "step 2:")
+        send(job.pid, signal.SIGINT)
+        job.wait(30)
+        text = read(f"{name}.out")
+        assert f"kill -USR1 {places(name)[0]['pid']}; allow two steps and at least" in text, text
+        assert "after Ctrl-C mpirun allows" in text, text
+        assert "a signal asks to stop: up to two steps of" in text, text
+        assert status(name)["state"] == state, status(name)

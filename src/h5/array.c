@@ -126,7 +126,8 @@ static shoal_status check_piece(hid_t set, hid_t at, const char *name, uint64_t 
 }
 
 /* HDF5 1.10 copies as many bytes as the shape claims, whatever is stored: beyond a compact array it reads the memory of
- * this process, beyond a contiguous one other parts of the file.  Chunks have a size of their own. */
+ * this process, beyond a contiguous one other parts of the file.  Of chunks this does not
+ * tell what their filters yield. */
 static shoal_status check_stored(hid_t set, H5D_layout_t layout, hid_t at, const char *name)
 {
   char where[SHOAL_H5_WHERE];

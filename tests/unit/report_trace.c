@@ -196,14 +196,15 @@ static const char *next_path(const char **paths, size_t *n)
   return paths[(*n)++] = temp_path(name);
 }
 
-/* Attempt 1: four ranks, 3 steps.  Then a start with three ranks that was refused, so its number is used again by
- * attempt 2: two ranks, 5 steps.  Attempt 3 found nothing to do. */
+/* Attempt 1: four ranks, 3 steps.  Then starts with three and with two ranks that were refused, so their number is used
+ * again by attempt 2: two ranks, 5 steps.  Attempt 3 found nothing to do. */
 static void attempts(void)
 {
-  const char *paths[11];
+  const char *paths[13];
   size_t n = 0;
   for (int rank = 0; rank < 4; rank++) record(next_path(paths, &n), rank, 4, 1, 3, rank == 3 ? 1 : 9);
   for (int rank = 0; rank < 3; rank++) record(next_path(paths, &n), rank, 3, 2, 0, 0);
+  for (int rank = 0; rank < 2; rank++) record(next_path(paths, &n), rank, 2, 2, 0, 0);
   for (int rank = 0; rank < 2; rank++) record(next_path(paths, &n), rank, 2, 2, 5, 5 + (uint64_t)rank);
   show(paths, n, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT);
   printf("%s\n", text);

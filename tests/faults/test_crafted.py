@@ -183,7 +183,7 @@ def test_state(stopped, case):
 
 
 def test_attempt(stopped):
-    """A number of an attempt that no run can have counts as none."""
+    """A number of an attempt that no run can have does not count: log.txt has that of the first."""
     for number in (-2, 1 << 40, (1 << 31) - 1):
         shutil.rmtree("runs", ignore_errors=True)
         shutil.copytree(stopped / "runs" / "sync", "runs/sync")
@@ -195,7 +195,7 @@ def test_attempt(stopped):
             json.dump({**status, "attempt": number}, f)
         train(1, "sync", "sync.yaml")
         with open("runs/sync/status.json") as f:
-            assert json.load(f)["attempt"] == 1
+            assert json.load(f)["attempt"] == 2
 
 
 # ---- data sets and traces ------------------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ def seeds():
     """Kind of the import, arguments, and the files by name; the first one is mutated."""
     np.save("x.npy", X)
     np.savez_compressed("x.npz", x=X[:, :2], y=Y)
-    with open("x.npy", "rb") as f, open("x.npz", "rb") as g:
-        array, archive = f.read(), g.read()
+    np.savez_compressed("y.npz", y=Y)
+    array, archive, classes = (open(name, "rb").read() for name in ("x.npy", "x.npz", "y.npz"))
     labels = struct.pack(">4BI", 0, 0, 8, 1, 40) + Y.astype("u1").tobytes()
     images = struct.pack(">4B3I", 0, 0, 8, 3, 40, 2, 2) + bytes(range(160))
     return {
         "csv": [("csv", ("m.csv",), {"m.csv": TABLE.encode()}), ("csv", ("m.csv",), {"m.csv": gzip.compress(TABLE.encode())})],
-        "npy": [("npy", ("X.npy", "y.npz"), {"X.npy": array, "y.npz": archive}), ("npy", ("m.npz",), {"m.npz": archive})],
+        "npy": [("npy", ("X.npy", "y.npz"), {"X.npy": array, "y.npz": classes}), ("npy", ("m.npz",), {"m.npz": archive})],
         "images": [("images", ("d",), {f"d/a/1.{k}": b, "d/b/2.jpg": GREY_JPEG, "d/c/3.jpg": GREY_JPEG})
                    for k, b in (("png", png(pixels(1, 16, 16))), ("png", png(pixels(1, 16, 16, 3))), ("jpg", GREY_JPEG))],
         "idx": [("idx", ("m", "labels"), {"m": images, "labels": labels}), ("idx", ("m", "images"), {"m": labels, "images": images})],

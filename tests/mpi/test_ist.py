@@ -383,11 +383,10 @@ def test_ist_learns(glyphs):
     assert "MPI_ABORT" not in r.stderr, r.stderr
     assert status("inf")["state"] == "failed", f'{status("inf")}'
     assert not os.listdir("runs/inf/ckpt"), f'{status("inf")}'
-    # A round longer than the epoch: the epoch's checkpoint is where ranks meet, and where they hear of the stop.
+    # A round longer than the epoch: the ranks stop within it, where the one furthest ahead has come to.
     long = sets(run__epochs=2, method__round=1000, ckpt__every="1 epoch")
     train(2, "long", *base, *long)
     train(2, "long-cut", *base, *long, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1), code=75)
-    assert status("long-cut")["step"] == 50, f'{status("long-cut")}'
-    assert status("long-cut")["epoch"] == 1, f'{status("long-cut")}'
+    assert 9 < status("long-cut")["step"] <= 50, f'{status("long-cut")}'
     train(2, "long-cut", *base, *long)
-    assert_equal(newest("long"), newest("long-cut"), "stopped at an epoch's checkpoint")
+    assert_equal(newest("long"), newest("long-cut"), "stopped in a round that is longer than the epoch")

@@ -246,7 +246,8 @@ def test_local_recut(glyphs):
     train(2, "kind", *DEEP, *long, *sets(method__cut="[2]"), *stop, code=75)  # auto is linear here
     r = train(2, "kind", *DEEP, *long, *sets(method__cut="[2]", method__head="linear"))
     assert "of the 1 heads 1 are kept" in r.stdout, r.stdout
-    train(3, "again", *DEEP, *long, *sets(method__cut="[1,3]"), *stop, code=75)
+    late = ["--allow-faults", *sets(fault__stop_step=9)]  # after the first row
+    train(3, "again", *DEEP, *long, *sets(method__cut="[1,3]"), *late, code=75)
     r = train(2, "again", *DEEP, *long, *sets(method__cut="[2]"))
     assert "of the 1 heads 0 are kept, 1 are initialised" in r.stdout, r.stdout
     # Three heads, then two: numbers stay under their names.

@@ -30,7 +30,7 @@ says() { # EXIT-CODE WORDS COMMAND...
 says 0 'warning: .*1 of 27 classes have no training sample \(0\).*subtract 1' data import idx letters-images letters-labels --train-count 480 -o l.h5
 ulimit -v 4000000
 says 0 'warning: .*245 of 256 classes .*is 255 \(train sample 7,' data inspect v255.h5
-says 0 'warning: .*1999990 of 2000001 classes' data inspect v2m.h5
+says 7 'error: .*sample 7 of /y_train has label 2000000, the largest of all others is 9' data inspect v2m.h5
 says 7 'error: .*/y_train .*-1 of sample 7; .*remove' data inspect minus.h5
 says 7 'error: .*/y_train .*4294967295 of sample 7' data inspect vu32.h5
 says 7 'error: .*/y_train .*1099511627776 of sample 7' data inspect vi64.h5

@@ -44,9 +44,7 @@ static shoal_status read_settings(const shoal_args *a, settings *out)
   const char *threads = shoal_args_value(a, "--threads"), *seconds = shoal_args_value(a, "--seconds"),
              *batch = shoal_args_value(a, "--batch"), *backend = shoal_args_value(a, "--backend");
   int64_t n = 1;
-  *out = (settings){
-    .threads = 1, .seconds = 5, .backend = backend ? backend : "cpu", .json = shoal_args_on(a, "--json")
-  };
+  *out = (settings){ .threads = 1, .seconds = 5, .backend = backend ? backend : "cpu", .json = shoal_json_wanted(a) };
   out->n_sets = shoal_args_list(a, "--set", &out->sets);
   SHOAL_CHECK(!threads || (shoal_parse_i64(threads, &n) == SHOAL_OK && n >= 1 && n <= THREADS_MAX), SHOAL_ERR_USAGE,
               "--threads is \"%s\": must be a whole number, 1 to %d", threads, THREADS_MAX);

@@ -82,7 +82,7 @@ static shoal_status read_settings(const shoal_args *a, settings *s)
              *together = shoal_args_value(a, "--together"), *beside = shoal_args_value(a, "--beside"),
              *poll = shoal_args_value(a, "--poll");
   double ms = 2;
-  *s = (settings){ .seconds = 2, .together = 1, .json = shoal_args_on(a, "--json") };
+  *s = (settings){ .seconds = 2, .together = 1, .json = shoal_json_wanted(a) };
   while (wire && s->wire <= SHOAL_WIRE_F16 && strcmp(wire, shoal_wire_name(s->wire)) != 0) s->wire++;
   SHOAL_CHECK(s->wire <= SHOAL_WIRE_F16, SHOAL_ERR_USAGE, "--wire is \"%s\": must be f32, bf16 or f16", wire);
   SHOAL_CHECK(!seconds || (shoal_parse_f64(seconds, &s->seconds) == SHOAL_OK && s->seconds > 0), SHOAL_ERR_USAGE,

@@ -42,7 +42,7 @@ static shoal_status list(int argc, char **argv)
   const char *const *words;
   shoal_args_words(a, &words);
   char *folder = checkpoint_folder(words[0]);
-  shoal_status st = shoal_ckpt_print_list(folder, shoal_args_on(a, "--json"), stdout);
+  shoal_status st = shoal_ckpt_print_list(folder, shoal_json_wanted(a), stdout);
   free(folder);
   shoal_args_destroy(a);
   return st;
@@ -65,7 +65,7 @@ static shoal_status show(int argc, char **argv)
   if (helped) return SHOAL_OK;
   const char *const *words;
   shoal_args_words(a, &words);
-  shoal_status st = shoal_ckpt_print(words[0], shoal_args_on(a, "--json"), stdout);
+  shoal_status st = shoal_ckpt_print(words[0], shoal_json_wanted(a), stdout);
   shoal_args_destroy(a);
   return st;
 }
@@ -127,8 +127,8 @@ static shoal_status diff(int argc, char **argv)
   shoal_status st = text && shoal_parse_f64(text, &tolerance) != SHOAL_OK
                         ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--tolerance is \"%s\": must be a number", text)
                         : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"),
-                                          except ? except : "train/seconds,record/", tolerance,
-                                          shoal_args_on(a, "--json"), stdout, &different);
+                                          except ? except : "train/seconds,record/", tolerance, shoal_json_wanted(a),
+                                          stdout, &different);
   shoal_args_destroy(a);
   /* The differences are on standard output. */
   return st == SHOAL_OK && different ? shoal_error_told(SHOAL_FAIL(SHOAL_ERR_IO, "the checkpoints differ")) : st;

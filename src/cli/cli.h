@@ -20,6 +20,9 @@ shoal_status shoal_cmd_models(int argc, char **argv);
 shoal_status shoal_cmd_config(int argc, char **argv);
 shoal_status shoal_cmd_version(int argc, char **argv);
 
+/** Whether --json was given; then nothing but JSON goes to standard output, so messages below warnings are left out. */
+bool shoal_json_wanted(const shoal_args *a);
+
 /** Runs the verb of `verbs` named by argv[1] (`shoal data synth`), or lists them for -h.
  *  ERR_USAGE suggests the nearest known one. */
 shoal_status shoal_run_verb(const char *program, const shoal_verb *verbs, int argc, char **argv);

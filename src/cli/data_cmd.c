@@ -188,8 +188,7 @@ static shoal_status inspect(int argc, char **argv)
   if (helped) return SHOAL_OK;
   const char *const *words;
   size_t n = shoal_args_words(a, &words);
-  bool json = shoal_args_on(a, "--json");
-  if (json) shoal_log_set_level(SHOAL_LOG_WARN); /* nothing but JSON goes to standard output */
+  bool json = shoal_json_wanted(a);
   shoal_status st = shoal_data_inspect(words, n, json, stdout);
   shoal_args_destroy(a);
   return st;

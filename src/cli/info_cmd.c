@@ -101,7 +101,7 @@ shoal_status shoal_cmd_methods(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&methods_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
-  bool json = shoal_args_on(a, "--json");
+  bool json = shoal_json_wanted(a);
   shoal_status st = SHOAL_OK;
   if (shoal_args_words(a, &words))
     st = explain_method(words[0], json);
@@ -204,7 +204,7 @@ shoal_status shoal_cmd_models(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&models_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
-  bool json = shoal_args_on(a, "--json");
+  bool json = shoal_json_wanted(a);
   shoal_status st = shoal_args_words(a, &words) ? explain_model(words[0], json) : list_models(json);
   shoal_args_destroy(a);
   return st;
@@ -257,7 +257,7 @@ shoal_status shoal_cmd_config(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&config_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
-  bool json = shoal_args_on(a, "--json"), one = shoal_args_words(a, &words) > 0;
+  bool json = shoal_json_wanted(a), one = shoal_args_words(a, &words) > 0;
   shoal_status st =
       one && strstr(words[0], ".y") ? print_resolved(words[0]) : print_section(one ? words[0] : NULL, json);
   shoal_args_destroy(a);

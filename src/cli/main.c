@@ -74,6 +74,13 @@ static shoal_status check_output(const char *verb)
   return SHOAL_OK;
 }
 
+bool shoal_json_wanted(const shoal_args *a)
+{
+  bool json = shoal_args_on(a, "--json");
+  if (json) shoal_log_set_level(SHOAL_LOG_WARN);
+  return json;
+}
+
 int main(int argc, char **argv)
 {
   setvbuf(stdout, NULL, _IOLBF, 0);

@@ -98,7 +98,7 @@ static shoal_status run(const shoal_args *a)
 {
   const char *xml = shoal_args_value(a, "--xml"), *file = shoal_args_value(a, "--env");
   const char *pretend = shoal_args_value(a, "--topo");
-  bool json = shoal_args_on(a, "--json");
+  bool json = shoal_json_wanted(a);
   shoal_machine *m = NULL;
   shoal_env *e = NULL;
   shoal_step s = { .inside = false };

@@ -106,7 +106,7 @@ static shoal_status show(int argc, char **argv)
   request r;
   SHOAL_TRY(parse_request(&show_help, argc, argv, &r, &helped));
   if (helped) return SHOAL_OK;
-  bool json = shoal_args_on(r.args, "--json"), steps = shoal_args_on(r.args, "--steps");
+  bool json = shoal_json_wanted(r.args), steps = shoal_args_on(r.args, "--steps");
   shoal_status st = json && steps
                         ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--json and --steps exclude each other: give one of them")
                         : shoal_trace_show(r.paths, r.n, r.attempt,

@@ -131,6 +131,8 @@ def delete_newest(rng, job, name):
 def move_away_and_back(rng, job, name):
     """The folder of a run that does not run is moved, and its files are copied by somebody."""
     kill_all(job)
+    if not os.path.exists(f"runs/{name}"):
+        return
     os.rename(f"runs/{name}", "elsewhere")
     time.sleep(0.1)
     os.rename("elsewhere", f"runs/{name}")

@@ -6,6 +6,7 @@ SHOAL_FULL=1 runs the long versions, SHOAL_KEEP=1 leaves the folder of a failed 
 """
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -82,6 +83,30 @@ def glyphs(data_sets):
             harness.shoal("data", "synth", "glyphs", "-o", made, "--train", train, "--test", test, "--size", size, "--seed", seed)
         shutil.copyfile(made, name)
     return make
+
+
+@pytest.fixture
+def disk(work):
+    """A file system of 4 MB; fill() leaves no room in it, and free() gives it back."""
+    class Disk(str):
+        def fill(self, leave=0):
+            with open(f"{self}/fill", "wb", buffering=0) as f:
+                for size in (1 << 16, 1 << 12, 1):
+                    try:
+                        while True:
+                            f.write(b"x" * size)
+                    except OSError:
+                        pass
+                f.truncate(f.tell() - leave)
+
+        def free(self):
+            os.remove(f"{self}/fill")
+    folder = f"{work}/disk"
+    os.mkdir(folder)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount a file system")
+    yield Disk(folder)
+    subprocess.run(["umount", "-l", folder])
 
 
 @pytest.fixture

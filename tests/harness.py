@@ -212,6 +212,11 @@ def column(name, *keys):
     return [tuple(m[k] for k in keys) for m in metrics(name)]
 
 
+def rows(name):
+    """Rows of metrics.csv without what differs from run to run."""
+    return [{k: v for k, v in m.items() if k not in ("time_s", "samples_per_s", "wait_share")} for m in metrics(name)]
+
+
 def log(name):
     return read(f"runs/{name}/log.txt")
 
@@ -334,3 +339,13 @@ MLP = sets(model__name="mlp", model__widths="[64,32]", optim__lr=0.05, optim__mo
 RESNET = sets(model__name="resnet20", model__dropout=0.2, data__augment="[crop4,hflip]", data__file="glyphs.h5",
               data__batch=16, run__epochs=2, optim__momentum=0.9, optim__lr=0.05, optim__schedule="cosine",
               optim__weight_decay=5e-4)
+# All methods, with what makes some dozens of steps enough to see their exchanges.
+METHODS = {
+    "sync": [],
+    "local-sgd": sets(method__period=3),
+    "daso": sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=2, method__wait=1),
+    "swarm": sets(method__deterministic="true", method__local_steps=2),
+    "ab": sets(method__warmup=4, method__cycle=6, method__rebound=2),
+    "ist": sets(method__round=4),
+    "local": sets(method__chunks=2),
+}

@@ -2,7 +2,6 @@
 files are intact, partial ones gone."""
 import os
 import resource
-import subprocess
 
 import pytest
 
@@ -16,30 +15,6 @@ SLOW = ["--allow-faults", *sets(fault__compute="sleep:100")]
 def limited(kib):
     """For subprocess: no file larger than this."""
     return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, kib << 10))}
-
-
-@pytest.fixture
-def disk(work):
-    """A file system of 4 MB; fill() leaves no room in it, and free() gives it back."""
-    class Disk(str):
-        def fill(self, leave=0):
-            with open(f"{self}/fill", "wb", buffering=0) as f:
-                for size in (1 << 16, 1 << 12, 1):
-                    try:
-                        while True:
-                            f.write(b"x" * size)
-                    except OSError:
-                        pass
-                f.truncate(f.tell() - leave)
-
-        def free(self):
-            os.remove(f"{self}/fill")
-    folder = f"{work}/disk"
-    os.mkdir(folder)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode != 0:
-        pytest.skip("no right to mount a file system")
-    yield Disk(folder)
-    subprocess.run(["umount", "-l", folder])
 
 
 def temporary(folder):

@@ -12,19 +12,9 @@ import time
 
 import pytest
 
-from harness import (FULL, MLP, assert_equal, checkpoints, kill_all, log, metrics, newest, ranks_of, read, sets, shoal,
-                     start, status, train)
+from harness import (FULL, METHODS, MLP, assert_equal, checkpoints, kill_all, log, newest, ranks_of, read, rows, sets, shoal, start,
+                     status, train)
 
-TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
-METHODS = {
-    "sync": [],
-    "local-sgd": sets(method__period=3),
-    "daso": sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=2, method__wait=1),
-    "swarm": sets(method__deterministic="true", method__local_steps=2),
-    "ab": sets(method__warmup=6, method__cycle=8, method__rebound=2),
-    "ist": sets(method__round=4),
-    "local": sets(method__chunks=2),
-}
 LAYOUTS = {1: ["1"], 2: ["2", "1,1"], 3: ["2,1", "3"], 4: ["2x2", "1,3"], 5: ["2,3"]}
 KEEP = 3
 # Slow enough to be hit: about 40 ms a step, 24 to 60 steps.
@@ -42,10 +32,6 @@ def draw(rng):
         ranks = rng.choice([2, 4])
     topo = rng.choice(LAYOUTS[ranks])
     return ranks, [*BASE, *METHODS[method], *sets(method__name=method), *(["--topo", topo] if ranks > 1 else [])]
-
-
-def rows(name):
-    return [{k: v for k, v in m.items() if k not in TIMED} for m in metrics(name)]
 
 
 def processes(job):
@@ -69,7 +55,9 @@ def signal_one(rng, job, name):
     assert code in (0, 75) or not began, f"{name}: exit {code} after a signal\n{read(name + '.out')[-3000:]}"
     if code == 75 and attempts(name) > job.before:  # else it was still waiting for the lease of one that was killed
         assert status(name)["state"] == "stopped", status(name)
-        shoal("ckpt", "verify", newest(name))
+        saved = re.findall(r"^checkpoint (\S+), ", read(f"{name}.out"), re.M)  # none if it stopped while it started
+        if saved:
+            shoal("ckpt", "verify", saved[-1])
 
 
 def kill_one(rng, job, name):

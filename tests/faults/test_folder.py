@@ -5,25 +5,11 @@ import subprocess
 
 import pytest
 
-from harness import (MLP, assert_equal, checkpoints, log, metrics, newest, program, ranks_of, read, run, sampled, sets, shoal, status,
-                     train, wait_for, wait_until)
+from harness import (METHODS, MLP, assert_equal, checkpoints, log, metrics, newest, program, ranks_of, read, rows, run, sampled, sets,
+                     shoal, status, train, wait_for, wait_until)
 
-TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
-METHODS = {
-    "sync": [],
-    "local-sgd": sets(method__period=3),
-    "daso": sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=2, method__wait=1),
-    "swarm": sets(method__deterministic="true", method__local_steps=2),
-    "ab": sets(method__warmup=4, method__cycle=6, method__rebound=2),
-    "ist": sets(method__round=4),
-    "local": sets(method__chunks=2),
-}
 # 8 steps per epoch on 2 ranks
 BASE = [*MLP, *sets(data__batch=16, run__epochs=3, eval__every="4 steps", ckpt__every="3 steps", ckpt__keep=100)]
-
-
-def rows(name):
-    return [{k: v for k, v in m.items() if k not in TIMED} for m in metrics(name)]
 
 
 def stop(name, step, *args, code=75):
@@ -75,29 +61,6 @@ def test_folder_attempts(glyphs):
     os.remove("runs/r/log.txt")
     stop("r", 11, *BASE)
     assert status("r")["attempt"] == 4, log("r")
-
-
-@pytest.fixture
-def disk(work):
-    """A file system of 4 MB; fill() leaves no room in it, and free() gives it back."""
-    class Disk(str):
-        def fill(self):
-            with open(f"{self}/fill", "wb", buffering=0) as f:
-                for size in (1 << 16, 1 << 12, 1):
-                    try:
-                        while True:
-                            f.write(b"x" * size)
-                    except OSError:
-                        pass
-
-        def free(self):
-            os.remove(f"{self}/fill")
-    folder = f"{work}/disk"
-    os.mkdir(folder)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode != 0:
-        pytest.skip("no right to mount a file system")
-    yield Disk(folder)
-    subprocess.run(["umount", "-l", folder])
 
 
 @pytest.mark.parametrize("for_good", (False, True))

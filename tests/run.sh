@@ -32,4 +32,4 @@ if setarch -R true 2>/dev/null; then setarch -R ctest --preset tsan; else ctest 
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz
 ctest --preset fuzz -j2
-ctest --preset dev -j2 "$@" # ranks mostly wait; tests that need the whole machine are marked
+ctest --preset dev -j"$((2 * $(nproc)))" "$@" # ranks mostly wait; tests that need the whole machine are marked

@@ -56,7 +56,8 @@ static shoal_status read_sums(const shoal_ckpt *c, const size_t *order, uint32_t
 {
   unsigned char *piece = NULL;
   size_t next = 0;
-  shoal_status st = shoal_alloc(SHOAL_CKPT_PIECE, 1, "check buffer", (void **)&piece);
+  shoal_status st = shoal_alloc((size_t)SHOAL_MIN(c->seal.hdf5_bytes, (uint64_t)SHOAL_CKPT_PIECE), 1, "check buffer",
+                                (void **)&piece);
   for (uint64_t done = 0; st == SHOAL_OK && done < c->seal.hdf5_bytes;) {
     size_t n = (size_t)SHOAL_MIN(c->seal.hdf5_bytes - done, (uint64_t)SHOAL_CKPT_PIECE);
     SHOAL_TRY_GOTO(st, shoal_ckpt_read_at(c->fd, c->path, done, piece, n), out);

@@ -12,7 +12,8 @@ if [[ ${1-} == --full ]]; then
 fi
 
 # shellcheck disable=SC2086
-shoal_install $shoal_packages clang-format clang-tidy python3 python3-h5py python3-numpy python3-pytest hdf5-tools \
+shoal_install $shoal_packages clang-format clang-tidy python3 python3-h5py python3-numpy python3-pytest python3-pandas \
+  python3-matplotlib hdf5-tools \
   clang libclang-rt-dev libomp-dev \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2
 shoal_mpi_environment

@@ -1,0 +1,491 @@
+"""Run folders as tables.
+
+    runs = shoal_analysis.load("runs/*")
+    runs.runs       a row per run: method, ranks, nodes, speed, accuracy, node-hours
+    runs.metrics    metrics.csv;  runs.ranks, runs.steps, runs.bytes, runs.exchanges, runs.spans: from the traces
+
+Tables are tidy: a row is one observation, columns of identity come first (run, attempt, rank, step), and every other column names
+its unit at its end (_ns, _s, _bytes …).  They are made when they are first asked for, and kept.  A run in `runs` has the same
+tables.  Tables of the traces are of one attempt, by default the last that completed a step; times in seconds are on the clock of
+rank 0 and count from the moment in which it opened its trace.
+"""
+from __future__ import annotations
+
+import functools
+import glob
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Optional, Union, overload
+
+import numpy as np
+import pandas as pd
+
+from . import timing
+from .trace import CATEGORIES, EXCHANGE, KINDS, LINKS, WAIT, Array, Index, RankTrace
+
+BETWEEN = LINKS.index("between")
+
+
+class RunError(Exception):
+    """There is no run, or none of its files can be read.  The text names the folder and the reason."""
+
+
+def read_config(text: str) -> dict[str, str]:
+    """The resolved run file as {"data.batch": "32"}: two levels of keys, each with a value on its line, texts in quotes where
+    they need them.  That is all the YAML that the program writes; values stay text."""
+    out: dict[str, str] = {}
+    section = ""
+    for line in text.splitlines():
+        found = re.fullmatch(r"(\s*)([\w.-]+):\s*(.*?)\s*", line)
+        if not found:
+            continue
+        indent, key, value = found.groups()
+        if value.startswith('"'):
+            try:
+                value = str(json.loads(value))
+            except ValueError:
+                pass
+        if indent:
+            out[f"{section}.{key}"] = value
+        elif value:
+            out[key] = value
+        else:
+            section = key
+    return out
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
+def _number(text: str, otherwise: float = float("nan")) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return otherwise
+
+
+class Run:
+    """A run folder.
+
+    name, path, config (see read_config), status (status.json), attempt and attempts (with traces), size and nodes of the attempt,
+    global_batch in samples (0: unknown), and `problems`: what could not be read, a line each.
+    """
+
+    def __init__(self, path: str, attempt: Optional[int] = None, program: str = "shoal"):
+        self.path, self.program = path.rstrip("/") or "/", program
+        self._index = Index(glob.glob(f"{glob.escape(self.path)}/trace/*.h5"))
+        self.problems = list(self._index.problems)
+        self.config = read_config(_read(f"{self.path}/run.yaml") or self._index.config)
+        self.name = self.config.get("run.name") or self._index.run or os.path.basename(self.path)
+        try:
+            status = json.loads(_read(f"{self.path}/status.json") or "{}")
+        except ValueError:
+            status = {}
+        self.status: dict[str, Any] = status if isinstance(status, dict) else {}
+        if not self.config and not self._index.sources and not os.path.exists(f"{self.path}/metrics.csv"):
+            reason = self.problems[0] if self.problems else "no run.yaml, metrics.csv or trace/"
+            raise RunError(f"{self.path} is not the folder of a run: {reason}")
+        self.attempts = sorted(self._index.sources)
+        if attempt is not None and attempt not in self.attempts:
+            raise RunError(f"{self.path} has no trace of attempt {attempt}; it has {', '.join(map(str, self.attempts)) or 'none'}")
+        self.attempt = attempt if attempt is not None else self._index.last_with_steps()
+        for rank in self._index.missing(self.attempt) if self.attempt is not None else []:
+            self.problems.append(f"rank {rank}: no trace of attempt {self.attempt}")
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name}: {self.method} on {self.size} ranks, {self.path}>"
+
+    @property
+    def method(self) -> str:
+        return self.config.get("method.name", "?")
+
+    @property
+    def model(self) -> str:
+        """The model's name, with its widths where it has some."""
+        widths = self.config.get("model.widths", "")
+        return self.config.get("model.name", "?") + (f" {widths}" if widths.strip("[]") else "")
+
+    @functools.cached_property
+    def _placement(self) -> dict[str, Any]:
+        try:
+            found = json.loads(_read(f"{self.path}/placement.json") or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def size(self) -> int:
+        """Ranks of the attempt."""
+        if self.attempt is not None:
+            return self._index.size[self.attempt]
+        return int(self._placement.get("size", 0))
+
+    @functools.cached_property
+    def nodes(self) -> int:
+        """Nodes of the attempt."""
+        placed = int(self._placement.get("nodes", 0)) if self._placement.get("size") == self.size else 0
+        return placed or self._nodes_of(self.attempt) or 1
+
+    def _nodes_of(self, attempt: Optional[int]) -> int:
+        return len({int(s.info["node"]) for s in self._index.sources.get(attempt if attempt is not None else -1, {}).values()})
+
+    @functools.cached_property
+    def global_batch(self) -> int:
+        """Samples per step of all ranks: the log says them, because methods differ in what a batch is."""
+        said = re.findall(r"; global batch (\d+)", _read(f"{self.path}/log.txt"))
+        if said:
+            return int(said[-1])
+        whole = int(_number(self.config.get("data.global_batch", "0"), 0))
+        return whole or int(_number(self.config.get("data.batch", "0"), 0)) * self.size
+
+    @functools.cached_property
+    def show(self) -> dict[str, Any]:
+        """`shoal trace show --json` of the attempt: efficiencies and what else is computed in one place.  Empty if the program is
+        missing or refuses the traces; `problems` says why."""
+        if self.attempt is None:
+            return {}
+        try:
+            r = subprocess.run([self.program, "trace", "show", self.path, "--json", "--attempt", str(self.attempt)],
+                               capture_output=True, text=True, errors="replace", check=False)
+        except OSError as e:
+            self.problems.append(f"efficiencies are left out: {self.program} cannot be started ({e.strerror})")
+            return {}
+        try:
+            found = json.loads(r.stdout) if r.returncode == 0 else None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            said = (r.stderr.strip().splitlines() or [f"exit code {r.returncode}"])[-1]
+            self.problems.append(f"efficiencies are left out: trace show: {said}")
+            return {}
+        return found
+
+    # ---- tables ----
+
+    @functools.cached_property
+    def metrics(self) -> Any:
+        """DataFrame of metrics.csv: epoch, step, time_s, train_loss, test_loss, test_acc, lr, samples_per_s, wait_share, and what
+        the method adds; a row per epoch and evaluation."""
+        try:
+            table = pd.read_csv(f"{self.path}/metrics.csv", on_bad_lines="skip", encoding_errors="replace")
+        except (OSError, ValueError) as e:
+            if os.path.exists(f"{self.path}/metrics.csv"):
+                self.problems.append(f"{self.path}/metrics.csv: {e}")
+            table = pd.DataFrame()
+        for column in ("epoch", "step", "time_s", "train_loss", "test_loss", "test_acc", "samples_per_s", "wait_share"):
+            table[column] = pd.to_numeric(table[column], errors="coerce") if column in table else np.nan
+        table.insert(0, "run", self.name)
+        return table
+
+    def traces(self) -> Iterator[RankTrace]:
+        """The ranks of the attempt in order, with their records, read one after another."""
+        return self._index.read(self.attempt) if self.attempt is not None else iter(())
+
+    @functools.cached_property
+    def zero_ns(self) -> float:
+        """The moment 0 of all times in seconds, in nanoseconds on the clock of rank 0."""
+        sources = self._index.sources.get(self.attempt if self.attempt is not None else -1, {})
+        if not sources:
+            return 0.0
+        return RankTrace(sources[min(sources)], np.zeros(0), [], "").zero()
+
+    @functools.cached_property
+    def _collected(self) -> dict[str, Any]:
+        """What one pass over the records gives."""
+        ranks, steps, sent, pace, idle = [], [], [], [], {}
+        for trace in self.traces():
+            if trace.problem:
+                self.problems.append(trace.problem)
+            s, info = timing.split(trace), trace.info
+            closed = bool(info["closed"])
+            if not closed:
+                self.problems.append(f"rank {trace.rank}: its trace was not closed; the rank was killed, or the run goes on")
+            if int(info["dropped"]):
+                self.problems.append(f"rank {trace.rank}: {int(info['dropped'])} records were dropped while recording")
+            ranks.append({"rank": trace.rank, "node": int(info["node"]), "local_rank": int(info["local_rank"]), "host": info["host"],
+                          "steps": len(s.steps["step"]), "level": "step" if trace.by_step else "op", "closed": closed, **s.whole,
+                          **{k: int(info[k]) for k in ("peak_bytes", "dropped", "overhead_ns", "voluntary_switches",
+                                                       "involuntary_switches", "contended", "clock_readings")},
+                          **{k: float(info[k]) for k in ("clock_offset_ns", "clock_drift", "clock_bound_ns")}})
+            table = pd.DataFrame({"rank": trace.rank, **s.steps})
+            table.insert(2, "begin_s", trace.time_on_rank0(s.steps["begin_ns"], self.zero_ns))
+            steps.append(table.drop(columns="begin_ns"))
+            idle[trace.rank] = self._waits(trace, s)
+            pace.append(_seconds_per_step(s))
+            sent.append(_sent_by_step(trace))
+        return {"ranks": pd.DataFrame(ranks), "steps": _concat(steps), "sent": _concat(sent), "pace": pace, "idle": idle}
+
+    def _waits(self, trace: RankTrace, s: timing.Split) -> tuple[Array, Array, Array]:
+        """Begin and end in seconds of the time in which a rank waited, and the share of it that it did: 1, or with trace.level:
+        step that of the step."""
+        if trace.by_step:
+            begin, length = s.steps["begin_ns"], s.steps["step_ns"]
+            share = (s.steps["wait_ns"] + s.steps["agreement_ns"]) / np.maximum(length, 1)
+            end = begin + length
+        else:
+            mine = np.isin(s.pieces.category, (CATEGORIES.index("wait"), CATEGORIES.index("agreement")))
+            begin, end = s.pieces.begin[mine], s.pieces.end[mine]
+            share = np.ones(len(begin))
+        return trace.time_on_rank0(begin, self.zero_ns), trace.time_on_rank0(end, self.zero_ns), share
+
+    def _labelled(self, table: Any) -> Any:
+        table = table.copy()
+        table.insert(0, "run", self.name)
+        table.insert(1, "attempt", self.attempt if self.attempt is not None else -1)
+        return table
+
+    @functools.cached_property
+    def ranks(self) -> Any:
+        """DataFrame with a row per rank: node, host, steps, time by category from the first span to the last (forward_ns …
+        other_ns add up to wall_ns), transfer_ns, hidden_ns, beside_ns, memory, context switches, clock."""
+        return self._labelled(self._collected["ranks"])
+
+    @functools.cached_property
+    def steps(self) -> Any:
+        """DataFrame with a row per rank and step: begin_s, time by category, which add up to step_ns, and transfer_ns, hidden_ns,
+        beside_ns, which are 0 with trace.level: step."""
+        return self._labelled(self._collected["steps"])
+
+    @functools.cached_property
+    def bytes(self) -> Any:
+        """DataFrame with a row per rank and link class: payload_bytes, wire_bytes, messages, from the counters of the attempt."""
+        rows = [{"rank": rank, "link": link, "payload_bytes": int(s.info["payload"][i]), "wire_bytes": int(s.info["wire"][i]),
+                 "messages": int(s.info["messages"][i])}
+                for rank, s in sorted(self._index.sources.get(self.attempt if self.attempt is not None else -1, {}).items())
+                for i, link in enumerate(LINKS)]
+        return self._labelled(pd.DataFrame(rows, columns=["rank", "link", "payload_bytes", "wire_bytes", "messages"]))
+
+    @functools.cached_property
+    def sent(self) -> Any:
+        """DataFrame with a row per step: payload_bytes that all ranks sent in exchanges that completed in it, and between_bytes,
+        the part that went between nodes.  An exchange of several levels is recorded once, so that part is the step's share of the
+        counter."""
+        table = self._collected["sent"]
+        if not len(table):
+            table = pd.DataFrame({"step": np.zeros(0, np.int64), "payload_bytes": [], "between_bytes": []})
+        return self._labelled(table.groupby("step", as_index=False)[["payload_bytes", "between_bytes"]].sum())
+
+    @functools.cached_property
+    def spans(self) -> Any:
+        """DataFrame with a row per record: rank, step, kind, name, link, peer, bytes, seq, t0_s, t1_s, duration_ns, and `sum`,
+        true for a record that is the sum of its step and has no position.  56 bytes of the file become about 80 here."""
+        return self._labelled(_concat([self._spans_of(t, np.ones(len(t.records), bool)) for t in self.traces()]))
+
+    @functools.cached_property
+    def exchanges(self) -> Any:
+        """DataFrame with a row per exchange and rank, like spans, with wait_ns: how long the rank was blocked at its end."""
+        parts = []
+        for trace in self.traces():
+            r = trace.records
+            part = self._spans_of(trace, r["kind"] == EXCHANGE).drop(columns=["kind"])
+            ends = pd.DataFrame({"t1": r["t1_ns"], "op": r["op"], "kind": r["kind"],
+                                 "ns": np.maximum(r["t1_ns"], r["t0_ns"]).astype(np.int64) - r["t0_ns"].astype(np.int64)})
+            waits = ends[ends["kind"] == WAIT].groupby(["t1", "op"], as_index=False)["ns"].sum()
+            names = np.array(trace.ops, object)
+            waits["name"] = names[waits["op"].to_numpy()]
+            mine = ends[ends["kind"] == EXCHANGE].assign(name=lambda t, names=names: names[t["op"].to_numpy()])
+            found = mine[["t1", "name"]].merge(waits[["t1", "name", "ns"]].drop_duplicates(["t1", "name"]), how="left",
+                                               on=["t1", "name"])
+            part["wait_ns"] = found["ns"].fillna(0).astype(np.int64).to_numpy() if not trace.by_step else -1
+            parts.append(part)
+        return self._labelled(_concat(parts))
+
+    def _spans_of(self, trace: RankTrace, mask: Array) -> Any:
+        r = trace.records[mask]
+        t0, t1 = (trace.time_on_rank0(r[name], self.zero_ns) for name in ("t0_ns", "t1_ns"))
+        link = np.where(r["link"] < len(LINKS), r["link"], len(LINKS))
+        return pd.DataFrame({
+            "rank": trace.rank, "step": r["step"].astype(np.int64),
+            "kind": pd.Categorical.from_codes(r["kind"].astype(np.int8), list(KINDS)),
+            "name": pd.Series(np.array(trace.ops, object)[r["op"]], dtype="category") if len(r) else pd.Series([], dtype="category"),
+            "link": pd.Categorical.from_codes(link.astype(np.int8), [*LINKS, "none"]),
+            "peer": r["peer"], "bytes": r["bytes"].astype(np.int64), "seq": r["seq"].astype(np.int64), "t0_s": t0, "t1_s": t1,
+            "duration_ns": np.maximum(r["t1_ns"], r["t0_ns"]).astype(np.int64) - r["t0_ns"].astype(np.int64),
+            "sum": trace.sums()[mask]})
+
+    # ---- numbers ----
+
+    def wait_share(self, bins: int) -> tuple[Array, Array]:
+        """How much each rank waited (for exchanges and agreements) in each of `bins` equal parts of the attempt: (edges in
+        seconds [bins + 1], shares [ranks, bins] in the order of `ranks`)."""
+        idle = self._collected["idle"]
+        steps = self._collected["steps"]
+        if not len(steps):
+            return np.zeros(bins + 1), np.zeros((0, bins))
+        first = float(steps["begin_s"].min())
+        last = float((steps["begin_s"] + steps["step_ns"] * 1e-9).max())
+        edges = np.linspace(first, max(last, first + 1e-9), bins + 1)
+        rows = []
+        for rank in sorted(idle):
+            begin, end, share = idle[rank]
+            before = np.concatenate([[0], np.cumsum((end - begin) * share)])
+            times = np.empty(2 * len(begin))
+            times[0::2], times[1::2] = begin, end
+            amount = np.empty(2 * len(begin))
+            amount[0::2], amount[1::2] = before[:-1], before[1:]
+            covered = np.interp(edges, times, amount) if len(times) else np.zeros(len(edges))
+            rows.append(np.diff(covered) / np.diff(edges))
+        return edges, np.clip(np.array(rows), 0, 1)
+
+    @functools.cached_property
+    def step_s(self) -> float:
+        """Median over steps of the mean over ranks of a step's duration, in seconds; NaN without a trace."""
+        steps = self._collected["steps"]
+        return float(steps.groupby("step")["step_ns"].mean().median() * 1e-9) if len(steps) else float("nan")
+
+    @functools.cached_property
+    def samples_per_s(self) -> float:
+        """Samples per second of all ranks, without the first twentieth of the steps (at least one: they have one-time costs) and
+        without evaluations and checkpoints; what happens between steps counts.  Without a trace the median of metrics.csv."""
+        pace = float(np.mean([p for p in self._collected["pace"] if p > 0] or [0]))
+        return self.global_batch / pace if pace and self.global_batch else float(self.metrics["samples_per_s"].median())
+
+    @functools.cached_property
+    def node_hours(self) -> float:
+        """Nodes times hours, over all attempts: from opening a trace to its last update.  Without traces the trained time."""
+        total = 0.0
+        for attempt, sources in self._index.sources.items():
+            spent = max(int(s.info["flushed_ns"]) - int(s.info["opened_ns"]) for s in sources.values())
+            total += self._nodes_of(attempt) * max(spent, 0) / 3.6e12
+        return total or self.nodes * float(self.metrics["time_s"].max()) / 3600
+
+    def time_to(self, target: float, column: str = "test_acc") -> Optional[Any]:
+        """The first row of `metrics` that reaches a target: test_acc at least, a loss at most.  None if none does."""
+        values = self.metrics[column]
+        reached = self.metrics[values >= target if column.endswith("acc") else values <= target]
+        return reached.iloc[0] if len(reached) else None
+
+    def summary(self) -> dict[str, Any]:
+        """The row of this run in Runs.runs."""
+        ranks, metrics = self._collected["ranks"], self.metrics
+        wall = float(ranks["wall_ns"].sum()) if len(ranks) else 0.0
+        waited = float(ranks["wait_ns"].sum() + ranks["agreement_ns"].sum()) if len(ranks) else 0.0
+        last_test = metrics["test_acc"].dropna()
+        return {
+            "run": self.name, "path": self.path, "method": self.method, "model": self.model,
+            "data": os.path.basename(self.config.get("data.file", "?")), "seed": self.config.get("run.seed", "?"),
+            "ranks": self.size, "nodes": self.nodes, "global_batch": self.global_batch, "attempts": len(self.attempts),
+            "attempt": self.attempt, "state": str(self.status.get("state", "?")), "steps": metrics["step"].max(),
+            "epochs": metrics["epoch"].max(), "time_s": metrics["time_s"].max(), "step_s": self.step_s,
+            "samples_per_s": self.samples_per_s, "wait_share": waited / wall if wall else float("nan"),
+            "train_loss": _last(metrics["train_loss"]), "test_loss": _last(metrics["test_loss"]),
+            "test_acc": _last(metrics["test_acc"]), "best_test_acc": last_test.max() if len(last_test) else float("nan"),
+            "node_hours": self.node_hours}
+
+
+def _last(values: Any) -> float:
+    values = values.dropna()
+    return float(values.iloc[-1]) if len(values) else float("nan")
+
+
+def _concat(parts: list[Any]) -> Any:
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _sent_by_step(trace: RankTrace) -> Any:
+    x = trace.records[trace.records["kind"] == EXCHANGE]
+    step, sent = x["step"].astype(np.int64), x["bytes"].astype(float)
+    outside = np.where(x["link"] == BETWEEN, sent, 0.0)
+    counted = float(trace.info["payload"][BETWEEN])
+    outside *= counted / outside.sum() if outside.sum() else 0.0
+    numbers, at = np.unique(step, return_inverse=True)
+    return pd.DataFrame({"step": numbers, "payload_bytes": np.bincount(at, weights=sent, minlength=len(numbers)),
+                         "between_bytes": np.bincount(at, weights=outside, minlength=len(numbers))})
+
+
+def _seconds_per_step(s: timing.Split) -> float:
+    """See Run.samples_per_s; 0 if there are too few steps."""
+    begin, length = s.steps["begin_ns"], s.steps["step_ns"]
+    first = max(1, len(begin) // 20)
+    if len(begin) <= first:
+        return 0.0
+    apart = np.isin(s.pieces.category, (CATEGORIES.index("checkpoint"), CATEGORIES.index("evaluation")))
+    end = int(begin[-1] + length[-1])
+    apart &= (s.pieces.begin >= begin[first]) & (s.pieces.end <= end)
+    spent = end - int(begin[first]) - int((s.pieces.end[apart] - s.pieces.begin[apart]).sum())
+    return spent * 1e-9 / (len(begin) - first)
+
+
+class Runs(Sequence[Run]):
+    """Several runs, in the order of their names; the tables of all of them, one below the other."""
+
+    def __init__(self, runs: Iterable[Run]):
+        self._runs = list(runs)
+
+    @overload
+    def __getitem__(self, at: Union[int, str]) -> Run: ...
+    @overload
+    def __getitem__(self, at: slice) -> Runs: ...
+
+    def __getitem__(self, at: Union[int, str, slice]) -> Union[Run, Runs]:
+        if isinstance(at, slice):
+            return Runs(self._runs[at])
+        if isinstance(at, str):
+            for run in self._runs:
+                if run.name == at:
+                    return run
+            raise KeyError(at)
+        return self._runs[at]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __repr__(self) -> str:
+        return f"<Runs {', '.join(r.name for r in self._runs)}>"
+
+    def _all(self, table: str) -> Any:
+        return _concat([getattr(run, table) for run in self._runs])
+
+    @functools.cached_property
+    def runs(self) -> Any:
+        """A row per run: method, model, ranks, nodes, speed, losses, accuracy, node-hours."""
+        return pd.DataFrame([run.summary() for run in self._runs])
+
+    metrics = property(lambda self: self._all("metrics"), doc="See Run.metrics.")
+    ranks = property(lambda self: self._all("ranks"), doc="See Run.ranks.")
+    steps = property(lambda self: self._all("steps"), doc="See Run.steps.")
+    bytes = property(lambda self: self._all("bytes"), doc="See Run.bytes.")
+    sent = property(lambda self: self._all("sent"), doc="See Run.sent.")
+    exchanges = property(lambda self: self._all("exchanges"), doc="See Run.exchanges.")
+    spans = property(lambda self: self._all("spans"), doc="See Run.spans.")
+
+    @property
+    def problems(self) -> dict[str, list[str]]:
+        """What could not be read: {run: lines}."""
+        return {run.name: run.problems for run in self._runs if run.problems}
+
+
+def load(*patterns: str, attempt: Optional[int] = None, program: str = "shoal") -> Runs:
+    """Run folders, by their paths or patterns of paths (`runs/*`), as tables.
+
+    attempt  of which the traces are shown; None: the last that completed a step
+    program  the `shoal` whose `trace show --json` computes efficiencies
+    Raises RunError if a path is no run, or if a pattern finds none; other folders that a pattern finds are passed over.
+    """
+    runs: list[Run] = []
+    for pattern in patterns:
+        if os.path.isdir(pattern):
+            runs.append(Run(pattern, attempt, program))
+            continue
+        found = [p for p in sorted(glob.glob(pattern)) if os.path.isdir(p)]
+        before = len(runs)
+        for path in found:
+            try:
+                runs.append(Run(path, attempt, program))
+            except RunError:
+                continue
+        if len(runs) == before:
+            raise RunError(f"{pattern}: there is no run folder of this name")
+    names = [run.name for run in runs]
+    for run in runs:  # two folders with one name are told apart by their paths
+        if names.count(run.name) > 1:
+            run.name = run.path
+    return Runs(runs)

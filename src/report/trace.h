@@ -28,6 +28,8 @@ typedef struct {
 /** Read a trace file, but not its records.  ERR_IO if it is not a trace or has a newer version. */
 shoal_status shoal_trace_read(const char *path, shoal_trace_file_data **out);
 void shoal_trace_file_data_destroy(shoal_trace_file_data *f);
+/** The same with the last `most` records of every rank, which are all that is read of them: for a run that is going on. */
+shoal_status shoal_trace_read_last(const char *path, uint64_t most, shoal_trace_file_data **out);
 /** Read the records of a rank.  It may have been killed at any moment: unreadable records are skipped, with a warning
  *  that gives their number. */
 shoal_status shoal_trace_load(shoal_trace_data *d);
@@ -65,6 +67,18 @@ typedef struct {
 /** Break down the time of the attempt in row `row` of d->attempt_rows.  O(n log n) in its records.  ERR_MEM. */
 shoal_status shoal_trace_split_create(const shoal_trace_data *d, size_t row, shoal_trace_split *out);
 void shoal_trace_split_free(shoal_trace_split *s);
+
+/* The last steps of a rank, as its trace file has them: means per step. */
+typedef struct {
+  int rank, node;
+  char host[64];
+  uint64_t steps;        /* that were averaged; 0: none recorded yet */
+  double step_s, wait_s; /* duration, and the part of it that was blocked in exchanges */
+  double agreement_s;    /* waits for agreement, between steps */
+} shoal_trace_pace;
+/** Of all ranks of the last attempt in the run folder `run`, by rank; *n_out 0 if there is no trace.  A file that cannot be read
+ *  is left out.  Caller frees.  ERR_MEM. */
+shoal_status shoal_trace_read_pace(const char *run, shoal_trace_pace **out, size_t *n_out);
 
 /* An attempt of a run: its number, or one of these. */
 enum {

@@ -61,16 +61,17 @@ static shoal_status check_attempt(const shoal_trace_attempt *a, size_t row, cons
   return SHOAL_OK;
 }
 
-static shoal_status read_records(shoal_h5 file, shoal_trace_data *d)
+/* The last `most` records. */
+static shoal_status read_records(shoal_h5 file, uint64_t most, shoal_trace_data *d)
 {
   shoal_h5_table *t;
   shoal_status st;
   char name[48];
   SHOAL_TRY(shoal_h5_table_open(file, set_name(d, "records", name), &shoal_trace_records, &t));
-  uint64_t n = shoal_h5_table_rows(t), got, kept = 0;
+  uint64_t n = SHOAL_MIN(shoal_h5_table_rows(t), most), got, kept = 0;
   SHOAL_TRY_GOTO(st, shoal_limit_memory(d->path, "the records", n, sizeof *d->records), end);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->records), end);
-  got = shoal_h5_table_read_sound(t, 0, n, d->records);
+  got = shoal_h5_table_read_sound(t, shoal_h5_table_rows(t) - n, n, d->records);
   /* Attempts refer to records by index, so a dropped record in the middle becomes an empty span, and only the end of
    * the array is cut off. */
   d->n = 0;
@@ -287,13 +288,28 @@ end:
   return st;
 }
 
-static shoal_status try_to_read(void *path)
+typedef struct {
+  const char *path;
+  uint64_t most; /* records of a rank */
+} request;
+
+static shoal_status load(shoal_trace_data *d, uint64_t most)
 {
+  shoal_h5 file = { 0 };
+  SHOAL_TRY(shoal_h5_open(d->path, &file));
+  shoal_status st = read_records(file, most, d);
+  shoal_h5_close(file);
+  return st;
+}
+
+static shoal_status try_to_read(void *context)
+{
+  const request *q = context;
   shoal_trace_file_data *f;
+  SHOAL_TRY(read_here(q->path, &f));
   shoal_status st = SHOAL_OK;
-  SHOAL_TRY(read_here(path, &f));
   for (size_t i = 0; i < f->n && st == SHOAL_OK; i++) {
-    st = shoal_trace_load(&f->ranks[i]);
+    st = load(&f->ranks[i], q->most);
     shoal_trace_unload(&f->ranks[i]);
   }
   shoal_trace_file_data_destroy(f);
@@ -301,24 +317,40 @@ static shoal_status try_to_read(void *path)
 }
 
 /* HDF5 crashes on some damaged files, and loops on others: everything is read in a child process first. */
-shoal_status shoal_trace_read(const char *path, shoal_trace_file_data **out)
+static shoal_status survive(const request *q)
 {
   struct stat info;
-  int seconds = 5 + (stat(path, &info) == 0 ? (int)(info.st_size >> 27) : 0); /* each takes 128 MiB of records */
+  uint64_t bytes = stat(q->path, &info) == 0 ? (uint64_t)info.st_size : 0;
+  int seconds = 5 + (q->most == UINT64_MAX ? (int)(bytes >> 27) : 0); /* each takes 128 MiB of records */
   shoal_status st;
-  SHOAL_CHECK(shoal_survives(try_to_read, (void *)path, seconds, shoal_memory_limit(), &st), SHOAL_ERR_IO,
-              "%s is damaged: HDF5 crashes on it, or does not come to an end", path);
-  SHOAL_TRY(st);
+  SHOAL_CHECK(shoal_survives(try_to_read, (void *)q, seconds, shoal_memory_limit(), &st), SHOAL_ERR_IO,
+              "%s is damaged: HDF5 crashes on it, or does not come to an end", q->path);
+  return st;
+}
+
+shoal_status shoal_trace_read(const char *path, shoal_trace_file_data **out)
+{
+  SHOAL_TRY(survive(&(request){ path, UINT64_MAX }));
   return read_here(path, out);
+}
+
+shoal_status shoal_trace_read_last(const char *path, uint64_t most, shoal_trace_file_data **out)
+{
+  shoal_trace_file_data *f;
+  SHOAL_TRY(survive(&(request){ path, most }));
+  SHOAL_TRY(read_here(path, &f));
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; i < f->n && st == SHOAL_OK; i++) st = load(&f->ranks[i], most);
+  if (st == SHOAL_OK)
+    *out = f;
+  else
+    shoal_trace_file_data_destroy(f);
+  return st;
 }
 
 shoal_status shoal_trace_load(shoal_trace_data *d)
 {
-  shoal_h5 file = { 0 };
-  SHOAL_TRY(shoal_h5_open(d->path, &file));
-  shoal_status st = read_records(file, d);
-  shoal_h5_close(file);
-  return st;
+  return load(d, UINT64_MAX);
 }
 
 void shoal_trace_unload(shoal_trace_data *d)

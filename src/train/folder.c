@@ -81,6 +81,26 @@ bool shoal_folder_says_failed(const shoal_folder *f)
 /* The lease's thread writes it, too. */
 static pthread_mutex_t status_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void add_figures(const shoal_folder_figures *g, shoal_json *j)
+{
+  if (!g->model) return;
+  shoal_json_object(j, "progress");
+  shoal_json_string(j, "model", g->model);
+  shoal_json_string(j, "method", g->method);
+  shoal_json_int(j, "ranks", g->ranks);
+  shoal_json_int(j, "nodes", g->nodes);
+  shoal_json_real(j, "epochs", g->epochs);
+  shoal_json_fixed(j, "done", g->done, 5);
+  shoal_json_real(j, "loss", g->loss);
+  shoal_json_real(j, "lr", g->lr);
+  shoal_json_real(j, "test_loss", g->test_loss);
+  shoal_json_real(j, "test_acc", g->test_acc);
+  shoal_json_fixed(j, "samples_per_s", g->samples_per_s, 1);
+  shoal_json_fixed(j, "waiting", g->waiting, 4);
+  shoal_json_fixed(j, "left_s", g->left_s, 1);
+  shoal_json_end(j);
+}
+
 static shoal_status write_status(shoal_folder *f, const char *state, int exit_code, const char *reason, bool by_thread)
 {
   char now[40];
@@ -95,8 +115,9 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   shoal_json_uint(&j, "epoch", atomic_load(&f->epoch));
   shoal_json_int(&j, "attempt", f->attempt);
   shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
-  shoal_json_end(&j);
   pthread_mutex_lock(&status_lock);
+  add_figures(&f->figures, &j);
+  shoal_json_end(&j);
   if (!by_thread || atomic_load(&f->running)) st = shoal_folder_write(f, "status.json", j.text.text);
   pthread_mutex_unlock(&status_lock);
   shoal_str_free(&j.text);
@@ -275,6 +296,13 @@ void shoal_folder_progress(shoal_folder *f, uint64_t step, uint64_t epoch)
 {
   atomic_store_explicit(&f->step, step, memory_order_relaxed);
   atomic_store_explicit(&f->epoch, epoch, memory_order_relaxed);
+}
+
+void shoal_folder_tell(shoal_folder *f, const shoal_folder_figures *figures)
+{
+  pthread_mutex_lock(&status_lock);
+  f->figures = *figures;
+  pthread_mutex_unlock(&status_lock);
 }
 
 shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_code, const char *reason, uint64_t step,

@@ -10,6 +10,17 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+/* What status.json tells of a run besides its state, for whoever watches it: rank 0's view.  NAN: not known. */
+typedef struct {
+  const char *model, *method; /* names, borrowed */
+  int ranks, nodes;
+  double epochs, done;           /* epochs of the run, and the share of it that is done, 0 to 1 */
+  double loss, lr;               /* of the last step, on rank 0 */
+  double test_loss, test_acc;    /* of the last evaluation */
+  double samples_per_s, waiting; /* over all ranks, and rank 0's share of waits, both since this start's first step */
+  double left_s;                 /* until the end */
+} shoal_folder_figures;
+
 typedef struct {
   char *dir, *ckpt, *trace; /* paths, owned */
   int attempt;              /* 1 for the first */
@@ -18,8 +29,9 @@ typedef struct {
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
   atomic_bool running;      /* status.json says so */
   atomic_uint_least64_t step, epoch;
-  FILE *log;           /* rank 0 */
-  shoal_rows *metrics; /* rank 0 */
+  shoal_folder_figures figures; /* model is NULL before the first */
+  FILE *log;                    /* rank 0 */
+  shoal_rows *metrics;          /* rank 0 */
 } shoal_folder;
 
 /** Sets the paths, on every rank.  ERR_USAGE if `name` is not a plain name. */
@@ -33,6 +45,7 @@ bool shoal_folder_is_ours(const shoal_folder *f);
 shoal_status shoal_folder_check(const shoal_folder *f); /* the same, as ERR_WORLD */
 /** Rank 0, after every step: what status.json shall say within seconds.  Costs nothing. */
 void shoal_folder_progress(shoal_folder *f, uint64_t step, uint64_t epoch);
+void shoal_folder_tell(shoal_folder *f, const shoal_folder_figures *figures); /* the same for the rest; copied */
 /** Closes files, releases the lease, frees; also after a failed open.  Folders that this attempt made are removed if run.yaml
  *  was not written: a run that is refused leaves nothing. */
 void shoal_folder_release(shoal_folder *f);

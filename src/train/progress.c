@@ -79,7 +79,7 @@ static double seconds_left(const shoal_session *s, double elapsed)
   const shoal_run *r = &s->run;
   uint64_t steps = s->world.choice.steps;
   double epochs = r->epochs - (double)s->clock.epoch - (double)s->clock.position / (double)s->data.epoch_samples;
-  double samples = epochs * (double)shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
+  double samples = SHOAL_MAX(epochs, 0.0) * (double)shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
   if (!s->clock.trained || r->step == s->clock.first_step) return 0;
   double left = samples * elapsed / (double)s->clock.trained;
   if (!steps) return left;
@@ -88,7 +88,7 @@ static double seconds_left(const shoal_session *s, double elapsed)
 
 /* What a progress line shows.  Loss and rate are those of the last step; the means are over the steps of this attempt. */
 typedef struct {
-  double loss, step_rate, sample_rate;
+  double loss, step_rate, sample_rate, left_s;
   char loss_of[16], accuracy[40], waiting[24], left[32];
 } progress_figures;
 
@@ -98,15 +98,45 @@ static progress_figures measure_progress(const shoal_session *s, double loss)
   double elapsed = shoal_seconds_since(s->clock.started_ns);
   progress_figures f = { .loss = loss,
                          .step_rate = (double)(r->step - s->clock.first_step) / elapsed,
-                         .sample_rate = (double)s->clock.trained / elapsed };
+                         .sample_rate = (double)s->clock.trained / elapsed,
+                         .left_s = seconds_left(s, elapsed) };
   if (shoal_world_size(r->world) > 1) {
     snprintf(f.loss_of, sizeof f.loss_of, " on rank 0");
     snprintf(f.waiting, sizeof f.waiting, ", waiting %.0f %%", 100 * wait_share(s));
   }
   if (!isnan(s->record.test_acc))
     snprintf(f.accuracy, sizeof f.accuracy, "test accuracy %.2f %%", 100 * s->record.test_acc);
-  shoal_format_seconds(seconds_left(s, elapsed), f.left, sizeof f.left);
+  shoal_format_seconds(f.left_s, f.left, sizeof f.left);
   return f;
+}
+
+/* The share of the run that is done: of its epochs, or of run.steps if those end it first. */
+static double share_done(const shoal_session *s)
+{
+  double epochs = ((double)s->clock.epoch + (double)s->clock.position / (double)s->data.epoch_samples) / s->run.epochs;
+  double steps = s->world.choice.steps ? (double)s->run.step / (double)s->world.choice.steps : 0;
+  return SHOAL_MIN(SHOAL_MAX(epochs, steps), 1.0);
+}
+
+/* For status.json, which is written by the lease's thread. */
+static void tell_folder(shoal_session *s)
+{
+  progress_figures f = measure_progress(s, s->record.loss);
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  shoal_folder_tell(&s->world.folder, &(shoal_folder_figures){ .model = s->run.model->name,
+                                                               .method = s->method->name,
+                                                               .ranks = t->size,
+                                                               .nodes = t->nodes,
+                                                               .epochs = s->run.epochs,
+                                                               .done = share_done(s),
+                                                               .loss = s->record.loss,
+                                                               .lr = s->clock.rate,
+                                                               .test_loss = s->record.test_loss,
+                                                               .test_acc = s->record.test_acc,
+                                                               .samples_per_s = f.sample_rate,
+                                                               .waiting = wait_share(s),
+                                                               .left_s = f.left_s });
+  s->record.told_ns = shoal_now_ns();
 }
 
 /* The live line: as many parts as the terminal has room for, the most important ones first, none cut. */
@@ -147,6 +177,8 @@ void shoal_session_report_live(shoal_session *s, double loss)
   shoal_period every = s->world.choice.log_every;
   bool line = every.unit == SHOAL_PER_SECONDS ? shoal_seconds_since(s->record.logged_ns) >= every.value
                                               : shoal_session_due(every, SHOAL_PER_STEPS, s->run.step);
+  s->record.loss = loss;
+  if (shoal_seconds_since(s->record.told_ns) >= 1) tell_folder(s);
   if (!live && !line) return;
   progress_figures f = measure_progress(s, loss);
   if (live) show_live(s, &f);
@@ -259,6 +291,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   s->record.row_wait_s += wait_s;
   s->record.row_trained = s->clock.trained;
   s->record.row_step = s->run.step;
+  if (shoal_session_is_root(s)) tell_folder(s);
   if (!s->world.folder.metrics || !shoal_folder_is_ours(&s->world.folder)) return;
   shoal_str row = { 0 };
   write_row(s, epoch_end, wait_s / step_s, &row);

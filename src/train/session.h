@@ -106,8 +106,8 @@ typedef struct { /* indices in the trace's string table */
 
 typedef struct {
   shoal_session_ops op;
-  double test_loss, test_acc, train_loss; /* latest; NAN if none */
-  uint64_t test_step;                     /* the step test_loss and test_acc belong to */
+  double test_loss, test_acc, train_loss, loss; /* latest, loss of a step on this rank; NAN if none */
+  uint64_t test_step;                           /* the step test_loss and test_acc belong to */
   shoal_own_scores own;
   double *column_value;                    /* [run.n_columns] of the last evaluation; owned */
   uint64_t claimed[SHOAL_LINK_COUNT];      /* the method's formula, summed over the steps of this attempt */
@@ -118,8 +118,8 @@ typedef struct {
   uint64_t row_step;                       /* of the last row; UINT64_MAX: none */
   double row_speed;                        /* samples/s over all ranks of that row */
   uint64_t row_trained;
-  int64_t rows_kept; /* of earlier attempts, as the checkpoint says */
-  uint64_t logged_ns, shown_ns;
+  int64_t rows_kept;                     /* of earlier attempts, as the checkpoint says */
+  uint64_t logged_ns, shown_ns, told_ns; /* of the last log line, live line, and figures for status.json */
 } shoal_session_record;
 
 typedef struct {

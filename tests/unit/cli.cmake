@@ -6,3 +6,4 @@ shoal_add_pytest(unit.cli.import FILE unit/test_cli_import.py LABELS unit noasan
 shoal_add_pytest(unit.cli.arrays FILE unit/test_cli_arrays.py LABELS unit noasan TIMEOUT 120)
 shoal_add_pytest(unit.cli.mutated FILE unit/test_cli_mutated.py LABELS unit noasan TIMEOUT 600)
 shoal_add_pytest(unit.cli.json FILE unit/test_cli_json.py LABELS unit noasan TIMEOUT 120)
+shoal_add_pytest(unit.cli.watch FILE unit/test_cli_watch.py LABELS unit noasan TIMEOUT 120)

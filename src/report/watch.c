@@ -1,0 +1,244 @@
+/* See watch.h.  The run writes its small files by renaming, so each is read whole; of the traces a flush may be under way, and
+ * what cannot be read this time is read the next. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "report/watch_impl.h"
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { PACE_S = 5, MOST_POINTS = 1 << 20 };
+
+/* ---- curves ---- */
+
+static void add_point(shoal_watch_curve *c, double step, double value)
+{
+  if (c->n == c->cap && c->cap < MOST_POINTS) {
+    size_t cap = SHOAL_MAX(2 * c->cap, (size_t)64);
+    double *steps = realloc(c->step, cap * sizeof *steps);
+    if (steps) c->step = steps;
+    double *values = steps ? realloc(c->value, cap * sizeof *values) : NULL;
+    if (values) c->value = values, c->cap = cap;
+  }
+  if (c->n == c->cap) return; /* a curve that ends early is better than none */
+  c->step[c->n] = step;
+  c->value[c->n++] = value;
+}
+
+static void free_curve(shoal_watch_curve *c)
+{
+  free(c->step);
+  free(c->value);
+  *c = (shoal_watch_curve){ 0 };
+}
+
+/* ---- status.json ---- */
+
+static double real_of(const json_t *object, const char *key)
+{
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static int int_of(const json_t *object, const char *key)
+{
+  double value = real_of(object, key);
+  return value >= 0 && value <= INT32_MAX ? (int)value : 0;
+}
+
+static void text_of(const json_t *object, const char *key, char *buf, size_t cap)
+{
+  const char *text = json_string_value(json_object_get(object, key));
+  shoal_show(text ? text : "", buf, cap);
+}
+
+static void take_status(shoal_watch *w, const json_t *j)
+{
+  const json_t *p = json_object_get(j, "progress");
+  double step = real_of(j, "step");
+  bool goes_on = w->attempt == int_of(j, "attempt") && step > (double)w->step;
+  text_of(j, "state", w->state, sizeof w->state);
+  text_of(j, "reason", w->reason, sizeof w->reason);
+  text_of(p, "model", w->model, sizeof w->model);
+  text_of(p, "method", w->method, sizeof w->method);
+  w->exit_code = int_of(j, "exit_code");
+  w->rank = int_of(j, "rank");
+  w->attempt = int_of(j, "attempt");
+  w->ranks = int_of(p, "ranks");
+  w->nodes = int_of(p, "nodes");
+  w->step = step >= 0 && step < 1e18 ? (uint64_t)step : 0;
+  w->epoch = real_of(j, "epoch");
+  w->epochs = real_of(p, "epochs");
+  w->done = real_of(p, "done");
+  w->loss = real_of(p, "loss");
+  w->lr = real_of(p, "lr");
+  w->test_loss = real_of(p, "test_loss");
+  w->test_acc = real_of(p, "test_acc");
+  w->samples_per_s = real_of(p, "samples_per_s");
+  w->waiting = real_of(p, "waiting");
+  w->left_s = real_of(p, "left_s");
+  if (goes_on) add_point(&w->live, step, w->loss);
+}
+
+static shoal_status read_status(shoal_watch *w)
+{
+  char *path = shoal_path_join(w->dir, "status.json");
+  json_t *j = NULL;
+  struct stat s;
+  shoal_status st = shoal_json_read_file(path, &j);
+  if (st == SHOAL_OK) take_status(w, j);
+  json_decref(j);
+  if (stat(path, &s) == 0) w->age_s = difftime(time(NULL), s.st_mtime);
+  free(path);
+  return st;
+}
+
+/* ---- metrics.csv ---- */
+
+enum { STEP, TRAIN_LOSS, TEST_LOSS, TEST_ACC, WANTED };
+static const char *const wanted[WANTED] = { "step", "train_loss", "test_loss", "test_acc" };
+
+/* Splits a line at its commas, in place. */
+static int split(char *line, char **cells, int most)
+{
+  int n = 0;
+  for (char *cell; n < most && (cell = strsep(&line, ","));) cells[n++] = cell;
+  return n;
+}
+
+static double number_of(char *const *cells, int n, int column)
+{
+  double value;
+  return column >= 0 && column < n && shoal_parse_f64(cells[column], &value) == SHOAL_OK ? value : NAN;
+}
+
+static void take_row(shoal_watch *w, char *const *cells, int n, const int *column)
+{
+  double step = number_of(cells, n, column[STEP]), train = number_of(cells, n, column[TRAIN_LOSS]);
+  double test = number_of(cells, n, column[TEST_LOSS]), acc = number_of(cells, n, column[TEST_ACC]);
+  if (!isfinite(step)) return;
+  if (isfinite(train)) add_point(&w->train, step, train);
+  if (isfinite(test)) add_point(&w->test, step, test);
+  if (!isfinite(acc) || acc <= w->best_acc) return;
+  w->best_acc = acc;
+  w->best_step = step;
+}
+
+static void take_metrics(shoal_watch *w, char *text)
+{
+  enum { CELLS = 64 };
+  char *cells[CELLS], *line = strsep(&text, "\n");
+  int column[WANTED], n = split(line, cells, CELLS);
+  for (int k = 0; k < WANTED; k++) {
+    column[k] = -1;
+    for (int i = 0; i < n; i++)
+      if (strcmp(cells[i], wanted[k]) == 0) column[k] = i;
+  }
+  w->train.n = w->test.n = 0;
+  w->best_acc = w->best_step = NAN;
+  while ((line = strsep(&text, "\n")))
+    if (*line) take_row(w, cells, split(line, cells, CELLS), column);
+}
+
+static void read_metrics(shoal_watch *w)
+{
+  char *path = shoal_path_join(w->dir, "metrics.csv"), *text = NULL;
+  size_t n;
+  if (shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK) take_metrics(w, text);
+  free(text);
+  free(path);
+}
+
+/* ---- the traces ---- */
+
+static void read_paces(shoal_watch *w)
+{
+  shoal_trace_pace *paces = NULL;
+  size_t n = 0;
+  if (w->paces_read_ns && shoal_seconds_since(w->paces_read_ns) < PACE_S) return;
+  w->paces_read_ns = shoal_now_ns();
+  shoal_log_level before = shoal_log_get_level();
+  shoal_log_set_level(SHOAL_LOG_ERROR); /* the run writes these files, as is known */
+  if (shoal_trace_read_pace(w->dir, &paces, &n) == SHOAL_OK && n > 0) {
+    free(w->paces);
+    w->paces = paces;
+    w->n_paces = n;
+  }
+  shoal_log_set_level(before);
+}
+
+/* ---- */
+
+/* "; it holds the runs a, b" */
+static void add_runs(const char *dir, shoal_str *out)
+{
+  enum { SHOWN = 5 };
+  struct dirent **found = NULL;
+  int n = scandir(dir, &found, NULL, alphasort), runs = 0;
+  for (int i = 0; i < n; i++) {
+    char *path = shoal_strdup_printf("%s/%s/status.json", dir, found[i]->d_name), shown[80];
+    if (found[i]->d_name[0] != '.' && shoal_path_exists(path) && ++runs <= SHOWN)
+      shoal_str_add(out, "%s%s", runs == 1 ? "; it holds " : ", ", shoal_show(found[i]->d_name, shown, sizeof shown));
+    free(path);
+    free(found[i]);
+  }
+  if (runs > SHOWN) shoal_str_add(out, " and %d more", runs - SHOWN);
+  free(found);
+}
+
+shoal_status shoal_watch_open(const char *dir, shoal_watch **out)
+{
+  struct stat s;
+  char *path = shoal_path_join(dir, "status.json");
+  shoal_str runs = { 0 };
+  shoal_status st = SHOAL_OK;
+  SHOAL_CHECK_GOTO(st, stat(dir, &s) == 0, end, SHOAL_ERR_USAGE, "there is no folder %s: give that of a run, runs/NAME",
+                   dir);
+  SHOAL_CHECK_GOTO(st, S_ISDIR(s.st_mode), end, SHOAL_ERR_USAGE,
+                   "%s is no folder: give that of a run, runs/NAME, which holds status.json", dir);
+  if (!shoal_path_exists(path)) add_runs(dir, &runs);
+  SHOAL_CHECK_GOTO(st, shoal_path_exists(path), end, SHOAL_ERR_USAGE,
+                   "%s has no status.json, which a run writes when it begins: give the folder of a run, runs/NAME%s",
+                   dir, runs.text ? runs.text : "");
+  shoal_watch *w = calloc(1, sizeof *w);
+  SHOAL_CHECK_GOTO(st, w, end, SHOAL_ERR_MEM, "what is known of %s", dir);
+  w->dir = shoal_strdup_printf("%s", dir);
+  w->best_acc = w->best_step = NAN;
+  *out = w;
+end:
+  shoal_str_free(&runs);
+  free(path);
+  return st;
+}
+
+void shoal_watch_close(shoal_watch *w)
+{
+  if (!w) return;
+  free_curve(&w->train);
+  free_curve(&w->test);
+  free_curve(&w->live);
+  free(w->paces);
+  free(w->dir);
+  free(w);
+}
+
+shoal_status shoal_watch_refresh(shoal_watch *w)
+{
+  shoal_status st = read_status(w);
+  if (st != SHOAL_OK && !w->state[0]) return st;
+  read_metrics(w);
+  read_paces(w);
+  return SHOAL_OK;
+}
+
+bool shoal_watch_is_over(const shoal_watch *w)
+{
+  return strcmp(w->state, "done") == 0 || strcmp(w->state, "failed") == 0;
+}

@@ -137,6 +137,20 @@ const char *shoal_show(const char *text, char *buf, size_t cap)
   return buf;
 }
 
+bool shoal_is_plain(const char *text)
+{
+  return text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-")] == '\0';
+}
+
+const char *shoal_shell_word(const char *text, const char *instead, char *buf, size_t cap)
+{
+  if (text[0] && text[0] != '-' && shoal_is_plain(text)) return text;
+  const bool visible = shoal_escape(text, false, NULL, 0) == strlen(text);
+  if (!text[0] || text[0] == '-' || strchr(text, '\'') || !visible || strlen(text) + 3 > cap) return instead;
+  snprintf(buf, cap, "'%s'", text);
+  return buf;
+}
+
 void shoal_str_print(const shoal_str *s, FILE *out)
 {
   if (!s->text) return;

@@ -28,6 +28,12 @@ size_t shoal_escape(const char *text, bool lines, char *buf, size_t cap);
 /** shoal_escape on one line; returns buf. */
 const char *shoal_show(const char *text, char *buf, size_t cap);
 
+/** Whether a shell, and Python between quotes, take `text` for nothing but itself. */
+bool shoal_is_plain(const char *text);
+/** `text` as one word of a shell command: as it is, or in single quotes; `instead` if that does not do.  Returns buf, or one
+ *  of the others. */
+const char *shoal_shell_word(const char *text, const char *instead, char *buf, size_t cap);
+
 /** Prints lines that hold text from files: with control characters as escapes. */
 void shoal_str_print(const shoal_str *s, FILE *out);
 

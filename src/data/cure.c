@@ -10,24 +10,18 @@
 
 /* ---- commands ---- */
 
-/* Whether a shell and Python take the text for nothing but itself between quotes. */
-static bool is_harmless(const char *text)
-{
-  return text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-")] == '\0';
-}
-
-/* "'train/x', 'train/y'" for Python, with placeholders for names that are not harmless.  Caller frees. */
+/* "'train/x', 'train/y'" for Python, with placeholders for names that are not plain.  Caller frees. */
 static char *quote_names(const char *const *names, size_t n)
 {
   shoal_str list = { 0 };
   for (size_t i = 0; i < n; i++)
-    shoal_str_add(&list, "%s'%s'", i ? ", " : "", is_harmless(names[i]) ? names[i] : "NAME");
+    shoal_str_add(&list, "%s'%s'", i ? ", " : "", shoal_is_plain(names[i]) ? names[i] : "NAME");
   return list.text;
 }
 
 char *shoal_data_copy_command(const char *path, const char *const *names, size_t n)
 {
-  const char *file = is_harmless(path) ? path : "FILE";
+  const char *file = shoal_is_plain(path) ? path : "FILE";
   char *list = quote_names(names, n);
   char *text = shoal_strdup_printf("python3 -c \"import h5py; i = h5py.File('%s'); o = h5py.File('%s.plain.h5', 'w'); "
                                    "[o.create_dataset(n, data=i[n][()]) for n in [%s]]\"",
@@ -44,7 +38,7 @@ typedef struct {
 /* Replaces arrays and keeps the old ones as NAME_original.  Caller frees. */
 static char *rewrite_command(const char *path, const char *const *names, size_t n, const rewrite *how)
 {
-  const char *file = is_harmless(path) ? path : "FILE";
+  const char *file = shoal_is_plain(path) ? path : "FILE";
   char *list = quote_names(names, n);
   char *text = shoal_strdup_printf(
       "python3 -c \"import h5py, numpy; f = h5py.File('%s', 'a'); y = {n: f[n]%s for n in [%s]}; %s[(f.move(n, n + "
@@ -114,7 +108,7 @@ static shoal_status refuse_labels(const shoal_dataset *d, const char *name, cons
   if (form == LABELS_HOPELESS)
     return SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s holds no numbers but %s; %s", d->path, name, f->described, rule);
   if (f->class == SHOAL_H5_RECORD)
-    snprintf(read, sizeof read, "['%s'].ravel()", !several && is_harmless(f->member) ? f->member : "MEMBER");
+    snprintf(read, sizeof read, "['%s'].ravel()", !several && shoal_is_plain(f->member) ? f->member : "MEMBER");
   rewrite how = { .read = "[()]", .first = "", .value = "y[n].astype('i4')", .last = "" };
   if (form == LABELS_ONE_HOT) how.value = "y[n].argmax(1)";
   if (form == LABELS_NAMES)

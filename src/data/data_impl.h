@@ -133,6 +133,7 @@ uint64_t shoal_data_chunk_rows(shoal_data_kind kind, size_t sample_bytes);
 typedef struct shoal_source shoal_source;
 shoal_status shoal_source_open(const char *path, shoal_source **out);
 void shoal_source_close(shoal_source *s);
+bool shoal_source_is_packed(const shoal_source *s);
 /** Reads up to n bytes; fewer only at the end.  ERR_IO if the file cannot be read or its gzip stream is truncated or
  *  corrupt, or unpacks to so much that it holds no data.
  */
@@ -147,6 +148,16 @@ const char *shoal_source_unit(const shoal_source *s); /* "byte" or "unpacked byt
 /** Reads the whole file and appends a NUL; caller frees. */
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out);
 
+/* ---- files of other kinds, known by their first bytes (recognise.c) ---- */
+typedef struct {
+  const char *what, *cure; /* what: NULL for a file that is not recognised */
+} shoal_data_alien;
+/** What a file is that neither training nor an import reads, by its first n bytes. */
+shoal_data_alien shoal_data_find_alien(const unsigned char *head, size_t n);
+/** What to do about it, with the path in its place.  Caller frees. */
+char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path);
+/** ERR_IO with the cure if the source of an import of that kind is such a file, or cannot be read. */
+shoal_status shoal_data_refuse_alien(const char *path, const char *kind);
 /** ERR_IO with the command that imports it if `path` is a folder or a file of another format than HDF5; OK if it is HDF5 or
  *  nothing that is recognised (recognise.c). */
 shoal_status shoal_data_refuse_source(const char *path);

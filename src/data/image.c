@@ -1,9 +1,14 @@
-/* See image.h.  libpng and libjpeg decode from memory; libjpeg leaves an error by longjmp, and its warnings (a file that is
- * cut short is filled with grey) are errors here. */
+/* See image.h.  libpng and libjpeg decode from memory; libjpeg leaves an error by longjmp.
+ *
+ * Warnings of both are errors here (a JPEG that is cut short is filled with grey), but for those about what is beside the
+ * pixels: a colour profile or a text of a PNG, superfluous bytes between the segments of a JPEG.
+ *
+ * The colours of print are stored inverted, as Adobe's programs write them and all others read them. */
 #include "data/image.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include <ctype.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdbool.h>
@@ -12,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <jerror.h>
 #include <jpeglib.h>
 #include <png.h>
 
@@ -55,32 +61,108 @@ static shoal_status open_file(const char *path, file *f)
 
 static shoal_status damaged(const file *f, const char *words)
 {
-  return SHOAL_FAIL(SHOAL_ERR_IO, "%s is damaged or cut short: %s", f->path, words);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s is damaged or cut short: %s; get it again, or remove it", f->path, words);
 }
 
 /* ---- PNG ---- */
 
+/* Of a chunk that no pixel depends on: names of those begin with a small letter. */
+static bool is_ancillary(const char *warning)
+{
+  return islower((unsigned char)warning[0]) && strlen(warning) > 4 && warning[4] == ':';
+}
+
+/* Reads up to the pixels; a warning about something else goes to `odd`. */
+static bool begin_png(const file *f, png_image *image, char *odd, size_t cap)
+{
+  *image = (png_image){ .version = PNG_IMAGE_VERSION };
+  odd[0] = '\0';
+  if (!png_image_begin_read_from_memory(image, f->bytes, f->n)) return false;
+  if (image->warning_or_error != PNG_IMAGE_WARNING || !is_ancillary(image->message)) return true;
+  snprintf(odd, cap, "%s", image->message);
+  image->warning_or_error = 0;
+  image->message[0] = '\0';
+  return true;
+}
+
 static shoal_status look_png(const file *f, shoal_image *out)
 {
-  png_image image = { .version = PNG_IMAGE_VERSION };
-  bool ok = png_image_begin_read_from_memory(&image, f->bytes, f->n) != 0;
-  *out = (shoal_image){ (int)image.width, (int)image.height, image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1 };
+  png_image image;
+  char odd[2];
+  bool ok = begin_png(f, &image, odd, sizeof odd);
+  const int channels = image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1;
+  *out = (shoal_image){ (int)image.width, (int)image.height, channels, 1, channels };
   shoal_status st = ok ? SHOAL_OK : damaged(f, image.message);
   png_image_free(&image);
   return st;
 }
 
-static shoal_status read_png(const file *f, const shoal_image *as, uint8_t *pixels)
+static shoal_status read_png(const file *f, const shoal_image *as, uint8_t *pixels, char *odd, size_t cap)
 {
   const png_color black = { 0, 0, 0 };
-  png_image image = { .version = PNG_IMAGE_VERSION };
-  bool ok = png_image_begin_read_from_memory(&image, f->bytes, f->n) != 0;
+  png_image image;
+  bool ok = begin_png(f, &image, odd, cap);
   image.format = as->channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   ok = ok && (int)image.width == as->width && (int)image.height == as->height &&
        png_image_finish_read(&image, &black, pixels, 0, NULL) != 0;
+  if (ok && image.warning_or_error == PNG_IMAGE_WARNING && is_ancillary(image.message)) {
+    snprintf(odd, cap, "%s", image.message);
+    image.warning_or_error = 0;
+  }
   shoal_status st = ok && image.warning_or_error == 0 ? SHOAL_OK : damaged(f, image.message);
   png_image_free(&image);
   return st;
+}
+
+/* ---- Exif ---- */
+
+static unsigned get16(const uint8_t *at, bool big)
+{
+  return big ? (unsigned)at[0] << 8 | at[1] : (unsigned)at[1] << 8 | at[0];
+}
+
+static size_t get32(const uint8_t *at, bool big)
+{
+  return big ? (size_t)get16(at, true) << 16 | get16(at + 2, true)
+             : (size_t)get16(at + 2, false) << 16 | get16(at, false);
+}
+
+/* The tag "orientation" of the first directory; 1 if there is none that can be read.
+ *
+ *     "Exif" 0 0 | "II" or "MM", 42, offset of the directory | entries, each tag, type, count, value */
+static int find_orientation(const uint8_t *segment, size_t n)
+{
+  enum { TAG = 0x112, SHORT = 3, ENTRY = 12 };
+  if (n < 14 || memcmp(segment, "Exif\0\0", 6) != 0) return 1;
+  const uint8_t *t = segment + 6;
+  const size_t left = n - 6;
+  const bool big = t[0] == 'M';
+  size_t at = get32(t + 4, big);
+  if (at > left || left - at < 2) return 1;
+  const size_t entries = get16(t + at, big);
+  at += 2;
+  for (size_t i = 0; i < entries && left - at >= ENTRY; i++, at += ENTRY) {
+    const unsigned value = get16(t + at + 8, big);
+    if (get16(t + at, big) == TAG && get16(t + at + 2, big) == SHORT && value >= 1 && value <= 8) return (int)value;
+  }
+  return 1;
+}
+
+/* Columns become rows. */
+static bool is_turned(int orientation)
+{
+  return orientation >= 5;
+}
+
+/* Index of the stored pixel that is shown at this row and column, of an image that is shown w wide and h high. */
+static size_t stored_pixel(int orientation, int row, int column, int w, int h)
+{
+  const bool turned = is_turned(orientation);
+  const int rows = turned ? w : h, columns = turned ? h : w; /* as stored */
+  int r = turned ? column : row, c = turned ? row : column;
+  if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) r = rows - 1 - r;
+  if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8) c = columns - 1 - c;
+  return (size_t)r * (size_t)columns + (size_t)c;
 }
 
 /* ---- JPEG ---- */
@@ -88,7 +170,7 @@ static shoal_status read_png(const file *f, const shoal_image *as, uint8_t *pixe
 typedef struct {
   struct jpeg_error_mgr base;
   jmp_buf out;
-  char text[JMSG_LENGTH_MAX];
+  char text[JMSG_LENGTH_MAX], odd[JMSG_LENGTH_MAX];
 } jpeg_errors;
 
 static void leave(j_common_ptr j)
@@ -98,18 +180,49 @@ static void leave(j_common_ptr j)
   longjmp(e->out, 1);
 }
 
-/* Warnings too: whatever libjpeg makes up for missing data is not in the file. */
+/* Warnings too: whatever libjpeg makes up for missing data is not in the file.  Bytes that it skips are no part of it. */
 static void leave_on_warning(j_common_ptr j, int level)
 {
-  if (level < 0) leave(j);
+  jpeg_errors *e = (jpeg_errors *)j->err;
+  const int code = j->err->msg_code;
+  if (level >= 0) return;
+  if (code != JWRN_EXTRANEOUS_DATA && code != JWRN_ADOBE_XFORM && code != JWRN_JFIF_MAJOR) leave(j);
+  if (!e->odd[0]) j->err->format_message(j, e->odd);
 }
 
-/* Reads the head, and the pixels if `pixels` is not NULL. */
-static shoal_status decode_jpeg(const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels)
+/* Of cyan, magenta, yellow and black, inverted: what the ink leaves of each colour. */
+static void convert_print(const uint8_t *from, size_t n, uint8_t *rgb)
+{
+  for (size_t i = 0; i < n; i++, from += 4)
+    for (int c = 0; c < 3; c++) {
+      const unsigned black = from[3], ink = (255u - from[c]) * black + 128;
+      *rgb++ = (uint8_t)(black - ((ink + (ink >> 8)) >> 8));
+    }
+}
+
+static void read_scanlines(struct jpeg_decompress_struct *j, const shoal_image *as, uint8_t *pixels)
+{
+  const bool print = j->num_components == 4;
+  uint8_t inks[4 * MAX_SIDE];
+  j->out_color_space = print ? JCS_CMYK : as->channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+  jpeg_start_decompress(j);
+  while (j->output_scanline < j->output_height) {
+    JSAMPROW row = pixels + (size_t)j->output_scanline * j->output_width * (size_t)as->channels,
+             line = print ? inks : row;
+    jpeg_read_scanlines(j, &line, 1);
+    if (print) convert_print(inks, j->output_width, row);
+  }
+  jpeg_finish_decompress(j);
+}
+
+/* Reads the head, and the pixels as they are stored if `pixels` is not NULL. */
+static shoal_status decode_jpeg(const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels, char *odd,
+                                size_t cap)
 {
   struct jpeg_decompress_struct j;
   jpeg_errors e;
   memset(&j, 0, sizeof j);
+  e.odd[0] = '\0';
   j.err = jpeg_std_error(&e.base);
   e.base.error_exit = leave;
   e.base.emit_message = leave_on_warning;
@@ -119,20 +232,19 @@ static shoal_status decode_jpeg(const file *f, const shoal_image *as, shoal_imag
   }
   jpeg_create_decompress(&j);
   jpeg_mem_src(&j, (const unsigned char *)f->bytes, f->n);
+  jpeg_save_markers(&j, JPEG_APP0 + 1, 0xffff);
   jpeg_read_header(&j, TRUE);
-  *found = (shoal_image){ (int)j.image_width, (int)j.image_height, j.num_components == 1 ? 1 : 3 };
-  bool printed = j.num_components == 4, same = !pixels || (found->width == as->width && found->height == as->height);
-  if (pixels && !printed && same) {
-    j.out_color_space = as->channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
-    jpeg_start_decompress(&j);
-    while (j.output_scanline < j.output_height) {
-      JSAMPROW row = pixels + (size_t)j.output_scanline * (size_t)as->width * (size_t)as->channels;
-      jpeg_read_scanlines(&j, &row, 1);
-    }
-    jpeg_finish_decompress(&j);
+  *found = (shoal_image){ (int)j.image_width, (int)j.image_height, j.num_components == 1 ? 1 : 3, 1, j.num_components };
+  for (jpeg_saved_marker_ptr m = j.marker_list; m && found->orientation == 1; m = m->next)
+    found->orientation = find_orientation(m->data, m->data_length);
+  if (is_turned(found->orientation)) {
+    found->width = (int)j.image_height;
+    found->height = (int)j.image_width;
   }
+  const bool same = !pixels || (found->width == as->width && found->height == as->height);
+  if (pixels && same) read_scanlines(&j, as, pixels);
   jpeg_destroy_decompress(&j);
-  SHOAL_CHECK(!printed, SHOAL_ERR_IO, "%s has the four colours of print (CMYK): convert it to RGB", f->path);
+  snprintf(odd, cap, "%s", e.odd);
   return same ? SHOAL_OK : damaged(f, "its size changed while it was read");
 }
 
@@ -144,7 +256,8 @@ shoal_status shoal_image_look(const char *path, shoal_image *out)
   *out = (shoal_image){ 0 };
   SHOAL_TRY(open_file(path, &f));
   if (!f.bytes) return SHOAL_OK;
-  shoal_status st = is_png(f.bytes, f.n) ? look_png(&f, out) : decode_jpeg(&f, NULL, out, NULL);
+  char odd[2];
+  shoal_status st = is_png(f.bytes, f.n) ? look_png(&f, out) : decode_jpeg(&f, NULL, out, NULL, odd, sizeof odd);
   free(f.bytes);
   SHOAL_TRY(st);
   SHOAL_CHECK(out->width <= MAX_SIDE && out->height <= MAX_SIDE, SHOAL_ERR_IO, "%s is %d x %d, at most %d x %d is read",
@@ -152,20 +265,24 @@ shoal_status shoal_image_look(const char *path, shoal_image *out)
   return SHOAL_OK;
 }
 
-shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *planes)
+shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *planes, char *odd, size_t cap)
 {
   file f;
-  shoal_image found;
+  shoal_image found = { .orientation = 1 };
   uint8_t *pixels;
-  size_t plane = (size_t)as->width * (size_t)as->height, c_n = (size_t)as->channels;
+  size_t plane = (size_t)as->width * (size_t)as->height, c_n = (size_t)as->channels, at = 0;
+  odd[0] = '\0';
   SHOAL_TRY(shoal_alloc(plane, c_n, "an image", (void **)&pixels));
   shoal_status st = open_file(path, &f);
   if (st == SHOAL_OK) {
-    st = is_png(f.bytes, f.n) ? read_png(&f, as, pixels) : decode_jpeg(&f, as, &found, pixels);
+    st = is_png(f.bytes, f.n) ? read_png(&f, as, pixels, odd, cap) : decode_jpeg(&f, as, &found, pixels, odd, cap);
     free(f.bytes);
   }
-  for (size_t c = 0; st == SHOAL_OK && c < c_n; c++)
-    for (size_t i = 0; i < plane; i++) planes[c * plane + i] = pixels[i * c_n + c];
+  for (int row = 0; st == SHOAL_OK && row < as->height; row++)
+    for (int column = 0; column < as->width; column++, at++) {
+      const size_t from = stored_pixel(found.orientation, row, column, as->width, as->height);
+      for (size_t c = 0; c < c_n; c++) planes[c * plane + at] = pixels[from * c_n + c];
+    }
   free(pixels);
   return st;
 }

@@ -2,14 +2,18 @@
 #ifndef SHOAL_DATA_IMAGE_H
 #define SHOAL_DATA_IMAGE_H
 #include "base/status.h"
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct {
-  int width, height, channels; /* channels: 1 for grey, 3 for colour; width 0: neither PNG nor JPEG */
+  int width, height, channels; /* as it is shown; channels: 1 for grey, 3 for colour; width 0: neither PNG nor JPEG */
+  int orientation;             /* of Exif: 1 as stored, 2 to 8 turned or mirrored */
+  int stored_channels;         /* 4 for the colours of print (CMYK) */
 } shoal_image;
 /** Reads the head of a file.  ERR_IO if it cannot be read or its head is damaged. */
 shoal_status shoal_image_look(const char *path, shoal_image *out);
-/** Reads the pixels of a file of that size as planes [channels, height, width]; grey becomes three equal planes if 3 are
- *  asked for.  Transparent pixels become black.  ERR_IO if the file is damaged or cut short. */
-shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *planes);
+/** Reads the pixels of a file of that size as planes [channels, height, width], turned as its Exif orientation says; grey
+ *  becomes three equal planes if 3 are asked for, and the colours of print become RGB.  Transparent pixels become black.
+ *  `odd` gets what a decoder noticed that does no harm to the pixels, or "".  ERR_IO if the file is damaged or cut short. */
+shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *planes, char *odd, size_t cap);
 #endif

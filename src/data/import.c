@@ -125,6 +125,7 @@ static shoal_status import_kind(size_t k, const shoal_import_args *a, const char
   if (!kinds[k].files[0]) return kinds[k].import(a, out_path);
   shoal_import_list list = { 0 };
   shoal_status st = shoal_import_expand(a, kinds[k].files, &list);
+  for (size_t i = 0; st == SHOAL_OK && i < list.paths.n; i++) st = shoal_data_refuse_alien(list.paths.at[i], a->kind);
   if (st == SHOAL_OK) st = kinds[k].import(&list.args, out_path);
   shoal_import_list_fini(&list);
   return st;

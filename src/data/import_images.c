@@ -4,8 +4,10 @@
  *     flowers/rose/2.jpg           flowers/test/rose/2.jpg      (also val)
  *
  * All folders are looked through first.  The classes are then the names of those that hold an image for training, in sorted
- * order, so that an empty folder leaves no gap between their numbers.  All images must have one size; if one has colours,
- * all get three channels.  Files that are neither PNG nor JPEG are counted and left out; hidden files are ignored. */
+ * order (by value if all are numbers), so that an empty folder leaves no gap between their numbers.  All images must have one
+ * size; if one has colours, all get three channels.  Files that are neither PNG nor JPEG are counted and left out; hidden
+ * files are ignored. */
+#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -21,9 +23,15 @@
 
 enum { SHOWN = 5 };
 
+/* What is told once of all images that have it: how many there are, and the first. */
+typedef struct {
+  size_t n;
+  const char *first; /* path; borrowed */
+} noted;
+
 /* What was found in the folder of a class, for one split. */
 typedef struct {
-  char *path, *other;    /* other: name of a file that is no image, or NULL */
+  char *path, *other;    /* other: path of a file that is no image, or NULL */
   size_t images, others; /* files that are images, and that are none */
   bool test, folders;    /* folders: it has folders inside */
 } class_folder;
@@ -36,8 +44,12 @@ typedef struct {
   class_folder *folders; /* [n_folders] those for training first; the samples are in their order */
   size_t n_folders;
   shoal_texts classes;
-  shoal_image form; /* of all images */
-  char *first;      /* the image whose size all must have; borrowed */
+  shoal_image form;           /* of all images */
+  char *first;                /* the image whose size all must have; borrowed */
+  const char *folder;         /* as given; borrowed */
+  bool splits;                /* it has folders for splits, and these for classes */
+  noted turned, printed, odd; /* by Exif; in the colours of print; with a warning of their decoder */
+  char odd_words[128];        /* of the first of these */
 } images;
 
 static void close_images(images *m)
@@ -55,9 +67,19 @@ static void close_images(images *m)
 
 /* ---- folders ---- */
 
-static int by_name(const void *a, const void *b)
+/* Numbers come first, by value, as "10" after "9"; all else by its bytes. */
+static int by_class(const void *a, const void *b)
 {
-  return strcmp(*(char *const *)a, *(char *const *)b);
+  const char *p = *(char *const *)a, *q = *(char *const *)b;
+  int64_t x = 0, y = 0;
+  const bool p_counts = shoal_parse_i64(p, &x) == SHOAL_OK, q_counts = shoal_parse_i64(q, &y) == SHOAL_OK;
+  if (p_counts != q_counts) return q_counts - p_counts;
+  return x != y ? (x > y) - (x < y) : strcmp(p, q);
+}
+
+static void note(noted *what, const char *path)
+{
+  if (what->n++ == 0) what->first = path;
 }
 
 /* The folders, or the files, inside a folder, sorted; without those whose names begin with a dot.  A link that leads
@@ -99,7 +121,7 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
   shoal_image i;
   SHOAL_TRY(shoal_image_look(path, &i));
   if (i.width == 0) {
-    if (f->others++ == 0) f->other = shoal_strdup_printf("%s", shoal_path_base(path));
+    if (f->others++ == 0) f->other = shoal_strdup_printf("%s", path);
     return SHOAL_OK;
   }
   SHOAL_TRY(make_room(m));
@@ -111,10 +133,13 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
     m->first = m->files.at[0];
   }
   SHOAL_CHECK(i.width == m->form.width && i.height == m->form.height, SHOAL_ERR_IO,
-              "%s is %d x %d, but %s is %d x %d: all images must have one size; ImageMagick makes it: mogrify -resize "
-              "'%dx%d!' FILES",
-              path, i.width, i.height, m->first, m->form.width, m->form.height, m->form.width, m->form.height);
+              "%s is %d x %d, but %s is %d x %d: all images must have one size; ImageMagick makes it: mogrify "
+              "-auto-orient -resize '%dx%d!' %s%s",
+              path, i.width, i.height, m->first, m->form.width, m->form.height, m->form.width, m->form.height,
+              shoal_is_plain(m->folder) ? m->folder : "FOLDER", m->splits ? "/*/*/*" : "/*/*");
   m->form.channels = SHOAL_MAX(m->form.channels, i.channels);
+  if (i.orientation != 1) note(&m->turned, m->files.at[m->files.n - 1]);
+  if (i.stored_channels == 4) note(&m->printed, m->files.at[m->files.n - 1]);
   return SHOAL_OK;
 }
 
@@ -148,7 +173,8 @@ static shoal_status add_split(images *m, const char *folder, bool test)
   shoal_texts here = { 0 };
   shoal_status st = list_folder(folder, true, &here);
   if (st == SHOAL_OK && here.n == 0)
-    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s has no folders: a folder of images has one for each class", folder);
+    st = SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s has no folders: a folder of images has one for each class, move the images into these", folder);
   for (size_t i = 0; st == SHOAL_OK && i < here.n; i++) st = add_folder(m, shoal_path_join(folder, here.at[i]), test);
   shoal_texts_free(&here);
   return st;
@@ -183,6 +209,8 @@ static shoal_status collect(const shoal_import_args *a, const char *folder, imag
   splits.n_sources = inside.n;
   bool trains;
   SHOAL_TRY_GOTO(st, has_splits(folder, &inside, &trains), done);
+  m->folder = folder;
+  m->splits = trains;
   if (trains) SHOAL_TRY_GOTO(st, shoal_import_find_roles(&splits, &roles), done);
   *by_name_out = trains && roles.by_name;
   if (!trains) st = add_split(m, folder, false);
@@ -206,10 +234,19 @@ static const char *why_none(const class_folder *f, char *buf, size_t cap)
   char others[48] = "";
   if (f->others > 1) snprintf(others, sizeof others, " and %zu other files", f->others - 1);
   if (f->others)
-    snprintf(buf, cap, "holds only %.80s%s", f->other, others);
+    snprintf(buf, cap, "holds only %.80s%s", shoal_path_base(f->other), others);
   else
     snprintf(buf, cap, "%s", f->folders ? "holds only folders, which are not looked into" : "is empty");
   return buf;
+}
+
+/* A data set has the names of its classes one per line. */
+static shoal_status refuse_line_break(const char *name)
+{
+  char shown[80];
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "the name of the folder \"%s\" has a line break, which a class cannot have: rename it",
+                    shoal_show(name, shown, sizeof shown));
 }
 
 /* The classes are the folders with images for training. */
@@ -219,9 +256,12 @@ static shoal_status name_classes(images *m)
   shoal_status st = SHOAL_OK;
   for (size_t i = 0; st == SHOAL_OK && i < m->n_folders; i++)
     if (m->folders[i].images && !m->folders[i].test) st = shoal_texts_add(&names, shoal_path_base(m->folders[i].path));
-  if (st == SHOAL_OK) shoal_texts_sort(&names, 0);
-  for (size_t i = 0; st == SHOAL_OK && i < names.n; i++)
-    if (i == 0 || strcmp(names.at[i], names.at[i - 1]) != 0) st = shoal_texts_add(&m->classes, names.at[i]);
+  if (st == SHOAL_OK && names.n) qsort(names.at, names.n, sizeof *names.at, by_class);
+  for (size_t i = 0; st == SHOAL_OK && i < names.n; i++) {
+    if (strpbrk(names.at[i], "\r\n")) st = refuse_line_break(names.at[i]);
+    if (st == SHOAL_OK && (i == 0 || strcmp(names.at[i], names.at[i - 1]) != 0))
+      st = shoal_texts_add(&m->classes, names.at[i]);
+  }
   shoal_texts_free(&names);
   return st;
 }
@@ -258,11 +298,33 @@ static shoal_status number_samples(images *m)
     const class_folder *f = &m->folders[i];
     const char *name = shoal_path_base(f->path);
     if (!f->images) continue;
-    char **found = m->classes.n ? bsearch(&name, m->classes.at, m->classes.n, sizeof *found, by_name) : NULL;
+    char **found = m->classes.n ? bsearch(&name, m->classes.at, m->classes.n, sizeof *found, by_class) : NULL;
     if (!found) return refuse_untrained(m, f);
     for (size_t k = 0; k < f->images; k++) m->y[at++] = (int32_t)(found - m->classes.at);
   }
   return SHOAL_OK;
+}
+
+/* "is neither PNG nor JPEG but a GIF image: left out; mogrify -format png a/1.gif makes a PNG of it" */
+static void warn_other(const char *path)
+{
+  unsigned char head[64];
+  shoal_error ignored;
+  shoal_source *s;
+  size_t n = 0;
+  shoal_status st = shoal_source_open(path, &s);
+  if (st == SHOAL_OK) {
+    st = shoal_source_read(s, head, sizeof head, &n);
+    shoal_source_close(s);
+  }
+  if (st != SHOAL_OK) shoal_error_take(&ignored);
+  shoal_data_alien found = shoal_data_find_alien(head, n);
+  char *cure = found.what ? shoal_data_alien_cure(&found, path) : NULL;
+  if (found.what)
+    shoal_warn("%s is neither PNG nor JPEG but %s: left out; %s", path, found.what, cure);
+  else
+    shoal_warn("%s is %s", path, n ? "neither PNG nor JPEG: left out" : "empty: left out; get it again, or remove it");
+  free(cure);
 }
 
 /* Names the folders that are no class, and what was left out of those that are. */
@@ -272,7 +334,7 @@ static void warn_left_out(const images *m, const char *folder)
   char why[128];
   for (size_t i = 0; i < m->n_folders; i++) {
     const class_folder *f = &m->folders[i];
-    if (f->images && f->others && others == 0) shoal_warn("%s/%s is neither PNG nor JPEG: left out", f->path, f->other);
+    if (f->images && f->others && others == 0) warn_other(f->other);
     if (f->images) others += f->others;
     if (f->images || (f->test && find_trained(m, shoal_path_base(f->path))) || none++ >= SHOWN) continue;
     shoal_warn("%s has no image and is left out of the classes: it %s", f->path, why_none(f, why, sizeof why));
@@ -281,9 +343,26 @@ static void warn_left_out(const images *m, const char *folder)
   if (others > 1) shoal_warn("%s: %zu files are neither PNG nor JPEG: left out", folder, others);
 }
 
+static void tell_converted(const images *m)
+{
+  if (m->turned.n)
+    shoal_info("%zu image%s turned as %s Exif orientation says, the first is %s", m->turned.n,
+               m->turned.n > 1 ? "s are" : " is", m->turned.n > 1 ? "their" : "its", m->turned.first);
+  if (m->printed.n)
+    shoal_info("%zu image%s the colours of print (CMYK), which become RGB, the first is %s", m->printed.n,
+               m->printed.n > 1 ? "s have" : " has", m->printed.first);
+}
+
+static void warn_odd(const images *m)
+{
+  if (m->odd.n)
+    shoal_warn("%zu image%s read in spite of a warning, the first is %s: %s", m->odd.n,
+               m->odd.n > 1 ? "s were" : " was", m->odd.first, m->odd_words);
+}
+
 /* ---- the data set ---- */
 
-static shoal_status write_images(const images *m, const shoal_import_args *a, const char *out_path)
+static shoal_status write_images(images *m, const shoal_import_args *a, const char *out_path)
 {
   char source[256];
   shoal_data_writer *w = NULL;
@@ -298,7 +377,10 @@ static shoal_status write_images(const images *m, const shoal_import_args *a, co
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_expect(w, m->files.n), done);
   for (size_t i = 0; i < m->files.n; i++) {
-    SHOAL_TRY_GOTO(st, shoal_image_read(m->files.at[i], f, planes), done);
+    char odd[sizeof m->odd_words];
+    SHOAL_TRY_GOTO(st, shoal_image_read(m->files.at[i], f, planes, odd, sizeof odd), done);
+    if (odd[0] && m->odd.n == 0) memcpy(m->odd_words, odd, sizeof odd);
+    if (odd[0]) note(&m->odd, m->files.at[i]);
     SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, m->test[i] ? SHOAL_TEST : SHOAL_TRAIN, 1, planes, &m->y[i]), done);
   }
   st = shoal_data_writer_commit(w, (int64_t)m->classes.n, class_names.text);
@@ -309,6 +391,17 @@ done:
   return st;
 }
 
+/* Archives often unpack to a folder in a folder. */
+static shoal_status refuse_without_images(const images *m, const char *folder)
+{
+  const char *inner = NULL;
+  for (size_t i = 0; i < m->n_folders && !inner; i++)
+    if (m->folders[i].folders) inner = m->folders[i].path;
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes%s%s%s", folder,
+                    inner ? "; if the folders in " : "", inner ? inner : "",
+                    inner ? " are the classes, give that" : "");
+}
+
 shoal_status shoal_import_images(const shoal_import_args *a, const char *out_path)
 {
   images m = { 0 };
@@ -317,8 +410,10 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
               a->n_sources);
   shoal_status st;
   SHOAL_TRY_GOTO(st, collect(a, a->sources[0], &m, &by_folder), done);
-  SHOAL_CHECK_GOTO(st, m.files.n > 0, done, SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes",
-                   a->sources[0]);
+  if (m.files.n == 0) {
+    st = refuse_without_images(&m, a->sources[0]);
+    goto done;
+  }
   SHOAL_TRY_GOTO(st, name_classes(&m), done);
   SHOAL_TRY_GOTO(st, number_samples(&m), done);
   SHOAL_CHECK_GOTO(st, !by_folder || m.test[m.files.n - 1], done, SHOAL_ERR_IO,
@@ -328,7 +423,9 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   shoal_info("%s: %zu images of %d x %d, %s, in %zu classes", a->sources[0], m.files.n, m.form.width, m.form.height,
              m.form.channels == 3 ? "in colour" : "grey", m.classes.n);
   if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
+  tell_converted(&m);
   st = write_images(&m, a, out_path);
+  if (st == SHOAL_OK) warn_odd(&m);
 done:
   close_images(&m);
   return st;

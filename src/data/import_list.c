@@ -1,4 +1,6 @@
-/* Folders among the sources of an import: each stands for the files in it that belong to the kind. */
+/* Folders among the sources of an import: each stands for the files in it that belong to the kind.
+ *
+ * Who unpacks FILE.gz and keeps it has the same samples twice; of such a pair only FILE is taken. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -24,40 +26,106 @@ static bool fits(const char *name, const char *const *patterns)
   return false;
 }
 
-static shoal_status add_folder(const char *folder, const char *const *patterns, shoal_import_list *l)
+/* Adds the files of a folder that fit. */
+static shoal_status list_fitting(const char *folder, const char *const *patterns, shoal_texts *out)
 {
-  size_t before = l->paths.n;
   shoal_status st = SHOAL_OK;
   DIR *d = opendir(folder);
   SHOAL_CHECK(d, SHOAL_ERR_IO, "cannot read the folder %s: %s", folder, strerror(errno));
   for (struct dirent *e; st == SHOAL_OK && (e = readdir(d)) != NULL;)
-    if (fits(e->d_name, patterns)) st = shoal_texts_take(&l->paths, shoal_path_join(folder, e->d_name));
+    if (fits(e->d_name, patterns)) st = shoal_texts_take(out, shoal_path_join(folder, e->d_name));
   closedir(d);
-  SHOAL_TRY(st);
+  return st;
+}
+
+/* Archives often unpack to a folder in a folder. */
+static shoal_status refuse_without_files(const char *folder, const char *const *patterns)
+{
+  static const char *const any[] = { "*", NULL };
+  shoal_texts inside = { 0 };
   shoal_str s = { 0 };
   for (size_t i = 0; patterns[i]; i++) shoal_str_add(&s, "%s%s", i ? ", " : "", patterns[i]);
-  if (l->paths.n == before) st = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s", folder, s.text);
+  shoal_status st = list_fitting(folder, any, &inside), fault = SHOAL_OK;
+  shoal_texts_sort(&inside, 0);
+  for (size_t i = 0; st == SHOAL_OK && fault == SHOAL_OK && i < inside.n; i++) {
+    shoal_texts deeper = { 0 };
+    if (is_folder(inside.at[i])) st = list_fitting(inside.at[i], patterns, &deeper);
+    if (deeper.n > 0)
+      fault = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s, but %s has: give that", folder,
+                         s.text, inside.at[i]);
+    shoal_texts_free(&deeper);
+  }
+  if (st == SHOAL_OK && fault == SHOAL_OK)
+    fault = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s", folder, s.text);
+  shoal_texts_free(&inside);
   shoal_str_free(&s);
-  SHOAL_TRY(st);
-  shoal_texts_sort(&l->paths, before);
-  for (size_t i = before; i < l->paths.n; i++)
-    shoal_str_add(&s, "%s%s", i > before ? ", " : "", shoal_path_base(l->paths.at[i]));
-  shoal_info("%s: %zu files in this order: %s", folder, l->paths.n - before, s.text);
+  return st == SHOAL_OK ? fault : st;
+}
+
+/* Whether the list has the file that this one packs. */
+static bool is_unpacked(const shoal_texts *l, const char *path)
+{
+  const size_t n = strlen(path);
+  if (n < 4 || strcmp(path + n - 3, ".gz") != 0) return false;
+  for (size_t i = 0; i < l->n; i++)
+    if (strlen(l->at[i]) == n - 3 && memcmp(l->at[i], path, n - 3) == 0) return true;
+  return false;
+}
+
+/* Appends what is not a twin. */
+static shoal_status take_over(const shoal_texts *from, shoal_texts *to)
+{
+  for (size_t i = 0; i < from->n; i++)
+    if (!is_unpacked(from, from->at[i]))
+      SHOAL_TRY(shoal_texts_add(to, from->at[i]));
+    else
+      shoal_warn("%s is left out: it packs %.*s, which is there, too", from->at[i], (int)strlen(from->at[i]) - 3,
+                 from->at[i]);
+  return SHOAL_OK;
+}
+
+static shoal_status add_folder(const char *folder, const char *const *patterns, shoal_texts *out)
+{
+  const size_t before = out->n;
+  shoal_texts here = { 0 };
+  shoal_str s = { 0 };
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, list_fitting(folder, patterns, &here), done);
+  if (here.n == 0) {
+    st = refuse_without_files(folder, patterns);
+    goto done;
+  }
+  shoal_texts_sort(&here, 0);
+  SHOAL_TRY_GOTO(st, take_over(&here, out), done);
+  for (size_t i = before; i < out->n; i++)
+    shoal_str_add(&s, "%s%s", i > before ? ", " : "", shoal_path_base(out->at[i]));
+  shoal_info("%s: %zu files in this order: %s", folder, out->n - before, s.text);
   shoal_str_free(&s);
+done:
+  shoal_texts_free(&here);
+  return st;
+}
+
+static shoal_status collect(const shoal_import_args *a, const char *const *patterns, shoal_texts *out)
+{
+  for (size_t i = 0; i < a->n_sources; i++)
+    if (is_folder(a->sources[i]))
+      SHOAL_TRY(add_folder(a->sources[i], patterns, out));
+    else
+      SHOAL_TRY(shoal_texts_add(out, a->sources[i]));
   return SHOAL_OK;
 }
 
 shoal_status shoal_import_expand(const shoal_import_args *a, const char *const *patterns, shoal_import_list *list)
 {
-  for (size_t i = 0; i < a->n_sources; i++)
-    if (is_folder(a->sources[i]))
-      SHOAL_TRY(add_folder(a->sources[i], patterns, list));
-    else
-      SHOAL_TRY(shoal_texts_add(&list->paths, a->sources[i]));
+  shoal_texts all = { 0 };
+  shoal_status st = collect(a, patterns, &all);
+  if (st == SHOAL_OK) st = take_over(&all, &list->paths);
+  shoal_texts_free(&all);
   list->args = *a;
   list->args.sources = (const char *const *)list->paths.at;
   list->args.n_sources = list->paths.n;
-  return SHOAL_OK;
+  return st;
 }
 
 void shoal_import_list_fini(shoal_import_list *list)

@@ -41,8 +41,8 @@ static shoal_status check_roles(const shoal_import_args *a, const char *const fi
   const char *named = first[NAME_TEST] ? first[NAME_TEST] : first[NAME_VALIDATION];
   SHOAL_CHECK(
       !first[NAME_TEST] || !first[NAME_VALIDATION] || a->train_count, SHOAL_ERR_ARG,
-      "%s is for validation and %s is for testing, by their names: a data set has one test split, leave one out",
-      first[NAME_VALIDATION], first[NAME_TEST]);
+      "%s is for validation and %s is for testing, by their names: a data set has one test split, leave one out%s",
+      first[NAME_VALIDATION], first[NAME_TEST], strcmp(a->kind, "images") == 0 ? " by moving it elsewhere" : "");
   SHOAL_CHECK(!named || all || !a->test_share, SHOAL_ERR_USAGE,
               "--test-share does nothing: %s is the test split, by its name", named);
   SHOAL_CHECK(!(a->seed && (a->train_count || (named && !all))), SHOAL_ERR_USAGE,

@@ -1,29 +1,176 @@
-/* What a file is that was given in place of a data set: known by its first bytes, so that the message can name the
- * command that imports it. */
+/* What a file is that was given in place of a data set, or of a source of an import: known by its first bytes, so that the
+ * message can name it and the command that helps. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "data/csv.h"
 #include "data/data_impl.h"
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum { HEAD = 4096 };
+
+static bool begins(const unsigned char *head, size_t n, size_t at, const char *magic, size_t length)
+{
+  return n >= at + length && memcmp(head + at, magic, length) == 0;
+}
+
+static bool is_hdf5(const unsigned char *head, size_t n)
+{
+  return begins(head, n, 0, "\x89HDF\r\n", 6);
+}
+
+static bool holds(const unsigned char *head, size_t n, const char *word)
+{
+  for (size_t i = 0; i + strlen(word) <= n; i++)
+    if (memcmp(head + i, word, strlen(word)) == 0) return true;
+  return false;
+}
+
+/* ---- files that nothing here reads ---- */
+
+#define TABLE_CURE(reader)                                                                                             \
+  "python3 -c \"import pandas; pandas." reader ".to_csv('FILE.csv', index=False)\" makes a CSV of it"
+#define IMAGE_CURE "mogrify -format png FILE makes a PNG of it"
+#define GET_CURE   "get the file again"
+
+/* In a cure FILE stands for the path. */
+static const struct {
+  const char *magic;
+  size_t length, at;
+  shoal_data_alien alien;
+} aliens[] = {
+  { "version https://git-lfs", 23, 0, { "a pointer of Git LFS without the data", "git lfs pull fetches that" } },
+  { "\xfd"
+    "7zXZ",
+    6,
+    0,
+    { "packed with xz", "xz -dk FILE unpacks it" } },
+  { "1AY&SY", 6, 4, { "packed with bzip2", "bzip2 -dk FILE unpacks it" } },
+  { "\x28\xb5\x2f\xfd", 4, 0, { "packed with zstd", "zstd -dk FILE unpacks it" } },
+  { "\x1f\x8b\x08", 3, 0, { "packed twice with gzip", "zcat FILE >NEW unpacks it once" } },
+  { "7z\xbc\xaf\x27\x1c", 6, 0, { "a 7-Zip archive", "7z x FILE unpacks it" } },
+  { "ustar", 5, 257, { "a tar archive", "tar -xf FILE unpacks it" } },
+  { "PAR1", 4, 0, { "a Parquet table", TABLE_CURE("read_parquet('FILE')") } },
+  { "ARROW1", 6, 0, { "an Arrow table", TABLE_CURE("read_feather('FILE')") } },
+  { "CDF\1", 4, 0, { "a file of netCDF 3", "nccopy -k nc4 FILE NEW.h5 makes HDF5 of it" } },
+  { "CDF\2", 4, 0, { "a file of netCDF 3", "nccopy -k nc4 FILE NEW.h5 makes HDF5 of it" } },
+  { "CDF\5", 4, 0, { "a file of netCDF 3", "nccopy -k nc4 FILE NEW.h5 makes HDF5 of it" } },
+  { "MATLAB 5.0 MAT-file", 19, 0, { "a MATLAB file of version 5", "save it with -v7.3, which makes HDF5" } },
+  { "SQLite format 3", 15, 0, { "an SQLite data base", "export the table as CSV" } },
+  { "%PDF-", 5, 0, { "a PDF document", GET_CURE } },
+  { "GIF8", 4, 0, { "a GIF image", IMAGE_CURE } },
+  { "WEBP", 4, 8, { "a WebP image", IMAGE_CURE } },
+  { "ftypheic", 8, 4, { "a HEIC image", IMAGE_CURE } },
+  { "ftypmif1", 8, 4, { "a HEIC image", IMAGE_CURE } },
+  { "ftypavif", 8, 4, { "an AVIF image", IMAGE_CURE } },
+  { "II*\0", 4, 0, { "a TIFF image", IMAGE_CURE } },
+  { "MM\0*", 4, 0, { "a TIFF image", IMAGE_CURE } },
+};
+
+/* What is text, and something else than it was given as. */
+static shoal_data_alien alien_text(const unsigned char *head, size_t n)
+{
+  static const char space[] = " \t\r\n\xef\xbb\xbf";
+  size_t at = 0;
+  char start[16] = "";
+  while (at < n && head[at] && strchr(space, head[at])) at++;
+  memcpy(start, head + at, SHOAL_MIN(n - at, sizeof start - 1));
+  if (strncasecmp(start, "<!doctype html", 14) == 0 || strncasecmp(start, "<html", 5) == 0)
+    return (shoal_data_alien){ "a web page", "the download of the file failed, get it again" };
+  if (start[0] == '{' && holds(head, n, "\":"))
+    return (shoal_data_alien){ "JSON", TABLE_CURE("read_json('FILE', lines=True)") };
+  if (start[0] == '[' && holds(head, n, "{\"")) return (shoal_data_alien){ "JSON", TABLE_CURE("read_json('FILE')") };
+  return (shoal_data_alien){ NULL, NULL };
+}
+
+static shoal_data_alien alien_archive(const unsigned char *head, size_t n)
+{
+  if (holds(head, n, "[Content_Types].xml") || holds(head, n, "mimetypeapplication/vnd.oasis"))
+    return (shoal_data_alien){ "a spreadsheet", "save it as CSV" };
+  if (holds(head, n, "/data.pkl")) return (shoal_data_alien){ "a file of PyTorch", "save arrays with numpy.savez" };
+  return (shoal_data_alien){ "a zip archive", "unzip FILE unpacks it" };
+}
+
+shoal_data_alien shoal_data_find_alien(const unsigned char *head, size_t n)
+{
+  for (size_t i = 0; i < SHOAL_COUNT(aliens); i++)
+    if (begins(head, n, aliens[i].at, aliens[i].magic, aliens[i].length)) return aliens[i].alien;
+  if (n > 14 && begins(head, n, 0, "BM", 2) && begins(head, n, 6, "\0\0\0\0", 4))
+    return (shoal_data_alien){ "a BMP image", IMAGE_CURE };
+  if (n > 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5)
+    return (shoal_data_alien){ "a Python pickle, which can run code and is not loaded",
+                               "save its arrays with numpy.savez" };
+  return alien_text(head, n);
+}
+
+char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path)
+{
+  char word[512];
+  shoal_str s = { 0 };
+  const bool plain = shoal_is_plain(path);
+  for (const char *at = alien->cure, *file; *at; at = file + 4) {
+    file = strstr(at, "FILE");
+    if (!file) {
+      shoal_str_add(&s, "%s", at);
+      break;
+    }
+    const bool inside = file > at && file[-1] == '\''; /* of a command for Python */
+    shoal_str_add(&s, "%.*s%s", (int)(file - at), at,
+                  !inside ? shoal_shell_word(path, "FILE", word, sizeof word)
+                  : plain ? path
+                          : "FILE");
+  }
+  return s.text;
+}
+
+static shoal_status read_head(const char *path, unsigned char head[HEAD], size_t *n, bool *packed)
+{
+  shoal_source *s;
+  *n = 0;
+  SHOAL_TRY(shoal_source_open(path, &s));
+  *packed = shoal_source_is_packed(s);
+  shoal_status st = shoal_source_read(s, head, HEAD, n);
+  shoal_source_close(s);
+  return st;
+}
+
+static shoal_status refuse(const char *path, shoal_data_alien alien)
+{
+  char *cure = shoal_data_alien_cure(&alien, path);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s is %s: %s", path, alien.what, cure);
+  free(cure);
+  return st;
+}
+
+shoal_status shoal_data_refuse_alien(const char *path, const char *kind)
+{
+  unsigned char head[HEAD];
+  size_t n;
+  bool packed;
+  SHOAL_TRY(read_head(path, head, &n, &packed));
+  shoal_data_alien found = shoal_data_find_alien(head, n);
+  const bool text = strcmp(kind, "text") == 0 && alien_text(head, n).what;
+  const bool archive = begins(head, n, 0, "PK\3\4", 4) && strcmp(kind, "npy") != 0;
+  if (archive) found = alien_archive(head, n);
+  if (is_hdf5(head, n)) found = (shoal_data_alien){ "an HDF5 file", "it needs no import, data.file takes it as it is" };
+  if (begins(head, n, 0, "\x89PNG", 4) || begins(head, n, 0, "\xff\xd8\xff", 3))
+    found = (shoal_data_alien){ "an image", "shoal data import images takes a folder with a folder for each class" };
+  return found.what && !text ? refuse(path, found) : SHOAL_OK;
+}
+
+/* ---- files that an import reads ---- */
 
 typedef struct {
   const char *what, *kind; /* kind: of the import */
 } format;
 
-static bool begins(const unsigned char *head, size_t n, const char *magic, size_t length)
-{
-  return n >= length && memcmp(head, magic, length) == 0;
-}
-
 /* Printable, with line ends, or in UTF-16. */
 static bool is_text(const unsigned char *head, size_t n)
 {
   size_t odd = 0;
-  if (begins(head, n, "\xff\xfe", 2) || begins(head, n, "\xfe\xff", 2)) return true;
+  if (begins(head, n, 0, "\xff\xfe", 2) || begins(head, n, 0, "\xfe\xff", 2)) return true;
   for (size_t i = 0; i < n; i++) odd += head[i] == 0 || (head[i] < 0x20 && !strchr("\t\n\r\f", head[i]));
   return n > 0 && odd == 0;
 }
@@ -42,7 +189,7 @@ static format recognise(const unsigned char *head, size_t n)
     { "PK\3\4", 4, { "a zip archive, perhaps NumPy's", "npy" } },
   };
   for (size_t i = 0; i < SHOAL_COUNT(known); i++)
-    if (begins(head, n, known[i].magic, known[i].length)) return known[i].format;
+    if (begins(head, n, 0, known[i].magic, known[i].length)) return known[i].format;
   if (!is_text(head, n)) return (format){ NULL, NULL };
   bool table = memchr(head, ',', n) || memchr(head, ';', n) || memchr(head, '\t', n) || memchr(head, '|', n);
   return table ? (format){ "a CSV file", "csv" } : (format){ "text", "text" };
@@ -52,21 +199,21 @@ shoal_status shoal_data_refuse_source(const char *path)
 {
   unsigned char head[HEAD];
   struct stat info;
-  shoal_source *s;
   size_t n = 0;
+  bool packed;
   shoal_error ignored;
   SHOAL_CHECK(
       stat(path, &info) != 0 || !S_ISDIR(info.st_mode), SHOAL_ERR_IO,
       "%s is a folder, not a data set: make one of its files with shoal data import KIND %s -o NAME.h5 (-h lists the "
       "kinds)",
       path, path);
-  if (shoal_source_open(path, &s) != SHOAL_OK) {
+  if (read_head(path, head, &n, &packed) != SHOAL_OK) {
     shoal_error_take(&ignored); /* opening it as HDF5 says what is wrong */
     return SHOAL_OK;
   }
-  shoal_status st = shoal_source_read(s, head, sizeof head, &n);
-  shoal_source_close(s);
-  if (st != SHOAL_OK) shoal_error_take(&ignored);
+  shoal_data_alien alien = shoal_data_find_alien(head, n);
+  if (packed && is_hdf5(head, n)) alien = (shoal_data_alien){ "packed with gzip", "gunzip FILE unpacks it" };
+  if (alien.what) return refuse(path, alien);
   format f = recognise(head, n);
   SHOAL_CHECK(!f.what, SHOAL_ERR_IO,
               "%s is %s, not an HDF5 data set: make one of it with shoal data import %s %s -o NAME.h5", path, f.what,

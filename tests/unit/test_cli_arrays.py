@@ -1,40 +1,16 @@
-"""`shoal data import` of NumPy arrays, of folders of images, and of folders in place of lists of files."""
-import base64
+"""`shoal data import` of NumPy arrays, and of folders in place of lists of files."""
 import gzip
 import os
-import resource
 import struct
 import time
 import zipfile
-import zlib
 
 import h5py
 import numpy as np
 import pytest
 
 from harness import PLAIN_ENV, ROOT, assert_one_error, program, run
-
-GREY_JPEG = base64.b64decode(  # 16 x 16, four squares of 200 and 30
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAMCAgMCAgMDAwMEAwMEBQgFBQQEBQoHBwYIDAoMDAsKCwsNDhIQDQ4RDgsLEBYQERMU"
-    "FRUVDA8XGBYUGBIUFRT/wAALCAAQABABAREA/8QAFgABAQEAAAAAAAAAAAAAAAAACQAI/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/a"
-    "AAgBAQAAPwDYAOkcV//Z")
-
-
-def load(*args, code=0, **options):
-    return run([program(), "data", "import", *args, "-o", "t.h5"], base=PLAIN_ENV, timeout=30, code=code, **options)
-
-
-def made(split="train"):
-    with h5py.File("t.h5") as f:
-        return f[f"{split}/x"][:], f[f"{split}/y"][:]
-
-
-def names():
-    """Names of the classes, and their number."""
-    with h5py.File("t.h5") as f:
-        text = f.attrs["class_names"]
-        return (text.decode() if isinstance(text, bytes) else text).split("\n"), int(f.attrs["classes"])
-
+from importing import load, made, put, small
 
 # ---- NumPy ----
 
@@ -142,12 +118,6 @@ def test_npz_damaged():
         assert_one_error(load("npy", "bad.npz", code=7), words)
 
 
-def small(megabytes):
-    """Limits of a process that may have so much memory of its own, beside its libraries."""
-    return {"env": {"SHOAL_MEMORY_LIMIT_MIB": str(megabytes)},
-            "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, ((100 + megabytes) << 20,) * 2)}
-
-
 def test_npz_bomb():
     """100 KB that unpack to 100 MB of zeros: refused by both sizes; if they are right, the cure imports them in little memory."""
     n = 100_000
@@ -205,153 +175,6 @@ def test_npy_time_stamps():
     assert "array x, feature 0: 39 of 40 numbers are too large for 32-bit floats" in r.stderr
 
 
-# ---- images ----
-
-def png(pixels, cut=0):
-    """A PNG file of u1 [h, w] or [h, w, 3 or 4]."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    h, w = pixels.shape[:2]
-    colour = 0 if pixels.ndim == 2 else {3: 2, 4: 6}[pixels.shape[2]]
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    whole = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", w, h, 8, colour, 0, 0, 0)) +
-             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
-    return whole[:len(whole) - cut]
-
-
-def put(path, contents):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(contents)
-
-
-def pixels(i, *shape):
-    return np.random.default_rng(i).integers(0, 256, size=shape).astype("u1")
-
-
-def test_images_by_class():
-    """Pixels and classes come through; grey beside colour has three channels; what is no image is told and left out."""
-    for i in range(20):
-        put(f"set/{'ab'[i % 2]}/{i:02}.png", png(pixels(i, 5, 6) if i == 4 else pixels(i, 5, 6, 3)))
-    put("set/a/Thumbs.db", b"thumbs")
-    put("set/b/.hidden", b"hidden")
-    r = load("images", "set", "--test-share", "0.2")
-    assert "20 images of 6 x 5, in colour, in 2 classes" in r.stdout
-    assert "set/a/Thumbs.db is neither PNG nor JPEG: left out" in r.stderr and "hidden" not in r.stderr
-    want = [pixels(i, 5, 6)[None].repeat(3, 0) if i == 4 else pixels(i, 5, 6, 3).transpose(2, 0, 1) for i in range(20)]
-    got = {x.tobytes(): int(y) for s in ("train", "test") for x, y in zip(*made(s))}
-    assert got == {w.tobytes(): i % 2 for i, w in enumerate(want)}
-    assert [len(made(s)[1]) for s in ("train", "test")] == [16, 4] and sorted(made("test")[1]) == [0, 0, 1, 1]
-    assert names() == (["a", "b"], 2)
-
-
-def test_images_by_split():
-    """Folders train and val hold the splits; JPEG and grey PNG make grey images; a class called train is one."""
-    for k in "ab":
-        put(f"set/train/{k}/1.jpg", GREY_JPEG)
-        put(f"set/train/{k}/2.png", png(pixels(2, 16, 16)))
-    put("set/val/b/3.png", png(pixels(3, 16, 16)))
-    load("images", "set")
-    x, y = made()
-    assert x.shape == (4, 1, 16, 16) and y.tolist() == [0, 0, 1, 1]
-    assert abs(x[0, 0, :8, :8].astype(int) - 200).max() < 12 and abs(x[0, 0, :8, 8:].astype(int) - 30).max() < 12
-    assert np.array_equal(made("test")[0][0, 0], pixels(3, 16, 16)) and made("test")[1].tolist() == [1]
-    assert_one_error(load("images", "set", "--test-share", "0.1", code=2), "--test-share does nothing")
-    for k in ("train", "car"):
-        put(f"vehicles/{k}/1.jpg", GREY_JPEG)
-    assert "in 2 classes" in load("images", "vehicles", "--test-share", "0").stdout
-
-
-IMAGES_REFUSED = (  # file in class b (class a has a grey image of 16 x 16), words
-    ("2.png", png(pixels(1, 16, 17)), "set/b/2.png is 17 x 16, but set/a/1.jpg is 16 x 16: all images must have one size"),
-    ("2.png", png(pixels(1, 16, 16), cut=60), "set/b/2.png is damaged or cut short"),
-    ("2.jpg", GREY_JPEG[:-8], "set/b/2.jpg is damaged or cut short"),
-    ("2.jpg", GREY_JPEG[:30], "set/b/2.jpg is damaged or cut short"),
-    ("2.png", png(pixels(1, 2, 5000)), "set/b/2.png is 5000 x 2, at most 4096 x 4096 is read"),
-)
-
-
-@pytest.mark.parametrize("name, contents, words", IMAGES_REFUSED, ids=range(len(IMAGES_REFUSED)))
-def test_images_refused(name, contents, words):
-    put("set/a/1.jpg", GREY_JPEG)
-    put("set/a/Thumbs.db", b"thumbs")
-    put(f"set/b/{name}", contents)
-    r = load("images", "set", code=7)
-    assert_one_error(r, words)
-    assert r.stderr.count("\n") == 1, r.stderr
-    assert not os.path.exists("t.h5")
-
-
-def test_images_large_files():
-    """Of a file that is no image only the first bytes are read, and one that cannot be so large an image is refused."""
-    images_of("set/a", "set/b")
-    put("set/a/film.mp4", b"\0\0\0\x20ftyp")
-    os.truncate("set/a/film.mp4", 3 << 30)
-    assert "set/a/film.mp4 is neither PNG nor JPEG" in load("images", "set", "--test-share", "0", **small(32)).stderr
-    put("set/b/huge.png", png(pixels(1, 4, 4)))
-    os.truncate("set/b/huge.png", 3 << 30)
-    assert_one_error(load("images", "set", code=7, **small(32)), "set/b/huge.png has 3.0 GiB, an image of at most 4096 x 4096")
-
-
-def test_images_missing():
-    os.mkdir("none")
-    assert_one_error(load("images", "none", code=7), "none has no folders")
-    os.mkdir("none/a")
-    assert_one_error(load("images", "none", code=7), "no PNG or JPEG files")
-    put("new/train/a/1.jpg", GREY_JPEG)
-    put("new/test/b/1.jpg", GREY_JPEG)
-    assert_one_error(load("images", "new", code=7), "new/test/b has 1 images, but the training split has none (its folder is missing)")
-
-
-def images_of(*folders, n=4):
-    for folder in folders:
-        for i in range(n):
-            put(f"{folder}/{i}.png", png(pixels(i, 4, 4)))
-
-
-def test_images_empty_class():
-    """A folder without an image is no class: one warning names it, and the numbers of the others have no gap."""
-    images_of("set/ant", "set/cow", "set/elk")
-    os.mkdir("set/bee")
-    put("set/dog/notes.txt", b"later")
-    put("set/dog/todo.txt", b"later")
-    put("set/emu/more/1.png", png(pixels(1, 4, 4)))
-    left_out = "has no image and is left out of the classes: it"
-    assert load("images", "set", "--test-share", "0.25").stderr.splitlines() == [
-        f"shoal: warning: set/bee {left_out} is empty", f"shoal: warning: set/dog {left_out} holds only notes.txt and 1 other files",
-        f"shoal: warning: set/emu {left_out} holds only folders, which are not looked into"]
-    assert names() == (["ant", "cow", "elk"], 3) and sorted(made()[1]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-
-
-def test_images_empty_in_split():
-    """Empty for training: no class if the test split has no image of it either, else refused; without test images: told by name."""
-    images_of("set/train/ant", "set/train/cow", "set/test/cow")
-    for folder in ("set/train/bee", "set/test/bee", "set/test/ant"):
-        os.mkdir(folder)
-    r = load("images", "set")
-    assert r.stderr.count("\n") == 2 and "set/train/bee has no image and is left out" in r.stderr, r.stderr
-    assert '1 classes have no test sample (0 "ant")' in r.stderr
-    assert names() == (["ant", "cow"], 2) and made("test")[1].tolist() == [1] * 4
-    images_of("set/test/bee")
-    r = load("images", "set", code=7)
-    assert_one_error(r, "set/test/bee has 4 images, but the training split has none (its folder is empty)")
-    assert r.stderr.count("\n") == 1, r.stderr
-    os.rename("set/test/bee", "set/test/cows")
-    assert_one_error(load("images", "set", code=7), 'set/test/cows has 4 images, but the training split has none (did you mean "cow"?)')
-    for folder in ("cow", "cows"):
-        os.rename(f"set/test/{folder}", folder)
-    assert_one_error(load("images", "set", code=7), "set has no image in the folders of its test split")
-
-
-def test_images_two_folders_train():
-    """What is not the test split is for training: its classes are those of all its folders together."""
-    images_of("set/train/cow", "set/more/ant", "set/more/cow", "set/test/cow", n=2)
-    load("images", "set")
-    assert names() == (["ant", "cow"], 2) and made()[1].tolist() == [0, 0, 1, 1, 1, 1]
-    os.symlink("nowhere.png", "set/train/cow/broken.png")
-    assert_one_error(load("images", "set", code=7), "set/train/cow/broken.png", "No such file")
-
-
 # ---- folders of files ----
 
 def test_folders():
@@ -374,6 +197,50 @@ def test_folders():
     load("csv", "v")
     assert made()[0][:, 0].tolist() == [3, 4, 5]
     assert_one_error(load("csv", "m", code=7), "the folder m has no file called like *.csv")
+    os.makedirs("outer/a")
+    os.rename("c", "outer/c")
+    assert_one_error(load("cifar10", "outer", code=7), "the folder outer has no file called like data_batch", "outer/c has: give that")
+
+
+def test_folders_packed_twins():
+    """Who unpacks files and keeps them has no sample twice, given as a folder or one by one."""
+    for name, n in (("train", 6), ("t10k", 4)):
+        for kind, data in (("images-idx3", struct.pack(">4B3I", 0, 0, 8, 3, n, 2, 2) + bytes(range(4 * n))),
+                           ("labels-idx1", struct.pack(">4BI", 0, 0, 8, 1, n) + bytes(i % 2 for i in range(n)))):
+            put(f"m/{name}-{kind}-ubyte", data)
+            put(f"m/{name}-{kind}-ubyte.gz", gzip.compress(data))
+    for sources in (["m"], sorted(f"m/{name}" for name in os.listdir("m"))):
+        r = load("idx", *sources)
+        assert len(made()[1]) == 6 and len(made("test")[1]) == 4
+        assert r.stderr.count("is left out: it packs m/") == 4
+    os.remove("m/t10k-images-idx3-ubyte")
+    load("idx", "m")
+    assert len(made("test")[1]) == 4
+
+
+ALIENS = (  # first bytes, words of what it is, words of the cure
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS", "git lfs pull"),
+    (b"\n<!DOCTYPE HTML>\n<html>,</html>\n", "a web page", "get it again"), (b"\xfd7zXZ\0" + bytes(9), "packed with xz", "xz -dk "),
+    (b"BZh91AY&SY" + bytes(9), "packed with bzip2", "bzip2 -dk "), (b"\x28\xb5\x2f\xfd" + bytes(9), "packed with zstd", "zstd -dk "),
+    (gzip.compress(gzip.compress(b"1,2\n")), "packed twice with gzip", "zcat "), (b"PAR1" + bytes(9), "a Parquet table", "read_parquet('"),
+    (b"PK\3\4" + bytes(26) + b"[Content_Types].xml", "a spreadsheet", "save it as CSV"),
+    (b"PK\3\4" + bytes(26) + b"a.csv", "a zip archive", "unzip "), (b"\x80\4\x95" + bytes(9), "a Python pickle", "numpy.savez"),
+    (b'{"a": 1, "b": 2}\n', "JSON", "read_json('"), (b'[{"a": 1, "b": 2}]', "JSON", "read_json('"),
+    (bytes(257) + b"ustar" + bytes(9), "a tar archive", "tar -xf "), (b"CDF\1" + bytes(9), "a file of netCDF 3", "nccopy -k nc4 "),
+    (b"\x89HDF\r\n\x1a\n" + bytes(9), "an HDF5 file", "data.file takes it"), (b"\x89PNG\r\n\x1a\n" + bytes(9), "an image", "import images"),
+)
+
+
+@pytest.mark.parametrize("contents, what, cure", ALIENS, ids=[a[1] for a in ALIENS])
+def test_aliens(contents, what, cure):
+    """A file of another kind is named, with what to do, in every import of tables and arrays, and as a data set."""
+    put("a file", contents)
+    for kind in ("csv", "idx"):
+        r = load(kind, "a file", code=7)
+        assert_one_error(r, f"a file is {what}", cure)
+        assert "a file" in r.stderr.partition(cure)[2] or cure[-1] != " ", r.stderr
+    if "PNG" not in str(contents) and "HDF" not in str(contents) and not contents.startswith(b"PK"):
+        assert_one_error(run([program(), "data", "inspect", "a file"], base=PLAIN_ENV, code=7), f"a file is {what}", cure)
 
 
 def test_documented_layout():

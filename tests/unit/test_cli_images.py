@@ -1,0 +1,278 @@
+"""`shoal data import` of folders of images."""
+import base64
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from harness import PLAIN_ENV, assert_one_error, program, run
+from importing import load, made, names, put, small
+
+GREY_JPEG = base64.b64decode(  # 16 x 16, four squares of 200 and 30
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAMCAgMCAgMDAwMEAwMEBQgFBQQEBQoHBwYIDAoMDAsKCwsNDhIQDQ4RDgsLEBYQERMU"
+    "FRUVDA8XGBYUGBIUFRT/wAALCAAQABABAREA/8QAFgABAQEAAAAAAAAAAAAAAAAACQAI/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/a"
+    "AAgBAQAAPwDYAOkcV//Z")
+
+
+COLOURS = ((200, 40, 40), (40, 200, 40)), ((40, 40, 200), (220, 220, 60))
+COLOUR_JPEG = base64.b64decode(  # 16 x 8, four rectangles of these
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNSMj5aYVpQYEpRUk"
+    "//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT0//wAARCAAIABADAREAAhEBAxEB"
+    "/8QAFAABAAAAAAAAAAAAAAAAAAAABv/EABsQAAEEAwAAAAAAAAAAAAAAAAAUFWJkoaLh/8QAFgEBAQEAAAAAAAAAAAAAAAAABgQF/8QAGxEAAQQDAAAAAA"
+    "AAAAAAAAAAABVioeETYWP/2gAMAwEAAhEDEQA/ADquGS9D6RZprDJods1jToKz6DqU+LP/2Q==")
+PRINT_JPEG = base64.b64decode(  # 16 x 8 in cyan, magenta, yellow and black, two squares, which Pillow turns into PRINT_RGB
+    "/9j/7gAOQWRvYmUAZAAAAAAA/9sAQwANCQoLCggNCwoLDg4NDxMgFRMSEhMnHB4XIC4pMTAuKS0sMzpKPjM2RjcsLUBXQUZMTlJTUjI+WmFaUGBKUVJP"
+    "/8AAFAgACAAQBEMRAE0RAFkRAEsRAP/EABcAAAMBAAAAAAAAAAAAAAAAAAUGBwj/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/9oADgRDAE0AWQBLAAA/AFI+"
+    "Kcdl1TVngYf/2Q==")
+PRINT_RGB = (47, 191, 216), (245, 105, 35)
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(pixels, cut=0, extra=b""):
+    """A PNG file of u1 [h, w] or [h, w, 3 or 4], with more chunks in front of the pixels."""
+    h, w = pixels.shape[:2]
+    colour = 0 if pixels.ndim == 2 else {3: 2, 4: 6}[pixels.shape[2]]
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    whole = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", w, h, 8, colour, 0, 0, 0)) + extra +
+             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return whole[:len(whole) - cut]
+
+
+def pixels(i, *shape):
+    return np.random.default_rng(i).integers(0, 256, size=shape).astype("u1")
+
+
+def test_images_by_class():
+    """Pixels and classes come through; grey beside colour has three channels; what is no image is told and left out."""
+    for i in range(20):
+        put(f"set/{'ab'[i % 2]}/{i:02}.png", png(pixels(i, 5, 6) if i == 4 else pixels(i, 5, 6, 3)))
+    put("set/a/Thumbs.db", b"thumbs")
+    put("set/b/.hidden", b"hidden")
+    r = load("images", "set", "--test-share", "0.2")
+    assert "20 images of 6 x 5, in colour, in 2 classes" in r.stdout
+    assert "set/a/Thumbs.db is neither PNG nor JPEG: left out" in r.stderr and "hidden" not in r.stderr
+    want = [pixels(i, 5, 6)[None].repeat(3, 0) if i == 4 else pixels(i, 5, 6, 3).transpose(2, 0, 1) for i in range(20)]
+    got = {x.tobytes(): int(y) for s in ("train", "test") for x, y in zip(*made(s))}
+    assert got == {w.tobytes(): i % 2 for i, w in enumerate(want)}
+    assert [len(made(s)[1]) for s in ("train", "test")] == [16, 4] and sorted(made("test")[1]) == [0, 0, 1, 1]
+    assert names() == (["a", "b"], 2)
+
+
+def test_images_by_split():
+    """Folders train and val hold the splits; JPEG and grey PNG make grey images; a class called train is one."""
+    for k in "ab":
+        put(f"set/train/{k}/1.jpg", GREY_JPEG)
+        put(f"set/train/{k}/2.png", png(pixels(2, 16, 16)))
+    put("set/val/b/3.png", png(pixels(3, 16, 16)))
+    load("images", "set")
+    x, y = made()
+    assert x.shape == (4, 1, 16, 16) and y.tolist() == [0, 0, 1, 1]
+    assert abs(x[0, 0, :8, :8].astype(int) - 200).max() < 12 and abs(x[0, 0, :8, 8:].astype(int) - 30).max() < 12
+    assert np.array_equal(made("test")[0][0, 0], pixels(3, 16, 16)) and made("test")[1].tolist() == [1]
+    assert_one_error(load("images", "set", "--test-share", "0.1", code=2), "--test-share does nothing")
+    for k in ("train", "car"):
+        put(f"vehicles/{k}/1.jpg", GREY_JPEG)
+    assert "in 2 classes" in load("images", "vehicles", "--test-share", "0").stdout
+
+
+IMAGES_REFUSED = (  # file in class b (class a has a grey image of 16 x 16), words
+    ("2.png", png(pixels(1, 16, 17)), "set/b/2.png is 17 x 16, but set/a/1.jpg is 16 x 16: all images must have one size"),
+    ("2.png", png(pixels(1, 16, 16), cut=60), "set/b/2.png is damaged or cut short"),
+    ("2.jpg", GREY_JPEG[:-8], "set/b/2.jpg is damaged or cut short"),
+    ("2.jpg", GREY_JPEG[:30], "set/b/2.jpg is damaged or cut short"),
+    ("2.png", png(pixels(1, 2, 5000)), "set/b/2.png is 5000 x 2, at most 4096 x 4096 is read"),
+)
+
+
+@pytest.mark.parametrize("name, contents, words", IMAGES_REFUSED, ids=range(len(IMAGES_REFUSED)))
+def test_images_refused(name, contents, words):
+    put("set/a/1.jpg", GREY_JPEG)
+    put("set/a/Thumbs.db", b"thumbs")
+    put(f"set/b/{name}", contents)
+    r = load("images", "set", code=7)
+    assert_one_error(r, words)
+    assert r.stderr.count("\n") == 1, r.stderr
+    assert not os.path.exists("t.h5")
+
+
+def test_images_large_files():
+    """Of a file that is no image only the first bytes are read, and one that cannot be so large an image is refused."""
+    images_of("set/a", "set/b")
+    put("set/a/film.mp4", b"\0\0\0\x20ftyp")
+    os.truncate("set/a/film.mp4", 3 << 30)
+    assert "set/a/film.mp4 is neither PNG nor JPEG" in load("images", "set", "--test-share", "0", **small(32)).stderr
+    put("set/b/huge.png", png(pixels(1, 4, 4)))
+    os.truncate("set/b/huge.png", 3 << 30)
+    assert_one_error(load("images", "set", code=7, **small(32)), "set/b/huge.png has 3.0 GiB, an image of at most 4096 x 4096")
+
+
+def test_images_missing():
+    os.mkdir("none")
+    assert_one_error(load("images", "none", code=7), "none has no folders")
+    os.mkdir("none/a")
+    assert_one_error(load("images", "none", code=7), "no PNG or JPEG files")
+    put("new/train/a/1.jpg", GREY_JPEG)
+    put("new/test/b/1.jpg", GREY_JPEG)
+    assert_one_error(load("images", "new", code=7), "new/test/b has 1 images, but the training split has none (its folder is missing)")
+
+
+def images_of(*folders, n=4):
+    for folder in folders:
+        for i in range(n):
+            put(f"{folder}/{i}.png", png(pixels(i, 4, 4)))
+
+
+def test_images_empty_class():
+    """A folder without an image is no class: one warning names it, and the numbers of the others have no gap."""
+    images_of("set/ant", "set/cow", "set/elk")
+    os.mkdir("set/bee")
+    put("set/dog/notes.txt", b"later")
+    put("set/dog/todo.txt", b"later")
+    put("set/emu/more/1.png", png(pixels(1, 4, 4)))
+    left_out = "has no image and is left out of the classes: it"
+    assert load("images", "set", "--test-share", "0.25").stderr.splitlines() == [
+        f"shoal: warning: set/bee {left_out} is empty", f"shoal: warning: set/dog {left_out} holds only notes.txt and 1 other files",
+        f"shoal: warning: set/emu {left_out} holds only folders, which are not looked into"]
+    assert names() == (["ant", "cow", "elk"], 3) and sorted(made()[1]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_images_empty_in_split():
+    """Empty for training: no class if the test split has no image of it either, else refused; without test images: told by name."""
+    images_of("set/train/ant", "set/train/cow", "set/test/cow")
+    for folder in ("set/train/bee", "set/test/bee", "set/test/ant"):
+        os.mkdir(folder)
+    r = load("images", "set")
+    assert r.stderr.count("\n") == 2 and "set/train/bee has no image and is left out" in r.stderr, r.stderr
+    assert '1 classes have no test sample (0 "ant")' in r.stderr
+    assert names() == (["ant", "cow"], 2) and made("test")[1].tolist() == [1] * 4
+    images_of("set/test/bee")
+    r = load("images", "set", code=7)
+    assert_one_error(r, "set/test/bee has 4 images, but the training split has none (its folder is empty)")
+    assert r.stderr.count("\n") == 1, r.stderr
+    os.rename("set/test/bee", "set/test/cows")
+    assert_one_error(load("images", "set", code=7), 'set/test/cows has 4 images, but the training split has none (did you mean "cow"?)')
+    for folder in ("cow", "cows"):
+        os.rename(f"set/test/{folder}", folder)
+    assert_one_error(load("images", "set", code=7), "set has no image in the folders of its test split")
+
+
+def test_images_two_folders_train():
+    """What is not the test split is for training: its classes are those of all its folders together."""
+    images_of("set/train/cow", "set/more/ant", "set/more/cow", "set/test/cow", n=2)
+    load("images", "set")
+    assert names() == (["ant", "cow"], 2) and made()[1].tolist() == [0, 0, 1, 1, 1, 1]
+    os.symlink("nowhere.png", "set/train/cow/broken.png")
+    assert_one_error(load("images", "set", code=7), "set/train/cow/broken.png", "No such file")
+
+
+def exif(orientation, big):
+    """The segment of a JPEG with this orientation, behind another tag."""
+    order = ">" if big else "<"
+    entries = b"".join(struct.pack(order + "HHIHH", tag, 3, 1, value, 0) for tag, value in ((0x100, 7), (0x112, orientation)))
+    tiff = (b"MM" if big else b"II") + struct.pack(order + "HIH", 42, 8, 2) + entries + bytes(4)
+    return b"\xff\xe1" + struct.pack(">H", len(tiff) + 8) + b"Exif\0\0" + tiff
+
+
+TURNED = {2: lambda x: x[:, ::-1], 3: lambda x: x[::-1, ::-1], 4: lambda x: x[::-1], 5: lambda x: x.swapaxes(0, 1),
+          6: lambda x: np.rot90(x, -1), 7: lambda x: x[::-1, ::-1].swapaxes(0, 1), 8: lambda x: np.rot90(x)}
+
+
+@pytest.mark.parametrize("orientation", TURNED)
+def test_images_exif(orientation):
+    """A photo that is stored turned is read as it is shown, and has the size that is shown; pixels are otherwise the same."""
+    put("plain/a/1.jpg", COLOUR_JPEG)
+    load("images", "plain", "--test-share", "0")
+    stored = made()[0][0].transpose(1, 2, 0)
+    for i, j in np.ndindex(2, 2):
+        assert abs(stored[4 * i + 1, 8 * j + 1].astype(int) - COLOURS[i][j]).max() < 12
+    for big in (False, True):
+        put("set/a/1.jpg", COLOUR_JPEG[:2] + exif(orientation, big) + COLOUR_JPEG[2:])
+        assert "1 image is turned as its Exif orientation says, the first is set/a/1.jpg" in load(
+            "images", "set", "--test-share", "0").stdout
+        assert np.array_equal(made()[0][0].transpose(1, 2, 0), TURNED[orientation](stored)), big
+
+
+def test_images_exif_damaged():
+    """As if there was none, or another orientation; never a crash."""
+    whole = exif(6, True)
+    for at in range(4, len(whole), 3):
+        put(f"set/a/{at}.jpg", COLOUR_JPEG[:2] + whole[:at] + b"\xff" + whole[at + 1:] + COLOUR_JPEG[2:])
+    put("set/a/0.jpg", COLOUR_JPEG[:2] + whole + COLOUR_JPEG[2:])
+    r = load("images", "set", code=None)
+    assert r.returncode in (0, 7) and r.stderr.count("\n") <= 2, r.stderr
+
+
+def test_images_sizes_cure():
+    """The command that makes one size names the files, and takes off an orientation that would turn them again."""
+    put("set/train/a/1.jpg", COLOUR_JPEG)
+    put("set/train/a/2.jpg", COLOUR_JPEG[:2] + exif(6, False) + COLOUR_JPEG[2:])
+    assert_one_error(load("images", "set", code=7), "set/train/a/2.jpg is 8 x 16, but set/train/a/1.jpg is 16 x 8",
+                     "mogrify -auto-orient -resize '16x8!' set/*/*/*")
+
+
+def test_images_print():
+    """The colours of print become those that Pillow makes of them."""
+    put("set/a/1.jpg", PRINT_JPEG)
+    r = load("images", "set", "--test-share", "0")
+    assert "1 image has the colours of print (CMYK), which become RGB, the first is set/a/1.jpg" in r.stdout
+    x = made()[0][0].transpose(1, 2, 0)
+    assert (x[:, :8] == PRINT_RGB[0]).all() and (x[:, 8:] == PRINT_RGB[1]).all()
+
+
+def test_images_harmless_warnings():
+    """What a decoder says about all but the pixels is a warning; pixels are those of a file without it."""
+    put("plain/a/1.jpg", COLOUR_JPEG)
+    load("images", "plain", "--test-share", "0")
+    want = made()[0]
+    put("set/a/1.jpg", COLOUR_JPEG[:-2] + bytes(range(64)) + COLOUR_JPEG[-2:])
+    r = load("images", "set", "--test-share", "0")
+    assert "1 image was read in spite of a warning, the first is set/a/1.jpg: Corrupt JPEG data" in r.stderr
+    assert np.array_equal(made()[0], want)
+    for extra in (chunk(b"iCCP", b"sRGB\0\0" + zlib.compress(bytes(20))), chunk(b"tEXt", b"a\0b")[:-1] + b"?"):
+        put("other/a/1.png", png(pixels(1, 5, 6, 3), extra=extra))
+        r = load("images", "other", "--test-share", "0")
+        assert "in spite of a warning, the first is other/a/1.png" in r.stderr
+        assert np.array_equal(made()[0][0], pixels(1, 5, 6, 3).transpose(2, 0, 1))
+    damaged = png(pixels(1, 5, 6, 3), extra=extra)
+    put("other/a/1.png", damaged[:-20] + bytes([damaged[-20] ^ 1]) + damaged[-19:])  # in the pixels, too
+    assert_one_error(load("images", "other", code=7), "other/a/1.png is damaged or cut short: IDAT", "get it again, or remove it")
+
+
+OTHERS = ((b"GIF89a", " but a GIF image: left out; mogrify -format png set/a/0 makes a PNG"), (b"", "is empty: left out; get it again"),
+          (b"RIFF....WEBPVP8", " but a WebP image"), (b"<!doctype html>", " but a web page"), (b"II*\0....", " but a TIFF image"),
+          (b"\0\0\0\x18ftypheic", " but a HEIC image"), (b"notes", "is neither PNG nor JPEG: left out"))
+
+
+@pytest.mark.parametrize("contents, words", OTHERS)
+def test_images_of_other_kinds(contents, words):
+    images_of("set/a", "set/b")
+    put("set/a/0", contents)
+    assert "set/a/0" in (r := load("images", "set", "--test-share", "0")).stderr and words in r.stderr and len(made()[1]) == 8
+
+
+def test_images_class_names():
+    """Numbers are classes in the order of their values; a name that cannot be stored is refused."""
+    images_of(*(f"set/{k}" for k in range(12)), n=1)
+    load("images", "set", "--test-share", "0")
+    assert names() == ([str(k) for k in range(12)], 12)
+    for k in range(12):
+        put(f"set/{k}/0.png", png(np.full((4, 4), k, "u1")))
+    load("images", "set", "--test-share", "0")
+    assert np.array_equal(made()[0][:, 0, 0, 0], made()[1])
+    images_of("set/ten", n=1)
+    load("images", "set", "--test-share", "0")
+    assert names()[0] == [*map(str, range(12)), "ten"]
+    images_of("set/a\nb", n=1)
+    assert_one_error(load("images", "set", code=7), 'the name of the folder "a\\nb" has a line break')
+
+
+def test_images_folder_in_folder():
+    images_of("outer/inner/a", "outer/inner/b")
+    assert_one_error(load("images", "outer", code=7), "if the folders in outer/inner are the classes, give that")
+    images_of("set/train/a", "set/val/a", "set/test/a")
+    assert_one_error(load("images", "set", code=2), "leave one out by moving it elsewhere")

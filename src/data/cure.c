@@ -2,9 +2,12 @@
  *
  * A command must do what it says when it is run as it stands, for all arrays at once: labels that are texts get the same
  * numbers in both splits.  What it replaces stays in the file under another name. */
+#include "base/limit.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +26,8 @@ char *shoal_data_copy_command(const char *path, const char *const *names, size_t
 {
   const char *file = shoal_is_plain(path) ? path : "FILE";
   char *list = quote_names(names, n);
-  char *text = shoal_strdup_printf("python3 -c \"import h5py; i = h5py.File('%s'); o = h5py.File('%s.plain.h5', 'w'); "
+  char *text = shoal_strdup_printf("python3 -c \"import h5py, importlib.util as u; u.find_spec('hdf5plugin') and "
+                                   "__import__('hdf5plugin'); i = h5py.File('%s'); o = h5py.File('%s.plain.h5', 'w'); "
                                    "[o.create_dataset(n, data=i[n][()]) for n in [%s]]\"",
                                    file, file, list);
   free(list);
@@ -35,14 +39,14 @@ typedef struct {
   const char *read, *first, *value, *last;
 } rewrite;
 
-/* Replaces arrays and keeps the old ones as NAME_original.  Caller frees. */
+/* Replaces arrays and keeps the first of each name as NAME_original.  Caller frees. */
 static char *rewrite_command(const char *path, const char *const *names, size_t n, const rewrite *how)
 {
   const char *file = shoal_is_plain(path) ? path : "FILE";
   char *list = quote_names(names, n);
   char *text = shoal_strdup_printf(
-      "python3 -c \"import h5py, numpy; f = h5py.File('%s', 'a'); y = {n: f[n]%s for n in [%s]}; %s[(f.move(n, n + "
-      "'_original'), f.create_dataset(n, data=%s)) for n in y]%s\"",
+      "python3 -c \"import h5py, numpy; f = h5py.File('%s', 'a'); y = {n: f[n]%s for n in [%s]}; %s[(f.pop(n) if n + "
+      "'_original' in f else f.move(n, n + '_original'), f.create_dataset(n, data=%s)) for n in y]%s\"",
       file, how->read, list, how->first, how->value, how->last);
   free(list);
   return text;
@@ -50,13 +54,25 @@ static char *rewrite_command(const char *path, const char *const *names, size_t 
 
 /* ---- refusals ---- */
 
-typedef enum { LABELS_FINE, LABELS_ONE_HOT, LABELS_FLOATS, LABELS_NAMES, LABELS_HOPELESS } label_form;
+typedef enum { LABELS_FINE, LABELS_ONE_HOT, LABELS_ROW, LABELS_FLOATS, LABELS_NAMES, LABELS_HOPELESS } label_form;
+
+/* Elements of an array all of whose dimensions but one are 1; 0 of others. */
+static uint64_t vector_length(const shoal_h5_facts *f)
+{
+  uint64_t n = 1, longer = 0;
+  for (int i = 0; i < f->ndim; i++) {
+    longer += f->dims[i] != 1;
+    if (f->dims[i] != 1) n = f->dims[i];
+  }
+  return f->ndim > 0 && longer <= 1 ? n : 0;
+}
 
 static label_form label_form_of(const shoal_h5_facts *f)
 {
   bool number = f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_FLOAT;
   bool name = f->class == SHOAL_H5_ENUM || f->class == SHOAL_H5_TEXT || f->class == SHOAL_H5_RECORD;
   bool column = f->ndim == 1 || (f->ndim == 2 && f->dims[1] == 1);
+  if (number && !column && vector_length(f)) return LABELS_ROW;
   if (number && f->ndim == 2 && !column) return LABELS_ONE_HOT;
   if (f->class == SHOAL_H5_FLOAT && column) return LABELS_FLOATS;
   if (name && column) return LABELS_NAMES;
@@ -99,6 +115,59 @@ shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name,
   return st;
 }
 
+/* Numbers with fractions are no class numbers, and a command that cuts them off would hide it. */
+static shoal_status check_whole(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
+{
+  uint64_t n = 1, wrong = 0;
+  double *y;
+  for (int i = 0; i < f->ndim; i++) n *= f->dims[i];
+  SHOAL_TRY(shoal_limit_memory(d->path, name, n, sizeof *y));
+  SHOAL_TRY(SHOAL_ALLOC(n, &y));
+  shoal_status st = shoal_h5_read(d->file, name, SHOAL_F64, n, y);
+  while (st == SHOAL_OK && wrong < n && y[wrong] == floor(y[wrong])) wrong++;
+  if (wrong < n && st == SHOAL_OK)
+    st = SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s: /%s holds %s, of which sample %" PRIu64
+                    " has %.9g, which is no class: classes are whole numbers "
+                    "from 0; numbers to predict (regression) are not learnt",
+                    d->path, name, f->described, wrong, y[wrong]);
+  free(y);
+  return st;
+}
+
+/* Arrays as MATLAB writes them: its first dimension is the last one here, so samples are columns. */
+static shoal_status check_order(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
+{
+  const char *x_name = strcmp(name, d->names.y[0]) == 0 ? d->names.x[0] : d->names.x[1], *names[4];
+  const uint64_t labels = vector_length(f) ? vector_length(f) : f->ndim == 2 ? f->dims[1] : 0;
+  shoal_h5_facts x;
+  size_t n = 0;
+  SHOAL_TRY(shoal_h5_look(d->file, x_name, &x));
+  if (x.ndim < 2 || labels < 2 || x.dims[x.ndim - 1] != labels || x.dims[0] == labels || x.dims[0] == f->dims[0])
+    return SHOAL_OK;
+  for (int s = 0; s < 2; s++) {
+    if (d->names.x[s][0]) names[n++] = d->names.x[s];
+    if (d->names.x[s][0]) names[n++] = d->names.y[s];
+  }
+  const bool list = vector_length(f) && (f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_FLOAT);
+  if (list) SHOAL_TRY(check_whole(d, name, f));
+  const char *const y_names[2] = { d->names.y[0], d->names.y[1] };
+  char *y_list = quote_names(y_names, d->names.y[1][0] ? 2 : 1);
+  char *value = list ? shoal_strdup_printf("y[n].ravel().astype('i4') if n in [%s] else y[n].T", y_list)
+                     : shoal_strdup_printf("y[n].T");
+  const rewrite how = { .read = "[()]", .first = "", .value = value, .last = "" };
+  char *command = rewrite_command(d->path, names, n, &how);
+  shoal_status st = SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s: /%s has %" PRIu64 " labels, which is the last dimension of /%s and not the first, as MATLAB writes arrays; "
+      "turn them: %s",
+      d->path, name, labels, x_name, command);
+  free(command);
+  free(value);
+  free(y_list);
+  return st;
+}
+
 static shoal_status refuse_labels(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
   static const char rule[] = "labels are one class number from 0 per sample";
@@ -111,14 +180,17 @@ static shoal_status refuse_labels(const shoal_dataset *d, const char *name, cons
     snprintf(read, sizeof read, "['%s'].ravel()", !several && shoal_is_plain(f->member) ? f->member : "MEMBER");
   rewrite how = { .read = "[()]", .first = "", .value = "y[n].astype('i4')", .last = "" };
   if (form == LABELS_ONE_HOT) how.value = "y[n].argmax(1)";
+  if (form == LABELS_ROW) how.value = "y[n].ravel().astype('i4')";
+  if (form == LABELS_FLOATS || form == LABELS_ROW) SHOAL_TRY(check_whole(d, name, f));
   if (form == LABELS_NAMES)
     how = (rewrite){ .read = read,
                      .first = "u = numpy.unique(numpy.concatenate([*y.values()])); ",
                      .value = "numpy.searchsorted(u, y[n])",
                      .last = f->class == SHOAL_H5_TEXT ? "; f.attrs['class_names'] = b'\\n'.join(u)" : "" };
-  const char *what = form == LABELS_ONE_HOT  ? "has a row per sample (one-hot?) of"
-                     : form == LABELS_FLOATS ? "holds no integers but"
-                                             : "holds no numbers but";
+  const char *what = form == LABELS_ROW       ? "is no list but an array of"
+                     : form == LABELS_ONE_HOT ? "has a row per sample (one-hot?) of"
+                     : form == LABELS_FLOATS  ? "holds no integers but"
+                                              : "holds no numbers but";
   const char *names[2];
   size_t n = list_alike(d, d->names.y, f, names);
   char *command = rewrite_command(d->path, names, n, &how);
@@ -131,6 +203,7 @@ static shoal_status refuse_labels(const shoal_dataset *d, const char *name, cons
 shoal_status shoal_data_check_labels_form(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
   bool numbers = f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_FLOAT;
+  SHOAL_TRY(check_order(d, name, f));
   SHOAL_CHECK(!numbers || f->ndim < 2 || d->elements > 1 || f->dims[1] < 2, SHOAL_ERR_IO,
               "%s: /%s has one number per sample and /%s several: are they swapped?", d->path,
               strcmp(name, d->names.y[0]) == 0 ? d->names.x[0] : d->names.x[1], name);

@@ -111,7 +111,8 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
   if (split == SHOAL_TEST)
     SHOAL_CHECK(before.x_bytes == d->info.x_bytes && before_last == d->channels_last &&
                     shoal_shape_equal(&before.sample, &d->info.sample),
-                SHOAL_ERR_IO, "%s: /%s and /%s differ in type or shape of a sample: %s of %d bytes and %s of %d",
+                SHOAL_ERR_IO,
+                "%s: /%s and /%s differ in type or shape of a sample: %s of %d bytes and %s of %d; write both alike",
                 d->path, d->names.x[0], name, shoal_data_shape_text(&before.sample, one, sizeof one), before.x_bytes,
                 shoal_data_shape_text(&d->info.sample, other, sizeof other), d->info.x_bytes);
   d->info.n[split] = f.dims[0];
@@ -128,8 +129,8 @@ static shoal_status open_y(shoal_dataset *d, shoal_split split)
   SHOAL_TRY(shoal_h5_look(d->file, name, &f));
   SHOAL_TRY(shoal_data_check_labels_form(d, name, &f));
   SHOAL_CHECK(f.dims[0] == d->info.n[split], SHOAL_ERR_IO,
-              "%s: /%s has %" PRIu64 " samples, /%s has %" PRIu64 " labels", d->path, d->names.x[split],
-              d->info.n[split], name, f.dims[0]);
+              "%s: /%s has %" PRIu64 " samples, /%s has %" PRIu64 " labels: each sample needs one, in the same order",
+              d->path, d->names.x[split], d->info.n[split], name, f.dims[0]);
   p->wide = !f.has_sign && f.size > 4;
   return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ p->wide ? SHOAL_U64 : SHOAL_I64 }, &p->y);
 }

@@ -177,7 +177,14 @@ typedef struct {
   shoal_h5 file;
   shoal_str text;
   size_t n;
+  bool pandas; /* it has what pandas.DataFrame.to_hdf writes */
 } contents;
+
+static bool ends_with(const char *name, const char *end)
+{
+  const size_t n = strlen(name), m = strlen(end);
+  return n >= m && strcmp(name + n - m, end) == 0;
+}
 
 /* ", /images [60000, 28, 28] u8" */
 static void add_array(void *context, const char *name)
@@ -185,6 +192,7 @@ static void add_array(void *context, const char *name)
   contents *c = context;
   char shown[80];
   shoal_h5_facts f;
+  c->pandas |= ends_with(name, "/block0_values") || strstr(name, "/_i_table/");
   if (!shoal_h5_is_data_set(c->file, name) || c->n++ >= SHOWN) return;
   shoal_str_add(&c->text, "%s/%s", c->n > 1 ? ", " : "", shoal_show(name, shown, sizeof shown));
   if (shoal_h5_look(c->file, name, &f) != SHOAL_OK) return;
@@ -193,7 +201,7 @@ static void add_array(void *context, const char *name)
 }
 
 /* Adds the arrays of the file to an error about one that is missing. */
-static shoal_status tell_contents(shoal_status st, shoal_h5 file)
+static shoal_status tell_contents(shoal_status st, shoal_h5 file, const char *path)
 {
   contents c = { .file = file };
   shoal_error pending;
@@ -203,6 +211,11 @@ static shoal_status tell_contents(shoal_status st, shoal_h5 file)
   if (listed == SHOAL_OK && c.n == 0) st = shoal_error_append(st, "; it has no arrays");
   if (listed == SHOAL_OK && c.n > 0) st = shoal_error_append(st, "; it has %s", c.text.text);
   if (c.n > SHOWN) st = shoal_error_append(st, " and %zu more (h5ls -r lists them)", c.n - SHOWN);
+  if (c.pandas)
+    st = shoal_error_append(st,
+                            "; pandas wrote it: python3 -c \"import pandas; pandas.read_hdf('%s').to_csv('%s.csv', "
+                            "index=False)\" makes a CSV to be imported",
+                            shoal_is_plain(path) ? path : "FILE", shoal_is_plain(path) ? path : "FILE");
   shoal_str_free(&c.text);
   return st;
 }
@@ -222,14 +235,14 @@ static shoal_status refuse_without_training(const arrays *a, const char *path)
       "%s has no training samples: /train/x and /train/y (or names like X_train, y_train, images, labels) are "
       "expected",
       path);
-  return tell_contents(st, a->file);
+  return tell_contents(st, a->file, path);
 }
 
 static shoal_status refuse_without_labels(const arrays *a, const char *path, const char *x, const char *expected)
 {
   return tell_contents(
       SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s has samples but no array has their labels: /%s is expected", path, x, expected),
-      a->file);
+      a->file, path);
 }
 
 static shoal_status match_foreign(const arrays *a, const char *path, bool alone, shoal_data_names *out)
@@ -324,7 +337,10 @@ static shoal_status check_chosen(shoal_h5 file, const char *path, const shoal_da
   }
   if (first.code == SHOAL_OK) return SHOAL_OK;
   char *command = shoal_data_copy_command(path, here, n);
-  shoal_status st = shoal_error_append(shoal_error_put(&first), "; write a plain copy: %s", command);
+  shoal_status st = shoal_error_append(shoal_error_put(&first),
+                                       "; write a plain copy (h5py reads most filters with "
+                                       "the Python package hdf5plugin): %s",
+                                       command);
   free(command);
   return st;
 }

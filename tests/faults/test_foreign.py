@@ -100,6 +100,71 @@ def references(f, name, rows):
     d[0] = f.require_group("g").ref
 
 
+def test_labels_in_a_row():
+    """As arrays of other shapes hold them: the command makes a list, and no class of the row itself."""
+    for shape in ((1, -1), (-1, 1, 1)):
+        make("a.h5", y=lambda f, name, rows: f.create_dataset(name, data=CLASSES[rows].reshape(shape)))
+        r = shoal("data", "inspect", "a.h5", code=7)
+        assert_one_error(r, "a.h5: /train/y is no list but an array of i64; labels are one class number")
+        run_cure(r)
+        assert "3 classes" in shoal("data", "inspect", "a.h5").stdout
+        with h5py.File("a.h5") as f:
+            assert f["train/y"][()].tolist() == CLASSES[:TRAIN].tolist()
+
+
+IMAGES = np.arange(N * 2 * 4 * 3).reshape(N, 2, 4, 3).astype("u1")
+
+
+@pytest.mark.parametrize("x", (X, IMAGES), ids=("features", "images"))
+@pytest.mark.parametrize("column", (False, True))
+def test_matlab(x, column):
+    """Arrays whose dimensions are reversed: not taken for one-hot rows, and turned by one command."""
+    y = np.array([CLASSES.astype("f8")]) if column else CLASSES
+    with h5py.File("a.h5", "w") as f:
+        for split, rows in (("train", slice(TRAIN)), ("test", slice(TRAIN, N))):
+            f[f"X_{split}"], f[f"y_{split}"] = x[rows].T, y[..., rows]
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "a.h5: /y_train has 30 labels, which is the last dimension of /X_train and not the first, as MATLAB writes")
+    run_cure(r)
+    assert "3 classes" in shoal("data", "inspect", "a.h5").stdout
+    shoal("data", "repack", "a.h5", "-o", "b.h5")
+    with h5py.File("b.h5") as f:
+        want = x if x.ndim == 2 else x.transpose(0, 3, 1, 2)
+        assert (f["train/x"][()] == want[:TRAIN]).all() and (f["test/x"][()] == want[TRAIN:]).all()
+        assert f["test/y"][()].tolist() == CLASSES[TRAIN:].tolist()
+
+
+@pytest.mark.parametrize("y, words", ((CLASSES + 0.5, "sample 0 has 0.5,"), (np.where(CLASSES == 2, np.nan, CLASSES), "sample 2 has nan,")))
+def test_labels_with_fractions(y, words):
+    """No command that cuts them off."""
+    make("a.h5", y=y)
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, f"a.h5: /train/y holds f64, of which {words} which is no class", "(regression) are not learnt")
+    assert "python3" not in r.stderr
+
+
+def test_two_cures():
+    """One after the other, and what was there first stays."""
+    make("a.h5", y=WORDS[CLASSES])
+    run_cure(shoal("data", "inspect", "a.h5", code=7))
+    with h5py.File("a.h5", "a") as f:
+        for split in ("train", "test"):
+            one_hot = np.eye(3)[f[f"{split}/y"][()].ravel()]
+            del f[f"{split}/y"]
+            f[f"{split}/y"] = one_hot
+    run_cure(shoal("data", "inspect", "a.h5", code=7))
+    assert "3 classes" in shoal("data", "inspect", "a.h5").stdout
+    with h5py.File("a.h5") as f:
+        assert f["train/y_original"].dtype == "S3" and f["test/y"][()].tolist() == CLASSES[TRAIN:].tolist()
+
+
+def test_pandas():
+    with h5py.File("a.h5", "w") as f:
+        f["df/block0_values"], f["df/axis0"] = X, np.arange(4)
+    assert_one_error(shoal("data", "inspect", "a.h5", code=7), "/df/block0_values [40, 4] f32; pandas wrote it: python3 -c ",
+                     "pandas.read_hdf('a.h5').to_csv('a.h5.csv', index=False)")
+
+
 HOPELESS = {
     "references": references,
     "lists of variable length of i32": lambda f, name, rows: f.create_dataset(name, (len(CLASSES[rows]),), h5py.vlen_dtype("i4")),

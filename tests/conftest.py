@@ -87,8 +87,11 @@ def glyphs(data_sets):
 
 @pytest.fixture
 def disk(work):
-    """A file system of 4 MB; fill() leaves no room in it, and free() gives it back."""
+    """A file system of 4 MB; fill() leaves no room in it, and free() gives it back; resize("32m") makes it larger."""
     class Disk(str):
+        def resize(self, size):
+            subprocess.run(["mount", "-o", f"remount,size={size}", self], check=True)
+
         def fill(self, leave=0):
             with open(f"{self}/fill", "wb", buffering=0) as f:
                 for size in (1 << 16, 1 << 12, 1):
@@ -113,8 +116,8 @@ def disk(work):
 def jobs():
     """jobs.start(ranks, name, …): runs in the background that do not outlive their test, whatever happens."""
     class Jobs(list):
-        def start(self, *args):
-            self.append(harness.start(*args))
+        def start(self, *args, **options):
+            self.append(harness.start(*args, **options))
             return self[-1]
     started = Jobs()
     yield started

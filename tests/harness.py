@@ -103,9 +103,9 @@ def sets(**options):
     return [a for key, value in options.items() for a in ("--set", f"{key.replace('__', '.')}={value}")]
 
 
-def train_command(ranks, name, *args):
-    """`shoal train` of the run `name`, under mpirun if there are several ranks."""
-    return [*(launch.mpirun(ranks) if ranks > 1 else []), program(), "train", *map(str, args), "--set", f"run.name={name}"]
+def train_command(ranks, name, *args, through=()):
+    """`shoal train` of the run `name`, under mpirun if there are several ranks, each of them started by the words `through`."""
+    return [*(launch.mpirun(ranks) if ranks > 1 else []), *through, program(), "train", *map(str, args), "--set", f"run.name={name}"]
 
 
 def train(ranks, name, *args, **options):
@@ -123,10 +123,10 @@ def train_through(script, ranks, name, *args, **options):
     return through(script, ranks, *train_command(1, name, *args), **options)
 
 
-def start(ranks, name, *args):
+def start(ranks, name, *args, through=()):
     """The same in the background; what it prints goes to NAME.out."""
     with open(f"{name}.out", "w") as log:
-        return subprocess.Popen(train_command(ranks, name, *args), env=ENV, stdout=log, stderr=log)
+        return subprocess.Popen(train_command(ranks, name, *args, through=through), env=ENV, stdout=log, stderr=log)
 
 
 def children(pid):
@@ -138,8 +138,11 @@ def ranks_of(job):
     """Ranks of a running mpirun job with their process ids."""
     out = {}
     for pid in children(job.pid):
-        with open(f"/proc/{pid}/environ", "rb") as f:
-            env = dict(e.split(b"=", 1) for e in f.read().split(b"\0") if b"=" in e)
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                env = dict(e.split(b"=", 1) for e in f.read().split(b"\0") if b"=" in e)
+        except OSError:  # it has ended
+            continue
         if b"OMPI_COMM_WORLD_RANK" in env:
             out[int(env[b"OMPI_COMM_WORLD_RANK"])] = pid
     return out

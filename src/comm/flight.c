@@ -45,6 +45,7 @@ void shoal_flight_end(shoal_flight *f, shoal_status st)
 
 static void keep_failure(shoal_world *w, shoal_status st)
 {
+  w->broken = true;
   if (w->failure_known) w->failure.code = SHOAL_OK;
   w->failure_known = false;
   shoal_error_keep(&w->failure, st);

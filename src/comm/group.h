@@ -36,7 +36,9 @@ typedef struct {
  *  launch option to try.  ERR_USAGE: a topology to pretend that does not fit. */
 shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out);
 bool shoal_world_launched(void);        /* whether srun or mpirun started this process in a way MPI can see */
-void shoal_world_close(shoal_world *w); /* finalises MPI; collective; NULL is fine */
+void shoal_world_close(shoal_world *w); /* finalises MPI; collective, unless the world is broken; NULL is fine */
+bool shoal_world_broken(
+    const shoal_world *w); /* an exchange has failed here: no use in agreeing on anything any more */
 void shoal_world_abort(shoal_world *w, int exit_code) __attribute__((noreturn)); /* ends every rank, not collective */
 int shoal_world_rank(const shoal_world *w);
 int shoal_world_size(const shoal_world *w);

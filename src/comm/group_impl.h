@@ -162,6 +162,7 @@ struct shoal_world {
   uint64_t listened_ns;
   shoal_error failure; /* error of the first flight that failed, possibly in a poll; its wait returns it */
   bool failure_known;  /* that error has been returned; another may replace it */
+  bool broken;         /* an exchange has failed: some rank may never come to another one */
 };
 
 enum { SHOAL_TAG_COLLECTIVE = 1024, SHOAL_TAG_COLLECTIVES = 1024, SHOAL_TAG_PLAN = 4096, SHOAL_TAG_STARTS = 256 };

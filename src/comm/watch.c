@@ -117,6 +117,7 @@ static shoal_status check_peers_alive(shoal_watch *watch, shoal_flight *f)
     watch->lost_wait_s = lower_lives || answered ? OTHERS_S : first ? 0 : LOWEST_S;
   }
   if (shoal_seconds_since(watch->lost_ns) < watch->lost_wait_s) return SHOAL_OK;
+  f->g->w->broken = true;
   shoal_flight_end(f, st);
   return st;
 }
@@ -143,6 +144,7 @@ static shoal_status give_up(shoal_flight *f, double blocked)
   shoal_status st =
       SHOAL_FAIL(SHOAL_ERR_HANG, "%s; gave up after %.3g s", text.text ? text.text : f->name, f->g->w->o.hang_s);
   log_stack();
+  f->g->w->broken = true;
   shoal_flight_end(f, st);
   shoal_str_free(&text);
   return st;

@@ -215,6 +215,11 @@ void shoal_world_abort(shoal_world *w, int exit_code)
   exit(exit_code);
 }
 
+bool shoal_world_broken(const shoal_world *w)
+{
+  return w->broken;
+}
+
 int shoal_world_rank(const shoal_world *w)
 {
   return w->rank;

@@ -91,8 +91,7 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
 {
   static const char *const states[] = { "done", "stopped", "failed" };
   const char *state = states[end == SHOAL_OK ? 0 : end == SHOAL_STOPPED ? 1 : 2];
-  if (!s->world.started || !shoal_folder_is_ours(&s->world.folder) || shoal_folder_says_failed(&s->world.folder))
-    return;
+  if (!s->world.started || !shoal_folder_is_ours(&s->world.folder)) return;
   shoal_status st = shoal_folder_status(&s->world.folder, state, exit_code, reason, s->run.step, s->clock.epoch);
   if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
 }
@@ -129,10 +128,12 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
     shoal_session_report_start(s);
     st = shoal_session_offer_stop(s);
     if (st == SHOAL_OK) st = train(s);
-  } else if (s->run.world && st != SHOAL_STOPPED) {
+  } else if (s->run.world && st != SHOAL_STOPPED && !shoal_world_broken(s->run.world)) {
     st = shoal_group_agree(s->run.control, st); /* errors of single ranks are printed and get one exit code */
   }
   bool root = !s->run.world || shoal_session_is_root(s), alone = !s->run.world || shoal_world_size(s->run.world) == 1;
+  /* an agreement that hung is one of this rank alone, whatever it was about */
+  if (s->run.world && shoal_world_broken(s->run.world)) s->meet.agreed = false;
   bool agreed = st == SHOAL_OK || s->meet.agreed || !prepared || alone;
   bool speaks = agreed ? root : st != SHOAL_ERR_PEER;
   if (!prepared && st == SHOAL_STOPPED && root) end_before_training(s);

@@ -1,10 +1,11 @@
 """A rank that does not answer: stopped, for good, or with all the others.  One line tells it for the whole job."""
+import os
 import re
 import signal
 import time
 
 import pytest
-from harness import MLP, log, ranks_of, read, send, sets, status, wait_for
+from harness import MLP, children, log, ranks_of, read, send, sets, status, wait_for, wait_until
 
 RANKS, TOPO = 8, ["--topo", "2x4"]
 WARN, HANG = 3, 9
@@ -57,6 +58,32 @@ def test_hang_given_up(glyphs, jobs):
     assert len(errors) == 1 and "[rank 0] shoal: error: 7 of 8 ranks wait for rank 5" in errors[0], read("g.out")
     assert {line.split("]")[0] for line in lines if "  stack" in line} == {"[rank 0"}, read("g.out")
     assert status("g")["exit_code"] == 5 and "7 of 8 ranks wait for rank 5" in status("g")["reason"], f'{status("g")}'
+
+
+@pytest.mark.parametrize("what", (signal.SIGSTOP, signal.SIGKILL))
+def test_hang_start(glyphs, jobs, what):
+    """A rank is stopped, or killed under a launcher that does not clean up, while the others wait for it in the start: they do
+    not wait for it once more when they leave (MPI_Finalize would)."""
+    glyphs(64)
+    late = [*MLP, *sets(comm__warn="1s", comm__hang="3s"), "--allow-faults", *sets(fault__start="sleep:60000", fault__rank=1)]
+    keep = ["sh", "-c", '"$@"; code=$?; [ $code = 137 ] && exec sleep 60; exit $code', "sh"] if what == signal.SIGKILL else []
+    job = jobs.start(2, "b", *late, through=keep)
+    wait_until("the folder", lambda: os.path.exists("runs/b/lease"))
+    time.sleep(0.5)
+    ranks = ranks_of(job)
+    send(children(ranks[1])[0] if keep else ranks[1], what)
+    assert job.wait(20) == (4 if keep else 5), read("b.out")
+    assert read("b.out").count("is gone" if keep else "; gave up after") == 1, read("b.out")
+
+
+def test_hang_saving(glyphs, jobs):
+    """Rank 0 hangs in a save: the other one, alone, says so, and status.json has it."""
+    glyphs(64)
+    job = jobs.start(2, "c", *MLP, *sets(comm__warn="1s", comm__hang="3s", ckpt__every="2 steps", data__batch=4),
+                     "--allow-faults", *sets(fault__ckpt="sleep:60000"))
+    assert job.wait(30) == 5, read("c.out")
+    assert read("c.out").count("; gave up after") == 1 and "[rank 1] shoal: error" in read("c.out"), read("c.out")
+    assert (status("c")["state"], status("c")["exit_code"], status("c")["rank"]) == ("failed", 5, 1), f'{status("c")}'
 
 
 def test_hang_suspended(glyphs, jobs):

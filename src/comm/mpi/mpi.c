@@ -234,11 +234,13 @@ done:
 
 /* ------------------------------------------------------------------------------------------------ open and close */
 
+/* MPI_Finalize waits for every rank.  After an exchange has failed one of them hangs or is gone, so this process leaves
+ * without it, with its own exit code; launchers take that as a reason to end the others. */
 static void close_mpi(shoal_world *w)
 {
   struct mpi_state *s = state_of(w);
   if (!s) return;
-  if (s->finalise) MPI_Finalize();
+  if (s->finalise && !w->broken) MPI_Finalize();
   free(s->requests);
   free(s->owner);
   free(s->statuses);

@@ -72,7 +72,8 @@ static int logged_attempt(const shoal_folder *f)
   return (int)attempt;
 }
 
-bool shoal_folder_says_failed(const shoal_folder *f)
+/* Another rank may have given up for all: what it wrote stays, also if this one is woken once more by the launcher's signals. */
+static bool says_failed(const shoal_folder *f)
 {
   bool failed;
   return last_attempt(f, &failed) == f->attempt && failed;
@@ -118,7 +119,8 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   pthread_mutex_lock(&status_lock);
   add_figures(&f->figures, &j);
   shoal_json_end(&j);
-  if (!by_thread || atomic_load(&f->running)) st = shoal_folder_write(f, "status.json", j.text.text);
+  if ((!by_thread || atomic_load(&f->running)) && !says_failed(f))
+    st = shoal_folder_write(f, "status.json", j.text.text);
   pthread_mutex_unlock(&status_lock);
   shoal_str_free(&j.text);
   return st;
@@ -136,8 +138,14 @@ static bool log_is_ours(void *folder)
 
 shoal_status shoal_folder_check(const shoal_folder *f)
 {
+  bool ours = shoal_folder_is_ours(f);
   SHOAL_CHECK(
-      shoal_folder_is_ours(f), SHOAL_ERR_WORLD,
+      ours || shoal_path_exists(f->dir), SHOAL_ERR_WORLD,
+      "%s is gone: it was moved or removed under this run, which ends here; move it back, or start with run.dir and "
+      "run.name of its new place",
+      f->dir);
+  SHOAL_CHECK(
+      ours, SHOAL_ERR_WORLD,
       "the lease of %s is not this run's any more: another run took it over while this one did not run; nothing "
       "more is written",
       f->dir);

@@ -54,11 +54,11 @@ shoal_status shoal_folder_open_metrics(shoal_folder *f, int64_t keep, uint64_t s
 /** Copies metrics.csv, if there is one, into another folder. */
 shoal_status shoal_folder_copy_metrics(const shoal_folder *f, const char *to);
 
-/** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed.  ERR_WORLD if the folder is
+/** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed, and that stays for this
+ *  attempt.  ERR_WORLD if the folder is
  *  not ours any more, as in shoal_folder_write. */
 shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_code, const char *reason, uint64_t step,
                                  uint64_t epoch);
-bool shoal_folder_says_failed(const shoal_folder *f); /* whether this attempt's status.json is already failed */
 shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text);
 /** Whether the file `path` is directly in the run's checkpoint folder.  Folders are compared by device and inode, not
  *  by name: "ckpt-old/" is another one, a link to "ckpt/" is not. */

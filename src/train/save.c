@@ -176,7 +176,9 @@ shoal_status shoal_session_save(shoal_session *s)
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_numbers_check_saved(s));
   SHOAL_TRY(measure(s, &need));
-  if (s->world.folder.metrics) /* rows first: a checkpoint must not tell of what is lost */
+  if (shoal_session_is_root(s)) /* a folder that was moved away is not made again */
+    st = shoal_folder_check(&s->world.folder);
+  if (st == SHOAL_OK && s->world.folder.metrics) /* rows first: a checkpoint must not tell of what is lost */
     st = shoal_rows_flush(s->world.folder.metrics);
   if ((st = shoal_group_settle(r->control, st)) != SHOAL_OK) return failed_alike(s, st);
   shoal_str config = { 0 };

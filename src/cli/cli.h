@@ -14,6 +14,7 @@ shoal_status shoal_cmd_data(int argc, char **argv);
 shoal_status shoal_cmd_ckpt(int argc, char **argv);
 shoal_status shoal_cmd_trace(int argc, char **argv);
 shoal_status shoal_cmd_watch(int argc, char **argv);
+shoal_status shoal_cmd_scale(int argc, char **argv);
 shoal_status shoal_cmd_topo(int argc, char **argv);
 shoal_status shoal_cmd_bench(int argc, char **argv);
 shoal_status shoal_cmd_methods(int argc, char **argv);

@@ -27,6 +27,7 @@ static const shoal_verb verbs[] = {
   { "ckpt", "list, show, verify, compare and prune checkpoints", shoal_cmd_ckpt },
   { "trace", "show and export timing traces", shoal_cmd_trace },
   { "watch", "a page in the terminal that shows how a run goes", shoal_cmd_watch },
+  { "scale", "a scaling study: run files, runs, a table", shoal_cmd_scale },
   { "topo", "show the node and the placement of a run", shoal_cmd_topo },
   { "bench", "measure this machine against its limits", shoal_cmd_bench },
   { "methods", "the training methods, their options and sources", shoal_cmd_methods },

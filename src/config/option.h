@@ -62,6 +62,8 @@ shoal_status shoal_settings_read(shoal_settings *s, const char *path);
 shoal_status shoal_settings_read_text(shoal_settings *s, const char *text, const char *origin);
 /** Add a flag "a.b=c" (a list: "a.b=[1,2]" or "a.b=1,2").  Overrides environment and files, in any order of calls. */
 shoal_status shoal_settings_set(shoal_settings *s, const char *assignment, const char *origin);
+/** Forgets what files say of the options whose names begin with `prefix` ("method."). */
+void shoal_settings_forget(shoal_settings *s, const char *prefix);
 /** Text of a scalar setting read so far, or NULL.  Searches flags, the environment and files in this order, as
  *  shoal_config_create does; the shorthand "method: daso" is found as "method.name". */
 const char *shoal_settings_get(const shoal_settings *s, const char *name);

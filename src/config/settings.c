@@ -383,6 +383,18 @@ const shoal_setting *shoal_settings_winner(const shoal_settings *s, const char *
   return full->order > brief->order ? full : brief;
 }
 
+void shoal_settings_forget(shoal_settings *s, const char *prefix)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < s->n; i++) {
+    if (!s->entries[i].is_flag && strncmp(s->entries[i].name, prefix, strlen(prefix)) == 0)
+      setting_clear(&s->entries[i]);
+    else
+      s->entries[kept++] = s->entries[i];
+  }
+  s->n = kept;
+}
+
 /* Follows the same precedence as shoal_config_create, because the result selects the tables. */
 const char *shoal_settings_get(const shoal_settings *s, const char *name)
 {

@@ -260,7 +260,19 @@ static shoal_status name_element(shoal_settings *s)
   return st;
 }
 
-shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out)
+/* The method `name` instead of that of the file, whose options it may not have. */
+static shoal_status take_method(shoal_settings *s, const char *name)
+{
+  const char *own = shoal_settings_get(s, "method.name");
+  if (!own || strcmp(own, name) != 0) shoal_settings_forget(s, "method.");
+  char *text = shoal_strdup_printf("method.name=%s", name);
+  shoal_status st = shoal_settings_set(s, text, "--methods");
+  free(text);
+  return st;
+}
+
+shoal_status shoal_run_configure_as(const char *as, const char *run_file, const char *const *sets, size_t n_sets,
+                                    shoal_config **out)
 {
   shoal_settings *s;
   SHOAL_TRY(shoal_settings_create(&s));
@@ -270,6 +282,7 @@ shoal_status shoal_run_configure(const char *run_file, const char *const *sets, 
   size_t n;
   shoal_status st;
   if (run_file) SHOAL_TRY_GOTO(st, shoal_settings_read(s, run_file), done);
+  if (as) SHOAL_TRY_GOTO(st, take_method(s, as), done);
   SHOAL_TRY_GOTO(st, read_environment_choices(s), done);
   for (size_t i = 0; i < n_sets; i++) SHOAL_TRY_GOTO(st, shoal_settings_set(s, sets[i], "--set"), done);
   SHOAL_TRY_GOTO(st, name_element(s), done);
@@ -284,6 +297,11 @@ done:
   free(tables);
   shoal_settings_destroy(s);
   return st;
+}
+
+shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out)
+{
+  return shoal_run_configure_as(NULL, run_file, sets, n_sets, out);
 }
 
 shoal_status shoal_run_recall_schedule(const char *resolved, shoal_config **out)

@@ -13,6 +13,10 @@ size_t shoal_run_tables(const shoal_model_entry *model, const shoal_method *meth
  *  ERR_USAGE names every fault; an unknown model or method names the nearest. */
 shoal_status shoal_run_configure(const char *run_file, const char *const *sets, size_t n_sets, shoal_config **out);
 
+/** The same with another method: what the run file says of options of its own method is left out. */
+shoal_status shoal_run_configure_as(const char *method, const char *run_file, const char *const *sets, size_t n_sets,
+                                    shoal_config **out);
+
 /** The options of the learning-rate schedule, run.epochs among them, from the resolved run file of an earlier attempt. */
 shoal_status shoal_run_recall_schedule(const char *resolved, shoal_config **out);
 

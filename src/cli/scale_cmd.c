@@ -1,0 +1,291 @@
+/* shoal scale: makes the run files of a scaling study, runs what is not done yet, one run after the other, and compares. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/study.h"
+#include "slurm/launcher.h"
+#include "topo/machine.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 1 << 20 };
+
+/* ---- the request ---- */
+
+static const shoal_flag flags[] = {
+  { "--ranks", NULL, "N,N,...", SHOAL_FLAG_VALUE, "the rank counts" },
+  { "--methods", NULL, "A,B,...", SHOAL_FLAG_VALUE,
+    "methods instead of that of the run file; its own keeps its options" },
+  { "--weak", NULL, NULL, SHOAL_FLAG_SWITCH,
+    "each rank keeps data.batch; else all ranks together keep data.global_batch" },
+  { "--per-node", NULL, "G", SHOAL_FLAG_VALUE, "pretend nodes of G ranks, as --topo does (with fewer ranks one node)" },
+  { "--set", NULL, "KEY=VALUE", SHOAL_FLAG_LIST, "override a run-file option in all runs" },
+  { "--only-files", NULL, NULL, SHOAL_FLAG_SWITCH, "make the run files and say the commands; run nothing" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help help = {
+  "shoal scale RUN.yaml --ranks 1,2,4,8 [options]",
+  "A scaling study. Makes a run file for every method and rank count in runs/NAME-scale, runs them one after the "
+  "other, by\n"
+  "srun in a Slurm allocation and by mpirun elsewhere, and compares their speed. What is done is not run again: the "
+  "same\n"
+  "command goes on after a stop (USR1, TERM or Ctrl-C: the run saves a checkpoint). On one machine every rank has the\n"
+  "threads that it can have with the largest count, unless the run file says threads.",
+  flags,
+  1,
+  1,
+  "  shoal scale digits.yaml --ranks 1,2,4\n  shoal scale digits.yaml --ranks 2,4,8 --methods sync,daso --per-node 2\n",
+};
+
+typedef struct {
+  shoal_args *args;
+  shoal_study_request study;
+  int per_node; /* 0: nodes are as they are */
+} request;
+
+static void free_request(request *q)
+{
+  shoal_texts_free(&q->study.methods);
+  free(q->study.ranks);
+  shoal_args_destroy(q->args);
+}
+
+static int ascending(const void *a, const void *b)
+{
+  const int *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* "1,2,4" */
+static shoal_status split_words(const char *list, shoal_texts *out)
+{
+  for (const char *at = list; at;) {
+    size_t n = strcspn(at, ",");
+    SHOAL_TRY(shoal_texts_add_n(out, at, n));
+    at = at[n] ? at + n + 1 : NULL;
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status parse_ranks(const char *list, shoal_study_request *q)
+{
+  shoal_texts words = { 0 };
+  shoal_status st = split_words(list, &words);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(words.n, &q->ranks);
+  for (size_t i = 0; i < words.n && st == SHOAL_OK; i++) {
+    int64_t n = 0;
+    SHOAL_CHECK_GOTO(st, shoal_parse_i64(words.at[i], &n) == SHOAL_OK && n >= 1 && n <= MOST_RANKS, end,
+                     SHOAL_ERR_USAGE, "--ranks %s: \"%s\" is no number of ranks; give some, as in --ranks 1,2,4", list,
+                     words.at[i]);
+    q->ranks[q->n_ranks++] = (int)n;
+  }
+  if (st == SHOAL_OK) qsort(q->ranks, q->n_ranks, sizeof *q->ranks, ascending);
+  for (size_t i = 1; i < q->n_ranks && st == SHOAL_OK; i++)
+    if (q->ranks[i] == q->ranks[i - 1])
+      st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--ranks %s: %d is there twice", list, q->ranks[i]);
+end:
+  shoal_texts_free(&words);
+  return st;
+}
+
+static shoal_status parse_per_node(const char *text, request *q)
+{
+  int64_t g = 0;
+  if (!text) return SHOAL_OK;
+  SHOAL_CHECK(shoal_parse_i64(text, &g) == SHOAL_OK && g >= 1 && g <= MOST_RANKS, SHOAL_ERR_USAGE,
+              "--per-node %s: give the ranks of a node, as in --per-node 2", text);
+  q->per_node = (int)g;
+  for (size_t i = 0; i < q->study.n_ranks; i++)
+    SHOAL_CHECK(q->study.ranks[i] % g == 0 || q->study.ranks[i] < g, SHOAL_ERR_USAGE,
+                "--per-node %d: %d ranks do not fill nodes of %d; give other --ranks", q->per_node, q->study.ranks[i],
+                q->per_node);
+  return SHOAL_OK;
+}
+
+/* Ranks of all runs get the same threads, or fewer ranks would have more of them.  Slurm says what a task has. */
+static shoal_status choose_threads(request *q)
+{
+  shoal_machine *m;
+  if (shoal_in_allocation()) return SHOAL_OK;
+  SHOAL_TRY(shoal_machine_open(NULL, &m));
+  int cores = shoal_machine_facts(m)->cores, most = q->study.ranks[q->study.n_ranks - 1];
+  shoal_machine_close(m);
+  q->study.threads = SHOAL_MAX(cores / most, 1);
+  if (most > cores)
+    shoal_warn("%d ranks share %d core%s: what that costs is part of their speed", most, cores, cores == 1 ? "" : "s");
+  return SHOAL_OK;
+}
+
+static shoal_status read_request(shoal_args *args, request *q)
+{
+  const char *const *words, *ranks = shoal_args_value(args, "--ranks"), *methods = shoal_args_value(args, "--methods");
+  q->args = args;
+  shoal_args_words(args, &words);
+  q->study.run_file = words[0];
+  q->study.weak = shoal_args_on(args, "--weak");
+  q->study.n_sets = shoal_args_list(args, "--set", &q->study.sets);
+  SHOAL_CHECK(ranks, SHOAL_ERR_USAGE, "give the rank counts, as in --ranks 1,2,4");
+  SHOAL_TRY(parse_ranks(ranks, &q->study));
+  if (methods) SHOAL_TRY(split_words(methods, &q->study.methods));
+  SHOAL_TRY(parse_per_node(shoal_args_value(args, "--per-node"), q));
+  return choose_threads(q);
+}
+
+/* ---- a run ---- */
+
+static volatile sig_atomic_t asked_to_stop, child;
+
+static void on_stop(int signal)
+{
+  asked_to_stop = signal;
+  if (child > 0) kill((pid_t)child, SIGUSR1); /* srun and mpirun pass it on to the ranks */
+}
+
+static void hear_stops(void)
+{
+  static const int stops[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP };
+  struct sigaction a = { .sa_handler = on_stop, .sa_flags = SA_RESTART }, was;
+  sigemptyset(&a.sa_mask);
+  for (size_t i = 0; i < SHOAL_COUNT(stops); i++)
+    if (sigaction(stops[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) sigaction(stops[i], &a, NULL);
+}
+
+/* The whole command: launcher, this program, the run file. */
+static shoal_status command_of(const request *q, const shoal_study_run *r, const char *program, shoal_texts *out)
+{
+  SHOAL_TRY(shoal_launcher_words(r->ranks, out));
+  SHOAL_TRY(shoal_texts_add(out, program));
+  SHOAL_TRY(shoal_texts_add(out, "train"));
+  SHOAL_TRY(shoal_texts_add(out, r->file));
+  SHOAL_TRY(shoal_texts_add(out, "-q"));
+  if (!q->per_node) return SHOAL_OK;
+  int nodes = SHOAL_MAX(r->ranks / q->per_node, 1);
+  SHOAL_TRY(shoal_texts_add(out, "--topo"));
+  return shoal_texts_take(out, shoal_strdup_printf("%dx%d", nodes, r->ranks / nodes));
+}
+
+static void print_command(const shoal_texts *words)
+{
+  for (size_t i = 0; i < words->n; i++) printf("%s%s", i ? " " : "  ", words->at[i]);
+  printf("\n");
+}
+
+/* Its own process group: a Ctrl-C asks us, and we ask the run, which has time for a checkpoint then. */
+static _Noreturn void become(const shoal_texts *words)
+{
+  char **argv = calloc(words->n + 1, sizeof *argv);
+  int nothing = open("/dev/null", O_RDONLY);
+  setpgid(0, 0);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  if (argv) memcpy(argv, words->at, words->n * sizeof *argv);
+  if (argv) execvp(argv[0], argv);
+  fprintf(stderr, "shoal: error: cannot start %s: %s\n", words->at[0], strerror(errno));
+  _exit(127);
+}
+
+static int run_command(const shoal_texts *words)
+{
+  int how = 0;
+  fflush(NULL);
+  pid_t pid = fork();
+  if (pid == 0) become(words);
+  child = pid;
+  if (asked_to_stop && pid > 0) kill(pid, SIGUSR1);
+  while (pid > 0 && waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
+  child = 0;
+  return pid > 0 && WIFEXITED(how) ? WEXITSTATUS(how) : 127;
+}
+
+/* The status that has this exit code, so that a failed run fails the study alike. */
+static shoal_status status_of(int exit_code)
+{
+  for (int st = SHOAL_OK + 1; st < SHOAL_STATUS_COUNT; st++)
+    if (shoal_status_exit_code((shoal_status)st) == exit_code) return (shoal_status)st;
+  return SHOAL_ERR_COMM;
+}
+
+static shoal_status run_all(const request *q, shoal_study *s, const char *program)
+{
+  shoal_status failed = SHOAL_OK;
+  for (size_t i = 0; i < s->n && !asked_to_stop; i++) {
+    shoal_study_run *r = &s->runs[i];
+    shoal_texts words = { 0 };
+    printf("%zu of %zu: %s on %d rank%s, %s%s\n", i + 1, s->n, r->method, r->ranks, r->ranks == 1 ? "" : "s",
+           r->state == SHOAL_RUN_DONE ? "done already: " : "shoal watch ", r->dir);
+    if (r->state == SHOAL_RUN_DONE) continue;
+    SHOAL_TRY(command_of(q, r, program, &words));
+    int code = run_command(&words);
+    shoal_study_look(r);
+    shoal_texts_free(&words);
+    if (code == shoal_status_exit_code(SHOAL_STOPPED)) break;
+    if (r->state != SHOAL_RUN_DONE && failed == SHOAL_OK)
+      failed =
+          SHOAL_FAIL(status_of(code), "%s ended with exit %d and is not done: see %s/log.txt; the other runs go on",
+                     r->dir, code, r->dir);
+  }
+  return failed;
+}
+
+static bool all_done(const shoal_study *s)
+{
+  for (size_t i = 0; i < s->n; i++)
+    if (s->runs[i].state != SHOAL_RUN_DONE) return false;
+  return true;
+}
+
+static shoal_status study(const request *q, shoal_study *s, const char *program)
+{
+  shoal_str table = { 0 };
+  hear_stops();
+  shoal_launcher_environment();
+  shoal_status st = run_all(q, s, program);
+  shoal_study_print(s, &table);
+  printf("\n%s scaling, %s\n%s", s->weak ? "weak" : "strong", s->dir, table.text);
+  shoal_str_free(&table);
+  if (st != SHOAL_OK || all_done(s)) return st;
+  return SHOAL_FAIL(SHOAL_STOPPED, "stopped on request: the same command runs what is not done yet");
+}
+
+static shoal_status show_commands(const request *q, const shoal_study *s, const char *program)
+{
+  for (size_t i = 0; i < s->n; i++) {
+    shoal_texts words = { 0 };
+    shoal_status st = command_of(q, &s->runs[i], program, &words);
+    if (st == SHOAL_OK) print_command(&words);
+    shoal_texts_free(&words);
+    SHOAL_TRY(st);
+  }
+  return SHOAL_OK;
+}
+
+/* This program's own file: ranks must be of the same version. */
+static char *own_program(void)
+{
+  char path[4096];
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  return shoal_strdup_printf("%.*s", n > 0 ? (int)n : 5, n > 0 ? path : "shoal");
+}
+
+shoal_status shoal_cmd_scale(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *args;
+  request q = { .args = NULL };
+  shoal_study s = { 0 };
+  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &args));
+  if (helped) return SHOAL_OK;
+  char *program = own_program();
+  shoal_status st = read_request(args, &q);
+  if (st == SHOAL_OK) st = shoal_study_open(&q.study, &s);
+  if (st == SHOAL_OK)
+    st = shoal_args_on(args, "--only-files") ? show_commands(&q, &s, program) : study(&q, &s, program);
+  shoal_study_close(&s);
+  free_request(&q);
+  free(program);
+  return st;
+}

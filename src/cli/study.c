@@ -1,0 +1,257 @@
+/* See study.h.  A run file of the study is a resolved one: complete, so that it means the same tomorrow. */
+#include "cli/study.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "train/options.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- run files ---- */
+
+/* Strong scaling divides one batch among the ranks, weak scaling gives each rank one. */
+static shoal_status check_batch(const shoal_study_request *q, const shoal_config *c)
+{
+  const char *wanted = q->weak ? "data.batch" : "data.global_batch",
+             *other = q->weak ? "data.global_batch" : "data.batch";
+  SHOAL_CHECK(shoal_config_given(c, wanted) && !shoal_config_given(c, other), SHOAL_ERR_USAGE,
+              "%s: %s scaling needs %s, the batch of %s: give it by --set %s=N%s", q->run_file,
+              q->weak ? "weak" : "strong", wanted, q->weak ? "a rank" : "all ranks", wanted,
+              q->weak ? ", or leave out --weak" : ", or add --weak");
+  return SHOAL_OK;
+}
+
+/* The options of one run.  `study`: the folder; NULL: not known yet. */
+static shoal_status configure(const shoal_study_request *q, const shoal_study_run *r, const char *study,
+                              shoal_config **out)
+{
+  shoal_texts sets = { 0 };
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; i < q->n_sets && st == SHOAL_OK; i++) st = shoal_texts_add(&sets, q->sets[i]);
+  if (study) {
+    if (st == SHOAL_OK) st = shoal_texts_take(&sets, shoal_strdup_printf("run.dir=%s", study));
+    if (st == SHOAL_OK) st = shoal_texts_take(&sets, shoal_strdup_printf("run.name=%s-%d", r->method, r->ranks));
+    if (st == SHOAL_OK && q->threads) st = shoal_texts_take(&sets, shoal_strdup_printf("threads=%d", q->threads));
+  }
+  if (st == SHOAL_OK)
+    st = shoal_run_configure_as(r ? r->method : NULL, q->run_file, (const char *const *)sets.at, sets.n, out);
+  shoal_texts_free(&sets);
+  return st;
+}
+
+static shoal_status write_file(const shoal_study_request *q, const shoal_study_run *r, const char *study)
+{
+  shoal_config *c;
+  shoal_str text = { 0 };
+  char *there = NULL;
+  size_t n;
+  SHOAL_TRY(configure(q, r, study, &c));
+  shoal_str_add(&text, "# %s scaling of %s: %s on %d rank%s\n", q->weak ? "Weak" : "Strong", q->run_file, r->method,
+                r->ranks, r->ranks == 1 ? "" : "s");
+  shoal_config_print(c, &text);
+  shoal_config_destroy(c);
+  shoal_status st = SHOAL_OK;
+  if (shoal_path_exists(r->file)) {
+    st = shoal_read_file(r->file, &there, &n);
+    if (st == SHOAL_OK && strcmp(there, text.text) != 0)
+      st = SHOAL_FAIL(
+          SHOAL_ERR_USAGE,
+          "%s is there, and says something else than %s would today: move the folder %s away, or give another "
+          "--set run.name=NAME",
+          r->file, q->run_file, study);
+  } else {
+    st = shoal_write_file(r->file, text.text, text.len);
+  }
+  free(there);
+  shoal_str_free(&text);
+  return st;
+}
+
+/* Every run must be a valid one before the first file is made. */
+static shoal_status check_runs(const shoal_study_request *q, const shoal_study *s)
+{
+  for (size_t i = 0; i < s->n; i++) {
+    shoal_config *c;
+    SHOAL_TRY(configure(q, &s->runs[i], s->dir, &c));
+    shoal_status st = check_batch(q, c);
+    shoal_config_destroy(c);
+    SHOAL_TRY(st);
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status list_runs(const shoal_study_request *q, const char *own_method, shoal_study *s)
+{
+  size_t methods = SHOAL_MAX(q->methods.n, (size_t)1);
+  SHOAL_TRY(SHOAL_ALLOC(methods * q->n_ranks, &s->runs));
+  for (size_t m = 0; m < methods; m++) {
+    for (size_t k = 0; k < q->n_ranks; k++) {
+      shoal_study_run *r = &s->runs[s->n++];
+      r->method = q->methods.n ? q->methods.at[m] : own_method;
+      r->ranks = q->ranks[k];
+      r->dir = shoal_strdup_printf("%s/%s-%d", s->dir, r->method, r->ranks);
+      r->file = shoal_strdup_printf("%s.yaml", r->dir);
+    }
+  }
+  return SHOAL_OK;
+}
+
+/* The study's folder beside those of other runs, and the method that the run file names. */
+static shoal_status read_request(const shoal_study_request *q, char **dir, const char **method)
+{
+  shoal_config *c;
+  SHOAL_TRY(configure(q, NULL, NULL, &c));
+  *dir = shoal_strdup_printf("%s/%s-scale", shoal_config_string(c, "run.dir"), shoal_config_string(c, "run.name"));
+  const shoal_method *m = shoal_method_find(shoal_config_string(c, "method.name"));
+  *method = m ? m->name : "";
+  shoal_config_destroy(c);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_study_open(const shoal_study_request *q, shoal_study *out)
+{
+  const char *method;
+  *out = (shoal_study){ .weak = q->weak };
+  SHOAL_TRY(read_request(q, &out->dir, &method));
+  SHOAL_TRY(list_runs(q, method, out));
+  SHOAL_TRY(check_runs(q, out));
+  SHOAL_TRY(shoal_make_dirs(out->dir));
+  for (size_t i = 0; i < out->n; i++) {
+    SHOAL_TRY(write_file(q, &out->runs[i], out->dir));
+    shoal_study_look(&out->runs[i]);
+  }
+  return SHOAL_OK;
+}
+
+void shoal_study_close(shoal_study *s)
+{
+  for (size_t i = 0; i < s->n; i++) {
+    free(s->runs[i].dir);
+    free(s->runs[i].file);
+  }
+  free(s->runs);
+  free(s->dir);
+  *s = (shoal_study){ 0 };
+}
+
+/* ---- what came of them ---- */
+
+static shoal_run_state state_of(const char *dir)
+{
+  char *path = shoal_path_join(dir, "status.json");
+  json_t *j = NULL;
+  shoal_run_state state = SHOAL_RUN_NEW;
+  if (shoal_path_exists(path)) {
+    const char *text =
+        shoal_json_read_file(path, &j) == SHOAL_OK ? json_string_value(json_object_get(j, "state")) : NULL;
+    state = text && strcmp(text, "done") == 0 ? SHOAL_RUN_DONE : SHOAL_RUN_BEGUN;
+  }
+  json_decref(j);
+  free(path);
+  return state;
+}
+
+typedef struct {
+  double epoch, time_s, speed, waiting, test_acc;
+} row;
+
+static row parse_row(char *line, char *const *columns, int n)
+{
+  row r = { NAN, NAN, NAN, NAN, NAN };
+  struct {
+    const char *name;
+    double *to;
+  } wanted[] = { { "epoch", &r.epoch },
+                 { "time_s", &r.time_s },
+                 { "samples_per_s", &r.speed },
+                 { "wait_share", &r.waiting },
+                 { "test_acc", &r.test_acc } };
+  for (int i = 0; i < n && line; i++) {
+    const char *cell = strsep(&line, ",");
+    double value;
+    for (size_t k = 0; k < SHOAL_COUNT(wanted); k++)
+      if (strcmp(columns[i], wanted[k].name) == 0 && shoal_parse_f64(cell, &value) == SHOAL_OK) *wanted[k].to = value;
+  }
+  return r;
+}
+
+/* Of epochs, or parts of them: relative samples, and the seconds they took. */
+typedef struct {
+  double samples, seconds, waiting;
+} span;
+
+static void add_row(span *to, double samples, const row *w)
+{
+  to->samples += samples;
+  to->seconds += samples / w->speed;
+  if (isfinite(w->waiting)) to->waiting += w->waiting * samples / w->speed;
+}
+
+static void take_rows(char *text, shoal_study_run *r)
+{
+  enum { CELLS = 64 };
+  char *columns[CELLS], *head = strsep(&text, "\n"), *line;
+  span first = { 0 }, others = { 0 };
+  double begun = 0;
+  int n = 0;
+  for (char *cell; n < CELLS && (cell = strsep(&head, ","));) columns[n++] = cell;
+  while ((line = strsep(&text, "\n"))) {
+    row w = parse_row(line, columns, n);
+    if (!isfinite(w.epoch)) continue;
+    if (isfinite(w.test_acc)) r->test_acc = w.test_acc;
+    if (isfinite(w.time_s)) r->time_s = w.time_s;
+    if (w.speed > 0 && w.epoch > begun) add_row(begun < 1 ? &first : &others, w.epoch - begun, &w);
+    begun = w.epoch;
+  }
+  const span *used = others.seconds > 0 ? &others : &first;
+  if (used->seconds > 0) r->speed = used->samples / used->seconds, r->wait_share = used->waiting / used->seconds;
+}
+
+void shoal_study_look(shoal_study_run *r)
+{
+  char *path = shoal_path_join(r->dir, "metrics.csv"), *text = NULL;
+  size_t n;
+  r->state = state_of(r->dir);
+  r->speed = r->wait_share = r->test_acc = r->time_s = NAN;
+  if (r->state == SHOAL_RUN_DONE && shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK)
+    take_rows(text, r);
+  free(text);
+  free(path);
+}
+
+/* The run of this method with the fewest ranks. */
+static const shoal_study_run *base_of(const shoal_study *s, const shoal_study_run *r)
+{
+  const shoal_study_run *base = NULL;
+  for (size_t i = 0; i < s->n && !base; i++)
+    if (strcmp(s->runs[i].method, r->method) == 0 && isfinite(s->runs[i].speed)) base = &s->runs[i];
+  return base;
+}
+
+static void print_run(const shoal_study *s, const shoal_study_run *r, shoal_str *out)
+{
+  const shoal_study_run *base = base_of(s, r);
+  char time[32];
+  shoal_str_add(out, "%-12s %5d ", r->method, r->ranks);
+  if (r->state != SHOAL_RUN_DONE || !isfinite(r->speed) || !base) {
+    shoal_str_add(out, "  %s\n", r->state == SHOAL_RUN_DONE ? "no speed in metrics.csv" : "not done");
+    return;
+  }
+  double gain = r->speed / base->speed;
+  shoal_str_add(out, "%10.0f %8.2f %9.1f %% %7.1f %%", r->speed, gain, 100 * gain * base->ranks / r->ranks,
+                100 * r->wait_share);
+  if (isfinite(r->test_acc))
+    shoal_str_add(out, " %8.2f %%", 100 * r->test_acc);
+  else
+    shoal_str_add(out, " %10s", "-");
+  shoal_str_add(out, "  %s\n", shoal_format_seconds(r->time_s, time, sizeof time));
+}
+
+void shoal_study_print(const shoal_study *s, shoal_str *out)
+{
+  shoal_str_add(out, "%-12s %5s %10s %8s %11s %9s %10s  %s\n", "method", "ranks", "samples/s", "speed-up", "efficiency",
+                "waiting", "accuracy", "time");
+  for (size_t i = 0; i < s->n; i++) print_run(s, &s->runs[i], out);
+}

@@ -1,0 +1,50 @@
+/* A scaling study: the runs that a run file becomes with several rank counts and methods, in a folder of their own.
+ *
+ *     digits.yaml, --ranks 1,2 --methods sync,daso
+ *       runs/digits-scale/   sync-1.yaml sync-2.yaml daso-1.yaml daso-2.yaml     run files
+ *                            sync-1/ sync-2/ daso-1/ daso-2/                     and their run folders */
+#ifndef SHOAL_CLI_STUDY_H
+#define SHOAL_CLI_STUDY_H
+#include "base/str.h"
+#include "base/texts.h"
+
+typedef enum { SHOAL_RUN_NEW, SHOAL_RUN_BEGUN, SHOAL_RUN_DONE } shoal_run_state;
+
+typedef struct {
+  const char *method; /* borrowed from the request */
+  int ranks;
+  char *file, *dir; /* its run file and its run folder */
+  shoal_run_state state;
+  /* of a run that is done, NAN where metrics.csv does not say */
+  double speed, wait_share, test_acc, time_s; /* speed in samples/s; of all its attempts */
+} shoal_study_run;
+
+typedef struct {
+  const char *run_file;
+  const char *const *sets;
+  size_t n_sets;
+  shoal_texts methods; /* none: that of the run file */
+  int *ranks;          /* [n_ranks] ascending */
+  size_t n_ranks;
+  bool weak;
+  int threads; /* of each rank; 0: as the run file says */
+} shoal_study_request;
+
+typedef struct {
+  char *dir;
+  shoal_study_run *runs; /* [n] methods in the order asked for, each with its rank counts */
+  size_t n;
+  bool weak;
+} shoal_study;
+
+/** Makes the run files that are not there, each whole or not at all.  ERR_USAGE if one of the runs would be refused, or if its
+ *  batch does not fit the kind of scaling: nothing is made then.  A run file that is there and says something else is an
+ *  error, too, with the cure. */
+shoal_status shoal_study_open(const shoal_study_request *q, shoal_study *out);
+void shoal_study_close(shoal_study *s);
+/** Reads state and speed of a run from its folder. */
+void shoal_study_look(shoal_study_run *r);
+/** Speeds, speed-up and efficiency of the runs that are done.  The throughput is that of training steps, without evaluation
+ *  and checkpoints, and without the first epoch where there are others, because that has all one-time costs. */
+void shoal_study_print(const shoal_study *s, shoal_str *out);
+#endif

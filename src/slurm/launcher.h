@@ -1,0 +1,15 @@
+/* How several ranks of this program are started from here: by srun in a Slurm allocation, by mpirun elsewhere. */
+#ifndef SHOAL_SLURM_LAUNCHER_H
+#define SHOAL_SLURM_LAUNCHER_H
+#include "base/status.h"
+#include "base/texts.h"
+#include <stdbool.h>
+
+/** Whether this process is in a job of Slurm that can start steps. */
+bool shoal_in_allocation(void);
+/** Appends the words that stand before the program, srun or mpirun and its options; one rank outside of Slurm needs none.
+ *  Ranks are not bound to cores and may be more than those.  ERR_WORLD, with the cure, if the launcher is not installed. */
+shoal_status shoal_launcher_words(int ranks, shoal_texts *words);
+/** Sets what the environment of mpirun needs for that, unless the user has: in this process, for its children. */
+void shoal_launcher_environment(void);
+#endif

@@ -120,4 +120,12 @@ shoal_status shoal_message_recv(shoal_message *m, void *data, size_t bytes, int 
 bool shoal_message_done(const shoal_message *m);
 shoal_status shoal_message_wait(shoal_message *m); /* as shoal_exchange_wait */
 void shoal_message_destroy(shoal_message *m);
+/** Gives up a message, which may be in flight.  The library cannot take a send back and goes on writing to a receive that has
+ *  begun, so message and memory are kept until it is done with them, at the latest until the world is closed.
+ *  @param data  the memory it sends from or receives to, from malloc; owned from here on */
+void shoal_message_abandon(shoal_message *m, void *data);
+/** Receives and forgets what a member has sent to this rank and nobody here will receive: as many messages as have come, one
+ *  after another, until `stale` does not accept a tag.  For what a member had under way when it was given up. */
+shoal_status shoal_message_discard(shoal_group *g, int from, bool (*stale)(const void *context, int tag),
+                                   const void *context);
 #endif

@@ -122,6 +122,7 @@ shoal_status shoal_world_progress(shoal_world *w)
     else
       idle++;
   }
+  if (w->abandoned) shoal_messages_sweep(w, false);
   return SHOAL_OK;
 }
 

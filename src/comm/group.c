@@ -370,6 +370,8 @@ struct shoal_message {
   shoal_streams all;
   shoal_stream stream;
   char *name;
+  void *data;          /* abandoned: freed with the message */
+  shoal_message *next; /* abandoned: the next one */
 };
 
 shoal_status shoal_message_create(shoal_group *g, const char *name, shoal_message **out)
@@ -431,4 +433,57 @@ void shoal_message_destroy(shoal_message *m)
   (void)w->transport->reserve(w, -SHOAL_STREAM_WINDOW);
   free(m->name);
   free(m);
+}
+
+static void leave_to_library(shoal_message *m, void *data)
+{
+  shoal_world *w = m->all.f.g->w;
+  m->stream.bytes = m->stream.posted; /* nothing more is posted */
+  m->data = data;
+  m->next = w->abandoned;
+  w->abandoned = m;
+}
+
+void shoal_message_abandon(shoal_message *m, void *data)
+{
+  shoal_stream *s = &m->stream;
+  shoal_world *w = m->all.f.g->w;
+  for (int i = 0; m->all.f.moving && i < s->count; i++)
+    w->transport->cancel(w, s->slot[(s->head + i) % SHOAL_STREAM_WINDOW]);
+  leave_to_library(m, data);
+}
+
+void shoal_messages_sweep(shoal_world *w, bool all)
+{
+  for (shoal_message **at = &w->abandoned, *m; (m = *at);) {
+    if (!all && (m->all.f.moving || m->all.f.status != SHOAL_OK)) { /* a failed one may still be in the library */
+      at = &m->next;
+      continue;
+    }
+    *at = m->next;
+    if (!all) (void)w->transport->reserve(w, -SHOAL_STREAM_WINDOW);
+    free(m->data);
+    free(m->name);
+    free(m);
+  }
+}
+
+shoal_status shoal_message_discard(shoal_group *g, int from, bool (*stale)(const void *context, int tag),
+                                   const void *context)
+{
+  int tag;
+  size_t bytes;
+  while (g->w->transport->peek(g->channel, from, &tag, &bytes) && stale(context, tag)) {
+    shoal_message *m;
+    void *data;
+    SHOAL_TRY(shoal_message_create(g, "left over", &m));
+    shoal_status st = shoal_alloc(SHOAL_MAX(bytes, (size_t)1), 1, "a message left over", &data);
+    if (st == SHOAL_OK) st = shoal_message_recv(m, data, bytes, from, tag);
+    if (st == SHOAL_OK)
+      leave_to_library(m, data);
+    else
+      shoal_message_destroy(m);
+    SHOAL_TRY(st);
+  }
+  return SHOAL_OK;
 }

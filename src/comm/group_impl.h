@@ -49,6 +49,9 @@ typedef struct {
   shoal_status (*recv)(shoal_channel *c, void *data, size_t bytes, int from, int tag, int *slot);
   /* State as of the last poll.  WRONG_SIZE: the message received has *got bytes, not the size expected. */
   shoal_slot_state (*state)(const shoal_world *w, int slot, size_t *got);
+  /* Asks the library to end a pending receive; does nothing to a send.  Whether it still comes or not, the slot is DONE in a
+   * later poll, and only then its buffer is free. */
+  void (*cancel)(shoal_world *w, int slot);
   void (*release)(shoal_world *w, int slot); /* a pending operation is abandoned: only when the run ends in an error */
   shoal_status (*poll)(shoal_world *w, size_t *completed);
   /* Whether an unexpected message (without a matching receive) is queued.  For hang reports. */
@@ -149,12 +152,13 @@ struct shoal_world {
   shoal_world_hook hook;
   void *hook_context;
   bool in_hook;
-  bool polled;             /* a poll for the inquiry has completed something: flights must be advanced */
-  bool shares;             /* ranks of a node can map each other's memory; equal on all ranks */
-  shoal_region *regions;   /* shared regions */
-  void *liveness;          /* shared by the node for the world's lifetime, to find the peer processes; or NULL */
-  int watching;            /* flights that wait for shared memory to change, of which MPI gives no notice */
-  shoal_flight *in_flight; /* doubly linked, oldest first */
+  bool polled;              /* a poll for the inquiry has completed something: flights must be advanced */
+  bool shares;              /* ranks of a node can map each other's memory; equal on all ranks */
+  shoal_region *regions;    /* shared regions */
+  void *liveness;           /* shared by the node for the world's lifetime, to find the peer processes; or NULL */
+  int watching;             /* flights that wait for shared memory to change, of which MPI gives no notice */
+  shoal_message *abandoned; /* kept with their buffers until the library is done with them; a list */
+  shoal_flight *in_flight;  /* doubly linked, oldest first */
   shoal_flight *newest;
   shoal_rendezvous *listener; /* or NULL; its flight never ends */
   shoal_flight *listening;
@@ -304,6 +308,8 @@ int shoal_group_next_call(shoal_group *g, uint64_t *number);
 int shoal_group_plan_tag(const shoal_group *g, uint64_t plan, uint64_t number);
 shoal_link shoal_group_class(const shoal_group *g,
                              int rank); /* class it counts as: CONTROL in a control group, else the link */
+/** Frees abandoned messages that the library is done with; at the end, when there is no library any more, all. */
+void shoal_messages_sweep(shoal_world *w, bool all);
 /** Returns the own code, or ERR_PEER if only others failed; prints nothing.  For failures that the caller handles
  *  itself. */
 shoal_status shoal_group_agree_quietly(shoal_group *g, shoal_status mine);

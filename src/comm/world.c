@@ -205,6 +205,7 @@ void shoal_world_close(shoal_world *w)
   shoal_group_destroy(w->control);
   shoal_topo_destroy(w->topo);
   if (w->transport) w->transport->close(w);
+  shoal_messages_sweep(w, true);
   free(w);
 }
 

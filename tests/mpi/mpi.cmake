@@ -16,6 +16,7 @@ shoal_add_test(mpi.method.local_sgd SOURCES mpi/method_local_sgd.c LINK method_r
 shoal_add_test(mpi.method.daso SOURCES mpi/method_daso.c LINK method_rig RANKS 1 2 3 4 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.swarm.lockstep SOURCES mpi/swarm_lockstep.c LINK shoal_method RANKS 1 2 3 5 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.rendezvous SOURCES mpi/comm_rendezvous.c LINK shoal_comm RANKS 1 2 3 5 LABELS mpi TIMEOUT 60)
+shoal_add_test(mpi.swarm.suspended SOURCES mpi/swarm_suspended.c LINK shoal_method RANKS 3 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.swarm.pairs SOURCES mpi/swarm_pairs.c LINK shoal_method RANKS 2 3 5 8 LABELS mpi TIMEOUT 300)
 
 

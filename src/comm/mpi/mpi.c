@@ -22,7 +22,7 @@ struct shoal_channel {
 };
 
 struct slot {
-  bool busy, receiving;
+  bool busy, receiving, cancelled;
   shoal_slot_state state;
   int place; /* in requests[] while pending */
   size_t want, got;
@@ -138,6 +138,16 @@ static shoal_slot_state state_mpi(const shoal_world *w, int slot, size_t *got)
   return s->state;
 }
 
+/* A receive that has been matched is not cancelled and completes as if nothing had been asked. */
+static void cancel_mpi(shoal_world *w, int slot)
+{
+  struct mpi_state *s = state_of(w);
+  struct slot *it = &s->slots[slot];
+  if (it->state != SHOAL_SLOT_PENDING || !it->receiving || it->cancelled) return;
+  it->cancelled = true;
+  MPI_Cancel(&s->requests[it->place]);
+}
+
 /* Abandons a pending operation: a receive can be cancelled, a send cannot (in Open MPI); after MPI_Request_free MPI
  * releases the request on completion.  The run is ending, and the owner leaks the buffer. */
 static void release_mpi(shoal_world *w, int slot)
@@ -159,6 +169,7 @@ static shoal_status finish(struct mpi_state *s, const MPI_Status *status, int er
   struct slot *slot = &s->slots[s->owner[place]];
   int count = 0, class = MPI_SUCCESS;
   slot->state = SHOAL_SLOT_DONE;
+  if (slot->cancelled) return SHOAL_OK; /* nobody wants to know what came */
   if (error != MPI_SUCCESS) MPI_Error_class(error, &class);
   if (class == MPI_SUCCESS && !slot->receiving) return SHOAL_OK;
   if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) return shoal_mpi_fail(error, "a message", __FILE__, __LINE__);
@@ -293,6 +304,7 @@ shoal_status shoal_mpi_open(shoal_world *w)
     .send = send_mpi,
     .recv = recv_mpi,
     .state = state_mpi,
+    .cancel = cancel_mpi,
     .release = release_mpi,
     .poll = poll_mpi,
     .peek = peek_mpi,

@@ -79,6 +79,10 @@ static shoal_slot_state state_self(const shoal_world *w, int slot, size_t *got)
   return SHOAL_SLOT_DONE;
 }
 
+static void cancel_self(shoal_world *w, int slot)
+{
+}
+
 static void release_self(shoal_world *w, int slot)
 {
 }
@@ -113,6 +117,7 @@ shoal_status shoal_self_open(shoal_world *w)
     .send = send_self,
     .recv = recv_self,
     .state = state_self,
+    .cancel = cancel_self,
     .release = release_self,
     .poll = poll_self,
     .peek = peek_self,

@@ -233,6 +233,7 @@ static shoal_status hear(shoal_swarm_pairs *p, peer *q, const note *got)
   take_back(p, q);
   int16_t ahead = (int16_t)(got->session - q->session);
   if (ahead > 0) SHOAL_TRY(break_off(p, q, got->session)); /* the partner has dropped this rank */
+  if (q->session) SHOAL_TRY(shoal_swarm_talk_clear(p->s, q->rank, q->session));
   if (got->kind == PING) return say(p, q, PONG, 0, 0);
   if (ahead < 0 || got->era < p->era) return SHOAL_OK; /* sent before a drop or the last meeting */
   bool about_theirs = t->stage == SHOAL_TALK_GRANTED && t->peer == q->rank && t->number == got->number;
@@ -507,8 +508,8 @@ void shoal_swarm_pairs_destroy(shoal_swarm_pairs *p)
     shoal_message_destroy(p->peers[i].in);
     shoal_message_destroy(p->peers[i].out);
   }
-  shoal_swarm_talk_fini(&p->mine);
-  shoal_swarm_talk_fini(&p->theirs);
+  shoal_swarm_talk_fini(p->s, &p->mine);
+  shoal_swarm_talk_fini(p->s, &p->theirs);
   free(p->peers);
   free(p->gone);
   free(p);

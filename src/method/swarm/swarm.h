@@ -40,7 +40,7 @@ typedef struct {
   shoal_swarm_node node; /* x is owned by the caller */
   float *theirs;         /* [n] the partner's values, as decoded */
   float *shown;          /* [n] asynchronous V3: the copy being sent, constant until it was read */
-  char *outbox, *inbox;  /* [4 n bytes] parcels in flight */
+  char *outbox, *inbox;  /* [4 n bytes] parcels in flight; replaced when an interaction is abandoned (talk.c) */
   size_t blocks, marks;  /* blocks of the quantiser; bytes of a bitmap of them */
   double *distance;      /* [blocks] D_b of math.h */
   uint64_t turns;        /* parcels packed so far: counter for stochastic rounding */
@@ -152,15 +152,17 @@ typedef struct {
 } shoal_swarm_talk;
 
 shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t);
-void shoal_swarm_talk_fini(shoal_swarm_talk *t);
+void shoal_swarm_talk_fini(shoal_swarm *s, shoal_swarm_talk *t);
 /** Starts to send and receive parcels; sends `from`.  Non-blocking.  The caller has set peer, number, session, distance
  *  and directions. */
 shoal_status shoal_swarm_talk_start(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
 /** Advances the state machine as far as messages have arrived; `from` as in start.  Ends in DONE, with the deal
  *  ended. */
 shoal_status shoal_swarm_talk_advance(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
-/** Abandons the interaction; messages in flight are left to the library. */
+/** Abandons the interaction.  Messages in flight are left to the library with their memory, which is replaced. */
 shoal_status shoal_swarm_talk_abandon(shoal_swarm *s, shoal_swarm_talk *t);
+/** Receives and forgets what a member sent in sessions of the pair before this one. */
+shoal_status shoal_swarm_talk_clear(shoal_swarm *s, int peer, uint16_t session);
 
 /* ---- pairs.c: asynchronous interactions ---- */
 typedef struct shoal_swarm_pairs shoal_swarm_pairs;

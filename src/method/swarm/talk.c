@@ -6,8 +6,12 @@
  *     DONE      distances updated, c averaged (V3: `theirs` waits for the end of the step)
  *
  * Tags carry the session of the pair (pairs.c), so that messages of an abandoned interaction are not mistaken for those
- * of a later one: they stay unread in the library.  Within a session a pair has one interaction at a time in each
- * direction, all its messages are received, and messages do not overtake each other. */
+ * of a later one: they are received and forgotten when the partner is heard again.  Within a session a pair has one
+ * interaction at a time in each direction, all its messages are received, and messages do not overtake each other.
+ *
+ * A partner may be lost in mid-parcel, and MPI then still owns the memory: a send that nobody has read can be read at
+ * any time after the partner's return, and a receive that has begun goes on being filled.  So an interaction that is
+ * abandoned leaves its messages and their memory behind, and the next one gets new ones. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "method/swarm/swarm.h"
@@ -28,15 +32,6 @@ static shoal_status make_messages(shoal_swarm *s, shoal_swarm_talk *t)
   return shoal_message_create(s->control, "blocks not read", &t->bad_in);
 }
 
-static void drop_messages(shoal_swarm_talk *t)
-{
-  shoal_message_destroy(t->out);
-  shoal_message_destroy(t->in);
-  shoal_message_destroy(t->bad_out);
-  shoal_message_destroy(t->bad_in);
-  t->out = t->in = t->bad_out = t->bad_in = NULL;
-}
-
 shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t)
 {
   *t = (shoal_swarm_talk){ 0 };
@@ -45,20 +40,71 @@ shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t)
   return make_messages(s, t);
 }
 
-void shoal_swarm_talk_fini(shoal_swarm_talk *t)
+typedef struct {
+  shoal_message **message;
+  void **memory;
+  size_t bytes;
+} under_way;
+
+enum { MESSAGES = 4 };
+
+/* The interaction's messages, and the memory that each sends from or receives to. */
+static void list_messages(shoal_swarm *s, shoal_swarm_talk *t, under_way out[MESSAGES])
 {
-  drop_messages(t);
+  size_t parcel = s->node.n * sizeof(float);
+  out[0] = (under_way){ &t->out, (void **)&s->outbox, parcel };
+  out[1] = (under_way){ &t->in, (void **)&s->inbox, parcel };
+  out[2] = (under_way){ &t->bad_out, (void **)&t->deal.bad, s->marks };
+  out[3] = (under_way){ &t->bad_in, (void **)&t->their_bad, s->marks };
+}
+
+/* Drops the messages, and leaves the memory of those under way to the library. */
+static void drop_messages(shoal_swarm *s, shoal_swarm_talk *t)
+{
+  under_way list[MESSAGES];
+  list_messages(s, t, list);
+  for (int i = 0; i < MESSAGES; i++) {
+    shoal_message *m = *list[i].message;
+    *list[i].message = NULL;
+    if (!m || shoal_message_done(m)) {
+      shoal_message_destroy(m);
+      continue;
+    }
+    shoal_message_abandon(m, *list[i].memory);
+    *list[i].memory = NULL;
+  }
+}
+
+void shoal_swarm_talk_fini(shoal_swarm *s, shoal_swarm_talk *t)
+{
+  drop_messages(s, t);
   shoal_swarm_deal_fini(&t->deal);
   free(t->their_bad);
 }
 
 shoal_status shoal_swarm_talk_abandon(shoal_swarm *s, shoal_swarm_talk *t)
 {
+  under_way list[MESSAGES];
   bool clean = t->stage < SHOAL_TALK_PARCELS || t->stage == SHOAL_TALK_DONE;
   t->stage = SHOAL_TALK_NONE;
   if (clean) return SHOAL_OK;
-  drop_messages(t);
+  drop_messages(s, t);
+  list_messages(s, t, list);
+  for (int i = 0; i < MESSAGES; i++)
+    if (!*list[i].memory) SHOAL_TRY(shoal_alloc(list[i].bytes, 1, "parcels after a lost partner", list[i].memory));
   return make_messages(s, t);
+}
+
+static bool is_stale(const void *session, int tag)
+{
+  return tag >= TAG_PARCEL && tag < TAG_BAD + TAG_SESSIONS &&
+         tag % TAG_SESSIONS != *(const uint16_t *)session % TAG_SESSIONS;
+}
+
+shoal_status shoal_swarm_talk_clear(shoal_swarm *s, int peer, uint16_t session)
+{
+  SHOAL_TRY(shoal_message_discard(s->all, peer, is_stale, &session));
+  return shoal_message_discard(s->control, peer, is_stale, &session);
 }
 
 static bool arrived(const shoal_swarm_talk *t)

@@ -1,0 +1,116 @@
+/* A partner that is suspended in mid-parcel: MPI then goes on reading the parcel sent to it, and writing the one that comes from
+ * it, when everybody else has given both up.
+ *
+ * The last rank stops itself (SIGSTOP) as soon as a parcel is under way, and is woken when all others have given it up and have
+ * exchanged other parcels since.  All numbers of a model are equal here, in every rank and at any time: a parcel put together
+ * from two, or memory that a late one was written to, shows as a number that differs. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm.h"
+#include "method/swarm/swarm.h"
+#include <signal.h>
+#include <unistd.h>
+
+static int rank, size;
+
+enum { LARGE = 5 << 18 }; /* 5 MiB: more pieces than are posted at once */
+
+static void check_uniform(const char *what, const float *x)
+{
+  size_t differ = 0;
+  for (size_t i = 1; x && i < LARGE; i++) differ += x[i] != x[0];
+  CHECK_EQ(differ, 0, "%s of rank %d", what, rank);
+}
+
+static void check_models(const shoal_swarm *s)
+{
+  check_uniform("model", s->node.x);
+  check_uniform("common copy", s->node.c);
+  check_uniform("base", s->node.b);
+}
+
+static void uniform_step(shoal_swarm *s, shoal_swarm_pairs *p, uint64_t *step)
+{
+  bool changed;
+  float g = any_float((*step)++, rank);
+  for (size_t i = 0; i < LARGE; i++) s->node.x[i] += g;
+  CHECK_OK(shoal_world_progress(s->world));
+  CHECK_OK(shoal_swarm_pairs_step(p, &changed));
+}
+
+/* Steps until a parcel is under way. */
+static void suspend_in_parcel(shoal_swarm *s, shoal_swarm_pairs *p, uint64_t *step)
+{
+  for (bool under_way = false; !under_way && !check_failures;) {
+    uint64_t sent = s->parcels, over = s->met + s->served;
+    uniform_step(s, p, step);
+    under_way = s->parcels > sent && s->met + s->served == over;
+  }
+  for (int r = 0; r < size - 1; r++) MPI_Send(NULL, 0, MPI_BYTE, r, 0, MPI_COMM_WORLD);
+  (void)raise(SIGSTOP);
+}
+
+static void go_on_without(shoal_swarm *s, shoal_swarm_pairs *p, uint64_t *step, pid_t suspended)
+{
+  int told = 0;
+  while (!told && !check_failures) {
+    uniform_step(s, p, step);
+    MPI_Iprobe(size - 1, 0, MPI_COMM_WORLD, &told, MPI_STATUS_IGNORE);
+  }
+  MPI_Recv(NULL, 0, MPI_BYTE, size - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  uint64_t since = shoal_now_ns(), met = s->met;
+  while ((shoal_seconds_since(since) < 4 * s->rules.drop_after_s || s->met < met + 4) && !check_failures)
+    uniform_step(s, p, step);
+  if (rank > 0) MPI_Send(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+  for (int missing = rank ? 0 : size - 2, here; missing && !check_failures; missing -= here) {
+    uniform_step(s, p, step);
+    MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &here, MPI_STATUS_IGNORE);
+    if (here) MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  if (rank == 0) kill(suspended, SIGCONT);
+}
+
+static void suspended(shoal_swarm_variant variant)
+{
+  shoal_swarm_rules rules = { .variant = variant, .h = 1, .overlap = 2, .seed = 5, .drop_after_s = 0.05 };
+  shoal_world *w = open_world(NULL, 0);
+  shoal_swarm *s;
+  shoal_swarm_pairs *p;
+  shoal_rendezvous *c;
+  float *x = room(LARGE * sizeof *x);
+  uint64_t step = 0;
+  bool changed;
+  int64_t what, pid = getpid();
+  CHECK_OK(shoal_group_broadcast(shoal_world_control(w), &pid, sizeof pid, size - 1));
+  REQUIRE(shoal_swarm_create(w, &rules, x, LARGE, &s) == SHOAL_OK, "swarm");
+  REQUIRE(shoal_rendezvous_create(s->control, "test", &c) == SHOAL_OK, "swarm");
+  REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
+  shoal_log_set_level(SHOAL_LOG_ERROR);
+  for (int round = 0; round < 2; round++) {
+    if (rank == size - 1)
+      suspend_in_parcel(s, p, &step);
+    else
+      go_on_without(s, p, &step, (pid_t)pid);
+    for (uint64_t met = s->met; s->met < met + 5 && !check_failures;) uniform_step(s, p, &step);
+    CHECK_OK(shoal_swarm_pairs_arrive(p, &changed));
+    CHECK_OK(shoal_rendezvous_meet(c, 1, NULL, NULL, &what));
+    CHECK_OK(shoal_swarm_pairs_gathered(p, &changed));
+    check_models(s);
+    CHECK_OK(shoal_swarm_pairs_leave(p));
+  }
+  shoal_swarm_pairs_destroy(p);
+  CHECK_OK(shoal_group_barrier(s->control));
+  shoal_rendezvous_destroy(c);
+  shoal_swarm_destroy(s);
+  shoal_world_close(w);
+  free(x);
+}
+
+int main(void)
+{
+  mpi_start(&rank, &size);
+  suspended(SHOAL_SWARM_BLOCKING);
+  suspended(SHOAL_SWARM_PULL);
+  suspended(SHOAL_SWARM_NONBLOCKING);
+  return mpi_done();
+}

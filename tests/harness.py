@@ -276,7 +276,7 @@ def trace_files(name, attempt=None, folder="runs"):
 
 class Trace:
     """What the last attempt of a run, or another one, has of a rank: `records` and its row `info` as in docs/trace-format.md, the
-    names `ops`, and the attributes `attrs` of its file."""
+    names `ops`, the rows `groups`, and the attributes `attrs` of its file."""
 
     def __init__(self, name, rank, attempt=None):
         import h5py
@@ -287,6 +287,7 @@ class Trace:
                     self.path, self.attrs = path, dict(f.attrs)
                     self.records, self.info = group["records"][()], group["info"][0]
                     self.ops = [o.decode() for o in group["ops"][()]]
+                    self.groups = group["groups"][()]
                     return
         raise AssertionError(f"no trace of rank {rank} in runs/{name}/trace")
 

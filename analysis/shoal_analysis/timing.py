@@ -136,7 +136,7 @@ def split(trace: RankTrace) -> Split:
     records = trace.records[~trace.sums()]
     exchange = records["kind"] == EXCHANGE
     t0, t1, category = _spans(records[~exchange])
-    x = records[exchange]
+    x = records[exchange & (records["link"] != CONTROL)]  # an agreement under way is no transfer
     x0 = x["t0_ns"].astype(np.int64)
     transfers = _union(x0, np.maximum(x0, x["t1_ns"].astype(np.int64)))
     is_step = category == STEP

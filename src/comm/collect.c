@@ -30,28 +30,31 @@ static shoal_status alloc_streams(size_t n, shoal_stream **out)
 
 /* A blocking collective is recorded as an exchange whose whole duration is exposed.  Control groups record no spans:
  * their collectives are part of an evaluation, a checkpoint or an agreement. */
-static void record(const shoal_group *g, const char *name, uint64_t number, uint64_t t0, const shoal_stream *streams,
-                   size_t n)
+static void record(shoal_group *g, const char *name, shoal_trace_role role, uint64_t number, uint64_t t0,
+                   const shoal_stream *streams, size_t n)
 {
   shoal_trace *trace = g->w->trace;
-  shoal_link link = SHOAL_LINK_SELF;
-  uint64_t bytes = 0, t1 = shoal_now_ns();
+  uint64_t t1 = shoal_now_ns();
   if (g->control || !trace || n == 0) return;
+  shoal_trace_exchange x = { .op = shoal_trace_op(trace, name),
+                             .group = shoal_group_trace_id(g),
+                             .role = role,
+                             .link = SHOAL_LINK_SELF,
+                             .peer = -1,
+                             .seq = number };
   for (size_t i = 0; i < n; i++) {
-    link = SHOAL_MAX(link, shoal_group_class(g, streams[i].peer));
-    bytes += streams[i].sending ? streams[i].bytes : 0;
+    x.link = SHOAL_MAX(x.link, shoal_group_class(g, streams[i].peer));
+    x.bytes += streams[i].sending ? streams[i].bytes : 0;
   }
-  uint32_t op = shoal_trace_op(trace, name);
-  shoal_trace_transfer(trace, SHOAL_TRACE_EXCHANGE, op, t0, t1, link, -1, bytes, number);
-  shoal_trace_transfer(trace, SHOAL_TRACE_WAIT, op, t0, t1, link, -1, 0, number);
+  shoal_trace_blocked(trace, &x, t0, t1);
 }
 
-static shoal_status run(shoal_group *g, const char *name, shoal_stream *streams, size_t n)
+static shoal_status run(shoal_group *g, const char *name, shoal_trace_role role, shoal_stream *streams, size_t n)
 {
   uint64_t number, t0 = shoal_now_ns();
   int tag = shoal_group_next_call(g, &number);
   SHOAL_TRY(shoal_streams_run(g, name, number, tag, false, streams, n));
-  record(g, name, number, t0, streams, n);
+  record(g, name, role, number, t0, streams, n);
   return SHOAL_OK;
 }
 
@@ -103,7 +106,7 @@ shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int
     if (parent >= 0) streams[n].limit = &streams[0].finished;
     n++;
   }
-  return run(g, "broadcast", streams, n);
+  return run(g, "broadcast", g->rank == root ? SHOAL_TRACE_ROLE_SOURCE : SHOAL_TRACE_ROLE_SINK, streams, n);
 }
 
 void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, uint64_t out[SHOAL_LINK_COUNT])
@@ -125,9 +128,10 @@ static shoal_status bruck_rounds(shoal_group *g, char *blocks, size_t bytes, boo
       shoal_stream_out(blocks, n, (g->rank - have + g->size) % g->size),
       shoal_stream_in(blocks + (size_t)have * bytes, n, (g->rank + have) % g->size),
     };
-    uint64_t number;
+    uint64_t number, t0 = shoal_now_ns();
     int tag = shoal_group_next_call(g, &number);
     SHOAL_TRY(shoal_streams_run(g, "allgather", number, tag, control, streams, 2));
+    if (!control) record(g, "allgather", SHOAL_TRACE_ROLE_ALL, number, t0, streams, 2);
   }
   return SHOAL_OK;
 }
@@ -213,7 +217,7 @@ static shoal_status reduce_slices(shoal_group *g, fold *f, char *x, size_t n, ch
     streams[k++] = shoal_stream_out(x + BEGIN(to) * 8, WIDTH(to) * 8, to);
     streams[k++] = shoal_stream_in(parts + (size_t)from * mine * 8, mine * 8, from);
   }
-  SHOAL_TRY(run(g, "sum: reduce slices", streams, k));
+  SHOAL_TRY(run(g, "sum: reduce slices", SHOAL_TRACE_ROLE_ALL, streams, k));
   memcpy(parts + (size_t)me * mine * 8, x + BEGIN(me) * 8, mine * 8);
   fold_parts(f, parts, p, mine, x + BEGIN(me) * 8);
   for (int i = 1, j = 0; i < p; i++) {
@@ -223,7 +227,7 @@ static shoal_status reduce_slices(shoal_group *g, fold *f, char *x, size_t n, ch
   }
 #undef BEGIN
 #undef WIDTH
-  return run(g, "sum: all-gather of slices", streams, k);
+  return run(g, "sum: all-gather of slices", SHOAL_TRACE_ROLE_ALL, streams, k);
 }
 
 static shoal_status reduce_long(shoal_group *g, fold *f, void *x, size_t n)
@@ -283,7 +287,7 @@ static shoal_status root_streams(shoal_group *g, const char *name, char *all, co
   for (int r = 0; r < g->size; at += sizes[r++])
     if (r != g->rank)
       streams[n++] = sending ? shoal_stream_out(all + at, sizes[r], r) : shoal_stream_in(all + at, sizes[r], r);
-  shoal_status st = run(g, name, streams, n);
+  shoal_status st = run(g, name, sending ? SHOAL_TRACE_ROLE_SOURCE : SHOAL_TRACE_ROLE_SINK, streams, n);
   free(streams);
   return st;
 }
@@ -294,7 +298,7 @@ shoal_status shoal_group_gather(shoal_group *g, const void *mine, size_t bytes, 
   SHOAL_TRY(check_root(g, "gather", root));
   if (g->rank != root) {
     shoal_stream s = shoal_stream_out(mine, bytes, root);
-    return run(g, "gather", &s, 1);
+    return run(g, "gather", SHOAL_TRACE_ROLE_SOURCE, &s, 1);
   }
   SHOAL_TRY(check_own(g, "gather", sizes[root], bytes));
   copy((char *)all + sum_sizes(sizes, root), mine, bytes);
@@ -307,7 +311,7 @@ shoal_status shoal_group_scatter(shoal_group *g, const void *all, const uint64_t
   SHOAL_TRY(check_root(g, "scatter", root));
   if (g->rank != root) {
     shoal_stream s = shoal_stream_in(mine, bytes, root);
-    return run(g, "scatter", &s, 1);
+    return run(g, "scatter", SHOAL_TRACE_ROLE_SINK, &s, 1);
   }
   SHOAL_TRY(check_own(g, "scatter", sizes[root], bytes));
   copy(mine, (const char *)all + sum_sizes(sizes, root), bytes);
@@ -331,7 +335,7 @@ shoal_status shoal_group_alltoall(shoal_group *g, const void *send, const uint64
     streams[n++] = shoal_stream_out(out + sum_sizes(send_sizes, to), send_sizes[to], to);
     streams[n++] = shoal_stream_in(in + sum_sizes(recv_sizes, from), recv_sizes[from], from);
   }
-  shoal_status st = run(g, "alltoall", streams, n);
+  shoal_status st = run(g, "alltoall", SHOAL_TRACE_ROLE_ALL, streams, n);
   free(streams);
   return st;
 }

@@ -71,18 +71,24 @@ shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t 
   return st;
 }
 
-static void record(const shoal_exchange *e, shoal_trace_kind kind, uint64_t t0_ns, uint64_t t1_ns, uint64_t bytes)
+static void record(const shoal_exchange *e, shoal_trace_kind kind, uint64_t t0_ns, uint64_t t1_ns)
 {
-  const shoal_group *g = e->f.g;
-  if (g->w->trace && g->w->trace == e->trace)
-    shoal_trace_transfer(e->trace, kind, e->op, t0_ns, t1_ns, shoal_group_class(g, e->trace_peer),
-                         g->world_ranks[e->trace_peer], bytes, e->f.number);
+  shoal_group *g = e->f.g;
+  if (!g->w->trace || g->w->trace != e->trace) return;
+  shoal_trace_exchange x = { .op = e->op,
+                             .group = shoal_group_trace_id(g),
+                             .role = SHOAL_TRACE_ROLE_ALL,
+                             .link = shoal_group_class(g, e->trace_peer),
+                             .peer = g->world_ranks[e->trace_peer],
+                             .bytes = e->bytes,
+                             .seq = e->seq };
+  shoal_trace_transfer(e->trace, kind, &x, t0_ns, t1_ns);
 }
 
 void shoal_exchange_record_end(shoal_exchange *e)
 {
   e->ended_ns = shoal_now_ns();
-  record(e, SHOAL_TRACE_EXCHANGE, e->f.started_ns, e->ended_ns, e->bytes);
+  record(e, SHOAL_TRACE_EXCHANGE, e->f.started_ns, e->ended_ns);
 }
 
 /* Looks the name up once per recorder, because a lookup is too slow for the step.  Exchanges of a control group record
@@ -102,7 +108,8 @@ shoal_status shoal_exchange_start(shoal_exchange *e, float *x)
   SHOAL_CHECK(e->f.status == SHOAL_OK, SHOAL_ERR_COMM, "%s failed before and cannot be started again", e->name);
   e->f.number++;
   if (g->size == 1) return SHOAL_OK;
-  e->f.tag = shoal_group_plan_tag(g, e->plan, ++g->starts + STAMP_STRIDE * e->stamp);
+  e->seq = ++g->starts;
+  e->f.tag = shoal_group_plan_tag(g, e->plan, e->seq + STAMP_STRIDE * e->stamp);
   e->x = x;
   if (e->algorithm == SHOAL_SUM_SMALL)
     shoal_small_start(e);
@@ -129,10 +136,11 @@ bool shoal_exchange_done(const shoal_exchange *e)
 
 shoal_status shoal_exchange_wait(shoal_exchange *e)
 {
-  if (!e->f.moving) return shoal_flight_result(&e->f);
   uint64_t t0 = shoal_now_ns();
-  shoal_status st = shoal_flight_wait(&e->f);
-  if (st == SHOAL_OK) record(e, SHOAL_TRACE_WAIT, t0, e->ended_ns, 0); /* ends at the same nanosecond as the transfer */
+  bool moving = e->f.moving;
+  shoal_status st = moving ? shoal_flight_wait(&e->f) : shoal_flight_result(&e->f);
+  /* A wait ends at the same nanosecond as the transfer.  One that found it complete is a point in time. */
+  if (st == SHOAL_OK && e->seq) record(e, SHOAL_TRACE_WAIT, t0, moving ? e->ended_ns : t0);
   return st;
 }
 

@@ -134,6 +134,7 @@ struct shoal_exchange {
   shoal_trace *trace;
   uint32_t op;    /* of `trace` */
   int trace_peer; /* the peer most of it is sent to */
+  uint64_t seq;   /* number of this start among all of the group, which exchanges planned anew do not repeat */
   uint64_t ended_ns;
   /* ring, two-level, leaders */
   shoal_node_layout layout;

@@ -165,6 +165,14 @@ const char *shoal_group_name(const shoal_group *g)
   return g->name;
 }
 
+uint32_t shoal_group_trace_id(shoal_group *g)
+{
+  if (g->w->trace && g->trace != g->w->trace)
+    g->trace_id = shoal_trace_group(g->w->trace, g->name, g->world_ranks, g->size);
+  g->trace = g->w->trace;
+  return g->trace ? g->trace_id : 0;
+}
+
 shoal_link shoal_group_class(const shoal_group *g, int rank)
 {
   return g->control ? SHOAL_LINK_CONTROL : g->links[rank];

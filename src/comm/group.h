@@ -80,6 +80,9 @@ int shoal_group_size(const shoal_group *g);
 int shoal_group_world_rank(const shoal_group *g, int rank);
 shoal_link shoal_group_link(const shoal_group *g, int rank); /* from this rank to that member */
 const char *shoal_group_name(const shoal_group *g);
+/** Identity of the group in the world's trace, for exchanges that the caller records itself; 0 without a trace.  Not collective, but
+ *  every member that records must call it. */
+uint32_t shoal_group_trace_id(shoal_group *g);
 
 /** Allocates memory that the members on the same node can map; two-level sums require it.  Zeroed, 64-byte aligned;
  *  `bytes` may differ between members.  Collective over the group.  The caller releases it with unshare, which is not

@@ -287,9 +287,11 @@ struct shoal_group {
   shoal_world *w;
   char *name;
   int rank, size;
-  int *world_ranks;       /* [size] */
-  shoal_link *links;      /* [size] from this rank to each member */
-  bool control;           /* count as class control, whatever the link */
+  int *world_ranks;   /* [size] */
+  shoal_link *links;  /* [size] from this rank to each member */
+  bool control;       /* count as class control, whatever the link */
+  shoal_trace *trace; /* the recorder that knows the group, as trace_id; NULL: none yet */
+  uint32_t trace_id;
   shoal_channel *channel; /* NULL for a group of one */
   uint64_t calls;         /* collectives so far */
   uint64_t plans, starts; /* exchanges and votes planned, exchanges started so far */

@@ -13,6 +13,8 @@ typedef struct {
   shoal_trace_record *records; /* [n] after shoal_trace_load */
   size_t ops;
   char **op_names;
+  size_t n_groups;
+  shoal_trace_group_row *groups; /* none in older files */
   size_t attempts;
   shoal_trace_attempt *attempt_rows;
   shoal_counters counters;                             /* summed over the attempts */
@@ -24,6 +26,9 @@ typedef struct {
   int version;
   size_t n;
   shoal_trace_data *ranks; /* [n] in order of rank */
+  size_t n_energies;       /* 0: the node has no energy counters that could be read */
+  shoal_trace_energy *energies;
+  int node_cpus, job_cpus; /* of the node, known with its energy; 0: unknown */
 } shoal_trace_file_data;
 /** Read a trace file, but not its records.  ERR_IO if it is not a trace or has a newer version. */
 shoal_status shoal_trace_read(const char *path, shoal_trace_file_data **out);

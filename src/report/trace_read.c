@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_ATTEMPTS = 10000, MOST_RANKS = 1 << 20, OP_BYTES = 256 };
+enum { MOST_ATTEMPTS = 10000, MOST_RANKS = 1 << 20, OP_BYTES = 256, MOST_GROUPS = 1 << 16, MOST_DOMAINS = 1 << 10 };
 
 static bool makes_sense(const shoal_trace_record *r)
 {
@@ -61,6 +61,40 @@ static shoal_status check_attempt(const shoal_trace_attempt *a, size_t row, cons
   return SHOAL_OK;
 }
 
+static void reverse(shoal_trace_record *r, uint64_t n)
+{
+  for (uint64_t i = 0; i < n / 2; i++) {
+    shoal_trace_record swapped = r[i];
+    r[i] = r[n - 1 - i];
+    r[n - 1 - i] = swapped;
+  }
+}
+
+/* With trace.keep last the records go round: the oldest is behind the newest, where time falls most. */
+static void unroll(shoal_trace_record *r, uint64_t n)
+{
+  uint64_t most = 0, begin = 0;
+  for (uint64_t i = 1; i < n; i++)
+    if (r[i - 1].t1_ns > r[i].t1_ns && r[i - 1].t1_ns - r[i].t1_ns > most) {
+      most = r[i - 1].t1_ns - r[i].t1_ns;
+      begin = i;
+    }
+  reverse(r, begin);
+  reverse(r + begin, n - begin);
+  reverse(r, n);
+}
+
+static uint64_t read_newest(shoal_h5_table *t, uint64_t n, uint64_t overwritten, shoal_trace_record *out)
+{
+  uint64_t rows = shoal_h5_table_rows(t);
+  if (n == 0) return 0;
+  uint64_t first = (overwritten + rows - n) % rows, part = SHOAL_MIN(n, rows - first);
+  uint64_t got = shoal_h5_table_read_sound(t, first, part, out);
+  if (got == part && part < n) got += shoal_h5_table_read_sound(t, 0, n - part, out + part);
+  if (overwritten > 0) unroll(out, got);
+  return got;
+}
+
 /* The last `most` records. */
 static shoal_status read_records(shoal_h5 file, uint64_t most, shoal_trace_data *d)
 {
@@ -71,7 +105,7 @@ static shoal_status read_records(shoal_h5 file, uint64_t most, shoal_trace_data 
   uint64_t n = SHOAL_MIN(shoal_h5_table_rows(t), most), got, kept = 0;
   SHOAL_TRY_GOTO(st, shoal_limit_memory(d->path, "the records", n, sizeof *d->records), end);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &d->records), end);
-  got = shoal_h5_table_read_sound(t, shoal_h5_table_rows(t) - n, n, d->records);
+  got = read_newest(t, n, d->attempt_rows[0].overwritten, d->records);
   /* Attempts refer to records by index, so a dropped record in the middle becomes an empty span, and only the end of
    * the array is cut off. */
   d->n = 0;
@@ -132,6 +166,34 @@ end:
   return st;
 }
 
+/* All rows of a table that older files lack. */
+static shoal_status read_all(shoal_h5 file, const char *path, const char *name, const shoal_h5_row *row, size_t each,
+                             uint64_t most, size_t *n_out, void **out)
+{
+  shoal_h5_table *t;
+  if (!shoal_h5_exists(file, name)) return SHOAL_OK;
+  SHOAL_TRY(shoal_h5_table_open(file, name, row, &t));
+  uint64_t n = shoal_h5_table_rows(t);
+  shoal_status st = SHOAL_OK;
+  SHOAL_CHECK_GOTO(st, n <= most, end, SHOAL_ERR_IO, "/%s in %s has %llu rows, at most %llu make sense", name, path,
+                   (unsigned long long)n, (unsigned long long)most);
+  SHOAL_TRY_GOTO(st, shoal_alloc(n, each, name, out), end);
+  SHOAL_TRY_GOTO(st, shoal_h5_table_read(t, 0, n, *out), end);
+  *n_out = n;
+end:
+  shoal_h5_table_close(t);
+  return st;
+}
+
+static shoal_status read_groups(shoal_h5 file, shoal_trace_data *d)
+{
+  char name[48];
+  SHOAL_TRY(read_all(file, d->path, set_name(d, "groups", name), &shoal_trace_groups, sizeof *d->groups, MOST_GROUPS,
+                     &d->n_groups, (void **)&d->groups));
+  for (size_t i = 0; i < d->n_groups; i++) d->groups[i].name[SHOAL_TRACE_GROUP_NAME - 1] = '\0';
+  return SHOAL_OK;
+}
+
 /* Reads the rows, ordered by their records.  Counters are summed; clock and placement are those of the last row. */
 static shoal_status read_attempts(shoal_h5 file, shoal_trace_data *d)
 {
@@ -181,6 +243,7 @@ static shoal_status read_rank(shoal_h5 file, const shoal_trace_file_data *f, sho
   d->clock_offset_ns = last->clock_offset_ns;
   d->clock_drift = last->clock_drift;
   d->clock_bound_ns = last->clock_bound_ns;
+  if (d->version > 1) SHOAL_TRY(read_groups(file, d));
   return read_ops(file, d);
 }
 
@@ -205,6 +268,24 @@ static shoal_status read_attributes(shoal_h5 file, shoal_trace_file_data *f)
   SHOAL_TRY(shoal_h5_get_string(file, "run", &f->run));
   SHOAL_TRY(shoal_h5_get_string(file, "config", &f->config));
   return shoal_h5_has_attribute(file, "placement") ? shoal_h5_get_string(file, "placement", &f->placement) : SHOAL_OK;
+}
+
+static shoal_status get_cpus(shoal_h5 file, const char *name, int *out)
+{
+  int64_t n = 0;
+  if (shoal_h5_has_attribute(file, name)) SHOAL_TRY(shoal_h5_get_i64(file, name, &n));
+  *out = n > 0 && n <= INT32_MAX ? (int)n : 0;
+  return SHOAL_OK;
+}
+
+static shoal_status read_energy(shoal_h5 file, shoal_trace_file_data *f)
+{
+  if (f->version == 1) return SHOAL_OK;
+  SHOAL_TRY(read_all(file, f->path, "energy", &shoal_trace_energies, sizeof *f->energies, MOST_DOMAINS, &f->n_energies,
+                     (void **)&f->energies));
+  for (size_t i = 0; i < f->n_energies; i++) f->energies[i].domain[SHOAL_TRACE_DOMAIN_NAME - 1] = '\0';
+  SHOAL_TRY(get_cpus(file, "node_cpus", &f->node_cpus));
+  return get_cpus(file, "job_cpus", &f->job_cpus);
 }
 
 /* The ranks that a file has groups of. */
@@ -279,6 +360,7 @@ static shoal_status read_here(const char *path, shoal_trace_file_data **out)
   SHOAL_TRY_GOTO(st, shoal_h5_open(path, &file), end);
   SHOAL_TRY_GOTO(st, read_attributes(file, f), end);
   SHOAL_TRY_GOTO(st, read_ranks(file, f), end);
+  SHOAL_TRY_GOTO(st, read_energy(file, f), end);
 end:
   shoal_h5_close(file);
   if (st == SHOAL_OK)
@@ -367,10 +449,12 @@ void shoal_trace_file_data_destroy(shoal_trace_file_data *f)
     shoal_trace_data *d = &f->ranks[i];
     for (size_t k = 0; k < d->ops; k++) free(d->op_names[k]);
     free(d->op_names);
+    free(d->groups);
     free(d->attempt_rows);
     shoal_trace_unload(d);
   }
   free(f->ranks);
+  free(f->energies);
   free(f->path);
   free(f->run);
   free(f->config);

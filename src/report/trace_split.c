@@ -191,10 +191,10 @@ static span span_of(const shoal_trace_record *r)
                  .agreement = r->kind == SHOAL_TRACE_WAIT && r->link == SHOAL_LINK_CONTROL };
 }
 
-/* True for a record that the reader dropped. */
-static bool is_dropped(const shoal_trace_record *r)
+/* True for a record that the reader dropped, and for an agreement under way, which is no transfer: its wait tells all. */
+static bool is_left_out(const shoal_trace_record *r)
 {
-  return r->t0_ns == 0 && r->t1_ns == 0;
+  return (r->t0_ns == 0 && r->t1_ns == 0) || (r->kind == SHOAL_TRACE_EXCHANGE && r->link == SHOAL_LINK_CONTROL);
 }
 
 /* Breaks down n records.  `spans`, `stack` and `transfers` have space for n each, and out->steps for all steps. */
@@ -206,7 +206,7 @@ static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *sp
   uint64_t end = 0;
   for (size_t i = 0; i < n; i++) {
     span s = span_of(&r[i]);
-    if (is_dropped(&r[i])) continue;
+    if (is_left_out(&r[i])) continue;
     if (s.kind == SHOAL_TRACE_EXCHANGE) {
       out->exchanges += shoal_trace_is_sum(&r[i], level) ? r[i].seq : 1;
       out->exchange_bytes += r[i].bytes;
@@ -226,7 +226,7 @@ static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *sp
   run_sweep(&w, spans, m, stack, end);
   for (size_t i = 0; i < n; i++) {
     span s = span_of(&r[i]);
-    if (shoal_trace_is_sum(&r[i], level) && !is_dropped(&r[i])) add_sum(out, &s, &at);
+    if (shoal_trace_is_sum(&r[i], level) && !is_left_out(&r[i])) add_sum(out, &s, &at);
   }
   for (size_t i = 0; i < out->n; i++) shoal_trace_add_times(&out->inside, &out->steps[i]);
 }

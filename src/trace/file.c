@@ -25,16 +25,20 @@
 typedef struct {
   int rank;
   shoal_trace_shared *ring;
-  shoal_h5_table *records, *ops, *info;
+  shoal_h5_table *records, *ops, *groups, *info;
   shoal_trace_attempt row; /* as last written */
   uint64_t left_out;       /* records that came after the file had reached its limit */
+  uint64_t stored;         /* records written, including those that were overwritten */
 } member;
 
 struct shoal_trace_file {
   shoal_h5 file;
   char *path;
   uint64_t most_bytes;
-  bool full; /* has reached that: what still comes is counted and left out */
+  bool full;          /* has reached that: what still comes is counted and left out */
+  uint64_t most_rows; /* of a rank, which are then written over; 0: no such limit */
+  shoal_trace_energies_open energy;
+  shoal_h5_table *energies; /* NULL: there is no counter */
   size_t n;
   member *ranks;
 };
@@ -91,7 +95,26 @@ static shoal_status make_member(shoal_h5 file, member *m)
 {
   SHOAL_TRY(make_table(file, m->rank, "records", &shoal_trace_records, SHOAL_TRACE_CHUNK, &m->records));
   SHOAL_TRY(make_table(file, m->rank, "ops", &shoal_trace_ops, 64, &m->ops));
+  SHOAL_TRY(make_table(file, m->rank, "groups", &shoal_trace_groups, 64, &m->groups));
   return make_table(file, m->rank, "info", &shoal_trace_attempts, 0, &m->info);
+}
+
+/* Counters of the whole node, whoever uses it. */
+static shoal_status make_energies(shoal_trace_file *f, const shoal_trace_info *info)
+{
+  if (info->powercap) shoal_trace_energy_open(info->powercap, &f->energy);
+  if (!f->energy.n) return SHOAL_OK;
+  shoal_h5_extent extent = { .ndim = 1, .dims = { f->energy.n } };
+  SHOAL_TRY(shoal_h5_put_i64(f->file, "node_cpus", info->node_cpus));
+  SHOAL_TRY(shoal_h5_put_i64(f->file, "job_cpus", info->job_cpus));
+  return shoal_h5_table_create(f->file, "energy", &shoal_trace_energies, &extent, &f->energies);
+}
+
+/* Every rank of the file has the same share. */
+uint64_t shoal_trace_rows_kept(uint64_t bytes, size_t ranks)
+{
+  uint64_t rows = bytes / ranks / sizeof(shoal_trace_record);
+  return SHOAL_MAX(rows - rows % SHOAL_TRACE_CHUNK, (uint64_t)SHOAL_TRACE_CHUNK);
 }
 
 shoal_status shoal_trace_file_create(const char *path, const shoal_trace_info *info, const shoal_trace_ring *ranks,
@@ -100,7 +123,10 @@ shoal_status shoal_trace_file_create(const char *path, const shoal_trace_info *i
   shoal_status st;
   shoal_trace_file *f = calloc(1, sizeof *f);
   SHOAL_CHECK(f, SHOAL_ERR_MEM, "trace %s", path);
-  f->most_bytes = info->most_bytes;
+  if (info->keep_last)
+    f->most_rows = shoal_trace_rows_kept(info->most_bytes, n);
+  else
+    f->most_bytes = info->most_bytes;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &f->ranks), fail);
   SHOAL_TRY_GOTO(st, find_name(path, &f->path), fail);
   SHOAL_TRY_GOTO(st, shoal_h5_create(f->path, &f->file), fail);
@@ -112,6 +138,7 @@ shoal_status shoal_trace_file_create(const char *path, const shoal_trace_info *i
     f->n++;
     goto fail;
   }
+  SHOAL_TRY_GOTO(st, make_energies(f, info), fail);
   *out = f;
   return SHOAL_OK;
 fail:
@@ -164,11 +191,15 @@ static void check_size(shoal_trace_file *f)
                f->path, shoal_format_bytes((double)f->most_bytes, size, sizeof size));
 }
 
-static shoal_status write_records(member *m, uint64_t from, uint64_t to)
+/* Without most_rows they are appended; else they begin again at row 0 there. */
+static shoal_status write_records(member *m, uint64_t from, uint64_t to, uint64_t most_rows)
 {
   while (from < to) {
     uint64_t at = from % SHOAL_TRACE_RING, n = SHOAL_MIN(to - from, SHOAL_TRACE_RING - at);
-    SHOAL_TRY(shoal_h5_table_append(m->records, n, &m->ring->records[at]));
+    uint64_t row = most_rows ? m->stored % most_rows : m->stored;
+    if (most_rows) n = SHOAL_MIN(n, most_rows - row);
+    SHOAL_TRY(shoal_h5_table_put(m->records, row, n, &m->ring->records[at]));
+    m->stored += n;
     from += n;
     atomic_store_explicit(&m->ring->drained, from, memory_order_release);
   }
@@ -176,7 +207,7 @@ static shoal_status write_records(member *m, uint64_t from, uint64_t to)
 }
 
 /* The row counts what its records do: it is read before them, and its counters stay if the records end. */
-static shoal_status write_member(member *m, bool full)
+static shoal_status write_member(member *m, bool full, uint64_t most_rows)
 {
   shoal_trace_attempt row = m->row;
   bool known = take_row(m->ring, &row);
@@ -184,6 +215,9 @@ static shoal_status write_member(member *m, bool full)
   uint64_t from = atomic_load_explicit(&m->ring->drained, memory_order_relaxed);
   uint32_t ops = atomic_load_explicit(&m->ring->n_ops, memory_order_acquire), n = (uint32_t)shoal_h5_table_rows(m->ops);
   SHOAL_TRY(shoal_h5_table_append(m->ops, ops - n, m->ring->ops[n]));
+  uint32_t groups = atomic_load_explicit(&m->ring->n_groups, memory_order_acquire);
+  uint32_t known_groups = (uint32_t)shoal_h5_table_rows(m->groups);
+  SHOAL_TRY(shoal_h5_table_append(m->groups, groups - known_groups, &m->ring->groups[known_groups]));
   if (full) {
     m->left_out += to - from;
     atomic_store_explicit(&m->ring->drained, to, memory_order_release);
@@ -191,23 +225,28 @@ static shoal_status write_member(member *m, bool full)
     memcpy(row.wire, m->row.wire, sizeof row.wire);
     memcpy(row.messages, m->row.messages, sizeof row.messages);
   } else {
-    SHOAL_TRY(write_records(m, from, to));
+    SHOAL_TRY(write_records(m, from, to, most_rows));
   }
   if (!known) return SHOAL_OK;
   m->row = row;
   row.dropped += m->left_out;
+  if (most_rows && m->stored > most_rows) row.overwritten = m->stored - most_rows;
   return shoal_h5_table_put(m->info, 0, 1, &row);
 }
 
 shoal_status shoal_trace_file_write(shoal_trace_file *f)
 {
   check_size(f);
-  for (size_t i = 0; i < f->n; i++) SHOAL_TRY(write_member(&f->ranks[i], f->full));
+  for (size_t i = 0; i < f->n; i++) SHOAL_TRY(write_member(&f->ranks[i], f->full, f->most_rows));
   return SHOAL_OK;
 }
 
 shoal_status shoal_trace_file_flush(shoal_trace_file *f)
 {
+  if (f->energies) {
+    shoal_trace_energy_read(&f->energy);
+    SHOAL_TRY(shoal_h5_table_put(f->energies, 0, f->energy.n, f->energy.row));
+  }
   return shoal_h5_flush(f->file);
 }
 
@@ -243,8 +282,10 @@ void shoal_trace_file_close(shoal_trace_file *f)
   for (size_t i = 0; i < f->n; i++) {
     shoal_h5_table_close(f->ranks[i].records);
     shoal_h5_table_close(f->ranks[i].ops);
+    shoal_h5_table_close(f->ranks[i].groups);
     shoal_h5_table_close(f->ranks[i].info);
   }
+  shoal_h5_table_close(f->energies);
   shoal_h5_discard(f->file); /* nothing is lost: flushed, or abandoned */
   free(f->ranks);
   free(f->path);

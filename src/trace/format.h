@@ -13,6 +13,7 @@ enum {
 
 /* The rows of a rank's records, info and ops; info has the rows of version 1's /attempts.  Members added after the first
  * release of the format are optional; if absent they read as zero, "not known". */
-extern const shoal_h5_row shoal_trace_records, shoal_trace_attempts, shoal_trace_ops;
+extern const shoal_h5_row shoal_trace_records, shoal_trace_attempts, shoal_trace_ops, shoal_trace_groups;
+extern const shoal_h5_row shoal_trace_energies;
 extern const shoal_h5_row shoal_trace_ops_1; /* of version 1 */
 #endif

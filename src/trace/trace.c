@@ -147,8 +147,9 @@ static void emit_sums(shoal_trace *t)
 static inline void record(shoal_trace *t, const shoal_trace_record *r)
 {
   uint64_t ns = r->t1_ns > r->t0_ns ? r->t1_ns - r->t0_ns : 0;
-  if (r->kind != SHOAL_TRACE_WAIT || r->link != SHOAL_LINK_CONTROL) t->total_ns[r->kind] += ns;
+  if (r->link != SHOAL_LINK_CONTROL) t->total_ns[r->kind] += ns;
   if (!t->ring) return;
+  if (t->level == SHOAL_TRACE_BY_STEP && r->kind == SHOAL_TRACE_EXCHANGE && r->link == SHOAL_LINK_CONTROL) return;
   t->spans++;
   if (t->level == SHOAL_TRACE_BY_STEP && is_summed((shoal_trace_kind)r->kind))
     add_to_sum(t, r, ns);
@@ -167,18 +168,40 @@ void shoal_trace_span(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64
                                    .peer = -1 });
 }
 
-void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns,
-                          shoal_link link, int peer, uint64_t bytes, uint64_t seq)
+void shoal_trace_end_step(shoal_trace *t, uint32_t op, uint64_t t0_ns, uint64_t t1_ns, uint64_t samples)
 {
+  t->row.steps++;
+  t->row.samples += samples;
   record(t, &(shoal_trace_record){ .t0_ns = t0_ns,
                                    .t1_ns = t1_ns,
                                    .step = t->step,
                                    .op = op,
+                                   .kind = SHOAL_TRACE_STEP,
+                                   .link = SHOAL_LINK_NONE,
+                                   .peer = -1,
+                                   .seq = samples });
+}
+
+void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, const shoal_trace_exchange *x, uint64_t t0_ns,
+                          uint64_t t1_ns)
+{
+  record(t, &(shoal_trace_record){ .t0_ns = t0_ns,
+                                   .t1_ns = t1_ns,
+                                   .step = t->step,
+                                   .op = x->op,
                                    .kind = (uint8_t)kind,
-                                   .link = (uint8_t)link,
-                                   .peer = peer,
-                                   .bytes = bytes,
-                                   .seq = seq });
+                                   .link = (uint8_t)x->link,
+                                   .role = (uint8_t)x->role,
+                                   .peer = x->peer,
+                                   .group = x->group,
+                                   .bytes = kind == SHOAL_TRACE_EXCHANGE ? x->bytes : 0,
+                                   .seq = x->seq });
+}
+
+void shoal_trace_blocked(shoal_trace *t, const shoal_trace_exchange *x, uint64_t t0_ns, uint64_t t1_ns)
+{
+  shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, x, t0_ns, t1_ns);
+  shoal_trace_transfer(t, SHOAL_TRACE_WAIT, x, t0_ns, t1_ns);
 }
 
 void shoal_trace_set_step(shoal_trace *t, uint64_t step)
@@ -217,7 +240,38 @@ uint32_t shoal_trace_op(shoal_trace *t, const char *name)
   return n;
 }
 
+/* Groups of the same name and ranks follow one another when a run goes back to a checkpoint, with exchanges numbered anew: the
+ * identity tells them apart by their order. */
+uint32_t shoal_trace_group(shoal_trace *t, const char *name, const int *world_ranks, int n)
+{
+  if (!t->ring) return 0;
+  uint32_t count = atomic_load_explicit(&t->ring->n_groups, memory_order_relaxed);
+  if (count == SHOAL_TRACE_GROUPS) return 0;
+  shoal_trace_group_row row = { .size = n };
+  snprintf(row.name, sizeof row.name, "%s", name);
+  uint32_t like = shoal_crc32c(shoal_crc32c(0, name, strlen(name)), world_ranks, (size_t)n * sizeof *world_ranks);
+  for (bool known = true; known || row.id == 0;) {
+    row.id = like;
+    known = false;
+    for (uint32_t i = 0; i < count && !known; i++) known = t->ring->groups[i].id == row.id;
+    like = shoal_crc32c(like, name, strlen(name) + 1);
+  }
+  t->ring->groups[count] = row;
+  atomic_store_explicit(&t->ring->n_groups, count + 1, memory_order_release);
+  return row.id;
+}
+
+void shoal_trace_set_batch(shoal_trace *t, int samples)
+{
+  t->row.batch = samples;
+}
+
 /* ---- totals and counters ---- */
+
+void shoal_trace_add_formula(shoal_trace *t, const uint64_t bytes[SHOAL_LINK_COUNT])
+{
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) t->row.formula[link] += bytes[link];
+}
 
 double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind)
 {

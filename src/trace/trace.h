@@ -42,15 +42,44 @@ const char *shoal_trace_kind_name(shoal_trace_kind kind);
 
 typedef enum { SHOAL_TRACE_OFF, SHOAL_TRACE_BY_STEP, SHOAL_TRACE_BY_OP } shoal_trace_level;
 
+/* What a rank does in an exchange, and so which records of other ranks it depends on. */
+typedef enum {
+  SHOAL_TRACE_ROLE_NONE,    /* not known: no other rank's record belongs to this one */
+  SHOAL_TRACE_ROLE_ALL,     /* of a group: complete when all members have begun */
+  SHOAL_TRACE_ROLE_SOURCE,  /* of a group: gives, and depends on nobody (the root of a broadcast) */
+  SHOAL_TRACE_ROLE_SINK,    /* of a group: complete when its sources have begun (the root of a gather) */
+  SHOAL_TRACE_ROLE_SWAP,    /* of two ranks: complete when both have begun */
+  SHOAL_TRACE_ROLE_SEND,    /* of two ranks: gives */
+  SHOAL_TRACE_ROLE_RECEIVE, /* of two ranks: complete when the peer has begun to send */
+  SHOAL_TRACE_ROLE_COUNT
+} shoal_trace_role;
+
 typedef struct { /* as stored, little-endian, 56 bytes */
   uint64_t t0_ns, t1_ns, step;
   uint32_t op; /* index of the operation's name in the string table */
-  uint8_t kind, link;
-  uint8_t pad[2];
-  int32_t peer; /* world rank, -1: none or several */
-  uint32_t pad2;
+  uint8_t kind, link, role;
+  uint8_t pad;
+  int32_t peer;   /* world rank, -1: none or several */
+  uint32_t group; /* identity of the group, the same on all its ranks; 0: none */
   uint64_t bytes, seq;
 } shoal_trace_record;
+
+/* A group of ranks that exchange: a row of the rank's table. */
+enum { SHOAL_TRACE_GROUP_NAME = 56 };
+typedef struct {
+  uint32_t id;
+  int32_t size;
+  char name[SHOAL_TRACE_GROUP_NAME];
+} shoal_trace_group_row;
+
+/* An exchange.  Records with the same group, name of op, seq and, between two ranks, pair of ranks are parts of one. */
+typedef struct {
+  uint32_t op, group;
+  shoal_trace_role role;
+  shoal_link link;
+  int peer;            /* world rank, -1: several */
+  uint64_t bytes, seq; /* payload sent by this rank; number */
+} shoal_trace_exchange;
 
 typedef struct shoal_trace shoal_trace;
 typedef struct {
@@ -58,8 +87,11 @@ typedef struct {
   const char *placement;              /* likewise, JSON; NULL: not recorded */
   int rank, size, node, local_rank, attempt;
   const char *host;
-  double flush_s;      /* seconds between flushes, default 5 when 0 */
-  uint64_t most_bytes; /* of records in the file; 0: no limit */
+  double flush_s;       /* seconds between flushes, default 5 when 0 */
+  uint64_t most_bytes;  /* of records in the file; 0: no limit */
+  bool keep_last;       /* at the limit overwrite the oldest records, instead of recording no more */
+  const char *powercap; /* folder with the node's energy counters, as in /sys/class/powercap; NULL: they are not read */
+  int node_cpus, job_cpus; /* hardware threads of the node, and those of it that the job has; 0: unknown */
   bool contended; /* more compute threads than cores on this rank's node: its waits include time other ranks computed */
 } shoal_trace_info;
 
@@ -93,9 +125,21 @@ void shoal_trace_set_step(shoal_trace *t, uint64_t step);
 /** Record a completed span.  Cost: about 20 ns.  Level BY_STEP keeps totals, writes a record for each STEP, INPUT,
  *  CHECKPOINT and EVALUATION span, and sums the other kinds into one record per step and kind. */
 void shoal_trace_span(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns);
-void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns,
-                          shoal_link link, int peer, uint64_t bytes, uint64_t seq);
-/** Sum of all spans of a kind since open; waits of link class CONTROL (agreement) are not counted. */
+/** The end of a training step: a STEP span with the number of samples that this rank trained in it. */
+void shoal_trace_end_step(shoal_trace *t, uint32_t op, uint64_t t0_ns, uint64_t t1_ns, uint64_t samples);
+/** Record a part of an exchange: kind EXCHANGE, from its start to its completion, or WAIT, the time blocked in it.  A wait that
+ *  found it complete has no length and is recorded as well, because the rank depended on it. */
+void shoal_trace_transfer(shoal_trace *t, shoal_trace_kind kind, const shoal_trace_exchange *x, uint64_t t0_ns,
+                          uint64_t t1_ns);
+/** Record both for an exchange in which the rank was blocked from start to completion. */
+void shoal_trace_blocked(shoal_trace *t, const shoal_trace_exchange *x, uint64_t t0_ns, uint64_t t1_ns);
+/** Identity of a group for its exchanges, equal on all members if all register their groups in the same order.  Call it once per
+ *  group.  0 if there are too many. */
+uint32_t shoal_trace_group(shoal_trace *t, const char *name, const int *world_ranks, int n);
+/** Samples of a step of this rank as planned, and payload it should have sent by the method's formula, since the last call. */
+void shoal_trace_set_batch(shoal_trace *t, int samples);
+void shoal_trace_add_formula(shoal_trace *t, const uint64_t bytes[SHOAL_LINK_COUNT]);
+/** Sum of all spans of a kind since open; those of link class CONTROL (agreement) are not counted. */
 double shoal_trace_total_s(const shoal_trace *t, shoal_trace_kind kind);
 /** Overhead of tracing on this rank since open: spans times the cost measured at open, plus the time in flushes. */
 double shoal_trace_overhead_s(const shoal_trace *t);
@@ -131,14 +175,24 @@ typedef struct { /* a rank's row of info, as stored; in version 1 of /attempts *
       involuntary_switches; /* of the recording thread; many involuntary context switches suggest contention */
   uint64_t peak_bytes;      /* peak resident set size of the process, as of the last flush */
   uint64_t dropped;         /* records that are missing: the ring was full, or the file had reached its limit */
+  uint64_t overwritten;     /* older records that later ones have replaced (keep_last) */
+  uint64_t steps, samples;  /* of this rank in this attempt, whatever became of their records */
+  uint64_t formula[SHOAL_LINK_COUNT]; /* payload as the method predicts it */
   double clock_offset_ns, clock_drift, clock_bound_ns;
   uint64_t payload[SHOAL_LINK_COUNT], wire[SHOAL_LINK_COUNT], messages[SHOAL_LINK_COUNT];
   uint8_t level, closed;  /* closed is 0 if the rank was killed or is still running */
   uint8_t clock_readings; /* 2: start and end; 1: start only, drift unknown and set to 1; 0: none */
   uint8_t contended;      /* as in shoal_trace_info */
-  uint8_t pad[4];
+  int32_t batch;          /* samples of a step of this rank, as planned; 0: unknown */
   char host[64];
 } shoal_trace_attempt;
+
+/* The energy of a domain of a node since the file was made: a row of /energy. */
+enum { SHOAL_TRACE_DOMAIN_NAME = 32 };
+typedef struct {
+  char domain[SHOAL_TRACE_DOMAIN_NAME]; /* "package-0" */
+  uint64_t uj, t0_ns, t1_ns;            /* microjoules between two times on the clock of the rank that writes */
+} shoal_trace_energy;
 
 /** Convert a time on this rank's clock to rank 0's clock, within the row's bound; unchanged if there is no reading, or a damaged one.
  *  Monotonic: a later time never becomes an earlier one. */

@@ -67,6 +67,7 @@ static shoal_status update(shoal_session *s)
 void shoal_session_count_bytes(shoal_session *s)
 {
   for (int i = 0; i < SHOAL_LINK_COUNT; i++) s->record.claimed[i] += s->run.sent[i];
+  shoal_trace_add_formula(s->run.trace, s->run.sent);
   memset(s->run.sent, 0, sizeof s->run.sent);
 }
 
@@ -106,10 +107,18 @@ static shoal_status one_step(shoal_session *s, const shoal_batch *b, shoal_score
   return SHOAL_OK;
 }
 
-void shoal_session_record_agreement(shoal_session *s, uint64_t t0)
+void shoal_session_record_agreement(shoal_session *s, uint32_t op, shoal_group *g, uint64_t number, uint64_t posted_ns,
+                                    uint64_t waits_ns)
 {
-  shoal_trace_transfer(s->run.trace, SHOAL_TRACE_WAIT, s->record.op.agreement, t0, shoal_now_ns(), SHOAL_LINK_CONTROL,
-                       -1, 0, 0);
+  uint64_t now = shoal_now_ns();
+  shoal_trace_exchange x = { .op = op,
+                             .group = shoal_group_trace_id(g),
+                             .role = SHOAL_TRACE_ROLE_ALL,
+                             .link = SHOAL_LINK_CONTROL,
+                             .peer = -1,
+                             .seq = number };
+  shoal_trace_transfer(s->run.trace, SHOAL_TRACE_EXCHANGE, &x, posted_ns, now);
+  shoal_trace_transfer(s->run.trace, SHOAL_TRACE_WAIT, &x, waits_ns, now);
 }
 
 static shoal_status between_steps(shoal_session *s)
@@ -171,7 +180,7 @@ static shoal_status run_epoch(shoal_session *s, bool *finished)
     shoal_score score = { 0 };
     number_batch(s);
     SHOAL_TRY(one_step(s, b, &score));
-    shoal_trace_span(t, SHOAL_TRACE_STEP, s->record.op.step, t0, shoal_now_ns());
+    shoal_trace_end_step(t, s->record.op.step, t0, shoal_now_ns(), s->run.reads_none ? 0 : (uint64_t)b->n);
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : s->run.shown_loss);
     SHOAL_TRY(between_steps(s));
   }
@@ -234,7 +243,7 @@ static shoal_status end_epoch_together(shoal_session *s, bool *saved)
   double sums[] = { s->clock.loss_sum, s->clock.samples, s->numbers.found };
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
-  shoal_session_record_agreement(s, t0);
+  shoal_session_record_agreement(s, s->record.op.epoch, s->run.control, s->clock.epoch, t0, t0);
   if (sums[2] > 0) return shoal_numbers_act(s);
   s->record.train_loss = sums[0] / sums[1]; /* NAN if no sample counted */
   s->clock.epoch++;
@@ -279,7 +288,10 @@ shoal_status shoal_session_train(shoal_session *s)
                                       .backward = shoal_trace_op(t, "backward"),
                                       .optimizer = shoal_trace_op(t, "optimizer"),
                                       .agreement = shoal_trace_op(t, "agreement"),
+                                      .promise = shoal_trace_op(t, "promise"),
+                                      .epoch = shoal_trace_op(t, "end of epoch"),
                                       .pretended = shoal_trace_op(t, "pretended compute") };
+  shoal_trace_set_batch(t, s->run.reads_none ? 0 : (int)s->data.own_batch);
   s->clock.started_ns = s->clock.saved_ns = s->record.logged_ns = shoal_now_ns();
   if (!s->world.resume_path || s->clock.rate == 0) s->clock.rate = scheduled_rate(s);
   if (s->method->start && !shoal_session_reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));

@@ -44,6 +44,7 @@ shoal_status shoal_session_open_vote(shoal_session *s)
 shoal_status shoal_session_post_vote(shoal_session *s)
 {
   s->meet.voted = true;
+  s->meet.voted_ns = shoal_now_ns();
   return shoal_vote_post(s->meet.vote, my_ask(s));
 }
 
@@ -52,7 +53,7 @@ shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask)
   if (!s->meet.voted) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_vote_result(s->meet.vote, ask));
-  shoal_session_record_agreement(s, t0);
+  shoal_session_record_agreement(s, s->record.op.agreement, s->run.control, ++s->meet.votes, s->meet.voted_ns, t0);
   s->meet.voted = false;
   return SHOAL_OK;
 }

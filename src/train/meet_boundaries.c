@@ -40,6 +40,7 @@ static shoal_status promise(shoal_session *s)
   bool heard = shoal_session_heard(s);
   if (s->meet.promised || (!heard && s->run.step + 1 < s->meet.together_at)) return SHOAL_OK;
   s->meet.promised = s->run.step + 1;
+  s->meet.promised_ns = shoal_now_ns();
   return shoal_vote_post(s->meet.promise, (int64_t)s->meet.promised);
 }
 
@@ -50,7 +51,7 @@ static shoal_status take_promises(shoal_session *s)
   int64_t largest;
   if (!s->meet.promised || s->meet.stop_at) return SHOAL_OK;
   SHOAL_TRY(shoal_vote_result(s->meet.promise, &largest));
-  shoal_session_record_agreement(s, t0);
+  shoal_session_record_agreement(s, s->record.op.promise, s->run.control, ++s->meet.promises, s->meet.promised_ns, t0);
   s->meet.stop_at = (uint64_t)largest;
   return SHOAL_OK;
 }

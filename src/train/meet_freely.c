@@ -71,7 +71,9 @@ static shoal_status meet(shoal_session *s, shoal_ask mine, shoal_ask *agreed)
   int64_t what;
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(settle(s, SHOAL_ARRIVING));
+  uint64_t joined_ns = shoal_now_ns();
   SHOAL_TRY(shoal_rendezvous_meet(s->meet.rendezvous, mine, wish_while_waiting, s, &what));
+  shoal_session_record_agreement(s, s->record.op.agreement, s->run.control, ++s->meet.meetings, joined_ns, joined_ns);
   SHOAL_TRY(settle(s, SHOAL_GATHERED));
   shoal_trace_span(s->run.trace, SHOAL_TRACE_OTHER, shoal_trace_op(s->run.trace, "meeting"), t0, shoal_now_ns());
   *agreed = (shoal_ask)what;
@@ -91,8 +93,11 @@ static shoal_status reason_to_meet(shoal_session *s, int64_t *what)
 {
   *what = SHOAL_MAX((int64_t)wish(s), shoal_rendezvous_requested(s->meet.rendezvous));
   if (!s->meet.vote) return SHOAL_OK;
+  uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_vote_post(s->meet.vote, *what));
-  return shoal_vote_result(s->meet.vote, what);
+  SHOAL_TRY(shoal_vote_result(s->meet.vote, what));
+  shoal_session_record_agreement(s, s->record.op.agreement, s->run.meet.together, ++s->meet.votes, t0, t0);
+  return SHOAL_OK;
 }
 
 static shoal_status between(shoal_session *s)

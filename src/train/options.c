@@ -65,7 +65,11 @@ static const shoal_option run_options[] = {
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
     "What the trace records: nothing, steps, or every span.", NULL },
   { "trace.max_size", SHOAL_OPT_INT, "1024", "MiB", "[0,1000000000]",
-    "Largest trace file of a node and attempt: recording stops there, with a warning; 0: no limit.", NULL },
+    "Largest trace file of a node and attempt: see trace.keep; 0: no limit.", NULL },
+  { "trace.keep", SHOAL_OPT_ENUM, "first", NULL, "first|last",
+    "At trace.max_size: record no more, with a warning; or go on, in place of the oldest records.", NULL },
+  { "trace.powercap", SHOAL_OPT_PATH, "/sys/class/powercap", NULL, NULL,
+    "Folder with the node's energy counters (RAPL); nothing is recorded where there are none.", NULL },
   { "comm.shared_memory", SHOAL_OPT_BOOL, "true", NULL, NULL,
     "Ranks of a node sum through shared memory; false: sums use a ring over all ranks.", "shoal" },
   { "comm.max_message", SHOAL_OPT_INT, "0", "bytes", "[0,inf)",
@@ -226,6 +230,15 @@ static shoal_status check_periods(const shoal_config *c)
   return SHOAL_OK;
 }
 
+static shoal_status check_trace(const shoal_config *c)
+{
+  bool last = strcmp(shoal_config_string(c, "trace.keep"), "last") == 0;
+  SHOAL_CHECK(!last || shoal_config_int(c, "trace.max_size") > 0, SHOAL_ERR_USAGE,
+              "%s: trace.keep is last, but trace.max_size is 0, no limit: say how many MiB of records are kept",
+              shoal_config_origin(c, "trace.keep"));
+  return SHOAL_OK;
+}
+
 /* Model and method may come from the environment too; read first, because they select the tables that check the
  * rest. */
 static shoal_status read_environment_choices(shoal_settings *s)
@@ -289,7 +302,7 @@ shoal_status shoal_run_configure_as(const char *as, const char *run_file, const 
   SHOAL_TRY_GOTO(st, choose(s, &model, &method), done);
   SHOAL_TRY_GOTO(st, all_tables(model, method, &tables, &n), done);
   SHOAL_TRY_GOTO(st, shoal_config_create(s, tables, n, out), done);
-  if ((st = check_periods(*out)) != SHOAL_OK) {
+  if ((st = check_periods(*out)) != SHOAL_OK || (st = check_trace(*out)) != SHOAL_OK) {
     shoal_config_destroy(*out);
     *out = NULL;
   }
@@ -361,6 +374,7 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
     .shard = (shoal_shard)place_of(c, "data.shards", shards),
     .trace = (shoal_trace_level)place_of(c, "trace.level", levels),
     .trace_bytes = (uint64_t)shoal_config_int(c, "trace.max_size") << 20,
+    .trace_last = strcmp(shoal_config_string(c, "trace.keep"), "last") == 0,
     .retries_save = strcmp(shoal_config_string(c, "ckpt.failure"), "retry") == 0,
     .keep = (int)shoal_config_int(c, "ckpt.keep"),
   };

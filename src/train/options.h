@@ -42,6 +42,7 @@ typedef struct {
   shoal_shard shard;
   shoal_trace_level trace;
   uint64_t trace_bytes; /* trace.max_size; 0: no limit */
+  bool trace_last;      /* trace.keep */
   int keep;             /* checkpoints */
   bool retries_save;    /* goes on without a checkpoint that cannot be written */
   shoal_best best;

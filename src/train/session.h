@@ -66,6 +66,8 @@ typedef struct {
   shoal_rendezvous *rendezvous;            /* asynchronous ranks: replaces the vote */
   bool voted;                              /* a vote is in flight */
   shoal_vote *promise;                     /* at boundaries: where a rank can stop before the next one */
+  uint64_t voted_ns, promised_ns;          /* when they were posted */
+  uint64_t votes, promises, meetings;      /* so far: their numbers in the trace */
   uint64_t together_at, promised, stop_at; /* steps: all synchronise; this rank's promise; agreed on.  0: none */
   bool agreed;                             /* all ranks are known to have the same final status */
   uint64_t saved_own_step;                 /* asynchronous: rank 0's steps at the last periodic one */
@@ -101,7 +103,7 @@ typedef struct {
 } shoal_session_best;
 
 typedef struct { /* indices in the trace's string table */
-  uint32_t step, input, forward, backward, optimizer, agreement, pretended;
+  uint32_t step, input, forward, backward, optimizer, agreement, promise, epoch, pretended;
 } shoal_session_ops;
 
 typedef struct {
@@ -274,8 +276,10 @@ shoal_status shoal_session_score_own(shoal_session *s); /* for ranks with their 
 shoal_status shoal_session_train(shoal_session *s);
 bool shoal_session_reached_end(const shoal_session *s); /* all epochs or steps of the run are done */
 void shoal_session_count_bytes(shoal_session *s);       /* by the method's formula, since the last call */
-/* Records a wait for an agreement since t0; it has no payload, so the trace separates it from exposed exchange. */
-void shoal_session_record_agreement(shoal_session *s, uint64_t t0_ns);
+/* Records an agreement of a group that this rank began at posted_ns and has waited for since waits_ns.  It has no payload, so the
+ * trace separates it from exposed exchange.  `number`: of this op, equal on all members. */
+void shoal_session_record_agreement(shoal_session *s, uint32_t op, shoal_group *g, uint64_t number, uint64_t posted_ns,
+                                    uint64_t waits_ns);
 /* progress.c: terminal and log output.  Times and speeds count from start_totals on. */
 void shoal_session_start_totals(shoal_session *s);
 void shoal_session_report_start(const shoal_session *s);

@@ -1,4 +1,5 @@
 /* The run's world: the run file, ranks and groups, the folder, the trace, the backend. */
+#include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -187,6 +188,11 @@ shoal_status shoal_session_open_trace(shoal_session *s)
                             .attempt = s->world.folder.attempt,
                             .host = p->host,
                             .most_bytes = s->world.choice.trace_bytes,
+                            .keep_last = s->world.choice.trace_last,
+                            .powercap =
+                                p->local_rank == 0 ? shoal_config_string(s->world.config, "trace.powercap") : NULL,
+                            .node_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
+                            .job_cpus = SHOAL_MAX(shoal_env_int(NULL, "SLURM_CPUS_ON_NODE", 1), 0),
                             .contended = is_contended(s, p) };
   shoal_status st = open_recorder(s, &info);
   shoal_str_free(&place.text);

@@ -145,10 +145,11 @@ def check_rank(row, name, attempt):
     """The numbers of one rank against its records, worked out here with unions of intervals."""
     t = Trace(name, row["rank"], attempt)
     records, counters = t.records, t.info
-    spans = {kind: [] for kind in [*KINDS, "agreement"]}
+    spans = {kind: [] for kind in [*KINDS, "agreement", "agreement under way"]}
     for r in records:
         kind = KINDS[r["kind"]]
-        kind = "agreement" if kind == "wait" and r["link"] == 3 else kind
+        if r["link"] == 3:
+            kind = "agreement" if kind == "wait" else "agreement under way"
         spans[kind].append((int(r["t0_ns"]), int(r["t1_ns"])))
     flights = union_of(spans["exchange"])
     waits = union_of(spans["wait"])

@@ -9,6 +9,7 @@ shoal_add_runs(train ranks resume moved statistics bytes trace algorithms uneven
                damaged heard lost apart replicas numeric folder singletons cores placement)
 shoal_add_pytest(train.refusals FILE mpi/test_train.py TESTS bad_options bad_resume LABELS train noasan)
 shoal_add_pytest(train.claims FILE mpi/test_train.py TESTS claims_refused claims_unheard LABELS train noasan)
+shoal_add_pytest(train.matches FILE mpi/test_matches.py LABELS train noasan)
 shoal_add_pytest(train.golden FILE mpi/test_golden.py LABELS train noasan)
 shoal_add_runs(swarm swarm_neutral swarm_lockstep swarm_moved swarm_bytes swarm_free swarm_batchnorm swarm_statistics swarm_straggler swarm_lost)
 shoal_add_runs(average localsgd_neutral localsgd_resume localsgd_numeric localsgd_settings localsgd_refused average_statistics

@@ -223,10 +223,17 @@ static void summed(void)
     shoal_trace_span(t, SHOAL_TRACE_WAIT, 4, b + 50, b + 60);
     shoal_trace_span(t, SHOAL_TRACE_BACKWARD, 1, b + 30, b + 70);
     shoal_trace_span(t, SHOAL_TRACE_WAIT, 4, b + 85, b + 90);
-    shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, 3, b + 40, b + 90, SHOAL_LINK_BETWEEN, 1, 1000, 1);
-    shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, 3, b + 50, b + 60, SHOAL_LINK_NODE, 2, 10, 1);
+    shoal_trace_transfer(
+        t, SHOAL_TRACE_EXCHANGE,
+        &(shoal_trace_exchange){ .op = 3, .link = SHOAL_LINK_BETWEEN, .peer = 1, .bytes = 1000, .seq = 1 }, b + 40,
+        b + 90);
+    shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE,
+                         &(shoal_trace_exchange){ .op = 3, .link = SHOAL_LINK_NODE, .peer = 2, .bytes = 10, .seq = 1 },
+                         b + 50, b + 60);
     shoal_trace_span(t, SHOAL_TRACE_STEP, 9, b, b + 100);
-    shoal_trace_transfer(t, SHOAL_TRACE_WAIT, 4, b + 100, b + 103, SHOAL_LINK_CONTROL, -1, 0, 0);
+    shoal_trace_transfer(t, SHOAL_TRACE_WAIT,
+                         &(shoal_trace_exchange){ .op = 4, .link = SHOAL_LINK_CONTROL, .peer = -1, .seq = 0 }, b + 100,
+                         b + 103);
     shoal_trace_span(t, SHOAL_TRACE_CHECKPOINT, 6, b + 103, b + 160);
   }
   CHECK_OK(shoal_trace_close(t));

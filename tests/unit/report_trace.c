@@ -84,11 +84,17 @@ static void one_step(shoal_trace *t, uint64_t step, uint64_t w, uint64_t shift)
   shoal_trace_span(t, SHOAL_TRACE_FORWARD, 0, b, b + 30 * ms);
   shoal_trace_span(t, SHOAL_TRACE_BACKWARD, 1, b + 30 * ms, b + 70 * ms);
   shoal_trace_span(t, SHOAL_TRACE_OPTIMIZER, 2, b + 70 * ms, b + 80 * ms);
-  shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, 3, b + 40 * ms, b + (80 + w) * ms, SHOAL_LINK_BETWEEN, 1, 1000,
-                       1 + step);
-  shoal_trace_transfer(t, SHOAL_TRACE_WAIT, 3, b + 80 * ms, b + (80 + w) * ms, SHOAL_LINK_BETWEEN, 1, 0, 1 + step);
+  shoal_trace_transfer(
+      t, SHOAL_TRACE_EXCHANGE,
+      &(shoal_trace_exchange){ .op = 3, .link = SHOAL_LINK_BETWEEN, .peer = 1, .bytes = 1000, .seq = 1 + step },
+      b + 40 * ms, b + (80 + w) * ms);
+  shoal_trace_transfer(t, SHOAL_TRACE_WAIT,
+                       &(shoal_trace_exchange){ .op = 3, .link = SHOAL_LINK_BETWEEN, .peer = 1, .seq = 1 + step },
+                       b + 80 * ms, b + (80 + w) * ms);
   shoal_trace_span(t, SHOAL_TRACE_STEP, 9, b, b + 100 * ms);
-  shoal_trace_transfer(t, SHOAL_TRACE_WAIT, 8, b + 100 * ms, b + 103 * ms, SHOAL_LINK_CONTROL, -1, 0, 0);
+  shoal_trace_transfer(t, SHOAL_TRACE_WAIT,
+                       &(shoal_trace_exchange){ .op = 8, .link = SHOAL_LINK_CONTROL, .peer = -1, .seq = 0 },
+                       b + 100 * ms, b + 103 * ms);
   shoal_trace_span(t, SHOAL_TRACE_CHECKPOINT, 6, b + 103 * ms, b + 110 * ms);
   shoal_trace_span(t, SHOAL_TRACE_EVALUATION, 7, b + 120 * ms, b + 150 * ms);
 }
@@ -273,7 +279,9 @@ static void tracks(void)
   REQUIRE(shoal_trace_open(path, SHOAL_TRACE_BY_OP, &info, &t) == SHOAL_OK, "open");
   static const uint64_t at[][2] = { { 100, 200 }, { 150, 300 }, { 200, 250 }, { 260, 270 } };
   for (size_t i = 0; i < SHOAL_COUNT(at); i++)
-    shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, 3, at[i][0], at[i][1], SHOAL_LINK_NODE, 1, 8, i);
+    shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE,
+                         &(shoal_trace_exchange){ .op = 3, .link = SHOAL_LINK_NODE, .peer = 1, .bytes = 8, .seq = i },
+                         at[i][0], at[i][1]);
   CHECK_OK(shoal_trace_close(t));
   export(&path, 1, SHOAL_TRACE_LAST);
   int want[] = { 1, 2, 1, 1 };

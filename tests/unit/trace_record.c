@@ -53,8 +53,11 @@ static void every_field(void)
     if (i % 3)
       shoal_trace_span(t, SHOAL_TRACE_FORWARD, conv, 1000 + i, 1010 + i);
     else
-      shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, ring, 1000 + i, 1500 + i, SHOAL_LINK_BETWEEN, (int)(i % 8),
-                           1ull << 40, i);
+      shoal_trace_transfer(
+          t, SHOAL_TRACE_EXCHANGE,
+          &(shoal_trace_exchange){
+              .op = ring, .link = SHOAL_LINK_BETWEEN, .peer = (int)(i % 8), .bytes = 1ull << 40, .seq = i },
+          1000 + i, 1500 + i);
   }
   shoal_counters *c = shoal_trace_counters(t);
   c->payload[SHOAL_LINK_BETWEEN] = 1ull << 50;
@@ -113,9 +116,15 @@ static void by_step(void)
     uint64_t b = step * 1000;
     shoal_trace_set_step(t, step);
     for (uint64_t i = 0; i < 10; i++) shoal_trace_span(t, SHOAL_TRACE_BACKWARD, 12, b + 10 * i, b + 10 * i + 4);
-    shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, 13, b, b + 7, SHOAL_LINK_NODE, 1, 100, 1);
-    shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, 13, b, b + 8, SHOAL_LINK_BETWEEN, 2, 200, 2);
-    shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, 13, b, b + 9, SHOAL_LINK_BETWEEN, 3, 300, 3);
+    shoal_trace_transfer(
+        t, SHOAL_TRACE_EXCHANGE,
+        &(shoal_trace_exchange){ .op = 13, .link = SHOAL_LINK_NODE, .peer = 1, .bytes = 100, .seq = 1 }, b, b + 7);
+    shoal_trace_transfer(
+        t, SHOAL_TRACE_EXCHANGE,
+        &(shoal_trace_exchange){ .op = 13, .link = SHOAL_LINK_BETWEEN, .peer = 2, .bytes = 200, .seq = 2 }, b, b + 8);
+    shoal_trace_transfer(
+        t, SHOAL_TRACE_EXCHANGE,
+        &(shoal_trace_exchange){ .op = 13, .link = SHOAL_LINK_BETWEEN, .peer = 3, .bytes = 300, .seq = 3 }, b, b + 9);
     shoal_trace_span(t, SHOAL_TRACE_INPUT, 14, b, b + 1);
     shoal_trace_span(t, SHOAL_TRACE_INPUT, 14, b, b + 2);
     shoal_trace_span(t, SHOAL_TRACE_STEP, SHOAL_TRACE_STEP, b, b + 500);
@@ -376,6 +385,87 @@ static void full_disk(void)
   shoal_trace_file_data_destroy(f);
 }
 
+/* trace.keep last: the newest records of a share of the limit, in order, however much came before. */
+static void newest(uint64_t n)
+{
+  const char *path = temp_fresh(temp_path("last.h5"));
+  enum { KEPT = 8192 }; /* 500 000 bytes hold 8928 records, which are two chunks and some */
+  shoal_trace_info last = info;
+  shoal_trace *t;
+  last.placement = NULL;
+  last.most_bytes = 500000;
+  last.keep_last = true;
+  REQUIRE(shoal_trace_open(path, SHOAL_TRACE_BY_OP, &last, &t) == SHOAL_OK, "open");
+  for (uint64_t i = 1; i <= n; i++) {
+    shoal_trace_end_step(t, SHOAL_TRACE_STEP, i * 10, i * 10 + 9, 3);
+    if (i % 5000 == 0) CHECK_OK(shoal_trace_flush(t, true));
+  }
+  CHECK_OK(shoal_trace_close(t));
+  shoal_trace_file_data *f = read_back(path);
+  const shoal_trace_data *d = &f->ranks[0];
+  uint64_t kept = n < KEPT ? n : KEPT;
+  CHECK_EQ(d->n, kept, "%llu records", (unsigned long long)n);
+  CHECK_EQ(d->attempt_rows[0].overwritten, n - kept);
+  CHECK_EQ(d->attempt_rows[0].dropped, 0);
+  CHECK_EQ(d->attempt_rows[0].steps, n);
+  CHECK_EQ(d->attempt_rows[0].samples, 3 * n);
+  for (uint64_t i = 0; i < d->n; i++) {
+    REQUIRE(d->records[i].t0_ns == (n - kept + i + 1) * 10, "record %llu begins at %llu", (unsigned long long)i,
+            (unsigned long long)d->records[i].t0_ns);
+    CHECK_EQ(d->records[i].seq, 3);
+  }
+  shoal_trace_file_data_destroy(f);
+  REQUIRE(shoal_trace_read_last(path, 50, &f) == SHOAL_OK, "the last 50: %s", check_error());
+  REQUIRE(f->ranks[0].n == 50, "%zu of the last 50", f->ranks[0].n);
+  for (uint64_t i = 0; i < 50; i++) CHECK_EQ(f->ranks[0].records[i].t0_ns, (n - 50 + i + 1) * 10);
+  shoal_trace_file_data_destroy(f);
+}
+
+/* What tells which records belong together, and what a method predicts. */
+static void exchanges(void)
+{
+  const char *path = temp_path("groups.h5");
+  const int all[] = { 0, 1, 2, 3 }, others[] = { 0, 1, 2, 4 };
+  shoal_trace *t;
+  REQUIRE(shoal_trace_open(path, SHOAL_TRACE_BY_OP, &info, &t) == SHOAL_OK, "open");
+  uint32_t world = shoal_trace_group(t, "world", all, 4), again = shoal_trace_group(t, "world", all, 4);
+  uint32_t part = shoal_trace_group(t, "world", all, 3), other = shoal_trace_group(t, "world", others, 4);
+  uint32_t named = shoal_trace_group(t, "control", all, 4);
+  const uint32_t ids[] = { world, again, part, other, named };
+  for (int i = 0; i < 5; i++) {
+    CHECK_GT(ids[i], 0);
+    for (int k = 0; k < i; k++) CHECK_NE(ids[i], ids[k], "each group has its own identity");
+  }
+  shoal_trace_exchange x = { 5, again, SHOAL_TRACE_ROLE_SINK, SHOAL_LINK_NODE, 2, 70, 9 };
+  shoal_trace_blocked(t, &x, 100, 200);
+  shoal_trace_set_batch(t, 32);
+  for (int i = 0; i < 2; i++) shoal_trace_add_formula(t, (uint64_t[]){ 1, 2, 3, 4 });
+  CHECK_OK(shoal_trace_close(t));
+  shoal_trace_file_data *f = read_back(path);
+  const shoal_trace_data *d = &f->ranks[0];
+  REQUIRE(d->n == 2, "%zu records", d->n);
+  REQUIRE(d->n_groups == 5, "%zu groups", d->n_groups);
+  for (int i = 0; i < 2; i++) {
+    const shoal_trace_record *r = &d->records[i];
+    CHECK_EQ(r->kind, i ? SHOAL_TRACE_WAIT : SHOAL_TRACE_EXCHANGE);
+    CHECK_EQ(r->t0_ns, 100);
+    CHECK_EQ(r->t1_ns, 200);
+    CHECK_EQ(r->op, 5);
+    CHECK_EQ(r->group, again);
+    CHECK_EQ(r->role, SHOAL_TRACE_ROLE_SINK);
+    CHECK_EQ(r->link, SHOAL_LINK_NODE);
+    CHECK_EQ(r->peer, 2);
+    CHECK_EQ(r->seq, 9);
+    CHECK_EQ(r->bytes, i ? 0 : 70);
+  }
+  CHECK_EQ(d->groups[1].id, again);
+  CHECK_EQ(d->groups[2].size, 3);
+  CHECK_STR(d->groups[4].name, "control");
+  CHECK_EQ(d->attempt_rows[0].batch, 32);
+  CHECK_EQ(d->attempt_rows[0].formula[SHOAL_LINK_BETWEEN], 6);
+  shoal_trace_file_data_destroy(f);
+}
+
 /* Printed, not asserted: this machine is shared. */
 static void cost(void)
 {
@@ -409,6 +499,11 @@ int main(void)
   layout();
   every_field();
   by_step();
+  exchanges();
+  newest(100);
+  newest(8192);
+  newest(8193);
+  newest(61234);
   without_file();
   made_new();
   names();

@@ -189,20 +189,18 @@ static shoal_status drop(shoal_daso *c)
   return SHOAL_OK;
 }
 
-/* Records a blocking exchange, all of which is exposed. */
-static void record(shoal_run *r, uint32_t op, shoal_link link, const uint64_t bytes[SHOAL_LINK_COUNT], uint64_t t0)
-{
-  uint64_t sum = 0, t1 = shoal_now_ns();
-  for (int k = 0; k < SHOAL_LINK_COUNT; k++) sum += bytes[k];
-  shoal_trace_transfer(r->trace, SHOAL_TRACE_EXCHANGE, op, t0, t1, link, -1, sum, r->step + 1);
-  shoal_trace_transfer(r->trace, SHOAL_TRACE_WAIT, op, t0, t1, link, -1, 0, r->step + 1);
-}
-
 static shoal_status mean_in_parcels(shoal_run *r, shoal_daso *c)
 {
   uint64_t t0 = shoal_now_ns();
+  shoal_trace_exchange x = { .op = c->op_parcels,
+                             .group = shoal_group_trace_id(c->across),
+                             .role = SHOAL_TRACE_ROLE_ALL,
+                             .link = SHOAL_LINK_BETWEEN,
+                             .peer = -1,
+                             .seq = r->step + 1 };
   SHOAL_TRY(shoal_parcels_mean(c->parcels, c->common, r->form->params->w));
-  record(r, c->op_parcels, SHOAL_LINK_BETWEEN, c->half, t0);
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) x.bytes += c->half[link];
+  shoal_trace_blocked(r->trace, &x, t0, shoal_now_ns());
   count(r, c->half);
   return SHOAL_OK;
 }

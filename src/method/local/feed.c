@@ -26,6 +26,7 @@ typedef struct {
   char *data; /* owned: header, activations, labels */
   shoal_message *message;
   uint64_t started_ns; /* 0: its transfer has been recorded */
+  uint64_t number;     /* of the minibatch: the step; replay: how many were sent before */
   size_t bytes;
 } parcel;
 
@@ -33,7 +34,7 @@ struct shoal_local_feed {
   shoal_world *world;
   shoal_group *g;
   shoal_trace *trace;
-  uint32_t op_wait, op_send;
+  uint32_t op, op_room;
   int ring; /* tags of a boundary, used cyclically: as many as receives may be posted */
   /* from the previous stage */
   int from; /* -1: this is the first stage */
@@ -113,8 +114,8 @@ shoal_status shoal_local_feed_create(shoal_run *r, const shoal_local *s, int dep
     .ring = depth + 1,
     .trace = r->trace,
     .hang_s = shoal_config_period(r->config, "comm.hang").value,
-    .op_wait = shoal_trace_op(r->trace, "activations in"),
-    .op_send = shoal_trace_op(r->trace, "activations out"),
+    .op = shoal_trace_op(r->trace, "activations"),
+    .op_room = shoal_trace_op(r->trace, "room for activations"),
     .from = s->stage > 0 ? shoal_local_rank(g, s->stage - 1, s->replica) : -1,
     .to = s->stage + 1 < g->stages ? shoal_local_rank(g, s->stage + 1, s->replica) : -1,
     .max_samples = (size_t)s->max_samples,
@@ -178,12 +179,24 @@ static shoal_status post_first(shoal_local_feed *f, const shoal_run *r)
   return SHOAL_OK;
 }
 
-static shoal_status wait_message(shoal_local_feed *f, parcel *p)
+static shoal_trace_exchange exchange_with(const shoal_local_feed *f, shoal_trace_role role, int peer, const parcel *p)
 {
-  if (shoal_message_done(p->message)) return shoal_message_wait(p->message);
+  return (shoal_trace_exchange){ .op = f->op,
+                                 .group = shoal_group_trace_id(f->g),
+                                 .role = role,
+                                 .link = shoal_group_link(f->g, peer),
+                                 .peer = peer,
+                                 .bytes = role == SHOAL_TRACE_ROLE_SEND ? p->bytes : 0,
+                                 .seq = p->number };
+}
+
+static shoal_status wait_activations(shoal_local_feed *f, parcel *p)
+{
+  shoal_trace_exchange x = exchange_with(f, SHOAL_TRACE_ROLE_RECEIVE, f->from, p);
   uint64_t t0 = shoal_now_ns();
+  bool done = shoal_message_done(p->message);
   SHOAL_TRY(shoal_message_wait(p->message));
-  shoal_trace_span(f->trace, SHOAL_TRACE_WAIT, f->op_wait, t0, shoal_now_ns());
+  shoal_trace_transfer(f->trace, SHOAL_TRACE_WAIT, &x, t0, done ? t0 : shoal_now_ns());
   return SHOAL_OK;
 }
 
@@ -192,7 +205,8 @@ static shoal_status take_in_step(shoal_local_feed *f, const shoal_run *r, shoal_
   if (!f->posted) SHOAL_TRY(post_first(f, r));
   f->posted = true;
   f->working = (int)(r->step % (uint64_t)f->n_in);
-  SHOAL_TRY(wait_message(f, &f->in[f->working]));
+  f->in[f->working].number = r->step;
+  SHOAL_TRY(wait_activations(f, &f->in[f->working]));
   unpack(f, &f->in[f->working], out);
   SHOAL_CHECK(out->head.step == r->step && out->head.elements == f->in_elements, SHOAL_ERR_INTERNAL,
               "step %llu: the stage before sent minibatch %llu of %u elements", (unsigned long long)r->step,
@@ -254,7 +268,7 @@ static shoal_status wait_entry(shoal_local_feed *f, const shoal_run *r, int *slo
     SHOAL_TRY(enter_arrived(f));
     *slot = shoal_local_replay_select(&f->buffer, age);
   }
-  shoal_trace_span(f->trace, SHOAL_TRACE_WAIT, f->op_wait, t0, shoal_now_ns());
+  shoal_trace_span(f->trace, SHOAL_TRACE_WAIT, f->op, t0, shoal_now_ns());
   return SHOAL_OK;
 }
 
@@ -288,10 +302,20 @@ shoal_status shoal_local_feed_release(shoal_local_feed *f, shoal_run *r)
 
 static void record_send(shoal_local_feed *f, parcel *p)
 {
-  if (p->started_ns)
-    shoal_trace_transfer(f->trace, SHOAL_TRACE_EXCHANGE, f->op_send, p->started_ns, shoal_now_ns(),
-                         shoal_group_link(f->g, f->to), f->to, p->bytes, f->sent);
+  if (!p->started_ns) return;
+  shoal_trace_exchange x = exchange_with(f, SHOAL_TRACE_ROLE_SEND, f->to, p);
+  shoal_trace_transfer(f->trace, SHOAL_TRACE_EXCHANGE, &x, p->started_ns, shoal_now_ns());
   p->started_ns = 0;
+}
+
+/* The memory of an earlier minibatch is free once that has been sent: a matter of the network, not of another rank's work. */
+static shoal_status wait_room(shoal_local_feed *f, parcel *p)
+{
+  if (shoal_message_done(p->message)) return shoal_message_wait(p->message);
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_message_wait(p->message));
+  shoal_trace_span(f->trace, SHOAL_TRACE_WAIT, f->op_room, t0, shoal_now_ns());
+  return SHOAL_OK;
 }
 
 static parcel *next_out(shoal_local_feed *f)
@@ -308,7 +332,7 @@ shoal_status shoal_local_feed_room(shoal_local_feed *f, shoal_run *r, float **ac
     f->left_out += !shoal_message_done(p->message);
     if (!shoal_message_done(p->message)) return SHOAL_OK;
   }
-  SHOAL_TRY(wait_message(f, p));
+  SHOAL_TRY(wait_room(f, p));
   record_send(f, p);
   *activations = (float *)(p->data + sizeof(shoal_local_header));
   return SHOAL_OK;
@@ -324,8 +348,9 @@ shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoa
   if (n) memcpy(p->data + sizeof head + n * f->out_elements * sizeof(float), b->y, n * sizeof *b->y);
   p->bytes = shoal_local_message_bytes(f->replaying ? f->max_samples : n, f->out_elements);
   p->started_ns = shoal_now_ns();
+  p->number = f->replaying ? f->sent : r->step;
   r->sent[shoal_group_link(f->g, f->to)] += p->bytes;
-  int tag = (int)((f->replaying ? f->sent : r->step) % (uint64_t)f->ring);
+  int tag = (int)(p->number % (uint64_t)f->ring);
   f->sent++;
   return shoal_message_send(p->message, p->data, p->bytes, f->to, tag);
 }

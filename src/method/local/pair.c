@@ -19,6 +19,7 @@ typedef struct {
   int peer;          /* -1: none on this side */
   shoal_range range; /* in the rank's arena */
   float *theirs;     /* owned */
+  uint64_t started_ns;
   shoal_message *out, *in;
 } side;
 
@@ -27,7 +28,8 @@ struct shoal_local_pairs {
   shoal_backend *backend;
   shoal_trace *trace;
   uint32_t op;
-  side side[2]; /* the stage before, the one behind */
+  uint64_t number; /* averages so far */
+  side side[2];    /* the stage before, the one behind */
 };
 
 static shoal_status open_side(shoal_run *r, const shoal_local *s, int stage, shoal_range range, size_t at, side *out)
@@ -76,6 +78,7 @@ static shoal_status start(shoal_local_pairs *p, float *array, uint64_t bytes[SHO
     side *d = &p->side[i];
     size_t n = d->range.count * sizeof(float);
     if (d->peer < 0) continue;
+    d->started_ns = shoal_now_ns();
     SHOAL_TRY(shoal_message_recv(d->in, d->theirs, n, d->peer, TAG));
     SHOAL_TRY(shoal_message_send(d->out, array + d->range.offset, n, d->peer, TAG));
     bytes[shoal_group_link(p->g, d->peer)] += n;
@@ -97,18 +100,31 @@ static shoal_status average_here(const shoal_local_pairs *p, const shoal_local *
   return SHOAL_OK;
 }
 
+static void record(shoal_local_pairs *p, const side *d, uint64_t waits_from)
+{
+  uint64_t now = shoal_now_ns();
+  shoal_trace_exchange x = { .op = p->op,
+                             .group = shoal_group_trace_id(p->g),
+                             .role = SHOAL_TRACE_ROLE_SWAP,
+                             .link = shoal_group_link(p->g, d->peer),
+                             .peer = d->peer,
+                             .bytes = d->range.count * sizeof(float),
+                             .seq = p->number };
+  shoal_trace_transfer(p->trace, SHOAL_TRACE_EXCHANGE, &x, d->started_ns, now);
+  shoal_trace_transfer(p->trace, SHOAL_TRACE_WAIT, &x, waits_from, now);
+}
+
 static shoal_status finish(shoal_local_pairs *p, float *array)
 {
-  uint64_t t0 = shoal_now_ns();
+  p->number++;
   for (int i = 0; i < 2; i++) {
     side *d = &p->side[i];
     if (d->peer < 0) continue;
+    uint64_t t0 = shoal_now_ns();
     SHOAL_TRY(shoal_message_wait(d->in));
     SHOAL_TRY(shoal_message_wait(d->out));
-    shoal_trace_transfer(p->trace, SHOAL_TRACE_EXCHANGE, p->op, t0, shoal_now_ns(), shoal_group_link(p->g, d->peer),
-                         d->peer, d->range.count * sizeof(float), 0);
+    record(p, d, t0);
   }
-  shoal_trace_span(p->trace, SHOAL_TRACE_WAIT, p->op, t0, shoal_now_ns());
   for (int i = 0; i < 2; i++) {
     side *d = &p->side[i];
     if (d->peer >= 0)

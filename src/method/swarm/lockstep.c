@@ -142,7 +142,7 @@ static shoal_status interact(shoal_swarm_lockstep *l, const shoal_swarm_edge *e,
   *changed |= initiator || s->rules.variant != SHOAL_SWARM_NONBLOCKING;
   s->met += initiator;
   s->served += !initiator;
-  shoal_swarm_record(s, &l->deal, peer, t0, shoal_now_ns() - t0);
+  shoal_swarm_record(s, &l->deal, peer, initiator, step, t0, shoal_now_ns() - t0);
   return SHOAL_OK;
 }
 

@@ -258,7 +258,7 @@ static shoal_status hear(shoal_swarm_pairs *p, peer *q, const note *got)
 static void conclude(shoal_swarm_pairs *p, shoal_swarm_talk *t, bool initiator)
 {
   shoal_swarm *s = p->s;
-  shoal_swarm_record(s, &t->deal, t->peer, t->moving_ns, 0);
+  shoal_swarm_record(s, &t->deal, t->peer, initiator, t->number, t->moving_ns, 0);
   s->met += initiator;
   s->served += !initiator;
   p->changed |= p->blocking;

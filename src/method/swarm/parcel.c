@@ -46,15 +46,21 @@ void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer
   s->resent_bytes += d->resend;
 }
 
-void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, uint64_t t0_ns, uint64_t waited_ns)
+/* Both ranks of a pair number their interactions as initiator; the lower one's are even. */
+void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, bool initiator, uint64_t number,
+                        uint64_t t0_ns, uint64_t waited_ns)
 {
   if (!s->trace) return;
   uint64_t now = shoal_now_ns();
-  shoal_link link = shoal_group_link(s->all, peer);
-  shoal_trace_transfer(s->trace, SHOAL_TRACE_EXCHANGE, s->op, t0_ns, now, link, peer, d->bytes + d->resend,
-                       s->met + s->served);
-  if (waited_ns)
-    shoal_trace_transfer(s->trace, SHOAL_TRACE_WAIT, s->op, now - waited_ns, now, link, peer, 0, s->met + s->served);
+  shoal_trace_exchange x = { .op = s->op,
+                             .group = shoal_group_trace_id(s->all),
+                             .role = SHOAL_TRACE_ROLE_SWAP,
+                             .link = shoal_group_link(s->all, peer),
+                             .peer = peer,
+                             .bytes = d->bytes + d->resend,
+                             .seq = 2 * number + (initiator == (peer < s->rank)) };
+  shoal_trace_transfer(s->trace, SHOAL_TRACE_EXCHANGE, &x, t0_ns, now);
+  if (waited_ns) shoal_trace_transfer(s->trace, SHOAL_TRACE_WAIT, &x, now - waited_ns, now);
 }
 
 double shoal_swarm_reach(const shoal_swarm *s)

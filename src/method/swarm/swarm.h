@@ -88,8 +88,10 @@ void shoal_swarm_deal_fini(shoal_swarm_deal *d);
 /** Counts the bytes sent to a member: a parcel; resent blocks. */
 void shoal_swarm_count_parcel(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
 void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
-/** Records the spans of a finished interaction with a member.  `waited_ns`: time this rank only waited. */
-void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, uint64_t t0_ns, uint64_t waited_ns);
+/** Records the spans of a finished interaction with a member.  `number` is the interaction's on its initiator, which this rank is
+ *  or not; `waited_ns`: time this rank only waited. */
+void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, bool initiator, uint64_t number,
+                        uint64_t t0_ns, uint64_t waited_ns);
 /** This side's largest D_b, to be sent to the partner. */
 double shoal_swarm_reach(const shoal_swarm *s);
 /** Begins an interaction.  `distance`: the larger reach of the two sides, equal on both; 0: parcels are unquantised. */

@@ -112,21 +112,46 @@ char *shoal_strdup_printf(const char *format, ...)
   return s.text;
 }
 
-/* ASCII's control characters, and those that UTF-8 writes as C2 80 to C2 9F. */
+/* Bytes of the UTF-8 character at `c`, or 0 if there is none.  Overlong forms and surrogates pass. */
+static size_t utf8_length(const unsigned char *c)
+{
+  const size_t n = *c < 0x80                 ? 1
+                   : *c >= 0xc2 && *c < 0xe0 ? 2
+                   : (*c & 0xf0) == 0xe0     ? 3
+                   : *c >= 0xf0 && *c < 0xf5 ? 4
+                                             : 0;
+  for (size_t i = 1; i < n; i++)
+    if ((c[i] & 0xc0) != 0x80) return 0;
+  return n;
+}
+
+bool shoal_is_utf8(const char *text)
+{
+  const unsigned char *c = (const unsigned char *)text;
+  while (*c && utf8_length(c)) c += utf8_length(c);
+  return !*c;
+}
+
+/* ASCII's control characters, and those that UTF-8 writes as C2 80 to C2 9F; and what is no UTF-8. */
 size_t shoal_escape(const char *text, bool lines, char *buf, size_t cap)
 {
   size_t n = 0;
   if (cap) buf[0] = '\0';
-  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-    char piece[8] = { (char)*c };
-    bool second = c > (const unsigned char *)text && c[-1] == 0xc2 && *c >= 0x80 && *c < 0xa0;
+  for (const unsigned char *c = (const unsigned char *)text; *c;) {
+    const size_t bytes = utf8_length(c);
+    char piece[12] = { 0 };
     if (*c == '\n' || *c == '\t')
       snprintf(piece, sizeof piece, lines ? "%c" : "\\%c", lines ? *c : *c == '\n' ? 'n' : 't');
-    else if (*c < 0x20 || *c == 0x7f || second || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
+    else if (*c < 0x20 || *c == 0x7f || bytes == 0)
       snprintf(piece, sizeof piece, "\\x%02x", *c);
-    size_t add = strlen(piece);
+    else if (*c == 0xc2 && c[1] < 0xa0)
+      snprintf(piece, sizeof piece, "\\x%02x\\x%02x", c[0], c[1]);
+    else
+      memcpy(piece, c, bytes);
+    const size_t add = strlen(piece);
     if (n + add < cap) memcpy(buf + n, piece, add + 1);
     n += add;
+    c += SHOAL_MAX(bytes, (size_t)1);
   }
   return n;
 }

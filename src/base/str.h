@@ -22,7 +22,7 @@ void shoal_str_clear(shoal_str *s);
 void shoal_str_free(shoal_str *s);
 char *shoal_strdup_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* caller frees */
 
-/** Writes `text` for people to see: control characters, which a terminal would obey, as \n, \t or \x1b; newlines and tabs
+/** Writes `text` for people to see: control characters, which a terminal would obey, and bytes that are no UTF-8, as \n, \t or \x1b; newlines and tabs
  *  stay if `lines`.  Truncates like snprintf and returns the length that was needed, without the NUL. */
 size_t shoal_escape(const char *text, bool lines, char *buf, size_t cap);
 /** shoal_escape on one line; returns buf. */
@@ -33,6 +33,8 @@ bool shoal_is_plain(const char *text);
 /** `text` as one word of a shell command: as it is, or in single quotes; `instead` if that does not do.  Returns buf, or one
  *  of the others. */
 const char *shoal_shell_word(const char *text, const char *instead, char *buf, size_t cap);
+
+bool shoal_is_utf8(const char *text);
 
 /** Prints lines that hold text from files: with control characters as escapes. */
 void shoal_str_print(const shoal_str *s, FILE *out);

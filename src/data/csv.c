@@ -8,6 +8,7 @@
  * one.  So a row needs no allocation, and the text must outlive its fields. */
 #include "data/csv.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "data/csv_number.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +44,9 @@ static shoal_status check_encoding(const char *path, const char *text, size_t n)
   if (n >= 2 && ((t[0] == 0xff && t[1] == 0xfe) || (t[0] == 0xfe && t[1] == 0xff))) name = "UTF-16";
   if (n >= 4 && (memcmp(t, "\xff\xfe\0\0", 4) == 0 || memcmp(t, "\0\0\xfe\xff", 4) == 0)) name = "UTF-32";
   if (!name && n >= 4 && 4 * (zeros[0] + zeros[1]) >= looked && (zeros[0] == 0 || zeros[1] == 0)) name = "UTF-16";
-  SHOAL_CHECK(!name, SHOAL_ERR_IO, "%s is %s text, UTF-8 is read: convert it with iconv -f %s -t UTF-8 FILE >NEW", path,
-              name, name);
+  char word[256];
+  SHOAL_CHECK(!name, SHOAL_ERR_IO, "%s is %s text, UTF-8 is read: convert it with iconv -f %s -t UTF-8 %s >NEW", path,
+              name, name, shoal_shell_word(path, "FILE", word, sizeof word));
   return SHOAL_OK;
 }
 
@@ -223,7 +225,8 @@ static shoal_status quoted_field(shoal_csv *c, shoal_csv_field *f, char **text_e
 {
   char *to = f->text = c->at;
   for (;; c->at++) {
-    SHOAL_CHECK(c->at < c->end, SHOAL_ERR_IO, "%s:%zu:%zu: this quote is never closed", c->path, f->line, f->column);
+    SHOAL_CHECK(c->at < c->end, SHOAL_ERR_IO, "%s:%zu:%zu: this quote is never closed: close it, or remove it", c->path,
+                f->line, f->column);
     if (*c->at == '"' && c->at[1] != '"') break;
     if (*c->at == '"') c->at++;
     if (*c->at == '\n') count_line(c, c->at + 1);

@@ -57,6 +57,12 @@ shoal_status shoal_csv_classes_add(shoal_csv_classes *c, const char *path, const
   if (c->n == c->cap) SHOAL_TRY(make_room(c));
   size_t at = find_slot(c, f->text);
   if (!c->slots[at]) {
+    char word[256];
+    SHOAL_CHECK(
+        shoal_is_utf8(f->text), SHOAL_ERR_IO,
+        "%s:%zu:%zu: the label is no UTF-8 text: convert the file; one from Windows or Western Europe with iconv -f "
+        "WINDOWS-1252 -t UTF-8 %s >NEW",
+        path, f->line, f->column, shoal_shell_word(path, "FILE", word, sizeof word));
     char *text = strdup(f->text);
     SHOAL_CHECK(text, SHOAL_ERR_MEM, "out of memory for a label");
     c->all[c->n++] = (shoal_csv_class){ .text = text, .path = path, .line = f->line, .column = f->column };
@@ -94,8 +100,8 @@ static shoal_status judge(shoal_csv_classes *c, const shoal_csv_dialect *d, cons
   }
   SHOAL_CHECK(
       !*numbers || !broken, SHOAL_ERR_IO,
-      "%s:%zu:%zu: label %s is not a class; classes are integers or text (is column %s the label? --label names "
-      "another)",
+      "%s:%zu:%zu: label %s is not a class; classes are integers or text, numbers to predict (regression) are not "
+      "learnt (is column %s the label? --label names another)",
       broken ? broken->path : "", broken ? broken->line : 0, broken ? broken->column : 0, broken ? broken->text : "",
       column);
   return SHOAL_OK;
@@ -155,9 +161,25 @@ static shoal_status warn_mark(const shoal_csv_classes *c)
   return SHOAL_OK;
 }
 
+/* "cat" and "Cat" are two classes, which is seldom meant. */
+static void warn_case(const shoal_csv_classes *c)
+{
+  enum { MOST = 1000 };
+  char one[48], other[48];
+  for (size_t i = 1; i < c->n && c->n <= MOST; i++)
+    for (size_t k = 0; k < i; k++)
+      if (strcasecmp(c->all[i].text, c->all[k].text) == 0) {
+        shoal_warn("%s:%zu:%zu: labels \"%s\" and \"%s\" differ only in capitals, and become two classes",
+                   c->all[i].path, c->all[i].line, c->all[i].column, shoal_show(c->all[k].text, one, sizeof one),
+                   shoal_show(c->all[i].text, other, sizeof other));
+        return;
+      }
+}
+
 static shoal_status warn_odd(const shoal_csv_classes *c, bool numbers, uint64_t rows)
 {
   if (numbers) return warn_mark(c);
+  warn_case(c);
   for (size_t i = 0; i < c->n; i++)
     if (means_none(c->all[i].text)) warn_none(&c->all[i]);
   const shoal_csv_class *first = &c->all[0];

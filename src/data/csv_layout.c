@@ -52,6 +52,13 @@ static bool is_number(const shoal_csv_layout *l, const char *text)
   return number(l, text, &v);
 }
 
+/* In single quotes, which are refused as what they are. */
+static bool is_quoted_number(const char *text)
+{
+  const size_t n = strlen(text);
+  return n > 2 && text[0] == '\'' && text[n - 1] == '\'' && strspn(text + 1, "0123456789+-.,eE") == n - 2;
+}
+
 /* ---- the first rows ---- */
 
 static void close_probe(probe *p)
@@ -108,7 +115,7 @@ static shoal_status open_probe(probe *p, const shoal_csv_layout *l, const char *
   p->blanks = p->numbers + p->columns;
   for (size_t r = 1; r < p->rows; r++)
     for (size_t i = 0; i < p->columns; i++) {
-      p->numbers[i] += is_number(l, cell(p, r, i));
+      p->numbers[i] += is_number(l, cell(p, r, i)) || is_quoted_number(cell(p, r, i));
       p->blanks[i] += !cell(p, r, i)[0];
     }
   return SHOAL_OK;
@@ -388,13 +395,64 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
   for (size_t i = 0; i < l->warnings.n; i++) shoal_warn("%s", l->warnings.at[i]);
 }
 
-static shoal_status check_columns(const probe *p, const shoal_csv_layout *l)
+/* ---- files whose first row has one column ---- */
+
+typedef struct {
+  size_t line;   /* the first one below the first row that has signs between fields; 0: none */
+  size_t spaces; /* in the first row, as in all others, none beside another; 0: they differ */
+  bool pairs;    /* rows such as "1 1:0.5 7:0.25", of LIBSVM */
+} lines;
+
+static lines look_at_lines(const char *text, size_t n)
 {
-  SHOAL_CHECK(l->columns >= 2, SHOAL_ERR_IO,
-              "%s:1:1: one column only; features and a label are needed, between commas, semicolons, tabs or bars, or "
-              "what --separator says",
-              p->path);
-  return SHOAL_OK;
+  enum { MOST = 100 };
+  lines l = { 0 };
+  const char *end = text + n;
+  size_t first = 0;
+  bool alike = true;
+  for (size_t line = 1; line <= MOST && text < end; line++) {
+    size_t spaces = 0, signs = 0, colons = 0;
+    bool doubled = false;
+    for (; text < end && *text != '\n'; text++) {
+      doubled |= *text == ' ' && text + 1 < end && (text[1] == ' ' || text[1] == '\n');
+      spaces += *text == ' ';
+      colons += *text == ':';
+      signs += strchr(",;\t|", *text) != NULL && *text;
+    }
+    text += text < end;
+    if (line == 1) first = spaces;
+    if (line == 1) l.pairs = colons > 0 && colons == spaces;
+    alike &= spaces == first && !doubled;
+    if (signs && line > 1 && !l.line) l.line = line;
+  }
+  l.spaces = alike ? first : 0;
+  return l;
+}
+
+static shoal_status check_columns(const probe *p, const shoal_csv_layout *l, const char *text, size_t n)
+{
+  char word[256];
+  const char *file = shoal_shell_word(p->path, "FILE", word, sizeof word);
+  if (l->columns >= 2) return SHOAL_OK;
+  const lines found = look_at_lines(text, n);
+  SHOAL_CHECK(text[0] != '#' || !found.line, SHOAL_ERR_IO,
+              "%s:1:1: lines with # are no comments here: remove them, as grep -v '^#' %s >NEW does", p->path, file);
+  SHOAL_CHECK(
+      !found.line, SHOAL_ERR_IO,
+      "%s:1:1: one column only, and more in line %zu: if the table begins there, remove what is above it, as tail "
+      "-n +%zu %s >NEW does",
+      p->path, found.line, found.line, file);
+  SHOAL_CHECK(
+      !found.pairs, SHOAL_ERR_IO,
+      "%s: rows of LIBSVM (index:value) are not read: python3 -c \"import numpy, sklearn.datasets; x, y = "
+      "sklearn.datasets.load_svmlight_file('%s'); numpy.savez('%s.npz', x=x.toarray(), y=y)\" makes arrays to be "
+      "imported with kind npy",
+      p->path, shoal_is_plain(p->path) ? p->path : "FILE", shoal_is_plain(p->path) ? p->path : "FILE");
+  return SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s:1:1: one column only; features and a label are needed, between commas, semicolons, tabs or bars, "
+      "or what --separator says%s",
+      p->path, found.spaces ? ", as in --separator ' '" : "");
 }
 
 /* The label is settled after what is dropped, since an empty last column is not the label. */
@@ -439,7 +497,7 @@ shoal_status shoal_csv_layout_find(const shoal_import_args *a, char decimal, con
   l.columns = p.columns;
   if (a->decimal) SHOAL_TRY_GOTO(st, check_sign(&p, &l, "--decimal", a->decimal[0]), done);
   if (a->thousands) SHOAL_TRY_GOTO(st, check_sign(&p, &l, "--thousands", l.dialect.thousands), done);
-  SHOAL_TRY_GOTO(st, check_columns(&p, &l), done);
+  SHOAL_TRY_GOTO(st, check_columns(&p, &l, text, n), done);
   st = find_all(&p, &l);
 done:
   close_probe(&p);

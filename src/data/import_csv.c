@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 6 };
+enum { SHOWN = 6, MOST_COMPARED = 1000 };
 
 /* A number that shows the decimal sign, or could have either. */
 typedef struct {
@@ -101,15 +101,41 @@ static void look_for_proof(table *t, const shoal_csv *c, size_t column)
     t->doubt = w;
 }
 
+static bool is_one_of(const char *text, const char *const *words, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (strcasecmp(text, words[i]) == 0) return true;
+  return false;
+}
+
+/* A number with a sign of a currency, a percent sign, or a minus that is not the one of ASCII. */
+static bool is_decorated(const char *text)
+{
+  static const char *const signs[] = {
+    "$", "%", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5", "\xe2\x88\x92", "\xe2\x80\x93"
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(signs); i++)
+    if (strstr(text, signs[i])) return strpbrk(text, "0123456789") != NULL;
+  return false;
+}
+
 /* What is wrong with a field that is no number by either decimal sign, and what to do. */
 static const char *why_not(const table *t, const char *text, bool number, double v)
 {
   static const char *const none[] = { "na", "n/a", "nan", "null", "none", "?", "-", "#n/a" };
+  static const char *const truth[] = { "true", "false", "yes", "no" };
+  char *end;
   if (!text[0]) return "is empty; features are numbers: fill the gaps, or leave the column out with --drop";
-  if (number) return isfinite(v) ? "is too large for f32" : "is not finite; features are numbers";
-  for (size_t i = 0; i < SHOAL_COUNT(none); i++)
-    if (strcasecmp(text, none[i]) == 0)
-      return "marks a missing value; features are numbers: fill the gaps, or leave the column out with --drop";
+  if (number && !isfinite(v))
+    return "is not finite; features are finite numbers: remove the row, or leave the column out with --drop";
+  if (number || (isinf(strtod(text, &end)) && end > text && !*end))
+    return "is larger than any 32-bit float: divide the column by a power of ten, or leave it out with --drop";
+  if (is_one_of(text, none, SHOAL_COUNT(none)))
+    return "marks a missing value; features are numbers: fill the gaps, or leave the column out with --drop";
+  if (is_one_of(text, truth, SHOAL_COUNT(truth)))
+    return "is a truth value; features are numbers: write 1 and 0, or leave the column out with --drop";
+  if (is_decorated(text))
+    return "has a sign that is no part of a number: remove it from the column, or leave that out with --drop";
   return t->args->label
              ? "is not a number; features are numbers: leave the column out with --drop, or give classes numbers"
              : "is not a number; features are numbers: leave the column out with --drop, give classes numbers, "
@@ -143,6 +169,14 @@ static shoal_status refuse_field(table *t, const shoal_csv *c, size_t i, bool nu
   shoal_csv_tells tells = number ? SHOAL_CSV_NEITHER : shoal_csv_tells_decimal(&t->layout.dialect, f->text, NULL);
   t->read_again = tells != SHOAL_CSV_NEITHER && !signs_given(t) && t->proof.tells == tells;
   if (tells != SHOAL_CSV_NEITHER) return refuse_sign(t, c, f, column);
+  const size_t n = strlen(f->text);
+  char word[256];
+  SHOAL_CHECK(
+      n < 2 || f->text[0] != '\'' || f->text[n - 1] != '\'', SHOAL_ERR_IO,
+      "%s:%zu:%zu: \"%s\" in column %s is in single quotes, which are no quotes in a CSV: write double ones, as tr "
+      "\"'\" '\"' <%s >NEW does",
+      c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column,
+      shoal_shell_word(c->path, "FILE", word, sizeof word));
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
                     shoal_show(f->text, shown, sizeof shown), column, why_not(t, f->text, number, v));
 }
@@ -159,13 +193,34 @@ static shoal_status read_feature(table *t, const shoal_csv *c, size_t i, size_t 
   return SHOAL_OK;
 }
 
+/* A row that has another number of fields than the first one. */
+static shoal_status refuse_row(const table *t, const shoal_csv *c)
+{
+  const shoal_csv_layout *l = &t->layout;
+  const shoal_csv_field *first = &c->fields[0], *last = &c->fields[c->n - 1];
+  const bool own = c->path == t->args->sources[0];
+  const bool comment = first->text[0] == '#', headed = l->header && l->names[0][0] == '#';
+  char word[256], cure[512];
+  const char *file = shoal_shell_word(headed ? t->args->sources[0] : c->path, "FILE", word, sizeof word);
+  if (comment || headed)
+    snprintf(cure, sizeof cure, "lines with # are no comments here: remove them, as grep -v '^#' %s >NEW does", file);
+  else if (c->n == l->columns + 1 && !last->text[0])
+    snprintf(cure, sizeof cure, "it ends with a separator: remove these, as sed 's/%c[[:space:]]*$//' %s >NEW does",
+             l->dialect.separator, file);
+  else
+    snprintf(cure, sizeof cure, "%s",
+             c->n > l->columns ? "put a field that holds the separator in double quotes, or correct the row"
+                               : "correct the row, or remove it");
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: this row has %zu field%s, the first row%s%s has %zu; %s", c->path,
+                    last->line, last->column, c->n, c->n == 1 ? "" : "s", own ? "" : " of ",
+                    own ? "" : t->args->sources[0], l->columns, cure);
+}
+
 static shoal_status add_row(table *t, const shoal_csv *c, bool test)
 {
   const shoal_csv_layout *l = &t->layout;
-  const shoal_csv_field *last = &c->fields[c->n - 1], *label = &c->fields[l->label];
-  SHOAL_CHECK(c->n == l->columns, SHOAL_ERR_IO, "%s:%zu:%zu: this row has %zu fields, the first row%s%s has %zu",
-              c->path, last->line, last->column, c->n, c->path == t->args->sources[0] ? "" : " of ",
-              c->path == t->args->sources[0] ? "" : t->args->sources[0], l->columns);
+  const shoal_csv_field *label = &c->fields[l->label];
+  if (c->n != l->columns) return refuse_row(t, c);
   SHOAL_TRY(make_room(t));
   float *x = t->x + t->rows * l->features;
   for (size_t i = 0, feature = 0; i < l->columns; i++)
@@ -173,8 +228,10 @@ static shoal_status add_row(table *t, const shoal_csv *c, bool test)
       SHOAL_TRY(read_feature(t, c, i, feature, &x[feature]));
       feature++;
     }
-  SHOAL_CHECK(label->text[0], SHOAL_ERR_IO, "%s:%zu:%zu: the label is empty (column %zu)", c->path, label->line,
-              label->column, l->label + 1);
+  SHOAL_CHECK(label->text[0], SHOAL_ERR_IO,
+              "%s:%zu:%zu: the label is empty (column %zu): remove the row, or name the right "
+              "column with --label",
+              c->path, label->line, label->column, l->label + 1);
   SHOAL_TRY(shoal_csv_classes_add(&t->classes, c->path, label, &t->y[t->rows]));
   t->test[t->rows++] = test;
   return SHOAL_OK;
@@ -185,19 +242,24 @@ static shoal_status repeats_header(const table *t, const shoal_csv *c, bool *hea
 {
   const shoal_csv_layout *l = &t->layout;
   const shoal_csv_field *f = &c->fields[0];
-  size_t equal = 0;
+  size_t equal = 0, known = 0;
   *header = false;
   if (!l->header || c->n != l->columns) return SHOAL_OK; /* add_row says what is wrong with the number of fields */
-  for (size_t i = 0; i < l->columns; i++)
+  for (size_t i = 0; i < l->columns; i++) {
+    bool found = false;
+    for (size_t k = 0; k < l->columns && l->columns <= MOST_COMPARED && !found; k++)
+      found = strcmp(c->fields[i].text, l->names[k]) == 0;
+    known += found;
     if (strcmp(c->fields[i].text, l->names[i]) == 0)
       equal++;
     else
       f = &c->fields[i];
+  }
   *header = equal == l->columns;
   char here[48], there[48];
-  SHOAL_CHECK(*header || 2 * equal < l->columns, SHOAL_ERR_IO,
+  SHOAL_CHECK(*header || 2 * SHOAL_MAX(equal, known) < l->columns, SHOAL_ERR_IO,
               "%s:%zu:%zu: this header has \"%s\" as column %zu, that of %s has \"%s\"; the files must have the same "
-              "columns",
+              "columns in the same order",
               c->path, f->line, f->column, shoal_show(f->text, here, sizeof here), (size_t)(f - c->fields) + 1,
               t->args->sources[0], shoal_show(l->names[f - c->fields], there, sizeof there));
   return SHOAL_OK;

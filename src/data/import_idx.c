@@ -38,9 +38,14 @@ static shoal_status read_header(idx_file *f)
   SHOAL_CHECK(got > 0, SHOAL_ERR_IO, "%s is empty", f->path);
   SHOAL_CHECK(got == 4 && magic[0] == 0 && magic[1] == 0, SHOAL_ERR_IO,
               "%s is not an IDX file: it begins with %02x %02x %02x %02x, expected 00 00 08 01 (labels) or 00 00 08 03 "
-              "(images)",
-              f->path, magic[0], got > 1 ? magic[1] : 0, got > 2 ? magic[2] : 0, got > 3 ? magic[3] : 0);
-  SHOAL_CHECK(magic[2] == 8, SHOAL_ERR_IO, "%s: byte 2 says element type 0x%02x, only 0x08 (u8) can be imported",
+              "(images)%s",
+              f->path, magic[0], got > 1 ? magic[1] : 0, got > 2 ? magic[2] : 0, got > 3 ? magic[3] : 0,
+              got == 4 && magic[2] == 0 && magic[3] == 0 && magic[1] == 8
+                  ? ": its numbers have their lowest byte first, IDX has the highest first"
+                  : "; get the file again");
+  SHOAL_CHECK(magic[2] == 8, SHOAL_ERR_IO,
+              "%s: byte 2 says element type 0x%02x, only 0x08 (u8) can be imported: write it "
+              "as a NumPy array, and import that (npy)",
               f->path, magic[2]);
   f->ndim = magic[3];
   SHOAL_CHECK(f->ndim == 1 || f->ndim == 3 || f->ndim == 4, SHOAL_ERR_IO,

@@ -223,8 +223,8 @@ static void test_idx(void)
 static void test_idx_bad(void)
 {
   const char *path = temp_path("train-odd");
-  temp_write(path, "\x50\x4b\x03\x04zip", 7);
-  REFUSE("idx", path, "train-odd is not an IDX file: it begins with 50 4b 03 04");
+  temp_write(path, "\x50\x4c\x03\x04zip", 7);
+  REFUSE("idx", path, "train-odd is not an IDX file: it begins with 50 4c 03 04");
   temp_write(path, "\0\0\x0d\3", 4);
   REFUSE("idx", path, "byte 2 says element type 0x0d");
   temp_write(path, "\0\0\x08\2", 4);
@@ -303,7 +303,8 @@ static void test_csv_bad(void)
          "e.csv:3:3: \"four\" in column 2, \"b\" is not a number");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,,y\n"),
          "e.csv:2:3: \"\" in column 2 is empty; features are numbers: fill the gaps");
-  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,1e39,y\n"), "e.csv:2:3: \"1e39\" in column 2 is too large for f32");
+  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,1e39,y\n"),
+         "e.csv:2:3: \"1e39\" in column 2 is larger than any 32-bit float");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,inf,y\n"), "e.csv:2:3: \"inf\" in column 2 is not finite");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,4,\n"), "e.csv:2:5: the label is empty");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4,y\n"), "e.csv:2:3: this quote is never closed");

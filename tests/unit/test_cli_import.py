@@ -1,8 +1,10 @@
 """`shoal data import csv` with tables as people have them: what is understood, what is warned of, what is refused."""
 import gzip
 import os
+import re
 import resource
 import struct
+import subprocess
 import time
 
 import h5py
@@ -239,7 +241,76 @@ def test_other_header():
     """A second file with other columns is not read as if it had the same."""
     with open("more.csv", "w") as f:
         f.write("b,a,y\n" + ROWS)
-    assert_one_error(load("a,b,y\n" + ROWS, "more.csv", code=7), 'more.csv:1:1: ')
+    assert_one_error(load("a,b,y\n" + ROWS, "more.csv", code=7), 'more.csv:1:3: this header has "a" as column 2, that of t.csv has "b"',
+                     "the same columns in the same order")
+
+
+HEAD = "a,b,kind\n"
+PETS = labels("cat", "dog")
+CURED = (  # what is wrong, words, options that the message adds to those of the import
+    (("# made by hand\n# today\n" + HEAD + PETS), "t.csv:1:1: lines with # are no comments here", ()),
+    (("# a, b, c, and d\n" + HEAD + PETS), "t.csv:2:5: this row has 3 fields, the first row has 4; lines with #", ()),
+    (HEAD + PETS + "# the end\n", "this row has 1 field, the first row has 3; lines with #", ()),
+    ("Report\n\n" + HEAD + PETS, "t.csv:1:1: one column only, and more in line 3", ()),
+    (HEAD + PETS.replace("\n", ",\n"), "this row has 4 fields, the first row has 3; it ends with a separator", ()),
+    (HEAD + PETS.replace("\n", ",\r\n"), "this row has 4 fields, the first row has 3; it ends with a separator", ()),
+    (HEAD + re.sub(r"[^,\n]+", r"'\g<0>'", PETS), "t.csv:2:1: \"'0.5'\" in column 1, \"a\" is in single quotes", ()),
+    ((HEAD + PETS).replace(",", " "), "one column only", ("--separator", " ")),
+)
+
+
+@pytest.mark.parametrize("text, words, options", CURED, ids=range(len(CURED)))
+def test_cures_of_tables(text, words, options):
+    """The command or option of the refusal makes a file that is read as it was meant."""
+    r = load(text, code=7)
+    assert_one_error(r, words)
+    command = re.search(r"as ((grep|tail|sed|tr) .*) does$", r.stderr.strip())
+    if command:
+        subprocess.run(command[1], shell=True, check=True)
+        with open("NEW") as f:
+            text = f.read()
+    assert bool(command) != bool(options) and (command or "as in --separator ' '" in r.stderr)
+    load(text, *options)
+    assert samples() == sorted((i + 0.5, i % 7, i % 2) for i in range(40))
+
+
+@pytest.mark.parametrize("encoding, name", (("utf-16", "UTF-16"), ("utf-16-le", "UTF-16"), ("cp1252", "WINDOWS-1252")))
+def test_encodings(encoding, name):
+    """Names of classes are UTF-8 in the file that is made, or the table is refused with the command that converts it."""
+    with open("my table.csv", "wb") as f:
+        f.write(("länge,b,kind\n" + labels("Käfer", "Bär")).encode(encoding))
+    r = run([program(), "data", "import", "csv", "my table.csv", "-o", "t.h5"], base=PLAIN_ENV, timeout=30, code=7)
+    assert_one_error(r, f"iconv -f {name} -t UTF-8 'my table.csv' >NEW")
+    subprocess.run(re.search("iconv .* >NEW", r.stderr)[0], shell=True, check=True)
+    with open("NEW") as f:
+        load(f.read())
+    with h5py.File("t.h5") as f:
+        assert bytes(f.attrs["class_names"]).decode() == "Bär\nKäfer"
+    with open("my table.csv", "wb") as f:  # numbers may have the space of Latin-1
+        f.write(("a,b,y\n" + ROWS.replace("0.5,", "1\xa0000.5,", 1)).encode("latin-1"))
+    run([program(), "data", "import", "csv", "my table.csv", "-o", "t.h5"], base=PLAIN_ENV, timeout=30)
+
+
+def test_labels_in_capitals():
+    assert "labels \"cat\" and \"Cat\" differ only in capitals" in load(HEAD + labels("cat", "dog", "Cat", "dog")).stderr
+    assert "capitals" not in load(HEAD + PETS).stderr
+
+
+FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sign that is no part"), ("\u22121.5", "has a sign that is no part"),
+          ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),
+          ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is not finite"), ("0x1F", "is not a number"))
+
+
+@pytest.mark.parametrize("field, words", FIELDS)
+def test_fields_that_are_no_numbers(field, words):
+    assert_one_error(load(HEAD + PETS + f"1,{field},dog\n", code=7), f't.csv:42:3: "{field}" in column 2, "b" {words}')
+
+
+def test_other_formats_of_tables():
+    """Regression and LIBSVM are named as what they are."""
+    assert_one_error(load(HEAD + labels("1.5", "2.5"), code=7), "label 1.5 is not a class", "(regression) are not learnt")
+    assert_one_error(load("".join(f"{i % 2} 1:0.5 3:{i}.25\n" for i in range(40)), code=7), "t.csv: rows of LIBSVM",
+                     "load_svmlight_file('t.csv')")
 
 
 def test_control_characters():

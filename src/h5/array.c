@@ -126,8 +126,7 @@ static shoal_status check_piece(hid_t set, hid_t at, const char *name, uint64_t 
 }
 
 /* HDF5 1.10 copies as many bytes as the shape claims, whatever is stored: beyond a compact array it reads the memory of
- * this process, beyond a contiguous one other parts of the file.  Of chunks this does not
- * tell what their filters yield. */
+ * this process, beyond a contiguous one other parts of the file.  Filtered chunks are compared as they are read (filters.c). */
 static shoal_status check_stored(hid_t set, H5D_layout_t layout, hid_t at, const char *name)
 {
   char where[SHOAL_H5_WHERE];
@@ -151,12 +150,22 @@ static shoal_status check_stored(hid_t set, H5D_layout_t layout, hid_t at, const
   return layout == H5D_CONTIGUOUS ? check_piece(set, at, name, stored) : SHOAL_OK;
 }
 
+/* By default HDF5 reads the whole chunk that contains a row into its chunk cache, which reads in random order never hit,
+ * and trusts the file with the size of that chunk; without a cache it reads only the bytes asked for. */
+static hid_t access_list(void)
+{
+  hid_t list = shoal_h5_stay_inside(H5P_DATASET_ACCESS);
+  if (list < 0 || H5Pset_chunk_cache(list, 1, 0, 1.0) >= 0) return list;
+  shoal_h5_release(list);
+  return H5I_INVALID_HID;
+}
+
 shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out)
 {
   char buf[SHOAL_H5_REASON], where[SHOAL_H5_WHERE];
   shoal_status st = SHOAL_OK;
   SHOAL_CHECK(exists(at, name), SHOAL_ERR_IO, "there is no data set %s", shoal_h5_where(at, name, where));
-  hid_t dapl = shoal_h5_stay_inside(H5P_DATASET_ACCESS), set = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
+  hid_t dapl = access_list(), set = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
   H5_GOTO(st, set = H5Dopen2(at, name, dapl), end, "open data set", at, name);
   H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "open data set", at, name);
   bool packed;
@@ -189,20 +198,9 @@ static void list_filters(hid_t dcpl, char *buf, size_t cap)
   for (int i = 0; i < n && at < cap; i++) {
     unsigned flags, config;
     size_t values = 0;
-    char name[32] = "";
-    H5Pget_filter2(dcpl, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
-    at += (size_t)snprintf(buf + at, cap - at, "%s%s", i ? ", " : "", name);
+    const char *name = shoal_h5_filter_name(H5Pget_filter2(dcpl, (unsigned)i, &flags, &values, NULL, 0, NULL, &config));
+    at += (size_t)snprintf(buf + at, cap - at, "%s%s", i ? ", " : "", name ? name : "?");
   }
-}
-
-bool shoal_h5_for_reading(hid_t set)
-{
-  unsigned intent = H5F_ACC_RDWR;
-  hid_t file = H5Iget_file_id(set);
-  if (file < 0) return false;
-  H5Fget_intent(file, &intent);
-  H5Fclose(file);
-  return !(intent & H5F_ACC_RDWR);
 }
 
 /* A shape is a claim of the file; readers allocate and loop by it.  What is stored takes its room in the file, packed by
@@ -213,7 +211,6 @@ static shoal_status check_claim(hid_t set, hid_t at, const char *name, const sho
   enum { DEFLATE_MOST = 1032, MISSING = 4 << 20 };
   char where[SHOAL_H5_WHERE];
   hsize_t size = 0;
-  if (!shoal_h5_for_reading(set)) return SHOAL_OK;
   hid_t file = H5Iget_file_id(set);
   herr_t known = file < 0 ? -1 : H5Fget_filesize(file, &size);
   if (file >= 0) H5Fclose(file);
@@ -224,6 +221,7 @@ static shoal_status check_claim(hid_t set, hid_t at, const char *name, const sho
 
 shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_facts *out)
 {
+  char where[SHOAL_H5_WHERE];
   shoal_h5_facts f = { .offset = SHOAL_H5_NO_OFFSET };
   hid_t type = H5I_INVALID_HID, dcpl = H5I_INVALID_HID;
   hsize_t chunk[8];
@@ -237,8 +235,14 @@ shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_f
   f.has_sign = f.class == SHOAL_H5_INTEGER && H5Tget_sign(type) != H5T_SGN_NONE;
   f.exact = find_type(type, &f.type);
   if (H5Pget_layout(dcpl) == H5D_CHUNKED) {
-    H5_GOTO(st, H5Pget_chunk(dcpl, 8, chunk), end, "look at", at, name);
-    for (int i = 0; i < f.ndim; i++) f.chunk[i] = chunk[i];
+    int ndim = H5Pget_chunk(dcpl, 8, chunk);
+    H5_GOTO(st, ndim, end, "look at", at, name);
+    for (int i = 0; i < f.ndim; i++) {
+      SHOAL_CHECK_GOTO(st, ndim == f.ndim && chunk[i] > 0, end, SHOAL_ERR_IO,
+                       "the chunks of data set %s have another shape than it has: it is damaged; get it again",
+                       shoal_h5_where(at, name, where));
+      f.chunk[i] = chunk[i];
+    }
     list_filters(dcpl, f.filters, sizeof f.filters);
   }
   haddr_t offset = H5Dget_offset(set);
@@ -258,27 +262,6 @@ shoal_status shoal_h5_look(shoal_h5 at, const char *name, shoal_h5_facts *out)
   shoal_h5_init();
   SHOAL_TRY(shoal_h5_open_data_set(at.id, name, &set));
   shoal_status st = shoal_h5_facts_of(set, at.id, name, out);
-  shoal_h5_release(set);
-  return st;
-}
-
-shoal_status shoal_h5_read(shoal_h5 file, const char *name, shoal_dtype type, size_t n, void *data)
-{
-  hid_t at = file.id;
-  char where[SHOAL_H5_WHERE];
-  uint64_t dims[8];
-  size_t have = 0;
-  int ndim;
-  hid_t set = H5I_INVALID_HID;
-  shoal_h5_init();
-  SHOAL_TRY(shoal_h5_open_data_set(at, name, &set));
-  shoal_status st = read_shape(set, at, name, &ndim, dims, &have);
-  if (st != SHOAL_OK) goto end;
-  SHOAL_CHECK_GOTO(st, have == n, end, SHOAL_ERR_IO, "data set %s has %zu elements, %zu are expected",
-                   shoal_h5_where(at, name, where), have, n);
-  if (n > 0)
-    H5_GOTO(st, H5Dread(set, shoal_h5_native_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data), end, "read", at, name);
-end:
   shoal_h5_release(set);
   return st;
 }

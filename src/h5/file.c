@@ -41,9 +41,9 @@ static bool has_signature(int fd, off_t size)
 }
 
 /* Checks by plain system calls that the file exists, is readable, is a regular file and has an HDF5 signature. */
-static shoal_status probe_file(const char *path, int flags, uint64_t *size)
+static shoal_status probe_file(const char *path, uint64_t *size)
 {
-  int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: there is no such file", path);
   SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
   struct stat s;
@@ -77,11 +77,11 @@ static hid_t access_list(bool locks, bool writing)
 }
 
 /* On failure `reason` is the error text, and *lock_refused tells whether only the lock failed. */
-static hid_t open_file(const char *path, bool locks, bool writing, char reason[SHOAL_H5_REASON], bool *lock_refused)
+static hid_t open_file(const char *path, bool locks, char reason[SHOAL_H5_REASON], bool *lock_refused)
 {
   *lock_refused = false;
-  hid_t fapl = access_list(locks, writing);
-  hid_t file = fapl < 0 ? fapl : H5Fopen(path, writing ? H5F_ACC_RDWR : H5F_ACC_RDONLY, fapl);
+  hid_t fapl = access_list(locks, false);
+  hid_t file = fapl < 0 ? fapl : H5Fopen(path, H5F_ACC_RDONLY, fapl);
   if (file < 0) {
     shoal_h5_error_reason(reason);
     *lock_refused = shoal_h5_stack_says("unable to lock", NULL) || shoal_h5_stack_says("locking", NULL);
@@ -152,29 +152,16 @@ shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out)
   uint64_t size = 0;
   bool refused;
   shoal_h5_init();
-  SHOAL_TRY(probe_file(path, O_RDONLY, &size));
-  hid_t file = open_file(path, !shoal_h5_locks_off(), false, reason, &refused);
+  SHOAL_TRY(probe_file(path, &size));
+  hid_t file = open_file(path, !shoal_h5_locks_off(), reason, &refused);
   if (file < 0 && refused) {
     /* The open also fails if this process is writing the file, since HDF5 requires both handles to use the same
      * locking. */
     bool system_refused = !strstr(reason, "match");
-    file = open_file(path, false, false, again, &refused);
+    file = open_file(path, false, again, &refused);
     if (file >= 0 && system_refused) report_unlocked(path, reason);
     if (file < 0) memcpy(reason, again, sizeof reason);
   }
-  if (file < 0) return open_failed(path, size, reason, refused);
-  file_out->id = file;
-  return SHOAL_OK;
-}
-
-shoal_status shoal_h5_append(const char *path, shoal_h5 *file_out)
-{
-  char reason[SHOAL_H5_REASON] = "";
-  uint64_t size = 0;
-  bool refused;
-  shoal_h5_init();
-  SHOAL_TRY(probe_file(path, O_RDWR, &size));
-  hid_t file = open_file(path, false, true, reason, &refused);
   if (file < 0) return open_failed(path, size, reason, refused);
   file_out->id = file;
   return SHOAL_OK;

@@ -76,11 +76,11 @@ const char *shoal_h5_foreign(hid_t dcpl, bool *packed, char buf[SHOAL_H5_REASON]
   for (int i = 0; i < n; i++) {
     unsigned flags, config;
     size_t values = 0;
-    char name[64] = "";
+    char name[64] = "", shown[OTHER_SHOWN];
     H5Z_filter_t id = H5Pget_filter2(dcpl, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
-    if (id == H5Z_FILTER_DEFLATE || id == H5Z_FILTER_SHUFFLE || id == H5Z_FILTER_FLETCHER32) continue;
+    if (shoal_h5_filter_name(id)) continue;
     snprintf(buf, SHOAL_H5_REASON, "uses filter %d%s%s%s; only deflate, shuffle and fletcher32 are read", (int)id,
-             name[0] ? " (" : "", name, name[0] ? ")" : "");
+             name[0] ? " (" : "", shoal_show(name, shown, sizeof shown), name[0] ? ")" : "");
     *packed = true;
     return buf;
   }

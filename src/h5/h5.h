@@ -36,8 +36,6 @@ void shoal_h5_versions(char *buf, size_t cap);
 shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out);
 /** Create for writing a file that is new, never through a link, in the earliest format, without a lock. */
 shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out);
-/** Open an existing file for reading and writing, without a lock.  Same errors as shoal_h5_open. */
-shoal_status shoal_h5_append(const char *path, shoal_h5 *file_out);
 /** Write all buffers to the operating system (H5Fflush).  After a failure only shoal_h5_discard may be called. */
 shoal_status shoal_h5_flush(shoal_h5 file);
 /** Keep metadata in memory between flushes.  The file on disk is then always that of the last flush, plus raw data that

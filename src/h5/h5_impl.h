@@ -46,11 +46,42 @@ hid_t shoal_h5_row_type(const shoal_h5_row *row, bool stored);
 /** Sets what facts say about an element type except its size: its class, its members, and its description. */
 void shoal_h5_describe(hid_t type, shoal_h5_facts *f);
 
-/** Open a data set that is stored entirely in this file, without plug-in filters. */
+/** Open a data set to read it: stored entirely in this file, without plug-in filters.  Its chunk cache has no bytes, so
+ *  that HDF5 reads only those asked for. */
 shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out);
 /** shoal_h5_create for a file that was just made and is open as `fd`, which the caller keeps. */
 shoal_status shoal_h5_create_on(const char *path, int fd, shoal_h5 *file_out);
-bool shoal_h5_for_reading(hid_t set); /* its file is not open for writing */
+/* ---- filtered chunks (filters.c, chunks.c) ---- */
+enum { SHOAL_H5_FILTERS = 32 }; /* the most that HDF5 allows */
+typedef struct {
+  int n; /* in the order of writing */
+  H5Z_filter_t id[SHOAL_H5_FILTERS];
+  size_t width; /* of a shuffled element, in bytes */
+} shoal_h5_filters;
+/* Contents of a chunk between two filters: `n` of the `room` bytes of `bytes`; `spare` is as large. */
+typedef struct {
+  uint8_t *bytes, *spare;
+  size_t n, room;
+} shoal_h5_work;
+/** "deflate"; NULL if the filter is not one that is read. */
+const char *shoal_h5_filter_name(H5Z_filter_t id);
+/** The filters of a data set whose filters are all read; ERR_IO if their parameters are damaged. */
+shoal_status shoal_h5_filters_of(hid_t dcpl, hid_t at, const char *name, shoal_h5_filters *out);
+/** Undoes the filters of a chunk, from `w` into `w`, except those whose bit is set in `skipped`.  False, with the reason, if
+ *  the result is not exactly `want` bytes. */
+bool shoal_h5_unfilter(const shoal_h5_filters *f, uint32_t skipped, size_t want, shoal_h5_work *w,
+                       char reason[SHOAL_H5_REASON]);
+
+/* A data set of filtered chunks that is read without HDF5's filters. */
+typedef struct shoal_h5_chunks shoal_h5_chunks;
+/** @param[in] type  of an element in memory, without text of variable length.  `set` and `type` are borrowed until
+ *                   shoal_h5_chunks_close, which ignores NULL */
+shoal_status shoal_h5_chunks_open(hid_t set, const shoal_h5_facts *f, hid_t type, hid_t at, const char *name,
+                                  shoal_h5_chunks **out);
+/** Rows [first, first + n), which must exist.  False with the reason, and no error is set. */
+bool shoal_h5_chunks_read(shoal_h5_chunks *c, uint64_t first, uint64_t n, void *data, char reason[SHOAL_H5_REASON]);
+void shoal_h5_chunks_close(shoal_h5_chunks *c);
+
 /** Type, shape and storage of an open data set; `at` and `name` are for messages. */
 shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_facts *out);
 

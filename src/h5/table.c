@@ -1,4 +1,5 @@
-/* Tables: the only code that selects hyperslabs of data sets. */
+/* Tables: the only code that reads the elements of data sets and selects hyperslabs.  Filtered chunks it leaves to
+ * chunks.c. */
 #include "base/mem.h"
 #include "h5/h5_impl.h"
 #include <stdlib.h>
@@ -12,6 +13,8 @@ struct shoal_h5_table {
   uint64_t max_rows; /* limit above which byte counts would exceed 63 bits */
   uint64_t chunk_rows;
   bool grows, text;
+  bool gaps;               /* zero the memory before a read */
+  shoal_h5_chunks *chunks; /* of a table whose chunks are filtered, else NULL */
 };
 
 /* ---- creating and opening ---- */
@@ -135,32 +138,27 @@ static shoal_status check_members(const shoal_h5_struct *s, hid_t set, hid_t at,
   return SHOAL_OK;
 }
 
-/* By default HDF5 reads the whole chunk that contains a row into its chunk cache, which reads in random order never
- * hit; with a cache of 0 bytes it reads only the bytes requested.  Compressed chunks are unpacked whole and cached. */
-static hid_t tuned_access(const shoal_h5_facts *f)
+/* Where nothing was written and no fill value is defined, HDF5 leaves the caller's memory as it is. */
+static bool leaves_gaps(hid_t set)
 {
-  size_t cache = 0;
-  if (f->filters[0]) {
-    cache = f->size;
-    for (int i = 0; i < f->ndim; i++) cache *= (size_t)f->chunk[i];
-    cache = SHOAL_MAX(cache, (size_t)16 << 20);
-  }
-  hid_t access = shoal_h5_stay_inside(H5P_DATASET_ACCESS);
-  /* 12421 hash slots: a prime well above the number of cached chunks */
-  if (access < 0 || H5Pset_chunk_cache(access, 12421, cache, 1.0) >= 0) return access;
-  shoal_h5_release(access);
-  return H5I_INVALID_HID;
+  H5D_fill_value_t value = H5D_FILL_VALUE_UNDEFINED;
+  H5D_fill_time_t time = H5D_FILL_TIME_NEVER;
+  hid_t dcpl = H5Dget_create_plist(set);
+  bool known = dcpl >= 0 && H5Pfill_value_defined(dcpl, &value) >= 0 && H5Pget_fill_time(dcpl, &time) >= 0;
+  shoal_h5_release(dcpl);
+  bool contiguous = H5Dget_offset(set) != HADDR_UNDEF;
+  H5Eclear2(H5E_DEFAULT);
+  return !contiguous && (!known || value == H5D_FILL_VALUE_UNDEFINED || time == H5D_FILL_TIME_NEVER);
 }
 
-/* Reopens the data set with a chunk cache for random reads. */
-static shoal_status reopen_tuned(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_facts *f)
+static shoal_status open_chunks(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_facts *f)
 {
-  hid_t access = tuned_access(f);
-  shoal_h5_release(t->set); /* first: an open data set keeps its cache, and who opens it again shares that */
-  t->set = access < 0 ? access : H5Dopen2(at, name, access);
-  shoal_status st = t->set < 0 ? shoal_h5_fail_at(__FILE__, __LINE__, "open data set", at, name) : SHOAL_OK;
-  shoal_h5_release(access);
-  return st;
+  char where[SHOAL_H5_WHERE];
+  SHOAL_CHECK(
+      !t->text, SHOAL_ERR_IO,
+      "data set %s holds text of variable length in filtered chunks, which is not read: write it without filters",
+      shoal_h5_where(at, name, where));
+  return shoal_h5_chunks_open(t->set, f, t->type, at, name, &t->chunks);
 }
 
 static shoal_status open_table(shoal_h5_table *t, hid_t at, const char *name, const shoal_h5_row *row)
@@ -179,9 +177,10 @@ static shoal_status open_table(shoal_h5_table *t, hid_t at, const char *name, co
   t->grows = f.chunk[0] > 0;
   t->rows = t->dims[0];
   SHOAL_TRY(set_max_rows(t, name, SHOAL_ERR_IO));
-  if (f.chunk[0] && shoal_h5_for_reading(t->set)) SHOAL_TRY(reopen_tuned(t, at, name, &f));
   t->space = H5Dget_space(t->set);
-  return make_row_space(t, at, name);
+  t->gaps = leaves_gaps(t->set);
+  SHOAL_TRY(make_row_space(t, at, name));
+  return f.filters[0] ? open_chunks(t, at, name, &f) : SHOAL_OK;
 }
 
 shoal_status shoal_h5_table_open(shoal_h5 at, const char *name, const shoal_h5_row *row, shoal_h5_table **out)
@@ -199,6 +198,7 @@ shoal_status shoal_h5_table_open(shoal_h5 at, const char *name, const shoal_h5_r
 void shoal_h5_table_close(shoal_h5_table *t)
 {
   if (!t) return;
+  shoal_h5_chunks_close(t->chunks);
   shoal_h5_release(t->row);
   shoal_h5_release(t->space);
   shoal_h5_release(t->type);
@@ -301,10 +301,19 @@ shoal_status shoal_h5_table_append(shoal_h5_table *t, uint64_t n, const void *da
   return shoal_h5_table_put(t, t->rows, n, data);
 }
 
-/* Returns false on failure, with HDF5's error text in `reason`, and does not set the thread's error. */
+static size_t row_bytes(const shoal_h5_table *t)
+{
+  size_t bytes = H5Tget_size(t->type);
+  for (int i = 1; i < t->ndim; i++) bytes *= t->dims[i];
+  return bytes;
+}
+
+/* Returns false on failure, with the reason, and does not set the thread's error. */
 static bool read_rows(const shoal_h5_table *t, uint64_t first, uint64_t n, void *data, char reason[SHOAL_H5_REASON])
 {
   hid_t memory, space;
+  if (t->chunks) return shoal_h5_chunks_read(t->chunks, first, n, data, reason);
+  if (t->gaps) memset(data, 0, n * row_bytes(t));
   herr_t bad = select_rows(t, first, n, &memory, &space);
   if (bad >= 0) bad = H5Dread(t->set, t->type, memory, space, H5P_DEFAULT, data);
   if (bad < 0) shoal_h5_error_reason(reason);
@@ -345,15 +354,30 @@ uint64_t shoal_h5_table_read_sound(shoal_h5_table *t, uint64_t first, uint64_t n
 {
   char reason[SHOAL_H5_REASON];
   shoal_h5_init();
-  uint64_t got = 0, row_bytes = H5Tget_size(t->type);
-  for (int i = 1; i < t->ndim; i++) row_bytes *= t->dims[i];
+  uint64_t got = 0;
   n = first < t->rows ? SHOAL_MIN(n, t->rows - first) : 0;
   while (got < n) {
     uint64_t left = n - got, at = first + got;
     uint64_t block = t->chunk_rows ? SHOAL_MIN(left, t->chunk_rows - at % t->chunk_rows) : left;
-    if (!read_rows(t, at, block, (char *)data + got * row_bytes, reason)) break;
+    if (!read_rows(t, at, block, (char *)data + got * row_bytes(t), reason)) break;
     got += block;
   }
   H5Eclear2(H5E_DEFAULT);
   return got;
+}
+
+shoal_status shoal_h5_read(shoal_h5 at, const char *name, shoal_dtype type, size_t n, void *data)
+{
+  char where[SHOAL_H5_WHERE];
+  shoal_h5_table *t;
+  SHOAL_TRY(shoal_h5_table_open(at, name, &(shoal_h5_row){ type }, &t));
+  size_t elements = t->rows;
+  for (int i = 1; i < t->ndim; i++) elements *= t->dims[i];
+  shoal_status st = SHOAL_OK;
+  SHOAL_CHECK_GOTO(st, elements == n, end, SHOAL_ERR_IO, "data set %s has %zu elements, %zu are expected",
+                   shoal_h5_where(at.id, name, where), elements, n);
+  if (n > 0) st = shoal_h5_table_read(t, 0, t->rows, data);
+end:
+  shoal_h5_table_close(t);
+  return st;
 }

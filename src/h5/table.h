@@ -18,7 +18,7 @@ typedef struct {
   shoal_dtype type;
   unsigned count;      /* 0: one value; else an array of `count` values */
   unsigned text_bytes; /* 0: numbers; else a NUL-padded string of this size, and type and count are ignored */
-  bool optional;       /* older files may lack it; reading then leaves the memory unchanged */
+  bool optional;       /* older files may lack it: the caller's memory must be zero there, and stays so */
 } shoal_h5_member;
 
 typedef struct {
@@ -48,11 +48,12 @@ typedef struct shoal_h5_table shoal_h5_table;
 /** Creates the groups of the path.  ERR_ARG if the shape is invalid, ERR_IO if the name exists. */
 shoal_status shoal_h5_table_create(shoal_h5 at, const char *name, const shoal_h5_row *row,
                                    const shoal_h5_extent *extent, shoal_h5_table **out);
-/** Open to read rows, converted to the type `row`; in a file open for writing also to append.  Same errors as
- *  shoal_h5_look; ERR_IO also if `row` is a struct and a member that is not optional is missing in the file.
+/** Open to read rows, converted to the type `row`.  Same errors as shoal_h5_look; ERR_IO also if `row` is a struct and a
+ *  member that is not optional is missing in the file, or if it is text of any length in filtered chunks.
  *
- *  In a file open for reading the chunk cache is set for reads in random order: only the bytes requested are read.
- *  Compressed chunks are cached unpacked instead (16 MiB, or one chunk if that is larger). */
+ *  Only the bytes requested are read, except of filtered chunks, which are read whole and kept unpacked (16 MiB, or one
+ *  chunk if that is larger).  One that does not unpack to exactly its bytes fails the read.  What was never written
+ *  reads as the fill value, or zeros. */
 shoal_status shoal_h5_table_open(shoal_h5 at, const char *name, const shoal_h5_row *row, shoal_h5_table **out);
 /** Release the table; ignores NULL.  Allowed after the file was closed.  Use finish to learn of failed writes. */
 void shoal_h5_table_close(shoal_h5_table *t);

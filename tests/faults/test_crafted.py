@@ -5,6 +5,7 @@ import resource
 import shutil
 import struct
 import subprocess
+import zlib
 
 import h5py
 import numpy as np
@@ -255,6 +256,39 @@ def test_data_set(make, words):
     assert not os.path.exists("e.h5")
 
 
+ABC, ZEROS = zlib.compress(b"abc"), zlib.compress(bytes(1 << 21))
+MADE_UP = (  # array, filters, those that the chunk skips, what it is stored as, words
+    ("train/x", {}, 0, ABC, "a chunk unpacks to 3 bytes, not to its 512"),
+    ("train/x", {"shuffle": True}, 0, ABC, "a chunk unpacks to 3 bytes, not to its 512"),
+    ("train/x", {"fletcher32": True}, 0, ABC, "the check sum of a chunk is wrong"),
+    ("train/x", {}, 1, b"abc", "a chunk unpacks to 3 bytes, not to its 512"),
+    ("train/x", {}, 0, zlib.compress(bytes(513)), "a chunk unpacks to 513 bytes, not to its 512"),
+    ("train/x", {}, 0, ZEROS, "a chunk unpacks to more than its 512 bytes"),
+    ("train/y", {}, 0, ABC, "a chunk unpacks to 3 bytes, not to its 32"),
+    ("train/y", {"shuffle": True}, 3, b"abc", "a chunk unpacks to 3 bytes, not to its 32"),
+    ("test/x", {}, 0, ABC, "a chunk unpacks to 3 bytes, not to its 512"),
+    ("test/y", {}, 0, ABC, "a chunk unpacks to 3 bytes, not to its 32"),
+)
+
+
+@pytest.mark.parametrize("number", range(len(MADE_UP)))
+def test_chunk(number):
+    """A packed chunk that is not what it should be: refused where it is read, before memory is taken for samples."""
+    array, filters, skipped, stored, words = MADE_UP[number]
+    rng = np.random.default_rng(1)
+    with h5py.File("d.h5", "w") as f:
+        for split in ("train", "test"):
+            f.create_dataset(f"{split}/x", data=rng.random((64, 16), "f4"), chunks=(8, 16), compression="gzip", **filters)
+            f.create_dataset(f"{split}/y", data=np.arange(64, dtype="i4") % 2, chunks=(8,), compression="gzip", **filters)
+        d = f[array]
+        d.id.write_direct_chunk((16,) + (0,) * (d.ndim - 1), stored, skipped)
+    with open("r.yaml", "w") as f:
+        f.write(RUN.format(name="r").replace("glyphs.h5", "d.h5"))
+    for command in ("data inspect d.h5", "data repack d.h5 -o e.h5", "train r.yaml"):
+        assert_one_error(shoal(*command.split(), code=7), f"of /{array} in d.h5: {words}", "the file is damaged; get it again")
+    assert not os.path.exists("e.h5")
+
+
 def claim(path, shape, rows):
     """Changes the shape of the one array of this shape to so many rows; what is stored of it stays as it was."""
     with open(path, "r+b") as f:
@@ -422,6 +456,23 @@ def test_trace(stopped, case):
         edit(f)
     for command in ("show t.h5", "show t.h5 --json --attempt all", "export t.h5"):
         assert_one_error(shoal("trace", *command.split(), code=7), "t.h5", words)
+
+
+@pytest.mark.parametrize("table", ("records", "info"))
+def test_trace_chunks(stopped, table):
+    """A packed table of a trace whose last chunk unpacks to less than it has: no memory is shown as records."""
+    shutil.copy(f"{stopped}/{TRACE}", "t.h5")
+    with h5py.File("t.h5", "r+") as f:
+        data = f[f"rank-00000/{table}"][()]
+        del f[f"rank-00000/{table}"]
+        rows = (len(data) + 1) // 2
+        d = f.create_dataset(f"rank-00000/{table}", data=data, chunks=(rows,), compression="gzip", shuffle=True)
+        d.id.write_direct_chunk(((len(data) - 1) // rows * rows,), zlib.compress(b"abc"))
+    if table == "info":
+        assert_one_error(shoal("trace", "show", "t.h5", code=7), "rank-00000/info in t.h5: a chunk unpacks to 3 bytes, not to its")
+    else:
+        r = shoal("trace", "show", "t.h5")
+        assert f"{len(data) - rows} of {len(data)} records of rank 0 in t.h5 are not readable" in r.stderr, said(r)
 
 
 TRACE = "runs/sync/trace/attempt-0001-node-00000.h5"

@@ -3,6 +3,7 @@ shoal_add_test(unit.h5.data SOURCES unit/h5_data.c LINK shoal_h5 PkgConfig::SHOA
 shoal_add_test(unit.h5.table SOURCES unit/h5_table.c LINK shoal_h5 PkgConfig::SHOAL_HDF5 LABELS unit)
 shoal_add_test(unit.h5.open SOURCES unit/h5_open.c LINK shoal_h5 PkgConfig::SHOAL_HDF5 LABELS unit)
 shoal_add_test(unit.h5.foreign SOURCES unit/h5_foreign.c LINK shoal_h5 PkgConfig::SHOAL_HDF5 LABELS unit)
+shoal_add_test(unit.h5.filters SOURCES unit/h5_filters.c LINK shoal_h5 PkgConfig::SHOAL_HDF5 ZLIB::ZLIB LABELS unit)
 
 # A preloaded library cannot precede that of the sanitizer, hence noasan.
 add_library(nolock MODULE faults/nolock.c)

@@ -176,8 +176,6 @@ int main(void)
   const char *path = temp_path("data.h5");
   REQUIRE(shoal_h5_create(temp_fresh(path), &file) == SHOAL_OK, "create");
   round_trip(file);
-  shoal_h5_close(file);
-  REQUIRE(shoal_h5_append(path, &file) == SHOAL_OK, "append");
   existence(file);
   refusals(file);
   attributes(file);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "h5/h5.h"
 #include "report/trace.h"
+#include "trace/format.h"
 #include "unit/h5_temp.h"
 #include <signal.h>
 #include <sys/resource.h>
@@ -336,8 +337,8 @@ static void refused(void)
   shoal_trace *t = NULL;
   shoal_trace_file_data *f = NULL;
   shoal_h5 file;
-  one_attempt(path, 0, 3, "a");
-  CHECK_OK(shoal_h5_append(path, &file));
+  CHECK_OK(shoal_h5_create(temp_fresh(path), &file));
+  CHECK_OK(shoal_h5_put_string(file, "format", SHOAL_TRACE_FORMAT));
   CHECK_OK(shoal_h5_put_i64(file, "version", 3));
   shoal_h5_close(file);
   CHECK_REFUSED(shoal_trace_read(path, &f), SHOAL_ERR_IO, "trace format 3");

@@ -20,8 +20,16 @@ shoal_add_pytest(faults.mutated FILE faults/test_mutated.py LABELS faults noasan
 shoal_add_pytest(faults.hang FILE faults/test_hang.py LABELS faults noasan TIMEOUT 300)
 # The run folder: rows, attempts.
 shoal_add_pytest(faults.folder FILE faults/test_folder.py LABELS faults noasan TIMEOUT 600)
-# Runs disturbed at random.
-shoal_add_pytest(faults.disturbed FILE faults/test_disturbed.py LABELS faults noasan TIMEOUT 900)
+# Runs disturbed at random; each entry ends with its counts.
+foreach(entry steps averages apart)
+  shoal_add_pytest(faults.disturbed_${entry} FILE faults/test_disturbed.py TESTS disturbed_${entry} disturbed_counts
+                   LABELS faults noasan TIMEOUT 900)
+endforeach()
+
+# What every method must stand.
+foreach(kind moved uneven replicas split)
+  shoal_add_pytest(faults.methods_${kind} FILE faults/test_methods.py TESTS methods_${kind} LABELS faults noasan TIMEOUT 300)
+endforeach()
 
 # Disks without room, and limits of files.
 shoal_add_pytest(faults.disk FILE faults/test_disk.py LABELS faults noasan TIMEOUT 300)

@@ -1,179 +1,407 @@
-"""Runs that are disturbed at random until they end, and must end as if nothing had been: equal weights, equal metrics.csv, a true
-status.json, nothing left over, ckpt.keep kept.
+"""Runs that are disturbed at random, again and again, and must end as if nothing had been: equal weights, equal metrics.csv, a true
+status.json at every end, nothing left over, ckpt.keep kept, one owner of the folder.
 
-A case draws method, ranks and layout, and then for every attempt a moment and a disturbance.  SHOAL_TEST_SEED draws others;
-SHOAL_FULL=1 runs 300 cases.
+A case draws ranks, layout and, for every start, a moment and what happens then.  Kinds are dealt like cards: none comes again
+before all have come.  Each entry has 10 cases, and 100 with SHOAL_FULL=1; SHOAL_TEST_SEED draws others; SHOAL_CASES=7,12 runs
+some.  At the end each entry shows how often every kind has struck and every check was made, and fails if one never was.
 """
+import collections
+import json
 import os
 import random
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
 
-from harness import (FULL, METHODS, MLP, assert_equal, checkpoints, kill_all, log, newest, ranks_of, read, rows, sets, shoal, start,
-                     status, train)
+import launch
+from harness import (ENV, FULL, METHODS, MLP, assert_equal, kill_all, newest, program, ranks_of, read, rows, send, sets, shoal,
+                     status, wait_until)
 
+CASES = [int(c) for c in os.environ.get("SHOAL_CASES", "").split(",") if c] or range(100 if FULL else 10)
 LAYOUTS = {1: ["1"], 2: ["2", "1,1"], 3: ["2,1", "3"], 4: ["2x2", "1,3"], 5: ["2,3"]}
+EVEN = ("local", "swarm")  # pairs of parts, pairs of ranks
 KEEP = 3
-# Slow enough to be hit: about 40 ms a step, 24 to 60 steps.
-BASE = [*MLP, *sets(data__global_batch=60, run__epochs=6, eval__every="4 steps", ckpt__every="3 steps", ckpt__keep=KEEP,
-                    comm__warn=20, comm__hang=60), "--allow-faults", *sets(fault__compute="sleep:25")]
+STARTS = 3  # disturbed ones
+# 8 steps per epoch, 32 in all
+BASE = [*MLP, *sets(data__global_batch=60, run__epochs=4, run__log_every="1 steps", eval__every="4 steps", ckpt__every="3 steps",
+                    ckpt__keep=KEEP, comm__warn=20, comm__hang=60)]
+SLOW = ["--allow-faults", *sets(fault__compute="sleep:15")]  # slow enough to be hit
+SUSPENDED = sets(comm__warn="1s", comm__hang="2s")
 
 
-def draw(rng):
-    """Arguments of a run, and its number of ranks."""
-    method = rng.choice(list(METHODS))
-    ranks = rng.choice([1, 2, 3, 4, 5])
-    if method == "local":
-        ranks = rng.choice([2, 4])
-    if method == "swarm":
-        ranks = rng.choice([2, 4])
-    topo = rng.choice(LAYOUTS[ranks])
-    return ranks, [*BASE, *METHODS[method], *sets(method__name=method), *(["--topo", topo] if ranks > 1 else [])]
+class Run:
+    """A run that is started many times.  Its folder is runs/`name`, which may change; `job` is the present start."""
+
+    def __init__(self, jobs, rng, ranks, args):
+        self.jobs, self.rng, self.ranks, self.args = jobs, rng, ranks, args
+        self.name, self.job, self.story = "run", None, []
+
+    def command(self, *more):
+        parent, name = os.path.split(f"runs/{self.name}")
+        return [*(launch.mpirun(self.ranks) if self.ranks > 1 else []), program(), "train", *self.args,
+                *sets(run__name=name, run__dir=parent), *more]
+
+    def start(self, *more, out="run.out"):
+        """Another start in the background, which does not outlive the test."""
+        with open(out, "w") as f:
+            job = subprocess.Popen([str(c) for c in self.command(*more)], env=ENV, stdout=f, stderr=f)
+        self.jobs.append(job)
+        return job
+
+    def processes(self):
+        """Process ids of the ranks of the present start, as far as they live."""
+        if self.job.poll() is not None:
+            return []
+        return list(ranks_of(self.job).values()) if self.ranks > 1 else [self.job.pid]
+
+    def log(self):
+        return read(f"runs/{self.name}/log.txt")
+
+    def attempts(self):
+        return [int(n) for n in re.findall("^=== attempt (\\d+)", self.log(), re.M)]
+
+    def steps(self):
+        """Steps that the present start has logged."""
+        return len(re.findall(r" step \d+: ", read("run.out")))
+
+    def checkpoints(self):
+        folder = f"runs/{self.name}/ckpt"
+        return sorted(f"{folder}/{f}" for f in os.listdir(folder) if f.startswith("step-")) if os.path.isdir(folder) else []
 
 
-def processes(job):
-    """Process ids of a job's ranks, as far as they live."""
-    if job.poll() is not None:
-        return []
-    return list(ranks_of(job).values()) if job.args[0].endswith("mpirun") else [job.pid]
+# ---- what happens to a run ---------------------------------------------------------------------------------------------
+# Each returns the exit codes that are right then, or None where a kill decides.
+
+STOPPED = (0, 75)  # 0: it ended before the signal came
 
 
-def attempts(name):
-    return len(re.findall("^=== attempt", log(name), re.M))
+def signal_one(run):
+    """One signal, or two, at one rank."""
+    pids = run.processes()
+    for number in [run.rng.choice([signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM]) for _ in range(run.rng.choice([1, 1, 2]))]:
+        if pids:
+            send(run.rng.choice(pids), number)
+    return STOPPED
 
 
-def signal_one(rng, job, name):
-    pids = processes(job)
-    began = attempts(name) > job.before  # else a process may not have come to catch signals yet
-    if not pids:
-        return kill_every(rng, job, name)
-    os.kill(rng.choice(pids), rng.choice([signal.SIGUSR1, signal.SIGTERM]))
-    code = job.wait(timeout=60)
-    assert code in (0, 75) or not began, f"{name}: exit {code} after a signal\n{read(name + '.out')[-3000:]}"
-    if code == 75 and attempts(name) > job.before:  # else it was still waiting for the lease of one that was killed
-        assert status(name)["state"] == "stopped", status(name)
-        saved = re.findall(r"^checkpoint (\S+), ", read(f"{name}.out"), re.M)  # none if it stopped while it started
-        if saved:
-            shoal("ckpt", "verify", saved[-1])
+def signal_all(run):
+    """As the batch system does."""
+    for pid in run.processes():
+        send(pid, signal.SIGUSR1)
+    return STOPPED
 
 
-def kill_one(rng, job, name):
-    pids = processes(job)
+def kill_one(run):
+    pids = run.processes()
     if pids:
-        os.kill(rng.choice(pids), signal.SIGKILL)
-    job.wait(timeout=90)
+        send(run.rng.choice(pids), signal.SIGKILL)
 
 
-def kill_every(rng, job, name):
-    kill_all(job)
+def kill_every(run):
+    kill_all(run.job)
 
 
-def kill_launcher(rng, job, name):
-    pids = processes(job)
-    if job.poll() is None:
-        os.kill(job.pid, signal.SIGKILL)
-    job.wait(timeout=60)
-    for pid in pids:  # Open MPI ends them soon
-        end = time.monotonic() + 30
-        while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
-            time.sleep(0.05)
+def kill_launcher(run):
+    send(run.job.pid, signal.SIGKILL)  # Open MPI's ranks end by themselves, or the run does before
 
 
-def suspend_one(rng, job, name):
-    pids = processes(job)
-    if not pids:
-        return kill_every(rng, job, name)
-    pid = rng.choice(pids)
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(rng.uniform(0.1, 1.5))
-    os.kill(pid, signal.SIGCONT)
-    time.sleep(rng.uniform(0, 0.5))
-    signal_one(rng, job, name)
+def suspend_one(run):
+    """One rank stands still for a while, then a signal comes."""
+    pids = run.processes()
+    if pids:
+        pid = run.rng.choice(pids)
+        send(pid, signal.SIGSTOP)
+        time.sleep(run.rng.uniform(0.1, 1))
+        send(pid, signal.SIGCONT)
+    return signal_one(run)
 
 
-def spoil_newest(rng, job, name):
-    kill_all(job)
-    files = checkpoints(name)
+def suspend_for_good(run):
+    """One of several ranks never moves again: the others give up after comm.hang, and end it."""
+    pids = run.processes()
+    if len(pids) < 2 or run.steps() == 0:  # in MPI_Init nobody watches
+        return kill_every(run)
+    pid = run.rng.choice(pids)
+    send(pid, signal.SIGSTOP)
+    try:
+        run.job.wait(40)
+    finally:
+        send(pid, signal.SIGKILL)
+    return (5, 0)
+
+
+def second_start(run):
+    """While the whole run stands still, another start wants its folder; it is refused, and the first goes on until a signal."""
+    pids = run.processes()
+    begun = os.path.exists(f"runs/{run.name}/lease") and run.steps() > 0
+    for pid in pids:
+        send(pid, signal.SIGSTOP)
+    try:
+        if begun and pids:
+            before = read(f"runs/{run.name}/status.json"), run.attempts()
+            second = run.start(out="second.out")
+            assert second.wait(60) == 3, read("second.out")
+            assert read("second.out").count("is in use by another run") == 1, read("second.out")
+            assert (read(f"runs/{run.name}/status.json"), run.attempts()) == before, "a refused start wrote"
+            run.checked["one owner: a second start is refused"] += 1
+    finally:
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+    return signal_one(run)
+
+
+def two_starts(run):
+    """After a kill two come at once: one has the folder, and the other is refused, or comes after it."""
+    kill_all(run.job)
+    before = run.attempts()
+    both = [run.start(out=f"{k}.out") for k in range(2)]
+    codes = sorted(job.wait(90) for job in both)
+    told = read("0.out") + read("1.out")
+    assert codes in ([0, 0], [0, 3]), f"{codes}\n{told}"
+    assert len(run.attempts()) == len(before) + codes.count(0), f"{codes} {before} {run.attempts()}\n{told}"
+    run.checked["one owner: of two starts one has the folder"] += 1
+    run.job = both[0]
+    return (0, 3)
+
+
+def damage_newest(run):
+    kill_all(run.job)
+    files = run.checkpoints()
     if files:
         size = os.path.getsize(files[-1])
         with open(files[-1], "r+b") as f:
-            if rng.random() < 0.5:
-                f.truncate(rng.randrange(size))
+            if run.rng.random() < 0.5:
+                f.truncate(run.rng.randrange(size))
             else:
-                f.seek(rng.randrange(size))
+                f.seek(run.rng.randrange(size))
                 byte = f.read(1)
                 f.seek(-1, 1)
-                f.write(bytes([byte[0] ^ 1 << rng.randrange(8)]))
+                f.write(bytes([byte[0] ^ 1 << run.rng.randrange(8)]))
 
 
-def delete_newest(rng, job, name):
-    kill_all(job)
-    files = checkpoints(name)
-    if files:
-        os.remove(files[-1])
+def delete_newest(run):
+    kill_all(run.job)
+    if run.checkpoints():
+        os.remove(run.checkpoints()[-1])
 
 
-def move_away_and_back(rng, job, name):
-    """The folder of a run that does not run is moved, and its files are copied by somebody."""
-    kill_all(job)
-    if not os.path.exists(f"runs/{name}"):
+def fill_disk(run):
+    """No byte is left, until the run has ended with 7 at its next checkpoint.  Those that were there stay."""
+    before = [f for f in run.checkpoints()[-1:] if shoal("ckpt", "verify", f, code=None).returncode == 0]
+    run.disk.fill()
+    try:
+        code = run.job.wait(60)
+    finally:
+        run.disk.free()
+    if code == 7:
+        text = read("run.out")
+        assert re.search("No space left on device|but there is .* free", text), text
+        for path in before:
+            assert any(f >= path for f in run.checkpoints()), f"{path} is gone: {run.checkpoints()}"
+        run.checked["full disk: exit 7, the reason, older checkpoints"] += 1
+    return (0, 7)
+
+
+def move(run, living):
+    name = f"moved-{len(run.story)}/{os.path.basename(run.name)}"
+    if os.path.exists(f"runs/{run.name}"):
+        os.makedirs(os.path.dirname(f"runs/{name}"))
+        os.rename(f"runs/{run.name}", f"runs/{name}")
+        if living:
+            run.job.wait(60)
+        assert not os.path.exists(f"runs/{run.name}"), "it made its folder again"
+        run.name = name
+
+
+def move_dead(run):
+    """The folder of a run that was killed goes on at another place."""
+    kill_all(run.job)
+    move(run, False)
+
+
+def move_living(run):
+    """The folder is moved under a run, which must not go on in either place: 3, its lease is gone."""
+    pids = run.processes()
+    if run.steps() == 0 or not pids:  # it may come to make its folder only after the move
+        return move_dead(run)
+    move(run, True)
+    return (0, 3, 7)
+
+
+KINDS = [signal_one, signal_all, kill_one, kill_every, kill_launcher, suspend_one, suspend_for_good, second_start, two_starts,
+         damage_newest, delete_newest, fill_disk, move_dead, move_living]
+CHECKS = ["equal weights", "equal metrics.csv", "status.json of a run that lives", "status.json after a stop",
+          "status.json after a failure", "status.json after a kill", "status.json at the end", "nothing left over", "ckpt.keep",
+          "no process left", "one owner: attempts count up", "one owner: a second start is refused",
+          "one owner: of two starts one has the folder", "full disk: exit 7, the reason, older checkpoints"]
+
+
+def dealt(entry, case):
+    """The kinds of a case, of the deck that its entry's cases share."""
+    cards = []
+    for hand in range((case + 1) * STARTS // len(KINDS) + 1):
+        deck = list(KINDS)
+        random.Random(f"{os.environ.get('SHOAL_TEST_SEED', 1)} {entry} {hand}").shuffle(deck)
+        cards += deck
+    return cards[case * STARTS:(case + 1) * STARTS]
+
+
+def wait_for_moment(run):
+    """In the start, or after some steps: while it computes, evaluates or saves."""
+    early = run.rng.random() < 0.15
+    end = time.monotonic() + (run.rng.uniform(0, 0.5) if early else 60)
+    steps = run.rng.randrange(1, 9)
+    while run.job.poll() is None and time.monotonic() < end and (early or run.steps() < steps):
+        time.sleep(0.005)
+    time.sleep(run.rng.uniform(0, 0.04))
+
+
+# ---- checks --------------------------------------------------------------------------------------------------------------
+
+def check_living(run):
+    """While a run lives its status.json says so, and is ten seconds old at most."""
+    if run.steps() == 0 or run.job.poll() is not None:
         return
-    os.rename(f"runs/{name}", "elsewhere")
-    time.sleep(0.1)
-    os.rename("elsewhere", f"runs/{name}")
+    s = status(run.name)
+    if s["state"] == "done" or run.job.poll() is not None:
+        return
+    age = time.time() - time.mktime(time.strptime(s["time"][:19], "%Y-%m-%dT%H:%M:%S")) + time.timezone
+    assert (s["state"], s["attempt"]) == ("running", run.attempts()[-1]), s
+    assert age < 12, f"{age:.1f} s old: {s}"
+    run.checked["status.json of a run that lives"] += 1
 
 
-DISTURBANCES = [signal_one, signal_one, kill_one, kill_every, kill_launcher, suspend_one, spoil_newest, delete_newest,
-                move_away_and_back]
+def check_ended(run, right, began):
+    """Exit code and status.json after what happened; `began`: the start had the folder then."""
+    code, text = run.job.returncode, read("run.out")
+    assert right is None or code in right or not began, f"exit {code}, not one of {right}\n{text}"
+    path = f"runs/{run.name}/status.json"
+    s = json.loads(read(path)) if os.path.exists(path) else None
+    if s is None or not began or s["attempt"] != run.attempts()[-1]:
+        return
+    states = {0: ["done"], 75: ["stopped"], 3: ["running", "stopping", "done"], 4: ["failed"], 5: ["failed"],
+              7: ["failed", "running"], -9: ["running", "stopping", "failed", "done"]}.get(code, ["running", "stopping", "failed"])
+    assert s["state"] in states, f"exit {code}: {s}\n{text}"
+    if s["state"] in ("stopped", "failed") and code in (4, 5, 7, 75):
+        assert s["exit_code"] == code and s["reason"], f"exit {code}: {s}"
+    if code == 75 and s["step"] > 0:
+        assert run.checkpoints()[-1].endswith(f"step-{s['step']:09}.h5"), f"{s} {run.checkpoints()}"
+        shoal("ckpt", "verify", run.checkpoints()[-1])
+        assert len(run.checkpoints()) <= KEEP, run.checkpoints()
+    run.checked["status.json after a " + ("stop" if code == 75 else "failure" if code in (3, 4, 5, 7) else "kill")] += 1
 
 
-def wait_for_moment(rng, job, name):
-    """Until a step, drawn, is in the log or a time is over: also during start-up and while saving."""
-    end = time.monotonic() + rng.choice([0.05, 0.3, 0.6, 1, 1.5, 2])
-    while job.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
+def living_here():
+    """Processes that work in this folder."""
+    found, here = [], os.getcwd()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if int(pid) != os.getpid() and os.readlink(f"/proc/{pid}/cwd") == here and read(f"/proc/{pid}/stat").split()[2] != "Z":
+                found.append(read(f"/proc/{pid}/cmdline").replace("\0", " "))
+        except OSError:
+            pass
+    return found
 
 
 def left_over(name):
     """Files that no run leaves behind."""
-    found = []
-    for folder, _, files in os.walk(f"runs/{name}"):
-        found += [os.path.join(folder, f) for f in files if f.startswith((".", "lease")) or "tmp" in f]
-    return found
+    return [os.path.join(folder, f) for folder, _, files in os.walk(f"runs/{name}") for f in files
+            if f.startswith((".", "lease")) or "tmp" in f]
 
 
-@pytest.mark.parametrize("case", range(300 if FULL else 30))
-def test_disturbed(glyphs, data_sets, case):
-    rng = random.Random(f"{os.environ.get('SHOAL_TEST_SEED', 1)} disturbed {case}")
+# ---- cases ---------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def checked():
+    """How often each check was made and each kind struck, by entry."""
+    return collections.defaultdict(collections.Counter)
+
+
+def disturb(entry, methods, case, glyphs, data_sets, jobs, disk, checked):
+    """One case: a run with one of these methods is started, disturbed, and started again, three times; then it ends."""
+    rng = random.Random(f"{os.environ.get('SHOAL_TEST_SEED', 1)} {entry} case {case}")
+    method = methods[case % len(methods)]
+    ranks = rng.choice([2, 4] if method in EVEN else [1, 2, 3, 4, 5])
+    topo = rng.choice(LAYOUTS[ranks])
+    args = [*BASE, *METHODS[method], *sets(method__name=method), *(["--topo", topo] if ranks > 1 else [])]
     glyphs(480, 96)
-    ranks, args = draw(rng)
-    key = f"{data_sets}/disturbed-{abs(hash((ranks, tuple(args))))}"
-    if os.path.exists(key):
-        os.makedirs("runs", exist_ok=True)
-        os.system(f"cp -r {key} runs/whole")
-    else:
-        train(ranks, "whole", *args, "--set", "fault.compute=")
-        os.system(f"cp -r runs/whole {key}")
-    story = []
-    for attempt in range(4):
-        before = attempts("run")
-        job = start(ranks, "run", *args)
-        job.before = before
-        wait_for_moment(rng, job, "run")
-        what = rng.choice(DISTURBANCES)
-        story.append(f"{what.__name__} at step {status('run')['step'] if os.path.exists('runs/run/status.json') else '-'}")
-        what(rng, job, "run")
-        if job.returncode == 0:
-            break
-    r = train(ranks, "run", *args)
-    told = f"{ranks} ranks, {' '.join(args)}\n{story}\n{r.stdout[-2000:]}{r.stderr[-1000:]}"
-    assert_equal(newest("run"), newest("whole"), told)
-    assert rows("run") == rows("whole"), told
-    s = status("run")
+    disk.resize("24m")  # for five ranks' own weights, ckpt.keep + 1 times
+    os.symlink(disk, "runs")
+    whole = f"{data_sets}/{method}-{topo}"
+    run = Run(jobs, rng, ranks, args)
+    if not os.path.exists(whole):
+        run.name = "whole"
+        run.job = run.start()
+        assert run.job.wait(120) == 0, read("run.out")
+        shutil.move("runs/whole", whole)
+        run.name = "run"
+    os.symlink(whole, "runs/whole")
+    run.disk, run.checked, hits = disk, checked[entry], checked[f"{entry} kinds"]
+    for kind in dealt(entry, case):
+        before = run.attempts()
+        run.job = run.start(*SLOW, *(SUSPENDED if kind is suspend_for_good else []))
+        wait_for_moment(run)
+        check_living(run)
+        struck, steps = run.job.poll() is None, run.steps()
+        began = len(run.attempts()) > len(before)
+        run.story.append(f"{kind.__name__} after {steps} steps" + ("" if struck else ", too late"))
+        print(run.story[-1])
+        right = kind(run)
+        run.job.wait(90)
+        wait_until("no process is left", lambda: not living_here(), 30)
+        run.checked["no process left"] += 1
+        hits[kind.__name__, "in the start" if steps == 0 else "later"] += struck
+        check_ended(run, right, began)
+    run.job = run.start()
+    assert run.job.wait(120) == 0, read("run.out")
+    told = f"{method}, {ranks} ranks, {topo}: {run.story}\n{read('run.out')[-3000:]}"
+    assert_equal(run.checkpoints()[-1], newest("whole"), told)
+    assert rows(run.name) == rows("whole"), told
+    s = status(run.name)
     assert (s["state"], s["exit_code"]) == ("done", 0), told
-    assert s["attempt"] == attempts("run"), told
-    assert not left_over("run"), told
-    assert len(checkpoints("run")) <= KEEP, f"{checkpoints('run')}\n{told}"
+    assert run.attempts() == list(range(1, len(run.attempts()) + 1)) and s["attempt"] == len(run.attempts()), told
+    assert not left_over(run.name), f"{left_over(run.name)}\n{told}"
+    assert len(run.checkpoints()) <= KEEP, f"{run.checkpoints()}\n{told}"
+    for check in ("equal weights", "equal metrics.csv", "status.json at the end", "nothing left over", "ckpt.keep",
+                  "one owner: attempts count up"):
+        run.checked[check] += 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_disturbed_steps(glyphs, data_sets, jobs, disk, checked, case):
+    """Methods whose ranks step together."""
+    disturb("steps", ["sync", "ab", "local"], case, glyphs, data_sets, jobs, disk, checked)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_disturbed_averages(glyphs, data_sets, jobs, disk, checked, case):
+    """Methods that average weights now and then."""
+    disturb("averages", ["local-sgd", "daso"], case, glyphs, data_sets, jobs, disk, checked)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_disturbed_apart(glyphs, data_sets, jobs, disk, checked, case):
+    """Methods whose ranks train models of their own."""
+    disturb("apart", ["swarm", "ist"], case, glyphs, data_sets, jobs, disk, checked)
+
+
+def test_disturbed_counts(checked, capsys):
+    """Every kind has struck and every check was made in each entry that has run; shows how often."""
+    missing = []
+    with capsys.disabled():
+        for entry in [e for e in checked if not e.endswith(" kinds")]:
+            hits = checked[f"{entry} kinds"]
+            print(f"\n{entry}: struck in the start, later")
+            for kind in KINDS:
+                counts = [hits[kind.__name__, when] for when in ("in the start", "later")]
+                print(f"  {kind.__name__:20} {counts[0]:4} {counts[1]:4}")
+                missing += [f"{entry}: {kind.__name__} never struck"] if sum(counts) == 0 else []
+            print(f"{entry}: checks")
+            for check in CHECKS:
+                print(f"  {check:52} {checked[entry][check]:4}")
+                missing += [f"{entry}: never checked: {check}"] if checked[entry][check] == 0 else []
+    assert not missing or "SHOAL_CASES" in os.environ, missing

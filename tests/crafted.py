@@ -29,19 +29,27 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def index(path):
-    """The index of a checkpoint, from its data sets, whose attributes crc32c are set."""
-    lines = []
+def data_sets(group, prefix=""):
+    """Names and data sets below a group, each by all its names; visititems shows an array with two names once."""
+    for name, d in group.items():
+        if isinstance(d, h5py.Dataset):
+            yield prefix + name, d
+        elif isinstance(d, h5py.Group):
+            yield from data_sets(d, f"{prefix}{name}/")
 
-    def visit(name, d):
-        if not isinstance(d, h5py.Dataset):
-            return
-        crc = crc32c(np.ascontiguousarray(d[()]).tobytes())
-        d.attrs["crc32c"] = np.int64(crc)
-        shape = "x".join(map(str, d.shape)) or "scalar"
-        lines.append(f"{name}\t{TYPES[d.dtype.name]}\t{shape}\t{crc:08x}\t{d.id.get_offset() or 0}\n")
+
+SAVE = "0123456789abcdef" * 2  # the number of a save
+
+
+def index(path):
+    """The index of a checkpoint of one file, from its data sets, whose attributes crc32c are set."""
+    lines = [f"save\t{SAVE}\t0\t0\n"]
     with h5py.File(path, "r+") as f:
-        f.visititems(visit)
+        for name, d in data_sets(f):
+            crc = crc32c(np.ascontiguousarray(d[()]).tobytes())
+            d.attrs["crc32c"] = np.int64(crc)
+            shape = "x".join(map(str, d.shape)) or "scalar"
+            lines.append(f"{name}\t{TYPES[d.dtype.name]}\t{shape}\t{crc:08x}\t{d.id.get_offset() or 0}\t0\n")
     return "".join(lines).encode()
 
 
@@ -52,12 +60,12 @@ def unseal(path):
         f.truncate(SEAL.unpack(f.read())[1])
 
 
-def seal(path, lines=None):
-    """Seals an HDF5 file as src/ckpt/seal.c does."""
+def seal(path, lines=None, version=2):
+    """Seals an HDF5 file as src/ckpt/seal.c does; version 1 has no line of the save and no shards in its index."""
     lines = index(path) if lines is None else lines
     with open(path, "r+b") as f:
         body = f.read()
-        head = SEAL.pack(b"SHOALEND", len(body), len(lines), crc32c(body), crc32c(lines), 1, 0)
+        head = SEAL.pack(b"SHOALEND", len(body), len(lines), crc32c(body), crc32c(lines), version, 0)
         f.write(lines + head[:-4] + struct.pack("<I", crc32c(head[:-4])))
 
 
@@ -73,12 +81,12 @@ def change_bytes(path, edit):
     """edit(bytearray) on the HDF5 part of a checkpoint, sealed again with the index that it has."""
     with open(path, "rb") as f:
         data = f.read()
-    length, index_length = SEAL.unpack(data[-SEAL.size:])[1:3]
+    _, length, index_length, _, _, version, _ = SEAL.unpack(data[-SEAL.size:])
     body = bytearray(data[:length])
     edit(body)
     with open(path, "wb") as f:
         f.write(body)
-    seal(path, data[length:length + index_length])
+    seal(path, data[length:length + index_length], version)
 
 
 def metadata(path):
@@ -87,8 +95,8 @@ def metadata(path):
         data = f.read()
     length, index_length = SEAL.unpack(data[-SEAL.size:])[1:3]
     free, width = bytearray(b"\1" * length), {short: np.dtype(long).itemsize for long, short in TYPES.items()}
-    for line in data[length:length + index_length].decode().splitlines():
-        _, kind, shape, _, offset = line.split("\t")
+    for line in data[length:length + index_length].decode().splitlines()[1:]:
+        _, kind, shape, _, offset, _ = line.split("\t")
         n = width[kind] * int(np.prod([int(d) for d in shape.split("x")] if shape != "scalar" else 1))
         free[int(offset):int(offset) + n] = bytes(n)
     return [i for i in range(length) if free[i]]

@@ -250,10 +250,9 @@ def newest(name):
 def arrays(path):
     """Every data set of a checkpoint: name → numpy array."""
     import h5py
-    out = {}
+    from crafted import data_sets
     with h5py.File(path) as f:
-        f.visititems(lambda name, d: out.__setitem__(name, d[()]) if isinstance(d, h5py.Dataset) else None)
-    return out
+        return {name: d[()] for name, d in data_sets(f)}
 
 
 def replicas(path, name):

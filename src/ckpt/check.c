@@ -5,7 +5,8 @@
  *   contents   then HDF5 opens the file: it must contain exactly the data sets of the index, with type, shape and
  *              offset
  *
- * If all bytes are correct and HDF5 finds the data at the offsets of the index, the values need not be read again. */
+ * If all bytes are correct and HDF5 finds the data at the offsets of the index, the values need not be read again.  Each
+ * file of a checkpoint is verified by itself; shards.c compares them. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -31,38 +32,42 @@ char *shoal_ckpt_faults_first(const shoal_ckpt_faults *f)
   return shoal_strdup_printf("%.*s (and %zu more: shoal ckpt verify)", length, f->lines.text, f->n - 1);
 }
 
-static void add_failure(shoal_ckpt_faults *f, shoal_status st)
+void shoal_ckpt_faults_add_failure(shoal_ckpt_faults *f, shoal_status st)
 {
   if (st != SHOAL_OK) shoal_ckpt_faults_add(f, shoal_strdup_printf("%s", shoal_error_text(st)));
 }
 
 /* ---- bytes ---- */
 
-/* Adds a piece of the file to the checksums of the data sets that it holds parts of.  `order` lists the data sets by
- * offset; those before *next are complete. */
-static void add_piece(const shoal_ckpt_index *x, const size_t *order, size_t *next, uint32_t *crc, uint64_t from,
-                      const unsigned char *piece, size_t n)
+/* The data sets of a file whose bytes are read, by offset: of those that share their bytes, the first. */
+typedef struct {
+  size_t *at, n; /* numbers in the index */
+  size_t next;   /* those before it are complete */
+} reading;
+
+/* Adds a piece of the file to the checksums of the data sets that it holds parts of. */
+static void add_piece(const shoal_ckpt_index *x, reading *r, uint32_t *crc, uint64_t from, const unsigned char *piece,
+                      size_t n)
 {
-  for (size_t i = *next; i < x->n && x->at[order[i]].offset < from + n; i++) {
-    const shoal_ckpt_entry *e = &x->at[order[i]];
+  for (size_t i = r->next; i < r->n && x->at[r->at[i]].offset < from + n; i++) {
+    const shoal_ckpt_entry *e = &x->at[r->at[i]];
     uint64_t first = SHOAL_MAX(e->offset, from), end = SHOAL_MIN(e->offset + e->bytes, from + n);
-    if (first < end) crc[order[i]] = shoal_crc32c(crc[order[i]], piece + (first - from), (size_t)(end - first));
-    if (e->offset + e->bytes <= from + n && i == *next) ++*next;
+    if (first < end) crc[r->at[i]] = shoal_crc32c(crc[r->at[i]], piece + (first - from), (size_t)(end - first));
+    if (e->offset + e->bytes <= from + n && i == r->next) r->next++;
   }
 }
 
-/* Reads the HDF5 part once, for the checksum of the whole and those of the data sets, crc [index.n]. */
-static shoal_status read_sums(const shoal_ckpt *c, const size_t *order, uint32_t *crc, uint32_t *whole)
+/* Reads the HDF5 part once, for the checksum of the whole and those of the data sets, crc [here.n]. */
+static shoal_status read_sums(const shoal_ckpt *c, reading *r, uint32_t *crc, uint32_t *whole)
 {
   unsigned char *piece = NULL;
-  size_t next = 0;
   shoal_status st = shoal_alloc((size_t)SHOAL_MIN(c->seal.hdf5_bytes, (uint64_t)SHOAL_CKPT_PIECE), 1, "check buffer",
                                 (void **)&piece);
   for (uint64_t done = 0; st == SHOAL_OK && done < c->seal.hdf5_bytes;) {
     size_t n = (size_t)SHOAL_MIN(c->seal.hdf5_bytes - done, (uint64_t)SHOAL_CKPT_PIECE);
     SHOAL_TRY_GOTO(st, shoal_ckpt_read_at(c->fd, c->path, done, piece, n), out);
     *whole = shoal_crc32c(*whole, piece, n);
-    add_piece(&c->index, order, &next, crc, done, piece, n);
+    add_piece(&c->here, r, crc, done, piece, n);
     done += n;
   }
 out:
@@ -77,19 +82,27 @@ static int by_offset(const void *a, const void *b, void *index)
   return (p->offset > q->offset) - (p->offset < q->offset);
 }
 
-/* Data sets do not overlap, so that a file is read once however many the index claims. */
-static shoal_status sort_by_offset(const shoal_ckpt *c, size_t *order)
+/* Data sets share all of their bytes or none, so that a file is read once however many the index claims.  The checksum of
+ * one that shares them with an earlier one is set here, for it is the same. */
+static shoal_status sort_by_offset(const shoal_ckpt *c, reading *r, uint32_t *crc)
 {
-  const shoal_ckpt_index *x = &c->index;
-  uint64_t end = 0;
-  for (size_t i = 0; i < x->n; i++) order[i] = i;
-  qsort_r(order, x->n, sizeof *order, by_offset, (void *)(uintptr_t)x);
-  for (size_t i = 0; i < x->n; i++) {
-    const shoal_ckpt_entry *e = &x->at[order[i]];
-    if (e->bytes == 0) continue;
-    SHOAL_CHECK(e->offset >= end, SHOAL_ERR_IO, "%s: data set %s overlaps another one: the file is made up", c->path,
-                e->name);
-    end = e->offset + e->bytes;
+  const shoal_ckpt_index *x = &c->here;
+  const shoal_ckpt_entry *last = NULL;
+  for (size_t i = 0; i < x->n; i++)
+    if (x->at[i].bytes > 0) r->at[r->n++] = i;
+  qsort_r(r->at, r->n, sizeof *r->at, by_offset, (void *)(uintptr_t)x);
+  size_t all = r->n;
+  r->n = 0;
+  for (size_t i = 0; i < all; i++) {
+    const shoal_ckpt_entry *e = &x->at[r->at[i]];
+    if (last && shoal_ckpt_same_bytes(e, last)) {
+      crc[r->at[i]] = e->crc;
+      continue;
+    }
+    SHOAL_CHECK(!last || e->offset >= last->offset + last->bytes, SHOAL_ERR_IO,
+                "%s: data set %s overlaps another one: the file is made up", c->path, e->name);
+    r->at[r->n++] = r->at[i];
+    last = e;
   }
   return SHOAL_OK;
 }
@@ -98,15 +111,16 @@ static shoal_status sort_by_offset(const shoal_ckpt *c, size_t *order)
  * was given; they tell where a file is damaged. */
 static void compare_sums(const shoal_ckpt *c, const uint32_t *crc, uint32_t whole, shoal_ckpt_faults *faults)
 {
-  for (size_t i = 0; i < c->index.n; i++) {
-    const shoal_ckpt_entry *e = &c->index.at[i];
+  size_t before = faults->n;
+  for (size_t i = 0; i < c->here.n; i++) {
+    const shoal_ckpt_entry *e = &c->here.at[i];
     if (crc[i] != e->crc)
       shoal_ckpt_faults_add(faults, shoal_strdup_printf("%s: data set %s is damaged: checksum %08" PRIx32
                                                         " was written, %08" PRIx32 " is read (%" PRIu64
                                                         " bytes at byte %" PRIu64 ")",
                                                         c->path, e->name, e->crc, crc[i], e->bytes, e->offset));
   }
-  if (faults->n == 0 && whole != c->seal.hdf5_crc)
+  if (faults->n == before && whole != c->seal.hdf5_crc)
     shoal_ckpt_faults_add(faults,
                           shoal_strdup_printf("%s: its HDF5 structure is damaged (the data sets are not): check "
                                               "sum %08" PRIx32 " was written, %08" PRIx32 " is read",
@@ -116,16 +130,16 @@ static void compare_sums(const shoal_ckpt *c, const uint32_t *crc, uint32_t whol
 static void check_bytes(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
   uint32_t *crc = NULL, whole = 0;
-  size_t *order = NULL;
-  shoal_status st = SHOAL_ALLOC(SHOAL_MAX(c->index.n, 1), &crc);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC(SHOAL_MAX(c->index.n, 1), &order);
-  if (st == SHOAL_OK) st = sort_by_offset(c, order);
-  if (st == SHOAL_OK) st = read_sums(c, order, crc, &whole);
+  reading r = { 0 };
+  shoal_status st = SHOAL_ALLOC(SHOAL_MAX(c->here.n, 1), &crc);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(SHOAL_MAX(c->here.n, 1), &r.at);
+  if (st == SHOAL_OK) st = sort_by_offset(c, &r, crc);
+  if (st == SHOAL_OK) st = read_sums(c, &r, crc, &whole);
   if (st == SHOAL_OK)
     compare_sums(c, crc, whole, faults);
   else
-    add_failure(faults, st);
-  free(order);
+    shoal_ckpt_faults_add_failure(faults, st);
+  free(r.at);
   free(crc);
 }
 
@@ -182,7 +196,7 @@ static bool begins_with(const char *name, const char *prefix)
 static void check_listed(void *context, const char *name)
 {
   unlisted_objects *s = context;
-  const shoal_ckpt_index *x = &s->c->index;
+  const shoal_ckpt_index *x = &s->c->here;
   if (s->added && begins_with(name, s->added)) return;
   if (shoal_ckpt_index_find(x, name)) return;
   char *group = shoal_strdup_printf("%s/", name);
@@ -200,34 +214,35 @@ static void check_listed(void *context, const char *name)
 static void find_unlisted(const shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
   unlisted_objects s = { c, faults, NULL };
-  add_failure(faults, shoal_h5_list(c->file, check_listed, &s));
+  shoal_ckpt_faults_add_failure(faults, shoal_h5_list(c->file, check_listed, &s));
   free(s.added);
 }
 
 void shoal_ckpt_check_sets(const shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
-  for (size_t i = 0; i < c->index.n; i++) add_failure(faults, check_set(c, &c->index.at[i]));
+  for (size_t i = 0; i < c->here.n; i++) shoal_ckpt_faults_add_failure(faults, check_set(c, &c->here.at[i]));
   find_unlisted(c, faults);
 }
 
 static void check_contents(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
   shoal_status st = shoal_ckpt_open_hdf5(c);
-  add_failure(faults, st);
+  shoal_ckpt_faults_add_failure(faults, st);
   if (st != SHOAL_OK) return;
   shoal_ckpt_check_sets(c, faults);
 }
 
-void shoal_ckpt_examine(shoal_ckpt *c, shoal_ckpt_faults *faults)
+void shoal_ckpt_examine_file(shoal_ckpt *c, shoal_ckpt_faults *faults)
 {
+  size_t before = faults->n;
   check_bytes(c, faults);
-  if (faults->n == 0) check_contents(c, faults);
+  if (faults->n == before) check_contents(c, faults);
 }
 
 static shoal_status report(FILE *out, const char *path, const shoal_ckpt *c, const shoal_ckpt_faults *faults)
 {
   uint64_t bytes = 0;
-  char amount[32], *first = shoal_ckpt_faults_first(faults);
+  char amount[32], files[48] = "", *first = shoal_ckpt_faults_first(faults);
   if (first) {
     fputs(faults->lines.text, out);
     shoal_status st = shoal_error_told(SHOAL_FAIL(SHOAL_ERR_IO, "%s", first)); /* in full, just above */
@@ -235,8 +250,9 @@ static shoal_status report(FILE *out, const char *path, const shoal_ckpt *c, con
     return st;
   }
   for (size_t i = 0; i < c->index.n; i++) bytes += c->index.at[i].bytes;
-  fprintf(out, "%s: good: step %" PRIu64 ", %zu data sets, %s, every checksum agrees\n", path, c->info.step, c->index.n,
-          shoal_format_bytes((double)bytes, amount, sizeof amount));
+  if (c->index.n_shards) snprintf(files, sizeof files, " in %zu files", c->index.n_shards + 1);
+  fprintf(out, "%s: good: step %" PRIu64 ", %zu data sets%s, %s, every checksum agrees\n", path, c->info.step,
+          c->index.n, files, shoal_format_bytes((double)bytes, amount, sizeof amount));
   return SHOAL_OK;
 }
 
@@ -245,7 +261,7 @@ shoal_status shoal_ckpt_verify(const char *path, FILE *out)
   shoal_ckpt *c = NULL;
   shoal_ckpt_faults faults = { 0 };
   shoal_status st = shoal_ckpt_open_seal(path, &c);
-  add_failure(&faults, st);
+  shoal_ckpt_faults_add_failure(&faults, st);
   if (st == SHOAL_OK) shoal_ckpt_examine(c, &faults);
   st = report(out, path, c, &faults);
   shoal_ckpt_close(c);

@@ -1,4 +1,4 @@
-/* Checkpoints: named arrays in one HDF5 file, which gets its name only after it was verified.
+/* Checkpoints: named arrays in an HDF5 file, or in several, which get their names only after they were verified.
  *
  *   ckpt/.step-000001234.h5.tmp-HOST-PID   written, closed, sealed, fsynced, verified
  *   ckpt/step-000001234.h5                 renamed, folder fsynced
@@ -12,6 +12,7 @@
  * Every data set has an attribute crc32c, the checksum of its little-endian bytes.  The HDF5 part is followed by the
  * index (names, types, shapes, checksums, offsets) and the seal, a checksum over everything: damage is detected and
  * located without HDF5, which crashes on some damaged files, and missing or added data sets are detected, too (seal.c).
+ * A checkpoint may have shards beside that file, each such a file itself (shards.c); readers see all arrays as one.
  *
  * This header is for reading; writing is in draft.h (by one process) and together/writer.h (by all ranks), folders in
  * folder.h.  Reading needs no MPI, as checked by the linker and tests/lint/no_mpi.  The format is specified in
@@ -50,6 +51,10 @@ typedef struct {
   char layout_hash[17];          /* which ranks share a node (topo.h); "": not recorded */
   shoal_ckpt_data data;          /* ownership as above */
   char created[32];              /* UTC, "2026-01-31T12:00:00Z"; set by the writer */
+  /* For the writer of a shard: number of the save, as the main file's draft has it in its index, and number of the shard,
+   * from 1.  Of the texts a shard only has the short ones. */
+  char save[SHOAL_CKPT_SAVE];
+  uint32_t shard;
   /* For the writer: asked just before the file gets its name; an error leaves the folder as it was.  NULL: not asked */
   shoal_status (*may)(void *context);
   void *context;
@@ -81,6 +86,7 @@ size_t shoal_ckpt_names(const shoal_ckpt *c, const char *const **out); /* sorted
 
 /* ---- access to parts ---- */
 const char *shoal_ckpt_path(const shoal_ckpt *c);
+uint64_t shoal_ckpt_bytes(const shoal_ckpt *c); /* of all its files */
 const shoal_ckpt_index *shoal_ckpt_get_index(const shoal_ckpt *c);
 /** Read elements [first, first + n) of a data set, to process a large array in pieces.  No checksum is compared, so
  *  open with `verify`. */

@@ -1,4 +1,4 @@
-/* A checkpoint is created under a temporary name, written, sealed, verified and renamed.
+/* A file of a checkpoint is created under a temporary name, written, sealed, verified and renamed.
  *
  * Space is reserved before each data set is written, so that HDF5 never sees a full disk and the run can continue
  * without this checkpoint (h5/draft.h). */
@@ -9,8 +9,10 @@
 #include "base/limit.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 shoal_status shoal_ckpt_check_space(const char *path, uint64_t need)
 {
@@ -48,8 +50,18 @@ static shoal_status write_info(shoal_h5 file, const shoal_ckpt_info *info)
   SHOAL_TRY(shoal_h5_put_i64(file, "size", info->size));
   SHOAL_TRY(shoal_h5_put_string(file, "created", shoal_wall_clock(now, sizeof now)));
   SHOAL_TRY(shoal_ckpt_put_data(file, &info->data));
-  if (info->placement) SHOAL_TRY(shoal_h5_put_string(file, "placement", info->placement));
-  return shoal_h5_put_string(file, "config", info->config ? info->config : "");
+  const bool whole = info->shard == 0;
+  if (info->placement && whole) SHOAL_TRY(shoal_h5_put_string(file, "placement", info->placement));
+  return shoal_h5_put_string(file, "config", info->config && whole ? info->config : "");
+}
+
+/* A number that no other save has, so that shards of two are never mixed. */
+static shoal_status draw_save(char save[SHOAL_CKPT_SAVE])
+{
+  uint64_t number[2];
+  SHOAL_CHECK(getrandom(number, sizeof number, 0) == sizeof number, SHOAL_ERR_IO, "the system gives no random numbers");
+  snprintf(save, SHOAL_CKPT_SAVE, "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
+  return SHOAL_OK;
 }
 
 static size_t text_bytes(const char *text)
@@ -68,8 +80,14 @@ shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const 
   SHOAL_TRY(shoal_ckpt_check_space(path, need));
   d->may = info->may;
   d->context = info->context;
-  SHOAL_TRY(shoal_h5_draft_open(
-      &d->file, path, text_bytes(info->config) + text_bytes(info->placement) + shoal_ckpt_data_bytes(&info->data)));
+  d->index.number = info->shard;
+  memcpy(d->index.save, info->save, sizeof d->index.save);
+  if (info->shard == 0) SHOAL_TRY(draw_save(d->index.save));
+  char *own = info->shard ? shoal_ckpt_shard_path(path, info->save, info->shard) : shoal_strdup_printf("%s", path);
+  st = shoal_h5_draft_open(&d->file, own,
+                           text_bytes(info->config) + text_bytes(info->placement) + shoal_ckpt_data_bytes(&info->data));
+  free(own);
+  SHOAL_TRY(st);
   return write_info(d->file.file, info);
 }
 
@@ -121,6 +139,7 @@ static shoal_status begin_set(shoal_ckpt_draft *d, const char *name, shoal_dtype
   memcpy(e->dims, extent.dims, sizeof e->dims);
   e->n = n;
   e->bytes = bytes;
+  e->shard = d->index.number;
   return SHOAL_OK;
 }
 
@@ -169,16 +188,67 @@ shoal_status shoal_ckpt_draft_put(shoal_ckpt_draft *d, const char *name, shoal_d
   return st == SHOAL_OK ? ended : st;
 }
 
+static shoal_ckpt_entry *add_copy(shoal_ckpt_draft *d, const char *name, const shoal_ckpt_entry *of)
+{
+  shoal_ckpt_entry *e = shoal_ckpt_index_add(&d->index, name);
+  if (!e) return NULL;
+  char *own = e->name;
+  *e = *of;
+  e->name = own;
+  return e;
+}
+
+/* `existing` is searched from the end: the index is sorted only when the file is finished. */
+shoal_status shoal_ckpt_draft_link(shoal_ckpt_draft *d, const char *name, const char *existing)
+{
+  size_t i = d->index.n;
+  while (i > 0 && strcmp(d->index.at[i - 1].name, existing) != 0) i--;
+  SHOAL_CHECK(i > 0 && good_name(name), SHOAL_ERR_ARG, "data set %s cannot be another name of %s", name, existing);
+  SHOAL_TRY(shoal_h5_draft_reserve(&d->file, name, 0, 0));
+  SHOAL_TRY(shoal_h5_link(d->file.file, existing, name));
+  const shoal_ckpt_entry same = d->index.at[i - 1]; /* which may move */
+  SHOAL_CHECK(add_copy(d, name, &same), SHOAL_ERR_MEM, "no memory for the index of a checkpoint with %zu data sets",
+              d->index.n);
+  return SHOAL_OK;
+}
+
+/* ---- shards ---- */
+
+static shoal_status list_shard(shoal_ckpt_draft *d, const shoal_ckpt *s)
+{
+  shoal_ckpt_index *x = &d->index;
+  shoal_ckpt_shard *more = realloc(x->shards, (x->n_shards + 1) * sizeof *more);
+  SHOAL_CHECK(more, SHOAL_ERR_MEM, "no memory for the %zu shards of a checkpoint", x->n_shards + 1);
+  x->shards = more;
+  x->shards[x->n_shards++] = s->seal.file;
+  for (size_t i = 0; i < s->index.n; i++)
+    SHOAL_CHECK(add_copy(d, s->index.at[i].name, &s->index.at[i]), SHOAL_ERR_MEM,
+                "no memory for the index of a checkpoint with %zu data sets", x->n);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_ckpt_draft_attach(shoal_ckpt_draft *d)
+{
+  const uint32_t number = (uint32_t)d->index.n_shards + 1;
+  shoal_ckpt *s = NULL;
+  char *path = shoal_ckpt_shard_path(d->file.path, d->index.save, number);
+  shoal_status st = shoal_ckpt_open_seal(path, &s);
+  if (st == SHOAL_OK && (s->index.number != number || strcmp(s->index.save, d->index.save) != 0))
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s is not shard %" PRIu32 " of this save", path, number);
+  if (st == SHOAL_OK) st = list_shard(d, s);
+  shoal_ckpt_close(s);
+  free(path);
+  return st;
+}
+
 /* ---- the end ---- */
 
 shoal_status shoal_ckpt_draft_finish(shoal_ckpt_draft *d)
 {
-  shoal_ckpt *written = NULL;
   SHOAL_TRY(shoal_h5_draft_close(&d->file));
   shoal_ckpt_index_sort(&d->index);
   SHOAL_TRY(shoal_ckpt_seal_write(d->file.tmp, &d->index));
-  SHOAL_TRY(shoal_ckpt_open_own(d->file.tmp, true, &written));
-  shoal_ckpt_close(written);
+  SHOAL_TRY(shoal_ckpt_check_written(d->file.tmp));
   if (d->may) SHOAL_TRY(d->may(d->context));
   return shoal_h5_draft_commit(&d->file);
 }

@@ -1,6 +1,8 @@
-/* Writing a checkpoint by one process: the file has a temporary name until it is complete and verified.
+/* Writing a file of a checkpoint by one process: it has a temporary name until it is complete and verified.
  *
  *     open -> put ..., or begin, add, add ..., end -> finish: seal, fsync, read back, rename, fsync the folder
+ *
+ * Shards are finished first, by whichever process, then attached to the main file, whose name makes the checkpoint exist.
  *
  * Collective writing is in ckpt/together; there rank 0 uses this. */
 #ifndef SHOAL_CKPT_DRAFT_H
@@ -20,7 +22,8 @@ typedef struct {
 /** ERR_IO if a file of `need` bytes at `path`, in an existing folder, has no room on the disk or exceeds the limit of files. */
 shoal_status shoal_ckpt_check_space(const char *path, uint64_t need);
 /** Create the folder, check that `need` bytes are free (0: not checked), and create the temporary file with its
- *  attributes.  Initialise `d` as {0}, and call discard in any case. */
+ *  attributes.  Initialise `d` as {0}, and call discard in any case.
+ *  @param path  of the main file, also for a shard (info->shard > 0), whose own path follows from it */
 shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const shoal_ckpt_info *info, uint64_t need);
 /** Write a whole data set.  ERR_ARG for an invalid name or shape; ERR_IO, with the free bytes if the disk is full.
  *  @param name  parts of printable ASCII without blanks, joined by slashes, at most 240 bytes; must not exist yet
@@ -31,6 +34,10 @@ shoal_status shoal_ckpt_draft_put(shoal_ckpt_draft *d, const char *name, shoal_d
 shoal_status shoal_ckpt_draft_begin(shoal_ckpt_draft *d, const char *name, shoal_dtype type, uint64_t n);
 shoal_status shoal_ckpt_draft_add(shoal_ckpt_draft *d, uint64_t n, const void *data);
 shoal_status shoal_ckpt_draft_end(shoal_ckpt_draft *d, bool ok);
+/** Another name of a whole data set of this file, for equal data: same type, shape and bytes, written once. */
+shoal_status shoal_ckpt_draft_link(shoal_ckpt_draft *d, const char *name, const char *existing);
+/** List the next shard, 1, 2, …, of this save in the main file's draft, and what is in it.  The shard is finished. */
+shoal_status shoal_ckpt_draft_attach(shoal_ckpt_draft *d);
 /** Close, seal, fsync, read back, rename, fsync the folder. */
 shoal_status shoal_ckpt_draft_finish(shoal_ckpt_draft *d);
 /** Free everything, and remove the temporary file if it still exists.  Silent; accepts a draft never opened. */

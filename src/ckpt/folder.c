@@ -4,11 +4,15 @@
  *   step-000000150.h5                    newest that verifies: "latest"
  *   step-000000100.h5                    removed if keep = 1, after 150 has been verified again
  *   .step-000000250.h5.tmp-node3-4711    temporary file of a writer that has ended: swept
+ *   step-000000250.1f3a9c0e.shard-0001.h5   shard of a save that did not come to its main file: swept
  *
  * No file or link names the latest checkpoint, because it could be wrong; the folder is scanned instead.  Damaged files
  * are never used, and not removed while they are newer than the kept ones, so that users can investigate.
  *
  *   before-attempt-3/step-000000200.h5   of a branch that was left when the run went back to an earlier step
+ *
+ * A checkpoint may have shards (shards.c).  They come before their main file and go after it: whatever interrupts a move, a
+ * main file has its shards, and what is left over are shards without one.
  *
  * Sweeping removes a temporary file if its name gives this host and a process that no longer exists, or if it was not
  * modified for a day (processes on other hosts cannot be checked).  That of a running process is kept. */
@@ -58,7 +62,10 @@ static int newest_first(const void *a, const void *b)
 static shoal_status add_name(const char *dir, const char *name, shoal_ckpt_folder *f)
 {
   uint64_t step;
-  if (parse_name(name, &step)) {
+  char stem[SHOAL_CKPT_STEM], save[SHOAL_CKPT_SAVE_SHOWN + 1];
+  if (shoal_ckpt_shard_name(name, stem, save)) {
+    SHOAL_TRY(shoal_texts_add(&f->shards, name));
+  } else if (parse_name(name, &step)) {
     shoal_ckpt_file *more = realloc(f->at, (f->n + 1) * sizeof *more);
     SHOAL_CHECK(more, SHOAL_ERR_MEM, "no memory for the names in %s", dir);
     f->at = more;
@@ -87,6 +94,7 @@ shoal_status shoal_ckpt_folder_scan(const char *dir, shoal_ckpt_folder *out)
     return st;
   }
   if (f.n > 1) qsort(f.at, f.n, sizeof *f.at, newest_first);
+  shoal_texts_sort(&f.shards, 0);
   *out = f;
   return SHOAL_OK;
 }
@@ -96,6 +104,7 @@ void shoal_ckpt_folder_free(shoal_ckpt_folder *f)
   for (size_t i = 0; i < f->n; i++) free(f->at[i].path);
   free(f->at);
   shoal_texts_free(&f->temporaries);
+  shoal_texts_free(&f->shards);
   *f = (shoal_ckpt_folder){ 0 };
 }
 
@@ -113,6 +122,113 @@ shoal_ckpt *shoal_ckpt_folder_try(const shoal_ckpt_file *file, bool own, char **
     c = NULL;
   }
   return c;
+}
+
+/* ---- shards ---- */
+
+/* The digits of a save in the names of its shards, as the main file DIR/STEM.h5 has them: "" if there is no such file, "?" if
+ * its index cannot be read. */
+static void read_save(const char *dir, const char *stem, char save[SHOAL_CKPT_SAVE_SHOWN + 1])
+{
+  shoal_ckpt *c = NULL;
+  shoal_error before;
+  char *name = shoal_strdup_printf("%s.h5", stem), *path = shoal_path_join(dir, name);
+  shoal_error_take(&before);
+  if (!shoal_path_exists(path))
+    save[0] = '\0';
+  else if (shoal_ckpt_open_seal(path, &c) == SHOAL_OK)
+    snprintf(save, SHOAL_CKPT_SAVE_SHOWN + 1, "%.*s", SHOAL_CKPT_SAVE_SHOWN, c->index.save);
+  else
+    snprintf(save, SHOAL_CKPT_SAVE_SHOWN + 1, "?");
+  (void)shoal_error_put(&before);
+  shoal_ckpt_close(c);
+  free(path);
+  free(name);
+}
+
+shoal_status shoal_ckpt_folder_orphans(const char *dir, const shoal_ckpt_folder *f, shoal_texts *out)
+{
+  char stem[SHOAL_CKPT_STEM], last[SHOAL_CKPT_STEM] = "", own[SHOAL_CKPT_SAVE_SHOWN + 1],
+                              save[SHOAL_CKPT_SAVE_SHOWN + 1] = "";
+  for (size_t i = 0; i < f->shards.n; i++) {
+    if (!shoal_ckpt_shard_name(f->shards.at[i], stem, own)) continue;
+    if (strcmp(stem, last) != 0) read_save(dir, stem, save);
+    memcpy(last, stem, sizeof last);
+    if (save[0] != '?' && strcmp(save, own) != 0) SHOAL_TRY(shoal_texts_add(out, f->shards.at[i]));
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status remove_file(const char *path)
+{
+  SHOAL_CHECK(unlink(path) == 0 || errno == ENOENT, SHOAL_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
+  return SHOAL_OK;
+}
+
+/* Calls `with` for all shards beside a main file, with their paths, until one fails. */
+static shoal_status each_shard(const shoal_ckpt_folder *f, const char *main,
+                               shoal_status (*with)(const char *path, const char *folder), const char *folder)
+{
+  char stem[SHOAL_CKPT_STEM], save[SHOAL_CKPT_SAVE_SHOWN + 1];
+  const char *base = shoal_path_base(main);
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; st == SHOAL_OK && i < f->shards.n; i++) {
+    const char *name = f->shards.at[i];
+    size_t n = shoal_ckpt_shard_name(name, stem, save) ? strlen(stem) : 0;
+    if (n == 0 || strncmp(base, stem, n) != 0 || strcmp(base + n, ".h5") != 0) continue;
+    char *path = shoal_strdup_printf("%.*s%s", (int)(base - main), main, name);
+    st = with(path, folder);
+    free(path);
+  }
+  return st;
+}
+
+static shoal_status remove_shard(const char *path, const char *folder)
+{
+  (void)folder;
+  return remove_file(path);
+}
+
+static shoal_status remove_checkpoint(const shoal_ckpt_folder *f, const char *path)
+{
+  SHOAL_TRY(remove_file(path));
+  return each_shard(f, path, remove_shard, NULL);
+}
+
+static shoal_status copy(const char *from, const char *to)
+{
+  char *text = NULL, *tmp = shoal_temporary_name(to);
+  uint64_t size = 0, done = 0;
+  int in = -1, out = -1;
+  shoal_status st = shoal_open_file(from, &in, &size);
+  if (st == SHOAL_OK) st = shoal_open_new(tmp, to, &out);
+  if (st == SHOAL_OK) st = shoal_alloc(SHOAL_CKPT_PIECE, 1, "copy buffer", (void **)&text);
+  while (st == SHOAL_OK && done < size) {
+    size_t n = (size_t)(size - done < SHOAL_CKPT_PIECE ? size - done : SHOAL_CKPT_PIECE);
+    st = shoal_ckpt_read_at(in, from, done, text, n);
+    if (st == SHOAL_OK) st = shoal_ckpt_write_at(out, to, done, text, n);
+    done += n;
+  }
+  if (in >= 0) close(in);
+  if (out >= 0) close(out);
+  if (st == SHOAL_OK) st = shoal_commit_file(tmp, to);
+  if (st != SHOAL_OK && out >= 0) unlink(tmp);
+  free(text);
+  free(tmp);
+  return st;
+}
+
+/* Gives a file the same name in another folder, too, at once or not at all: a hard link, or a copy. */
+static shoal_status keep_also(const char *path, const char *folder)
+{
+  char *to = shoal_path_join(folder, shoal_path_base(path)), *tmp = shoal_temporary_name(to);
+  shoal_status st = SHOAL_OK;
+  unlink(tmp);
+  if (link(path, tmp) != 0 || rename(tmp, to) != 0) st = copy(path, to);
+  unlink(tmp); /* rename does nothing if both are the same file already */
+  free(tmp);
+  free(to);
+  return st;
 }
 
 /* ---- latest ---- */
@@ -176,20 +292,38 @@ static bool is_left_over(const char *path, const char *name, const char **why)
   return false;
 }
 
+static shoal_status remove_left_over(const char *path, const char *why)
+{
+  if (unlink(path) == 0)
+    shoal_info("removed the unfinished file %s (%s)", path, why);
+  else if (errno != ENOENT)
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
+  return SHOAL_OK;
+}
+
+static shoal_status remove_orphans(const char *dir, const shoal_ckpt_folder *f)
+{
+  shoal_texts orphans = { 0 };
+  shoal_status st = shoal_ckpt_folder_orphans(dir, f, &orphans);
+  for (size_t i = 0; st == SHOAL_OK && i < orphans.n; i++) {
+    char *path = shoal_path_join(dir, orphans.at[i]);
+    st = remove_left_over(path, "a shard of no checkpoint");
+    free(path);
+  }
+  shoal_texts_free(&orphans);
+  return st;
+}
+
 shoal_status shoal_ckpt_sweep(const char *dir)
 {
   shoal_ckpt_folder f;
-  shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
+  shoal_status st = remove_orphans(dir, &f);
   for (size_t i = 0; i < f.temporaries.n; i++) {
     const char *why = NULL;
     char *path = shoal_path_join(dir, f.temporaries.at[i]);
-    if (is_left_over(path, f.temporaries.at[i], &why)) {
-      if (unlink(path) == 0)
-        shoal_info("removed the unfinished file %s (%s)", path, why);
-      else if (errno != ENOENT)
-        st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
-    }
+    shoal_status removed = is_left_over(path, f.temporaries.at[i], &why) ? remove_left_over(path, why) : SHOAL_OK;
+    st = st == SHOAL_OK ? removed : st;
     free(path);
   }
   shoal_ckpt_folder_free(&f);
@@ -202,10 +336,11 @@ static shoal_status remove_from(const shoal_ckpt_folder *f, size_t first)
 {
   shoal_status st = SHOAL_OK;
   for (size_t i = first; i < f->n; i++) {
-    if (unlink(f->at[i].path) == 0)
+    shoal_status removed = remove_checkpoint(f, f->at[i].path);
+    if (removed == SHOAL_OK)
       shoal_debug("removed the old checkpoint %s", f->at[i].path);
-    else if (errno != ENOENT)
-      st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot remove %s: %s", f->at[i].path, strerror(errno));
+    else
+      st = removed;
   }
   return st;
 }
@@ -223,20 +358,22 @@ shoal_status shoal_ckpt_prune(const char *dir, int keep, int64_t saved)
     i++;
   }
   if (good == want) st = remove_from(&f, i);
+  if (st == SHOAL_OK && saved >= 0) st = remove_orphans(dir, &f); /* of a save that the one just done replaced */
   shoal_ckpt_folder_free(&f);
   return st;
 }
 
 /* ---- another branch ---- */
 
-static shoal_status move(const char *path, const char *folder)
+static shoal_status move(const shoal_ckpt_folder *f, const char *path, const char *folder)
 {
+  SHOAL_TRY(each_shard(f, path, keep_also, folder));
   char *to = shoal_path_join(folder, shoal_path_base(path));
   shoal_status st = rename(path, to) == 0
                         ? SHOAL_OK
                         : SHOAL_FAIL(SHOAL_ERR_IO, "cannot move %s to %s: %s", path, to, strerror(errno));
   free(to);
-  return st;
+  return st == SHOAL_OK ? each_shard(f, path, remove_shard, NULL) : st;
 }
 
 shoal_status shoal_ckpt_set_aside(const char *dir, int64_t step, const char *name, size_t *n)
@@ -247,7 +384,7 @@ shoal_status shoal_ckpt_set_aside(const char *dir, int64_t step, const char *nam
   char *folder = shoal_path_join(dir, name);
   for (size_t i = 0; st == SHOAL_OK && i < f.n && (int64_t)f.at[i].step > step; i++) {
     if (i == 0) st = shoal_make_dirs(folder);
-    if (st == SHOAL_OK) st = move(f.at[i].path, folder);
+    if (st == SHOAL_OK) st = move(&f, f.at[i].path, folder);
     *n += st == SHOAL_OK;
   }
   free(folder);
@@ -257,46 +394,31 @@ shoal_status shoal_ckpt_set_aside(const char *dir, int64_t step, const char *nam
 
 /* ---- the best one ---- */
 
-static shoal_status copy(const char *from, const char *to)
+/* Keeps `path` in the folder and removes all other checkpoints from it. */
+static shoal_status leave_only(const char *folder, const char *path)
 {
-  char *text = NULL, *tmp = shoal_temporary_name(to);
-  uint64_t size = 0, done = 0;
-  int in = -1, out = -1;
-  shoal_status st = shoal_open_file(from, &in, &size);
-  if (st == SHOAL_OK) st = shoal_open_new(tmp, to, &out);
-  if (st == SHOAL_OK) st = shoal_alloc(SHOAL_CKPT_PIECE, 1, "copy buffer", (void **)&text);
-  while (st == SHOAL_OK && done < size) {
-    size_t n = (size_t)(size - done < SHOAL_CKPT_PIECE ? size - done : SHOAL_CKPT_PIECE);
-    st = shoal_ckpt_read_at(in, from, done, text, n);
-    if (st == SHOAL_OK) st = shoal_ckpt_write_at(out, to, done, text, n);
-    done += n;
-  }
-  if (in >= 0) close(in);
-  if (out >= 0) close(out);
-  if (st == SHOAL_OK) st = shoal_commit_file(tmp, to);
-  if (st != SHOAL_OK && out >= 0) unlink(tmp);
-  free(text);
-  free(tmp);
+  shoal_ckpt_folder f;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_folder_scan(folder, &f));
+  for (size_t i = 0; st == SHOAL_OK && i < f.n; i++)
+    if (strcmp(shoal_path_base(f.at[i].path), shoal_path_base(path)) != 0) st = remove_checkpoint(&f, f.at[i].path);
+  if (st == SHOAL_OK) st = remove_orphans(folder, &f);
+  shoal_ckpt_folder_free(&f);
   return st;
 }
 
 shoal_status shoal_ckpt_keep_best(const char *path)
 {
-  shoal_ckpt_folder f;
-  char *dir = shoal_strdup_printf("%.*sbest", (int)(shoal_path_base(path) - path), path);
-  char *to = shoal_path_join(dir, shoal_path_base(path));
-  char *tmp = shoal_temporary_name(to);
-  shoal_status st = shoal_make_dirs(dir);
-  if (st == SHOAL_OK) unlink(tmp);
-  if (st == SHOAL_OK && (link(path, tmp) != 0 || rename(tmp, to) != 0)) st = copy(path, to);
-  unlink(tmp); /* rename does nothing if both are the same file already */
-  if (st == SHOAL_OK && (st = shoal_ckpt_folder_scan(dir, &f)) == SHOAL_OK) {
-    for (size_t i = 0; i < f.n; i++)
-      if (strcmp(f.at[i].path, to) != 0) unlink(f.at[i].path);
-    shoal_ckpt_folder_free(&f);
-  }
-  free(tmp);
-  free(to);
+  shoal_ckpt_folder f = { 0 };
+  char *dir = shoal_strdup_printf("%.*s", (int)(shoal_path_base(path) - path), path),
+       *best = shoal_path_join(dir, "best");
+  shoal_status st = shoal_make_dirs(best);
+  if (st == SHOAL_OK) st = shoal_ckpt_folder_scan(dir[0] ? dir : ".", &f);
+  if (st == SHOAL_OK) st = each_shard(&f, path, keep_also, best);
+  if (st == SHOAL_OK) st = keep_also(path, best);
+  if (st == SHOAL_OK) st = leave_only(best, path);
+  shoal_ckpt_folder_free(&f);
+  free(best);
   free(dir);
   return st;
 }

@@ -51,6 +51,12 @@ shoal_ckpt_entry *shoal_ckpt_index_add(shoal_ckpt_index *x, const char *name)
   return e;
 }
 
+bool shoal_ckpt_same_bytes(const shoal_ckpt_entry *a, const shoal_ckpt_entry *b)
+{
+  return a->type == b->type && a->ndim == b->ndim && memcmp(a->dims, b->dims, sizeof a->dims) == 0 &&
+         a->crc == b->crc && a->shard == b->shard && a->offset == b->offset;
+}
+
 static int by_name(const void *a, const void *b)
 {
   return strcmp(((const shoal_ckpt_entry *)a)->name, ((const shoal_ckpt_entry *)b)->name);
@@ -84,5 +90,6 @@ void shoal_ckpt_index_free(shoal_ckpt_index *x)
 {
   for (size_t i = 0; i < x->n; i++) free(x->at[i].name);
   free(x->at);
+  free(x->shards);
   *x = (shoal_ckpt_index){ 0 };
 }

@@ -5,7 +5,8 @@
  *   HDF5    HDF5 opens the file, references to other files are rejected, and the
  *           attributes are read; in a child process first                                open_hdf5
  *
- * Without verification the middle step is skipped; reading an array still compares its checksum.
+ * Without verification the middle step is skipped; reading an array still compares its checksum.  Shards are looked at
+ * when they are verified or read (shards.c).
  *
  * Checksums find damage, but whoever makes a file up seals it, too, and HDF5 crashes on some such files or loops.  So a
  * child process does with it all that this one will; it does not read arrays, and neither does HDF5 here: the index says
@@ -32,8 +33,13 @@ shoal_status shoal_ckpt_open_seal(const char *path, shoal_ckpt **out)
   c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK, in case it is a pipe */
   SHOAL_CHECK_GOTO(st, c->fd >= 0, fail, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
   SHOAL_TRY_GOTO(st, shoal_ckpt_seal_read(c->fd, path, &c->seal, &c->index), fail);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(1, &c->shard), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(c->index.n, &c->names), fail);
-  for (size_t i = 0; i < c->index.n; i++) c->names[i] = c->index.at[i].name;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(c->index.n, &c->here.at), fail);
+  for (size_t i = 0; i < c->index.n; i++) {
+    c->names[i] = c->index.at[i].name;
+    if (c->index.at[i].shard == c->index.number) c->here.at[c->here.n++] = c->index.at[i];
+  }
   *out = c;
   return SHOAL_OK;
 fail:
@@ -46,6 +52,9 @@ void shoal_ckpt_close(shoal_ckpt *c)
   if (!c) return;
   shoal_h5_close(c->file);
   if (c->fd >= 0) close(c->fd);
+  if (c->shard) shoal_ckpt_close(*c->shard);
+  free(c->shard);
+  free(c->here.at);
   shoal_ckpt_index_free(&c->index);
   free(c->names);
   free(c->config);
@@ -123,7 +132,7 @@ static shoal_status try_to_open(void *opened)
 shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
 {
   enum { TRY_S = 2, SETS_PER_S = 1000, BYTES = 256 << 20 }; /* texts and HDF5's own; it reads no array */
-  int seconds = TRY_S + (int)(c->index.n / SETS_PER_S);
+  int seconds = TRY_S + (int)(c->here.n / SETS_PER_S);
   shoal_status st = SHOAL_OK;
   SHOAL_CHECK(c->own || shoal_survives(try_to_open, c, seconds, BYTES, &st), SHOAL_ERR_IO,
               "%s is damaged or made up: HDF5 crashes on it, or does not come to an end", c->path);
@@ -131,10 +140,10 @@ shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
   return open_here(c);
 }
 
-static shoal_status verify_opened(shoal_ckpt *c)
+static shoal_status verify_opened(shoal_ckpt *c, void (*examine)(shoal_ckpt *c, shoal_ckpt_faults *faults))
 {
   shoal_ckpt_faults faults = { 0 };
-  shoal_ckpt_examine(c, &faults);
+  examine(c, &faults);
   char *first = shoal_ckpt_faults_first(&faults);
   shoal_status st = first ? SHOAL_FAIL(SHOAL_ERR_IO, "%s", first) : SHOAL_OK;
   free(first);
@@ -147,11 +156,26 @@ static shoal_status open_file(const char *path, bool verify, bool own, shoal_ckp
   shoal_ckpt *c = NULL;
   SHOAL_TRY(shoal_ckpt_open_seal(path, &c));
   c->own = own;
-  shoal_status st = verify ? verify_opened(c) : shoal_ckpt_open_hdf5(c);
+  shoal_status st = SHOAL_OK;
+  if (c->index.number > 0)
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s is shard %" PRIu32 " of a checkpoint: name its main file, step-NUMBER.h5", path,
+                    c->index.number);
+  else
+    st = verify ? verify_opened(c, shoal_ckpt_examine) : shoal_ckpt_open_hdf5(c);
   if (st == SHOAL_OK)
     *out = c;
   else
     shoal_ckpt_close(c);
+  return st;
+}
+
+shoal_status shoal_ckpt_check_written(const char *path)
+{
+  shoal_ckpt *c = NULL;
+  SHOAL_TRY(shoal_ckpt_open_seal(path, &c));
+  c->own = true;
+  shoal_status st = verify_opened(c, shoal_ckpt_examine_file);
+  shoal_ckpt_close(c);
   return st;
 }
 
@@ -215,27 +239,31 @@ shoal_status shoal_ckpt_shape(const shoal_ckpt *c, const char *name, shoal_dtype
 shoal_status shoal_ckpt_get(const shoal_ckpt *c, const char *name, shoal_dtype type, uint64_t n, void *data)
 {
   const shoal_ckpt_entry *e;
+  const shoal_ckpt *file;
   char shape[256];
   SHOAL_TRY(find(c, name, &e));
   SHOAL_CHECK(e->type == type && e->n == n, SHOAL_ERR_IO,
               "%s: %s is %s %s, but %" PRIu64 " elements of %s are asked for", c->path, name, shoal_dtype_name(e->type),
               shoal_ckpt_shape_text(e->ndim, e->dims, shape, sizeof shape), n, shoal_dtype_name(type));
   if (n == 0) return SHOAL_OK;
-  SHOAL_TRY(shoal_ckpt_read_at(c->fd, c->path, e->offset, data, (size_t)e->bytes));
+  SHOAL_TRY(shoal_ckpt_file_of(c, e, &file));
+  SHOAL_TRY(shoal_ckpt_read_at(file->fd, file->path, e->offset, data, (size_t)e->bytes));
   uint32_t crc = shoal_crc32c(0, data, (size_t)e->bytes);
   SHOAL_CHECK(crc == e->crc, SHOAL_ERR_IO,
-              "%s: data set %s is damaged: checksum %08" PRIx32 " was written, %08" PRIx32 " is read", c->path, name,
+              "%s: data set %s is damaged: checksum %08" PRIx32 " was written, %08" PRIx32 " is read", file->path, name,
               e->crc, crc);
   return SHOAL_OK;
 }
 
 shoal_status shoal_ckpt_get_part(const shoal_ckpt *c, const shoal_ckpt_entry *e, uint64_t first, uint64_t n, void *data)
 {
+  const shoal_ckpt *file;
   size_t width = shoal_dtype_size(e->type);
   SHOAL_CHECK(first <= e->n && n <= e->n - first, SHOAL_ERR_ARG,
               "%s: %s has %" PRIu64 " elements; %" PRIu64 " from number %" PRIu64 " were asked for", c->path, e->name,
               e->n, n, first);
-  return shoal_ckpt_read_at(c->fd, c->path, e->offset + first * width, data, (size_t)n * width);
+  SHOAL_TRY(shoal_ckpt_file_of(c, e, &file));
+  return shoal_ckpt_read_at(file->fd, file->path, e->offset + first * width, data, (size_t)n * width);
 }
 
 shoal_status shoal_ckpt_get_i64(const shoal_ckpt *c, const char *name, int64_t *out)

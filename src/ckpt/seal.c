@@ -67,15 +67,19 @@ shoal_status shoal_ckpt_crc_range(int fd, const char *path, uint64_t offset, uin
 
 /* ---- writing ---- */
 
-/* One line per data set: name, type, shape, CRC-32C, offset, separated by tabs. */
+/* The save and which of its files this is; a line per shard; a line per data set.  Fields are separated by tabs. */
 static void index_print(const shoal_ckpt_index *index, shoal_str *out)
 {
+  shoal_str_add(out, "save\t%s\t%" PRIu32 "\t%zu\n", index->save, index->number, index->n_shards);
+  for (size_t i = 0; i < index->n_shards; i++)
+    shoal_str_add(out, "shard\t%zu\t%" PRIu64 "\t%08" PRIx32 "\n", i + 1, index->shards[i].bytes,
+                  index->shards[i].seal);
   for (size_t i = 0; i < index->n; i++) {
     const shoal_ckpt_entry *e = &index->at[i];
     shoal_str_add(out, "%s\t%s\t", e->name, shoal_dtype_name(e->type));
     if (e->ndim == 0) shoal_str_add(out, "scalar");
     for (int d = 0; d < e->ndim; d++) shoal_str_add(out, "%s%" PRIu64, d ? "x" : "", e->dims[d]);
-    shoal_str_add(out, "\t%08" PRIx32 "\t%" PRIu64 "\n", e->crc, e->offset);
+    shoal_str_add(out, "\t%08" PRIx32 "\t%" PRIu64 "\t%" PRIu32 "\n", e->crc, e->offset, e->shard);
   }
 }
 
@@ -165,26 +169,101 @@ static bool good_name(const char *name)
   return n > 0 && n <= SHOAL_CKPT_MAX_NAME;
 }
 
-/* Parses one line of the index, which is split in place.  Fields after the fifth are reserved for later versions. */
+/* A number in digits only, at most `most`. */
+static bool parse_count(const char *word, int base, uint64_t most, uint64_t *out)
+{
+  char *end;
+  if (strspn(word, base == 16 ? "0123456789abcdef" : "0123456789") != strlen(word) || !*word) return false;
+  errno = 0;
+  *out = strtoull(word, &end, base);
+  return errno == 0 && !*end && *out <= most;
+}
+
+/* Splits a line in place into n fields; those after them are reserved for later versions. */
+static bool split(char *line, int n, char **field)
+{
+  for (int i = 0; i < n; i++)
+    if (!(field[i] = strsep(&line, "\t"))) return false;
+  return true;
+}
+
+/* "save, random number, number of the file, number of shards". */
+static bool parse_save(char *line, shoal_ckpt_index *x)
+{
+  char *field[4];
+  uint64_t number, shards;
+  if (!split(line, 4, field) || strcmp(field[0], "save") != 0) return false;
+  if (strlen(field[1]) != sizeof x->save - 1 || strspn(field[1], "0123456789abcdef") != sizeof x->save - 1)
+    return false;
+  memcpy(x->save, field[1], sizeof x->save);
+  if (!parse_count(field[2], 10, SHOAL_CKPT_MOST_RANKS, &number)) return false;
+  if (!parse_count(field[3], 10, number ? 0 : SHOAL_CKPT_MOST_RANKS, &shards)) return false;
+  x->number = (uint32_t)number;
+  x->n_shards = (size_t)shards;
+  return true;
+}
+
+/* "shard, its number, bytes of the file, checksum of its seal". */
+static bool parse_shard(char *line, size_t k, shoal_ckpt_shard *out)
+{
+  char *field[4];
+  uint64_t number, seal;
+  if (!split(line, 4, field) || strcmp(field[0], "shard") != 0) return false;
+  if (!parse_count(field[1], 10, k, &number) || number != k) return false;
+  if (!parse_count(field[2], 10, INT64_MAX, &out->bytes) || !parse_count(field[3], 16, UINT32_MAX, &seal)) return false;
+  out->seal = (uint32_t)seal;
+  return true;
+}
+
+/* The bytes that a data set can be in: of this file's HDF5 part, or of a shard; 0 if there is no such shard. */
+static uint64_t bytes_of_file(const shoal_ckpt_index *x, uint64_t hdf5_bytes, uint64_t shard)
+{
+  if (shard == x->number) return hdf5_bytes;
+  return shard >= 1 && shard <= x->n_shards ? x->shards[shard - 1].bytes : 0;
+}
+
+/* Parses the line of a data set.  The sixth field, its shard, is missing in version 1. */
 static bool parse_line(char *line, uint64_t hdf5_bytes, shoal_ckpt_index *index)
 {
-  char *field[5], *rest = line, *end1, *end2;
-  for (int i = 0; i < 5; i++)
-    if (!(field[i] = strsep(&rest, "\t"))) return false;
+  char *field[6] = { 0 };
+  uint64_t crc, shard = 0;
+  if (!split(line, index->save[0] ? 6 : 5, field)) return false;
   shoal_ckpt_entry *e = good_name(field[0]) ? shoal_ckpt_index_add(index, field[0]) : NULL;
   if (!e || !parse_type(field[1], &e->type) || !parse_shape(field[2], e)) return false;
   if (shoal_ckpt_elements(e->type, e->ndim, e->dims, &e->n) != SHOAL_OK) return false;
   e->bytes = e->n * shoal_dtype_size(e->type);
-  e->crc = (uint32_t)strtoul(field[3], &end1, 16);
-  e->offset = strtoull(field[4], &end2, 10);
-  return !*end1 && !*end2 && e->bytes <= hdf5_bytes && e->offset <= hdf5_bytes - e->bytes;
+  if (!parse_count(field[3], 16, UINT32_MAX, &crc) || !parse_count(field[4], 10, INT64_MAX, &e->offset)) return false;
+  if (field[5] && !parse_count(field[5], 10, SHOAL_CKPT_MOST_RANKS, &shard)) return false;
+  e->crc = (uint32_t)crc;
+  e->shard = (uint32_t)shard;
+  const uint64_t room = bytes_of_file(index, hdf5_bytes, shard);
+  return room > 0 && e->bytes <= room && e->offset <= room - e->bytes;
 }
 
-static shoal_status parse_index(char *text, const char *path, uint64_t hdf5_bytes, shoal_ckpt_index *index)
+/* Parses what stands before the data sets, from version 2 on; *rest moves on, *line counts lines. */
+static shoal_status parse_head(char **rest, const char *path, shoal_ckpt_index *x, size_t *line)
 {
-  for (char *line, *rest = text; (line = strsep(&rest, "\n")) && rest;)
-    SHOAL_CHECK(parse_line(line, hdf5_bytes, index), SHOAL_ERR_IO, "%s: line %zu of its index is invalid", path,
-                index->n);
+  char *text = strsep(rest, "\n");
+  SHOAL_CHECK(text && *rest && parse_save(text, x), SHOAL_ERR_IO, "%s: line 1 of its index is invalid", path);
+  SHOAL_CHECK(x->n_shards <= strlen(*rest), SHOAL_ERR_IO, "%s: its index lists fewer than %zu shards", path,
+              x->n_shards);
+  SHOAL_TRY(SHOAL_ALLOC(SHOAL_MAX(x->n_shards, 1), &x->shards));
+  for (*line = 1; *line <= x->n_shards; ++*line)
+    SHOAL_CHECK((text = strsep(rest, "\n")) && *rest && parse_shard(text, *line, &x->shards[*line - 1]), SHOAL_ERR_IO,
+                "%s: line %zu of its index is invalid", path, *line + 1);
+  return SHOAL_OK;
+}
+
+static shoal_status parse_index(char *text, const char *path, const shoal_ckpt_seal *seal, shoal_ckpt_index *index)
+{
+  char *rest = text;
+  size_t head = 0, lines = 0;
+  if (seal->version >= 2) SHOAL_TRY(parse_head(&rest, path, index, &head));
+  for (char *line; (line = strsep(&rest, "\n")) && rest;) {
+    lines++;
+    SHOAL_CHECK(parse_line(line, seal->hdf5_bytes, index), SHOAL_ERR_IO, "%s: line %zu of its index is invalid", path,
+                head + lines);
+  }
   shoal_ckpt_index_sort(index);
   for (size_t i = 1; i < index->n; i++)
     SHOAL_CHECK(strcmp(index->at[i - 1].name, index->at[i].name) != 0, SHOAL_ERR_IO, "%s: its index lists %s twice",
@@ -201,7 +280,7 @@ static shoal_status read_index(int fd, const char *path, const shoal_ckpt_seal *
   SHOAL_CHECK_GOTO(st, shoal_crc32c(0, text, (size_t)seal->index_bytes) == seal->index_crc, out, SHOAL_ERR_IO,
                    "%s: its index is damaged: checksum %08" PRIx32 " stands in the seal, %08" PRIx32 " comes out", path,
                    seal->index_crc, shoal_crc32c(0, text, (size_t)seal->index_bytes));
-  st = parse_index(text, path, seal->hdf5_bytes, index);
+  st = parse_index(text, path, seal, index);
 out:
   free(text);
   return st;
@@ -249,5 +328,7 @@ shoal_status shoal_ckpt_seal_read(int fd, const char *path, shoal_ckpt_seal *sea
   seal->index_bytes = s.index_bytes;
   seal->hdf5_crc = s.hdf5_crc;
   seal->index_crc = s.index_crc;
+  seal->version = s.version;
+  seal->file = (shoal_ckpt_shard){ .bytes = size, .seal = s.crc };
   return read_index(fd, path, seal, index);
 }

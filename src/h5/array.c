@@ -40,6 +40,18 @@ end:
   return st;
 }
 
+shoal_status shoal_h5_link(shoal_h5 file, const char *existing, const char *name)
+{
+  shoal_status st = SHOAL_OK;
+  shoal_h5_init();
+  hid_t lcpl = H5Pcreate(H5P_LINK_CREATE);
+  H5_GOTO(st, H5Pset_create_intermediate_group(lcpl, 1), end, "create", file.id, name);
+  H5_GOTO(st, H5Lcreate_hard(file.id, existing, file.id, name, lcpl, H5P_DEFAULT), end, "create", file.id, name);
+end:
+  shoal_h5_release(lcpl);
+  return st;
+}
+
 static bool exists(hid_t at, const char *name)
 {
   char part[SHOAL_H5_WHERE];

@@ -54,6 +54,8 @@ void shoal_h5_abandon(shoal_h5 file);
 /** Creates the groups of the path.  ndim 0 to 8; 0 is a scalar.  Equal contents give equal bytes: no time stamps. */
 shoal_status shoal_h5_write(shoal_h5 at, const char *name, shoal_dtype type, int ndim, const uint64_t *dims,
                             const void *data);
+/** A further name of a data set of this file (a hard link); creates the groups of the path.  ERR_IO if the name exists. */
+shoal_status shoal_h5_link(shoal_h5 file, const char *existing, const char *name);
 /** Read a whole data set of exactly `n` elements, converted to `type`. */
 shoal_status shoal_h5_read(shoal_h5 at, const char *name, shoal_dtype type, size_t n, void *data);
 bool shoal_h5_exists(shoal_h5 at, const char *name);      /* also false if a group of the path does not exist */

@@ -1,7 +1,7 @@
 /* `shoal ckpt list` and `shoal ckpt show`: checkpoints as text, or with --json for scripts.
  *
- * `list` verifies every file, because users want to know which ones can be resumed from; that reads all data once.
- * `show` opens one file without reading its data. */
+ * `list` verifies every checkpoint, because users want to know which ones can be resumed from; that reads all data once.
+ * `show` opens the main file of one without reading its data. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -13,10 +13,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static uint64_t file_bytes(const char *path)
+/* Of a checkpoint with its shards; of one that does not verify, its main file. */
+static uint64_t bytes_on_disk(const shoal_ckpt_file *file, const shoal_ckpt *c)
 {
-  struct stat file;
-  return stat(path, &file) == 0 && file.st_size > 0 ? (uint64_t)file.st_size : 0;
+  struct stat s;
+  if (c) return shoal_ckpt_bytes(c);
+  return stat(file->path, &s) == 0 && s.st_size > 0 ? (uint64_t)s.st_size : 0;
 }
 
 static uint64_t data_bytes(const shoal_ckpt *c)
@@ -55,7 +57,7 @@ static void list_row(shoal_str *s, const shoal_ckpt_file *file, const shoal_ckpt
 {
   char amount[32];
   const char *name = shoal_path_base(file->path);
-  shoal_format_bytes((double)file_bytes(file->path), amount, sizeof amount);
+  shoal_format_bytes((double)bytes_on_disk(file, c), amount, sizeof amount);
   const shoal_ckpt_info *i = c ? shoal_ckpt_get_info(c) : NULL;
   if (i)
     shoal_str_add(s, "%-22s %10" PRIu64 " %6" PRIu64 " %5" PRId64 " %-10s %10s  %-20s  good\n", name, i->step, i->epoch,
@@ -73,12 +75,12 @@ static void list_member(shoal_json *j, const shoal_ckpt_file *file, const shoal_
     put_info(j, c);
   else
     shoal_json_string(j, "fault", why);
-  shoal_json_uint(j, "bytes", file_bytes(file->path));
+  shoal_json_uint(j, "bytes", bytes_on_disk(file, c));
   shoal_json_bool(j, "good", c != NULL);
   shoal_json_end(j);
 }
 
-static void list_json(const shoal_ckpt_folder *f, FILE *out)
+static void list_json(const shoal_ckpt_folder *f, const shoal_texts *unfinished, FILE *out)
 {
   shoal_json j = { .lines = 2, .out = out };
   shoal_json_object(&j, NULL);
@@ -92,13 +94,13 @@ static void list_json(const shoal_ckpt_folder *f, FILE *out)
   }
   shoal_json_end(&j);
   shoal_json_array(&j, "unfinished");
-  for (size_t i = 0; i < f->temporaries.n; i++) shoal_json_string(&j, NULL, f->temporaries.at[i]);
+  for (size_t i = 0; i < unfinished->n; i++) shoal_json_string(&j, NULL, unfinished->at[i]);
   shoal_json_end(&j);
   shoal_json_end(&j);
   shoal_json_finish(&j);
 }
 
-static void list_table(const shoal_ckpt_folder *f, const char *dir, FILE *out)
+static void list_table(const shoal_ckpt_folder *f, const shoal_texts *unfinished, const char *dir, FILE *out)
 {
   shoal_str s = { 0 };
   if (f->n > 0)
@@ -113,7 +115,7 @@ static void list_table(const shoal_ckpt_folder *f, const char *dir, FILE *out)
     shoal_ckpt_close(c);
     free(why);
   }
-  for (size_t i = 0; i < f->temporaries.n; i++) shoal_str_add(&s, "%s  unfinished\n", f->temporaries.at[i]);
+  for (size_t i = 0; i < unfinished->n; i++) shoal_str_add(&s, "%s  unfinished\n", unfinished->at[i]);
   print_and_free(&s, out);
 }
 
@@ -121,13 +123,14 @@ shoal_status shoal_ckpt_print_list(const char *dir, bool json, FILE *out)
 {
   shoal_ckpt_folder f;
   SHOAL_CHECK(shoal_path_exists(dir), SHOAL_ERR_IO, "there is no folder %s", dir);
+  shoal_texts unfinished = { 0 };
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
-  if (json)
-    list_json(&f, out);
-  else
-    list_table(&f, dir, out);
+  shoal_status st = shoal_ckpt_folder_orphans(dir, &f, &unfinished);
+  for (size_t i = 0; st == SHOAL_OK && i < f.temporaries.n; i++) st = shoal_texts_add(&unfinished, f.temporaries.at[i]);
+  if (st == SHOAL_OK) (json ? list_json(&f, &unfinished, out) : list_table(&f, &unfinished, dir, out));
+  shoal_texts_free(&unfinished);
   shoal_ckpt_folder_free(&f);
-  return SHOAL_OK;
+  return st;
 }
 
 /* ---- show ---- */
@@ -142,7 +145,8 @@ static void show_json(const shoal_ckpt *c, FILE *out)
   put_info(&j, c);
   shoal_json_string(&j, "config", info->config);
   if (info->placement) shoal_json_string(&j, "placement", info->placement);
-  shoal_json_uint(&j, "bytes", file_bytes(shoal_ckpt_path(c)));
+  shoal_json_uint(&j, "bytes", shoal_ckpt_bytes(c));
+  shoal_json_uint(&j, "shards", x->n_shards);
   shoal_json_array(&j, "data_sets");
   for (size_t i = 0; i < x->n; i++) {
     const shoal_ckpt_entry *e = &x->at[i];
@@ -154,6 +158,7 @@ static void show_json(const shoal_ckpt *c, FILE *out)
     shoal_json_end(&j);
     shoal_json_uint(&j, "bytes", e->bytes);
     shoal_json_format(&j, "crc32c", "%08" PRIx32, e->crc);
+    shoal_json_uint(&j, "shard", e->shard);
     shoal_json_end(&j);
   }
   shoal_json_end(&j);
@@ -164,9 +169,11 @@ static void show_json(const shoal_ckpt *c, FILE *out)
 static void show_info(shoal_str *s, const shoal_ckpt *c)
 {
   const shoal_ckpt_info *i = shoal_ckpt_get_info(c);
+  const size_t shards = shoal_ckpt_get_index(c)->n_shards;
   char amount[32];
-  shoal_str_add(s, "file     %s (%s)\n", shoal_ckpt_path(c),
-                shoal_format_bytes((double)file_bytes(shoal_ckpt_path(c)), amount, sizeof amount));
+  shoal_str_add(s, "file     %s", shoal_ckpt_path(c));
+  if (shards) shoal_str_add(s, " and %zu shard%s", shards, shards == 1 ? "" : "s");
+  shoal_str_add(s, " (%s)\n", shoal_format_bytes((double)shoal_ckpt_bytes(c), amount, sizeof amount));
   shoal_str_add(s, "run      %s\nmodel    %s\nmethod   %s\n", i->run, i->model, i->method);
   shoal_str_add(s, "ranks    %" PRId64 " (layout %s)\n", i->size, i->layout[0] ? i->layout : "not recorded");
   shoal_str_add(s, "position step %" PRIu64 ", epoch %" PRIu64 ", %" PRIu64 " samples into it\n", i->step, i->epoch,

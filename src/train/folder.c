@@ -337,11 +337,11 @@ bool shoal_folder_owns(const shoal_folder *f, const char *path)
 
 bool shoal_folder_has_checkpoints(const shoal_folder *f)
 {
-  DIR *d = opendir(f->ckpt);
-  bool found = false;
-  for (struct dirent *e; d && !found && (e = readdir(d));)
-    found = strncmp(e->d_name, "step-", 5) == 0 && strlen(e->d_name) > 3 &&
-            strcmp(e->d_name + strlen(e->d_name) - 3, ".h5") == 0;
-  if (d) closedir(d);
+  shoal_ckpt_folder c = { 0 };
+  shoal_error before;
+  shoal_error_take(&before);
+  bool found = shoal_ckpt_folder_scan(f->ckpt, &c) == SHOAL_OK && c.n > 0;
+  (void)shoal_error_put(&before);
+  shoal_ckpt_folder_free(&c);
   return found;
 }

@@ -24,6 +24,7 @@ import h5py
 
 sys.dont_write_bytecode = True  # no files among the sources
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
+import crafted
 from launch import environment, mpirun
 
 TOPOLOGY = "2x2"
@@ -113,10 +114,8 @@ def newest_checkpoint(name):
 
 def sums(name):
     """Checksum of every data set of a run's last checkpoint."""
-    out = {}
     with h5py.File(newest_checkpoint(name)) as f:
-        f.visititems(lambda path, d: out.__setitem__(path, int(d.attrs["crc32c"])) if isinstance(d, h5py.Dataset) else None)
-    return {path: crc for path, crc in out.items() if path not in CLOCK}
+        return {path: int(d.attrs["crc32c"]) for path, d in crafted.data_sets(f) if path not in CLOCK}
 
 
 def summary(crcs):

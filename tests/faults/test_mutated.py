@@ -103,9 +103,7 @@ def change_number(rng, d):
 
 
 def names_of(f):
-    names = []
-    f.visititems(lambda name, d: names.append(name) if isinstance(d, h5py.Dataset) else None)
-    return names
+    return [name for name, _ in crafted.data_sets(f)]
 
 
 def change_hdf5(rng, path, extendible=False):

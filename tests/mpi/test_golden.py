@@ -12,6 +12,7 @@ import h5py
 import pytest
 
 import launch
+from crafted import data_sets
 from harness import ROOT, log, program, run, shoal
 
 GOLDEN = f"{ROOT}/checkpoints/golden"
@@ -36,10 +37,8 @@ def test_verify_and_show(method):
     assert ["model", "mlp"] in lines
     assert any(line[:3] == ["position", "step", f"{step},"] for line in lines), shown
     with h5py.File(path) as f:  # every data set with its checksum, by another reader
-        names = []
-        f.visititems(lambda name, d: names.append(name) if isinstance(d, h5py.Dataset) else None)
-        table = {line[0]: line[-1] for line in lines if line and line[0] in names}
-        assert table == {name: f"{int(f[name].attrs['crc32c']):08x}" for name in names}
+        sums = {name: f"{int(d.attrs['crc32c']):08x}" for name, d in data_sets(f)}
+    assert {line[0]: line[-1] for line in lines if line and line[0] in sums} == sums
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -307,7 +307,7 @@ static void newer_formats_are_told(void)
   crc = shoal_crc32c(0, good + at, 36);
   memcpy(good + at + 36, &crc, sizeof crc);
   restore();
-  check_refused("a newer format", "format 2", "newer Shoal");
+  check_refused("a newer format", "format 3", "newer Shoal");
   memcpy(good + at, kept, sizeof kept);
   restore();
   check_good();

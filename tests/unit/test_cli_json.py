@@ -89,9 +89,7 @@ def files(good, work):
 
 
 def arrays(f):
-    names = []
-    f.visititems(lambda name, d: names.append(name) if isinstance(d, h5py.Dataset) else None)
-    return names
+    return [name for name, _ in crafted.data_sets(f)]
 
 
 COMMANDS = {  # verb: what it is asked

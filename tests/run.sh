@@ -11,8 +11,11 @@ if [[ ${1-} == --full ]]; then
   shift
 fi
 
+# The report is rendered in a browser, where the distribution has one as a package; Ubuntu's is a snap.
+browser=chromium
+grep -q '^ID=ubuntu' /etc/os-release && browser=
 # shellcheck disable=SC2086
-shoal_install $shoal_packages clang-format clang-tidy python3 python3-h5py python3-numpy python3-pytest python3-pandas \
+shoal_install $shoal_packages $browser clang-format clang-tidy python3 python3-h5py python3-numpy python3-pytest python3-pandas \
   python3-matplotlib hdf5-tools \
   clang libclang-rt-dev libomp-dev \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2

@@ -7,13 +7,14 @@ import numpy as np
 KINDS = ["forward", "backward", "optimizer", "exchange", "wait", "input", "checkpoint", "evaluation", "other", "step"]
 TEXT = h5py.string_dtype("utf-8", 64)
 RECORD = np.dtype({
-    "names": ["t0_ns", "t1_ns", "step", "op", "kind", "link", "peer", "bytes", "seq"],
-    "formats": ["<u8", "<u8", "<u8", "<u4", "u1", "u1", "<i4", "<u8", "<u8"],
-    "offsets": [0, 8, 16, 24, 28, 29, 32, 40, 48], "itemsize": 56})
+    "names": ["t0_ns", "t1_ns", "step", "op", "kind", "link", "role", "peer", "group", "bytes", "seq"],
+    "formats": ["<u8", "<u8", "<u8", "<u4", "u1", "u1", "u1", "<i4", "<u4", "<u8", "<u8"],
+    "offsets": [0, 8, 16, 24, 28, 29, 30, 32, 36, 40, 48], "itemsize": 56})
 INFO = np.dtype([
     *[(n, "<i4") for n in ("attempt", "size", "node", "local_rank")], ("first_record", "<u8"),
     *[(n, "<u8") for n in ("started_ns", "opened_ns", "flushed_ns", "overhead_ns", "spans", "voluntary_switches",
-                           "involuntary_switches", "peak_bytes", "dropped")],
+                           "involuntary_switches", "peak_bytes", "dropped", "overwritten", "steps", "samples")],
+    ("formula", "<u8", (4,)), ("batch", "<i4"),
     *[(n, "<f8") for n in ("clock_offset_ns", "clock_drift", "clock_bound_ns")], ("clock_readings", "u1"), ("contended", "u1"),
     *[(n, "<u8", (4,)) for n in ("payload", "wire", "messages")], ("level", "u1"), ("closed", "u1"), ("host", TEXT)])
 STARTED = 1_764_000_000_000_000_000

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from . import timing
-from .trace import CATEGORIES, EXCHANGE, KINDS, LINKS, WAIT, Array, Index, RankTrace
+from .trace import CATEGORIES, EXCHANGE, KINDS, LINKS, STEP, WAIT, Array, Index, RankTrace
 
 BETWEEN = LINKS.index("between")
 
@@ -211,7 +211,7 @@ class Run:
             if int(info["dropped"]):
                 self.problems.append(f"rank {trace.rank}: {int(info['dropped'])} records were dropped while recording")
             ranks.append({"rank": trace.rank, "node": int(info["node"]), "local_rank": int(info["local_rank"]), "host": info["host"],
-                          "steps": len(s.steps["step"]), "level": "step" if trace.by_step else "op", "closed": closed, **s.whole,
+                          "steps": int(info["steps"]) or len(s.steps["step"]), "level": "step" if trace.by_step else "op", "closed": closed, **s.whole,
                           **{k: int(info[k]) for k in ("peak_bytes", "dropped", "overhead_ns", "voluntary_switches",
                                                        "involuntary_switches", "contended", "clock_readings")},
                           **{k: float(info[k]) for k in ("clock_offset_ns", "clock_drift", "clock_bound_ns")}})
@@ -219,7 +219,7 @@ class Run:
             table.insert(2, "begin_s", trace.time_on_rank0(s.steps["begin_ns"], self.zero_ns))
             steps.append(table.drop(columns="begin_ns"))
             idle[trace.rank] = self._waits(trace, s)
-            pace.append(_seconds_per_step(s))
+            pace.append(_seconds_per_step(trace, s))
             sent.append(_sent_by_step(trace))
         return {"ranks": pd.DataFrame(ranks), "steps": _concat(steps), "sent": _concat(sent), "pace": pace, "idle": idle}
 
@@ -256,12 +256,20 @@ class Run:
 
     @functools.cached_property
     def bytes(self) -> Any:
-        """DataFrame with a row per rank and link class: payload_bytes, wire_bytes, messages, from the counters of the attempt."""
+        """DataFrame with a row per rank and link class: payload_bytes, wire_bytes, messages, from the counters of the attempt,
+        and formula_bytes, the payload that the method's formula predicts (0: not known, in older files)."""
         rows = [{"rank": rank, "link": link, "payload_bytes": int(s.info["payload"][i]), "wire_bytes": int(s.info["wire"][i]),
-                 "messages": int(s.info["messages"][i])}
+                 "messages": int(s.info["messages"][i]), "formula_bytes": int(s.info["formula"][i])}
                 for rank, s in sorted(self._index.sources.get(self.attempt if self.attempt is not None else -1, {}).items())
                 for i, link in enumerate(LINKS)]
-        return self._labelled(pd.DataFrame(rows, columns=["rank", "link", "payload_bytes", "wire_bytes", "messages"]))
+        return self._labelled(pd.DataFrame(rows, columns=["rank", "link", "payload_bytes", "wire_bytes", "messages", "formula_bytes"]))
+
+    @functools.cached_property
+    def energy(self) -> Any:
+        """DataFrame with a row per node and processor package, where its counter could be read: joules, seconds, and of the node's
+        hardware threads (node_cpus) those that the job had (job_cpus; 0: not known).  The counter has all jobs of the node."""
+        rows = self._index.energy.get(self.attempt if self.attempt is not None else -1, [])
+        return self._labelled(pd.DataFrame(rows, columns=["node", "domain", "joules", "seconds", "node_cpus", "job_cpus"]))
 
     @functools.cached_property
     def sent(self) -> Any:
@@ -391,7 +399,7 @@ def _concat(parts: list[Any]) -> Any:
 
 
 def _sent_by_step(trace: RankTrace) -> Any:
-    x = trace.records[trace.records["kind"] == EXCHANGE]
+    x = trace.records[trace.transfers()]
     step, sent = x["step"].astype(np.int64), x["bytes"].astype(float)
     outside = np.where(x["link"] == BETWEEN, sent, 0.0)
     counted = float(trace.info["payload"][BETWEEN])
@@ -401,8 +409,8 @@ def _sent_by_step(trace: RankTrace) -> Any:
                          "between_bytes": np.bincount(at, weights=outside, minlength=len(numbers))})
 
 
-def _seconds_per_step(s: timing.Split) -> float:
-    """See Run.samples_per_s; 0 if there are too few steps."""
+def _seconds_per_step(trace: RankTrace, s: timing.Split) -> float:
+    """Of a step with a whole batch, see Run.samples_per_s; 0 if there are too few steps."""
     begin, length = s.steps["begin_ns"], s.steps["step_ns"]
     first = max(1, len(begin) // 20)
     if len(begin) <= first:
@@ -411,7 +419,9 @@ def _seconds_per_step(s: timing.Split) -> float:
     end = int(begin[-1] + length[-1])
     apart &= (s.pieces.begin >= begin[first]) & (s.pieces.end <= end)
     spent = end - int(begin[first]) - int((s.pieces.end[apart] - s.pieces.begin[apart]).sum())
-    return spent * 1e-9 / (len(begin) - first)
+    samples = trace.records["seq"][trace.records["kind"] == STEP].astype(float)[first:]  # in older files 0, not known
+    whole = samples.sum() / samples.max() if samples.max() > 0 else len(samples)  # the last step of an epoch has fewer
+    return float(spent * 1e-9 / whole)
 
 
 class Runs(Sequence[Run]):
@@ -454,6 +464,7 @@ class Runs(Sequence[Run]):
     steps = property(lambda self: self._all("steps"), doc="See Run.steps.")
     bytes = property(lambda self: self._all("bytes"), doc="See Run.bytes.")
     sent = property(lambda self: self._all("sent"), doc="See Run.sent.")
+    energy = property(lambda self: self._all("energy"), doc="See Run.energy.")
     exchanges = property(lambda self: self._all("exchanges"), doc="See Run.exchanges.")
     spans = property(lambda self: self._all("spans"), doc="See Run.spans.")
 
@@ -463,27 +474,46 @@ class Runs(Sequence[Run]):
         return {run.name: run.problems for run in self._runs if run.problems}
 
 
+def _below(path: str, attempt: Optional[int], program: str) -> list[Run]:
+    """The run that a path is the folder of, or those in it, of which a study has some."""
+    try:
+        return [Run(path, attempt, program)]
+    except RunError as e:
+        reason = e
+    found = []
+    for inner in sorted(glob.glob(f"{glob.escape(path)}/*/")):
+        try:
+            found.append(Run(inner, attempt, program))
+        except RunError as e:
+            if attempt is not None and "attempt" in str(e):
+                raise
+    if not found:
+        raise reason
+    return found
+
+
 def load(*patterns: str, attempt: Optional[int] = None, program: str = "shoal") -> Runs:
-    """Run folders, by their paths or patterns of paths (`runs/*`), as tables.
+    """Run folders, by their paths, folders of runs, or patterns of paths (`runs/*`), as tables.
 
     attempt  of which the traces are shown; None: the last that completed a step
     program  the `shoal` whose `trace show --json` computes efficiencies
-    Raises RunError if a path is no run, or if a pattern finds none; other folders that a pattern finds are passed over.
+    Raises RunError if there is no run.  Of several paths those that are no run folders are passed over, unless nothing is there.
     """
     runs: list[Run] = []
+    refused: list[RunError] = []
     for pattern in patterns:
-        if os.path.isdir(pattern):
-            runs.append(Run(pattern, attempt, program))
-            continue
-        found = [p for p in sorted(glob.glob(pattern)) if os.path.isdir(p)]
-        before = len(runs)
-        for path in found:
-            try:
-                runs.append(Run(path, attempt, program))
-            except RunError:
-                continue
-        if len(runs) == before:
+        paths = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
+        if not paths:
             raise RunError(f"{pattern}: there is no run folder of this name")
+        for path in paths:
+            try:
+                runs += _below(path, attempt, program)
+            except RunError as e:
+                if len(paths) == len(patterns) == 1 or "attempt" in str(e):
+                    raise
+                refused.append(e)
+    if not runs:
+        raise refused[0]
     names = [run.name for run in runs]
     for run in runs:  # two folders with one name are told apart by their paths
         if names.count(run.name) > 1:

@@ -133,7 +133,8 @@ def _add_sums(trace: RankTrace, steps: dict[str, Array], whole: dict[str, int]) 
 
 def split(trace: RankTrace) -> Split:
     """Breaks down the time of a rank in an attempt.  With trace.level: step the transfers are unknown, and 0 here."""
-    records = trace.records[~trace.sums()]
+    transfer = trace.transfers()
+    records = trace.records[~trace.sums() & (transfer | (trace.records["kind"] != EXCHANGE))]
     exchange = records["kind"] == EXCHANGE
     t0, t1, category = _spans(records[~exchange])
     x = records[exchange & (records["link"] != CONTROL)]  # an agreement under way is no transfer

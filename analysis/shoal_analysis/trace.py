@@ -31,11 +31,12 @@ BY_STEP = 1  # trace.level: step
 NEWEST_FORMAT = 2
 LATEST_NS = 1 << 62  # no clock shows more: such a record was never written
 RECORD = np.dtype({
-    "names": ["t0_ns", "t1_ns", "step", "op", "kind", "link", "peer", "bytes", "seq"],
-    "formats": ["<u8", "<u8", "<u8", "<u4", "u1", "u1", "<i4", "<u8", "<u8"],
-    "offsets": [0, 8, 16, 24, 28, 29, 32, 40, 48], "itemsize": 56})
+    "names": ["t0_ns", "t1_ns", "step", "op", "kind", "link", "role", "peer", "group", "bytes", "seq"],
+    "formats": ["<u8", "<u8", "<u8", "<u4", "u1", "u1", "u1", "<i4", "<u4", "<u8", "<u8"],
+    "offsets": [0, 8, 16, 24, 28, 29, 30, 32, 36, 40, 48], "itemsize": 56})
 # What older files do not have.
-ABSENT: dict[str, Any] = {"peak_bytes": 0, "dropped": 0, "clock_readings": 2, "contended": 0}
+ABSENT: dict[str, Any] = {"peak_bytes": 0, "dropped": 0, "clock_readings": 2, "contended": 0, "overwritten": 0, "steps": 0,
+                          "samples": 0, "formula": (0, 0, 0, 0), "batch": 0}
 
 
 class TraceError(Exception):
@@ -75,6 +76,10 @@ class RankTrace:
     def by_step(self) -> bool:
         """True if most kinds were recorded as one sum per step."""
         return int(self.info["level"]) == BY_STEP
+
+    def transfers(self) -> Array:
+        """Mask of the exchanges that move data: an agreement under way is none."""
+        return np.asarray((self.records["kind"] == EXCHANGE) & (self.records["link"] != CONTROL))
 
     def sums(self) -> Array:
         """Mask of the records that are sums over their step and so have no position in time."""
@@ -185,6 +190,15 @@ def _sources_of(f: Any, path: str) -> Iterator[Source]:
             yield Source(path, int(name[5:]), row, -1)
 
 
+def _energy_of(f: Any, path: str) -> list[dict[str, Any]]:
+    if "energy" not in f:
+        return []
+    cpus = {name: int(f.attrs.get(name, 0)) for name in ("node_cpus", "job_cpus")}
+    return [{"node": int(f.attrs["node"]), "domain": _text(row["domain"]).split("\0")[0], "joules": int(row["uj"]) * 1e-6,
+             "seconds": max(int(row["t1_ns"]) - int(row["t0_ns"]), 0) * 1e-9, **cpus}
+            for row in _member(f, "energy", path)[:]]
+
+
 class Index:
     """Which file has which rank of which attempt; no records are read.
 
@@ -192,6 +206,7 @@ class Index:
     size      {attempt: ranks it ran with}
     config    the resolved run file of the last attempt
     run       name of the run
+    energy    {attempt: rows of Run.energy}
     problems  what could not be read, a line each
     """
 
@@ -199,6 +214,7 @@ class Index:
         self.sources: dict[int, dict[int, Source]] = {}
         self.size: dict[int, int] = {}
         self.config, self.run, self.problems = "", "", []
+        self.energy: dict[int, list[dict[str, Any]]] = {}
         newest: dict[int, int] = {}
         found: list[Source] = []
         for path in sorted(paths):
@@ -212,6 +228,7 @@ class Index:
             with f:
                 try:
                     found += _sources_of(f, path)
+                    self.energy.setdefault(int(f.attrs.get("attempt", -1)), []).extend(_energy_of(f, path))
                     self.config, self.run = attribute(f, "config"), attribute(f, "run")
                 except (OSError, KeyError, RuntimeError, ValueError, IndexError) as e:
                     self.problems.append(f"{path} is damaged: {e}")
@@ -286,7 +303,7 @@ def _read(f: Any, s: Source) -> RankTrace:
         return RankTrace(s, np.zeros(0, RECORD), list(KINDS), f"rank {s.rank}: nothing is readable in {s.path} ({e})")
     if rows.dtype != RECORD:
         same = np.zeros(len(rows), RECORD)
-        for name in RECORD.names or ():
+        for name in set(RECORD.names or ()).intersection(rows.dtype.names or ()):
             same[name] = rows[name]
         rows = same
     first = int(s.info["first_record"])
@@ -297,6 +314,8 @@ def _read(f: Any, s: Source) -> RankTrace:
     lost = max(0, end - first) - int(written.sum())
     if not written.all():
         rows = rows[written]
+    if int(s.info["overwritten"]):  # trace.keep: last; records went round
+        rows = rows[np.argsort(rows["t1_ns"], kind="stable")]
     unnamed = rows["op"] >= len(ops)
     if unnamed.any():
         rows["op"][unnamed] = rows["kind"][unnamed]

@@ -15,6 +15,7 @@ shoal_status shoal_cmd_ckpt(int argc, char **argv);
 shoal_status shoal_cmd_trace(int argc, char **argv);
 shoal_status shoal_cmd_watch(int argc, char **argv);
 shoal_status shoal_cmd_scale(int argc, char **argv);
+shoal_status shoal_cmd_report(int argc, char **argv);
 shoal_status shoal_cmd_topo(int argc, char **argv);
 shoal_status shoal_cmd_bench(int argc, char **argv);
 shoal_status shoal_cmd_methods(int argc, char **argv);
@@ -24,6 +25,9 @@ shoal_status shoal_cmd_version(int argc, char **argv);
 
 /** Whether --json was given; then nothing but JSON goes to standard output, so messages below warnings are left out. */
 bool shoal_json_wanted(const shoal_args *a);
+
+/** Path of this program's own file; the caller frees. */
+char *shoal_own_program(void);
 
 /** Runs the verb of `verbs` named by argv[1] (`shoal data synth`), or lists them for -h.
  *  ERR_USAGE suggests the nearest known one. */

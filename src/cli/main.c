@@ -28,6 +28,7 @@ static const shoal_verb verbs[] = {
   { "trace", "show and export timing traces", shoal_cmd_trace },
   { "watch", "a page in the terminal that shows how a run goes", shoal_cmd_watch },
   { "scale", "a scaling study: run files, runs, a table", shoal_cmd_scale },
+  { "report", "runs as one HTML page with figures", shoal_cmd_report },
   { "topo", "show the node and the placement of a run", shoal_cmd_topo },
   { "bench", "measure this machine against its limits", shoal_cmd_bench },
   { "methods", "the training methods, their options and sources", shoal_cmd_methods },
@@ -81,6 +82,13 @@ bool shoal_json_wanted(const shoal_args *a)
   bool json = shoal_args_on(a, "--json");
   if (json) shoal_log_set_level(SHOAL_LOG_WARN);
   return json;
+}
+
+char *shoal_own_program(void)
+{
+  char path[4096];
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  return shoal_strdup_printf("%.*s", n > 0 ? (int)n : 5, n > 0 ? path : "shoal");
 }
 
 int main(int argc, char **argv)

@@ -263,14 +263,6 @@ static shoal_status show_commands(const request *q, const shoal_study *s, const 
   return SHOAL_OK;
 }
 
-/* This program's own file: ranks must be of the same version. */
-static char *own_program(void)
-{
-  char path[4096];
-  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  return shoal_strdup_printf("%.*s", n > 0 ? (int)n : 5, n > 0 ? path : "shoal");
-}
-
 shoal_status shoal_cmd_scale(int argc, char **argv)
 {
   bool helped;
@@ -279,7 +271,7 @@ shoal_status shoal_cmd_scale(int argc, char **argv)
   shoal_study s = { 0 };
   SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &args));
   if (helped) return SHOAL_OK;
-  char *program = own_program();
+  char *program = shoal_own_program(); /* ranks must be of the same version */
   shoal_status st = read_request(args, &q);
   if (st == SHOAL_OK) st = shoal_study_open(&q.study, &s);
   if (st == SHOAL_OK)

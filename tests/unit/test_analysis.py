@@ -52,6 +52,7 @@ def random_rank(rng, steps):
         for _ in range(rng.randint(0, 3)):
             begin = rng.randint(t - 200, t + length)
             rows.append((begin, begin + rng.randint(0, 1500), step, EXCHANGE, "bucket", 2, 100, step))
+        rows.append((t - 300, t + rng.randint(0, length), step, EXCHANGE, "agreement", 3))  # no transfer, and before the first span
         t += length
         if rng.random() < 0.5:
             between = []
@@ -109,6 +110,17 @@ def test_split(level):
     traces.write("runs/made", 0, {r: made[r] for r in (0, 1)}, size=4)
     traces.write("runs/made", 1, {r: made[r] for r in (2, 3)}, size=4)
     assert_as_shown("runs/made")
+
+
+def test_ring():
+    """trace.keep: last: records went round in the file, so the oldest is in the middle."""
+    rng = random_source("ring")
+    rows = traces.records(sorted(random_rank(rng, 50), key=lambda r: r[1]), names := list(traces.KINDS))
+    at = 333 % len(rows)
+    traces.write("runs/ring", 0, {0: (np.roll(rows, at), names, {"overwritten": len(rows) + at, "steps": 900})})
+    assert_as_shown("runs/ring")
+    r = load("runs/ring")[0]
+    assert (r.spans["t1_s"].diff().dropna() >= 0).all() and r.ranks["steps"][0] == 900
 
 
 def test_run(glyphs):

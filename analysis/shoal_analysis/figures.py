@@ -1,0 +1,492 @@
+"""The figures of a report, each with the numbers it shows.
+
+A figure is drawn once, in light colours.  In a page its colours become variables of the page, so that one drawing serves light,
+dark and print (page.py); saved as SVG or PDF it keeps them.  Colours are those of Okabe and Ito, which people with any colour
+vision tell apart, and lines also differ in dashes and markers.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, ParamSpec, TypeVar
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from .fits import Fit, FitError, amdahl, gustafson, usl
+from .runs import Run
+from .trace import LINKS, Array
+from .words import label
+
+# name: (light, dark).  Light ones are all different: they are looked up when a page replaces them.
+COLOURS = {
+    "ink": ("#1b2026", "#e6e8eb"), "muted": ("#57606b", "#a9b1ba"), "grid": ("#dde0e5", "#343b43"), "paper": ("#fefefe", "#14171b"),
+    "blue": ("#0072b2", "#3a9bdc"), "vermilion": ("#d55e00", "#f07b2a"), "green": ("#009e73", "#2bbf94"),
+    "purple": ("#cc79a7", "#d993ba"), "orange": ("#e69f00", "#efb02e"), "sky": ("#56b4e9", "#86cdf5"),
+    "yellow": ("#f0e442", "#efe65c"), "dark": ("#3d434a", "#d3d7dc"), "grey": ("#b4bac2", "#68717b"),
+}
+KIND_COLOURS = {"forward": "sky", "backward": "blue", "optimizer": "purple", "wait": "vermilion", "agreement": "orange",
+                "input": "yellow", "evaluation": "green", "checkpoint": "dark", "other": "grey"}
+KIND_ORDER = ("forward", "backward", "optimizer", "input", "evaluation", "checkpoint", "other", "agreement", "wait")
+KIND_NAMES = {"wait": "exposed exchange", "input": "input wait"}
+SERIES = ("blue", "vermilion", "green", "purple", "orange", "sky", "dark")
+MARKS, DASHES = "osD^vPX", ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
+STYLE: dict[str, Any] = {
+    "font.size": 10, "axes.titlesize": 10, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9, "legend.fontsize": 9,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6,
+    "axes.linewidth": 0.8, "lines.linewidth": 1.5, "lines.markersize": 4, "legend.frameon": False, "svg.fonttype": "none",
+    "pdf.fonttype": 42, "axes.unicode_minus": True, "savefig.transparent": True, "axes.facecolor": "none", "figure.facecolor": "none", "svg.hashsalt": "shoal",
+    **{key: COLOURS["ink"][0] for key in ("text.color", "axes.labelcolor")},
+    **{key: COLOURS["muted"][0] for key in ("axes.edgecolor", "xtick.color", "ytick.color")}, "grid.color": COLOURS["grid"][0]}
+WIDTH, HEIGHT = 5.2, 2.9  # inches: in a page one column of a desktop, or the width of a phone
+MOST_BARS = 32            # more ranks become thin columns
+HEAT_BINS = 160
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def styled(function: Callable[P, T]) -> Callable[P, T]:
+    """Calls a function with the style of these figures, and leaves that of a notebook alone."""
+    @functools.wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> T:
+        with matplotlib.rc_context(STYLE):
+            return function(*args, **options)
+    return call
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """name     of its files
+    title    what it shows, a few words
+    caption  how to read it, with definitions; plain text
+    table    the numbers it shows, a DataFrame
+    draw     the drawing"""
+    name: str
+    title: str
+    caption: str
+    table: Any
+    draw: Drawing
+
+
+def colour(name: str) -> str:
+    return COLOURS[name][0]
+
+
+def _axes(height: float = HEIGHT) -> tuple[Drawing, Any]:
+    drawing = Drawing(figsize=(WIDTH, height), layout="constrained")
+    return drawing, drawing.subplots()
+
+
+def with_unit(values: Array, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """The unit, of (size, name) in falling order, in which the largest value is at least 1."""
+    most = float(np.nanmax(values)) if len(values) and np.isfinite(values).any() else 0.0
+    return next(((size, name) for size, name in units if most >= size), units[-1])
+
+
+SECONDS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+TRAINED = ((2 * 3600.0, "h"), (120.0, "min"), (1.0, "s"), (1e-3, "ms"))
+BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+def _unit_of_time(values: Array) -> tuple[float, str]:
+    size, name = with_unit(values, TRAINED)
+    return {"h": 3600.0, "min": 60.0}.get(name, size), name
+
+
+def _plain(x: float, _: int = 0) -> str:
+    """A tick: 1200 as 1200, 0.25 as 0.25, 250000 as 250k."""
+    if x and (abs(x) >= 1e5 or abs(x) < 1e-3):
+        power = 3 * math.floor(math.log10(abs(x)) / 3)
+        letter = {3: "k", 6: "M", 9: "G", 12: "T", -3: "m", -6: "µ", -9: "n"}.get(power)
+        return f"{x / 10**power:.4g}{letter}" if letter else f"{x:.3g}"
+    return f"{x:.6g}"
+
+
+def _log2_axis(axes: Any, n: Array) -> None:
+    """Numbers of ranks, doubling, with those that were measured as ticks."""
+    axes.set_xscale("log", base=2)
+    ticks = np.unique(n)
+    axes.set_xticks(ticks if len(ticks) <= 8 else ticks[::math.ceil(len(ticks) / 8)])
+    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("ranks")
+
+
+def _log_axis(axes: Any, values: Array) -> None:
+    """A logarithmic y axis with a few numbers at it, however little the values differ."""
+    axes.set_yscale("log")
+    decades = math.log10(values.max() / values.min()) if len(values) else 0.0
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if decades < 1 else (1, 2, 5) if decades < 3 else (1,), numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _legend(axes: Any) -> None:
+    """Above the axes, where it covers nothing, in as many columns as fit into a page's column."""
+    handles, names = axes.get_legend_handles_labels()
+    if not 0 < len(names) <= MOST_BARS:
+        return
+    per_letter, handle, room = 0.078, 0.52, WIDTH - 0.2  # inches
+    columns = max(1, min(len(names), int(room / (handle + per_letter * max(map(len, names))))))
+    axes.legend(handles, names, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncol=columns, handlelength=1.8,
+                columnspacing=1.0)
+
+
+# ---- training ----------------------------------------------------------------------------------------------------------
+
+def _labels(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any]]]:
+    """Label and style of each run.  Up to seven runs have a colour each; more share that of their method."""
+    methods = list(dict.fromkeys(run.method for run in runs))
+    out: list[tuple[str, dict[str, Any]]] = []
+    count: dict[str, int] = {}
+    for i, run in enumerate(runs):
+        if len(runs) <= len(SERIES):
+            which, nth, name = i, 0, run.name
+        else:
+            which, nth, name = methods.index(run.method), count.get(run.method, 0), f"{run.method}, {run.size} ranks"
+            count[run.method] = nth + 1
+        out.append((label(name, 40), {"color": colour(SERIES[which % len(SERIES)]), "marker": MARKS[which % len(MARKS)],
+                            "linestyle": DASHES[(nth or which) % len(DASHES)]}))
+    return out
+
+
+def sent_at(run: Run) -> Array:
+    """Bytes of payload that all ranks had sent at each row of metrics, in the attempt that has traces; NaN before it."""
+    sent, steps = run.sent, run.metrics["step"].to_numpy(float)
+    if not len(run.steps):
+        return np.full(len(steps), np.nan)
+    first = float(run.steps["step"].min())
+    total = np.concatenate([[0.0], np.cumsum(sent["payload_bytes"].to_numpy(float))])
+    at = np.searchsorted(sent["step"].to_numpy(float), steps, side="left")  # row "step 20" is after steps 0 to 19
+    return np.where(steps >= first, total[at], np.nan)
+
+
+@styled
+def training(runs: Sequence[Run]) -> list[Figure]:
+    """Loss and accuracy against time, steps and bytes."""
+    figures: list[Figure] = []
+    labels = _labels(runs)
+    data = []
+    for run in runs:
+        data.append(run.metrics.assign(sent_bytes=sent_at(run)))
+    against = (("time", "time_s", "training time"), ("steps", "step", "steps"), ("bytes", "sent_bytes", "bytes sent by all ranks"))
+    quantities = (("loss", ("train_loss", "test_loss"), "loss"), ("accuracy", ("test_acc",), "test accuracy, %"))
+    for what, columns, ylabel in quantities:
+        if not any(d[c].notna().any() for d in data for c in columns):
+            continue
+        for over, x, xlabel in against:
+            have = np.concatenate([d[x].to_numpy(float) for d in data])
+            if not np.isfinite(have).any() or (over == "bytes" and not np.nanmax(have) > 0):
+                continue
+            size, unit = _unit_of_time(have) if over == "time" else with_unit(have, BYTES) if over == "bytes" else (1.0, "")
+            drawing, axes = _axes()
+            for (name, style), table in zip(labels, data):
+                for column in columns:
+                    rows = table[table[column].notna() & table[x].notna()]
+                    if not len(rows) or (over == "bytes" and not rows[x].max() > 0):
+                        continue  # a run that sends nothing has no curve over bytes
+                    both = len(columns) > 1 and table["train_loss"].notna().any() and table["test_loss"].notna().any()
+                    train = both and column == "train_loss"
+                    scale = 100 if column == "test_acc" else 1
+                    extra = {"linestyle": (0, (1.2, 1.2)), "marker": "", "linewidth": 1.3} if train else {}
+                    axes.plot(rows[x] / size, rows[column] * scale, markevery=max(1, len(rows) // 12),
+                              label=None if train else name, **{**style, **extra})
+            positive = all((d[c].dropna() > 0).all() for d in data for c in columns)
+            if what == "loss" and positive:
+                _log_axis(axes, np.concatenate([d[c].dropna().to_numpy(float) for d in data for c in columns]))
+            axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+            axes.set_xlabel(f"{xlabel}{f', {unit}' if unit else ''}")
+            axes.set_ylabel(ylabel)
+            if len(runs) > 1:
+                _legend(axes)
+            caption = {
+                "time": "Training time as in metrics.csv, evaluations and checkpoints included.",
+                "steps": "A step is one batch of each rank.",
+                "bytes": "Payload of all exchanges of the attempt, summed over ranks and link classes."}[over]
+            if what == "loss":
+                caption = f"Test loss with markers, training loss dotted. {caption}"
+            table = pd.concat([d[["run", "epoch", "step", x, *columns]] for d in data]).dropna(how="all", subset=list(columns))
+            figures.append(Figure(f"{what}-{over}", f"{'Loss' if what == 'loss' else 'Accuracy'} against {over}", caption,
+                                  table.loc[:, ~table.columns.duplicated()], drawing))
+    return figures
+
+
+# ---- a run's time ------------------------------------------------------------------------------------------------------
+
+def kind_name(category: str) -> str:
+    return KIND_NAMES.get(category, category)
+
+
+@styled
+def time_split(run: Run) -> Optional[Figure]:
+    """Share of each category, a bar per rank."""
+    ranks = run.ranks
+    if not len(ranks) or not ranks["wall_ns"].sum():
+        return None
+    share = pd.DataFrame({c: 100 * ranks[f"{c}_ns"] / ranks["wall_ns"].clip(lower=1) for c in KIND_ORDER})
+    shown = [c for c in KIND_ORDER if share[c].max() >= 0.05]
+    few = len(ranks) <= MOST_BARS
+    drawing, axes = _axes(max(1.7, 1.2 + 0.2 * len(ranks)) if few else HEIGHT)
+    at, base = np.arange(len(ranks)), np.zeros(len(ranks))
+    for c in shown:
+        options: dict[str, Any] = {"label": kind_name(c), "color": colour(KIND_COLOURS[c])}
+        if few:
+            axes.barh(at, share[c], left=base, height=0.78, edgecolor=colour("paper"), linewidth=0.4, **options)
+        else:
+            axes.fill_between(np.append(at, len(at)) - 0.5, np.append(base, base[-1]), np.append(base + share[c], (base + share[c]).iloc[-1]),
+                              step="post", linewidth=0, **options)
+        base = base + share[c].to_numpy()
+    if few:
+        axes.set_yticks(at, [str(r) for r in ranks["rank"]])
+        axes.invert_yaxis()
+        axes.set(xlim=(0, 100), xlabel="share of the time, %", ylabel="rank")
+        axes.grid(axis="y", visible=False)
+    else:
+        axes.set(xlim=(-0.5, len(at) - 0.5), ylim=(0, 100), xlabel="rank", ylabel="share of the time, %")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(axes)
+    table = ranks[["rank", "host", "steps", "wall_ns"]].assign(wall_s=ranks["wall_ns"] * 1e-9).drop(columns="wall_ns")
+    for c in KIND_ORDER:
+        table[f"{kind_name(c)}, %"] = share[c].round(3)
+    table["step, ms"] = (ranks["step_ns"] * 1e-6 / ranks["steps"].clip(lower=1)).round(4)
+    return Figure("time-split", "Where the time went, per rank",
+                  "From a rank's first span to its last; every moment counts for the innermost span. Exposed exchange: blocked in an "
+                  "exchange. Agreement: waiting for a vote of all ranks.", table, drawing)
+
+
+@styled
+def step_times(run: Run) -> Optional[Figure]:
+    """Duration of the steps over the run, mean over ranks; many steps are put together."""
+    steps = run.steps
+    if not len(steps):
+        return None
+    per_step = steps.groupby("step")["step_ns"].mean() * 1e-6
+    waits = (steps.groupby("step")["wait_ns"].mean() + steps.groupby("step")["agreement_ns"].mean()) * 1e-6
+    width = max(1, math.ceil(len(per_step) / 400))
+    group = np.arange(len(per_step)) // width
+    table = pd.DataFrame({
+        "first step": per_step.index.to_series().groupby(group).min(), "step, median ms": per_step.groupby(group).median(),
+        "step, largest ms": per_step.groupby(group).max(), "waiting, mean ms": waits.groupby(group).mean()})
+    drawing, axes = _axes()
+    x = table["first step"]
+    if width > 1:
+        axes.plot(x, table["step, largest ms"], color=colour("grey"), linewidth=0.9, label=f"largest of {width} steps")
+    axes.plot(x, table["step, median ms"], color=colour("blue"), linewidth=1.2,
+              label="step" if width == 1 else f"median of {width} steps")
+    axes.plot(x, table["waiting, mean ms"], color=colour("vermilion"), linewidth=1.0, linestyle=DASHES[1], label="of it waiting, mean")
+    largest = float(np.quantile(table["step, largest ms"], 0.98)) if len(table) > 20 else float(table["step, largest ms"].max())
+    above = int((per_step > 1.25 * largest).sum())
+    axes.set(xlabel="step", ylabel="duration, ms", ylim=(0, 1.25 * largest))
+    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    _legend(axes)
+    return Figure("steps", "Duration of the steps", "Mean over ranks." + (
+        f" {above} step{'s' if above > 1 else ''} longer than {_short(1.25 * largest)} ms {'are' if above > 1 else 'is'} cut off above"
+        f" (the longest: {_short(float(per_step.max()))} ms)." if above else ""), table.round(5), drawing)
+
+
+def _short(x: float) -> str:
+    return f"{x:.3g}" if abs(x) < 1000 else f"{x:.0f}"
+
+
+HEAT = LinearSegmentedColormap.from_list("waits", ["#f3efe6", "#f2c56b", "#d55e00", "#5c1a00"])
+
+
+@styled
+def wait_heat(run: Run) -> Optional[Figure]:
+    """Share of the time that ranks waited: a row per rank, a column per part of the run."""
+    if not len(run.steps):
+        return None
+    edges, share = run.wait_share(HEAT_BINS)
+    size, unit = _unit_of_time(edges)
+    ranks = run.ranks["rank"].to_numpy()
+    drawing, axes = _axes(min(4.6, max(1.7, 1.1 + 0.2 * len(ranks))))
+    axes.grid(False)
+    image = axes.imshow(100 * share, aspect="auto", interpolation="nearest", cmap=HEAT, vmin=0, vmax=100,
+                        extent=(edges[0] / size, edges[-1] / size, len(ranks) - 0.5, -0.5))
+    if len(ranks) <= MOST_BARS:
+        axes.set_yticks(np.arange(len(ranks)), [str(r) for r in ranks])
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel=f"time since rank 0 opened its trace, {unit}", ylabel="rank")
+    bar = drawing.colorbar(image, ax=axes, pad=0.02, fraction=0.05)
+    bar.set_label("waiting, %")
+    bar.outline.set_visible(False)
+    table = pd.DataFrame(np.round(100 * share.T, 2), columns=[f"rank {r}, %" for r in ranks])
+    table.insert(0, "from, s", np.round(edges[:-1], 6))
+    return Figure("waits", "Who waited, and when",
+                  "Share of each moment that a rank was blocked in an exchange or in a vote. A rank that is lighter than the others "
+                  "is the one they wait for.", table, drawing)
+
+
+@styled
+def bytes_per_link(run: Run) -> Optional[Figure]:
+    """Payload and wire bytes per step by link class."""
+    sent = run.bytes.groupby("link", sort=False)[["payload_bytes", "wire_bytes", "messages"]].sum().reindex(list(LINKS))
+    steps = int(run.ranks["steps"].max()) if len(run.ranks) else 0
+    if not steps or not sent["wire_bytes"].sum():
+        return None
+    per_step = sent / steps
+    size, unit = with_unit(per_step["wire_bytes"].to_numpy(), BYTES)
+    drawing, axes = _axes(1.9)
+    at = np.arange(len(LINKS))
+    axes.barh(at - 0.19, per_step["payload_bytes"] / size, height=0.36, color=colour("blue"), label="payload")
+    axes.barh(at + 0.19, per_step["wire_bytes"] / size, height=0.36, color=colour("sky"), label="wire: with estimated headers")
+    most = float(per_step["wire_bytes"].max()) / size
+    for i, value in enumerate(per_step["wire_bytes"]):
+        axes.text(value / size + 0.01 * most, i + 0.2, _quantity(value, BYTES), va="center", fontsize=9)
+    axes.set_yticks(at, list(LINKS))
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set(xlabel=f"{unit} per step, all ranks together", xlim=(0, 1.22 * most))
+    rank = run.bytes.groupby("link", sort=False)["payload_bytes"].agg(["min", "max"]).reindex(list(LINKS))
+    formula = run.bytes.groupby("link", sort=False)["formula_bytes"].sum().reindex(list(LINKS)) / steps
+    known = formula[:3] if formula.sum() else formula[:0]  # no formula has votes
+    if len(known):
+        axes.plot(known / size, at[:3] - 0.19, linestyle="", marker="|", markersize=13, markeredgewidth=2, color=colour("ink"),
+                  label="by the method's formula")
+    _legend(axes)
+    table = pd.DataFrame({"link": list(LINKS), "payload per step, bytes": per_step["payload_bytes"].round(1).to_numpy(),
+                          "wire per step, bytes": per_step["wire_bytes"].round(1).to_numpy(),
+                          "messages per step": per_step["messages"].round(2).to_numpy(), "payload, bytes": sent["payload_bytes"].to_numpy(),
+                          "formula per step, bytes": formula.round(1).to_numpy(),
+                          "of the rank that sent least": rank["min"].to_numpy(), "of the rank that sent most": rank["max"].to_numpy()})
+    return Figure("bytes", "Bytes per step and link class",
+                  "Each byte counts once, at its sender. Self: within a rank; node: through memory; between: between nodes; control: "
+                  "votes and losses.", table, drawing)
+
+
+def _quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
+    if not math.isfinite(value):
+        return "–"
+    size, name = with_unit(np.array([value]), units)
+    return f"{value / size:.3g} {name}" if value / size < 1000 else f"{value / size:.0f} {name}"
+
+
+# ---- several runs --------------------------------------------------------------------------------------------------------
+
+@styled
+def bars(name: str, title: str, caption: str, labels: Sequence[str], values: Array, unit: str, colours: Sequence[str],
+         table: Any) -> Figure:
+    """A horizontal bar with its number for each label."""
+    drawing, axes = _axes(max(1.5, 0.75 + 0.23 * len(labels)))
+    at = np.arange(len(labels))
+    most = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
+    axes.barh(at, np.nan_to_num(values), height=0.7, color=[colour(c) for c in colours])
+    for i, value in enumerate(values):
+        text = f"{value:.3g}" if math.isfinite(value) and value < 1000 else f"{value:.0f}" if math.isfinite(value) else "not reached"
+        axes.text((value if math.isfinite(value) else 0) + 0.01 * most, i, text, va="center", fontsize=9)
+    axes.set_yticks(at, [label(name) for name in labels])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.set(xlabel=unit, xlim=(0, 1.15 * most))
+    return Figure(name, title, caption, table, drawing)
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """Runs of one model that differ in the number of ranks: strong scaling with one global batch, weak with one batch per rank."""
+    weak: bool
+    model: str
+    batch: int                       # samples per step: of all ranks if strong, of a rank if weak
+    methods: dict[str, list[Run]]    # ordered by ranks
+
+    @property
+    def title(self) -> str:
+        kind = "Weak" if self.weak else "Strong"
+        return f"{kind} scaling of {self.model}: {self.batch} samples per step{' and rank' if self.weak else ''}"
+
+
+def studies(runs: Sequence[Run]) -> list[Study]:
+    """All studies that the runs have, of at least two different numbers of ranks with a method."""
+    found: list[Study] = []
+    for weak in (False, True):
+        groups: dict[tuple[str, int], dict[str, list[Run]]] = {}
+        for run in runs:
+            if run.size and run.global_batch and run.samples_per_s > 0:
+                batch = run.global_batch / run.size if weak else run.global_batch
+                if batch == int(batch):
+                    groups.setdefault((run.model, int(batch)), {}).setdefault(run.method, []).append(run)
+        for (model, batch), methods in sorted(groups.items()):
+            kept = {m: sorted(r, key=lambda run: run.size) for m, r in methods.items() if len({run.size for run in r}) > 1}
+            alone = {m: r for m, r in methods.items() if m not in kept and len(r) == 1 and r[0].size == 1}
+            if kept:
+                found.append(Study(weak, model, batch, {**kept, **(alone if len(kept) > 1 else {})}))
+    return found
+
+
+def fits_of(runs: Sequence[Run], weak: bool) -> tuple[list[Fit], str]:
+    """The laws that apply to the runs of one method; or why there are none."""
+    n, x = [run.size for run in runs], [run.samples_per_s for run in runs]
+    try:
+        return [(gustafson if weak else amdahl)(n, x), usl(n, x)], ""
+    except FitError as e:
+        return [], str(e)
+
+
+@styled
+def scaling(study: Study) -> list[Figure]:
+    """Throughput and efficiency against ranks, with the fitted laws."""
+    name = f"{'weak' if study.weak else 'strong'}-{study.batch}"
+    draw_x, axes_x = _axes(3.2)
+    draw_e, axes_e = _axes(3.2)
+    rows, laws = [], set()
+    everything = np.array([run.size for runs in study.methods.values() for run in runs], float)
+    values = np.array([run.samples_per_s for runs in study.methods.values() for run in runs], float)
+    grid = np.geomspace(everything.min(), everything.max() * 2, 80)
+    for i, (method, runs) in enumerate(study.methods.items()):
+        n = np.array([run.size for run in runs], float)
+        x = np.array([run.samples_per_s for run in runs], float)
+        style = {"color": colour(SERIES[i % len(SERIES)]), "marker": MARKS[i % len(MARKS)]}
+        first = x[n == n.min()].mean() / n.min()
+        fits, _ = fits_of(runs, study.weak)
+        axes_x.plot(n, x, label=label(method), linestyle="-" if not fits else "", linewidth=0.9, **style)
+        axes_e.plot(n, 100 * x / n / first, label=label(method), linestyle="-" if not fits else "", linewidth=0.9, **style)
+        for fit in fits:
+            dash = DASHES[1] if fit.law != "USL" else DASHES[2]
+            laws.add(fit.law)
+            for axes, y in ((axes_x, fit.throughput(grid)), (axes_e, 100 * fit.throughput(grid) / grid / first)):
+                axes.plot(grid, y, color=style["color"], linestyle=dash, linewidth=1.0)
+        rows += [{"method": method, "run": run.name, "ranks": run.size, "nodes": run.nodes, "samples_per_s": round(float(xi), 3),
+                  "speedup": round(float(xi / first / n.min()), 4), "efficiency, %": round(float(100 * xi / ni / first), 3)}
+                 for run, ni, xi in zip(runs, n, x)]
+    ideal = grid * (values / everything)[everything == everything.min()].mean()
+    axes_x.plot(grid, ideal, color=colour("muted"), linewidth=0.8, label="linear")
+    axes_e.axhline(100, color=colour("muted"), linewidth=0.8)
+    _log_axis(axes_x, values)
+    axes_x.set_ylim(values.min() * 0.7, max(values.max() * 2, min(ideal.max(), values.max() * 4)))
+    for axes, unit in ((axes_x, "samples/s"), (axes_e, "efficiency against the fewest ranks, %")):
+        _log2_axis(axes, np.append(everything, 2 * everything.max()))
+        axes.set_ylabel(unit)
+        _legend(axes)
+    axes_e.set_ylim(bottom=0)
+    lines = f" Dashed: {'Gustafson' if study.weak else 'Amdahl'}, dotted: USL; both go on to twice the ranks." if laws else ""
+    caption = f"Samples per second without one-time costs, evaluations and checkpoints.{lines}"
+    table = pd.DataFrame(rows)
+    return [Figure(f"scaling-{name}", "Throughput", caption, table, draw_x),
+            Figure(f"efficiency-{name}", "Efficiency",
+                   f"Throughput per rank, as a share of that with the fewest ranks.{lines}", table, draw_e)]
+
+
+@styled
+def efficiencies(runs: Sequence[Run], rows: Sequence[dict[str, float]], names: Sequence[str], caption: str) -> Figure:
+    """A dot for each factor of each run, in percent."""
+    drawing, axes = _axes(max(1.6, 0.95 + 0.23 * len(runs)))
+    at = np.arange(len(runs))
+    for i, factor in enumerate(names):
+        axes.plot([100 * row.get(factor, math.nan) for row in rows], at, linestyle="", marker=MARKS[i], markersize=6,
+                  color=colour(SERIES[i % len(SERIES)]), label=factor)
+    axes.set_yticks(at, [label(run.name) for run in runs])
+    axes.set(xlim=(0, 104), ylim=(len(runs) - 0.5, -0.5), xlabel="%")
+    _legend(axes)
+    table = pd.DataFrame([{"run": run.name, **{f"{n}, %": round(100 * row.get(n, math.nan), 3) for n in names}}
+                          for run, row in zip(runs, rows)])
+    return Figure("efficiencies", "Efficiencies", caption, table, drawing)

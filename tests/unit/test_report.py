@@ -1,0 +1,287 @@
+"""`shoal report`: the page of runs with known answers, read as HTML and rendered by Chromium; refusals of the verb."""
+import base64
+import collections
+import csv
+import html.parser
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+pytest.importorskip("pandas", reason="python3-pandas is not installed")
+pytest.importorskip("matplotlib", reason="python3-matplotlib is not installed")
+
+import traces
+from harness import PLAIN_ENV, program, read, said
+from harness import run as run_process
+
+STEP, WAIT, FORWARD, EXCHANGE, EVALUATION = 9, 4, 0, 3, 7
+STEPS, BATCH = 40, 64
+HOSTILE = '<img src=x onerror="document.title=1">&\'</script>\x1b[2J'
+
+
+def make_run(name, method="sync", ranks=2, step_ns=1_000_000, batch=BATCH, title=None, per_node=2):
+    """A run of STEPS steps of exactly `step_ns`, in which each rank computes for the first half and waits for the rest."""
+    rows = []
+    for i in range(STEPS):
+        t = 10_000_000 + i * step_ns
+        half = t + step_ns // 2
+        rows += [(t, half, i, FORWARD), (half, t + step_ns, i, WAIT, title or "bucket", 2),
+                 (half - 1000, t + step_ns, i, EXCHANGE, title or "bucket", 2, 1000, i), (t, t + step_ns, i, STEP)]
+    end = 10_000_000 + STEPS * step_ns
+    members = {"payload": [0, 0, 1000 * STEPS, 8], "wire": [0, 0, 1100 * STEPS, 16], "messages": [0, 0, STEPS, 1], "flushed_ns": end}
+    folder = f"runs/{name}"
+    quoted = json.dumps(title or name)
+    config = (f"run:\n  name: {quoted}\n  seed: 1\ndata:\n  file: d.h5\n  batch: 0\n  global_batch: {batch}\nmodel:\n  name: mlp\n"
+              f"  widths: [8]\nmethod:\n  name: {method}\n")
+    for node in range((ranks + per_node - 1) // per_node):
+        mine = range(node * per_node, min(ranks, (node + 1) * per_node))
+        traces.write(folder, node, {r: (rows, None, members) for r in mine}, name=title or name, size=ranks, config=config)
+    with open(f"{folder}/run.yaml", "w") as f:
+        f.write(config)
+    with open(f"{folder}/status.json", "w") as f:
+        json.dump({"state": "done"}, f)
+    with open(f"{folder}/metrics.csv", "w") as f:
+        f.write("epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share\n")
+        for k in range(1, 5):
+            f.write(f"{k},{10 * k},{10 * k * step_ns * 1e-9},{2 / k},{2.2 / k},{0.2 * k + (0.1 if method == 'daso' else 0)},0.1,1,0.5\n")
+    return folder
+
+
+def report(*args, code=0, env=None):
+    return run_process([program(), "report", *args], code=code, base=PLAIN_ENV, env=env, timeout=200)
+
+
+class Read(html.parser.HTMLParser):
+    """What a page has; an element that is not closed in order is a fault."""
+    VOID = {"meta", "input", "br", "img", "link"}
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.faults, self.ids, self.outside, self.texts = [], [], [], [], collections.defaultdict(list)
+        self.tags, self.csv = collections.Counter(), {}
+        self.feed(page)
+        assert not self.open and not self.faults, (self.open, self.faults)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        for key, value in attrs:
+            if key == "id":
+                self.ids.append(value)
+            if key.endswith(("src", "href")) and not value.startswith(("#", "data:")):
+                self.outside.append(value)
+            if key.startswith("on"):
+                self.faults.append((tag, key))
+        d = dict(attrs)
+        if tag == "a" and "download" in d:
+            self.csv[d["download"].removesuffix(".csv")] = base64.b64decode(d["href"].split("base64,")[1]).decode()
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_data(self, data):
+        self.texts[self.open[-1] if self.open else ""].append(data)
+
+    def rows(self, name):
+        return list(csv.DictReader(io.StringIO(self.csv[name])))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Strong scaling by Amdahl's law with a serial share of 0.1, a second method, and a run whose names are hostile; and the report
+    of all, study.html."""
+    folder, before = tmp_path_factory.mktemp("study"), os.getcwd()
+    os.chdir(folder)
+    make_run("hostile", "sync", ranks=2, step_ns=3_000_000, batch=32, title=HOSTILE)
+    for n in (1, 2, 4, 8):
+        make_run(f"sync-{n}", ranks=n, step_ns=round(8_000_000 * (0.1 + 0.9 / n)))
+    make_run("daso-4", "daso", ranks=4, step_ns=2_000_000)
+    report("runs/hostile", *(f"runs/sync-{n}" for n in (1, 2, 4, 8)), "runs/daso-4", "-o", "study.html", "--target", "0.6")
+    os.chdir(before)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def study(made, work):
+    """Copies of them."""
+    shutil.copytree(made, ".", dirs_exist_ok=True)
+
+
+def test_numbers():
+    """Throughput, serial share, bytes, waits and node-hours are those that the runs were made of."""
+    page = Read(read("study.html"))
+    runs = {r["run"]: r for r in page.rows("runs")}
+    for n in (1, 2, 4, 8):
+        step = round(8_000_000 * (0.1 + 0.9 / n))
+        r = runs[f"sync-{n}"]
+        assert float(r["samples/s"]) == pytest.approx(BATCH / (step * 1e-9), rel=1e-4)
+        assert float(r["waiting, %"]) == pytest.approx(50) and int(r["nodes"]) == (n + 1) // 2
+        assert float(r["node-hours"]) == pytest.approx(int(r["nodes"]) * STEPS * step * 1e-9 / 3600)
+    serial = next(r for r in page.rows("laws") if r["law"] == "Amdahl")
+    assert float(serial["estimate"]) == pytest.approx(0.1, abs=1e-4) and float(serial["95 %, high"]) < 0.101
+    assert [r["method"] for r in page.rows("laws")] == ["sync"] * 3  # one run of daso is no study
+    sent = page.rows("sync-2-bytes")
+    assert [float(r["payload per step, bytes"]) for r in sent] == [0, 0, 2000, 0.4]
+    target = {r["run"]: r for r in page.rows("comparison-time-to-target")}
+    assert float(target["sync-1"]["time to target, s"]) == pytest.approx(0.24) and float(target["daso-4"]["epochs"]) == 3
+    assert float(target["sync-2"]["bytes sent by then"]) == 2 * 1000 * 30
+    heat = page.rows("sync-2-waits")
+    assert sum(float(r["rank 1, %"]) for r in heat) / len(heat) == pytest.approx(50, abs=0.1)
+
+
+def test_page():
+    """The page is well formed and needs nothing else; a figure has its numbers; text of files stays text."""
+    text = read("study.html")
+    page = Read(text)
+    assert not page.outside and len(set(page.ids)) == len(page.ids)
+    assert page.tags["figure"] == page.tags["figcaption"] == text.count('class="behind"') > 10
+    assert page.tags["img"] == 0 and "\x1b" not in text
+    assert any(HOSTILE.replace("\x1b", "\\x1b") in t for t in page.texts["strong"])
+    assert set(re.findall(r"var\(--([a-z]+)\)", text)) <= set(re.findall(r"--([a-z]+):#", text))
+    assert re.findall(r"#[0-9a-f]{6}", re.sub(r"<style>.*?</style>|<script.*?</script>|data:[^\"']*", "", text, flags=re.S)) == []
+    assert "No fit for sync: Gustafson needs runs with at least 4 different numbers of ranks; there are 2" in text
+    timeline = [json.loads(t) for t in page.texts["script"] if t.startswith("{")]
+    assert [sum(t["counts"]) for t in timeline] == [r * 4 * STEPS for r in (2, 1, 2, 4, 8, 4)]
+
+
+def test_damaged():
+    """A trace without a step, metrics that are none, a rank that is missing: the page says so and shows the rest."""
+    os.remove("runs/sync-4/trace/attempt-0001-node-00001.h5")
+    with open("runs/daso-4/metrics.csv", "w") as f:
+        f.write("\x00not,a\ntable")
+    shutil.rmtree("runs/daso-4/trace")
+    r = report("runs/sync-4", "runs/daso-4", "-o", "study.html", "--figures", "figures")
+    page = read("study.html")
+    assert "rank 2: no trace of attempt 1" in page and "rank 3: no trace of attempt 1" in page and "rank 2" in r.stderr
+    assert "There is no trace with a step" in page
+    files = os.listdir("figures")
+    assert len(files) == 3 * Read(page).tags["figure"] and {f[-4:] for f in files} == {".svg", ".pdf", ".csv"}
+    for f in files:
+        with open(f"figures/{f}", "rb") as opened:
+            assert opened.read(5).startswith({"svg": b"<?xml", "pdf": b"%PDF-", "csv": b""}[f[-3:]]), f
+
+
+def test_refusals():
+    """One line, the exit code of docs/exit-codes.md, and no file."""
+    for code, args, words in ((7, ("runs/none",), "there is no run folder"), (2, ("runs/sync-2", "--attempt", "5"), "it has 1"),
+                              (2, ("runs/sync-2", "--attempt", "x"), "--attempt"), (2, ("runs/sync-2", "--steps", "900:901"), "900:901"),
+                              (2, ("runs/sync-2", "--steps", "5"), "100:120"), (7, ("runs/sync-2", "-o", "no/x.html"), "no/x.html"),
+                              (2, ("runs/sync-2", "--targt", "1"), "--target"), (2, (), "arguments")):
+        r = report(*args, code=code)
+        assert words in r.stderr and r.stderr.count("\n") == 1 and "Traceback" not in r.stderr, said(r)
+    r = report("runs/sync-2", code=2, env={"SHOAL_PYTHON": "/no/python"})
+    assert "/no/python cannot be started" in r.stderr and "apt install" in r.stderr
+    bare = shutil.which("python3", path="/usr/bin:/bin")
+    with open("bare", "w") as f:  # an interpreter without site-packages
+        f.write(f'#!/bin/sh\nexec {bare} -S "$@"\n')
+    os.chmod("bare", 0o755)
+    r = report("runs/sync-2", code=2, env={"SHOAL_PYTHON": os.path.abspath("bare")})
+    assert "needs h5py, numpy, pandas, matplotlib" in r.stderr and "install" in r.stderr and r.stderr.count("\n") == 1, said(r)
+    assert not os.path.exists("runs/sync-2/report.html") and not [f for f in os.listdir("runs/sync-2") if ".tmp" in f]
+
+
+def test_installed():
+    """Where the program was moved with its share folder, it finds the package there."""
+    os.makedirs("prefix/bin")
+    shutil.copy(program(), "prefix/bin/shoal")
+    r = run_process(["prefix/bin/shoal", "report", "runs/sync-2"], code=2, base=PLAIN_ENV)
+    assert "cmake --install" in r.stderr
+    source = os.path.realpath(f"{os.path.dirname(program())}/../../analysis")
+    shutil.copytree(source, "prefix/share/shoal/analysis")
+    run_process(["prefix/bin/shoal", "report", "runs/sync-2"], base=PLAIN_ENV)
+    assert os.path.getsize("runs/sync-2/report.html") > 50_000
+
+
+# ---- in a browser --------------------------------------------------------------------------------------------------------
+
+PROBE = """<script>
+window.faults = [];
+addEventListener("error", e => faults.push(String(e.message)));
+addEventListener("unhandledrejection", e => faults.push(String(e.reason)));
+addEventListener("load", async () => {
+  for (const d of document.querySelectorAll("details")) d.open = true;
+  for (const t of document.querySelectorAll(".timeline")) {
+    t.scrollIntoView();
+    for (let i = 0; i < 200 && !t.dataset.ready; i++) {
+      let spent = 0; /* time is virtual, but unpacking takes real time, in another thread */
+      for (let k = 0; k < 1e6; k++) spent += Math.random();
+      await new Promise(r => setTimeout(r, spent ? 20 : 0));
+    }
+  }
+  const first = document.querySelector(".timeline"), line = first && first.timeline, canvas = first && first.querySelector("canvas.spans");
+  const seen = { faults, ready: document.querySelectorAll(".timeline[data-ready]").length, width: document.documentElement.scrollWidth,
+                 window: innerWidth, small: [], outside: [] };
+  if (line) {
+    const inked = () => {
+      const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+      copy.drawImage(canvas, 0, 0);
+      return new Set(copy.getImageData(0, 0, canvas.width, canvas.height).data.filter((_, i) => i % 4 !== 3)).size;
+    };
+    line.showSteps(10, 11);
+    seen.steps = [first.querySelector(".from").value, first.querySelector(".to").value];
+    seen.colours = inked();
+    const box = canvas.getBoundingClientRect();
+    canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + line.left + line.plot * 0.1, clientY: box.top + 5 }));
+    seen.readout = first.querySelector(".readout").textContent;
+    first.querySelector(".all").click();
+    seen.all = inked();
+    seen.span = [line.a, line.b];
+  }
+  for (const svg of document.querySelectorAll("figure svg")) {
+    const b = svg.getBoundingClientRect();
+    if (b.width < 250 || b.height < 60) seen.small.push(svg.closest("figure").id);
+    for (const t of svg.querySelectorAll("text")) { /* no text hangs out of its figure */
+      const r = t.getBoundingClientRect();
+      if (r.width && (r.left < b.left - 2 || r.right > b.right + 2 || r.top < b.top - 2 || r.bottom > b.bottom + 2)) seen.outside.push([svg.closest("figure").id, t.textContent]);
+    }
+  }
+  document.documentElement.dataset.seen = JSON.stringify(seen);
+});
+</script>"""
+
+
+def browse(page, width, *options):
+    """What Chromium makes of a page in a window of this width."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("no chromium")
+    r = subprocess.run([chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                        f"--user-data-dir={os.getcwd()}/profile", "--enable-logging=stderr", "--virtual-time-budget=20000",
+                        f"--window-size={width},900", *options, f"file://{os.path.abspath(page)}"],
+                       capture_output=True, text=True, errors="replace", timeout=170)
+    assert r.returncode == 0, r.stderr[-2000:]
+    assert "CONSOLE" not in r.stderr, [line for line in r.stderr.splitlines() if "CONSOLE" in line]
+    return r.stdout
+
+
+@pytest.mark.parametrize("width", (1280, 500))  # of a desktop, and the least that a headless window has
+def test_browser(width):
+    """No error in the console, nothing wider than the window, timelines that draw, zoom and answer."""
+    with open("probed.html", "w") as f:
+        f.write(read("study.html").replace("<main>", PROBE + "<main>", 1))
+    dom = browse("probed.html", width, "--dump-dom")
+    seen = json.loads(html.unescape(re.search(r'data-seen="([^"]*)"', dom)[1]))
+    assert seen["faults"] == [] and seen["ready"] == 6, seen
+    assert seen["width"] <= seen["window"] and not seen["small"] and not seen["outside"], seen
+    assert seen["steps"] == ["10", "11"] and seen["colours"] > 5 and seen["all"] > 5, seen
+    assert seen["readout"].startswith("rank 0, step 10: forward; 1.5 ms, from 30 ms"), seen
+    assert seen["span"][0] == 0 and seen["span"][1] == pytest.approx(STEPS * 0.003), seen
+
+
+def test_print():
+    """Printed pages have the figures."""
+    browse("study.html", 1000, "--print-to-pdf=study.pdf", "--no-pdf-header-footer")
+    pdf = open("study.pdf", "rb").read()
+    assert pdf.startswith(b"%PDF") and 4 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 30

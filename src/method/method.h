@@ -65,6 +65,9 @@ struct shoal_run {
   double shown_loss;               /* loss to display on a rank that does not compute the network's loss */
   shoal_group *shares; /* ranks that use the same sum of gradients in this step, and so judge it alike; NULL: nobody, or
                           more than one group.  Set by grads_ready, cleared by the loop */
+  shoal_group
+      *alike; /* ranks whose forms must be equal bit for bit between steps: compared at checkpoints.  Preset: all, if
+                          the method trains them alike, else NULL.  Set by the method in open, and with its form */
   /* For methods with their own `step`; the loop calls them otherwise.  judge: after each forward pass of training, with
    * its score; of_network: it is the network's own loss.  look: a range of this rank's gradient of `m` is final, and not
    * yet summed with others. */

@@ -33,8 +33,8 @@ static const backend_entry *find_entry(const char *name)
 static shoal_status check_table(const char *name, const shoal_backend_ops *ops)
 {
   bool whole = ops->alloc && ops->release && ops->op_create && ops->to_dense && ops->from_dense && ops->gemm &&
-               ops->softmax_xent && ops->add && ops->axpby && ops->sumsq && ops->descend && ops->sgd && ops->adam &&
-               ops->close;
+               ops->multiply && ops->softmax_xent && ops->add && ops->axpby && ops->sumsq && ops->descend && ops->sgd &&
+               ops->adam && ops->close;
   SHOAL_CHECK(whole, SHOAL_ERR_INTERNAL, "backend %s lacks a required function", name);
   return SHOAL_OK;
 }

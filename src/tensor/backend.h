@@ -35,6 +35,10 @@ typedef struct {
   /* C[m,n] = alpha op(A) op(B) + beta C, row-major, leading dimensions in elements; beta 0 never reads C */
   shoal_status (*gemm)(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                        int64_t lda, const float *bm, int64_t ldb, float beta, float *c, int64_t ldc);
+  /* C[m,n] = A B, dense, with the same bits for any number of threads, on any processor and in every backend on the host: for
+   * what ranks compute each for itself and must have alike.  Slower than gemm. */
+  shoal_status (*multiply)(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
+                           float *c);
   /* Rows of logits [rows, classes] against labels [rows] (negative: row is ignored).  Loss: cross-entropy with label
    * smoothing s (target 1-s+s/classes, others s/classes), summed in double over rows; correct: rows whose first largest
    * logit is the label.  dlogits, if not NULL: scale * dloss/dlogits, may be the same buffer as logits; zero in
@@ -42,7 +46,8 @@ typedef struct {
   shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
                                const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
                                int64_t *correct);
-  /* y += x;  y = p x + q y, where q 0 never reads y;  sum of squares, in an order fixed by n and the threads */
+  /* From here on results do not depend on threads and processor.  y += x;  y = p x + q y, where q 0 never reads y;  sum of
+   * squares */
   shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);
   shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
   shoal_status (*sumsq)(shoal_backend *b, size_t n, const float *x, double *out);

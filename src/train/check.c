@@ -1,4 +1,6 @@
-/* Refuses to start unless replicas are equal: a method that averages would hide a difference. */
+/* Refuses to start unless replicas are equal: a method that averages would hide a difference.  And looks again at every
+ * checkpoint, since what ranks compute each for itself is equal only by care: a processor, a library or a flipped bit that makes
+ * one rank drift would go unnoticed, and its gradients would be of another model. */
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "train/session.h"
@@ -8,19 +10,37 @@ typedef struct {
   uint32_t weights, config, data, lr;
 } identity;
 
+typedef struct {
+  uint32_t weights, state;
+} model_identity;
+
 /* The most frequent value; in a tie, that of rank 0. */
-static uint32_t majority(const identity *all, int size, size_t field)
+static uint32_t majority(const uint32_t *all, int size, size_t fields, size_t field)
 {
   int best = 0, best_votes = 0;
   for (int i = 0; i < size; i++) {
     int votes = 0;
-    for (int j = 0; j < size; j++) votes += ((const uint32_t *)&all[j])[field] == ((const uint32_t *)&all[i])[field];
+    for (int j = 0; j < size; j++) votes += all[(size_t)j * fields + field] == all[(size_t)i * fields + field];
     if (votes > best_votes) {
       best = i;
       best_votes = votes;
     }
   }
-  return ((const uint32_t *)&all[best])[field];
+  return all[(size_t)best * fields + field];
+}
+
+/* The first member that has another value than most; -1: none. */
+static int deviates(const uint32_t *all, int size, size_t fields, size_t field)
+{
+  uint32_t good = majority(all, size, fields, field);
+  for (int i = 0; i < size; i++)
+    if (all[(size_t)i * fields + field] != good) return i;
+  return -1;
+}
+
+static const char *host_of(const shoal_run *r, int world_rank)
+{
+  return shoal_world_topo(r->world)->places[world_rank].host;
 }
 
 /* The same samples, normalised alike. */
@@ -83,12 +103,56 @@ shoal_status shoal_session_check_replicas(shoal_session *s)
   SHOAL_TRY(SHOAL_ALLOC((size_t)size, &all));
   shoal_status st = shoal_group_allgather(r->control, &mine, sizeof mine, all);
   for (size_t field = 0; st == SHOAL_OK && field < SHOAL_COUNT(what); field++) {
-    uint32_t good = majority(all, size, field);
-    for (int rank = 0; st == SHOAL_OK && rank < size; rank++)
-      if (((const uint32_t *)&all[rank])[field] != good)
-        st = SHOAL_FAIL(SHOAL_ERR_WORLD, "%s: rank %d (host %s) differs from the other ranks; %s", what[field], rank,
-                        shoal_world_topo(r->world)->places[rank].host, cure[field]);
+    int rank = deviates((const uint32_t *)all, size, SHOAL_COUNT(what), field);
+    if (rank >= 0)
+      st = SHOAL_FAIL(SHOAL_ERR_WORLD, "%s: rank %d (host %s) differs from the other ranks; %s", what[field], rank,
+                      host_of(r, rank), cure[field]);
   }
   free(all);
+  return st;
+}
+
+/* Compares this rank's group in the table of all ranks. */
+static shoal_status compare_group(const shoal_run *r, const model_identity *all, const shoal_group *g, uint32_t *own)
+{
+  static const char *const what[] = { "weights", "optimizer state" };
+  int size = shoal_group_size(g);
+  for (size_t field = 0; field < SHOAL_COUNT(what); field++) {
+    for (int i = 0; i < size; i++) own[i] = ((const uint32_t *)&all[shoal_group_world_rank(g, i)])[field];
+    int member = deviates(own, size, 1, 0), rank = member < 0 ? -1 : shoal_group_world_rank(g, member);
+    SHOAL_CHECK(
+        rank < 0, SHOAL_ERR_WORLD,
+        "the %s of rank %d (host %s) at step %llu differ from those of the other ranks, with which they must be "
+        "equal: they are not saved; check that host's memory, and resume without it",
+        what[field], rank, host_of(r, rank), (unsigned long long)r->step);
+  }
+  return SHOAL_OK;
+}
+
+static model_identity identify(const shoal_form *f)
+{
+  model_identity x = { .weights = shoal_crc32c(0, f->params->w, f->params->n * sizeof(float)) };
+  for (int i = 0; i < f->optim->slots; i++)
+    x.state = shoal_crc32c(x.state, f->optim->slot[i], f->optim->n * sizeof(float));
+  return x;
+}
+
+/* By a group of all ranks, because what is gathered in it counts as control. */
+shoal_status shoal_session_check_alike(shoal_session *s)
+{
+  const shoal_run *r = &s->run;
+  const shoal_group *g = r->alike;
+  size_t size = (size_t)shoal_world_size(r->world);
+  bool compares = g && shoal_group_size(g) > 1;
+  model_identity mine = { 0 }, *all = NULL;
+  uint32_t *own = NULL;
+  if (compares) mine = identify(r->form);
+  shoal_status st = SHOAL_ALLOC(size, &all);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(size, &own);
+  st = shoal_group_agree(r->control, st);
+  if (st == SHOAL_OK) st = shoal_group_allgather(r->control, &mine, sizeof mine, all);
+  if (st == SHOAL_OK) st = shoal_group_agree(r->control, compares ? compare_group(r, all, g, own) : SHOAL_OK);
+  free(all);
+  free(own);
   return st;
 }

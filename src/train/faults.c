@@ -94,6 +94,10 @@ static void spoil(shoal_session *s, const shoal_batch *b)
     p->w[p->n / 2] = NAN;
     p->version++;
     return;
+  case SHOAL_FAULT_DRIFT:
+    p->w[p->n / 2] = nextafterf(p->w[p->n / 2], 1e9f);
+    p->version++;
+    return;
   case SHOAL_FAULT_INPUT:
     if (b->n > 0 && b->x) ((float *)(uintptr_t)b->x)[0] = NAN; /* the loader's memory, which it fills anew */
     return;

@@ -16,6 +16,7 @@ shoal_status shoal_session_build_model(shoal_session *s)
   SHOAL_TRY(entry->build(s->world.config, &info->sample, info->classes, &s->model.whole));
   s->run.model = s->model.whole;
   s->run.form = &s->model.form;
+  s->run.alike = shoal_session_one_copy(s) ? s->run.all : NULL;
   s->run.eval_mode = s->world.choice.eval_by_batch && s->run.model->stats > 0 ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL;
   if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
   s->model.opened = true;

@@ -103,8 +103,8 @@ static const shoal_option run_options[] = {
   { "fault.exit_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: leave with code 0 when this step begins.",
     NULL },
   { "fault.nan_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: make a number NaN in this step.", NULL },
-  { "fault.nan_place", SHOAL_OPT_ENUM, "gradient", NULL, "gradient|loss|weight|input|statistics|spike",
-    "Fault hook: which number; spike: the loss, a thousand times as large.", NULL },
+  { "fault.nan_place", SHOAL_OPT_ENUM, "gradient", NULL, "gradient|loss|weight|input|statistics|spike|drift",
+    "Fault hook: which number; spike: the loss, a thousand times as large; drift: the last bit of a weight.", NULL },
   { "fault.seed", SHOAL_OPT_INT, "0", NULL, NULL, "Fault hook: added to the rank's seed for initial weights.", NULL },
   { "fault.compute", SHOAL_OPT_STRING, "", NULL, NULL,
     "Fault hook: \"sleep:MS\" adds simulated compute to every step of the rank.", NULL },
@@ -346,13 +346,10 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
   static const char *const policies[] = {
     [SHOAL_BAD_STOP] = "stop", [SHOAL_BAD_SKIP] = "skip", [SHOAL_BAD_ROLLBACK] = "rollback", NULL
   };
-  static const char *const places[] = { [SHOAL_FAULT_GRADIENT] = "gradient",
-                                        [SHOAL_FAULT_LOSS] = "loss",
-                                        [SHOAL_FAULT_WEIGHT] = "weight",
-                                        [SHOAL_FAULT_INPUT] = "input",
-                                        [SHOAL_FAULT_STATISTICS] = "statistics",
-                                        [SHOAL_FAULT_SPIKE] = "spike",
-                                        NULL };
+  static const char *const places[] = { [SHOAL_FAULT_GRADIENT] = "gradient",     [SHOAL_FAULT_LOSS] = "loss",
+                                        [SHOAL_FAULT_WEIGHT] = "weight",         [SHOAL_FAULT_INPUT] = "input",
+                                        [SHOAL_FAULT_STATISTICS] = "statistics", [SHOAL_FAULT_SPIKE] = "spike",
+                                        [SHOAL_FAULT_DRIFT] = "drift",           NULL };
   static const char *const measures[] = {
     [SHOAL_BEST_NONE] = "none", [SHOAL_BEST_ACCURACY] = "test_acc", [SHOAL_BEST_LOSS] = "test_loss", NULL
   };

@@ -27,7 +27,8 @@ typedef enum {
   SHOAL_FAULT_WEIGHT,
   SHOAL_FAULT_INPUT,
   SHOAL_FAULT_STATISTICS,
-  SHOAL_FAULT_SPIKE
+  SHOAL_FAULT_SPIKE,
+  SHOAL_FAULT_DRIFT
 } shoal_fault_place;
 
 typedef enum { SHOAL_BEST_NONE, SHOAL_BEST_ACCURACY, SHOAL_BEST_LOSS } shoal_best; /* ckpt.best */

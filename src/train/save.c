@@ -175,6 +175,7 @@ shoal_status shoal_session_save(shoal_session *s)
   shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_session_assemble(s));
   SHOAL_TRY(shoal_numbers_check_saved(s));
+  SHOAL_TRY(shoal_session_check_alike(s));
   SHOAL_TRY(measure(s, &need));
   if (shoal_session_is_root(s)) /* a folder that was moved away is not made again */
     st = shoal_folder_check(&s->world.folder);

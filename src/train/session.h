@@ -218,6 +218,9 @@ static inline bool shoal_session_is_root(const shoal_session *s)
 /* check.c: checks that replicas have equal parameters, configuration and data set; names a deviating rank.
  * Collective. */
 shoal_status shoal_session_check_replicas(shoal_session *s);
+/* ERR_WORLD if weights or optimizer state are not equal within run.alike; names a rank that differs from most.  For
+ * checkpoints: a checksum of all of it.  Collective. */
+shoal_status shoal_session_check_alike(shoal_session *s);
 /* hear.c: requests to stop, by a signal at any rank.  Open: from now on they spread to all ranks, and interrupt the start
  * (base/interrupt.h); collective. */
 shoal_status shoal_session_open_ears(shoal_session *s);

@@ -36,3 +36,6 @@ shoal_add_pytest(faults.disk FILE faults/test_disk.py LABELS faults noasan TIMEO
 
 # Signals, wherever a run is.
 shoal_add_pytest(faults.stop FILE faults/test_stop.py LABELS faults noasan TIMEOUT 600)
+
+# Ranks that must stay equal.
+shoal_add_pytest(faults.alike FILE faults/test_alike.py LABELS faults noasan TIMEOUT 300)

@@ -21,3 +21,4 @@ foreach(isa AVX2 SSE41)
   set_tests_properties(unit.tensor.cpu.${isa} unit.tensor.conv.${isa} PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS unit ENVIRONMENT ONEDNN_MAX_CPU_ISA=${isa})
 endforeach()
+shoal_add_test(unit.tensor.alike SOURCES unit/tensor_alike.c LINK shoal_tensor DNNL::dnnl OpenMP::OpenMP_C LABELS unit)

@@ -62,6 +62,33 @@ static void check_gemm(shoal_backend *b, const product *p)
   free(old);
 }
 
+/* The same bits as the sum in double from the first term to the last, which is the same sum for any threads and processor. */
+static void check_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k)
+{
+  float *a = vector(m * k, false, 1), *bm = vector(k * n, false, 2), *c = floats(m * n), *want = floats(m * n);
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      double sum = 0;
+      c[i * n + j] = NAN;
+      for (int64_t l = 0; l < k; l++) sum += (double)a[i * k + l] * bm[l * n + j];
+      want[i * n + j] = (float)sum;
+    }
+  CHECK_OK(b->ops->multiply(b, m, n, k, a, bm, c));
+  CHECK(same_bits(c, want, m * n), "multiply %dx%dx%d", (int)m, (int)n, (int)k);
+  free(a);
+  free(bm);
+  free(c);
+  free(want);
+}
+
+int test_multiply(shoal_backend *b)
+{
+  static const int64_t sizes[][3] = { { 1, 1, 1 },    { 3, 5, 7 },     { 17, 10, 33 },  { 4, 256, 64 },
+                                      { 65, 257, 3 }, { 7, 600, 100 }, { 130, 300, 90 } };
+  for (size_t s = 0; s < SHOAL_COUNT(sizes); s++) check_multiply(b, sizes[s][0], sizes[s][1], sizes[s][2]);
+  return check_failures;
+}
+
 int test_gemm(shoal_backend *b)
 {
   static const int64_t sizes[][3] = { { 1, 1, 1 },  { 3, 5, 7 },    { 17, 10, 33 },  { 64, 16, 64 }, { 1, 33, 9 },

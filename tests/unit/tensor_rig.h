@@ -65,6 +65,7 @@ int test_golden(shoal_backend *b);
 int test_chain(shoal_backend *b, shoal_backend *ref);
 int test_dropout(shoal_backend *b);
 int test_gemm(shoal_backend *b);
+int test_multiply(shoal_backend *b);
 int test_loss(shoal_backend *b);
 int test_vectors(shoal_backend *b);
 

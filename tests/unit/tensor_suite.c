@@ -20,6 +20,7 @@ static void run(shoal_backend *b, shoal_backend *ref)
   if (begins("chain")) failed += test_chain(b, ref);
   if (begins("dropout")) failed += test_dropout(b);
   if (begins("gemm")) failed += test_gemm(b);
+  if (begins("multiply")) failed += test_multiply(b);
   if (begins("loss")) failed += test_loss(b);
   if (begins("vectors")) failed += test_vectors(b);
   CHECK_EQ(failed + rig_failures(), 0, "see above");

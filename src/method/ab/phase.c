@@ -22,6 +22,7 @@ void shoal_ab_take(shoal_run *r, shoal_ab_state *s, bool factored)
 {
   s->factored = factored;
   r->form = factored ? &s->part : s->whole;
+  r->alike = factored && s->own ? s->own : r->all;
 }
 
 /* Chooses product or chain for each layer, whichever is cheaper at a full batch. */
@@ -333,7 +334,7 @@ static void pack(const shoal_ab_state *s, meeting *m, float rest, float b, float
   }
 }
 
-/* Unpacks into the weights of the whole model. */
+/* Unpacks into the weights of the whole model.  Every rank multiplies for itself, and all get the same bits. */
 static shoal_status unpack(shoal_run *r, const shoal_ab_state *s, const meeting *m, float *out)
 {
   const float *at = m->pack, *b = m->pack + m->rest, *a = b + m->b;
@@ -346,8 +347,7 @@ static shoal_status unpack(shoal_run *r, const shoal_ab_state *s, const meeting 
   for (size_t i = 0; i < s->layers.n; i++) {
     const shoal_product *p = &s->product[i];
     const float *left = p->left->factor == 'a' ? a : b, *right = p->left->factor == 'a' ? b : a;
-    SHOAL_TRY(r->backend->ops->gemm(r->backend, false, false, p->rows, p->cols, p->rank, 1, left, p->rank, right,
-                                    p->cols, 0, out + p->weight->offset, p->cols));
+    SHOAL_TRY(r->backend->ops->multiply(r->backend, p->rows, p->cols, p->rank, left, right, out + p->weight->offset));
     a += factor_a(p)->count;
     b += factor_b(p)->count;
   }

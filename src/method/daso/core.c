@@ -57,6 +57,7 @@ shoal_status shoal_daso_open(shoal_run *r, shoal_wire wire, bool delta, float ad
   c->adjustment = adjustment;
   for (int rank = 0; rank < t->size; rank++) c->groups = SHOAL_MIN(c->groups, t->places[rank].local_size);
   SHOAL_TRY(shoal_group_create_node(r->world, &c->node));
+  r->alike = c->node;
   shoal_status st = SHOAL_ALLOC((size_t)c->groups, &c->broadcast);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)c->groups, &c->op);
   SHOAL_TRY(shoal_group_agree(r->control, st));

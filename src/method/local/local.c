@@ -123,6 +123,7 @@ static shoal_status open_replicas(shoal_run *r, shoal_local *s)
   snprintf(name, sizeof name, "stage %d", s->stage);
   shoal_status st = shoal_group_create(r->world, name, ranks, g->replicas, &s->replicas);
   free(ranks);
+  r->alike = s->replicas;
   for (int i = 0; st == SHOAL_OK && i < s->n; i++) {
     st = shoal_buckets_create(r->config, &s->block[i].form, s->replicas, "gradients of a block", "bucket",
                               shoal_wire_wanted(r->config), shoal_algorithm_wanted(r->config), &s->block[i].sums);

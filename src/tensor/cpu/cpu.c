@@ -100,6 +100,7 @@ static const shoal_backend_ops cpu_ops = {
   .to_dense = shoal_cpu_to_dense,
   .from_dense = shoal_cpu_from_dense,
   .gemm = shoal_cpu_gemm,
+  .multiply = shoal_cpu_multiply,
   .softmax_xent = shoal_cpu_softmax_xent,
   .add = shoal_cpu_add,
   .axpby = shoal_cpu_axpby,

@@ -98,10 +98,12 @@ shoal_cpu_planner shoal_cpu_plan_linear, shoal_cpu_plan_conv, shoal_cpu_plan_bat
 shoal_status shoal_cpu_plan_dense_wrapper(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
                                           shoal_cpu_planner *planner, shoal_op **out);
 
-/* --- flat.c and loss.c: the flat-vector part of the table --- */
+/* --- flat.c, multiply.c and loss.c: the flat-vector part of the table --- */
 shoal_status shoal_cpu_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                             const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
                             int64_t ldc);
+shoal_status shoal_cpu_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
+                                float *c);
 shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
                                     const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
                                     int64_t *correct);

@@ -1,8 +1,9 @@
 /* Flat vectors: optimizers, sums, and the general product.
  *
  * All but the product are memory-bound, so each is one pass that reads and writes every element once.  An element's new
- * value depends on that element only, and sums are computed over blocks of fixed size and combined in order, so the
- * bits do not depend on the number of threads. */
+ * value depends on that element only, and sums are computed over blocks of fixed size and combined in order.  So the
+ * bits depend neither on the number of threads nor, compiled without contraction, on the processor: ranks whose models must
+ * stay equal may differ in both. */
 #include "tensor/cpu/cpu_impl.h"
 #include <math.h>
 #include <string.h>

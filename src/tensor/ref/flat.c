@@ -18,6 +18,12 @@ shoal_status shoal_ref_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64
   return SHOAL_OK;
 }
 
+shoal_status shoal_ref_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
+                                float *c)
+{
+  return shoal_ref_gemm(b, false, false, m, n, k, 1, a, k, bm, n, 0, c, n);
+}
+
 /* One row: its loss, and dlogits = scale * (softmax - target).  The largest logit is subtracted first, so that exp
  * cannot overflow; with z the shifted logits and S = sum exp z, loss = sum over targets t of t * (log S - z). */
 static double xent_row(int64_t classes, const float *logits, int32_t label, double largest, double smoothing,

@@ -84,6 +84,7 @@ static const shoal_backend_ops ref_ops = {
   .to_dense = copy_ref,
   .from_dense = copy_ref,
   .gemm = shoal_ref_gemm,
+  .multiply = shoal_ref_multiply,
   .softmax_xent = shoal_ref_softmax_xent,
   .add = shoal_ref_add,
   .axpby = shoal_ref_axpby,

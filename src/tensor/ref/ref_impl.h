@@ -19,6 +19,8 @@ void shoal_ref_plan_add(shoal_op *op);
 void shoal_ref_plan_flatten(shoal_op *op);
 void shoal_ref_plan_dropout(shoal_op *op);
 
+shoal_status shoal_ref_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
+                                float *c);
 shoal_status shoal_ref_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                             const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
                             int64_t ldc);

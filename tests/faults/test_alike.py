@@ -1,0 +1,43 @@
+"""Ranks whose models must be equal bit for bit stay so where they differ in threads and instruction set; one that drifts all
+the same is found at the next checkpoint."""
+import pytest
+
+from harness import METHODS, MLP, checkpoints, newest, sets, shoal, status, train, train_through
+
+WIDE = [*MLP, *sets(model__widths="[96,96,64,48]", run__epochs=2, data__global_batch=40, ckpt__every="3 steps", optim__clip=1)]
+# oneDNN has other kernels for each instruction set, and rank 0 has one core.
+MIXED = """
+case $R in
+0) export ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1; exec taskset -c 0 "$@" ;;
+1) export ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=2 ;;
+*) export OMP_NUM_THREADS=4 ;;
+esac
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("method, more", [
+    *((m, o) for m, o in METHODS.items() if m not in ("swarm", "ist")),  # whose ranks are never equal
+    ("ab", sets(method__mode="only-b", method__warmup=4, method__cycle=6, method__rebound=2)),
+    ("ab", sets(method__mode="only-learned", method__warmup=4, method__cycle=6, method__rebound=2))])
+def test_alike(glyphs, method, more):
+    """Checkpoints are full of states that all ranks, those of a node or those of a stage must have in common."""
+    glyphs(600)
+    topo = ["--topo", "2x2"]
+    train_through(MIXED, 4, "mixed", *WIDE, *topo, *more, *sets(method__name=method))
+    assert status("mixed")["state"] == "done"
+    shoal("ckpt", "verify", newest("mixed"))
+
+
+@pytest.mark.parametrize("method, step", (("sync", 4), ("ab", 2), ("ab", 4), ("daso", 4), ("local", 4)))
+def test_alike_drift(glyphs, method, step):
+    """The last bit of one weight on one rank: the next checkpoint is refused with 3, by name, and the one before stays.  At step 2
+    of ab ranks train the whole model, at step 4 factors."""
+    glyphs(600)
+    r = train(4, "drift", *WIDE, *METHODS[method], "--topo", "2x2", "--allow-faults",
+              *sets(method__name=method, ckpt__every="1 steps", fault__rank=1, fault__nan_step=step, fault__nan_place="drift"), code=3)
+    errors = [line for line in r.stderr.splitlines() if "shoal: error" in line]
+    assert len(errors) == 1 and "of rank 1 (host " in errors[0] and f"at step {step + 1} differ from those" in errors[0], r.stderr
+    assert newest("drift").endswith(f"{step:09d}.h5"), checkpoints("drift")
+    shoal("ckpt", "verify", newest("drift"))
+    assert (status("drift")["state"], status("drift")["exit_code"]) == ("failed", 3)

@@ -105,6 +105,9 @@ shoal_status shoal_rendezvous_heartbeat(shoal_rendezvous *c);
 shoal_status shoal_rendezvous_meet(shoal_rendezvous *c, int64_t mine, int64_t (*more)(void *context), void *context,
                                    int64_t *largest);
 
+/** Progresses everything in flight, as shoal_world_progress does, for callers that have no world. */
+shoal_status shoal_rendezvous_progress(shoal_rendezvous *c);
+
 /** Lets a rendezvous that nobody joins spread what `asked` says on any rank: it is looked at whenever this rank makes progress,
  *  also while it waits for others.  While nothing else is in flight, progress is then made a few hundred times a second at most.
  *  One per world; not collective, ends with destroy. */

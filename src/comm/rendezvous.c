@@ -196,6 +196,11 @@ shoal_status shoal_rendezvous_heartbeat(shoal_rendezvous *c)
   return send_pending(c);
 }
 
+shoal_status shoal_rendezvous_progress(shoal_rendezvous *c)
+{
+  return shoal_world_progress(c->f.g->w);
+}
+
 /* Called while waiting: restarts the hang timer with every notice received, and sends heartbeats to the ranks waiting
  * for us. */
 static shoal_status check_missing(shoal_rendezvous *c, shoal_watch *watch, uint64_t arrived_ns)

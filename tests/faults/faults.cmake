@@ -37,5 +37,7 @@ shoal_add_pytest(faults.disk FILE faults/test_disk.py LABELS faults noasan TIMEO
 # Signals, wherever a run is.
 shoal_add_pytest(faults.stop FILE faults/test_stop.py LABELS faults noasan TIMEOUT 600)
 
-# Ranks that must stay equal.
+# Ranks that must stay equal, and may take long at what one computes for all.
 shoal_add_pytest(faults.alike FILE faults/test_alike.py LABELS faults noasan TIMEOUT 300)
+add_library(slowsvd MODULE faults/slowsvd.c)
+target_link_libraries(slowsvd PRIVATE PkgConfig::SHOAL_LAPACKE shoal_warnings)

@@ -1,8 +1,8 @@
 """Ranks whose models must be equal bit for bit stay so where they differ in threads and instruction set; one that drifts all
-the same is found at the next checkpoint."""
+the same is found at the next checkpoint; and one that is long at a decomposition is not taken for one that hangs."""
 import pytest
 
-from harness import METHODS, MLP, checkpoints, newest, sets, shoal, status, train, train_through
+from harness import METHODS, MLP, built, checkpoints, log, newest, sets, shoal, status, train, train_through
 
 WIDE = [*MLP, *sets(model__widths="[96,96,64,48]", run__epochs=2, data__global_batch=40, ckpt__every="3 steps", optim__clip=1)]
 # oneDNN has other kernels for each instruction set, and rank 0 has one core.
@@ -41,3 +41,16 @@ def test_alike_drift(glyphs, method, step):
     assert newest("drift").endswith(f"{step:09d}.h5"), checkpoints("drift")
     shoal("ckpt", "verify", newest("drift"))
     assert (status("drift")["state"], status("drift")["exit_code"]) == ("failed", 3)
+
+
+@pytest.mark.parametrize("what", ("split", "start"))
+def test_alike_long_svd(glyphs, what):
+    """Rank 1 is several times comm.hang at a decomposition, at a split or for orthogonal weights at the start: the other waits,
+    and says nothing."""
+    glyphs(200)
+    options = sets(comm__warn="1s", comm__hang="2s", run__steps=8)
+    options += [*METHODS["ab"], *sets(method__name="ab")] if what == "split" else sets(model__orthogonal="true")
+    slow = f'[ $R = 1 ] && export LD_PRELOAD={built("libslowsvd.so")} SLOWSVD_MS=7000; exec "$@"'
+    r = train_through(slow, 2, "long", *WIDE, *options)
+    assert "not moved" not in r.stdout + r.stderr + log("long"), r.stdout + r.stderr
+    assert status("long")["state"] == "done"

@@ -57,7 +57,7 @@ static void check_random(int64_t rows, int64_t cols, uint32_t number)
   float *x = random_matrix(rows, cols, number), *left = calloc((size_t)(rows * rows), sizeof *left);
   float *right = calloc((size_t)(cols * cols), sizeof *right);
   shoal_svd s;
-  REQUIRE(shoal_svd_make(x, rows, cols, "random", &s) == SHOAL_OK, "svd");
+  REQUIRE(shoal_svd_make(x, rows, cols, "random", NULL, &s) == SHOAL_OK, "svd");
   int64_t n = SHOAL_MIN(rows, cols);
   CHECK_EQ(s.k, n);
   for (int64_t j = 1; j < n; j++) {
@@ -97,7 +97,7 @@ static void check_known(void)
   float x[6 * 4] = { 0 };
   for (int i = 0; i < 4; i++) x[(5 - i) * 4 + (i + 1) % 4] = (float)(i % 2 ? -(8 >> i) : 8 >> i);
   shoal_svd s;
-  REQUIRE(shoal_svd_make(x, 6, 4, "known", &s) == SHOAL_OK, "svd");
+  REQUIRE(shoal_svd_make(x, 6, 4, "known", NULL, &s) == SHOAL_OK, "svd");
   for (int i = 0; i < 4; i++) CHECK_NEAR(s.sigma[i], 8 >> i, 4e-6, "singular value %d", i);
   shoal_svd_free(&s);
   /* the rule is strict, looks at the last value above the limit, and never gives 0 */
@@ -117,7 +117,7 @@ static void check_zero(void)
 {
   float x[12] = { 0 }, left[4 * 1], right[1 * 3];
   shoal_svd s;
-  REQUIRE(shoal_svd_make(x, 4, 3, "zero", &s) == SHOAL_OK, "svd");
+  REQUIRE(shoal_svd_make(x, 4, 3, "zero", NULL, &s) == SHOAL_OK, "svd");
   CHECK_EQ(shoal_svd_rank(s.sigma, s.k, 0.15), 1, "rank of zero");
   shoal_svd_split(&s, 1, left, right);
   CHECK_EQ(norm(left, 4), 0, "factors of zero");
@@ -128,9 +128,9 @@ static void check_zero(void)
 static void check_orthogonal(int64_t rows, int64_t cols)
 {
   float *x = random_matrix(rows, cols, 40);
-  CHECK_OK(shoal_orthogonalise(x, rows, cols, "start"));
+  CHECK_OK(shoal_orthogonalise(x, rows, cols, "start", NULL));
   shoal_svd s;
-  REQUIRE(shoal_svd_make(x, rows, cols, "start", &s) == SHOAL_OK, "svd");
+  REQUIRE(shoal_svd_make(x, rows, cols, "start", NULL, &s) == SHOAL_OK, "svd");
   for (int64_t j = 0; j < s.k; j++) CHECK_NEAR(s.sigma[j], 1, 1e-5);
   shoal_svd_free(&s);
   free(x);
@@ -141,7 +141,7 @@ static void check_nearest(void)
 {
   const float q[2][2] = { { 0.6f, -0.8f }, { 0.8f, 0.6f } };
   float x[4] = { q[0][0] * 3, q[0][1] * 0.5f, q[1][0] * 3, q[1][1] * 0.5f };
-  CHECK_OK(shoal_orthogonalise(x, 2, 2, "nearest"));
+  CHECK_OK(shoal_orthogonalise(x, 2, 2, "nearest", NULL));
   for (int i = 0; i < 4; i++) CHECK_NEAR(x[i], q[i / 2][i % 2], 1e-6, "element %d", i);
 }
 
@@ -149,12 +149,12 @@ static void check_refusals(void)
 {
   float x[4] = { 1, NAN, 0, 1 }, y[4] = { 1, INFINITY, 0, 1 };
   shoal_svd s;
-  CHECK_STATUS(shoal_svd_make(x, 2, 2, "fc7", &s), SHOAL_ERR_NUMERIC);
+  CHECK_STATUS(shoal_svd_make(x, 2, 2, "fc7", NULL, &s), SHOAL_ERR_NUMERIC);
   CHECK(!s.u);
   CHECK_HAS(check_error(), "fc7");
-  CHECK_STATUS(shoal_orthogonalise(y, 2, 2, "fc7"), SHOAL_ERR_NUMERIC);
+  CHECK_STATUS(shoal_orthogonalise(y, 2, 2, "fc7", NULL), SHOAL_ERR_NUMERIC);
   CHECK_EQ(y[1], INFINITY);
-  CHECK_STATUS(shoal_svd_make(x, 0, 2, "fc7", &s), SHOAL_ERR_ARG, "no rows");
+  CHECK_STATUS(shoal_svd_make(x, 0, 2, "fc7", NULL, &s), SHOAL_ERR_ARG, "no rows");
 }
 
 int main(void)

@@ -349,9 +349,9 @@ static shoal_status small_things(void)
   shoal_ab_groups_free(&groups);
   SHOAL_TRY(shoal_graph_create(SHOAL_GRAPH_RANDOM, 8, 0.5, 3, &g));
   shoal_graph_destroy(g);
-  SHOAL_TRY(shoal_svd_make(x, 4, 3, "x", &s));
+  SHOAL_TRY(shoal_svd_make(x, 4, 3, "x", NULL, &s));
   shoal_svd_free(&s);
-  return shoal_orthogonalise(x, 4, 3, "x");
+  return shoal_orthogonalise(x, 4, 3, "x", NULL);
 }
 
 /* ---- children ---- */

@@ -197,11 +197,12 @@ static int owner_of(const shoal_run *r, size_t layer)
 
 static shoal_status decompose_own(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *svd, int64_t *rank)
 {
+  shoal_meanwhile meanwhile = shoal_svd_heartbeat(s->decomposed);
   for (size_t i = 0; i < s->layers.n; i++) {
     const shoal_ab_layer *l = &s->layers.layer[i];
     if (owner_of(r, i) != shoal_group_rank(r->all)) continue;
     SHOAL_TRY(shoal_svd_make(s->whole->params->w + r->model->param[l->param].offset, l->rows, l->cols,
-                             r->model->node[l->node].name, &svd[i]));
+                             r->model->node[l->node].name, &meanwhile, &svd[i]));
     rank[i] = l->n;
     if (!cut) continue;
     rank[i] = shoal_svd_rank(svd[i].sigma, l->n, s->cutoff);
@@ -257,8 +258,7 @@ void shoal_ab_print_split(const shoal_run *r, shoal_ab_state *s, uint64_t done, 
 
 static shoal_status split(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *svd, int64_t *rank)
 {
-  shoal_status st = decompose_own(r, s, cut, svd, rank);
-  SHOAL_TRY(shoal_group_agree(r->control, st));
+  SHOAL_TRY(shoal_svd_gather(s->decomposed, r->control, decompose_own(r, s, cut, svd, rank)));
   SHOAL_TRY(shoal_group_max_i64(r->control, rank, s->layers.n));
   s->splits++;
   SHOAL_TRY(shoal_ab_cut_part(r, s, rank));

@@ -11,8 +11,12 @@
 #include <lapacke.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void shoal_svd_free(shoal_svd *s)
 {
@@ -22,30 +26,76 @@ void shoal_svd_free(shoal_svd *s)
   *s = (shoal_svd){ 0 };
 }
 
-static shoal_status decompose(const float *x, const char *name, shoal_svd *s)
+/* One decomposition as LAPACK sees it. */
+typedef struct {
+  lapack_int m, n, k, info;
+  const float *x;
+  float *copy, *superb, *sigma, *u, *vt;
+  atomic_bool over;
+} task;
+
+static void *decompose(void *context)
 {
-  lapack_int m = (lapack_int)s->cols, n = (lapack_int)s->rows, k = (lapack_int)s->k;
-  size_t count = (size_t)s->rows * (size_t)s->cols;
-  float *copy, *superb;
-  shoal_status st = SHOAL_OK;
-  SHOAL_TRY(SHOAL_ALLOC(count, &copy));
-  memcpy(copy, x, count * sizeof *x);
-  lapack_int info = LAPACKE_sgesdd(LAPACK_COL_MAJOR, 'S', m, n, copy, m, s->sigma, s->vt, m, s->u, k);
-  if (info > 0) { /* rare: QR iteration converges where divide and conquer does not */
-    memcpy(copy, x, count * sizeof *x);
-    st = SHOAL_ALLOC((size_t)k, &superb);
-    if (st == SHOAL_OK)
-      info = LAPACKE_sgesvd(LAPACK_COL_MAJOR, 'S', 'S', m, n, copy, m, s->sigma, s->vt, m, s->u, k, superb);
-    free(superb);
+  task *t = context;
+  size_t bytes = (size_t)t->m * (size_t)t->n * sizeof *t->x;
+  memcpy(t->copy, t->x, bytes);
+  t->info = LAPACKE_sgesdd(LAPACK_COL_MAJOR, 'S', t->m, t->n, t->copy, t->m, t->sigma, t->vt, t->m, t->u, t->k);
+  if (t->info > 0) { /* rare: QR iteration converges where divide and conquer does not */
+    memcpy(t->copy, t->x, bytes);
+    t->info = LAPACKE_sgesvd(LAPACK_COL_MAJOR, 'S', 'S', t->m, t->n, t->copy, t->m, t->sigma, t->vt, t->m, t->u, t->k,
+                             t->superb);
   }
-  free(copy);
+  atomic_store(&t->over, true);
+  return NULL;
+}
+
+/* Looks up from time to time, seldom enough to leave the core to LAPACK. */
+static shoal_status stand_by(const task *t, const shoal_meanwhile *meanwhile)
+{
+  enum { FIRST_US = 50, MOST_US = 2000 };
+  shoal_status st = SHOAL_OK;
+  for (useconds_t us = FIRST_US; !atomic_load(&t->over); us = SHOAL_MIN(2 * us, (useconds_t)MOST_US)) {
+    if (st == SHOAL_OK) st = meanwhile->call(meanwhile->context);
+    usleep(us);
+  }
+  return st;
+}
+
+static shoal_status decompose_beside(task *t, const shoal_meanwhile *meanwhile)
+{
+  pthread_t thread;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the rank's own thread */
+  bool runs = meanwhile && pthread_create(&thread, NULL, decompose, t) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!runs) {
+    decompose(t);
+    return SHOAL_OK;
+  }
+  shoal_status st = stand_by(t, meanwhile);
+  pthread_join(thread, NULL);
+  return st;
+}
+
+static shoal_status solve(const float *x, const char *name, const shoal_meanwhile *meanwhile, shoal_svd *s)
+{
+  task t = { .m = (lapack_int)s->cols, .n = (lapack_int)s->rows, .k = (lapack_int)s->k, .x = x };
+  t.sigma = s->sigma;
+  t.u = s->u;
+  t.vt = s->vt;
+  shoal_status st = SHOAL_ALLOC((size_t)s->rows * (size_t)s->cols, &t.copy);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)s->k, &t.superb);
+  if (st == SHOAL_OK) st = decompose_beside(&t, meanwhile);
+  free(t.copy);
+  free(t.superb);
   SHOAL_TRY(st);
-  SHOAL_CHECK(info != LAPACK_WORK_MEMORY_ERROR, SHOAL_ERR_MEM, "the decomposition of layer %s, %lld x %lld", name,
+  SHOAL_CHECK(t.info != LAPACK_WORK_MEMORY_ERROR, SHOAL_ERR_MEM, "the decomposition of layer %s, %lld x %lld", name,
               (long long)s->rows, (long long)s->cols);
-  SHOAL_CHECK(info == 0, SHOAL_ERR_NUMERIC,
+  SHOAL_CHECK(t.info == 0, SHOAL_ERR_NUMERIC,
               "the singular values of layer %s (%lld x %lld) were not found (LAPACK says %d); lower optim.lr or set "
               "optim.clip",
-              name, (long long)s->rows, (long long)s->cols, (int)info);
+              name, (long long)s->rows, (long long)s->cols, (int)t.info);
   return SHOAL_OK;
 }
 
@@ -59,7 +109,8 @@ static shoal_status check_finite(const float *x, size_t n, const char *name)
   return SHOAL_OK;
 }
 
-shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name, shoal_svd *out)
+shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name,
+                            const shoal_meanwhile *meanwhile, shoal_svd *out)
 {
   *out = (shoal_svd){ 0 };
   SHOAL_CHECK(rows >= 1 && cols >= 1 && rows <= INT_MAX && cols <= INT_MAX, SHOAL_ERR_ARG,
@@ -71,7 +122,7 @@ shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const ch
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)rows * (size_t)s.k, &s.u), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)s.k, &s.sigma), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)s.k * (size_t)cols, &s.vt), fail);
-  SHOAL_TRY_GOTO(st, decompose(x, name, &s), fail);
+  SHOAL_TRY_GOTO(st, solve(x, name, meanwhile, &s), fail);
   *out = s;
   return SHOAL_OK;
 fail:
@@ -97,17 +148,19 @@ void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right)
   }
 }
 
-shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name)
+shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name,
+                                 const shoal_meanwhile *meanwhile)
 {
   shoal_svd s;
   double *row;
   SHOAL_TRY(SHOAL_ALLOC((size_t)cols, &row));
-  shoal_status st = shoal_svd_make(x, rows, cols, name, &s);
+  shoal_status st = shoal_svd_make(x, rows, cols, name, meanwhile, &s);
   for (int64_t i = 0; st == SHOAL_OK && i < rows; i++) {
     memset(row, 0, (size_t)cols * sizeof *row);
     for (int64_t j = 0; j < s.k; j++)
       for (int64_t c = 0; c < cols; c++) row[c] += (double)s.u[i * s.k + j] * s.vt[j * cols + c];
     for (int64_t c = 0; c < cols; c++) x[i * cols + c] = (float)row[c];
+    if (meanwhile) st = meanwhile->call(meanwhile->context);
   }
   shoal_svd_free(&s);
   free(row);
@@ -120,17 +173,49 @@ static int owner_of(const shoal_param *p, int size, int *turn)
   return p->shape.ndim < 2 ? -1 : (*turn)++ % size;
 }
 
-shoal_status shoal_orthogonal_start(shoal_group *control, shoal_form *f)
+static shoal_status beat(void *context)
+{
+  shoal_rendezvous *c = context;
+  SHOAL_TRY(shoal_rendezvous_heartbeat(c));
+  return shoal_rendezvous_progress(c);
+}
+
+shoal_meanwhile shoal_svd_heartbeat(shoal_rendezvous *c)
+{
+  return (shoal_meanwhile){ beat, c };
+}
+
+shoal_status shoal_svd_gather(shoal_rendezvous *c, shoal_group *control, shoal_status mine)
+{
+  int64_t nothing;
+  shoal_error own = { .code = SHOAL_OK };
+  shoal_error_keep(&own, mine);
+  SHOAL_TRY(shoal_rendezvous_meet(c, 1, NULL, NULL, &nothing));
+  return shoal_group_agree(control, own.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&own));
+}
+
+static shoal_status orthogonalise_own(shoal_group *control, shoal_form *f, const shoal_meanwhile *meanwhile)
 {
   int me = shoal_group_rank(control), size = shoal_group_size(control), turn = 0;
   shoal_status st = SHOAL_OK;
   for (int i = 0; i < f->model->params && st == SHOAL_OK; i++) {
     const shoal_param *p = &f->model->param[i];
     if (owner_of(p, size, &turn) == me)
-      st = shoal_orthogonalise(f->params->w + p->offset, p->shape.dim[0], (int64_t)p->count / p->shape.dim[0], p->name);
+      st = shoal_orthogonalise(f->params->w + p->offset, p->shape.dim[0], (int64_t)p->count / p->shape.dim[0], p->name,
+                               meanwhile);
   }
-  SHOAL_TRY(shoal_group_agree(control, st));
-  turn = 0;
+  return st;
+}
+
+shoal_status shoal_orthogonal_start(shoal_group *control, shoal_form *f)
+{
+  int size = shoal_group_size(control), turn = 0;
+  shoal_rendezvous *c = NULL;
+  SHOAL_TRY(shoal_group_agree(control, shoal_rendezvous_create(control, "orthogonal weights", &c)));
+  shoal_meanwhile meanwhile = shoal_svd_heartbeat(c);
+  shoal_status st = shoal_svd_gather(c, control, orthogonalise_own(control, f, &meanwhile));
+  shoal_rendezvous_destroy(c);
+  SHOAL_TRY(st);
   for (int i = 0; i < f->model->params; i++) {
     const shoal_param *p = &f->model->param[i];
     int owner = owner_of(p, size, &turn);

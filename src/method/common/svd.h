@@ -15,12 +15,21 @@ typedef struct {
   float *u, *sigma, *vt; /* [rows, k], [k], [k, cols]; owned */
 } shoal_svd;
 
-/** @param x     [rows, cols], not changed
- *  @param name  of the layer, for messages
+/* Called again and again while LAPACK works, which may take minutes and makes no progress in MPI: so it works in a thread of its
+ * own, and the rank goes on answering others. */
+typedef struct {
+  shoal_status (*call)(void *context);
+  void *context;
+} shoal_meanwhile;
+
+/** @param x          [rows, cols], not changed
+ *  @param name       of the layer, for messages
+ *  @param meanwhile  or NULL.  Its error is returned when LAPACK has ended
  *  @return ERR_NUMERIC if x holds NaN or infinity, or LAPACK does not converge (divide and conquer is tried
  *          first, then QR iteration); ERR_MEM.  After an error *out is empty.
  *  Cost    about 4 rows cols k operations and twice the matrix in memory */
-shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name, shoal_svd *out);
+shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name,
+                            const shoal_meanwhile *meanwhile, shoal_svd *out);
 void shoal_svd_free(shoal_svd *s); /* also when empty */
 /** 1 + the largest j with sigma[j] > beta * sigma[0]; 1 for a zero matrix.
  *  Source  AB-training's public code, including the strict comparison */
@@ -30,7 +39,13 @@ int64_t shoal_svd_rank(const float *sigma, int64_t k, double beta);
 void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right);
 /** x ← U V^T: all singular values become 1.  A zero matrix becomes an arbitrary orthogonal one.  Errors as above; x is
  *  then unchanged. */
-shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name);
+shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name,
+                                 const shoal_meanwhile *meanwhile);
+/** What a rank does meanwhile so that the others, which wait in the rendezvous, know that it works. */
+shoal_meanwhile shoal_svd_heartbeat(shoal_rendezvous *c);
+/** After its decompositions: waits for those of all ranks, and agrees on their status.  Ranks that are still at it are no hang as
+ *  long as they show it.  Collective over the rendezvous. */
+shoal_status shoal_svd_gather(shoal_rendezvous *c, shoal_group *control, shoal_status mine);
 /** The same for every weight of the model with two or more dimensions, in its 2-D form.  Ranks compute weights
  *  round-robin and broadcast them (class control).  Collective over `control`; for a fresh model, before the first
  *  step. */

@@ -11,6 +11,7 @@ typedef struct {
   bool has_checksum, has_scale;
   uint32_t checksum;       /* as stored */
   const char *class_names; /* one per line, or NULL */
+  bool warned_of_marks;    /* of missing values, when the data set was opened */
   size_t sample_bytes;
 } shoal_data_stored;
 /** All texts are owned by the data set. */

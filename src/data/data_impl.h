@@ -64,9 +64,10 @@ struct shoal_dataset {
   bool channels_last; /* the file has NHWC; samples are returned as NCHW */
   bool ours;          /* it says what kind it is, in our words: its attributes mean what ours mean */
   bool has_checksum, has_scale, has_classes;
-  bool has_labels;   /* they are read: counted in `labels`, and kept per part */
-  uint32_t checksum; /* as stored; that of info is the identity */
-  size_t scales;     /* length of mean and std */
+  bool warned_of_marks; /* of missing values, when some samples were looked at */
+  bool has_labels;      /* they are read: counted in `labels`, and kept per part */
+  uint32_t checksum;    /* as stored; that of info is the identity */
+  size_t scales;        /* length of mean and std */
   double *mean, *std;
   char *class_names; /* or NULL */
   shoal_labels labels;

@@ -343,6 +343,7 @@ shoal_data_stored shoal_dataset_stored(const shoal_dataset *d)
                               .checksum = d->checksum,
                               .has_scale = d->has_scale,
                               .class_names = d->class_names,
+                              .warned_of_marks = d->warned_of_marks,
                               .sample_bytes = d->sample_bytes };
 }
 

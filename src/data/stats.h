@@ -7,16 +7,30 @@ enum { SHOAL_DATA_SCALES = 4096 }; /* maximum number of features with their own 
 
 /* Element i of a sample belongs to group i / plane.  u8 uses a histogram, so its results are exact in any order. */
 typedef struct {
+  double value, next; /* the outermost value of a group, and the one next to it; infinite if there is none */
+  uint64_t count;     /* how often it occurs */
+} shoal_data_extreme;
+typedef struct {
   size_t groups, plane;
   int x_bytes;
   uint64_t samples, not_finite;
   uint64_t *bins;               /* u8: [groups][256] */
   double *shift, *sum, *square; /* f32: [groups], sums of x - shift */
+  shoal_data_extreme *extremes; /* f32: [2 groups], the lowest of each group, then the highest */
+  struct {
+    uint64_t sample;
+    size_t element;
+    float value;
+  } bad; /* the first that is not finite */
 } shoal_data_stats;
 shoal_status shoal_data_stats_init(shoal_data_stats *t, shoal_data_kind kind, const shoal_shape *sample, int x_bytes);
 void shoal_data_stats_fini(shoal_data_stats *t);
 void shoal_data_stats_add(shoal_data_stats *t, uint64_t n, const void *x);
 /** mean, std [groups]; std is 1 for a constant group and for one without samples. */
 void shoal_data_stats_result(const shoal_data_stats *t, double *mean, double *std);
+/** Warns of groups one of whose ends is a number apart from all others that looks like a mark of missing values (-9999, 1e20),
+ *  or is far beyond them; the first few by name.  Returns how many there are.
+ *  @param array  as in messages, "/train/x"; @param part  what a group is: "feature" or "channel" */
+size_t shoal_data_stats_warn(const shoal_data_stats *t, const char *path, const char *array, const char *part);
 uint32_t shoal_data_checksum(const uint32_t crc[4]); /* train x, train y, test x, test y */
 #endif

@@ -3,9 +3,11 @@
  *
  * Subnormal numbers count here even if the run flushes them: they are only small until they are normalised. */
 #include "base/crc32c.h"
+#include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/subnormal.h"
 #include "data/data_impl.h"
 #include "data/narrow.h"
@@ -17,13 +19,62 @@
 
 enum { SURVEY = 4096 }; /* samples used to estimate mean and std */
 
+/* ---- missing values ---- */
+
+/* What an array says that its missing values are, by an attribute of netCDF or CF. */
+typedef struct {
+  const char *attribute; /* NULL: it says nothing */
+  double value;
+} fill_value;
+
+static fill_value find_fill(const shoal_dataset *d)
+{
+  static const char *const names[] = { "_FillValue", "missing_value" };
+  const shoal_h5 x = shoal_h5_table_object(d->part[SHOAL_TRAIN].x);
+  shoal_error ignored;
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
+    double value;
+    if (!shoal_h5_has_attribute(x, names[i])) continue;
+    if (shoal_h5_get_f64s(x, names[i], 1, &value) == SHOAL_OK) return (fill_value){ names[i], value };
+    shoal_error_take(&ignored);
+  }
+  return (fill_value){ NULL, 0 };
+}
+
+static bool has_value(const shoal_dataset *d, const void *x, double value)
+{
+  for (size_t i = 0; i < d->elements; i++)
+    if (d->x_type == SHOAL_U8 ? ((const uint8_t *)x)[i] == value : ((const float *)x)[i] == (float)value) return true;
+  return false;
+}
+
+static size_t warn_of_fill(const shoal_dataset *d, const fill_value *fill, uint64_t looks, uint64_t filled)
+{
+  if (!filled) return 0;
+  shoal_warn("%s: %" PRIu64 " of %" PRIu64
+             " samples of /%s have %.6g, which its attribute %s says is no value: fill these, "
+             "or remove the samples",
+             d->path, filled, looks, d->names.x[0], fill->value, fill->attribute);
+  return 1;
+}
+
+static size_t warn_of_marks(const shoal_dataset *d, const shoal_data_stats *t)
+{
+  char *array = shoal_strdup_printf("/%.80s", d->names.x[0]);
+  size_t found = shoal_data_stats_warn(t, d->path, array, d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature");
+  free(array);
+  return found;
+}
+
 /* Estimates mean, std and checksum from evenly spaced training samples. */
 static shoal_status estimate(shoal_dataset *d)
 {
   shoal_data_stats t = { 0 };
   uint8_t *x = NULL;
   uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
+  uint64_t filled = 0;
   uint32_t crc[4] = { 0 };
+  fill_value fill = find_fill(d);
   shoal_status st;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(d->sample_bytes, &x), done);
   SHOAL_TRY_GOTO(st, shoal_data_stats_init(&t, d->info.kind, &d->info.sample, d->info.x_bytes), done);
@@ -32,6 +83,7 @@ static shoal_status estimate(shoal_dataset *d)
     SHOAL_TRY_GOTO(st, shoal_interrupt_check(), done);
     SHOAL_TRY_GOTO(st, shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL), done);
     if (!d->names.text) shoal_data_stats_add(&t, 1, x);
+    if (fill.attribute) filled += has_value(d, x, fill.value);
     crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
   }
   SHOAL_TRY_GOTO(st, shoal_dataset_hold_labels(d), done);
@@ -39,6 +91,7 @@ static shoal_status estimate(shoal_dataset *d)
     if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
   }
   if (!d->has_checksum) d->info.checksum = shoal_data_checksum(crc);
+  d->warned_of_marks = warn_of_fill(d, &fill, looks, filled) || warn_of_marks(d, &t);
   shoal_data_doubt_scale(d, &t);
   if (d->has_scale || d->names.text) goto done;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * t.groups, &d->mean), done);

@@ -2,12 +2,14 @@
  * files each is shown as if it were alone, then what they are together.
  *
  * One pass over the labels finds what is wrong or odd about them (data/labels.h); one over everything finds values that
- * are NaN or infinite, and computes the checksum.  The
+ * are NaN or infinite, marks of missing values, and test samples that are in the training split, too, and computes the
+ * checksum.  The
  * read amplification is the number of bytes in the chunks that hold one sample, divided by the bytes of the sample: the
  * cost factor of a reader that fetches whole chunks without reusing them, as in shuffled training. */
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/contents.h"
@@ -18,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 4 << 20, SHOWN = 20 };
+enum { BLOCK_BYTES = 4 << 20, SHOWN = 20, MOST_HASHED = 1 << 26 };
 
 typedef struct {
   char layout[224]; /* "chunks [5, 3, 32, 32], deflate" */
@@ -35,8 +37,15 @@ typedef struct {
   double *mean, *std; /* [groups] computed over the training split */
   size_t groups;
   uint64_t not_finite;
+  char first_bad[256];           /* "nan in sample 7 of /train/x, feature 2" */
+  uint64_t shared, first_shared; /* test samples that the training split has, too; the first of them */
   uint32_t checksum;
 } facts;
+
+/* Of each sample of a split. */
+typedef struct {
+  uint64_t *of; /* [n] or NULL, if there are too many */
+} hashes;
 
 /* ---- collecting ---- */
 
@@ -62,8 +71,53 @@ static shoal_status describe_layout(const shoal_dataset *d, shoal_split split, p
   return SHOAL_OK;
 }
 
-static shoal_status pass_split(facts *f, shoal_split split, shoal_data_stats *t, uint32_t crc[2], void *x, int32_t *y,
-                               uint64_t step)
+/* Two samples that differ have the same one once in 2^64: the words are mixed one after the other, by multiplications with an
+ * odd number and a shift, which are bijections. */
+static uint64_t hash_sample(const uint8_t *x, size_t bytes)
+{
+  uint64_t h = bytes;
+  for (size_t at = 0; at < bytes; at += sizeof h) {
+    uint64_t word = 0;
+    memcpy(&word, x + at, SHOAL_MIN(bytes - at, sizeof word));
+    h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 32;
+  }
+  return h;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+  uint64_t p = *(const uint64_t *)a, q = *(const uint64_t *)b;
+  return (p > q) - (p < q);
+}
+
+/* Test samples that the training split has, too. */
+static void count_shared(facts *f, hashes hash[2])
+{
+  const uint64_t *n = f->info->n;
+  if (!hash[0].of || !hash[1].of) return;
+  qsort(hash[0].of, n[0], sizeof *hash[0].of, by_hash);
+  for (uint64_t i = 0; i < n[1]; i++)
+    if (bsearch(&hash[1].of[i], hash[0].of, n[0], sizeof *hash[0].of, by_hash) && f->shared++ == 0) f->first_shared = i;
+}
+
+static void name_bad(facts *f, shoal_split split, const shoal_data_stats *t)
+{
+  char where[96] = "";
+  const shoal_shape *s = &f->info->sample;
+  const size_t plane = s->ndim == 3 ? (size_t)s->dim[1] * (size_t)s->dim[2] : 1, at = t->bad.element;
+  if (!t->not_finite || f->first_bad[0]) return;
+  if (s->ndim == 3)
+    snprintf(where, sizeof where, ", channel %zu, row %zu, column %zu", at / plane, at % plane / (size_t)s->dim[2],
+             at % (size_t)s->dim[2]);
+  else
+    snprintf(where, sizeof where, ", feature %zu", at);
+  snprintf(f->first_bad, sizeof f->first_bad, "%g in sample %" PRIu64 " of /%.60s%s", (double)t->bad.value,
+           t->bad.sample, f->stored.x[split], where);
+}
+
+static shoal_status pass_split(facts *f, shoal_split split, shoal_data_stats *t, uint32_t crc[2], hashes *hash, void *x,
+                               int32_t *y, uint64_t step)
 {
   bool text = f->info->kind == SHOAL_DATA_TEXT;
   for (uint64_t at = 0; at < f->info->n[split]; at += step) {
@@ -72,9 +126,19 @@ static shoal_status pass_split(facts *f, shoal_split split, shoal_data_stats *t,
     crc[0] = shoal_crc32c(crc[0], x, n * f->stored.sample_bytes);
     if (text) continue;
     shoal_data_stats_add(t, n, x);
+    for (uint64_t i = 0; i < n && hash->of; i++)
+      hash->of[at + i] = hash_sample((const uint8_t *)x + i * f->stored.sample_bytes, f->stored.sample_bytes);
     crc[1] = shoal_crc32c(crc[1], y, n * sizeof *y);
   }
   return SHOAL_OK;
+}
+
+static void warn_of_marks(const facts *f, shoal_split split, const shoal_data_stats *t)
+{
+  char array[80];
+  snprintf(array, sizeof array, "/%.70s", f->stored.x[split]);
+  (void)shoal_data_stats_warn(t, shoal_dataset_path(f->d), array,
+                              f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature");
 }
 
 static shoal_status pass_all(facts *f)
@@ -82,6 +146,7 @@ static shoal_status pass_all(facts *f)
   const shoal_data_info *i = f->info;
   const size_t sample_bytes = f->stored.sample_bytes;
   shoal_data_stats train = { 0 }, test = { 0 };
+  hashes hash[2] = { { NULL }, { NULL } };
   uint32_t crc[4] = { 0 };
   uint64_t step = SHOAL_MAX(BLOCK_BYTES / sample_bytes, 1);
   void *x = NULL;
@@ -91,8 +156,15 @@ static shoal_status pass_all(facts *f)
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);
   SHOAL_TRY_GOTO(st, shoal_data_stats_init(&train, i->kind, &i->sample, i->x_bytes), done);
   SHOAL_TRY_GOTO(st, shoal_data_stats_init(&test, i->kind, &i->sample, i->x_bytes), done);
-  SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TRAIN, &train, crc, x, y, step), done);
-  SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TEST, &test, crc + 2, x, y, step), done);
+  for (int s = 0; s < 2 && i->kind != SHOAL_DATA_TEXT && i->n[1] && i->n[0] <= MOST_HASHED; s++)
+    SHOAL_TRY_GOTO(st, SHOAL_ALLOC(i->n[s], &hash[s].of), done);
+  SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TRAIN, &train, crc, &hash[0], x, y, step), done);
+  SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TEST, &test, crc + 2, &hash[1], x, y, step), done);
+  count_shared(f, hash);
+  name_bad(f, SHOAL_TRAIN, &train);
+  name_bad(f, SHOAL_TEST, &test);
+  if (train.not_finite + test.not_finite == 0 && !f->stored.warned_of_marks)
+    for (int s = 0; s < 2; s++) warn_of_marks(f, (shoal_split)s, s == 0 ? &train : &test);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * train.groups, &f->mean), done);
   f->std = f->mean + train.groups;
   f->groups = train.groups;
@@ -100,6 +172,8 @@ static shoal_status pass_all(facts *f)
   f->not_finite = train.not_finite + test.not_finite;
   f->checksum = shoal_data_checksum(crc);
 done:
+  free(hash[0].of);
+  free(hash[1].of);
   shoal_data_stats_fini(&train);
   shoal_data_stats_fini(&test);
   free(x);
@@ -295,14 +369,27 @@ static shoal_status verdict(const facts *f)
 {
   const char *path = shoal_dataset_path(f->d);
   SHOAL_TRY(shoal_labels_check(f->labels, path, f->stored.y));
-  SHOAL_CHECK(f->not_finite == 0, SHOAL_ERR_IO,
-              "%s: %" PRIu64 " values are not finite as 32-bit floats: NaN, infinite, or beyond 3.4e38", path,
-              f->not_finite);
+  SHOAL_CHECK(
+      f->not_finite == 0, SHOAL_ERR_IO,
+      "%s: %" PRIu64 " value%s (NaN, infinite, or beyond 3.4e38), the first is %s: fill them, or remove the samples",
+      path, f->not_finite, f->not_finite > 1 ? "s are not finite as 32-bit floats" : " is not finite as a 32-bit float",
+      f->first_bad);
   SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
               "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
               "; it was damaged or changed, make it again",
               path, f->checksum, f->stored.checksum);
   return SHOAL_OK;
+}
+
+/* Accuracy is measured on what was not learnt from.  Of a table with few distinct rows some are in both splits by chance. */
+static void warn_of_shared(const facts *f)
+{
+  const uint64_t many = f->info->kind == SHOAL_DATA_IMAGES ? 100 : 10;
+  if (f->shared == 0 || f->shared * many < f->info->n[SHOAL_TEST]) return;
+  shoal_warn("%s: %" PRIu64 " of %" PRIu64 " samples of /%s are in /%s, too, the first is sample %" PRIu64
+             ": accuracy on what was learnt from says little; remove them from one of the splits",
+             shoal_dataset_path(f->d), f->shared, f->info->n[SHOAL_TEST], f->stored.x[1], f->stored.x[0],
+             f->first_shared);
 }
 
 /* One file; `j` is NULL for a table. */
@@ -318,6 +405,7 @@ static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FI
     st = verdict(&f);
   }
   if (st == SHOAL_OK && alone) shoal_labels_warn(f.labels, shoal_dataset_path(d));
+  if (st == SHOAL_OK) warn_of_shared(&f);
   free(f.mean);
   return st;
 }

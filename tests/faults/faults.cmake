@@ -12,8 +12,8 @@ endforeach()
 shoal_add_pytest(faults.crafted FILE faults/test_crafted.py LABELS faults noasan TIMEOUT 300)
 
 # Data as people have it.
-shoal_add_pytest(faults.data FILE faults/test_data.py LABELS faults noasan TIMEOUT 120)
-shoal_add_pytest(faults.foreign FILE faults/test_foreign.py LABELS faults noasan TIMEOUT 120)
+shoal_add_pytest(faults.data FILE faults/test_data.py LABELS faults noasan TIMEOUT 300)
+shoal_add_pytest(faults.foreign FILE faults/test_foreign.py LABELS faults noasan TIMEOUT 300)
 shoal_add_pytest(faults.mutated FILE faults/test_mutated.py LABELS faults noasan TIMEOUT 900)
 
 # Ranks that do not answer.

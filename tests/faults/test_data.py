@@ -117,11 +117,102 @@ def test_outside_floats():
                                                  "1.27e+300: divide them by 1e300")):
         edge(name, scale, "f8")
         r = shoal("data", "inspect", f"{name}.h5", code=7 if name == "beyond" else 0)
-        assert r.stderr.count("/train/x, feature 1: ") == 1 and words in r.stderr, r.stderr
+        assert r.stderr.count("/train/x, feature 1: all ") + r.stderr.count("/train/x, feature 1: 300 of ") == 1 and words in r.stderr, r.stderr
     with open("t.csv", "w") as f:
         f.write("a,b,label\n" + "".join(f"{k * k % 7},{k}e-60,{k % 2}\n" for k in range(1, 40)))
     r = shoal("data", "import", "csv", "t.csv", "-o", "t.h5")
     assert 't.csv: column 2, "b": all 39 numbers are between 1e-60 and 3.9e-59' in r.stderr, r.stderr
+
+
+def plain_set(name="a.h5", tests=slice(200, 240), dtype="f4", scale=1, **values):
+    """Five features; `values` are numbers at places such as x3_2, sample 3 and feature 2."""
+    x = (np.random.default_rng(1).standard_normal((240, 5)) * scale).astype(dtype)
+    for place, value in values.items():
+        sample, feature = map(int, place[1:].split("_"))
+        x[sample, feature] = value
+    with h5py.File(name, "w") as f:
+        for split, rows in (("train", slice(200)), ("test", tests)):
+            f[f"{split}/x"], f[f"{split}/y"] = x[rows], np.arange(240)[rows] % 3
+
+
+MARKS = ((-9999, True), (999, True), (99.99, True), (-32768, True), (1e20, True), (9.96921e36, True), (4e5, True), (8, False), (99, True),
+         (30, False), (-100, False))
+
+
+@pytest.mark.parametrize("value, told", MARKS)
+def test_marks_of_missing_values(value, told):
+    """A number apart from all others: told once, with its feature, how often it occurs and the range of the rest, by `inspect` of a
+    file from elsewhere and of ours, by training, and of the test split alone."""
+    plain_set(x3_2=value, x7_2=value)
+    words = f"/train/x, feature 2: 2 of 200 numbers are {value:g}, all others are between -"
+    for command in (("data", "inspect", "a.h5"), ("train", *RUN, "--set", "data.file=a.h5", "--set", "run.name=m")):
+        assert shoal(*command).stderr.count(words) == told, command
+    shoal("data", "repack", "a.h5", "-o", "b.h5")
+    assert shoal("data", "inspect", "b.h5").stderr.count(words) == told
+    plain_set(x203_4=value)
+    r = shoal("data", "inspect", "a.h5")
+    assert r.stderr.count(f"/test/x, feature 4: 1 of 40 numbers is {value:g}, all others") == told
+    assert r.stderr.count("numbers") == told
+
+
+def test_marks_of_ordinary_numbers():
+    """Counts, truth values, constants, numbers of any scale: nothing is told."""
+    rng = np.random.default_rng(2)
+    for scale in (1e-30, 1, 1e5, 1e25):
+        plain_set(scale=scale)
+        assert "missing" not in shoal("data", "inspect", "a.h5").stderr
+    columns = [rng.integers(0, 2, 240), np.full(240, -9999), rng.integers(0, 100, 240), np.exp(3 * rng.standard_normal(240)),
+               rng.poisson(0.02, 240), 1900 + rng.integers(0, 100, 240), rng.integers(0, 2**24, 240)]
+    with h5py.File("a.h5", "w") as f:
+        f["train/x"], f["train/y"] = np.stack(columns, 1).astype("f4"), np.arange(240) % 3
+    assert shoal("data", "inspect", "a.h5").stderr == ""
+
+
+@pytest.mark.parametrize("attribute", ("_FillValue", "missing_value"))
+@pytest.mark.parametrize("dtype, value", (("f4", -1), ("i2", 7), ("u1", 255)))
+def test_fill_value(attribute, dtype, value):
+    """What an array itself calls no value is told where samples have it, whatever number it is."""
+    plain_set(dtype=dtype, scale=3, x3_2=value, x3_4=value, x9_0=value)
+    with h5py.File("a.h5", "a") as f:
+        wanted = (f["train/x"][()] == value).any(1).sum()
+        f["train/x"].attrs[attribute] = np.array([value], dtype)
+    words = f"{wanted} of 200 samples of /train/x have {value}, which its attribute {attribute} says is no value"
+    assert shoal("data", "inspect", "a.h5").stderr.count(words) == 1
+    with h5py.File("a.h5", "a") as f:
+        f["train/x"].attrs[attribute] = np.array([123], dtype)
+    assert "no value" not in shoal("data", "inspect", "a.h5").stderr
+    with h5py.File("a.h5", "a") as f:
+        f["train/x"].attrs[attribute] = "none"
+    assert "no value" not in shoal("data", "inspect", "a.h5").stderr
+
+
+def test_samples_in_both_splits():
+    """Told by `inspect`, and by imports, which end with it, with how many there are and the first."""
+    plain_set(tests=slice(180, 240))
+    words = "20 of 60 samples of /test/x are in /train/x, too, the first is sample 0: accuracy on what was learnt from says little"
+    assert words in shoal("data", "inspect", "a.h5").stderr
+    plain_set(tests=slice(198, 240))  # less than a tenth of a table: rows are equal by chance
+    assert "too, the first" not in shoal("data", "inspect", "a.h5").stderr
+    with h5py.File("g.h5") as g, h5py.File("b.h5", "w") as f:
+        for name in ("train/x", "train/y", "test/x", "test/y"):
+            f[name] = g[name][()]
+        assert "too, the first" not in shoal("data", "inspect", "g.h5").stderr
+        f["test/x"][39] = f["train/x"][7]
+    assert "1 of 40 samples of /test/x are in /train/x, too, the first is sample 39" in shoal("data", "inspect", "b.h5").stderr
+
+
+def test_first_bad_value():
+    """`inspect` says where it is, in features and in images."""
+    plain_set(x7_2=np.nan, x205_1=np.inf)
+    assert_one_error(shoal("data", "inspect", "a.h5", code=7), "a.h5: 2 values are not finite as 32-bit floats",
+                     "the first is nan in sample 7 of /train/x, feature 2: fill them")
+    x = np.zeros((40, 3, 4, 5), "f4")
+    x[5, 2, 1, 3] = -np.inf
+    with h5py.File("a.h5", "w") as f:
+        f["train/x"], f["train/y"] = x[:5], np.arange(5) % 3
+        f["test/x"], f["test/y"] = x[5:], np.arange(35) % 3
+    assert_one_error(shoal("data", "inspect", "a.h5", code=7), "a.h5: 1 value is not finite as a 32-bit float",
+                     "the first is -inf in sample 0 of /test/x, channel 2, row 1, column 3")
 
 
 def test_paths(monkeypatch):

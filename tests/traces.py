@@ -10,6 +10,9 @@ RECORD = np.dtype({
     "names": ["t0_ns", "t1_ns", "step", "op", "kind", "link", "role", "peer", "group", "bytes", "seq"],
     "formats": ["<u8", "<u8", "<u8", "<u4", "u1", "u1", "u1", "<i4", "<u4", "<u8", "<u8"],
     "offsets": [0, 8, 16, 24, 28, 29, 30, 32, 36, 40, 48], "itemsize": 56})
+GROUP = np.dtype([("id", "<u4"), ("size", "<i4"), ("name", h5py.string_dtype("utf-8", 56))])
+ALL, SOURCE, SINK, SWAP, SEND, RECEIVE = range(1, 7)  # roles
+WORLD = 77  # a group
 INFO = np.dtype([
     *[(n, "<i4") for n in ("attempt", "size", "node", "local_rank")], ("first_record", "<u8"),
     *[(n, "<u8") for n in ("started_ns", "opened_ns", "flushed_ns", "overhead_ns", "spans", "voluntary_switches",
@@ -21,14 +24,15 @@ STARTED = 1_764_000_000_000_000_000
 
 
 def records(rows, names):
-    """Records of (t0_ns, t1_ns, step, kind, name, link, bytes, seq), the last four optional; `names` grows by the new ones."""
+    """Records of (t0_ns, t1_ns, step, kind, name, link, bytes, seq, role, peer), the last six optional; `names` grows by the new
+    ones."""
     out = np.zeros(len(rows), RECORD)
     for r, (t0, t1, step, kind, *rest) in zip(out, rows):
-        name, link, size, seq = (*rest, *(KINDS[kind], 255, 0, 0)[len(rest):])
+        name, link, size, seq, role, peer = (*rest, *(KINDS[kind], 255, 0, 0, 0, -1)[len(rest):])
         if name not in names:
             names.append(name)
         r["t0_ns"], r["t1_ns"], r["step"], r["kind"], r["op"] = t0, t1, step, kind, names.index(name)
-        r["link"], r["peer"], r["bytes"], r["seq"] = link, -1, size, seq
+        r["link"], r["peer"], r["bytes"], r["seq"], r["role"], r["group"] = link, peer, size, seq, role, WORLD if role else 0
     return out
 
 
@@ -49,6 +53,7 @@ def write(folder, node, ranks, name="made", size=None, attempt=1, config=""):
             g = f.create_group(f"rank-{rank:05d}")
             g.create_dataset("records", data=rows, maxshape=(None,), chunks=(4096,))
             g.create_dataset("ops", data=np.array([n.encode() for n in names], TEXT), maxshape=(None,), chunks=(16,))
+            g.create_dataset("groups", data=np.array([(WORLD, size, b"world")], GROUP), maxshape=(None,), chunks=(16,))
             info = np.zeros(1, INFO)
             placed = rows[rows["t0_ns"] > 0]
             info[0]["flushed_ns"] = rows["t1_ns"].max() if len(rows) else 0

@@ -65,6 +65,7 @@ typedef struct {
   shoal_trace_times whole;  /* from the first span to the last, time between steps included; ns[STEP] as in `inside` */
   uint64_t wall_ns;         /* from the begin of the first span to the end of the last */
   uint64_t exchanges, exchange_bytes; /* number completed, and the payload this rank sent in them */
+  uint64_t samples;                   /* trained in the steps; 0 in older files */
   bool
       placed; /* level BY_OP.  Else spans were summed by step: transfer, hidden and beside are unknown and 0, and a wait
                   inside another span counts for both, at the cost of OTHER */

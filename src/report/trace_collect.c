@@ -6,6 +6,7 @@
  *
  * A start that fails early (for example by an invalid option) leaves a file but no status, so the next start gets the
  * same number.  Of several rows with the same number only the last one counts, for the ranks it has. */
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -13,6 +14,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- attempts ---- */
 
@@ -44,14 +46,12 @@ static shoal_status add_attempt(shoal_trace_table *t, int attempt, int size, uin
   return SHOAL_OK;
 }
 
-static shoal_status add_file(shoal_trace_table *t, const char *path)
+static shoal_status add_file(shoal_trace_table *t, shoal_trace_file_data *f)
 {
-  shoal_trace_file_data *f;
-  SHOAL_TRY(shoal_trace_read(path, &f));
   t->files[t->n_files++] = f;
   if (!t->run) t->run = f->run;
   SHOAL_CHECK(strcmp(t->run, f->run) == 0, SHOAL_ERR_USAGE,
-              "%s is of run %s, the files before it of %s: name files of one run", path, f->run, t->run);
+              "%s is of run %s, the files before it of %s: name files of one run", f->path, f->run, t->run);
   shoal_trace_data **grown = realloc(t->parts, (t->n_parts + f->n) * sizeof *grown);
   SHOAL_CHECK(grown, SHOAL_ERR_MEM, "a table of %zu ranks", t->n_parts + f->n);
   t->parts = grown;
@@ -80,11 +80,29 @@ static int by_attempt(const void *a, const void *b)
   return (x->attempt > y->attempt) - (x->attempt < y->attempt);
 }
 
+/* Of several files one that is damaged is left out, with a warning; the ranks that are missing for it are named later. */
+static shoal_status add_files(shoal_trace_table *t, const char *const *paths, size_t n)
+{
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(n, &t->files));
+  for (size_t i = 0; i < n; i++) {
+    shoal_trace_file_data *f;
+    shoal_status here = shoal_trace_read(paths[i], &f);
+    if (here == SHOAL_OK) {
+      SHOAL_TRY(add_file(t, f));
+      continue;
+    }
+    st = here;
+    if (n == 1 || here != SHOAL_ERR_IO || access(paths[i], F_OK) != 0) return here;
+    shoal_warn("%s; it is left out", shoal_error_text(here));
+  }
+  return t->n_files ? SHOAL_OK : st;
+}
+
 /* Lists all attempts with their sizes, and then the entry for all of them together. */
 static shoal_status list_attempts(shoal_trace_table *t, const char *const *paths, size_t n)
 {
-  SHOAL_TRY(SHOAL_ALLOC(n, &t->files));
-  for (size_t i = 0; i < n; i++) SHOAL_TRY(add_file(t, paths[i]));
+  SHOAL_TRY(add_files(t, paths, n));
   SHOAL_CHECK(t->summaries, SHOAL_ERR_IO, "the traces hold no attempt");
   qsort(t->parts, t->n_parts, sizeof *t->parts, by_part);
   qsort(t->summaries, t->n_summaries, sizeof *t->summaries, by_attempt);
@@ -204,12 +222,16 @@ static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const s
   l->row.overhead_ns += before.overhead_ns;
   l->row.spans += before.spans;
   l->row.dropped += before.dropped;
+  l->row.overwritten += before.overwritten;
+  l->row.steps += before.steps;
+  l->row.samples += before.samples;
   l->row.voluntary_switches += before.voluntary_switches;
   l->row.involuntary_switches += before.involuntary_switches;
   l->row.peak_bytes = SHOAL_MAX(l->row.peak_bytes, before.peak_bytes);
   l->row.contended |= before.contended;
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
     l->row.payload[link] += before.payload[link];
+    l->row.formula[link] += before.formula[link];
     l->row.wire[link] += before.wire[link];
     l->row.messages[link] += before.messages[link];
   }
@@ -217,6 +239,7 @@ static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const s
   l->wall_ns += s->wall_ns;
   l->exchanges += s->exchanges;
   l->exchange_bytes += s->exchange_bytes;
+  l->samples += s->samples;
   l->placed &= s->placed;
   shoal_trace_add_times(&l->inside, &s->inside);
   shoal_trace_add_times(&l->whole, &s->whole);
@@ -234,6 +257,10 @@ static shoal_status add_line(shoal_trace_table *t, int attempt, int rank, const 
   shoal_trace_line *l = &t->lines[t->n_lines++];
   *l = (shoal_trace_line){ .attempt = attempt, .rank = rank, .placed = true };
   for (size_t i = 0; i < n; i++) add_row(l, rows[i], &splits[i]);
+  if (n == 1 && l->steps) {
+    l->first_step = splits[0].steps[0].step;
+    l->last_step = splits[0].steps[l->steps - 1].step;
+  }
   summary->lines++;
   summary->min_steps = SHOAL_MIN(summary->min_steps, l->steps);
   summary->max_steps = SHOAL_MAX(summary->max_steps, l->steps);

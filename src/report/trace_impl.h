@@ -1,6 +1,7 @@
 /* Declarations shared by the files that read and print traces: lines per rank, the table of a run, and its summary. */
 #ifndef SHOAL_REPORT_TRACE_IMPL_H
 #define SHOAL_REPORT_TRACE_IMPL_H
+#include "base/json.h"
 #include "report/trace.h"
 
 /** True if the record is a sum over its step (level BY_STEP) and so has no position in time. */
@@ -15,8 +16,10 @@ typedef struct {
   int attempt, rank;
   size_t rows; /* number of attempts summed */
   shoal_trace_attempt row;
+  uint64_t first_step, last_step;             /* numbers of those in the records; of one attempt */
   uint64_t steps, median_ns, p95_ns, wall_ns; /* percentiles of the step duration: nearest rank, no interpolation */
   uint64_t exchanges, exchange_bytes;
+  uint64_t samples; /* of the steps in the records */
   bool placed;
   shoal_trace_times inside, whole;
 } shoal_trace_line;
@@ -63,6 +66,13 @@ bool shoal_trace_table_needs(const shoal_trace_table *t, size_t part, int attemp
 /** Percentiles over steps of the step duration averaged over ranks. */
 shoal_status shoal_trace_mean_percentiles(const shoal_trace_summary *summary, uint64_t *median_ns, uint64_t *p95_ns);
 
+/* Energy of the nodes that can count it, from the first rank's file on. */
+typedef struct {
+  uint64_t uj;
+  size_t packages, nodes;       /* counted */
+  uint64_t node_cpus, job_cpus; /* of these nodes together; 0: not known of all */
+} shoal_trace_joules;
+
 /* Summary of an attempt over all its ranks. */
 typedef struct {
   const shoal_trace_summary *summary;
@@ -74,6 +84,10 @@ typedef struct {
   shoal_trace_times inside, whole;
   bool placed; /* true for all lines */
   shoal_counters counters;
+  uint64_t formula[SHOAL_LINK_COUNT];
+  uint64_t batch, samples; /* of all ranks together; 0: not known */
+  double samples_per_s;    /* sum over ranks */
+  shoal_trace_joules energy;
   double payload_per_step[SHOAL_LINK_COUNT], wire_per_step[SHOAL_LINK_COUNT], messages_per_step[SHOAL_LINK_COUNT];
   /* Set only for a single attempt with steps; otherwise slowest is NULL and the efficiencies are NAN. */
   const shoal_trace_line *slowest; /* rank with the longest step duration, waits excluded */
@@ -84,6 +98,41 @@ typedef struct {
 shoal_status shoal_trace_run_create(const shoal_trace_table *t, int attempt, shoal_trace_run *out);
 void shoal_trace_run_free(shoal_trace_run *r);
 
+/* ---- trace_replay.c ---- */
+
+enum { SHOAL_TRACE_KIND_NAME = 64 };
+/* Exchanges of one kind: whose names differ in a number at most. */
+typedef struct {
+  char name[SHOAL_TRACE_KIND_NAME]; /* "bucket" */
+  uint64_t exchanges;               /* of several ranks that others depend on; who began last is counted for these: */
+  uint64_t undecided;               /* the last two were closer than their clocks are known */
+  uint64_t *last;                   /* [n] otherwise, by rank */
+  uint64_t others;                  /* parts other than the last one, and in sum how much earlier these began */
+  uint64_t ahead_ns;
+  uint64_t wait_ns; /* blocked in them, summed over ranks */
+} shoal_trace_arrivals;
+
+/* An attempt with steps; efficiencies are NAN where they are not known. */
+typedef struct {
+  size_t n; /* ranks whose traces are given */
+  uint64_t steps;
+  bool replayed;                /* false: useful_share, serialisation and transfer are not known */
+  const char *why;              /* for what reason */
+  int64_t runtime_ns, ideal_ns; /* from the first step to the last, without pauses: as it was, and replayed */
+  int64_t useful_ns, most_useful_ns, most_own_ns; /* sum over ranks; the largest of a rank */
+  double parallel, load_balance, communication, useful_share, serialisation, transfer;
+  shoal_trace_arrivals *kinds; /* [n_kinds] */
+  size_t n_kinds;
+} shoal_trace_replay;
+/** Compute them for one attempt, not for SHOAL_TRACE_ALL.  Keeps the records of exchanges of all its ranks in memory, about 50 bytes
+ *  each.  ERR_MEM. */
+shoal_status shoal_trace_replay_create(const shoal_trace_table *t, int attempt, shoal_trace_replay *out);
+void shoal_trace_replay_free(shoal_trace_replay *r);
+
+/** Steps of the attempt, also those whose records were not kept: counters are of all of them. */
+uint64_t shoal_trace_steps_made(const shoal_trace_line *l);
+/** Samples per second of wall time of what the records hold; 0 if unknown. */
+double shoal_trace_samples_per_s(const shoal_trace_line *l);
 double shoal_trace_own_ms(const shoal_trace_line *l); /* mean step duration without waits; 0 if there are no steps */
 bool shoal_trace_is_contended(const shoal_trace_line *l);
 /** Error bound of the drift.  Each reading has an error of at most its bound, so their difference at most twice the
@@ -91,6 +140,10 @@ bool shoal_trace_is_contended(const shoal_trace_line *l);
  *  between the readings, so the result is an upper bound. */
 double shoal_trace_drift_bound_ppm(const shoal_trace_line *l);
 
-void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out);
+void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r, const shoal_trace_replay *x,
+                            FILE *out);
+/** The tree of efficiencies, who begins last, and what to try: trace_efficiency.c.  `x` NULL: several attempts. */
+void shoal_trace_print_efficiency(const shoal_trace_run *r, const shoal_trace_replay *x, FILE *out);
+void shoal_trace_put_efficiency(shoal_json *j, const shoal_trace_run *r, const shoal_trace_replay *x);
 
 #endif

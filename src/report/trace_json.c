@@ -3,6 +3,7 @@
  * Keys contain their unit; *_ns are integer nanoseconds, summed over the attempt; unknown values are null.  The meaning
  * of a key, as defined in docs/trace-format.md, never changes; new keys may be added. */
 #include "base/json.h"
+#include "base/mem.h"
 #include "report/trace_impl.h"
 #include <math.h>
 
@@ -66,9 +67,11 @@ static void put_exchange(shoal_json *j, const shoal_trace_times *whole, const sh
   shoal_json_end(j);
 }
 
-static void put_links(shoal_json *j, const shoal_counters *c, const double *payload, const double *wire,
-                      const double *messages)
+static void put_links(shoal_json *j, const shoal_counters *c, const uint64_t *formula, const double *payload,
+                      const double *wire, const double *messages)
 {
+  bool known = false;
+  for (int link = 0; link < SHOAL_LINK_COUNT; link++) known |= formula[link] > 0;
   shoal_json_object(j, "links");
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
     shoal_json_object(j, shoal_link_name((shoal_link)link));
@@ -78,6 +81,7 @@ static void put_links(shoal_json *j, const shoal_counters *c, const double *payl
     shoal_json_real(j, "payload_per_step", payload[link]);
     shoal_json_real(j, "wire_per_step", wire[link]);
     shoal_json_real(j, "messages_per_step", messages[link]);
+    put_ns(j, "formula", known && link != SHOAL_LINK_CONTROL, formula[link]);
     shoal_json_end(j);
   }
   shoal_json_end(j);
@@ -86,13 +90,14 @@ static void put_links(shoal_json *j, const shoal_counters *c, const double *payl
 static void put_line_links(shoal_json *j, const shoal_trace_line *l)
 {
   shoal_counters c;
-  double each[3][SHOAL_LINK_COUNT], unit = l->steps ? 1 / (double)l->steps : 0;
+  uint64_t steps = shoal_trace_steps_made(l);
+  double each[3][SHOAL_LINK_COUNT], unit = steps ? 1 / (double)steps : 0;
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
     each[0][link] = (double)(c.payload[link] = l->row.payload[link]) * unit;
     each[1][link] = (double)(c.wire[link] = l->row.wire[link]) * unit;
     each[2][link] = (double)(c.messages[link] = l->row.messages[link]) * unit;
   }
-  put_links(j, &c, each[0], each[1], each[2]);
+  put_links(j, &c, l->row.formula, each[0], each[1], each[2]);
 }
 
 static void put_clock(shoal_json *j, const shoal_trace_line *l)
@@ -106,6 +111,14 @@ static void put_clock(shoal_json *j, const shoal_trace_line *l)
   put_number(j, "drift_ppm", one && a->clock_readings == 2, (a->clock_drift - 1) * 1e6);
   put_number(j, "drift_bound_ppm", one && a->clock_readings == 2, shoal_trace_drift_bound_ppm(l));
   shoal_json_end(j);
+}
+
+/* Samples of a step as planned, of the attempt, and per second of training; null in older traces. */
+static void put_samples(shoal_json *j, uint64_t batch, uint64_t samples, double per_second)
+{
+  put_ns(j, "batch", batch > 0, batch);
+  put_ns(j, "samples", samples > 0, samples);
+  put_number(j, "samples_per_s", samples > 0, per_second);
 }
 
 static void put_line(shoal_json *j, const shoal_trace_line *l)
@@ -133,6 +146,8 @@ static void put_line(shoal_json *j, const shoal_trace_line *l)
   shoal_json_uint(j, "involuntary_switches", l->row.involuntary_switches);
   shoal_json_uint(j, "peak_bytes", l->row.peak_bytes);
   shoal_json_uint(j, "dropped", l->row.dropped);
+  shoal_json_uint(j, "overwritten", l->row.overwritten);
+  put_samples(j, (uint64_t)SHOAL_MAX(l->row.batch, 0), l->row.samples, shoal_trace_samples_per_s(l));
   shoal_json_end(j);
 }
 
@@ -156,9 +171,21 @@ static void put_attempts(shoal_json *j, const shoal_trace_table *t)
   shoal_json_end(j);
 }
 
+static void put_energy(shoal_json *j, const shoal_trace_run *r)
+{
+  const shoal_trace_joules *e = &r->energy;
+  shoal_json_object(j, "energy");
+  put_number(j, "joules", e->packages > 0, (double)e->uj * 1e-6);
+  shoal_json_uint(j, "packages", e->packages);
+  shoal_json_uint(j, "nodes", e->nodes);
+  put_ns(j, "node_cpus", e->node_cpus > 0, e->node_cpus);
+  put_ns(j, "job_cpus", e->job_cpus > 0, e->job_cpus);
+  shoal_json_end(j);
+}
+
 /* Sums over ranks.  Keys with "per step" or "percent" are means over ranks, except links per step, which are totals of
  * all ranks. */
-static void put_run(shoal_json *j, const shoal_trace_run *r)
+static void put_run(shoal_json *j, const shoal_trace_run *r, const shoal_trace_replay *x)
 {
   bool contended = false;
   for (size_t i = 0; i < r->n; i++) contended |= shoal_trace_is_contended(r->lines[i]);
@@ -176,17 +203,21 @@ static void put_run(shoal_json *j, const shoal_trace_run *r)
   shoal_json_real(j, "load_balance", r->load_balance);
   shoal_json_real(j, "communication_efficiency", r->communication);
   shoal_json_real(j, "parallel_efficiency", r->parallel);
+  shoal_trace_put_efficiency(j, r, x);
+  put_samples(j, r->batch, r->samples, r->samples_per_s);
+  put_energy(j, r);
   shoal_json_uint(j, "step_ns", r->inside.ns[SHOAL_TRACE_STEP]);
   put_kinds(j, &r->whole, r->wall_ns);
   put_exchange(j, &r->whole, &r->inside, r->placed, r->exchanges, r->exchange_bytes, r->rank_steps, r->wall_ns);
-  put_links(j, &r->counters, r->payload_per_step, r->wire_per_step, r->messages_per_step);
+  put_links(j, &r->counters, r->formula, r->payload_per_step, r->wire_per_step, r->messages_per_step);
   put_number(j, "overhead_percent", r->wall_ns > 0, 100 * (double)r->overhead_ns / (double)r->wall_ns);
   shoal_json_bool(j, "contended", contended);
   shoal_json_uint(j, "involuntary_switches", r->involuntary_switches);
   shoal_json_end(j);
 }
 
-void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)
+void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r, const shoal_trace_replay *x,
+                            FILE *out)
 {
   shoal_json j = { .lines = 2, .out = out };
   shoal_json_object(&j, NULL);
@@ -199,7 +230,7 @@ void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r
   shoal_json_array(&j, "ranks");
   for (size_t i = 0; i < r->n; i++) put_line(&j, r->lines[i]);
   shoal_json_end(&j);
-  put_run(&j, r);
+  put_run(&j, r, x);
   shoal_json_end(&j);
   shoal_json_finish(&j);
 }

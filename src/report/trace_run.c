@@ -44,6 +44,16 @@ double shoal_trace_drift_bound_ppm(const shoal_trace_line *l)
   return 2e6 * l->row.clock_bound_ns / (double)l->wall_ns;
 }
 
+uint64_t shoal_trace_steps_made(const shoal_trace_line *l)
+{
+  return SHOAL_MAX(l->row.steps, l->steps);
+}
+
+double shoal_trace_samples_per_s(const shoal_trace_line *l)
+{
+  return l->wall_ns ? (double)l->samples * 1e9 / (double)l->wall_ns : 0;
+}
+
 static void add_line(shoal_trace_run *r, const shoal_trace_line *l)
 {
   r->lines[r->n++] = l;
@@ -53,12 +63,17 @@ static void add_line(shoal_trace_run *r, const shoal_trace_line *l)
   r->exchange_bytes += l->exchange_bytes;
   r->overhead_ns += l->row.overhead_ns;
   r->involuntary_switches += l->row.involuntary_switches;
+  r->batch += (uint64_t)SHOAL_MAX(l->row.batch, 0);
+  r->samples += l->row.samples;
+  r->samples_per_s += shoal_trace_samples_per_s(l);
   r->placed &= l->placed;
   shoal_trace_add_times(&r->inside, &l->inside);
   shoal_trace_add_times(&r->whole, &l->whole);
   bool one = l->attempt != SHOAL_TRACE_ALL; /* attempts may differ in the number of ranks and hence in bytes per step */
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
-    double steps = !one ? NAN : l->steps ? (double)l->steps : INFINITY; /* dividing by infinity gives 0 per step */
+    uint64_t made = shoal_trace_steps_made(l);
+    double steps = !one ? NAN : made ? (double)made : INFINITY; /* dividing by infinity gives 0 per step */
+    r->formula[link] += l->row.formula[link];
     r->counters.payload[link] += l->row.payload[link];
     r->counters.wire[link] += l->row.wire[link];
     r->counters.messages[link] += l->row.messages[link];
@@ -98,6 +113,24 @@ static void find_efficiencies(shoal_trace_run *r)
   r->parallel = sum / length;
 }
 
+/* The nodes whose files hold ranks of the attempt. */
+static void add_energy(const shoal_trace_table *t, int attempt, shoal_trace_joules *out)
+{
+  bool known = true;
+  for (size_t i = 0; i < t->n_files; i++) {
+    const shoal_trace_file_data *f = t->files[i];
+    bool shown = f->n > 0 && (attempt == SHOAL_TRACE_ALL || f->ranks[0].info.attempt == attempt);
+    if (!shown || f->n_energies == 0) continue;
+    out->nodes++;
+    out->packages += f->n_energies;
+    out->node_cpus += (uint64_t)f->node_cpus;
+    out->job_cpus += (uint64_t)f->job_cpus;
+    known &= f->node_cpus > 0 && f->job_cpus > 0;
+    for (size_t k = 0; k < f->n_energies; k++) out->uj += f->energies[k].uj;
+  }
+  if (!known) out->node_cpus = out->job_cpus = 0;
+}
+
 shoal_status shoal_trace_run_create(const shoal_trace_table *t, int attempt, shoal_trace_run *out)
 {
   *out = (shoal_trace_run){ .summary = shoal_trace_table_summary(t, attempt), .placed = true };
@@ -106,6 +139,7 @@ shoal_status shoal_trace_run_create(const shoal_trace_table *t, int attempt, sho
   if (st == SHOAL_OK) st = shoal_trace_mean_percentiles(out->summary, &out->median_ns, &out->p95_ns);
   for (size_t i = 0; i < t->n_lines && st == SHOAL_OK; i++)
     if (t->lines[i].attempt == attempt) add_line(out, &t->lines[i]);
+  add_energy(t, attempt, &out->energy);
   if (st == SHOAL_OK && attempt != SHOAL_TRACE_ALL) {
     find_slowest(out);
     find_efficiencies(out);

@@ -2,7 +2,7 @@
  *
  *     time       step durations and the time breakdown of each rank; the percentages of a line add up to 100 %
  *     exchange   transfer time and its hidden and exposed parts; clock offset and drift
- *     run        bytes per link class, the slowest rank, load balance, overhead of tracing
+ *     run        bytes per link class, the slowest rank, efficiencies (trace_efficiency.c), energy, overhead of tracing
  *
  * One attempt is shown: the last one that completed a step, unless another one is requested.  If there are several,
  * they are listed first.  The same numbers as JSON: trace_json.c.  Definitions: docs/trace-format.md. */
@@ -183,16 +183,31 @@ static void print_per_step(const shoal_trace_run *r, int link, FILE *out)
             shoal_format_bytes(r->wire_per_step[link], each[1], sizeof each[1]), r->messages_per_step[link]);
 }
 
+/* Agreement is in no formula, and older traces have none. */
+static void print_formula(const shoal_trace_run *r, int link, FILE *out)
+{
+  char text[32];
+  bool known = false;
+  for (int i = 0; i < SHOAL_LINK_CONTROL; i++) known |= r->formula[i] > 0;
+  if (!known || link == SHOAL_LINK_CONTROL)
+    fprintf(out, "  -\n");
+  else if (r->formula[link] == r->counters.payload[link])
+    fprintf(out, "  equal to payload\n");
+  else
+    fprintf(out, "  %s\n", shoal_format_bytes((double)r->formula[link], text, sizeof text));
+}
+
 static void print_links(const shoal_trace_run *r, FILE *out)
 {
   char each[2][32];
-  fprintf(out, "\nsent by all ranks together:\n%-8s  %14s %12s %14s  %14s %12s\n", "link", "payload/step", "wire/step",
-          "messages/step", "payload", "wire");
+  fprintf(out, "\nsent by all ranks together:\n%-8s  %14s %12s %14s  %14s %12s  %s\n", "link", "payload/step",
+          "wire/step", "messages/step", "payload", "wire", "the method's formula");
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) {
     fprintf(out, "%-8s", shoal_link_name((shoal_link)link));
     print_per_step(r, link, out);
-    fprintf(out, "  %14s %12s\n", shoal_format_bytes((double)r->counters.payload[link], each[0], sizeof each[0]),
+    fprintf(out, "  %14s %12s", shoal_format_bytes((double)r->counters.payload[link], each[0], sizeof each[0]),
             shoal_format_bytes((double)r->counters.wire[link], each[1], sizeof each[1]));
+    print_formula(r, link, out);
   }
 }
 
@@ -208,9 +223,6 @@ static void print_balance(const shoal_trace_run *r, FILE *out)
   fprintf(out, "\nslowest: rank %d on %s, %.3f ms per step of its own (mean %.3f); it waits %.3f ms%s\n", s->rank,
           shoal_show(s->row.host, host, sizeof host), shoal_trace_own_ms(s), own / (double)n,
           ms((double)s->whole.ns[SHOAL_TRACE_WAIT], s->steps), r->slowest_waits_least ? ", least of all" : "");
-  if (!isnan(r->parallel))
-    fprintf(out, "efficiency of the steps: load balance %.1f %% x communication %.1f %% = parallel %.1f %%\n",
-            100 * r->load_balance, 100 * r->communication, 100 * r->parallel);
 }
 
 /* Names the ranks whose trace was not closed, and those whose records are not complete. */
@@ -220,9 +232,30 @@ static void print_incomplete(const shoal_trace_run *r, FILE *out)
   for (size_t i = 0; i < r->n && one && !r->summary->closed; i++)
     if (!r->lines[i]->row.closed) fprintf(out, "rank %d was killed, or still runs\n", r->lines[i]->rank);
   for (size_t i = 0; i < r->n; i++)
+    if (r->lines[i]->row.overwritten)
+      fprintf(out, "rank %d: the last records of %llu steps; %llu earlier ones were overwritten (trace.keep: last)\n",
+              r->lines[i]->rank, (unsigned long long)shoal_trace_steps_made(r->lines[i]),
+              (unsigned long long)r->lines[i]->row.overwritten);
+  for (size_t i = 0; i < r->n; i++)
     if (r->lines[i]->row.dropped)
       fprintf(out, "rank %d: %llu records are missing, its memory for them or the file was full\n", r->lines[i]->rank,
               (unsigned long long)r->lines[i]->row.dropped);
+}
+
+/* Counters of whole nodes: what else runs there is in them. */
+static void print_energy(const shoal_trace_run *r, FILE *out)
+{
+  const shoal_trace_joules *e = &r->energy;
+  if (!e->packages) return;
+  fprintf(out, "energy: %.1f kJ in %zu processor packages of %zu of %zu nodes, without memory and network; ",
+          (double)e->uj * 1e-9, e->packages, e->nodes, r->summary->nodes);
+  if (!e->job_cpus)
+    fprintf(out, "other jobs on them are in it\n");
+  else if (e->job_cpus < e->node_cpus)
+    fprintf(out, "other jobs on them are in it (this one has %llu of %llu hardware threads)\n",
+            (unsigned long long)e->job_cpus, (unsigned long long)e->node_cpus);
+  else
+    fprintf(out, "the job has them to itself\n");
 }
 
 static void print_remarks(const shoal_trace_run *r, FILE *out)
@@ -239,7 +272,7 @@ static void print_remarks(const shoal_trace_run *r, FILE *out)
             r->wall_ns ? (double)r->involuntary_switches * 1e9 / (double)r->wall_ns : 0);
 }
 
-static void print_text(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)
+static void print_text(const shoal_trace_table *t, const shoal_trace_run *r, const shoal_trace_replay *x, FILE *out)
 {
   if (t->n_summaries > 2) print_attempts(t, out);
   print_head(t, r, out);
@@ -247,6 +280,8 @@ static void print_text(const shoal_trace_table *t, const shoal_trace_run *r, FIL
   print_exchange(r, out);
   print_links(r, out);
   print_balance(r, out);
+  shoal_trace_print_efficiency(r, x, out);
+  print_energy(r, out);
   print_remarks(r, out);
   print_incomplete(r, out);
 }
@@ -290,6 +325,18 @@ static shoal_status print_steps(const shoal_trace_table *t, int attempt, FILE *o
   return st;
 }
 
+static shoal_status print_run(const shoal_trace_table *t, const shoal_trace_run *r, shoal_trace_form form, FILE *out)
+{
+  shoal_trace_replay replay = { .n = 0 }, *x = r->summary->attempt == SHOAL_TRACE_ALL ? NULL : &replay;
+  if (x) SHOAL_TRY(shoal_trace_replay_create(t, r->summary->attempt, x));
+  if (form == SHOAL_TRACE_TEXT)
+    print_text(t, r, x, out);
+  else
+    shoal_trace_print_json(t, r, x, out);
+  shoal_trace_replay_free(&replay);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, shoal_trace_form form, FILE *out)
 {
   shoal_trace_table *t;
@@ -297,9 +344,7 @@ shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, s
   SHOAL_TRY(shoal_trace_table_create(paths, n, &attempt, &t));
   shoal_status st = shoal_trace_run_create(t, attempt, &r);
   if (st == SHOAL_OK) {
-    if (form == SHOAL_TRACE_TEXT) print_text(t, &r, out);
-    if (form == SHOAL_TRACE_JSON) shoal_trace_print_json(t, &r, out);
-    if (form == SHOAL_TRACE_STEPS) st = print_steps(t, attempt, out);
+    st = form == SHOAL_TRACE_STEPS ? print_steps(t, attempt, out) : print_run(t, &r, form, out);
     shoal_trace_run_free(&r);
   }
   shoal_trace_table_destroy(t);

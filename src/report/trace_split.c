@@ -211,6 +211,7 @@ static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *sp
       out->exchanges += shoal_trace_is_sum(&r[i], level) ? r[i].seq : 1;
       out->exchange_bytes += r[i].bytes;
     }
+    if (s.kind == SHOAL_TRACE_STEP) out->samples += r[i].seq;
     if (shoal_trace_is_sum(&r[i], level)) continue;
     if (s.kind == SHOAL_TRACE_EXCHANGE)
       transfers[w.n_transfers++] = (interval){ s.t0, s.t1 };

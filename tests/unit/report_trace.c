@@ -140,7 +140,12 @@ static void numbers(void)
       "8.333");
   has("   all    45.000  30.0 %    40.000  26.7 %     5.000   3.3 %     0.000   0.0 %");
   has("slowest: rank 1 on n0, 98.000 ms per step of its own (mean 95.000); it waits 2.000 ms, least of all");
-  has("load balance 100.0 % x communication 80.0 % = parallel 80.0 %");
+  /* Of 4 steps and the 50 ms between them, without 7 ms checkpoint and 30 ms evaluation: 439 ms, of which 320 are useful. */
+  has("parallel                72.9 %  of the time");
+  has("  load balance         100.0 %  ");
+  has("  communication         72.9 %  ");
+  has("    transfer               -    ");
+  has("not known: an older Shoal did not record which exchanges belong together");
   has("between          2.0 KiB      2.1 KiB            4.0         7.8 KiB      8.6 KiB");
   show(paths, 2, 1, SHOAL_TRACE_JSON);
   has("{\"name\": \"a \\\"run\\\"\", \"attempt\": 1,");
@@ -156,11 +161,13 @@ static void numbers(void)
       "26.666666666666668, "
       "\"exposed_ns\": 32000000, \"exposed_ms_per_step\": 8, \"exposed_percent\": 5.33333333333333");
   has("\"between\": {\"payload\": 4000, \"wire\": 4400, \"messages\": 8, \"payload_per_step\": 1000, "
-      "\"wire_per_step\": 1100, \"messages_per_step\": 2}");
+      "\"wire_per_step\": 1100, \"messages_per_step\": 2, \"formula\": null}");
   has("\"between\": {\"payload\": 8000, \"wire\": 8800, \"messages\": 16, \"payload_per_step\": 2000, "
-      "\"wire_per_step\": 2200, \"messages_per_step\": 4}");
+      "\"wire_per_step\": 2200, \"messages_per_step\": 4, \"formula\": null}");
   has("\"clock\": {\"readings\": 2, \"offset_ns\": 5000000, \"bound_ns\": 2500, \"drift_ppm\": 0, \"drift_bound_ppm\": "
       "8.33333333333333");
+  has("\"efficiency\": {\"parallel\": 0.72892938496583");
+  has("\"runtime_ns\": 439000000, \"ideal_ns\": null, \"useful_ns\": 640000000, \"useful_most_ns\": 320000000,");
   has("\"slowest_rank\": 1, \"slowest_own_ms\": 98, \"load_balance\": 1, \"communication_efficiency\": 0.8, "
       "\"parallel_efficiency\": 0.8");
   show(paths, 2, 1, SHOAL_TRACE_STEPS);

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "report/trace_impl.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -78,19 +79,17 @@ static void print_head(const shoal_trace_table *t, const shoal_trace_run *r, FIL
           shoal_format_seconds((double)r->wall_ns * 1e-9 / (double)r->n, length, sizeof length));
 }
 
-/* ---- time ---- */
+/* ---- tables with a line per rank ---- */
 
-static void print_time(const char *name, uint64_t steps, double step_ms, uint64_t median_ns, uint64_t p95_ns,
-                       const shoal_trace_times *t, uint64_t wall_ns, FILE *out)
-{
-  fprintf(out, "%6s %7llu %9.3f %9.3f %9.3f", name, (unsigned long long)steps, step_ms, (double)median_ns * 1e-6,
-          (double)p95_ns * 1e-6);
-  for (size_t c = 0; c < SHOAL_COUNT(columns); c++) {
-    uint64_t ns = columns[c].kind == SHOAL_TRACE_EXCHANGE ? t->agreement_ns : t->ns[columns[c].kind];
-    fprintf(out, " %*.1f", (int)strlen(columns[c].title), percent((double)ns, (double)wall_ns));
-  }
-  fputc('\n', out);
-}
+/* Of many ranks there are the extremes, by own time per step, and how each column is distributed. */
+enum { LINES_MOST = 16, EXTREMES = 3, COLUMNS_MOST = 16 };
+
+/* A table: the numbers of a rank's line, and how a line is printed.  `l` NULL: it is of no single rank. */
+typedef struct {
+  size_t columns;
+  void (*values)(const shoal_trace_line *l, double *out);
+  void (*print)(const char *name, const shoal_trace_line *l, const double *values, FILE *out);
+} rank_table;
 
 static const char *line_name(const shoal_trace_line *l, char *buf, size_t cap)
 {
@@ -98,74 +97,191 @@ static const char *line_name(const shoal_trace_line *l, char *buf, size_t cap)
   return buf;
 }
 
-static void print_times(const shoal_trace_run *r, FILE *out)
+static void print_line(const rank_table *table, const shoal_trace_line *l, FILE *out)
 {
   char name[16];
+  double values[COLUMNS_MOST];
+  table->values(l, values);
+  table->print(line_name(l, name, sizeof name), l, values, out);
+}
+
+static int by_own_time(const void *a, const void *b)
+{
+  double x = shoal_trace_own_ms(*(const shoal_trace_line *const *)a);
+  double y = shoal_trace_own_ms(*(const shoal_trace_line *const *)b);
+  return (x < y) - (x > y);
+}
+
+static int by_value(const void *a, const void *b)
+{
+  const double *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Nearest rank, as for steps; a column is unknown if it is on any rank. */
+static double quantile(const shoal_trace_run *r, const rank_table *table, size_t column, double at, double *scratch)
+{
+  double values[COLUMNS_MOST];
+  for (size_t i = 0; i < r->n; i++) {
+    table->values(r->lines[i], values);
+    if (isnan(values[column])) return NAN;
+    scratch[i] = values[column];
+  }
+  qsort(scratch, r->n, sizeof *scratch, by_value);
+  return scratch[(size_t)(at * (double)(r->n - 1) + 0.5)];
+}
+
+static void print_spread(const shoal_trace_run *r, const rank_table *table, double *scratch, FILE *out)
+{
+  static const char *const names[] = { "least", "5 %", "median", "95 %", "most" };
+  static const double at[] = { 0, 0.05, 0.5, 0.95, 1 };
+  double values[COLUMNS_MOST];
+  for (size_t k = 0; k < SHOAL_COUNT(at); k++) {
+    for (size_t c = 0; c < table->columns; c++) values[c] = quantile(r, table, c, at[k], scratch);
+    table->print(names[k], NULL, values, out);
+  }
+}
+
+static void print_lines(const shoal_trace_run *r, const rank_table *table, FILE *out)
+{
+  if (r->n <= LINES_MOST) {
+    for (size_t i = 0; i < r->n; i++) print_line(table, r->lines[i], out);
+    return;
+  }
+  const shoal_trace_line **order = calloc(r->n, sizeof *order);
+  double *scratch = calloc(r->n, sizeof *scratch);
+  if (order && scratch) {
+    memcpy(order, r->lines, r->n * sizeof *order);
+    qsort(order, r->n, sizeof *order, by_own_time);
+    for (size_t i = 0; i < EXTREMES; i++) print_line(table, order[i], out);
+    fprintf(out, "%6s of %zu ranks, those whose own steps are longest and shortest; then each column by itself\n",
+            "...", r->n);
+    for (size_t i = r->n - EXTREMES; i < r->n; i++) print_line(table, order[i], out);
+    print_spread(r, table, scratch, out);
+  }
+  free(order);
+  free(scratch);
+}
+
+/* ---- time ---- */
+
+enum { MEAN, MEDIAN, P95, SHARES };
+
+static void time_shares(const shoal_trace_times *t, uint64_t wall_ns, double *out)
+{
+  for (size_t c = 0; c < SHOAL_COUNT(columns); c++) {
+    uint64_t ns = columns[c].kind == SHOAL_TRACE_EXCHANGE ? t->agreement_ns : t->ns[columns[c].kind];
+    out[SHARES + c] = percent((double)ns, (double)wall_ns);
+  }
+}
+
+static void time_values(const shoal_trace_line *l, double *out)
+{
+  out[MEAN] = ms((double)l->inside.ns[SHOAL_TRACE_STEP], l->steps);
+  out[MEDIAN] = (double)l->median_ns * 1e-6;
+  out[P95] = (double)l->p95_ns * 1e-6;
+  time_shares(&l->whole, l->wall_ns, out);
+}
+
+static void print_time_of(const char *name, uint64_t steps, const double *values, FILE *out)
+{
+  fprintf(out, "%6s ", name);
+  if (steps == UINT64_MAX)
+    fprintf(out, "%7s", "");
+  else
+    fprintf(out, "%7llu", (unsigned long long)steps);
+  for (size_t c = 0; c < SHARES; c++) fprintf(out, " %9.3f", values[c]);
+  for (size_t c = 0; c < SHOAL_COUNT(columns); c++)
+    fprintf(out, " %*.1f", (int)strlen(columns[c].title), values[SHARES + c]);
+  fputc('\n', out);
+}
+
+static void print_time(const char *name, const shoal_trace_line *l, const double *values, FILE *out)
+{
+  print_time_of(name, l ? l->steps : UINT64_MAX, values, out);
+}
+
+static void print_times(const shoal_trace_run *r, FILE *out)
+{
+  static const rank_table table = { SHARES + SHOAL_COUNT(columns), time_values, print_time };
   fprintf(out, "%6s %7s %9s %9s %9s  share of the time, %%\n%6s %7s %9s %9s %9s", "", "", "", "step, ms", "", "rank",
           "steps", "mean", "median", "p95");
   for (size_t c = 0; c < SHOAL_COUNT(columns); c++) fprintf(out, " %s", columns[c].title);
   fputc('\n', out);
-  for (size_t i = 0; i < r->n; i++) {
-    const shoal_trace_line *l = r->lines[i];
-    print_time(line_name(l, name, sizeof name), l->steps, ms((double)l->inside.ns[SHOAL_TRACE_STEP], l->steps),
-               l->median_ns, l->p95_ns, &l->whole, l->wall_ns, out);
-  }
-  print_time("all", r->summary->max_steps, ms((double)r->inside.ns[SHOAL_TRACE_STEP], r->rank_steps), r->median_ns,
-             r->p95_ns, &r->whole, r->wall_ns, out);
+  print_lines(r, &table, out);
+  double all[COLUMNS_MOST] = { [MEAN] = ms((double)r->inside.ns[SHOAL_TRACE_STEP], r->rank_steps),
+                               [MEDIAN] = (double)r->median_ns * 1e-6,
+                               [P95] = (double)r->p95_ns * 1e-6 };
+  time_shares(&r->whole, r->wall_ns, all);
+  print_time_of("all", r->summary->max_steps, all, out);
 }
 
 /* ---- exchange ---- */
 
-static void print_part(double ns, uint64_t steps, uint64_t wall_ns, bool known, FILE *out)
+enum { PARTS = 4 };
+
+static void exchange_parts(const shoal_trace_times *t, uint64_t steps, uint64_t wall_ns, bool placed, double *out)
 {
-  if (known)
-    fprintf(out, " %9.3f %5.1f %%", ms(ns, steps), percent(ns, (double)wall_ns));
-  else
-    fprintf(out, " %9s %5s  ", "-", "-");
+  const double ns[PARTS] = { (double)t->ns[SHOAL_TRACE_EXCHANGE], (double)t->hidden_ns, (double)t->ns[SHOAL_TRACE_WAIT],
+                             (double)t->beside_ns };
+  for (size_t i = 0; i < PARTS; i++) {
+    bool known = placed || i == 2;
+    out[2 * i] = known ? ms(ns[i], steps) : NAN;
+    out[2 * i + 1] = known ? percent(ns[i], (double)wall_ns) : NAN;
+  }
 }
 
-static void print_parts(const shoal_trace_times *t, uint64_t steps, uint64_t wall_ns, bool placed, FILE *out)
+static void exchange_values(const shoal_trace_line *l, double *out)
 {
-  print_part((double)t->ns[SHOAL_TRACE_EXCHANGE], steps, wall_ns, placed, out);
-  print_part((double)t->hidden_ns, steps, wall_ns, placed, out);
-  print_part((double)t->ns[SHOAL_TRACE_WAIT], steps, wall_ns, true, out);
-  print_part((double)t->beside_ns, steps, wall_ns, placed, out);
+  exchange_parts(&l->whole, l->steps, l->wall_ns, l->placed, out);
+}
+
+static void print_parts(const char *name, const double *values, FILE *out)
+{
+  fprintf(out, "%6s", name);
+  for (size_t i = 0; i < PARTS; i++) {
+    if (isnan(values[2 * i]))
+      fprintf(out, " %9s %5s  ", "-", "-");
+    else
+      fprintf(out, " %9.3f %5.1f %%", values[2 * i], values[2 * i + 1]);
+  }
 }
 
 static void print_clock(const shoal_trace_line *l, FILE *out)
 {
   const shoal_trace_attempt *a = &l->row;
   if (a->clock_readings == 0) {
-    fprintf(out, "  not measured\n");
+    fprintf(out, "  not measured");
     return;
   }
   fprintf(out, " %13.3f %7.3f", shoal_trace_offset_ns(a) * 1e-3, a->clock_bound_ns * 1e-3);
   if (a->clock_readings == 2)
-    fprintf(out, " %9.3f %7.3f\n", (a->clock_drift - 1) * 1e6, shoal_trace_drift_bound_ppm(l));
+    fprintf(out, " %9.3f %7.3f", (a->clock_drift - 1) * 1e6, shoal_trace_drift_bound_ppm(l));
   else
-    fprintf(out, " %9s %7s\n", "-", "-");
+    fprintf(out, " %9s %7s", "-", "-");
+}
+
+/* Clocks of several attempts have nothing in common. */
+static void print_exchange_line(const char *name, const shoal_trace_line *l, const double *values, FILE *out)
+{
+  print_parts(name, values, out);
+  if (l && l->attempt != SHOAL_TRACE_ALL) print_clock(l, out);
+  fputc('\n', out);
 }
 
 static void print_exchange(const shoal_trace_run *r, FILE *out)
 {
-  char name[16];
+  static const rank_table table = { 2 * PARTS, exchange_values, print_exchange_line };
   bool clocks = r->summary->attempt != SHOAL_TRACE_ALL;
+  double all[COLUMNS_MOST];
   fprintf(out, "\n%6s  exchange: ms per step, and share of the time", "");
   if (clocks) fprintf(out, "%44s", "clock against rank 0");
   fprintf(out, "\n%6s %17s %17s %17s %17s", "rank", "transfer    ", "hidden    ", "exposed    ",
           clocks ? "beside    " : "beside");
   fprintf(out, clocks ? " %13s %7s %9s %7s\n" : "\n", "offset us", "+-", "drift ppm", "+-");
-  for (size_t i = 0; i < r->n; i++) {
-    const shoal_trace_line *l = r->lines[i];
-    fprintf(out, "%6s", line_name(l, name, sizeof name));
-    print_parts(&l->whole, l->steps, l->wall_ns, l->placed, out);
-    if (clocks)
-      print_clock(l, out);
-    else
-      fputc('\n', out);
-  }
-  fprintf(out, "%6s", "all");
-  print_parts(&r->whole, r->rank_steps, r->wall_ns, r->placed, out);
+  print_lines(r, &table, out);
+  exchange_parts(&r->whole, r->rank_steps, r->wall_ns, r->placed, all);
+  print_parts("all", all, out);
   fputc('\n', out);
   if (!r->placed)
     fprintf(out, "the trace sums spans by step: with trace.level op transfer and hidden are known, too\n");
@@ -225,21 +341,40 @@ static void print_balance(const shoal_trace_run *r, FILE *out)
           ms((double)s->whole.ns[SHOAL_TRACE_WAIT], s->steps), r->slowest_waits_least ? ", least of all" : "");
 }
 
-/* Names the ranks whose trace was not closed, and those whose records are not complete. */
+typedef bool (*remark)(const shoal_trace_line *l, char *text, size_t cap);
+
+static bool was_killed(const shoal_trace_line *l, char *text, size_t cap)
+{
+  snprintf(text, cap, "was killed, or still runs");
+  return l->attempt != SHOAL_TRACE_ALL && !l->row.closed;
+}
+
+static bool was_overwritten(const shoal_trace_line *l, char *text, size_t cap)
+{
+  snprintf(text, cap, "has the last of its %llu steps; %llu earlier records were overwritten (trace.keep: last)",
+           (unsigned long long)shoal_trace_steps_made(l), (unsigned long long)l->row.overwritten);
+  return l->row.overwritten > 0;
+}
+
+static bool was_dropped(const shoal_trace_line *l, char *text, size_t cap)
+{
+  snprintf(text, cap, "lacks %llu records, its memory for them or the file was full",
+           (unsigned long long)l->row.dropped);
+  return l->row.dropped > 0;
+}
+
+/* Names the ranks whose trace was not closed, and those whose records are not complete: of many only the first. */
 static void print_incomplete(const shoal_trace_run *r, FILE *out)
 {
-  bool one = r->summary->attempt != SHOAL_TRACE_ALL;
-  for (size_t i = 0; i < r->n && one && !r->summary->closed; i++)
-    if (!r->lines[i]->row.closed) fprintf(out, "rank %d was killed, or still runs\n", r->lines[i]->rank);
-  for (size_t i = 0; i < r->n; i++)
-    if (r->lines[i]->row.overwritten)
-      fprintf(out, "rank %d: the last records of %llu steps; %llu earlier ones were overwritten (trace.keep: last)\n",
-              r->lines[i]->rank, (unsigned long long)shoal_trace_steps_made(r->lines[i]),
-              (unsigned long long)r->lines[i]->row.overwritten);
-  for (size_t i = 0; i < r->n; i++)
-    if (r->lines[i]->row.dropped)
-      fprintf(out, "rank %d: %llu records are missing, its memory for them or the file was full\n", r->lines[i]->rank,
-              (unsigned long long)r->lines[i]->row.dropped);
+  static const remark remarks[] = { was_killed, was_overwritten, was_dropped };
+  char text[160];
+  for (size_t k = 0; k < SHOAL_COUNT(remarks); k++) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++)
+      if (remarks[k](r->lines[i], text, sizeof text) && ++n <= LINES_MOST)
+        fprintf(out, "rank %d %s\n", r->lines[i]->rank, text);
+    if (n > LINES_MOST) fprintf(out, "and so %zu more ranks\n", n - LINES_MOST);
+  }
 }
 
 /* Counters of whole nodes: what else runs there is in them. */

@@ -285,6 +285,30 @@ def test_pauses(work):
     assert table["useful_most_ns"] == 7 * 60 * MS
 
 
+def test_many_ranks(work):
+    """Of 64 ranks a page shows the extremes and how each column is distributed; --json has all."""
+    m = Made(64, 400)
+    for rank in range(64):
+        for step in range(3):
+            m.span(rank, step, FORWARD, 0, 100 + rank)  # rank 63 computes longest
+            m.exchange(rank, step, "sum", 100 + rank, 100 + rank, 400)
+            m.step(rank, step)
+    m.save("r", 16, members={r: {"closed": 0} for r in range(30)})
+    text = run([program(), "trace", "show", "r"], base=PLAIN_ENV).stdout
+    lines = text.splitlines()
+    assert len(lines) < 100, f"{len(lines)} lines"
+    assert max(map(len, lines)) <= 180
+    first = lines.index(next(line for line in lines if line.startswith("  rank   steps")))
+    names = [line[:6].strip() for line in lines[first + 1:first + 14]]
+    assert names == ["63", "62", "61", "...", "2", "1", "0", "least", "5 %", "median", "95 %", "most", "all"], names
+    share = [float(line.split()[4 if line[:6].strip().isdigit() else -9]) for line in lines[first + 8:first + 13]]
+    assert share == [pytest.approx(100 * (100 + r) / 400, abs=0.051) for r in (0, 3, 32, 60, 63)], lines[first + 8]
+    assert "and so 14 more ranks" in text
+    table = json.loads(run([program(), "trace", "show", "r", "--json"], base=PLAIN_ENV).stdout)
+    assert len(table["ranks"]) == 64
+    assert last(table["run"]["efficiency"], "sum")[0] == {63: 3}
+
+
 def test_votes(work):
     """A vote is waited for a step after it was cast, so it delays nobody who is less than a step behind."""
     m = Made(2, 100)

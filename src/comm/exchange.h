@@ -111,7 +111,7 @@ shoal_status shoal_rendezvous_progress(shoal_rendezvous *c);
 /** Lets a rendezvous that nobody joins spread what `asked` says on any rank: it is looked at whenever this rank makes progress,
  *  also while it waits for others.  While nothing else is in flight, progress is then made a few hundred times a second at most.
  *  One per world; not collective, ends with destroy. */
-void shoal_rendezvous_listen(shoal_rendezvous *c, bool (*asked)(void));
+void shoal_rendezvous_listen(shoal_rendezvous *c, bool (*asked)(void *context), void *context);
 
 /* A non-blocking point-to-point message: a reusable handle on the sending or the receiving side.  Not collective.
  * Messages match by tag (0..1023, shared with shoal_group_send and _recv) in the order they are started. */

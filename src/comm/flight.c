@@ -107,7 +107,7 @@ shoal_status shoal_world_progress(shoal_world *w)
 {
   enum { ROUNDS_MAX = 16 }; /* bounds the time a fast sender can keep this rank from computing */
   if (w->listener) {
-    if (w->asked()) SHOAL_TRY(shoal_rendezvous_request(w->listener, 1));
+    if (w->asked(w->asked_context)) SHOAL_TRY(shoal_rendezvous_request(w->listener, 1));
     if (may_rest(w)) return SHOAL_OK;
   }
   for (int rounds = 0, idle = 0; w->in_flight && rounds < ROUNDS_MAX && idle < 2; rounds++) {

@@ -162,7 +162,8 @@ struct shoal_world {
   shoal_flight *newest;
   shoal_rendezvous *listener; /* or NULL; its flight never ends */
   shoal_flight *listening;
-  bool (*asked)(void);
+  bool (*asked)(void *context);
+  void *asked_context;
   uint64_t listened_ns;
   shoal_error failure; /* error of the first flight that failed, possibly in a poll; its wait returns it */
   bool failure_known;  /* that error has been returned; another may replace it */

@@ -147,12 +147,13 @@ shoal_status shoal_rendezvous_create(shoal_group *control, const char *name, sho
   return st;
 }
 
-void shoal_rendezvous_listen(shoal_rendezvous *c, bool (*asked)(void))
+void shoal_rendezvous_listen(shoal_rendezvous *c, bool (*asked)(void *context), void *context)
 {
   shoal_world *w = c->f.g->w;
   w->listener = c;
   w->listening = &c->f;
   w->asked = asked;
+  w->asked_context = context;
 }
 
 void shoal_rendezvous_destroy(shoal_rendezvous *c)

@@ -157,8 +157,8 @@ typedef struct {
   shoal_status (*settle)(shoal_run *r, void *state, shoal_settle stage);
   /* All ranks have finished the epoch; `loss`: the agreed mean training loss.  Collective. */
   shoal_status (*epoch_end)(shoal_run *r, void *state, double loss);
-  /* After the last step of the run, before its last evaluation.  *changed: the hook changed the weights.
-   * Collective. */
+  /* After the last step of the run, before its last evaluation.  *changed: the hook changed the weights.  Once more if that
+   * evaluation is stopped and made again after a resume: then nothing is left to do.  Collective. */
   shoal_status (*finish)(shoal_run *r, void *state, bool *changed);
 
   /* ---- evaluation and checkpoints ---- */

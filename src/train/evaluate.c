@@ -179,13 +179,12 @@ static shoal_status evaluate(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* A signal ends it after a batch; what was measured so far is dropped, and measured again after the resume.  Not where the
- * method has finished the model: it would do so twice, and the run ends here anyway. */
+/* A signal ends it after a batch; what was measured so far is dropped, and measured again after the resume. */
 shoal_status shoal_session_evaluate(shoal_session *s)
 {
   if (!s->data.test) return SHOAL_OK;
   SHOAL_TRY(shoal_numbers_agree(s));
-  s->ears.drops = !s->model.finished;
+  s->ears.drops = true;
   shoal_status st = evaluate(s);
   s->ears.drops = false;
   shoal_session_drop_whole(s);

@@ -8,9 +8,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/folder.h"
+#include "train/stop.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,18 +35,28 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
   return SHOAL_OK;
 }
 
-/* The attempt that wrote status.json, or 0; *failed: its state is failed. */
-static int last_attempt(const shoal_folder *f, bool *failed)
+/* A positive number of an object that may not be there; else 0. */
+static double positive(const json_t *object, const char *name)
+{
+  double x = json_number_value(json_object_get(object, name));
+  return isfinite(x) && x > 0 ? x : 0;
+}
+
+/* The attempt that wrote status.json, or 0; *failed: its state is failed; *lead: what it measured. */
+static int last_attempt(const shoal_folder *f, bool *failed, shoal_folder_lead *lead)
 {
   char *path = shoal_path_join(f->dir, "status.json");
   int attempt = 0;
   *failed = false;
+  *lead = (shoal_folder_lead){ 0 };
   json_t *status = NULL;
   if (shoal_path_exists(path) && shoal_json_read_file(path, &status) == SHOAL_OK) {
     const char *state = json_string_value(json_object_get(status, "state"));
     json_int_t number = json_integer_value(json_object_get(status, "attempt"));
     attempt = number > 0 && number < MOST_ATTEMPTS ? (int)number : 0;
     *failed = state && strcmp(state, "failed") == 0;
+    const json_t *object = json_object_get(status, "lead");
+    *lead = (shoal_folder_lead){ positive(object, "step_s"), positive(object, "save_s") };
   }
   json_decref(status);
   free(path);
@@ -72,11 +84,16 @@ static int logged_attempt(const shoal_folder *f)
   return (int)attempt;
 }
 
-/* Another rank may have given up for all: what it wrote stays, also if this one is woken once more by the launcher's signals. */
-static bool says_failed(const shoal_folder *f)
+/* Another rank may have given up for all: what it wrote stays, also if this one is woken once more by the launcher's signals.  What
+ * rank 0 has measured stays, too, whoever writes. */
+static bool says_failed(shoal_folder *f)
 {
   bool failed;
-  return last_attempt(f, &failed) == f->attempt && failed;
+  shoal_folder_lead lead;
+  int attempt = last_attempt(f, &failed, &lead);
+  if (f->lead.step_s == 0) f->lead.step_s = lead.step_s;
+  if (f->lead.save_s == 0) f->lead.save_s = lead.save_s;
+  return attempt == f->attempt && failed;
 }
 
 /* The lease's thread writes it, too. */
@@ -102,6 +119,17 @@ static void add_figures(const shoal_folder_figures *g, shoal_json *j)
   shoal_json_end(j);
 }
 
+static void add_lead(const shoal_folder_lead *l, shoal_json *j)
+{
+  if (l->step_s == 0 && l->save_s == 0) return;
+  shoal_json_object(j, "lead");
+  shoal_json_fixed(j, "step_s", l->step_s, 6);
+  shoal_json_fixed(j, "save_s", l->save_s, 6);
+  shoal_json_end(j);
+}
+
+static const char stopping[] = "stopping", asked_by_signal[] = "asked to stop by a signal; not saved yet";
+
 static shoal_status write_status(shoal_folder *f, const char *state, int exit_code, const char *reason, bool by_thread)
 {
   char now[40];
@@ -117,10 +145,11 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   shoal_json_int(&j, "attempt", f->attempt);
   shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
   pthread_mutex_lock(&status_lock);
+  bool failed = says_failed(f);
   add_figures(&f->figures, &j);
+  add_lead(&f->lead, &j);
   shoal_json_end(&j);
-  if ((!by_thread || atomic_load(&f->running)) && !says_failed(f))
-    st = shoal_folder_write(f, "status.json", j.text.text);
+  if ((!by_thread || atomic_load(&f->running)) && !failed) st = shoal_folder_write(f, "status.json", j.text.text);
   pthread_mutex_unlock(&status_lock);
   shoal_str_free(&j.text);
   return st;
@@ -152,10 +181,15 @@ shoal_status shoal_folder_check(const shoal_folder *f)
   return SHOAL_OK;
 }
 
-/* In the lease's thread. */
-static void beat(void *folder)
+/* In the lease's thread.  Written anew every few seconds, and at once when a signal is heard: what fails is tried again. */
+static void beat(void *folder, bool every)
 {
-  (void)write_status(folder, "running", 0, "", true); /* tried again at the next beat */
+  shoal_folder *f = folder;
+  if (shoal_stop_requested()) shoal_folder_hear(f);
+  bool asked = atomic_load(&f->asked), news = asked && !f->told;
+  if (!every && !news) return;
+  shoal_status st = write_status(f, asked ? stopping : "running", 0, asked ? asked_by_signal : "", true);
+  f->told = asked && st == SHOAL_OK;
 }
 
 /* What killed attempts left behind: half-written files, and the names under which a lease was to be taken over. */
@@ -209,7 +243,7 @@ shoal_status shoal_folder_take(shoal_folder *f, bool *again)
   f->token = shoal_lease_token(f->lease);
   SHOAL_TRY(sweep(f));
   bool failed;
-  f->attempt = SHOAL_MAX(last_attempt(f, &failed), logged_attempt(f)) + 1;
+  f->attempt = SHOAL_MAX(last_attempt(f, &failed, &f->lead), logged_attempt(f)) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");
   shoal_status st = shoal_open_append(path, &f->log);
   free(path);
@@ -313,10 +347,27 @@ void shoal_folder_tell(shoal_folder *f, const shoal_folder_figures *figures)
   pthread_mutex_unlock(&status_lock);
 }
 
+void shoal_folder_measure(shoal_folder *f, double step_s, double save_s)
+{
+  pthread_mutex_lock(&status_lock);
+  if (step_s > 0) f->lead.step_s = step_s;
+  if (save_s > 0) f->lead.save_s = save_s;
+  pthread_mutex_unlock(&status_lock);
+}
+
+void shoal_folder_hear(shoal_folder *f)
+{
+  atomic_store_explicit(&f->asked, true, memory_order_relaxed);
+}
+
 shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_code, const char *reason, uint64_t step,
                                  uint64_t epoch)
 {
   bool running = strcmp(state, "running") == 0;
+  if (running && atomic_load(&f->asked)) {
+    state = stopping;
+    reason = asked_by_signal;
+  }
   shoal_folder_progress(f, step, epoch);
   pthread_mutex_lock(&status_lock);
   atomic_store(&f->running, running);

@@ -21,6 +21,11 @@ typedef struct {
   double left_s;                 /* until the end */
 } shoal_folder_figures;
 
+/* What a stop has been measured to take, told in status.json so that the next attempt knows it from its start.  0: not known. */
+typedef struct {
+  double step_s, save_s; /* mean of the steps; slowest checkpoint */
+} shoal_folder_lead;
+
 typedef struct {
   char *dir, *ckpt, *trace; /* paths, owned */
   int attempt;              /* 1 for the first */
@@ -29,6 +34,9 @@ typedef struct {
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
   atomic_bool running;      /* status.json says so */
   atomic_uint_least64_t step, epoch;
+  bool told;                    /* the lease's thread has written that */
+  atomic_bool asked;            /* a signal has asked to stop: status.json says so instead of running */
+  shoal_folder_lead lead;       /* rank 0: of earlier attempts, and then of this one */
   shoal_folder_figures figures; /* model is NULL before the first */
   FILE *log;                    /* rank 0 */
   shoal_rows *metrics;          /* rank 0 */
@@ -46,6 +54,10 @@ shoal_status shoal_folder_check(const shoal_folder *f); /* the same, as ERR_WORL
 /** Rank 0, after every step: what status.json shall say within seconds.  Costs nothing. */
 void shoal_folder_progress(shoal_folder *f, uint64_t step, uint64_t epoch);
 void shoal_folder_tell(shoal_folder *f, const shoal_folder_figures *figures); /* the same for the rest; copied */
+/** Rank 0: a measurement of `lead`; 0 leaves what is known. */
+void shoal_folder_measure(shoal_folder *f, double step_s, double save_s);
+/** A signal was heard, here or from another rank: within a second status.json says stopping instead of running.  Costs nothing. */
+void shoal_folder_hear(shoal_folder *f);
 /** Closes files, releases the lease, frees; also after a failed open.  Folders that this attempt made are removed if run.yaml
  *  was not written: a run that is refused leaves nothing. */
 void shoal_folder_release(shoal_folder *f);

@@ -28,13 +28,23 @@ static bool heard(void *session)
   return shoal_session_heard(session);
 }
 
+/* For the listener, which asks whenever this rank makes progress, also in a long step: the requests of others are known to the
+ * folder as soon as they come. */
+static bool asked_here(void *session)
+{
+  shoal_session *s = session;
+  bool here = shoal_stop_requested();
+  if (here || shoal_rendezvous_requested(s->ears.spread)) shoal_folder_hear(&s->world.folder);
+  return here;
+}
+
 shoal_status shoal_session_open_ears(shoal_session *s)
 {
   s->ears.drops = true;
   shoal_interrupt_arm(heard, s);
   if (shoal_world_size(s->run.world) == 1) return SHOAL_OK;
   SHOAL_TRY(shoal_rendezvous_create(s->run.control, "stop", &s->ears.spread));
-  shoal_rendezvous_listen(s->ears.spread, shoal_stop_requested);
+  shoal_rendezvous_listen(s->ears.spread, asked_here, s);
   return SHOAL_OK;
 }
 
@@ -65,18 +75,30 @@ shoal_status shoal_session_agree(shoal_session *s, shoal_status st)
   return st;
 }
 
-/* A lower bound: the slowest save so far, or the bytes at a conservative 100 MB/s. */
+/* A lower bound: the slowest save of this attempt, else of the last one, or the bytes at a conservative 100 MB/s. */
 static double save_estimate_s(const shoal_session *s)
 {
   double bytes = (double)s->model.form.params->n * sizeof(float) * (2 + s->model.form.optim->slots);
-  return SHOAL_MAX(s->record.save_s, bytes / 100e6);
+  double measured = s->record.save_s > 0 ? s->record.save_s : s->world.folder.lead.save_s;
+  return SHOAL_MAX(measured, bytes / 100e6);
 }
 
 /* Of the steps so far; 0: none yet. */
-static double step_s(const shoal_session *s)
+static double own_step_s(const shoal_session *s)
 {
   uint64_t steps = s->run.step - s->clock.first_step;
   return steps ? shoal_seconds_since(s->clock.started_ns) / (double)steps : 0;
+}
+
+static double step_s(const shoal_session *s)
+{
+  double own = own_step_s(s);
+  return own > 0 ? own : s->world.folder.lead.step_s;
+}
+
+void shoal_session_note_lead(shoal_session *s)
+{
+  shoal_folder_measure(&s->world.folder, own_step_s(s), s->record.save_s);
 }
 
 void shoal_session_tell_stop(shoal_session *s)
@@ -112,7 +134,7 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
 {
   int64_t ignored[SHOAL_STOP_SIGNALS];
   shoal_str command = { 0 };
-  char lead[32];
+  char lead[32], step[32] = "";
   int first = SHOAL_STOP_SIGNALS;
   for (int i = 0; i < SHOAL_STOP_SIGNALS; i++) ignored[i] = shoal_stop_ignores(i);
   SHOAL_TRY(shoal_group_max_i64(s->run.control, ignored, SHOAL_STOP_SIGNALS));
@@ -127,8 +149,9 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
           shoal_stop_name(i));
   if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
   print_command(s, shoal_stop_name(first), &command);
-  shoal_info("to stop with a checkpoint: %s; allow two steps and at least %s%s", command.text,
-             shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead),
+  if (step_s(s) > 0) shoal_format_seconds(step_s(s), step, sizeof step);
+  shoal_info("to stop with a checkpoint: %s; allow two steps%s%s and at least %s%s", command.text, *step ? " of " : "",
+             step, shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead),
              getenv("OMPI_COMM_WORLD_SIZE") ? " (after Ctrl-C mpirun allows little more than 1 s)" : "");
   shoal_str_free(&command);
   return SHOAL_OK;

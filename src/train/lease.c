@@ -38,7 +38,7 @@ struct shoal_lease {
   uint64_t first_ns;
   struct timespec seen; /* when the other's lease was last touched, at the first try */
   bool told;            /* that we wait */
-  void (*beat)(void *context);
+  void (*beat)(void *context, bool every);
   void *context;
   pthread_t thread;
   pthread_mutex_t lock;
@@ -264,15 +264,16 @@ static void *touch(void *lease)
 {
   shoal_lease *l = lease;
   pthread_mutex_lock(&l->lock);
-  while (!l->ends && !l->lost) {
+  for (int seconds = 1; !l->ends && !l->lost; seconds++) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += TOUCH_EVERY_S;
+    until.tv_sec++;
     while (!l->ends && pthread_cond_timedwait(&l->wake, &l->lock, &until) == 0) {}
     if (l->ends) break;
     pthread_mutex_unlock(&l->lock);
-    bool held = futimens(l->fd, NULL) == 0 && shoal_lease_has(l->dir, l->me.token);
-    if (held && l->beat) l->beat(l->context);
+    bool every = seconds % TOUCH_EVERY_S == 0;
+    bool held = !every || (futimens(l->fd, NULL) == 0 && shoal_lease_has(l->dir, l->me.token));
+    if (held && l->beat) l->beat(l->context, every);
     pthread_mutex_lock(&l->lock);
     l->lost = !held;
   }
@@ -296,7 +297,7 @@ uint64_t shoal_lease_token(const shoal_lease *l)
 
 /* ---- the whole ---- */
 
-shoal_status shoal_lease_create(const char *dir, bool patient, void (*beat)(void *context), void *context,
+shoal_status shoal_lease_create(const char *dir, bool patient, void (*beat)(void *context, bool every), void *context,
                                 shoal_lease **out)
 {
   pthread_condattr_t monotonic;

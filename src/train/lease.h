@@ -21,8 +21,8 @@ typedef struct shoal_lease shoal_lease;
 /** Prepares to take the lease of the existing folder `dir`.  Touches nothing yet.
  *  @param patient  wait until the lease of another run is stale, as a job of a batch system should; else give up if that
  *                  takes more than 5 s.  A process that is known to live is given 5 s: a killed run's last one may be ending
- *  @param beat     called by the thread with `context` each time it touches the lease; may be NULL */
-shoal_status shoal_lease_create(const char *dir, bool patient, void (*beat)(void *context), void *context,
+ *  @param beat     called by the thread with `context` every second; `every`: it has just touched the lease; may be NULL */
+shoal_status shoal_lease_create(const char *dir, bool patient, void (*beat)(void *context, bool every), void *context,
                                 shoal_lease **out);
 /** One attempt to take it; never blocks.  *left_s is 0 when it is taken; otherwise try again soon: it will be free in so
  *  many seconds if nobody touches it.  ERR_WORLD if another run is alive, or may be and we are not patient: the message

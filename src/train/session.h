@@ -235,6 +235,8 @@ shoal_status shoal_session_may_go_on(shoal_session *s);
 shoal_status shoal_session_agree(shoal_session *s, shoal_status st);
 /* After a step: says once, when rank 0 knows of a request, how long the stop may take, also in status.json.  Local. */
 void shoal_session_tell_stop(shoal_session *s);
+/* For status.json: how long steps and checkpoints of this attempt take.  On rank 0. */
+void shoal_session_note_lead(shoal_session *s);
 /* Tells how to stop the run, and which signals do not.  Collective. */
 shoal_status shoal_session_offer_stop(const shoal_session *s);
 /* save.c.  Collective.  Due: one that is not the run's last may fail, if ckpt.failure says so.  Check: ERR_IO, before the

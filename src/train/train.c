@@ -92,6 +92,7 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
   static const char *const states[] = { "done", "stopped", "failed" };
   const char *state = states[end == SHOAL_OK ? 0 : end == SHOAL_STOPPED ? 1 : 2];
   if (!s->world.started || !shoal_folder_is_ours(&s->world.folder)) return;
+  if (shoal_session_is_root(s)) shoal_session_note_lead(s);
   shoal_status st = shoal_folder_status(&s->world.folder, state, exit_code, reason, s->run.step, s->clock.epoch);
   if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
 }

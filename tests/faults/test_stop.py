@@ -1,5 +1,6 @@
 """A signal at one rank, wherever the run is: in its start, in an evaluation, in a round, while ranks wait for a late one."""
 import os
+import re
 import signal
 import time
 
@@ -63,7 +64,7 @@ def test_stop_evaluation(glyphs, jobs, method):
     glyphs(256, 64)
     args = [*BASE, *METHODS[method], *sets(method__name=method, eval__every="1 epoch")]
     train(2, "whole", *args)
-    for place in range(2 if method == "ab" else 3):  # ab finishes the model before the last one
+    for place in range(3):
         job = jobs.start(2, "torn", *args, "--allow-faults", *sets(fault__eval="sleep:2000", fault__rank=place % 2))
         wait_until("an evaluation", lambda: "torn: mlp" in read("torn.out"))
         time.sleep(2)
@@ -128,3 +129,32 @@ def test_stop_interrupted(glyphs, jobs):
         assert "after Ctrl-C mpirun allows" in text, text
         assert "a signal asks to stop: up to two steps of" in text, text
         assert status(name)["state"] == state, status(name)
+
+
+@pytest.mark.parametrize("ranks, where", ((1, 0), (3, 2)))
+def test_stop_said_at_once(glyphs, jobs, ranks, where):
+    """In a step of half a minute, whichever rank gets the signal: status.json says so long before the step is over."""
+    glyphs(256, 64)
+    job = jobs.start(ranks, "r", *BASE, "--allow-faults", *sets(fault__compute="sleep:30000", fault__rank=0))
+    wait_for("r.out", "to stop with a checkpoint")
+    time.sleep(1)
+    send(ranks_of(job)[where] if ranks > 1 else job.pid, signal.SIGUSR1)
+    wait_until("stopping", lambda: status("r")["state"] == "stopping", 20)
+    assert (status("r")["step"], status("r")["exit_code"]) == (0, 0), status("r")
+    assert "asked to stop by a signal" in status("r")["reason"], status("r")
+
+
+def test_stop_lead_known(glyphs):
+    """What a stop was measured to take is known at the next start, before its first step and checkpoint."""
+    glyphs(256, 64)
+    slow = ["--allow-faults", *sets(fault__compute="sleep:300", fault__ckpt="sleep:2500", fault__stop_step=2)]
+    r = train(2, "r", *BASE, *slow, code=75)
+    assert "; allow two steps and at least" in r.stdout, r.stdout
+    lead = status("r")["lead"]
+    assert lead["step_s"] >= 0.3 and lead["save_s"] >= 2.5, lead
+    r = train(2, "r", *BASE, "--allow-faults", *sets(fault__stop_step=5), code=75)
+    told = re.search(r"; allow two steps of (\S+) (\S+) and at least (\S+) (\S+)", r.stdout)
+    assert told, r.stdout
+    unit = {"ms": 1e-3, "s": 1, "min": 60}
+    assert abs(float(told[1]) * unit[told[2]] / lead["step_s"] - 1) < 0.1, r.stdout
+    assert abs(float(told[3]) * unit[told[4]] / lead["save_s"] / 2 - 1) < 0.1, r.stdout

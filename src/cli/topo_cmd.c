@@ -32,10 +32,17 @@ static const shoal_verb_help help = {
   "  shoal topo --xml node.xml --env step.env                  # here\n",
 };
 
-static void print_step(const shoal_step *s, shoal_str *out)
+/* Under mpirun the step around a rank is that of its daemons, one per node. */
+static void print_step(const shoal_step *s, const shoal_world *w, shoal_str *out)
 {
+  const shoal_claims *c = w ? shoal_world_claims(w) : NULL;
+  bool daemons = c && c->launcher >= 0 && c->by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANKS] < 0;
   if (s->tasks <= 0) return;
-  shoal_str_add(out, "%s: %d task%s", s->inside ? "Slurm step" : "batch job", s->tasks, s->tasks == 1 ? "" : "s");
+  shoal_str_add(out, "%s: %d task%s",
+                !s->inside ? "batch job"
+                : daemons  ? "Slurm step of mpirun's daemons"
+                           : "Slurm step",
+                s->tasks, s->tasks == 1 ? "" : "s");
   if (s->list) shoal_str_add(out, " on %zu node%s %s", s->n_hosts, s->n_hosts == 1 ? "" : "s", s->list);
   if (s->distribution) shoal_str_add(out, ", distribution %s", s->distribution);
   shoal_str_add(out, "\n");
@@ -53,7 +60,7 @@ static void print(const shoal_machine *m, const shoal_step *s, const shoal_topo 
     out = j.text;
   } else {
     shoal_machine_print(m, &out);
-    print_step(s, &out);
+    print_step(s, w, &out);
     if (w) shoal_claims_print(shoal_world_claims(w), t, shoal_world_rank(w), &out);
     shoal_str_add(&out, "\n");
     shoal_topo_print(t, &out);
@@ -82,11 +89,8 @@ static shoal_status show_world(const shoal_machine *m, const shoal_step *s, cons
   return SHOAL_OK;
 }
 
-static shoal_status check_file(const shoal_env *e, const shoal_step *s, const char *file)
+static shoal_status check_file(const shoal_step *s, const char *file)
 {
-  const char *said = file ? shoal_env_get(e, "SLURM_STEP_NUM_TASKS") : NULL;
-  SHOAL_CHECK(s->tasks > 0 || !said, SHOAL_ERR_USAGE,
-              "SLURM_STEP_NUM_TASKS in %s is \"%s\": must be a number of tasks, 1 or more", file, said);
   SHOAL_CHECK(
       !file || s->tasks > 0, SHOAL_ERR_USAGE,
       "%s has neither SLURM_STEP_NUM_TASKS nor SLURM_NTASKS: write it with `env` inside a Slurm step or batch job",
@@ -109,7 +113,7 @@ static shoal_status run(const shoal_args *a)
   st = shoal_step_read(e, &s);
   if (st == SHOAL_ERR_USAGE && !file) st = shoal_error_as(st, SHOAL_ERR_WORLD); /* as for a run */
   if (st != SHOAL_OK) goto done;
-  SHOAL_TRY_GOTO(st, check_file(e, &s, file), done);
+  SHOAL_TRY_GOTO(st, check_file(&s, file), done);
   SHOAL_TRY_GOTO(st, shoal_machine_open(xml, &m), done);
   bool batch = !s.inside && s.tasks > 1 && !shoal_world_launched();
   st = xml || file || batch ? show_plan(m, e, &s, json) : show_world(m, &s, pretend, json);

@@ -106,6 +106,16 @@ static void claim_step(const shoal_step *s, const char *host, const char *slurm_
            fits ? "" : "...");
 }
 
+/* What a step says is compared with the ranks that are there; the job's variables, which mpirun goes by, with each other. */
+static shoal_status read_step(const shoal_env *e, shoal_step *s)
+{
+  shoal_status st = shoal_step_read(e, s);
+  if (st == SHOAL_OK && !s->inside && !shoal_env_get(e, "SLURM_HET_SIZE") && (st = shoal_step_check(s)) != SHOAL_OK)
+    shoal_step_free(s);
+  return st == SHOAL_ERR_USAGE ? shoal_error_as(st, SHOAL_ERR_WORLD) /* set by a launcher: not a wrong command line */
+                               : st;
+}
+
 shoal_status shoal_claims_read(const shoal_env *e, const char *host, shoal_claims *out)
 {
   shoal_claims c;
@@ -117,9 +127,7 @@ shoal_status shoal_claims_read(const shoal_env *e, const char *host, shoal_claim
   read_launcher(e, &c);
   c.by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANK] = shoal_env_int(e, "PMIX_RANK", 0);
   const char *slurm_host = shoal_env_get(e, "SLURMD_NODENAME");
-  shoal_status st = shoal_step_read(e, &s);
-  if (st == SHOAL_ERR_USAGE)
-    st = shoal_error_as(st, SHOAL_ERR_WORLD); /* the launcher set the variable, so it is not a usage error */
+  shoal_status st = read_step(e, &s);
   if (st != SHOAL_OK) {
     *out = c;
     return st;

@@ -19,9 +19,7 @@
 
 static shoal_status check_step(const shoal_step *s)
 {
-  int64_t sum = 0;
   const char *list = s->list_name ? s->list_name : "SLURM_STEP_NODELIST";
-  const char *counts = s->per_node_name ? s->per_node_name : "SLURM_NTASKS_PER_NODE";
   SHOAL_CHECK(s->n_hosts, SHOAL_ERR_USAGE,
               "SLURM_STEP_NODELIST (or SLURM_JOB_NODELIST) is missing: %d tasks cannot be placed without the names of "
               "their nodes",
@@ -31,18 +29,7 @@ static shoal_status check_step(const shoal_step *s)
       "SLURM_STEP_TASKS_PER_NODE (or SLURM_TASKS_PER_NODE) is missing: %d tasks cannot be placed on the %zu nodes "
       "of %s=%s",
       s->tasks, s->n_hosts, list, s->list);
-  SHOAL_CHECK(s->nodes < 0 || s->nodes == (int)s->n_hosts, SHOAL_ERR_USAGE,
-              "the step has %d nodes, but %s=%s names %zu: take all variables from one step", s->nodes, list, s->list,
-              s->n_hosts);
-  if (!s->n_per_node) return SHOAL_OK;
-  SHOAL_CHECK(s->n_per_node == s->n_hosts, SHOAL_ERR_USAGE,
-              "%s counts the tasks of %zu nodes, but %s=%s names %zu: take all variables from one step", counts,
-              s->n_per_node, list, s->list, s->n_hosts);
-  for (size_t i = 0; i < s->n_per_node; i++) sum += s->per_node[i];
-  SHOAL_CHECK(sum == s->tasks, SHOAL_ERR_USAGE,
-              "%s adds up to %lld tasks, but the step has %d: take all variables from one step", counts, (long long)sum,
-              s->tasks);
-  return SHOAL_OK;
+  return shoal_step_check(s);
 }
 
 /* ---- tasks to nodes ---- */
@@ -174,7 +161,7 @@ shoal_status shoal_topo_plan(const shoal_machine *m, const shoal_env *e, const s
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &f), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(alone ? 1 : s->n_hosts, &count), done);
   f[0] = *shoal_machine_facts(m);
-  shoal_topo_read_cores(e, &f[0]);
+  SHOAL_TRY_GOTO(st, shoal_topo_read_cores(e, &f[0]), done);
   if (alone)
     assign_cores(m, f[0].host, f[0].claimed_cores, 0, 1, &f[0]);
   else

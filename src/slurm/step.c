@@ -8,6 +8,7 @@
  * Some sites and older versions set only those inside a step, too; SLURM_PROCID above zero shows that it is a step. */
 #include "slurm/step.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "slurm/nodes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static bool take_word(const char **at, const char *word)
 static shoal_status take_item(const char *name, const char *text, const char **at, int *count, int *times)
 {
   *times = 1;
-  if (!take_number(at, count)) return complain(name, text, *at, "a number of tasks, 1 or more, is expected");
+  if (!take_number(at, count)) return complain(name, text, *at, "a number, 1 or more, is expected");
   if (take_word(at, "(x")) {
     if (!take_number(at, times)) return complain(name, text, *at, "a number of nodes, 1 or more, is expected");
     if (!take_word(at, ")")) return complain(name, text, *at, "a ) is expected");
@@ -91,13 +92,24 @@ static const char *first_of(const shoal_env *e, const char *const *names, size_t
   return NULL;
 }
 
-static int first_int(const shoal_env *e, const char *const *names, size_t n)
+/* A number variable, -1 if it is not set.  One that is set must be a number: with a guess instead, ranks would start that
+ * nobody asked for. */
+static shoal_status read_number(const shoal_env *e, const char *name, int least, int *out)
 {
-  for (size_t i = 0; i < n; i++) {
-    int value = shoal_env_int(e, names[i], 1);
-    if (value > 0) return value;
-  }
-  return -1;
+  const char *text = shoal_env_get(e, name);
+  char shown[64];
+  *out = shoal_env_int(e, name, least);
+  SHOAL_CHECK(!text || *out >= least, SHOAL_ERR_USAGE,
+              "%s is \"%s\": must be a whole number, %d or more; unset it, or start again where Slurm sets it", name,
+              shoal_show(text, shown, sizeof shown), least);
+  return SHOAL_OK;
+}
+
+static shoal_status first_number(const shoal_env *e, const char *const *names, size_t n, int *out)
+{
+  *out = -1;
+  for (size_t i = 0; i < n && *out < 0; i++) SHOAL_TRY(read_number(e, names[i], 1, out));
+  return SHOAL_OK;
 }
 
 /* In order of preference: the step's variables, then the job's, which are used if they must have the same value or if
@@ -107,27 +119,36 @@ static const char *const nodes_names[] = { "SLURM_STEP_NUM_NODES", "SLURM_JOB_NU
 static const char *const list_names[] = { "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST" };
 static const char *const per_node_names[] = { "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE" };
 
-static void read_numbers(const shoal_env *e, shoal_step *s)
+static shoal_status read_place(const shoal_env *e, shoal_step *s)
 {
-  int rank = shoal_env_int(e, "SLURM_PROCID", 0), tasks = shoal_env_int(e, tasks_names[0], 1);
-  s->inside = tasks > 0 || shoal_env_get(e, "SLURM_STEP_ID") || shoal_env_get(e, "SLURM_STEPID") || rank > 0;
-  s->tasks = tasks > 0 ? tasks : first_int(e, tasks_names, SHOAL_COUNT(tasks_names));
-  s->nodes = first_int(e, nodes_names, s->inside ? 1 : SHOAL_COUNT(nodes_names));
-  s->plane = shoal_env_int(e, "SLURM_DIST_PLANESIZE", 1);
+  SHOAL_TRY(read_number(e, "SLURM_PROCID", 0, &s->rank));
+  SHOAL_TRY(read_number(e, "SLURM_NODEID", 0, &s->node));
+  return read_number(e, "SLURM_LOCALID", 0, &s->local_rank);
+}
+
+static shoal_status read_numbers(const shoal_env *e, shoal_step *s)
+{
+  int tasks;
+  SHOAL_TRY(read_place(e, s));
+  SHOAL_TRY(read_number(e, tasks_names[0], 1, &tasks));
+  SHOAL_TRY(read_number(e, "SLURM_DIST_PLANESIZE", 1, &s->plane));
+  s->inside = tasks > 0 || shoal_env_get(e, "SLURM_STEP_ID") || shoal_env_get(e, "SLURM_STEPID") || s->rank > 0;
+  SHOAL_TRY(first_number(e, tasks_names, SHOAL_COUNT(tasks_names), &s->tasks));
+  SHOAL_TRY(first_number(e, nodes_names, s->inside ? 1 : SHOAL_COUNT(nodes_names), &s->nodes));
   s->distribution = shoal_env_get(e, "SLURM_DISTRIBUTION");
   s->mapping = s->inside ? shoal_env_get(e, "SLURM_PMIX_MAPPING_SERV") : NULL;
-  s->rank = s->node = s->local_rank = -1;
-  if (!s->inside) return;
-  s->tasks = SHOAL_MAX(s->tasks, rank + 1);
-  s->rank = rank;
-  s->node = shoal_env_int(e, "SLURM_NODEID", 0);
-  s->local_rank = shoal_env_int(e, "SLURM_LOCALID", 0);
+  if (s->inside)
+    s->tasks = SHOAL_MAX(s->tasks, s->rank + 1);
+  else
+    s->rank = s->node = s->local_rank = -1; /* of the script */
+  return SHOAL_OK;
 }
 
 /* A batch script may request tasks per node instead of tasks; srun's default is one task per node. */
 static shoal_status count_by_node(const shoal_env *e, shoal_step *s)
 {
-  int each = shoal_env_int(e, "SLURM_NTASKS_PER_NODE", 1);
+  int each;
+  SHOAL_TRY(read_number(e, "SLURM_NTASKS_PER_NODE", 1, &each));
   s->n_per_node = s->n_hosts;
   SHOAL_TRY(SHOAL_ALLOC(s->n_hosts, &s->per_node));
   for (size_t i = 0; i < s->n_hosts; i++) s->per_node[i] = SHOAL_MAX(each, 1);
@@ -151,17 +172,63 @@ static shoal_status read_counts(const shoal_env *e, shoal_step *s)
   return shoal_step_parse_counts(s->per_node_name, counts, &s->per_node, &s->n_per_node);
 }
 
+/* Not used, but what is in it tells of the same nodes. */
+static shoal_status read_cpus(const shoal_env *e, shoal_step *s)
+{
+  static const char name[] = "SLURM_JOB_CPUS_PER_NODE";
+  const char *text = shoal_env_get(e, name);
+  int *cpus;
+  if (!text) return SHOAL_OK;
+  SHOAL_TRY(shoal_step_parse_counts(name, text, &cpus, &s->n_cpus));
+  free(cpus);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_step_read(const shoal_env *e, shoal_step *out)
 {
   shoal_step s = { .inside = false };
-  read_numbers(e, &s);
-  shoal_status st = read_list(e, &s);
+  shoal_status st = read_numbers(e, &s);
+  if (st == SHOAL_OK) st = read_list(e, &s);
   if (st == SHOAL_OK) st = read_counts(e, &s);
+  if (st == SHOAL_OK) st = read_cpus(e, &s);
   if (st == SHOAL_OK)
     *out = s;
   else
     shoal_step_free(&s);
   return st;
+}
+
+/* The names of numbers that were read; where several can be, one of them. */
+static const char *tasks_name(const shoal_step *s)
+{
+  return s->inside ? tasks_names[0] : tasks_names[1];
+}
+
+static const char *nodes_name(const shoal_step *s)
+{
+  return s->inside ? nodes_names[0] : nodes_names[2];
+}
+
+#define CURE "take all variables from one step, and unset those that were set by hand"
+
+shoal_status shoal_step_check(const shoal_step *s)
+{
+  int64_t sum = 0;
+  const char *counts = s->per_node_name ? s->per_node_name : "SLURM_NTASKS_PER_NODE";
+  if (!s->n_hosts) return SHOAL_OK;
+  SHOAL_CHECK(s->nodes < 0 || s->nodes == (int)s->n_hosts, SHOAL_ERR_USAGE,
+              "%s=%s names %zu nodes, but %s is %d: " CURE, s->list_name, s->list, s->n_hosts, nodes_name(s), s->nodes);
+  SHOAL_CHECK(s->inside || !s->n_cpus || s->n_cpus == s->n_hosts, SHOAL_ERR_USAGE,
+              "SLURM_JOB_CPUS_PER_NODE counts the cores of %zu nodes, but %s=%s names %zu: " CURE, s->n_cpus,
+              s->list_name, s->list, s->n_hosts);
+  if (!s->n_per_node) return SHOAL_OK;
+  SHOAL_CHECK(s->n_per_node == s->n_hosts, SHOAL_ERR_USAGE,
+              "%s counts the tasks of %zu nodes, but %s=%s names %zu: " CURE, counts, s->n_per_node, s->list_name,
+              s->list, s->n_hosts);
+  for (size_t i = 0; i < s->n_per_node; i++) sum += s->per_node[i];
+  SHOAL_CHECK(sum == s->tasks, SHOAL_ERR_USAGE, "%s adds up to %lld tasks, but %s is %d: " CURE, counts, (long long)sum,
+              tasks_name(s), s->tasks);
+  return SHOAL_OK;
 }
 
 void shoal_step_free(shoal_step *s)

@@ -15,12 +15,16 @@ typedef struct {
   size_t n_hosts;
   int *per_node; /* number of tasks on each node, in the order of the list */
   size_t n_per_node;
+  size_t n_cpus;                             /* number of nodes in SLURM_JOB_CPUS_PER_NODE; 0: not set */
   const char *list_name, *per_node_name;     /* names of the variables they were read from */
   const char *list, *distribution, *mapping; /* values of the variables, borrowed; NULL if unset */
   int plane;                                 /* plane size of a plane distribution */
 } shoal_step;
-/** Read the step from the environment.  ERR_USAGE gives the variable and position of a syntax error. */
+/** Read the step from the environment.  ERR_USAGE gives the variable, its value, and the position of a syntax error. */
 shoal_status shoal_step_read(const shoal_env *e, shoal_step *out);
+/** Whether the variables agree among themselves: nodes in lists and numbers of nodes, tasks per node and tasks.  ERR_USAGE names
+ *  two that do not. */
+shoal_status shoal_step_check(const shoal_step *s);
 void shoal_step_free(shoal_step *s);
 /** Parse "2,1,2(x3)", the number of tasks on each node.  `name` is for messages.  ERR_USAGE gives the position. */
 shoal_status shoal_step_parse_counts(const char *name, const char *text, int **counts_out, size_t *n_out);

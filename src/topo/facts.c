@@ -39,20 +39,46 @@ void shoal_topo_set_host(shoal_facts *f, const char *host)
   memcpy(f->node_id, whole, sizeof f->node_id - 1);
 }
 
-/* A number of cores; 0 if the variable is unset or not a number. */
-static int cores_claimed(const shoal_env *e, const char *name)
+/* "4", or "4,2(x3)" as Slurm counts by node: the least.  False if it is neither. */
+static bool parse_cores(const char *text, int *least)
 {
-  const char *text = shoal_env_get(e, name);
-  int value = shoal_env_int(e, name, 1);
-  if (text && value < 0) shoal_warn("%s is \"%s\", not a number; ignored", name, text);
-  return SHOAL_MAX(value, 0);
+  enum { MOST_DIGITS = 7 };
+  *least = 0;
+  for (;; text++) {
+    size_t digits = strspn(text, "0123456789");
+    int cores = digits > 0 && digits <= MOST_DIGITS ? atoi(text) : 0;
+    if (cores < 1) return false;
+    if (*least == 0 || cores < *least) *least = cores;
+    text += digits;
+    if (strncmp(text, "(x", 2) == 0) {
+      digits = strspn(text + 2, "0123456789");
+      if (digits == 0 || digits > MOST_DIGITS || text[2 + digits] != ')') return false;
+      text += 2 + digits + 1;
+    }
+    if (*text != ',') return *text == '\0';
+  }
 }
 
-void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f)
+/* A number of cores; 0 if the variable is not set. */
+static shoal_status cores_claimed(const shoal_env *e, const char *name, int *out)
 {
-  f->claimed_cores = cores_claimed(e, "SLURM_CPUS_PER_TASK");
-  f->claimed_by_srun = cores_claimed(e, "SRUN_CPUS_PER_TASK");
+  const char *text = shoal_env_get(e, name);
+  char shown[64];
+  *out = 0;
+  SHOAL_CHECK(
+      !text || parse_cores(text, out), SHOAL_ERR_WORLD,
+      "%s is \"%s\": must be a number of cores, 1 or more, or such numbers by node as in 4,2(x3); unset it, or start "
+      "again where Slurm sets it",
+      name, shoal_show(text, shown, sizeof shown));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_topo_read_cores(const shoal_env *e, shoal_facts *f)
+{
+  SHOAL_TRY(cores_claimed(e, "SLURM_CPUS_PER_TASK", &f->claimed_cores));
+  SHOAL_TRY(cores_claimed(e, "SRUN_CPUS_PER_TASK", &f->claimed_by_srun));
   if (f->claimed_cores == 0) f->claimed_cores = f->claimed_by_srun;
+  return SHOAL_OK;
 }
 
 /* Fails if the host has no name.  A default such as "localhost" would look like one node for all ranks. */
@@ -62,7 +88,7 @@ shoal_status shoal_topo_facts_here(shoal_facts *out, hwloc_topology_t *t_out, hw
   shoal_facts f = { .pid = (int)getpid() };
   SHOAL_CHECK(uname(&name) == 0 && name.nodename[0], SHOAL_ERR_IO, "this host has no name: set one with `hostname`");
   shoal_topo_set_host(&f, name.nodename);
-  shoal_topo_read_cores(NULL, &f);
+  SHOAL_TRY(shoal_topo_read_cores(NULL, &f));
   SHOAL_TRY(shoal_topo_own_cores(&f, t_out, mask_out));
   *out = f;
   return SHOAL_OK;

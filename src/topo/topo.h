@@ -37,8 +37,10 @@ typedef struct {
 /** Uses the affinity mask of the calling thread, as it was before OpenMP bound that thread: call it before threads are
  *  pinned otherwise.  hwloc only groups hardware threads into cores; those it does not know count as one core each.  ERR_IO if the mask cannot be read. */
 shoal_status shoal_topo_facts(shoal_facts *out);
-void shoal_topo_set_host(shoal_facts *f, const char *host);     /* sets host and node_id */
-void shoal_topo_read_cores(const shoal_env *e, shoal_facts *f); /* sets claimed_cores and claimed_by_srun */
+void shoal_topo_set_host(shoal_facts *f, const char *host); /* sets host and node_id */
+/** Sets claimed_cores and claimed_by_srun.  ERR_WORLD if a variable is neither a number nor a list of numbers by node, of which
+ *  the least counts. */
+shoal_status shoal_topo_read_cores(const shoal_env *e, shoal_facts *f);
 /** Compare the cores per task that Slurm claims with the masks of all ranks.  Warns "asked 4, have 1" and how to fix it
  *  for the first rank that has fewer, or fails with ERR_WORLD if `strict`; also warns if Slurm's two variables differ.
  *  "Have" counts hardware threads, the largest number of CPUs Slurm may count.  Only rank 0 warns.

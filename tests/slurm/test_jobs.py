@@ -174,6 +174,15 @@ def test_layouts():
     # mpirun in an allocation: fewer ranks than tasks, one per node.
     r = on_cluster("salloc", "--immediate=60", *EIGHT, *launch.mpirun(3, "--map-by", "node", program(), "topo", "--json"))
     assert [p["host"] for p in json.loads(r.stdout)["placement"]["places"]] == nodes[:3], r.stdout
+    # Open MPI's mappers that name a place for every rank, whose first rank need not be where mpirun is.
+    with open("rankfile", "w") as f:
+        f.write("rank 0=n2 slot=0\nrank 1=n1 slot=0\nrank 2=n3 slot=0\nrank 3=n1 slot=1\n")
+    with open("sequence", "w") as f:
+        f.write("n1\nn3\nn2\nn1\n")
+    for mapper, hosts in ((("--rankfile", "rankfile"), ["n2", "n1", "n3", "n1"]),
+                          (("--mca", "rmaps", "seq", "--hostfile", "sequence"), ["n1", "n3", "n2", "n1"])):
+        r = on_cluster("salloc", "--immediate=60", *EIGHT, "mpirun", "-n", "4", *mapper, program(), "topo", "--json")
+        assert [p["host"] for p in json.loads(r.stdout)["placement"]["places"]] == hosts, r.stdout
     # The script of a batch job sees what srun would start from there.
     with open("batch.sh", "w") as f:
         f.write(f"#!/bin/sh\nexec {program()} topo --json\n")
@@ -196,6 +205,8 @@ LIES = (  # run by every task before it becomes the trainer, and what must be sa
     ("export SLURM_STEP_NODELIST=n[1-8]", "SLURM_STEP_NODELIST=n[1-8] names 8 nodes"),
     ("export SLURM_STEP_NODELIST=n[1-", "SLURM_STEP_NODELIST \"n[1-\", position 5"),
     ("export 'SLURM_STEP_TASKS_PER_NODE=2(x2),3,1'", "rank 4 on n3: SLURM_STEP_TASKS_PER_NODE says 3"),
+    ("export SLURM_NTASKS_PER_NODE=2 SLURM_LOCALID=first", "SLURM_LOCALID is \"first\": must be a whole number"),
+    ("export 'SLURM_CPUS_PER_TASK=1(x2'", "SLURM_CPUS_PER_TASK is \"1(x2\": must be a number of cores"),
     ("export SLURM_NODEID=0", "SLURM_NODEID says 0 here and 0 on rank 2"),
     ("[ $SLURM_PROCID != 3 ] || export SLURM_LOCALID=0", "rank 3 on n2: SLURM_LOCALID says 0, as on rank 2"),
     ("export SLURM_PROCID=$((7 - SLURM_PROCID))", "SLURM_PROCID says 7, but MPI calls it rank 0"),

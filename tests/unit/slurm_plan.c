@@ -114,9 +114,9 @@ static void refusals(void)
   plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=2\n",
        "SLURM_STEP_TASKS_PER_NODE counts the tasks of 1 nodes, but SLURM_STEP_NODELIST=n[1-2] names 2");
   plan("SLURM_STEP_NUM_TASKS=3\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=1(x2)\n",
-       "adds up to 2 tasks, but the step has 3");
+       "SLURM_STEP_TASKS_PER_NODE adds up to 2 tasks, but SLURM_STEP_NUM_TASKS is 3");
   plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=3\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=1(x2)\n",
-       "the step has 3 nodes, but SLURM_STEP_NODELIST=n[1-2] names 2");
+       "SLURM_STEP_NODELIST=n[1-2] names 2 nodes, but SLURM_STEP_NUM_NODES is 3");
   plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=1(x2)\nSLURM_DISTRIBUTION="
        "arbitrary\n",
        "SLURM_DISTRIBUTION is \"arbitrary\"");

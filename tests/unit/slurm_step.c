@@ -1,4 +1,5 @@
 /* Slurm's variables from files of lines as `env` writes them, and what is wrong with broken ones. */
+#include "base/mem.h"
 #include "check.h"
 #include "slurm/claims.h"
 #include <stdlib.h>
@@ -69,17 +70,17 @@ static void tasks_per_node(void)
   counts("2,1,2,3", "2 1 2 3");
   counts("4(x1),1(x3)", "4 1 1 1");
   counts("3,1(x2),12", "3 1 1 12");
-  bad_counts("", "TASKS \"\", position 1: a number of tasks");
-  bad_counts("2,", "position 3: a number of tasks");
-  bad_counts(",2", "position 1: a number of tasks");
-  bad_counts("0", "position 1: a number of tasks");
+  bad_counts("", "TASKS \"\", position 1: a number, 1 or more");
+  bad_counts("2,", "position 3: a number, 1 or more");
+  bad_counts(",2", "position 1: a number, 1 or more");
+  bad_counts("0", "position 1: a number, 1 or more");
   bad_counts("2(x0)", "position 4: a number of nodes");
   bad_counts("2(x3", "position 5: a ) is expected");
   bad_counts("2(3)", "position 2: a comma");
   bad_counts("2 ,1", "position 2: a comma");
   bad_counts("2x4", "position 2: a comma");
-  bad_counts("-2", "position 1: a number of tasks");
-  bad_counts("99999999", "position 1: a number of tasks");
+  bad_counts("-2", "position 1: a number, 1 or more");
+  bad_counts("99999999", "position 1: a number, 1 or more");
   bad_counts("1(x100001)", "more than 100000 nodes");
   bad_counts("1(x99999),1(x2)", "more than 100000 nodes");
 }
@@ -169,10 +170,64 @@ static void steps(void)
             "SLURM_STEP_TASKS_PER_NODE \"1(y2)\", position 2");
 }
 
+/* A number that is none is told with variable and value, whichever it is; an empty one counts as not set. */
+static void numbers(void)
+{
+  static const char *const names[] = { "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS",        "SLURM_NPROCS",
+                                       "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES",
+                                       "SLURM_PROCID",         "SLURM_NODEID",        "SLURM_LOCALID",
+                                       "SLURM_DIST_PLANESIZE" };
+  static const char *const wrong[] = { "four", "4x", "-1", "4 ", "1e3", "99999999999", "0x4", "$SLURM_NNODES" };
+  char text[128], said[128];
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++)
+    for (size_t k = 0; k < SHOAL_COUNT(wrong); k++) {
+      snprintf(text, sizeof text, "HOME=/\n%s=%s\n", names[i], wrong[k]);
+      snprintf(said, sizeof said, "%s is \"%s\": must be a whole number", names[i], wrong[k]);
+      read_step(text, said);
+    }
+  read_step("SLURM_NTASKS_PER_NODE=two\nSLURM_JOB_NODELIST=n1\n", "SLURM_NTASKS_PER_NODE is \"two\"");
+  read_step("SLURM_STEP_NUM_TASKS=0\n", "SLURM_STEP_NUM_TASKS is \"0\": must be a whole number, 1 or more");
+  read_step("SLURM_JOB_CPUS_PER_NODE=4(x2\n", "SLURM_JOB_CPUS_PER_NODE \"4(x2\", position 5");
+  shoal_step s = read_step("SLURM_NTASKS=\nSLURM_JOB_CPUS_PER_NODE=4(x2),2\n", NULL);
+  CHECK_EQ(s.tasks, -1);
+  CHECK_EQ(s.n_cpus, 3);
+}
+
+/* What the job's variables say of each other, in an allocation where mpirun goes by them. */
+static void sums(void)
+{
+  static const struct {
+    const char *text, *fault; /* NULL: they agree */
+  } cases[] = {
+    { "SLURM_NTASKS=6\nSLURM_TASKS_PER_NODE=1(x2),2(x2)\nSLURM_JOB_NODELIST=n[1-4]\nSLURM_NNODES=4\n"
+      "SLURM_JOB_CPUS_PER_NODE=8(x4)\n",
+      NULL },
+    { "SLURM_NTASKS=6\nSLURM_NPROCS=6\n", NULL },
+    { "SLURM_NTASKS=6\nSLURM_TASKS_PER_NODE=1(x4)\nSLURM_JOB_NODELIST=n[1-4]\n",
+      "SLURM_TASKS_PER_NODE adds up to 4 tasks, but SLURM_NTASKS is 6" },
+    { "SLURM_NTASKS=4\nSLURM_TASKS_PER_NODE=1(x4)\nSLURM_JOB_NODELIST=n[1-3]\n",
+      "SLURM_TASKS_PER_NODE counts the tasks of 4 nodes, but SLURM_JOB_NODELIST=n[1-3] names 3" },
+    { "SLURM_NTASKS=4\nSLURM_JOB_NODELIST=n[1-4]\nSLURM_NNODES=2\n",
+      "SLURM_JOB_NODELIST=n[1-4] names 4 nodes, but SLURM_NNODES is 2" },
+    { "SLURM_NTASKS=4\nSLURM_JOB_NODELIST=n[1-4]\nSLURM_JOB_CPUS_PER_NODE=8(x3)\n",
+      "SLURM_JOB_CPUS_PER_NODE counts the cores of 3 nodes, but SLURM_JOB_NODELIST=n[1-4] names 4" },
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(cases); i++) {
+    shoal_env *e = make_env(cases[i].text);
+    shoal_claims c;
+    shoal_status st = shoal_claims_read(e, "n1", &c);
+    CHECK_STATUS(st, cases[i].fault ? SHOAL_ERR_WORLD : SHOAL_OK, "%s", cases[i].text);
+    if (cases[i].fault) CHECK_HAS(check_error(), cases[i].fault);
+    shoal_env_destroy(e);
+  }
+}
+
 int main(void)
 {
   variables();
   tasks_per_node();
   steps();
+  numbers();
+  sums();
   return check_done();
 }

@@ -1,5 +1,6 @@
 /* Facts of a process against masks and environments it is put into; each case in a child of its own. */
 #include "base/log.h"
+#include "base/mem.h"
 #include "check.h"
 #include "topo/machine.h"
 #include "topo/topo_impl.h"
@@ -114,9 +115,20 @@ static void claims(void)
   CHECK_HAS(check_error(), "asked 4, have 1");
   CHECK_HAS(check_error(), "--cpus-per-task=4");
   shoal_log_set_level(SHOAL_LOG_ERROR);
-  setenv("SLURM_CPUS_PER_TASK", "four", 1);
-  CHECK_EQ(facts().claimed_cores, 0, "text that is no number makes no claim");
-  setenv("SRUN_CPUS_PER_TASK", "2", 1);
+  static const char *const wrong[] = { "four", "0", "-2", "4(x2", "4(x)", "4,", ",4", "4(y2)", "2 ", "99999999" };
+  for (size_t i = 0; i < SHOAL_COUNT(wrong); i++) {
+    char said[64];
+    setenv("SLURM_CPUS_PER_TASK", wrong[i], 1);
+    snprintf(said, sizeof said, "SLURM_CPUS_PER_TASK is \"%s\"", wrong[i]);
+    CHECK_STATUS(shoal_topo_facts(&f), SHOAL_ERR_WORLD, "%s", wrong[i]);
+    CHECK_HAS(check_error(), said);
+  }
+  setenv("SLURM_CPUS_PER_TASK", "", 1);
+  CHECK_EQ(facts().claimed_cores, 0, "empty is not set");
+  setenv("SLURM_CPUS_PER_TASK", "4(x2),2,3(x4)", 1);
+  CHECK_EQ(facts().claimed_cores, 2, "by node: the least");
+  unsetenv("SLURM_CPUS_PER_TASK");
+  setenv("SRUN_CPUS_PER_TASK", "2(x3)", 1);
   CHECK_EQ(facts().claimed_cores, 2, "the other variable");
 }
 

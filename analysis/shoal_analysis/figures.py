@@ -44,7 +44,7 @@ STYLE: dict[str, Any] = {
     "pdf.fonttype": 42, "axes.unicode_minus": True, "savefig.transparent": True, "axes.facecolor": "none", "figure.facecolor": "none", "svg.hashsalt": "shoal",
     **{key: COLOURS["ink"][0] for key in ("text.color", "axes.labelcolor")},
     **{key: COLOURS["muted"][0] for key in ("axes.edgecolor", "xtick.color", "ytick.color")}, "grid.color": COLOURS["grid"][0]}
-WIDTH, HEIGHT = 5.2, 2.9  # inches: in a page one column of a desktop, or the width of a phone
+WIDTH, HEIGHT = 5.2, 2.7  # inches, without a legend: in a page one column of a desktop, or the width of a phone
 MOST_BARS = 32            # more ranks become thin columns
 HEAT_BINS = 160
 
@@ -136,6 +136,8 @@ def _legend(axes: Any) -> None:
         return
     per_letter, handle, room = 0.078, 0.52, WIDTH - 0.2  # inches
     columns = max(1, min(len(names), int(room / (handle + per_letter * max(map(len, names))))))
+    drawing, rows = axes.figure, math.ceil(len(names) / columns)
+    drawing.set_figheight(drawing.get_figheight() + 0.19 * rows)
     axes.legend(handles, names, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncol=columns, handlelength=1.8,
                 columnspacing=1.0)
 
@@ -191,10 +193,9 @@ def training(runs: Sequence[Run]) -> list[Figure]:
             for (name, style), table in zip(labels, data):
                 for column in columns:
                     rows = table[table[column].notna() & table[x].notna()]
-                    if not len(rows) or (over == "bytes" and not rows[x].max() > 0):
-                        continue  # a run that sends nothing has no curve over bytes
-                    both = len(columns) > 1 and table["train_loss"].notna().any() and table["test_loss"].notna().any()
-                    train = both and column == "train_loss"
+                    train = column == "train_loss" and table["test_loss"].notna().any()
+                    if not len(rows) or (over == "bytes" and not rows[x].max() > 0) or (train and len(runs) > len(SERIES)):
+                        continue  # a run that sends nothing has no curve over bytes; many runs have only their test loss
                     scale = 100 if column == "test_acc" else 1
                     extra = {"linestyle": (0, (1.2, 1.2)), "marker": "", "linewidth": 1.3} if train else {}
                     axes.plot(rows[x] / size, rows[column] * scale, markevery=max(1, len(rows) // 12),
@@ -212,7 +213,7 @@ def training(runs: Sequence[Run]) -> list[Figure]:
                 "steps": "A step is one batch of each rank.",
                 "bytes": "Payload of all exchanges of the attempt, summed over ranks and link classes."}[over]
             if what == "loss":
-                caption = f"Test loss with markers, training loss dotted. {caption}"
+                caption = f"Test loss{' with markers, training loss dotted' if len(runs) <= len(SERIES) else ''}. {caption}"
             table = pd.concat([d[["run", "epoch", "step", x, *columns]] for d in data]).dropna(how="all", subset=list(columns))
             figures.append(Figure(f"{what}-{over}", f"{'Loss' if what == 'loss' else 'Accuracy'} against {over}", caption,
                                   table.loc[:, ~table.columns.duplicated()], drawing))
@@ -234,7 +235,7 @@ def time_split(run: Run) -> Optional[Figure]:
     share = pd.DataFrame({c: 100 * ranks[f"{c}_ns"] / ranks["wall_ns"].clip(lower=1) for c in KIND_ORDER})
     shown = [c for c in KIND_ORDER if share[c].max() >= 0.05]
     few = len(ranks) <= MOST_BARS
-    drawing, axes = _axes(max(1.7, 1.2 + 0.2 * len(ranks)) if few else HEIGHT)
+    drawing, axes = _axes(0.75 + 0.21 * max(len(ranks), 2) if few else HEIGHT)
     at, base = np.arange(len(ranks)), np.zeros(len(ranks))
     for c in shown:
         options: dict[str, Any] = {"label": kind_name(c), "color": colour(KIND_COLOURS[c])}
@@ -335,7 +336,7 @@ def bytes_per_link(run: Run) -> Optional[Figure]:
         return None
     per_step = sent / steps
     size, unit = with_unit(per_step["wire_bytes"].to_numpy(), BYTES)
-    drawing, axes = _axes(1.9)
+    drawing, axes = _axes(1.7)
     at = np.arange(len(LINKS))
     axes.barh(at - 0.19, per_step["payload_bytes"] / size, height=0.36, color=colour("blue"), label="payload")
     axes.barh(at + 0.19, per_step["wire_bytes"] / size, height=0.36, color=colour("sky"), label="wire: with estimated headers")
@@ -436,8 +437,8 @@ def fits_of(runs: Sequence[Run], weak: bool) -> tuple[list[Fit], str]:
 def scaling(study: Study) -> list[Figure]:
     """Throughput and efficiency against ranks, with the fitted laws."""
     name = f"{'weak' if study.weak else 'strong'}-{study.batch}"
-    draw_x, axes_x = _axes(3.2)
-    draw_e, axes_e = _axes(3.2)
+    draw_x, axes_x = _axes(3.0)
+    draw_e, axes_e = _axes(3.0)
     rows, laws = [], set()
     everything = np.array([run.size for runs in study.methods.values() for run in runs], float)
     values = np.array([run.samples_per_s for runs in study.methods.values() for run in runs], float)
@@ -463,7 +464,7 @@ def scaling(study: Study) -> list[Figure]:
     axes_e.axhline(100, color=colour("muted"), linewidth=0.8)
     _log_axis(axes_x, values)
     axes_x.set_ylim(values.min() * 0.7, max(values.max() * 2, min(ideal.max(), values.max() * 4)))
-    for axes, unit in ((axes_x, "samples/s"), (axes_e, "efficiency against the fewest ranks, %")):
+    for axes, unit in ((axes_x, "samples/s"), (axes_e, "efficiency, %")):
         _log2_axis(axes, np.append(everything, 2 * everything.max()))
         axes.set_ylabel(unit)
         _legend(axes)

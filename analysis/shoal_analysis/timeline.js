@@ -76,7 +76,7 @@
       this.canvas = root.querySelector("canvas.spans");
       this.axis = root.querySelector("canvas.axis");
       this.readout = root.querySelector(".readout");
-      this.lane = ranks.length > 64 ? 10 : ranks.length > 16 ? 16 : 26;
+      this.lane = meta.lane;
       this.bind();
       /* some steps behind the first ones, which have one-time costs */
       const at = Math.ceil(this.steps.length / 20), to = Math.min(at + 4, this.steps.length - 1);
@@ -276,7 +276,9 @@
         if (kind === EXCHANGE || kind === STEP) continue;
         const x0 = Math.max(this.left, this.left + (r.t0[i] - this.a) * px), x1 = Math.min(this.left + this.plot, this.left + (r.t1[i] - this.a) * px);
         if (x1 - x0 < 24 || x1 - x0 < 6.6 * name.length + 6) continue;
-        if (i + 1 < r.t0.length && r.t1[i + 1] <= r.t1[i] && this.meta.entries[r.entry[i + 1]][0] !== EXCHANGE) continue; /* has inner spans */
+        let next = i + 1;
+        while (next < r.t0.length && this.meta.entries[r.entry[next]][0] === EXCHANGE) next++;
+        if (next < r.t0.length && r.t0[next] < r.t1[i]) continue; /* has inner spans */
         g.fillStyle = ["backward", "checkpoint", "exposed exchange", "evaluation"].includes(this.label(r.entry[i])) && !this.darkInk() ? "#ffffff" : "#101418";
         g.fillText(name, (x0 + x1) / 2, top + high / 2 + 0.5);
         n++;
@@ -352,10 +354,8 @@
     }
   }
 
-  /* A timeline is unpacked when it comes near the screen, or is unfolded or printed. */
+  /* Unpacks one timeline; the page does one after another, so that they are there when it is printed. */
   async function begin(root) {
-    if (root.dataset.begun) return;
-    root.dataset.begun = 1;
     const said = root.querySelector(".readout");
     if (typeof DecompressionStream === "undefined") {
       said.textContent = "This browser is too old to unpack the timeline (it needs DecompressionStream).";
@@ -367,8 +367,8 @@
     root.dataset.ready = 1;
   }
 
-  const all = document.querySelectorAll(".timeline");
-  const seen = new IntersectionObserver(entries => entries.forEach(e => e.isIntersecting && begin(e.target)), { rootMargin: "600px" });
-  all.forEach(root => seen.observe(root));
-  addEventListener("beforeprint", () => all.forEach(root => begin(root)));
+  addEventListener("load", async () => {
+    for (const root of document.querySelectorAll(".timeline")) await begin(root);
+  });
+  addEventListener("beforeprint", () => document.querySelectorAll("details.run").forEach(d => { d.open = true; }));
 })();

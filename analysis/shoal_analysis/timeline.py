@@ -109,7 +109,7 @@ def pack(run: Run, a: float, b: float) -> Optional[dict[str, Any]]:
     width = 2 if len(entries) <= 1 << 16 else 4
     data = (_planes(np.concatenate(gaps), 4) + _planes(np.concatenate(lengths), 4)
             + _planes(np.concatenate([e for _, _, e in parts]), width))
-    return {"name": run.name, "ranks": ranks, "counts": counts, "steps": steps, "begin_s": first, "unit_s": unit, "entry_width": width,
+    return {"name": run.name, "lane": 10 if len(ranks) > 64 else 16 if len(ranks) > 16 else 26, "ranks": ranks, "counts": counts, "steps": steps, "begin_s": first, "unit_s": unit, "entry_width": width,
             "entries": [list(e) for e in entries], "kinds": list(KINDS), "links": list(LINKS), "colours": KIND_COLOURS,
             "light": {name: light for name, (light, _) in COLOURS.items()},
             "data": base64.b64encode(zlib.compress(data, 6)).decode()}
@@ -138,8 +138,8 @@ def section(run: Run, most: int, wanted: Optional[tuple[int, int]]) -> str:
             f'as its share of the column. Times in seconds since rank 0 opened its trace, on its clock. {text(part[2])}{text(note)}</p>'
             f'<div class="bar"><label>steps <input class="from" type="number" inputmode="numeric" aria-label="first step"></label>'
             f'<label>to <input class="to" type="number" inputmode="numeric" aria-label="last step"></label>{buttons}</div>{legend()}'
-            f'<div class="view"><canvas class="spans" tabindex="0" role="img" aria-label="Timeline of the spans of all ranks"></canvas></div>'
-            f'<div><canvas class="axis"></canvas></div><p class="readout" aria-live="polite" data-hint="{hint}">'
+            f'<div class="view"><canvas class="spans" style="height:{packed["lane"] * len(packed["ranks"]) + 2}px" tabindex="0" role="img" aria-label="Timeline of the spans of all ranks"></canvas></div>'
+            f'<div><canvas class="axis" style="height:30px"></canvas></div><p class="readout" aria-live="polite" data-hint="{hint}">'
             f'<noscript>The timeline needs JavaScript; all other figures do not.</noscript></p>'
             f'<script type="application/json">{data}</script></div>')
 

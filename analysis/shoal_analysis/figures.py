@@ -478,6 +478,28 @@ def scaling(study: Study) -> list[Figure]:
 
 
 @styled
+def efficiency_tree(factors: Sequence[tuple[str, int, float]], caption: str) -> Figure:
+    """A bar for each (name, depth in the tree, share of 1)."""
+    drawing, axes = _axes(0.7 + 0.24 * len(factors))
+    at = np.arange(len(factors))
+    values = np.array([100 * value for _, _, value in factors])
+    axes.barh(at, 100, height=0.7, color=colour("grid"))
+    axes.barh(at, values, height=0.7, color=[colour(("blue", "sky", "grey")[min(depth, 2)]) for _, depth, _ in factors])
+    for i, value in enumerate(values):
+        axes.text(101.5, i, f"{value:.1f}", va="center", fontsize=9)
+    axes.set_yticks(at, ["\u00a0" * 4 * depth + name for name, depth, _ in factors])
+    for tick in axes.get_yticklabels():
+        tick.set_horizontalalignment("left")
+    axes.tick_params(axis="y", length=0, pad=108)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set(xlabel="%", xlim=(0, 112))
+    axes.set_xticks(range(0, 101, 20))
+    return Figure("efficiency", "Efficiency", caption,
+                  pd.DataFrame([{"factor": name, "%": round(100 * value, 4)} for name, _, value in factors]), drawing)
+
+
+@styled
 def efficiencies(runs: Sequence[Run], rows: Sequence[dict[str, float]], names: Sequence[str], caption: str) -> Figure:
     """A dot for each factor of each run, in percent."""
     drawing, axes = _axes(max(1.6, 0.95 + 0.23 * len(runs)))

@@ -26,10 +26,11 @@ from .page import text
 from .runs import Run, Runs
 
 RECORDS = 1_000_000  # spans in the timelines of a page, all runs together: about 5 bytes each
-# Factors of efficiency: key of `trace show --json` and what it is called here.  Those that a version lacks are left out.
-FACTORS = (("parallel_efficiency", "parallel efficiency"), ("load_balance", "load balance"),
-           ("communication_efficiency", "communication efficiency"), ("serialisation_efficiency", "serialisation"),
-           ("transfer_efficiency", "transfer"))
+# Factors of efficiency, docs/efficiency.md: key of `trace show --json` and what it is called here, indented as in the tree.
+FACTORS = (("parallel", "parallel efficiency", 0), ("load_balance", "load balance", 1), ("communication", "communication", 1),
+           ("useful_share", "useful share", 2), ("serialisation", "serialisation", 2), ("transfer", "transfer", 2))
+PRODUCT = ("Parallel = load balance × communication; communication = useful share × serialisation × transfer, by replay on a network "
+           "without delay, as shoal trace show computes them (docs/efficiency.md).")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,16 +61,37 @@ def ranks_and_nodes(run: Run) -> str:
     return f"{run.size} rank{'s' * (run.size != 1)} on {run.nodes} node{'s' * (run.nodes != 1)}"
 
 
+def efficiency(run: Run) -> dict[str, Any]:
+    """What `trace show` computed by replay; empty without it."""
+    shown = run.show.get("run")
+    found = shown.get("efficiency") if isinstance(shown, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
 def factors(run: Run) -> dict[str, float]:
-    """Efficiencies of a run by name, as shares of 1."""
-    shown = run.show.get("run", {})
-    return {name: float(shown[key]) for key, name in FACTORS if isinstance(shown, dict) and isinstance(shown.get(key), (int, float))}
+    """Efficiencies of a run by name, as shares of 1; what is not known is left out."""
+    found = efficiency(run)
+    return {name: float(found[key]) for key, name, _ in FACTORS if isinstance(found.get(key), (int, float))}
 
 
 def advice(run: Run) -> str:
-    """What `trace show` suggests, if it does."""
-    said = run.show.get("advice", "")
-    return said if isinstance(said, str) else ""
+    """What `trace show` suggests to try, or nothing."""
+    said = efficiency(run).get("to_try")
+    return f"To try: {said}." if isinstance(said, str) and said else ""
+
+
+def who_is_last(run: Run) -> Any:
+    """DataFrame with a row per kind of exchange: how often, how long ranks waited, and which rank began last most often."""
+    rows = []
+    for x in efficiency(run).get("exchanges") or []:
+        last = sorted(x.get("last") or [], key=lambda entry: -int(entry["number"]))
+        decided = sum(int(entry["number"]) for entry in last)
+        rows.append({"exchange": str(x["name"]), "number": int(x["number"]), "waited by all ranks, s": float(x["wait_ns"]) * 1e-9,
+                     "last most often": f"rank {last[0]['rank']}" if last else "–",
+                     "in, % of those decided": round(100 * int(last[0]["number"]) / decided, 1) if decided else math.nan,
+                     "others began earlier by, ms": float(x["ahead_ns"]) * 1e-6 / x["others"] if x.get("others") else math.nan,
+                     "undecided": int(x["undecided"])})
+    return pd.DataFrame(rows).sort_values("waited by all ranks, s", ascending=False) if rows else pd.DataFrame()
 
 
 def sentence(run: Run) -> str:
@@ -127,7 +149,7 @@ class _Page:
                      ("throughput", rate(s["samples_per_s"])), ("step, median", quantity(run.step_s, SECONDS)),
                      ("test accuracy", percent(s["test_acc"])), ("trained", f"{page.number(s['epochs'])} epochs"),
                      ("training time", quantity(s["time_s"], figures.TRAINED)), ("waiting", percent(s["wait_share"])),
-                     *((name, percent(value)) for name, value in list(found.items())[:1]), ("node-hours", f"{s['node_hours']:.3g}"),
+                     ("parallel efficiency", percent(found.get("parallel efficiency", math.nan))), ("node-hours", f"{s['node_hours']:.3g}"),
                      ("state", s["state"])]
             inside += page.facts([(k, v) for k, v in pairs if not v.startswith(("–", "?", "nan"))])
         else:
@@ -229,8 +251,8 @@ class _Page:
                                   np.array([run.samples_per_s for run in self.runs]), "samples/s", colours, table[["run", "method", "ranks", "nodes", "samples/s"]]))
         found = [(run, factors(run)) for run in self.runs if factors(run)]
         if found:
-            items.append(figures.efficiencies([run for run, _ in found], [f for _, f in found], [n for _, n in FACTORS if any(n in f for _, f in found)],
-                                              "As shoal trace show computes them, within steps: parallel efficiency is the product of the others."))
+            names = [name for _, name, _ in FACTORS if any(name in f for _, f in found)]
+            items.append(figures.efficiencies([run for run, _ in found], [f for _, f in found], names, PRODUCT))
         self.add("comparison", "Methods compared", self.put(items, "comparison"))
 
     def scaling(self) -> None:
@@ -317,8 +339,16 @@ class _Page:
     def each(self) -> None:
         many = len(self.runs) > 3
         for k, run in enumerate(self.runs):
-            items = [figures.time_split(run), figures.wait_heat(run), figures.step_times(run), figures.bytes_per_link(run)]
+            tree = [(name, indent, factors(run)[name]) for _, name, indent in FACTORS if name in factors(run)]
+            items = [figures.time_split(run), figures.wait_heat(run), figures.efficiency_tree(tree, PRODUCT) if tree else None,
+                     figures.bytes_per_link(run), figures.step_times(run)]
             inside = self.put(items, run.name if len(self.runs) > 1 else "run")
+            if advice(run) and len(self.runs) > 1:
+                inside = f"<p>{text(advice(run))}</p>{inside}"
+            last = who_is_last(run)
+            if len(last):
+                inside += (f'<h3>Who begins exchanges last</h3><p class="note">Others wait for the rank that begins last; undecided: closer than '
+                           f'the clocks are known.</p>{page.csv_link(last, f"{run.name}-last")}{page.table_of(last, 12, row_head=True)}')
             inside += timeline.section(run, max(RECORDS // len(self.runs), 20_000), self.steps)
             if not inside:
                 inside = '<p class="muted">There is no trace with a step: trace.level was off, or the run was too short.</p>'

@@ -137,6 +137,11 @@ def test_numbers():
     target = {r["run"]: r for r in page.rows("comparison-time-to-target")}
     assert float(target["sync-1"]["time to target, s"]) == pytest.approx(0.24) and float(target["daso-4"]["epochs"]) == 3
     assert float(target["sync-2"]["bytes sent by then"]) == 2 * 1000 * 30
+    shown = json.loads(run_process([program(), "trace", "show", "runs/sync-2", "--json"], base=PLAIN_ENV).stdout)["run"]["efficiency"]
+    tree = {r["factor"]: float(r["%"]) for r in page.rows("sync-2-efficiency")}
+    assert tree["parallel efficiency"] == pytest.approx(100 * shown["parallel"], abs=1e-3) == pytest.approx(50, abs=0.1)
+    assert len(tree) == sum(shown[k] is not None for k in ("parallel", "load_balance", "communication", "useful_share",
+                                                           "serialisation", "transfer"))
     heat = page.rows("sync-2-waits")
     assert sum(float(r["rank 1, %"]) for r in heat) / len(heat) == pytest.approx(50, abs=0.1)
 

@@ -297,7 +297,9 @@ static shoal_status look_at_ends(int fd, const char *path, uint64_t *size, seal_
   *size = (uint64_t)file.st_size;
   SHOAL_CHECK(*size > 0, SHOAL_ERR_IO, "%s is empty (0 bytes)", path);
   SHOAL_TRY(shoal_ckpt_read_at(fd, path, 0, first, (size_t)SHOAL_MIN(*size, sizeof first)));
-  SHOAL_CHECK(memcmp(first, signature, sizeof first) == 0, SHOAL_ERR_IO, "%s is not an HDF5 file (%" PRIu64 " bytes)",
+  SHOAL_CHECK(memcmp(first, signature, sizeof first) == 0, SHOAL_ERR_IO,
+              "%s is not an HDF5 file (%" PRIu64
+              " bytes), as checkpoints of Shoal are; those of other programs are not read",
               path, *size);
   bool sealed = *size > sizeof *s;
   if (sealed) {
@@ -306,7 +308,8 @@ static shoal_status look_at_ends(int fd, const char *path, uint64_t *size, seal_
   }
   SHOAL_CHECK(sealed, SHOAL_ERR_IO,
               "%s does not end with the seal of a finished checkpoint (%" PRIu64
-              " bytes): it was cut short, or changed by another program",
+              " bytes): it was cut short, or written or changed by another program; copy it again, or give one that "
+              "Shoal wrote",
               path, *size);
   return SHOAL_OK;
 }

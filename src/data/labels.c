@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SLOTS = 64, RANGES = 6 };
+enum { FIRST_SLOTS = 64, RANGES = 6, RARE = 5 }; /* RARE: less than one label in so many */
 
 void shoal_labels_init(shoal_labels *l, int64_t stated)
 {
@@ -128,6 +128,9 @@ uint64_t shoal_labels_outside(const shoal_labels *l, shoal_split split)
 static const char *cure(const shoal_labels *l, const shoal_label *wrong)
 {
   const shoal_label *smallest = &l->all[0], *largest = &l->all[l->distinct - 1];
+  const uint64_t count = wrong->count[0] + wrong->count[1];
+  if (wrong->value < 0 && smallest == wrong && RARE * count >= l->n[0] + l->n[1])
+    return "; if they mark samples without a label, remove these; if they are a class, renumber the classes from 0";
   if (wrong->value < 0 || wrong->value == UINT32_MAX || wrong->value == INT64_MAX)
     return "; such values often mark samples without a label: remove these samples";
   if (smallest->value == 1 && largest->value == l->stated) return "; classes count from 0: subtract 1 from every label";
@@ -284,11 +287,10 @@ static size_t add_split(const shoal_labels *l, shoal_str *out)
   int64_t untrained = count_missing(l, SHOAL_TRAIN, SHOAL_TEST), untested = count_missing(l, SHOAL_TEST, SHOAL_TRAIN);
   size_t lines = 0;
   if (untrained && ++lines)
-    shoal_str_add(out,
-                  "%" PRId64 " classes are in the test split only: was the file sorted by label when it was cut?\n",
-                  untrained);
+    shoal_str_add(out, "%" PRId64 " class%s in the test split only: was the file sorted by label when it was cut?\n",
+                  untrained, untrained > 1 ? "es are" : " is");
   if (untested && ++lines) {
-    shoal_str_add(out, "%" PRId64 " classes have no test sample (", untested);
+    shoal_str_add(out, "%" PRId64 " class%s no test sample (", untested, untested > 1 ? "es have" : " has");
     list_untested(l, out);
     shoal_str_add(out, ")\n");
   }

@@ -71,6 +71,9 @@ static void test_refused(void)
   REFUSED(summary(3, 4, (int64_t[]){ 1, 2, 3, 3 }, 0, NULL),
           "2 labels of /train/y are not in 0 to 2, the first is 3 of "
           "sample 2; classes count from 0: subtract 1");
+  REFUSED(
+      summary(0, 4, (int64_t[]){ 1, -1, 1, -1 }, 0, NULL),
+      "the first is -1 of sample 1; if they mark samples without a label, remove these; if they are a class, renumber");
   REFUSED(summary(0, 2, (int64_t[]){ 0, 1 }, 2, (int64_t[]){ 0, -5 }), "/test/y are not in 0 to 1, the first is -5 of "
                                                                        "sample 1");
 }
@@ -93,8 +96,8 @@ static void test_odd(void)
   ODD(summary(30, 2, (int64_t[]){ 0, 2 }, 0, NULL), "28 of 30 classes have no training sample (1, 3 to 29)\n");
   ODD(summary(3, 3, (int64_t[]){ 0, 1, 2 }, 2, (int64_t[]){ 1, 1 }), "2 classes have no test sample (0, 2)\n");
   ODD(summary(3, 3, (int64_t[]){ 0, 1, 1 }, 2, (int64_t[]){ 0, 2 }),
-      "1 of 3 classes have no training sample (2)\n1 classes are in the test split only: was the file sorted by label "
-      "when it was cut?\n1 classes have no test sample (1)\n");
+      "1 of 3 classes have no training sample (2)\n1 class is in the test split only: was the file sorted by label "
+      "when it was cut?\n1 class has no test sample (1)\n");
   ODD(summary(16, 8, (int64_t[]){ 1, 3, 5, 7, 9, 11, 13, 15 }, 0, NULL),
       "8 of 16 classes have no training sample (0, 2, 4, 6, 8, 10, ...); if the labels count from 1, subtract 1\n");
 }

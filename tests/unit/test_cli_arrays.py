@@ -163,7 +163,7 @@ def test_npy_one_large_label():
     """A class of 16 million among ten samples takes no memory for the classes between."""
     np.savez("large.npz", x=X[:10], y=np.array([0, 2**22] * 4 + [0, 2**24 - 1]))
     assert "is 16777215 (train sample 7, 1 in all) a mark" in load("npy", "large.npz", "--test-share", "0.2", **small(32)).stderr
-    assert "1 classes have no test sample (16777215)" in run([program(), "data", "inspect", "t.h5"], base=PLAIN_ENV).stderr
+    assert "1 class has no test sample (16777215)" in run([program(), "data", "inspect", "t.h5"], base=PLAIN_ENV).stderr
     assert sorted(made("test")[1]) == [0, 2**22]
     np.savez("stray.npz", x=X[:10], y=np.array([0, 1] * 4 + [0, 2**24 - 1]))
     assert_one_error(load("npy", "stray.npz", code=7), "sample 9 of /y has label 16777215, the largest of all others is 1")

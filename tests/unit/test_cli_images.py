@@ -148,7 +148,7 @@ def test_images_empty_in_split():
         os.mkdir(folder)
     r = load("images", "set")
     assert r.stderr.count("\n") == 2 and "set/train/bee has no image and is left out" in r.stderr, r.stderr
-    assert '1 classes have no test sample (0 "ant")' in r.stderr
+    assert '1 class has no test sample (0 "ant")' in r.stderr
     assert names() == (["ant", "cow"], 2) and made("test")[1].tolist() == [1] * 4
     images_of("set/test/bee")
     r = load("images", "set", code=7)

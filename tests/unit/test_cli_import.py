@@ -78,7 +78,7 @@ WARNED = (  # text, arguments, words of a warning
     (labels("4"), (), "one class only: all 40 labels are 0"),
     (STAMPS, (), "t.csv: column 1: 40 of 40 numbers are too large for 32-bit floats, 1700000001 becomes 1700000000"),
     (CLOSE, (), "column 1: 39 of 40 numbers become equal to their neighbours"),
-    ("a,b,y\n" + labels("0", "1") + "1,1,2\n", (), "1 classes have no test sample (2)"),
+    ("a,b,y\n" + labels("0", "1") + "1,1,2\n", (), "1 class has no test sample (2)"),
     (ROWS, ("--test-share", "0"), "no test split: of 40 samples none"),
 )
 

@@ -1,4 +1,4 @@
-"""A rank that does not answer: stopped, for good, or with all the others.  One line tells it for the whole job."""
+"""H18: a rank that does not answer: stopped, for good, or with all the others.  One line tells it for the whole job."""
 import os
 import re
 import signal

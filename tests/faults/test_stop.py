@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from harness import (MLP, assert_equal, metrics, newest, places, ranks_of, read, sampled, send, sets, status, train, wait_for,
-                     wait_until)
+from harness import (MLP, assert_equal, metrics, newest, places, ranks_of, read, sampled, send, sets, shoal, status, train,
+                     wait_for, wait_until)
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
 # 8 steps per epoch on 2 ranks, 8 test batches of each
@@ -89,6 +89,24 @@ def test_stop_waiting(glyphs, jobs):
     send(ranks_of(job)[0], signal.SIGTERM)
     stopped(job, "r", now)
     assert status("r")["step"] <= 6, status("r")
+
+
+@pytest.mark.parametrize("method", sampled(METHODS, 1))
+def test_stop_saving(glyphs, jobs, method):
+    """H07: USR1 at one rank while a slow checkpoint is written, and TERM at all a second later: that one is the stop's, a second
+    one is not begun."""
+    glyphs(256, 64)
+    job = jobs.start(4, "r", *BASE, *METHODS[method], *sets(method__name=method, ckpt__every="3 steps", run__log_every="1 steps"),
+                     "--allow-faults", *sets(fault__ckpt="sleep:4000"))
+    wait_until("a save", lambda: os.path.isdir("runs/r/ckpt") and any(".tmp-" in f for f in os.listdir("runs/r/ckpt")))
+    send(ranks_of(job)[3], signal.SIGUSR1)
+    time.sleep(1)
+    for pid in ranks_of(job).values():
+        send(pid, signal.SIGTERM)
+    stopped(job, "r", time.monotonic(), 20)
+    assert read("r.out").count("checkpoint runs/r/ckpt/step-") == 1, read("r.out")
+    assert [f"step-{status('r')['step']:09}.h5"] == os.listdir("runs/r/ckpt"), status("r")
+    shoal("ckpt", "verify", newest("r"))
 
 
 @pytest.mark.parametrize("late", (False, True))

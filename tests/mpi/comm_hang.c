@@ -1,4 +1,4 @@
-/* Waiting for a rank that does not answer: late (one warning, then on), absent (the hang status and a name), ahead with
+/* H18.  Waiting for a rank that does not answer: late (one warning, then on), absent (the hang status and a name), ahead with
  * something else (told apart from silence), or with another length. */
 #include "base/clock.h"
 #include "base/log.h"

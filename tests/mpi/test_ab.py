@@ -194,7 +194,7 @@ def test_ab_bytes(glyphs):
 
 
 def test_ab_resume(glyphs):
-    """Stop in every phase and resume: same bits.  Then at other rank counts and placements by the rule, and to and from
+    """H12: stop in every phase and resume: same bits.  Then at other rank counts and placements by the rule, and to and from
     sync."""
     glyphs(STEPS * 32 // 2 + 8)  # two epochs, the last batch short
     shoal("data", "synth", "glyphs", "-o", "images.h5", "--train", 176, "--test", 20, "--size", 32, "--seed", 3)

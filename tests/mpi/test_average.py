@@ -86,7 +86,7 @@ def test_localsgd_neutral(glyphs):
 
 
 def test_localsgd_resume(glyphs):
-    """Stop anywhere, before and after the switch and between averages: same bits.  Elsewhere the mean model goes on."""
+    """H12: stop anywhere, before and after the switch and between averages: same bits.  Elsewhere the mean model goes on."""
     glyphs(200, 50)
     options = [*MLP, *LOCAL, *sets(run__epochs=3, data__batch=8, model__dropout=0.2)]
     resume_everywhere("flat", 4, 21, *options, "--topo", "2x2", *sets(method__period=4, method__switch_epoch=1))
@@ -204,7 +204,7 @@ def test_daso_neutral(glyphs):
 
 
 def test_daso_resume(glyphs):
-    """Stop anywhere in a cycle, with one or two sums under way, in warm-up and cool-down: same bits."""
+    """H12: stop anywhere in a cycle, with one or two sums under way, in warm-up and cool-down: same bits."""
     glyphs(250, 50)
     options = [*MLP, *DASO, *sets(data__batch=6, model__dropout=0.2)]
     cycling = sets(method__warmup_epochs=0, method__cooldown_epochs=0)

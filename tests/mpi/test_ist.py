@@ -222,7 +222,7 @@ def test_ist_model(glyphs):
 
 
 def test_ist_resume(glyphs):
-    """Stopped in mid-round and where rounds end, at random steps, and resumed: the same bits, for both ways to deal units,
+    """H12: stopped in mid-round and where rounds end, at random steps, and resumed: the same bits, for both ways to deal units,
     carried moments, blocks, shards; evaluating in every step changes nothing."""
     glyphs(400, 60, 16)
     mlp = [*IST, *layers(40, 27, model__norm="batch", model__dropout=0.1), *sets(optim__momentum=0.9)]

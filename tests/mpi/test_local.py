@@ -211,7 +211,7 @@ def test_local_bytes(glyphs):
 
 
 def test_local_resume(glyphs):
-    """Stop at random steps with minibatches on their way, resume: the bits of an uninterrupted run, all of them."""
+    """H12: stop at random steps with minibatches on their way, resume: the bits of an uninterrupted run, all of them."""
     glyphs(40, 20, 32)
     options = [*RESNET8, *sets(method__cut="[3,6]", method__queue=2, run__epochs=8, optim__schedule="cosine")]  # 24 steps
     train(3, "whole", *options)

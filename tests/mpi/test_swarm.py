@@ -55,7 +55,7 @@ VARIANTS = [("nonblocking", 8, "nearest", "fixed", "complete"), ("nonblocking-sy
 
 @pytest.mark.parametrize("variant, bits, rounding, draw, graph", VARIANTS[:2] + sampled(VARIANTS[2:], 1))
 def test_swarm_lockstep(glyphs, variant, bits, rounding, draw, graph):
-    """The deterministic mode: the same bits twice, stopped and resumed at random steps for every variant."""
+    """H12: the deterministic mode: the same bits twice, stopped and resumed at random steps for every variant."""
     glyphs(403, 60)
     options = [*LONG, *sets(method__variant=variant, method__bits=bits, method__rounding=rounding, method__graph=graph,
                             method__local_steps_draw=draw, method__local_steps=2)]

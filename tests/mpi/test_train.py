@@ -33,7 +33,7 @@ def test_ranks(glyphs):
 
 
 def test_resume(glyphs):
-    """Stop at random steps of resnet20 with augmentation and dropout, resume: same bits, at prefetch depths 0 and 4."""
+    """H12, H13: stop at random steps of resnet20 with augmentation and dropout, resume: same bits, at prefetch depths 0 and 4."""
     glyphs(200, 50, 32)
     ranks, total = 2, 14  # 200 samples, 32 per step: 7 steps per epoch, the last one short
     steps = stops(3, total - 2, what="resume")
@@ -298,7 +298,7 @@ def test_statistics(glyphs):
 
 
 def test_uneven(glyphs):
-    """1003 samples, batch 32, odd rank counts, three epochs: no hang, every sample once per epoch."""
+    """H14: 1003 samples, batch 32, odd rank counts, three epochs: no hang, every sample once per epoch, by every policy."""
     glyphs(1003, 37)
     for ranks in (3, 4, 7):
         for last in ("short", "drop", "pad") if FULL or ranks == 3 else ("short",):
@@ -317,7 +317,7 @@ def test_uneven(glyphs):
 
 
 def test_long_messages(glyphs):
-    """A small largest message splits everything and changes nothing."""
+    """H17: a small largest message splits everything and changes nothing."""
     glyphs(200)
     options = [*MLP, *sets(run__epochs=1, data__batch=16)]
     train(3, "plain", *options)
@@ -328,13 +328,13 @@ def test_long_messages(glyphs):
 SLOW = [*MLP, *sets(run__epochs=40, data__batch=8, fault__compute="sleep:20", run__log_every="1 steps"), "--allow-faults"]
 PLANS = {  # name → which ranks get which signals, one after the other
     "one": ([3], [signal.SIGUSR1]), "twice": ([1], [signal.SIGUSR1, signal.SIGUSR1]),
-    "both": ([0], [signal.SIGUSR1, signal.SIGTERM]),
+    "both": ([0], [signal.SIGUSR1, signal.SIGTERM]), "all": ([0, 1, 2, 3], [signal.SIGTERM]),
 }
 
 
 @pytest.mark.parametrize("plan", sampled(PLANS, 2))
 def test_signals(glyphs, jobs, plan):
-    """One signal at one rank stops all at the same step with one verified checkpoint."""
+    """H07: one signal at one rank, or at all, stops all at the same step with one verified checkpoint."""
     glyphs(400)
     who, what = PLANS[plan]
     job = jobs.start(4, "stop", *SLOW)
@@ -378,7 +378,7 @@ def test_killed(glyphs, jobs):
 
 
 def test_lost(glyphs):
-    """A launcher that does not clean up: rank 2 is killed, or leaves early with code 0.  The others notice within seconds,
+    """H06: a launcher that does not clean up: rank 2 is killed, or leaves early with code 0.  The others notice within seconds,
     name it, leave with 4, and the next start resumes."""
     glyphs(400)
     options = [*MLP, *sets(run__epochs=3, data__batch=16, ckpt__every="5 steps")]
@@ -436,7 +436,7 @@ EXACT = {
 
 @pytest.mark.parametrize("method", sampled(EXACT, 2))
 def test_killed_saving(glyphs, jobs, method):
-    """All processes killed at random moments of a run that saves after every step: each restart goes on from a checkpoint
+    """H09: all processes killed at random moments of a run that saves after every step: each restart goes on from a checkpoint
     that verifies, and the end is that of an uninterrupted run.  3 kills of each of two methods; with SHOAL_FULL=1
     of every method, and 50 of a long run of sync."""
     glyphs(400)
@@ -464,7 +464,7 @@ def test_killed_saving(glyphs, jobs, method):
 
 
 def test_locks(glyphs):
-    """A data file that another process holds locked, and file systems that refuse locks, stop no run."""
+    """H10: a data file that another process holds locked, and file systems that refuse locks, stop no run."""
     glyphs(200)
     base = [*MLP, *sets(run__epochs=1, data__batch=8)]
     with open("glyphs.h5", "rb") as f:
@@ -478,7 +478,7 @@ def test_locks(glyphs):
 
 
 def test_damaged(glyphs):
-    """Resume goes on from the newest checkpoint that verifies, and says what it skipped."""
+    """H09: resume goes on from the newest checkpoint that verifies, and says what it skipped."""
     glyphs(400)
     options = [*MLP, *sets(run__epochs=2, data__batch=16, ckpt__every="5 steps", ckpt__keep=4)]
     train(1, "d", *options)
@@ -588,7 +588,7 @@ def test_heard(glyphs):
 
 
 def test_replicas(glyphs):
-    """Replicas that differ are found before step 1, and the odd rank is named."""
+    """H16: replicas that differ are found before step 1, and the odd rank is named."""
     glyphs(200)
     base = [*MLP, *sets(run__epochs=1, data__batch=8), "--allow-faults"]
     r = train(4, "seed", *base, *sets(fault__rank=1, fault__seed=5), code=3)
@@ -649,7 +649,7 @@ def test_folder(glyphs, jobs):
 
 
 def test_singletons(glyphs):
-    """Four copies that each believe to be alone are refused; on purpose they may."""
+    """H01: copies that each believe to be alone are refused, also under mpirun; on purpose they may."""
     glyphs(100)
     base = [*MLP, *sets(run__epochs=1)]
     step = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "0",
@@ -659,12 +659,14 @@ def test_singletons(glyphs):
         if rank == 0:
             assert "4" in r.stderr, r.stderr
             assert "--mpi=pmix" in r.stderr, r.stderr
+    r = run(launch.mpirun(1, *train_command(1, "alone", *base)), env={**step, "SLURM_STEP_NUM_TASKS": "2"}, code=3)
+    assert "has 2 tasks, but MPI sees 1 rank" in r.stderr, r.stderr
     assert not os.path.exists("runs"), "a refused run made a folder"
     train(1, "alone", *base, *sets(run__allow_singletons="true"), env=step)
 
 
 def test_cores(glyphs):
-    """Threads and the placement follow the real mask, whatever the environment or a description claims."""
+    """H02, H04: threads and the placement follow the real mask, whatever the environment or a description claims."""
     glyphs(100, 20)
     base = [*MLP, *sets(run__epochs=1, run__steps=2)]
     cpus = sorted(os.sched_getaffinity(0))
@@ -731,7 +733,7 @@ def test_claims_refused(glyphs, script, words):
 
 
 def test_claims_unheard(glyphs):
-    """Slurm's commands are absent or fail: none is called, and what Slurm says of mpirun's daemons is no claim."""
+    """H05: Slurm's commands are absent or fail: none is called, and what Slurm says of mpirun's daemons is no claim."""
     glyphs(100, 20)
     base = [*MLP, *sets(run__epochs=1, run__steps=2)]
     os.mkdir("bin")

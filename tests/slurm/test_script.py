@@ -5,7 +5,7 @@ import shutil
 from harness import ROOT, read, run, said
 
 STUBS = {
-    "srun": 'while [ "$1" != shoal ]; do echo "$1" >>srun.args; shift; done\n"$@"\n',
+    "srun": 'echo "${SRUN_CPUS_PER_TASK-unset}" >cpus\nwhile [ "$1" != shoal ]; do echo "$1" >>srun.args; shift; done\n"$@"\n',
     "shoal": """case $1 in
 config) printf 'run:\\n  name: stub\\n  dir: %s\\nmodel:\\n  name: mlp\\n' "${YAML_DIR:-runs}" ;;
 train)
@@ -40,11 +40,13 @@ def script(code, requests, job="77", **env):
 
 
 def test_script():
-    """What the batch script does with every way a run can end; needs no cluster."""
+    """H02, H06, H08: what the batch script does with every way a run can end, and what it asks of srun; needs no cluster."""
     for name in STUBS:
         stub(name)
     script(0, 0, STATE="done")
     assert read("srun.args").split() == ["--mpi=pmix", "--cpus-per-task=3", "--kill-on-bad-exit=1"]
+    script(0, 0, STATE="done", SRUN_CPUS_PER_TASK=8)  # of another job, or of a person's profile
+    assert read("cpus") in ("3\n", "unset\n"), "two values for the cores of a task"
     script(75, 1, STATE="stopped", CODE=75, STEP=10)
     script(75, 1, STATE="stopped", CODE=75, STEP=20, SRUN_CODE=143)  # a slower rank was killed: status.json counts
     script(75, 1, job="70_3", STATE="stopped", CODE=75, STEP=25, SLURM_ARRAY_JOB_ID=70, SLURM_ARRAY_TASK_ID=3)

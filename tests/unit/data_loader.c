@@ -156,7 +156,7 @@ static void test_last_batch(void)
   shoal_loader_destroy(l);
 }
 
-/* A file sorted by label. */
+/* H15: a file sorted by label. */
 static void test_sorted_labels(void)
 {
   for (int size = 1; size <= 8; size *= 2)

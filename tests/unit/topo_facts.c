@@ -224,7 +224,7 @@ static void counting(void)
   REQUIRE(t, "a synthetic machine");
   check_count(t, "0-15", 8, 16, 2, "0-1");
   check_count(t, "10-11", 1, 2, 1, "1");
-  check_count(t, "5,7", 2, 2, 1, "0"); /* one hardware thread of each of two cores */
+  check_count(t, "5,7", 2, 2, 1, "0"); /* H04: one hardware thread of each of two cores */
   check_count(t, "7-8", 2, 2, 2, "0-1");
   check_count(t, "15,100-101", 3, 3, 1, "1"); /* cpus hwloc does not know count as cores */
   check_count(NULL, "0-15", 16, 16, 1, "");

@@ -63,8 +63,9 @@ static int last_attempt(const shoal_folder *f, bool *failed, shoal_folder_lead *
   return attempt;
 }
 
-/* The last attempt that log.txt tells of, or 0: a killed one may not have come to write status.json. */
-static int logged_attempt(const shoal_folder *f)
+/* The last attempt that log.txt tells of, or 0: a killed one may not have come to write status.json.  *torn: its last line has
+ * no end, because the disk was full. */
+static int logged_attempt(const shoal_folder *f, bool *torn)
 {
   char *path = shoal_path_join(f->dir, "log.txt"), *text = NULL;
   int64_t attempt = 0, number;
@@ -79,6 +80,7 @@ static int logged_attempt(const shoal_folder *f)
     number = strtoll(line + sizeof mark - 1, NULL, 10);
     if (number > attempt && number < MOST_ATTEMPTS) attempt = number;
   }
+  *torn = there && n > 0 && text[n - 1] != '\n';
   free(text);
   free(path);
   return (int)attempt;
@@ -242,14 +244,15 @@ shoal_status shoal_folder_take(shoal_folder *f, bool *again)
   if (*again) return SHOAL_OK;
   f->token = shoal_lease_token(f->lease);
   SHOAL_TRY(sweep(f));
-  bool failed;
-  f->attempt = SHOAL_MAX(last_attempt(f, &failed, &f->lead), logged_attempt(f)) + 1;
+  bool failed, torn;
+  int logged = logged_attempt(f, &torn);
+  f->attempt = SHOAL_MAX(last_attempt(f, &failed, &f->lead), logged) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");
   shoal_status st = shoal_open_append(path, &f->log);
   free(path);
   if (st != SHOAL_OK) return st;
   char now[40];
-  fprintf(f->log, "=== attempt %d, %s\n", f->attempt, shoal_wall_clock(now, sizeof now));
+  fprintf(f->log, "%s=== attempt %d, %s\n", torn ? "\n" : "", f->attempt, shoal_wall_clock(now, sizeof now));
   fflush(f->log);
   shoal_log_set_file(f->log);
   shoal_log_ask_first(log_is_ours, f);

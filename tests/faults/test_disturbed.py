@@ -23,7 +23,7 @@ from harness import (ENV, FULL, METHODS, MLP, assert_equal, kill_all, newest, pr
 
 CASES = [int(c) for c in os.environ.get("SHOAL_CASES", "").split(",") if c] or range(100 if FULL else 10)
 LAYOUTS = {1: ["1"], 2: ["2", "1,1"], 3: ["2,1", "3"], 4: ["2x2", "1,3"], 5: ["2,3"]}
-EVEN = ("local", "swarm")  # pairs of parts, pairs of ranks
+RANKS = {"local": [2, 4], "swarm": [2, 4], "ab": [2, 3, 4, 5]}  # pairs of parts, pairs of ranks, two groups; else any
 KEEP = 3
 STARTS = 3  # disturbed ones
 # 8 steps per epoch, 32 in all
@@ -325,7 +325,7 @@ def disturb(entry, methods, case, glyphs, data_sets, jobs, disk, checked):
     """One case: a run with one of these methods is started, disturbed, and started again, three times; then it ends."""
     rng = random.Random(f"{os.environ.get('SHOAL_TEST_SEED', 1)} {entry} case {case}")
     method = methods[case % len(methods)]
-    ranks = rng.choice([2, 4] if method in EVEN else [1, 2, 3, 4, 5])
+    ranks = rng.choice(RANKS.get(method, [1, 2, 3, 4, 5]))
     topo = rng.choice(LAYOUTS[ranks])
     args = [*BASE, *METHODS[method], *sets(method__name=method), *(["--topo", topo] if ranks > 1 else [])]
     glyphs(480, 96)

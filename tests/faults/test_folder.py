@@ -51,13 +51,16 @@ def test_folder_rows_in_mid_epoch(glyphs):
 
 
 def test_folder_attempts(glyphs):
-    """Attempts are numbered by what is left of them: status.json gone or of an earlier one, a log without an end."""
+    """Attempts are numbered by what is left of them: status.json gone or of an earlier one, a log without an end, whose last line
+    the next attempt does not go on with."""
     glyphs(256, 64)
     stop("r", 2, *BASE)
     stop("r", 5, *BASE)
     os.remove("runs/r/status.json")
+    with open("runs/r/log.txt", "a") as f:
+        f.write("epoch 1 ste")
     stop("r", 8, *BASE)
-    assert status("r")["attempt"] == 3, log("r")
+    assert status("r")["attempt"] == 3 and "\n=== attempt 3" in log("r"), log("r")
     os.remove("runs/r/log.txt")
     stop("r", 11, *BASE)
     assert status("r")["attempt"] == 4, log("r")

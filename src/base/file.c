@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/limit.h"
 #include "base/mem.h"
+#include "base/quota.h"
 #include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -47,11 +48,19 @@ static const char *file_system_name(uint32_t magic)
   return "unknown";
 }
 
+/* What limits a file at some place: free_bytes of the file system or, if that is less, of a quota. */
+typedef struct {
+  uint64_t free_bytes;
+  const char *type;
+  const char *whose; /* "user" or "group": it is a quota's limit; else NULL */
+} disk;
+
 /* For a path that does not exist yet, queries the nearest existing parent folder.  Returns an errno, 0 for success. */
-static int disk_facts(const char *path, uint64_t *free_bytes, const char **type)
+static int disk_facts(const char *path, disk *out)
 {
   struct statvfs space;
   struct statfs facts;
+  bool group = false;
   char *place = shoal_strdup_printf("%s", path);
   while (!shoal_path_exists(place) && strcmp(place, ".") != 0 && strcmp(place, "/") != 0) {
     char *up = folder_of(place);
@@ -60,33 +69,42 @@ static int disk_facts(const char *path, uint64_t *free_bytes, const char **type)
   }
   bool known = statvfs(place, &space) == 0 && statfs(place, &facts) == 0;
   int error = errno;
+  uint64_t quota = known ? shoal_quota_left(place, &group) : 0;
   free(place);
   if (!known) return error ? error : EIO;
-  *free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
-  *type = file_system_name((uint32_t)facts.f_type);
+  *out = (disk){ .free_bytes = (uint64_t)space.f_bavail * space.f_frsize,
+                 .type = file_system_name((uint32_t)facts.f_type) };
+  if (quota < out->free_bytes) {
+    out->free_bytes = quota;
+    out->whose = group ? "group" : "user";
+  }
   return 0;
 }
 
-/* Writes " (3.2 MiB free on nfs)" if `error` says that the disk or quota is full, the limit if a file is too large, else "". */
-static const char *space_left(const char *path, int error, char *buf, size_t cap)
+const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_LEFT])
 {
-  uint64_t free_bytes;
-  const char *type;
+  disk d;
   char amount[32];
   buf[0] = '\0';
   if (error == EFBIG)
-    snprintf(buf, cap, " (at most %s: ulimit -f)",
+    snprintf(buf, SHOAL_SPACE_LEFT, " (at most %s: ulimit -f)",
              shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
-  if ((error == ENOSPC || error == EDQUOT) && disk_facts(path, &free_bytes, &type) == 0)
-    snprintf(buf, cap, " (%s free on %s)", shoal_format_bytes((double)free_bytes, amount, sizeof amount), type);
+  if ((error != ENOSPC && error != EDQUOT) || disk_facts(path, &d) != 0) return buf;
+  shoal_format_bytes((double)d.free_bytes, amount, sizeof amount);
+  if (error == EDQUOT && !d.whose)
+    snprintf(buf, SHOAL_SPACE_LEFT, " (%s free on %s, but not for this user, group or project: see `quota -s`)", amount,
+             d.type);
+  else
+    snprintf(buf, SHOAL_SPACE_LEFT, " (%s free on %s%s%s%s)", amount, d.type, d.whose ? " by this " : "",
+             d.whose ? d.whose : "", d.whose ? "'s quota" : "");
   return buf;
 }
 
 static shoal_status io_fault(const char *verb, const char *path, int error)
 {
-  char space[80];
+  char space[SHOAL_SPACE_LEFT];
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s", verb, path, strerror(error),
-                    space_left(path, error, space, sizeof space));
+                    shoal_space_left(path, error, space));
 }
 
 shoal_status shoal_make_dirs(const char *path)
@@ -296,6 +314,12 @@ bool shoal_is_temporary(const char *name)
 
 shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type)
 {
-  int error = disk_facts(path, free_bytes, type);
-  return error ? io_fault("query the file system of", path, error) : SHOAL_OK;
+  disk d;
+  int error = disk_facts(path, &d);
+  if (error) return io_fault("query the file system of", path, error);
+  *free_bytes = d.free_bytes;
+  static _Thread_local char text[48];
+  snprintf(text, sizeof text, d.whose ? "%s, this %s's quota" : "%s", d.type, d.whose);
+  *type = text;
+  return SHOAL_OK;
 }

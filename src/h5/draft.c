@@ -23,17 +23,10 @@ static bool is_disk_full(int error)
 
 static shoal_status disk_full(const shoal_h5_draft *d, const char *what, int error)
 {
-  uint64_t free_bytes;
-  const char *type;
-  char amount[32];
-  if (error == EFBIG)
-    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: %s (at most %s: ulimit -f); raise the limit", what,
-                      d->path, strerror(error),
-                      shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
-  SHOAL_TRY(shoal_disk_facts(d->path, &free_bytes, &type));
-  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: %s (%s free on %s); make room or choose another folder",
-                    what, d->path, strerror(error), shoal_format_bytes((double)free_bytes, amount, sizeof amount),
-                    type);
+  char space[SHOAL_SPACE_LEFT];
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: %s%s; %s", what, d->path, strerror(error),
+                    shoal_space_left(d->path, error, space),
+                    error == EFBIG ? "raise the limit" : "make room or choose another folder");
 }
 
 shoal_status shoal_h5_draft_reserve(shoal_h5_draft *d, const char *what, uint64_t bytes, uint64_t chunks)

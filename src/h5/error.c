@@ -5,7 +5,7 @@
  * description, where the library detected the failure.  The error stack is per thread and cleared by the next HDF5
  * call, so the text must be copied before any other call. */
 #include "base/file.h"
-#include "base/limit.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "h5/h5_impl.h"
 #include <errno.h>
@@ -122,27 +122,22 @@ const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
   return buf;
 }
 
-/* Writes " (12.0 KiB free on nfs)" if the error text is the system's for a full disk, the limit if it is that for a file that
- * is too large, else "". */
-static void space_left(hid_t at, const char *reason, char *buf, size_t cap)
+/* See shoal_space_left; HDF5 gives the system's text for the error, not its number. */
+static void space_left(hid_t at, const char *reason, char buf[SHOAL_SPACE_LEFT])
 {
-  char path[SHOAL_H5_WHERE], amount[32];
-  uint64_t free_bytes;
-  const char *type;
+  static const int known[] = { EFBIG, ENOSPC, EDQUOT };
+  char path[SHOAL_H5_WHERE];
   buf[0] = '\0';
-  if (strcmp(reason, strerror(EFBIG)) == 0)
-    snprintf(buf, cap, " (at most %s: ulimit -f)",
-             shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
-  if (strcmp(reason, strerror(ENOSPC)) != 0 && strcmp(reason, strerror(EDQUOT)) != 0) return;
-  if (H5Fget_name(at, path, sizeof path) < 0 || shoal_disk_facts(path, &free_bytes, &type) != SHOAL_OK) return;
-  snprintf(buf, cap, " (%s free on %s)", shoal_format_bytes((double)free_bytes, amount, sizeof amount), type);
+  for (size_t i = 0; i < SHOAL_COUNT(known); i++)
+    if (strcmp(reason, strerror(known[i])) == 0 && H5Fget_name(at, path, sizeof path) >= 0)
+      shoal_space_left(path, known[i], buf);
 }
 
 shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name)
 {
-  char reason[SHOAL_H5_REASON], where[SHOAL_H5_WHERE], space[96];
+  char reason[SHOAL_H5_REASON], where[SHOAL_H5_WHERE], space[SHOAL_SPACE_LEFT];
   shoal_h5_error_reason(reason);
-  space_left(at, reason, space, sizeof space);
+  space_left(at, reason, space);
   shoal_h5_where(at, name, where);
   return shoal_fail(SHOAL_ERR_IO, file, line, "cannot %s %s%s%s%s", verb, where, reason[0] ? ": " : "", reason, space);
 }

@@ -31,7 +31,8 @@ foreach(kind moved uneven replicas split)
   shoal_add_pytest(faults.methods_${kind} FILE faults/test_methods.py TESTS methods_${kind} LABELS faults noasan TIMEOUT 300)
 endforeach()
 
-# Disks without room, and limits of files.
+# Disks without room, quotas, and limits of files.
+add_library(quota MODULE faults/quota.c)
 shoal_add_pytest(faults.disk FILE faults/test_disk.py LABELS faults noasan TIMEOUT 300)
 
 # Signals, wherever a run is.

@@ -1,11 +1,12 @@
 """Disks that are full, or too small, and files above the limit of their size: told in one line with path, needed and free; older
 files are intact, partial ones gone."""
 import os
+import re
 import resource
 
 import pytest
 
-from harness import MLP, newest, read, said, sets, shoal, status, train, wait_for, wait_until
+from harness import MLP, built, newest, read, said, sets, shoal, status, train, wait_for, wait_until
 
 # 8 steps per epoch on 2 ranks; a checkpoint is 0.9 MB
 BASE = [*MLP, *sets(model__widths="[128,64]", data__batch=16, run__epochs=3, eval__every="never", trace__level="off")]
@@ -61,6 +62,28 @@ def test_disk_small(glyphs, disk):
     assert "more checkpoints" not in r.stderr
     r = train(2, "s", *args, code=7)
     assert not os.path.exists(f"{disk}/s"), os.listdir(f"{disk}/s")
+
+
+def test_disk_quota(glyphs):
+    """A quota of the user counts like the disk: too little for a checkpoint is told before the training, reached while writing it
+    has its own words.  Nobody asks where there is none, and root has none."""
+    glyphs(256, 64)
+    os.mkdir("runs", 0o777)
+    os.chmod("runs", 0o777)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    def quota(code, *more, env, **who):
+        return train(1, "r", *BASE, *more, code=code, env={"LD_PRELOAD": built("libquota.so"), **env}, **who)
+    r = quota(7, env={"QUOTA_LEFT_KIB": "300"}, **nobody)
+    assert "a checkpoint needs" in r.stderr and "is 300 KiB free (" in r.stderr and ", this user's quota)" in r.stderr, said(r)
+    assert os.listdir("runs") == [], os.listdir("runs")
+    r = quota(7, env={"QUOTA_FULL": "1"}, **nobody)
+    assert "Disk quota exceeded (" in r.stderr and "but not for this user, group or project: see `quota -s`" in r.stderr, said(r)
+    r = quota(7, env={"QUOTA_FULL": "1", "QUOTA_LEFT_KIB": "90000"}, **nobody)
+    assert re.search(r"Disk quota exceeded \(87.9 MiB free on \S+ by this user's quota\)", r.stderr), said(r)
+    assert not temporary("runs")
+    quota(0, env={"QUOTA_LEFT_KIB": "20000"}, **nobody)
+    if os.geteuid() == 0:
+        quota(0, *sets(run__name="root"), env={"QUOTA_LEFT_KIB": "1"})
 
 
 @pytest.mark.parametrize("policy", ("stop", "retry", "signal", "never"))

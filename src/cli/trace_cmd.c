@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -122,31 +123,100 @@ static shoal_status show(int argc, char **argv)
 
 static const shoal_flag export_flags[] = {
   { "-o", NULL, "FILE", SHOAL_FLAG_VALUE, "write to FILE instead of standard output" },
+  { "--format", NULL, "json|perfetto", SHOAL_FLAG_VALUE,
+    "instead of what the name of FILE says: perfetto with .pftrace or .perfetto-trace at its end, else json" },
+  { "--steps", NULL, "A:B", SHOAL_FLAG_VALUE, "only the spans of steps A to B" },
+  { "--from", NULL, "SECONDS", SHOAL_FLAG_VALUE, "only what lasts beyond this time; the first span begins at 0" },
+  { "--to", NULL, "SECONDS", SHOAL_FLAG_VALUE, "only what begins before this time" },
   { "--attempt", NULL, "N|all", SHOAL_FLAG_VALUE,
     "this attempt instead of the last one that made a step; all: all of them" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help export_help = {
-  "shoal trace export RUN|FILE... [-o FILE] [--attempt N|all]",
-  "The spans of all ranks as JSON for Chrome's about:tracing or https://ui.perfetto.dev: a process per rank,\n"
-  "exchanges on separate tracks, times on rank 0's clock. The error bound of each clock is in the process's label\n"
-  "and in the file's otherData. With trace.level op all spans are exported, with step only steps, input, checkpoints\n"
-  "and evaluations.",
+  "shoal trace export RUN|FILE... [-o FILE] [--format json|perfetto] [--steps A:B] [--from S] [--to S] [--attempt "
+  "N|all]",
+  "The spans of all ranks for https://ui.perfetto.dev, in its own format or as JSON, which Chrome's about:tracing "
+  "opens,\n"
+  "too: a process per rank, exchanges on separate tracks, flows between their parts, times on rank 0's clock. The "
+  "error\n"
+  "bound of each clock is in the process's label. JSON is three times as large: for more than some 100 MB take "
+  "perfetto,\n"
+  "or a window. With trace.level op all spans are exported, with step only steps, input, checkpoints and evaluations.",
   export_flags,
   1,
   -1,
-  "  shoal trace export runs/digits -o digits.json\n",
+  "  shoal trace export runs/digits -o digits.pftrace\n  shoal trace export runs/digits -o part.json --steps 100:120\n",
 };
 
+static bool ends_with(const char *text, const char *ending)
+{
+  size_t n = strlen(text), m = strlen(ending);
+  return n >= m && strcmp(text + n - m, ending) == 0;
+}
+
+static shoal_status parse_format(const shoal_args *args, const char *path, shoal_trace_choice *out)
+{
+  const char *format = shoal_args_value(args, "--format");
+  bool named = path && (ends_with(path, ".pftrace") || ends_with(path, ".perfetto-trace"));
+  SHOAL_CHECK(!format || strcmp(format, "json") == 0 || strcmp(format, "perfetto") == 0, SHOAL_ERR_USAGE,
+              "--format %s: say json or perfetto", format);
+  bool perfetto = format ? strcmp(format, "perfetto") == 0 : named;
+  SHOAL_CHECK(!perfetto || path || !isatty(STDOUT_FILENO), SHOAL_ERR_USAGE,
+              "--format perfetto is binary, not for a terminal: name a file with -o");
+  out->program = perfetto ? SHOAL_TRACE_PERFETTO : SHOAL_TRACE_CHROME;
+  return SHOAL_OK;
+}
+
+/* "100:120" */
+static shoal_status parse_steps(const char *text, shoal_trace_choice *out)
+{
+  if (!text) return SHOAL_OK;
+  const char *colon = strchr(text, ':');
+  char first[24] = "";
+  int64_t a = -1, b = -1;
+  if (colon && colon - text < (ptrdiff_t)sizeof first) snprintf(first, sizeof first, "%.*s", (int)(colon - text), text);
+  bool good = colon && shoal_parse_i64(first, &a) == SHOAL_OK && shoal_parse_i64(colon + 1, &b) == SHOAL_OK;
+  SHOAL_CHECK(good && a >= 0 && b >= a, SHOAL_ERR_USAGE, "--steps %s: say the first and the last step, as 100:120",
+              text);
+  out->by_step = true;
+  out->first_step = (uint64_t)a;
+  out->last_step = (uint64_t)b;
+  return SHOAL_OK;
+}
+
+static shoal_status parse_seconds(const char *flag, const char *text, double *out)
+{
+  SHOAL_CHECK(shoal_parse_f64(text, out) == SHOAL_OK && *out >= 0, SHOAL_ERR_USAGE,
+              "%s %s: say seconds since the begin of the first span, as 12.5", flag, text);
+  return SHOAL_OK;
+}
+
+static shoal_status parse_times(const shoal_args *args, shoal_trace_choice *out)
+{
+  const char *from = shoal_args_value(args, "--from"), *to = shoal_args_value(args, "--to");
+  out->by_time = from || to;
+  out->to_s = HUGE_VAL;
+  if (from) SHOAL_TRY(parse_seconds("--from", from, &out->from_s));
+  if (to) SHOAL_TRY(parse_seconds("--to", to, &out->to_s));
+  SHOAL_CHECK(out->from_s <= out->to_s, SHOAL_ERR_USAGE, "--from %s is after --to %s: exchange them", from, to);
+  return SHOAL_OK;
+}
+
+static void tell_size(uint64_t spans, double bytes)
+{
+  char size[32];
+  fprintf(stderr, "%llu spans, about %s\n", (unsigned long long)spans, shoal_format_bytes(bytes, size, sizeof size));
+}
+
 /* Whole or absent: written under a temporary name, then renamed. */
-static shoal_status export_to_file(const request *r, const char *path)
+static shoal_status export_to_file(const request *r, const shoal_trace_choice *choice, const char *path)
 {
   int fd = -1;
   char *tmp = shoal_temporary_name(path);
   shoal_status st = shoal_open_new(tmp, path, &fd);
   FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
   if (st == SHOAL_OK)
-    st = f ? shoal_trace_export(r->paths, r->n, r->attempt, f)
+    st = f ? shoal_trace_export(r->paths, r->n, r->attempt, choice, f)
            : SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory for writing %s", path);
   bool written = f && !ferror(f);
   if (f && fclose(f) != 0) written = false;
@@ -165,7 +235,12 @@ static shoal_status export(int argc, char **argv)
   SHOAL_TRY(parse_request(&export_help, argc, argv, &r, &helped));
   if (helped) return SHOAL_OK;
   const char *path = shoal_args_value(r.args, "-o");
-  shoal_status st = path ? export_to_file(&r, path) : shoal_trace_export(r.paths, r.n, r.attempt, stdout);
+  shoal_trace_choice choice = { .tell = path ? tell_size : NULL };
+  shoal_status st = parse_format(r.args, path, &choice);
+  if (st == SHOAL_OK) st = parse_steps(shoal_args_value(r.args, "--steps"), &choice);
+  if (st == SHOAL_OK) st = parse_times(r.args, &choice);
+  if (st == SHOAL_OK)
+    st = path ? export_to_file(&r, &choice, path) : shoal_trace_export(r.paths, r.n, r.attempt, &choice, stdout);
   free_request(&r);
   return st;
 }
@@ -174,7 +249,7 @@ shoal_status shoal_cmd_trace(int argc, char **argv)
 {
   static const shoal_verb verbs[] = {
     { "show", "where the time of a run went", show },
-    { "export", "spans as JSON, for Chrome and Perfetto", export },
+    { "export", "spans for Perfetto and Chrome", export },
     { NULL, NULL, NULL },
   };
   return shoal_run_verb("shoal trace", verbs, argc, argv);

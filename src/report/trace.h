@@ -63,7 +63,8 @@ typedef struct {
   shoal_trace_times *steps; /* [n] in chronological order */
   shoal_trace_times inside; /* sum over all steps */
   shoal_trace_times whole;  /* from the first span to the last, time between steps included; ns[STEP] as in `inside` */
-  uint64_t wall_ns;         /* from the begin of the first span to the end of the last */
+  uint64_t begin_ns;        /* of the first span, on the rank's clock */
+  uint64_t wall_ns;         /* from there to the end of the last */
   uint64_t exchanges, exchange_bytes; /* number completed, and the payload this rank sent in them */
   uint64_t samples;                   /* trained in the steps; 0 in older files */
   bool
@@ -97,7 +98,19 @@ typedef enum { SHOAL_TRACE_TEXT, SHOAL_TRACE_JSON, SHOAL_TRACE_STEPS } shoal_tra
  *  @param paths  trace files of one run
  *  @return ERR_USAGE if there is no such attempt or a rank is given twice */
 shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, shoal_trace_form form, FILE *out);
-/** `shoal trace export`: the spans in JSON for Chrome's about:tracing and Perfetto.  One process per rank, ordered by
- *  node; times on rank 0's clock, with the bound of the conversion in the metadata; overlapping exchanges on separate tracks. */
-shoal_status shoal_trace_export(const char *const *paths, size_t n, int attempt, FILE *out);
+typedef enum { SHOAL_TRACE_CHROME, SHOAL_TRACE_PERFETTO } shoal_trace_program;
+/* What is exported; zeroed: all of it. */
+typedef struct {
+  shoal_trace_program program; /* JSON of Chrome's about:tracing, or the protobuf of Perfetto */
+  bool by_step, by_time;       /* only these steps; only what overlaps this time */
+  uint64_t first_step, last_step;
+  double from_s, to_s; /* since time 0 of the export */
+  void (*tell)(uint64_t spans,
+               double bytes); /* or NULL: is told before the first is written how much it will be, about */
+} shoal_trace_choice;
+/** `shoal trace export`: the spans for Chrome's about:tracing or Perfetto.  One process per rank, ordered by node; times on rank 0's
+ *  clock from the first span on, with the bound of the conversion in the metadata; overlapping exchanges on separate tracks; flows
+ *  between the parts of an exchange.  ERR_USAGE if nothing is in the window. */
+shoal_status shoal_trace_export(const char *const *paths, size_t n, int attempt, const shoal_trace_choice *choice,
+                                FILE *out);
 #endif

@@ -257,6 +257,7 @@ static shoal_status add_line(shoal_trace_table *t, int attempt, int rank, const 
   shoal_trace_line *l = &t->lines[t->n_lines++];
   *l = (shoal_trace_line){ .attempt = attempt, .rank = rank, .placed = true };
   for (size_t i = 0; i < n; i++) add_row(l, rows[i], &splits[i]);
+  if (n == 1) l->begin_ns = splits[0].begin_ns;
   if (n == 1 && l->steps) {
     l->first_step = splits[0].steps[0].step;
     l->last_step = splits[0].steps[l->steps - 1].step;

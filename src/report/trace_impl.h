@@ -16,6 +16,7 @@ typedef struct {
   int attempt, rank;
   size_t rows; /* number of attempts summed */
   shoal_trace_attempt row;
+  uint64_t begin_ns;                          /* of its first span, on its clock; of one attempt */
   uint64_t first_step, last_step;             /* numbers of those in the records; of one attempt */
   uint64_t steps, median_ns, p95_ns, wall_ns; /* percentiles of the step duration: nearest rank, no interpolation */
   uint64_t exchanges, exchange_bytes;
@@ -97,6 +98,34 @@ typedef struct {
 } shoal_trace_run;
 shoal_status shoal_trace_run_create(const shoal_trace_table *t, int attempt, shoal_trace_run *out);
 void shoal_trace_run_free(shoal_trace_run *r);
+
+/* ---- trace_key.c: which records belong together ---- */
+
+uint64_t shoal_trace_mix(uint64_t x);                /* spreads differences over all bits */
+uint64_t shoal_trace_name_hash(const char *op_name); /* not 0 */
+/** Equal for the parts of one exchange on all ranks, and for later ones of the same number.  A hash: two that should differ have 64
+ *  bits to do so. */
+uint64_t shoal_trace_key(const shoal_trace_record *r, int rank, uint64_t name_hash);
+
+/* ---- where an export goes: trace_chrome.c, trace_perfetto.c ---- */
+
+typedef struct shoal_trace_sink shoal_trace_sink;
+/* Called in this order: for each rank its process, then names before the first span of each of its files, tracks before their
+ * first span, and spans; begins and ends of a track are in order of time. */
+struct shoal_trace_sink {
+  void (*process)(shoal_trace_sink *s, const shoal_trace_line *l, const char *name, const char *label, size_t order);
+  void (*names)(shoal_trace_sink *s, const shoal_trace_data *d);
+  void (*track)(shoal_trace_sink *s, int rank, int track, const char *name);
+  /* Nanoseconds since time 0.  flow: the same number on all spans of an exchange; 0: none. */
+  void (*begin)(shoal_trace_sink *s, const shoal_trace_data *d, const shoal_trace_record *r, int track, int64_t t0,
+                int64_t t1, uint64_t flow);
+  void (*end)(shoal_trace_sink *s, int rank, int track, int64_t t1);
+  void (*finish)(shoal_trace_sink *s, const shoal_trace_table *t, int attempt, int64_t zero_unix_ns);
+  void (*release)(shoal_trace_sink *s);
+  FILE *out;
+};
+shoal_status shoal_trace_chrome_open(FILE *out, shoal_trace_sink **sink);
+shoal_status shoal_trace_perfetto_open(FILE *out, shoal_trace_sink **sink);
 
 /* ---- trace_replay.c ---- */
 

@@ -43,7 +43,7 @@ typedef struct {
   double rate;   /* of its clock against rank 0's */
 } actor;
 
-/* What an event belongs to: equal keys are parts of one exchange.  (A hash; that two differ in none of 64 bits does not happen.) */
+/* What an event belongs to: equal keys are parts of one exchange. */
 typedef struct {
   uint64_t key;
   uint32_t rank, event;
@@ -86,11 +86,6 @@ static bool depends(uint8_t role)
 {
   return role == SHOAL_TRACE_ROLE_ALL || role == SHOAL_TRACE_ROLE_SINK || role == SHOAL_TRACE_ROLE_SWAP ||
          role == SHOAL_TRACE_ROLE_RECEIVE;
-}
-
-static bool is_pair(uint8_t role)
-{
-  return role == SHOAL_TRACE_ROLE_SWAP || role == SHOAL_TRACE_ROLE_SEND || role == SHOAL_TRACE_ROLE_RECEIVE;
 }
 
 /* The first reason is kept. */
@@ -146,27 +141,6 @@ static int by_time(const void *a, const void *b)
   if (x->t0 != y->t0) return x->t0 < y->t0 ? -1 : 1;
   if (x->act != y->act) return x->act < y->act ? -1 : 1;
   return (x->t1 > y->t1) - (x->t1 < y->t1);
-}
-
-static uint64_t mix(uint64_t x)
-{
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
-
-static uint64_t hash_name(const char *name)
-{
-  uint64_t h = 1469598103934665603u;
-  for (; *name; name++) h = (h ^ (unsigned char)*name) * 1099511628211u;
-  return h;
-}
-
-static uint64_t key_of(const shoal_trace_record *r, int rank, uint64_t name)
-{
-  uint64_t pair =
-      is_pair(r->role) ? (uint64_t)SHOAL_MIN(rank, r->peer) << 32 | (uint32_t)SHOAL_MAX(rank, r->peer) : UINT64_MAX;
-  return mix(mix(mix(name + r->group) + r->seq) + pair);
 }
 
 /* The pauses of a rank, in order and without those inside another. */
@@ -259,10 +233,11 @@ static shoal_status add_parts(replay *x, uint32_t rank, const shoal_trace_data *
     if (e->role == SHOAL_TRACE_ROLE_NONE || e->role >= SHOAL_TRACE_ROLE_COUNT) continue;
     if (!names[from->op]) {
       st = find_kind(x->out, d->op_names[from->op], &kinds[from->op]);
-      names[from->op] = hash_name(d->op_names[from->op]) | 1;
+      names[from->op] = shoal_trace_name_hash(d->op_names[from->op]);
     }
     e->kind = kinds[from->op];
-    if (st == SHOAL_OK) st = add_part(x, &(part){ key_of(from, d->info.rank, names[from->op]), rank, (uint32_t)i });
+    if (st == SHOAL_OK)
+      st = add_part(x, &(part){ shoal_trace_key(from, d->info.rank, names[from->op]), rank, (uint32_t)i });
   }
   free(names);
   free(kinds);

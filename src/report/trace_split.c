@@ -221,6 +221,7 @@ static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *sp
     end = SHOAL_MAX(end, s.t1);
   }
   if (end == 0) return;
+  out->begin_ns = w.now;
   out->wall_ns = end - w.now;
   w.n_transfers = merge_intervals(transfers, w.n_transfers);
   qsort(spans, m, sizeof *spans, by_start);

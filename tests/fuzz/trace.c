@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     FILE *f = open_memstream(&text, &bytes);
     FUZZ_CHECK(f);
     shoal_status st = i ? shoal_trace_show(&path, 1, SHOAL_TRACE_ALL, SHOAL_TRACE_JSON, f)
-                        : shoal_trace_export(&path, 1, SHOAL_TRACE_ALL, f);
+                        : shoal_trace_export(&path, 1, SHOAL_TRACE_ALL, &(shoal_trace_choice){ .tell = NULL }, f);
     fclose(f);
     if (st == SHOAL_OK) is_json(text);
     free(text);

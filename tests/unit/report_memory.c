@@ -211,7 +211,10 @@ static shoal_status show_trace(void)
   const char *const paths[] = { temp_path("whole.h5") };
   SHOAL_TRY(shoal_trace_show(paths, 1, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT, sink));
   SHOAL_TRY(shoal_trace_show(paths, 1, SHOAL_TRACE_ALL, SHOAL_TRACE_STEPS, sink));
-  return shoal_trace_export(paths, 1, SHOAL_TRACE_LAST, sink);
+  shoal_trace_choice choice = { .program = SHOAL_TRACE_CHROME };
+  SHOAL_TRY(shoal_trace_export(paths, 1, SHOAL_TRACE_LAST, &choice, sink));
+  choice.program = SHOAL_TRACE_PERFETTO;
+  return shoal_trace_export(paths, 1, SHOAL_TRACE_LAST, &choice, sink);
 }
 
 /* ---- */

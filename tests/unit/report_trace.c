@@ -56,7 +56,7 @@ static void export(const char *const *paths, size_t n, int attempt)
 {
   FILE *f = tmpfile();
   REQUIRE(f, "tmpfile");
-  CHECK_OK(shoal_trace_export(paths, n, attempt, f));
+  CHECK_OK(shoal_trace_export(paths, n, attempt, &(shoal_trace_choice){ .tell = NULL }, f));
   read_out(f);
   join_lines();
 }
@@ -311,13 +311,14 @@ static void tracks(void)
 
 static void refused(void)
 {
+  const shoal_trace_choice all = { .tell = NULL };
   const char *paths[] = { temp_path("one-0.h5"), temp_path("one-0.h5") };
   CHECK_REFUSED(shoal_trace_show(paths, 0, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT, stdout), SHOAL_ERR_USAGE, "no trace");
   CHECK_REFUSED(shoal_trace_show(paths, 2, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT, stdout), SHOAL_ERR_USAGE,
                 "the trace of rank 0 is given twice");
   paths[1] = temp_path("missing.h5");
   CHECK_REFUSED(shoal_trace_show(paths, 2, SHOAL_TRACE_LAST, SHOAL_TRACE_TEXT, stdout), SHOAL_ERR_IO, "missing.h5");
-  CHECK_REFUSED(shoal_trace_export(paths, 2, SHOAL_TRACE_LAST, stdout), SHOAL_ERR_IO, "missing.h5");
+  CHECK_REFUSED(shoal_trace_export(paths, 2, SHOAL_TRACE_LAST, &all, stdout), SHOAL_ERR_IO, "missing.h5");
 }
 
 int main(void)

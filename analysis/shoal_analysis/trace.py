@@ -8,9 +8,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import resource
+import select
 import shutil
+import signal
 import struct
 import tempfile
+import time
+import warnings
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -29,6 +34,7 @@ LINKS = ("self", "node", "between", "control")
 CONTROL, NO_LINK = 3, 255
 BY_STEP = 1  # trace.level: step
 NEWEST_FORMAT = 2
+SECONDS_TO_READ, READ_PER_SECOND = 10.0, 32e6  # of a file, until it is taken for one without end; bytes
 LATEST_NS = 1 << 62  # no clock shows more: such a record was never written
 RECORD = np.dtype({
     "names": ["t0_ns", "t1_ns", "step", "op", "kind", "link", "role", "peer", "group", "bytes", "seq"],
@@ -160,6 +166,59 @@ def attribute(f: Any, name: str) -> str:
     return "".join(map(_text, parts))
 
 
+# ---- files that HDF5 does not survive ------------------------------------------------------------------------------------
+
+def try_to_read(path: str) -> None:
+    """Reads all that a trace file has.  An error is no crash: it is told where the file is read for use."""
+    try:
+        f, _ = _open(path)
+        with f:
+            for source in _sources_of(f, path):
+                _read(f, source)
+            _energy_of(f, path)
+    except (OSError, KeyError, RuntimeError, ValueError, IndexError, TypeError, TraceError):
+        pass
+
+
+def _read_in_child(paths: list[str], seconds: float) -> int:
+    """Tries files in a child process, one after another, for so long; how many it came back from."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there may be other threads: none is in HDF5
+        pid = os.fork()
+    if pid == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            for path in paths:
+                try_to_read(path)
+                os.write(writer, b".")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    back, deadline = 0, time.monotonic() + seconds
+    while select.select([reader], [], [], max(deadline - time.monotonic(), 0))[0] and (said := os.read(reader, 4096)):
+        back += len(said)
+    os.close(reader)
+    os.kill(pid, signal.SIGKILL)  # still a child of ours, whether it has ended or not
+    os.waitpid(pid, 0)
+    return back
+
+
+def survivors(paths: list[str]) -> tuple[list[str], list[str]]:
+    """HDF5 crashes on some damaged files and loops on others, so a child process reads them first.  The paths that it came back
+    from, and a line for each other one."""
+    good: list[str] = []
+    lines: list[str] = []
+    while paths:
+        size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+        back = _read_in_child(paths, SECONDS_TO_READ * len(paths) + size / READ_PER_SECOND)
+        good += paths[:back]
+        if back < len(paths):
+            lines.append(f"{paths[back]} is damaged: HDF5 crashes on it, or does not come to an end")
+        paths = paths[back + 1:]
+    return good, lines
+
+
 # ---- which file has which rank -------------------------------------------------------------------------------------------
 
 def _rows(table: Any) -> list[dict[str, Any]]:
@@ -213,11 +272,12 @@ class Index:
     def __init__(self, paths: list[str]):
         self.sources: dict[int, dict[int, Source]] = {}
         self.size: dict[int, int] = {}
-        self.config, self.run, self.problems = "", "", []
+        self.config, self.run = "", ""
+        paths, self.problems = survivors(sorted(paths))
         self.energy: dict[int, list[dict[str, Any]]] = {}
         newest: dict[int, int] = {}
         found: list[Source] = []
-        for path in sorted(paths):
+        for path in paths:
             try:
                 f, problem = _open(path)
             except TraceError as e:

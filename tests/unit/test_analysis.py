@@ -4,8 +4,9 @@ import json
 import math
 import os
 import shutil
-import subprocess
+import signal
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -235,6 +236,26 @@ def test_cut_anywhere():
         if len(rows):
             assert (rows["step_ns"] == 99_990).all() and (rows.groupby("rank")["step"].diff().dropna() == 1).all()
     assert most > 4000
+
+
+def test_crashing_files(monkeypatch):
+    """A file on which HDF5 crashes, or loops, takes a child process with it and is left out."""
+    for node in range(4):
+        traces.write("runs/n", node, {node: (steps_of(3), None, {})}, size=4)
+    really = trace.try_to_read
+
+    def crash(path):
+        if "node-00001" in path:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "node-00002" in path:
+            time.sleep(100)
+        really(path)
+    monkeypatch.setattr(trace, "try_to_read", crash)
+    monkeypatch.setattr(trace, "SECONDS_TO_READ", 1.0)
+    r = load("runs/n")[0]
+    assert list(r.steps["rank"].unique()) == [0, 3]
+    assert [p for p in r.problems if "crashes on it" in p] == [
+        f"runs/n/trace/attempt-0001-node-{node:05d}.h5 is damaged: HDF5 crashes on it, or does not come to an end" for node in (1, 2)]
 
 
 def test_not_run_folders():

@@ -123,7 +123,7 @@ static shoal_status open_probe(probe *p, const shoal_csv_layout *l, const char *
 
 /* ---- what a column looks like ---- */
 
-/* The cells below the first row count up by one, from 0 or 1, or from where the first row does without a header. */
+/* The cells below the first row count up by one, or from where the first row does without a header. */
 static bool counts_rows(const probe *p, const shoal_csv_layout *l, size_t column)
 {
   size_t first = l->header ? 1 : 0;
@@ -131,7 +131,7 @@ static bool counts_rows(const probe *p, const shoal_csv_layout *l, size_t column
   if (p->rows < first + 2) return false;
   for (size_t r = first; r < p->rows; r++, expected++) {
     if (!number(l, cell(p, r, column), &v)) return false;
-    if (r == first && v == 1) expected = 1;
+    if (r == first) expected = floor(v);
     if (v != expected) return false;
   }
   return true;
@@ -327,7 +327,7 @@ static shoal_status guess_label(const probe *p, shoal_csv_layout *l)
   SHOAL_CHECK(last > 0, SHOAL_ERR_IO, "%s: all %zu columns are dropped", p->path, l->columns);
   l->label = --last;
   for (size_t i = 0; i <= last && l->header; i++)
-    if (!l->dropped[i] && is_label_name(l->names[i])) {
+    if (!l->dropped[i] && (is_label_name(l->names[i]) || (i == 0 && strcasecmp(l->names[i], "y") == 0))) {
       named = i;
       n_named++;
     }
@@ -435,6 +435,11 @@ static shoal_status check_columns(const probe *p, const shoal_csv_layout *l, con
   const char *file = shoal_shell_word(p->path, "FILE", word, sizeof word);
   if (l->columns >= 2) return SHOAL_OK;
   const lines found = look_at_lines(text, n);
+  SHOAL_CHECK(
+      text[0] != '"' || !strpbrk(cell(p, 0, 0), ",;\t|"), SHOAL_ERR_IO,
+      "%s:1:1: the row is in quotes as a whole, so it is one field: remove these, as sed 's/^\"//;s/\"[[:space:]]*$//' "
+      "%s >NEW does",
+      p->path, file);
   SHOAL_CHECK(text[0] != '#' || !found.line, SHOAL_ERR_IO,
               "%s:1:1: lines with # are no comments here: remove them, as grep -v '^#' %s >NEW does", p->path, file);
   SHOAL_CHECK(

@@ -374,6 +374,43 @@ static void tell_thousands(const table *t)
   if (found > SHOWN) shoal_info("%s: and in %zu more columns", t->args->sources[0], found - SHOWN);
 }
 
+/* Columns in front of the label that hold one 1 in every row together with it, and else 0: classes one-hot, of which the last
+ * column was taken for the label, and the others tell it.  Returns how many there are, 0 for none. */
+static size_t find_one_hot(const table *t, uint8_t *ones)
+{
+  const shoal_csv_layout *l = &t->layout;
+  size_t before = 0;
+  for (size_t i = 0; i < l->label; i++) before += !l->dropped[i];
+  for (size_t i = 0; i < t->rows; i++) ones[i] = (uint8_t)(t->y[i] == 1);
+  for (size_t width = 1; width <= before; width++) {
+    bool one = true;
+    for (size_t i = 0; i < t->rows; i++) {
+      const float x = t->x[i * l->features + before - width];
+      if (x != 0 && (x != 1 || ones[i])) return 0;
+      ones[i] |= x == 1;
+      one &= ones[i];
+    }
+    if (one && width > 1) return width;
+  }
+  return 0;
+}
+
+static shoal_status warn_of_one_hot(const table *t)
+{
+  uint8_t *ones;
+  char text[80];
+  if (t->classes.classes != 2 || t->classes.names.len) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(t->rows, &ones));
+  const size_t width = find_one_hot(t, ones);
+  free(ones);
+  if (width)
+    shoal_warn(
+        "%s: column %s and the %zu before it hold one 1 in every row: if they are classes one-hot, make one column "
+        "of class numbers of them, for the others tell the label",
+        t->args->sources[0], shoal_csv_column_text(&t->layout, t->layout.label, text, sizeof text), width);
+  return SHOAL_OK;
+}
+
 /* "labels become classes 0 to 99 in sorted order: a, b, c, d, e, f, ... (100 in all)" */
 static void tell_classes(const table *t)
 {
@@ -434,6 +471,7 @@ shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
   tell_thousands(&t);
   shoal_narrow_warn(&t.narrow, a->sources[0], column_text, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
+  SHOAL_TRY_GOTO(st, warn_of_one_hot(&t), done);
   if (!roles.by_name) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);
   st = write_table(&t, out_path);
 done:

@@ -384,8 +384,10 @@ static shoal_status verdict(const facts *f)
 /* Accuracy is measured on what was not learnt from.  Of a table with few distinct rows some are in both splits by chance. */
 static void warn_of_shared(const facts *f)
 {
-  const uint64_t many = f->info->kind == SHOAL_DATA_IMAGES ? 100 : 10;
-  if (f->shared == 0 || f->shared * many < f->info->n[SHOAL_TEST]) return;
+  enum { FEW = 5 };
+  const uint64_t tests = f->info->n[SHOAL_TEST], many = f->info->kind == SHOAL_DATA_IMAGES ? 100 : 10;
+  const bool chance = f->info->kind == SHOAL_DATA_FEATURES && f->shared < SHOAL_MIN((uint64_t)FEW, tests);
+  if (f->shared == 0 || f->shared * many < tests || chance) return;
   shoal_warn("%s: %" PRIu64 " of %" PRIu64 " samples of /%s are in /%s, too, the first is sample %" PRIu64
              ": accuracy on what was learnt from says little; remove them from one of the splits",
              shoal_dataset_path(f->d), f->shared, f->info->n[SHOAL_TEST], f->stored.x[1], f->stored.x[0],

@@ -255,6 +255,7 @@ CURED = (  # what is wrong, words, options that the message adds to those of the
     (HEAD + PETS.replace("\n", ",\n"), "this row has 4 fields, the first row has 3; it ends with a separator", ()),
     (HEAD + PETS.replace("\n", ",\r\n"), "this row has 4 fields, the first row has 3; it ends with a separator", ()),
     (HEAD + re.sub(r"[^,\n]+", r"'\g<0>'", PETS), "t.csv:2:1: \"'0.5'\" in column 1, \"a\" is in single quotes", ()),
+    ("".join(f'"{row}"\n' for row in (HEAD + PETS).splitlines()), "t.csv:1:1: the row is in quotes as a whole", ()),
     ((HEAD + PETS).replace(",", " "), "one column only", ("--separator", " ")),
 )
 
@@ -289,6 +290,25 @@ def test_encodings(encoding, name):
     with open("my table.csv", "wb") as f:  # numbers may have the space of Latin-1
         f.write(("a,b,y\n" + ROWS.replace("0.5,", "1\xa0000.5,", 1)).encode("latin-1"))
     run([program(), "data", "import", "csv", "my table.csv", "-o", "t.h5"], base=PLAIN_ENV, timeout=30)
+
+
+def test_one_hot_columns():
+    """The last of them is no label: the others would tell it."""
+    words = 'column 5, "c2" and the 2 before it hold one 1 in every row'
+    text = "".join(f"{i}.5,{i % 7},{i % 3 == 0:d},{i % 3 == 1:d},{i % 3 == 2:d}\n" for i in range(40))
+    assert words in load("a,b,c0,c1,c2\n" + text).stderr
+    assert "one-hot" not in load("a,b,c0,c1,c2\n" + text + "1,1,1,0,1\n").stderr
+    assert "one-hot" not in load("a,c1,c2\n" + "".join(f"{i}.5,{i % 2},{1 - i % 2}\n" for i in range(40))).stderr
+
+
+def test_label_called_y_in_front():
+    r = load("y,a,b\n" + "".join(f"{i % 2},{i}.5,{i % 7}\n" for i in range(40)))
+    assert "the label is column 1 because it is called \"y\"" in r.stderr and samples()[0] == (0.5, 0, 0)
+    assert "the label is column 3" in load("x,y,kind\n" + PETS).stdout
+
+
+def test_ids_from_anywhere():
+    assert "column 1, \"id\" counts the rows" in load("id,b,y\n" + "".join(f"{i + 1000},{i % 7},{i % 2}\n" for i in range(40))).stderr
 
 
 def test_labels_in_capitals():

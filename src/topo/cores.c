@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* sched_getaffinity fails if the buffer is shorter than the kernel's mask, of unknown length: grow until it fits. */
 static shoal_status read_mask(hwloc_bitmap_t mask)
@@ -161,6 +162,7 @@ shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc
     name_binding(f);
   }
   shoal_topo_count(t, mask, f);
+  f->present = SHOAL_MAX((int)sysconf(_SC_NPROCESSORS_ONLN), f->pus);
   shoal_cgroup_read("", &group);
   f->quota = group.cpus;
   f->quota_group = group.cpus_group;

@@ -109,6 +109,19 @@ static bool lacks_cores(const shoal_facts *f)
   return f->claimed_cores > f->pus;
 }
 
+/* Slurm counts hardware threads as CPUs where cores have several: a rank has a thread for each core, and that is no lack. */
+static void tell_shared_cores(const shoal_facts *all, int size)
+{
+  for (int r = 0; r < size; r++) {
+    const shoal_facts *f = &all[r];
+    if (f->claimed_cores <= f->cores || lacks_cores(f)) continue;
+    shoal_info(
+        "cores per task: the %d asked for are hardware threads of %d core%s (cpu %s on %s): a thread for each core",
+        f->claimed_cores, f->cores, f->cores == 1 ? "" : "s", f->cpu_list, f->host);
+    return;
+  }
+}
+
 shoal_status shoal_topo_check_cores(const shoal_facts *all, int size, bool strict)
 {
   bool speaks = shoal_log_rank() == 0;
@@ -122,6 +135,7 @@ shoal_status shoal_topo_check_cores(const shoal_facts *all, int size, bool stric
   if (speaks && f->claimed_by_srun > 0 && f->claimed_by_srun != f->claimed_cores)
     shoal_warn("SLURM_CPUS_PER_TASK is %d but SRUN_CPUS_PER_TASK is %d: srun may refuse to start; unset one of them",
                f->claimed_cores, f->claimed_by_srun);
+  if (speaks) tell_shared_cores(all, size);
   if (n == 0) return SHOAL_OK;
   static const char text[] = "cores per task: asked %d, have %d (cpu %s on %s; %d of %d ranks have too few): threads "
                              "follow %s";

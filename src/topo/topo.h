@@ -22,6 +22,7 @@ typedef struct {
   int pid;
   int cores;                      /* number of cores (not hardware threads) in the affinity mask, according to hwloc */
   int pus;                        /* hardware threads in the mask */
+  int present;                    /* hardware threads of the machine; 0: not known */
   uint64_t mask_hash;             /* equal masks have equal hashes */
   char cpu_list[SHOAL_CPUS_MAX];  /* hardware threads of the mask by OS index, "0-3,8" */
   int numa_nodes;                 /* NUMA nodes that intersect the mask */

@@ -125,8 +125,36 @@ static shoal_status check_crowd(const shoal_facts *all, int size, int asked, boo
   return SHOAL_OK;
 }
 
+/* Whether the ranks of r's node, whose masks may overlap, surely leave hardware threads of it to others. */
+static int hardware_threads_of(const shoal_facts *all, int size, int r)
+{
+  int sum = 0;
+  for (int k = 0; k < size; k++) {
+    bool counted = strcmp(all[k].node_id, all[r].node_id) != 0;
+    for (int j = 0; j < k && !counted; j++)
+      counted = strcmp(all[j].node_id, all[r].node_id) == 0 && share_mask(&all[j], &all[k]);
+    if (!counted) sum += all[k].pus;
+  }
+  return sum;
+}
+
+/* Only the numbers: a batch system, a launcher, a container or taskset may have set the masks, and each has its own cure. */
+static void tell_part_of_machine(const shoal_facts *all, int size)
+{
+  for (int r = 0; r < size; r++) {
+    int ranks = 0, have = hardware_threads_of(all, size, r);
+    if (have >= all[r].present) continue;
+    for (int k = 0; k < size; k++) ranks += strcmp(all[k].node_id, all[r].node_id) == 0;
+    shoal_info("%s has %d hardware threads, of which the affinity mask%s of %d rank%s %s %d (cpu %s%s)", all[r].host,
+               all[r].present, plural(ranks), ranks, plural(ranks), ranks == 1 ? "has" : "have", have, all[r].cpu_list,
+               have > all[r].pus ? ", ..." : "");
+    return;
+  }
+}
+
 shoal_status shoal_topo_check_threads(const shoal_facts *all, int size, int asked, bool strict)
 {
+  if (shoal_log_rank() == 0) tell_part_of_machine(all, size);
   SHOAL_TRY(check_quota(all, size, asked, strict));
   SHOAL_TRY(check_first_threads(all, size, strict));
   return check_crowd(all, size, asked, strict);

@@ -147,11 +147,74 @@ static void crowd_is_told(void)
   CHECK_HAS(text, "4 ranks on n0 take turns on 2 cores (cpu 0-7): start fewer there, or give them more cores");
 }
 
+typedef shoal_status check_of(const shoal_facts *all, int size);
+
+static shoal_status threads_of_one(const shoal_facts *all, int size)
+{
+  return shoal_topo_check_threads(all, size, 1, true);
+}
+
+static shoal_status cores_of(const shoal_facts *all, int size)
+{
+  return shoal_topo_check_cores(all, size, true);
+}
+
+/* What a check says without warning, from the log. */
+static const char *noted(check_of *check, const shoal_facts *all, int size)
+{
+  static char text[2048];
+  FILE *log = tmpfile();
+  REQUIRE(log, "tmpfile");
+  shoal_log_set_file(log);
+  CHECK_OK(check(all, size));
+  shoal_log_set_file(NULL);
+  rewind(log);
+  text[fread(text, 1, sizeof text - 1, log)] = '\0';
+  fclose(log);
+  return text;
+}
+
+/* A mask that is a part of the machine is told with both numbers, and with no cure, which would depend on who set it. */
+static void part_is_told(void)
+{
+  shoal_facts all[MOST];
+  node(all, 2, 4, 0);
+  for (int r = 0; r < 2; r++) all[r].present = 4;
+  CHECK_STR(noted(threads_of_one, all, 2), "", "the whole machine");
+  for (int r = 0; r < 2; r++) all[r].present = 64;
+  CHECK_HAS(noted(threads_of_one, all, 2),
+            "n0 has 64 hardware threads, of which the affinity masks of 2 ranks have 4 (cpu 0-7)");
+  all[1].mask_hash = 2; /* another four */
+  CHECK_HAS(noted(threads_of_one, all, 2), "of 2 ranks have 8 (cpu 0-7, ...)");
+  for (int r = 0; r < 2; r++) all[r].present = 8;
+  CHECK_STR(noted(threads_of_one, all, 2), "", "all of it, between them");
+  strcpy(all[1].node_id, "n1/1");
+  strcpy(all[1].host, "n1");
+  all[0].present = 4;
+  CHECK_HAS(noted(threads_of_one, all, 2), "n1 has 8 hardware threads, of which the affinity mask of 1 rank has 4");
+}
+
+/* Cores with two hardware threads each, which Slurm counts: told, and no lack. */
+static void shared_cores_are_told(void)
+{
+  shoal_facts all[MOST];
+  node(all, 2, 4, 0);
+  for (int r = 0; r < 2; r++) all[r].pus = 8;
+  CHECK_STR(noted(cores_of, all, 2), "", "nothing asked for");
+  all[1].claimed_cores = 4;
+  CHECK_STR(noted(cores_of, all, 2), "", "a core for each");
+  all[1].claimed_cores = 8;
+  CHECK_HAS(noted(cores_of, all, 2),
+            "the 8 asked for are hardware threads of 4 cores (cpu 0-7 on n0): a thread for each core");
+}
+
 int main(void)
 {
   quota_limits_threads();
   quota_is_told();
   openmp_is_told();
   crowd_is_told();
+  part_is_told();
+  shared_cores_are_told();
   return check_done();
 }

@@ -64,6 +64,64 @@ static shoal_status damaged(const file *f, const char *words)
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s is damaged or cut short: %s; get it again, or remove it", f->path, words);
 }
 
+/* ---- Exif ---- */
+
+static unsigned get16(const uint8_t *at, bool big)
+{
+  return big ? (unsigned)at[0] << 8 | at[1] : (unsigned)at[1] << 8 | at[0];
+}
+
+static size_t get32(const uint8_t *at, bool big)
+{
+  return big ? (size_t)get16(at, true) << 16 | get16(at + 2, true)
+             : (size_t)get16(at + 2, false) << 16 | get16(at, false);
+}
+
+/* The tag "orientation" of the first directory; 1 if there is none that can be read.
+ *
+ *     "II" or "MM", 42, offset of the directory | entries, each tag, type, count, value */
+static int find_orientation(const uint8_t *t, size_t left)
+{
+  enum { TAG = 0x112, SHORT = 3, ENTRY = 12 };
+  if (left < 8) return 1;
+  const bool big = t[0] == 'M';
+  size_t at = get32(t + 4, big);
+  if (at > left || left - at < 2) return 1;
+  const size_t entries = get16(t + at, big);
+  at += 2;
+  for (size_t i = 0; i < entries && left - at >= ENTRY; i++, at += ENTRY) {
+    const unsigned value = get16(t + at + 8, big);
+    if (get16(t + at, big) == TAG && get16(t + at + 2, big) == SHORT && value >= 1 && value <= 8) return (int)value;
+  }
+  return 1;
+}
+
+/* Columns become rows. */
+static bool is_turned(int orientation)
+{
+  return orientation >= 5;
+}
+
+/* From the size as it is stored to the size as it is shown. */
+static void turn_size(shoal_image *i)
+{
+  const int width = i->width;
+  if (!is_turned(i->orientation)) return;
+  i->width = i->height;
+  i->height = width;
+}
+
+/* Index of the stored pixel that is shown at this row and column, of an image that is shown w wide and h high. */
+static size_t stored_pixel(int orientation, int row, int column, int w, int h)
+{
+  const bool turned = is_turned(orientation);
+  const int rows = turned ? w : h, columns = turned ? h : w; /* as stored */
+  int r = turned ? column : row, c = turned ? row : column;
+  if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) r = rows - 1 - r;
+  if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8) c = columns - 1 - c;
+  return (size_t)r * (size_t)columns + (size_t)c;
+}
+
 /* ---- PNG ---- */
 
 /* Of a chunk that no pixel depends on: names of those begin with a small letter. */
@@ -85,25 +143,42 @@ static bool begin_png(const file *f, png_image *image, char *odd, size_t cap)
   return true;
 }
 
+/* That of the chunk eXIf, which is in front of the pixels; all chunks are: length, name, data, check sum. */
+static int png_orientation(const file *f)
+{
+  const uint8_t *bytes = (const uint8_t *)f->bytes;
+  for (size_t at = 8; f->n - at >= 12;) {
+    const size_t length = get32(bytes + at, true);
+    if (length > f->n - at - 12 || memcmp(bytes + at + 4, "IDAT", 4) == 0) return 1;
+    if (memcmp(bytes + at + 4, "eXIf", 4) == 0) return find_orientation(bytes + at + 8, length);
+    at += length + 12;
+  }
+  return 1;
+}
+
 static shoal_status look_png(const file *f, shoal_image *out)
 {
   png_image image;
   char odd[2];
   bool ok = begin_png(f, &image, odd, sizeof odd);
   const int channels = image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1;
-  *out = (shoal_image){ (int)image.width, (int)image.height, channels, 1, channels };
+  *out = (shoal_image){ (int)image.width, (int)image.height, channels, png_orientation(f), channels };
+  turn_size(out);
   shoal_status st = ok ? SHOAL_OK : damaged(f, image.message);
   png_image_free(&image);
   return st;
 }
 
-static shoal_status read_png(const file *f, const shoal_image *as, uint8_t *pixels, char *odd, size_t cap)
+static shoal_status read_png(const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels, char *odd,
+                             size_t cap)
 {
   const png_color black = { 0, 0, 0 };
   png_image image;
   bool ok = begin_png(f, &image, odd, cap);
   image.format = as->channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  ok = ok && (int)image.width == as->width && (int)image.height == as->height &&
+  *found = (shoal_image){ (int)image.width, (int)image.height, as->channels, png_orientation(f), as->channels };
+  turn_size(found);
+  ok = ok && found->width == as->width && found->height == as->height &&
        png_image_finish_read(&image, &black, pixels, 0, NULL) != 0;
   if (ok && image.warning_or_error == PNG_IMAGE_WARNING && is_ancillary(image.message)) {
     snprintf(odd, cap, "%s", image.message);
@@ -112,57 +187,6 @@ static shoal_status read_png(const file *f, const shoal_image *as, uint8_t *pixe
   shoal_status st = ok && image.warning_or_error == 0 ? SHOAL_OK : damaged(f, image.message);
   png_image_free(&image);
   return st;
-}
-
-/* ---- Exif ---- */
-
-static unsigned get16(const uint8_t *at, bool big)
-{
-  return big ? (unsigned)at[0] << 8 | at[1] : (unsigned)at[1] << 8 | at[0];
-}
-
-static size_t get32(const uint8_t *at, bool big)
-{
-  return big ? (size_t)get16(at, true) << 16 | get16(at + 2, true)
-             : (size_t)get16(at + 2, false) << 16 | get16(at, false);
-}
-
-/* The tag "orientation" of the first directory; 1 if there is none that can be read.
- *
- *     "Exif" 0 0 | "II" or "MM", 42, offset of the directory | entries, each tag, type, count, value */
-static int find_orientation(const uint8_t *segment, size_t n)
-{
-  enum { TAG = 0x112, SHORT = 3, ENTRY = 12 };
-  if (n < 14 || memcmp(segment, "Exif\0\0", 6) != 0) return 1;
-  const uint8_t *t = segment + 6;
-  const size_t left = n - 6;
-  const bool big = t[0] == 'M';
-  size_t at = get32(t + 4, big);
-  if (at > left || left - at < 2) return 1;
-  const size_t entries = get16(t + at, big);
-  at += 2;
-  for (size_t i = 0; i < entries && left - at >= ENTRY; i++, at += ENTRY) {
-    const unsigned value = get16(t + at + 8, big);
-    if (get16(t + at, big) == TAG && get16(t + at + 2, big) == SHORT && value >= 1 && value <= 8) return (int)value;
-  }
-  return 1;
-}
-
-/* Columns become rows. */
-static bool is_turned(int orientation)
-{
-  return orientation >= 5;
-}
-
-/* Index of the stored pixel that is shown at this row and column, of an image that is shown w wide and h high. */
-static size_t stored_pixel(int orientation, int row, int column, int w, int h)
-{
-  const bool turned = is_turned(orientation);
-  const int rows = turned ? w : h, columns = turned ? h : w; /* as stored */
-  int r = turned ? column : row, c = turned ? row : column;
-  if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) r = rows - 1 - r;
-  if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8) c = columns - 1 - c;
-  return (size_t)r * (size_t)columns + (size_t)c;
 }
 
 /* ---- JPEG ---- */
@@ -236,11 +260,9 @@ static shoal_status decode_jpeg(const file *f, const shoal_image *as, shoal_imag
   jpeg_read_header(&j, TRUE);
   *found = (shoal_image){ (int)j.image_width, (int)j.image_height, j.num_components == 1 ? 1 : 3, 1, j.num_components };
   for (jpeg_saved_marker_ptr m = j.marker_list; m && found->orientation == 1; m = m->next)
-    found->orientation = find_orientation(m->data, m->data_length);
-  if (is_turned(found->orientation)) {
-    found->width = (int)j.image_height;
-    found->height = (int)j.image_width;
-  }
+    if (m->data_length > 6 && memcmp(m->data, "Exif\0\0", 6) == 0)
+      found->orientation = find_orientation(m->data + 6, m->data_length - 6);
+  turn_size(found);
   const bool same = !pixels || (found->width == as->width && found->height == as->height);
   if (pixels && same) read_scanlines(&j, as, pixels);
   jpeg_destroy_decompress(&j);
@@ -275,7 +297,8 @@ shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *
   SHOAL_TRY(shoal_alloc(plane, c_n, "an image", (void **)&pixels));
   shoal_status st = open_file(path, &f);
   if (st == SHOAL_OK) {
-    st = is_png(f.bytes, f.n) ? read_png(&f, as, pixels, odd, cap) : decode_jpeg(&f, as, &found, pixels, odd, cap);
+    st = is_png(f.bytes, f.n) ? read_png(&f, as, &found, pixels, odd, cap)
+                              : decode_jpeg(&f, as, &found, pixels, odd, cap);
     free(f.bytes);
   }
   for (int row = 0; st == SHOAL_OK && row < as->height; row++)

@@ -207,6 +207,8 @@ static shoal_status refuse_row(const table *t, const shoal_csv *c)
   else if (c->n == l->columns + 1 && !last->text[0])
     snprintf(cure, sizeof cure, "it ends with a separator: remove these, as sed 's/%c[[:space:]]*$//' %s >NEW does",
              l->dialect.separator, file);
+  else if (c->n == 1 && strchr(first->text, l->dialect.separator))
+    snprintf(cure, sizeof cure, "it is in quotes as a whole: remove these");
   else
     snprintf(cure, sizeof cure, "%s",
              c->n > l->columns ? "put a field that holds the separator in double quotes, or correct the row"

@@ -38,6 +38,20 @@ static shoal_status list_fitting(const char *folder, const char *const *patterns
   return st;
 }
 
+static shoal_status refuse_contents(const char *folder, const char *patterns, const shoal_texts *inside)
+{
+  enum { SHOWN = 5 };
+  char name[80];
+  shoal_str s = { 0 };
+  for (size_t i = 0; i < inside->n && i <= SHOWN; i++)
+    shoal_str_add(&s, "%s%s", i ? ", " : "; it has ",
+                  i < SHOWN ? shoal_show(shoal_path_base(inside->at[i]), name, sizeof name) : "...");
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s%s", folder, patterns,
+                               s.text ? s.text : "; it is empty");
+  shoal_str_free(&s);
+  return st;
+}
+
 /* Archives often unpack to a folder in a folder. */
 static shoal_status refuse_without_files(const char *folder, const char *const *patterns)
 {
@@ -55,8 +69,7 @@ static shoal_status refuse_without_files(const char *folder, const char *const *
                          s.text, inside.at[i]);
     shoal_texts_free(&deeper);
   }
-  if (st == SHOAL_OK && fault == SHOAL_OK)
-    fault = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s", folder, s.text);
+  if (st == SHOAL_OK && fault == SHOAL_OK) fault = refuse_contents(folder, s.text, &inside);
   shoal_texts_free(&inside);
   shoal_str_free(&s);
   return st == SHOAL_OK ? fault : st;

@@ -62,6 +62,7 @@ static const struct {
   { "%PDF-", 5, 0, { "a PDF document", GET_CURE } },
   { "GIF8", 4, 0, { "a GIF image", IMAGE_CURE } },
   { "WEBP", 4, 8, { "a WebP image", IMAGE_CURE } },
+  { "jP  \r\n", 6, 4, { "a JPEG 2000 image", IMAGE_CURE } },
   { "ftypheic", 8, 4, { "a HEIC image", IMAGE_CURE } },
   { "ftypmif1", 8, 4, { "a HEIC image", IMAGE_CURE } },
   { "ftypavif", 8, 4, { "an AVIF image", IMAGE_CURE } },

@@ -196,7 +196,7 @@ def test_folders():
     put("v/train.csv", b"3,0\n4,1\n5,0\n")
     load("csv", "v")
     assert made()[0][:, 0].tolist() == [3, 4, 5]
-    assert_one_error(load("csv", "m", code=7), "the folder m has no file called like *.csv")
+    assert_one_error(load("csv", "m", code=7), "the folder m has no file called like *.csv", "; it has t10k-images-idx3-ubyte, t10k-")
     os.makedirs("outer/a")
     os.rename("c", "outer/c")
     assert_one_error(load("cifar10", "outer", code=7), "the folder outer has no file called like data_batch", "outer/c has: give that")

@@ -197,6 +197,13 @@ def test_images_exif(orientation):
         assert np.array_equal(made()[0][0].transpose(1, 2, 0), TURNED[orientation](stored)), big
 
 
+@pytest.mark.parametrize("orientation", TURNED)
+def test_images_exif_of_png(orientation):
+    put("set/a/1.png", png(pixels(1, 4, 6, 3), extra=chunk(b"eXIf", exif(orientation, True)[10:])))
+    assert "1 image is turned as its Exif orientation says" in load("images", "set", "--test-share", "0").stdout
+    assert np.array_equal(made()[0][0].transpose(1, 2, 0), TURNED[orientation](pixels(1, 4, 6, 3)))
+
+
 def test_images_exif_damaged():
     """As if there was none, or another orientation; never a crash."""
     whole = exif(6, True)

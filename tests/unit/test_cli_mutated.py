@@ -10,7 +10,7 @@ import pytest
 
 from harness import FULL, PLAIN_ENV, program, random_source, run
 from test_cli_arrays import X, Y
-from test_cli_images import GREY_JPEG, exif, pixels, png
+from test_cli_images import GREY_JPEG, chunk, exif, pixels, png
 
 RUNS = 5000 if FULL else 200
 TABLE = "a;b;y\n" + "".join(f"{i},5;{i % 7};{'cat' if i % 2 else 'dog'}\n" for i in range(30))
@@ -28,7 +28,7 @@ def seeds():
         "csv": [("csv", ("m.csv",), {"m.csv": TABLE.encode()}), ("csv", ("m.csv",), {"m.csv": gzip.compress(TABLE.encode())})],
         "npy": [("npy", ("X.npy", "y.npz"), {"X.npy": array, "y.npz": classes}), ("npy", ("m.npz",), {"m.npz": archive})],
         "images": [("images", ("d",), {f"d/a/1.{k}": b, "d/b/2.jpg": GREY_JPEG, "d/c/3.jpg": GREY_JPEG})
-                   for k, b in (("png", png(pixels(1, 16, 16))), ("png", png(pixels(1, 16, 16, 3))), ("jpg", GREY_JPEG),
+                   for k, b in (("png", png(pixels(1, 16, 16), extra=chunk(b"eXIf", exif(6, True)[10:]))), ("png", png(pixels(1, 16, 16, 3))), ("jpg", GREY_JPEG),
                                 ("jpg", GREY_JPEG[:2] + exif(6, False) + GREY_JPEG[2:]))],
         "idx": [("idx", ("m", "labels"), {"m": images, "labels": labels}), ("idx", ("m", "images"), {"m": labels, "images": images})],
     }

@@ -1,5 +1,6 @@
 /* shoal trace: show, export. */
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "base/texts.h"
 #include "cli/cli.h"
@@ -38,6 +39,7 @@ typedef struct {
   const char *const *paths;
   size_t n;
   int attempt;
+  bool several;      /* the arguments are folders of several runs */
   shoal_texts owned; /* the files of a run folder; empty if the arguments are the paths */
 } request;
 
@@ -60,8 +62,10 @@ static shoal_status parse_attempt(const char *text, int *out)
   return SHOAL_OK;
 }
 
-/* @param[out] helped  help was printed, nothing more to do */
-static shoal_status parse_request(const shoal_verb_help *help, int argc, char **argv, request *r, bool *helped)
+/* @param many         several runs may be given
+   @param[out] helped  help was printed, nothing more to do */
+static shoal_status parse_request(const shoal_verb_help *help, int argc, char **argv, bool many, request *r,
+                                  bool *helped)
 {
   *r = (request){ .n = 0 };
   SHOAL_TRY(shoal_args_parse(help, argc, argv, helped, &r->args));
@@ -74,9 +78,12 @@ static shoal_status parse_request(const shoal_verb_help *help, int argc, char **
     r->paths = (const char *const *)r->owned.at;
     r->n = r->owned.n;
   }
-  for (size_t i = 0; st == SHOAL_OK && r->n > 1 && !r->owned.n && i < r->n; i++)
-    if (stat(r->paths[i], &s) == 0 && S_ISDIR(s.st_mode))
-      st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s is a folder: give one run folder, or trace files of one run", r->paths[i]);
+  size_t folders = 0;
+  for (size_t i = 0; i < r->n && !r->owned.n; i++) folders += stat(r->paths[i], &s) == 0 && S_ISDIR(s.st_mode);
+  r->several = folders > 0;
+  if (st == SHOAL_OK && folders > 0 && (folders < r->n || !many))
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s: give %s, or trace files of one run",
+                    folders < r->n ? "folders and files" : "several folders", many ? "run folders" : "one run folder");
   if (st != SHOAL_OK) free_request(r);
   return st;
 }
@@ -91,30 +98,61 @@ static const shoal_flag show_flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help show_help = {
-  "shoal trace show RUN|FILE... [--attempt N|all] [--steps|--json]",
+  "shoal trace show RUN...|FILE... [--attempt N|all] [--steps|--json]",
   "Where the time of a run went, per rank and in total: forward, backward, optimizer, input, waits, checkpoints; how\n"
-  "long exchanges were in flight, and how much of that overlapped with compute; bytes per step and link class;\n"
-  "clocks. RUN is a run folder; FILEs are its trace files. docs/trace-format.md defines every number.",
+  "long exchanges were in flight, and how much of that overlapped with compute; bytes per step and link class; "
+  "clocks;\n"
+  "efficiencies, who begins exchanges last, and what to try. RUN is a run folder, several are shown beside each "
+  "other;\n"
+  "FILEs are trace files of one run. docs/trace-format.md and docs/efficiency.md define every number.",
   show_flags,
   1,
   -1,
-  "  shoal trace show runs/digits\n  shoal trace show runs/digits --attempt 1 --json\n",
+  "  shoal trace show runs/digits\n  shoal trace show runs/digits --attempt 1 --json\n"
+  "  shoal trace show runs/digits-2 runs/digits-4\n",
 };
+
+/* The files of each folder. */
+static shoal_status compare(const request *r, bool json)
+{
+  shoal_trace_source *runs;
+  shoal_texts *files = NULL;
+  SHOAL_TRY(SHOAL_ALLOC(r->n, &runs));
+  shoal_status st = SHOAL_ALLOC(r->n, &files);
+  for (size_t i = 0; i < r->n && st == SHOAL_OK; i++) {
+    st = files_of(r->paths[i], &files[i]);
+    runs[i] = (shoal_trace_source){ r->paths[i], (const char *const *)files[i].at, files[i].n };
+  }
+  if (st == SHOAL_OK) st = shoal_trace_compare(runs, r->n, r->attempt, json, stdout);
+  for (size_t i = 0; files && i < r->n; i++) shoal_texts_free(&files[i]);
+  free(files);
+  free(runs);
+  return st;
+}
+
+static shoal_status show_one(const request *r, bool json, bool steps)
+{
+  return shoal_trace_show(r->paths, r->n, r->attempt,
+                          json    ? SHOAL_TRACE_JSON
+                          : steps ? SHOAL_TRACE_STEPS
+                                  : SHOAL_TRACE_TEXT,
+                          stdout);
+}
 
 static shoal_status show(int argc, char **argv)
 {
   bool helped;
   request r;
-  SHOAL_TRY(parse_request(&show_help, argc, argv, &r, &helped));
+  SHOAL_TRY(parse_request(&show_help, argc, argv, true, &r, &helped));
   if (helped) return SHOAL_OK;
   bool json = shoal_json_wanted(r.args), steps = shoal_args_on(r.args, "--steps");
-  shoal_status st = json && steps
-                        ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--json and --steps exclude each other: give one of them")
-                        : shoal_trace_show(r.paths, r.n, r.attempt,
-                                           json    ? SHOAL_TRACE_JSON
-                                           : steps ? SHOAL_TRACE_STEPS
-                                                   : SHOAL_TRACE_TEXT,
-                                           stdout);
+  shoal_status st = SHOAL_OK;
+  if (json && steps)
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--json and --steps exclude each other: give one of them");
+  else if (r.several && steps)
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--steps is of one run: give one of the %zu folders", r.n);
+  else
+    st = r.several ? compare(&r, json) : show_one(&r, json, steps);
   free_request(&r);
   return st;
 }
@@ -133,15 +171,12 @@ static const shoal_flag export_flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help export_help = {
-  "shoal trace export RUN|FILE... [-o FILE] [--format json|perfetto] [--steps A:B] [--from S] [--to S] [--attempt "
-  "N|all]",
-  "The spans of all ranks for https://ui.perfetto.dev, in its own format or as JSON, which Chrome's about:tracing "
-  "opens,\n"
-  "too: a process per rank, exchanges on separate tracks, flows between their parts, times on rank 0's clock. The "
-  "error\n"
-  "bound of each clock is in the process's label. JSON is three times as large: for more than some 100 MB take "
-  "perfetto,\n"
-  "or a window. With trace.level op all spans are exported, with step only steps, input, checkpoints and evaluations.",
+  "shoal trace export RUN|FILE... [-o FILE] [--format json|perfetto] [--steps A:B] [--from S] [--to S] [--attempt N]",
+  "The spans of all ranks for https://ui.perfetto.dev, in its own format or as JSON, which Chrome's about:tracing\n"
+  "opens, too: a process per rank, exchanges on separate tracks, flows between their parts, times on rank 0's clock,\n"
+  "whose error bounds are in the processes' labels. JSON is three times as large: for more than some 100 MB take\n"
+  "perfetto, or a window. With trace.level op all spans are exported, with step only steps, input, checkpoints and\n"
+  "evaluations.",
   export_flags,
   1,
   -1,
@@ -232,7 +267,7 @@ static shoal_status export(int argc, char **argv)
 {
   bool helped;
   request r;
-  SHOAL_TRY(parse_request(&export_help, argc, argv, &r, &helped));
+  SHOAL_TRY(parse_request(&export_help, argc, argv, false, &r, &helped));
   if (helped) return SHOAL_OK;
   const char *path = shoal_args_value(r.args, "-o");
   shoal_trace_choice choice = { .tell = path ? tell_size : NULL };

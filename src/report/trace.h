@@ -98,6 +98,14 @@ typedef enum { SHOAL_TRACE_TEXT, SHOAL_TRACE_JSON, SHOAL_TRACE_STEPS } shoal_tra
  *  @param paths  trace files of one run
  *  @return ERR_USAGE if there is no such attempt or a rank is given twice */
 shoal_status shoal_trace_show(const char *const *paths, size_t n, int attempt, shoal_trace_form form, FILE *out);
+/* The traces of a run. */
+typedef struct {
+  const char *name; /* its folder */
+  const char *const *paths;
+  size_t n;
+} shoal_trace_source;
+/** `shoal trace show A B`: runs beside each other, each with its last attempt that made a step, or with `attempt`. */
+shoal_status shoal_trace_compare(const shoal_trace_source *runs, size_t n, int attempt, bool as_json, FILE *out);
 typedef enum { SHOAL_TRACE_CHROME, SHOAL_TRACE_PERFETTO } shoal_trace_program;
 /* What is exported; zeroed: all of it. */
 typedef struct {

@@ -374,6 +374,17 @@ static void warn_of_missing(const shoal_trace_table *t, const shoal_trace_summar
   shoal_str_free(&missing);
 }
 
+/* The last entry is the sum of the others. */
+static void find_mixed(shoal_trace_table *t)
+{
+  shoal_trace_summary *all = &t->summaries[t->n_summaries - 1];
+  for (size_t i = 0, k = 0; i + 1 < t->n_summaries; i++) {
+    if (t->summaries[i].max_steps == 0) continue;
+    all->mixed |= t->summaries[i].size != t->summaries[k].size && t->summaries[k].max_steps > 0;
+    k = i;
+  }
+}
+
 static shoal_status choose(const shoal_trace_table *t, int *wanted)
 {
   size_t n = t->n_summaries - 1;
@@ -399,6 +410,7 @@ shoal_status shoal_trace_table_create(const char *const *paths, size_t n, int *w
   SHOAL_TRY_GOTO(st, add_ranks(t), fail);
   SHOAL_TRY_GOTO(st, sort_lines(t), fail);
   for (size_t i = 0; i < t->n_summaries; i++) count_nodes(t, &t->summaries[i]);
+  find_mixed(t);
   SHOAL_TRY_GOTO(st, choose(t, wanted), fail);
   *out = t;
   return SHOAL_OK;

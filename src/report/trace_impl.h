@@ -37,6 +37,7 @@ typedef struct {
   size_t lines, nodes; /* number of ranks whose traces are given, and of nodes among them */
   uint64_t min_steps, max_steps; /* smallest and largest number of steps of a rank */
   bool closed;                   /* closed on every rank */
+  bool mixed;                    /* the sum of attempts with different numbers of ranks: nothing is averaged */
   shoal_trace_mean *means;       /* [n_means] ordered by step */
   size_t n_means;
 } shoal_trace_summary;
@@ -169,6 +170,9 @@ bool shoal_trace_is_contended(const shoal_trace_line *l);
  *  between the readings, so the result is an upper bound. */
 double shoal_trace_drift_bound_ppm(const shoal_trace_line *l);
 
+/** One run as an object: an element of an array, or the document. */
+void shoal_trace_put_json(shoal_json *j, const shoal_trace_table *t, const shoal_trace_run *r,
+                          const shoal_trace_replay *x);
 void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r, const shoal_trace_replay *x,
                             FILE *out);
 /** The tree of efficiencies, who begins last, and what to try: trace_efficiency.c.  `x` NULL: several attempts. */

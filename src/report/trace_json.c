@@ -188,6 +188,7 @@ static void put_energy(shoal_json *j, const shoal_trace_run *r)
 static void put_run(shoal_json *j, const shoal_trace_run *r, const shoal_trace_replay *x)
 {
   bool contended = false;
+  uint64_t steps = r->summary->mixed ? 0 : r->rank_steps; /* to divide by */
   for (size_t i = 0; i < r->n; i++) contended |= shoal_trace_is_contended(r->lines[i]);
   shoal_json_object(j, "run");
   shoal_json_uint(j, "ranks", r->n);
@@ -195,20 +196,20 @@ static void put_run(shoal_json *j, const shoal_trace_run *r, const shoal_trace_r
   shoal_json_uint(j, "steps_least", r->summary->min_steps);
   shoal_json_uint(j, "steps_most", r->summary->max_steps);
   shoal_json_uint(j, "rank_steps", r->rank_steps);
-  put_number(j, "step_ms", r->rank_steps > 0, (double)r->inside.ns[SHOAL_TRACE_STEP] * 1e-6 / (double)r->rank_steps);
-  put_number(j, "step_median_ms", r->rank_steps > 0, (double)r->median_ns * 1e-6);
-  put_number(j, "step_p95_ms", r->rank_steps > 0, (double)r->p95_ns * 1e-6);
+  put_number(j, "step_ms", steps > 0, (double)r->inside.ns[SHOAL_TRACE_STEP] * 1e-6 / (double)steps);
+  put_number(j, "step_median_ms", steps > 0, (double)r->median_ns * 1e-6);
+  put_number(j, "step_p95_ms", steps > 0, (double)r->p95_ns * 1e-6);
   put_ns(j, "slowest_rank", r->slowest, r->slowest ? (uint64_t)r->slowest->rank : 0);
   put_number(j, "slowest_own_ms", r->slowest, r->slowest ? shoal_trace_own_ms(r->slowest) : 0);
   shoal_json_real(j, "load_balance", r->load_balance);
   shoal_json_real(j, "communication_efficiency", r->communication);
   shoal_json_real(j, "parallel_efficiency", r->parallel);
   shoal_trace_put_efficiency(j, r, x);
-  put_samples(j, r->batch, r->samples, r->samples_per_s);
+  put_samples(j, r->summary->mixed ? 0 : r->batch, r->samples, r->summary->mixed ? NAN : r->samples_per_s);
   put_energy(j, r);
   shoal_json_uint(j, "step_ns", r->inside.ns[SHOAL_TRACE_STEP]);
   put_kinds(j, &r->whole, r->wall_ns);
-  put_exchange(j, &r->whole, &r->inside, r->placed, r->exchanges, r->exchange_bytes, r->rank_steps, r->wall_ns);
+  put_exchange(j, &r->whole, &r->inside, r->placed, r->exchanges, r->exchange_bytes, steps, r->wall_ns);
   put_links(j, &r->counters, r->formula, r->payload_per_step, r->wire_per_step, r->messages_per_step);
   put_number(j, "overhead_percent", r->wall_ns > 0, 100 * (double)r->overhead_ns / (double)r->wall_ns);
   shoal_json_bool(j, "contended", contended);
@@ -216,21 +217,27 @@ static void put_run(shoal_json *j, const shoal_trace_run *r, const shoal_trace_r
   shoal_json_end(j);
 }
 
+void shoal_trace_put_json(shoal_json *j, const shoal_trace_table *t, const shoal_trace_run *r,
+                          const shoal_trace_replay *x)
+{
+  shoal_json_object(j, NULL);
+  shoal_json_string(j, "name", t->run);
+  if (r->summary->attempt == SHOAL_TRACE_ALL)
+    shoal_json_string(j, "attempt", "all");
+  else
+    shoal_json_int(j, "attempt", r->summary->attempt);
+  put_attempts(j, t);
+  shoal_json_array(j, "ranks");
+  for (size_t i = 0; i < r->n; i++) put_line(j, r->lines[i]);
+  shoal_json_end(j);
+  put_run(j, r, x);
+  shoal_json_end(j);
+}
+
 void shoal_trace_print_json(const shoal_trace_table *t, const shoal_trace_run *r, const shoal_trace_replay *x,
                             FILE *out)
 {
   shoal_json j = { .lines = 2, .out = out };
-  shoal_json_object(&j, NULL);
-  shoal_json_string(&j, "name", t->run);
-  if (r->summary->attempt == SHOAL_TRACE_ALL)
-    shoal_json_string(&j, "attempt", "all");
-  else
-    shoal_json_int(&j, "attempt", r->summary->attempt);
-  put_attempts(&j, t);
-  shoal_json_array(&j, "ranks");
-  for (size_t i = 0; i < r->n; i++) put_line(&j, r->lines[i]);
-  shoal_json_end(&j);
-  put_run(&j, r, x);
-  shoal_json_end(&j);
+  shoal_trace_put_json(&j, t, r, x);
   shoal_json_finish(&j);
 }

@@ -77,6 +77,9 @@ static void print_head(const shoal_trace_table *t, const shoal_trace_run *r, FIL
           r->n, r->n == 1 ? "" : "s", r->summary->nodes, r->summary->nodes == 1 ? "" : "s",
           steps_text(r->summary, steps, sizeof steps),
           shoal_format_seconds((double)r->wall_ns * 1e-9 / (double)r->n, length, sizeof length));
+  if (r->summary->mixed)
+    fprintf(out,
+            "attempts with different numbers of ranks are not averaged, only summed: see each with --attempt N\n\n");
 }
 
 /* ---- tables with a line per rank ---- */
@@ -190,7 +193,11 @@ static void print_time_of(const char *name, uint64_t steps, const double *values
     fprintf(out, "%7s", "");
   else
     fprintf(out, "%7llu", (unsigned long long)steps);
-  for (size_t c = 0; c < SHARES; c++) fprintf(out, " %9.3f", values[c]);
+  for (size_t c = 0; c < SHARES; c++)
+    if (isnan(values[c]))
+      fprintf(out, " %9s", "-");
+    else
+      fprintf(out, " %9.3f", values[c]);
   for (size_t c = 0; c < SHOAL_COUNT(columns); c++)
     fprintf(out, " %*.1f", (int)strlen(columns[c].title), values[SHARES + c]);
   fputc('\n', out);
@@ -212,6 +219,7 @@ static void print_times(const shoal_trace_run *r, FILE *out)
   double all[COLUMNS_MOST] = { [MEAN] = ms((double)r->inside.ns[SHOAL_TRACE_STEP], r->rank_steps),
                                [MEDIAN] = (double)r->median_ns * 1e-6,
                                [P95] = (double)r->p95_ns * 1e-6 };
+  if (r->summary->mixed) all[MEAN] = all[MEDIAN] = all[P95] = NAN;
   time_shares(&r->whole, r->wall_ns, all);
   print_time_of("all", r->summary->max_steps, all, out);
 }
@@ -281,6 +289,7 @@ static void print_exchange(const shoal_trace_run *r, FILE *out)
   fprintf(out, clocks ? " %13s %7s %9s %7s\n" : "\n", "offset us", "+-", "drift ppm", "+-");
   print_lines(r, &table, out);
   exchange_parts(&r->whole, r->rank_steps, r->wall_ns, r->placed, all);
+  for (size_t i = 0; i < PARTS && r->summary->mixed; i++) all[2 * i] = NAN;
   print_parts("all", all, out);
   fputc('\n', out);
   if (!r->placed)

@@ -41,7 +41,7 @@ class Made:
             self.span(rank, step, EXCHANGE, begin, complete or end, name, link, 1000, step, role, peer)
         self.span(rank, step, WAIT, waits, end, name, link, 0, step, role, peer)
 
-    def save(self, folder, per_node, clocks=None, members=None, left_out=()):
+    def save(self, folder, per_node, clocks=None, members=None, attempt=1):
         """Files of nodes with `per_node` ranks each.  `clocks`: by rank, (offset_ns, drift): its clock shows offset + drift * t."""
         for node in range(-(-self.ranks // per_node)):
             ranks = {}
@@ -53,8 +53,7 @@ class Made:
                 rows.sort(key=lambda r: r[1])
                 more = {"clock_offset_ns": float(offset), "clock_drift": float(drift), "clock_bound_ns": 1000.0 if rank else 0.0, **more}
                 ranks[rank] = (records(rows, names), names, more)
-            if node not in left_out:
-                write(folder, node, ranks, size=self.ranks)
+            write(folder, node, ranks, size=self.ranks, attempt=attempt)
 
 
 def exactly(t):
@@ -307,6 +306,47 @@ def test_many_ranks(work):
     table = json.loads(run([program(), "trace", "show", "r", "--json"], base=PLAIN_ENV).stdout)
     assert len(table["ranks"]) == 64
     assert last(table["run"]["efficiency"], "sum")[0] == {63: 3}
+
+
+def test_several_runs(work):
+    """Runs beside each other: a column each, with what each is by itself."""
+    slow_rank().save("slow", 2)
+    pair = Made(2, 50)
+    for rank in range(2):
+        for step in range(STEPS):
+            pair.span(rank, step, FORWARD, 0, 50)
+            pair.step(rank, step, samples=4)
+    pair.save("a-run-with-a-long-name", 2, members={r: {"steps": STEPS, "samples": 4 * STEPS, "batch": 4} for r in range(2)})
+    text = run([program(), "trace", "show", "slow", "a-run-with-a-long-name"], base=PLAIN_ENV).stdout
+    columns = {line[:25].strip(): line[30:].split() for line in text.splitlines()}
+    assert text.split("\n")[0].split() == ["slow", "~h-a-long-name"], text
+    assert columns["ranks"] == ["4", "2"]
+    assert columns["parallel efficiency"] == ["70.0", "100.0"], text
+    assert columns["load balance"] == ["70.0", "100.0"], text
+    assert columns["samples per second"] == ["-", "160.0"], text
+    both = json.loads(run([program(), "trace", "show", "slow", "a-run-with-a-long-name", "--json"], base=PLAIN_ENV).stdout)
+    assert [r["run"] for r in both["runs"]] == [shown("slow"), shown("a-run-with-a-long-name")]
+
+
+def test_attempts_apart(work):
+    """Attempts with different numbers of ranks are summed on request, never averaged."""
+    slow_rank().save("r", 4)
+    two = Made(2, 50)
+    for rank in range(2):
+        for step in range(4):
+            two.span(rank, step, FORWARD, 0, 50)
+            two.step(rank, step, samples=4)
+    two.save("r", 2, attempt=2)
+    assert shown("r")["ranks"] == 2 and shown("r")["step_ms"] == 50
+    assert shown("r", "--attempt", 1)["ranks"] == 4 and shown("r", "--attempt", 1)["step_ms"] == 100
+    both = shown("r", "--attempt", "all")
+    assert both["step_ns"] == (4 * STEPS * 100 + 2 * 4 * 50) * MS
+    assert [both[k] for k in ("step_ms", "step_median_ms", "step_p95_ms", "samples_per_s")] == [None] * 4
+    assert both["exchange"]["exposed_ms_per_step"] is None and both["exchange"]["exposed_ns"] == 3 * 40 * STEPS * MS
+    text = run([program(), "trace", "show", "r", "--attempt", "all"], base=PLAIN_ENV).stdout
+    assert "different numbers of ranks are not averaged" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("   all")][:1]
+    assert line.split()[1:5] == ["14", "-", "-", "-"], line
 
 
 def test_votes(work):

@@ -151,12 +151,13 @@ def _labels(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any]]]:
     count: dict[str, int] = {}
     for i, run in enumerate(runs):
         if len(runs) <= len(SERIES):
-            which, nth, name = i, 0, run.name
+            which, dash, name = i, i, run.name
         else:
-            which, nth, name = methods.index(run.method), count.get(run.method, 0), f"{run.method}, {run.size} ranks"
-            count[run.method] = nth + 1
+            which, dash = methods.index(run.method), count.get(run.method, 0)
+            name = f"{run.method}, {run.size} rank{'s' * (run.size != 1)}"
+            count[run.method] = dash + 1
         out.append((label(name, 40), {"color": colour(SERIES[which % len(SERIES)]), "marker": MARKS[which % len(MARKS)],
-                            "linestyle": DASHES[(nth or which) % len(DASHES)]}))
+                            "linestyle": DASHES[dash % len(DASHES)]}))
     return out
 
 

@@ -115,7 +115,7 @@ def gustafson(ranks: Sequence[float], throughput: Sequence[float]) -> Fit:
 
 
 def usl(ranks: Sequence[float], throughput: Sequence[float]) -> Fit:
-    """The universal scalability law.  `peak` is the number of ranks beyond which throughput falls, infinite without coherency.
+    """The universal scalability law.  `peak` is the number of ranks beyond which throughput does not grow, infinite without coherency.
     Raises FitError under four different n."""
     n, x = _checked(ranks, throughput, "USL")
     y = n / x
@@ -125,7 +125,7 @@ def usl(ranks: Sequence[float], throughput: Sequence[float]) -> Fit:
     freedom = len(n) - 3
     half_a = _interval(c, covariance, np.array([-c[1] / c0**2, 1 / c0, 0]), freedom)
     half_b = _interval(c, covariance, np.array([-c[2] / c0**2, 0, 1 / c0]), freedom)
-    peak = float(np.sqrt(max(1 - a, 0) / b)) if b > 0 else float("inf")
+    peak = max(float(np.sqrt(max(1 - a, 0) / b)), 1.0) if b > 0 else float("inf") if a < 1 else 1.0
     return Fit("USL", {"contention": a, "coherency": b, "peak": peak},
                {"contention": max(a - half_a, 0.0), "coherency": max(b - half_b, 0.0)},
                {"contention": a + half_a, "coherency": b + half_b},

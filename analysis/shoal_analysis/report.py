@@ -6,6 +6,7 @@ there is one definition of them.
 """
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import importlib.resources
 import math
@@ -381,8 +382,12 @@ def build(runs: Runs, title: Optional[str] = None, target: Optional[float] = Non
     target  accuracy (0.9) or loss to compare runs by; None: the best that three quarters of them reached
     steps   first and last step of the timelines; None: as many as fit
     """
-    for run in runs:
-        run.show, run.ranks  # so that all problems are known
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:  # trace show has a process of its own
+        shown = [beside.submit(getattr, run, "show") for run in runs]
+        for run in runs:
+            run.ranks  # so that all problems are known
+        for result in shown:
+            result.result()
     p = _Page(runs, target, steps)
     p.summary()
     p.problems()

@@ -211,7 +211,8 @@ class Run:
             if int(info["dropped"]):
                 self.problems.append(f"rank {trace.rank}: {int(info['dropped'])} records were dropped while recording")
             ranks.append({"rank": trace.rank, "node": int(info["node"]), "local_rank": int(info["local_rank"]), "host": info["host"],
-                          "steps": int(info["steps"]) or len(s.steps["step"]), "level": "step" if trace.by_step else "op", "closed": closed, **s.whole,
+                          "steps": int(info["steps"]) or len(s.steps["step"]), "level": "step" if trace.by_step else "op",
+                          "records": len(trace.records), "closed": closed, **s.whole,
                           **{k: int(info[k]) for k in ("peak_bytes", "dropped", "overhead_ns", "voluntary_switches",
                                                        "involuntary_switches", "contended", "clock_readings")},
                           **{k: float(info[k]) for k in ("clock_offset_ns", "clock_drift", "clock_bound_ns")}})

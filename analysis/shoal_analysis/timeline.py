@@ -29,7 +29,7 @@ def window(run: Run, most: int, wanted: Optional[tuple[int, int]] = None) -> Opt
         return None
     begin = steps.groupby("step")["begin_s"].min()
     end = (steps["begin_s"] + steps["step_ns"] * 1e-9).groupby(steps["step"]).max()
-    total = sum(len(t.records) for t in run.traces())
+    total = int(run.ranks["records"].sum())
     count = len(begin)
     if wanted is not None:
         inside = begin[(begin.index >= wanted[0]) & (begin.index <= wanted[1])]

@@ -137,7 +137,7 @@ def split(trace: RankTrace) -> Split:
     records = trace.records[~trace.sums() & (transfer | (trace.records["kind"] != EXCHANGE))]
     exchange = records["kind"] == EXCHANGE
     t0, t1, category = _spans(records[~exchange])
-    x = records[exchange & (records["link"] != CONTROL)]  # an agreement under way is no transfer
+    x = records[exchange]
     x0 = x["t0_ns"].astype(np.int64)
     transfers = _union(x0, np.maximum(x0, x["t1_ns"].astype(np.int64)))
     is_step = category == STEP

@@ -320,4 +320,6 @@ def test_fits_refused():
             law([1, 2, 4, 4, 4], [1, 2, 3, 3, 3])
     assert fits.amdahl([1, 2, 4, 8], [10, 5, 3, 2]).values["serial"] == 1.0  # slower with every rank: the bound
     assert fits.usl([1, 2, 4, 8], [10, 25, 60, 140]).values["contention"] == 0.0  # better than linear: the bound
+    worse = fits.usl([1, 2, 4, 8], [100, 40, 18, 8])  # slower with every rank: one is the fastest
+    assert worse.values["peak"] == 1.0
     assert fits.t95(1) == 12.7062 and fits.t95(30) == pytest.approx(2.0423, abs=5e-4) and fits.t95(11) == pytest.approx(2.2010, abs=1e-3)

@@ -133,6 +133,29 @@ bool shoal_trace_table_needs(const shoal_trace_table *t, size_t part, int attemp
   return needed;
 }
 
+/* ---- clocks ---- */
+
+static bool is_same_clock(const shoal_trace_attempt *a, const shoal_trace_attempt *b)
+{
+  double apart = shoal_trace_offset_ns(a) - shoal_trace_offset_ns(b), most = a->clock_bound_ns + b->clock_bound_ns;
+  return b->clock_readings > 0 && a->host[0] && strcmp(a->host, b->host) == 0 && apart <= most && -apart <= most;
+}
+
+const shoal_trace_attempt *shoal_trace_clock_of(const shoal_trace_table *t, int attempt, int rank)
+{
+  const shoal_trace_attempt *own = NULL, *best = NULL;
+  for (size_t i = 0; i < t->n_lines && !own; i++)
+    if (t->lines[i].attempt == attempt && t->lines[i].rank == rank) own = &t->lines[i].row;
+  for (size_t i = 0; i < t->n_lines && own && own->clock_readings; i++) {
+    const shoal_trace_attempt *other = &t->lines[i].row;
+    if (t->lines[i].attempt != attempt || !is_same_clock(own, other)) continue;
+    bool better = !best || other->clock_readings > best->clock_readings ||
+                  (other->clock_readings == best->clock_readings && other->clock_bound_ns < best->clock_bound_ns);
+    if (better) best = other;
+  }
+  return best ? best : own;
+}
+
 /* ---- step durations ---- */
 
 static int by_length(const void *a, const void *b)

@@ -33,7 +33,7 @@ typedef struct {
   uint64_t spans;
   /* state of the rank being written */
   const shoal_trace_data *data;
-  const shoal_trace_attempt *row;
+  const shoal_trace_attempt *row, *clock;
   int64_t base;   /* from its rank 0's clock to the time of the output */
   size_t tracks;  /* number of tracks named so far */
   uint64_t *ends; /* end of the last span on each exchange track, in the attempt being written */
@@ -58,14 +58,15 @@ static int64_t find_zero(const shoal_trace_table *t, int attempt)
   for (size_t i = 0; i < t->n_lines; i++) {
     const shoal_trace_line *l = &t->lines[i];
     if (l->attempt == SHOAL_TRACE_ALL || !l->wall_ns || (attempt != SHOAL_TRACE_ALL && l->attempt != attempt)) continue;
-    zero = SHOAL_MIN(zero, attempt_base(t, l->attempt) + shoal_trace_to_rank0(&l->row, l->begin_ns));
+    const shoal_trace_attempt *clock = shoal_trace_clock_of(t, l->attempt, l->rank);
+    zero = SHOAL_MIN(zero, attempt_base(t, l->attempt) + shoal_trace_to_rank0(clock, l->begin_ns));
   }
   return zero == INT64_MAX ? 0 : zero;
 }
 
 static int64_t output_time(const writer *w, uint64_t local_ns)
 {
-  return SHOAL_MAX(shoal_trace_to_rank0(w->row, local_ns) + w->base, (int64_t)0);
+  return SHOAL_MAX(shoal_trace_to_rank0(w->clock, local_ns) + w->base, (int64_t)0);
 }
 
 /* ---- which spans ---- */
@@ -197,6 +198,7 @@ static shoal_status write_row(writer *w, size_t row)
   const shoal_trace_record *r = shoal_trace_records_of(w->data, row, &n);
   chosen *spans;
   w->row = &w->data->attempt_rows[row];
+  w->clock = shoal_trace_clock_of(w->table, w->row->attempt, w->data->info.rank);
   w->base = attempt_base(w->table, w->row->attempt) - w->zero_ns;
   SHOAL_TRY(SHOAL_ALLOC(n, &spans));
   for (size_t i = 0; i < n; i++)

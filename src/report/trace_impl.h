@@ -75,6 +75,11 @@ typedef struct {
   uint64_t node_cpus, job_cpus; /* of these nodes together; 0: not known of all */
 } shoal_trace_joules;
 
+/** The row by which times of this rank in this attempt are converted to rank 0's clock.  Processes of a host have one clock, so it is
+ *  that of the host's rank that compared it best: within a host the order of events is exact.  (The own one, if the two contradict
+ *  each other: a container may have a clock of its own.) */
+const shoal_trace_attempt *shoal_trace_clock_of(const shoal_trace_table *t, int attempt, int rank);
+
 /* Summary of an attempt over all its ranks. */
 typedef struct {
   const shoal_trace_summary *summary;

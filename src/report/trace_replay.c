@@ -39,8 +39,8 @@ typedef struct {
   int64_t ahead;        /* how much earlier the replay is than the recording */
   uint32_t next_asleep; /* the next rank that waits for the same exchange, + 1; 0: none */
   bool asleep;
-  int64_t bound; /* error of its times */
-  double rate;   /* of its clock against rank 0's */
+  const shoal_trace_attempt *clock; /* of its host */
+  double rate;                      /* of that against rank 0's */
 } actor;
 
 /* What an event belongs to: equal keys are parts of one exchange. */
@@ -144,13 +144,13 @@ static int by_time(const void *a, const void *b)
 }
 
 /* The pauses of a rank, in order and without those inside another. */
-static size_t list_pauses(const shoal_trace_record *r, size_t n, const shoal_trace_attempt *a, event *out)
+static size_t list_pauses(const shoal_trace_record *r, size_t n, const shoal_trace_attempt *clock, event *out)
 {
   size_t m = 0, kept = 0;
   for (size_t i = 0; i < n; i++)
     if (r[i].kind == SHOAL_TRACE_CHECKPOINT || r[i].kind == SHOAL_TRACE_EVALUATION)
-      out[m++] = (event){ .t0 = shoal_trace_to_rank0(a, r[i].t0_ns),
-                          .t1 = shoal_trace_to_rank0(a, SHOAL_MAX(r[i].t0_ns, r[i].t1_ns)),
+      out[m++] = (event){ .t0 = shoal_trace_to_rank0(clock, r[i].t0_ns),
+                          .t1 = shoal_trace_to_rank0(clock, SHOAL_MAX(r[i].t0_ns, r[i].t1_ns)),
                           .act = PAUSES };
   if (m > 0) qsort(out, m, sizeof *out, by_time);
   for (size_t i = 0; i < m; i++)
@@ -174,28 +174,28 @@ static size_t leave_out_pauses(event *e, size_t n)
   return kept;
 }
 
-static event event_of(const shoal_trace_record *r, const shoal_trace_attempt *a)
+static event event_of(const shoal_trace_record *r, const shoal_trace_attempt *clock)
 {
-  return (event){ .t0 = shoal_trace_to_rank0(a, r->t0_ns),
-                  .t1 = shoal_trace_to_rank0(a, SHOAL_MAX(r->t0_ns, r->t1_ns)),
+  return (event){ .t0 = shoal_trace_to_rank0(clock, r->t0_ns),
+                  .t1 = shoal_trace_to_rank0(clock, SHOAL_MAX(r->t0_ns, r->t1_ns)),
                   .exchange = UNMATCHED,
                   .act = r->kind == SHOAL_TRACE_EXCHANGE ? BEGINS : WAITS,
                   .role = r->role };
 }
 
 /* What of a rank's records is an event in the time that counts; only pauses if spans were summed.  `out` has space for n. */
-static size_t list_events(const actor *who, const shoal_trace_record *r, size_t n, const shoal_trace_attempt *a,
-                          event *out, size_t *pauses)
+static size_t list_events(const actor *who, const shoal_trace_record *r, size_t n, uint8_t level, event *out,
+                          size_t *pauses)
 {
   size_t m = 0;
-  *pauses = list_pauses(r, n, a, out);
+  *pauses = list_pauses(r, n, who->clock, out);
   for (size_t i = 0; i < *pauses; i++)
     if (out[i].t0 >= who->begin && out[i].t1 <= who->end) out[m++] = out[i];
   *pauses = m;
-  for (size_t i = 0; i < n && a->level != SHOAL_TRACE_BY_STEP; i++) {
+  for (size_t i = 0; i < n && level != SHOAL_TRACE_BY_STEP; i++) {
     bool matched = r[i].kind == SHOAL_TRACE_EXCHANGE && r[i].role != SHOAL_TRACE_ROLE_NONE;
     if (!matched && r[i].kind != SHOAL_TRACE_WAIT) continue;
-    event e = event_of(&r[i], a);
+    event e = event_of(&r[i], who->clock);
     if (e.t0 < who->begin || e.t0 > who->end) continue;
     e.t1 = SHOAL_MIN(e.t1, who->end);
     e.exchange = (uint32_t)i; /* the record, until the events are sorted */
@@ -252,16 +252,16 @@ static bool counts(const replay *x, uint64_t step)
 }
 
 /* Between the begin of the first step and the end of the last that count; its useful time in them. */
-static int64_t measure(const replay *x, const shoal_trace_split *s, const shoal_trace_attempt *a, actor *who)
+static int64_t measure(const replay *x, const shoal_trace_split *s, actor *who)
 {
   uint64_t useful = 0;
   bool any = false;
   for (size_t i = 0; i < s->n; i++) {
     const shoal_trace_times *t = &s->steps[i];
     if (!counts(x, t->step)) continue;
-    if (!any) who->begin = shoal_trace_to_rank0(a, t->begin_ns);
+    if (!any) who->begin = shoal_trace_to_rank0(who->clock, t->begin_ns);
     any = true;
-    who->end = SHOAL_MAX(who->end, shoal_trace_to_rank0(a, t->begin_ns + t->ns[SHOAL_TRACE_STEP]));
+    who->end = SHOAL_MAX(who->end, shoal_trace_to_rank0(who->clock, t->begin_ns + t->ns[SHOAL_TRACE_STEP]));
     useful += t->ns[SHOAL_TRACE_FORWARD] + t->ns[SHOAL_TRACE_BACKWARD] + t->ns[SHOAL_TRACE_OPTIMIZER];
   }
   x->out->steps = SHOAL_MAX(x->out->steps, s->n);
@@ -289,9 +289,9 @@ static shoal_status add_rank(replay *x, uint32_t rank, const shoal_trace_data *d
   size_t n;
   const shoal_trace_record *r = shoal_trace_records_of(d, row, &n);
   SHOAL_TRY(shoal_trace_split_create(d, row, &s));
-  *who =
-      (actor){ .end = INT64_MIN, .rate = a->clock_readings ? a->clock_drift : 1, .bound = (int64_t)a->clock_bound_ns };
-  int64_t useful = measure(x, &s, a, who);
+  const shoal_trace_attempt *clock = shoal_trace_clock_of(x->table, x->attempt, d->info.rank);
+  *who = (actor){ .end = INT64_MIN, .clock = clock, .rate = clock->clock_readings ? clock->clock_drift : 1 };
+  int64_t useful = measure(x, &s, who);
   bool placed = s.placed;
   shoal_trace_split_free(&s);
   if (!placed) refuse(x->out, "with trace.level op they are known, too");
@@ -299,7 +299,7 @@ static shoal_status add_rank(replay *x, uint32_t rank, const shoal_trace_data *d
   x->out->useful_ns += useful;
   x->out->most_useful_ns = SHOAL_MAX(x->out->most_useful_ns, useful);
   SHOAL_TRY(SHOAL_ALLOC(n, &who->events));
-  who->n = list_events(who, r, n, a, who->events, &who->pauses);
+  who->n = list_events(who, r, n, a->level, who->events, &who->pauses);
   x->out->most_own_ns = SHOAL_MAX(x->out->most_own_ns, own_time(who));
   return add_parts(x, rank, d, r);
 }
@@ -390,6 +390,12 @@ static shoal_status match_pauses(replay *x)
 
 /* ---- who arrives last ---- */
 
+/* Of the time between events of two ranks; none if they have one clock. */
+static int64_t clock_error(const actor *a, const actor *b)
+{
+  return a->clock == b->clock ? 0 : (int64_t)(a->clock->clock_bound_ns + b->clock->clock_bound_ns);
+}
+
 static void count_arrivals(replay *x, int64_t since)
 {
   for (size_t i = 0; i < x->n_exchanges; i++) {
@@ -399,7 +405,7 @@ static void count_arrivals(replay *x, int64_t since)
     k->exchanges++;
     k->others += e->givers - 1;
     k->ahead_ns += (uint64_t)(e->last - since) * e->givers - e->sum;
-    if (e->last - e->second > x->actors[e->last_rank].bound + x->actors[e->second_rank].bound)
+    if (e->last - e->second > clock_error(&x->actors[e->last_rank], &x->actors[e->second_rank]))
       k->last[e->last_rank]++;
     else
       k->undecided++;

@@ -12,6 +12,8 @@ import json
 import os
 from fractions import Fraction
 
+import h5py
+import numpy as np
 import pytest
 
 from harness import PLAIN_ENV, program, run
@@ -153,6 +155,16 @@ def test_clocks(work):
     # Without the drift it would be told wrong after a while: of 50 ppm, 1 s is 50 us.
     slow_rank().save("wrong", 2, clocks={2: clock, 3: clock}, members={r: {"clock_drift": 1.0} for r in (2, 3)})
     assert shown("wrong")["efficiency"]["runtime_ns"] != STEPS * 100 * MS
+
+
+def test_one_host(work):
+    """Two ranks of a host have one clock: though each compared it within 100 ms only, who came last is known."""
+    members = {r: {"clock_bound_ns": 1e8, "clock_offset_ns": 2e6 * (r % 2)} for r in range(4)}
+    slow_rank().save("r", 4, members=members)
+    table = check("r", STEPS, [60, 60, 60, 100], [60, 60, 60, 100], 100, 100)
+    assert last(table, "bucket")[0] == {3: STEPS}
+    slow_rank().save("apart", 1, members=members)  # four hosts
+    assert last(shown("apart")["efficiency"], "bucket")[1]["undecided"] == STEPS
 
 
 def test_killed(work):
@@ -347,6 +359,35 @@ def test_attempts_apart(work):
     assert "different numbers of ranks are not averaged" in text
     (line,) = [line for line in text.splitlines() if line.startswith("   all")][:1]
     assert line.split()[1:5] == ["14", "-", "-", "-"], line
+
+
+@pytest.mark.parametrize("job,words", ((64, "the job has them to itself"), (8, "this one has 16 of 128 hardware threads"),
+                                       (0, "other jobs on them are in it")))
+def test_energy(work, job, words):
+    """Two nodes with two packages each: the sum of their energy, and what else may be in it."""
+    slow_rank().save("r", 2)
+    row = np.dtype([("domain", h5py.string_dtype("utf-8", 32)), ("uj", "<u8"), ("t0_ns", "<u8"), ("t1_ns", "<u8")])
+    for node in range(2):
+        with h5py.File(f"r/trace/attempt-0001-node-{node:05d}.h5", "r+") as f:
+            f.create_dataset("energy", data=np.array([(b"package-0", 1_500_000_000, 1, 2), (b"package-1", 500_000_000, 1, 2)], row))
+            f.attrs["node_cpus"], f.attrs["job_cpus"] = np.int64(64), np.int64(job)
+    assert shown("r")["energy"] == {"joules": 4000, "packages": 4, "nodes": 2, "node_cpus": 128 if job else None,
+                                    "job_cpus": 2 * job or None}
+    text = run([program(), "trace", "show", "r"], base=PLAIN_ENV).stdout
+    assert "energy: 4.0 kJ in 4 processor packages of 2 of 2 nodes" in text and words in text, text
+
+
+def test_formula(work):
+    """Bytes against what the method predicts, by link class."""
+    m = slow_rank()
+    payload = {"payload": (0, 1000, 3000, 70), "formula": (0, 1000, 2000, 0), "steps": STEPS}
+    m.save("r", 2, members={r: payload for r in range(4)})
+    text = run([program(), "trace", "show", "r"], base=PLAIN_ENV).stdout
+    lines = {line.split()[0]: line for line in text.splitlines() if line[:8].strip() in ("node", "between", "control")}
+    assert lines["node"].endswith("equal to payload") and lines["between"].endswith("  7.8 KiB"), text
+    assert lines["control"].endswith("  -"), text
+    assert [shown("r")["links"][k]["formula"] for k in ("node", "between", "control")] == [4000, 8000, None]
+    assert shown("r")["links"]["between"]["payload_per_step"] == 4 * 3000 / STEPS
 
 
 def test_votes(work):

@@ -2,7 +2,7 @@
 # it installs, and does nothing (not even an update) if none is missing.
 
 shoal_packages="gcc libc6-dev make cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-dev libhwloc-dev \
-libdnnl-dev liblapacke-dev libfyaml-dev libjansson-dev libpmix-dev zlib1g-dev libpng-dev libjpeg-dev libzip-dev"
+libdnnl-dev liblapacke-dev libfyaml-dev libjansson-dev libxxhash-dev libpmix-dev zlib1g-dev libpng-dev libjpeg-dev libzip-dev"
 
 shoal_install() { # shoal_install PACKAGE...
   local missing=() p

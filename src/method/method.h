@@ -53,6 +53,7 @@ struct shoal_run {
    * same samples.  reads_none: the input comes from another rank, so the loader gives batch sizes only. */
   int share_rank, share_size;
   bool reads_none;
+  int copies; /* how many of the ranks' replicas differ, for the size of a checkpoint; preset: all.  Set in open */
   uint64_t position, epoch_samples; /* samples of the epoch before this step, and its total */
   uint64_t global_batch;            /* samples per step; fewer in an epoch's last one unless padded */
   bool pads;

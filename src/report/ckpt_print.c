@@ -21,12 +21,27 @@ static uint64_t bytes_on_disk(const shoal_ckpt_file *file, const shoal_ckpt *c)
   return stat(file->path, &s) == 0 && s.st_size > 0 ? (uint64_t)s.st_size : 0;
 }
 
-static uint64_t data_bytes(const shoal_ckpt *c)
+static int by_place(const void *a, const void *b)
 {
-  const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
-  uint64_t sum = 0;
-  for (size_t i = 0; i < x->n; i++) sum += x->at[i].bytes;
-  return sum;
+  const shoal_ckpt_entry *x = *(shoal_ckpt_entry *const *)a, *y = *(shoal_ckpt_entry *const *)b;
+  if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Bytes of all arrays, and of those that are equal to another one and share its bytes. */
+static shoal_status data_bytes(const shoal_ckpt_index *x, uint64_t *all, uint64_t *shared)
+{
+  const shoal_ckpt_entry **e = NULL;
+  SHOAL_TRY(SHOAL_ALLOC(SHOAL_MAX(x->n, 1), &e));
+  for (size_t i = 0; i < x->n; i++) e[i] = &x->at[i];
+  qsort(e, x->n, sizeof *e, by_place);
+  *all = *shared = 0;
+  for (size_t i = 0; i < x->n; i++) {
+    *all += e[i]->bytes;
+    if (i > 0 && e[i]->bytes > 0 && by_place(&e[i - 1], &e[i]) == 0) *shared += e[i]->bytes;
+  }
+  free(e);
+  return SHOAL_OK;
 }
 
 /* Writes the attributes as members of the current object. */
@@ -188,10 +203,11 @@ static void show_info(shoal_str *s, const shoal_ckpt *c)
   }
 }
 
-static void show_table(shoal_str *s, const shoal_ckpt *c)
+static shoal_status show_table(shoal_str *s, const shoal_ckpt *c)
 {
   const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
   char amount[32], shape[256];
+  uint64_t all, shared;
   size_t width = 8;
   for (size_t i = 0; i < x->n; i++) {
     size_t n = strlen(x->at[i].name);
@@ -203,24 +219,36 @@ static void show_table(shoal_str *s, const shoal_ckpt *c)
     shoal_str_add(s, "%-*s  %-4s  %-24s %12" PRIu64 "  %08" PRIx32 "\n", (int)width, e->name, shoal_dtype_name(e->type),
                   shoal_ckpt_shape_text(e->ndim, e->dims, shape, sizeof shape), e->bytes, e->crc);
   }
-  shoal_str_add(s, "%zu data sets, %s\n", x->n, shoal_format_bytes((double)data_bytes(c), amount, sizeof amount));
+  SHOAL_TRY(data_bytes(x, &all, &shared));
+  shoal_str_add(s, "%zu data sets, %s", x->n, shoal_format_bytes((double)all, amount, sizeof amount));
+  if (shared)
+    shoal_str_add(s, ", of which %s are written once under several names",
+                  shoal_format_bytes((double)shared, amount, sizeof amount));
+  shoal_str_add(s, "\n");
+  return SHOAL_OK;
 }
 
-static void show_text(const shoal_ckpt *c, FILE *out)
+static shoal_status show_text(const shoal_ckpt *c, FILE *out)
 {
   const char *config = shoal_ckpt_get_info(c)->config;
   shoal_str s = { 0 };
   show_info(&s, c);
-  show_table(&s, c);
+  shoal_status st = show_table(&s, c);
   if (config[0]) shoal_str_add(&s, "\nrun file, resolved:\n%s\n", config);
-  print_and_free(&s, out);
+  if (st == SHOAL_OK) shoal_str_print(&s, out);
+  shoal_str_free(&s);
+  return st;
 }
 
 shoal_status shoal_ckpt_print(const char *path, bool json, FILE *out)
 {
   shoal_ckpt *c;
   SHOAL_TRY(shoal_ckpt_open(path, false, &c));
-  (json ? show_json : show_text)(c, out);
+  shoal_status st = SHOAL_OK;
+  if (json)
+    show_json(c, out);
+  else
+    st = show_text(c, out);
   shoal_ckpt_close(c);
-  return SHOAL_OK;
+  return st;
 }

@@ -65,6 +65,7 @@ shoal_status shoal_session_size_data(shoal_session *s)
   SHOAL_TRY(shoal_group_agree(r->control, size_batches(s)));
   r->share_rank = shoal_world_rank(r->world);
   r->share_size = shoal_world_size(r->world);
+  r->copies = shoal_world_size(r->world);
   r->epoch_samples = s->data.epoch_end;
   r->global_batch = shoal_session_strided(s) ? s->data.own_batch : s->data.global_batch;
   r->pads = s->world.choice.last == SHOAL_LAST_PAD;

@@ -7,6 +7,7 @@
  *                         then: there it is the whole model's, and the parts are the method's to save
  *   replica/K/score       loss sum and samples of the epoch so far
  *   replica/K/place       epoch, position, steps: where every rank has samples of its own
+ *                         arrays of two ranks that are equal are written once, under both names (ckpt/together)
  *   train/…               position, optimizer steps, schedule, seconds, data identity
  *   method/…              whatever the method saves
  *
@@ -144,7 +145,7 @@ static shoal_status put_all(shoal_session *s, shoal_ckpt_writer *w)
 static shoal_status measure(shoal_session *s, uint64_t *bytes)
 {
   shoal_ckpt_writer *w;
-  SHOAL_TRY(shoal_ckpt_measure(s->run.control, &w));
+  SHOAL_TRY(shoal_ckpt_measure(s->run.control, s->run.copies, &w));
   shoal_status st = put_all(s, w);
   if (st == SHOAL_OK) return shoal_ckpt_measured(w, bytes);
   shoal_ckpt_abandon(w);

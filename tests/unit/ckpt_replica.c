@@ -1,5 +1,5 @@
-/* Arrays of several ranks: uneven lengths, lengths beyond a piece, empty ones; and failures of one rank, which all
- * ranks must learn.  Run at 1 to 4 ranks. */
+/* Arrays of several ranks: uneven lengths, lengths beyond a piece, empty ones, equal ones; and failures of one rank, which
+ * all ranks must learn.  Run at 1 to 4 ranks. */
 #include "unit/ckpt_together.h"
 
 static shoal_group *g;
@@ -45,7 +45,7 @@ static void check_measure(const float *mine, const shoal_ckpt *c, const char *pa
   const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
   uint64_t bytes = 0, data = 0;
   struct stat file;
-  CHECK_OK(shoal_ckpt_measure(g, &w));
+  CHECK_OK(shoal_ckpt_measure(g, size, &w));
   put_uneven(w, mine);
   CHECK_OK(shoal_ckpt_measured(w, &bytes));
   for (size_t i = 0; i < x->n; i++) data += x->at[i].bytes;
@@ -97,6 +97,49 @@ static void uneven_lengths(void)
   free(path);
   free(mine);
   free(want);
+  free(got);
+}
+
+/* Ranks 0 and 1 are equal, 2 and 3 too; with `spoilt` the last number of every rank is its own.  What is equal is in the file
+ * once, under all names. */
+static void equal_replicas(bool spoilt)
+{
+  enum { N = (5 << 20) / 4 };
+  shoal_ckpt_writer *w;
+  shoal_ckpt *c;
+  char *path = NULL, name[64];
+  float *x = malloc(N * sizeof *x), *got = malloc(N * sizeof *got);
+  REQUIRE(x, "memory");
+  REQUIRE(got, "memory");
+  fixture_fill(SHOAL_F32, (uint64_t)rank / 2, N, x);
+  if (spoilt) x[N - 1] = (float)rank;
+  begin(spoilt ? 12 : 11, &w);
+  shoal_ckpt_put_replica(w, "weights", SHOAL_F32, N, x);
+  shoal_ckpt_put_replica(w, "momentum", SHOAL_F32, rank == 1 ? N - 1 : N, x);
+  REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "open");
+  int weights = spoilt ? size : (size + 1) / 2, momenta = !spoilt && size == 4 ? 3 : size;
+  struct stat file;
+  REQUIRE(stat(path, &file) == 0, "stat");
+  CHECK_EQ(file.st_size / (N * 4 - 4), weights + momenta, "copies in %lld bytes", (long long)file.st_size);
+  for (int r = 0; r < size; r++) {
+    fixture_fill(SHOAL_F32, (uint64_t)r / 2, N, x);
+    if (spoilt) x[N - 1] = (float)r;
+    snprintf(name, sizeof name, "replica/%d/weights", r);
+    CHECK_OK(shoal_ckpt_get(c, name, SHOAL_F32, N, got), "%s", name);
+    CHECK_BYTES(x, got, N * sizeof *x, "%s", name);
+    snprintf(name, sizeof name, "replica/%d/momentum", r);
+    CHECK_OK(shoal_ckpt_get(c, name, SHOAL_F32, r == 1 ? N - 1 : N, got), "%s", name);
+    CHECK_BYTES(x, got, (r == 1 ? N - 1 : N) * sizeof *x, "%s", name);
+  }
+  const char *const *names;
+  CHECK_EQ(shoal_ckpt_names(c, &names), 2 * (size_t)size);
+  shoal_ckpt_close(c);
+  CHECK_OK(shoal_group_barrier(g));
+  if (rank == 0) unlink(path);
+  CHECK_OK(shoal_group_barrier(g));
+  free(path);
+  free(x);
   free(got);
 }
 
@@ -185,6 +228,8 @@ int main(void)
   size = shoal_group_size(g);
   share_folder();
   uneven_lengths();
+  equal_replicas(false);
+  equal_replicas(true);
   one_rank_fails();
   fails_while_others_send();
   begin_is_agreed();

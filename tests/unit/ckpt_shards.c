@@ -97,6 +97,7 @@ static void read_as_one(void)
   fixture_release(&o);
   CHECK_OK(shoal_ckpt_print(path, false, fixture_capture(&o)));
   CHECK_HAS(fixture_text(&o), "step-000000070.h5 and 3 shards (");
+  CHECK_HAS(o.text, "15 data sets, 2.1 KiB, of which 148 B are written once under several names\n");
   fixture_release(&o);
   CHECK_OK(shoal_ckpt_diff(path, path, NULL, NULL, 0, false, fixture_capture(&o), &different));
   CHECK(!different);

@@ -146,6 +146,7 @@ static shoal_status daso_open(shoal_run *r, void *state)
   bool changes = strcmp(delta, "on") == 0 || (strcmp(delta, "auto") == 0 && !s->quirks);
   SHOAL_TRY(shoal_daso_open(r, shoal_wire_wanted(r->config), changes,
                             (float)shoal_config_float(r->config, "method.staleness_adjustment"), &s->core));
+  r->copies = s->core.nodes;
   SHOAL_TRY(shoal_buckets_create(r->config, r->form, s->core.node, "exchange inside nodes", "node bucket",
                                  SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &s->buckets));
   if (s->core.nodes == 1)

@@ -119,6 +119,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   if (s->switch_epoch)
     SHOAL_TRY(shoal_buckets_create(r->config, r->form, r->all, "exchange", "bucket", wire, s->algorithm, &s->all));
   if (shoal_config_bool(r->config, "method.node_level")) SHOAL_TRY(plan_node(r, s, wire));
+  if (s->node) r->copies = shoal_world_topo(r->world)->nodes;
   SHOAL_TRY(shoal_group_share(r->all, r->form->params->n * sizeof(float), &memory));
   s->sum = memory;
   SHOAL_TRY(plan_average(r, s, s->algorithm));

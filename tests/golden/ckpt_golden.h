@@ -15,7 +15,7 @@ typedef struct {
   uint64_t dims[8];
 } golden_set;
 
-/* v1-types.h5: one rank; every type, shapes from scalar to eight dimensions, empty arrays, extreme values. */
+/* v1-types.h5, v2-types.h5: one rank; every type, shapes from scalar to eight dimensions, empty arrays, extreme values. */
 static const golden_set golden_types[] = {
   { "model/conv1.weight", SHOAL_F32, 4, { 2, 3, 3, 3 } },
   { "model/conv1.bias", SHOAL_F32, 1, { 2 } },
@@ -31,7 +31,8 @@ static const golden_set golden_types[] = {
 };
 enum { GOLDEN_TYPES = (int)(sizeof golden_types / sizeof golden_types[0]) };
 
-/* v1-run.h5: two ranks with arrays of their own, of uneven length. */
+/* v1-run.h5, v2-run.h5, v2-split.h5 (in four files): two ranks with arrays of their own, of uneven length, and one that is
+ * equal. */
 enum { GOLDEN_RANKS = 2 };
 static inline uint64_t golden_length(int rank)
 {
@@ -88,6 +89,25 @@ static inline shoal_ckpt_info golden_info(int ranks)
   strcpy(info.layout, ranks == 1 ? "1" : "1x2");
   info.config = "run: { name: golden, seed: 1 }\nmodel: { name: resnet20 }\n# gr\xc3\xbc\xc3\x9f"
                 "e\n";
+  return info;
+}
+
+/* What version 2 holds besides. */
+static const double golden_mean[] = { 0.5, -0x1p-1030, 1e300 }, golden_std[] = { 0.25, 1, 0x1.fffffffffffffp+1023 };
+static inline shoal_ckpt_info golden_info_2(int ranks)
+{
+  shoal_ckpt_info info = golden_info(ranks);
+  strcpy(info.layout_hash, "0123456789abcdef");
+  info.placement = "{ \"ranks\": [ \"gr\xc3\xbc\xc3\x9f"
+                   "e\" ] }";
+  info.data = (shoal_ckpt_data){ .kind = "images",
+                                 .ndim = 3,
+                                 .sample = { 3, 28, 29 },
+                                 .classes = 2,
+                                 .scales = 3,
+                                 .mean = golden_mean,
+                                 .std = golden_std,
+                                 .class_names = "cat\nH\xc3\xbchn" };
   return info;
 }
 #endif

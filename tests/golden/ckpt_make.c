@@ -1,4 +1,5 @@
-/* Makes the golden checkpoints of the current format:  ckpt_make DIR  (one rank: DIR/v1-types.h5; two: DIR/v1-run.h5).
+/* Makes the golden checkpoints of the current format:  ckpt_make DIR  (one rank: DIR/v2-types.h5; two: DIR/v2-run.h5).
+ *  ckpt_split then makes DIR/v2-split.h5 of the second.
  *
  * Run once per format version, by hand; the files then stand in checkpoints/golden for ever, because what counts is
  * that later versions read what an earlier one wrote.  No test runs this. */
@@ -35,7 +36,7 @@ static void put_run(shoal_ckpt_writer *w, int rank)
 static shoal_status make(shoal_group *g, const char *dir)
 {
   int ranks = shoal_group_size(g);
-  shoal_ckpt_info info = golden_info(ranks);
+  shoal_ckpt_info info = golden_info_2(ranks);
   shoal_ckpt_writer *w;
   char *path;
   SHOAL_CHECK(ranks <= GOLDEN_RANKS, SHOAL_ERR_USAGE, "start me with 1 or 2 ranks");
@@ -45,7 +46,7 @@ static shoal_status make(shoal_group *g, const char *dir)
   else
     put_run(w, shoal_group_rank(g));
   SHOAL_TRY(shoal_ckpt_commit(w, &path));
-  char *name = shoal_path_join(dir, ranks == 1 ? "v1-types.h5" : "v1-run.h5");
+  char *name = shoal_path_join(dir, ranks == 1 ? "v2-types.h5" : "v2-run.h5");
   if (shoal_group_rank(g) == 0 && rename(path, name) != 0) perror(name);
   free(path);
   free(name);

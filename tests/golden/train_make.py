@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes the golden checkpoints of whole runs:  train_make.py SHOAL DIR
 
-DIR holds the run files v1-METHOD.yaml.  Each is trained on 2 x 2 pretended ranks, with data v1-glyphs.h5 made here, and saves
-in mid-cycle.  That checkpoint becomes v1-METHOD.h5; v1-train.json holds, per method, its step, the last step, and the check
-sums of the model's tensors at the end of the run.
+DIR holds the run files v1-METHOD.yaml and their data v1-glyphs.h5.  Each is trained on 2 x 2 pretended ranks and saves in
+mid-cycle.  That checkpoint becomes v2-METHOD.h5; those of SPLIT are written again in four files, as v2-METHOD.h5 and its
+shards.  v1-train.json holds, per method, its step, the last step, and the checksums of the model's tensors at the end of the
+run: they must come out again.
 
 Run once per format version, by hand; the files then stand in checkpoints/golden for ever, because what counts is that later
 versions go on from what an earlier one wrote.  No test runs this.  The test train.golden (tests/mpi/test_golden.py) reads
@@ -22,8 +23,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 from launch import environment, mpirun
 
-# The step of the checkpoint; a run has 3 epochs of 6 steps.
-SAVED = {"sync": 9, "local-sgd": 10, "daso": 8, "swarm": 10, "ist": 10, "ab": 10, "local": 9}
+SPLIT = ("daso", "ist")  # written by tests/ckpt_split of the same build
 
 # What must be under way in the checkpoint: a condition on the file and its step.
 UNDER_WAY = {
@@ -52,24 +52,26 @@ def tensors(path):
 
 def main():
     program, folder = map(os.path.realpath, sys.argv[1:])
-    expected = {}
+    split = os.path.join(os.path.dirname(program), "../../tests/ckpt_split")
+    with open(f"{folder}/v1-train.json") as f:
+        expected = json.load(f)
     with tempfile.TemporaryDirectory() as work:
         os.chdir(work)
-        subprocess.run([program, "data", "synth", "glyphs", "-o", "v1-glyphs.h5", "--train", "120", "--test", "30", "--size", "8",
-                        "--seed", "7"], check=True)
-        for method, step in SAVED.items():
+        shutil.copy(f"{folder}/v1-glyphs.h5", ".")
+        for method, want in expected.items():
+            step = want["step"]  # a run has 3 epochs of 6 steps
             train(program, f"{folder}/v1-{method}.yaml", "--set", f"run.name={method}", "--set", f"ckpt.every={step} steps")
-            files = sorted(os.listdir(f"runs/{method}/ckpt"))
-            file, end = f"runs/{method}/ckpt/step-{step:09d}.h5", f"runs/{method}/ckpt/{files[-1]}"
-            with h5py.File(file) as f, h5py.File(end) as g:
+            file, end = (f"runs/{method}/ckpt/step-{n:09d}.h5" for n in (step, want["last_step"]))
+            with h5py.File(file) as f:
                 if not UNDER_WAY[method](f, step):
                     sys.exit(f"{method}: step {step} is not in mid-cycle")
-                expected[method] = {"step": step, "last_step": int(g.attrs["step"]), "model": tensors(end)}
-            shutil.copy(file, f"{folder}/v1-{method}.h5")
-        shutil.copy("v1-glyphs.h5", folder)
-    with open(f"{folder}/v1-train.json", "w") as f:
-        json.dump(expected, f, indent=1)
-        f.write("\n")
+            if tensors(end) != want["model"]:
+                sys.exit(f"{method}: another end than that of version 1")
+            to = f"{folder}/v2-{method}.h5"
+            if method in SPLIT:
+                subprocess.run([split, file, to, "3"], check=True)
+            else:
+                shutil.copy(file, to)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,25 @@
 #include "check.h"
 #include <inttypes.h>
 
+static void check_data(const shoal_ckpt_data *got, const shoal_ckpt_data *want, const char *name)
+{
+  CHECK_STR(got->kind, want->kind, "%s", name);
+  CHECK_EQ(got->ndim, want->ndim, "%s", name);
+  CHECK_BYTES(want->sample, got->sample, sizeof want->sample, "%s", name);
+  CHECK_EQ(got->classes, want->classes, "%s", name);
+  CHECK_STR(got->class_names, want->class_names, "%s", name);
+  REQUIRE(got->scales == want->scales, "%s", name);
+  CHECK_BYTES(want->mean, got->mean, want->scales * sizeof *want->mean, "%s", name);
+  CHECK_BYTES(want->std, got->std, want->scales * sizeof *want->std, "%s", name);
+}
+
 static shoal_ckpt *open_golden(const char *dir, const char *name, int ranks)
 {
   char *path = shoal_path_join(dir, name);
   shoal_ckpt *c = NULL;
   REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "%s", path);
-  const shoal_ckpt_info want = golden_info(ranks), *got = shoal_ckpt_get_info(c);
+  const bool first = strncmp(name, "v1-", 3) == 0;
+  const shoal_ckpt_info want = first ? golden_info(ranks) : golden_info_2(ranks), *got = shoal_ckpt_get_info(c);
   CHECK_EQ(got->step, want.step, "%s: position", name);
   CHECK_EQ(got->epoch, want.epoch, "%s: position", name);
   CHECK_EQ(got->samples, want.samples, "%s: position", name);
@@ -20,6 +33,11 @@ static shoal_ckpt *open_golden(const char *dir, const char *name, int ranks)
   CHECK_STR(got->model, want.model, "%s: texts", name);
   CHECK_STR(got->layout, want.layout, "%s: texts", name);
   CHECK_STR(got->config, want.config, "%s: texts", name);
+  if (!first) {
+    CHECK_STR(got->layout_hash, want.layout_hash, "%s: texts", name);
+    CHECK_STR(got->placement, want.placement, "%s: texts", name);
+    check_data(&got->data, &want.data, name);
+  }
   free(path);
   return c;
 }
@@ -32,9 +50,9 @@ static void check_set(const shoal_ckpt *c, const char *name, shoal_dtype type, u
   CHECK_BYTES(want, got, (size_t)n * shoal_dtype_size(type), "%s", name);
 }
 
-static void types(const char *dir)
+static void types(const char *dir, const char *file)
 {
-  shoal_ckpt *c = open_golden(dir, "v1-types.h5", 1);
+  shoal_ckpt *c = open_golden(dir, file, 1);
   const char *const *names;
   CHECK_EQ(shoal_ckpt_names(c, &names), GOLDEN_TYPES);
   for (int i = 0; i < GOLDEN_TYPES; i++) {
@@ -51,9 +69,10 @@ static void types(const char *dir)
   shoal_ckpt_close(c);
 }
 
-static void run(const char *dir)
+static void run(const char *dir, const char *file, size_t shards)
 {
-  shoal_ckpt *c = open_golden(dir, "v1-run.h5", GOLDEN_RANKS);
+  shoal_ckpt *c = open_golden(dir, file, GOLDEN_RANKS);
+  CHECK_EQ(shoal_ckpt_get_index(c)->n_shards, shards, "%s", file);
   int64_t skip = 0;
   double best = 0;
   check_set(c, "model/fc.weight", SHOAL_F32, 100, 12);
@@ -76,7 +95,10 @@ static void run(const char *dir)
 int main(int argc, char **argv)
 {
   REQUIRE(argc == 2, "usage: %s FOLDER", argv[0]);
-  types(argv[1]);
-  run(argv[1]);
+  types(argv[1], "v1-types.h5");
+  run(argv[1], "v1-run.h5", 0);
+  types(argv[1], "v2-types.h5");
+  run(argv[1], "v2-run.h5", 0);
+  run(argv[1], "v2-split.h5", 3);
   return check_done();
 }

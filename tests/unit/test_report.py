@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 
+import h5py
+import numpy as np
 import pytest
 
 pytest.importorskip("pandas", reason="python3-pandas is not installed")
@@ -176,6 +178,19 @@ def test_damaged():
     for f in files:
         with open(f"figures/{f}", "rb") as opened:
             assert opened.read(5).startswith({"svg": b"<?xml", "pdf": b"%PDF-", "csv": b""}[f[-3:]]), f
+
+
+def test_energy():
+    """Joules of the processors, with what part of the node they cover."""
+    with h5py.File("runs/sync-2/trace/attempt-0001-node-00000.h5", "r+") as f:
+        rows = np.zeros(2, [("domain", h5py.string_dtype("utf-8", 32)), ("uj", "<u8"), ("t0_ns", "<u8"), ("t1_ns", "<u8")])
+        rows["domain"], rows["uj"], rows["t1_ns"] = [b"package-0", b"package-1"], [3_600_000_000, 7_200_000_000], 10_000_000_000
+        f["energy"] = rows
+        f.attrs["node_cpus"], f.attrs["job_cpus"] = 64, 16
+    report("runs/sync-2", "-o", "energy.html")
+    row = Read(read("energy.html")).rows("energy")[0]
+    assert float(row["energy, kWh"]) == pytest.approx(0.003) and float(row["mean power, W"]) == pytest.approx(1080)
+    assert row["nodes with counters"] == "1 of 1" and row["the job had"] == "shared with other jobs"
 
 
 def test_refusals():

@@ -8,8 +8,15 @@ foreach(case C01 C02 C03 C04 C05 C06 C07 C08 C09 C10 C11 C12 C13 C14 C15 C17 C18
                                                  ENVIRONMENT "SHOAL=$<TARGET_FILE:shoal>;PY=${SHOAL_PYTHON}")
 endforeach()
 
+# shoal_add_faults(file entry a b ...): faults.ENTRY is test_a, test_b, ... of test_FILE.py.  Entries run beside each other.
+function(shoal_add_faults file entry)
+  shoal_add_pytest(faults.${entry} FILE faults/test_${file}.py TESTS ${ARGN} LABELS faults noasan TIMEOUT 300)
+endfunction()
+
 # Malicious files: correct checksums, invalid numbers.
-shoal_add_pytest(faults.crafted FILE faults/test_crafted.py LABELS faults noasan TIMEOUT 300)
+shoal_add_faults(crafted crafted_data data_set chunk more_than_stored damaged_header as_much_as_stored stray_label many_classes)
+shoal_add_faults(crafted crafted_trace trace trace_chunks trace_elsewhere pipes links)
+shoal_add_faults(crafted crafted attributes index metadata memory_of_texts state attempt)
 
 # Data as people have it.
 shoal_add_pytest(faults.data FILE faults/test_data.py LABELS faults noasan TIMEOUT 300)
@@ -17,9 +24,12 @@ shoal_add_pytest(faults.foreign FILE faults/test_foreign.py LABELS faults noasan
 shoal_add_pytest(faults.mutated FILE faults/test_mutated.py LABELS faults noasan TIMEOUT 900)
 
 # Ranks that do not answer.
-shoal_add_pytest(faults.hang FILE faults/test_hang.py LABELS faults noasan TIMEOUT 300)
+shoal_add_faults(hang hang_stopped hang_stopped hang_given_up)
+shoal_add_faults(hang hang hang_start hang_saving hang_suspended)
 # The run folder: rows, attempts.
-shoal_add_pytest(faults.folder FILE faults/test_folder.py LABELS faults noasan TIMEOUT 600)
+shoal_add_faults(folder folder_rows folder_rows)
+shoal_add_faults(folder folder_best folder_best folder_best_branch)
+shoal_add_faults(folder folder folder_rows_in_mid_epoch folder_attempts folder_full_disk folder_keep folder_array folder_suspended)
 # Runs disturbed at random; each entry ends with its counts.
 foreach(entry steps averages apart)
   shoal_add_pytest(faults.disturbed_${entry} FILE faults/test_disturbed.py TESTS disturbed_${entry} disturbed_counts
@@ -28,15 +38,19 @@ endforeach()
 
 # What every method must stand.
 foreach(kind moved uneven replicas split)
-  shoal_add_pytest(faults.methods_${kind} FILE faults/test_methods.py TESTS methods_${kind} LABELS faults noasan TIMEOUT 300)
+  shoal_add_faults(methods methods_${kind} methods_${kind})
 endforeach()
 
 # Disks without room, quotas, and limits of files.
 add_library(quota MODULE faults/quota.c)
-shoal_add_pytest(faults.disk FILE faults/test_disk.py LABELS faults noasan TIMEOUT 300)
+shoal_add_faults(disk disk_full disk_full)
+shoal_add_faults(disk disk disk_limit_at_start disk_limit disk_small disk_quota disk_trace)
 
 # Signals, wherever a run is.
-shoal_add_pytest(faults.stop FILE faults/test_stop.py LABELS faults noasan TIMEOUT 600)
+shoal_add_faults(stop stop_start stop_start)
+shoal_add_faults(stop stop_evaluation stop_evaluation)
+shoal_add_faults(stop stop_round stop_round)
+shoal_add_faults(stop stop stop_saving stop_waiting stop_interrupted stop_said_at_once stop_lead_known)
 
 # Ranks that must stay equal, and may take long at what one computes for all.
 shoal_add_pytest(faults.alike FILE faults/test_alike.py LABELS faults noasan TIMEOUT 300)

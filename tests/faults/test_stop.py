@@ -65,9 +65,9 @@ def test_stop_evaluation(glyphs, jobs, method):
     args = [*BASE, *METHODS[method], *sets(method__name=method, eval__every="1 epoch")]
     train(2, "whole", *args)
     for place in range(3):
-        job = jobs.start(2, "torn", *args, "--allow-faults", *sets(fault__eval="sleep:2000", fault__rank=place % 2))
+        job = jobs.start(2, "torn", *args, "--allow-faults", *sets(fault__eval="sleep:1000", fault__rank=place % 2))
         wait_until("an evaluation", lambda: "torn: mlp" in read("torn.out"))
-        time.sleep(2)
+        time.sleep(1.2)
         now = time.monotonic()
         send(ranks_of(job)[1 - place % 2], signal.SIGUSR1)
         stopped(job, "torn", now)

@@ -10,7 +10,7 @@ endforeach()
 
 # shoal_add_faults(file entry a b ...): faults.ENTRY is test_a, test_b, ... of test_FILE.py.  Entries run beside each other.
 function(shoal_add_faults file entry)
-  shoal_add_pytest(faults.${entry} FILE faults/test_${file}.py TESTS ${ARGN} LABELS faults noasan TIMEOUT 300)
+  shoal_add_pytest(faults.${entry} FILE faults/test_${file}.py TESTS ${ARGN} LABELS faults noasan TIMEOUT 600)
 endfunction()
 
 # Malicious files: correct checksums, invalid numbers.

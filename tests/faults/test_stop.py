@@ -65,9 +65,11 @@ def test_stop_evaluation(glyphs, jobs, method):
     args = [*BASE, *METHODS[method], *sets(method__name=method, eval__every="1 epoch")]
     train(2, "whole", *args)
     for place in range(3):
-        job = jobs.start(2, "torn", *args, "--allow-faults", *sets(fault__eval="sleep:1000", fault__rank=place % 2))
-        wait_until("an evaluation", lambda: "torn: mlp" in read("torn.out"))
-        time.sleep(1.2)
+        job = jobs.start(2, "torn", *args, "--allow-faults", *sets(fault__eval="sleep:1000", fault__rank=place % 2,
+                                                                   run__log_every="1 steps"))
+        last = 8 * (place + 1)  # local may have stopped there, and then begins with the evaluation
+        wait_for("torn.out", rf"step {last}:|done, step {last}\n[\s\S]*to stop with")
+        time.sleep(0.5)  # in the evaluation that follows, of 8 s
         now = time.monotonic()
         send(ranks_of(job)[1 - place % 2], signal.SIGUSR1)
         stopped(job, "torn", now)

@@ -1,7 +1,10 @@
-/* See image.h.  libpng and libjpeg decode from memory; libjpeg leaves an error by longjmp.
+/* See image.h.  libpng and libjpeg decode from memory, and leave an error by longjmp.
  *
  * Warnings of both are errors here (a JPEG that is cut short is filled with grey), but for those about what is beside the
  * pixels: a colour profile or a text of a PNG, superfluous bytes between the segments of a JPEG.
+ *
+ * Pixels are the values that the file holds: no gamma (gAMA of a PNG, or the linear light that some programs take 16 bits
+ * for) and no colour profile is applied, whatever the file says.
  *
  * The colours of print are stored inverted, as Adobe's programs write them and all others read them. */
 #include "data/image.h"
@@ -130,19 +133,6 @@ static bool is_ancillary(const char *warning)
   return islower((unsigned char)warning[0]) && strlen(warning) > 4 && warning[4] == ':';
 }
 
-/* Reads up to the pixels; a warning about something else goes to `odd`. */
-static bool begin_png(const file *f, png_image *image, char *odd, size_t cap)
-{
-  *image = (png_image){ .version = PNG_IMAGE_VERSION };
-  odd[0] = '\0';
-  if (!png_image_begin_read_from_memory(image, f->bytes, f->n)) return false;
-  if (image->warning_or_error != PNG_IMAGE_WARNING || !is_ancillary(image->message)) return true;
-  snprintf(odd, cap, "%s", image->message);
-  image->warning_or_error = 0;
-  image->message[0] = '\0';
-  return true;
-}
-
 /* That of the chunk eXIf, which is in front of the pixels; all chunks are: length, name, data, check sum. */
 static int png_orientation(const file *f)
 {
@@ -156,37 +146,109 @@ static int png_orientation(const file *f)
   return 1;
 }
 
-static shoal_status look_png(const file *f, shoal_image *out)
+typedef struct {
+  png_structp png;
+  png_infop info;
+  const char *bytes;
+  size_t left;
+  uint8_t *samples; /* of all pixels, with alpha if the file has it */
+  jmp_buf out;
+  char text[128], odd[128];
+} png_reader;
+
+static void leave_png(png_structp png, const char *text)
 {
-  png_image image;
-  char odd[2];
-  bool ok = begin_png(f, &image, odd, sizeof odd);
-  const int channels = image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1;
-  *out = (shoal_image){ (int)image.width, (int)image.height, channels, png_orientation(f), channels };
-  turn_size(out);
-  shoal_status st = ok ? SHOAL_OK : damaged(f, image.message);
-  png_image_free(&image);
-  return st;
+  png_reader *r = png_get_error_ptr(png);
+  snprintf(r->text, sizeof r->text, "%s", text);
+  longjmp(r->out, 1);
 }
 
-static shoal_status read_png(const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels, char *odd,
-                             size_t cap)
+static void leave_png_on_warning(png_structp png, const char *text)
 {
-  const png_color black = { 0, 0, 0 };
-  png_image image;
-  bool ok = begin_png(f, &image, odd, cap);
-  image.format = as->channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  *found = (shoal_image){ (int)image.width, (int)image.height, as->channels, png_orientation(f), as->channels };
+  png_reader *r = png_get_error_ptr(png);
+  if (!is_ancillary(text)) leave_png(png, text);
+  if (!r->odd[0]) snprintf(r->odd, sizeof r->odd, "%s", text);
+}
+
+static void give_png(png_structp png, png_bytep to, size_t n)
+{
+  png_reader *r = png_get_io_ptr(png);
+  if (n > r->left) png_error(png, "it ends too early");
+  memcpy(to, r->bytes, n);
+  r->bytes += n;
+  r->left -= n;
+}
+
+/* Up to the pixels. */
+static void read_png_head(png_reader *r, const file *f, shoal_image *found)
+{
+  png_set_benign_errors(r->png, 1); /* to be warnings */
+  png_set_read_fn(r->png, r, give_png);
+  png_read_info(r->png, r->info);
+  const int channels = png_get_color_type(r->png, r->info) & PNG_COLOR_MASK_COLOR ? 3 : 1;
+  *found = (shoal_image){ (int)png_get_image_width(r->png, r->info), (int)png_get_image_height(r->png, r->info),
+                          channels, png_orientation(f), channels };
   turn_size(found);
-  ok = ok && found->width == as->width && found->height == as->height &&
-       png_image_finish_read(&image, &black, pixels, 0, NULL) != 0;
-  if (ok && image.warning_or_error == PNG_IMAGE_WARNING && is_ancillary(image.message)) {
-    snprintf(odd, cap, "%s", image.message);
-    image.warning_or_error = 0;
+}
+
+/* To 8 bits: from fewer by repeating them, from 16 by v / 257, rounded.  libpng is not asked to apply gamma. */
+static void read_png_samples(png_reader *r, bool colour)
+{
+  uint8_t *rows[MAX_SIDE];
+  const size_t height = png_get_image_height(r->png, r->info);
+  png_set_expand(r->png);
+  png_set_scale_16(r->png);
+  if (colour) png_set_gray_to_rgb(r->png);
+  (void)png_set_interlace_handling(r->png);
+  png_read_update_info(r->png, r->info);
+  const size_t row_bytes = png_get_rowbytes(r->png, r->info);
+  if (!(r->samples = calloc(height, row_bytes))) png_error(r->png, "there is no memory for it");
+  for (size_t i = 0; i < height; i++) rows[i] = r->samples + i * row_bytes;
+  png_read_image(r->png, rows);
+  png_read_end(r->png, NULL);
+}
+
+/* Alpha mixes a pixel with black, in the values as they are. */
+static void mix_with_black(const uint8_t *samples, size_t pixels, int channels, bool alpha, uint8_t *out)
+{
+  for (size_t i = 0; i < pixels; i++, samples += channels + alpha)
+    for (int c = 0; c < channels; c++)
+      *out++ = alpha ? (uint8_t)((samples[c] * samples[channels] + 127) / 255) : samples[c];
+}
+
+/* May leave. */
+static bool read_png(png_reader *r, const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels)
+{
+  read_png_head(r, f, found);
+  if (!pixels) return true;
+  if (found->width != as->width || found->height != as->height || found->channels > as->channels) return false;
+  read_png_samples(r, as->channels == 3);
+  const bool alpha = png_get_channels(r->png, r->info) > as->channels;
+  mix_with_black(r->samples, (size_t)as->width * (size_t)as->height, as->channels, alpha, pixels);
+  return true;
+}
+
+static void close_png(png_reader *r)
+{
+  png_destroy_read_struct(&r->png, &r->info, NULL);
+  free(r->samples);
+}
+
+/* Reads the head, and the pixels if `pixels` is not NULL. */
+static shoal_status decode_png(const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels, char *odd,
+                               size_t cap)
+{
+  png_reader r = { .bytes = f->bytes, .left = f->n, .text = "there is no memory for it" };
+  r.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, leave_png, leave_png_on_warning);
+  r.info = r.png ? png_create_info_struct(r.png) : NULL;
+  if (!r.info || setjmp(r.out)) {
+    close_png(&r);
+    return damaged(f, r.text);
   }
-  shoal_status st = ok && image.warning_or_error == 0 ? SHOAL_OK : damaged(f, image.message);
-  png_image_free(&image);
-  return st;
+  const bool same = read_png(&r, f, as, found, pixels);
+  close_png(&r);
+  snprintf(odd, cap, "%s", r.odd);
+  return same ? SHOAL_OK : damaged(f, "its size changed while it was read");
 }
 
 /* ---- JPEG ---- */
@@ -279,7 +341,7 @@ shoal_status shoal_image_look(const char *path, shoal_image *out)
   SHOAL_TRY(open_file(path, &f));
   if (!f.bytes) return SHOAL_OK;
   char odd[2];
-  shoal_status st = is_png(f.bytes, f.n) ? look_png(&f, out) : decode_jpeg(&f, NULL, out, NULL, odd, sizeof odd);
+  shoal_status st = (is_png(f.bytes, f.n) ? decode_png : decode_jpeg)(&f, NULL, out, NULL, odd, sizeof odd);
   free(f.bytes);
   SHOAL_TRY(st);
   SHOAL_CHECK(out->width <= MAX_SIDE && out->height <= MAX_SIDE, SHOAL_ERR_IO, "%s is %d x %d, at most %d x %d is read",
@@ -297,8 +359,7 @@ shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *
   SHOAL_TRY(shoal_alloc(plane, c_n, "an image", (void **)&pixels));
   shoal_status st = open_file(path, &f);
   if (st == SHOAL_OK) {
-    st = is_png(f.bytes, f.n) ? read_png(&f, as, &found, pixels, odd, cap)
-                              : decode_jpeg(&f, as, &found, pixels, odd, cap);
+    st = (is_png(f.bytes, f.n) ? decode_png : decode_jpeg)(&f, as, &found, pixels, odd, cap);
     free(f.bytes);
   }
   for (int row = 0; st == SHOAL_OK && row < as->height; row++)

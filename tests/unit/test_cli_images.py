@@ -34,11 +34,11 @@ def chunk(kind, data):
 
 
 def png(pixels, cut=0, extra=b""):
-    """A PNG file of u1 [h, w] or [h, w, 3 or 4], with more chunks in front of the pixels."""
+    """A PNG file of u1 or >u2 [h, w] or [h, w, 3 or 4], with more chunks in front of the pixels."""
     h, w = pixels.shape[:2]
     colour = 0 if pixels.ndim == 2 else {3: 2, 4: 6}[pixels.shape[2]]
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    whole = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", w, h, 8, colour, 0, 0, 0)) + extra +
+    whole = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", w, h, 8 * pixels.itemsize, colour, 0, 0, 0)) + extra +
              chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
     return whole[:len(whole) - cut]
 
@@ -61,6 +61,23 @@ def test_images_by_class():
     assert got == {w.tobytes(): i % 2 for i, w in enumerate(want)}
     assert [len(made(s)[1]) for s in ("train", "test")] == [16, 4] and sorted(made("test")[1]) == [0, 0, 1, 1]
     assert names() == (["a", "b"], 2)
+
+
+def test_images_values():
+    """Values are those of the file: 16 bits linearly reduced, alpha mixed with black, gamma not applied whatever the file says."""
+    linear, deep = chunk(b"gAMA", struct.pack(">I", 100000)), np.arange(1 << 16).reshape(256, 256)
+    colour, alpha = pixels(1, 256, 256, 3), pixels(2, 256, 256, 1)
+    grey = np.rint(deep / 257)[:, :, None].repeat(3, 2)
+    mixed = np.rint(colour * (alpha / 255))
+    images = {"a/1": (deep.astype(">u2"), b"", grey), "a/2": (deep.astype(">u2"), linear, grey), "b/3": (colour, linear, colour),
+              "b/4": (np.concatenate([colour, alpha], 2), linear, mixed),
+              "b/5": ((colour * 257.0).astype(">u2"), chunk(b"sRGB", b"\0"), colour)}
+    for name, (values, extra, _) in images.items():
+        put(f"set/{name}.png", png(values, extra=extra))
+    load("images", "set", "--test-share", "0")
+    found = made()[0]
+    for name, (_, _, want) in images.items():
+        assert any(np.array_equal(x, want.transpose(2, 0, 1)) for x in found), name
 
 
 def test_images_by_split():

@@ -2,6 +2,7 @@
  * error that the training thread is about to report. */
 #include "base/error.h"
 #include "base/log.h"
+#include "base/str.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,12 +33,20 @@ static void own(shoal_status st)
   snprintf(kept.text, sizeof kept.text, "%s", shoal_status_text(st));
 }
 
+/* Names from files may hold line breaks and what a terminal obeys; a line break in a text only separates faults (join). */
+static void format_line(char text[SHOAL_ERROR_TEXT], const char *format, va_list args)
+{
+  char raw[SHOAL_ERROR_TEXT];
+  vsnprintf(raw, sizeof raw, format, args);
+  shoal_show(raw, text, SHOAL_ERROR_TEXT);
+}
+
 shoal_status shoal_fail(shoal_status code, const char *file, int line, const char *format, ...)
 {
   char text[SHOAL_ERROR_TEXT]; /* formatted here first, because the arguments may point into kept.text */
   va_list args;
   va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
+  format_line(text, format, args);
   va_end(args);
   kept.code = code;
   kept.verdict = SHOAL_OK;
@@ -60,7 +69,7 @@ shoal_status shoal_error_prefix(shoal_status st, const char *format, ...)
   own(st);
   va_list args;
   va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
+  format_line(text, format, args);
   va_end(args);
   size_t n = strlen(text);
   snprintf(text + n, sizeof text - n, "%s", kept.text);
@@ -70,13 +79,15 @@ shoal_status shoal_error_prefix(shoal_status st, const char *format, ...)
 
 shoal_status shoal_error_append(shoal_status st, const char *format, ...)
 {
+  char text[SHOAL_ERROR_TEXT];
   if (st == SHOAL_OK) return st;
   own(st);
   size_t n = strlen(kept.text);
   va_list args;
   va_start(args, format);
-  vsnprintf(kept.text + n, sizeof kept.text - n, format, args);
+  format_line(text, format, args);
   va_end(args);
+  snprintf(kept.text + n, sizeof kept.text - n, "%s", text);
   return st;
 }
 

@@ -26,7 +26,7 @@ typedef struct {
   bool told;            /* already printed, by this rank or another one */
   const char *file;     /* source file that raised it; static storage */
   int line;
-  char text[SHOAL_ERROR_TEXT]; /* one line per fault, without a trailing newline */
+  char text[SHOAL_ERROR_TEXT]; /* one line per fault, without a trailing newline; control characters as escapes */
 } shoal_error;
 
 /** The message for a failure: the text of this thread's error if its code is `st`, else the general text of `st`. */

@@ -102,11 +102,11 @@ int shoal_log_is_tty(void)
  * If there is no memory, '?' takes their place. */
 static char *escape_controls(char *text, char **to_free)
 {
-  size_t plain = strlen(text), needed = shoal_escape(text, true, NULL, 0);
+  size_t plain = strlen(text), needed = shoal_escape(text, false, NULL, 0);
   if (needed == plain) return text;
   char *escaped = malloc(needed + 1);
   if (escaped) {
-    shoal_escape(text, true, escaped, needed + 1);
+    shoal_escape(text, false, escaped, needed + 1);
     free(*to_free);
     return *to_free = escaped;
   }

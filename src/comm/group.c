@@ -302,6 +302,7 @@ static shoal_status quote_cause(shoal_group *g, shoal_error *own)
   size_t bytes = SHOAL_MIN((size_t)g->verdicts[culprit].length, sizeof text - 1);
   SHOAL_TRY(shoal_group_broadcast(g, text, bytes, culprit));
   if (is_cause(&g->verdicts[g->rank])) return SHOAL_OK;
+  for (char *end = text; (end = strchr(end, '\n'));) *end = ';'; /* of several faults one line */
   (void)SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", g->world_ranks[culprit], host_of(g, culprit), text);
   shoal_error_take(own);
   return SHOAL_OK;

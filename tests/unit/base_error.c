@@ -108,6 +108,20 @@ static void several_lines(void)
   CHECK_EQ(strlen(shoal_error_text(SHOAL_ERR_USAGE)), SHOAL_ERROR_TEXT - 1, "cut to what there is room for");
 }
 
+/* A line break in a name is no second message, and nothing in a name moves the cursor. */
+static void names_from_files(void)
+{
+  shoal_error all = { .code = SHOAL_OK };
+  shoal_error_join(&all, fail(SHOAL_ERR_IO, "cannot read a\nshoal: error: b\x1b[2J"));
+  shoal_error_join(&all, fail(SHOAL_ERR_IO, "c\td"));
+  shoal_error_put(&all);
+  shoal_error_prefix(SHOAL_ERR_IO, "in e\nf: ");
+  check_printed(SHOAL_ERR_IO, "shoal: error: in e\\nf: cannot read a\\nshoal: error: b\\x1b[2J\nshoal: error: c\\td\n");
+  fail(SHOAL_ERR_IO, "g");
+  shoal_error_append(SHOAL_ERR_IO, " (host %s)", "h\ni");
+  check_text(SHOAL_ERR_IO, "g (host h\\ni)");
+}
+
 static void the_earlier_one_comes_back(void)
 {
   shoal_error before, first = { .code = SHOAL_OK };
@@ -169,6 +183,7 @@ int main(void)
   words_in_front();
   printed_once();
   several_lines();
+  names_from_files();
   the_earlier_one_comes_back();
   verdicts();
   over_threads();

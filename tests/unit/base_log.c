@@ -108,8 +108,8 @@ static void test_strange_text(void)
 {
   static char out[8192], err[8192];
   capture(say_strange, out, err, sizeof out);
-  CHECK(strncmp(out, "a\\x1b[31mb\\x7f\xc3\xa9\nnext\n", 22) == 0, "%.30s", out);
-  CHECK_EQ(strlen(out), 22 + 5000);
+  CHECK(strncmp(out, "a\\x1b[31mb\\x7f\xc3\xa9\\nnext\n", 23) == 0, "%.30s", out);
+  CHECK_EQ(strlen(out), 23 + 5000);
 }
 
 static void test_file(void)

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from harness import PLAIN_ENV, assert_one_error, program, run
+from harness import PLAIN_ENV, assert_one_error, program, run, said
 
 CASES = (  # command, exit code, words of its one error line
     ("version", 2, 'has no verb "version"; shoal --version prints it'),
@@ -74,6 +74,26 @@ def beside_files(files, work, monkeypatch):
 def test_refused(line, code, words):
     assert_one_error(shoal(line, code=code), words)
     assert not os.path.exists("out.json"), "a failed export left its file"
+
+
+NAMED = "a\nshoal: error: b\x1b[2J"  # as part of a message it would be two, the second made up
+
+
+@pytest.mark.parametrize("args, code", ((("data", "inspect", NAMED), 7), (("train", NAMED), 7), (("ckpt", "show", f"{NAMED}.h5"), 7),
+                                        (("train", "run.yaml", f"--set=optim.{NAMED}=3"), 2), (("config", f"optim.{NAMED}"), 2),
+                                        (("trace", "show", NAMED), 7), ((NAMED,), 2)))
+def test_line_breaks(args, code):
+    """Names with line breaks and control characters: still one message, in which they are seen."""
+    r = run([program(), *args], base=PLAIN_ENV, timeout=30, code=code)
+    assert_one_error(r, "a\\nshoal: error: b")
+    assert "\x1b" not in r.stdout + r.stderr, said(r)
+
+
+def test_line_breaks_warned():
+    """And one warning."""
+    r = run([program(), "config", "run.yaml"], base=PLAIN_ENV, env={"SHOAL_OPTIM_L\nR": "1"}, timeout=30)
+    said_of = [line for line in r.stderr.splitlines() if "OPTIM_L" in line]
+    assert len(said_of) == 1 and "OPTIM_L\\nR is unknown and ignored" in said_of[0], said(r)
 
 
 @pytest.mark.parametrize("line", ("topo", "trace show runs/one", "trace export runs/one", "config optim"))

@@ -165,8 +165,10 @@ shoal_status shoal_labels_check(const shoal_labels *l, const char *path, const c
   const int s = stray && !stray->count[0];
   SHOAL_CHECK(!stray, SHOAL_ERR_IO,
               "%s: sample %" PRIu64 " of /%s has label %" PRId64 ", the largest of all others is %" PRId64
-              ": correct it, or if it is meant, state the number of classes as the attribute classes",
-              path, stray->first[s], array[s], stray->value, stray[-1].value);
+              ": correct it, or if it is meant, %s",
+              path, stray->first[s], array[s], stray->value, stray[-1].value,
+              l->may_state ? "state the number of classes as the attribute classes"
+                           : "renumber the classes without gaps (y = numpy.unique(y, return_inverse=True)[1])");
   return SHOAL_OK;
 }
 

@@ -29,6 +29,7 @@ typedef struct {
   shoal_label *all;  /* [distinct]; ascending after shoal_labels_finish */
   uint32_t *slots;   /* hash table over `all`: index + 1, 0 is free */
   size_t cap;        /* of `slots`, a power of two */
+  bool may_state;    /* the data set can state its number of classes: HDF5, by an attribute */
   const char *names; /* of the classes, one per line, or NULL; borrowed */
 } shoal_labels;
 

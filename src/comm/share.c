@@ -237,11 +237,9 @@ shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
     *lower_lives |= lives && n->rank < w->rank;
     if (!lives && !gone) gone = n;
   }
-  SHOAL_CHECK(
-      !gone, SHOAL_ERR_COMM,
-      "rank %d (%s, process %lld) is gone, noticed in training step %llu: it was killed or left early; the last "
-      "checkpoint is untouched, resume from it",
-      gone->rank, w->topo->places[gone->rank].host, (long long)gone->pid, (unsigned long long)w->step);
+  SHOAL_CHECK(!gone, SHOAL_ERR_COMM,
+              "rank %d (%s, process %lld) is gone, noticed in training step %llu: it was killed or left early",
+              gone->rank, w->topo->places[gone->rank].host, (long long)gone->pid, (unsigned long long)w->step);
   return SHOAL_OK;
 }
 

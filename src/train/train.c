@@ -119,6 +119,15 @@ static void note_in_log(const shoal_folder *f, const char *text)
   fflush(f->log);
 }
 
+/* Layers below notice that a rank is lost; what there is to go on from is known here. */
+static shoal_status tell_what_is_saved(const shoal_session *s, shoal_status st)
+{
+  if (st != SHOAL_ERR_COMM) return st;
+  if (!s->clock.saved_any) return shoal_error_append(st, "; nothing was saved yet, the next start begins anew");
+  return shoal_error_append(st, "; the checkpoint of step %llu is untouched, the next start goes on from it",
+                            (unsigned long long)s->clock.saved_step);
+}
+
 /* @return  the status of the run; its error is printed and stays the thread's error */
 static shoal_status run(shoal_session *s, const shoal_train_args *args)
 {
@@ -139,6 +148,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   bool speaks = agreed ? root : st != SHOAL_ERR_PEER;
   if (!prepared && st == SHOAL_STOPPED && root) end_before_training(s);
   if (s->meet.agreed && !root) st = shoal_error_told(st); /* rank 0 has the same */
+  if (prepared) st = tell_what_is_saved(s, st);
   shoal_error_report(st);
   int exit_code = shoal_error_exit_code(st);
   shoal_error_take(&end); /* the clean-up may set another error */

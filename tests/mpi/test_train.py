@@ -391,6 +391,7 @@ def test_lost(glyphs):
         assert took < 20, f"{name}: took {took:.1f} s"
         assert re.search(r"rank 2 \(.*, process \d+\) is gone, noticed in training step 12", r.stderr), r.stderr
         assert r.stderr.count("is gone") == 1, f"told more than once\n{r.stderr}"
+        assert "the checkpoint of step 10 is untouched, the next start goes on from it" in r.stderr, r.stderr
         assert status(name)["state"] == "failed", f"{status(name)}"
         assert status(name)["exit_code"] == 4, f"{status(name)}"
         assert "rank 2" in status(name)["reason"], f"{status(name)}"
@@ -403,6 +404,10 @@ def test_lost(glyphs):
         r = train(4, name, *options)
         assert "resumed from" in r.stdout, r.stdout
         assert_equal(newest("whole"), newest(name), name)
+    r = train_through('"$@"; sleep 60', 4, "early", *options, "--allow-faults", *sets(fault__rank=2, fault__kill_step=2), code=4,
+                      timeout=60)
+    assert "is gone" in r.stderr and "nothing was saved yet, the next start begins anew" in r.stderr, r.stderr
+    assert "untouched" not in r.stderr, r.stderr
 
 
 def test_apart(glyphs):

@@ -156,8 +156,8 @@ static shoal_status copy_finite(const shoal_run *r, float *to)
     to[i] = w[i];
   }
   SHOAL_CHECK(!bad, SHOAL_ERR_NUMERIC,
-              "weights of this rank are not finite at step %llu: they are not sent to other nodes; the last checkpoint "
-              "is untouched: resume from it with a smaller optim.lr or with optim.clip",
+              "weights of this rank are not finite at step %llu: they are not sent to other nodes; try a smaller "
+              "optim.lr, or optim.clip",
               (unsigned long long)r->step);
   return SHOAL_OK;
 }

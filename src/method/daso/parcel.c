@@ -202,8 +202,8 @@ static shoal_status exchange_means(shoal_parcels *p)
 shoal_status shoal_parcels_mean(shoal_parcels *p, const float *common, float *x)
 {
   SHOAL_CHECK(pack(p, common, x), SHOAL_ERR_NUMERIC,
-              "weights of this rank are not finite or beyond what %s can hold: they are not sent to other nodes; the "
-              "last checkpoint is untouched: resume from it with a smaller optim.lr or with optim.clip",
+              "weights of this rank are not finite or beyond what %s can hold: they are not sent to other nodes; try "
+              "a smaller optim.lr, or optim.clip",
               shoal_wire_name(p->wire));
   SHOAL_TRY(exchange_parts(p));
   SHOAL_TRY(add_parts(p));

@@ -36,6 +36,42 @@ void shoal_numbers_close(shoal_session *s)
   s->numbers.room = 0;
 }
 
+/* The running range of this rank's loss, and the updates left out in a row. */
+enum { JUDGED_SEEN, JUDGED_MEAN, JUDGED_DEVIATION, JUDGED_IN_ROW, JUDGED };
+
+void shoal_numbers_put(const shoal_session *s, shoal_ckpt_writer *w)
+{
+  const shoal_session_numbers *n = &s->numbers;
+  const double judged[JUDGED] = { [JUDGED_SEEN] = (double)n->seen,
+                                  [JUDGED_MEAN] = n->mean,
+                                  [JUDGED_DEVIATION] = n->deviation,
+                                  [JUDGED_IN_ROW] = (double)n->in_row };
+  if (n->spike > 0 || n->policy == SHOAL_BAD_SKIP) shoal_ckpt_put_replica(w, "judged", SHOAL_F64, JUDGED, judged);
+}
+
+static bool is_count(double x)
+{
+  return x >= 0 && x <= (double)SHOAL_CKPT_MOST;
+}
+
+shoal_status shoal_numbers_get(shoal_session *s, const shoal_ckpt *c)
+{
+  shoal_session_numbers *n = &s->numbers;
+  double judged[JUDGED];
+  char name[64];
+  snprintf(name, sizeof name, "replica/%d/judged", shoal_world_rank(s->run.world));
+  if (!shoal_ckpt_has(c, name)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, JUDGED, judged));
+  SHOAL_CHECK(is_count(judged[JUDGED_SEEN]) && is_count(judged[JUDGED_IN_ROW]) && isfinite(judged[JUDGED_MEAN]) &&
+                  isfinite(judged[JUDGED_DEVIATION]) && judged[JUDGED_DEVIATION] >= 0,
+              SHOAL_ERR_IO, "%s has counts or a range of losses that no run has: it is damaged or made up", name);
+  n->seen = (uint64_t)judged[JUDGED_SEEN];
+  n->mean = judged[JUDGED_MEAN];
+  n->deviation = judged[JUDGED_DEVIATION];
+  n->in_row = (uint64_t)judged[JUDGED_IN_ROW];
+  return SHOAL_OK;
+}
+
 uint64_t shoal_numbers_order_seed(const shoal_session *s)
 {
   return s->numbers.rollbacks ? shoal_rng_seed(s->run.seed, UINT64_C(0x726f6c6c) << 32 | s->numbers.rollbacks)

@@ -44,6 +44,10 @@ typedef struct {
 /** Reads options, and the number of rollbacks from the checkpoint to resume from.  After shoal_session_find.  Local. */
 shoal_status shoal_numbers_open(shoal_session *s);
 void shoal_numbers_close(shoal_session *s);
+/** What a resumed run needs to judge as one that was not stopped: put it for this rank, if an option asks for judgements;
+ *  collective.  Get this rank's from the checkpoint of the same layout, if it is there; local. */
+void shoal_numbers_put(const shoal_session *s, shoal_ckpt_writer *w);
+shoal_status shoal_numbers_get(shoal_session *s, const shoal_ckpt *c);
 /** The seed of the order of samples: a different one after each rollback. */
 uint64_t shoal_numbers_order_seed(const shoal_session *s);
 /** In a step, local. */

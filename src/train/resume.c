@@ -139,6 +139,7 @@ static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));
   s->clock.loss_sum = score[0];
   s->clock.samples = score[1];
+  SHOAL_TRY(shoal_numbers_get(s, c));
   return get_place(s, c);
 }
 

@@ -6,6 +6,7 @@
  *   replica/K/SLOT        optimizer state; replica/0 alone where replicas are equal, or the method trains parts now and
  *                         then: there it is the whole model's, and the parts are the method's to save
  *   replica/K/score       loss sum and samples of the epoch so far
+ *   replica/K/judged      what a loss or an update of rank K is judged by: see numbers.c
  *   replica/K/place       epoch, position, steps: where every rank has samples of its own
  *                         arrays of two ranks that are equal are written once, under both names (ckpt/together)
  *   train/…               position, optimizer steps, schedule, seconds, data identity
@@ -70,6 +71,7 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
     shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->form->params->n_stats, r->form->params->stats);
   double score[] = { s->clock.loss_sum, s->clock.samples };
   shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
+  shoal_numbers_put(s, w);
 }
 
 static void put_place(shoal_session *s, shoal_ckpt_writer *w)

@@ -238,6 +238,23 @@ def test_numbers_again():
     assert "went back 0 times already" in r.stderr, r.stderr
 
 
+@pytest.mark.parametrize("method", ["sync", "local-sgd"])
+def test_numbers_range(method):
+    """The range of losses goes through a stop: a run that was stopped ten steps before a spike leaves out the same updates as one
+    that was not, and ends with the same bits."""
+    features("n.h5")
+    base = [*options(method), *sets(run__epochs=2, numbers__bad="skip", numbers__spike=50), "--allow-faults",
+            *sets(fault__nan_step=25, fault__rank=1, fault__nan_place="spike")]
+    whole = train(3, "whole", *base)
+    train(3, "cut", *base, *sets(run__steps=16))
+    rest = train(3, "cut", *base)
+    assert "resumed from" in rest.stdout, rest.stdout
+    for r in (whole, rest):
+        assert r.stderr.count("far above its range") == 1, r.stderr
+    from harness import assert_equal
+    assert_equal(newest("whole"), newest("cut"), "stopped before a spike")
+
+
 @pytest.mark.parametrize("method", ["local-sgd", "daso", "swarm", "ab", "ist", "local", "sync"])
 def test_numbers_few(method):
     """Fewer samples than ranks: a rank without test samples is in no mean; without training samples it has no weight, or the run

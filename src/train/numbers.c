@@ -389,7 +389,9 @@ shoal_status shoal_numbers_act(shoal_session *s)
   name_culprits(c.most == SHOAL_FOUND_INPUT ? &(culprits){ .first = rank } : &c, who); /* each its own sample */
   s->meet.agreed = true;
   if (n->rolls_back) {
-    if (c.first == rank && speaks) shoal_warn("%s%s: going back to the last checkpoint", who, n->text);
+    if (c.first == rank && speaks)
+      shoal_warn("%s%s: going back to %s", who, n->text,
+                 s->clock.saved_any ? "the last checkpoint" : "the start, for nothing was saved yet");
     return shoal_error_told(SHOAL_FAIL(SHOAL_ERR_NUMERIC, "%s", n->text));
   }
   shoal_status st = SHOAL_OK;

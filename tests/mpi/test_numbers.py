@@ -161,7 +161,7 @@ def test_numbers_kinds():
     r = train(2, "image", *NET, code=6)
     assert_one_error(r, "sample 40 of /x_train is not finite: channel 2, row 5, column 7 is nan")
     r = train(2, "back", *NET, *sets(numbers__bad="rollback", numbers__limit=2, run__epochs=3), code=6)
-    assert r.stderr.count("going back to the last checkpoint") == 2, r.stderr
+    assert r.stderr.count("going back to the start, for nothing was saved yet") == 2, r.stderr
     assert_one_error(r, "sample 40 of /x_train", "went back 2 times already (numbers.limit)")
 
 

@@ -534,14 +534,17 @@ static shoal_status add_ranks(replay *x)
   return st;
 }
 
-static void find_bounds(const replay *x, int64_t *begin, int64_t *end)
+/* Returns false if a rank has no step that counts. */
+static bool find_bounds(const replay *x, int64_t *begin, int64_t *end)
 {
   *begin = INT64_MAX;
   *end = INT64_MIN;
   for (size_t r = 0; r < x->out->n; r++) {
+    if (x->actors[r].begin == x->actors[r].end) return false;
     *begin = SHOAL_MIN(*begin, x->actors[r].begin);
     *end = SHOAL_MAX(*end, x->actors[r].end);
   }
+  return true;
 }
 
 /* Older recorders did not tell which records belong together. */
@@ -557,7 +560,7 @@ static shoal_status replay_all(replay *x)
 {
   int64_t begin, end;
   shoal_trace_replay *out = x->out;
-  find_bounds(x, &begin, &end);
+  if (!find_bounds(x, &begin, &end)) return SHOAL_OK;
   out->runtime_ns = end - begin;
   if (out->n < (size_t)shoal_trace_table_summary(x->table, x->attempt)->size)
     refuse(out, "the traces of some ranks are missing");

@@ -515,6 +515,7 @@ BAD = (  # options, exit code, and what must be said
     (sets(optim__lr=-1), 2, ["optim.lr", "-1"]),
     (sets(fault__stop_step=3), 2, ["fault.stop_step", "--allow-faults"]),
     (sets(data__batch=8, data__global_batch=8), 2, ["data.batch", "data.global_batch"]),
+    (sets(trace__keep="last", trace__max_size=0), 2, ["trace.keep", "trace.max_size is 0"]),
     (sets(run__log_every="0 steps"), 2, ["run.log_every", "200 steps"]),
     (sets(eval__every="10s"), 2, ["eval.every", "epoch"]),
     (sets(comm__hang="1s"), 2, ["comm.hang", "comm.warn"]),

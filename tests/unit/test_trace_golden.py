@@ -186,6 +186,16 @@ def test_killed_writer(work):
     assert last(table, "bucket")[0] == {3: 6}
 
 
+def test_no_step(work):
+    """A rank was killed in its first step: nothing is known of the attempt, which is not an efficiency of 0."""
+    m = slow_rank()
+    m.rows[3] = [r for r in m.rows[3] if r[2] == 0 and r[3] != STEP]
+    m.save("r", 2, members={3: {"closed": 0}})
+    table = shown("r")["efficiency"]
+    assert {k: v for k, v in table.items() if v is not None} == {"exchanges": []}
+    assert "efficiency of" not in run([program(), "trace", "show", "r"], base=PLAIN_ENV).stdout
+
+
 def test_cut(work):
     """The file of the second node ends in the middle: what the others tell is shown, the rest is not known, and both are said."""
     slow_rank().save("r", 2)

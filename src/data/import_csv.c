@@ -193,6 +193,15 @@ static shoal_status read_feature(table *t, const shoal_csv *c, size_t i, size_t 
   return SHOAL_OK;
 }
 
+/* Whether a row is the header of the other files without the label, as those have it whose labels are kept secret. */
+static bool lacks_label(const shoal_csv_layout *l, const shoal_csv *c)
+{
+  if (!l->header || c->fields[0].line > 1 || c->n + 1 != l->columns) return false;
+  for (size_t i = 0; i < c->n; i++)
+    if (strcmp(c->fields[i].text, l->names[i + (i >= l->label)]) != 0) return false;
+  return true;
+}
+
 /* A row that has another number of fields than the first one. */
 static shoal_status refuse_row(const table *t, const shoal_csv *c)
 {
@@ -200,9 +209,12 @@ static shoal_status refuse_row(const table *t, const shoal_csv *c)
   const shoal_csv_field *first = &c->fields[0], *last = &c->fields[c->n - 1];
   const bool own = c->path == t->args->sources[0];
   const bool comment = first->text[0] == '#', headed = l->header && l->names[0][0] == '#';
-  char word[256], cure[512];
+  char word[256], cure[512], shown[64];
   const char *file = shoal_shell_word(headed ? t->args->sources[0] : c->path, "FILE", word, sizeof word);
-  if (comment || headed)
+  if (lacks_label(l, c))
+    snprintf(cure, sizeof cure, "the label, \"%.60s\", is missing: nothing can be tested without, leave the file out",
+             shoal_show(l->names[l->label], shown, sizeof shown));
+  else if (comment || headed)
     snprintf(cure, sizeof cure, "lines with # are no comments here: remove them, as grep -v '^#' %s >NEW does", file);
   else if (c->n == l->columns + 1 && !last->text[0])
     snprintf(cure, sizeof cure, "it ends with a separator: remove these, as sed 's/%c[[:space:]]*$//' %s >NEW does",

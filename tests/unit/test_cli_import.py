@@ -245,6 +245,16 @@ def test_other_header():
                      "the same columns in the same order")
 
 
+def test_file_without_labels():
+    """As competitions give it away."""
+    for head, rest in (("a,b,y\n", "a,b\n"), ("y,a,b\n", "a,b\n")):
+        with open("test.csv", "w") as f:
+            f.write(rest + "1,2\n")
+        assert_one_error(load(head + ROWS.replace(".5", ""), "test.csv", code=7, name="train.csv"),
+                         "test.csv:1:3: this row has 2 fields, the first row of train.csv has 3; ",
+                         'the label, "y", is missing: nothing can be tested without, leave the file out')
+
+
 HEAD = "a,b,kind\n"
 PETS = labels("cat", "dog")
 CURED = (  # what is wrong, words, options that the message adds to those of the import

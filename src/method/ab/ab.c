@@ -224,7 +224,6 @@ static shoal_status ab_open(shoal_run *r, void *state)
   s->batch = shoal_plan_batch(r->form->plan);
   SHOAL_TRY(shoal_group_max_i64(r->control, &s->batch, 1));
   SHOAL_TRY(create_groups(r, s));
-  SHOAL_TRY(shoal_group_agree(r->control, shoal_rendezvous_create(r->control, "split", &s->decomposed)));
   return shoal_buckets_create(r->config, r->form, r->all, "exchange", "bucket", s->wire, s->algorithm, &s->full);
 }
 
@@ -233,7 +232,6 @@ static void ab_close(shoal_run *r, void *state)
   shoal_ab_state *s = state;
   shoal_ab_phase_close(r, s);
   shoal_buckets_destroy(s->full);
-  shoal_rendezvous_destroy(s->decomposed);
   shoal_group_destroy(s->own);
   shoal_group_destroy(s->half);
   shoal_form_fini(r->backend, &s->part);

@@ -26,11 +26,10 @@ typedef struct {
   shoal_wire wire;
   shoal_ab_layers layers;
   shoal_ab_groups groups;
-  int group;                    /* of this rank */
-  shoal_group *own, *half;      /* this rank's group, NULL: all; the ranks of its half, for only-learned */
-  shoal_rendezvous *decomposed; /* ranks meet here after their decompositions, which may take long */
-  shoal_buckets *full;          /* sums of full-rank steps */
-  shoal_form *whole;            /* the loop's, borrowed */
+  int group;               /* of this rank */
+  shoal_group *own, *half; /* this rank's group, NULL: all; the ranks of its half, for only-learned */
+  shoal_buckets *full;     /* sums of full-rank steps */
+  shoal_form *whole;       /* the loop's, borrowed */
   shoal_form part;
   bool factored;                  /* the part is being trained */
   shoal_model *cut;               /* == part.model */

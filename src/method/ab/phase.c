@@ -195,16 +195,29 @@ static int owner_of(const shoal_run *r, size_t layer)
   return (int)(layer % (size_t)shoal_group_size(r->all));
 }
 
-static shoal_status decompose_own(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *svd, int64_t *rank)
+/* What a split decomposes: svd and rank [layers], filled where this rank owns the layer. */
+typedef struct {
+  shoal_run *r;
+  shoal_ab_state *s;
+  bool cut;
+  shoal_svd *svd;
+  int64_t *rank;
+} splitting;
+
+static shoal_status decompose_own(void *context, const shoal_meanwhile *meanwhile)
 {
-  shoal_meanwhile meanwhile = shoal_svd_heartbeat(s->decomposed);
+  const splitting *p = context;
+  const shoal_run *r = p->r;
+  const shoal_ab_state *s = p->s;
+  shoal_svd *svd = p->svd;
+  int64_t *rank = p->rank;
   for (size_t i = 0; i < s->layers.n; i++) {
     const shoal_ab_layer *l = &s->layers.layer[i];
     if (owner_of(r, i) != shoal_group_rank(r->all)) continue;
     SHOAL_TRY(shoal_svd_make(s->whole->params->w + r->model->param[l->param].offset, l->rows, l->cols,
-                             r->model->node[l->node].name, &meanwhile, &svd[i]));
+                             r->model->node[l->node].name, meanwhile, &svd[i]));
     rank[i] = l->n;
-    if (!cut) continue;
+    if (!p->cut) continue;
     rank[i] = shoal_svd_rank(svd[i].sigma, l->n, s->cutoff);
     if (s->cap) rank[i] = SHOAL_MIN(rank[i], shoal_ab_rank_cap(l));
   }
@@ -258,7 +271,7 @@ void shoal_ab_print_split(const shoal_run *r, shoal_ab_state *s, uint64_t done, 
 
 static shoal_status split(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *svd, int64_t *rank)
 {
-  SHOAL_TRY(shoal_svd_gather(s->decomposed, r->control, decompose_own(r, s, cut, svd, rank)));
+  SHOAL_TRY(shoal_svd_together(r->control, "split", decompose_own, &(splitting){ r, s, cut, svd, rank }));
   SHOAL_TRY(shoal_group_max_i64(r->control, rank, s->layers.n));
   s->splits++;
   SHOAL_TRY(shoal_ab_cut_part(r, s, rank));

@@ -180,23 +180,32 @@ static shoal_status beat(void *context)
   return shoal_rendezvous_progress(c);
 }
 
-shoal_meanwhile shoal_svd_heartbeat(shoal_rendezvous *c)
+shoal_status shoal_svd_together(shoal_group *control, const char *name,
+                                shoal_status (*own)(void *context, const shoal_meanwhile *meanwhile), void *context)
 {
-  return (shoal_meanwhile){ beat, c };
-}
-
-shoal_status shoal_svd_gather(shoal_rendezvous *c, shoal_group *control, shoal_status mine)
-{
+  shoal_rendezvous *c = NULL; /* only now: what is in flight costs every progress call */
   int64_t nothing;
-  shoal_error own = { .code = SHOAL_OK };
-  shoal_error_keep(&own, mine);
-  SHOAL_TRY(shoal_rendezvous_meet(c, 1, NULL, NULL, &nothing));
-  return shoal_group_agree(control, own.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&own));
+  shoal_error kept = { .code = SHOAL_OK };
+  shoal_status st = shoal_group_agree(control, shoal_rendezvous_create(control, name, &c));
+  if (st == SHOAL_OK) {
+    shoal_error_keep(&kept, own(context, &(shoal_meanwhile){ beat, c }));
+    st = shoal_rendezvous_meet(c, 1, NULL, NULL, &nothing);
+  }
+  shoal_rendezvous_destroy(c);
+  SHOAL_TRY(st);
+  return shoal_group_agree(control, kept.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&kept));
 }
 
-static shoal_status orthogonalise_own(shoal_group *control, shoal_form *f, const shoal_meanwhile *meanwhile)
+typedef struct {
+  shoal_group *control;
+  shoal_form *form;
+} start;
+
+static shoal_status orthogonalise_own(void *context, const shoal_meanwhile *meanwhile)
 {
-  int me = shoal_group_rank(control), size = shoal_group_size(control), turn = 0;
+  const start *s = context;
+  shoal_form *f = s->form;
+  int me = shoal_group_rank(s->control), size = shoal_group_size(s->control), turn = 0;
   shoal_status st = SHOAL_OK;
   for (int i = 0; i < f->model->params && st == SHOAL_OK; i++) {
     const shoal_param *p = &f->model->param[i];
@@ -210,12 +219,7 @@ static shoal_status orthogonalise_own(shoal_group *control, shoal_form *f, const
 shoal_status shoal_orthogonal_start(shoal_group *control, shoal_form *f)
 {
   int size = shoal_group_size(control), turn = 0;
-  shoal_rendezvous *c = NULL;
-  SHOAL_TRY(shoal_group_agree(control, shoal_rendezvous_create(control, "orthogonal weights", &c)));
-  shoal_meanwhile meanwhile = shoal_svd_heartbeat(c);
-  shoal_status st = shoal_svd_gather(c, control, orthogonalise_own(control, f, &meanwhile));
-  shoal_rendezvous_destroy(c);
-  SHOAL_TRY(st);
+  SHOAL_TRY(shoal_svd_together(control, "orthogonal weights", orthogonalise_own, &(start){ control, f }));
   for (int i = 0; i < f->model->params; i++) {
     const shoal_param *p = &f->model->param[i];
     int owner = owner_of(p, size, &turn);

@@ -41,13 +41,13 @@ void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right);
  *  then unchanged. */
 shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name,
                                  const shoal_meanwhile *meanwhile);
-/** What a rank does meanwhile so that the others, which wait in the rendezvous, know that it works. */
-shoal_meanwhile shoal_svd_heartbeat(shoal_rendezvous *c);
-/** After its decompositions: waits for those of all ranks, and agrees on their status.  Ranks that are still at it are no hang as
- *  long as they show it.  Collective over the rendezvous. */
-shoal_status shoal_svd_gather(shoal_rendezvous *c, shoal_group *control, shoal_status mine);
 /** The same for every weight of the model with two or more dimensions, in its 2-D form.  Ranks compute weights
  *  round-robin and broadcast them (class control).  Collective over `control`; for a fresh model, before the first
  *  step. */
 shoal_status shoal_orthogonal_start(shoal_group *control, shoal_form *f);
+/** Decompositions that ranks share out: calls `own`, which passes `meanwhile` on, and then waits for all ranks and agrees on
+ *  their status.  A rank that is still at it is no hang as long as it shows that it is.  Collective over `control`.
+ *  @param name  for hang reports */
+shoal_status shoal_svd_together(shoal_group *control, const char *name,
+                                shoal_status (*own)(void *context, const shoal_meanwhile *meanwhile), void *context);
 #endif

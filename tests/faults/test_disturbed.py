@@ -241,13 +241,13 @@ CHECKS = ["equal weights", "equal metrics.csv", "status.json of a run that lives
 
 
 def dealt(entry, case):
-    """The kinds of a case, of the deck that its entry's cases share."""
+    """The kinds of a case, of the deck that its entry's cases share.  Two starts run to the end, so that is a case's last."""
     cards = []
     for hand in range((case + 1) * STARTS // len(KINDS) + 1):
         deck = list(KINDS)
         random.Random(f"{os.environ.get('SHOAL_TEST_SEED', 1)} {entry} {hand}").shuffle(deck)
         cards += deck
-    return cards[case * STARTS:(case + 1) * STARTS]
+    return sorted(cards[case * STARTS:(case + 1) * STARTS], key=lambda kind: kind is two_starts)
 
 
 def wait_for_moment(run):

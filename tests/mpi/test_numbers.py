@@ -82,8 +82,9 @@ def test_numbers_methods(work, method):
     if shared:
         assert_left_out(method, shared)
     r = train(RANKS, "back", *options(method), *fault, *sets(numbers__bad="rollback", ckpt__every="4 steps"))
-    assert "going back to the last checkpoint" in r.stderr, r.stderr
+    assert "going back to the " in r.stderr, r.stderr
     if method != "swarm-free":  # whose rank 1 may be there before there is a checkpoint
+        assert "going back to the last checkpoint" in r.stderr, r.stderr
         assert "resumed from runs/back/ckpt/step-00000000" in r.stdout, r.stdout
     assert_finite("back")
     assert step_of(newest("back")) == 14, f'{newest("back")}'

@@ -77,16 +77,29 @@ def change(path, edit):
     seal(path)
 
 
-def change_bytes(path, edit):
-    """edit(bytearray) on the HDF5 part of a checkpoint, sealed again with the index that it has."""
+def parts(path):
+    """The HDF5 part of a file of a checkpoint, its index, and its version."""
     with open(path, "rb") as f:
         data = f.read()
     _, length, index_length, _, _, version, _ = SEAL.unpack(data[-SEAL.size:])
-    body = bytearray(data[:length])
-    edit(body)
+    return bytearray(data[:length]), data[length:length + index_length], version
+
+
+def put_together(path, body, lines, version):
+    """Writes a file of a checkpoint of its parts, and returns how a main file lists it: bytes and checksum of the seal."""
     with open(path, "wb") as f:
         f.write(body)
-    seal(path, data[length:length + index_length], version)
+    seal(path, lines, version)
+    with open(path, "rb") as f:
+        data = f.read()
+    return len(data), struct.unpack("<I", data[-4:])[0]
+
+
+def change_bytes(path, edit):
+    """edit(bytearray) on the HDF5 part of a checkpoint, sealed again with the index that it has."""
+    body, lines, version = parts(path)
+    edit(body)
+    put_together(path, body, lines, version)
 
 
 def metadata(path):

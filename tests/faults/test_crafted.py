@@ -92,7 +92,9 @@ def newest_in(stopped, name):
 def test_index(stopped):
     """Names that would reach a terminal or a path, and two data sets of one name."""
     for change, words in ((lambda t: t.replace(b"model/", b"mo\x1b[2Jl/", 1), "of its index is invalid"),
-                          (lambda t: t + t.splitlines(True)[1], "twice")):
+                          (lambda t: t + t.splitlines(True)[1], "twice"),
+                          (lambda t: t.replace(crafted.SAVE.encode(), b"../" * 10 + b"xy"), "line 1 of its index is invalid"),
+                          (lambda t: t.replace(b"\t0\t0\n", b"\t0\t1048576\n", 1), "lists fewer than 1048576 shards")):
         shutil.copy(newest_in(stopped, "sync"), "c.h5")
         crafted.unseal("c.h5")
         index = crafted.index("c.h5")

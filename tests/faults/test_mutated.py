@@ -3,6 +3,7 @@ ends in a right result or in one clear line, never in a crash, a hang, more than
 
 SHOAL_FULL=1 draws 2000 of each, SHOAL_TEST_SEED others."""
 import concurrent.futures
+import glob
 import os
 import resource
 import shutil
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import crafted
-from harness import FULL, PLAIN_ENV, TESTS, program, random_source, run, trace_files
+from harness import FULL, PLAIN_ENV, TESTS, built, program, random_source, run, trace_files
 
 COUNT = 2000 if FULL else 200
 SECONDS, GIB = 10, 1 << 30
@@ -155,13 +156,47 @@ def mutate_ckpt(rng, good, path):
         change_hdf5(rng, path)
         crafted.seal(path)
     else:  # the index says something else than the file
-        lines = crafted.index(path).splitlines(True)
-        i = rng.randrange(len(lines))
-        fields = lines[i][:-1].split(b"\t")
-        k = rng.randrange(len(fields))
-        fields[k] = rng.choice((b"", b"0", b"-1", b"18446744073709551615", b"f64", b"2147483648x2147483648", b"x\x1b[2J"))
-        lines[i] = b"\t".join(fields) + b"\n"
-        crafted.seal(path, b"".join(lines))
+        crafted.seal(path, change_field(rng, crafted.index(path)))
+
+
+def mutate_shards(rng, good, path):
+    """One file of several is changed, mostly sealed again and listed by the main file as it is now; or a shard is lost, or is
+    another one."""
+    files = {path + str(f)[len(str(good)):]: f for f in (good, *sorted(good.parent.glob(f"{good.name}.*")))}
+    for to, f in files.items():
+        shutil.copy(f, to)
+    names, how = list(files), rng.random()
+    k = rng.randrange(len(names))
+    if how < 0.2:
+        mutate_bytes(rng, files[names[k]], names[k])
+    elif how < 0.3:
+        os.remove(names[max(k, 1)])
+    elif how < 0.4:
+        shutil.copy(files[rng.choice(names)], names[max(k, 1)])
+    else:
+        body, lines, version = crafted.parts(names[k])
+        if how < 0.7:
+            for _ in range(rng.choice((1, 2, 4))):
+                body[rng.randrange(min(len(body), 2048))] = rng.randrange(256)
+        else:
+            lines = change_field(rng, lines, (b"../../x", b"0" * 32, b"1", b"2", b"4", b"1048576"))
+        listed = crafted.put_together(names[k], body, lines, version)
+        if k:
+            body, lines, version = crafted.parts(path)
+            new = [b"shard\t%d\t%d\t%08x" % (k, *listed) if line.startswith(b"shard\t%d\t" % k) else line
+                   for line in lines.split(b"\n")]
+            crafted.put_together(path, body, b"\n".join(new), version)
+
+
+def change_field(rng, text, more=()):
+    """One field of an index gets a value that nobody expects."""
+    lines = text.splitlines(True)
+    i = rng.randrange(len(lines))
+    fields = lines[i][:-1].split(b"\t")
+    fields[rng.randrange(len(fields))] = rng.choice((b"", b"0", b"-1", b"18446744073709551615", b"f64", b"2147483648x2147483648",
+                                                    b"x\x1b[2J", *more))
+    lines[i] = b"\t".join(fields) + b"\n"
+    return b"".join(lines)
 
 
 CSV_PIECES = (b",", b"\n", b"\"", b";", b"\t", b"nan", b"-1", b"1e400", b"\0", b"\xff\xfe", b"\x1b[2J", b"99999999999", b"")
@@ -181,6 +216,7 @@ KINDS = {
     "data": (mutate_data, lambda p: (("data", "inspect", p), ("data", "inspect", p, "--json"))),
     "csv": (mutate_csv, lambda p: (("data", "import", "csv", p, "-o", f"{p}.h5"),)),
     "ckpt": (mutate_ckpt, lambda p: (("ckpt", "verify", p), ("ckpt", "show", p))),
+    "shards": (mutate_shards, lambda p: (("ckpt", "verify", p), ("ckpt", "show", p), ("ckpt", "diff", p, p))),
     "trace": (mutate_trace, lambda p: (("trace", "show", p), ("trace", "export", p))),
     "trace-v1": (mutate_trace, lambda p: (("trace", "show", p), ("trace", "export", p))),
 }
@@ -196,6 +232,7 @@ def good(tmp_path_factory):
         f.write("run: { name: r, epochs: 1 }\nmodel: { name: mlp, widths: [4] }\ndata: { file: data, batch: 8 }\n")
     run([program(), "train", "run.yaml", "--quiet"], base=PLAIN_ENV)
     os.rename("runs/r/ckpt/step-000000002.h5", "ckpt")
+    run([built("ckpt_split"), "ckpt", "shards", 3], base=PLAIN_ENV)
     os.rename(trace_files("r")[0], "trace")
     shutil.copy(f"{TESTS}/golden/trace-v1-rank-00000.h5", "trace-v1")
     with open("csv", "w") as f:
@@ -214,7 +251,8 @@ def test_mutated(good, kind):
         # Some files are tried by one command only: two would take too long.
         wrong = [f"{' '.join(c)}: {w}" for c in [rng.choice(commands(path))] for w in [judge(*c)] if w]
         if not wrong:
-            os.remove(path)
+            for file in (path, *glob.glob(f"{path}.*")):
+                os.remove(file)
         return wrong
     for i in range(COUNT):
         mutate(rng, good / kind, f"{kind}-{i}")

@@ -89,6 +89,15 @@ static shoal_status show_world(const shoal_machine *m, const shoal_step *s, cons
   return SHOAL_OK;
 }
 
+/* The error of a variable, with the file that it is in. */
+static shoal_status name_file(shoal_status st, const char *file)
+{
+  char *text = shoal_strdup_printf("%s: %s", file, shoal_error_text(st));
+  st = SHOAL_FAIL(st, "%s", text);
+  free(text);
+  return st;
+}
+
 static shoal_status check_file(const shoal_step *s, const char *file)
 {
   SHOAL_CHECK(
@@ -111,6 +120,7 @@ static shoal_status run(const shoal_args *a)
               "--topo pretends nodes for ranks that run; with --xml or --env nothing runs");
   if (file) SHOAL_TRY(shoal_env_read(file, &e));
   st = shoal_step_read(e, &s);
+  if (st == SHOAL_ERR_USAGE && file) st = name_file(st, file);
   if (st == SHOAL_ERR_USAGE && !file) st = shoal_error_as(st, SHOAL_ERR_WORLD); /* as for a run */
   if (st != SHOAL_OK) goto done;
   SHOAL_TRY_GOTO(st, check_file(&s, file), done);

@@ -90,8 +90,9 @@ static void add_bar(page *p)
   for (int i = 0; i < CELLS; i++) strcat(bar, i < full ? (p->wide ? "█" : "#") : (p->wide ? "░" : "."));
   if (isfinite(w->epochs))
     snprintf(epochs, sizeof epochs, "epoch %.4g of %.4g, ", fmin(w->epoch + 1, ceil(w->epochs)), w->epochs);
-  if (strcmp(w->state, "running") == 0 && w->left_s > 0)
-    snprintf(rest, sizeof rest, ", %s left", shoal_format_seconds(w->left_s, left, sizeof left));
+  double left_s = w->left_s - w->age_s; /* as it was told, less the time since */
+  if (strcmp(w->state, "running") == 0 && left_s > 0)
+    snprintf(rest, sizeof rest, ", %s left", shoal_format_seconds(left_s, left, sizeof left));
   add_line(p, "%s %5.1f %%  %sstep %llu%s", bar, 100 * w->done, epochs, (unsigned long long)w->step, rest);
 }
 
@@ -100,8 +101,9 @@ static void add_figures(page *p)
 {
   const shoal_watch *w = p->w;
   shoal_str line = { 0 };
-  shoal_str_add(&line, "loss %s", isfinite(w->loss) ? "" : "not known yet");
-  if (isfinite(w->loss)) shoal_str_add(&line, "%.4g", w->loss);
+  double loss = isfinite(w->loss) || !w->train.n ? w->loss : w->train.value[w->train.n - 1];
+  shoal_str_add(&line, "loss %s", isfinite(loss) ? "" : "not known yet");
+  if (isfinite(loss)) shoal_str_add(&line, "%.4g", loss);
   if (isfinite(w->lr)) shoal_str_add(&line, "  lr %.4g", w->lr);
   if (isfinite(w->test_acc)) shoal_str_add(&line, "  test accuracy %.2f %%", 100 * w->test_acc);
   if (isfinite(w->best_acc))

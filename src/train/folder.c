@@ -132,6 +132,14 @@ static void add_lead(const shoal_folder_lead *l, shoal_json *j)
 
 static const char stopping[] = "stopping", asked_by_signal[] = "asked to stop by a signal; not saved yet";
 
+/* What the thread writes is of one moment, that of the figures. */
+static void add_place(const shoal_folder *f, bool by_thread, shoal_json *j)
+{
+  bool told = by_thread && f->figures.model;
+  shoal_json_uint(j, "step", told ? f->figures.step : atomic_load(&f->step));
+  shoal_json_uint(j, "epoch", told ? f->figures.epoch : atomic_load(&f->epoch));
+}
+
 static shoal_status write_status(shoal_folder *f, const char *state, int exit_code, const char *reason, bool by_thread)
 {
   char now[40];
@@ -142,11 +150,10 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   shoal_json_int(&j, "exit_code", exit_code);
   shoal_json_string(&j, "reason", reason);
   shoal_json_int(&j, "rank", shoal_log_rank());
-  shoal_json_uint(&j, "step", atomic_load(&f->step));
-  shoal_json_uint(&j, "epoch", atomic_load(&f->epoch));
+  pthread_mutex_lock(&status_lock);
+  add_place(f, by_thread, &j);
   shoal_json_int(&j, "attempt", f->attempt);
   shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
-  pthread_mutex_lock(&status_lock);
   bool failed = says_failed(f);
   add_figures(&f->figures, &j);
   add_lead(&f->lead, &j);

@@ -12,6 +12,7 @@
 
 /* What status.json tells of a run besides its state, for whoever watches it: rank 0's view.  NAN: not known. */
 typedef struct {
+  uint64_t step, epoch;
   const char *model, *method; /* names, borrowed */
   int ranks, nodes;
   double epochs, done;           /* epochs of the run, and the share of it that is done, 0 to 1 */

@@ -73,13 +73,19 @@ void shoal_session_report_start(const shoal_session *s)
   warn_of_idle(s);
 }
 
-/* Estimated seconds to the end at the speed so far; 0: unknown. */
-static double seconds_left(const shoal_session *s, double elapsed)
+/* Epochs that are done.  At the end of one the loop counts it before it goes back to position 0. */
+static double epochs_done(const shoal_session *s, bool epoch_ended)
+{
+  double part = epoch_ended ? 0 : (double)s->clock.position / (double)s->data.epoch_samples;
+  return (double)s->clock.epoch + part;
+}
+
+/* Estimated seconds to the end at the speed so far, with so many epochs done; 0: unknown. */
+static double seconds_left(const shoal_session *s, double done, double elapsed)
 {
   const shoal_run *r = &s->run;
   uint64_t steps = s->world.choice.steps;
-  double epochs = r->epochs - (double)s->clock.epoch - (double)s->clock.position / (double)s->data.epoch_samples;
-  double samples = SHOAL_MAX(epochs, 0.0) * (double)shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
+  double samples = SHOAL_MAX(r->epochs - done, 0.0) * (double)shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
   if (!s->clock.trained || r->step == s->clock.first_step) return 0;
   double left = samples * elapsed / (double)s->clock.trained;
   if (!steps) return left;
@@ -92,14 +98,14 @@ typedef struct {
   char loss_of[16], accuracy[40], waiting[24], left[32];
 } progress_figures;
 
-static progress_figures measure_progress(const shoal_session *s, double loss)
+static progress_figures measure_progress(const shoal_session *s, double done, double loss)
 {
   const shoal_run *r = &s->run;
   double elapsed = shoal_seconds_since(s->clock.started_ns);
   progress_figures f = { .loss = loss,
                          .step_rate = (double)(r->step - s->clock.first_step) / elapsed,
                          .sample_rate = (double)s->clock.trained / elapsed,
-                         .left_s = seconds_left(s, elapsed) };
+                         .left_s = seconds_left(s, done, elapsed) };
   if (shoal_world_size(r->world) > 1) {
     snprintf(f.loss_of, sizeof f.loss_of, " on rank 0");
     snprintf(f.waiting, sizeof f.waiting, ", waiting %.0f %%", 100 * wait_share(s));
@@ -111,24 +117,27 @@ static progress_figures measure_progress(const shoal_session *s, double loss)
 }
 
 /* The share of the run that is done: of its epochs, or of run.steps if those end it first. */
-static double share_done(const shoal_session *s)
+static double share_done(const shoal_session *s, double epochs)
 {
-  double epochs = ((double)s->clock.epoch + (double)s->clock.position / (double)s->data.epoch_samples) / s->run.epochs;
   double steps = s->world.choice.steps ? (double)s->run.step / (double)s->world.choice.steps : 0;
-  return SHOAL_MIN(SHOAL_MAX(epochs, steps), 1.0);
+  return SHOAL_MIN(SHOAL_MAX(epochs / s->run.epochs, steps), 1.0);
 }
 
-/* For status.json, which is written by the lease's thread. */
-static void tell_folder(shoal_session *s)
+/* For status.json, which is written by the lease's thread.  Tells nothing before the training begins. */
+static void tell_folder(shoal_session *s, bool epoch_ended)
 {
-  progress_figures f = measure_progress(s, s->record.loss);
+  if (!s->clock.started_ns) return;
+  double done = epochs_done(s, epoch_ended);
+  progress_figures f = measure_progress(s, done, s->record.loss);
   const shoal_topo *t = shoal_world_topo(s->run.world);
-  shoal_folder_tell(&s->world.folder, &(shoal_folder_figures){ .model = s->run.model->name,
+  shoal_folder_tell(&s->world.folder, &(shoal_folder_figures){ .step = s->run.step,
+                                                               .epoch = s->clock.epoch,
+                                                               .model = s->run.model->name,
                                                                .method = s->method->name,
                                                                .ranks = t->size,
                                                                .nodes = t->nodes,
                                                                .epochs = s->run.epochs,
-                                                               .done = share_done(s),
+                                                               .done = share_done(s, done),
                                                                .loss = s->record.loss,
                                                                .lr = s->clock.rate,
                                                                .test_loss = s->record.test_loss,
@@ -137,6 +146,12 @@ static void tell_folder(shoal_session *s)
                                                                .waiting = wait_share(s),
                                                                .left_s = f.left_s });
   s->record.told_ns = shoal_now_ns();
+}
+
+shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_code, const char *reason)
+{
+  tell_folder(s, false);
+  return shoal_folder_status(&s->world.folder, state, exit_code, reason, s->run.step, s->clock.epoch);
 }
 
 /* The live line: as many parts as the terminal has room for, the most important ones first, none cut. */
@@ -178,9 +193,9 @@ void shoal_session_report_live(shoal_session *s, double loss)
   bool line = every.unit == SHOAL_PER_SECONDS ? shoal_seconds_since(s->record.logged_ns) >= every.value
                                               : shoal_session_due(every, SHOAL_PER_STEPS, s->run.step);
   s->record.loss = loss;
-  if (shoal_seconds_since(s->record.told_ns) >= 1) tell_folder(s);
+  if (shoal_seconds_since(s->record.told_ns) >= 1) tell_folder(s, false);
   if (!live && !line) return;
-  progress_figures f = measure_progress(s, loss);
+  progress_figures f = measure_progress(s, epochs_done(s, false), loss);
   if (live) show_live(s, &f);
   if (line && !shoal_log_is_tty())
     shoal_info(
@@ -291,7 +306,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   s->record.row_wait_s += wait_s;
   s->record.row_trained = s->clock.trained;
   s->record.row_step = s->run.step;
-  if (shoal_session_is_root(s)) tell_folder(s);
+  if (shoal_session_is_root(s)) tell_folder(s, epoch_end);
   if (!s->world.folder.metrics || !shoal_folder_is_ours(&s->world.folder)) return;
   shoal_str row = { 0 };
   write_row(s, epoch_end, wait_s / step_s, &row);

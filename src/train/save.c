@@ -226,7 +226,7 @@ shoal_status shoal_session_save(shoal_session *s)
   if (shoal_session_is_root(s)) {
     shoal_info("checkpoint %s, %.2f s", path, seconds);
     shoal_session_note_lead(s);
-    st = shoal_folder_status(&s->world.folder, "running", 0, "", r->step, s->clock.epoch);
+    st = shoal_session_status(s, "running", 0, "");
     if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
     shoal_error_keep(&failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep, (int64_t)info.step));
   }

@@ -289,6 +289,8 @@ void shoal_session_record_agreement(shoal_session *s, uint32_t op, shoal_group *
 void shoal_session_start_totals(shoal_session *s);
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
+shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_code,
+                                  const char *reason); /* status.json; rank 0 */
 void shoal_session_report_epoch(shoal_session *s);
 void shoal_session_report_own(const shoal_session *s); /* logs the accuracy of the ranks' own models */
 void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of method-specific columns */

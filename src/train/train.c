@@ -22,7 +22,7 @@ static shoal_status write_start(shoal_session *s)
     shoal_topo_put_json(shoal_world_topo(s->run.world), &placement, NULL);
     if (st == SHOAL_OK) st = shoal_folder_write(&s->world.folder, "placement.json", placement.text.text);
     shoal_str_free(&placement.text);
-    if (st == SHOAL_OK) st = shoal_folder_status(&s->world.folder, "running", 0, "", s->run.step, s->clock.epoch);
+    if (st == SHOAL_OK) st = shoal_session_status(s, "running", 0, "");
     shoal_session_print_columns(s, &text);
     if (st == SHOAL_OK)
       st = shoal_folder_open_metrics(&s->world.folder, s->record.rows_kept, s->run.step, text.text ? text.text : "");
@@ -93,7 +93,7 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
   const char *state = states[end == SHOAL_OK ? 0 : end == SHOAL_STOPPED ? 1 : 2];
   if (!s->world.started || !shoal_folder_is_ours(&s->world.folder)) return;
   if (shoal_session_is_root(s)) shoal_session_note_lead(s);
-  shoal_status st = shoal_folder_status(&s->world.folder, state, exit_code, reason, s->run.step, s->clock.epoch);
+  shoal_status st = shoal_session_status(s, state, exit_code, reason);
   if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
 }
 

@@ -105,7 +105,7 @@ def test_odd_rows(work, rows):
 
 
 def test_older_status(work):
-    make(progress=None)
+    make("", progress=None)
     assert "epoch 12, step 450\n" in page() and "loss not known yet" in page()
 
 
@@ -183,3 +183,18 @@ def test_terminal(work, how):
         job.wait()
         os.close(master)
         os.close(slave)
+
+
+@pytest.mark.parametrize("step", [8, 9, 10, 11])
+def test_share_done(work, step):
+    """Of a run that stops near the end of an epoch, and then of the same one, finished and started once more."""
+    run([program(), *"data synth blobs -o data.h5 --train 80 --test 16 --features 4 --classes 4".split()])
+    options = sets(data__file="data.h5", data__global_batch=8, model__name="mlp", model__widths="[4]", run__epochs=3)
+    train(1, "r", "-q", "--allow-faults", *options, *sets(fault__stop_step=step), code=75)
+    told = status("r")
+    assert told["progress"]["done"] == pytest.approx(told["step"] / 30, abs=1e-5)
+    for _ in range(2):
+        train(1, "r", "-q", *options)
+        told = status("r")["progress"]
+        assert told["done"] == 1 and told["left_s"] == 0 and told["model"] == "mlp"
+    assert "100.0 %  epoch 3 of 3, step 30\nloss 0" in page()

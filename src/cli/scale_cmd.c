@@ -245,7 +245,7 @@ static shoal_status study(const request *q, shoal_study *s, const char *program)
   shoal_launcher_environment();
   shoal_status st = run_all(q, s, program);
   shoal_study_print(s, &table);
-  printf("\n%s scaling, %s\n%s", s->weak ? "weak" : "strong", s->dir, table.text);
+  printf("\n%s scaling, %s\n%sfigures: shoal report %s\n", s->weak ? "weak" : "strong", s->dir, table.text, s->dir);
   shoal_str_free(&table);
   if (st != SHOAL_OK || all_done(s)) return st;
   return SHOAL_FAIL(SHOAL_STOPPED, "stopped on request: the same command runs what is not done yet");

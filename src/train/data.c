@@ -87,12 +87,30 @@ static shoal_status tell_warnings(shoal_session *s, const char *text)
   return st;
 }
 
+/* What is chosen by evaluations needs some. */
+static shoal_status check_evaluated(const shoal_session *s)
+{
+  const shoal_run_choice *c = &s->world.choice;
+  const shoal_data_info *i = shoal_dataset_info(s->data.set);
+  const char *path = shoal_dataset_path(s->data.set);
+  const bool best = c->best != SHOAL_BEST_NONE, patience = c->patience > 0;
+  const char *options = best && patience ? "ckpt.best and eval.patience" : best ? "ckpt.best" : "eval.patience";
+  const bool text = i->kind == SHOAL_DATA_TEXT;
+  SHOAL_CHECK(i->n[SHOAL_TEST] > 0 || !(best || patience), SHOAL_ERR_USAGE,
+              "%s need%s evaluations, but %s has no test split: leave %s out, or add %s to it%s", options,
+              best && patience ? "" : "s", path, best && patience ? "them" : "it",
+              text ? "/test/tokens" : "/test/x and /test/y",
+              text ? "" : ", or name a file that has them beside it, as in data.file=[train.h5,test.h5]");
+  return SHOAL_OK;
+}
+
 shoal_status shoal_session_open_dataset(shoal_session *s)
 {
   const char *const *files;
   size_t n = shoal_config_paths(s->world.config, "data.file", &files);
   shoal_log_keep_warnings();
   shoal_status st = shoal_dataset_open_all(files, n, &s->data.set);
+  if (st == SHOAL_OK) st = check_evaluated(s);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
   if (st == SHOAL_OK && shoal_config_bool(s->world.config, "data.shuffle")) shoal_dataset_warn_of_cost(s->data.set);
   if (st == SHOAL_OK) st = shoal_session_delay_start(s);

@@ -70,6 +70,8 @@ void shoal_session_report_start(const shoal_session *s)
                     : s->world.choice.last == SHOAL_LAST_DROP ? ", the rest dropped"
                                                               : ", the last one padded"
                   : "");
+  if (d->n[SHOAL_TEST] == 0)
+    shoal_info("nothing will be evaluated: %s has no test split", shoal_dataset_path(s->data.set));
   warn_of_idle(s);
 }
 

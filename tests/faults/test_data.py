@@ -323,3 +323,26 @@ def test_several_refused():
     with h5py.File("h.h5", "a") as f:
         f["train/x"][7, 0, 3, 3] ^= 1
     refused("[g.h5,h.h5]", 7, "h.h5: sample 7 of /train/x is damaged")
+
+
+def test_no_test_split():
+    """What is chosen by evaluations is refused before step 1 if there are none, and both cures work; a run without says so."""
+    with h5py.File("g.h5", "a") as f, h5py.File("test.h5", "w") as t:
+        f.copy("test", t)
+        del f["test"]
+    choices = (("ckpt.best and eval.patience need evaluations", "ckpt.best=test_acc", "eval.patience=2"),
+               ("ckpt.best needs evaluations", "ckpt.best=test_loss"), ("eval.patience needs evaluations", "eval.patience=2"))
+    for words, *options in choices:
+        r = train(3, "r", *RUN, *(a for o in options for a in ("--set", o)), code=2)
+        assert_one_error(r, words, "g.h5 has no test split", "/test/x and /test/y")
+        assert not os.path.exists("runs")
+    r = train(3, "without", *RUN)
+    assert r.stdout.count("nothing will be evaluated: g.h5 has no test split") == 1, r.stdout
+    assert all(row["test_acc"] == row["test_loss"] == "" for row in metrics("without"))
+    best = ("--set", "ckpt.best=test_acc", "--set", "eval.patience=2")
+    r = train(3, "beside", *RUN, *best, "--set", "data.file=[g.h5,test.h5]")
+    with h5py.File("g.h5", "a") as f, h5py.File("test.h5") as t:
+        t.copy("test", f)
+    train(3, "added", *RUN, *best)
+    assert len(os.listdir("runs/beside/ckpt/best")) == len(os.listdir("runs/added/ckpt/best")) == 1
+    assert "nothing will be evaluated" not in r.stdout and float(metrics("added")[-1]["test_acc"]) >= 0

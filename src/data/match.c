@@ -7,7 +7,8 @@
  *     list_classes      ->  list ...                    excluded
  *
  * If two arrays match the same part, nothing is guessed: the error names both.  Arrays without a role are ignored,
- * whatever they hold; those with one must be stored in this file, in a way that Shoal reads. */
+ * whatever they hold; those with one must be stored in this file, in a way that Shoal reads.  A link that leads nowhere has a
+ * role if no array has it: the array was meant to be there. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -30,6 +31,7 @@ typedef struct {
   char name[SHOAL_DATA_NAME];
   part_kind part;
   split_word split;
+  bool dangling; /* a link that leads nowhere */
 } array;
 typedef struct {
   shoal_h5 file;
@@ -132,11 +134,23 @@ static bool is_elsewhere(const arrays *a, const char *name)
   return is;
 }
 
+static bool is_dangling(const arrays *a, const char *name)
+{
+  shoal_error pending;
+  shoal_error_take(&pending);
+  bool is = shoal_h5_refuse_dangling(a->file, a->path, name) != SHOAL_OK;
+  (void)shoal_error_put(&pending);
+  return is;
+}
+
 static void visit(void *context, const char *name)
 {
   arrays *a = context;
-  array found = { "", PART_NONE, SPLIT_PLAIN };
-  if (!shoal_h5_is_data_set(a->file, name) && !is_elsewhere(a, name)) return; /* a group or a dangling link */
+  array found = { "", PART_NONE, SPLIT_PLAIN, false };
+  if (!shoal_h5_is_data_set(a->file, name) && !is_elsewhere(a, name)) {
+    found.dangling = is_dangling(a, name);
+    if (!found.dangling) return; /* a group */
+  }
   if (snprintf(found.name, sizeof found.name, "%s", name) < (int)sizeof found.name)
     read_name(name, &found.part, &found.split);
   if (found.part != PART_NONE && a->n < MAX_ARRAYS) a->list[a->n++] = found;
@@ -150,7 +164,8 @@ static shoal_status choose(const arrays *a, const char *path, part_kind part, sp
   for (int round = 0; round < 2 && !one; round++)
     for (size_t i = 0; i < a->n; i++) {
       if (a->list[i].part != part || a->list[i].split != (round == 0 ? first : second)) continue;
-      SHOAL_CHECK(!one, SHOAL_ERR_IO,
+      if (one && a->list[i].dangling) continue;
+      SHOAL_CHECK(!one || one->dangling, SHOAL_ERR_IO,
                   "%s: both /%s and /%s could be the %s; copy the right one to a file with /train/x, /train/y, /test/x "
                   "and /test/y",
                   path, one->name, a->list[i].name, role);
@@ -286,14 +301,14 @@ static void print_match(const char *path, const shoal_data_names *m)
 
 static bool is_there(const arrays *a, const char *name)
 {
-  return shoal_h5_is_data_set(a->file, name) || is_elsewhere(a, name);
+  return shoal_h5_is_data_set(a->file, name) || is_elsewhere(a, name) || is_dangling(a, name);
 }
 
 /* Our own names, if the training split has them.  A validation split is the test split of a file without one. */
 static bool match_ours(const arrays *a, shoal_data_names *out)
 {
   static const char *const tests[] = { "test", "val", "valid", "validation" };
-  bool text = is_there(a, "train/tokens");
+  bool text = is_there(a, "train/tokens") && !(is_dangling(a, "train/tokens") && is_there(a, "train/x"));
   const char *part = text ? "tokens" : "x";
   if (!text && !(is_there(a, "train/x") && is_there(a, "train/y"))) return false;
   *out = (shoal_data_names){ .text = text };
@@ -331,6 +346,10 @@ static shoal_status check_chosen(shoal_h5 file, const char *path, const shoal_da
   for (size_t i = 0; i < SHOAL_COUNT(all); i++) {
     bool packed = true;
     shoal_status st = all[i][0] ? shoal_h5_refuse_foreign_at(file, path, all[i], &packed) : SHOAL_OK;
+    if (st == SHOAL_OK && all[i][0]) {
+      packed = false;
+      st = shoal_h5_refuse_dangling(file, path, all[i]);
+    }
     if (st != SHOAL_OK && !packed) return st;
     shoal_error_keep(&first, st);
     if (all[i][0] && shoal_h5_exists(file, all[i])) here[n++] = all[i];

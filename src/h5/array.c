@@ -3,6 +3,7 @@
  * Neither compression nor chunks: checkpoints are read whole, and a contiguous data set takes one seek and one copy.
  * Time stamps are off, so that equal contents give equal bytes. */
 #include "base/limit.h"
+#include "base/str.h"
 #include "h5/h5_impl.h"
 #include <stdio.h>
 #include <string.h>
@@ -52,11 +53,12 @@ end:
   return st;
 }
 
-static bool exists(hid_t at, const char *name)
+/* Where the path ends: `part` gets the first name on it that is not there, or `name`.  *link is whether that one is a link. */
+static bool follow(hid_t at, const char *name, char part[SHOAL_H5_WHERE], bool *link)
 {
-  char part[SHOAL_H5_WHERE];
   size_t n = strlen(name);
-  if (n == 0 || n >= sizeof part) return false;
+  *link = false;
+  if (n == 0 || n >= SHOAL_H5_WHERE) return false;
   if (strspn(name, "/") == n) return true; /* the root group */
   hid_t lapl = shoal_h5_stay_inside(H5P_LINK_ACCESS);
   bool there = lapl >= 0;
@@ -64,18 +66,49 @@ static bool exists(hid_t at, const char *name)
   for (size_t i = 1; there && i <= n; i++) { /* for "/a/b" check "/a", then "/a/b" */
     if ((name[i] != '/' && name[i] != '\0') || name[i - 1] == '/') continue;
     part[i] = '\0';
-    there = H5Lexists(at, part, lapl) > 0 && H5Oexists_by_name(at, part, lapl) > 0;
-    part[i] = name[i];
+    *link = H5Lexists(at, part, lapl) > 0;
+    there = *link && H5Oexists_by_name(at, part, lapl) > 0;
+    if (there) part[i] = name[i];
   }
   if (lapl >= 0) H5Pclose(lapl);
   H5Eclear2(H5E_DEFAULT);
   return there;
 }
 
+static bool exists(hid_t at, const char *name)
+{
+  char part[SHOAL_H5_WHERE];
+  bool link;
+  return follow(at, name, part, &link);
+}
+
 bool shoal_h5_exists(shoal_h5 at, const char *name)
 {
   shoal_h5_init();
   return exists(at.id, name);
+}
+
+shoal_status shoal_h5_refuse_dangling(shoal_h5 file, const char *path, const char *name)
+{
+  char part[SHOAL_H5_WHERE], target[SHOAL_H5_WHERE] = "?", shown[3][96];
+  bool link;
+  H5L_info_t info;
+  shoal_h5_init();
+  if (follow(file.id, name, part, &link) || !link || H5Lget_info(file.id, part, &info, H5P_DEFAULT) < 0 ||
+      info.type != H5L_TYPE_SOFT)
+    return SHOAL_OK;
+  if (info.u.val_size <= sizeof target) H5Lget_val(file.id, part, target, sizeof target, H5P_DEFAULT);
+  name += strspn(name, "/");
+  const char *at = part + strspn(part, "/");
+  const bool whole = strcmp(at, name) == 0;
+  shoal_show(name, shown[0], sizeof shown[0]);
+  shoal_show(at, shown[1], sizeof shown[1]);
+  shoal_show(target, shown[2], sizeof shown[2]);
+  return SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "/%s in %s is not there: %s%s is a link to \"%s\", which leads nowhere; let it lead to what is meant, in "
+      "h5py: del f['/%s']; f['/%s'] = f['NAME']; or get the file again",
+      shown[0], path, whole ? "it" : "/", whole ? "" : shown[1], shown[2], shown[1], shown[1]);
 }
 
 bool shoal_h5_is_data_set(shoal_h5 at, const char *name)

@@ -60,6 +60,9 @@ shoal_status shoal_h5_link(shoal_h5 file, const char *existing, const char *name
 shoal_status shoal_h5_read(shoal_h5 at, const char *name, shoal_dtype type, size_t n, void *data);
 bool shoal_h5_exists(shoal_h5 at, const char *name);      /* also false if a group of the path does not exist */
 bool shoal_h5_is_data_set(shoal_h5 at, const char *name); /* exists in this file and is a data set */
+/** ERR_IO if `name`, or a group on its way, is a soft link that leads to nothing in this file, as one to itself does: names the
+ *  link, where it points, and a cure.  Accepts a name of which there is not even a link. */
+shoal_status shoal_h5_refuse_dangling(shoal_h5 file, const char *path, const char *name);
 /** Call `each` with the full name of every link below the root ("train/x"), groups before their members. */
 shoal_status shoal_h5_list(shoal_h5 file, void (*each)(void *context, const char *name), void *context);
 

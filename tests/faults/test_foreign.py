@@ -292,6 +292,37 @@ def test_elsewhere(trap, words):
         assert sorted(os.listdir()) == before
 
 
+@pytest.mark.parametrize("name, target, words", (
+    ("train/x", "/train/x", "/train/x in a.h5 is not there: it is a link to \"/train/x\", which leads nowhere"),
+    ("train/y", "gone", "/train/y in a.h5 is not there: it is a link to \"gone\", which leads nowhere"),
+    ("test/x", "/other", "/test/x in a.h5 is not there: it is a link to \"/other\", which leads nowhere"),
+    ("test/y", "/test/y", "/test/y in a.h5 is not there: it is a link"),
+    ("train", "/lost", "/train/x in a.h5 is not there: /train is a link to \"/lost\""),
+    ("X_test", "/lost", "/X_test in a.h5 is not there: it is a link to \"/lost\""),
+    ("X_train", "/X_train", "/X_train in a.h5 is not there: it is a link to \"/X_train\"")))
+def test_dangling(name, target, words):
+    """An array whose link leads nowhere is named, by all that read it; the cure works; beside another array it does not matter."""
+    make("a.h5")
+    with h5py.File("a.h5", "a") as f:
+        if "_" in name:
+            for split in ("train", "test"):
+                f.move(f"{split}/x", f"X_{split}")
+                f.move(f"{split}/y", f"y_{split}")
+        f.move(name, "kept")
+        f[name] = h5py.SoftLink(target)
+    before = sorted(os.listdir())
+    go = ("train", "--set", "data.file=a.h5", "--set", "model.name=mlp", "--set", "run.steps=1", "--set", "run.dir=.", "--set")
+    for command in (("data", "inspect", "a.h5"), ("data", "repack", "a.h5", "-o", "b.h5"), (*go, "run.name=r")):
+        r = shoal(*command, code=7)
+        assert_one_error(r, words)
+        assert sorted(os.listdir()) == before
+    with h5py.File("a.h5", "a") as f:
+        exec(re.search(r"in h5py: (.*);", r.stderr)[1].replace("NAME", "kept"))
+        if name == "X_train":
+            f["Images_train"] = f["train_images"] = h5py.SoftLink("/lost")
+    shoal("data", "inspect", "a.h5")
+
+
 def test_refused_folder():
     """A refused run leaves the folder of an earlier run, and one that somebody else made, as they were."""
     make("a.h5")

@@ -220,6 +220,19 @@ static shoal_status add_field(shoal_csv *c, shoal_csv_field f)
   return SHOAL_OK;
 }
 
+/* The quote that opens a field of several lines was mostly not meant to, and what closes it opens another one. */
+static shoal_status refuse_after_quote(const shoal_csv *c, const shoal_csv_field *f)
+{
+  if (c->line > f->line)
+    return SHOAL_FAIL(
+        SHOAL_ERR_IO,
+        "%s:%zu:%zu: this quote opens a field that goes on to line %zu, with text after the closing quote there: "
+        "close the quote in its own line, or remove it",
+        c->path, f->line, f->column, c->line);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: text after a closing quote; a quote inside a field is written twice",
+                    c->path, c->line, column(c, c->at));
+}
+
 /* On entry c->at is after the opening quote, on return at the end of the field. */
 static shoal_status quoted_field(shoal_csv *c, shoal_csv_field *f, char **text_end)
 {
@@ -234,9 +247,7 @@ static shoal_status quoted_field(shoal_csv *c, shoal_csv_field *f, char **text_e
   }
   c->at++;
   while (c->at < c->end && blank(c, *c->at)) c->at++;
-  SHOAL_CHECK(ends_field(c, c->at), SHOAL_ERR_IO,
-              "%s:%zu:%zu: text after a closing quote; a quote inside a field is written twice", c->path, c->line,
-              column(c, c->at));
+  if (!ends_field(c, c->at)) return refuse_after_quote(c, f);
   *text_end = to;
   return SHOAL_OK;
 }

@@ -309,6 +309,12 @@ static void test_csv_bad(void)
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,4,\n"), "e.csv:2:5: the label is empty");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4,y\n"), "e.csv:2:3: this quote is never closed");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4\"4,y\n"), "e.csv:2:6: text after a closing quote");
+  REFUSE(
+      "csv", temp_text("e.csv", "1,2,\"x\n3,4,y\n5,6,\"x\n7,8,y\n"),
+      "e.csv:1:5: this quote opens a field that goes on to line 3, with text after the closing quote there: close the "
+      "quote in its own line, or remove it");
+  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,4,\"y\n5,6,x\n"),
+         "e.csv:2:5: this quote is never closed: close it, or remove it");
   REFUSE("csv", temp_text("e.csv", "1,2,\"x\ny\"\n3,4\n"), "e.csv:3:3: this row has 2 fields");
   REFUSE("csv", temp_text("e.csv", "1,2,0.5\n3,4,1\n"), "e.csv:1:5: label 0.5 is not a class");
   REFUSE("csv", temp_text("e.csv", "word\nanother\n"), "e.csv:1:1: one column only");

@@ -4,6 +4,8 @@
 
 SHOAL_FULL=1 runs the long versions, SHOAL_KEEP=1 leaves the folder of a failed test, SHOAL_TEST_SEED draws other random numbers.
 """
+import glob
+import itertools
 import os
 import shutil
 import subprocess
@@ -104,6 +106,17 @@ def disk(work):
 
         def free(self):
             os.remove(f"{self}/fill")
+
+        def use_inodes(self):
+            for i in itertools.count():
+                try:
+                    open(f"{self}/inode-{i}", "x").close()
+                except OSError:
+                    break
+
+        def free_inodes(self):
+            for path in glob.glob(f"{self}/inode-*"):
+                os.remove(path)
     folder = f"{work}/disk"
     os.mkdir(folder)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode != 0:

@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,11 +49,15 @@ static const char *file_system_name(uint32_t magic)
   return "unknown";
 }
 
-/* What limits a file at some place: free_bytes of the file system or, if that is less, of a quota. */
+/* What limits a file at some place: free_bytes of the file system or, if that is less, of a quota.  Files may be limited, too: one
+ * inode each, whatever its size. */
 typedef struct {
   uint64_t free_bytes;
+  uint64_t inodes;       /* those in use, where none is left; else 0 (many file systems have no limit) */
+  uint64_t quota_inodes; /* likewise, of a quota */
   const char *type;
-  const char *whose; /* "user" or "group": it is a quota's limit; else NULL */
+  const char *whose;        /* "user" or "group": free_bytes is a quota's limit; else NULL */
+  const char *whose_inodes; /* likewise, of quota_inodes */
 } disk;
 
 /* For a path that does not exist yet, queries the nearest existing parent folder.  Returns an errno, 0 for success. */
@@ -60,7 +65,7 @@ static int disk_facts(const char *path, disk *out)
 {
   struct statvfs space;
   struct statfs facts;
-  bool group = false;
+  bool group = false, group_files = false;
   char *place = shoal_strdup_printf("%s", path);
   while (!shoal_path_exists(place) && strcmp(place, ".") != 0 && strcmp(place, "/") != 0) {
     char *up = folder_of(place);
@@ -70,13 +75,19 @@ static int disk_facts(const char *path, disk *out)
   bool known = statvfs(place, &space) == 0 && statfs(place, &facts) == 0;
   int error = errno;
   uint64_t quota = known ? shoal_quota_left(place, &group) : 0;
+  uint64_t files = known ? shoal_quota_files(place, &group_files) : 0;
   free(place);
   if (!known) return error ? error : EIO;
   *out = (disk){ .free_bytes = (uint64_t)space.f_bavail * space.f_frsize,
+                 .inodes = space.f_favail == 0 ? space.f_files : 0,
                  .type = file_system_name((uint32_t)facts.f_type) };
   if (quota < out->free_bytes) {
     out->free_bytes = quota;
     out->whose = group ? "group" : "user";
+  }
+  if (files) {
+    out->quota_inodes = files;
+    out->whose_inodes = group_files ? "group" : "user";
   }
   return 0;
 }
@@ -91,7 +102,15 @@ const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_L
              shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
   if ((error != ENOSPC && error != EDQUOT) || disk_facts(path, &d) != 0) return buf;
   shoal_format_bytes((double)d.free_bytes, amount, sizeof amount);
-  if (error == EDQUOT && !d.whose)
+  if (error == EDQUOT && d.quota_inodes)
+    snprintf(buf, SHOAL_SPACE_LEFT,
+             " (no room for more files on %s: the %" PRIu64 " inodes of this %s's quota are used; %s free)", d.type,
+             d.quota_inodes, d.whose_inodes, amount);
+  else if (error == ENOSPC && d.inodes && d.free_bytes > 0)
+    snprintf(buf, SHOAL_SPACE_LEFT,
+             " (no room for more files on %s: all %" PRIu64 " inodes are used, see `df -i`; %s free)", d.type, d.inodes,
+             amount);
+  else if (error == EDQUOT && !d.whose)
     snprintf(buf, SHOAL_SPACE_LEFT, " (%s free on %s, but not for this user, group or project: see `quota -s`)", amount,
              d.type);
   else
@@ -100,7 +119,7 @@ const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_L
   return buf;
 }
 
-static shoal_status io_fault(const char *verb, const char *path, int error)
+shoal_status shoal_io_fault(const char *verb, const char *path, int error)
 {
   char space[SHOAL_SPACE_LEFT];
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s", verb, path, strerror(error),
@@ -120,9 +139,9 @@ shoal_status shoal_make_dirs(const char *path)
     if (mkdir(part, 0777) != 0) {
       int error = errno; /* existing parents that are read-only or automounted may not give EEXIST, so stat decides */
       if (stat(part, &info) != 0)
-        st = io_fault("make the folder", part, error);
+        st = shoal_io_fault("make the folder", part, error);
       else if (!S_ISDIR(info.st_mode))
-        st = io_fault("make the folder", part, ENOTDIR);
+        st = shoal_io_fault("make the folder", part, ENOTDIR);
     }
     *c = kept;
     if (!kept) break;
@@ -153,11 +172,11 @@ shoal_status shoal_open_file(const char *path, int *fd_out, uint64_t *size_out)
 {
   struct stat info;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* nobody may write to a pipe */
-  if (fd < 0) return io_fault("read", path, errno);
+  if (fd < 0) return shoal_io_fault("read", path, errno);
   int error = fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
   bool regular = !error && S_ISREG(info.st_mode);
   if (!regular) close(fd);
-  if (error) return io_fault("read", path, error);
+  if (error) return shoal_io_fault("read", path, error);
   SHOAL_CHECK(regular, SHOAL_ERR_IO, "cannot read %s: it is a pipe or a device; write its contents to a file first",
               path);
   *fd_out = fd;
@@ -173,7 +192,7 @@ shoal_status shoal_open_new(const char *path, const char *shown, int *fd_out)
   if (fd < 0 && errno == EEXIST && shoal_is_temporary(path) && lstat(path, &there) == 0 && S_ISREG(there.st_mode) &&
       unlink(path) == 0)
     fd = open(path, flags, 0666);
-  if (fd < 0) return io_fault("create", shown, errno);
+  if (fd < 0) return shoal_io_fault("create", shown, errno);
   *fd_out = fd;
   return SHOAL_OK;
 }
@@ -184,7 +203,7 @@ shoal_status shoal_open_append(const char *path, FILE **out)
   int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
   if (fd < 0 && (errno == ELOOP || errno == ENXIO))
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: it is a link or a pipe; remove it", path);
-  if (fd < 0) return io_fault("write", path, errno);
+  if (fd < 0) return shoal_io_fault("write", path, errno);
   bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   FILE *file = regular ? fdopen(fd, "a") : NULL;
   if (!file) close(fd);
@@ -230,7 +249,7 @@ shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out)
   int error = read_all(fd, size > 0 ? (size_t)size : 4096, text_out, n_out);
   close(fd);
   if (error == ENOMEM) return SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory while reading %s", path);
-  return error ? io_fault("read", path, error) : SHOAL_OK;
+  return error ? shoal_io_fault("read", path, error) : SHOAL_OK;
 }
 
 static int write_all(int fd, const char *data, size_t n)
@@ -262,11 +281,11 @@ shoal_status shoal_commit_file(const char *tmp, const char *path)
               "%s exists and is a %s, not a regular file: choose another name", path,
               S_ISDIR(there.st_mode) ? "folder" : "device or other special file");
   int error = sync_path(tmp, 0);
-  if (error) return io_fault("sync to disk", tmp, error);
-  if (rename(tmp, path) != 0) return io_fault("rename the temporary file to", path, errno);
+  if (error) return shoal_io_fault("sync to disk", tmp, error);
+  if (rename(tmp, path) != 0) return shoal_io_fault("rename the temporary file to", path, errno);
   char *folder = folder_of(path);
   error = sync_path(folder, O_DIRECTORY);
-  shoal_status st = error ? io_fault("sync to disk the folder", folder, error) : SHOAL_OK;
+  shoal_status st = error ? shoal_io_fault("sync to disk the folder", folder, error) : SHOAL_OK;
   free(folder);
   return st;
 }
@@ -279,7 +298,7 @@ shoal_status shoal_write_file(const char *path, const void *data, size_t n)
   if (st == SHOAL_OK) {
     int error = write_all(fd, data, n);
     if (close(fd) != 0 && !error) error = errno; /* some network file systems report a full disk only here */
-    st = error ? io_fault("write", path, error) : shoal_commit_file(tmp, path);
+    st = error ? shoal_io_fault("write", path, error) : shoal_commit_file(tmp, path);
     if (st != SHOAL_OK) unlink(tmp);
   }
   free(tmp);
@@ -316,7 +335,7 @@ shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char
 {
   disk d;
   int error = disk_facts(path, &d);
-  if (error) return io_fault("query the file system of", path, error);
+  if (error) return shoal_io_fault("query the file system of", path, error);
   *free_bytes = d.free_bytes;
   static _Thread_local char text[48];
   snprintf(text, sizeof text, d.whose ? "%s, this %s's quota" : "%s", d.type, d.whose);

@@ -28,11 +28,13 @@ bool shoal_is_temporary(const char *name);
 enum { SHOAL_HOST_NAME = 64 };
 /** This host without its domain, for messages about files that only it may see.  Writes into `host` and returns it. */
 const char *shoal_host_name(char host[SHOAL_HOST_NAME]);
-enum { SHOAL_SPACE_LEFT = 128 };
+enum { SHOAL_SPACE_LEFT = 160 };
 /** Bytes that can be written at `path`, and for messages the type ("ext4", "nfs") of the file system; where a quota leaves less
  *  than is free, that number and "ext4, this user's quota".  The text lives until the thread's next call. */
 shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type);
-/** The numbers behind an errno: " (3.2 MiB free on nfs)" if the disk or a quota is full, " (at most 1.0 GiB: ulimit -f)" if a file
- *  is too large, else "".  Writes into `buf` and returns it. */
+/** The numbers behind an errno: " (3.2 MiB free on nfs)" if the disk or a quota is full, " (no room for more files …)" if it has
+ *  bytes, but no inodes, " (at most 1.0 GiB: ulimit -f)" if a file is too large, else "".  Writes into `buf` and returns it. */
 const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_LEFT]);
+/** ERR_IO, "cannot VERB PATH: " with the text of an errno and the numbers behind it. */
+shoal_status shoal_io_fault(const char *verb, const char *path, int error);
 #endif

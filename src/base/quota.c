@@ -34,23 +34,54 @@ static bool find_device(dev_t number, char *out, size_t cap)
   return found;
 }
 
+static bool read_quota(const char *device, int kind, uint32_t id, struct dqblk *q)
+{
+  memset(q, 0, sizeof *q);
+  return quotactl(QCMD(Q_GETQUOTA, kind), device, (int)id, (caddr_t)q) == 0;
+}
+
 static uint64_t left_of(const char *device, int kind, uint32_t id)
 {
-  struct dqblk q = { 0 };
-  if (quotactl(QCMD(Q_GETQUOTA, kind), device, (int)id, (caddr_t)&q) != 0) return UINT64_MAX;
+  struct dqblk q;
+  if (!read_quota(device, kind, id, &q)) return UINT64_MAX;
   if (!(q.dqb_valid & QIF_BLIMITS) || !(q.dqb_valid & QIF_SPACE) || q.dqb_bhardlimit == 0) return UINT64_MAX;
   uint64_t limit = SHOAL_MIN(q.dqb_bhardlimit, UINT64_MAX / BLOCK) * BLOCK;
   return limit > q.dqb_curspace ? limit - q.dqb_curspace : 0;
 }
 
-uint64_t shoal_quota_left(const char *dir, bool *group)
+static uint64_t used_up(const char *device, int kind, uint32_t id)
+{
+  struct dqblk q;
+  if (!read_quota(device, kind, id, &q) || !(q.dqb_valid & QIF_ILIMITS) || !(q.dqb_valid & QIF_INODES)) return 0;
+  return q.dqb_curinodes >= q.dqb_ihardlimit ? q.dqb_ihardlimit : 0;
+}
+
+/* The device of `dir`, and the group that new files there get; false where no quota holds. */
+static bool find_quotas(const char *dir, char *device, size_t cap, uint32_t *group)
 {
   struct stat info;
+  if (geteuid() == 0 || stat(dir, &info) != 0 || !find_device(info.st_dev, device, cap))
+    return false; /* none for root */
+  *group = info.st_mode & S_ISGID ? info.st_gid : getegid();
+  return true;
+}
+
+uint64_t shoal_quota_left(const char *dir, bool *group)
+{
   char device[4096];
-  if (geteuid() == 0 || stat(dir, &info) != 0 || !find_device(info.st_dev, device, sizeof device))
-    return UINT64_MAX; /* no quota holds for root */
-  uint64_t user = left_of(device, USRQUOTA, geteuid());
-  uint64_t others = left_of(device, GRPQUOTA, info.st_mode & S_ISGID ? info.st_gid : getegid());
+  uint32_t id;
+  if (!find_quotas(dir, device, sizeof device, &id)) return UINT64_MAX;
+  uint64_t user = left_of(device, USRQUOTA, geteuid()), others = left_of(device, GRPQUOTA, id);
   *group = others < user;
   return SHOAL_MIN(user, others);
+}
+
+uint64_t shoal_quota_files(const char *dir, bool *group)
+{
+  char device[4096];
+  uint32_t id;
+  if (!find_quotas(dir, device, sizeof device, &id)) return 0;
+  uint64_t user = used_up(device, USRQUOTA, geteuid());
+  *group = user == 0;
+  return user ? user : used_up(device, GRPQUOTA, id);
 }

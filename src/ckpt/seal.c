@@ -83,23 +83,12 @@ static void index_print(const shoal_ckpt_index *index, shoal_str *out)
   }
 }
 
-static shoal_status write_fault(const char *path, int error)
-{
-  uint64_t free_bytes;
-  const char *type;
-  char amount[32];
-  if (error == ENOSPC && shoal_disk_facts(path, &free_bytes, &type) == SHOAL_OK)
-    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s (%s free on %s)", path, strerror(error),
-                      shoal_format_bytes((double)free_bytes, amount, sizeof amount), type);
-  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(error));
-}
-
 shoal_status shoal_ckpt_write_at(int fd, const char *path, uint64_t offset, const void *data, size_t n)
 {
   for (size_t done = 0; done < n;) {
     ssize_t put = pwrite(fd, (const char *)data + done, n - done, (off_t)(offset + done));
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return write_fault(path, errno);
+    if (put < 0) return shoal_io_fault("write", path, errno);
     done += (size_t)put;
   }
   return SHOAL_OK;
@@ -116,7 +105,7 @@ static shoal_status append_seal(int fd, const char *path, const shoal_str *text)
   s.crc = shoal_crc32c(0, &s, offsetof(seal_bytes, crc));
   SHOAL_TRY(shoal_ckpt_write_at(fd, path, s.hdf5_bytes, text->text, text->len));
   SHOAL_TRY(shoal_ckpt_write_at(fd, path, s.hdf5_bytes + text->len, &s, sizeof s));
-  if (fsync(fd) != 0) return write_fault(path, errno);
+  if (fsync(fd) != 0) return shoal_io_fault("write", path, errno);
   posix_fadvise(fd, 0, 0,
                 POSIX_FADV_DONTNEED); /* only a hint; if ignored, the verification reads from the page cache */
   return SHOAL_OK;
@@ -129,7 +118,7 @@ shoal_status shoal_ckpt_seal_write(const char *path, const shoal_ckpt_index *ind
   SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
   index_print(index, &text);
   shoal_status st = append_seal(fd, path, &text);
-  if (close(fd) != 0 && st == SHOAL_OK) st = write_fault(path, errno);
+  if (close(fd) != 0 && st == SHOAL_OK) st = shoal_io_fault("write", path, errno);
   shoal_str_free(&text);
   return st;
 }

@@ -255,7 +255,7 @@ static shoal_status export_to_file(const request *r, const shoal_trace_choice *c
            : SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory for writing %s", path);
   bool written = f && !ferror(f);
   if (f && fclose(f) != 0) written = false;
-  if (st == SHOAL_OK && !written) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+  if (st == SHOAL_OK && !written) st = shoal_io_fault("write", path, errno);
   if (st == SHOAL_OK) st = shoal_commit_file(tmp, path);
   if (st != SHOAL_OK && fd >= 0) unlink(tmp);
   if (!f && fd >= 0) close(fd);

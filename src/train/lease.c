@@ -155,7 +155,7 @@ static shoal_status write_lease(shoal_lease *l, const char *path)
   if (dprintf(l->fd, "job %s host %s pid %ld started %llu restarts %ld boot %s pids %s token %016" PRIx64 "\n", me->job,
               me->host, me->pid, me->started, me->restarts, me->boot, me->pid_space, me->token) > 0)
     return SHOAL_OK;
-  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+  shoal_status st = shoal_io_fault("write", path, errno);
   unlink(path);
   close(l->fd);
   l->fd = -1;
@@ -176,7 +176,7 @@ static shoal_status claim(shoal_lease *l, const char *path, int depth, life *sta
   holder now;
   l->fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (l->fd >= 0) return write_lease(l, path);
-  SHOAL_CHECK(errno == EEXIST, SHOAL_ERR_IO, "cannot make %s: %s", path, strerror(errno));
+  if (errno != EEXIST) return shoal_io_fault("make", path, errno);
   *state = UNKNOWN;
   *left_s = 1;
   if (stat(path, &s) != 0 || !read_lease(path, other)) return SHOAL_OK; /* given back just now: at the next try */
@@ -189,7 +189,7 @@ static shoal_status claim(shoal_lease *l, const char *path, int depth, life *sta
   } else if (st == SHOAL_OK) {
     bool still = read_lease(path, &now) && now.token == other->token;
     if (!still || rename(next, path) != 0) {
-      if (still) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot take over %s: %s", path, strerror(errno));
+      if (still) st = shoal_io_fault("take over", path, errno);
       unlink(next);
       close(l->fd);
       l->fd = -1;

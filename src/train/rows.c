@@ -147,6 +147,7 @@ static bool put(shoal_rows *r)
 
 void shoal_rows_add(shoal_rows *r, const char *row)
 {
+  char space[SHOAL_SPACE_LEFT];
   shoal_str_add(&r->waiting, "%s", row);
   for (int i = 0; i < r->gone; i++) shoal_str_add(&r->waiting, ",");
   shoal_str_add(&r->waiting, "\n");
@@ -154,7 +155,9 @@ void shoal_rows_add(shoal_rows *r, const char *row)
   r->n_waiting++;
   if (put(r) || r->told) return;
   r->told = true;
-  shoal_warn("cannot write a row of %s: %s; it is tried again later", r->path, strerror(errno));
+  int error = errno;
+  shoal_warn("cannot write a row of %s: %s%s; it is tried again later", r->path, strerror(error),
+             shoal_space_left(r->path, error, space));
 }
 
 int64_t shoal_rows_count(const shoal_rows *r)
@@ -164,10 +167,11 @@ int64_t shoal_rows_count(const shoal_rows *r)
 
 shoal_status shoal_rows_flush(shoal_rows *r)
 {
-  bool ok = put(r) && fdatasync(r->fd) == 0;
-  SHOAL_CHECK(ok, SHOAL_ERR_IO, "cannot write %s: %s; %lld rows are missing", r->path, strerror(errno),
-              (long long)r->n_waiting);
-  return SHOAL_OK;
+  char space[SHOAL_SPACE_LEFT];
+  if (put(r) && fdatasync(r->fd) == 0) return SHOAL_OK;
+  int error = errno;
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s%s; %lld rows are missing", r->path, strerror(error),
+                    shoal_space_left(r->path, error, space), (long long)r->n_waiting);
 }
 
 void shoal_rows_close(shoal_rows *r)

@@ -3,6 +3,7 @@ files are intact, partial ones gone."""
 import os
 import re
 import resource
+import subprocess
 
 import pytest
 
@@ -80,6 +81,8 @@ def test_disk_quota(glyphs):
     assert "Disk quota exceeded (" in r.stderr and "but not for this user, group or project: see `quota -s`" in r.stderr, said(r)
     r = quota(7, env={"QUOTA_FULL": "1", "QUOTA_LEFT_KIB": "90000"}, **nobody)
     assert re.search(r"Disk quota exceeded \(87.9 MiB free on \S+ by this user's quota\)", r.stderr), said(r)
+    r = quota(7, env={"QUOTA_FULL": "1", "QUOTA_LEFT_KIB": "90000", "QUOTA_FILES": "1234"}, **nobody)
+    assert re.search(r"no room for more files on \S+: the 1234 inodes of this user's quota are used; 87.9 MiB free\)", r.stderr), said(r)
     assert not temporary("runs")
     quota(0, env={"QUOTA_LEFT_KIB": "20000"}, **nobody)
     if os.geteuid() == 0:
@@ -112,6 +115,31 @@ def test_disk_full(glyphs, disk, jobs, policy):
         disk.free()
         text = read(f"{disk}/r/status.json")
         assert '"exit_code": 7' in text or "running" in text, text
+
+
+def test_disk_inodes(glyphs, disk, jobs):
+    """A disk with room for bytes, but not for files, says so, in the run as before it; bytes are not said to be missing."""
+    glyphs(256, 64)
+    words = r"No space left on device \(no room for more files on tmpfs: all 100 inodes are used, see `df -i`; \S+ MiB free\)"
+    args = [*BASE, *sets(run__dir=disk, ckpt__every="4 steps", ckpt__keep=2)]
+    subprocess.run(["mount", "-o", "remount,size=8m,nr_inodes=100", disk], check=True)
+    disk.use_inodes()
+    r = train(2, "r", *args, code=7)
+    assert re.search(f"cannot make the folder {disk}/r: {words}", r.stderr), said(r)
+    disk.free_inodes()
+    assert os.listdir(disk) == [], os.listdir(disk)
+    job = jobs.start(2, "r", *args, *SLOW)
+    wait_for("r.out", "checkpoint .*step-000000004.h5")
+    disk.use_inodes()
+    assert job.wait(60) == 7, read("r.out")
+    assert re.search(f"cannot create {disk}/r/ckpt/step-000000008.h5: {words}", read("r.out")), read("r.out")
+    assert os.listdir(f"{disk}/r/ckpt") == ["step-000000004.h5"] and not temporary(disk), os.listdir(f"{disk}/r/ckpt")
+    shoal("ckpt", "verify", f"{disk}/r/ckpt/step-000000004.h5")
+    r = train(2, "r", *args, code=7)
+    assert re.search(words, r.stderr), said(r)
+    disk.free_inodes()
+    r = train(2, "r", *args)
+    assert f"resumed from {disk}/r/ckpt/step-000000004.h5" in said(r), said(r)
 
 
 def test_disk_trace(glyphs, disk, jobs):

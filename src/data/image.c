@@ -186,8 +186,12 @@ static void read_png_head(png_reader *r, const file *f, shoal_image *found)
   png_set_read_fn(r->png, r, give_png);
   png_read_info(r->png, r->info);
   const int channels = png_get_color_type(r->png, r->info) & PNG_COLOR_MASK_COLOR ? 3 : 1;
-  *found = (shoal_image){ (int)png_get_image_width(r->png, r->info), (int)png_get_image_height(r->png, r->info),
-                          channels, png_orientation(f), channels };
+  *found = (shoal_image){ .width = (int)png_get_image_width(r->png, r->info),
+                          .height = (int)png_get_image_height(r->png, r->info),
+                          .channels = channels,
+                          .orientation = png_orientation(f),
+                          .stored_channels = channels,
+                          .deep = png_get_bit_depth(r->png, r->info) == 16 };
   turn_size(found);
 }
 

@@ -49,6 +49,7 @@ typedef struct {
   const char *folder;         /* as given; borrowed */
   bool splits;                /* it has folders for splits, and these for classes */
   noted turned, printed, odd; /* by Exif; in the colours of print; with a warning of their decoder */
+  noted deep;                 /* of 16 bits */
   char odd_words[128];        /* of the first of these */
 } images;
 
@@ -140,6 +141,7 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
   m->form.channels = SHOAL_MAX(m->form.channels, i.channels);
   if (i.orientation != 1) note(&m->turned, m->files.at[m->files.n - 1]);
   if (i.stored_channels == 4) note(&m->printed, m->files.at[m->files.n - 1]);
+  if (i.deep) note(&m->deep, m->files.at[m->files.n - 1]);
   return SHOAL_OK;
 }
 
@@ -353,6 +355,25 @@ static void tell_converted(const images *m)
                m->printed.n > 1 ? "s have" : " has", m->printed.first);
 }
 
+/* Pixels of a data set of images are bytes; arrays of NumPy become f32, which holds 16 bits.  Pillow reads 16 bits of grey. */
+static void warn_deep(const images *m)
+{
+  const size_t n = m->deep.n;
+  if (n == 0) return;
+  char *command = NULL;
+  if (n == m->files.n && m->form.channels == 1 && !m->splits && shoal_is_plain(m->folder))
+    command = shoal_strdup_printf(
+        ": python3 -c \"import glob, numpy; from PIL import Image; f = sorted(glob.glob('%s/*/*.png')); "
+        "numpy.savez('%s.npz', images=[numpy.array(Image.open(p)) for p in f], "
+        "labels=numpy.unique([p.split('/')[-2] for p in f], return_inverse=True)[1])\"",
+        m->folder, m->folder);
+  shoal_warn("%zu image%s 16 bits, of which 8 are kept (v / 257, rounded), the first is %s; `shoal data import npy` "
+             "keeps all of "
+             "them, from an array of the pixels%s",
+             n, n > 1 ? "s have" : " has", m->deep.first, command ? command : "");
+  free(command);
+}
+
 static void warn_odd(const images *m)
 {
   if (m->odd.n)
@@ -424,6 +445,7 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
              m.form.channels == 3 ? "in colour" : "grey", m.classes.n);
   if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
   tell_converted(&m);
+  warn_deep(&m);
   st = write_images(&m, a, out_path);
   if (st == SHOAL_OK) warn_odd(&m);
 done:

@@ -1,7 +1,12 @@
 """`shoal data import` of folders of images."""
 import base64
+import importlib.util
 import os
+import re
+import shlex
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -45,6 +50,25 @@ def png(pixels, cut=0, extra=b""):
 
 def pixels(i, *shape):
     return np.random.default_rng(i).integers(0, 256, size=shape).astype("u1")
+
+
+def test_images_deep():
+    """Of 16 bits 8 are left, which is told once; the command makes arrays that keep all, mixed folders get it in words."""
+    deep = np.random.default_rng(1).integers(1000, 1201, (8, 16, 16)).astype(">u2")
+    for i, image in enumerate(deep):
+        put(f"set/{'ab'[i // 4]}/{i}.png", png(image))
+    r = load("images", "set", "--test-share", "0")
+    told = [line for line in r.stderr.splitlines() if "16 bits" in line]
+    assert len(told) == 1 and "8 images have 16 bits, of which 8 are kept (v / 257, rounded), the first is set/a/0.png" in told[0]
+    line = re.search(r"python3 (-c \".*\")$", told[0])[1]
+    if importlib.util.find_spec("PIL"):
+        subprocess.run(f"{shlex.quote(sys.executable)} {line}", shell=True, check=True)
+        load("npy", "set.npz", "--test-share", "0")
+        x, y = made()
+        assert np.array_equal(x[:, 0], deep) and y.tolist() == [0] * 4 + [1] * 4
+    put("set/b/9.png", png(pixels(1, 16, 16)))
+    r = load("images", "set", "--test-share", "0")
+    assert "8 images have 16 bits" in r.stderr and "python3" not in r.stderr, r.stderr
 
 
 def test_images_by_class():

@@ -123,6 +123,21 @@ static void note_bad(const shoal_loader *l, slot *s, uint64_t id, const float *x
     }
 }
 
+/* The first feature that is far away once normalised; `elements` if none is. */
+static size_t find_far(const shoal_loader *l, const float *x)
+{
+  size_t k = 0;
+  while (k < l->elements && fabsf(x[k]) < SHOAL_DATA_FAR) k++;
+  return k;
+}
+
+static void note_far(const shoal_loader *l, slot *s, uint64_t id, size_t k)
+{
+  shoal_bad_samples *bad = &s->batch.bad;
+  if (bad->n++ > 0) return;
+  *bad = (shoal_bad_samples){ 1, id, k, ((const float *)l->raw)[k], true };
+}
+
 static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epoch, uint64_t id)
 {
   const shoal_loader_config *c = &l->config;
@@ -136,8 +151,12 @@ static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epo
   } else {
     finite = shoal_normal_apply(&l->normal, l->raw, x);
   }
-  if (finite) return SHOAL_OK;
-  note_bad(l, s, id, x);
+  const size_t far = finite && c->drop_bad ? find_far(l, x) : l->elements;
+  if (finite && far == l->elements) return SHOAL_OK;
+  if (finite)
+    note_far(l, s, id, far);
+  else
+    note_bad(l, s, id, x);
   if (c->drop_bad) s->y[i] = -1;
   return SHOAL_OK;
 }

@@ -35,7 +35,7 @@ typedef struct {
   bool shuffle; /* test split: false */
   bool crop4, hflip;
   bool sizes_only; /* read nothing: x, y and ids are NULL */
-  bool drop_bad;   /* samples that are not finite get label -1, which no loss and no accuracy counts */
+  bool drop_bad;   /* samples that are not finite, or far, get label -1, which no loss and no accuracy counts */
   int depth;       /* batches prefetched; 0: no thread, read on request */
 } shoal_loader_config;
 
@@ -46,7 +46,9 @@ typedef struct {
   uint64_t id; /* of the first one; the rest is about it */
   size_t feature;
   float value;
+  bool far; /* it is beyond SHOAL_DATA_FAR once normalised, with drop_bad only */
 } shoal_bad_samples;
+#define SHOAL_DATA_FAR 1e30f /* from here on outputs overflow, or have a loss of 0 or of 1e29 that says nothing */
 
 /* With strided shares a position counts this rank's own samples, `total` is n, and slot0 is rank * batch, so that no
  * two ranks use the same dropout mask. */

@@ -4,7 +4,9 @@
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include "nn/plan_impl.h"
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- parameters ---- */
 
@@ -156,6 +158,35 @@ static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *param
   return q->op->forward(q->op, &a);
 }
 
+/* Whether a row of outputs has a loss: all are finite, and so is the distance between any two. */
+static bool has_loss(const float *row, int64_t classes)
+{
+  float least = row[0], most = row[0];
+  bool finite = true;
+  for (int64_t i = 0; i < classes; i++) {
+    finite &= isfinite(row[i]);
+    least = fminf(least, row[i]);
+    most = fmaxf(most, row[i]);
+  }
+  return finite && isfinite(most - least);
+}
+
+/* The labels to score by: a copy in which rows without a loss are ignored if there are any, which the caller frees. */
+static shoal_status leave_out(const shoal_plan *p, const float *logits, const int32_t *y, shoal_score *score,
+                              int32_t **copy_out)
+{
+  for (int64_t r = 0; r < p->rows; r++) {
+    if (y[r] < 0 || has_loss(logits + r * p->model->classes, p->model->classes)) continue;
+    if (!*copy_out) {
+      SHOAL_TRY(SHOAL_ALLOC((size_t)p->rows, copy_out));
+      memcpy(*copy_out, y, (size_t)p->rows * sizeof *y);
+    }
+    if (score->left_out++ == 0) score->first_left_out = r;
+    (*copy_out)[r] = -1;
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status score_logits(shoal_plan *p, const int32_t *y, float grad_scale, shoal_score *score)
 {
   const shoal_backend_ops *ops = p->backend->ops;
@@ -169,13 +200,18 @@ static shoal_status score_logits(shoal_plan *p, const int32_t *y, float grad_sca
     SHOAL_TRY(ops->to_dense(p->backend, &last->shape, &last->format, logits, dense));
     logits = dense;
   }
-  SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing, grad_scale,
-                              dlogits, &loss, &correct));
+  int32_t *copy = NULL;
+  if (!p->training) SHOAL_TRY(leave_out(p, logits, y, score, &copy));
+  if (copy) y = copy;
+  shoal_status st = ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing,
+                                      grad_scale, dlogits, &loss, &correct);
+  for (int64_t r = 0; st == SHOAL_OK && r < p->rows; r++) score->samples += y[r] >= 0;
+  free(copy);
+  SHOAL_TRY(st);
   if (p->training && p->dense_logits >= 0)
     SHOAL_TRY(ops->from_dense(p->backend, &last->shape, &last->format, dlogits, slot_at(p, p->node[p->logits].dy)));
   score->loss += loss;
   score->correct += correct;
-  for (int64_t r = 0; r < p->rows; r++) score->samples += y[r] >= 0;
   p->loss_ready = p->training;
   return SHOAL_OK;
 }

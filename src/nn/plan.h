@@ -48,12 +48,15 @@ typedef struct {
 typedef struct {
   double loss; /* summed over samples */
   int64_t correct, samples;
+  int64_t left_out,
+      first_left_out; /* rows whose outputs are not finite, not in TRAIN mode; the first, within its batch */
 } shoal_score;
 
 /** Forward and loss.  @param x [batch, …input] f32 dense, unchanged until backward is done; @param y labels in host
  *  memory, one per row of logits, [batch] as a rule (negative: ignored; NULL: no loss, and score may be NULL).
  *  In TRAIN mode also dloss/dlogits * grad_scale is left ready for backward: grad_scale = 1 / global batch makes the
- *  sum over ranks the global mean.  Adds to `score`; samples counts labels that are not ignored.  `at` may be NULL if
+ *  sum over ranks the global mean.  Adds to `score`; samples counts labels that are not ignored.  In other modes rows whose
+ *  outputs, or their range, are not finite are ignored, too, and counted as left_out.  `at` may be NULL if
  *  there is no dropout.  Polls the backend's progress between operations.  Errors are those of the operations; ERR_ARG
  *  if params belong to another model. */
 shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,

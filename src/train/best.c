@@ -37,7 +37,13 @@ shoal_status shoal_session_weigh(shoal_session *s)
 {
   const shoal_run_choice *c = &s->world.choice;
   double value = measured(s);
-  if ((c->best == SHOAL_BEST_NONE && !c->patience) || isnan(value)) return SHOAL_OK;
+  if (c->best == SHOAL_BEST_NONE && !c->patience) return SHOAL_OK;
+  if (isnan(value)) {
+    if (shoal_session_is_root(s))
+      shoal_warn("no test sample has a finite loss at step %llu: %s passes over this evaluation",
+                 (unsigned long long)s->run.step, c->best == SHOAL_BEST_NONE ? "eval.patience" : "ckpt.best");
+    return SHOAL_OK;
+  }
   if (is_better(s, value)) {
     s->best.value = value;
     s->best.step = s->run.step;

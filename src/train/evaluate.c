@@ -107,7 +107,9 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
     shoal_plan *plan;
     SHOAL_TRY(shoal_plans_get(plans, b->n, s->run.eval_mode, &plan));
     shoal_address at = { .seed = s->run.seed };
+    score->left_out = 0;
     SHOAL_TRY(shoal_plan_forward(plan, params, &at, b->x, b->y, 0, score));
+    if (score->left_out) shoal_numbers_look_at_outputs(s, b, score->first_left_out);
     SHOAL_TRY(shoal_world_progress(s->run.world));
   }
 }

@@ -136,11 +136,11 @@ static void name_sample(const shoal_session *s, shoal_split split, const shoal_b
   const shoal_dataset *file = shoal_dataset_file_of(s->data.set, split, &id);
   name_feature(&shoal_dataset_info(s->data.set)->sample, bad->feature, feature, sizeof feature);
   if (isfinite(bad->value)) name_scale(s, bad->feature, scale, sizeof scale);
-  snprintf(out, cap, "sample %llu of /%s%s%s is not finite%s: %s is %g%s", (unsigned long long)id,
+  snprintf(out, cap, "sample %llu of /%s%s%s is %s%s: %s is %g%s", (unsigned long long)id,
            shoal_dataset_array(file, split), file == s->data.set ? "" : " in ",
            file == s->data.set ? "" : shoal_path_base(shoal_dataset_path(file)),
-           isfinite(bad->value) ? " once normalised" : "", feature, isnan(bad->value) ? NAN : (double)bad->value,
-           scale); /* not "-nan" */
+           bad->far ? "beyond 1e30" : "not finite", isfinite(bad->value) ? " once normalised" : "", feature,
+           isnan(bad->value) ? NAN : (double)bad->value, scale); /* not "-nan" */
 }
 
 void shoal_numbers_begin(shoal_session *s, const shoal_batch *b)
@@ -347,6 +347,20 @@ void shoal_numbers_look_at_test(shoal_session *s, const shoal_batch *b)
   name_sample(s, SHOAL_TEST, &b->bad, text, sizeof text);
   shoal_warn("rank %d: %s; such samples of the test split are left out of every evaluation",
              shoal_world_rank(s->run.world), text);
+}
+
+void shoal_numbers_look_at_outputs(shoal_session *s, const shoal_batch *b, int64_t row)
+{
+  if (s->numbers.told_outputs) return;
+  s->numbers.told_outputs = true;
+  uint64_t id = b->ids[row];
+  const shoal_dataset *file = shoal_dataset_file_of(s->data.set, SHOAL_TEST, &id);
+  shoal_warn(
+      "rank %d: the model's outputs for sample %llu of /%s%s%s are not finite at step %llu; test samples are left out "
+      "of loss and accuracy where that is so",
+      shoal_world_rank(s->run.world), (unsigned long long)id, shoal_dataset_array(file, SHOAL_TEST),
+      file == s->data.set ? "" : " in ", file == s->data.set ? "" : shoal_path_base(shoal_dataset_path(file)),
+      (unsigned long long)s->run.step);
 }
 
 /* ---- all together ---- */

@@ -39,6 +39,7 @@ typedef struct {
   uint64_t rollbacks;     /* so far; the order of samples depends on it */
   bool rolls_back;        /* agreed: the session is reopened from the last checkpoint */
   bool told_test;         /* about the test split */
+  bool told_outputs;      /* about outputs for it */
 } shoal_session_numbers;
 
 /** Reads options, and the number of rollbacks from the checkpoint to resume from.  After shoal_session_find.  Local. */
@@ -58,6 +59,8 @@ void shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t off
 shoal_status shoal_numbers_updated(shoal_session *s);
 /** Warns of samples of the test split that are not finite, once.  Local. */
 void shoal_numbers_look_at_test(shoal_session *s, const shoal_batch *b);
+/** Tells once that the outputs for a sample of a test batch are not finite.  Local. */
+void shoal_numbers_look_at_outputs(shoal_session *s, const shoal_batch *b, int64_t row);
 /** Acts if any rank has something to tell.  Called before an evaluation and a save.  Collective. */
 shoal_status shoal_numbers_agree(shoal_session *s);
 /** All ranks know that one has: returns ERR_NUMERIC, with or without rolls_back.  Collective. */

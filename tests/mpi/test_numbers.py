@@ -4,6 +4,7 @@ counts.
 Oracles: every number of every checkpoint is finite; a step that is left out leaves weights and optimizer state as they were,
 bit for bit, on the ranks that share it and on no others; counters are those of a run without the fault.
 """
+import os
 import re
 
 import numpy as np
@@ -183,6 +184,43 @@ def test_numbers_test_split():
         a, b = (float(metrics(name)[-1][key]) for name in ("bad", "good"))
         assert abs(a - b) < 1e-4 * b, f"{key}: {a} {b}"
     assert_finite("bad")
+
+
+@pytest.mark.parametrize("value, more, words", (
+    (3e38, {}, "sample 7 of /X_test is beyond 1e30 once normalised: feature 0 is 3e+38"),
+    (1e25, {"optim__lr": 1e9, "run__steps": 1}, "the model's outputs for sample 7 of /X_test are not finite at step 1")))
+def test_numbers_test_split_far(value, more, words):
+    """A test sample of finite values and infinite outputs is told once and in neither loss nor accuracy, for the best model, too."""
+    import h5py
+    far = sets(**{"model__norm": "none", "ckpt__best": "test_loss", "run__epochs": 3, "optim__lr": 0.01, **more})
+    for name, bad in (("bad", [(7, f) for f in range(16)]), ("n", [])):
+        features(f"{name}.h5", bad, split="X_test", value=value)
+        with h5py.File(f"{name}.h5", "a") as f:
+            f.attrs["mean"], f.attrs["std"] = np.zeros(16), np.ones(16)
+            for key in ("X_test", "y_test") if not bad else ():
+                values = np.delete(f[key], 7, 0)
+                del f[key]
+                f[key] = values
+    r = train(2, "bad", *NET, *far, *sets(data__file="bad.h5"))
+    train(2, "good", *NET, *far)
+    assert r.stderr.count(words) == 1 and r.stderr.count("/X_test") == 1, r.stderr
+    for a, b in zip(metrics("bad"), metrics("good"), strict=True):
+        assert abs(float(a["test_loss"]) - float(b["test_loss"])) <= 1e-4 * float(b["test_loss"]), (a, b)
+        assert a["test_acc"] == b["test_acc"], (a, b)
+    best = [sorted(os.listdir(f"runs/{name}/ckpt/best")) for name in ("bad", "good")]
+    assert best[0] == best[1], best
+    assert_finite("bad")
+
+
+def test_numbers_test_split_none():
+    """No test sample with a finite loss: the best model and the patience say that they pass over it."""
+    features("n.h5")
+    for option, name in (("ckpt__best", "ckpt.best"), ("eval__patience", "eval.patience")):
+        r = train(2, option, *NET, *sets(model__norm="none", optim__lr=1e25, run__steps=1,
+                                         **{option: "test_loss" if option == "ckpt__best" else 2}))
+        assert r.stderr.count(f"no test sample has a finite loss at step 1: {name} passes over this evaluation") == 1, r.stderr
+        assert [row["test_loss"] + row["test_acc"] for row in metrics(option)] == [""]
+        assert_finite(option)
 
 
 @pytest.mark.parametrize("place,skips", [("loss", True), ("input", True), ("weight", False), ("statistics", False), ("spike", True)])

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "slurm/step.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +27,19 @@ static bool in_path(const char *program)
 bool shoal_in_allocation(void)
 {
   return shoal_env_int(NULL, "SLURM_JOB_ID", 0) >= 0;
+}
+
+/* A task of srun has the number of its own step in SLURM_NTASKS; the interactive step's shell has the job's. */
+int shoal_allocation_tasks(void)
+{
+  shoal_step s;
+  if (!shoal_in_allocation()) return 0;
+  int tasks = shoal_env_int(NULL, "SLURM_NTASKS", 1);
+  if (tasks < 0 && shoal_step_read(NULL, &s) == SHOAL_OK) { /* tasks per node were asked for */
+    tasks = s.inside ? 0 : s.tasks;
+    shoal_step_free(&s);
+  }
+  return SHOAL_MAX(tasks, 0);
 }
 
 static shoal_status add_srun(int ranks, shoal_texts *words)

@@ -7,6 +7,9 @@
 
 /** Whether this process is in a job of Slurm that can start steps. */
 bool shoal_in_allocation(void);
+/** Tasks that srun starts from here by default, for a process that no launcher started: in a batch script, or in the shell of an
+ *  interactive allocation, which may be a step of one task itself.  0: unknown, or not in a job. */
+int shoal_allocation_tasks(void);
 /** Appends the words that stand before the program, srun or mpirun and its options; one rank outside of Slurm needs none.
  *  Ranks are not bound to cores and may be more than those.  ERR_WORLD, with the cure, if the launcher is not installed. */
 shoal_status shoal_launcher_words(int ranks, shoal_texts *words);

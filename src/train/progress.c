@@ -1,6 +1,7 @@
 /* Progress output of a run: a header, a live line or log lines, a line per epoch, and the result table. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "slurm/launcher.h"
 #include "train/session.h"
 #include <math.h>
 #include <string.h>
@@ -44,6 +45,18 @@ static void warn_of_idle(const shoal_session *s)
              most == 1 ? "" : "s", most == n ? "" : ", or a larger data.global_batch");
 }
 
+/* Started by hand in an allocation for more: allowed, but seldom meant. */
+static void warn_of_alone(const shoal_session *s)
+{
+  int tasks = shoal_allocation_tasks();
+  bool meant = shoal_config_bool(s->world.config, "run.allow_singletons");
+  if (tasks <= 1 || meant || shoal_world_size(s->run.world) > 1 || shoal_world_launched()) return;
+  shoal_warn("this allocation has %d tasks and this is one rank: `srun --mpi=pmix` before the same command starts them "
+             "all; if "
+             "one is meant, set run.allow_singletons",
+             tasks);
+}
+
 void shoal_session_report_start(const shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
@@ -73,6 +86,7 @@ void shoal_session_report_start(const shoal_session *s)
   if (d->n[SHOAL_TEST] == 0)
     shoal_info("nothing will be evaluated: %s has no test split", shoal_dataset_path(s->data.set));
   warn_of_idle(s);
+  warn_of_alone(s);
 }
 
 /* Epochs that are done.  At the end of one the loop counts it before it goes back to position 0. */

@@ -314,7 +314,7 @@ shoal_status shoal_session_train(shoal_session *s)
     shoal_status evaluated = shoal_session_evaluate(s);
     if (evaluated != SHOAL_OK) return evaluated == SHOAL_STOPPED ? shoal_session_stop(s) : evaluated;
   }
-  SHOAL_TRY(shoal_session_save(s));
+  SHOAL_TRY(shoal_session_save_last(s, false));
   shoal_status st = s->world.folder.metrics ? shoal_rows_flush(s->world.folder.metrics) : SHOAL_OK;
   return shoal_group_agree(s->run.control, st);
 }

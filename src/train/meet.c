@@ -64,7 +64,7 @@ shoal_status shoal_session_stop(shoal_session *s)
 {
   int64_t ignored;
   SHOAL_TRY(shoal_session_take_vote(s, &ignored));
-  SHOAL_TRY(shoal_session_save(s));
+  SHOAL_TRY(shoal_session_save_last(s, true));
   s->meet.agreed = true;
   return SHOAL_STOPPED;
 }

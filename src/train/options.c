@@ -58,9 +58,9 @@ static const shoal_option run_options[] = {
   { "ckpt.best", SHOAL_OPT_ENUM, "none", NULL, "none|test_acc|test_loss",
     "Also keep the checkpoint of the best evaluation, in ckpt/best: highest accuracy or lowest loss.", NULL },
   { "ckpt.failure", SHOAL_OPT_ENUM, "stop", NULL, "stop|retry",
-    "A checkpoint that cannot be written: end the run, or go on and try again when the next one is due. At a stop and "
-    "at the "
-    "end it always ends the run.",
+    "A checkpoint that cannot be written: end the run, or go on and try again when the next one is due. The last one "
+    "is "
+    "then tried again every 5 s, for 60 s at a stop and 10 minutes at the end, or until another signal.",
     NULL },
   { "trace.level", SHOAL_OPT_ENUM, "step", NULL, "off|step|op",
     "What the trace records: nothing, steps, or every span.", NULL },

@@ -19,9 +19,11 @@
 #include "ckpt/draft.h"
 #include "ckpt/folder.h"
 #include "train/session.h"
+#include "train/stop.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -238,23 +240,118 @@ shoal_status shoal_session_save(shoal_session *s)
   return shoal_group_agree(r->control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));
 }
 
-shoal_status shoal_session_save_due(shoal_session *s)
+/* @param again  out, whether it failed on all ranks for want of room, or by an error of the disk, and ckpt.failure lets it */
+static shoal_status try_save(shoal_session *s, bool *again)
 {
   s->record.save_failed = false;
   shoal_status st = shoal_session_save(s);
-  if (st == SHOAL_OK || !s->record.save_failed || !s->world.choice.retries_save) return st;
+  *again = st != SHOAL_OK && s->record.save_failed && s->world.choice.retries_save;
+  return st;
+}
+
+/* After a save that failed on all ranks: as if it had not been tried. */
+static void forget_save(shoal_session *s)
+{
   s->meet.agreed = false;
-  s->clock.saved_ns = shoal_now_ns();
   shoal_session_drop_whole(s);
+}
+
+/* ---- the last save, where nothing can go on without it ---- */
+
+/* At a stop somebody waits, and may kill the run; at the end nobody does, and the allocation is only idle. */
+enum { AT_STOP_S = 60, AT_END_S = 600, BETWEEN_S = 5, NAP_US = 200000 };
+
+typedef struct {
+  uint64_t began_ns;
+  int limit_s, signals;
+} patience;
+
+static void tell_wait(const shoal_session *s, int limit_s)
+{
+  char until[16], saved[48] = "there is none yet";
+  time_t end = time(NULL) + limit_s;
+  struct tm when;
+  strftime(until, sizeof until, "%H:%M:%S", localtime_r(&end, &when));
+  if (s->clock.saved_any)
+    snprintf(saved, sizeof saved, "the newest is of step %llu", (unsigned long long)s->clock.saved_step);
+  shoal_warn(
+      "the last checkpoint, of step %llu, is tried again every %d s until %s, for %d s: make room; another signal ends "
+      "the wait; %s (ckpt.failure: retry)",
+      (unsigned long long)s->run.step, BETWEEN_S, until, limit_s, saved);
+}
+
+/* All ranks wait together, so that nobody takes it for a hang; *over if there is no time for another try, or a signal came.  One
+ * signal may reach the ranks at different times, so those of the first seconds do not count. */
+static shoal_status wait_for_room(shoal_session *s, patience *p, bool *over)
+{
+  enum { ON, TRY, END };
+  uint64_t t0 = shoal_now_ns();
+  for (int64_t what = ON; what == ON;) {
+    usleep(NAP_US);
+    if (shoal_seconds_since(p->began_ns) < 2) p->signals = shoal_stop_count();
+    if (shoal_session_is_root(s) && shoal_seconds_since(t0) >= BETWEEN_S) what = TRY;
+    if (shoal_session_is_root(s) && shoal_seconds_since(p->began_ns) >= p->limit_s) what = END;
+    if (shoal_stop_count() > p->signals) what = END;
+    SHOAL_TRY(shoal_group_agree_max(s->run.control, "room", &what));
+    *over = what == END;
+  }
+  return SHOAL_OK;
+}
+
+/* After a first try that failed with `st`, the thread's error. */
+static shoal_status save_again(shoal_session *s, shoal_status st, bool stops)
+{
+  patience p = { .began_ns = shoal_now_ns(), .limit_s = stops ? AT_STOP_S : AT_END_S };
+  bool again = true, over = false;
+  if (shoal_session_is_root(s)) {
+    shoal_error_report(st); /* of a single rank: nobody has */
+    tell_wait(s, p.limit_s);
+  }
+  for (int tries = 2; again; tries++) {
+    forget_save(s);
+    SHOAL_TRY(wait_for_room(s, &p, &over));
+    st = try_save(s, &again);
+    if (st == SHOAL_OK || !over) continue;
+    if (shoal_session_is_root(s))
+      shoal_warn("the last checkpoint was tried %d times in %.0f s: the run ends without it", tries,
+                 shoal_seconds_since(p.began_ns));
+    return st;
+  }
+  return st;
+}
+
+shoal_status shoal_session_save_last(shoal_session *s, bool stops)
+{
+  bool again;
+  shoal_status st = try_save(s, &again);
+  return again ? save_again(s, st, stops) : st;
+}
+
+/* ---- saves in between ---- */
+
+shoal_status shoal_session_save_due(shoal_session *s)
+{
+  bool again;
+  shoal_status st = try_save(s, &again);
+  if (!again) return st;
+  shoal_error failure;
+  shoal_error_take(&failure);
+  int64_t goes_on = !shoal_session_reached_end(s);
+  SHOAL_TRY(shoal_group_agree_max(s->run.control, "end", &goes_on));
+  st = shoal_error_put(&failure);
+  if (!goes_on) return save_again(s, st, false);
+  forget_save(s);
+  s->clock.saved_ns = shoal_now_ns();
   if (!shoal_session_is_root(s)) return SHOAL_OK;
   shoal_error_report(st); /* of a single rank: nobody has */
+  bool trained = (double)s->clock.epoch + 1 >= s->run.epochs && s->clock.position >= s->data.epoch_end;
+  const char *next = trained ? "the last save is still to come" : "training goes on";
   if (s->clock.saved_any)
-    shoal_warn(
-        "there is no checkpoint of step %llu: training goes on, and the last one is of step %llu (ckpt.failure: retry)",
-        (unsigned long long)s->run.step, (unsigned long long)s->clock.saved_step);
+    shoal_warn("there is no checkpoint of step %llu: %s, and the last one is of step %llu (ckpt.failure: retry)",
+               (unsigned long long)s->run.step, next, (unsigned long long)s->clock.saved_step);
   else
-    shoal_warn("there is no checkpoint of step %llu: training goes on without any of this start (ckpt.failure: retry)",
-               (unsigned long long)s->run.step);
+    shoal_warn("there is no checkpoint of step %llu: %s without any of this start (ckpt.failure: retry)",
+               (unsigned long long)s->run.step, next);
   return SHOAL_OK;
 }
 

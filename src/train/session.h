@@ -239,10 +239,12 @@ void shoal_session_tell_stop(shoal_session *s);
 void shoal_session_note_lead(shoal_session *s);
 /* Tells how to stop the run, and which signals do not.  Collective. */
 shoal_status shoal_session_offer_stop(const shoal_session *s);
-/* save.c.  Collective.  Due: one that is not the run's last may fail, if ckpt.failure says so.  Check: ERR_IO, before the
+/* save.c.  Collective.  Due: one that is not the run's last may fail, if ckpt.failure says so.  Last, before a stop or at the end:
+ * then it is tried again for a while, until there is room or a further signal comes.  Check: ERR_IO, before the
  * training, if the disk has no room for one checkpoint; a warning if it has not for all. */
 shoal_status shoal_session_save(shoal_session *s);
 shoal_status shoal_session_save_due(shoal_session *s);
+shoal_status shoal_session_save_last(shoal_session *s, bool stops);
 shoal_status shoal_session_check_room(shoal_session *s);
 enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OPTIMIZER_STEPS, SHOAL_PLACES };
 /* Whether the loop saves one copy of weights and optimizer state for all ranks. */

@@ -12,13 +12,14 @@ static const struct {
   [SHOAL_STOP_USR2] = { SIGUSR2, "USR2" }, [SHOAL_STOP_INT] = { SIGINT, "INT" },
   [SHOAL_STOP_HUP] = { SIGHUP, "HUP" },
 };
-static volatile sig_atomic_t requested;
+static volatile sig_atomic_t requested, signals_heard;
 static bool ignored[SHOAL_STOP_SIGNALS];
 
 static void on_signal(int number)
 {
   if (number == SIGINT && requested == SIGINT) _exit(128 + SIGINT);
   requested = number;
+  signals_heard++;
 }
 
 void shoal_stop_install(void)
@@ -42,6 +43,11 @@ void shoal_stop_install(void)
 bool shoal_stop_requested(void)
 {
   return requested != 0;
+}
+
+int shoal_stop_count(void)
+{
+  return signals_heard;
 }
 
 const char *shoal_stop_name(int which)

@@ -12,6 +12,7 @@ enum { SHOAL_STOP_USR1, SHOAL_STOP_TERM, SHOAL_STOP_USR2, SHOAL_STOP_INT, SHOAL_
 /** Catches the signals from now on, except those that are ignored (see above).  A second INT ends the process at once. */
 void shoal_stop_install(void);
 bool shoal_stop_requested(void);
+int shoal_stop_count(void); /* signals so far */
 const char *shoal_stop_name(int which);
 bool shoal_stop_ignores(int which);
 #endif

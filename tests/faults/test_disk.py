@@ -3,10 +3,13 @@ files are intact, partial ones gone."""
 import os
 import re
 import resource
+import signal
 import subprocess
+import time
 
 import pytest
 
+import harness
 from harness import MLP, built, newest, read, said, sets, shoal, status, train, wait_for, wait_until
 
 # 8 steps per epoch on 2 ranks; a checkpoint is 0.9 MB
@@ -89,9 +92,10 @@ def test_disk_quota(glyphs):
         quota(0, *sets(run__name="root"), env={"QUOTA_LEFT_KIB": "1"})
 
 
-@pytest.mark.parametrize("policy", ("stop", "retry", "signal", "never"))
+@pytest.mark.parametrize("policy", ("stop", "retry", "signal", "room", "never"))
 def test_disk_full(glyphs, disk, jobs, policy):
-    """The disk fills up after the first checkpoint: ckpt.failure decides; a stop whose save fails is 7."""
+    """The disk fills up after the first checkpoint: ckpt.failure decides.  With "retry" the last save waits for room: at a stop
+    (signal) as at the end (room); without any, another signal, to any rank, ends the wait with 7."""
     glyphs(256, 64)
     args = [*BASE, *sets(run__dir=disk, ckpt__every="4 steps", run__epochs=6, ckpt__keep=100 if policy != "retry" else 1,
                            ckpt__failure="stop" if policy == "stop" else "retry")]
@@ -102,7 +106,19 @@ def test_disk_full(glyphs, disk, jobs, policy):
     if policy == "retry":
         wait_for("r.out", "there is no checkpoint of step 8: training goes on, and the last one is of step 4")
         disk.free()
-    assert job.wait(60) == (0 if policy == "retry" else 7), read("r.out")
+    elif policy != "stop":
+        limit = 60 if policy == "signal" else 600
+        wait_for("r.out", rf"is tried again every 5 s until \d\d:\d\d:\d\d, for {limit} s: make room; .* the newest is of step 4")
+        before = len(read("r.out"))
+        if policy == "never":
+            while job.poll() is None:
+                time.sleep(0.5)
+                for rank, pid in harness.ranks_of(job).items():
+                    if rank == 1:
+                        harness.send(pid, signal.SIGTERM)
+        else:
+            disk.free()
+    assert job.wait(60) == {"stop": 7, "retry": 0, "signal": 75, "room": 0, "never": 7}[policy], read("r.out")
     kept = sorted(os.listdir(f"{disk}/r/ckpt"))
     assert not temporary(disk)
     assert "step-000000008.h5" not in kept, kept
@@ -110,11 +126,17 @@ def test_disk_full(glyphs, disk, jobs, policy):
         shoal("ckpt", "verify", f"{disk}/r/ckpt/{f}")
     if policy == "retry":
         assert kept == ["step-000000048.h5"], kept
+    elif policy in ("signal", "room"):
+        last = 48 if policy == "room" else int(kept[-1][5:14])
+        assert kept == ["step-000000004.h5", f"step-{last:09}.h5"] and last > 20, kept
+        assert "training goes on" not in read("r.out")[before:], read("r.out")
     else:
         assert kept == ["step-000000004.h5"], kept
         disk.free()
         text = read(f"{disk}/r/status.json")
         assert '"exit_code": 7' in text or "running" in text, text
+    if policy == "never":
+        assert re.search(r"tried \d+ times in \d+ s", read("r.out")), read("r.out")
 
 
 def test_disk_inodes(glyphs, disk, jobs):

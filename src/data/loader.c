@@ -22,6 +22,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
   shoal_batch batch;
@@ -161,8 +162,8 @@ static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epo
   return SHOAL_OK;
 }
 
-/* Fills a slot with the batch at a place, the end mark, or an error. */
-static void fill(shoal_loader *l, slot *s, place at)
+/* The slot's batch at a place, or the end mark, without its samples.  @return  their first position in the epoch */
+static uint64_t lay_out(const shoal_loader *l, slot *s, place at)
 {
   const shoal_loader_config *c = &l->config;
   bool strided = c->share == SHOAL_SHARE_STRIDED;
@@ -173,10 +174,21 @@ static void fill(shoal_loader *l, slot *s, place at)
   s->batch =
       (shoal_batch){ at.epoch, at.position, total, strided ? (uint64_t)c->rank * c->batch : first, (int64_t)count, s->x,
                      s->y,     s->ids,      { 0 } };
-  for (uint64_t i = 0; i < count && s->status == SHOAL_OK && !c->sizes_only; i++) {
-    uint64_t own = (at.position + first + i) % l->own_n; /* wraps around only for padding */
-    s->status = fill_sample(l, s, i, at.epoch, own_sample(l, at.epoch, own));
-  }
+  return at.position + first;
+}
+
+/* The `i`-th sample of this rank in a batch whose first is at position `from`; wraps around only for padding. */
+static uint64_t sample_of(shoal_loader *l, const slot *s, uint64_t from, uint64_t i)
+{
+  return own_sample(l, s->batch.epoch, (from + i) % l->own_n);
+}
+
+/* Fills a slot with the batch at a place, the end mark, or an error. */
+static void fill(shoal_loader *l, slot *s, place at)
+{
+  uint64_t from = lay_out(l, s, at), count = (uint64_t)s->batch.n;
+  for (uint64_t i = 0; i < count && s->status == SHOAL_OK && !l->config.sizes_only; i++)
+    s->status = fill_sample(l, s, i, at.epoch, sample_of(l, s, from, i));
 }
 
 static place place_after(const shoal_loader *l, const slot *s)
@@ -479,6 +491,22 @@ shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out)
   l->caller = place_after(l, s);
   *out = &s->batch;
   return SHOAL_OK;
+}
+
+/* The thread rests, and so leaves the slot that failed and the order of samples to the caller. */
+void shoal_loader_blank(shoal_loader *l, const shoal_batch **out)
+{
+  slot *s = &l->slots[l->taken % l->n_slots];
+  shoal_status failed = s->status; /* stays: the next seek begins anew */
+  uint64_t from = lay_out(l, s, l->caller), count = (uint64_t)s->batch.n;
+  s->status = failed;
+  l->at_end = s->end;
+  *out = s->end ? NULL : &s->batch;
+  if (s->end) return;
+  memset(s->x, 0, count * l->elements * sizeof *s->x);
+  memset(s->y, 0, count * sizeof *s->y);
+  for (uint64_t i = 0; i < count; i++) s->ids[i] = sample_of(l, s, from, i);
+  l->caller = place_after(l, s);
 }
 
 uint64_t shoal_loader_batches(const shoal_loader *l)

@@ -77,6 +77,10 @@ shoal_status shoal_loader_seek(shoal_loader *l, uint64_t epoch, uint64_t positio
 /** Returns the next batch, valid until the next call; *out is NULL at the end of the epoch (then seek to the next one).
  *  Errors of the prefetch thread are returned here, by every call until a seek. */
 shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out);
+/** After next has failed: the batch that it owed, of the same size, place and sample numbers, with zeros instead of samples and
+ *  labels (out NULL at the end of the epoch), so that a rank can finish a step that it shares with others.  The one after
+ *  it may be asked for in the same way, or sought.  Nothing is read, and nothing fails. */
+void shoal_loader_blank(shoal_loader *l, const shoal_batch **out);
 uint64_t shoal_loader_batches(const shoal_loader *l); /* per epoch, from position 0; strided: this rank's own */
 uint64_t shoal_loader_samples(const shoal_loader *l); /* per epoch: of the split, or of this rank's part */
 int64_t shoal_loader_max_batch(const shoal_loader *l);

@@ -121,6 +121,29 @@ shoal_status shoal_session_open_dataset(shoal_session *s)
   return st;
 }
 
+shoal_status shoal_session_agree_on_reading(shoal_session *s, shoal_status st)
+{
+  int rank = shoal_world_rank(s->run.world), size = shoal_world_size(s->run.world);
+  bool failed = st != SHOAL_OK && st != SHOAL_STOPPED;
+  int64_t lowest = failed ? size - rank : 0; /* the largest is that of the lowest rank */
+  shoal_error own = { .code = SHOAL_OK };
+  if (size == 1) return st;
+  if (failed) shoal_error_keep(&own, st);
+  SHOAL_TRY(shoal_group_agree_max(s->run.control, "reading", &lowest));
+  if (lowest > 0) {
+    int first = size - (int)lowest;
+    uint32_t mine = failed ? shoal_crc32c(0, own.text, strlen(own.text)) : 0, told = mine;
+    SHOAL_TRY(shoal_group_broadcast(s->run.control, &told, sizeof told, first));
+    s->meet.agreed = true;
+    atomic_store(&s->world.folder.rank, first);
+    if (failed && rank != first && mine == told)
+      st = SHOAL_OK; /* quotes the first */
+    else if (failed)
+      st = shoal_error_append(shoal_error_put(&own), " (host %s)", shoal_world_place(s->run.world)->host);
+  }
+  return shoal_group_agree(s->run.control, st);
+}
+
 /* With eval.batch_norm batch, a test batch needs at least two samples; checked early, like training batches. */
 shoal_status shoal_session_check_test_batches(shoal_session *s)
 {

@@ -69,7 +69,7 @@ static shoal_status measure_stats(shoal_session *s)
   double *sum;
   n = SHOAL_MIN(SHOAL_MAX(n, 1), s->world.choice.eval_statistics);
   SHOAL_TRY(SHOAL_ALLOC(s->run.model->stats, &sum));
-  shoal_status st = shoal_group_agree(s->run.control, measure_batches(s, sum, &n));
+  shoal_status st = shoal_session_agree_on_reading(s, measure_batches(s, sum, &n));
   if (st == SHOAL_OK) {
     shoal_moments_mean(s->run.model, sum, (double)n, s->model.scratch->stats);
     st = shoal_mean_stats(s->run.control, s->run.model, s->model.scratch->stats, s->model.scratch->stats);
@@ -119,7 +119,7 @@ shoal_status shoal_session_score_own(shoal_session *s)
 {
   shoal_score score = { 0 };
   if (!s->record.own.acc || !s->data.test) return SHOAL_OK;
-  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->run.form->plans, s->run.form->params, &score)));
+  SHOAL_TRY(shoal_session_agree_on_reading(s, score_share(s, s->run.form->plans, s->run.form->params, &score)));
   double acc = score.samples ? (double)score.correct / (double)score.samples : NAN;
   return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->record.own.acc);
 }
@@ -142,7 +142,7 @@ static shoal_status score_columns(shoal_session *s)
 {
   if (s->run.n_columns == 0) return SHOAL_OK;
   memset(s->record.column_value, 0, s->run.n_columns * sizeof *s->record.column_value);
-  SHOAL_TRY(shoal_group_agree(s->run.control, observe_share(s, s->record.column_value)));
+  SHOAL_TRY(shoal_session_agree_on_reading(s, observe_share(s, s->record.column_value)));
   return s->method->observe(&s->run, s->method_state, NULL, s->record.column_value);
 }
 
@@ -167,7 +167,7 @@ static shoal_status evaluate(shoal_session *s)
   uint64_t t0 = shoal_now_ns();
   shoal_score score = { 0 };
   SHOAL_TRY(shoal_session_assemble(s));
-  SHOAL_TRY(shoal_group_agree(s->run.control, score_share(s, s->model.plans, s->model.scratch, &score)));
+  SHOAL_TRY(shoal_session_agree_on_reading(s, score_share(s, s->model.plans, s->model.scratch, &score)));
   double sums[] = { score.loss, (double)score.correct, (double)score.samples };
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
   SHOAL_TRY(shoal_session_score_own(s));

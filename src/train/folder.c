@@ -23,7 +23,7 @@ enum { MOST_ATTEMPTS = 1000000000 }; /* a status.json with a larger number count
 
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
 {
-  *out = (shoal_folder){ 0 };
+  *out = (shoal_folder){ .rank = shoal_log_rank() };
   SHOAL_CHECK(*name && *name != '.' && *name != '-' && strlen(name) < 64, SHOAL_ERR_USAGE,
               "run.name is \"%s\": must be 1 to 63 characters and not begin with '.' or '-'", name);
   for (const char *c = name; *c; c++)
@@ -149,7 +149,7 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   shoal_json_string(&j, "state", state);
   shoal_json_int(&j, "exit_code", exit_code);
   shoal_json_string(&j, "reason", reason);
-  shoal_json_int(&j, "rank", shoal_log_rank());
+  shoal_json_int(&j, "rank", atomic_load(&f->rank));
   pthread_mutex_lock(&status_lock);
   add_place(f, by_thread, &j);
   shoal_json_int(&j, "attempt", f->attempt);

@@ -30,6 +30,7 @@ typedef struct {
 typedef struct {
   char *dir, *ckpt, *trace; /* paths, owned */
   int attempt;              /* 1 for the first */
+  atomic_int rank;          /* that status.json tells of: this one, unless all end for another's failure */
   char *made;               /* rank 0: the topmost folder that this attempt made for the run; NULL: none; owned */
   uint64_t token;           /* of the lease, on every rank; 0: not taken */
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */

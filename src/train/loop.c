@@ -136,12 +136,18 @@ bool shoal_session_reached_end(const shoal_session *s)
   return s->best.ends || s->clock.epoch >= (uint64_t)s->run.epochs || (steps && s->run.step >= steps);
 }
 
-/* Gets the next batch; *out NULL at the end of the epoch; an empty batch if only other ranks have samples left. */
+/* Gets the next batch; *out NULL at the end of the epoch; an empty batch if only other ranks have samples left.  One that
+ * cannot be read is a matter of all ranks, which learn of it after the step. */
 static shoal_status next_batch(shoal_session *s, shoal_batch *none, const shoal_batch **out)
 {
   *out = NULL;
   if (s->clock.position >= s->data.epoch_end) return SHOAL_OK;
-  SHOAL_TRY(shoal_loader_next(s->data.train, out));
+  shoal_status st = shoal_loader_next(s->data.train, out);
+  if (st != SHOAL_OK) {
+    if (shoal_world_size(s->run.world) == 1) return st;
+    shoal_numbers_miss_batch(s, st);
+    shoal_loader_blank(s->data.train, out);
+  }
   *none = (shoal_batch){ .epoch = s->clock.epoch, .position = s->clock.position };
   if (!*out && shoal_session_strided(s)) *out = none;
   return SHOAL_OK;

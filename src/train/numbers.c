@@ -143,6 +143,12 @@ static void name_sample(const shoal_session *s, shoal_split split, const shoal_b
            isnan(bad->value) ? NAN : (double)bad->value, scale); /* not "-nan" */
 }
 
+void shoal_numbers_miss_batch(shoal_session *s, shoal_status st)
+{
+  shoal_error_keep(&s->numbers.unreadable, st);
+  s->numbers.found = SHOAL_FOUND_UNREADABLE;
+}
+
 void shoal_numbers_begin(shoal_session *s, const shoal_batch *b)
 {
   shoal_session_numbers *n = &s->numbers;
@@ -399,6 +405,8 @@ shoal_status shoal_numbers_act(shoal_session *s)
   int rank = shoal_world_rank(s->run.world);
   SHOAL_TRY(find_culprits(s, s->run.control, n->found, &c));
   bool speaks = n->found == c.most;
+  if (c.most == SHOAL_FOUND_UNREADABLE)
+    return shoal_session_agree_on_reading(s, speaks ? shoal_error_put(&n->unreadable) : SHOAL_OK);
   n->rolls_back = n->policy == SHOAL_BAD_ROLLBACK && n->rollbacks < n->limit;
   name_culprits(c.most == SHOAL_FOUND_INPUT ? &(culprits){ .first = rank } : &c, who); /* each its own sample */
   s->meet.agreed = true;

@@ -1,11 +1,12 @@
-/* Numbers that are not finite, and spikes of the loss: what this rank has noticed, what it does about it, and how all ranks
- * learn of it.  docs/numbers.md describes the whole.
+/* Numbers that are not finite, spikes of the loss, and batches that cannot be read: what this rank has noticed, what it does
+ * about it, and how all ranks learn of it.  docs/numbers.md describes the whole.
  *
  *   a step     begin (input) → judge (loss, after forward) → look (own gradient) → updated (after the optimizer)
  *   between    the vote, or the meeting, carries `found`; agree before an evaluation or a save; act when all know
  *
  * skip: the optimizer has taken its step back, the statistics follow, and nothing else happens.  stop and rollback: this
- * rank's numbers are set to zero, so that no NaN reaches another rank before all know. */
+ * rank's numbers are set to zero, so that no NaN reaches another rank before all know.  A batch that cannot be read ends the
+ * run whatever the policy: until all know, this rank goes on with zeros in its place, and nothing of that is saved. */
 #ifndef SHOAL_TRAIN_NUMBERS_H
 #define SHOAL_TRAIN_NUMBERS_H
 #include "data/loader.h"
@@ -20,7 +21,8 @@ typedef enum {
   SHOAL_FOUND_UPDATE,
   SHOAL_FOUND_GRADIENT,
   SHOAL_FOUND_LOSS,
-  SHOAL_FOUND_INPUT
+  SHOAL_FOUND_INPUT,
+  SHOAL_FOUND_UNREADABLE
 } shoal_found;
 
 typedef struct {
@@ -29,6 +31,7 @@ typedef struct {
   uint64_t limit;          /* rollbacks of the run, or updates left out in a row */
   shoal_found here, found; /* in the current step; to be told to all ranks */
   char here_text[400], text[400];
+  shoal_error unreadable; /* of the first batch that could not be read */
   bool spoils;            /* the gradient of this step is made NaN, so that all who share it leave the update out */
   bool left_out;          /* the update of the current step */
   uint64_t total, in_row; /* updates left out */
@@ -51,6 +54,8 @@ void shoal_numbers_put(const shoal_session *s, shoal_ckpt_writer *w);
 shoal_status shoal_numbers_get(shoal_session *s, const shoal_ckpt *c);
 /** The seed of the order of samples: a different one after each rollback. */
 uint64_t shoal_numbers_order_seed(const shoal_session *s);
+/** Keeps the error of a batch that could not be read, to be told to all ranks.  Local. */
+void shoal_numbers_miss_batch(shoal_session *s, shoal_status st);
 /** In a step, local. */
 void shoal_numbers_begin(shoal_session *s, const shoal_batch *b);
 void shoal_numbers_judge(shoal_run *r, shoal_score *own, bool of_network); /* shoal_run.judge */
@@ -63,7 +68,8 @@ void shoal_numbers_look_at_test(shoal_session *s, const shoal_batch *b);
 void shoal_numbers_look_at_outputs(shoal_session *s, const shoal_batch *b, int64_t row);
 /** Acts if any rank has something to tell.  Called before an evaluation and a save.  Collective. */
 shoal_status shoal_numbers_agree(shoal_session *s);
-/** All ranks know that one has: returns ERR_NUMERIC, with or without rolls_back.  Collective. */
+/** All ranks know that one has: returns ERR_NUMERIC, with or without rolls_back, or the error of who could not read.
+ *  Collective. */
 shoal_status shoal_numbers_act(shoal_session *s);
 /** Acts if the assembled model or a rank's own state is not finite: it would displace a good checkpoint.  Collective. */
 shoal_status shoal_numbers_check_saved(shoal_session *s);

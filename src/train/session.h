@@ -233,6 +233,9 @@ bool shoal_session_heard(shoal_session *s);
 shoal_status shoal_session_may_go_on(shoal_session *s);
 /* shoal_group_agree where the start can stop: STOPPED on all ranks if any has it or knows of a request.  Collective. */
 shoal_status shoal_session_agree(shoal_session *s, shoal_status st);
+/* shoal_group_agree where ranks read samples, in training or evaluation: if one fails, the run ends alike on all.  The lowest
+ * that failed tells it, with its host, and the others only what is another error.  Collective. */
+shoal_status shoal_session_agree_on_reading(shoal_session *s, shoal_status st);
 /* After a step: says once, when rank 0 knows of a request, how long the stop may take, also in status.json.  Local. */
 void shoal_session_tell_stop(shoal_session *s);
 /* For status.json: how long steps and checkpoints of this attempt take.  On rank 0. */

@@ -3,12 +3,15 @@
 import json
 import os
 import re
+import shutil
+import socket
 
 import h5py
 import numpy as np
 import pytest
 
-from harness import ENV, assert_equal, assert_one_error, metrics, newest, read, shoal, train
+from harness import (ENV, METHODS, assert_equal, assert_one_error, checkpoints, log, metrics, newest, read, sets, shoal, status,
+                     train, train_through)
 
 RUN = ("--set", "model.name=mlp", "--set", "model.widths=[16]", "--set", "optim.lr=0.05", "--set", "data.file=g.h5",
        "--set", "run.steps=5")
@@ -36,6 +39,49 @@ def test_flipped_pixel(ranks):
     assert_one_error(r, "g.h5: sample 150 of /train/x is damaged") if ranks == 1 else None
     assert "sample 150 of /train/x is damaged" in r.stderr
     assert "damaged" in shoal("data", "inspect", "g.h5", code=7).stderr
+
+
+def end_of(name):
+    s = status(name)
+    return s["state"], s["exit_code"], s["rank"]
+
+
+@pytest.mark.parametrize("method, split", (("sync", "train"), ("local-sgd", "train"), ("swarm", "train"), ("ab", "train"),
+                                           ("swarm", "test")))
+def test_flipped_on_one_node(method, split):
+    """Two of four ranks have a bad copy.  All end with 7, none by an abort; one line names the host, the lowest of the two and the
+    sample, on the terminal as in log.txt and status.json; and nothing is saved of a step in which a rank had no samples."""
+    os.mkdir("bad")
+    shutil.copy("g.h5", "bad")
+    with h5py.File("bad/g.h5", "a") as f:
+        f[f"{split}/x"][5, 0, 3, 3] ^= 1
+    os.mkdir("ends")
+    ends = os.path.abspath("ends")  # mpirun ends the other ranks when one has ended
+    script = f'[ $R -lt 2 ] || cd bad; "$@"; touch {ends}/$R.$?; while [ $(ls {ends} | wc -l) -lt 4 ]; do sleep 0.1; done; exit 7'
+    r = train_through(script, 4, "r", *RUN, *METHODS[method], "--topo", "2x2",
+                      *sets(method__name=method, model__widths="[64,32]", run__dir=os.path.abspath("runs"), data__global_batch=40,
+                            ckpt__every="1 steps"), code=7)
+    host = socket.gethostname().split(".")[0]
+    text = f"g.h5: sample 5 of /{split}/x is damaged: check sum"
+    errors = [line for line in r.stderr.splitlines() if "shoal: " in line]
+    assert len(errors) == 1 and errors[0].startswith(f"[rank 2] shoal: error: {text}"), r.stderr
+    assert errors[0].endswith(f"(host {host})") and "MPI_ABORT" not in r.stderr, r.stderr
+    assert sorted(os.listdir("ends")) == [f"{k}.7" for k in range(4)]
+    assert log("r").count(f"error: rank 2 ({host}) failed: {text}") == 1 == log("r").count("error"), log("r")
+    assert status("r")["reason"].startswith(f"rank 2 ({host}) failed: {text}") and end_of("r") == ("failed", 7, 2), status("r")
+    assert bool(checkpoints("r")) == (split == "test"), checkpoints("r")
+
+
+@pytest.mark.parametrize("method, split", (("sync", "train"), ("local", "train"), ("sync", "test")))
+def test_flipped_in_all_copies(method, split):
+    """Every rank that reads meets the same sample (those of local that have no input layer read none): the lowest tells it for
+    all."""
+    with h5py.File("g.h5", "a") as f:
+        f[f"{split}/x"][5, 0, 3, 3] ^= 1
+    r = train(4, "r", *RUN, *METHODS[method], "--topo", "4x1", *sets(method__name=method, model__widths="[64,32]"), code=7)
+    errors = [line for line in r.stderr.splitlines() if "shoal: " in line]
+    assert len(errors) == 1 and errors[0].startswith(f"[rank 0] shoal: error: g.h5: sample 5 of /{split}/x is damaged"), r.stderr
+    assert log("r").count("error") == 1 and end_of("r") == ("failed", 7, 0), log("r")
 
 
 def test_flipped_elsewhere():

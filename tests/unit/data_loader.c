@@ -442,6 +442,27 @@ static void fill_wrong(uint64_t i, void *x, int32_t *y)
   *y = i == 41 ? 12 : (int32_t)(i % 3);
 }
 
+/* From a fault at position `from` to the end of the epoch of 60: batches of 8 by size, place and number, but all zeros. */
+static void check_blanks(shoal_loader *l, uint64_t from)
+{
+  const shoal_batch *b;
+  for (uint64_t at = from; at < 60; at += 8) {
+    shoal_loader_blank(l, &b);
+    REQUIRE(b, "a batch at %d", (int)at);
+    CHECK_EQ(b->position, at);
+    CHECK_EQ(b->n, at < 56 ? 8 : 4, "at %d", (int)at);
+    for (int64_t i = 0; i < b->n; i++) {
+      CHECK_EQ(b->ids[i], at + (uint64_t)i);
+      CHECK_EQ(b->x[i], 0, "sample %d", (int)i);
+      CHECK_EQ(b->y[i], 0, "sample %d", (int)i);
+    }
+  }
+  shoal_loader_blank(l, &b);
+  CHECK(!b, "the end of the epoch");
+  CHECK_OK(shoal_loader_next(l, &b));
+  CHECK(!b, "and still");
+}
+
 static void test_wrong_label(void)
 {
   const char *path = temp_path("wrong.h5");
@@ -459,8 +480,10 @@ static void test_wrong_label(void)
       CHECK(!b);
     }
     CHECK_HAS(check_error(), "wrong.h5: sample 41 of /train/y has label 12, classes are 0 to 2");
+    check_blanks(l, 40);
     CHECK_OK(shoal_loader_seek(l, 0, 48));
     CHECK_EQ(next(l)->ids[0], 48, "behind the fault");
+    CHECK_EQ(next(l)->n, 4);
     CHECK_OK(shoal_loader_seek(l, 0, 40));
     CHECK_STATUS(shoal_loader_next(l, &b), SHOAL_ERR_IO, "into it again");
     shoal_loader_destroy(l);

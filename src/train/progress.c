@@ -226,12 +226,14 @@ void shoal_session_report_live(shoal_session *s, double loss)
 void shoal_session_report_epoch(shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], test[64] = "", loss[48] = "no update counted";
+  char time[32], test[64] = "", loss[48] = "no update counted",
+                 speed[32] = ""; /* none without a step since the last row */
   if (!isnan(s->record.test_loss) && s->record.test_step == s->run.step)
     snprintf(test, sizeof test, ", test loss %.4g, accuracy %.2f %%", s->record.test_loss, 100 * s->record.test_acc);
   if (!isnan(s->record.train_loss)) snprintf(loss, sizeof loss, "train loss %.4g", s->record.train_loss);
-  shoal_info("epoch %llu done at step %llu: %s%s, lr %.4g, %.0f samples/s, %s", (unsigned long long)s->clock.epoch,
-             (unsigned long long)s->run.step, loss, test, s->clock.rate, s->record.row_speed,
+  if (!isnan(s->record.row_speed)) snprintf(speed, sizeof speed, ", %.0f samples/s", s->record.row_speed);
+  shoal_info("epoch %llu done at step %llu: %s%s, lr %.4g%s, %s", (unsigned long long)s->clock.epoch,
+             (unsigned long long)s->run.step, loss, test, s->clock.rate, speed,
              shoal_format_seconds(s->clock.seconds + shoal_seconds_since(s->clock.started_ns), time, sizeof time));
 }
 

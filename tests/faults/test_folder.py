@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from harness import (METHODS, MLP, assert_equal, checkpoints, log, metrics, newest, program, ranks_of, read, rows, run, sampled, sets,
-                     shoal, status, train, wait_for, wait_until)
+from harness import (METHODS, MLP, assert_equal, checkpoints, log, metrics, newest, program, ranks_of, read, rows, run,
+                     sampled, sets, shoal, status, train, wait_for, wait_until)
 
 # 8 steps per epoch on 2 ranks
 BASE = [*MLP, *sets(data__batch=16, run__epochs=3, eval__every="4 steps", ckpt__every="3 steps", ckpt__keep=100)]
@@ -132,6 +132,19 @@ def test_folder_best_branch(glyphs):
     train(2, "r", *args, *sets(run__steps=8), "--resume", "runs/r/ckpt/step-000000006.h5")
     assert os.listdir("runs/r/ckpt/best") == ["step-000000008.h5"], os.listdir("runs/r/ckpt/best")
     assert "step-000000016.h5" in os.listdir("runs/r/ckpt/before-attempt-2")
+
+
+def test_folder_speed(glyphs):
+    """Killed after the checkpoint of an epoch's last step: the epoch's row, written by the next start, ran no step, so it has no
+    speed."""
+    glyphs(256, 64)
+    args = [*BASE, *sets(ckpt__every="8 steps", eval__every="1 epoch")]
+    train(2, "r", *args, "--allow-faults", *sets(fault__kill_step=9, fault__rank=1), code=None)
+    r = train(2, "r", *args)
+    ends = [line for line in r.stdout.splitlines() if " done at step " in line]
+    assert ["samples/s" in line for line in ends] == [False, True, True], ends
+    assert "nan" not in r.stdout and "nan" not in log("r"), r.stdout
+    assert [m["samples_per_s"] != "" for m in metrics("r")] == [False, True, True], metrics("r")
 
 
 def test_folder_keep(glyphs):

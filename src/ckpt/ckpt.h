@@ -87,6 +87,8 @@ size_t shoal_ckpt_names(const shoal_ckpt *c, const char *const **out); /* sorted
 /* ---- access to parts ---- */
 const char *shoal_ckpt_path(const shoal_ckpt *c);
 uint64_t shoal_ckpt_bytes(const shoal_ckpt *c); /* of all its files */
+/** Checksum of the seal, which has those of all its bytes, also in shards: tells which checkpoint it is, wherever it lies. */
+uint32_t shoal_ckpt_seal_checksum(const shoal_ckpt *c);
 const shoal_ckpt_index *shoal_ckpt_get_index(const shoal_ckpt *c);
 /** Read elements [first, first + n) of a data set, to process a large array in pieces.  No checksum is compared, so
  *  open with `verify`. */

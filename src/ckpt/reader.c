@@ -196,6 +196,11 @@ const char *shoal_ckpt_path(const shoal_ckpt *c)
   return c->path;
 }
 
+uint32_t shoal_ckpt_seal_checksum(const shoal_ckpt *c)
+{
+  return c->seal.file.seal;
+}
+
 const shoal_ckpt_index *shoal_ckpt_get_index(const shoal_ckpt *c)
 {
   return &c->index;

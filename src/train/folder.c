@@ -335,6 +335,31 @@ shoal_status shoal_folder_copy_metrics(const shoal_folder *f, const char *to)
   return st;
 }
 
+shoal_status shoal_folder_set_rows_aside(const shoal_folder *f)
+{
+  char *path = shoal_path_join(f->dir, "metrics.csv"), *text = NULL;
+  char *to = shoal_strdup_printf("%s/before-attempt-%d", f->ckpt, f->attempt),
+       *copy = shoal_path_join(to, "metrics.csv");
+  size_t n = 0, lines = 0;
+  shoal_status st = SHOAL_OK;
+  bool due =
+      f->lead.save_s > 0 && shoal_path_exists(path) && !shoal_path_exists(copy); /* a branch may have copied it */
+  if (due) st = shoal_read_file(path, &text, &n);
+  for (size_t i = 0; st == SHOAL_OK && i < n; i++) lines += text[i] == '\n';
+  if (lines > 1) {
+    st = shoal_make_dirs(to);
+    if (st == SHOAL_OK) st = shoal_write_file(copy, text, n);
+    if (st == SHOAL_OK)
+      shoal_info("%s has %zu row%s of a run whose checkpoints are gone: set aside in %s", path, lines - 1,
+                 lines == 2 ? "" : "s", copy);
+  }
+  free(text);
+  free(copy);
+  free(to);
+  free(path);
+  return st;
+}
+
 shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text)
 {
   SHOAL_TRY(shoal_folder_check(f));
@@ -385,15 +410,41 @@ shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_co
   return write_status(f, state, exit_code, reason, false);
 }
 
-bool shoal_folder_owns(const shoal_folder *f, const char *path)
+/* Whether the folder of the file `path`, or what lies `above` it ("..") is the run's checkpoint folder. */
+static bool lies_in(const shoal_folder *f, const char *path, const char *above)
 {
-  size_t n = (size_t)(shoal_path_base(path) - path);
-  char *dir = n ? shoal_strdup_printf("%.*s", (int)n, path) : shoal_strdup_printf(".");
+  char *dir = shoal_strdup_printf("%.*s./%s", (int)(shoal_path_base(path) - path), path, above);
   struct stat own, other;
   bool same =
       stat(f->ckpt, &own) == 0 && stat(dir, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
   free(dir);
   return same;
+}
+
+bool shoal_folder_owns(const shoal_folder *f, const char *path)
+{
+  return lies_in(f, path, "");
+}
+
+bool shoal_folder_holds(const shoal_folder *f, const char *path)
+{
+  return lies_in(f, path, "") || lies_in(f, path, "..");
+}
+
+char *shoal_folder_begin_anew(const shoal_folder *f)
+{
+  enum { WORD = 4096 };
+  char *to = NULL, from_word[WORD], to_word[WORD];
+  int number = 1;
+  do {
+    free(to);
+    to = shoal_strdup_printf("%s-%d", f->dir, number++);
+  } while (shoal_path_exists(to));
+  char *text = shoal_strdup_printf("give --set run.name=NAME, or first move the whole folder: mv %s %s",
+                                   shoal_shell_word(f->dir, "FOLDER", from_word, sizeof from_word),
+                                   shoal_shell_word(to, "ELSEWHERE", to_word, sizeof to_word));
+  free(to);
+  return text;
 }
 
 bool shoal_folder_has_checkpoints(const shoal_folder *f)

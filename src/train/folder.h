@@ -65,6 +65,9 @@ void shoal_folder_hear(shoal_folder *f);
 void shoal_folder_release(shoal_folder *f);
 /** Opens metrics.csv, with the rows of earlier attempts that the checkpoint has; see shoal_rows_open. */
 shoal_status shoal_folder_open_metrics(shoal_folder *f, int64_t keep, uint64_t step, const char *more);
+/** Before a run begins anew in a folder where an earlier one has saved checkpoints, which are not here any more: copies metrics.csv,
+ *  if it has rows, into ckpt/before-attempt-N and says so.  Rows of a run that was killed before its first checkpoint come again. */
+shoal_status shoal_folder_set_rows_aside(const shoal_folder *f);
 /** Copies metrics.csv, if there is one, into another folder. */
 shoal_status shoal_folder_copy_metrics(const shoal_folder *f, const char *to);
 
@@ -77,5 +80,8 @@ shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const c
 /** Whether the file `path` is directly in the run's checkpoint folder.  Folders are compared by device and inode, not
  *  by name: "ckpt-old/" is another one, a link to "ckpt/" is not. */
 bool shoal_folder_owns(const shoal_folder *f, const char *path);
+bool shoal_folder_holds(const shoal_folder *f, const char *path); /* or in a folder in it: best/, before-attempt-N/ */
 bool shoal_folder_has_checkpoints(const shoal_folder *f);
+/** What to type for a new run beside the one that is in the folder, as the end of a message.  Caller frees. */
+char *shoal_folder_begin_anew(const shoal_folder *f);
 #endif

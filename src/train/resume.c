@@ -157,6 +157,13 @@ static shoal_status get_scores(shoal_session *s, const shoal_ckpt *c)
   return SHOAL_OK;
 }
 
+/* Which checkpoint the run that saved this one began from, as in s->record.from; older files do not tell. */
+static shoal_status get_from(const shoal_ckpt *c, int64_t *from)
+{
+  *from = -1;
+  return shoal_ckpt_has(c, "record/from") ? shoal_ckpt_get_count(c, "record/from", 0, UINT32_MAX, from) : SHOAL_OK;
+}
+
 /* What metrics.csv had when the checkpoint was saved; older ones do not tell. */
 static shoal_status get_rows(shoal_session *s, const shoal_ckpt *c)
 {
@@ -195,6 +202,8 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_ckpt_get_count(c, "train/plateau_bad", 0, SHOAL_CKPT_MOST, &s->model.plateau.bad));
   SHOAL_TRY(shoal_ckpt_get_count(c, "train/plateau_seen", 0, SHOAL_CKPT_MOST, &s->model.plateau.seen));
   SHOAL_TRY(get_rows(s, c));
+  s->record.from = shoal_ckpt_seal_checksum(c);
+  if (s->world.resumes_own) SHOAL_TRY(get_from(c, &s->record.from));
   SHOAL_TRY(shoal_session_get_best(s, c));
   s->run.step = info->step;
   s->clock.epoch = info->epoch;
@@ -276,6 +285,34 @@ static shoal_status load(shoal_session *s)
   return shoal_session_report_rate(s, info->config);
 }
 
+/* A command that is repeated names a file again that the run in this folder has begun from: it goes on from its newest checkpoint,
+ * *out, and nothing is lost.  A file of this folder is meant as it is said: to go back.  NULL: this is no such command. */
+static shoal_status find_continuation(const shoal_session *s, const shoal_ckpt *named, char **out)
+{
+  const shoal_folder *f = &s->world.folder;
+  const char *path = shoal_ckpt_path(named);
+  uint64_t step;
+  int64_t from = -1;
+  char *own = NULL;
+  shoal_ckpt *c = NULL;
+  if (shoal_folder_holds(f, path)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_latest(f->ckpt, &own, &step));
+  if (!own) return SHOAL_OK;
+  shoal_status st = shoal_ckpt_open(own, false, &c);
+  if (st == SHOAL_OK) st = get_from(c, &from);
+  shoal_ckpt_close(c);
+  if (st == SHOAL_OK && from == (int64_t)shoal_ckpt_seal_checksum(named)) {
+    char *anew = shoal_folder_begin_anew(f);
+    shoal_info("%s began from %s and goes on from its own step %llu; to begin from that file again, %s", f->dir, path,
+               (unsigned long long)step, anew);
+    free(anew);
+    *out = own;
+    own = NULL;
+  }
+  free(own);
+  return st;
+}
+
 /* Rank 0 chooses and verifies; all read the same file. */
 static shoal_status choose(shoal_session *s, char *path, size_t cap)
 {
@@ -292,8 +329,10 @@ static shoal_status choose(shoal_session *s, char *path, size_t cap)
   } else {
     shoal_ckpt *c;
     SHOAL_TRY(shoal_ckpt_open(resume, true, &c));
+    shoal_status st = find_continuation(s, c, &found);
     shoal_ckpt_close(c);
-    found = strdup(resume);
+    SHOAL_TRY(st);
+    if (!found) found = strdup(resume);
   }
   if (!found) return SHOAL_OK;
   bool fits = snprintf(path, cap, "%s", found) < (int)cap;

@@ -131,6 +131,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_f64(w, "record/rate", s->clock.rate);
   shoal_ckpt_put_i64(w, "record/rows", s->world.folder.metrics ? shoal_rows_count(s->world.folder.metrics) : 0);
   shoal_ckpt_put_i64(w, "record/row_step", s->record.row_step == UINT64_MAX ? -1 : (int64_t)s->record.row_step);
+  if (s->record.from >= 0) shoal_ckpt_put_i64(w, "record/from", s->record.from);
   shoal_session_put_best(s, w);
   if (s->numbers.rollbacks) shoal_ckpt_put_i64(w, "train/rollbacks", (int64_t)s->numbers.rollbacks);
 }

@@ -120,7 +120,8 @@ typedef struct {
   uint64_t row_step;                       /* of the last row; UINT64_MAX: none */
   double row_speed;                        /* samples/s over all ranks of that row */
   uint64_t row_trained;
-  int64_t rows_kept;                     /* of earlier attempts, as the checkpoint says */
+  int64_t rows_kept; /* of earlier attempts, as the checkpoint says */
+  int64_t from;      /* checksum of the seal of the checkpoint from elsewhere that the run began from; -1: of none */
   uint64_t logged_ns, shown_ns, told_ns; /* of the last log line, live line, and figures for status.json */
 } shoal_session_record;
 

@@ -24,6 +24,7 @@ static shoal_status write_start(shoal_session *s)
     shoal_str_free(&placement.text);
     if (st == SHOAL_OK) st = shoal_session_status(s, "running", 0, "");
     shoal_session_print_columns(s, &text);
+    if (st == SHOAL_OK && !s->world.resumes_own) st = shoal_folder_set_rows_aside(&s->world.folder);
     if (st == SHOAL_OK)
       st = shoal_folder_open_metrics(&s->world.folder, s->record.rows_kept, s->run.step, text.text ? text.text : "");
     shoal_str_free(&text);

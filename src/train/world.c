@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "ckpt/folder.h"
 #include "tensor/cpu/cpu.h"
 #include "train/session.h"
 #include <stdlib.h>
@@ -66,18 +67,31 @@ static shoal_status take_folder(shoal_session *s)
   }
 }
 
+/* --resume never: a new run beside checkpoints would end among them, and the next start would take the wrong ones. */
+static shoal_status refuse_checkpoints(const shoal_folder *f)
+{
+  uint64_t step;
+  char *newest = NULL, next[80] = "";
+  if (!shoal_folder_has_checkpoints(f)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_latest(f->ckpt, &newest, &step));
+  if (newest)
+    snprintf(next, sizeof next, ", and the next start there goes on from step %llu", (unsigned long long)step);
+  free(newest);
+  char *anew = shoal_folder_begin_anew(f);
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_USAGE, "--resume never: %s holds checkpoints%s; for a new run %s", f->dir, next, anew);
+  free(anew);
+  return st;
+}
+
 shoal_status shoal_session_open_folder(shoal_session *s)
 {
   const shoal_config *c = s->world.config;
   SHOAL_TRY(shoal_group_agree(s->run.control, shoal_folder_name(shoal_config_string(c, "run.dir"),
                                                                 shoal_config_string(c, "run.name"), &s->world.folder)));
   bool never = s->world.args->resume && strcmp(s->world.args->resume, "never") == 0;
-  shoal_status st = SHOAL_OK;
-  if (shoal_session_is_root(s) && never && shoal_folder_has_checkpoints(&s->world.folder))
-    st = SHOAL_FAIL(SHOAL_ERR_USAGE,
-                    "%s holds checkpoints and --resume never would train over them; choose another run.name or move it",
-                    s->world.folder.dir);
-  SHOAL_TRY(shoal_group_agree(s->run.control, st));
+  SHOAL_TRY(shoal_group_agree(s->run.control,
+                              shoal_session_is_root(s) && never ? refuse_checkpoints(&s->world.folder) : SHOAL_OK));
   SHOAL_TRY(take_folder(s));
   SHOAL_TRY(shoal_group_broadcast(s->run.control, &s->world.folder.token, sizeof s->world.folder.token, 0));
   return shoal_group_broadcast(s->run.control, &s->world.folder.attempt, sizeof s->world.folder.attempt, 0);

@@ -1,11 +1,12 @@
 """What a run folder tells after disturbances: metrics.csv as exact as the weights, and attempts that count."""
 import os
+import shutil
 import signal
 import subprocess
 
 import pytest
 
-from harness import (METHODS, MLP, assert_equal, checkpoints, log, metrics, newest, program, ranks_of, read, rows, run,
+from harness import (METHODS, MLP, assert_equal, assert_one_error, checkpoints, log, metrics, newest, program, ranks_of, read, rows, run,
                      sampled, sets, shoal, status, train, wait_for, wait_until)
 
 # 8 steps per epoch on 2 ranks
@@ -132,6 +133,66 @@ def test_folder_best_branch(glyphs):
     train(2, "r", *args, *sets(run__steps=8), "--resume", "runs/r/ckpt/step-000000006.h5")
     assert os.listdir("runs/r/ckpt/best") == ["step-000000008.h5"], os.listdir("runs/r/ckpt/best")
     assert "step-000000016.h5" in os.listdir("runs/r/ckpt/before-attempt-2")
+
+
+def test_folder_repeated(glyphs):
+    """The same command with --resume FILE, killed before and after the run's own first checkpoint, goes on from that; only a file
+    of the folder itself, or one that the run did not begin from, is a branch."""
+    glyphs(256, 64)
+    train(2, "a", *BASE, *sets(run__epochs=1))
+    os.rename(newest("a"), "a.h5")
+    args = [*BASE, *sets(run__epochs=2, ckpt__every="4 steps"), "--resume", "a.h5"]
+    train(2, "whole", *args)
+    for step, source in ((10, "a.h5"), (14, "a.h5")):
+        r = train(2, "r", *args, "--allow-faults", *sets(fault__kill_step=step, fault__rank=1), code=None)
+        assert f"resumed from {source}: " in r.stdout and "began from" not in r.stdout, r.stdout
+    assert [c[-5:-3] for c in checkpoints("r")] == ["12"]
+    os.mkdir("elsewhere")
+    shutil.copy("a.h5", "elsewhere/b.h5")
+    r = train(2, "r", *args[:-1], "elsewhere/b.h5")  # the same file, wherever it lies
+    assert "resumed from runs/r/ckpt/step-000000012.h5: " in r.stdout, r.stdout
+    [line] = [line for line in r.stdout.splitlines() if "runs/r began from elsewhere/b.h5 and goes on from its own step 12;" in line]
+    assert "--set run.name=NAME" in line and "mv runs/r runs/r-1" in line, line
+    assert [c[-5:-3] for c in checkpoints("r")] == ["12", "16"] and len(os.listdir("runs/r/ckpt")) == 2, os.listdir("runs/r/ckpt")
+    assert rows("r") == rows("whole")
+    assert_equal(newest("r"), newest("whole"), "repeated")
+
+    def branches(attempt, file, whose, first):
+        r = train(2, "r", *args[:-1], file)
+        assert f"of {whose} are of another branch now: set aside in runs/r/ckpt/before-attempt-{attempt}" in r.stdout, r.stdout
+        assert f"resumed from {file}: " in r.stdout, r.stdout
+        assert [c[-5:-3] for c in checkpoints("r")] == first, os.listdir("runs/r/ckpt")
+        assert_equal(newest("r"), newest("whole"), file)
+
+    branches(4, "runs/r/ckpt/step-000000012.h5", "later steps", ["12", "16"])
+    for attempt in (5, 6):
+        branches(attempt, "runs/r/ckpt/before-attempt-4/step-000000016.h5", "this folder's own steps", ["16"])
+    branches(7, "a.h5", "this folder's own steps", ["12", "16"])  # what is there began from another
+
+
+def test_folder_anew(glyphs):
+    """--resume never beside checkpoints: the refusal says what to type, and that works.  Where only the checkpoints were moved, the
+    rows of the run that saved them are kept; those of a run that was killed before its first one come again."""
+    glyphs(256, 64)
+    train(1, "r", *BASE)
+    before = read("runs/r/metrics.csv")
+    os.mkdir("runs/r-1")
+    r = train(1, "r", *BASE, "--resume", "never", code=2)
+    assert_one_error(r, "runs/r holds checkpoints", "goes on from step 48", "--set run.name=NAME", "mv runs/r runs/r-2")
+    assert read("runs/r/metrics.csv") == before and os.path.basename(newest("r")) == "step-000000048.h5"
+    os.rename("runs/r/ckpt", "moved")
+    r = train(1, "r", *BASE, "--resume", "never", *sets(run__epochs=1))
+    kept = "runs/r/ckpt/before-attempt-2/metrics.csv"
+    assert r.stdout.count(f"runs/r/metrics.csv has 12 rows of a run whose checkpoints are gone: set aside in {kept}\n") == 1, r.stdout
+    assert read(kept) == before
+    assert [int(m["step"]) for m in metrics("r")] == [4, 8, 12, 16]
+    refused = train(1, "r", *BASE, "--resume", "never", code=2).stderr
+    run(["sh", "-c", refused[refused.index("mv "):]])
+    r = train(1, "r", *BASE, "--resume", "never", "--allow-faults", *sets(fault__kill_step=6, ckpt__every="1000 steps"), code=None)
+    assert len(metrics("r")) == 1
+    r = train(1, "r", *BASE, *sets(run__epochs=1))
+    assert "set aside" not in r.stdout and not any("before" in f for f in os.listdir("runs/r/ckpt")), r.stdout
+    assert [int(m["step"]) for m in metrics("r")] == [4, 8, 12, 16]
 
 
 def test_folder_speed(glyphs):

@@ -647,7 +647,9 @@ def test_folder(glyphs, jobs):
     last = os.path.basename(newest("own"))
     os.rename("runs/own/ckpt", "runs/own/ckpt-old")
     train(2, "own", *base, "--resume", f"runs/own/ckpt-old/{last}")
-    assert os.listdir("runs/own/ckpt") == [last], "a run that went on from ckpt-old has no checkpoint of its own"
+    found = sorted(os.listdir("runs/own/ckpt"))  # the rows of the run before are kept beside its own checkpoint
+    assert found == ["before-attempt-2", last], "a run that went on from ckpt-old has no checkpoint of its own"
+    assert os.listdir("runs/own/ckpt/before-attempt-2") == ["metrics.csv"]
     written = os.stat(newest("own")).st_mtime_ns
     os.symlink("ckpt", "runs/own/link")
     train(2, "own", *base, "--resume", f"runs/own/link/{last}")

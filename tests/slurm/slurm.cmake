@@ -17,7 +17,10 @@ foreach(case world nodelist layouts lies wrong starts stop methods cifar killed 
   list(APPEND names slurm.${case})
 endforeach()
 set_tests_properties(slurm.up slurm.down PROPERTIES LABELS "slurm;noasan" SKIP_RETURN_CODE 77 TIMEOUT 120)
-set_tests_properties(slurm.up slurm.down slurm.script slurm.cluster ${names} PROPERTIES RUN_SERIAL TRUE RESOURCE_LOCK slurm)
+# One at a time, because there is one cluster, and from the beginning; their jobs mostly wait, so other tests run beside them,
+# but for those that measure.
+set_tests_properties(slurm.up slurm.down slurm.script slurm.cluster ${names} PROPERTIES RESOURCE_LOCK slurm COST 1000)
+set_tests_properties(slurm.bytes slurm.overlap slurm.late PROPERTIES RUN_SERIAL TRUE)
 set_property(TEST slurm.up slurm.down slurm.script slurm.cluster ${names} APPEND PROPERTY ENVIRONMENT
              SHOAL_CLUSTER_DIR=/tmp/shoal-cluster-${build})
 # With SHOAL_FULL=1: 300 starts, all methods, a job that reaches its time limit, an `up` killed at 50 different times.

@@ -375,7 +375,7 @@ def test_ist_learns(glyphs):
     shoal("ckpt", "verify", newest("nan"))
     assert "step-000000008" in newest("nan"), f'{newest("nan")}'
     train(2, "stop", *base, "--allow-faults", *sets(fault__stop_step=9, fault__rank=1, method__round=6), code=75)
-    assert 9 < status("stop")["step"] <= 12, f'at the round's end, or before it if both heard in time: {status("stop")}'
+    assert 9 < status("stop")["step"] <= 12, f"at the end of a round, or before it if both heard in time: {status('stop')}"
     # No round ends before the run does: what is saved last is looked at, and one line says that it is none.
     r = train(2, "inf", *IST, *layers(8), *sets(run__epochs=1, data__batch=12, optim__lr=1e30, method__round=1000), code=6)
     assert r.stderr.count("error: ") == 1, r.stderr

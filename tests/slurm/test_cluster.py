@@ -76,7 +76,7 @@ def test_cluster(cluster_possible):
             p.kill()
             p.wait()
             cluster_sh("down", env=env)
-            wait_until(f"nothing left of an up killed after {after} s", lambda: nothing_left(state), 5)
+            wait_until(f"nothing left of an up killed after {after} s", lambda: nothing_left(state), 20)
         # Forgotten: the watchdog ends it with its time, or with the process that asked for it.
         cluster_sh("up", "1", env={**env, "SHOAL_CLUSTER_MINUTES": "0"})
         wait_until("the time limit", lambda: nothing_left(state), 15)

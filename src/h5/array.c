@@ -274,6 +274,9 @@ shoal_status shoal_h5_facts_of(hid_t set, hid_t at, const char *name, shoal_h5_f
   shoal_status st = read_shape(set, at, name, &f.ndim, f.dims, &elements);
   if (st != SHOAL_OK) goto end;
   H5_GOTO(st, type = H5Dget_type(set), end, "look at", at, name);
+  SHOAL_CHECK_GOTO(st, shoal_h5_type_is_sound(type), end, SHOAL_ERR_IO,
+                   "the element type of data set %s does not fit its own size: it is damaged; get it again",
+                   shoal_h5_where(at, name, where));
   H5_GOTO(st, dcpl = H5Dget_create_plist(set), end, "look at", at, name);
   shoal_h5_describe(type, &f);
   f.size = H5Tget_size(type);

@@ -122,6 +122,9 @@ static shoal_status open_attribute(hid_t at, const char *name, opened *o)
   SHOAL_CHECK(H5Aexists(at, name) > 0, SHOAL_ERR_IO, "there is no attribute %s", shoal_h5_where(at, at_name, where));
   H5_GOTO(st, o->attribute = H5Aopen(at, name, H5P_DEFAULT), fail, "open", at, at_name);
   H5_GOTO(st, o->type = H5Aget_type(o->attribute), fail, "read", at, at_name);
+  SHOAL_CHECK_GOTO(st, shoal_h5_type_is_sound(o->type), fail, SHOAL_ERR_IO,
+                   "the type of attribute %s does not fit its own size: it is damaged; get the file again",
+                   shoal_h5_where(at, at_name, where));
   H5_GOTO(st, o->space = H5Aget_space(o->attribute), fail, "read", at, at_name);
   H5_GOTO(st, o->n = H5Sget_simple_extent_npoints(o->space), fail, "read", at, at_name);
   o->type_class = H5Tget_class(o->type);

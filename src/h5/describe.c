@@ -122,6 +122,67 @@ static shoal_h5_class class_of(hid_t type)
   }
 }
 
+/* Whether the bits of a number lie in its bytes. */
+static bool number_is_sound(hid_t type)
+{
+  const int offset = H5Tget_offset(type);
+  const size_t bits = 8 * H5Tget_size(type), used = H5Tget_precision(type);
+  size_t sign, exponent, exponent_bits, fraction, fraction_bits;
+  if (offset < 0 || used == 0 || used > bits || (size_t)offset > bits - used) return false;
+  if (H5Tget_class(type) != H5T_FLOAT) return true;
+  if (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &fraction, &fraction_bits) < 0) return false;
+  return sign < bits && exponent < bits && fraction < bits && exponent_bits <= bits - exponent &&
+         fraction_bits <= bits - fraction;
+}
+
+static bool is_sound(hid_t type, int depth);
+
+static bool part_is_sound(hid_t part, size_t offset, size_t n, size_t whole, int depth)
+{
+  size_t bytes;
+  bool sound =
+      part >= 0 && !__builtin_mul_overflow(n, H5Tget_size(part), &bytes) && bytes <= whole && offset <= whole - bytes;
+  sound = sound && is_sound(part, depth + 1);
+  shoal_h5_release(part);
+  return sound;
+}
+
+static bool is_sound(hid_t type, int depth)
+{
+  enum { MOST_DEPTH = 16 };
+  hsize_t dims[H5S_MAX_RANK];
+  const size_t size = H5Tget_size(type);
+  bool sound = size > 0 && depth < MOST_DEPTH;
+  size_t n = 1;
+  if (!sound) return false;
+  switch (H5Tget_class(type)) {
+  case H5T_INTEGER:
+  case H5T_FLOAT:
+  case H5T_BITFIELD:
+    return number_is_sound(type);
+  case H5T_COMPOUND:
+    for (int i = 0, members = H5Tget_nmembers(type); i < members && sound; i++)
+      sound =
+          part_is_sound(H5Tget_member_type(type, (unsigned)i), H5Tget_member_offset(type, (unsigned)i), 1, size, depth);
+    return sound;
+  case H5T_ARRAY:
+    for (int i = 0, ndim = H5Tget_array_dims2(type, dims); i < ndim && sound; i++)
+      sound = !__builtin_mul_overflow(n, dims[i], &n);
+    return sound && part_is_sound(H5Tget_super(type), 0, n, size, depth);
+  case H5T_ENUM:
+    return part_is_sound(H5Tget_super(type), 0, 1, size, depth);
+  default:
+    return true;
+  }
+}
+
+bool shoal_h5_type_is_sound(hid_t type)
+{
+  bool sound = is_sound(type, 0);
+  H5Eclear2(H5E_DEFAULT);
+  return sound;
+}
+
 void shoal_h5_describe(hid_t type, shoal_h5_facts *f)
 {
   shoal_str text = { 0 };

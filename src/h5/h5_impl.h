@@ -46,6 +46,10 @@ hid_t shoal_h5_row_type(const shoal_h5_row *row, bool stored);
 /** Sets what facts say about an element type except its size: its class, its members, and its description. */
 void shoal_h5_describe(hid_t type, shoal_h5_facts *f);
 
+/** Whether every member of a type from a file lies in it, and the bits of every number in its bytes.  HDF5 1.10 believes what the
+ *  file says, and converts beyond its buffers. */
+bool shoal_h5_type_is_sound(hid_t type);
+
 /** Open a data set to read it: stored entirely in this file, without plug-in filters.  Its chunk cache has no bytes, so
  *  that HDF5 reads only those asked for. */
 shoal_status shoal_h5_open_data_set(hid_t at, const char *name, hid_t *out);

@@ -14,7 +14,7 @@ function(shoal_add_faults file entry)
 endfunction()
 
 # Malicious files: correct checksums, invalid numbers.
-shoal_add_faults(crafted crafted_data data_set chunk more_than_stored damaged_header as_much_as_stored stray_label many_classes)
+shoal_add_faults(crafted crafted_data data_set chunk more_than_stored damaged_header damaged_types as_much_as_stored stray_label many_classes)
 shoal_add_faults(crafted crafted_trace trace trace_chunks trace_elsewhere pipes links)
 shoal_add_faults(crafted crafted attributes index metadata memory_of_texts state attempt)
 

@@ -477,6 +477,29 @@ def test_trace_chunks(stopped, table):
         assert f"{len(data) - rows} of {len(data)} records of rank 0 in t.h5 are not readable" in r.stderr, said(r)
 
 
+def replace_bytes(path, old, new):
+    with open(path, "r+b") as f:
+        data = f.read()
+        assert data.count(old) == 1, data.count(old)
+        f.seek(0)
+        f.write(data.replace(old, new))
+
+
+def test_damaged_types():
+    """A member that lies beyond its record, and a number with more bits than bytes: HDF5 would convert memory of others."""
+    shutil.copy(f"{TESTS}/golden/trace-v1-rank-00000.h5", "t.h5")
+    member = b"op".ljust(8, b"\0")
+    replace_bytes("t.h5", member + struct.pack("<I", 24), member + struct.pack("<I", 0xff0018))
+    for command in ("show", "export"):
+        assert_one_error(shoal("trace", command, "t.h5", code=7), "/records in t.h5 does not fit its own size")
+    with h5py.File("d.h5", "w") as f:
+        f["train/x"] = np.ones((8, 3), "f4")
+        f["train/y"] = np.arange(8) % 2
+    f32 = struct.pack("<HHBBBBI", 0, 32, 23, 8, 0, 23, 127)
+    replace_bytes("d.h5", f32, struct.pack("<HHBBBBI", 24, 32, 23, 8, 0, 23, 127))
+    assert_one_error(shoal("data", "inspect", "d.h5", code=7), "/train/x in d.h5 does not fit its own size")
+
+
 TRACE = "runs/sync/trace/attempt-0001-node-00000.h5"
 
 

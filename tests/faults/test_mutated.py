@@ -7,6 +7,7 @@ import glob
 import os
 import resource
 import shutil
+import signal
 import subprocess
 
 import h5py
@@ -24,6 +25,8 @@ TEXTS = ("", "x", "\x1b[2J", "a\nb", "%s%n", "x" * 5000, "ö" * 40, "../../x")
 
 
 def limited():
+    """The time that it computes is limited, since a loaded machine makes everything late."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (GIB, GIB))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -31,9 +34,11 @@ def limited():
 def judge(*args):
     """Runs shoal; returns what is wrong with how it ended, or None."""
     try:
-        r = subprocess.run([program(), *args], env=PLAIN_ENV, timeout=SECONDS, capture_output=True, preexec_fn=limited)
+        r = subprocess.run([program(), *args], env=PLAIN_ENV, timeout=12 * SECONDS, capture_output=True, preexec_fn=limited)
     except subprocess.TimeoutExpired:
         return "hangs"
+    if r.returncode == -signal.SIGXCPU:
+        return "computes without end"
     out, err = r.stdout, r.stderr
     if b"\x1b" in out + err:
         return f"prints control characters: {out + err!r}"

@@ -235,3 +235,12 @@ void shoal_cgroup_read(const char *root, shoal_cgroup *out)
     }
   if (f) fclose(f);
 }
+
+uint64_t shoal_memory_kills(const char *root)
+{
+  static const char *const key[] = { "oom_kill " };
+  char folder[LINE];
+  uint64_t kills;
+  int n = snprintf(folder, sizeof folder, "%s/proc", root);
+  return n > 0 && (size_t)n < sizeof folder && read_sum(folder, "vmstat", key, 1, &kills) ? kills : 0;
+}

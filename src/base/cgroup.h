@@ -14,4 +14,7 @@ typedef struct {
 /** Versions 1 and 2 of control groups, and both at once.  What cannot be read does not limit.
  *  @param root  put in front of every path: "" for this machine, a folder with a made-up proc/ and sys/ in tests */
 void shoal_cgroup_read(const char *root, shoal_cgroup *out);
+/** How many processes the kernel has ended on this host, since it was started, because memory ran out, that of the host or of a
+ *  group; 0 if it does not tell. */
+uint64_t shoal_memory_kills(const char *root);
 #endif

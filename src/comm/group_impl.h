@@ -31,6 +31,8 @@
 #include "comm/exchange.h"
 #include "comm/group.h"
 #include "slurm/claims.h"
+#include <pthread.h>
+#include <time.h>
 
 typedef struct shoal_channel shoal_channel; /* opaque, per transport: a set of ranks with its own tag space */
 typedef struct shoal_flight shoal_flight;
@@ -83,6 +85,21 @@ void shoal_launch_read(const shoal_claims *c, shoal_launch *out);
 shoal_status shoal_launch_refuse(const shoal_launch *l);
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons);
 
+/* Watches from before MPI_Init until messages can be sent; see start.c. */
+typedef struct {
+  double warn_s, hang_s;
+  int rank, size; /* as the launcher says; rank < 0, size <= 0: unknown */
+  struct timespec began;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t end;
+  bool runs, over; /* over: under lock */
+} shoal_start;
+/** If the start lasts longer than warn_s rank 0 warns, after hang_s the process ends with the exit code of a hang.  The caller sets
+ *  the first four members; `s` is in use until shoal_start_end, which must be called. */
+void shoal_start_begin(shoal_start *s);
+void shoal_start_end(shoal_start *s);
+
 /** Call after MPI_Init and before the first message.  If PMIx is built in and started us: a true barrier (pmix.c), and
  *  what PMIx says is added to `c`.  ERR_WORLD if its size differs from MPI's. */
 shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c);
@@ -133,8 +150,9 @@ void shoal_inquiry_listen(shoal_world *w); /* answers others; cheap if called of
 bool shoal_inquiry_hold(shoal_world *w, double settle_s);
 bool shoal_inquiry_answered(const shoal_world *w); /* another rank reports for this one */
 /** Appends "7 of 8 ranks wait for rank 5 (n2) since 09:48:25Z; on rank 0 " if others were heard.
- *  @param seconds  for how long this rank has waited */
-void shoal_inquiry_describe(const shoal_world *w, double seconds, shoal_str *out);
+ *  @param seconds  for how long this rank has waited
+ *  @return  whether ranks that are missing were named, with their hosts */
+bool shoal_inquiry_describe(const shoal_world *w, double seconds, shoal_str *out);
 
 struct shoal_world {
   const shoal_transport *transport;
@@ -156,6 +174,7 @@ struct shoal_world {
   bool shares;              /* ranks of a node can map each other's memory; equal on all ranks */
   shoal_region *regions;    /* shared regions */
   void *liveness;           /* shared by the node for the world's lifetime, to find the peer processes; or NULL */
+  uint64_t memory_kills;    /* of the kernel on this host, when the world was opened */
   int watching;             /* flights that wait for shared memory to change, of which MPI gives no notice */
   shoal_message *abandoned; /* kept with their buffers until the library is done with them; a list */
   shoal_flight *in_flight;  /* doubly linked, oldest first */

@@ -149,13 +149,13 @@ bool shoal_inquiry_answered(const shoal_world *w)
   return w->inquiry->answered;
 }
 
-void shoal_inquiry_describe(const shoal_world *w, double seconds, shoal_str *out)
+bool shoal_inquiry_describe(const shoal_world *w, double seconds, shoal_str *out)
 {
   enum { NAMED = 8 };
   const shoal_inquiry *q = w->inquiry;
   int waiting = 1, named = 0;
   for (int r = 0; r < w->size; r++) waiting += q->waits[r] && r != w->rank;
-  if (waiting == 1) return; /* nobody else was heard: what this rank sees is all there is */
+  if (waiting == 1) return false; /* nobody else was heard: what this rank sees is all there is */
   shoal_str_add(out, "%d of %d ranks wait", waiting, w->size);
   for (int r = 0; r < w->size; r++) {
     if (q->waits[r] || r == w->rank || named++ >= NAMED) continue;
@@ -167,4 +167,5 @@ void shoal_inquiry_describe(const shoal_world *w, double seconds, shoal_str *out
   struct tm utc;
   strftime(since, sizeof since, "%H:%M:%SZ", gmtime_r(&began, &utc));
   shoal_str_add(out, "%s since %s; on rank %d ", named ? "" : ", each for another,", since, w->rank);
+  return named > 0;
 }

@@ -14,6 +14,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "base/cgroup.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/group_impl.h"
@@ -216,6 +217,7 @@ shoal_status shoal_share_try(shoal_world *w, bool wanted)
 {
   void *memory = NULL;
   w->shares = wanted && w->topo->nodes < w->size;
+  w->memory_kills = shoal_memory_kills("");
   if (!w->shares) return SHOAL_OK;
   shoal_status st = make_region(w->control, 1, shoal_group_agree_quietly, &memory);
   w->shares = st == SHOAL_OK;
@@ -237,10 +239,14 @@ shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
     *lower_lives |= lives && n->rank < w->rank;
     if (!lives && !gone) gone = n;
   }
-  SHOAL_CHECK(!gone, SHOAL_ERR_COMM,
-              "rank %d (%s, process %lld) is gone, noticed in training step %llu: it was killed or left early",
-              gone->rank, w->topo->places[gone->rank].host, (long long)gone->pid, (unsigned long long)w->step);
-  return SHOAL_OK;
+  if (!gone) return SHOAL_OK;
+  char why[128] = "it was killed or left early";
+  uint64_t kills = shoal_memory_kills("");
+  if (kills > w->memory_kills)
+    snprintf(why, sizeof why, "memory ran out, and the kernel has killed %llu process%s on this host since the start",
+             (unsigned long long)(kills - w->memory_kills), kills - w->memory_kills == 1 ? "" : "es");
+  return SHOAL_FAIL(SHOAL_ERR_COMM, "rank %d (%s, process %lld) is gone, noticed in training step %llu: %s", gone->rank,
+                    w->topo->places[gone->rank].host, (long long)gone->pid, (unsigned long long)w->step, why);
 }
 
 void shoal_share_close(shoal_world *w)

@@ -6,7 +6,7 @@
  * trace.
  *
  *     exchange "bucket 3" number 31 of group world has not moved for 30 s in step 1200 (step 2 of 6 of the ring):
- *     waiting for rank 1 (n1); not heard from: rank 1 (n1), rank 0 (n0)
+ *     waiting for rank 1 (n1); not heard from: rank 1, rank 0 (n0)
  *
  * In a ring a rank receives from one neighbour only, so it lists the members whose part was not in the data received:
  * the rank that hangs is on every list, and its successor's list is the longest.  What that neighbour has sent instead,
@@ -23,15 +23,16 @@
 #include <execinfo.h>
 #include <stdlib.h>
 
-static void add_member(const shoal_group *g, int rank, shoal_str *out)
+static void add_member(const shoal_group *g, int rank, bool host, shoal_str *out)
 {
   int world_rank = g->world_ranks[rank];
   const shoal_topo *topo = g->w->topo;
   shoal_str_add(out, "rank %d", world_rank);
-  if (topo) shoal_str_add(out, " (%s)", topo->places[world_rank].host);
+  if (topo && host) shoal_str_add(out, " (%s)", topo->places[world_rank].host);
 }
 
-static void add_missing(const shoal_group *g, const bool *missing, shoal_str *out)
+/* @param known  the member whose host is told already; -1: none */
+static void add_missing(const shoal_group *g, const bool *missing, bool hosts, int known, shoal_str *out)
 {
   enum { NAMED_MAX = 8 };
   int named = 0, more = 0;
@@ -42,7 +43,7 @@ static void add_missing(const shoal_group *g, const bool *missing, shoal_str *ou
       continue;
     }
     shoal_str_add(out, named++ ? ", " : "; not heard from: ");
-    add_member(g, r, out);
+    add_member(g, r, hosts && r != known, out);
   }
   if (more) shoal_str_add(out, " and %d more", more);
 }
@@ -69,7 +70,8 @@ static void add_instead(shoal_flight *f, int peer, shoal_str *out)
                   (tag - SHOAL_TAG_PLAN) / SHOAL_TAG_STARTS + 1);
 }
 
-static void describe(shoal_flight *f, double seconds, shoal_str *out)
+/* @param hosts  false: those of the ranks that are missing are told already */
+static void describe(shoal_flight *f, double seconds, bool hosts, shoal_str *out)
 {
   const shoal_group *g = f->g;
   bool *missing = calloc((size_t)g->size, sizeof *missing);
@@ -81,9 +83,9 @@ static void describe(shoal_flight *f, double seconds, shoal_str *out)
                 where.text ? where.text : "");
   if (peer >= 0) {
     shoal_str_add(out, ": waiting for ");
-    add_member(g, peer, out);
+    add_member(g, peer, hosts, out);
   }
-  add_missing(g, missing, out);
+  add_missing(g, missing, hosts, peer, out);
   add_instead(f, peer, out);
   shoal_str_free(&where);
   free(missing);
@@ -133,8 +135,8 @@ static void forgive_pause(shoal_watch *watch)
 
 static void describe_all(shoal_flight *f, double seconds, shoal_str *out)
 {
-  shoal_inquiry_describe(f->g->w, seconds, out);
-  describe(f, seconds, out);
+  bool told = shoal_inquiry_describe(f->g->w, seconds, out);
+  describe(f, seconds, !told, out);
 }
 
 static shoal_status give_up(shoal_flight *f, double blocked)

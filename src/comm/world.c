@@ -1,6 +1,6 @@
 /* The world: opened once; gathers the placement of all ranks and owns the two groups of all ranks.
  *
- *   environment → (MPI_Init) → compare MPI's size with the launcher's → PMIx: claims and a barrier
+ *   environment → (MPI_Init, watched: start.c) → compare MPI's size with the launcher's → PMIx: claims and a barrier
  *     → gather facts and claims of all ranks → topology → compare the claims with it → link classes
  *
  * A process that no launcher started is a world of one; MPI is then never initialised, so `shoal` runs without it on a
@@ -156,11 +156,31 @@ static shoal_status make_groups(shoal_world *w)
   return st;
 }
 
+/* The first source that says it; -1: none. */
+static int claimed(const shoal_world *w, shoal_claim_kind kind)
+{
+  static const shoal_source sources[] = { SHOAL_SOURCE_LAUNCHER, SHOAL_SOURCE_PMIX, SHOAL_SOURCE_SLURM };
+  for (size_t i = 0; i < SHOAL_COUNT(sources); i++)
+    if (w->claims.by[sources[i]].number[kind] >= 0) return w->claims.by[sources[i]].number[kind];
+  return -1;
+}
+
+/* Alone there is nobody to wait for.  A start takes seconds, and more on a machine under load, however soon an exchange is
+ * taken for one that hangs. */
 static shoal_status open_groups(shoal_world *w)
 {
-  SHOAL_TRY(open_transport(w));
+  enum { WARN_S = 30, HANG_S = 60 };
+  shoal_start start = { .warn_s = SHOAL_MAX(w->o.warn_s, WARN_S),
+                        .hang_s = SHOAL_MAX(w->o.hang_s, HANG_S),
+                        .rank = claimed(w, SHOAL_CLAIM_RANK),
+                        .size = claimed(w, SHOAL_CLAIM_RANKS) };
+  bool watched = shoal_world_launched();
+  if (watched) shoal_start_begin(&start);
+  shoal_status st = open_transport(w);
   shoal_log_set_rank(w->rank, w->size);
-  return make_groups(w);
+  if (st == SHOAL_OK) st = make_groups(w);
+  if (watched) shoal_start_end(&start);
+  return st;
 }
 
 /* @param own  the failure this rank was opened with; further errors are appended to it */

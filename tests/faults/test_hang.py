@@ -2,6 +2,7 @@
 import os
 import re
 import signal
+import socket
 import time
 
 import pytest
@@ -56,6 +57,7 @@ def test_hang_given_up(glyphs, jobs):
     assert len([line for line in lines if "warning" in line]) == 1, read("g.out")
     errors = [line for line in lines if "shoal: error" in line and "  stack" not in line]
     assert len(errors) == 1 and "[rank 0] shoal: error: 7 of 8 ranks wait for rank 5" in errors[0], read("g.out")
+    assert errors[0].count(socket.gethostname().split(".")[0]) == 1, errors[0]
     assert {line.split("]")[0] for line in lines if "  stack" in line} == {"[rank 0"}, read("g.out")
     assert status("g")["exit_code"] == 5 and "7 of 8 ranks wait for rank 5" in status("g")["reason"], f'{status("g")}'
 

@@ -188,6 +188,14 @@ static void this_machine(void)
   if (c.memory_left < UINT64_MAX - (64 << 20)) CHECK_LE(shoal_memory_limit(), c.memory_left / 2 + (64 << 20));
 }
 
+static void memory_kills(void)
+{
+  clear_tree();
+  CHECK_EQ(shoal_memory_kills(root), 0);
+  put("/proc/vmstat", "pgfault 12\noom_kill 3\noom_kill_other 9\nunevictable_pgs_culled 1\n");
+  CHECK_EQ(shoal_memory_kills(root), 3);
+}
+
 int main(void)
 {
   REQUIRE(mkdtemp(root), "a folder");
@@ -197,6 +205,7 @@ int main(void)
   parts();
   nonsense();
   this_machine();
+  memory_kills();
   clear_tree();
   return check_done();
 }

@@ -44,7 +44,9 @@ static bool has_signature(int fd, off_t size)
 static shoal_status probe_file(const char *path, uint64_t *size)
 {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0 && errno == ENOENT) return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: there is no such file", path);
+  char dangling[SHOAL_DANGLING];
+  if (fd < 0 && errno == ENOENT)
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: there is no such file%s", path, shoal_dangling(path, dangling));
   SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
   struct stat s;
   bool known = fstat(fd, &s) == 0, regular = known && S_ISREG(s.st_mode);
@@ -62,11 +64,15 @@ static shoal_status probe_file(const char *path, uint64_t *size)
 
 /* File access properties, with strong close degree: closing a file also closes its open objects, so that all bytes are
  * written when H5Fclose returns. */
-static hid_t access_list(bool locks, bool writing)
+static hid_t access_list(bool locks, bool writing, bool cut)
 {
+  static const char without_size[] =
+      "skip_eof_check"; /* HDF5's own tools set it by this name; then it does not compare */
+  const hbool_t yes = true;
   hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
   if (fapl < 0) return fapl;
   herr_t ok = H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG);
+  if (ok >= 0 && cut && H5Pexist(fapl, without_size) > 0) ok = H5Pset(fapl, without_size, &yes);
 #if HAVE_LOCK_PROPERTY
   if (ok >= 0) ok = H5Pset_file_locking(fapl, locks, true);
 #endif
@@ -76,11 +82,12 @@ static hid_t access_list(bool locks, bool writing)
   return H5I_INVALID_HID;
 }
 
-/* On failure `reason` is the error text, and *lock_refused tells whether only the lock failed. */
-static hid_t open_file(const char *path, bool locks, char reason[SHOAL_H5_REASON], bool *lock_refused)
+/* On failure `reason` is the error text, and *lock_refused tells whether only the lock failed.  `cut`: the file may lack its end,
+ * which then reads as zeros. */
+static hid_t open_file(const char *path, bool locks, bool cut, char reason[SHOAL_H5_REASON], bool *lock_refused)
 {
   *lock_refused = false;
-  hid_t fapl = access_list(locks, false);
+  hid_t fapl = access_list(locks, false, cut);
   hid_t file = fapl < 0 ? fapl : H5Fopen(path, H5F_ACC_RDONLY, fapl);
   if (file < 0) {
     shoal_h5_error_reason(reason);
@@ -93,11 +100,17 @@ static hid_t open_file(const char *path, bool locks, char reason[SHOAL_H5_REASON
   return file;
 }
 
-static shoal_status open_failed(const char *path, uint64_t size, const char *reason, bool lock_refused)
+/* Whether the file is shorter than it says: of `want` bytes. */
+static bool is_cut(const char *reason, unsigned long long *want)
 {
   const char *mark = strstr(reason, "stored_eof = ");
+  return strstr(reason, "truncated file") && mark && sscanf(mark, "stored_eof = %llu", want) == 1;
+}
+
+static shoal_status open_failed(const char *path, uint64_t size, const char *reason, bool lock_refused)
+{
   unsigned long long want = 0;
-  if (strstr(reason, "truncated file") && mark && sscanf(mark, "stored_eof = %llu", &want) == 1)
+  if (is_cut(reason, &want))
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: it is cut off, %llu of %llu bytes are there", path,
                       (unsigned long long)size, want);
   if (lock_refused) {
@@ -146,25 +159,42 @@ static void report_unlocked(const char *path, const char *reason)
              path, type, reason);
 }
 
-shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out)
+/* @param missing  NULL: a file that is cut off is refused; else out, how many bytes of it are not there */
+static shoal_status open_to_read(const char *path, uint64_t *missing, shoal_h5 *file_out)
 {
   char reason[SHOAL_H5_REASON] = "", again[SHOAL_H5_REASON] = "";
   uint64_t size = 0;
+  unsigned long long want;
   bool refused;
   shoal_h5_init();
   SHOAL_TRY(probe_file(path, &size));
-  hid_t file = open_file(path, !shoal_h5_locks_off(), reason, &refused);
+  if (missing) *missing = 0;
+  hid_t file = open_file(path, !shoal_h5_locks_off(), false, reason, &refused);
   if (file < 0 && refused) {
     /* The open also fails if this process is writing the file, since HDF5 requires both handles to use the same
      * locking. */
     bool system_refused = !strstr(reason, "match");
-    file = open_file(path, false, again, &refused);
+    file = open_file(path, false, false, again, &refused);
     if (file >= 0 && system_refused) report_unlocked(path, reason);
     if (file < 0) memcpy(reason, again, sizeof reason);
+  }
+  if (file < 0 && missing && is_cut(reason, &want) && want > size) {
+    file = open_file(path, false, true, again, &refused);
+    if (file >= 0) *missing = want - size;
   }
   if (file < 0) return open_failed(path, size, reason, refused);
   file_out->id = file;
   return SHOAL_OK;
+}
+
+shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out)
+{
+  return open_to_read(path, NULL, file_out);
+}
+
+shoal_status shoal_h5_open_as_far(const char *path, uint64_t *missing, shoal_h5 *file_out)
+{
+  return open_to_read(path, missing, file_out);
 }
 
 shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out)
@@ -190,7 +220,7 @@ static bool is_same_file(hid_t file, int fd)
 shoal_status shoal_h5_create_on(const char *path, int fd, shoal_h5 *file_out)
 {
   shoal_h5_init();
-  hid_t fapl = access_list(false, true);
+  hid_t fapl = access_list(false, true, false);
   if (fapl < 0) return shoal_h5_fail(__FILE__, __LINE__, "cannot create %s", path);
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
   shoal_status st = file < 0 ? shoal_h5_fail(__FILE__, __LINE__, "cannot create %s", path) : SHOAL_OK;

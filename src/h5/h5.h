@@ -34,6 +34,9 @@ void shoal_h5_versions(char *buf, size_t cap);
  *  the file (a warning).  ERR_IO distinguishes a missing file, not HDF5, truncated, marked as open for writing, and locked
  *  (with file system type and advice). */
 shoal_status shoal_h5_open(const char *path, shoal_h5 *file_out);
+/** The same for a file whose end may be missing, *missing bytes of it: they read as zeros, and objects that lie there, or are
+ *  described there, fail.  Only for a reader that can tell zeros from its data, as shoal_h5_table_read_sound helps to. */
+shoal_status shoal_h5_open_as_far(const char *path, uint64_t *missing, shoal_h5 *file_out);
 /** Create for writing a file that is new, never through a link, in the earliest format, without a lock. */
 shoal_status shoal_h5_create(const char *path, shoal_h5 *file_out);
 /** Write all buffers to the operating system (H5Fflush).  After a failure only shoal_h5_discard may be called. */

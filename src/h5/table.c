@@ -4,6 +4,7 @@
 #include "h5/h5_impl.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct shoal_h5_table {
   hid_t set, type, space, row; /* type: memory type of a row; space: file dataspace; row: memory dataspace of one row */
@@ -350,16 +351,48 @@ shoal_status shoal_h5_table_read(shoal_h5_table *t, uint64_t first, uint64_t n, 
   return t->text ? copy_texts(n, data) : SHOAL_OK;
 }
 
+/* Bytes that the file of a table has on disk; UINT64_MAX if that is not known. */
+static uint64_t bytes_there(hid_t set)
+{
+  void *handle = NULL;
+  struct stat info;
+  hid_t file = H5Iget_file_id(set);
+  bool known =
+      file >= 0 && H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) >= 0 && handle && fstat(*(int *)handle, &info) == 0;
+  shoal_h5_release(file);
+  return known ? (uint64_t)info.st_size : UINT64_MAX;
+}
+
+/* How many rows from `first` on, within one chunk, lie in the first `there` bytes of the file, all their bytes. */
+static uint64_t rows_there(const shoal_h5_table *t, uint64_t first, uint64_t n, uint64_t there)
+{
+#if H5_VERSION_GE(1, 10, 5)
+  hsize_t at[8] = { first - first % SHOAL_MAX(t->chunk_rows, UINT64_C(1)) }, stored = 0;
+  haddr_t offset = HADDR_UNDEF;
+  unsigned skipped = 0;
+  bool plain = t->chunk_rows && !t->chunks && there != UINT64_MAX;
+  if (plain && H5Dget_chunk_info_by_coord(t->set, at, &skipped, &offset, &stored) >= 0 && offset != HADDR_UNDEF &&
+      stored >= t->chunk_rows) {
+    uint64_t rows = there > offset ? (there - offset) / (stored / t->chunk_rows) : 0, before = first - at[0];
+    return rows > before ? SHOAL_MIN(n, rows - before) : 0;
+  }
+#endif
+  return n;
+}
+
 uint64_t shoal_h5_table_read_sound(shoal_h5_table *t, uint64_t first, uint64_t n, void *data)
 {
   char reason[SHOAL_H5_REASON];
   shoal_h5_init();
-  uint64_t got = 0;
+  uint64_t got = 0, there = bytes_there(t->set);
   n = first < t->rows ? SHOAL_MIN(n, t->rows - first) : 0;
   while (got < n) {
     uint64_t left = n - got, at = first + got;
     uint64_t block = t->chunk_rows ? SHOAL_MIN(left, t->chunk_rows - at % t->chunk_rows) : left;
-    if (!read_rows(t, at, block, (char *)data + got * row_bytes(t), reason)) break;
+    char *rows = (char *)data + got * row_bytes(t);
+    if (!read_rows(t, at, block, rows, reason)) break;
+    uint64_t whole = rows_there(t, at, block, there);
+    memset(rows + whole * row_bytes(t), 0, (block - whole) * row_bytes(t));
     got += block;
   }
   H5Eclear2(H5E_DEFAULT);

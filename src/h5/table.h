@@ -72,7 +72,8 @@ shoal_status shoal_h5_table_append(shoal_h5_table *t, uint64_t n, const void *da
 /** Read rows [first, first + n); ERR_ARG if there are fewer.  For text of any length `data` is char *[n]: each
  *  string is allocated, and the caller frees it; none is allocated if the call fails. */
 shoal_status shoal_h5_table_read(shoal_h5_table *t, uint64_t first, uint64_t n, void *data);
-/** Like read, for a table whose writer may have been killed: reads chunk by chunk and stops at the first unreadable
- *  one, without an error.  Not for text.  @return number of rows read */
+/** Like read, for a table whose writer may have been killed, or whose file is cut off: reads chunk by chunk and stops at the first
+ *  unreadable one, without an error.  Of a chunk that is cut off the rows that are there in full are read, others are zeroed.
+ *  Not for text.  @return number of rows read */
 uint64_t shoal_h5_table_read_sound(shoal_h5_table *t, uint64_t first, uint64_t n, void *data);
 #endif

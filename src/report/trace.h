@@ -8,9 +8,11 @@
 typedef struct {
   const char *path;      /* like the strings of info owned by the file */
   int version;           /* of the file's format */
+  bool cut;              /* the file is cut off */
   shoal_trace_info info; /* of the last attempt */
   size_t n;
   shoal_trace_record *records; /* [n] after shoal_trace_load */
+  uint64_t lost;               /* records that could not be read, after shoal_trace_load */
   size_t ops;
   char **op_names;
   size_t n_groups;
@@ -24,19 +26,21 @@ typedef struct {
 typedef struct {
   char *path, *run, *config, *placement; /* placement may be NULL */
   int version;
+  uint64_t missing; /* bytes of a file that is cut off */
   size_t n;
-  shoal_trace_data *ranks; /* [n] in order of rank */
+  shoal_trace_data *ranks; /* [n] in order of rank; those that begin behind a cut are not there */
   size_t n_energies;       /* 0: the node has no energy counters that could be read */
   shoal_trace_energy *energies;
   int node_cpus, job_cpus; /* of the node, known with its energy; 0: unknown */
 } shoal_trace_file_data;
-/** Read a trace file, but not its records.  ERR_IO if it is not a trace or has a newer version. */
+/** Read a trace file, but not its records.  One that is cut off is read as far as it is there, with a warning.  ERR_IO if it is not
+ *  a trace or has a newer version. */
 shoal_status shoal_trace_read(const char *path, shoal_trace_file_data **out);
 void shoal_trace_file_data_destroy(shoal_trace_file_data *f);
 /** The same with the last `most` records of every rank, which are all that is read of them: for a run that is going on. */
 shoal_status shoal_trace_read_last(const char *path, uint64_t most, shoal_trace_file_data **out);
-/** Read the records of a rank.  It may have been killed at any moment: unreadable records are skipped, with a warning
- *  that gives their number. */
+/** Read the records of a rank.  It may have been killed at any moment, and the file be cut off at any byte: unreadable records are
+ *  skipped, with a warning that gives their number. */
 shoal_status shoal_trace_load(shoal_trace_data *d);
 void shoal_trace_unload(shoal_trace_data *d); /* frees the records */
 

@@ -268,9 +268,9 @@ static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const s
   shoal_trace_add_times(&l->whole, &s->whole);
 }
 
-/* Adds one line, the sum of n rows that belong to `attempt`. */
+/* Adds one line, the sum of n rows that belong to `attempt`, `cut` of whose records are behind a cut. */
 static shoal_status add_line(shoal_trace_table *t, int attempt, int rank, const shoal_trace_attempt *const *rows,
-                             const shoal_trace_split *splits, size_t n)
+                             const shoal_trace_split *splits, size_t n, uint64_t cut)
 {
   shoal_trace_summary *summary = find_summary(t, attempt);
   shoal_trace_line *grown = realloc(t->lines, (t->n_lines + 1) * sizeof *grown);
@@ -278,7 +278,7 @@ static shoal_status add_line(shoal_trace_table *t, int attempt, int rank, const 
   t->lines = grown;
   assert(summary); /* all attempts were listed before */
   shoal_trace_line *l = &t->lines[t->n_lines++];
-  *l = (shoal_trace_line){ .attempt = attempt, .rank = rank, .placed = true };
+  *l = (shoal_trace_line){ .attempt = attempt, .rank = rank, .cut = cut, .placed = true };
   for (size_t i = 0; i < n; i++) add_row(l, rows[i], &splits[i]);
   if (n == 1) l->begin_ns = splits[0].begin_ns;
   if (n == 1 && l->steps) {
@@ -288,7 +288,7 @@ static shoal_status add_line(shoal_trace_table *t, int attempt, int rank, const 
   summary->lines++;
   summary->min_steps = SHOAL_MIN(summary->min_steps, l->steps);
   summary->max_steps = SHOAL_MAX(summary->max_steps, l->steps);
-  summary->closed &= l->row.closed != 0;
+  summary->closed &= l->row.closed != 0 && !cut;
   return add_steps(summary, l, splits, n);
 }
 
@@ -297,6 +297,7 @@ typedef struct {
   shoal_trace_split *splits;
   const shoal_trace_attempt **rows;
   size_t n;
+  uint64_t cut; /* records behind the cut of a file */
 } rank_rows;
 
 static shoal_status add_part(shoal_trace_table *t, size_t part, rank_rows *all)
@@ -304,12 +305,14 @@ static shoal_status add_part(shoal_trace_table *t, size_t part, rank_rows *all)
   shoal_trace_data *d = t->parts[part];
   if (!shoal_trace_table_needs(t, part, SHOAL_TRACE_ALL)) return SHOAL_OK;
   shoal_status st = shoal_trace_load(d);
+  const uint64_t cut = d->cut ? d->lost : 0;
+  all->cut += cut;
   for (size_t i = 0; i < d->attempts && st == SHOAL_OK; i++) {
     if (!shoal_trace_table_counts(t, part, i, SHOAL_TRACE_ALL)) continue;
     if ((st = shoal_trace_split_create(d, i, &all->splits[all->n])) != SHOAL_OK) break;
     size_t k = all->n++;
     all->rows[k] = &d->attempt_rows[i];
-    st = add_line(t, d->attempt_rows[i].attempt, d->info.rank, &all->rows[k], &all->splits[k], 1);
+    st = add_line(t, d->attempt_rows[i].attempt, d->info.rank, &all->rows[k], &all->splits[k], 1, cut);
   }
   shoal_trace_unload(d);
   return st;
@@ -325,7 +328,7 @@ static shoal_status add_rank(shoal_trace_table *t, size_t from, size_t to)
   if (st == SHOAL_OK) st = SHOAL_ALLOC(most, &all.rows);
   for (size_t part = from; part < to && st == SHOAL_OK; part++) st = add_part(t, part, &all);
   if (st == SHOAL_OK && all.n > 0)
-    st = add_line(t, SHOAL_TRACE_ALL, t->parts[from]->info.rank, all.rows, all.splits, all.n);
+    st = add_line(t, SHOAL_TRACE_ALL, t->parts[from]->info.rank, all.rows, all.splits, all.n, all.cut);
   for (size_t i = 0; i < all.n; i++) shoal_trace_split_free(&all.splits[i]);
   free(all.splits);
   free(all.rows);

@@ -21,6 +21,7 @@ typedef struct {
   uint64_t steps, median_ns, p95_ns, wall_ns; /* percentiles of the step duration: nearest rank, no interpolation */
   uint64_t exchanges, exchange_bytes;
   uint64_t samples; /* of the steps in the records */
+  uint64_t cut;     /* records of a file that is cut off, behind the cut */
   bool placed;
   shoal_trace_times inside, whole;
 } shoal_trace_line;
@@ -36,7 +37,7 @@ typedef struct {
   uint64_t started_ns; /* start of the rank that started last, since 1970 */
   size_t lines, nodes; /* number of ranks whose traces are given, and of nodes among them */
   uint64_t min_steps, max_steps; /* smallest and largest number of steps of a rank */
-  bool closed;                   /* closed on every rank */
+  bool closed;                   /* closed on every rank, and no file cut off */
   bool mixed;                    /* the sum of attempts with different numbers of ranks: nothing is averaged */
   shoal_trace_mean *means;       /* [n_means] ordered by step */
   size_t n_means;

@@ -147,6 +147,7 @@ static void put_line(shoal_json *j, const shoal_trace_line *l)
   shoal_json_uint(j, "peak_bytes", l->row.peak_bytes);
   shoal_json_uint(j, "dropped", l->row.dropped);
   shoal_json_uint(j, "overwritten", l->row.overwritten);
+  shoal_json_uint(j, "cut", l->cut);
   put_samples(j, (uint64_t)SHOAL_MAX(l->row.batch, 0), l->row.samples, shoal_trace_samples_per_s(l));
   shoal_json_end(j);
 }

@@ -5,11 +5,16 @@
  *
  * The file may come from a rank that was killed, in the worst case during a flush, so that a chunk is in the metadata
  * but was not written.  Records are read block by block up to the first block that fails, and records that were never
- * written (all zero) or are invalid are dropped.  One warning gives the number of lost records. */
+ * written (all zero) or are invalid are dropped.  One warning gives the number of lost records.
+ *
+ * A file that is cut off, as by a copy to a full disk, is read as far as it is there: what is behind the cut is zero, and
+ * ranks of which not even the tables are there are left out. */
 #include "base/child.h"
+#include "base/error.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "h5/table.h"
 #include "report/trace_impl.h"
 #include "trace/format.h"
@@ -119,9 +124,11 @@ static shoal_status read_records(shoal_h5 file, uint64_t most, shoal_trace_data 
       };
     if (r->op >= d->ops) r->op = r->kind;
   }
+  d->lost = n - kept;
   if (kept < n)
-    shoal_warn("%llu of %llu records of rank %d in %s are not readable; was the rank killed while it wrote them?",
-               (unsigned long long)(n - kept), (unsigned long long)n, d->info.rank, d->path);
+    shoal_warn("%llu of %llu records of rank %d in %s %s", (unsigned long long)d->lost, (unsigned long long)n,
+               d->info.rank, d->path,
+               d->cut ? "are behind the cut" : "are not readable; was the rank killed while it wrote them?");
 end:
   shoal_h5_table_close(t);
   return st;
@@ -139,7 +146,7 @@ static shoal_status read_names(shoal_h5_table *t, uint64_t n, shoal_trace_data *
   SHOAL_TRY(SHOAL_ALLOC(n, &fixed));
   shoal_status st = shoal_h5_table_read(t, 0, n, fixed);
   for (; d->ops < n && st == SHOAL_OK; d->ops++) {
-    d->op_names[d->ops] = strndup(fixed[d->ops], SHOAL_TRACE_NAME);
+    d->op_names[d->ops] = fixed[d->ops][0] ? strndup(fixed[d->ops], SHOAL_TRACE_NAME) : strdup("?"); /* behind a cut */
     if (d->op_names[d->ops]) continue;
     st = SHOAL_FAIL(SHOAL_ERR_MEM, "the names of %s", d->path);
     break;
@@ -229,6 +236,7 @@ static shoal_status read_rank(shoal_h5 file, const shoal_trace_file_data *f, sho
 {
   d->path = f->path;
   d->version = f->version;
+  d->cut = f->missing > 0;
   SHOAL_TRY(read_attempts(file, d));
   const shoal_trace_attempt *last = &d->attempt_rows[d->attempts - 1];
   d->info = (shoal_trace_info){ .run_name = f->run,
@@ -288,6 +296,18 @@ static shoal_status read_energy(shoal_h5 file, shoal_trace_file_data *f)
   return get_cpus(file, "job_cpus", &f->job_cpus);
 }
 
+/* ---- a file that is cut off ---- */
+
+static void warn_of_cut(const shoal_trace_file_data *f)
+{
+  char there[32], whole[32];
+  struct stat info;
+  uint64_t bytes = stat(f->path, &info) == 0 ? (uint64_t)info.st_size : 0;
+  shoal_warn("%s is cut off, %s of %s are there (was it copied to a full disk?): it is read as far as it goes", f->path,
+             shoal_format_bytes((double)bytes, there, sizeof there),
+             shoal_format_bytes((double)(bytes + f->missing), whole, sizeof whole));
+}
+
 /* The ranks that a file has groups of. */
 typedef struct {
   int *ranks;
@@ -334,19 +354,47 @@ static shoal_status list_ranks(shoal_h5 file, const shoal_trace_file_data *f, ra
   return SHOAL_OK;
 }
 
+static void free_rank(shoal_trace_data *d)
+{
+  for (size_t k = 0; k < d->ops; k++) free(d->op_names[k]);
+  free(d->op_names);
+  free(d->groups);
+  free(d->attempt_rows);
+  shoal_trace_unload(d);
+  *d = (shoal_trace_data){ .path = NULL };
+}
+
 static shoal_status read_ranks(shoal_h5 file, shoal_trace_file_data *f)
 {
   rank_list l = { .memory = true };
   shoal_status st = list_ranks(file, f, &l);
   if (st == SHOAL_OK) st = SHOAL_ALLOC(l.n, &f->ranks);
-  for (; st == SHOAL_OK && f->n < l.n; f->n++) {
-    f->ranks[f->n].info.rank = l.ranks[f->n];
-    if ((st = read_rank(file, f, &f->ranks[f->n])) == SHOAL_OK) continue;
-    f->n++;
-    break;
+  for (size_t i = 0; st == SHOAL_OK && i < l.n; i++) {
+    shoal_trace_data *d = &f->ranks[f->n];
+    d->info.rank = l.ranks[i];
+    st = read_rank(file, f, d);
+    if (st == SHOAL_OK)
+      f->n++;
+    else
+      free_rank(d);
+    if (st != SHOAL_ERR_IO || f->missing == 0) continue;
+    shoal_warn("rank %d in %s begins behind the cut: it is left out", l.ranks[i], f->path);
+    st = SHOAL_OK;
   }
   free(l.ranks);
+  if (st == SHOAL_OK && f->n == 0) st = SHOAL_FAIL(SHOAL_ERR_IO, "nothing of a rank is there in %s", f->path);
   return st;
+}
+
+/* Energy, which is of whole nodes and little, is left out if it is behind the cut. */
+static shoal_status read_energy_there(shoal_h5 file, shoal_trace_file_data *f)
+{
+  shoal_status st = read_energy(file, f);
+  if (st != SHOAL_ERR_IO || f->missing == 0) return st;
+  free(f->energies);
+  f->energies = NULL;
+  f->n_energies = 0;
+  return SHOAL_OK;
 }
 
 static shoal_status read_here(const char *path, shoal_trace_file_data **out)
@@ -357,12 +405,15 @@ static shoal_status read_here(const char *path, shoal_trace_file_data **out)
   SHOAL_CHECK(f, SHOAL_ERR_MEM, "trace %s", path);
   f->path = strdup(path);
   SHOAL_CHECK_GOTO(st, f->path, end, SHOAL_ERR_MEM, "trace %s", path);
-  SHOAL_TRY_GOTO(st, shoal_h5_open(path, &file), end);
+  SHOAL_TRY_GOTO(st, shoal_h5_open_as_far(path, &f->missing, &file), end);
+  if (f->missing) warn_of_cut(f);
   SHOAL_TRY_GOTO(st, read_attributes(file, f), end);
   SHOAL_TRY_GOTO(st, read_ranks(file, f), end);
-  SHOAL_TRY_GOTO(st, read_energy(file, f), end);
+  SHOAL_TRY_GOTO(st, read_energy_there(file, f), end);
 end:
   shoal_h5_close(file);
+  if (st == SHOAL_ERR_IO && f->missing)
+    st = shoal_error_append(st, "; the file is cut off, %llu bytes are missing", (unsigned long long)f->missing);
   if (st == SHOAL_OK)
     *out = f;
   else
@@ -378,7 +429,8 @@ typedef struct {
 static shoal_status load(shoal_trace_data *d, uint64_t most)
 {
   shoal_h5 file = { 0 };
-  SHOAL_TRY(shoal_h5_open(d->path, &file));
+  uint64_t missing;
+  SHOAL_TRY(shoal_h5_open_as_far(d->path, &missing, &file));
   shoal_status st = read_records(file, most, d);
   shoal_h5_close(file);
   return st;
@@ -445,14 +497,7 @@ void shoal_trace_unload(shoal_trace_data *d)
 void shoal_trace_file_data_destroy(shoal_trace_file_data *f)
 {
   if (!f) return;
-  for (size_t i = 0; i < f->n; i++) {
-    shoal_trace_data *d = &f->ranks[i];
-    for (size_t k = 0; k < d->ops; k++) free(d->op_names[k]);
-    free(d->op_names);
-    free(d->groups);
-    free(d->attempt_rows);
-    shoal_trace_unload(d);
-  }
+  for (size_t i = 0; i < f->n; i++) free_rank(&f->ranks[i]);
   free(f->ranks);
   free(f->energies);
   free(f->path);

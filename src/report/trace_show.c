@@ -372,10 +372,16 @@ static bool was_dropped(const shoal_trace_line *l, char *text, size_t cap)
   return l->row.dropped > 0;
 }
 
+static bool was_cut(const shoal_trace_line *l, char *text, size_t cap)
+{
+  snprintf(text, cap, "lacks %llu records at its end: its file is cut off", (unsigned long long)l->cut);
+  return l->cut > 0;
+}
+
 /* Names the ranks whose trace was not closed, and those whose records are not complete: of many only the first. */
 static void print_incomplete(const shoal_trace_run *r, FILE *out)
 {
-  static const remark remarks[] = { was_killed, was_overwritten, was_dropped };
+  static const remark remarks[] = { was_killed, was_overwritten, was_dropped, was_cut };
   char text[160];
   for (size_t k = 0; k < SHOAL_COUNT(remarks); k++) {
     size_t n = 0;

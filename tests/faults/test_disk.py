@@ -1,5 +1,6 @@
 """Disks that are full, or too small, and files above the limit of their size: told in one line with path, needed and free; older
 files are intact, partial ones gone."""
+import json
 import os
 import re
 import resource
@@ -7,6 +8,8 @@ import signal
 import subprocess
 import time
 
+import h5py
+import numpy as np
 import pytest
 
 import harness
@@ -175,3 +178,43 @@ def test_disk_trace(glyphs, disk, jobs):
     disk.free()
     assert job.wait(60) == 0, read("r.out")
     assert read("r.out").count("the trace ends here") == 1, read("r.out")
+
+
+def test_disk_trace_cut(glyphs):
+    """A trace that a full disk cut off at any byte, also within a record: of every rank exactly the records that are there are
+    used, and the table names who lacks how many."""
+    glyphs(256, 64)
+    train(2, "r", *BASE, *sets(ckpt__every="never", trace__level="op", run__epochs=60))
+    path = "runs/r/trace/attempt-0001-node-00000.h5"
+    with h5py.File(path) as f:
+        sets_of = [f[f"rank-{r:05}/records"] for r in range(2)]
+        size, rows = sets_of[0].dtype.itemsize, [s[:] for s in sets_of]
+        infos = [[s.id.get_chunk_info(i) for i in range(s.id.get_num_chunks())] for s in sets_of]
+        ends = []  # of every record, in the file
+        for info, records in zip(infos, rows):
+            at = {c.chunk_offset[0]: c.byte_offset for c in info}
+            each = sets_of[0].chunks[0]
+            ends.append(np.array([at[i - i % each] + (i % each + 1) * size for i in range(len(records))]))
+    assert min(len(info) for info in infos) > 1, "one chunk only"
+    with open(path, "rb") as f:
+        whole = f.read()
+    some = int(ends[1][len(ends[1]) // 2])  # the end of a record
+    first = min(int(e.min()) for e in ends)
+    for cut in (some, some + 1, some - 1, some + 30, first + 5 * size + 9, len(whole) - 1):
+        with open(path, "wb") as f:
+            f.write(whole[:cut])
+        r = shoal("trace", "show", "runs/r", "--json")
+        shown = {row["rank"]: row for row in json.loads(r.stdout)["ranks"]}
+        there = [e <= cut for e in ends]
+        for rank in range(2):
+            steps = int((rows[rank][there[rank]]["kind"] == harness.STEP).sum())
+            assert (shown[rank]["cut"], shown[rank]["steps"]) == (int((~there[rank]).sum()), steps), f"{cut}: {said(r)}"
+        assert r.stderr.count(f"{path} is cut off, ") == 1, said(r)
+        table = shoal("trace", "show", "runs/r").stdout
+        for rank in range(2):
+            lost = int((~there[rank]).sum())
+            assert (f"rank {rank} lacks {lost} records at its end: its file is cut off" in table) == (lost > 0), table
+    with open(path, "wb") as f:
+        f.write(whole[:4000])  # within the descriptions of the tables
+    r = shoal("trace", "show", "runs/r", code=7)
+    assert "is cut off" in r.stderr and "Traceback" not in r.stderr, said(r)

@@ -119,11 +119,23 @@ const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_L
   return buf;
 }
 
+const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING])
+{
+  char target[256], shown[sizeof target];
+  struct stat there;
+  ssize_t n = readlink(path, target, sizeof target - 1);
+  buf[0] = '\0';
+  if (n <= 0 || stat(path, &there) == 0 || (errno != ENOENT && errno != ELOOP)) return buf;
+  target[n] = '\0';
+  snprintf(buf, SHOAL_DANGLING, " (a link to %s, which is not there)", shoal_show(target, shown, sizeof shown));
+  return buf;
+}
+
 shoal_status shoal_io_fault(const char *verb, const char *path, int error)
 {
-  char space[SHOAL_SPACE_LEFT];
-  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s", verb, path, strerror(error),
-                    shoal_space_left(path, error, space));
+  char space[SHOAL_SPACE_LEFT], dangling[SHOAL_DANGLING];
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s%s", verb, path, strerror(error),
+                    shoal_space_left(path, error, space), shoal_dangling(path, dangling));
 }
 
 shoal_status shoal_make_dirs(const char *path)

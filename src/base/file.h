@@ -35,6 +35,9 @@ shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char
 /** The numbers behind an errno: " (3.2 MiB free on nfs)" if the disk or a quota is full, " (no room for more files …)" if it has
  *  bytes, but no inodes, " (at most 1.0 GiB: ulimit -f)" if a file is too large, else "".  Writes into `buf` and returns it. */
 const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_LEFT]);
+enum { SHOAL_DANGLING = 320 };
+/** " (a link to X, which is not there)" if the path is one, else "". */
+const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING]);
 /** ERR_IO, "cannot VERB PATH: " with the text of an errno and the numbers behind it. */
 shoal_status shoal_io_fault(const char *verb, const char *path, int error);
 #endif

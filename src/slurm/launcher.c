@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "slurm/step.h"
+#include "topo/topo.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,14 +45,16 @@ int shoal_allocation_tasks(void)
 
 static shoal_status add_srun(int ranks, shoal_texts *words)
 {
-  int cores = shoal_env_int(NULL, "SLURM_CPUS_PER_TASK", 1);
+  shoal_facts cores = { .pid = 0 }; /* which Slurm may count by node */
+  SHOAL_TRY(shoal_topo_read_cores(NULL, &cores));
   SHOAL_CHECK(in_path("srun"), SHOAL_ERR_WORLD,
               "this is Slurm job %s, and srun is not on the PATH: add Slurm's bin folder to it",
               getenv("SLURM_JOB_ID"));
   SHOAL_TRY(shoal_texts_add(words, "srun"));
   SHOAL_TRY(shoal_texts_add(words, "--mpi=pmix"));
   SHOAL_TRY(shoal_texts_take(words, shoal_strdup_printf("--ntasks=%d", ranks)));
-  if (cores > 0) SHOAL_TRY(shoal_texts_take(words, shoal_strdup_printf("--cpus-per-task=%d", cores)));
+  if (cores.claimed_cores > 0)
+    SHOAL_TRY(shoal_texts_take(words, shoal_strdup_printf("--cpus-per-task=%d", cores.claimed_cores)));
   return shoal_texts_add(words, "--kill-on-bad-exit=1");
 }
 

@@ -53,9 +53,9 @@ shoal_status shoal_session_weigh(shoal_session *s)
   s->best.worse++;
   if (!c->patience || s->best.worse < c->patience || shoal_session_reached_end(s)) return SHOAL_OK;
   s->best.ends = true;
-  shoal_info("%s has not improved in %llu evaluations (best %.6g at step %llu): the run ends here (eval.patience)",
+  shoal_info("%s has not improved in %llu evaluation%s (best %.6g at step %llu): the run ends here (eval.patience)",
              c->best == SHOAL_BEST_ACCURACY ? "test accuracy" : "test loss", (unsigned long long)s->best.worse,
-             s->best.value, (unsigned long long)s->best.step);
+             s->best.worse == 1 ? "" : "s", s->best.value, (unsigned long long)s->best.step);
   return SHOAL_OK;
 }
 

@@ -237,7 +237,13 @@ static char *first_missing(const char *dir)
   return NULL;
 }
 
-shoal_status shoal_folder_take(shoal_folder *f, bool *again)
+/* Names the options of a folder that cannot be made or written. */
+static shoal_status name_options(shoal_status st)
+{
+  return st == SHOAL_ERR_IO ? shoal_error_append(st, "; run.dir and run.name choose the folder of a run") : st;
+}
+
+static shoal_status take(shoal_folder *f, bool *again)
 {
   double left_s;
   if (!f->lease) {
@@ -264,6 +270,25 @@ shoal_status shoal_folder_take(shoal_folder *f, bool *again)
   shoal_log_set_file(f->log);
   shoal_log_ask_first(log_is_ours, f);
   return SHOAL_OK;
+}
+
+shoal_status shoal_folder_take(shoal_folder *f, bool *again)
+{
+  return name_options(take(f, again));
+}
+
+shoal_status shoal_folder_check_writable(const shoal_folder *f)
+{
+  char *path = shoal_path_join(f->ckpt, "step.h5"), *probe = shoal_temporary_name(path);
+  int fd = -1;
+  shoal_status st = shoal_open_new(probe, path, &fd);
+  if (st == SHOAL_OK) {
+    close(fd);
+    unlink(probe);
+  }
+  free(probe);
+  free(path);
+  return name_options(st);
 }
 
 /* Removes what a start makes before it writes run.yaml; if there is anything else, the folder stays. */

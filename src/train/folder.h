@@ -50,6 +50,8 @@ shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder 
  *  be called again soon; a job of a batch system waits until the lease of a run that cannot be asked is stale.
  *  ERR_WORLD if another run holds it: the message names job, host and process. */
 shoal_status shoal_folder_take(shoal_folder *f, bool *again);
+/** Makes and removes a file where checkpoints go.  ERR_IO: the first one could not be written either. */
+shoal_status shoal_folder_check_writable(const shoal_folder *f);
 /** Whether the lease is still ours, on any rank; to be asked before anything is written.  Reads a small file. */
 bool shoal_folder_is_ours(const shoal_folder *f);
 shoal_status shoal_folder_check(const shoal_folder *f); /* the same, as ERR_WORLD */

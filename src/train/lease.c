@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -132,6 +133,22 @@ static double age_s(const shoal_lease *l, const struct stat *s)
   return (double)(local.tv_sec - s->st_mtim.tv_sec) + 1e-9 * (double)(local.tv_nsec - s->st_mtim.tv_nsec);
 }
 
+/* Whether a living process of this kernel has the lease open, as its holder has.  One that has not holds that of the folder
+ * of which this is a copy.  Of another user's process nothing is seen. */
+static bool has_open(long pid, const struct stat *lease)
+{
+  char folder[64];
+  struct stat s;
+  snprintf(folder, sizeof folder, "/proc/%ld/fd", pid);
+  DIR *d = opendir(folder);
+  bool has = d == NULL;
+  for (struct dirent *e; !has && d && (e = readdir(d));)
+    has = e->d_name[0] != '.' && fstatat(dirfd(d), e->d_name, &s, 0) == 0 && s.st_dev == lease->st_dev &&
+          s.st_ino == lease->st_ino;
+  if (d) closedir(d);
+  return has;
+}
+
 /* Only a process of the same kernel and PID namespace can be looked for. */
 static life judge(shoal_lease *l, const holder *h, const struct stat *s, double *left_s)
 {
@@ -139,7 +156,10 @@ static life judge(shoal_lease *l, const holder *h, const struct stat *s, double 
   bool same_job = strcmp(h->job, "-") != 0 && strcmp(h->job, me->job) == 0;
   if (same_job && h->restarts < me->restarts) return GONE; /* requeued: the batch system has ended the earlier start */
   if (h->pid > 0 && strcmp(h->boot, me->boot) == 0 && strcmp(h->pid_space, me->pid_space) == 0)
-    return kill((pid_t)h->pid, 0) != 0 && errno == ESRCH ? GONE : start_time_of(h->pid) != h->started ? GONE : ALIVE;
+    return kill((pid_t)h->pid, 0) != 0 && errno == ESRCH ? GONE
+           : start_time_of(h->pid) != h->started         ? GONE
+           : has_open(h->pid, s)                         ? ALIVE
+                                                         : GONE;
   *left_s = STALE_S - age_s(l, s);
   if (*left_s <= 0) return GONE;
   bool touched = l->seen.tv_sec && (s->st_mtim.tv_sec != l->seen.tv_sec || s->st_mtim.tv_nsec != l->seen.tv_nsec);

@@ -146,21 +146,22 @@ static void tell_folder(shoal_session *s, bool epoch_ended)
   double done = epochs_done(s, epoch_ended);
   progress_figures f = measure_progress(s, done, s->record.loss);
   const shoal_topo *t = shoal_world_topo(s->run.world);
-  shoal_folder_tell(&s->world.folder, &(shoal_folder_figures){ .step = s->run.step,
-                                                               .epoch = s->clock.epoch,
-                                                               .model = s->run.model->name,
-                                                               .method = s->method->name,
-                                                               .ranks = t->size,
-                                                               .nodes = t->nodes,
-                                                               .epochs = s->run.epochs,
-                                                               .done = share_done(s, done),
-                                                               .loss = s->record.loss,
-                                                               .lr = s->clock.rate,
-                                                               .test_loss = s->record.test_loss,
-                                                               .test_acc = s->record.test_acc,
-                                                               .samples_per_s = f.sample_rate,
-                                                               .waiting = wait_share(s),
-                                                               .left_s = f.left_s });
+  shoal_folder_tell(&s->world.folder,
+                    &(shoal_folder_figures){ .step = s->run.step,
+                                             .epoch = s->clock.epoch,
+                                             .model = s->run.model->name,
+                                             .method = s->method->name,
+                                             .ranks = t->size,
+                                             .nodes = t->nodes,
+                                             .epochs = s->run.epochs,
+                                             .done = share_done(s, done),
+                                             .loss = s->run.step > s->clock.first_step ? s->record.loss : NAN,
+                                             .lr = s->clock.rate,
+                                             .test_loss = s->record.test_loss,
+                                             .test_acc = s->record.test_acc,
+                                             .samples_per_s = f.sample_rate,
+                                             .waiting = wait_share(s),
+                                             .left_s = f.left_s });
   s->record.told_ns = shoal_now_ns();
 }
 
@@ -389,7 +390,9 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
   if (s->clock.trained)
     shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
   else
-    shoal_info("  nothing to do  all of run.epochs or run.steps was done already: raise it to train on");
+    shoal_info("  nothing to do  %s to train on", s->best.ends
+                                                      ? "eval.patience ended the run before: raise it, or unset it,"
+                                                      : "all of run.epochs or run.steps was done already: raise it");
   report_split(s);
   report_bytes(s);
   shoal_info("  memory         %s at most (rank 0)",

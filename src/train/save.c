@@ -365,6 +365,7 @@ static shoal_status compare_room(const shoal_session *s, uint64_t need)
   char one[32], all[32], have[32];
   uint64_t free_bytes, keep = (uint64_t)s->world.choice.keep, there = 0;
   shoal_ckpt_folder files;
+  SHOAL_TRY(shoal_folder_check_writable(&s->world.folder));
   char *path = shoal_path_join(dir, "step.h5");
   shoal_status st = shoal_ckpt_check_space(path, need);
   free(path);

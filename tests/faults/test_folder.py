@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from harness import (METHODS, MLP, assert_equal, assert_one_error, checkpoints, log, metrics, newest, program, ranks_of, read, rows, run,
-                     sampled, sets, shoal, status, train, wait_for, wait_until)
+                     said, sampled, sets, shoal, status, train, wait_for, wait_until)
 
 # 8 steps per epoch on 2 ranks
 BASE = [*MLP, *sets(data__batch=16, run__epochs=3, eval__every="4 steps", ckpt__every="3 steps", ckpt__keep=100)]
@@ -258,3 +258,35 @@ def test_folder_suspended(glyphs, jobs):
     assert job.wait(timeout=60) == 3, read("r.out")
     assert read("r.out").count("is not this run's any more") == 1, read("r.out")
     assert files() == before
+
+
+def test_folder_not_writable(glyphs):
+    """Found before step 1, with the options and the end of a link; checkpoints of others are readable all the same."""
+    glyphs(256, 64)
+    r = train(2, "r", *BASE, *sets(run__dir="/proc/self"), code=7)
+    assert "cannot make the folder /proc/self/r: " in r.stderr and r.stderr.count("run.dir and run.name") == 1, said(r)
+    os.symlink("nowhere", "gone")
+    r = train(1, "r", *BASE, *sets(run__dir="gone"), code=7)
+    assert "gone: File exists (a link to nowhere, which is not there); run.dir" in r.stderr, said(r)
+    r = train(1, "r", *BASE, *sets(data__file="gone"), code=7)
+    assert "cannot open gone: there is no such file (a link to nowhere, which is not there)" in r.stderr, said(r)
+    train(1, "r", *BASE)
+    steps = status("r")["step"]
+    before = os.stat("runs/r/ckpt").st_mode
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    subprocess.run(["chmod", "-R", "a+rwX", "."], check=True)
+    os.chmod("runs/r/ckpt", 0o555)
+    r = train(1, "r", *BASE, *sets(run__epochs=9), code=7, **nobody)
+    os.chmod("runs/r/ckpt", before)
+    assert "cannot create runs/r/ckpt/step.h5: Permission denied; run.dir and run.name" in r.stderr, said(r)
+    assert "to stop with a checkpoint" not in r.stdout and status("r")["step"] == steps, said(r)
+
+
+def test_folder_torn_line(glyphs):
+    """A line of log.txt without an end, because the disk was full, does not swallow the next start's first."""
+    glyphs(64)
+    train(1, "r", *BASE, *sets(run__epochs=1))
+    with open("runs/r/log.txt", "a") as f:
+        f.write("half a li")
+    train(1, "r", *BASE, *sets(run__epochs=1))
+    assert "\nhalf a li\n=== attempt 2, " in log("r"), log("r")

@@ -147,7 +147,7 @@ def test_in_an_allocation(work):
     with open("bin/srun", "w") as f:
         f.write('#!/bin/sh\necho "srun $*" >> said\n')
     os.chmod("bin/srun", 0o755)
-    slurm = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "3", "PATH": f"{os.getcwd()}/bin:{PLAIN_ENV['PATH']}"}
+    slurm = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "3(x2)", "PATH": f"{os.getcwd()}/bin:{PLAIN_ENV['PATH']}"}
     r = scale("--ranks", "1,4", "--methods", "sync", code=4, **slurm)
     assert "ended with exit 0 and is not done" in r.stderr
     assert read("said").splitlines() == [

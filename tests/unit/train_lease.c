@@ -138,6 +138,31 @@ static void test_requeued(void)
   unsetenv("SLURM_RESTART_COUNT");
 }
 
+/* A folder that was copied with the lease of a run that lives, here this process: nobody works in the copy. */
+static void test_copied(void)
+{
+  char copy[] = "/tmp/shoal-lease-XXXXXX", *text = NULL;
+  size_t n = 0;
+  double left_s = -1;
+  shoal_lease *l = NULL, *other = NULL;
+  CHECK(attempt(false, &l) == 1, "a folder without a lease");
+  char *from = shoal_path_join(folder, "lease");
+  REQUIRE(mkdtemp(copy), "a folder");
+  char *to = shoal_path_join(copy, "lease");
+  REQUIRE(shoal_read_file(from, &text, &n) == SHOAL_OK, "%s", from);
+  REQUIRE(shoal_write_file(to, text, n) == SHOAL_OK, "%s", to);
+  REQUIRE(shoal_lease_create(copy, false, NULL, NULL, &other) == SHOAL_OK, "lease");
+  CHECK(shoal_lease_try(other, &left_s) == SHOAL_OK, "the lease of a copied folder counts");
+  CHECK(left_s == 0, "the lease of a copied folder is waited for");
+  CHECK(!shoal_lease_lost(l), "the lease was lost");
+  shoal_lease_destroy(other);
+  shoal_lease_destroy(l);
+  CHECK(rmdir(copy) == 0, "files are left");
+  free(from);
+  free(to);
+  free(text);
+}
+
 /* Garbage, and a process number that another process has now. */
 static void test_odd(void)
 {
@@ -158,6 +183,7 @@ int main(void)
   REQUIRE(mkdtemp(folder), "%s", folder);
   test_one();
   test_requeued();
+  test_copied();
   test_odd();
   test_race("job 11 host n9 pid 4242 started 1\n");
   test_race("");

@@ -95,7 +95,7 @@ static shoal_status read_status(shoal_watch *w)
   shoal_status st = shoal_json_read_file(path, &j);
   if (st == SHOAL_OK) take_status(w, j);
   json_decref(j);
-  if (stat(path, &s) == 0) w->age_s = difftime(time(NULL), s.st_mtime);
+  if (stat(path, &s) == 0) w->age_s = SHOAL_MAX(difftime(time(NULL), s.st_mtime), 0.0); /* clocks of hosts differ */
   free(path);
   return st;
 }

@@ -180,7 +180,7 @@ def test_layouts():
     with open("sequence", "w") as f:
         f.write("n1\nn3\nn2\nn1\n")
     for mapper, hosts in ((("--rankfile", "rankfile"), ["n2", "n1", "n3", "n1"]),
-                          (("--mca", "rmaps", "seq", "--hostfile", "sequence"), ["n1", "n3", "n2", "n1"])):
+                          (("--map-by", "seq", "--hostfile", "sequence"), ["n1", "n3", "n2", "n1"])):
         r = on_cluster("salloc", "--immediate=60", *EIGHT, "mpirun", "-n", "4", *mapper, program(), "topo", "--json")
         assert [p["host"] for p in json.loads(r.stdout)["placement"]["places"]] == hosts, r.stdout
     # The script of a batch job sees what srun would start from there.

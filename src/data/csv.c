@@ -173,6 +173,7 @@ void shoal_csv_init(shoal_csv *c, const char *path, char *text, size_t n, shoal_
 {
   char stated = 0;
   const char *start = skip_preamble(text, text + n, &stated);
+  if (n > 0 && text[n - 1] == '\x1a') n--; /* the end of a text for DOS */
   *c = (shoal_csv){ .path = path, .at = text + (start - text), .end = text + n, .dialect = dialect };
   c->line_start = c->at;
   c->line = stated ? 2 : 1;
@@ -267,7 +268,8 @@ static shoal_status read_field(shoal_csv *c, bool *more)
     while (text_end > f.text && blank(c, text_end[-1])) text_end--;
   }
   SHOAL_CHECK(!memchr(f.text, '\0', (size_t)(text_end - f.text)), SHOAL_ERR_IO,
-              "%s:%zu:%zu: a NUL byte: this is not a text file", c->path, f.line, f.column);
+              "%s:%zu:%zu: a NUL byte: this is not a text file, or damaged (tr -d '\\0' removes them)", c->path, f.line,
+              f.column);
   char ended_by = c->at < c->end ? *c->at : '\0';
   *text_end = '\0'; /* may overwrite the separator, hence ended_by */
   *more = ended_by == c->dialect.separator;
@@ -277,14 +279,22 @@ static shoal_status read_field(shoal_csv *c, bool *more)
   return add_field(c, f);
 }
 
+static bool is_blank(const shoal_csv *c)
+{
+  for (size_t i = 0; i < c->n; i++)
+    if (c->fields[i].text[0]) return false;
+  return true;
+}
+
 shoal_status shoal_csv_next(shoal_csv *c, bool *end)
 {
-  do {
+  for (;;) {
     bool more = true;
     c->n = 0;
     *end = c->at >= c->end;
     if (*end) return SHOAL_OK;
     while (more) SHOAL_TRY(read_field(c, &more));
-  } while (c->n == 1 && c->fields[0].text[0] == '\0');
-  return SHOAL_OK;
+    if (!is_blank(c)) return SHOAL_OK;
+    if (c->n > 1 && c->blanks++ == 0) c->first_blank = c->fields[0].line;
+  }
 }

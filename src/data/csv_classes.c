@@ -4,6 +4,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/texts.h"
 #include "data/csv_number.h"
 #include "data/labels.h"
 #include <inttypes.h>
@@ -176,9 +177,81 @@ static void warn_case(const shoal_csv_classes *c)
       }
 }
 
+/* "1" and "01" are one class, as numbers that are equal, and so are ids that doubles do not tell apart. */
+static void warn_equal(const shoal_csv_class *const *sorted, size_t n)
+{
+  char one[48], other[48];
+  for (size_t i = 1; i < n; i++) {
+    if (sorted[i]->number != sorted[i - 1]->number) continue;
+    const shoal_csv_class *l = sorted[i];
+    shoal_warn(
+        "%s:%zu:%zu: labels \"%s\" and \"%s\" are equal as numbers, and become one class; if they are two, write "
+        "them with a letter",
+        l->path, l->line, l->column, shoal_show(sorted[i - 1]->text, one, sizeof one),
+        shoal_show(l->text, other, sizeof other));
+    return;
+  }
+}
+
+/* Adds what a label has between signs to the parts at the first place, and at later ones. */
+static shoal_status take_apart(const char *text, char sign, shoal_texts *first, shoal_texts *later)
+{
+  static const char around[] = " []{}()'\"";
+  for (const char *at = text;;) {
+    const char *end = strchr(at, sign), *to = end ? end : at + strlen(at);
+    const char *from = at + SHOAL_MIN(strspn(at, around), (size_t)(to - at));
+    while (to > from && strchr(around, to[-1])) to--;
+    if (to > from) SHOAL_TRY(shoal_texts_add_n(at == text ? first : later, from, (size_t)(to - from)));
+    if (!end) return SHOAL_OK;
+    at = end + 1;
+  }
+}
+
+static bool share_a_text(shoal_texts *a, shoal_texts *b)
+{
+  shoal_texts_sort(a, 0);
+  shoal_texts_sort(b, 0);
+  for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
+    const int order = strcmp(a->at[i], b->at[k]);
+    if (order == 0) return true;
+    if (order < 0)
+      i++;
+    else
+      k++;
+  }
+  return false;
+}
+
+/* Lists of labels in one cell ("0|1" beside "0" and "1|2"): what is in a list is elsewhere a label of its own, or stands at
+ * another place of a list.  In names with such signs ("animal/cat", "animal/dog") each part has its place. */
+static shoal_status warn_lists(const shoal_csv_classes *c)
+{
+  static const char signs[] = "|;,/+&";
+  for (const char *sign = signs; *sign; sign++) {
+    const shoal_csv_class *list = NULL;
+    shoal_texts first = { 0 }, later = { 0 };
+    shoal_status st = SHOAL_OK;
+    for (size_t i = 0; i < c->n && st == SHOAL_OK; i++) {
+      if (!list && strchr(c->all[i].text, *sign)) list = &c->all[i];
+      st = take_apart(c->all[i].text, *sign, &first, &later);
+    }
+    char shown[48];
+    if (st == SHOAL_OK && share_a_text(&first, &later))
+      shoal_warn(
+          "%s:%zu:%zu: label \"%s\" looks like several labels of one sample, between %c: each such list becomes a "
+          "class of its own, since a sample has one class; keep one label per row if that is not meant",
+          list->path, list->line, list->column, shoal_show(list->text, shown, sizeof shown), *sign);
+    shoal_texts_free(&first);
+    shoal_texts_free(&later);
+    SHOAL_TRY(st);
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status warn_odd(const shoal_csv_classes *c, bool numbers, uint64_t rows)
 {
   if (numbers) return warn_mark(c);
+  SHOAL_TRY(warn_lists(c));
   warn_case(c);
   for (size_t i = 0; i < c->n; i++)
     if (means_none(c->all[i].text)) warn_none(&c->all[i]);
@@ -206,6 +279,7 @@ shoal_status shoal_csv_classes_finish(shoal_csv_classes *c, const shoal_csv_dial
   }
   qsort(sorted, c->n, sizeof *sorted, numbers ? by_number : by_text);
   name_classes(c, sorted, numbers);
+  if (numbers) warn_equal((const shoal_csv_class *const *)sorted, c->n);
   free(sorted);
   SHOAL_CHECK(rows < 20 || (uint64_t)c->classes <= rows / 2, SHOAL_ERR_IO,
               "%s: column %s has %" PRId32 " different labels in %" PRIu64 " rows; name the column of the label with "

@@ -395,11 +395,68 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
   for (size_t i = 0; i < l->warnings.n; i++) shoal_warn("%s", l->warnings.at[i]);
 }
 
+typedef struct {
+  const char *name;
+  size_t column;
+} named_column;
+
+static int by_name(const void *a, const void *b)
+{
+  const named_column *p = a, *q = b;
+  const int order = strcmp(p->name, q->name);
+  return order ? order : (p->column > q->column) - (p->column < q->column);
+}
+
+/* Columns of one name stay what they are; mostly one of them was not meant to be there. */
+static shoal_status warn_of_twins(const probe *p, shoal_csv_layout *l)
+{
+  named_column *all;
+  size_t n = 0, twins = 0, one = 0, other = 0;
+  char text[96], more[80] = "";
+  if (!l->header) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &all));
+  for (size_t i = 0; i < l->columns; i++)
+    if (!l->dropped[i] && l->names[i][0]) all[n++] = (named_column){ l->names[i], i };
+  qsort(all, n, sizeof *all, by_name);
+  for (size_t i = 1; i < n; i++)
+    if (strcmp(all[i].name, all[i - 1].name) == 0 && twins++ == 0) {
+      one = all[i - 1].column;
+      other = all[i].column;
+    }
+  free(all);
+  if (!twins) return SHOAL_OK;
+  if (twins > 1) snprintf(more, sizeof more, ", and %zu more columns have a name that is taken", twins - 1);
+  return shoal_texts_take(&l->warnings,
+                          shoal_strdup_printf("%s: column %zu has the same name as column %s%s: both are used; --drop "
+                                              "%zu leaves one out",
+                                              p->path, other + 1, shoal_csv_column_text(l, one, text, sizeof text),
+                                              more, other == l->label ? one + 1 : other + 1));
+}
+
+/* Features without a number in the first rows, for who is told of the first of them. */
+static void list_words(const probe *p, shoal_csv_layout *l)
+{
+  enum { MOST = 40 };
+  shoal_str drop = { 0 };
+  size_t n = 0;
+  for (size_t i = 0; i < l->columns; i++) {
+    if (i == l->label || l->dropped[i] || p->numbers[i] || p->blanks[i] == p->rows - 1 || n++ >= MOST) continue;
+    shoal_str_add(&l->words, "%s%zu", n > 1 ? ", " : "; columns ", i + 1);
+    shoal_str_add(&drop, " --drop %zu", i + 1);
+  }
+  if (n < 2 || n > MOST)
+    shoal_str_clear(&l->words);
+  else
+    shoal_str_add(&l->words, " hold no numbers, and%s leave all of these out", drop.text);
+  shoal_str_free(&drop);
+}
+
 /* ---- files whose first row has one column ---- */
 
 typedef struct {
   size_t line;   /* the first one below the first row that has signs between fields; 0: none */
   size_t spaces; /* in the first row, as in all others, none beside another; 0: they differ */
+  bool aligned;  /* all rows have as many words, two or more, with spaces between and around them */
   bool pairs;    /* rows such as "1 1:0.5 7:0.25", of LIBSVM */
 } lines;
 
@@ -408,19 +465,25 @@ static lines look_at_lines(const char *text, size_t n)
   enum { MOST = 100 };
   lines l = { 0 };
   const char *end = text + n;
-  size_t first = 0;
+  size_t first = 0, first_words = 0;
   bool alike = true;
+  l.aligned = true;
   for (size_t line = 1; line <= MOST && text < end; line++) {
-    size_t spaces = 0, signs = 0, colons = 0;
+    size_t spaces = 0, signs = 0, colons = 0, words = 0;
+    char before = ' ';
     bool doubled = false;
     for (; text < end && *text != '\n'; text++) {
       doubled |= *text == ' ' && text + 1 < end && (text[1] == ' ' || text[1] == '\n');
       spaces += *text == ' ';
+      words += before == ' ' && *text != ' ' && *text != '\r';
+      before = *text;
       colons += *text == ':';
       signs += strchr(",;\t|", *text) != NULL && *text;
     }
     text += text < end;
     if (line == 1) first = spaces;
+    if (line == 1) first_words = words;
+    l.aligned &= words == first_words && words > 1;
     if (line == 1) l.pairs = colons > 0 && colons == spaces;
     alike &= spaces == first && !doubled;
     if (signs && line > 1 && !l.line) l.line = line;
@@ -453,6 +516,11 @@ static shoal_status check_columns(const probe *p, const shoal_csv_layout *l, con
       "sklearn.datasets.load_svmlight_file('%s'); numpy.savez('%s.npz', x=x.toarray(), y=y)\" makes arrays to be "
       "imported with kind npy",
       p->path, shoal_is_plain(p->path) ? p->path : "FILE", shoal_is_plain(p->path) ? p->path : "FILE");
+  SHOAL_CHECK(found.spaces || !found.aligned, SHOAL_ERR_IO,
+              "%s:1:1: one column only, whose words are aligned by spaces: write one comma for each gap, as sed 's/^ "
+              "*//;s/ *$//;s/  "
+              "*/,/g' %s >NEW does",
+              p->path, file);
   return SHOAL_FAIL(
       SHOAL_ERR_IO,
       "%s:1:1: one column only; features and a label are needed, between commas, semicolons, tabs or bars, "
@@ -467,6 +535,8 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   SHOAL_TRY(find_header(p, l, &l->header));
   SHOAL_TRY(copy_header(p, l));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->dropped));
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->numeric));
+  for (size_t i = 0; i < l->columns; i++) l->numeric[i] = p->rows > 1 && 2 * p->numbers[i] >= p->rows - 1;
   SHOAL_TRY(drop_asked(p, l));
   find_decimal(p, l);
   l->label = l->columns - 1;
@@ -478,7 +548,8 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   l->features = 0;
   for (size_t i = 0; i < l->columns; i++) l->features += i != l->label && !l->dropped[i];
   SHOAL_CHECK(l->features > 0, SHOAL_ERR_ARG, "%s: no column is left for a feature", p->path);
-  return SHOAL_OK;
+  list_words(p, l);
+  return warn_of_twins(p, l);
 }
 
 /* The signs that options give; a sign between thousands leaves the other one for decimals. */
@@ -518,6 +589,8 @@ void shoal_csv_layout_fini(shoal_csv_layout *l)
   for (size_t i = 0; l->names && i < l->columns; i++) free(l->names[i]);
   free(l->names);
   free(l->dropped);
+  free(l->numeric);
+  shoal_str_free(&l->words);
   shoal_texts_free(&l->warnings);
   *l = (shoal_csv_layout){ 0 };
 }

@@ -4,6 +4,7 @@
  * right is refused with the option that settles it. */
 #ifndef SHOAL_DATA_CSV_LAYOUT_H
 #define SHOAL_DATA_CSV_LAYOUT_H
+#include "base/str.h"
 #include "base/texts.h"
 #include "data/csv.h"
 #include "data/dataset.h"
@@ -14,6 +15,9 @@ typedef struct {
   bool header;
   char **names;  /* [columns] the header, NULL without */
   bool *dropped; /* [columns] neither feature nor label */
+  bool *numeric; /* [columns] half or more of the first rows have a number there */
+  shoal_str
+      words; /* "; columns 1, 4 hold words: --drop 1 --drop 4 leave them out" if there are several such features */
   shoal_texts warnings;
 } shoal_csv_layout;
 

@@ -19,6 +19,7 @@
 #include "data/csv_number.h"
 #include "data/data_impl.h"
 #include "data/narrow.h"
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -47,6 +48,8 @@ typedef struct {
   int32_t *y;    /* [rows] index into classes.all; after map_labels the class */
   uint8_t *test; /* [rows] */
   size_t rows, cap;
+  size_t file_rows;              /* rows before those of the current file */
+  size_t headers, repeated_line; /* rows of the current file that repeat the header; line of the first of them */
 } table;
 
 static const char *column_text(const void *layout, size_t feature, char *buf, size_t cap)
@@ -108,23 +111,50 @@ static bool is_one_of(const char *text, const char *const *words, size_t n)
   return false;
 }
 
-/* A number with a sign of a currency, a percent sign, or a minus that is not the one of ASCII. */
-static bool is_decorated(const char *text)
+/* The sign of a currency or of percent in a number, or a minus that is not the one of ASCII; NULL: none. */
+static const char *decoration(const char *text)
 {
   static const char *const signs[] = {
     "$", "%", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5", "\xe2\x88\x92", "\xe2\x80\x93"
   };
   for (size_t i = 0; i < SHOAL_COUNT(signs); i++)
-    if (strstr(text, signs[i])) return strpbrk(text, "0123456789") != NULL;
-  return false;
+    if (strstr(text, signs[i])) return strpbrk(text, "0123456789") ? signs[i] : NULL;
+  return NULL;
 }
 
+/* Two or more signs of dates and times, each behind a digit, and else digits, blanks and a few letters: "2020-01-31",
+ * "31/01/2020 12:30", "2020-01-31T12:30:00Z". */
+static bool is_date(const char *text)
+{
+  size_t signs = 0, letters = 0;
+  if (!isdigit((unsigned char)*text)) return false;
+  for (const char *at = text + 1; *at; at++) {
+    signs += strchr("-/:", *at) != NULL && isdigit((unsigned char)at[-1]);
+    letters += isalpha((unsigned char)*at) != 0;
+  }
+  return signs >= 2 && letters <= 4;
+}
+
+/* As accountants write -1.5. */
+static bool is_in_parentheses(const shoal_csv_layout *l, const char *text)
+{
+  char inside[64];
+  const size_t n = strlen(text);
+  double unused;
+  if (n < 3 || n > sizeof inside || text[0] != '(' || text[n - 1] != ')') return false;
+  snprintf(inside, sizeof inside, "%.*s", (int)n - 2, text + 1);
+  return shoal_csv_number(&l->dialect, inside, &unused, NULL);
+}
+
+enum { REASON = 768 };
+
 /* What is wrong with a field that is no number by either decimal sign, and what to do. */
-static const char *why_not(const table *t, const char *text, bool number, double v)
+static const char *why_not(const table *t, const char *path, const char *text, bool number, double v, char out[REASON])
 {
   static const char *const none[] = { "na", "n/a", "nan", "null", "none", "?", "-", "#n/a" };
   static const char *const truth[] = { "true", "false", "yes", "no" };
-  char *end;
+  char word[256], *end;
+  const char *file = shoal_shell_word(path, "FILE", word, sizeof word), *sign = decoration(text);
   if (!text[0]) return "is empty; features are numbers: fill the gaps, or leave the column out with --drop";
   if (number && !isfinite(v))
     return "is not finite; features are finite numbers: remove the row, or leave the column out with --drop";
@@ -133,13 +163,37 @@ static const char *why_not(const table *t, const char *text, bool number, double
   if (is_one_of(text, none, SHOAL_COUNT(none)))
     return "marks a missing value; features are numbers: fill the gaps, or leave the column out with --drop";
   if (is_one_of(text, truth, SHOAL_COUNT(truth)))
-    return "is a truth value; features are numbers: write 1 and 0, or leave the column out with --drop";
-  if (is_decorated(text))
-    return "has a sign that is no part of a number: remove it from the column, or leave that out with --drop";
-  return t->args->label
-             ? "is not a number; features are numbers: leave the column out with --drop, or give classes numbers"
-             : "is not a number; features are numbers: leave the column out with --drop, give classes numbers, "
-               "or name the column with --label if it is the label";
+    snprintf(out, REASON,
+             "is a truth value; features are numbers: write 1 and 0, as sed "
+             "'s/\\<true\\>\\|\\<yes\\>/1/Ig;s/\\<false\\>\\|\\<no\\>/0/Ig' %s >NEW does in all columns, or leave the "
+             "column out "
+             "with --drop",
+             file);
+  else if (sign && (unsigned char)sign[0] == 0xe2 && (unsigned char)sign[1] != 0x82)
+    snprintf(out, REASON, "has a minus that is not the one of keyboards: write that, as sed 's/%s/-/g' %s >NEW does",
+             sign, file);
+  else if (sign)
+    snprintf(
+        out, REASON,
+        "has a sign that is no part of a number: remove it, as sed 's/%s//g' %s >NEW does, or leave the column out "
+        "with --drop",
+        *sign == '$' ? "[$]" : sign, file);
+  else if (is_date(text))
+    snprintf(
+        out, REASON,
+        "looks like a date or a time; features are numbers: write what matters of it as numbers (days since the first, "
+        "hour), or leave the column out with --drop");
+  else if (is_in_parentheses(&t->layout, text))
+    snprintf(out, REASON,
+             "is in parentheses, which stand for a minus in accounts: write -%.*s, as sed "
+             "'s/(\\([0-9.,]*\\))/-\\1/g' %s >NEW does",
+             (int)strlen(text) - 2, text + 1, file);
+  else
+    snprintf(out, REASON,
+             "is not a number; features are numbers: leave the column out with --drop, give classes numbers%s%s",
+             t->args->label ? "" : ", or name the column with --label if it is the label",
+             t->layout.words.len ? t->layout.words.text : "");
+  return out;
 }
 
 /* A field that has the other decimal sign than the rest. */
@@ -161,6 +215,18 @@ static shoal_status refuse_sign(const table *t, const shoal_csv *c, const shoal_
                     t->proof.at, drop);
 }
 
+/* A row of words below the header, above numbers: mostly units. */
+static bool is_second_header(const table *t, const shoal_csv *c, size_t column)
+{
+  const shoal_csv_layout *l = &t->layout;
+  double unused;
+  if (!l->header || t->rows > t->file_rows || l->features < 2 || !l->numeric[column]) return false;
+  for (size_t i = 0; i < c->n; i++)
+    if (i != l->label && !l->dropped[i] && shoal_csv_number(&l->dialect, c->fields[i].text, &unused, NULL))
+      return false;
+  return true;
+}
+
 static shoal_status refuse_field(table *t, const shoal_csv *c, size_t i, bool number, double v)
 {
   const shoal_csv_field *f = &c->fields[i];
@@ -177,8 +243,15 @@ static shoal_status refuse_field(table *t, const shoal_csv *c, size_t i, bool nu
       "\"'\" '\"' <%s >NEW does",
       c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column,
       shoal_shell_word(c->path, "FILE", word, sizeof word));
+  SHOAL_CHECK(
+      !is_second_header(t, c, i), SHOAL_ERR_IO,
+      "%s:%zu:%zu: \"%s\" in column %s is not a number, and no other field of this row is one: if it is a second "
+      "header or has the units, remove it, as sed %zud %s >NEW does",
+      c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, c->fields[0].line,
+      shoal_shell_word(c->path, "FILE", word, sizeof word));
+  char reason[REASON];
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
-                    shoal_show(f->text, shown, sizeof shown), column, why_not(t, f->text, number, v));
+                    shoal_show(f->text, shown, sizeof shown), column, why_not(t, c->path, f->text, number, v, reason));
 }
 
 static shoal_status read_feature(table *t, const shoal_csv *c, size_t i, size_t feature, float *out)
@@ -290,17 +363,48 @@ static void show_row(const table *t, const char *which, const char *path, size_t
   shoal_str_free(&s);
 }
 
+/* A row further down that is the header once more, as in files that were joined.  One of numbers alone may be a sample. */
+static bool is_header_again(const table *t, const shoal_csv *c)
+{
+  const shoal_csv_layout *l = &t->layout;
+  double unused;
+  bool words = false;
+  if (!l->header || c->n != l->columns) return false;
+  for (size_t i = 0; i < l->columns; i++) {
+    if (strcmp(c->fields[i].text, l->names[i]) != 0) return false;
+    words |= i != l->label && !l->dropped[i] && !shoal_csv_number(&l->dialect, l->names[i], &unused, NULL);
+  }
+  return words;
+}
+
 static shoal_status read_rows(table *t, shoal_csv *c, bool first, bool test)
 {
   bool end, header = first && t->layout.header;
+  t->file_rows = t->rows;
+  t->headers = 0;
   SHOAL_TRY(shoal_csv_next(c, &end));
   if (!end && !first) SHOAL_TRY(repeats_header(t, c, &header));
   while (!end) {
+    if (!header && is_header_again(t, c)) {
+      if (t->headers++ == 0) t->repeated_line = c->fields[0].line;
+      header = true;
+    }
     if (!header) SHOAL_TRY(add_row(t, c, test));
     header = false;
     SHOAL_TRY(shoal_csv_next(c, &end));
   }
   return SHOAL_OK;
+}
+
+/* Rows that are no samples. */
+static void warn_left_out(const table *t, const shoal_csv *c)
+{
+  if (c->blanks)
+    shoal_warn("%s:%zu: %zu row%s of separators alone %s left out", c->path, c->first_blank, c->blanks,
+               c->blanks > 1 ? "s" : "", c->blanks > 1 ? "are" : "is");
+  if (t->headers)
+    shoal_warn("%s:%zu: %zu row%s the header and %s left out: was the file joined of several?", c->path,
+               t->repeated_line, t->headers, t->headers > 1 ? "s repeat" : " repeats", t->headers > 1 ? "are" : "is");
 }
 
 static shoal_status find_layout(table *t, const char *text, size_t n)
@@ -325,6 +429,7 @@ static shoal_status read_file(table *t, size_t source, bool test)
   if (source == 0 && !t->read_again) shoal_csv_layout_tell(&t->layout, path);
   if (st != SHOAL_OK) goto done;
   SHOAL_CHECK_GOTO(st, t->rows > before, done, SHOAL_ERR_IO, "%s is empty: no rows with data", path);
+  warn_left_out(t, &c);
   show_row(t, "first", path, before);
   show_row(t, "last", path, t->rows - 1);
 done:

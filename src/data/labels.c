@@ -172,6 +172,20 @@ shoal_status shoal_labels_check(const shoal_labels *l, const char *path, const c
   return SHOAL_OK;
 }
 
+const char *shoal_labels_row(uint64_t n, const double *row)
+{
+  uint64_t ones = 0, zeros = 0;
+  for (uint64_t k = 0; k < n; k++) {
+    ones += row[k] == 1;
+    zeros += row[k] == 0;
+  }
+  if (ones + zeros < n)
+    return "is not one-hot: it has other numbers than 0 and 1; a sample has one class, a whole number from 0. Of "
+           "probabilities y.argmax(1) keeps the largest alone; numbers to predict (regression) are not learnt";
+  if (ones > 1) return "has more than one 1: several classes per sample (multi-label) are not learnt; keep one of them";
+  return ones == 1 ? NULL : "has no 1: the sample is in no class; remove it, or give it a class of its own";
+}
+
 /* ---- what is odd ---- */
 
 /* 9, 99, 999 and 2^k - 1 from 15 on: what people and file formats take for "none". */
@@ -299,6 +313,22 @@ static size_t add_split(const shoal_labels *l, shoal_str *out)
   return lines;
 }
 
+/* Accuracy says little where one class is nearly everything. */
+static size_t add_lopsided(const shoal_labels *l, shoal_str *out)
+{
+  enum { LEAST = 20 };
+  const double most = 0.95;
+  const shoal_label *v = &l->all[0];
+  for (size_t i = 1; i < l->distinct; i++)
+    if (l->all[i].count[SHOAL_TRAIN] > v->count[SHOAL_TRAIN]) v = &l->all[i];
+  const double share = (double)v->count[SHOAL_TRAIN] / (double)l->n[SHOAL_TRAIN];
+  if (l->n[SHOAL_TRAIN] < LEAST || share < most || !is_class(l, v->value)) return 0;
+  add_class(l, "class ", v->value, out);
+  shoal_str_add(out, " has %.4g %% of the training samples: a model that knows nothing else is right as often\n",
+                100 * share);
+  return 1;
+}
+
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out)
 {
   size_t lines = 0;
@@ -309,6 +339,7 @@ size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out)
     return 1;
   }
   lines += add_missing(l, out);
+  lines += add_lopsided(l, out);
   if (l->n[SHOAL_TEST]) lines += add_split(l, out);
   return lines;
 }

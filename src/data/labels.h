@@ -6,7 +6,7 @@
  *     refused   a label below 0, at or above the stated number of classes, or above SHOAL_CLASSES_MOST - 1; without a stated
  *               number, a label in the thousands and 16 times the second largest
  *     warned    one class only; classes without a training sample (labels that count from 1); a label that stands apart
- *               (255, 999: often a mark for "no label"); classes that one split lacks */
+ *               (255, 999: often a mark for "no label"); classes that one split lacks; a class of 95 % of all samples */
 #ifndef SHOAL_DATA_LABELS_H
 #define SHOAL_DATA_LABELS_H
 #include "base/status.h"
@@ -58,6 +58,9 @@ shoal_status shoal_dataset_check_labels(shoal_dataset *d);
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out);
 /** Prints the lines of shoal_labels_odd as warnings, each with `path` in front. */
 void shoal_labels_warn(const shoal_labels *l, const char *path);
+/** What is wrong with the n numbers of a sample where labels should be one-hot, with the cure; NULL if just one is 1 and all
+ *  others are 0. */
+const char *shoal_labels_row(uint64_t n, const double *row);
 /** The k-th of the names, which are one per line, with control characters as escapes; "" if there is none. */
 const char *shoal_labels_name(const char *names, int64_t k, char *buf, size_t cap);
 /** The largest or smallest label if it stands apart from all others and looks like a mark for "no label": -1 beside

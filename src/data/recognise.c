@@ -66,6 +66,9 @@ static const struct {
   { "ftypheic", 8, 4, { "a HEIC image", IMAGE_CURE } },
   { "ftypmif1", 8, 4, { "a HEIC image", IMAGE_CURE } },
   { "ftypavif", 8, 4, { "an AVIF image", IMAGE_CURE } },
+  { "P4\n", 3, 0, { "a PBM image", IMAGE_CURE } },
+  { "P5\n", 3, 0, { "a PGM image", IMAGE_CURE } },
+  { "P6\n", 3, 0, { "a PPM image", IMAGE_CURE } },
   { "II*\0", 4, 0, { "a TIFF image", IMAGE_CURE } },
   { "MM\0*", 4, 0, { "a TIFF image", IMAGE_CURE } },
 };
@@ -80,6 +83,9 @@ static shoal_data_alien alien_text(const unsigned char *head, size_t n)
   memcpy(start, head + at, SHOAL_MIN(n - at, sizeof start - 1));
   if (strncasecmp(start, "<!doctype html", 14) == 0 || strncasecmp(start, "<html", 5) == 0)
     return (shoal_data_alien){ "a web page", "the download of the file failed, get it again" };
+  if (strncasecmp(start, "<?xml", 5) == 0) return (shoal_data_alien){ "XML", TABLE_CURE("read_xml('FILE')") };
+  if (strncasecmp(start, "@relation", 9) == 0)
+    return (shoal_data_alien){ "an ARFF table, of Weka", "sed '1,/^@data/Id' FILE >NEW.csv leaves its rows" };
   if (start[0] == '{' && holds(head, n, "\":"))
     return (shoal_data_alien){ "JSON", TABLE_CURE("read_json('FILE', lines=True)") };
   if (start[0] == '[' && holds(head, n, "{\"")) return (shoal_data_alien){ "JSON", TABLE_CURE("read_json('FILE')") };

@@ -80,6 +80,13 @@ WARNED = (  # text, arguments, words of a warning
     (CLOSE, (), "column 1: 39 of 40 numbers become equal to their neighbours"),
     ("a,b,y\n" + labels("0", "1") + "1,1,2\n", (), "1 class has no test sample (2)"),
     (ROWS, ("--test-share", "0"), "no test split: of 40 samples none"),
+    ("a,b,y\n" + ROWS.replace("\n", "\n,,\n", 3) + ',"",\n', (), "t.csv:3: 4 rows of separators alone are left out"),
+    ("a,b,y\n" + ROWS.replace("\n", "\na,b,y\n", 1), (), "t.csv:3: 1 row repeats the header and is left out"),
+    ("a,a,y\n" + ROWS, (), 'column 2 has the same name as column 1, "a": both are used; --drop 2 leaves one out'),
+    (labels("1", "01", "2"), (), 't.csv:2:7: labels "1" and "01" are equal as numbers, and become one class'),
+    (labels("0", "1", "0|1"), (), 't.csv:3:7: label "0|1" looks like several labels of one sample, between |'),
+    (labels('"[0, 1]"', '"[1, 2]"'), (), 'label "[0, 1]" looks like several labels'),
+    (labels(*"0" * 39, "1"), (), "class 0 has 97.22 % of the training samples: a model that knows nothing else"),
 )
 
 
@@ -88,7 +95,8 @@ def test_warned(text, args, words):
     assert words in load(text, *args).stderr
 
 
-@pytest.mark.parametrize("text", (ROWS, labels("-1", "1"), labels("1", "2", "3"), labels("a", "b", "c")), ids=range(4))
+@pytest.mark.parametrize("text", (ROWS, labels("-1", "1"), labels("1", "2", "3"), labels("a", "b", "c"), labels("pet/cat", "pet/dog", "n.a.")),
+                         ids=range(5))
 def test_nothing_odd(text):
     """Good tables are not warned of."""
     assert load(text).stderr == ""
@@ -267,6 +275,9 @@ CURED = (  # what is wrong, words, options that the message adds to those of the
     (HEAD + re.sub(r"[^,\n]+", r"'\g<0>'", PETS), "t.csv:2:1: \"'0.5'\" in column 1, \"a\" is in single quotes", ()),
     ("".join(f'"{row}"\n' for row in (HEAD + PETS).splitlines()), "t.csv:1:1: the row is in quotes as a whole", ()),
     ((HEAD + PETS).replace(",", " "), "one column only", ("--separator", " ")),
+    (HEAD + "s,mm,\n" + PETS, 't.csv:2:1: "s" in column 1, "a" is not a number, and no other field of this row is one', ()),
+    (HEAD + PETS.replace(",0,", ",$0,"), '"$0" in column 2, "b" has a sign that is no part of a number', ()),
+    (HEAD + PETS.replace(",0,", ",FALSE,").replace(",1,", ",true,"), '"FALSE" in column 2, "b" is a truth value', ()),
 )
 
 
@@ -275,7 +286,7 @@ def test_cures_of_tables(text, words, options):
     """The command or option of the refusal makes a file that is read as it was meant."""
     r = load(text, code=7)
     assert_one_error(r, words)
-    command = re.search(r"as ((grep|tail|sed|tr) .*) does$", r.stderr.strip())
+    command = re.search(r"as ((grep|tail|sed|tr) .*?) does($|,| in)", r.stderr.strip())
     if command:
         subprocess.run(command[1], shell=True, check=True)
         with open("NEW") as f:
@@ -326,7 +337,8 @@ def test_labels_in_capitals():
     assert "capitals" not in load(HEAD + PETS).stderr
 
 
-FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sign that is no part"), ("\u22121.5", "has a sign that is no part"),
+FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sign that is no part"), ("\u22121.5", "has a minus that is not the one"),
+          ("2020-01-31", "looks like a date or a time"), ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
           ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),
           ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is not finite"), ("0x1F", "is not a number"))
 

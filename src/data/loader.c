@@ -128,7 +128,7 @@ static void note_bad(const shoal_loader *l, slot *s, uint64_t id, const float *x
 static size_t find_far(const shoal_loader *l, const float *x)
 {
   size_t k = 0;
-  while (k < l->elements && fabsf(x[k]) < SHOAL_DATA_FAR) k++;
+  while (k < l->elements && fabsf(x[k]) < l->config.far) k++;
   return k;
 }
 
@@ -136,7 +136,7 @@ static void note_far(const shoal_loader *l, slot *s, uint64_t id, size_t k)
 {
   shoal_bad_samples *bad = &s->batch.bad;
   if (bad->n++ > 0) return;
-  *bad = (shoal_bad_samples){ 1, id, k, ((const float *)l->raw)[k], true };
+  *bad = (shoal_bad_samples){ 1, id, k, ((const float *)l->raw)[k], l->config.far };
 }
 
 static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epoch, uint64_t id)
@@ -152,13 +152,16 @@ static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epo
   } else {
     finite = shoal_normal_apply(&l->normal, l->raw, x);
   }
-  const size_t far = finite && c->drop_bad ? find_far(l, x) : l->elements;
+  const size_t far = finite && c->far > 0 ? find_far(l, x) : l->elements;
   if (finite && far == l->elements) return SHOAL_OK;
   if (finite)
     note_far(l, s, id, far);
   else
     note_bad(l, s, id, x);
-  if (c->drop_bad) s->y[i] = -1;
+  if (c->far > 0) {
+    s->y[i] = -1;
+    memset(x, 0, l->elements * sizeof *x);
+  }
   return SHOAL_OK;
 }
 

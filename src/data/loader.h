@@ -35,8 +35,9 @@ typedef struct {
   bool shuffle; /* test split: false */
   bool crop4, hflip;
   bool sizes_only; /* read nothing: x, y and ids are NULL */
-  bool drop_bad;   /* samples that are not finite, or far, get label -1, which no loss and no accuracy counts */
-  int depth;       /* batches prefetched; 0: no thread, read on request */
+  float far; /* 0, or samples that are not finite or reach this once normalised become zeros with label -1, which no
+                      loss and no accuracy counts */
+  int depth; /* batches prefetched; 0: no thread, read on request */
 } shoal_loader_config;
 
 /* Samples of a batch that are not finite, looked at while they are normalised.  `feature` counts within the sample as it is
@@ -46,9 +47,12 @@ typedef struct {
   uint64_t id; /* of the first one; the rest is about it */
   size_t feature;
   float value;
-  bool far; /* it is beyond SHOAL_DATA_FAR once normalised, with drop_bad only */
+  float far; /* 0, or the limit that it reaches once normalised */
 } shoal_bad_samples;
-#define SHOAL_DATA_FAR 1e30f /* from here on outputs overflow, or have a loss of 0 or of 1e29 that says nothing */
+/* From here on outputs overflow, or have a loss of 0 or of 1e29 that says nothing; or the variance of a batch overflows, which
+ * would take the batch's other samples along where batch norm measures them. */
+#define SHOAL_DATA_FAR       1e30f
+#define SHOAL_DATA_FAR_BATCH 1e15f
 
 /* With strided shares a position counts this rank's own samples, `total` is n, and slot0 is rank * batch, so that no
  * two ranks use the same dropout mask. */

@@ -40,8 +40,11 @@ shoal_status shoal_session_weigh(shoal_session *s)
   if (c->best == SHOAL_BEST_NONE && !c->patience) return SHOAL_OK;
   if (isnan(value)) {
     if (shoal_session_is_root(s))
-      shoal_warn("no test sample has a finite loss at step %llu: %s passes over this evaluation",
-                 (unsigned long long)s->run.step, c->best == SHOAL_BEST_NONE ? "eval.patience" : "ckpt.best");
+      shoal_warn("no test sample has a finite loss at step %llu: %s over this evaluation",
+                 (unsigned long long)s->run.step,
+                 c->best == SHOAL_BEST_NONE ? "eval.patience passes"
+                 : c->patience              ? "ckpt.best and eval.patience pass"
+                                            : "ckpt.best passes");
     return SHOAL_OK;
   }
   if (is_better(s, value)) {

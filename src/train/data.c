@@ -224,7 +224,7 @@ shoal_status shoal_session_open_loaders(shoal_session *s)
                             .rank = rank,
                             .size = size,
                             .batch = s->world.choice.eval_batch * (uint64_t)size,
-                            .drop_bad = true };
+                            .far = s->run.eval_mode == SHOAL_PLAN_MEASURE ? SHOAL_DATA_FAR_BATCH : SHOAL_DATA_FAR };
   return shoal_loader_create(s->data.set, &t, &s->data.test);
 }
 

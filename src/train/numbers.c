@@ -131,16 +131,17 @@ static void name_scale(const shoal_session *s, size_t feature, char *out, size_t
 /* "sample 377 of /X_train is not finite: feature 3 is nan" */
 static void name_sample(const shoal_session *s, shoal_split split, const shoal_bad_samples *bad, char *out, size_t cap)
 {
-  char feature[96], scale[96] = "";
+  char feature[96], scale[96] = "", what[32] = "not finite";
   uint64_t id = bad->id;
   const shoal_dataset *file = shoal_dataset_file_of(s->data.set, split, &id);
   name_feature(&shoal_dataset_info(s->data.set)->sample, bad->feature, feature, sizeof feature);
   if (isfinite(bad->value)) name_scale(s, bad->feature, scale, sizeof scale);
+  if (bad->far > 0) snprintf(what, sizeof what, "beyond 1e%.0f", log10((double)bad->far));
   snprintf(out, cap, "sample %llu of /%s%s%s is %s%s: %s is %g%s", (unsigned long long)id,
            shoal_dataset_array(file, split), file == s->data.set ? "" : " in ",
-           file == s->data.set ? "" : shoal_path_base(shoal_dataset_path(file)),
-           bad->far ? "beyond 1e30" : "not finite", isfinite(bad->value) ? " once normalised" : "", feature,
-           isnan(bad->value) ? NAN : (double)bad->value, scale); /* not "-nan" */
+           file == s->data.set ? "" : shoal_path_base(shoal_dataset_path(file)), what,
+           isfinite(bad->value) ? " once normalised" : "", feature, isnan(bad->value) ? NAN : (double)bad->value,
+           scale); /* not "-nan" */
 }
 
 void shoal_numbers_miss_batch(shoal_session *s, shoal_status st)

@@ -87,6 +87,7 @@ void shoal_session_report_start(const shoal_session *s)
     shoal_info("nothing will be evaluated: %s has no test split", shoal_dataset_path(s->data.set));
   warn_of_idle(s);
   warn_of_alone(s);
+  shoal_session_warn_of_schedule(s);
 }
 
 /* Epochs that are done.  At the end of one the loop counts it before it goes back to position 0. */

@@ -65,3 +65,22 @@ shoal_status shoal_session_report_rate(const shoal_session *s, const char *resol
   shoal_str_free(&why.text);
   return st;
 }
+
+/* Often the run was made shorter, as for a first try. */
+void shoal_session_warn_of_schedule(const shoal_session *s)
+{
+  const shoal_lr_schedule *l = &s->model.lr;
+  const uint64_t steps = s->world.choice.steps, per_epoch = SHOAL_MAX(s->run.steps_per_epoch, UINT64_C(1));
+  const double end = steps ? SHOAL_MIN(s->run.epochs, (double)steps / (double)per_epoch) : s->run.epochs;
+  size_t reached = 0;
+  if (l->warmup_epochs > 0 && l->warmup_epochs >= end)
+    shoal_warn(
+        "the warm-up takes %.4g epochs (optim.warmup_epochs) and the run %.4g: it ends at a learning rate of %.4g, "
+        "not at optim.lr, %.4g",
+        l->warmup_epochs, end, shoal_lr_at(l, &s->model.plateau, end * (1 - 1e-9)), l->lr);
+  if (l->kind != SHOAL_LR_STEP) return;
+  while (reached < l->milestones && l->milestone[reached] < end) reached++;
+  if (reached < l->milestones)
+    shoal_warn("optim.milestones: the learning rate does not drop at epoch %.4g, for the run has %.4g",
+               l->milestone[reached], end);
+}

@@ -102,3 +102,13 @@ def test_reason_from_the_loader(work, ranks):
     told = [line for line in errors(r) if "rows 101" in line]  # the other rank may notice that this one is gone
     assert len(told) == 1, said(r)
     assert s["reason"] in told[0], said(r)
+
+
+def test_schedule_longer_than_the_run(glyphs):
+    """A warm-up and a milestone that the run does not reach the end of are told once, with what happens instead."""
+    glyphs(64, 16)
+    r = train(2, "short", *MLP, *sets(optim__warmup_epochs=4, optim__schedule="step", optim__milestones="[0.5,3]", optim__warmup_from=0))
+    assert r.stderr.count("the warm-up takes 4 epochs (optim.warmup_epochs) and the run 1: it ends at a learning rate of 0.0125") == 1, r.stderr
+    assert r.stderr.count("optim.milestones: the learning rate does not drop at epoch 3, for the run has 1") == 1, r.stderr
+    r = train(2, "long", *MLP, *sets(optim__warmup_epochs=0.5, optim__schedule="step", optim__milestones="[0.5,0.75]"))
+    assert "warm-up" not in r.stderr and "milestones" not in r.stderr, r.stderr

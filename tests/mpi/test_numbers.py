@@ -212,15 +212,29 @@ def test_numbers_test_split_far(value, more, words):
     assert_finite("bad")
 
 
+def test_numbers_test_split_measured():
+    """Where batch norm measures the batch, a bad test sample takes none of its batch along: told, and 58 of 60 are scored."""
+    import h5py
+    features("bad.h5", [(4, 3)], split="X_test")
+    with h5py.File("bad.h5", "a") as f:
+        f["X_test"][7] = 1e20
+    r = train(1, "bad", *NET, *sets(data__file="bad.h5", eval__batch_norm="batch", eval__batch=30))
+    assert "of /X_test is " in r.stderr and "outputs" not in r.stderr, r.stderr
+    right = 58 * float(metrics("bad")[-1]["test_acc"])
+    assert abs(right - round(right)) < 1e-3 and right > 20, right
+    assert_finite("bad")
+
+
 def test_numbers_test_split_none():
     """No test sample with a finite loss: the best model and the patience say that they pass over it."""
     features("n.h5")
-    for option, name in (("ckpt__best", "ckpt.best"), ("eval__patience", "eval.patience")):
-        r = train(2, option, *NET, *sets(model__norm="none", optim__lr=1e25, run__steps=1,
-                                         **{option: "test_loss" if option == "ckpt__best" else 2}))
-        assert r.stderr.count(f"no test sample has a finite loss at step 1: {name} passes over this evaluation") == 1, r.stderr
-        assert [row["test_loss"] + row["test_acc"] for row in metrics(option)] == [""]
-        assert_finite(option)
+    for options, words in (({"ckpt__best": "test_loss"}, "ckpt.best passes"), ({"eval__patience": 2}, "eval.patience passes"),
+                           ({"ckpt__best": "test_loss", "eval__patience": 2}, "ckpt.best and eval.patience pass")):
+        name = "-".join(options)
+        r = train(2, name, *NET, *sets(model__norm="none", optim__lr=1e25, run__steps=1, **options))
+        assert r.stderr.count(f"no test sample has a finite loss at step 1: {words} over this evaluation") == 1, r.stderr
+        assert [row["test_loss"] + row["test_acc"] for row in metrics(name)] == [""]
+        assert_finite(name)
 
 
 @pytest.mark.parametrize("place,skips", [("loss", True), ("input", True), ("weight", False), ("statistics", False), ("spike", True)])

@@ -23,7 +23,7 @@ shoal_add_runs(switch switch)
 shoal_add_runs(weights weights_methods weights_drawn weights_statistics weights_killed weights_refused)
 shoal_add_runs(progress progress_live progress_logged progress_again progress_never progress_status)
 shoal_add_runs(numbers numbers_methods numbers_data numbers_kinds numbers_places numbers_end numbers_range numbers_again numbers_few)
-shoal_add_pytest(train.numbers_test_split FILE mpi/test_numbers.py TESTS numbers_test_split numbers_test_split_far
+shoal_add_pytest(train.numbers_test_split FILE mpi/test_numbers.py TESTS numbers_test_split numbers_test_split_far numbers_test_split_measured
                  numbers_test_split_none LABELS train noasan)
 
 add_executable(train.local.oracle_program mpi/local_oracle.c unit/nn_rig.c)

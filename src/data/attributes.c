@@ -120,17 +120,6 @@ static shoal_status read_scale(shoal_dataset *d)
   return SHOAL_OK;
 }
 
-void shoal_data_overall(size_t n, const double *mean, const double *std, double *mean_out, double *std_out)
-{
-  double sum = 0, square = 0;
-  for (size_t k = 0; k < n; k++) {
-    sum += mean[k] / (double)n;
-    square += (std[k] * std[k] + mean[k] * mean[k]) / (double)n;
-  }
-  *mean_out = sum;
-  *std_out = square > sum * sum ? sqrt(square - sum * sum) : 1;
-}
-
 /* Values that normalise to a few standard deviations around 0 are good enough: people round, and take those of a larger
  * data set. */
 void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen)

@@ -104,6 +104,11 @@ shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name,
   } else if (strcmp(f->described, "enumeration {FALSE, TRUE}") == 0) { /* as h5py writes truth values */
     how.value = "y[n].astype('u1')";
   }
+  if (f->only_numbers && strncmp(f->described, "compound {r: f", 14) == 0) /* as h5py writes them */
+    return SHOAL_FAIL(SHOAL_ERR_IO,
+                      "%s: /%s holds complex numbers, %s: write real ones, such as numpy.abs of them, or both parts as "
+                      "features of their own",
+                      d->path, name, f->described);
   if (!rows && f->class != SHOAL_H5_ENUM)
     return SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s holds no numbers but %s", d->path, name, f->described);
   const char *names[2];
@@ -131,6 +136,22 @@ static shoal_status check_whole(const shoal_dataset *d, const char *name, const 
                     " has %.9g, which is no class: classes are whole numbers "
                     "from 0; numbers to predict (regression) are not learnt",
                     d->path, name, f->described, wrong, y[wrong]);
+  free(y);
+  return st;
+}
+
+/* Rows of labels of which argmax would not find the class. */
+static shoal_status check_one_hot(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
+{
+  const uint64_t n = f->dims[0], width = f->dims[1];
+  double *y;
+  SHOAL_TRY(shoal_limit_memory(d->path, name, n * width, sizeof *y));
+  SHOAL_TRY(SHOAL_ALLOC(n * width, &y));
+  shoal_status st = shoal_h5_read(d->file, name, SHOAL_F64, n * width, y);
+  for (uint64_t i = 0; i < n && st == SHOAL_OK; i++) {
+    const char *why = shoal_labels_row(width, y + i * width);
+    if (why) st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: row %" PRIu64 " of /%s, %s, %s", d->path, i, name, f->described, why);
+  }
   free(y);
   return st;
 }
@@ -182,6 +203,7 @@ static shoal_status refuse_labels(const shoal_dataset *d, const char *name, cons
   if (form == LABELS_ONE_HOT) how.value = "y[n].argmax(1)";
   if (form == LABELS_ROW) how.value = "y[n].ravel().astype('i4')";
   if (form == LABELS_FLOATS || form == LABELS_ROW) SHOAL_TRY(check_whole(d, name, f));
+  if (form == LABELS_ONE_HOT) SHOAL_TRY(check_one_hot(d, name, f));
   if (form == LABELS_NAMES)
     how = (rewrite){ .read = read,
                      .first = "u = numpy.unique(numpy.concatenate([*y.values()])); ",

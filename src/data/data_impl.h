@@ -47,6 +47,8 @@ typedef struct {
   int32_t *labels;       /* [n] */
   uint32_t *sums;        /* [n] check sums of the samples, or NULL */
   _Atomic bool ready;    /* labels, and samples if cached, are in memory */
+  uint64_t missing, chunks,
+      first_missing; /* chunks of samples that were never written, of how many; sample of the first */
 } shoal_data_part;
 
 struct shoal_dataset {
@@ -94,8 +96,6 @@ shoal_status shoal_data_read_attributes(shoal_dataset *d);
 bool shoal_data_states_kind(shoal_h5 file);
 /** Drops mean and std of a foreign file if they do not describe the values seen, by a warning. */
 void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen);
-/** One mean and std over all of n groups. */
-void shoal_data_overall(size_t n, const double *mean, const double *std, double *mean_out, double *std_out);
 
 /* ---- what is mended by a command of h5py (cure.c) ---- */
 /** A shell command that copies n arrays as plain data sets to PATH.plain.h5; placeholders stand for names that a shell could
@@ -169,10 +169,14 @@ typedef struct {
   bool *test;   /* [n_sources] */
   bool by_name; /* some sources are test files; else the samples are split */
 } shoal_import_roles;
-/** ERR_USAGE if an option would do nothing beside the names, ERR_ARG if there are both validation and test files or no
- *  training file. */
+/** ERR_USAGE if an option would do nothing beside the names, ERR_ARG if there is no training file. */
 shoal_status shoal_import_find_roles(const shoal_import_args *a, shoal_import_roles *out);
 void shoal_import_roles_fini(shoal_import_roles *r);
+/** Marks in out [n] the names for validation beside others for testing, since a data set has one test split; a warning tells
+ *  of them.  @return how many there are */
+size_t shoal_import_leave_out(const shoal_import_args *a, const char *const *names, size_t n, bool *out);
+bool shoal_import_trains(const char *path);      /* its name has a word for training */
+bool shoal_import_names_split(const char *path); /* its name has a word for training, testing or validation */
 /** The split of sample number `index` of an import: by `train_count` if given, else by its source. */
 shoal_split shoal_import_nth(const shoal_import_args *a, uint64_t index, bool test);
 /** How many of n consecutive samples form the training split: by train_count or test_share. */

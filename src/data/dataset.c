@@ -73,7 +73,8 @@ static shoal_status choose_shape(shoal_dataset *d, const char *name, int ndim, c
   shoal_shape *s = &d->info.sample;
   d->info.kind = d->names.text ? SHOAL_DATA_TEXT : ndim <= 2 ? SHOAL_DATA_FEATURES : SHOAL_DATA_IMAGES;
   SHOAL_CHECK(ndim >= 1 && ndim <= (d->names.text ? 1 : 4), SHOAL_ERR_IO, "%s: /%s has %d dimensions; %s", d->path,
-              name, ndim, d->names.text ? "tokens have 1" : "features have 2, images 3 or 4");
+              name, ndim,
+              d->names.text ? "tokens have 1" : "features have 2, images 3 or 4 (h5py: f[name][()].reshape)");
   for (int i = 1; i < ndim; i++)
     SHOAL_CHECK(dims[i] > 0 && dims[i] <= INT32_MAX, SHOAL_ERR_IO, "%s: dimension %d of /%s is %" PRIu64, d->path, i,
                 name, dims[i]);
@@ -117,7 +118,10 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
                 shoal_data_shape_text(&d->info.sample, other, sizeof other), d->info.x_bytes);
   d->info.n[split] = f.dims[0];
   p->raw = f.exact && f.type == d->x_type ? f.offset : SHOAL_H5_NO_OFFSET;
-  return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ d->x_type }, &p->x);
+  SHOAL_TRY(shoal_h5_table_open(d->file, name, &(shoal_h5_row){ d->x_type }, &p->x));
+  if (!shoal_data_states_kind(d->file)) /* ours are written whole */
+    shoal_h5_table_unwritten(p->x, &p->missing, &p->chunks, &p->first_missing);
+  return SHOAL_OK;
 }
 
 static shoal_status open_y(shoal_dataset *d, shoal_split split)
@@ -133,6 +137,28 @@ static shoal_status open_y(shoal_dataset *d, shoal_split split)
               d->path, d->names.x[split], d->info.n[split], name, f.dims[0]);
   p->wide = !f.has_sign && f.size > 4;
   return shoal_h5_table_open(d->file, name, &(shoal_h5_row){ p->wide ? SHOAL_U64 : SHOAL_I64 }, &p->y);
+}
+
+/* What was never written is no sample, although it reads as one. */
+static void warn_of_unwritten(const shoal_dataset *d)
+{
+  for (int s = 0; s < 2; s++) {
+    const shoal_data_part *p = &d->part[s];
+    if (p->missing)
+      shoal_warn("%s: %" PRIu64 " of %" PRIu64 " chunks of /%s were never written, the first is that of sample %" PRIu64
+                 ": its samples hold the fill value; write them, or cut the arrays there",
+                 d->path, p->missing, p->chunks, d->names.x[s], p->first_missing);
+  }
+}
+
+/* MATLAB reverses dimensions, so that its [height, width, channels, n] are [n, channels, width, height] here. */
+static void tell_matlab(const shoal_dataset *d)
+{
+  if (d->info.kind == SHOAL_DATA_IMAGES && shoal_h5_has_attribute(shoal_h5_table_object(d->part[0].x), "MATLAB_class"))
+    shoal_info(
+        "%s: MATLAB wrote /%s, and it reverses dimensions: what is width there is height here, so images lie on their "
+        "side; that matters only where the model is used with images from elsewhere",
+        d->path, d->names.x[0]);
 }
 
 /* ---- values missing in a foreign file ---- */
@@ -253,6 +279,8 @@ static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
   if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);
   SHOAL_TRY_GOTO(st, shoal_data_survey(d), fail);
+  warn_of_unwritten(d);
+  tell_matlab(d);
   shoal_dataset_fill_scale(d);
   *out = d;
   return SHOAL_OK;

@@ -133,17 +133,33 @@ static bool is_ancillary(const char *warning)
   return islower((unsigned char)warning[0]) && strlen(warning) > 4 && warning[4] == ':';
 }
 
-/* That of the chunk eXIf, which is in front of the pixels; all chunks are: length, name, data, check sum. */
-static int png_orientation(const file *f)
+/* A chunk in front of the pixels, or NULL; all chunks are: length, name, data, check sum. */
+static const uint8_t *find_chunk(const file *f, const char *name, size_t *length_out)
 {
   const uint8_t *bytes = (const uint8_t *)f->bytes;
   for (size_t at = 8; f->n - at >= 12;) {
     const size_t length = get32(bytes + at, true);
-    if (length > f->n - at - 12 || memcmp(bytes + at + 4, "IDAT", 4) == 0) return 1;
-    if (memcmp(bytes + at + 4, "eXIf", 4) == 0) return find_orientation(bytes + at + 8, length);
+    if (length > f->n - at - 12 || memcmp(bytes + at + 4, "IDAT", 4) == 0) return NULL;
+    *length_out = length;
+    if (memcmp(bytes + at + 4, name, 4) == 0) return bytes + at + 8;
     at += length + 12;
   }
-  return 1;
+  return NULL;
+}
+
+static int png_orientation(const file *f)
+{
+  size_t length;
+  const uint8_t *exif = find_chunk(f, "eXIf", &length);
+  return exif ? find_orientation(exif, length) : 1;
+}
+
+/* The chunk of an animation begins with the number of its pictures. */
+static bool is_animated(const file *f)
+{
+  size_t length;
+  const uint8_t *control = find_chunk(f, "acTL", &length);
+  return control && length >= 4 && get32(control, true) > 1;
 }
 
 typedef struct {
@@ -191,7 +207,10 @@ static void read_png_head(png_reader *r, const file *f, shoal_image *found)
                           .channels = channels,
                           .orientation = png_orientation(f),
                           .stored_channels = channels,
-                          .deep = png_get_bit_depth(r->png, r->info) == 16 };
+                          .alpha = (png_get_color_type(r->png, r->info) & PNG_COLOR_MASK_ALPHA) != 0 ||
+                                   png_get_valid(r->png, r->info, PNG_INFO_tRNS) != 0,
+                          .deep = png_get_bit_depth(r->png, r->info) == 16,
+                          .moving = is_animated(f) };
   turn_size(found);
 }
 

@@ -10,7 +10,8 @@ typedef struct {
   int width, height, channels; /* as it is shown; channels: 1 for grey, 3 for colour; width 0: neither PNG nor JPEG */
   int orientation;             /* of Exif: 1 as stored, 2 to 8 turned or mirrored */
   int stored_channels;         /* 4 for the colours of print (CMYK) */
-  bool deep;                   /* 16 bits are stored */
+  bool alpha;                  /* with transparency, of a channel or a colour */
+  bool deep, moving;           /* 16 bits are stored; an animated PNG, of which the picture is read that others show */
 } shoal_image;
 /** Reads the head of a file.  ERR_IO if it cannot be read or its head is damaged. */
 shoal_status shoal_image_look(const char *path, shoal_image *out);

@@ -120,11 +120,29 @@ static shoal_status unknown_kind(const char *kind)
   return st;
 }
 
+/* Files for validation beside files for testing. */
+static shoal_status drop_validation(shoal_import_list *l)
+{
+  bool *drop;
+  size_t kept = 0;
+  SHOAL_TRY(SHOAL_ALLOC(l->paths.n, &drop));
+  shoal_import_leave_out(&l->args, l->args.sources, l->paths.n, drop);
+  for (size_t i = 0; i < l->paths.n; i++)
+    if (drop[i])
+      free(l->paths.at[i]);
+    else
+      l->paths.at[kept++] = l->paths.at[i];
+  l->args.n_sources = l->paths.n = kept;
+  free(drop);
+  return SHOAL_OK;
+}
+
 static shoal_status import_kind(size_t k, const shoal_import_args *a, const char *out_path)
 {
   if (!kinds[k].files[0]) return kinds[k].import(a, out_path);
   shoal_import_list list = { 0 };
   shoal_status st = shoal_import_expand(a, kinds[k].files, &list);
+  if (st == SHOAL_OK) st = drop_validation(&list);
   for (size_t i = 0; st == SHOAL_OK && i < list.paths.n; i++) st = shoal_data_refuse_alien(list.paths.at[i], a->kind);
   if (st == SHOAL_OK) st = kinds[k].import(&list.args, out_path);
   shoal_import_list_fini(&list);

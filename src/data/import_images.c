@@ -49,8 +49,11 @@ typedef struct {
   const char *folder;         /* as given; borrowed */
   bool splits;                /* it has folders for splits, and these for classes */
   noted turned, printed, odd; /* by Exif; in the colours of print; with a warning of their decoder */
-  noted deep;                 /* of 16 bits */
-  char odd_words[128];        /* of the first of these */
+  noted deep, moving;         /* of 16 bits; with several pictures */
+  noted grey, colour, alpha;  /* as they are stored */
+  char *stray;                /* the first image that is in no folder of a class, or NULL */
+  size_t strays;
+  char odd_words[128]; /* of the first of these */
 } images;
 
 static void close_images(images *m)
@@ -60,6 +63,7 @@ static void close_images(images *m)
     free(m->folders[i].other);
   }
   free(m->folders);
+  free(m->stray);
   shoal_texts_free(&m->files);
   shoal_texts_free(&m->classes);
   free(m->y);
@@ -141,6 +145,9 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
   m->form.channels = SHOAL_MAX(m->form.channels, i.channels);
   if (i.orientation != 1) note(&m->turned, m->files.at[m->files.n - 1]);
   if (i.stored_channels == 4) note(&m->printed, m->files.at[m->files.n - 1]);
+  note(i.channels == 1 ? &m->grey : &m->colour, m->files.at[m->files.n - 1]);
+  if (i.alpha) note(&m->alpha, m->files.at[m->files.n - 1]);
+  if (i.moving) note(&m->moving, m->files.at[m->files.n - 1]);
   if (i.deep) note(&m->deep, m->files.at[m->files.n - 1]);
   return SHOAL_OK;
 }
@@ -170,6 +177,26 @@ static shoal_status add_folder(images *m, char *path, bool test)
   return st;
 }
 
+/* Images beside the folders of the classes are in none.  One that cannot be read counts, too. */
+static shoal_status find_strays(images *m, const char *folder)
+{
+  shoal_texts files = { 0 };
+  shoal_error ignored;
+  shoal_image look;
+  shoal_status st = list_folder(folder, false, &files);
+  for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
+    char *path = shoal_path_join(folder, files.at[i]);
+    const bool image = shoal_image_look(path, &look) != SHOAL_OK || look.width > 0;
+    shoal_error_take(&ignored);
+    if (image && m->strays++ == 0)
+      m->stray = path;
+    else
+      free(path);
+  }
+  shoal_texts_free(&files);
+  return st;
+}
+
 static shoal_status add_split(images *m, const char *folder, bool test)
 {
   shoal_texts here = { 0 };
@@ -179,23 +206,64 @@ static shoal_status add_split(images *m, const char *folder, bool test)
                     "%s has no folders: a folder of images has one for each class, move the images into these", folder);
   for (size_t i = 0; st == SHOAL_OK && i < here.n; i++) st = add_folder(m, shoal_path_join(folder, here.at[i]), test);
   shoal_texts_free(&here);
-  return st;
+  return st == SHOAL_OK ? find_strays(m, folder) : st;
 }
 
-/* A folder called train with folders inside: its neighbours are splits, too.  One with images is a class of railways. */
+/* A folder called train ("training_set") with folders inside: its neighbours are splits, too.  One with images is a class of
+ * railways. */
 static shoal_status has_splits(const char *folder, const shoal_texts *inside, bool *out)
 {
   shoal_status st = SHOAL_OK;
   *out = false;
   for (size_t i = 0; st == SHOAL_OK && i < inside->n; i++) {
     shoal_texts deeper = { 0 };
-    if (strcasecmp(inside->at[i], "train") != 0 && strcasecmp(inside->at[i], "training") != 0) continue;
+    if (!shoal_import_trains(inside->at[i])) continue;
     char *path = shoal_path_join(folder, inside->at[i]);
     st = list_folder(path, true, &deeper);
     *out |= deeper.n > 0;
     shoal_texts_free(&deeper);
     free(path);
   }
+  return st;
+}
+
+static shoal_status has_folders(const char *folder, const char *name, bool *out)
+{
+  shoal_texts inside = { 0 };
+  char *path = shoal_path_join(folder, name);
+  shoal_status st = list_folder(path, true, &inside);
+  *out = inside.n > 0;
+  shoal_texts_free(&inside);
+  free(path);
+  return st;
+}
+
+/* Beside folders called train and test, what holds classes is for training, too, and what holds none is left out; so is val
+ * beside test. */
+static shoal_status keep_splits(const shoal_import_args *a, const char *folder, shoal_texts *inside)
+{
+  size_t kept = 0;
+  bool *drop;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(inside->n + 1, &drop));
+  shoal_import_leave_out(a, (const char *const *)inside->at, inside->n, drop);
+  for (size_t i = 0; st == SHOAL_OK && i < inside->n; i++) {
+    bool classes = true;
+    if (shoal_import_names_split(inside->at[i])) continue;
+    st = has_folders(folder, inside->at[i], &classes);
+    drop[i] = !classes;
+    if (classes)
+      shoal_warn("%s/%s is for training, too, since no word of its name is train, test or val", folder, inside->at[i]);
+    else
+      shoal_warn("%s/%s is left out: it stands beside train and has no folders of classes", folder, inside->at[i]);
+  }
+  for (size_t i = 0; i < inside->n; i++)
+    if (drop[i])
+      free(inside->at[i]);
+    else
+      inside->at[kept++] = inside->at[i];
+  inside->n = kept;
+  free(drop);
   return st;
 }
 
@@ -207,12 +275,13 @@ static shoal_status collect(const shoal_import_args *a, const char *folder, imag
   shoal_import_roles roles = { 0 };
   shoal_status st;
   SHOAL_TRY_GOTO(st, list_folder(folder, true, &inside), done);
-  splits.sources = (const char *const *)inside.at;
-  splits.n_sources = inside.n;
   bool trains;
   SHOAL_TRY_GOTO(st, has_splits(folder, &inside, &trains), done);
   m->folder = folder;
   m->splits = trains;
+  if (trains) SHOAL_TRY_GOTO(st, keep_splits(a, folder, &inside), done);
+  splits.sources = (const char *const *)inside.at;
+  splits.n_sources = inside.n;
   if (trains) SHOAL_TRY_GOTO(st, shoal_import_find_roles(&splits, &roles), done);
   *by_name_out = trains && roles.by_name;
   if (!trains) st = add_split(m, folder, false);
@@ -329,6 +398,25 @@ static void warn_other(const char *path)
   free(cure);
 }
 
+/* What a class may lack: images beside the folders, and in folders inside them. */
+static void warn_unseen(const images *m)
+{
+  const class_folder *first = NULL;
+  size_t nested = 0;
+  char more[48] = "";
+  for (size_t i = 0; i < m->n_folders; i++) {
+    const class_folder *f = &m->folders[i];
+    if (!f->images || !f->folders) continue;
+    if (nested++ == 0) first = f;
+  }
+  if (nested > 1) snprintf(more, sizeof more, ", and %zu more have", nested - 1);
+  if (nested)
+    shoal_warn("%s has folders inside%s, which are not looked into: images in them belong to no class", first->path,
+               more);
+  if (m->strays > 1) snprintf(more, sizeof more, " and %zu more images are", m->strays - 1);
+  if (m->strays) shoal_warn("%s%s in no folder of a class: left out", m->stray, m->strays > 1 ? more : " is");
+}
+
 /* Names the folders that are no class, and what was left out of those that are. */
 static void warn_left_out(const images *m, const char *folder)
 {
@@ -343,6 +431,7 @@ static void warn_left_out(const images *m, const char *folder)
   }
   if (none > SHOWN) shoal_warn("%s: %zu more folders have no image and are left out", folder, none - SHOWN);
   if (others > 1) shoal_warn("%s: %zu files are neither PNG nor JPEG: left out", folder, others);
+  warn_unseen(m);
 }
 
 static void tell_converted(const images *m)
@@ -350,6 +439,15 @@ static void tell_converted(const images *m)
   if (m->turned.n)
     shoal_info("%zu image%s turned as %s Exif orientation says, the first is %s", m->turned.n,
                m->turned.n > 1 ? "s are" : " is", m->turned.n > 1 ? "their" : "its", m->turned.first);
+  if (m->grey.n && m->colour.n)
+    shoal_info("%zu image%s grey and get%s three equal channels, since %zu have colours; the first grey one is %s, the "
+               "first in "
+               "colour %s",
+               m->grey.n, m->grey.n > 1 ? "s are" : " is", m->grey.n > 1 ? "" : "s", m->colour.n, m->grey.first,
+               m->colour.first);
+  if (m->alpha.n)
+    shoal_info("%zu image%s transparent pixels, which are mixed with black, the first is %s", m->alpha.n,
+               m->alpha.n > 1 ? "s may have" : " may have", m->alpha.first);
   if (m->printed.n)
     shoal_info("%zu image%s the colours of print (CMYK), which become RGB, the first is %s", m->printed.n,
                m->printed.n > 1 ? "s have" : " has", m->printed.first);
@@ -372,6 +470,13 @@ static void warn_deep(const images *m)
              "them, from an array of the pixels%s",
              n, n > 1 ? "s have" : " has", m->deep.first, command ? command : "");
   free(command);
+}
+
+static void warn_moving(const images *m)
+{
+  if (m->moving.n)
+    shoal_warn("%zu image%s animated: the first picture is taken, the others are left out; the first is %s",
+               m->moving.n, m->moving.n > 1 ? "s are" : " is", m->moving.first);
 }
 
 static void warn_odd(const images *m)
@@ -446,6 +551,7 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
   tell_converted(&m);
   warn_deep(&m);
+  warn_moving(&m);
   st = write_images(&m, a, out_path);
   if (st == SHOAL_OK) warn_odd(&m);
 done:

@@ -1,8 +1,10 @@
 /* NumPy arrays: samples and labels, found by the words in their names as in HDF5 files (X_train, y_train, images,
  * labels, ...), or, if there are just two, by their dimensions.  Bytes stay bytes, all else becomes f32. */
+#include "base/file.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "data/data_impl.h"
 #include "data/labels.h"
 #include "data/narrow.h"
@@ -15,6 +17,7 @@
 typedef struct {
   const shoal_import_args *args;
   shoal_npys arrays;
+  bool *left_out;               /* [arrays.n] for validation beside others for testing */
   const shoal_npy *x[2], *y[2]; /* per split; NULL if there are none */
   shoal_data_spec spec;
   uint64_t stride[3]; /* of channel, row, column; features: of a feature in stride[2] */
@@ -33,14 +36,22 @@ static shoal_status put(const shoal_npy **slot, const shoal_npy *a, const char *
   return SHOAL_OK;
 }
 
+/* By all of a member's name ("train/x"), else by what is behind its folders ("mine/X_train"). */
+static shoal_data_role role_of(const shoal_npy *a)
+{
+  const shoal_data_role role = shoal_data_role_of(a->name);
+  return role == SHOAL_ROLE_NONE ? shoal_data_role_of(shoal_path_base(a->name)) : role;
+}
+
 static shoal_status match(import *p, const bool *test)
 {
   const shoal_npys *l = &p->arrays;
   bool named = false;
-  for (size_t i = 0; i < l->n; i++) named |= shoal_data_role_of(l->all[i].name) != SHOAL_ROLE_NONE;
+  for (size_t i = 0; i < l->n; i++) named |= role_of(&l->all[i]) != SHOAL_ROLE_NONE;
   for (size_t i = 0; i < l->n; i++) {
     const shoal_npy *a = &l->all[i];
-    shoal_data_role role = shoal_data_role_of(a->name);
+    if (p->left_out[i]) continue;
+    shoal_data_role role = role_of(a);
     if (!named && l->n == 2) role = a->ndim > 1 ? SHOAL_ROLE_X : SHOAL_ROLE_Y;
     SHOAL_CHECK(!a->refused || (named && role == SHOAL_ROLE_NONE), SHOAL_ERR_IO, "%s", a->refused);
     if (role == SHOAL_ROLE_NONE) shoal_info("%s: array %s is not used", a->path, a->name);
@@ -92,14 +103,44 @@ static shoal_status find_shape(import *p)
   return SHOAL_OK;
 }
 
+/* Labels with a row per sample: one-hot ones are mended by argmax, others have no class to be found by it. */
+static shoal_status refuse_rows(const shoal_npy *y)
+{
+  const uint8_t *row;
+  double *values = NULL;
+  const char *why = NULL;
+  uint64_t i = 0;
+  shoal_npy_reader *r = NULL;
+  shoal_status st;
+  SHOAL_TRY(shoal_npy_check(y));
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(y->dims[1], &values), done);
+  SHOAL_TRY_GOTO(st, shoal_npy_open(y, &r), done);
+  for (; i < y->dims[0] && !why; i++) {
+    SHOAL_TRY_GOTO(st, shoal_npy_next(r, &row), done);
+    for (uint64_t k = 0; k < y->dims[1]; k++) values[k] = shoal_npy_real(y, row, k * y->strides[1]);
+    why = shoal_labels_row(y->dims[1], values);
+  }
+  if (why)
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: row %" PRIu64 " of labels %s %s", y->path, i - 1, y->name, why);
+  else
+    st = SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s: labels %s are one-hot, %" PRIu64 " numbers per sample; one is expected: save y.argmax(1)",
+                    y->path, y->name, y->dims[1]);
+done:
+  shoal_npy_close(r);
+  free(values);
+  return st;
+}
+
 static shoal_status check_split(const import *p, int s)
 {
   const shoal_npy *x = p->x[s], *y = p->y[s], *first = p->x[0];
-  SHOAL_CHECK(y->ndim == 1 || (y->ndim == 2 && y->dims[1] == 1), SHOAL_ERR_IO,
-              "%s: labels %s have %d dimensions, one number per sample is expected (one-hot: y.argmax(1))", y->path,
+  if (y->ndim == 2 && y->dims[1] > 1) return refuse_rows(y);
+  SHOAL_CHECK(y->ndim < 3, SHOAL_ERR_IO, "%s: labels %s have %d dimensions, one number per sample is expected", y->path,
               y->name, y->ndim);
-  SHOAL_CHECK(y->dims[0] == x->dims[0], SHOAL_ERR_IO, "%s has %" PRIu64 " samples, %s has %" PRIu64 " labels", x->name,
-              x->dims[0], y->name, y->dims[0]);
+  SHOAL_CHECK(y->dims[0] == x->dims[0], SHOAL_ERR_IO,
+              "%s: %s has %" PRIu64 " samples, %s has %" PRIu64 " labels: each sample needs one, in the same order",
+              x->path, x->name, x->dims[0], y->name, y->dims[0]);
   bool same = x->ndim == first->ndim && x->kind == first->kind && x->size == first->size;
   for (int i = 1; i < x->ndim && same; i++) same = x->dims[i] == first->dims[i];
   SHOAL_CHECK(same, SHOAL_ERR_IO, "%s and %s differ in type or shape of a sample", first->name, x->name);
@@ -154,6 +195,21 @@ static shoal_status count_labels(import *p, shoal_labels *l)
 
 /* ---- samples ---- */
 
+static shoal_status refuse_number(const import *p, const shoal_npy *x, uint64_t i, uint64_t at, double v)
+{
+  const shoal_shape *s = &p->spec.sample;
+  const uint64_t w = (uint64_t)s->dim[s->ndim - 1], plane = s->ndim == 3 ? w * (uint64_t)s->dim[1] : 1;
+  char where[96];
+  if (s->ndim == 3)
+    snprintf(where, sizeof where, "channel %" PRIu64 ", row %" PRIu64 ", column %" PRIu64, at / plane, at % plane / w,
+             at % w);
+  else
+    snprintf(where, sizeof where, "feature %" PRIu64, at);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s: sample %" PRIu64 " of %s has %g, which is not finite in f32, as %s: %s", x->path,
+                    i, x->name, v, where,
+                    isfinite(v) ? "divide the array by a power of ten" : "fill the gap, or remove the sample");
+}
+
 /* Copies sample i of x from its row, in the order channel, row, column. */
 static shoal_status take_sample(import *p, const shoal_npy *x, const uint8_t *row, uint64_t i, void *out)
 {
@@ -170,8 +226,7 @@ static shoal_status take_sample(import *p, const shoal_npy *x, const uint8_t *ro
           continue;
         }
         double v = shoal_npy_real(x, row, from);
-        SHOAL_CHECK(isfinite((float)v), SHOAL_ERR_IO, "%s: sample %" PRIu64 " of %s has %g, which is not finite in f32",
-                    x->path, i, x->name, v);
+        if (!isfinite((float)v)) return refuse_number(p, x, i, at, v);
         ((float *)out)[at] = shoal_narrow_convert(&p->narrow, p->narrow.n > 1 ? at : 0, v);
       }
   return SHOAL_OK;
@@ -236,15 +291,25 @@ done:
 }
 
 /* Roles are those of the arrays, whose names are as good as names of files. */
-static shoal_status find_roles(const import *p, shoal_import_roles *roles)
+static shoal_status find_roles(import *p, shoal_import_roles *roles)
 {
+  const size_t n = p->arrays.n;
   shoal_import_args by_array = *p->args;
-  const char **names;
-  SHOAL_TRY(SHOAL_ALLOC(p->arrays.n, &names));
-  for (size_t i = 0; i < p->arrays.n; i++) names[i] = p->arrays.all[i].name;
+  const char **names = NULL;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &names), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &p->left_out), done);
+  for (size_t i = 0; i < n; i++) { /* a name that is no path: folders of a member say the split, too */
+    char *name = shoal_strdup_printf("%s", p->arrays.all[i].name);
+    for (char *c = name; *c; c++) *c = (char)(*c == '/' ? '_' : *c);
+    names[i] = name;
+  }
+  shoal_import_leave_out(p->args, names, n, p->left_out);
   by_array.sources = names;
-  by_array.n_sources = p->arrays.n;
-  shoal_status st = shoal_import_find_roles(&by_array, roles);
+  by_array.n_sources = n;
+  st = shoal_import_find_roles(&by_array, roles);
+done:
+  for (size_t i = 0; names && i < n; i++) free((char *)names[i]);
   free(names);
   return st;
 }
@@ -270,6 +335,7 @@ done:
   shoal_labels_fini(&labels);
   shoal_narrow_fini(&p.narrow);
   shoal_npys_fini(&p.arrays);
+  free(p.left_out);
   free(p.labels[0]);
   free(p.labels[1]);
   return st;

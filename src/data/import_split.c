@@ -36,13 +36,38 @@ static name_word read_name(const char *path)
   return found;
 }
 
+bool shoal_import_trains(const char *path)
+{
+  return read_name(path) == NAME_TRAIN;
+}
+
+bool shoal_import_names_split(const char *path)
+{
+  return read_name(path) != NAME_PLAIN;
+}
+
+size_t shoal_import_leave_out(const shoal_import_args *a, const char *const *names, size_t n, bool *out)
+{
+  const char *first[4] = { NULL };
+  size_t left = 0;
+  for (size_t i = 0; i < n; i++) {
+    name_word word = read_name(names[i]);
+    if (!first[word]) first[word] = names[i];
+    out[i] = false;
+  }
+  if (!first[NAME_TEST] || !first[NAME_VALIDATION] || a->train_count || !(first[NAME_PLAIN] || first[NAME_TRAIN]))
+    return 0;
+  for (size_t i = 0; i < n; i++) left += out[i] = read_name(names[i]) == NAME_VALIDATION;
+  char more[32] = "";
+  snprintf(more, sizeof more, " and %zu more are", left - 1);
+  shoal_warn("%s%s for validation, by %s, and left out: %s is the test split, and a data set has one",
+             first[NAME_VALIDATION], left > 1 ? more : " is", left > 1 ? "their names" : "its name", first[NAME_TEST]);
+  return left;
+}
+
 static shoal_status check_roles(const shoal_import_args *a, const char *const first[4], bool all)
 {
   const char *named = first[NAME_TEST] ? first[NAME_TEST] : first[NAME_VALIDATION];
-  SHOAL_CHECK(
-      !first[NAME_TEST] || !first[NAME_VALIDATION] || a->train_count, SHOAL_ERR_ARG,
-      "%s is for validation and %s is for testing, by their names: a data set has one test split, leave one out%s",
-      first[NAME_VALIDATION], first[NAME_TEST], strcmp(a->kind, "images") == 0 ? " by moving it elsewhere" : "");
   SHOAL_CHECK(!named || all || !a->test_share, SHOAL_ERR_USAGE,
               "--test-share does nothing: %s is the test split, by its name", named);
   SHOAL_CHECK(!(a->seed && (a->train_count || (named && !all))), SHOAL_ERR_USAGE,

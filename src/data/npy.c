@@ -16,6 +16,7 @@
 #include "data/data_impl.h"
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zip.h>
@@ -34,9 +35,15 @@ static const char *value_of(const char *header, const char *key)
 static shoal_status read_type(shoal_npy *a, const char *header)
 {
   const char *descr = value_of(header, "'descr'");
-  SHOAL_CHECK(descr && *descr == '\'', SHOAL_ERR_IO,
-              "%s: array %s is no plain array (structured data): save its columns "
-              "as arrays of numbers",
+  char type[49], shown[4 * sizeof type];
+  const char *close = descr && *descr == '[' ? "]" : "'";
+  snprintf(type, sizeof type, "%.*s", descr && *descr ? (int)strcspn(descr + 1, close) + 2 : 0, descr ? descr : "");
+  shoal_show(type, shown, sizeof shown);
+  SHOAL_CHECK(!descr || *descr != '[', SHOAL_ERR_IO,
+              "%s: array %s holds records (structured data), %s: save the numbers that "
+              "numpy.lib.recfunctions.structured_to_unstructured makes of it, and the labels on their own",
+              a->path, a->name, shown);
+  SHOAL_CHECK(descr && *descr == '\'', SHOAL_ERR_IO, "%s: the header of array %s does not say its type: it is damaged",
               a->path, a->name);
   char order = descr[1];
   a->kind = descr[2];
@@ -47,12 +54,17 @@ static shoal_status read_type(shoal_npy *a, const char *header)
   SHOAL_CHECK(a->kind != 'U' && a->kind != 'S', SHOAL_ERR_IO,
               "%s: array %s holds text: number the classes with classes, y = np.unique(y, return_inverse=True)",
               a->path, a->name);
+  SHOAL_CHECK(
+      a->kind != 'M' && a->kind != 'm', SHOAL_ERR_IO,
+      "%s: array %s holds dates or times (%s): save numbers, such as (t - t.min()) / numpy.timedelta64(1, 'D'), days",
+      a->path, a->name, shown);
+  SHOAL_CHECK(a->kind != 'c', SHOAL_ERR_IO,
+              "%s: array %s holds complex numbers: save real ones, as numpy.abs or numpy.stack of .real and .imag make",
+              a->path, a->name);
   bool number = strchr("<>|=", order) && a->kind && strchr("buif", a->kind) &&
-                (a->size == 1 || a->size == 2 || a->size == 4 || a->size == 8) && !(a->kind == 'f' && a->size < 4);
-  char type[9], shown[4 * sizeof type];
-  snprintf(type, sizeof type, "%s", descr);
+                (a->size == 1 || a->size == 2 || a->size == 4 || a->size == 8) && !(a->kind == 'f' && a->size < 2);
   SHOAL_CHECK(number, SHOAL_ERR_IO, "%s: array %s has type %s, which is not read: convert it with .astype('float32')",
-              a->path, a->name, shoal_show(type, shown, sizeof shown));
+              a->path, a->name, shown);
   return SHOAL_OK;
 }
 
@@ -63,7 +75,8 @@ static shoal_status read_shape(shoal_npy *a, const char *header)
   for (at++; *at && *at != ')';) {
     char *end;
     SHOAL_CHECK(isdigit((unsigned char)*at) && a->ndim < 4, SHOAL_ERR_IO,
-                "%s: array %s has a shape that is not read: 1 to 4 dimensions are", a->path, a->name);
+                "%s: array %s has a shape that is not read: 1 to 4 dimensions are; numpy.reshape gives it others",
+                a->path, a->name);
     a->dims[a->ndim++] = strtoull(at, &end, 10);
     at = end + strspn(end, ", ");
   }
@@ -183,7 +196,7 @@ static shoal_status add(shoal_npys *l, shoal_npy a, const char *name, uint64_t w
   shoal_npy *more = realloc(l->all, (l->n + 1) * sizeof *more);
   SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu arrays", l->n + 1);
   l->all = more;
-  a.name = shoal_strdup_printf("%s", shoal_path_base(name));
+  a.name = shoal_strdup_printf("%s", a.archive ? name : shoal_path_base(name));
   char *end = strstr(a.name, ".npy");
   if (end) *end = '\0';
   stream s;
@@ -358,11 +371,23 @@ int64_t shoal_npy_whole(const shoal_npy *a, const uint8_t *row, uint64_t at)
   return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
+/* sign | 5 bits of exponent, biased by 15 | 10 bits of fraction */
+static double half_value(uint64_t v)
+{
+  const int exponent = (int)(v >> 10 & 31);
+  const double fraction = (double)(v & 1023);
+  const double size = exponent == 31 ? (fraction > 0 ? NAN : INFINITY)
+                      : exponent > 0 ? ldexp(1024 + fraction, exponent - 25)
+                                     : ldexp(fraction, -24);
+  return v >> 15 ? -size : size;
+}
+
 double shoal_npy_real(const shoal_npy *a, const uint8_t *row, uint64_t at)
 {
   uint64_t v = bits_of(a, row, at);
   if (a->kind == 'i') return (double)shoal_npy_whole(a, row, at);
   if (a->kind != 'f') return (double)v;
+  if (a->size == 2) return half_value(v);
   if (a->size == 4) {
     float f;
     uint32_t low = (uint32_t)v;

@@ -124,6 +124,33 @@ void shoal_data_stats_result(const shoal_data_stats *t, double *mean, double *st
   }
 }
 
+void shoal_data_overall(size_t n, const double *mean, const double *std, double *mean_out, double *std_out)
+{
+  double sum = 0, square = 0;
+  for (size_t k = 0; k < n; k++) {
+    sum += mean[k] / (double)n;
+    square += (std[k] * std[k] + mean[k] * mean[k]) / (double)n;
+  }
+  *mean_out = sum;
+  *std_out = square > sum * sum ? sqrt(square - sum * sum) : 1;
+}
+
+static bool is_constant(const shoal_data_stats *t, size_t group)
+{
+  size_t values = 0;
+  if (t->x_bytes > 1) return t->extremes[group].value == t->extremes[t->groups + group].value;
+  for (size_t v = 0; v < BINS; v++) values += t->bins[group * BINS + v] > 0;
+  return values == 1;
+}
+
+size_t shoal_data_stats_constant(const shoal_data_stats *t, size_t *first)
+{
+  size_t found = 0;
+  for (size_t g = 0; g < t->groups; g++)
+    if (is_constant(t, g) && found++ == 0) *first = g;
+  return found;
+}
+
 uint32_t shoal_data_checksum(const uint32_t crc[4])
 {
   uint8_t bytes[16];

@@ -33,4 +33,8 @@ void shoal_data_stats_result(const shoal_data_stats *t, double *mean, double *st
  *  @param array  as in messages, "/train/x"; @param part  what a group is: "feature" or "channel" */
 size_t shoal_data_stats_warn(const shoal_data_stats *t, const char *path, const char *array, const char *part);
 uint32_t shoal_data_checksum(const uint32_t crc[4]); /* train x, train y, test x, test y */
+/** One mean and std over all of n groups. */
+void shoal_data_overall(size_t n, const double *mean, const double *std, double *mean_out, double *std_out);
+/** How many groups hold one value alone, and the first of them. */
+size_t shoal_data_stats_constant(const shoal_data_stats *t, size_t *first);
 #endif

@@ -243,6 +243,25 @@ shoal_status shoal_h5_table_facts(const shoal_h5_table *t, shoal_h5_facts *out)
   return shoal_h5_facts_of(t->set, t->set, NULL, out);
 }
 
+void shoal_h5_table_unwritten(const shoal_h5_table *t, uint64_t *missing, uint64_t *chunks, uint64_t *first)
+{
+  hsize_t stored = 0, at[8] = { 0 }, bytes;
+  shoal_h5_facts f;
+  *missing = *first = 0;
+  *chunks = 1;
+  if (t->rows == 0 || shoal_h5_table_facts(t, &f) != SHOAL_OK) return;
+  if (!f.chunk[0]) {
+    *missing = H5Dget_storage_size(t->set) == 0;
+    return;
+  }
+  for (int i = 0; i < f.ndim; i++) *chunks *= f.dims[i] / f.chunk[i] + (f.dims[i] % f.chunk[i] > 0);
+  if (H5Dget_num_chunks(t->set, t->space, &stored) >= 0 && stored < *chunks) *missing = *chunks - stored;
+  for (; *missing && at[0] < t->rows; at[0] += f.chunk[0])
+    if (H5Dget_chunk_storage_size(t->set, at, &bytes) < 0 || bytes == 0) break;
+  *first = at[0] < t->rows ? at[0] : 0;
+  H5Eclear2(H5E_DEFAULT);
+}
+
 /* ---- rows ---- */
 
 /* Selects the rows in file and memory dataspace; H5S_ALL for all rows of a contiguous table. */

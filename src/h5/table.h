@@ -65,6 +65,11 @@ uint64_t shoal_h5_table_offset(const shoal_h5_table *t); /* as in shoal_h5_facts
 shoal_h5 shoal_h5_table_object(const shoal_h5_table *t); /* for its attributes; borrowed */
 shoal_status shoal_h5_table_facts(const shoal_h5_table *t, shoal_h5_facts *out);
 
+/** How many chunks of a table have no storage, of how many: what they hold was never written and reads as the fill value, or
+ *  zeros.  `first` is the first row of the first of them, as far as one is at the start of its rows.  A contiguous table is one
+ *  chunk.  Costs a pass over the index of chunks. */
+void shoal_h5_table_unwritten(const shoal_h5_table *t, uint64_t *missing, uint64_t *chunks, uint64_t *first);
+
 /** Write rows [first, first + n), first <= rows: overwrites existing rows and appends the others.  ERR_ARG if they
  *  exceed the length of a contiguous table.  No copy is made of `data` if memory and file type are the same. */
 shoal_status shoal_h5_table_put(shoal_h5_table *t, uint64_t first, uint64_t n, const void *data);

@@ -17,6 +17,7 @@
 #include "data/stats.h"
 #include "report/data.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,8 @@ typedef struct {
   const shoal_labels *labels;
   double *mean, *std; /* [groups] computed over the training split */
   size_t groups;
+  size_t constant, first_constant; /* groups that hold one value alone, and the first of them */
+  char scales[160];                /* how the test split is scaled otherwise than the training split, or "" */
   uint64_t not_finite;
   char first_bad[256];           /* "nan in sample 7 of /train/x, feature 2" */
   uint64_t shared, first_shared; /* test samples that the training split has, too; the first of them */
@@ -141,6 +144,23 @@ static void warn_of_marks(const facts *f, shoal_split split, const shoal_data_st
                               f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature");
 }
 
+/* Samples of both splits must be scaled alike: one that was divided by 255 beside one that was not looks like another world. */
+static shoal_status compare_scales(facts *f, const shoal_data_stats *train, const shoal_data_stats *test)
+{
+  enum { FAR = 8, FEW = 10 };
+  double *all, here[2], there[2];
+  if (train->not_finite || test->not_finite || f->info->n[SHOAL_TEST] < FEW) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(2 * test->groups, &all));
+  shoal_data_stats_result(test, all, all + test->groups);
+  shoal_data_overall(test->groups, all, all + test->groups, &there[0], &there[1]);
+  free(all);
+  shoal_data_overall(f->groups, f->mean, f->std, &here[0], &here[1]);
+  if (fabs(here[0] - there[0]) > FAR * here[1] || here[1] > FAR * there[1] || there[1] > FAR * here[1])
+    snprintf(f->scales, sizeof f->scales, "mean %.4g and standard deviation %.4g, /%.40s %.4g and %.4g", there[0],
+             there[1], f->stored.x[SHOAL_TRAIN], here[0], here[1]);
+  return SHOAL_OK;
+}
+
 static shoal_status pass_all(facts *f)
 {
   const shoal_data_info *i = f->info;
@@ -169,6 +189,8 @@ static shoal_status pass_all(facts *f)
   f->std = f->mean + train.groups;
   f->groups = train.groups;
   shoal_data_stats_result(&train, f->mean, f->std);
+  if (i->kind != SHOAL_DATA_TEXT) f->constant = shoal_data_stats_constant(&train, &f->first_constant);
+  if (i->kind != SHOAL_DATA_TEXT) SHOAL_TRY_GOTO(st, compare_scales(f, &train, &test), done);
   f->not_finite = train.not_finite + test.not_finite;
   f->checksum = shoal_data_checksum(crc);
 done:
@@ -238,6 +260,9 @@ static void print_scale(const facts *f, const char *note, FILE *out)
   size_t shown = SHOAL_MIN(f->groups, (size_t)SHOWN);
   for (size_t g = 0; g < shown; g++) fprintf(out, "%8zu %12.6g %12.6g\n", g, f->mean[g], f->std[g]);
   if (shown < f->groups) fprintf(out, "%8s and %zu more\n", "", f->groups - shown);
+  if (f->constant)
+    fprintf(out, "%8s %zu of %zu %s the same value in all samples, the first is %zu (%.6g)\n", "", f->constant,
+            f->groups, f->groups == 1 ? "has" : "have", f->first_constant, f->mean[f->first_constant]);
 }
 
 static void print_table(const facts *f, FILE *out)
@@ -394,6 +419,12 @@ static void warn_of_shared(const facts *f)
              f->first_shared);
 }
 
+static void warn_of_scales(const facts *f)
+{
+  if (f->scales[0])
+    shoal_warn("%s: /%s has %s: are both scaled alike?", shoal_dataset_path(f->d), f->stored.x[SHOAL_TEST], f->scales);
+}
+
 /* One file; `j` is NULL for a table. */
 static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FILE *out)
 {
@@ -408,6 +439,7 @@ static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FI
   }
   if (st == SHOAL_OK && alone) shoal_labels_warn(f.labels, shoal_dataset_path(d));
   if (st == SHOAL_OK) warn_of_shared(&f);
+  if (st == SHOAL_OK) warn_of_scales(&f);
   free(f.mean);
   return st;
 }

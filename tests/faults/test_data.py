@@ -247,6 +247,18 @@ def test_samples_in_both_splits():
     assert "1 of 40 samples of /test/x are in /train/x, too, the first is sample 39" in shoal("data", "inspect", "b.h5").stderr
 
 
+def test_splits_scaled_otherwise():
+    """A test split that was divided by 255, and one that was not, is told; features that are constant are shown."""
+    x = np.random.default_rng(1).integers(0, 256, (60, 4)).astype("f4")
+    x[:, 2] = 7
+    for factor in (1, 1 / 255):
+        with h5py.File("a.h5", "w") as f:
+            f["train/x"], f["train/y"], f["test/x"], f["test/y"] = x[:40], np.arange(40) % 2, factor * x[40:], np.arange(20) % 2
+        r = shoal("data", "inspect", "a.h5")
+        assert ("a.h5: /test/x has mean" in r.stderr and "are both scaled alike?" in r.stderr) == (factor < 1), r.stderr
+        assert "1 of 4 have the same value in all samples, the first is 2 (7)" in r.stdout
+
+
 def test_first_bad_value():
     """`inspect` says where it is, in features and in images."""
     plain_set(x7_2=np.nan, x205_1=np.inf)

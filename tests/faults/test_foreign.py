@@ -95,6 +95,42 @@ def test_labels(words, y):
             assert f.attrs["class_names"] == "cat\ndog\neel"
 
 
+def test_labels_that_argmax_would_spoil():
+    """Rows with several classes, or with probabilities, get no command that makes one of them."""
+    rows = np.eye(3)[CLASSES]
+    for values, words in ((np.maximum(rows, np.eye(3)[0]), "row 1 of /train/y, f64, has more than one 1: several classes"),
+                          (rows * 0.8 + 0.1, "row 0 of /train/y, f64, is not one-hot"), (rows * 0, "has no 1")):
+        make("a.h5", y=values)
+        r = shoal("data", "inspect", "a.h5", code=7)
+        assert_one_error(r, words)
+        assert "python3" not in r.stderr
+
+
+def test_chunks_that_were_never_written():
+    """Their samples are none, although they read as zeros: told by inspect and training, packed or not, with the first."""
+    for options in ({}, {"compression": "gzip"}):
+        with h5py.File("a.h5", "w") as f:
+            f.create_dataset("train/x", (N, 4), "f4", chunks=(8, 2), **options)[:N // 2] = X[:N // 2]
+            f["train/y"] = CLASSES
+        words = "a.h5: 4 of 10 chunks of /train/x were never written, the first is that of sample 24"
+        assert words in shoal("data", "inspect", "a.h5").stderr
+    with h5py.File("a.h5", "w") as f:
+        f.create_dataset("train/x", (N, 4), "f4")
+        f["train/y"] = CLASSES
+    assert "a.h5: 1 of 1 chunks of /train/x were never written" in shoal("data", "inspect", "a.h5").stderr
+    make("a.h5", x=X[:, :2])
+    assert "never written" not in shoal("data", "inspect", "a.h5").stderr
+
+
+def test_images_of_matlab():
+    """Their sides are exchanged, which is told."""
+    make("a.h5", x=np.zeros((N, 3, 5, 6), "u1"))
+    assert "MATLAB" not in shoal("data", "inspect", "a.h5").stdout
+    with h5py.File("a.h5", "a") as f:
+        f["train/x"].attrs["MATLAB_class"] = np.bytes_("uint8")
+    assert "MATLAB wrote /train/x" in shoal("data", "inspect", "a.h5").stdout
+
+
 def references(f, name, rows):
     d = f.create_dataset(name, (len(CLASSES[rows]),), h5py.ref_dtype)
     d[0] = f.require_group("g").ref

@@ -64,6 +64,25 @@ def test_npz_splits():
     assert [len(made(s)[0]) for s in ("train", "test")] == [30, 10] and sorted(made("test")[1]) == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
 
 
+def test_npy_half():
+    """Half precision, in either order of bytes, with its subnormal numbers."""
+    x = np.concatenate([X.astype("f2"), np.array([[65504, -65504, 6e-8, -6e-5, 0, 1]], "f2")])
+    for order in "<>":
+        np.savez("half.npz", X=x.astype(order + "f2"), y=np.r_[Y, 0])
+        load("npy", "half.npz", "--test-share", "0")
+        assert np.array_equal(made()[0], x.astype("f4"))
+
+
+def test_npz_names_with_folders():
+    """Folders of members tell the split, and do not matter if they say nothing; validation beside tests is left out, and told."""
+    np.savez("set.npz", **{"train/x": X, "train/y": Y, "test/x": X[:9], "test/y": Y[:9]})
+    load("npy", "set.npz")
+    assert np.array_equal(made()[0], X) and np.array_equal(made("test")[0], X[:9])
+    np.savez("set.npz", **{"mine/X_train": X, "mine/y_train": Y, "X_val": X[:5], "y_val": Y[:5], "X_test": X[:9], "y_test": Y[:9]})
+    assert "X_val and 1 more are for validation, by their names, and left out: X_test is the test split" in load("npy", "set.npz").stderr
+    assert np.array_equal(made()[0], X) and np.array_equal(made("test")[0], X[:9])
+
+
 def npy(header, data=b""):
     text = header.encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
@@ -72,14 +91,18 @@ def npy(header, data=b""):
 REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (np.array([1, "a"], dtype=object), Y, "holds Python objects, which are not loaded"),
     (X, np.array(["a", "b"] * 20), "holds text: number the classes with"),
-    (X.astype("f2"), Y, "has type '<f2'"),
-    (X, np.eye(4)[Y], "y.argmax(1)"),
+    (X.astype("g"), Y, "has type '<f16'"),
+    (X + 1j, Y, "array X_train holds complex numbers: save real ones"),
+    (X, np.eye(4)[Y], "labels y_train are one-hot, 4 numbers per sample; one is expected: save y.argmax(1)"),
+    (X, np.eye(4)[Y] + np.eye(4)[0], "row 0 of labels y_train is not one-hot: it has other numbers than 0 and 1"),
+    (X, np.maximum(np.eye(4)[Y], np.eye(4)[0]), "row 1 of labels y_train has more than one 1: several classes per sample"),
+    (X, np.eye(4)[Y] * (np.arange(40) != 7)[:, None], "row 7 of labels y_train has no 1"),
     (X, Y[:39], "X_train has 40 samples, y_train has 39 labels"),
     (X, Y / 2, "label 1 of y_train is 0.5; classes are whole numbers"),
     (X, Y - 1, "4 to 4"),
     (X, Y.astype("u8") * 2**40, "classes are small numbers"),
-    (np.where(np.arange(240).reshape(40, 6) == 17, np.nan, X), Y, "sample 2 of X_train has nan, which is not finite"),
-    (np.full((40, 2), 1e300), Y, "which is not finite in f32"),
+    (np.where(np.arange(240).reshape(40, 6) == 17, np.nan, X), Y, "sample 2 of X_train has nan, which is not finite in f32, as feature 5: fill"),
+    (np.full((40, 2), 1e300), Y, "which is not finite in f32, as feature 0: divide"),
     (np.zeros((0, 3)), Y, "array X_train is empty"),
     (np.zeros((40, 2, 2, 2, 2)), Y, "1 to 4 dimensions are"),
     (b"text", Y, "is not a NumPy array"),
@@ -87,7 +110,7 @@ REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4)}"), Y, "overflows"),
     (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 1000000000000)}"), Y, "but can hold 0 B"),
     (npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (40,)}"), Y, "structured data"),
-    (npy("{}"), Y, "structured data"),
+    (npy("{}"), Y, "does not say its type"),
     (b"\x93NUMPY\x01\x00\xff\xff{", Y, "is cut short in its header"),
 )
 

@@ -205,7 +205,10 @@ def test_images_empty_in_split():
 def test_images_two_folders_train():
     """What is not the test split is for training: its classes are those of all its folders together."""
     images_of("set/train/cow", "set/more/ant", "set/more/cow", "set/test/cow", n=2)
-    load("images", "set")
+    put("set/annotations/1.xml", b"<a/>")
+    r = load("images", "set")
+    assert "set/more is for training, too, since no word of its name is train" in r.stderr
+    assert "set/annotations is left out: it stands beside train and has no folders of classes" in r.stderr
     assert names() == (["ant", "cow"], 2) and made()[1].tolist() == [0, 0, 1, 1, 1, 1]
     os.symlink("nowhere.png", "set/train/cow/broken.png")
     assert_one_error(load("images", "set", code=7), "set/train/cow/broken.png", "No such file")
@@ -322,5 +325,30 @@ def test_images_class_names():
 def test_images_folder_in_folder():
     images_of("outer/inner/a", "outer/inner/b")
     assert_one_error(load("images", "outer", code=7), "if the folders in outer/inner are the classes, give that")
-    images_of("set/train/a", "set/val/a", "set/test/a")
-    assert_one_error(load("images", "set", code=2), "leave one out by moving it elsewhere")
+
+
+def test_images_three_splits():
+    """One of them is told to be left out, and the other two are what their names say."""
+    images_of("set/train/a", "set/train/b", "set/val/a", "set/test/b", n=2)
+    r = load("images", "set")
+    assert "val is for validation, by its name, and left out: test is the test split" in r.stderr
+    assert made()[1].tolist() == [0, 0, 1, 1] and made("test")[1].tolist() == [1, 1]
+
+
+def test_images_unseen():
+    """What is in no folder of a class, and in folders inside them, is told."""
+    images_of("set/a", "set/b", "set", "set/a/more", n=2)
+    r = load("images", "set", "--test-share", "0")
+    assert "set/0.png and 1 more images are in no folder of a class: left out" in r.stderr
+    assert "set/a has folders inside, which are not looked into: images in them belong to no class" in r.stderr
+    assert made()[1].tolist() == [0, 0, 1, 1]
+
+
+def test_images_animated():
+    """Of an animated PNG the picture that others show is taken, which is told; one of a single picture is like any other."""
+    for n in (1, 3):
+        put(f"set/a/{n}.png", png(pixels(n, 4, 4), extra=chunk(b"acTL", struct.pack(">2I", n, 0))))
+    put("set/b/1.png", png(pixels(5, 4, 4)))
+    r = load("images", "set", "--test-share", "0")
+    assert "1 image is animated: the first picture is taken, the others are left out; the first is set/a/3.png" in r.stderr
+    assert np.array_equal(made()[0][:, 0], [pixels(k, 4, 4) for k in (1, 3, 5)])

@@ -5,7 +5,7 @@ import shutil
 from harness import ROOT, read, run, said
 
 STUBS = {
-    "srun": 'echo "${SRUN_CPUS_PER_TASK-unset}" >cpus\nwhile [ "$1" != shoal ]; do echo "$1" >>srun.args; shift; done\n"$@"\n',
+    "srun": 'echo "${SRUN_CPUS_PER_TASK-unset}" >cpus\nenv | grep SLURM_CPU_BIND >bind\nwhile [ "$1" != shoal ]; do echo "$1" >>srun.args; shift; done\n"$@"\n',
     "shoal": """case $1 in
 config) printf 'run:\\n  name: stub\\n  dir: %s\\nmodel:\\n  name: mlp\\n' "${YAML_DIR:-runs}" ;;
 train)
@@ -47,6 +47,10 @@ def test_script():
     assert read("srun.args").split() == ["--mpi=pmix", "--cpus-per-task=3", "--kill-on-bad-exit=1"]
     script(0, 0, STATE="done", SRUN_CPUS_PER_TASK=8)  # of another job, or of a person's profile
     assert read("cpus") in ("3\n", "unset\n"), "two values for the cores of a task"
+    script(0, 0, STATE="done", SLURM_CPU_BIND="quiet,mask_cpu:0x1", SLURM_CPU_BIND_TYPE="mask_cpu:", SLURM_CPU_BIND_LIST="0x1")
+    assert read("bind") == "", "the cores of the step that submitted it"
+    script(0, 0, STATE="done", SLURM_CPU_BIND="cores")  # a person's
+    assert read("bind") == "SLURM_CPU_BIND=cores\n"
     script(75, 1, STATE="stopped", CODE=75, STEP=10)
     script(75, 1, STATE="stopped", CODE=75, STEP=20, SRUN_CODE=143)  # a slower rank was killed: status.json counts
     script(75, 1, job="70_3", STATE="stopped", CODE=75, STEP=25, SLURM_ARRAY_JOB_ID=70, SLURM_ARRAY_TASK_ID=3)
@@ -58,7 +62,10 @@ def test_script():
     assert "step 30" in r.stdout, r.stdout
     script(75, 1, STATE="stopped", CODE=75, STEP=31)
     script(75, 1, STATE="stopped", CODE=75, STEP=31)
-    for code, state in ((4, "failed"), (6, "failed"), (137, "running"), (143, "running")):
+    for code, state in ((137, "running"), (143, "stopping")):
+        r = script(code, 0, STATE=state, CODE=code, STEP=32)
+        assert f"killed at step 32 or later, without a word: srun ended with {code}; whether memory" in r.stdout, r.stdout
+    for code, state in ((4, "failed"), (6, "failed")):
         r = script(code, 0, STATE=state, CODE=code, STEP=32)
         assert f"{state} at step 32: rank 3 (n1, gone) said \\\"no\\\";" in r.stdout, r.stdout
     # A folder whose name YAML must quote.

@@ -298,11 +298,16 @@ static shoal_status read_energy(shoal_h5 file, shoal_trace_file_data *f)
 
 /* ---- a file that is cut off ---- */
 
+static uint64_t size_of(const char *path)
+{
+  struct stat info;
+  return stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+}
+
 static void warn_of_cut(const shoal_trace_file_data *f)
 {
   char there[32], whole[32];
-  struct stat info;
-  uint64_t bytes = stat(f->path, &info) == 0 ? (uint64_t)info.st_size : 0;
+  uint64_t bytes = size_of(f->path);
   shoal_warn("%s is cut off, %s of %s are there (was it copied to a full disk?): it is read as far as it goes", f->path,
              shoal_format_bytes((double)bytes, there, sizeof there),
              shoal_format_bytes((double)(bytes + f->missing), whole, sizeof whole));
@@ -413,7 +418,8 @@ static shoal_status read_here(const char *path, shoal_trace_file_data **out)
 end:
   shoal_h5_close(file);
   if (st == SHOAL_ERR_IO && f->missing)
-    st = shoal_error_append(st, "; the file is cut off, %llu bytes are missing", (unsigned long long)f->missing);
+    st = shoal_error_append(st, "; it is cut off, %llu of %llu bytes are there", (unsigned long long)size_of(path),
+                            (unsigned long long)(size_of(path) + f->missing));
   if (st == SHOAL_OK)
     *out = f;
   else
@@ -453,8 +459,7 @@ static shoal_status try_to_read(void *context)
 /* HDF5 crashes on some damaged files, and loops on others: everything is read in a child process first. */
 static shoal_status survive(const request *q)
 {
-  struct stat info;
-  uint64_t bytes = stat(q->path, &info) == 0 ? (uint64_t)info.st_size : 0;
+  uint64_t bytes = size_of(q->path);
   int seconds = 5 + (q->most == UINT64_MAX ? (int)(bytes >> 27) : 0); /* each takes 128 MiB of records */
   shoal_status st;
   SHOAL_CHECK(shoal_survives(try_to_read, (void *)q, seconds, shoal_memory_limit(), &st), SHOAL_ERR_IO,

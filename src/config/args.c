@@ -94,8 +94,13 @@ static shoal_status unknown_flag(const shoal_verb_help *help, const char *text, 
     if (flags_of(help)[i].alias) names[n_names++] = flags_of(help)[i].alias;
   }
   const char *near = strncmp(text, "--", 2) == 0 ? shoal_nearest(flag, names, n_names) : NULL;
+  bool sets = false; /* options of a run file */
+  for (size_t i = 0; i < n_flags; i++) sets |= strcmp(flags_of(help)[i].name, "--set") == 0;
   st = SHOAL_FAIL(SHOAL_ERR_USAGE,
-                  near ? "unknown option %s; did you mean %s? (-h lists all)" : "unknown option %s%s; -h lists all",
+                  near ? "unknown option %s; did you mean %s? (-h lists all)"
+                  : sets
+                      ? "unknown option %s%s; options of the run file are given as in --set optim.lr=0.05; -h lists all"
+                      : "unknown option %s%s; -h lists all",
                   flag, near ? near : "");
 done:
   free(names);

@@ -12,7 +12,9 @@
 #include "base/mem.h"
 #include "train/session.h"
 #include "train/stop.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 bool shoal_session_heard(shoal_session *s)
@@ -128,6 +130,31 @@ static void print_command(const shoal_session *s, const char *name, shoal_str *o
   if (t->nodes > 1) shoal_str_add(out, " on %s", t->places[0].host);
 }
 
+/* Whether the parent, mpirun on this host, has a terminal that can hang up. */
+static bool launcher_has_terminal(void)
+{
+  char path[64], line[512] = "";
+  int terminal = 0;
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)getppid());
+  FILE *f = fopen(path, "re");
+  if (f && !fgets(line, sizeof line, f)) line[0] = '\0';
+  if (f) fclose(f);
+  const char *name_end = strrchr(line, ')');
+  return name_end && sscanf(name_end + 1, " %*c %*d %*d %*d %d", &terminal) == 1 && terminal != 0;
+}
+
+/* nohup has HUP ignored, but mpirun hears it all the same and ends the job.  A shell leaves the name of what it started. */
+static void warn_of_nohup(void)
+{
+  static const char name[] = "/nohup";
+  const char *by = getenv("_");
+  size_t n = by ? strlen(by) : 0;
+  if (!getenv("OMPI_COMM_WORLD_SIZE") || n < sizeof name - 1 || strcmp(by + n - (sizeof name - 1), name) != 0) return;
+  if (launcher_has_terminal())
+    shoal_warn("nohup does not keep this mpirun: it ends the job when the terminal hangs up; start it by `setsid nohup "
+               "mpirun ...`, or within tmux or screen");
+}
+
 /* Of the signals that no rank ignores, the first one is offered. */
 shoal_status shoal_session_offer_stop(const shoal_session *s)
 {
@@ -146,6 +173,7 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
           "%s was ignored when the run began, and stays so: it does not stop the run; see `trap` in the script that "
           "starts it",
           shoal_stop_name(i));
+  warn_of_nohup();
   if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
   print_command(s, shoal_stop_name(first), &command);
   if (step_s(s) > 0) shoal_format_seconds(step_s(s), step, sizeof step);

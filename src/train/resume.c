@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Logs an option that has changed since the checkpoint. */
 static void report_change(void *ctx, const char *name, const char *was, const char *is)
@@ -313,6 +314,28 @@ static shoal_status find_continuation(const shoal_session *s, const shoal_ckpt *
   return st;
 }
 
+/* --resume FOLDER: which file of it may be meant. */
+static shoal_status refuse_folder(const char *path)
+{
+  uint64_t step;
+  char *newest = NULL, *inside = shoal_path_join(path, "ckpt");
+  struct stat s;
+  if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode)) {
+    free(inside);
+    return SHOAL_OK;
+  }
+  shoal_status st = shoal_ckpt_latest(stat(inside, &s) == 0 ? inside : path, &newest, &step);
+  if (st == SHOAL_OK)
+    st = SHOAL_FAIL(
+        SHOAL_ERR_USAGE,
+        "--resume %s: that is a folder; name a checkpoint%s%s, or leave --resume out to go on from the newest "
+        "one of this run",
+        path, newest ? ", as in --resume " : "", newest ? newest : "");
+  free(newest);
+  free(inside);
+  return st;
+}
+
 /* Rank 0 chooses and verifies; all read the same file. */
 static shoal_status choose(shoal_session *s, char *path, size_t cap)
 {
@@ -328,6 +351,7 @@ static shoal_status choose(shoal_session *s, char *path, size_t cap)
     SHOAL_TRY(shoal_ckpt_latest(s->world.folder.ckpt, &found, &step));
   } else {
     shoal_ckpt *c;
+    SHOAL_TRY(refuse_folder(resume));
     SHOAL_TRY(shoal_ckpt_open(resume, true, &c));
     shoal_status st = find_continuation(s, c, &found);
     shoal_ckpt_close(c);

@@ -27,4 +27,12 @@ for _ in $(seq 100); do grep -q 'to stop with' o.tty && break; sleep 0.1; done
 rank=$($PY -c "import json; print(json.load(open('runs/tty/placement.json'))['places'][0]['pid'])")
 kill -HUP $rank; wait $job; rc=$?; cat o.tty
 [ $rc = 75 ] || wrong "exit $rc: a HUP does not stop a run on a terminal"
+# mpirun hears HUP under nohup, too, and ends the job: said where there is a terminal that can hang up
+mpirun="mpirun -n 1 --oversubscribe $SHOAL train r.yaml --set run.epochs=1 --set run.name"
+for with in "nohup" "setsid --wait nohup"; do
+  rm -f nohup.out
+  timeout 60 script -qec "bash -c '$with $mpirun=${with%% *}; true'" /dev/null >o.nohup; cat o.nohup nohup.out
+  told=$(cat o.nohup nohup.out | grep -c 'nohup does not keep this mpirun')
+  [ $told = $([ "$with" = nohup ] && echo 1 || echo 0) ] || wrong "$with: $told warnings"
+done
 verdict

@@ -1,5 +1,6 @@
 """What a run folder tells after disturbances: metrics.csv as exact as the weights, and attempts that count."""
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import subprocess
 import pytest
 
 from harness import (METHODS, MLP, assert_equal, assert_one_error, checkpoints, log, metrics, newest, program, ranks_of, read, rows, run,
-                     said, sampled, sets, shoal, status, train, wait_for, wait_until)
+                     said, sampled, sets, shoal, status, train, train_command, wait_for, wait_until)
 
 # 8 steps per epoch on 2 ranks
 BASE = [*MLP, *sets(data__batch=16, run__epochs=3, eval__every="4 steps", ckpt__every="3 steps", ckpt__keep=100)]
@@ -290,3 +291,29 @@ def test_folder_torn_line(glyphs):
         f.write("half a li")
     train(1, "r", *BASE, *sets(run__epochs=1))
     assert "\nhalf a li\n=== attempt 2, " in log("r"), log("r")
+
+
+def bytes_read(*args):
+    """What a run of one rank reads from files, by the count that the kernel hands on to its parent."""
+    r = run(["sh", "-c", '"$@" >&2 && cat /proc/$$/io', "sh", *train_command(1, *args)])
+    return int(re.search(r"rchar: (\d+)", r.stdout).group(1))
+
+
+def test_folder_reads(glyphs):
+    """A save reads its file to verify it, and those that stay before it removes others; not more often."""
+    glyphs(256, 64)
+    args = ["-q", *BASE, *sets(model__widths="[256,256]", eval__every="never", trace__level="off", ckpt__keep=1)]
+    few = bytes_read("few", *args, *sets(ckpt__every="never"))
+    many = bytes_read("many", *args, *sets(ckpt__every="2 steps"))
+    saves, size = status("many")["step"] // 2, os.path.getsize(newest("many"))
+    assert saves == 24, saves
+    assert (many - few) / (saves - 1) < 3 * size, f"{(many - few) / (saves - 1) / size} times"
+
+
+def test_folder_given_to_resume(glyphs):
+    """--resume with a folder names the checkpoint that may be meant."""
+    glyphs(64)
+    train(1, "a", *BASE, *sets(run__epochs=1))
+    for folder in ("runs/a", "runs/a/ckpt"):
+        r = train(1, "b", *BASE, "--resume", folder, code=2)
+        assert f"--resume {folder}: that is a folder; name a checkpoint, as in --resume {newest('a')}, or leave" in r.stderr, said(r)

@@ -70,7 +70,8 @@ static void test_refusals(void)
   } bad[] = {
     { WORDS("a", "--resum", "auto"), "unknown option --resum; did you mean --resume?" },
     { WORDS("a", "--rseume=auto"), "unknown option --rseume; did you mean --resume?" },
-    { WORDS("a", "-x"), "unknown option -x; -h lists all" },
+    { WORDS("a", "-x"),
+      "unknown option -x; options of the run file are given as in --set optim.lr=0.05; -h lists all" },
     { WORDS("a", "--resume"), "--resume needs a value: --resume WHEN" },
     { WORDS("a", "--resume", "--json"), "--resume needs a value" },
     { WORDS("a", "--json=1"), "--json takes no value" },

@@ -221,9 +221,15 @@ static shoal_status add_field(shoal_csv *c, shoal_csv_field f)
   return SHOAL_OK;
 }
 
-/* The quote that opens a field of several lines was mostly not meant to, and what closes it opens another one. */
-static shoal_status refuse_after_quote(const shoal_csv *c, const shoal_csv_field *f)
+/* The quote that opens a field of several lines was mostly not meant to, and what closes it opens another one; `escaped`: a
+ * backslash is in front of what closed it, as other programs write a quote inside a field. */
+static shoal_status refuse_after_quote(const shoal_csv *c, const shoal_csv_field *f, bool escaped)
 {
+  char word[256];
+  SHOAL_CHECK(!escaped, SHOAL_ERR_IO,
+              "%s:%zu:%zu: a quote inside a field is written twice here, not behind a backslash: write it so, as sed "
+              "'s/\\\\\"/\"\"/g' %s >NEW does",
+              c->path, c->line, column(c, c->at), shoal_shell_word(c->path, "FILE", word, sizeof word));
   if (c->line > f->line)
     return SHOAL_FAIL(
         SHOAL_ERR_IO,
@@ -248,7 +254,7 @@ static shoal_status quoted_field(shoal_csv *c, shoal_csv_field *f, char **text_e
   }
   c->at++;
   while (c->at < c->end && blank(c, *c->at)) c->at++;
-  if (!ends_field(c, c->at)) return refuse_after_quote(c, f);
+  if (!ends_field(c, c->at)) return refuse_after_quote(c, f, to > f->text && to[-1] == '\\');
   *text_end = to;
   return SHOAL_OK;
 }

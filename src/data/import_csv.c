@@ -146,6 +146,15 @@ static bool is_in_parentheses(const shoal_csv_layout *l, const char *text)
   return shoal_csv_number(&l->dialect, inside, &unused, NULL);
 }
 
+/* A number with more beside it: a unit, or a sign of a limit ("<0.5"). */
+static bool is_with_more(const char *text)
+{
+  char *end;
+  if (strchr("<>~", *text) && strpbrk(text, "0123456789")) return true;
+  (void)strtod(text, &end);
+  return end > text && *end && !strpbrk(end, "0123456789");
+}
+
 enum { REASON = 768 };
 
 /* What is wrong with a field that is no number by either decimal sign, and what to do. */
@@ -183,6 +192,11 @@ static const char *why_not(const table *t, const char *path, const char *text, b
         out, REASON,
         "looks like a date or a time; features are numbers: write what matters of it as numbers (days since the first, "
         "hour), or leave the column out with --drop");
+  else if (is_with_more(text))
+    snprintf(out, REASON,
+             "is not a number alone; features are numbers: leave that out which is beside the number (a unit, a sign), "
+             "or the "
+             "column with --drop");
   else if (is_in_parentheses(&t->layout, text))
     snprintf(out, REASON,
              "is in parentheses, which stand for a minus in accounts: write -%.*s, as sed "

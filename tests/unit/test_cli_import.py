@@ -275,6 +275,7 @@ CURED = (  # what is wrong, words, options that the message adds to those of the
     (HEAD + re.sub(r"[^,\n]+", r"'\g<0>'", PETS), "t.csv:2:1: \"'0.5'\" in column 1, \"a\" is in single quotes", ()),
     ("".join(f'"{row}"\n' for row in (HEAD + PETS).splitlines()), "t.csv:1:1: the row is in quotes as a whole", ()),
     ((HEAD + PETS).replace(",", " "), "one column only", ("--separator", " ")),
+    (HEAD + PETS.replace("cat", '"ca\\"t"').replace("dog", '"do\\"g"'), "t.csv:2:12: a quote inside a field is written twice", ()),
     (HEAD + "s,mm,\n" + PETS, 't.csv:2:1: "s" in column 1, "a" is not a number, and no other field of this row is one', ()),
     (HEAD + PETS.replace(",0,", ",$0,"), '"$0" in column 2, "b" has a sign that is no part of a number', ()),
     (HEAD + PETS.replace(",0,", ",FALSE,").replace(",1,", ",true,"), '"FALSE" in column 2, "b" is a truth value', ()),
@@ -338,7 +339,7 @@ def test_labels_in_capitals():
 
 
 FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sign that is no part"), ("\u22121.5", "has a minus that is not the one"),
-          ("2020-01-31", "looks like a date or a time"), ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
+          ("5 kg", "is not a number alone"), ("<0.5", "is not a number alone"), ("2020-01-31", "looks like a date or a time"), ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
           ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),
           ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is not finite"), ("0x1F", "is not a number"))
 

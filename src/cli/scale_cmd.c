@@ -25,6 +25,7 @@ static const shoal_flag flags[] = {
     "each rank keeps data.batch; else all ranks together keep data.global_batch" },
   { "--per-node", NULL, "G", SHOAL_FLAG_VALUE, "pretend nodes of G ranks, as --topo does (with fewer ranks one node)" },
   { "--set", NULL, "KEY=VALUE", SHOAL_FLAG_LIST, "override a run-file option in all runs" },
+  { "--allow-faults", NULL, NULL, SHOAL_FLAG_SWITCH, "enable the fault.* options in all runs (for pretended compute)" },
   { "--only-files", NULL, NULL, SHOAL_FLAG_SWITCH, "make the run files and say the commands; run nothing" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
@@ -46,6 +47,7 @@ typedef struct {
   shoal_args *args;
   shoal_study_request study;
   int per_node; /* 0: nodes are as they are */
+  bool allow_faults;
 } request;
 
 static void free_request(request *q)
@@ -128,6 +130,7 @@ static shoal_status read_request(shoal_args *args, request *q)
   shoal_args_words(args, &words);
   q->study.run_file = words[0];
   q->study.weak = shoal_args_on(args, "--weak");
+  q->allow_faults = shoal_args_on(args, "--allow-faults");
   q->study.n_sets = shoal_args_list(args, "--set", &q->study.sets);
   SHOAL_CHECK(ranks, SHOAL_ERR_USAGE, "give the rank counts, as in --ranks 1,2,4");
   SHOAL_TRY(parse_ranks(ranks, &q->study));
@@ -163,6 +166,7 @@ static shoal_status command_of(const request *q, const shoal_study_run *r, const
   SHOAL_TRY(shoal_texts_add(out, "train"));
   SHOAL_TRY(shoal_texts_add(out, r->file));
   SHOAL_TRY(shoal_texts_add(out, "-q"));
+  if (q->allow_faults) SHOAL_TRY(shoal_texts_add(out, "--allow-faults"));
   if (!q->per_node) return SHOAL_OK;
   int nodes = SHOAL_MAX(r->ranks / q->per_node, 1);
   SHOAL_TRY(shoal_texts_add(out, "--topo"));

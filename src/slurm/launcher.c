@@ -47,12 +47,14 @@ static shoal_status add_srun(int ranks, shoal_texts *words)
 {
   shoal_facts cores = { .pid = 0 }; /* which Slurm may count by node */
   SHOAL_TRY(shoal_topo_read_cores(NULL, &cores));
+  int each = shoal_env_int(NULL, "SLURM_NTASKS_PER_NODE", 1);
   SHOAL_CHECK(in_path("srun"), SHOAL_ERR_WORLD,
               "this is Slurm job %s, and srun is not on the PATH: add Slurm's bin folder to it",
               getenv("SLURM_JOB_ID"));
   SHOAL_TRY(shoal_texts_add(words, "srun"));
   SHOAL_TRY(shoal_texts_add(words, "--mpi=pmix"));
   SHOAL_TRY(shoal_texts_take(words, shoal_strdup_printf("--ntasks=%d", ranks)));
+  if (each > 0) SHOAL_TRY(shoal_texts_take(words, shoal_strdup_printf("--nodes=%d", (ranks + each - 1) / each)));
   if (cores.claimed_cores > 0)
     SHOAL_TRY(shoal_texts_take(words, shoal_strdup_printf("--cpus-per-task=%d", cores.claimed_cores)));
   return shoal_texts_add(words, "--kill-on-bad-exit=1");

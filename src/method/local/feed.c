@@ -355,6 +355,15 @@ shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoa
   return shoal_message_send(p->message, p->data, p->bytes, f->to, tag);
 }
 
+shoal_status shoal_local_feed_drain(shoal_local_feed *f)
+{
+  for (int i = 0; i < f->n_out; i++) {
+    SHOAL_TRY(wait_room(f, &f->out[i]));
+    record_send(f, &f->out[i]);
+  }
+  return SHOAL_OK;
+}
+
 /* ---- meeting ---- */
 
 shoal_status shoal_local_feed_settle(shoal_local_feed *f, shoal_run *r)
@@ -369,12 +378,8 @@ shoal_status shoal_local_feed_settle(shoal_local_feed *f, shoal_run *r)
     if (st == SHOAL_OK) st = shoal_message_wait(f->in[f->queue[0]].message);
     if (st == SHOAL_OK) st = enter_arrived(f);
   }
-  for (int i = 0; st == SHOAL_OK && i < f->n_out; i++) {
-    st = shoal_message_wait(f->out[i].message);
-    record_send(f, &f->out[i]);
-  }
   free(sent);
-  return st;
+  return st == SHOAL_OK ? shoal_local_feed_drain(f) : st;
 }
 
 void shoal_local_feed_tally(const shoal_local_feed *f, double out[SHOAL_LOCAL_TALLY])

@@ -127,6 +127,8 @@ shoal_status shoal_local_feed_release(shoal_local_feed *f, shoal_run *r);
 shoal_status shoal_local_feed_room(shoal_local_feed *f, shoal_run *r, float **activations);
 /** Sends that memory with these labels; adds to r->sent by formula.  Non-blocking. */
 shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoal_local_batch *b);
+/** Completes all sends.  In step: between steps, where every message has been received or is awaited. */
+shoal_status shoal_local_feed_drain(shoal_local_feed *f);
 /** Replay, in a meeting: completes all messages and stores them in the buffers.  Collective over all ranks. */
 shoal_status shoal_local_feed_settle(shoal_local_feed *f, shoal_run *r);
 enum { SHOAL_LOCAL_TALLY = 5 };

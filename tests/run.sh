@@ -19,6 +19,11 @@ shoal_install $shoal_packages $browser clang-format clang-tidy python3 python3-h
   python3-matplotlib hdf5-tools \
   clang libclang-rt-dev libomp-dev \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2
+# Perfetto's own definitions of its format, which no distribution has: without them one test is skipped.
+if [[ ${SHOAL_FULL-} == 1 && ! -e build/perfetto ]]; then
+  shoal_install python3-pip
+  python3 -m pip install --quiet --target build/perfetto perfetto || rm -rf build/perfetto
+fi
 shoal_mpi_environment
 export OMP_WAIT_POLICY=passive # idle threads must not spin if ranks share cores
 

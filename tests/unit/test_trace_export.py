@@ -1,6 +1,7 @@
 """`trace export` of made runs: both formats hold the same spans, nested, matched by flows, from time 0 on.
 
-The protobuf is decoded here by hand, after Perfetto's .proto files; SHOAL_PERFETTO=1 decodes it with the package `perfetto`, too.
+The protobuf is decoded here by hand, after Perfetto's .proto files, and with the package `perfetto` where it is found: run.sh --full
+puts it into build/perfetto.
 """
 import json
 import os
@@ -9,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 
-from harness import PLAIN_ENV, program, run
+from harness import PLAIN_ENV, ROOT, program, run
 from test_trace_golden import BACKWARD, FORWARD, MS, Made, slow_rank
 from traces import KINDS, RECEIVE, SEND
 
@@ -221,10 +222,10 @@ def test_window(work):
         assert words in r.stderr and not os.path.exists("refused.json"), r.stderr
 
 
-@pytest.mark.skipif(os.environ.get("SHOAL_PERFETTO") != "1", reason="SHOAL_PERFETTO=1 tries the package perfetto")
-def test_package(work):
+def test_package(work, monkeypatch):
     """What Perfetto's own definitions make of the file."""
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+    monkeypatch.syspath_prepend(f"{ROOT}/build/perfetto")
+    Trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="the package perfetto is not installed").Trace
     pipeline().save("r", 1)
     data = export("r", "t.pftrace")[0]
     trace = Trace()

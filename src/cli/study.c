@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "report/metrics.h"
 #include "train/options.h"
 #include <math.h>
 #include <stdlib.h>
@@ -153,72 +154,33 @@ static shoal_run_state state_of(const char *dir)
   return state;
 }
 
-typedef struct {
-  double epoch, time_s, speed, waiting, test_acc;
-} row;
-
-static row parse_row(char *line, char *const *columns, int n)
+/* Of rows: the epochs that they are of, and the seconds that these took. */
+static void take_rows(const shoal_metrics *m, shoal_study_run *r)
 {
-  row r = { NAN, NAN, NAN, NAN, NAN };
-  struct {
-    const char *name;
-    double *to;
-  } wanted[] = { { "epoch", &r.epoch },
-                 { "time_s", &r.time_s },
-                 { "samples_per_s", &r.speed },
-                 { "wait_share", &r.waiting },
-                 { "test_acc", &r.test_acc } };
-  for (int i = 0; i < n && line; i++) {
-    const char *cell = strsep(&line, ",");
-    double value;
-    for (size_t k = 0; k < SHOAL_COUNT(wanted); k++)
-      if (strcmp(columns[i], wanted[k].name) == 0 && shoal_parse_f64(cell, &value) == SHOAL_OK) *wanted[k].to = value;
+  double begun = 0, epochs = 0, seconds = 0, waiting = 0;
+  for (size_t i = 0; i < m->n; i++) {
+    const shoal_metrics_row *w = &m->rows[i];
+    if (isfinite(w->test_acc)) r->test_acc = w->test_acc;
+    if (isfinite(w->time_s)) r->time_s = w->time_s;
+    if (!isfinite(w->epoch)) continue;
+    if (w->samples_per_s > 0 && w->epoch > begun) {
+      double took = (w->epoch - begun) / w->samples_per_s;
+      epochs += w->epoch - begun;
+      seconds += took;
+      if (isfinite(w->wait_share)) waiting += w->wait_share * took;
+    }
+    begun = w->epoch;
   }
-  return r;
-}
-
-/* Of epochs, or parts of them: relative samples, and the seconds they took. */
-typedef struct {
-  double samples, seconds, waiting;
-} span;
-
-static void add_row(span *to, double samples, const row *w)
-{
-  to->samples += samples;
-  to->seconds += samples / w->speed;
-  if (isfinite(w->waiting)) to->waiting += w->waiting * samples / w->speed;
-}
-
-static void take_rows(char *text, shoal_study_run *r)
-{
-  enum { CELLS = 64 };
-  char *columns[CELLS], *head = strsep(&text, "\n"), *line;
-  span first = { 0 }, others = { 0 };
-  double begun = 0;
-  int n = 0;
-  for (char *cell; n < CELLS && (cell = strsep(&head, ","));) columns[n++] = cell;
-  while ((line = strsep(&text, "\n"))) {
-    row w = parse_row(line, columns, n);
-    if (!isfinite(w.epoch)) continue;
-    if (isfinite(w.test_acc)) r->test_acc = w.test_acc;
-    if (isfinite(w.time_s)) r->time_s = w.time_s;
-    if (w.speed > 0 && w.epoch > begun) add_row(begun < 1 ? &first : &others, w.epoch - begun, &w);
-    begun = w.epoch;
-  }
-  const span *used = others.seconds > 0 ? &others : &first;
-  if (used->seconds > 0) r->speed = used->samples / used->seconds, r->wait_share = used->waiting / used->seconds;
+  if (seconds > 0) r->speed = epochs / seconds, r->wait_share = waiting / seconds;
 }
 
 void shoal_study_look(shoal_study_run *r)
 {
-  char *path = shoal_path_join(r->dir, "metrics.csv"), *text = NULL;
-  size_t n;
+  shoal_metrics m = { .n = 0 };
   r->state = state_of(r->dir);
   r->speed = r->wait_share = r->test_acc = r->time_s = NAN;
-  if (r->state == SHOAL_RUN_DONE && shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK)
-    take_rows(text, r);
-  free(text);
-  free(path);
+  if (r->state == SHOAL_RUN_DONE && shoal_metrics_read(r->dir, &m) == SHOAL_OK) take_rows(&m, r);
+  shoal_metrics_free(&m);
 }
 
 /* The run of this method with the fewest ranks. */

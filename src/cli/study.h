@@ -44,7 +44,6 @@ shoal_status shoal_study_open(const shoal_study_request *q, shoal_study *out);
 void shoal_study_close(shoal_study *s);
 /** Reads state and speed of a run from its folder. */
 void shoal_study_look(shoal_study_run *r);
-/** Speeds, speed-up and efficiency of the runs that are done.  The throughput is that of training steps, without evaluation
- *  and checkpoints, and without the first epoch where there are others, because that has all one-time costs. */
+/** Speeds, speed-up and efficiency of the runs that are done, from all rows of their metrics.csv (docs/runs.md: samples per second). */
 void shoal_study_print(const shoal_study *s, shoal_str *out);
 #endif

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "report/metrics.h"
 #include "report/watch_impl.h"
 #include <dirent.h>
 #include <math.h>
@@ -102,58 +103,24 @@ static shoal_status read_status(shoal_watch *w)
 
 /* ---- metrics.csv ---- */
 
-enum { STEP, TRAIN_LOSS, TEST_LOSS, TEST_ACC, WANTED };
-static const char *const wanted[WANTED] = { "step", "train_loss", "test_loss", "test_acc" };
-
-/* Splits a line at its commas, in place. */
-static int split(char *line, char **cells, int most)
+static void take_row(shoal_watch *w, const shoal_metrics_row *row)
 {
-  int n = 0;
-  for (char *cell; n < most && (cell = strsep(&line, ","));) cells[n++] = cell;
-  return n;
-}
-
-static double number_of(char *const *cells, int n, int column)
-{
-  double value;
-  return column >= 0 && column < n && shoal_parse_f64(cells[column], &value) == SHOAL_OK ? value : NAN;
-}
-
-static void take_row(shoal_watch *w, char *const *cells, int n, const int *column)
-{
-  double step = number_of(cells, n, column[STEP]), train = number_of(cells, n, column[TRAIN_LOSS]);
-  double test = number_of(cells, n, column[TEST_LOSS]), acc = number_of(cells, n, column[TEST_ACC]);
-  if (!isfinite(step)) return;
-  if (isfinite(train)) add_point(&w->train, step, train);
-  if (isfinite(test)) add_point(&w->test, step, test);
-  if (!isfinite(acc) || acc <= w->best_acc) return;
-  w->best_acc = acc;
-  w->best_step = step;
-}
-
-static void take_metrics(shoal_watch *w, char *text)
-{
-  enum { CELLS = 64 };
-  char *cells[CELLS], *line = strsep(&text, "\n");
-  int column[WANTED], n = split(line, cells, CELLS);
-  for (int k = 0; k < WANTED; k++) {
-    column[k] = -1;
-    for (int i = 0; i < n; i++)
-      if (strcmp(cells[i], wanted[k]) == 0) column[k] = i;
-  }
-  w->train.n = w->test.n = 0;
-  w->best_acc = w->best_step = NAN;
-  while ((line = strsep(&text, "\n")))
-    if (*line) take_row(w, cells, split(line, cells, CELLS), column);
+  if (isfinite(row->train_loss)) add_point(&w->train, row->step, row->train_loss);
+  if (isfinite(row->test_loss)) add_point(&w->test, row->step, row->test_loss);
+  if (!isfinite(row->test_acc) || row->test_acc <= w->best_acc) return;
+  w->best_acc = row->test_acc;
+  w->best_step = row->step;
 }
 
 static void read_metrics(shoal_watch *w)
 {
-  char *path = shoal_path_join(w->dir, "metrics.csv"), *text = NULL;
-  size_t n;
-  if (shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK) take_metrics(w, text);
-  free(text);
-  free(path);
+  shoal_metrics m;
+  if (shoal_metrics_read(w->dir, &m) == SHOAL_OK && m.n > 0) {
+    w->train.n = w->test.n = 0;
+    w->best_acc = w->best_step = NAN;
+    for (size_t i = 0; i < m.n; i++) take_row(w, &m.rows[i]);
+  }
+  shoal_metrics_free(&m);
 }
 
 /* ---- the traces ---- */

@@ -35,15 +35,14 @@ def table(text):
 
 
 def speed(folder, epochs):
-    """Samples/s and share of waits in the epochs after the first, from the columns of metrics.csv."""
+    """Samples/s and share of waits in all epochs, from the columns of metrics.csv."""
     with open(f"{folder}/metrics.csv") as f:
         header, *lines = [line.strip().split(",") for line in f]
     rows = [dict(zip(header, line)) for line in lines]
-    later = [r for r in rows if float(r["epoch"]) > 1]
-    assert len(rows) == epochs and len(later) == epochs - 1
-    seconds = [1 / float(r["samples_per_s"]) for r in later]
-    waits = sum(s * float(r["wait_share"] or 0) for s, r in zip(seconds, later))
-    return len(later) / sum(seconds), waits / sum(seconds)
+    assert [float(r["epoch"]) for r in rows] == list(range(1, epochs + 1))
+    seconds = [1 / float(r["samples_per_s"]) for r in rows]
+    waits = sum(s * float(r["wait_share"] or 0) for s, r in zip(seconds, rows))
+    return len(rows) / sum(seconds), waits / sum(seconds)
 
 
 def test_study(work):
@@ -148,6 +147,10 @@ def test_in_an_allocation(work):
         f.write('#!/bin/sh\necho "srun $*" >> said\n')
     os.chmod("bin/srun", 0o755)
     slurm = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "3(x2)", "PATH": f"{os.getcwd()}/bin:{PLAIN_ENV['PATH']}"}
+    files = scale("--ranks", "1,2,3,8", "--methods", "sync", "--only-files", "--allow-faults", "--set", "run.name=full",
+                  SLURM_NTASKS_PER_NODE="2", **slurm).stdout.splitlines()
+    assert [line.split()[2:4] for line in files] == [[f"--ntasks={n}", f"--nodes={k}"] for n, k in ((1, 1), (2, 1), (3, 2), (8, 4))]
+    assert all(line.endswith(" -q --allow-faults") for line in files)
     r = scale("--ranks", "1,4", "--methods", "sync", code=4, **slurm)
     assert "ended with exit 0 and is not done" in r.stderr
     assert read("said").splitlines() == [

@@ -471,7 +471,7 @@ def scaling(study: Study) -> list[Figure]:
         _legend(axes)
     axes_e.set_ylim(bottom=0)
     lines = f" Dashed: {'Gustafson' if study.weak else 'Amdahl'}, dotted: USL; both go on to twice the ranks." if laws else ""
-    caption = f"Samples per second without one-time costs, evaluations and checkpoints.{lines}"
+    caption = f"Samples per second without the first step, evaluations and checkpoints.{lines}"
     table = pd.DataFrame(rows)
     return [Figure(f"scaling-{name}", "Throughput", caption, table, draw_x),
             Figure(f"efficiency-{name}", "Efficiency",

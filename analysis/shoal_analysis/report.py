@@ -248,7 +248,7 @@ class _Page:
             origin = "given by --target" if self.target is not None else "the best that three quarters of the runs reached"
             items.append(figures.bars("time-to-target", f"Time to {self._target_name()}", f"Training time; the target is {origin}. "
                                       "Bars of one method have one colour.", names, values / size, f"time, {unit}", colours, table))
-        items.append(figures.bars("throughput", "Throughput", "Without one-time costs, evaluations and checkpoints.", names,
+        items.append(figures.bars("throughput", "Throughput", "Without the first step, evaluations and checkpoints.", names,
                                   np.array([run.samples_per_s for run in self.runs]), "samples/s", colours, table[["run", "method", "ranks", "nodes", "samples/s"]]))
         found = [(run, factors(run)) for run in self.runs if factors(run)]
         if found:

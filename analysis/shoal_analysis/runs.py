@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from . import timing
-from .trace import CATEGORIES, EXCHANGE, KINDS, LINKS, STEP, WAIT, Array, Index, RankTrace
+from .trace import CATEGORIES, CHECKPOINT, EVALUATION, EXCHANGE, KINDS, LINKS, STEP, WAIT, Array, Index, RankTrace
 
 BETWEEN = LINKS.index("between")
 
@@ -220,7 +220,7 @@ class Run:
             table.insert(2, "begin_s", trace.time_on_rank0(s.steps["begin_ns"], self.zero_ns))
             steps.append(table.drop(columns="begin_ns"))
             idle[trace.rank] = self._waits(trace, s)
-            pace.append(_seconds_per_step(trace, s))
+            pace.append(_pace(trace))
             sent.append(_sent_by_step(trace))
         return {"ranks": pd.DataFrame(ranks), "steps": _concat(steps), "sent": _concat(sent), "pace": pace, "idle": idle}
 
@@ -352,10 +352,14 @@ class Run:
 
     @functools.cached_property
     def samples_per_s(self) -> float:
-        """Samples per second of all ranks, without the first twentieth of the steps (at least one: they have one-time costs) and
-        without evaluations and checkpoints; what happens between steps counts.  Without a trace the median of metrics.csv."""
-        pace = float(np.mean([p for p in self._collected["pace"] if p > 0] or [0]))
-        return self.global_batch / pace if pace and self.global_batch else float(self.metrics["samples_per_s"].median())
+        """Samples per second of all ranks, from the end of the first step to that of the last, without evaluations and checkpoints;
+        what else happens between steps counts.  Without a trace, and of older traces, from metrics.csv."""
+        pace = sum(self._collected["pace"])
+        if pace > 0:
+            return float(pace)
+        epochs, speed = self.metrics["epoch"].diff().fillna(self.metrics["epoch"]), self.metrics["samples_per_s"]
+        told = (speed > 0) & (epochs > 0)
+        return float(epochs[told].sum() / (epochs[told] / speed[told]).sum()) if told.any() else float("nan")
 
     @functools.cached_property
     def node_hours(self) -> float:
@@ -410,19 +414,17 @@ def _sent_by_step(trace: RankTrace) -> Any:
                          "between_bytes": np.bincount(at, weights=outside, minlength=len(numbers))})
 
 
-def _seconds_per_step(trace: RankTrace, s: timing.Split) -> float:
-    """Of a step with a whole batch, see Run.samples_per_s; 0 if there are too few steps."""
-    begin, length = s.steps["begin_ns"], s.steps["step_ns"]
-    first = max(1, len(begin) // 20)
-    if len(begin) <= first:
+def _pace(trace: RankTrace) -> float:
+    """Samples of this rank per second, see Run.samples_per_s; 0 if there are too few steps, and in older files."""
+    r = trace.records
+    steps = r[r["kind"] == STEP]
+    if len(steps) < 2:
         return 0.0
-    apart = np.isin(s.pieces.category, (CATEGORIES.index("checkpoint"), CATEGORIES.index("evaluation")))
-    end = int(begin[-1] + length[-1])
-    apart &= (s.pieces.begin >= begin[first]) & (s.pieces.end <= end)
-    spent = end - int(begin[first]) - int((s.pieces.end[apart] - s.pieces.begin[apart]).sum())
-    samples = trace.records["seq"][trace.records["kind"] == STEP].astype(float)[first:]  # in older files 0, not known
-    whole = samples.sum() / samples.max() if samples.max() > 0 else len(samples)  # the last step of an epoch has fewer
-    return float(spent * 1e-9 / whole)
+    first = steps[np.argmin(steps["t0_ns"])]
+    begin, end = first["t1_ns"], steps["t1_ns"].max()
+    pauses = r[np.isin(r["kind"], (CHECKPOINT, EVALUATION)) & (r["t0_ns"] >= begin) & (r["t1_ns"] <= end)]
+    spent = int(end - begin) - int((pauses["t1_ns"] - pauses["t0_ns"]).sum())
+    return (int(steps["seq"].sum()) - int(first["seq"])) * 1e9 / spent if spent > 0 else 0.0
 
 
 class Runs(Sequence[Run]):

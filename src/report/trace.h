@@ -70,7 +70,9 @@ typedef struct {
   uint64_t begin_ns;        /* of the first span, on the rank's clock */
   uint64_t wall_ns;         /* from there to the end of the last */
   uint64_t exchanges, exchange_bytes; /* number completed, and the payload this rank sent in them */
-  uint64_t samples;                   /* trained in the steps; 0 in older files */
+  /* What samples per second are computed from: the samples of all steps but the first, and the time from its end to that of the
+   * last step, without checkpoints and evaluations.  0: not known, in older files or of one step. */
+  uint64_t pace_samples, pace_ns;
   bool
       placed; /* level BY_OP.  Else spans were summed by step: transfer, hidden and beside are unknown and 0, and a wait
                   inside another span counts for both, at the cost of OTHER */

@@ -262,7 +262,8 @@ static void add_row(shoal_trace_line *l, const shoal_trace_attempt *row, const s
   l->wall_ns += s->wall_ns;
   l->exchanges += s->exchanges;
   l->exchange_bytes += s->exchange_bytes;
-  l->samples += s->samples;
+  l->pace_samples += s->pace_samples;
+  l->pace_ns += s->pace_ns;
   l->placed &= s->placed;
   shoal_trace_add_times(&l->inside, &s->inside);
   shoal_trace_add_times(&l->whole, &s->whole);

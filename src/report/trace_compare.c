@@ -74,7 +74,7 @@ static void take_numbers(const shoal_trace_run *r, const shoal_trace_replay *x, 
   bool one = !r->summary->mixed && r->rank_steps > 0;
   out[STEP] = known((double)r->inside.ns[SHOAL_TRACE_STEP] * 1e-6 / (double)r->rank_steps, one);
   out[MEDIAN] = known((double)r->median_ns * 1e-6, one);
-  out[SPEED] = known(r->samples_per_s, one && r->samples > 0);
+  out[SPEED] = known(r->samples_per_s, one && r->samples_per_s > 0);
   out[PARALLEL] = 100 * (x ? x->parallel : NAN);
   out[BALANCE] = 100 * (x ? x->load_balance : NAN);
   out[COMMUNICATION] = 100 * (x ? x->communication : NAN);

@@ -20,8 +20,8 @@ typedef struct {
   uint64_t first_step, last_step;             /* numbers of those in the records; of one attempt */
   uint64_t steps, median_ns, p95_ns, wall_ns; /* percentiles of the step duration: nearest rank, no interpolation */
   uint64_t exchanges, exchange_bytes;
-  uint64_t samples; /* of the steps in the records */
-  uint64_t cut;     /* records of a file that is cut off, behind the cut */
+  uint64_t pace_samples, pace_ns; /* as in shoal_trace_split */
+  uint64_t cut;                   /* records of a file that is cut off, behind the cut */
   bool placed;
   shoal_trace_times inside, whole;
 } shoal_trace_line;
@@ -167,7 +167,7 @@ void shoal_trace_replay_free(shoal_trace_replay *r);
 
 /** Steps of the attempt, also those whose records were not kept: counters are of all of them. */
 uint64_t shoal_trace_steps_made(const shoal_trace_line *l);
-/** Samples per second of wall time of what the records hold; 0 if unknown. */
+/** Samples of this rank per second of training; 0 if unknown. */
 double shoal_trace_samples_per_s(const shoal_trace_line *l);
 double shoal_trace_own_ms(const shoal_trace_line *l); /* mean step duration without waits; 0 if there are no steps */
 bool shoal_trace_is_contended(const shoal_trace_line *l);

@@ -118,7 +118,7 @@ static void put_samples(shoal_json *j, uint64_t batch, uint64_t samples, double 
 {
   put_ns(j, "batch", batch > 0, batch);
   put_ns(j, "samples", samples > 0, samples);
-  put_number(j, "samples_per_s", samples > 0, per_second);
+  put_number(j, "samples_per_s", samples > 0 && per_second > 0, per_second);
 }
 
 static void put_line(shoal_json *j, const shoal_trace_line *l)

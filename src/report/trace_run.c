@@ -51,7 +51,7 @@ uint64_t shoal_trace_steps_made(const shoal_trace_line *l)
 
 double shoal_trace_samples_per_s(const shoal_trace_line *l)
 {
-  return l->wall_ns ? (double)l->samples * 1e9 / (double)l->wall_ns : 0;
+  return l->pace_ns ? (double)l->pace_samples * 1e9 / (double)l->pace_ns : 0;
 }
 
 static void add_line(shoal_trace_run *r, const shoal_trace_line *l)

@@ -71,12 +71,13 @@ static void print_attempts(const shoal_trace_table *t, FILE *out)
 
 static void print_head(const shoal_trace_table *t, const shoal_trace_run *r, FILE *out)
 {
-  char steps[48], which[32] = "all attempts", length[32], run[256];
+  char steps[48], which[32] = "all attempts", length[32], run[256], speed[32] = "";
   if (r->summary->attempt != SHOAL_TRACE_ALL) snprintf(which, sizeof which, "attempt %d", r->summary->attempt);
-  fprintf(out, "%s, %s: %zu rank%s on %zu node%s, %s steps each, %s\n\n", shoal_show(t->run, run, sizeof run), which,
+  if (!r->summary->mixed && r->samples_per_s > 0) snprintf(speed, sizeof speed, ", %.0f samples/s", r->samples_per_s);
+  fprintf(out, "%s, %s: %zu rank%s on %zu node%s, %s steps each, %s%s\n\n", shoal_show(t->run, run, sizeof run), which,
           r->n, r->n == 1 ? "" : "s", r->summary->nodes, r->summary->nodes == 1 ? "" : "s",
           steps_text(r->summary, steps, sizeof steps),
-          shoal_format_seconds((double)r->wall_ns * 1e-9 / (double)r->n, length, sizeof length));
+          shoal_format_seconds((double)r->wall_ns * 1e-9 / (double)r->n, length, sizeof length), speed);
   if (r->summary->mixed)
     fprintf(out,
             "attempts with different numbers of ranks are not averaged, only summed: see each with --attempt N\n\n");

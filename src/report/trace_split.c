@@ -197,6 +197,26 @@ static bool is_left_out(const shoal_trace_record *r)
   return (r->t0_ns == 0 && r->t1_ns == 0) || (r->kind == SHOAL_TRACE_EXCHANGE && r->link == SHOAL_LINK_CONTROL);
 }
 
+/* What samples per second are computed from.  Waits within a checkpoint or an evaluation are part of it here. */
+static void measure_pace(const shoal_trace_record *r, size_t n, shoal_trace_split *out)
+{
+  const shoal_trace_record *first = NULL;
+  uint64_t end = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (r[i].kind != SHOAL_TRACE_STEP) continue;
+    if (!first || r[i].t0_ns < first->t0_ns) first = &r[i];
+    end = SHOAL_MAX(end, r[i].t1_ns);
+    out->pace_samples += r[i].seq;
+  }
+  if (!first) return;
+  out->pace_samples -= first->seq;
+  out->pace_ns = end - first->t1_ns;
+  for (size_t i = 0; i < n; i++) {
+    bool pause = r[i].kind == SHOAL_TRACE_CHECKPOINT || r[i].kind == SHOAL_TRACE_EVALUATION;
+    if (pause && r[i].t0_ns >= first->t1_ns && r[i].t1_ns <= end) out->pace_ns -= r[i].t1_ns - r[i].t0_ns;
+  }
+}
+
 /* Breaks down n records.  `spans`, `stack` and `transfers` have space for n each, and out->steps for all steps. */
 static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *spans, span *stack, interval *transfers,
                   shoal_trace_split *out)
@@ -211,7 +231,6 @@ static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *sp
       out->exchanges += shoal_trace_is_sum(&r[i], level) ? r[i].seq : 1;
       out->exchange_bytes += r[i].bytes;
     }
-    if (s.kind == SHOAL_TRACE_STEP) out->samples += r[i].seq;
     if (shoal_trace_is_sum(&r[i], level)) continue;
     if (s.kind == SHOAL_TRACE_EXCHANGE)
       transfers[w.n_transfers++] = (interval){ s.t0, s.t1 };
@@ -226,6 +245,7 @@ static void split(const shoal_trace_record *r, size_t n, uint8_t level, span *sp
   w.n_transfers = merge_intervals(transfers, w.n_transfers);
   qsort(spans, m, sizeof *spans, by_start);
   run_sweep(&w, spans, m, stack, end);
+  measure_pace(r, n, out);
   for (size_t i = 0; i < n; i++) {
     span s = span_of(&r[i]);
     if (shoal_trace_is_sum(&r[i], level) && !is_left_out(&r[i])) add_sum(out, &s, &at);

@@ -186,7 +186,9 @@ static shoal_status run_epoch(shoal_session *s, bool *finished)
     shoal_score score = { 0 };
     number_batch(s);
     SHOAL_TRY(one_step(s, b, &score));
-    shoal_trace_end_step(t, s->record.op.step, t0, shoal_now_ns(), s->run.reads_none ? 0 : (uint64_t)b->n);
+    uint64_t t2 = shoal_now_ns();
+    shoal_trace_end_step(t, s->record.op.step, t0, t2, s->run.reads_none ? 0 : (uint64_t)b->n);
+    shoal_session_keep_pace(s, t2);
     shoal_session_report_live(s, score.samples ? score.loss / (double)score.samples : s->run.shown_loss);
     SHOAL_TRY(between_steps(s));
   }

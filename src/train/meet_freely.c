@@ -62,6 +62,7 @@ static shoal_status count_all(shoal_session *s)
   shoal_session_count_bytes(s);
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, &trained, 1));
   s->clock.trained = (uint64_t)trained;
+  if (s->record.pace.begun_ns) shoal_session_keep_pace(s, shoal_now_ns());
   return SHOAL_OK;
 }
 

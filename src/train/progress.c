@@ -17,7 +17,7 @@ void shoal_session_start_totals(shoal_session *s)
   for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
     s->record.before_s[kind] = shoal_trace_total_s(s->run.trace, (shoal_trace_kind)kind);
   s->record.row_step_s = s->record.row_wait_s = 0;
-  s->record.row_trained = 0;
+  s->record.pace = s->record.row_pace = (shoal_session_pace){ .begun_ns = 0 };
 }
 
 static double wait_share(const shoal_session *s)
@@ -26,10 +26,24 @@ static double wait_share(const shoal_session *s)
   return step > 0 ? total_s(s, SHOAL_TRACE_WAIT) / step : 0;
 }
 
+void shoal_session_keep_pace(shoal_session *s, uint64_t now_ns)
+{
+  shoal_session_pace *p = &s->record.pace;
+  double pauses = total_s(s, SHOAL_TRACE_EVALUATION) + total_s(s, SHOAL_TRACE_CHECKPOINT);
+  if (!p->begun_ns) {
+    p->begun_ns = now_ns;
+    p->pauses_before = pauses;
+    p->trained_before = (double)s->clock.trained;
+  }
+  p->seconds = (double)(now_ns - p->begun_ns) * 1e-9 - (pauses - p->pauses_before);
+  p->samples = SHOAL_MAX((double)s->clock.trained - p->trained_before, 0.0);
+}
+
+/* Of all ranks, since the first step of this start; NAN: not known yet. */
 static double samples_per_second(const shoal_session *s)
 {
-  double step = total_s(s, SHOAL_TRACE_STEP);
-  return step > 0 ? (double)s->clock.trained / step : 0;
+  const shoal_session_pace *p = &s->record.pace;
+  return p->seconds > 0 ? p->samples / p->seconds : NAN;
 }
 
 /* Ranks that never get a sample: their gradient has weight zero. */
@@ -109,20 +123,23 @@ static double seconds_left(const shoal_session *s, double done, double elapsed)
   return SHOAL_MIN(left, ((double)steps - (double)r->step) * elapsed / (double)(r->step - s->clock.first_step));
 }
 
-/* What a progress line shows.  Loss and rate are those of the last step; the means are over the steps of this attempt. */
+/* What a progress line shows.  Loss and rate are those of the last step; the means are over the steps of this attempt, speeds without
+ * its first one. */
 typedef struct {
-  double loss, step_rate, sample_rate, left_s;
+  double loss, step_rate, sample_rate, left_s; /* rates NAN: not known yet */
+  uint64_t since;                              /* the step from which on rates count */
   char loss_of[16], accuracy[40], waiting[24], left[32];
 } progress_figures;
 
 static progress_figures measure_progress(const shoal_session *s, double done, double loss)
 {
   const shoal_run *r = &s->run;
-  double elapsed = shoal_seconds_since(s->clock.started_ns);
+  double seconds = s->record.pace.seconds;
   progress_figures f = { .loss = loss,
-                         .step_rate = (double)(r->step - s->clock.first_step) / elapsed,
-                         .sample_rate = (double)s->clock.trained / elapsed,
-                         .left_s = seconds_left(s, done, elapsed) };
+                         .since = s->clock.first_step + 1,
+                         .sample_rate = samples_per_second(s),
+                         .left_s = seconds_left(s, done, shoal_seconds_since(s->clock.started_ns)) };
+  f.step_rate = seconds > 0 ? (double)(r->step - f.since) / seconds : NAN;
   if (shoal_world_size(r->world) > 1) {
     snprintf(f.loss_of, sizeof f.loss_of, " on rank 0");
     snprintf(f.waiting, sizeof f.waiting, ", waiting %.0f %%", 100 * wait_share(s));
@@ -177,7 +194,7 @@ static void show_live(const shoal_session *s, const progress_figures *f)
 {
   enum { EPOCH, WHOSE, LOSS, RATE, LEFT, ACCURACY, MEANS, WAITING, STEPS, PARTS }; /* as they stand in the line */
   static const int by_importance[] = { EPOCH, LOSS, RATE, LEFT, MEANS, ACCURACY, WAITING, STEPS, WHOSE };
-  char part[PARTS][64], line[PARTS * sizeof part[0]] = "";
+  char part[PARTS][64] = { "" }, line[PARTS * sizeof part[0]] = "";
   bool shown[PARTS] = { false };
   size_t room = shoal_log_live_width();
   snprintf(part[EPOCH], sizeof *part, "epoch %llu  step %llu  loss", (unsigned long long)s->clock.epoch + 1,
@@ -187,10 +204,12 @@ static void show_live(const shoal_session *s, const progress_figures *f)
   snprintf(part[RATE], sizeof *part, "  lr %.4g", s->clock.rate);
   snprintf(part[LEFT], sizeof *part, "  %s left", f->left);
   snprintf(part[ACCURACY], sizeof *part, "%s%s", f->accuracy[0] ? "  " : "", f->accuracy);
-  snprintf(part[MEANS], sizeof *part, "  since step %llu: %.0f samples/s", (unsigned long long)s->clock.first_step,
-           f->sample_rate);
-  snprintf(part[WAITING], sizeof *part, "%s", f->waiting);
-  snprintf(part[STEPS], sizeof *part, ", %.1f step/s", f->step_rate);
+  if (isfinite(f->sample_rate)) {
+    snprintf(part[MEANS], sizeof *part, "  since step %llu: %.0f samples/s", (unsigned long long)f->since,
+             f->sample_rate);
+    snprintf(part[WAITING], sizeof *part, "%s", f->waiting);
+    snprintf(part[STEPS], sizeof *part, ", %.1f step/s", f->step_rate);
+  }
   for (size_t i = 0; i < SHOAL_COUNT(by_importance); i++) {
     int p = by_importance[i];
     size_t n = strlen(part[p]);
@@ -201,6 +220,17 @@ static void show_live(const shoal_session *s, const progress_figures *f)
   for (int p = 0; p < PARTS; p++)
     if (shown[p]) strcat(line, part[p]);
   shoal_log_live("%s", line);
+}
+
+static void log_line(const shoal_session *s, const progress_figures *f)
+{
+  char means[96] = "";
+  if (isfinite(f->sample_rate))
+    snprintf(means, sizeof means, "since step %llu: %.1f step/s, %.0f samples/s%s; ", (unsigned long long)f->since,
+             f->step_rate, f->sample_rate, f->waiting);
+  shoal_info("epoch %llu step %llu: loss%s %.4g, lr %.4g%s%s; %s%s left", (unsigned long long)s->clock.epoch + 1,
+             (unsigned long long)s->run.step, f->loss_of, f->loss, s->clock.rate, f->accuracy[0] ? ", " : "",
+             f->accuracy, means, f->left);
 }
 
 void shoal_session_report_live(shoal_session *s, double loss)
@@ -215,12 +245,7 @@ void shoal_session_report_live(shoal_session *s, double loss)
   if (!live && !line) return;
   progress_figures f = measure_progress(s, epochs_done(s, false), loss);
   if (live) show_live(s, &f);
-  if (line && !shoal_log_is_tty())
-    shoal_info(
-        "epoch %llu step %llu: loss%s %.4g, lr %.4g%s%s; since step %llu: %.1f step/s, %.0f samples/s%s; %s left",
-        (unsigned long long)s->clock.epoch + 1, (unsigned long long)s->run.step, f.loss_of, f.loss, s->clock.rate,
-        f.accuracy[0] ? ", " : "", f.accuracy, (unsigned long long)s->clock.first_step, f.step_rate, f.sample_rate,
-        f.waiting, f.left);
+  if (line && !shoal_log_is_tty()) log_line(s, &f);
   if (live) s->record.shown_ns = shoal_now_ns();
   if (line) s->record.logged_ns = shoal_now_ns();
 }
@@ -321,10 +346,11 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
 {
   double step_s = total_s(s, SHOAL_TRACE_STEP) - s->record.row_step_s;
   double wait_s = total_s(s, SHOAL_TRACE_WAIT) - s->record.row_wait_s;
-  s->record.row_speed = step_s > 0 ? (double)(s->clock.trained - s->record.row_trained) / step_s : NAN;
+  double seconds = s->record.pace.seconds - s->record.row_pace.seconds;
+  s->record.row_speed = seconds > 0 ? (s->record.pace.samples - s->record.row_pace.samples) / seconds : NAN;
   s->record.row_step_s += step_s;
   s->record.row_wait_s += wait_s;
-  s->record.row_trained = s->clock.trained;
+  s->record.row_pace = s->record.pace;
   s->record.row_step = s->run.step;
   if (shoal_session_is_root(s)) tell_folder(s, epoch_end);
   if (!s->world.folder.metrics || !shoal_folder_is_ours(&s->world.folder)) return;
@@ -388,9 +414,9 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
   if (!isnan(s->record.train_loss)) shoal_info("  train loss     %.4g", s->record.train_loss);
   if (!isnan(s->record.test_loss))
     shoal_info("  test           loss %.4g, accuracy %.2f %%", s->record.test_loss, 100 * s->record.test_acc);
-  if (s->clock.trained)
+  if (isfinite(samples_per_second(s)))
     shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
-  else
+  if (!s->clock.trained)
     shoal_info("  nothing to do  %s to train on", s->best.ends
                                                       ? "eval.patience ended the run before: raise it, or unset it,"
                                                       : "all of run.epochs or run.steps was done already: raise it");

@@ -87,6 +87,14 @@ typedef struct {
   char *saved_path; /* of this attempt's last checkpoint; owned */
 } shoal_session_clock;
 
+/* Training without evaluations and checkpoints, from the end of the start's first step, which has one-time costs, to that of the last
+ * one: what samples per second are computed from (docs/runs.md).  Of ranks on their own clocks: of rank 0's. */
+typedef struct {
+  uint64_t begun_ns;                    /* 0: no step yet */
+  double pauses_before, trained_before; /* by then: seconds of evaluations and checkpoints, samples of all ranks */
+  double seconds, samples;
+} shoal_session_pace;
+
 /* For ranks with their own models: their distance from the model, and the accuracy of each on its share of the test
  * split.  Measured in every evaluation, equal on all ranks. */
 typedef struct {
@@ -116,12 +124,12 @@ typedef struct {
   double save_s;                           /* longest checkpoint so far */
   bool save_failed;                        /* the last one, on all ranks, for want of room or by an error of the disk */
   double before_s[SHOAL_TRACE_KIND_COUNT]; /* spent before the first step, or before going back to a checkpoint */
-  double row_step_s, row_wait_s;           /* totals at the last row of metrics.csv: speeds are per row */
+  double row_step_s, row_wait_s;           /* totals at the last row of metrics.csv: shares are per row */
   uint64_t row_step;                       /* of the last row; UINT64_MAX: none */
   double row_speed;                        /* samples/s over all ranks of that row */
-  uint64_t row_trained;
-  int64_t rows_kept; /* of earlier attempts, as the checkpoint says */
-  int64_t from;      /* checksum of the seal of the checkpoint from elsewhere that the run began from; -1: of none */
+  shoal_session_pace pace, row_pace;       /* now, and at the last row */
+  int64_t rows_kept;                       /* of earlier attempts, as the checkpoint says */
+  int64_t from; /* checksum of the seal of the checkpoint from elsewhere that the run began from; -1: of none */
   uint64_t logged_ns, shown_ns, told_ns; /* of the last log line, live line, and figures for status.json */
 } shoal_session_record;
 
@@ -295,6 +303,8 @@ void shoal_session_record_agreement(shoal_session *s, uint32_t op, shoal_group *
                                     uint64_t waits_ns);
 /* progress.c: terminal and log output.  Times and speeds count from start_totals on. */
 void shoal_session_start_totals(shoal_session *s);
+void shoal_session_keep_pace(shoal_session *s,
+                             uint64_t now_ns); /* after a step, and where clock.trained was counted anew */
 void shoal_session_report_start(const shoal_session *s);
 void shoal_session_report_live(shoal_session *s, double loss);
 shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_code,

@@ -15,7 +15,7 @@ pd = pytest.importorskip("pandas", reason="python3-pandas is not installed")
 pytest.importorskip("matplotlib", reason="python3-matplotlib is not installed")
 
 import traces
-from harness import PLAIN_ENV, ROOT, TESTS, program, random_source, run, shoal
+from harness import PLAIN_ENV, ROOT, TESTS, program, random_source, read, run, shoal
 
 sys.path.insert(0, f"{ROOT}/analysis")
 import shoal_analysis
@@ -49,7 +49,7 @@ def random_rank(rng, steps):
         length = rng.randint(50, 3000)
         inside = []
         nested(rng, t, t + length, step, 3, inside)
-        rows += [*inside, (t, t + length, step, STEP)]
+        rows += [*inside, (t, t + length, step, STEP, "step", 255, 0, rng.randint(1, 9))]
         for _ in range(rng.randint(0, 3)):
             begin = rng.randint(t - 200, t + length)
             rows.append((begin, begin + rng.randint(0, 1500), step, EXCHANGE, "bucket", 2, 100, step))
@@ -72,7 +72,7 @@ def summed_rank(rng, steps):
         for kind, link in ((FORWARD, 255), (BACKWARD, 255), (OPTIMIZER, 255), (EXCHANGE, 2), (WAIT, 2), (WAIT, 3)):
             if rng.random() < 0.8:
                 rows.append((t, t + rng.randint(0, length // 3), step, kind, traces.KINDS[kind], link, 10 if kind == EXCHANGE else 0, 3))
-        rows.append((t, t + length, step, STEP))
+        rows.append((t, t + length, step, STEP, "step", 255, 0, rng.randint(1, 9)))
         t += length + rng.randint(0, 300)
         if rng.random() < 0.2:
             rows.append((t, t + 500, step, EVALUATION))
@@ -91,6 +91,8 @@ def assert_as_shown(folder):
             assert (steps[column].to_numpy() == mine.steps[column].to_numpy()).all(), column
     begin = mine.steps["begin_s"].to_numpy()
     assert np.abs((begin - begin[0]) - (steps["begin_ns"] - steps["begin_ns"][0]).to_numpy() * 1e-9).max() < 2e-9
+    speed = shown["run"]["samples_per_s"]
+    assert speed is None or mine.samples_per_s == pytest.approx(speed, rel=1e-12)
     for rank, row in zip(shown["ranks"], mine.ranks.to_dict("records")):
         assert row["rank"] == rank["rank"] and row["wall_ns"] == rank["wall_ns"] and row["step_ns"] == rank["step_ns"]
         assert {k: row[f"{k}_ns"] for k in rank["ns"]} == rank["ns"]
@@ -106,7 +108,7 @@ def assert_as_shown(folder):
 def test_split(level):
     rng = random_source(f"analysis {level}")
     made = {rank: ((random_rank if level == 2 else summed_rank)(rng, 60), None,
-                   {"level": level, "clock_offset_ns": 1e6 * rank, "payload": [0, 1, 2 + rank, 3], "wire": [4, 5, 6, 7]})
+                   {"level": level, "samples": 300, "clock_offset_ns": 1e6 * rank, "payload": [0, 1, 2 + rank, 3], "wire": [4, 5, 6, 7]})
             for rank in range(4)}
     traces.write("runs/made", 0, {r: made[r] for r in (0, 1)}, size=4)
     traces.write("runs/made", 1, {r: made[r] for r in (2, 3)}, size=4)
@@ -138,7 +140,16 @@ def test_run(glyphs):
     assert list(r.steps["step"]) == list(range(7, 20)) and list(load("runs/r", attempt=1)[0].steps["step"]) == list(range(7))
     assert r.metrics["step"].max() == 20 and r.metrics["test_acc"].notna().sum() >= 5
     row = load("runs/r").runs.iloc[0]
-    assert row["state"] == "done" and row["samples_per_s"] > 0 and 0 < row["node_hours"] < 0.1
+    assert row["state"] == "done" and 0 < row["node_hours"] < 0.1
+    # One definition of samples/s: the program's own count, its rows put together, and the trace of the same steps.
+    speed = row["samples_per_s"]
+    shown = json.loads(shoal("trace", "show", "runs/r", "--json").stdout)["run"]
+    last = r.metrics[r.metrics["step"] >= 8]
+    samples = 10 * last["step"].diff()
+    assert list(samples.dropna()) == [20, 20, 40, 40] and math.isnan(last["samples_per_s"].iloc[0]), "step 8 is the first of the attempt"
+    assert speed == pytest.approx(shown["samples_per_s"], rel=1e-12) == pytest.approx(r.status["progress"]["samples_per_s"], rel=1e-4)
+    assert speed == pytest.approx(samples.sum() / (samples / last["samples_per_s"]).sum(), rel=1e-4)
+    assert f"  speed          {speed:.0f} samples/s" in read("runs/r/log.txt") and f", {speed:.0f} samples/s\n" in shoal("trace", "show", "runs/r").stdout
     with pytest.raises(shoal_analysis.RunError, match="attempt 3; it has 1, 2"):
         load("runs/r", attempt=3)
 

@@ -33,7 +33,8 @@ def make_run(name, method="sync", ranks=2, step_ns=1_000_000, batch=BATCH, title
         t = 10_000_000 + i * step_ns
         half = t + step_ns // 2
         rows += [(t, half, i, FORWARD), (half, t + step_ns, i, WAIT, title or "bucket", 2),
-                 (half - 1000, t + step_ns, i, EXCHANGE, title or "bucket", 2, 1000, i), (t, t + step_ns, i, STEP)]
+                 (half - 1000, t + step_ns, i, EXCHANGE, title or "bucket", 2, 1000, i),
+                 (t, t + step_ns, i, STEP, "step", 255, 0, batch // ranks)]
     end = 10_000_000 + STEPS * step_ns
     members = {"payload": [0, 0, 1000 * STEPS, 8], "wire": [0, 0, 1100 * STEPS, 16], "messages": [0, 0, STEPS, 1], "flushed_ns": end}
     folder = f"runs/{name}"

@@ -67,7 +67,7 @@ def watch(*args, code=0, **env):
 
 
 def page(**env):
-    return watch("runs/r", **env).stdout
+    return re.sub(r"12 min 0[0-3] s", "12 min 03 s", watch("runs/r", **env).stdout)  # it counts down, however busy the machine is
 
 
 def test_page(work):
@@ -89,7 +89,7 @@ def test_size(work):
 
 def test_states(work):
     make(age_s=200)
-    assert "no sign of life for 3 min 20 s: it was killed" in page()
+    assert re.search(r"no sign of life for 3 min 2\d s: it was killed", page())
     make(state="failed", exit_code=6, rank=3, reason="loss is not finite\n\x1b[2J")
     assert "exit 6, rank 3: loss is not finite\\n\\x1b[2J\n" in page()
     make(state="stopped", exit_code=75, reason="stopped")

@@ -150,6 +150,7 @@ static shoal_status read_header(shoal_npy *a, stream *s)
   shoal_status st = read_stream(a, s, header, length, &got);
   if (st == SHOAL_OK && got < length)
     st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: array %s is cut short in its header", a->path, a->name);
+  for (char *c = header; *c; c++) *c = (char)(*c == '"' ? '\'' : *c); /* Python takes both */
   if (st == SHOAL_OK) st = read_type(a, header);
   if (st == SHOAL_OK) st = read_shape(a, header);
   free(header);

@@ -88,6 +88,14 @@ def npy(header, data=b""):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
 
 
+def test_npy_double_quotes():
+    """Other programs write the header so, and NumPy reads it."""
+    put("X_train.npy", npy('{"descr": "<f8", "fortran_order": False, "shape": (40, 6)}', X.astype("<f8").tobytes()))
+    np.save("y_train.npy", Y)
+    load("npy", "X_train.npy", "y_train.npy", "--test-share", "0")
+    assert np.array_equal(made()[0], X.astype("f4"))
+
+
 REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (np.array([1, "a"], dtype=object), Y, "holds Python objects, which are not loaded"),
     (X, np.array(["a", "b"] * 20), "holds text: number the classes with"),

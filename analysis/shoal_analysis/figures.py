@@ -102,8 +102,10 @@ def _unit_of_time(values: Array) -> tuple[float, str]:
 
 
 def _plain(x: float, _: int = 0) -> str:
-    """A tick: 1200 as 1200, 0.25 as 0.25, 250000 as 250k."""
-    if x and (abs(x) >= 1e5 or abs(x) < 1e-3):
+    """A tick: 1200 as 1200, 0.25 as 0.25, 25000 as 25 000, 2500000 as 2.5M."""
+    if 1e4 <= abs(x) < 1e6:
+        return f"{x:,.0f}".replace(",", "\u202f")
+    if x and (abs(x) >= 1e6 or abs(x) < 1e-3):
         power = 3 * math.floor(math.log10(abs(x)) / 3)
         letter = {3: "k", 6: "M", 9: "G", 12: "T", -3: "m", -6: "µ", -9: "n"}.get(power)
         return f"{x / 10**power:.4g}{letter}" if letter else f"{x:.3g}"
@@ -383,7 +385,7 @@ def bars(name: str, title: str, caption: str, labels: Sequence[str], values: Arr
     most = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
     axes.barh(at, np.nan_to_num(values), height=0.7, color=[colour(c) for c in colours])
     for i, value in enumerate(values):
-        text = f"{value:.3g}" if math.isfinite(value) and value < 1000 else f"{value:.0f}" if math.isfinite(value) else "not reached"
+        text = f"{value:.3g}" if math.isfinite(value) and value < 1000 else _plain(round(value)) if math.isfinite(value) else "not reached"
         axes.text((value if math.isfinite(value) else 0) + 0.01 * most, i, text, va="center", fontsize=9)
     axes.set_yticks(at, [label(name) for name in labels])
     axes.invert_yaxis()
@@ -469,7 +471,7 @@ def scaling(study: Study) -> list[Figure]:
         _log2_axis(axes, np.append(everything, 2 * everything.max()))
         axes.set_ylabel(unit)
         _legend(axes)
-    axes_e.set_ylim(bottom=0)
+    axes_e.set_ylim(0, max(105.0, 1.08 * max(row["efficiency, %"] for row in rows)))
     lines = f" Dashed: {'Gustafson' if study.weak else 'Amdahl'}, dotted: USL; both go on to twice the ranks." if laws else ""
     caption = f"Samples per second without the first step, evaluations and checkpoints.{lines}"
     table = pd.DataFrame(rows)
@@ -506,7 +508,8 @@ def efficiencies(runs: Sequence[Run], rows: Sequence[dict[str, float]], names: S
     drawing, axes = _axes(max(1.6, 0.95 + 0.23 * len(runs)))
     at = np.arange(len(runs))
     for i, factor in enumerate(names):
-        axes.plot([100 * row.get(factor, math.nan) for row in rows], at, linestyle="", marker=MARKS[i], markersize=6,
+        shift = 0.6 * ((i + 0.5) / len(names) - 0.5)  # equal ones beside each other
+        axes.plot([100 * row.get(factor, math.nan) for row in rows], at + shift, linestyle="", marker=MARKS[i], markersize=5,
                   color=colour(SERIES[i % len(SERIES)]), label=factor)
     axes.set_yticks(at, [label(run.name) for run in runs])
     axes.set(xlim=(0, 104), ylim=(len(runs) - 0.5, -0.5), xlabel="%")

@@ -171,8 +171,9 @@ class _Page:
             "step, ms": (t["step_s"] * 1e3).round(4), "waiting, %": (100 * t["wait_share"]).round(2),
             "test accuracy, %": (100 * t["test_acc"]).round(3), "test loss": t["test_loss"], "training time, s": t["time_s"],
             "node-hours": t["node_hours"], "attempts": t["attempts"], "state": t["state"]})
-        for name in dict.fromkeys(n for run in self.runs for n in factors(run)):
-            shown[f"{name}, %"] = [round(100 * factors(run).get(name, math.nan), 2) for run in self.runs]
+        parallel = FACTORS[0][1]  # the other factors have a figure of their own
+        if any(parallel in factors(run) for run in self.runs):
+            shown[f"{parallel}, %"] = [round(100 * factors(run).get(parallel, math.nan), 2) for run in self.runs]
         return shown
 
     def _best(self) -> str:
@@ -183,9 +184,10 @@ class _Page:
         cheapest = min(reached, key=lambda pair: float(pair[1]["time_s"]) * pair[0].nodes)
         what = self._target_name()
         said = f"{fastest[0].name} reached {what} first, after {quantity(float(fastest[1]['time_s']), figures.TRAINED)}"
-        cost = float(cheapest[1]["time_s"]) * cheapest[0].nodes / 3600
-        return said + (f"; with {cost:.3g} node-hours it was also the cheapest." if cheapest[0] is fastest[0] else
-                       f"; {cheapest[0].name} was the cheapest with {cost:.3g} node-hours.")
+        spent = float(cheapest[1]["time_s"]) * cheapest[0].nodes
+        cost = f"{spent / 3600:.3g} node-hours" if spent >= 36 else f"{spent:.3g} node-seconds"
+        return said + (f"; with {cost} it was also the cheapest." if cheapest[0] is fastest[0] else
+                       f"; {cheapest[0].name} was the cheapest with {cost}.")
 
     def problems(self) -> None:
         lines = [f"<li>{text(run.name)}: {text(line)}</li>" for run in self.runs for line in dict.fromkeys(run.problems)]
@@ -314,7 +316,7 @@ class _Page:
             column = "node-hours to the target" if table["node-hours to the target"].notna().any() else "node-hours so far"
             values = table[column].to_numpy(float)
             size, unit = (1.0, "node-hours") if np.nanmax(values) >= 0.1 else (1 / 3600, "node-seconds")
-            inside += self.put([figures.bars("node-hours", column.capitalize(), "Nodes times hours of training.", list(table["run"]),
+            inside += self.put([figures.bars("node-hours", column.capitalize(), "Nodes times training time.", list(table["run"]),
                                              values / size, unit, colours, table)], "cost")
         self.add("cost", "Cost", inside)
 

@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("pandas", reason="python3-pandas is not installed")
 pytest.importorskip("matplotlib", reason="python3-matplotlib is not installed")
 
+import browser
 import traces
 from harness import PLAIN_ENV, program, read, said
 from harness import run as run_process
@@ -227,39 +228,29 @@ def test_installed():
 
 # ---- in a browser --------------------------------------------------------------------------------------------------------
 
-PROBE = """<script>
-window.faults = [];
-addEventListener("error", e => faults.push(String(e.message)));
-addEventListener("unhandledrejection", e => faults.push(String(e.reason)));
-addEventListener("load", async () => {
+PROBE = """(async () => {
   for (const d of document.querySelectorAll("details")) d.open = true;
-  for (const t of document.querySelectorAll(".timeline")) {
+  for (const t of document.querySelectorAll(".timeline")) { /* drawn when they come into sight */
     t.scrollIntoView();
-    for (let i = 0; i < 200 && !t.dataset.ready; i++) {
-      let spent = 0; /* time is virtual, but unpacking takes real time, in another thread */
-      for (let k = 0; k < 1e6; k++) spent += Math.random();
-      await new Promise(r => setTimeout(r, spent ? 20 : 0));
-    }
+    for (let i = 0; i < 500 && !t.dataset.ready; i++) await new Promise(r => setTimeout(r, 20));
   }
-  const first = document.querySelector(".timeline"), line = first && first.timeline, canvas = first && first.querySelector("canvas.spans");
-  const seen = { faults, ready: document.querySelectorAll(".timeline[data-ready]").length, width: document.documentElement.scrollWidth,
-                 window: innerWidth, small: [], outside: [] };
-  if (line) {
-    const inked = () => {
-      const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
-      copy.drawImage(canvas, 0, 0);
-      return new Set(copy.getImageData(0, 0, canvas.width, canvas.height).data.filter((_, i) => i % 4 !== 3)).size;
-    };
-    line.showSteps(10, 11);
-    seen.steps = [first.querySelector(".from").value, first.querySelector(".to").value];
-    seen.colours = inked();
-    const box = canvas.getBoundingClientRect();
-    canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + line.left + line.plot * 0.1, clientY: box.top + 5 }));
-    seen.readout = first.querySelector(".readout").textContent;
-    first.querySelector(".all").click();
-    seen.all = inked();
-    seen.span = [line.a, line.b];
-  }
+  const first = document.querySelector(".timeline"), line = first.timeline, canvas = first.querySelector("canvas.spans");
+  const seen = { ready: document.querySelectorAll(".timeline[data-ready]").length, width: document.documentElement.scrollWidth,
+                 small: [], outside: [] };
+  const inked = () => {
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    return new Set(copy.getImageData(0, 0, canvas.width, canvas.height).data.filter((_, i) => i % 4 !== 3)).size;
+  };
+  line.showSteps(10, 11);
+  seen.steps = [first.querySelector(".from").value, first.querySelector(".to").value];
+  seen.colours = inked();
+  const box = canvas.getBoundingClientRect();
+  canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + line.left + line.plot * 0.1, clientY: box.top + 5 }));
+  seen.readout = first.querySelector(".readout").textContent;
+  first.querySelector(".all").click();
+  seen.all = inked();
+  seen.span = [line.a, line.b];
   for (const svg of document.querySelectorAll("figure svg")) {
     const b = svg.getBoundingClientRect();
     if (b.width < 250 || b.height < 60) seen.small.push(svg.closest("figure").id);
@@ -268,41 +259,40 @@ addEventListener("load", async () => {
       if (r.width && (r.left < b.left - 2 || r.right > b.right + 2 || r.top < b.top - 2 || r.bottom > b.bottom + 2)) seen.outside.push([svg.closest("figure").id, t.textContent]);
     }
   }
-  document.documentElement.dataset.seen = JSON.stringify(seen);
-});
-</script>"""
+  return seen;
+})()"""
 
 
-def browse(page, width, *options):
-    """What Chromium makes of a page in a window of this width."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not chromium:
+@pytest.fixture(scope="module")
+def chromium():
+    if not browser.find():
         pytest.skip("no chromium")
-    r = subprocess.run([chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-                        f"--user-data-dir={os.getcwd()}/profile", "--enable-logging=stderr", "--virtual-time-budget=20000",
-                        f"--window-size={width},900", *options, f"file://{os.path.abspath(page)}"],
-                       capture_output=True, text=True, errors="replace", timeout=170)
-    assert r.returncode == 0, r.stderr[-2000:]
-    assert "CONSOLE" not in r.stderr, [line for line in r.stderr.splitlines() if "CONSOLE" in line]
-    return r.stdout
+    with browser.Browser() as b:
+        yield b
 
 
-@pytest.mark.parametrize("width", (1280, 500))  # of a desktop, and the least that a headless window has
-def test_browser(width):
+@pytest.mark.parametrize("width, dark", ((1280, False), (1280, True), (390, False), (390, True)))
+def test_browser(chromium, width, dark):
     """No error in the console, nothing wider than the window, timelines that draw, zoom and answer."""
-    with open("probed.html", "w") as f:
-        f.write(read("study.html").replace("<main>", PROBE + "<main>", 1))
-    dom = browse("probed.html", width, "--dump-dom")
-    seen = json.loads(html.unescape(re.search(r'data-seen="([^"]*)"', dom)[1]))
-    assert seen["faults"] == [] and seen["ready"] == 6, seen
-    assert seen["width"] <= seen["window"] and not seen["small"] and not seen["outside"], seen
+    chromium.show("study.html", width, mobile=width < 500, dark=dark)
+    seen = chromium.evaluate(PROBE)
+    assert chromium.faults == [] and seen["ready"] == 6, (chromium.faults, seen)
+    assert seen["width"] <= width and not seen["small"] and not seen["outside"], seen
     assert seen["steps"] == ["10", "11"] and seen["colours"] > 5 and seen["all"] > 5, seen
     assert seen["readout"].startswith("rank 0, step 10: forward; 1.5 ms, from 30 ms"), seen
     assert seen["span"][0] == 0 and seen["span"][1] == pytest.approx(STEPS * 0.003), seen
+    channels = [int(c) for c in re.findall(r"\d+", chromium.evaluate("getComputedStyle(document.body).backgroundColor"))[:3]]
+    assert (max(channels) < 60) if dark else (min(channels) > 240), channels
 
 
-def test_print():
-    """Printed pages have the figures."""
-    browse("study.html", 1000, "--print-to-pdf=study.pdf", "--no-pdf-header-footer")
-    pdf = open("study.pdf", "rb").read()
-    assert pdf.startswith(b"%PDF") and 4 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 30
+def test_print(chromium):
+    """Printed pages have the figures, on white also where the screen is dark."""
+    chromium.show("study.html", 688, dark=True, print_=True)
+    shown = chromium.evaluate("[document.querySelectorAll('figure svg').length, document.documentElement.scrollWidth, "
+                              "getComputedStyle(document.body).backgroundColor]")
+    assert shown == [Read(read("study.html")).tags["figure"], 688, "rgb(254, 254, 254)"], shown
+    chromium.pdf("study.pdf")
+    with open("study.pdf", "rb") as f:
+        pdf = f.read()
+    assert pdf.startswith(b"%PDF") and 4 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 30 and chromium.faults == []
+

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import pytest
 
+import browser
 from harness import PLAIN_ENV, ROOT, program, run
 from test_trace_golden import BACKWARD, FORWARD, MS, Made, slow_rank
 from traces import KINDS, RECEIVE, SEND
@@ -220,6 +221,36 @@ def test_window(work):
                         (["--format", "xml"], "json or perfetto")):
         r = export("r", "refused.json", *args, code=2)
         assert words in r.stderr and not os.path.exists("refused.json"), r.stderr
+
+
+READ = """(async () => {
+  const file = document.querySelector("input").files[0], trace = JSON.parse(await file.text());
+  const spans = trace.traceEvents.filter(e => e.ph === "X"), flows = {};
+  for (const e of spans) if (e.bind_id) (flows[e.bind_id] ||= []).push(e.pid);
+  return { size: file.size, spans: spans.length, whole: spans.filter(e => Number.isInteger(Math.round(e.ts * 1000)) && e.dur >= 0 && e.name).length,
+           ranks: trace.traceEvents.filter(e => e.ph === "M" && e.name === "process_name").map(e => e.args.name),
+           begin: Math.min(...spans.map(e => e.ts)), end: Math.max(...spans.map(e => e.ts + e.dur)),
+           flows: Object.values(flows).map(pids => pids.sort().join()) };
+})()"""
+
+
+def test_in_browser(work):
+    """A page in Chromium opens the JSON: the same spans and flows as read here."""
+    if not browser.find():
+        pytest.skip("no chromium")
+    pipeline().save("r", 1, clocks={1: (3_000_000_000, Fraction(100005, 100000))})
+    text, said, _ = export("r", "t.json")
+    spans, _ = spans_of_json(text)
+    with open("page.html", "w") as f:
+        f.write("<!DOCTYPE html><title>trace</title><input type=file>")
+    with browser.Browser() as b:
+        b.show("page.html", 800)
+        b.choose("input", "t.json")
+        seen = b.evaluate(READ)
+        assert b.faults == []
+    assert (seen["size"], seen["spans"], seen["whole"]) == (len(text), said, said) and said == sum(map(len, spans.values()))
+    assert seen["ranks"] == ["node 0 (n0), rank 0", "node 1 (n1), rank 1"] and seen["flows"] == ["0,1"] * 10
+    assert seen["begin"] == 0 and round(seen["end"] * 1000) == max(t1 for listed in spans.values() for _, t1, *_ in listed)
 
 
 def test_package(work, monkeypatch):

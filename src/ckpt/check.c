@@ -242,17 +242,18 @@ void shoal_ckpt_examine_file(shoal_ckpt *c, shoal_ckpt_faults *faults)
 static shoal_status report(FILE *out, const char *path, const shoal_ckpt *c, const shoal_ckpt_faults *faults)
 {
   uint64_t bytes = 0;
-  char amount[32], files[48] = "", *first = shoal_ckpt_faults_first(faults);
+  char amount[32], shown[1024], files[48] = "", *first = shoal_ckpt_faults_first(faults);
   if (first) {
-    fputs(faults->lines.text, out);
+    shoal_str_print(&faults->lines, out);
     shoal_status st = shoal_error_told(SHOAL_FAIL(SHOAL_ERR_IO, "%s", first)); /* in full, just above */
     free(first);
     return st;
   }
   for (size_t i = 0; i < c->index.n; i++) bytes += c->index.at[i].bytes;
   if (c->index.n_shards) snprintf(files, sizeof files, " in %zu files", c->index.n_shards + 1);
-  fprintf(out, "%s: good: step %" PRIu64 ", %zu data sets%s, %s, every checksum agrees\n", path, c->info.step,
-          c->index.n, files, shoal_format_bytes((double)bytes, amount, sizeof amount));
+  fprintf(out, "%s: good: step %" PRIu64 ", %zu data sets%s, %s, every checksum agrees\n",
+          shoal_show(path, shown, sizeof shown), c->info.step, c->index.n, files,
+          shoal_format_bytes((double)bytes, amount, sizeof amount));
   return SHOAL_OK;
 }
 

@@ -30,6 +30,14 @@ static uint32_t big_endian(const uint8_t *b)
   return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
+static shoal_status cut_short(const idx_file *f, uint64_t at, uint64_t item)
+{
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s is cut short at %s %" PRIu64 ": item %" PRIu64 " of %u is incomplete; fetch the file "
+                    "again",
+                    f->path, shoal_source_unit(f->source), at, item, f->dim[0]);
+}
+
 static shoal_status read_header(idx_file *f)
 {
   uint8_t magic[4], sizes[16];
@@ -64,6 +72,9 @@ static shoal_status read_header(idx_file *f)
   SHOAL_TRY(shoal_limit_held(f->path, "an image", 1, item, shoal_source_most(f->source)));
   SHOAL_CHECK(f->ndim < 4 || f->dim[1] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
               "%s: %u channels, at most %d are supported", f->path, f->dim[1], SHOAL_DATA_CHANNELS);
+  const uint64_t header = shoal_source_offset(f->source), most = shoal_source_most(f->source);
+  if (!shoal_source_is_packed(f->source) && f->dim[0] > (most - header) / item)
+    return cut_short(f, most, (most - header) / item);
   return shoal_source_check(f->source, f->dim[0] * item);
 }
 
@@ -71,14 +82,6 @@ static shoal_shape shape_of(const idx_file *images)
 {
   const uint32_t *d = images->dim;
   return images->ndim == 3 ? SHOAL_SHAPE(1, d[1], d[2]) : SHOAL_SHAPE(d[1], d[2], d[3]);
-}
-
-static shoal_status cut_short(const idx_file *f, uint64_t item)
-{
-  return SHOAL_FAIL(SHOAL_ERR_IO,
-                    "%s is cut short at %s %" PRIu64 ": item %" PRIu64 " of %u is incomplete; fetch the file "
-                    "again",
-                    f->path, shoal_source_unit(f->source), shoal_source_offset(f->source), item, f->dim[0]);
 }
 
 static shoal_status at_end(const idx_file *f)
@@ -113,9 +116,9 @@ static shoal_status import_pair(progress *p, idx_file *images, idx_file *labels,
   for (uint64_t at = 0; at < images->dim[0]; at += rows) {
     size_t n = (size_t)SHOAL_MIN(images->dim[0] - at, (uint64_t)rows);
     SHOAL_TRY(shoal_source_read(images->source, block, n * bytes, &got));
-    if (got != n * bytes) return cut_short(images, at + got / bytes);
+    if (got != n * bytes) return cut_short(images, shoal_source_offset(images->source), at + got / bytes);
     SHOAL_TRY(shoal_source_read(labels->source, y, n, &got));
-    if (got != n) return cut_short(labels, at + got);
+    if (got != n) return cut_short(labels, shoal_source_offset(labels->source), at + got);
     for (size_t i = 0; i < n; i++, p->index++) {
       p->largest = SHOAL_MAX(p->largest, y[i]);
       SHOAL_TRY(shoal_data_writer_add(p->writer, shoal_import_nth(p->args, p->index, images->split == SHOAL_TEST), 1,

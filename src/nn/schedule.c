@@ -8,6 +8,7 @@
  *      +--------------------- epoch */
 #include "base/mem.h"
 #include "nn/optim.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -42,7 +43,7 @@ shoal_status shoal_lr_configure(const shoal_config *c, double epochs, shoal_lr_s
 
 void shoal_lr_plateau_init(shoal_lr_plateau *p)
 {
-  *p = (shoal_lr_plateau){ .best = INFINITY, .scale = 1 };
+  *p = (shoal_lr_plateau){ .best = DBL_MAX, .scale = 1 }; /* none yet; infinite in older checkpoints */
 }
 
 static double cosine_factor(const shoal_lr_schedule *s, double epoch)
@@ -77,7 +78,7 @@ double shoal_lr_at(const shoal_lr_schedule *s, const shoal_lr_plateau *p, double
 void shoal_lr_plateau_feed(const shoal_lr_schedule *s, shoal_lr_plateau *p, double loss)
 {
   p->seen++;
-  if (loss < p->best - s->threshold * fabs(p->best) || (p->best == INFINITY && isfinite(loss))) {
+  if (loss < p->best - s->threshold * fabs(p->best) || (p->best >= DBL_MAX && isfinite(loss))) {
     p->best = loss;
     p->bad = 0;
     return;

@@ -285,7 +285,9 @@ static void print_json(diff *d, FILE *out)
 static void print_table(const diff *d, FILE *out)
 {
   shoal_str_print(&d->text, out);
-  fprintf(out, "%s and %s ", shoal_ckpt_path(d->a), shoal_ckpt_path(d->b));
+  char a[1024], b[1024];
+  fprintf(out, "%s and %s ", shoal_show(shoal_ckpt_path(d->a), a, sizeof a),
+          shoal_show(shoal_ckpt_path(d->b), b, sizeof b));
   if (d->different)
     fprintf(out, "differ in %zu places (%zu data sets compared)\n", d->different, d->compared);
   else if (d->tolerance > 0)

@@ -186,7 +186,8 @@ static void show_info(shoal_str *s, const shoal_ckpt *c)
   const shoal_ckpt_info *i = shoal_ckpt_get_info(c);
   const size_t shards = shoal_ckpt_get_index(c)->n_shards;
   char amount[32];
-  shoal_str_add(s, "file     %s", shoal_ckpt_path(c));
+  char path[1024];
+  shoal_str_add(s, "file     %s", shoal_show(shoal_ckpt_path(c), path, sizeof path));
   if (shards) shoal_str_add(s, " and %zu shard%s", shards, shards == 1 ? "" : "s");
   shoal_str_add(s, " (%s)\n", shoal_format_bytes((double)shoal_ckpt_bytes(c), amount, sizeof amount));
   shoal_str_add(s, "run      %s\nmodel    %s\nmethod   %s\n", i->run, i->model, i->method);

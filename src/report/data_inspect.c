@@ -268,9 +268,10 @@ static void print_scale(const facts *f, const char *note, FILE *out)
 static void print_table(const facts *f, FILE *out)
 {
   const shoal_data_info *i = f->info;
-  char shape[96], amount[32], text[1024];
-  fprintf(out, "%s\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n  source    %s\n", shoal_dataset_path(f->d),
-          kinds[i->kind], i->classes, type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape),
+  char shape[96], amount[32], text[1024], path[1024];
+  fprintf(out, "%s\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n  source    %s\n",
+          shoal_show(shoal_dataset_path(f->d), path, sizeof path), kinds[i->kind], i->classes, type_name(i),
+          shoal_data_shape_text(&i->sample, shape, sizeof shape),
           i->source[0] ? shoal_show(i->source, text, sizeof text) : "not stored");
   fprintf(out, "  checksum  %08" PRIx32 "%s\n", f->checksum,
           !f->stored.has_checksum ? " (none stored)"
@@ -295,7 +296,8 @@ static void print_table(const facts *f, FILE *out)
       fprintf(out, "shuffled reads of /%s unpack %" PRIu64 " samples each", f->stored.x[s], unpacks);
     else
       fprintf(out, "shuffled reads of /%s fetch %.0f times its bytes", f->stored.x[s], f->part[s].amplification);
-    fprintf(out, "; cure: shoal data repack %s -o FILE\n", shoal_dataset_path(f->d));
+    fprintf(out, "; cure: shoal data repack %s -o FILE\n",
+            shoal_shell_word(shoal_dataset_path(f->d), "THIS_FILE", path, sizeof path));
   }
 }
 

@@ -185,6 +185,18 @@ def test_state(stopped, case):
     assert_one_error(r, words)
 
 
+def test_names_of_files(stopped):
+    """A name in a command is shown as text, whatever it would do to a terminal."""
+    odd = "a\x1b[31mb\nc"
+    shutil.copy(newest_in(stopped, "sync"), f"{odd}.ckpt")
+    shutil.copy(f"{stopped}/glyphs.h5", f"{odd}.h5")
+    for command in (("data", "inspect", f"{odd}.h5"), ("ckpt", "verify", f"{odd}.ckpt"), ("ckpt", "show", f"{odd}.ckpt"),
+                    ("ckpt", "diff", f"{odd}.ckpt", f"{odd}.ckpt")):
+        r = shoal(*command)
+        assert "a\\x1b[31mb\\nc" in r.stdout, said(r)
+        assert "\x1b" not in r.stdout + r.stderr, said(r)
+
+
 def test_attempt(stopped):
     """A number of an attempt that no run can have does not count: log.txt has that of the first."""
     for number in (-2, 1 << 40, (1 << 31) - 1):

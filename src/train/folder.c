@@ -12,6 +12,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -174,9 +175,25 @@ static bool log_is_ours(void *folder)
   return shoal_folder_is_ours(folder);
 }
 
+/* Why a lease that is not given back cannot be read: 0 if it can, or if it is gone. */
+static int lease_fault(const shoal_folder *f)
+{
+  char byte, *path = shoal_path_join(f->dir, "lease");
+  int fd = open(path, O_RDONLY | O_CLOEXEC), fault = fd < 0 || read(fd, &byte, 1) < 0 ? errno : 0;
+  if (fd >= 0) close(fd);
+  free(path);
+  return fault == ENOENT || fault == ENOTDIR || fault == ESTALE ? 0 : fault;
+}
+
 shoal_status shoal_folder_check(const shoal_folder *f)
 {
   bool ours = shoal_folder_is_ours(f);
+  int fault = ours ? 0 : lease_fault(f);
+  SHOAL_CHECK(!fault, SHOAL_ERR_IO,
+              "cannot read %s/lease: %s; nothing more can be written, and this run ends here: when the disk is back, "
+              "start it again, "
+              "to go on from its newest checkpoint",
+              f->dir, strerror(fault));
   SHOAL_CHECK(
       ours || shoal_path_exists(f->dir), SHOAL_ERR_WORLD,
       "%s is gone: it was moved or removed under this run, which ends here; move it back, or start with run.dir and "

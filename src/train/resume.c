@@ -185,10 +185,13 @@ static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   int64_t checksum;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/data_checksum", &checksum));
+  const shoal_data_info *data = shoal_dataset_info(s->data.set);
   SHOAL_CHECK(
-      (uint32_t)checksum == shoal_dataset_info(s->data.set)->checksum, SHOAL_ERR_USAGE,
-      "data.file %s is not the data set this run was trained on; give the same file, or choose another run.name",
-      shoal_dataset_path(s->data.set));
+      (uint32_t)checksum == data->checksum, SHOAL_ERR_USAGE,
+      "data.file %s is not the data set this run was trained on: it has %llu training samples and checksum %08x, that "
+      "one had %08x; give the same file, or choose another run.name (and model.weights, to begin with these weights)",
+      shoal_dataset_path(s->data.set), (unsigned long long)data->n[SHOAL_TRAIN], (unsigned)data->checksum,
+      (unsigned)(uint32_t)checksum);
   int64_t seed;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/seed", &seed));
   SHOAL_CHECK((uint64_t)seed == s->run.seed, SHOAL_ERR_USAGE,

@@ -234,6 +234,18 @@ def test_folder_array(glyphs):
     assert 'SLURM_ARRAY_TASK_ID is "1 2"' in r.stderr, r.stderr
 
 
+def test_folder_unreadable(glyphs, jobs):
+    """A disk that is gone, here a lease that leads to itself: the run ends with 7 and the system's words; nobody took it over."""
+    glyphs(256, 64)
+    job = jobs.start(2, "r", *BASE, "--allow-faults", *sets(fault__compute="sleep:50", run__epochs=50, trace__level="off"))
+    wait_until("the first checkpoint", lambda: checkpoints("r"))
+    os.symlink("lease", "runs/r/odd")
+    os.rename("runs/r/odd", "runs/r/lease")
+    assert job.wait(timeout=60) == 7, read("r.out")
+    assert read("r.out").count("error: ") == 1 and "took" not in read("r.out"), read("r.out")
+    assert "cannot read runs/r/lease: Too many levels of symbolic links; nothing more can be written" in read("r.out")
+
+
 def test_folder_suspended(glyphs, jobs):
     """A run that was suspended until another took its folder over: it ends with 3 when it wakes, and writes nothing more."""
     glyphs(256, 64)

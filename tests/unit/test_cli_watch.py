@@ -67,7 +67,7 @@ def watch(*args, code=0, **env):
 
 
 def page(**env):
-    return re.sub(r"12 min 0[0-3] s", "12 min 03 s", watch("runs/r", **env).stdout)  # it counts down, however busy the machine is
+    return watch("runs/r", **env).stdout
 
 
 def test_page(work):
@@ -132,7 +132,7 @@ def test_run(work):
     run([program(), *"data synth blobs -o data.h5 --train 400 --test 40 --features 4 --classes 4".split()])
     with open("run.yaml", "w") as f:
         f.write("run: { epochs: 3 }\nmodel: { name: mlp, widths: [4] }\ndata: { file: data.h5, global_batch: 8 }\n")
-    train(2, "r", "run.yaml", "-q", "--allow-faults", *sets(fault__rank=1, fault__compute="sleep:3"))
+    train(2, "r", "run.yaml", "-q", "--allow-faults", *sets(fault__rank=1, fault__compute="sleep:12"))
     told, out = status("r")["progress"], page()
     assert told["done"] == 1 and told["left_s"] == 0 and (told["ranks"], told["nodes"]) == (2, 1)
     assert told["model"] == "mlp" and told["method"] == "sync" and told["epochs"] == 3

@@ -176,6 +176,28 @@ const char *shoal_shell_word(const char *text, const char *instead, char *buf, s
   return buf;
 }
 
+/* Within '...' only the quote ends it; within $'...' backslashes escape. */
+void shoal_str_add_word(shoal_str *s, const char *text)
+{
+  static const char more[] = "=,:@%"; /* plain in a word of a command, but for the first character */
+  bool control = false, plain = text[0] && text[0] != '=';
+  for (const char *c = text; *c; c++) {
+    char one[2] = { *c, '\0' };
+    control = control || (unsigned char)*c < 0x20 || *c == 0x7f;
+    plain = plain && (shoal_is_plain(one) || strchr(more, *c));
+  }
+  shoal_str_add(s, "%s", plain ? "" : control ? "$'" : "'");
+  for (const char *c = text; *c; c++) {
+    if (control && ((unsigned char)*c < 0x20 || *c == 0x7f))
+      shoal_str_add(s, "\\x%02x", (unsigned)*c);
+    else if (control && (*c == '\'' || *c == '\\'))
+      shoal_str_add(s, "\\%c", *c);
+    else
+      shoal_str_add(s, *c == '\'' ? "'\\''" : "%c", *c);
+  }
+  shoal_str_add(s, "%s", plain ? "" : "'");
+}
+
 void shoal_str_print(const shoal_str *s, FILE *out)
 {
   if (!s->text) return;

@@ -34,6 +34,10 @@ bool shoal_is_plain(const char *text);
  *  of the others. */
 const char *shoal_shell_word(const char *text, const char *instead, char *buf, size_t cap);
 
+/** Adds `text` as one word of a shell command, whatever is in it: as it is, or in quotes.  Control characters, which a terminal
+ *  would obey, are in the form $'\x1b' of bash, ksh and zsh. */
+void shoal_str_add_word(shoal_str *s, const char *text);
+
 bool shoal_is_utf8(const char *text);
 
 /** Prints lines that hold text from files: with control characters as escapes. */

@@ -247,3 +247,15 @@ size_t shoal_args_list(const shoal_args *a, const char *flag, const char *const 
   *out = a->given[i];
   return a->n_given[i];
 }
+
+shoal_status shoal_args_repeat(const shoal_args *a, const shoal_flag *flags, shoal_texts *words)
+{
+  for (const shoal_flag *f = flags; f->name; f++) {
+    size_t i = need_flag(a, f->name), n = f->type == SHOAL_FLAG_VALUE ? SHOAL_MIN(a->n_given[i], 1) : a->n_given[i];
+    for (size_t k = a->n_given[i] - n; k < a->n_given[i]; k++) { /* of several values the last one counts */
+      SHOAL_TRY(shoal_texts_add(words, f->name));
+      if (f->type != SHOAL_FLAG_SWITCH) SHOAL_TRY(shoal_texts_add(words, a->given[i][k]));
+    }
+  }
+  return SHOAL_OK;
+}

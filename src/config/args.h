@@ -2,6 +2,7 @@
 #ifndef SHOAL_CONFIG_ARGS_H
 #define SHOAL_CONFIG_ARGS_H
 #include "base/status.h"
+#include "base/texts.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -31,5 +32,8 @@ void shoal_args_destroy(shoal_args *a);
 size_t shoal_args_words(const shoal_args *a, const char *const **out);
 bool shoal_args_on(const shoal_args *a, const char *flag);
 const char *shoal_args_value(const shoal_args *a, const char *flag); /* NULL when not given */
+/** Appends to `words` those flags of the table `flags` that were given, as a command line that means the same.  The table is a part
+ *  of the verb's own. */
+shoal_status shoal_args_repeat(const shoal_args *a, const shoal_flag *flags, shoal_texts *words);
 size_t shoal_args_list(const shoal_args *a, const char *flag, const char *const **out);
 #endif

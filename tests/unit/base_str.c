@@ -193,6 +193,30 @@ static void test_escape(void)
 }
 
 /* A limit that the environment sets, and sizes that wrap. */
+/* Each text as one word of a command: what a shell makes of it is the text. */
+static void test_words(void)
+{
+  static const char *const cases[][2] = { { "plain-1.2/x", "plain-1.2/x" },
+                                          { "--set=a,b:c@d%e", "--set=a,b:c@d%e" },
+                                          { "", "''" },
+                                          { "two words", "'two words'" },
+                                          { "=x", "'=x'" },
+                                          { "it's $HOME \"`", "'it'\\''s $HOME \"`'" },
+                                          { "a\nb'\\\x1b[2J", "$'a\\x0ab\\'\\\\\\x1b[2J'" },
+                                          { "gr\xc3\xbc\xc3\x9f", "'gr\xc3\xbc\xc3\x9f'" } };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    shoal_str s = { 0 };
+    shoal_str_add_word(&s, cases[i][0]);
+    CHECK_STR(s.text, cases[i][1]);
+    char *command = shoal_strdup_printf("test %s = \"$WANT\"", s.text);
+    setenv("WANT", cases[i][0], 1);
+    setenv("COMMAND", command, 1);
+    CHECK_EQ(system("bash -c \"$COMMAND\""), 0, "%s", s.text);
+    free(command);
+    shoal_str_free(&s);
+  }
+}
+
 static void test_limit(void)
 {
   REQUIRE(setenv("SHOAL_MEMORY_LIMIT_MIB", "10", 1) == 0, "setenv");
@@ -240,6 +264,7 @@ int main(void)
   test_periods();
   test_memory();
   test_escape();
+  test_words();
   test_limit();
   return check_done();
 }

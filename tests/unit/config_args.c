@@ -87,6 +87,31 @@ static void test_refusals(void)
   }
 }
 
+/* A command line that means the same: of several values of a flag the last, of a list all, of words that are no flags none. */
+static void test_repeat(void)
+{
+  shoal_args *a = NULL;
+  bool helped;
+  shoal_texts again = { 0 };
+  static const char *const want[] = { "--set", "a=1 2", "--set", "b=", "--nodes", "5" };
+  static const shoal_flag part[] = { { "--set", NULL, "K=V", SHOAL_FLAG_LIST, "" },
+                                     { "--nodes", NULL, "COUNT", SHOAL_FLAG_VALUE, "" },
+                                     { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "" },
+                                     { 0 } };
+  CHECK_OK(parse(WORDS("a.yaml", "-N4", "--set=a=1 2", "-o", "x", "--nodes", "5", "-s", "b="), &a, &helped));
+  CHECK_OK(shoal_args_repeat(a, part, &again));
+  CHECK_EQ(again.n, SHOAL_COUNT(want));
+  for (size_t i = 0; i < again.n && i < SHOAL_COUNT(want); i++) CHECK_STR(again.at[i], want[i]);
+  shoal_args_destroy(a);
+  shoal_texts_free(&again);
+  CHECK_OK(parse(WORDS("a.yaml", "--json"), &a, &helped));
+  CHECK_OK(shoal_args_repeat(a, part, &again));
+  CHECK_EQ(again.n, 1);
+  CHECK_STR(again.at[0], "--json");
+  shoal_args_destroy(a);
+  shoal_texts_free(&again);
+}
+
 static void test_help(void)
 {
   char text[2048];
@@ -118,6 +143,7 @@ int main(void)
 {
   test_forms();
   test_refusals();
+  test_repeat();
   test_help();
   return check_done();
 }

@@ -10,6 +10,7 @@ typedef struct {
 } shoal_verb;
 
 shoal_status shoal_cmd_train(int argc, char **argv);
+shoal_status shoal_cmd_launch(int argc, char **argv);
 shoal_status shoal_cmd_data(int argc, char **argv);
 shoal_status shoal_cmd_ckpt(int argc, char **argv);
 shoal_status shoal_cmd_trace(int argc, char **argv);

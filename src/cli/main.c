@@ -22,6 +22,7 @@ static int launcher_rank(void)
 }
 
 static const shoal_verb verbs[] = {
+  { "launch", "start a run: its ranks by srun or mpirun, one as a plain process", shoal_cmd_launch },
   { "train", "train a network: one rank under srun or mpirun, or alone", shoal_cmd_train },
   { "data", "make, import, inspect and repack HDF5 data sets", shoal_cmd_data },
   { "ckpt", "list, show, verify, compare and prune checkpoints", shoal_cmd_ckpt },

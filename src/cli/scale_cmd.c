@@ -4,14 +4,8 @@
 #include "cli/cli.h"
 #include "cli/study.h"
 #include "slurm/launcher.h"
-#include "topo/machine.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { MOST_RANKS = 1 << 20 };
 
@@ -46,6 +40,8 @@ static const shoal_verb_help help = {
 typedef struct {
   shoal_args *args;
   shoal_study_request study;
+  shoal_launcher_site site;
+  int cores;    /* of each rank of a Slurm job; 0: no such job */
   int per_node; /* 0: nodes are as they are */
   bool allow_faults;
 } request;
@@ -109,17 +105,22 @@ static shoal_status parse_per_node(const char *text, request *q)
   return SHOAL_OK;
 }
 
-/* Ranks of all runs get the same threads, or fewer ranks would have more of them.  Slurm says what a task has. */
+/* Ranks of all runs get the same threads, or fewer ranks would have more of them: in a Slurm job the same cores, which they
+ * are bound to. */
 static shoal_status choose_threads(request *q)
 {
-  shoal_machine *m;
-  if (shoal_in_allocation()) return SHOAL_OK;
-  SHOAL_TRY(shoal_machine_open(NULL, &m));
-  int cores = shoal_machine_facts(m)->cores, most = q->study.ranks[q->study.n_ranks - 1];
-  shoal_machine_close(m);
-  q->study.threads = SHOAL_MAX(cores / most, 1);
-  if (most > cores)
-    shoal_warn("%d ranks share %d core%s: what that costs is part of their speed", most, cores, cores == 1 ? "" : "s");
+  shoal_launcher l;
+  shoal_launcher_wish most = { .ranks = q->study.ranks[q->study.n_ranks - 1] };
+  SHOAL_TRY(shoal_launcher_look(&most, &q->site));
+  SHOAL_TRY(shoal_launcher_plan(NULL, &most, &q->site, &l));
+  if (shoal_in_allocation()) q->cores = l.cores;
+  shoal_launcher_free(&l);
+  if (q->cores) return SHOAL_OK;
+  int cores = q->site.cores;
+  q->study.threads = SHOAL_MAX(cores / most.ranks, 1);
+  if (most.ranks > cores)
+    shoal_warn("%d ranks share %d core%s: what that costs is part of their speed", most.ranks, cores,
+               cores == 1 ? "" : "s");
   return SHOAL_OK;
 }
 
@@ -141,27 +142,14 @@ static shoal_status read_request(shoal_args *args, request *q)
 
 /* ---- a run ---- */
 
-static volatile sig_atomic_t asked_to_stop, child;
-
-static void on_stop(int signal)
+static shoal_status plan_run(const request *q, const shoal_study_run *r, shoal_launcher *out)
 {
-  asked_to_stop = signal;
-  if (child > 0) kill((pid_t)child, SIGUSR1); /* srun and mpirun pass it on to the ranks */
+  return shoal_launcher_plan(NULL, &(shoal_launcher_wish){ .ranks = r->ranks, .cores = q->cores }, &q->site, out);
 }
 
-static void hear_stops(void)
+/* What each rank is: this program, and the run file. */
+static shoal_status rank_words(const request *q, const shoal_study_run *r, const char *program, shoal_texts *out)
 {
-  static const int stops[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP };
-  struct sigaction a = { .sa_handler = on_stop, .sa_flags = SA_RESTART }, was;
-  sigemptyset(&a.sa_mask);
-  for (size_t i = 0; i < SHOAL_COUNT(stops); i++)
-    if (sigaction(stops[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) sigaction(stops[i], &a, NULL);
-}
-
-/* The whole command: launcher, this program, the run file. */
-static shoal_status command_of(const request *q, const shoal_study_run *r, const char *program, shoal_texts *out)
-{
-  SHOAL_TRY(shoal_launcher_words(r->ranks, out));
   SHOAL_TRY(shoal_texts_add(out, program));
   SHOAL_TRY(shoal_texts_add(out, "train"));
   SHOAL_TRY(shoal_texts_add(out, r->file));
@@ -173,36 +161,16 @@ static shoal_status command_of(const request *q, const shoal_study_run *r, const
   return shoal_texts_take(out, shoal_strdup_printf("%dx%d", nodes, r->ranks / nodes));
 }
 
-static void print_command(const shoal_texts *words)
+static shoal_status start_run(const request *q, const shoal_study_run *r, const char *program, int *code)
 {
-  for (size_t i = 0; i < words->n; i++) printf("%s%s", i ? " " : "  ", words->at[i]);
-  printf("\n");
-}
-
-/* Its own process group: a Ctrl-C asks us, and we ask the run, which has time for a checkpoint then. */
-static _Noreturn void become(const shoal_texts *words)
-{
-  char **argv = calloc(words->n + 1, sizeof *argv);
-  int nothing = open("/dev/null", O_RDONLY);
-  setpgid(0, 0);
-  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-  if (argv) memcpy(argv, words->at, words->n * sizeof *argv);
-  if (argv) execvp(argv[0], argv);
-  fprintf(stderr, "shoal: error: cannot start %s: %s\n", words->at[0], strerror(errno));
-  _exit(127);
-}
-
-static int run_command(const shoal_texts *words)
-{
-  int how = 0;
-  fflush(NULL);
-  pid_t pid = fork();
-  if (pid == 0) become(words);
-  child = pid;
-  if (asked_to_stop && pid > 0) kill(pid, SIGUSR1);
-  while (pid > 0 && waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
-  child = 0;
-  return pid > 0 && WIFEXITED(how) ? WEXITSTATUS(how) : 127;
+  shoal_launcher l;
+  shoal_texts words = { 0 };
+  SHOAL_TRY(plan_run(q, r, &l));
+  shoal_status st = rank_words(q, r, program, &words);
+  if (st == SHOAL_OK) *code = shoal_launcher_run(&l, &words);
+  shoal_texts_free(&words);
+  shoal_launcher_free(&l);
+  return st;
 }
 
 /* The status that has this exit code, so that a failed run fails the study alike. */
@@ -216,16 +184,14 @@ static shoal_status status_of(int exit_code)
 static shoal_status run_all(const request *q, shoal_study *s, const char *program)
 {
   shoal_status failed = SHOAL_OK;
-  for (size_t i = 0; i < s->n && !asked_to_stop; i++) {
+  for (size_t i = 0; i < s->n && !shoal_launcher_stop_asked(); i++) {
     shoal_study_run *r = &s->runs[i];
-    shoal_texts words = { 0 };
+    int code;
     printf("%zu of %zu: %s on %d rank%s, %s%s\n", i + 1, s->n, r->method, r->ranks, r->ranks == 1 ? "" : "s",
            r->state == SHOAL_RUN_DONE ? "done already: " : "shoal watch ", r->dir);
     if (r->state == SHOAL_RUN_DONE) continue;
-    SHOAL_TRY(command_of(q, r, program, &words));
-    int code = run_command(&words);
+    SHOAL_TRY(start_run(q, r, program, &code));
     shoal_study_look(r);
-    shoal_texts_free(&words);
     if (code == shoal_status_exit_code(SHOAL_STOPPED)) break;
     if (r->state != SHOAL_RUN_DONE && failed == SHOAL_OK)
       failed =
@@ -245,8 +211,7 @@ static bool all_done(const shoal_study *s)
 static shoal_status study(const request *q, shoal_study *s, const char *program)
 {
   shoal_str table = { 0 };
-  hear_stops();
-  shoal_launcher_environment();
+  shoal_launcher_hear_stops();
   shoal_status st = run_all(q, s, program);
   shoal_study_print(s, &table);
   printf("\n%s scaling, %s\n%sfigures: shoal report %s\n", s->weak ? "weak" : "strong", s->dir, table.text, s->dir);
@@ -258,10 +223,16 @@ static shoal_status study(const request *q, shoal_study *s, const char *program)
 static shoal_status show_commands(const request *q, const shoal_study *s, const char *program)
 {
   for (size_t i = 0; i < s->n; i++) {
+    shoal_launcher l;
     shoal_texts words = { 0 };
-    shoal_status st = command_of(q, &s->runs[i], program, &words);
-    if (st == SHOAL_OK) print_command(&words);
+    shoal_str command = { 0 };
+    SHOAL_TRY(plan_run(q, &s->runs[i], &l));
+    shoal_status st = rank_words(q, &s->runs[i], program, &words);
+    if (st == SHOAL_OK) shoal_launcher_print(&l, &words, &command);
+    if (st == SHOAL_OK) printf("  %s\n", command.text);
+    shoal_str_free(&command);
     shoal_texts_free(&words);
+    shoal_launcher_free(&l);
     SHOAL_TRY(st);
   }
   return SHOAL_OK;

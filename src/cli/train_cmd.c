@@ -1,28 +1,23 @@
 /* shoal train: one rank of a run. */
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/train_flags.h"
 #include "train/train.h"
 
-static const shoal_flag flags[] = {
-  { "--set", NULL, "KEY=VALUE", SHOAL_FLAG_LIST, "override a run-file option, as in --set optim.lr=0.05" },
-  { "--resume", NULL, "auto|never|FILE", SHOAL_FLAG_VALUE,
-    "auto (default): continue from the newest checkpoint that verifies; never: start a new run; or a checkpoint file" },
-  { "--topo", NULL, "NxG", SHOAL_FLAG_VALUE,
-    "pretend N nodes of G ranks on this machine, or ranks per node as in 2,1,2" },
-  { "--allow-faults", NULL, NULL, SHOAL_FLAG_SWITCH, "enable the fault.* options (for tests)" },
-  { "--quiet", "-q", NULL, SHOAL_FLAG_SWITCH, "only warnings and errors on the terminal; the log file has everything" },
-  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
-};
+const shoal_flag shoal_train_flags[] = { SHOAL_TRAIN_FLAGS, { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL } };
 static const shoal_verb_help help = {
   "shoal train RUN.yaml [options]",
-  "Trains the network of a run file: one rank of the job. Start one process per rank with srun --mpi=pmix or mpirun;\n"
-  "a plain start is a run of one rank. All output goes to the folder runs/NAME. USR1 or TERM to any rank stops all\n"
-  "ranks with a verified checkpoint and exit code 75; the same command continues from there.",
-  flags,
+  "Trains the network of a run file: one rank of the job. `shoal launch` starts all of them; so does one process per "
+  "rank\n"
+  "under srun --mpi=pmix or mpirun. A plain start is a run of one rank. All output goes to the folder runs/NAME. USR1 "
+  "or\n"
+  "TERM to any rank stops all ranks with a verified checkpoint and exit code 75; the same command continues from "
+  "there.",
+  shoal_train_flags,
   0,
   1,
   "  shoal train digits.yaml\n"
-  "  mpirun -n 4 shoal train digits.yaml --set optim.lr=0.05 --topo 2x2\n",
+  "  shoal train digits.yaml --set optim.lr=0.05 --resume never\n",
 };
 
 shoal_status shoal_cmd_train(int argc, char **argv)

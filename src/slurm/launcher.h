@@ -1,8 +1,15 @@
-/* How several ranks of this program are started from here: by srun in a Slurm allocation, by mpirun elsewhere. */
+/* How the ranks of a run are started from here: by srun in a Slurm job, by mpirun elsewhere, a single rank as a plain process.
+ *
+ *     what is asked for, what is installed, what the environment says   ->   words before the program, and a line that tells
+ *
+ * A plan depends on these three alone, so it can be made for any cluster.  Its rules, and why: docs/topology.md. */
 #ifndef SHOAL_SLURM_LAUNCHER_H
 #define SHOAL_SLURM_LAUNCHER_H
+#include "base/env.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "base/texts.h"
+#include "topo/topo.h"
 #include <stdbool.h>
 
 /** Whether this process is in a job of Slurm that can start steps. */
@@ -10,10 +17,43 @@ bool shoal_in_allocation(void);
 /** Tasks that srun starts from here by default, for a process that no launcher started: in a batch script, or in the shell of an
  *  interactive allocation, which may be a step of one task itself.  0: unknown, or not in a job. */
 int shoal_allocation_tasks(void);
-/** Appends the words that stand before the program, srun or mpirun and its options; one rank outside of Slurm needs none.  Where the
- *  job says how many tasks a node has, ranks fill nodes: srun by itself would spread a few over all of them.
- *  Ranks are not bound to cores and may be more than those.  ERR_WORLD, with the cure, if the launcher is not installed. */
-shoal_status shoal_launcher_words(int ranks, shoal_texts *words);
-/** Sets what the environment of mpirun needs for that, unless the user has: in this process, for its children. */
-void shoal_launcher_environment(void);
+
+typedef struct {
+  int ranks, nodes, cores; /* cores of a rank, as Slurm counts CPUs; 0: not asked for */
+} shoal_launcher_wish;
+
+typedef struct {
+  char host[SHOAL_HOST_MAX];
+  int cores;        /* that this process may use */
+  bool root;        /* it runs as root */
+  bool srun;        /* srun is on the PATH */
+  char mpirun[128]; /* first line of `mpirun --version`; "": not on the PATH, or not asked */
+} shoal_launcher_site;
+/** Looks at this machine.  Asks mpirun for its version only if `w` needs it here.  ERR_IO if the affinity mask cannot be read. */
+shoal_status shoal_launcher_look(const shoal_launcher_wish *w, shoal_launcher_site *out);
+
+typedef struct {
+  int ranks, nodes, cores; /* nodes, cores: 0 if that is left to the launcher */
+  shoal_texts words;       /* launcher and options; none: a plain process */
+  const char *unset;       /* a variable that would contradict the words, or NULL */
+  shoal_str told;          /* one line: what starts where, and how */
+} shoal_launcher;
+/** Decides how to start.  Without a number of ranks: the tasks of the Slurm job, else one for each of its nodes, else one.
+ *  ERR_USAGE if there is less than was asked for, with both numbers and a cure; ERR_WORLD if ranks cannot be started from here:
+ *  no launcher, a task of a step, a heterogeneous job, contradicting variables.  `out` is written only on success; free it. */
+shoal_status shoal_launcher_plan(const shoal_env *e, const shoal_launcher_wish *w, const shoal_launcher_site *site,
+                                 shoal_launcher *out);
+void shoal_launcher_free(shoal_launcher *l);
+/** The command that starts `program`, the words of one rank, to be pasted into a shell. */
+void shoal_launcher_print(const shoal_launcher *l, const shoal_texts *program, shoal_str *out);
+/** Replaces this process by that command.  Returns only if it cannot: ERR_WORLD. */
+shoal_status shoal_launcher_become(const shoal_launcher *l, const shoal_texts *program);
+
+/** From now on a signal that asks to stop (INT, TERM, HUP, USR1, USR2) is noted and handed to the run of shoal_launcher_run as
+ *  USR1; INT, TERM and HUP more than 2 s after the first one as TERM.  Ignored signals stay so. */
+void shoal_launcher_hear_stops(void);
+bool shoal_launcher_stop_asked(void);
+/** Runs that command as a child, in a process group of its own, and returns its exit code: that of the run; 128 and the number of
+ *  the signal that ended it; 127 if there can be no child. */
+int shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program);
 #endif

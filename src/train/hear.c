@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "train/session.h"
 #include "train/stop.h"
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,42 +118,62 @@ void shoal_session_tell_stop(shoal_session *s)
   if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
 }
 
-/* The command that sends the signal `name`: to the step, where Slurm started the ranks; else any rank will do. */
-static void print_command(const shoal_session *s, const char *name, shoal_str *out)
-{
-  const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
-  const shoal_topo *t = shoal_world_topo(s->run.world);
-  if (job && step && !getenv("OMPI_COMM_WORLD_SIZE")) { /* which mpirun sets, but srun does not */
-    shoal_str_add(out, "scancel --signal=%s %s.%s", name, job, step);
-    return;
-  }
-  shoal_str_add(out, "kill -%s %ld", name, (long)getpid());
-  if (t->nodes > 1) shoal_str_add(out, " on %s", t->places[0].host);
-}
-
-/* Whether the parent, mpirun on this host, has a terminal that can hang up. */
-static bool launcher_has_terminal(void)
+/* The parent of a process on this host and its terminal's number; 0 for what there is not. */
+static void look_at_process(long pid, long *parent, int *terminal)
 {
   char path[64], line[512] = "";
-  int terminal = 0;
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)getppid());
+  *parent = *terminal = 0;
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
   FILE *f = fopen(path, "re");
   if (f && !fgets(line, sizeof line, f)) line[0] = '\0';
   if (f) fclose(f);
-  const char *name_end = strrchr(line, ')');
-  return name_end && sscanf(name_end + 1, " %*c %*d %*d %*d %d", &terminal) == 1 && terminal != 0;
+  const char *name_end = strrchr(line, ')'); /* a name may have any character */
+  if (name_end && sscanf(name_end + 1, " %*c %ld %*d %*d %d", parent, terminal) != 2) *parent = *terminal = 0;
 }
 
-/* nohup has HUP ignored, but mpirun hears it all the same and ends the job.  A shell leaves the name of what it started. */
+/* The process of `shoal launch` that mpirun, our parent, is a child of; 0: mpirun was called otherwise. */
+static long launch_process(void)
+{
+  char path[64], own[PATH_MAX], other[PATH_MAX];
+  long parent;
+  int terminal;
+  look_at_process((long)getppid(), &parent, &terminal);
+  snprintf(path, sizeof path, "/proc/%ld/exe", parent);
+  ssize_t n = readlink("/proc/self/exe", own, sizeof own), m = readlink(path, other, sizeof other);
+  return n > 0 && n == m && memcmp(own, other, (size_t)n) == 0 ? parent : 0;
+}
+
+/* The command that sends the signal `name`: to the step, where Slurm started the ranks; to `shoal launch`; else any rank will
+ * do.  Appends what there is to know of it. */
+static void print_command(const shoal_session *s, const char *name, shoal_str *out, const char **more)
+{
+  const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+  const shoal_topo *t = shoal_world_topo(s->run.world);
+  bool by_mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL; /* which srun does not set */
+  long launch = by_mpirun && (t->nodes == 1 || t->pretended) ? launch_process() : 0;
+  *more = launch ? " (Ctrl-C does the same)" : by_mpirun ? " (after Ctrl-C mpirun allows little more than 1 s)" : "";
+  if (job && step && !by_mpirun) {
+    shoal_str_add(out, "scancel --signal=%s %s.%s", name, job, step);
+    return;
+  }
+  shoal_str_add(out, "kill -%s %ld", name, launch ? launch : (long)getpid());
+  if (t->nodes > 1) shoal_str_add(out, " on %s", t->places[0].host);
+}
+
+/* nohup has HUP ignored, but an mpirun with a terminal hears it all the same and ends the job, unless it is in the process group that
+ * `shoal launch` makes.  A shell leaves the name of what it started. */
 static void warn_of_nohup(void)
 {
   static const char name[] = "/nohup";
   const char *by = getenv("_");
   size_t n = by ? strlen(by) : 0;
   if (!getenv("OMPI_COMM_WORLD_SIZE") || n < sizeof name - 1 || strcmp(by + n - (sizeof name - 1), name) != 0) return;
-  if (launcher_has_terminal())
-    shoal_warn("nohup does not keep this mpirun: it ends the job when the terminal hangs up; start it by `setsid nohup "
-               "mpirun ...`, or within tmux or screen");
+  long parent;
+  int terminal;
+  look_at_process((long)getppid(), &parent, &terminal);
+  if (terminal && !launch_process())
+    shoal_warn("nohup does not keep this mpirun: it ends the job when the terminal hangs up; start it by `nohup shoal "
+               "launch ...` or `setsid nohup mpirun ...`, or within tmux or screen");
 }
 
 /* Of the signals that no rank ignores, the first one is offered. */
@@ -161,6 +182,7 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
   int64_t ignored[SHOAL_STOP_SIGNALS];
   shoal_str command = { 0 };
   char lead[32], step[32] = "";
+  const char *more;
   int first = SHOAL_STOP_SIGNALS;
   for (int i = 0; i < SHOAL_STOP_SIGNALS; i++) ignored[i] = shoal_stop_ignores(i);
   SHOAL_TRY(shoal_group_max_i64(s->run.control, ignored, SHOAL_STOP_SIGNALS));
@@ -175,11 +197,10 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
           shoal_stop_name(i));
   warn_of_nohup();
   if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
-  print_command(s, shoal_stop_name(first), &command);
+  print_command(s, shoal_stop_name(first), &command, &more);
   if (step_s(s) > 0) shoal_format_seconds(step_s(s), step, sizeof step);
   shoal_info("to stop with a checkpoint: %s; allow two steps%s%s and at least %s%s", command.text, *step ? " of " : "",
-             step, shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead),
-             getenv("OMPI_COMM_WORLD_SIZE") ? " (after Ctrl-C mpirun allows little more than 1 s)" : "");
+             step, shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead), more);
   shoal_str_free(&command);
   return SHOAL_OK;
 }

@@ -65,10 +65,10 @@ static void warn_of_alone(const shoal_session *s)
   int tasks = shoal_allocation_tasks();
   bool meant = shoal_config_bool(s->world.config, "run.allow_singletons");
   if (tasks <= 1 || meant || shoal_world_size(s->run.world) > 1 || shoal_world_launched()) return;
-  shoal_warn("this allocation has %d tasks and this is one rank: `srun --mpi=pmix` before the same command starts them "
-             "all; if "
-             "one is meant, set run.allow_singletons",
-             tasks);
+  shoal_warn(
+      "this allocation has %d tasks and this is one rank: `shoal launch` in place of `shoal train` starts them all; if "
+      "one is meant, set run.allow_singletons",
+      tasks);
 }
 
 void shoal_session_report_start(const shoal_session *s)

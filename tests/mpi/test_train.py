@@ -676,7 +676,7 @@ def test_singletons(glyphs):
     shell = {**job, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
     for name, env in (("script", job), ("shell", shell)):
         r = train(1, name, *base, env=env)
-        assert r.stderr.count("this allocation has 4 tasks and this is one rank: `srun --mpi=pmix` before") == 1, r.stderr
+        assert r.stderr.count("this allocation has 4 tasks and this is one rank: `shoal launch` in place of") == 1, r.stderr
     for name, env, more in (("one", {**job, "SLURM_NTASKS": "1"}, ()), ("meant", job, sets(run__allow_singletons="true")),
                             ("task", {**shell, "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1"}, ())):
         assert "this allocation" not in train(1, name, *base, *more, env=env).stderr, name

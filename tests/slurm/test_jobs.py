@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import time
@@ -13,7 +14,7 @@ import pytest
 
 import launch
 from harness import (FULL, MLP, ROOT, Trace, assert_equal, built, cluster_sh, log, newest, places, program, random_source, read,
-                     run, sampled, sets, shoal, shows, status, trace_table, wait_until)
+                     run, said, sampled, sets, shoal, shows, status, trace_table, wait_until)
 
 pytestmark = pytest.mark.usefixtures("cluster")
 EIGHT = ["-N4", "--ntasks-per-node=2"]
@@ -111,6 +112,45 @@ def test_world(glyphs):
     on_cluster("salloc", "--immediate=60", *EIGHT, *launch.mpirun(8, *train("mpirun", *options)))
     assert hosts_of("mpirun") == hosts_of("srun"), f'{hosts_of("mpirun")}'
     assert_same_run("srun", "mpirun", "srun and mpirun")
+
+
+def test_launch(glyphs):
+    """`shoal launch` in a job has the places and bits of srun by hand; it takes fewer nodes or ranks, starts from a step of one task, and
+    refuses more than there is and to start once per task.  A signal to it stops the run, and its exit code is the run's."""
+    glyphs(200, 20)
+    options = [*MLP, *sets(run__epochs=1, data__batch=8)]
+
+    def command(name, *args):
+        return [program(), "launch", *options, *sets(run__name=name), *args]
+
+    def launched(name, *args, nodes=EIGHT, before=(), **options):
+        return on_cluster("salloc", "--immediate=60", *nodes, *before, *command(name, *args), **options)
+
+    srun(*EIGHT, *train("hand", *options))
+    r = launched("job")
+    assert re.search(r"^8 ranks on 4 nodes of Slurm job \d+ by srun, \d CPUs? each", r.stdout, re.M), said(r)
+    assert hosts_of("job") == hosts_of("hand"), hosts_of("job")
+    assert_same_run("hand", "job", "by hand and by launch")
+    launched("half", "-N2")
+    assert hosts_of("half") == ["n1", "n1", "n2", "n2"], hosts_of("half")
+    launched("seven", "-n7")
+    assert hosts_of("seven") == ["n1", "n1", "n2", "n2", "n3", "n3", "n4"], hosts_of("seven")
+    launched("step", "-n2", nodes=["-N1", "-n2"], before=["srun", "-n1", "--immediate=60"], timeout=60)
+    assert hosts_of("step") == ["n1", "n1"], hosts_of("step")
+    r = launched("more", "-N8", code=2)
+    assert re.search(r"-N 8: job \d+ has 4 nodes; give -N 4 or fewer", r.stderr), said(r)
+    r = srun(*EIGHT, *command("each"), code=3)
+    assert "one of the 8 tasks of a step of job" in r.stderr, said(r)
+    assert not os.path.exists("runs/more") and not os.path.exists("runs/each"), os.listdir("runs")
+    with open("stop.sh", "w") as f:
+        f.write(f"#!/bin/bash\n{shlex.join(map(str, command('stop', *SLOW)))} & job=$!\ntrap 'kill -TERM $job' USR1\n"
+                "wait $job; code=$?\nwhile kill -0 $job 2>/dev/null; do wait $job; code=$?; done\necho code $code\n")
+    number = on_cluster("sbatch", "--parsable", *EIGHT, "--output=stop.log", "stop.sh").stdout.strip()
+    wait_until("the first steps", lambda: runs_at("stop", 2))
+    on_cluster("scancel", "--batch", "--signal=USR1", number)
+    wait_until("the end", lambda: "code" in read("stop.log"), 60)
+    assert status("stop")["state"] == "stopped", read("stop.log")
+    assert "code 75" in read("stop.log"), read("stop.log")
 
 
 def test_nodelist(glyphs):

@@ -1,0 +1,161 @@
+/* shoal launch: checks a run and starts its ranks. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/train_flags.h"
+#include "slurm/launcher.h"
+#include "topo/topo.h"
+#include "train/options.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST = 1 << 20 };
+
+static const shoal_flag flags[] = {
+  { "--ranks", "-n", "RANKS", SHOAL_FLAG_VALUE,
+    "ranks in all; default: the tasks of the Slurm job, else one on each of its nodes; without Slurm one" },
+  { "--nodes", "-N", "NODES", SHOAL_FLAG_VALUE, "nodes of the Slurm job to use; default: all, but no more than ranks" },
+  { "--cores", "-c", "CORES", SHOAL_FLAG_VALUE,
+    "cores of each rank, as Slurm counts CPUs; default: what the job asked for a task, else all of the job, divided" },
+  { "--print", NULL, NULL, SHOAL_FLAG_SWITCH, "print the command, to be pasted into a shell, and start nothing" },
+  SHOAL_TRAIN_FLAGS,
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+static const shoal_verb_help help = {
+  "shoal launch RUN.yaml [-N NODES] [-n RANKS] [options of shoal train]",
+  "Starts the ranks of a run: in a Slurm job, from its batch script or an interactive shell, by srun on its nodes;\n"
+  "elsewhere on this machine, by mpirun, or as a plain process if it is one. Run file and options are checked first.\n"
+  "TERM, Ctrl-C or USR1 stops the run with a verified checkpoint and exit code 75; the same command goes on from "
+  "there.",
+  flags,
+  0,
+  1,
+  "  shoal launch digits.yaml -n 4\n"
+  "  salloc -N4 --ntasks-per-node=2 shoal launch digits.yaml\n"
+  "  shoal launch digits.yaml -n 4 --set optim.lr=0.05 --print\n",
+};
+
+static shoal_status read_number(const shoal_args *a, const char *flag, int *out)
+{
+  int64_t n = 0;
+  const char *text = shoal_args_value(a, flag);
+  *out = 0;
+  if (!text) return SHOAL_OK;
+  SHOAL_CHECK(shoal_parse_i64(text, &n) == SHOAL_OK && n >= 1 && n <= MOST, SHOAL_ERR_USAGE,
+              "%s %s: must be a whole number, 1 or more", flag, text);
+  *out = (int)n;
+  return SHOAL_OK;
+}
+
+static shoal_status read_wish(const shoal_args *a, shoal_launcher_wish *w)
+{
+  SHOAL_TRY(read_number(a, "--ranks", &w->ranks));
+  SHOAL_TRY(read_number(a, "--nodes", &w->nodes));
+  return read_number(a, "--cores", &w->cores);
+}
+
+/* What every rank would refuse is refused once, here. */
+static shoal_status check_run(const shoal_args *a)
+{
+  shoal_config *c;
+  const char *const *words, *const *sets;
+  size_t n_words = shoal_args_words(a, &words), n_sets = shoal_args_list(a, "--set", &sets);
+  SHOAL_CHECK(n_words || n_sets, SHOAL_ERR_USAGE,
+              "no run file given: shoal launch RUN.yaml (or options by --set); shoal launch -h explains");
+  SHOAL_TRY(shoal_run_configure(n_words ? words[0] : NULL, sets, n_sets, &c));
+  shoal_config_destroy(c);
+  return SHOAL_OK;
+}
+
+/* Whether pretended nodes are for so many ranks; that they lie within hosts, the run will see. */
+static shoal_status check_topology(const char *pretend, int ranks)
+{
+  shoal_facts *f = NULL;
+  shoal_topo *t;
+  if (!pretend) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)ranks, &f));
+  shoal_status st = shoal_topo_create(f, ranks, pretend, &t);
+  if (st == SHOAL_OK) shoal_topo_destroy(t);
+  free(f);
+  return st;
+}
+
+/* One rank: this program, and what it was told. */
+static shoal_status rank_words(const shoal_args *a, shoal_texts *out)
+{
+  const char *const *words;
+  size_t n = shoal_args_words(a, &words);
+  SHOAL_TRY(shoal_texts_take(out, shoal_own_program()));
+  SHOAL_TRY(shoal_texts_add(out, "train"));
+  if (n && words[0][0] != '-') SHOAL_TRY(shoal_texts_add(out, words[0]));
+  SHOAL_TRY(shoal_args_repeat(a, shoal_train_flags, out));
+  if (!n || words[0][0] != '-') return SHOAL_OK;
+  SHOAL_TRY(shoal_texts_add(out, "--"));
+  return shoal_texts_add(out, words[0]);
+}
+
+static void print_command(const shoal_launcher *l, const shoal_texts *program)
+{
+  shoal_str command = { 0 };
+  shoal_launcher_print(l, program, &command);
+  printf("# %s\n%s\n", l->told.text, command.text);
+  shoal_str_free(&command);
+}
+
+/* Ends with the exit code of the run, which has said why.  USR1 ends a process that does not hear it yet, as launcher and
+ * ranks in their first moments: then nothing was changed. */
+static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *program)
+{
+  enum { BY_SIGNAL = 128 };
+  shoal_launcher_hear_stops();
+  int code = shoal_launcher_run(l, program);
+  if (code == BY_SIGNAL + SIGUSR1 && shoal_launcher_stop_asked())
+    return SHOAL_FAIL(SHOAL_STOPPED, "stopped on request, before the training began");
+  if (code > BY_SIGNAL)
+    shoal_warn("a rank was ended by signal %d%s: the same command goes on from the newest checkpoint", code - BY_SIGNAL,
+               code == BY_SIGNAL + SIGKILL ? ", KILL, as where there is no more memory" : "");
+  fflush(NULL);
+  _exit(code);
+}
+
+static shoal_status start(const shoal_args *a, const shoal_launcher *l, const shoal_texts *program)
+{
+  if (shoal_args_on(a, "--print")) {
+    print_command(l, program);
+    return SHOAL_OK;
+  }
+  if (shoal_args_on(a, "--quiet")) shoal_log_set_level(SHOAL_LOG_WARN);
+  shoal_info("%s", l->told.text);
+  return l->words.n ? run_ranks(l, program) : shoal_launcher_become(l, program);
+}
+
+static shoal_status launch(const shoal_args *a)
+{
+  shoal_launcher_wish w;
+  shoal_launcher_site site;
+  shoal_launcher l;
+  shoal_texts program = { 0 };
+  SHOAL_TRY(read_wish(a, &w));
+  SHOAL_TRY(check_run(a));
+  SHOAL_TRY(shoal_launcher_look(&w, &site));
+  SHOAL_TRY(shoal_launcher_plan(NULL, &w, &site, &l));
+  shoal_status st = check_topology(shoal_args_value(a, "--topo"), l.ranks);
+  if (st == SHOAL_OK) st = rank_words(a, &program);
+  if (st == SHOAL_OK) st = start(a, &l, &program);
+  shoal_texts_free(&program);
+  shoal_launcher_free(&l);
+  return st;
+}
+
+shoal_status shoal_cmd_launch(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  shoal_status st = launch(a);
+  shoal_args_destroy(a);
+  return st;
+}

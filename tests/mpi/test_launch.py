@@ -1,0 +1,113 @@
+"""`shoal launch` on this machine: the same run as the command written by hand, with its exit codes, and its signals."""
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+import launch
+from harness import (PLAIN_ENV, assert_equal, assert_one_error, kill_all, log, newest, places, program, read, run, said, sets, status,
+                     wait_until)
+
+FILE = """it's "a" run.yaml"""  # one word for everybody on its way
+
+
+def start(name, *args, code=0, **options):
+    return run([program(), "launch", *args, *sets(run__name=name)], code=code, base=PLAIN_ENV, **options)
+
+
+@pytest.fixture
+def run_file(glyphs):
+    glyphs(200, 20)
+    with open(FILE, "w") as f:
+        f.write("run: { epochs: 2 }\nmodel: { name: mlp, widths: [16] }\ndata: { file: glyphs.h5, global_batch: 16 }\n")
+
+
+def test_launch_bits(run_file):
+    """mpirun with two ranks, the command that --print shows, and a plain process: the bits of the same by hand."""
+    r = start("two", FILE, "-n", 2)
+    assert re.match(r"2 ranks on this machine \(.*\) by mpirun \(Open MPI\) \d.*, not bound to cores\n", r.stdout), said(r)
+    assert "mpirun" not in r.stderr, f"Open MPI says something: {said(r)}"
+    run(launch.mpirun(2, program(), "train", FILE, *sets(run__name="hand")))
+    assert_equal(newest("two"), newest("hand"), "by launch and by hand")
+    mine = sorted(os.sched_getaffinity(0))
+    for p in places("two"):  # unbound, and no more threads than cores: the kernel finds each an idle one
+        assert p["cpus"] == places("hand")[0]["cpus"] and p["local_size"] == 2, places("two")
+    assert sum(p["threads"] for p in places("two")) <= max(len(mine), 2), places("two")
+
+    shown = start("pasted", FILE, "-n", 2, "--print", "--quiet").stdout
+    assert not os.path.exists("runs/pasted"), "--print started it"
+    assert run(["sh", "-c", shown], base=PLAIN_ENV).stdout == "", "--quiet got lost"
+    assert_equal(newest("two"), newest("pasted"), "by launch and pasted")
+
+    start("one", FILE)
+    run([program(), "train", FILE, *sets(run__name="alone")], base=PLAIN_ENV)
+    assert_equal(newest("one"), newest("alone"), "a plain process")
+    if len(mine) > 1:
+        start("bound", FILE, "-n", 2, "-c", 1)
+        masks = [p["cpus"] for p in places("bound")]
+        assert all(m.isdigit() for m in masks) and len(set(masks)) == 2, masks
+
+
+def test_launch_codes(run_file):
+    """Faults of the command line are told once, before anything starts; those of a run have its own exit code."""
+    for args, code, words in (
+            (("-n", 2, *sets(optm__lr=1)), 2, "did you mean optim.lr?"),
+            (("-n", 2, "--rsume", "auto"), 2, "did you mean --resume?"),
+            (("-n", "two"), 2, "--ranks two: must be a whole number"),
+            (("-N", 4, "-n", 8), 2, "-N 4: this is no Slurm job, so there is 1 node"),
+            (("-n", 2, "--topo", "2x2"), 2, "is for 4 ranks, this run has 2")):
+        r = start("none", FILE, *args, code=code)
+        assert_one_error(r, words)
+        assert r.stdout == "", said(r)
+    r = start("none", FILE, "-n", 2, code=3, env={"PATH": "/nonexistent"})
+    assert_one_error(r, "2 ranks need mpirun, which is not on the PATH", "install Open MPI")
+    r = run(launch.mpirun(1, program(), "launch", FILE, "-n", 2), code=3)
+    assert "already a rank of a launcher" in r.stderr, said(r)
+    os.mkdir("bin")
+    with open("bin/mpirun", "w") as f:
+        f.write("#!/bin/sh\necho HYDRA build details:\n")
+    os.chmod("bin/mpirun", 0o755)
+    r = start("none", FILE, "-n", 2, code=3, env={"PATH": f"{os.getcwd()}/bin:{os.environ['PATH']}"})
+    assert_one_error(r, "not Open MPI's", "HYDRA")
+    assert not os.path.exists("runs"), "something was started"
+    r = start("nan", FILE, "-n", 2, "--allow-faults", *sets(fault__nan_step=3), code=6)
+    assert "mpirun" not in r.stderr, f"Open MPI says something: {said(r)}"
+    assert status("nan")["exit_code"] == 6
+
+
+SLOW = ["--allow-faults", *sets(fault__compute="sleep:30", run__log_every="1 steps")]
+
+
+def begin(name, *args):
+    """In the background, until it trains."""
+    with open(f"{name}.out", "w") as out:
+        job = subprocess.Popen([program(), "launch", FILE, *map(str, args), *SLOW, *sets(run__name=name)], env=PLAIN_ENV, stdout=out,
+                               stderr=out)
+    wait_until("the first steps", lambda: "step 2: loss" in log(name))
+    return job
+
+
+def test_launch_stops(run_file):
+    """TERM and Ctrl-C to the process end with a checkpoint and 75, with mpirun, too, and the same command goes on; when the process is
+    killed, the run stops by itself."""
+    start("whole", FILE, "-n", 2)
+    for name, ranks, how in (("term", 2, signal.SIGTERM), ("interrupt", 2, signal.SIGINT), ("plain", 1, signal.SIGTERM)):
+        job = begin(name, "-n", ranks)
+        try:
+            if ranks == 1:
+                assert read(f"/proc/{job.pid}/cmdline").split("\0")[1] == "train", "a wrapper stays"
+            job.send_signal(how)
+            assert job.wait(60) == 75, read(f"{name}.out")
+        finally:
+            kill_all(job)
+        assert status(name)["state"] == "stopped" and status(name)["step"] < 26, status(name)
+        assert "Open MPI" not in read(f"{name}.out").split("\n", 1)[1], read(f"{name}.out")
+    start("term", FILE, "-n", 2)
+    assert_equal(newest("whole"), newest("term"), "stopped by TERM and started again")
+    job = begin("killed", "-n", 2)
+    job.kill()
+    job.wait()
+    wait_until("the stop", lambda: json.loads(read("runs/killed/status.json") or "{}").get("state") == "stopped")

@@ -20,7 +20,7 @@ shoal_install() { # shoal_install PACKAGE...
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# Open MPI must be told to accept root.  There may be more ranks than cores, so ranks are not bound and yield while they
+# For tests, which call mpirun by hand; `shoal launch` does the same by options.  Open MPI must be told to accept root.  There may be more ranks than cores, so ranks are not bound and yield while they
 # wait.  Version 5 launches by PRRTE, which has other names for these settings; each version ignores those of the other.
 shoal_mpi_environment() {
   if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi

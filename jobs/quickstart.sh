@@ -10,7 +10,6 @@ step() { printf '\n== %s\n' "$*"; }
 step "packages"
 # shellcheck disable=SC2086
 shoal_install $shoal_packages
-shoal_mpi_environment
 
 step "build"
 cmake --preset release -DSHOAL_TESTS=OFF >/dev/null
@@ -23,10 +22,7 @@ cd build/quickstart
 rm -rf runs/quickstart
 "$shoal" data synth glyphs -o glyphs.h5 --train 4000 --test 1000
 
-# Silences messages of Open MPI: of version 4 about ranks that exit with 75 (version 5 prints them anyway), and of version 5
-# about unused network addresses.
-export OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl_tcp_if_include=lo
-train=(mpirun -n 4 --oversubscribe --bind-to none "$shoal" train ../../jobs/quickstart.yaml)
+train=("$shoal" launch ../../jobs/quickstart.yaml -n 4)
 step "train: ${train[*]}"
 status() { sed -n "s/.*\"$1\": *\"\{0,1\}\([^\",}]*\).*/\1/p" runs/quickstart/status.json 2>/dev/null; }
 "${train[@]}" &

@@ -293,16 +293,22 @@ static shoal_status add_words(shoal_texts *words, const char *const *more, size_
   return SHOAL_OK;
 }
 
-static shoal_status add_srun(const job *j, const shape *s, shoal_texts *words)
+/* A person's choice stays.  A shell that is a step has its own cores in these variables, and leaves their type. */
+static bool binds_by_choice(const shoal_env *e)
 {
-  static const char *const begin[] = { "srun", "--mpi=pmix" }, *const end[] = { "--cpu-bind=cores",
-                                                                                "--kill-on-bad-exit=1" };
-  SHOAL_TRY(add_words(words, begin, SHOAL_COUNT(begin)));
+  return shoal_env_get(e, "SLURM_CPU_BIND") && !shoal_env_get(e, "SLURM_CPU_BIND_TYPE");
+}
+
+static shoal_status add_srun(const shoal_env *e, const job *j, const shape *s, shoal_texts *words)
+{
+  SHOAL_TRY(shoal_texts_add(words, "srun"));
+  SHOAL_TRY(shoal_texts_add(words, "--mpi=pmix"));
   SHOAL_TRY(add_number(words, "--nodes", s->nodes));
   SHOAL_TRY(add_number(words, "--ntasks", s->ranks));
   SHOAL_TRY(add_number(words, "--ntasks-per-node", s->most_on));
   SHOAL_TRY(add_number(words, "--cpus-per-task", s->cores));
-  SHOAL_TRY(add_words(words, end, SHOAL_COUNT(end)));
+  if (!binds_by_choice(e)) SHOAL_TRY(shoal_texts_add(words, "--cpu-bind=cores"));
+  SHOAL_TRY(shoal_texts_add(words, "--kill-on-bad-exit=1"));
   /* The step around us has CPUs of the job, and srun would wait until it ends. */
   return j->in_task ? shoal_texts_add(words, "--overlap") : SHOAL_OK;
 }
@@ -326,7 +332,7 @@ static shoal_status plan_srun(const shoal_env *e, const shoal_launcher_wish *w, 
                     j.id);
   if (st == SHOAL_OK) st = count_ranks(&j, w, &s);
   if (st == SHOAL_OK) st = choose_cores(e, &j, w, &s);
-  if (st == SHOAL_OK) st = add_srun(&j, &s, &out->words);
+  if (st == SHOAL_OK) st = add_srun(e, &j, &s, &out->words);
   if (st == SHOAL_OK) {
     tell_srun(&j, &s, &out->told);
     out->ranks = s.ranks;

@@ -155,6 +155,11 @@ static void equal_nodes(void)
   starts(JOB4 "SLURM_NTASKS=8\nSLURM_CPUS_PER_TASK=4\nSLURM_JOB_CPUS_PER_NODE=8(x4)\n", 0, 0, 2, &cluster,
          SRUN "--nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=2" BOUND " shoal",
          "16 CPUs of the job left idle");
+  /* how to bind: a person's choice stays, that of the step which submitted this job does not */
+  starts(BATCH42 "SLURM_CPU_BIND=none\n", 0, 0, 0, &cluster,
+         SRUN "--nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=1 --kill-on-bad-exit=1 shoal", "8 ranks");
+  starts(BATCH42 "SLURM_CPU_BIND=quiet,mask_cpu:0x1\nSLURM_CPU_BIND_TYPE=mask_cpu:\nSLURM_CPU_BIND_LIST=0x1\n", 0, 0, 0,
+         &cluster, SRUN "--nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=1" BOUND " shoal", "8 ranks");
   /* whole nodes: nobody said tasks, and their cores are shared out */
   starts(JOB4 "SLURM_JOB_CPUS_PER_NODE=64(x4)\nSLURM_TASKS_PER_NODE=64(x4)\n", 0, 0, 0, &cluster,
          SRUN "--nodes=4 --ntasks=4 --ntasks-per-node=1 --cpus-per-task=64" BOUND " shoal", "4 ranks on 4 nodes");

@@ -153,7 +153,7 @@ static shoal_status open_bench(bench *b, const benchmark *y, const settings *s)
   const shoal_model_entry *entry = shoal_model_find(y->model);
   SHOAL_TRY(entry->build(b->config, &input, 10, &b->model));
   SHOAL_TRY(shoal_params_create(b->backend, b->model, NULL, &b->params));
-  shoal_model_init(b->model, 1, b->params->w, b->params->stats);
+  SHOAL_TRY(shoal_model_init(b->backend, b->model, 1, b->params->w, b->params->stats));
   shoal_optim_config optim;
   SHOAL_TRY(shoal_optim_configure(b->config, &optim));
   SHOAL_TRY(shoal_optim_create(b->backend, &optim, b->params->n, &b->optim));

@@ -30,6 +30,7 @@
 #ifndef SHOAL_COMM_EXCHANGE_H
 #define SHOAL_COMM_EXCHANGE_H
 #include "comm/group.h"
+#include "tensor/backend.h"
 
 typedef enum { SHOAL_WIRE_F32, SHOAL_WIRE_BF16, SHOAL_WIRE_F16 } shoal_wire;
 size_t shoal_wire_bytes(shoal_wire wire);
@@ -125,8 +126,9 @@ shoal_status shoal_message_wait(shoal_message *m); /* as shoal_exchange_wait */
 void shoal_message_destroy(shoal_message *m);
 /** Gives up a message, which may be in flight.  The library cannot take a send back and goes on writing to a receive that has
  *  begun, so message and memory are kept until it is done with them, at the latest until the world is closed.
- *  @param data  the memory it sends from or receives to, from malloc; owned from here on */
-void shoal_message_abandon(shoal_message *m, void *data);
+ *  @param memory  of the backend: what it sends from or receives to; owned from here on, and cleared.  The backend must outlive
+ *                 the world */
+void shoal_message_abandon(shoal_message *m, shoal_backend *b, shoal_memory *memory);
 /** Receives and forgets what a member has sent to this rank and nobody here will receive: as many messages as have come, one
  *  after another, until `stale` does not accept a tag.  For what a member had under way when it was given up. */
 shoal_status shoal_message_discard(shoal_group *g, int from, bool (*stale)(const void *context, int tag),

@@ -82,12 +82,18 @@ static shoal_status advance_all(shoal_world *w, bool *moved)
   return st;
 }
 
-/* Not reentrant: the messages the hook starts may progress at once and would call it again. */
+/* Not reentrant: what the hook does may make progress and would call it again.  It is called again when it is over. */
 static shoal_status call_hook(shoal_world *w)
 {
-  if (!w->hook || w->in_hook) return SHOAL_OK;
+  shoal_status st = SHOAL_OK;
+  if (!w->hook) return SHOAL_OK;
+  w->hook_due = true;
+  if (w->in_hook) return SHOAL_OK;
   w->in_hook = true;
-  shoal_status st = w->hook(w->hook_context);
+  while (st == SHOAL_OK && w->hook_due && w->hook) {
+    w->hook_due = false;
+    st = w->hook(w->hook_context);
+  }
   w->in_hook = false;
   return st;
 }

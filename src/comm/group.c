@@ -379,8 +379,11 @@ struct shoal_message {
   shoal_streams all;
   shoal_stream stream;
   char *name;
-  void *data;          /* abandoned: freed with the message */
-  shoal_message *next; /* abandoned: the next one */
+  /* abandoned: memory that is freed with the message, from malloc or of the backend; and the next one */
+  void *data;
+  shoal_backend *backend;
+  shoal_memory memory;
+  shoal_message *next;
 };
 
 shoal_status shoal_message_create(shoal_group *g, const char *name, shoal_message **out)
@@ -444,22 +447,24 @@ void shoal_message_destroy(shoal_message *m)
   free(m);
 }
 
-static void leave_to_library(shoal_message *m, void *data)
+static void leave_to_library(shoal_message *m)
 {
   shoal_world *w = m->all.f.g->w;
   m->stream.bytes = m->stream.posted; /* nothing more is posted */
-  m->data = data;
   m->next = w->abandoned;
   w->abandoned = m;
 }
 
-void shoal_message_abandon(shoal_message *m, void *data)
+void shoal_message_abandon(shoal_message *m, shoal_backend *b, shoal_memory *memory)
 {
   shoal_stream *s = &m->stream;
   shoal_world *w = m->all.f.g->w;
   for (int i = 0; m->all.f.moving && i < s->count; i++)
     w->transport->cancel(w, s->slot[(s->head + i) % SHOAL_STREAM_WINDOW]);
-  leave_to_library(m, data);
+  m->backend = b;
+  m->memory = *memory;
+  *memory = (shoal_memory){ 0 };
+  leave_to_library(m);
 }
 
 void shoal_messages_sweep(shoal_world *w, bool all)
@@ -472,6 +477,7 @@ void shoal_messages_sweep(shoal_world *w, bool all)
     *at = m->next;
     if (!all) (void)w->transport->reserve(w, -SHOAL_STREAM_WINDOW);
     free(m->data);
+    if (m->backend) m->backend->ops->release(m->backend, &m->memory);
     free(m->name);
     free(m);
   }
@@ -488,11 +494,12 @@ shoal_status shoal_message_discard(shoal_group *g, int from, bool (*stale)(const
     SHOAL_TRY(shoal_message_create(g, "left over", &m));
     shoal_status st = shoal_alloc(SHOAL_MAX(bytes, (size_t)1), 1, "a message left over", &data);
     if (st == SHOAL_OK) st = shoal_message_recv(m, data, bytes, from, tag);
-    if (st == SHOAL_OK)
-      leave_to_library(m, data);
-    else
+    if (st != SHOAL_OK) {
       shoal_message_destroy(m);
-    SHOAL_TRY(st);
+      return st;
+    }
+    m->data = data;
+    leave_to_library(m);
   }
   return SHOAL_OK;
 }

@@ -54,8 +54,8 @@ void shoal_world_set_step(shoal_world *w, uint64_t step);       /* the training 
  *  hook.  Returns the error of the operation that failed; the wait for that operation returns it again. */
 shoal_status shoal_world_progress(shoal_world *w);
 /** Registers a callback that runs after every progress call that completed something, also inside waits, so that a rank
- *  can answer others while it computes.  It may start messages and test them; it must not wait.  One at a time; NULL
- *  removes it.  The progress call returns its error. */
+ *  can answer others while it computes.  It may start messages and test them, and call the backend, which makes progress in
+ *  turn; it must not wait.  One at a time; NULL removes it.  The progress call returns its error. */
 typedef shoal_status (*shoal_world_hook)(void *context);
 void shoal_world_set_hook(shoal_world *w, shoal_world_hook hook, void *context);
 /** Measures the clock offset of this rank from rank 0 at time at_ns, with an error bound of half the best round trip.

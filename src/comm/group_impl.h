@@ -169,7 +169,7 @@ struct shoal_world {
   int plan_tags; /* number of plans that fit below the largest tag */
   shoal_world_hook hook;
   void *hook_context;
-  bool in_hook;
+  bool in_hook, hook_due;   /* due: something has completed since it was called */
   bool polled;              /* a poll for the inquiry has completed something: flights must be advanced */
   bool shares;              /* ranks of a node can map each other's memory; equal on all ranks */
   shoal_region *regions;    /* shared regions */

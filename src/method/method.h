@@ -73,7 +73,7 @@ struct shoal_run {
    * its score; of_network: it is the network's own loss.  look: a range of this rank's gradient of `m` is final, and not
    * yet summed with others. */
   void (*judge)(shoal_run *r, shoal_score *score, bool of_network);
-  void (*look)(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count);
+  shoal_status (*look)(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count);
 };
 
 /* What ranks train, which decides what is equal on all ranks between steps. */

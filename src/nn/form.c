@@ -4,6 +4,7 @@
 shoal_status shoal_form_init(shoal_backend *b, const shoal_model *m, const shoal_optim_config *rules, float *gradients,
                              shoal_form *f)
 {
+  f->backend = b;
   f->model = m;
   SHOAL_TRY(shoal_params_create(b, m, gradients, &f->params));
   return shoal_optim_create(b, rules, f->params->n, &f->optim);

@@ -14,6 +14,7 @@
 #include "nn/plan.h"
 
 typedef struct {
+  shoal_backend *backend;   /* borrowed */
   const shoal_model *model; /* borrowed; may be replaced by one of the same shapes between steps */
   shoal_params *params;
   shoal_optim *optim;

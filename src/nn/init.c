@@ -62,10 +62,9 @@ void shoal_param_init(const shoal_param *p, int number, uint64_t seed, float *w)
   init_param(p, &s, w);
 }
 
-void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float *stats)
+static void init_stats(const shoal_model *m, float *stats)
 {
-  for (int i = 0; i < m->params; i++) shoal_param_init(&m->param[i], i, seed, weights + m->param[i].offset);
-  for (int i = 0; stats && i < m->nodes; i++) {
+  for (int i = 0; i < m->nodes; i++) {
     const shoal_node *n = &m->node[i];
     int64_t c = n->out.dim[0];
     for (int64_t k = 0; n->stats >= 0 && k < c; k++) {
@@ -73,4 +72,17 @@ void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float
       stats[n->stats + c + k] = 1;
     }
   }
+}
+
+/* What is between models that are joined keeps its contents. */
+shoal_status shoal_model_init(shoal_backend *b, const shoal_model *m, uint64_t seed, float *weights, float *stats)
+{
+  shoal_window w;
+  SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_BOTH, m->weights, weights, &w));
+  for (int i = 0; i < m->params; i++) shoal_param_init(&m->param[i], i, seed, w.at + m->param[i].offset);
+  SHOAL_TRY(shoal_window_close(b, &w));
+  if (!stats) return SHOAL_OK;
+  SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_BOTH, m->stats, stats, &w));
+  init_stats(m, w.at);
+  return shoal_window_close(b, &w);
 }

@@ -19,7 +19,7 @@
 #define SHOAL_NN_MODEL_H
 #include "base/status.h"
 #include "base/str.h"
-#include "tensor/op.h"
+#include "tensor/backend.h"
 #include <stdbool.h>
 
 enum { SHOAL_NAME_MAX = 64 };
@@ -166,13 +166,16 @@ typedef struct {
 } shoal_product;
 /** Lists them in arena order; `out` has room for part->params / 2.  Returns their number. */
 size_t shoal_model_products(const shoal_model *full, const shoal_model *part, shoal_product *out);
-/** Gather and scatter between the full arena and that of a cut model, by full_id, rows and cols (not factors, not
- *  heads).  `full` is the first model of the chain of cuts.  Host memory.  The second pair does the same for
- *  statistics. */
-void shoal_model_gather(const shoal_model *full, const shoal_model *part, const float *full_w, float *part_w);
-void shoal_model_scatter(const shoal_model *full, const shoal_model *part, const float *part_w, float *full_w);
-void shoal_model_gather_stats(const shoal_model *full, const shoal_model *part, const float *full_s, float *part_s);
-void shoal_model_scatter_stats(const shoal_model *full, const shoal_model *part, const float *part_s, float *full_s);
+/** Gather and scatter between the full arena and that of a cut model, both of the backend, by full_id, rows and cols (not
+ *  factors, not heads).  `full` is the first model of the chain of cuts.  The second pair does the same for statistics. */
+shoal_status shoal_model_gather(shoal_backend *b, const shoal_model *full, const shoal_model *part, const float *full_w,
+                                float *part_w);
+shoal_status shoal_model_scatter(shoal_backend *b, const shoal_model *full, const shoal_model *part,
+                                 const float *part_w, float *full_w);
+shoal_status shoal_model_gather_stats(shoal_backend *b, const shoal_model *full, const shoal_model *part,
+                                      const float *full_s, float *part_s);
+shoal_status shoal_model_scatter_stats(shoal_backend *b, const shoal_model *full, const shoal_model *part,
+                                       const float *part_s, float *full_s);
 
 /** Several models in one arena, for a rank that trains more than one: parameters and statistics of the parts follow
  *  each other, each part aligned to 16 elements, so that a part's plan can use its section directly.  Supports params,
@@ -182,9 +185,10 @@ shoal_status shoal_model_join(const shoal_model *const *parts, int n, size_t *we
                               shoal_model **out);
 
 /** Initial weights (addressed by global index of the full model) and statistics (mean 0, variance 1; may be
- *  NULL).  Factors get random numbers of their own whose product has the variance of the weight they replace. */
-void shoal_model_init(const shoal_model *m, uint64_t seed, float *weights, float *stats);
-/** The same for parameter `number` of m alone: w [shape of p].  `p` may be a copy of the parameter that holds only some
+ *  NULL), in the backend's memory.  Factors get random numbers of their own whose product has the variance of the weight they
+ *  replace. */
+shoal_status shoal_model_init(shoal_backend *b, const shoal_model *m, uint64_t seed, float *weights, float *stats);
+/** The same for parameter `number` of m alone, in host memory: w [shape of p].  `p` may be a copy of the parameter that holds only some
  *  of its rows or columns; the values are those of the full model at these indices. */
 void shoal_param_init(const shoal_param *p, int number, uint64_t seed, float *w);
 double shoal_model_macs(const shoal_model *m);                /* multiply-accumulates per sample, forward */

@@ -79,6 +79,13 @@ const char *shoal_optim_slot_name(const shoal_optim *o, int slot)
   return slot == 0 ? "exp_avg" : "exp_avg_sq";
 }
 
+static shoal_status allocate(shoal_optim *o, int which, float **out)
+{
+  SHOAL_TRY(o->backend->ops->alloc(o->backend, SHOAL_MEMORY_DEVICE, o->n * sizeof(float), &o->own[which]));
+  *out = o->own[which].at;
+  return SHOAL_OK;
+}
+
 shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, size_t n, shoal_optim **out)
 {
   shoal_optim *o = calloc(1, sizeof *o);
@@ -88,10 +95,8 @@ shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, s
   o->backend = b;
   o->n = n;
   o->slots = c->kind == SHOAL_OPTIM_ADAMW ? 2 : c->momentum > 0;
-  for (int i = 0; i < o->slots && st == SHOAL_OK; i++)
-    st = b->ops->alloc(b, SHOAL_MAX(n, 1) * sizeof(float), (void **)&o->slot[i]);
-  for (int i = 0; i <= o->slots && c->takes_back && st == SHOAL_OK; i++)
-    st = b->ops->alloc(b, SHOAL_MAX(n, 1) * sizeof(float), (void **)&o->before[i]);
+  for (int i = 0; i < o->slots && st == SHOAL_OK; i++) st = allocate(o, i, &o->slot[i]);
+  for (int i = 0; i <= o->slots && c->takes_back && st == SHOAL_OK; i++) st = allocate(o, 2 + i, &o->before[i]);
   if (st != SHOAL_OK) {
     shoal_optim_destroy(o);
     return st;
@@ -103,10 +108,7 @@ shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, s
 void shoal_optim_destroy(shoal_optim *o)
 {
   if (!o) return;
-  for (int i = 0; i < 2; i++)
-    if (o->slot[i]) o->backend->ops->release(o->backend, o->slot[i]);
-  for (int i = 0; i < 3; i++)
-    if (o->before[i]) o->backend->ops->release(o->backend, o->before[i]);
+  for (size_t i = 0; i < SHOAL_COUNT(o->own); i++) o->backend->ops->release(o->backend, &o->own[i]);
   free(o);
 }
 
@@ -188,13 +190,15 @@ static shoal_status gradient_norm(const shoal_optim *o, const shoal_params *p, c
   return SHOAL_OK;
 }
 
-static void take_back(shoal_optim *o, shoal_params *p, const shoal_range *ranges, size_t n_ranges)
+static shoal_status take_back(shoal_optim *o, shoal_params *p, const shoal_range *ranges, size_t n_ranges)
 {
+  const shoal_backend_ops *ops = o->backend->ops;
   for (size_t i = 0; i < n_ranges; i++) {
     size_t at = ranges[i].offset, bytes = ranges[i].count * sizeof(float);
-    memcpy(p->w + at, o->before[0] + at, bytes);
-    for (int k = 0; k < o->slots; k++) memcpy(o->slot[k] + at, o->before[1 + k] + at, bytes);
+    SHOAL_TRY(ops->copy(o->backend, bytes, o->before[0] + at, p->w + at));
+    for (int k = 0; k < o->slots; k++) SHOAL_TRY(ops->copy(o->backend, bytes, o->before[1 + k] + at, o->slot[k] + at));
   }
+  return SHOAL_OK;
 }
 
 static shoal_status finish(shoal_optim *o, shoal_params *p, bool bad)
@@ -227,6 +231,6 @@ shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params
     s.c2 = (float)(1 - pow(c->beta2, t));
     SHOAL_TRY(update_range(o, m, p, &s, &ranges[i]));
   }
-  if (s.bad && o->before[0]) take_back(o, p, ranges, n_ranges);
+  if (s.bad && o->before[0]) SHOAL_TRY(take_back(o, p, ranges, n_ranges));
   return finish(o, p, s.bad);
 }

@@ -23,10 +23,11 @@ typedef struct {
   shoal_optim_config config;
   shoal_backend *backend;
   size_t n;
-  int slots;        /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
-  float *slot[2];   /* owned */
-  float *before[3]; /* owned; takes_back: weights and slots before the step under way */
-  uint64_t steps;   /* steps done: AdamW's bias correction and SGD's first step */
+  int slots; /* state arrays that mirror the arena: SGD with momentum 1, AdamW 2, plain SGD 0 */
+  float *slot[2];
+  float *before[3];    /* takes_back: weights and slots before the step under way */
+  shoal_memory own[5]; /* of both */
+  uint64_t steps;      /* steps done: AdamW's bias correction and SGD's first step */
   /* Borrowed; for AdamW: steps done by each trainable range, if they differ; incremented by the caller.  NULL:
    * `steps`. */
   const uint64_t *ages;

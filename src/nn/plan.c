@@ -4,11 +4,18 @@
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include "nn/plan_impl.h"
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- parameters ---- */
+
+enum { W, G, STATS, PRODUCTS }; /* of shoal_params.own */
+
+static shoal_status allocate(shoal_backend *b, shoal_params *p, int which, size_t n, float **out)
+{
+  SHOAL_TRY(b->ops->alloc(b, SHOAL_MEMORY_DEVICE, n * sizeof(float), &p->own[which]));
+  *out = p->own[which].at;
+  return SHOAL_OK;
+}
 
 shoal_status shoal_params_create_forward(shoal_backend *b, const shoal_model *m, shoal_params **out)
 {
@@ -19,9 +26,9 @@ shoal_status shoal_params_create_forward(shoal_backend *b, const shoal_model *m,
   p->n = m->weights;
   p->n_stats = m->stats;
   p->version = ++created << 32; /* never equal to a version of an earlier set at the same address */
-  SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->w), fail);
-  SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MAX(p->n_stats, 1) * sizeof(float), (void **)&p->stats), fail);
-  if (m->products) SHOAL_TRY_GOTO(st, b->ops->alloc(b, m->products * sizeof(float), (void **)&p->products), fail);
+  SHOAL_TRY_GOTO(st, allocate(b, p, W, p->n, &p->w), fail);
+  SHOAL_TRY_GOTO(st, allocate(b, p, STATS, p->n_stats, &p->stats), fail);
+  if (m->products) SHOAL_TRY_GOTO(st, allocate(b, p, PRODUCTS, m->products, &p->products), fail);
   *out = p;
   return SHOAL_OK;
 fail:
@@ -34,8 +41,7 @@ shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *
   shoal_params *p;
   SHOAL_TRY(shoal_params_create_forward(b, m, &p));
   p->g = g;
-  p->g_borrowed = g != NULL;
-  shoal_status st = g ? SHOAL_OK : b->ops->alloc(b, SHOAL_MAX(p->n, 1) * sizeof(float), (void **)&p->g);
+  shoal_status st = g ? SHOAL_OK : allocate(b, p, G, p->n, &p->g);
   if (st == SHOAL_OK)
     *out = p;
   else
@@ -46,10 +52,7 @@ shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *
 void shoal_params_destroy(shoal_backend *b, shoal_params *p)
 {
   if (!p) return;
-  if (p->w) b->ops->release(b, p->w);
-  if (p->g && !p->g_borrowed) b->ops->release(b, p->g);
-  if (p->stats) b->ops->release(b, p->stats);
-  if (p->products && !p->products_borrowed) b->ops->release(b, p->products);
+  for (size_t i = 0; i < SHOAL_COUNT(p->own); i++) b->ops->release(b, &p->own[i]);
   free(p);
 }
 
@@ -57,7 +60,7 @@ void shoal_params_destroy(shoal_backend *b, shoal_params *p)
 
 static float *slot_at(const shoal_plan *p, int slot)
 {
-  return slot < 0 ? NULL : (float *)(void *)(p->arena + p->slot[slot].offset);
+  return slot < 0 ? NULL : (float *)(void *)((char *)p->memory.at + p->slot[slot].offset);
 }
 
 static const float *input_at(const shoal_plan *p, const shoal_planned *q, int k)
@@ -158,60 +161,28 @@ static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *param
   return q->op->forward(q->op, &a);
 }
 
-/* Whether a row of outputs has a loss: all are finite, and so is the distance between any two. */
-static bool has_loss(const float *row, int64_t classes)
-{
-  float least = row[0], most = row[0];
-  bool finite = true;
-  for (int64_t i = 0; i < classes; i++) {
-    finite &= isfinite(row[i]);
-    least = fminf(least, row[i]);
-    most = fmaxf(most, row[i]);
-  }
-  return finite && isfinite(most - least);
-}
-
-/* The labels to score by: a copy in which rows without a loss are ignored if there are any, which the caller frees. */
-static shoal_status leave_out(const shoal_plan *p, const float *logits, const int32_t *y, shoal_score *score,
-                              int32_t **copy_out)
-{
-  for (int64_t r = 0; r < p->rows; r++) {
-    if (y[r] < 0 || has_loss(logits + r * p->model->classes, p->model->classes)) continue;
-    if (!*copy_out) {
-      SHOAL_TRY(SHOAL_ALLOC((size_t)p->rows, copy_out));
-      memcpy(*copy_out, y, (size_t)p->rows * sizeof *y);
-    }
-    if (score->left_out++ == 0) score->first_left_out = r;
-    (*copy_out)[r] = -1;
-  }
-  return SHOAL_OK;
-}
-
 static shoal_status score_logits(shoal_plan *p, const int32_t *y, float grad_scale, shoal_score *score)
 {
   const shoal_backend_ops *ops = p->backend->ops;
   const shoal_planned *last = &p->node[p->model->nodes - 1];
   const float *logits = slot_at(p, p->node[p->logits].y);
   float *dlogits = slot_at(p, p->dlogits);
-  double loss = 0;
-  int64_t correct = 0;
+  shoal_loss *sum = p->result.at;
   if (p->dense_logits >= 0) {
     float *dense = slot_at(p, p->dense_logits);
     SHOAL_TRY(ops->to_dense(p->backend, &last->shape, &last->format, logits, dense));
     logits = dense;
   }
-  int32_t *copy = NULL;
-  if (!p->training) SHOAL_TRY(leave_out(p, logits, y, score, &copy));
-  if (copy) y = copy;
-  shoal_status st = ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing,
-                                      grad_scale, dlogits, &loss, &correct);
-  for (int64_t r = 0; st == SHOAL_OK && r < p->rows; r++) score->samples += y[r] >= 0;
-  free(copy);
-  SHOAL_TRY(st);
+  SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing, grad_scale,
+                              !p->training, dlogits, sum));
   if (p->training && p->dense_logits >= 0)
     SHOAL_TRY(ops->from_dense(p->backend, &last->shape, &last->format, dlogits, slot_at(p, p->node[p->logits].dy)));
-  score->loss += loss;
-  score->correct += correct;
+  SHOAL_TRY(ops->settle(p->backend));
+  score->loss += sum->loss;
+  score->correct += sum->correct;
+  score->samples += sum->samples;
+  if (sum->left_out && score->left_out == 0) score->first_left_out = sum->first_left_out;
+  score->left_out += sum->left_out;
   p->loss_ready = p->training;
   return SHOAL_OK;
 }

@@ -15,13 +15,13 @@ typedef struct {
   size_t n;     /* == model->weights */
   float *w, *g; /* backend memory, 64-byte aligned */
   size_t n_stats;
-  float *stats;    /* running statistics, local in every method */
-  float *products; /* [m->products] factored weights, multiplied out; NULL if there are none */
-  bool g_borrowed, products_borrowed;
-  uint64_t version; /* increment after every write to w; different sets never share values */
+  float *stats;        /* running statistics, local in every method */
+  float *products;     /* [m->products] factored weights, multiplied out; NULL if there are none */
+  shoal_memory own[4]; /* what of these was allocated here: w, g, stats, products */
+  uint64_t version;    /* increment after every write to w; different sets never share values */
 } shoal_params;
 /** @param g  memory for the gradients, [m->weights] zeros, owned by the caller; NULL: allocated here.  A
- *            caller with memory for products sets `products` and `products_borrowed` afterwards */
+ *            caller with memory for products sets `products` afterwards */
 shoal_status shoal_params_create(shoal_backend *b, const shoal_model *m, float *g, shoal_params **out);
 /** Weights and statistics alone, g NULL: for forward passes. */
 shoal_status shoal_params_create_forward(shoal_backend *b, const shoal_model *m, shoal_params **out);

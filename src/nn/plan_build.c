@@ -184,7 +184,8 @@ static shoal_status plan_slots(shoal_plan *p)
   p->scratch = shoal_plan_add_slot(p, scratch, 0, shoal_plan_moment_end(p));
   SHOAL_CHECK(p->scratch != SHOAL_NO_SLOT, SHOAL_ERR_INTERNAL, "model %s: more buffers than planned", p->model->name);
   SHOAL_TRY(shoal_place(p->slot, p->slots, &p->bytes));
-  return p->backend->ops->alloc(p->backend, p->bytes, (void **)&p->arena);
+  SHOAL_TRY(p->backend->ops->alloc(p->backend, SHOAL_MEMORY_PINNED, sizeof(shoal_loss), &p->result));
+  return p->backend->ops->alloc(p->backend, SHOAL_MEMORY_DEVICE, p->bytes, &p->memory);
 }
 
 static shoal_status build(shoal_plan *p, const shoal_model *m)
@@ -227,7 +228,8 @@ void shoal_plan_destroy(shoal_plan *p)
 {
   if (!p) return;
   for (int i = 0; p->node && i < p->model->nodes; i++) shoal_op_destroy(p->node[i].op);
-  if (p->arena) p->backend->ops->release(p->backend, p->arena);
+  p->backend->ops->release(p->backend, &p->result);
+  p->backend->ops->release(p->backend, &p->memory);
   free(p->node);
   free(p->slot);
   free(p->range);

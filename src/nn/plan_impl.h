@@ -46,7 +46,8 @@ struct shoal_plan {
   bool has_loss;    /* the output is [..., classes] */
   shoal_range *range;
   size_t n_ranges;
-  char *arena; /* backend memory */
+  shoal_memory memory; /* of all slots */
+  shoal_memory result; /* shoal_loss, pinned: of the last forward */
   size_t bytes;
   int scratch;
   /* of the last forward, for backward */

@@ -7,6 +7,7 @@
 #include "base/subnormal.h"
 #include "tensor/cpu/cpu.h"
 #include "tensor/ref/ref.h"
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -34,7 +35,10 @@ static shoal_status check_table(const char *name, const shoal_backend_ops *ops)
 {
   bool whole = ops->alloc && ops->release && ops->op_create && ops->to_dense && ops->from_dense && ops->gemm &&
                ops->multiply && ops->softmax_xent && ops->add && ops->axpby && ops->sumsq && ops->descend && ops->sgd &&
-               ops->adam && ops->close;
+               ops->adam && ops->settle && ops->fill && ops->copy && ops->copy_tile && ops->copy_checked &&
+               ops->find_bad && ops->average && ops->divide && ops->scale && ops->mean && ops->distance2 &&
+               ops->pack16 && ops->unpack16 && ops->add16 && ops->encode && ops->decode && ops->meet && ops->fold &&
+               ops->close;
   SHOAL_CHECK(whole, SHOAL_ERR_INTERNAL, "backend %s lacks a required function", name);
   return SHOAL_OK;
 }
@@ -67,6 +71,31 @@ void shoal_backend_flush_subnormals(const shoal_backend *b, bool flush)
   (void)shoal_subnormals_flush(flush);
 #pragma omp parallel num_threads(b->threads)
   (void)shoal_subnormals_flush(flush);
+}
+
+shoal_status shoal_window_open(shoal_backend *b, shoal_window_use use, size_t n, const float *x, shoal_window *out)
+{
+  float *behind = (float *)(uintptr_t)x;
+  *out = (shoal_window){ .at = behind, .n = n, .behind = behind, .use = use };
+  if (b->host_memory) return b->ops->settle(b);
+  shoal_status st = shoal_alloc(n, sizeof *x, "a copy of the device's memory", (void **)&out->at);
+  if (st == SHOAL_OK && use & SHOAL_WINDOW_READ) st = b->ops->copy(b, n * sizeof *x, x, out->at);
+  if (st != SHOAL_OK) shoal_window_drop(out);
+  return st;
+}
+
+shoal_status shoal_window_close(shoal_backend *b, shoal_window *w)
+{
+  shoal_status st = SHOAL_OK;
+  if (w->at != w->behind && w->use & SHOAL_WINDOW_WRITE) st = b->ops->copy(b, w->n * sizeof *w->at, w->at, w->behind);
+  shoal_window_drop(w);
+  return st;
+}
+
+void shoal_window_drop(shoal_window *w)
+{
+  if (w->at != w->behind) free(w->at);
+  *w = (shoal_window){ 0 };
 }
 
 size_t shoal_backend_names(const char *const **out)

@@ -8,7 +8,9 @@
  * backend.  Results are bitwise reproducible for the same threads, shapes and values. */
 #ifndef SHOAL_TENSOR_BACKEND_H
 #define SHOAL_TENSOR_BACKEND_H
+#include "tensor/memory.h"
 #include "tensor/op.h"
+#include "tensor/quant.h"
 
 typedef struct { /* SGD: v = mu v + g';  w -= lr (nesterov ? g' + mu v : v), g' = scale g + l2 w;  then w -= lr dec w */
   float lr, momentum, l2, decoupled, scale;
@@ -24,11 +26,24 @@ typedef struct {
   bool bad;            /* set if a new weight or a new value of the state is not finite; never cleared */
   float *w, *state[2]; /* receive the old weights and state; w NULL: not wanted */
 } shoal_update_watch;
+typedef struct {
+  double loss;                      /* summed over the rows that count */
+  int64_t correct, samples;         /* of them; how many there are */
+  int64_t left_out, first_left_out; /* rows without a loss; the first (undefined if there is none) */
+} shoal_loss;
+/* How two models are averaged that were sent to each other: see `meet`. */
+typedef struct {
+  const shoal_quant *quant; /* by which c was sent; NULL: as it is */
+  const int8_t *exponent;   /* [blocks] of c, as encode has left them */
+  const uint8_t *bad;       /* [(blocks + 7) / 8] blocks that were sent as they are after all */
+  bool average;             /* false: only measure the distance */
+} shoal_meet_args;
 
 typedef struct {
   /* required */
-  shoal_status (*alloc)(shoal_backend *b, size_t bytes, void **out); /* zeroed, 64-byte aligned, device memory */
-  void (*release)(shoal_backend *b, void *p);
+  /* Zeroed, 64-byte aligned; 0 bytes are allowed.  release also takes memory that was never allocated, and clears it. */
+  shoal_status (*alloc)(shoal_backend *b, shoal_memory_kind kind, size_t bytes, shoal_memory *out);
+  void (*release)(shoal_backend *b, shoal_memory *m);
   shoal_status (*op_create)(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
   shoal_status (*to_dense)(shoal_backend *b, const shoal_shape *s, const shoal_format *from, const float *x, float *y);
   shoal_status (*from_dense)(shoal_backend *b, const shoal_shape *s, const shoal_format *to, const float *x, float *y);
@@ -39,13 +54,14 @@ typedef struct {
    * what ranks compute each for itself and must have alike.  Slower than gemm. */
   shoal_status (*multiply)(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
                            float *c);
-  /* Rows of logits [rows, classes] against labels [rows] (negative: row is ignored).  Loss: cross-entropy with label
-   * smoothing s (target 1-s+s/classes, others s/classes), summed in double over rows; correct: rows whose first largest
+  /* Rows of logits [rows, classes] against labels [rows], in host memory (negative: row is ignored).  Loss: cross-entropy with
+   * label smoothing s (target 1-s+s/classes, others s/classes), summed in double over rows; correct: rows whose first largest
    * logit is the label.  dlogits, if not NULL: scale * dloss/dlogits, may be the same buffer as logits; zero in
-   * ignored rows.  ERR_ARG names a label that is not below classes. */
+   * ignored rows.  leave_out: rows without a loss are ignored, too: those with a logit that is not finite, or two whose
+   * difference is not.  out: PINNED.  ERR_ARG names a label that is not below classes. */
   shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                               const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
-                               int64_t *correct);
+                               const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
+                               shoal_loss *out);
   /* From here on results do not depend on threads and processor.  y += x;  y = p x + q y, where q 0 never reads y;  sum of
    * squares */
   shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);
@@ -58,6 +74,49 @@ typedef struct {
                       shoal_update_watch *watch);
   shoal_status (*adam)(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
                        float *w, shoal_update_watch *watch);
+
+  /* Arenas.  x, y and z are the backend's memory, which may be PINNED; results that only the backend's functions read need no
+   * settle.  Same bits for any number of threads and on any processor. */
+
+  shoal_status (*settle)(shoal_backend *b); /* everything asked for is done: the host may touch PINNED memory */
+  shoal_status (*fill)(shoal_backend *b, size_t n, float value, float *y);
+  /* Between any two of backend memory and host memory.  Host memory has been read, or written, when it returns; a copy inside
+   * the backend is only begun.  The two may be the same, but not overlap otherwise. */
+  shoal_status (*copy)(shoal_backend *b, size_t bytes, const void *from, void *to);
+  shoal_status (*copy_tile)(shoal_backend *b, const shoal_tile *t, const float *from, float *to); /* memory.h */
+  /* y = x; *bad (PINNED) = 1 if an element is not finite, else it is left as it is */
+  shoal_status (*copy_checked)(shoal_backend *b, size_t n, const float *x, float *y, uint32_t *bad);
+  /* The number of the first element that is not finite; n: all are.  Host memory: waits for it. */
+  shoal_status (*find_bad)(shoal_backend *b, size_t n, const float *x, size_t *out);
+  shoal_status (*average)(shoal_backend *b, size_t n, const float *x, const float *y, float *z); /* z = (x + y) / 2 */
+  shoal_status (*divide)(shoal_backend *b, size_t n, float divisor, float *y);                   /* y = y / divisor */
+  /* y = s ((plus - minus) + x), in double; plus and minus NULL: y = s x.  y may be any of them. */
+  shoal_status (*scale)(shoal_backend *b, size_t n, double s, const float *x, const float *plus, const float *minus,
+                        float *y);
+  /* y = (x[0] + x[1] + ...) / count, summed in double in this order; x: host memory, read before the call returns */
+  shoal_status (*mean)(shoal_backend *b, size_t n, size_t count, const float *const *x, float *y);
+  /* Sum of (x - y)^2 in double, from the first element to the last.  Waits for it. */
+  shoal_status (*distance2)(shoal_backend *b, size_t n, const float *x, const float *y, double *out);
+
+  /* 16 bits.  pack16: out = round((x - minus) / divisor); minus NULL: zeros; *bad (PINNED) = 1 if one is not finite or beyond
+   * the format's largest number, else it is left as it is.  unpack16: y = x + plus; plus NULL: zeros.  add16: y += x */
+  shoal_status (*pack16)(shoal_backend *b, shoal_half format, size_t n, const float *x, const float *minus,
+                         float divisor, uint16_t *out, uint32_t *bad);
+  shoal_status (*unpack16)(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, const float *plus,
+                           float *y);
+  shoal_status (*add16)(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, float *y);
+
+  /* Parcels of the modular quantiser (quant.h), in blocks of SHOAL_QUANT_BLOCK.  exponent, out, parcel and bad: PINNED.  encode
+   * raises exponents where it must; decode clears or sets every bit of `bad`. */
+  shoal_status (*encode)(shoal_backend *b, const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out);
+  shoal_status (*decode)(shoal_backend *b, int bits, size_t n, const void *parcel, const float *key, float *z,
+                         uint8_t *bad);
+  /* distance[k] = max |theirs - c| over block k (NaN: passed over); then c = (Q(c) + theirs) / 2, where Q(c) is what the other
+   * side has decoded.  distance [blocks]: PINNED */
+  shoal_status (*meet)(shoal_backend *b, const shoal_meet_args *a, size_t n, const float *theirs, float *c,
+                       float *distance);
+  /* u = base - x;  c = c - u;  base = c;  x = c;  largest[k] = max |u| over block k.  largest [blocks]: PINNED */
+  shoal_status (*fold)(shoal_backend *b, size_t n, float *x, float *c, float *base, float *largest);
   void (*close)(shoal_backend *b);
 } shoal_backend_ops;
 
@@ -65,6 +124,7 @@ struct shoal_backend {
   const char *name;
   const shoal_backend_ops *ops;
   int threads;
+  bool host_memory;                /* the host reaches all of its memory: windows show the memory itself */
   void (*progress)(void *context); /* called between primitives, about every 2 ms if their length permits; or NULL */
   void *progress_context;
 };
@@ -80,6 +140,26 @@ static inline void shoal_backend_poll(shoal_backend *b)
 {
   if (b->progress) b->progress(b->progress_context);
 }
+/* A window of the host on backend memory, for files, messages, LAPACK and the few numbers that the host computes with.  Where the
+ * host reaches the memory it is that memory, at no cost; elsewhere a copy: not for the step.
+ *
+ *   shoal_window v;
+ *   SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_BOTH, n, x, &v));
+ *   ... v.at[0 .. n) ...
+ *   SHOAL_TRY(shoal_window_close(b, &v));
+ */
+typedef enum { SHOAL_WINDOW_READ = 1, SHOAL_WINDOW_WRITE = 2, SHOAL_WINDOW_BOTH = 3 } shoal_window_use;
+typedef struct {
+  float *at; /* WRITE alone: contents are undefined at first, and all of them must be written */
+  size_t n;
+  float *behind; /* the backend's memory */
+  shoal_window_use use;
+} shoal_window;
+/** Waits for what was asked of the backend.  `x` is not changed by READ.  ERR_MEM; the window is then closed. */
+shoal_status shoal_window_open(shoal_backend *b, shoal_window_use use, size_t n, const float *x, shoal_window *out);
+/** What was written is in the backend's memory when it returns. */
+shoal_status shoal_window_close(shoal_backend *b, shoal_window *w);
+void shoal_window_drop(shoal_window *w); /* after an error; also if it is closed */
 /** Create an operation; checks the description first.  `in` are the formats of the inputs, NULL for dense. */
 shoal_status shoal_op_create(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
 void shoal_op_destroy(shoal_op *op);                  /* NULL is fine */

@@ -75,12 +75,21 @@ static shoal_status parts_identity(const shoal_session *s, uint32_t *crc)
   return SHOAL_OK;
 }
 
+/* *crc goes on over these numbers. */
+static shoal_status add_identity(const shoal_session *s, size_t n, const float *x, uint32_t *crc)
+{
+  shoal_window w;
+  SHOAL_TRY(shoal_window_open(s->run.backend, SHOAL_WINDOW_READ, n, x, &w));
+  *crc = shoal_crc32c(*crc, w.at, n * sizeof *x);
+  return shoal_window_close(s->run.backend, &w);
+}
+
 static shoal_status weights_identity(const shoal_session *s, uint32_t *crc)
 {
   const shoal_form *f = s->run.form;
+  *crc = 0;
   if (f->model != s->run.model) return parts_identity(s, crc);
-  *crc = shoal_crc32c(0, f->params->w, f->params->n * sizeof(float));
-  return SHOAL_OK;
+  return add_identity(s, f->params->n, f->params->w, crc);
 }
 
 shoal_status shoal_session_check_replicas(shoal_session *s)
@@ -129,12 +138,12 @@ static shoal_status compare_group(const shoal_run *r, const model_identity *all,
   return SHOAL_OK;
 }
 
-static model_identity identify(const shoal_form *f)
+static shoal_status identify(const shoal_session *s, model_identity *out)
 {
-  model_identity x = { .weights = shoal_crc32c(0, f->params->w, f->params->n * sizeof(float)) };
-  for (int i = 0; i < f->optim->slots; i++)
-    x.state = shoal_crc32c(x.state, f->optim->slot[i], f->optim->n * sizeof(float));
-  return x;
+  const shoal_form *f = s->run.form;
+  SHOAL_TRY(add_identity(s, f->params->n, f->params->w, &out->weights));
+  for (int i = 0; i < f->optim->slots; i++) SHOAL_TRY(add_identity(s, f->optim->n, f->optim->slot[i], &out->state));
+  return SHOAL_OK;
 }
 
 /* By a group of all ranks, because what is gathered in it counts as control. */
@@ -146,8 +155,8 @@ shoal_status shoal_session_check_alike(shoal_session *s)
   bool compares = g && shoal_group_size(g) > 1;
   model_identity mine = { 0 }, *all = NULL;
   uint32_t *own = NULL;
-  if (compares) mine = identify(r->form);
-  shoal_status st = SHOAL_ALLOC(size, &all);
+  shoal_status st = compares ? identify(s, &mine) : SHOAL_OK;
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(size, &all);
   if (st == SHOAL_OK) st = SHOAL_ALLOC(size, &own);
   st = shoal_group_agree(r->control, st);
   if (st == SHOAL_OK) st = shoal_group_allgather(r->control, &mine, sizeof mine, all);

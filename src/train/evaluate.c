@@ -17,26 +17,28 @@
 /* Adds the moments of one batch.  A forward pass in training leaves (1 - m) old + m batch behind, so with old = 0 the
  * batch's own statistics are those divided by m.  The variance is the unbiased one there; squared means and variances
  * of batches add up to the variance of all samples together only if each is the biased one. */
-static void add_batch_stats(const shoal_model *m, uint64_t samples, float *stats, double *sum)
+static void add_batch_stats(const shoal_model *m, uint64_t samples, const float *stats, float *own, double *sum)
 {
   for (int i = 0; i < m->nodes; i++) {
     const shoal_node *n = &m->node[i];
     if (n->stats < 0) continue;
     int64_t channels = n->out.dim[0];
     double values = (double)samples * (double)(shoal_shape_count(&n->out) / channels); /* of one channel */
-    float *mean = stats + n->stats, *var = mean + channels;
+    const float *mean = stats + n->stats, *var = mean + channels;
+    float *own_mean = own + n->stats, *own_var = own_mean + channels;
     for (int64_t k = 0; k < channels; k++) {
-      mean[k] /= n->momentum;
-      var[k] = (float)((double)var[k] / n->momentum * ((values - 1) / values));
+      own_mean[k] = mean[k] / n->momentum;
+      own_var[k] = (float)((double)var[k] / n->momentum * ((values - 1) / values));
     }
   }
-  shoal_moments_add(m, stats, sum);
+  shoal_moments_add(m, own, sum);
 }
 
 /* Of *n batches; those with samples that are not finite are passed over, and *n is less where too few are left. */
-static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t *n)
+static shoal_status measure_batches(shoal_session *s, float *own, double *sum, uint64_t *n)
 {
   shoal_params *p = s->model.scratch;
+  shoal_window w;
   SHOAL_TRY(shoal_loader_seek(s->data.sample, 0, 0));
   for (uint64_t i = 0; i < *n;) {
     const shoal_batch *b;
@@ -52,10 +54,12 @@ static shoal_status measure_batches(shoal_session *s, double *sum, uint64_t *n)
       break;
     }
     if (b->bad.n > 0) continue;
-    memset(p->stats, 0, p->n_stats * sizeof *p->stats);
+    SHOAL_TRY(s->run.backend->ops->fill(s->run.backend, p->n_stats, 0, p->stats));
     SHOAL_TRY(shoal_plans_get(s->model.plans, b->n, SHOAL_PLAN_MEASURE, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, p, &at, b->x, b->y, 0, &ignored));
-    add_batch_stats(s->run.model, (uint64_t)b->n, p->stats, sum);
+    SHOAL_TRY(shoal_window_open(s->run.backend, SHOAL_WINDOW_READ, p->n_stats, p->stats, &w));
+    add_batch_stats(s->run.model, (uint64_t)b->n, w.at, own, sum);
+    shoal_window_drop(&w);
     i++;
   }
   return SHOAL_OK;
@@ -66,14 +70,20 @@ static shoal_status measure_stats(shoal_session *s)
 {
   uint64_t n =
       shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN] / (uint64_t)shoal_world_size(s->run.world) / s->data.own_batch;
-  double *sum;
+  double *sum = NULL;
+  float *own = NULL, *stats = s->model.scratch->stats;
+  shoal_window w;
   n = SHOAL_MIN(SHOAL_MAX(n, 1), s->world.choice.eval_statistics);
-  SHOAL_TRY(SHOAL_ALLOC(s->run.model->stats, &sum));
-  shoal_status st = shoal_session_agree_on_reading(s, measure_batches(s, sum, &n));
+  shoal_status st = SHOAL_ALLOC(s->run.model->stats, &sum);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(s->run.model->stats, &own);
+  if (st == SHOAL_OK) st = shoal_session_agree_on_reading(s, measure_batches(s, own, sum, &n));
+  if (st == SHOAL_OK) st = shoal_window_open(s->run.backend, SHOAL_WINDOW_BOTH, s->run.model->stats, stats, &w);
   if (st == SHOAL_OK) {
-    shoal_moments_mean(s->run.model, sum, (double)n, s->model.scratch->stats);
-    st = shoal_mean_stats(s->run.control, s->run.model, s->model.scratch->stats, s->model.scratch->stats);
+    shoal_moments_mean(s->run.model, sum, (double)n, w.at);
+    st = shoal_window_close(s->run.backend, &w);
   }
+  if (st == SHOAL_OK) st = shoal_mean_stats(s->run.backend, s->run.control, s->run.model, stats, stats);
+  free(own);
   free(sum);
   return st;
 }
@@ -87,8 +97,9 @@ shoal_status shoal_session_assemble(shoal_session *s)
     SHOAL_TRY(s->method->assemble(r, s->method_state, s->model.scratch->w, s->model.scratch->stats));
     return s->data.sample && s->run.model->stats && shoal_world_size(r->world) > 1 ? measure_stats(s) : SHOAL_OK;
   }
-  memcpy(s->model.scratch->w, r->form->params->w, r->form->params->n * sizeof(float));
-  return shoal_mean_stats(r->control, r->model, r->form->params->stats, s->model.scratch->stats);
+  SHOAL_TRY(
+      r->backend->ops->copy(r->backend, r->form->params->n * sizeof(float), r->form->params->w, s->model.scratch->w));
+  return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, s->model.scratch->stats);
 }
 
 /* ---- scores ---- */
@@ -153,10 +164,7 @@ static shoal_status measure_consensus(shoal_session *s)
   double square = 0;
   s->record.own.consensus = NAN;
   if (!s->record.own.acc || s->method->trains == SHOAL_TRAINS_PHASES) return SHOAL_OK;
-  for (size_t i = 0; i < own->n; i++) {
-    double d = (double)own->w[i] - (double)s->model.scratch->w[i];
-    square += d * d;
-  }
+  SHOAL_TRY(s->run.backend->ops->distance2(s->run.backend, own->n, own->w, s->model.scratch->w, &square));
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, &square, 1));
   s->record.own.consensus = square;
   return SHOAL_OK;

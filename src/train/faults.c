@@ -83,31 +83,33 @@ static bool spoils(const shoal_session *s)
 }
 
 /* Where a NaN can be put before anything is computed; gradients and losses come later. */
-static void spoil(shoal_session *s, const shoal_batch *b)
+static shoal_status spoil(shoal_session *s, const shoal_batch *b)
 {
+  shoal_backend *backend = s->run.backend;
   shoal_params *p = s->run.form->params;
+  shoal_window w;
   switch (s->faults.nan_place) {
   case SHOAL_FAULT_GRADIENT:
     s->numbers.spoils = true;
-    return;
+    return SHOAL_OK;
   case SHOAL_FAULT_WEIGHT:
-    p->w[p->n / 2] = NAN;
     p->version++;
-    return;
+    return backend->ops->fill(backend, 1, NAN, p->w + p->n / 2);
   case SHOAL_FAULT_DRIFT:
-    p->w[p->n / 2] = nextafterf(p->w[p->n / 2], 1e9f);
     p->version++;
-    return;
+    SHOAL_TRY(shoal_window_open(backend, SHOAL_WINDOW_BOTH, 1, p->w + p->n / 2, &w));
+    w.at[0] = nextafterf(w.at[0], 1e9f);
+    return shoal_window_close(backend, &w);
   case SHOAL_FAULT_INPUT:
     if (b->n > 0 && b->x) ((float *)(uintptr_t)b->x)[0] = NAN; /* the loader's memory, which it fills anew */
-    return;
+    return SHOAL_OK;
   case SHOAL_FAULT_STATISTICS:
-    if (p->n_stats) p->stats[0] = NAN;
-    return;
+    return p->n_stats ? backend->ops->fill(backend, 1, NAN, p->stats) : SHOAL_OK;
   case SHOAL_FAULT_LOSS:
   case SHOAL_FAULT_SPIKE:
-    return;
+    break;
   }
+  return SHOAL_OK;
 }
 
 void shoal_session_spoil_loss(const shoal_session *s, shoal_score *score)
@@ -136,7 +138,7 @@ shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b)
   if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
   if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
-  if (spoils(s)) spoil(s, b);
+  if (spoils(s)) SHOAL_TRY(spoil(s, b));
   double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
   return seconds > 0 ? pretend_compute(s, seconds) : SHOAL_OK;
 }

@@ -14,7 +14,7 @@
 static shoal_status announce(void *ctx, size_t offset, size_t count)
 {
   shoal_session *s = ctx;
-  shoal_numbers_look(&s->run, s->run.form->model, s->run.form->params->g, offset, count);
+  SHOAL_TRY(shoal_numbers_look(&s->run, s->run.form->model, s->run.form->params->g, offset, count));
   return s->method->announce && !s->faults.left_out ? s->method->announce(&s->run, s->method_state, offset, count)
                                                     : SHOAL_OK;
 }
@@ -23,10 +23,7 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
 static shoal_status compute(shoal_session *s, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
-  if (b->n == 0) {
-    memset(r->form->params->g, 0, r->form->params->n * sizeof(float));
-    return SHOAL_OK;
-  }
+  if (b->n == 0) return r->backend->ops->fill(r->backend, r->form->params->n, 0, r->form->params->g);
   shoal_plan *plan;
   SHOAL_TRY(shoal_plans_get(r->form->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
   double samples = s->method->samples ? s->method->samples(r, s->method_state, b->total) : (double)b->total;
@@ -91,7 +88,7 @@ static shoal_status one_step(shoal_session *s, const shoal_batch *b, shoal_score
   shoal_run *r = &s->run;
   r->position = s->clock.position;
   r->shares = NULL;
-  shoal_numbers_begin(s, b);
+  SHOAL_TRY(shoal_numbers_begin(s, b));
   SHOAL_TRY(shoal_session_act_faults(s, b));
   SHOAL_TRY(learn(s, b, score));
   if (!s->faults.left_out) shoal_session_count_bytes(s);

@@ -70,7 +70,7 @@ shoal_status shoal_session_open_model(shoal_session *s)
   shoal_run *r = &s->run;
   shoal_form *f = &s->model.form;
   SHOAL_TRY(shoal_form_init(r->backend, f->model, &s->model.optim, s->model.gradients, f));
-  shoal_model_init(f->model, r->seed + (uint64_t)s->faults.seed, f->params->w, f->params->stats);
+  SHOAL_TRY(shoal_model_init(r->backend, f->model, r->seed + (uint64_t)s->faults.seed, f->params->w, f->params->stats));
   f->params->version++;
   if (s->method->step) return SHOAL_OK; /* the method has its own plans */
   SHOAL_TRY(open_plans(s));

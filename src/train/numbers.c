@@ -31,9 +31,7 @@ shoal_status shoal_numbers_open(shoal_session *s)
 
 void shoal_numbers_close(shoal_session *s)
 {
-  free(s->numbers.stats);
-  s->numbers.stats = NULL;
-  s->numbers.room = 0;
+  if (s->run.backend) s->run.backend->ops->release(s->run.backend, &s->numbers.stats);
 }
 
 /* The running range of this rank's loss, and the updates left out in a row. */
@@ -150,10 +148,27 @@ void shoal_numbers_miss_batch(shoal_session *s, shoal_status st)
   s->numbers.found = SHOAL_FOUND_UNREADABLE;
 }
 
-void shoal_numbers_begin(shoal_session *s, const shoal_batch *b)
+/* Kept for a step that is left out; allocated in the first one. */
+static shoal_status keep_statistics(shoal_session *s)
+{
+  const shoal_backend_ops *ops = s->run.backend->ops;
+  const shoal_params *p = s->run.form->params;
+  shoal_memory *kept = &s->numbers.stats;
+  size_t bytes = p->n_stats * sizeof *p->stats;
+  if (kept->bytes < bytes) {
+    ops->release(s->run.backend, kept);
+    if (ops->alloc(s->run.backend, SHOAL_MEMORY_DEVICE, bytes, kept) != SHOAL_OK) {
+      note_for_all(s, SHOAL_FOUND_UPDATE, "step %llu: no memory for a copy of the running statistics",
+                   (unsigned long long)s->run.step);
+      return SHOAL_OK;
+    }
+  }
+  return ops->copy(s->run.backend, bytes, p->stats, kept->at);
+}
+
+shoal_status shoal_numbers_begin(shoal_session *s, const shoal_batch *b)
 {
   shoal_session_numbers *n = &s->numbers;
-  const shoal_params *p = s->run.form->params;
   char text[256];
   n->here = SHOAL_FOUND_NOTHING;
   n->left_out = n->spoils = false;
@@ -161,18 +176,7 @@ void shoal_numbers_begin(shoal_session *s, const shoal_batch *b)
     name_sample(s, SHOAL_TRAIN, &b->bad, text, sizeof text);
     note_here(s, SHOAL_FOUND_INPUT, "step %llu: %s", (unsigned long long)s->run.step, text);
   }
-  if (n->policy != SHOAL_BAD_SKIP || p->n_stats == 0) return;
-  if (n->room < p->n_stats) {
-    float *more = realloc(n->stats, p->n_stats * sizeof *more);
-    if (!more) {
-      note_for_all(s, SHOAL_FOUND_UPDATE, "step %llu: no memory for a copy of the running statistics",
-                   (unsigned long long)s->run.step);
-      return;
-    }
-    n->stats = more;
-    n->room = p->n_stats;
-  }
-  memcpy(n->stats, p->stats, p->n_stats * sizeof *n->stats);
+  return n->policy == SHOAL_BAD_SKIP && s->run.form->params->n_stats > 0 ? keep_statistics(s) : SHOAL_OK;
 }
 
 /* Far above its running range: mean and mean deviation of the last losses, the deviation at least 1 % of the mean. */
@@ -217,18 +221,18 @@ static const char *parameter_at(const shoal_model *m, size_t offset)
 /* The end of a range holds a layer's bias, or what scales and shifts its outputs: a sum over samples, which is not finite
  * if anything that came back to this layer is not.  It was just written, so looking at it costs next to nothing.  The
  * whole gradient is tested after the sum, in the optimizer's pass; this says only whose it was. */
-void shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count)
+shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count)
 {
   shoal_session *s = (shoal_session *)r;
-  size_t end = offset + count, from = count > PROBE ? end - PROBE : offset;
-  if (s->numbers.spoils) g[end - 1] = NAN;
-  if (s->numbers.here >= SHOAL_FOUND_GRADIENT) return;
-  for (size_t i = from; i < end; i++)
-    if (!isfinite(g[i])) {
-      note_here(s, SHOAL_FOUND_GRADIENT, "the gradient of %s is not finite at step %llu", parameter_at(m, i),
-                (unsigned long long)r->step);
-      return;
-    }
+  const shoal_backend_ops *ops = r->backend->ops;
+  size_t end = offset + count, from = count > PROBE ? end - PROBE : offset, bad;
+  if (s->numbers.spoils) SHOAL_TRY(ops->fill(r->backend, 1, NAN, g + end - 1));
+  if (s->numbers.here >= SHOAL_FOUND_GRADIENT) return SHOAL_OK;
+  SHOAL_TRY(ops->find_bad(r->backend, end - from, g + from, &bad));
+  if (bad < end - from)
+    note_here(s, SHOAL_FOUND_GRADIENT, "the gradient of %s is not finite at step %llu", parameter_at(m, from + bad),
+              (unsigned long long)r->step);
+  return SHOAL_OK;
 }
 
 /* ---- after the update ---- */
@@ -302,7 +306,8 @@ static shoal_status leave_out(shoal_session *s)
   n->left_out = true;
   n->total++;
   n->in_row++;
-  if (p->n_stats) memcpy(p->stats, n->stats, p->n_stats * sizeof *p->stats);
+  if (n->stats.at)
+    SHOAL_TRY(s->run.backend->ops->copy(s->run.backend, p->n_stats * sizeof *p->stats, n->stats.at, p->stats));
   SHOAL_TRY(warn_of_skip(s));
   if (!finite_form(s))
     note_for_all(s, SHOAL_FOUND_UPDATE, "%s, and weights or statistics were not finite before it either", n->here_text);
@@ -314,13 +319,15 @@ static shoal_status leave_out(shoal_session *s)
 }
 
 /* Other ranks may receive zeros until all know, but no NaN. */
-static void withdraw(shoal_session *s)
+static shoal_status withdraw(shoal_session *s)
 {
+  shoal_backend *b = s->run.backend;
   shoal_form *f = s->run.form;
-  memset(f->params->w, 0, f->params->n * sizeof(float));
-  memset(f->params->stats, 0, f->params->n_stats * sizeof(float));
-  for (int i = 0; i < f->optim->slots; i++) memset(f->optim->slot[i], 0, f->optim->n * sizeof(float));
+  SHOAL_TRY(b->ops->fill(b, f->params->n, 0, f->params->w));
+  SHOAL_TRY(b->ops->fill(b, f->params->n_stats, 0, f->params->stats));
+  for (int i = 0; i < f->optim->slots; i++) SHOAL_TRY(b->ops->fill(b, f->optim->n, 0, f->optim->slot[i]));
   f->params->version++;
+  return SHOAL_OK;
 }
 
 shoal_status shoal_numbers_updated(shoal_session *s)
@@ -340,8 +347,7 @@ shoal_status shoal_numbers_updated(shoal_session *s)
   }
   if (n->here == SHOAL_FOUND_NOTHING) return SHOAL_OK;
   note_for_all(s, n->here, "%s", n->here_text);
-  if (bad) withdraw(s);
-  return SHOAL_OK;
+  return bad ? withdraw(s) : SHOAL_OK;
 }
 
 /* ---- the test split ---- */

@@ -35,8 +35,7 @@ typedef struct {
   bool spoils;            /* the gradient of this step is made NaN, so that all who share it leave the update out */
   bool left_out;          /* the update of the current step */
   uint64_t total, in_row; /* updates left out */
-  float *stats;           /* skip: running statistics before the step; owned */
-  size_t room;            /* of it */
+  shoal_memory stats;     /* skip: running statistics before the step */
   double mean, deviation; /* of this rank's loss, running */
   uint64_t seen;          /* losses in them */
   uint64_t rollbacks;     /* so far; the order of samples depends on it */
@@ -57,9 +56,10 @@ uint64_t shoal_numbers_order_seed(const shoal_session *s);
 /** Keeps the error of a batch that could not be read, to be told to all ranks.  Local. */
 void shoal_numbers_miss_batch(shoal_session *s, shoal_status st);
 /** In a step, local. */
-void shoal_numbers_begin(shoal_session *s, const shoal_batch *b);
+shoal_status shoal_numbers_begin(shoal_session *s, const shoal_batch *b);
 void shoal_numbers_judge(shoal_run *r, shoal_score *own, bool of_network); /* shoal_run.judge */
-void shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count); /* shoal_run.look */
+shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset,
+                                size_t count); /* shoal_run.look */
 /** After the update; collective over run.shares if an update is left out. */
 shoal_status shoal_numbers_updated(shoal_session *s);
 /** Warns of samples of the test split that are not finite, once.  Local. */

@@ -39,7 +39,7 @@ static shoal_status get_slot(const shoal_session *s, const shoal_ckpt *c, int ow
 {
   char name[96];
   snprintf(name, sizeof name, "replica/%d/%s", owner, shoal_optim_slot_name(s->model.form.optim, slot));
-  return shoal_ckpt_get(c, name, SHOAL_F32, n, out);
+  return shoal_ckpt_get_arena(c, s->run.backend, name, n, out);
 }
 
 /* Another layout continues with the mean of the replicas' optimizer states, as it does with the mean of their weights:
@@ -47,17 +47,18 @@ static shoal_status get_slot(const shoal_session *s, const shoal_ckpt *c, int ow
 static shoal_status get_mean_slot(const shoal_session *s, const shoal_ckpt *c, int slot, size_t n, float *out,
                                   bool *found)
 {
-  float *one;
+  shoal_backend *b = s->run.backend;
+  shoal_memory one;
   int replicas = 0;
-  shoal_status st = SHOAL_ALLOC(n, &one);
+  shoal_status st = b->ops->alloc(b, SHOAL_MEMORY_DEVICE, n * sizeof(float), &one);
   for (int k = 0; st == SHOAL_OK && k < shoal_ckpt_get_info(c)->size; k++) {
     if (!has_slot(s, c, k, slot, n)) continue;
-    st = get_slot(s, c, k, slot, n, replicas ? one : out); /* a single replica is copied bit for bit */
-    for (size_t i = 0; replicas && i < n; i++) out[i] += one[i];
+    st = get_slot(s, c, k, slot, n, replicas ? one.at : out); /* a single replica is copied bit for bit */
+    if (st == SHOAL_OK && replicas) st = b->ops->add(b, n, one.at, out);
     replicas++;
   }
-  for (size_t i = 0; replicas > 1 && i < n; i++) out[i] /= (float)replicas;
-  free(one);
+  if (st == SHOAL_OK && replicas > 1) st = b->ops->divide(b, n, (float)replicas, out);
+  b->ops->release(b, &one);
   *found = replicas > 0;
   return st;
 }
@@ -96,7 +97,8 @@ static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
   SHOAL_TRY(shoal_session_make_whole(s));
   SHOAL_TRY(shoal_session_read_model(s, c, s->model.scratch));
   SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->model.scratch->w));
-  shoal_model_gather_stats(s->run.model, r->form->model, s->model.scratch->stats, r->form->params->stats);
+  SHOAL_TRY(
+      shoal_model_gather_stats(r->backend, r->model, r->form->model, s->model.scratch->stats, r->form->params->stats));
   bool found = s->model.form.optim->slots > 0;
   for (int i = 0; found && i < s->model.form.optim->slots; i++) {
     SHOAL_TRY(get_mean_slot(s, c, i, s->run.model->weights, s->model.scratch->w, &found));
@@ -130,11 +132,11 @@ static shoal_status get_own(shoal_session *s, const shoal_ckpt *c)
   double score[2];
   if (r->form->params->n_stats) {
     snprintf(name, sizeof name, "replica/%d/stats", rank);
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->form->params->n_stats, r->form->params->stats));
+    SHOAL_TRY(shoal_ckpt_get_arena(c, r->backend, name, r->form->params->n_stats, r->form->params->stats));
   }
   if (!shoal_session_one_copy(s)) {
     snprintf(name, sizeof name, "replica/%d/weights", rank);
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, r->form->params->n, r->form->params->w));
+    SHOAL_TRY(shoal_ckpt_get_arena(c, r->backend, name, r->form->params->n, r->form->params->w));
   }
   snprintf(name, sizeof name, "replica/%d/score", rank);
   SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F64, 2, score));

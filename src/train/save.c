@@ -28,6 +28,7 @@
 
 typedef struct {
   shoal_ckpt_writer *writer;
+  shoal_backend *backend;
   const float *stats;
 } stat_target;
 
@@ -36,7 +37,7 @@ static void put_stat(void *ctx, const char *name, size_t offset, size_t count)
   stat_target *t = ctx;
   char full[SHOAL_NAME_MAX + 32];
   snprintf(full, sizeof full, "model/%s", name);
-  shoal_ckpt_put(t->writer, full, SHOAL_F32, 1, (uint64_t[]){ count }, t->stats + offset);
+  shoal_ckpt_put_arena(t->writer, t->backend, full, 1, (uint64_t[]){ count }, t->stats + offset);
 }
 
 static void put_model(shoal_session *s, shoal_ckpt_writer *w)
@@ -48,9 +49,9 @@ static void put_model(shoal_session *s, shoal_ckpt_writer *w)
     uint64_t dims[SHOAL_MAX_DIMS];
     for (int d = 0; d < p->shape.ndim; d++) dims[d] = (uint64_t)p->shape.dim[d];
     snprintf(name, sizeof name, "model/%s", p->name);
-    shoal_ckpt_put(w, name, SHOAL_F32, p->shape.ndim, dims, s->model.scratch->w + p->offset);
+    shoal_ckpt_put_arena(w, s->run.backend, name, p->shape.ndim, dims, s->model.scratch->w + p->offset);
   }
-  shoal_model_each_stat(m, put_stat, &(stat_target){ w, s->model.scratch->stats });
+  shoal_model_each_stat(m, put_stat, &(stat_target){ w, s->run.backend, s->model.scratch->stats });
 }
 
 static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
@@ -58,19 +59,19 @@ static void put_replicas(shoal_session *s, shoal_ckpt_writer *w)
   shoal_run *r = &s->run;
   const shoal_optim *o = s->model.form.optim;
   if (!shoal_session_one_copy(s))
-    shoal_ckpt_put_replica(w, "weights", SHOAL_F32, r->form->params->n, r->form->params->w);
+    shoal_ckpt_put_arena_replica(w, r->backend, "weights", r->form->params->n, r->form->params->w);
   for (int i = 0; i < o->slots; i++) {
     const char *slot = shoal_optim_slot_name(o, i);
     char name[64];
     snprintf(name, sizeof name, "replica/0/%s", slot);
     if (shoal_session_one_copy(s))
-      shoal_ckpt_put(w, name, SHOAL_F32, 1, (uint64_t[]){ o->n }, o->slot[i]);
+      shoal_ckpt_put_arena(w, r->backend, name, 1, (uint64_t[]){ o->n }, o->slot[i]);
     else
-      shoal_ckpt_put_replica(w, slot, SHOAL_F32, o->n, o->slot[i]);
+      shoal_ckpt_put_arena_replica(w, r->backend, slot, o->n, o->slot[i]);
   }
   /* collective: parts without statistics contribute none */
   if (s->run.model->stats || shoal_session_cuts(s))
-    shoal_ckpt_put_replica(w, "stats", SHOAL_F32, r->form->params->n_stats, r->form->params->stats);
+    shoal_ckpt_put_arena_replica(w, r->backend, "stats", r->form->params->n_stats, r->form->params->stats);
   double score[] = { s->clock.loss_sum, s->clock.samples };
   shoal_ckpt_put_replica(w, "score", SHOAL_F64, SHOAL_COUNT(score), score);
   shoal_numbers_put(s, w);

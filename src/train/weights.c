@@ -102,6 +102,7 @@ shoal_status shoal_session_match_model(const shoal_session *s, const shoal_ckpt 
 
 typedef struct {
   const shoal_ckpt *ckpt;
+  shoal_backend *backend;
   float *stats;
   shoal_status st;
 } stat_source;
@@ -111,7 +112,7 @@ static void get_stat(void *ctx, const char *name, size_t offset, size_t count)
   stat_source *t = ctx;
   char full[SHOAL_NAME_MAX + 32];
   snprintf(full, sizeof full, "%s%s", prefix, name);
-  if (t->st == SHOAL_OK) t->st = shoal_ckpt_get(t->ckpt, full, SHOAL_F32, count, t->stats + offset);
+  if (t->st == SHOAL_OK) t->st = shoal_ckpt_get_arena(t->ckpt, t->backend, full, count, t->stats + offset);
 }
 
 shoal_status shoal_session_read_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params)
@@ -120,9 +121,9 @@ shoal_status shoal_session_read_model(const shoal_session *s, const shoal_ckpt *
     const shoal_param *p = &s->run.model->param[i];
     char name[SHOAL_NAME_MAX + 32];
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, p->count, params->w + p->offset));
+    SHOAL_TRY(shoal_ckpt_get_arena(c, s->run.backend, name, p->count, params->w + p->offset));
   }
-  stat_source t = { c, params->stats, SHOAL_OK };
+  stat_source t = { c, s->run.backend, params->stats, SHOAL_OK };
   shoal_model_each_stat(s->run.model, get_stat, &t);
   params->version++;
   return t.st;
@@ -179,7 +180,8 @@ static shoal_status cut(shoal_session *s)
   SHOAL_TRY(shoal_session_make_whole(s));
   SHOAL_TRY(shoal_session_read_model(s, s->world.weights, s->model.scratch));
   SHOAL_TRY(s->method->adopt(&s->run, s->method_state, 0, s->model.scratch->w));
-  shoal_model_gather_stats(s->run.model, s->run.form->model, s->model.scratch->stats, s->run.form->params->stats);
+  SHOAL_TRY(shoal_model_gather_stats(s->run.backend, s->run.model, s->run.form->model, s->model.scratch->stats,
+                                     s->run.form->params->stats));
   shoal_session_drop_whole(s);
   return SHOAL_OK;
 }

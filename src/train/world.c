@@ -250,7 +250,6 @@ shoal_status shoal_session_open_backend(shoal_session *s)
 void shoal_session_close_world(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  shoal_backend_close(r->backend);
   if (r->world) {
     shoal_world_set_trace(r->world, NULL);
     shoal_world_set_counters(r->world, NULL);
@@ -258,6 +257,7 @@ void shoal_session_close_world(shoal_session *s)
   if (shoal_trace_close(r->trace) != SHOAL_OK) end_trace(s);
   if (r->world) shoal_group_unshare(r->control, s->world.trace_ring);
   shoal_folder_release(&s->world.folder);
-  shoal_world_close(r->world);
+  shoal_world_close(r->world); /* may hold messages in the backend's memory */
+  shoal_backend_close(r->backend);
   shoal_config_destroy(s->world.config);
 }

@@ -1,5 +1,5 @@
 # Checks of the sources; they need no build.  Each prints FILE:LINE and the cure.
-foreach(check layers hdf5 format words commands checks)
+foreach(check layers hdf5 format words commands checks arenas)
   add_test(NAME lint.${check} COMMAND ${PROJECT_SOURCE_DIR}/tests/lint/${check})
   set_tests_properties(lint.${check} PROPERTIES LABELS lint SKIP_RETURN_CODE 77 TIMEOUT 60)
 endforeach()

@@ -59,7 +59,7 @@ static void open_block(network *w, const shoal_local_block *u, shoal_head kind, 
   CHECK_OK(shoal_params_create(w->backend, b->model, NULL, &b->params));
   CHECK_OK(shoal_optim_create(w->backend, optim, b->model->weights, &b->optim));
   CHECK_OK(shoal_plans_create(w->backend, b->model, &b->plans));
-  shoal_model_init(b->model, seed, b->params->w, b->params->stats);
+  CHECK_OK(shoal_model_init(ref_backend(), b->model, seed, b->params->w, b->params->stats));
   b->params->version++;
 }
 

@@ -58,7 +58,7 @@ static shoal_status open_bench(bench *b, shoal_world *w, const char *options)
   REQUIRE(shoal_optim_configure(b->config, &optim) == SHOAL_OK, "optim");
   REQUIRE(shoal_form_init(r->backend, b->model, &optim, b->g, &b->form) == SHOAL_OK, "form");
   REQUIRE(shoal_form_plan(r->backend, 3, &b->form) == SHOAL_OK, "plan");
-  shoal_model_init(b->model, 9, r->form->params->w, r->form->params->stats);
+  CHECK_OK(shoal_model_init(ref_backend(), b->model, 9, r->form->params->w, r->form->params->stats));
   return shoal_method_ab.open(r, &b->s);
 }
 

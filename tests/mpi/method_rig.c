@@ -43,7 +43,7 @@ static void open_run(method_rig *m)
   m->gradients = memory;
   REQUIRE(shoal_optim_configure(m->config, &optim) == SHOAL_OK, "optimizer");
   REQUIRE(shoal_form_init(r->backend, m->model, &optim, m->gradients, &m->form) == SHOAL_OK, "form");
-  shoal_model_init(m->model, r->seed, m->form.params->w, m->form.params->stats);
+  CHECK_OK(shoal_model_init(r->backend, m->model, r->seed, m->form.params->w, m->form.params->stats));
   REQUIRE(shoal_form_plan(r->backend, 1, &m->form) == SHOAL_OK, "plan");
 }
 

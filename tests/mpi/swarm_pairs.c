@@ -12,6 +12,7 @@
 
 enum { N = 2 * SHOAL_QUANT_BLOCK + 100, MEETINGS = 3, OVERLAP = 3 };
 static int rank, size;
+static shoal_backend *backend;
 static uint64_t interactions = 500;
 
 static uint64_t dice(uint64_t i, uint32_t step, uint64_t n)
@@ -75,7 +76,7 @@ static void run(shoal_world *w, const shoal_swarm_rules *rules)
   float *x = room(N * sizeof *x);
   uint64_t step = 0, goal = interactions / (uint64_t)size / MEETINGS + 1;
   memset(&counters, 0, sizeof counters);
-  REQUIRE(shoal_swarm_create(w, rules, x, N, &s) == SHOAL_OK, "swarm");
+  REQUIRE(shoal_swarm_create(w, backend, rules, x, N, &s) == SHOAL_OK, "swarm");
   REQUIRE(shoal_rendezvous_create(s->control, "test", &c) == SHOAL_OK, "call");
   CHECK_OK(shoal_group_barrier(s->control));
   REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
@@ -145,7 +146,7 @@ static void lost(shoal_swarm_variant variant, int bits)
   float *x = room(N * sizeof *x);
   bool changed;
   int64_t what;
-  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK, "swarm");
+  REQUIRE(shoal_swarm_create(w, backend, &rules, x, N, &s) == SHOAL_OK, "swarm");
   REQUIRE(shoal_rendezvous_create(s->control, "test", &c) == SHOAL_OK, "swarm");
   REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
   shoal_log_set_level(SHOAL_LOG_ERROR);
@@ -172,6 +173,7 @@ static void lost(shoal_swarm_variant variant, int bits)
 int main(void)
 {
   mpi_start(&rank, &size);
+  REQUIRE(shoal_backend_open("cpu", 1, &backend) == SHOAL_OK, "backend");
   const char *full = getenv("SHOAL_FULL");
   if (full && strcmp(full, "1") == 0) interactions = 10000;
   for (size_t t = 0; t < SHOAL_COUNT(topologies); t++) {
@@ -194,5 +196,6 @@ int main(void)
   }
   for (shoal_swarm_variant v = SHOAL_SWARM_BLOCKING; size > 1 && v <= SHOAL_SWARM_NONBLOCKING; v++)
     lost(v, v % 2 ? 8 : 0);
+  shoal_backend_close(backend);
   return mpi_done();
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 static int rank, size;
+static shoal_backend *backend;
 
 enum { LARGE = 5 << 18 }; /* 5 MiB: more pieces than are posted at once */
 
@@ -105,7 +106,7 @@ static void suspended(shoal_swarm_variant variant)
   bool changed;
   int64_t what, pid = getpid();
   CHECK_OK(shoal_group_broadcast(shoal_world_control(w), &pid, sizeof pid, size - 1));
-  REQUIRE(shoal_swarm_create(w, &rules, x, LARGE, &s) == SHOAL_OK, "swarm");
+  REQUIRE(shoal_swarm_create(w, backend, &rules, x, LARGE, &s) == SHOAL_OK, "swarm");
   REQUIRE(shoal_rendezvous_create(s->control, "test", &c) == SHOAL_OK, "swarm");
   REQUIRE(shoal_swarm_pairs_create(s, &p) == SHOAL_OK, "pairs");
   shoal_log_set_level(SHOAL_LOG_ERROR);
@@ -132,8 +133,10 @@ static void suspended(shoal_swarm_variant variant)
 int main(void)
 {
   mpi_start(&rank, &size);
+  REQUIRE(shoal_backend_open("cpu", 1, &backend) == SHOAL_OK, "backend");
   suspended(SHOAL_SWARM_BLOCKING);
   suspended(SHOAL_SWARM_PULL);
   suspended(SHOAL_SWARM_NONBLOCKING);
+  shoal_backend_close(backend);
   return mpi_done();
 }

@@ -185,17 +185,20 @@ static void check_exempt(void)
 static void check_fit(void)
 {
   float a[4 * 5], b[5 * 4], out[4 * 5];
+  shoal_backend *ref;
+  REQUIRE(shoal_backend_open("ref", 1, &ref) == SHOAL_OK, "backend");
   for (int i = 0; i < 20; i++) a[i] = b[i] = (float)(i + 1), out[i] = -1;
-  shoal_ab_fit(a, 4, 5, out, 4, 3);
+  CHECK_OK(shoal_ab_fit(ref, a, 4, 5, out, 4, 3));
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < 3; j++) CHECK_EQ(out[i * 3 + j], a[i * 5 + j], "A %d %d", i, j);
-  shoal_ab_fit(b, 5, 4, out, 3, 4);
+  CHECK_OK(shoal_ab_fit(ref, b, 5, 4, out, 3, 4));
   for (int i = 0; i < 12; i++) CHECK_EQ(out[i], b[i], "B %d", i);
-  shoal_ab_fit(a, 4, 3, out, 4, 5);
+  CHECK_OK(shoal_ab_fit(ref, a, 4, 3, out, 4, 5));
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < 5; j++) CHECK_EQ(out[i * 5 + j], j < 3 ? a[i * 3 + j] : 0, "A %d %d", i, j);
-  shoal_ab_fit(b, 3, 4, out, 5, 4);
+  CHECK_OK(shoal_ab_fit(ref, b, 3, 4, out, 5, 4));
   for (int i = 0; i < 20; i++) CHECK_EQ(out[i], i < 12 ? b[i] : 0, "B %d", i);
+  shoal_backend_close(ref);
 }
 
 int main(void)

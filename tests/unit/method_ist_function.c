@@ -34,8 +34,9 @@ static void release(cuts *c)
 static void open_part(rig *small, const cuts *c, int s, const rig *whole, shoal_plan_mode mode)
 {
   rig_open(small, "ref", c->part[s], BATCH, mode);
-  shoal_model_gather(c->p->model, c->part[s], whole->params->w, small->params->w);
-  shoal_model_gather_stats(c->p->model, c->part[s], whole->params->stats, small->params->stats);
+  CHECK_OK(shoal_model_gather(ref_backend(), c->p->model, c->part[s], whole->params->w, small->params->w));
+  CHECK_OK(
+      shoal_model_gather_stats(ref_backend(), c->p->model, c->part[s], whole->params->stats, small->params->stats));
 }
 
 /* A subnet computes what the network computes with all other hidden units masked to zero. */
@@ -48,7 +49,7 @@ static void check_function(const char *options, const shoal_shape *input)
     rig_open(&full, "ref", m, BATCH, SHOAL_PLAN_EVAL);
     open_part(&small, &c, s, &full, SHOAL_PLAN_EVAL);
     memset(full.params->w, 0, m->weights * sizeof(float));
-    shoal_model_scatter(m, c.part[s], small.params->w, full.params->w);
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, c.part[s], small.params->w, full.params->w));
     rig_forward(&full);
     rig_forward(&small);
     float *a = rig_output(&full, m->nodes - 1), *b = rig_output(&small, c.part[s]->nodes - 1);
@@ -84,23 +85,23 @@ static void check_gradients(void)
     open_part(&small, &c, s, &full, SHOAL_PLAN_TRAIN);
     rig_step(&small);
     for (size_t i = 0; i < c.part[s]->weights; i++) small.params->w[i] -= lr * small.params->g[i];
-    shoal_model_scatter(m, c.part[s], small.params->w, got);
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, c.part[s], small.params->w, got));
     for (int k = 0; k < 4; k++) bias[k] += small.params->w[c.part[s]->weights - 4 + (size_t)k] / 3;
     /* the same on the whole network: what the part has not is zero, and its gradient is not taken */
     float *own = malloc(c.part[s]->weights * sizeof *own);
-    shoal_model_gather(m, c.part[s], start, own);
+    CHECK_OK(shoal_model_gather(ref_backend(), m, c.part[s], start, own));
     memset(full.params->w, 0, m->weights * sizeof(float));
-    shoal_model_scatter(m, c.part[s], own, full.params->w);
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, c.part[s], own, full.params->w));
     full.params->version++;
     rig_step(&full);
     for (size_t i = 0; i < m->weights; i++) full.params->w[i] -= lr * full.params->g[i];
-    shoal_model_gather(m, c.part[s], full.params->w, own);
+    CHECK_OK(shoal_model_gather(ref_backend(), m, c.part[s], full.params->w, own));
     for (int k = 0; k < 4; k++)
       want[m->weights - 4 + (size_t)k] +=
           (own[c.part[s]->weights - 4 + (size_t)k] - start[m->weights - 4 + (size_t)k]) / 3;
     size_t bias_at = c.part[s]->weights - 4;
     memcpy(own + bias_at, want + m->weights - 4, 4 * sizeof(float));
-    shoal_model_scatter(m, c.part[s], own, want);
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, c.part[s], own, want));
     free(own);
     rig_close(&small);
   }
@@ -136,12 +137,12 @@ static void check_mean(const char *options)
   }
   float *before = malloc(m->weights * sizeof *before);
   memcpy(before, full.params->w, m->weights * sizeof *before);
-  shoal_ist_scale(c.p, false, full.params->w);
+  CHECK_OK(shoal_ist_scale(ref_backend(), c.p, false, full.params->w));
   full.params->version++;
   rig_forward(&full);
   float *y = rig_output(&full, m->nodes - 1);
   CHECK_LT(rig_difference(y, mean, n), 1e-5, "%s", options);
-  shoal_ist_scale(c.p, true, full.params->w);
+  CHECK_OK(shoal_ist_scale(ref_backend(), c.p, true, full.params->w));
   CHECK_LT(rig_difference(full.params->w, before, m->weights), 1e-6);
   free(before);
   free(y);
@@ -157,7 +158,7 @@ static void check_norms(void)
   cuts c = cut(m, (shoal_ist_options){ .parts = 2 });
   rig r;
   rig_open(&r, "ref", m, 40, SHOAL_PLAN_MEASURE);
-  shoal_model_init(m, 3, r.params->w, NULL); /* scale 1, shift 0 */
+  CHECK_OK(shoal_model_init(ref_backend(), m, 3, r.params->w, NULL)); /* scale 1, shift 0 */
   r.params->version++;
   rig_forward(&r);
   float *y = rig_output(&r, m->nodes - 1);
@@ -197,7 +198,7 @@ static void check_branches(void)
       if (three.p->tensor[i].scale != 1) memset(r.params->w + m->param[i].offset, 0, m->param[i].count * sizeof(float));
     rig_forward(&r);
     float *y = rig_output(&r, m->nodes - 1);
-    shoal_ist_scale(three.p, false, r.params->w);
+    CHECK_OK(shoal_ist_scale(ref_backend(), three.p, false, r.params->w));
     r.params->version++;
     rig_forward(&r);
     float *z = rig_output(&r, m->nodes - 1);

@@ -105,10 +105,11 @@ static void collect(crew *c)
     CHECK_EQ(c->view[r]->sum_home, c->part[r]->weights, "part %d", r);
     CHECK_LE(c->view[r]->sum_worker, shoal_ist_bundle_room(c->p, r), "rank %d", r);
     CHECK_LE(shoal_ist_store_size(c->p, c->now, r, NULL), shoal_ist_store_room(c->p, r), "store of rank %d", r);
-    shoal_ist_pack_part(c->view[r], ARRAYS, c->arena[r], send[r]);
+    CHECK_OK(shoal_ist_pack_part(ref_backend(), c->view[r], ARRAYS, c->arena[r], send[r]));
   }
   exchange(c, true, send, recv);
-  for (int r = 0; r < c->parts; r++) shoal_ist_unpack_store(c->view[r], ARRAYS, c->store[r], recv[r]);
+  for (int r = 0; r < c->parts; r++)
+    CHECK_OK(shoal_ist_unpack_store(ref_backend(), c->view[r], ARRAYS, c->store[r], recv[r]));
   release(c, send);
   release(c, recv);
 }
@@ -130,9 +131,11 @@ static void dispatch(crew *c, uint64_t t)
   }
   buffers(c, false, send);
   buffers(c, true, recv);
-  for (int r = 0; r < c->parts; r++) shoal_ist_pack_store(c->view[r], ARRAYS, c->store[r], send[r]);
+  for (int r = 0; r < c->parts; r++)
+    CHECK_OK(shoal_ist_pack_store(ref_backend(), c->view[r], ARRAYS, c->store[r], send[r]));
   exchange(c, false, send, recv);
-  for (int r = 0; r < c->parts; r++) shoal_ist_unpack_part(c->view[r], ARRAYS, c->arena[r], recv[r]);
+  for (int r = 0; r < c->parts; r++)
+    CHECK_OK(shoal_ist_unpack_part(ref_backend(), c->view[r], ARRAYS, c->arena[r], recv[r]));
   release(c, send);
   release(c, recv);
   shoal_ist_deal *swap = c->now;
@@ -144,8 +147,8 @@ static void start(crew *c, float *const full[ARRAYS])
 {
   for (int r = 0; r < c->parts; r++)
     for (int a = 0; a < ARRAYS; a++) {
-      shoal_ist_store_read(c->p, c->now, r, full[a], c->store[r][a]);
-      shoal_model_gather(c->m, c->part[r], full[a], c->arena[r][a]);
+      CHECK_OK(shoal_ist_store_read(ref_backend(), c->p, c->now, r, full[a], c->store[r][a]));
+      CHECK_OK(shoal_model_gather(ref_backend(), c->m, c->part[r], full[a], c->arena[r][a]));
     }
 }
 
@@ -168,8 +171,8 @@ static void central(const crew *c, int array, float *full)
   for (size_t i = 0; i < n; i++) ones[i] = 1;
   for (int r = 0; r < c->parts; r++) {
     memset(mark, 0, n * sizeof *mark);
-    shoal_model_scatter(c->m, c->part[r], c->arena[r][array], one);
-    shoal_model_scatter(c->m, c->part[r], ones, mark);
+    CHECK_OK(shoal_model_scatter(ref_backend(), c->m, c->part[r], c->arena[r][array], one));
+    CHECK_OK(shoal_model_scatter(ref_backend(), c->m, c->part[r], ones, mark));
     for (size_t i = 0; i < n; i++)
       if (mark[i] == 1) sum[i] += one[i], owners[i]++;
   }
@@ -209,7 +212,7 @@ static void assemble(const crew *c, int array, float *full)
   memset(full, 0xff, c->m->weights * sizeof *full);
   for (int r = 0; r < c->parts; r++) {
     sum += shoal_ist_store_size(c->p, c->now, r, NULL);
-    shoal_ist_store_write(c->p, c->now, r, c->store[r][array], full);
+    CHECK_OK(shoal_ist_store_write(ref_backend(), c->p, c->now, r, c->store[r][array], full));
   }
   CHECK_EQ(sum, c->m->weights);
 }
@@ -244,7 +247,7 @@ static void check_rounds(const shoal_model *m, shoal_ist_options o)
     for (int r = 0; r < c.parts; r++)
       for (int a = 0; a < ARRAYS; a++) {
         float *want = numbers(c.part[r]->weights);
-        shoal_model_gather(m, c.part[r], full[a], want);
+        CHECK_OK(shoal_model_gather(ref_backend(), m, c.part[r], full[a], want));
         check_same(what, c.arena[r][a], want, c.part[r]->weights);
         free(want);
       }
@@ -260,9 +263,9 @@ static void check_start(const shoal_model *m, shoal_ist_options o)
   crew c;
   float *full = numbers(m->weights), *store = numbers(m->weights), *want = numbers(m->weights);
   crew_open(&c, m, o);
-  shoal_model_init(m, 8, full, NULL);
+  CHECK_OK(shoal_model_init(ref_backend(), m, 8, full, NULL));
   for (int r = 0; r < c.parts; r++) {
-    shoal_ist_store_read(c.p, c.now, r, full, want);
+    CHECK_OK(shoal_ist_store_read(ref_backend(), c.p, c.now, r, full, want));
     memcpy(store, want, m->weights * sizeof *store); /* slices are anybody's until a collect */
     size_t n = shoal_ist_store_size(c.p, c.now, r, NULL), *offset = malloc((size_t)m->params * sizeof *offset);
     shoal_ist_store_size(c.p, c.now, r, offset);
@@ -328,14 +331,14 @@ static void check_counts(const shoal_model *m, shoal_ist_options o)
   crew_open(&c, m, o);
   for (int r = 0; r < c.parts; r++) {
     for (size_t i = 0; i < m->weights; i++) x[i] = (float)r;
-    shoal_ist_store_write(c.p, c.now, r, x, home);
+    CHECK_OK(shoal_ist_store_write(ref_backend(), c.p, c.now, r, x, home));
   }
   shoal_ist_draw(c.p, 5, c.next);
   for (int s = 0; s < c.parts; s++) {
     shoal_model *part = NULL;
     CHECK_OK(shoal_ist_part(c.p, c.next, s, &part));
     for (size_t i = 0; i < m->weights; i++) x[i] = 1, mark[i] = 0;
-    shoal_model_scatter(m, part, x, mark);
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, part, x, mark));
     for (int r = 0; r < c.parts; r++) {
       uint64_t n = 0, got = shoal_ist_count(c.p, c.now, c.next, r, s);
       for (size_t i = 0; i < m->weights; i++) n += mark[i] == 1 && home[i] == (float)r;

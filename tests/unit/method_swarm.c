@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "check.h"
 #include "method/common/graph.h"
-#include "method/common/quant.h"
 #include "method/swarm/math.h"
+#include "tensor/backend.h"
 
 enum { NODES = 16, LENGTH = 8 };
 static const shoal_swarm_variant variants[] = { SHOAL_SWARM_BLOCKING, SHOAL_SWARM_SYMMETRIC, SHOAL_SWARM_PULL,
@@ -21,6 +21,43 @@ typedef struct {
   double distance;
   float x[NODES][LENGTH], c[NODES][LENGTH], b[NODES][LENGTH];
 } swarm;
+
+/* All blocks at once; decode: how many are bad. */
+static void encode(const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out)
+{
+  shoal_quant_encode(q, n, x, exponent, out, 0, shoal_quant_blocks(n));
+}
+
+static size_t decode(int bits, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad)
+{
+  size_t wrong = 0;
+  shoal_quant_decode(bits, n, parcel, y, z, bad, 0, shoal_quant_blocks(n));
+  for (size_t b = 0; b < shoal_quant_blocks(n); b++) wrong += shoal_quant_marked(bad, b);
+  return wrong;
+}
+
+/* What the backend does to one block. */
+static shoal_backend *ref;
+
+static void average(size_t n, const float *x, const float *y, float *z)
+{
+  CHECK_OK(ref->ops->average(ref, n, x, y, z));
+}
+
+static double fold(const shoal_swarm_node *a)
+{
+  float largest = -1;
+  CHECK_OK(ref->ops->fold(ref, a->n, a->x, a->c, a->b, &largest));
+  return (double)largest;
+}
+
+static double distance_of(size_t n, const float *x, float *y)
+{
+  const shoal_meet_args only = { .average = false };
+  float largest = -1;
+  CHECK_OK(ref->ops->meet(ref, &only, n, x, y, &largest));
+  return (double)largest;
+}
 
 static shoal_swarm_node node(swarm *s, int i)
 {
@@ -40,10 +77,10 @@ static double take(shoal_swarm_variant v, const shoal_swarm_node *a, bool initia
                    const float *theirs)
 {
   if (shoal_swarm_averages(v))
-    shoal_swarm_average(a->n, mine, theirs, a->c);
+    average(a->n, mine, theirs, a->c);
   else if (initiator)
-    shoal_swarm_pull(a, theirs);
-  return shoal_swarm_folds(v, initiator) ? shoal_swarm_fold(a) : 0;
+    average(a->n, a->x, theirs, a->x);
+  return shoal_swarm_folds(v, initiator) ? fold(a) : 0;
 }
 
 static void interact(swarm *s, int i, int j)
@@ -58,13 +95,13 @@ static void interact(swarm *s, int i, int j)
   int8_t exponent[2] = { 0 };
   for (int side = 0; quantised && side < 2; side++)
     shoal_swarm_exponents(s->quant.bits, 1, &s->distance, s->distance * (1 + side), &exponent[side]);
-  s->distance = shoal_swarm_observe(s->distance, shoal_swarm_distance(s->length, a.c, p.c));
+  s->distance = shoal_swarm_observe(s->distance, distance_of(s->length, a.c, p.c));
   if (quantised) {
     uint8_t parcel[4 * LENGTH + 8], bad[1];
-    shoal_quant_encode(&s->quant, s->length, qi, &exponent[0], parcel);
-    size_t wrong = shoal_quant_decode(s->quant.bits, s->length, parcel, p.c, got_i, bad);
-    shoal_quant_encode(&s->quant, s->length, qj, &exponent[1], parcel);
-    wrong += shoal_quant_decode(s->quant.bits, s->length, parcel, a.c, got_j, bad);
+    encode(&s->quant, s->length, qi, &exponent[0], parcel);
+    size_t wrong = decode(s->quant.bits, s->length, parcel, p.c, got_i, bad);
+    encode(&s->quant, s->length, qj, &exponent[1], parcel);
+    wrong += decode(s->quant.bits, s->length, parcel, a.c, got_j, bad);
     if (wrong) { /* resent unquantised, both ways */
       memcpy(got_i, qi, sizeof qi);
       memcpy(got_j, qj, sizeof qj);
@@ -399,12 +436,12 @@ static void layers_apart(int bits)
     y[i] = x[i] + normal(i, 31) * (i < SHOAL_QUANT_BLOCK ? 1e-2f : 1e-5f);
   }
   for (size_t b = 0; b < 2; b++)
-    distance[b] = shoal_swarm_distance(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, y + b * SHOAL_QUANT_BLOCK);
+    distance[b] = distance_of(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, y + b * SHOAL_QUANT_BLOCK);
   shoal_swarm_exponents(bits, 2, distance, distance[0], exponent);
-  shoal_quant_encode(&(shoal_quant){ .bits = bits }, N, x, exponent, parcel);
-  CHECK_EQ(shoal_quant_decode(bits, N, parcel, y, z, bad), 0, "%d bits: misread", bits);
+  encode(&(shoal_quant){ .bits = bits }, N, x, exponent, parcel);
+  CHECK_EQ(decode(bits, N, parcel, y, z, bad), 0, "%d bits: misread", bits);
   for (size_t b = 0; b < 2; b++) {
-    error[b] = shoal_swarm_distance(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, z + b * SHOAL_QUANT_BLOCK);
+    error[b] = distance_of(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, z + b * SHOAL_QUANT_BLOCK);
     CHECK_LE(error[b], 4 * distance[b] / (1 << bits), "%d bits, block %zu, distance %g", bits, b, distance[b]);
   }
   CHECK_GT(error[0], 400 * error[1], "%d bits", bits);
@@ -413,6 +450,7 @@ static void layers_apart(int bits)
 
 int main(void)
 {
+  REQUIRE(shoal_backend_open("ref", 1, &ref) == SHOAL_OK, "backend");
   spacing();
   spacings_of_blocks();
   layers_apart(4);
@@ -429,5 +467,6 @@ int main(void)
   }
   steady_states();
   quadratics();
+  shoal_backend_close(ref);
   return check_done();
 }

@@ -42,9 +42,11 @@ int main(void)
   shoal_world_options options = { 0 };
   shoal_swarm_rules rules = { .variant = SHOAL_SWARM_BLOCKING, .bits = 8, .h = 1 };
   shoal_world *w;
+  shoal_backend *backend;
   shoal_swarm *s;
+  REQUIRE(shoal_backend_open("ref", 1, &backend) == SHOAL_OK, "backend");
   REQUIRE(shoal_world_open(&options, &w) == SHOAL_OK, "world");
-  REQUIRE(shoal_swarm_create(w, &rules, x, N, &s) == SHOAL_OK, "swarm");
+  REQUIRE(shoal_swarm_create(w, backend, &rules, x, N, &s) == SHOAL_OK, "swarm");
   REQUIRE(s->blocks == BLOCKS, "swarm");
   shoal_ckpt *c = saved(w, fixture_make());
   for (size_t r = 0; r < SHOAL_COUNT(rows); r++) {
@@ -57,5 +59,6 @@ int main(void)
   shoal_ckpt_close(c);
   shoal_swarm_destroy(s);
   shoal_world_close(w);
+  shoal_backend_close(backend);
   return check_done();
 }

@@ -53,7 +53,7 @@ static void check_others(const shoal_model *m, const shoal_model *f, const shoal
 {
   float *g = calloc(m->weights, sizeof *g);
   double largest = 0;
-  shoal_model_scatter(m, f, part_g, g);
+  CHECK_OK(shoal_model_scatter(ref_backend(), m, f, part_g, g));
   for (size_t k = 0; k < m->weights; k++) largest = fmax(largest, fabs((double)full_g[k]));
   for (size_t k = 0; k < m->weights; k++)
     CHECK((k >= w->offset && k < w->offset + w->count) || fabs((double)full_g[k] - g[k]) <= bound * largest,
@@ -75,7 +75,7 @@ static void check_exact(const char *backend, const shoal_model *m, const char *n
   rig full, part;
   rig_open(&full, backend, m, 4, SHOAL_PLAN_TRAIN);
   rig_open(&part, backend, f, 4, SHOAL_PLAN_TRAIN);
-  shoal_model_gather(m, f, full.params->w, part.params->w);
+  CHECK_OK(shoal_model_gather(ref_backend(), m, f, full.params->w, part.params->w));
   set_factors(&p, full.params->w, part.params->w);
   rig_step(&full);
   rig_step(&part);
@@ -130,7 +130,7 @@ static void check_start(bool chain)
   shoal_model *m = rig_model("mlp", "model.widths=[96,64]", &SHOAL_SHAPE(80), 10);
   shoal_model *f = factor(m, "fc2", 24, chain, SHOAL_TRAIN_BOTH);
   float *w = malloc(f->weights * sizeof *w);
-  shoal_model_init(f, 5, w, NULL);
+  CHECK_OK(shoal_model_init(ref_backend(), f, 5, w, NULL));
   shoal_product p = product_of(m, f);
   double square = 0, want = 1.0 / 3 / 96;
   CHECK_EQ(p.rows, 64);
@@ -202,7 +202,7 @@ static void check_formula(const char *backend, const shoal_model *m, const char 
   rig full, part;
   rig_open(&full, backend, m, 4, SHOAL_PLAN_TRAIN);
   rig_open(&part, backend, f, 4, SHOAL_PLAN_TRAIN);
-  shoal_model_gather(m, f, full.params->w, part.params->w);
+  CHECK_OK(shoal_model_gather(ref_backend(), m, f, full.params->w, part.params->w));
   const float *left = part.params->w + p.left->offset, *right = part.params->w + p.right->offset;
   for (int64_t i = 0; i < p.rows; i++)
     for (int64_t j = 0; j < p.cols; j++) {

@@ -94,7 +94,7 @@ static void check_zero_start(void)
   REQUIRE(shoal_model_slice(m, 0, 1, h, &part) == SHOAL_OK, "slice");
   rig r;
   rig_open(&r, "ref", part, 5, SHOAL_PLAN_TRAIN);
-  shoal_model_init(part, 3, r.params->w, r.params->stats);
+  CHECK_OK(shoal_model_init(ref_backend(), part, 3, r.params->w, r.params->stats));
   r.params->version++;
   rig_step(&r);
   double own = 0, heads = 0;
@@ -122,11 +122,11 @@ static void check_join(void)
   REQUIRE(shoal_model_join((const shoal_model *const *)parts, 3, at, stats_at, &joined) == SHOAL_OK, "join");
   float *w = calloc(joined->weights, sizeof *w), *s = calloc(joined->stats, sizeof *s);
   float *full = malloc(m->weights * sizeof *full), *full_s = malloc(m->stats * sizeof *full_s);
-  shoal_model_init(joined, 5, w, s);
-  shoal_model_init(m, 5, full, full_s);
+  CHECK_OK(shoal_model_init(ref_backend(), joined, 5, w, s));
+  CHECK_OK(shoal_model_init(ref_backend(), m, 5, full, full_s));
   for (int i = 0; i < 3; i++) { /* each piece is what the part alone would start with */
     float *own = malloc(parts[i]->weights * sizeof *own), *own_s = malloc(parts[i]->stats * sizeof *own_s);
-    shoal_model_init(parts[i], 5, own, own_s);
+    CHECK_OK(shoal_model_init(ref_backend(), parts[i], 5, own, own_s));
     CHECK_EQ(at[i] % 16, 0, "weights of part %d", i);
     CHECK_BYTES(own, w + at[i], parts[i]->weights * sizeof *own, "weights of part %d", i);
     CHECK_BYTES(own_s, s + stats_at[i], parts[i]->stats * sizeof *own_s, "statistics of part %d", i);
@@ -138,8 +138,8 @@ static void check_join(void)
   float *back = calloc(m->weights, sizeof *back), *back_s = calloc(m->stats, sizeof *back_s);
   for (size_t i = 0; i < joined->stats; i++) s[i] += 0.5f;
   for (size_t i = 0; i < m->stats; i++) full_s[i] += 0.5f;
-  shoal_model_scatter(m, joined, w, back);
-  shoal_model_scatter_stats(m, joined, s, back_s);
+  CHECK_OK(shoal_model_scatter(ref_backend(), m, joined, w, back));
+  CHECK_OK(shoal_model_scatter_stats(ref_backend(), m, joined, s, back_s));
   CHECK_BYTES(full, back, m->weights * sizeof *full, "scattered weights");
   CHECK_BYTES(full_s, back_s, m->stats * sizeof *full_s, "scattered statistics");
   shoal_backend *b;

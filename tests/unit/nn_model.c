@@ -165,10 +165,10 @@ static void test_init(void)
 {
   shoal_model *m = rig_model("resnet20", "", &cifar, 10);
   float *w = malloc(m->weights * sizeof *w), *again = malloc(m->weights * sizeof *w), *s = malloc(m->stats * sizeof *s);
-  shoal_model_init(m, 1, w, s);
-  shoal_model_init(m, 1, again, NULL);
+  CHECK_OK(shoal_model_init(ref_backend(), m, 1, w, s));
+  CHECK_OK(shoal_model_init(ref_backend(), m, 1, again, NULL));
   CHECK_BYTES(w, again, m->weights * sizeof *w, "the same seed gives other weights");
-  shoal_model_init(m, 2, again, NULL);
+  CHECK_OK(shoal_model_init(ref_backend(), m, 2, again, NULL));
   for (int i = 0; i < m->params; i++) {
     const shoal_param *p = &m->param[i];
     double mean, square = mean_square(w + p->offset, p->count, &mean);

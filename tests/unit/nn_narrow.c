@@ -68,10 +68,10 @@ static void check_function(const char *backend, const shoal_model *m, shoal_plan
     rig full, small;
     rig_open(&full, backend, m, 4, mode);
     rig_open(&small, backend, part, 4, mode);
-    shoal_model_gather(m, part, full.params->w, small.params->w);
-    shoal_model_gather_stats(m, part, full.params->stats, small.params->stats);
+    CHECK_OK(shoal_model_gather(ref_backend(), m, part, full.params->w, small.params->w));
+    CHECK_OK(shoal_model_gather_stats(ref_backend(), m, part, full.params->stats, small.params->stats));
     memset(full.params->w, 0, m->weights * sizeof(float));
-    shoal_model_scatter(m, part, small.params->w, full.params->w);
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, part, small.params->w, full.params->w));
     double loss = rig_forward(&full) - rig_forward(&small);
     float *a = rig_output(&full, m->nodes - 1), *b = rig_output(&small, part->nodes - 1);
     double error = rig_difference(b, a, (size_t)(4 * m->classes));
@@ -94,14 +94,14 @@ static void check_moves(const shoal_model *m)
   float *full = calloc(m->weights, sizeof *full), *back = calloc(m->weights, sizeof *back);
   int *writes = calloc(m->weights, sizeof *writes);
   float *fresh = malloc(m->weights * sizeof *fresh);
-  shoal_model_init(m, 21, fresh, NULL);
+  CHECK_OK(shoal_model_init(ref_backend(), m, 21, fresh, NULL));
   for (size_t i = 0; i < m->weights; i++) full[i] = (float)i; /* exact up to 2^24 */
   memcpy(back, full, m->weights * sizeof *back);
   for (int p = 0; p < PARTS; p++) {
     shoal_model *part = narrow(m, &d, p);
     float *w = malloc(part->weights * sizeof *w), *start = malloc(part->weights * sizeof *w);
     float *ones = malloc(part->weights * sizeof *w), *mark = calloc(m->weights, sizeof *mark);
-    shoal_model_gather(m, part, full, w);
+    CHECK_OK(shoal_model_gather(ref_backend(), m, part, full, w));
     for (int k = 0; k < part->params; k++) {
       const shoal_param *q = &part->param[k], *f = &m->param[q->full_id];
       int64_t cols = q->shape.ndim > 1 ? q->shape.dim[1] : 1, rest = (int64_t)q->count / q->shape.dim[0] / cols;
@@ -114,12 +114,12 @@ static void check_moves(const shoal_model *m)
         CHECK_EQ(w[q->offset + (size_t)i], (float)want, "%s[%lld]", q->name, (long long)i);
       }
     }
-    shoal_model_scatter(m, part, w, back);
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, part, w, back));
     for (size_t i = 0; i < part->weights; i++) ones[i] = 1;
-    shoal_model_scatter(m, part, ones, mark);
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, part, ones, mark));
     for (size_t i = 0; i < m->weights; i++) writes[i] += mark[i] == 1;
-    shoal_model_init(part, 21, start, NULL);
-    shoal_model_gather(m, part, fresh, w);
+    CHECK_OK(shoal_model_init(ref_backend(), part, 21, start, NULL));
+    CHECK_OK(shoal_model_gather(ref_backend(), m, part, fresh, w));
     CHECK_BYTES(start, w, part->weights * sizeof *w, "%s part %d starts elsewhere", m->name, p);
     free(w);
     free(start);
@@ -198,8 +198,8 @@ static void check_twice(const shoal_model *m)
   keep[0] = both;
   CHECK_OK(shoal_model_narrow(m, keep, (const int64_t[MAX_SPACES]){ 2 }, NULL, &once));
   float *x = malloc(ab->weights * sizeof *x), *y = malloc(ab->weights * sizeof *y);
-  shoal_model_init(ab, 4, x, NULL);
-  shoal_model_init(once, 4, y, NULL);
+  CHECK_OK(shoal_model_init(ref_backend(), ab, 4, x, NULL));
+  CHECK_OK(shoal_model_init(ref_backend(), once, 4, y, NULL));
   if (CHECK_EQ(ab->weights, once->weights, "narrow of narrow")) CHECK_BYTES(x, y, ab->weights * sizeof *x);
   free(x);
   free(y);
@@ -221,8 +221,8 @@ static void check_dropped(const shoal_model *m, const char *last_norm, int block
     rig full, small;
     rig_open(&full, "ref", m, 3, mode ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
     rig_open(&small, "ref", part, 3, mode ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
-    shoal_model_gather(m, part, full.params->w, small.params->w);
-    shoal_model_gather_stats(m, part, full.params->stats, small.params->stats);
+    CHECK_OK(shoal_model_gather(ref_backend(), m, part, full.params->w, small.params->w));
+    CHECK_OK(shoal_model_gather_stats(ref_backend(), m, part, full.params->stats, small.params->stats));
     for (int i = 0; i < m->params; i++)
       if (strncmp(m->param[i].name, last_norm, strlen(last_norm)) == 0)
         memset(full.params->w + m->param[i].offset, 0, m->param[i].count * sizeof(float));

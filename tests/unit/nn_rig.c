@@ -3,6 +3,13 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+shoal_backend *ref_backend(void)
+{
+  static shoal_backend *b;
+  if (!b) REQUIRE(shoal_backend_open("ref", 1, &b) == SHOAL_OK, "backend ref");
+  return b;
+}
+
 shoal_model *rig_model(const char *name, const char *options, const shoal_shape *input, int64_t classes)
 {
   const shoal_model_entry *e = shoal_model_find(name);
@@ -180,7 +187,7 @@ void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, 
   REQUIRE(SHOAL_ALLOC((size_t)batch, &r->y) == SHOAL_OK, "y");
   rig_fill(r->x, n, 100);
   rig_labels(r->y, (size_t)batch, m->classes, 101);
-  shoal_model_init(m, 7, r->params->w, r->params->stats);
+  CHECK_OK(shoal_model_init(ref_backend(), m, 7, r->params->w, r->params->stats));
   size_t most = SHOAL_MAX(m->weights, m->stats);
   float *move = malloc((most + 1) * sizeof *move);
   rig_fill(move, most, 102);

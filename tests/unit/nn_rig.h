@@ -5,6 +5,8 @@
 #include "check.h"
 #include "nn/plan.h"
 
+/** The backend ref, opened once. */
+shoal_backend *ref_backend(void);
 /** A zoo model; `options` is a list of assignments separated by spaces ("model.norm=batch model.widths=[8,4]"). */
 shoal_model *rig_model(const char *name, const char *options, const shoal_shape *input, int64_t classes);
 /** Networks with every kind of node, small enough for finite differences on [2,6,6] images with 3 classes:

@@ -16,8 +16,8 @@ static float *run_part(const rig *whole, const shoal_model *part, const float *x
   shoal_plan *plan;
   shoal_score score = { 0 };
   REQUIRE(shoal_params_create(whole->b, part, NULL, &params) == SHOAL_OK, "params");
-  shoal_model_gather(whole->m, part, whole->params->w, params->w);
-  shoal_model_gather_stats(whole->m, part, whole->params->stats, params->stats);
+  CHECK_OK(shoal_model_gather(ref_backend(), whole->m, part, whole->params->w, params->w));
+  CHECK_OK(shoal_model_gather_stats(ref_backend(), whole->m, part, whole->params->stats, params->stats));
   REQUIRE(shoal_plan_create(whole->b, part, whole->batch, mode, &plan) == SHOAL_OK, "plan");
   CHECK_OK(shoal_plan_forward(plan, params, &whole->at, x, NULL, 0, &score));
   float *out = malloc((size_t)(whole->batch * shoal_shape_count(&part->node[part->nodes - 1].out)) * sizeof *out);
@@ -88,7 +88,7 @@ static void check_head(rig *whole, int first, int last)
   CHECK_EQ(own->family, last);
   rig r;
   rig_open(&r, "ref", part, whole->batch, SHOAL_PLAN_TRAIN);
-  shoal_model_gather(m, part, whole->params->w, r.params->w);
+  CHECK_OK(shoal_model_gather(ref_backend(), m, part, whole->params->w, r.params->w));
   rig_forward(whole);
   if (before >= 0) CHECK_OK(shoal_plan_output(whole->plan, before, r.x));
   rig_forward(&r);
@@ -119,12 +119,12 @@ static void check_heads(shoal_model *m)
 static void check_init(const shoal_model *m)
 {
   float *full = malloc(m->weights * sizeof *full), *back = calloc(m->weights, sizeof *back), *heads[2];
-  shoal_model_init(m, 9, full, NULL);
+  CHECK_OK(shoal_model_init(ref_backend(), m, 9, full, NULL));
   for (int cut = 0; cut < m->units; cut++) {
     shoal_model *s = slice(m, cut, cut + 1, NULL);
     float *w = malloc((s->weights + 1) * sizeof *w);
-    shoal_model_init(s, 9, w, NULL);
-    shoal_model_scatter(m, s, w, back);
+    CHECK_OK(shoal_model_init(ref_backend(), s, 9, w, NULL));
+    CHECK_OK(shoal_model_scatter(ref_backend(), m, s, w, back));
     free(w);
     shoal_model_destroy(s);
   }
@@ -133,7 +133,7 @@ static void check_init(const shoal_model *m)
   for (int k = 0; k < 2; k++) { /* bn1 of "residual" and a.add have the same shape */
     shoal_model *s = slice(m, 0, k + 1, head);
     float *w = malloc(s->weights * sizeof *w);
-    shoal_model_init(s, 9, w, NULL);
+    CHECK_OK(shoal_model_init(ref_backend(), s, 9, w, NULL));
     heads[k] = malloc(head->weights * sizeof *w);
     memcpy(heads[k], w + s->weights - head->weights, head->weights * sizeof *w);
     free(w);

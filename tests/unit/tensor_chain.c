@@ -29,9 +29,14 @@ typedef struct {
 
 static void *take(net *t, size_t bytes)
 {
-  void *p = NULL;
-  REQUIRE(t->b->ops->alloc(t->b, SHOAL_MAX(bytes, 4), &p) == SHOAL_OK, "alloc");
-  return p;
+  shoal_memory m;
+  REQUIRE(t->b->ops->alloc(t->b, SHOAL_MEMORY_DEVICE, bytes, &m) == SHOAL_OK, "alloc");
+  return m.at;
+}
+
+static void give(net *t, void *p)
+{
+  t->b->ops->release(t->b, &(shoal_memory){ .at = p });
 }
 
 static void make_node(net *t, int k, shoal_op_desc d, const shoal_op *const producers[2])
@@ -114,13 +119,13 @@ static void net_close(net *t)
     node *a = &t->node[k];
     void *all[] = { a->y,     a->dy,    a->saved, a->scratch, a->w[0],     a->w[1],
                     a->dw[0], a->dw[1], a->v[0],  a->v[1],    a->stats[0], a->stats[1] };
-    for (size_t i = 0; i < SHOAL_COUNT(all); i++) t->b->ops->release(t->b, all[i]);
+    for (size_t i = 0; i < SHOAL_COUNT(all); i++) give(t, all[i]);
   }
   /* Consumers before producers, whose formats they were created with. */
   for (int k = NODES - 1; k >= 0; k--) shoal_op_destroy(t->node[k].op);
-  t->b->ops->release(t->b, t->x);
-  t->b->ops->release(t->b, t->residual);
-  t->b->ops->release(t->b, t->logits);
+  give(t, t->x);
+  give(t, t->residual);
+  give(t, t->logits);
 }
 
 static shoal_op_args arguments(net *t, int k, const float *x0, const float *x1, float *dx0, float *dx1)
@@ -156,12 +161,11 @@ static double loss_and_dlogits(net *t)
 {
   shoal_op *head = t->node[HEAD].op;
   const shoal_backend_ops *ops = t->b->ops;
-  double loss = 0;
-  int64_t correct;
+  shoal_loss loss = { 0 };
   CHECK_OK(ops->to_dense(t->b, &head->desc.out, &head->out_format, t->node[HEAD].y, t->logits));
-  CHECK_OK(ops->softmax_xent(t->b, BATCH, CLASSES, t->logits, t->labels, 0, 1.0f / BATCH, t->logits, &loss, &correct));
+  CHECK_OK(ops->softmax_xent(t->b, BATCH, CLASSES, t->logits, t->labels, 0, 1.0f / BATCH, false, t->logits, &loss));
   CHECK_OK(ops->from_dense(t->b, &head->desc.out, &head->out_format, t->logits, t->node[HEAD].dy));
-  return loss / BATCH;
+  return loss.loss / BATCH;
 }
 
 static void update(net *t, bool first)

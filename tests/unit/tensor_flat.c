@@ -141,10 +141,11 @@ static double reference_row(const float *x, int64_t classes, int32_t label, cons
 
 static void check_loss(shoal_backend *b, const loss_case *c)
 {
-  int64_t n = c->rows * c->classes, hits = 0, correct = -1;
+  int64_t n = c->rows * c->classes, hits = 0, counted = 0;
   float *x = vector(n, false, 5), *dx = c->in_place ? x : floats(n);
   int32_t *labels = calloc((size_t)c->rows, sizeof *labels);
-  double *want = calloc((size_t)n, sizeof *want), total = 0, loss = -1, loss_only = -1, worst = 0;
+  double *want = calloc((size_t)n, sizeof *want), total = 0, worst = 0;
+  shoal_loss loss = { .loss = -1 }, loss_only = { .loss = -1 };
   REQUIRE(labels, "out of memory");
   REQUIRE(want, "out of memory");
   for (int64_t i = 0; i < n; i++) x[i] *= (float)c->magnitude;
@@ -153,24 +154,27 @@ static void check_loss(shoal_backend *b, const loss_case *c)
     int64_t best = 0;
     labels[r] = label_of(r, c->classes);
     if (labels[r] < 0) continue;
+    counted++;
     for (int64_t j = 1; j < c->classes; j++) best = row[j] > row[best] ? j : best;
     hits += best == labels[r];
     total += reference_row(row, c->classes, labels[r], c, want + r * c->classes);
   }
-  CHECK_OK(b->ops->softmax_xent(b, c->rows, c->classes, x, labels, (float)c->smoothing, (float)c->scale, NULL,
-                                &loss_only, &correct));
+  CHECK_OK(b->ops->softmax_xent(b, c->rows, c->classes, x, labels, (float)c->smoothing, (float)c->scale, false, NULL,
+                                &loss_only));
   if (!c->in_place) memset(dx, 0xff, (size_t)n * sizeof(float));
-  CHECK_OK(b->ops->softmax_xent(b, c->rows, c->classes, x, labels, (float)c->smoothing, (float)c->scale, dx, &loss,
-                                &correct));
+  CHECK_OK(
+      b->ops->softmax_xent(b, c->rows, c->classes, x, labels, (float)c->smoothing, (float)c->scale, true, dx, &loss));
   for (int64_t i = 0; i < n; i++) {
     double error = fabs(dx[i] - want[i]);
     worst = error > worst || isnan(error) ? error : worst;
   }
-  CHECK_NEAR(loss, total, 1e-6 * (1 + total), "%dx%d x%g", (int)c->rows, (int)c->classes, c->magnitude);
-  CHECK_EQ(loss, loss_only, "the loss depends on whether gradients are wanted");
+  CHECK_NEAR(loss.loss, total, 1e-6 * (1 + total), "%dx%d x%g", (int)c->rows, (int)c->classes, c->magnitude);
+  CHECK_EQ(loss.loss, loss_only.loss, "the loss depends on whether gradients are wanted");
   CHECK_LE(worst, 2e-6 * c->scale, "%dx%d x%g: gradient off by %.3g of scale", (int)c->rows, (int)c->classes,
            c->magnitude, worst / c->scale);
-  CHECK_EQ(correct, hits);
+  CHECK_EQ(loss.correct, hits);
+  CHECK_EQ(loss.samples, counted);
+  CHECK_EQ(loss.left_out, 0);
   if (!c->in_place) free(dx);
   free(x);
   free(labels);
@@ -183,19 +187,37 @@ static void check_loss_corners(shoal_backend *b)
   int32_t second = 1, third = 2, beyond = 6, labels[2] = { -1, -5 };
   const float two[4] = { 1, 2, 3, 4 };
   float dx[4] = { 9, 9, 9, 9 };
-  double loss = -1;
-  int64_t correct = -1;
-  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &second, 0, 1, NULL, &loss, &correct));
-  CHECK_EQ(correct, 1, "the first of the largest logits decides");
-  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &third, 0, 1, NULL, &loss, &correct));
-  CHECK_EQ(correct, 0, "only the first of the largest logits decides");
-  CHECK_OK(b->ops->softmax_xent(b, 2, 2, two, labels, 0.1f, 1, dx, &loss, &correct));
-  CHECK_EQ(loss, 0, "all rows ignored");
-  CHECK_EQ(correct, 0);
+  shoal_loss out;
+  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &second, 0, 1, false, NULL, &out));
+  CHECK_EQ(out.correct, 1, "the first of the largest logits decides");
+  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &third, 0, 1, false, NULL, &out));
+  CHECK_EQ(out.correct, 0, "only the first of the largest logits decides");
+  CHECK_OK(b->ops->softmax_xent(b, 2, 2, two, labels, 0.1f, 1, false, dx, &out));
+  CHECK_EQ(out.loss, 0, "all rows ignored");
+  CHECK_EQ(out.correct, 0);
   for (int i = 0; i < 4; i++) CHECK_EQ(dx[i], 0, "dx[%d]", i);
-  CHECK_STATUS(b->ops->softmax_xent(b, 1, 6, ties, &beyond, 0, 1, NULL, &loss, &correct), SHOAL_ERR_ARG,
-               "label 6 of 6");
+  CHECK_STATUS(b->ops->softmax_xent(b, 1, 6, ties, &beyond, 0, 1, false, NULL, &out), SHOAL_ERR_ARG, "label 6 of 6");
   CHECK_HAS(check_error(), "label 6");
+}
+
+/* Rows 1, 3 and 4 of five have no loss; the last one is ignored anyway. */
+static void check_left_out(shoal_backend *b)
+{
+  const float x[] = { 1, 2, 3, NAN, 5, 1, -3e38f, 3e38f, 0, INFINITY, 1, 1 };
+  const int32_t labels[] = { 1, 0, 0, 1, 0, -1 };
+  float dx[SHOAL_COUNT(x)];
+  shoal_loss all, alone;
+  const float kept[] = { 1, 2, 5, 1 };
+  const int32_t two[] = { 1, 0 };
+  CHECK_OK(b->ops->softmax_xent(b, 6, 2, x, labels, 0.1f, 1, true, dx, &all));
+  CHECK_OK(b->ops->softmax_xent(b, 2, 2, kept, two, 0.1f, 1, true, NULL, &alone));
+  CHECK_EQ(all.loss, alone.loss);
+  CHECK_EQ(all.correct, 2);
+  CHECK_EQ(all.samples, 2);
+  CHECK_EQ(all.left_out, 3);
+  CHECK_EQ(all.first_left_out, 1);
+  for (int i = 0; i < 12; i++)
+    CHECK(i < 2 || i == 4 || i == 5 ? dx[i] != 0 : dx[i] == 0, "dx[%d] is %g", i, (double)dx[i]);
 }
 
 int test_loss(shoal_backend *b)
@@ -209,6 +231,7 @@ int test_loss(shoal_backend *b)
         check_loss(b, &c);
       }
   check_loss_corners(b);
+  check_left_out(b);
   return check_failures;
 }
 

@@ -89,8 +89,9 @@ enum { GUARD = 64 };
 
 static void *guarded(shoal_backend *b, size_t bytes)
 {
-  void *p = NULL;
-  REQUIRE(b->ops->alloc(b, bytes + GUARD, &p) == SHOAL_OK, "alloc");
+  shoal_memory m;
+  REQUIRE(b->ops->alloc(b, SHOAL_MEMORY_DEVICE, bytes + GUARD, &m) == SHOAL_OK, "alloc");
+  void *p = m.at;
   CHECK_EQ((uintptr_t)p % 64, 0, "alloc is not aligned");
   for (size_t i = 0; i < bytes; i++)
     if (((char *)p)[i] != 0) {
@@ -107,7 +108,7 @@ static void release(shoal_backend *b, void *p, size_t bytes, const char *what)
   bool whole = true;
   for (int i = 0; i < GUARD; i++) whole = whole && ((unsigned char *)p)[bytes + (size_t)i] == 0x5a;
   CHECK(whole, "something wrote behind %s", what);
-  b->ops->release(b, p);
+  b->ops->release(b, &(shoal_memory){ p, bytes + GUARD, SHOAL_MEMORY_DEVICE });
 }
 
 static void poison(void *p, size_t bytes)

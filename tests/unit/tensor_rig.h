@@ -68,6 +68,7 @@ int test_gemm(shoal_backend *b);
 int test_multiply(shoal_backend *b);
 int test_loss(shoal_backend *b);
 int test_vectors(shoal_backend *b);
+int test_arena(shoal_backend *b);
 
 /* Every operation of the test list, as descriptions ready for shoal_op_create. */
 size_t test_cases(const shoal_op_desc **out);

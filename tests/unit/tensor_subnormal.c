@@ -19,10 +19,11 @@ static void check(const char *name, int threads, bool flush)
   shoal_backend *b;
   pthread_t thread;
   bool inherited = !flush;
-  float *x, *y;
+  shoal_memory own[2];
   CHECK_OK(shoal_backend_open(name, threads, &b));
-  CHECK_OK(b->ops->alloc(b, N * sizeof *x, (void **)&x));
-  CHECK_OK(b->ops->alloc(b, N * sizeof *y, (void **)&y));
+  for (int i = 0; i < 2; i++)
+    REQUIRE(b->ops->alloc(b, SHOAL_MEMORY_PINNED, N * sizeof(float), &own[i]) == SHOAL_OK, "alloc");
+  float *x = own[0].at, *y = own[1].at;
   for (size_t i = 0; i < N; i++) x[i] = 0x1p-140f;
   CHECK_OK(b->ops->axpby(b, N, 1, x, 0, y)); /* the threads exist from here on */
   shoal_backend_flush_subnormals(b, flush);
@@ -38,8 +39,7 @@ static void check(const char *name, int threads, bool flush)
   REQUIRE(pthread_create(&thread, NULL, look, &inherited) == 0, "no thread");
   pthread_join(thread, NULL);
   CHECK_EQ(inherited, flush, "%s: a later thread", name);
-  b->ops->release(b, x);
-  b->ops->release(b, y);
+  for (int i = 0; i < 2; i++) b->ops->release(b, &own[i]);
   shoal_backend_close(b);
 }
 

@@ -23,6 +23,7 @@ static void run(shoal_backend *b, shoal_backend *ref)
   if (begins("multiply")) failed += test_multiply(b);
   if (begins("loss")) failed += test_loss(b);
   if (begins("vectors")) failed += test_vectors(b);
+  if (begins("arena")) failed += test_arena(b);
   CHECK_EQ(failed + rig_failures(), 0, "see above");
 }
 

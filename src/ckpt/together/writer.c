@@ -265,6 +265,46 @@ void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype 
   keep_failure(c, st);
 }
 
+/* ---- a backend's memory ---- */
+
+/* Only where the data will be read: by rank 0, or by all for a replica. */
+static bool look_at(shoal_ckpt_writer *c, shoal_backend *b, uint64_t n, const float *x, shoal_window *out)
+{
+  *out = (shoal_window){ 0 };
+  if (c->dry_run || c->failure.code != SHOAL_OK) return false;
+  keep_failure(c, shoal_window_open(b, SHOAL_WINDOW_READ, n, x, out));
+  return c->failure.code == SHOAL_OK;
+}
+
+void shoal_ckpt_put_arena(shoal_ckpt_writer *c, shoal_backend *b, const char *name, int ndim, const uint64_t *dims,
+                          const float *x)
+{
+  shoal_window w = { 0 };
+  uint64_t n = 1;
+  for (int i = 0; i < ndim; i++) n *= dims[i];
+  if (c->rank == ROOT && !c->dry_run && !look_at(c, b, n, x, &w)) return;
+  shoal_ckpt_put(c, name, SHOAL_F32, ndim, dims, w.at);
+  shoal_window_drop(&w);
+}
+
+void shoal_ckpt_put_arena_replica(shoal_ckpt_writer *c, shoal_backend *b, const char *name, uint64_t n, const float *x)
+{
+  shoal_window w;
+  (void)look_at(c, b, n, x, &w);
+  shoal_ckpt_put_replica(c, name, SHOAL_F32, n, w.at);
+  shoal_window_drop(&w);
+}
+
+shoal_status shoal_ckpt_get_arena(const shoal_ckpt *c, shoal_backend *b, const char *name, uint64_t n, float *x)
+{
+  shoal_window w;
+  SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_WRITE, n, x, &w));
+  shoal_status st = shoal_ckpt_get(c, name, SHOAL_F32, n, w.at);
+  if (st == SHOAL_OK) return shoal_window_close(b, &w);
+  shoal_window_drop(&w);
+  return st;
+}
+
 /* ---- the end ---- */
 
 shoal_status shoal_ckpt_commit(shoal_ckpt_writer *c, char **path_out)

@@ -3,6 +3,7 @@
 #define SHOAL_CKPT_TOGETHER_WRITER_H
 #include "ckpt/ckpt.h"
 #include "comm/group.h"
+#include "tensor/backend.h"
 
 typedef struct shoal_ckpt_writer shoal_ckpt_writer;
 /** Collective over `control`, which is borrowed until commit.  ERR_IO (the same code on every rank) if the folder is
@@ -24,6 +25,11 @@ void shoal_ckpt_put_f64(shoal_ckpt_writer *c, const char *name, double value);
  *  Cost: a hash of the own array (3 GB/s), an allgather of 40 bytes per rank, then once the data of the ranks that
  *  differ. */
 void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype type, uint64_t n, const void *data);
+/** The same two for f32 in a backend's memory; and reading an array of n elements into it. */
+void shoal_ckpt_put_arena(shoal_ckpt_writer *c, shoal_backend *b, const char *name, int ndim, const uint64_t *dims,
+                          const float *x);
+void shoal_ckpt_put_arena_replica(shoal_ckpt_writer *c, shoal_backend *b, const char *name, uint64_t n, const float *x);
+shoal_status shoal_ckpt_get_arena(const shoal_ckpt *c, shoal_backend *b, const char *name, uint64_t n, float *x);
 /** Close, fsync, verify, rename, fsync the folder; frees the writer.  Collective; all ranks return the same status.  On
  *  failure the temporary file is removed and older checkpoints are not changed.  Cost on rank 0: the file is read back
  *  from disk. */

@@ -177,7 +177,6 @@ static shoal_status make_room(shoal_run *r, shoal_ab_state *s)
   s->part.model = NULL; /* until the first split */
   SHOAL_TRY(st);
   s->part.params->products = s->whole->params->w;
-  s->part.params->products_borrowed = true;
   return SHOAL_OK;
 }
 
@@ -337,8 +336,8 @@ static shoal_status ab_assemble(shoal_run *r, void *state, float *weights, float
 {
   shoal_ab_state *s = state;
   if (s->factored) return shoal_ab_observe(r, s, weights, stats);
-  memcpy(weights, r->form->params->w, r->form->params->n * sizeof *weights);
-  return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
+  SHOAL_TRY(r->backend->ops->copy(r->backend, r->form->params->n * sizeof *weights, r->form->params->w, weights));
+  return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, stats);
 }
 
 const shoal_method shoal_method_ab = {

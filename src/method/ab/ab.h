@@ -99,5 +99,6 @@ typedef struct {
 shoal_ab_volume shoal_ab_volume_of(const shoal_ab_layers *l, const int64_t *rank);
 /** Resizes the optimizer state of a factor whose rank has changed: from [rows, cols] to [to_rows, to_cols], truncated
  *  or padded with zeros at the end of each dimension. */
-void shoal_ab_fit(const float *from, int64_t rows, int64_t cols, float *to, int64_t to_rows, int64_t to_cols);
+shoal_status shoal_ab_fit(shoal_backend *b, const float *from, int64_t rows, int64_t cols, float *to, int64_t to_rows,
+                          int64_t to_cols);
 #endif

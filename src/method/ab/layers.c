@@ -110,8 +110,15 @@ shoal_ab_volume shoal_ab_volume_of(const shoal_ab_layers *l, const int64_t *rank
   return v;
 }
 
-void shoal_ab_fit(const float *from, int64_t rows, int64_t cols, float *to, int64_t to_rows, int64_t to_cols)
+shoal_status shoal_ab_fit(shoal_backend *b, const float *from, int64_t rows, int64_t cols, float *to, int64_t to_rows,
+                          int64_t to_cols)
 {
-  for (int64_t i = 0; i < to_rows; i++)
-    for (int64_t j = 0; j < to_cols; j++) to[i * to_cols + j] = i < rows && j < cols ? from[i * cols + j] : 0;
+  shoal_tile t = { .rows = (size_t)SHOAL_MIN(rows, to_rows),
+                   .cols = (size_t)SHOAL_MIN(cols, to_cols),
+                   .width = 1,
+                   .grain = 1,
+                   .from = { .stride = (size_t)cols },
+                   .to = { .stride = (size_t)to_cols } };
+  if (to_rows > rows || to_cols > cols) SHOAL_TRY(b->ops->fill(b, (size_t)(to_rows * to_cols), 0, to));
+  return b->ops->copy_tile(b, &t, from, to);
 }

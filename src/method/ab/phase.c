@@ -71,20 +71,31 @@ void shoal_ab_set_ages(shoal_ab_state *s)
 
 /* Moves one slot of the optimizer state to the layout of `cut`: the rest from the whole, factors truncated or
  * padded. */
+static shoal_status fit_slot(const shoal_run *r, const shoal_ab_state *s, int slot, const shoal_product *old,
+                             const shoal_model *cut, const shoal_product *product, float *next)
+{
+  const float *now = s->part.optim->slot[slot];
+  SHOAL_TRY(shoal_model_gather(r->backend, r->model, cut, s->whole->optim->slot[slot], next));
+  for (size_t i = 0; old && i < s->layers.n; i++) {
+    const shoal_product *a = &old[i], *b = &product[i];
+    SHOAL_TRY(
+        shoal_ab_fit(r->backend, now + a->left->offset, a->rows, a->rank, next + b->left->offset, b->rows, b->rank));
+    SHOAL_TRY(
+        shoal_ab_fit(r->backend, now + a->right->offset, a->rank, a->cols, next + b->right->offset, b->rank, b->cols));
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status move_slot(const shoal_run *r, shoal_ab_state *s, int slot, const shoal_product *old,
                               const shoal_model *cut, const shoal_product *product)
 {
-  float *now = s->part.optim->slot[slot], *next;
-  SHOAL_TRY(SHOAL_ALLOC(cut->weights, &next));
-  shoal_model_gather(r->model, cut, s->whole->optim->slot[slot], next);
-  for (size_t i = 0; old && i < s->layers.n; i++) {
-    const shoal_product *a = &old[i], *b = &product[i];
-    shoal_ab_fit(now + a->left->offset, a->rows, a->rank, next + b->left->offset, b->rows, b->rank);
-    shoal_ab_fit(now + a->right->offset, a->rank, a->cols, next + b->right->offset, b->rank, b->cols);
-  }
-  memcpy(now, next, cut->weights * sizeof *now);
-  free(next);
-  return SHOAL_OK;
+  const shoal_backend_ops *ops = r->backend->ops;
+  shoal_memory next;
+  SHOAL_TRY(ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, cut->weights * sizeof(float), &next));
+  shoal_status st = fit_slot(r, s, slot, old, cut, product, next.at);
+  if (st == SHOAL_OK) st = ops->copy(r->backend, next.bytes, next.at, s->part.optim->slot[slot]);
+  ops->release(r->backend, &next);
+  return st;
 }
 
 /* A new part, not in use yet. */
@@ -169,8 +180,8 @@ shoal_status shoal_ab_cut_part(shoal_run *r, shoal_ab_state *s, const int64_t *r
   candidate c = { 0 };
   shoal_status st = SHOAL_OK;
   if (same) {
-    for (int k = 0; k < s->part.optim->slots; k++)
-      shoal_model_gather(r->model, s->cut, s->whole->optim->slot[k], s->part.optim->slot[k]);
+    for (int k = 0; st == SHOAL_OK && k < s->part.optim->slots; k++)
+      st = shoal_model_gather(r->backend, r->model, s->cut, s->whole->optim->slot[k], s->part.optim->slot[k]);
   } else {
     st = make_candidate(r, s, rank, training, &c);
   }
@@ -214,8 +225,12 @@ static shoal_status decompose_own(void *context, const shoal_meanwhile *meanwhil
   for (size_t i = 0; i < s->layers.n; i++) {
     const shoal_ab_layer *l = &s->layers.layer[i];
     if (owner_of(r, i) != shoal_group_rank(r->all)) continue;
-    SHOAL_TRY(shoal_svd_make(s->whole->params->w + r->model->param[l->param].offset, l->rows, l->cols,
-                             r->model->node[l->node].name, meanwhile, &svd[i]));
+    shoal_window w;
+    SHOAL_TRY(shoal_window_open(r->backend, SHOAL_WINDOW_READ, (size_t)(l->rows * l->cols),
+                                s->whole->params->w + r->model->param[l->param].offset, &w));
+    shoal_status st = shoal_svd_make(w.at, l->rows, l->cols, r->model->node[l->node].name, meanwhile, &svd[i]);
+    shoal_window_drop(&w);
+    SHOAL_TRY(st);
     rank[i] = l->n;
     if (!p->cut) continue;
     rank[i] = shoal_svd_rank(svd[i].sigma, l->n, s->cutoff);
@@ -229,7 +244,21 @@ static shoal_status send_from(shoal_run *r, shoal_ab_state *s, int root, float *
   uint64_t bytes[SHOAL_LINK_COUNT] = { 0 };
   shoal_group_broadcast_bytes(r->all, n * sizeof *x, root, bytes);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
-  return shoal_group_broadcast(r->all, x, n * sizeof *x, root);
+  return shoal_broadcast_arena(r->backend, r->all, x, n, root);
+}
+
+static shoal_status put_factors(shoal_run *r, const shoal_product *p, const shoal_svd *svd, float *w)
+{
+  shoal_window left, right;
+  SHOAL_TRY(shoal_window_open(r->backend, SHOAL_WINDOW_WRITE, p->left->count, w + p->left->offset, &left));
+  shoal_status st = shoal_window_open(r->backend, SHOAL_WINDOW_WRITE, p->right->count, w + p->right->offset, &right);
+  if (st == SHOAL_OK) {
+    shoal_svd_split(svd, p->rank, left.at, right.at);
+    st = shoal_window_close(r->backend, &right);
+  }
+  if (st == SHOAL_OK) return shoal_window_close(r->backend, &left);
+  shoal_window_drop(&left);
+  return st;
 }
 
 static shoal_status send_factors(shoal_run *r, shoal_ab_state *s, const shoal_svd *svd)
@@ -237,19 +266,20 @@ static shoal_status send_factors(shoal_run *r, shoal_ab_state *s, const shoal_sv
   float *w = s->part.params->w;
   for (size_t i = 0; i < s->layers.n; i++) {
     const shoal_product *p = &s->product[i];
-    if (svd[i].u) shoal_svd_split(&svd[i], p->rank, w + p->left->offset, w + p->right->offset);
+    if (svd[i].u) SHOAL_TRY(put_factors(r, p, &svd[i], w));
     SHOAL_TRY(send_from(r, s, owner_of(r, i), w + p->left->offset, p->left->count));
     SHOAL_TRY(send_from(r, s, owner_of(r, i), w + p->right->offset, p->right->count));
   }
   return SHOAL_OK;
 }
 
-static void forget_moments(shoal_ab_state *s)
+static shoal_status forget_moments(shoal_run *r, shoal_ab_state *s)
 {
   for (int k = 0; s->reset && k < s->whole->optim->slots; k++) {
-    memset(s->whole->optim->slot[k], 0, s->whole->optim->n * sizeof(float));
-    memset(s->part.optim->slot[k], 0, s->part.optim->n * sizeof(float));
+    SHOAL_TRY(r->backend->ops->fill(r->backend, s->whole->optim->n, 0, s->whole->optim->slot[k]));
+    SHOAL_TRY(r->backend->ops->fill(r->backend, s->part.optim->n, 0, s->part.optim->slot[k]));
   }
+  return SHOAL_OK;
 }
 
 void shoal_ab_print_split(const shoal_run *r, shoal_ab_state *s, uint64_t done, bool cut)
@@ -275,14 +305,15 @@ static shoal_status split(shoal_run *r, shoal_ab_state *s, bool cut, shoal_svd *
   SHOAL_TRY(shoal_group_max_i64(r->control, rank, s->layers.n));
   s->splits++;
   SHOAL_TRY(shoal_ab_cut_part(r, s, rank));
-  shoal_model_gather(r->model, s->cut, s->whole->params->w, s->part.params->w);
+  SHOAL_TRY(shoal_model_gather(r->backend, r->model, s->cut, s->whole->params->w, s->part.params->w));
   SHOAL_TRY(send_factors(r, s, svd));
-  memcpy(s->part.params->stats, s->whole->params->stats, r->model->stats * sizeof(float));
+  SHOAL_TRY(r->backend->ops->copy(r->backend, r->model->stats * sizeof(float), s->whole->params->stats,
+                                  s->part.params->stats));
   s->part.params->version++;
   s->phase_steps = 0;
   shoal_ab_take(r, s, true);
   shoal_ab_set_ages(s);
-  forget_moments(s);
+  SHOAL_TRY(forget_moments(r, s));
   shoal_ab_ramp_start(&s->ramp, s->schedule.ramp);
   return SHOAL_OK;
 }
@@ -323,28 +354,31 @@ static const shoal_param *factor_b(const shoal_product *p)
   return p->left->factor == 'a' ? p->right : p->left;
 }
 
-static size_t put(float *to, const float *from, size_t n, float scale)
+static shoal_status put(shoal_run *r, meeting *m, size_t *count, const float *from, size_t n, float scale)
 {
-  for (size_t i = 0; i < n; i++) to[i] = scale == 1 ? from[i] : scale * from[i];
-  return n;
+  float *to = m->pack + m->rest + m->b + m->a;
+  *count += n;
+  if (scale == 1) return r->backend->ops->copy(r->backend, n * sizeof *to, from, to);
+  return r->backend->ops->axpby(r->backend, n, scale, from, 0, to);
 }
 
-static void pack(const shoal_ab_state *s, meeting *m, float rest, float b, float a)
+static shoal_status pack(shoal_run *r, const shoal_ab_state *s, meeting *m, float rest, float b, float a)
 {
   const float *w = s->part.params->w;
   m->rest = m->b = m->a = 0;
   for (int i = 0; i < s->cut->params; i++) {
     const shoal_param *p = &s->cut->param[i];
-    if (p->full_id >= 0) m->rest += put(m->pack + m->rest, w + p->offset, p->count, rest);
+    if (p->full_id >= 0) SHOAL_TRY(put(r, m, &m->rest, w + p->offset, p->count, rest));
   }
   for (size_t i = 0; i < s->layers.n; i++) {
     const shoal_param *p = factor_b(&s->product[i]);
-    m->b += put(m->pack + m->rest + m->b, w + p->offset, p->count, b);
+    SHOAL_TRY(put(r, m, &m->b, w + p->offset, p->count, b));
   }
   for (size_t i = 0; i < s->layers.n; i++) {
     const shoal_param *p = factor_a(&s->product[i]);
-    m->a += put(m->pack + m->rest + m->b + m->a, w + p->offset, p->count, a);
+    SHOAL_TRY(put(r, m, &m->a, w + p->offset, p->count, a));
   }
+  return SHOAL_OK;
 }
 
 /* Unpacks into the weights of the whole model.  Every rank multiplies for itself, and all get the same bits. */
@@ -354,7 +388,7 @@ static shoal_status unpack(shoal_run *r, const shoal_ab_state *s, const meeting 
   for (int i = 0; i < s->cut->params; i++) {
     const shoal_param *p = &s->cut->param[i];
     if (p->full_id < 0) continue;
-    memcpy(out + r->model->param[p->full_id].offset, at, p->count * sizeof *out);
+    SHOAL_TRY(r->backend->ops->copy(r->backend, p->count * sizeof *out, at, out + r->model->param[p->full_id].offset));
     at += p->count;
   }
   for (size_t i = 0; i < s->layers.n; i++) {
@@ -423,11 +457,11 @@ static shoal_status meet_learned(shoal_run *r, shoal_ab_state *s, meeting *m)
   if (m->observing) { /* one rank per group contributes; ranks that did not train the factor add zeros */
     bool speaks = s->groups.rank[s->groups.first[s->group]] == shoal_group_rank(r->all);
     learned = speaks ? 1.0f / (float)groups_in(s, mine) : 0;
-    pack(s, m, share, mine == half_a ? 0 : learned, mine == half_a ? learned : 0);
+    SHOAL_TRY(pack(r, s, m, share, mine == half_a ? 0 : learned, mine == half_a ? learned : 0));
     return sum(r, s, m, m->group, "model", m->pack, m->rest + m->b + m->a);
   }
   if (groups_in(s, mine) > 1) learned = 1.0f / (float)ranks_in(s, mine);
-  pack(s, m, share, mine == half_a ? 1 : learned, mine == half_a ? learned : 1);
+  SHOAL_TRY(pack(r, s, m, share, mine == half_a ? 1 : learned, mine == half_a ? learned : 1));
   SHOAL_TRY(sum(r, s, m, m->group, "rest", m->pack, m->rest));
   SHOAL_TRY(share_learned(r, s, m, 1 - half_a, m->pack + m->rest, m->b));
   return share_learned(r, s, m, half_a, m->pack + m->rest + m->b, m->a);
@@ -436,12 +470,12 @@ static shoal_status meet_learned(shoal_run *r, shoal_ab_state *s, meeting *m)
 /* Every rank multiplies its own factors; the products are averaged. */
 static shoal_status meet_full(shoal_run *r, shoal_ab_state *s, meeting *m, float *out)
 {
-  pack(s, m, 1, 1, 1);
+  SHOAL_TRY(pack(r, s, m, 1, 1, 1));
   SHOAL_TRY(unpack(r, s, m, out));
-  put(m->pack, out, r->model->weights, 1.0f / (float)shoal_group_size(r->all));
+  SHOAL_TRY(
+      r->backend->ops->axpby(r->backend, r->model->weights, 1.0f / (float)shoal_group_size(r->all), out, 0, m->pack));
   SHOAL_TRY(sum(r, s, m, m->group, "weights", m->pack, r->model->weights));
-  memcpy(out, m->pack, r->model->weights * sizeof *out);
-  return SHOAL_OK;
+  return r->backend->ops->copy(r->backend, r->model->weights * sizeof *out, m->pack, out);
 }
 
 static shoal_status meet(shoal_run *r, shoal_ab_state *s, meeting *m, float *out)
@@ -455,11 +489,11 @@ static shoal_status meet(shoal_run *r, shoal_ab_state *s, meeting *m, float *out
     SHOAL_TRY(meet_learned(r, s, m));
     break;
   case SHOAL_AB_WITH_STALE:
-    pack(s, m, share, share, share);
+    SHOAL_TRY(pack(r, s, m, share, share, share));
     SHOAL_TRY(sum(r, s, m, m->group, "all factors", m->pack, m->rest + m->b + m->a));
     break;
   case SHOAL_AB_ONLY_B: /* A is equal on all ranks; in a single group all parameters are */
-    pack(s, m, several ? share : 1, several ? share : 1, 1);
+    SHOAL_TRY(pack(r, s, m, several ? share : 1, several ? share : 1, 1));
     if (several) SHOAL_TRY(sum(r, s, m, m->group, "B", m->pack, m->rest + m->b));
     break;
   }
@@ -471,12 +505,12 @@ shoal_status shoal_ab_reconcile(shoal_run *r, shoal_ab_state *s)
   uint64_t t0 = shoal_now_ns();
   meeting m = { .group = r->all, .pack = s->part.params->g };
   SHOAL_TRY(meet(r, s, &m, s->whole->params->w));
-  SHOAL_TRY(shoal_mean_stats(r->control, r->model, s->part.params->stats, s->whole->params->stats));
+  SHOAL_TRY(shoal_mean_stats(r->backend, r->control, r->model, s->part.params->stats, s->whole->params->stats));
   s->whole->params->version++;
   s->factor_steps[s->training == SHOAL_TRAIN_B] += s->phase_steps;
   s->phase_steps = 0;
   shoal_ab_take(r, s, false);
-  forget_moments(s);
+  SHOAL_TRY(forget_moments(r, s));
   shoal_ab_ramp_start(&s->ramp, s->schedule.ramp);
   shoal_trace_span(r->trace, SHOAL_TRACE_OTHER, s->op_reconcile, t0, shoal_now_ns());
   return SHOAL_OK;
@@ -486,5 +520,5 @@ shoal_status shoal_ab_observe(shoal_run *r, shoal_ab_state *s, float *weights, f
 {
   meeting m = { .group = r->control, .observing = true, .pack = s->part.params->g };
   SHOAL_TRY(meet(r, s, &m, weights));
-  return shoal_mean_stats(r->control, r->model, s->part.params->stats, stats);
+  return shoal_mean_stats(r->backend, r->control, r->model, s->part.params->stats, stats);
 }

@@ -75,11 +75,11 @@ static void put_part(shoal_run *r, const shoal_ab_state *s, shoal_ckpt_writer *c
   if (!s->cut) return;
   put_numbers(c, "method/ab_ranks", s->rank, s->layers.n);
   uint64_t n = speaks(r, s) ? s->cut->weights : 0;
-  shoal_ckpt_put_replica(c, "ab_weights", SHOAL_F32, s->factored ? n : 0, s->part.params->w);
+  shoal_ckpt_put_arena_replica(c, r->backend, "ab_weights", s->factored ? n : 0, s->part.params->w);
   for (int k = 0; k < s->part.optim->slots; k++) {
     char name[64];
     snprintf(name, sizeof name, "ab_%s", shoal_optim_slot_name(s->part.optim, k));
-    shoal_ckpt_put_replica(c, name, SHOAL_F32, n, s->part.optim->slot[k]);
+    shoal_ckpt_put_arena_replica(c, r->backend, name, n, s->part.optim->slot[k]);
   }
 }
 
@@ -176,7 +176,7 @@ static shoal_status get_factor_steps(const shoal_run *r, shoal_ab_state *s, cons
 
 /* All slots or none: with another optimizer the state of factors is reset like that of the whole model, with its
  * counts. */
-static shoal_status get_slots(shoal_ab_state *s, const shoal_ckpt *c, int speaker)
+static shoal_status get_slots(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *c, int speaker)
 {
   char name[96];
   for (int k = 0; k < s->part.optim->slots; k++) {
@@ -185,7 +185,7 @@ static shoal_status get_slots(shoal_ab_state *s, const shoal_ckpt *c, int speake
       s->factor_steps[0] = s->factor_steps[1] = s->phase_steps = 0;
       return SHOAL_OK;
     }
-    SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, s->cut->weights, s->part.optim->slot[k]));
+    SHOAL_TRY(shoal_ckpt_get_arena(c, r->backend, name, s->cut->weights, s->part.optim->slot[k]));
   }
   return SHOAL_OK;
 }
@@ -194,11 +194,12 @@ static shoal_status get_part(shoal_run *r, shoal_ab_state *s, const shoal_ckpt *
 {
   int speaker = s->groups.rank[s->groups.first[s->group]];
   char name[96];
-  SHOAL_TRY(get_slots(s, c, speaker));
+  SHOAL_TRY(get_slots(r, s, c, speaker));
   if (!factored) return SHOAL_OK;
   snprintf(name, sizeof name, "replica/%d/ab_weights", speaker);
-  SHOAL_TRY(shoal_ckpt_get(c, name, SHOAL_F32, s->cut->weights, s->part.params->w));
-  memcpy(s->part.params->stats, s->whole->params->stats, r->model->stats * sizeof(float));
+  SHOAL_TRY(shoal_ckpt_get_arena(c, r->backend, name, s->cut->weights, s->part.params->w));
+  SHOAL_TRY(r->backend->ops->copy(r->backend, r->model->stats * sizeof(float), s->whole->params->stats,
+                                  s->part.params->stats));
   s->part.params->version++;
   shoal_ab_take(r, s, true);
   return SHOAL_OK;

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "data/loader.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- running statistics over several batches or ranks ---- */
 
@@ -55,19 +54,33 @@ void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stat
   shoal_model_each_stat(m, finish_moments, &(finished){ .sum = sum, .out = stats });
 }
 
-shoal_status shoal_mean_stats(shoal_group *control, const shoal_model *m, const float *stats, float *out)
+static shoal_status add_to_sum(shoal_backend *b, const shoal_model *m, const float *stats, double *sum)
+{
+  shoal_window w;
+  SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_READ, m->stats, stats, &w));
+  shoal_moments_add(m, w.at, sum);
+  return shoal_window_close(b, &w);
+}
+
+static shoal_status take_mean(shoal_backend *b, const shoal_model *m, double *sum, double n, float *out)
+{
+  shoal_window w;
+  SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_WRITE, m->stats, out, &w));
+  shoal_moments_mean(m, sum, n, w.at);
+  return shoal_window_close(b, &w);
+}
+
+shoal_status shoal_mean_stats(shoal_backend *b, shoal_group *control, const shoal_model *m, const float *stats,
+                              float *out)
 {
   int size = shoal_group_size(control);
   if (m->stats == 0) return SHOAL_OK;
-  if (size == 1) { /* bitwise copy: moments would round */
-    memcpy(out, stats, m->stats * sizeof *out);
-    return SHOAL_OK;
-  }
+  if (size == 1) return b->ops->copy(b, m->stats * sizeof *out, stats, out); /* bitwise: moments would round */
   double *sum;
   SHOAL_TRY(SHOAL_ALLOC(m->stats, &sum));
-  shoal_moments_add(m, stats, sum);
-  shoal_status st = shoal_group_sum_f64(control, sum, m->stats);
-  if (st == SHOAL_OK) shoal_moments_mean(m, sum, size, out);
+  shoal_status st = add_to_sum(b, m, stats, sum);
+  if (st == SHOAL_OK) st = shoal_group_sum_f64(control, sum, m->stats);
+  if (st == SHOAL_OK) st = take_mean(b, m, sum, size, out);
   free(sum);
   return st;
 }
@@ -82,14 +95,13 @@ shoal_status shoal_model_sum_take(shoal_model_sum *s, shoal_form *f, float *out)
     SHOAL_TRY(shoal_exchange_create_sum(s->control, "models", n, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &s->exchange));
   SHOAL_TRY(shoal_exchange_start(s->exchange, sum));
   SHOAL_TRY(shoal_exchange_wait(s->exchange));
-  memcpy(out, sum, n * sizeof *out);
-  return SHOAL_OK;
+  return s->backend->ops->copy(s->backend, n * sizeof *out, sum, out);
 }
 
 shoal_status shoal_model_sum_weighted(shoal_model_sum *s, shoal_form *f, double weight, float *out)
 {
   const shoal_params *p = f->params;
-  for (size_t i = 0; i < p->n; i++) p->g[i] = (float)(weight * p->w[i]);
+  SHOAL_TRY(s->backend->ops->scale(s->backend, p->n, weight, p->w, NULL, NULL, p->g));
   return shoal_model_sum_take(s, f, out);
 }
 
@@ -97,6 +109,17 @@ void shoal_model_sum_fini(shoal_model_sum *s)
 {
   shoal_exchange_destroy(s->exchange);
   s->exchange = NULL;
+}
+
+shoal_status shoal_broadcast_arena(shoal_backend *b, shoal_group *g, float *x, size_t n, int root)
+{
+  shoal_window w;
+  bool sends = shoal_group_rank(g) == root;
+  SHOAL_TRY(shoal_window_open(b, sends ? SHOAL_WINDOW_READ : SHOAL_WINDOW_WRITE, n, x, &w));
+  shoal_status st = shoal_group_broadcast(g, w.at, n * sizeof *x, root);
+  if (st == SHOAL_OK) return shoal_window_close(b, &w);
+  shoal_window_drop(&w);
+  return st;
 }
 
 /* ---- samples ---- */

@@ -8,6 +8,7 @@
 #include "method/common/svd.h"
 #include "base/interrupt.h"
 #include "base/mem.h"
+#include "method/common/average.h"
 #include <lapacke.h>
 #include <limits.h>
 #include <math.h>
@@ -201,6 +202,17 @@ typedef struct {
   shoal_form *form;
 } start;
 
+static shoal_status orthogonalise_param(const shoal_form *f, const shoal_param *p, const shoal_meanwhile *meanwhile)
+{
+  shoal_backend *b = f->backend;
+  shoal_window w;
+  SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_BOTH, p->count, f->params->w + p->offset, &w));
+  shoal_status st = shoal_orthogonalise(w.at, p->shape.dim[0], (int64_t)p->count / p->shape.dim[0], p->name, meanwhile);
+  if (st == SHOAL_OK) return shoal_window_close(b, &w);
+  shoal_window_drop(&w);
+  return st;
+}
+
 static shoal_status orthogonalise_own(void *context, const shoal_meanwhile *meanwhile)
 {
   const start *s = context;
@@ -209,9 +221,7 @@ static shoal_status orthogonalise_own(void *context, const shoal_meanwhile *mean
   shoal_status st = SHOAL_OK;
   for (int i = 0; i < f->model->params && st == SHOAL_OK; i++) {
     const shoal_param *p = &f->model->param[i];
-    if (owner_of(p, size, &turn) == me)
-      st = shoal_orthogonalise(f->params->w + p->offset, p->shape.dim[0], (int64_t)p->count / p->shape.dim[0], p->name,
-                               meanwhile);
+    if (owner_of(p, size, &turn) == me) st = orthogonalise_param(f, p, meanwhile);
   }
   return st;
 }
@@ -223,8 +233,7 @@ shoal_status shoal_orthogonal_start(shoal_group *control, shoal_form *f)
   for (int i = 0; i < f->model->params; i++) {
     const shoal_param *p = &f->model->param[i];
     int owner = owner_of(p, size, &turn);
-    if (owner >= 0)
-      SHOAL_TRY(shoal_group_broadcast(control, f->params->w + p->offset, p->count * sizeof(float), owner));
+    if (owner >= 0) SHOAL_TRY(shoal_broadcast_arena(f->backend, control, f->params->w + p->offset, p->count, owner));
   }
   f->params->version++;
   return SHOAL_OK;

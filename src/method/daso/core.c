@@ -2,19 +2,22 @@
 #include "method/daso/core.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include <float.h>
-#include <math.h>
+#include "method/common/average.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* ------------------------------------------------------------------------------------------------------- planning */
+
+static shoal_status allocate(shoal_run *r, shoal_memory *out)
+{
+  return r->backend->ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, r->form->params->n * sizeof(float), out);
+}
 
 static shoal_status plan_slot(shoal_run *r, shoal_daso *c, int i)
 {
   char name[32];
   shoal_daso_slot *s = &c->slot[i];
   snprintf(name, sizeof name, "across %d.%d", shoal_world_place(r->world)->local_rank, i);
-  SHOAL_TRY(shoal_group_agree(c->across, SHOAL_ALLOC(r->form->params->n, &s->x)));
+  SHOAL_TRY(shoal_group_agree(c->across, allocate(r, &s->x)));
   SHOAL_TRY(
       shoal_exchange_create_sum(c->across, name, r->form->params->n, SHOAL_WIRE_F32, SHOAL_SUM_RING, &s->exchange));
   c->slots = i + 1;
@@ -28,10 +31,10 @@ static shoal_status plan_sums(shoal_run *r, shoal_daso *c, shoal_wire wire, bool
   for (int i = 0; i < (c->groups == 1 ? SHOAL_DASO_SUMS : 1); i++) SHOAL_TRY(plan_slot(r, c, i));
   shoal_exchange_bytes(c->across, n, SHOAL_WIRE_F32, SHOAL_SUM_RING, c->ring);
   if (wire == SHOAL_WIRE_F32) return SHOAL_OK;
-  SHOAL_TRY(shoal_parcels_create(c->across, n, wire, &c->parcels));
+  SHOAL_TRY(shoal_parcels_create(r->backend, c->across, n, wire, &c->parcels));
   shoal_parcels_bytes(c->across, n, c->half);
   if (!delta) return SHOAL_OK;
-  return shoal_group_agree(c->across, SHOAL_ALLOC(n, &c->common));
+  return shoal_group_agree(c->across, allocate(r, &c->common));
 }
 
 static shoal_status name_events(shoal_run *r, shoal_daso *c)
@@ -60,6 +63,7 @@ shoal_status shoal_daso_open(shoal_run *r, shoal_wire wire, bool delta, float ad
   r->alike = c->node;
   shoal_status st = SHOAL_ALLOC((size_t)c->groups, &c->broadcast);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)c->groups, &c->op);
+  if (st == SHOAL_OK) st = r->backend->ops->alloc(r->backend, SHOAL_MEMORY_PINNED, sizeof(uint32_t), &c->flag);
   SHOAL_TRY(shoal_group_agree(r->control, st));
   SHOAL_TRY(name_events(r, c));
   int local = shoal_world_place(r->world)->local_rank;
@@ -67,18 +71,18 @@ shoal_status shoal_daso_open(shoal_run *r, shoal_wire wire, bool delta, float ad
     SHOAL_TRY(shoal_group_create_across(r->world, local, &c->across));
     SHOAL_TRY(plan_sums(r, c, wire, delta));
   }
-  shoal_daso_adopt(r, c, true);
-  return SHOAL_OK;
+  return shoal_daso_adopt(r, c, true);
 }
 
-void shoal_daso_close(shoal_daso *c)
+void shoal_daso_close(shoal_run *r, shoal_daso *c)
 {
   for (int i = 0; i < SHOAL_DASO_SUMS; i++) {
     shoal_exchange_destroy(c->slot[i].exchange);
-    free(c->slot[i].x);
+    r->backend->ops->release(r->backend, &c->slot[i].x);
   }
   shoal_parcels_destroy(c->parcels);
-  free(c->common);
+  r->backend->ops->release(r->backend, &c->common);
+  r->backend->ops->release(r->backend, &c->flag);
   free(c->op);
   free(c->broadcast);
   shoal_group_destroy(c->across);
@@ -133,10 +137,11 @@ shoal_status shoal_daso_settle(shoal_daso *c)
   return SHOAL_OK;
 }
 
-void shoal_daso_adopt(shoal_run *r, shoal_daso *c, bool equal)
+shoal_status shoal_daso_adopt(shoal_run *r, shoal_daso *c, bool equal)
 {
   c->equal = equal;
-  if (c->common) memcpy(c->common, r->form->params->w, r->form->params->n * sizeof *c->common);
+  if (!c->common.at) return SHOAL_OK;
+  return r->backend->ops->copy(r->backend, c->common.bytes, r->form->params->w, c->common.at);
 }
 
 /* --------------------------------------------------------------------------------------------------------- events */
@@ -147,15 +152,13 @@ static void count(shoal_run *r, const uint64_t bytes[SHOAL_LINK_COUNT])
 }
 
 /* NaN or infinity must not be sent: it would spread to the models of all nodes. */
-static shoal_status copy_finite(const shoal_run *r, float *to)
+static shoal_status copy_finite(const shoal_run *r, shoal_daso *c, float *to)
 {
-  const float *w = r->form->params->w;
-  int bad = 0;
-  for (size_t i = 0; i < r->form->params->n; i++) {
-    bad |= !(fabsf(w[i]) <= FLT_MAX);
-    to[i] = w[i];
-  }
-  SHOAL_CHECK(!bad, SHOAL_ERR_NUMERIC,
+  const shoal_backend_ops *ops = r->backend->ops;
+  const uint32_t *bad = c->flag.at;
+  SHOAL_TRY(ops->copy_checked(r->backend, r->form->params->n, r->form->params->w, to, c->flag.at));
+  SHOAL_TRY(ops->settle(r->backend));
+  SHOAL_CHECK(!*bad, SHOAL_ERR_NUMERIC,
               "weights of this rank are not finite at step %llu: they are not sent to other nodes; try a smaller "
               "optim.lr, or optim.clip",
               (unsigned long long)r->step);
@@ -165,9 +168,9 @@ static shoal_status copy_finite(const shoal_run *r, float *to)
 static shoal_status start_sum(shoal_run *r, shoal_daso *c)
 {
   shoal_daso_slot *s = take_slot(c);
-  SHOAL_TRY(copy_finite(r, s->x));
+  SHOAL_TRY(copy_finite(r, c, s->x.at));
   shoal_exchange_stamp(s->exchange, r->step);
-  SHOAL_TRY(shoal_exchange_start(s->exchange, s->x));
+  SHOAL_TRY(shoal_exchange_start(s->exchange, s->x.at));
   count(r, c->ring);
   return SHOAL_OK;
 }
@@ -179,7 +182,7 @@ static shoal_status blend(shoal_run *r, shoal_daso *c, uint64_t age)
   float own = age ? c->adjustment * (float)age : 1, all = own + (float)c->nodes;
   SHOAL_TRY(wait_for(s));
   s->busy = false;
-  return r->backend->ops->axpby(r->backend, r->form->params->n, 1 / all, s->x, own / all, r->form->params->w);
+  return r->backend->ops->axpby(r->backend, r->form->params->n, 1 / all, s->x.at, own / all, r->form->params->w);
 }
 
 static shoal_status drop(shoal_daso *c)
@@ -199,7 +202,7 @@ static shoal_status mean_in_parcels(shoal_run *r, shoal_daso *c)
                              .link = SHOAL_LINK_BETWEEN,
                              .peer = -1,
                              .seq = r->step + 1 };
-  SHOAL_TRY(shoal_parcels_mean(c->parcels, c->common, r->form->params->w));
+  SHOAL_TRY(shoal_parcels_mean(c->parcels, c->common.at, r->form->params->w));
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) x.bytes += c->half[link];
   shoal_trace_blocked(r->trace, &x, t0, shoal_now_ns());
   count(r, c->half);
@@ -212,13 +215,13 @@ static shoal_status mean_in_f32(shoal_run *r, shoal_daso *c)
   shoal_daso_slot *s = shoal_daso_pending(c, 0);
   SHOAL_TRY(wait_for(s));
   s->busy = false;
-  return r->backend->ops->axpby(r->backend, r->form->params->n, 1 / (float)c->nodes, s->x, 0, r->form->params->w);
+  return r->backend->ops->axpby(r->backend, r->form->params->n, 1 / (float)c->nodes, s->x.at, 0, r->form->params->w);
 }
 
 static shoal_status hand_to_node(shoal_run *r, shoal_daso *c, int root)
 {
   count(r, c->broadcast[root]);
-  SHOAL_TRY(shoal_group_broadcast(c->node, r->form->params->w, r->form->params->n * sizeof(float), root));
+  SHOAL_TRY(shoal_broadcast_arena(r->backend, c->node, r->form->params->w, r->form->params->n, root));
   r->form->params->version++;
   return SHOAL_OK;
 }
@@ -237,7 +240,7 @@ static shoal_status act(shoal_run *r, shoal_daso *c, const shoal_daso_event *e, 
   case SHOAL_DASO_BLOCK:
     if (mine) SHOAL_TRY(half && c->parcels ? mean_in_parcels(r, c) : mean_in_f32(r, c));
     SHOAL_TRY(hand_to_node(r, c, e->group));
-    shoal_daso_adopt(r, c, true);
+    return shoal_daso_adopt(r, c, true);
   }
   return SHOAL_OK;
 }

@@ -17,7 +17,7 @@
 /* A global sum of this rank's group: a private copy of the weights, replaced by the sum over the nodes. */
 typedef struct {
   shoal_exchange *exchange;
-  float *x;        /* [n] */
+  shoal_memory x;  /* float [n] */
   bool busy;       /* from start until collected or dropped */
   bool complete;   /* read from a checkpoint, which holds complete sums */
   uint64_t serial; /* smaller for the older sum */
@@ -31,8 +31,10 @@ typedef struct {
   shoal_daso_slot slot[SHOAL_DASO_SUMS];
   uint64_t serial;
   shoal_parcels *parcels; /* for blocking sums in 16 bits; NULL: in f32 */
-  float *common;          /* [n] weights after the last blocking sum, equal on all ranks; NULL: parcels hold values */
-  bool equal;             /* weights are bitwise equal on all ranks */
+  shoal_memory
+      common;        /* float [n] weights after the last blocking sum, equal on all ranks; none: parcels hold values */
+  shoal_memory flag; /* uint32_t, pinned: weights are not finite */
+  bool equal;        /* weights are bitwise equal on all ranks */
   uint64_t (*broadcast)[SHOAL_LINK_COUNT]; /* [groups] bytes this rank sends if local rank j broadcasts to its node */
   uint64_t ring[SHOAL_LINK_COUNT], half[SHOAL_LINK_COUNT]; /* bytes this rank sends in a sum in f32, and in parcels */
   uint32_t (*op)[4];                                       /* [groups] names of the events in the trace */
@@ -43,7 +45,7 @@ typedef struct {
  *  @param wire   of the blocking sums of warm-up and cool-down
  *  @param delta  their parcels hold the change since the last blocking sum */
 shoal_status shoal_daso_open(shoal_run *r, shoal_wire wire, bool delta, float adjustment, shoal_daso *c);
-void shoal_daso_close(shoal_daso *c); /* also after a failed open */
+void shoal_daso_close(shoal_run *r, shoal_daso *c); /* also after a failed open */
 /** Performs an event after the optimizer's step.  Collective.
  *  @param half  a blocking sum uses 16 bits, if there are parcels
  *  @return ERR_NUMERIC on a rank whose weights are not finite */
@@ -55,5 +57,5 @@ shoal_daso_slot *shoal_daso_pending(shoal_daso *c, int i);
 /** Reserves a slot for a sum read from a checkpoint; the caller fills x. */
 shoal_daso_slot *shoal_daso_restore(shoal_daso *c);
 /** Call after weights were read from a checkpoint; `equal`: they are the same on all ranks. */
-void shoal_daso_adopt(shoal_run *r, shoal_daso *c, bool equal);
+shoal_status shoal_daso_adopt(shoal_run *r, shoal_daso *c, bool equal);
 #endif

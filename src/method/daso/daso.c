@@ -141,7 +141,7 @@ static shoal_status daso_open(shoal_run *r, void *state)
 {
   daso_state *s = state;
   const char *delta = shoal_config_string(r->config, "method.delta");
-  s->models.control = r->control;
+  s->models = (shoal_model_sum){ .backend = r->backend, .control = r->control };
   SHOAL_TRY(shoal_group_agree(r->control, read_schedule(r->config, s, r->epochs)));
   bool changes = strcmp(delta, "on") == 0 || (strcmp(delta, "auto") == 0 && !s->quirks);
   SHOAL_TRY(shoal_daso_open(r, shoal_wire_wanted(r->config), changes,
@@ -164,7 +164,7 @@ static void daso_close(shoal_run *r, void *state)
   daso_state *s = state;
   shoal_model_sum_fini(&s->models);
   shoal_buckets_destroy(s->buckets);
-  shoal_daso_close(&s->core);
+  shoal_daso_close(r, &s->core);
 }
 
 static double daso_samples(const shoal_run *r, const void *state, uint64_t total)
@@ -211,11 +211,11 @@ static shoal_status daso_assemble(shoal_run *r, void *state, float *weights, flo
 {
   daso_state *s = state;
   if (s->core.equal)
-    memcpy(weights, r->form->params->w, r->form->params->n * sizeof *weights);
+    SHOAL_TRY(r->backend->ops->copy(r->backend, r->form->params->n * sizeof *weights, r->form->params->w, weights));
   else
     SHOAL_TRY(shoal_model_sum_weighted(&s->models, r->form,
                                        1.0 / s->core.nodes / shoal_world_place(r->world)->local_size, weights));
-  return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
+  return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, stats);
 }
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */
@@ -265,7 +265,8 @@ static shoal_status daso_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
     bool mine = first_of(r, s->flow.sum[i].group) == rank;
     const shoal_daso_slot *slot = mine ? shoal_daso_pending(&s->core, number_in_group(s, i)) : NULL;
     snprintf(name, sizeof name, "sum_%d", i);
-    shoal_ckpt_put_replica(c, name, SHOAL_F32, slot ? r->form->params->n : 0, slot ? slot->x : r->form->params->w);
+    shoal_ckpt_put_arena_replica(c, r->backend, name, slot ? r->form->params->n : 0,
+                                 slot ? slot->x.at : r->form->params->w);
   }
   return shoal_buckets_save_own(s->buckets, c, "node_algorithms");
 }
@@ -288,7 +289,7 @@ static shoal_status get_sum(shoal_run *r, daso_state *s, const shoal_ckpt *c, in
   int group = s->flow.sum[i].group;
   if (!s->core.across || shoal_world_place(r->world)->local_rank != group) return SHOAL_OK;
   snprintf(name, sizeof name, "replica/%d/sum_%d", first_of(r, group), i);
-  return shoal_ckpt_get(c, name, SHOAL_F32, r->form->params->n, shoal_daso_restore(&s->core)->x);
+  return shoal_ckpt_get_arena(c, r->backend, name, r->form->params->n, shoal_daso_restore(&s->core)->x.at);
 }
 
 /* Whether these can be sums in flight here: of groups there are, and two of one group only if there is no other. */
@@ -327,7 +328,7 @@ static shoal_status load_elsewhere(shoal_run *r, daso_state *s, const shoal_ckpt
   shoal_dtype type;
   int ndim;
   uint64_t dims[8] = { 0 };
-  shoal_daso_adopt(r, &s->core, true);
+  SHOAL_TRY(shoal_daso_adopt(r, &s->core, true));
   if (strcmp(shoal_ckpt_get_info(c)->method, "daso") != 0) {
     shoal_daso_begin(&s->plan, shoal_ckpt_get_info(c)->epoch, &s->phase);
     return SHOAL_OK;
@@ -346,7 +347,7 @@ static shoal_status load_here(shoal_run *r, daso_state *s, const shoal_ckpt *c)
   char name[64];
   SHOAL_TRY(get_phase(s, c));
   SHOAL_TRY(shoal_ckpt_get_i64(c, "method/equal", &equal));
-  shoal_daso_adopt(r, &s->core, equal != 0);
+  SHOAL_TRY(shoal_daso_adopt(r, &s->core, equal != 0));
   SHOAL_TRY(get_flow(r, s, c));
   snprintf(name, sizeof name, "replica/%d/node_algorithms", shoal_world_rank(r->world));
   return shoal_buckets_load(s->buckets, c, name);

@@ -1,23 +1,23 @@
 /* See parcel.h. */
 #include "method/daso/parcel.h"
 #include "base/mem.h"
-#include "tensor/half.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 1024, TAG_PART = 0, TAG_MEAN = 1 };
-#define BF16_MAX 0x1.fep127f
-#define F16_MAX  65504.0f
+enum { TAG_PART = 0, TAG_MEAN = 1 };
 
 struct shoal_parcels {
+  shoal_backend *backend;
   shoal_group *g;
   size_t n;
   shoal_wire wire;
+  shoal_half format;
   int size, rank;
   uint16_t *own;                /* [n] this rank's parcel; then the mean */
   uint16_t *parts;              /* [size, widest chunk] received for this rank's chunk */
   float *sum;                   /* [widest chunk] */
+  uint32_t *bad;                /* a number that the format cannot hold */
+  shoal_memory memory[4];       /* of these: all but the sum pinned */
   shoal_message **send, **recv; /* [size] */
 };
 
@@ -37,38 +37,20 @@ static size_t chunk_begin(const shoal_parcels *p, int k)
   return p->n / q * (size_t)k + SHOAL_MIN((size_t)k, p->n % q);
 }
 
-static void to_half(const shoal_parcels *p, size_t n, const float *x, uint16_t *y)
-{
-  if (p->wire == SHOAL_WIRE_BF16)
-    shoal_bf16_from_f32(n, x, y);
-  else
-    shoal_f16_from_f32(n, x, y);
-}
-
-static void from_half(const shoal_parcels *p, size_t n, const uint16_t *x, float *y)
-{
-  if (p->wire == SHOAL_WIRE_BF16)
-    shoal_f32_from_bf16(n, x, y);
-  else
-    shoal_f32_from_f16(n, x, y);
-}
-
-static void add_half(const shoal_parcels *p, size_t n, const uint16_t *x, float *y)
-{
-  if (p->wire == SHOAL_WIRE_BF16)
-    shoal_f32_add_bf16(n, x, y);
-  else
-    shoal_f32_add_f16(n, x, y);
-}
-
 /* ------------------------------------------------------------------------------------------------------- planning */
 
 static shoal_status allocate(shoal_parcels *p)
 {
+  const shoal_backend_ops *ops = p->backend->ops;
   size_t widest = chunk_size(p, 0), q = (size_t)p->size;
-  SHOAL_TRY(SHOAL_ALLOC(p->n, &p->own));
-  SHOAL_TRY(shoal_alloc(q * widest, sizeof *p->parts, "16-bit parcels", (void **)&p->parts));
-  SHOAL_TRY(SHOAL_ALLOC(widest, &p->sum));
+  SHOAL_TRY(ops->alloc(p->backend, SHOAL_MEMORY_PINNED, p->n * sizeof *p->own, &p->memory[0]));
+  SHOAL_TRY(ops->alloc(p->backend, SHOAL_MEMORY_PINNED, q * widest * sizeof *p->parts, &p->memory[1]));
+  SHOAL_TRY(ops->alloc(p->backend, SHOAL_MEMORY_DEVICE, widest * sizeof *p->sum, &p->memory[2]));
+  SHOAL_TRY(ops->alloc(p->backend, SHOAL_MEMORY_PINNED, sizeof *p->bad, &p->memory[3]));
+  p->own = p->memory[0].at;
+  p->parts = p->memory[1].at;
+  p->sum = p->memory[2].at;
+  p->bad = p->memory[3].at;
   SHOAL_TRY(SHOAL_ALLOC(q, &p->send));
   SHOAL_TRY(SHOAL_ALLOC(q, &p->recv));
   for (int k = 0; k < p->size; k++) {
@@ -78,12 +60,18 @@ static shoal_status allocate(shoal_parcels *p)
   return SHOAL_OK;
 }
 
-shoal_status shoal_parcels_create(shoal_group *g, size_t n, shoal_wire wire, shoal_parcels **out)
+shoal_status shoal_parcels_create(shoal_backend *b, shoal_group *g, size_t n, shoal_wire wire, shoal_parcels **out)
 {
   shoal_parcels *p = NULL;
   shoal_status st = SHOAL_ALLOC(1, &p);
   if (st == SHOAL_OK) {
-    *p = (shoal_parcels){ .g = g, .n = n, .wire = wire, .size = shoal_group_size(g), .rank = shoal_group_rank(g) };
+    *p = (shoal_parcels){ .backend = b,
+                          .g = g,
+                          .n = n,
+                          .wire = wire,
+                          .format = wire == SHOAL_WIRE_BF16 ? SHOAL_BF16 : SHOAL_F16,
+                          .size = shoal_group_size(g),
+                          .rank = shoal_group_rank(g) };
     st = allocate(p);
   }
   st = shoal_group_agree(g, st);
@@ -104,9 +92,7 @@ void shoal_parcels_destroy(shoal_parcels *p)
   }
   free(p->send);
   free(p->recv);
-  free(p->sum);
-  free(p->parts);
-  free(p->own);
+  for (size_t i = 0; i < SHOAL_COUNT(p->memory); i++) p->backend->ops->release(p->backend, &p->memory[i]);
   free(p);
 }
 
@@ -120,29 +106,23 @@ void shoal_parcels_bytes(const shoal_group *g, size_t n, uint64_t out[SHOAL_LINK
 
 /* ------------------------------------------------------------------------------------------------------- the mean */
 
-/* Rounds differences block by block, so that no full vector of them is needed. */
-static bool pack(shoal_parcels *p, const float *common, const float *x)
+static shoal_status pack(shoal_parcels *p, const float *common, const float *x)
 {
-  const float largest = p->wire == SHOAL_WIRE_BF16 ? BF16_MAX : F16_MAX;
-  float d[BLOCK];
-  int bad = 0;
-  for (size_t begin = 0; begin < p->n; begin += BLOCK) {
-    size_t n = SHOAL_MIN(p->n - begin, (size_t)BLOCK);
-    for (size_t i = 0; i < n; i++) d[i] = common ? x[begin + i] - common[begin + i] : x[begin + i];
-    for (size_t i = 0; i < n; i++) bad |= !(fabsf(d[i]) <= largest);
-    to_half(p, n, d, p->own + begin);
-  }
-  return !bad;
+  const shoal_backend_ops *ops = p->backend->ops;
+  SHOAL_TRY(ops->pack16(p->backend, p->format, p->n, x, common, 1, p->own, p->bad));
+  SHOAL_TRY(ops->settle(p->backend));
+  SHOAL_CHECK(*p->bad == 0, SHOAL_ERR_NUMERIC,
+              "weights of this rank are not finite or beyond what %s can hold: they are not sent to other nodes; try "
+              "a smaller optim.lr, or optim.clip",
+              shoal_wire_name(p->wire));
+  return SHOAL_OK;
 }
 
-static void unpack(shoal_parcels *p, int chunk, const float *common, float *x)
+static shoal_status unpack(shoal_parcels *p, int chunk, const float *common, float *x)
 {
-  size_t begin = chunk_begin(p, chunk), end = begin + chunk_size(p, chunk);
-  for (; begin < end; begin += BLOCK) {
-    size_t n = SHOAL_MIN(end - begin, (size_t)BLOCK);
-    from_half(p, n, p->own + begin, x + begin);
-    for (size_t i = 0; common && i < n; i++) x[begin + i] += common[begin + i];
-  }
+  size_t begin = chunk_begin(p, chunk);
+  return p->backend->ops->unpack16(p->backend, p->format, chunk_size(p, chunk), p->own + begin,
+                                   common ? common + begin : NULL, x + begin);
 }
 
 /* Every member starts with its successor, to spread the load. */
@@ -173,16 +153,17 @@ static shoal_status wait_for_sends(shoal_parcels *p)
 
 static shoal_status add_parts(shoal_parcels *p)
 {
+  const shoal_backend_ops *ops = p->backend->ops;
   size_t mine = chunk_size(p, p->rank);
   uint16_t *own = p->own + chunk_begin(p, p->rank);
-  memset(p->sum, 0, mine * sizeof *p->sum);
+  SHOAL_TRY(ops->fill(p->backend, mine, 0, p->sum));
   for (int k = 0; k < p->size; k++) {
     if (k != p->rank) SHOAL_TRY(shoal_message_wait(p->recv[k]));
-    add_half(p, mine, k == p->rank ? own : p->parts + (size_t)k * mine, p->sum);
+    const uint16_t *part = k == p->rank ? own : p->parts + (size_t)k * mine;
+    SHOAL_TRY(ops->add16(p->backend, p->format, mine, part, p->sum));
   }
-  for (size_t i = 0; i < mine; i++) p->sum[i] /= (float)p->size;
-  to_half(p, mine, p->sum, own);
-  return SHOAL_OK;
+  SHOAL_TRY(ops->pack16(p->backend, p->format, mine, p->sum, NULL, (float)p->size, own, NULL));
+  return ops->settle(p->backend);
 }
 
 /* A mean is received into the memory of the part sent before it, so those sends must be complete. */
@@ -201,17 +182,14 @@ static shoal_status exchange_means(shoal_parcels *p)
 
 shoal_status shoal_parcels_mean(shoal_parcels *p, const float *common, float *x)
 {
-  SHOAL_CHECK(pack(p, common, x), SHOAL_ERR_NUMERIC,
-              "weights of this rank are not finite or beyond what %s can hold: they are not sent to other nodes; try "
-              "a smaller optim.lr, or optim.clip",
-              shoal_wire_name(p->wire));
+  SHOAL_TRY(pack(p, common, x));
   SHOAL_TRY(exchange_parts(p));
   SHOAL_TRY(add_parts(p));
   SHOAL_TRY(exchange_means(p));
   for (int i = 0; i < p->size; i++) {
     int k = peer_of(p, i);
     if (i) SHOAL_TRY(shoal_message_wait(p->recv[k]));
-    unpack(p, k, common, x);
+    SHOAL_TRY(unpack(p, k, common, x));
   }
   return wait_for_sends(p);
 }

@@ -15,12 +15,13 @@
 #ifndef SHOAL_METHOD_DASO_PARCEL_H
 #define SHOAL_METHOD_DASO_PARCEL_H
 #include "comm/exchange.h"
+#include "tensor/backend.h"
 #include <stdbool.h>
 
 typedef struct shoal_parcels shoal_parcels;
-/** Plans means of `n` elements.  Collective over `g`.  @param wire  BF16 or F16.  Memory: 8 n bytes and a little
+/** Plans means of `n` elements of the backend's memory.  Collective over `g`.  @param wire  BF16 or F16.  Memory: 8 n bytes and a little
  *  more. */
-shoal_status shoal_parcels_create(shoal_group *g, size_t n, shoal_wire wire, shoal_parcels **out);
+shoal_status shoal_parcels_create(shoal_backend *b, shoal_group *g, size_t n, shoal_wire wire, shoal_parcels **out);
 void shoal_parcels_destroy(shoal_parcels *p); /* accepts NULL */
 /** x ← common + mean over members of (x - common), the same bits on all members; |error| <= 2^-7 (bf16) or 2^-10 (f16,
  *  in its range) of the largest |x - common| among the members.  Collective; blocks.

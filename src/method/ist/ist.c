@@ -17,6 +17,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "method/common/average.h"
 #include "method/method.h"
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ typedef struct {
   int arrays;        /* arrays exchanged: weights, and slots if carried */
   size_t store_n;    /* elements of each array of the store */
   float *store[ARRAYS_MAX];
-  float *parcel, *bundle; /* packed: one block per home; one block per part */
+  float *parcel, *bundle; /* packed: one block per home; one block per part.  Pinned */
+  shoal_memory memory[3]; /* of the store, the parcel and the bundle */
   size_t parcel_n, bundle_n;
   uint64_t *out, *in; /* [size] bytes of the blocks */
   uint64_t round, began, length;
@@ -123,6 +125,29 @@ static void report(const shoal_run *r, const ist_state *s)
              shoal_format_bytes((double)(s->parcel_n + s->bundle_n) * sizeof(float), messages, sizeof messages));
 }
 
+static shoal_status allocate(shoal_run *r, ist_state *s, size_t arrays)
+{
+  const shoal_backend_ops *ops = r->backend->ops;
+  const size_t f = sizeof(float);
+  SHOAL_TRY(ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, s->store_n * arrays * f, &s->memory[0]));
+  SHOAL_TRY(ops->alloc(r->backend, SHOAL_MEMORY_PINNED, s->parcel_n * f, &s->memory[1]));
+  SHOAL_TRY(ops->alloc(r->backend, SHOAL_MEMORY_PINNED, s->bundle_n * f, &s->memory[2]));
+  s->store[0] = s->memory[0].at;
+  s->parcel = s->memory[1].at;
+  s->bundle = s->memory[2].at;
+  return SHOAL_OK;
+}
+
+static shoal_status init_store(shoal_run *r, ist_state *s)
+{
+  shoal_window w;
+  SHOAL_TRY(shoal_window_open(r->backend, SHOAL_WINDOW_BOTH, s->store_n, s->store[0], &w));
+  shoal_status st = shoal_ist_store_init(s->plan, s->view->rank, r->seed, w.at);
+  if (st == SHOAL_OK) return shoal_window_close(r->backend, &w);
+  shoal_window_drop(&w);
+  return st;
+}
+
 /* Allocates all memory that rounds need, for the whole run. */
 static shoal_status ist_open(shoal_run *r, void *state)
 {
@@ -137,13 +162,11 @@ static shoal_status ist_open(shoal_run *r, void *state)
   s->store_n = shoal_ist_store_room(s->plan, me);
   s->parcel_n = r->form->params->n * arrays;
   s->bundle_n = shoal_ist_bundle_room(s->plan, me) * arrays;
-  SHOAL_TRY(shoal_alloc(s->store_n * arrays, sizeof(float), "the store of a subnet's rank", (void **)&s->store[0]));
+  SHOAL_TRY(allocate(r, s, arrays));
   for (int a = 1; a < s->arrays; a++) s->store[a] = s->store[a - 1] + s->store_n;
-  SHOAL_TRY(SHOAL_ALLOC(s->parcel_n, &s->parcel));
-  SHOAL_TRY(SHOAL_ALLOC(s->bundle_n, &s->bundle));
   SHOAL_TRY(SHOAL_ALLOC(size, &s->out));
   SHOAL_TRY(SHOAL_ALLOC(size, &s->in));
-  SHOAL_TRY(shoal_ist_store_init(s->plan, me, r->seed, s->store[0]));
+  SHOAL_TRY(init_store(r, s));
   r->meet.kind = SHOAL_MEET_AT_BOUNDARIES;
   r->meet.next = s->length;
   report(r, s);
@@ -158,9 +181,7 @@ static void ist_close(shoal_run *r, void *state)
   if (s->plan) shoal_ist_deal_destroy(s->plan, s->next);
   shoal_ist_plan_destroy(s->plan);
   shoal_model_destroy(s->part);
-  free(s->store[0]);
-  free(s->parcel);
-  free(s->bundle);
+  for (size_t i = 0; i < SHOAL_COUNT(s->memory); i++) r->backend->ops->release(r->backend, &s->memory[i]);
   free(s->out);
   free(s->in);
 }
@@ -197,11 +218,11 @@ static shoal_status collect(shoal_run *r, ist_state *s, shoal_group *g, int arra
   shoal_ist_view_set(s->view, s->now, s->now, s->part);
   SHOAL_CHECK(s->view->sum_worker * (size_t)arrays <= s->bundle_n, SHOAL_ERR_INTERNAL, "a collect of %zu elements",
               s->view->sum_worker);
-  shoal_ist_pack_part(s->view, arrays, arena, s->parcel);
+  SHOAL_TRY(shoal_ist_pack_part(r->backend, s->view, arrays, arena, s->parcel));
+  SHOAL_TRY(r->backend->ops->settle(r->backend));
   set_sizes(s, arrays, s->view->to_home, s->view->to_worker);
   SHOAL_TRY(shoal_group_alltoall(g, s->parcel, s->out, s->bundle, s->in));
-  shoal_ist_unpack_store(s->view, arrays, store, s->bundle);
-  return SHOAL_OK;
+  return shoal_ist_unpack_store(r->backend, s->view, arrays, store, s->bundle);
 }
 
 /* Replaces the current subnet by `part`, that of deal `next`. */
@@ -226,19 +247,22 @@ static shoal_status dispatch(shoal_run *r, ist_state *s, const shoal_model *part
   shoal_ist_view_set(s->view, s->now, s->next, part);
   SHOAL_CHECK(s->view->sum_worker * (size_t)s->arrays <= s->bundle_n && s->view->sum_home == r->form->params->n,
               SHOAL_ERR_INTERNAL, "a dispatch of %zu and %zu elements", s->view->sum_worker, s->view->sum_home);
-  shoal_ist_pack_store(s->view, s->arrays, s->store, s->bundle);
+  SHOAL_TRY(shoal_ist_pack_store(r->backend, s->view, s->arrays, s->store, s->bundle));
+  SHOAL_TRY(r->backend->ops->settle(r->backend));
   set_sizes(s, s->arrays, s->view->to_worker, s->view->to_home);
   SHOAL_TRY(shoal_group_alltoall(r->all, s->bundle, s->out, s->parcel, s->in));
   count_bytes(r, s);
-  shoal_ist_unpack_part(s->view, s->arrays, arena, s->parcel);
+  SHOAL_TRY(shoal_ist_unpack_part(r->backend, s->view, s->arrays, arena, s->parcel));
   r->form->params->version++;
   return SHOAL_OK;
 }
 
-static void reset_moments(shoal_run *r)
+static shoal_status reset_moments(shoal_run *r)
 {
-  for (int i = 0; i < r->form->optim->slots; i++) memset(r->form->optim->slot[i], 0, r->form->optim->n * sizeof(float));
-  r->form->optim->steps = 0;
+  shoal_optim *o = r->form->optim;
+  for (int i = 0; i < o->slots; i++) SHOAL_TRY(r->backend->ops->fill(r->backend, o->n, 0, o->slot[i]));
+  o->steps = 0;
+  return SHOAL_OK;
 }
 
 static shoal_status turn(shoal_run *r, ist_state *s)
@@ -254,7 +278,7 @@ static shoal_status turn(shoal_run *r, ist_state *s)
     shoal_model_destroy(part);
     return st;
   }
-  if (s->arrays == 1) reset_moments(r);
+  if (s->arrays == 1) SHOAL_TRY(reset_moments(r));
   s->round++;
   s->began = r->step + 1;
   r->meet.next = s->began + s->length;
@@ -274,9 +298,9 @@ static shoal_status spread(shoal_run *r, ist_state *s, const float *own, float *
 {
   for (int home = 0; home < s->plan->o.parts; home++) {
     size_t n = shoal_ist_store_size(s->plan, s->now, home, NULL);
-    if (home == s->view->rank) memcpy(other, own, n * sizeof(float));
-    SHOAL_TRY(shoal_group_broadcast(r->control, other, n * sizeof(float), home));
-    shoal_ist_store_write(s->plan, s->now, home, other, weights);
+    if (home == s->view->rank) SHOAL_TRY(r->backend->ops->copy(r->backend, n * sizeof(float), own, other));
+    SHOAL_TRY(shoal_broadcast_arena(r->backend, r->control, other, n, home));
+    SHOAL_TRY(shoal_ist_store_write(r->backend, s->plan, s->now, home, other, weights));
   }
   return SHOAL_OK;
 }
@@ -284,19 +308,22 @@ static shoal_status spread(shoal_run *r, ist_state *s, const float *own, float *
 static shoal_status ist_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
   ist_state *s = state;
-  float *copy[1] = { NULL };
+  const shoal_backend_ops *ops = r->backend->ops;
+  shoal_memory room;
   size_t largest = 0;
   for (int home = 0; home < s->plan->o.parts; home++)
     largest = SHOAL_MAX(largest, shoal_ist_store_size(s->plan, s->now, home, NULL));
-  shoal_status st = SHOAL_ALLOC(s->store_n + largest, &copy[0]);
+  shoal_status st = ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, (s->store_n + largest) * sizeof(float), &room);
+  float *copy[1] = { room.at };
   SHOAL_TRY_GOTO(st, shoal_group_agree(r->control, st), done);
-  memcpy(copy[0], s->store[0], s->store_n * sizeof(float));
+  SHOAL_TRY_GOTO(st, ops->copy(r->backend, s->store_n * sizeof(float), s->store[0], copy[0]), done);
   SHOAL_TRY_GOTO(st, collect(r, s, r->control, 1, copy), done);
   SHOAL_TRY_GOTO(st, spread(r, s, copy[0], copy[0] + s->store_n, weights), done);
-  shoal_ist_scale(s->plan, false, weights);
-  shoal_model_scatter_stats(r->model, s->part, r->form->params->stats, stats); /* complete if there is a single part */
+  SHOAL_TRY_GOTO(st, shoal_ist_scale(r->backend, s->plan, false, weights), done);
+  /* complete if there is a single part */
+  st = shoal_model_scatter_stats(r->backend, r->model, s->part, r->form->params->stats, stats);
 done:
-  free(copy[0]);
+  ops->release(r->backend, &room);
   return st;
 }
 
@@ -309,9 +336,9 @@ static shoal_status ist_adopt(shoal_run *r, void *state, int array, float *x)
     r->form->optim->steps = 0;
     return SHOAL_OK;
   }
-  if (array == 0) shoal_ist_scale(s->plan, true, x);
-  shoal_model_gather(r->model, s->part, x, arena[array]);
-  shoal_ist_store_read(s->plan, s->now, s->view->rank, x, s->store[array]);
+  if (array == 0) SHOAL_TRY(shoal_ist_scale(r->backend, s->plan, true, x));
+  SHOAL_TRY(shoal_model_gather(r->backend, r->model, s->part, x, arena[array]));
+  SHOAL_TRY(shoal_ist_store_read(r->backend, s->plan, s->now, s->view->rank, x, s->store[array]));
   r->form->params->version++;
   return SHOAL_OK;
 }
@@ -336,7 +363,8 @@ static shoal_status ist_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   shoal_ckpt_put_i64(c, "method/round", (int64_t)s->round);
   shoal_ckpt_put_i64(c, "method/began", (int64_t)s->began);
   /* With blocks the store is valid only from a collect to the next dispatch. */
-  if (!s->plan->o.blocks) shoal_ckpt_put_replica(c, "store", SHOAL_F32, s->store_n * (size_t)s->arrays, s->store[0]);
+  if (!s->plan->o.blocks)
+    shoal_ckpt_put_arena_replica(c, r->backend, "store", s->store_n * (size_t)s->arrays, s->store[0]);
   return SHOAL_OK;
 }
 
@@ -367,7 +395,7 @@ static shoal_status ist_load(shoal_run *r, void *state, const shoal_ckpt *c, boo
   r->meet.next = s->began + s->length;
   snprintf(name, sizeof name, "replica/%d/store", s->view->rank);
   if (s->plan->o.blocks) return SHOAL_OK;
-  return shoal_ckpt_get(c, name, SHOAL_F32, s->store_n * (size_t)s->arrays, s->store[0]);
+  return shoal_ckpt_get_arena(c, r->backend, name, s->store_n * (size_t)s->arrays, s->store[0]);
 }
 
 const shoal_method shoal_method_ist = {

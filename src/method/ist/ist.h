@@ -90,17 +90,19 @@ size_t shoal_ist_store_size(const shoal_ist_plan *p, const shoal_ist_deal *homes
 /** Maximum over all rounds: elements of rank r's store, and of its packed blocks for all parts (one array). */
 size_t shoal_ist_store_room(const shoal_ist_plan *p, int r);
 size_t shoal_ist_bundle_room(const shoal_ist_plan *p, int r);
+/* All arrays from here on are in the backend's memory, but that of store_init. */
+
 /** Copies rank r's store from, or into, the whole model's arena. */
-void shoal_ist_store_read(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, const float *model,
-                          float *store);
-void shoal_ist_store_write(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, const float *store,
-                           float *model);
-/** Initial weights of rank r's store, without a whole model: units only (blocks are never dormant). */
+shoal_status shoal_ist_store_read(shoal_backend *b, const shoal_ist_plan *p, const shoal_ist_deal *homes, int r,
+                                  const float *model, float *store);
+shoal_status shoal_ist_store_write(shoal_backend *b, const shoal_ist_plan *p, const shoal_ist_deal *homes, int r,
+                                   const float *store, float *model);
+/** Initial weights of rank r's store, in host memory, without a whole model: units only (blocks are never dormant). */
 shoal_status shoal_ist_store_init(const shoal_ist_plan *p, int r, uint64_t seed, float *store);
 /** Scales trained weights to those of the evaluated model, or back (`undo`): a layer that reads hidden units and has no
  *  norm after it is divided by n, since its input has n times as many units as in training; the last layer of a dealt
  *  residual block is multiplied by max(1/n, least/B), about the share of rounds and parts it was active in. */
-void shoal_ist_scale(const shoal_ist_plan *p, bool undo, float *model);
+shoal_status shoal_ist_scale(shoal_backend *b, const shoal_ist_plan *p, bool undo, float *model);
 
 typedef struct {
   const shoal_ist_plan *plan;
@@ -110,7 +112,8 @@ typedef struct {
   uint64_t *to_home,
       *to_worker; /* [parts] elements in the messages of a collect; a dispatch sends them the other way */
   size_t sum_home, sum_worker;
-  size_t *cursor; /* [parts] scratch */
+  size_t *cursor;      /* [parts] scratch */
+  const float **parts; /* likewise */
 } shoal_ist_view;
 shoal_status shoal_ist_view_create(const shoal_ist_plan *p, int rank, shoal_ist_view **out);
 void shoal_ist_view_destroy(shoal_ist_view *v);
@@ -121,8 +124,12 @@ void shoal_ist_view_set(shoal_ist_view *v, const shoal_ist_deal *homes, const sh
  * collect:  pack_part → [to_home …] … [to_worker …] → unpack_store, which averages elements trained by several
  * dispatch: pack_store → [to_worker …] … [to_home …] → unpack_part
  * `arrays` 1 (weights) to 3 (with optimizer state), laid out alike. */
-void shoal_ist_pack_part(const shoal_ist_view *v, int arrays, float *const *arena, float *packed);
-void shoal_ist_unpack_part(const shoal_ist_view *v, int arrays, float *const *arena, const float *packed);
-void shoal_ist_pack_store(const shoal_ist_view *v, int arrays, float *const *store, float *packed);
-void shoal_ist_unpack_store(const shoal_ist_view *v, int arrays, float *const *store, const float *packed);
+shoal_status shoal_ist_pack_part(shoal_backend *b, const shoal_ist_view *v, int arrays, float *const *arena,
+                                 float *packed);
+shoal_status shoal_ist_unpack_part(shoal_backend *b, const shoal_ist_view *v, int arrays, float *const *arena,
+                                   const float *packed);
+shoal_status shoal_ist_pack_store(shoal_backend *b, const shoal_ist_view *v, int arrays, float *const *store,
+                                  float *packed);
+shoal_status shoal_ist_unpack_store(shoal_backend *b, const shoal_ist_view *v, int arrays, float *const *store,
+                                    const float *packed);
 #endif

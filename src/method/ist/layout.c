@@ -99,32 +99,33 @@ static size_t tile_size(const tile *t)
   return t->n_rows * (size_t)t->row_grain * t->n_cols * t->width;
 }
 
-static void copy_row(const tile *t, float *row, float *packed, bool pack)
+/* A tensor that is not cut into columns: a stretch of n elements. */
+static tile stretch_tile(size_t offset, size_t n)
 {
-  if (!t->cols) {
-    float *at = row + (size_t)t->col_shift * t->width;
-    memcpy(pack ? packed : at, pack ? at : packed, t->n_cols * t->width * sizeof(float));
-    return;
-  }
-  for (uint64_t j = 0; j < t->n_cols; j++, packed += t->width) {
-    float *at = row + (size_t)(t->cols[j] + t->col_shift) * t->width;
-    if (t->width == 1)
-      *(pack ? packed : at) = *(pack ? at : packed);
-    else
-      memcpy(pack ? packed : at, pack ? at : packed, t->width * sizeof(float));
-  }
+  return (tile){ .offset = offset, .stride = n, .width = 1, .row_grain = 1, .n_rows = 1, .n_cols = n };
 }
 
-/* Copies a tile between memory and packed order; returns its elements. */
-static size_t copy_tile(const tile *t, float *memory, float *packed, bool pack)
+/* Which way elements go between memory and packed order.  The side that is read is not changed. */
+typedef enum { PACK, UNPACK } direction;
+
+/* Copies a tile between memory and packed order; adds its elements to *at. */
+static shoal_status copy_tile(shoal_backend *b, const tile *t, direction way, const float *memory, const float *packed,
+                              size_t *at)
 {
-  size_t row_elements = t->n_cols * t->width;
-  for (uint64_t i = 0; row_elements && i < t->n_rows; i++) {
-    size_t place = (size_t)((t->rows ? t->rows[i] : (int64_t)i) + t->row_shift) * (size_t)t->row_grain;
-    for (int64_t k = 0; k < t->row_grain; k++, packed += row_elements)
-      copy_row(t, memory + t->offset + (place + (size_t)k) * t->stride, packed, pack);
-  }
-  return tile_size(t);
+  shoal_tile_side there = {
+    .rows = t->rows, .cols = t->cols, .row_shift = t->row_shift, .col_shift = t->col_shift, .stride = t->stride
+  };
+  shoal_tile_side here = { .stride = t->n_cols * t->width };
+  shoal_tile copy = { .rows = t->n_rows,
+                      .cols = t->n_cols,
+                      .width = t->width,
+                      .grain = (size_t)t->row_grain,
+                      .from = way == PACK ? there : here,
+                      .to = way == PACK ? here : there };
+  const float *from = way == PACK ? memory + t->offset : packed + *at;
+  const float *to = way == PACK ? packed + *at : memory + t->offset;
+  *at += tile_size(t);
+  return b->ops->copy_tile(b, &copy, from, (float *)(uintptr_t)to);
 }
 
 /* The tile of a tensor cut by units that `home` and `part` have in common, in the part's memory. */
@@ -268,7 +269,7 @@ static tile whole_tile(const shoal_ist_plan *p, const shoal_ist_deal *homes, int
                .n_cols = (uint64_t)t->cols };
   if (is_stretch(t)) {
     run s = stretch_of(p, homes, param, r);
-    return (tile){ .offset = q->offset + s.first, .width = 1, .row_grain = 1, .n_rows = 1, .n_cols = s.count };
+    return stretch_tile(q->offset + s.first, s.count);
   }
   bool by_cols = t->home == SHOAL_IST_COLS;
   run h = share(p->model->space_size[by_cols ? t->cut.col_space : t->cut.row_space], r, p->o.parts);
@@ -277,21 +278,27 @@ static tile whole_tile(const shoal_ist_plan *p, const shoal_ist_deal *homes, int
   return out;
 }
 
-void shoal_ist_store_read(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, const float *model, float *store)
+static shoal_status move_whole(shoal_backend *b, const shoal_ist_plan *p, const shoal_ist_deal *homes, int r,
+                               direction way, const float *model, const float *store)
 {
+  size_t at = 0;
   for (int i = 0; i < p->model->params; i++) {
     tile t = whole_tile(p, homes, i, r);
-    store += copy_tile(&t, (float *)model, store, true);
+    SHOAL_TRY(copy_tile(b, &t, way, model, store, &at));
   }
+  return SHOAL_OK;
 }
 
-void shoal_ist_store_write(const shoal_ist_plan *p, const shoal_ist_deal *homes, int r, const float *store,
-                           float *model)
+shoal_status shoal_ist_store_read(shoal_backend *b, const shoal_ist_plan *p, const shoal_ist_deal *homes, int r,
+                                  const float *model, float *store)
 {
-  for (int i = 0; i < p->model->params; i++) {
-    tile t = whole_tile(p, homes, i, r);
-    store += copy_tile(&t, model, (float *)store, false);
-  }
+  return move_whole(b, p, homes, r, PACK, model, store);
+}
+
+shoal_status shoal_ist_store_write(shoal_backend *b, const shoal_ist_plan *p, const shoal_ist_deal *homes, int r,
+                                   const float *store, float *model)
+{
+  return move_whole(b, p, homes, r, UNPACK, model, store);
 }
 
 /* Initialises the parameter as rank r stores it: a copy with the list of its rows or columns. */
@@ -341,6 +348,7 @@ shoal_status shoal_ist_view_create(const shoal_ist_plan *p, int rank, shoal_ist_
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(parts, &v->to_home), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(parts, &v->to_worker), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(parts, &v->cursor), fail);
+  SHOAL_TRY_GOTO(st, shoal_alloc(parts, sizeof *v->parts, "parts of a subnet's rank", (void **)&v->parts), fail);
   *out = v;
   return SHOAL_OK;
 fail:
@@ -356,6 +364,7 @@ void shoal_ist_view_destroy(shoal_ist_view *v)
   free(v->to_home);
   free(v->to_worker);
   free(v->cursor);
+  free(v->parts);
   free(v);
 }
 
@@ -378,80 +387,89 @@ void shoal_ist_view_set(shoal_ist_view *v, const shoal_ist_deal *homes, const sh
 }
 
 /* Copies a tensor between this rank's arena and the block of a home. */
-static size_t move_part(const shoal_ist_view *v, int param, int home, float *arena, float *packed, bool pack)
+static shoal_status move_part(shoal_backend *b, const shoal_ist_view *v, int param, int home, direction way,
+                              const float *arena, const float *packed, size_t *at)
 {
   const shoal_ist_plan *p = v->plan;
   if (!is_stretch(&p->tensor[param])) {
     tile t = part_tile(p, v->owners, param, home, v->rank, v->arena[param]);
-    return copy_tile(&t, arena, packed, pack);
+    return copy_tile(b, &t, way, arena, packed, at);
   }
-  if (!owns(p, v->owners, param, v->rank)) return 0;
+  if (!owns(p, v->owners, param, v->rank)) return SHOAL_OK;
   run s = stretch_of(p, v->homes, param, home);
-  float *at = arena + v->arena[param] + s.first;
-  memcpy(pack ? packed : at, pack ? at : packed, s.count * sizeof(float));
-  return s.count;
+  tile t = stretch_tile(v->arena[param] + s.first, s.count);
+  return copy_tile(b, &t, way, arena, packed, at);
 }
 
-void shoal_ist_pack_part(const shoal_ist_view *v, int arrays, float *const *arena, float *packed)
+static shoal_status move_parts(shoal_backend *b, const shoal_ist_view *v, int arrays, direction way,
+                               float *const *arena, const float *packed)
 {
+  size_t at = 0;
   for (int home = 0; home < v->plan->o.parts; home++)
     for (int a = 0; a < arrays; a++)
-      for (int i = 0; i < v->plan->model->params; i++) packed += move_part(v, i, home, arena[a], packed, true);
+      for (int i = 0; i < v->plan->model->params; i++) SHOAL_TRY(move_part(b, v, i, home, way, arena[a], packed, &at));
+  return SHOAL_OK;
 }
 
-void shoal_ist_unpack_part(const shoal_ist_view *v, int arrays, float *const *arena, const float *packed)
+shoal_status shoal_ist_pack_part(shoal_backend *b, const shoal_ist_view *v, int arrays, float *const *arena,
+                                 float *packed)
 {
-  for (int home = 0; home < v->plan->o.parts; home++)
-    for (int a = 0; a < arrays; a++)
-      for (int i = 0; i < v->plan->model->params; i++)
-        packed += move_part(v, i, home, arena[a], (float *)packed, false);
+  return move_parts(b, v, arrays, PACK, arena, packed);
 }
 
-/* Copies a tensor between this rank's store and the block of a part. */
-static size_t move_store(const shoal_ist_view *v, int param, int part, float *store, float *packed, bool pack)
+shoal_status shoal_ist_unpack_part(shoal_backend *b, const shoal_ist_view *v, int arrays, float *const *arena,
+                                   const float *packed)
+{
+  return move_parts(b, v, arrays, UNPACK, arena, packed);
+}
+
+/* Copies a tensor between this rank's store and the block of a part; a stretch only into the block: see take_mean. */
+static shoal_status move_store(shoal_backend *b, const shoal_ist_view *v, int param, int part, direction way,
+                               const float *store, const float *packed, size_t *at)
 {
   const shoal_ist_plan *p = v->plan;
   if (!is_stretch(&p->tensor[param])) {
     tile t = home_tile(p, v->owners, param, v->rank, part, v->store[param]);
-    return copy_tile(&t, store, packed, pack);
+    return copy_tile(b, &t, way, store, packed, at);
   }
-  if (!owns(p, v->owners, param, part)) return 0;
-  size_t n = stretch_of(p, v->homes, param, v->rank).count;
-  if (pack) memcpy(packed, store + v->store[param], n * sizeof(float));
-  return n;
+  if (!owns(p, v->owners, param, part)) return SHOAL_OK;
+  tile t = stretch_tile(v->store[param], stretch_of(p, v->homes, param, v->rank).count);
+  if (way == PACK) return copy_tile(b, &t, way, store, packed, at);
+  *at += tile_size(&t);
+  return SHOAL_OK;
 }
 
-void shoal_ist_pack_store(const shoal_ist_view *v, int arrays, float *const *store, float *packed)
+shoal_status shoal_ist_pack_store(shoal_backend *b, const shoal_ist_view *v, int arrays, float *const *store,
+                                  float *packed)
 {
+  size_t at = 0;
   for (int part = 0; part < v->plan->o.parts; part++)
     for (int a = 0; a < arrays; a++)
-      for (int i = 0; i < v->plan->model->params; i++) packed += move_store(v, i, part, store[a], packed, true);
+      for (int i = 0; i < v->plan->model->params; i++)
+        SHOAL_TRY(move_store(b, v, i, part, PACK, store[a], packed, &at));
+  return SHOAL_OK;
 }
 
 /* Averages a tensor trained by several ranks, in double and rank order, so that equal values are kept bit for bit. */
-static void take_mean(const shoal_ist_view *v, int param, const float *packed, float *store)
+static shoal_status take_mean(shoal_backend *b, const shoal_ist_view *v, int param, const float *packed, float *store)
 {
   const shoal_ist_plan *p = v->plan;
-  size_t n = stretch_of(p, v->homes, param, v->rank).count;
-  int owners = 0;
-  for (int s = 0; s < p->o.parts; s++) owners += owns(p, v->owners, param, s);
-  for (size_t k = 0; k < n; k++) {
-    double sum = 0;
-    for (int s = 0; s < p->o.parts; s++)
-      if (owns(p, v->owners, param, s)) sum += packed[v->cursor[s] + k];
-    store[v->store[param] + k] = (float)(sum / owners);
-  }
+  size_t n = stretch_of(p, v->homes, param, v->rank).count, owners = 0;
+  for (int s = 0; s < p->o.parts; s++)
+    if (owns(p, v->owners, param, s)) v->parts[owners++] = packed + v->cursor[s];
+  return b->ops->mean(b, n, owners, v->parts, store + v->store[param]);
 }
 
-void shoal_ist_unpack_store(const shoal_ist_view *v, int arrays, float *const *store, const float *packed)
+shoal_status shoal_ist_unpack_store(shoal_backend *b, const shoal_ist_view *v, int arrays, float *const *store,
+                                    const float *packed)
 {
   const shoal_ist_plan *p = v->plan;
   size_t begin = 0;
   for (int s = 0; s < p->o.parts; begin += v->to_worker[s++] * (size_t)arrays) v->cursor[s] = begin;
   for (int a = 0; a < arrays; a++)
     for (int i = 0; i < p->model->params; i++) {
-      if (is_stretch(&p->tensor[i])) take_mean(v, i, packed, store[a]);
-      for (int s = 0; s < p->o.parts; s++)
-        v->cursor[s] += move_store(v, i, s, store[a], (float *)packed + v->cursor[s], false);
+      if (is_stretch(&p->tensor[i])) SHOAL_TRY(take_mean(b, v, i, packed, store[a]));
+      for (int s = 0; s < p->o.parts; s++) SHOAL_TRY(move_store(b, v, i, s, UNPACK, store[a], packed, &v->cursor[s]));
     }
+  return SHOAL_OK;
 }

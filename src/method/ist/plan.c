@@ -221,12 +221,13 @@ void shoal_ist_plan_destroy(shoal_ist_plan *p)
   free(p);
 }
 
-void shoal_ist_scale(const shoal_ist_plan *p, bool undo, float *model)
+shoal_status shoal_ist_scale(shoal_backend *b, const shoal_ist_plan *p, bool undo, float *model)
 {
   for (int i = 0; i < p->model->params; i++) {
     const shoal_param *q = &p->model->param[i];
     float scale = p->tensor[i].scale, *w = model + q->offset;
     if (scale == 1) continue;
-    for (size_t k = 0; k < q->count; k++) w[k] = undo ? w[k] / scale : w[k] * scale;
+    SHOAL_TRY(undo ? b->ops->divide(b, q->count, scale, w) : b->ops->axpby(b, q->count, scale, w, 0, w));
   }
+  return SHOAL_OK;
 }

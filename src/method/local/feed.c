@@ -23,7 +23,8 @@
 enum { OUT_BUFFERS = 2 }; /* replay; in lockstep there is one */
 
 typedef struct {
-  char *data; /* owned: header, activations, labels */
+  shoal_memory memory; /* pinned: header, activations, labels */
+  char *data;          /* there */
   shoal_message *message;
   uint64_t started_ns; /* 0: its transfer has been recorded */
   uint64_t number;     /* of the minibatch: the step; replay: how many were sent before */
@@ -32,6 +33,7 @@ typedef struct {
 
 struct shoal_local_feed {
   shoal_world *world;
+  shoal_backend *backend;
   shoal_group *g;
   shoal_trace *trace;
   uint32_t op, op_room;
@@ -67,14 +69,15 @@ struct shoal_local_feed {
 static shoal_status open_parcel(shoal_local_feed *f, const char *name, size_t elements, parcel *p)
 {
   size_t room = shoal_local_message_bytes(f->max_samples, elements);
-  SHOAL_TRY(shoal_alloc(1, room, "a message of activations", (void **)&p->data));
+  SHOAL_TRY(f->backend->ops->alloc(f->backend, SHOAL_MEMORY_PINNED, room, &p->memory));
+  p->data = p->memory.at;
   return shoal_message_create(f->g, name, &p->message);
 }
 
-static void close_parcel(parcel *p)
+static void close_parcel(shoal_local_feed *f, parcel *p)
 {
   shoal_message_destroy(p->message);
-  free(p->data);
+  f->backend->ops->release(f->backend, &p->memory);
 }
 
 static shoal_status open_in(shoal_local_feed *f, int depth, int replay, int max_uses)
@@ -110,6 +113,7 @@ shoal_status shoal_local_feed_create(shoal_run *r, const shoal_local *s, int dep
   SHOAL_TRY(SHOAL_ALLOC(1, &f));
   *f = (shoal_local_feed){
     .world = r->world,
+    .backend = r->backend,
     .g = r->all,
     .ring = depth + 1,
     .trace = r->trace,
@@ -142,8 +146,8 @@ shoal_status shoal_local_feed_create(shoal_run *r, const shoal_local *s, int dep
 void shoal_local_feed_destroy(shoal_local_feed *f)
 {
   if (!f) return;
-  for (int i = 0; f->in && i < f->n_in; i++) close_parcel(&f->in[i]);
-  for (int i = 0; i < OUT_BUFFERS; i++) close_parcel(&f->out[i]);
+  for (int i = 0; f->in && i < f->n_in; i++) close_parcel(f, &f->in[i]);
+  for (int i = 0; i < OUT_BUFFERS; i++) close_parcel(f, &f->out[i]);
   shoal_local_replay_fini(&f->buffer);
   free(f->in);
   free(f->entry);
@@ -346,6 +350,7 @@ shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoa
   head.elements = (uint32_t)f->out_elements;
   memcpy(p->data, &head, sizeof head);
   if (n) memcpy(p->data + sizeof head + n * f->out_elements * sizeof(float), b->y, n * sizeof *b->y);
+  SHOAL_TRY(f->backend->ops->settle(f->backend));
   p->bytes = shoal_local_message_bytes(f->replaying ? f->max_samples : n, f->out_elements);
   p->started_ns = shoal_now_ns();
   p->number = f->replaying ? f->sent : r->step;

@@ -94,13 +94,12 @@ static shoal_status open_block(shoal_run *r, shoal_local *s, int i)
                               .w = all->w + b->at,
                               .g = all->g + b->at,
                               .n_stats = b->part->model->stats,
-                              .stats = all->stats + b->stats_at,
-                              .g_borrowed = true };
-  b->form = (shoal_form){ .model = b->part->model, .params = &b->params };
+                              .stats = all->stats + b->stats_at };
+  b->form = (shoal_form){ .backend = r->backend, .model = b->part->model, .params = &b->params };
   SHOAL_TRY(shoal_form_plan(r->backend, s->max_samples, &b->form));
   if (i == 0) return SHOAL_OK;
   size_t n = (size_t)s->max_samples * s->block[i - 1].part->elements;
-  return shoal_alloc(n, sizeof(float), "the input of a block", (void **)&b->input);
+  return r->backend->ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, n * sizeof(float), &b->input);
 }
 
 /* Plans for the epoch's short last batch. */
@@ -192,7 +191,7 @@ static void local_close(shoal_run *r, void *state)
   for (int i = 0; s->block && i < s->n; i++) {
     shoal_buckets_destroy(s->block[i].sums);
     shoal_plans_destroy(s->block[i].form.plans);
-    free(s->block[i].input);
+    r->backend->ops->release(r->backend, &s->block[i].input);
   }
   shoal_group_destroy(s->replicas);
   for (size_t i = 0; i < s->n_columns; i++) free((void *)s->columns[i]);
@@ -213,7 +212,7 @@ static shoal_status announce(void *context, size_t offset, size_t count)
 {
   announcing *a = context;
   const shoal_local_trained *t = a->block;
-  a->run->look(a->run, t->form.model, t->params.g, offset, count);
+  SHOAL_TRY(a->run->look(a->run, t->form.model, t->params.g, offset, count));
   return t->sums ? shoal_buckets_announce(t->sums, a->run->step, offset, count) : SHOAL_OK;
 }
 
@@ -225,7 +224,7 @@ static shoal_status hand_on(shoal_run *r, shoal_local *s, int i, shoal_local_bat
   float *to = NULL;
   if (t->part->out_node < 0 || b->head.total == 0) return SHOAL_OK;
   if (inside)
-    to = s->block[i + 1].input;
+    to = s->block[i + 1].input.at;
   else
     SHOAL_TRY(shoal_local_feed_room(s->feed, r, &to));
   if (to && b->head.samples) SHOAL_TRY(shoal_plan_output(t->plan, t->part->out_node, to));
@@ -242,7 +241,7 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   announcing to = { r, t };
   t->params.version = r->form->params->version;
   if (b->head.samples == 0) {
-    memset(t->params.g, 0, t->params.n * sizeof(float));
+    SHOAL_TRY(r->backend->ops->fill(r->backend, t->params.n, 0, t->params.g));
     SHOAL_TRY(hand_on(r, s, i, b));
     return t->sums ? shoal_buckets_finish(t->sums, r->step) : SHOAL_OK;
   }
@@ -304,7 +303,7 @@ static shoal_status clip(const shoal_run *r, const shoal_local *s, const shoal_l
   double square;
   SHOAL_TRY(ops->sumsq(r->backend, t->params.n, t->params.g, &square));
   for (size_t i = 0; i < SHOAL_COUNT(shared) && !isfinite(square); i++)
-    if (shared[i].count) t->params.g[shared[i].offset] = NAN;
+    if (shared[i].count) SHOAL_TRY(ops->fill(r->backend, 1, NAN, t->params.g + shared[i].offset));
   double scale = s->clip > 0 ? s->clip / sqrt(square) : 1;
   return scale < 1 ? ops->axpby(r->backend, t->params.n, (float)scale, t->params.g, 0, t->params.g) : SHOAL_OK;
 }

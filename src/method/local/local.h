@@ -72,7 +72,7 @@ typedef struct {
   shoal_params params; /* a view of that piece */
   shoal_form form;     /* of the block: these params, plans owned; the optimizer is that of the whole arena */
   shoal_plan *plan;    /* of this step */
-  float *input;        /* owned; NULL for the rank's first block, whose input is external */
+  shoal_memory input;  /* none for the rank's first block, whose input is external */
   shoal_buckets *sums; /* over the replicas; NULL: there is one */
 } shoal_local_trained;
 
@@ -101,10 +101,10 @@ typedef struct {
   uint32_t op_forward, op_backward, op_optimizer;
   const char **columns; /* owned, names too */
   size_t n_columns;
-  shoal_params **whole; /* [parts] during evaluation: weights of all blocks, with heads */
-  shoal_plans **plans;  /* [parts] likewise */
-  float *passed[2];     /* activations between blocks */
-  double observed;      /* samples */
+  shoal_params **whole;   /* [parts] during evaluation: weights of all blocks, with heads */
+  shoal_plans **plans;    /* [parts] likewise */
+  shoal_memory passed[2]; /* activations between blocks */
+  double observed;        /* samples */
 } shoal_local;
 
 /* ---- the cut ---- */

@@ -11,14 +11,13 @@
 #include "base/mem.h"
 #include "method/local/local.h"
 #include <stdlib.h>
-#include <string.h>
 
 enum { TAG = 1000 }; /* distinct from the feed's tags */
 
 typedef struct {
-  int peer;          /* -1: none on this side */
-  shoal_range range; /* in the rank's arena */
-  float *theirs;     /* owned */
+  int peer;            /* -1: none on this side */
+  shoal_range range;   /* in the rank's arena */
+  shoal_memory theirs; /* float [range.count], pinned */
   uint64_t started_ns;
   shoal_message *out, *in;
 } side;
@@ -37,7 +36,7 @@ static shoal_status open_side(shoal_run *r, const shoal_local *s, int stage, sho
   if (stage < 0 || stage >= s->parts->grid.stages) return SHOAL_OK;
   out->peer = shoal_local_rank(&s->parts->grid, stage, s->replica);
   out->range = (shoal_range){ range.offset + at, range.count };
-  SHOAL_TRY(SHOAL_ALLOC(range.count, &out->theirs));
+  SHOAL_TRY(r->backend->ops->alloc(r->backend, SHOAL_MEMORY_PINNED, range.count * sizeof(float), &out->theirs));
   SHOAL_TRY(shoal_message_create(r->all, "shared layer out", &out->out));
   return shoal_message_create(r->all, "shared layer in", &out->in);
 }
@@ -67,7 +66,7 @@ void shoal_local_pairs_destroy(shoal_local_pairs *p)
   for (int i = 0; i < 2; i++) {
     shoal_message_destroy(p->side[i].out);
     shoal_message_destroy(p->side[i].in);
-    free(p->side[i].theirs);
+    p->backend->ops->release(p->backend, &p->side[i].theirs);
   }
   free(p);
 }
@@ -79,7 +78,7 @@ static shoal_status start(shoal_local_pairs *p, float *array, uint64_t bytes[SHO
     size_t n = d->range.count * sizeof(float);
     if (d->peer < 0) continue;
     d->started_ns = shoal_now_ns();
-    SHOAL_TRY(shoal_message_recv(d->in, d->theirs, n, d->peer, TAG));
+    SHOAL_TRY(shoal_message_recv(d->in, d->theirs.at, n, d->peer, TAG));
     SHOAL_TRY(shoal_message_send(d->out, array + d->range.offset, n, d->peer, TAG));
     bytes[shoal_group_link(p->g, d->peer)] += n;
   }
@@ -95,7 +94,7 @@ static shoal_status average_here(const shoal_local_pairs *p, const shoal_local *
     size_t n = a->part->upper.count;
     float *x = array + a->at + a->part->upper.offset, *y = array + b->at + b->part->lower.offset;
     SHOAL_TRY(ops->axpby(p->backend, n, 0.5f, y, 0.5f, x));
-    memcpy(y, x, n * sizeof *y);
+    SHOAL_TRY(ops->copy(p->backend, n * sizeof *y, x, y));
   }
   return SHOAL_OK;
 }
@@ -128,7 +127,7 @@ static shoal_status finish(shoal_local_pairs *p, float *array)
   for (int i = 0; i < 2; i++) {
     side *d = &p->side[i];
     if (d->peer >= 0)
-      SHOAL_TRY(p->backend->ops->axpby(p->backend, d->range.count, 0.5f, d->theirs, 0.5f, array + d->range.offset));
+      SHOAL_TRY(p->backend->ops->axpby(p->backend, d->range.count, 0.5f, d->theirs.at, 0.5f, array + d->range.offset));
   }
   return SHOAL_OK;
 }

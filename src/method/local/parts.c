@@ -92,21 +92,25 @@ static shoal_status measure_model(shoal_backend *b, const shoal_model *m, int64_
 {
   shoal_params *params = NULL;
   shoal_plan *plan = NULL;
-  float *x = NULL;
+  shoal_memory x = { 0 };
+  float *host = NULL;
   int32_t *y = NULL;
   shoal_status st;
   size_t n = (size_t)(batch * shoal_shape_count(&m->input));
   SHOAL_TRY_GOTO(st, shoal_params_create(b, m, NULL, &params), done);
   SHOAL_TRY_GOTO(st, shoal_plan_create(b, m, batch, SHOAL_PLAN_TRAIN, &plan), done);
-  SHOAL_TRY_GOTO(st, b->ops->alloc(b, n * sizeof *x, (void **)&x), done);
+  SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MEMORY_DEVICE, n * sizeof *host, &x), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &host), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)batch, &y), done);
-  shoal_model_init(m, 1, params->w, params->stats);
+  SHOAL_TRY_GOTO(st, shoal_model_init(b, m, 1, params->w, params->stats), done);
   params->version++;
-  for (size_t i = 0; i < n; i++) x[i] = (float)(i % 17) / 17;
-  st = time_steps(plan, params, x, y, w);
+  for (size_t i = 0; i < n; i++) host[i] = (float)(i % 17) / 17;
+  SHOAL_TRY_GOTO(st, b->ops->copy(b, n * sizeof *host, host, x.at), done);
+  st = time_steps(plan, params, x.at, y, w);
 done:
   free(y);
-  if (x) b->ops->release(b, x);
+  free(host);
+  b->ops->release(b, &x);
   shoal_plan_destroy(plan);
   shoal_params_destroy(b, params);
   return st;

@@ -30,11 +30,9 @@ void shoal_local_forget(shoal_run *r, shoal_local *s)
   }
   free(s->whole);
   free(s->plans);
-  free(s->passed[0]);
-  free(s->passed[1]);
+  for (int i = 0; i < 2; i++) r->backend->ops->release(r->backend, &s->passed[i]);
   s->whole = NULL;
   s->plans = NULL;
-  s->passed[0] = s->passed[1] = NULL;
 }
 
 static shoal_status make_room(shoal_run *r, shoal_local *s)
@@ -61,16 +59,21 @@ static shoal_status gather_stats(shoal_run *r, const shoal_local *s, int part, s
   const shoal_local_trained *own = own_block(s, part);
   const shoal_model *m = s->parts->part[part].model;
   if (out->n_stats == 0) return SHOAL_OK;
-  if (own) memcpy(out->stats, own->params.stats, out->n_stats * sizeof *out->stats);
+  if (own)
+    SHOAL_TRY(r->backend->ops->copy(r->backend, out->n_stats * sizeof *out->stats, own->params.stats, out->stats));
   if (g->replicas == 1) {
     int root = shoal_local_rank(g, shoal_local_stage_of(s->parts, part), 0);
-    return shoal_group_broadcast(r->control, out->stats, out->n_stats * sizeof *out->stats, root);
+    return shoal_broadcast_arena(r->backend, r->control, out->stats, out->n_stats, root);
   }
   double *sum;
+  shoal_window w;
   SHOAL_TRY(SHOAL_ALLOC(out->n_stats, &sum));
-  if (own) shoal_moments_add(m, out->stats, sum);
-  shoal_status st = shoal_group_sum_f64(r->control, sum, out->n_stats);
-  if (st == SHOAL_OK) shoal_moments_mean(m, sum, g->replicas, out->stats);
+  shoal_status st = shoal_window_open(r->backend, SHOAL_WINDOW_BOTH, out->n_stats, out->stats, &w);
+  if (st == SHOAL_OK && own) shoal_moments_add(m, w.at, sum);
+  if (st == SHOAL_OK) st = shoal_group_sum_f64(r->control, sum, out->n_stats);
+  if (st == SHOAL_OK) shoal_moments_mean(m, sum, g->replicas, w.at);
+  if (st == SHOAL_OK) st = shoal_window_close(r->backend, &w);
+  shoal_window_drop(&w);
   free(sum);
   return st;
 }
@@ -80,8 +83,8 @@ static shoal_status gather_part(shoal_run *r, const shoal_local *s, int part)
   const shoal_local_trained *own = own_block(s, part);
   shoal_params *p = s->whole[part];
   int root = shoal_local_rank(&s->parts->grid, shoal_local_stage_of(s->parts, part), 0);
-  if (own) memcpy(p->w, own->params.w, p->n * sizeof *p->w);
-  SHOAL_TRY(shoal_group_broadcast(r->control, p->w, p->n * sizeof *p->w, root));
+  if (own) SHOAL_TRY(r->backend->ops->copy(r->backend, p->n * sizeof *p->w, own->params.w, p->w));
+  SHOAL_TRY(shoal_broadcast_arena(r->backend, r->control, p->w, p->n, root));
   p->version++;
   return gather_stats(r, s, part, p);
 }
@@ -95,8 +98,8 @@ shoal_status shoal_local_assemble(shoal_run *r, void *state, float *weights, flo
   SHOAL_TRY(shoal_group_agree(r->control, make_room(r, s)));
   for (int k = 0; k < s->parts->n; k++) {
     SHOAL_TRY(gather_part(r, s, k));
-    shoal_model_scatter(r->model, s->parts->part[k].model, s->whole[k]->w, weights);
-    shoal_model_scatter_stats(r->model, s->parts->part[k].model, s->whole[k]->stats, stats);
+    SHOAL_TRY(shoal_model_scatter(r->backend, r->model, s->parts->part[k].model, s->whole[k]->w, weights));
+    SHOAL_TRY(shoal_model_scatter_stats(r->backend, r->model, s->parts->part[k].model, s->whole[k]->stats, stats));
   }
   return SHOAL_OK;
 }
@@ -112,8 +115,10 @@ static shoal_status open_observation(shoal_run *r, shoal_local *s, int64_t batch
     most = SHOAL_MAX(most, s->parts->part[k].elements);
   }
   s->observed = 0;
-  SHOAL_TRY(SHOAL_ALLOC((size_t)batch * most, &s->passed[0]));
-  return SHOAL_ALLOC((size_t)batch * most, &s->passed[1]);
+  for (int i = 0; i < 2; i++)
+    SHOAL_TRY(
+        r->backend->ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, (size_t)batch * most * sizeof(float), &s->passed[i]));
+  return SHOAL_OK;
 }
 
 /* One forward pass through all blocks, each of which ends in its own logits. */
@@ -129,8 +134,8 @@ static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_
     SHOAL_TRY(shoal_plan_forward(plan, s->whole[k], &at, x, b->y, 0, &score));
     values[k] += (double)score.correct;
     if (p->out_node < 0) continue;
-    SHOAL_TRY(shoal_plan_output(plan, p->out_node, s->passed[k % 2]));
-    x = s->passed[k % 2];
+    SHOAL_TRY(shoal_plan_output(plan, p->out_node, s->passed[k % 2].at));
+    x = s->passed[k % 2].at;
   }
   s->observed += (double)b->n;
   return SHOAL_OK;
@@ -298,14 +303,14 @@ typedef struct {
   shoal_local *s;
   const shoal_ckpt *c;
   const shoal_local_parts *old;
-  float *full; /* [model->weights] one assembled optimizer slot; or NULL */
+  shoal_memory full; /* float [model->weights], one assembled optimizer slot; or none */
 } moving;
 
 static shoal_status read_array(const moving *v, int rank, const char *what, size_t n, float *out)
 {
   char name[64];
   snprintf(name, sizeof name, "replica/%d/%s", rank, what);
-  return shoal_ckpt_get(v->c, name, SHOAL_F32, n, out);
+  return shoal_ckpt_get_arena(v->c, v->r->backend, name, n, out);
 }
 
 /* Whether both parts have a head of the same kind after the same unit; not the network's classifier. */
@@ -324,13 +329,14 @@ static const shoal_local_trained *heir(const moving *v, const shoal_local_part *
 }
 
 /* Copies an old part: the network's elements into `full` (if any), the head's to its heir. */
-static void hand_over(const moving *v, const shoal_local_part *old, const float *from, float *to)
+static shoal_status hand_over(const moving *v, const shoal_local_part *old, const float *from, float *to)
 {
   const shoal_local_trained *b = heir(v, old);
-  if (v->full) shoal_model_scatter(v->r->model, old->model, from, v->full);
-  if (b)
-    memcpy(to + b->at + b->part->model->weights - b->part->head_weights, from + old->model->weights - old->head_weights,
-           old->head_weights * sizeof *to);
+  shoal_backend *backend = v->r->backend;
+  if (v->full.at) SHOAL_TRY(shoal_model_scatter(backend, v->r->model, old->model, from, v->full.at));
+  if (!b) return SHOAL_OK;
+  return backend->ops->copy(backend, old->head_weights * sizeof *to, from + old->model->weights - old->head_weights,
+                            to + b->at + b->part->model->weights - b->part->head_weights);
 }
 
 /* Mean of the statistics of a stage's replicas, into `out` [arena->stats]. */
@@ -338,25 +344,34 @@ static shoal_status mean_of_replicas(const moving *v, int stage, const shoal_mod
 {
   const shoal_local_grid *g = &v->old->grid;
   double *sum;
+  shoal_window w;
   if (g->replicas == 1) return read_array(v, shoal_local_rank(g, stage, 0), "stats", arena->stats, out);
   SHOAL_TRY(SHOAL_ALLOC(arena->stats, &sum));
   shoal_status st = SHOAL_OK;
   for (int i = 0; st == SHOAL_OK && i < g->replicas; i++) {
     st = read_array(v, shoal_local_rank(g, stage, i), "stats", arena->stats, out);
-    shoal_moments_add(arena, out, sum);
+    if (st == SHOAL_OK) st = shoal_window_open(v->r->backend, SHOAL_WINDOW_READ, arena->stats, out, &w);
+    if (st != SHOAL_OK) break;
+    shoal_moments_add(arena, w.at, sum);
+    shoal_window_drop(&w);
   }
-  shoal_moments_mean(arena, sum, g->replicas, out);
+  if (st == SHOAL_OK) st = shoal_window_open(v->r->backend, SHOAL_WINDOW_BOTH, arena->stats, out, &w);
+  if (st == SHOAL_OK) {
+    shoal_moments_mean(arena, sum, g->replicas, w.at);
+    st = shoal_window_close(v->r->backend, &w);
+  }
   free(sum);
   return st;
 }
 
 /* Copies statistics of heads; those of the network come from /model. */
-static void hand_over_stats(const moving *v, const shoal_local_part *old, const float *from)
+static shoal_status hand_over_stats(const moving *v, const shoal_local_part *old, const float *from)
 {
   const shoal_local_trained *b = heir(v, old);
-  if (b)
-    memcpy(b->params.stats + b->part->model->stats - old->head_stats, from + old->model->stats - old->head_stats,
-           old->head_stats * sizeof *from);
+  shoal_backend *backend = v->r->backend;
+  if (!b) return SHOAL_OK;
+  return backend->ops->copy(backend, old->head_stats * sizeof *from, from + old->model->stats - old->head_stats,
+                            b->params.stats + b->part->model->stats - old->head_stats);
 }
 
 /* Moves one stage, part by part: array `what` of its first replica into `to`; with `to` NULL, the statistics of all. */
@@ -364,26 +379,25 @@ static shoal_status move_stage(const moving *v, int stage, const char *what, flo
 {
   int first = v->old->stage_first[stage], n = v->old->stage_first[stage + 1] - first;
   size_t *at, size;
-  float *from = NULL;
+  shoal_memory from = { 0 };
+  shoal_backend *backend = v->r->backend;
   shoal_model *arena = NULL;
   shoal_status st;
   SHOAL_TRY(SHOAL_ALLOC(2 * (size_t)n, &at));
   SHOAL_TRY_GOTO(st, shoal_local_join(v->old, stage, at, at + n, &arena), done);
   size = to ? arena->weights : arena->stats;
   if (size == 0) goto done;
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(size, &from), done);
-  st = to ? read_array(v, shoal_local_rank(&v->old->grid, stage, 0), what, size, from)
-          : mean_of_replicas(v, stage, arena, from);
+  SHOAL_TRY_GOTO(st, backend->ops->alloc(backend, SHOAL_MEMORY_DEVICE, size * sizeof(float), &from), done);
+  st = to ? read_array(v, shoal_local_rank(&v->old->grid, stage, 0), what, size, from.at)
+          : mean_of_replicas(v, stage, arena, from.at);
   for (int i = 0; st == SHOAL_OK && i < n; i++) {
     const shoal_local_part *old = &v->old->part[first + i];
-    if (to)
-      hand_over(v, old, from + at[i], to);
-    else
-      hand_over_stats(v, old, from + at[n + i]);
+    const float *array = from.at;
+    st = to ? hand_over(v, old, array + at[i], to) : hand_over_stats(v, old, array + at[n + i]);
   }
 done:
   shoal_model_destroy(arena);
-  free(from);
+  backend->ops->release(backend, &from);
   free(at);
   return st;
 }
@@ -402,11 +416,11 @@ static shoal_status move_optimizer(moving *v)
   int64_t steps;
   for (int i = 0; i < r->form->optim->slots; i++)
     if (!has_slot(v, shoal_optim_slot_name(r->form->optim, i))) return SHOAL_OK; /* another optimizer */
-  SHOAL_TRY(SHOAL_ALLOC(r->model->weights, &v->full));
+  SHOAL_TRY(r->backend->ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, r->model->weights * sizeof(float), &v->full));
   for (int i = 0; i < r->form->optim->slots; i++) {
     for (int stage = 0; stage < v->old->grid.stages; stage++)
       SHOAL_TRY(move_stage(v, stage, shoal_optim_slot_name(r->form->optim, i), r->form->optim->slot[i]));
-    shoal_model_gather(r->model, r->form->model, v->full, r->form->optim->slot[i]);
+    SHOAL_TRY(shoal_model_gather(r->backend, r->model, r->form->model, v->full.at, r->form->optim->slot[i]));
   }
   SHOAL_TRY(shoal_ckpt_get_count(v->c, "train/optimizer_steps", 0, SHOAL_CKPT_MOST, &steps));
   r->form->optim->steps = (uint64_t)steps;
@@ -443,7 +457,7 @@ shoal_status shoal_local_load(shoal_run *r, void *state, const shoal_ckpt *c, bo
   if (!old) return SHOAL_OK;
   moving v = { .r = r, .s = s, .c = c, .old = old };
   shoal_status st = move_all(&v);
-  free(v.full);
+  r->backend->ops->release(r->backend, &v.full);
   shoal_local_parts_destroy(old);
   return st;
 }
@@ -451,7 +465,8 @@ shoal_status shoal_local_load(shoal_run *r, void *state, const shoal_ckpt *c, bo
 shoal_status shoal_local_adopt(shoal_run *r, void *state, int array, float *x)
 {
   (void)state;
-  shoal_model_gather(r->model, r->form->model, x, array == 0 ? r->form->params->w : r->form->optim->slot[array - 1]);
+  float *to = array == 0 ? r->form->params->w : r->form->optim->slot[array - 1];
+  SHOAL_TRY(shoal_model_gather(r->backend, r->model, r->form->model, x, to));
   r->form->params->version++;
   return SHOAL_OK;
 }

@@ -23,7 +23,6 @@
 #include "method/common/buckets.h"
 #include "method/local_sgd/schedule.h"
 #include "method/method.h"
-#include <string.h>
 
 typedef struct {
   uint64_t period, switch_epoch;
@@ -115,7 +114,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   s->algorithm = shoal_algorithm_wanted(r->config);
   s->op = shoal_trace_op(r->trace, "average");
   s->equal = true;
-  s->models.control = r->control;
+  s->models = (shoal_model_sum){ .backend = r->backend, .control = r->control };
   if (s->switch_epoch)
     SHOAL_TRY(shoal_buckets_create(r->config, r->form, r->all, "exchange", "bucket", wire, s->algorithm, &s->all));
   if (shoal_config_bool(r->config, "method.node_level")) SHOAL_TRY(plan_node(r, s, wire));
@@ -177,7 +176,7 @@ static shoal_status average_weights(shoal_run *r, local_state *s)
   int size = shoal_group_size(r->all);
   if (size == 1) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns(), bytes[SHOAL_LINK_COUNT];
-  memcpy(s->sum, p->w, p->n * sizeof *p->w);
+  SHOAL_TRY(r->backend->ops->copy(r->backend, p->n * sizeof *p->w, p->w, s->sum));
   shoal_exchange_stamp(s->average, r->step);
   SHOAL_TRY(shoal_exchange_start(s->average, s->sum));
   SHOAL_TRY(shoal_exchange_wait(s->average));
@@ -211,10 +210,10 @@ static shoal_status local_assemble(shoal_run *r, void *state, float *weights, fl
 {
   local_state *s = state;
   if (s->equal)
-    memcpy(weights, r->form->params->w, r->form->params->n * sizeof *weights);
+    SHOAL_TRY(r->backend->ops->copy(r->backend, r->form->params->n * sizeof *weights, r->form->params->w, weights));
   else
     SHOAL_TRY(shoal_model_sum_weighted(&s->models, r->form, 1.0 / shoal_group_size(r->all), weights));
-  return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
+  return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, stats);
 }
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */

@@ -4,34 +4,46 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
+
+enum { C, B, THEIRS, SHOWN, MEASURED }; /* of shoal_swarm.own */
+
+static shoal_status allocate(shoal_swarm *s, int which, float **out)
+{
+  SHOAL_TRY(s->backend->ops->alloc(s->backend, SHOAL_MEMORY_DEVICE, s->node.n * sizeof **out, &s->own[which]));
+  *out = s->own[which].at;
+  return SHOAL_OK;
+}
 
 static shoal_status alloc_vectors(shoal_swarm *s)
 {
+  const shoal_backend_ops *ops = s->backend->ops;
   shoal_swarm_variant v = s->rules.variant;
-  size_t n = s->node.n;
+  size_t parcel = s->node.n * sizeof(float);
   if (v == SHOAL_SWARM_BLOCKING)
     s->node.c = s->node.x;
   else
-    SHOAL_TRY(shoal_alloc(n, sizeof(float), "the swarm's common copy", (void **)&s->node.c));
-  if (v == SHOAL_SWARM_SYMMETRIC || v == SHOAL_SWARM_NONBLOCKING)
-    SHOAL_TRY(shoal_alloc(n, sizeof(float), "the swarm's base", (void **)&s->node.b));
-  if (v == SHOAL_SWARM_PULL) SHOAL_TRY(shoal_alloc(n, sizeof(float), "what is pulled", (void **)&s->shown));
-  SHOAL_TRY(shoal_alloc(n, sizeof(float), "the partner's model", (void **)&s->theirs));
-  SHOAL_TRY(shoal_alloc(n, sizeof(float), "parcels to send", (void **)&s->outbox));
-  SHOAL_TRY(shoal_alloc(n, sizeof(float), "parcels to read", (void **)&s->inbox));
+    SHOAL_TRY(allocate(s, C, &s->node.c));
+  if (v == SHOAL_SWARM_SYMMETRIC || v == SHOAL_SWARM_NONBLOCKING) SHOAL_TRY(allocate(s, B, &s->node.b));
+  if (v == SHOAL_SWARM_PULL) SHOAL_TRY(allocate(s, SHOWN, &s->shown));
+  SHOAL_TRY(allocate(s, THEIRS, &s->theirs));
+  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, s->blocks * sizeof(float), &s->own[MEASURED]));
+  s->measured = s->own[MEASURED].at;
+  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, parcel, &s->outbox));
+  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, parcel, &s->inbox));
   SHOAL_TRY(SHOAL_ALLOC(s->blocks, &s->distance));
   SHOAL_TRY(SHOAL_ALLOC((size_t)s->size, &s->begun));
   return SHOAL_ALLOC((size_t)s->size, &s->since);
 }
 
-shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, float *x, size_t n, shoal_swarm **out)
+shoal_status shoal_swarm_create(shoal_world *w, shoal_backend *b, const shoal_swarm_rules *rules, float *x, size_t n,
+                                shoal_swarm **out)
 {
   shoal_status st;
   shoal_swarm *s;
   SHOAL_TRY(SHOAL_ALLOC(1, &s));
   *s = (shoal_swarm){ .rules = *rules,
                       .world = w,
+                      .backend = b,
                       .all = shoal_world_group(w),
                       .control = shoal_world_control(w),
                       .rank = shoal_world_rank(w),
@@ -41,7 +53,7 @@ shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, 
                       .marks = (shoal_quant_blocks(n) + 7) / 8 };
   SHOAL_TRY_GOTO(st, shoal_graph_create(rules->graph, s->size, rules->p, rules->seed, &s->graph), fail);
   SHOAL_TRY_GOTO(st, alloc_vectors(s), fail);
-  shoal_swarm_restart(s);
+  SHOAL_TRY_GOTO(st, shoal_swarm_restart(s), fail);
   *out = s;
   return SHOAL_OK;
 fail:
@@ -53,23 +65,22 @@ void shoal_swarm_destroy(shoal_swarm *s)
 {
   if (!s) return;
   shoal_graph_destroy(s->graph);
-  if (s->node.c != s->node.x) free(s->node.c);
-  free(s->node.b);
-  free(s->shown);
-  free(s->theirs);
-  free(s->outbox);
-  free(s->inbox);
+  for (size_t i = 0; i < SHOAL_COUNT(s->own); i++) s->backend->ops->release(s->backend, &s->own[i]);
+  s->backend->ops->release(s->backend, &s->outbox);
+  s->backend->ops->release(s->backend, &s->inbox);
   free(s->distance);
   free(s->begun);
   free(s->since);
   free(s);
 }
 
-void shoal_swarm_restart(shoal_swarm *s)
+shoal_status shoal_swarm_restart(shoal_swarm *s)
 {
-  shoal_swarm_publish(s);
-  if (s->node.b) memcpy(s->node.b, s->node.x, s->node.n * sizeof(float));
-  if (s->node.b) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
+  size_t bytes = s->node.n * sizeof(float);
+  SHOAL_TRY(shoal_swarm_publish(s));
+  if (!s->node.b) return SHOAL_OK;
+  SHOAL_TRY(s->backend->ops->copy(s->backend, bytes, s->node.x, s->node.b));
+  return s->backend->ops->copy(s->backend, bytes, s->node.x, s->node.c);
 }
 
 /* Distances become exponents of the wire format: no others fit into it. */
@@ -101,17 +112,18 @@ shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, con
   return st;
 }
 
-void shoal_swarm_publish(shoal_swarm *s)
+shoal_status shoal_swarm_publish(shoal_swarm *s)
 {
-  if (s->rules.variant == SHOAL_SWARM_PULL) memcpy(s->node.c, s->node.x, s->node.n * sizeof(float));
+  if (s->rules.variant != SHOAL_SWARM_PULL) return SHOAL_OK;
+  return s->backend->ops->copy(s->backend, s->node.n * sizeof(float), s->node.x, s->node.c);
 }
 
-void shoal_swarm_fold_own(shoal_swarm *s)
+shoal_status shoal_swarm_fold_own(shoal_swarm *s)
 {
-  for (size_t b = 0; b < s->blocks; b++) {
-    size_t at = b * SHOAL_QUANT_BLOCK;
-    shoal_swarm_node part = { shoal_swarm_block_length(s, b), s->node.x + at, s->node.c + at, s->node.b + at };
-    double learned = shoal_swarm_fold(&part);
-    if (isfinite(learned)) s->distance[b] = SHOAL_MAX(s->distance[b], learned);
-  }
+  const shoal_backend_ops *ops = s->backend->ops;
+  SHOAL_TRY(ops->fold(s->backend, s->node.n, s->node.x, s->node.c, s->node.b, s->measured));
+  SHOAL_TRY(ops->settle(s->backend));
+  for (size_t b = 0; b < s->blocks; b++)
+    if (isfinite(s->measured[b])) s->distance[b] = SHOAL_MAX(s->distance[b], (double)s->measured[b]);
+  return SHOAL_OK;
 }

@@ -74,7 +74,7 @@ void shoal_swarm_lockstep_destroy(shoal_swarm_lockstep *l)
   shoal_message_destroy(l->control_in);
   shoal_message_destroy(l->out);
   shoal_message_destroy(l->in);
-  shoal_swarm_deal_fini(&l->deal);
+  shoal_swarm_deal_fini(l->s, &l->deal);
   free(l->edges);
   free(l->their_bad);
   free(l);
@@ -109,22 +109,21 @@ static shoal_status swap_models(shoal_swarm_lockstep *l, int peer, bool gives, b
   shoal_swarm *s = l->s;
   shoal_swarm_deal *d = &l->deal;
   if (gives) {
-    shoal_swarm_pack(s, d, s->node.c);
+    SHOAL_TRY(shoal_swarm_pack(s, d, s->node.c));
     shoal_swarm_count_parcel(s, d, peer);
   }
-  SHOAL_TRY(swap(l->out, gives ? s->outbox : NULL, l->in, takes ? s->inbox : NULL, d->bytes, peer, TAG_PARCEL));
-  if (takes) shoal_swarm_unpack(s, d);
+  SHOAL_TRY(swap(l->out, gives ? s->outbox.at : NULL, l->in, takes ? s->inbox.at : NULL, d->bytes, peer, TAG_PARCEL));
+  if (takes) SHOAL_TRY(shoal_swarm_unpack(s, d));
   if (!d->quantised) return SHOAL_OK;
-  SHOAL_TRY(
-      swap(l->control_out, takes ? d->bad : NULL, l->control_in, gives ? l->their_bad : NULL, s->marks, peer, TAG_BAD));
+  SHOAL_TRY(swap(l->control_out, takes ? d->bad.at : NULL, l->control_in, gives ? l->their_bad : NULL, s->marks, peer,
+                 TAG_BAD));
   shoal_swarm_merge(s, d, gives ? l->their_bad : NULL);
   if (gives) {
-    shoal_swarm_pack_again(s, d, s->node.c);
+    SHOAL_TRY(shoal_swarm_pack_again(s, d, s->node.c));
     shoal_swarm_count_again(s, d, peer);
   }
-  SHOAL_TRY(swap(l->out, gives ? s->outbox : NULL, l->in, takes ? s->inbox : NULL, d->resend, peer, TAG_AGAIN));
-  if (takes) shoal_swarm_unpack_again(s, d);
-  return SHOAL_OK;
+  SHOAL_TRY(swap(l->out, gives ? s->outbox.at : NULL, l->in, takes ? s->inbox.at : NULL, d->resend, peer, TAG_AGAIN));
+  return takes ? shoal_swarm_unpack_again(s, d) : SHOAL_OK;
 }
 
 static shoal_status interact(shoal_swarm_lockstep *l, const shoal_swarm_edge *e, uint64_t step, bool *changed)
@@ -136,9 +135,10 @@ static shoal_status interact(shoal_swarm_lockstep *l, const shoal_swarm_edge *e,
   SHOAL_TRY(swap_heads(l, peer, step));
   shoal_swarm_deal_begin(s, &l->deal, SHOAL_MAX(l->mine.distance, l->theirs.distance));
   SHOAL_TRY(swap_models(l, peer, both || !initiator, both || initiator));
-  if (both || initiator) shoal_swarm_deal_end(s, &l->deal);
-  if (!both && initiator && !l->deal.refused) shoal_swarm_pull(&s->node, s->theirs);
-  if (shoal_swarm_folds(s->rules.variant, initiator)) shoal_swarm_fold_own(s);
+  if (both || initiator) SHOAL_TRY(shoal_swarm_deal_end(s, &l->deal));
+  if (!both && initiator && !l->deal.refused)
+    SHOAL_TRY(s->backend->ops->average(s->backend, s->node.n, s->node.x, s->theirs, s->node.x));
+  if (shoal_swarm_folds(s->rules.variant, initiator)) SHOAL_TRY(shoal_swarm_fold_own(s));
   *changed |= initiator || s->rules.variant != SHOAL_SWARM_NONBLOCKING;
   s->met += initiator;
   s->served += !initiator;
@@ -150,7 +150,7 @@ shoal_status shoal_swarm_lockstep_step(shoal_swarm_lockstep *l, uint64_t step, b
 {
   shoal_swarm *s = l->s;
   *changed = false;
-  shoal_swarm_publish(s);
+  SHOAL_TRY(shoal_swarm_publish(s));
   int n = shoal_swarm_edges(&s->rules, s->graph, step, s->begun, s->since, l->edges);
   for (int k = 0; k < n; k++)
     if (l->edges[k].initiator == s->rank || l->edges[k].partner == s->rank)

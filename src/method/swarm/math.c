@@ -1,52 +1,7 @@
-/* See swarm_math.h.  Plain loops, one pass each. */
+/* See math.h. */
 #include "method/swarm/math.h"
 #include "base/mem.h"
-#include "base/wide.h"
 #include <math.h>
-#include <string.h>
-
-SHOAL_WIDE void shoal_swarm_average(size_t n, const float *mine, const float *theirs, float *c)
-{
-  for (size_t i = 0; i < n; i++) c[i] = 0.5f * (mine[i] + theirs[i]);
-}
-
-SHOAL_WIDE double shoal_swarm_fold(const shoal_swarm_node *a)
-{
-  float *restrict x = a->x, *restrict c = a->c, *restrict b = a->b, largest = 0;
-  for (size_t i = 0; i < a->n; i++) {
-    float u = b[i] - x[i];
-    largest = fabsf(u) > largest ? fabsf(u) : largest;
-    x[i] = b[i] = c[i] = c[i] - u;
-  }
-  return (double)largest;
-}
-
-void shoal_swarm_pull(const shoal_swarm_node *a, const float *theirs)
-{
-  shoal_swarm_average(a->n, a->x, theirs, a->x);
-}
-
-SHOAL_WIDE bool shoal_swarm_copy(size_t n, const float *from, float *to)
-{
-  uint32_t marks = 0;
-  for (size_t i = 0; i < n; i++) {
-    uint32_t bits;
-    memcpy(&bits, &from[i], sizeof bits);
-    marks |= (bits & 0x7f800000u) + 0x00800000u; /* carries if the exponent is all ones */
-    memcpy(&to[i], &bits, sizeof bits);
-  }
-  return marks >> 31 == 0;
-}
-
-SHOAL_WIDE double shoal_swarm_distance(size_t n, const float *a, const float *b)
-{
-  float largest = 0;
-  for (size_t i = 0; i < n; i++) {
-    float d = fabsf(a[i] - b[i]);
-    largest = d > largest ? d : largest;
-  }
-  return (double)largest;
-}
 
 double shoal_swarm_observe(double distance, double measured)
 {

@@ -1,4 +1,5 @@
-/* The arithmetic of the swarm: how an interaction updates one node's vectors.  No messages, clocks or allocation.
+/* How an interaction updates one node's vectors; `average`, `fold` and `meet` of the backend do it.  Here is what depends on a
+ * few numbers only.
  *
  *   x   the live model, trained by local steps
  *   c   the copy that partners read, and in most variants update
@@ -34,12 +35,6 @@ typedef struct {
   float *x, *c, *b; /* [n]; c == x in V1; b NULL in V1 and V3 */
 } shoal_swarm_node;
 
-/** c ← (mine + theirs) / 2; arrays may alias.  Bitwise symmetric in the two. */
-void shoal_swarm_average(size_t n, const float *mine, const float *theirs, float *c);
-/** u = b - x;  c ← c - u;  b ← c;  x ← c.  Returns max |u|. */
-double shoal_swarm_fold(const shoal_swarm_node *a);
-/** x ← (x + theirs) / 2 */
-void shoal_swarm_pull(const shoal_swarm_node *a, const float *theirs);
 /** Whether this side of an interaction updates c, and whether it folds. */
 static inline bool shoal_swarm_averages(shoal_swarm_variant v)
 {
@@ -49,11 +44,6 @@ static inline bool shoal_swarm_folds(shoal_swarm_variant v, bool initiator)
 {
   return v == SHOAL_SWARM_SYMMETRIC || (v == SHOAL_SWARM_NONBLOCKING && initiator);
 }
-/** to ← from.  Returns whether all of it is finite (quantised values always are). */
-bool shoal_swarm_copy(size_t n, const float *from, float *to);
-/** max |a - b| */
-double shoal_swarm_distance(size_t n, const float *a, const float *b);
-
 /* Spacings follow the measured distances, so that the quantiser's window is twice as wide as the distances seen.
  * For every block b of 4096 values:
  *

@@ -62,9 +62,11 @@ struct shoal_swarm_pairs {
   shoal_swarm_talk mine, theirs;
   uint32_t era;
   bool blocking, pull;
-  bool resting;       /* between two steps: V1 may grant */
-  bool meeting;       /* waiting for a meeting, or in one */
-  bool closed;        /* all ranks have gathered: no more grants */
+  bool occupied,
+      due;      /* a vector is being changed, or messages answered, here: what comes meanwhile is due afterwards */
+  bool resting; /* between two steps: V1 may grant */
+  bool meeting; /* waiting for a meeting, or in one */
+  bool closed;  /* all ranks have gathered: no more grants */
   bool folds, pulled; /* at the end of the step: fold; average with `theirs` */
   bool folding;       /* the step ended while c was being sent: no new parcels before the fold */
   uint64_t answered;  /* V1: partners served since the step ended */
@@ -157,7 +159,7 @@ static shoal_status grant(shoal_swarm_pairs *p, peer *q)
   p->answered++;
   SHOAL_TRY(say(p, q, GRANT, t->number, t->distance));
   if (!p->pull) return SHOAL_OK;
-  memcpy(s->shown, s->node.c, s->node.n * sizeof *s->shown);
+  SHOAL_TRY(s->backend->ops->copy(s->backend, s->node.n * sizeof *s->shown, s->node.c, s->shown));
   return shoal_swarm_talk_start(s, t, shown(p));
 }
 
@@ -283,7 +285,7 @@ static shoal_status listen(peer *q)
   return shoal_message_recv(q->in, &q->got, sizeof q->got, q->rank, TAG_NOTE);
 }
 
-static shoal_status pump(shoal_swarm_pairs *p)
+static shoal_status answer(shoal_swarm_pairs *p)
 {
   for (size_t i = 0; i < p->n; i++) {
     peer *q = &p->peers[i];
@@ -296,6 +298,21 @@ static shoal_status pump(shoal_swarm_pairs *p)
   }
   SHOAL_TRY(move_on(p));
   return decide(p);
+}
+
+/* The backend makes progress between pieces of its work, which calls the hook: not here. */
+static shoal_status pump(shoal_swarm_pairs *p)
+{
+  shoal_status st = SHOAL_OK;
+  p->due = true;
+  if (p->occupied) return SHOAL_OK;
+  p->occupied = true;
+  while (st == SHOAL_OK && p->due) {
+    p->due = false;
+    st = answer(p);
+  }
+  p->occupied = false;
+  return st;
 }
 
 static shoal_status failure(const shoal_swarm_pairs *p)
@@ -348,23 +365,41 @@ static shoal_status check_silence(shoal_swarm_pairs *p)
 
 /* ------------------------------------------------------------------------------------------------ the end of a step */
 
-static void apply(shoal_swarm_pairs *p)
+static shoal_status fold_and_pull(shoal_swarm_pairs *p)
 {
   shoal_swarm *s = p->s;
   if (p->folds) {
     p->folding = busy(&p->mine) || busy(&p->theirs);
     if (!p->folding) {
-      shoal_swarm_fold_own(s);
+      SHOAL_TRY(shoal_swarm_fold_own(s));
       p->folds = false;
       p->changed = true;
     }
   }
   if (p->pulled) {
-    shoal_swarm_pull(&s->node, s->theirs);
+    SHOAL_TRY(s->backend->ops->average(s->backend, s->node.n, s->node.x, s->theirs, s->node.x));
     p->mine.stage = SHOAL_TALK_NONE;
     p->pulled = false;
     p->changed = true;
   }
+  return SHOAL_OK;
+}
+
+/* While x and c are changed, nobody is answered. */
+static shoal_status apply(shoal_swarm_pairs *p)
+{
+  p->occupied = true;
+  shoal_status st = fold_and_pull(p);
+  p->occupied = false;
+  return st;
+}
+
+static shoal_status publish(shoal_swarm_pairs *p)
+{
+  p->occupied = true;
+  shoal_status st = shoal_swarm_publish(p->s);
+  p->occupied = false;
+  return st;
 }
 
 /* Starts an interaction if it is due and the last one is over. */
@@ -398,7 +433,7 @@ static shoal_status wait_here(shoal_swarm_pairs *p, bool for_others)
 {
   for (;;) {
     SHOAL_TRY(failure(p));
-    apply(p);
+    SHOAL_TRY(apply(p));
     SHOAL_TRY(pump(p));
     if (at_rest(p, for_others)) return SHOAL_OK;
     SHOAL_TRY(check_silence(p));
@@ -420,10 +455,10 @@ shoal_status shoal_swarm_pairs_step(shoal_swarm_pairs *p, bool *changed)
   p->changed = false;
   p->resting = true;
   p->answered = 0;
-  shoal_swarm_publish(p->s);
+  SHOAL_TRY(publish(p));
   SHOAL_TRY(shoal_world_progress(p->s->world));
   SHOAL_TRY(failure(p));
-  apply(p);
+  SHOAL_TRY(apply(p));
   if (++p->s->since[p->s->rank] >= p->s->rules.overlap) SHOAL_TRY(stay(p, false));
   begin(p);
   SHOAL_TRY(pump(p));

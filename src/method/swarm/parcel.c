@@ -12,20 +12,22 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/swarm/swarm.h"
-#include <stdlib.h>
 #include <string.h>
 
 shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d)
 {
+  const shoal_backend_ops *ops = s->backend->ops;
   *d = (shoal_swarm_deal){ 0 };
-  SHOAL_TRY(SHOAL_ALLOC(s->blocks, &d->exponent));
-  return SHOAL_ALLOC(s->marks, &d->bad);
+  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, s->blocks, &d->exponent));
+  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, s->marks, &d->bad));
+  return ops->alloc(s->backend, SHOAL_MEMORY_PINNED, sizeof(uint32_t), &d->flag);
 }
 
-void shoal_swarm_deal_fini(shoal_swarm_deal *d)
+void shoal_swarm_deal_fini(const shoal_swarm *s, shoal_swarm_deal *d)
 {
-  free(d->exponent);
-  free(d->bad);
+  s->backend->ops->release(s->backend, &d->exponent);
+  s->backend->ops->release(s->backend, &d->bad);
+  s->backend->ops->release(s->backend, &d->flag);
 }
 
 size_t shoal_swarm_parcel_bytes(int bits, size_t n)
@@ -76,57 +78,80 @@ void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance
                             .seed = shoal_rng_seed(r->seed, (uint64_t)s->rank),
                             .turn = (uint32_t)s->turns++ };
   d->quantised = r->bits && distance > 0;
-  if (d->quantised) shoal_swarm_exponents(r->bits, s->blocks, s->distance, distance, d->exponent);
+  if (d->quantised) shoal_swarm_exponents(r->bits, s->blocks, s->distance, distance, d->exponent.at);
   d->bytes = shoal_swarm_parcel_bytes(d->quantised ? r->bits : 0, s->node.n);
   d->resend = 0;
   d->refused = false;
-  memset(d->bad, 0, s->marks);
+  memset(d->bad.at, 0, s->marks);
 }
 
-void shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from)
+shoal_status shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from)
 {
+  const shoal_backend_ops *ops = s->backend->ops;
   if (d->quantised)
-    shoal_quant_encode(&d->quant, s->node.n, from, d->exponent, s->outbox);
+    SHOAL_TRY(ops->encode(s->backend, &d->quant, s->node.n, from, d->exponent.at, s->outbox.at));
   else
-    memcpy(s->outbox, from, d->bytes);
+    SHOAL_TRY(ops->copy(s->backend, d->bytes, from, s->outbox.at));
+  return ops->settle(s->backend);
 }
 
-void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d)
+/* Unquantised numbers; the parcel is refused if one is not finite. */
+static shoal_status take(shoal_swarm *s, shoal_swarm_deal *d, size_t n, const float *from, float *to)
 {
+  return s->backend->ops->copy_checked(s->backend, n, from, to, d->flag.at);
+}
+
+static shoal_status see_whether_refused(shoal_swarm *s, shoal_swarm_deal *d)
+{
+  uint32_t *flag = d->flag.at;
+  SHOAL_TRY(s->backend->ops->settle(s->backend));
+  d->refused |= *flag != 0;
+  *flag = 0;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d)
+{
+  const shoal_backend_ops *ops = s->backend->ops;
   if (d->quantised)
-    (void)shoal_quant_decode(d->quant.bits, s->node.n, s->inbox, s->node.c, s->theirs, d->bad);
+    SHOAL_TRY(ops->decode(s->backend, d->quant.bits, s->node.n, s->inbox.at, s->node.c, s->theirs, d->bad.at));
   else
-    d->refused = !shoal_swarm_copy(s->node.n, (const float *)s->inbox, s->theirs);
+    SHOAL_TRY(take(s, d, s->node.n, s->inbox.at, s->theirs));
+  return see_whether_refused(s, d);
 }
 
 void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs)
 {
-  for (size_t i = 0; theirs && i < s->marks; i++) d->bad[i] |= theirs[i];
+  uint8_t *bad = d->bad.at;
+  for (size_t i = 0; theirs && i < s->marks; i++) bad[i] |= theirs[i];
   d->resend = 0;
   for (size_t b = 0; b < s->blocks; b++)
-    if (shoal_quant_marked(d->bad, b)) d->resend += shoal_swarm_block_length(s, b) * sizeof(float);
+    if (shoal_quant_marked(bad, b)) d->resend += shoal_swarm_block_length(s, b) * sizeof(float);
 }
 
-void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from)
+shoal_status shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from)
 {
-  float *to = (float *)s->outbox;
+  const shoal_backend_ops *ops = s->backend->ops;
+  float *to = s->outbox.at;
   for (size_t b = 0; b < s->blocks; b++) {
-    if (!shoal_quant_marked(d->bad, b)) continue;
+    if (!shoal_quant_marked(d->bad.at, b)) continue;
     size_t count = shoal_swarm_block_length(s, b);
-    memcpy(to, from + b * SHOAL_QUANT_BLOCK, count * sizeof *to);
+    SHOAL_TRY(ops->copy(s->backend, count * sizeof *to, from + b * SHOAL_QUANT_BLOCK, to));
     to += count;
   }
+  return ops->settle(s->backend);
 }
 
-void shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d)
+shoal_status shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d)
 {
-  const float *from = (const float *)s->inbox;
+  const float *from = s->inbox.at;
   for (size_t b = 0; b < s->blocks; b++) {
-    if (!shoal_quant_marked(d->bad, b)) continue;
+    if (!shoal_quant_marked(d->bad.at, b)) continue;
     size_t count = shoal_swarm_block_length(s, b);
-    d->refused |= !shoal_swarm_copy(count, from, s->theirs + b * SHOAL_QUANT_BLOCK);
+    SHOAL_TRY(take(s, d, count, from, s->theirs + b * SHOAL_QUANT_BLOCK));
     from += count;
   }
+  return see_whether_refused(s, d);
 }
 
 static void refuse(shoal_swarm *s)
@@ -134,21 +159,19 @@ static void refuse(shoal_swarm *s)
   if (s->refused++ == 0) shoal_warn("rank %d: a partner's model is not finite: it is not averaged with", s->rank);
 }
 
-/* Block by block, so that the three passes hit the cache. */
-void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d)
+shoal_status shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d)
 {
-  bool average = shoal_swarm_averages(s->rules.variant);
+  const shoal_backend_ops *ops = s->backend->ops;
+  shoal_meet_args a = { .quant = d->quantised ? &d->quant : NULL,
+                        .exponent = d->exponent.at,
+                        .bad = d->bad.at,
+                        .average = shoal_swarm_averages(s->rules.variant) };
   if (d->refused) {
     refuse(s);
-    return;
+    return SHOAL_OK;
   }
-  for (size_t b = 0; b < s->blocks; b++) {
-    size_t at = b * SHOAL_QUANT_BLOCK, count = shoal_swarm_block_length(s, b);
-    float *c = s->node.c + at;
-    const float *theirs = s->theirs + at;
-    s->distance[b] = shoal_swarm_observe(s->distance[b], shoal_swarm_distance(count, theirs, c));
-    if (!average) continue;
-    if (d->quantised && !shoal_quant_marked(d->bad, b)) shoal_quant_value(&d->quant, at, count, c, d->exponent + b, c);
-    shoal_swarm_average(count, c, theirs, c);
-  }
+  SHOAL_TRY(ops->meet(s->backend, &a, s->node.n, s->theirs, s->node.c, s->measured));
+  SHOAL_TRY(ops->settle(s->backend));
+  for (size_t b = 0; b < s->blocks; b++) s->distance[b] = shoal_swarm_observe(s->distance[b], (double)s->measured[b]);
+  return SHOAL_OK;
 }

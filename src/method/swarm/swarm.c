@@ -96,8 +96,8 @@ static shoal_status swarm_open(shoal_run *r, void *state)
 {
   swarm_state *m = state;
   shoal_swarm_rules rules = read_rules(r);
-  m->models.control = r->control;
-  SHOAL_TRY(shoal_swarm_create(r->world, &rules, r->form->params->w, r->form->params->n, &m->swarm));
+  m->models = (shoal_model_sum){ .backend = r->backend, .control = r->control };
+  SHOAL_TRY(shoal_swarm_create(r->world, r->backend, &rules, r->form->params->w, r->form->params->n, &m->swarm));
   m->swarm->trace = r->trace;
   m->swarm->op = shoal_trace_op(r->trace, "interaction");
   print_rules(r, m->swarm);
@@ -155,11 +155,10 @@ static shoal_status swarm_assemble(shoal_run *r, void *state, float *weights, fl
   swarm_state *m = state;
   const shoal_swarm_node *a = &m->swarm->node;
   double share = 1.0 / m->swarm->size;
-  float *pending = r->form->params->g;
-  for (size_t i = 0; i < a->n; i++)
-    pending[i] = (float)(share * ((a->b ? (double)a->c[i] - (double)a->b[i] : 0) + (double)a->x[i]));
+  const float *common = a->b ? a->c : a->x, *base = a->b ? a->b : a->x; /* without copies nothing is pending */
+  SHOAL_TRY(r->backend->ops->scale(r->backend, a->n, share, a->x, common, base, r->form->params->g));
   SHOAL_TRY(shoal_model_sum_take(&m->models, r->form, weights));
-  return shoal_mean_stats(r->control, r->model, r->form->params->stats, stats);
+  return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, stats);
 }
 
 /* ------------------------------------------------------------------------------------------------- checkpoints */
@@ -183,8 +182,8 @@ static shoal_status swarm_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   shoal_ckpt_put_replica(c, "swarm_counts", SHOAL_I64, COUNTS, counts);
   shoal_ckpt_put_replica(c, "swarm_distance", SHOAL_F64, s->blocks, s->distance);
   if (!s->node.b) return SHOAL_OK;
-  shoal_ckpt_put_replica(c, "swarm_common", SHOAL_F32, s->node.n, s->node.c);
-  shoal_ckpt_put_replica(c, "swarm_base", SHOAL_F32, s->node.n, s->node.b);
+  shoal_ckpt_put_arena_replica(c, s->backend, "swarm_common", s->node.n, s->node.c);
+  shoal_ckpt_put_arena_replica(c, s->backend, "swarm_base", s->node.n, s->node.b);
   return SHOAL_OK;
 }
 
@@ -212,12 +211,11 @@ static shoal_status load_counts(shoal_swarm *s, const shoal_ckpt *c)
 /* For a checkpoint of a variant with copies, in one without: pending updates are folded into the live model. */
 static shoal_status fold_copies(shoal_swarm *s, const shoal_ckpt *c, const char *common, const char *base)
 {
-  float *x = s->node.x, *part = s->theirs;
-  SHOAL_TRY(shoal_ckpt_get(c, common, SHOAL_F32, s->node.n, part));
-  for (size_t i = 0; i < s->node.n; i++) x[i] += part[i];
-  SHOAL_TRY(shoal_ckpt_get(c, base, SHOAL_F32, s->node.n, part));
-  for (size_t i = 0; i < s->node.n; i++) x[i] -= part[i];
-  return SHOAL_OK;
+  const shoal_backend_ops *ops = s->backend->ops;
+  SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, common, s->node.n, s->theirs));
+  SHOAL_TRY(ops->add(s->backend, s->node.n, s->theirs, s->node.x));
+  SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, base, s->node.n, s->theirs));
+  return ops->axpby(s->backend, s->node.n, -1, s->theirs, 1, s->node.x);
 }
 
 /* Same layout: every rank resumes its own state.  Another one: all start from the mean, loaded by the loop. */
@@ -232,14 +230,13 @@ static shoal_status swarm_load(shoal_run *r, void *state, const shoal_ckpt *c, b
     snprintf(base, sizeof base, "replica/%d/swarm_base", s->rank);
     bool saved = shoal_ckpt_has(c, common);
     if (saved && s->node.b) {
-      SHOAL_TRY(shoal_ckpt_get(c, common, SHOAL_F32, s->node.n, s->node.c));
-      return shoal_ckpt_get(c, base, SHOAL_F32, s->node.n, s->node.b);
+      SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, common, s->node.n, s->node.c));
+      return shoal_ckpt_get_arena(c, s->backend, base, s->node.n, s->node.b);
     }
     if (saved) SHOAL_TRY(fold_copies(s, c, common, base));
   }
   r->form->params->version++;
-  shoal_swarm_restart(s);
-  return SHOAL_OK;
+  return shoal_swarm_restart(s);
 }
 
 const shoal_method shoal_method_swarm = {

@@ -15,8 +15,8 @@
 #include "ckpt/together/writer.h"
 #include "comm/exchange.h"
 #include "method/common/graph.h"
-#include "method/common/quant.h"
 #include "method/swarm/math.h"
+#include "tensor/backend.h"
 
 typedef struct {
   shoal_swarm_variant variant;
@@ -34,16 +34,20 @@ typedef struct {
 typedef struct {
   shoal_swarm_rules rules;
   shoal_world *world;
+  shoal_backend *backend;
   shoal_group *all, *control; /* for parcels; for all other messages */
   int rank, size;
   shoal_graph *graph;
   shoal_swarm_node node; /* x is owned by the caller */
   float *theirs;         /* [n] the partner's values, as decoded */
   float *shown;          /* [n] asynchronous V3: the copy being sent, constant until it was read */
-  char *outbox, *inbox;  /* [4 n bytes] parcels in flight; replaced when an interaction is abandoned (talk.c) */
-  size_t blocks, marks;  /* blocks of the quantiser; bytes of a bitmap of them */
-  double *distance;      /* [blocks] D_b of math.h */
-  uint64_t turns;        /* parcels packed so far: counter for stochastic rounding */
+  float *measured;       /* [blocks] pinned: what the backend has measured of them last */
+  shoal_memory own[5];   /* of c, b, theirs, shown and measured */
+  shoal_memory outbox,
+      inbox;            /* [4 n bytes] pinned: parcels in flight; replaced when an interaction is abandoned (talk.c) */
+  size_t blocks, marks; /* blocks of the quantiser; bytes of a bitmap of them */
+  double *distance;     /* [blocks] D_b of math.h */
+  uint64_t turns;       /* parcels packed so far: counter for stochastic rounding */
   /* Interactions initiated by each rank and local steps since: [size]; asynchronously only [rank] is kept. */
   uint64_t *begun, *since;
   uint64_t sent[SHOAL_LINK_COUNT]; /* payload by formula, since swarm.c last collected it */
@@ -55,36 +59,38 @@ typedef struct {
 } shoal_swarm;
 
 /** Collective over the world.  `x` [n] is the live model, equal on all ranks unless others are loaded later. */
-shoal_status shoal_swarm_create(shoal_world *w, const shoal_swarm_rules *rules, float *x, size_t n, shoal_swarm **out);
+shoal_status shoal_swarm_create(shoal_world *w, shoal_backend *b, const shoal_swarm_rules *rules, float *x, size_t n,
+                                shoal_swarm **out);
 void shoal_swarm_destroy(shoal_swarm *s); /* accepts NULL */
 /** Resets the copies to x, with nothing pending. */
-void shoal_swarm_restart(shoal_swarm *s);
+shoal_status shoal_swarm_restart(shoal_swarm *s);
 /** Loads all D_b from a checkpoint.  If it has other blocks, or one value for all as written by older versions, every
  *  block gets the largest.  On failure they are unchanged. */
 shoal_status shoal_swarm_load_distances(shoal_swarm *s, const shoal_ckpt *c, const char *name);
 /** V3: updates the copy that others pull; called after every local step, before averaging. */
-void shoal_swarm_publish(shoal_swarm *s);
+shoal_status shoal_swarm_publish(shoal_swarm *s);
 static inline size_t shoal_swarm_block_length(const shoal_swarm *s, size_t b)
 {
   size_t rest = s->node.n - b * SHOAL_QUANT_BLOCK;
   return rest < SHOAL_QUANT_BLOCK ? rest : SHOAL_QUANT_BLOCK;
 }
 /** Folds, and updates every D_b. */
-void shoal_swarm_fold_own(shoal_swarm *s);
+shoal_status shoal_swarm_fold_own(shoal_swarm *s);
 
 /* ---- parcel.c: one side of one interaction ---- */
 typedef struct {
   shoal_quant quant;
   bool quantised;
-  int8_t *exponent; /* [blocks] spacing exponents of this side; owned */
-  size_t bytes;     /* of a parcel */
-  size_t resend;    /* bytes of the blocks resent unquantised */
-  uint8_t *bad;     /* [marks] blocks that either side failed to decode; owned */
-  bool refused;     /* the parcel holds a number that is not finite: nothing is averaged with it */
+  shoal_memory exponent; /* int8_t [blocks], pinned: spacing exponents of this side */
+  size_t bytes;          /* of a parcel */
+  size_t resend;         /* bytes of the blocks resent unquantised */
+  shoal_memory bad;      /* uint8_t [marks], pinned: blocks that either side failed to decode */
+  shoal_memory flag;     /* uint32_t, pinned: a number of the parcel is not finite */
+  bool refused;          /* so nothing is averaged with it */
 } shoal_swarm_deal;
 
 shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d);
-void shoal_swarm_deal_fini(shoal_swarm_deal *d);
+void shoal_swarm_deal_fini(const shoal_swarm *s, shoal_swarm_deal *d);
 /** Counts the bytes sent to a member: a parcel; resent blocks. */
 void shoal_swarm_count_parcel(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
 void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
@@ -98,16 +104,16 @@ double shoal_swarm_reach(const shoal_swarm *s);
 void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance);
 /** Bytes of a parcel by formula: 4 n, or packed codes and 8 bytes (hash, exponent) for every block of 4096. */
 size_t shoal_swarm_parcel_bytes(int bits, size_t n);
-void shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from); /* into the outbox */
+shoal_status shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from); /* into the outbox */
 /** Decodes the inbox into `theirs` with c as the key; sets bad. */
-void shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d);
+shoal_status shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d);
 /** Joins the bad blocks of both sides, which both resend.  theirs: [marks], or NULL.  Sets resend. */
 void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs);
-void shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from);
-void shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d);
+shoal_status shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from);
+shoal_status shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d);
 /** Called when `theirs` is complete: updates the distances and averages Q(c), which the partner has, with it (not in
  *  V3).  Does nothing if the parcel was refused. */
-void shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d);
+shoal_status shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d);
 
 /* ---- lockstep.c: interactions by a schedule that all ranks compute ---- */
 typedef struct {
@@ -149,7 +155,7 @@ typedef struct {
   uint64_t t0_ns;     /* start of the wait in this stage: the earliest start of a silence */
   uint64_t moving_ns; /* when parcels started */
   shoal_swarm_deal deal;
-  uint8_t *their_bad;
+  shoal_memory their_bad; /* uint8_t [marks] */
   shoal_message *out, *in, *bad_out, *bad_in;
 } shoal_swarm_talk;
 

@@ -36,14 +36,13 @@ shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t)
 {
   *t = (shoal_swarm_talk){ 0 };
   SHOAL_TRY(shoal_swarm_deal_init(s, &t->deal));
-  SHOAL_TRY(SHOAL_ALLOC(s->marks, &t->their_bad));
+  SHOAL_TRY(s->backend->ops->alloc(s->backend, SHOAL_MEMORY_PINNED, s->marks, &t->their_bad));
   return make_messages(s, t);
 }
 
 typedef struct {
   shoal_message **message;
-  void **memory;
-  size_t bytes;
+  shoal_memory *memory;
 } under_way;
 
 enum { MESSAGES = 4 };
@@ -51,11 +50,10 @@ enum { MESSAGES = 4 };
 /* The interaction's messages, and the memory that each sends from or receives to. */
 static void list_messages(shoal_swarm *s, shoal_swarm_talk *t, under_way out[MESSAGES])
 {
-  size_t parcel = s->node.n * sizeof(float);
-  out[0] = (under_way){ &t->out, (void **)&s->outbox, parcel };
-  out[1] = (under_way){ &t->in, (void **)&s->inbox, parcel };
-  out[2] = (under_way){ &t->bad_out, (void **)&t->deal.bad, s->marks };
-  out[3] = (under_way){ &t->bad_in, (void **)&t->their_bad, s->marks };
+  out[0] = (under_way){ &t->out, &s->outbox };
+  out[1] = (under_way){ &t->in, &s->inbox };
+  out[2] = (under_way){ &t->bad_out, &t->deal.bad };
+  out[3] = (under_way){ &t->bad_in, &t->their_bad };
 }
 
 /* Drops the messages, and leaves the memory of those under way to the library. */
@@ -70,16 +68,15 @@ static void drop_messages(shoal_swarm *s, shoal_swarm_talk *t)
       shoal_message_destroy(m);
       continue;
     }
-    shoal_message_abandon(m, *list[i].memory);
-    *list[i].memory = NULL;
+    shoal_message_abandon(m, s->backend, list[i].memory);
   }
 }
 
 void shoal_swarm_talk_fini(shoal_swarm *s, shoal_swarm_talk *t)
 {
   drop_messages(s, t);
-  shoal_swarm_deal_fini(&t->deal);
-  free(t->their_bad);
+  shoal_swarm_deal_fini(s, &t->deal);
+  s->backend->ops->release(s->backend, &t->their_bad);
 }
 
 shoal_status shoal_swarm_talk_abandon(shoal_swarm *s, shoal_swarm_talk *t)
@@ -88,10 +85,13 @@ shoal_status shoal_swarm_talk_abandon(shoal_swarm *s, shoal_swarm_talk *t)
   bool clean = t->stage < SHOAL_TALK_PARCELS || t->stage == SHOAL_TALK_DONE;
   t->stage = SHOAL_TALK_NONE;
   if (clean) return SHOAL_OK;
-  drop_messages(s, t);
   list_messages(s, t, list);
+  size_t bytes[MESSAGES];
+  for (int i = 0; i < MESSAGES; i++) bytes[i] = list[i].memory->bytes;
+  drop_messages(s, t);
   for (int i = 0; i < MESSAGES; i++)
-    if (!*list[i].memory) SHOAL_TRY(shoal_alloc(list[i].bytes, 1, "parcels after a lost partner", list[i].memory));
+    if (!list[i].memory->at)
+      SHOAL_TRY(s->backend->ops->alloc(s->backend, SHOAL_MEMORY_PINNED, bytes[i], list[i].memory));
   return make_messages(s, t);
 }
 
@@ -115,8 +115,8 @@ static bool arrived(const shoal_swarm_talk *t)
 
 static shoal_status send_parcels(shoal_swarm *s, shoal_swarm_talk *t, size_t bytes, int base)
 {
-  if (t->takes) SHOAL_TRY(shoal_message_recv(t->in, s->inbox, bytes, t->peer, tag(base, t)));
-  return t->gives ? shoal_message_send(t->out, s->outbox, bytes, t->peer, tag(base, t)) : SHOAL_OK;
+  if (t->takes) SHOAL_TRY(shoal_message_recv(t->in, s->inbox.at, bytes, t->peer, tag(base, t)));
+  return t->gives ? shoal_message_send(t->out, s->outbox.at, bytes, t->peer, tag(base, t)) : SHOAL_OK;
 }
 
 shoal_status shoal_swarm_talk_start(shoal_swarm *s, shoal_swarm_talk *t, const float *from)
@@ -125,40 +125,34 @@ shoal_status shoal_swarm_talk_start(shoal_swarm *s, shoal_swarm_talk *t, const f
   t->t0_ns = t->moving_ns = shoal_now_ns();
   shoal_swarm_deal_begin(s, &t->deal, t->distance);
   if (t->gives) {
-    shoal_swarm_pack(s, &t->deal, from);
+    SHOAL_TRY(shoal_swarm_pack(s, &t->deal, from));
     shoal_swarm_count_parcel(s, &t->deal, t->peer);
   }
   return send_parcels(s, t, t->deal.bytes, TAG_PARCEL);
 }
 
-static void finish(shoal_swarm *s, shoal_swarm_talk *t)
+static shoal_status finish(shoal_swarm *s, shoal_swarm_talk *t)
 {
   t->stage = SHOAL_TALK_DONE;
-  if (t->takes) shoal_swarm_deal_end(s, &t->deal);
+  return t->takes ? shoal_swarm_deal_end(s, &t->deal) : SHOAL_OK;
 }
 
 static shoal_status check(shoal_swarm *s, shoal_swarm_talk *t)
 {
-  if (t->takes) shoal_swarm_unpack(s, &t->deal);
-  if (!t->deal.quantised) {
-    finish(s, t);
-    return SHOAL_OK;
-  }
+  if (t->takes) SHOAL_TRY(shoal_swarm_unpack(s, &t->deal));
+  if (!t->deal.quantised) return finish(s, t);
   t->stage = SHOAL_TALK_CHECKING;
-  if (t->gives) SHOAL_TRY(shoal_message_recv(t->bad_in, t->their_bad, s->marks, t->peer, tag(TAG_BAD, t)));
-  return t->takes ? shoal_message_send(t->bad_out, t->deal.bad, s->marks, t->peer, tag(TAG_BAD, t)) : SHOAL_OK;
+  if (t->gives) SHOAL_TRY(shoal_message_recv(t->bad_in, t->their_bad.at, s->marks, t->peer, tag(TAG_BAD, t)));
+  return t->takes ? shoal_message_send(t->bad_out, t->deal.bad.at, s->marks, t->peer, tag(TAG_BAD, t)) : SHOAL_OK;
 }
 
 static shoal_status resend(shoal_swarm *s, shoal_swarm_talk *t, const float *from)
 {
-  shoal_swarm_merge(s, &t->deal, t->gives ? t->their_bad : NULL);
-  if (t->deal.resend == 0) {
-    finish(s, t);
-    return SHOAL_OK;
-  }
+  shoal_swarm_merge(s, &t->deal, t->gives ? t->their_bad.at : NULL);
+  if (t->deal.resend == 0) return finish(s, t);
   t->stage = SHOAL_TALK_AGAIN;
   if (t->gives) {
-    shoal_swarm_pack_again(s, &t->deal, from);
+    SHOAL_TRY(shoal_swarm_pack_again(s, &t->deal, from));
     shoal_swarm_count_again(s, &t->deal, t->peer);
   }
   return send_parcels(s, t, t->deal.resend, TAG_AGAIN);
@@ -173,8 +167,8 @@ shoal_status shoal_swarm_talk_advance(shoal_swarm *s, shoal_swarm_talk *t, const
     } else if (t->stage == SHOAL_TALK_CHECKING) {
       SHOAL_TRY(resend(s, t, from));
     } else {
-      if (t->takes) shoal_swarm_unpack_again(s, &t->deal);
-      finish(s, t);
+      if (t->takes) SHOAL_TRY(shoal_swarm_unpack_again(s, &t->deal));
+      SHOAL_TRY(finish(s, t));
     }
   }
   return SHOAL_OK;

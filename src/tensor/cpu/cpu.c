@@ -62,22 +62,24 @@ static shoal_status op_create_cpu(shoal_backend *base, const shoal_op_desc *d, c
 
 /* Large buffers request huge pages to reduce TLB misses: measured on one core, a step of the mlp 779 -> 860 samples/s,
  * resnet20 384 -> 404.  The request is only a hint. */
-static shoal_status alloc_cpu(shoal_backend *b, size_t bytes, void **out)
+static shoal_status alloc_cpu(shoal_backend *b, shoal_memory_kind kind, size_t bytes, shoal_memory *out)
 {
+  *out = (shoal_memory){ .bytes = bytes, .kind = kind };
   if (bytes < 2 * (size_t)HUGE_PAGE || bytes > SIZE_MAX - HUGE_PAGE)
-    return shoal_alloc(bytes, 1, "buffer of backend cpu", out);
+    return shoal_alloc(bytes, 1, "buffer of backend cpu", &out->at);
   size_t whole = shoal_round_up(bytes, HUGE_PAGE);
   void *p = aligned_alloc(HUGE_PAGE, whole);
   SHOAL_CHECK(p, SHOAL_ERR_MEM, "buffer of backend cpu: %zu bytes", bytes);
   madvise(p, whole, MADV_HUGEPAGE);
   memset(p, 0, whole);
-  *out = p;
+  out->at = p;
   return SHOAL_OK;
 }
 
-static void release_cpu(shoal_backend *b, void *p)
+static void release_cpu(shoal_backend *b, shoal_memory *m)
 {
-  free(p);
+  free(m->at);
+  *m = (shoal_memory){ 0 };
 }
 
 static void close_cpu(shoal_backend *base)
@@ -108,6 +110,24 @@ static const shoal_backend_ops cpu_ops = {
   .descend = shoal_cpu_descend,
   .sgd = shoal_cpu_sgd,
   .adam = shoal_cpu_adam,
+  .settle = shoal_cpu_settle,
+  .fill = shoal_cpu_fill,
+  .copy = shoal_cpu_copy,
+  .copy_tile = shoal_cpu_copy_tile,
+  .copy_checked = shoal_cpu_copy_checked,
+  .find_bad = shoal_cpu_find_bad,
+  .average = shoal_cpu_average,
+  .divide = shoal_cpu_divide,
+  .scale = shoal_cpu_scale,
+  .mean = shoal_cpu_mean,
+  .distance2 = shoal_cpu_distance2,
+  .pack16 = shoal_cpu_pack16,
+  .unpack16 = shoal_cpu_unpack16,
+  .add16 = shoal_cpu_add16,
+  .encode = shoal_cpu_encode,
+  .decode = shoal_cpu_decode,
+  .meet = shoal_cpu_meet,
+  .fold = shoal_cpu_fold,
   .close = close_cpu,
 };
 
@@ -115,7 +135,7 @@ shoal_status shoal_cpu_open(int threads, shoal_backend **out)
 {
   shoal_cpu *b = calloc(1, sizeof *b);
   SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend cpu");
-  b->base = (shoal_backend){ .name = "cpu", .ops = &cpu_ops, .threads = threads };
+  b->base = (shoal_backend){ .name = "cpu", .ops = &cpu_ops, .threads = threads, .host_memory = true };
   shoal_status st = shoal_dnn_open(threads, &b->dnn);
   if (st != SHOAL_OK) {
     close_cpu(&b->base);

@@ -105,8 +105,8 @@ shoal_status shoal_cpu_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64
 shoal_status shoal_cpu_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
                                 float *c);
 shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
-                                    int64_t *correct);
+                                    const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
+                                    shoal_loss *out);
 shoal_status shoal_cpu_add(shoal_backend *b, size_t n, const float *x, float *y);
 shoal_status shoal_cpu_axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
 shoal_status shoal_cpu_sumsq(shoal_backend *b, size_t n, const float *x, double *out);
@@ -116,4 +116,30 @@ shoal_status shoal_cpu_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, 
                            shoal_update_watch *watch);
 shoal_status shoal_cpu_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
                             float *w, shoal_update_watch *watch);
+
+/* --- arena.c --- */
+shoal_status shoal_cpu_settle(shoal_backend *b);
+shoal_status shoal_cpu_fill(shoal_backend *b, size_t n, float value, float *y);
+shoal_status shoal_cpu_copy(shoal_backend *b, size_t bytes, const void *from, void *to);
+shoal_status shoal_cpu_copy_tile(shoal_backend *b, const shoal_tile *t, const float *from, float *to);
+shoal_status shoal_cpu_copy_checked(shoal_backend *b, size_t n, const float *x, float *y, uint32_t *bad);
+shoal_status shoal_cpu_find_bad(shoal_backend *b, size_t n, const float *x, size_t *out);
+shoal_status shoal_cpu_average(shoal_backend *b, size_t n, const float *x, const float *y, float *z);
+shoal_status shoal_cpu_divide(shoal_backend *b, size_t n, float divisor, float *y);
+shoal_status shoal_cpu_scale(shoal_backend *b, size_t n, double s, const float *x, const float *plus,
+                             const float *minus, float *y);
+shoal_status shoal_cpu_mean(shoal_backend *b, size_t n, size_t count, const float *const *x, float *y);
+shoal_status shoal_cpu_distance2(shoal_backend *b, size_t n, const float *x, const float *y, double *out);
+shoal_status shoal_cpu_pack16(shoal_backend *b, shoal_half format, size_t n, const float *x, const float *minus,
+                              float divisor, uint16_t *out, uint32_t *bad);
+shoal_status shoal_cpu_unpack16(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, const float *plus,
+                                float *y);
+shoal_status shoal_cpu_add16(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, float *y);
+shoal_status shoal_cpu_encode(shoal_backend *b, const shoal_quant *q, size_t n, const float *x, int8_t *exponent,
+                              void *out);
+shoal_status shoal_cpu_decode(shoal_backend *b, int bits, size_t n, const void *parcel, const float *key, float *z,
+                              uint8_t *bad);
+shoal_status shoal_cpu_meet(shoal_backend *b, const shoal_meet_args *a, size_t n, const float *theirs, float *c,
+                            float *distance);
+shoal_status shoal_cpu_fold(shoal_backend *b, size_t n, float *x, float *c, float *base, float *largest);
 #endif

@@ -15,9 +15,25 @@ typedef struct {
   float *dlogits;
   int64_t classes, first;
   float smoothing, scale;
+  bool leave_out;
   double *loss;
-  unsigned char *hit;
+  signed char *outcome; /* per row */
 } pass;
+
+enum { MISSED, HIT, IGNORED, WITHOUT_LOSS }; /* outcomes */
+
+/* All logits are finite, and so is the distance between any two. */
+static bool has_loss(int64_t n, const float *x)
+{
+  float least = x[0], most = x[0];
+  bool finite = true;
+  for (int64_t j = 0; j < n; j++) {
+    finite &= isfinite(x[j]);
+    least = fminf(least, x[j]);
+    most = fmaxf(most, x[j]);
+  }
+  return finite && isfinite(most - least);
+}
 
 /* Writes exp(x - largest) to e and returns the sum. */
 static inline __attribute__((always_inline)) double exp_row(int64_t n, const float *x, float largest, float *e)
@@ -59,8 +75,8 @@ SHOAL_CPU_KERNEL static void xent_rows(const void *context, size_t begin, size_t
     float *dx = t->dlogits ? t->dlogits + r * n : NULL;
     int32_t label = t->labels[r];
     t->loss[k] = 0;
-    t->hit[k] = 0;
-    if (label < 0) {
+    t->outcome[k] = label < 0 ? IGNORED : t->leave_out && !has_loss(n, x) ? WITHOUT_LOSS : MISSED;
+    if (t->outcome[k] != MISSED) {
       for (int64_t j = 0; dx && j < n; j++) dx[j] = 0;
       continue;
     }
@@ -70,7 +86,7 @@ SHOAL_CPU_KERNEL static void xent_rows(const void *context, size_t begin, size_t
     for (int64_t j = 0; rest != 0 && j < n; j++) sum_z += (double)(x[j] - largest);
     double sum = exp_row(n, x, largest, dx);
     t->loss[k] = log(sum) - on * (double)at_label - rest * sum_z;
-    t->hit[k] = best == label;
+    t->outcome[k] = best == label ? HIT : MISSED;
     if (!dx) continue;
     float p = (float)((double)t->scale / sum), off = (float)((double)t->scale * rest);
 #pragma omp simd
@@ -80,25 +96,26 @@ SHOAL_CPU_KERNEL static void xent_rows(const void *context, size_t begin, size_t
 }
 
 shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
-                                    int64_t *correct)
+                                    const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
+                                    shoal_loss *out)
 {
-  double part[BATCH], total = 0;
-  unsigned char hit[BATCH];
-  int64_t hits = 0;
+  double part[BATCH];
+  signed char outcome[BATCH];
+  shoal_loss sum = { 0 };
   for (int64_t r = 0; r < rows; r++)
     SHOAL_CHECK(labels[r] < classes, SHOAL_ERR_ARG, "label %d in row %lld; must be below %lld, the number of classes",
                 labels[r], (long long)r, (long long)classes);
-  pass t = { logits, labels, dlogits, classes, 0, smoothing, scale, part, hit };
+  pass t = { logits, labels, dlogits, classes, 0, smoothing, scale, leave_out, part, outcome };
   for (; t.first < rows; t.first += BATCH) {
     int64_t count = SHOAL_MIN(rows - t.first, (int64_t)BATCH);
     shoal_cpu_parallel((shoal_cpu *)b, (size_t)count, 1, (size_t)classes * 4 * sizeof(float), xent_rows, &t);
     for (int64_t k = 0; k < count; k++) {
-      total += part[k];
-      hits += hit[k];
+      sum.loss += part[k];
+      sum.correct += outcome[k] == HIT;
+      sum.samples += outcome[k] <= HIT;
+      if (outcome[k] == WITHOUT_LOSS && sum.left_out++ == 0) sum.first_left_out = t.first + k;
     }
   }
-  *loss = total;
-  *correct = hits;
+  *out = sum;
   return SHOAL_OK;
 }

@@ -39,29 +39,43 @@ static double xent_row(int64_t classes, const float *logits, int32_t label, doub
   return loss;
 }
 
-shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
-                                    int64_t *correct)
+/* All logits are finite, and so is the distance between any two. */
+static bool has_loss(int64_t classes, const float *x)
 {
-  double total = 0;
-  int64_t hits = 0;
+  float least = x[0], most = x[0];
+  bool finite = true;
+  for (int64_t j = 0; j < classes; j++) {
+    finite &= isfinite(x[j]);
+    least = fminf(least, x[j]);
+    most = fmaxf(most, x[j]);
+  }
+  return finite && isfinite(most - least);
+}
+
+shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
+                                    const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
+                                    shoal_loss *out)
+{
+  shoal_loss sum = { 0 };
   for (int64_t r = 0; r < rows; r++) {
     const float *x = logits + r * classes;
     float *dx = dlogits ? dlogits + r * classes : NULL;
     SHOAL_CHECK(labels[r] < classes, SHOAL_ERR_ARG, "label %d in row %lld; must be below %lld, the number of classes",
                 labels[r], (long long)r, (long long)classes);
-    if (labels[r] < 0) {
+    bool without = leave_out && labels[r] >= 0 && !has_loss(classes, x);
+    if (without && sum.left_out++ == 0) sum.first_left_out = r;
+    if (labels[r] < 0 || without) {
       for (int64_t j = 0; dx && j < classes; j++) dx[j] = 0;
       continue;
     }
     int64_t best = 0;
     for (int64_t j = 1; j < classes; j++)
       if (x[j] > x[best]) best = j;
-    hits += best == labels[r];
-    total += xent_row(classes, x, labels[r], x[best], smoothing, scale, dx);
+    sum.samples++;
+    sum.correct += best == labels[r];
+    sum.loss += xent_row(classes, x, labels[r], x[best], smoothing, scale, dx);
   }
-  *loss = total;
-  *correct = hits;
+  *out = sum;
   return SHOAL_OK;
 }
 

@@ -23,14 +23,16 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_DROPOUT] = shoal_ref_plan_dropout,
 };
 
-static shoal_status alloc_ref(shoal_backend *b, size_t bytes, void **out)
+static shoal_status alloc_ref(shoal_backend *b, shoal_memory_kind kind, size_t bytes, shoal_memory *out)
 {
-  return shoal_alloc(bytes, 1, "buffer of backend ref", out);
+  *out = (shoal_memory){ .bytes = bytes, .kind = kind };
+  return shoal_alloc(bytes, 1, "buffer of backend ref", &out->at);
 }
 
-static void release_ref(shoal_backend *b, void *p)
+static void release_ref(shoal_backend *b, shoal_memory *m)
 {
-  free(p);
+  free(m->at);
+  *m = (shoal_memory){ 0 };
 }
 
 static shoal_format dense_format(const shoal_shape *s)
@@ -92,6 +94,24 @@ static const shoal_backend_ops ref_ops = {
   .descend = shoal_ref_descend,
   .sgd = shoal_ref_sgd,
   .adam = shoal_ref_adam,
+  .settle = shoal_ref_settle,
+  .fill = shoal_ref_fill,
+  .copy = shoal_ref_copy,
+  .copy_tile = shoal_ref_copy_tile,
+  .copy_checked = shoal_ref_copy_checked,
+  .find_bad = shoal_ref_find_bad,
+  .average = shoal_ref_average,
+  .divide = shoal_ref_divide,
+  .scale = shoal_ref_scale,
+  .mean = shoal_ref_mean,
+  .distance2 = shoal_ref_distance2,
+  .pack16 = shoal_ref_pack16,
+  .unpack16 = shoal_ref_unpack16,
+  .add16 = shoal_ref_add16,
+  .encode = shoal_ref_encode,
+  .decode = shoal_ref_decode,
+  .meet = shoal_ref_meet,
+  .fold = shoal_ref_fold,
   .close = close_ref,
 };
 
@@ -102,6 +122,7 @@ shoal_status shoal_ref_open(int threads, shoal_backend **out)
   b->name = "ref";
   b->ops = &ref_ops;
   b->threads = 1;
+  b->host_memory = true;
   *out = b;
   return SHOAL_OK;
 }

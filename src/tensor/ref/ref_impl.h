@@ -25,8 +25,8 @@ shoal_status shoal_ref_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64
                             const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
                             int64_t ldc);
 shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, float scale, float *dlogits, double *loss,
-                                    int64_t *correct);
+                                    const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
+                                    shoal_loss *out);
 shoal_status shoal_ref_add(shoal_backend *b, size_t n, const float *x, float *y);
 shoal_status shoal_ref_axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
 shoal_status shoal_ref_sumsq(shoal_backend *b, size_t n, const float *x, double *out);
@@ -36,6 +36,32 @@ shoal_status shoal_ref_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, 
                            shoal_update_watch *watch);
 shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
                             float *w, shoal_update_watch *watch);
+
+/* --- arena.c --- */
+shoal_status shoal_ref_settle(shoal_backend *b);
+shoal_status shoal_ref_fill(shoal_backend *b, size_t n, float value, float *y);
+shoal_status shoal_ref_copy(shoal_backend *b, size_t bytes, const void *from, void *to);
+shoal_status shoal_ref_copy_tile(shoal_backend *b, const shoal_tile *t, const float *from, float *to);
+shoal_status shoal_ref_copy_checked(shoal_backend *b, size_t n, const float *x, float *y, uint32_t *bad);
+shoal_status shoal_ref_find_bad(shoal_backend *b, size_t n, const float *x, size_t *out);
+shoal_status shoal_ref_average(shoal_backend *b, size_t n, const float *x, const float *y, float *z);
+shoal_status shoal_ref_divide(shoal_backend *b, size_t n, float divisor, float *y);
+shoal_status shoal_ref_scale(shoal_backend *b, size_t n, double s, const float *x, const float *plus,
+                             const float *minus, float *y);
+shoal_status shoal_ref_mean(shoal_backend *b, size_t n, size_t count, const float *const *x, float *y);
+shoal_status shoal_ref_distance2(shoal_backend *b, size_t n, const float *x, const float *y, double *out);
+shoal_status shoal_ref_pack16(shoal_backend *b, shoal_half format, size_t n, const float *x, const float *minus,
+                              float divisor, uint16_t *out, uint32_t *bad);
+shoal_status shoal_ref_unpack16(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, const float *plus,
+                                float *y);
+shoal_status shoal_ref_add16(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, float *y);
+shoal_status shoal_ref_encode(shoal_backend *b, const shoal_quant *q, size_t n, const float *x, int8_t *exponent,
+                              void *out);
+shoal_status shoal_ref_decode(shoal_backend *b, int bits, size_t n, const void *parcel, const float *key, float *z,
+                              uint8_t *bad);
+shoal_status shoal_ref_meet(shoal_backend *b, const shoal_meet_args *a, size_t n, const float *theirs, float *c,
+                            float *distance);
+shoal_status shoal_ref_fold(shoal_backend *b, size_t n, float *x, float *c, float *base, float *largest);
 
 /* Gradient of the input of a fused relu: zero where the relu's output is zero. */
 static inline float shoal_ref_before_relu(const shoal_op *op, const shoal_op_args *a, int64_t i)

@@ -19,10 +19,13 @@
  * Rounding to the grid is the only inexact operation, so sender and receiver get the same bits for the same grid point
  * on every machine.  A grid point is round(x / s), ties to even, or, stochastically, floor(x / s + U) with U uniform
  * from a counter-based generator, so that the expected value is x.
+ *
+ * These functions work on blocks [first, end) of a parcel, so that a backend can share them out among threads; methods use the
+ * backend's.
  * Source: Davies, Gurunathan, Moshrefi, Ashkboos, Alistarh, New Bounds for Distributed Mean Estimation and Variance
  * Reduction, ICLR 2021 (cubic lattice); hash and spacings of blocks are ours. */
-#ifndef SHOAL_METHOD_QUANT_H
-#define SHOAL_METHOD_QUANT_H
+#ifndef SHOAL_TENSOR_QUANT_H
+#define SHOAL_TENSOR_QUANT_H
 #include "base/rng.h"
 #include <stdbool.h>
 
@@ -50,17 +53,19 @@ void shoal_quant_unpack(int bits, size_t n, const uint8_t *in, uint16_t *codes);
 size_t shoal_quant_blocks(size_t n);
 /** Bytes of a parcel: for each block its packed codes and 8 bytes of hash and exponent. */
 size_t shoal_quant_bytes(int bits, size_t n);
-/** Encodes x [n] into out [shoal_quant_bytes].  Allocates nothing.
+/** Encodes blocks of x [n] into out [shoal_quant_bytes].  Allocates nothing.
  *  @param exponent  [blocks] block b has spacing 2^exponent[b], in FINEST ... COARSEST.  Raised to the one used if an
  *                   element of the block is 2^21 spacings or more: half a spacing is then at most 2^-21 of that
  *                   element, against a rounding error of 2^-25 in f32.  FULL if an element is infinite, NaN, or beyond
  *                   2^121: such a block is always bad to the receiver. */
-void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out);
-/** Decodes a parcel with the key y [n] into z [n] (not y).  Values of a bad block are finite where y is.  Safe for
+void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out, size_t first,
+                        size_t end);
+/** Decodes blocks of a parcel with the key y [n] into z [n] (not y).  Values of a bad block are finite where y is.  Safe for
  *  arbitrary bytes.
- *  @param bad  [(blocks + 7) / 8] bit b % 8 of byte b / 8 set: block b does not match the sender's hash
- *  @return     number of bad blocks */
-size_t shoal_quant_decode(int bits, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad);
+ *  @param bad    [(blocks + 7) / 8] bit b % 8 of byte b / 8: set if block b does not match the sender's hash, else cleared
+ *  @param first  a multiple of 8, so that no two calls write the same byte of `bad` */
+void shoal_quant_decode(int bits, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad, size_t first,
+                        size_t end);
 /** The factors of the hash, [SHOAL_QUANT_BLOCK] and one for the exponent: odd, positive, distinct. */
 const int32_t *shoal_quant_factors(void);
 /** z ← Q(x), bit for bit what a receiver decodes if its key is close enough; z may be x.

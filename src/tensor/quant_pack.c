@@ -2,7 +2,7 @@
  * noise, from the upper ones, which do not. */
 #include "base/mem.h"
 #include "base/wide.h"
-#include "method/common/quant.h"
+#include "tensor/quant.h"
 
 size_t shoal_quant_packed_bytes(int bits, size_t n)
 {

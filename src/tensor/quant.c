@@ -8,7 +8,7 @@
  * w - q with w = (colour - ky) mod q, whichever is nearer to ky + r.  A key beyond 2^22 - 1 spacings is at least 2^21 -
  * 1 of them from any grid point that can be sent, far outside every window: such a block is bad without further
  * checks. */
-#include "method/common/quant.h"
+#include "tensor/quant.h"
 #include "base/mem.h"
 #include "base/wide.h"
 #include <math.h>
@@ -197,39 +197,39 @@ static bool decode_block(int bits, size_t n, const uint16_t *codes, uint64_t end
   return seal(n, k, exponent) == end;
 }
 
-void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out)
+/* Where block b of a parcel begins; all before it are whole. */
+static size_t begin_of(int bits, size_t b)
+{
+  return b * (shoal_quant_packed_bytes(bits, SHOAL_QUANT_BLOCK) + 8);
+}
+
+void shoal_quant_encode(const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out, size_t first,
+                        size_t end)
 {
   uint16_t codes[SHOAL_QUANT_BLOCK];
-  uint8_t *to = out;
   (void)shoal_quant_factors();
-  for (size_t at = 0, b = 0; at < n; at += SHOAL_QUANT_BLOCK, b++) {
-    size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
-    uint64_t end = encode_block(q, at, count, x + at, &exponent[b], codes);
+  for (size_t b = first; b < end; b++) {
+    size_t at = b * SHOAL_QUANT_BLOCK, count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
+    uint8_t *to = (uint8_t *)out + begin_of(q->bits, b);
+    uint64_t trailer = encode_block(q, at, count, x + at, &exponent[b], codes);
     shoal_quant_pack(q->bits, count, codes, to);
-    to += shoal_quant_packed_bytes(q->bits, count);
-    put_u64(to, end);
-    to += 8;
+    put_u64(to + shoal_quant_packed_bytes(q->bits, count), trailer);
   }
 }
 
-size_t shoal_quant_decode(int bits, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad)
+void shoal_quant_decode(int bits, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad, size_t first,
+                        size_t end)
 {
   uint16_t codes[SHOAL_QUANT_BLOCK];
-  const uint8_t *from = parcel;
-  size_t wrong = 0;
   (void)shoal_quant_factors();
-  memset(bad, 0, (shoal_quant_blocks(n) + 7) / 8);
-  for (size_t at = 0, b = 0; at < n; at += SHOAL_QUANT_BLOCK, b++) {
-    size_t count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
+  for (size_t b = first; b < end; b++) {
+    size_t at = b * SHOAL_QUANT_BLOCK, count = SHOAL_MIN(n - at, (size_t)SHOAL_QUANT_BLOCK);
+    const uint8_t *from = (const uint8_t *)parcel + begin_of(bits, b);
+    if (b % 8 == 0) bad[b / 8] = 0;
     shoal_quant_unpack(bits, count, from, codes);
-    from += shoal_quant_packed_bytes(bits, count);
-    if (!decode_block(bits, count, codes, get_u64(from), y + at, z + at)) {
-      bad[b / 8] |= (uint8_t)(1 << b % 8);
-      wrong++;
-    }
-    from += 8;
+    uint64_t sent = get_u64(from + shoal_quant_packed_bytes(bits, count));
+    if (!decode_block(bits, count, codes, sent, y + at, z + at)) bad[b / 8] |= (uint8_t)(1 << b % 8);
   }
-  return wrong;
 }
 
 static void value_block(const shoal_quant *q, size_t first, size_t n, const float *x, int exponent, float *z)

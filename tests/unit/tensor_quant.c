@@ -3,7 +3,7 @@
  * lies. */
 #include "base/mem.h"
 #include "check.h"
-#include "method/common/quant.h"
+#include "tensor/quant.h"
 
 static const int all_bits[] = { 4, 8, 14, 16 };
 
@@ -20,6 +20,20 @@ static void *room(size_t bytes)
   return p;
 }
 
+/* All blocks at once; decode: how many are bad. */
+static void encode(const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out)
+{
+  shoal_quant_encode(q, n, x, exponent, out, 0, shoal_quant_blocks(n));
+}
+
+static size_t decode(int bits, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad)
+{
+  size_t wrong = 0;
+  shoal_quant_decode(bits, n, parcel, y, z, bad, 0, shoal_quant_blocks(n));
+  for (size_t b = 0; b < shoal_quant_blocks(n); b++) wrong += shoal_quant_marked(bad, b);
+  return wrong;
+}
+
 /* Encode x, decode near y; every block with the same spacing. */
 static size_t send(const shoal_quant *q, int exponent, size_t n, const float *x, const float *y, float *z, uint8_t *bad)
 {
@@ -27,9 +41,9 @@ static size_t send(const shoal_quant *q, int exponent, size_t n, const float *x,
   REQUIRE(shoal_quant_blocks(n) <= SHOAL_COUNT(exponents), "%zu numbers", n);
   memset(exponents, exponent, sizeof exponents);
   void *parcel = room(shoal_quant_bytes(q->bits, n));
-  shoal_quant_encode(q, n, x, exponents, parcel);
+  encode(q, n, x, exponents, parcel);
   for (size_t b = 0; b < shoal_quant_blocks(n); b++) CHECK_EQ(exponents[b], exponent, "spacing of block %zu", b);
-  size_t wrong = shoal_quant_decode(q->bits, n, parcel, y, z, bad);
+  size_t wrong = decode(q->bits, n, parcel, y, z, bad);
   free(parcel);
   return wrong;
 }
@@ -243,9 +257,9 @@ static void wire(void)
   memcpy(expected + SHOAL_QUANT_BLOCK, end0, sizeof end0);
   memcpy(expected + SHOAL_QUANT_BLOCK + 8, block1, sizeof block1);
   CHECK_EQ(shoal_quant_bytes(8, N), sizeof parcel);
-  shoal_quant_encode(&(shoal_quant){ .bits = 8 }, N, x, exponents, parcel);
+  encode(&(shoal_quant){ .bits = 8 }, N, x, exponents, parcel);
   for (size_t i = 0; i < sizeof parcel; i++) CHECK_EQ(parcel[i], expected[i], "byte %zu", i);
-  CHECK_EQ(shoal_quant_decode(8, N, parcel, x, z, bad), 0, "not read");
+  CHECK_EQ(decode(8, N, parcel, x, z, bad), 0, "not read");
   CHECK_EQ(bad[0], 0);
   static const size_t kept[] = { 0, 1, N - 3, N - 2 };
   for (size_t i = 0; i < SHOAL_COUNT(kept); i++) CHECK_EQ(z[kept[i]], x[kept[i]], "number %zu", kept[i]);
@@ -268,8 +282,8 @@ static void guarantee(int bits, bool stochastic)
     x[i] = s * uniform(i, 8, i % 3 ? 0x1p20f : 50);
     y[i] = x[i] + s * uniform(i, 9, window);
   }
-  shoal_quant_encode(&q, N, x, e, parcel);
-  CHECK_EQ(shoal_quant_decode(bits, N, parcel, y, z, bad), 0, "%d bits: blocks are misread", bits);
+  encode(&q, N, x, e, parcel);
+  CHECK_EQ(decode(bits, N, parcel, y, z, bad), 0, "%d bits: blocks are misread", bits);
   shoal_quant_value(&q, 0, N, x, e, v);
   CHECK_BYTES(v, z, sizeof v, "%d bits: sender and receiver see different numbers", bits);
   for (size_t i = 0; i < N; i++) {
@@ -294,10 +308,10 @@ static void too_fine(void)
     int8_t e[7] = { 0 };
     shoal_quant q = { .bits = 8, .stochastic = stochastic == 1 };
     for (size_t i = 0; i < N; i++) x[i] = i % 1000 == 77 ? large[i / SHOAL_QUANT_BLOCK] : uniform(i, 10, 100);
-    shoal_quant_encode(&q, N, x, e, parcel);
+    encode(&q, N, x, e, parcel);
     memcpy(y, x, sizeof y);
     y[3] = 0x1p22f; /* a key this far off was never meant, whatever its colour */
-    CHECK_EQ(shoal_quant_decode(8, N, parcel, y, z, bad), 4, "bad blocks");
+    CHECK_EQ(decode(8, N, parcel, y, z, bad), 4, "bad blocks");
     CHECK_EQ(bad[0], 0x71);
     CHECK_EQ(z[3], y[3], "a bad block");
     shoal_quant_value(&q, 0, N, x, e, z);
@@ -322,11 +336,11 @@ static void damage(int bits)
   int8_t e = -6;
   for (size_t i = 0; i < N; i++) x[i] = (float)((int)(i % 5) - 2) * 0x1p-6f;
   size_t bytes = shoal_quant_bytes(bits, N), last = bytes - 1;
-  shoal_quant_encode(&(shoal_quant){ .bits = bits }, N, x, &e, parcel);
+  encode(&(shoal_quant){ .bits = bits }, N, x, &e, parcel);
   CHECK_EQ(parcel[last], 0xfa);
   for (unsigned byte = 0; byte < 256; byte++) {
     parcel[last] = (uint8_t)byte;
-    size_t wrong = shoal_quant_decode(bits, N, parcel, x, z, bad);
+    size_t wrong = decode(bits, N, parcel, x, z, bad);
     CHECK_EQ(wrong, byte != 0xfa, "%d bits, exponent byte %02x", bits, byte);
     for (size_t i = 0; i < N; i++) CHECK(isfinite(z[i]), "exponent byte %02x: %g", byte, (double)z[i]);
   }
@@ -335,12 +349,12 @@ static void damage(int bits)
   for (size_t k = 0; k < SHOAL_COUNT(strange); k++) {
     memcpy(y, x, sizeof y);
     y[50] = strange[k];
-    CHECK_EQ(shoal_quant_decode(bits, N, parcel, y, z, bad), k < 4, "key %g", (double)strange[k]);
+    CHECK_EQ(decode(bits, N, parcel, y, z, bad), k < 4, "key %g", (double)strange[k]);
   }
   for (uint32_t trial = 0; trial < 2000; trial++) {
     for (size_t i = 0; i < bytes; i++) parcel[i] = (uint8_t)shoal_rng(12, SHOAL_RNG_TEST, i, trial).v[0];
     for (size_t i = 0; i < N; i++) y[i] = uniform(i, trial, ldexpf(1, (int)(trial % 240) - 120));
-    CHECK_EQ(shoal_quant_decode(bits, N, parcel, y, z, bad), 1, "noise is taken for a parcel");
+    CHECK_EQ(decode(bits, N, parcel, y, z, bad), 1, "noise is taken for a parcel");
     CHECK_EQ(bad[0], 1);
     for (size_t i = 0; i < N; i++) CHECK(isfinite(z[i]), "noise becomes %g", (double)z[i]);
   }

@@ -1,0 +1,46 @@
+/* Memory of a backend.  docs/memory.md shows who allocates what, and how a batch passes through it.
+ *
+ *   kind      who touches it                                     for
+ *   DEVICE    only the backend's functions                       arenas: weights, gradients, state, activations
+ *   PINNED    the backend's functions, and the host once         parcels, results of operations, what is staged
+ *             `settle` has returned
+ *   host      host code: from malloc; not of this type           descriptions, schedules, files
+ *
+ * Backends on the host give the same memory for both kinds.  Code above tensor/ may not rely on it. */
+#ifndef SHOAL_TENSOR_MEMORY_H
+#define SHOAL_TENSOR_MEMORY_H
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum { SHOAL_MEMORY_DEVICE, SHOAL_MEMORY_PINNED } shoal_memory_kind;
+
+typedef struct {
+  void *at;     /* NULL: none */
+  size_t bytes; /* as asked for */
+  shoal_memory_kind kind;
+} shoal_memory;
+
+/* A rectangle of units, copied between two places.  Row unit i of a side is its rows (index[i] + shift) * grain and the
+ * grain - 1 that follow, each `stride` elements after the last; column unit j starts at element (index[j] + shift) * width of a
+ * row and is `width` elements.  Where a side has no list, index[i] is i.
+ *
+ *     from   . . a b . c . .        rows 1, cols 3, width 1, from.cols {2, 3, 5}, to: no list
+ *     to     a b c                                                                              */
+typedef struct {
+  const int64_t *rows, *cols; /* host memory, read before the call returns; NULL: 0, 1, 2, ... */
+  int64_t row_shift, col_shift;
+  size_t stride;
+} shoal_tile_side;
+typedef struct {
+  size_t rows, cols, width;
+  size_t grain; /* rows of a row unit, 1 or more */
+  shoal_tile_side from, to;
+} shoal_tile;
+static inline size_t shoal_tile_count(const shoal_tile *t) /* elements */
+{
+  return t->rows * t->grain * t->cols * t->width;
+}
+
+/* 16-bit formats: see half.h. */
+typedef enum { SHOAL_BF16, SHOAL_F16 } shoal_half;
+#endif

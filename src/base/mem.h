@@ -14,6 +14,11 @@
  *  n * size overflows; *out is NULL then, so that clean-up code may free it in any case.  n = 0 is allowed. */
 shoal_status shoal_alloc(size_t n, size_t size, const char *what, void **out);
 #define SHOAL_ALLOC(n, ptr_out) shoal_alloc((n), sizeof **(ptr_out), #ptr_out, (void **)(ptr_out))
+/** Memory that other processes of this machine can map: zeroed and page-aligned, and there, so that lack of memory is an error
+ *  here and not a SIGBUS later.  *file is its open file, which has no name: a killed process leaves nothing behind, and it does
+ *  not count against the size of /dev/shm, which containers keep small.  After an error *out is NULL. */
+shoal_status shoal_mappable_alloc(size_t bytes, const char *what, void **out, int *file);
+void shoal_mappable_free(void *memory, size_t bytes); /* NULL is fine; the caller closes the file, at any time */
 static inline size_t shoal_round_up(size_t n, size_t to)
 {
   return (n + to - 1) / to * to;

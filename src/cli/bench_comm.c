@@ -151,7 +151,8 @@ static shoal_status run_once(contest *c, int algorithm, double beside, double *s
 {
   SHOAL_TRY(shoal_group_barrier(shoal_world_control(c->w)));
   uint64_t t0 = shoal_now_ns();
-  for (int i = 0; i < c->s->together; i++) SHOAL_TRY(shoal_exchange_start(c->e[algorithm][i], c->x + (size_t)i * c->n));
+  for (int i = 0; i < c->s->together; i++)
+    SHOAL_TRY(shoal_exchange_start(c->e[algorithm][i], c->x + (size_t)i * c->n, (shoal_event){ 0 }));
   SHOAL_TRY(pretend_to_compute(c, beside));
   uint64_t t1 = shoal_now_ns();
   for (int i = 0; i < c->s->together; i++) SHOAL_TRY(shoal_exchange_wait(c->e[algorithm][i]));

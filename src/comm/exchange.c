@@ -26,6 +26,11 @@ static shoal_status compare_plan(shoal_group *g, const char *name, size_t n, sho
   return SHOAL_OK;
 }
 
+static const shoal_flight_ops *ops_of(const shoal_exchange *e)
+{
+  return e->algorithm == SHOAL_SUM_SMALL ? &shoal_small_ops : &shoal_ring_ops;
+}
+
 static shoal_status plan(shoal_exchange *e)
 {
   bool small = e->algorithm == SHOAL_SUM_SMALL;
@@ -34,7 +39,6 @@ static shoal_status plan(shoal_exchange *e)
   uint64_t bytes[SHOAL_LINK_COUNT];
   shoal_exchange_bytes(e->f.g, e->n, e->wire, e->algorithm, bytes);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) e->bytes += bytes[link];
-  e->f.ops = small ? &shoal_small_ops : &shoal_ring_ops;
   shoal_status st = small ? shoal_small_plan(e) : shoal_ring_plan(e);
   if (st == SHOAL_OK)
     st = e->f.g->w->transport->reserve(e->f.g->w, e->slots);
@@ -100,7 +104,48 @@ static void learn_trace(shoal_exchange *e)
   e->trace = trace;
 }
 
-shoal_status shoal_exchange_start(shoal_exchange *e, float *x)
+static shoal_status begin(shoal_exchange *e)
+{
+  e->f.ops = ops_of(e);
+  if (e->algorithm != SHOAL_SUM_SMALL) return shoal_ring_start(e);
+  shoal_small_start(e);
+  return SHOAL_OK;
+}
+
+/* ---- until the vector is written, the flight has a table of its own ---- */
+
+static shoal_status held_advance(shoal_flight *f, bool *moved, bool *done)
+{
+  shoal_exchange *e = (shoal_exchange *)f;
+  if (!shoal_event_reached(e->ready)) return SHOAL_OK;
+  f->g->w->watching -= f->watches;
+  f->watches = e->local.n > 0;
+  f->g->w->watching += f->watches;
+  *moved = true;
+  SHOAL_TRY(begin(e));
+  return f->ops->advance(f, moved, done);
+}
+
+static int held_describe(shoal_flight *f, shoal_str *where, bool *missing)
+{
+  shoal_str_add(where, "this rank's backend has not written its vector yet");
+  missing[f->g->rank] = true;
+  return -1;
+}
+
+static void held_give_up(shoal_flight *f)
+{
+}
+
+static const shoal_flight_ops held_ops = { held_advance, held_describe, held_give_up };
+
+static void hold(shoal_exchange *e)
+{
+  e->f.ops = &held_ops;
+  e->f.watches = true; /* the backend gives no notice */
+}
+
+shoal_status shoal_exchange_start(shoal_exchange *e, float *x, shoal_event ready)
 {
   shoal_group *g = e->f.g;
   SHOAL_CHECK(!e->f.moving, SHOAL_ERR_ARG, "%s number %llu is still in flight: wait for it first", e->name,
@@ -111,10 +156,11 @@ shoal_status shoal_exchange_start(shoal_exchange *e, float *x)
   e->seq = ++g->starts;
   e->f.tag = shoal_group_plan_tag(g, e->plan, e->seq + STAMP_STRIDE * e->stamp);
   e->x = x;
-  if (e->algorithm == SHOAL_SUM_SMALL)
-    shoal_small_start(e);
+  e->ready = ready;
+  if (shoal_event_reached(ready))
+    SHOAL_TRY(begin(e));
   else
-    SHOAL_TRY(shoal_ring_start(e));
+    hold(e);
   learn_trace(e);
   return shoal_flight_start(&e->f);
 }

@@ -30,7 +30,6 @@
 #ifndef SHOAL_COMM_EXCHANGE_H
 #define SHOAL_COMM_EXCHANGE_H
 #include "comm/group.h"
-#include "tensor/backend.h"
 
 typedef enum { SHOAL_WIRE_F32, SHOAL_WIRE_BF16, SHOAL_WIRE_F16 } shoal_wire;
 size_t shoal_wire_bytes(shoal_wire wire);
@@ -54,10 +53,10 @@ typedef struct shoal_exchange shoal_exchange;
 shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t n, shoal_wire wire,
                                        shoal_sum_algorithm algorithm, shoal_exchange **out);
 shoal_sum_algorithm shoal_exchange_algorithm(const shoal_exchange *e); /* the algorithm AUTO resolved to */
-/** x[n] ← Σ over members, in place; n as planned.  Returns at once; do not touch `x` until the exchange is done.  If
- *  several members share a node, two-level sums return ERR_ARG unless x lies in memory from shoal_group_share (any part
+/** x[n] ← Σ over members, in place; n as planned.  Returns at once; do not touch `x` until the exchange is done.  Nothing of it
+ *  is read or written, by this rank or another, before `ready` is reached: when the backend has written it.  If several members share a node, two-level sums return ERR_ARG unless x lies in memory that is registered, or from shoal_group_share (any part
  *  of it).  Several exchanges of a group may be in flight; they must be started in the same order on every member. */
-shoal_status shoal_exchange_start(shoal_exchange *e, float *x);
+shoal_status shoal_exchange_start(shoal_exchange *e, float *x, shoal_event ready);
 /** Sets a value that must be equal on all members at the next start, such as the training step.  It becomes part of the
  *  message tag, so a member that skipped a start is reported as missing instead of being matched with a later one.
  *  (The order of starts is checked without it.) */

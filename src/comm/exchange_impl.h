@@ -129,8 +129,9 @@ struct shoal_exchange {
   shoal_wire wire;
   shoal_sum_algorithm algorithm; /* never AUTO */
   float *x;
-  int slots;      /* reserved */
-  uint64_t bytes; /* payload sent per start */
+  shoal_event ready; /* of this start: x is written */
+  int slots;         /* reserved */
+  uint64_t bytes;    /* payload sent per start */
   shoal_trace *trace;
   uint32_t op;    /* of `trace` */
   int trace_peer; /* the peer most of it is sent to */

@@ -10,6 +10,7 @@
 #define SHOAL_COMM_GROUP_H
 #include "base/error.h"
 #include "slurm/claims.h"
+#include "tensor/backend.h"
 #include "trace/trace.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -84,7 +85,14 @@ const char *shoal_group_name(const shoal_group *g);
  *  every member that records must call it. */
 uint32_t shoal_group_trace_id(shoal_group *g);
 
-/** Allocates memory that the members on the same node can map; two-level sums require it.  Zeroed, 64-byte aligned;
+/** Lets the members on the same node map memory of kind SHARED, of any size, which two-level sums require; where they cannot or
+ *  need not (`kind`), any memory will do.  Collective over the group.  Unregister it before it is released; not collective (no
+ *  exchange may be using it).  Costs one mapping per neighbour. */
+shoal_status shoal_group_register(shoal_group *g, const shoal_memory *memory);
+void shoal_group_unregister(shoal_group *g, const shoal_memory *memory); /* also if it was never registered */
+/** The kind of memory that sums of this group work on: SHARED, or DEVICE where no members share memory. */
+shoal_memory_kind shoal_group_memory_kind(const shoal_group *g);
+/** Allocates host memory that the members on the same node can map.  Zeroed, 64-byte aligned;
  *  `bytes` may differ between members.  Collective over the group.  The caller releases it with unshare, which is not
  *  collective (no exchange may be using it).  Costs one mapping per neighbour; ERR_MEM if the node has not enough
  *  memory.  Where memory cannot be shared (shoal_world_shares) it is private memory. */

@@ -117,6 +117,7 @@ typedef struct shoal_region shoal_region;
 struct shoal_region {
   char *base;
   size_t bytes;
+  bool registered;   /* the caller's memory */
   bool private_only; /* ordinary memory, not shared */
   uint64_t id;       /* equal on all ranks that share it */
   int n;

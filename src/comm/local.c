@@ -84,8 +84,8 @@ shoal_status shoal_local_start(shoal_exchange *e)
   shoal_local *l = &e->local;
   if (!l->n || !e->n) return SHOAL_OK;
   const shoal_region *r = shoal_region_of(e->f.g->w, e->x, e->n * sizeof *e->x);
-  SHOAL_CHECK(r, SHOAL_ERR_ARG,
-              "%s: its vector is not in memory from shoal_group_share, which sums inside a node require", e->name);
+  SHOAL_CHECK(r, SHOAL_ERR_ARG, "%s: its vector is not in registered memory, which sums inside a node require",
+              e->name);
   l->peers_started = 0;
   l->pushed = 0;
   shoal_lane_rewind(&l->adding);

@@ -3,9 +3,8 @@
  *     rank 0   [own memory 0]  ·  ·  ·  ·   ·  ·  ·  ·  ·          every rank of a node maps the regions of all others
  *     rank 1    ·  ·  ·  ·  ·  [own memory 1]  ·  ·  ·  ·
  *
- * A region is an anonymous file (memfd) that the others open through /proc/PID/fd.  It has no name, so a killed rank
- * leaves nothing behind, and it does not count against the size of /dev/shm, which containers keep small.  A random
- * number at its start proves that the right file was opened, also across PID namespaces, where process IDs differ.
+ * A region is an anonymous file (base/mem.h) that the others open through /proc/PID/fd: comm's own memory, or a backend's that
+ * was registered.  Device and inode prove that the right file was opened, also across PID namespaces, where process IDs differ.
  * Containers may forbid this, so it is tested when the world opens; if it fails, memory is private and sums use the
  * flat ring.
  *
@@ -28,12 +27,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEADER = SHOAL_ALIGN }; /* holds the random number; the usable memory follows */
-
 /* What the other ranks need to open a region. */
 typedef struct {
   int64_t pid, fd; /* fd -1: creation failed */
-  uint64_t bytes, proof;
+  uint64_t bytes, device, inode;
+  uint64_t id; /* a random number: that of the first member identifies the region */
 } region_handle;
 
 /* Start time of a process in clock ticks since boot, from /proc; -1 if it does not exist or is a zombie. */
@@ -59,19 +57,24 @@ static char *map(int fd, size_t bytes)
   return at == MAP_FAILED ? NULL : at;
 }
 
-/* Allocates the pages now, so that lack of memory is an error here and not a SIGBUS in the middle of a step. */
-static shoal_status create_own(shoal_region *r, region_handle *o)
+static shoal_status describe_own(const shoal_region *r, int file, region_handle *o)
 {
-  o->fd = memfd_create("shoal", MFD_CLOEXEC);
-  if (o->fd < 0 || (errno = posix_fallocate((int)o->fd, 0, (off_t)r->bytes)) != 0 ||
-      !(r->base = map((int)o->fd, r->bytes)) || getrandom(&o->proof, sizeof o->proof, 0) != sizeof o->proof)
+  struct stat info;
+  if (fstat(file, &info) != 0 || getrandom(&o->id, sizeof o->id, 0) != sizeof o->id)
     return SHOAL_FAIL(SHOAL_ERR_MEM, "%zu bytes of memory shared by the ranks of a node: %s", r->bytes,
                       strerror(errno));
-  (void)madvise(r->base, r->bytes, MADV_HUGEPAGE); /* fewer TLB misses, if the system allows it */
-  memcpy(r->base, &o->proof, sizeof o->proof);
   o->pid = getpid();
-  o->bytes = r->bytes;
+  o->fd = file;
+  o->bytes = (uint64_t)info.st_size;
+  o->device = (uint64_t)info.st_dev;
+  o->inode = (uint64_t)info.st_ino;
   return SHOAL_OK;
+}
+
+static bool is_same(const struct stat *info, const region_handle *o)
+{
+  return (uint64_t)info->st_dev == o->device && (uint64_t)info->st_ino == o->inode &&
+         (uint64_t)info->st_size == o->bytes;
 }
 
 static shoal_status open_other(const region_handle *o, int rank, shoal_neighbour *out)
@@ -80,12 +83,12 @@ static shoal_status open_other(const region_handle *o, int rank, shoal_neighbour
   struct stat info;
   snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)o->pid, (long long)o->fd);
   int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd >= 0 && fstat(fd, &info) == 0 && (uint64_t)info.st_size == o->bytes) out->base = map(fd, o->bytes);
+  bool opened = fd >= 0 && fstat(fd, &info) == 0, same = opened && is_same(&info, o);
+  if (same) out->base = map(fd, o->bytes);
   int error = errno;
   if (fd >= 0) close(fd);
-  SHOAL_CHECK(out->base && memcmp(out->base, &o->proof, sizeof o->proof) == 0, SHOAL_ERR_COMM,
-              "the memory of rank %d on this node cannot be reached through %s: %s", rank, path,
-              out->base ? "it is another process's" : strerror(error));
+  SHOAL_CHECK(out->base, SHOAL_ERR_COMM, "the memory of rank %d on this node cannot be reached through %s: %s", rank,
+              path, opened && !same ? "it is another process's" : strerror(error));
   out->rank = rank;
   out->pid = o->pid;
   out->start_time = start_time_of(o->pid);
@@ -98,8 +101,8 @@ static void free_region(shoal_region *r)
   if (!r) return;
   if (r->private_only)
     free(r->base);
-  else if (r->base)
-    munmap(r->base, r->bytes);
+  else if (!r->registered)
+    shoal_mappable_free(r->base, r->bytes);
   for (int i = 0; i < r->n; i++)
     if (r->neighbours[i].base) munmap(r->neighbours[i].base, r->neighbours[i].bytes);
   free(r->neighbours);
@@ -123,44 +126,93 @@ static shoal_status open_others(shoal_group *g, shoal_region *r, const region_ha
 /* How ranks agree on a failure: shoal_group_agree, or the variant that prints nothing. */
 typedef shoal_status (*agreement)(shoal_group *g, shoal_status mine);
 
-/* Files stay open until all ranks have opened them; afterwards the mappings keep the memory alive. */
-static shoal_status share(shoal_group *g, shoal_region *r, agreement agree)
+/* The file stays open until all ranks have opened it; afterwards the mappings keep the memory alive. */
+static shoal_status share(shoal_group *g, shoal_region *r, int file, shoal_status made, agreement agree)
 {
   region_handle mine = { .fd = -1 }, *all;
   SHOAL_TRY(agree(g, SHOAL_ALLOC((size_t)g->size, &all)));
-  shoal_status st = create_own(r, &mine);
+  shoal_status st = made;
+  if (st == SHOAL_OK) st = describe_own(r, file, &mine);
   shoal_status gathered = shoal_group_allgather_control(g, &mine, sizeof mine, all);
   if (st == SHOAL_OK && gathered == SHOAL_OK) st = open_others(g, r, all);
-  r->id = all[0].proof;
+  r->id = all[0].id;
   free(all);
-  st = agree(g, st != SHOAL_OK ? st : gathered);
-  if (mine.fd >= 0) close((int)mine.fd);
-  return st;
+  return agree(g, st != SHOAL_OK ? st : gathered);
+}
+
+static bool is_private(const shoal_group *g)
+{
+  return !g->w->shares || g->size == 1;
+}
+
+static void enlist(shoal_world *w, shoal_region *r)
+{
+  r->next = w->regions;
+  w->regions = r;
 }
 
 static shoal_status make_region(shoal_group *g, size_t bytes, agreement agree, void **out)
 {
-  shoal_world *w = g->w;
   shoal_region *r;
   shoal_status st = SHOAL_ALLOC(1, &r);
-  if (!w->shares || g->size == 1) {
+  if (is_private(g)) {
     SHOAL_TRY(st);
     r->private_only = true;
     r->bytes = bytes;
     st = shoal_alloc(SHOAL_MAX(bytes, (size_t)1), 1, "memory for exchanges", (void **)&r->base);
   } else {
+    int file = -1;
     SHOAL_TRY(agree(g, st));
-    r->bytes = HEADER + shoal_round_up(SHOAL_MAX(bytes, (size_t)1), SHOAL_ALIGN);
-    st = share(g, r, agree);
+    r->bytes = shoal_round_up(SHOAL_MAX(bytes, (size_t)1), SHOAL_ALIGN);
+    st = shoal_mappable_alloc(r->bytes, "memory shared by the ranks of a node", (void **)&r->base, &file);
+    st = share(g, r, file, st, agree);
+    if (r->base) close(file);
   }
   if (st != SHOAL_OK) {
     free_region(r);
     return st;
   }
-  r->next = w->regions;
-  w->regions = r;
-  *out = r->private_only ? r->base : r->base + HEADER;
+  enlist(g->w, r);
+  *out = r->base;
   return SHOAL_OK;
+}
+
+shoal_memory_kind shoal_group_memory_kind(const shoal_group *g)
+{
+  return is_private(g) ? SHOAL_MEMORY_DEVICE : SHOAL_MEMORY_SHARED;
+}
+
+shoal_status shoal_group_register(shoal_group *g, const shoal_memory *memory)
+{
+  shoal_region *r;
+  if (is_private(g)) return SHOAL_OK;
+  SHOAL_TRY(shoal_group_agree(g, SHOAL_ALLOC(1, &r)));
+  *r = (shoal_region){ .base = memory->at, .bytes = memory->bytes, .registered = true };
+  shoal_status st = memory->kind == SHOAL_MEMORY_SHARED
+                        ? SHOAL_OK
+                        : SHOAL_FAIL(SHOAL_ERR_ARG, "memory to be summed inside a node is not of kind SHARED");
+  st = share(g, r, memory->file, st, shoal_group_agree);
+  if (st == SHOAL_OK)
+    enlist(g->w, r);
+  else
+    free_region(r);
+  return st;
+}
+
+static void forget(shoal_world *w, const void *base)
+{
+  for (shoal_region **at = &w->regions; base && *at; at = &(*at)->next) {
+    shoal_region *r = *at;
+    if (r->base != base) continue;
+    *at = r->next;
+    free_region(r);
+    return;
+  }
+}
+
+void shoal_group_unregister(shoal_group *g, const shoal_memory *memory)
+{
+  forget(g->w, memory->at);
 }
 
 shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out)
@@ -170,14 +222,7 @@ shoal_status shoal_group_share(shoal_group *g, size_t bytes, void **out)
 
 void shoal_group_unshare(shoal_group *g, void *memory)
 {
-  if (!memory) return;
-  for (shoal_region **at = &g->w->regions; *at; at = &(*at)->next) {
-    shoal_region *r = *at;
-    if ((r->private_only ? r->base : r->base + HEADER) != memory) continue;
-    *at = r->next;
-    free_region(r);
-    return;
-  }
+  forget(g->w, memory);
 }
 
 const shoal_region *shoal_region_of(const shoal_world *w, const void *memory, size_t bytes)
@@ -200,7 +245,7 @@ void *shoal_group_memory_of(const shoal_group *g, void *memory, int rank)
 {
   if (rank == g->rank) return memory;
   const shoal_region *r = shoal_region_of(g->w, memory, 1);
-  return r ? shoal_region_at(g->w, r->id, g->world_ranks[rank], HEADER) : NULL;
+  return r ? shoal_region_at(g->w, r->id, g->world_ranks[rank], 0) : NULL;
 }
 
 /* Several ranks may have a reason; the lowest of them prints the warning for all. */

@@ -9,6 +9,7 @@
 #include "tensor/ref/ref.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
   const char *name;
@@ -35,10 +36,10 @@ static shoal_status check_table(const char *name, const shoal_backend_ops *ops)
 {
   bool whole = ops->alloc && ops->release && ops->op_create && ops->to_dense && ops->from_dense && ops->gemm &&
                ops->multiply && ops->softmax_xent && ops->add && ops->axpby && ops->sumsq && ops->descend && ops->sgd &&
-               ops->adam && ops->settle && ops->fill && ops->copy && ops->copy_tile && ops->copy_checked &&
-               ops->find_bad && ops->average && ops->divide && ops->scale && ops->mean && ops->distance2 &&
-               ops->pack16 && ops->unpack16 && ops->add16 && ops->encode && ops->decode && ops->meet && ops->fold &&
-               ops->close;
+               ops->adam && ops->settle && ops->mark && ops->reached && ops->fill && ops->copy && ops->copy_tile &&
+               ops->copy_checked && ops->find_bad && ops->average && ops->divide && ops->scale && ops->mean &&
+               ops->distance2 && ops->pack16 && ops->unpack16 && ops->add16 && ops->encode && ops->decode &&
+               ops->meet && ops->fold && ops->close;
   SHOAL_CHECK(whole, SHOAL_ERR_INTERNAL, "backend %s lacks a required function", name);
   return SHOAL_OK;
 }
@@ -71,6 +72,23 @@ void shoal_backend_flush_subnormals(const shoal_backend *b, bool flush)
   (void)shoal_subnormals_flush(flush);
 #pragma omp parallel num_threads(b->threads)
   (void)shoal_subnormals_flush(flush);
+}
+
+shoal_status shoal_host_memory_alloc_shared(size_t bytes, const char *what, shoal_memory *out)
+{
+  *out = (shoal_memory){ .bytes = bytes, .kind = SHOAL_MEMORY_SHARED };
+  return shoal_mappable_alloc(bytes, what, &out->at, &out->file);
+}
+
+void shoal_host_memory_release(shoal_memory *m)
+{
+  if (m->at && m->kind == SHOAL_MEMORY_SHARED) {
+    shoal_mappable_free(m->at, m->bytes);
+    close(m->file);
+  } else {
+    free(m->at);
+  }
+  *m = (shoal_memory){ 0 };
 }
 
 shoal_status shoal_window_open(shoal_backend *b, shoal_window_use use, size_t n, const float *x, shoal_window *out)

@@ -79,6 +79,8 @@ typedef struct {
    * settle.  Same bits for any number of threads and on any processor. */
 
   shoal_status (*settle)(shoal_backend *b); /* everything asked for is done: the host may touch PINNED memory */
+  uint64_t (*mark)(shoal_backend *b);       /* numbers rise: shoal_event */
+  bool (*reached)(shoal_backend *b, uint64_t number); /* does not wait */
   shoal_status (*fill)(shoal_backend *b, size_t n, float value, float *y);
   /* Between any two of backend memory and host memory.  Host memory has been read, or written, when it returns; a copy inside
    * the backend is only begun.  The two may be the same, but not overlap otherwise. */
@@ -139,6 +141,15 @@ size_t shoal_backend_names(const char *const **out); /* those built in */
 static inline void shoal_backend_poll(shoal_backend *b)
 {
   if (b->progress) b->progress(b->progress_context);
+}
+/** What has been asked of the backend so far. */
+static inline shoal_event shoal_backend_mark(shoal_backend *b)
+{
+  return (shoal_event){ b, b->ops->mark(b) };
+}
+static inline bool shoal_event_reached(shoal_event e)
+{
+  return !e.backend || e.backend->ops->reached(e.backend, e.number);
 }
 /* A window of the host on backend memory, for files, messages, LAPACK and the few numbers that the host computes with.  Where the
  * host reaches the memory it is that memory, at no cost; elsewhere a copy: not for the step.

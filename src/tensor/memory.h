@@ -2,23 +2,31 @@
  *
  *   kind      who touches it                                     for
  *   DEVICE    only the backend's functions                       arenas: weights, gradients, state, activations
+ *   SHARED    the same, and comm, which other ranks of the node  gradients and other arenas that are summed in place
+ *             let map it (shoal_group_register)
  *   PINNED    the backend's functions, and the host once         parcels, results of operations, what is staged
  *             `settle` has returned
  *   host      host code: from malloc; not of this type           descriptions, schedules, files
  *
- * Backends on the host give the same memory for both kinds.  Code above tensor/ may not rely on it. */
+ * Backends on the host give memory that anybody may touch.  Code above tensor/ may not rely on it. */
 #ifndef SHOAL_TENSOR_MEMORY_H
 #define SHOAL_TENSOR_MEMORY_H
+#include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { SHOAL_MEMORY_DEVICE, SHOAL_MEMORY_PINNED } shoal_memory_kind;
+typedef enum { SHOAL_MEMORY_DEVICE, SHOAL_MEMORY_SHARED, SHOAL_MEMORY_PINNED } shoal_memory_kind;
 
 typedef struct {
   void *at;     /* NULL: none */
   size_t bytes; /* as asked for */
   shoal_memory_kind kind;
+  int file; /* SHARED: of shoal_mappable_alloc */
 } shoal_memory;
+
+/** For backends on the host. */
+shoal_status shoal_host_memory_alloc_shared(size_t bytes, const char *what, shoal_memory *out);
+void shoal_host_memory_release(shoal_memory *m);
 
 /* A rectangle of units, copied between two places.  Row unit i of a side is its rows (index[i] + shift) * grain and the
  * grain - 1 that follow, each `stride` elements after the last; column unit j starts at element (index[j] + shift) * width of a
@@ -40,6 +48,14 @@ static inline size_t shoal_tile_count(const shoal_tile *t) /* elements */
 {
   return t->rows * t->grain * t->cols * t->width;
 }
+
+/* A mark in the order of a backend's work, reached once everything asked for before it is done.  {0}: reached.  A value, to be
+ * copied freely; it is made by shoal_backend_mark. */
+typedef struct shoal_backend shoal_backend;
+typedef struct {
+  shoal_backend *backend;
+  uint64_t number;
+} shoal_event;
 
 /* 16-bit formats: see half.h. */
 typedef enum { SHOAL_BF16, SHOAL_F16 } shoal_half;

@@ -25,6 +25,7 @@
 #ifndef SHOAL_TENSOR_OP_H
 #define SHOAL_TENSOR_OP_H
 #include "base/status.h"
+#include "tensor/memory.h"
 #include "tensor/shape.h"
 
 /* kind, name in messages and traces.  Weights in order: see each line. */
@@ -94,7 +95,6 @@ typedef struct {
   uint64_t slot0;
 } shoal_op_args;
 
-typedef struct shoal_backend shoal_backend;
 typedef struct shoal_op shoal_op;
 struct shoal_op {
   shoal_op_desc desc;

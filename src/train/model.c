@@ -31,12 +31,13 @@ shoal_status shoal_session_build_model(shoal_session *s)
 
 shoal_status shoal_session_share_gradients(shoal_session *s)
 {
-  void *memory;
   const shoal_outline *o = &s->model.outline;
+  const shoal_run *r = &s->run;
+  size_t bytes = SHOAL_MAX(o->model->weights, o->gradients) * sizeof(float);
   if (o->own_gradients) return SHOAL_OK;
-  SHOAL_TRY(shoal_group_share(s->run.all, SHOAL_MAX(o->model->weights, o->gradients) * sizeof(float), &memory));
-  s->model.gradients = memory;
-  return SHOAL_OK;
+  shoal_status st = r->backend->ops->alloc(r->backend, shoal_group_memory_kind(r->all), bytes, &s->model.gradients);
+  SHOAL_TRY(shoal_group_agree(r->all, st));
+  return shoal_group_register(r->all, &s->model.gradients);
 }
 
 /* Plans the epoch's last batch, which may be short, if `left` samples of the epoch are left. */
@@ -69,7 +70,7 @@ shoal_status shoal_session_open_model(shoal_session *s)
 {
   shoal_run *r = &s->run;
   shoal_form *f = &s->model.form;
-  SHOAL_TRY(shoal_form_init(r->backend, f->model, &s->model.optim, s->model.gradients, f));
+  SHOAL_TRY(shoal_form_init(r->backend, f->model, &s->model.optim, s->model.gradients.at, f));
   SHOAL_TRY(shoal_model_init(r->backend, f->model, r->seed + (uint64_t)s->faults.seed, f->params->w, f->params->stats));
   f->params->version++;
   if (s->method->step) return SHOAL_OK; /* the method has its own plans */
@@ -102,6 +103,7 @@ void shoal_session_close_model(shoal_session *s)
   if (s->model.plans != s->model.form.plans) shoal_plans_destroy(s->model.plans);
   shoal_params_destroy(r->backend, s->model.scratch);
   shoal_form_fini(r->backend, &s->model.form);
-  if (r->world) shoal_group_unshare(r->all, s->model.gradients);
+  if (r->world) shoal_group_unregister(r->all, &s->model.gradients);
+  if (r->backend) r->backend->ops->release(r->backend, &s->model.gradients);
   shoal_model_destroy(s->model.whole);
 }

@@ -46,14 +46,14 @@ typedef struct {
 } shoal_session_data;
 
 typedef struct {
-  shoal_model *whole;    /* the network: run.model */
-  bool opened;           /* outline was called, so the method must be closed */
-  bool finished;         /* the method's finish was called */
-  shoal_outline outline; /* of the form */
-  shoal_form form;       /* what this rank trains; run.form, unless the method trains something else for a while */
-  float *gradients;      /* memory of form.params->g, shared by the ranks of a node */
-  shoal_params *scratch; /* the assembled model, for evaluation and checkpoints; temporary if parts are trained */
-  shoal_plans *plans;    /* of the whole model; == form.plans unless parts are trained, then temporary */
+  shoal_model *whole;     /* the network: run.model */
+  bool opened;            /* outline was called, so the method must be closed */
+  bool finished;          /* the method's finish was called */
+  shoal_outline outline;  /* of the form */
+  shoal_form form;        /* what this rank trains; run.form, unless the method trains something else for a while */
+  shoal_memory gradients; /* of form.params->g, registered; none if they are summed with nobody */
+  shoal_params *scratch;  /* the assembled model, for evaluation and checkpoints; temporary if parts are trained */
+  shoal_plans *plans;     /* of the whole model; == form.plans unless parts are trained, then temporary */
   shoal_optim_config optim;
   shoal_lr_schedule lr;
   shoal_lr_plateau plateau;

@@ -39,7 +39,7 @@ static void start_many(void)
 {
   for (int i = 0; i < MANY; i++) {
     for (size_t k = 0; k < lengths[i]; k++) x[i][k] = small_integer(k + (size_t)i, rank);
-    CHECK_OK(shoal_exchange_start(e[i], x[i]));
+    CHECK_OK(shoal_exchange_start(e[i], x[i], (shoal_event){ 0 }));
   }
 }
 
@@ -54,6 +54,47 @@ static void check_many(void)
     }
     CHECK(!wrong, "bucket %d: %zu of %zu wrong", i, wrong, lengths[i]);
   }
+}
+
+/* A backend whose work is done when `written` says so. */
+static bool written;
+static bool is_written(shoal_backend *b, uint64_t number)
+{
+  return written;
+}
+
+/* Rank 0's vectors are not written yet: nothing of them is sent, and nothing is received into them, whatever the others do;
+ * then all comes as if nothing had been. */
+static void waits_for_memory(shoal_world *w)
+{
+  shoal_backend *ref, held;
+  shoal_backend_ops ops;
+  REQUIRE(shoal_backend_open("ref", 1, &ref) == SHOAL_OK, "backend");
+  held = *ref;
+  ops = *ref->ops;
+  ops.reached = is_written;
+  held.ops = &ops;
+  written = rank > 0;
+  for (int i = 0; i < MANY; i++) {
+    for (size_t k = 0; k < lengths[i]; k++) x[i][k] = rank > 0 ? small_integer(k + (size_t)i, rank) : 1e9f;
+    CHECK_OK(shoal_exchange_start(e[i], x[i], shoal_backend_mark(&held)));
+  }
+  for (uint64_t t0 = shoal_now_ns(); rank == 0 && shoal_seconds_since(t0) < 0.02;) CHECK_OK(shoal_world_progress(w));
+  size_t touched = 0;
+  for (int i = 0; rank == 0 && size > 1 && i < MANY; i++) {
+    CHECK(!shoal_exchange_done(e[i]), "bucket %d does not wait", i);
+    for (size_t k = 0; k < lengths[i]; k++) {
+      touched += x[i][k] != 1e9f;
+      x[i][k] = small_integer(k + (size_t)i, rank);
+    }
+  }
+  CHECK_EQ(touched, 0);
+  for (int i = 0; rank == 0 && size == 1 && i < MANY; i++)
+    for (size_t k = 0; k < lengths[i]; k++) x[i][k] = small_integer(k + (size_t)i, rank);
+  written = true;
+  for (int i = 0; i < MANY; i++) CHECK_OK(shoal_exchange_wait(e[i]));
+  check_many();
+  shoal_backend_close(ref);
 }
 
 /* Every rank waits in an order of its own. */
@@ -90,8 +131,9 @@ static void refuses(shoal_group *g)
   float *one = shared_room(g, N * sizeof *one);
   shoal_exchange *late = NULL;
   REQUIRE(shoal_exchange_create_sum(g, "late", N, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &late) == SHOAL_OK, "create");
-  CHECK_OK(shoal_exchange_start(late, one));
-  if (!shoal_exchange_done(late)) CHECK_STATUS(shoal_exchange_start(late, one), SHOAL_ERR_ARG, "started twice");
+  CHECK_OK(shoal_exchange_start(late, one, (shoal_event){ 0 }));
+  if (!shoal_exchange_done(late))
+    CHECK_STATUS(shoal_exchange_start(late, one, (shoal_event){ 0 }), SHOAL_ERR_ARG, "started twice");
   CHECK_OK(shoal_exchange_wait(late));
   shoal_exchange_destroy(late);
   shoal_group_unshare(g, one);
@@ -209,6 +251,7 @@ static void everything(const char *pretend, size_t max_message, int scale)
   shoal_world *w = open_world(pretend, max_message);
   create_many(shoal_world_group(w), scale);
   waits_in_any_order(w);
+  waits_for_memory(w);
   progress_alone(w);
   refuses(shoal_world_group(w));
   votes(w);

@@ -40,7 +40,7 @@ static void close_world(shoal_world *w)
 
 static shoal_status sum(shoal_exchange *e, float *x)
 {
-  shoal_status st = shoal_exchange_start(e, x);
+  shoal_status st = shoal_exchange_start(e, x, (shoal_event){ 0 });
   return st == SHOAL_OK ? shoal_exchange_wait(e) : st;
 }
 
@@ -92,7 +92,8 @@ static void absent(const char *pretend, shoal_sum_algorithm algorithm, int gone)
     if (algorithm == SHOAL_SUM_RING && rank == gone + 1) CHECK_HAS(strstr(check_error(), "waiting for"), name);
     if (algorithm == SHOAL_SUM_RING && rank == (gone - 1 + size) % size && size > 2)
       CHECK_LACKS(strstr(check_error(), "not heard"), gone == 1 ? "rank 2" : "rank 1", "all others are heard from");
-    CHECK_STATUS(shoal_exchange_start(e, x), SHOAL_ERR_COMM, "a failed exchange does not start again");
+    CHECK_STATUS(shoal_exchange_start(e, x, (shoal_event){ 0 }), SHOAL_ERR_COMM,
+                 "a failed exchange does not start again");
   }
   shoal_exchange_destroy(e);
   close_world(w);
@@ -108,7 +109,7 @@ static void skipped(shoal_sum_algorithm algorithm, bool stamped)
   CHECK_OK(shoal_exchange_create_sum(shoal_world_group(w), "bucket 1", N, SHOAL_WIRE_F32, algorithm, &e[1]));
   if (stamped) shoal_exchange_stamp(e[0], rank == 1 ? 31 : 30);
   int from = rank == 1 && !stamped ? 1 : 0, to = stamped ? 0 : 1;
-  for (int i = from; i <= to; i++) CHECK_OK(shoal_exchange_start(e[i], x + i * N));
+  for (int i = from; i <= to; i++) CHECK_OK(shoal_exchange_start(e[i], x + i * N, (shoal_event){ 0 }));
   CHECK_STATUS(shoal_exchange_wait(e[from]), SHOAL_ERR_HANG, "rank %d: hang", rank);
   if (rank == 2 % size) CHECK_HAS(check_error(), stamped ? "another start of it" : "another exchange of this group");
   for (int i = 0; i < 2; i++) shoal_exchange_destroy(e[i]);

@@ -132,7 +132,7 @@ static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, 
     shoal_world_set_counters(w, &c);
     fill(x, n, shoal_group_rank(g), value);
     x[n] = 77;
-    CHECK_OK(shoal_exchange_start(e, x));
+    CHECK_OK(shoal_exchange_start(e, x, (shoal_event){ 0 }));
     CHECK_OK(shoal_exchange_wait(e));
     CHECK(shoal_exchange_done(e), "done after wait");
     compare(&l, p, x, n, wire, algorithm, value, what);
@@ -203,7 +203,7 @@ static void check_integers(shoal_group *g, size_t n, shoal_sum_algorithm algorit
   float *x = shared_room(g, n * sizeof *x);
   REQUIRE(shoal_exchange_create_sum(g, "exact", n, SHOAL_WIRE_F32, algorithm, &e) == SHOAL_OK, "create");
   fill(x, n, rank, small_integer);
-  CHECK_OK(shoal_exchange_start(e, x));
+  CHECK_OK(shoal_exchange_start(e, x, (shoal_event){ 0 }));
   CHECK_OK(shoal_exchange_wait(e));
   for (size_t i = 0; i < n; i++) {
     float sum = 0;
@@ -271,16 +271,54 @@ static void without_sharing(const char *pretend)
   shoal_world_close(w);
 }
 
+/* A backend's memory that was registered is summed in place, at any offset; one of another kind is refused on all ranks. */
+static void registered_memory(shoal_world *w, const char *pretend)
+{
+  enum { N = 3000, AT = 7 };
+  shoal_group *g = shoal_world_group(w);
+  shoal_backend *b;
+  shoal_memory m, other;
+  shoal_exchange *e = NULL;
+  bool shares = shoal_group_memory_kind(g) == SHOAL_MEMORY_SHARED;
+  CHECK_EQ(shares, shoal_world_shares(w));
+  REQUIRE(shoal_backend_open("ref", 1, &b) == SHOAL_OK, "backend");
+  REQUIRE(b->ops->alloc(b, shoal_group_memory_kind(g), (N + AT) * sizeof(float), &m) == SHOAL_OK, "alloc");
+  REQUIRE(b->ops->alloc(b, SHOAL_MEMORY_DEVICE, 16, &other) == SHOAL_OK, "alloc");
+  REQUIRE(shoal_group_register(g, &m) == SHOAL_OK, "register");
+  shoal_status st = shoal_group_register(g, &other);
+  CHECK_STATUS(st, shares ? SHOAL_ERR_ARG : SHOAL_OK, "another kind");
+  CHECK_OK(shoal_exchange_create_sum(g, "registered", N, SHOAL_WIRE_F32, SHOAL_SUM_TWO_LEVEL, &e));
+  float *x = (float *)m.at + AT;
+  for (size_t i = 0; i < N; i++) x[i] = small_integer(i, rank);
+  CHECK_OK(shoal_exchange_start(e, x, shoal_backend_mark(b)));
+  CHECK_OK(shoal_exchange_wait(e));
+  size_t wrong = 0;
+  for (size_t i = 0; i < N; i++) {
+    float sum = 0;
+    for (int r = 0; r < size; r++) sum += small_integer(i, r);
+    wrong += x[i] != sum;
+  }
+  CHECK_EQ(wrong, 0, "registered memory on %s", pretend);
+  shoal_exchange_destroy(e);
+  CHECK_OK(shoal_group_barrier(g));
+  shoal_group_unregister(g, &m);
+  shoal_group_unregister(g, &other);
+  b->ops->release(b, &m);
+  b->ops->release(b, &other);
+  shoal_backend_close(b);
+}
+
 /* A vector that the neighbours cannot reach is refused, on every rank and before anything moves. */
 static void ordinary_memory(const char *pretend)
 {
   shoal_world *w = open_world(pretend, 0);
   shoal_exchange *e = NULL;
   float x[16] = { 0 };
+  registered_memory(w, pretend);
   CHECK_OK(shoal_exchange_create_sum(shoal_world_group(w), "own", 16, SHOAL_WIRE_F32, SHOAL_SUM_TWO_LEVEL, &e));
   if (shoal_world_topo(w)->places[rank].local_size > 1) {
-    CHECK_STATUS(shoal_exchange_start(e, x), SHOAL_ERR_ARG, "ordinary memory");
-    CHECK_HAS(check_error(), "shoal_group_share");
+    CHECK_STATUS(shoal_exchange_start(e, x, (shoal_event){ 0 }), SHOAL_ERR_ARG, "ordinary memory");
+    CHECK_HAS(check_error(), "registered memory");
   }
   shoal_exchange_destroy(e);
   shoal_world_close(w);
@@ -299,7 +337,7 @@ static void specials(const char *pretend, shoal_sum_algorithm algorithm)
     for (int i = 0; i < N; i++)
       x[i] = i % 4 == 0 ? 1e30f : i % 4 == 1 ? (rank ? 1.0f : NAN) : i % 4 == 2 ? -0.0f : 1e-40f;
     REQUIRE(shoal_exchange_create_sum(shoal_world_group(w), "specials", N, wire, algorithm, &e) == SHOAL_OK, "create");
-    CHECK_OK(shoal_exchange_start(e, x));
+    CHECK_OK(shoal_exchange_start(e, x, (shoal_event){ 0 }));
     CHECK_OK(shoal_exchange_wait(e));
     CHECK(isnan(x[1]), "NaN was lost: %g", (double)x[1]);
     if (wire == SHOAL_WIRE_F16 && rounds) CHECK(isinf(x[0]), "1e30 as f16: %g", (double)x[0]);

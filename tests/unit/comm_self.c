@@ -11,7 +11,7 @@ static void exchanges(shoal_world *w, shoal_group *g)
   int64_t got = 0;
   memcpy(before, x, sizeof x);
   REQUIRE(shoal_exchange_create_sum(g, "one", 3, SHOAL_WIRE_BF16, SHOAL_SUM_AUTO, &e) == SHOAL_OK, "create");
-  CHECK_OK(shoal_exchange_start(e, x));
+  CHECK_OK(shoal_exchange_start(e, x, (shoal_event){ 0 }));
   CHECK(shoal_exchange_done(e), "done at once");
   CHECK_OK(shoal_exchange_wait(e));
   CHECK(!memcmp(before, x, sizeof x), "a sum over one, unrounded");

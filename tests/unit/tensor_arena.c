@@ -5,6 +5,7 @@
 #include "tensor_rig.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BLOCK = SHOAL_QUANT_BLOCK };
 
@@ -309,6 +310,70 @@ static void check_fold(shoal_backend *b, int64_t n)
   free(largest);
 }
 
+/* What the host writes there is in the memory afterwards, and only if it was to be; also where windows are copies. */
+static void check_windows(shoal_backend *b)
+{
+  enum { N = 1000 };
+  const bool host_memory = b->host_memory;
+  for (int copies = 0; copies < 2; copies++) {
+    array x = make(b, N, 40);
+    float *want = floats(N);
+    shoal_window w;
+    memcpy(want, x.odd, N * sizeof *want);
+    b->host_memory = host_memory && !copies;
+    REQUIRE(shoal_window_open(b, SHOAL_WINDOW_READ, N, x.odd, &w) == SHOAL_OK, "window");
+    CHECK(same_bits(w.at, want, N), "a window shows something else");
+    CHECK_EQ(w.at == x.odd, b->host_memory);
+    if (copies) w.at[3] = 5;
+    CHECK_OK(shoal_window_close(b, &w));
+    check(b, "after a window to read", N, x.odd, want);
+    REQUIRE(shoal_window_open(b, SHOAL_WINDOW_BOTH, N, x.odd, &w) == SHOAL_OK, "window");
+    w.at[7] = want[7] = want[8] + 1;
+    CHECK_OK(shoal_window_close(b, &w));
+    check(b, "after a window for both", N, x.odd, want);
+    REQUIRE(shoal_window_open(b, SHOAL_WINDOW_WRITE, N, x.odd, &w) == SHOAL_OK, "window");
+    for (int i = 0; i < N; i++) w.at[i] = want[i] = (float)i;
+    CHECK_OK(shoal_window_close(b, &w));
+    check(b, "after a window to write", N, x.odd, want);
+    REQUIRE(shoal_window_open(b, SHOAL_WINDOW_WRITE, N, x.odd, &w) == SHOAL_OK, "window");
+    shoal_window_drop(&w);
+    check(b, "after a window that was dropped", N, x.odd, want);
+    CHECK(shoal_event_reached((shoal_event){ 0 }), "no event is reached at once");
+    shoal_event all = shoal_backend_mark(b);
+    CHECK_OK(b->ops->settle(b));
+    CHECK(shoal_event_reached(all), "settled, but an earlier mark is not reached");
+    b->host_memory = host_memory;
+    done(&x, "a window");
+    free(want);
+  }
+}
+
+/* Memory of every kind is zeroed and aligned; another mapping of the file of a shared one shows the same bytes. */
+static void check_memory(shoal_backend *b)
+{
+  static const size_t sizes[] = { 0, 1, 5000, 5 << 20 };
+  for (int kind = SHOAL_MEMORY_DEVICE; kind <= SHOAL_MEMORY_PINNED; kind++)
+    for (size_t s = 0; s < SHOAL_COUNT(sizes); s++) {
+      shoal_memory m;
+      REQUIRE(b->ops->alloc(b, (shoal_memory_kind)kind, sizes[s], &m) == SHOAL_OK, "alloc");
+      CHECK_EQ((uintptr_t)m.at % 64, 0);
+      CHECK_EQ(m.bytes, sizes[s]);
+      CHECK_EQ(m.kind, (shoal_memory_kind)kind);
+      size_t not_zero = 0;
+      for (size_t i = 0; b->host_memory && i < sizes[s]; i++) not_zero += ((char *)m.at)[i] != 0;
+      CHECK_EQ(not_zero, 0, "%zu bytes of kind %d", sizes[s], kind);
+      if (kind == SHOAL_MEMORY_SHARED && sizes[s] && b->host_memory) {
+        unsigned char seen = 0;
+        memset(m.at, 0x5a, sizes[s]);
+        CHECK_EQ(pread(m.file, &seen, 1, (off_t)sizes[s] - 1), 1);
+        CHECK_EQ(seen, 0x5a);
+      }
+      b->ops->release(b, &m);
+      CHECK(!m.at, "released memory is still there");
+      b->ops->release(b, &m);
+    }
+}
+
 int test_arena(shoal_backend *b)
 {
   static const int64_t sizes[] = { 0, 1, 3, 17, 1000, BLOCK, 10 * BLOCK + 77, 300001 };
@@ -325,5 +390,7 @@ int test_arena(shoal_backend *b)
     check_parcel(b, &q, sizes[s], s % 2 == 1);
   }
   check_tiles(b);
+  check_windows(b);
+  check_memory(b);
   return check_failures;
 }

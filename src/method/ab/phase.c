@@ -410,7 +410,7 @@ static shoal_status sum(shoal_run *r, const shoal_ab_state *s, const meeting *m,
   SHOAL_TRY(shoal_exchange_create_sum(g, name, n, SHOAL_WIRE_F32, algorithm, &e));
   shoal_exchange_bytes(g, n, SHOAL_WIRE_F32, shoal_exchange_algorithm(e), bytes);
   for (int link = 0; !m->observing && link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
-  shoal_status st = shoal_exchange_start(e, x);
+  shoal_status st = shoal_exchange_start(e, x, shoal_backend_mark(r->backend));
   if (st == SHOAL_OK) st = shoal_exchange_wait(e);
   shoal_exchange_destroy(e);
   return st;

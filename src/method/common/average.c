@@ -93,7 +93,7 @@ shoal_status shoal_model_sum_take(shoal_model_sum *s, shoal_form *f, float *out)
   size_t n = f->params->n;
   if (!s->exchange)
     SHOAL_TRY(shoal_exchange_create_sum(s->control, "models", n, SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &s->exchange));
-  SHOAL_TRY(shoal_exchange_start(s->exchange, sum));
+  SHOAL_TRY(shoal_exchange_start(s->exchange, sum, shoal_backend_mark(s->backend)));
   SHOAL_TRY(shoal_exchange_wait(s->exchange));
   return s->backend->ops->copy(s->backend, n * sizeof *out, sum, out);
 }

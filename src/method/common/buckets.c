@@ -147,7 +147,7 @@ static shoal_status start_ready(shoal_buckets *s, uint64_t step)
   for (; s->next < s->n && s->bucket[s->next].left == 0; s->next++) {
     const bucket *b = &s->bucket[s->next];
     shoal_exchange_stamp(b->exchange, step);
-    SHOAL_TRY(shoal_exchange_start(b->exchange, s->form->params->g + b->offset));
+    SHOAL_TRY(shoal_exchange_start(b->exchange, s->form->params->g + b->offset, shoal_backend_mark(s->form->backend)));
   }
   return SHOAL_OK;
 }

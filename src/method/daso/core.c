@@ -170,7 +170,7 @@ static shoal_status start_sum(shoal_run *r, shoal_daso *c)
   shoal_daso_slot *s = take_slot(c);
   SHOAL_TRY(copy_finite(r, c, s->x.at));
   shoal_exchange_stamp(s->exchange, r->step);
-  SHOAL_TRY(shoal_exchange_start(s->exchange, s->x.at));
+  SHOAL_TRY(shoal_exchange_start(s->exchange, s->x.at, shoal_backend_mark(r->backend)));
   count(r, c->ring);
   return SHOAL_OK;
 }

@@ -31,7 +31,7 @@ typedef struct {
   shoal_exchange *average;
   shoal_model_sum models;        /* for assemble */
   shoal_sum_algorithm algorithm; /* as requested */
-  float *sum;                    /* memory shared by the ranks of a node */
+  shoal_memory sum;              /* float [n], registered */
   uint32_t op;
   bool equal; /* weights are the same on all ranks */
   bool alone; /* a local step was taken: optimizer states differ between ranks */
@@ -108,7 +108,6 @@ static shoal_status local_open(shoal_run *r, void *state)
 {
   local_state *s = state;
   shoal_wire wire = shoal_wire_wanted(r->config);
-  void *memory;
   s->period = (uint64_t)shoal_config_int(r->config, "method.period");
   s->switch_epoch = (uint64_t)shoal_config_int(r->config, "method.switch_epoch");
   s->algorithm = shoal_algorithm_wanted(r->config);
@@ -119,8 +118,10 @@ static shoal_status local_open(shoal_run *r, void *state)
     SHOAL_TRY(shoal_buckets_create(r->config, r->form, r->all, "exchange", "bucket", wire, s->algorithm, &s->all));
   if (shoal_config_bool(r->config, "method.node_level")) SHOAL_TRY(plan_node(r, s, wire));
   if (s->node) r->copies = shoal_world_topo(r->world)->nodes;
-  SHOAL_TRY(shoal_group_share(r->all, r->form->params->n * sizeof(float), &memory));
-  s->sum = memory;
+  shoal_status st =
+      r->backend->ops->alloc(r->backend, shoal_group_memory_kind(r->all), r->form->params->n * sizeof(float), &s->sum);
+  SHOAL_TRY(shoal_group_agree(r->all, st));
+  SHOAL_TRY(shoal_group_register(r->all, &s->sum));
   SHOAL_TRY(plan_average(r, s, s->algorithm));
   print_plan(r, s);
   warn_if_ineffective(r, s);
@@ -132,7 +133,8 @@ static void local_close(shoal_run *r, void *state)
   local_state *s = state;
   shoal_model_sum_fini(&s->models);
   shoal_exchange_destroy(s->average);
-  shoal_group_unshare(r->all, s->sum);
+  shoal_group_unregister(r->all, &s->sum);
+  r->backend->ops->release(r->backend, &s->sum);
   shoal_buckets_destroy(s->node);
   shoal_buckets_destroy(s->all);
   shoal_group_destroy(s->group);
@@ -176,11 +178,11 @@ static shoal_status average_weights(shoal_run *r, local_state *s)
   int size = shoal_group_size(r->all);
   if (size == 1) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns(), bytes[SHOAL_LINK_COUNT];
-  SHOAL_TRY(r->backend->ops->copy(r->backend, p->n * sizeof *p->w, p->w, s->sum));
+  SHOAL_TRY(r->backend->ops->copy(r->backend, p->n * sizeof *p->w, p->w, s->sum.at));
   shoal_exchange_stamp(s->average, r->step);
-  SHOAL_TRY(shoal_exchange_start(s->average, s->sum));
+  SHOAL_TRY(shoal_exchange_start(s->average, s->sum.at, shoal_backend_mark(r->backend)));
   SHOAL_TRY(shoal_exchange_wait(s->average));
-  SHOAL_TRY(r->backend->ops->axpby(r->backend, p->n, 1.0f / (float)size, s->sum, 0, p->w));
+  SHOAL_TRY(r->backend->ops->axpby(r->backend, p->n, 1.0f / (float)size, s->sum.at, 0, p->w));
   p->version++;
   shoal_exchange_bytes(r->all, p->n, SHOAL_WIRE_F32, shoal_exchange_algorithm(s->average), bytes);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];

@@ -64,6 +64,7 @@ static shoal_status op_create_cpu(shoal_backend *base, const shoal_op_desc *d, c
  * resnet20 384 -> 404.  The request is only a hint. */
 static shoal_status alloc_cpu(shoal_backend *b, shoal_memory_kind kind, size_t bytes, shoal_memory *out)
 {
+  if (kind == SHOAL_MEMORY_SHARED) return shoal_host_memory_alloc_shared(bytes, "buffer of backend cpu", out);
   *out = (shoal_memory){ .bytes = bytes, .kind = kind };
   if (bytes < 2 * (size_t)HUGE_PAGE || bytes > SIZE_MAX - HUGE_PAGE)
     return shoal_alloc(bytes, 1, "buffer of backend cpu", &out->at);
@@ -78,8 +79,7 @@ static shoal_status alloc_cpu(shoal_backend *b, shoal_memory_kind kind, size_t b
 
 static void release_cpu(shoal_backend *b, shoal_memory *m)
 {
-  free(m->at);
-  *m = (shoal_memory){ 0 };
+  shoal_host_memory_release(m);
 }
 
 static void close_cpu(shoal_backend *base)
@@ -111,6 +111,8 @@ static const shoal_backend_ops cpu_ops = {
   .sgd = shoal_cpu_sgd,
   .adam = shoal_cpu_adam,
   .settle = shoal_cpu_settle,
+  .mark = shoal_cpu_mark,
+  .reached = shoal_cpu_reached,
   .fill = shoal_cpu_fill,
   .copy = shoal_cpu_copy,
   .copy_tile = shoal_cpu_copy_tile,

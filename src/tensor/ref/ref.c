@@ -25,14 +25,14 @@ static planner *const planners[SHOAL_OP_COUNT] = {
 
 static shoal_status alloc_ref(shoal_backend *b, shoal_memory_kind kind, size_t bytes, shoal_memory *out)
 {
+  if (kind == SHOAL_MEMORY_SHARED) return shoal_host_memory_alloc_shared(bytes, "buffer of backend ref", out);
   *out = (shoal_memory){ .bytes = bytes, .kind = kind };
   return shoal_alloc(bytes, 1, "buffer of backend ref", &out->at);
 }
 
 static void release_ref(shoal_backend *b, shoal_memory *m)
 {
-  free(m->at);
-  *m = (shoal_memory){ 0 };
+  shoal_host_memory_release(m);
 }
 
 static shoal_format dense_format(const shoal_shape *s)
@@ -95,6 +95,8 @@ static const shoal_backend_ops ref_ops = {
   .sgd = shoal_ref_sgd,
   .adam = shoal_ref_adam,
   .settle = shoal_ref_settle,
+  .mark = shoal_ref_mark,
+  .reached = shoal_ref_reached,
   .fill = shoal_ref_fill,
   .copy = shoal_ref_copy,
   .copy_tile = shoal_ref_copy_tile,

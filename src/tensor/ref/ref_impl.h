@@ -39,6 +39,8 @@ shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a
 
 /* --- arena.c --- */
 shoal_status shoal_ref_settle(shoal_backend *b);
+uint64_t shoal_ref_mark(shoal_backend *b);
+bool shoal_ref_reached(shoal_backend *b, uint64_t number);
 shoal_status shoal_ref_fill(shoal_backend *b, size_t n, float value, float *y);
 shoal_status shoal_ref_copy(shoal_backend *b, size_t bytes, const void *from, void *to);
 shoal_status shoal_ref_copy_tile(shoal_backend *b, const shoal_tile *t, const float *from, float *to);

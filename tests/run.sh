@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the packages that tests need, builds, and runs all tests.
-#   tests/run.sh            as in CI, with shortened studies (some 28 minutes on 2 cores)
+#   tests/run.sh            as in CI, with shortened studies (some 17 minutes on 2 cores)
 #   tests/run.sh --full     all studies in full
 #   tests/run.sh [--full] -L mpi   passes other arguments to ctest
 set -euo pipefail

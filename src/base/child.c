@@ -2,6 +2,7 @@
  * pointers but one to static text, comes back through a pipe.  It ends by _exit: buffers and files stay the parent's. */
 #include "base/child.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -10,6 +11,8 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,4 +84,19 @@ bool shoal_survives(shoal_status (*what)(void *context), void *context, int seco
   bool survived = child > 0 && await(child, ends[0], st_out);
   close(ends[0]);
   return survived;
+}
+
+bool shoal_process_lives(long pid)
+{
+  char path[64], *text = NULL, state = 0;
+  size_t n;
+  shoal_error before; /* that it is gone is a valid result */
+  if (kill((pid_t)pid, 0) != 0 && errno == ESRCH) return false;
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  shoal_error_take(&before);
+  const char *name_end = shoal_read_file(path, &text, &n) == SHOAL_OK ? strrchr(text, ')') : NULL;
+  (void)shoal_error_put(&before);
+  if (name_end) sscanf(name_end, ") %c", &state);
+  free(text);
+  return state != 'Z' && state != 'X';
 }

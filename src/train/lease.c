@@ -1,5 +1,6 @@
 /* See lease.h. */
 #include "train/lease.h"
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -156,10 +157,10 @@ static life judge(shoal_lease *l, const holder *h, const struct stat *s, double 
   bool same_job = strcmp(h->job, "-") != 0 && strcmp(h->job, me->job) == 0;
   if (same_job && h->restarts < me->restarts) return GONE; /* requeued: the batch system has ended the earlier start */
   if (h->pid > 0 && strcmp(h->boot, me->boot) == 0 && strcmp(h->pid_space, me->pid_space) == 0)
-    return kill((pid_t)h->pid, 0) != 0 && errno == ESRCH ? GONE
-           : start_time_of(h->pid) != h->started         ? GONE
-           : has_open(h->pid, s)                         ? ALIVE
-                                                         : GONE;
+    return !shoal_process_lives(h->pid)          ? GONE
+           : start_time_of(h->pid) != h->started ? GONE
+           : has_open(h->pid, s)                 ? ALIVE
+                                                 : GONE;
   *left_s = STALE_S - age_s(l, s);
   if (*left_s <= 0) return GONE;
   bool touched = l->seen.tv_sec && (s->st_mtim.tv_sec != l->seen.tv_sec || s->st_mtim.tv_nsec != l->seen.tv_nsec);

@@ -53,5 +53,5 @@ refused "--label does nothing" cifar10 data_batch_2.bin --label 3
 refused "--train-count and --test-share" csv train.csv --train-count 40 --test-share 0.5
 refused "--test-share does nothing: test.csv" csv train.csv test.csv --test-share 0.5
 refused "--seed does nothing" csv train.csv test.csv --seed 3
-refused "leave one out" csv train.csv val.csv test.csv
+made "50 train 50 test 9.5" csv train.csv val.csv test.csv # test.csv is the test split, val.csv is left out, which is told
 verdict

@@ -3,13 +3,13 @@
 # Wanted: one warning with both numbers and the reason; none where the rate is what it would have been.
 source "$(dirname "$0")/case.sh"
 
-# say NAME WORDS OPTIONS: goes on with the run; the only warning has these words ("": there is none)
+# say NAME WORDS OPTIONS: goes on with the run; the only warning of a jump has these words ("": there is none)
 say() {
   local name=$1 words=$2; shift 2
   shoal train r.yaml --set run.name="$name" "$@" >o || wrong "$name: exit $?"
   grep -E 'changed|warning' o
   if [ -n "$words" ]; then
-    [ "$(grep -c warning o)" = 1 ] || wrong "$name: not one warning"
+    [ "$(grep -c 'warning: the learning rate goes' o)" = 1 ] || wrong "$name: not one warning"
     grep -qF "warning: the learning rate goes from $words" o || wrong "$name: not \"$words\""
   else
     grep -q 'learning rate goes' o && wrong "$name: warned of a rate that does not change"

@@ -34,7 +34,7 @@ def test_hang_stopped(glyphs, jobs, victim, reporter):
         time.sleep(2)  # others would have warned by now
     finally:
         send(pids[victim], signal.SIGCONT)
-    steps = re.findall(r"step (\d+):", log("s"))
+    steps = re.findall(r"step (\d+): loss", log("s"))
     wait_for("runs/s/log.txt", rf"step {int(steps[-1]) + 20}:")
     warnings = [line for line in read("s.out").splitlines() if "warning" in line]
     assert len(warnings) == 1, read("s.out")
@@ -102,7 +102,7 @@ def test_hang_suspended(glyphs, jobs):
         for rank in reversed(range(4)):
             send(pids[rank], signal.SIGCONT)
             time.sleep(0.5)
-    steps = re.findall(r"step (\d+):", log("w"))
+    steps = re.findall(r"step (\d+): loss", log("w"))
     wait_for("runs/w/log.txt", rf"step {int(steps[-1]) + 20}:")
     assert "has not moved" not in read("w.out"), read("w.out")
     send(job.pid, signal.SIGTERM)

@@ -235,7 +235,7 @@ def test_swarm_lost(glyphs, jobs):
     pids = ranks_of(job)
     send(pids[2], signal.SIGSTOP)
     wait_for("lost.out", r"rank 2 has not been heard of")
-    before = [int(x) for x in re.findall(r"step (\d+):", log("lost"))][-1]
+    before = [int(x) for x in re.findall(r"step (\d+): loss", log("lost"))][-1]
     wait_for("runs/lost/log.txt", rf"step {before + 200}:")
     send(pids[2], signal.SIGCONT)
     wait_for("lost.out", r"rank 2 is back")

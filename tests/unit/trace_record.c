@@ -437,6 +437,14 @@ static void exchanges(void)
     CHECK_GT(ids[i], 0);
     for (int k = 0; k < i; k++) CHECK_NE(ids[i], ids[k], "each group has its own identity");
   }
+  /* On another rank: the same where name and members are, whatever groups it has besides. */
+  shoal_trace *there;
+  REQUIRE(shoal_trace_open(temp_path("there.h5"), SHOAL_TRACE_BY_OP, &info, &there) == SHOAL_OK, "open");
+  CHECK_EQ(shoal_trace_group(there, "world", others, 4), other, "by its members");
+  CHECK_EQ(shoal_trace_group(there, "control", all, 4), named, "by its name");
+  CHECK_EQ(shoal_trace_group(there, "world", all, 4), world);
+  CHECK_EQ(shoal_trace_group(there, "world", all, 4), again, "by its order");
+  CHECK_OK(shoal_trace_close(there));
   shoal_trace_exchange x = { 5, again, SHOAL_TRACE_ROLE_SINK, SHOAL_LINK_NODE, 2, 70, 9 };
   shoal_trace_blocked(t, &x, 100, 200);
   shoal_trace_set_batch(t, 32);

@@ -93,8 +93,8 @@ shoal_status shoal_local_assemble(shoal_run *r, void *state, float *weights, flo
 {
   shoal_local *s = state;
   shoal_local_forget(r, s);
-  SHOAL_TRY(shoal_local_feed_drain(
-      s->feed)); /* the last send is recorded before an evaluation or a checkpoint takes its time */
+  /* The last send is recorded before an evaluation or a checkpoint takes its time. */
+  SHOAL_TRY(shoal_local_feed_drain(s->feed));
   SHOAL_TRY(shoal_group_agree(r->control, make_room(r, s)));
   for (int k = 0; k < s->parts->n; k++) {
     SHOAL_TRY(gather_part(r, s, k));

@@ -12,12 +12,12 @@
 
 /* ---- run files ---- */
 
-/* Strong scaling divides one batch among the ranks, weak scaling gives each rank one. */
+/* Strong scaling divides one batch among the ranks, weak scaling gives each rank one, which has a default. */
 static shoal_status check_batch(const shoal_study_request *q, const shoal_config *c)
 {
   const char *wanted = q->weak ? "data.batch" : "data.global_batch",
              *other = q->weak ? "data.global_batch" : "data.batch";
-  SHOAL_CHECK(shoal_config_given(c, wanted) && !shoal_config_given(c, other), SHOAL_ERR_USAGE,
+  SHOAL_CHECK((q->weak || shoal_config_given(c, wanted)) && !shoal_config_given(c, other), SHOAL_ERR_USAGE,
               "%s: %s scaling needs %s, the batch of %s: give it by --set %s=N%s", q->run_file,
               q->weak ? "weak" : "strong", wanted, q->weak ? "a rank" : "all ranks", wanted,
               q->weak ? ", or leave out --weak" : ", or add --weak");

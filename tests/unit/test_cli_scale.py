@@ -108,6 +108,9 @@ def test_other_request(work):
 
 def test_weak(work):
     with open("run.yaml", "w") as f:
+        f.write(RUN.replace("global_batch: 8", "batch: 32"))  # the default, which is as good as any
+    assert len(scale("--ranks", "1,2", "--weak", "--only-files", "--set", "run.name=same").stdout.splitlines()) == 2
+    with open("run.yaml", "w") as f:
         f.write(RUN.replace("global_batch: 8", "batch: 8"))
     rows = table(scale("--ranks", "1,2", "--weak", "--methods", "sync").stdout)
     assert list(rows) == [("sync", 1), ("sync", 2)]

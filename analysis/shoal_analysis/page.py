@@ -72,7 +72,8 @@ _NAME = {light: name for name, (light, _) in COLOURS.items()}
 
 
 def svg(figure: Figure, prefix: str) -> str:
-    """The drawing as SVG to put into a page: colours are variables of the page, names are unique in it, and it has a title."""
+    """The drawing as SVG to put into a page: colours are variables of the page, names are unique in it, and it has a title.  Names that
+    nothing refers to, and digits beyond a hundredth of a point, are most of it, and are left out."""
     out = io.StringIO()
     with matplotlib.rc_context(STYLE):
         figure.draw.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
@@ -81,6 +82,10 @@ def svg(figure: Figure, prefix: str) -> str:
     drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.S)
     drawing = re.sub(r"<!--.*?-->", "", drawing, flags=re.S)
     drawing = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", drawing, count=1), count=1)
+    used = set(re.findall(r'(?:url\(|href=")#([^")]+)', drawing))
+    drawing = re.sub(r' id="([^"]*)"', lambda m: m[0] if m[1] in used else "", drawing)
+    drawing = re.sub(r' (?:d|x|y|width|height|transform)="[^"]*"', lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), drawing)
+    drawing = re.sub(r"font: (?:(\d+) )?([\d.]+px) [^;\"]*", lambda m: f"font: {m[1] or 400} {m[2]} sans-serif", drawing)
     drawing = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", drawing)
     drawing = re.sub(r"\n\s*", "\n", drawing)
     drawing = _HEX.sub(lambda m: f"var(--{_NAME[m[0]]})", drawing)

@@ -19,6 +19,7 @@
 #include "report/trace_impl.h"
 #include "trace/format.h"
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -418,8 +419,8 @@ static shoal_status read_here(const char *path, shoal_trace_file_data **out)
 end:
   shoal_h5_close(file);
   if (st == SHOAL_ERR_IO && f->missing)
-    st = shoal_error_append(st, "; it is cut off, %llu of %llu bytes are there", (unsigned long long)size_of(path),
-                            (unsigned long long)(size_of(path) + f->missing));
+    st = shoal_error_append(st, "; it is cut off, %" PRIu64 " of %" PRIu64 " bytes are there", size_of(path),
+                            size_of(path) + f->missing);
   if (st == SHOAL_OK)
     *out = f;
   else

@@ -165,17 +165,20 @@ check_state() {
     die 2 "$dir is not a folder that belongs to us and that only we can write to; choose another SHOAL_CLUSTER_DIR"
 }
 
+# After clean.  The mark comes before anything else, so that `down` takes for ours what an `up` killed at any moment left.
 make_state() { # N
-  if [[ -e $dir && ! -e $dir/.shoal-cluster && -n $(ls -A "$dir") ]]; then
+  local mark=$dir/.shoal-cluster
+  if [[ -e $dir && ! -e $mark && -n $(ls -A "$dir") ]]; then
     die 2 "$dir is not a state folder of this script; choose another SHOAL_CLUSTER_DIR"
   fi
-  rm -rf "$dir"
   mkdir -p "$(dirname "$dir")"
-  mkdir -m 755 "$dir" || die 1 "cannot make $dir"
+  [[ -d $dir ]] || mkdir -m 755 "$dir" || die 1 "cannot make $dir"
+  touch "$mark"
+  rm -rf "$dir/log"
   mkdir -p "$dir"/{etc,log,munge,run,spool,state,work,node}
   chmod 755 "$dir" "$dir/munge"
   chmod 1777 "$dir/work"
-  touch "$dir/.shoal-cluster" "$dir/pids"
+  touch "$dir/pids"
   echo "$1" >"$dir/nodes"
   echo off >"$dir/shape"
   printf '%s\n' "${@:2}" >"$dir/shares"

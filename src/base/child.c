@@ -85,18 +85,3 @@ bool shoal_survives(shoal_status (*what)(void *context), void *context, int seco
   close(ends[0]);
   return survived;
 }
-
-bool shoal_process_lives(long pid)
-{
-  char path[64], *text = NULL, state = 0;
-  size_t n;
-  shoal_error before; /* that it is gone is a valid result */
-  if (kill((pid_t)pid, 0) != 0 && errno == ESRCH) return false;
-  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-  shoal_error_take(&before);
-  const char *name_end = shoal_read_file(path, &text, &n) == SHOAL_OK ? strrchr(text, ')') : NULL;
-  (void)shoal_error_put(&before);
-  if (name_end) sscanf(name_end, ") %c", &state);
-  free(text);
-  return state != 'Z' && state != 'X';
-}

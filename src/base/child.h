@@ -13,8 +13,4 @@
  *  thread may be in a library whose lock `what` needs: nobody unlocks it in the child.  malloc is safe. */
 bool shoal_survives(shoal_status (*what)(void *context), void *context, int seconds, uint64_t bytes,
                     shoal_status *st_out);
-
-/** Whether a process of this PID namespace runs.  One that has ended does not, even if its parent has not waited for it yet, which an
- *  init of a container may do late; kill(pid, 0) takes it for alive. */
-bool shoal_process_lives(long pid);
 #endif

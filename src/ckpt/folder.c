@@ -17,10 +17,10 @@
  * Sweeping removes a temporary file if its name gives this host and a process that no longer exists, or if it was not
  * modified for a day (processes on other hosts cannot be checked).  That of a running process is kept. */
 #include "ckpt/folder.h"
-#include "base/child.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
 #include <dirent.h>
@@ -281,7 +281,7 @@ static bool is_left_over(const char *path, const char *name, const char **why)
   bool ours = parse_temporary(name, host, sizeof host, &pid) &&
               parse_temporary(own, own_host, sizeof own_host, &own_pid) && strcmp(host, own_host) == 0;
   free(own);
-  if (ours && !shoal_process_lives((long)pid)) {
+  if (ours && !shoal_process_lives((long)pid, NULL)) {
     *why = "its writer is gone";
     return true;
   }

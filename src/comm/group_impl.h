@@ -107,8 +107,9 @@ shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c);
 /* --------------------------------------------------------------------------------- memory shared in a node: share.c */
 
 typedef struct {
-  int rank;                /* world rank */
-  int64_t pid, start_time; /* process ID, and its start time, because IDs are reused */
+  int rank; /* world rank */
+  int64_t pid;
+  uint64_t started; /* of that process (base/process.h) */
   char *base;
   size_t bytes;
 } shoal_neighbour;

@@ -16,6 +16,7 @@
 #include "base/cgroup.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "comm/group_impl.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -33,23 +34,6 @@ typedef struct {
   uint64_t bytes, device, inode;
   uint64_t id; /* a random number: that of the first member identifies the region */
 } region_handle;
-
-/* Start time of a process in clock ticks since boot, from /proc; -1 if it does not exist or is a zombie. */
-static int64_t start_time_of(int64_t pid)
-{
-  char path[64], line[1024];
-  long long started = -1;
-  snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-  FILE *f = fopen(path, "r");
-  if (!f) return -1;
-  /* After the process name, which may contain any character. */
-  const char *rest = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
-  fclose(f);
-  if (!rest || strchr("ZX", rest[2])) return -1;
-  for (int field = 2; rest && field < 22; field++) rest = strchr(rest + 1, ' ');
-  if (rest) sscanf(rest, " %lld", &started);
-  return started;
-}
 
 static char *map(int fd, size_t bytes)
 {
@@ -89,9 +73,11 @@ static shoal_status open_other(const region_handle *o, int rank, shoal_neighbour
   if (fd >= 0) close(fd);
   SHOAL_CHECK(out->base, SHOAL_ERR_COMM, "the memory of rank %d on this node cannot be reached through %s: %s", rank,
               path, opened && !same ? "it is another process's" : strerror(error));
+  shoal_process process;
   out->rank = rank;
   out->pid = o->pid;
-  out->start_time = start_time_of(o->pid);
+  shoal_process_lives((long)o->pid, &process);
+  out->started = process.started;
   out->bytes = o->bytes;
   return SHOAL_OK;
 }
@@ -277,10 +263,11 @@ shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
 {
   const shoal_region *r = w->liveness ? shoal_region_of(w, w->liveness, 1) : NULL;
   const shoal_neighbour *gone = NULL;
+  shoal_process process;
   *lower_lives = false;
   for (int i = 0; r && i < r->n; i++) {
     const shoal_neighbour *n = &r->neighbours[i];
-    bool lives = start_time_of(n->pid) == n->start_time;
+    bool lives = shoal_process_lives((long)n->pid, &process) && process.started == n->started;
     *lower_lives |= lives && n->rank < w->rank;
     if (!lives && !gone) gone = n;
   }

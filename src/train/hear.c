@@ -10,6 +10,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "train/session.h"
 #include "train/stop.h"
 #include <limits.h>
@@ -118,29 +119,15 @@ void shoal_session_tell_stop(shoal_session *s)
   if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
 }
 
-/* The parent of a process on this host and its terminal's number; 0 for what there is not. */
-static void look_at_process(long pid, long *parent, int *terminal)
-{
-  char path[64], line[512] = "";
-  *parent = *terminal = 0;
-  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-  FILE *f = fopen(path, "re");
-  if (f && !fgets(line, sizeof line, f)) line[0] = '\0';
-  if (f) fclose(f);
-  const char *name_end = strrchr(line, ')'); /* a name may have any character */
-  if (name_end && sscanf(name_end + 1, " %*c %ld %*d %*d %d", parent, terminal) != 2) *parent = *terminal = 0;
-}
-
 /* The process of `shoal launch` that mpirun, our parent, is a child of; 0: mpirun was called otherwise. */
 static long launch_process(void)
 {
   char path[64], own[PATH_MAX], other[PATH_MAX];
-  long parent;
-  int terminal;
-  look_at_process((long)getppid(), &parent, &terminal);
-  snprintf(path, sizeof path, "/proc/%ld/exe", parent);
+  shoal_process mpirun;
+  shoal_process_lives((long)getppid(), &mpirun);
+  snprintf(path, sizeof path, "/proc/%ld/exe", mpirun.parent);
   ssize_t n = readlink("/proc/self/exe", own, sizeof own), m = readlink(path, other, sizeof other);
-  return n > 0 && n == m && memcmp(own, other, (size_t)n) == 0 ? parent : 0;
+  return n > 0 && n == m && memcmp(own, other, (size_t)n) == 0 ? mpirun.parent : 0;
 }
 
 /* The command that sends the signal `name`: to the step, where Slurm started the ranks; to `shoal launch`; else any rank will
@@ -168,10 +155,9 @@ static void warn_of_nohup(void)
   const char *by = getenv("_");
   size_t n = by ? strlen(by) : 0;
   if (!getenv("OMPI_COMM_WORLD_SIZE") || n < sizeof name - 1 || strcmp(by + n - (sizeof name - 1), name) != 0) return;
-  long parent;
-  int terminal;
-  look_at_process((long)getppid(), &parent, &terminal);
-  if (terminal && !launch_process())
+  shoal_process mpirun;
+  shoal_process_lives((long)getppid(), &mpirun);
+  if (mpirun.terminal && !launch_process())
     shoal_warn("nohup does not keep this mpirun: it ends the job when the terminal hangs up; start it by `nohup shoal "
                "launch ...` or `setsid nohup mpirun ...`, or within tmux or screen");
 }

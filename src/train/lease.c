@@ -1,12 +1,12 @@
 /* See lease.h. */
 #include "train/lease.h"
-#include "base/child.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "base/str.h"
 #include <dirent.h>
 #include <errno.h>
@@ -27,8 +27,8 @@ enum { STALE_S = 120, TOUCH_EVERY_S = 5, ENDING_S = 5, DEPTH = 4 };
 typedef struct {
   char host[64], job[64], boot[40], pid_space[32];
   long pid;
-  unsigned long long started; /* start time of the process in clock ticks: tells a reused pid */
-  long restarts;              /* of the job: how often it was requeued */
+  uint64_t started; /* base/process.h */
+  long restarts;    /* of the job: how often it was requeued */
   uint64_t token;
 } holder;
 
@@ -50,21 +50,6 @@ struct shoal_lease {
 
 /* ---- who ---- */
 
-static unsigned long long start_time_of(long pid)
-{
-  char path[64], *text = NULL;
-  size_t n;
-  unsigned long long ticks = 0;
-  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-  if (shoal_read_file(path, &text, &n) == SHOAL_OK) {
-    const char *p = strrchr(text, ')'); /* the name may hold spaces; field 22 counts from there */
-    for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
-    if (p) ticks = strtoull(p + 1, NULL, 10);
-  }
-  free(text);
-  return ticks;
-}
-
 static void read_word(const char *path, char *out, size_t cap)
 {
   char *text = NULL;
@@ -82,7 +67,8 @@ static holder myself(void)
   const char *job = getenv("SLURM_JOB_ID"), *restarts = getenv("SLURM_RESTART_COUNT");
   snprintf(h.job, sizeof h.job, "%s", job && *job ? job : "-");
   h.restarts = restarts ? strtol(restarts, NULL, 10) : 0;
-  h.started = start_time_of(h.pid);
+  shoal_process process;
+  if (shoal_process_lives(h.pid, &process)) h.started = process.started;
   read_word("/proc/sys/kernel/random/boot_id", h.boot, sizeof h.boot);
   ssize_t n = readlink("/proc/self/ns/pid", h.pid_space, sizeof h.pid_space - 1);
   if (n <= 0) snprintf(h.pid_space, sizeof h.pid_space, "-");
@@ -103,7 +89,7 @@ static bool read_lease(const char *path, holder *out)
   *out = (holder){ .pid = -1, .host = "-", .job = "-", .boot = "?", .pid_space = "?" };
   if (there) {
     int fields =
-        sscanf(text, "job %63s host %63s pid %ld started %llu restarts %ld boot %39s pids %31s token %" SCNx64,
+        sscanf(text, "job %63s host %63s pid %ld started %" SCNu64 " restarts %ld boot %39s pids %31s token %" SCNx64,
                out->job, out->host, &out->pid, &out->started, &out->restarts, out->boot, out->pid_space, &out->token);
     if (fields < 4) out->pid = -1;
     if (fields < 8) out->token = UINT64_C(1) << 32 | shoal_crc32c(0, text, n);
@@ -154,13 +140,11 @@ static bool has_open(long pid, const struct stat *lease)
 static life judge(shoal_lease *l, const holder *h, const struct stat *s, double *left_s)
 {
   const holder *me = &l->me;
+  shoal_process process;
   bool same_job = strcmp(h->job, "-") != 0 && strcmp(h->job, me->job) == 0;
   if (same_job && h->restarts < me->restarts) return GONE; /* requeued: the batch system has ended the earlier start */
   if (h->pid > 0 && strcmp(h->boot, me->boot) == 0 && strcmp(h->pid_space, me->pid_space) == 0)
-    return !shoal_process_lives(h->pid)          ? GONE
-           : start_time_of(h->pid) != h->started ? GONE
-           : has_open(h->pid, s)                 ? ALIVE
-                                                 : GONE;
+    return shoal_process_lives(h->pid, &process) && process.started == h->started && has_open(h->pid, s) ? ALIVE : GONE;
   *left_s = STALE_S - age_s(l, s);
   if (*left_s <= 0) return GONE;
   bool touched = l->seen.tv_sec && (s->st_mtim.tv_sec != l->seen.tv_sec || s->st_mtim.tv_nsec != l->seen.tv_nsec);
@@ -173,8 +157,8 @@ static life judge(shoal_lease *l, const holder *h, const struct stat *s, double 
 static shoal_status write_lease(shoal_lease *l, const char *path)
 {
   const holder *me = &l->me;
-  if (dprintf(l->fd, "job %s host %s pid %ld started %llu restarts %ld boot %s pids %s token %016" PRIx64 "\n", me->job,
-              me->host, me->pid, me->started, me->restarts, me->boot, me->pid_space, me->token) > 0)
+  if (dprintf(l->fd, "job %s host %s pid %ld started %" PRIu64 " restarts %ld boot %s pids %s token %016" PRIx64 "\n",
+              me->job, me->host, me->pid, me->started, me->restarts, me->boot, me->pid_space, me->token) > 0)
     return SHOAL_OK;
   shoal_status st = shoal_io_fault("write", path, errno);
   unlink(path);

@@ -1,13 +1,14 @@
 # shoal_add_layer() adds a library, shoal_add_test() a test program.
 add_library(shoal_warnings INTERFACE)
-target_compile_definitions(shoal_warnings INTERFACE _GNU_SOURCE=) # POSIX and GNU calls: affinity, asprintf, strchrnul
-target_compile_options(shoal_warnings INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-                                                -Wpointer-arith -Wvla -Wno-unused-parameter
-                                                # omitted members of table rows are 0 (config/option.h)
-                                                -Wno-missing-field-initializers)
+target_compile_definitions(shoal_warnings INTERFACE $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=>) # POSIX and GNU calls: affinity, asprintf, strchrnul
+set(warnings -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wno-unused-parameter
+             # omitted members of table rows are 0 (config/option.h)
+             -Wno-missing-field-initializers)
 if(SHOAL_WERROR)
-  target_compile_options(shoal_warnings INTERFACE -Werror)
+  list(APPEND warnings -Werror)
+  target_compile_options(shoal_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
 endif()
+target_compile_options(shoal_warnings INTERFACE "$<$<COMPILE_LANGUAGE:C>:${warnings}>")
 if(SHOAL_SANITIZE)
   # what a sanitizer reports ends the program, so that no test passes over it
   target_compile_options(shoal_warnings INTERFACE -fsanitize=${SHOAL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -1,0 +1,281 @@
+/* The simulator's own test: small programs that are right give the right numbers in every order it may choose, and each kind of
+ * mistake ends the program with a line that names it. */
+#include "base/mem.h"
+#include "check.h"
+#include "simgpu/samples.h"
+#include "simgpu/simgpu.h"
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { N = 1000, BLOCKS = 8, SEEDS = 6 };
+static cudaStream_t one, two;
+static float *device[2], *pinned;
+
+static void (*step)(int);
+static void (*seed_of)(unsigned);
+static void (*inject)(const char *, int, int);
+
+static void need(cudaError_t e)
+{
+  if (e != cudaSuccess) {
+    fprintf(stderr, "%s\n", cudaGetErrorString(e));
+    _exit(2);
+  }
+}
+
+static void launch(const void *kernel, unsigned blocks, unsigned threads, void *args, cudaStream_t s)
+{
+  need(cudaLaunchKernel(kernel, (dim3){ blocks, 1, 1 }, (dim3){ threads, 1, 1 }, (void *[]){ args }, 0, s));
+}
+
+static void fill(float value, float *y, size_t beyond, cudaStream_t s)
+{
+  launch((const void *)sample_fill, BLOCKS, 64, &(sample_fill_args){ N, value, y, beyond }, s);
+}
+
+static void open_device(void)
+{
+  need(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
+  need(cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking));
+  for (int i = 0; i < 2; i++) need(cudaMalloc((void **)&device[i], N * sizeof(float)));
+  need(cudaHostAlloc((void **)&pinned, N * sizeof(float), cudaHostAllocDefault));
+}
+
+static void to_host(const float *from, cudaStream_t s)
+{
+  need(cudaMemcpyAsync(pinned, from, N * sizeof(float), cudaMemcpyDefault, s));
+}
+
+/* ---- what is right ---- */
+
+static void right_events(void)
+{
+  cudaEvent_t filled;
+  need(cudaEventCreateWithFlags(&filled, cudaEventDisableTiming));
+  for (int i = 0; i < 5; i++) {
+    fill((float)i, device[0], 0, one);
+    need(cudaEventRecord(filled, one));
+    need(cudaStreamWaitEvent(two, filled, 0));
+    to_host(device[0], two);
+    need(cudaEventRecord(filled, two));
+    need(cudaStreamWaitEvent(one, filled, 0));
+    while (cudaEventQuery(filled) == cudaErrorNotReady) {}
+    for (int k = 0; k < N; k++) CHECK_EQ(pinned[k], i);
+  }
+}
+
+static void right_kernels(void)
+{
+  const unsigned blocks = (N + 127) / 128;
+  for (int i = 0; i < N; i++) pinned[i] = (float)(i % 7);
+  need(cudaMemcpyAsync(device[0], pinned, N * sizeof(float), cudaMemcpyDefault, one));
+  launch((const void *)sample_sum, blocks, 128, &(sample_sum_args){ N, device[0], device[1], 0 }, one);
+  launch((const void *)sample_shuffle, 1, 32, &(sample_shuffle_args){ device[0], device[1] + 500, 0 }, one);
+  step(1);
+  to_host(device[1], one);
+  step(0);
+  need(cudaStreamSynchronize(one));
+  double sum = 0, want = 0;
+  for (unsigned b = 0; b < blocks; b++) sum += pinned[b];
+  for (int i = 0; i < N; i++) want += i % 7;
+  CHECK_EQ(sum, want);
+  CHECK_EQ(pinned[500], 90); /* 0 .. 6 four times, and 0 .. 3 */
+}
+
+static void right_errors(void)
+{
+  void *p = NULL;
+  inject("cudaMalloc", 1, cudaErrorMemoryAllocation);
+  CHECK_EQ(cudaMalloc(&p, 64), cudaSuccess);
+  CHECK_EQ(cudaMalloc(&p, 64), cudaErrorMemoryAllocation);
+  inject("kernel sample_fill", 0, cudaErrorLaunchFailure);
+  fill(1, device[0], 0, one);
+  CHECK_EQ(cudaStreamSynchronize(one), cudaErrorLaunchFailure);
+  CHECK_EQ(cudaMalloc(&p, 64), cudaErrorLaunchFailure, "such an error stays");
+}
+
+/* ---- what is not ---- */
+
+static void host_reads(void)
+{
+  fprintf(stderr, "%g\n", (double)device[0][17]);
+}
+static void host_writes_pinned(void)
+{
+  to_host(device[0], one);
+  pinned[0] = 1;
+}
+static void missing_event(void)
+{
+  fill(5, device[0], 0, one);
+  need(cudaStreamSynchronize(one));
+  fill(6, device[0], 0, one);
+  to_host(device[0], two); /* no event between them */
+  need(cudaStreamSynchronize(two));
+  if (pinned[0] != 6) {
+    fprintf(stderr, "simgpu: MISTAKE: old data\n");
+    _exit(99);
+  }
+}
+static void missing_wait(void)
+{
+  pinned[0] = 0;
+  fill(6, device[0], 0, one);
+  to_host(device[0], one);
+  fprintf(stderr, "%g\n", (double)pinned[0]);
+}
+static void freed_in_flight(void)
+{
+  fill(5, device[0], 0, one);
+  need(cudaFree(device[0]));
+}
+static void used_after_free(void)
+{
+  need(cudaFree(device[0]));
+  fill(5, device[0], 0, one);
+}
+static void beyond_range(void)
+{
+  fill(5, device[0], 1, one);
+  need(cudaStreamSynchronize(one));
+}
+static void beyond_allocation(void)
+{
+  need(cudaMemsetAsync(device[0] + 1, 0, N * sizeof(float), one));
+}
+static void blocks(int kind)
+{
+  launch((const void *)sample_blocks, BLOCKS, 32, &(sample_blocks_args){ N, device[0], kind }, one);
+  need(cudaStreamSynchronize(one));
+}
+static void race_write(void)
+{
+  blocks(1);
+}
+static void race_read(void)
+{
+  blocks(2);
+}
+static void only_read(void)
+{
+  blocks(3);
+}
+static void no_barrier(void)
+{
+  need(cudaMemsetAsync(device[0], 0, N * sizeof(float), one));
+  launch((const void *)sample_sum, 1, 128, &(sample_sum_args){ 128, device[0], device[1], 1 }, one);
+  need(cudaStreamSynchronize(one));
+}
+static void diverged(void)
+{
+  need(cudaMemsetAsync(device[0], 0, N * sizeof(float), one));
+  launch((const void *)sample_shuffle, 1, 32, &(sample_shuffle_args){ device[0], device[1], 1 }, one);
+  need(cudaStreamSynchronize(one));
+}
+static void allocates_in_step(void)
+{
+  void *p;
+  step(1);
+  need(cudaMalloc(&p, 8));
+}
+static void waits_in_step(void)
+{
+  step(1);
+  need(cudaStreamSynchronize(one));
+}
+static void wrong_device(void)
+{
+  need(cudaSetDevice(1));
+  fill(5, device[0], 0, one);
+}
+static void default_stream(void)
+{
+  fill(5, device[0], 0, NULL);
+}
+static void pageable(void)
+{
+  float host[4] = { 0 };
+  need(cudaMemcpyAsync(device[0], host, sizeof host, cudaMemcpyDefault, one));
+}
+static void never_recorded(void)
+{
+  cudaEvent_t e;
+  need(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+  need(cudaStreamWaitEvent(one, e, 0));
+}
+
+static const struct {
+  const char *name;
+  void (*run)(void);
+  const char *says; /* NULL: it is right */
+} cases[] = {
+  { "events", right_events, NULL },
+  { "kernels", right_kernels, NULL },
+  { "errors", right_errors, NULL },
+  { "host reads", host_reads, "host code touches device memory" },
+  { "host writes pinned", host_writes_pinned, "while queued work uses it" },
+  { "missing event", missing_event, "old data" },
+  { "missing wait", missing_wait, "while queued work uses it" },
+  { "freed in flight", freed_in_flight, "cudaFree: 4000 bytes that 1 pieces of queued work use" },
+  { "used after free", used_after_free, "is neither device nor pinned memory" },
+  { "beyond range", beyond_range, "outside the ranges that it declares" },
+  { "beyond allocation", beyond_allocation, "go beyond a device allocation of 4000 bytes" },
+  { "race of writes", race_write, "touched with no barrier between them" },
+  { "race of a read and a write", race_read, "touched with no barrier between them" },
+  { "only read", only_read, "a range that it only declares to read" },
+  { "no barrier", no_barrier, "touched with no barrier between them" },
+  { "diverged", diverged, "a shuffle lacks threads of its warp" },
+  { "allocates in a step", allocates_in_step, "cudaMalloc inside the step" },
+  { "waits in a step", waits_in_step, "cudaStreamSynchronize inside the step" },
+  { "wrong device", wrong_device, "a stream of device 0 while device 1 is the current one" },
+  { "default stream", default_stream, "uses the default stream" },
+  { "pageable", pageable, "is pageable memory" },
+  { "never recorded", never_recorded, "an event that was never recorded" },
+};
+
+/* One case in a process of its own; its standard error is in `said`. */
+static int run_case(size_t k, unsigned seed, char *said, size_t room)
+{
+  int ends[2], status = 0;
+  REQUIRE(pipe(ends) == 0, "pipe");
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    check_failures = 0;
+    seed_of(seed);
+    open_device();
+    cases[k].run();
+    _exit(check_failures ? 1 : 0);
+  }
+  close(ends[1]);
+  size_t n = 0;
+  for (ssize_t got; n < room - 1 && (got = read(ends[0], said + n, room - 1 - n)) > 0;) n += (size_t)got;
+  said[n] = 0;
+  close(ends[0]);
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int main(void)
+{
+  *(void **)&step = dlsym(RTLD_DEFAULT, "simgpu_step");
+  *(void **)&seed_of = dlsym(RTLD_DEFAULT, "simgpu_seed");
+  *(void **)&inject = dlsym(RTLD_DEFAULT, "simgpu_inject");
+  if (!step || !seed_of || !inject) CHECK_SKIP("this is not the simulated device");
+  for (size_t k = 0; k < SHOAL_COUNT(cases); k++) {
+    int caught = 0;
+    const int wanted = cases[k].run == missing_event ? 1 : SEEDS; /* old data show in some orders only */
+    for (unsigned seed = 0; seed < SEEDS; seed++) {
+      char said[4096];
+      int status = run_case(k, seed, said, sizeof said);
+      caught += status == 99 && cases[k].says && strstr(said, cases[k].says);
+      if (!cases[k].says || wanted == SEEDS)
+        CHECK_EQ(status, cases[k].says ? 99 : 0, "%s, seed %u: %s", cases[k].name, seed, said);
+    }
+    if (cases[k].says) CHECK_GE(caught, wanted, "%s: orders in which \"%s\" was said", cases[k].name, cases[k].says);
+  }
+  return check_done();
+}

@@ -1,0 +1,649 @@
+/* A stand-in for CUDA's run time that catches what a program does wrong, found in place of the real one through the library path.
+ *
+ * Streams are late: work is only queued, and runs when the host waits for something, as much of it as that needs, the streams
+ * interleaved in an order drawn from the seed (some seeds run other streams first, some last).  So what is used before its event
+ * is seen to be old.  Device memory has no access except while queued work runs, and an unmapped page on both sides; pinned memory
+ * has none from the call that uses it until that work has run.
+ *
+ * What is legal in CUDA but never wanted here is a mistake, too: the default stream, a copy from or to pageable memory, a wait for
+ * an event that was never recorded, releasing memory that queued work uses. */
+#include "sim.h"
+#include "simgpu.h"
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cuda_runtime_api.h>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct task {
+  std::string what;
+  sim::ranges touched;
+  std::function<void()> work;
+  std::function<bool()> ready; /* empty: always */
+};
+struct CUstream_st {
+  int device;
+  std::deque<task> todo;
+};
+struct CUevent_st {
+  int device;
+  uint64_t recorded, done;
+};
+
+namespace
+{
+const size_t page = 4096, room = size_t(1) << 40;
+
+enum kind { DEVICE, PINNED, REGISTERED };
+struct allocation {
+  size_t bytes;
+  kind of;
+  int device;
+  unsigned pending; /* pieces of queued work that use it */
+};
+
+/* Never destroyed: statics of other libraries may call until the end. */
+struct world {
+  std::recursive_mutex lock;
+  std::mt19937 random;
+  unsigned mode;
+  int devices, device_error;
+  std::map<uintptr_t, allocation> memory;
+  char *arena, *next;
+  std::vector<CUstream_st *> streams;
+  std::map<const void *, std::string> stubs;
+  struct injected {
+    int after, error;
+  };
+  std::map<std::string, injected> errors;
+  int sticky, last;
+  bool step, working;
+};
+
+int number_of(const char *variable, int otherwise)
+{
+  const char *v = getenv(variable);
+  return v ? atoi(v) : otherwise;
+}
+
+void set_seed(world &n, unsigned seed)
+{
+  n.random.seed(seed);
+  n.mode = seed % 3;
+}
+
+void say_address(int, siginfo_t *info, void *);
+
+world &w()
+{
+  static world *it = [] {
+    world *n = new world();
+    set_seed(*n, static_cast<unsigned>(number_of("SIMGPU_SEED", 1)));
+    n->devices = number_of("SIMGPU_DEVICES", 1);
+    n->device_error = !number_of("SIMGPU_DRIVER", 1) ? cudaErrorInsufficientDriver
+                      : n->devices == 0              ? cudaErrorNoDevice
+                                                     : 0;
+    n->arena = static_cast<char *>(mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    n->next = n->arena;
+    struct sigaction action = {};
+    action.sa_sigaction = say_address;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGBUS, &action, nullptr);
+    return n;
+  }();
+  return *it;
+}
+
+thread_local int current_device;
+
+std::map<uintptr_t, allocation>::iterator find(const void *p)
+{
+  auto at = w().memory.upper_bound(reinterpret_cast<uintptr_t>(p));
+  if (at == w().memory.begin()) return w().memory.end();
+  --at;
+  return reinterpret_cast<uintptr_t>(p) < at->first + at->second.bytes ? at : w().memory.end();
+}
+
+const char *name_of(kind k)
+{
+  return k == DEVICE ? "device" : "pinned";
+}
+
+void protect(uintptr_t at, const allocation &a, bool open)
+{
+  const size_t bytes = (a.bytes + page - 1) / page * page;
+  const uintptr_t begin = at & ~(page - 1);
+  mprotect(reinterpret_cast<void *>(begin), at + a.bytes > begin + bytes ? bytes + page : bytes,
+           open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+void say_address(int, siginfo_t *info, void *)
+{
+  static bool again;
+  if (again) _exit(99);
+  again = true;
+  const char *kernel = sim::running_kernel();
+  auto at = find(info->si_addr);
+  const uintptr_t p = reinterpret_cast<uintptr_t>(info->si_addr), arena = reinterpret_cast<uintptr_t>(w().arena);
+  if (at != w().memory.end() && at->second.of == DEVICE)
+    sim::mistake("host code touches device memory at %p (offset %zu of %zu bytes)", info->si_addr,
+                 static_cast<size_t>(p - at->first), at->second.bytes);
+  if (at != w().memory.end())
+    sim::mistake("host code touches pinned memory at %p (offset %zu of %zu bytes) while queued work uses it",
+                 info->si_addr, static_cast<size_t>(p - at->first), at->second.bytes);
+  if (p >= arena && p < arena + room)
+    sim::mistake("%s%s touches %p, which is between allocations or was released", *kernel ? "kernel " : "the host",
+                 kernel, info->si_addr);
+  fprintf(stderr, "segmentation fault at %p%s%s\n", info->si_addr, *kernel ? " in kernel " : "", kernel);
+  signal(SIGSEGV, SIG_DFL);
+  raise(SIGSEGV);
+}
+
+/* ---- queued work ---- */
+
+void check_inside(const std::string &what, const sim::range &r)
+{
+  auto at = find(r.at);
+  if (at == w().memory.end()) sim::mistake("%s: %p is neither device nor pinned memory", what.c_str(), r.at);
+  size_t offset = reinterpret_cast<uintptr_t>(r.at) - at->first;
+  if (offset + r.bytes > at->second.bytes)
+    sim::mistake("%s: %zu bytes at offset %zu go beyond a %s allocation of %zu bytes", what.c_str(), r.bytes, offset,
+                 name_of(at->second.of), at->second.bytes);
+}
+
+void add_pending(const sim::ranges &touched, int n)
+{
+  for (const sim::range &r : touched.list) {
+    auto at = find(r.at);
+    at->second.pending += static_cast<unsigned>(n);
+    if (at->second.of != DEVICE && !w().working) protect(at->first, at->second, at->second.pending == 0);
+  }
+}
+
+void run_head(CUstream_st *s)
+{
+  task t = std::move(s->todo.front());
+  s->todo.pop_front();
+  if (!w().sticky) t.work();
+  add_pending(t.touched, -1);
+}
+
+bool can_run(const CUstream_st *s)
+{
+  return !s->todo.empty() && (!s->todo.front().ready || s->todo.front().ready());
+}
+
+/* Runs queued work until `enough`; `mine` is the stream that the host waits for. */
+void drain(const CUstream_st *mine, const std::function<bool()> &enough)
+{
+  if (enough()) return;
+  w().working = true;
+  for (auto &m : w().memory) protect(m.first, m.second, true);
+  for (;;) {
+    std::vector<CUstream_st *> others;
+    CUstream_st *own = nullptr;
+    for (CUstream_st *s : w().streams)
+      if (can_run(s)) (s == mine ? own = s : (others.push_back(s), s));
+    bool done = enough(), more = done && w().mode == 1 && !others.empty() && sim::draw(4);
+    if (done && !more) break;
+    if (!own && others.empty())
+      sim::mistake("the host waits for work that waits for an event which nobody will record");
+    bool take_own = own && !more && (others.empty() || w().mode == 2 || (w().mode == 0 && sim::draw(2)));
+    run_head(take_own ? own : others[sim::draw(static_cast<unsigned>(others.size()))]);
+  }
+  w().working = false;
+  for (auto &m : w().memory)
+    if (m.second.of == DEVICE || m.second.pending) protect(m.first, m.second, false);
+}
+
+/* A few pieces, as time passes while the host only asks. */
+void run_some()
+{
+  unsigned left = sim::draw(3);
+  CUstream_st *next = nullptr;
+  drain(nullptr, [&] {
+    next = nullptr;
+    for (CUstream_st *s : w().streams)
+      if (can_run(s)) next = s;
+    return !next || left-- == 0;
+  });
+}
+
+/* ---- calls ---- */
+
+#define CALL(name)                                                                                                     \
+  std::lock_guard<std::recursive_mutex> guard(w().lock);                                                               \
+  if (int error = begin_call(name)) return fail(error)
+
+int begin_call(const char *name)
+{
+  if (w().working) sim::mistake("%s: called by simulated work", name);
+  if (w().device_error) return w().device_error;
+  auto e = w().errors.find(name);
+  if (e != w().errors.end() && e->second.after-- == 0) {
+    int error = e->second.error;
+    w().errors.erase(e);
+    return error;
+  }
+  return w().sticky;
+}
+
+cudaError_t fail(int error)
+{
+  if (error) w().last = error;
+  return static_cast<cudaError_t>(error);
+}
+
+void not_in_step(const char *name)
+{
+  if (w().step) sim::mistake("%s inside the step", name);
+}
+
+void check_stream(const char *name, const CUstream_st *s)
+{
+  if (reinterpret_cast<uintptr_t>(s) < 16) sim::mistake("%s: uses the default stream", name);
+  bool known = false;
+  for (const CUstream_st *t : w().streams) known = known || t == s;
+  if (!known) sim::mistake("%s: no such stream", name);
+  if (s->device != current_device)
+    sim::mistake("%s: a stream of device %d while device %d is the current one", name, s->device, current_device);
+}
+
+void check_event(const char *name, const CUevent_st *e)
+{
+  if (!e) sim::mistake("%s: no event", name);
+  if (e->device != current_device)
+    sim::mistake("%s: an event of device %d while device %d is the current one", name, e->device, current_device);
+}
+
+cudaError_t allocate(kind of, void **p, size_t bytes)
+{
+  const size_t whole = (bytes + page - 1) / page * page, used = (bytes + 255) / 256 * 256;
+  if (!bytes) return *p = nullptr, cudaSuccess;
+  if (bytes > size_t(64) << 30) return fail(cudaErrorMemoryAllocation);
+  char *begin = w().next + page;
+  if (mmap(begin, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) ==
+      MAP_FAILED)
+    return fail(cudaErrorMemoryAllocation);
+  w().next = begin + whole;
+  char *at = begin + (whole - used); /* ends where the next page begins, but for what alignment to 256 needs */
+  memset(at, 0xff, bytes);
+  allocation a = { bytes, of, current_device, 0 };
+  w().memory[reinterpret_cast<uintptr_t>(at)] = a;
+  if (of == DEVICE) protect(reinterpret_cast<uintptr_t>(at), a, false);
+  *p = at;
+  return cudaSuccess;
+}
+
+cudaError_t release(const char *name, kind of, void *p)
+{
+  if (!p) return cudaSuccess;
+  auto at = w().memory.find(reinterpret_cast<uintptr_t>(p));
+  if (at == w().memory.end() || at->second.of != of) sim::mistake("%s: %p is not such an allocation", name, p);
+  if (at->second.pending)
+    sim::mistake("%s: %zu bytes that %u pieces of queued work use", name, at->second.bytes, at->second.pending);
+  if (of == DEVICE && at->second.device != current_device)
+    sim::mistake("%s: memory of device %d while device %d is the current one", name, at->second.device, current_device);
+  if (of != REGISTERED) {
+    const uintptr_t begin = at->first & ~(page - 1), end = (at->first + at->second.bytes + page - 1) & ~(page - 1);
+    mmap(reinterpret_cast<void *>(begin), end - begin, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  }
+  w().memory.erase(at);
+  return cudaSuccess;
+}
+
+} // namespace
+
+void sim::mistake(const char *format, ...)
+{
+  char text[1000];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  fprintf(stderr, "simgpu: MISTAKE: %s\n", text);
+  fflush(stderr);
+  _exit(99);
+}
+
+unsigned sim::draw(unsigned n)
+{
+  return n ? static_cast<unsigned>(w().random() % n) : 0;
+}
+
+void sim::submit(CUstream_st *s, const std::string &what, const ranges &touched, std::function<void()> work)
+{
+  std::lock_guard<std::recursive_mutex> guard(w().lock);
+  check_stream(what.c_str(), s);
+  for (const range &r : touched.list) check_inside(what, r);
+  add_pending(touched, 1);
+  s->todo.push_back({ what, touched, std::move(work), nullptr });
+}
+
+extern "C" {
+void simgpu_step(int on)
+{
+  w().step = on;
+}
+
+void simgpu_seed(unsigned seed)
+{
+  set_seed(w(), seed);
+}
+
+void simgpu_inject(const char *function, int after, int error)
+{
+  w().errors[function] = { after, error };
+}
+
+/* ---- devices ---- */
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+  *n = 0;
+  CALL("cudaGetDeviceCount");
+  *n = w().devices;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+  CALL("cudaSetDevice");
+  if (device < 0 || device >= w().devices) return fail(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
+{
+  CALL("cudaGetDeviceProperties");
+  if (device < 0 || device >= w().devices) return fail(cudaErrorInvalidDevice);
+  memset(p, 0, sizeof *p);
+  snprintf(p->name, sizeof p->name, "simulated device");
+  p->major = 9;
+  p->multiProcessorCount = 4;
+  p->totalGlobalMem = size_t(64) << 30;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *v)
+{
+  *v = w().device_error ? 0 : CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *v)
+{
+  *v = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+const char *cudaGetErrorName(cudaError_t e)
+{
+  return e == cudaErrorMemoryAllocation     ? "cudaErrorMemoryAllocation"
+         : e == cudaErrorNoDevice           ? "cudaErrorNoDevice"
+         : e == cudaErrorInsufficientDriver ? "cudaErrorInsufficientDriver"
+         : e == cudaErrorLaunchFailure      ? "cudaErrorLaunchFailure"
+         : e == cudaErrorIllegalAddress     ? "cudaErrorIllegalAddress"
+         : e == cudaErrorNotReady           ? "cudaErrorNotReady"
+         : e == cudaErrorInvalidDevice      ? "cudaErrorInvalidDevice"
+                                            : "another error";
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+  return e == cudaErrorMemoryAllocation     ? "out of memory"
+         : e == cudaErrorNoDevice           ? "no CUDA-capable device is detected"
+         : e == cudaErrorInsufficientDriver ? "CUDA driver version is insufficient for CUDA runtime version"
+         : e == cudaErrorLaunchFailure      ? "unspecified launch failure"
+                                            : cudaGetErrorName(e);
+}
+
+cudaError_t cudaGetLastError(void)
+{
+  int e = w().last;
+  w().last = w().sticky;
+  return static_cast<cudaError_t>(e);
+}
+
+/* ---- memory ---- */
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+  CALL("cudaMalloc");
+  not_in_step("cudaMalloc");
+  return allocate(DEVICE, p, bytes);
+}
+
+cudaError_t cudaFree(void *p)
+{
+  CALL("cudaFree");
+  not_in_step("cudaFree");
+  return release("cudaFree", DEVICE, p);
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
+{
+  CALL("cudaHostAlloc");
+  not_in_step("cudaHostAlloc");
+  return allocate(PINNED, p, bytes);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+  CALL("cudaFreeHost");
+  not_in_step("cudaFreeHost");
+  return release("cudaFreeHost", PINNED, p);
+}
+
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
+{
+  CALL("cudaHostRegister");
+  not_in_step("cudaHostRegister");
+  if (reinterpret_cast<uintptr_t>(p) % page) sim::mistake("cudaHostRegister: %p does not begin a page", p);
+  w().memory[reinterpret_cast<uintptr_t>(p)] = { bytes, REGISTERED, current_device, 0 };
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *p)
+{
+  CALL("cudaHostUnregister");
+  not_in_step("cudaHostUnregister");
+  return release("cudaHostUnregister", REGISTERED, p);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t s)
+{
+  CALL("cudaMemcpyAsync");
+  sim::ranges r;
+  if (!bytes) return cudaSuccess;
+  for (const void *p : { static_cast<const void *>(to), from })
+    if (find(p) == w().memory.end()) sim::mistake("cudaMemcpyAsync: %p is pageable memory", p);
+  r.reads(static_cast<const char *>(from), bytes);
+  r.writes(static_cast<char *>(to), bytes);
+  sim::submit(s, "cudaMemcpyAsync", r, [=] { memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
+{
+  CALL("cudaMemsetAsync");
+  sim::ranges r;
+  if (!bytes) return cudaSuccess;
+  r.writes(static_cast<char *>(p), bytes);
+  sim::submit(s, "cudaMemsetAsync", r, [=] { memset(p, value, bytes); });
+  return cudaSuccess;
+}
+
+/* ---- streams and events ---- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+  CALL("cudaStreamCreateWithFlags");
+  if (flags != cudaStreamNonBlocking) sim::mistake("a stream that waits for the default stream");
+  *s = new CUstream_st{ current_device, {} };
+  w().streams.push_back(*s);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+  CALL("cudaStreamDestroy");
+  check_stream("cudaStreamDestroy", s);
+  drain(s, [s] { return s->todo.empty(); });
+  for (size_t i = 0; i < w().streams.size(); i++)
+    if (w().streams[i] == s) w().streams.erase(w().streams.begin() + static_cast<long>(i));
+  delete s;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+  CALL("cudaStreamSynchronize");
+  not_in_step("cudaStreamSynchronize");
+  check_stream("cudaStreamSynchronize", s);
+  drain(s, [s] { return s->todo.empty(); });
+  return fail(w().sticky);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
+{
+  CALL("cudaStreamWaitEvent");
+  check_stream("cudaStreamWaitEvent", s);
+  check_event("cudaStreamWaitEvent", e);
+  const uint64_t version = e->recorded;
+  if (!version) sim::mistake("cudaStreamWaitEvent: an event that was never recorded");
+  s->todo.push_back({ "wait for an event", {}, [] {}, [e, version] { return e->done >= version; } });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
+{
+  CALL("cudaEventCreateWithFlags");
+  *e = new CUevent_st{ current_device, 0, 0 };
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+  CALL("cudaEventDestroy");
+  check_event("cudaEventDestroy", e);
+  if (e->done != e->recorded) sim::mistake("cudaEventDestroy: the event is still to be recorded");
+  delete e;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+  CALL("cudaEventRecord");
+  check_stream("cudaEventRecord", s);
+  check_event("cudaEventRecord", e);
+  const uint64_t version = ++e->recorded;
+  s->todo.push_back({ "record an event", {}, [e, version] { e->done = version; }, nullptr });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+  CALL("cudaEventQuery");
+  check_event("cudaEventQuery", e);
+  run_some();
+  if (w().sticky) return fail(w().sticky);
+  return e->done == e->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+  CALL("cudaEventSynchronize");
+  not_in_step("cudaEventSynchronize");
+  check_event("cudaEventSynchronize", e);
+  if (!e->recorded) sim::mistake("cudaEventSynchronize: an event that was never recorded");
+  drain(nullptr, [e] { return e->done == e->recorded || w().sticky; });
+  return fail(w().sticky);
+}
+
+/* ---- kernels ---- */
+
+static cudaError_t launch(const std::string &name, dim3 grid, dim3 block, void **args, cudaStream_t s)
+{
+  const sim::kernel *k = sim::find_kernel(name);
+  if (!k) sim::mistake("kernel %s has no contract: see contracts.cpp", name.c_str());
+  if (grid.y * grid.z * block.y * block.z != 1 || grid.x == 0 || block.x == 0 || block.x > 1022)
+    sim::mistake("kernel %s: a grid of %u x %u x %u blocks of %u x %u x %u threads", name.c_str(), grid.x, grid.y,
+                 grid.z, block.x, block.y, block.z);
+  auto copy =
+      std::make_shared<std::vector<char>>(static_cast<char *>(args[0]), static_cast<char *>(args[0]) + k->bytes);
+  sim::ranges r;
+  k->contract(copy->data(), r);
+  const std::string injected = "kernel " + name;
+  int error = 0;
+  auto e = w().errors.find(injected);
+  if (e != w().errors.end() && e->second.after-- == 0) {
+    error = e->second.error;
+    w().errors.erase(e);
+  }
+  sim::submit(s, injected, r, [=] {
+    if (error)
+      w().sticky = w().last = error;
+    else
+      sim::run_kernel(name, *k, { grid.x, 1, 1 }, { block.x, 1, 1 }, copy->data());
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **args, size_t, cudaStream_t s)
+{
+  CALL("cudaLaunchKernel");
+  auto name = w().stubs.find(stub);
+  if (name == w().stubs.end()) return fail(cudaErrorInvalidDeviceFunction);
+  return launch(name->second, grid, block, args, s);
+}
+
+/* What nvcc puts into a program beside its own calls. */
+void **__cudaRegisterFatBinary(void *)
+{
+  static void *handle[2];
+  return handle;
+}
+void __cudaRegisterFatBinaryEnd(void **)
+{
+}
+void __cudaUnregisterFatBinary(void **)
+{
+}
+char __cudaInitModule(void **)
+{
+  return 0;
+}
+void __cudaRegisterFunction(void **, const char *stub, char *, const char *name, int, void *, void *, void *, void *,
+                            int *)
+{
+  w().stubs[stub] = name;
+}
+unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void *)
+{
+  sim::mistake("a launch by <<< >>>; kernels are launched by cudaLaunchKernel");
+}
+cudaError_t __cudaPopCallConfiguration(dim3 *, dim3 *, size_t *, void *)
+{
+  return cudaErrorUnknown;
+}
+cudaError_t __cudaGetKernel(void **, const void *)
+{
+  return cudaErrorUnknown;
+}
+cudaError_t __cudaLaunchKernel(void *, dim3, dim3, void **, size_t, cudaStream_t)
+{
+  return cudaErrorUnknown;
+}
+}

@@ -1,0 +1,44 @@
+# A simulated GPU: libraries with the names of CUDA's, which the loader finds first when LD_LIBRARY_PATH names their folder.  The
+# programs are built for a real one and do not know.  docs/gpu.md says what is simulated and what is not.
+set(simgpu ${CMAKE_CURRENT_SOURCE_DIR}/simgpu)
+set(SIMGPU_FOLDER ${CMAKE_CURRENT_BINARY_DIR}/simgpu)
+
+# Twins of kernels: the `.cu` files once more, for the host (simgpu/twin.h).  No contraction, as in the build for the device.
+set(twins)
+foreach(file ${simgpu}/samples.cu ${SHOAL_TENSOR_CUDA_KERNELS})
+  get_filename_component(name ${file} NAME_WE)
+  file(CONFIGURE OUTPUT ${SIMGPU_FOLDER}/twin_${name}.cpp CONTENT "#include \"${file}\"\n")
+  list(APPEND twins ${SIMGPU_FOLDER}/twin_${name}.cpp)
+endforeach()
+add_library(simgpu_twins OBJECT ${twins})
+target_compile_options(simgpu_twins PRIVATE -include ${simgpu}/twin.h -fsanitize=thread -O2 -ffp-contract=off -Wall -Wextra)
+
+add_library(simgpu_cudart SHARED ${simgpu}/runtime.cpp ${simgpu}/kernels.cpp ${simgpu}/contracts.cpp $<TARGET_OBJECTS:simgpu_twins>)
+foreach(target simgpu_twins simgpu_cudart)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endforeach()
+set_target_properties(simgpu_twins PROPERTIES CXX_VISIBILITY_PRESET hidden) # programs have functions of the same names
+
+# simgpu_library(target NAME library SOVERSION n): under the name, and with the symbol versions, that programs ask for
+function(simgpu_library target)
+  cmake_parse_arguments(L "" "NAME;SOVERSION" "" ${ARGN})
+  set(soname lib${L_NAME}.so.${L_SOVERSION})
+  file(WRITE ${SIMGPU_FOLDER}/${L_NAME}.map "${soname} { global: *; };\n")
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter $<$<BOOL:${SHOAL_WERROR}>:-Werror>)
+  target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+  target_link_options(${target} PRIVATE LINKER:--version-script=${SIMGPU_FOLDER}/${L_NAME}.map)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${L_NAME} SOVERSION ${L_SOVERSION} LIBRARY_OUTPUT_DIRECTORY ${SIMGPU_FOLDER})
+endfunction()
+simgpu_library(simgpu_cudart NAME cudart SOVERSION ${CUDAToolkit_VERSION_MAJOR})
+
+# shoal_on_simgpu(tests...): these run on it
+function(shoal_on_simgpu)
+  set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT LD_LIBRARY_PATH=${SIMGPU_FOLDER})
+  set_property(TEST ${ARGN} APPEND PROPERTY LABELS simgpu noasan)
+endfunction()
+
+shoal_add_test(simgpu.mistakes SOURCES simgpu/mistakes.c simgpu/samples.cu LINK shoal_base CUDA::cudart ${CMAKE_DL_LIBS} LABELS unit)
+add_dependencies(simgpu.mistakes simgpu_cudart)
+shoal_on_simgpu(simgpu.mistakes)
+set_property(TEST simgpu.mistakes APPEND PROPERTY ENVIRONMENT SIMGPU_DEVICES=2)

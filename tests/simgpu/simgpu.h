@@ -1,0 +1,20 @@
+/* What a test may tell the simulator, found by dlsym(RTLD_DEFAULT, ...): on a real device these functions do not exist.
+ *
+ * Environment: SIMGPU_SEED (order of streams, blocks and threads), SIMGPU_DEVICES (1; 0: cudaErrorNoDevice),
+ * SIMGPU_DRIVER=0 (cudaErrorInsufficientDriver). */
+#ifndef SIMGPU_SIMGPU_H
+#define SIMGPU_SIMGPU_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+/** Between `on` and off an allocation, a release or a wait for the device is a mistake. */
+void simgpu_step(int on);
+/** Draws anew from here on: as SIMGPU_SEED. */
+void simgpu_seed(unsigned seed);
+/** The call number `after` from now (0: the next) of a function of the run time returns `error`; with "kernel NAME" the launch
+ *  fails while it runs, and every later call returns the error, as on a device. */
+void simgpu_inject(const char *function, int after, int error);
+#ifdef __cplusplus
+}
+#endif
+#endif

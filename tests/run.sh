@@ -16,7 +16,7 @@ browser=chromium
 grep -q '^ID=ubuntu' /etc/os-release && browser=
 # shellcheck disable=SC2086
 shoal_install $shoal_packages $browser clang-format clang-tidy python3 python3-h5py python3-numpy python3-pytest python3-pandas \
-  python3-matplotlib hdf5-tools \
+  python3-matplotlib hdf5-tools mandoc groff-base zsh \
   clang libclang-rt-dev libomp-dev \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2
 # Perfetto's own definitions of its format, which no distribution has: without them one test is skipped.

@@ -6,4 +6,5 @@
 
 double shoal_bench_median(double *values, size_t n); /* sorts them; NAN if n is 0 */
 shoal_status shoal_bench_comm(int argc, char **argv);
+extern const shoal_verb_help shoal_bench_comm_help;
 #endif

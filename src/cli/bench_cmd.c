@@ -244,6 +244,7 @@ static const shoal_verb_help step_help = {
   0,
   -1,
   "  shoal bench step\n  shoal bench step resnet20 --batch 64 --threads 2\n",
+  shoal_model_name,
 };
 
 static shoal_status step(int argc, char **argv)
@@ -343,13 +344,9 @@ static shoal_status gemm(int argc, char **argv)
   return st;
 }
 
-shoal_status shoal_cmd_bench(int argc, char **argv)
-{
-  static const shoal_verb verbs[] = {
-    { "step", "a whole training step against the time of its products", step },
-    { "gemm", "matrix products", gemm },
-    { "comm", "sums over all ranks, by each algorithm", shoal_bench_comm },
-    { NULL, NULL, NULL },
-  };
-  return shoal_run_verb("shoal bench", verbs, argc, argv);
-}
+const shoal_verb shoal_bench_verbs[] = {
+  { "step", "a whole training step against the time of its products", step, &step_help },
+  { "gemm", "matrix products", gemm, &gemm_help },
+  { "comm", "sums over all ranks, by each algorithm", shoal_bench_comm, &shoal_bench_comm_help },
+  { NULL },
+};

@@ -258,7 +258,7 @@ static shoal_status bench_size(shoal_world *w, const settings *s, size_t n)
   return st;
 }
 
-static const shoal_verb_help help = {
+const shoal_verb_help shoal_bench_comm_help = {
   "shoal bench comm [options]",
   "Time of a sum over all ranks, by each algorithm; the one that auto selects is marked.  Start it like a run.",
   flags,
@@ -295,7 +295,7 @@ shoal_status shoal_bench_comm(int argc, char **argv)
 {
   bool helped;
   shoal_args *a = NULL;
-  shoal_status st = shoal_args_parse(&help, argc, argv, &helped, &a);
+  shoal_status st = shoal_args_parse(&shoal_bench_comm_help, argc, argv, &helped, &a);
   if (st == SHOAL_OK && helped) return SHOAL_OK;
   st = run(a, st);
   shoal_args_destroy(a);

@@ -200,16 +200,12 @@ static shoal_status prune(int argc, char **argv)
   return st;
 }
 
-shoal_status shoal_cmd_ckpt(int argc, char **argv)
-{
-  static const shoal_verb verbs[] = {
-    { "list", "the checkpoints of a run", list },
-    { "show", "contents of one", show },
-    { "verify", "read all and compare checksums", verify },
-    { "diff", "compare two", diff },
-    { "export", "write the model alone, for other programs", export },
-    { "prune", "remove old ones", prune },
-    { NULL, NULL, NULL },
-  };
-  return shoal_run_verb("shoal ckpt", verbs, argc, argv);
-}
+const shoal_verb shoal_ckpt_verbs[] = {
+  { "list", "the checkpoints of a run", list, &list_help },
+  { "show", "contents of one", show, &show_help },
+  { "verify", "read all and compare checksums", verify, &verify_help },
+  { "diff", "compare two", diff, &diff_help },
+  { "export", "write the model alone, for other programs", export, &export_help },
+  { "prune", "remove old ones", prune, &prune_help },
+  { NULL },
+};

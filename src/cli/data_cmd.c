@@ -37,6 +37,12 @@ static const shoal_flag synth_flags[] = {
   { "--noise", NULL, "X", SHOAL_FLAG_VALUE, "standard deviation of the noise" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
+static const char *synth_kind(size_t i)
+{
+  const char *const *kinds;
+  return i < shoal_data_synth_kinds(&kinds) ? kinds[i] : NULL;
+}
+
 static const shoal_verb_help synth_help = {
   "shoal data synth KIND -o FILE [options]",
   "Makes a data set: glyphs (digits drawn with distortion and noise, images), blobs (Gaussian clusters, features) or\n"
@@ -45,6 +51,7 @@ static const shoal_verb_help synth_help = {
   1,
   1,
   "  shoal data synth glyphs -o glyphs.h5\n",
+  synth_kind,
 };
 
 static shoal_status synth(int argc, char **argv)
@@ -114,6 +121,7 @@ static const shoal_verb_help import_help = {
   "  shoal data import images flowers/ --test-share 0.2 -o flowers.h5\n"
   "  shoal data import npy X_train.npy y_train.npy X_test.npy y_test.npy -o set.h5\n"
   "  shoal data import csv train.csv test.csv --label species --drop id -o flowers.h5\n",
+  shoal_data_import_kind,
 };
 
 /* What was given, as the importer wants it; numbers that were not given stay NULL. */
@@ -223,14 +231,10 @@ static shoal_status repack(int argc, char **argv)
   return st;
 }
 
-shoal_status shoal_cmd_data(int argc, char **argv)
-{
-  static const shoal_verb verbs[] = {
-    { "synth", "make a synthetic data set: glyphs, blobs, text", synth },
-    { "import", "convert CIFAR-10, IDX (MNIST), CSV, text", import },
-    { "inspect", "contents of a data set, and the cost of reading it", inspect },
-    { "repack", "copy with chunks for fast shuffled reads", repack },
-    { NULL, NULL, NULL },
-  };
-  return shoal_run_verb("shoal data", verbs, argc, argv);
-}
+const shoal_verb shoal_data_verbs[] = {
+  { "synth", "make a synthetic data set: glyphs, blobs, text", synth, &synth_help },
+  { "import", "convert CSV, NumPy, images, IDX (MNIST), CIFAR, text", import, &import_help },
+  { "inspect", "contents of a data set, and the cost of reading it", inspect, &inspect_help },
+  { "repack", "copy with chunks for fast shuffled reads", repack, &repack_help },
+  { NULL },
+};

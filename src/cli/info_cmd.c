@@ -35,13 +35,20 @@ static void print_table(const shoal_option_table *table, bool json)
   shoal_str_free(&s);
 }
 
-static const shoal_verb_help methods_help = {
+static const char *method_name(size_t i)
+{
+  const shoal_method *const *methods;
+  return i < shoal_methods(&methods) ? methods[i]->name : NULL;
+}
+
+const shoal_verb_help shoal_methods_help = {
   "shoal methods [NAME] [--json]",
   "The training methods; with a name, how it works, its options and its source.",
   flags,
   0,
   1,
   "  shoal methods sync\n",
+  method_name,
 };
 
 static void put_method(shoal_json *j, const shoal_method *m)
@@ -98,7 +105,7 @@ shoal_status shoal_cmd_methods(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&methods_help, argc, argv, &helped, &a));
+  SHOAL_TRY(shoal_args_parse(&shoal_methods_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
   bool json = shoal_json_wanted(a);
@@ -111,13 +118,20 @@ shoal_status shoal_cmd_methods(int argc, char **argv)
   return st;
 }
 
-static const shoal_verb_help models_help = {
+const char *shoal_model_name(size_t i)
+{
+  const shoal_model_entry *models;
+  return i < shoal_models(&models) ? models[i].name : NULL;
+}
+
+const shoal_verb_help shoal_models_help = {
   "shoal models [NAME] [--json]",
   "The networks; with a name, its layers for a typical input, and its options.",
   flags,
   0,
   1,
   "  shoal models resnet20\n",
+  shoal_model_name,
 };
 
 /* The network for a typical input: 10 classes of digits or small colour images. */
@@ -201,7 +215,7 @@ shoal_status shoal_cmd_models(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&models_help, argc, argv, &helped, &a));
+  SHOAL_TRY(shoal_args_parse(&shoal_models_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
   bool json = shoal_json_wanted(a);
@@ -210,7 +224,7 @@ shoal_status shoal_cmd_models(int argc, char **argv)
   return st;
 }
 
-static const shoal_verb_help config_help = {
+const shoal_verb_help shoal_config_help = {
   "shoal config [SECTION|RUN.yaml] [--json]",
   "Every option of a run file with type, default and range; of one section (optim, data, ...); or, given a run file,\n"
   "the resolved form of that file.",
@@ -254,7 +268,7 @@ shoal_status shoal_cmd_config(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&config_help, argc, argv, &helped, &a));
+  SHOAL_TRY(shoal_args_parse(&shoal_config_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
   bool json = shoal_json_wanted(a), one = shoal_args_words(a, &words) > 0;
@@ -265,18 +279,17 @@ shoal_status shoal_cmd_config(int argc, char **argv)
 }
 
 static const shoal_flag version_flags[] = {
-  { "--verbose", NULL, NULL, SHOAL_FLAG_SWITCH, "each library: version compiled against and version loaded" },
+  { "--verbose", NULL, NULL, SHOAL_FLAG_SWITCH,
+    "with --version: each library, the version compiled against and the one loaded" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
-static const shoal_verb_help version_help = {
-  "shoal --version [--verbose]", "The version.", version_flags, 0, 0, NULL
-};
+const shoal_verb_help shoal_version_help = { "shoal --version [--verbose]", "The version.", version_flags, 0, 0, NULL };
 
 shoal_status shoal_cmd_version(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&version_help, argc, argv, &helped, &a));
+  SHOAL_TRY(shoal_args_parse(&shoal_version_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   printf("shoal %s\n", SHOAL_VERSION);
   if (shoal_args_on(a, "--verbose")) {

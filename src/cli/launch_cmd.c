@@ -23,7 +23,7 @@ static const shoal_flag flags[] = {
   SHOAL_TRAIN_FLAGS,
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
-static const shoal_verb_help help = {
+const shoal_verb_help shoal_launch_help = {
   "shoal launch RUN.yaml [-N NODES] [-n RANKS] [options of shoal train]",
   "Starts the ranks of a run: in a Slurm job, from its batch script or an interactive shell, by srun on its nodes;\n"
   "elsewhere on this machine, by mpirun, or as a plain process if it is one. Run file and options are checked first.\n"
@@ -153,7 +153,7 @@ shoal_status shoal_cmd_launch(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  SHOAL_TRY(shoal_args_parse(&shoal_launch_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   shoal_status st = launch(a);
   shoal_args_destroy(a);

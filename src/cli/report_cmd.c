@@ -26,7 +26,7 @@ static const shoal_flag flags[] = {
   { "--title", NULL, "TEXT", SHOAL_FLAG_VALUE, "of the page" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
-static const shoal_verb_help help = {
+const shoal_verb_help shoal_report_help = {
   "shoal report RUN... [-o FILE] [--figures FOLDER] [--target X] [--attempt N] [--steps A:B] [--title TEXT]",
   "Runs as one HTML file that needs nothing else: training curves, where time and bytes went, a timeline, methods\n"
   "compared, scaling with fits, cost; every figure with its numbers. RUN is a run folder. Needs Python 3.10 with "
@@ -96,7 +96,7 @@ shoal_status shoal_cmd_report(int argc, char **argv)
   bool helped;
   shoal_args *a;
   char *script = NULL;
-  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  SHOAL_TRY(shoal_args_parse(&shoal_report_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   char *program = shoal_own_program();
   shoal_status st = find_script(program, &script);

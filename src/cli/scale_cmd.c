@@ -23,7 +23,7 @@ static const shoal_flag flags[] = {
   { "--only-files", NULL, NULL, SHOAL_FLAG_SWITCH, "make the run files and say the commands; run nothing" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
-static const shoal_verb_help help = {
+const shoal_verb_help shoal_scale_help = {
   "shoal scale RUN.yaml --ranks 1,2,4,8 [options]",
   "A scaling study. Makes a run file for every method and rank count in runs/NAME-scale, runs them one after the "
   "other, by\n"
@@ -244,7 +244,7 @@ shoal_status shoal_cmd_scale(int argc, char **argv)
   shoal_args *args;
   request q = { .args = NULL };
   shoal_study s = { 0 };
-  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &args));
+  SHOAL_TRY(shoal_args_parse(&shoal_scale_help, argc, argv, &helped, &args));
   if (helped) return SHOAL_OK;
   char *program = shoal_own_program(); /* ranks must be of the same version */
   shoal_status st = read_request(args, &q);

@@ -20,7 +20,7 @@ static const shoal_flag flags[] = {
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
-static const shoal_verb_help help = {
+const shoal_verb_help shoal_topo_help = {
   "shoal topo [--xml FILE] [--env FILE] [--json]",
   "The node, with the cores and NUMA nodes this process may use, and the placement of all ranks. Start it like a run\n"
   "to see and check what the run would get, or give files to plan a placement on any machine.",
@@ -138,7 +138,7 @@ shoal_status shoal_cmd_topo(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
-  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  SHOAL_TRY(shoal_args_parse(&shoal_topo_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   shoal_status st = run(a);
   shoal_args_destroy(a);

@@ -280,12 +280,8 @@ static shoal_status export(int argc, char **argv)
   return st;
 }
 
-shoal_status shoal_cmd_trace(int argc, char **argv)
-{
-  static const shoal_verb verbs[] = {
-    { "show", "where the time of a run went", show },
-    { "export", "spans for Perfetto and Chrome", export },
-    { NULL, NULL, NULL },
-  };
-  return shoal_run_verb("shoal trace", verbs, argc, argv);
-}
+const shoal_verb shoal_trace_verbs[] = {
+  { "show", "where the time of a run went", show, &show_help },
+  { "export", "spans for Perfetto and Chrome", export, &export_help },
+  { NULL },
+};

@@ -5,7 +5,7 @@
 #include "train/train.h"
 
 const shoal_flag shoal_train_flags[] = { SHOAL_TRAIN_FLAGS, { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL } };
-static const shoal_verb_help help = {
+const shoal_verb_help shoal_train_help = {
   "shoal train RUN.yaml [options]",
   "Trains the network of a run file: one rank of the job. `shoal launch` starts all of them; so does one process per "
   "rank\n"
@@ -25,7 +25,7 @@ shoal_status shoal_cmd_train(int argc, char **argv)
   bool helped;
   shoal_args *a;
   /* Ranks with a valid command line must learn of an invalid one; it is reported once. */
-  shoal_status st = shoal_args_parse(&help, argc, argv, &helped, &a);
+  shoal_status st = shoal_args_parse(&shoal_train_help, argc, argv, &helped, &a);
   if (st != SHOAL_OK) return shoal_train(&(shoal_train_args){ .failed = st });
   if (helped) return SHOAL_OK;
   const char *const *words;

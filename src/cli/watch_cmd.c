@@ -141,7 +141,7 @@ static const shoal_flag flags[] = {
   { "--once", NULL, NULL, SHOAL_FLAG_SWITCH, "print the page and end; without it so if the output is no terminal" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
-static const shoal_verb_help help = {
+const shoal_verb_help shoal_watch_help = {
   "shoal watch RUN [--once]",
   "How a run goes: progress, time left, loss, speed, waits, the slowest rank. RUN is a run folder; nothing but its "
   "files\n"
@@ -160,7 +160,7 @@ shoal_status shoal_cmd_watch(int argc, char **argv)
   shoal_args *a;
   const char *const *words;
   shoal_watch *w = NULL;
-  SHOAL_TRY(shoal_args_parse(&help, argc, argv, &helped, &a));
+  SHOAL_TRY(shoal_args_parse(&shoal_watch_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   shoal_args_words(a, &words);
   bool live = !shoal_args_on(a, "--once") && isatty(STDOUT_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0;

@@ -21,6 +21,8 @@ typedef struct {
   const shoal_flag *flags;
   int min_words, max_words; /* number of positional arguments; max_words -1: no limit */
   const char *examples;     /* or NULL */
+  /* For completion: word i that the first argument may be, NULL after the last one; NULL where it is a file. */
+  const char *(*first)(size_t i);
 } shoal_verb_help;
 
 typedef struct shoal_args shoal_args;

@@ -57,7 +57,7 @@ static bool in_range(const shoal_option *o, double value)
 
 bool shoal_option_choice(const shoal_option *o, size_t i, char *buf, size_t cap)
 {
-  const char *at = o->range;
+  const char *at = o->type == SHOAL_OPT_ENUM || o->type == SHOAL_OPT_WORDS ? o->range : NULL;
   for (; at && i > 0; i--) {
     at = strchr(at, '|');
     if (at) at++;
@@ -212,9 +212,8 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
   char storage[32][64];
   const char *choices[32];
   size_t n = 0;
-  if (o->type == SHOAL_OPT_ENUM || o->type == SHOAL_OPT_WORDS)
-    for (; n < SHOAL_COUNT(choices) && shoal_option_choice(o, n, storage[n], sizeof storage[n]); n++)
-      choices[n] = storage[n];
+  for (; n < SHOAL_COUNT(choices) && shoal_option_choice(o, n, storage[n], sizeof storage[n]); n++)
+    choices[n] = storage[n];
   const char *near = shoal_nearest(text, choices, n);
   bool is_path = expected.type == SHOAL_OPT_PATH || expected.type == SHOAL_OPT_PATHS;
   if (near)

@@ -120,6 +120,10 @@ uint32_t shoal_config_hash(const shoal_config *c, const char *const *except);
 /** Expands ~ and ~/ at the start, $NAME and ${NAME}; "$$" becomes a dollar sign.  Caller frees.  ERR_USAGE for a variable
  *  that is not set and for ~user. */
 shoal_status shoal_path_expand(const char *text, char **out);
+/** Copies choice `i` of "a|b|c" into buf; false if there are not that many, or the option has none. */
+bool shoal_option_choice(const shoal_option *o, size_t i, char *buf, size_t cap);
+/** Appends what help says of a value: type, choices or range, unit, default, and when it has an effect. */
+void shoal_option_add_facts(const shoal_option *o, shoal_str *out);
 /** The table as help text: name, type, unit, default, range, help, source; and as a JSON array of objects. */
 void shoal_option_print(const shoal_option_table *table, shoal_str *out);
 void shoal_option_put_json(const shoal_option_table *table, shoal_json *j, const char *key);

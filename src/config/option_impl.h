@@ -54,8 +54,6 @@ struct shoal_config {
 /** Appends what a value must be: "a number in (0,inf)", "one of constant, step, cosine". */
 void shoal_option_describe(const shoal_option *o, shoal_str *out);
 bool shoal_option_is_list(const shoal_option *o);
-/** Copy choice `i` of "a|b|c" into buf; false if there are not that many. */
-bool shoal_option_choice(const shoal_option *o, size_t i, char *buf, size_t cap);
 /** Appends the value in its canonical form, as in the resolved run file. */
 void shoal_option_add_value(shoal_str *out, const shoal_value *v);
 /** Splits an option's condition "other=a|b": copies the other option's name to `name` and returns the allowed values

@@ -235,20 +235,25 @@ static void add_when(shoal_str *out, const shoal_option *o)
   shoal_option_add_words(out, words);
 }
 
+void shoal_option_add_facts(const shoal_option *o, shoal_str *out)
+{
+  shoal_option_describe(o, out);
+  if (o->unit) shoal_str_add(out, ", in %s", o->unit);
+  if (!o->default_text)
+    shoal_str_add(out, "; must be given");
+  else if (!*o->default_text)
+    shoal_str_add(out, "; unset by default");
+  else
+    shoal_str_add(out, "; default %s", o->default_text);
+  add_when(out, o);
+}
+
 void shoal_option_print(const shoal_option_table *table, shoal_str *out)
 {
   shoal_str_add(out, "%s\n", table->title);
   for (const shoal_option *o = table->options; o->name; o++) {
     shoal_str line = { 0 };
-    shoal_option_describe(o, &line);
-    if (o->unit) shoal_str_add(&line, ", in %s", o->unit);
-    if (!o->default_text)
-      shoal_str_add(&line, "; must be given");
-    else if (!*o->default_text)
-      shoal_str_add(&line, "; unset by default");
-    else
-      shoal_str_add(&line, "; default %s", o->default_text);
-    add_when(&line, o);
+    shoal_option_add_facts(o, &line);
     shoal_str_add(out, "  %-24s ", o->name);
     shoal_str_add_wrapped(out, line.text, 27, 100);
     shoal_str_clear(&line);

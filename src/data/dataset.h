@@ -108,6 +108,7 @@ typedef struct {
 } shoal_import_args;
 /** ERR_USAGE for an option that does nothing for this kind or beside another one. */
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path);
+const char *shoal_data_import_kind(size_t i); /* NULL after the last one */
 
 /** `shoal data synth KIND`: glyphs (digits drawn from strokes, noise, shift, shear), blobs (Gaussian), text (a small
  *  grammar).  Same arguments and seed give the same file content. */

@@ -42,6 +42,11 @@ static const struct {
   { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE },
 };
 
+const char *shoal_data_import_kind(size_t i)
+{
+  return i < SHOAL_COUNT(kinds) ? kinds[i].name : NULL;
+}
+
 void shoal_import_source_text(const shoal_import_args *a, char *buf, size_t cap)
 {
   size_t at = (size_t)snprintf(buf, cap, "%s:", a->kind);

@@ -120,11 +120,42 @@ static shoal_status read_scale(shoal_dataset *d)
   return SHOAL_OK;
 }
 
-/* Values that normalise to a few standard deviations around 0 are good enough: people round, and take those of a larger
- * data set. */
-void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen)
+enum { FAR = 8 }; /* standard deviations, or factors of one */
+
+shoal_status shoal_data_fit_add(const shoal_dataset *d, const void *x, shoal_data_fit *fit)
 {
-  enum { FAR = 8 };
+  const size_t plane = d->elements / SHOAL_MAX(d->scales, (size_t)1);
+  if (!d->has_scale) return SHOAL_OK;
+  if (!fit->far) SHOAL_TRY(SHOAL_ALLOC(d->scales, &fit->far));
+  fit->samples++;
+  for (size_t i = 0; i < d->elements; i++) {
+    const double value = d->x_type == SHOAL_U8 ? ((const uint8_t *)x)[i] : (double)((const float *)x)[i];
+    const double z = (value - d->mean[i / plane]) / d->std[i / plane];
+    if (!(fabs(z) <= FAR)) {
+      fit->far[i / plane]++;
+      continue;
+    }
+    fit->near++;
+    fit->sum += z;
+    fit->squares += z * z;
+  }
+  return SHOAL_OK;
+}
+
+/* Whether all but one in a hundred values of each feature, or those of one sample, are near 0 and not all at one place. */
+static bool fits_mass(const shoal_dataset *d, const shoal_data_fit *fit)
+{
+  const uint64_t plane = d->elements / d->scales, few = SHOAL_MAX(plane, fit->samples * plane / 100);
+  for (size_t g = 0; g < d->scales; g++)
+    if (fit->far[g] > few) return false;
+  const double mean = fit->sum / fit->near, variance = fit->squares / fit->near - mean * mean;
+  return variance * FAR * FAR >= 1;
+}
+
+/* Values that normalise to a few standard deviations around 0 are good enough: people round, and take those of a larger
+ * data set.  A few damaged samples are no reason to doubt. */
+void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, const shoal_data_fit *fit)
+{
   double *real, mean, std, real_mean, real_std;
   if (!d->has_scale || d->ours || SHOAL_ALLOC(2 * seen->groups, &real) != SHOAL_OK) return;
   shoal_data_stats_result(seen, real, real + seen->groups);
@@ -132,6 +163,7 @@ void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen)
   shoal_data_overall(d->scales, d->mean, d->std, &mean, &std);
   free(real);
   if (fabs(mean - real_mean) <= FAR * real_std && std <= FAR * real_std && real_std <= FAR * std) return;
+  if (fits_mass(d, fit)) return;
   ignore(d, "attributes mean and std are",
          "%.4g and %.4g are not those of /%s, which has %.4g and %.4g (of values scaled "
          "to 0..1?)",

@@ -26,12 +26,13 @@ shoal_augment shoal_augment_choose(uint64_t seed, uint64_t epoch, uint64_t sampl
   return a;
 }
 
-/* The top bit of the result is set if v is not finite: only an exponent of all ones carries. */
+/* The top bit of the result is set if v is not finite, or 2^99 or more: only exponents from there on carry. */
 static inline uint32_t mark(float v)
 {
+  enum { FROM = 127 + 99 };
   uint32_t bits;
   memcpy(&bits, &v, sizeof bits);
-  return (bits & 0x7f800000u) + 0x00800000u;
+  return (bits & 0x7f800000u) + ((256u - FROM) << 23);
 }
 
 /* In double, where no finite sample overflows, and without flushing, which would take a sample of 1e-39 for 0. */
@@ -47,8 +48,8 @@ static uint32_t convert_f64(const shoal_normal *n, size_t g, const float *x, siz
   return marks;
 }
 
-/* Converts `count` values of group g, starting at raw[from].  The top bit of the result is set if one is not finite.  (What a
- * table holds is.) */
+/* Converts `count` values of group g, starting at raw[from].  The top bit of the result is set as by mark().  (What a
+ * table holds is near.) */
 static uint32_t convert(const shoal_normal *n, size_t g, const void *raw, size_t from, size_t count, float *out)
 {
   uint32_t marks = 0;

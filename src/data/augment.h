@@ -24,7 +24,8 @@ typedef struct {
   double *mean_f64, *std_f64; /* f32: [groups] */
 } shoal_normal;
 
-/** out [elements] = raw, normalised without augmentation.  @return whether all of it is finite: seen in the same loop */
+/** out [elements] = raw, normalised without augmentation.  @return whether all of it is finite and below 2^99: seen in the
+ *  same loop */
 bool shoal_normal_apply(const shoal_normal *n, const void *raw, float *out);
 /** The same with the image [c,h,w] shifted and flipped; pixels from outside the image are 0, the mean. */
 bool shoal_augment_apply(const shoal_augment *a, const shoal_normal *n, const shoal_shape *image, const void *raw,

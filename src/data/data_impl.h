@@ -94,8 +94,17 @@ shoal_status shoal_dataset_hold_labels(shoal_dataset *d);
 shoal_status shoal_data_read_attributes(shoal_dataset *d);
 /** Whether the file states a kind in our words; its images then have their channels first. */
 bool shoal_data_states_kind(shoal_h5 file);
-/** Drops mean and std of a foreign file if they do not describe the values seen, by a warning. */
-void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen);
+/* What samples look like when they are normalised by the mean and std that a file states. */
+typedef struct {
+  uint64_t samples;
+  uint64_t *far;             /* [scales] values that are many standard deviations away */
+  double near, sum, squares; /* of all others: how many, and sums of what they are normalised to */
+} shoal_data_fit;
+/** Adds a sample; frees nothing: the caller frees `far`. */
+shoal_status shoal_data_fit_add(const shoal_dataset *d, const void *x, shoal_data_fit *fit);
+/** Drops mean and std of a foreign file, by a warning, if they describe neither all values seen nor all but a few of each
+ *  feature. */
+void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, const shoal_data_fit *fit);
 
 /* ---- what is mended by a command of h5py (cure.c) ---- */
 /** A shell command that copies n arrays as plain data sets to PATH.plain.h5; placeholders stand for names that a shell could

@@ -124,19 +124,26 @@ static void note_bad(const shoal_loader *l, slot *s, uint64_t id, const float *x
     }
 }
 
-/* The first feature that is far away once normalised; `elements` if none is. */
-static size_t find_far(const shoal_loader *l, const float *x)
+/* The first feature that reaches a limit once normalised, or is not finite; `elements` if none does. */
+static size_t find_far(const shoal_loader *l, const float *x, float limit)
 {
   size_t k = 0;
-  while (k < l->elements && fabsf(x[k]) < l->config.far) k++;
+  while (k < l->elements && fabsf(x[k]) < limit) k++;
   return k;
 }
 
-static void note_far(const shoal_loader *l, slot *s, uint64_t id, size_t k)
+static void note_far(const shoal_loader *l, slot *s, uint64_t id, size_t k, float limit)
 {
   shoal_bad_samples *bad = &s->batch.bad;
   if (bad->n++ > 0) return;
-  *bad = (shoal_bad_samples){ 1, id, k, ((const float *)l->raw)[k], l->config.far };
+  *bad = (shoal_bad_samples){ 1, id, k, ((const float *)l->raw)[k], limit };
+}
+
+static bool is_finite(const shoal_loader *l, const float *x)
+{
+  size_t k = 0;
+  while (k < l->elements && isfinite(x[k])) k++;
+  return k == l->elements;
 }
 
 static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epoch, uint64_t id)
@@ -145,17 +152,19 @@ static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epo
   float *x = s->x + i * l->elements;
   s->ids[i] = id;
   SHOAL_TRY(shoal_dataset_read(l->data, c->split, id, l->raw, &s->y[i]));
-  bool finite;
+  const float limit = c->far > 0 ? c->far : SHOAL_DATA_FAR;
+  bool near;
   if (c->crop4 || c->hflip) {
     shoal_augment a = shoal_augment_choose(c->seed, epoch, id, c->crop4, c->hflip);
-    finite = shoal_augment_apply(&a, &l->normal, &l->sample, l->raw, x);
+    near = shoal_augment_apply(&a, &l->normal, &l->sample, l->raw, x);
   } else {
-    finite = shoal_normal_apply(&l->normal, l->raw, x);
+    near = shoal_normal_apply(&l->normal, l->raw, x);
   }
-  const size_t far = finite && c->far > 0 ? find_far(l, x) : l->elements;
-  if (finite && far == l->elements) return SHOAL_OK;
-  if (finite)
-    note_far(l, s, id, far);
+  if (!near) (void)shoal_normal_apply(&l->normal, l->raw, x); /* where it is, is told as it is in the file */
+  const size_t far = near && c->far == 0 ? l->elements : find_far(l, x, limit);
+  if (far == l->elements) return SHOAL_OK;
+  if (is_finite(l, x))
+    note_far(l, s, id, far, limit);
   else
     note_bad(l, s, id, x);
   if (c->far > 0) {

@@ -40,14 +40,15 @@ typedef struct {
   int depth; /* batches prefetched; 0: no thread, read on request */
 } shoal_loader_config;
 
-/* Samples of a batch that are not finite, looked at while they are normalised.  `feature` counts within the sample as it is
- * read ([c,h,w]), `value` is that of the file; a finite one has become too large when it was normalised. */
+/* Samples of a batch that are not finite, or reach the limit once normalised (SHOAL_DATA_FAR if `far` is 0), looked at while they
+ * are normalised.  `feature` counts within the sample as it is read ([c,h,w]), `value` is that of the file; a finite one has become
+ * too large when it was normalised. */
 typedef struct {
   int64_t n;
   uint64_t id; /* of the first one; the rest is about it */
   size_t feature;
   float value;
-  float far; /* 0, or the limit that it reaches once normalised */
+  float far; /* 0, or the limit that it reaches once normalised, and is finite */
 } shoal_bad_samples;
 /* From here on outputs overflow, or have a loss of 0 or of 1e29 that says nothing; or the variance of a batch overflows, which
  * would take the batch's other samples along where batch norm measures them. */

@@ -1,8 +1,10 @@
 /* Mean, standard deviation and checksum of a data set, accumulated while its samples are written or read.
  *
  * Bytes are counted in a histogram of 256 bins per channel: this is exact, so the result does not depend on the order
- * of the samples, and cheap.  Floats are summed in double as differences from the first sample, which keeps the digits
- * that the textbook formula E[x²] - E[x]² loses when the mean is far from zero. */
+ * of the samples, and cheap.  Floats are summed in double as differences from the first of them, which keeps the digits
+ * that the textbook formula E[x²] - E[x]² loses when the mean is far from zero.  They are summed apart by their magnitude, so
+ * that one absurd value does not swallow the digits of all others, and can be left out when all are known.  Chan, Golub and
+ * LeVeque (1983) have the formula that joins such sums. */
 #include "data/stats.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BINS = 256 };
+enum { BYTES = 256 };
 
 shoal_status shoal_data_stats_init(shoal_data_stats *t, shoal_data_kind kind, const shoal_shape *sample, int x_bytes)
 {
@@ -24,22 +26,19 @@ shoal_status shoal_data_stats_init(shoal_data_stats *t, shoal_data_kind kind, co
   else
     t->groups = elements <= SHOAL_DATA_SCALES ? elements : 1;
   t->plane = elements / t->groups;
-  if (x_bytes == 1) return SHOAL_ALLOC(t->groups * BINS, &t->bins);
+  if (x_bytes == 1) return SHOAL_ALLOC(t->groups * BYTES, &t->counts);
   SHOAL_TRY(SHOAL_ALLOC(2 * t->groups, &t->extremes));
   for (size_t g = 0; g < t->groups; g++) {
-    t->extremes[g] = (shoal_data_extreme){ INFINITY, INFINITY, 0 };
-    t->extremes[t->groups + g] = (shoal_data_extreme){ -INFINITY, -INFINITY, 0 };
+    t->extremes[g] = (shoal_data_extreme){ INFINITY, INFINITY, 0, 0 };
+    t->extremes[t->groups + g] = (shoal_data_extreme){ -INFINITY, -INFINITY, 0, 0 };
   }
-  SHOAL_TRY(SHOAL_ALLOC(3 * t->groups, &t->shift));
-  t->sum = t->shift + t->groups;
-  t->square = t->sum + t->groups;
-  return SHOAL_OK;
+  return SHOAL_ALLOC(t->groups * SHOAL_DATA_BINS, &t->bins);
 }
 
 void shoal_data_stats_fini(shoal_data_stats *t)
 {
+  free(t->counts);
   free(t->bins);
-  free(t->shift);
   free(t->extremes);
   *t = (shoal_data_stats){ 0 };
 }
@@ -47,18 +46,18 @@ void shoal_data_stats_fini(shoal_data_stats *t)
 static void add_bytes(shoal_data_stats *t, const uint8_t *x)
 {
   for (size_t g = 0; g < t->groups; g++, x += t->plane) {
-    uint64_t *bins = t->bins + g * BINS;
-    for (size_t i = 0; i < t->plane; i++) bins[x[i]]++;
+    uint64_t *counts = t->counts + g * BYTES;
+    for (size_t i = 0; i < t->plane; i++) counts[x[i]]++;
   }
 }
 
 /* A value at or beyond the one next to the extreme; `sign` is 1 for the highest, -1 for the lowest. */
-static void note_extreme(shoal_data_extreme *e, double sign, double value)
+static void note_extreme(shoal_data_extreme *e, double sign, double value, uint64_t sample)
 {
   if (value == e->value) {
     e->count++;
   } else if (sign * value > sign * e->value) {
-    *e = (shoal_data_extreme){ value, e->value, 1 };
+    *e = (shoal_data_extreme){ value, e->value, 1, sample };
   } else {
     e->next = value;
   }
@@ -67,26 +66,47 @@ static void note_extreme(shoal_data_extreme *e, double sign, double value)
 static void note_bad(shoal_data_stats *t, size_t element, float value)
 {
   if (t->not_finite++ > 0) return;
-  t->bad.sample = t->samples;
+  t->bad.sample = t->number;
   t->bad.element = element;
   t->bad.value = value;
+}
+
+/* Ascending: negative numbers from the largest magnitude to the smallest, then the others. */
+static size_t find_bin(float value)
+{
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  const size_t magnitude = bits >> 26 & (SHOAL_DATA_BINS / 2 - 1); /* the upper five bits of the exponent */
+  return bits >> 31 ? SHOAL_DATA_BINS / 2 - 1 - magnitude : SHOAL_DATA_BINS / 2 + magnitude;
+}
+
+static void add_value(shoal_data_bin *b, double value, uint64_t sample)
+{
+  if (b->count++ == 0) {
+    b->first = b->low = b->high = value;
+    b->sample = sample;
+    return;
+  }
+  const double away = value - b->first;
+  b->sum += away;
+  b->square += away * away;
+  b->low = value < b->low ? value : b->low;
+  b->high = value > b->high ? value : b->high;
 }
 
 static void add_floats(shoal_data_stats *t, const float *x)
 {
   for (size_t g = 0; g < t->groups; g++, x += t->plane) {
     shoal_data_extreme *low = &t->extremes[g], *high = &t->extremes[t->groups + g];
-    if (t->samples == 0 && isfinite(x[0])) t->shift[g] = x[0];
+    shoal_data_bin *bins = &t->bins[g * SHOAL_DATA_BINS];
     for (size_t i = 0; i < t->plane; i++) {
       if (!isfinite(x[i])) {
         note_bad(t, g * t->plane + i, x[i]);
         continue;
       }
-      if (x[i] < low->next) note_extreme(low, -1, x[i]);
-      if (x[i] > high->next) note_extreme(high, 1, x[i]);
-      double away = x[i] - t->shift[g];
-      t->sum[g] += away;
-      t->square[g] += away * away;
+      if (x[i] < low->next) note_extreme(low, -1, x[i], t->number);
+      if (x[i] > high->next) note_extreme(high, 1, x[i], t->number);
+      add_value(&bins[find_bin(x[i])], x[i], t->number);
     }
   }
 }
@@ -94,7 +114,7 @@ static void add_floats(shoal_data_stats *t, const float *x)
 void shoal_data_stats_add(shoal_data_stats *t, uint64_t n, const void *x)
 {
   size_t step = t->groups * t->plane;
-  for (uint64_t i = 0; i < n; i++, t->samples++) {
+  for (uint64_t i = 0; i < n; i++, t->samples++, t->number++) {
     if (t->x_bytes == 1)
       add_bytes(t, (const uint8_t *)x + i * step);
     else
@@ -102,25 +122,116 @@ void shoal_data_stats_add(shoal_data_stats *t, uint64_t n, const void *x)
   }
 }
 
+/* ---- the mass of a group, and what is outside ---- */
+
+/* Bins first to last, both not empty; `outside` values are in the others. */
+typedef struct {
+  size_t first, last;
+  uint64_t outside;
+} mass;
+
+/* Mean and sum of squared differences from it, of all values of some bins. */
+typedef struct {
+  double n, mean, squares;
+} moments;
+
+static moments sum_bins(const shoal_data_bin *bins, const mass *m)
+{
+  moments all = { 0 };
+  for (size_t k = m->first; k <= m->last; k++) {
+    if (!bins[k].count) continue;
+    const double n = (double)bins[k].count, away = bins[k].sum / n;
+    const double step = bins[k].first + away - all.mean, share = n / (all.n + n);
+    all.squares += bins[k].square - n * away * away + step * step * share * all.n;
+    all.mean += step * share;
+    all.n += n;
+  }
+  return all;
+}
+
+static double deviation(const moments *m)
+{
+  return m->n > 0 && m->squares > 0 ? sqrt(m->squares / m->n) : 0;
+}
+
+/* Without the end that has fewer values; false if nothing would be left. */
+static bool drop_end(const shoal_data_bin *bins, mass *m)
+{
+  if (m->first == m->last) return false;
+  bool low = bins[m->first].count < bins[m->last].count;
+  m->outside += bins[low ? m->first : m->last].count;
+  if (low) do
+      m->first++;
+    while (!bins[m->first].count);
+  else
+    do m->last--;
+    while (!bins[m->last].count);
+  return true;
+}
+
+/* How far the nearest value of `outer` is from those of `inner`. */
+static double distance(const shoal_data_bin *bins, const mass *outer, const mass *inner)
+{
+  double least = INFINITY;
+  for (size_t k = outer->first; k <= outer->last; k++) {
+    if (!bins[k].count || (k >= inner->first && k <= inner->last)) continue;
+    least =
+        fmin(least, k < inner->first ? bins[inner->first].low - bins[k].high : bins[k].low - bins[inner->last].high);
+  }
+  return least;
+}
+
+enum { SQUASHED = 100 }; /* the standard deviation is so many times the range of the mass */
+
+/* The values that would be normalised to nearly one, without the few that do it and are `least` away: all, if there are no such. */
+static mass find_mass(const shoal_data_stats *t, size_t group, double least)
+{
+  const shoal_data_bin *bins = &t->bins[group * SHOAL_DATA_BINS];
+  const uint64_t samples = SHOAL_MAX(t->samples / 1000, SHOAL_MIN(t->samples / 10, UINT64_C(3)));
+  const uint64_t few = SHOAL_MAX(samples, UINT64_C(1)) * t->plane;
+  mass found = { 0, SHOAL_DATA_BINS - 1, 0 };
+  while (found.first < found.last && !bins[found.first].count) found.first++;
+  while (found.first < found.last && !bins[found.last].count) found.last--;
+  for (mass at = found; drop_end(bins, &at) && at.outside <= few;) {
+    const moments all = sum_bins(bins, &found);
+    const double range = bins[at.last].high - bins[at.first].low;
+    if (range > 0 && range * SQUASHED < deviation(&all) && distance(bins, &found, &at) >= fmax(least, range * SQUASHED))
+      found = at;
+  }
+  return found;
+}
+
+static const double left_out_from =
+    1e6; /* away from the mass; less may be meant: a rare 1 beside the rounding errors of 0 */
+
+/* Integers below 2^53 for up to 10^11 values per channel: exact. */
+static moments sum_bytes(const uint64_t *counts)
+{
+  moments m = { 0 };
+  double sum = 0, square = 0;
+  for (int v = 0; v < BYTES; v++) {
+    const double count = (double)counts[v];
+    m.n += count;
+    sum += v * count;
+    square += (double)v * v * count;
+  }
+  if (m.n > 0) m.mean = sum / m.n;
+  m.squares = square - m.mean * m.mean * m.n;
+  return m;
+}
+
 void shoal_data_stats_result(const shoal_data_stats *t, double *mean, double *std)
 {
-  double n = (double)t->samples * (double)t->plane;
   for (size_t g = 0; g < t->groups; g++) {
-    double sum = 0, square = 0;
+    moments m;
     if (t->x_bytes == 1) {
-      /* Integers below 2^53 for up to 10^11 values per channel: exact. */
-      for (int v = 0; v < BINS; v++) {
-        double count = (double)t->bins[g * BINS + (size_t)v];
-        sum += v * count;
-        square += (double)v * v * count;
-      }
+      m = sum_bytes(&t->counts[g * BYTES]);
     } else {
-      sum = t->sum[g];
-      square = t->square[g];
+      const mass kept = find_mass(t, g, left_out_from);
+      m = sum_bins(&t->bins[g * SHOAL_DATA_BINS], &kept);
     }
-    double away = n > 0 ? sum / n : 0, variance = n > 0 ? square / n - away * away : 0;
-    mean[g] = away + (t->shift ? t->shift[g] : 0);
-    std[g] = variance > 0 ? sqrt(variance) : 1;
+    mean[g] = m.mean;
+    std[g] = deviation(&m) > 0 ? deviation(&m) : 1;
   }
 }
 
@@ -139,7 +250,7 @@ static bool is_constant(const shoal_data_stats *t, size_t group)
 {
   size_t values = 0;
   if (t->x_bytes > 1) return t->extremes[group].value == t->extremes[t->groups + group].value;
-  for (size_t v = 0; v < BINS; v++) values += t->bins[group * BINS + v] > 0;
+  for (size_t v = 0; v < BYTES; v++) values += t->counts[group * BYTES + v] > 0;
   return values == 1;
 }
 
@@ -184,25 +295,103 @@ static bool is_apart(const shoal_data_extreme *e, double other_end)
   return (is_mark(e->value) && gap > APART * range) || (range > 0 && gap > FAR * range);
 }
 
-size_t shoal_data_stats_warn(const shoal_data_stats *t, const char *path, const char *array, const char *part)
+/* Values of a group that are apart from all others, which are between low and high. */
+typedef struct {
+  size_t group;
+  double value; /* the first of them */
+  uint64_t count, sample;
+  double low, high;
+  bool several;  /* values, of which this is the first */
+  bool left_out; /* of mean and standard deviation */
+  bool squashes; /* all others to nearly one value */
+} outlier;
+
+/* Those whose presence squashes the others, whatever they are; their first sample and its value. */
+static bool find_squashing(const shoal_data_stats *t, size_t g, outlier *out)
+{
+  const shoal_data_bin *bins = &t->bins[g * SHOAL_DATA_BINS];
+  const mass m = find_mass(t, g, 0);
+  if (!m.outside) return false;
+  *out = (outlier){ .group = g, .count = m.outside, .sample = UINT64_MAX, .squashes = true };
+  out->several = t->extremes[g].count != m.outside && t->extremes[t->groups + g].count != m.outside;
+  out->low = bins[m.first].low;
+  out->high = bins[m.last].high;
+  out->left_out = find_mass(t, g, left_out_from).outside == m.outside;
+  for (size_t k = 0; k < SHOAL_DATA_BINS; k++) {
+    if (!bins[k].count || (k >= m.first && k <= m.last) || bins[k].sample >= out->sample) continue;
+    out->sample = bins[k].sample;
+    out->value = bins[k].first;
+  }
+  return true;
+}
+
+static bool find_apart(const shoal_data_stats *t, size_t g, int end, outlier *out)
+{
+  const shoal_data_extreme *e = &t->extremes[(size_t)end * t->groups + g];
+  const double other_end = t->extremes[(size_t)!end * t->groups + g].value;
+  if (!is_apart(e, other_end)) return false;
+  *out = (outlier){ .group = g, .value = e->value, .count = e->count, .sample = e->sample };
+  out->low = fmin(e->next, other_end);
+  out->high = fmax(e->next, other_end);
+  const mass kept = find_mass(t, g, left_out_from);
+  const moments m = sum_bins(&t->bins[g * SHOAL_DATA_BINS], &kept);
+  out->squashes = (out->high - out->low) * SQUASHED < deviation(&m);
+  return true;
+}
+
+static void warn_of_outlier(const shoal_data_stats *t, const outlier *o, size_t more, const char *path,
+                            const char *array, const char *part)
+{
+  char one[64] = "", others[64] = "", what[64], where[96];
+  if (t->groups > 1) snprintf(one, sizeof one, ", %s %zu", part, o->group);
+  if (more) snprintf(others, sizeof others, ", and so in %zu more %s%s of it", more, part, more > 1 ? "s" : "");
+  if (o->several) {
+    snprintf(what, sizeof what, "are far from all others, which");
+    snprintf(where, sizeof where, "the first is %.6g in sample %" PRIu64, o->value, o->sample);
+  } else {
+    snprintf(what, sizeof what, "%s %.6g, all others", o->count > 1 ? "are" : "is", o->value);
+    snprintf(where, sizeof where, "%sin sample %" PRIu64, o->count > 1 ? "the first is " : "", o->sample);
+  }
+  shoal_warn("%s: %s%s: %" PRIu64 " of %" PRIu64
+             " numbers %s are between %.6g and %.6g: %s%s; correct it, or if it marks "
+             "missing values, fill these or remove the samples%s",
+             path, array, one, o->count, t->samples * t->plane, what, o->low, o->high, where, others,
+             o->left_out   ? "; mean and standard deviation are measured without it"
+             : o->squashes ? "; with it, all others are normalised to nearly one value"
+                           : "");
+}
+
+/* One line for all that the same sample has alike. */
+static void warn_of_outliers(const shoal_data_stats *t, const outlier *all, size_t n, const char *path,
+                             const char *array, const char *part)
 {
   enum { SHOWN = 5 };
-  size_t found = 0;
-  if (t->x_bytes == 1) return 0;
-  for (size_t g = 0; g < t->groups; g++)
-    for (int end = 0; end < 2; end++) {
-      const shoal_data_extreme *e = &t->extremes[(size_t)end * t->groups + g];
-      const double other_end = t->extremes[(size_t)!end * t->groups + g].value;
-      char one[64] = "";
-      if (!is_apart(e, other_end) || found++ >= SHOWN) continue;
-      if (t->groups > 1) snprintf(one, sizeof one, ", %s %zu", part, g);
-      shoal_warn(
-          "%s: %s%s: %" PRIu64 " of %" PRIu64
-          " numbers %s %.6g, all others are between %.6g and %.6g: if it marks missing values, fill these or remove "
-          "the samples",
-          path, array, one, e->count, t->samples * t->plane, e->count > 1 ? "are" : "is", e->value,
-          fmin(e->next, other_end), fmax(e->next, other_end));
+  size_t shown = 0, told = 0;
+  for (size_t i = 0; i < n && shown < SHOWN; i++) {
+    size_t before = 0, after = 0;
+    for (size_t k = 0; k < n; k++)
+      if (k != i && all[k].sample == all[i].sample && all[k].count == all[i].count) ++*(k < i ? &before : &after);
+    if (before) continue;
+    warn_of_outlier(t, &all[i], after, path, array, part);
+    shown++;
+    told += 1 + after;
+  }
+  if (n > told) shoal_warn("%s: %s: the same holds for %zu more", path, array, n - told);
+}
+
+size_t shoal_data_stats_warn(const shoal_data_stats *t, const char *path, const char *array, const char *part)
+{
+  outlier *all;
+  size_t n = 0;
+  if (t->x_bytes == 1 || SHOAL_ALLOC(2 * t->groups, &all) != SHOAL_OK) return 0;
+  for (size_t g = 0; g < t->groups; g++) {
+    if (find_squashing(t, g, &all[n])) {
+      n++;
+      continue;
     }
-  if (found > SHOWN) shoal_warn("%s: %s: the same holds for %zu more", path, array, found - SHOWN);
-  return found;
+    for (int end = 0; end < 2; end++) n += find_apart(t, g, end, &all[n]);
+  }
+  warn_of_outliers(t, all, n, path, array, part);
+  free(all);
+  return n;
 }

@@ -70,6 +70,7 @@ static size_t warn_of_marks(const shoal_dataset *d, const shoal_data_stats *t)
 static shoal_status estimate(shoal_dataset *d)
 {
   shoal_data_stats t = { 0 };
+  shoal_data_fit fit = { 0 };
   uint8_t *x = NULL;
   uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
   uint64_t filled = 0;
@@ -82,7 +83,9 @@ static shoal_status estimate(shoal_dataset *d)
     uint64_t at = (uint64_t)((unsigned __int128)i * n / looks);
     SHOAL_TRY_GOTO(st, shoal_interrupt_check(), done);
     SHOAL_TRY_GOTO(st, shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL), done);
+    t.number = at;
     if (!d->names.text) shoal_data_stats_add(&t, 1, x);
+    SHOAL_TRY_GOTO(st, shoal_data_fit_add(d, x, &fit), done);
     if (fill.attribute) filled += has_value(d, x, fill.value);
     crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
   }
@@ -92,7 +95,7 @@ static shoal_status estimate(shoal_dataset *d)
   }
   if (!d->has_checksum) d->info.checksum = shoal_data_checksum(crc);
   d->warned_of_marks = warn_of_fill(d, &fill, looks, filled) || warn_of_marks(d, &t);
-  shoal_data_doubt_scale(d, &t);
+  shoal_data_doubt_scale(d, &t, &fit);
   if (d->has_scale || d->names.text) goto done;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * t.groups, &d->mean), done);
   d->std = d->mean + t.groups;
@@ -103,6 +106,7 @@ static shoal_status estimate(shoal_dataset *d)
              d->path, looks);
 done:
   shoal_data_stats_fini(&t);
+  free(fit.far);
   free(x);
   return st;
 }

@@ -179,6 +179,7 @@ def plain_set(name="a.h5", tests=slice(200, 240), dtype="f4", scale=1, **values)
     with h5py.File(name, "w") as f:
         for split, rows in (("train", slice(200)), ("test", tests)):
             f[f"{split}/x"], f[f"{split}/y"] = x[rows], np.arange(240)[rows] % 3
+    return x
 
 
 MARKS = ((-9999, True), (999, True), (99.99, True), (-32768, True), (1e20, True), (9.96921e36, True), (4e5, True), (8, False), (99, True),
@@ -191,7 +192,8 @@ def test_marks_of_missing_values(value, told):
     file from elsewhere and of ours, by training, and of the test split alone."""
     plain_set(x3_2=value, x7_2=value)
     words = f"/train/x, feature 2: 2 of 200 numbers are {value:g}, all others are between -"
-    for command in (("data", "inspect", "a.h5"), ("train", *RUN, "--set", "data.file=a.h5", "--set", "run.name=m")):
+    for command in (("data", "inspect", "a.h5"), ("train", *RUN, "--set", "data.file=a.h5", "--set", "run.name=m",
+                                                  "--set", "numbers.bad=skip")):
         assert shoal(*command).stderr.count(words) == told, command
     shoal("data", "repack", "a.h5", "-o", "b.h5")
     assert shoal("data", "inspect", "b.h5").stderr.count(words) == told
@@ -199,6 +201,54 @@ def test_marks_of_missing_values(value, told):
     r = shoal("data", "inspect", "a.h5")
     assert r.stderr.count(f"/test/x, feature 4: 1 of 40 numbers is {value:g}, all others") == told
     assert r.stderr.count("numbers") == told
+
+
+def test_outliers():
+    """A few samples that are absurdly far away neither decide about the mean and deviation that a file states, nor about those that
+    are measured, of an import as of a file from elsewhere; they are told with sample, feature and value, also where they are
+    too near to be left out.  Training takes what is beyond 1e30 for a bad input."""
+    good = plain_set()[:200]
+    bad = good.copy()
+    bad[[0, 7, 9], 1] = 3e38, -2e7, 1e7  # the first sample, too
+    bad[11, 2:] = 2e38
+
+    def write(x, stated):
+        with h5py.File("a.h5", "w") as f:
+            f["train/x"], f["train/y"] = x, np.arange(200) % 3
+            if stated:
+                f.attrs["mean"], f.attrs["std"] = 0.0, 1.0
+        np.savez("a.npz", X_train=x, y_train=np.arange(200) % 3)
+
+    run = ("train", *RUN, "--set", "data.file=a.h5", "--set", "data.global_batch=40", "--set", "numbers.bad=skip")
+    for stated in (False, True):
+        write(bad, stated)
+        r = shoal(*run, "--set", f"run.name=stated{stated}")
+        assert ("/train/x, feature 1: 3 of 200 numbers are far from all others, which are between " in r.stderr and
+                "the first is 3e+38 in sample 0; correct it" in r.stderr), r.stderr
+        assert "feature 2: 1 of 200 numbers is 2e+38, all others are between -" in r.stderr, r.stderr
+        assert ": in sample 11, and so in 2 more features of it; correct it" in r.stderr, r.stderr
+        assert "not used" not in r.stderr, r.stderr
+        assert "sample 11 of /train/x is beyond 1e30 once normalised: feature 2 is 2e+38" in r.stderr, r.stderr
+        with h5py.File(newest(f"stated{stated}")) as f:
+            mean, std = f.attrs["mean"], f.attrs["std"]
+        rest = good.astype("f8")
+        wanted = [np.delete(rest[:, k], gone) for k, gone in enumerate(([], [0, 7, 9], 11, 11, 11))]
+        assert np.allclose(mean, 0 if stated else [c.mean() for c in wanted], rtol=0, atol=1e-12)
+        assert np.allclose(std, 1 if stated else [c.std() for c in wanted], rtol=1e-12)
+        if not stated:
+            shoal("data", "import", "npy", "a.npz", "-o", "i.h5", "--test-share", 0)
+            with h5py.File("i.h5") as f:
+                assert np.allclose(f.attrs["mean"], mean, rtol=1e-12) and np.allclose(f.attrs["std"], std, rtol=1e-12)
+    assert_one_error(shoal(*run, "--set", "run.name=stop", "--set", "numbers.bad=stop", code=6), "is beyond 1e30 once normalised")
+    near = good.copy()
+    near[33, 4] = 1e5
+    write(near, True)
+    assert "not used" not in shoal("data", "inspect", "a.h5").stderr
+    write(near, False)
+    words = "in sample 33; correct it, or if it marks missing values, fill these or remove the samples; with it, all others are normalised to"
+    assert words in shoal("data", "inspect", "a.h5").stderr
+    write(good * 100, True)  # most values do not fit
+    assert "attributes mean and std are not used" in shoal("data", "inspect", "a.h5").stderr
 
 
 def test_marks_of_ordinary_numbers():

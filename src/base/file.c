@@ -32,21 +32,25 @@ static char *folder_of(const char *path)
   return slash == path ? shoal_strdup_printf("/") : shoal_strdup_printf("%.*s", (int)(slash - path), path);
 }
 
-static const char *file_system_name(uint32_t magic)
+typedef struct {
+  uint32_t magic;
+  bool local; /* of this host alone */
+  const char *name;
+} file_system;
+
+static file_system find_file_system(uint32_t magic)
 {
-  static const struct {
-    uint32_t magic;
-    const char *name;
-  } known[] = {
-    { 0x0000ef53, "ext4" },     { 0x58465342, "xfs" },      { 0x9123683e, "btrfs" },   { 0x01021994, "tmpfs" },
-    { 0x00006969, "nfs" },      { 0x0bd00bd0, "lustre" },   { 0x47504653, "gpfs" },    { 0x19830326, "beegfs" },
-    { 0x00c36400, "ceph" },     { 0x2fc12fc1, "zfs" },      { 0x794c7630, "overlay" }, { 0x65735546, "fuse" },
-    { 0xff534d42, "cifs" },     { 0xfe534d42, "smb" },      { 0x858458f6, "ramfs" },   { 0x01021997, "9p" },
-    { 0x013111a8, "bcachefs" }, { 0x0000f15f, "ecryptfs" },
+  static const file_system known[] = {
+    { 0x0000ef53, true, "ext4" },  { 0x58465342, true, "xfs" },      { 0x9123683e, true, "btrfs" },
+    { 0x01021994, true, "tmpfs" }, { 0x00006969, false, "nfs" },     { 0x0bd00bd0, false, "lustre" },
+    { 0x47504653, false, "gpfs" }, { 0x19830326, false, "beegfs" },  { 0x00c36400, false, "ceph" },
+    { 0x2fc12fc1, true, "zfs" },   { 0x794c7630, true, "overlay" },  { 0x65735546, false, "fuse" },
+    { 0xff534d42, false, "cifs" }, { 0xfe534d42, false, "smb" },     { 0x858458f6, true, "ramfs" },
+    { 0x01021997, false, "9p" },   { 0x013111a8, true, "bcachefs" }, { 0x0000f15f, true, "ecryptfs" },
   };
   for (size_t i = 0; i < SHOAL_COUNT(known); i++)
-    if (known[i].magic == magic) return known[i].name;
-  return "unknown";
+    if (known[i].magic == magic) return known[i];
+  return (file_system){ magic, false, "unknown" };
 }
 
 /* What limits a file at some place: free_bytes of the file system or, if that is less, of a quota.  Files may be limited, too: one
@@ -56,6 +60,7 @@ typedef struct {
   uint64_t inodes;       /* those in use, where none is left; else 0 (many file systems have no limit) */
   uint64_t quota_inodes; /* likewise, of a quota */
   const char *type;
+  bool local;               /* of this host alone */
   const char *whose;        /* "user" or "group": free_bytes is a quota's limit; else NULL */
   const char *whose_inodes; /* likewise, of quota_inodes */
 } disk;
@@ -78,9 +83,11 @@ static int disk_facts(const char *path, disk *out)
   uint64_t files = known ? shoal_quota_files(place, &group_files) : 0;
   free(place);
   if (!known) return error ? error : EIO;
+  file_system system = find_file_system((uint32_t)facts.f_type);
   *out = (disk){ .free_bytes = (uint64_t)space.f_bavail * space.f_frsize,
                  .inodes = space.f_favail == 0 ? space.f_files : 0,
-                 .type = file_system_name((uint32_t)facts.f_type) };
+                 .type = system.name,
+                 .local = system.local };
   if (quota < out->free_bytes) {
     out->free_bytes = quota;
     out->whose = group ? "group" : "user";
@@ -353,4 +360,10 @@ shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char
   snprintf(text, sizeof text, d.whose ? "%s, this %s's quota" : "%s", d.type, d.whose);
   *type = text;
   return SHOAL_OK;
+}
+
+bool shoal_disk_is_local(const char *path)
+{
+  disk d;
+  return disk_facts(path, &d) == 0 && d.local;
 }

@@ -28,6 +28,8 @@ bool shoal_is_temporary(const char *name);
 enum { SHOAL_HOST_NAME = 64 };
 /** This host without its domain, for messages about files that only it may see.  Writes into `host` and returns it. */
 const char *shoal_host_name(char host[SHOAL_HOST_NAME]);
+/** Whether files at `path` are on this host's own disk or memory, so that no other one shows them late.  False if that is not known. */
+bool shoal_disk_is_local(const char *path);
 enum { SHOAL_SPACE_LEFT = 160 };
 /** Bytes that can be written at `path`, and for messages the type ("ext4", "nfs") of the file system; where a quota leaves less
  *  than is free, that number and "ext4, this user's quota".  The text lives until the thread's next call. */

@@ -175,8 +175,7 @@ static bool log_is_ours(void *folder)
   return shoal_folder_is_ours(folder);
 }
 
-/* Why a lease that is not given back cannot be read: 0 if it can, or if it is gone. */
-static int lease_fault(const shoal_folder *f)
+int shoal_folder_lease_fault(const shoal_folder *f)
 {
   char byte, *path = shoal_path_join(f->dir, "lease");
   int fd = open(path, O_RDONLY | O_CLOEXEC), fault = fd < 0 || read(fd, &byte, 1) < 0 ? errno : 0;
@@ -188,7 +187,7 @@ static int lease_fault(const shoal_folder *f)
 shoal_status shoal_folder_check(const shoal_folder *f)
 {
   bool ours = shoal_folder_is_ours(f);
-  int fault = ours ? 0 : lease_fault(f);
+  int fault = ours ? 0 : shoal_folder_lease_fault(f);
   SHOAL_CHECK(!fault, SHOAL_ERR_IO,
               "cannot read %s/lease: %s; nothing more can be written, and this run ends here: when the disk is back, "
               "start it again, "

@@ -55,6 +55,8 @@ shoal_status shoal_folder_check_writable(const shoal_folder *f);
 /** Whether the lease is still ours, on any rank; to be asked before anything is written.  Reads a small file. */
 bool shoal_folder_is_ours(const shoal_folder *f);
 shoal_status shoal_folder_check(const shoal_folder *f); /* the same, as ERR_WORLD */
+/** The errno with which the lease cannot be read; 0 if it can, or if it is gone. */
+int shoal_folder_lease_fault(const shoal_folder *f);
 /** Rank 0, after every step: what status.json shall say within seconds.  Costs nothing. */
 void shoal_folder_progress(shoal_folder *f, uint64_t step, uint64_t epoch);
 void shoal_folder_tell(shoal_folder *f, const shoal_folder_figures *figures); /* the same for the rest; copied */

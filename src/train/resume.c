@@ -383,7 +383,7 @@ shoal_status shoal_session_find(shoal_session *s)
   shoal_status st = s->world.resume_path ? SHOAL_OK : SHOAL_FAIL(SHOAL_ERR_MEM, "the path of a checkpoint");
   if (st == SHOAL_OK) st = shoal_ckpt_open_own(path, false, &s->world.resume);
   s->run.from = s->world.resume;
-  return shoal_group_agree(control, st);
+  return shoal_session_agree_on_reading(s, st);
 }
 
 /* Going back to an earlier checkpoint, or to one of another run, begins another branch: what came after it is set aside

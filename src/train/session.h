@@ -173,6 +173,9 @@ shoal_status shoal_session_reopen(shoal_session *s);
 /* world.c.  Collective; ranks agree on the status. */
 shoal_status shoal_session_open_world(shoal_session *s);
 shoal_status shoal_session_open_folder(shoal_session *s);
+/* everywhere.c: ERR_WORLD if a node sees another folder than rank 0 has taken, or none: told once, with path and host.  One
+ * rank of a node reads a small file; waits for up to 75 s where a network file system may show it late.  Collective. */
+shoal_status shoal_session_see_folder(shoal_session *s);
 shoal_status shoal_session_open_trace(shoal_session *s);
 /* A trace that cannot be written never ends the training: rank 0 warns once, and nothing more is recorded.  Local. */
 void shoal_session_flush_trace(shoal_session *s, bool even_if_recent);
@@ -242,8 +245,8 @@ bool shoal_session_heard(shoal_session *s);
 shoal_status shoal_session_may_go_on(shoal_session *s);
 /* shoal_group_agree where the start can stop: STOPPED on all ranks if any has it or knows of a request.  Collective. */
 shoal_status shoal_session_agree(shoal_session *s, shoal_status st);
-/* shoal_group_agree where ranks read samples, in training or evaluation: if one fails, the run ends alike on all.  The lowest
- * that failed tells it, with its host, and the others only what is another error.  Collective. */
+/* shoal_group_agree where ranks read samples, or a checkpoint that their nodes may lack: if one fails, the run ends alike on
+ * all.  The lowest that failed tells it, with its host, and the others only what is another error.  Collective. */
 shoal_status shoal_session_agree_on_reading(shoal_session *s, shoal_status st);
 /* After a step: says once, when rank 0 knows of a request, how long the stop may take, also in status.json.  Local. */
 void shoal_session_tell_stop(shoal_session *s);

@@ -171,7 +171,7 @@ shoal_status shoal_session_find_weights(shoal_session *s)
   shoal_ckpt_close(verified);
   SHOAL_TRY(shoal_group_agree(control, shoal_error_prefix(st, "model.weights: ")));
   st = shoal_ckpt_open(path, false, &s->world.weights);
-  return shoal_group_agree(control, shoal_error_prefix(st, "model.weights: "));
+  return shoal_session_agree_on_reading(s, shoal_error_prefix(st, "model.weights: "));
 }
 
 /* Parts are cut from the whole model, which exists for this moment only. */

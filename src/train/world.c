@@ -94,7 +94,8 @@ shoal_status shoal_session_open_folder(shoal_session *s)
                               shoal_session_is_root(s) && never ? refuse_checkpoints(&s->world.folder) : SHOAL_OK));
   SHOAL_TRY(take_folder(s));
   SHOAL_TRY(shoal_group_broadcast(s->run.control, &s->world.folder.token, sizeof s->world.folder.token, 0));
-  return shoal_group_broadcast(s->run.control, &s->world.folder.attempt, sizeof s->world.folder.attempt, 0);
+  SHOAL_TRY(shoal_group_broadcast(s->run.control, &s->world.folder.attempt, sizeof s->world.folder.attempt, 0));
+  return shoal_session_see_folder(s);
 }
 
 /* Whether ranks that share this one's cores have more threads than there are cores. */

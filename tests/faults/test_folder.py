@@ -3,12 +3,13 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
 
 from harness import (METHODS, MLP, assert_equal, assert_one_error, checkpoints, log, metrics, newest, program, ranks_of, read, rows, run,
-                     said, sampled, sets, shoal, status, train, train_command, wait_for, wait_until)
+                     said, sampled, sets, shoal, status, train, train_command, train_through, wait_for, wait_until)
 
 # 8 steps per epoch on 2 ranks
 BASE = [*MLP, *sets(data__batch=16, run__epochs=3, eval__every="4 steps", ckpt__every="3 steps", ckpt__keep=100)]
@@ -293,6 +294,42 @@ def test_folder_not_writable(glyphs):
     os.chmod("runs/r/ckpt", before)
     assert "cannot create runs/r/ckpt/step.h5: Permission denied; run.dir and run.name" in r.stderr, said(r)
     assert "to stop with a checkpoint" not in r.stdout and status("r")["step"] == steps, said(r)
+
+
+@pytest.mark.parametrize("here", (0, 1))
+def test_folder_everywhere(glyphs, here):
+    """A folder that each node has for itself, pretended by a mount that only the rank `here` sees: refused before step 1 in one
+    line, whichever node has checkpoints, and nothing is changed.  What a node shows a moment later is waited for."""
+    mine = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "runs"]
+    os.mkdir("runs")
+    if subprocess.run(mine, capture_output=True).returncode != 0:
+        pytest.skip("no right to mount")
+    glyphs(256, 64)
+    spread = ["--topo", "3x1", *BASE, *sets(run__epochs=1)]
+    if here == 0:
+        train(1, "r", *BASE, *sets(run__epochs=1, run__steps=2))
+    def files():
+        return {path: os.stat(path).st_mtime_ns for folder, _, names in os.walk("runs") for path in (os.path.join(folder, n) for n in names)}
+    before = files()
+    def apart(who, what):
+        return f"case {who} in *$R*) exec unshare --mount sh -c '{what} && exec \"$@\"' sh \"$@\";; esac; exec \"$@\""
+    r = train_through(apart(here, "mount -t tmpfs none runs"), 3, "r", *spread, code=3)
+    finds = "a folder with other checkpoints, and 1 more node fails likewise;" if here == 0 else "no such folder;"
+    assert_one_error(r, "/runs/r is not the same folder on all nodes: rank 0 (", "but rank 1 (", f") finds {finds}",
+                     "choose a run.dir on a file system that all nodes share")
+    assert files() == before and os.listdir("runs") == (["r"] if here == 0 else []), os.listdir("runs")
+    if here == 0:
+        os.mkdir("own")
+        shutil.copy(newest("r"), "own/a.h5")
+        for option in (["--resume", "own/a.h5"], sets(model__weights="own/a.h5")):
+            r = train_through(apart(1, "mount -t tmpfs none own"), 2, "b", "--topo", "2x1", *BASE, *option, code=7)
+            assert_one_error(r, "[rank 1]", "cannot open own/a.h5", f"(host {socket.gethostname().split('.')[0]})")
+    if here == 1:
+        os.mkdir("shown")
+        late = "mount --bind runs shown && mount -t tmpfs none runs && { " \
+               "(until [ -s shown/r/lease ]; do sleep 0.1; done; sleep 1; umount -l runs) & true; }"
+        train_through(apart(1, late), 3, "r", *spread)
+        assert status("r")["state"] == "done", status("r")
 
 
 def test_folder_torn_line(glyphs):

@@ -292,6 +292,10 @@ def test_wrong(glyphs):
     srun("-N4", "-n4", "sh", "-c", 'exec "$@" --set run.dir=runs-$SLURM_PROCID', "sh",
          *train("meant", *options, *sets(run__allow_singletons="true")), mpi="none")
     assert all(os.path.exists(f"runs-{rank}/meant/status.json") for rank in range(4)), f"singletons on purpose {os.listdir('.')}"
+    # /tmp is another folder on every node.
+    r = srun("-N2", "-n2", *train("own", *options, *sets(run__dir="/tmp/own")), code=3)
+    assert r.stderr.count("shoal: error:") == 1, said(r)
+    assert "/tmp/own/own is not the same folder on all nodes: rank 0 (n1) has taken it, but rank 1 (n2) finds no such" in r.stderr, said(r)
     # The program started in a batch script without srun is a plain start, whatever the job asked for.
     with open("plain.sh", "w") as f:
         f.write("#!/bin/sh\nexec " + " ".join(train("plain", *options)) + "\n")

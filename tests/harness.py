@@ -33,6 +33,11 @@ def use_build(folder):
     _build = os.path.realpath(folder)
 
 
+def build():
+    """The build folder."""
+    return _build
+
+
 def program():
     """Path of `shoal`."""
     return f"{_build}/src/cli/shoal"

@@ -16,13 +16,18 @@ browser=chromium
 grep -q '^ID=ubuntu' /etc/os-release && browser=
 # shellcheck disable=SC2086
 shoal_install $shoal_packages $browser clang-format clang-tidy python3 python3-h5py python3-numpy python3-pytest python3-pandas \
-  python3-matplotlib hdf5-tools mandoc groff-base zsh \
+  python3-matplotlib hdf5-tools mandoc groff-base zsh lmod \
   clang libclang-rt-dev libomp-dev \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2
 # Perfetto's own definitions of its format, which no distribution has: without them one test is skipped.
 if [[ ${SHOAL_FULL-} == 1 && ! -e build/perfetto ]]; then
   shoal_install python3-pip
   python3 -m pip install --quiet --target build/perfetto perfetto || rm -rf build/perfetto
+fi
+# The other program that reads modulefiles, whose package Debian does not install beside Lmod's.
+if [[ ${SHOAL_FULL-} == 1 && ! -e build/modules ]]; then
+  mkdir -p build/modules
+  (cd build/modules && apt-get download -qq environment-modules && dpkg -x environment-modules_*.deb .) || rm -rf build/modules
 fi
 shoal_mpi_environment
 export OMP_WAIT_POLICY=passive # idle threads must not spin if ranks share cores

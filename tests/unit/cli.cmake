@@ -1,5 +1,7 @@
 # Output of the verbs, and their messages for invalid arguments, files and numbers.
-shoal_add_pytest(unit.cli.pages FILE unit/test_cli_pages.py LABELS unit noasan TIMEOUT 120)
+shoal_add_pytest(unit.cli.pages FILE unit/test_cli_pages.py LABELS unit noasan TIMEOUT 300)
+# An installation, from the tree itself to its modulefile.
+shoal_add_pytest(unit.install FILE unit/test_install.py LABELS unit noasan TIMEOUT 300)
 shoal_add_pytest(unit.cli.topo FILE unit/test_cli_topo.py LABELS unit noasan TIMEOUT 60)
 shoal_add_pytest(unit.cli.refusals FILE unit/test_cli_refusals.py LABELS unit noasan TIMEOUT 120)
 shoal_add_pytest(unit.cli.numbers FILE unit/test_cli_numbers.py LABELS unit noasan TIMEOUT 120)

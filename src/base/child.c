@@ -1,5 +1,5 @@
 /* See child.h.  The child has this process's memory as it is now, so nothing has to be handed over; its error, which has no
- * pointers but one to static text, comes back through a pipe.  It ends by _exit: buffers and files stay the parent's. */
+ * pointers but one to static text, comes back through a pipe, and its last note, which it may not live to send, in shared memory.  It ends by _exit: buffers and files stay the parent's. */
 #include "base/child.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,18 +71,37 @@ static bool await(pid_t child, int from, shoal_status *st_out)
   return true;
 }
 
+/* Of the child; NULL in all other processes. */
+static char *noted;
+
+bool shoal_is_child(void)
+{
+  return noted != NULL;
+}
+
+void shoal_child_note(const char *place)
+{
+  if (noted) snprintf(noted, SHOAL_CHILD_PLACE, "%s", place);
+}
+
 bool shoal_survives(shoal_status (*what)(void *context), void *context, int seconds, uint64_t bytes,
-                    shoal_status *st_out)
+                    char place[SHOAL_CHILD_PLACE], shoal_status *st_out)
 {
   int ends[2];
+  if (place) place[0] = '\0';
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
+  void *shared = mmap(NULL, SHOAL_CHILD_PLACE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   pid_t child = fork();
   if (child == 0) {
     prepare(seconds, bytes);
+    if (shared != MAP_FAILED) noted = shared;
     answer(ends[1], what(context));
   }
   close(ends[1]);
   bool survived = child > 0 && await(child, ends[0], st_out);
   close(ends[0]);
+  if (shared == MAP_FAILED) return survived;
+  if (place) snprintf(place, SHOAL_CHILD_PLACE, "%s", (const char *)shared);
+  munmap(shared, SHOAL_CHILD_PLACE);
   return survived;
 }

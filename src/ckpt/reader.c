@@ -134,8 +134,10 @@ shoal_status shoal_ckpt_open_hdf5(shoal_ckpt *c)
   enum { TRY_S = 2, SETS_PER_S = 1000, BYTES = 256 << 20 }; /* texts and HDF5's own; it reads no array */
   int seconds = TRY_S + (int)(c->here.n / SETS_PER_S);
   shoal_status st = SHOAL_OK;
-  SHOAL_CHECK(c->own || shoal_survives(try_to_open, c, seconds, BYTES, &st), SHOAL_ERR_IO,
-              "%s is damaged or made up: HDF5 crashes on it, or does not come to an end", c->path);
+  char place[SHOAL_CHILD_PLACE];
+  SHOAL_CHECK(c->own || shoal_survives(try_to_open, c, seconds, BYTES, place, &st), SHOAL_ERR_IO,
+              "%s is damaged or made up: HDF5 crashes on it, or does not come to an end%s%s", c->path,
+              place[0] ? ", at " : "", place);
   SHOAL_TRY(st);
   return open_here(c);
 }

@@ -272,8 +272,10 @@ static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)
   SHOAL_TRY(shoal_dataset_create(path, &d));
   d->alone = alone;
   shoal_status st, tried = SHOAL_OK;
-  SHOAL_CHECK_GOTO(st, shoal_survives(try_to_open, d, TRY_S, shoal_memory_limit(), &tried), fail, SHOAL_ERR_IO,
-                   "%s is damaged: HDF5 crashes on it, or does not come to an end", path);
+  char place[SHOAL_CHILD_PLACE];
+  SHOAL_CHECK_GOTO(st, shoal_survives(try_to_open, d, TRY_S, shoal_memory_limit(), place, &tried), fail, SHOAL_ERR_IO,
+                   "%s is damaged: HDF5 crashes on it, or does not come to an end%s%s", path, place[0] ? ", at " : "",
+                   place);
   SHOAL_TRY_GOTO(st, tried, fail);
   SHOAL_TRY_GOTO(st, open_parts(d), fail);
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);

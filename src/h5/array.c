@@ -59,6 +59,7 @@ static bool follow(hid_t at, const char *name, char part[SHOAL_H5_WHERE], bool *
   size_t n = strlen(name);
   *link = false;
   if (n == 0 || n >= SHOAL_H5_WHERE) return false;
+  shoal_h5_note(at, name);
   if (strspn(name, "/") == n) return true; /* the root group */
   hid_t lapl = shoal_h5_stay_inside(H5P_LINK_ACCESS);
   bool there = lapl >= 0;
@@ -322,6 +323,7 @@ typedef struct {
 static herr_t list_link(hid_t at, const char *name, const H5L_info_t *link, void *data)
 {
   const list *l = data;
+  shoal_h5_note(at, name);
   l->each(l->context, name);
   return 0;
 }

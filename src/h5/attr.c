@@ -10,7 +10,7 @@
 
 static const char *label(const char *name, char buf[SHOAL_H5_WHERE / 2])
 {
-  snprintf(buf, SHOAL_H5_WHERE / 2, "@%s", name);
+  snprintf(buf, SHOAL_H5_WHERE / 2, "@%.*s", SHOAL_H5_WHERE / 2 - 2, name);
   return buf;
 }
 
@@ -118,6 +118,7 @@ static shoal_status open_attribute(hid_t at, const char *name, opened *o)
   char at_name[SHOAL_H5_WHERE / 2], where[SHOAL_H5_WHERE];
   shoal_status st = SHOAL_OK;
   label(name, at_name);
+  shoal_h5_note(at, at_name);
   *o = (opened){ H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID, H5T_NO_CLASS, 0 };
   SHOAL_CHECK(H5Aexists(at, name) > 0, SHOAL_ERR_IO, "there is no attribute %s", shoal_h5_where(at, at_name, where));
   H5_GOTO(st, o->attribute = H5Aopen(at, name, H5P_DEFAULT), fail, "open", at, at_name);
@@ -239,7 +240,9 @@ shoal_status shoal_h5_get_string(shoal_h5 object, const char *name, char **out)
 
 bool shoal_h5_has_attribute(shoal_h5 at, const char *name)
 {
+  char at_name[SHOAL_H5_WHERE / 2];
   shoal_h5_init();
+  shoal_h5_note(at.id, label(name, at_name));
   bool there = H5Aexists(at.id, name) > 0;
   H5Eclear2(H5E_DEFAULT);
   return there;

@@ -4,6 +4,7 @@
  * one entry is used: the operating system's error text if there is one ("No space left on device"), else the innermost
  * description, where the library detected the failure.  The error stack is per thread and cleared by the next HDF5
  * call, so the text must be copied before any other call. */
+#include "base/child.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -108,18 +109,32 @@ static void drop_temporary(char *path)
   memmove(base, base + 1, strlen(base));
 }
 
-const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
+static void name_place(hid_t at, const char *name, const char *file, char buf[SHOAL_H5_WHERE])
 {
-  char file[SHOAL_H5_WHERE / 2] = "", object[SHOAL_H5_WHERE / 4] = "";
-  if (H5Iget_type(at) == H5I_ATTR || H5Fget_name(at, file, sizeof file) < 0) file[0] = '\0';
-  drop_temporary(file);
+  char object[SHOAL_H5_WHERE / 4] = "";
   bool absolute = name && name[0] == '/';
   if (!absolute && H5Iget_name(at, object, sizeof object) < 0) object[0] = '\0';
   size_t n = strlen(object);
   const char *slash = !name || absolute || name[0] == '@' || (n > 0 && object[n - 1] == '/') ? "" : "/";
   snprintf(buf, SHOAL_H5_WHERE, "%s%s%s%s%s", object, slash, name ? name : "", file[0] ? " in " : "", file);
   H5Eclear2(H5E_DEFAULT);
+}
+
+const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
+{
+  char file[SHOAL_H5_WHERE / 2] = "";
+  if (H5Iget_type(at) == H5I_ATTR || H5Fget_name(at, file, sizeof file) < 0) file[0] = '\0';
+  drop_temporary(file);
+  name_place(at, name, file, buf);
   return buf;
+}
+
+void shoal_h5_note(hid_t at, const char *name)
+{
+  char place[SHOAL_H5_WHERE];
+  if (!shoal_is_child()) return;
+  name_place(at, name, "", place);
+  shoal_child_note(place);
 }
 
 /* See shoal_space_left; HDF5 gives the system's text for the error, not its number. */

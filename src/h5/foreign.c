@@ -131,6 +131,7 @@ static shoal_status refuse_link(hid_t at, const char *name, const H5L_info_t *li
 /* Of a soft link nothing is checked here: it points into the same file. */
 static shoal_status check_link(hid_t at, const char *name, const H5L_info_t *link, walk *w)
 {
+  shoal_h5_note(at, name);
   if (link->type == H5L_TYPE_SOFT) return SHOAL_OK;
   if (link->type != H5L_TYPE_HARD) return refuse_link(at, name, link, w);
   hid_t object = H5Oopen(at, name, H5P_DEFAULT);

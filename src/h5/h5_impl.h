@@ -26,6 +26,8 @@ bool shoal_h5_stack_says(const char *text, char out[SHOAL_H5_REASON]);
 /** Location for messages, "/model/w in step-1.h5".  `name` may be NULL; "@x" names an attribute.  A temporary file
  *  appears under its final name.  Clears the error stack. */
 const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE]);
+/** Notes for the parent what HDF5 is about to look at, if this is a child that tries a file (base/child.h); `name` as above. */
+void shoal_h5_note(hid_t at, const char *name);
 /** Fail with "cannot VERB WHERE: REASON" right after a failed HDF5 call on `name` below `at`; adds the free bytes if
  *  the disk is full.  Returns ERR_IO. */
 shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name);

@@ -249,6 +249,7 @@ void shoal_h5_table_unwritten(const shoal_h5_table *t, uint64_t *missing, uint64
   shoal_h5_facts f;
   *missing = *first = 0;
   *chunks = 1;
+  shoal_h5_note(t->set, NULL);
   if (t->rows == 0 || shoal_h5_table_facts(t, &f) != SHOAL_OK) return;
   if (!f.chunk[0]) {
     *missing = H5Dget_storage_size(t->set) == 0;
@@ -332,6 +333,7 @@ static size_t row_bytes(const shoal_h5_table *t)
 static bool read_rows(const shoal_h5_table *t, uint64_t first, uint64_t n, void *data, char reason[SHOAL_H5_REASON])
 {
   hid_t memory, space;
+  shoal_h5_note(t->set, NULL);
   if (t->chunks) return shoal_h5_chunks_read(t->chunks, first, n, data, reason);
   if (t->gaps) memset(data, 0, n * row_bytes(t));
   herr_t bad = select_rows(t, first, n, &memory, &space);

@@ -463,8 +463,10 @@ static shoal_status survive(const request *q)
   uint64_t bytes = size_of(q->path);
   int seconds = 5 + (q->most == UINT64_MAX ? (int)(bytes >> 27) : 0); /* each takes 128 MiB of records */
   shoal_status st;
-  SHOAL_CHECK(shoal_survives(try_to_read, (void *)q, seconds, shoal_memory_limit(), &st), SHOAL_ERR_IO,
-              "%s is damaged: HDF5 crashes on it, or does not come to an end", q->path);
+  char place[SHOAL_CHILD_PLACE];
+  SHOAL_CHECK(shoal_survives(try_to_read, (void *)q, seconds, shoal_memory_limit(), place, &st), SHOAL_ERR_IO,
+              "%s is damaged: HDF5 crashes on it, or does not come to an end%s%s", q->path, place[0] ? ", at " : "",
+              place);
   return st;
 }
 

@@ -38,7 +38,7 @@ static shoal_status load_saved(shoal_machine *m, const char *xml)
   SHOAL_CHECK(m->xml, SHOAL_ERR_MEM, "a name");
   SHOAL_TRY(shoal_open_file(xml, &fd, NULL));
   close(fd);
-  SHOAL_CHECK(shoal_survives(try_to_load, m->xml, LOAD_S, shoal_memory_limit(), &st), SHOAL_ERR_IO,
+  SHOAL_CHECK(shoal_survives(try_to_load, m->xml, LOAD_S, shoal_memory_limit(), NULL, &st), SHOAL_ERR_IO,
               "%s is damaged: hwloc crashes on it; write it again with lstopo", xml);
   SHOAL_TRY(st);
   m->t = shoal_topo_load(xml);

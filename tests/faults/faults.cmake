@@ -16,7 +16,7 @@ endfunction()
 # Malicious files: correct checksums, invalid numbers.
 shoal_add_faults(crafted crafted_data data_set chunk more_than_stored damaged_header damaged_types as_much_as_stored stray_label many_classes)
 shoal_add_faults(crafted crafted_trace trace trace_chunks trace_elsewhere pipes links)
-shoal_add_faults(crafted crafted names_of_files attributes index metadata memory_of_texts state attempt)
+shoal_add_faults(crafted crafted names_of_files attributes index metadata endless_tree memory_of_texts state attempt)
 
 # Data as people have it.
 shoal_add_pytest(faults.data FILE faults/test_data.py LABELS faults noasan TIMEOUT 300)

@@ -137,6 +137,28 @@ def test_metadata(number):
         assert seen == {True}, "this HDF5 crashed when the case was found"
 
 
+@pytest.mark.parametrize("kind, words", ((1, "/train/x"), (0, "/train")))
+def test_endless_tree(kind, words):
+    """A node of a tree, of chunks or of a group, that is its own child: the array, or the group, is named where HDF5 does not
+    come to an end."""
+    with h5py.File("t.h5", "w", libver="earliest") as f:
+        f.create_dataset("train/x", data=np.zeros((512, 64), "f4"), chunks=(64, 64), compression="gzip")
+        f["train/y"] = np.arange(512) % 2
+    with open("t.h5", "r+b") as f:
+        data = f.read()
+        nodes = [at for at in range(len(data)) if data[at:at + 5] == b"TREE" + bytes([kind])]
+        at = nodes[-1]  # of groups, the first is that of the root
+        child = at + 24 + (8 if kind == 0 else 8 + 8 * 3)
+        f.seek(at + 5)
+        f.write(b"\1")
+        f.seek(child)
+        f.write(struct.pack("<Q", at))
+    commands = {1: ("train", *sets(data__file="t.h5", model__name="mlp", model__widths="[4]", run__name="r")),
+                0: ("data", "inspect", "t.h5")}
+    r = shoal(*commands[kind], code=7)
+    assert_one_error(r, "t.h5 is damaged: HDF5 crashes on it, or does not come to an end, at " + words)
+
+
 def test_memory_of_texts():
     """A text that HDF5 believes to have GiB, and fills: refused without them, at once."""
     edits = {990: 5, 3734: 13, 3911: 120, 3912: 16, 3913: 1, 3915: 48, 3916: 97, 4230: 12, 4500: 109, 4501: 101, 4502: 116,

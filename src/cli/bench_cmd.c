@@ -174,9 +174,9 @@ static shoal_status time_step(bench *b, uint32_t step, product_clock *clock, tim
   uint64_t t0 = shoal_now_ns();
   SHOAL_TRY(shoal_plan_forward(b->plan, b->params, &at, b->x, b->y, 1.0f / (float)b->batch, &score));
   uint64_t t1 = shoal_now_ns();
-  SHOAL_TRY(shoal_plan_backward(b->plan, b->params, &at, NULL, NULL));
+  SHOAL_TRY(shoal_plan_backward(b->plan, b->params, NULL, NULL));
   uint64_t t2 = shoal_now_ns();
-  SHOAL_TRY(shoal_optim_step(b->optim, b->model, b->params, NULL, 0, 0.01f, NULL));
+  SHOAL_TRY(shoal_optim_step(b->optim, b->model, b->params, NULL, 0, 0.01f));
   uint64_t t3 = shoal_now_ns();
   if (step < 2) return SHOAL_OK; /* warm-up: caches, page faults */
   t->forward[t->n] = (double)(t1 - t0) * 1e-9;

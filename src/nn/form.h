@@ -36,6 +36,6 @@ void shoal_form_fini(shoal_backend *b, shoal_form *f); /* also for a zeroed form
 /** Optimizer step over the form's trainable ranges; errors and cost as in optim.h. */
 static inline shoal_status shoal_form_step(shoal_form *f, float lr)
 {
-  return shoal_optim_step(f->optim, f->model, f->params, f->ranges, f->n_ranges, lr, NULL);
+  return shoal_optim_step(f->optim, f->model, f->params, f->ranges, f->n_ranges, lr);
 }
 #endif

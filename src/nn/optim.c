@@ -2,7 +2,10 @@
  *
  * A range ends where the trainable set ends or where weight decay starts or stops; the model lists these decay runs,
  * and a step intersects the trainable ranges with them.  The optimizer owns only its state arrays.  Clipping costs a
- * pass for the norm, but none for the scaling, which is part of the update. */
+ * pass for the norm, but none for the scaling, which is part of the update.
+ *
+ * Nothing that a step finds comes back to the host in it: the clip scale is read by the update where it was made, and what
+ * changes from step to step goes to the backend in one block. */
 #include "nn/optim.h"
 #include "base/mem.h"
 #include <math.h>
@@ -86,17 +89,39 @@ static shoal_status allocate(shoal_optim *o, int which, float **out)
   return SHOAL_OK;
 }
 
+static shoal_status allocate_all(shoal_optim *o)
+{
+  const shoal_backend_ops *ops = o->backend->ops;
+  for (int i = 0; i < o->slots; i++) SHOAL_TRY(allocate(o, i, &o->slot[i]));
+  for (int i = 0; i <= o->slots && o->config.takes_back; i++) SHOAL_TRY(allocate(o, 2 + i, &o->before[i]));
+  return ops->alloc(o->backend, SHOAL_MEMORY_PINNED, sizeof(shoal_optim_seen), &o->seen);
+}
+
+/* Room for `n` of them. */
+static shoal_status make_paces(shoal_optim *o, size_t n)
+{
+  const shoal_backend_ops *ops = o->backend->ops;
+  if (o->paces >= n) return SHOAL_OK;
+  free(o->pace);
+  o->pace = NULL;
+  o->paces = 0;
+  ops->release(o->backend, &o->now);
+  SHOAL_TRY(ops->alloc(o->backend, SHOAL_MEMORY_DEVICE, n * sizeof *o->pace, &o->now));
+  SHOAL_TRY(SHOAL_ALLOC(n, &o->pace));
+  o->paces = n;
+  return SHOAL_OK;
+}
+
 shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, size_t n, shoal_optim **out)
 {
   shoal_optim *o = calloc(1, sizeof *o);
   SHOAL_CHECK(o, SHOAL_ERR_MEM, "optimizer");
-  shoal_status st = SHOAL_OK;
   o->config = *c;
   o->backend = b;
   o->n = n;
   o->slots = c->kind == SHOAL_OPTIM_ADAMW ? 2 : c->momentum > 0;
-  for (int i = 0; i < o->slots && st == SHOAL_OK; i++) st = allocate(o, i, &o->slot[i]);
-  for (int i = 0; i <= o->slots && c->takes_back && st == SHOAL_OK; i++) st = allocate(o, 2 + i, &o->before[i]);
+  shoal_status st = allocate_all(o);
+  if (st == SHOAL_OK) st = make_paces(o, 1);
   if (st != SHOAL_OK) {
     shoal_optim_destroy(o);
     return st;
@@ -109,90 +134,92 @@ void shoal_optim_destroy(shoal_optim *o)
 {
   if (!o) return;
   for (size_t i = 0; i < SHOAL_COUNT(o->own); i++) o->backend->ops->release(o->backend, &o->own[i]);
+  o->backend->ops->release(o->backend, &o->now);
+  o->backend->ops->release(o->backend, &o->seen);
+  free(o->pace);
   free(o);
 }
 
-/* Arguments of one step that are the same for every range. */
-typedef struct {
-  float lr, scale;
-  float c1, c2; /* AdamW: 1 - beta^t */
-  bool bad;     /* seen */
-} step;
-
-static shoal_status apply(shoal_optim *o, shoal_params *p, const step *s, size_t offset, size_t n, bool decay,
-                          shoal_update_watch *watch)
+static shoal_status apply(shoal_optim *o, shoal_params *p, const shoal_pace *now, size_t offset, size_t n, bool decay,
+                          const shoal_update_watch *watch)
 {
   const shoal_optim_config *c = &o->config;
+  const shoal_backend_ops *ops = o->backend->ops;
+  shoal_optim_seen *seen = o->seen.at;
+  const float *scale = c->clip > 0 ? &seen->scale : NULL;
   float wd = decay ? c->weight_decay : 0, l2 = c->decoupled ? 0 : wd, decoupled = c->decoupled ? wd : 0;
   float *first = o->slots > 0 ? o->slot[0] + offset : NULL, *second = o->slots > 1 ? o->slot[1] + offset : NULL;
+  const float *g = p->g + offset;
+  float *w = p->w + offset;
   if (c->kind == SHOAL_OPTIM_ADAMW) {
-    shoal_adam_args a = { .lr = s->lr,
-                          .beta1 = c->beta1,
-                          .beta2 = c->beta2,
-                          .eps = c->eps,
-                          .l2 = l2,
-                          .decoupled = decoupled,
-                          .scale = s->scale,
-                          .c1 = s->c1,
-                          .c2 = s->c2 };
-    return o->backend->ops->adam(o->backend, n, &a, p->g + offset, first, second, p->w + offset, watch);
+    shoal_adam_args a = { now, scale, c->beta1, c->beta2, c->eps, l2, decoupled };
+    return ops->adam(o->backend, n, &a, g, first, second, w, watch);
   }
-  if (o->slots == 0) { /* no state: w = (w - lr (scale g + l2 w)) (1 - lr decoupled) is linear in both */
-    float shrink = 1 - s->lr * decoupled;
-    return o->backend->ops->descend(o->backend, n, -s->lr * s->scale * shrink, p->g + offset, (1 - s->lr * l2) * shrink,
-                                    p->w + offset, watch);
+  if (o->slots == 0) { /* no state: an update that is linear in both */
+    shoal_descend_args a = { now, scale, l2, decoupled };
+    return ops->descend(o->backend, n, &a, g, w, watch);
   }
-  shoal_sgd_args a = { .lr = s->lr,
-                       .momentum = c->momentum,
-                       .l2 = l2,
-                       .decoupled = decoupled,
-                       .scale = s->scale,
-                       .nesterov = c->nesterov,
-                       .first = o->steps == 0 };
-  return o->backend->ops->sgd(o->backend, n, &a, p->g + offset, first, p->w + offset, watch);
+  shoal_sgd_args a = { now, scale, c->momentum, l2, decoupled, c->nesterov };
+  return ops->sgd(o->backend, n, &a, g, first, w, watch);
 }
 
-static shoal_status update(shoal_optim *o, shoal_params *p, step *s, size_t offset, size_t n, bool decay)
+static shoal_status update(shoal_optim *o, shoal_params *p, const shoal_pace *now, size_t offset, size_t n, bool decay)
 {
-  shoal_update_watch watch = { .bad = false };
+  shoal_update_watch watch = { .bad = &((shoal_optim_seen *)o->seen.at)->bad };
   if (o->before[0]) watch.w = o->before[0] + offset;
   for (int i = 0; i < o->slots && watch.w; i++) watch.state[i] = o->before[1 + i] + offset;
-  SHOAL_TRY(apply(o, p, s, offset, n, decay, &watch));
-  s->bad |= watch.bad;
-  return SHOAL_OK;
+  return apply(o, p, now, offset, n, decay, &watch);
 }
 
 /* Updates one range, split where decay starts or stops. */
-static shoal_status update_range(shoal_optim *o, const shoal_model *m, shoal_params *p, step *s,
+static shoal_status update_range(shoal_optim *o, const shoal_model *m, shoal_params *p, const shoal_pace *now,
                                  const shoal_range *range)
 {
   if (o->config.decay_all || o->config.weight_decay == 0)
-    return range->count ? update(o, p, s, range->offset, range->count, true) : SHOAL_OK;
+    return range->count ? update(o, p, now, range->offset, range->count, true) : SHOAL_OK;
   size_t end = range->offset + range->count;
   for (int i = 0; i < m->runs; i++) {
     const shoal_decay_run *run = &m->run[i];
     size_t from = SHOAL_MAX(range->offset, run->offset), to = SHOAL_MIN(end, run->offset + run->count);
-    if (from < to) SHOAL_TRY(update(o, p, s, from, to - from, run->decay));
+    if (from < to) SHOAL_TRY(update(o, p, now, from, to - from, run->decay));
   }
   return SHOAL_OK;
 }
 
-static shoal_status gradient_norm(const shoal_optim *o, const shoal_params *p, const shoal_range *ranges,
-                                  size_t n_ranges, double *out)
+/* A norm that is not finite leaves the scale at 1: the update's own results are then not finite either. */
+static shoal_status find_scale(shoal_optim *o, const shoal_params *p, const shoal_range *ranges, size_t n_ranges)
 {
-  double sum = 0;
-  for (size_t i = 0; i < n_ranges; i++) {
-    double part = 0;
-    SHOAL_TRY(o->backend->ops->sumsq(o->backend, ranges[i].count, p->g + ranges[i].offset, &part));
-    sum += part;
+  const shoal_backend_ops *ops = o->backend->ops;
+  shoal_optim_seen *seen = o->seen.at;
+  static const double none = 0;
+  if (o->config.clip <= 0) return SHOAL_OK;
+  SHOAL_TRY(ops->copy(o->backend, sizeof none, &none, &seen->squares));
+  for (size_t i = 0; i < n_ranges; i++)
+    SHOAL_TRY(ops->sumsq(o->backend, ranges[i].count, p->g + ranges[i].offset, &seen->squares));
+  return ops->clip(o->backend, o->config.clip, &seen->squares, &seen->scale);
+}
+
+static shoal_status put_paces(shoal_optim *o, float lr, size_t n)
+{
+  SHOAL_TRY(make_paces(o, n));
+  for (size_t i = 0; i < n; i++) {
+    double t = (double)(o->ages ? o->ages[i] : o->steps) + 1;
+    o->pace[i] = (shoal_pace){ .lr = lr,
+                               .c1 = (float)(1 - pow(o->config.beta1, t)),
+                               .c2 = (float)(1 - pow(o->config.beta2, t)),
+                               .first = o->steps == 0 };
   }
-  *out = sqrt(sum);
-  return SHOAL_OK;
+  return o->backend->ops->copy(o->backend, n * sizeof *o->pace, o->pace, o->now.at);
 }
 
 static shoal_status take_back(shoal_optim *o, shoal_params *p, const shoal_range *ranges, size_t n_ranges)
 {
   const shoal_backend_ops *ops = o->backend->ops;
+  shoal_optim_seen *seen = o->seen.at;
+  SHOAL_TRY(ops->settle(o->backend));
+  if (!seen->bad) return SHOAL_OK;
+  seen->bad = 0;
+  o->took_back = true;
   for (size_t i = 0; i < n_ranges; i++) {
     size_t at = ranges[i].offset, bytes = ranges[i].count * sizeof(float);
     SHOAL_TRY(ops->copy(o->backend, bytes, o->before[0] + at, p->w + at));
@@ -201,36 +228,29 @@ static shoal_status take_back(shoal_optim *o, shoal_params *p, const shoal_range
   return SHOAL_OK;
 }
 
-static shoal_status finish(shoal_optim *o, shoal_params *p, bool bad)
+shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params *p, const shoal_range *ranges,
+                              size_t n_ranges, float lr)
 {
-  o->bad |= bad;
+  const shoal_range all = { 0, p->n };
+  SHOAL_CHECK(p->n == o->n && p->n == m->weights, SHOAL_ERR_ARG,
+              "optimizer for %zu numbers was given parameters of %zu and a model of %zu", o->n, p->n, m->weights);
+  if (!ranges) ranges = &all, n_ranges = 1;
+  SHOAL_TRY(put_paces(o, lr, o->ages ? n_ranges : 1));
+  SHOAL_TRY(find_scale(o, p, ranges, n_ranges));
+  const shoal_pace *now = o->now.at;
+  for (size_t i = 0; i < n_ranges; i++) SHOAL_TRY(update_range(o, m, p, o->ages ? now + i : now, &ranges[i]));
+  if (o->before[0]) SHOAL_TRY(take_back(o, p, ranges, n_ranges));
   o->steps++;
   p->version++;
   return SHOAL_OK;
 }
 
-shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params *p, const shoal_range *ranges,
-                              size_t n_ranges, float lr, double *norm_out)
+shoal_status shoal_optim_outcome(shoal_optim *o, bool *bad)
 {
-  const shoal_optim_config *c = &o->config;
-  const shoal_range all = { 0, p->n };
-  SHOAL_CHECK(p->n == o->n && p->n == m->weights, SHOAL_ERR_ARG,
-              "optimizer for %zu numbers was given parameters of %zu and a model of %zu", o->n, p->n, m->weights);
-  if (!ranges) ranges = &all, n_ranges = 1;
-  step s = { .lr = lr, .scale = 1 };
-  if (c->clip > 0 || norm_out) {
-    double norm;
-    SHOAL_TRY(gradient_norm(o, p, ranges, n_ranges, &norm));
-    if (!isfinite(norm)) return finish(o, p, true); /* nothing has changed */
-    if (c->clip > 0 && norm > c->clip) s.scale = (float)(c->clip / norm);
-    if (norm_out) *norm_out = norm;
-  }
-  for (size_t i = 0; i < n_ranges; i++) {
-    double t = (double)(o->ages ? o->ages[i] : o->steps) + 1;
-    s.c1 = (float)(1 - pow(c->beta1, t));
-    s.c2 = (float)(1 - pow(c->beta2, t));
-    SHOAL_TRY(update_range(o, m, p, &s, &ranges[i]));
-  }
-  if (s.bad && o->before[0]) SHOAL_TRY(take_back(o, p, ranges, n_ranges));
-  return finish(o, p, s.bad);
+  shoal_optim_seen *seen = o->seen.at;
+  SHOAL_TRY(o->backend->ops->settle(o->backend));
+  *bad = seen->bad || o->took_back;
+  seen->bad = 0;
+  o->took_back = false;
+  return SHOAL_OK;
 }

@@ -28,25 +28,36 @@ typedef struct {
   float *before[3];    /* takes_back: weights and slots before the step under way */
   shoal_memory own[5]; /* of both */
   uint64_t steps;      /* steps done: AdamW's bias correction and SGD's first step */
+  shoal_memory now;    /* shoal_pace [paces]: of the step under way, of every range if they differ in age */
+  shoal_pace *pace;    /* [paces] the same, being written */
+  size_t paces;
+  shoal_memory seen; /* shoal_optim_seen, pinned */
   /* Borrowed; for AdamW: steps done by each trainable range, if they differ; incremented by the caller.  NULL:
    * `steps`. */
   const uint64_t *ages;
-  bool bad; /* set by a step with a result that is not finite; the owner clears it */
+  bool took_back; /* since the last outcome */
 } shoal_optim;
+typedef struct {  /* what steps leave in pinned memory */
+  double squares; /* of the gradient, if clip is on */
+  float scale;    /* by which it was clipped */
+  uint32_t bad;
+} shoal_optim_seen;
 const char *shoal_optim_slot_name(const shoal_optim *o, int slot); /* "momentum", "exp_avg", "exp_avg_sq" */
 shoal_status shoal_optim_create(shoal_backend *b, const shoal_optim_config *c, size_t n, shoal_optim **out);
 void shoal_optim_destroy(shoal_optim *o);
 /** One step over the trainable ranges (all of the arena when ranges is NULL; they may not overlap).  Gradients are
  *  scaled by min(1, clip/norm) within the update pass.  The norm is over these ranges; it is computed only if clip is
- *  on or norm_out is not NULL.  Raises params->version.  The model's parameters say what decays (`decay`).
+ *  on, and read where it was made.  Raises params->version.  The model's parameters say what decays (`decay`).
  *
- *  Sets `bad` if a new weight or a new number of the state is not finite, and so if a gradient is not; it is looked at in
- *  the same pass.  Then the step counts, and either holds what came out or, with takes_back, changes nothing.  A norm
- *  that is not finite is noticed before anything has changed.
+ *  It is noted if a new weight or a new number of the state is not finite, and so if a gradient is not; it is looked at in
+ *  the same pass.  Then the step counts, and either holds what came out or, with takes_back, changes nothing: then it waits
+ *  for the backend, else nothing does.
  *  Cost: one pass over weights, gradients and state; one more over gradients for the norm.  takes_back writes a second
- *  copy of weights and state in that pass.  Allocates nothing. */
+ *  copy of weights and state in that pass.  Allocates nothing, but with `ages` in the first step of so many ranges. */
 shoal_status shoal_optim_step(shoal_optim *o, const shoal_model *m, shoal_params *p, const shoal_range *ranges,
-                              size_t n_ranges, float lr, double *norm_out);
+                              size_t n_ranges, float lr);
+/** Whether a step since the last call had a result that is not finite.  Waits for the backend. */
+shoal_status shoal_optim_outcome(shoal_optim *o, bool *bad);
 
 typedef enum { SHOAL_LR_CONSTANT, SHOAL_LR_STEP, SHOAL_LR_COSINE, SHOAL_LR_PLATEAU } shoal_lr_kind;
 typedef struct {

@@ -70,7 +70,7 @@ static const float *input_at(const shoal_plan *p, const shoal_planned *q, int k)
   return q->in[k] >= 0 ? slot_at(p, p->node[q->in[k]].y) : NULL;
 }
 
-static void fill_args(const shoal_plan *p, int i, const shoal_params *params, const shoal_address *at, shoal_op_args *a)
+static void fill_args(const shoal_plan *p, int i, const shoal_params *params, shoal_op_args *a)
 {
   const shoal_node *n = &p->model->node[i];
   const shoal_planned *q = &p->node[i];
@@ -78,7 +78,8 @@ static void fill_args(const shoal_plan *p, int i, const shoal_params *params, co
                         .dy = slot_at(p, q->dy),
                         .saved = slot_at(p, q->saved),
                         .scratch = slot_at(p, p->scratch),
-                        .weights_version = p->version };
+                        .weights_version = p->version,
+                        .at = p->at.at };
   for (int k = 0; k < SHOAL_OP_INPUTS; k++) {
     a->x[k] = input_at(p, q, k);
     a->dx[k] = slot_at(p, q->dx[k]);
@@ -94,7 +95,6 @@ static void fill_args(const shoal_plan *p, int i, const shoal_params *params, co
     a->stats[0] = params->stats + n->stats;
     a->stats[1] = a->stats[0] + n->out.dim[0];
   }
-  if (at) a->seed = at->seed, a->step = at->step, a->slot0 = at->slot0;
 }
 
 static uint64_t span_begin(const shoal_plan *p)
@@ -147,8 +147,7 @@ static shoal_status differentiate_factors(const shoal_plan *p, int i, const shoa
 
 /* ---- forward ---- */
 
-static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *params, const shoal_address *at,
-                                 bool new_weights)
+static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *params, bool new_weights)
 {
   shoal_planned *q = &p->node[i];
   shoal_op_args a;
@@ -157,33 +156,38 @@ static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *param
       SHOAL_TRY(p->backend->ops->from_dense(p->backend, &q->op->desc.in[k], &q->op->in_format[k], p->x,
                                             slot_at(p, q->entry[k])));
   if (p->model->node[i].rank > 0 && new_weights) SHOAL_TRY(multiply_factors(p, i, params));
-  fill_args(p, i, params, at, &a);
+  fill_args(p, i, params, &a);
   return q->op->forward(q->op, &a);
 }
 
-static shoal_status score_logits(shoal_plan *p, const int32_t *y, float grad_scale, shoal_score *score)
+static shoal_status find_loss(shoal_plan *p, const int32_t *y, float grad_scale)
 {
   const shoal_backend_ops *ops = p->backend->ops;
   const shoal_planned *last = &p->node[p->model->nodes - 1];
   const float *logits = slot_at(p, p->node[p->logits].y);
   float *dlogits = slot_at(p, p->dlogits);
-  shoal_loss *sum = p->result.at;
   if (p->dense_logits >= 0) {
     float *dense = slot_at(p, p->dense_logits);
     SHOAL_TRY(ops->to_dense(p->backend, &last->shape, &last->format, logits, dense));
     logits = dense;
   }
   SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing, grad_scale,
-                              !p->training, dlogits, sum));
+                              !p->training, dlogits, p->result.at));
   if (p->training && p->dense_logits >= 0)
     SHOAL_TRY(ops->from_dense(p->backend, &last->shape, &last->format, dlogits, slot_at(p, p->node[p->logits].dy)));
-  SHOAL_TRY(ops->settle(p->backend));
+  p->loss_ready = p->training;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_plan_score(shoal_plan *p, shoal_score *score)
+{
+  const shoal_loss *sum = p->result.at;
+  SHOAL_TRY(p->backend->ops->settle(p->backend));
   score->loss += sum->loss;
   score->correct += sum->correct;
   score->samples += sum->samples;
   if (sum->left_out && score->left_out == 0) score->first_left_out = sum->first_left_out;
   score->left_out += sum->left_out;
-  p->loss_ready = p->training;
   return SHOAL_OK;
 }
 
@@ -204,14 +208,16 @@ shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const
   p->seen_version = params->version;
   p->x = x;
   p->loss_ready = false;
+  if (p->at.at && at) SHOAL_TRY(p->backend->ops->copy(p->backend, sizeof *at, at, p->at.at));
   for (int i = 0; i < p->model->nodes; i++) {
     if (!p->node[i].op) continue;
     uint64_t t0 = span_begin(p);
-    SHOAL_TRY(forward_node(p, i, params, at, new_weights));
+    SHOAL_TRY(forward_node(p, i, params, new_weights));
     span_end(p, i, false, t0);
     shoal_backend_poll(p->backend);
   }
-  return y ? score_logits(p, y, grad_scale, score) : SHOAL_OK;
+  if (y) SHOAL_TRY(find_loss(p, y, grad_scale));
+  return y && score ? shoal_plan_score(p, score) : SHOAL_OK;
 }
 
 /* ---- backward ---- */
@@ -225,12 +231,11 @@ static shoal_status announce_node(const shoal_plan *p, int i, shoal_announce_fn 
 }
 
 /* Weight gradients first, so that their exchange can start while the rest is computed. */
-static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, const shoal_address *at,
-                                  shoal_announce_fn announce, void *ctx)
+static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, shoal_announce_fn announce, void *ctx)
 {
   shoal_planned *q = &p->node[i];
   shoal_op_args a;
-  fill_args(p, i, params, at, &a);
+  fill_args(p, i, params, &a);
   if (q->op->backward_weights) {
     SHOAL_TRY(q->op->backward_weights(q->op, &a));
     if (q->dproduct >= 0) SHOAL_TRY(differentiate_factors(p, i, params));
@@ -247,8 +252,7 @@ static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, co
   return SHOAL_OK;
 }
 
-shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoal_address *at,
-                                 shoal_announce_fn announce, void *ctx)
+shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, shoal_announce_fn announce, void *ctx)
 {
   SHOAL_CHECK(p->loss_ready, SHOAL_ERR_ARG,
               "model %s: backward without a forward in training mode and with labels before it", p->model->name);
@@ -257,7 +261,7 @@ shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoa
   for (int i = p->model->nodes - 1; i >= 0; i--) {
     if (!p->node[i].op || !p->node[i].backward) continue;
     uint64_t t0 = span_begin(p);
-    SHOAL_TRY(backward_node(p, i, params, at, announce, ctx));
+    SHOAL_TRY(backward_node(p, i, params, announce, ctx));
     span_end(p, i, true, t0);
     shoal_backend_poll(p->backend);
   }

@@ -41,19 +41,15 @@ size_t shoal_plan_bytes(const shoal_plan *p); /* activations, workspaces, scratc
 int64_t shoal_plan_batch(const shoal_plan *p);
 
 typedef struct {
-  uint64_t seed;  /* of the run */
-  uint32_t step;  /* training step: counter of dropout */
-  uint64_t slot0; /* global number of this rank's first sample within the global batch */
-} shoal_address;
-typedef struct {
   double loss; /* summed over samples */
   int64_t correct, samples;
   int64_t left_out,
       first_left_out; /* rows whose outputs are not finite, not in TRAIN mode; the first, within its batch */
 } shoal_score;
 
-/** Forward and loss.  @param x [batch, …input] f32 dense, unchanged until backward is done; @param y labels in host
- *  memory, one per row of logits, [batch] as a rule (negative: ignored; NULL: no loss, and score may be NULL).
+/** Forward and loss.  @param x [batch, …input] f32 dense, the backend's memory (nn/input.h brings it there), unchanged until
+ *  backward is done; @param y labels in host memory, one per row of logits, [batch] as a rule (negative: ignored; NULL: no
+ *  loss).  @param score  NULL: the loss stays where the backend makes it, for shoal_plan_score; else waits for it.
  *  In TRAIN mode also dloss/dlogits * grad_scale is left ready for backward: grad_scale = 1 / global batch makes the
  *  sum over ranks the global mean.  Adds to `score`; samples counts labels that are not ignored.  In other modes rows whose
  *  outputs, or their range, are not finite are ignored, too, and counted as left_out.  `at` may be NULL if
@@ -61,12 +57,13 @@ typedef struct {
  *  if params belong to another model. */
 shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
                                 const int32_t *y, float grad_scale, shoal_score *score);
-/** Backward from the loss; overwrites params->g (all trained elements).  `announce` (or NULL) is called with a range
+/** Adds the loss of the last forward to `score`.  Waits for the backend. */
+shoal_status shoal_plan_score(shoal_plan *p, shoal_score *score);
+/** Backward from the loss, with the address of forward; overwrites params->g (all trained elements).  `announce` (or NULL) is called with a range
  *  [offset, offset+count) of the arena as soon as its gradient is final; the order of ranges is fixed by the plan, and
  *  they are disjoint and cover all trained elements. */
 typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count);
-shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, const shoal_address *at,
-                                 shoal_announce_fn announce, void *ctx);
+shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, shoal_announce_fn announce, void *ctx);
 /** The order of announcements, for planning buckets: n ranges, from the last layer to the first; only in TRAIN mode. */
 typedef struct {
   size_t offset, count;

@@ -167,6 +167,13 @@ static shoal_status plan_logits(shoal_plan *p)
   return SHOAL_OK;
 }
 
+static bool draws(const shoal_plan *p)
+{
+  bool any = false;
+  for (int i = 0; i < p->model->nodes; i++) any |= p->node[i].op && p->node[i].op->desc.kind == SHOAL_OP_DROPOUT;
+  return any;
+}
+
 static shoal_status plan_slots(shoal_plan *p)
 {
   size_t scratch = 0;
@@ -185,6 +192,7 @@ static shoal_status plan_slots(shoal_plan *p)
   SHOAL_CHECK(p->scratch != SHOAL_NO_SLOT, SHOAL_ERR_INTERNAL, "model %s: more buffers than planned", p->model->name);
   SHOAL_TRY(shoal_place(p->slot, p->slots, &p->bytes));
   SHOAL_TRY(p->backend->ops->alloc(p->backend, SHOAL_MEMORY_PINNED, sizeof(shoal_loss), &p->result));
+  if (draws(p)) SHOAL_TRY(p->backend->ops->alloc(p->backend, SHOAL_MEMORY_DEVICE, sizeof(shoal_address), &p->at));
   return p->backend->ops->alloc(p->backend, SHOAL_MEMORY_DEVICE, p->bytes, &p->memory);
 }
 
@@ -229,6 +237,7 @@ void shoal_plan_destroy(shoal_plan *p)
   if (!p) return;
   for (int i = 0; p->node && i < p->model->nodes; i++) shoal_op_destroy(p->node[i].op);
   p->backend->ops->release(p->backend, &p->result);
+  p->backend->ops->release(p->backend, &p->at);
   p->backend->ops->release(p->backend, &p->memory);
   free(p->node);
   free(p->slot);

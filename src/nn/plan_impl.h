@@ -48,6 +48,7 @@ struct shoal_plan {
   size_t n_ranges;
   shoal_memory memory; /* of all slots */
   shoal_memory result; /* shoal_loss, pinned: of the last forward */
+  shoal_memory at;     /* shoal_address: of the last forward; none: no operation draws random numbers */
   size_t bytes;
   int scratch;
   /* of the last forward, for backward */

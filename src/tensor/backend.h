@@ -12,18 +12,34 @@
 #include "tensor/op.h"
 #include "tensor/quant.h"
 
-typedef struct { /* SGD: v = mu v + g';  w -= lr (nesterov ? g' + mu v : v), g' = scale g + l2 w;  then w -= lr dec w */
-  float lr, momentum, l2, decoupled, scale;
-  bool nesterov, first; /* first: v = g', as PyTorch does */
+/* What changes of an update from step to step.  Updates read it where the backend keeps it, when their turn comes: they can be
+ * recorded once (a CUDA graph) and run again. */
+typedef struct {
+  float lr, c1, c2; /* AdamW: c1 = 1 - beta1^t, c2 = 1 - beta2^t */
+  uint32_t first;   /* SGD: v = g', as PyTorch does */
+} shoal_pace;
+/* `now` and `scale` are the backend's memory; g' = *scale g + l2 w, scale NULL: 1. */
+typedef struct { /* w -= lr g';  then w -= lr dec w: w = -lr *scale q g + (1 - lr l2) q w, with q = 1 - lr dec */
+  const shoal_pace *now;
+  const float *scale;
+  float l2, decoupled;
+} shoal_descend_args;
+typedef struct { /* SGD: v = mu v + g';  w -= lr (nesterov ? g' + mu v : v);  then w -= lr dec w */
+  const shoal_pace *now;
+  const float *scale;
+  float momentum, l2, decoupled;
+  bool nesterov;
 } shoal_sgd_args;
-typedef struct { /* AdamW (Loshchilov and Hutter, ICLR 2019); c1 = 1 - beta1^t, c2 = 1 - beta2^t; g' = scale g + l2 w;
-                    m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2;
+typedef struct
+{ /* AdamW (Loshchilov and Hutter, ICLR 2019); m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2;
                     w -= lr (m / c1 / (sqrt(v / c2) + eps) + dec w), with w before the update on the right */
-  float lr, beta1, beta2, eps, l2, decoupled, scale, c1, c2;
+  const shoal_pace *now;
+  const float *scale;
+  float beta1, beta2, eps, l2, decoupled;
 } shoal_adam_args;
 /* What an update observes of its results in the loop that computes them, without a pass of its own. */
 typedef struct {
-  bool bad;            /* set if a new weight or a new value of the state is not finite; never cleared */
+  uint32_t *bad; /* PINNED: set to 1 if a new weight or a new value of the state is not finite; else left as it is */
   float *w, *state[2]; /* receive the old weights and state; w NULL: not wanted */
 } shoal_update_watch;
 typedef struct {
@@ -62,18 +78,19 @@ typedef struct {
   shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
                                const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
                                shoal_loss *out);
-  /* From here on results do not depend on threads and processor.  y += x;  y = p x + q y, where q 0 never reads y;  sum of
-   * squares */
+  /* From here on results do not depend on threads and processor.  y += x;  y = p x + q y, where q 0 never reads y;
+   * sumsq: *out (PINNED) += sum of squares, in double;  clip: *scale = min(1, limit / sqrt(*squares)), 1 if that is no number */
   shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);
   shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
   shoal_status (*sumsq)(shoal_backend *b, size_t n, const float *x, double *out);
-  /* Updates.  descend: w = p g + q w */
-  shoal_status (*descend)(shoal_backend *b, size_t n, float p, const float *g, float q, float *w,
-                          shoal_update_watch *watch);
+  shoal_status (*clip)(shoal_backend *b, float limit, const double *squares, float *scale);
+  /* Updates: `a` and `watch` are host memory, read before the call returns */
+  shoal_status (*descend)(shoal_backend *b, size_t n, const shoal_descend_args *a, const float *g, float *w,
+                          const shoal_update_watch *watch);
   shoal_status (*sgd)(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w,
-                      shoal_update_watch *watch);
+                      const shoal_update_watch *watch);
   shoal_status (*adam)(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
-                       float *w, shoal_update_watch *watch);
+                       float *w, const shoal_update_watch *watch);
 
   /* Arenas.  x, y and z are the backend's memory, which may be PINNED; results that only the backend's functions read need no
    * settle.  Same bits for any number of threads and on any processor. */
@@ -81,6 +98,12 @@ typedef struct {
   shoal_status (*settle)(shoal_backend *b); /* everything asked for is done: the host may touch PINNED memory */
   uint64_t (*mark)(shoal_backend *b);       /* numbers rise: shoal_event */
   bool (*reached)(shoal_backend *b, uint64_t number); /* does not wait */
+  /* A copy beside what is computed, between an arena and PINNED memory.  It is begun once `after` is reached (0: at once) and
+   * what it reads is written by then; what it writes nobody else uses until *number is reached, which is drawn like a mark.
+   * Copies in one direction are in order.  The host may touch the PINNED side when `reached` says so, without settle. */
+  shoal_status (*copy_beside)(shoal_backend *b, uint64_t after, size_t bytes, const void *from, void *to,
+                              uint64_t *number);
+  shoal_status (*await)(shoal_backend *b, uint64_t number); /* what is asked for from here on sees that copy's result */
   shoal_status (*fill)(shoal_backend *b, size_t n, float value, float *y);
   /* Between any two of backend memory and host memory.  Host memory has been read, or written, when it returns; a copy inside
    * the backend is only begun.  The two may be the same, but not overlap otherwise. */
@@ -88,7 +111,7 @@ typedef struct {
   shoal_status (*copy_tile)(shoal_backend *b, const shoal_tile *t, const float *from, float *to); /* memory.h */
   /* y = x; *bad (PINNED) = 1 if an element is not finite, else it is left as it is */
   shoal_status (*copy_checked)(shoal_backend *b, size_t n, const float *x, float *y, uint32_t *bad);
-  /* The number of the first element that is not finite; n: all are.  Host memory: waits for it. */
+  /* *out (PINNED): the number of the first element that is not finite; n: all are */
   shoal_status (*find_bad)(shoal_backend *b, size_t n, const float *x, size_t *out);
   shoal_status (*average)(shoal_backend *b, size_t n, const float *x, const float *y, float *z); /* z = (x + y) / 2 */
   shoal_status (*divide)(shoal_backend *b, size_t n, float divisor, float *y);                   /* y = y / divisor */

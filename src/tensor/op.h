@@ -78,6 +78,13 @@ typedef struct shoal_format {
   const void *detail;
 } shoal_format;
 
+/* Which random numbers DROPOUT draws. */
+typedef struct {
+  uint64_t seed;  /* of the run */
+  uint32_t step;  /* training step */
+  uint64_t slot0; /* global number of this rank's first sample within the global batch */
+} shoal_address;
+
 typedef struct {
   const float *x[SHOAL_OP_INPUTS];
   float *y;
@@ -90,9 +97,7 @@ typedef struct {
   void *saved;            /* op->saved_bytes, untouched between forward and backward */
   void *scratch;          /* op->scratch_bytes, contents undefined between calls */
   uint64_t weights_version; /* changes whenever the weights have been written */
-  uint64_t seed;            /* DROPOUT counter: seed, step, and slot0 = global number of the batch's first sample */
-  uint32_t step;
-  uint64_t slot0;
+  const shoal_address *at;  /* DROPOUT: in the backend's memory, read when the operation's turn comes */
 } shoal_op_args;
 
 typedef struct shoal_op shoal_op;

@@ -19,22 +19,33 @@ static shoal_status announce(void *ctx, size_t offset, size_t count)
                                                     : SHOAL_OK;
 }
 
-/* Forward and backward over this rank's share; a rank without samples contributes zeros. */
-static shoal_status compute(shoal_session *s, const shoal_batch *b, shoal_score *score)
+static shoal_status read_loss(shoal_session *s, shoal_plan *plan, shoal_score *score)
+{
+  SHOAL_TRY(shoal_plan_score(plan, score));
+  shoal_numbers_judge(&s->run, score, true);
+  return SHOAL_OK;
+}
+
+/* Forward and backward over this rank's share; a rank without samples contributes zeros.  *out: the plan that still has the
+ * loss; NULL: there is none, or it was read. */
+static shoal_status compute(shoal_session *s, const shoal_batch *b, shoal_score *score, shoal_plan **out)
 {
   shoal_run *r = &s->run;
+  bool at_once = s->numbers.policy == SHOAL_BAD_SKIP;
+  *out = NULL;
   if (b->n == 0) return r->backend->ops->fill(r->backend, r->form->params->n, 0, r->form->params->g);
   shoal_plan *plan;
   SHOAL_TRY(shoal_plans_get(r->form->plans, b->n, SHOAL_PLAN_TRAIN, &plan));
   double samples = s->method->samples ? s->method->samples(r, s->method_state, b->total) : (double)b->total;
   shoal_address at = { .seed = r->seed, .step = (uint32_t)r->step, .slot0 = b->slot0 };
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_plan_forward(plan, r->form->params, &at, b->x, b->y, 1.0f / (float)samples, score));
-  shoal_numbers_judge(r, score, true);
+  SHOAL_TRY(shoal_plan_forward(plan, r->form->params, &at, b->x, b->y, 1.0f / (float)samples, NULL));
+  if (at_once) SHOAL_TRY(read_loss(s, plan, score));
   uint64_t t1 = shoal_now_ns();
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->record.op.forward, t0, t1);
-  SHOAL_TRY(shoal_plan_backward(plan, r->form->params, &at, announce, s));
+  SHOAL_TRY(shoal_plan_backward(plan, r->form->params, announce, s));
   shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->record.op.backward, t1, shoal_now_ns());
+  if (!at_once) *out = plan;
   return SHOAL_OK;
 }
 
@@ -75,10 +86,12 @@ static shoal_status learn(shoal_session *s, const shoal_batch *b, shoal_score *s
     SHOAL_TRY(s->method->step(r, s->method_state, b, learning_rate(s), score));
     return shoal_numbers_updated(s);
   }
-  SHOAL_TRY(compute(s, b, score));
+  shoal_plan *unread;
+  SHOAL_TRY(compute(s, b, score, &unread));
   if (s->method->grads_ready && !s->faults.left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* With strided shares a rank out of samples makes no update; otherwise it uses the gradients of the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s));
+  if (unread) SHOAL_TRY(read_loss(s, unread, score));
   SHOAL_TRY(shoal_numbers_updated(s));
   return s->method->weights_ready && !s->faults.left_out ? s->method->weights_ready(r, s->method_state) : SHOAL_OK;
 }

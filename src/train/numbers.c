@@ -26,12 +26,17 @@ shoal_status shoal_numbers_open(shoal_session *s)
   if (s->world.resume && shoal_ckpt_has(s->world.resume, "train/rollbacks"))
     SHOAL_TRY(shoal_ckpt_get_i64(s->world.resume, "train/rollbacks", &before));
   n->rollbacks = SHOAL_MAX(n->rollbacks, (uint64_t)SHOAL_MAX(before, 0));
-  return SHOAL_OK;
+  return s->run.backend->ops->alloc(s->run.backend, SHOAL_MEMORY_PINNED, sizeof(double), &n->squares);
 }
 
 void shoal_numbers_close(shoal_session *s)
 {
-  if (s->run.backend) s->run.backend->ops->release(s->run.backend, &s->numbers.stats);
+  shoal_session_numbers *n = &s->numbers;
+  shoal_memory *own[] = { &n->stats, &n->found_at, &n->squares };
+  for (size_t i = 0; s->run.backend && i < SHOAL_COUNT(own); i++) s->run.backend->ops->release(s->run.backend, own[i]);
+  free(n->look);
+  n->look = NULL;
+  n->looks = n->look_room = 0;
 }
 
 /* The running range of this rank's loss, and the updates left out in a row. */
@@ -218,6 +223,39 @@ static const char *parameter_at(const shoal_model *m, size_t offset)
   return m->param[i].name;
 }
 
+/* What was found in the gradients looked at so far. */
+static shoal_status heed_looks(shoal_session *s)
+{
+  shoal_session_numbers *n = &s->numbers;
+  const size_t *at = n->found_at.at;
+  SHOAL_TRY(s->run.backend->ops->settle(s->run.backend));
+  for (size_t i = 0; i < n->looks; i++) {
+    const shoal_looked *l = &n->look[i];
+    if (at[i] < l->count)
+      note_here(s, SHOAL_FOUND_GRADIENT, "the gradient of %s is not finite at step %llu",
+                parameter_at(l->model, l->offset + at[i]), (unsigned long long)s->run.step);
+  }
+  n->looks = 0;
+  return SHOAL_OK;
+}
+
+/* In the first step. */
+static shoal_status more_looks(shoal_session *s)
+{
+  shoal_session_numbers *n = &s->numbers;
+  const shoal_backend_ops *ops = s->run.backend->ops;
+  size_t room = n->look_room ? 2 * n->look_room : 32;
+  SHOAL_TRY(heed_looks(s));
+  ops->release(s->run.backend, &n->found_at);
+  free(n->look);
+  n->look = NULL;
+  n->look_room = 0;
+  SHOAL_TRY(SHOAL_ALLOC(room, &n->look));
+  SHOAL_TRY(ops->alloc(s->run.backend, SHOAL_MEMORY_PINNED, room * sizeof(size_t), &n->found_at));
+  n->look_room = room;
+  return SHOAL_OK;
+}
+
 /* The end of a range holds a layer's bias, or what scales and shifts its outputs: a sum over samples, which is not finite
  * if anything that came back to this layer is not.  It was just written, so looking at it costs next to nothing.  The
  * whole gradient is tested after the sum, in the optimizer's pass; this says only whose it was. */
@@ -225,22 +263,24 @@ shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, si
 {
   shoal_session *s = (shoal_session *)r;
   const shoal_backend_ops *ops = r->backend->ops;
-  size_t end = offset + count, from = count > PROBE ? end - PROBE : offset, bad;
-  if (s->numbers.spoils) SHOAL_TRY(ops->fill(r->backend, 1, NAN, g + end - 1));
-  if (s->numbers.here >= SHOAL_FOUND_GRADIENT) return SHOAL_OK;
-  SHOAL_TRY(ops->find_bad(r->backend, end - from, g + from, &bad));
-  if (bad < end - from)
-    note_here(s, SHOAL_FOUND_GRADIENT, "the gradient of %s is not finite at step %llu", parameter_at(m, from + bad),
-              (unsigned long long)r->step);
-  return SHOAL_OK;
+  shoal_session_numbers *n = &s->numbers;
+  size_t end = offset + count, from = count > PROBE ? end - PROBE : offset;
+  if (n->spoils) SHOAL_TRY(ops->fill(r->backend, 1, NAN, g + end - 1));
+  if (n->here >= SHOAL_FOUND_GRADIENT) return SHOAL_OK;
+  if (n->looks == n->look_room) SHOAL_TRY(more_looks(s));
+  n->look[n->looks] = (shoal_looked){ m, from, end - from };
+  return ops->find_bad(r->backend, end - from, g + from, (size_t *)n->found_at.at + n->looks++);
 }
 
 /* ---- after the update ---- */
 
 static bool all_finite(const shoal_session *s, size_t n, const float *x)
 {
-  double sum = 0;
-  return n == 0 || (s->run.backend->ops->sumsq(s->run.backend, n, x, &sum) == SHOAL_OK && isfinite(sum));
+  const shoal_backend_ops *ops = s->run.backend->ops;
+  double *sum = s->numbers.squares.at;
+  *sum = 0;
+  return n == 0 || (ops->sumsq(s->run.backend, n, x, sum) == SHOAL_OK && ops->settle(s->run.backend) == SHOAL_OK &&
+                    isfinite(*sum));
 }
 
 static bool finite_form(const shoal_session *s)
@@ -333,9 +373,9 @@ static shoal_status withdraw(shoal_session *s)
 shoal_status shoal_numbers_updated(shoal_session *s)
 {
   shoal_session_numbers *n = &s->numbers;
-  shoal_optim *o = s->run.form->optim;
-  bool bad = o->bad;
-  o->bad = false;
+  bool bad;
+  SHOAL_TRY(shoal_optim_outcome(s->run.form->optim, &bad));
+  SHOAL_TRY(heed_looks(s));
   if (bad)
     note_here(s, SHOAL_FOUND_UPDATE, "the update is not finite at step %llu: a gradient, a weight or optimizer state",
               (unsigned long long)s->run.step);

@@ -4,6 +4,9 @@
  *   a step     begin (input) → judge (loss, after forward) → look (own gradient) → updated (after the optimizer)
  *   between    the vote, or the meeting, carries `found`; agree before an evaluation or a save; act when all know
  *
+ * What the backend finds in a step stays in its memory until `updated`.  Only skip reads the loss before backward, since it
+ * spoils the gradient of a step that is to be left out.
+ *
  * skip: the optimizer has taken its step back, the statistics follow, and nothing else happens.  stop and rollback: this
  * rank's numbers are set to zero, so that no NaN reaches another rank before all know.  A batch that cannot be read ends the
  * run whatever the policy: until all know, this rank goes on with zeros in its place, and nothing of that is saved. */
@@ -25,6 +28,11 @@ typedef enum {
   SHOAL_FOUND_UNREADABLE
 } shoal_found;
 
+typedef struct { /* numbers [offset, offset + count) of a gradient of `model` */
+  const shoal_model *model;
+  size_t offset, count;
+} shoal_looked;
+
 typedef struct {
   shoal_bad_policy policy;
   double spike;            /* 0: none */
@@ -36,6 +44,10 @@ typedef struct {
   bool left_out;          /* the update of the current step */
   uint64_t total, in_row; /* updates left out */
   shoal_memory stats;     /* skip: running statistics before the step */
+  shoal_looked *look;     /* [looks] at gradients in this step, */
+  shoal_memory found_at;  /* size_t [look_room], pinned: and what find_bad says of each */
+  size_t looks, look_room;
+  shoal_memory squares;   /* double, pinned: of sumsq */
   double mean, deviation; /* of this rank's loss, running */
   uint64_t seen;          /* losses in them */
   uint64_t rollbacks;     /* so far; the order of samples depends on it */
@@ -60,7 +72,8 @@ shoal_status shoal_numbers_begin(shoal_session *s, const shoal_batch *b);
 void shoal_numbers_judge(shoal_run *r, shoal_score *own, bool of_network); /* shoal_run.judge */
 shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset,
                                 size_t count); /* shoal_run.look */
-/** After the update; collective over run.shares if an update is left out. */
+/** After the update: waits for the backend and reads what it has found in this step; collective over run.shares if an update
+ *  is left out. */
 shoal_status shoal_numbers_updated(shoal_session *s);
 /** Warns of samples of the test split that are not finite, once.  Local. */
 void shoal_numbers_look_at_test(shoal_session *s, const shoal_batch *b);

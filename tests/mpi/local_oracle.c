@@ -71,12 +71,12 @@ static void differentiate(block *b, const shoal_batch *batch, const float *x, ui
   CHECK_OK(shoal_plans_get(b->plans, batch->n, SHOAL_PLAN_TRAIN, &b->plan));
   CHECK_OK(shoal_plan_forward(b->plan, b->params, &at, x, batch->y, 1.0f / (float)batch->total, &score));
   if (b->out >= 0) CHECK_OK(shoal_plan_output(b->plan, b->out, b->h));
-  CHECK_OK(shoal_plan_backward(b->plan, b->params, &at, NULL, NULL));
+  CHECK_OK(shoal_plan_backward(b->plan, b->params, NULL, NULL));
 }
 
 static void update(block *b, float lr)
 {
-  CHECK_OK(shoal_optim_step(b->optim, b->model, b->params, NULL, 0, lr, NULL));
+  CHECK_OK(shoal_optim_step(b->optim, b->model, b->params, NULL, 0, lr));
 }
 
 /* Parameters of both blocks that are the same one of the network. */

@@ -85,8 +85,8 @@ static void step(rig *r, shoal_optim *o)
   size_t heard = 0;
   CHECK_OK(shoal_plan_forward(r->plan, r->params, &r->at, r->x, r->y, 0.1f, &s));
   if (!o) return;
-  CHECK_OK(shoal_plan_backward(r->plan, r->params, &r->at, hear, &heard));
-  CHECK_OK(shoal_optim_step(o, r->m, r->params, NULL, 0, 0.01f, NULL));
+  CHECK_OK(shoal_plan_backward(r->plan, r->params, hear, &heard));
+  CHECK_OK(shoal_optim_step(o, r->m, r->params, NULL, 0, 0.01f));
 }
 
 static void check(const char *backend, const char *name, shoal_model *m, shoal_plan_mode mode)

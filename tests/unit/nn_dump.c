@@ -63,7 +63,7 @@ static void put_training(writer *w, rig *r, const char *kind, const shoal_optim_
     rig_step(r);
     snprintf(gradients, sizeof gradients, "%s%d", kind, i);
     put_params(w, gradients, r->m, r->params->g);
-    CHECK_OK(shoal_optim_step(o, r->m, r->params, NULL, 0, lr, NULL));
+    CHECK_OK(shoal_optim_step(o, r->m, r->params, NULL, 0, lr));
   }
   put_params(w, kind, r->m, r->params->w);
   shoal_optim_destroy(o);

@@ -45,7 +45,7 @@ static void check_announcements(const char *backend, const shoal_model *m)
   r.b->progress_context = &l;
   rig_forward(&r);
   CHECK_GE(l.polls, (size_t)m->nodes / 2);
-  CHECK_OK(shoal_plan_backward(r.plan, r.params, &r.at, hear, &l));
+  CHECK_OK(shoal_plan_backward(r.plan, r.params, hear, &l));
   const shoal_range *ranges;
   size_t n = shoal_plan_ranges(r.plan, &ranges);
   CHECK_EQ(l.calls, n);
@@ -112,8 +112,7 @@ static void check_measuring(const char *backend, const shoal_model *with_dropout
   /* On cpu a tiny network may come to formats with more padding than numbers. */
   CHECK(strcmp(backend, "ref") != 0 || shoal_plan_bytes(measure.plan) < shoal_plan_bytes(train.plan),
         "%zu bytes to measure, %zu to train", shoal_plan_bytes(measure.plan), shoal_plan_bytes(train.plan));
-  CHECK_STATUS(shoal_plan_backward(measure.plan, measure.params, NULL, NULL, NULL), SHOAL_ERR_ARG,
-               "backward of a measure");
+  CHECK_STATUS(shoal_plan_backward(measure.plan, measure.params, NULL, NULL), SHOAL_ERR_ARG, "backward of a measure");
   rig_close(&train);
   rig_close(&measure);
   rig_close(&dropping);
@@ -256,7 +255,7 @@ static void check_labels(void)
   CHECK_EQ(all.samples, 3);
   CHECK_LT(some.loss, all.loss);
   CHECK_OK(shoal_plan_forward(r.plan, r.params, NULL, r.x, NULL, 1, NULL));
-  CHECK_STATUS(shoal_plan_backward(r.plan, r.params, &r.at, NULL, NULL), SHOAL_ERR_ARG, "backward without a loss");
+  CHECK_STATUS(shoal_plan_backward(r.plan, r.params, NULL, NULL), SHOAL_ERR_ARG, "backward without a loss");
   rig_close(&r);
   shoal_model_destroy(m);
 }

@@ -219,7 +219,7 @@ double rig_forward(rig *r)
 double rig_step(rig *r)
 {
   double loss = rig_forward(r);
-  REQUIRE(shoal_plan_backward(r->plan, r->params, &r->at, NULL, NULL) == SHOAL_OK, "backward");
+  REQUIRE(shoal_plan_backward(r->plan, r->params, NULL, NULL) == SHOAL_OK, "backward");
   return loss;
 }
 

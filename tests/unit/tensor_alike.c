@@ -8,12 +8,15 @@
 #define shoal_cpu_add            oldest_add
 #define shoal_cpu_axpby          oldest_axpby
 #define shoal_cpu_sumsq          oldest_sumsq
+#define shoal_cpu_clip           oldest_clip
 #define shoal_cpu_descend        oldest_descend
 #define shoal_cpu_sgd            oldest_sgd
 #define shoal_cpu_adam           oldest_adam
 #define shoal_cpu_settle         oldest_settle
 #define shoal_cpu_mark           oldest_mark
 #define shoal_cpu_reached        oldest_reached
+#define shoal_cpu_copy_beside    oldest_copy_beside
+#define shoal_cpu_await          oldest_await
 #define shoal_cpu_fill           oldest_fill
 #define shoal_cpu_copy           oldest_copy
 #define shoal_cpu_copy_tile      oldest_copy_tile
@@ -80,23 +83,28 @@ static void compare(const char *what)
 /* `b` is what the library selects, `old` the oldest processor with other threads. */
 static void updates(shoal_backend *b, shoal_backend *old)
 {
-  shoal_update_watch watch = { .bad = false };
+  uint32_t bad = 0;
+  const float scale = 0.7f;
+  shoal_pace now = { .lr = 0.013f };
+  const shoal_update_watch watch = { .bad = &bad };
   for (int kind = 0; kind < 3; kind++) {
-    shoal_sgd_args a = { .lr = 0.013f, .momentum = 0.9f, .l2 = 3e-4f, .decoupled = 1e-3f, .scale = 0.7f };
-    a.first = kind == 0;
+    shoal_sgd_args a = { .now = &now, .scale = &scale, .momentum = 0.9f, .l2 = 3e-4f, .decoupled = 1e-3f };
+    now.first = kind == 0;
     a.nesterov = kind == 1;
     fill();
     CHECK_OK(b->ops->sgd(b, N, &a, g, m[0], w[0], &watch));
     CHECK_OK(oldest_sgd(old, N, &a, g, m[1], w[1], &watch));
     compare("sgd");
   }
-  shoal_adam_args a = { 0.01f, 0.9f, 0.999f, 1e-8f, 1e-3f, 0.02f, 0.7f, 0.1f, 0.001f };
+  now = (shoal_pace){ .lr = 0.01f, .c1 = 0.1f, .c2 = 0.001f };
+  shoal_adam_args a = { &now, &scale, 0.9f, 0.999f, 1e-8f, 1e-3f, 0.02f };
   fill();
   CHECK_OK(b->ops->adam(b, N, &a, g, m[0], v[0], w[0], &watch));
   CHECK_OK(oldest_adam(old, N, &a, g, m[1], v[1], w[1], &watch));
   compare("adam");
-  CHECK_OK(b->ops->descend(b, N, -0.013f, g, 0.997f, w[0], &watch));
-  CHECK_OK(oldest_descend(old, N, -0.013f, g, 0.997f, w[1], &watch));
+  const shoal_descend_args d = { &now, &scale, 0.02f, 0.3f };
+  CHECK_OK(b->ops->descend(b, N, &d, g, w[0], &watch));
+  CHECK_OK(oldest_descend(old, N, &d, g, w[1], &watch));
   compare("descend");
   CHECK_OK(b->ops->axpby(b, N, 0.3f, g, 0.7f, w[0]));
   CHECK_OK(oldest_axpby(old, N, 0.3f, g, 0.7f, w[1]));
@@ -105,7 +113,7 @@ static void updates(shoal_backend *b, shoal_backend *old)
 
 static void sums(shoal_backend *b, shoal_backend *old)
 {
-  double x = 0, y = 1;
+  double x = 0, y = 0;
   fill();
   CHECK_OK(b->ops->sumsq(b, N, g, &x));
   CHECK_OK(oldest_sumsq(old, N, g, &y));

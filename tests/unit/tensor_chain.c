@@ -170,8 +170,10 @@ static double loss_and_dlogits(net *t)
 
 static void update(net *t, bool first)
 {
-  shoal_sgd_args sgd = { .lr = 0.01f, .momentum = 0.9f, .scale = 1, .first = first };
-  shoal_update_watch watch = { .bad = false };
+  const shoal_pace now = { .lr = 0.01f, .first = first };
+  uint32_t bad = 0;
+  shoal_sgd_args sgd = { .now = &now, .momentum = 0.9f };
+  shoal_update_watch watch = { .bad = &bad };
   for (int k = 0; k < NODES; k++)
     for (int i = 0; i < 2; i++) {
       node *a = &t->node[k];

@@ -23,9 +23,7 @@ static void mask_of(shoal_backend *b, const shoal_op_desc *d, uint64_t seed, uin
   for (int64_t i = 0; i < v.x_n; i++) v.x[0][i] = v.dy[i] = 1;
   results_make(&r, &v);
   rig_open(&g, b, d, NULL, &v);
-  g.seed = seed;
-  g.step = step;
-  g.slot0 = slot0;
+  g.at = (shoal_address){ .seed = seed, .step = step, .slot0 = slot0 };
   rig_load(&g);
   rig_forward(&g, &r, APART);
   if (d->training) rig_backward(&g, &r, APART);

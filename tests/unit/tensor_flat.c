@@ -251,7 +251,7 @@ static void check_close(const char *what, int64_t n, const float *got, const dou
 static void check_sums(shoal_backend *b, int64_t n)
 {
   float *x = vector(n + 2, true, 1), *y = vector(n + 2, true, 2);
-  double *want = calloc((size_t)n + 1, sizeof *want), squares = 0, got = -1, again = -2;
+  double *want = calloc((size_t)n + 1, sizeof *want), squares = 0, got = 0, again = -2;
   REQUIRE(want, "out of memory");
   const float behind = y[n + 1];
   for (int64_t i = 0; i < n; i++) want[i] = (double)y[1 + i] + x[1 + i];
@@ -273,10 +273,13 @@ static void check_sums(shoal_backend *b, int64_t n)
   float *z = vector(n, false, 3);
   squares = 0;
   for (int64_t i = 0; i < n; i++) squares += (double)z[i] * z[i];
+  got = again = 0;
   CHECK_OK(b->ops->sumsq(b, (size_t)n, z, &got));
   CHECK_OK(b->ops->sumsq(b, (size_t)n, z, &again));
   CHECK_NEAR(got, squares, 1e-12 * squares, "sumsq of %d", (int)n);
   CHECK_EQ(got, again, "sumsq of %d", (int)n);
+  CHECK_OK(b->ops->sumsq(b, (size_t)n, z, &again));
+  CHECK_EQ(again, got + got, "sumsq of %d adds", (int)n);
   free(x);
   free(y);
   free(z);
@@ -314,24 +317,28 @@ static void opt_close(optimiser *o)
   for (size_t i = 0; i < SHOAL_COUNT(all); i++) free(all[i]);
 }
 
-static void check_sgd(shoal_backend *b, int64_t n, shoal_sgd_args a)
+static void check_sgd(shoal_backend *b, int64_t n, float lr, float scale, shoal_sgd_args a)
 {
   optimiser o;
-  shoal_update_watch watch = { .bad = false };
+  uint32_t bad = 0;
+  shoal_update_watch watch = { .bad = &bad };
+  shoal_pace now = { .lr = lr };
+  a.now = &now;
+  a.scale = scale == 1 ? NULL : &scale;
   opt_open(&o, n);
   for (int64_t i = 0; i < n; i++) o.v[i] = 1e30f; /* what `first` has to overwrite */
   for (int t = 0; t < OPT_STEPS; t++) {
-    a.first = t == 0;
+    now.first = t == 0;
     for (int64_t i = 0; i < n; i++) {
       o.g[i] = full(100 + (uint64_t)t, i);
-      double g = (double)a.scale * o.g[i] + (double)a.l2 * o.ww[i];
-      o.vv[i] = a.first ? g : a.momentum * o.vv[i] + g;
-      o.ww[i] -= a.lr * (a.nesterov ? g + a.momentum * o.vv[i] : o.vv[i]);
-      o.ww[i] -= (double)a.lr * a.decoupled * o.ww[i];
+      double g = (double)scale * o.g[i] + (double)a.l2 * o.ww[i];
+      o.vv[i] = now.first ? g : a.momentum * o.vv[i] + g;
+      o.ww[i] -= lr * (a.nesterov ? g + a.momentum * o.vv[i] : o.vv[i]);
+      o.ww[i] -= (double)lr * a.decoupled * o.ww[i];
     }
     CHECK_OK(b->ops->sgd(b, (size_t)n, &a, o.g, o.v, o.w, &watch));
   }
-  CHECK(!watch.bad, "sgd: all was finite");
+  CHECK(!bad, "sgd: all was finite");
   check_close("sgd weights", n, o.w, o.ww, 1e-6);
   check_close("sgd momentum", n, o.v, o.vv, 1e-6);
   CHECK_EQ(o.w[n], 0, "sgd wrote behind the end");
@@ -339,24 +346,28 @@ static void check_sgd(shoal_backend *b, int64_t n, shoal_sgd_args a)
   opt_close(&o);
 }
 
-static void check_adam(shoal_backend *b, int64_t n, shoal_adam_args a)
+static void check_adam(shoal_backend *b, int64_t n, float lr, float scale, shoal_adam_args a)
 {
   optimiser o;
-  shoal_update_watch watch = { .bad = false };
+  uint32_t bad = 0;
+  shoal_update_watch watch = { .bad = &bad };
+  shoal_pace now = { .lr = lr };
+  a.now = &now;
+  a.scale = scale == 1 ? NULL : &scale;
   opt_open(&o, n);
   for (int t = 0; t < OPT_STEPS; t++) {
-    a.c1 = (float)(1 - pow(a.beta1, t + 1));
-    a.c2 = (float)(1 - pow(a.beta2, t + 1));
+    now.c1 = (float)(1 - pow(a.beta1, t + 1));
+    now.c2 = (float)(1 - pow(a.beta2, t + 1));
     for (int64_t i = 0; i < n; i++) {
       o.g[i] = i % 7 == 3 ? 0 : full(100 + (uint64_t)t, i);
-      double g = (double)a.scale * o.g[i] + (double)a.l2 * o.ww[i];
+      double g = (double)scale * o.g[i] + (double)a.l2 * o.ww[i];
       o.mm[i] = a.beta1 * o.mm[i] + (1.0 - a.beta1) * g;
       o.vv[i] = a.beta2 * o.vv[i] + (1.0 - a.beta2) * g * g;
-      o.ww[i] -= a.lr * (o.mm[i] / a.c1 / (sqrt(o.vv[i] / a.c2) + a.eps) + (double)a.decoupled * o.ww[i]);
+      o.ww[i] -= lr * (o.mm[i] / now.c1 / (sqrt(o.vv[i] / now.c2) + a.eps) + (double)a.decoupled * o.ww[i]);
     }
     CHECK_OK(b->ops->adam(b, (size_t)n, &a, o.g, o.m, o.v, o.w, &watch));
   }
-  CHECK(!watch.bad, "adam: all was finite");
+  CHECK(!bad, "adam: all was finite");
   check_close("adam weights", n, o.w, o.ww, 1e-6);
   check_close("adam first moment", n, o.m, o.mm, 1e-6);
   check_close("adam second moment", n, o.v, o.vv, 1e-6);
@@ -370,15 +381,13 @@ typedef enum { DESCEND, SGD, SGD_FIRST, SGD_NESTEROV, ADAM, UPDATES } update_kin
 
 static void update_once(shoal_backend *b, update_kind kind, int64_t n, optimiser *o, shoal_update_watch *watch)
 {
-  shoal_adam_args adam = {
-    .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .scale = 1, .c1 = 0.1f, .c2 = 0.01f
-  };
-  shoal_sgd_args sgd = {
-    .lr = 0.01f, .momentum = 0.9f, .scale = 1, .first = kind == SGD_FIRST, .nesterov = kind == SGD_NESTEROV
-  };
+  const shoal_pace now = { .lr = 0.01f, .c1 = 0.1f, .c2 = 0.01f, .first = kind == SGD_FIRST };
+  const shoal_adam_args adam = { .now = &now, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f };
+  const shoal_sgd_args sgd = { .now = &now, .momentum = 0.9f, .nesterov = kind == SGD_NESTEROV };
+  const shoal_descend_args descend = { .now = &now };
   size_t count = (size_t)n;
   if (kind == DESCEND)
-    CHECK_OK(b->ops->descend(b, count, -0.01f, o->g, 1, o->w, watch));
+    CHECK_OK(b->ops->descend(b, count, &descend, o->g, o->w, watch));
   else if (kind == ADAM)
     CHECK_OK(b->ops->adam(b, count, &adam, o->g, o->m, o->v, o->w, watch));
   else
@@ -405,8 +414,11 @@ static void check_watch(shoal_backend *b, update_kind kind, int64_t n, int64_t a
     both[k]->w[at] += weight;
   }
   float *before[] = { floats(n), floats(n), floats(n) };
-  shoal_update_watch bare = { .bad = false };
-  shoal_update_watch watch = { .w = before[0], .state = { adam ? before[2] : before[1], adam ? before[1] : NULL } };
+  uint32_t bad[2] = { 0, 0 };
+  shoal_update_watch bare = { .bad = &bad[0] };
+  shoal_update_watch watch = { .bad = &bad[1],
+                               .w = before[0],
+                               .state = { adam ? before[2] : before[1], adam ? before[1] : NULL } };
   update_once(b, kind, n, &o, &bare);
   const size_t bytes = (size_t)n * sizeof(float);
   float *w = floats(n), *v = floats(n), *m = floats(n);
@@ -414,9 +426,9 @@ static void check_watch(shoal_backend *b, update_kind kind, int64_t n, int64_t a
   memcpy(v, kept.v, bytes);
   memcpy(m, kept.m, bytes);
   update_once(b, kind, n, &kept, &watch);
-  CHECK_EQ(bare.bad, expected, "update %d, %g and %g at %lld", (int)kind, (double)gradient, (double)weight,
+  CHECK_EQ(bad[0], expected, "update %d, %g and %g at %lld", (int)kind, (double)gradient, (double)weight,
            (long long)at);
-  CHECK_EQ(watch.bad, expected, "update %d, %g and %g at %lld", (int)kind, (double)gradient, (double)weight,
+  CHECK_EQ(bad[1], expected, "update %d, %g and %g at %lld", (int)kind, (double)gradient, (double)weight,
            (long long)at);
   CHECK(same_bits(w, before[0], n), "update %d: weights were not kept", (int)kind);
   CHECK(kind == DESCEND || same_bits(v, before[1], n), "update %d: state was not kept", (int)kind);
@@ -444,26 +456,39 @@ static void check_watches(shoal_backend *b)
     for (size_t k = 0; k < SHOAL_COUNT(weights); k++) check_watch(b, (update_kind)kind, 1000, 17, 0.5f, weights[k]);
 }
 
+static void check_clip(shoal_backend *b)
+{
+  static const struct {
+    double squares;
+    float limit, scale;
+  } cases[] = { { 4, 1, 0.5f }, { 4, 2, 1 }, { 4, 3, 1 }, { 0, 1, 1 }, { 1e20, 1, 1e-10f }, { NAN, 1, 1 } };
+  for (size_t i = 0; i < SHOAL_COUNT(cases); i++) {
+    float scale = -1;
+    CHECK_OK(b->ops->clip(b, cases[i].limit, &cases[i].squares, &scale));
+    CHECK_EQ(scale, cases[i].scale, "squares %g, limit %g", cases[i].squares, (double)cases[i].limit);
+  }
+}
+
 int test_vectors(shoal_backend *b)
 {
   static const int64_t sizes[] = { 0, 1, 3, 16, 17, 1000, 40009 };
   for (size_t s = 0; s < SHOAL_COUNT(sizes); s++) {
     int64_t n = sizes[s];
     check_sums(b, n);
-    check_sgd(b, n, (shoal_sgd_args){ .lr = 0.1f, .scale = 1 });
-    check_sgd(b, n, (shoal_sgd_args){ .lr = 0.1f, .momentum = 0.9f, .scale = 0.125f });
-    check_sgd(b, n, (shoal_sgd_args){ .lr = 0.1f, .momentum = 0.9f, .l2 = 0.05f, .scale = 1, .nesterov = true });
-    check_sgd(b, n, (shoal_sgd_args){ .lr = 0.2f, .momentum = 0.5f, .decoupled = 0.1f, .scale = 2 });
-    shoal_adam_args adam = { .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .scale = 1 };
-    check_adam(b, n, adam);
+    check_sgd(b, n, 0.1f, 1, (shoal_sgd_args){ .l2 = 0 });
+    check_sgd(b, n, 0.1f, 0.125f, (shoal_sgd_args){ .momentum = 0.9f });
+    check_sgd(b, n, 0.1f, 1, (shoal_sgd_args){ .momentum = 0.9f, .l2 = 0.05f, .nesterov = true });
+    check_sgd(b, n, 0.2f, 2, (shoal_sgd_args){ .momentum = 0.5f, .decoupled = 0.1f });
+    shoal_adam_args adam = { .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f };
+    check_adam(b, n, 0.01f, 1, adam);
     adam.l2 = 0.05f;
-    adam.scale = 0.25f;
-    check_adam(b, n, adam);
+    check_adam(b, n, 0.01f, 0.25f, adam);
     adam.l2 = 0;
     adam.decoupled = 0.1f;
     adam.eps = 1e-3f;
-    check_adam(b, n, adam);
+    check_adam(b, n, 0.01f, 1, adam);
   }
+  check_clip(b);
   check_watches(b);
   return check_failures;
 }

@@ -129,7 +129,7 @@ static void release_view(shoal_backend *b, float *p, int64_t n, const char *what
 
 void rig_open(rig *r, shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, const values *v)
 {
-  *r = (rig){ .backend = b, .v = v, .seed = 77, .step = 5, .slot0 = 3 };
+  *r = (rig){ .backend = b, .v = v, .at = { .seed = 77, .step = 5, .slot0 = 3 } };
   REQUIRE(shoal_op_create(b, d, in, &r->op) == SHOAL_OK, "op_create of %s", shoal_op_kind_name(d->kind));
   shoal_op *op = r->op;
   for (int i = 0; i < v->inputs; i++) {
@@ -184,14 +184,9 @@ bool rig_trains(const rig *r)
 
 static shoal_op_args arguments(rig *r)
 {
-  shoal_op_args a = { .y = r->y_at,
-                      .dy = r->dy,
-                      .saved = r->saved,
-                      .scratch = r->scratch,
-                      .weights_version = r->version,
-                      .seed = r->seed,
-                      .step = r->step,
-                      .slot0 = r->slot0 };
+  shoal_op_args a = {
+    .y = r->y_at, .dy = r->dy, .saved = r->saved, .scratch = r->scratch, .weights_version = r->version, .at = &r->at
+  };
   bool dx = r->op->desc.need_dx && rig_trains(r);
   for (int i = 0; i < 2; i++) {
     a.x[i] = r->x[i];

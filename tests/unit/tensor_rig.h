@@ -37,8 +37,8 @@ typedef struct {
   float *y_at; /* where the last forward put y: in y, or in x[0] */
   float *w[SHOAL_OP_WEIGHTS], *dw[SHOAL_OP_WEIGHTS], *stats[2];
   void *saved, *scratch;
-  uint64_t version, seed, slot0;
-  uint32_t step;
+  uint64_t version;
+  shoal_address at;
 } rig;
 
 /* How the rig may lay out buffers. */

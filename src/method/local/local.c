@@ -167,6 +167,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   SHOAL_TRY(open_replicas(r, s));
   SHOAL_TRY(shoal_local_feed_create(r, s, depth, replay, (int)shoal_config_int(c, "method.max_uses"), &s->feed));
   if (s->parts->form == SHOAL_LOCAL_OVERLAPPING) SHOAL_TRY(shoal_local_pairs_create(r, s, &s->pairs));
+  SHOAL_TRY(r->backend->ops->alloc(r->backend, SHOAL_MEMORY_PINNED, sizeof(double), &s->square));
   if (s->pairs && !s->averages_parameters) {
     s->clip = r->form->optim->config.clip;
     r->form->optim->config.clip = 0;
@@ -187,6 +188,7 @@ static void local_close(shoal_run *r, void *state)
   shoal_local *s = state;
   shoal_local_pairs_destroy(s->pairs);
   shoal_local_feed_destroy(s->feed);
+  r->backend->ops->release(r->backend, &s->square);
   if (s->parts) shoal_local_forget(r, s);
   for (int i = 0; s->block && i < s->n; i++) {
     shoal_buckets_destroy(s->block[i].sums);
@@ -252,7 +254,7 @@ static shoal_status differentiate(shoal_run *r, shoal_local *s, int i, shoal_loc
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->op_forward, t0, shoal_now_ns());
   SHOAL_TRY(hand_on(r, s, i, b));
   uint64_t t1 = shoal_now_ns();
-  SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, &at, announce, &to));
+  SHOAL_TRY(shoal_plan_backward(t->plan, &t->params, announce, &to));
   shoal_trace_span(r->trace, SHOAL_TRACE_BACKWARD, s->op_backward, t1, shoal_now_ns());
   return t->sums ? shoal_buckets_finish(t->sums, r->step) : SHOAL_OK;
 }
@@ -263,7 +265,7 @@ static shoal_status update(shoal_run *r, shoal_local *s, int i, float lr)
   const shoal_local_trained *t = &s->block[i];
   const shoal_range range = { t->at, t->params.n };
   uint64_t steps = r->form->optim->steps, t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_optim_step(r->form->optim, r->form->model, r->form->params, &range, 1, lr, NULL));
+  SHOAL_TRY(shoal_optim_step(r->form->optim, r->form->model, r->form->params, &range, 1, lr));
   if (i + 1 < s->n) r->form->optim->steps = steps; /* counted once, after the last block */
   shoal_trace_span(r->trace, SHOAL_TRACE_OPTIMIZER, s->op_optimizer, t0, shoal_now_ns());
   return SHOAL_OK;
@@ -300,11 +302,13 @@ static shoal_status clip(const shoal_run *r, const shoal_local *s, const shoal_l
 {
   const shoal_backend_ops *ops = r->backend->ops;
   const shoal_range shared[] = { t->part->lower, t->part->upper };
-  double square;
-  SHOAL_TRY(ops->sumsq(r->backend, t->params.n, t->params.g, &square));
-  for (size_t i = 0; i < SHOAL_COUNT(shared) && !isfinite(square); i++)
+  double *square = s->square.at;
+  *square = 0;
+  SHOAL_TRY(ops->sumsq(r->backend, t->params.n, t->params.g, square));
+  SHOAL_TRY(ops->settle(r->backend));
+  for (size_t i = 0; i < SHOAL_COUNT(shared) && !isfinite(*square); i++)
     if (shared[i].count) SHOAL_TRY(ops->fill(r->backend, 1, NAN, t->params.g + shared[i].offset));
-  double scale = s->clip > 0 ? s->clip / sqrt(square) : 1;
+  double scale = s->clip > 0 ? s->clip / sqrt(*square) : 1;
   return scale < 1 ? ops->axpby(r->backend, t->params.n, (float)scale, t->params.g, 0, t->params.g) : SHOAL_OK;
 }
 

@@ -103,6 +103,7 @@ typedef struct {
   size_t n_columns;
   shoal_params **whole;   /* [parts] during evaluation: weights of all blocks, with heads */
   shoal_plans **plans;    /* [parts] likewise */
+  shoal_memory square;    /* double, pinned: of a block's gradient, for clipping */
   shoal_memory passed[2]; /* activations between blocks */
   double observed;        /* samples */
 } shoal_local;

@@ -81,7 +81,7 @@ static shoal_status time_steps(shoal_plan *plan, shoal_params *params, const flo
     shoal_score score = { 0 };
     w->own = w->head = 0;
     SHOAL_TRY(shoal_plan_forward(plan, params, &at, x, y, 1, &score));
-    SHOAL_TRY(shoal_plan_backward(plan, params, &at, NULL, NULL));
+    SHOAL_TRY(shoal_plan_backward(plan, params, NULL, NULL));
     if (w->own + w->head < best.own + best.head) best.own = w->own, best.head = w->head;
   }
   w->own = best.own, w->head = best.head;

@@ -101,9 +101,9 @@ static void apply(shoal_op *op, const shoal_op_args *a, const float *x, float *y
 {
   const dropout_op *p = (dropout_op *)op;
   int64_t n = shoal_shape_count(&op->desc.out);
-  pass t = { .p = p, .x = x, .y = y, .step = a->step };
-  t.seed = shoal_rng_seed(a->seed, op->desc.stream);
-  t.first = a->slot0 * (uint64_t)(n / op->desc.out.dim[0]);
+  pass t = { .p = p, .x = x, .y = y, .step = a->at->step };
+  t.seed = shoal_rng_seed(a->at->seed, op->desc.stream);
+  t.first = a->at->slot0 * (uint64_t)(n / op->desc.out.dim[0]);
   /* `bytes` includes the random numbers, which cost about as much as moving 16 bytes per element. */
   if (op->out_format.dense)
     shoal_cpu_parallel(shoal_cpu_of(op), (size_t)n, STEP, 24, dense_range, &t);

@@ -87,7 +87,14 @@ shoal_status shoal_cpu_sumsq(shoal_backend *b, size_t n, const float *x, double 
     shoal_cpu_parallel((shoal_cpu *)b, count, 1, SUM_BLOCK * sizeof(float), sumsq_blocks, &a);
     for (size_t i = 0; i < count; i++) sum += part[i];
   }
-  *out = sum;
+  *out += sum;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cpu_clip(shoal_backend *b, float limit, const double *squares, float *scale)
+{
+  double norm = sqrt(*squares);
+  *scale = norm > limit ? (float)(limit / norm) : 1;
   return SHOAL_OK;
 }
 
@@ -102,15 +109,15 @@ static inline __attribute__((always_inline)) uint32_t mark(float x)
 }
 
 /* Ranges run on several threads, which only set it. */
-static inline void report(shoal_update_watch *watch, uint32_t marks)
+static inline void report(const shoal_update_watch *watch, uint32_t marks)
 {
-  if (marks >> 31) __atomic_store_n(&watch->bad, true, __ATOMIC_RELAXED);
+  if (marks >> 31) __atomic_store_n(watch->bad, 1, __ATOMIC_RELAXED);
 }
 
 typedef struct {
   const float *g;
   float *w, p, q;
-  shoal_update_watch *watch;
+  const shoal_update_watch *watch;
 } descend_args;
 
 static inline __attribute__((always_inline)) uint32_t descend_loop(const descend_args *a, size_t begin, size_t end,
@@ -134,19 +141,27 @@ SHOAL_CPU_KERNEL static void descend_range(const void *context, size_t begin, si
   report(a->watch, a->watch->w ? descend_loop(a, begin, end, true) : descend_loop(a, begin, end, false));
 }
 
-shoal_status shoal_cpu_descend(shoal_backend *b, size_t n, float p, const float *g, float q, float *w,
-                               shoal_update_watch *watch)
+static float scale_of(const float *scale)
 {
-  descend_args a = { g, w, p, q, watch };
-  shoal_cpu_parallel((shoal_cpu *)b, n, GRAIN, 3 * sizeof(float), descend_range, &a);
+  return scale ? *scale : 1;
+}
+
+shoal_status shoal_cpu_descend(shoal_backend *b, size_t n, const shoal_descend_args *a, const float *g, float *w,
+                               const shoal_update_watch *watch)
+{
+  float lr = a->now->lr, shrink = 1 - lr * a->decoupled;
+  descend_args d = { g, w, -lr * scale_of(a->scale) * shrink, (1 - lr * a->l2) * shrink, watch };
+  shoal_cpu_parallel((shoal_cpu *)b, n, GRAIN, 3 * sizeof(float), descend_range, &d);
   return SHOAL_OK;
 }
 
 typedef struct {
   const shoal_sgd_args *a;
+  float lr, scale;
+  bool first;
   const float *g;
   float *v, *w;
-  shoal_update_watch *watch;
+  const shoal_update_watch *watch;
 } sgd_args;
 
 typedef enum { FIRST, NESTEROV, PLAIN } sgd_form;
@@ -154,7 +169,7 @@ typedef enum { FIRST, NESTEROV, PLAIN } sgd_form;
 static inline __attribute__((always_inline)) uint32_t sgd_loop(const sgd_args *s, size_t begin, size_t end,
                                                                sgd_form form, bool keep)
 {
-  const float *g = s->g, lr = s->a->lr, l2 = s->a->l2, scale = s->a->scale, mu = s->a->momentum;
+  const float *g = s->g, lr = s->lr, l2 = s->a->l2, scale = s->scale, mu = s->a->momentum;
   const float decay = lr * s->a->decoupled, ahead = s->a->nesterov ? 1 + mu : 1;
   float *v = s->v, *w = s->w, *before_v = s->watch->state[0], *before_w = s->watch->w;
   uint32_t marks = 0;
@@ -180,7 +195,7 @@ static inline __attribute__((always_inline)) uint32_t sgd_loop(const sgd_args *s
 
 static inline __attribute__((always_inline)) uint32_t sgd_any(const sgd_args *s, size_t begin, size_t end, bool keep)
 {
-  if (s->a->first) return sgd_loop(s, begin, end, FIRST, keep);
+  if (s->first) return sgd_loop(s, begin, end, FIRST, keep);
   return s->a->nesterov ? sgd_loop(s, begin, end, NESTEROV, keep) : sgd_loop(s, begin, end, PLAIN, keep);
 }
 
@@ -191,30 +206,33 @@ SHOAL_CPU_KERNEL static void sgd_range(const void *context, size_t begin, size_t
 }
 
 shoal_status shoal_cpu_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w,
-                           shoal_update_watch *watch)
+                           const shoal_update_watch *watch)
 {
-  sgd_args s = { a, g, v, w, watch };
+  sgd_args s = { a, a->now->lr, scale_of(a->scale), a->now->first != 0, g, v, w, watch };
   shoal_cpu_parallel((shoal_cpu *)b, n, GRAIN, 5 * sizeof(float), sgd_range, &s);
   return SHOAL_OK;
 }
 
 typedef struct {
   const shoal_adam_args *a;
+  shoal_pace now;
+  float scale;
   const float *g;
   float *m, *v, *w;
-  shoal_update_watch *watch;
+  const shoal_update_watch *watch;
 } adam_args;
 
 static inline __attribute__((always_inline)) uint32_t adam_loop(const adam_args *s, size_t begin, size_t end, bool keep)
 {
   const shoal_adam_args a = *s->a;
-  const float *g = s->g, rest1 = 1 - a.beta1, rest2 = 1 - a.beta2, over_c1 = 1 / a.c1, over_c2 = 1 / a.c2;
+  const float *g = s->g, rest1 = 1 - a.beta1, rest2 = 1 - a.beta2;
+  const float lr = s->now.lr, scale = s->scale, over_c1 = 1 / s->now.c1, over_c2 = 1 / s->now.c2;
   float *m = s->m, *v = s->v, *w = s->w;
   float *before_m = s->watch->state[0], *before_v = s->watch->state[1], *before_w = s->watch->w;
   uint32_t marks = 0;
 #pragma omp simd reduction(| : marks)
   for (size_t i = begin; i < end; i++) {
-    float grad = a.scale * g[i] + a.l2 * w[i];
+    float grad = scale * g[i] + a.l2 * w[i];
     if (keep) {
       before_m[i] = m[i];
       before_v[i] = v[i];
@@ -223,7 +241,7 @@ static inline __attribute__((always_inline)) uint32_t adam_loop(const adam_args 
     m[i] = a.beta1 * m[i] + rest1 * grad;
     v[i] = a.beta2 * v[i] + rest2 * grad * grad;
     float step = m[i] * over_c1 / (sqrtf(v[i] * over_c2) + a.eps);
-    w[i] -= a.lr * (step + a.decoupled * w[i]);
+    w[i] -= lr * (step + a.decoupled * w[i]);
     marks |= mark(m[i]) | mark(v[i]) | mark(w[i]);
   }
   return marks;
@@ -236,9 +254,9 @@ SHOAL_CPU_KERNEL static void adam_range(const void *context, size_t begin, size_
 }
 
 shoal_status shoal_cpu_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
-                            float *w, shoal_update_watch *watch)
+                            float *w, const shoal_update_watch *watch)
 {
-  adam_args s = { a, g, m, v, w, watch };
+  adam_args s = { a, *a->now, scale_of(a->scale), g, m, v, w, watch };
   shoal_cpu_parallel((shoal_cpu *)b, n, GRAIN, 7 * sizeof(float), adam_range, &s);
   return SHOAL_OK;
 }

@@ -20,6 +20,18 @@ bool shoal_ref_reached(shoal_backend *b, uint64_t number)
   return true;
 }
 
+shoal_status shoal_ref_copy_beside(shoal_backend *b, uint64_t after, size_t bytes, const void *from, void *to,
+                                   uint64_t *number)
+{
+  *number = 0;
+  return shoal_ref_copy(b, bytes, from, to);
+}
+
+shoal_status shoal_ref_await(shoal_backend *b, uint64_t number)
+{
+  return SHOAL_OK;
+}
+
 shoal_status shoal_ref_fill(shoal_backend *b, size_t n, float value, float *y)
 {
   for (size_t i = 0; i < n; i++) y[i] = value;

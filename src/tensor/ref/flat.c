@@ -95,11 +95,23 @@ shoal_status shoal_ref_sumsq(shoal_backend *b, size_t n, const float *x, double 
 {
   double sum = 0;
   for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
-  *out = sum;
+  *out += sum;
   return SHOAL_OK;
 }
 
-static void keep(shoal_update_watch *watch, size_t i, float w, float first, float second)
+shoal_status shoal_ref_clip(shoal_backend *b, float limit, const double *squares, float *scale)
+{
+  double norm = sqrt(*squares);
+  *scale = norm > limit ? (float)(limit / norm) : 1;
+  return SHOAL_OK;
+}
+
+static float scale_of(const float *scale)
+{
+  return scale ? *scale : 1;
+}
+
+static void keep(const shoal_update_watch *watch, size_t i, float w, float first, float second)
 {
   if (!watch->w) return;
   watch->w[i] = w;
@@ -107,42 +119,47 @@ static void keep(shoal_update_watch *watch, size_t i, float w, float first, floa
   if (watch->state[1]) watch->state[1][i] = second;
 }
 
-shoal_status shoal_ref_descend(shoal_backend *b, size_t n, float p, const float *g, float q, float *w,
-                               shoal_update_watch *watch)
+shoal_status shoal_ref_descend(shoal_backend *b, size_t n, const shoal_descend_args *a, const float *g, float *w,
+                               const shoal_update_watch *watch)
 {
+  float lr = a->now->lr, shrink = 1 - lr * a->decoupled;
+  float p = -lr * scale_of(a->scale) * shrink, q = (1 - lr * a->l2) * shrink;
   for (size_t i = 0; i < n; i++) {
     keep(watch, i, w[i], 0, 0);
     w[i] = p * g[i] + q * w[i];
-    watch->bad |= !isfinite(w[i]);
+    if (!isfinite(w[i])) *watch->bad = 1;
   }
   return SHOAL_OK;
 }
 
 shoal_status shoal_ref_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w,
-                           shoal_update_watch *watch)
+                           const shoal_update_watch *watch)
 {
+  const float lr = a->now->lr, scale = scale_of(a->scale);
   for (size_t i = 0; i < n; i++) {
-    float grad = a->scale * g[i] + a->l2 * w[i];
+    float grad = scale * g[i] + a->l2 * w[i];
     keep(watch, i, w[i], v[i], 0);
-    v[i] = a->first ? grad : a->momentum * v[i] + grad;
-    w[i] -= a->lr * (a->nesterov ? grad + a->momentum * v[i] : v[i]);
-    w[i] -= a->lr * a->decoupled * w[i];
-    watch->bad |= !isfinite(v[i]) || !isfinite(w[i]);
+    v[i] = a->now->first ? grad : a->momentum * v[i] + grad;
+    w[i] -= lr * (a->nesterov ? grad + a->momentum * v[i] : v[i]);
+    w[i] -= lr * a->decoupled * w[i];
+    if (!isfinite(v[i]) || !isfinite(w[i])) *watch->bad = 1;
   }
   return SHOAL_OK;
 }
 
 shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *v,
-                            float *w, shoal_update_watch *watch)
+                            float *w, const shoal_update_watch *watch)
 {
+  const shoal_pace now = *a->now;
+  const float scale = scale_of(a->scale);
   for (size_t i = 0; i < n; i++) {
-    float grad = a->scale * g[i] + a->l2 * w[i];
+    float grad = scale * g[i] + a->l2 * w[i];
     keep(watch, i, w[i], m[i], v[i]);
     m[i] = a->beta1 * m[i] + (1 - a->beta1) * grad;
     v[i] = a->beta2 * v[i] + (1 - a->beta2) * grad * grad;
-    float step = m[i] / a->c1 / (sqrtf(v[i] / a->c2) + a->eps);
-    w[i] -= a->lr * (step + a->decoupled * w[i]);
-    watch->bad |= !isfinite(m[i]) || !isfinite(v[i]) || !isfinite(w[i]);
+    float step = m[i] / now.c1 / (sqrtf(v[i] / now.c2) + a->eps);
+    w[i] -= now.lr * (step + a->decoupled * w[i]);
+    if (!isfinite(m[i]) || !isfinite(v[i]) || !isfinite(w[i])) *watch->bad = 1;
   }
   return SHOAL_OK;
 }

@@ -114,11 +114,11 @@ static void apply_mask(const shoal_op *op, const shoal_op_args *a, const float *
 {
   const shoal_shape *s = &op->desc.out;
   int64_t n = shoal_shape_count(s);
-  uint64_t first = a->slot0 * (uint64_t)(n / s->dim[0]), seed = shoal_rng_seed(a->seed, op->desc.stream);
+  uint64_t first = a->at->slot0 * (uint64_t)(n / s->dim[0]), seed = shoal_rng_seed(a->at->seed, op->desc.stream);
   float keep = 1.0f / (1.0f - op->desc.p);
   for (int64_t i = 0; i < n; i++) {
     uint64_t index = first + (uint64_t)i;
-    shoal_rng_block r = shoal_rng(seed, SHOAL_RNG_DROPOUT, index / 4, a->step);
+    shoal_rng_block r = shoal_rng(seed, SHOAL_RNG_DROPOUT, index / 4, a->at->step);
     y[i] = shoal_rng_unit(r.v[index % 4]) >= op->desc.p ? x[i] * keep : 0.0f;
   }
 }

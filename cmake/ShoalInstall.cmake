@@ -8,9 +8,23 @@ install(TARGETS shoal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs jobs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES checkpoints/README.md checkpoints/format.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/checkpoints)
+install(FILES src/read/shoalread.h DESTINATION ${CMAKE_INSTALL_DOCDIR}/src/read)
 install(FILES analysis/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/analysis)
 install(DIRECTORY analysis/ DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal/analysis PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} PATTERN made EXCLUDE)
+
+# The library for C programs, found by pkg-config and by CMake from where these files lie.
+install(TARGETS shoalread EXPORT shoalread LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+include(CMakePackageConfigHelpers)
+set(config ${CMAKE_INSTALL_LIBDIR}/cmake/shoalread)
+install(EXPORT shoalread NAMESPACE shoalread:: FILE shoalreadConfig.cmake DESTINATION ${config})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/shoalreadConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/shoalreadConfigVersion.cmake DESTINATION ${config})
+file(RELATIVE_PATH SHOAL_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" SHOAL_PC_TO_PREFIX ${SHOAL_PC_TO_PREFIX})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/shoalread.pc.in ${PROJECT_BINARY_DIR}/shoalread.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/shoalread.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # The modulefile is written while installing: only then is the prefix known.
 configure_file(${PROJECT_SOURCE_DIR}/cmake/at-install.cmake.in ${PROJECT_BINARY_DIR}/at-install.cmake @ONLY)

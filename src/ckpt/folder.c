@@ -258,6 +258,31 @@ shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_
   return SHOAL_OK;
 }
 
+char *shoal_ckpt_folder_of(const char *path)
+{
+  char *inner = shoal_path_join(path, "ckpt");
+  struct stat s;
+  if (stat(inner, &s) == 0 && S_ISDIR(s.st_mode)) return inner;
+  free(inner);
+  return shoal_strdup_printf("%s", path);
+}
+
+shoal_status shoal_ckpt_find(const char *path, char **out)
+{
+  struct stat s;
+  uint64_t step;
+  if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode)) {
+    *out = shoal_strdup_printf("%s", path);
+    return SHOAL_OK;
+  }
+  char *folder = shoal_ckpt_folder_of(path);
+  shoal_status st = shoal_ckpt_latest(folder, out, &step);
+  if (st == SHOAL_OK && !*out)
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no checkpoint that verifies (step-*.h5)", folder);
+  free(folder);
+  return st;
+}
+
 /* ---- sweep ---- */
 
 /* Parses the host and process id at the end of a temporary name. */

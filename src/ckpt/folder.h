@@ -7,6 +7,11 @@
 /** The newest checkpoint (by step) that verifies; a warning per skipped file gives the reason.  *path_out is NULL if
  *  there is none or the folder does not exist.  Caller frees. */
 shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out);
+/** The folder of the checkpoints of a run: ckpt/ in `path` if there is one, else `path` itself; caller frees. */
+char *shoal_ckpt_folder_of(const char *path);
+/** The checkpoint that a user means by `path`: a file, or of a run folder the newest one that verifies.  ERR_IO if it holds none.
+ *  Caller frees. */
+shoal_status shoal_ckpt_find(const char *path, char **out);
 /** Remove the temporary files of writers that have ended (this host and a dead pid, or older than a day), and shards that
  *  belong to no checkpoint; logs each.  Only for who owns the folder: shards of a save under way look like the latter. */
 shoal_status shoal_ckpt_sweep(const char *dir);

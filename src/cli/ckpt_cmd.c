@@ -7,22 +7,11 @@
 #include "report/ckpt.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const shoal_flag json_flags[] = {
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
-
-/* The folder of the checkpoints: ckpt/ of a run folder if there is one, else the folder itself. */
-static char *checkpoint_folder(const char *path)
-{
-  char *inner = shoal_path_join(path, "ckpt");
-  struct stat s;
-  if (stat(inner, &s) == 0 && S_ISDIR(s.st_mode)) return inner;
-  free(inner);
-  return strdup(path);
-}
 
 static const shoal_verb_help list_help = {
   "shoal ckpt list FOLDER [--json]",
@@ -41,7 +30,7 @@ static shoal_status list(int argc, char **argv)
   if (helped) return SHOAL_OK;
   const char *const *words;
   shoal_args_words(a, &words);
-  char *folder = checkpoint_folder(words[0]);
+  char *folder = shoal_ckpt_folder_of(words[0]);
   shoal_status st = shoal_ckpt_print_list(folder, shoal_json_wanted(a), stdout);
   free(folder);
   shoal_args_destroy(a);
@@ -191,7 +180,7 @@ static shoal_status prune(int argc, char **argv)
   if (text && (shoal_parse_i64(text, &keep) != SHOAL_OK || keep < 1 || keep > KEEP_MAX)) {
     st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--keep is \"%s\": must be a whole number, 1 to %d", text, KEEP_MAX);
   } else {
-    char *folder = checkpoint_folder(words[0]);
+    char *folder = shoal_ckpt_folder_of(words[0]);
     st = shoal_path_exists(folder) ? shoal_ckpt_prune(folder, (int)keep, SHOAL_CKPT_NOT_ONE)
                                    : SHOAL_FAIL(SHOAL_ERR_IO, "there is no folder %s", folder);
     free(folder);

@@ -5,9 +5,11 @@ import re
 import shlex
 import shutil
 
+import h5py
 import pytest
 
 import harness
+import traces
 from harness import PLAIN_ENV, ROOT, run
 
 EMPTY = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
@@ -70,6 +72,65 @@ def test_module(prefix, work, kind):
     assert lines[0] == "before:  unset" and lines[1] == f"loaded: {found} unset" and lines[2].startswith("shoal ")
     assert lines[3] == "unloaded:  unset"
     assert lines[4] == f"loaded: {found} {prefix}/share/man:/pages" and lines[5] == "unloaded:  /pages"
+
+
+def read_by_hand(data, ckpt, trace):
+    """What docs/read.c prints, read by h5py."""
+    with h5py.File(data) as f:
+        x, y = f["train/x"][:], f["train/y"][:]
+        yield f"data: {len(x)} training and {len(f['test/x'])} test samples of {x[0].size} numbers, {f.attrs['classes']} classes"
+        yield ("  sum", x.sum(dtype="f8"), ", of labels", y.sum(), ", mean", f.attrs["mean"][0], ", std", f.attrs["std"][0])
+    with h5py.File(ckpt) as f:
+        text = {k: v.decode() if isinstance(v, bytes) else v for k, v in f.attrs.items()}
+        yield f"checkpoint: run {text['run']}, model {text['model']}, step {text['step']}"
+        arrays = []
+        f.visititems(lambda name, a: arrays.append((name, a[()])) if isinstance(a, h5py.Dataset) and a.dtype == "f4" else None)
+        for name, a in sorted(arrays, key=lambda pair: pair[0].encode()):
+            yield (f"  {name}: {a.size} numbers, sum", a.sum(dtype="f8"))
+    with h5py.File(trace) as f:
+        for rank in sorted(name for name in f if name.startswith("rank-")):
+            records = f[f"{rank}/records"][:]
+            steps = records[records["kind"] == harness.STEP]
+            yield f"trace: rank {int(rank[5:])} of 8, {len(records)} spans, {len(steps)} steps in {(steps['t1_ns'] - steps['t0_ns']).sum()} ns"
+
+
+def test_read(prefix, work):
+    """A program in C, built against a moved tree by pkg-config and by CMake, reads what h5py reads."""
+    shutil.copytree(prefix, "moved", symlinks=True)
+    harness.shoal(*"data synth glyphs -o data.h5 --train 60 --test 10 --size 12".split())
+    harness.train(1, "r", *harness.sets(data__file="data.h5", model__name="mlp", data__batch=10, run__epochs=2), "-q")
+    rows = [(1000 * k, 1000 * k + 10 * k, k, kind) for k in range(1, 40) for kind in (0, harness.STEP)]
+    files = ["data.h5", harness.newest("r"), traces.write(".", 0, {3: (rows, None, {}), 5: (rows[:11], None, {})}, size=8)]
+    moved, source = os.path.abspath("moved"), f"{ROOT}/docs/read.c"
+    flags = run(["pkg-config", "--cflags", "--libs", "shoalread"], env={"PKG_CONFIG_PATH": f"{moved}/lib/pkgconfig"}).stdout.split()
+    run(["cc", "-std=c99", "-Wall", "-Werror", "-pedantic", source, *flags, f"-Wl,-rpath,{moved}/lib", "-o", "by-pkg-config"])
+    os.mkdir("project")
+    with open("project/CMakeLists.txt", "w") as f:
+        f.write(f"cmake_minimum_required(VERSION 3.16)\nproject(x C)\nfind_package(shoalread 0.1 REQUIRED)\n"
+                f"add_executable(by-cmake {source})\ntarget_link_libraries(by-cmake PRIVATE shoalread::shoalread)\n")
+    run(["cmake", "-S", "project", "-B", "project", f"-DCMAKE_PREFIX_PATH={moved}"])
+    run(["cmake", "--build", "project"])
+    expected = list(read_by_hand(*files))
+    for program in ("./by-pkg-config", "project/by-cmake"):
+        r = run([program, files[0], "runs/r", files[2]], base=EMPTY)
+        assert r.stderr == "" and len(r.stdout.splitlines()) == len(expected)
+        for line, wanted in zip(r.stdout.splitlines(), expected):
+            if isinstance(wanted, str):
+                assert line == wanted
+                continue
+            numbers = [float(n) for n in re.findall(r"(?:sum|labels|mean|std) (\S+?)(?:,|$)", line)]
+            assert numbers == pytest.approx([float(n) for n in wanted[1::2]], rel=1e-6, abs=1e-6)
+            assert line.startswith(wanted[0])
+    for wrong, words in ((["none.h5", files[1], files[2]], "none.h5"), ([files[0], files[2], files[2]], "seal of a finished checkpoint"),
+                         ([files[0], files[1], files[0]], files[0])):
+        r = run(["./by-pkg-config", *wrong], code=1, base=EMPTY)
+        assert words in r.stderr and r.stderr.count("\n") == 1
+    library = f"{moved}/lib/libshoalread.so.0"
+    exported = re.findall(r" [A-Z] (\S+)", run(["nm", "-D", "--defined-only", library]).stdout)
+    with open(f"{ROOT}/src/read/shoalread.h") as f:
+        declared = set(re.findall(r"\b(shoalread_\w+)\(", f.read()))
+    assert {e for e in exported if e != "SHOALREAD_0"} == {f"{d}@@SHOALREAD_0" for d in declared} | {"SHOALREAD_0@@SHOALREAD_0"} & set(exported)
+    assert not re.search("mpi|pmix", run(["ldd", library]).stdout)
 
 
 def test_uninstall(prefix):

@@ -44,7 +44,8 @@ static void show_ckpt(const char *path)
 {
   shoalread_ckpt *c = shoalread_ckpt_open(path);
   if (!c) stop();
-  printf("checkpoint: run %s, model %s, step %" PRIu64 "\n", shoalread_ckpt_run(c), shoalread_ckpt_model(c), shoalread_ckpt_step(c));
+  printf("checkpoint: run %s, model %s, step %" PRIu64 "\n", shoalread_ckpt_run(c), shoalread_ckpt_model(c),
+         shoalread_ckpt_step(c));
   const char *name;
   for (size_t i = 0; (name = shoalread_ckpt_name(c, i)); i++) {
     uint64_t dims[8], n = 1;

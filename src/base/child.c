@@ -44,8 +44,11 @@ static void prepare(int seconds, uint64_t bytes)
     dup2(nowhere, STDOUT_FILENO);
     dup2(nowhere, STDERR_FILENO);
   }
+  sigset_t all;
+  sigfillset(&all);
   for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
     signal(deadly[i], SIG_DFL); /* MPI prints a stack in its own */
+  pthread_sigmask(SIG_UNBLOCK, &all, NULL);
   setrlimit(RLIMIT_CORE, &(struct rlimit){ 0 });
   setrlimit(RLIMIT_CPU, &(struct rlimit){ (rlim_t)seconds, (rlim_t)seconds + 1 });
   limit_memory(bytes);

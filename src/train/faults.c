@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "train/session.h"
+#include "train/stop.h"
 #include <math.h>
 #include <signal.h>
 #include <string.h>
@@ -135,7 +136,10 @@ void shoal_session_delay_evaluation(const shoal_session *s)
 shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b)
 {
   s->faults.left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
-  if ((int64_t)s->run.step == s->faults.stop_step) raise(SIGUSR1);
+  if ((int64_t)s->run.step == s->faults.stop_step) {
+    kill(getpid(), SIGUSR1); /* another thread hears it */
+    while (!shoal_stop_ignores(SHOAL_STOP_USR1) && !shoal_stop_requested()) usleep(100);
+  }
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
   if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
   if (spoils(s)) SHOAL_TRY(spoil(s, b));

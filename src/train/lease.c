@@ -29,6 +29,7 @@ typedef struct {
   long pid;
   uint64_t started; /* base/process.h */
   long restarts;    /* of the job: how often it was requeued */
+  bool cut;         /* its text is not all there: yet, or never, as its maker was killed meanwhile */
   uint64_t token;
 } holder;
 
@@ -92,6 +93,7 @@ static bool read_lease(const char *path, holder *out)
         sscanf(text, "job %63s host %63s pid %ld started %" SCNu64 " restarts %ld boot %39s pids %31s token %" SCNx64,
                out->job, out->host, &out->pid, &out->started, &out->restarts, out->boot, out->pid_space, &out->token);
     if (fields < 4) out->pid = -1;
+    out->cut = n == 0 || text[n - 1] != '\n';
     if (fields < 8) out->token = UINT64_C(1) << 32 | shoal_crc32c(0, text, n);
   }
   free(text);
@@ -145,7 +147,7 @@ static life judge(shoal_lease *l, const holder *h, const struct stat *s, double 
   if (same_job && h->restarts < me->restarts) return GONE; /* requeued: the batch system has ended the earlier start */
   if (h->pid > 0 && strcmp(h->boot, me->boot) == 0 && strcmp(h->pid_space, me->pid_space) == 0)
     return shoal_process_lives(h->pid, &process) && process.started == h->started && has_open(h->pid, s) ? ALIVE : GONE;
-  *left_s = STALE_S - age_s(l, s);
+  *left_s = (h->cut ? ENDING_S : STALE_S) - age_s(l, s);
   if (*left_s <= 0) return GONE;
   bool touched = l->seen.tv_sec && (s->st_mtim.tv_sec != l->seen.tv_sec || s->st_mtim.tv_nsec != l->seen.tv_nsec);
   if (!l->seen.tv_sec) l->seen = s->st_mtim;

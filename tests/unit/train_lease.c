@@ -169,10 +169,11 @@ static void test_odd(void)
   static const char *const odd[] = { "", "\n", "job", "job x host y pid zz started 1\n", "lease\n" };
   for (size_t i = 0; i < SHOAL_COUNT(odd); i++) {
     shoal_lease *l = NULL;
-    put(odd[i], 10);
-    CHECK(attempt(true, &l) == 0, "\"%s\", fresh", odd[i]);
-    put(odd[i], 121);
-    CHECK(attempt(true, &l) == 1, "\"%s\", stale", odd[i]);
+    bool cut = !strchr(odd[i], '\n'); /* whoever makes it writes it at once, or was killed */
+    put(odd[i], cut ? 2 : 10);
+    CHECK(attempt(!cut, &l) == 0, "\"%s\", fresh", odd[i]);
+    put(odd[i], cut ? 6 : 121);
+    CHECK(attempt(!cut, &l) == 1, "\"%s\", stale", odd[i]);
     shoal_lease_destroy(l);
   }
   CHECK(entries() == 0, "%d files are left", entries());

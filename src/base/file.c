@@ -145,6 +145,15 @@ shoal_status shoal_io_fault(const char *verb, const char *path, int error)
                     shoal_space_left(path, error, space), shoal_dangling(path, dangling));
 }
 
+shoal_status shoal_make_dir(const char *path)
+{
+  struct stat info;
+  if (mkdir(path, 0777) == 0) return SHOAL_OK;
+  int error = errno; /* existing folders that are read-only or automounted may not give EEXIST, so stat decides */
+  if (stat(path, &info) != 0) return shoal_io_fault("make the folder", path, error);
+  return S_ISDIR(info.st_mode) ? SHOAL_OK : shoal_io_fault("make the folder", path, ENOTDIR);
+}
+
 shoal_status shoal_make_dirs(const char *path)
 {
   SHOAL_CHECK(path[0], SHOAL_ERR_IO, "cannot make a folder without a name");
@@ -153,15 +162,8 @@ shoal_status shoal_make_dirs(const char *path)
   for (char *c = part + 1; st == SHOAL_OK; c++) {
     if (*c && *c != '/') continue;
     char kept = *c;
-    struct stat info;
     *c = '\0';
-    if (mkdir(part, 0777) != 0) {
-      int error = errno; /* existing parents that are read-only or automounted may not give EEXIST, so stat decides */
-      if (stat(part, &info) != 0)
-        st = shoal_io_fault("make the folder", part, error);
-      else if (!S_ISDIR(info.st_mode))
-        st = shoal_io_fault("make the folder", part, ENOTDIR);
-    }
+    st = shoal_make_dir(part);
     *c = kept;
     if (!kept) break;
   }

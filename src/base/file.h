@@ -7,6 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/** Makes a folder where there is none.  Its parent must exist: what a run writes into a folder that was moved away must not make it
+ *  again.  ERR_IO. */
+shoal_status shoal_make_dir(const char *path);
 shoal_status shoal_make_dirs(const char *path); /* like mkdir -p; ERR_IO names the folder that failed */
 bool shoal_path_exists(const char *path);
 char *shoal_path_join(const char *dir, const char *name); /* caller frees */

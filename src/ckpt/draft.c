@@ -74,7 +74,7 @@ shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const 
   SHOAL_CHECK(info->step <= INT64_MAX && info->epoch <= INT64_MAX && info->samples <= INT64_MAX, SHOAL_ERR_ARG,
               "step, epoch or samples of a checkpoint exceed 63 bits");
   char *dir = shoal_strdup_printf("%.*s", (int)(shoal_path_base(path) - path), path);
-  shoal_status st = shoal_make_dirs(dir[0] ? dir : ".");
+  shoal_status st = shoal_make_dir(dir[0] ? dir : ".");
   free(dir);
   SHOAL_TRY(st);
   SHOAL_TRY(shoal_ckpt_check_space(path, need));

@@ -408,7 +408,7 @@ shoal_status shoal_ckpt_set_aside(const char *dir, int64_t step, const char *nam
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
   char *folder = shoal_path_join(dir, name);
   for (size_t i = 0; st == SHOAL_OK && i < f.n && (int64_t)f.at[i].step > step; i++) {
-    if (i == 0) st = shoal_make_dirs(folder);
+    if (i == 0) st = shoal_make_dir(folder);
     if (st == SHOAL_OK) st = move(&f, f.at[i].path, folder);
     *n += st == SHOAL_OK;
   }
@@ -437,7 +437,7 @@ shoal_status shoal_ckpt_keep_best(const char *path)
   shoal_ckpt_folder f = { 0 };
   char *dir = shoal_strdup_printf("%.*s", (int)(shoal_path_base(path) - path), path),
        *best = shoal_path_join(dir, "best");
-  shoal_status st = shoal_make_dirs(best);
+  shoal_status st = shoal_make_dir(best);
   if (st == SHOAL_OK) st = shoal_ckpt_folder_scan(dir[0] ? dir : ".", &f);
   if (st == SHOAL_OK) st = each_shard(&f, path, keep_also, best);
   if (st == SHOAL_OK) st = keep_also(path, best);

@@ -388,7 +388,7 @@ shoal_status shoal_folder_set_rows_aside(const shoal_folder *f)
   if (due) st = shoal_read_file(path, &text, &n);
   for (size_t i = 0; st == SHOAL_OK && i < n; i++) lines += text[i] == '\n';
   if (lines > 1) {
-    st = shoal_make_dirs(to);
+    st = shoal_make_dir(to);
     if (st == SHOAL_OK) st = shoal_write_file(copy, text, n);
     if (st == SHOAL_OK)
       shoal_info("%s has %zu row%s of a run whose checkpoints are gone: set aside in %s", path, lines - 1,

@@ -205,6 +205,12 @@ static void begin_is_agreed(void)
   CHECK(check_error()[0], "rank %d has a reason", rank);
   CHECK_STATUS(shoal_ckpt_begin(g, dir, &info, UINT64_MAX, &w), SHOAL_ERR_IO, "no disk is that large");
   CHECK(!w);
+  char *moved = shoal_strdup_printf("%s/run", dir), *ckpt = shoal_path_join(moved, "ckpt");
+  CHECK_STATUS(shoal_ckpt_begin(g, ckpt, &info, 0, &w), SHOAL_ERR_IO, "a folder that was moved away");
+  CHECK(!w);
+  CHECK(!shoal_path_exists(moved), "is not made again");
+  free(ckpt);
+  free(moved);
   free(blocked);
 }
 

@@ -193,7 +193,7 @@ static shoal_status default_ranks(const job *j, int nodes, int *ranks)
               "number of ranks, -n",
               j->id, j->nodes);
   SHOAL_CHECK(
-      j->tasks == 0 || nodes == j->nodes || j->tasks % j->nodes == 0, SHOAL_ERR_USAGE,
+      j->tasks == 0 || nodes == j->nodes || j->tasks % SHOAL_MAX(j->nodes, 1) == 0, SHOAL_ERR_USAGE,
       "-N %d: the %d tasks of job %s are not the same number on each of its %d nodes: give the number of ranks, "
       "-n",
       nodes, j->tasks, j->id, j->nodes);

@@ -41,7 +41,7 @@ def on_terminal(columns, *command):
 @pytest.mark.parametrize("columns, always, never", (
     (200, ("lr", "left", "means", "steps"), ()),
     (80, ("lr", "left"), ()),
-    (40, (), ("left", "accuracy", "means", "steps")),
+    (36, (), ("left", "accuracy", "means", "steps")),
 ))
 def test_progress_live(glyphs, columns, always, never):
     """The live line fits the terminal, and what it leaves out is left out whole, the least important first."""

@@ -1,4 +1,5 @@
 """The page of `shoal watch`, from folders that are made up and from a run, and how it treats a terminal."""
+import codecs
 import json
 import os
 import pty
@@ -145,12 +146,12 @@ def test_run(work):
 
 def screen(master, seconds=20, until=""):
     """What a terminal is given until a pattern appears, or its program ends."""
-    text, end = "", time.monotonic() + seconds
+    text, end, decoder = "", time.monotonic() + seconds, codecs.getincrementaldecoder("utf-8")()
     while time.monotonic() < end and not (until and re.search(until, text)):
         if not select.select([master], [], [], 0.1)[0]:
             continue
         try:
-            text += os.read(master, 65536).decode()
+            text += decoder.decode(os.read(master, 65536))
         except OSError:
             break
     return text

@@ -528,7 +528,9 @@ def test_damaged_types():
     member = b"op".ljust(8, b"\0")
     replace_bytes("t.h5", member + struct.pack("<I", 24), member + struct.pack("<I", 0xff0018))
     for command in ("show", "export"):
-        assert_one_error(shoal("trace", command, "t.h5", code=7), "/records in t.h5 does not fit its own size")
+        r = shoal("trace", command, "t.h5", code=7)
+        assert_one_error(r, "/records in t.h5")
+        assert re.search("does not fit its own size|extends outside its parent", r.stderr), r.stderr  # HDF5 1.14 sees it, too
     with h5py.File("d.h5", "w") as f:
         f["train/x"] = np.ones((8, 3), "f4")
         f["train/y"] = np.arange(8) % 2

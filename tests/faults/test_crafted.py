@@ -1,6 +1,7 @@
 """Malicious checkpoints: all checksums are correct, the numbers are not.  Each is refused in one clear line."""
 import json
 import os
+import re
 import resource
 import shutil
 import struct

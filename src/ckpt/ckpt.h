@@ -98,8 +98,9 @@ shoal_status shoal_ckpt_get_part(const shoal_ckpt *c, const shoal_ckpt_entry *e,
 /* ---- for `shoal ckpt` ---- */
 shoal_status shoal_ckpt_verify(const char *path, FILE *out); /* prints every fault, one per line */
 /** Export only the model as an HDF5 file: one f32 data set per tensor, named as in PyTorch's reference models;
- *  attributes model, run, method, step, epoch, and those of the data: kind, sample, classes, mean, std, class_names.
+ *  attributes model, run, method, step, epoch, those of the data: kind, sample, classes, mean, std, class_names, and layers,
+ *  the text of that name or none if it is NULL.
  *  Verifies the checkpoint first.  ERR_IO if `out` exists; no partial file
  *  is left. */
-shoal_status shoal_ckpt_export(const char *path, const char *out);
+shoal_status shoal_ckpt_export(const char *path, const char *layers, const char *out);
 #endif

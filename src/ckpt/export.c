@@ -31,7 +31,7 @@ static shoal_status copy_tensor(const shoal_ckpt *c, const char *name, shoal_h5_
   return st;
 }
 
-static shoal_status copy_model(const shoal_ckpt *c, shoal_h5_draft *to)
+static shoal_status copy_model(const shoal_ckpt *c, const char *layers, shoal_h5_draft *to)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   const char *const *names;
@@ -42,6 +42,7 @@ static shoal_status copy_model(const shoal_ckpt *c, shoal_h5_draft *to)
   SHOAL_TRY(shoal_h5_put_string(to->file, "run", info->run));
   SHOAL_TRY(shoal_h5_put_string(to->file, "method", info->method));
   SHOAL_TRY(shoal_ckpt_put_data(to->file, &info->data));
+  if (layers) SHOAL_TRY(shoal_h5_put_string(to->file, "layers", layers));
   SHOAL_TRY(shoal_h5_put_i64(to->file, "step", (int64_t)info->step));
   return shoal_h5_put_i64(to->file, "epoch", (int64_t)info->epoch);
 }
@@ -54,15 +55,15 @@ static void warn_of_unknown_data(const shoal_ckpt *c)
                shoal_ckpt_path(c));
 }
 
-shoal_status shoal_ckpt_export(const char *path, const char *out)
+shoal_status shoal_ckpt_export(const char *path, const char *layers, const char *out)
 {
   shoal_ckpt *c;
   shoal_h5_draft draft = { 0 };
   shoal_status st;
   SHOAL_CHECK(!shoal_path_exists(out), SHOAL_ERR_IO, "%s exists already: remove it, or name another file", out);
   SHOAL_TRY(shoal_ckpt_open(path, true, &c));
-  SHOAL_TRY_GOTO(st, shoal_h5_draft_open(&draft, out, 0), end);
-  SHOAL_TRY_GOTO(st, copy_model(c, &draft), end);
+  SHOAL_TRY_GOTO(st, shoal_h5_draft_open(&draft, out, layers ? strlen(layers) : 0), end);
+  SHOAL_TRY_GOTO(st, copy_model(c, layers, &draft), end);
   SHOAL_TRY_GOTO(st, shoal_h5_draft_close(&draft), end);
   st = shoal_h5_draft_commit(&draft);
   if (st == SHOAL_OK) warn_of_unknown_data(c);

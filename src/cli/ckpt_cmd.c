@@ -5,6 +5,7 @@
 #include "ckpt/folder.h"
 #include "cli/cli.h"
 #include "report/ckpt.h"
+#include "train/network.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,14 +129,16 @@ static const shoal_flag export_flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help export_help = {
-  "shoal ckpt export CHECKPOINT [-o FILE]",
+  "shoal ckpt export RUN|CHECKPOINT [-o FILE]",
   "Writes the model alone: full-rank weights and mean statistics of any method's checkpoint, one HDF5 data set each.\n"
   "Attributes say how to use it: its inputs are (x - mean) / std, with one value per channel of images [c,h,w] or per\n"
-  "feature; sample is the shape of an input, and line k of class_names is the name of output k.",
+  "feature; sample is the shape of an input, line k of class_names is the name of output k, and layers are the "
+  "network's,\n"
+  "in JSON: docs/predict.md evaluates it with NumPy alone. RUN is a run folder, whose newest good checkpoint is taken.",
   export_flags,
   1,
   1,
-  "  shoal ckpt export runs/digits/ckpt/step-000004690.h5 -o digits-model.h5\n"
+  "  shoal ckpt export runs/digits -o digits-model.h5\n"
   "  in Python: m = h5py.File('digits-model.h5'); x = (x - m.attrs['mean'][:, None, None]) / m.attrs['std'][:, None, "
   "None]\n",
 };
@@ -148,7 +151,7 @@ static shoal_status export(int argc, char **argv)
   if (helped) return SHOAL_OK;
   const char *const *words, *out = shoal_args_value(a, "-o");
   shoal_args_words(a, &words);
-  shoal_status st = shoal_ckpt_export(words[0], out ? out : "model.h5");
+  shoal_status st = shoal_network_export(words[0], out ? out : "model.h5");
   shoal_args_destroy(a);
   return st;
 }

@@ -12,6 +12,7 @@ const shoal_verb shoal_verbs[] = {
   { "train", "train a network: one rank under srun or mpirun, or alone", shoal_cmd_train, &shoal_train_help },
   { "data", "make, import, inspect and repack HDF5 data sets", .verbs = shoal_data_verbs },
   { "ckpt", "list, show, verify, compare and prune checkpoints", .verbs = shoal_ckpt_verbs },
+  { "predict", "what a trained network says about samples", shoal_cmd_predict, &shoal_predict_help },
   { "trace", "show and export timing traces", .verbs = shoal_trace_verbs },
   { "watch", "a page in the terminal that shows how a run goes", shoal_cmd_watch, &shoal_watch_help },
   { "scale", "a scaling study: run files, runs, a table", shoal_cmd_scale, &shoal_scale_help },

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "ckpt/folder.h"
+#include "train/network.h"
 #include "train/session.h"
 #include <float.h>
 #include <math.h>
@@ -95,7 +96,7 @@ static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
 {
   shoal_run *r = &s->run;
   SHOAL_TRY(shoal_session_make_whole(s));
-  SHOAL_TRY(shoal_session_read_model(s, c, s->model.scratch));
+  SHOAL_TRY(shoal_weights_read(r->backend, r->model, c, s->model.scratch));
   SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->model.scratch->w));
   SHOAL_TRY(
       shoal_model_gather_stats(r->backend, r->model, r->form->model, s->model.scratch->stats, r->form->params->stats));
@@ -277,8 +278,8 @@ static shoal_status load(shoal_session *s)
   bool same = same_layout(s, c) && strcmp(info->method, s->method->name) == 0 &&
               (!s->method->fits || s->method->fits(r, s->method_state, c));
   SHOAL_TRY(get_train(s, c));
-  SHOAL_TRY(shoal_session_match_model(s, c, "resume with the same model options, or choose another run.name"));
-  if (!shoal_session_cuts(s)) SHOAL_TRY(shoal_session_read_model(s, c, s->model.form.params));
+  SHOAL_TRY(shoal_weights_match(s->run.model, c, "resume with the same model options, or choose another run.name"));
+  if (!shoal_session_cuts(s)) SHOAL_TRY(shoal_weights_read(r->backend, r->model, c, s->model.form.params));
   if (same || !shoal_session_cuts(s)) SHOAL_TRY(get_optimizer(s, c, same && !shoal_session_one_copy(s)));
   SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
   if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));

@@ -280,11 +280,7 @@ shoal_status shoal_session_evaluate_and_record(shoal_session *s);
  * collective. */
 shoal_status shoal_session_find(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
-/* weights.c.  Match: ERR_USAGE with the first tensor that differs in name or shape, both shapes, the number of others, and
- * a cure.  Read: weights and mean statistics, by name, into the arena of a whole model.  Both local. */
-shoal_status shoal_session_match_model(const shoal_session *s, const shoal_ckpt *ckpt, const char *cure);
-shoal_status shoal_session_read_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params);
-/* model.weights.  Find: after a checkpoint to resume from was looked for; collective.  Take: called before and after the
+/* weights.c: model.weights.  Find: after a checkpoint to resume from was looked for; collective.  Take: called before and after the
  * method is opened, because a method sees weights when it is opened, but can only then cut parts of them; local. */
 shoal_status shoal_session_find_weights(shoal_session *s);
 shoal_status shoal_session_take_weights(shoal_session *s, bool method_is_open);

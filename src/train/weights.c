@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "train/network.h"
 #include "train/session.h"
 #include <string.h>
 
@@ -77,9 +78,8 @@ static void compare_rest(comparison *c, const shoal_model *m)
   }
 }
 
-shoal_status shoal_session_match_model(const shoal_session *s, const shoal_ckpt *ckpt, const char *cure)
+shoal_status shoal_weights_match(const shoal_model *m, const shoal_ckpt *ckpt, const char *cure)
 {
-  const shoal_model *m = s->run.model;
   comparison c = { .ckpt = ckpt };
   char more[48] = "";
   for (int i = 0; i < m->params; i++) {
@@ -115,16 +115,16 @@ static void get_stat(void *ctx, const char *name, size_t offset, size_t count)
   if (t->st == SHOAL_OK) t->st = shoal_ckpt_get_arena(t->ckpt, t->backend, full, count, t->stats + offset);
 }
 
-shoal_status shoal_session_read_model(const shoal_session *s, const shoal_ckpt *c, shoal_params *params)
+shoal_status shoal_weights_read(shoal_backend *b, const shoal_model *m, const shoal_ckpt *c, shoal_params *params)
 {
-  for (int i = 0; i < s->run.model->params; i++) {
-    const shoal_param *p = &s->run.model->param[i];
+  for (int i = 0; i < m->params; i++) {
+    const shoal_param *p = &m->param[i];
     char name[SHOAL_NAME_MAX + 32];
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
-    SHOAL_TRY(shoal_ckpt_get_arena(c, s->run.backend, name, p->count, params->w + p->offset));
+    SHOAL_TRY(shoal_ckpt_get_arena(c, b, name, p->count, params->w + p->offset));
   }
-  stat_source t = { c, s->run.backend, params->stats, SHOAL_OK };
-  shoal_model_each_stat(s->run.model, get_stat, &t);
+  stat_source t = { c, b, params->stats, SHOAL_OK };
+  shoal_model_each_stat(m, get_stat, &t);
   params->version++;
   return t.st;
 }
@@ -178,7 +178,7 @@ shoal_status shoal_session_find_weights(shoal_session *s)
 static shoal_status cut(shoal_session *s)
 {
   SHOAL_TRY(shoal_session_make_whole(s));
-  SHOAL_TRY(shoal_session_read_model(s, s->world.weights, s->model.scratch));
+  SHOAL_TRY(shoal_weights_read(s->run.backend, s->run.model, s->world.weights, s->model.scratch));
   SHOAL_TRY(s->method->adopt(&s->run, s->method_state, 0, s->model.scratch->w));
   SHOAL_TRY(shoal_model_gather_stats(s->run.backend, s->run.model, s->run.form->model, s->model.scratch->stats,
                                      s->run.form->params->stats));
@@ -190,9 +190,9 @@ shoal_status shoal_session_take_weights(shoal_session *s, bool method_is_open)
 {
   const shoal_ckpt *c = s->world.weights;
   if (!c || method_is_open != shoal_session_cuts(s)) return SHOAL_OK;
-  SHOAL_TRY(shoal_error_prefix(shoal_session_match_model(s, c, "give a checkpoint of the same model options"),
+  SHOAL_TRY(shoal_error_prefix(shoal_weights_match(s->run.model, c, "give a checkpoint of the same model options"),
                                "model.weights: "));
-  SHOAL_TRY(method_is_open ? cut(s) : shoal_session_read_model(s, c, s->model.form.params));
+  SHOAL_TRY(method_is_open ? cut(s) : shoal_weights_read(s->run.backend, s->run.model, c, s->model.form.params));
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   s->model.weights_checksum = identify(c);
   shoal_info(

@@ -117,7 +117,7 @@ static void read_it(const char *path)
     FUZZ_CHECK(shoal_ckpt_verify(path, fuzz_sink()) == SHOAL_OK);
     FUZZ_CHECK(shoal_ckpt_print(path, true, fuzz_sink()) == SHOAL_OK);
     FUZZ_CHECK(shoal_ckpt_diff(path, path, NULL, NULL, 0, true, fuzz_sink(), &different) != SHOAL_OK || !different);
-    (void)shoal_ckpt_export(path, model);
+    (void)shoal_ckpt_export(path, NULL, model);
     unlink(model);
   } else {
     FUZZ_CHECK(shoal_ckpt_verify(path, fuzz_sink()) != SHOAL_OK || is_shard(path));

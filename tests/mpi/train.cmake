@@ -20,6 +20,7 @@ shoal_add_runs(ab ab_neutral ab_phases ab_bytes ab_resume ab_changed ab_only_b a
 shoal_add_runs(ist ist_neutral ist_bytes ist_model ist_resume ist_moved ist_refused ist_few ist_described ist_learns)
 shoal_add_pytest(train.errors FILE mpi/test_errors.py LABELS train noasan)
 shoal_add_runs(switch switch)
+shoal_add_pytest(train.predict FILE mpi/test_predict.py LABELS train noasan)
 shoal_add_runs(launch launch_bits launch_codes launch_stops)
 shoal_add_runs(weights weights_methods weights_drawn weights_statistics weights_killed weights_refused)
 shoal_add_runs(progress progress_live progress_logged progress_again progress_never progress_status)

@@ -97,7 +97,7 @@ static shoal_status diff_ckpt(void)
 static shoal_status export_ckpt(void)
 {
   unlink(temp_path("export.h5"));
-  return shoal_ckpt_export(temp_path("golden.h5"), temp_path("export.h5"));
+  return shoal_ckpt_export(temp_path("golden.h5"), "[]", temp_path("export.h5"));
 }
 
 /* ---- data ---- */

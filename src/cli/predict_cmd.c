@@ -1,0 +1,71 @@
+/* shoal predict: what a trained network says about samples. */
+#include "base/str.h"
+#include "cli/cli.h"
+#include "train/network.h"
+#include <string.h>
+
+enum { THREADS_MAX = 4096, BATCH_MAX = 1 << 20, BATCH = 256 };
+
+static const shoal_flag flags[] = {
+  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE,
+    "write a row for each sample: label, prediction and probabilities; NAME.csv or NAME.h5" },
+  { "--split", NULL, "test|train", SHOAL_FLAG_VALUE,
+    "the samples; else the test split, or the training split where there is no other" },
+  { "--batch", NULL, "N", SHOAL_FLAG_VALUE, "samples at a time (256)" },
+  { "--threads", NULL, "N", SHOAL_FLAG_VALUE, "threads (1)" },
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+const shoal_verb_help shoal_predict_help = {
+  "shoal predict RUN|CHECKPOINT DATA... [-o FILE] [--split test|train] [--json]",
+  "What a trained network says about the samples of a data set: accuracy, loss and confusion table, and with -o a row "
+  "for "
+  "each sample. RUN is a run folder, whose newest good checkpoint is taken. Several files are one data set. Inputs are "
+  "normalised as in training, whatever the data's own mean is; classes are matched by their names, if they have names.",
+  flags,
+  2,
+  -1,
+  "  shoal predict runs/digits glyphs.h5\n  shoal predict runs/digits/ckpt/best new.h5 --split train -o "
+  "predictions.csv\n",
+};
+
+static shoal_status number(const shoal_args *a, const char *flag, int64_t most, int64_t *out)
+{
+  const char *text = shoal_args_value(a, flag);
+  SHOAL_CHECK(!text || (shoal_parse_i64(text, out) == SHOAL_OK && *out >= 1 && *out <= most), SHOAL_ERR_USAGE,
+              "%s is \"%s\": must be a whole number, 1 to %lld", flag, text, (long long)most);
+  return SHOAL_OK;
+}
+
+static shoal_status run(const shoal_args *a)
+{
+  const char *const *words, *split = shoal_args_value(a, "--split");
+  size_t n = shoal_args_words(a, &words);
+  int64_t threads = 1, batch = BATCH;
+  shoal_predict_args p = { .model = words[0],
+                           .data = words + 1,
+                           .n_data = n - 1,
+                           .out = shoal_args_value(a, "-o"),
+                           .json = shoal_json_wanted(a),
+                           .split = !split                       ? SHOAL_PREDICT_EITHER
+                                    : strcmp(split, "test") == 0 ? SHOAL_PREDICT_TEST
+                                                                 : SHOAL_PREDICT_TRAIN };
+  SHOAL_CHECK(!split || strcmp(split, "test") == 0 || strcmp(split, "train") == 0, SHOAL_ERR_USAGE,
+              "--split is \"%s\": must be test or train", split);
+  SHOAL_TRY(number(a, "--threads", THREADS_MAX, &threads));
+  SHOAL_TRY(number(a, "--batch", BATCH_MAX, &batch));
+  p.threads = (int)threads;
+  p.batch = batch;
+  return shoal_predict(&p, stdout);
+}
+
+shoal_status shoal_cmd_predict(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  SHOAL_TRY(shoal_args_parse(&shoal_predict_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  shoal_status st = run(a);
+  shoal_args_destroy(a);
+  return st;
+}

@@ -1,0 +1,45 @@
+/* A trained network outside a run: found in a checkpoint, used for predictions, and written for other programs. */
+#ifndef SHOAL_TRAIN_NETWORK_H
+#define SHOAL_TRAIN_NETWORK_H
+#include "ckpt/ckpt.h"
+#include "nn/plan.h"
+
+/* weights.c.  Match: ERR_USAGE with the first tensor that differs in name or shape, both shapes, the number of others, and
+ * a cure.  Read: weights and mean statistics, by name, into the arena of a whole model.  Both local. */
+shoal_status shoal_weights_match(const shoal_model *m, const shoal_ckpt *ckpt, const char *cure);
+shoal_status shoal_weights_read(shoal_backend *b, const shoal_model *m, const shoal_ckpt *c, shoal_params *params);
+
+typedef struct {
+  char *path; /* of the checkpoint */
+  shoal_ckpt *ckpt;
+  shoal_model *model;
+} shoal_network;
+/** Opens a checkpoint, or the newest one of a run folder that verifies, and builds its model by the options it was trained with.
+ *  ERR_UNSUPPORTED for a file from before the data was recorded in it.
+ *  @param out  zeroed by the caller; after an error call close */
+shoal_status shoal_network_open(const char *path, shoal_network *out);
+void shoal_network_close(shoal_network *n);
+/** `shoal ckpt export`: the model alone (ckpt.h), with its layers. */
+shoal_status shoal_network_export(const char *path, const char *out);
+
+typedef enum {
+  SHOAL_PREDICT_TEST,
+  SHOAL_PREDICT_TRAIN,
+  SHOAL_PREDICT_EITHER
+} shoal_predict_split; /* EITHER: test if there is one */
+typedef struct {
+  const char *model; /* run folder or checkpoint */
+  const char *const *data;
+  size_t n_data;
+  shoal_predict_split split;
+  int64_t batch;
+  int threads;
+  const char *out; /* NAME.csv or NAME.h5; NULL: none */
+  bool json;
+} shoal_predict_args;
+/** `shoal predict`: the class and the probabilities of every sample of a split into a file, the confusion table and the accuracy to
+ *  `summary`.  Inputs are normalised as the model has learnt to see them.  Classes are matched by their names where model and
+ *  data have names; a label that the model does not know counts for nothing.
+ *  @return ERR_USAGE if samples of the data do not have the shape of the model's input */
+shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary);
+#endif

@@ -1,0 +1,403 @@
+/* `shoal predict`: a forward pass over a split, one batch at a time, and what came out of it.
+ *
+ * A sample whose outputs are not finite (its own values are not, or are far too large) has no prediction: -1, and nothing in the
+ * table and in the accuracy. */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/texts.h"
+#include "data/loader.h"
+#include "h5/draft.h"
+#include "train/network.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME = 48, WIDEST_TABLE = 16, MOST_MISTAKES = 10 };
+
+typedef struct {
+  shoal_network network;
+  shoal_backend *backend;
+  shoal_params *params;
+  shoal_plans *plans;
+  shoal_dataset *set;
+  shoal_loader *loader;
+  shoal_split split;
+  int64_t classes;
+  shoal_texts names;          /* of the classes; none if they are numbers */
+  int32_t *class_of;          /* [labels of the data] the model's class of each, -1: unknown to it */
+  uint64_t n;                 /* samples */
+  int32_t *label, *predicted; /* [n] */
+  float *probability;         /* [n][classes] */
+  uint64_t *confusion;        /* [classes][classes] by label, then by prediction */
+  uint64_t known, correct, lost;
+  double loss; /* sum over known labels of -log p */
+} predictor;
+
+static void close_predictor(predictor *p)
+{
+  shoal_loader_destroy(p->loader);
+  shoal_dataset_close(p->set);
+  shoal_plans_destroy(p->plans);
+  if (p->backend) shoal_params_destroy(p->backend, p->params);
+  shoal_network_close(&p->network);
+  shoal_backend_close(p->backend);
+  shoal_texts_free(&p->names);
+  free(p->class_of);
+  free(p->label);
+  free(p->predicted);
+  free(p->probability);
+  free(p->confusion);
+}
+
+/* ---- the data ---- */
+
+static shoal_status split_names(const char *lines, shoal_texts *out)
+{
+  for (const char *at = lines; at && *at;) {
+    size_t n = strcspn(at, "\n");
+    SHOAL_TRY(shoal_texts_add_n(out, at, n));
+    at += n + (at[n] == '\n');
+  }
+  return SHOAL_OK;
+}
+
+/* Which class of the model each label of the data is: by name where both have names, else by number. */
+static shoal_status match_classes(predictor *p)
+{
+  int64_t labels = shoal_dataset_info(p->set)->classes;
+  shoal_texts own = { 0 };
+  shoal_status st = split_names(shoal_dataset_class_names(p->set), &own);
+  if (st == SHOAL_OK) st = split_names(shoal_ckpt_get_info(p->network.ckpt)->data.class_names, &p->names);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)labels, &p->class_of);
+  bool named = own.n == (size_t)labels && p->names.n == (size_t)p->classes;
+  if (p->names.n != (size_t)p->classes) shoal_texts_free(&p->names);
+  for (int64_t k = 0; st == SHOAL_OK && k < labels; k++) {
+    p->class_of[k] = named || k >= p->classes ? -1 : (int32_t)k;
+    for (size_t c = 0; named && c < p->names.n; c++)
+      if (strcmp(own.at[k], p->names.at[c]) == 0) p->class_of[k] = (int32_t)c;
+  }
+  shoal_texts_free(&own);
+  return st;
+}
+
+static shoal_status check_shape(const predictor *p)
+{
+  const shoal_shape *is = &shoal_dataset_info(p->set)->sample, *wanted = &p->network.model->input;
+  char a[96], b[96];
+  uint64_t dims[2][SHOAL_MAX_DIMS];
+  for (int d = 0; d < is->ndim; d++) dims[0][d] = (uint64_t)is->dim[d];
+  for (int d = 0; d < wanted->ndim; d++) dims[1][d] = (uint64_t)wanted->dim[d];
+  bool same = is->ndim == wanted->ndim && memcmp(is->dim, wanted->dim, (size_t)is->ndim * sizeof *is->dim) == 0;
+  SHOAL_CHECK(same, SHOAL_ERR_USAGE, "samples of %s have the shape %s, the model was trained on %s",
+              shoal_dataset_path(p->set), shoal_ckpt_shape_text(is->ndim, dims[0], a, sizeof a),
+              shoal_ckpt_shape_text(wanted->ndim, dims[1], b, sizeof b));
+  return SHOAL_OK;
+}
+
+static shoal_status open_data(const shoal_predict_args *a, predictor *p)
+{
+  const shoal_ckpt_data *trained = &shoal_ckpt_get_info(p->network.ckpt)->data;
+  const double *mean, *std;
+  size_t scales;
+  SHOAL_TRY(shoal_dataset_open_all(a->data, a->n_data, &p->set));
+  const shoal_data_info *info = shoal_dataset_info(p->set);
+  SHOAL_TRY(check_shape(p));
+  shoal_dataset_scale(p->set, &scales, &mean, &std);
+  SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE, "%s has %zu means, the model was trained with %zu; repack it",
+              shoal_dataset_path(p->set), scales, trained->scales);
+  shoal_dataset_set_scale(p->set, trained->mean, trained->std);
+  bool test = a->split == SHOAL_PREDICT_TEST || (a->split == SHOAL_PREDICT_EITHER && info->n[SHOAL_TEST] > 0);
+  p->split = test ? SHOAL_TEST : SHOAL_TRAIN;
+  p->n = info->n[p->split];
+  SHOAL_CHECK(p->n > 0, SHOAL_ERR_USAGE, "%s has no %s split", shoal_dataset_path(p->set), test ? "test" : "training");
+  SHOAL_TRY(match_classes(p));
+  shoal_loader_config l = { .split = p->split, .size = 1, .batch = (uint64_t)a->batch, .depth = 1 };
+  return shoal_loader_create(p->set, &l, &p->loader);
+}
+
+static shoal_status open_predictor(const shoal_predict_args *a, predictor *p)
+{
+  SHOAL_TRY(shoal_network_open(a->model, &p->network));
+  const shoal_model *m = p->network.model;
+  p->classes = m->classes;
+  SHOAL_TRY(open_data(a, p));
+  SHOAL_TRY(shoal_backend_open("cpu", a->threads, &p->backend));
+  SHOAL_TRY(shoal_params_create_forward(p->backend, m, &p->params));
+  SHOAL_TRY(shoal_weights_read(p->backend, m, p->network.ckpt, p->params));
+  SHOAL_TRY(shoal_plans_create(p->backend, m, &p->plans));
+  SHOAL_TRY(SHOAL_ALLOC(p->n, &p->label));
+  SHOAL_TRY(SHOAL_ALLOC(p->n, &p->predicted));
+  SHOAL_TRY(SHOAL_ALLOC(p->n * (uint64_t)p->classes, &p->probability));
+  return SHOAL_ALLOC((size_t)(p->classes * p->classes), &p->confusion);
+}
+
+/* ---- the forward pass ---- */
+
+/* Turns outputs into probabilities in place; the class of the largest, or -1 if any is not finite. */
+static int32_t soften(float *x, int64_t n, double *log_sum)
+{
+  int64_t best = 0;
+  double sum = 0;
+  for (int64_t k = 0; k < n; k++) {
+    if (!isfinite(x[k])) return -1;
+    if (x[k] > x[best]) best = k;
+  }
+  float top = x[best];
+  for (int64_t k = 0; k < n; k++) sum += exp((double)x[k] - top);
+  for (int64_t k = 0; k < n; k++) x[k] = (float)(exp((double)x[k] - top) / sum);
+  *log_sum = log(sum);
+  return (int32_t)best;
+}
+
+static void score(predictor *p, uint64_t id, int32_t label)
+{
+  float *x = p->probability + id * (uint64_t)p->classes;
+  float outputs_label = label >= 0 ? x[label] : 0, top = -INFINITY;
+  double log_sum = 0;
+  for (int64_t k = 0; k < p->classes; k++) top = fmaxf(top, x[k]);
+  int32_t best = soften(x, p->classes, &log_sum);
+  p->label[id] = label;
+  p->predicted[id] = best;
+  if (best < 0) {
+    for (int64_t k = 0; k < p->classes; k++) x[k] = NAN;
+    p->lost++;
+  }
+  if (best < 0 || label < 0) return;
+  p->known++;
+  p->correct += best == label;
+  p->confusion[label * p->classes + best]++;
+  p->loss += (double)top + log_sum - outputs_label;
+}
+
+static shoal_status predict(predictor *p)
+{
+  int last = p->network.model->nodes - 1;
+  uint64_t at = 0;
+  for (;;) {
+    const shoal_batch *b;
+    shoal_plan *plan;
+    SHOAL_TRY(shoal_loader_next(p->loader, &b));
+    if (!b) return SHOAL_OK;
+    SHOAL_TRY(shoal_plans_get(p->plans, b->n, SHOAL_PLAN_EVAL, &plan));
+    SHOAL_TRY(shoal_plan_forward(plan, p->params, NULL, b->x, NULL, 0, NULL));
+    SHOAL_TRY(shoal_plan_output(plan, last, p->probability + at * (uint64_t)p->classes));
+    for (int64_t i = 0; i < b->n; i++) score(p, at + (uint64_t)i, b->y[i] < 0 ? -1 : p->class_of[b->y[i]]);
+    at += (uint64_t)b->n;
+  }
+}
+
+/* ---- files ---- */
+
+/* A class as people call it. */
+static const char *class_name(const predictor *p, int64_t k, char buf[NAME])
+{
+  if (k >= 0 && p->names.n) return p->names.at[k];
+  snprintf(buf, NAME, "%" PRId64, k);
+  return buf;
+}
+
+/* A field of a CSV file. */
+static void put_field(FILE *f, const char *before, const char *text)
+{
+  bool plain = !strpbrk(text, ",\"\r\n");
+  fprintf(f, plain ? "%s" : "%s\"", before);
+  for (const char *c = text; *c; c++) fprintf(f, *c == '"' && !plain ? "\"\"" : "%c", *c);
+  if (!plain) fputc('"', f);
+}
+
+static void write_rows(const predictor *p, FILE *f)
+{
+  char name[NAME];
+  fputs("sample,label,predicted", f);
+  for (int64_t k = 0; k < p->classes; k++) {
+    char *column = shoal_strdup_printf("p_%s", class_name(p, k, name));
+    put_field(f, ",", column);
+    free(column);
+  }
+  for (uint64_t i = 0; i < p->n; i++) {
+    fprintf(f, "\n%" PRIu64, i);
+    put_field(f, ",", p->label[i] < 0 ? "" : class_name(p, p->label[i], name));
+    put_field(f, ",", p->predicted[i] < 0 ? "" : class_name(p, p->predicted[i], name));
+    for (int64_t k = 0; k < p->classes; k++) {
+      float v = p->probability[i * (uint64_t)p->classes + (uint64_t)k];
+      fprintf(f, isfinite(v) ? ",%.9g" : ",", (double)v);
+    }
+  }
+  fputc('\n', f);
+}
+
+static shoal_status write_csv(const predictor *p, const char *path)
+{
+  char *tmp = shoal_temporary_name(path);
+  FILE *f = fopen(tmp, "w");
+  shoal_status st = f ? SHOAL_OK : shoal_io_fault("write", path, errno);
+  if (f) {
+    write_rows(p, f);
+    bool bad = ferror(f) != 0;
+    if (fclose(f) != 0 || bad) st = shoal_io_fault("write", path, errno);
+    if (st == SHOAL_OK) st = shoal_commit_file(tmp, path);
+    if (st != SHOAL_OK) remove(tmp);
+  }
+  free(tmp);
+  return st;
+}
+
+static shoal_status put_array(shoal_h5_draft *d, const char *name, shoal_dtype type, uint64_t rows, uint64_t columns,
+                              const void *data)
+{
+  uint64_t dims[2] = { rows, columns };
+  SHOAL_TRY(shoal_h5_draft_reserve(d, name, rows * SHOAL_MAX(columns, 1) * shoal_dtype_size(type), 0));
+  return shoal_h5_write(d->file, name, type, columns ? 2 : 1, dims, data);
+}
+
+static shoal_status fill_h5(const predictor *p, shoal_h5_draft *d)
+{
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(p->network.ckpt);
+  uint64_t classes = (uint64_t)p->classes;
+  SHOAL_TRY(put_array(d, "label", SHOAL_I32, p->n, 0, p->label));
+  SHOAL_TRY(put_array(d, "predicted", SHOAL_I32, p->n, 0, p->predicted));
+  SHOAL_TRY(put_array(d, "probability", SHOAL_F32, p->n, classes, p->probability));
+  SHOAL_TRY(put_array(d, "confusion", SHOAL_U64, classes, classes, p->confusion));
+  SHOAL_TRY(shoal_h5_put_string(d->file, "run", info->run));
+  SHOAL_TRY(shoal_h5_put_i64(d->file, "step", (int64_t)info->step));
+  SHOAL_TRY(shoal_h5_put_string(d->file, "data", shoal_dataset_path(p->set)));
+  SHOAL_TRY(shoal_h5_put_string(d->file, "split", p->split == SHOAL_TEST ? "test" : "train"));
+  return p->names.n ? shoal_h5_put_string(d->file, "class_names", info->data.class_names) : SHOAL_OK;
+}
+
+static shoal_status write_h5(const predictor *p, const char *path)
+{
+  const char *names = shoal_ckpt_get_info(p->network.ckpt)->data.class_names;
+  shoal_h5_draft d = { 0 };
+  shoal_status st = shoal_h5_draft_open(&d, path, names ? strlen(names) : 0);
+  if (st == SHOAL_OK) st = fill_h5(p, &d);
+  if (st == SHOAL_OK) st = shoal_h5_draft_close(&d);
+  if (st == SHOAL_OK) st = shoal_h5_draft_commit(&d);
+  shoal_h5_draft_discard(&d);
+  return st;
+}
+
+/* ---- the summary ---- */
+
+static double accuracy(const predictor *p)
+{
+  return p->known ? (double)p->correct / (double)p->known : NAN;
+}
+
+static void print_json(const predictor *p, FILE *out)
+{
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(p->network.ckpt);
+  char name[NAME];
+  shoal_json j = { .lines = 2, .out = out };
+  shoal_json_object(&j, NULL);
+  shoal_json_string(&j, "model", p->network.path);
+  shoal_json_uint(&j, "step", info->step);
+  shoal_json_string(&j, "data", shoal_dataset_path(p->set));
+  shoal_json_string(&j, "split", p->split == SHOAL_TEST ? "test" : "train");
+  shoal_json_uint(&j, "samples", p->n);
+  shoal_json_uint(&j, "labelled", p->known);
+  shoal_json_uint(&j, "without_prediction", p->lost);
+  shoal_json_real(&j, "accuracy", accuracy(p));
+  shoal_json_real(&j, "loss", p->known ? p->loss / (double)p->known : NAN);
+  shoal_json_array(&j, "classes");
+  for (int64_t k = 0; k < p->classes; k++) shoal_json_string(&j, NULL, class_name(p, k, name));
+  shoal_json_end(&j);
+  shoal_json_array(&j, "confusion");
+  for (int64_t k = 0; k < p->classes; k++) {
+    shoal_json_array(&j, NULL);
+    for (int64_t q = 0; q < p->classes; q++) shoal_json_uint(&j, NULL, p->confusion[k * p->classes + q]);
+    shoal_json_end(&j);
+  }
+  shoal_json_end(&j);
+  shoal_json_end(&j);
+  shoal_json_finish(&j);
+}
+
+/* Rows are labels, columns predictions. */
+static void add_table(const predictor *p, shoal_str *out)
+{
+  char name[NAME];
+  shoal_str_add(out, "\n%-14s", "label \\ as");
+  for (int64_t k = 0; k < p->classes; k++) shoal_str_add(out, " %7.7s", class_name(p, k, name));
+  shoal_str_add(out, "  recall\n");
+  for (int64_t k = 0; k < p->classes; k++) {
+    uint64_t sum = 0, right = p->confusion[k * p->classes + k];
+    shoal_str_add(out, "%-14.14s", class_name(p, k, name));
+    for (int64_t q = 0; q < p->classes; q++) {
+      sum += p->confusion[k * p->classes + q];
+      shoal_str_add(out, " %7" PRIu64, p->confusion[k * p->classes + q]);
+    }
+    if (sum)
+      shoal_str_add(out, " %6.1f%%\n", 100 * (double)right / (double)sum);
+    else
+      shoal_str_add(out, "       -\n");
+  }
+}
+
+/* The most frequent mistakes, for more classes than a table has room for. */
+static void add_mistakes(const predictor *p, shoal_str *out)
+{
+  uint64_t bound = UINT64_MAX, told = 0;
+  int64_t cells = p->classes * p->classes;
+  char a[NAME], b[NAME];
+  shoal_str_add(out, "\nmost frequent mistakes:\n");
+  while (told < MOST_MISTAKES && bound > 1) {
+    uint64_t next = 0;
+    for (int64_t c = 0; c < cells; c++)
+      if (c / p->classes != c % p->classes && p->confusion[c] < bound) next = SHOAL_MAX(next, p->confusion[c]);
+    bound = next;
+    for (int64_t c = 0; c < cells && next > 0 && told < MOST_MISTAKES; c++) {
+      if (c / p->classes == c % p->classes || p->confusion[c] != next) continue;
+      shoal_str_add(out, "%7" PRIu64 "  %s as %s\n", next, class_name(p, c / p->classes, a),
+                    class_name(p, c % p->classes, b));
+      told++;
+    }
+  }
+}
+
+static void print_summary(const predictor *p, FILE *out)
+{
+  shoal_str s = { 0 };
+  shoal_str_add(&s, "%s on %" PRIu64 " %s samples of %s\n", p->network.path, p->n,
+                p->split == SHOAL_TEST ? "test" : "training", shoal_dataset_path(p->set));
+  if (p->lost) shoal_str_add(&s, "%" PRIu64 " without a prediction: their outputs are not finite\n", p->lost);
+  if (p->known + p->lost < p->n)
+    shoal_str_add(&s, "%" PRIu64 " with a label that the model does not know: not counted\n",
+                  p->n - p->known - p->lost);
+  if (p->known)
+    shoal_str_add(&s, "accuracy %.2f %% (%" PRIu64 " of %" PRIu64 "), loss %.4f\n", 100 * accuracy(p), p->correct,
+                  p->known, p->loss / (double)p->known);
+  if (p->known && p->classes <= WIDEST_TABLE) add_table(p, &s);
+  if (p->known && p->classes > WIDEST_TABLE) add_mistakes(p, &s);
+  shoal_str_print(&s, out);
+  shoal_str_free(&s);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+  size_t n = strlen(text), m = strlen(end);
+  return n > m && strcmp(text + n - m, end) == 0;
+}
+
+shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary)
+{
+  predictor p = { .classes = 0 };
+  bool csv = a->out && ends_with(a->out, ".csv");
+  SHOAL_CHECK(!a->out || csv || ends_with(a->out, ".h5"), SHOAL_ERR_USAGE,
+              "-o %s: name it .csv or .h5, which says the format", a->out);
+  shoal_status st = open_predictor(a, &p);
+  if (st == SHOAL_OK) st = predict(&p);
+  if (st == SHOAL_OK && a->out) st = csv ? write_csv(&p, a->out) : write_h5(&p, a->out);
+  if (st == SHOAL_OK) {
+    if (a->json)
+      print_json(&p, summary);
+    else
+      print_summary(&p, summary);
+  }
+  close_predictor(&p);
+  return st;
+}

@@ -1,0 +1,131 @@
+"""`shoal predict`, and what `shoal ckpt export` writes: compared with an evaluation by NumPy, the program of docs/predict.md."""
+import csv
+import json
+import re
+import types
+
+import h5py
+import numpy as np
+import pytest
+
+from harness import FULL, PLAIN_ENV, ROOT, assert_one_error, newest, program, run, sets, shoal, train
+
+with open(f"{ROOT}/docs/predict.md") as f:
+    PROGRAM = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+
+
+def numpy_program():
+    module = types.ModuleType("predict")
+    exec(PROGRAM, module.__dict__)
+    return module
+
+
+def read(name):
+    with h5py.File(name) as f:
+        return {k: f[k][:] for k in f}
+
+
+MODELS = {"mlp": dict(model__name="mlp", model__widths="[12,9]", model__norm="layer", model__activation="gelu", model__dropout="0.2"),
+          "mlp-batch": dict(model__name="mlp", model__widths="[12]", model__norm="batch"),
+          "resnet20": dict(model__name="resnet20"), "vgg16": dict(model__name="vgg16", model__width="0.0625"),
+          "resnet18": dict(model__name="resnet18")}
+
+
+@pytest.mark.parametrize("name", [m for m in MODELS if FULL or m not in ("resnet18", "vgg16")])
+def test_numpy(work, name):
+    """Probabilities are those of an independent evaluation of the exported layers, for every kind of network."""
+    images = "--size 32" if name == "vgg16" else "--size 16" if name.startswith("res") else "--size 8"
+    shoal(*f"data synth glyphs -o data.h5 --train 40 --test 21 {images}".split())
+    train(1, "r", *sets(data__file="data.h5", data__batch=10, run__epochs=1, optim__lr=0.02, **MODELS[name]), "-q")
+    shoal("predict", "runs/r", "data.h5", "-o", "p.h5", "--batch", "8")
+    shoal("ckpt", "export", "runs/r", "-o", "model.h5")
+    with h5py.File("model.h5") as model, h5py.File("data.h5") as data:
+        expected = numpy_program().predict(model, data["test/x"][:].astype("f8"))
+        labels = data["test/y"][:]
+    got = read("p.h5")
+    assert got["probability"] == pytest.approx(expected, abs=2e-5)
+    assert np.array_equal(got["label"], labels) and np.array_equal(got["predicted"], got["probability"].argmax(1))
+    table = np.zeros((10, 10), int)
+    np.add.at(table, (labels, got["predicted"]), 1)
+    assert np.array_equal(got["confusion"], table)
+
+
+@pytest.fixture
+def named(work):
+    """A run on features of classes with names; a CSV file of other samples with fewer classes in another order."""
+    rng = np.random.default_rng(3)
+    centres = {"oak": (5, 0), "ash": (-4, 60), 'a "fir", tall': (0, -70)}
+    rows = [(kind, *(rng.normal(c, (1, 20)))) for kind, c in centres.items() for _ in range(40)]
+    with open("trees.csv", "w", newline="") as f:
+        csv.writer(f).writerows([("kind", "a", "b"), *(rows[i] for i in rng.permutation(len(rows)))])
+    new = [("oak", 6, 10), ("yew", 0, 0), ('a "fir", tall', 0, -75), ("oak", -5, 70), ("yew", 1, 1)]
+    with open("new.csv", "w", newline="") as f:
+        csv.writer(f).writerows([("kind", "a", "b"), *new])
+    shoal(*"data import csv trees.csv -o trees.h5 --label kind".split())
+    shoal(*"data import csv new.csv -o new.h5 --label kind --test-share 0".split())
+    train(1, "r", *sets(data__file="trees.h5", model__name="mlp", model__widths="[8]", data__batch=12, run__epochs=20, optim__lr=0.1,
+                        eval__every="1 epoch"), "-q")
+    return new
+
+
+def test_names(named):
+    """Classes are matched by name, inputs are scaled as in training, unknown labels count for nothing; CSV and JSON agree."""
+    shoal("predict", "runs/r", "new.h5", "-o", "p.csv")
+    with open("p.csv", newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert [r["label"] for r in rows] == [k if k != "yew" else "" for k, *_ in named]
+    assert [rows[i]["predicted"] for i in (0, 2, 3)] == ["oak", 'a "fir", tall', "ash"]
+    for r in rows:
+        p = {k[2:]: float(v) for k, v in r.items() if k.startswith("p_")}
+        assert set(p) == {"oak", "ash", 'a "fir", tall'} and sum(p.values()) == pytest.approx(1) and max(p, key=p.get) == r["predicted"]
+    told = json.loads(shoal("predict", "runs/r", "new.h5", "--json").stdout)
+    assert told["samples"] == 5 and told["labelled"] == 3 and told["accuracy"] == pytest.approx(2 / 3) and told["split"] == "train"
+    assert told["loss"] == pytest.approx(-np.mean([np.log(float(r[f"p_{r['label']}"])) for r in rows if r["label"]]), rel=1e-4)
+    names = told["classes"]
+    shoal("ckpt", "export", "runs/r", "-o", "model.h5")
+    with h5py.File("model.h5") as model:
+        expected = numpy_program().predict(model, np.array([row[1:] for row in named], "f8"))
+    assert np.array([[float(r[f"p_{n}"]) for n in names] for r in rows]) == pytest.approx(expected, abs=1e-5)
+    assert told["confusion"][names.index("oak")][names.index("ash")] == 1 and np.sum(told["confusion"]) == 3
+    page = shoal("predict", newest("r"), "new.h5").stdout
+    assert "2 with a label that the model does not know" in page and "accuracy 66.67 % (2 of 3)" in page
+
+
+def test_accuracy(named):
+    """Accuracy and loss on the test split are those that the run itself measured last."""
+    with open("runs/r/metrics.csv") as f:
+        last = list(csv.DictReader(f))[-1]
+    told = json.loads(shoal("predict", "runs/r", "trees.h5", "--json", "--threads", "2").stdout)
+    assert told["split"] == "test"
+    assert told["accuracy"] == pytest.approx(float(last["test_acc"]), abs=1e-6) and told["loss"] == pytest.approx(float(last["test_loss"]), rel=1e-4)
+
+
+def test_no_number(named):
+    """A sample that is no number has no prediction, and does not harm its batch."""
+    with h5py.File("new.h5", "r+") as f:
+        x = f["train/x"][:]
+        del f["train/x_crc32c"], f.attrs["checksum"]
+        f["train/x"][1] = np.nan
+    shoal("predict", "runs/r", "new.h5", "-o", "p.h5")
+    with_nan = read("p.h5")
+    assert with_nan["predicted"][1] == -1 and np.isnan(with_nan["probability"][1]).all()
+    with h5py.File("new.h5", "r+") as f:
+        f["train/x"][1] = x[1]
+    shoal("predict", "runs/r", "new.h5", "-o", "q.h5")
+    rest = [0, 2, 3, 4]
+    assert np.array_equal(read("q.h5")["probability"][rest], with_nan["probability"][rest])
+
+
+def test_refusals(named):
+    """One line that names the thing and the cure."""
+    shoal(*"data synth blobs -o blobs.h5 --train 10 --test 0 --features 5".split())
+    with h5py.File("old.h5", "w"):
+        pass
+    for words, code, text in ((["runs/r", "blobs.h5"], 2, "samples of blobs.h5 have the shape [5], the model was trained on [2]"),
+                              (["runs/none", "trees.h5"], 7, "runs/none"), (["runs", "trees.h5"], 7, "runs holds no checkpoint"),
+                              (["old.h5", "trees.h5"], 7, "old.h5"), (["runs/r", "new.h5", "--split", "test"], 2, "no test split"),
+                              (["runs/r", "new.h5", "--split", "val"], 2, "must be test or train"),
+                              (["runs/r", "new.h5", "-o", "p.txt"], 2, ".csv or .h5"),
+                              (["runs/r", "new.h5", "-o", "none/p.csv"], 7, "none/p.csv"), (["runs/r", "new.h5", "--batch", "0"], 2, "--batch")):
+        r = run([program(), "predict", *words], code=code, base=PLAIN_ENV)
+        assert_one_error(r, text)

@@ -33,6 +33,7 @@ if(SHOAL_WITH_CUDA)
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   set(CMAKE_CUDA_STANDARD 17)
+  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # an installed program finds the run time
   enable_language(CUDA)
   enable_language(CXX) # tests/simgpu
   set(CMAKE_CXX_STANDARD 17)

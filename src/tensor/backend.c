@@ -6,6 +6,9 @@
 #include "base/mem.h"
 #include "base/subnormal.h"
 #include "tensor/cpu/cpu.h"
+#ifdef SHOAL_WITH_CUDA
+#include "tensor/cuda/cuda.h"
+#endif
 #include "tensor/ref/ref.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +18,17 @@ typedef struct {
   const char *name;
   shoal_status (*open)(int threads, shoal_backend **out); /* NULL: not built in */
   const char *(*versions)(void);
-  const char *cure; /* how to get it built */
+  const char *cure; /* NULL, or that it is not built in, and how it would be */
 } backend_entry;
 
 static const backend_entry entries[] = {
   { "ref", shoal_ref_open, shoal_ref_versions, NULL },
   { "cpu", shoal_cpu_open, shoal_cpu_versions, NULL },
-  { "cuda", NULL, NULL, "configure with -DSHOAL_CUDA=ON" },
+#ifdef SHOAL_WITH_CUDA
+  { "cuda", shoal_cuda_open, shoal_cuda_versions, NULL },
+#else
+  { "cuda", NULL, NULL, "not built in; configure with -DSHOAL_CUDA=ON" },
+#endif
 };
 
 static const backend_entry *find_entry(const char *name)
@@ -48,7 +55,7 @@ shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **o
 {
   const backend_entry *e = find_entry(name);
   SHOAL_CHECK(e, SHOAL_ERR_ARG, "backend '%s' is unknown; choose ref, cpu or cuda", name);
-  SHOAL_CHECK(e->open, SHOAL_ERR_UNSUPPORTED, "backend %s is not built in; %s", name, e->cure);
+  SHOAL_CHECK(e->open, SHOAL_ERR_UNSUPPORTED, "backend %s is %s", name, e->cure);
   SHOAL_CHECK(threads >= 1, SHOAL_ERR_ARG, "backend %s: %d threads; must be at least 1", name, threads);
   shoal_backend *b = NULL;
   SHOAL_TRY(e->open(threads, &b));
@@ -129,7 +136,8 @@ size_t shoal_backend_names(const char *const **out)
 const char *shoal_backend_versions(const char *name)
 {
   const backend_entry *e = find_entry(name);
-  return e && e->versions ? e->versions() : "not built in";
+  if (e && e->versions) return e->versions();
+  return e ? e->cure : "no such backend";
 }
 
 shoal_status shoal_op_create(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)

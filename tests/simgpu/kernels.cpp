@@ -129,7 +129,8 @@ std::map<uintptr_t, uintptr_t> stacks; /* begin, end */
 struct thread {
   state is;
   fibre *on;
-  unsigned long long slot; /* what it gives to a shuffle */
+  unsigned long long slot[2]; /* what it gives to a shuffle, and to the next: it may be one ahead of its warp */
+  unsigned shuffles;
 };
 std::vector<thread> threads;
 thread *self;
@@ -181,7 +182,8 @@ void go_on(thread &t)
     t.on->started = true;
     getcontext(&t.on->context);
     t.on->context.uc_stack.ss_sp = t.on->stack;
-    t.on->context.uc_stack.ss_size = stack_bytes;
+    t.on->context.uc_stack.ss_size =
+        stack_bytes - all_fibres.size() % 64 * 256; /* not all tops in one set of the cache */
     t.on->context.uc_link = nullptr;
     makecontext(&t.on->context, enter, 0);
     setcontext(&t.on->context);
@@ -222,7 +224,7 @@ bool release_waiting()
 
 void run_block(const std::vector<unsigned> &order)
 {
-  for (thread &t : threads) t = { FRESH, nullptr, 0 };
+  for (thread &t : threads) t = { FRESH, nullptr, { 0, 0 }, 0 };
   launch.barriers = 0;
   memset(__start_simgpu_shared, 0xff, static_cast<size_t>(__stop_simgpu_shared - __start_simgpu_shared));
   do {
@@ -295,7 +297,7 @@ void sim::run_kernel(const std::string &name, const kernel &k, dims grid, dims b
   ranges declared;
   k.contract(args, declared);
   const size_t shared = static_cast<size_t>(__stop_simgpu_shared - __start_simgpu_shared);
-  if (shared) declared.list.push_back({ __start_simgpu_shared, shared, 4, true });
+  if (shared) declared.list.push_back({ __start_simgpu_shared, shared, 1, true });
   launch.spans.clear();
   for (const range &r : declared.list) {
     const uintptr_t begin = reinterpret_cast<uintptr_t>(r.at), end = begin + r.bytes;
@@ -321,7 +323,7 @@ void sim::run_kernel(const std::string &name, const kernel &k, dims grid, dims b
   for (unsigned b : permutation(grid.x)) {
     sim_here.block = { b, 0, 0 };
     launch.block = b;
-    if (shared) memset(launch.spans.back().of, 0, (shared / 4 + 1) * sizeof(stamps));
+    if (shared) memset(launch.spans.back().of, 0, (shared + 1) * sizeof(stamps));
     run_block(order);
   }
   for (watched &w : launch.spans) free(w.of);
@@ -340,13 +342,12 @@ void sim_barrier(void)
 unsigned long long sim_shuffle(unsigned long long value, int lane_from)
 {
   const size_t from = sim_here.thread.x / 32 * 32 + static_cast<unsigned>(lane_from);
-  self->slot = value;
-  pause(IN_SHUFFLE); /* all have given */
+  const unsigned turn = self->shuffles++ % 2;
+  self->slot[turn] = value;
+  pause(IN_SHUFFLE);
   if (from >= threads.size())
     sim::mistake("kernel %s: a shuffle from thread %zu, which the block lacks", launch.name, from);
-  const unsigned long long got = threads[from].slot;
-  pause(IN_SHUFFLE); /* all have taken */
-  return got;
+  return threads[from].slot[turn];
 }
 
 void sim_atomic(void *address, size_t bytes)

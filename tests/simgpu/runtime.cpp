@@ -2,10 +2,10 @@
  *
  * Streams are late: work is only queued, and runs when the host waits for something, as much of it as that needs, the streams
  * interleaved in an order drawn from the seed (some seeds run other streams first, some last).  So what is used before its event
- * is seen to be old.  Device memory has no access except while queued work runs, and an unmapped page on both sides; pinned memory
+ * is seen to be old.  Device memory has no access but for queued work while it runs, and an unmapped page on both sides; pinned memory
  * has none from the call that uses it until that work has run.
  *
- * What is legal in CUDA but never wanted here is a mistake, too: the default stream, a copy from or to pageable memory, a wait for
+ * A wait for an event is no mistake inside a step: a ring of buffers does so when the host is far ahead.  What is legal in CUDA but never wanted here is a mistake, too: the default stream, a copy from or to pageable memory, a wait for
  * an event that was never recorded, releasing memory that queued work uses. */
 #include "sim.h"
 #include "simgpu.h"
@@ -47,7 +47,8 @@ struct allocation {
   size_t bytes;
   kind of;
   int device;
-  unsigned pending; /* pieces of queued work that use it */
+  unsigned pending;    /* pieces of queued work that use it ... */
+  uintptr_t low, high; /* ... and the pages that they touch */
 };
 
 /* Never destroyed: statics of other libraries may call until the end. */
@@ -118,12 +119,9 @@ const char *name_of(kind k)
   return k == DEVICE ? "device" : "pinned";
 }
 
-void protect(uintptr_t at, const allocation &a, bool open)
+void protect(uintptr_t low, uintptr_t high, bool open)
 {
-  const size_t bytes = (a.bytes + page - 1) / page * page;
-  const uintptr_t begin = at & ~(page - 1);
-  mprotect(reinterpret_cast<void *>(begin), at + a.bytes > begin + bytes ? bytes + page : bytes,
-           open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  if (low < high) mprotect(reinterpret_cast<void *>(low), high - low, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 void say_address(int, siginfo_t *info, void *)
@@ -160,13 +158,28 @@ void check_inside(const std::string &what, const sim::range &r)
                  name_of(at->second.of), at->second.bytes);
 }
 
-void add_pending(const sim::ranges &touched, int n)
+void add_pending(const sim::ranges &touched)
 {
   for (const sim::range &r : touched.list) {
-    auto at = find(r.at);
-    at->second.pending += static_cast<unsigned>(n);
-    if (at->second.of != DEVICE && !w().working) protect(at->first, at->second, at->second.pending == 0);
+    allocation &a = find(r.at)->second;
+    const uintptr_t low = reinterpret_cast<uintptr_t>(r.at) & ~(page - 1);
+    const uintptr_t high = (reinterpret_cast<uintptr_t>(r.at) + r.bytes + page - 1) & ~(page - 1);
+    a.low = a.pending && a.low < low ? a.low : low;
+    a.high = a.pending && a.high > high ? a.high : high;
+    a.pending++;
+    if (a.of != DEVICE) protect(low, high, false);
   }
+}
+
+/* For a range that was not known when the work was queued. */
+void open_found(const std::string &what, const sim::range &r)
+{
+  check_inside(what, r);
+  auto at = find(r.at);
+  allocation &a = at->second;
+  a.low = at->first & ~(page - 1);
+  a.high = (at->first + a.bytes + page - 1) & ~(page - 1);
+  protect(a.low, a.high, true);
 }
 
 void run_head(CUstream_st *s)
@@ -174,7 +187,7 @@ void run_head(CUstream_st *s)
   task t = std::move(s->todo.front());
   s->todo.pop_front();
   if (!w().sticky) t.work();
-  add_pending(t.touched, -1);
+  for (const sim::range &r : t.touched.list) find(r.at)->second.pending--;
 }
 
 bool can_run(const CUstream_st *s)
@@ -187,7 +200,8 @@ void drain(const CUstream_st *mine, const std::function<bool()> &enough)
 {
   if (enough()) return;
   w().working = true;
-  for (auto &m : w().memory) protect(m.first, m.second, true);
+  for (auto &m : w().memory)
+    if (m.second.pending) protect(m.second.low, m.second.high, true);
   for (;;) {
     std::vector<CUstream_st *> others;
     CUstream_st *own = nullptr;
@@ -201,8 +215,11 @@ void drain(const CUstream_st *mine, const std::function<bool()> &enough)
     run_head(take_own ? own : others[sim::draw(static_cast<unsigned>(others.size()))]);
   }
   w().working = false;
-  for (auto &m : w().memory)
-    if (m.second.of == DEVICE || m.second.pending) protect(m.first, m.second, false);
+  for (auto &m : w().memory) {
+    allocation &a = m.second;
+    if (a.of == DEVICE || a.pending) protect(a.low, a.high, false);
+    if (!a.pending) a.low = a.high = 0;
+  }
 }
 
 /* A few pieces, as time passes while the host only asks. */
@@ -277,9 +294,9 @@ cudaError_t allocate(kind of, void **p, size_t bytes)
   w().next = begin + whole;
   char *at = begin + (whole - used); /* ends where the next page begins, but for what alignment to 256 needs */
   memset(at, 0xff, bytes);
-  allocation a = { bytes, of, current_device, 0 };
+  allocation a = { bytes, of, current_device, 0, 0, 0 };
   w().memory[reinterpret_cast<uintptr_t>(at)] = a;
-  if (of == DEVICE) protect(reinterpret_cast<uintptr_t>(at), a, false);
+  if (of == DEVICE) protect(reinterpret_cast<uintptr_t>(begin), reinterpret_cast<uintptr_t>(begin) + whole, false);
   *p = at;
   return cudaSuccess;
 }
@@ -321,12 +338,17 @@ unsigned sim::draw(unsigned n)
   return n ? static_cast<unsigned>(w().random() % n) : 0;
 }
 
+bool sim::running()
+{
+  return w().working;
+}
+
 void sim::submit(CUstream_st *s, const std::string &what, const ranges &touched, std::function<void()> work)
 {
   std::lock_guard<std::recursive_mutex> guard(w().lock);
   check_stream(what.c_str(), s);
   for (const range &r : touched.list) check_inside(what, r);
-  add_pending(touched, 1);
+  add_pending(touched);
   s->todo.push_back({ what, touched, std::move(work), nullptr });
 }
 
@@ -451,7 +473,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
   CALL("cudaHostRegister");
   not_in_step("cudaHostRegister");
   if (reinterpret_cast<uintptr_t>(p) % page) sim::mistake("cudaHostRegister: %p does not begin a page", p);
-  w().memory[reinterpret_cast<uintptr_t>(p)] = { bytes, REGISTERED, current_device, 0 };
+  w().memory[reinterpret_cast<uintptr_t>(p)] = { bytes, REGISTERED, current_device, 0, 0, 0 };
   return cudaSuccess;
 }
 
@@ -565,7 +587,6 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
   CALL("cudaEventSynchronize");
-  not_in_step("cudaEventSynchronize");
   check_event("cudaEventSynchronize", e);
   if (!e->recorded) sim::mistake("cudaEventSynchronize: an event that was never recorded");
   drain(nullptr, [e] { return e->done == e->recorded || w().sticky; });
@@ -593,6 +614,9 @@ static cudaError_t launch(const std::string &name, dim3 grid, dim3 block, void *
     w().errors.erase(e);
   }
   sim::submit(s, injected, r, [=] {
+    sim::ranges found; /* ranges that the kernel finds in device memory: mean */
+    k->contract(copy->data(), found);
+    for (const sim::range &more : found.list) open_found(injected, more);
     if (error)
       w().sticky = w().last = error;
     else

@@ -3,7 +3,8 @@
 
 SAMPLE(sample_fill)
 {
-  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < a.n + a.beyond; i += (size_t)gridDim.x * blockDim.x)
+  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < a.n + a.beyond;
+       i += (size_t)gridDim.x * blockDim.x)
     a.y[i] = a.value;
 }
 

@@ -55,6 +55,7 @@ struct dims {
 /** Runs every block of a launch, checking each access.  Returns false if a kernel asked for it (error injection). */
 void run_kernel(const std::string &name, const kernel &k, dims grid, dims block, const void *args);
 const char *running_kernel(void); /* "" outside of one */
+bool running(void);               /* queued work runs, and the host's side may look at device memory */
 
 /* `C` is the contract: statements over the argument `a` and the ranges `r`. */
 #define SIM_KERNEL(name, args_type, ...)                                                                               \

@@ -5,7 +5,7 @@ set(SIMGPU_FOLDER ${CMAKE_CURRENT_BINARY_DIR}/simgpu)
 
 # Twins of kernels: the `.cu` files once more, for the host (simgpu/twin.h).  No contraction, as in the build for the device.
 set(twins)
-foreach(file ${simgpu}/samples.cu ${SHOAL_TENSOR_CUDA_KERNELS})
+foreach(file ${simgpu}/samples.cu ${SHOAL_CUDA_KERNEL_FILES})
   get_filename_component(name ${file} NAME_WE)
   file(CONFIGURE OUTPUT ${SIMGPU_FOLDER}/twin_${name}.cpp CONTENT "#include \"${file}\"\n")
   list(APPEND twins ${SIMGPU_FOLDER}/twin_${name}.cpp)
@@ -32,6 +32,19 @@ function(simgpu_library target)
 endfunction()
 simgpu_library(simgpu_cudart NAME cudart SOVERSION ${CUDAToolkit_VERSION_MAJOR})
 
+# The version of cuDNN is in its header.
+file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h major REGEX "#define CUDNN_MAJOR")
+string(REGEX MATCH "[0-9]+" major "${major}")
+add_library(simgpu_cublas SHARED ${simgpu}/cublas.cpp)
+simgpu_library(simgpu_cublas NAME cublas SOVERSION ${CUDAToolkit_VERSION_MAJOR})
+add_library(simgpu_cudnn SHARED ${simgpu}/cudnn.cpp ${PROJECT_SOURCE_DIR}/src/tensor/ref/conv.c)
+simgpu_library(simgpu_cudnn NAME cudnn SOVERSION ${major})
+foreach(target simgpu_cublas simgpu_cudnn)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PRIVATE simgpu_cudart)
+endforeach()
+add_custom_target(simgpu DEPENDS simgpu_cudart simgpu_cublas simgpu_cudnn)
+
 # shoal_on_simgpu(tests...): these run on it
 function(shoal_on_simgpu)
   set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT LD_LIBRARY_PATH=${SIMGPU_FOLDER})
@@ -39,6 +52,23 @@ function(shoal_on_simgpu)
 endfunction()
 
 shoal_add_test(simgpu.mistakes SOURCES simgpu/mistakes.c simgpu/samples.cu LINK shoal_base CUDA::cudart ${CMAKE_DL_LIBS} LABELS unit)
-add_dependencies(simgpu.mistakes simgpu_cudart)
+add_dependencies(simgpu.mistakes simgpu)
 shoal_on_simgpu(simgpu.mistakes)
 set_property(TEST simgpu.mistakes APPEND PROPERTY ENVIRONMENT SIMGPU_DEVICES=2)
+
+# The suite of all backends (unit/tensor.cmake).  A simulated device that is missing is no reason to skip.  Each seed is another
+# kind of order of streams, blocks and threads; one of them unless SHOAL_FULL=1.
+set(seeds 1)
+if("$ENV{SHOAL_FULL}" STREQUAL 1)
+  set(seeds 1 2 3)
+endif()
+foreach(seed IN LISTS seeds)
+  add_test(NAME unit.tensor.cuda.${seed} COMMAND unit.tensor.ref cuda)
+  set_tests_properties(unit.tensor.cuda.${seed} PROPERTIES TIMEOUT 300 LABELS unit)
+  shoal_on_simgpu(unit.tensor.cuda.${seed})
+  set_property(TEST unit.tensor.cuda.${seed} APPEND PROPERTY ENVIRONMENT SIMGPU_SEED=${seed})
+endforeach()
+shoal_add_test(unit.tensor.cuda_own SOURCES simgpu/cuda_own.c LINK shoal_tensor CUDA::cudart ${CMAKE_DL_LIBS} LABELS unit)
+add_dependencies(unit.tensor.cuda_own simgpu)
+add_dependencies(unit.tensor.ref simgpu)
+shoal_on_simgpu(unit.tensor.cuda_own)

@@ -4,11 +4,15 @@ shoal_add_test(unit.tensor.op SOURCES unit/tensor_op.c LINK shoal_tensor LABELS 
 shoal_add_test(unit.tensor.quant SOURCES unit/tensor_quant.c LINK shoal_tensor m LABELS unit)
 # One suite, run once per backend.
 shoal_add_test(unit.tensor.ref
-  SOURCES unit/tensor_suite.c unit/tensor_rig.c unit/tensor_cases.c unit/tensor_ops.c unit/tensor_gradients.c
+  SOURCES unit/tensor_suite.c unit/tensor_mirror.c unit/tensor_rig.c unit/tensor_cases.c unit/tensor_ops.c unit/tensor_gradients.c
           unit/tensor_golden.c unit/tensor_chain.c unit/tensor_dropout.c unit/tensor_flat.c unit/tensor_arena.c
   LINK shoal_tensor ARGS ref LABELS unit TIMEOUT 300)
 add_test(NAME unit.tensor.cpu COMMAND unit.tensor.ref cpu 2)
 set_tests_properties(unit.tensor.cpu PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS unit)
+if(NOT SHOAL_WITH_CUDA) # else in simgpu/simgpu.cmake
+  add_test(NAME unit.tensor.cuda.1 COMMAND unit.tensor.ref cuda)
+  set_tests_properties(unit.tensor.cuda.1 PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 60 LABELS unit)
+endif()
 shoal_add_test(unit.tensor.winograd SOURCES unit/tensor_winograd.c unit/tensor_rig.c unit/tensor_cases.c
                LINK shoal_tensor LABELS unit TIMEOUT 120)
 shoal_add_test(unit.tensor.cpu_own SOURCES unit/tensor_cpu.c unit/tensor_rig.c unit/tensor_cases.c LINK shoal_tensor

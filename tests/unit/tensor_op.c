@@ -123,16 +123,22 @@ static void test_backends(void)
   const char *const *names;
   CHECK_STATUS(shoal_backend_open("gpu", 1, &b), SHOAL_ERR_ARG, "unknown name");
   CHECK_HAS(check_error(), "'gpu'");
-  CHECK_STATUS(shoal_backend_open("cuda", 1, &b), SHOAL_ERR_UNSUPPORTED);
-  CHECK_HAS(check_error(), "configure with -DSHOAL_CUDA=ON");
   CHECK_STATUS(shoal_backend_open("ref", 0, &b), SHOAL_ERR_ARG, "no threads");
   CHECK_HAS(check_error(), "0 threads");
   CHECK(!b, "an output was written despite errors");
   size_t n = shoal_backend_names(&names);
   REQUIRE(n >= 1, "ref is always there");
   REQUIRE(strcmp(names[0], "ref") == 0, "ref is always there");
+  bool cuda = false;
   for (size_t i = 0; i < n; i++) {
-    CHECK_OK(shoal_backend_open(names[i], 1, &b));
+    shoal_status st = shoal_backend_open(names[i], 1, &b);
+    cuda = cuda || strcmp(names[i], "cuda") == 0;
+    if (cuda && st == SHOAL_ERR_DEVICE) { /* built in, and this machine has no GPU */
+      CHECK_HAS(check_error(), "device cuda: no ");
+      CHECK_HAS(shoal_backend_versions("cuda"), "on this host");
+      continue;
+    }
+    CHECK_OK(st);
     CHECK_STR(b->name, names[i]);
     CHECK_GE(b->threads, 1);
     CHECK_GT(strlen(shoal_backend_versions(names[i])), 0, "versions of %s", names[i]);
@@ -144,7 +150,11 @@ static void test_backends(void)
     shoal_op_destroy(NULL);
     shoal_backend_close(b);
   }
-  CHECK_STR(shoal_backend_versions("cuda"), "not built in", "cuda is not built");
+  if (!cuda) {
+    CHECK_STATUS(shoal_backend_open("cuda", 1, &b), SHOAL_ERR_UNSUPPORTED);
+    CHECK_HAS(check_error(), "configure with -DSHOAL_CUDA=ON");
+    CHECK_STR(shoal_backend_versions("cuda"), "not built in; configure with -DSHOAL_CUDA=ON");
+  }
   shoal_backend_close(NULL);
 }
 

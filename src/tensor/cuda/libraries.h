@@ -1,0 +1,66 @@
+/* cuBLAS and cuDNN, loaded when a backend is opened: their load takes some 70 ms, which other runs should not pay, and a node without
+ * them can still run everything else.
+ *
+ * cuBLAS is needed for every product; without cuDNN only convolutions are missing, and say so when they are planned. */
+#ifndef SHOAL_TENSOR_CUDA_LIBRARIES_H
+#define SHOAL_TENSOR_CUDA_LIBRARIES_H
+#include "base/status.h"
+#include <cublas_v2.h>
+#include <cudnn.h>
+
+/* The functions that are used, by the names of their symbols. */
+#define SHOAL_CUBLAS_LIST(X)                                                                                           \
+  X(cublasCreate_v2)                                                                                                   \
+  X(cublasDestroy_v2)                                                                                                  \
+  X(cublasSetStream_v2)                                                                                                \
+  X(cublasGetVersion_v2)                                                                                               \
+  X(cublasSgemm_v2)
+#define SHOAL_CUDNN_LIST(X)                                                                                            \
+  X(cudnnCreate)                                                                                                       \
+  X(cudnnDestroy)                                                                                                      \
+  X(cudnnSetStream)                                                                                                    \
+  X(cudnnGetVersion)                                                                                                   \
+  X(cudnnGetErrorString)                                                                                               \
+  X(cudnnCreateTensorDescriptor)                                                                                       \
+  X(cudnnDestroyTensorDescriptor)                                                                                      \
+  X(cudnnSetTensor4dDescriptor)                                                                                        \
+  X(cudnnCreateFilterDescriptor)                                                                                       \
+  X(cudnnDestroyFilterDescriptor)                                                                                      \
+  X(cudnnSetFilter4dDescriptor)                                                                                        \
+  X(cudnnCreateConvolutionDescriptor)                                                                                  \
+  X(cudnnDestroyConvolutionDescriptor)                                                                                 \
+  X(cudnnSetConvolution2dDescriptor)                                                                                   \
+  X(cudnnSetConvolutionMathType)                                                                                       \
+  X(cudnnGetConvolutionForwardWorkspaceSize)                                                                           \
+  X(cudnnGetConvolutionBackwardDataWorkspaceSize)                                                                      \
+  X(cudnnGetConvolutionBackwardFilterWorkspaceSize)                                                                    \
+  X(cudnnConvolutionForward)                                                                                           \
+  X(cudnnConvolutionBackwardData)                                                                                      \
+  X(cudnnConvolutionBackwardFilter)
+
+typedef struct {
+  void *blas_file, *dnn_file; /* dnn_file NULL: no cuDNN */
+  cublasHandle_t blas;
+  cudnnHandle_t dnn;
+#define X(name) __typeof__(&name) name;
+  SHOAL_CUBLAS_LIST(X) SHOAL_CUDNN_LIST(X)
+#undef X
+} shoal_cuda_libraries;
+
+/** Both handles work on `stream`.  ERR_DEVICE names the library that cannot be loaded, and the cure. */
+shoal_status shoal_cuda_libraries_open(cudaStream_t stream, shoal_cuda_libraries *out);
+void shoal_cuda_libraries_close(shoal_cuda_libraries *l); /* also half open */
+
+shoal_status shoal_cublas_fail(cublasStatus_t e, const char *file, int line, const char *what);
+shoal_status shoal_cudnn_fail(cudnnStatus_t e, const char *file, int line, const char *what);
+#define SHOAL_TRY_CUBLAS(call)                                                                                         \
+  do {                                                                                                                 \
+    cublasStatus_t blas_ = (call);                                                                                     \
+    if (blas_ != CUBLAS_STATUS_SUCCESS) return shoal_cublas_fail(blas_, __FILE__, __LINE__, #call);                    \
+  } while (0)
+#define SHOAL_TRY_CUDNN(call)                                                                                          \
+  do {                                                                                                                 \
+    cudnnStatus_t dnn_ = (call);                                                                                       \
+    if (dnn_ != CUDNN_STATUS_SUCCESS) return shoal_cudnn_fail(dnn_, __FILE__, __LINE__, #call);                        \
+  } while (0)
+#endif

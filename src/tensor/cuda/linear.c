@@ -1,0 +1,87 @@
+/* Products by cuBLAS, in f32 (no TF32).  cuBLAS stores by columns: C = A B by rows is C' = B' A' to it.
+ *
+ * y = x W' + bias, relu: the product, then one pass for bias and relu.  cuBLASLt could fuse them, but wants aligned biases, which
+ * views into an arena are not, and does not say what its relu does with a NaN. */
+#include "tensor/cuda/cuda_impl.h"
+
+shoal_status shoal_cuda_gemm(shoal_backend *base, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                             const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
+                             int64_t ldc)
+{
+  shoal_cuda *b = (shoal_cuda *)base;
+  const int64_t all[] = { m, n, k, lda, ldb, ldc };
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++)
+    SHOAL_CHECK(all[i] <= INT32_MAX, SHOAL_ERR_UNSUPPORTED,
+                "a product of %lld x %lld x %lld; cuBLAS counts to 2^31 - 1", (long long)m, (long long)n, (long long)k);
+  SHOAL_TRY_CUDA(cudaSetDevice(b->device));
+  SHOAL_TRY_CUBLAS(b->lib.cublasSgemm_v2(b->lib.blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                         (int)n, (int)m, (int)k, &alpha, bm, (int)ldb, a, (int)lda, &beta, c,
+                                         (int)ldc));
+  return SHOAL_OK;
+}
+
+typedef struct {
+  int64_t rows, in, out;
+} sizes;
+
+static sizes sizes_of(const shoal_op *op)
+{
+  const shoal_shape *x = &op->desc.in[0], *y = &op->desc.out;
+  int64_t in = x->dim[x->ndim - 1];
+  return (sizes){ shoal_shape_count(x) / in, in, y->dim[y->ndim - 1] };
+}
+
+static shoal_cuda_channels outputs_of(const sizes *s)
+{
+  return (shoal_cuda_channels){ (size_t)(s->rows * s->out), (size_t)s->out, 1 };
+}
+
+static shoal_status forward(shoal_op *op, const shoal_op_args *a)
+{
+  sizes s = sizes_of(op);
+  shoal_cuda_channels y = outputs_of(&s);
+  SHOAL_TRY(
+      shoal_cuda_gemm(op->backend, false, true, s.rows, s.out, s.in, 1, a->x[0], s.in, a->w[0], s.in, 0, a->y, s.out));
+  SHOAL_TRY(shoal_cuda_bias(shoal_cuda_of(op), &y, op->desc.bias ? a->w[1] : NULL, op->desc.relu, a->y));
+  shoal_backend_poll(op->backend);
+  return SHOAL_OK;
+}
+
+static shoal_status backward_weights(shoal_op *op, const shoal_op_args *a)
+{
+  sizes s = sizes_of(op);
+  shoal_cuda_channels y = outputs_of(&s);
+  const float *dy;
+  SHOAL_TRY(shoal_cuda_unmasked(op, a, a->scratch, &dy));
+  if (op->desc.bias) SHOAL_TRY(shoal_cuda_bias_back(shoal_cuda_of(op), &y, dy, a->dw[1]));
+  if (a->dw[0])
+    SHOAL_TRY(
+        shoal_cuda_gemm(op->backend, true, false, s.out, s.in, s.rows, 1, dy, s.out, a->x[0], s.in, 0, a->dw[0], s.in));
+  shoal_backend_poll(op->backend);
+  return SHOAL_OK;
+}
+
+static shoal_status backward_data(shoal_op *op, const shoal_op_args *a)
+{
+  sizes s = sizes_of(op);
+  const float *dy;
+  SHOAL_TRY(shoal_cuda_unmasked(op, a, a->scratch, &dy));
+  SHOAL_TRY(
+      shoal_cuda_gemm(op->backend, false, false, s.rows, s.in, s.out, 1, dy, s.out, a->w[0], s.in, 0, a->dx[0], s.in));
+  shoal_backend_poll(op->backend);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cuda_plan_linear(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out)
+{
+  shoal_op *op;
+  SHOAL_TRY(shoal_cuda_op_new(b, d, sizeof *op, &op));
+  op->forward = forward;
+  op->backward_weights = backward_weights;
+  op->backward_data = backward_data;
+  op->backward_reads_x = true;
+  op->backward_reads_y = d->relu;
+  if (d->relu && d->training) op->scratch_bytes = op->out_format.bytes;
+  *out = op;
+  return SHOAL_OK;
+}

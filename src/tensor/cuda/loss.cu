@@ -1,0 +1,76 @@
+/* Softmax and cross-entropy: a block per row, in double; then the rows' losses in order, in one block. */
+#include "tensor/cuda/block.cuh"
+
+/* A float as an unsigned number of the same order; NaN counts as the least. */
+static __device__ __forceinline__ unsigned ordered(float x)
+{
+  unsigned u = __float_as_uint(x);
+  return x != x ? 0 : u >> 31 ? ~u : u | 0x80000000u;
+}
+
+static __device__ __forceinline__ float unordered(unsigned u)
+{
+  return __uint_as_float(u >> 31 ? u & 0x7fffffffu : ~u);
+}
+
+SHOAL_KERNEL(softmax)
+{
+  const int64_t row = blockIdx.x, n = a.classes;
+  const float *x = a.logits + row * n;
+  float *dx = a.dlogits ? a.dlogits + row * n : 0;
+  const int32_t label = a.labels[row];
+  unsigned most = 0, least_inverted = 0, bad = 0, first_inverted = 0;
+  OF_BLOCK(j, n)
+  {
+    unsigned o = ordered(x[j]);
+    bad |= !is_finite(x[j]);
+    most = o > most ? o : most;
+    least_inverted = ~o > least_inverted ? ~o : least_inverted;
+  }
+  most = block_max(most);
+  float largest = unordered(most), least = unordered(~block_max(least_inverted));
+  bad = block_max(bad);
+  OF_BLOCK(j, n)
+  {
+    unsigned from_end = (unsigned)(n - (int64_t)j);
+    if (ordered(x[j]) == most && from_end > first_inverted) first_inverted = from_end;
+  }
+  const int64_t best = n - (int64_t)block_max(first_inverted);
+  const bool left_out = a.leave_out && label >= 0 && (bad || !is_finite(largest - least));
+  if (label < 0 || left_out) {
+    if (dx) OF_BLOCK(j, n) dx[j] = 0;
+    if (threadIdx.x == 0) a.row[row] = { 0, 0, left_out ? SHOAL_ROW_LEFT_OUT : SHOAL_ROW_IGNORED };
+    return;
+  }
+  double sum = 0, loss = 0, rest = a.smoothing / (double)n;
+  OF_BLOCK(j, n) sum += exp((double)x[j] - (double)largest);
+  sum = block_sum(sum);
+  OF_BLOCK(j, n)
+  {
+    double z = (double)x[j] - (double)largest, target = (int64_t)j == label ? 1 - a.smoothing + rest : rest;
+    if (target != 0) loss += target * (log(sum) - z);
+    if (dx) dx[j] = (float)(a.scale * (exp(z) / sum - target));
+  }
+  loss = block_sum(loss);
+  if (threadIdx.x == 0) a.row[row] = { loss, best == label, SHOAL_ROW_COUNTS };
+}
+
+SHOAL_KERNEL(sum_rows)
+{
+  __shared__ shoal_k_row seen[SHOAL_CUDA_THREADS];
+  shoal_k_loss sum = { 0, 0, 0, 0, 0 };
+  for (int64_t from = 0; from < a.rows; from += SHOAL_CUDA_THREADS) {
+    if (from + threadIdx.x < a.rows) seen[threadIdx.x] = a.row[from + threadIdx.x];
+    __syncthreads();
+    for (int64_t r = from; threadIdx.x == 0 && r < a.rows && r < from + SHOAL_CUDA_THREADS; r++) {
+      const shoal_k_row s = seen[r - from];
+      if (s.kind == SHOAL_ROW_LEFT_OUT && sum.left_out++ == 0) sum.first_left_out = r;
+      if (s.kind != SHOAL_ROW_COUNTS) continue;
+      sum.samples++;
+      sum.correct += s.correct;
+      sum.loss += s.loss;
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *a.out = sum;
+}

@@ -1,0 +1,352 @@
+/* Operations that need no library: a launch each, or two.  All tensors are dense. */
+#include "tensor/cuda/cuda_impl.h"
+#include <stdlib.h>
+
+static void op_free(shoal_op *op)
+{
+  free(op);
+}
+
+static shoal_format dense(const shoal_shape *s)
+{
+  return (shoal_format){ (size_t)shoal_shape_count(s) * sizeof(float), true, NULL };
+}
+
+shoal_status shoal_cuda_op_new(shoal_cuda *b, const shoal_op_desc *d, size_t bytes, void *out)
+{
+  shoal_op *op = calloc(1, bytes);
+  SHOAL_CHECK(op, SHOAL_ERR_MEM, "plan of one %s", shoal_op_kind_name(d->kind));
+  op->desc = *d;
+  op->backend = &b->base;
+  for (int i = 0; i < (d->kind == SHOAL_OP_ADD ? 2 : 1); i++) op->in_format[i] = dense(&d->in[i]);
+  op->out_format = dense(&d->out);
+  op->destroy = op_free;
+  *(shoal_op **)out = op;
+  return SHOAL_OK;
+}
+
+static size_t count_of(const shoal_op *op)
+{
+  return (size_t)shoal_shape_count(&op->desc.out);
+}
+
+/* What every operation ends with. */
+static shoal_status launched(const shoal_op *op, shoal_status st)
+{
+  if (st == SHOAL_OK) shoal_backend_poll(op->backend);
+  return st;
+}
+
+shoal_status shoal_cuda_unmasked(shoal_op *op, const shoal_op_args *a, float *masked, const float **out)
+{
+  const size_t n = count_of(op);
+  *out = op->desc.relu ? masked : a->dy;
+  if (!op->desc.relu) return SHOAL_OK;
+  return SHOAL_EACH(shoal_cuda_of(op), mask, n, .n = n, .y = a->y, .dy = a->dy, .dx = masked);
+}
+
+shoal_status shoal_cuda_bias(shoal_cuda *b, const shoal_cuda_channels *s, const float *bias, bool relu, float *y)
+{
+  if (!bias && !relu) return SHOAL_OK;
+  return SHOAL_EACH(b, bias, s->n, .n = s->n, .channels = s->channels, .plane = s->plane, .relu = relu, .bias = bias,
+                    .y = y);
+}
+
+shoal_status shoal_cuda_bias_back(shoal_cuda *b, const shoal_cuda_channels *s, const float *dy, float *db)
+{
+  return SHOAL_BLOCKS(b, bias_back, s->channels, .n = s->n, .channels = s->channels, .plane = s->plane, .dy = dy,
+                      .db = db);
+}
+
+/* ---- relu, gelu, add, flatten, dropout ---- */
+
+static shoal_status relu_forward(shoal_op *op, const shoal_op_args *a)
+{
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), relu, count_of(op), .n = count_of(op), .x = a->x[0], .y = a->y));
+}
+
+static shoal_status relu_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t n = count_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), mask, n, .n = n, .y = a->y, .dy = a->dy, .dx = a->dx[0]));
+}
+
+static void plan_relu(shoal_op *op)
+{
+  op->forward = relu_forward;
+  op->backward_data = relu_backward;
+  op->backward_reads_y = true;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+}
+
+static shoal_status gelu_forward(shoal_op *op, const shoal_op_args *a)
+{
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), gelu, count_of(op), .n = count_of(op), .x = a->x[0], .y = a->y));
+}
+
+static shoal_status gelu_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t n = count_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), gelu_back, n, .n = n, .x = a->x[0], .dy = a->dy, .dx = a->dx[0]));
+}
+
+static void plan_gelu(shoal_op *op)
+{
+  op->forward = gelu_forward;
+  op->backward_data = gelu_backward;
+  op->backward_reads_x = true;
+  op->y_may_be_x = !op->desc.training; /* backward reads x */
+  op->dx_may_be_dy = true;
+}
+
+static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t n = count_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), sum, n, .n = n, .relu = op->desc.relu, .x0 = a->x[0], .x1 = a->x[1],
+                                 .y = a->y));
+}
+
+static shoal_status add_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t n = count_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), sum_back, n, .n = n, .y = op->desc.relu ? a->y : NULL, .dy = a->dy,
+                                 .dx0 = a->dx[0], .dx1 = a->dx[1]));
+}
+
+static void plan_add(shoal_op *op)
+{
+  op->forward = add_forward;
+  op->backward_data = add_backward;
+  op->backward_reads_y = op->desc.relu;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+}
+
+static shoal_status flatten_forward(shoal_op *op, const shoal_op_args *a)
+{
+  return shoal_cuda_copy(op->backend, op->out_format.bytes, a->x[0], a->y);
+}
+
+static shoal_status flatten_backward(shoal_op *op, const shoal_op_args *a)
+{
+  return shoal_cuda_copy(op->backend, op->out_format.bytes, a->dy, a->dx[0]);
+}
+
+static void plan_flatten(shoal_op *op)
+{
+  op->forward = flatten_forward;
+  op->backward_data = flatten_backward;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+}
+
+_Static_assert(sizeof(shoal_k_address) == sizeof(shoal_address), "kernels.h and op.h");
+_Static_assert(offsetof(shoal_k_address, step) == offsetof(shoal_address, step), "kernels.h and op.h");
+_Static_assert(offsetof(shoal_k_address, slot0) == offsetof(shoal_address, slot0), "kernels.h and op.h");
+
+static shoal_status apply_mask(const shoal_op *op, const shoal_op_args *a, const float *x, float *y)
+{
+  const size_t n = count_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), dropout, n, .n = n, .per_sample = n / (size_t)op->desc.out.dim[0],
+                                 .p = op->desc.p, .keep = 1.0f / (1.0f - op->desc.p), .stream = op->desc.stream,
+                                 .at = (const shoal_k_address *)a->at, .x = x, .y = y));
+}
+
+static shoal_status dropout_forward(shoal_op *op, const shoal_op_args *a)
+{
+  return op->desc.training ? apply_mask(op, a, a->x[0], a->y) : flatten_forward(op, a);
+}
+
+static shoal_status dropout_backward(shoal_op *op, const shoal_op_args *a)
+{
+  return apply_mask(op, a, a->dy, a->dx[0]);
+}
+
+static void plan_dropout(shoal_op *op)
+{
+  op->forward = dropout_forward;
+  op->backward_data = dropout_backward;
+  op->y_may_be_x = op->dx_may_be_dy = true;
+}
+
+/* ---- norms ---- */
+
+static shoal_cuda_channels channels_of(const shoal_op_desc *d)
+{
+  const shoal_shape *x = &d->in[0];
+  const int64_t n = shoal_shape_count(x);
+  return (shoal_cuda_channels){ (size_t)n, (size_t)x->dim[1], (size_t)(n / (x->dim[0] * x->dim[1])) };
+}
+
+static shoal_status batchnorm_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const shoal_op_desc *d = &op->desc;
+  const shoal_cuda_channels s = channels_of(d);
+  return launched(op, SHOAL_BLOCKS(shoal_cuda_of(op), batchnorm, s.channels, .n = s.n, .channels = s.channels,
+                                   .plane = s.plane, .training = d->training, .relu = d->relu, .eps = (double)d->eps,
+                                   .momentum = (double)d->momentum, .x = a->x[0], .scale = a->w[0], .shift = a->w[1],
+                                   .y = a->y, .mean = a->stats[0], .var = a->stats[1], .saved = a->saved));
+}
+
+static shoal_status batchnorm_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const shoal_cuda_channels s = channels_of(&op->desc);
+  return launched(op, SHOAL_BLOCKS(shoal_cuda_of(op), batchnorm_back, s.channels, .n = s.n, .channels = s.channels,
+                                   .plane = s.plane, .x = a->x[0], .dy = a->dy, .y = op->desc.relu ? a->y : NULL,
+                                   .scale = a->w[0], .saved = a->saved, .dx = op->desc.need_dx ? a->dx[0] : NULL,
+                                   .dscale = a->dw[0], .dshift = a->dw[1]));
+}
+
+static void plan_batchnorm(shoal_op *op)
+{
+  op->forward = batchnorm_forward;
+  op->backward_data = batchnorm_backward;
+  op->dw_with_dx = op->backward_reads_x = op->dx_may_be_dy = true;
+  op->backward_reads_y = op->desc.relu;
+  op->saved_bytes = (size_t)op->desc.in[0].dim[1] * sizeof(shoal_k_moments);
+  op->y_may_be_x = !op->desc.training;
+}
+
+static size_t width_of(const shoal_op *op)
+{
+  return (size_t)op->desc.in[0].dim[op->desc.in[0].ndim - 1];
+}
+
+static shoal_status layernorm_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t width = width_of(op), rows = count_of(op) / width;
+  return launched(op, SHOAL_BLOCKS(shoal_cuda_of(op), layernorm, rows, .rows = rows, .width = width,
+                                   .eps = (double)op->desc.eps, .x = a->x[0], .scale = a->w[0], .shift = a->w[1],
+                                   .y = a->y, .saved = op->desc.training ? a->saved : NULL));
+}
+
+static shoal_status layernorm_backward(shoal_op *op, const shoal_op_args *a)
+{
+  shoal_cuda *b = shoal_cuda_of(op);
+  const size_t width = width_of(op), rows = count_of(op) / width;
+  SHOAL_TRY(SHOAL_BLOCKS(b, layernorm_dw, width, .rows = rows, .width = width, .x = a->x[0], .dy = a->dy,
+                         .saved = a->saved, .dscale = a->dw[0], .dshift = a->dw[1]));
+  return launched(op, SHOAL_BLOCKS(b, layernorm_back, op->desc.need_dx ? rows : 0, .rows = rows, .width = width,
+                                   .x = a->x[0], .dy = a->dy, .scale = a->w[0], .saved = a->saved, .dx = a->dx[0]));
+}
+
+static void plan_layernorm(shoal_op *op)
+{
+  op->forward = layernorm_forward;
+  op->backward_data = layernorm_backward;
+  op->dw_with_dx = op->backward_reads_x = op->dx_may_be_dy = true;
+  op->saved_bytes = count_of(op) / width_of(op) * sizeof(shoal_k_moments);
+  op->y_may_be_x = !op->desc.training;
+}
+
+/* ---- pools ---- */
+
+/* The members that all four kernels of pools have. */
+#define POOL(d)                                                                                                        \
+  .planes = (d)->in[0].dim[0] * (d)->in[0].dim[1], .h = (d)->in[0].dim[2], .w = (d)->in[0].dim[3],                     \
+  .p = (d)->out.dim[2], .q = (d)->out.dim[3], .kernel = { (d)->kernel[0], (d)->kernel[1] },                            \
+  .stride = { (d)->stride[0], (d)->stride[1] }, .pad = { (d)->pad[0], (d)->pad[1] }
+
+static size_t inputs_of(const shoal_op *op)
+{
+  return (size_t)shoal_shape_count(&op->desc.in[0]);
+}
+
+static shoal_status maxpool_forward(shoal_op *op, const shoal_op_args *a)
+{
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), maxpool, count_of(op), POOL(&op->desc), .x = a->x[0], .y = a->y,
+                                 .winner = op->desc.training ? a->saved : NULL));
+}
+
+static shoal_status maxpool_backward(shoal_op *op, const shoal_op_args *a)
+{
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), maxpool_back, inputs_of(op), POOL(&op->desc), .dy = a->dy,
+                                 .winner = a->saved, .dx = a->dx[0]));
+}
+
+static void plan_maxpool(shoal_op *op)
+{
+  op->forward = maxpool_forward;
+  op->backward_data = maxpool_backward;
+  op->saved_bytes = count_of(op) * sizeof(int32_t);
+}
+
+static shoal_status avgpool_forward(shoal_op *op, const shoal_op_args *a)
+{
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), avgpool, count_of(op), POOL(&op->desc), .x = a->x[0], .y = a->y));
+}
+
+static shoal_status avgpool_backward(shoal_op *op, const shoal_op_args *a)
+{
+  return launched(
+      op, SHOAL_EACH(shoal_cuda_of(op), avgpool_back, inputs_of(op), POOL(&op->desc), .dy = a->dy, .dx = a->dx[0]));
+}
+
+static void plan_avgpool(shoal_op *op)
+{
+  op->forward = avgpool_forward;
+  op->backward_data = avgpool_backward;
+}
+
+static shoal_status globalpool_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t planes = count_of(op), plane = inputs_of(op) / planes;
+  return launched(op, SHOAL_BLOCKS(shoal_cuda_of(op), globalpool, planes, .planes = planes, .plane = plane,
+                                   .x = a->x[0], .y = a->y));
+}
+
+static shoal_status globalpool_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t n = inputs_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), globalpool_back, n, .n = n, .plane = n / count_of(op), .dy = a->dy,
+                                 .dx = a->dx[0]));
+}
+
+static void plan_globalpool(shoal_op *op)
+{
+  op->forward = globalpool_forward;
+  op->backward_data = globalpool_backward;
+}
+
+/* ---- the list ---- */
+
+typedef void planner(shoal_op *op);
+static planner *const planners[SHOAL_OP_COUNT] = {
+  [SHOAL_OP_BATCHNORM] = plan_batchnorm,
+  [SHOAL_OP_LAYERNORM] = plan_layernorm,
+  [SHOAL_OP_RELU] = plan_relu,
+  [SHOAL_OP_GELU] = plan_gelu,
+  [SHOAL_OP_MAXPOOL] = plan_maxpool,
+  [SHOAL_OP_AVGPOOL] = plan_avgpool,
+  [SHOAL_OP_GLOBALPOOL] = plan_globalpool,
+  [SHOAL_OP_ADD] = plan_add,
+  [SHOAL_OP_FLATTEN] = plan_flatten,
+  [SHOAL_OP_DROPOUT] = plan_dropout,
+};
+
+static shoal_status plan(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out)
+{
+  if (d->kind == SHOAL_OP_LINEAR) return shoal_cuda_plan_linear(b, d, out);
+  if (d->kind == SHOAL_OP_CONV) return shoal_cuda_plan_conv(b, d, out);
+  shoal_op *op;
+  SHOAL_TRY(shoal_cuda_op_new(b, d, sizeof *op, &op));
+  planners[d->kind](op);
+  *out = op;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cuda_op_create(shoal_backend *base, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  for (int i = 0; in && i < (d->kind == SHOAL_OP_ADD ? 2 : 1); i++)
+    SHOAL_CHECK(in[i].dense, SHOAL_ERR_ARG,
+                "%s: input %d comes in a format of another backend; backend cuda reads dense tensors only",
+                shoal_op_kind_name(d->kind), i);
+  shoal_op *op;
+  SHOAL_TRY(plan((shoal_cuda *)base, d, &op));
+  if (!d->training) {
+    op->backward_weights = op->backward_data = NULL;
+    op->dw_with_dx = op->backward_reads_x = op->backward_reads_y = false;
+    op->saved_bytes = 0;
+  }
+  if (!d->need_dx && !op->dw_with_dx) op->backward_data = NULL;
+  *out = op;
+  return SHOAL_OK;
+}

@@ -1,0 +1,218 @@
+/* The cuda backend on memory that the host does not reach: what the suite, which sees it through a mirror, cannot show.
+ *
+ * Runs on a GPU, and on the simulated one, which then also injects errors and forbids allocations and waits in a step. */
+#include "base/mem.h"
+#include "check.h"
+#include "simgpu/simgpu.h"
+#include "tensor/backend.h"
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+enum { N = 300000, ROWS = 6, IN = 40, OUT = 7 };
+static shoal_backend *b;
+static void (*step)(int);
+static void (*inject)(const char *, int, int);
+
+static float *arena(shoal_memory_kind kind, size_t n, shoal_memory *m)
+{
+  REQUIRE(b->ops->alloc(b, kind, n * sizeof(float), m) == SHOAL_OK, "%s", check_error());
+  return m->at;
+}
+
+/* New memory of each kind is zero, however much of it; host memory may change as soon as a copy returns. */
+static void check_memory(void)
+{
+  static float host[N];
+  for (int kind = SHOAL_MEMORY_DEVICE; kind <= SHOAL_MEMORY_PINNED; kind++) {
+    shoal_memory m[2];
+    float *x = arena((shoal_memory_kind)kind, N, &m[0]), *y = arena(SHOAL_MEMORY_DEVICE, N, &m[1]);
+    for (int i = 0; i < N; i++) host[i] = NAN;
+    CHECK_OK(b->ops->copy(b, sizeof host, x, host));
+    int wrong = 0;
+    for (int i = 0; i < N; i++) wrong += host[i] != 0;
+    CHECK_EQ(wrong, 0, "memory of kind %d is not zero", kind);
+    for (int i = 0; i < N; i++) host[i] = (float)i;
+    CHECK_OK(b->ops->copy(b, sizeof host, host, x));
+    memset(host, 0xff, sizeof host);
+    CHECK_OK(b->ops->copy(b, sizeof host, x, y));
+    CHECK_OK(b->ops->fill(b, N, -1, x));
+    CHECK_OK(b->ops->copy(b, sizeof host, y, host));
+    for (int i = 0; i < N; i++) wrong += host[i] != (float)i;
+    CHECK_EQ(wrong, 0, "copies through kind %d", kind);
+    for (int i = 0; i < 2; i++) b->ops->release(b, &m[i]);
+    CHECK(!m[0].at, "released memory is still there");
+  }
+}
+
+/* Marks are reached in order, each at the latest when everything is; also those whose event a later mark has taken over. */
+static void check_marks(void)
+{
+  enum { MARKS = 600 };
+  shoal_memory m, p;
+  float *x = arena(SHOAL_MEMORY_DEVICE, N, &m), *seen = arena(SHOAL_MEMORY_PINNED, MARKS, &p);
+  shoal_event e[MARKS];
+  for (int i = 0; i < MARKS; i++) {
+    CHECK_OK(b->ops->fill(b, 1, (float)(i + 1), x));
+    CHECK_OK(b->ops->copy(b, sizeof *x, x, seen + i));
+    e[i] = shoal_backend_mark(b);
+    if (i) CHECK_GT(e[i].number, e[i - 1].number);
+  }
+  while (!shoal_event_reached(e[MARKS / 2])) {}
+  for (int i = 0; i <= MARKS / 2; i++) CHECK(shoal_event_reached(e[i]), "mark %d", i);
+  CHECK_OK(b->ops->settle(b));
+  for (int i = 0; i < MARKS; i++) {
+    CHECK(shoal_event_reached(e[i]), "mark %d", i);
+    CHECK_EQ(seen[i], i + 1, "reached before it was written");
+  }
+  b->ops->release(b, &m);
+  b->ops->release(b, &p);
+}
+
+/* Copies beside the work: in before what is computed from them, out after it, to host memory that is touched without settle. */
+static void check_beside(void)
+{
+  enum { ROUNDS = 5, SIZE = 70000 };
+  shoal_memory in, out, x_own, y_own;
+  float *from = arena(SHOAL_MEMORY_PINNED, SIZE, &in), *to = arena(SHOAL_MEMORY_PINNED, SIZE, &out);
+  float *x = arena(SHOAL_MEMORY_DEVICE, SIZE, &x_own), *y = arena(SHOAL_MEMORY_DEVICE, SIZE, &y_own);
+  uint64_t used = 0, came = 0, went = 0;
+  for (int k = 1; k <= ROUNDS; k++) {
+    for (int i = 0; i < SIZE; i++) from[i] = (float)(k * (i % 10));
+    CHECK_OK(b->ops->copy_beside(b, used, SIZE * sizeof *x, from, x, &came));
+    CHECK_GT(came, used);
+    CHECK_OK(b->ops->await(b, came));
+    CHECK_OK(b->ops->add(b, SIZE, x, y));
+    used = b->ops->mark(b);
+    CHECK_OK(b->ops->copy_beside(b, used, SIZE * sizeof *x, y, to, &went));
+    while (!b->ops->reached(b, went)) {}
+    int wrong = 0;
+    for (int i = 0; i < SIZE; i++) wrong += to[i] != (float)(k * (k + 1) / 2 * (i % 10));
+    CHECK_EQ(wrong, 0, "round %d", k);
+    CHECK(b->ops->reached(b, came), "what was copied in before");
+  }
+  shoal_memory *all[] = { &in, &out, &x_own, &y_own };
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) b->ops->release(b, all[i]);
+}
+
+/* A layer, its loss and backward on the device, queued as in training: after a first step no allocation and no wait; the numbers are
+ * those of ref. */
+typedef struct {
+  float y[ROWS * OUT], dw[OUT * IN], db[OUT], dx[ROWS * IN], loss;
+} outcome;
+
+static void train(shoal_backend *on, outcome *out)
+{
+  const shoal_backend_ops *ops = on->ops;
+  const shoal_op_desc d = { .kind = SHOAL_OP_LINEAR,
+                            .in = { SHOAL_SHAPE(ROWS, IN) },
+                            .out = SHOAL_SHAPE(0, OUT),
+                            .bias = true,
+                            .relu = true,
+                            .training = true,
+                            .need_dx = true };
+  enum { X, W, B, Y, DY, DW, DB, DX, SCRATCH, TENSORS };
+  static const size_t size[TENSORS] = { ROWS * IN, OUT * IN, OUT,       ROWS * OUT, ROWS * OUT,
+                                        OUT * IN,  OUT,      ROWS * IN, ROWS * OUT };
+  const int32_t labels[ROWS] = { 0, 3, 6, 1, 2, 5 };
+  shoal_memory m[TENSORS], loss;
+  float *t[TENSORS], host[ROWS * IN + OUT * IN];
+  shoal_op *op = NULL;
+  REQUIRE(shoal_op_create(on, &d, NULL, &op) == SHOAL_OK, "%s", check_error());
+  for (int i = 0; i < TENSORS; i++) {
+    REQUIRE(ops->alloc(on, SHOAL_MEMORY_DEVICE, size[i] * sizeof(float), &m[i]) == SHOAL_OK, "%s", check_error());
+    t[i] = m[i].at;
+  }
+  REQUIRE(ops->alloc(on, SHOAL_MEMORY_PINNED, sizeof(shoal_loss), &loss) == SHOAL_OK, "%s", check_error());
+  for (int i = 0; i < ROWS * IN + OUT * IN; i++) host[i] = (float)(i * 37 % 101 - 50) / 64;
+  shoal_op_args a = { .x = { t[X] },
+                      .y = t[Y],
+                      .dy = t[DY],
+                      .dx = { t[DX] },
+                      .w = { t[W], t[B] },
+                      .dw = { t[DW], t[DB] },
+                      .scratch = t[SCRATCH] };
+  CHECK_OK(ops->copy(on, size[X] * sizeof(float), host, t[X]));
+  CHECK_OK(ops->copy(on, size[W] * sizeof(float), host + size[X], t[W]));
+  for (int k = 0; k < 3; k++) {
+    if (step && k) step(1);
+    CHECK_OK(op->forward(op, &a));
+    CHECK_OK(ops->softmax_xent(on, ROWS, OUT, t[Y], labels, 0.1f, 1.0f / ROWS, true, t[DY], loss.at));
+    CHECK_OK(op->backward_weights(op, &a));
+    CHECK_OK(op->backward_data(op, &a));
+    CHECK_OK(ops->axpby(on, size[W], -0.125f, t[DW], 1, t[W]));
+    if (step) step(0);
+  }
+  const struct {
+    int tensor;
+    float *to;
+  } results[] = { { Y, out->y }, { DW, out->dw }, { DB, out->db }, { DX, out->dx } };
+  for (size_t i = 0; i < SHOAL_COUNT(results); i++)
+    CHECK_OK(ops->copy(on, size[results[i].tensor] * sizeof(float), t[results[i].tensor], results[i].to));
+  CHECK_OK(ops->settle(on));
+  out->loss = (float)((shoal_loss *)loss.at)->loss;
+  ops->release(on, &loss);
+  for (int i = 0; i < TENSORS; i++) ops->release(on, &m[i]);
+  shoal_op_destroy(op);
+}
+
+static void check_training(void)
+{
+  static outcome got, want;
+  shoal_backend *ref = NULL;
+  REQUIRE(shoal_backend_open("ref", 1, &ref) == SHOAL_OK, "ref");
+  train(b, &got);
+  train(ref, &want);
+  const float *g = (const float *)&got, *w = (const float *)&want;
+  for (size_t i = 0; i < sizeof got / sizeof *g; i++)
+    CHECK_NEAR(g[i], w[i], 2e-6 * (1 + fabs((double)w[i])), "number %zu", i);
+  CHECK_GT(want.loss, 1);
+  shoal_backend_close(ref);
+}
+
+/* What CUDA refuses is an error with its text and what was asked for; what fails on the device is found by the next wait. */
+static void check_errors(void)
+{
+  shoal_memory m = { 0 };
+  float host[100];
+  if (!inject) return;
+  inject("cudaMalloc", 0, cudaErrorMemoryAllocation);
+  CHECK_STATUS(b->ops->alloc(b, SHOAL_MEMORY_DEVICE, 123456, &m), SHOAL_ERR_MEM);
+  CHECK_HAS(check_error(), "123456 bytes of device memory");
+  CHECK(!m.at, "memory after an error");
+  float *x = arena(SHOAL_MEMORY_DEVICE, 100, &m);
+  inject("kernel shoal_k_fill", 0, cudaErrorLaunchFailure);
+  CHECK_OK(b->ops->fill(b, 100, 1, x));
+  CHECK_STATUS(b->ops->copy(b, sizeof host, x, host), SHOAL_ERR_DEVICE);
+  CHECK_HAS(check_error(), "unspecified launch failure");
+}
+
+/* The reason why there is no device, and what to do. */
+static void check_missing(void)
+{
+  shoal_backend *none = NULL;
+  if (!inject) return;
+  inject("cudaGetDeviceCount", 0, cudaErrorNoDevice);
+  CHECK_STATUS(shoal_backend_open("cuda", 1, &none), SHOAL_ERR_DEVICE);
+  CHECK_HAS(check_error(), "no usable GPU (no CUDA-capable device is detected; CUDA_VISIBLE_DEVICES is ");
+  CHECK_EQ(shoal_status_exit_code(SHOAL_ERR_DEVICE), 3);
+  inject("cudaGetDeviceCount", 0, cudaErrorInsufficientDriver);
+  CHECK_STATUS(shoal_backend_open("cuda", 1, &none), SHOAL_ERR_DEVICE);
+  CHECK_HAS(check_error(), "update the driver");
+  CHECK(!none, "an output was written despite errors");
+}
+
+int main(void)
+{
+  *(void **)&step = dlsym(RTLD_DEFAULT, "simgpu_step");
+  *(void **)&inject = dlsym(RTLD_DEFAULT, "simgpu_inject");
+  check_missing();
+  if (shoal_backend_open("cuda", 1, &b) == SHOAL_ERR_DEVICE) CHECK_SKIP("%s", check_error());
+  REQUIRE(b, "%s", check_error());
+  check_memory();
+  check_marks();
+  check_beside();
+  check_training();
+  check_errors(); /* the last: an error on the device stays */
+  shoal_backend_close(b);
+  return check_done();
+}

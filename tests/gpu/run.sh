@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The tests of the cuda backend on a real GPU: tests/gpu/run.sh [BUILD-FOLDER]
+#
+# Needs the CUDA Toolkit, cuDNN, a driver and what building Shoal needs (jobs/packages.sh).  Prints the card, the driver and one line
+# per test for docs/gpu.md.  77: no GPU here.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+build=${1:-build/gpu}
+command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU || { echo "skipped: no GPU on this host"; exit 77; }
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSHOAL_CUDA=ON -DSHOAL_WERROR=ON -DCMAKE_CUDA_ARCHITECTURES=native >/dev/null
+cmake --build "$build" --target unit.tensor.ref unit.tensor.cuda_own >/dev/null
+
+failed=0
+try() { # try NAME COMMAND...: one line with the result and the seconds
+  local name=$1 begin=$SECONDS status=0
+  shift
+  "$@" >"$build/$name.log" 2>&1 || status=$?
+  # a test that finds no device skips itself, which is a failure here
+  if ((status == 0)); then echo "$name: passed in $((SECONDS - begin)) s"; return; fi
+  echo "$name: failed with status $status; see $build/$name.log"
+  failed=1
+}
+try suite "$build/tests/unit.tensor.ref" cuda
+try own "$build/tests/unit.tensor.cuda_own"
+if command -v compute-sanitizer >/dev/null; then
+  for tool in memcheck racecheck initcheck synccheck; do
+    try "$tool" timeout 120 compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/unit.tensor.cuda_own"
+  done
+else
+  echo "sanitizers: skipped, no compute-sanitizer in PATH"
+fi
+exit $failed

@@ -26,6 +26,10 @@ static const shoal_option run_options[] = {
     "set, in "
     "this order, what a pattern matches sorted by name.",
     NULL },
+  { "data.changed", SHOAL_OPT_ENUM, "refuse", NULL, "refuse|accept",
+    "A resume whose data set has other contents than when the checkpoint was saved: refuse it, or go on with what it "
+    "has now, if it has as many training samples.",
+    NULL },
   { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,1000000000]", "Batch per rank.", NULL },
   { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,1000000000]",
     "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count.",

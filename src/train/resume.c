@@ -183,18 +183,41 @@ static shoal_status get_rows(shoal_session *s, const shoal_ckpt *c)
                               : SHOAL_OK;
 }
 
+/* The data set of the checkpoint, or one of as many samples, if the user says that it was changed: a bad value was mended.  The order
+ * of samples is that of their numbers, so it goes on.  Checkpoints from before the number was saved do not tell it. */
+static shoal_status check_data(const shoal_session *s, const shoal_ckpt *c)
+{
+  const shoal_data_info *data = shoal_dataset_info(s->data.set);
+  const char *path = shoal_dataset_path(s->data.set), *change = shoal_config_string(s->world.config, "data.changed");
+  const unsigned long long n = (unsigned long long)data->n[SHOAL_TRAIN];
+  int64_t then, samples = (int64_t)data->n[SHOAL_TRAIN];
+  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/data_checksum", &then));
+  if ((uint32_t)then == data->checksum) return SHOAL_OK;
+  if (shoal_ckpt_has(c, "train/data_samples"))
+    SHOAL_TRY(shoal_ckpt_get_count(c, "train/data_samples", 0, SHOAL_CKPT_MOST, &samples));
+  SHOAL_CHECK(
+      (uint64_t)samples == data->n[SHOAL_TRAIN], SHOAL_ERR_USAGE,
+      "data.file %s is not the data set this run was trained on: it has %llu training samples and checksum %08x, "
+      "that one had %lld and %08x; give the same file, or choose another run.name (and model.weights, to begin "
+      "with these weights)",
+      path, n, (unsigned)data->checksum, (long long)samples, (unsigned)(uint32_t)then);
+  SHOAL_CHECK(strcmp(change, "accept") == 0, SHOAL_ERR_USAGE,
+              "data.file %s is not the data set this run was trained on, or was changed since: it has %llu training "
+              "samples and checksum %08x, then it had %08x; give the same file, or if samples were mended, set "
+              "data.changed to accept: the run goes on with them",
+              path, n, (unsigned)data->checksum, (unsigned)(uint32_t)then);
+  if (shoal_session_is_root(s))
+    shoal_warn(
+        "%s was changed since the checkpoint: its checksum was %08x and is %08x, its %llu training samples are as "
+        "many as then; the run goes on with them (data.changed: accept)",
+        path, (unsigned)(uint32_t)then, (unsigned)data->checksum, n);
+  return SHOAL_OK;
+}
+
 static shoal_status get_train(shoal_session *s, const shoal_ckpt *c)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
-  int64_t checksum;
-  SHOAL_TRY(shoal_ckpt_get_i64(c, "train/data_checksum", &checksum));
-  const shoal_data_info *data = shoal_dataset_info(s->data.set);
-  SHOAL_CHECK(
-      (uint32_t)checksum == data->checksum, SHOAL_ERR_USAGE,
-      "data.file %s is not the data set this run was trained on: it has %llu training samples and checksum %08x, that "
-      "one had %08x; give the same file, or choose another run.name (and model.weights, to begin with these weights)",
-      shoal_dataset_path(s->data.set), (unsigned long long)data->n[SHOAL_TRAIN], (unsigned)data->checksum,
-      (unsigned)(uint32_t)checksum);
+  SHOAL_TRY(check_data(s, c));
   int64_t seed;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/seed", &seed));
   SHOAL_CHECK((uint64_t)seed == s->run.seed, SHOAL_ERR_USAGE,

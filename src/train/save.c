@@ -127,6 +127,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_i64(w, "train/plateau_bad", s->model.plateau.bad);
   shoal_ckpt_put_i64(w, "train/plateau_seen", s->model.plateau.seen);
   shoal_ckpt_put_i64(w, "train/data_checksum", shoal_dataset_info(s->data.set)->checksum);
+  shoal_ckpt_put_i64(w, "train/data_samples", (int64_t)shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN]);
   shoal_ckpt_put_i64(w, "train/seed", (int64_t)s->run.seed);
   if (s->model.weights_checksum >= 0) shoal_ckpt_put_i64(w, "train/weights_checksum", s->model.weights_checksum);
   shoal_ckpt_put_f64(w, "record/rate", s->clock.rate);

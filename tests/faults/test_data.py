@@ -377,6 +377,35 @@ def test_several():
     assert_one_error(r, "is not the data set this run was trained on")
 
 
+def test_mended():
+    """A run that a bad sample ended goes on with the mended file from its last checkpoint, if that is asked for, to the bits of one
+    that had the mended file from its start; never with another number of samples, and not by itself."""
+    x, y = np.random.default_rng(3).standard_normal((320, 5)).astype("f4"), np.arange(320) % 3
+
+    def write(n=320, **values):
+        with h5py.File("a.h5", "w") as f:
+            f["train/x"], f["train/y"] = x[:n], y[:n]
+            f.attrs.update(values, mean=0.0, std=1.0, kind="features")
+    run = (*RUN[:6], "--set", "data.file=a.h5", "--set", "data.batch=20", "--set", "run.epochs=2", "--set", "ckpt.every=2 steps")
+    x[150, 3], mended = np.nan, x[150, 3]
+    write()
+    assert_one_error(train(1, "r", *run, code=6), "sample 150 of /train/x is not finite")
+    last = newest("r")
+    x[150, 3] = mended
+    write()
+    r = train(1, "r", *run, code=2)
+    assert_one_error(r, "or was changed since: it has 320 training samples", "set data.changed to accept")
+    write(310)
+    assert_one_error(train(1, "r", *run, "--set", "data.changed=accept", code=2), "it has 310 training samples", "that one had 320")
+    write()
+    r = train(1, "r", *run, "--set", "data.changed=accept")
+    assert r.stderr.count("its 320 training samples are as many as then; the run goes on with them") == 1, r.stderr
+    assert f"resumed from {last}" in r.stdout, r.stdout
+    train(1, "whole", *run)
+    assert_equal(newest("r"), newest("whole"), "mended", "model/")
+    assert "going on" not in train(1, "r", *run).stderr  # the next start knows the new file
+
+
 def test_several_shown():
     """`inspect` shows each of several files and what they are together; `repack` makes one of them, with which a run goes on."""
     split_up()

@@ -342,10 +342,13 @@ static shoal_status decode_jpeg(const file *f, const shoal_image *as, shoal_imag
   jpeg_create_decompress(&j);
   jpeg_mem_src(&j, (const unsigned char *)f->bytes, f->n);
   jpeg_save_markers(&j, JPEG_APP0 + 1, 0xffff);
+  jpeg_save_markers(&j, JPEG_APP0 + 2, 0xffff);
   jpeg_read_header(&j, TRUE);
   *found = (shoal_image){ (int)j.image_width, (int)j.image_height, j.num_components == 1 ? 1 : 3, 1, j.num_components };
-  for (jpeg_saved_marker_ptr m = j.marker_list; m && found->orientation == 1; m = m->next)
-    if (m->data_length > 6 && memcmp(m->data, "Exif\0\0", 6) == 0)
+  for (jpeg_saved_marker_ptr m = j.marker_list; m; m = m->next)
+    if (m->marker == JPEG_APP0 + 2)
+      found->moving |= m->data_length > 4 && memcmp(m->data, "MPF", 4) == 0;
+    else if (found->orientation == 1 && m->data_length > 6 && memcmp(m->data, "Exif\0\0", 6) == 0)
       found->orientation = find_orientation(m->data + 6, m->data_length - 6);
   turn_size(found);
   const bool same = !pixels || (found->width == as->width && found->height == as->height);

@@ -11,7 +11,8 @@ typedef struct {
   int orientation;             /* of Exif: 1 as stored, 2 to 8 turned or mirrored */
   int stored_channels;         /* 4 for the colours of print (CMYK) */
   bool alpha;                  /* with transparency, of a channel or a colour */
-  bool deep, moving;           /* 16 bits are stored; an animated PNG, of which the picture is read that others show */
+  bool deep, moving;           /* 16 bits are stored; several pictures (animated PNG, MPO), of which that is read
+                                  which others show */
 } shoal_image;
 /** Reads the head of a file.  ERR_IO if it cannot be read or its head is damaged. */
 shoal_status shoal_image_look(const char *path, shoal_image *out);

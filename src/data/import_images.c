@@ -53,6 +53,7 @@ typedef struct {
   noted grey, colour, alpha;  /* as they are stored */
   char *stray;                /* the first image that is in no folder of a class, or NULL */
   size_t strays;
+  char *table;         /* a table beside the folders of the classes, or NULL */
   char odd_words[128]; /* of the first of these */
 } images;
 
@@ -64,6 +65,7 @@ static void close_images(images *m)
   }
   free(m->folders);
   free(m->stray);
+  free(m->table);
   shoal_texts_free(&m->files);
   shoal_texts_free(&m->classes);
   free(m->y);
@@ -177,7 +179,26 @@ static shoal_status add_folder(images *m, char *path, bool test)
   return st;
 }
 
-/* Images beside the folders of the classes are in none.  One that cannot be read counts, too. */
+/* A list of files and classes, as data sets of contests have it. */
+static bool is_table(const char *name)
+{
+  const char *end = strrchr(name, '.');
+  return end && (strcasecmp(end, ".csv") == 0 || strcasecmp(end, ".tsv") == 0);
+}
+
+/* What makes folders of classes of a table whose first two columns are file and class.  Caller frees. */
+static char *folders_command(const images *m, const char *folder)
+{
+  char table[256], files[256];
+  const char *comma = strcasecmp(strrchr(m->table, '.'), ".csv") == 0 ? "," : "$'\\t'";
+  return shoal_strdup_printf(
+      "tail -n +2 %s | tr -d '\\r' | while IFS=%s read -r f c _; do mkdir -p NEW/\"$c\"; cp %s/\"$f\" "
+      "NEW/\"$c\"; done",
+      shoal_shell_word(m->table, "TABLE", table, sizeof table), comma,
+      shoal_shell_word(folder, "FOLDER", files, sizeof files));
+}
+
+/* Images beside the folders of the classes are in none.  One that cannot be read counts, too.  A table may have the classes. */
 static shoal_status find_strays(images *m, const char *folder)
 {
   shoal_texts files = { 0 };
@@ -190,6 +211,8 @@ static shoal_status find_strays(images *m, const char *folder)
     shoal_error_take(&ignored);
     if (image && m->strays++ == 0)
       m->stray = path;
+    else if (!image && !m->table && is_table(files.at[i]))
+      m->table = path;
     else
       free(path);
   }
@@ -197,13 +220,23 @@ static shoal_status find_strays(images *m, const char *folder)
   return st;
 }
 
+static shoal_status refuse_flat(images *m, const char *folder)
+{
+  SHOAL_TRY(find_strays(m, folder));
+  char *command = m->table ? folders_command(m, folder) : NULL;
+  shoal_status st = SHOAL_FAIL(
+      SHOAL_ERR_IO, "%s has no folders: a folder of images has one for each class, move the images into these%s%s%s%s",
+      folder, m->table ? "; if the first two columns of " : "", m->table ? m->table : "",
+      command ? " are file and class: " : "", command ? command : "");
+  free(command);
+  return st;
+}
+
 static shoal_status add_split(images *m, const char *folder, bool test)
 {
   shoal_texts here = { 0 };
   shoal_status st = list_folder(folder, true, &here);
-  if (st == SHOAL_OK && here.n == 0)
-    st = SHOAL_FAIL(SHOAL_ERR_IO,
-                    "%s has no folders: a folder of images has one for each class, move the images into these", folder);
+  if (st == SHOAL_OK && here.n == 0) st = refuse_flat(m, folder);
   for (size_t i = 0; st == SHOAL_OK && i < here.n; i++) st = add_folder(m, shoal_path_join(folder, here.at[i]), test);
   shoal_texts_free(&here);
   return st == SHOAL_OK ? find_strays(m, folder) : st;
@@ -291,6 +324,7 @@ static shoal_status collect(const shoal_import_args *a, const char *folder, imag
       if (roles.test[i] == (test == 1)) st = add_split(m, path, test == 1);
       free(path);
     }
+  if (trains && st == SHOAL_OK) st = find_strays(m, folder);
 done:
   shoal_import_roles_fini(&roles);
   shoal_texts_free(&inside);
@@ -414,6 +448,12 @@ static void warn_unseen(const images *m)
     shoal_warn("%s has folders inside%s, which are not looked into: images in them belong to no class", first->path,
                more);
   if (m->strays > 1) snprintf(more, sizeof more, " and %zu more images are", m->strays - 1);
+  if (m->table) {
+    char *command = folders_command(m, m->n_folders == 1 ? m->folders[0].path : m->folder);
+    shoal_warn("%s is not read, classes are the names of folders; if its first two columns are file and class: %s",
+               m->table, command);
+    free(command);
+  }
   if (m->strays) shoal_warn("%s%s in no folder of a class: left out", m->stray, m->strays > 1 ? more : " is");
 }
 
@@ -475,8 +515,10 @@ static void warn_deep(const images *m)
 static void warn_moving(const images *m)
 {
   if (m->moving.n)
-    shoal_warn("%zu image%s animated: the first picture is taken, the others are left out; the first is %s",
-               m->moving.n, m->moving.n > 1 ? "s are" : " is", m->moving.first);
+    shoal_warn(
+        "%zu image%s several pictures (animated, or by a camera with several lenses): the first is taken, the others "
+        "are left out; the first is %s",
+        m->moving.n, m->moving.n > 1 ? "s have" : " has", m->moving.first);
 }
 
 static void warn_odd(const images *m)

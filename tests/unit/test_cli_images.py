@@ -350,5 +350,32 @@ def test_images_animated():
         put(f"set/a/{n}.png", png(pixels(n, 4, 4), extra=chunk(b"acTL", struct.pack(">2I", n, 0))))
     put("set/b/1.png", png(pixels(5, 4, 4)))
     r = load("images", "set", "--test-share", "0")
-    assert "1 image is animated: the first picture is taken, the others are left out; the first is set/a/3.png" in r.stderr
+    assert ("1 image has several pictures (animated, or by a camera with several lenses): the first is taken, the others are left out; "
+            "the first is set/a/3.png") in r.stderr
     assert np.array_equal(made()[0][:, 0], [pixels(k, 4, 4) for k in (1, 3, 5)])
+
+
+def test_images_multi_picture():
+    """Of a JPEG with several pictures (MPO) the first is taken, which is told."""
+    index = b"MPF\0MM\0*\0\0\0\10\0\0"
+    put("set/a/1.jpg", GREY_JPEG)
+    put("set/b/1.jpg", GREY_JPEG[:2] + b"\xff\xe2" + struct.pack(">H", len(index) + 2) + index + GREY_JPEG[2:] + GREY_JPEG)
+    r = load("images", "set", "--test-share", "0")
+    assert "1 image has several pictures" in r.stderr and "the first is set/b/1.jpg" in r.stderr, r.stderr
+    x = made()[0]
+    assert np.array_equal(x[0], x[1])
+
+
+def test_images_table():
+    """A table beside the images is not read, which is told; where there are no folders, too, and the command makes them."""
+    for n in range(6):
+        put(f"flat/{n}.png", png(pixels(n, 4, 4)))
+    put("flat/labels.csv", b"file,class\r\n" + b"".join(b"%d.png,%s\r\n" % (n, (b"cat", b"a dog")[n % 2]) for n in range(6)))
+    r = load("images", "flat", code=7)
+    assert_one_error(r, "flat has no folders", "if the first two columns of flat/labels.csv are file and class: tail ")
+    subprocess.run(["bash", "-c", r.stderr[r.stderr.index("tail "):].strip()], check=True)
+    assert "labels.csv" not in load("images", "NEW", "--test-share", "0").stderr
+    assert names() == (["a dog", "cat"], 2)
+    assert sorted(made()[0][made()[1] == 0].tolist()) == sorted(pixels(n, 4, 4)[None].tolist() for n in (1, 3, 5))
+    put("NEW/train.csv", b"file,class\n")
+    assert "NEW/train.csv is not read, classes are the names of folders" in load("images", "NEW").stderr

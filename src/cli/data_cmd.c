@@ -104,6 +104,9 @@ static const shoal_flag import_flags[] = {
   { "--decimal", NULL, ".|,", SHOAL_FLAG_VALUE, "csv: the decimal sign; else as it looks" },
   { "--thousands", NULL, "C", SHOAL_FLAG_VALUE,
     "csv: the sign between groups of three digits, one of , . ' and a space; else as it looks" },
+  { "--missing", NULL, "drop|mean", SHOAL_FLAG_VALUE,
+    "csv: leave out rows with an empty field or NA among the features, or fill these with the mean of their column in "
+    "the training split; else an error" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help import_help = {
@@ -142,7 +145,8 @@ static shoal_status read_import_options(const shoal_args *a, import_options *o)
                                  .header = shoal_args_value(a, "--header"),
                                  .separator = shoal_args_value(a, "--separator"),
                                  .decimal = shoal_args_value(a, "--decimal"),
-                                 .thousands = shoal_args_value(a, "--thousands") };
+                                 .thousands = shoal_args_value(a, "--thousands"),
+                                 .missing = shoal_args_value(a, "--missing") };
   o->args.n_drop = shoal_args_list(a, "--drop", &o->args.drop);
   SHOAL_TRY(count_flag(a, "--train-count", &o->args.train_count));
   SHOAL_TRY(count_flag(a, "--seed", &o->seed));

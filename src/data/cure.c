@@ -110,7 +110,9 @@ shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name,
                       "features of their own",
                       d->path, name, f->described);
   if (!rows && f->class != SHOAL_H5_ENUM)
-    return SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s holds no numbers but %s", d->path, name, f->described);
+    return SHOAL_FAIL(SHOAL_ERR_IO,
+                      "%s: /%s holds no numbers but %s: samples are numbers in one array, all of one shape", d->path,
+                      name, f->described);
   const char *names[2];
   size_t n = list_alike(d, d->names.x, f, names);
   char *command = rewrite_command(d->path, names, n, &how);

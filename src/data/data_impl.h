@@ -144,6 +144,7 @@ typedef struct shoal_source shoal_source;
 shoal_status shoal_source_open(const char *path, shoal_source **out);
 void shoal_source_close(shoal_source *s);
 bool shoal_source_is_packed(const shoal_source *s);
+uint64_t shoal_source_stored(const shoal_source *s); /* bytes of the file as it is */
 /** Reads up to n bytes; fewer only at the end.  ERR_IO if the file cannot be read or its gzip stream is truncated or
  *  corrupt, or unpacks to so much that it holds no data.
  */

@@ -105,6 +105,8 @@ typedef struct {
   const char *header;              /* csv: whether the first row is one: "yes", "no"; NULL: as it looks */
   const char *separator, *decimal; /* csv: one character each; NULL: as it looks */
   const char *thousands;           /* csv: the sign between groups of three digits; NULL: as it looks */
+  const char *
+      missing; /* csv: of rows with an empty feature or a mark like NA: "drop", or "mean" of the column; NULL: an error */
 } shoal_import_args;
 /** ERR_USAGE for an option that does nothing for this kind or beside another one. */
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path);

@@ -18,7 +18,8 @@ enum {
   HEADER = 32,
   SEPARATOR = 64,
   DECIMAL = 128,
-  THOUSANDS = 256
+  THOUSANDS = 256,
+  MISSING = 512
 };
 
 static const struct {
@@ -36,7 +37,7 @@ static const struct {
   { "csv",
     shoal_import_csv,
     { "*.csv", "*.csv.gz", "*.tsv", "*.tsv.gz" },
-    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS },
+    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS | MISSING },
   { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED },
   { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED },
   { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE },
@@ -71,6 +72,7 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
     { "--separator", SEPARATOR, a->separator != NULL },
     { "--decimal", DECIMAL, a->decimal != NULL },
     { "--thousands", THOUSANDS, a->thousands != NULL },
+    { "--missing", MISSING, a->missing != NULL },
   };
   for (size_t i = 0; i < SHOAL_COUNT(options); i++)
     SHOAL_CHECK(!options[i].given || (has & options[i].option), SHOAL_ERR_USAGE, "%s does nothing for %s: leave it out",
@@ -103,6 +105,8 @@ static shoal_status check_values(const shoal_import_args *a)
               "--separator is \"%s\": must be one character, or tab", a->separator);
   SHOAL_CHECK(!a->decimal || strcmp(a->decimal, ".") == 0 || strcmp(a->decimal, ",") == 0, SHOAL_ERR_ARG,
               "--decimal is \"%s\": must be . or ,", a->decimal);
+  SHOAL_CHECK(!a->missing || strcmp(a->missing, "drop") == 0 || strcmp(a->missing, "mean") == 0, SHOAL_ERR_ARG,
+              "--missing is \"%s\": must be drop or mean", a->missing);
   char thousands = shoal_import_thousands(a);
   SHOAL_CHECK(!a->thousands || thousands, SHOAL_ERR_ARG, "--thousands is \"%s\": must be one of , . ' and a space",
               a->thousands);

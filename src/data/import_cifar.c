@@ -20,6 +20,16 @@ typedef struct {
   const char *name;
 } layout;
 
+/* A file of the other kind is known by its size, which is a multiple of its records and not of ours. */
+static shoal_status refuse_other(const layout *l, const char *path, const shoal_source *s)
+{
+  const uint64_t size = shoal_source_stored(s), own = l->labels + PIXELS, other = 3 - l->labels + PIXELS;
+  SHOAL_CHECK(shoal_source_is_packed(s) || size == 0 || size % own == 0 || size % other != 0, SHOAL_ERR_IO,
+              "%s is a file of CIFAR-%s: its %" PRIu64 " bytes are %" PRIu64 " records of %" PRIu64 "; import it as %s",
+              path, l->labels == 1 ? "100" : "10", size, size / other, other, l->labels == 1 ? "cifar100" : "cifar10");
+  return SHOAL_OK;
+}
+
 static shoal_status check_label(const layout *l, const char *path, const shoal_source *s, uint64_t record,
                                 uint8_t label)
 {
@@ -61,7 +71,8 @@ static shoal_status import_files(const shoal_import_args *a, const layout *l, co
   for (size_t i = 0; i < a->n_sources; i++) {
     shoal_source *s;
     SHOAL_TRY(shoal_source_open(a->sources[i], &s));
-    shoal_status st = import_records(a, l, a->sources[i], roles->test[i], s, w, &index);
+    shoal_status st = refuse_other(l, a->sources[i], s);
+    if (st == SHOAL_OK) st = import_records(a, l, a->sources[i], roles->test[i], s, w, &index);
     shoal_source_close(s);
     SHOAL_TRY(st);
   }

@@ -50,6 +50,11 @@ typedef struct {
   size_t rows, cap;
   size_t file_rows;              /* rows before those of the current file */
   size_t headers, repeated_line; /* rows of the current file that repeat the header; line of the first of them */
+  struct {
+    size_t fields, rows; /* of all files: fields without a value, NaN in x until they are filled, and rows with some */
+    const char *path;    /* of the first, or NULL */
+    size_t line, column;
+  } gaps;
 } table;
 
 static const char *column_text(const void *layout, size_t feature, char *buf, size_t cap)
@@ -111,6 +116,13 @@ static bool is_one_of(const char *text, const char *const *words, size_t n)
   return false;
 }
 
+static bool marks_a_gap(const char *text)
+{
+  static const char *const none[] = { "na",   "n/a",     "nan",     "-nan",  "null",  "none",   "?",     "-",
+                                      "#n/a", "#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!" };
+  return is_one_of(text, none, SHOAL_COUNT(none));
+}
+
 /* The sign of a currency or of percent in a number, or a minus that is not the one of ASCII; NULL: none. */
 static const char *decoration(const char *text)
 {
@@ -160,17 +172,20 @@ enum { REASON = 768 };
 /* What is wrong with a field that is no number by either decimal sign, and what to do. */
 static const char *why_not(const table *t, const char *path, const char *text, bool number, double v, char out[REASON])
 {
-  static const char *const none[] = { "na", "n/a", "nan", "null", "none", "?", "-", "#n/a" };
   static const char *const truth[] = { "true", "false", "yes", "no" };
   char word[256], *end;
   const char *file = shoal_shell_word(path, "FILE", word, sizeof word), *sign = decoration(text);
-  if (!text[0]) return "is empty; features are numbers: fill the gaps, or leave the column out with --drop";
+  if (!text[0] || marks_a_gap(text)) {
+    snprintf(out, REASON,
+             "%s; features are numbers: --missing mean fills such fields, --missing drop leaves their rows out, --drop "
+             "the column",
+             text[0] ? "marks a missing value" : "is empty");
+    return out;
+  }
   if (number && !isfinite(v))
     return "is not finite; features are finite numbers: remove the row, or leave the column out with --drop";
   if (number || (isinf(strtod(text, &end)) && end > text && !*end))
     return "is larger than any 32-bit float: divide the column by a power of ten, or leave it out with --drop";
-  if (is_one_of(text, none, SHOAL_COUNT(none)))
-    return "marks a missing value; features are numbers: fill the gaps, or leave the column out with --drop";
   if (is_one_of(text, truth, SHOAL_COUNT(truth)))
     snprintf(out, REASON,
              "is a truth value; features are numbers: write 1 and 0, as sed "
@@ -268,10 +283,24 @@ static shoal_status refuse_field(table *t, const shoal_csv *c, size_t i, bool nu
                     shoal_show(f->text, shown, sizeof shown), column, why_not(t, c->path, f->text, number, v, reason));
 }
 
+static void note_gap(table *t, const shoal_csv *c, size_t column)
+{
+  if (t->gaps.fields++ > 0) return;
+  t->gaps.path = c->path;
+  t->gaps.line = c->fields[column].line;
+  t->gaps.column = column;
+}
+
 static shoal_status read_feature(table *t, const shoal_csv *c, size_t i, size_t feature, float *out)
 {
   double v = 0;
   char thousands;
+  const char *text = c->fields[i].text;
+  if (t->args->missing && (!text[0] || marks_a_gap(text))) {
+    note_gap(t, c, i);
+    *out = NAN;
+    return SHOAL_OK;
+  }
   bool number = shoal_csv_number(&t->layout.dialect, c->fields[i].text, &v, &thousands);
   if (!t->proof.path) look_for_proof(t, c, i);
   if (!number || !isfinite((float)v)) return refuse_field(t, c, i, number, v);
@@ -287,6 +316,18 @@ static bool lacks_label(const shoal_csv_layout *l, const shoal_csv *c)
   for (size_t i = 0; i < c->n; i++)
     if (strcmp(c->fields[i].text, l->names[i + (i >= l->label)]) != 0) return false;
   return true;
+}
+
+/* The sign that would make as many fields of a row that has none of its own, or 0. */
+static char other_separator(const shoal_csv_layout *l, const char *row)
+{
+  static const char signs[] = ",;\t|";
+  for (const char *s = signs; *s; s++) {
+    size_t n = 1;
+    for (const char *at = row; *at; at++) n += *at == *s;
+    if (n == l->columns && *s != l->dialect.separator) return *s;
+  }
+  return '\0';
 }
 
 /* A row that has another number of fields than the first one. */
@@ -306,6 +347,12 @@ static shoal_status refuse_row(const table *t, const shoal_csv *c)
   else if (c->n == l->columns + 1 && !last->text[0])
     snprintf(cure, sizeof cure, "it ends with a separator: remove these, as sed 's/%c[[:space:]]*$//' %s >NEW does",
              l->dialect.separator, file);
+  else if (c->n == 1 && l->columns > 1 && other_separator(l, first->text))
+    snprintf(cure, sizeof cure,
+             "it has another separator than the others: write all alike, as sed '%zus/%s/%s/g' %s >NEW does",
+             first->line,
+             other_separator(l, first->text) == '\t' ? "\\t" : (char[]){ other_separator(l, first->text), '\0' },
+             l->dialect.separator == '\t' ? "\\t" : (char[]){ l->dialect.separator, '\0' }, file);
   else if (c->n == 1 && strchr(first->text, l->dialect.separator))
     snprintf(cure, sizeof cure, "it is in quotes as a whole: remove these");
   else
@@ -324,11 +371,16 @@ static shoal_status add_row(table *t, const shoal_csv *c, bool test)
   if (c->n != l->columns) return refuse_row(t, c);
   SHOAL_TRY(make_room(t));
   float *x = t->x + t->rows * l->features;
+  const size_t gaps = t->gaps.fields;
   for (size_t i = 0, feature = 0; i < l->columns; i++)
     if (i != l->label && !l->dropped[i]) {
       SHOAL_TRY(read_feature(t, c, i, feature, &x[feature]));
       feature++;
     }
+  if (t->gaps.fields > gaps) {
+    t->gaps.rows++;
+    if (strcmp(t->args->missing, "drop") == 0) return SHOAL_OK;
+  }
   SHOAL_CHECK(label->text[0], SHOAL_ERR_IO,
               "%s:%zu:%zu: the label is empty (column %zu): remove the row, or name the right "
               "column with --label",
@@ -442,7 +494,11 @@ static shoal_status read_file(table *t, size_t source, bool test)
   st = read_rows(t, &c, source == 0, test);
   if (source == 0 && !t->read_again) shoal_csv_layout_tell(&t->layout, path);
   if (st != SHOAL_OK) goto done;
-  SHOAL_CHECK_GOTO(st, t->rows > before, done, SHOAL_ERR_IO, "%s is empty: no rows with data", path);
+  SHOAL_CHECK_GOTO(st, t->rows > before, done, SHOAL_ERR_IO, "%s is empty: no rows with data%s%s", path,
+                   t->gaps.rows ? ", without those in which a value is missing" : "",
+                   source == 0 && t->layout.header && !t->args->header && !t->gaps.rows
+                       ? " below its header; if it has none, give --header no"
+                       : "");
   warn_left_out(t, &c);
   show_row(t, "first", path, before);
   show_row(t, "last", path, t->rows - 1);
@@ -575,6 +631,44 @@ static shoal_status map_labels(table *t)
   return SHOAL_OK;
 }
 
+/* Fills what is missing with the mean of its column over the training split. */
+static shoal_status fill_gaps(table *t)
+{
+  const size_t features = t->layout.features;
+  char text[96];
+  for (size_t k = 0; k < features; k++) {
+    double sum = 0, n = 0;
+    size_t gaps = 0;
+    for (size_t i = 0; i < t->rows; i++) {
+      const float v = t->x[i * features + k];
+      gaps += isnan(v);
+      if (isnan(v) || t->test[i]) continue;
+      sum += v;
+      n++;
+    }
+    if (!gaps) continue;
+    SHOAL_CHECK(n > 0, SHOAL_ERR_IO, "%s: %s has no value in the training split: leave it out with --drop",
+                t->args->sources[0], column_text(&t->layout, k, text, sizeof text));
+    for (size_t i = 0; i < t->rows; i++)
+      if (isnan(t->x[i * features + k])) t->x[i * features + k] = (float)(sum / n);
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status mend_gaps(table *t)
+{
+  const bool drops = t->args->missing && strcmp(t->args->missing, "drop") == 0;
+  char text[80];
+  if (t->args->missing && !t->gaps.fields)
+    shoal_info("%s: no value is missing; --missing does nothing", t->args->sources[0]);
+  if (!t->gaps.fields) return SHOAL_OK;
+  shoal_csv_column_text(&t->layout, t->gaps.column, text, sizeof text);
+  shoal_info("%s:%zu: column %s has no value, the first of %zu such fields in %zu rows: %s", t->gaps.path, t->gaps.line,
+             text, t->gaps.fields, t->gaps.rows,
+             drops ? "these rows are left out" : "filled with the mean of their column in the training split");
+  return drops ? SHOAL_OK : fill_gaps(t);
+}
+
 static shoal_status write_table(const table *t, const char *out_path)
 {
   char source[256];
@@ -606,6 +700,7 @@ shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
   SHOAL_TRY_GOTO(st, warn_of_one_hot(&t), done);
   if (!roles.by_name) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);
+  SHOAL_TRY_GOTO(st, mend_gaps(&t), done);
   st = write_table(&t, out_path);
 done:
   shoal_import_roles_fini(&roles);

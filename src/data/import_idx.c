@@ -5,6 +5,7 @@
  * Images and labels are separate files.  They are distinguished by ndim and paired in the given order within a split,
  * so `train-images train-labels t10k-images t10k-labels` works in any order.  The files of a pair are read together,
  * block by block. */
+#include "base/error.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -38,6 +39,29 @@ static shoal_status cut_short(const idx_file *f, uint64_t at, uint64_t item)
                     f->path, shoal_source_unit(f->source), at, item, f->dim[0]);
 }
 
+/* What a packed file holds is known when it was unpacked: done where its header says more than data packs into, to tell a wrong
+ * header from a file that fills disks.  That ends early for the latter. */
+static shoal_status check_packed(const idx_file *f, uint64_t header, uint64_t item)
+{
+  enum { STEP = 1 << 16 };
+  shoal_source *all = NULL;
+  uint8_t *block = NULL;
+  size_t got = STEP;
+  shoal_error claim;
+  shoal_status st = shoal_source_check(f->source, f->dim[0] * item);
+  if (st == SHOAL_OK) return st;
+  shoal_error_take(&claim);
+  SHOAL_TRY(shoal_alloc(STEP, 1, "unpacked bytes", (void **)&block));
+  st = shoal_source_open(f->path, &all);
+  while (st == SHOAL_OK && got == STEP) st = shoal_source_read(all, block, STEP, &got);
+  const uint64_t held = st == SHOAL_OK ? shoal_source_offset(all) : 0;
+  shoal_source_close(all);
+  free(block);
+  SHOAL_TRY(st);
+  if ((held - header) / item < f->dim[0]) return cut_short(f, held, (held - header) / item);
+  return shoal_error_put(&claim);
+}
+
 static shoal_status read_header(idx_file *f)
 {
   uint8_t magic[4], sizes[16];
@@ -64,7 +88,8 @@ static shoal_status read_header(idx_file *f)
   for (int i = 0; i < f->ndim; i++) {
     f->dim[i] = big_endian(sizes + 4 * i);
     SHOAL_CHECK(i == 0 || (f->dim[i] >= 1 && f->dim[i] <= MAX_SIDE), SHOAL_ERR_IO,
-                "%s: dimension %d at byte %d is %u, expected 1 to %d", f->path, i, 4 + 4 * i, f->dim[i], MAX_SIDE);
+                "%s: dimension %d at byte %d is %u, expected 1 to %d; the file has %" PRIu64 " bytes", f->path, i,
+                4 + 4 * i, f->dim[i], MAX_SIDE, shoal_source_stored(f->source));
   }
   SHOAL_CHECK(f->dim[0] > 0, SHOAL_ERR_IO, "%s is empty: its header says 0 items", f->path);
   uint64_t item = 1;
@@ -75,7 +100,7 @@ static shoal_status read_header(idx_file *f)
   const uint64_t header = shoal_source_offset(f->source), most = shoal_source_most(f->source);
   if (!shoal_source_is_packed(f->source) && f->dim[0] > (most - header) / item)
     return cut_short(f, most, (most - header) / item);
-  return shoal_source_check(f->source, f->dim[0] * item);
+  return check_packed(f, header, item);
 }
 
 static shoal_shape shape_of(const idx_file *images)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SLOTS = 64, RANGES = 6, RARE = 5 }; /* RARE: less than one label in so many */
+enum { FIRST_SLOTS = 64, RANGES = 6, RARE = 5, MANY_UNTRAINED = 100 }; /* RARE: less than one label in so many */
 
 void shoal_labels_init(shoal_labels *l, int64_t stated)
 {
@@ -288,6 +288,10 @@ static size_t add_missing(const shoal_labels *l, shoal_str *out)
   shoal_str_add(out, "%" PRId64 " of %" PRId64 " classes have no training sample (", missing, classes);
   list_untrained(l, out);
   shoal_str_add(out, ")");
+  const bool spread = l->distinct > 1 && l->all[l->distinct - 2].value > classes / 2; /* not by one label alone */
+  if (missing >= MANY_UNTRAINED && missing > classes / 2 && spread && !l->names)
+    shoal_str_add(
+        out, "; if they are no classes, renumber the labels without gaps (numpy.unique(y, return_inverse=True)[1])");
   if (smallest->value == 1 && !l->names) shoal_str_add(out, "; if the labels count from 1, subtract 1");
   if (mark && is_class(l, mark->value))
     shoal_str_add(out,

@@ -139,6 +139,7 @@ static shoal_status read_header(shoal_npy *a, stream *s)
   uint8_t b[PREFIX + 2] = { 0 };
   size_t got, more = 0;
   SHOAL_TRY(read_stream(a, s, b, PREFIX, &got));
+  SHOAL_CHECK(got > 0, SHOAL_ERR_IO, "%s: %s is empty (0 bytes): get it again", a->path, a->name);
   SHOAL_CHECK(got == PREFIX && memcmp(b, "\x93NUMPY", 6) == 0, SHOAL_ERR_IO, "%s: %s is not a NumPy array (.npy)",
               a->path, a->name);
   if (b[6] > 1) SHOAL_TRY(read_stream(a, s, b + PREFIX, 2, &more));

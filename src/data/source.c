@@ -48,6 +48,11 @@ uint64_t shoal_source_most(const shoal_source *s)
   return s->packed ? s->size * DEFLATE : s->size;
 }
 
+uint64_t shoal_source_stored(const shoal_source *s)
+{
+  return s->size;
+}
+
 bool shoal_source_is_packed(const shoal_source *s)
 {
   return s->packed;

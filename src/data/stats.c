@@ -335,7 +335,7 @@ static bool find_apart(const shoal_data_stats *t, size_t g, int end, outlier *ou
   out->high = fmax(e->next, other_end);
   const mass kept = find_mass(t, g, left_out_from);
   const moments m = sum_bins(&t->bins[g * SHOAL_DATA_BINS], &kept);
-  out->squashes = (out->high - out->low) * SQUASHED < deviation(&m);
+  out->squashes = out->high > out->low && (out->high - out->low) * SQUASHED < deviation(&m);
   return true;
 }
 

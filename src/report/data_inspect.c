@@ -2,9 +2,8 @@
  * files each is shown as if it were alone, then what they are together.
  *
  * One pass over the labels finds what is wrong or odd about them (data/labels.h); one over everything finds values that
- * are NaN or infinite, marks of missing values, and test samples that are in the training split, too, and computes the
- * checksum.  The
- * read amplification is the number of bytes in the chunks that hold one sample, divided by the bytes of the sample: the
+ * are NaN or infinite, marks of missing values, training samples that are equal but for their labels, and test samples that are
+ * in the training split, too, and computes the checksum.  The read amplification is the number of bytes in the chunks that hold one sample, divided by the bytes of the sample: the
  * cost factor of a reader that fetches whole chunks without reusing them, as in shuffled training. */
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -21,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 4 << 20, SHOWN = 20, MOST_HASHED = 1 << 26 };
+enum { BLOCK_BYTES = 4 << 20, SHOWN = 20, MOST_HASHED = 1 << 26, MOST_COMPARED = 1 << 22 };
 
 typedef struct {
   char layout[224]; /* "chunks [5, 3, 32, 32], deflate" */
@@ -42,6 +41,10 @@ typedef struct {
   uint64_t not_finite;
   char first_bad[256];           /* "nan in sample 7 of /train/x, feature 2" */
   uint64_t shared, first_shared; /* test samples that the training split has, too; the first of them */
+  struct {
+    uint64_t samples, first, other; /* training samples that another one equals with another label; the first two */
+    int32_t labels[2];              /* of these two */
+  } unlike;
   uint32_t checksum;
 } facts;
 
@@ -94,11 +97,61 @@ static int by_hash(const void *a, const void *b)
   return (p > q) - (p < q);
 }
 
+/* A training sample, to be sorted with its equals. */
+typedef struct {
+  uint64_t hash;
+  uint32_t sample;
+  int32_t label;
+} labelled;
+
+static int by_equals(const void *a, const void *b)
+{
+  const labelled *p = a, *q = b;
+  if (p->hash != q->hash) return (p->hash > q->hash) - (p->hash < q->hash);
+  return (p->sample > q->sample) - (p->sample < q->sample);
+}
+
+/* Of n samples that are equal, in their order. */
+static void note_unlike(facts *f, const labelled *equals, uint64_t n)
+{
+  uint64_t other = 1;
+  while (other < n && equals[other].label == equals[0].label) other++;
+  if (other >= n) return;
+  if (f->unlike.samples == 0 || equals[0].sample < f->unlike.first) {
+    f->unlike.first = equals[0].sample;
+    f->unlike.other = equals[other].sample;
+    f->unlike.labels[0] = equals[0].label;
+    f->unlike.labels[1] = equals[other].label;
+  }
+  f->unlike.samples += n;
+}
+
+/* Training samples that are equal and have different labels. */
+static shoal_status count_unlike(facts *f, const hashes *hash)
+{
+  const uint64_t n = f->info->n[SHOAL_TRAIN];
+  labelled *all;
+  int32_t *y = NULL;
+  if (!hash->of || n > MOST_COMPARED) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(n, &all));
+  shoal_status st = SHOAL_ALLOC(n, &y);
+  if (st == SHOAL_OK) st = shoal_dataset_rows(f->d, SHOAL_TRAIN, 0, n, NULL, y);
+  for (uint64_t i = 0; st == SHOAL_OK && i < n; i++) all[i] = (labelled){ hash->of[i], (uint32_t)i, y[i] };
+  free(y);
+  if (st == SHOAL_OK) qsort(all, n, sizeof *all, by_equals);
+  for (uint64_t i = 0, k; st == SHOAL_OK && i < n; i = k) {
+    for (k = i + 1; k < n && all[k].hash == all[i].hash;) k++;
+    note_unlike(f, &all[i], k - i);
+  }
+  free(all);
+  return st;
+}
+
 /* Test samples that the training split has, too. */
 static void count_shared(facts *f, hashes hash[2])
 {
   const uint64_t *n = f->info->n;
-  if (!hash[0].of || !hash[1].of) return;
+  if (!hash[0].of || !hash[1].of || n[1] == 0) return;
   qsort(hash[0].of, n[0], sizeof *hash[0].of, by_hash);
   for (uint64_t i = 0; i < n[1]; i++)
     if (bsearch(&hash[1].of[i], hash[0].of, n[0], sizeof *hash[0].of, by_hash) && f->shared++ == 0) f->first_shared = i;
@@ -176,10 +229,11 @@ static shoal_status pass_all(facts *f)
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);
   SHOAL_TRY_GOTO(st, shoal_data_stats_init(&train, i->kind, &i->sample, i->x_bytes), done);
   SHOAL_TRY_GOTO(st, shoal_data_stats_init(&test, i->kind, &i->sample, i->x_bytes), done);
-  for (int s = 0; s < 2 && i->kind != SHOAL_DATA_TEXT && i->n[1] && i->n[0] <= MOST_HASHED; s++)
+  for (int s = 0; s < 2 && i->kind != SHOAL_DATA_TEXT && i->n[0] <= MOST_HASHED; s++)
     SHOAL_TRY_GOTO(st, SHOAL_ALLOC(i->n[s], &hash[s].of), done);
   SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TRAIN, &train, crc, &hash[0], x, y, step), done);
   SHOAL_TRY_GOTO(st, pass_split(f, SHOAL_TEST, &test, crc + 2, &hash[1], x, y, step), done);
+  SHOAL_TRY_GOTO(st, count_unlike(f, &hash[0]), done);
   count_shared(f, hash);
   name_bad(f, SHOAL_TRAIN, &train);
   name_bad(f, SHOAL_TEST, &test);
@@ -421,6 +475,19 @@ static void warn_of_shared(const facts *f)
              f->first_shared);
 }
 
+/* A model that sees no difference can learn none. */
+static void warn_of_unlike(const facts *f)
+{
+  if (f->unlike.samples)
+    shoal_warn("%s: %" PRIu64 " of %" PRIu64
+               " samples of /%s are equal to another one that has another label, the first are "
+               "sample %" PRIu64 " (label %" PRId32 ") and sample %" PRIu64 " (label %" PRId32
+               "): no model can tell them apart; "
+               "correct the labels, or add what tells them",
+               shoal_dataset_path(f->d), f->unlike.samples, f->info->n[SHOAL_TRAIN], f->stored.x[SHOAL_TRAIN],
+               f->unlike.first, f->unlike.labels[0], f->unlike.other, f->unlike.labels[1]);
+}
+
 static void warn_of_scales(const facts *f)
 {
   if (f->scales[0])
@@ -440,6 +507,7 @@ static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FI
     st = verdict(&f);
   }
   if (st == SHOAL_OK && alone) shoal_labels_warn(f.labels, shoal_dataset_path(d));
+  if (st == SHOAL_OK) warn_of_unlike(&f);
   if (st == SHOAL_OK) warn_of_shared(&f);
   if (st == SHOAL_OK) warn_of_scales(&f);
   free(f.mean);

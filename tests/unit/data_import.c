@@ -302,7 +302,7 @@ static void test_csv_bad(void)
   REFUSE("csv", temp_text("e.csv", "a,b,c\n1,2,x\n3,four,y\n"),
          "e.csv:3:3: \"four\" in column 2, \"b\" is not a number");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,,y\n"),
-         "e.csv:2:3: \"\" in column 2 is empty; features are numbers: fill the gaps");
+         "e.csv:2:3: \"\" in column 2 is empty; features are numbers: --missing mean fills such fields");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,1e39,y\n"),
          "e.csv:2:3: \"1e39\" in column 2 is larger than any 32-bit float");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,inf,y\n"), "e.csv:2:3: \"inf\" in column 2 is not finite");
@@ -318,7 +318,8 @@ static void test_csv_bad(void)
   REFUSE("csv", temp_text("e.csv", "1,2,\"x\ny\"\n3,4\n"), "e.csv:3:3: this row has 2 fields");
   REFUSE("csv", temp_text("e.csv", "1,2,0.5\n3,4,1\n"), "e.csv:1:5: label 0.5 is not a class");
   REFUSE("csv", temp_text("e.csv", "word\nanother\n"), "e.csv:1:1: one column only");
-  REFUSE("csv", temp_text("e.csv", "a,b,c\n\n"), "e.csv is empty: no rows");
+  REFUSE("csv", temp_text("e.csv", "a,b,c\n\n"),
+         "e.csv is empty: no rows with data below its header; if it has none, give --header no");
   REFUSE("csv", temp_text("e.csv", ""), "e.csv is empty");
   const char *nul = temp_path("e.csv");
   temp_write(nul, "1,2,x\n3,4\0,y\n", 14);

@@ -257,6 +257,31 @@ def test_folders_packed_twins():
     assert len(made("test")[1]) == 4
 
 
+def test_other_cifar():
+    """A file of the other kind is known by its size, and an empty array is said to be empty."""
+    for kind, labels, other in (("cifar10", 2, "cifar100"), ("cifar100", 1, "cifar10")):
+        put("train.bin", (bytes([3] * labels) + bytes(3072)) * 20)
+        assert_one_error(load(kind, "train.bin", code=7), f"are 20 records of {3072 + labels}; import it as {other}")
+        load(other, "train.bin")
+    put("X.npy", b"")
+    np.save("y.npy", Y)
+    assert_one_error(load("npy", "X.npy", "y.npy", code=7), "X is empty (0 bytes)")
+
+
+def test_idx_sizes():
+    """What a header says is compared with what the file holds, unpacked, and both are told."""
+    images = lambda n: struct.pack(">4B3I", 0, 0, 8, 3, n, 28, 28) + bytes(range(200)) * 392
+    put("labels-idx1-ubyte", struct.pack(">4BI", 0, 0, 8, 1, 100) + bytes(k % 10 for k in range(100)))
+    for n in (2**32 - 1, 101):
+        put("images-idx3-ubyte.gz", gzip.compress(images(n)))
+        r = load("idx", "images-idx3-ubyte.gz", "labels-idx1-ubyte", code=7)
+        assert_one_error(r, *(["images-idx3-ubyte.gz is cut short at unpacked byte 78416: item 100 of 4294967295 is incomplete"]
+                              if n > 101 else ["images-idx3-ubyte.gz has 101 images, but labels-idx1-ubyte has 100 labels"]))
+    put("images-idx3-ubyte", struct.pack(">4B3I", 0, 0, 8, 3, 100, 1 << 31, 1 << 31) + bytes(78400))
+    assert_one_error(load("idx", "images-idx3-ubyte", "labels-idx1-ubyte", code=7),
+                     "dimension 1 at byte 8 is 2147483648, expected 1 to 4096; the file has 78416 bytes")
+
+
 ALIENS = (  # first bytes, words of what it is, words of the cure
     (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS", "git lfs pull"),
     (b"\n<!DOCTYPE HTML>\n<html>,</html>\n", "a web page", "get it again"), (b"\xfd7zXZ\0" + bytes(9), "packed with xz", "xz -dk "),

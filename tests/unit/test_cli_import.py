@@ -8,9 +8,11 @@ import subprocess
 import time
 
 import h5py
+import numpy as np
 import pytest
 
 from harness import PLAIN_ENV, assert_one_error, program, random_source, run
+from importing import made
 
 ROWS = "".join(f"{i}.5,{i % 7},{i % 2}\n" for i in range(40))
 STAMPS = "".join(f"{1700000001 + i},{i % 7},{i % 2}\n" for i in range(40))
@@ -123,6 +125,9 @@ REFUSED = (  # text, arguments, exit code, words
     (ROWS, ("--test-share", "1"), 2, "the test share is 1"),
     (ROWS, ("--train-count", "30", "--seed", "2"), 2, "--seed does nothing"),
     ("a,b,y\n1,NA,0\n2,3,1\n", (), 7, '"NA" in column 2, "b" marks a missing value'),
+    ("a,b,y\n1,,0\n2,3,1\n", (), 7, "is empty; features are numbers: --missing mean fills such fields, --missing drop leaves"),
+    ("a,b,y\n1,2,0\n2;3;1\n", (), 7, "it has another separator than the others: write all alike, as sed '3s/;/,/g' t.csv >NEW does"),
+    (ROWS, ("--missing", "zero"), 2, '--missing is "zero": must be drop or mean'),
     ("a,b,y\n0.1,\"2,5\",0\n2,3,1\n", (), 7, '"2,5" in column 2, "b" has a decimal comma, but "0.1" at t.csv:2:1 has not'),
     ("b;y\n0.1;0\n2,5;1\n", (), 7, 't.csv:3:1: "2,5" in column 1, "b" has a decimal comma, but "0.1" at t.csv:2:1 has not'),
     ("a;b;y\n1;2.5;0\n2;3;1\n", ("--decimal", ","), 7, "has a decimal point, which --decimal excludes: leave that out"),
@@ -342,6 +347,39 @@ FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sig
           ("5 kg", "is not a number alone"), ("<0.5", "is not a number alone"), ("2020-01-31", "looks like a date or a time"), ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
           ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),
           ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is not finite"), ("0x1F", "is not a number"))
+
+
+def test_missing_values():
+    """Rows in which a value is missing are left out, or filled with the mean of the training split, as asked for, and told."""
+    rows = [[k, k * k % 7, k % 2] for k in range(40)]
+    rows[3][1], rows[9][1], rows[20][0], rows[35][1] = "", "NA", "nan", "#DIV/0!"
+    text = "a,b,y\n" + "".join(",".join(map(str, r)) + "\n" for r in rows)
+    r = load(text, "--missing", "drop", "--train-count", "30")
+    words = 't.csv:5: column 2, "b" has no value, the first of 4 such fields in 4 rows: '
+    assert words + "these rows are left out" in r.stdout
+    kept = [k for k in range(40) if k not in (3, 9, 20, 35)]
+    assert made()[0].tolist() + made("test")[0].tolist() == [[k, k * k % 7] for k in kept]
+    assert made()[1].tolist() + made("test")[1].tolist() == [k % 2 for k in kept]
+    r = load(text, "--missing", "mean", "--train-count", "30")
+    assert words + "filled with the mean of their column in the training split" in r.stdout
+    a = np.array([k for k in range(30) if k != 20]).mean()
+    b = np.array([k * k % 7 for k in range(30) if k not in (3, 9)]).mean()
+    x = np.concatenate([made()[0], made("test")[0]])
+    assert np.allclose(x, [[a if k == 20 else k, b if k in (3, 9, 35) else k * k % 7] for k in range(40)], rtol=1e-6)
+    assert "no value is missing" in load("a,b,y\n" + ROWS, "--missing", "mean").stdout
+    assert_one_error(load("a,b,y\n1,NA,0\n", "--header", "yes", "--missing", "drop", code=7),
+                     "no rows with data, without those in which a value is missing")
+
+
+def test_equal_rows():
+    """Rows that are equal but for the label are counted, once, and the first two are named."""
+    rows = [f"{k},{k * k % 7},{k % 2}\n" for k in range(40)]
+    rows += ["5,4,0\n", "6,1,0\n", "5,4,1\n"]
+    words = ("t.h5: 3 of 43 samples of /train/x are equal to another one that has another label, the first are sample 5 (label 1) and "
+             "sample 40 (label 0): no model can tell them apart")
+    r = load("a,b,y\n" + "".join(rows), "--test-share", "0")
+    assert r.stderr.count("no model can tell") == 1 and words in r.stderr, r.stderr
+    assert "no model" not in load("a,b,y\n" + "".join(rows[:40] + rows[6:7]), "--test-share", "0").stderr
 
 
 @pytest.mark.parametrize("field, words", FIELDS)

@@ -39,6 +39,13 @@ static void check_memory(void)
     CHECK_OK(b->ops->copy(b, sizeof host, y, host));
     for (int i = 0; i < N; i++) wrong += host[i] != (float)i;
     CHECK_EQ(wrong, 0, "copies through kind %d", kind);
+    for (int k = 0; k < 6; k++) { /* more than the pinned pieces that copies go through */
+      host[N / 2] = (float)k;
+      CHECK_OK(b->ops->copy(b, sizeof host, host, x));
+    }
+    CHECK_OK(b->ops->copy(b, sizeof *host, x + N / 2, host));
+    CHECK_EQ(host[0], 5);
+    CHECK_OK(b->ops->fill(b, N, -1, x)); /* still to run when it is released */
     for (int i = 0; i < 2; i++) b->ops->release(b, &m[i]);
     CHECK(!m[0].at, "released memory is still there");
   }

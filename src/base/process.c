@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 bool shoal_process_lives(long pid, shoal_process *out)
 {
@@ -21,4 +22,24 @@ bool shoal_process_lives(long pid, shoal_process *out)
     p = (shoal_process){ 0 };
   if (out) *out = p;
   return state ? state != 'Z' && state != 'X' : kill((pid_t)pid, 0) == 0 || errno != ESRCH;
+}
+
+shoal_kernel shoal_kernel_here(void)
+{
+  shoal_kernel k = { "-", "-" };
+  FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+  if (f && fscanf(f, "%39s", k.boot) != 1) strcpy(k.boot, "-");
+  if (f) fclose(f);
+  ssize_t n = readlink("/proc/self/ns/pid", k.pid_space, sizeof k.pid_space - 1);
+  if (n > 0)
+    k.pid_space[n] = '\0';
+  else
+    strcpy(k.pid_space, "-");
+  return k;
+}
+
+bool shoal_kernel_is_here(const char *boot, const char *pid_space)
+{
+  shoal_kernel k = shoal_kernel_here();
+  return strcmp(k.boot, boot) == 0 && strcmp(k.pid_space, pid_space) == 0;
 }

@@ -14,4 +14,11 @@ typedef struct {
  *  container may do late; kill(pid, 0) takes it for alive.
  *  @param out may be NULL; zero where the kernel does not tell. */
 bool shoal_process_lives(long pid, shoal_process *out);
+
+/* Which kernel, since which boot, and which PID namespace: only there a process can be looked for.  "-": not known. */
+typedef struct {
+  char boot[40], pid_space[32];
+} shoal_kernel;
+shoal_kernel shoal_kernel_here(void);
+bool shoal_kernel_is_here(const char *boot, const char *pid_space);
 #endif

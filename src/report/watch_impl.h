@@ -17,6 +17,7 @@ struct shoal_watch {
   uint64_t step;
   double epoch, epochs, done, loss, lr, test_loss, test_acc, samples_per_s, waiting, left_s;
   double age_s; /* since it was written */
+  bool gone;    /* its process was on this host, and is there no more */
   /* of metrics.csv: the training loss of epochs and the test loss of evaluations; and of status.json while watching */
   shoal_watch_curve train, test, live;
   double best_acc, best_step; /* NAN if there was no evaluation */

@@ -66,7 +66,9 @@ static void add_state(page *p)
   const shoal_watch *w = p->w;
   char age[32];
   bool runs = strcmp(w->state, "running") == 0 || strcmp(w->state, "stopping") == 0;
-  if (runs && w->age_s > QUIET_S)
+  if (runs && w->gone)
+    add_line(p, "its process on this host is gone: it was killed; the same command goes on from its newest checkpoint");
+  else if (runs && w->age_s > QUIET_S)
     add_line(p, "no sign of life for %s: it was killed, is suspended, or its host cannot reach this folder",
              shoal_format_seconds(w->age_s, age, sizeof age));
   else if (strcmp(w->state, "failed") == 0)

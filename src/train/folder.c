@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/process.h"
 #include "ckpt/folder.h"
 #include "train/stop.h"
 #include <ctype.h>
@@ -132,6 +133,20 @@ static void add_lead(const shoal_folder_lead *l, shoal_json *j)
 }
 
 static const char stopping[] = "stopping", asked_by_signal[] = "asked to stop by a signal; not saved yet";
+/* Whom to look for, if the file says for long that the run goes on. */
+static void add_process(shoal_json *j)
+{
+  shoal_process p = { 0 };
+  shoal_kernel here = shoal_kernel_here();
+  (void)shoal_process_lives(getpid(), &p);
+  shoal_json_object(j, "process");
+  shoal_json_int(j, "pid", getpid());
+  shoal_json_uint(j, "started", p.started);
+  shoal_json_string(j, "boot", here.boot);
+  shoal_json_string(j, "pids", here.pid_space);
+  shoal_json_end(j);
+}
+
 
 /* What the thread writes is of one moment, that of the figures. */
 static void add_place(const shoal_folder *f, bool by_thread, shoal_json *j)
@@ -159,6 +174,7 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   add_figures(&f->figures, &j);
   add_lead(&f->lead, &j);
   shoal_json_end(&j);
+  add_process(&j);
   if ((!by_thread || atomic_load(&f->running)) && !failed) st = shoal_folder_write(f, "status.json", j.text.text);
   pthread_mutex_unlock(&status_lock);
   shoal_str_free(&j.text);

@@ -25,7 +25,8 @@
 enum { STALE_S = 120, TOUCH_EVERY_S = 5, ENDING_S = 5, DEPTH = 4 };
 
 typedef struct {
-  char host[64], job[64], boot[40], pid_space[32];
+  char host[64], job[64];
+  shoal_kernel kernel;
   long pid;
   uint64_t started; /* base/process.h */
   long restarts;    /* of the job: how often it was requeued */
@@ -41,6 +42,7 @@ struct shoal_lease {
   uint64_t first_ns;
   struct timespec seen; /* when the other's lease was last touched, at the first try */
   bool told;            /* that we wait */
+  bool future;          /* by the clock of the file system, that time is still to come */
   void (*beat)(void *context, bool every);
   void *context;
   pthread_t thread;
@@ -51,16 +53,6 @@ struct shoal_lease {
 
 /* ---- who ---- */
 
-static void read_word(const char *path, char *out, size_t cap)
-{
-  char *text = NULL;
-  size_t n;
-  snprintf(out, cap, "-");
-  if (shoal_read_file(path, &text, &n) == SHOAL_OK && n > 0)
-    snprintf(out, cap, "%.*s", (int)strcspn(text, " \n"), text);
-  free(text);
-}
-
 static holder myself(void)
 {
   holder h = { .pid = getpid() };
@@ -70,33 +62,37 @@ static holder myself(void)
   h.restarts = restarts ? strtol(restarts, NULL, 10) : 0;
   shoal_process process;
   if (shoal_process_lives(h.pid, &process)) h.started = process.started;
-  read_word("/proc/sys/kernel/random/boot_id", h.boot, sizeof h.boot);
-  ssize_t n = readlink("/proc/self/ns/pid", h.pid_space, sizeof h.pid_space - 1);
-  if (n <= 0) snprintf(h.pid_space, sizeof h.pid_space, "-");
+  h.kernel = shoal_kernel_here();
   while (h.token == 0)
     if (getrandom(&h.token, sizeof h.token, 0) != sizeof h.token) h.token = shoal_now_ns() ^ (uint64_t)h.pid << 32;
   return h;
 }
 
-/* A lease of an older version has no token; its text stands for one.  An unreadable one has pid -1. */
-static bool read_lease(const char *path, holder *out)
+/* A lease of an older version has no token; its text stands for one.  An unreadable one has pid -1.
+ * @param file  of the file that was read: by its name another may be there a moment later; NULL: not asked for */
+static bool read_lease(const char *path, holder *out, struct stat *file)
 {
-  char *text = NULL;
-  size_t n = 0;
+  enum { LONGEST = 1024 };
+  char text[LONGEST + 1];
+  int fd = -1;
   shoal_error before; /* that there is none is a valid result */
   shoal_error_take(&before);
-  bool there = shoal_read_file(path, &text, &n) == SHOAL_OK;
+  bool there = shoal_open_file(path, &fd, NULL) == SHOAL_OK;
   (void)shoal_error_put(&before);
-  *out = (holder){ .pid = -1, .host = "-", .job = "-", .boot = "?", .pid_space = "?" };
+  ssize_t n = there ? read(fd, text, LONGEST) : 0;
+  there = there && n >= 0 && (!file || fstat(fd, file) == 0);
+  if (fd >= 0) close(fd);
+  text[n > 0 ? n : 0] = '\0';
+  *out = (holder){ .pid = -1, .host = "-", .job = "-", .kernel = { "?", "?" } };
   if (there) {
     int fields =
         sscanf(text, "job %63s host %63s pid %ld started %" SCNu64 " restarts %ld boot %39s pids %31s token %" SCNx64,
-               out->job, out->host, &out->pid, &out->started, &out->restarts, out->boot, out->pid_space, &out->token);
+               out->job, out->host, &out->pid, &out->started, &out->restarts, out->kernel.boot, out->kernel.pid_space,
+               &out->token);
     if (fields < 4) out->pid = -1;
-    out->cut = n == 0 || text[n - 1] != '\n';
-    if (fields < 8) out->token = UINT64_C(1) << 32 | shoal_crc32c(0, text, n);
+    out->cut = n <= 0 || text[n - 1] != '\n';
+    if (fields < 8) out->token = UINT64_C(1) << 32 | shoal_crc32c(0, text, (size_t)n);
   }
-  free(text);
   return there;
 }
 
@@ -145,9 +141,12 @@ static life judge(shoal_lease *l, const holder *h, const struct stat *s, double 
   shoal_process process;
   bool same_job = strcmp(h->job, "-") != 0 && strcmp(h->job, me->job) == 0;
   if (same_job && h->restarts < me->restarts) return GONE; /* requeued: the batch system has ended the earlier start */
-  if (h->pid > 0 && strcmp(h->boot, me->boot) == 0 && strcmp(h->pid_space, me->pid_space) == 0)
+  if (h->pid > 0 && shoal_kernel_is_here(h->kernel.boot, h->kernel.pid_space))
     return shoal_process_lives(h->pid, &process) && process.started == h->started && has_open(h->pid, s) ? ALIVE : GONE;
-  *left_s = (h->cut ? ENDING_S : STALE_S) - age_s(l, s);
+  /* The clock may have been set back since the lease was touched: then only what is seen here counts. */
+  double age = age_s(l, s), watched = l->seen.tv_sec ? shoal_seconds_since(l->first_ns) : 0;
+  l->future = age < -TOUCH_EVERY_S;
+  *left_s = (h->cut ? ENDING_S : STALE_S) - SHOAL_MAX(age, watched);
   if (*left_s <= 0) return GONE;
   bool touched = l->seen.tv_sec && (s->st_mtim.tv_sec != l->seen.tv_sec || s->st_mtim.tv_nsec != l->seen.tv_nsec);
   if (!l->seen.tv_sec) l->seen = s->st_mtim;
@@ -160,7 +159,8 @@ static shoal_status write_lease(shoal_lease *l, const char *path)
 {
   const holder *me = &l->me;
   if (dprintf(l->fd, "job %s host %s pid %ld started %" PRIu64 " restarts %ld boot %s pids %s token %016" PRIx64 "\n",
-              me->job, me->host, me->pid, me->started, me->restarts, me->boot, me->pid_space, me->token) > 0 &&
+              me->job, me->host, me->pid, me->started, me->restarts, me->kernel.boot, me->kernel.pid_space,
+              me->token) > 0 &&
       fsync(l->fd) == 0) /* the file stays open, and other nodes look for it now */
     return SHOAL_OK;
   shoal_status st = shoal_io_fault("write", path, errno);
@@ -187,7 +187,7 @@ static shoal_status claim(shoal_lease *l, const char *path, int depth, life *sta
   if (errno != EEXIST) return shoal_io_fault("make", path, errno);
   *state = UNKNOWN;
   *left_s = 1;
-  if (stat(path, &s) != 0 || !read_lease(path, other)) return SHOAL_OK; /* given back just now: at the next try */
+  if (!read_lease(path, other, &s)) return SHOAL_OK; /* given back just now: at the next try */
   *state = judge(l, other, &s, left_s);
   if (*state != GONE || depth == 0) return SHOAL_OK;
   char *next = successor(path, other->token);
@@ -195,7 +195,7 @@ static shoal_status claim(shoal_lease *l, const char *path, int depth, life *sta
   if (st == SHOAL_OK && l->fd < 0) {
     *other = now;
   } else if (st == SHOAL_OK) {
-    bool still = read_lease(path, &now) && now.token == other->token;
+    bool still = read_lease(path, &now, NULL) && now.token == other->token;
     if (!still || rename(next, path) != 0) {
       if (still) st = shoal_io_fault("take over", path, errno);
       unlink(next);
@@ -215,6 +215,12 @@ static shoal_status refuse(const shoal_lease *l, life state, const holder *h, do
            h->pid);
   if (state == ALIVE)
     return SHOAL_FAIL(SHOAL_ERR_WORLD, "%s, which is alive; wait for it, or choose another run.name", who);
+  if (l->future)
+    return SHOAL_FAIL(
+        SHOAL_ERR_WORLD,
+        "%s, as far as can be seen from here: it touched the lease at a time that is still to come, as if a "
+        "clock had been set back; if it is gone, start again after `rm %s`",
+        who, l->path);
   return SHOAL_FAIL(SHOAL_ERR_WORLD,
                     "%s, as far as can be seen from here; if it is gone, start again in %s, or at once after `rm %s`",
                     who, shoal_format_seconds(left_s, until, sizeof until), l->path);
@@ -262,7 +268,7 @@ bool shoal_lease_has(const char *dir, uint64_t token)
 {
   holder now;
   char *path = shoal_path_join(dir, "lease");
-  bool has = read_lease(path, &now) && now.token == token;
+  bool has = read_lease(path, &now, NULL) && now.token == token;
   free(path);
   return has;
 }

@@ -3,7 +3,8 @@
  * `lease` names its holder: job, host, process, and a random token.  A thread touches it every few seconds, however long
  * a step takes.  Another run takes it over when its holder is gone for certain (a process of the same kernel and PID
  * namespace that no longer exists, or does not have this file open: the folder is a copy; an earlier start of the same
- * requeued job), or when nobody has touched it for two minutes, by the clock of the file system.
+ * requeued job), or when nobody has touched it for two minutes, by the clock of the file system, or as seen from here if that
+ * was set back.
  *
  *   lease               the holder
  *   lease.after-TOKEN   who succeeds the holder with that token: made exclusively, so of several processes that find it

@@ -88,9 +88,23 @@ def test_size(work):
     assert set("█░│⠉") < set(page(LC_ALL="C.UTF-8"))
 
 
-def test_states(work):
+def test_states(glyphs):
+    glyphs(64)
     make(age_s=200)
     assert re.search(r"no sign of life for 3 min 2\d s: it was killed", page())
+    train(1, "k", *sets(model__name="mlp", data__file="glyphs.h5", run__steps=1))
+    me = status("k")["process"]
+    with subprocess.Popen(["sleep", "60"]) as other:
+        with open(f"/proc/{other.pid}/stat") as f:
+            living = {**me, "pid": other.pid, "started": int(f.read().rsplit(")", 1)[1].split()[19])}
+        make(process=living)
+        assert "is gone" not in page()
+        make(process={**living, "started": living["started"] + 1})
+        assert "its process on this host is gone: it was killed" in page()
+        other.kill()
+    for process, gone in ((living, True), ({**living, "boot": "another"}, False), ({**living, "pids": "pid:[1]"}, False)):
+        make(process=process)
+        assert ("its process on this host is gone" in page()) == gone, process
     make(state="failed", exit_code=6, rank=3, reason="loss is not finite\n\x1b[2J")
     assert "exit 6, rank 3: loss is not finite\\n\\x1b[2J\n" in page()
     make(state="stopped", exit_code=75, reason="stopped")

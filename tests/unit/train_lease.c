@@ -121,6 +121,22 @@ static void test_one(void)
   CHECK(entries() == 1, "the lease of the one that took over was removed");
 }
 
+/* A lease touched in an hour, by a clock that was set back: a job waits two minutes, and who does not wait is told why. */
+static void test_future(void)
+{
+  shoal_lease *l = NULL, *other = NULL;
+  double left_s = 0;
+  put("job 11 host n9 pid 4242 started 1\n", -3600);
+  REQUIRE(shoal_lease_create(folder, true, NULL, NULL, &l) == SHOAL_OK, "lease");
+  CHECK_OK(shoal_lease_try(l, &left_s));
+  CHECK_GT(left_s, 0);
+  CHECK(left_s <= 120, "%g s", left_s);
+  CHECK_EQ(attempt(false, &other), 2);
+  CHECK_HAS(check_error(), "still to come");
+  shoal_lease_destroy(l);
+  shoal_lease_destroy(other);
+}
+
 /* A job that was requeued: the earlier start has ended.  Another step of the same start has not. */
 static void test_requeued(void)
 {
@@ -183,6 +199,7 @@ int main(void)
 {
   REQUIRE(mkdtemp(folder), "%s", folder);
   test_one();
+  test_future();
   test_requeued();
   test_copied();
   test_odd();

@@ -104,6 +104,7 @@ const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_L
   disk d;
   char amount[32];
   buf[0] = '\0';
+  if (error == EMFILE) snprintf(buf, SHOAL_SPACE_LEFT, " (at most %ld at a time: ulimit -n)", sysconf(_SC_OPEN_MAX));
   if (error == EFBIG)
     snprintf(buf, SHOAL_SPACE_LEFT, " (at most %s: ulimit -f)",
              shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
@@ -126,12 +127,27 @@ const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_L
   return buf;
 }
 
+bool shoal_path_names(const char *path, int fd)
+{
+  struct stat named, opened;
+  return stat(path, &named) == 0 && fstat(fd, &opened) == 0 && named.st_dev == opened.st_dev &&
+         named.st_ino == opened.st_ino;
+}
+
+bool shoal_working_folder_gone(void)
+{
+  char here[1];
+  return !getcwd(here, sizeof here) && errno == ENOENT;
+}
+
 const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING])
 {
   char target[256], shown[sizeof target];
   struct stat there;
   ssize_t n = readlink(path, target, sizeof target - 1);
   buf[0] = '\0';
+  if (n < 0 && path[0] != '/' && shoal_working_folder_gone())
+    snprintf(buf, SHOAL_DANGLING, " (the working folder was removed: cd to another one)");
   if (n <= 0 || stat(path, &there) == 0 || (errno != ENOENT && errno != ELOOP)) return buf;
   target[n] = '\0';
   snprintf(buf, SHOAL_DANGLING, " (a link to %s, which is not there)", shoal_show(target, shown, sizeof shown));

@@ -12,6 +12,7 @@
 shoal_status shoal_make_dir(const char *path);
 shoal_status shoal_make_dirs(const char *path); /* like mkdir -p; ERR_IO names the folder that failed */
 bool shoal_path_exists(const char *path);
+bool shoal_path_names(const char *path, int fd);          /* this open file is still the one with that name */
 char *shoal_path_join(const char *dir, const char *name); /* caller frees */
 const char *shoal_path_base(const char *path);            /* points into path */
 /** Opens a file for reading; size_out may be NULL.  ERR_IO for folders, pipes and devices, which could block or never end. */
@@ -38,10 +39,12 @@ enum { SHOAL_SPACE_LEFT = 160 };
  *  than is free, that number and "ext4, this user's quota".  The text lives until the thread's next call. */
 shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type);
 /** The numbers behind an errno: " (3.2 MiB free on nfs)" if the disk or a quota is full, " (no room for more files …)" if it has
- *  bytes, but no inodes, " (at most 1.0 GiB: ulimit -f)" if a file is too large, else "".  Writes into `buf` and returns it. */
+ *  bytes, but no inodes, " (at most 1.0 GiB: ulimit -f)" if a file is too large, " (at most 16 at a time: ulimit -n)" if
+ *  too many are open, else "".  Writes into `buf` and returns it. */
 const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_LEFT]);
 enum { SHOAL_DANGLING = 320 };
-/** " (a link to X, which is not there)" if the path is one, else "". */
+/** " (a link to X, which is not there)" if the path is one; that the working folder is gone, if the path is relative to it; else "". */
+bool shoal_working_folder_gone(void); /* it was removed, so no relative path leads anywhere */
 const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING]);
 /** ERR_IO, "cannot VERB PATH: " with the text of an errno and the numbers behind it. */
 shoal_status shoal_io_fault(const char *verb, const char *path, int error);

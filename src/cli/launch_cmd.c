@@ -1,4 +1,5 @@
 /* shoal launch: checks a run and starts its ranks. */
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
@@ -137,6 +138,7 @@ static shoal_status launch(const shoal_args *a)
   shoal_launcher_site site;
   shoal_launcher l;
   shoal_texts program = { 0 };
+  SHOAL_CHECK(!shoal_working_folder_gone(), SHOAL_ERR_IO, "the working folder was removed: cd to another one");
   SHOAL_TRY(read_wish(a, &w));
   SHOAL_TRY(check_run(a));
   SHOAL_TRY(shoal_launcher_look(&w, &site));

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,12 +26,22 @@ static shoal_status check_output(const char *verb)
 {
   bool lost = fflush(stdout) != 0 || ferror(stdout);
   SHOAL_CHECK(!lost || strcmp(verb, "train") == 0, SHOAL_ERR_IO,
-              "standard output could not be written completely: is a disk full?");
+              "standard output could not be written completely: is a disk full, or is it closed?");
   return SHOAL_OK;
+}
+
+/* If a standard stream is closed, the next file that is opened has its number, and what is printed would go into that: a checkpoint,
+ * or the lease of a run.  Writing to standard output fails then, as to one that is closed. */
+static void keep_numbers(void)
+{
+  static const int modes[] = { O_RDONLY, O_RDONLY, O_WRONLY };
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", modes[fd]);
 }
 
 int main(int argc, char **argv)
 {
+  keep_numbers();
   setvbuf(stdout, NULL, _IOLBF, 0);
   signal(SIGXFSZ, SIG_IGN); /* a file above the size limit is an error of the write, told like a full disk */
   bool first = launcher_rank() == 0;

@@ -47,7 +47,7 @@ static shoal_status probe_file(const char *path, uint64_t *size)
   char dangling[SHOAL_DANGLING];
   if (fd < 0 && errno == ENOENT)
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: there is no such file%s", path, shoal_dangling(path, dangling));
-  SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+  if (fd < 0) return shoal_io_fault("open", path, errno);
   struct stat s;
   bool known = fstat(fd, &s) == 0, regular = known && S_ISREG(s.st_mode);
   bool hdf5 = regular && has_signature(fd, s.st_size);

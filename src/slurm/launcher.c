@@ -4,6 +4,7 @@
  * node.  So the words give numbers, and every node binds its ranks itself. */
 #include "slurm/launcher.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "slurm/step.h"
 #include <errno.h>
@@ -68,6 +69,26 @@ static void ask_mpirun(char *line, int cap)
   }
 }
 
+/* mpirun makes a folder for the job, and only says that it cannot in words of its own code. */
+static void try_session(char *fault, size_t cap)
+{
+  static const char *const names[] = { "TMPDIR", "TEMP", "TMP" };
+  const char *dir = "/tmp", *from = "no TMPDIR is set";
+  for (size_t i = SHOAL_COUNT(names); i-- > 0;)
+    if (getenv(names[i])) dir = getenv(from = names[i]);
+  if (getenv("OMPI_MCA_orte_tmpdir_base") || getenv("PRTE_MCA_prte_tmpdir_base")) return;
+  char *at = shoal_strdup_printf("%s", dir), *slash;
+  while (!shoal_path_exists(at) && (slash = strrchr(at, '/')) && slash > at)
+    *slash = '\0'; /* it makes what is missing */
+  char *probe = shoal_strdup_printf("%s/shoal-XXXXXX", at);
+  if (mkdtemp(probe))
+    rmdir(probe);
+  else
+    snprintf(fault, cap, "%s (%s): %s", dir, from, strerror(errno));
+  free(probe);
+  free(at);
+}
+
 shoal_status shoal_launcher_look(const shoal_launcher_wish *w, shoal_launcher_site *out)
 {
   shoal_facts facts;
@@ -75,7 +96,10 @@ shoal_status shoal_launcher_look(const shoal_launcher_wish *w, shoal_launcher_si
   shoal_launcher_site s = { .cores = facts.cores, .root = geteuid() == 0, .srun = in_path("srun") };
   memcpy(s.host, facts.host, sizeof s.host);
   bool needs_mpirun = !shoal_in_allocation() && (w->ranks > 1 || other_batch_system(NULL));
-  if (needs_mpirun && in_path("mpirun")) ask_mpirun(s.mpirun, sizeof s.mpirun);
+  if (needs_mpirun && in_path("mpirun")) {
+    ask_mpirun(s.mpirun, sizeof s.mpirun);
+    try_session(s.session, sizeof s.session);
+  }
   *out = s;
   return SHOAL_OK;
 }
@@ -426,6 +450,10 @@ static shoal_status check_mpirun(const shoal_launcher_wish *w, const shoal_launc
       "the mpirun on the PATH is not Open MPI's, it says \"%s\": load the module of the Open MPI that this program "
       "was built with (shoal --version --verbose)",
       shoal_show(site->mpirun, shown, sizeof shown));
+  SHOAL_CHECK(
+      !site->session[0], SHOAL_ERR_WORLD,
+      "mpirun cannot make its folder for the job in %s; set TMPDIR to a folder of this machine that you may write",
+      site->session);
   *version = *version < 5 ? 4 : 5;
   return SHOAL_OK;
 }

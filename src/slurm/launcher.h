@@ -24,10 +24,11 @@ typedef struct {
 
 typedef struct {
   char host[SHOAL_HOST_MAX];
-  int cores;        /* that this process may use */
-  bool root;        /* it runs as root */
-  bool srun;        /* srun is on the PATH */
-  char mpirun[128]; /* first line of `mpirun --version`; "": not on the PATH, or not asked */
+  int cores;         /* that this process may use */
+  bool root;         /* it runs as root */
+  bool srun;         /* srun is on the PATH */
+  char mpirun[128];  /* first line of `mpirun --version`; "": not on the PATH, or not asked */
+  char session[256]; /* where mpirun cannot make its folder for a job, and why: "/proc (TMPDIR): ..."; "": it can */
 } shoal_launcher_site;
 /** Looks at this machine.  Asks mpirun for its version only if `w` needs it here.  ERR_IO if the affinity mask cannot be read. */
 shoal_status shoal_launcher_look(const shoal_launcher_wish *w, shoal_launcher_site *out);

@@ -66,6 +66,11 @@ def test_launch_codes(run_file):
     assert_one_error(r, "2 ranks need mpirun, which is not on the PATH", "install Open MPI")
     r = run(launch.mpirun(1, program(), "launch", FILE, "-n", 2), code=3)
     assert "already a rank of a launcher" in r.stderr, said(r)
+    r = start("none", FILE, "-n", 2, code=3, env={"TMPDIR": "/proc/none"})
+    assert_one_error(r, "mpirun cannot make its folder for the job in /proc/none (TMPDIR): ", "set TMPDIR to")
+    os.mkdir("gone")
+    r = run(["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", program(), "launch", os.path.abspath(FILE), "-n", "2"], code=7)
+    assert_one_error(r, "the working folder was removed: cd to another one")
     os.mkdir("bin")
     with open("bin/mpirun", "w") as f:
         f.write("#!/bin/sh\necho HYDRA build details:\n")

@@ -186,6 +186,19 @@ static void test_disk_facts(void)
   free(later);
 }
 
+/* The limit, and the command that shows and raises it. */
+static void test_many_open(void)
+{
+  struct rlimit before, none = { 0 };
+  int fd = -1;
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0, "limit");
+  none.rlim_max = before.rlim_max;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0, "limit");
+  CHECK_STATUS(shoal_open_file("/proc/self/stat", &fd, NULL), SHOAL_ERR_IO);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0, "limit");
+  CHECK_HAS(check_error(), "Too many open files (at most 0 at a time: ulimit -n)");
+}
+
 int main(void)
 {
   REQUIRE(mkdtemp(folder), "mkdtemp");
@@ -197,6 +210,7 @@ int main(void)
   test_broken_write();
   test_folders();
   test_disk_facts();
+  test_many_open();
   CHECK_EQ(rmdir(folder), 0, "the folder is not empty");
   return check_done();
 }

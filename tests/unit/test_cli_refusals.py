@@ -1,9 +1,11 @@
 """What the verbs that only look and measure say to bad arguments and foreign files: nothing may crash, hang or end with 0."""
 import os
+import signal
+import subprocess
 
 import pytest
 
-from harness import PLAIN_ENV, assert_one_error, program, run, said
+from harness import ENV, PLAIN_ENV, assert_one_error, program, run, said, wait_for
 
 CASES = (  # command, exit code, words of its one error line
     ("version", 2, 'has no verb "version"; shoal --version prints it'),
@@ -101,6 +103,24 @@ def test_full_disk(line):
     """Printing to a full disk is an error."""
     with open("/dev/full", "w") as full:
         assert_one_error(shoal(line, code=7, stdout=full), "standard output")
+
+
+@pytest.mark.parametrize("line", ("ckpt list runs/one", "config optim"))
+def test_closed_output(line):
+    """So is printing to nowhere."""
+    assert_one_error(run(["sh", "-c", 'exec "$@" >&-', "sh", program(), *line.split()], code=7, timeout=30), "standard output")
+
+
+def test_train_closed_output():
+    """A training run goes on, and none of its files gets the number of a closed stream, with all that is printed."""
+    command = [program(), *"train run.yaml --resume never --allow-faults --set fault.compute=sleep:20 --set run.name=closed".split()]
+    with subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], env=ENV) as p:
+        try:
+            wait_for("runs/closed/log.txt", "to stop with a checkpoint")
+            assert [os.readlink(f"/proc/{p.pid}/fd/{n}") for n in range(3)] == ["/dev/null"] * 3
+        finally:
+            p.send_signal(signal.SIGUSR1)
+        assert p.wait(30) in (0, 75)
 
 
 def test_train_full_disk():

@@ -1,6 +1,7 @@
 /* See child.h.  The child has this process's memory as it is now, so nothing has to be handed over; its error, which has no
  * pointers but one to static text, comes back through a pipe, and its last note, which it may not live to send, in shared memory.  It ends by _exit: buffers and files stay the parent's. */
 #include "base/child.h"
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/interrupt.h"
@@ -38,7 +39,8 @@ static void prepare(int seconds, uint64_t bytes)
 {
   static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGXCPU, SIGTERM, SIGALRM };
   int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  shoal_log_set_file(NULL);
+  shoal_log_set_file(NULL, NULL);
+  shoal_activity_announce(false);  /* the parent's is shared memory */
   shoal_interrupt_arm(NULL, NULL); /* asking would take messages from the parent's connections */
   if (nowhere >= 0) {
     dup2(nowhere, STDOUT_FILENO);

@@ -11,6 +11,7 @@
  * Control characters in messages are shown as escapes, because messages contain file names and settings, and a terminal would
  * execute escape sequences in them.  Short messages use no heap, so "out of memory" can still be reported. */
 #include "base/log.h"
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -27,10 +28,12 @@ static struct {
   int rank, size;
   shoal_log_level level;
   FILE *file;
+  char name[192];             /* of the file, cut to what fits */
   bool (*may)(void *context); /* write to it */
   void *context;
-  bool keeping;
+  bool keeping, remembers;
   char *kept;     /* warnings while keeping; NULL if there are none */
+  char *early;    /* what belongs into the file that is not there yet; NULL: nothing */
   char live[512]; /* the live line on the terminal's last row; "" if there is none */
 } logger = { .lock = PTHREAD_MUTEX_INITIALIZER, .size = 1, .level = SHOAL_LOG_INFO };
 
@@ -63,13 +66,6 @@ shoal_log_level shoal_log_get_level(void)
   shoal_log_level level = logger.level;
   pthread_mutex_unlock(&logger.lock);
   return level;
-}
-
-void shoal_log_set_file(FILE *file)
-{
-  pthread_mutex_lock(&logger.lock);
-  logger.file = file;
-  pthread_mutex_unlock(&logger.lock);
 }
 
 void shoal_log_ask_first(bool (*may)(void *context), void *context)
@@ -183,25 +179,85 @@ void shoal_log_warn_lines(const char *lines)
     shoal_warn("%.*s", (int)strcspn(at, "\n"), at);
 }
 
-/* @return  false if there is no memory: the warning is then printed */
-static bool keep(const char *text)
+/* Appends a line to *lines.  @return  false if there is no memory: the warning is then printed */
+static bool add_line(char **lines, const char *prefix, const char *text)
 {
-  size_t n = logger.kept ? strlen(logger.kept) : 0;
-  char *more = realloc(logger.kept, n + strlen(text) + 2);
+  size_t n = *lines ? strlen(*lines) : 0;
+  char *more = realloc(*lines, n + strlen(prefix) + strlen(text) + 2);
   if (!more) return false;
-  logger.kept = more;
-  sprintf(more + n, "%s%s", n ? "\n" : "", text);
+  *lines = more;
+  sprintf(more + n, "%s%s%s", n ? "\n" : "", prefix, text);
   return true;
+}
+
+void shoal_log_remember(void)
+{
+  pthread_mutex_lock(&logger.lock);
+  logger.remembers = true;
+  pthread_mutex_unlock(&logger.lock);
+}
+
+void shoal_log_set_file(FILE *file, const char *name)
+{
+  pthread_mutex_lock(&logger.lock);
+  snprintf(logger.name, sizeof logger.name, "%s", file ? name : "");
+  if (file && logger.early) write_line(file, "", logger.early);
+  logger.file = file;
+  logger.remembers = false;
+  free(logger.early);
+  logger.early = NULL;
+  pthread_mutex_unlock(&logger.lock);
+}
+
+/* Whether a message goes into the file; with the lock. */
+static bool may_write(shoal_log_level level)
+{
+  if (level > SHOAL_MAX(logger.level, SHOAL_LOG_INFO)) return false;
+  return logger.file ? !logger.may || logger.may(logger.context) : logger.remembers && logger.rank == 0;
+}
+
+static void announce_line(void)
+{
+  shoal_activity_begin(false, "writing a line to %s%sthe terminal", logger.name, logger.file ? " and " : "");
+}
+
+void shoal_log_text(const char *lines)
+{
+  announce_line();
+  pthread_mutex_lock(&logger.lock);
+  bool shown = logger.rank == 0 && logger.level >= SHOAL_LOG_INFO;
+  bool filed = logger.rank == 0 && logger.file && may_write(SHOAL_LOG_INFO);
+  if (shown) live_wipe();
+  for (const char *at = lines; *at && (shown || filed); at += strcspn(at, "\n"), at += *at == '\n') {
+    char *line = strndup(at, strcspn(at, "\n")), *to_free = line;
+    if (!line) break;
+    line = escape_controls(line, &to_free);
+    if (shown) write_line(stdout, "", line);
+    if (filed) write_line(logger.file, "", line);
+    free(to_free);
+  }
+  if (shown) live_draw();
+  pthread_mutex_unlock(&logger.lock);
+  shoal_activity_end(); /* which may warn */
+}
+
+void shoal_log_warn_aside(const char *text)
+{
+  char prefix[64] = "", line[1024], safe[sizeof line];
+  if (logger.size > 1) snprintf(prefix, sizeof prefix, "[rank %d] ", logger.rank);
+  snprintf(line, sizeof line, "%sshoal: warning: %s", prefix, text);
+  shoal_show(line, safe, sizeof safe - 1);
+  strcat(safe, "\n");
+  (void)!write(STDERR_FILENO, safe, strlen(safe));
 }
 
 void shoal_log(shoal_log_level level, const char *format, ...)
 {
   static const char *const tags[] = { "shoal: error: ", "shoal: warning: ", "", "shoal: debug: " };
+  announce_line();
   pthread_mutex_lock(&logger.lock);
   bool mine = level != SHOAL_LOG_INFO || logger.rank == 0;
-  bool shown = mine && level <= logger.level, filed = mine && logger.file &&
-                                                      level <= SHOAL_MAX(logger.level, SHOAL_LOG_INFO) &&
-                                                      (!logger.may || logger.may(logger.context));
+  bool shown = mine && level <= logger.level, filed = mine && may_write(level);
   if (shown || filed) {
     char small[1024], prefix[64] = "", stamp[32], *to_free = NULL;
     va_list args;
@@ -209,7 +265,7 @@ void shoal_log(shoal_log_level level, const char *format, ...)
     char *text = format_text(small, sizeof small, &to_free, format, args);
     va_end(args);
     text = escape_controls(text, &to_free);
-    if (level == SHOAL_LOG_WARN && logger.keeping && keep(text)) shown = filed = false;
+    if (level == SHOAL_LOG_WARN && logger.keeping && add_line(&logger.kept, "", text)) shown = filed = false;
     if (logger.size > 1 && level != SHOAL_LOG_INFO)
       snprintf(prefix, sizeof prefix, "[rank %d] %s", logger.rank, tags[level]);
     else
@@ -222,11 +278,15 @@ void shoal_log(shoal_log_level level, const char *format, ...)
     if (filed) {
       char dated[100];
       snprintf(dated, sizeof dated, "%s %s", shoal_wall_clock(stamp, sizeof stamp), prefix);
-      write_line(logger.file, dated, text);
+      if (logger.file)
+        write_line(logger.file, dated, text);
+      else
+        (void)add_line(&logger.early, dated, text);
     }
     free(to_free);
   }
   pthread_mutex_unlock(&logger.lock);
+  shoal_activity_end();
 }
 
 size_t shoal_log_live_width(void)

@@ -11,10 +11,18 @@ void shoal_log_set_rank(int rank, int size); /* until this call a process logs a
 int shoal_log_rank(void);
 void shoal_log_set_level(shoal_log_level level); /* default INFO */
 shoal_log_level shoal_log_get_level(void);
-void shoal_log_set_file(FILE *file); /* borrowed; NULL stops logging to a file; flushed after every line */
+/** From now on rank 0 keeps what it says, for the file that is to come: it begins with that, so that it tells the same as the
+ *  terminal. */
+void shoal_log_remember(void);
+/** NULL stops logging to a file; flushed after every line.  `file` is borrowed, its name, for activities, is copied. */
+void shoal_log_set_file(FILE *file, const char *name);
 /** Ask before each line to the file; NULL: no more.  `may` must not log. */
 void shoal_log_ask_first(bool (*may)(void *context), void *context);
 void shoal_log(shoal_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** A warning on stderr alone, from a thread that must not wait for who writes to the log. */
+void shoal_log_warn_aside(const char *text);
+/** Lines as they are, without a date: headings and tables.  As progress: from rank 0, to the terminal and the file. */
+void shoal_log_text(const char *lines);
 /** Keep the warnings of this process instead of printing them, until shoal_log_kept: ranks that find the same fault in the
  *  same file can then tell it once. */
 void shoal_log_keep_warnings(void);

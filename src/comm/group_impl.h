@@ -133,6 +133,9 @@ void shoal_share_close(shoal_world *w);
  *  ranks that share memory with this one.  Reads one file per rank.
  *  @param lower_lives  one of them with a lower rank than this one exists, and can tell, too */
 shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives);
+/** What a rank of the same node does with files (base/activity.h) for at least `least_s` seconds; false if nothing, or if that cannot
+ *  be seen from here. */
+bool shoal_share_activity(const shoal_world *w, int rank, double least_s, char *buf, size_t cap);
 /** The shared region that holds all of these bytes, or NULL. */
 const shoal_region *shoal_region_of(const shoal_world *w, const void *memory, size_t bytes);
 /** Address `offset` bytes into a neighbour's region; NULL if that rank does not share it. */
@@ -150,7 +153,8 @@ void shoal_inquiry_listen(shoal_world *w); /* answers others; cheap if called of
  *  does; false once it must report itself.
  *  @param settle_s  how long others are given to send their notes; twice as long to answer */
 bool shoal_inquiry_hold(shoal_world *w, double settle_s);
-bool shoal_inquiry_answered(const shoal_world *w); /* another rank reports for this one */
+bool shoal_inquiry_waits(const shoal_world *w, int rank); /* that rank was heard to wait, too */
+bool shoal_inquiry_answered(const shoal_world *w);        /* another rank reports for this one */
 /** Appends "7 of 8 ranks wait for rank 5 (n2) since 09:48:25Z; on rank 0 " if others were heard.
  *  @param seconds  for how long this rank has waited
  *  @return  whether ranks that are missing were named, with their hosts */
@@ -171,11 +175,11 @@ struct shoal_world {
   int plan_tags; /* number of plans that fit below the largest tag */
   shoal_world_hook hook;
   void *hook_context;
-  bool in_hook, hook_due;   /* due: something has completed since it was called */
-  bool polled;              /* a poll for the inquiry has completed something: flights must be advanced */
-  bool shares;              /* ranks of a node can map each other's memory; equal on all ranks */
-  shoal_region *regions;    /* shared regions */
-  void *liveness;           /* shared by the node for the world's lifetime, to find the peer processes; or NULL */
+  bool in_hook, hook_due; /* due: something has completed since it was called */
+  bool polled;            /* a poll for the inquiry has completed something: flights must be advanced */
+  bool shares;            /* ranks of a node can map each other's memory; equal on all ranks */
+  shoal_region *regions;  /* shared regions */
+  void *liveness; /* shared by the node for the world's lifetime: the peer processes, and their activities; or NULL */
   uint64_t memory_kills;    /* of the kernel on this host, when the world was opened */
   int watching;             /* flights that wait for shared memory to change, of which MPI gives no notice */
   shoal_message *abandoned; /* kept with their buffers until the library is done with them; a list */

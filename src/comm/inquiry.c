@@ -144,6 +144,11 @@ bool shoal_inquiry_hold(shoal_world *w, double settle_s)
   return true;
 }
 
+bool shoal_inquiry_waits(const shoal_world *w, int rank)
+{
+  return w->inquiry->waits[rank];
+}
+
 bool shoal_inquiry_answered(const shoal_world *w)
 {
   return w->inquiry->answered;

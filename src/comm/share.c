@@ -13,6 +13,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "base/activity.h"
 #include "base/cgroup.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -249,10 +250,17 @@ shoal_status shoal_share_try(shoal_world *w, bool wanted)
   void *memory = NULL;
   w->shares = wanted && w->topo->nodes < w->size;
   w->memory_kills = shoal_memory_kills("");
-  if (!w->shares) return SHOAL_OK;
-  shoal_status st = make_region(w->control, 1, shoal_group_agree_quietly, &memory);
+  if (!w->shares) {
+    shoal_activity_watch(w->o.warn_s, w->size == 1);
+    return SHOAL_OK;
+  }
+  shoal_status st = make_region(w->control, sizeof(shoal_activity), shoal_group_agree_quietly, &memory);
   w->shares = st == SHOAL_OK;
   w->liveness = memory;
+  if (w->shares && w->topo->places[w->rank].local_size > 1)
+    shoal_activity_place(memory);
+  else if (st != SHOAL_ERR_HANG)
+    shoal_activity_watch(w->o.warn_s, false); /* no other rank can see it */
   if (w->shares || st == SHOAL_ERR_HANG) return st;
   shoal_error why;
   shoal_error_take(&why);
@@ -281,8 +289,17 @@ shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
                     w->topo->places[gone->rank].host, (long long)gone->pid, (unsigned long long)w->step, why);
 }
 
+bool shoal_share_activity(const shoal_world *w, int rank, double least_s, char *buf, size_t cap)
+{
+  const shoal_region *r = w->liveness ? shoal_region_of(w, w->liveness, 1) : NULL;
+  const shoal_activity *a = r ? (const void *)shoal_region_at(w, r->id, rank, 0) : NULL;
+  return a && shoal_activity_describe(a, least_s, buf, cap);
+}
+
 void shoal_share_close(shoal_world *w)
 {
+  shoal_activity_place(NULL);
+  shoal_activity_watch_end();
   for (shoal_region *r = w->regions, *next; r; r = next) {
     next = r->next;
     free_region(r);

@@ -16,6 +16,7 @@
  *
  * If the process of a rank on the same node no longer exists, the wait ends within seconds, as a lost peer and not as a
  * hang. */
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -133,10 +134,26 @@ static void forgive_pause(shoal_watch *watch)
   if (before && (double)(watch->seen_ns - before) > PAUSE_S * 1e9) watch->since_ns = watch->seen_ns;
 }
 
+/* Work with files of ranks that are not known to wait: a disk may hold them.  Where that cannot be seen, what all do at this time. */
+static void add_activities(const shoal_world *w, shoal_str *out)
+{
+  enum { NAMED_MAX = 3 };
+  char text[3 * SHOAL_ACTIVITY_TEXT];
+  double least_s = SHOAL_MIN(1, w->o.warn_s / 2);
+  int named = 0;
+  for (int r = 0; r < w->size && named < NAMED_MAX; r++) {
+    if (r == w->rank || shoal_inquiry_waits(w, r) || !shoal_share_activity(w, r, least_s, text, sizeof text)) continue;
+    shoal_str_add(out, "; rank %d is %s", r, text);
+    named++;
+  }
+  if (!named && shoal_activity_describe_shared(least_s, text, sizeof text)) shoal_str_add(out, "; all are %s", text);
+}
+
 static void describe_all(shoal_flight *f, double seconds, shoal_str *out)
 {
   bool told = shoal_inquiry_describe(f->g->w, seconds, out);
   describe(f, seconds, !told, out);
+  add_activities(f->g->w, out);
 }
 
 static shoal_status give_up(shoal_flight *f, double blocked)

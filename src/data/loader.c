@@ -13,6 +13,7 @@
  *
  * An error is stored in a slot instead of a batch, and the thread pauses until the next seek. */
 #include "data/loader.h"
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -480,7 +481,11 @@ static slot *take(shoal_loader *l)
   pthread_mutex_lock(&l->lock);
   l->idle = false;
   pthread_cond_signal(&l->more_slots);
-  while (l->filled == l->taken) pthread_cond_wait(&l->more_batches, &l->lock);
+  if (l->filled == l->taken) {
+    shoal_activity_begin(false, "waiting for a batch of %s", shoal_dataset_path(l->data));
+    while (l->filled == l->taken) pthread_cond_wait(&l->more_batches, &l->lock);
+    shoal_activity_end();
+  }
   slot *s = &l->slots[l->taken % l->n_slots];
   if (s->status == SHOAL_OK) {
     l->taken++;

@@ -1,5 +1,6 @@
 /* The run's samples: the data set, how an epoch is cut into batches, and loaders for training, evaluation and
  * statistics. */
+#include "base/activity.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -104,7 +105,7 @@ static shoal_status check_evaluated(const shoal_session *s)
   return SHOAL_OK;
 }
 
-shoal_status shoal_session_open_dataset(shoal_session *s)
+static shoal_status open_dataset(shoal_session *s)
 {
   const char *const *files;
   size_t n = shoal_config_paths(s->world.config, "data.file", &files);
@@ -118,6 +119,16 @@ shoal_status shoal_session_open_dataset(shoal_session *s)
   st = shoal_session_agree(s, st);
   if (st == SHOAL_OK) st = tell_warnings(s, warnings);
   free(warnings);
+  return st;
+}
+
+shoal_status shoal_session_open_dataset(shoal_session *s)
+{
+  const char *const *files;
+  size_t n = shoal_config_paths(s->world.config, "data.file", &files);
+  shoal_activity_begin(true, "opening the data set %s", n ? files[0] : "");
+  shoal_status st = open_dataset(s);
+  shoal_activity_end();
   return st;
 }
 

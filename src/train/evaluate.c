@@ -4,6 +4,7 @@
  * If every rank trains its own model, each also scores its own on the same share, and the distance to the assembled
  * model is measured.  If the model is a mean that no rank trains, its batch-norm statistics are recomputed from the
  * first training batches of epoch 0 on every rank, always the same ones. */
+#include "base/activity.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/common/average.h"
@@ -195,7 +196,10 @@ shoal_status shoal_session_evaluate(shoal_session *s)
   if (!s->data.test) return SHOAL_OK;
   SHOAL_TRY(shoal_numbers_agree(s));
   s->ears.drops = true;
+  shoal_activity_begin(true, "evaluating on %s after step %llu", shoal_dataset_path(s->data.set),
+                       (unsigned long long)s->run.step);
   shoal_status st = evaluate(s);
+  shoal_activity_end();
   s->ears.drops = false;
   shoal_session_drop_whole(s);
   if (st == SHOAL_STOPPED) shoal_info("asked to stop by a signal: the evaluation is done again after the resume");

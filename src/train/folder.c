@@ -1,13 +1,14 @@
 /* See folder.h.  Small files are written atomically, so a reader never sees half of one. */
 #include "train/folder.h"
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "base/process.h"
+#include "base/str.h"
 #include "ckpt/folder.h"
 #include "train/stop.h"
 #include <ctype.h>
@@ -132,7 +133,6 @@ static void add_lead(const shoal_folder_lead *l, shoal_json *j)
   shoal_json_end(j);
 }
 
-static const char stopping[] = "stopping", asked_by_signal[] = "asked to stop by a signal; not saved yet";
 /* Whom to look for, if the file says for long that the run goes on. */
 static void add_process(shoal_json *j)
 {
@@ -147,6 +147,7 @@ static void add_process(shoal_json *j)
   shoal_json_end(j);
 }
 
+static const char stopping[] = "stopping", asked_by_signal[] = "asked to stop by a signal; not saved yet";
 
 /* What the thread writes is of one moment, that of the figures. */
 static void add_place(const shoal_folder *f, bool by_thread, shoal_json *j)
@@ -173,8 +174,8 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   bool failed = says_failed(f);
   add_figures(&f->figures, &j);
   add_lead(&f->lead, &j);
-  shoal_json_end(&j);
   add_process(&j);
+  shoal_json_end(&j);
   if ((!by_thread || atomic_load(&f->running)) && !failed) st = shoal_folder_write(f, "status.json", j.text.text);
   pthread_mutex_unlock(&status_lock);
   shoal_str_free(&j.text);
@@ -183,12 +184,39 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
 
 bool shoal_folder_is_ours(const shoal_folder *f)
 {
-  return f->token && shoal_lease_has(f->dir, f->token);
+  if (!f->token) return false;
+  shoal_activity_begin(false, "reading %s/lease", f->dir);
+  bool ours = shoal_lease_has(f->dir, f->token);
+  shoal_activity_end();
+  return ours;
+}
+
+/* The log may have been removed, or moved away: it goes on in a new file, under the heading by which attempts are counted. */
+static void renew_log(const shoal_folder *f)
+{
+  FILE *again = NULL;
+  shoal_error before;
+  char *path = shoal_path_join(f->dir, "log.txt");
+  shoal_error_take(&before);
+  if (!shoal_path_names(path, fileno(f->log)) && shoal_open_append(path, &again) == SHOAL_OK) {
+    if (dup3(fileno(again), fileno(f->log), O_CLOEXEC) >= 0)
+      fprintf(f->log, "=== attempt %d goes on: the file before this one was removed or moved\n", f->attempt);
+    fclose(again);
+  }
+  (void)shoal_error_put(&before);
+  free(path);
 }
 
 static bool log_is_ours(void *folder)
 {
-  return shoal_folder_is_ours(folder);
+  bool ours = shoal_folder_is_ours(folder);
+  if (ours) renew_log(folder);
+  return ours;
+}
+
+void shoal_folder_renew(const shoal_folder *f)
+{
+  if (f->metrics && shoal_folder_is_ours(f)) shoal_rows_renew(f->metrics);
 }
 
 int shoal_folder_lease_fault(const shoal_folder *f)
@@ -216,8 +244,8 @@ shoal_status shoal_folder_check(const shoal_folder *f)
       f->dir);
   SHOAL_CHECK(
       ours, SHOAL_ERR_WORLD,
-      "the lease of %s is not this run's any more: another run took it over while this one did not run; nothing "
-      "more is written",
+      "the lease of %s is not this run's any more: another run took it over while this one did not run, or somebody "
+      "removed it; nothing more is written",
       f->dir);
   return SHOAL_OK;
 }
@@ -275,6 +303,16 @@ static shoal_status name_options(shoal_status st)
   return st == SHOAL_ERR_IO ? shoal_error_append(st, "; run.dir and run.name choose the folder of a run") : st;
 }
 
+static void begin_log(shoal_folder *f, const char *path, bool torn)
+{
+  char now[40], heading[80];
+  if (torn) fputs("\n", f->log);
+  shoal_log_set_file(f->log, path);
+  shoal_log_ask_first(log_is_ours, f);
+  snprintf(heading, sizeof heading, "=== attempt %d, %s", f->attempt, shoal_wall_clock(now, sizeof now));
+  shoal_log_text(heading);
+}
+
 static shoal_status take(shoal_folder *f, bool *again)
 {
   double left_s;
@@ -294,14 +332,9 @@ static shoal_status take(shoal_folder *f, bool *again)
   f->attempt = SHOAL_MAX(last_attempt(f, &failed, &f->lead), logged) + 1;
   char *path = shoal_path_join(f->dir, "log.txt");
   shoal_status st = shoal_open_append(path, &f->log);
+  if (st == SHOAL_OK) begin_log(f, path, torn);
   free(path);
-  if (st != SHOAL_OK) return st;
-  char now[40];
-  fprintf(f->log, "%s=== attempt %d, %s\n", torn ? "\n" : "", f->attempt, shoal_wall_clock(now, sizeof now));
-  fflush(f->log);
-  shoal_log_set_file(f->log);
-  shoal_log_ask_first(log_is_ours, f);
-  return SHOAL_OK;
+  return st;
 }
 
 shoal_status shoal_folder_take(shoal_folder *f, bool *again)
@@ -350,18 +383,22 @@ static void remove_made(const shoal_folder *f)
   free(path);
 }
 
+void shoal_folder_begin(shoal_folder *f)
+{
+  free(f->made);
+  f->made = NULL;
+}
+
 void shoal_folder_release(shoal_folder *f)
 {
-  char *begun = f->made ? shoal_path_join(f->dir, "run.yaml") : NULL;
-  bool refused = begun && shoal_folder_is_ours(f) && !shoal_path_exists(begun);
+  bool refused = f->made && shoal_folder_is_ours(f);
   shoal_log_ask_first(NULL, NULL);
-  shoal_log_set_file(NULL);
+  shoal_log_set_file(NULL, NULL);
   if (f->log) fclose(f->log);
   shoal_rows_close(f->metrics);
   if (refused) remove_refused(f);
   shoal_lease_destroy(f->lease);
   if (refused) remove_made(f);
-  free(begun);
   free(f->made);
   free(f->dir);
   free(f->ckpt);
@@ -421,7 +458,9 @@ shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const c
 {
   SHOAL_TRY(shoal_folder_check(f));
   char *path = shoal_path_join(f->dir, name);
+  shoal_activity_begin(false, "writing %s", path);
   shoal_status st = shoal_write_file(path, text, strlen(text));
+  shoal_activity_end();
   free(path);
   return st;
 }

@@ -64,9 +64,14 @@ void shoal_folder_tell(shoal_folder *f, const shoal_folder_figures *figures); /*
 void shoal_folder_measure(shoal_folder *f, double step_s, double save_s);
 /** A signal was heard, here or from another rank: within a second status.json says stopping instead of running.  Costs nothing. */
 void shoal_folder_hear(shoal_folder *f);
-/** Closes files, releases the lease, frees; also after a failed open.  Folders that this attempt made are removed if run.yaml
- *  was not written: a run that is refused leaves nothing. */
+/** From now on what this attempt has made stays: the run is not refused any more. */
+void shoal_folder_begin(shoal_folder *f);
+/** Closes files, releases the lease, frees; also after a failed open.  Folders that this attempt made are removed unless it has
+ *  begun: a run that is refused leaves nothing. */
 void shoal_folder_release(shoal_folder *f);
+/** Rank 0, before rows are written: metrics.csv stays open, so if it was removed they would be lost; it is made anew, and a line says
+ *  so.  log.txt looks for itself.  Cheap. */
+void shoal_folder_renew(const shoal_folder *f);
 /** Opens metrics.csv, with the rows of earlier attempts that the checkpoint has; see shoal_rows_open. */
 shoal_status shoal_folder_open_metrics(shoal_folder *f, int64_t keep, uint64_t step, const char *more);
 /** Before a run begins anew in a folder where an earlier one has saved checkpoints, which are not here any more: copies metrics.csv,

@@ -78,8 +78,7 @@ void shoal_session_report_start(const shoal_session *s)
   const shoal_data_info *d = shoal_dataset_info(s->data.set);
   shoal_str text = { 0 };
   shoal_topo_print_short(shoal_world_topo(r->world), &text);
-  if (s->world.folder.log)
-    fprintf(s->world.folder.log, "%s", text.text); /* long: only in the log; the terminal gets one line */
+  if (text.text) shoal_log_text(text.text);
   shoal_str_free(&text);
   const shoal_topo *t = shoal_world_topo(r->world);
   shoal_info("%s: %s on %s, method %s, attempt %d", s->world.folder.dir, s->run.model->name,
@@ -354,6 +353,7 @@ void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
   s->record.row_step = s->run.step;
   if (shoal_session_is_root(s)) tell_folder(s, epoch_end);
   if (!s->world.folder.metrics || !shoal_folder_is_ours(&s->world.folder)) return;
+  shoal_folder_renew(&s->world.folder);
   shoal_str row = { 0 };
   write_row(s, epoch_end, wait_s / step_s, &row);
   shoal_rows_add(s->world.folder.metrics, row.text);

@@ -5,6 +5,7 @@
  * which start from their mean.  Where each rank takes samples of its own, another number of them shares out evenly what
  * all together had consumed.  Another method takes the model and, where there is one of the whole model, the
  * optimizer's state; what else the first one knew is named in the log, for it is lost. */
+#include "base/activity.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -394,7 +395,7 @@ static shoal_status choose(shoal_session *s, char *path, size_t cap)
   return SHOAL_OK;
 }
 
-shoal_status shoal_session_find(shoal_session *s)
+static shoal_status find(shoal_session *s)
 {
   char path[4096] = "";
   shoal_group *control = s->run.control;
@@ -408,6 +409,14 @@ shoal_status shoal_session_find(shoal_session *s)
   if (st == SHOAL_OK) st = shoal_ckpt_open_own(path, false, &s->world.resume);
   s->run.from = s->world.resume;
   return shoal_session_agree_on_reading(s, st);
+}
+
+shoal_status shoal_session_find(shoal_session *s)
+{
+  shoal_activity_begin(true, "looking for a checkpoint to go on from, for %s", s->world.folder.dir);
+  shoal_status st = find(s);
+  shoal_activity_end();
+  return st;
 }
 
 /* Going back to an earlier checkpoint, or to one of another run, begins another branch: what came after it is set aside
@@ -441,7 +450,9 @@ static shoal_status begin_branch(const shoal_session *s)
 shoal_status shoal_session_resume(shoal_session *s)
 {
   if (!s->world.resume_path) return SHOAL_OK;
+  shoal_activity_begin(true, "reading %s", s->world.resume_path);
   shoal_status st = shoal_group_agree(s->run.control, load(s));
+  shoal_activity_end();
   if (st == SHOAL_OK && shoal_session_is_root(s)) st = begin_branch(s);
   shoal_ckpt_close(s->world.resume);
   s->world.resume = NULL;

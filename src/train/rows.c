@@ -1,5 +1,6 @@
 /* See rows.h. */
 #include "train/rows.h"
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -94,7 +95,7 @@ static shoal_status begin(shoal_rows *r, const char *old, int64_t keep, uint64_t
   r->count = keep_rows(old, keep, step, header.text, &text);
   shoal_status st = shoal_write_file(r->path, text.text, text.len);
   r->size = text.len;
-  if (st == SHOAL_OK && (r->fd = open(r->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)
+  if (st == SHOAL_OK && (r->fd = open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) < 0)
     st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", r->path, strerror(errno));
   if (st == SHOAL_OK && keep > r->count)
     shoal_warn("%s has %lld rows, but the checkpoint was saved after %lld: the others were lost", r->path,
@@ -126,7 +127,7 @@ shoal_status shoal_rows_open(const char *path, int64_t keep, uint64_t step, cons
 /* ---- rows of this attempt ---- */
 
 /* All that waits or nothing: a part of a row is taken back. */
-static bool put(shoal_rows *r)
+static bool put_waiting(shoal_rows *r)
 {
   for (size_t done = 0; done < r->waiting.len;) {
     ssize_t n = pwrite(r->fd, r->waiting.text + done, r->waiting.len - done, (off_t)(r->size + done));
@@ -143,6 +144,30 @@ static bool put(shoal_rows *r)
   r->n_waiting = 0;
   shoal_str_clear(&r->waiting);
   return true;
+}
+
+/* What was in it can still be read, as long as it is open. */
+void shoal_rows_renew(shoal_rows *r)
+{
+  char *text = NULL;
+  if (shoal_path_exists(r->path) || SHOAL_ALLOC((size_t)r->size, &text) != SHOAL_OK) return;
+  bool whole = pread(r->fd, text, (size_t)r->size, 0) == (ssize_t)r->size;
+  int fd = -1;
+  if (whole && shoal_write_file(r->path, text, (size_t)r->size) == SHOAL_OK)
+    fd = open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  free(text);
+  if (fd < 0) return;
+  close(r->fd);
+  r->fd = fd;
+  shoal_warn("%s was removed, and is written again", r->path);
+}
+
+static bool put(shoal_rows *r)
+{
+  shoal_activity_begin(false, "writing %s", r->path);
+  bool done = put_waiting(r);
+  shoal_activity_end();
+  return done;
 }
 
 void shoal_rows_add(shoal_rows *r, const char *row)

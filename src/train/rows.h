@@ -18,6 +18,8 @@ enum { SHOAL_ROWS_BY_STEP = -1 };
 shoal_status shoal_rows_open(const char *path, int64_t keep, uint64_t step, const char *more, shoal_rows **out);
 /** Adds a row with the columns of this attempt, without a newline, and writes it if that is possible. */
 void shoal_rows_add(shoal_rows *r, const char *row);
+/** If the file was removed, writes it anew with all that was in it, and says so.  Only for who owns the folder. */
+void shoal_rows_renew(shoal_rows *r);
 int64_t shoal_rows_count(const shoal_rows *r); /* all, also those that are not written yet */
 /** Writes what is not written yet, and makes it durable.  ERR_IO names the path and how many rows are missing. */
 shoal_status shoal_rows_flush(shoal_rows *r);

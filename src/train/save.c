@@ -13,6 +13,7 @@
  *   method/…              whatever the method saves
  *
  * The file's own epoch and samples say how much all ranks together have consumed. */
+#include "base/activity.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -172,7 +173,7 @@ static shoal_status may_save(void *folder)
   return shoal_folder_check(folder);
 }
 
-shoal_status shoal_session_save(shoal_session *s)
+static shoal_status save(shoal_session *s)
 {
   shoal_run *r = &s->run;
   int64_t news = !s->clock.saved_any || s->clock.saved_step != r->step || s->clock.saved_epoch != s->clock.epoch;
@@ -187,8 +188,10 @@ shoal_status shoal_session_save(shoal_session *s)
   SHOAL_TRY(measure(s, &need));
   if (shoal_session_is_root(s)) /* a folder that was moved away is not made again */
     st = shoal_folder_check(&s->world.folder);
-  if (st == SHOAL_OK && s->world.folder.metrics) /* rows first: a checkpoint must not tell of what is lost */
+  if (st == SHOAL_OK && s->world.folder.metrics) { /* rows first: a checkpoint must not tell of what is lost */
+    shoal_folder_renew(&s->world.folder);
     st = shoal_rows_flush(s->world.folder.metrics);
+  }
   if ((st = shoal_group_settle(r->control, st)) != SHOAL_OK) return failed_alike(s, st);
   shoal_str config = { 0 };
   shoal_json placement = { .lines = 2 };
@@ -241,6 +244,15 @@ shoal_status shoal_session_save(shoal_session *s)
   shoal_session_flush_trace(s, true);
   shoal_error_keep(&failure, shoal_session_count_traces(s));
   return shoal_group_agree(r->control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));
+}
+
+shoal_status shoal_session_save(shoal_session *s)
+{
+  shoal_activity_begin(true, "saving the checkpoint of step %llu in %s", (unsigned long long)s->run.step,
+                       s->world.folder.ckpt);
+  shoal_status st = save(s);
+  shoal_activity_end();
+  return st;
 }
 
 /* @param again  out, whether it failed on all ranks for want of room, or by an error of the disk, and ckpt.failure lets it */

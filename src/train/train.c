@@ -4,6 +4,7 @@
  * error) ends all ranks by abort, after status.json was written; ranks that only noticed it wait a moment, so that the
  * exit code of the failed rank counts. */
 #include "train/train.h"
+#include "base/activity.h"
 #include "base/log.h"
 #include "train/session.h"
 #include "train/stop.h"
@@ -20,6 +21,7 @@ static shoal_status write_start(shoal_session *s)
     shoal_str_free(&text);
     shoal_json placement = { .lines = 2 };
     shoal_topo_put_json(shoal_world_topo(s->run.world), &placement, NULL);
+    if (st == SHOAL_OK) shoal_folder_begin(&s->world.folder);
     if (st == SHOAL_OK) st = shoal_folder_write(&s->world.folder, "placement.json", placement.text.text);
     shoal_str_free(&placement.text);
     if (st == SHOAL_OK) st = shoal_session_status(s, "running", 0, "");
@@ -173,6 +175,8 @@ shoal_status shoal_train(const shoal_train_args *args)
   shoal_session *s = calloc(1, sizeof *s);
   SHOAL_CHECK(s, SHOAL_ERR_MEM, "a session of %zu bytes", sizeof *s);
   shoal_stop_install();
+  shoal_log_remember();
+  shoal_activity_announce(true);
   shoal_status st = run(s, args);
   free(s);
   return st;

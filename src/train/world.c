@@ -1,4 +1,5 @@
 /* The run's world: the run file, ranks and groups, the folder, the trace, the backend. */
+#include "base/activity.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -92,7 +93,10 @@ shoal_status shoal_session_open_folder(shoal_session *s)
   bool never = s->world.args->resume && strcmp(s->world.args->resume, "never") == 0;
   SHOAL_TRY(shoal_group_agree(s->run.control,
                               shoal_session_is_root(s) && never ? refuse_checkpoints(&s->world.folder) : SHOAL_OK));
-  SHOAL_TRY(take_folder(s));
+  shoal_activity_begin(true, "taking the lease of %s", s->world.folder.dir);
+  shoal_status st = take_folder(s);
+  shoal_activity_end();
+  SHOAL_TRY(st);
   SHOAL_TRY(shoal_group_broadcast(s->run.control, &s->world.folder.token, sizeof s->world.folder.token, 0));
   SHOAL_TRY(shoal_group_broadcast(s->run.control, &s->world.folder.attempt, sizeof s->world.folder.attempt, 0));
   return shoal_session_see_folder(s);
@@ -121,7 +125,11 @@ static void end_trace(shoal_session *s)
 
 void shoal_session_flush_trace(shoal_session *s, bool even_if_recent)
 {
-  if (!s->world.trace_ended && shoal_trace_flush(s->run.trace, even_if_recent) != SHOAL_OK) end_trace(s);
+  if (s->world.trace_ended) return;
+  shoal_activity_begin(false, "writing the trace in %s", s->world.folder.trace);
+  shoal_status st = shoal_trace_flush(s->run.trace, even_if_recent);
+  shoal_activity_end();
+  if (st != SHOAL_OK) end_trace(s);
 }
 
 shoal_status shoal_session_count_traces(shoal_session *s)

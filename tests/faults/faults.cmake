@@ -25,12 +25,12 @@ shoal_add_pytest(faults.mutated FILE faults/test_mutated.py LABELS faults noasan
 
 # Ranks that do not answer.
 shoal_add_faults(hang hang_stopped hang_stopped hang_given_up)
-shoal_add_faults(hang hang hang_start hang_saving hang_suspended)
+shoal_add_faults(hang hang hang_start hang_saving hang_alone hang_suspended)
 # The run folder: rows, attempts.
 shoal_add_faults(folder folder_rows folder_rows)
 shoal_add_faults(folder folder_best folder_best folder_best_branch)
 shoal_add_faults(folder folder folder_rows_in_mid_epoch folder_attempts folder_full_disk folder_keep folder_array folder_suspended
-                  folder_not_writable folder_everywhere folder_unreadable folder_torn_line folder_reads folder_given_to_resume)
+                  folder_not_writable folder_everywhere folder_removed folder_unreadable folder_torn_line folder_reads folder_given_to_resume)
 shoal_add_faults(folder folder_again folder_repeated folder_anew folder_speed)
 # Runs disturbed at random; each entry ends with its counts.
 foreach(entry steps averages apart)

@@ -260,8 +260,13 @@ def test_folder_suspended(glyphs, jobs):
     apart = ["unshare", "--pid", "--fork"]  # where its processes cannot be looked for
     if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
         pytest.skip("no right to make a PID namespace")
-    r = run([*apart, program(), "train", *BASE, *sets(run__name="r", trace__level="off")])
+    known = len(log("r").splitlines())
+    r = run([*apart, program(), "train", *BASE, *sets(run__name="r", trace__level="off")], stderr=subprocess.STDOUT)
     assert "took over the lease of a run that is gone" in r.stdout, r.stdout
+    lines = [re.sub(r"^\d{4}-\d\d-\d\dT\S+ ", "", line) for line in log("r").splitlines()[known:]]
+    assert lines == r.stdout.splitlines(), "log.txt and the terminal differ"
+    assert any(line.startswith("=== attempt 2, ") for line in lines), lines
+    assert [line.split() for line in lines if line.split()[:3] == ["rank", "node", "local"]], "no table of ranks"
     def files():
         return {path: read(path) if not path.endswith(".h5") else os.stat(path).st_mtime_ns
                 for folder, _, names in os.walk("runs/r") for path in (os.path.join(folder, n) for n in names)}
@@ -330,6 +335,27 @@ def test_folder_everywhere(glyphs, here):
                "(until [ -s shown/r/lease ]; do sleep 0.1; done; sleep 1; umount -l runs) & true; }"
         train_through(apart(1, late), 3, "r", *spread)
         assert status("r")["state"] == "done", status("r")
+
+
+def test_folder_removed(glyphs, jobs):
+    """Files of the folder are removed under a run: rows and log go on in new files, and what a run that has begun
+    has made stays.  Without the lease it ends, and blames nobody else."""
+    glyphs(256, 64)
+    train(1, "whole", *BASE)
+    job = jobs.start(1, "r", *BASE, "--allow-faults", *sets(fault__compute="sleep:40"))
+    wait_for("runs/r/metrics.csv", "\n1,16,")
+    for name in ("log.txt", "metrics.csv", "run.yaml", "placement.json"):
+        os.remove(f"runs/r/{name}")
+    shutil.rmtree("runs/r/trace")
+    assert job.wait(timeout=60) == 0, read("r.out")
+    assert rows("r") == rows("whole")
+    assert log("r").startswith("=== attempt 1 goes on: ") and "epoch 3 done" in log("r"), log("r")
+    assert read("r.out").count("runs/r/metrics.csv was removed, and is written again") == 1, read("r.out")
+    job = jobs.start(1, "r", *BASE, "--allow-faults", *sets(fault__compute="sleep:40", run__epochs=40))
+    wait_for("r.out", "checkpoint ")
+    os.remove("runs/r/lease")
+    assert job.wait(timeout=60) == 3, read("r.out")
+    assert "or somebody removed it; nothing more is written" in read("r.out"), read("r.out")
 
 
 def test_folder_torn_line(glyphs):

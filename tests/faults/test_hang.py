@@ -6,7 +6,7 @@ import socket
 import time
 
 import pytest
-from harness import MLP, children, log, ranks_of, read, send, sets, status, wait_for, wait_until
+from harness import MLP, children, log, ranks_of, read, said, send, sets, status, train, wait_for, wait_until
 
 RANKS, TOPO = 8, ["--topo", "2x4"]
 WARN, HANG = 3, 9
@@ -78,14 +78,28 @@ def test_hang_start(glyphs, jobs, what):
     assert read("b.out").count("is gone" if keep else "; gave up after") == 1, read("b.out")
 
 
-def test_hang_saving(glyphs, jobs):
-    """Rank 0 hangs in a save: the other one, alone, says so, and status.json has it."""
+@pytest.mark.parametrize("topo, who", (([], "rank 0 is"), (["--topo", "2x1"], "all are")))
+def test_hang_saving(glyphs, jobs, topo, who):
+    """Rank 0 hangs in a save: the other one, alone, says so, what it does and where, seen in shared memory of the node, or known
+    because all do it; and status.json has it."""
     glyphs(64)
-    job = jobs.start(2, "c", *MLP, *sets(comm__warn="1s", comm__hang="3s", ckpt__every="2 steps", data__batch=4),
+    job = jobs.start(2, "c", *topo, *MLP, *sets(comm__warn="1s", comm__hang="3s", ckpt__every="2 steps", data__batch=4),
                      "--allow-faults", *sets(fault__ckpt="sleep:60000"))
     assert job.wait(30) == 5, read("c.out")
     assert read("c.out").count("; gave up after") == 1 and "[rank 1] shoal: error" in read("c.out"), read("c.out")
     assert (status("c")["state"], status("c")["exit_code"], status("c")["rank"]) == ("failed", 5, 1), f'{status("c")}'
+    assert re.search(rf"waiting for rank 0 .*; {who} saving the checkpoint of step 2 in runs/c/ckpt, for ", status("c")["reason"])
+
+
+def test_hang_alone(glyphs):
+    """A single rank whose save does not end says so by itself, once, and that it has ended; another one as long is no news."""
+    glyphs(64)
+    r = train(1, "a", *MLP, *sets(comm__warn="1s", ckpt__every="2 steps", data__batch=4, run__steps=4),
+              "--allow-faults", *sets(fault__ckpt="sleep:1600"))
+    lines = [line for line in r.stderr.splitlines() if "saving" in line]
+    assert len(lines) == 2, said(r)
+    assert re.match(r"shoal: warning: still saving the checkpoint of step 2 in runs/a/ckpt, for \d.* s \(host \S+\); ", lines[0]), said(r)
+    assert "saving the checkpoint of step 2 in runs/a/ckpt has ended after" in lines[1] and lines[1] in log("a"), said(r)
 
 
 def test_hang_suspended(glyphs, jobs):

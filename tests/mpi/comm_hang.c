@@ -16,7 +16,7 @@ static shoal_world *impatient(const char *pretend, double warn_s, double hang_s)
   REQUIRE(shoal_world_open(&o, &w) == SHOAL_OK, "open");
   log_file = tmpfile();
   REQUIRE(log_file != NULL, "tmpfile");
-  shoal_log_set_file(log_file);
+  shoal_log_set_file(log_file, "log");
   return w;
 }
 
@@ -32,7 +32,7 @@ static int logged(const char *word)
 
 static void close_world(shoal_world *w)
 {
-  shoal_log_set_file(NULL);
+  shoal_log_set_file(NULL, NULL);
   fclose(log_file);
   MPI_Barrier(MPI_COMM_WORLD);
   shoal_world_close(w);

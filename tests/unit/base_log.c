@@ -73,6 +73,39 @@ static void test_streams(void)
   shoal_log_set_rank(0, 1);
 }
 
+static FILE *late_file;
+
+static void say_before_the_file(void)
+{
+  shoal_log_remember();
+  shoal_warn("early");
+  shoal_log_set_file(late_file, "log");
+  shoal_log_text("=== heading\n  a \033row\n");
+  shoal_info("late");
+  shoal_log_set_file(NULL, NULL);
+  shoal_warn("too late");
+}
+
+/* A file that comes later begins with what was said before, in the order of the terminal; headings have no date. */
+static void test_remember(void)
+{
+  char out[4096], err[4096], filed[4096] = "";
+  late_file = tmpfile();
+  REQUIRE(late_file, "temporary file");
+  capture(say_before_the_file, out, err, sizeof out);
+  CHECK_STR(out, "=== heading\n  a \\x1brow\nlate\n");
+  CHECK_STR(err, "shoal: warning: early\nshoal: warning: too late\n");
+  rewind(late_file);
+  CHECK(fread(filed, 1, sizeof filed - 1, late_file) > 0, "nothing in the file");
+  fclose(late_file);
+  const char *early = strstr(filed, " shoal: warning: early\n=== heading\n  a \\x1brow\n");
+  if (CHECK(early, "%s", filed)) {
+    CHECK(strchr(filed, ' ') == early, "%s", filed);
+    CHECK_HAS(early, " late\n");
+    CHECK(!strstr(filed, "too"), "%s", filed);
+  }
+}
+
 static void keep_warnings(void)
 {
   shoal_log_keep_warnings();
@@ -119,9 +152,9 @@ static void test_file(void)
   char out[4096], err[4096];
   FILE *file = open_memstream(&text, &n);
   REQUIRE(file, "memory file");
-  shoal_log_set_file(file);
+  shoal_log_set_file(file, "log");
   capture(say_everything, out, err, sizeof out);
-  shoal_log_set_file(NULL);
+  shoal_log_set_file(NULL, NULL);
   shoal_info("not in the file");
   fclose(file);
   CHECK_HAS(text, "Z progress 1\n");
@@ -235,6 +268,7 @@ static void test_live_line(void)
 int main(void)
 {
   test_streams();
+  test_remember();
   test_kept();
   test_strange_text();
   test_file();

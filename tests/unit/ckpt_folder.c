@@ -15,11 +15,11 @@ static FILE *log_file;
 static void log_begin(void)
 {
   REQUIRE(log_file = open_memstream(&log_text, &log_bytes), "open_memstream");
-  shoal_log_set_file(log_file);
+  shoal_log_set_file(log_file, "log");
 }
 static void log_end(void)
 {
-  shoal_log_set_file(NULL);
+  shoal_log_set_file(NULL, NULL);
   fclose(log_file);
   free(log_text);
   log_text = NULL;

@@ -132,12 +132,12 @@ static void crowd_is_told(void)
   REQUIRE(log, "tmpfile");
   node(all, 2, 2, 0);
   CHECK_STR(told(all, 2, 0), "");
-  shoal_log_set_file(log);
+  shoal_log_set_file(log, "log");
   CHECK_OK(shoal_topo_check_threads(all, 2, 4, true), "known from the run file, so no error");
   CHECK_OK(shoal_topo_check_threads(all, 2, 1, false));
   node(all, 4, 2, 0);
   CHECK_OK(shoal_topo_check_threads(all, 4, 0, false));
-  shoal_log_set_file(NULL);
+  shoal_log_set_file(NULL, NULL);
   rewind(log);
   text[fread(text, 1, sizeof text - 1, log)] = '\0';
   fclose(log);
@@ -165,9 +165,9 @@ static const char *noted(check_of *check, const shoal_facts *all, int size)
   static char text[2048];
   FILE *log = tmpfile();
   REQUIRE(log, "tmpfile");
-  shoal_log_set_file(log);
+  shoal_log_set_file(log, "log");
   CHECK_OK(check(all, size));
-  shoal_log_set_file(NULL);
+  shoal_log_set_file(NULL, NULL);
   rewind(log);
   text[fread(text, 1, sizeof text - 1, log)] = '\0';
   fclose(log);

@@ -13,16 +13,17 @@ enum { STAMP_STRIDE = 37 }; /* so that one start fewer and one step more do not 
 static shoal_status compare_plan(shoal_group *g, const char *name, size_t n, shoal_wire wire,
                                  shoal_sum_algorithm algorithm)
 {
-  int64_t largest = ((int64_t)n << 3 | (int64_t)algorithm) << 2 | (int64_t)wire, smallest = -largest;
+  int64_t largest = (((int64_t)n << 3 | (int64_t)algorithm) << 2 | (int64_t)wire) << 1 | (g->w->away != NULL);
+  int64_t smallest = -largest;
   int64_t mine = largest;
   SHOAL_TRY(shoal_group_agree_max(g, "exchange set-up", &largest));
   SHOAL_TRY(shoal_group_agree_max(g, "exchange set-up", &smallest));
   SHOAL_CHECK(
       largest == mine && -smallest == mine, SHOAL_ERR_ARG,
       "exchange \"%s\" of group %s: here %zu elements as %s by %s, but other members plan %lld to %lld elements "
-      "(or another wire format or algorithm)",
-      name, g->name, n, shoal_wire_name(wire), shoal_sum_name(algorithm), (long long)(-smallest >> 5),
-      (long long)(largest >> 5));
+      "(or another wire format or algorithm, or memory of another kind of device)",
+      name, g->name, n, shoal_wire_name(wire), shoal_sum_name(algorithm), (long long)(-smallest >> 6),
+      (long long)(largest >> 6));
   return SHOAL_OK;
 }
 
@@ -40,6 +41,7 @@ static shoal_status plan(shoal_exchange *e)
   shoal_exchange_bytes(e->f.g, e->n, e->wire, e->algorithm, bytes);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) e->bytes += bytes[link];
   shoal_status st = small ? shoal_small_plan(e) : shoal_ring_plan(e);
+  if (st == SHOAL_OK) st = shoal_stage_plan(e);
   if (st == SHOAL_OK)
     st = e->f.g->w->transport->reserve(e->f.g->w, e->slots);
   else
@@ -67,6 +69,7 @@ shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t 
   g->plans++;
   st = shoal_group_agree(g, st);
   if (st == SHOAL_OK) st = shoal_local_open(e);
+  if (st == SHOAL_OK) st = shoal_stage_open(e);
   if (st == SHOAL_OK) st = shoal_group_agree(g, plan(e));
   if (st != SHOAL_OK)
     shoal_exchange_destroy(e);
@@ -157,7 +160,8 @@ shoal_status shoal_exchange_start(shoal_exchange *e, float *x, shoal_event ready
   e->f.tag = shoal_group_plan_tag(g, e->plan, e->seq + STAMP_STRIDE * e->stamp);
   e->x = x;
   e->ready = ready;
-  if (shoal_event_reached(ready))
+  if (e->stage.backend) SHOAL_TRY(shoal_stage_start(e, x, ready));
+  if (e->stage.backend || shoal_event_reached(ready))
     SHOAL_TRY(begin(e));
   else
     hold(e);
@@ -201,6 +205,7 @@ void shoal_exchange_destroy(shoal_exchange *e)
     free(e->out.buffer);
     free(e->blocks);
   }
+  shoal_stage_close(e);
   shoal_local_free(e);
   free(e->streams);
   free(e->name);

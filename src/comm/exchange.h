@@ -54,7 +54,9 @@ shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t 
                                        shoal_sum_algorithm algorithm, shoal_exchange **out);
 shoal_sum_algorithm shoal_exchange_algorithm(const shoal_exchange *e); /* the algorithm AUTO resolved to */
 /** x[n] ← Σ over members, in place; n as planned.  Returns at once; do not touch `x` until the exchange is done.  Nothing of it
- *  is read or written, by this rank or another, before `ready` is reached: when the backend has written it.  If several members share a node, two-level sums return ERR_ARG unless x lies in memory that is registered, or from shoal_group_share (any part
+ *  is read or written, by this rank or another, before `ready` is reached: when the backend has written it.  Where the host
+ *  cannot reach x (shoal_world_set_backend), `ready` is a mark of that backend, and what it is asked for once the exchange is done
+ *  sees the sum.  If several members share a node, two-level sums return ERR_ARG unless x lies in memory that is registered, or from shoal_group_share (any part
  *  of it).  Several exchanges of a group may be in flight; they must be started in the same order on every member. */
 shoal_status shoal_exchange_start(shoal_exchange *e, float *x, shoal_event ready);
 /** Sets a value that must be equal on all members at the next start, such as the training step.  It becomes part of the

@@ -1,4 +1,4 @@
-/* Internals of sum exchanges, shared by exchange.c, lane.c, ring.c, local.c and small.c.
+/* Internals of sum exchanges, shared by exchange.c, lane.c, ring.c, local.c, small.c and stage.c.
  *
  *     exchange.c       public functions, tags, traces
  *     node_layout.c    nodes, owners and neighbours; choice of algorithm; predicted bytes
@@ -6,6 +6,7 @@
  *     local.c          inside a node: the owner of a shard reduces and distributes it through shared memory
  *     small.c          all-gather, then every member adds
  *     lane.c           an ordered sequence of pieces from or to one peer
+ *     stage.c          a vector that the host cannot reach, and its mirror
  *
  * Ring and two-level sum are one state machine.  The flat ring is the case of one rank per node. */
 #ifndef SHOAL_COMM_EXCHANGE_IMPL_H
@@ -99,7 +100,8 @@ typedef struct {
   _Atomic uint64_t started; /* start number << 32 | tag */
   uint64_t region, offset;  /* location of its vector; valid once `started` is set */
   _Atomic uint64_t pushed;  /* pieces of its shard written to all peers, over all starts */
-  char rest[SHOAL_ALIGN - 4 * sizeof(uint64_t)];
+  _Atomic uint64_t fetched; /* pieces of each shard, in sending order, that its vector holds; in this start */
+  char rest[SHOAL_ALIGN - 5 * sizeof(uint64_t)];
 } shoal_node_flags;
 
 /* Another rank of this node. */
@@ -121,6 +123,18 @@ typedef struct {
   shoal_lane adding, giving; /* iterate over the pieces of my shard; post nothing */
 } shoal_local;
 
+/* A vector elsewhere: stage.c. */
+typedef struct {
+  shoal_backend *backend; /* NULL: vectors are the host's, and nothing else of this is used */
+  shoal_memory mirror;
+  float *x;       /* the backend's vector of this start */
+  uint64_t ready; /* mark */
+  int owners;
+  shoal_lane *fetching, *giving; /* [owners] iterate over the pieces of each shard; post nothing */
+  uint64_t run, runs, arrived;   /* pieces of each shard that are copied together; how many of these; in the mirror */
+  uint64_t *number, last;        /* [runs] of the last copy of each; of the last copy back */
+} shoal_stage;
+
 struct shoal_exchange {
   shoal_flight f;
   char *name;
@@ -128,10 +142,11 @@ struct shoal_exchange {
   size_t n;
   shoal_wire wire;
   shoal_sum_algorithm algorithm; /* never AUTO */
-  float *x;
-  shoal_event ready; /* of this start: x is written */
-  int slots;         /* reserved */
-  uint64_t bytes;    /* payload sent per start */
+  float *x;                      /* or its mirror */
+  shoal_event ready;             /* of this start: x is written */
+  shoal_stage stage;
+  int slots;      /* reserved */
+  uint64_t bytes; /* payload sent per start */
   shoal_trace *trace;
   uint32_t op;    /* of `trace` */
   int trace_peer; /* the peer most of it is sent to */
@@ -177,9 +192,28 @@ shoal_status shoal_local_collect(shoal_exchange *e, bool *moved);
  *  @param complete  number of finished pieces of my shard, in the order in which they finish */
 void shoal_local_spread(shoal_exchange *e, uint64_t complete, bool *moved);
 bool shoal_local_over(const shoal_exchange *e);
+/** Where vectors are elsewhere: tells the node peers what has arrived, and gives back what they have finished. */
+void shoal_local_tell_fetched(shoal_exchange *e);
+shoal_status shoal_local_give(shoal_exchange *e, bool *moved);
 /** For a hang report: the node peer we wait for, or -1. */
 int shoal_local_describe(const shoal_exchange *e, shoal_str *where, bool *missing);
 void shoal_local_free(shoal_exchange *e);
+
+/* stage.c.  Without a backend whose memory is elsewhere: open, plan and close do nothing, and nothing else is called but
+ * fetched. */
+shoal_status shoal_stage_open(shoal_exchange *e); /* collective; after local_open */
+shoal_status shoal_stage_plan(shoal_exchange *e); /* after the layout is found */
+void shoal_stage_close(shoal_exchange *e);
+/** Asks for copies of x, to begin once `ready` is reached, and sets e->x to the mirror.  Before local_start. */
+shoal_status shoal_stage_start(shoal_exchange *e, float *x, shoal_event ready);
+bool shoal_stage_fetch(shoal_exchange *e, bool *moved); /* looks what has arrived; true: all */
+/** Pieces of each shard, in sending order, that the mirror holds; UINT64_MAX: all, as always where e->x is the host's. */
+uint64_t shoal_stage_fetched(const shoal_exchange *e);
+/** So many pieces of that shard, in the order in which they finish, are complete: copies them back. */
+shoal_status shoal_stage_give(shoal_exchange *e, int owner, uint64_t complete, bool *moved);
+bool shoal_stage_over(const shoal_exchange *e); /* everything was given back */
+/** The backend's work from here on begins after what was given back. */
+shoal_status shoal_stage_end(const shoal_exchange *e);
 
 /* wire formats: wire.c */
 void shoal_wire_pack(shoal_wire wire, size_t n, const float *x, void *to);

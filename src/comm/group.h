@@ -49,6 +49,10 @@ const shoal_claims *shoal_world_claims(const shoal_world *w); /* what the enviro
 const char *shoal_world_library(void);                        /* "Open MPI 4.1.4 (compiled 4.1.4)" */
 /** Sets the counters to which bytes are added from now on; borrowed.  NULL: the world's own counters. */
 void shoal_world_set_counters(shoal_world *w, shoal_counters *counters);
+/** What is summed from here on, exchange by exchange as they are planned, is memory of `b`.  Where the host cannot reach that,
+ *  exchanges work on a mirror of it in pinned memory, as large as the vector; elsewhere this costs nothing.  Borrowed.  On all
+ *  ranks alike. */
+void shoal_world_set_backend(shoal_world *w, shoal_backend *b);
 void shoal_world_set_trace(shoal_world *w, shoal_trace *trace); /* spans of exchanges and waits; borrowed or NULL */
 void shoal_world_set_step(shoal_world *w, uint64_t step);       /* the training step, for hang reports */
 /** Progress everything in flight; cheap if there is nothing (no library call).  Not collective.  Safe as a progress
@@ -90,7 +94,8 @@ uint32_t shoal_group_trace_id(shoal_group *g);
  *  exchange may be using it).  Costs one mapping per neighbour. */
 shoal_status shoal_group_register(shoal_group *g, const shoal_memory *memory);
 void shoal_group_unregister(shoal_group *g, const shoal_memory *memory); /* also if it was never registered */
-/** The kind of memory that sums of this group work on: SHARED, or DEVICE where no members share memory. */
+/** The kind of memory that sums of this group work on: SHARED, or DEVICE where no members share memory or the host cannot reach
+ *  it. */
 shoal_memory_kind shoal_group_memory_kind(const shoal_group *g);
 /** Allocates host memory that the members on the same node can map.  Zeroed, 64-byte aligned;
  *  `bytes` may differ between members.  Collective over the group.  The caller releases it with unshare, which is not

@@ -136,6 +136,8 @@ shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives);
 /** What a rank of the same node does with files (base/activity.h) for at least `least_s` seconds; false if nothing, or if that cannot
  *  be seen from here. */
 bool shoal_share_activity(const shoal_world *w, int rank, double least_s, char *buf, size_t cap);
+/** shoal_group_register of any group, whatever the kind of its vectors. */
+shoal_status shoal_region_register(shoal_group *g, const shoal_memory *memory);
 /** The shared region that holds all of these bytes, or NULL. */
 const shoal_region *shoal_region_of(const shoal_world *w, const void *memory, size_t bytes);
 /** Address `offset` bytes into a neighbour's region; NULL if that rank does not share it. */
@@ -175,6 +177,7 @@ struct shoal_world {
   int plan_tags; /* number of plans that fit below the largest tag */
   shoal_world_hook hook;
   void *hook_context;
+  shoal_backend *away;    /* vectors to be summed are its memory, which the host cannot reach; NULL: it can */
   bool in_hook, hook_due; /* due: something has completed since it was called */
   bool polled;            /* a poll for the inquiry has completed something: flights must be advanced */
   bool shares;            /* ranks of a node can map each other's memory; equal on all ranks */

@@ -90,6 +90,7 @@ shoal_status shoal_local_start(shoal_exchange *e)
   l->pushed = 0;
   shoal_lane_rewind(&l->adding);
   shoal_lane_rewind(&l->giving);
+  atomic_store_explicit(&l->flags->fetched, shoal_stage_fetched(e), memory_order_relaxed);
   l->flags->region = r->id;
   l->flags->offset = (uint64_t)((const char *)e->x - r->base);
   atomic_store_explicit(&l->flags->started, start_word(e), memory_order_release);
@@ -115,13 +116,30 @@ static shoal_status map_started_peers(shoal_exchange *e)
   return SHOAL_OK;
 }
 
+void shoal_local_tell_fetched(shoal_exchange *e)
+{
+  if (e->local.n) atomic_store_explicit(&e->local.flags->fetched, shoal_stage_fetched(e), memory_order_release);
+}
+
+/* Pieces of my shard that are there in all vectors. */
+static uint64_t pieces_there(const shoal_exchange *e)
+{
+  const shoal_local *l = &e->local;
+  if (!e->stage.backend) return e->all;
+  uint64_t there = SHOAL_MIN(shoal_stage_fetched(e), e->all);
+  for (int i = 0; i < l->n; i++)
+    there = SHOAL_MIN(there, atomic_load_explicit(&l->peers[i].flags->fetched, memory_order_acquire));
+  return there;
+}
+
 shoal_status shoal_local_collect(shoal_exchange *e, bool *moved)
 {
   shoal_local *l = &e->local;
   if (e->summed == e->all) return SHOAL_OK;
   SHOAL_TRY(map_started_peers(e));
   if (l->peers_started < l->n) return SHOAL_OK;
-  for (int burst = 0; burst < BURST && e->summed < e->all; burst++, e->summed++) {
+  uint64_t there = pieces_there(e);
+  for (int burst = 0; burst < BURST && e->summed < there; burst++, e->summed++) {
     const shoal_cursor *c = &l->adding.posted;
     size_t n = shoal_lane_length(&l->adding, c);
     for (int i = 0; i < l->n; i++) {
@@ -154,6 +172,18 @@ void shoal_local_spread(shoal_exchange *e, uint64_t complete, bool *moved)
 static bool has_pushed(const shoal_exchange *e, const shoal_node_peer *m)
 {
   return atomic_load_explicit(&m->flags->pushed, memory_order_acquire) >= e->f.number * m->all;
+}
+
+shoal_status shoal_local_give(shoal_exchange *e, bool *moved)
+{
+  for (int i = 0; i < e->local.n; i++) {
+    const shoal_node_peer *m = &e->local.peers[i];
+    if (!m->owner) continue;
+    uint64_t before = (e->f.number - 1) * m->all, now = atomic_load_explicit(&m->flags->pushed, memory_order_acquire);
+    SHOAL_TRY(
+        shoal_stage_give(e, (e->layout.local + 1 + i) % e->layout.locals, now > before ? now - before : 0, moved));
+  }
+  return SHOAL_OK;
 }
 
 bool shoal_local_over(const shoal_exchange *e)

@@ -118,9 +118,27 @@ static uint64_t complete(const shoal_exchange *e)
   return got > passed_on ? got - passed_on : 0;
 }
 
+/* What of a vector that is elsewhere is here by now. */
+static void take_arrived(shoal_exchange *e, bool *moved)
+{
+  shoal_stage_fetch(e, moved);
+  shoal_local_tell_fetched(e);
+  if (e->layout.locals == 1) e->summed = SHOAL_MIN(shoal_stage_fetched(e), e->all);
+}
+
+static shoal_status give_back(shoal_exchange *e, bool *moved, bool *done)
+{
+  if (e->layout.local < e->layout.owners)
+    SHOAL_TRY(shoal_stage_give(e, e->layout.local, SHOAL_MIN(complete(e), e->all), moved));
+  SHOAL_TRY(shoal_local_give(e, moved));
+  *done = *done && shoal_stage_over(e);
+  return *done ? shoal_stage_end(e) : SHOAL_OK;
+}
+
 static shoal_status ring_advance(shoal_flight *f, bool *moved, bool *done)
 {
   shoal_exchange *e = (shoal_exchange *)f;
+  if (e->stage.backend) take_arrived(e, moved);
   SHOAL_TRY(shoal_local_collect(e, moved));
   SHOAL_TRY(receive_finished(e, moved));
   SHOAL_TRY(shoal_lane_reap(f, &e->out, moved));
@@ -128,6 +146,7 @@ static shoal_status ring_advance(shoal_flight *f, bool *moved, bool *done)
   SHOAL_TRY(post_receives(e, moved));
   shoal_local_spread(e, complete(e), moved);
   *done = shoal_lane_over(&e->in) && shoal_lane_over(&e->out) && shoal_local_over(e);
+  if (e->stage.backend) SHOAL_TRY(give_back(e, moved, done));
   if (*done) shoal_exchange_record_end(e);
   return SHOAL_OK;
 }
@@ -165,6 +184,7 @@ static int ring_describe(shoal_flight *f, shoal_str *where, bool *missing)
     shoal_str_add(where, ", %llu of %llu pieces of this node in", (unsigned long long)e->summed,
                   (unsigned long long)e->all);
   shoal_str_add(where, ", %zu elements", e->n);
+  if (shoal_stage_fetched(e) != UINT64_MAX) shoal_str_add(where, ", not all of which this rank's backend has written");
   if (e->layout.local < e->layout.owners) peer = ring_missing(e, missing);
   int mate = shoal_local_describe(e, where, missing);
   /* The node peer is not missing, so it waits for another node. */
@@ -235,6 +255,8 @@ shoal_status shoal_ring_start(shoal_exchange *e)
 {
   shoal_lane_rewind(&e->out);
   shoal_lane_rewind(&e->in);
-  e->summed = e->layout.locals == 1 ? e->all : 0; /* alone on its node, the rank's vector is the node's sum */
+  e->summed = e->layout.locals == 1 && !e->stage.backend
+                  ? e->all
+                  : 0; /* alone on its node, the rank's vector is the node's sum */
   return shoal_local_start(e);
 }

@@ -166,13 +166,17 @@ static shoal_status make_region(shoal_group *g, size_t bytes, agreement agree, v
 
 shoal_memory_kind shoal_group_memory_kind(const shoal_group *g)
 {
-  return is_private(g) ? SHOAL_MEMORY_DEVICE : SHOAL_MEMORY_SHARED;
+  return is_private(g) || g->w->away ? SHOAL_MEMORY_DEVICE : SHOAL_MEMORY_SHARED;
 }
 
 shoal_status shoal_group_register(shoal_group *g, const shoal_memory *memory)
 {
+  return is_private(g) || g->w->away ? SHOAL_OK : shoal_region_register(g, memory);
+}
+
+shoal_status shoal_region_register(shoal_group *g, const shoal_memory *memory)
+{
   shoal_region *r;
-  if (is_private(g)) return SHOAL_OK;
   SHOAL_TRY(shoal_group_agree(g, SHOAL_ALLOC(1, &r)));
   *r = (shoal_region){ .base = memory->at, .bytes = memory->bytes, .registered = true };
   shoal_status st = memory->kind == SHOAL_MEMORY_SHARED

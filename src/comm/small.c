@@ -42,8 +42,7 @@ void shoal_small_start(shoal_exchange *e)
 {
   int64_t p = e->f.g->size, r = e->f.g->rank, have = 1;
   size_t bytes = block_bytes(e);
-  shoal_wire_pack(e->wire, e->n, e->x, e->blocks);
-  e->there = bytes;
+  e->there = 0;
   for (int k = 0; k < e->rounds; k++, have *= 2) {
     size_t more = (size_t)SHOAL_MIN(have, p - have) * bytes;
     e->streams[2 * k] = shoal_stream_in(e->blocks + (size_t)have * bytes, more, (int)((r + have) % p));
@@ -68,6 +67,10 @@ static shoal_status small_advance(shoal_flight *f, bool *moved, bool *done)
 {
   shoal_exchange *e = (shoal_exchange *)f;
   bool gapless = true;
+  if (!e->there) {
+    if (e->stage.backend && !shoal_stage_fetch(e, moved)) return SHOAL_OK;
+    shoal_wire_pack(e->wire, e->n, e->x, e->blocks);
+  }
   e->there = block_bytes(e);
   *done = true;
   for (int k = 0; k < 2 * e->rounds; k += 2) {
@@ -83,6 +86,10 @@ static shoal_status small_advance(shoal_flight *f, bool *moved, bool *done)
   }
   if (!*done) return SHOAL_OK;
   add_in_rank_order(e);
+  if (e->stage.backend) {
+    SHOAL_TRY(shoal_stage_give(e, 0, UINT64_MAX, moved));
+    SHOAL_TRY(shoal_stage_end(e));
+  }
   shoal_exchange_record_end(e);
   return SHOAL_OK;
 }

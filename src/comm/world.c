@@ -286,6 +286,11 @@ void shoal_world_set_counters(shoal_world *w, shoal_counters *counters)
   w->counters = counters ? counters : &w->own_counters;
 }
 
+void shoal_world_set_backend(shoal_world *w, shoal_backend *b)
+{
+  w->away = b && !b->host_memory ? b : NULL;
+}
+
 void shoal_world_set_trace(shoal_world *w, shoal_trace *trace)
 {
   w->trace = trace;

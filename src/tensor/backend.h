@@ -57,7 +57,8 @@ typedef struct {
 
 typedef struct {
   /* required */
-  /* Zeroed, 64-byte aligned; 0 bytes are allowed.  release also takes memory that was never allocated, and clears it. */
+  /* Zeroed, 64-byte aligned; 0 bytes are allowed.  release waits for what uses the memory; it also takes memory that was never
+   * allocated, and clears it. */
   shoal_status (*alloc)(shoal_backend *b, shoal_memory_kind kind, size_t bytes, shoal_memory *out);
   void (*release)(shoal_backend *b, shoal_memory *m);
   shoal_status (*op_create)(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
@@ -95,6 +96,7 @@ typedef struct {
   /* Arenas.  x, y and z are the backend's memory, which may be PINNED; results that only the backend's functions read need no
    * settle.  Same bits for any number of threads and on any processor. */
 
+  /* Order.  `progress` may call these, too, while another function runs. */
   shoal_status (*settle)(shoal_backend *b); /* everything asked for is done: the host may touch PINNED memory */
   uint64_t (*mark)(shoal_backend *b);       /* numbers rise: shoal_event */
   bool (*reached)(shoal_backend *b, uint64_t number); /* does not wait */

@@ -2,8 +2,9 @@
  *
  *   kind      who touches it                                     for
  *   DEVICE    only the backend's functions                       arenas: weights, gradients, state, activations
- *   SHARED    the same, and comm, which other ranks of the node  gradients and other arenas that are summed in place
- *             let map it (shoal_group_register)
+ *   SHARED    the same, and comm, which other ranks of the node  gradients and other arenas that are summed in place;
+ *             let map it (shoal_group_register); where the     mirrors of those that the host cannot reach
+ *             host cannot reach DEVICE memory as PINNED, too
  *   PINNED    the backend's functions, and the host once         parcels, results of operations, what is staged
  *             `settle` has returned
  *   host      host code: from malloc; not of this type           descriptions, schedules, files

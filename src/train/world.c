@@ -249,6 +249,7 @@ shoal_status shoal_session_open_backend(shoal_session *s)
   if (strcmp(device, "cpu") == 0)
     shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->world.config, "cpu.winograd"));
   shoal_backend_flush_subnormals(s->run.backend, shoal_config_bool(s->world.config, "numbers.flush"));
+  shoal_world_set_backend(s->run.world, s->run.backend);
   if (shoal_world_size(s->run.world) > 1) {
     s->run.backend->progress = progress;
     s->run.backend->progress_context = s;

@@ -6,6 +6,7 @@
  * with every rank on a node of its own.  "small" adds parts, each rounded once, in rank order. */
 #include "comm.h"
 #include "tensor/half.h"
+#include "veil/veil.h"
 
 enum { MOST = 16 };
 static int rank, size;
@@ -324,6 +325,60 @@ static void ordinary_memory(const char *pretend)
   shoal_world_close(w);
 }
 
+/* Two sums in flight of a vector that the host cannot reach.  Its owner goes on to use it without waiting for the backend. */
+static void away_once(shoal_world *w, shoal_backend *b, size_t n, shoal_wire wire, shoal_sum_algorithm algorithm,
+                      const char *what)
+{
+  shoal_group *g = shoal_world_group(w);
+  shoal_exchange *e[2] = { NULL, NULL };
+  const shoal_backend_ops *ops = b->ops;
+  shoal_memory x;
+  float *host = room((n + 1) * sizeof *host);
+  CHECK_OK(ops->alloc(b, shoal_group_memory_kind(g), (2 * n + 1) * sizeof *host, &x));
+  CHECK_EQ(x.kind, SHOAL_MEMORY_DEVICE);
+  CHECK_OK(shoal_group_register(g, &x));
+  for (int k = 0; k < 2; k++)
+    REQUIRE(shoal_exchange_create_sum(g, "away", n, wire, algorithm, &e[k]) == SHOAL_OK, "create");
+  algorithm = shoal_exchange_algorithm(e[0]);
+  layout l = lay_out(w, g, algorithm);
+  for (int round = 0; round < 2; round++) {
+    fill(host, n, rank, quick_float);
+    host[n] = 77;
+    for (int k = 0; k < 2; k++) {
+      float *at = (float *)x.at + (size_t)k * n;
+      CHECK_OK(ops->copy(b, (n + (k == 1)) * sizeof *host, host, at));
+      CHECK_OK(shoal_exchange_start(e[k], at, shoal_backend_mark(b)));
+    }
+    CHECK_OK(shoal_exchange_wait(e[1]));
+    CHECK_OK(shoal_exchange_wait(e[0]));
+    for (int k = 0; k < 2; k++) {
+      CHECK_OK(ops->axpby(b, n, 1, (float *)x.at + (size_t)k * n, 0, (float *)x.at + (size_t)k * n));
+      CHECK_OK(ops->copy(b, (n + (k == 1)) * sizeof *host, (float *)x.at + (size_t)k * n, host));
+      compare(&l, size, host, n, wire, algorithm, quick_float, what);
+      CHECK(k == 0 || host[n] == 77, "wrote past the end");
+    }
+  }
+  for (int k = 0; k < 2; k++) shoal_exchange_destroy(e[k]);
+  shoal_group_unregister(g, &x);
+  ops->release(b, &x);
+  free(host);
+}
+
+static void away(const char *pretend, size_t max_message)
+{
+  static const size_t lengths[] = { 0, 1, 5, 1001, 300001 };
+  shoal_world *w = open_world(pretend, max_message);
+  shoal_backend *ref, *b;
+  REQUIRE(shoal_backend_open("ref", 1, &ref) == SHOAL_OK, "ref");
+  REQUIRE(veil_over(ref, &b) == SHOAL_OK, "veil");
+  shoal_world_set_backend(w, b);
+  for (size_t i = 0; i < SHOAL_COUNT(lengths) - (max_message > 0); i++)
+    for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= (lengths[i] > 2000 ? SHOAL_SUM_LEADERS : SHOAL_SUM_SMALL); a++)
+      away_once(w, b, lengths[i], i % 2 ? SHOAL_WIRE_F32 : SHOAL_WIRE_BF16, a, pretend);
+  shoal_world_close(w);
+  shoal_backend_close(b);
+}
+
 /* Special numbers survive: the finished chunk has the same bits on all members, infinities and NaN included. */
 static void specials(const char *pretend, shoal_sum_algorithm algorithm)
 {
@@ -367,6 +422,8 @@ int main(void)
     ordinary_memory(pretend);
     specials(pretend, SHOAL_SUM_TWO_LEVEL);
     if (size > 2) mixed_order(pretend);
+    away(pretend, 0);
+    away(pretend, 1000);
   }
   return mpi_done();
 }

@@ -510,6 +510,16 @@ shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out)
   return SHOAL_OK;
 }
 
+const shoal_batch *shoal_loader_peek(shoal_loader *l)
+{
+  const slot *s = NULL;
+  if (!l->running || l->at_end) return NULL;
+  pthread_mutex_lock(&l->lock);
+  if (l->filled > l->taken) s = &l->slots[l->taken % l->n_slots];
+  pthread_mutex_unlock(&l->lock);
+  return s && s->status == SHOAL_OK && !s->end ? &s->batch : NULL;
+}
+
 /* The thread rests, and so leaves the slot that failed and the order of samples to the caller. */
 void shoal_loader_blank(shoal_loader *l, const shoal_batch **out)
 {

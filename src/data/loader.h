@@ -82,6 +82,9 @@ shoal_status shoal_loader_seek(shoal_loader *l, uint64_t epoch, uint64_t positio
 /** Returns the next batch, valid until the next call; *out is NULL at the end of the epoch (then seek to the next one).
  *  Errors of the prefetch thread are returned here, by every call until a seek. */
 shoal_status shoal_loader_next(shoal_loader *l, const shoal_batch **out);
+/** The batch that next will return, if it is ready: valid as long as that one, if neither seek nor blank comes before it.  NULL:
+ *  it is not ready, or the epoch ends.  Waits for nothing. */
+const shoal_batch *shoal_loader_peek(shoal_loader *l);
 /** After next has failed: the batch that it owed, of the same size, place and sample numbers, with zeros instead of samples and
  *  labels (out NULL at the end of the epoch), so that a rank can finish a step that it shares with others.  The one after
  *  it may be asked for in the same way, or sought.  Nothing is read, and nothing fails. */

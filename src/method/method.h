@@ -17,6 +17,7 @@
 #include "config/option.h"
 #include "data/loader.h"
 #include "nn/form.h"
+#include "nn/input.h"
 
 /* How ranks synchronise to save, evaluate and stop: the three policies of train/meet.h. */
 typedef enum {
@@ -39,6 +40,7 @@ struct shoal_run {
   shoal_world *world;
   shoal_group *all, *control; /* owned by the world */
   shoal_backend *backend;
+  shoal_input *input; /* brings batches to the backend: shoal_batch_input */
   shoal_trace *trace;
   const shoal_config *config; /* for outline, open and load; options are not looked up in a step */
   const shoal_model *model;   /* the whole network */
@@ -180,6 +182,13 @@ typedef struct {
 
   void (*close)(shoal_run *r, void *state); /* also after a failed outline or open; local */
 } shoal_method;
+
+/** Where plans may read a batch of a loader of this run, until the next call but one. */
+static inline shoal_status shoal_batch_input(const shoal_run *r, const shoal_batch *b, const float **x)
+{
+  size_t bytes = (size_t)(b->n * shoal_shape_count(&r->model->input)) * sizeof **x;
+  return shoal_input_take(r->input, b->x, bytes, x);
+}
 
 size_t shoal_methods(const shoal_method *const **out);
 const shoal_method *shoal_method_find(const char *name); /* NULL if unknown */

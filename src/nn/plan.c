@@ -88,7 +88,7 @@ static void fill_args(const shoal_plan *p, int i, const shoal_params *params, sh
     if (n->weight[k] >= 0) {
       const shoal_param *w = &p->model->param[n->weight[k]];
       a->w[k] = params->w + w->offset;
-      a->dw[k] = w->frozen ? NULL : params->g + w->offset;
+      a->dw[k] = w->frozen || !params->g ? NULL : params->g + w->offset;
     }
   if (n->rank > 0) a->w[0] = params->products + n->product, a->dw[0] = slot_at(p, q->dproduct);
   if (n->stats >= 0) {

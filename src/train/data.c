@@ -203,6 +203,7 @@ shoal_status shoal_session_open_loaders(shoal_session *s)
   const shoal_run *r = &s->run;
   int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
   const shoal_data_info *info = shoal_dataset_info(s->data.set);
+  SHOAL_TRY(shoal_input_create(r->backend, &s->run.input));
   shoal_loader_config l = {
     .split = SHOAL_TRAIN,
     .seed = shoal_numbers_order_seed(s),
@@ -241,6 +242,7 @@ shoal_status shoal_session_open_loaders(shoal_session *s)
 
 void shoal_session_close_data(shoal_session *s)
 {
+  shoal_input_destroy(s->run.input);
   shoal_loader_destroy(s->data.sample);
   shoal_loader_destroy(s->data.test);
   shoal_loader_destroy(s->data.train);

@@ -46,6 +46,7 @@ static shoal_status measure_batches(shoal_session *s, float *own, double *sum, u
     shoal_plan *plan;
     shoal_address at = { .seed = s->run.seed };
     shoal_score ignored = { 0 };
+    const float *x;
     SHOAL_TRY(shoal_session_may_go_on(s));
     SHOAL_TRY(shoal_loader_next(s->data.sample, &b));
     SHOAL_CHECK(b || i > 0, SHOAL_ERR_NUMERIC, "no batch of rank %d is finite: statistics cannot be measured",
@@ -57,7 +58,8 @@ static shoal_status measure_batches(shoal_session *s, float *own, double *sum, u
     if (b->bad.n > 0) continue;
     SHOAL_TRY(s->run.backend->ops->fill(s->run.backend, p->n_stats, 0, p->stats));
     SHOAL_TRY(shoal_plans_get(s->model.plans, b->n, SHOAL_PLAN_MEASURE, &plan));
-    SHOAL_TRY(shoal_plan_forward(plan, p, &at, b->x, b->y, 0, &ignored));
+    SHOAL_TRY(shoal_batch_input(&s->run, b, &x));
+    SHOAL_TRY(shoal_plan_forward(plan, p, &at, x, b->y, 0, &ignored));
     SHOAL_TRY(shoal_window_open(s->run.backend, SHOAL_WINDOW_READ, p->n_stats, p->stats, &w));
     add_batch_stats(s->run.model, (uint64_t)b->n, w.at, own, sum);
     shoal_window_drop(&w);
@@ -119,8 +121,10 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
     shoal_plan *plan;
     SHOAL_TRY(shoal_plans_get(plans, b->n, s->run.eval_mode, &plan));
     shoal_address at = { .seed = s->run.seed };
+    const float *x;
     score->left_out = 0;
-    SHOAL_TRY(shoal_plan_forward(plan, params, &at, b->x, b->y, 0, score));
+    SHOAL_TRY(shoal_batch_input(&s->run, b, &x));
+    SHOAL_TRY(shoal_plan_forward(plan, params, &at, x, b->y, 0, score));
     if (score->left_out) shoal_numbers_look_at_outputs(s, b, score->first_left_out);
     SHOAL_TRY(shoal_world_progress(s->run.world));
   }

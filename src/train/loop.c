@@ -39,7 +39,9 @@ static shoal_status compute(shoal_session *s, const shoal_batch *b, shoal_score 
   double samples = s->method->samples ? s->method->samples(r, s->method_state, b->total) : (double)b->total;
   shoal_address at = { .seed = r->seed, .step = (uint32_t)r->step, .slot0 = b->slot0 };
   uint64_t t0 = shoal_now_ns();
-  SHOAL_TRY(shoal_plan_forward(plan, r->form->params, &at, b->x, b->y, 1.0f / (float)samples, NULL));
+  const float *x;
+  SHOAL_TRY(shoal_batch_input(r, b, &x));
+  SHOAL_TRY(shoal_plan_forward(plan, r->form->params, &at, x, b->y, 1.0f / (float)samples, NULL));
   if (at_once) SHOAL_TRY(read_loss(s, plan, score));
   uint64_t t1 = shoal_now_ns();
   shoal_trace_span(r->trace, SHOAL_TRACE_FORWARD, s->record.op.forward, t0, t1);
@@ -79,6 +81,14 @@ void shoal_session_count_bytes(shoal_session *s)
   memset(s->run.sent, 0, sizeof s->run.sent);
 }
 
+/* The next batch of the epoch, if the loader has it already: on its way while the backend computes this one. */
+static shoal_status bring_next(shoal_session *s)
+{
+  const shoal_batch *b = shoal_loader_peek(s->data.train);
+  if (!b || b->n == 0 || s->run.backend->host_memory) return SHOAL_OK;
+  return shoal_input_ahead(s->run.input, b->x, (size_t)(b->n * shoal_shape_count(&s->run.model->input)) * sizeof *b->x);
+}
+
 static shoal_status learn(shoal_session *s, const shoal_batch *b, shoal_score *score)
 {
   shoal_run *r = &s->run;
@@ -88,6 +98,7 @@ static shoal_status learn(shoal_session *s, const shoal_batch *b, shoal_score *s
   }
   shoal_plan *unread;
   SHOAL_TRY(compute(s, b, score, &unread));
+  SHOAL_TRY(bring_next(s));
   if (s->method->grads_ready && !s->faults.left_out) SHOAL_TRY(s->method->grads_ready(r, s->method_state));
   /* With strided shares a rank out of samples makes no update; otherwise it uses the gradients of the others. */
   if (b->n > 0 || !shoal_session_strided(s)) SHOAL_TRY(update(s));
@@ -178,6 +189,7 @@ static shoal_status run_epoch(shoal_session *s, bool *finished)
 {
   *finished = false;
   shoal_trace *t = s->run.trace;
+  shoal_input_forget(s->run.input);
   SHOAL_TRY(shoal_loader_seek(s->data.train, s->clock.epoch,
                               SHOAL_MIN(s->clock.position, shoal_loader_samples(s->data.train))));
   while (!shoal_session_reached_end(s)) {

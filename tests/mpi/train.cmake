@@ -11,6 +11,7 @@ shoal_add_pytest(train.refusals FILE mpi/test_train.py TESTS bad_options bad_res
 shoal_add_pytest(train.claims FILE mpi/test_train.py TESTS claims_refused claims_unheard LABELS train noasan)
 shoal_add_pytest(train.matches FILE mpi/test_matches.py LABELS train noasan)
 shoal_add_pytest(train.golden FILE mpi/test_golden.py LABELS train noasan)
+shoal_add_pytest(train.away FILE mpi/test_away.py LABELS train noasan)
 shoal_add_pytest(train.shards FILE mpi/test_shards.py LABELS train noasan)
 shoal_add_runs(swarm swarm_neutral swarm_lockstep swarm_moved swarm_bytes swarm_free swarm_batchnorm swarm_statistics swarm_straggler swarm_lost)
 shoal_add_runs(average localsgd_neutral localsgd_resume localsgd_numeric localsgd_settings localsgd_refused average_statistics

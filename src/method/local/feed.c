@@ -294,12 +294,15 @@ static shoal_status take_replayed(shoal_local_feed *f, const shoal_run *r, shoal
 
 shoal_status shoal_local_feed_take(shoal_local_feed *f, shoal_run *r, shoal_local_batch *out)
 {
+  SHOAL_TRY(f->backend->ops->settle(f->backend)); /* an entry may have been read by the step before */
   return f->replaying ? take_replayed(f, r, out) : take_in_step(f, r, out);
 }
 
 shoal_status shoal_local_feed_release(shoal_local_feed *f, shoal_run *r)
 {
-  return f->replaying || f->from < 0 ? SHOAL_OK : post_next(f);
+  if (f->replaying || f->from < 0) return SHOAL_OK;
+  SHOAL_TRY(f->backend->ops->settle(f->backend)); /* what comes next takes the place of what this step reads */
+  return post_next(f);
 }
 
 /* ---- sending ---- */
@@ -348,9 +351,9 @@ shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoa
   shoal_local_header head = b->head;
   size_t n = head.samples;
   head.elements = (uint32_t)f->out_elements;
+  SHOAL_TRY(f->backend->ops->settle(f->backend));
   memcpy(p->data, &head, sizeof head);
   if (n) memcpy(p->data + sizeof head + n * f->out_elements * sizeof(float), b->y, n * sizeof *b->y);
-  SHOAL_TRY(f->backend->ops->settle(f->backend));
   p->bytes = shoal_local_message_bytes(f->replaying ? f->max_samples : n, f->out_elements);
   p->started_ns = shoal_now_ns();
   p->number = f->replaying ? f->sent : r->step;

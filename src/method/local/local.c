@@ -335,7 +335,10 @@ static shoal_status local_step(shoal_run *r, void *state, const shoal_batch *b, 
   shoal_local_batch in = { .head = { .step = r->step, .samples = (uint32_t)b->n, .slot0 = b->slot0, .total = b->total },
                            .x = b->x,
                            .y = b->y };
-  if (r->reads_none) SHOAL_TRY(shoal_local_feed_take(s->feed, r, &in));
+  if (r->reads_none)
+    SHOAL_TRY(shoal_local_feed_take(s->feed, r, &in));
+  else if (b->n)
+    SHOAL_TRY(shoal_batch_input(r, b, &in.x));
   if (in.head.total == 0 && !s->replicas) return SHOAL_OK;
   SHOAL_TRY(s->pairs ? train_overlapping(r, s, &in, lr, score) : train_in_order(r, s, &in, lr, score));
   if (r->reads_none) SHOAL_TRY(shoal_local_feed_release(s->feed, r));

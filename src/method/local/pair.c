@@ -18,6 +18,7 @@ typedef struct {
   int peer;            /* -1: none on this side */
   shoal_range range;   /* in the rank's arena */
   shoal_memory theirs; /* float [range.count], pinned */
+  shoal_memory ours;   /* likewise, to send from; none where the host reaches the arena */
   uint64_t started_ns;
   shoal_message *out, *in;
 } side;
@@ -36,7 +37,9 @@ static shoal_status open_side(shoal_run *r, const shoal_local *s, int stage, sho
   if (stage < 0 || stage >= s->parts->grid.stages) return SHOAL_OK;
   out->peer = shoal_local_rank(&s->parts->grid, stage, s->replica);
   out->range = (shoal_range){ range.offset + at, range.count };
-  SHOAL_TRY(r->backend->ops->alloc(r->backend, SHOAL_MEMORY_PINNED, range.count * sizeof(float), &out->theirs));
+  const size_t bytes = range.count * sizeof(float);
+  SHOAL_TRY(r->backend->ops->alloc(r->backend, SHOAL_MEMORY_PINNED, bytes, &out->theirs));
+  if (!r->backend->host_memory) SHOAL_TRY(r->backend->ops->alloc(r->backend, SHOAL_MEMORY_PINNED, bytes, &out->ours));
   SHOAL_TRY(shoal_message_create(r->all, "shared layer out", &out->out));
   return shoal_message_create(r->all, "shared layer in", &out->in);
 }
@@ -67,19 +70,33 @@ void shoal_local_pairs_destroy(shoal_local_pairs *p)
     shoal_message_destroy(p->side[i].out);
     shoal_message_destroy(p->side[i].in);
     p->backend->ops->release(p->backend, &p->side[i].theirs);
+    p->backend->ops->release(p->backend, &p->side[i].ours);
   }
   free(p);
 }
 
+/* Also waits until the last average has read what was received for it. */
+static shoal_status pack(shoal_local_pairs *p, const float *array)
+{
+  const shoal_backend_ops *ops = p->backend->ops;
+  for (int i = 0; i < 2; i++) {
+    const side *d = &p->side[i];
+    if (d->ours.at)
+      SHOAL_TRY(ops->copy(p->backend, d->range.count * sizeof(float), array + d->range.offset, d->ours.at));
+  }
+  return ops->settle(p->backend);
+}
+
 static shoal_status start(shoal_local_pairs *p, float *array, uint64_t bytes[SHOAL_LINK_COUNT])
 {
+  SHOAL_TRY(pack(p, array));
   for (int i = 0; i < 2; i++) {
     side *d = &p->side[i];
     size_t n = d->range.count * sizeof(float);
     if (d->peer < 0) continue;
     d->started_ns = shoal_now_ns();
     SHOAL_TRY(shoal_message_recv(d->in, d->theirs.at, n, d->peer, TAG));
-    SHOAL_TRY(shoal_message_send(d->out, array + d->range.offset, n, d->peer, TAG));
+    SHOAL_TRY(shoal_message_send(d->out, d->ours.at ? d->ours.at : array + d->range.offset, n, d->peer, TAG));
     bytes[shoal_group_link(p->g, d->peer)] += n;
   }
   return SHOAL_OK;

@@ -124,8 +124,9 @@ static shoal_status open_observation(shoal_run *r, shoal_local *s, int64_t batch
 /* One forward pass through all blocks, each of which ends in its own logits. */
 static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_batch *b, double *values)
 {
-  const float *x = b->x;
+  const float *x;
   shoal_address at = { .seed = r->seed };
+  SHOAL_TRY(shoal_batch_input(r, b, &x));
   for (int k = 0; k < s->parts->n; k++) {
     const shoal_local_part *p = &s->parts->part[k];
     shoal_score score = { 0 };

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import errno
 import importlib.resources
 import math
 import os
@@ -403,7 +404,9 @@ def build(runs: Runs, title: Optional[str] = None, target: Optional[float] = Non
 
 
 def write_file(path: str, data: bytes) -> None:
-    """Writes a file whole or not at all."""
+    """Writes a file whole or not at all.  What is there and no file, such as a device, is left alone: OSError."""
+    if os.path.lexists(path) and not os.path.isfile(path) and not os.path.islink(path):
+        raise OSError(errno.EEXIST, "it exists and is not a regular file: choose another name")
     folder = os.path.dirname(path) or "."
     handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.tmp-", dir=folder)
     try:

@@ -197,9 +197,10 @@ def test_energy():
 
 def test_refusals():
     """One line, the exit code of docs/exit-codes.md, and no file."""
+    os.mkfifo("pipe")
     for code, args, words in ((7, ("runs/none",), "there is no run folder"), (2, ("runs/sync-2", "--attempt", "5"), "it has 1"),
                               (2, ("runs/sync-2", "--attempt", "x"), "--attempt"), (2, ("runs/sync-2", "--steps", "900:901"), "900:901"),
-                              (2, ("runs/sync-2", "--steps", "5"), "100:120"), (7, ("runs/sync-2", "-o", "no/x.html"), "no/x.html"),
+                              (2, ("runs/sync-2", "--steps", "5"), "100:120"), (7, ("runs/sync-2", "-o", "no/x.html"), "no/x.html"), (7, ("runs/sync-2", "-o", "pipe"), "pipe: it exists and is not a regular file"),
                               (2, ("runs/sync-2", "--targt", "1"), "--target"), (2, (), "arguments")):
         r = report(*args, code=code)
         assert words in r.stderr and r.stderr.count("\n") == 1 and "Traceback" not in r.stderr, said(r)

@@ -212,17 +212,18 @@ static const char *s_of(int n)
 
 static shoal_status default_ranks(const job *j, int nodes, int *ranks)
 {
+  int job_nodes = SHOAL_MAX(j->nodes, 1);
   SHOAL_CHECK(!j->in_task || j->nodes <= 1, SHOAL_ERR_USAGE,
               "this shell is a task of a step of job %s, which does not know the tasks of the job's %d nodes: give the "
               "number of ranks, -n",
               j->id, j->nodes);
   SHOAL_CHECK(
-      j->tasks == 0 || nodes == j->nodes || j->tasks % SHOAL_MAX(j->nodes, 1) == 0, SHOAL_ERR_USAGE,
+      j->tasks == 0 || nodes == j->nodes || j->tasks % job_nodes == 0, SHOAL_ERR_USAGE,
       "-N %d: the %d tasks of job %s are not the same number on each of its %d nodes: give the number of ranks, "
       "-n",
       nodes, j->tasks, j->id, j->nodes);
   *ranks = SHOAL_MAX(nodes, 1);
-  if (j->tasks > 0) *ranks = nodes == j->nodes ? j->tasks : j->tasks / j->nodes * nodes;
+  if (j->tasks > 0) *ranks = nodes == j->nodes ? j->tasks : j->tasks / job_nodes * nodes;
   return SHOAL_OK;
 }
 

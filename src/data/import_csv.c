@@ -167,6 +167,16 @@ static bool is_with_more(const char *text)
   return end > text && *end && !strpbrk(end, "0123456789");
 }
 
+/* 1.5D-02, as Fortran writes numbers of double precision. */
+static bool is_fortran(const char *text)
+{
+  size_t n = strspn(text, "+-0123456789.,"), digits = strcspn(text, "0123456789");
+  if (digits >= n || !text[n] || !strchr("dD", text[n])) return false;
+  const char *exponent = text + n + 1;
+  exponent += *exponent == '+' || *exponent == '-';
+  return *exponent && !exponent[strspn(exponent, "0123456789")];
+}
+
 enum { REASON = 768 };
 
 /* What is wrong with a field that is no number by either decimal sign, and what to do. */
@@ -207,6 +217,11 @@ static const char *why_not(const table *t, const char *path, const char *text, b
         out, REASON,
         "looks like a date or a time; features are numbers: write what matters of it as numbers (days since the first, "
         "hour), or leave the column out with --drop");
+  else if (is_fortran(text))
+    snprintf(out, REASON,
+             "has an exponent as Fortran writes it: write E for D, as sed "
+             "'s/\\([0-9][.,]\\{0,1\\}\\)[dD]\\([-+]\\{0,1\\}[0-9]\\)/\\1E\\2/g' %s >NEW does",
+             file);
   else if (is_with_more(text))
     snprintf(out, REASON,
              "is not a number alone; features are numbers: leave that out which is beside the number (a unit, a sign), "

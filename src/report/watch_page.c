@@ -61,14 +61,25 @@ static void add_title(page *p)
              w->nodes, w->nodes == 1 ? "" : "s");
 }
 
+static bool says_running(const shoal_watch *w)
+{
+  return strcmp(w->state, "running") == 0 || strcmp(w->state, "stopping") == 0;
+}
+
+/* Its last figures are old: nothing goes on. */
+static bool is_silent(const shoal_watch *w)
+{
+  return says_running(w) && (w->gone || w->age_s > QUIET_S);
+}
+
 static void add_state(page *p)
 {
   const shoal_watch *w = p->w;
   char age[32];
-  bool runs = strcmp(w->state, "running") == 0 || strcmp(w->state, "stopping") == 0;
+  bool runs = says_running(w);
   if (runs && w->gone)
     add_line(p, "its process on this host is gone: it was killed; the same command goes on from its newest checkpoint");
-  else if (runs && w->age_s > QUIET_S)
+  else if (is_silent(w))
     add_line(p, "no sign of life for %s: it was killed, is suspended, or its host cannot reach this folder",
              shoal_format_seconds(w->age_s, age, sizeof age));
   else if (strcmp(w->state, "failed") == 0)
@@ -93,7 +104,7 @@ static void add_bar(page *p)
   if (isfinite(w->epochs))
     snprintf(epochs, sizeof epochs, "epoch %.4g of %.4g, ", fmin(w->epoch + 1, ceil(w->epochs)), w->epochs);
   double left_s = w->left_s - w->age_s; /* as it was told, less the time since */
-  if (strcmp(w->state, "running") == 0 && left_s > 0)
+  if (strcmp(w->state, "running") == 0 && !is_silent(w) && left_s > 0)
     snprintf(rest, sizeof rest, ", %s left", shoal_format_seconds(left_s, left, sizeof left));
   add_line(p, "%s %5.1f %%  %sstep %llu%s", bar, 100 * w->done, epochs, (unsigned long long)w->step, rest);
 }
@@ -114,8 +125,9 @@ static void add_figures(page *p)
   add_text(p, line.text);
   shoal_str_clear(&line);
   shoal_str_add(&line, "%s", "");
-  if (isfinite(w->samples_per_s)) shoal_str_add(&line, "%.0f samples/s", w->samples_per_s);
-  if (isfinite(w->waiting) && w->ranks > 1) shoal_str_add(&line, "  waiting %.0f %% (rank 0)", 100 * w->waiting);
+  if (isfinite(w->samples_per_s) && !is_silent(w)) shoal_str_add(&line, "%.0f samples/s", w->samples_per_s);
+  if (isfinite(w->waiting) && w->ranks > 1 && !is_silent(w))
+    shoal_str_add(&line, "  waiting %.0f %% (rank 0)", 100 * w->waiting);
   if (line.len) add_text(p, line.text);
   shoal_str_free(&line);
 }

@@ -242,10 +242,18 @@ shoal_status shoal_folder_check(const shoal_folder *f)
       "%s is gone: it was moved or removed under this run, which ends here; move it back, or start with run.dir and "
       "run.name of its new place",
       f->dir);
+  char *lease = shoal_path_join(f->dir, "lease");
+  bool removed = !ours && !shoal_path_exists(lease);
+  free(lease);
+  SHOAL_CHECK(
+      !removed, SHOAL_ERR_WORLD,
+      "%s/lease is gone: somebody removed it, perhaps with other files of this run; nothing more is written, and "
+      "this run ends here: start it again, to go on from the newest checkpoint that is left",
+      f->dir);
   SHOAL_CHECK(
       ours, SHOAL_ERR_WORLD,
-      "the lease of %s is not this run's any more: another run took it over while this one did not run, or somebody "
-      "removed it; nothing more is written",
+      "the lease of %s is not this run's any more: another run took it over while this one did not run; nothing "
+      "more is written",
       f->dir);
   return SHOAL_OK;
 }

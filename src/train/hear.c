@@ -138,7 +138,10 @@ static void print_command(const shoal_session *s, const char *name, shoal_str *o
   const shoal_topo *t = shoal_world_topo(s->run.world);
   bool by_mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL; /* which srun does not set */
   long launch = by_mpirun && (t->nodes == 1 || t->pretended) ? launch_process() : 0;
-  *more = launch ? " (Ctrl-C does the same)" : by_mpirun ? " (after Ctrl-C mpirun allows little more than 1 s)" : "";
+  if (by_mpirun && !launch)
+    *more = " (after Ctrl-C mpirun allows little more than 1 s)";
+  else
+    *more = launch && !shoal_stop_ignores(SHOAL_STOP_INT) ? " (Ctrl-C does the same)" : "";
   if (job && step && !by_mpirun) {
     shoal_str_add(out, "scancel --signal=%s %s.%s", name, job, step);
     return;

@@ -32,7 +32,9 @@ static const shoal_option run_options[] = {
     NULL },
   { "data.batch", SHOAL_OPT_INT, "32", "samples", "[1,1000000000]", "Batch per rank.", NULL },
   { "data.global_batch", SHOAL_OPT_INT, "0", "samples", "[0,1000000000]",
-    "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count.",
+    "Batch over all ranks; replaces data.batch when set, and then the result does not depend on the rank count, but "
+    "for "
+    "networks with batch norm, which normalise over a rank's share.",
     NULL },
   { "data.augment", SHOAL_OPT_WORDS, "", NULL, "crop4|hflip",
     "Random changes of training images: crop after padding by 4, mirror left-right.", NULL },

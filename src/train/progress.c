@@ -397,8 +397,12 @@ static void report_tracing(const shoal_session *s)
 {
   double elapsed = shoal_seconds_since(s->clock.started_ns);
   if (s->world.choice.trace == SHOAL_TRACE_OFF || !(elapsed > 0)) return;
-  shoal_info("  tracing        took %.3f %% of the time (rank 0); shoal trace show %s",
-             100 * shoal_trace_overhead_s(s->run.trace) / elapsed, s->world.folder.dir);
+  shoal_str command = { 0 };
+  shoal_str_add(&command, "shoal trace show ");
+  shoal_str_add_word(&command, s->world.folder.dir);
+  shoal_info("  tracing        took %.3f %% of the time (rank 0); %s",
+             100 * shoal_trace_overhead_s(s->run.trace) / elapsed, command.text);
+  shoal_str_free(&command);
 }
 
 void shoal_session_report_end(const shoal_session *s, shoal_status st)

@@ -275,7 +275,7 @@ def test_folder_suspended(glyphs, jobs):
     for pid in ranks:
         os.kill(pid, signal.SIGCONT)
     assert job.wait(timeout=60) == 3, read("r.out")
-    assert read("r.out").count("is not this run's any more") == 1, read("r.out")
+    assert read("r.out").count("is gone: somebody removed it") == 1, read("r.out")
     assert files() == before
 
 
@@ -356,7 +356,7 @@ def test_folder_removed(glyphs, jobs):
     wait_for("r.out", "checkpoint ")
     os.remove("runs/r/lease")
     assert job.wait(timeout=60) == 3, read("r.out")
-    assert "or somebody removed it; nothing more is written" in read("r.out"), read("r.out")
+    assert "runs/r/lease is gone: somebody removed it" in read("r.out"), read("r.out")
 
 
 def test_folder_torn_line(glyphs):

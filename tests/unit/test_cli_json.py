@@ -53,7 +53,7 @@ def good(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def files(good, work):
-    """Copies of them that hold what JSON lacks: data.h5, foreign.h5, run/ckpt/step-000000005.h5, trace.h5."""
+    """Copies of them that hold what JSON lacks: data.h5, foreign.h5, run/ckpt/step-000000005.h5, weights.h5, trace.h5."""
     shutil.copy(good / "data.h5", ".")
     shutil.copy(good / "trace.h5", ".")
     with h5py.File("data.h5", "r+") as f:
@@ -65,7 +65,9 @@ def files(good, work):
         f["y_train"] = np.arange(20) % 3
         f.attrs["class_names"] = np.bytes_(NAMES.encode())
         f.attrs["mean"], f.attrs["std"] = BAD[1], BAD[2]
-    for name in ("run/ckpt/step-000000005.h5", "other.h5"):
+    with h5py.File("finite.h5", "w") as f:
+        f["X_train"], f["y_train"] = np.ones((20, 4), "f4"), np.arange(20) % 4
+    for name in ("run/ckpt/step-000000005.h5", "other.h5", "weights.h5"):
         os.makedirs("run/ckpt", exist_ok=True)
         shutil.copy(good / "ckpt.h5", name)
 
@@ -73,6 +75,8 @@ def files(good, work):
             for x in [f[n] for n in arrays(f) if f[n].dtype.kind == "f" and f[n].size]:
                 i = (0,) * x.ndim
                 x[i] = BAD[len(x.name) % 3] if name != "other.h5" else BAD[0]
+            if name == "weights.h5":
+                return
             f.attrs["mean"] = np.full(np.shape(f.attrs["mean"]), BAD[0])
             f.attrs["std"] = np.full(np.shape(f.attrs["std"]), BAD[1])
             f.attrs["run"] = np.bytes_(b'a"\\\xff\x1b')
@@ -99,6 +103,7 @@ COMMANDS = {  # verb: what it is asked
     "ckpt diff": (("other.h5", "run/ckpt/step-000000005.h5"), ("other.h5", "other.h5"),
                   ("other.h5", "run/ckpt/step-000000005.h5", "--tolerance", "inf")),
     "trace show": (("trace.h5",),),
+    "predict": (("weights.h5", "finite.h5"),),
     "bench step": (("mlp", "--seconds", "0.1"),),
     "bench gemm": (("--seconds", "0.1"),),
     "bench comm": (("--seconds", "0.1"),),

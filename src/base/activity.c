@@ -180,7 +180,7 @@ void shoal_activity_watch(double warn_s, bool even_if_shared)
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&watch.end, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  sigfillset(&all); /* signals are for the main thread */
+  sigfillset(&all); /* no signal is for this thread */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   watch.runs = pthread_create(&watch.thread, NULL, look, NULL) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -59,7 +59,7 @@ void shoal_start_begin(shoal_start *s)
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&s->end, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  sigfillset(&all); /* signals are for the main thread */
+  sigfillset(&all); /* no signal is for this thread */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   s->runs = pthread_create(&s->thread, NULL, look_at_clock, s) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -232,7 +232,7 @@ static shoal_status begin(shoal_lease *l, bool took_over)
 {
   sigset_t all, before;
   if (took_over) shoal_info("took over the lease of a run that is gone");
-  sigfillset(&all); /* signals are for the main thread */
+  sigfillset(&all); /* no signal is for this thread */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   l->runs = pthread_create(&l->thread, NULL, touch, l) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);

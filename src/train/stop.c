@@ -1,8 +1,8 @@
 /* See stop.h.  Handlers only store a number; the loop does the rest, agreed by all ranks.
  *
- * They run in a thread of their own, which does nothing else; all others block these signals.  The kernel writes a signal's frame below the
- * stack pointer, and oneDNN's matrix products on CPUs with AVX-512 let it point into a work space on the heap for a while: a signal
- * in that moment destroyed what lay before it, about once in a hundred stops on busy cores. */
+ * They run in a thread of their own, which does nothing else; all others block these signals.  The kernel writes a signal's frame below
+ * the stack pointer, and oneDNN's matrix products on CPUs with AVX-512 let it point into a work space on the heap for a while: a
+ * signal in that moment destroyed what lay before it. */
 #include "train/stop.h"
 #include <pthread.h>
 #include <signal.h>

@@ -67,7 +67,7 @@ static shoal_status decompose_beside(task *t, const shoal_meanwhile *meanwhile)
   pthread_t thread;
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the rank's own thread */
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* no signal is for this thread */
   bool runs = meanwhile && pthread_create(&thread, NULL, decompose, t) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!runs) {

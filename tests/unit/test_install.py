@@ -142,4 +142,4 @@ def test_uninstall(prefix):
     assert [os.path.join(*p) for p in ((d, f) for d, _, files in os.walk(prefix) for f in files)] == [f"{prefix}/share/man/man1/other.1"]
     assert not os.path.exists(f"{prefix}/bin") and not os.path.exists(f"{prefix}/share/doc")
     r = run(["cmake", "-D", f"BUILD={harness.build()}", "-P", f"{ROOT}/cmake/uninstall.cmake"], code=1)
-    assert "removed already" in r.stderr
+    assert "removed already" in " ".join(r.stderr.split())  # CMake folds its messages, by the length of the path

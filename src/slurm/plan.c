@@ -10,6 +10,7 @@
 #include "slurm/plan.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "slurm/claims.h"
 #include "slurm/nodes.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,57 +124,110 @@ static shoal_status place_tasks(layout *l, const shoal_step *s)
 
 /* ---- cores to tasks ---- */
 
-static void assign_cores(const shoal_machine *m, const char *host, int each, int local_rank, int local_size,
-                         shoal_facts *f)
+const shoal_machine *shoal_machine_of(const shoal_machine *const *m, size_t n, const char *host)
 {
-  const shoal_facts *whole = shoal_machine_facts(m);
-  if (each > 0 && each <= whole->pus / local_size)
-    shoal_machine_cut(m, local_rank * each, each, f);
-  else if (each > 0 && local_rank == 0)
-    shoal_warn("%s: %d ranks of %d cores each do not fit into %d hardware threads; the plan shares them evenly", host,
-               local_size, each, whole->pus);
+  for (size_t i = 0; i < n; i++)
+    if (shoal_topo_same_host(shoal_machine_facts(m[i])->host, host)) return m[i];
+  return m[0];
 }
 
-static shoal_status plan_step(const shoal_machine *m, const shoal_step *s, int each, shoal_facts *f, int *count)
+/* Mask number i of a list such as "verbose,mask_cpu:0x3,0xc"; they are used again from the first. */
+static bool nth_mask(const char *bind, int i, char *mask, size_t cap)
+{
+  const char *list = bind ? strstr(bind, "mask_cpu:") : NULL;
+  if (!list) return false;
+  list += strlen("mask_cpu:");
+  int n = 1;
+  for (const char *c = list; *c; c++) n += *c == ',';
+  for (i %= n; i > 0; i--) list = strchr(list, ',') + 1;
+  return (size_t)snprintf(mask, cap, "%.*s", (int)strcspn(list, ","), list) < cap;
+}
+
+static bool fits(const shoal_machine *m, int each, int ranks)
+{
+  return each > 0 && each <= shoal_machine_facts(m)->pus / ranks;
+}
+
+/* Cores for the ranks of one node. */
+static shoal_status assign_cores(const shoal_machine *m, const shoal_env *e, const char *host, int each, int ranks,
+                                 shoal_facts *f)
+{
+  const char *bind = shoal_env_get(e, "SLURM_CPU_BIND");
+  char mask[256];
+  if (nth_mask(bind, 0, mask, sizeof mask)) {
+    for (int r = 0; r < ranks; r++)
+      SHOAL_CHECK(nth_mask(bind, r, mask, sizeof mask) && shoal_machine_bind(m, mask, &f[r]), SHOAL_ERR_USAGE,
+                  "SLURM_CPU_BIND is \"%s\": mask %s of local rank %d on %s has no hardware thread of that machine",
+                  bind, mask, r, host);
+    return SHOAL_OK;
+  }
+  if (!fits(m, each, ranks)) {
+    if (each > 0)
+      shoal_warn("%s: %d ranks of %d cores each do not fit into %d hardware threads; the plan shares them evenly", host,
+                 ranks, each, shoal_machine_facts(m)->pus);
+    return shoal_machine_share(m, ranks, f);
+  }
+  for (int r = 0; r < ranks; r++) shoal_machine_cut(m, r * each, each, &f[r]);
+  return SHOAL_OK;
+}
+
+typedef struct {
+  const shoal_machine *const *m;
+  size_t n;
+  const shoal_env *e;
+  int each; /* cores claimed for each rank; 0: none */
+} nodes;
+
+/* The ranks of a node are filled in one after another, in `local`, and then put at their places among all. */
+static shoal_status plan_node(const nodes *p, const layout *l, int node, const char *host, shoal_facts *local,
+                              shoal_facts *f)
+{
+  const shoal_machine *m = shoal_machine_of(p->m, p->n, host);
+  int ranks = 0;
+  for (int r = 0; r < l->tasks; r++) ranks += l->node[r] == node;
+  for (int i = 0; i < ranks; i++) {
+    local[i] = *shoal_machine_facts(m);
+    shoal_topo_set_host(&local[i], host);
+  }
+  if (ranks) SHOAL_TRY(assign_cores(m, p->e, host, p->each, ranks, local));
+  for (int r = 0, i = 0; r < l->tasks; r++)
+    if (l->node[r] == node) f[r] = local[i++];
+  return SHOAL_OK;
+}
+
+static shoal_status plan_step(const nodes *p, const shoal_step *s, shoal_facts *f)
 {
   layout l = { 0 };
+  shoal_facts *local = NULL;
   shoal_status st = place_tasks(&l, s);
-  for (int r = 0; st == SHOAL_OK && r < l.tasks; r++) {
-    const char *host = s->hosts[l.node[r]];
-    int local = s->n_per_node ? s->per_node[l.node[r]] : s->tasks;
-    f[r] = *shoal_machine_facts(m);
-    shoal_topo_set_host(&f[r], host);
-    assign_cores(m, host, each, count[l.node[r]]++, local, &f[r]);
-  }
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)l.tasks, &local);
+  for (int node = 0; st == SHOAL_OK && node < l.nodes; node++) st = plan_node(p, &l, node, s->hosts[node], local, f);
+  free(local);
   free(l.room);
   free(l.node);
   return st;
 }
 
-shoal_status shoal_topo_plan(const shoal_machine *m, const shoal_env *e, const shoal_step *s, shoal_topo **out)
+shoal_status shoal_topo_plan(const shoal_machine *const *m, size_t n, const shoal_env *e, const shoal_step *s,
+                             shoal_topo **out)
 {
   bool alone = !s || s->tasks <= 0;
   int size = alone ? 1 : s->tasks;
-  shoal_facts *f = NULL;
-  int *count = NULL;
+  shoal_facts *f = NULL, claimed = { .pid = 0 };
   shoal_status st = SHOAL_OK;
   if (!alone) SHOAL_TRY(check_step(s));
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &f), done);
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(alone ? 1 : s->n_hosts, &count), done);
-  f[0] = *shoal_machine_facts(m);
-  SHOAL_TRY_GOTO(st, shoal_topo_read_cores(e, &f[0]), done);
-  if (alone)
-    assign_cores(m, f[0].host, f[0].claimed_cores, 0, 1, &f[0]);
-  else
-    SHOAL_TRY_GOTO(st, plan_step(m, s, f[0].claimed_cores, f, count), done);
-  for (int r = 0; r < size; r++) { /* another process will have another group */
+  SHOAL_TRY_GOTO(st, shoal_topo_read_cores(e, &claimed), done);
+  nodes p = { .m = m, .n = n, .e = e, .each = claimed.claimed_cores };
+  f[0] = *shoal_machine_facts(m[0]);
+  st = alone ? assign_cores(m[0], e, f[0].host, p.each, 1, f) : plan_step(&p, s, f);
+  for (int r = 0; st == SHOAL_OK && r < size; r++) { /* another process will have another group */
     f[r].pid = 0;
     f[r].quota = 0;
   }
-  SHOAL_TRY_GOTO(st, shoal_topo_create(f, size, NULL, out), done);
-  (*out)->planned = true;
+  if (st == SHOAL_OK) st = shoal_topo_create(f, size, NULL, out);
+  if (st == SHOAL_OK) (*out)->planned = true;
 done:
   free(f);
-  free(count);
   return st;
 }

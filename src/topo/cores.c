@@ -67,12 +67,22 @@ static void name_binding(shoal_facts *f)
   if (!f->bound_by[0]) snprintf(f->bound_by, sizeof f->bound_by, "the OpenMP library");
 }
 
-/* Loads the topology with default filters: no I/O devices, but all levels, because hwloc attaches a NUMA node to the
- * object with the same cpuset and would widen it if that level were filtered out. */
-hwloc_topology_t shoal_topo_load(const char *xml)
+/* Devices come from the kernel's tables alone: plugins would start the libraries of GPUs, which takes seconds and memory there. */
+static void ask_for_devices(hwloc_topology_t t)
+{
+  static const char *const plugins[] = { "cuda", "nvml", "opencl", "gl", "rsmi", "levelzero" };
+  hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  for (size_t i = 0; i < SHOAL_COUNT(plugins); i++)
+    hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugins[i]);
+}
+
+/* All levels stay, because hwloc attaches a NUMA node to the object with the same cpuset and would widen it if that level were
+ * filtered out. */
+hwloc_topology_t shoal_topo_load(const char *xml, bool devices)
 {
   hwloc_topology_t t;
   if (hwloc_topology_init(&t) != 0) return NULL;
+  if (devices) ask_for_devices(t);
   if ((!xml || hwloc_topology_set_xml(t, xml) == 0) && hwloc_topology_load(t) == 0) return t;
   hwloc_topology_destroy(t);
   return NULL;
@@ -136,7 +146,7 @@ void shoal_topo_count(hwloc_topology_t t, hwloc_const_bitmap_t mask, shoal_facts
   hwloc_bitmap_free(numa);
 }
 
-shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out)
+shoal_status shoal_topo_own_cores(bool devices, shoal_facts *f, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out)
 {
   shoal_facts first = { .pid = 0 };
   shoal_cgroup group;
@@ -147,7 +157,7 @@ shoal_status shoal_topo_own_cores(shoal_facts *f, hwloc_topology_t *t_out, hwloc
     hwloc_bitmap_free(mask);
     return st;
   }
-  hwloc_topology_t t = shoal_topo_load(NULL);
+  hwloc_topology_t t = shoal_topo_load(NULL, devices);
   bool ours = t && hwloc_topology_is_thissystem(t);
   if (!ours)
     shoal_info("hwloc %s: every hardware thread counts as a core",

@@ -82,14 +82,14 @@ shoal_status shoal_topo_read_cores(const shoal_env *e, shoal_facts *f)
 }
 
 /* Fails if the host has no name.  A default such as "localhost" would look like one node for all ranks. */
-shoal_status shoal_topo_facts_here(shoal_facts *out, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out)
+shoal_status shoal_topo_facts_here(bool devices, shoal_facts *out, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out)
 {
   struct utsname name;
   shoal_facts f = { .pid = (int)getpid() };
   SHOAL_CHECK(uname(&name) == 0 && name.nodename[0], SHOAL_ERR_IO, "this host has no name: set one with `hostname`");
   shoal_topo_set_host(&f, name.nodename);
   SHOAL_TRY(shoal_topo_read_cores(NULL, &f));
-  SHOAL_TRY(shoal_topo_own_cores(&f, t_out, mask_out));
+  SHOAL_TRY(shoal_topo_own_cores(devices, &f, t_out, mask_out));
   *out = f;
   return SHOAL_OK;
 }
@@ -98,7 +98,7 @@ shoal_status shoal_topo_facts(shoal_facts *out)
 {
   hwloc_topology_t t = NULL;
   hwloc_bitmap_t mask = NULL;
-  shoal_status st = shoal_topo_facts_here(out, &t, &mask);
+  shoal_status st = shoal_topo_facts_here(false, out, &t, &mask);
   if (t) hwloc_topology_destroy(t);
   hwloc_bitmap_free(mask);
   return st;

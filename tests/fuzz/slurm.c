@@ -10,7 +10,7 @@ static void plan(const shoal_env *e)
   shoal_topo *t;
   if (!machine) FUZZ_CHECK(shoal_machine_open(NULL, &machine) == SHOAL_OK);
   if (shoal_step_read(e, &s) != SHOAL_OK) return;
-  if (s.tasks < 4096 && shoal_topo_plan(machine, e, &s, &t) == SHOAL_OK) {
+  if (s.tasks < 4096 && shoal_topo_plan((const shoal_machine *const[]){ machine }, 1, e, &s, &t) == SHOAL_OK) {
     FUZZ_CHECK(t->size == (s.tasks > 0 ? s.tasks : 1));
     for (int r = 0; r < t->size; r++) FUZZ_CHECK(t->places[r].node >= 0 && t->places[r].node < t->nodes);
     shoal_topo_destroy(t);

@@ -201,7 +201,7 @@ static shoal_status plan_of(const shoal_env *e)
   shoal_topo *t = NULL;
   shoal_claims *all = NULL;
   SHOAL_TRY(shoal_step_read(e, &s));
-  shoal_status st = shoal_topo_plan(machine, e, &s, &t);
+  shoal_status st = shoal_topo_plan((const shoal_machine *const[]){ machine }, 1, e, &s, &t);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)t->size, &all);
   for (int r = 0; st == SHOAL_OK && r < t->size; r++) st = shoal_claims_read(e, t->places[r].host, &all[r]);
   if (st == SHOAL_OK) st = shoal_claims_compare(all, t, "none");

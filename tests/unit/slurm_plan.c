@@ -20,7 +20,7 @@ static shoal_topo *plan(const char *text, const char *fault)
   REQUIRE(shoal_env_read(path, &e) == SHOAL_OK, "%s", text);
   REQUIRE(shoal_step_read(e, &s) == SHOAL_OK, "%s", text);
   unlink(path);
-  shoal_status st = shoal_topo_plan(machine, e, &s, &t);
+  shoal_status st = shoal_topo_plan((const shoal_machine *const[]){ machine }, 1, e, &s, &t);
   if (fault) {
     CHECK_STATUS(st, SHOAL_ERR_USAGE);
     CHECK(!t, "said \"%s\", expected \"%s\"", check_error(), fault);
@@ -95,10 +95,17 @@ static void cores(void)
   t = plan("SLURM_STEP_NUM_TASKS=4\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=3,1\n", NULL);
   CHECK_EQ(t->places[0].threads, 2);
   CHECK_EQ(t->places[3].threads, 8);
-  CHECK_STR(t->places[2].cpu_list, "0-15");
-  CHECK_STR(t->places[2].numa_list, "0-1", "both memory nodes");
+  CHECK_STR(t->places[2].cpu_list, "8-11", "an equal share on one memory node");
+  CHECK_STR(t->places[2].numa_list, "1");
+  CHECK_STR(t->places[3].cpu_list, "0-15");
   shoal_topo_destroy(t);
-  REQUIRE(shoal_topo_plan(machine, NULL, NULL, &t) == SHOAL_OK, "alone");
+  t = plan("SLURM_STEP_NUM_TASKS=4\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=3,1\nSLURM_CPUS_PER_TASK=5\n"
+           "SLURM_CPU_BIND=quiet,mask_cpu:0xf0,0x300\n",
+           NULL);
+  static const char *const masks[] = { "4-7", "8-9", "4-7", "4-7" };
+  for (int r = 0; r < 4; r++) CHECK_STR(t->places[r].cpu_list, masks[r], "explicit masks win, rank %d", r);
+  shoal_topo_destroy(t);
+  REQUIRE(shoal_topo_plan((const shoal_machine *const[]){ machine }, 1, NULL, NULL, &t) == SHOAL_OK, "alone");
   CHECK_EQ(t->size, 1);
   CHECK_EQ(t->nodes, 1);
   CHECK_EQ(t->places[0].threads, 8);
@@ -108,6 +115,9 @@ static void cores(void)
 /* Missing and contradictory variables are named; several nodes are never taken for one. */
 static void refusals(void)
 {
+  plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n1\nSLURM_STEP_TASKS_PER_NODE=2\nSLURM_CPU_BIND=mask_cpu:0x1,"
+       "0x10000\n",
+       "mask 0x10000 of local rank 1 on n1 has no hardware thread");
   plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=2\n", "SLURM_STEP_NODELIST (or SLURM_JOB_NODELIST) is missing");
   plan("SLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2]\n",
        "SLURM_STEP_TASKS_PER_NODE (or SLURM_TASKS_PER_NODE) is missing");

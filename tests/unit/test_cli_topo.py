@@ -1,6 +1,7 @@
 """`shoal topo` against golden outputs in golden/topo.
 
 two-numa.xml  a machine of 2 memory nodes, 8 cores each, 2 hardware threads each, as `lstopo` saves one
+gpus-*.xml    machines with GPUs: shapes.py
 cyclic.env    `env` in task 3 of a step on Slurm 22.05: 8 tasks, cyclic over nodes with room for 2, 1, 2 and 3
 """
 import json
@@ -47,7 +48,7 @@ def test_plan_json():
     table = json.loads(text)["placement"]
     assert table["applied"] is False, "a plan is not applied"
     assert [p["host"] for p in table["places"]] == ["n1", "n2", "n3", "n4", "n1", "n3", "n4", "n4"]  # as Slurm placed them
-    assert [p["threads"] for p in table["places"]] == [8, 16, 8, 5, 8, 8, 5, 5]
+    assert [p["threads"] for p in table["places"]] == [8, 16, 8, 4, 8, 8, 4, 4]
 
 
 def test_plan_cpus(env_file):
@@ -59,6 +60,24 @@ def test_plan_cpus(env_file):
     topo("--xml", "two-numa.xml", "--env", env_file(env + "SLURM_CPUS_PER_TASK=12\n"),
          words=["n4: 3 ranks of 12 cores each do not fit into 32"])
     topo("--env", "cyclic.env", words=["8 ranks on 4 nodes, planned, not applied"])
+
+
+def test_plan_devices(env_file):
+    """Two different nodes, of 2 and 4 ranks: a node saved under its name is that one, others the first.  What Slurm gave and what
+    the user named wins."""
+    files = [a for name in ("gpus-eight", "gpus-0-0-1-1") for a in ("--xml", f"{name}.xml")]
+    step = "SLURM_STEP_NUM_TASKS=6\nSLURM_STEP_NODELIST=x1,gpus-0-0-1-1\nSLURM_STEP_TASKS_PER_NODE=2,4\n"
+    plan = json.loads(topo(*files, "--env", env_file(step), "--json"))
+    assert [p["cpus"] for p in plan["placement"]["places"]] == ["32-63", "0-31", "0-9,40-49", "10-19,50-59", "20-29,60-69", "30-39,70-79"]
+    assert plan["locality"]["applied"] is False
+    gpus, nics = ([d[kind] for d in plan["locality"]["devices"]] for kind in ("gpu", "interface"))
+    assert [g["number"] for g in gpus] == [0, 4, 0, 1, 2, 3]
+    assert gpus[1]["pci"] == "0000:31:00.0" and gpus[1]["name"].startswith("GPU-3100")
+    assert [n["name"] for n in nics] == ["hsn0", "hsn2", "mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]
+    assert [n["near"] for n in nics] == ["switch"] * 2 + ["numa"] * 4
+    text = topo(*files, "--env", env_file(step + "CUDA_VISIBLE_DEVICES=1\nUCX_NET_DEVICES=mlx5_7:1\n"))
+    assert "planned, not applied" in text and "devices by locality, not applied; MPI uses the interface that was named: mlx5_7:1" in text
+    assert [line.split()[:2] for line in text.splitlines()[-6:]] == [[str(r), "1"] for r in range(6)]
 
 
 def test_here():

@@ -220,7 +220,7 @@ static void check_count(hwloc_topology_t t, const char *list, int cores, int pus
 static void counting(void)
 {
   setenv("HWLOC_SYNTHETIC", "node:2 core:4 pu:2", 1);
-  hwloc_topology_t t = shoal_topo_load(NULL);
+  hwloc_topology_t t = shoal_topo_load(NULL, false);
   REQUIRE(t, "a synthetic machine");
   check_count(t, "0-15", 8, 16, 2, "0-1");
   check_count(t, "10-11", 1, 2, 1, "1");

@@ -8,6 +8,7 @@
 #include "method/common/graph.h"
 #include "method/swarm/math.h"
 #include "tensor/backend.h"
+#include "unit/quant_whole.h"
 
 enum { NODES = 16, LENGTH = 8 };
 static const shoal_swarm_variant variants[] = { SHOAL_SWARM_BLOCKING, SHOAL_SWARM_SYMMETRIC, SHOAL_SWARM_PULL,
@@ -21,20 +22,6 @@ typedef struct {
   double distance;
   float x[NODES][LENGTH], c[NODES][LENGTH], b[NODES][LENGTH];
 } swarm;
-
-/* All blocks at once; decode: how many are bad. */
-static void encode(const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out)
-{
-  shoal_quant_encode(q, n, x, exponent, out, 0, shoal_quant_blocks(n));
-}
-
-static size_t decode(int bits, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad)
-{
-  size_t wrong = 0;
-  shoal_quant_decode(bits, n, parcel, y, z, bad, 0, shoal_quant_blocks(n));
-  for (size_t b = 0; b < shoal_quant_blocks(n); b++) wrong += shoal_quant_marked(bad, b);
-  return wrong;
-}
 
 /* What the backend does to one block. */
 static shoal_backend *ref;

@@ -3,7 +3,7 @@
  * lies. */
 #include "base/mem.h"
 #include "check.h"
-#include "tensor/quant.h"
+#include "unit/quant_whole.h"
 
 static const int all_bits[] = { 4, 8, 14, 16 };
 
@@ -18,20 +18,6 @@ static void *room(size_t bytes)
   void *p = NULL;
   REQUIRE(shoal_alloc(bytes, 1, "test", &p) == SHOAL_OK, "%zu bytes", bytes);
   return p;
-}
-
-/* All blocks at once; decode: how many are bad. */
-static void encode(const shoal_quant *q, size_t n, const float *x, int8_t *exponent, void *out)
-{
-  shoal_quant_encode(q, n, x, exponent, out, 0, shoal_quant_blocks(n));
-}
-
-static size_t decode(int bits, size_t n, const void *parcel, const float *y, float *z, uint8_t *bad)
-{
-  size_t wrong = 0;
-  shoal_quant_decode(bits, n, parcel, y, z, bad, 0, shoal_quant_blocks(n));
-  for (size_t b = 0; b < shoal_quant_blocks(n); b++) wrong += shoal_quant_marked(bad, b);
-  return wrong;
 }
 
 /* Encode x, decode near y; every block with the same spacing. */

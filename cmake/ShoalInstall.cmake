@@ -33,3 +33,34 @@ install(FILES ${PROJECT_BINARY_DIR}/modulefile DESTINATION ${CMAKE_INSTALL_DATAD
 
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -D BUILD=${PROJECT_BINARY_DIR} -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake
                   VERBATIM)
+
+# Copies for elsewhere: docs/install.md.  They are put together as a component, so that `uninstall` still knows the last installation.
+set(bundle shoal-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
+add_custom_target(bundle
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${PROJECT_BINARY_DIR}/bundle
+  COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --component shoal --prefix ${PROJECT_BINARY_DIR}/bundle
+  COMMAND ${PROJECT_SOURCE_DIR}/cmake/bundle.sh ${PROJECT_BINARY_DIR}/bundle ${bundle} ${PROJECT_BINARY_DIR}/${bundle}.tar.gz
+  VERBATIM)
+add_dependencies(bundle shoal shoalread pages)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};shoal;shoal;/")
+set(CPACK_SET_DESTDIR ON) # the modulefile is to have the prefix, not the folder where the package is put together
+set(CPACK_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian.cmake)
+set(CPACK_SHOAL_WITH_CUDA ${SHOAL_WITH_CUDA})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "training of neural networks across slow interconnects")
+set(CPACK_PACKAGE_CONTACT "the maintainers of Shoal <root@localhost>")
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS openmpi-bin)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-h5py, python3-pandas, python3-matplotlib")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Shoal trains neural networks on clusters where the network, not the processor, is
+the bottleneck. The training method is one word in the run file; runs stop and
+resume bitwise, and record where the time of every step went.")
+include(CPack)

@@ -38,6 +38,10 @@ bool shoal_json_wanted(const shoal_args *a);
 
 /** Path of this program's own file; the caller frees. */
 char *shoal_own_program(void);
+/** In a bundle, an archive with all libraries (docs/install.md): has Open MPI and PMIx find their parts there, in this process and in
+ *  those that it starts.  Elsewhere does nothing.  Called once, before all else. */
+void shoal_use_bundle(void);
+const char *shoal_bundle(void); /* its folder; NULL: this program is in none */
 
 /** Runs the verb of `verbs` named by argv[1] (`shoal data synth`), or lists them for -h.
  *  ERR_USAGE suggests the nearest known one. */

@@ -129,6 +129,8 @@ static shoal_status start(const shoal_args *a, const shoal_launcher *l, const sh
   }
   if (shoal_args_on(a, "--quiet")) shoal_log_set_level(SHOAL_LOG_WARN);
   shoal_info("%s", l->told.text);
+  if (l->words.n && shoal_bundle())
+    shoal_info("Open MPI and its plugins are those of the bundle in %s", shoal_bundle());
   return l->words.n ? run_ranks(l, program) : shoal_launcher_become(l, program);
 }
 

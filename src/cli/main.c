@@ -44,6 +44,7 @@ int main(int argc, char **argv)
   keep_numbers();
   setvbuf(stdout, NULL, _IOLBF, 0);
   signal(SIGXFSZ, SIG_IGN); /* a file above the size limit is an error of the write, told like a full disk */
+  shoal_use_bundle();
   bool first = launcher_rank() == 0;
   if (!first && !freopen("/dev/null", "w", stdout)) return shoal_status_exit_code(SHOAL_ERR_IO);
   shoal_status st = argc >= 2 && strcmp(argv[1], "--version") == 0 ? shoal_cmd_version(argc - 1, argv + 1)

@@ -390,7 +390,8 @@ static const struct {
   { 5,
     HERE,
     "OMPI_MCA_btl_tcp_if_include",
-    { "--mca", "btl_tcp_if_include", "lo" } }, /* or it warns of other addresses */
+    { "--mca", "btl_tcp_if_include", "lo" } },                 /* or it warns of other addresses */
+  { 4, HERE, "OMPI_MCA_plm", { "--mca", "plm", "isolated" } }, /* or it fails on a machine without ssh */
 };
 
 /* Each rank on so many cores of its own. */

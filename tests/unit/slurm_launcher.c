@@ -63,8 +63,9 @@ static void refused(const char *variables, int ranks, int nodes, int cores, cons
   CHECK_EQ(l.ranks, 77, "written only on success");
 }
 
-#define MPIRUN4 " --oversubscribe --bind-to none --quiet --mca mpi_yield_when_idle 1 shoal"
-#define MPIRUN5 " --map-by :OVERSUBSCRIBE --bind-to none --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo shoal"
+#define MPIRUN4_ANYWHERE " --oversubscribe --bind-to none --quiet --mca mpi_yield_when_idle 1"
+#define MPIRUN4          MPIRUN4_ANYWHERE " --mca plm isolated shoal"
+#define MPIRUN5          " --map-by :OVERSUBSCRIBE --bind-to none --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo shoal"
 
 static void here(void)
 {
@@ -75,7 +76,8 @@ static void here(void)
   starts("", 2, 1, 0, &vm5, "mpirun -n 2" MPIRUN5, "mpirun (Open MPI) 5.0.7, not bound to cores");
   starts("", 2, 0, 0, &root, "mpirun --allow-run-as-root -n 2" MPIRUN4, ", as root, not bound");
   starts("", 2, 0, 0, &root5, "mpirun --allow-run-as-root -n 2" MPIRUN5, ", as root, not bound");
-  starts("", 2, 0, 1, &vm, "mpirun -n 2 --map-by slot:PE=1 --bind-to core --quiet --mca mpi_yield_when_idle 1 shoal",
+  starts("", 2, 0, 1, &vm,
+         "mpirun -n 2 --map-by slot:PE=1 --bind-to core --quiet --mca mpi_yield_when_idle 1 --mca plm isolated shoal",
          "each bound to 1 core");
   starts("", 2, 0, 1, &vm5,
          "mpirun -n 2 --map-by slot:PE=1 --bind-to core --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo shoal",
@@ -90,10 +92,10 @@ static void settings(void)
 {
   starts("OMPI_MCA_hwloc_base_binding_policy=core\nOMPI_MCA_mpi_yield_when_idle=0\nPRTE_MCA_rmaps_default_mapping_"
          "policy=x\n",
-         2, 0, 0, &vm, "mpirun -n 2 --oversubscribe --quiet shoal", "2 ranks");
+         2, 0, 0, &vm, "mpirun -n 2 --oversubscribe --quiet --mca plm isolated shoal", "2 ranks");
   starts("OMPI_MCA_hwloc_base_binding_policy=core\nPRTE_MCA_rmaps_default_mapping_policy=:oversubscribe\n", 2, 0, 0,
          &vm5, "mpirun -n 2 --bind-to none --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo shoal", "2 ranks");
-  starts("OMPI_MCA_rmaps_base_oversubscribe=1\nOMPI_MCA_orte_execute_quiet=0\n", 2, 0, 0, &vm,
+  starts("OMPI_MCA_rmaps_base_oversubscribe=1\nOMPI_MCA_orte_execute_quiet=0\nOMPI_MCA_plm=rsh\n", 2, 0, 0, &vm,
          "mpirun -n 2 --bind-to none --mca mpi_yield_when_idle 1 shoal", "2 ranks");
 }
 
@@ -112,8 +114,9 @@ static void not_here(void)
 /* Nodes of another batch system are mpirun's to take: never one rank on the first of them because nobody said more. */
 static void other_systems(void)
 {
-  starts("PBS_NODEFILE=/var/nodes\n", 8, 0, 0, &vm, "mpirun -n 8" MPIRUN4, "8 ranks on the nodes of this PBS job");
-  starts("PE_HOSTFILE=/var/nodes\n", 1, 0, 0, &vm, "mpirun -n 1" MPIRUN4,
+  starts("PBS_NODEFILE=/var/nodes\n", 8, 0, 0, &vm, "mpirun -n 8" MPIRUN4_ANYWHERE " shoal",
+         "8 ranks on the nodes of this PBS job");
+  starts("PE_HOSTFILE=/var/nodes\n", 1, 0, 0, &vm, "mpirun -n 1" MPIRUN4_ANYWHERE " shoal",
          "1 rank on the nodes of this Grid Engine job");
   refused("PBS_NODEFILE=/var/nodes\n", 0, 0, 0, &vm, SHOAL_ERR_USAGE, "this is a job of PBS", "-n");
   refused("LSB_DJOB_HOSTFILE=/var/nodes\n", 8, 2, 0, &vm, SHOAL_ERR_USAGE, "this is a job of LSF", "no -N");

@@ -37,6 +37,24 @@ def test_moved(prefix, work):
         assert os.path.getsize(f"moved/share/{name}") > 1000
 
 
+def test_bundle(prefix, work):
+    """In a bundle the program says where Open MPI and PMIx find their parts, and starts ranks by the mpirun beside it; whatever an Open
+    MPI of the site says.  tests/packages.sh tries whole bundles."""
+    shutil.copytree(prefix, "a bundle", symlinks=True)
+    bundle = os.path.abspath("a bundle")
+    for path, text in (("lib/shoal-bundle", ""), ("bin/mpirun", "#!/bin/sh\nif [ $1 = --version ]; then echo 'mpirun (Open MPI) 4.1.4'\n"
+                                                  "else echo \"$OPAL_PREFIX $PMIX_MCA_mca_base_component_path\"; fi\n")):
+        with open(f"{bundle}/{path}", "w") as f:
+            f.write(text)
+    os.chmod(f"{bundle}/bin/mpirun", 0o755)
+    command = ["bin/shoal", "launch", "-n", "2", *harness.sets(data__file="x.h5", model__name="mlp", run__name="r", method__name="sync")]
+    r = run(command, base={**EMPTY, "OPAL_PREFIX": "/site"}, cwd=bundle)
+    assert r.stdout.splitlines()[-1] == f"{bundle} {bundle}/lib/pmix"
+    assert f"those of the bundle in {bundle}" in r.stdout + r.stderr
+    os.remove(f"{bundle}/lib/shoal-bundle")
+    assert "bundle in" not in run(command, base={**EMPTY, "PATH": f"{bundle}/bin:/usr/bin:/bin"}, cwd=bundle).stdout
+
+
 def test_documents(prefix):
     """Every relative link of an installed document leads to an installed file."""
     documents = glob.glob(f"{prefix}/share/doc/**/*.md", recursive=True)

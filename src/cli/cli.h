@@ -15,6 +15,8 @@ extern const shoal_verb shoal_verbs[]; /* all; the program, the manual pages and
 
 shoal_status shoal_cmd_train(int argc, char **argv);
 shoal_status shoal_cmd_launch(int argc, char **argv);
+shoal_status shoal_cmd_submit(int argc, char **argv);
+shoal_status shoal_cmd_status(int argc, char **argv);
 shoal_status shoal_cmd_watch(int argc, char **argv);
 shoal_status shoal_cmd_scale(int argc, char **argv);
 shoal_status shoal_cmd_report(int argc, char **argv);
@@ -26,9 +28,9 @@ shoal_status shoal_cmd_config(int argc, char **argv);
 shoal_status shoal_cmd_completion(int argc, char **argv);
 shoal_status shoal_cmd_manual(int argc, char **argv);
 shoal_status shoal_cmd_version(int argc, char **argv);
-extern const shoal_verb_help shoal_train_help, shoal_predict_help, shoal_launch_help, shoal_watch_help,
-    shoal_scale_help, shoal_report_help, shoal_topo_help, shoal_methods_help, shoal_models_help, shoal_config_help,
-    shoal_completion_help, shoal_manual_help, shoal_version_help;
+extern const shoal_verb_help shoal_train_help, shoal_predict_help, shoal_launch_help, shoal_submit_help,
+    shoal_status_help, shoal_watch_help, shoal_scale_help, shoal_report_help, shoal_topo_help, shoal_methods_help,
+    shoal_models_help, shoal_config_help, shoal_completion_help, shoal_manual_help, shoal_version_help;
 extern const shoal_verb shoal_data_verbs[], shoal_ckpt_verbs[], shoal_trace_verbs[], shoal_bench_verbs[];
 
 const char *shoal_model_name(size_t i); /* NULL after the last one */

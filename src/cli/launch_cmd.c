@@ -2,7 +2,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/attempt.h"
 #include "cli/cli.h"
+#include "cli/job_flags.h"
 #include "cli/train_flags.h"
 #include "slurm/launcher.h"
 #include "topo/topo.h"
@@ -12,14 +14,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST = 1 << 20 };
-
 static const shoal_flag flags[] = {
   { "--ranks", "-n", "RANKS", SHOAL_FLAG_VALUE,
     "ranks in all; default: the tasks of the Slurm job, else one on each of its nodes; without Slurm one" },
   { "--nodes", "-N", "NODES", SHOAL_FLAG_VALUE, "nodes of the Slurm job to use; default: all, but no more than ranks" },
   { "--cores", "-c", "CORES", SHOAL_FLAG_VALUE,
     "cores of each rank, as Slurm counts CPUs; default: what the job asked for a task, else all of the job, divided" },
+  { "--requeue", NULL, NULL, SHOAL_FLAG_SWITCH,
+    "in a batch script of Slurm: requeue the job if the run has stopped and makes progress; shoal submit writes such" },
   { "--print", NULL, NULL, SHOAL_FLAG_SWITCH, "print the command, to be pasted into a shell, and start nothing" },
   SHOAL_TRAIN_FLAGS,
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
@@ -38,27 +40,15 @@ const shoal_verb_help shoal_launch_help = {
   "  shoal launch digits.yaml -n 4 --set optim.lr=0.05 --print\n",
 };
 
-static shoal_status read_number(const shoal_args *a, const char *flag, int *out)
-{
-  int64_t n = 0;
-  const char *text = shoal_args_value(a, flag);
-  *out = 0;
-  if (!text) return SHOAL_OK;
-  SHOAL_CHECK(shoal_parse_i64(text, &n) == SHOAL_OK && n >= 1 && n <= MOST, SHOAL_ERR_USAGE,
-              "%s %s: must be a whole number, 1 or more", flag, text);
-  *out = (int)n;
-  return SHOAL_OK;
-}
-
 static shoal_status read_wish(const shoal_args *a, shoal_launcher_wish *w)
 {
-  SHOAL_TRY(read_number(a, "--ranks", &w->ranks));
-  SHOAL_TRY(read_number(a, "--nodes", &w->nodes));
-  return read_number(a, "--cores", &w->cores);
+  SHOAL_TRY(shoal_flag_number(a, "--ranks", &w->ranks));
+  SHOAL_TRY(shoal_flag_number(a, "--nodes", &w->nodes));
+  return shoal_flag_number(a, "--cores", &w->cores);
 }
 
-/* What every rank would refuse is refused once, here. */
-static shoal_status check_run(const shoal_args *a)
+/* What every rank would refuse is refused once, here.  *dir: the folder of the run; caller frees. */
+static shoal_status check_run(const shoal_args *a, char **dir)
 {
   shoal_config *c;
   const char *const *words, *const *sets;
@@ -66,6 +56,7 @@ static shoal_status check_run(const shoal_args *a)
   SHOAL_CHECK(n_words || n_sets, SHOAL_ERR_USAGE,
               "no run file given: shoal launch RUN.yaml (or options by --set); shoal launch -h explains");
   SHOAL_TRY(shoal_run_configure(n_words ? words[0] : NULL, sets, n_sets, &c));
+  *dir = shoal_path_join(shoal_config_string(c, "run.dir"), shoal_config_string(c, "run.name"));
   shoal_config_destroy(c);
   return SHOAL_OK;
 }
@@ -121,7 +112,19 @@ static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *progra
   _exit(code);
 }
 
-static shoal_status start(const shoal_args *a, const shoal_launcher *l, const shoal_texts *program)
+/* The job's own exit code is that of its run. */
+static shoal_status run_job(const shoal_launcher *l, const shoal_texts *program, const char *dir)
+{
+  shoal_attempt b;
+  shoal_launcher_hear_stops();
+  SHOAL_TRY(shoal_attempt_begin(dir, &b));
+  int code = shoal_attempt_end(&b, shoal_launcher_run(l, program));
+  shoal_attempt_free(&b);
+  fflush(NULL);
+  _exit(code);
+}
+
+static shoal_status start(const shoal_args *a, const shoal_launcher *l, const shoal_texts *program, const char *dir)
 {
   if (shoal_args_on(a, "--print")) {
     print_command(l, program);
@@ -131,23 +134,22 @@ static shoal_status start(const shoal_args *a, const shoal_launcher *l, const sh
   shoal_info("%s", l->told.text);
   if (l->words.n && shoal_bundle())
     shoal_info("Open MPI and its plugins are those of the bundle in %s", shoal_bundle());
+  if (shoal_args_on(a, "--requeue")) return run_job(l, program, dir);
   return l->words.n ? run_ranks(l, program) : shoal_launcher_become(l, program);
 }
 
-static shoal_status launch(const shoal_args *a)
+static shoal_status launch(const shoal_args *a, const char *dir)
 {
   shoal_launcher_wish w;
   shoal_launcher_site site;
   shoal_launcher l;
   shoal_texts program = { 0 };
-  SHOAL_CHECK(!shoal_working_folder_gone(), SHOAL_ERR_IO, "the working folder was removed: cd to another one");
   SHOAL_TRY(read_wish(a, &w));
-  SHOAL_TRY(check_run(a));
   SHOAL_TRY(shoal_launcher_look(&w, &site));
   SHOAL_TRY(shoal_launcher_plan(NULL, &w, &site, &l));
   shoal_status st = check_topology(shoal_args_value(a, "--topo"), l.ranks);
   if (st == SHOAL_OK) st = rank_words(a, &program);
-  if (st == SHOAL_OK) st = start(a, &l, &program);
+  if (st == SHOAL_OK) st = start(a, &l, &program, dir);
   shoal_texts_free(&program);
   shoal_launcher_free(&l);
   return st;
@@ -159,7 +161,12 @@ shoal_status shoal_cmd_launch(int argc, char **argv)
   shoal_args *a;
   SHOAL_TRY(shoal_args_parse(&shoal_launch_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
-  shoal_status st = launch(a);
+  char *dir = NULL;
+  shoal_status st = shoal_working_folder_gone()
+                        ? SHOAL_FAIL(SHOAL_ERR_IO, "the working folder was removed: cd to another one")
+                        : check_run(a, &dir);
+  if (st == SHOAL_OK) st = launch(a, dir);
+  free(dir);
   shoal_args_destroy(a);
   return st;
 }

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "cli/run_file.h"
 #include "report/metrics.h"
 #include "train/options.h"
 #include <math.h>
@@ -46,26 +47,12 @@ static shoal_status write_file(const shoal_study_request *q, const shoal_study_r
 {
   shoal_config *c;
   shoal_str text = { 0 };
-  char *there = NULL;
-  size_t n;
   SHOAL_TRY(configure(q, r, study, &c));
   shoal_str_add(&text, "# %s scaling of %s: %s on %d rank%s\n", q->weak ? "Weak" : "Strong", q->run_file, r->method,
                 r->ranks, r->ranks == 1 ? "" : "s");
   shoal_config_print(c, &text);
   shoal_config_destroy(c);
-  shoal_status st = SHOAL_OK;
-  if (shoal_path_exists(r->file)) {
-    st = shoal_read_file(r->file, &there, &n);
-    if (st == SHOAL_OK && strcmp(there, text.text) != 0)
-      st = SHOAL_FAIL(
-          SHOAL_ERR_USAGE,
-          "%s is there, and says something else than %s would today: move the folder %s away, or give another "
-          "--set run.name=NAME",
-          r->file, q->run_file, study);
-  } else {
-    st = shoal_write_file(r->file, text.text, text.len);
-  }
-  free(there);
+  shoal_status st = shoal_keep_run_file(r->file, &text, q->run_file, study);
   shoal_str_free(&text);
   return st;
 }

@@ -10,6 +10,8 @@ const shoal_verb shoal_verbs[] = {
   { "launch", "start a run: its ranks by srun or mpirun, one as a plain process", shoal_cmd_launch,
     &shoal_launch_help },
   { "train", "train a network: one rank under srun or mpirun, or alone", shoal_cmd_train, &shoal_train_help },
+  { "submit", "hand a run, or an array of them, to Slurm", shoal_cmd_submit, &shoal_submit_help },
+  { "status", "how all runs below a folder go", shoal_cmd_status, &shoal_status_help },
   { "data", "make, import, inspect and repack HDF5 data sets", .verbs = shoal_data_verbs },
   { "ckpt", "list, show, verify, compare and prune checkpoints", .verbs = shoal_ckpt_verbs },
   { "predict", "what a trained network says about samples", shoal_cmd_predict, &shoal_predict_help },

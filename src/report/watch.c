@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/process.h"
 #include "report/metrics.h"
+#include "report/runs.h"
 #include "report/watch_impl.h"
 #include <dirent.h>
 #include <math.h>
@@ -61,18 +61,6 @@ static void text_of(const json_t *object, const char *key, char *buf, size_t cap
   shoal_show(text ? text : "", buf, cap);
 }
 
-/* A run that has ended by itself has said so; a killed one leaves its last word. */
-static bool is_gone(const json_t *process)
-{
-  shoal_process now;
-  const char *boot = json_string_value(json_object_get(process, "boot")),
-             *pids = json_string_value(json_object_get(process, "pids"));
-  json_int_t pid = json_integer_value(json_object_get(process, "pid"));
-  if (!boot || !pids || pid <= 0 || !shoal_kernel_is_here(boot, pids)) return false;
-  return !shoal_process_lives((long)pid, &now) ||
-         (json_int_t)now.started != json_integer_value(json_object_get(process, "started"));
-}
-
 static void take_status(shoal_watch *w, const json_t *j)
 {
   const json_t *p = json_object_get(j, "progress");
@@ -98,7 +86,7 @@ static void take_status(shoal_watch *w, const json_t *j)
   w->samples_per_s = real_of(p, "samples_per_s");
   w->waiting = real_of(p, "waiting");
   w->left_s = real_of(p, "left_s");
-  w->gone = is_gone(json_object_get(j, "process"));
+  w->gone = shoal_run_process_gone(json_object_get(j, "process"));
   if (goes_on) add_point(&w->live, step, w->loss);
 }
 

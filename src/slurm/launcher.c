@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "slurm/job.h"
 #include "slurm/step.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -13,20 +14,6 @@
 #include <unistd.h>
 
 /* ---- this machine ---- */
-
-static bool in_path(const char *program)
-{
-  const char *path = getenv("PATH");
-  for (const char *dir = path ? path : "/usr/bin:/bin"; *dir;) {
-    size_t n = strcspn(dir, ":");
-    char *file = shoal_strdup_printf("%.*s/%s", (int)n, dir, program);
-    bool found = access(file, X_OK) == 0;
-    free(file);
-    if (found) return true;
-    dir += n + (dir[n] == ':');
-  }
-  return false;
-}
 
 bool shoal_in_allocation(void)
 {
@@ -93,10 +80,10 @@ shoal_status shoal_launcher_look(const shoal_launcher_wish *w, shoal_launcher_si
 {
   shoal_facts facts;
   SHOAL_TRY(shoal_topo_facts(&facts));
-  shoal_launcher_site s = { .cores = facts.cores, .root = geteuid() == 0, .srun = in_path("srun") };
+  shoal_launcher_site s = { .cores = facts.cores, .root = geteuid() == 0, .srun = shoal_in_path("srun") };
   memcpy(s.host, facts.host, sizeof s.host);
   bool needs_mpirun = !shoal_in_allocation() && (w->ranks > 1 || other_batch_system(NULL));
-  if (needs_mpirun && in_path("mpirun")) {
+  if (needs_mpirun && shoal_in_path("mpirun")) {
     ask_mpirun(s.mpirun, sizeof s.mpirun);
     try_session(s.session, sizeof s.session);
   }

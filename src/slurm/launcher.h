@@ -54,6 +54,8 @@ shoal_status shoal_launcher_become(const shoal_launcher *l, const shoal_texts *p
  *  USR1; INT, TERM and HUP more than 2 s after the first one as TERM.  Ignored signals stay so. */
 void shoal_launcher_hear_stops(void);
 bool shoal_launcher_stop_asked(void);
+/** Whether one of them was INT, TERM or HUP, which mean an end, as of scancel, and not a pause before a time limit. */
+bool shoal_launcher_end_asked(void);
 /** Runs that command as a child, in a process group of its own, and returns its exit code: that of the run; 128 and the number of
  *  the signal that ended it; 127 if there can be no child. */
 int shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program);

@@ -18,7 +18,7 @@
 
 enum { ONE_STOP_S = 2 }; /* signals of the first seconds are one: `timeout` and terminals send several */
 
-static volatile sig_atomic_t asked, child, insisted;
+static volatile sig_atomic_t asked, ended, child, insisted;
 static struct timespec first;
 
 static void on_stop(int signal)
@@ -28,6 +28,7 @@ static void on_stop(int signal)
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (!asked) first = now;
   asked = 1;
+  if (signal != SIGUSR1 && signal != SIGUSR2) ended = 1;
   bool again = now.tv_sec - first.tv_sec > ONE_STOP_S && signal != SIGUSR1 && signal != SIGUSR2;
   insisted = insisted || again;
   if (child > 0) kill((pid_t)child, again ? SIGTERM : SIGUSR1);
@@ -61,6 +62,11 @@ void shoal_launcher_hear_stops(void)
 bool shoal_launcher_stop_asked(void)
 {
   return asked;
+}
+
+bool shoal_launcher_end_asked(void)
+{
+  return ended;
 }
 
 /* Its own process group: a Ctrl-C asks us, and we ask the run.  Should we be killed, it stops with a checkpoint. */

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/str.h"
 #include "ckpt/folder.h"
+#include "slurm/job.h"
 #include "train/stop.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -136,6 +137,9 @@ static void add_lead(const shoal_folder_lead *l, shoal_json *j)
 /* Whom to look for, if the file says for long that the run goes on. */
 static void add_process(shoal_json *j)
 {
+  char *job = shoal_job_here();
+  shoal_json_string(j, "job", job); /* null outside of Slurm */
+  free(job);
   shoal_process p = { 0 };
   shoal_kernel here = shoal_kernel_here();
   (void)shoal_process_lives(getpid(), &p);

@@ -7,7 +7,12 @@
 #define RUN_EPOCHS "run.epochs", SHOAL_OPT_INT, "10", "epochs", "[1,1000000]", "Passes over the training data.", NULL
 static const shoal_option run_options[] = {
   { "run.name", SHOAL_OPT_STRING, "run", NULL, NULL,
-    "Name of the run: its folder below run.dir. Letters, digits, '.', '_' and '-'. In a job array \"-INDEX\" is added.",
+    "Name of the run: its folder below run.dir. Letters, digits, '.', '_' and '-'. In a job array \"-INDEX\" is added: "
+    "run.array.",
+    NULL },
+  { "run.array", SHOAL_OPT_ENUM, "numbered", NULL, "numbered|named",
+    "The elements of a job array: all have the same name, so each adds its number to it; or their names differ by "
+    "themselves.",
     NULL },
   { "run.dir", SHOAL_OPT_PATH, "runs", NULL, NULL, "Folder that holds the run folders.", NULL },
   { "run.seed", SHOAL_OPT_INT, "1", NULL, "[0,inf)",
@@ -266,7 +271,9 @@ static shoal_status read_environment_choices(shoal_settings *s)
 static shoal_status name_element(shoal_settings *s)
 {
   const char *index = getenv("SLURM_ARRAY_TASK_ID"), *name = shoal_settings_get(s, "run.name");
-  if (!index || !*index) return SHOAL_OK;
+  const char *array = shoal_settings_get(s, "run.array");
+  if (!array) array = getenv("SHOAL_RUN_ARRAY");
+  if (!index || !*index || (array && strcmp(array, "named") == 0)) return SHOAL_OK;
   SHOAL_CHECK(strspn(index, "0123456789") == strlen(index) && strlen(index) < 10, SHOAL_ERR_WORLD,
               "SLURM_ARRAY_TASK_ID is \"%s\": not the number of an element; unset it if this is no job array", index);
   if (!name) name = getenv("SHOAL_RUN_NAME");

@@ -54,10 +54,10 @@ def run_file(name, **options):
             f.write(f"{section}: {text}\n")
 
 
-def submit(name, *args, options=(), script=None, env=None):
-    """jobs/train.sbatch for a run file, or a script that names its own; returns the job's number."""
-    what = [script] if script else [f"{ROOT}/jobs/train.sbatch", f"{name}.yaml"]
-    r = on_cluster("sbatch", "--parsable", "--cpus-per-task=1", f"--output={name}.log", *options, *what, *args, env=env)
+def submit(name, *args, options=(), file=None, env=None):
+    """jobs/train.sbatch for a run file; returns the job's number."""
+    r = on_cluster("sbatch", "--parsable", "--cpus-per-task=1", f"--output={name}.log", *options, f"{ROOT}/jobs/train.sbatch",
+                   f"{file or name}.yaml", *args, env=env)
     return r.stdout.strip()
 
 
@@ -395,17 +395,17 @@ def chosen():
 
 
 def test_methods(glyphs):
-    """Methods by the scripts and run files people copy: stopped as before a time limit, requeued, resumed, the same bits;
+    """Methods by the run files people copy: stopped as before a time limit, requeued, resumed, the same bits;
     of free-running swarm, which never makes the same bits twice, only that it ends."""
     names = chosen()
     print("methods:", ", ".join(names))
     glyphs(600, 100, 32)
-    for f in glob.glob(f"{ROOT}/jobs/*.sbatch") + glob.glob(f"{ROOT}/jobs/*.yaml"):
+    for f in glob.glob(f"{ROOT}/jobs/*.yaml"):
         shutil.copy(f, ".")
     numbers = {}
     for name in names:
         script, options = METHODS[name]
-        numbers[name] = submit(name, *SMALL, *options, *PACED, script=f"{script}.sbatch", env={"SHOAL_RUN_NAME": name})
+        numbers[name] = submit(name, *SMALL, *options, *PACED, file=script, env={"SHOAL_RUN_NAME": name})
     stops = stop_all(numbers)
     print("stopped at steps", stops)
     for name in names:  # while the others wait to be started again

@@ -11,4 +11,5 @@ shoal_add_pytest(unit.cli.images FILE unit/test_cli_images.py LABELS unit noasan
 shoal_add_pytest(unit.cli.mutated FILE unit/test_cli_mutated.py LABELS unit noasan TIMEOUT 600)
 shoal_add_pytest(unit.cli.json FILE unit/test_cli_json.py LABELS unit noasan TIMEOUT 120)
 shoal_add_pytest(unit.cli.watch FILE unit/test_cli_watch.py LABELS unit noasan TIMEOUT 120)
+shoal_add_pytest(unit.cli.submit FILE unit/test_cli_submit.py LABELS unit noasan TIMEOUT 120)
 shoal_add_pytest(unit.cli.scale FILE unit/test_cli_scale.py LABELS unit noasan TIMEOUT 120)

@@ -81,6 +81,8 @@ def files(good, work):
             f.attrs["std"] = np.full(np.shape(f.attrs["std"]), BAD[1])
             f.attrs["run"] = np.bytes_(b'a"\\\xff\x1b')
         crafted.change(name, spoil)
+    with open("run/status.json", "w") as f:
+        f.write('{"state": "failed", "reason": "a\\u001b\\"\\n", "step": 1e400, "job": "\\t", "progress": {"loss": null}}')
     with h5py.File("trace.h5", "r+") as f:
         rows, records = f["rank-00000/info"][:], f["rank-00000/records"][:]
         for name in rows.dtype.names:
@@ -107,6 +109,7 @@ COMMANDS = {  # verb: what it is asked
     "bench step": (("mlp", "--seconds", "0.1"),),
     "bench gemm": (("--seconds", "0.1"),),
     "bench comm": (("--seconds", "0.1"),),
+    "status": ((".",), ("run",)),
     "topo": ((),),
     "methods": ((), ("sync",)),
     "models": ((), ("resnet20",)),

@@ -1,0 +1,248 @@
+/* See attempt.h.  The folder's files may say anything: they are read as JSON, and only numbers and words of them are used. */
+#include "cli/attempt.h"
+#include "base/env.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "ckpt/folder.h"
+#include "slurm/job.h"
+#include "slurm/launcher.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES = 3, STOPPED = 75 }; /* requeues in a row without a trained step */
+
+/* A line of the job's log. */
+__attribute__((format(printf, 2, 3))) static void say(const shoal_attempt *b, const char *format, ...)
+{
+  char text[2048], shown[4096];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  printf("job %s, start %d: %s\n", b->job, b->restarts + 1, shoal_show(text, shown, sizeof shown));
+  fflush(stdout);
+}
+
+/* ---- files ---- */
+
+/* A small file of the folder as text; NULL if there is none that can be read. */
+static char *text_of(const char *dir, const char *name)
+{
+  enum { MOST_BYTES = 1 << 20 };
+  char *path = shoal_path_join(dir, name), *text = NULL;
+  size_t n = 0;
+  shoal_error before;
+  shoal_error_take(&before);
+  if (shoal_path_exists(path) && shoal_read_file(path, &text, &n) != SHOAL_OK) text = NULL;
+  (void)shoal_error_put(&before);
+  free(path);
+  if (text && (n > MOST_BYTES || strlen(text) != n)) {
+    free(text);
+    text = NULL;
+  }
+  return text;
+}
+
+static json_t *parse(const char *text)
+{
+  json_t *j = NULL;
+  shoal_error before;
+  shoal_error_take(&before);
+  if (text && shoal_json_read(text, "a file of the run", &j) != SHOAL_OK) j = NULL;
+  (void)shoal_error_put(&before);
+  return j;
+}
+
+/* A whole number that is not negative, or `otherwise`. */
+static long long number_of(const json_t *object, const char *key, long long otherwise)
+{
+  const json_t *value = json_object_get(object, key);
+  long long n = json_is_integer(value) ? json_integer_value(value) : -1;
+  return n >= 0 ? n : otherwise;
+}
+
+static const char *word_of(const json_t *object, const char *key)
+{
+  const char *text = json_string_value(json_object_get(object, key));
+  return text ? text : "";
+}
+
+static shoal_status write_starts(const shoal_attempt *b, bool requeues)
+{
+  shoal_json j = { .lines = 0 };
+  char *path = shoal_path_join(b->dir, "starts.json");
+  shoal_json_object(&j, NULL);
+  shoal_json_string(&j, "job", b->job);
+  shoal_json_int(&j, "restarts", b->restarts);
+  shoal_json_bool(&j, "requeued", requeues); /* by us, so that the next start is no surprise */
+  shoal_json_int(&j, "idle", b->idle);
+  shoal_json_int(&j, "failures", b->failures);
+  if (b->stopped >= 0) shoal_json_int(&j, "stopped", b->stopped);
+  if (b->saved >= 0) shoal_json_int(&j, "saved", b->saved);
+  shoal_json_end(&j);
+  shoal_status st = shoal_write_file(path, j.text.text, j.text.len);
+  shoal_str_free(&j.text);
+  free(path);
+  return st;
+}
+
+/* ---- before ---- */
+
+static bool is_alive_word(const char *state)
+{
+  return strcmp(state, "running") == 0 || strcmp(state, "stopping") == 0;
+}
+
+static long long newest_checkpoint(const char *dir)
+{
+  char *folder = shoal_path_join(dir, "ckpt");
+  shoal_ckpt_folder f = { .n = 0 };
+  long long step = -1;
+  shoal_error before;
+  shoal_error_take(&before);
+  if (shoal_ckpt_folder_scan(folder, &f) == SHOAL_OK && f.n) step = (long long)f.at[0].step;
+  (void)shoal_error_put(&before);
+  shoal_ckpt_folder_free(&f);
+  free(folder);
+  return step;
+}
+
+/* Slurm has started the job again by itself, and the run had no time for a last word. */
+static shoal_status after_failure(shoal_attempt *b)
+{
+  long long saved = newest_checkpoint(b->dir);
+  b->failures = b->failures && saved <= b->saved ? b->failures + 1 : 1;
+  b->saved = saved;
+  SHOAL_CHECK(
+      b->failures < 2, SHOAL_ERR_PEER,
+      "job %s, start %d: Slurm has started it again twice, as after failures of nodes, without a new checkpoint in "
+      "%s between: not tried once more; look at the nodes (sinfo -R), and submit it again to go on",
+      b->job, b->restarts + 1, b->dir);
+  if (saved >= 0)
+    say(b, "Slurm has started it again, as after the failure of a node; %s goes on from step %lld, once", b->dir,
+        saved);
+  else
+    say(b, "Slurm has started it again, as after the failure of a node; %s begins anew, once", b->dir);
+  return write_starts(b, false);
+}
+
+shoal_status shoal_attempt_begin(const char *dir, shoal_attempt *out)
+{
+  int restarts = shoal_env_int(NULL, "SLURM_RESTART_COUNT", 0);
+  shoal_attempt b = { .restarts = SHOAL_MAX(restarts, 0), .stopped = -1, .saved = -1 };
+  b.job = shoal_job_here();
+  SHOAL_CHECK(
+      b.job, SHOAL_ERR_WORLD,
+      "--requeue is for a batch job of Slurm, which this is not: leave it out, or submit the run: shoal submit");
+  b.dir = shoal_strdup_printf("%s", dir);
+  b.before = text_of(dir, "status.json");
+  char *text = text_of(dir, "starts.json");
+  json_t *starts = parse(text), *status = parse(b.before);
+  bool same = strcmp(word_of(starts, "job"), b.job) == 0;
+  b.stopped = number_of(starts, "stopped", -1); /* progress counts over jobs */
+  if (same) {
+    b.idle = (int)SHOAL_MIN(number_of(starts, "idle", 0), TRIES);
+    b.failures = (int)SHOAL_MIN(number_of(starts, "failures", 0), TRIES);
+    b.saved = number_of(starts, "saved", -1);
+  }
+  bool expected =
+      same && json_is_true(json_object_get(starts, "requeued")) && number_of(starts, "restarts", -1) == b.restarts - 1;
+  shoal_status st = SHOAL_OK;
+  if (b.restarts > 0 && !expected) {
+    if (is_alive_word(word_of(status, "state")))
+      st = after_failure(&b);
+    else
+      say(&b, "Slurm has started it again by itself, or somebody has requeued it");
+  }
+  json_decref(starts);
+  json_decref(status);
+  free(text);
+  if (st == SHOAL_OK)
+    *out = b;
+  else
+    shoal_attempt_free(&b);
+  return st;
+}
+
+/* ---- after ---- */
+
+static int or_one(int code)
+{
+  return code ? code : 1;
+}
+
+static int put_back(const shoal_attempt *before, long long step)
+{
+  shoal_attempt b = *before;
+  b.idle = step > b.stopped ? 0 : b.idle + 1;
+  b.stopped = step;
+  b.failures = 0;
+  if (b.idle >= TRIES) {
+    say(&b, "%s: stopped %d times at step %lld: allow a longer --time, or an earlier signal, --lead; not requeued",
+        b.dir, b.idle + 1, step);
+    return STOPPED;
+  }
+  if (write_starts(&b, true) != SHOAL_OK) { /* uncounted requeues would be unbounded */
+    say(&b, "stopped at step %lld, but %s/starts.json cannot be written; not requeued", step, b.dir);
+    return STOPPED;
+  }
+  say(&b, "%s: stopped at step %lld with a checkpoint; requeued", b.dir, step);
+  if (!shoal_job_requeue(b.job)) /* on success this process is ended */
+    say(&b, "it could not be requeued; submit it again to go on from step %lld", step);
+  return STOPPED;
+}
+
+static int judge(const shoal_attempt *b, const json_t *status, int code)
+{
+  const char *state = word_of(status, "state");
+  long long step = number_of(status, "step", 0);
+  if (strcmp(state, "done") == 0) return 0;
+  if (is_alive_word(state)) {
+    say(b,
+        "%s: killed at step %lld or later, without a word: srun ended with %d; whether memory or time ran out: sacct "
+        "-j %s -o "
+        "State,ExitCode,MaxRSS; submit it again to go on from the newest checkpoint",
+        b->dir, step, code, b->job);
+    return or_one(code);
+  }
+  if (strcmp(state, "stopped") != 0) {
+    say(b, "%s: %s at step %lld: %s; srun ended with %d", b->dir, *state ? state : "without a state", step,
+        word_of(status, "reason"), code);
+    return or_one(code);
+  }
+  if (shoal_launcher_end_asked()) {
+    say(b,
+        "%s: stopped at step %lld with a checkpoint, by TERM as of scancel, so not requeued; submit it again to go on",
+        b->dir, step);
+    return STOPPED;
+  }
+  return put_back(b, step);
+}
+
+int shoal_attempt_end(const shoal_attempt *b, int code)
+{
+  char *now = text_of(b->dir, "status.json");
+  json_t *status = parse(now);
+  int result;
+  if (!now || (b->before && strcmp(now, b->before) == 0)) {
+    say(b, "%s/status.json was not written; srun ended with %d", b->dir, code);
+    result = or_one(code);
+  } else {
+    result = judge(b, status, code);
+  }
+  json_decref(status);
+  free(now);
+  return result;
+}
+
+void shoal_attempt_free(shoal_attempt *b)
+{
+  free(b->job);
+  free(b->dir);
+  free(b->before);
+  *b = (shoal_attempt){ .job = NULL };
+}

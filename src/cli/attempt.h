@@ -1,0 +1,27 @@
+/* `shoal launch --requeue`: what a batch job does before and after its ranks.
+ *
+ *     status.json    the result that all ranks agreed on; srun may report the signal that ended a slower one
+ *     starts.json    how often this job was started without a step forward
+ *
+ * A run that stopped with a checkpoint goes on in the same job, requeued, while it makes progress.  A job that Slurm itself has started
+ * again although the run had no time for a last word, as after the failure of a node, may do so once without a new checkpoint. */
+#ifndef SHOAL_CLI_ATTEMPT_H
+#define SHOAL_CLI_ATTEMPT_H
+#include "base/status.h"
+
+typedef struct {
+  char *job, *dir;    /* "77" or "70_3"; the folder of the run */
+  char *before;       /* status.json as it was; NULL: there was none */
+  int restarts;       /* of the job */
+  int idle, failures; /* starts in a row: requeued without a trained step; after a failure without a checkpoint */
+  long long stopped;  /* step of the last stop, -1: none */
+  long long saved;    /* step of the newest checkpoint at the last start after a failure, -1: none */
+} shoal_attempt;
+
+/** Before the ranks start.  ERR_WORLD outside of a job; ERR_PEER if this start is one too many. */
+shoal_status shoal_attempt_begin(const char *dir, shoal_attempt *out);
+/** After they have ended with exit code `code`: says what came of it, requeues the job if the run shall go on, and returns the exit
+ *  code of the job.  Slurm ends this process when it has requeued the job. */
+int shoal_attempt_end(const shoal_attempt *b, int code);
+void shoal_attempt_free(shoal_attempt *b);
+#endif

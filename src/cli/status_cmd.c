@@ -1,0 +1,253 @@
+/* shoal status: a line for each run below a folder. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "report/runs.h"
+#include "slurm/job.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { COLUMNS = 80, MOST_COLUMNS = 1000 };
+
+static const shoal_flag flags[] = {
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
+const shoal_verb_help shoal_status_help = {
+  "shoal status [FOLDER] [--json]",
+  "All runs in FOLDER (default: runs) and in the folders in it: state, step, share that is done, loss of the last "
+  "step, "
+  "starts,\n"
+  "job, and when the job starts next, or what it waits for. A run that was killed without a word is dead: its process "
+  "is "
+  "gone, or\n"
+  "it has said nothing for two minutes; silent: the same, but its job still runs. Runs that wait for their first start "
+  "are "
+  "queued.\n"
+  "Slurm is asked once for all jobs, and only where squeue is on the PATH.",
+  flags,
+  0,
+  1,
+  "  shoal status\n  shoal status runs/digits-array --json\n",
+};
+
+/* ---- a run and its job ---- */
+
+typedef struct {
+  const char *state;         /* the word for it */
+  const char *job;           /* the number of the job that counts; NULL: none */
+  const shoal_queued *entry; /* in the queue; NULL: not there, or not known */
+} standing;
+
+static bool is_state(const shoal_queued *q, const char *state)
+{
+  return q && q->state && strcmp(q->state, state) == 0;
+}
+
+/* Of the jobs of a run that which runs; else that which waits, the first of a chain; else the last one that it ran in. */
+static void find_job(const shoal_run_facts *r, const shoal_queue *q, standing *s)
+{
+  s->job = r->jobs.n ? r->jobs.at[0] : NULL;
+  for (size_t i = 0; i < r->jobs.n; i++) {
+    const shoal_queued *e = shoal_queue_find(q, r->jobs.at[i]);
+    if (!e || (s->entry && !is_state(e, "RUNNING"))) continue;
+    s->entry = e;
+    s->job = r->jobs.at[i];
+    if (is_state(e, "RUNNING")) return;
+  }
+}
+
+static standing judge(const shoal_run_facts *r, const shoal_queue *q)
+{
+  static const char *const words[] = { [SHOAL_LIFE_SUBMITTED] = "submitted",
+                                       [SHOAL_LIFE_RUNNING] = "running",
+                                       [SHOAL_LIFE_STOPPING] = "stopping",
+                                       [SHOAL_LIFE_STOPPED] = "stopped",
+                                       [SHOAL_LIFE_DONE] = "done",
+                                       [SHOAL_LIFE_FAILED] = "failed",
+                                       [SHOAL_LIFE_DEAD] = "dead" };
+  standing s = { .state = words[r->life] };
+  find_job(r, q, &s);
+  bool runs = is_state(s.entry, "RUNNING");
+  if (r->life == SHOAL_LIFE_SUBMITTED && q->asked) s.state = runs ? "starting" : s.entry ? "queued" : "gone";
+  if (r->life == SHOAL_LIFE_DEAD && r->silent && runs) s.state = "silent";
+  return s;
+}
+
+/* When its job starts next: "2026-01-31T12:00:00" as "01-31 12:00"; else what it waits for; "" if it does not wait. */
+static const char *next_start(const standing *s, char *buf, size_t cap)
+{
+  enum { DATE = 5, TIME = 11, MINUTES = 16 };
+  buf[0] = '\0';
+  if (!s->entry || is_state(s->entry, "RUNNING")) return buf;
+  const char *start = s->entry->start;
+  if (start && strlen(start) >= MINUTES && start[TIME - 1] == 'T')
+    snprintf(buf, cap, "%.5s %.5s", start + DATE, start + TIME);
+  else
+    snprintf(buf, cap, "%s", s->entry->reason ? s->entry->reason : s->entry->state ? s->entry->state : "");
+  return buf;
+}
+
+/* ---- the table ---- */
+
+enum { REST = 61 }; /* all columns but the first */
+
+static int terminal_columns(void)
+{
+  struct winsize size = { .ws_col = 0 };
+  int64_t n;
+  const char *text = getenv("COLUMNS");
+  if (isatty(STDOUT_FILENO)) ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+  if (size.ws_col) return size.ws_col;
+  return text && shoal_parse_i64(text, &n) == SHOAL_OK && n > 0 && n < MOST_COLUMNS ? (int)n : COLUMNS;
+}
+
+/* The last `width` characters of a name that is longer: those of an array begin alike. */
+static void add_name(const char *name, int width, shoal_str *out)
+{
+  char shown[4096];
+  shoal_show(name, shown, sizeof shown);
+  int n = (int)strlen(shown);
+  if (n <= width)
+    shoal_str_add(out, "%-*s", width, shown);
+  else
+    shoal_str_add(out, "..%s", shown + n - width + 2);
+}
+
+/* A number in so many columns, or "-". */
+static void add_real(const char *format, double value, int width, shoal_str *out)
+{
+  char text[64];
+  snprintf(text, sizeof text, format, value);
+  shoal_str_add(out, " %*s", width, isfinite(value) ? text : "-");
+}
+
+static void add_line(const shoal_run_facts *r, const standing *s, int width, shoal_str *out)
+{
+  enum { STEP = 7, DONE = 4, LOSS = 7, STARTS = 6, WAIT = 11 };
+  char start[64];
+  add_name(r->name, width, out);
+  shoal_str_add(out, " %-9s", s->state);
+  add_real("%.0f", r->step, STEP, out);
+  add_real("%.0f%%", floor(100 * r->done), DONE, out);
+  add_real("%.4g", r->loss, LOSS, out);
+  shoal_str_add(out, " %*d", STARTS, r->attempt);
+  shoal_str_add(out, " %-10s %.*s", s->job ? s->job : "-", WAIT, next_start(s, start, sizeof start));
+  while (out->text[out->len - 1] == ' ') out->text[--out->len] = '\0';
+  shoal_str_add(out, "\n");
+}
+
+/* Why it does not go on, in one line. */
+static void add_reason(const shoal_run_facts *r, const standing *s, int columns, shoal_str *out)
+{
+  char since[32];
+  shoal_str line = { 0 };
+  if (strcmp(s->state, "failed") == 0)
+    shoal_str_add(&line, "%s: exit %d: %s", r->name, r->exit_code, r->reason);
+  else if (strcmp(s->state, "dead") == 0 || strcmp(s->state, "silent") == 0)
+    shoal_str_add(&line, "%s: %s, last word %s ago", r->name,
+                  r->silent ? "nothing is heard of it" : "killed without a word",
+                  shoal_format_seconds(r->age_s, since, sizeof since));
+  else if (strcmp(s->state, "gone") == 0)
+    shoal_str_add(&line, "%s: job %s has ended, and the run has not begun: see the job's log", r->name,
+                  s->job ? s->job : "-");
+  if (line.len) {
+    char shown[4096];
+    shoal_show(line.text, shown, sizeof shown);
+    shoal_str_add(out, "%.*s\n", columns, shown);
+  }
+  shoal_str_free(&line);
+}
+
+static void print_table(const shoal_runs *runs, const shoal_queue *q)
+{
+  enum { LEAST = 12 };
+  int columns = terminal_columns(), width = 3;
+  shoal_str out = { 0 }, reasons = { 0 };
+  for (size_t i = 0; i < runs->n; i++) width = SHOAL_MAX(width, (int)strlen(runs->at[i].name));
+  width = SHOAL_MAX(SHOAL_MIN(width, columns - REST), LEAST);
+  shoal_str_add(&out, "%-*s %-9s %7s %4s %7s %6s %-10s %s\n", width, "run", "state", "step", "done", "loss", "starts",
+                "job", "next start");
+  for (size_t i = 0; i < runs->n; i++) {
+    standing s = judge(&runs->at[i], q);
+    add_line(&runs->at[i], &s, width, &out);
+    add_reason(&runs->at[i], &s, columns, &reasons);
+  }
+  fputs(out.text, stdout);
+  if (reasons.text) printf("\n%s", reasons.text);
+  shoal_str_free(&out);
+  shoal_str_free(&reasons);
+}
+
+static void print_json(const shoal_runs *runs, const shoal_queue *q)
+{
+  shoal_json j = { .lines = 2, .out = stdout };
+  shoal_json_object(&j, NULL);
+  shoal_json_bool(&j, "slurm", q->asked);
+  shoal_json_array(&j, "runs");
+  for (size_t i = 0; i < runs->n; i++) {
+    const shoal_run_facts *r = &runs->at[i];
+    standing s = judge(r, q);
+    shoal_json_object(&j, NULL);
+    shoal_json_string(&j, "run", r->dir);
+    shoal_json_string(&j, "state", s.state);
+    shoal_json_real(&j, "step", r->step);
+    shoal_json_real(&j, "done", r->done);
+    shoal_json_real(&j, "loss", r->loss);
+    shoal_json_real(&j, "test_acc", r->test_acc);
+    shoal_json_int(&j, "starts", r->attempt);
+    shoal_json_int(&j, "exit_code", r->exit_code);
+    shoal_json_string(&j, "reason", r->reason);
+    shoal_json_fixed(&j, "age_s", r->age_s, 0);
+    shoal_json_string(&j, "job", s.job);
+    shoal_json_string(&j, "job_state", s.entry ? s.entry->state : NULL);
+    shoal_json_string(&j, "next_start", s.entry && !is_state(s.entry, "RUNNING") ? s.entry->start : NULL);
+    shoal_json_string(&j, "waits_for", s.entry && !is_state(s.entry, "RUNNING") ? s.entry->reason : NULL);
+    shoal_json_end(&j);
+  }
+  shoal_json_end(&j);
+  shoal_json_end(&j);
+  shoal_json_finish(&j);
+}
+
+static bool any_job(const shoal_runs *runs)
+{
+  bool any = false;
+  for (size_t i = 0; i < runs->n; i++) any = any || (runs->at[i].jobs.n && runs->at[i].life != SHOAL_LIFE_DONE);
+  return any;
+}
+
+static shoal_status show(const char *folder, bool json)
+{
+  shoal_runs runs;
+  shoal_queue q = { .asked = false };
+  shoal_status st = shoal_runs_find(folder, &runs);
+  if (st == SHOAL_OK && any_job(&runs)) shoal_queue_read(&q);
+  if (st == SHOAL_OK && json)
+    print_json(&runs, &q);
+  else if (st == SHOAL_OK && runs.n)
+    print_table(&runs, &q);
+  else if (st == SHOAL_OK)
+    printf("no run in %s\n", folder);
+  shoal_queue_free(&q);
+  shoal_runs_free(&runs);
+  return st;
+}
+
+shoal_status shoal_cmd_status(int argc, char **argv)
+{
+  bool helped;
+  shoal_args *a;
+  const char *const *words;
+  SHOAL_TRY(shoal_args_parse(&shoal_status_help, argc, argv, &helped, &a));
+  if (helped) return SHOAL_OK;
+  size_t n = shoal_args_words(a, &words);
+  shoal_status st = show(n ? words[0] : "runs", shoal_json_wanted(a));
+  shoal_args_destroy(a);
+  return st;
+}

@@ -1,0 +1,258 @@
+/* See runs.h. */
+#include "report/runs.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/process.h"
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { DEEPEST = 4, SILENT_S = 120 }; /* SILENT: as long as a lease lives without being touched */
+
+bool shoal_run_process_gone(const json_t *process)
+{
+  shoal_process now;
+  const char *boot = json_string_value(json_object_get(process, "boot")),
+             *pids = json_string_value(json_object_get(process, "pids"));
+  json_int_t pid = json_integer_value(json_object_get(process, "pid"));
+  if (!boot || !pids || pid <= 0 || !shoal_kernel_is_here(boot, pids)) return false;
+  return !shoal_process_lives((long)pid, &now) ||
+         (json_int_t)now.started != json_integer_value(json_object_get(process, "started"));
+}
+
+static json_t *read_json(const char *dir, const char *name)
+{
+  char *path = shoal_path_join(dir, name);
+  json_t *j = NULL;
+  shoal_error before;
+  shoal_error_take(&before);
+  if (shoal_json_read_file(path, &j) != SHOAL_OK) j = NULL;
+  (void)shoal_error_put(&before);
+  free(path);
+  return j;
+}
+
+static double real_of(const json_t *object, const char *key)
+{
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static int int_of(const json_t *object, const char *key)
+{
+  double value = real_of(object, key);
+  return value >= 0 && value <= INT32_MAX ? (int)value : 0;
+}
+
+/* ---- one run ---- */
+
+static double age_of(const char *dir, const char *name)
+{
+  char *path = shoal_path_join(dir, name);
+  struct stat s;
+  double age =
+      stat(path, &s) == 0 ? SHOAL_MAX(difftime(time(NULL), s.st_mtime), 0.0) : NAN; /* clocks of hosts differ */
+  free(path);
+  return age;
+}
+
+static shoal_life life_of(const char *state)
+{
+  static const char *const words[] = { [SHOAL_LIFE_RUNNING] = "running",
+                                       [SHOAL_LIFE_STOPPING] = "stopping",
+                                       [SHOAL_LIFE_STOPPED] = "stopped",
+                                       [SHOAL_LIFE_DONE] = "done" };
+  for (size_t i = SHOAL_LIFE_RUNNING; state && i < SHOAL_COUNT(words); i++)
+    if (strcmp(state, words[i]) == 0) return (shoal_life)i;
+  return SHOAL_LIFE_FAILED;
+}
+
+static shoal_status take_status(const json_t *j, shoal_run_facts *r)
+{
+  const json_t *p = json_object_get(j, "progress");
+  const char *reason = json_string_value(json_object_get(j, "reason")),
+             *job = json_string_value(json_object_get(j, "job"));
+  r->life = life_of(json_string_value(json_object_get(j, "state")));
+  r->exit_code = int_of(j, "exit_code");
+  r->attempt = int_of(j, "attempt");
+  r->step = real_of(j, "step");
+  r->done = real_of(p, "done");
+  r->loss = real_of(p, "loss");
+  if (!isfinite(r->loss)) r->loss = real_of(p, "test_loss"); /* a start in which nothing was left to train */
+  r->test_acc = real_of(p, "test_acc");
+  free(r->reason);
+  r->reason = shoal_strdup_printf("%s", reason ? reason : "");
+  r->age_s = age_of(r->dir, "status.json");
+  if (r->life == SHOAL_LIFE_RUNNING || r->life == SHOAL_LIFE_STOPPING) {
+    bool gone = shoal_run_process_gone(json_object_get(j, "process"));
+    r->silent = !gone && r->age_s > SILENT_S;
+    if (gone || r->silent) r->life = SHOAL_LIFE_DEAD;
+  }
+  return job && *job ? shoal_texts_add(&r->jobs, job) : SHOAL_OK;
+}
+
+/* A new one, whose name is what comes behind the folder that was asked about. */
+static shoal_status add_run(shoal_runs *runs, const char *dir, const char *name, shoal_run_facts **out)
+{
+  if (runs->n == runs->cap) {
+    size_t cap = SHOAL_MAX(2 * runs->cap, (size_t)32);
+    shoal_run_facts *at = realloc(runs->at, cap * sizeof *at);
+    SHOAL_CHECK(at, SHOAL_ERR_MEM, "out of memory for the runs in %s", dir);
+    runs->at = at;
+    runs->cap = cap;
+  }
+  *out = &runs->at[runs->n++];
+  **out = (shoal_run_facts){ .dir = shoal_strdup_printf("%s", dir),
+                             .name = shoal_strdup_printf("%s", *name ? name : "."),
+                             .reason = shoal_strdup_printf("%s", ""),
+                             .step = NAN,
+                             .done = NAN,
+                             .loss = NAN,
+                             .test_acc = NAN,
+                             .age_s = NAN };
+  return SHOAL_OK;
+}
+
+/* ---- jobs ---- */
+
+/* The numbers in a record, "12" or, of an array's element, "12_3". */
+static shoal_status take_jobs(const json_t *record, int index, shoal_run_facts *r)
+{
+  const json_t *jobs = json_object_get(record, "jobs");
+  for (size_t i = 0; i < json_array_size(jobs); i++) {
+    const char *id = json_string_value(json_array_get(jobs, i));
+    if (!id) continue;
+    char *whole = index ? shoal_strdup_printf("%s_%d", id, index) : shoal_strdup_printf("%s", id);
+    bool known = shoal_texts_have(&r->jobs, whole);
+    if (known) free(whole);
+    if (!known) SHOAL_TRY(shoal_texts_take(&r->jobs, whole));
+  }
+  return SHOAL_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+  const shoal_run_facts *x = a, *y = b;
+  return strcmp(x->name, y->name);
+}
+
+/* The run `name` in the folder `dir`: one of the `n` sorted ones after item `from`, or a new one. */
+static shoal_status find_run(shoal_runs *runs, size_t from, size_t n, const char *dir, const char *prefix,
+                             const char *name, shoal_run_facts **out)
+{
+  char *whole = shoal_strdup_printf("%s%s%s", prefix, *prefix ? "/" : "", name);
+  shoal_run_facts wanted = { .name = whole };
+  shoal_status st = SHOAL_OK;
+  *out = n ? bsearch(&wanted, runs->at + from, n, sizeof wanted, by_name) : NULL;
+  if (!*out) {
+    char *path = shoal_path_join(dir, name);
+    st = add_run(runs, path, whole, out);
+    free(path);
+  }
+  free(whole);
+  return st;
+}
+
+/* What `shoal submit` has said of an array in this folder, whose runs that have begun are those after item `from`. */
+static shoal_status take_array(shoal_runs *runs, size_t from, const char *dir, const char *prefix, const json_t *record)
+{
+  const json_t *elements = json_object_get(record, "elements");
+  size_t known = runs->n - from;
+  if (known) qsort(runs->at + from, known, sizeof *runs->at, by_name);
+  for (size_t i = 0; i < json_array_size(elements); i++) {
+    const json_t *e = json_array_get(elements, i);
+    const char *name = json_string_value(json_object_get(e, "run"));
+    shoal_run_facts *r;
+    if (!name || strchr(name, '/')) continue;
+    SHOAL_TRY(find_run(runs, from, known, dir, prefix, name, &r));
+    SHOAL_TRY(take_jobs(record, int_of(e, "index"), r));
+  }
+  return SHOAL_OK;
+}
+
+static bool is_record(const char *name)
+{
+  size_t n = strlen(name);
+  return strncmp(name, "job", 3) == 0 && n > 5 && strcmp(name + n - 5, ".json") == 0;
+}
+
+/* ---- folders ---- */
+
+static shoal_status visit(shoal_runs *runs, const char *dir, const char *prefix, int depth);
+
+static shoal_status visit_below(shoal_runs *runs, const char *dir, const char *prefix, const struct dirent *e,
+                                int depth)
+{
+  if (e->d_name[0] == '.' || (e->d_type != DT_DIR && e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)) return SHOAL_OK;
+  char *path = shoal_path_join(dir, e->d_name),
+       *below = shoal_strdup_printf("%s%s%s", prefix, *prefix ? "/" : "", e->d_name);
+  shoal_status st = visit(runs, path, below, depth + 1);
+  free(path);
+  free(below);
+  return st;
+}
+
+/* A folder that is no run which has begun: others lie in it, or jobs wait for it. */
+static shoal_status visit_others(shoal_runs *runs, const char *dir, const char *prefix, int depth)
+{
+  struct dirent **found = NULL;
+  shoal_status st = SHOAL_OK;
+  size_t from = runs->n;
+  int n = scandir(dir, &found, NULL, alphasort);
+  for (int i = 0; i < n; i++)
+    if (st == SHOAL_OK && depth < DEEPEST) st = visit_below(runs, dir, prefix, found[i], depth);
+  for (int i = 0; i < n; i++) {
+    json_t *record = st == SHOAL_OK && is_record(found[i]->d_name) ? read_json(dir, found[i]->d_name) : NULL;
+    shoal_run_facts *r;
+    if (record && json_object_get(record, "elements")) {
+      st = take_array(runs, from, dir, prefix, record);
+    } else if (record) {
+      st = add_run(runs, dir, prefix, &r);
+      if (st == SHOAL_OK) st = take_jobs(record, 0, r);
+    }
+    json_decref(record);
+    free(found[i]);
+  }
+  free(found);
+  return st;
+}
+
+static shoal_status visit(shoal_runs *runs, const char *dir, const char *prefix, int depth)
+{
+  json_t *status = read_json(dir, "status.json"), *record = status ? read_json(dir, "job.json") : NULL;
+  shoal_run_facts *r;
+  if (!status) return visit_others(runs, dir, prefix, depth);
+  shoal_status st = add_run(runs, dir, prefix, &r);
+  if (st == SHOAL_OK) st = take_status(status, r);
+  if (st == SHOAL_OK && record) st = take_jobs(record, 0, r);
+  json_decref(status);
+  json_decref(record);
+  return st;
+}
+
+shoal_status shoal_runs_find(const char *folder, shoal_runs *out)
+{
+  struct stat s;
+  *out = (shoal_runs){ .n = 0 };
+  SHOAL_CHECK(stat(folder, &s) == 0 && S_ISDIR(s.st_mode), SHOAL_ERR_USAGE,
+              "there is no folder %s: give one that holds runs, or the folder of a run", folder);
+  SHOAL_TRY(visit(out, folder, "", 0));
+  if (out->n) qsort(out->at, out->n, sizeof *out->at, by_name);
+  return SHOAL_OK;
+}
+
+void shoal_runs_free(shoal_runs *r)
+{
+  for (size_t i = 0; i < r->n; i++) {
+    free(r->at[i].dir);
+    free(r->at[i].name);
+    free(r->at[i].reason);
+    shoal_texts_free(&r->at[i].jobs);
+  }
+  free(r->at);
+  *r = (shoal_runs){ .n = 0 };
+}

@@ -1,0 +1,47 @@
+/* All runs below a folder, from their folders alone: one small file each, so a thousand are as easy as one.
+ *
+ *   status.json   state, step, loss, attempt, job      written by the run, every 5 s while it lives
+ *   job*.json     numbers of jobs, names of elements   written by `shoal submit`: of runs that have not begun, too */
+#ifndef SHOAL_REPORT_RUNS_H
+#define SHOAL_REPORT_RUNS_H
+#include "base/json.h"
+#include "base/texts.h"
+#include <stdbool.h>
+
+/* A run says running while it lives.  DEAD: it does not any more, its process is gone or it has been silent for two minutes.
+ * SUBMITTED: there are jobs for it, and no word of it yet. */
+typedef enum {
+  SHOAL_LIFE_SUBMITTED,
+  SHOAL_LIFE_RUNNING,
+  SHOAL_LIFE_STOPPING,
+  SHOAL_LIFE_STOPPED,
+  SHOAL_LIFE_DONE,
+  SHOAL_LIFE_FAILED,
+  SHOAL_LIFE_DEAD
+} shoal_life;
+
+typedef struct {
+  char *dir, *name; /* name: below the folder that was asked about, "." for itself */
+  shoal_life life;
+  bool silent; /* dead only because nothing was heard: its host cannot be asked from here */
+  int exit_code, attempt;
+  double step, done, loss,
+      test_acc;     /* done: 0 to 1; loss: of the last step, else of the last evaluation; NAN: not known */
+  double age_s;     /* of its last word; NAN: none */
+  char *reason;     /* of a failure; "" or more */
+  shoal_texts jobs; /* numbers of its jobs: that of its last start, then those that were submitted for it */
+} shoal_run_facts;
+
+typedef struct {
+  shoal_run_facts *at; /* [n] sorted by name */
+  size_t n, cap;
+} shoal_runs;
+
+/** Looks for runs in `folder` and the folders in it, at most four deep, and not inside of run folders.  ERR_USAGE if there is no such
+ *  folder; what cannot be read is left out. */
+shoal_status shoal_runs_find(const char *folder, shoal_runs *out);
+void shoal_runs_free(shoal_runs *r);
+
+/** Whether the process that wrote a status.json ran on this kernel and does not any more: its member "process". */
+bool shoal_run_process_gone(const json_t *process);
+#endif

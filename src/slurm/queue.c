@@ -1,0 +1,160 @@
+/* See job.h: Slurm's commands.  They are asked for what only Slurm knows; what a run knows itself is in its folder. */
+#include "base/env.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "slurm/job.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+bool shoal_in_path(const char *program)
+{
+  const char *path = getenv("PATH");
+  for (const char *dir = path ? path : "/usr/bin:/bin"; *dir;) {
+    size_t n = strcspn(dir, ":");
+    char *file = shoal_strdup_printf("%.*s/%s", (int)n, dir, program);
+    bool found = access(file, X_OK) == 0;
+    free(file);
+    if (found) return true;
+    dir += n + (dir[n] == ':');
+  }
+  return false;
+}
+
+/* Runs a command line; adds what it prints to `out`.  Its exit code, 128 or more if a signal ended it; -1 if it cannot be run. */
+static int run(const shoal_str *command, shoal_str *out)
+{
+  char piece[4096];
+  fflush(NULL);
+  FILE *f = popen(command->text, "re");
+  if (!f) return -1;
+  for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;) shoal_str_add(out, "%.*s", (int)n, piece);
+  int how = pclose(f);
+  return how < 0 ? -1 : WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+}
+
+static void add_word(shoal_str *command, const char *word)
+{
+  if (command->len) shoal_str_add(command, " ");
+  shoal_str_add_word(command, word);
+}
+
+/* ---- sbatch, scontrol ---- */
+
+shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char **id)
+{
+  shoal_str command = { 0 }, said = { 0 };
+  shoal_status st = SHOAL_OK;
+  SHOAL_CHECK(
+      shoal_in_path("sbatch"), SHOAL_ERR_WORLD,
+      "sbatch is not on the PATH: this is no login node of a Slurm cluster, or Slurm's bin folder is to be added; "
+      "the script is %s",
+      script);
+  add_word(&command, "sbatch");
+  add_word(&command, "--parsable");
+  for (size_t i = 0; i < more->n; i++) add_word(&command, more->at[i]);
+  add_word(&command, script);
+  int code = run(&command, &said);
+  size_t digits = said.text ? strspn(said.text, "0123456789") : 0; /* "12", or "12;cluster" */
+  if (code != 0 || digits == 0)
+    st = SHOAL_FAIL(SHOAL_ERR_WORLD, "sbatch has not taken the job (exit %d), as it says above; the script is %s", code,
+                    script);
+  else
+    *id = shoal_strdup_printf("%.*s", (int)digits, said.text);
+  shoal_str_free(&command);
+  shoal_str_free(&said);
+  return st;
+}
+
+/* The number of an array's job stands for all its elements. */
+char *shoal_job_here(void)
+{
+  const char *array = shoal_env_get(NULL, "SLURM_ARRAY_JOB_ID"), *element = shoal_env_get(NULL, "SLURM_ARRAY_TASK_ID"),
+             *job = shoal_env_get(NULL, "SLURM_JOB_ID");
+  if (job && array && element) return shoal_strdup_printf("%s_%s", array, element);
+  return job ? shoal_strdup_printf("%s", job) : NULL;
+}
+
+bool shoal_job_requeue(const char *id)
+{
+  shoal_str command = { 0 }, said = { 0 };
+  shoal_str_add(&command, "scontrol requeue");
+  add_word(&command, id);
+  bool done = run(&command, &said) == 0;
+  shoal_str_free(&command);
+  shoal_str_free(&said);
+  return done;
+}
+
+/* ---- squeue ---- */
+
+/* The next of the fields that "|" separates; NULL where Slurm has nothing to say. */
+static char *take_field(char **at)
+{
+  char *field = *at;
+  size_t n = strcspn(field, "|");
+  *at += n + (field[n] != '\0');
+  field[n] = '\0';
+  bool none = !*field || strcmp(field, "N/A") == 0 || strcmp(field, "None") == 0;
+  return none ? NULL : shoal_strdup_printf("%s", field);
+}
+
+static shoal_status take_lines(char *text, shoal_queue *q)
+{
+  size_t lines = 0;
+  for (const char *c = text; *c; c++) lines += *c == '\n';
+  SHOAL_TRY(SHOAL_ALLOC(lines + 1, &q->at));
+  for (char *line = text, *next; *line && q->n < lines; line = next) {
+    size_t n = strcspn(line, "\n");
+    next = line + n + (line[n] == '\n');
+    line[n] = '\0';
+    shoal_queued *j = &q->at[q->n++];
+    j->id = take_field(&line);
+    j->state = take_field(&line);
+    j->start = take_field(&line);
+    j->reason = take_field(&line);
+  }
+  return SHOAL_OK;
+}
+
+static int by_id(const void *a, const void *b)
+{
+  const shoal_queued *x = a, *y = b;
+  return strcmp(x->id ? x->id : "", y->id ? y->id : "");
+}
+
+void shoal_queue_read(shoal_queue *out)
+{
+  shoal_str command = { 0 }, said = { 0 };
+  shoal_error before;
+  *out = (shoal_queue){ .asked = false };
+  if (!shoal_in_path("squeue")) return;
+  shoal_error_take(&before);
+  shoal_str_add(&command, "squeue --noheader --array --user=%ld --format='%%i|%%T|%%S|%%r' 2>/dev/null",
+                (long)geteuid());
+  out->asked = run(&command, &said) == 0 && (!said.text || take_lines(said.text, out) == SHOAL_OK);
+  if (out->n) qsort(out->at, out->n, sizeof *out->at, by_id);
+  (void)shoal_error_put(&before);
+  shoal_str_free(&command);
+  shoal_str_free(&said);
+}
+
+const shoal_queued *shoal_queue_find(const shoal_queue *q, const char *id)
+{
+  shoal_queued wanted = { .id = (char *)id };
+  return id && q->n ? bsearch(&wanted, q->at, q->n, sizeof *q->at, by_id) : NULL;
+}
+
+void shoal_queue_free(shoal_queue *q)
+{
+  for (size_t i = 0; i < q->n; i++) {
+    free(q->at[i].id);
+    free(q->at[i].state);
+    free(q->at[i].start);
+    free(q->at[i].reason);
+  }
+  free(q->at);
+  *q = (shoal_queue){ .asked = false };
+}

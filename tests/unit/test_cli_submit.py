@@ -1,0 +1,297 @@
+"""`shoal submit` and `shoal status`: scripts, arrays and chains with stand-ins for Slurm's commands, and the states of made-up runs."""
+import glob
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from harness import PLAIN_ENV, ROOT, program, read, run, said
+
+RUN = """run: { name: blobs, epochs: 2 }
+model: { name: mlp, widths: [4] }
+data: { file: data.h5, global_batch: 8 }
+method: { name: local-sgd, period: 7 }
+"""
+STUBS = {"sbatch": 'echo "$@" >>sbatch.args\necho $((100 + $(wc -l <sbatch.args)))\n[ -z "$REFUSE" ] || exit 1\n',
+         # one rank, which nothing may tell of the job but what the script itself says
+         "srun": f'while [ "$1" != {shlex.quote(os.path.realpath(program()))} ]; do shift; done\n'
+                 'exec env -u SLURM_JOB_ID -u SLURM_CPUS_PER_TASK "$@"\n',
+         "squeue": 'echo "$@" >>squeue.args; cat queue\n'}
+
+
+@pytest.fixture(autouse=True)
+def files(work):
+    run([program(), *"data synth blobs -o data.h5 --train 80 --test 16 --features 4 --classes 4".split()], base=PLAIN_ENV)
+    os.makedirs("bin")
+    with open("run.yaml", "w") as f:
+        f.write(RUN)
+
+
+def stub(name):
+    with open(f"bin/{name}", "w") as f:
+        f.write("#!/bin/sh\n" + STUBS[name])
+    os.chmod(f"bin/{name}", 0o755)
+
+
+def shoal(*args, code=0, **env):
+    path = f"{os.getcwd()}/bin:{os.path.dirname(program())}:/usr/bin:/bin"
+    base = {**PLAIN_ENV, "PATH": path, "XDG_CONFIG_DIRS": f"{os.getcwd()}/site", "XDG_CONFIG_HOME": f"{os.getcwd()}/user", **env}
+    return run([env.get("PROGRAM", "shoal"), *map(str, args)], code=code, base=base)
+
+
+def submit(*args, **options):
+    return shoal("submit", *args, **options)
+
+
+def options(text):
+    """Options of sbatch in a script, in their order."""
+    return re.findall(r"^#SBATCH (.*)$", text, re.M)
+
+
+def test_jobs():
+    """The scripts in jobs/ are what the command in them prints."""
+    shutil.copytree(f"{ROOT}/jobs", "jobs")
+    os.chdir("jobs")
+    scripts = glob.glob("*.sbatch")
+    assert "train.sbatch" in scripts
+    for name in scripts:
+        command = read(name).splitlines()[2].removeprefix("#   ")
+        assert command.startswith("shoal submit ")
+        assert submit(*shlex.split(command)[2:], "--print").stdout == read(name), f"{name}: {command} --print > {name}"
+
+
+def test_script(work):
+    """What is asked for is in the script; it goes to sbatch; `status` knows of it before the run does."""
+    stub("sbatch")
+    r = submit("run.yaml", "-N", 4, "--per-node", 2, "-c", 3, "--time", "90min", "-p", "gpu", "-A", "me", "--sbatch=--exclusive",
+               "--set", "run.name=it", "--set", "optim.lr=0.5", "--after", "12,13")
+    text = read("runs/it/job.sbatch")
+    assert options(text) == ["--job-name=it", "--output=runs/it/job-%j.log", "--open-mode=append", "--nodes=4", "--ntasks-per-node=2",
+                             "--cpus-per-task=3", "--time=01:30:00", "--partition=gpu", "--account=me", "--exclusive", "--requeue",
+                             "--signal=USR1@120"]
+    assert text.splitlines()[-1] == 'exec shoal launch --requeue run.yaml --set run.name=it --set optim.lr=0.5 "$@"'
+    assert read("sbatch.args") == "--parsable --dependency=afterok:12:13 runs/it/job.sbatch\n"
+    assert "job 101: run.yaml on 4 nodes, 8 ranks\n" in r.stdout
+    assert "\nit  " in shoal("status").stdout and json.loads(shoal("status", "--json").stdout)["runs"][0]["job"] == "101"
+    run(["bash", "-n", "runs/it/job.sbatch"])
+    # What it was made by makes it again; --print writes nothing.
+    command = shlex.split(text.splitlines()[2].removeprefix("#   "))
+    shutil.rmtree("runs")
+    assert submit(*command[2:], "--print").stdout == text and not os.path.exists("runs")
+    # Another number of ranks than so many on each node; a chain requeues nothing; a log with a space and a per cent.
+    assert "--ntasks=7" in options(submit("run.yaml", "-N", 2, "-n", 7, "--print").stdout)
+    os.remove("sbatch.args")
+    submit("run.yaml", "--chain", 3, "--after", "9", "--set", "run.dir=a 100%")
+    text = read("a 100%/blobs/job.sbatch")
+    assert "--no-requeue" in options(text) and "--requeue" not in text.replace("--no-requeue", "")
+    assert '--output="a 100%%/blobs/job-%j.log"' in options(text)
+    assert read("sbatch.args").splitlines() == [f"--parsable --dependency={d} a 100%/blobs/job.sbatch" for d in
+                                                ("afterok:9", "afterany:101", "afterany:102")]
+    # The lead is what stopping takes, twice, and half a minute.
+    with open("a 100%/blobs/status.json", "w") as f:
+        json.dump({"state": "stopped", "lead": {"step_s": 2, "save_s": 100.5}}, f)
+    text = submit("run.yaml", "--set", "run.dir=a 100%", "--print").stdout
+    assert "--signal=USR1@235" in options(text) and "235 s before the time limit (from what an earlier start" in text
+    assert "--signal=USR1@50" in options(submit("run.yaml", "--lead", 50, "--print").stdout)
+    r = submit("run.yaml", code=3, REFUSE="1")
+    assert "sbatch has not taken the job (exit 1)" in r.stderr and not os.path.exists("runs/blobs/job.json")
+    os.remove("bin/sbatch")
+    assert "sbatch is not on the PATH" in submit("run.yaml", code=3, PATH=os.path.dirname(program())).stderr
+    r = submit("run.yaml", "--set", "data.file=gone.h5", code=3)
+    assert "data.file gone.h5 is not there" in r.stderr
+
+
+def test_defaults(work):
+    """Of the site, which the user's count more than, and flags more than these; the site's may lie beside the installation."""
+    stub("sbatch")
+    for place in ("site/shoal", "user/shoal", "there/bin", "there/etc/shoal"):
+        os.makedirs(place)
+    with open("site/shoal/submit.yaml", "w") as f:
+        f.write("partition: slow\naccount: everybody\nper_node: 4\ncores: 2\ntime: 2-00:00:00\nlead: 300\n"
+                "sbatch: [--exclusive]\nsetup: [module load shoal, ulimit -c 0]\n")
+    with open("user/shoal/submit.yaml", "w") as f:
+        f.write("partition: fast\ntime: 1h\n")
+    text = submit("run.yaml", "-N", 2, "--account", "mine", "--print").stdout
+    assert options(text)[3:] == ["--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=2", "--time=01:00:00", "--partition=fast",
+                                 "--account=mine", "--exclusive", "--requeue", "--signal=USR1@300"]
+    assert "\nmodule load shoal\nulimit -c 0\n" in text
+    r = submit("run.yaml")
+    assert f"defaults of {os.getcwd()}/site/shoal/submit.yaml\n" in r.stdout and "user/shoal/submit.yaml\n" in r.stdout
+    with open("user/shoal/submit.yaml", "w") as f:
+        f.write("partitoin: fast\n")
+    r = submit("run.yaml", "--print", code=2)
+    assert "user/shoal/submit.yaml:1" in r.stderr and "did you mean partition" in r.stderr, r.stderr
+    shutil.copy(program(), "there/bin/shoal")
+    with open("there/etc/shoal/submit.yaml", "w") as f:
+        f.write("partition: beside\n")
+    r = submit("run.yaml", "--print", PROGRAM="there/bin/shoal", XDG_CONFIG_DIRS="none", XDG_CONFIG_HOME="none")
+    assert "--partition=beside" in options(r.stdout)
+    assert f"exec {os.path.realpath('there/bin/shoal')} launch" in r.stdout  # not the one on the PATH
+
+
+def test_array(work):
+    """A run for each seed and method, each as if by hand: its own folder, the same bits."""
+    stub("sbatch")
+    stub("srun")
+    r = submit("run.yaml", "-N", 1, "--seeds", "1,3-4", "--set", "method.name=sync,local-sgd", "--set", "run.epochs=1", "--at-once", 2,
+               "--allow-faults")
+    names = [f"{m}-seed{s}" for m in ("sync", "local-sgd") for s in (1, 3, 4)]
+    text = read("runs/blobs-array/job.sbatch")
+    assert "--array=1-6%2" in options(text) and "--output=runs/blobs-array/job-%A_%a.log" in options(text)
+    assert re.findall(r"^(\d)\) set -- (\S+) \"\$@\" ;;$", text, re.M) == [
+        (str(i + 1), f"runs/blobs-array/{n}.yaml") for i, n in enumerate(names)]
+    assert text.splitlines()[-1] == 'exec shoal launch --requeue --allow-faults "$@"' and "6 elements" in r.stdout
+    assert "period: 7" in read("runs/blobs-array/local-sgd-seed3.yaml") and "period" not in read("runs/blobs-array/sync-seed3.yaml")
+    job = {"SLURM_JOB_ID": "107", "SLURM_ARRAY_JOB_ID": "101", "SLURM_CPUS_PER_TASK": "1",
+           "PATH": f"{os.getcwd()}/bin:{os.path.dirname(program())}:/usr/bin:/bin"}
+    run(["bash", "runs/blobs-array/job.sbatch"], base={**PLAIN_ENV, **job, "SLURM_ARRAY_TASK_ID": "5"})
+    shoal("train", "run.yaml", "-q", "--set", "run.seed=3", "--set", "run.epochs=1")
+    (by_job,), (by_hand,) = glob.glob("runs/blobs-array/local-sgd-seed3/ckpt/*.h5"), glob.glob("runs/blobs/ckpt/*.h5")
+    shoal("ckpt", "diff", by_job, by_hand)
+    r = run(["bash", "runs/blobs-array/job.sbatch"], base={**PLAIN_ENV, **job, "SLURM_ARRAY_TASK_ID": "7"}, code=2)
+    assert "there is no element 7" in r.stderr
+    rows = {w[0]: w[1:] for w in (line.split() for line in shoal("status").stdout.splitlines()[1:])}
+    assert rows["blobs"][0] == "done" and rows[".." + "blobs-array/local-sgd-seed3"[-17:]][0] == "done", rows
+    assert sorted(v[-1] for v in rows.values() if v[0] == "submitted") == [f"101_{i}" for i in (1, 2, 3, 4, 6)]
+    # The same command again is the same array; another one does not change its files.
+    submit("run.yaml", "-N", 1, "--seeds", "1", "--set", "method.name=sync,local-sgd", "--set", "run.epochs=1")
+    r = submit("run.yaml", "-N", 1, "--seeds", "1", "--set", "method.name=sync,local-sgd", code=2)
+    assert "runs/blobs-array/sync-seed1.yaml is there, and says something else" in r.stderr
+    # What takes a list is no array; numbers are, each with the option's name.
+    assert "--array" not in submit("run.yaml", "--set", "model.widths=8,4", "--print").stdout
+    text = submit("run.yaml", "--set", "optim.lr=0.1,0.2", "--print").stdout
+    assert "lr0.1.yaml" in text and "lr0.2.yaml" in text
+
+
+@pytest.mark.parametrize("args, words", [
+    (["run.yaml", "-N", "2", ":", "-N", "1"], "a heterogeneous job"),
+    (["run.yaml", "-N", "2:1"], "a heterogeneous job"),
+    (["run.yaml", "other.yaml"], "other.yaml: a job is of one run file"),
+    (["-N", "2"], "no run file given"),
+    (["run.yaml", "-N", "0"], "must be a whole number, 1 or more"),
+    (["run.yaml", "-N", "4", "-n", "3"], "each node needs a rank"),
+    (["run.yaml", "-N", "4", "-n", "8", "--per-node", "3"], "4 nodes have 12 ranks then"),
+    (["run.yaml", "--time", "soon"], "--time soon"),
+    (["run.yaml", "--time", "30s"], "a minute or more"),
+    (["run.yaml", "--time", "2min"], "is not longer than the 120 s"),
+    (["run.yaml", "--seeds", "5-1"], "--seeds 5-1"),
+    (["run.yaml", "--seeds", "1,,2"], "--seeds 1,,2"),
+    (["run.yaml", "--seeds", "1,1"], "seed1: give each value once"),
+    (["run.yaml", "--seeds", "1-99999999"], "--seeds"),
+    (["run.yaml", "--seeds", "1-200", "--set", "optim.lr=" + ",".join(f"0.{i:03}" for i in range(1, 52))], "more than 10000"),
+    (["run.yaml", "--seeds", "1", "--set", "run.seed=1,2"], "run.seed has several values twice"),
+    (["run.yaml", "--set", "method.name=sync,dase"], "did you mean daso"),
+    (["run.yaml", "--set", "optim.lr=0.1,"], "is empty"),
+    (["run.yaml", "--set", "run.name=a,b"], 'run.name is "a,b"'),
+    (["run.yaml", "--set", "optm.lr=1"], "optim.lr"),
+    (["run.yaml", "--at-once", "2"], "--at-once is for an array"),
+    (["run.yaml", "--after", "x"], "--after x"),
+    (["run.yaml", "--sbatch", "exclusive"], "with its dashes"),
+    (["run.yaml", "--sbatch=--x\ntouch y"], "more than one line"),
+    (["run.yaml", "--partition", 'a"b'], "no quotes"),
+])
+def test_refused(work, args, words):
+    stub("sbatch")
+    err = submit(*args, code=2).stderr
+    assert words in err and err.count("\n") == 1, err
+    assert not os.path.exists("sbatch.args") and not os.path.exists("runs")
+
+
+# ---- status ----------------------------------------------------------------------------------------------------------
+
+def here(pid, started=1):
+    """`process` of a status.json, as if written by this process number of this kernel."""
+    return {"pid": pid, "started": started, "boot": read("/proc/sys/kernel/random/boot_id").strip(),
+            "pids": os.readlink("/proc/self/ns/pid")}
+
+
+def make_run(name, state, age=0, job=None, process=None, **more):
+    os.makedirs(f"runs/{name}")
+    path = f"runs/{name}/status.json"
+    with open(path, "w") as f:
+        json.dump({"state": state, "exit_code": 4 if state == "failed" else 0, "reason": "rank 3 is gone" * 9, "step": 1234, "attempt": 2,
+                   "job": job, "progress": {"done": 0.376, "loss": 0.12345678}, "process": process or {}, **more}, f)
+    now = os.stat(path).st_mtime
+    os.utime(path, (now - age, now - age))
+
+
+def states(*args, **env):
+    return {os.path.relpath(r["run"], "runs"): r for r in json.loads(shoal("status", "--json", *args, **env).stdout)["runs"]}
+
+
+def test_states(work):
+    """Each state of a run, by its folder alone and with what the queue says; on 80 columns."""
+    child = subprocess.Popen(["sleep", "100"])
+    with open(f"/proc/{child.pid}/stat") as f:
+        started = int(f.read().rsplit(")", 1)[1].split()[19])
+    make_run("alive", "running", process=here(child.pid, started), job="11")
+    make_run("quiet", "running", age=500, job="12")
+    make_run("killed", "running", process=here(child.pid, started + 1), job="13")
+    make_run("there", "stopping", job="14")
+    make_run("again", "stopped", job="15")
+    make_run("wrong", "failed", job="16")
+    make_run("deep/in/the/done", "done")
+    make_run("deep/in/the/done/ckpt/no", "done")  # not looked at
+    make_run("a-rather-long-name-of-a-run-as-people-have/and-another-one", "stopped")
+    for name, record in (("new", {"jobs": ["17", "18"]}), ("set", {"jobs": ["19"], "elements": [{"index": 1, "run": "a"}, {"index": 2, "run": "b"}]})):
+        os.makedirs(f"runs/{name}")
+        with open(f"runs/{name}/job.json", "w") as f:
+            json.dump(record, f)
+    make_run("set/b", "running", job="19_2")
+    alone = {"alive": "running", "quiet": "dead", "killed": "dead", "there": "stopping", "again": "stopped", "wrong": "failed",
+             "deep/in/the/done": "done", "a-rather-long-name-of-a-run-as-people-have/and-another-one": "stopped", "new": "submitted",
+             "set/a": "submitted", "set/b": "running"}
+    found = states()
+    assert {name: r["state"] for name, r in found.items()} == alone
+    assert found["alive"]["step"] == 1234 and found["alive"]["loss"] == 0.12345678 and found["alive"]["starts"] == 2
+    assert found["set/a"]["job"] == "19_1" and found["wrong"]["exit_code"] == 4 and 490 < found["quiet"]["age_s"] < 600
+    stub("squeue")
+    with open("queue", "w") as f:
+        f.write("12|RUNNING|2026-01-31T10:00:00|None\n15|PENDING|2026-01-31T12:34:56|BeginTime\n18|PENDING|N/A|Dependency\n"
+                "17|PENDING|N/A|Priority\n19_1|RUNNING|2026-01-31T10:00:00|None\nbroken\n||||||\n")
+    asked = states()
+    assert {n: r["state"] for n, r in asked.items()} == {**alone, "quiet": "silent", "new": "queued", "set/a": "starting"}
+    assert asked["again"]["next_start"] == "2026-01-31T12:34:56" and asked["new"]["waits_for"] == "Priority"
+    assert asked["alive"]["job_state"] is None and read("squeue.args").count("\n") == 1
+    table = shoal("status").stdout
+    assert all(len(line) <= 80 for line in table.splitlines()), table
+    assert re.search(r"^again +stopped +1234  37%  0.1235      2 15         01-31 12:34$", table, re.M), table
+    assert re.search(r"^new +queued .* 17         Priority$", table, re.M) and "wrong: exit 4: rank 3 is gone" in table
+    assert re.search(r"^\.\.\S*e/and-another-one stopped ", table, re.M)
+    wide = shoal("status", COLUMNS="120").stdout
+    assert "\na-rather-long-name-of-a-run-as-people-have/and-another-one stopped " in wide
+    os.remove("queue")  # squeue fails: as if it were not there
+    assert {n: r["state"] for n, r in states().items()} == alone
+    with open("queue", "w"):
+        pass
+    assert states()["new"]["state"] == "gone" and states("runs/again").keys() == {"again"}
+    child.kill()
+    child.wait()
+    assert states()["alive"]["state"] == "dead"
+    os.mkdir("empty")
+    assert shoal("status", "empty").stdout == "no run in empty\n"
+    assert "there is no folder nothing" in shoal("status", "nothing", code=2).stderr
+    # What is no status is no run, and ends nothing.
+    for i, text in enumerate(("", "{", "[]", '{"state": 7, "step": "x", "progress": [], "process": 3, "job": 5}')):
+        os.makedirs(f"odd/{i}")
+        for name in ("status.json", "job.json"):
+            with open(f"odd/{i}/{name}", "w") as f:
+                f.write(text)
+    os.symlink("..", "odd/loop")
+    assert shoal("status", "odd").returncode == 0
+
+
+def test_many(work):
+    """Of each run of a thousand one file is read, whatever else it holds."""
+    for i in range(1000):
+        make_run(f"r{i}", "done")
+    os.makedirs("runs/r7/ckpt")
+    r = run(["strace", "-f", "-e", "trace=openat,open", "-o", "calls", program(), "status", "--json"], base=PLAIN_ENV) if shutil.which(
+        "strace") else shoal("status", "--json")
+    assert len(json.loads(r.stdout)["runs"]) == 1000
+    if os.path.exists("calls"):
+        assert sum('"runs' in line for line in read("calls").splitlines()) <= 3005

@@ -25,6 +25,9 @@ typedef struct {
   bool strict_cores;     /* fewer cores than requested is an error instead of a warning */
   bool no_sharing;       /* do not use memory shared between the ranks of a node */
   size_t max_message;    /* limit on bytes per MPI call, whose counts are int; 0: 1 GiB.  Tests lower it */
+  const shoal_gpu *gpu;  /* [gpus] GPUs that this rank may use; borrowed */
+  int gpus;
+  bool own_gpus;         /* GPUs are given to ranks only if each has one of its own */
   shoal_status failed;   /* this rank has failed already (error kept by the thread): open only to inform the others */
   double warn_s, hang_s; /* seconds without progress after which a wait warns / ends the run; 0: 30, 600 */
 } shoal_world_options;

@@ -100,6 +100,8 @@ static shoal_status gather_reports(shoal_world *w, shoal_status st, shoal_facts 
   memset(&mine, 0, sizeof mine); /* padding too, because it is sent */
   mine.claims = w->claims;
   SHOAL_TRY(shoal_group_agree(w->control, st == SHOAL_OK ? shoal_topo_facts(&mine.facts) : st));
+  mine.facts.gpus = SHOAL_MIN(w->o.gpus, (int)SHOAL_GPUS_MAX);
+  if (w->o.gpu) memcpy(mine.facts.gpu, w->o.gpu, (size_t)mine.facts.gpus * sizeof *w->o.gpu);
   SHOAL_TRY(shoal_group_allgather(w->control, &mine, sizeof mine, all));
   for (int r = 0; r < w->size; r++) {
     facts[r] = all[r].facts;
@@ -122,6 +124,7 @@ static shoal_status build_topology(shoal_world *w, const char *pretend, const sh
     SHOAL_TRY(shoal_topo_create(facts, w->size, pretend, &w->topo));
   }
   for (int r = 0; w->o.threads > 0 && r < w->size; r++) w->topo->places[r].threads = w->o.threads;
+  SHOAL_TRY(shoal_topo_assign_gpus(facts, w->o.own_gpus, w->topo));
   return shoal_topo_check_threads(facts, w->size, w->o.threads, w->o.strict_cores);
 }
 
@@ -197,7 +200,9 @@ static shoal_status open_world(shoal_world *w, const shoal_world_options *o, sho
   }
   if (!w->control) return st;
   SHOAL_TRY(shoal_group_agree(w->control, st));
-  return gather_topology(w, o ? o->pretend : NULL);
+  st = gather_topology(w, o ? o->pretend : NULL);
+  w->o.gpu = NULL; /* the caller's */
+  return st;
 }
 
 shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out)

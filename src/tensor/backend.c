@@ -16,18 +16,19 @@
 
 typedef struct {
   const char *name;
-  shoal_status (*open)(int threads, shoal_backend **out); /* NULL: not built in */
+  shoal_status (*open)(const shoal_backend_options *o, shoal_backend **out); /* NULL: not built in */
+  shoal_status (*devices)(shoal_gpu out[SHOAL_GPUS_MAX], int *n);            /* NULL: computes on the host */
   const char *(*versions)(void);
   const char *cure; /* NULL, or that it is not built in, and how it would be */
 } backend_entry;
 
 static const backend_entry entries[] = {
-  { "ref", shoal_ref_open, shoal_ref_versions, NULL },
-  { "cpu", shoal_cpu_open, shoal_cpu_versions, NULL },
+  { "ref", shoal_ref_open, NULL, shoal_ref_versions, NULL },
+  { "cpu", shoal_cpu_open, NULL, shoal_cpu_versions, NULL },
 #ifdef SHOAL_WITH_CUDA
-  { "cuda", shoal_cuda_open, shoal_cuda_versions, NULL },
+  { "cuda", shoal_cuda_open, shoal_cuda_devices, shoal_cuda_versions, NULL },
 #else
-  { "cuda", NULL, NULL, "not built in; configure with -DSHOAL_CUDA=ON" },
+  { "cuda", NULL, NULL, NULL, "not built in; configure with -DSHOAL_CUDA=ON" },
 #endif
 };
 
@@ -51,21 +52,43 @@ static shoal_status check_table(const char *name, const shoal_backend_ops *ops)
   return SHOAL_OK;
 }
 
-shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out)
+static shoal_status find_built(const char *name, const backend_entry **out)
 {
   const backend_entry *e = find_entry(name);
   SHOAL_CHECK(e, SHOAL_ERR_ARG, "backend '%s' is unknown; choose ref, cpu or cuda", name);
   SHOAL_CHECK(e->open, SHOAL_ERR_UNSUPPORTED, "backend %s is %s", name, e->cure);
-  SHOAL_CHECK(threads >= 1, SHOAL_ERR_ARG, "backend %s: %d threads; must be at least 1", name, threads);
+  *out = e;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out)
+{
+  const backend_entry *e;
+  SHOAL_TRY(find_built(o->name, &e));
+  SHOAL_CHECK(o->threads >= 1, SHOAL_ERR_ARG, "backend %s: %d threads; must be at least 1", o->name, o->threads);
   shoal_backend *b = NULL;
-  SHOAL_TRY(e->open(threads, &b));
-  shoal_status st = check_table(name, b->ops);
+  SHOAL_TRY(e->open(o, &b));
+  b->device = o->device;
+  shoal_status st = check_table(o->name, b->ops);
   if (st != SHOAL_OK) {
     shoal_backend_close(b);
     return st;
   }
   *out = b;
   return SHOAL_OK;
+}
+
+shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out)
+{
+  return shoal_backend_open_as(&(shoal_backend_options){ .name = name, .threads = threads }, out);
+}
+
+shoal_status shoal_backend_devices(const char *name, shoal_gpu out[SHOAL_GPUS_MAX], int *n)
+{
+  const backend_entry *e;
+  *n = 0;
+  SHOAL_TRY(find_built(name, &e));
+  return e->devices ? e->devices(out, n) : SHOAL_OK;
 }
 
 void shoal_backend_close(shoal_backend *b)
@@ -121,6 +144,12 @@ void shoal_window_drop(shoal_window *w)
 {
   if (w->at != w->behind) free(w->at);
   *w = (shoal_window){ 0 };
+}
+
+bool shoal_backend_built(const char *name)
+{
+  const backend_entry *e = find_entry(name);
+  return e && e->open;
 }
 
 size_t shoal_backend_names(const char *const **out)

@@ -11,6 +11,7 @@
 #include "tensor/memory.h"
 #include "tensor/op.h"
 #include "tensor/quant.h"
+#include "topo/gpu.h"
 
 /* What changes of an update from step to step.  Updates read it where the backend keeps it, when their turn comes: they can be
  * recorded once (a CUDA graph) and run again. */
@@ -152,17 +153,28 @@ struct shoal_backend {
   const shoal_backend_ops *ops;
   int threads;
   bool host_memory;                /* the host reaches all of its memory: windows show the memory itself */
+  int device;                      /* as it was opened with */
+  const char *card;                /* name of the device, "NVIDIA H200"; NULL: it computes on the host */
   void (*progress)(void *context); /* called between primitives, about every 2 ms if their length permits; or NULL */
   void *progress_context;
 };
 
-/** @param name "ref", "cpu" or "cuda"; @param threads >= 1.
- *  @return ERR_UNSUPPORTED says how to build it, ERR_DEVICE what is missing */
-shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out);
+typedef struct {
+  const char *name; /* "ref", "cpu" or "cuda" */
+  int threads;      /* >= 1 */
+  int device;       /* number of a device of shoal_backend_devices */
+} shoal_backend_options;
+/** @return ERR_UNSUPPORTED says how to build it, ERR_DEVICE what is missing */
+shoal_status shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out);
+shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out); /* as above, with device 0 */
+/** The devices that this process may use with a backend: none with those on the host.  Opens nothing.
+ *  @return ERR_DEVICE says why it has none where it needs one, ERR_UNSUPPORTED how to build it */
+shoal_status shoal_backend_devices(const char *name, shoal_gpu out[SHOAL_GPUS_MAX], int *n);
 void shoal_backend_close(shoal_backend *b);
 /** Makes the calling thread and the backend's threads flush subnormal numbers to zero, or not (base/subnormal.h). */
 void shoal_backend_flush_subnormals(const shoal_backend *b, bool flush);
 size_t shoal_backend_names(const char *const **out); /* those built in */
+bool shoal_backend_built(const char *name);
 static inline void shoal_backend_poll(shoal_backend *b)
 {
   if (b->progress) b->progress(b->progress_context);

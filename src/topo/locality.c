@@ -109,34 +109,47 @@ static void match(matching *m)
 }
 
 /* With more ranks than GPUs each GPU has several slots, neighbours in the order of ranks. */
-static shoal_status choose_gpus(const shoal_machine *m, int ranks, hwloc_bitmap_t *numa, const char *visible,
-                                shoal_choice *out)
+shoal_status shoal_topo_match_gpus(int ranks, int gpus, const shoal_near *near, int *out)
 {
-  matching x = { .ranks = ranks };
-  int *gpus = NULL, n = 0;
-  shoal_status st = SHOAL_ALLOC((size_t)m->n_gpus + 1, &gpus);
-  if (st == SHOAL_OK) n = list_gpus(m, visible, gpus);
-  x.slots = n ? SHOAL_MAX(n, ranks) : 0;
-  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)x.slots + 1, &x.owner);
+  matching x = { .ranks = ranks, .slots = gpus ? SHOAL_MAX(gpus, ranks) : 0 };
+  for (int r = 0; r < ranks; r++) out[r] = -1;
+  shoal_status st = SHOAL_ALLOC((size_t)x.slots + 1, &x.owner);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)x.slots + 1, &x.tried);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)ranks * (size_t)x.slots + 1, &x.near);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)ranks, &x.most);
-  if (st == SHOAL_OK && n) {
+  if (st == SHOAL_OK && gpus) {
     for (int r = 0; r < ranks; r++)
-      for (int s = 0; s < x.slots; s++)
-        x.near[r * x.slots + s] = distance(m, numa[r], &m->devices[gpus[s * n / x.slots]]);
+      for (int s = 0; s < x.slots; s++) x.near[r * x.slots + s] = near[r * gpus + s * gpus / x.slots];
     match(&x);
     for (int s = 0; s < x.slots; s++)
-      if (x.owner[s] >= 0) {
-        out[x.owner[s]].gpu = gpus[s * n / x.slots];
-        out[x.owner[s]].gpu_near = x.near[x.owner[s] * x.slots + s];
-      }
+      if (x.owner[s] >= 0) out[x.owner[s]] = s * gpus / x.slots;
   }
-  free(gpus);
   free(x.owner);
   free(x.tried);
   free(x.near);
   free(x.most);
+  return st;
+}
+
+static shoal_status choose_gpus(const shoal_machine *m, int ranks, hwloc_bitmap_t *numa, const char *visible,
+                                shoal_choice *out)
+{
+  shoal_near *near = NULL;
+  int *gpus = NULL, *chosen = NULL, n = 0;
+  shoal_status st = SHOAL_ALLOC((size_t)m->n_gpus + 1, &gpus);
+  if (st == SHOAL_OK) n = list_gpus(m, visible, gpus);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)ranks, &chosen);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)ranks * (size_t)n + 1, &near);
+  for (int i = 0; st == SHOAL_OK && i < ranks * n; i++) near[i] = distance(m, numa[i / n], &m->devices[gpus[i % n]]);
+  if (st == SHOAL_OK) st = shoal_topo_match_gpus(ranks, n, near, chosen);
+  for (int r = 0; st == SHOAL_OK && r < ranks; r++) {
+    if (chosen[r] < 0) continue;
+    out[r].gpu = gpus[chosen[r]];
+    out[r].gpu_near = near[r * n + chosen[r]];
+  }
+  free(gpus);
+  free(chosen);
+  free(near);
   return st;
 }
 

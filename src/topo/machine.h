@@ -46,8 +46,14 @@ const shoal_device *shoal_machine_gpu(const shoal_machine *m,
                                       int i); /* in the order of PCI addresses; NULL after the last one */
 const shoal_device *shoal_machine_nic(const shoal_machine *m, int i);
 
-typedef enum { SHOAL_NEAR_SWITCH, SHOAL_NEAR_NUMA, SHOAL_NEAR_PACKAGE, SHOAL_NEAR_FAR } shoal_near;
-const char *shoal_near_name(shoal_near near); /* "switch", "numa", "package", "far" */
+typedef enum {
+  SHOAL_NEAR_SWITCH,
+  SHOAL_NEAR_NUMA,
+  SHOAL_NEAR_PACKAGE,
+  SHOAL_NEAR_FAR,
+  SHOAL_NEAR_NEVER /* not to be had at all */
+} shoal_near;
+const char *shoal_near_name(shoal_near near); /* "switch", "numa", "package", "far"; not for NEVER */
 shoal_near shoal_machine_distance(const shoal_machine *m, int gpu, int nic);
 
 typedef struct {

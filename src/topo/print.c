@@ -21,19 +21,25 @@ static void print_head(const shoal_topo *t, shoal_str *out)
                 t->planned ? ", planned, not applied" : "");
 }
 
+/* The column of GPUs is there if a rank has one. */
 void shoal_topo_print(const shoal_topo *t, shoal_str *out)
 {
-  int width = 4;
+  int width = 4, device = 0;
   char pid[16];
-  for (int r = 0; r < t->size; r++) width = SHOAL_MAX(width, (int)strlen(t->places[r].host));
+  for (int r = 0; r < t->size; r++) {
+    width = SHOAL_MAX(width, (int)strlen(t->places[r].host));
+    device = SHOAL_MAX(device, (int)strlen(t->places[r].gpu));
+  }
+  const char *gap = device ? "  " : "";
   print_head(t, out);
-  shoal_str_add(out, "%6s  %5s  %5s  %-*s  %7s  %5s  %7s  %-5s %s\n", "rank", "node", "local", width, "host", "pid",
-                "cores", "threads", "numa", "cpus");
+  shoal_str_add(out, "%6s  %5s  %5s  %-*s  %7s  %5s  %7s  %-*s%s%-5s %s\n", "rank", "node", "local", width, "host",
+                "pid", "cores", "threads", device, device ? "device" : "", gap, "numa", "cpus");
   for (int r = 0; r < t->size; r++) {
     const shoal_place *p = &t->places[r];
     snprintf(pid, sizeof pid, "%d", p->pid);
-    shoal_str_add(out, "%6d  %5d  %5d  %-*s  %7s  %5d  %7d  %-5s %s\n", p->rank, p->node, p->local_rank, width, p->host,
-                  p->pid ? pid : "-", p->cores, p->threads, or_dash(p->numa_list), or_dash(p->cpu_list));
+    shoal_str_add(out, "%6d  %5d  %5d  %-*s  %7s  %5d  %7d  %-*s%s%-5s %s\n", p->rank, p->node, p->local_rank, width,
+                  p->host, p->pid ? pid : "-", p->cores, p->threads, device, p->gpu, gap, or_dash(p->numa_list),
+                  or_dash(p->cpu_list));
   }
 }
 
@@ -169,6 +175,7 @@ static void put_rows(const shoal_topo *t, int node, bool all, shoal_json *j, con
     shoal_json_int(j, "threads", p->threads);
     shoal_json_string(j, "cpus", p->cpu_list);
     shoal_json_string(j, "numa", p->numa_list);
+    if (*p->gpu) shoal_json_string(j, "device", p->gpu);
     shoal_json_end(j);
   }
   shoal_json_end(j);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "topo/gpu.h"
 #include "trace/trace.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,6 +35,8 @@ typedef struct {
   int first_cores;                /* cores the first thread is bound to; 0 if OpenMP does not bind */
   int claimed_cores;              /* SLURM_CPUS_PER_TASK, 0 if unset */
   int claimed_by_srun;            /* SRUN_CPUS_PER_TASK, 0 if unset; srun may refuse to start if the two differ */
+  int gpus;                       /* GPUs that it may use, in its own numbering; 0 unless the run asks for them */
+  shoal_gpu gpu[SHOAL_GPUS_MAX];
 } shoal_facts;
 /** Uses the affinity mask of the calling thread, as it was before OpenMP bound that thread: call it before threads are
  *  pinned otherwise.  hwloc only groups hardware threads into cores; those it does not know count as one core each.  ERR_IO if the mask cannot be read. */
@@ -59,6 +62,9 @@ typedef struct {
   char host[SHOAL_HOST_MAX];
   char cpu_list[SHOAL_CPUS_MAX], numa_list[SHOAL_NUMA_MAX];
   int pid, cores, threads; /* pid is 0 in a planned topology */
+  char gpu[SHOAL_GPU_ID];  /* of its GPU; "": none */
+  int device;              /* number of that among those of this process */
+  int gpu_ranks;           /* ranks that have this GPU, with this one */
 } shoal_place;
 typedef struct {
   int size, nodes;
@@ -75,6 +81,10 @@ typedef struct {
  *                  node, because ranks of a node share memory */
 shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pretend, shoal_topo **out);
 void shoal_topo_destroy(shoal_topo *t);
+/** Gives each rank a GPU of those that it sees: as many ranks as possible one at the NUMA nodes of their cores; ranks share only if they
+ *  must.  Nodes that are pretended do not matter.
+ *  @param one_each  leaves all ranks without if one would have none, or share */
+shoal_status shoal_topo_assign_gpus(const shoal_facts *all, bool one_each, shoal_topo *t);
 shoal_link shoal_topo_link(const shoal_topo *t, int rank_a, int rank_b); /* SELF, NODE or BETWEEN */
 void shoal_topo_print(const shoal_topo *t, shoal_str *out);              /* the placement table, a row per rank */
 /** A shorter table for logs: above 16 ranks, consecutive nodes of the same layout share a row. */

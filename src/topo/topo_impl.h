@@ -32,4 +32,8 @@ shoal_status shoal_topo_facts_here(bool devices, shoal_facts *f, hwloc_topology_
 int shoal_topo_threads(const shoal_facts *all, int size, int r);
 /** Format a bitmap as "0-3,8"; if it does not fit, truncate after a complete number and append ",...". */
 void shoal_topo_list_bits(hwloc_const_bitmap_t bits, char *out, size_t cap);
+/** Gives each rank of a host a GPU: as many ranks as possible one on their own NUMA nodes, then in their package, then any.  Ranks share
+ *  only if there are more of them.
+ *  @param near  [ranks][gpus]  @param out  [ranks] number of the GPU; -1: none is left that the rank may have */
+shoal_status shoal_topo_match_gpus(int ranks, int gpus, const shoal_near *near, int *out);
 #endif

@@ -71,6 +71,34 @@ static void warn_of_alone(const shoal_session *s)
       tasks);
 }
 
+/* ", device auto: no NVIDIA driver is loaded on this host": what it took, and why; "" if the run file says it. */
+static void explain_auto(const shoal_session *s, char *out, size_t cap)
+{
+  static const char prefix[] = "device cuda: ";
+  const char *none = s->world.no_device;
+  *out = '\0';
+  if (strcmp(shoal_config_string(s->world.config, "device"), "auto") != 0 || !shoal_backend_built("cuda")) return;
+  if (!none) none = s->run.backend->host_memory ? "not every rank has a GPU of its own" : "a GPU for each rank";
+  if (strncmp(none, prefix, strlen(prefix)) == 0) none += strlen(prefix);
+  snprintf(out, cap, ", device auto: %.*s", (int)strcspn(none, ";"), none);
+}
+
+/* The first GPU that several ranks have. */
+static void tell_of_sharing(const shoal_topo *t)
+{
+  int sharing = 0, first = -1;
+  for (int r = 0; r < t->size; r++) {
+    sharing += t->places[r].gpu_ranks > 1;
+    if (t->places[r].gpu_ranks > 1 && first < 0) first = r;
+  }
+  if (sharing == 0) return;
+  const shoal_place *p = &t->places[first];
+  shoal_warn(
+      "%d ranks have no GPU of their own: %d of them share %s of %s; they take turns on it and sum through the host; "
+      "for one each use srun's --gpus-per-task=1, or fewer ranks",
+      sharing, p->gpu_ranks, p->gpu, p->host);
+}
+
 void shoal_session_report_start(const shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
@@ -83,9 +111,13 @@ void shoal_session_report_start(const shoal_session *s)
   const shoal_topo *t = shoal_world_topo(r->world);
   shoal_info("%s: %s on %s, method %s, attempt %d", s->world.folder.dir, s->run.model->name,
              shoal_dataset_path(s->data.set), s->method->name, s->world.folder.attempt);
-  shoal_info("%d rank%s on %d node%s%s, %d thread%s each, backend %s", t->size, t->size == 1 ? "" : "s", t->nodes,
+  char chosen[256];
+  explain_auto(s, chosen, sizeof chosen);
+  shoal_info("%d rank%s on %d node%s%s, %d thread%s each, backend %s%s%s%s", t->size, t->size == 1 ? "" : "s", t->nodes,
              t->nodes == 1 ? "" : "s", t->pretended ? " (pretended)" : "", r->backend->threads,
-             r->backend->threads == 1 ? "" : "s", r->backend->name);
+             r->backend->threads == 1 ? "" : "s", r->backend->name, r->backend->card ? " on " : "",
+             r->backend->card ? r->backend->card : "", chosen);
+  tell_of_sharing(t);
   shoal_info("%zu parameters, %.3g multiply-accumulates per sample", s->run.model->weights,
              shoal_model_macs(s->run.model));
   uint64_t rest = d->n[SHOAL_TRAIN] % s->data.global_batch;

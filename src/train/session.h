@@ -30,6 +30,7 @@ typedef struct {
   bool resumes_own;    /* that file is in the run's own folder; the same on every rank */
   shoal_ckpt *resume;  /* open until it is loaded */
   shoal_ckpt *weights; /* of model.weights, likewise; NULL if there is something to resume from */
+  char *no_device;     /* owned: why device auto finds no GPU here; NULL: it does, or none was looked for */
   void *trace_ring;    /* of the recorder, shared by the ranks of a node; NULL: it has memory of its own */
   uint64_t polled_ns;  /* last poll of asynchronous ranks */
   bool trace_ended;    /* the file could not be written any more */

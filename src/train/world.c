@@ -25,11 +25,25 @@ static shoal_world_options world_options(const shoal_session *s)
     .allow_singletons = shoal_config_bool(s->world.config, "run.allow_singletons"),
     .strict_cores = shoal_config_bool(s->world.config, "run.strict"),
     .threads = (int)shoal_config_int(s->world.config, "threads"),
+    .own_gpus = strcmp(shoal_config_string(s->world.config, "device"), "auto") == 0,
     .no_sharing = !shoal_config_bool(s->world.config, "comm.shared_memory"),
     .max_message = (size_t)shoal_config_int(s->world.config, "comm.max_message"),
     .warn_s = period_seconds(s->world.config, "comm.warn"),
     .hang_s = period_seconds(s->world.config, "comm.hang"),
   };
+}
+
+/* The GPUs that this rank may use, if the run asks for them; `auto` takes none where there is none, and says why. */
+static shoal_status find_gpus(shoal_session *s, shoal_gpu out[SHOAL_GPUS_MAX], int *n)
+{
+  const char *device = shoal_config_string(s->world.config, "device");
+  bool any = strcmp(device, "auto") == 0;
+  *n = 0;
+  if (!any && strcmp(device, "cuda") != 0) return SHOAL_OK;
+  shoal_status st = shoal_backend_devices("cuda", out, n);
+  if (!any || st == SHOAL_OK) return st;
+  if (st != SHOAL_ERR_UNSUPPORTED) s->world.no_device = shoal_strdup_printf("%s", shoal_error_text(st));
+  return SHOAL_OK;
 }
 
 /* Every rank reads the run file before opening the world.  A rank that fails still opens it, to inform the others. */
@@ -38,8 +52,13 @@ shoal_status shoal_session_open_world(shoal_session *s)
   const shoal_train_args *a = s->world.args;
   shoal_status st = a->failed;
   if (st == SHOAL_OK) st = shoal_run_configure(a->run_file, a->sets, a->n_sets, &s->world.config);
+  shoal_gpu gpu[SHOAL_GPUS_MAX];
+  int gpus = 0;
+  if (st == SHOAL_OK) st = find_gpus(s, gpu, &gpus);
   shoal_world_options o = { .failed = st };
   if (st == SHOAL_OK) o = world_options(s);
+  o.gpu = gpu;
+  o.gpus = gpus;
   shoal_run *r = &s->run;
   SHOAL_TRY(shoal_world_open(&o, &r->world));
   shoal_run_choose(s->world.config, &s->world.choice);
@@ -244,8 +263,9 @@ shoal_status shoal_session_open_backend(shoal_session *s)
 {
   const shoal_place *p = shoal_world_place(s->run.world);
   const char *device = shoal_config_string(s->world.config, "device");
-  if (strcmp(device, "auto") == 0) device = "cpu";
-  SHOAL_TRY(shoal_backend_open(device, p->threads, &s->run.backend));
+  if (strcmp(device, "auto") == 0) device = p->gpu[0] ? "cuda" : "cpu";
+  const shoal_backend_options o = { .name = device, .threads = p->threads, .device = p->device };
+  SHOAL_TRY(shoal_backend_open_as(&o, &s->run.backend));
   if (strcmp(device, "cpu") == 0)
     shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->world.config, "cpu.winograd"));
   shoal_backend_flush_subnormals(s->run.backend, shoal_config_bool(s->world.config, "numbers.flush"));
@@ -269,5 +289,6 @@ void shoal_session_close_world(shoal_session *s)
   shoal_folder_release(&s->world.folder);
   shoal_world_close(r->world); /* may hold messages in the backend's memory */
   shoal_backend_close(r->backend);
+  free(s->world.no_device);
   shoal_config_destroy(s->world.config);
 }

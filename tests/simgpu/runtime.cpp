@@ -57,6 +57,7 @@ struct world {
   std::mt19937 random;
   unsigned mode;
   int devices, device_error;
+  std::vector<int> visible; /* numbers of the devices on the host, as CUDA_VISIBLE_DEVICES lists them */
   std::map<uintptr_t, allocation> memory;
   char *arena, *next;
   std::vector<CUstream_st *> streams;
@@ -75,6 +76,36 @@ int number_of(const char *variable, int otherwise)
   return v ? atoi(v) : otherwise;
 }
 
+/* SIMGPU_INJECT="FUNCTION:AFTER:ERROR", as simgpu_inject. */
+void read_injected(world &n)
+{
+  const char *v = getenv("SIMGPU_INJECT");
+  char function[100];
+  int after, error;
+  if (!v) return;
+  if (sscanf(v, "%99[^:]:%d:%d", function, &after, &error) != 3) sim::mistake("SIMGPU_INJECT=%s", v);
+  n.errors[function] = { after, error };
+}
+
+/* The numbers in CUDA_VISIBLE_DEVICES up to the first that there is not, as the driver reads it. */
+std::vector<int> visible_of(int devices)
+{
+  std::vector<int> list;
+  const char *at = getenv("CUDA_VISIBLE_DEVICES");
+  if (!at) {
+    for (int i = 0; i < devices; i++) list.push_back(i);
+    return list;
+  }
+  while (*at >= '0' && *at <= '9') {
+    int number = atoi(at);
+    if (number >= devices) break;
+    list.push_back(number);
+    at += strspn(at, "0123456789");
+    at += *at == ',';
+  }
+  return list;
+}
+
 void set_seed(world &n, unsigned seed)
 {
   n.random.seed(seed);
@@ -88,12 +119,14 @@ world &w()
   static world *it = [] {
     world *n = new world();
     set_seed(*n, static_cast<unsigned>(number_of("SIMGPU_SEED", 1)));
-    n->devices = number_of("SIMGPU_DEVICES", 1);
+    n->visible = visible_of(number_of("SIMGPU_DEVICES", 1));
+    n->devices = static_cast<int>(n->visible.size());
     n->device_error = !number_of("SIMGPU_DRIVER", 1) ? cudaErrorInsufficientDriver
                       : n->devices == 0              ? cudaErrorNoDevice
                                                      : 0;
     n->arena = static_cast<char *>(mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     n->next = n->arena;
+    read_injected(*n);
     struct sigaction action = {};
     action.sa_sigaction = say_address;
     action.sa_flags = SA_SIGINFO;
@@ -392,6 +425,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
   if (device < 0 || device >= w().devices) return fail(cudaErrorInvalidDevice);
   memset(p, 0, sizeof *p);
   snprintf(p->name, sizeof p->name, "simulated device");
+  p->uuid.bytes[15] = static_cast<char>(w().visible[static_cast<size_t>(device)] + 1);
+  p->pciDomainID = 0xffff; /* no such device in /sys */
   p->major = 9;
   p->multiProcessorCount = 4;
   p->totalGlobalMem = size_t(64) << 30;

@@ -1,7 +1,8 @@
 /* What a test may tell the simulator, found by dlsym(RTLD_DEFAULT, ...): on a real device these functions do not exist.
  *
  * Environment: SIMGPU_SEED (order of streams, blocks and threads), SIMGPU_DEVICES (1; 0: cudaErrorNoDevice),
- * SIMGPU_DRIVER=0 (cudaErrorInsufficientDriver). */
+ * SIMGPU_DRIVER=0 (cudaErrorInsufficientDriver), SIMGPU_INJECT (an error: as simgpu_inject, "FUNCTION:AFTER:ERROR"),
+ * CUDA_VISIBLE_DEVICES (numbers). */
 #ifndef SIMGPU_SIMGPU_H
 #define SIMGPU_SIMGPU_H
 #ifdef __cplusplus

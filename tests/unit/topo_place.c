@@ -159,6 +159,73 @@ static void printing(void)
   shoal_topo_destroy(t);
 }
 
+/* `sees` and `numa` per rank: GPUs as letters in the rank's own order, a and b at NUMA node 0, others at 1.  `want`: the GPU of each
+ * rank, "-" for none, and the ranks that have it. */
+static void check_gpus(const char *what, const char *hosts, const char *const *sees, const char *const *numa,
+                       bool one_each, const char *want)
+{
+  char got[4 * MOST] = "";
+  shoal_topo *t = make(hosts, NULL);
+  for (int r = 0; r < t->size; r++) {
+    snprintf(all[r].numa_list, sizeof all[r].numa_list, "%s", numa[r]);
+    for (const char *c = sees[r]; *c; c++) {
+      shoal_gpu *d = &all[r].gpu[all[r].gpus++];
+      snprintf(d->id, sizeof d->id, "GPU-%c", *c);
+      d->numa = *c <= 'b' ? 0 : 1;
+    }
+  }
+  CHECK_OK(shoal_topo_assign_gpus(all, one_each, t));
+  for (int r = 0; r < t->size; r++) {
+    const shoal_place *p = &t->places[r];
+    char letter = p->gpu[0] ? p->gpu[4] : '-';
+    snprintf(got + strlen(got), sizeof got - strlen(got), "%c%d ", letter, p->gpu_ranks);
+    if (letter != '-') CHECK_EQ(sees[r][p->device], letter, "%s: number at rank %d", what, r);
+  }
+  got[strlen(got) - 1] = 0;
+  CHECK_STR(got, want, "%s", what);
+  shoal_topo_destroy(t);
+}
+
+static void gpus(void)
+{
+  static const char *const four[] = { "abcd", "abcd", "abcd", "abcd" }, *const own[] = { "a", "b", "c", "d" },
+                           *const turned[] = { "dcba", "dcba", "dcba", "dcba" }, *const one[] = { "a", "a", "a", "a" },
+                           *const some[] = { "ab", "ab", "", "ab" }, *const two[] = { "ab", "ab", "ab", "ab" },
+                           *const last[] = { "ab", "ab", "ab", "a" };
+  static const char *const near[] = { "0", "1", "1", "0" }, *const any[] = { "0-1", "0-1", "0-1", "0-1" },
+                           *const unknown[] = { "", "", "", "" }, *const second[] = { "1", "1", "1", "0" };
+  check_gpus("in order", "aaaa", four, any, false, "a1 b1 c1 d1");
+  check_gpus("two of four", "aa", four, any, false, "a1 c1");
+  check_gpus("by NUMA node", "aaaa", four, near, false, "a1 c1 d1 b1");
+  check_gpus("far, rather than shared", "aaa", four, second, false, "c1 d1 a1");
+  check_gpus("each sees its own", "aaaa", own, unknown, true, "a1 b1 c1 d1");
+  check_gpus("in its own numbering", "aaaa", turned, unknown, false, "d1 c1 b1 a1");
+  check_gpus("all on one", "aaaa", one, unknown, false, "a4 a4 a4 a4");
+  check_gpus("two by two", "aaaa", two, second, false, "a2 a2 b2 b2");
+  check_gpus("the last sees less", "aa", last + 2, unknown, true, "b1 a1");
+  check_gpus("of two hosts", "abab", two, unknown, true, "a1 a1 b1 b1");
+  check_gpus("one has none", "aaaa", some, unknown, false, "a2 a2 -0 b1");
+  check_gpus("one each, or none", "aaaa", two, unknown, true, "-0 -0 -0 -0");
+  check_gpus("one each, and one has none", "abcd", some, unknown, true, "-0 -0 -0 -0");
+}
+
+static void gpus_shown(void)
+{
+  shoal_str s = { 0 };
+  shoal_topo *t = make("ab", NULL);
+  snprintf(t->places[1].gpu, sizeof t->places[1].gpu, "GPU-12");
+  shoal_topo_print(t, &s);
+  CHECK_HAS(s.text, "  threads  device  numa  cpus\n");
+  CHECK_HAS(s.text, "        4          1     0-3\n");
+  CHECK_HAS(s.text, "        4  GPU-12  1     0-3\n");
+  shoal_str_free(&s);
+  shoal_json j = { .lines = 2 };
+  shoal_topo_put_json(t, &j, NULL);
+  CHECK_HAS(j.text.text, "\"numa\": \"1\", \"device\": \"GPU-12\"}");
+  shoal_str_free(&j.text);
+  shoal_topo_destroy(t);
+}
+
 /* Above 16 ranks: a row for each run of nodes alike, here a-d, e (one rank fewer) and f (other cores). */
 static void many(void)
 {
@@ -252,6 +319,8 @@ int main(void)
   threads();
   refusals();
   printing();
+  gpus();
+  gpus_shown();
   many();
   return check_done();
 }

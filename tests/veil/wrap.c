@@ -2,15 +2,15 @@
 #include "tensor/cpu/cpu.h"
 #include "veil/veil.h"
 
-shoal_status __real_shoal_backend_open(const char *name, int threads, shoal_backend **out);
-shoal_status __wrap_shoal_backend_open(const char *name, int threads, shoal_backend **out);
+shoal_status __real_shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out);
+shoal_status __wrap_shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out);
 void __real_shoal_cpu_set_winograd(shoal_backend *b, bool on);
 void __wrap_shoal_cpu_set_winograd(shoal_backend *b, bool on);
 
-shoal_status __wrap_shoal_backend_open(const char *name, int threads, shoal_backend **out)
+shoal_status __wrap_shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out)
 {
   shoal_backend *inner;
-  SHOAL_TRY(__real_shoal_backend_open(name, threads, &inner));
+  SHOAL_TRY(__real_shoal_backend_open_as(o, &inner));
   shoal_status st = veil_over(inner, out);
   if (st != SHOAL_OK) shoal_backend_close(inner);
   return st;

@@ -136,12 +136,12 @@ static const shoal_backend_ops cpu_ops = {
   .close = close_cpu,
 };
 
-shoal_status shoal_cpu_open(int threads, shoal_backend **out)
+shoal_status shoal_cpu_open(const shoal_backend_options *o, shoal_backend **out)
 {
   shoal_cpu *b = calloc(1, sizeof *b);
   SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend cpu");
-  b->base = (shoal_backend){ .name = "cpu", .ops = &cpu_ops, .threads = threads, .host_memory = true };
-  shoal_status st = shoal_dnn_open(threads, &b->dnn);
+  b->base = (shoal_backend){ .name = "cpu", .ops = &cpu_ops, .threads = o->threads, .host_memory = true };
+  shoal_status st = shoal_dnn_open(o->threads, &b->dnn);
   if (st != SHOAL_OK) {
     close_cpu(&b->base);
     return st;

@@ -7,8 +7,8 @@
 #define SHOAL_TENSOR_CPU_CPU_H
 #include "tensor/backend.h"
 
-/** @param threads >= 1: OpenMP threads of every operation.  ERR_INTERNAL if oneDNN does not start, ERR_MEM. */
-shoal_status shoal_cpu_open(int threads, shoal_backend **out);
+/** o->threads: OpenMP threads of every operation.  ERR_INTERNAL if oneDNN does not start, ERR_MEM. */
+shoal_status shoal_cpu_open(const shoal_backend_options *o, shoal_backend **out);
 /** "oneDNN 2.6.3 (compiled 2.6.3)"; a static string. */
 const char *shoal_cpu_versions(void);
 /** Sets whether convolutions created from now on may use Winograd's algorithm (3x3, stride 1, 32 channels and 4x4

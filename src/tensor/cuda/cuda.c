@@ -116,6 +116,44 @@ static shoal_status check_device(int *count)
       visible ? "'" : "");
 }
 
+/* "GPU-" and the UUID, as nvidia-smi -L writes it. */
+static void name_device(const struct cudaDeviceProp *p, char out[SHOAL_GPU_ID])
+{
+  const unsigned char *u = (const unsigned char *)p->uuid.bytes;
+  int n = snprintf(out, SHOAL_GPU_ID, "GPU");
+  for (int i = 0; i < 16; i++)
+    n += snprintf(out + n, SHOAL_GPU_ID - (size_t)n, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
+                  u[i]);
+}
+
+static int numa_of(const struct cudaDeviceProp *p)
+{
+  char path[100];
+  int numa = -1;
+  snprintf(path, sizeof path, "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node", (unsigned)p->pciDomainID,
+           (unsigned)p->pciBusID, (unsigned)p->pciDeviceID);
+  FILE *f = fopen(path, "r");
+  if (f && fscanf(f, "%d", &numa) != 1) numa = -1;
+  if (f) fclose(f);
+  return numa;
+}
+
+shoal_status shoal_cuda_devices(shoal_gpu out[SHOAL_GPUS_MAX], int *n)
+{
+  int count = 0;
+  SHOAL_TRY(check_device(&count));
+  count = SHOAL_MIN(count, (int)SHOAL_GPUS_MAX);
+  memset(out, 0, SHOAL_GPUS_MAX * sizeof *out); /* whole, because it is sent */
+  for (int i = 0; i < count; i++) {
+    struct cudaDeviceProp p;
+    SHOAL_TRY_CUDA(cudaGetDeviceProperties(&p, i));
+    name_device(&p, out[i].id);
+    out[i].numa = numa_of(&p);
+  }
+  *n = count;
+  return SHOAL_OK;
+}
+
 static shoal_status make_streams(shoal_cuda *b)
 {
   const unsigned flags = cudaEventDisableTiming;
@@ -138,18 +176,21 @@ static shoal_status open_device(shoal_cuda *b)
   int count = 0;
   struct cudaDeviceProp p;
   SHOAL_TRY(check_device(&count));
+  SHOAL_CHECK(b->device >= 0 && b->device < count, SHOAL_ERR_ARG, "device %d of %d", b->device, count);
   SHOAL_TRY_CUDA(cudaSetDevice(b->device));
   SHOAL_TRY_CUDA(cudaGetDeviceProperties(&p, b->device));
   snprintf(b->name, sizeof b->name, "%s", p.name);
+  b->base.card = b->name;
   SHOAL_TRY(make_streams(b));
   return shoal_cuda_libraries_open(b->stream, &b->lib);
 }
 
-shoal_status shoal_cuda_open(int threads, shoal_backend **out)
+shoal_status shoal_cuda_open(const shoal_backend_options *o, shoal_backend **out)
 {
   shoal_cuda *b = calloc(1, sizeof *b);
   SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend cuda");
   b->base = (shoal_backend){ .name = "cuda", .ops = &cuda_ops, .threads = 1 };
+  b->device = o->device;
   shoal_status st = open_device(b);
   if (st != SHOAL_OK) {
     close_cuda(&b->base);

@@ -6,8 +6,10 @@
 #define SHOAL_TENSOR_CUDA_CUDA_H
 #include "tensor/backend.h"
 
-/** @param threads accepted and ignored.
+/** o->threads is ignored.
  *  @return ERR_DEVICE with the reason where there is no driver, no device or no cuBLAS */
-shoal_status shoal_cuda_open(int threads, shoal_backend **out);
+shoal_status shoal_cuda_open(const shoal_backend_options *o, shoal_backend **out);
+/** Those that CUDA_VISIBLE_DEVICES leaves, in CUDA's order; at most SHOAL_GPUS_MAX. */
+shoal_status shoal_cuda_devices(shoal_gpu out[SHOAL_GPUS_MAX], int *n);
 const char *shoal_cuda_versions(void);
 #endif

@@ -120,10 +120,11 @@ static const shoal_backend_ops ref_ops = {
   .close = close_ref,
 };
 
-shoal_status shoal_ref_open(int threads, shoal_backend **out)
+shoal_status shoal_ref_open(const shoal_backend_options *o, shoal_backend **out)
 {
   shoal_backend *b = calloc(1, sizeof *b);
   SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend ref");
+  (void)o;
   b->name = "ref";
   b->ops = &ref_ops;
   b->threads = 1;

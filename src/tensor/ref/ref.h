@@ -6,7 +6,7 @@
 #define SHOAL_TENSOR_REF_REF_H
 #include "tensor/backend.h"
 
-/** @param threads accepted and ignored: one thread does everything. */
-shoal_status shoal_ref_open(int threads, shoal_backend **out);
+/** One thread does everything, whatever o->threads says. */
+shoal_status shoal_ref_open(const shoal_backend_options *o, shoal_backend **out);
 const char *shoal_ref_versions(void);
 #endif

@@ -21,6 +21,7 @@ shoal_status shoal_cmd_watch(int argc, char **argv);
 shoal_status shoal_cmd_scale(int argc, char **argv);
 shoal_status shoal_cmd_report(int argc, char **argv);
 shoal_status shoal_cmd_topo(int argc, char **argv);
+shoal_status shoal_cmd_doctor(int argc, char **argv);
 shoal_status shoal_cmd_predict(int argc, char **argv);
 shoal_status shoal_cmd_methods(int argc, char **argv);
 shoal_status shoal_cmd_models(int argc, char **argv);
@@ -29,8 +30,9 @@ shoal_status shoal_cmd_completion(int argc, char **argv);
 shoal_status shoal_cmd_manual(int argc, char **argv);
 shoal_status shoal_cmd_version(int argc, char **argv);
 extern const shoal_verb_help shoal_train_help, shoal_predict_help, shoal_launch_help, shoal_submit_help,
-    shoal_status_help, shoal_watch_help, shoal_scale_help, shoal_report_help, shoal_topo_help, shoal_methods_help,
-    shoal_models_help, shoal_config_help, shoal_completion_help, shoal_manual_help, shoal_version_help;
+    shoal_status_help, shoal_watch_help, shoal_scale_help, shoal_report_help, shoal_topo_help, shoal_doctor_help,
+    shoal_methods_help, shoal_models_help, shoal_config_help, shoal_completion_help, shoal_manual_help,
+    shoal_version_help;
 extern const shoal_verb shoal_data_verbs[], shoal_ckpt_verbs[], shoal_trace_verbs[], shoal_bench_verbs[];
 
 const char *shoal_model_name(size_t i); /* NULL after the last one */

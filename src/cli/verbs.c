@@ -20,6 +20,7 @@ const shoal_verb shoal_verbs[] = {
   { "scale", "a scaling study: run files, runs, a table", shoal_cmd_scale, &shoal_scale_help },
   { "report", "runs as one HTML page with figures", shoal_cmd_report, &shoal_report_help },
   { "topo", "show the node and the placement of a run", shoal_cmd_topo, &shoal_topo_help },
+  { "doctor", "check a cluster, or this machine", shoal_cmd_doctor, &shoal_doctor_help },
   { "bench", "measure this machine against its limits", .verbs = shoal_bench_verbs },
   { "methods", "the training methods, their options and sources", shoal_cmd_methods, &shoal_methods_help },
   { "models", "the networks, their options and sizes", shoal_cmd_models, &shoal_models_help },

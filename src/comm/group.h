@@ -58,6 +58,11 @@ void shoal_world_set_counters(shoal_world *w, shoal_counters *counters);
 void shoal_world_set_backend(shoal_world *w, shoal_backend *b);
 void shoal_world_set_trace(shoal_world *w, shoal_trace *trace); /* spans of exchanges and waits; borrowed or NULL */
 void shoal_world_set_step(shoal_world *w, uint64_t step);       /* the training step, for hang reports */
+const char *
+shoal_world_threads(void); /* how many threads MPI allows: "multiple", ..., "funneled"; "none" without MPI */
+/** Enters the fence that a start ends with, which nobody leaves before all have entered; for those who measure it.  Collective.
+ *  ERR_UNSUPPORTED if PMIx did not start this process or is not built in, ERR_COMM. */
+shoal_status shoal_world_fence(void);
 /** Progress everything in flight; cheap if there is nothing (no library call).  Not collective.  Safe as a progress
  *  hook.  Returns the error of the operation that failed; the wait for that operation returns it again. */
 shoal_status shoal_world_progress(shoal_world *w);

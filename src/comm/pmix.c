@@ -79,11 +79,30 @@ static shoal_status compare_size(const shoal_claims *c, int mpi_size)
   return SHOAL_OK;
 }
 
+static pmix_status_t collecting_fence(const pmix_proc_t *all)
+{
+  pmix_info_t collect;
+  bool yes = true;
+  PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
+  return PMIx_Fence(all, 1, &collect, 1);
+}
+
+shoal_status shoal_world_fence(void)
+{
+  pmix_proc_t me, all;
+  SHOAL_CHECK(getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK"), SHOAL_ERR_UNSUPPORTED, "not started by PMIx");
+  pmix_status_t rc = PMIx_Init(&me, NULL, 0);
+  SHOAL_CHECK(rc == PMIX_SUCCESS, SHOAL_ERR_COMM, "PMIx_Init: %s", PMIx_Error_string(rc));
+  PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
+  rc = collecting_fence(&all);
+  PMIx_Finalize(NULL, 0);
+  SHOAL_CHECK(rc == PMIX_SUCCESS, SHOAL_ERR_COMM, "PMIx_Fence: %s", PMIx_Error_string(rc));
+  return SHOAL_OK;
+}
+
 shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c)
 {
   pmix_proc_t me, all;
-  pmix_info_t collect;
-  bool yes = true;
   if (!getenv("PMIX_NAMESPACE") || !getenv("PMIX_RANK")) return SHOAL_OK;
   pmix_status_t rc = PMIx_Init(&me, NULL, 0);
   if (rc != PMIX_SUCCESS) {
@@ -94,14 +113,18 @@ shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c)
   ask(&me, &all, c);
   shoal_status st = compare_size(c, mpi_size);
   if (st == SHOAL_OK) {
-    PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
-    rc = PMIx_Fence(&all, 1, &collect, 1);
+    rc = collecting_fence(&all);
     if (rc != PMIX_SUCCESS) shoal_debug("the PMIx fence after MPI_Init failed: %s", PMIx_Error_string(rc));
   }
   PMIx_Finalize(NULL, 0);
   return st;
 }
 #else
+shoal_status shoal_world_fence(void)
+{
+  return SHOAL_FAIL(SHOAL_ERR_UNSUPPORTED, "built without PMIx");
+}
+
 shoal_status shoal_pmix_settle(int mpi_size, shoal_claims *c)
 {
   if (getenv("PMIX_NAMESPACE") && getenv("SLURM_STEP_ID"))

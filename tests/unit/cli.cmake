@@ -13,3 +13,4 @@ shoal_add_pytest(unit.cli.json FILE unit/test_cli_json.py LABELS unit noasan TIM
 shoal_add_pytest(unit.cli.watch FILE unit/test_cli_watch.py LABELS unit noasan TIMEOUT 120)
 shoal_add_pytest(unit.cli.submit FILE unit/test_cli_submit.py LABELS unit noasan TIMEOUT 120)
 shoal_add_pytest(unit.cli.scale FILE unit/test_cli_scale.py LABELS unit noasan TIMEOUT 120)
+shoal_add_test(unit.cli.doctor SOURCES unit/cli_doctor.c LINK shoal_cli LABELS unit)

@@ -1,4 +1,5 @@
-/* The MPI version, compiled against and loaded: a mismatch of the two is a common cause of a wrong world size.
+/* What MPI says about itself: its version, compiled against and loaded (a mismatch of the two is a common cause of a wrong world
+ * size), and the threads that it allows.
  */
 #include "comm/group.h"
 #include <ctype.h>
@@ -30,4 +31,14 @@ const char *shoal_world_library(void)
     if (*c == '\t') *c = ' ';
   snprintf(text, sizeof text, "%.100s (compiled %s)", loaded, COMPILED);
   return text;
+}
+
+const char *shoal_world_threads(void)
+{
+  int running = 0, level = MPI_THREAD_SINGLE;
+  if (MPI_Initialized(&running) != MPI_SUCCESS || !running || MPI_Query_thread(&level) != MPI_SUCCESS) return "none";
+  return level == MPI_THREAD_MULTIPLE     ? "multiple"
+         : level == MPI_THREAD_SERIALIZED ? "serialized"
+         : level == MPI_THREAD_FUNNELED   ? "funneled"
+                                          : "single";
 }

@@ -22,6 +22,7 @@
 #ifndef SHOAL_DATA_DATASET_H
 #define SHOAL_DATA_DATASET_H
 #include "base/status.h"
+#include "base/texts.h"
 #include "tensor/shape.h"
 #include <stdio.h>
 
@@ -47,6 +48,8 @@ shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
 /** Opens several files as one data set (several.c); patterns such as "part-*.h5" stand for what they match, sorted by name.
  *  @return also ERR_USAGE if a file comes twice, ERR_IO if the files do not fit together */
 shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out);
+/** The files that these names and patterns stand for, in the order of that data set.  ERR_IO. */
+shoal_status shoal_dataset_match(const char *const *patterns, size_t n, shoal_texts *out);
 /** The files of a data set, in order; of one in a single file that itself. */
 size_t shoal_dataset_files(const shoal_dataset *d);
 shoal_dataset *shoal_dataset_file(shoal_dataset *d, size_t i);

@@ -170,12 +170,17 @@ static shoal_status open_several(const shoal_texts *l, shoal_dataset *d)
   return SHOAL_OK;
 }
 
+shoal_status shoal_dataset_match(const char *const *patterns, size_t n, shoal_texts *out)
+{
+  for (size_t i = 0; i < n; i++) SHOAL_TRY(add_matches(out, patterns[i]));
+  return SHOAL_OK;
+}
+
 shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out)
 {
   shoal_texts l = { 0 };
   shoal_dataset *d = NULL;
-  shoal_status st = SHOAL_OK;
-  for (size_t i = 0; st == SHOAL_OK && i < n; i++) st = add_matches(&l, patterns[i]);
+  shoal_status st = shoal_dataset_match(patterns, n, &l);
   if (st != SHOAL_OK) goto done;
   if (l.n == 1) {
     st = shoal_dataset_open(l.at[0], out);

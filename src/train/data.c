@@ -105,12 +105,26 @@ static shoal_status check_evaluated(const shoal_session *s)
   return SHOAL_OK;
 }
 
+/* The files that are read: those of the run file, or their copies. */
+static shoal_status find_files(shoal_session *s, shoal_texts *files)
+{
+  const char *const *patterns;
+  size_t n = shoal_config_paths(s->world.config, "data.file", &patterns);
+  SHOAL_TRY(shoal_session_agree(s, shoal_dataset_match(patterns, n, files)));
+  return shoal_session_stage(s, files);
+}
+
 static shoal_status open_dataset(shoal_session *s)
 {
-  const char *const *files;
-  size_t n = shoal_config_paths(s->world.config, "data.file", &files);
+  shoal_texts files = { 0 };
+  shoal_status st = find_files(s, &files);
+  if (st != SHOAL_OK) {
+    shoal_texts_free(&files);
+    return st;
+  }
   shoal_log_keep_warnings();
-  shoal_status st = shoal_dataset_open_all(files, n, &s->data.set);
+  st = shoal_dataset_open_all((const char *const *)files.at, files.n, &s->data.set);
+  shoal_texts_free(&files);
   if (st == SHOAL_OK) st = check_evaluated(s);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
   if (st == SHOAL_OK && shoal_config_bool(s->world.config, "data.shuffle")) shoal_dataset_warn_of_cost(s->data.set);

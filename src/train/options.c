@@ -31,6 +31,11 @@ static const shoal_option run_options[] = {
     "set, in "
     "this order, what a pattern matches sorted by name.",
     NULL },
+  { "data.stage", SHOAL_OPT_PATH, "", NULL, NULL,
+    "Folder on each node's own disk, such as $TMPDIR or /tmp: the data set is copied there first, once per node and "
+    "checked "
+    "by its sum, and read from there.",
+    NULL },
   { "data.changed", SHOAL_OPT_ENUM, "refuse", NULL, "refuse|accept",
     "A resume whose data set has other contents than when the checkpoint was saved: refuse it, or go on with what it "
     "has now, if it has as many training samples.",

@@ -191,6 +191,8 @@ void shoal_session_delay_evaluation(const shoal_session *s);                   /
 void shoal_session_spoil_loss(const shoal_session *s, shoal_score *score);
 /* data.c */
 shoal_status shoal_session_open_dataset(shoal_session *s); /* collective; ranks agree on the status */
+/* stage.c, data.stage: copies the files to each node's disk, and names the copies instead.  Collective; ranks agree on the status. */
+shoal_status shoal_session_stage(shoal_session *s, shoal_texts *files);
 shoal_status shoal_session_size_data(shoal_session *s);    /* likewise: batches and epochs */
 shoal_status shoal_session_open_loaders(shoal_session *s); /* local */
 /* With eval.batch_norm batch, checks that test batches are large enough; early, like training batches.  Local. */

@@ -1,5 +1,6 @@
 """Disks that are full, or too small, and files above the limit of their size: told in one line with path, needed and free; older
 files are intact, partial ones gone."""
+import filecmp
 import json
 import os
 import re
@@ -223,3 +224,46 @@ def test_disk_trace_cut(glyphs):
         f.write(whole[:4000])  # within the descriptions of the tables
     r = shoal("trace", "show", "runs/r", code=7)
     assert "is cut off" in r.stderr and "Traceback" not in r.stderr, said(r)
+
+
+def test_disk_stage(glyphs, disk):
+    """data.stage copies a data set to a disk once, with the bits of a run without it; a copy that is damaged or older than its file is
+    made anew; a disk without room, and a folder that others may write to, end the start."""
+    args = [*MLP, *sets(run__epochs=1, run__steps=2, data__batch=8, trace__level="off")]
+    glyphs(256, 64)
+    train(2, "plain", *args, "--topo", "2x1")
+
+    def staged(name, *more, copied, code=0):
+        r = train(2, name, *args, "--topo", "2x1", *sets(data__stage="local"), *more, code=code)
+        if code == 0:
+            found = re.search(rf"disk, local/shoal-{os.geteuid()}: (\S+ \S+) copied, (\S+ \S+) found there, all read back", r.stdout)
+            if copied:  # by this pretended node or, just before it, by the other one
+                assert sorted(found.groups())[0] == "0 B" and found[1] != found[2], said(r)
+            else:
+                assert found[1] == "0 B" and found[2] != "0 B", said(r)
+            (copy,) = [f for f in os.listdir(folder) if f.endswith(".h5")]
+            assert filecmp.cmp(f"{folder}/{copy}", "glyphs.h5", shallow=False) and not temporary("local")
+            return f"{folder}/{copy}", os.stat(f"{folder}/{copy}").st_ino
+        return r
+
+    folder = f"local/shoal-{os.geteuid()}"
+    copy, first = staged("a", copied=True)
+    shoal("ckpt", "diff", newest("plain"), newest("a"))
+    assert staged("b", copied=False) == (copy, first)
+    with open(copy, "r+b") as f:  # a bit of the disk
+        f.seek(-1000, os.SEEK_END)
+        byte = f.read(1)
+        f.seek(-1000, os.SEEK_END)
+        f.write(bytes([byte[0] ^ 1]))
+    assert staged("c", copied=True)[1] != first
+    os.utime("glyphs.h5", (1, 1))  # another file, as far as can be seen
+    os.chmod(copy, 0o600)
+    staged("d", copied=True)
+    shoal("ckpt", "diff", newest("plain"), newest("d"))
+    os.chmod(folder, 0o777)
+    r = staged("e", copied=False, code=7)
+    assert r.stderr.count("is no folder of this user that others cannot write to") == 1, said(r)
+    disk.fill(leave=100 << 10)
+    r = train(2, "f", *args, *sets(data__stage=disk), code=7)
+    assert re.search(r"data.stage: glyphs.h5 has \S+ KiB and \S+ has only \S+ KiB left \(tmpfs\)", r.stderr), said(r)
+    assert not [f for f in os.listdir(f"{disk}/shoal-{os.geteuid()}") if f.endswith(".h5")]

@@ -253,11 +253,11 @@ char *shoal_program_name(void)
   return shoal_strdup_printf("shoal");
 }
 
-/* job.json: for `shoal status`, until the run tells more itself. */
-static shoal_status write_record(const char *folder, const shoal_texts *jobs, const shoal_job *job,
+/* job.json of job.sbatch: for `shoal status`, until the run tells more itself. */
+static shoal_status write_record(const char *script, const shoal_texts *jobs, const shoal_job *job,
                                  const shoal_texts *elements)
 {
-  char now[40], *path = shoal_path_join(folder, "job.json");
+  char now[40], *path = shoal_strdup_printf("%.*s.json", (int)(strlen(script) - strlen(".sbatch")), script);
   shoal_json j = { .lines = 1 };
   shoal_json_object(&j, NULL);
   shoal_json_array(&j, "jobs");
@@ -316,7 +316,7 @@ shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, 
   shoal_status st = shoal_write_file(script, text.text, text.len);
   if (st == SHOAL_OK) st = submit_chain(r, script, chain, &jobs);
   if (jobs.n) {
-    shoal_status recorded = write_record(folder, &jobs, &r->job, elements);
+    shoal_status recorded = write_record(script, &jobs, &r->job, elements);
     if (st == SHOAL_OK) st = recorded;
     tell(r, folder, script, &jobs);
   }

@@ -45,7 +45,7 @@ shoal_status shoal_flag_number(const shoal_args *a, const char *flag, int *out);
 shoal_status shoal_job_request_lead(shoal_job_request *r, const shoal_texts *folders);
 
 /** Writes the script of r->job, whose other members are filled in, into `folder` as `name` and hands it to sbatch, `chain` jobs
- *  that begin after each other.  What it has done is in FOLDER/job.json, which says of an array the names of the elements' folders
+ *  that begin after each other.  What it has done is in FOLDER/job.json (of job.sbatch), which says of an array the names of the elements' folders
  *  in it, and is printed. */
 shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, const char *name, int chain,
                                       const shoal_texts *elements);

@@ -1,8 +1,11 @@
 /* shoal scale: makes the run files of a scaling study, runs what is not done yet, one run after the other, and compares. */
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/job_flags.h"
 #include "cli/study.h"
+#include "report/runs.h"
 #include "slurm/launcher.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +24,10 @@ static const shoal_flag flags[] = {
   { "--set", NULL, "KEY=VALUE", SHOAL_FLAG_LIST, "override a run-file option in all runs" },
   { "--allow-faults", NULL, NULL, SHOAL_FLAG_SWITCH, "enable the fault.* options in all runs (for pretended compute)" },
   { "--only-files", NULL, NULL, SHOAL_FLAG_SWITCH, "make the run files and say the commands; run nothing" },
+  { "--submit", NULL, NULL, SHOAL_FLAG_SWITCH,
+    "hand the runs that are neither done nor in the queue to Slurm, a job array for each rank count, and compare those "
+    "that are done; --per-node is then of real nodes" },
+  SHOAL_JOB_FLAGS,
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 const shoal_verb_help shoal_scale_help = {
@@ -34,13 +41,15 @@ const shoal_verb_help shoal_scale_help = {
   flags,
   1,
   1,
-  "  shoal scale digits.yaml --ranks 1,2,4\n  shoal scale digits.yaml --ranks 2,4,8 --methods sync,daso --per-node 2\n",
+  "  shoal scale digits.yaml --ranks 1,2,4\n  shoal scale digits.yaml --ranks 2,4,8 --methods sync,daso --per-node 2\n"
+  "  shoal scale digits.yaml --ranks 2,4,8 --per-node 2 --submit --time 1h\n",
 };
 
 typedef struct {
   shoal_args *args;
   shoal_study_request study;
   shoal_launcher_site site;
+  bool submit;  /* hand them to Slurm */
   int cores;    /* of each rank of a Slurm job; 0: no such job */
   int per_node; /* 0: nodes are as they are */
   bool allow_faults;
@@ -124,6 +133,34 @@ static shoal_status choose_threads(request *q)
   return SHOAL_OK;
 }
 
+/* Ranks of real nodes: as asked for, or as the site says. */
+static shoal_status choose_nodes(request *q)
+{
+  shoal_job_request r;
+  char text[16];
+  shoal_status st = shoal_job_request_read(q->args, &r);
+  if (st == SHOAL_OK && !q->per_node) {
+    snprintf(text, sizeof text, "%d", shoal_job_request_per_node(&r));
+    st = parse_per_node(text, q);
+  }
+  shoal_job_request_free(&r);
+  return st;
+}
+
+static shoal_status check_job_flags(const shoal_args *a)
+{
+  static const shoal_flag of_jobs[] = { SHOAL_JOB_FLAGS, { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL } };
+  shoal_texts given = { 0 };
+  SHOAL_TRY(shoal_args_repeat(a, of_jobs, &given));
+  bool without = given.n && !shoal_args_on(a, "--submit"),
+       both = shoal_args_on(a, "--only-files") && shoal_args_on(a, "--submit");
+  shoal_status st = SHOAL_OK;
+  if (without) st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s is of a job: add --submit", given.at[0]);
+  if (both) st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--only-files and --submit contradict each other: give one");
+  shoal_texts_free(&given);
+  return st;
+}
+
 static shoal_status read_request(shoal_args *args, request *q)
 {
   const char *const *words, *ranks = shoal_args_value(args, "--ranks"), *methods = shoal_args_value(args, "--methods");
@@ -136,8 +173,111 @@ static shoal_status read_request(shoal_args *args, request *q)
   SHOAL_CHECK(ranks, SHOAL_ERR_USAGE, "give the rank counts, as in --ranks 1,2,4");
   SHOAL_TRY(parse_ranks(ranks, &q->study));
   if (methods) SHOAL_TRY(split_words(methods, &q->study.methods));
+  q->submit = shoal_args_on(args, "--submit");
+  SHOAL_TRY(check_job_flags(args));
   SHOAL_TRY(parse_per_node(shoal_args_value(args, "--per-node"), q));
-  return choose_threads(q);
+  return q->submit ? choose_nodes(q) : choose_threads(q);
+}
+
+/* ---- jobs ---- */
+
+static bool in_queue(const shoal_runs *known, const shoal_queue *queue, const shoal_study_run *r)
+{
+  for (size_t i = 0; i < known->n; i++)
+    for (size_t k = 0; strcmp(known->at[i].dir, r->dir) == 0 && k < known->at[i].jobs.n; k++)
+      if (shoal_queue_find(queue, known->at[i].jobs.at[k])) return true;
+  return false;
+}
+
+/* The runs of so many ranks that are to be submitted. */
+static shoal_status choose_runs(const shoal_study *s, int ranks, const shoal_runs *known, const shoal_queue *queue,
+                                shoal_job_element *elements, size_t *n, shoal_texts *names)
+{
+  for (size_t i = 0; i < s->n; i++) {
+    const shoal_study_run *r = &s->runs[i];
+    if (r->ranks != ranks || r->state == SHOAL_RUN_DONE) continue;
+    if (in_queue(known, queue, r)) {
+      printf("%s is in the queue\n", r->dir);
+      continue;
+    }
+    shoal_job_element *e = &elements[*n];
+    e->index = (int)++*n;
+    SHOAL_TRY(shoal_texts_add(&e->words, r->file));
+    SHOAL_TRY(shoal_texts_add(names, shoal_path_base(r->dir)));
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status describe_job(const request *q, const shoal_study *s, int ranks, shoal_job *j, shoal_texts *kept)
+{
+  int per_node = q->per_node;
+  j->nodes = SHOAL_MAX(ranks / per_node, 1);
+  j->per_node = ranks / j->nodes;
+  j->ranks = ranks;
+  SHOAL_TRY(shoal_texts_take(kept, shoal_strdup_printf("%s-%d", shoal_path_base(s->dir), ranks)));
+  SHOAL_TRY(shoal_texts_take(kept, shoal_strdup_printf("%s/job-%%A_%%a.log", s->dir)));
+  SHOAL_TRY(shoal_texts_take(kept, shoal_program_name()));
+  SHOAL_TRY(shoal_texts_take(kept, shoal_strdup_printf("shoal scale %s --submit, for %d rank%s", q->study.run_file,
+                                                       ranks, ranks == 1 ? "" : "s")));
+  j->about = q->study.run_file;
+  j->name = kept->at[0];
+  j->output = kept->at[1];
+  j->program = kept->at[2];
+  j->made_by = kept->at[3];
+  return SHOAL_OK;
+}
+
+/* The runs of one rank count, as an array: they need as many nodes. */
+static shoal_status submit_ranks(const request *q, const shoal_study *s, int ranks, const shoal_runs *known,
+                                 const shoal_queue *queue)
+{
+  shoal_job_request r;
+  shoal_job_element *elements = NULL;
+  shoal_texts names = { 0 }, kept = { 0 }, words = { 0 }, folders = { 0 };
+  size_t n = 0;
+  char *script = shoal_strdup_printf("job-%d.sbatch", ranks);
+  shoal_status st = shoal_job_request_read(q->args, &r);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(s->n, &elements);
+  if (st == SHOAL_OK) st = choose_runs(s, ranks, known, queue, elements, &n, &names);
+  if (st == SHOAL_OK) st = describe_job(q, s, ranks, &r.job, &kept);
+  if (st == SHOAL_OK) st = shoal_texts_add(&words, "-q");
+  if (st == SHOAL_OK && q->allow_faults) st = shoal_texts_add(&words, "--allow-faults");
+  for (size_t i = 0; i < s->n && st == SHOAL_OK; i++)
+    if (s->runs[i].ranks == ranks) st = shoal_texts_add(&folders, s->runs[i].dir);
+  if (st == SHOAL_OK) st = shoal_job_request_lead(&r, &folders);
+  r.job.words = &words;
+  r.job.elements = elements;
+  r.job.n_elements = n;
+  if (st == SHOAL_OK && n) st = shoal_job_request_submit(&r, s->dir, script, 1, &names);
+  for (size_t i = 0; elements && i < n; i++) shoal_texts_free(&elements[i].words);
+  free(elements);
+  free(script);
+  shoal_texts_free(&names);
+  shoal_texts_free(&kept);
+  shoal_texts_free(&words);
+  shoal_texts_free(&folders);
+  shoal_job_request_free(&r);
+  return st;
+}
+
+static shoal_status submit_study(const request *q, const shoal_study *s)
+{
+  shoal_runs known = { .n = 0 };
+  shoal_queue queue;
+  shoal_str table = { 0 };
+  shoal_queue_read(&queue);
+  shoal_status st = shoal_runs_find(s->dir, &known);
+  for (size_t i = 0; i < q->study.n_ranks && st == SHOAL_OK; i++)
+    st = submit_ranks(q, s, q->study.ranks[i], &known, &queue);
+  if (st == SHOAL_OK) {
+    shoal_study_print(s, &table);
+    printf("\n%s scaling, %s\n%sthe same command compares what is done later\n", s->weak ? "weak" : "strong", s->dir,
+           table.text);
+  }
+  shoal_str_free(&table);
+  shoal_runs_free(&known);
+  shoal_queue_free(&queue);
+  return st;
 }
 
 /* ---- a run ---- */
@@ -250,7 +390,9 @@ shoal_status shoal_cmd_scale(int argc, char **argv)
   shoal_status st = read_request(args, &q);
   if (st == SHOAL_OK) st = shoal_study_open(&q.study, &s);
   if (st == SHOAL_OK)
-    st = shoal_args_on(args, "--only-files") ? show_commands(&q, &s, program) : study(&q, &s, program);
+    st = q.submit                              ? submit_study(&q, &s)
+         : shoal_args_on(args, "--only-files") ? show_commands(&q, &s, program)
+                                               : study(&q, &s, program);
   shoal_study_close(&s);
   free_request(&q);
   free(program);

@@ -201,6 +201,32 @@ def test_refused(work, args, words):
     assert not os.path.exists("sbatch.args") and not os.path.exists("runs")
 
 
+def test_scale(work):
+    """`shoal scale --submit`: an array for each rank count, of the runs that are neither done nor in the queue."""
+    for name in STUBS:
+        stub(name)
+    open("queue", "w").close()
+    command = ["scale", "run.yaml", "--ranks", "1,4", "--methods", "sync,local-sgd", "--per-node", 2, "--submit", "--time", "1h", "-c", 3]
+    r = shoal(*command)
+    assert read("sbatch.args").splitlines() == [f"--parsable runs/blobs-scale/job-{n}.sbatch" for n in (1, 4)]
+    one, four = (read(f"runs/blobs-scale/job-{n}.sbatch") for n in (1, 4))
+    assert options(one)[:1] + options(one)[3:] == ["--job-name=blobs-scale-1", "--array=1-2", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=3",
+                                                   "--time=01:00:00", "--requeue", "--signal=USR1@120"]
+    assert "--nodes=2" in options(four) and "--ntasks-per-node=2" in options(four) and four.endswith('exec shoal launch --requeue -q "$@"\n')
+    assert r.stdout.count("not done") == 4
+    job = {"SLURM_JOB_ID": "107", "SLURM_ARRAY_JOB_ID": "101", "SLURM_CPUS_PER_TASK": "1", "SLURM_ARRAY_TASK_ID": "2",
+           "PATH": f"{os.getcwd()}/bin:{os.path.dirname(program())}:/usr/bin:/bin"}
+    run(["bash", "runs/blobs-scale/job-1.sbatch"], base={**PLAIN_ENV, **job})
+    with open("queue", "w") as f:
+        f.write("102_1|PENDING|N/A|Priority\n102_2|RUNNING|N/A|None\n")
+    r = shoal(*command)
+    assert read("sbatch.args").splitlines()[2:] == ["--parsable runs/blobs-scale/job-1.sbatch"]
+    assert "--array=1\n" in read("runs/blobs-scale/job-1.sbatch") and "1) set -- runs/blobs-scale/sync-1.yaml" in read("runs/blobs-scale/job-1.sbatch")
+    assert r.stdout.count("is in the queue") == 2 and re.search(r"^local-sgd +1 +\d+ +1.00", r.stdout, re.M), r.stdout
+    assert "--time is of a job: add --submit" in shoal("scale", "run.yaml", "--ranks", 1, "--time", "1h", code=2).stderr
+    assert "contradict each other" in shoal(*command, "--only-files", code=2).stderr
+
+
 # ---- status ----------------------------------------------------------------------------------------------------------
 
 def here(pid, started=1):

@@ -461,7 +461,7 @@ static shoal_status try_to_read(void *context)
 static shoal_status survive(const request *q)
 {
   uint64_t bytes = size_of(q->path);
-  int seconds = 5 + (q->most == UINT64_MAX ? (int)(bytes >> 27) : 0); /* each takes 128 MiB of records */
+  int seconds = 2 + (q->most == UINT64_MAX ? (int)(bytes >> 27) : 0); /* each takes 128 MiB of records */
   shoal_status st;
   char place[SHOAL_CHILD_PLACE];
   SHOAL_CHECK(shoal_survives(try_to_read, (void *)q, seconds, shoal_memory_limit(), place, &st), SHOAL_ERR_IO,

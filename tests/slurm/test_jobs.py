@@ -304,6 +304,43 @@ def test_wrong(glyphs):
     assert status("plain")["state"] == "done", f'{status("plain")}'
 
 
+def test_doctor():
+    """Nodes that hold up the others are named, and left out of the next job: n2, whose scratch folder is full, n3, whose link is
+    shaped to a tenth, n4, which has another version.  Afterwards all is well."""
+    with open(program(), "rb") as f:
+        other = f.read().replace(b"0.1.0", b"0.9.9")
+    with open("other", "wb") as f:
+        f.write(other)
+    os.chmod("other", 0o755)
+    script = """case $(hostname) in
+        n2) mkdir -p /tmp/full && mount -t tmpfs -o size=64k shoal /tmp/full && head -c 65536 /dev/zero >/tmp/full/old; export TMPDIR=/tmp/full OMPI_MCA_orte_tmpdir_base=/tmp ;;
+        n4) shift; set -- ./other "$@" ;;
+    esac; exec "$@" """
+    try:
+        cluster_sh("shape", "200mbit")
+        for end, device in (("shoal-n3", "eth0"), ("shoal-head", "n3")):
+            run(["tc", "-n", end, "qdisc", "replace", "dev", device, "root", "tbf", "rate", "20mbit", "burst", "128kb", "latency", "50ms"])
+        r = srun("-N4", "--ntasks-per-node=1", "unshare", "--mount", "sh", "-c", script, "sh", program(), "doctor", "--needs", "0.01", "--json", code=7)
+        report = json.loads(r.stdout)
+        assert report["exclude"] == "n2,n3,n4", said(r)
+        faults = {(f["node"], f["check"]): f["text"] for f in report["findings"] if f["verdict"] == "fault"}
+        assert set(faults) == {("n2", "files"), ("n3", "links"), ("n4", "versions")}, said(r)
+        assert "/tmp/full" in faults["n2", "files"] and "No space left" in faults["n2", "files"], said(r)
+        assert "where others have" in faults["n3", "links"], said(r)
+        assert faults["n4", "versions"].startswith("shoal is 0.9.9 (file ") and "on n4; n1 and 2 more have 0.1.0" in faults["n4", "versions"]
+        speeds = [n["mb_s"] for n in report["nodes"]]
+        assert speeds[2] < 4 and min(speeds[:2] + speeds[3:]) > 2 * speeds[2], speeds
+    finally:
+        cluster_sh("shape", "off")
+    cluster_sh("shape", "200mbit")
+    r = on_cluster("salloc", "--immediate=60", *EIGHT, program(), "doctor", "--needs", "0.01")
+    cluster_sh("shape", "off")
+    text = " ".join(r.stdout.split())  # lines are wrapped
+    assert "8 ranks on 4 nodes of Slurm job" in text and "shoal doctor: 8 ranks on 4 nodes, n1 .. n4" in text, said(r)
+    assert "0 faults" in text and "--exclude" not in text, said(r)
+    assert "equal on all nodes" in text and "ms of each other" in text and "by PMIx" in text, said(r)
+
+
 def test_starts(glyphs):
     """Short starts over four nodes: none may die in its first exchange (the fence in src/comm/pmix.c)."""
     glyphs(64, 8)

@@ -297,8 +297,8 @@ static shoal_status look_at_ends(int fd, const char *path, uint64_t *size, seal_
   }
   SHOAL_CHECK(sealed, SHOAL_ERR_IO,
               "%s does not end with the seal of a finished checkpoint (%" PRIu64
-              " bytes): it was cut short, or written or changed by another program; copy it again, or give one that "
-              "Shoal wrote",
+              " bytes): it was cut short, changed by another program, or is a model that `shoal ckpt export` wrote for "
+              "others; copy it again, or give the run or its checkpoint",
               path, *size);
   return SHOAL_OK;
 }

@@ -2,6 +2,7 @@
 import csv
 import json
 import re
+import sys
 import types
 
 import h5py
@@ -86,6 +87,12 @@ def test_names(named):
     with h5py.File("model.h5") as model:
         expected = numpy_program().predict(model, np.array([row[1:] for row in named], "f8"))
     assert np.array([[float(r[f"p_{n}"]) for n in names] for r in rows]) == pytest.approx(expected, abs=1e-5)
+    with open("predict.py", "w") as f:
+        f.write(PROGRAM)
+    with h5py.File("trees.h5") as data:
+        lines = run([sys.executable, "predict.py", "model.h5", "trees.h5"]).stdout.splitlines()
+        known = data.attrs["class_names"].decode().split("\n")
+        assert [line.rsplit(" ", 1)[0] for line in lines] == [known[y] for y in data["test/y"][:]]
     assert told["confusion"][names.index("oak")][names.index("ash")] == 1 and np.sum(told["confusion"]) == 3
     page = shoal("predict", newest("r"), "new.h5").stdout
     assert "2 with a label that the model does not know" in page and "accuracy 66.67 % (2 of 3)" in page

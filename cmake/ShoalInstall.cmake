@@ -6,7 +6,7 @@
 install(TARGETS shoal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # documents lie as in the source tree, so that their links work
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs jobs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs jobs packaging DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES checkpoints/README.md checkpoints/format.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/checkpoints)
 install(FILES src/read/shoalread.h DESTINATION ${CMAKE_INSTALL_DOCDIR}/src/read)
 install(FILES analysis/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/analysis)
@@ -53,14 +53,15 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian.cmake)
 set(CPACK_SHOAL_WITH_CUDA ${SHOAL_WITH_CUDA})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "training of neural networks across slow interconnects")
-set(CPACK_PACKAGE_CONTACT "the maintainers of Shoal <root@localhost>")
+set(CPACK_PACKAGE_CONTACT "Shoal maintainers <shoal@example.org>")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/shlibs ${PROJECT_SOURCE_DIR}/packaging/triggers)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS openmpi-bin)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-h5py, python3-pandas, python3-matplotlib")
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Shoal trains neural networks on clusters where the network, not the processor, is
-the bottleneck. The training method is one word in the run file; runs stop and
-resume bitwise, and record where the time of every step went.")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Shoal trains neural networks on clusters where the network, not the
+processor, is the bottleneck. The training method is one word in the run
+file; runs stop and resume bitwise, and record where the time of every step
+went.")
 include(CPack)

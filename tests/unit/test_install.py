@@ -92,6 +92,29 @@ def test_module(prefix, work, kind):
     assert lines[4] == f"loaded: {found} {prefix}/share/man:/pages" and lines[5] == "unloaded:  /pages"
 
 
+def test_recipes():
+    """Recipes of packaging/ can be parsed, have this version and set options of the build."""
+    with open(f"{ROOT}/CMakeLists.txt") as f:
+        version = re.search(r"project\(shoal VERSION (\S+)", f.read()).group(1)
+    options = set()
+    for path in (f"{ROOT}/CMakeLists.txt", *glob.glob(f"{ROOT}/cmake/*.cmake")):
+        with open(path) as f:
+            options |= set(re.findall(r"(?:option|set|find_path|find_library)\((SHOAL_\w+|DNNL_\w+)", f.read()))
+    recipes = {path: open(path).read() for path in glob.glob(f"{ROOT}/packaging/**/*.*", recursive=True) if path.endswith((".py", ".eb", ".def"))}
+    assert len(recipes) == 4
+    for path, text in recipes.items():
+        if not path.endswith(".def"):
+            compile(text, path, "exec")
+        if path.endswith(".eb"):
+            values = {"SHLIB_EXT": "so", "SOURCE_TAR_GZ": ""}
+            exec(text, values)
+            assert f"/{values['name']}-{values['version']}-" in path and values["toolchain"]["version"] in path
+            assert values["name"] != "Shoal" or values["version"] == version
+        if path.endswith("package.py"):
+            assert f'version("{version}")' in text
+        assert not set(re.findall(r"(?:-D|define\(\")((?:SHOAL|DNNL)_[A-Z_]+)", text)) - options - {"DNNL_CPU_RUNTIME", "DNNL_BUILD_TESTS", "DNNL_BUILD_EXAMPLES"}
+
+
 def read_by_hand(data, ckpt, trace):
     """What docs/read.c prints, read by h5py."""
     with h5py.File(data) as f:

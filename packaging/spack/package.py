@@ -1,8 +1,11 @@
-# A package of Spack.  As a repository of your own:
+# A package of Spack 1.0 or later.  In a repository of your own:
 #
-#   spack repo create my-packages && mkdir -p my-packages/packages/shoal && cp package.py my-packages/packages/shoal/
-#   spack repo add my-packages
+#   spack repo create ~/spack-packages mine
+#   mkdir ~/spack-packages/spack_repo/mine/packages/shoal && cp package.py ~/spack-packages/spack_repo/mine/packages/shoal/
+#   spack repo add ~/spack-packages/spack_repo/mine
 #   spack dev-build --source-path CHECKOUT shoal@0.1.0
+from spack_repo.builtin.build_systems.cmake import CMakePackage
+
 from spack.package import *
 
 

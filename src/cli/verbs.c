@@ -47,6 +47,10 @@ shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int arg
     print_verbs(program, list);
     return shoal_error_told(SHOAL_FAIL(SHOAL_ERR_USAGE, "%s needs a verb", program));
   }
+  if (strcmp(argv[1], "help") == 0) { /* "help VERB" is "VERB -h" */
+    memmove(argv + 1, argv + 2, (size_t)(argc - 2) * sizeof *argv);
+    argv[argc - 1] = "-h";
+  }
   if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0) {
     print_verbs(program, list);
     return SHOAL_OK;

@@ -79,7 +79,9 @@ def test_manual():
     for verb in VERBS:
         page = plain(PAGES[f"shoal-{verb[0]}.1"])
         assert f"\n.BR shoal-{verb[0]} (1)\n" in plain(PAGES["shoal.1"])
-        assert shoal(*verb, "-h").split("\n")[0].removeprefix("usage: ") in page
+        helped = shoal(*verb, "-h")
+        assert helped == shoal("help", *verb)
+        assert helped.split("\n")[0].removeprefix("usage: ") in page
         part = page.split(f".SS shoal {' '.join(verb)}\n")[1].split("\n.SS")[0] if len(verb) > 1 else page
         for forms, value in flags_of(verb):
             assert f"\n.TP\n{', '.join(forms)}{' ' + value if value else ''}\n" in part, (verb, forms)

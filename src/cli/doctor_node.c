@@ -260,6 +260,29 @@ static int count_gpus(void)
   return n;
 }
 
+/* Opens each GPU that CUDA shows to this process, which allocates on it and copies to it and back.  A machine with GPUs that has no
+ * driver may be meant for something else. */
+static void open_gpus(int node, shoal_findings *f)
+{
+  shoal_gpu gpus[SHOAL_GPUS_MAX];
+  int n = 0;
+  if (!shoal_backend_built("cuda")) {
+    shoal_find(f, "devices", SHOAL_NOTE, node, "it has GPUs, and this program is built without the backend cuda");
+    return;
+  }
+  bool driver = shoal_path_exists("/proc/driver/nvidia/version");
+  shoal_status st = shoal_backend_devices("cuda", gpus, &n);
+  if (st != SHOAL_OK) shoal_find(f, "devices", driver ? SHOAL_FAULT : SHOAL_NOTE, node, "%s", shoal_error_text(st));
+  for (int i = 0; st == SHOAL_OK && i < n; i++) {
+    shoal_backend *b = NULL;
+    shoal_backend_options o = { .name = "cuda", .threads = 1, .device = i };
+    shoal_status opened = shoal_backend_open_as(&o, &b);
+    if (opened != SHOAL_OK)
+      shoal_find(f, "devices", SHOAL_FAULT, node, "GPU %s: %s", gpus[i].id, shoal_error_text(opened));
+    shoal_backend_close(b);
+  }
+}
+
 /* @param speed, gpus, cores  [nodes] */
 static void judge_devices(const int64_t *speed, const int64_t *gpus, const int64_t *cores, const shoal_topo *t,
                           shoal_findings *f)
@@ -296,6 +319,7 @@ shoal_status shoal_doctor_devices(shoal_world *w, shoal_findings *f)
     shoal_status st = measure_core(&table[p->node]);
     if (st != SHOAL_OK) shoal_find_error(f, "devices", p->node, st);
     table[n + (size_t)p->node] = count_gpus();
+    if (table[n + (size_t)p->node]) open_gpus(p->node, f);
     table[2 * n + (size_t)p->node] = p->cores;
   }
   shoal_status st = shoal_group_max_i64(shoal_world_control(w), table, 3 * n);

@@ -38,4 +38,13 @@ if(SHOAL_WITH_CUDA)
   enable_language(CXX) # tests/simgpu
   set(CMAKE_CXX_STANDARD 17)
 endif()
+# NCCL is loaded when it is needed (comm/nccl), and only its header is needed here.
+set(SHOAL_WITH_NCCL OFF)
+if(SHOAL_WITH_CUDA)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NCCL_INCLUDE_DIR)
+    set(SHOAL_WITH_NCCL ON)
+  endif()
+endif()
+add_feature_info(nccl SHOAL_WITH_NCCL "sums between GPUs (without: MPI and pinned memory)")
 add_feature_info(cuda SHOAL_WITH_CUDA "GPUs (${cuda_why})")

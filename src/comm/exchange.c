@@ -29,18 +29,24 @@ static shoal_status compare_plan(shoal_group *g, const char *name, size_t n, sho
 
 static const shoal_flight_ops *ops_of(const shoal_exchange *e)
 {
+  if (e->fabric.on) return &shoal_fabric_sum_ops;
   return e->algorithm == SHOAL_SUM_SMALL ? &shoal_small_ops : &shoal_ring_ops;
+}
+
+static shoal_status plan_algorithm(shoal_exchange *e)
+{
+  if (e->fabric.on) return shoal_fabric_plan(e);
+  return e->algorithm == SHOAL_SUM_SMALL ? shoal_small_plan(e) : shoal_ring_plan(e);
 }
 
 static shoal_status plan(shoal_exchange *e)
 {
-  bool small = e->algorithm == SHOAL_SUM_SMALL;
   SHOAL_CHECK(e->name, SHOAL_ERR_MEM, "out of memory: exchange");
   if (e->f.g->size == 1) return SHOAL_OK;
   uint64_t bytes[SHOAL_LINK_COUNT];
-  shoal_exchange_bytes(e->f.g, e->n, e->wire, e->algorithm, bytes);
+  shoal_exchange_bytes(e->f.g, e->whole, e->wire, e->algorithm, bytes);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) e->bytes += bytes[link];
-  shoal_status st = small ? shoal_small_plan(e) : shoal_ring_plan(e);
+  shoal_status st = plan_algorithm(e);
   if (st == SHOAL_OK) st = shoal_stage_plan(e);
   if (st == SHOAL_OK)
     st = e->f.g->w->transport->reserve(e->f.g->w, e->slots);
@@ -58,7 +64,7 @@ shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t 
   if (st == SHOAL_OK) {
     e->f = (shoal_flight){ .g = g };
     e->plan = g->plans;
-    e->n = n;
+    e->n = e->whole = n;
     e->wire = wire;
     e->algorithm = shoal_sum_choose(g, n, wire, algorithm);
     e->name = shoal_strdup_printf("exchange \"%s\"", name);
@@ -68,6 +74,7 @@ shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t 
   }
   g->plans++;
   st = shoal_group_agree(g, st);
+  if (st == SHOAL_OK) shoal_fabric_take(e);
   if (st == SHOAL_OK) st = shoal_local_open(e);
   if (st == SHOAL_OK) st = shoal_stage_open(e);
   if (st == SHOAL_OK) st = shoal_group_agree(g, plan(e));
@@ -160,12 +167,17 @@ shoal_status shoal_exchange_start(shoal_exchange *e, float *x, shoal_event ready
   e->f.tag = shoal_group_plan_tag(g, e->plan, e->seq + STAMP_STRIDE * e->stamp);
   e->x = x;
   e->ready = ready;
+  learn_trace(e);
+  if (e->fabric.on) {
+    e->f.ops = ops_of(e);
+    shoal_fabric_start(e, x, ready);
+    return shoal_flight_start(&e->f);
+  }
   if (e->stage.backend) SHOAL_TRY(shoal_stage_start(e, x, ready));
   if (e->stage.backend || shoal_event_reached(ready))
     SHOAL_TRY(begin(e));
   else
     hold(e);
-  learn_trace(e);
   return shoal_flight_start(&e->f);
 }
 
@@ -204,6 +216,7 @@ void shoal_exchange_destroy(shoal_exchange *e)
     free(e->in.buffer);
     free(e->out.buffer);
     free(e->blocks);
+    shoal_fabric_drop(e);
   }
   shoal_stage_close(e);
   shoal_local_free(e);

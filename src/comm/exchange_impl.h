@@ -1,4 +1,5 @@
-/* Internals of sum exchanges, shared by exchange.c, lane.c, ring.c, local.c, small.c and stage.c.
+/* Internals of sum exchanges, shared by exchange.c, lane.c, ring.c, local.c, small.c,
+ * stage.c and fabric.c.
  *
  *     exchange.c       public functions, tags, traces
  *     node_layout.c    nodes, owners and neighbours; choice of algorithm; predicted bytes
@@ -7,11 +8,13 @@
  *     small.c          all-gather, then every member adds
  *     lane.c           an ordered sequence of pieces from or to one peer
  *     stage.c          a vector that the host cannot reach, and its mirror
+ *     fabric.c         a vector that a library of the devices sums inside the node (fabric_impl.h)
  *
  * Ring and two-level sum are one state machine.  The flat ring is the case of one rank per node. */
 #ifndef SHOAL_COMM_EXCHANGE_IMPL_H
 #define SHOAL_COMM_EXCHANGE_IMPL_H
 #include "base/mem.h"
+#include "comm/fabric_impl.h"
 #include "comm/group_impl.h"
 #include <stdatomic.h>
 
@@ -25,6 +28,7 @@ typedef struct {
   int locals, local;
   int owners, most; /* most: ranks of the largest node */
   int left, right;  /* group ranks that own the same shard on the previous and next node; -1: owns none */
+  bool fabric;      /* the sum inside the node is a fabric's, and so are the shards */
 } shoal_node_layout;
 
 /** @param algorithm  RING, TWO_LEVEL or LEADERS */
@@ -35,6 +39,10 @@ int shoal_node_layout_member(const shoal_group *g, shoal_sum_algorithm algorithm
 bool shoal_node_layout_same_node(const shoal_group *g, shoal_sum_algorithm algorithm, int a, int b);
 /** Resolves AUTO by size and topology; returns any other algorithm unchanged. */
 shoal_sum_algorithm shoal_sum_choose(const shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm wanted);
+
+/** Where the shard of an owner begins in a vector of n elements, and its size.  A fabric's are equal, and the last has the rest. */
+size_t shoal_shard_begin(const shoal_node_layout *s, size_t n, int owner);
+size_t shoal_shard_size(const shoal_node_layout *s, size_t n, int owner);
 
 /* Elements begin .. begin + n of the vector in `chunks` balanced parts, each of them cut into pieces. */
 typedef struct {
@@ -139,12 +147,14 @@ struct shoal_exchange {
   shoal_flight f;
   char *name;
   uint64_t plan, stamp;
-  size_t n;
+  size_t whole; /* elements */
+  size_t n;     /* of them, those that are summed here: all, or a fabric's shard */
   shoal_wire wire;
   shoal_sum_algorithm algorithm; /* never AUTO */
   float *x;                      /* or its mirror */
   shoal_event ready;             /* of this start: x is written */
   shoal_stage stage;
+  shoal_fabric_sum fabric;
   int slots;      /* reserved */
   uint64_t bytes; /* payload sent per start */
   shoal_trace *trace;
@@ -177,6 +187,10 @@ shoal_status shoal_small_plan(shoal_exchange *e);
 void shoal_small_start(shoal_exchange *e);
 extern const shoal_flight_ops shoal_small_ops;
 
+/** Plans the lanes of my shard; the layout is known. */
+shoal_status shoal_ring_plan_shard(shoal_exchange *e);
+/** As the table's advance, but the end is not recorded. */
+shoal_status shoal_ring_turn(shoal_exchange *e, bool *moved, bool *done);
 /** How the shard of owner number `owner` is split into chunks and pieces; equal on every rank. */
 shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner);
 
@@ -214,6 +228,14 @@ shoal_status shoal_stage_give(shoal_exchange *e, int owner, uint64_t complete, b
 bool shoal_stage_over(const shoal_exchange *e); /* everything was given back */
 /** The backend's work from here on begins after what was given back. */
 shoal_status shoal_stage_end(const shoal_exchange *e);
+
+/* fabric.c: see fabric_impl.h. */
+/** Gives the sum to the world's fabric if it is one of those that it does.  Once the algorithm is known. */
+void shoal_fabric_take(shoal_exchange *e);
+shoal_status shoal_fabric_plan(shoal_exchange *e);
+void shoal_fabric_start(shoal_exchange *e, float *x, shoal_event ready);
+extern const shoal_flight_ops shoal_fabric_sum_ops;
+void shoal_fabric_drop(shoal_exchange *e); /* for destroy */
 
 /* wire formats: wire.c */
 void shoal_wire_pack(shoal_wire wire, size_t n, const float *x, void *to);

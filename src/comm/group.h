@@ -56,6 +56,13 @@ void shoal_world_set_counters(shoal_world *w, shoal_counters *counters);
  *  exchanges work on a mirror of it in pinned memory, as large as the vector; elsewhere this costs nothing.  Borrowed.  On all
  *  ranks alike. */
 void shoal_world_set_backend(shoal_world *w, shoal_backend *b);
+/** Whether NCCL sums vectors of that backend: inside a node, also between nodes, or not at all. */
+typedef enum { SHOAL_FABRIC_NODE, SHOAL_FABRIC_ALL, SHOAL_FABRIC_OFF } shoal_fabric_use;
+/** Lets exchanges that are planned from here on use NCCL, where that is possible; where it is not, rank 0 warns with the reason and they
+ *  use MPI.  Where no rank has memory that the host cannot reach it costs one agreement.  Collective over the world, once and after
+ *  shoal_world_set_backend; the backend must outlive the world. */
+shoal_status shoal_world_open_fabric(shoal_world *w, shoal_fabric_use use);
+const char *shoal_world_fabric(const shoal_world *w);           /* "NCCL"; NULL: none is used */
 void shoal_world_set_trace(shoal_world *w, shoal_trace *trace); /* spans of exchanges and waits; borrowed or NULL */
 void shoal_world_set_step(shoal_world *w, uint64_t step);       /* the training step, for hang reports */
 const char *

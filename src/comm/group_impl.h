@@ -177,11 +177,12 @@ struct shoal_world {
   int plan_tags; /* number of plans that fit below the largest tag */
   shoal_world_hook hook;
   void *hook_context;
-  shoal_backend *away;    /* vectors to be summed are its memory, which the host cannot reach; NULL: it can */
-  bool in_hook, hook_due; /* due: something has completed since it was called */
-  bool polled;            /* a poll for the inquiry has completed something: flights must be advanced */
-  bool shares;            /* ranks of a node can map each other's memory; equal on all ranks */
-  shoal_region *regions;  /* shared regions */
+  shoal_backend *away;         /* vectors to be summed are its memory, which the host cannot reach; NULL: it can */
+  struct shoal_fabric *fabric; /* sums some of them (fabric_impl.h); NULL: there is none */
+  bool in_hook, hook_due;      /* due: something has completed since it was called */
+  bool polled;                 /* a poll for the inquiry has completed something: flights must be advanced */
+  bool shares;                 /* ranks of a node can map each other's memory; equal on all ranks */
+  shoal_region *regions;       /* shared regions */
   void *liveness; /* shared by the node for the world's lifetime: the peer processes, and their activities; or NULL */
   uint64_t memory_kills;    /* of the kernel on this host, when the world was opened */
   int watching;             /* flights that wait for shared memory to change, of which MPI gives no notice */

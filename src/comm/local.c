@@ -30,6 +30,7 @@ shoal_status shoal_local_open(shoal_exchange *e)
   shoal_node_layout s;
   shoal_group *g = e->f.g;
   if (e->algorithm != SHOAL_SUM_TWO_LEVEL && e->algorithm != SHOAL_SUM_LEADERS) return SHOAL_OK;
+  if (e->fabric.on) return SHOAL_OK;
   shoal_node_layout_find(g, e->algorithm, &s);
   if (s.most == 1) return SHOAL_OK;
   SHOAL_CHECK(g->w->shares, SHOAL_ERR_UNSUPPORTED,

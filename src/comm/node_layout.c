@@ -87,11 +87,23 @@ void shoal_node_layout_find(const shoal_group *g, shoal_sum_algorithm algorithm,
     out->most = SHOAL_MAX(out->most, members);
   }
   if (algorithm == SHOAL_SUM_LEADERS) out->owners = 1;
+  out->fabric = algorithm == SHOAL_SUM_TWO_LEVEL && shoal_fabric_suits(g);
   out->locals = members_of(g, algorithm, g->rank);
   out->local = place_of(g, algorithm, g->rank);
   if (out->local >= out->owners) return;
   out->left = member_at(g, algorithm, first_of_next(g, algorithm, first, -1), out->local);
   out->right = member_at(g, algorithm, first_of_next(g, algorithm, first, +1), out->local);
+}
+
+size_t shoal_shard_begin(const shoal_node_layout *s, size_t n, int owner)
+{
+  return s->fabric ? n / (size_t)s->owners * (size_t)owner : shoal_part_begin(n, s->owners, owner);
+}
+
+size_t shoal_shard_size(const shoal_node_layout *s, size_t n, int owner)
+{
+  if (!s->fabric) return shoal_part_size(n, s->owners, owner);
+  return n / (size_t)s->owners + (owner == s->owners - 1 ? n % (size_t)s->owners : 0);
 }
 
 /* -------------------------------------------------------------------------------------------------------- choice */
@@ -101,6 +113,7 @@ shoal_sum_algorithm shoal_sum_choose(const shoal_group *g, size_t n, shoal_wire 
   shoal_node_layout layout;
   if (wanted != SHOAL_SUM_AUTO) return wanted;
   if (g->size == 1 || !g->w->topo) return SHOAL_SUM_RING;
+  if (shoal_fabric_suits(g)) return SHOAL_SUM_TWO_LEVEL;
   size_t bytes = n * shoal_wire_bytes(wire);
   shoal_node_layout_find(g, SHOAL_SUM_TWO_LEVEL, &layout);
   bool shared = layout.most > 1 && g->w->shares;
@@ -137,7 +150,7 @@ static void ring_bytes(const shoal_group *g, size_t n, shoal_wire wire, const sh
                        shoal_sum_algorithm algorithm, uint64_t *out)
 {
   bool owner = s->local < s->owners;
-  size_t shard = owner ? shoal_part_size(n, s->owners, s->local) : 0;
+  size_t shard = owner ? shoal_shard_size(s, n, s->local) : 0;
   for (int q = 0; q < s->locals; q++)
     if (q != s->local)
       out[shoal_group_class(g, shoal_node_layout_member(g, algorithm, q))] += 2 * shard * sizeof(float);

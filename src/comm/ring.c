@@ -135,18 +135,23 @@ static shoal_status give_back(shoal_exchange *e, bool *moved, bool *done)
   return *done ? shoal_stage_end(e) : SHOAL_OK;
 }
 
-static shoal_status ring_advance(shoal_flight *f, bool *moved, bool *done)
+shoal_status shoal_ring_turn(shoal_exchange *e, bool *moved, bool *done)
 {
-  shoal_exchange *e = (shoal_exchange *)f;
   if (e->stage.backend) take_arrived(e, moved);
   SHOAL_TRY(shoal_local_collect(e, moved));
   SHOAL_TRY(receive_finished(e, moved));
-  SHOAL_TRY(shoal_lane_reap(f, &e->out, moved));
+  SHOAL_TRY(shoal_lane_reap(&e->f, &e->out, moved));
   SHOAL_TRY(post_sends(e, moved));
   SHOAL_TRY(post_receives(e, moved));
   shoal_local_spread(e, complete(e), moved);
   *done = shoal_lane_over(&e->in) && shoal_lane_over(&e->out) && shoal_local_over(e);
-  if (e->stage.backend) SHOAL_TRY(give_back(e, moved, done));
+  return e->stage.backend ? give_back(e, moved, done) : SHOAL_OK;
+}
+
+static shoal_status ring_advance(shoal_flight *f, bool *moved, bool *done)
+{
+  shoal_exchange *e = (shoal_exchange *)f;
+  SHOAL_TRY(shoal_ring_turn(e, moved, done));
   if (*done) shoal_exchange_record_end(e);
   return SHOAL_OK;
 }
@@ -209,8 +214,8 @@ shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner)
 {
   const shoal_node_layout *s = &e->layout;
   shoal_cut c = { .chunks = s->nodes };
-  c.begin = shoal_part_begin(e->n, s->owners, owner);
-  c.n = shoal_part_size(e->n, s->owners, owner);
+  c.begin = shoal_shard_begin(s, e->n, owner);
+  c.n = shoal_shard_size(s, e->n, owner);
   size_t unit = e->algorithm == SHOAL_SUM_RING ? shoal_wire_bytes(e->wire) : sizeof(float);
   size_t largest = SHOAL_MIN((size_t)PIECE_BYTES, e->f.g->w->o.max_message) / unit;
   c.piece = SHOAL_MAX(SHOAL_MIN(largest, shoal_part_size(c.n, c.chunks, 0)), (size_t)1);
@@ -236,17 +241,21 @@ static shoal_status plan_lanes(shoal_exchange *e)
   return SHOAL_OK;
 }
 
+shoal_status shoal_ring_plan_shard(shoal_exchange *e)
+{
+  const shoal_node_layout *s = &e->layout;
+  e->cut = shoal_ring_cut(e, s->local);
+  e->first = shoal_cut_pieces(&e->cut, (s->node + s->nodes - 1) % s->nodes);
+  e->own = shoal_cut_pieces(&e->cut, s->node);
+  e->all = shoal_cut_all_pieces(&e->cut);
+  return plan_lanes(e);
+}
+
 shoal_status shoal_ring_plan(shoal_exchange *e)
 {
   shoal_node_layout_find(e->f.g, e->algorithm, &e->layout);
   const shoal_node_layout *s = &e->layout;
-  if (s->local < s->owners) {
-    e->cut = shoal_ring_cut(e, s->local);
-    e->first = shoal_cut_pieces(&e->cut, (s->node + s->nodes - 1) % s->nodes);
-    e->own = shoal_cut_pieces(&e->cut, s->node);
-    e->all = shoal_cut_all_pieces(&e->cut);
-    SHOAL_TRY(plan_lanes(e));
-  }
+  if (s->local < s->owners) SHOAL_TRY(shoal_ring_plan_shard(e));
   e->trace_peer = e->out.steps ? s->right : shoal_node_layout_member(e->f.g, e->algorithm, (s->local + 1) % s->locals);
   return shoal_local_plan(e);
 }

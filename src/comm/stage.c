@@ -21,8 +21,9 @@ shoal_status shoal_stage_open(shoal_exchange *e)
 {
   shoal_stage *s = &e->stage;
   shoal_group *g = e->f.g;
+  if (g->size == 1 || (e->fabric.on && !e->fabric.rings)) return SHOAL_OK;
   s->backend = g->w->away;
-  if (!s->backend || g->size == 1) return SHOAL_OK;
+  if (!s->backend) return SHOAL_OK;
   bool shared = e->local.flags != NULL;
   shoal_memory_kind kind = shared ? SHOAL_MEMORY_SHARED : SHOAL_MEMORY_PINNED;
   SHOAL_TRY(shoal_group_agree(g, s->backend->ops->alloc(s->backend, kind, e->n * sizeof(float), &s->mirror)));

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/fabric_impl.h"
 #include "comm/group_impl.h"
 #include <sched.h>
 #include <stdio.h>
@@ -224,6 +225,7 @@ shoal_status shoal_world_open(const shoal_world_options *o, shoal_world **out)
 void shoal_world_close(shoal_world *w)
 {
   if (!w) return;
+  shoal_fabric_close(w->fabric);
   shoal_share_close(w);
   shoal_inquiry_destroy(w, w->inquiry);
   shoal_group_destroy(w->all);

@@ -88,6 +88,8 @@ static const shoal_option run_options[] = {
     "Folder with the node's energy counters (RAPL); nothing is recorded where there are none.", NULL },
   { "comm.shared_memory", SHOAL_OPT_BOOL, "true", NULL, NULL,
     "Ranks of a node sum through shared memory; false: sums use a ring over all ranks.", "shoal" },
+  { "comm.nccl", SHOAL_OPT_ENUM, "node", NULL, "node|all|off",
+    "On GPUs, NCCL sums inside a node; also between nodes; or not at all.", NULL },
   { "comm.max_message", SHOAL_OPT_INT, "0", "bytes", "[0,inf)",
     "Largest piece given to one library call; 0: 1 GiB. For tests of long messages.", NULL },
   { "comm.warn", SHOAL_OPT_PERIOD, "30s", NULL, NULL, "An exchange older than this is reported.", NULL },

@@ -5,6 +5,7 @@
 #include "method/common/svd.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static shoal_status open_method(shoal_session *s)
 {
@@ -57,6 +58,13 @@ static void close_training(shoal_session *s)
 }
 
 /* Each part can fail on one rank alone, so all ranks agree after each. */
+static shoal_fabric_use nccl_use(const shoal_config *c)
+{
+  const char *word = shoal_config_string(c, "comm.nccl");
+  if (strcmp(word, "off") == 0) return SHOAL_FABRIC_OFF;
+  return strcmp(word, "all") == 0 ? SHOAL_FABRIC_ALL : SHOAL_FABRIC_NODE;
+}
+
 shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
 {
   *s = (shoal_session){ .world.args = args };
@@ -68,6 +76,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_session_find_weights(s));
   SHOAL_TRY(shoal_session_open_trace(s));
   SHOAL_TRY(shoal_session_agree(s, shoal_session_open_backend(s)));
+  SHOAL_TRY(shoal_world_open_fabric(s->run.world, nccl_use(s->world.config)));
   return open_training(s);
 }
 

@@ -200,6 +200,16 @@ shoal_status shoal_cuda_open(const shoal_backend_options *o, shoal_backend **out
   return SHOAL_OK;
 }
 
+bool shoal_cuda_is(const shoal_backend *b)
+{
+  return b->ops == &cuda_ops;
+}
+
+int shoal_cuda_device(const shoal_backend *b)
+{
+  return ((const shoal_cuda *)b)->device;
+}
+
 const char *shoal_cuda_versions(void)
 {
   static char text[200];

@@ -189,16 +189,17 @@ shoal_status shoal_cuda_settle(shoal_backend *base)
   return shoal_cuda_finish(b);
 }
 
-static shoal_status wait_for(shoal_cuda *b, shoal_cuda_stream s, uint64_t number)
+shoal_status shoal_cuda_hold(shoal_backend *base, uint64_t number, void *stream)
 {
+  shoal_cuda *b = (shoal_cuda *)base;
   SHOAL_TRY_CUDA(cudaSetDevice(b->device));
-  if (is_pending(b, number)) SHOAL_TRY_CUDA(cudaStreamWaitEvent(b->beside[s], b->mark[number % SHOAL_CUDA_MARKS], 0));
+  if (is_pending(b, number)) SHOAL_TRY_CUDA(cudaStreamWaitEvent(stream, b->mark[number % SHOAL_CUDA_MARKS], 0));
   return SHOAL_OK;
 }
 
 shoal_status shoal_cuda_await(shoal_backend *base, uint64_t number)
 {
-  return wait_for((shoal_cuda *)base, SHOAL_CUDA_WORK, number);
+  return shoal_cuda_hold(base, number, ((shoal_cuda *)base)->stream);
 }
 
 /* ---- copies ---- */
@@ -298,7 +299,7 @@ shoal_status shoal_cuda_copy_beside(shoal_backend *base, uint64_t after, size_t 
   shoal_cuda *b = (shoal_cuda *)base;
   const shoal_memory *source = find_memory(b, from);
   const shoal_cuda_stream s = source && source->kind == SHOAL_MEMORY_PINNED ? SHOAL_CUDA_TO_DEVICE : SHOAL_CUDA_TO_HOST;
-  SHOAL_TRY(wait_for(b, s, after));
+  SHOAL_TRY(shoal_cuda_hold(base, after, b->beside[s]));
   SHOAL_TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, b->beside[s]));
   return next_number(b, s, number);
 }

@@ -28,6 +28,7 @@ struct task {
   sim::ranges touched;
   std::function<void()> work;
   std::function<bool()> ready; /* empty: always */
+  bool outside;                /* other processes make it ready */
 };
 struct CUstream_st {
   int device;
@@ -58,6 +59,7 @@ struct world {
   unsigned mode;
   int devices, device_error;
   std::vector<int> visible; /* numbers of the devices on the host, as CUDA_VISIBLE_DEVICES lists them */
+  const char *(*forbidden)(CUstream_st *);
   std::map<uintptr_t, allocation> memory;
   char *arena, *next;
   std::vector<CUstream_st *> streams;
@@ -152,9 +154,33 @@ const char *name_of(kind k)
   return k == DEVICE ? "device" : "pinned";
 }
 
-void protect(uintptr_t low, uintptr_t high, bool open)
+void protect(uintptr_t low, uintptr_t high, int how)
 {
-  if (low < high) mprotect(reinterpret_cast<void *>(low), high - low, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  if (low < high) mprotect(reinterpret_cast<void *>(low), high - low, how);
+}
+
+const int open_pages = PROT_READ | PROT_WRITE;
+
+/* Pinned memory that queued work writes has no access, what it only reads may be read; but the host may use the rest of a page in which
+ * a range begins or ends. */
+void protect_range(const sim::range &r)
+{
+  auto at = find(r.at);
+  const uintptr_t begin = at->first, end = begin + at->second.bytes;
+  const uintptr_t from = reinterpret_cast<uintptr_t>(r.at), to = from + r.bytes;
+  const uintptr_t low = from & ~(page - 1), high = (to + page - 1) & ~(page - 1);
+  if (at->second.of == DEVICE) return;
+  protect(from > begin && from > low ? low + page : low, to < end && to < high ? high - page : high,
+          r.written ? PROT_NONE : PROT_READ);
+}
+
+void protect_queued()
+{
+  for (bool written : { false, true })
+    for (const CUstream_st *s : w().streams)
+      for (const task &t : s->todo)
+        for (const sim::range &r : t.touched.list)
+          if (r.written == written) protect_range(r);
 }
 
 void say_address(int, siginfo_t *info, void *)
@@ -200,7 +226,6 @@ void add_pending(const sim::ranges &touched)
     a.low = a.pending && a.low < low ? a.low : low;
     a.high = a.pending && a.high > high ? a.high : high;
     a.pending++;
-    if (a.of != DEVICE) protect(low, high, false);
   }
 }
 
@@ -212,7 +237,7 @@ void open_found(const std::string &what, const sim::range &r)
   allocation &a = at->second;
   a.low = at->first & ~(page - 1);
   a.high = (at->first + a.bytes + page - 1) & ~(page - 1);
-  protect(a.low, a.high, true);
+  protect(a.low, a.high, open_pages);
 }
 
 void run_head(CUstream_st *s)
@@ -223,6 +248,20 @@ void run_head(CUstream_st *s)
   for (const sim::range &r : t.touched.list) find(r.at)->second.pending--;
 }
 
+/* Nothing can run here, and time passes. */
+void wait_for_others(unsigned &waits)
+{
+  static const unsigned patience = static_cast<unsigned>(number_of("SIMGPU_PATIENCE", 60));
+  const CUstream_st *outside = nullptr;
+  for (const CUstream_st *s : w().streams)
+    if (!s->todo.empty() && s->todo.front().outside) outside = s;
+  if (!outside) sim::mistake("the host waits for work that waits for an event which nobody will record");
+  if (++waits > patience * 5000)
+    sim::mistake("the host waits for %s, for which another rank has not come in %u s",
+                 outside->todo.front().what.c_str(), patience);
+  usleep(200);
+}
+
 bool can_run(const CUstream_st *s)
 {
   return !s->todo.empty() && (!s->todo.front().ready || s->todo.front().ready());
@@ -231,10 +270,11 @@ bool can_run(const CUstream_st *s)
 /* Runs queued work until `enough`; `mine` is the stream that the host waits for. */
 void drain(const CUstream_st *mine, const std::function<bool()> &enough)
 {
+  unsigned waits = 0;
   if (enough()) return;
   w().working = true;
   for (auto &m : w().memory)
-    if (m.second.pending) protect(m.second.low, m.second.high, true);
+    if (m.second.pending) protect(m.second.low, m.second.high, open_pages);
   for (;;) {
     std::vector<CUstream_st *> others;
     CUstream_st *own = nullptr;
@@ -242,17 +282,20 @@ void drain(const CUstream_st *mine, const std::function<bool()> &enough)
       if (can_run(s)) (s == mine ? own = s : (others.push_back(s), s));
     bool done = enough(), more = done && w().mode == 1 && !others.empty() && sim::draw(4);
     if (done && !more) break;
-    if (!own && others.empty())
-      sim::mistake("the host waits for work that waits for an event which nobody will record");
+    if (!own && others.empty()) {
+      wait_for_others(waits);
+      continue;
+    }
     bool take_own = own && !more && (others.empty() || w().mode == 2 || (w().mode == 0 && sim::draw(2)));
     run_head(take_own ? own : others[sim::draw(static_cast<unsigned>(others.size()))]);
   }
   w().working = false;
   for (auto &m : w().memory) {
     allocation &a = m.second;
-    if (a.of == DEVICE || a.pending) protect(a.low, a.high, false);
+    if (a.of == DEVICE) protect(a.low, a.high, PROT_NONE);
     if (!a.pending) a.low = a.high = 0;
   }
+  protect_queued();
 }
 
 /* A few pieces, as time passes while the host only asks. */
@@ -278,13 +321,8 @@ int begin_call(const char *name)
 {
   if (w().working) sim::mistake("%s: called by simulated work", name);
   if (w().device_error) return w().device_error;
-  auto e = w().errors.find(name);
-  if (e != w().errors.end() && e->second.after-- == 0) {
-    int error = e->second.error;
-    w().errors.erase(e);
-    return error;
-  }
-  return w().sticky;
+  const int error = sim::injected(name);
+  return error ? error : w().sticky;
 }
 
 cudaError_t fail(int error)
@@ -308,6 +346,12 @@ void check_stream(const char *name, const CUstream_st *s)
     sim::mistake("%s: a stream of device %d while device %d is the current one", name, s->device, current_device);
 }
 
+void check_allowed(const char *name, CUstream_st *s)
+{
+  const char *why = w().forbidden ? w().forbidden(s) : nullptr;
+  if (why) sim::mistake("%s %s", name, why);
+}
+
 void check_event(const char *name, const CUevent_st *e)
 {
   if (!e) sim::mistake("%s: no event", name);
@@ -329,7 +373,7 @@ cudaError_t allocate(kind of, void **p, size_t bytes)
   memset(at, 0xff, bytes);
   allocation a = { bytes, of, current_device, 0, 0, 0 };
   w().memory[reinterpret_cast<uintptr_t>(at)] = a;
-  if (of == DEVICE) protect(reinterpret_cast<uintptr_t>(begin), reinterpret_cast<uintptr_t>(begin) + whole, false);
+  if (of == DEVICE) protect(reinterpret_cast<uintptr_t>(begin), reinterpret_cast<uintptr_t>(begin) + whole, PROT_NONE);
   *p = at;
   return cudaSuccess;
 }
@@ -382,7 +426,41 @@ void sim::submit(CUstream_st *s, const std::string &what, const ranges &touched,
   check_stream(what.c_str(), s);
   for (const range &r : touched.list) check_inside(what, r);
   add_pending(touched);
-  s->todo.push_back({ what, touched, std::move(work), nullptr });
+  s->todo.push_back({ what, touched, std::move(work), nullptr, false });
+  protect_queued();
+}
+
+void sim::submit_gated(CUstream_st *s, const std::string &what, const ranges &touched, std::function<void()> work,
+                       std::function<bool()> ready)
+{
+  std::lock_guard<std::recursive_mutex> guard(w().lock);
+  submit(s, what, touched, std::move(work));
+  s->todo.back().ready = std::move(ready);
+  s->todo.back().outside = true;
+}
+
+void sim::check_place(const char *what, CUstream_st *s, const void *memory, int device)
+{
+  std::lock_guard<std::recursive_mutex> guard(w().lock);
+  check_stream(what, s);
+  auto at = find(memory);
+  if (at != w().memory.end() && at->second.of == DEVICE && at->second.device != device)
+    mistake("%s: memory of device %d, and the communicator is of device %d", what, at->second.device, device);
+}
+
+void sim::forbid(const char *(*why)(CUstream_st *))
+{
+  w().forbidden = why;
+}
+
+int sim::injected(const char *function)
+{
+  std::lock_guard<std::recursive_mutex> guard(w().lock);
+  auto e = w().errors.find(function);
+  if (e == w().errors.end() || e->second.after-- != 0) return 0;
+  const int error = e->second.error;
+  w().errors.erase(e);
+  return error;
 }
 
 extern "C" {
@@ -416,6 +494,12 @@ cudaError_t cudaSetDevice(int device)
   CALL("cudaSetDevice");
   if (device < 0 || device >= w().devices) return fail(cudaErrorInvalidDevice);
   current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+  *device = current_device;
   return cudaSuccess;
 }
 
@@ -569,8 +653,18 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
   CALL("cudaStreamSynchronize");
   not_in_step("cudaStreamSynchronize");
   check_stream("cudaStreamSynchronize", s);
+  check_allowed("cudaStreamSynchronize", s);
   drain(s, [s] { return s->todo.empty(); });
   return fail(w().sticky);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+  CALL("cudaStreamQuery");
+  check_stream("cudaStreamQuery", s);
+  run_some();
+  if (w().sticky) return fail(w().sticky);
+  return s->todo.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
@@ -580,7 +674,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
   check_event("cudaStreamWaitEvent", e);
   const uint64_t version = e->recorded;
   if (!version) sim::mistake("cudaStreamWaitEvent: an event that was never recorded");
-  s->todo.push_back({ "wait for an event", {}, [] {}, [e, version] { return e->done >= version; } });
+  s->todo.push_back({ "wait for an event", {}, [] {}, [e, version] { return e->done >= version; }, false });
   return cudaSuccess;
 }
 
@@ -605,8 +699,9 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
   CALL("cudaEventRecord");
   check_stream("cudaEventRecord", s);
   check_event("cudaEventRecord", e);
+  check_allowed("cudaEventRecord", s);
   const uint64_t version = ++e->recorded;
-  s->todo.push_back({ "record an event", {}, [e, version] { e->done = version; }, nullptr });
+  s->todo.push_back({ "record an event", {}, [e, version] { e->done = version; }, nullptr, false });
   return cudaSuccess;
 }
 
@@ -623,6 +718,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
   CALL("cudaEventSynchronize");
   check_event("cudaEventSynchronize", e);
+  check_allowed("cudaEventSynchronize", nullptr);
   if (!e->recorded) sim::mistake("cudaEventSynchronize: an event that was never recorded");
   drain(nullptr, [e] { return e->done == e->recorded || w().sticky; });
   return fail(w().sticky);

@@ -37,6 +37,16 @@ struct ranges {
 /** Queues work on a stream.  The ranges must lie inside allocations that live until it has run. */
 void submit(CUstream_st *stream, const std::string &what, const ranges &touched, std::function<void()> work);
 
+/** As submit, for work that needs other processes: it runs once `ready`, and a wait of the host for it lasts until then. */
+void submit_gated(CUstream_st *stream, const std::string &what, const ranges &touched, std::function<void()> work,
+                  std::function<bool()> ready);
+/** Mistake unless the stream, and the memory if it is some device's, is of this device. */
+void check_place(const char *what, CUstream_st *stream, const void *memory, int device);
+/** `why` says why a stream must not be waited for or marked at the moment, or null; stream null: any. */
+void forbid(const char *(*why)(CUstream_st *stream));
+/** The error that was injected for this call of a function, or 0. */
+int injected(const char *function);
+
 /* A number drawn from the seed, below n. */
 unsigned draw(unsigned n);
 

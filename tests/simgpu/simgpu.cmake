@@ -43,7 +43,13 @@ foreach(target simgpu_cublas simgpu_cudnn)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE simgpu_cudart)
 endforeach()
-add_custom_target(simgpu DEPENDS simgpu_cudart simgpu_cublas simgpu_cudnn)
+if(SHOAL_WITH_NCCL)
+  add_library(simgpu_nccl SHARED ${simgpu}/nccl.cpp)
+  simgpu_library(simgpu_nccl NAME nccl SOVERSION 2)
+  target_include_directories(simgpu_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
+  target_link_libraries(simgpu_nccl PRIVATE simgpu_cudart)
+endif()
+add_custom_target(simgpu DEPENDS simgpu_cudart simgpu_cublas simgpu_cudnn $<TARGET_NAME_IF_EXISTS:simgpu_nccl>)
 
 # shoal_on_simgpu(tests...): these run on it
 function(shoal_on_simgpu)
@@ -72,3 +78,23 @@ shoal_add_test(unit.tensor.cuda_own SOURCES simgpu/cuda_own.c LINK shoal_tensor 
 add_dependencies(unit.tensor.cuda_own simgpu)
 add_dependencies(unit.tensor.ref simgpu)
 shoal_on_simgpu(unit.tensor.cuda_own)
+
+# Sums between devices, one for each rank.
+if(SHOAL_WITH_NCCL)
+  shoal_add_test(simgpu.nccl_mistakes SOURCES simgpu/nccl_mistakes.c LINK shoal_base simgpu_nccl CUDA::cudart ${CMAKE_DL_LIBS} LABELS unit)
+  target_include_directories(simgpu.nccl_mistakes SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
+  target_link_options(simgpu.nccl_mistakes PRIVATE LINKER:--allow-shlib-undefined) # of the stand-in for the run time
+  shoal_on_simgpu(simgpu.nccl_mistakes)
+  set_property(TEST simgpu.nccl_mistakes APPEND PROPERTY ENVIRONMENT SIMGPU_DEVICES=2)
+  shoal_add_test(simgpu.nccl SOURCES simgpu/nccl_sums.c LINK shoal_comm ${CMAKE_DL_LIBS} RANKS 2 4 LABELS mpi TIMEOUT 120)
+  add_dependencies(simgpu.nccl simgpu)
+  set(start ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 ${MPIEXEC_PREFLAGS})
+  add_test(NAME simgpu.nccl.shared COMMAND ${start} $<TARGET_FILE:simgpu.nccl> shared)
+  # mpiexec sees the shells, which go on
+  add_test(NAME simgpu.nccl.lost COMMAND ${start} sh -c "'$<TARGET_FILE:simgpu.nccl>' lost; sleep 20")
+  set_tests_properties(simgpu.nccl.shared simgpu.nccl.lost PROPERTIES TIMEOUT 60 LABELS mpi)
+  set_tests_properties(simgpu.nccl.lost PROPERTIES PASS_REGULAR_EXPRESSION "told: rank 1")
+  set(nccl simgpu.nccl.2 simgpu.nccl.4 simgpu.nccl.shared simgpu.nccl.lost)
+  shoal_on_simgpu(${nccl})
+  set_property(TEST ${nccl} APPEND PROPERTY ENVIRONMENT SIMGPU_DEVICES=4)
+endif()

@@ -31,8 +31,9 @@ static const shoal_option run_options[] = {
     "set, in "
     "this order, what a pattern matches sorted by name.",
     NULL },
-  { "data.stage", SHOAL_OPT_PATH, "", NULL, NULL,
-    "Folder on each node's own disk, such as $TMPDIR or /tmp: the data set is copied there first, once per node and "
+  { "data.stage", SHOAL_OPT_STRING, "", NULL, NULL,
+    "Folder on each node's own disk, such as /tmp, or $TMPDIR as it is set there: the data set is copied there first, "
+    "once per node and "
     "checked "
     "by its sum, and read from there.",
     NULL },

@@ -280,12 +280,27 @@ static void tell(const stage *g, uint64_t t0)
              shoal_format_seconds(shoal_seconds_since(t0), took, sizeof took));
 }
 
+/* Variables have the values of the node: a run file may have been resolved on another one. */
+static shoal_status expand(shoal_session *s, const char *text, char **out)
+{
+  shoal_status st = shoal_error_prefix(shoal_path_expand(text, out), "data.stage is %s: ", text);
+  st = shoal_session_agree(s, st);
+  if (st != SHOAL_OK) {
+    free(*out);
+    *out = NULL;
+  }
+  return st;
+}
+
 shoal_status shoal_session_stage(shoal_session *s, shoal_texts *files)
 {
-  const char *to = shoal_config_string(s->world.config, "data.stage");
-  if (!*to) return SHOAL_OK;
+  const char *text = shoal_config_string(s->world.config, "data.stage");
+  char *to = NULL;
+  if (!*text) return SHOAL_OK;
+  SHOAL_TRY(expand(s, text, &to));
   uint64_t t0 = shoal_now_ns();
   char *dir = shoal_strdup_printf("%s/shoal-%ld", to, (long)geteuid());
+  free(to);
   stage g = { .files = files, .dir = dir, .phase = ENDED, .in = -1, .out = -1, .note = -1 };
   shoal_activity_begin(true, "copying the data set to %s", dir);
   shoal_status st = shoal_session_agree(s, prepare(s, &g));

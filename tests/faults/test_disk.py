@@ -234,7 +234,7 @@ def test_disk_stage(glyphs, disk):
     train(2, "plain", *args, "--topo", "2x1")
 
     def staged(name, *more, copied, code=0):
-        r = train(2, name, *args, "--topo", "2x1", *sets(data__stage="local"), *more, code=code)
+        r = train(2, name, *args, "--topo", "2x1", *sets(data__stage="$STAGE"), *more, code=code, env={"STAGE": "local"})
         if code == 0:
             found = re.search(rf"disk, local/shoal-{os.geteuid()}: (\S+ \S+) copied, (\S+ \S+) found there, all read back", r.stdout)
             if copied:  # by this pretended node or, just before it, by the other one
@@ -260,6 +260,7 @@ def test_disk_stage(glyphs, disk):
     os.chmod(copy, 0o600)
     staged("d", copied=True)
     shoal("ckpt", "diff", newest("plain"), newest("d"))
+    assert "$STAGE" in read("runs/d/run.yaml")  # a node may have another
     os.chmod(folder, 0o777)
     r = staged("e", copied=False, code=7)
     assert r.stderr.count("is no folder of this user that others cannot write to") == 1, said(r)

@@ -216,7 +216,8 @@ static int judge(const shoal_attempt *b, const json_t *status, int code)
   }
   if (shoal_launcher_end_asked()) {
     say(b,
-        "%s: stopped at step %lld with a checkpoint, by TERM as of scancel, so not requeued; submit it again to go on",
+        "%s: stopped at step %lld with a checkpoint, by TERM, as of scancel, a preemption or a failed node: no requeue "
+        "is asked for; submit it again to go on, if Slurm does not",
         b->dir, step);
     return STOPPED;
   }

@@ -71,7 +71,7 @@ def test_script():
     assert "could not be requeued" in r.stdout, r.stdout
     # scancel and a preemption send TERM to this process, too; a signal that means only a pause does not end the job.
     r = script(75, 0, STATE="stopped", CODE=75, STEP=50, SIGNAL="TERM")
-    assert "by TERM as of scancel, so not requeued" in r.stdout, r.stdout
+    assert "by TERM, as of scancel, a preemption or a failed node: no requeue is asked for" in r.stdout, r.stdout
     script(75, 1, STATE="stopped", CODE=75, STEP=51, SIGNAL="USR1")
     # What the files say is used as numbers and words only, whatever it looks like.
     for text in ('{"stopped": "a[$(touch ran)0]"}', "[]", "x" * 100, "", '{"idle": 1e300, "job": "77"}', "\x1b[2J", "{" * 5000):

@@ -1,9 +1,9 @@
 /* What a file says about itself by attributes, and how far it is believed.
  *
- * A file that states its kind in our words was made by our rules: mean and std, check sum and identity mean what ours mean.
- * Others may have attributes of the same names in another form or meaning: the mean of pixels that were scaled to 0..1
- * beside the pixels themselves, classes as a list of words.  Those are named and not used; nothing that can be read is
- * refused for them. */
+ * A file that states its kind in our words was made by our rules: check sum and identity mean what ours mean.  Files may have
+ * attributes of the same names in another form or meaning: the mean of pixels that were scaled to 0..1 beside the pixels
+ * themselves, classes as a list of words.  Those are named and not used; nothing that can be read is refused for them.  Only a
+ * check sum shows that the program that computed mean and std was this one. */
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -128,16 +128,19 @@ shoal_status shoal_data_fit_add(const shoal_dataset *d, const void *x, shoal_dat
   if (!d->has_scale) return SHOAL_OK;
   if (!fit->far) SHOAL_TRY(SHOAL_ALLOC(d->scales, &fit->far));
   fit->samples++;
-  for (size_t i = 0; i < d->elements; i++) {
-    const double value = d->x_type == SHOAL_U8 ? ((const uint8_t *)x)[i] : (double)((const float *)x)[i];
-    const double z = (value - d->mean[i / plane]) / d->std[i / plane];
-    if (!(fabs(z) <= FAR)) {
-      fit->far[i / plane]++;
-      continue;
+  for (size_t g = 0, i = 0; g < d->scales; g++) {
+    const double mean = d->mean[g], scale = 1 / d->std[g];
+    for (const size_t end = i + plane; i < end; i++) {
+      const double value = d->x_type == SHOAL_U8 ? ((const uint8_t *)x)[i] : (double)((const float *)x)[i];
+      const double z = (value - mean) * scale;
+      if (!(fabs(z) <= FAR)) {
+        fit->far[g]++;
+        continue;
+      }
+      fit->near++;
+      fit->sum += z;
+      fit->squares += z * z;
     }
-    fit->near++;
-    fit->sum += z;
-    fit->squares += z * z;
   }
   return SHOAL_OK;
 }
@@ -152,22 +155,39 @@ static bool fits_mass(const shoal_dataset *d, const shoal_data_fit *fit)
   return variance * FAR * FAR >= 1;
 }
 
+/* The first channel or feature most of whose values are far; d->scales if there is none. */
+static size_t find_far(const shoal_dataset *d, const shoal_data_fit *fit)
+{
+  size_t g = 0;
+  while (g < d->scales && 2 * fit->far[g] <= fit->samples * (d->elements / d->scales)) g++;
+  return g;
+}
+
 /* Values that normalise to a few standard deviations around 0 are good enough: people round, and take those of a larger
  * data set.  A few damaged samples are no reason to doubt. */
 void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, const shoal_data_fit *fit)
 {
   double *real, mean, std, real_mean, real_std;
-  if (!d->has_scale || d->ours || SHOAL_ALLOC(2 * seen->groups, &real) != SHOAL_OK) return;
+  char where[32] = "";
+  if (!d->has_scale || SHOAL_ALLOC(2 * seen->groups, &real) != SHOAL_OK) return;
   shoal_data_stats_result(seen, real, real + seen->groups);
   shoal_data_overall(seen->groups, real, real + seen->groups, &real_mean, &real_std);
   shoal_data_overall(d->scales, d->mean, d->std, &mean, &std);
+  bool fits = fabs(mean - real_mean) <= FAR * real_std && std <= FAR * real_std && real_std <= FAR * std;
+  const size_t far = find_far(d, fit);
+  if (fits && far < d->scales && d->scales == seen->groups) {
+    snprintf(where, sizeof where, " in %s %zu", d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature", far);
+    mean = d->mean[far];
+    std = d->std[far];
+    real_mean = real[far];
+    real_std = real[seen->groups + far];
+  }
   free(real);
-  if (fabs(mean - real_mean) <= FAR * real_std && std <= FAR * real_std && real_std <= FAR * std) return;
-  if (fits_mass(d, fit)) return;
+  if ((fits && far == d->scales) || fits_mass(d, fit)) return;
   ignore(d, "attributes mean and std are",
-         "%.4g and %.4g are not those of /%s, which has %.4g and %.4g (of values scaled "
+         "%.4g and %.4g%s are not those of /%s, which has %.4g and %.4g (of values scaled "
          "to 0..1?)",
-         mean, std, d->names.x[SHOAL_TRAIN], real_mean, real_std);
+         mean, std, where, d->names.x[SHOAL_TRAIN], real_mean, real_std);
   drop_scale(d);
 }
 

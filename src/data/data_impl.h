@@ -75,16 +75,17 @@ struct shoal_dataset {
   shoal_labels labels;
   void *scratch; /* one sample, for the conversion from NHWC */
   uint64_t hold_bytes;
+  uint64_t look_bytes; /* of the training split, that are looked at for what its attributes do not tell */
   pthread_mutex_t lock;
 };
 /** An empty data set, to be opened. */
 shoal_status shoal_dataset_create(const char *path, shoal_dataset **out);
-/** Opens one of several files, which may lack a training split. */
-shoal_status shoal_dataset_open_member(const char *path, shoal_dataset **out);
+/** Opens one of n files, which may lack a training split. */
+shoal_status shoal_dataset_open_member(const char *path, size_t n, shoal_dataset **out);
 /** Fills mean and std of the info from those of the data set. */
 void shoal_dataset_fill_scale(shoal_dataset *d);
-/** Reads some samples: estimates the mean, std and check sum that the attributes lack, and warns of numbers that do not
- *  survive as 32-bit floats. */
+/** Reads training samples, all or at many places: finds the mean, std and check sum that the attributes lack, and warns of
+ *  numbers that do not survive as 32-bit floats. */
 shoal_status shoal_data_survey(shoal_dataset *d);
 void shoal_dataset_forget_labels(shoal_dataset *d);
 /** Reads all labels into memory and counts them, once; does not check them. */

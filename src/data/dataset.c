@@ -1,7 +1,7 @@
 /* Opening a data set: finds the arrays of a file, their meaning, and checks that they are consistent.
  *
  * Our own files describe themselves by attributes.  Foreign files (other names, channels last, no mean and std) are
- * accepted if they are unambiguous; missing values are computed from their labels and from evenly spaced samples, so
+ * accepted if they are unambiguous; missing values are computed from their labels and samples, of large splits from some, so
  * that opening stays cheap.  Labels are not checked here but when they are read.
  *
  * Reading is in dataset_read.c, matching of names in match.c, whole-file checks in inspect.c. */
@@ -265,12 +265,14 @@ static shoal_status try_to_open(void *dataset)
   return SHOAL_OK;
 }
 
-static shoal_status open_file(const char *path, bool alone, shoal_dataset **out)
+/* n: how many files the data set has.  All together are looked at as much as one is. */
+static shoal_status open_file(const char *path, size_t n, shoal_dataset **out)
 {
   enum { TRY_S = 5 };
   shoal_dataset *d;
   SHOAL_TRY(shoal_dataset_create(path, &d));
-  d->alone = alone;
+  d->alone = n == 1;
+  d->look_bytes = hold_default / n;
   shoal_status st, tried = SHOAL_OK;
   char place[SHOAL_CHILD_PLACE];
   SHOAL_CHECK_GOTO(st, shoal_survives(try_to_open, d, TRY_S, shoal_memory_limit(), place, &tried), fail, SHOAL_ERR_IO,
@@ -293,12 +295,12 @@ fail:
 
 shoal_status shoal_dataset_open(const char *path, shoal_dataset **out)
 {
-  return open_file(path, true, out);
+  return open_file(path, 1, out);
 }
 
-shoal_status shoal_dataset_open_member(const char *path, shoal_dataset **out)
+shoal_status shoal_dataset_open_member(const char *path, size_t n, shoal_dataset **out)
 {
-  return open_file(path, false, out);
+  return open_file(path, n, out);
 }
 
 void shoal_dataset_close(shoal_dataset *d)

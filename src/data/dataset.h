@@ -17,8 +17,8 @@
  *                  (tokens count as x, absent arrays as 0)
  *
  * Foreign names (images/labels, X_train/y_train, …) are matched when they are unambiguous, and the match is printed.
- * What a foreign file does not state is determined on opening, from its labels and from at most 4096 evenly spaced
- * training samples; `repack` computes it exactly, once. */
+ * What a foreign file does not state is determined on opening, from its labels and from its training samples: all, if they take
+ * at most 256 MiB, else those at 4096 places drawn at random; `repack` computes it exactly, once. */
 #ifndef SHOAL_DATA_DATASET_H
 #define SHOAL_DATA_DATASET_H
 #include "base/status.h"

@@ -77,10 +77,10 @@ static void make_test_file(shoal_dataset *d)
   shoal_info("%s: /%s is for tests", d->path, m->x[1]);
 }
 
-static shoal_status open_member(const char *path, shoal_dataset **out)
+static shoal_status open_member(const char *path, size_t n, shoal_dataset **out)
 {
   shoal_dataset *d;
-  SHOAL_TRY(shoal_dataset_open_member(path, &d));
+  SHOAL_TRY(shoal_dataset_open_member(path, n, &d));
   if (d->info.n[SHOAL_TEST] == 0 && (d->names.tests_only || (d->names.plain && is_test_file(path)))) make_test_file(d);
   *out = d;
   return SHOAL_OK;
@@ -162,7 +162,8 @@ static shoal_status combine(shoal_dataset *d)
 static shoal_status open_several(const shoal_texts *l, shoal_dataset *d)
 {
   SHOAL_TRY(SHOAL_ALLOC(l->n, &d->member));
-  for (; d->n_members < l->n; d->n_members++) SHOAL_TRY(open_member(l->at[d->n_members], &d->member[d->n_members]));
+  for (; d->n_members < l->n; d->n_members++)
+    SHOAL_TRY(open_member(l->at[d->n_members], l->n, &d->member[d->n_members]));
   SHOAL_TRY(combine(d));
   shoal_dataset_fill_scale(d);
   shoal_dataset_hold(d, d->hold_bytes);

@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/str.h"
 #include "base/subnormal.h"
 #include "data/data_impl.h"
@@ -17,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SURVEY = 4096 }; /* samples used to estimate mean and std */
+enum { SURVEY = 4096 }; /* samples that the check sum is of, and places where a large split is looked at */
 
 /* ---- missing values ---- */
 
@@ -66,48 +67,114 @@ static size_t warn_of_marks(const shoal_dataset *d, const shoal_data_stats *t)
   return found;
 }
 
-/* Estimates mean, std and checksum from evenly spaced training samples. */
-static shoal_status estimate(shoal_dataset *d)
+/* A training sample in the i-th of `places` equal parts of the split: evenly spaced ones would be of one kind alone where the
+ * kinds alternate. */
+static uint64_t draw_place(const shoal_dataset *d, uint64_t i, uint64_t places)
 {
-  shoal_data_stats t = { 0 };
-  shoal_data_fit fit = { 0 };
-  uint8_t *x = NULL;
-  uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
-  uint64_t filled = 0;
+  const unsigned __int128 n = d->info.n[SHOAL_TRAIN];
+  const uint64_t part = (uint64_t)(i * n / places), next = (uint64_t)((i + 1) * n / places);
+  const shoal_rng_block r = shoal_rng(0, SHOAL_RNG_SURVEY, i, 0);
+  return part + shoal_rng_below(&r, next - part);
+}
+
+/* ---- identity ---- */
+
+/* Of a file without a check sum: one over evenly spaced samples and all labels.  Runs know the data by it, so it must not change. */
+static shoal_status identify(shoal_dataset *d)
+{
+  const uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
   uint32_t crc[4] = { 0 };
-  fill_value fill = find_fill(d);
-  shoal_status st;
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(d->sample_bytes, &x), done);
-  SHOAL_TRY_GOTO(st, shoal_data_stats_init(&t, d->info.kind, &d->info.sample, d->info.x_bytes), done);
-  for (uint64_t i = 0; i < looks; i++) {
+  uint8_t *x;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(d->sample_bytes, &x));
+  for (uint64_t i = 0; i < looks && st == SHOAL_OK; i++) {
     uint64_t at = (uint64_t)((unsigned __int128)i * n / looks);
-    SHOAL_TRY_GOTO(st, shoal_interrupt_check(), done);
-    SHOAL_TRY_GOTO(st, shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL), done);
-    t.number = at;
-    if (!d->names.text) shoal_data_stats_add(&t, 1, x);
-    SHOAL_TRY_GOTO(st, shoal_data_fit_add(d, x, &fit), done);
-    if (fill.attribute) filled += has_value(d, x, fill.value);
+    st = shoal_interrupt_check();
+    if (st == SHOAL_OK) st = shoal_dataset_rows(d, SHOAL_TRAIN, at, 1, x, NULL);
     crc[0] = shoal_crc32c(crc[0], x, d->sample_bytes);
   }
-  SHOAL_TRY_GOTO(st, shoal_dataset_hold_labels(d), done);
-  for (int s = 0; s < 2; s++) {
-    if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
-  }
-  if (!d->has_checksum) d->info.checksum = shoal_data_checksum(crc);
-  d->warned_of_marks = warn_of_fill(d, &fill, looks, filled) || warn_of_marks(d, &t);
-  shoal_data_doubt_scale(d, &t, &fit);
-  if (d->has_scale || d->names.text) goto done;
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * t.groups, &d->mean), done);
-  d->std = d->mean + t.groups;
-  d->scales = t.groups;
-  shoal_data_stats_result(&t, d->mean, d->std);
-  shoal_info("%s: no mean and std stored; estimated from %" PRIu64
-             " training samples (`shoal data repack` stores them)",
-             d->path, looks);
-done:
-  shoal_data_stats_fini(&t);
-  free(fit.far);
   free(x);
+  SHOAL_TRY(st);
+  SHOAL_TRY(shoal_dataset_hold_labels(d));
+  for (int s = 0; s < 2; s++)
+    if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
+  d->info.checksum = shoal_data_checksum(crc);
+  return SHOAL_OK;
+}
+
+/* ---- mean and standard deviation ---- */
+
+/* What is seen of the training samples that are looked at. */
+typedef struct {
+  shoal_data_stats stats;
+  shoal_data_fit fit;
+  fill_value fill;
+  uint64_t looked, filled;
+} findings;
+
+static shoal_status look_at(shoal_dataset *d, uint64_t first, uint64_t n, void *x, findings *f)
+{
+  SHOAL_TRY(shoal_interrupt_check());
+  SHOAL_TRY(shoal_dataset_rows(d, SHOAL_TRAIN, first, n, x, NULL));
+  f->stats.number = first;
+  shoal_data_stats_add(&f->stats, n, x);
+  for (uint64_t i = 0; i < n; i++) {
+    const char *one = (const char *)x + i * d->sample_bytes;
+    SHOAL_TRY(shoal_data_fit_add(d, one, &f->fit));
+    if (f->fill.attribute) f->filled += has_value(d, one, f->fill.value);
+  }
+  f->looked += n;
+  return SHOAL_OK;
+}
+
+/* All samples, or of a split that is too large for that some behind each of SURVEY places. */
+static shoal_status look(shoal_dataset *d, findings *f)
+{
+  enum { BLOCK_BYTES = 1 << 20 };
+  const uint64_t n = d->info.n[SHOAL_TRAIN];
+  const bool all = n <= SHOAL_MAX(d->look_bytes / d->sample_bytes, (uint64_t)SURVEY);
+  const uint64_t rows = SHOAL_MAX((all ? BLOCK_BYTES : d->look_bytes / SURVEY) / d->sample_bytes, UINT64_C(1));
+  const uint64_t places = all ? (n + rows - 1) / rows : SURVEY;
+  void *x;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(shoal_alloc(rows, d->sample_bytes, "samples to look at", &x));
+  for (uint64_t i = 0; i < places && st == SHOAL_OK; i++) {
+    const uint64_t first = all ? i * rows : draw_place(d, i, places);
+    st = look_at(d, first, SHOAL_MIN(rows, n - first), x, f);
+  }
+  free(x);
+  return st;
+}
+
+static shoal_status keep_scale(shoal_dataset *d, const findings *f)
+{
+  const shoal_data_stats *t = &f->stats;
+  const uint64_t n = d->info.n[SHOAL_TRAIN];
+  SHOAL_TRY(SHOAL_ALLOC(2 * t->groups, &d->mean));
+  d->std = d->mean + t->groups;
+  d->scales = t->groups;
+  shoal_data_stats_result(t, d->mean, d->std);
+  if (f->looked == n)
+    shoal_info("%s: mean and std are measured over all %" PRIu64 " training samples", d->path, n);
+  else
+    shoal_info("%s: mean and std are estimated from %" PRIu64 " of %" PRIu64
+               " training samples (`shoal data repack` stores exact ones)",
+               d->path, f->looked, n);
+  return SHOAL_OK;
+}
+
+static shoal_status measure(shoal_dataset *d)
+{
+  findings f = { .fill = find_fill(d) };
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, shoal_data_stats_init(&f.stats, d->info.kind, &d->info.sample, d->info.x_bytes), done);
+  SHOAL_TRY_GOTO(st, look(d, &f), done);
+  d->warned_of_marks = warn_of_fill(d, &f.fill, f.looked, f.filled) || warn_of_marks(d, &f.stats);
+  shoal_data_doubt_scale(d, &f.stats, &f.fit);
+  if (!d->has_scale) st = keep_scale(d, &f);
+done:
+  shoal_data_stats_fini(&f.stats);
+  free(f.fit.far);
   return st;
 }
 
@@ -128,12 +195,13 @@ static bool has_tiny_scale(const shoal_dataset *d)
   return false;
 }
 
-/* Doubles and wide integers of the first training samples, as they are in the file and as training sees them; floats if their
+/* Doubles and wide integers of some training samples, as they are in the file and as training sees them; floats if their
  * standard deviation shows that there is something to find. */
 static shoal_status look_for_loss(const shoal_dataset *d)
 {
-  enum { ROWS = 1000, MOST_VALUES = 1 << 20 };
-  const uint64_t rows = SHOAL_MIN(d->info.n[SHOAL_TRAIN], (uint64_t)SHOAL_MIN(ROWS, MOST_VALUES / d->elements));
+  enum { ROWS = 1000, MOST_VALUES = 1 << 20, PLACES = 10 };
+  const uint64_t n = d->info.n[SHOAL_TRAIN], most = SHOAL_MIN((uint64_t)ROWS, MOST_VALUES / d->elements);
+  const uint64_t places = n > most ? SHOAL_MIN(most, (uint64_t)PLACES) : 1, rows = n > most ? most / places : n;
   const bool by_feature = d->info.kind == SHOAL_DATA_FEATURES && d->elements <= SHOAL_DATA_SCALES;
   shoal_h5_table *x = NULL;
   shoal_narrow narrow = { 0 };
@@ -142,14 +210,17 @@ static shoal_status look_for_loss(const shoal_dataset *d)
   shoal_status st;
   SHOAL_TRY(shoal_h5_look(d->file, d->names.x[0], &f));
   bool fits = f.size < 4 || (f.class == SHOAL_H5_FLOAT && f.size == 4);
-  if (d->x_type != SHOAL_F32 || (fits && !has_tiny_scale(d)) || !rows) return SHOAL_OK;
+  if (d->x_type != SHOAL_F32 || (fits && !has_tiny_scale(d)) || !most) return SHOAL_OK;
   SHOAL_TRY_GOTO(st, shoal_narrow_init(&narrow, by_feature ? d->elements : 1), done);
   narrow.stays = true;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(rows * d->elements, &values), done);
   SHOAL_TRY_GOTO(st, shoal_h5_table_open(d->file, d->names.x[0], &(shoal_h5_row){ SHOAL_F64 }, &x), done);
-  SHOAL_TRY_GOTO(st, shoal_h5_table_read(x, 0, rows, values), done);
-  for (size_t i = 0; i < rows * d->elements; i++)
-    (void)shoal_narrow_convert(&narrow, by_feature ? i % d->elements : 0, values[i]);
+  for (uint64_t k = 0; k < places; k++) {
+    const uint64_t first = places > 1 ? SHOAL_MIN(draw_place(d, k, places), n - rows) : 0;
+    SHOAL_TRY_GOTO(st, shoal_h5_table_read(x, first, rows, values), done);
+    for (size_t i = 0; i < rows * d->elements; i++)
+      (void)shoal_narrow_convert(&narrow, by_feature ? i % d->elements : 0, values[i]);
+  }
   shoal_narrow_warn(&narrow, d->path, feature_text, d);
 done:
   shoal_h5_table_close(x);
@@ -162,7 +233,8 @@ shoal_status shoal_data_survey(shoal_dataset *d)
 {
   shoal_status st = SHOAL_OK;
   bool flushes = shoal_subnormals_flush(false);
-  if (!d->has_checksum || !(d->has_scale || d->names.text)) st = estimate(d);
+  if (!d->has_checksum) st = identify(d);
+  if (st == SHOAL_OK && !d->names.text && !(d->has_checksum && d->has_scale)) st = measure(d);
   if (st == SHOAL_OK) st = look_for_loss(d);
   (void)shoal_subnormals_flush(flushes);
   return st;

@@ -120,6 +120,56 @@ def test_numbers_beyond_floats():
     assert shoal("data", "repack", "stamps.h5", "-o", "packed.h5").stderr.count(lost) == 1
 
 
+def test_numbers_far_behind():
+    """Ids that outgrow 32-bit floats long after the first samples."""
+    with h5py.File("ids.h5", "w") as f:
+        f["train/x"] = np.stack([np.arange(20000) * 2001, np.arange(20000) % 7], 1)
+        f["train/y"] = np.arange(20000) % 2
+    assert "/train/x, feature 0: " in shoal("data", "inspect", "ids.h5").stderr
+
+
+@pytest.mark.parametrize("n, features, period, rtol", ((40960, 4, 10, 1e-4), (40960, 4, 4096, 1e-4), (8192, 33000, 2, 0.05)))
+def test_periodic(n, features, period, rtol):
+    """Samples of two kinds that alternate: mean and deviation are those of all, in a run as after repacking; where the split is
+    too large to be read whole, nearly."""
+    x = np.random.default_rng(1).integers(0, 3, (n, features) if features < 9 else features, "u1")
+    x = np.broadcast_to(x, (n, features)).astype("f4" if features < 9 else "u1")
+    x[::period, 0 if features < 9 else slice(None)] += 200
+    with h5py.File("p.h5", "w") as f:
+        f["train/x"], f["train/y"] = x, (np.arange(n) % period == 0).astype("i4")
+    first = x[:, 0] if features < 9 else x[:64]
+    wanted = first.mean(dtype="f8"), first.std(dtype="f8")
+    names = ("p",)
+    if features < 9:
+        shoal("data", "repack", "p.h5", "-o", "q.h5")
+        names = ("p", "q")
+    for name in names:
+        r = train(1, name, *RUN[:3], "model.widths=[2]", *sets(data__file=f"{name}.h5", run__steps=1, data__batch=8))
+        assert ("measured over all 40960 training samples" in r.stdout) == (name == "p" and features < 9), r.stdout
+        with h5py.File(newest(name)) as f:
+            assert np.allclose((f.attrs["mean"][0], f.attrs["std"][0]), wanted, rtol=rtol), (f.attrs["mean"], wanted)
+
+
+def test_scale_beside_kind():
+    """A stated mean and deviation are looked at also where a file states its kind, and feature by feature."""
+    x = np.random.default_rng(1).integers(0, 256, (60, 1, 4, 4), "u1")
+    with h5py.File("a.h5", "w") as f:
+        f["train/x"], f["train/y"] = x, np.arange(60) % 2
+        f.attrs.update(kind="images", classes=2, mean=0.5, std=0.29)
+    words = "attributes mean and std are not used: 0.5 and 0.29 are not those of /train/x, which has "
+    assert shoal("data", "inspect", "a.h5").stderr.count(words) == 1
+    x = plain_set()
+    with h5py.File("a.h5", "a") as f:
+        f["train/x"][:, 3] += 50  # hidden by the deviation of feature 0
+        f["train/x"][:, 0] *= 1e4
+        f.attrs.update(mean=np.zeros(5), std=np.array([1e4, 1, 1, 1, 1]))
+    r = shoal("data", "inspect", "a.h5")
+    assert r.stderr.count("0 and 1 in feature 3 are not those of /train/x, which has 49.9") == 1, r.stderr
+    with h5py.File("a.h5", "a") as f:
+        f.attrs["mean"] = np.array([0, 0, 0, 48, 0.0])
+    assert "not used" not in shoal("data", "inspect", "a.h5").stderr
+
+
 def edge(name, scale, dtype):
     """Feature 1 alone tells the classes apart, and has this scale."""
     rng = np.random.default_rng(1)

@@ -200,15 +200,26 @@ static size_t count_lines(const char *text)
   return n;
 }
 
-/* Names belong to classes whose number is known. */
 static void read_class_names(shoal_dataset *d)
 {
   d->class_names = get_text(d, "class_names");
-  size_t n = d->class_names ? count_lines(d->class_names) : 0;
-  if (!n || !d->has_classes || n == (size_t)d->info.classes) return;
-  ignore(d, "attribute class_names is", "it has %zu lines for %" PRId64 " classes", n, d->info.classes);
+  shoal_data_check_class_names(d);
+}
+
+void shoal_data_check_class_names(shoal_dataset *d)
+{
+  const size_t n = d->class_names ? count_lines(d->class_names) : 0, bytes = n ? strlen(d->class_names) : 0;
+  const bool known = d->info.classes > 0,
+             fits = !known || (d->has_classes ? n == (size_t)d->info.classes : n >= (size_t)d->info.classes);
+  if (!n || (fits && bytes < SHOAL_DATA_NAMES)) return;
+  if (fits)
+    ignore(d, "attribute class_names is", "it takes %zu bytes, checkpoints hold %d", bytes, SHOAL_DATA_NAMES);
+  else
+    ignore(d, "attribute class_names is", "it has %zu line%s for %" PRId64 " classes", n, n > 1 ? "s" : "",
+           d->info.classes);
   free(d->class_names);
   d->class_names = NULL;
+  d->labels.names = NULL;
 }
 
 shoal_status shoal_data_read_attributes(shoal_dataset *d)

@@ -110,17 +110,25 @@ static shoal_status judge(shoal_csv_classes *c, const shoal_csv_dialect *d, cons
 
 static void name_classes(shoal_csv_classes *c, shoal_csv_class **sorted, bool numbers)
 {
-  bool as_is = numbers, plain = true;
+  const shoal_csv_class *broken = NULL;
+  bool as_is = numbers;
   for (size_t i = 0; i < c->n; i++) {
     if (i == 0 || (numbers ? by_number : by_text)(&sorted[i - 1], &sorted[i]) != 0) {
       as_is &= sorted[i]->number == (double)c->classes;
-      plain &= !strpbrk(sorted[i]->text, "\r\n");
-      shoal_str_add(&c->names, "%s%s", c->classes ? "\n" : "", sorted[i]->text);
+      if (shoal_labels_add_name(&c->names, c->classes == 0, sorted[i]->text) && !broken) broken = sorted[i];
       c->classes++;
     }
     sorted[i]->rank = c->classes - 1;
   }
-  if (as_is || !plain) shoal_str_clear(&c->names);
+  if (as_is) shoal_str_clear(&c->names);
+  if (!broken) return;
+  char shown[64];
+  shoal_str name = { 0 };
+  (void)shoal_labels_add_name(&name, true, broken->text);
+  shoal_warn("%s:%zu:%zu: label \"%s\" has a line end, which the name of its class has as it is shown here: if none is "
+             "meant, correct the label",
+             broken->path, broken->line, broken->column, shoal_show(name.text, shown, sizeof shown));
+  shoal_str_free(&name);
 }
 
 /* ---- labels that look wrong ---- */

@@ -424,7 +424,7 @@ static shoal_status warn_of_twins(const probe *p, shoal_csv_layout *l)
       other = all[i].column;
     }
   free(all);
-  if (!twins) return SHOAL_OK;
+  if (!twins || l->features < 2) return SHOAL_OK;
   if (twins > 1) snprintf(more, sizeof more, ", and %zu more columns have a name that is taken", twins - 1);
   return shoal_texts_take(&l->warnings,
                           shoal_strdup_printf("%s: column %zu has the same name as column %s%s: both are used; --drop "
@@ -444,7 +444,7 @@ static void list_words(const probe *p, shoal_csv_layout *l)
     shoal_str_add(&l->words, "%s%zu", n > 1 ? ", " : "; columns ", i + 1);
     shoal_str_add(&drop, " --drop %zu", i + 1);
   }
-  if (n < 2 || n > MOST)
+  if (n < 2 || n > MOST || n >= l->features)
     shoal_str_clear(&l->words);
   else
     shoal_str_add(&l->words, " hold no numbers, and%s leave all of these out", drop.text);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 enum { SHOAL_DATA_NAME = 256, SHOAL_DATA_CHANNELS = 16 };
+enum { SHOAL_DATA_NAMES = 60000 }; /* bytes of class names: attributes hold 64 KiB in the earliest format */
 #define SHOAL_DATA_SUMS "x_crc32c" /* beside x: the check sum of each sample */
 
 /* ---- the role of each array of a file (match.c) ---- */
@@ -63,6 +64,7 @@ struct shoal_dataset {
   size_t elements, sample_bytes;
   int fd;             /* for raw reads; -1 */
   bool alone;         /* not one of several files */
+  bool empty;         /* one of several that has no samples at all: nothing else is known of it */
   bool channels_last; /* the file has NHWC; samples are returned as NCHW */
   bool ours;          /* it says what kind it is, in our words: its attributes mean what ours mean */
   bool has_checksum, has_scale, has_classes;
@@ -80,7 +82,7 @@ struct shoal_dataset {
 };
 /** An empty data set, to be opened. */
 shoal_status shoal_dataset_create(const char *path, shoal_dataset **out);
-/** Opens one of n files, which may lack a training split. */
+/** Opens one of n files, which may lack a training split, or be empty. */
 shoal_status shoal_dataset_open_member(const char *path, size_t n, shoal_dataset **out);
 /** Fills mean and std of the info from those of the data set. */
 void shoal_dataset_fill_scale(shoal_dataset *d);
@@ -93,6 +95,8 @@ shoal_status shoal_dataset_hold_labels(shoal_dataset *d);
 /** Reads the attributes that say something, into d.  What has another form or meaning is named by a warning and not
  *  used (attributes.c). */
 shoal_status shoal_data_read_attributes(shoal_dataset *d);
+/** Drops, by a warning, class names that are too long, or do not fit the number of classes as far as that is known. */
+void shoal_data_check_class_names(shoal_dataset *d);
 /** Whether the file states a kind in our words; its images then have their channels first. */
 bool shoal_data_states_kind(shoal_h5 file);
 /* What samples look like when they are normalised by the mean and std that a file states. */

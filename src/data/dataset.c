@@ -195,6 +195,7 @@ static shoal_status count_classes(shoal_dataset *d)
   SHOAL_TRY(shoal_dataset_hold_labels(d));
   SHOAL_TRY(shoal_labels_check(&d->labels, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] }));
   d->info.classes = shoal_labels_classes(&d->labels);
+  shoal_data_check_class_names(d);
   return SHOAL_OK;
 }
 
@@ -215,18 +216,41 @@ void shoal_dataset_fill_scale(shoal_dataset *d)
   shoal_data_overall(d->scales, d->mean, d->std, &i->mean[0], &i->std[0]);
 }
 
+/* Something must be there to train with; one of several files may have nothing at all, whatever its empty arrays look like. */
+static shoal_status look_for_samples(shoal_dataset *d)
+{
+  bool none[2] = { false }, any = false;
+  for (int s = 0; s < 2; s++) {
+    shoal_h5_facts f;
+    if (!d->names.x[s][0]) continue;
+    SHOAL_TRY(shoal_h5_look(d->file, d->names.x[s], &f));
+    none[s] = f.ndim > 0 && f.dims[0] == 0;
+    any |= !none[s];
+  }
+  d->empty = !any && !d->alone;
+  if (!none[SHOAL_TRAIN] || !d->alone) return SHOAL_OK;
+  char other[SHOAL_DATA_NAME + 16] = "", word[256];
+  if (none[SHOAL_TEST]) snprintf(other, sizeof other, " and /%s", d->names.x[SHOAL_TEST]);
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s: /%s%s %s no samples: write some, or give a file that has, also beside this one, as in "
+                    "data.file=[train.h5,%s]",
+                    d->path, d->names.x[SHOAL_TRAIN], other, other[0] ? "have" : "has",
+                    shoal_shell_word(d->path, "FILE", word, sizeof word));
+}
+
 static shoal_status open_parts(shoal_dataset *d)
 {
   char host[SHOAL_HOST_NAME];
   SHOAL_TRY(shoal_data_refuse_source(d->path));
   SHOAL_TRY(shoal_error_append(shoal_h5_open(d->path, &d->file), " (host %s)", shoal_host_name(host)));
   SHOAL_TRY(shoal_data_match(d->file, d->path, d->alone, &d->names));
+  SHOAL_TRY(look_for_samples(d));
+  if (d->empty) return SHOAL_OK;
   for (int s = 0; s < 2; s++) {
     if (!d->names.x[s][0]) continue;
     SHOAL_TRY(open_x(d, (shoal_split)s));
     SHOAL_TRY(open_y(d, (shoal_split)s));
   }
-  SHOAL_CHECK(d->info.n[SHOAL_TRAIN] > 0, SHOAL_ERR_IO, "%s: /%s has no samples", d->path, d->names.x[0]);
   if (d->channels_last) {
     shoal_info("%s: images have their channels last; they are turned to [channels, height, width] as they are read",
                d->path);
@@ -256,6 +280,7 @@ static shoal_status try_to_open(void *dataset)
   shoal_dataset *d = dataset;
   int32_t y;
   SHOAL_TRY(open_parts(d));
+  if (d->empty) return SHOAL_OK;
   SHOAL_TRY(shoal_data_read_attributes(d));
   void *x = malloc(d->sample_bytes);
   for (int s = 0; x && s < 2; s++)
@@ -280,15 +305,17 @@ static shoal_status open_file(const char *path, size_t n, shoal_dataset **out)
                    place);
   SHOAL_TRY_GOTO(st, tried, fail);
   SHOAL_TRY_GOTO(st, open_parts(d), fail);
+  *out = d;
+  if (d->empty) return SHOAL_OK;
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
   if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);
   SHOAL_TRY_GOTO(st, shoal_data_survey(d), fail);
   warn_of_unwritten(d);
   tell_matlab(d);
   shoal_dataset_fill_scale(d);
-  *out = d;
   return SHOAL_OK;
 fail:
+  *out = NULL;
   shoal_dataset_close(d);
   return st;
 }

@@ -74,9 +74,20 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
     { "--thousands", THOUSANDS, a->thousands != NULL },
     { "--missing", MISSING, a->missing != NULL },
   };
-  for (size_t i = 0; i < SHOAL_COUNT(options); i++)
-    SHOAL_CHECK(!options[i].given || (has & options[i].option), SHOAL_ERR_USAGE, "%s does nothing for %s: leave it out",
-                options[i].flag, a->kind);
+  for (size_t i = 0; i < SHOAL_COUNT(options); i++) {
+    if (!options[i].given || (has & options[i].option)) continue;
+    shoal_str whose = { 0 };
+    for (size_t k = 0; k < SHOAL_COUNT(kinds); k++)
+      if (kinds[k].options & options[i].option) shoal_str_add(&whose, "%s%s", whose.len ? ", " : "", kinds[k].name);
+    shoal_status st = SHOAL_FAIL(SHOAL_ERR_USAGE, "%s does nothing for %s, it is for %s: leave it out%s",
+                                 options[i].flag, a->kind, whose.text,
+                                 options[i].option == MISSING && strcmp(a->kind, "npy") == 0
+                                     ? "; x = x[numpy.isfinite(x).all(1)] leaves rows with a missing value out, "
+                                       "numpy.nan_to_num(x) fills"
+                                     : "");
+    shoal_str_free(&whose);
+    return st;
+  }
   return SHOAL_OK;
 }
 

@@ -15,11 +15,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/csv_classes.h"
+#include "data/csv_field.h"
 #include "data/csv_layout.h"
 #include "data/csv_number.h"
 #include "data/data_impl.h"
 #include "data/narrow.h"
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -109,137 +109,6 @@ static void look_for_proof(table *t, const shoal_csv *c, size_t column)
     t->doubt = w;
 }
 
-static bool is_one_of(const char *text, const char *const *words, size_t n)
-{
-  for (size_t i = 0; i < n; i++)
-    if (strcasecmp(text, words[i]) == 0) return true;
-  return false;
-}
-
-static bool marks_a_gap(const char *text)
-{
-  static const char *const none[] = { "na",   "n/a",     "nan",     "-nan",  "null",  "none",   "?",     "-",
-                                      "#n/a", "#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!" };
-  return is_one_of(text, none, SHOAL_COUNT(none));
-}
-
-/* The sign of a currency or of percent in a number, or a minus that is not the one of ASCII; NULL: none. */
-static const char *decoration(const char *text)
-{
-  static const char *const signs[] = {
-    "$", "%", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5", "\xe2\x88\x92", "\xe2\x80\x93"
-  };
-  for (size_t i = 0; i < SHOAL_COUNT(signs); i++)
-    if (strstr(text, signs[i])) return strpbrk(text, "0123456789") ? signs[i] : NULL;
-  return NULL;
-}
-
-/* Two or more signs of dates and times, each behind a digit, and else digits, blanks and a few letters: "2020-01-31",
- * "31/01/2020 12:30", "2020-01-31T12:30:00Z". */
-static bool is_date(const char *text)
-{
-  size_t signs = 0, letters = 0;
-  if (!isdigit((unsigned char)*text)) return false;
-  for (const char *at = text + 1; *at; at++) {
-    signs += strchr("-/:", *at) != NULL && isdigit((unsigned char)at[-1]);
-    letters += isalpha((unsigned char)*at) != 0;
-  }
-  return signs >= 2 && letters <= 4;
-}
-
-/* As accountants write -1.5. */
-static bool is_in_parentheses(const shoal_csv_layout *l, const char *text)
-{
-  char inside[64];
-  const size_t n = strlen(text);
-  double unused;
-  if (n < 3 || n > sizeof inside || text[0] != '(' || text[n - 1] != ')') return false;
-  snprintf(inside, sizeof inside, "%.*s", (int)n - 2, text + 1);
-  return shoal_csv_number(&l->dialect, inside, &unused, NULL);
-}
-
-/* A number with more beside it: a unit, or a sign of a limit ("<0.5"). */
-static bool is_with_more(const char *text)
-{
-  char *end;
-  if (strchr("<>~", *text) && strpbrk(text, "0123456789")) return true;
-  (void)strtod(text, &end);
-  return end > text && *end && !strpbrk(end, "0123456789");
-}
-
-/* 1.5D-02, as Fortran writes numbers of double precision. */
-static bool is_fortran(const char *text)
-{
-  size_t n = strspn(text, "+-0123456789.,"), digits = strcspn(text, "0123456789");
-  if (digits >= n || !text[n] || !strchr("dD", text[n])) return false;
-  const char *exponent = text + n + 1;
-  exponent += *exponent == '+' || *exponent == '-';
-  return *exponent && !exponent[strspn(exponent, "0123456789")];
-}
-
-enum { REASON = 768 };
-
-/* What is wrong with a field that is no number by either decimal sign, and what to do. */
-static const char *why_not(const table *t, const char *path, const char *text, bool number, double v, char out[REASON])
-{
-  static const char *const truth[] = { "true", "false", "yes", "no" };
-  char word[256], *end;
-  const char *file = shoal_shell_word(path, "FILE", word, sizeof word), *sign = decoration(text);
-  if (!text[0] || marks_a_gap(text)) {
-    snprintf(out, REASON,
-             "%s; features are numbers: --missing mean fills such fields, --missing drop leaves their rows out, --drop "
-             "the column",
-             text[0] ? "marks a missing value" : "is empty");
-    return out;
-  }
-  if (number && !isfinite(v))
-    return "is not finite; features are finite numbers: remove the row, or leave the column out with --drop";
-  if (number || (isinf(strtod(text, &end)) && end > text && !*end))
-    return "is larger than any 32-bit float: divide the column by a power of ten, or leave it out with --drop";
-  if (is_one_of(text, truth, SHOAL_COUNT(truth)))
-    snprintf(out, REASON,
-             "is a truth value; features are numbers: write 1 and 0, as sed "
-             "'s/\\<true\\>\\|\\<yes\\>/1/Ig;s/\\<false\\>\\|\\<no\\>/0/Ig' %s >NEW does in all columns, or leave the "
-             "column out "
-             "with --drop",
-             file);
-  else if (sign && (unsigned char)sign[0] == 0xe2 && (unsigned char)sign[1] != 0x82)
-    snprintf(out, REASON, "has a minus that is not the one of keyboards: write that, as sed 's/%s/-/g' %s >NEW does",
-             sign, file);
-  else if (sign)
-    snprintf(
-        out, REASON,
-        "has a sign that is no part of a number: remove it, as sed 's/%s//g' %s >NEW does, or leave the column out "
-        "with --drop",
-        *sign == '$' ? "[$]" : sign, file);
-  else if (is_date(text))
-    snprintf(
-        out, REASON,
-        "looks like a date or a time; features are numbers: write what matters of it as numbers (days since the first, "
-        "hour), or leave the column out with --drop");
-  else if (is_fortran(text))
-    snprintf(out, REASON,
-             "has an exponent as Fortran writes it: write E for D, as sed "
-             "'s/\\([0-9][.,]\\{0,1\\}\\)[dD]\\([-+]\\{0,1\\}[0-9]\\)/\\1E\\2/g' %s >NEW does",
-             file);
-  else if (is_with_more(text))
-    snprintf(out, REASON,
-             "is not a number alone; features are numbers: leave that out which is beside the number (a unit, a sign), "
-             "or the "
-             "column with --drop");
-  else if (is_in_parentheses(&t->layout, text))
-    snprintf(out, REASON,
-             "is in parentheses, which stand for a minus in accounts: write -%.*s, as sed "
-             "'s/(\\([0-9.,]*\\))/-\\1/g' %s >NEW does",
-             (int)strlen(text) - 2, text + 1, file);
-  else
-    snprintf(out, REASON,
-             "is not a number; features are numbers: leave the column out with --drop, give classes numbers%s%s",
-             t->args->label ? "" : ", or name the column with --label if it is the label",
-             t->layout.words.len ? t->layout.words.text : "");
-  return out;
-}
-
 /* A field that has the other decimal sign than the rest. */
 static shoal_status refuse_sign(const table *t, const shoal_csv *c, const shoal_csv_field *f, const char *column)
 {
@@ -293,9 +162,11 @@ static shoal_status refuse_field(table *t, const shoal_csv *c, size_t i, bool nu
       "header or has the units, remove it, as sed %zud %s >NEW does",
       c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, c->fields[0].line,
       shoal_shell_word(c->path, "FILE", word, sizeof word));
-  char reason[REASON];
+  char reason[SHOAL_CSV_REASON];
+  const shoal_csv_wrong wrong = { c->path, f->text, i, number, v };
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
-                    shoal_show(f->text, shown, sizeof shown), column, why_not(t, c->path, f->text, number, v, reason));
+                    shoal_show(f->text, shown, sizeof shown), column,
+                    shoal_csv_why_not(&t->layout, !t->args->label, &wrong, reason));
 }
 
 static void note_gap(table *t, const shoal_csv *c, size_t column)
@@ -311,7 +182,7 @@ static shoal_status read_feature(table *t, const shoal_csv *c, size_t i, size_t 
   double v = 0;
   char thousands;
   const char *text = c->fields[i].text;
-  if (t->args->missing && (!text[0] || marks_a_gap(text))) {
+  if (t->args->missing && (!text[0] || shoal_csv_marks_gap(text))) {
     note_gap(t, c, i);
     *out = NAN;
     return SHOAL_OK;
@@ -662,8 +533,9 @@ static shoal_status fill_gaps(table *t)
       n++;
     }
     if (!gaps) continue;
-    SHOAL_CHECK(n > 0, SHOAL_ERR_IO, "%s: %s has no value in the training split: leave it out with --drop",
-                t->args->sources[0], column_text(&t->layout, k, text, sizeof text));
+    SHOAL_CHECK(n > 0, SHOAL_ERR_IO, "%s: %s has no value in the training split: %s", t->args->sources[0],
+                column_text(&t->layout, k, text, sizeof text),
+                features > 1 ? "leave it out with --drop" : "there is nothing to learn from");
     for (size_t i = 0; i < t->rows; i++)
       if (isnan(t->x[i * features + k])) t->x[i * features + k] = (float)(sum / n);
   }

@@ -43,7 +43,9 @@ static shoal_data_role role_of(const shoal_npy *a)
   return role == SHOAL_ROLE_NONE ? shoal_data_role_of(shoal_path_base(a->name)) : role;
 }
 
-static shoal_status match(import *p, const bool *test)
+/* Gives the arrays their roles.  Those without rows have none: they are listed in `empty`.  *untrained: one of them would have been
+ * for training. */
+static shoal_status assign(import *p, const bool *test, shoal_str *empty, bool *untrained)
 {
   const shoal_npys *l = &p->arrays;
   bool named = false;
@@ -54,16 +56,38 @@ static shoal_status match(import *p, const bool *test)
     shoal_data_role role = role_of(a);
     if (!named && l->n == 2) role = a->ndim > 1 ? SHOAL_ROLE_X : SHOAL_ROLE_Y;
     SHOAL_CHECK(!a->refused || (named && role == SHOAL_ROLE_NONE), SHOAL_ERR_IO, "%s", a->refused);
-    if (role == SHOAL_ROLE_NONE) shoal_info("%s: array %s is not used", a->path, a->name);
-    if (role == SHOAL_ROLE_X) SHOAL_TRY(put(&p->x[test[i]], a, test[i] ? "test samples" : "training samples"));
-    if (role == SHOAL_ROLE_Y) SHOAL_TRY(put(&p->y[test[i]], a, test[i] ? "test labels" : "training labels"));
+    if (role == SHOAL_ROLE_NONE) {
+      shoal_info("%s: array %s is not used", a->path, a->name);
+    } else if (a->empty) {
+      shoal_str_add(empty, "%s%s", empty->len ? ", " : "", a->name);
+      *untrained |= !test[i];
+    } else if (role == SHOAL_ROLE_X) {
+      SHOAL_TRY(put(&p->x[test[i]], a, test[i] ? "test samples" : "training samples"));
+    } else {
+      SHOAL_TRY(put(&p->y[test[i]], a, test[i] ? "test labels" : "training labels"));
+    }
   }
-  SHOAL_CHECK(
-      p->x[0] && p->y[0], SHOAL_ERR_IO,
-      "no training %s among the %zu arrays: names such as X_train and y_train, or images and labels, are expected",
-      p->x[0] ? "labels" : "samples", l->n);
+  return SHOAL_OK;
+}
+
+static shoal_status match(import *p, const bool *test)
+{
+  const char *file = p->args->sources[0];
+  shoal_str empty = { 0 };
+  bool untrained = false;
+  shoal_status st = assign(p, test, &empty, &untrained);
+  if (st == SHOAL_OK && untrained)
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: no rows in %s: give arrays that have some to train with", file, empty.text);
+  if (st == SHOAL_OK && empty.len) shoal_warn("%s: no rows in %s: left out", file, empty.text);
+  shoal_str_free(&empty);
+  SHOAL_TRY(st);
+  SHOAL_CHECK(p->x[0] && p->y[0], SHOAL_ERR_IO,
+              "%s: no training %s among the %zu arrays: names such as X_train and y_train, or images and labels, are "
+              "expected",
+              file, p->x[0] ? "labels" : "samples", p->arrays.n);
   for (int s = 0; s < 2; s++) {
-    SHOAL_CHECK(!p->x[s] == !p->y[s], SHOAL_ERR_IO, "the test split has %s only", p->x[s] ? "samples" : "labels");
+    SHOAL_CHECK(!p->x[s] == !p->y[s], SHOAL_ERR_IO, "%s: the test split has %s only: give both, or leave them out",
+                file, p->x[s] ? "samples" : "labels");
     if (p->x[s])
       shoal_info("%s/x is %s, %s/y is %s", shoal_split_name((shoal_split)s), p->x[s]->name,
                  shoal_split_name((shoal_split)s), p->y[s]->name);

@@ -205,6 +205,19 @@ const shoal_label *shoal_labels_mark(const shoal_labels *l)
   return is_round_mark(high->value) && below < high->value / 2 ? high : NULL;
 }
 
+bool shoal_labels_add_name(shoal_str *names, bool first, const char *name)
+{
+  bool broken = false;
+  if (!first) shoal_str_add(names, "\n");
+  for (const char *at = name; *at;) {
+    const size_t n = strcspn(at, "\r\n");
+    shoal_str_add(names, "%.*s%s", (int)n, at, at[n] == '\n' ? "\\n" : at[n] ? "\\r" : "");
+    broken |= at[n] != '\0';
+    at += n + (at[n] != '\0');
+  }
+  return broken;
+}
+
 const char *shoal_labels_name(const char *names, int64_t k, char *buf, size_t cap)
 {
   const char *at = names ? names : "";

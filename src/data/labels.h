@@ -61,6 +61,9 @@ void shoal_labels_warn(const shoal_labels *l, const char *path);
 /** What is wrong with the n numbers of a sample where labels should be one-hot, with the cure; NULL if just one is 1 and all
  *  others are 0. */
 const char *shoal_labels_row(uint64_t n, const double *row);
+/** Adds a name to the names, which are one per line: a line end inside becomes "\\n" or "\\r", as it is typed.
+ *  @return whether there was one */
+bool shoal_labels_add_name(shoal_str *names, bool first, const char *name);
 /** The k-th of the names, which are one per line, with control characters as escapes; "" if there is none. */
 const char *shoal_labels_name(const char *names, int64_t k, char *buf, size_t cap);
 /** The largest or smallest label if it stands apart from all others and looks like a mark for "no label": -1 beside

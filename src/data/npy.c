@@ -32,6 +32,15 @@ static const char *value_of(const char *header, const char *key)
   return at + strspn(at, " :");
 }
 
+/* Whether NumPy has numbers of that kind and size. */
+static bool is_of_numpy(const shoal_npy *a)
+{
+  const size_t n = a->size;
+  if (a->kind == 'b') return n == 1;
+  if (a->kind == 'f') return n == 2 || n == 4 || n == 8 || n == 12 || n == 16;
+  return (a->kind == 'u' || a->kind == 'i') && (n == 1 || n == 2 || n == 4 || n == 8);
+}
+
 static shoal_status read_type(shoal_npy *a, const char *header)
 {
   const char *descr = value_of(header, "'descr'");
@@ -61,6 +70,13 @@ static shoal_status read_type(shoal_npy *a, const char *header)
   SHOAL_CHECK(a->kind != 'c', SHOAL_ERR_IO,
               "%s: array %s holds complex numbers: save real ones, as numpy.abs or numpy.stack of .real and .imag make",
               a->path, a->name);
+  SHOAL_CHECK(
+      a->kind != 'V', SHOAL_ERR_IO,
+      "%s: array %s holds raw bytes (%s), as types that NumPy does not know are saved (bfloat16): convert it with "
+      ".astype('float32') before it is saved",
+      a->path, a->name, shown);
+  SHOAL_CHECK(is_of_numpy(a), SHOAL_ERR_IO,
+              "%s: the header of array %s says type %s, which NumPy has not: it is damaged", a->path, a->name, shown);
   bool number = strchr("<>|=", order) && a->kind && strchr("buif", a->kind) &&
                 (a->size == 1 || a->size == 2 || a->size == 4 || a->size == 8) && !(a->kind == 'f' && a->size < 2);
   SHOAL_CHECK(number, SHOAL_ERR_IO, "%s: array %s has type %s, which is not read: convert it with .astype('float32')",
@@ -68,28 +84,56 @@ static shoal_status read_type(shoal_npy *a, const char *header)
   return SHOAL_OK;
 }
 
+/* The shape as the header has it, "(2, 3)", for messages. */
+static const char *shape_text(const char *at, char *buf, size_t cap)
+{
+  char text[64];
+  const int n = (int)strcspn(at, ")") + 1;
+  snprintf(text, sizeof text, "%.*s", n, at);
+  shoal_show(text, buf, cap);
+  if ((size_t)n >= sizeof text) snprintf(buf + strlen(buf), cap - strlen(buf), "...");
+  return buf;
+}
+
 static shoal_status read_shape(shoal_npy *a, const char *header)
 {
   const char *at = value_of(header, "'shape'"), *order = value_of(header, "'fortran_order'");
-  SHOAL_CHECK(at && *at == '(' && order, SHOAL_ERR_IO, "%s: the header of array %s has no shape", a->path, a->name);
-  for (at++; *at && *at != ')';) {
+  SHOAL_CHECK(at && *at == '(' && strchr(at, ')') && order, SHOAL_ERR_IO,
+              "%s: the header of array %s has no shape: it is damaged", a->path, a->name);
+  char shape[300];
+  shape_text(at, shape, sizeof shape);
+  int most = SHOAL_COUNT(a->dims), n = 0;
+  for (at++; *at && *at != ')'; n++) {
     char *end;
-    SHOAL_CHECK(isdigit((unsigned char)*at) && a->ndim < 4, SHOAL_ERR_IO,
-                "%s: array %s has a shape that is not read: 1 to 4 dimensions are; numpy.reshape gives it others",
-                a->path, a->name);
-    a->dims[a->ndim++] = strtoull(at, &end, 10);
+    SHOAL_CHECK(isdigit((unsigned char)*at), SHOAL_ERR_IO,
+                "%s: array %s has shape %s by its header, which no array has: it is damaged", a->path, a->name, shape);
+    const uint64_t dim = strtoull(at, &end, 10);
+    if (n < most) a->dims[n] = dim;
     at = end + strspn(end, ", ");
   }
-  SHOAL_CHECK(a->ndim > 0, SHOAL_ERR_IO, "%s: array %s is a single number", a->path, a->name);
+  SHOAL_CHECK(n > 0, SHOAL_ERR_IO, "%s: array %s is a single number: samples and labels are rows of an array", a->path,
+              a->name);
+  SHOAL_CHECK(n <= most, SHOAL_ERR_IO,
+              "%s: array %s has shape %s; arrays of 1 to %d dimensions are read, x.reshape(len(x), -1) makes rows of "
+              "features",
+              a->path, a->name, shape, most);
+  a->ndim = n;
   bool fortran = strncmp(order, "True", 4) == 0;
   a->scattered = fortran && a->ndim > 1;
-  uint64_t stride = 1;
+  uint64_t stride = 1, bytes;
   for (int i = 0; i < a->ndim; i++) {
     int d = fortran ? i : a->ndim - 1 - i;
     a->strides[d] = stride;
     SHOAL_CHECK(!__builtin_mul_overflow(stride, a->dims[d], &stride), SHOAL_ERR_IO,
-                "%s: the shape of array %s overflows", a->path, a->name);
+                "%s: array %s has shape %s by its header, more than 64 bits count: it is damaged", a->path, a->name,
+                shape);
   }
+  a->empty = a->dims[0] == 0;
+  SHOAL_CHECK(a->empty || stride > 0, SHOAL_ERR_IO, "%s: array %s has shape %s, so its rows hold nothing", a->path,
+              a->name, shape);
+  SHOAL_CHECK(!__builtin_mul_overflow(stride, a->size, &bytes), SHOAL_ERR_IO,
+              "%s: array %s has shape %s by its header, more bytes than 64 bits count: it is damaged", a->path, a->name,
+              shape);
   return SHOAL_OK;
 }
 
@@ -144,13 +188,18 @@ static shoal_status read_header(shoal_npy *a, stream *s)
               a->path, a->name);
   if (b[6] > 1) SHOAL_TRY(read_stream(a, s, b + PREFIX, 2, &more));
   size_t length = (size_t)b[8] | (size_t)b[9] << 8 | (size_t)b[10] << 16 | (size_t)b[11] << 24;
-  SHOAL_CHECK(length <= LONGEST, SHOAL_ERR_IO, "%s: array %s has a header of %zu bytes: it is damaged", a->path,
-              a->name, length);
+  SHOAL_CHECK(length <= LONGEST, SHOAL_ERR_IO,
+              "%s: array %s says that its header has %zu bytes; those of NumPy have some hundred: it is damaged",
+              a->path, a->name, length);
   char *header;
   SHOAL_TRY(SHOAL_ALLOC(length + 1, &header));
   shoal_status st = read_stream(a, s, header, length, &got);
   if (st == SHOAL_OK && got < length)
-    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: array %s is cut short in its header", a->path, a->name);
+    st =
+        SHOAL_FAIL(SHOAL_ERR_IO,
+                   "%s: array %s says that its header has %zu bytes, but it ends after %zu of them: it is cut short or "
+                   "damaged",
+                   a->path, a->name, length, got);
   for (char *c = header; *c; c++) *c = (char)(*c == '"' ? '\'' : *c); /* Python takes both */
   if (st == SHOAL_OK) st = read_type(a, header);
   if (st == SHOAL_OK) st = read_shape(a, header);
@@ -180,15 +229,15 @@ static uint64_t bytes_of(const shoal_npy *a)
 /* Compares what the header says with `whole`, the size of the file or of the member by its directory. */
 static shoal_status check_size(const shoal_npy *a, uint64_t whole)
 {
-  uint64_t elements = 1;
-  char says[32], has[32];
-  for (int i = 0; i < a->ndim; i++) elements *= a->dims[i];
-  SHOAL_CHECK(elements > 0, SHOAL_ERR_IO, "%s: array %s is empty", a->path, a->name);
-  SHOAL_TRY(shoal_limit_held(a->path, a->name, elements, a->size, whole - SHOAL_MIN(whole, (uint64_t)a->header)));
-  SHOAL_CHECK(!a->archive || bytes_of(a) + a->header == whole, SHOAL_ERR_IO,
-              "%s: %s has %s by its header and %s by the archive's directory: it is damaged", a->path, a->name,
-              shoal_format_bytes((double)bytes_of(a), says, sizeof says),
-              shoal_format_bytes((double)(whole - a->header), has, sizeof has));
+  const uint64_t says = bytes_of(a), holds = whole - SHOAL_MIN(whole, (uint64_t)a->header);
+  SHOAL_CHECK(says <= holds, SHOAL_ERR_IO,
+              "%s: array %s has %" PRIu64 " bytes of numbers by its header, but %s %" PRIu64
+              ": it is cut short or damaged",
+              a->path, a->name, says, a->archive ? "the archive's directory says" : "the file can hold", holds);
+  SHOAL_CHECK(!a->archive || says == holds, SHOAL_ERR_IO,
+              "%s: array %s has %" PRIu64 " bytes of numbers by its header, and %" PRIu64
+              " by the archive's directory: it is damaged",
+              a->path, a->name, says, holds);
   return SHOAL_OK;
 }
 
@@ -228,6 +277,26 @@ static shoal_status add_member(zip_t *z, zip_uint64_t index, const char *path, s
   return add(out, (shoal_npy){ .path = path, .archive = z, .member = index, .packed = s.comp_size }, s.name, s.size);
 }
 
+static shoal_status refuse_archive(const char *path, int error)
+{
+  static const struct {
+    int error;
+    const char *why;
+  } known[] = {
+    { ZIP_ER_NOZIP, "has no directory that fits it at its end: it was cut short or damaged; get it again" },
+    { ZIP_ER_INCONS, "has a directory that contradicts what is in it: it is damaged; get it again" },
+    { ZIP_ER_EXISTS, "has two members of one name, such as two x_train.npy: save it again with one of them" },
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(known); i++)
+    SHOAL_CHECK(error != known[i].error, SHOAL_ERR_IO, "%s is a zip archive that %s", path, known[i].why);
+  zip_error_t e;
+  zip_error_init_with_code(&e, error);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s is a zip archive that cannot be opened: %s; get or save it again",
+                               path, zip_error_strerror(&e));
+  zip_error_fini(&e);
+  return st;
+}
+
 static shoal_status find_members(const char *path, shoal_npys *out)
 {
   int error = 0;
@@ -235,13 +304,7 @@ static shoal_status find_members(const char *path, shoal_npys *out)
   SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu archives", out->n_archives + 1);
   out->archives = more;
   zip_t *z = zip_open(path, ZIP_RDONLY | ZIP_CHECKCONS, &error);
-  if (!z) {
-    zip_error_t e;
-    zip_error_init_with_code(&e, error);
-    shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot open the archive %s: %s", path, zip_error_strerror(&e));
-    zip_error_fini(&e);
-    return st;
-  }
+  if (!z) return refuse_archive(path, error);
   out->archives[out->n_archives++] = z;
   for (zip_int64_t i = 0; i < zip_get_num_entries(z, 0); i++) SHOAL_TRY(add_member(z, (zip_uint64_t)i, path, out));
   return SHOAL_OK;

@@ -19,6 +19,7 @@ typedef struct {
   char kind;           /* 'b' boolean, 'u', 'i', 'f' */
   size_t size;         /* bytes of an element: 1, 2, 4, 8 */
   bool swapped;        /* not in this machine's order of bytes */
+  bool empty;          /* it has no rows */
   bool scattered;      /* in Fortran order: a row has its elements all over the array */
   int ndim;            /* 1 to 4 */
   uint64_t dims[4];    /* a product that fits; dims[0] are rows */

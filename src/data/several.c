@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SHOWN = 8 }; /* files by name in a message */
+
 /* ---- which files ---- */
 
 static shoal_status add_path(shoal_texts *l, const char *path)
@@ -81,7 +83,8 @@ static shoal_status open_member(const char *path, size_t n, shoal_dataset **out)
 {
   shoal_dataset *d;
   SHOAL_TRY(shoal_dataset_open_member(path, n, &d));
-  if (d->info.n[SHOAL_TEST] == 0 && (d->names.tests_only || (d->names.plain && is_test_file(path)))) make_test_file(d);
+  if (!d->empty && d->info.n[SHOAL_TEST] == 0 && (d->names.tests_only || (d->names.plain && is_test_file(path))))
+    make_test_file(d);
   *out = d;
   return SHOAL_OK;
 }
@@ -159,15 +162,41 @@ static shoal_status combine(shoal_dataset *d)
   return pool_scale(d);
 }
 
+/* Told, and left out: writers of parts leave some that got nothing. */
+static shoal_status leave_out_empty(const shoal_texts *l, shoal_dataset *d)
+{
+  shoal_str empty = { 0 };
+  size_t n = 0, kept = 0;
+  for (size_t i = 0; i < d->n_members; i++) {
+    if (!d->member[i]->empty) {
+      d->member[kept++] = d->member[i];
+      continue;
+    }
+    if (n++ < SHOWN) shoal_str_add(&empty, "%s%s", n > 1 ? ", " : "", d->member[i]->path);
+    shoal_dataset_close(d->member[i]);
+  }
+  d->n_members = kept;
+  if (n > SHOWN) shoal_str_add(&empty, " and %zu more", n - SHOWN);
+  if (n && kept)
+    shoal_warn("%s: no samples in %s of the %zu files, which %s left out", empty.text, n > 1 ? "these" : "this", l->n,
+               n > 1 ? "are" : "is");
+  shoal_status st = kept ? SHOAL_OK
+                         : SHOAL_FAIL(SHOAL_ERR_IO, "%s: no samples in any of the %zu files: give files that have some",
+                                      empty.text, l->n);
+  shoal_str_free(&empty);
+  return st;
+}
+
 static shoal_status open_several(const shoal_texts *l, shoal_dataset *d)
 {
   SHOAL_TRY(SHOAL_ALLOC(l->n, &d->member));
   for (; d->n_members < l->n; d->n_members++)
     SHOAL_TRY(open_member(l->at[d->n_members], l->n, &d->member[d->n_members]));
+  SHOAL_TRY(leave_out_empty(l, d));
   SHOAL_TRY(combine(d));
   shoal_dataset_fill_scale(d);
   shoal_dataset_hold(d, d->hold_bytes);
-  shoal_info("%zu files are one data set, in this order: %s", l->n, d->path);
+  shoal_info("%zu files are one data set, in this order: %s", d->n_members, d->path);
   return SHOAL_OK;
 }
 
@@ -188,8 +217,8 @@ shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal
     goto done;
   }
   shoal_str path = { 0 };
-  for (size_t i = 0; i < l.n && i < 8; i++) shoal_str_add(&path, "%s%s", i ? ", " : "", l.at[i]);
-  if (l.n > 8) shoal_str_add(&path, " and %zu more", l.n - 8);
+  for (size_t i = 0; i < l.n && i < SHOWN; i++) shoal_str_add(&path, "%s%s", i ? ", " : "", l.at[i]);
+  if (l.n > SHOWN) shoal_str_add(&path, " and %zu more", l.n - SHOWN);
   st = shoal_dataset_create(path.text, &d);
   shoal_str_free(&path);
   if (st == SHOAL_OK) st = open_several(&l, d);

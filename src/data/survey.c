@@ -154,6 +154,7 @@ static shoal_status keep_scale(shoal_dataset *d, const findings *f)
   d->std = d->mean + t->groups;
   d->scales = t->groups;
   shoal_data_stats_result(t, d->mean, d->std);
+  if (n == 0) return SHOAL_OK;
   if (f->looked == n)
     shoal_info("%s: mean and std are measured over all %" PRIu64 " training samples", d->path, n);
   else
@@ -168,9 +169,9 @@ static shoal_status measure(shoal_dataset *d)
   findings f = { .fill = find_fill(d) };
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_data_stats_init(&f.stats, d->info.kind, &d->info.sample, d->info.x_bytes), done);
-  SHOAL_TRY_GOTO(st, look(d, &f), done);
+  if (d->info.n[SHOAL_TRAIN] > 0) SHOAL_TRY_GOTO(st, look(d, &f), done);
   d->warned_of_marks = warn_of_fill(d, &f.fill, f.looked, f.filled) || warn_of_marks(d, &f.stats);
-  shoal_data_doubt_scale(d, &f.stats, &f.fit);
+  if (f.looked > 0) shoal_data_doubt_scale(d, &f.stats, &f.fit);
   if (!d->has_scale) st = keep_scale(d, &f);
 done:
   shoal_data_stats_fini(&f.stats);
@@ -210,7 +211,7 @@ static shoal_status look_for_loss(const shoal_dataset *d)
   shoal_status st;
   SHOAL_TRY(shoal_h5_look(d->file, d->names.x[0], &f));
   bool fits = f.size < 4 || (f.class == SHOAL_H5_FLOAT && f.size == 4);
-  if (d->x_type != SHOAL_F32 || (fits && !has_tiny_scale(d)) || !most) return SHOAL_OK;
+  if (d->x_type != SHOAL_F32 || (fits && !has_tiny_scale(d)) || !most || !n) return SHOAL_OK;
   SHOAL_TRY_GOTO(st, shoal_narrow_init(&narrow, by_feature ? d->elements : 1), done);
   narrow.stays = true;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(rows * d->elements, &values), done);

@@ -12,6 +12,7 @@
  * index stays small.  Timestamps are not stored, so equal content gives equal files. */
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
@@ -195,8 +196,11 @@ static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, cons
   SHOAL_TRY(shoal_h5_put_string(w->draft.file, "kind", shoal_data_kind_name(w->spec.kind)));
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "classes", classes));
   SHOAL_TRY(shoal_h5_put_string(w->draft.file, "source", w->source));
-  /* Attributes hold at most 64 KiB in the earliest format; names are optional. */
-  if (class_names && strlen(class_names) < 60000)
+  if (class_names && strlen(class_names) >= SHOAL_DATA_NAMES)
+    shoal_warn("%s: the names of its classes are not stored: they take %zu bytes, an attribute holds %d; classes are "
+               "their numbers",
+               w->path, strlen(class_names), SHOAL_DATA_NAMES);
+  else if (class_names)
     SHOAL_TRY(shoal_h5_put_string(w->draft.file, "class_names", class_names));
   uint32_t crc[4] = { w->half[0].crc_x, w->half[0].crc_y, w->half[1].crc_x, w->half[1].crc_y };
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "checksum", shoal_data_checksum(crc)));

@@ -4,6 +4,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/contents.h"
 #include "data/labels.h"
 #include "train/session.h"
 #include <stdlib.h>
@@ -114,6 +115,29 @@ static shoal_status find_files(shoal_session *s, shoal_texts *files)
   return shoal_session_stage(s, files);
 }
 
+/* By these a run that goes on tells samples that were mended from other samples. */
+static shoal_status sum_samples(shoal_session *s)
+{
+  enum { MOST = 256 };
+  shoal_session_data *d = &s->data;
+  const shoal_data_info *i = shoal_dataset_info(d->set);
+  const uint64_t n = i->n[SHOAL_TRAIN];
+  const size_t bytes = (size_t)shoal_shape_count(&i->sample) * (size_t)i->x_bytes;
+  int32_t y = 0;
+  void *x;
+  d->n_sums = (size_t)SHOAL_MIN(n, (uint64_t)MOST);
+  SHOAL_TRY(SHOAL_ALLOC(d->n_sums, &d->sums));
+  SHOAL_TRY(shoal_alloc(bytes, 1, "a sample", &x));
+  shoal_status st = SHOAL_OK;
+  for (size_t k = 0; k < d->n_sums && st == SHOAL_OK; k++) {
+    const uint64_t at = (uint64_t)((unsigned __int128)k * n / d->n_sums);
+    st = shoal_dataset_rows(d->set, SHOAL_TRAIN, at, 1, x, i->kind == SHOAL_DATA_TEXT ? NULL : &y);
+    d->sums[k] = shoal_crc32c(shoal_crc32c(0, x, bytes), &y, sizeof y);
+  }
+  free(x);
+  return st;
+}
+
 static shoal_status open_dataset(shoal_session *s)
 {
   shoal_texts files = { 0 };
@@ -127,6 +151,7 @@ static shoal_status open_dataset(shoal_session *s)
   shoal_texts_free(&files);
   if (st == SHOAL_OK) st = check_evaluated(s);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
+  if (st == SHOAL_OK) st = sum_samples(s);
   if (st == SHOAL_OK && shoal_config_bool(s->world.config, "data.shuffle")) shoal_dataset_warn_of_cost(s->data.set);
   if (st == SHOAL_OK) st = shoal_session_delay_start(s);
   char *warnings = shoal_log_kept();
@@ -261,4 +286,5 @@ void shoal_session_close_data(shoal_session *s)
   shoal_loader_destroy(s->data.test);
   shoal_loader_destroy(s->data.train);
   shoal_dataset_close(s->data.set);
+  free(s->data.sums);
 }

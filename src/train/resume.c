@@ -184,14 +184,32 @@ static shoal_status get_rows(shoal_session *s, const shoal_ckpt *c)
                               : SHOAL_OK;
 }
 
+/* How many of the samples that a checkpoint has check sums of are others now; none are compared with one from before it had them. */
+static shoal_status count_others(const shoal_session *s, const shoal_ckpt *c, size_t *compared, size_t *others)
+{
+  const size_t n = s->data.n_sums;
+  uint32_t *sums;
+  *compared = *others = 0;
+  if (!shoal_ckpt_has(c, "train/data_sums")) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(n, &sums));
+  shoal_status st = shoal_ckpt_get(c, "train/data_sums", SHOAL_U32, n, sums);
+  for (size_t i = 0; i < n && st == SHOAL_OK; i++) *others += sums[i] != s->data.sums[i];
+  free(sums);
+  *compared = n;
+  return st;
+}
+
 /* The data set of the checkpoint, or one of as many samples, if the user says that it was changed: a bad value was mended.  The order
- * of samples is that of their numbers, so it goes on.  Checkpoints from before the number was saved do not tell it. */
+ * of samples is that of their numbers, so it goes on.  Samples most of which are others were not mended.  Checkpoints from before the
+ * number was saved do not tell it. */
 static shoal_status check_data(const shoal_session *s, const shoal_ckpt *c)
 {
   const shoal_data_info *data = shoal_dataset_info(s->data.set);
   const char *path = shoal_dataset_path(s->data.set), *change = shoal_config_string(s->world.config, "data.changed");
   const unsigned long long n = (unsigned long long)data->n[SHOAL_TRAIN];
   int64_t then, samples = (int64_t)data->n[SHOAL_TRAIN];
+  size_t compared, others;
+  char found[96] = "";
   SHOAL_TRY(shoal_ckpt_get_i64(c, "train/data_checksum", &then));
   if ((uint32_t)then == data->checksum) return SHOAL_OK;
   if (shoal_ckpt_has(c, "train/data_samples"))
@@ -202,16 +220,22 @@ static shoal_status check_data(const shoal_session *s, const shoal_ckpt *c)
       "that one had %lld and %08x; give the same file, or choose another run.name (and model.weights, to begin "
       "with these weights)",
       path, n, (unsigned)data->checksum, (long long)samples, (unsigned)(uint32_t)then);
+  SHOAL_TRY(count_others(s, c, &compared, &others));
+  if (compared) snprintf(found, sizeof found, ", and %zu of %zu that were compared are others", others, compared);
+  SHOAL_CHECK(2 * others <= compared, SHOAL_ERR_USAGE,
+              "data.file %s is not the data set this run was trained on: its %llu training samples are as many%s; give "
+              "the same file, or choose another run.name (and model.weights, to begin with these weights)",
+              path, n, found);
   SHOAL_CHECK(strcmp(change, "accept") == 0, SHOAL_ERR_USAGE,
-              "data.file %s is not the data set this run was trained on, or was changed since: it has %llu training "
-              "samples and checksum %08x, then it had %08x; give the same file, or if samples were mended, set "
+              "data.file %s was changed since this run was trained on it: it has %llu training samples and checksum "
+              "%08x, then it had %08x%s; give the same file, or if samples were mended, set "
               "data.changed to accept: the run goes on with them",
-              path, n, (unsigned)data->checksum, (unsigned)(uint32_t)then);
+              path, n, (unsigned)data->checksum, (unsigned)(uint32_t)then, found);
   if (shoal_session_is_root(s))
     shoal_warn(
         "%s was changed since the checkpoint: its checksum was %08x and is %08x, its %llu training samples are as "
-        "many as then; the run goes on with them (data.changed: accept)",
-        path, (unsigned)(uint32_t)then, (unsigned)data->checksum, n);
+        "many as then%s; the run goes on with them (data.changed: accept)",
+        path, (unsigned)(uint32_t)then, (unsigned)data->checksum, n, found);
   return SHOAL_OK;
 }
 

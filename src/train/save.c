@@ -121,6 +121,7 @@ static shoal_status sum_places(shoal_session *s, shoal_ckpt_info *info)
 
 static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
+  const uint64_t sums = s->data.n_sums;
   shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->model.form.optim->steps);
   shoal_ckpt_put_f64(w, "train/seconds", s->clock.seconds + shoal_seconds_since(s->clock.started_ns));
   shoal_ckpt_put_f64(w, "train/plateau_best", s->model.plateau.best);
@@ -129,6 +130,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
   shoal_ckpt_put_i64(w, "train/plateau_seen", s->model.plateau.seen);
   shoal_ckpt_put_i64(w, "train/data_checksum", shoal_dataset_info(s->data.set)->checksum);
   shoal_ckpt_put_i64(w, "train/data_samples", (int64_t)shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN]);
+  shoal_ckpt_put(w, "train/data_sums", SHOAL_U32, 1, &sums, s->data.sums);
   shoal_ckpt_put_i64(w, "train/seed", (int64_t)s->run.seed);
   if (s->model.weights_checksum >= 0) shoal_ckpt_put_i64(w, "train/weights_checksum", s->model.weights_checksum);
   shoal_ckpt_put_f64(w, "record/rate", s->clock.rate);

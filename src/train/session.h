@@ -44,6 +44,8 @@ typedef struct {
   uint64_t global_batch, own_batch; /* own: strided shares */
   uint64_t epoch_samples;           /* the end of positions */
   uint64_t epoch_end;               /* the end of an epoch, earlier if samples are dropped */
+  uint32_t *sums;                   /* [n_sums] check sums of evenly spaced training samples with their labels */
+  size_t n_sums;
 } shoal_session_data;
 
 typedef struct {

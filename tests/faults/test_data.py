@@ -424,7 +424,43 @@ def test_several():
     train(1, "half", *run, *more, "--set", "data.file=part-*")
     assert_equal(newest("list"), newest("half"), "resumed")
     r = train(1, "half", *run, *more, "--set", "data.file=[part-2.h5,part-1.h5,part-test.h5]", "--set", "run.epochs=4", code=2)
-    assert_one_error(r, "is not the data set this run was trained on")
+    assert_one_error(r, "is not the data set this run was trained on", "of 200 that were compared are others")
+
+
+def test_empty_parts():
+    """Of several files those without a sample, whatever their shape, are left out and told at once: the run is that of the others.
+    Alone, or all, they are refused, with all empty arrays."""
+    def write(name, n, tests=None):
+        with h5py.File(name, "w") as f:
+            for split, k in (("train", n), ("test", tests)):
+                if k is not None:
+                    f[f"{split}/x"], f[f"{split}/y"] = x[:k] + n, np.arange(k) % 3
+    x = np.random.default_rng(4).standard_normal((100, 8)).astype("f4")
+    write("p0.h5", 100, 20)
+    write("p1.h5", 0)
+    write("p2.h5", 37)
+    with h5py.File("p3.h5", "w") as f:
+        f["train/x"] = f["train/y"] = f["test/x"] = f["test/y"] = np.array([])
+    run = (*RUN[:6], *sets(data__global_batch=16, run__epochs=1))
+    r = train(2, "parts", *run, "--set", "data.file=p?.h5")
+    assert r.stderr.count("warning") == 1 and "p1.h5, p3.h5: no samples in these of the 4 files, which are left out" in r.stderr, r.stderr
+    train(2, "two", *run, "--set", "data.file=[p0.h5,p2.h5]")
+    assert_equal(newest("parts"), newest("two"), "parts")
+    assert_one_error(shoal("data", "inspect", "p1.h5", code=7), "p1.h5: /train/x has no samples: write some, or give a file that has")
+    assert_one_error(shoal("data", "inspect", "p3.h5", code=7), "p3.h5: /train/x and /test/x have no samples: write some")
+    assert_one_error(shoal("data", "repack", "p1.h5", "p3.h5", "-o", "n.h5", code=7), "p1.h5, p3.h5: no samples in any of the 2 files")
+    write("p4.h5", 0, 20)  # for tests alone
+    shown = json.loads(shoal("data", "inspect", "p2.h5", "p4.h5", "--json").stdout)
+    assert (shown["train"]["samples"], shown["test"]["samples"]) == (37, 20)
+
+
+def test_class_names_of_others():
+    """Fewer names than classes, or more than a checkpoint holds: told, not used."""
+    plain_set()
+    for names, words in (("a\nb", "it has 2 lines for 3 classes"), ("\n".join(["x" * 21000] * 3), "it takes 63002 bytes, checkpoints hold 60000")):
+        with h5py.File("a.h5", "a", libver="latest") as f:
+            f.attrs["class_names"] = names
+        assert f"attribute class_names is not used: {words}" in shoal("data", "inspect", "a.h5").stderr
 
 
 def test_mended():
@@ -444,12 +480,21 @@ def test_mended():
     x[150, 3] = mended
     write()
     r = train(1, "r", *run, code=2)
-    assert_one_error(r, "or was changed since: it has 320 training samples", "set data.changed to accept")
+    assert_one_error(r, "was changed since this run was trained on it: it has 320 training samples",
+                     ", and 1 of 256 that were compared are others; give", "set data.changed to accept")
+    good = x.copy()
+    x[:] = -x
+    write()
+    for change in ("refuse", "accept"):  # not mended: others
+        r = train(1, "r", *run, "--set", f"data.changed={change}", code=2)
+        assert_one_error(r, "its 320 training samples are as many, and 256 of 256 that were compared are others; give the same")
+    x[:] = good
     write(310)
     assert_one_error(train(1, "r", *run, "--set", "data.changed=accept", code=2), "it has 310 training samples", "that one had 320")
     write()
     r = train(1, "r", *run, "--set", "data.changed=accept")
-    assert r.stderr.count("its 320 training samples are as many as then; the run goes on with them") == 1, r.stderr
+    words = "its 320 training samples are as many as then, and 1 of 256 that were compared are others; the run goes on with them"
+    assert r.stderr.count(words) == 1, r.stderr
     assert f"resumed from {last}" in r.stdout, r.stdout
     train(1, "whole", *run)
     assert_equal(newest("r"), newest("whole"), "mended", "model/")

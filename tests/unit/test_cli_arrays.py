@@ -4,6 +4,7 @@ import os
 import re
 import struct
 import time
+import warnings
 import zipfile
 
 import h5py
@@ -111,15 +112,24 @@ REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (X, Y.astype("u8") * 2**40, "classes are small numbers"),
     (np.where(np.arange(240).reshape(40, 6) == 17, np.nan, X), Y, "sample 2 of X_train has nan, which is not finite in f32, as feature 5: fill"),
     (np.full((40, 2), 1e300), Y, "which is not finite in f32, as feature 0: divide"),
-    (np.zeros((0, 3)), Y, "array X_train is empty"),
-    (np.zeros((40, 2, 2, 2, 2)), Y, "1 to 4 dimensions are"),
+    (np.zeros((0, 3)), Y, "X_train.npy: no rows in X_train: give arrays that have some"),
+    (np.zeros((0, 3)), np.zeros(0), "X_train.npy: no rows in X_train, y_train: give"),
+    (np.zeros((40, 0)), Y, "array X_train has shape (40, 0), so its rows hold nothing"),
+    (np.zeros((40, 2, 2, 2, 2)), Y, "has shape (40, 2, 2, 2, 2); arrays of 1 to 4 dimensions are read, x.reshape(len(x), -1) makes"),
     (b"text", Y, "is not a NumPy array"),
-    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 6)}", bytes(100)), Y, "X_train.npy says it has 960 B of X_train"),
-    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4)}"), Y, "overflows"),
-    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 1000000000000)}"), Y, "but can hold 0 B"),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 6)}", bytes(100)), Y, "X_train has 960 bytes of numbers by its header, but the file can hold 100: "),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4)}"), Y,
+     "has shape (4294967296, 4294967296, 4) by its header, more than 64 bits count: it is damaged"),
+    (npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 1073741824)}"), Y, "more bytes than 64 bits count"),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-40, -6)}"), Y, "has shape (-40, -6) by its header, which no array has"),
+    (npy("{'descr': '<f999', 'fortran_order': False, 'shape': (40, 6)}"), Y, "says type '<f999', which NumPy has not: it is damaged"),
+    (npy("{'descr': '<i0', 'fortran_order': False, 'shape': (40, 6)}"), Y, "says type '<i0', which NumPy has not: it is damaged"),
+    (npy("{'descr': '|V2', 'fortran_order': False, 'shape': (40, 6)}"), Y, "holds raw bytes ('|V2'), as types that NumPy does not know"),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 1000000000000)}"), Y, "has 160000000000000 bytes of numbers by its header, but the file can hold 0:"),
     (npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (40,)}"), Y, "structured data"),
     (npy("{}"), Y, "does not say its type"),
-    (b"\x93NUMPY\x01\x00\xff\xff{", Y, "is cut short in its header"),
+    (b"\x93NUMPY\x01\x00\xff\xff{", Y, "says that its header has 65535 bytes, but it ends after 1 of them"),
+    (b"\x93NUMPY\x02\x00\xf0\xff\xff\xff{", Y, "says that its header has 4294967280 bytes; those of NumPy have some hundred"),
 )
 
 
@@ -141,13 +151,41 @@ def test_npz_damaged():
     np.savez_compressed("good.npz", x=X, y=Y)
     with open("good.npz", "rb") as f:
         good = bytearray(f.read())
-    for at, words in ((120, "bad.npz"), (None, "bad.npz")):
+    for at, words in ((120, "bad.npz"), (None, "bad.npz is a zip archive that has no directory that fits it at its end: it was cut short")):
         bad = good[:] if at else good[:300]
         if at:
             bad[at] ^= 0xFF
         with open("bad.npz", "wb") as f:
             f.write(bad)
         assert_one_error(load("npy", "bad.npz", code=7), words)
+    at = good.rfind(b"PK\1\2") + 20  # what the directory says of the packed size
+    good[at] ^= 0xFF
+    with open("bad.npz", "wb") as f:
+        f.write(good)
+    assert_one_error(load("npy", "bad.npz", code=7), "bad.npz is a zip archive that has no directory that fits it")
+    with zipfile.ZipFile("twice.npz", "w") as z, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            z.writestr("x.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 6)}", X.tobytes()))
+    assert_one_error(load("npy", "twice.npz", code=7), "twice.npz is a zip archive that has two members of one name")
+
+
+def test_empty_test_arrays():
+    """As a split of 0 leaves them: left out, all named at once, and a test split is drawn; never beside half of one."""
+    np.savez("t.npz", x_train=X, y_train=Y, x_test=np.array([]), y_test=np.array([]))
+    r = load("npy", "t.npz")
+    assert r.stderr.count("t.npz: no rows in x_test, y_test: left out\n") == 1 and "are the test split" in r.stdout
+    np.savez("t.npz", x_train=X, y_train=Y, x_test=X, y_test=np.array([]))
+    assert_one_error(load("npy", "t.npz", code=7), "t.npz: the test split has samples only")
+
+
+def test_options_of_other_kinds():
+    """Whose they are is said, and for missing values what helps instead."""
+    np.savez("t.npz", x=X, y=Y)
+    assert_one_error(load("npy", "t.npz", "--missing", "mean", code=2), "--missing does nothing for npy, it is for csv: leave it out",
+                     "numpy.isfinite(x).all(1)")
+    assert_one_error(load("npy", "t.npz", "--label", "y", code=2), "--label does nothing for npy, it is for csv: leave it out")
+    assert_one_error(load("idx", "t.npz", "--seed", "1", code=2), "--seed does nothing for idx, it is for csv, npy, images: leave")
 
 
 def test_npz_bomb():
@@ -183,8 +221,8 @@ def test_npz_in_little_memory(save):
 
 def test_npz_sizes_disagree():
     """The shape in a member's header and the archive's directory must say the same."""
-    for rows, words in ((39, "bad.npz: x has 936 B by its header and 960 B by the archive's directory"),
-                        (41, "bad.npz says it has 984 B of x, but can hold 960 B")):
+    for rows, words in ((39, "array x has 936 bytes of numbers by its header, and 960 by the archive's directory"),
+                        (41, "array x has 984 bytes of numbers by its header, but the archive's directory says 960:")):
         np.savez("bad.npz", y=Y)
         with zipfile.ZipFile("bad.npz", "a") as z:
             z.writestr("x.npy", npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, 6)}}", X.tobytes()))

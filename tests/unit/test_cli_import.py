@@ -147,6 +147,38 @@ def test_refused(text, args, code, words):
     assert r.stderr.count("\n") == 1, r.stderr
 
 
+@pytest.mark.parametrize("word", ("x", "1.5D-02", "yes", "$3", "2020-01-31", "3 kg", "1e400", "#DIV/0!"), ids=range(8))
+def test_drop_is_advised_where_columns_are_left(word):
+    """Typed as it stands it works; where all other features are the same, it is not advised."""
+    rows = [f"{word},{word},{i % 7},{i % 2}\n" for i in range(40)]
+    r = load("a,b,c,y\n" + "".join(rows), code=7)
+    drops = re.findall(r"--drop (\d)", r.stderr)
+    assert drops or word.startswith("1.5D"), r.stderr
+    assert set(drops) <= {"1", "2"}
+    if drops:
+        load("a,b,c,y\n" + "".join(rows), "--drop", "1", "--drop", "2")
+    for text in ("a,b,y\n" + "".join(f"{word},{word},{i % 2}\n" for i in range(40)),
+                 "a,y\n" + "".join(f"{word if i == 30 else i * i % 7},{i % 2}\n" for i in range(40))):
+        r = load(text, code=7)
+        assert "--drop" not in r.stderr, r.stderr
+
+
+def test_line_end_in_a_label():
+    """It is kept as an escape in the name of its class, and told; the other names are as they were."""
+    r = load("a,b,y\n" + "".join(f'{i}.5,{i % 5},{("cat", "dog", chr(34) + "sea" + chr(13) + "lion" + chr(34))[i % 3]}\n' for i in range(60)))
+    assert r.stderr.count("warning") == 1 and 't.csv:4:7: label "sea\\rlion" has a line end, which the name of its class has' in r.stderr
+    with h5py.File("t.h5") as f:
+        assert f.attrs["class_names"] == b"cat\ndog\nsea\\rlion"
+
+
+def test_too_many_names():
+    """More than an attribute holds: told, not lost."""
+    r = load("a,b,y\n" + "".join(f"{i * i % 7},{i % 5},{'x' * 60}{i % 1500:04d}\n" for i in range(3000)), "--test-share", "0")
+    assert "t.h5: the names of its classes are not stored: they take 97499 bytes, an attribute holds 60000" in r.stderr
+    with h5py.File("t.h5") as f:
+        assert f.attrs["classes"] == 1500 and "class_names" not in f.attrs
+
+
 def first_column(text, *args):
     r = load(text, *args, "--test-share", "0")
     with h5py.File("t.h5") as f:

@@ -1,0 +1,177 @@
+/* See csv_field.h. */
+#include "data/csv_field.h"
+#include "base/mem.h"
+#include "data/csv_number.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- kinds of fields ---- */
+
+static bool is_one_of(const char *text, const char *const *words, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (strcasecmp(text, words[i]) == 0) return true;
+  return false;
+}
+
+bool shoal_csv_marks_gap(const char *text)
+{
+  static const char *const none[] = { "na",  "n/a",     "nan",     "-nan",  "null",  "none",   "nil",
+                                      "nat", "<na>",    "?",       "-",     ".",     "#n/a",   "#na",
+                                      "\\n", "#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!" };
+  return is_one_of(text, none, SHOAL_COUNT(none));
+}
+
+static bool is_truth(const char *text)
+{
+  static const char *const truth[] = { "true", "false", "yes", "no" };
+  return is_one_of(text, truth, SHOAL_COUNT(truth));
+}
+
+/* The sign of a currency or of percent in a number, or a minus that is not the one of ASCII; NULL: none. */
+static const char *decoration(const char *text)
+{
+  static const char *const signs[] = {
+    "$", "%", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5", "\xe2\x88\x92", "\xe2\x80\x93"
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(signs); i++)
+    if (strstr(text, signs[i])) return strpbrk(text, "0123456789") ? signs[i] : NULL;
+  return NULL;
+}
+
+static bool is_minus(const char *sign)
+{
+  return (unsigned char)sign[0] == 0xe2 && (unsigned char)sign[1] != 0x82;
+}
+
+/* Two or more signs of dates and times, each behind a digit, and else digits, blanks and a few letters: "2020-01-31",
+ * "31/01/2020 12:30", "2020-01-31T12:30:00Z". */
+static bool is_date(const char *text)
+{
+  size_t signs = 0, letters = 0;
+  if (!isdigit((unsigned char)*text)) return false;
+  for (const char *at = text + 1; *at; at++) {
+    signs += strchr("-/:", *at) != NULL && isdigit((unsigned char)at[-1]);
+    letters += isalpha((unsigned char)*at) != 0;
+  }
+  return signs >= 2 && letters <= 4;
+}
+
+/* As accountants write -1.5. */
+static bool is_in_parentheses(const shoal_csv_layout *l, const char *text)
+{
+  char inside[64];
+  const size_t n = strlen(text);
+  double unused;
+  if (n < 3 || n > sizeof inside || text[0] != '(' || text[n - 1] != ')') return false;
+  snprintf(inside, sizeof inside, "%.*s", (int)n - 2, text + 1);
+  return shoal_csv_number(&l->dialect, inside, &unused, NULL);
+}
+
+/* A number with more beside it: a unit, or a sign of a limit ("<0.5"). */
+static bool is_with_more(const char *text)
+{
+  char *end;
+  if (strchr("<>~", *text) && strpbrk(text, "0123456789")) return true;
+  (void)strtod(text, &end);
+  return end > text && *end && !strpbrk(end, "0123456789");
+}
+
+/* 1.5D-02, as Fortran writes numbers of double precision. */
+static bool is_fortran(const char *text)
+{
+  size_t n = strspn(text, "+-0123456789.,"), digits = strcspn(text, "0123456789");
+  if (digits >= n || !text[n] || !strchr("dD", text[n])) return false;
+  const char *exponent = text + n + 1;
+  exponent += *exponent == '+' || *exponent == '-';
+  return *exponent && !exponent[strspn(exponent, "0123456789")];
+}
+
+/* ---- what is wrong ---- */
+
+/* Whether another feature has numbers: without the column there is something to learn from. */
+static bool others_have_numbers(const shoal_csv_layout *l, size_t column)
+{
+  for (size_t i = 0; i < l->columns; i++)
+    if (i != column && i != l->label && !l->dropped[i] && l->numeric[i]) return true;
+  return false;
+}
+
+/* Behind a cure: ", or leave the column out with --drop 3". */
+static const char *or_drop(const shoal_csv_layout *l, size_t column, char out[64])
+{
+  out[0] = '\0';
+  if (others_have_numbers(l, column)) snprintf(out, 64, ", or leave the column out with --drop %zu", column + 1);
+  return out;
+}
+
+static void explain_gap(const shoal_csv_layout *l, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
+{
+  char drop[64] = "";
+  if (others_have_numbers(l, f->column)) snprintf(drop, sizeof drop, ", --drop %zu the column", f->column + 1);
+  snprintf(out, SHOAL_CSV_REASON,
+           "%s; features are numbers: --missing mean fills such fields, --missing drop leaves their rows out%s",
+           f->text[0] ? "marks a missing value" : "is empty", drop);
+}
+
+static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
+{
+  char drop[64], label[96] = "";
+  if (guessed) snprintf(label, sizeof label, ", or name the column as --label %zu if it is the label", f->column + 1);
+  snprintf(out, SHOAL_CSV_REASON,
+           "is not a number; features are numbers: give its values numbers, as pandas.get_dummies does%s%s%s", label,
+           or_drop(l, f->column, drop), others_have_numbers(l, f->column) ? l->words.text : "");
+}
+
+const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f,
+                              char out[SHOAL_CSV_REASON])
+{
+  char word[256], drop[64], *end;
+  const char *text = f->text, *file = shoal_shell_word(f->path, "FILE", word, sizeof word), *sign = decoration(text);
+  or_drop(l, f->column, drop);
+  if (!text[0] || shoal_csv_marks_gap(text))
+    explain_gap(l, f, out);
+  else if (f->number && !isfinite(f->value))
+    snprintf(out, SHOAL_CSV_REASON, "is not finite; features are finite numbers: remove the row%s", drop);
+  else if (f->number || (isinf(strtod(text, &end)) && end > text && !*end))
+    snprintf(out, SHOAL_CSV_REASON, "is larger than any 32-bit float: divide the column by a power of ten%s", drop);
+  else if (is_truth(text))
+    snprintf(out, SHOAL_CSV_REASON,
+             "is a truth value; features are numbers: write 1 and 0, as sed "
+             "'s/\\<true\\>\\|\\<yes\\>/1/Ig;s/\\<false\\>\\|\\<no\\>/0/Ig' %s >NEW does in all columns%s",
+             file, drop);
+  else if (sign && is_minus(sign))
+    snprintf(out, SHOAL_CSV_REASON,
+             "has a minus that is not the one of keyboards: write that, as sed 's/%s/-/g' %s >NEW does", sign, file);
+  else if (sign)
+    snprintf(out, SHOAL_CSV_REASON,
+             "has a sign that is no part of a number: remove it, as sed 's/%s//g' %s >NEW does%s",
+             *sign == '$' ? "[$]" : sign, file, drop);
+  else if (is_date(text))
+    snprintf(out, SHOAL_CSV_REASON,
+             "looks like a date or a time; features are numbers: write what matters of it as numbers (days since the "
+             "first, hour)%s",
+             drop);
+  else if (is_fortran(text))
+    snprintf(out, SHOAL_CSV_REASON,
+             "has an exponent as Fortran writes it: write E for D, as sed "
+             "'s/\\([0-9][.,]\\{0,1\\}\\)[dD]\\([-+]\\{0,1\\}[0-9]\\)/\\1E\\2/g' %s >NEW does",
+             file);
+  else if (is_with_more(text))
+    snprintf(out, SHOAL_CSV_REASON,
+             "is not a number alone; features are numbers: leave that out which is beside the number (a unit, a "
+             "sign)%s",
+             drop);
+  else if (is_in_parentheses(l, text))
+    snprintf(out, SHOAL_CSV_REASON,
+             "is in parentheses, which stand for a minus in accounts: write -%.*s, as sed "
+             "'s/(\\([0-9.,]*\\))/-\\1/g' %s >NEW does",
+             (int)strlen(text) - 2, text + 1, file);
+  else
+    explain_words(l, guessed, f, out);
+  return out;
+}

@@ -1,0 +1,23 @@
+/* Fields of a CSV that should be numbers and are none: what they are instead, and what to do about them. */
+#ifndef SHOAL_DATA_CSV_FIELD_H
+#define SHOAL_DATA_CSV_FIELD_H
+#include "data/csv_layout.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Whether a field that is not empty says that there is no value: "NA", "#DIV/0!". */
+bool shoal_csv_marks_gap(const char *text);
+
+enum { SHOAL_CSV_REASON = 768 };
+typedef struct {
+  const char *path, *text; /* of the file, of the field */
+  size_t column;
+  bool number; /* it is one, of this value, but none of f32 */
+  double value;
+} shoal_csv_wrong;
+/** The end of a sentence that begins with the field: "is empty; features are numbers: --missing mean ...".  Its commands work as
+ *  they are printed; leaving the column out is advised only where others have numbers.
+ *  @param guessed  the label was found without --label */
+const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f,
+                              char out[SHOAL_CSV_REASON]);
+#endif

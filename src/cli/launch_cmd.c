@@ -131,6 +131,7 @@ static shoal_status start(const shoal_args *a, const shoal_launcher *l, const sh
     return SHOAL_OK;
   }
   if (shoal_args_on(a, "--quiet")) shoal_log_set_level(SHOAL_LOG_WARN);
+  signal(SIGPIPE, SIG_IGN); /* a run does not need its reader */
   shoal_info("%s", l->told.text);
   if (l->words.n && shoal_bundle())
     shoal_info("Open MPI and its plugins are those of the bundle in %s", shoal_bundle());

@@ -57,6 +57,7 @@ bool shoal_launcher_stop_asked(void);
 /** Whether one of them was INT, TERM or HUP, which mean an end, as of scancel, and not a pause before a time limit. */
 bool shoal_launcher_end_asked(void);
 /** Runs that command as a child, in a process group of its own, and returns its exit code: that of the run; 128 and the number of
- *  the signal that ended it; 127 if there can be no child. */
+ *  the signal that ended it; 127 if there can be no child.  A reader of its output that goes away does not disturb it; SIGPIPE must
+ *  be ignored here. */
 int shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program);
 #endif

@@ -2,16 +2,25 @@
  *
  * Launchers must not take the signals that end a run themselves.  To TERM srun answers with KILL to all ranks, and mpirun with TERM
  * after a second and KILL after another one, which only a quick checkpoint survives, and their exit codes are not those of the
- * run.  USR1 they hand on at once.  So a signal that asks to stop becomes USR1 here; who insists gets what the launcher does. */
+ * run.  USR1 they hand on at once.  So a signal that asks to stop becomes USR1 here; who insists gets what the launcher does.
+ *
+ * Nor do they stand a reader that goes away: mpirun ends the job, or crashes.  So where their output goes into a pipe, as to `head` or
+ * `tee`, it passes through one of ours, and what nobody reads any more is dropped:
+ *
+ *     ranks ──► mpirun ──► our pipe ──► relay here ──► the pipe to `head`
+ *
+ * A terminal or a file they write themselves. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "slurm/launcher.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,29 +78,128 @@ bool shoal_launcher_end_asked(void)
   return ended;
 }
 
+/* ---- output into a pipe ---- */
+
+enum { STREAMS = 2 };
+
+typedef struct {
+  int from, in; /* the ends of our pipe; -1: none */
+  int to;       /* standard output or error */
+} relay;
+
+static bool is_pipe(int fd, struct stat *s)
+{
+  return fstat(fd, s) == 0 && (S_ISFIFO(s->st_mode) || S_ISSOCK(s->st_mode));
+}
+
+/* Both streams in one pipe (`2>&1`) share ours, so that their lines keep their order.  Where no pipe can be made, the launcher writes
+ * itself. */
+static void open_relays(relay r[STREAMS])
+{
+  struct stat out, err;
+  bool pipes[STREAMS] = { is_pipe(STDOUT_FILENO, &out), is_pipe(STDERR_FILENO, &err) };
+  bool shared = pipes[0] && pipes[1] && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+  for (int i = 0; i < STREAMS; i++) {
+    int ends[2] = { -1, -1 };
+    if (pipes[i] && !(i == 1 && shared) && pipe2(ends, O_CLOEXEC) != 0) ends[0] = ends[1] = -1;
+    r[i] = (relay){ ends[0], ends[1], STDOUT_FILENO + i };
+  }
+  if (shared) r[1].in = r[0].in;
+}
+
+/* In the launcher, which holds the reading end, too: should we be killed, it can still write what a stop prints. */
+static void join_relays(const relay r[STREAMS])
+{
+  for (int i = 0; i < STREAMS; i++) {
+    if (r[i].in >= 0) dup2(r[i].in, r[i].to);
+    if (r[i].from >= 0) fcntl(r[i].from, F_SETFD, 0);
+  }
+}
+
+static void close_end(int *fd)
+{
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+/* Where the reader is gone, all that follows is dropped. */
+static void pass_on(const char *data, size_t n, int *to)
+{
+  while (n > 0 && *to >= 0) {
+    ssize_t put = write(*to, data, n);
+    if (put >= 0) {
+      data += put;
+      n -= (size_t)put;
+    } else if (errno == EAGAIN) {
+      (void)poll(&(struct pollfd){ .fd = *to, .events = POLLOUT }, 1, -1);
+    } else if (errno != EINTR) {
+      *to = -1;
+    }
+  }
+}
+
+/* Passes on what there is; waits for it, but not longer than `most_ms`.  Returns false if nothing has come. */
+static bool pump(relay r[STREAMS], int most_ms)
+{
+  char data[8192];
+  struct pollfd fds[STREAMS];
+  for (int i = 0; i < STREAMS; i++) fds[i] = (struct pollfd){ .fd = r[i].from, .events = POLLIN };
+  if (poll(fds, STREAMS, most_ms) <= 0) return false;
+  for (int i = 0; i < STREAMS; i++) {
+    ssize_t n = fds[i].revents ? read(r[i].from, data, sizeof data) : -1;
+    if (n > 0) pass_on(data, (size_t)n, &r[i].to);
+    if (n == 0) close_end(&r[i].from);
+  }
+  return true;
+}
+
+/* Until the launcher has ended.  A process that it has left behind may still hold its output. */
+static int wait_for(pid_t pid, relay r[STREAMS])
+{
+  enum { LOOK_MS = 200 };
+  int how = 0;
+  bool over = false, came = true;
+  while ((r[0].from >= 0 || r[1].from >= 0) && (came || !over)) {
+    came = pump(r, over ? 0 : LOOK_MS);
+    over = over || waitpid(pid, &how, WNOHANG) == pid;
+    if (over) child = 0;
+  }
+  while (!over && waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
+  return how;
+}
+
+/* ---- the child ---- */
+
 /* Its own process group: a Ctrl-C asks us, and we ask the run.  Should we be killed, it stops with a checkpoint. */
-static _Noreturn void run_child(const shoal_launcher *l, const shoal_texts *program, pid_t parent)
+static _Noreturn void run_child(const shoal_launcher *l, const shoal_texts *program, pid_t parent,
+                                const relay r[STREAMS])
 {
   int nothing = open("/dev/null", O_RDONLY);
   setpgid(0, 0);
+  signal(SIGPIPE, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (getppid() != parent) _exit(127);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  join_relays(r);
   shoal_error_report(shoal_launcher_become(l, program));
   _exit(shoal_status_exit_code(SHOAL_ERR_WORLD));
 }
 
 int shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program)
 {
-  int how = 0;
+  relay r[STREAMS];
   pid_t self = getpid();
   fflush(NULL);
+  open_relays(r);
   pid_t pid = fork();
-  if (pid == 0) run_child(l, program, self);
+  if (pid == 0) run_child(l, program, self, r);
   child = pid;
   if (asked && pid > 0) kill(pid, SIGUSR1);
-  while (pid > 0 && waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
+  if (r[1].in != r[0].in) close_end(&r[1].in);
+  close_end(&r[0].in);
+  int how = pid > 0 ? wait_for(pid, r) : 0;
   child = 0;
+  for (int i = 0; i < STREAMS; i++) close_end(&r[i].from);
   if (pid < 0) return 127;
   return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
 }

@@ -116,3 +116,13 @@ def test_launch_stops(run_file):
     job.kill()
     job.wait()
     wait_until("the stop", lambda: json.loads(read("runs/killed/status.json") or "{}").get("state") == "stopped")
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_launch_unread(run_file, ranks):
+    """The reader of the output goes away, before the launcher prints and after: the run goes on to its end."""
+    for name, reader in (("true", "true"), ("head", "head -n 1")):
+        r = run(["bash", "-c", f'"$@" 2>&1 | {reader}; exit ${{PIPESTATUS[0]}}', "bash", program(), "launch", FILE, "-n", str(ranks),
+                 *sets(run__name=name)], base=PLAIN_ENV)
+        assert status(name)["state"] == "done" and "epoch 2 done" in log(name), said(r)
+        assert "stop" not in log(name).replace("to stop with a checkpoint", ""), log(name)

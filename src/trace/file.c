@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "trace/trace_impl.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,6 +35,8 @@ typedef struct {
 struct shoal_trace_file {
   shoal_h5 file;
   char *path;
+  int held; /* a descriptor of the file, whatever happens to its name: HDF5 knows open files by their inodes, and would take a new
+             * file for this one if its inode were free before HDF5 closes it; -1: none */
   uint64_t most_bytes;
   bool full;          /* has reached that: what still comes is counted and left out */
   uint64_t most_rows; /* of a rank, which are then written over; 0: no such limit */
@@ -123,6 +126,7 @@ shoal_status shoal_trace_file_create(const char *path, const shoal_trace_info *i
   shoal_status st;
   shoal_trace_file *f = calloc(1, sizeof *f);
   SHOAL_CHECK(f, SHOAL_ERR_MEM, "trace %s", path);
+  f->held = -1;
   if (info->keep_last)
     f->most_rows = shoal_trace_rows_kept(info->most_bytes, n);
   else
@@ -130,6 +134,7 @@ shoal_status shoal_trace_file_create(const char *path, const shoal_trace_info *i
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &f->ranks), fail);
   SHOAL_TRY_GOTO(st, find_name(path, &f->path), fail);
   SHOAL_TRY_GOTO(st, shoal_h5_create(f->path, &f->file), fail);
+  f->held = open(f->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   SHOAL_TRY_GOTO(st, shoal_h5_hold_metadata(f->file), fail);
   SHOAL_TRY_GOTO(st, put_attributes(f->file, info), fail);
   for (f->n = 0; f->n < n; f->n++) {
@@ -241,8 +246,17 @@ shoal_status shoal_trace_file_write(shoal_trace_file *f)
   return SHOAL_OK;
 }
 
+/* It stays open, so what is written into a file that was removed would be lost in silence. */
+static shoal_status check_there(const shoal_trace_file *f)
+{
+  SHOAL_CHECK(f->held < 0 || shoal_path_names(f->path, f->held), SHOAL_ERR_IO,
+              "the trace %s was removed or moved while it was written", f->path);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_trace_file_flush(shoal_trace_file *f)
 {
+  SHOAL_TRY(check_there(f));
   if (f->energies) {
     shoal_trace_energy_read(&f->energy);
     SHOAL_TRY(shoal_h5_table_put(f->energies, 0, f->energy.n, f->energy.row));
@@ -287,6 +301,7 @@ void shoal_trace_file_close(shoal_trace_file *f)
   }
   shoal_h5_table_close(f->energies);
   shoal_h5_discard(f->file); /* nothing is lost: flushed, or abandoned */
+  if (f->held >= 0) close(f->held);
   free(f->ranks);
   free(f->path);
   free(f);

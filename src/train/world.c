@@ -132,12 +132,12 @@ static bool is_contended(const shoal_session *s, const shoal_place *p)
   return sharing > p->cores;
 }
 
-/* After the first failure, whose error is the thread's. */
+/* After the first failure, whose error is the thread's.  If the folder is gone or another's, the run itself ends soon and says so. */
 static void end_trace(shoal_session *s)
 {
   if (s->world.trace_ended) return;
   s->world.trace_ended = true;
-  if (!shoal_session_is_root(s)) return;
+  if (!shoal_session_is_root(s) || !shoal_folder_is_ours(&s->world.folder)) return;
   s->world.told_ended = 1;
   shoal_warn("%s; the trace ends here, training goes on", shoal_error_text(SHOAL_ERR_IO));
 }

@@ -149,8 +149,9 @@ const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING])
   if (n < 0 && path[0] != '/' && shoal_working_folder_gone())
     snprintf(buf, SHOAL_DANGLING, " (the working folder was removed: cd to another one)");
   if (n <= 0 || stat(path, &there) == 0 || (errno != ENOENT && errno != ELOOP)) return buf;
+  const char *where = errno == ELOOP ? "leads back to itself" : "is not there";
   target[n] = '\0';
-  snprintf(buf, SHOAL_DANGLING, " (a link to %s, which is not there)", shoal_show(target, shown, sizeof shown));
+  snprintf(buf, SHOAL_DANGLING, " (a link to %s, which %s)", shoal_show(target, shown, sizeof shown), where);
   return buf;
 }
 
@@ -190,6 +191,13 @@ shoal_status shoal_make_dirs(const char *path)
 bool shoal_path_exists(const char *path)
 {
   return access(path, F_OK) == 0;
+}
+
+shoal_status shoal_path_look(const char *path)
+{
+  struct stat s;
+  bool known = stat(path, &s) == 0 || errno == ENOENT || errno == ENOTDIR;
+  return known ? SHOAL_OK : shoal_io_fault("look at", path, errno);
 }
 
 char *shoal_path_join(const char *dir, const char *name)

@@ -12,6 +12,9 @@
 shoal_status shoal_make_dir(const char *path);
 shoal_status shoal_make_dirs(const char *path); /* like mkdir -p; ERR_IO names the folder that failed */
 bool shoal_path_exists(const char *path);
+/** ERR_IO, with the system's words, if it cannot be seen whether the path exists: a folder on it that may not be entered, a link that
+ *  leads back to itself, a handle that a server has forgotten. */
+shoal_status shoal_path_look(const char *path);
 bool shoal_path_names(const char *path, int fd);          /* this open file is still the one with that name */
 char *shoal_path_join(const char *dir, const char *name); /* caller frees */
 const char *shoal_path_base(const char *path);            /* points into path */
@@ -43,7 +46,8 @@ shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char
  *  too many are open, else "".  Writes into `buf` and returns it. */
 const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_LEFT]);
 enum { SHOAL_DANGLING = 320 };
-/** " (a link to X, which is not there)" if the path is one; that the working folder is gone, if the path is relative to it; else "". */
+/** " (a link to X, which is not there)" or "which leads back to itself" if the path is one; that the working folder is gone, if the
+ *  path is relative to it; else "". */
 bool shoal_working_folder_gone(void); /* it was removed, so no relative path leads anywhere */
 const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING]);
 /** ERR_IO, "cannot VERB PATH: " with the text of an errno and the numbers behind it. */

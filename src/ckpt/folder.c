@@ -243,19 +243,32 @@ static bool verifies(const shoal_ckpt_file *file, bool own)
   return c != NULL;
 }
 
+/* One that this user may not read is not damaged: who goes on without it loses what it holds. */
+static shoal_status check_readable(const char *path)
+{
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int error = fd < 0 ? errno : 0;
+  if (fd >= 0) close(fd);
+  if (error != EACCES && error != EPERM) return SHOAL_OK;
+  return shoal_error_append(shoal_io_fault("open", path, error),
+                            "; it may be whole, so nothing goes on without it: have it made readable, or moved away");
+}
+
 shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out)
 {
   shoal_ckpt_folder f;
+  shoal_status st = SHOAL_OK;
   *path_out = NULL;
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
-  for (size_t i = 0; i < f.n && !*path_out; i++) {
-    if (!verifies(&f.at[i], false)) continue;
+  for (size_t i = 0; i < f.n && !*path_out && st == SHOAL_OK; i++) {
+    st = check_readable(f.at[i].path);
+    if (st != SHOAL_OK || !verifies(&f.at[i], false)) continue;
     *path_out = f.at[i].path;
     *step_out = f.at[i].step;
     f.at[i].path = NULL;
   }
   shoal_ckpt_folder_free(&f);
-  return SHOAL_OK;
+  return st;
 }
 
 char *shoal_ckpt_folder_of(const char *path)

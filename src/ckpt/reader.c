@@ -14,6 +14,7 @@
  * its own. */
 #include "base/child.h"
 #include "base/crc32c.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
@@ -31,7 +32,7 @@ shoal_status shoal_ckpt_open_seal(const char *path, shoal_ckpt **out)
   SHOAL_TRY(SHOAL_ALLOC(1, &c));
   c->path = shoal_strdup_printf("%s", path);
   c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK, in case it is a pipe */
-  SHOAL_CHECK_GOTO(st, c->fd >= 0, fail, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+  if (c->fd < 0) SHOAL_TRY_GOTO(st, shoal_io_fault("open", path, errno), fail);
   SHOAL_TRY_GOTO(st, shoal_ckpt_seal_read(c->fd, path, &c->seal, &c->index), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(1, &c->shard), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(c->index.n, &c->names), fail);

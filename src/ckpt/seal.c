@@ -115,7 +115,7 @@ shoal_status shoal_ckpt_seal_write(const char *path, const shoal_ckpt_index *ind
 {
   shoal_str text = { 0 };
   int fd = open(path, O_RDWR | O_CLOEXEC);
-  SHOAL_CHECK(fd >= 0, SHOAL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+  if (fd < 0) return shoal_io_fault("open", path, errno);
   index_print(index, &text);
   shoal_status st = append_seal(fd, path, &text);
   if (close(fd) != 0 && st == SHOAL_OK) st = shoal_io_fault("write", path, errno);

@@ -184,8 +184,10 @@ static shoal_status prune(int argc, char **argv)
     st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--keep is \"%s\": must be a whole number, 1 to %d", text, KEEP_MAX);
   } else {
     char *folder = shoal_ckpt_folder_of(words[0]);
-    st = shoal_path_exists(folder) ? shoal_ckpt_prune(folder, (int)keep, SHOAL_CKPT_NOT_ONE)
-                                   : SHOAL_FAIL(SHOAL_ERR_IO, "there is no folder %s", folder);
+    st = shoal_path_look(folder);
+    if (st == SHOAL_OK)
+      st = shoal_path_exists(folder) ? shoal_ckpt_prune(folder, (int)keep, SHOAL_CKPT_NOT_ONE)
+                                     : SHOAL_FAIL(SHOAL_ERR_IO, "there is no folder %s", folder);
     free(folder);
   }
   shoal_args_destroy(a);

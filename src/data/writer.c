@@ -97,7 +97,9 @@ static shoal_status check_folder(const char *path)
   const char *name = shoal_path_base(path);
   char *folder = name == path ? shoal_strdup_printf(".") : shoal_strdup_printf("%.*s", (int)(name - path), path);
   bool there = shoal_path_exists(folder), writable = access(folder, W_OK) == 0;
+  shoal_status st = shoal_path_look(folder);
   free(folder);
+  SHOAL_TRY(st);
   SHOAL_CHECK(there, SHOAL_ERR_IO, "cannot write %s: its folder does not exist; make it first", path);
   SHOAL_CHECK(writable, SHOAL_ERR_IO, "cannot write %s: you may not write to its folder", path);
   return SHOAL_OK;

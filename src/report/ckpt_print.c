@@ -137,6 +137,7 @@ static void list_table(const shoal_ckpt_folder *f, const shoal_texts *unfinished
 shoal_status shoal_ckpt_print_list(const char *dir, bool json, FILE *out)
 {
   shoal_ckpt_folder f;
+  SHOAL_TRY(shoal_path_look(dir));
   SHOAL_CHECK(shoal_path_exists(dir), SHOAL_ERR_IO, "there is no folder %s", dir);
   shoal_texts unfinished = { 0 };
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));

@@ -11,6 +11,8 @@
  * namespace, groups above its own are "/..": a mount of one of them shows that group, but not the way down from it. */
 #include "base/cgroup.h"
 #include "base/mem.h"
+#include "base/process.h"
+#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -243,4 +245,25 @@ uint64_t shoal_memory_kills(const char *root)
   uint64_t kills;
   int n = snprintf(folder, sizeof folder, "%s/proc", root);
   return n > 0 && (size_t)n < sizeof folder && read_sum(folder, "vmstat", key, 1, &kills) ? kills : 0;
+}
+
+const char *shoal_memory_kills_told(const char *root, int64_t then, char buf[SHOAL_MEMORY_KILLS])
+{
+  int64_t more = (int64_t)shoal_memory_kills(root) - then;
+  buf[0] = '\0';
+  if (more > 0)
+    snprintf(buf, SHOAL_MEMORY_KILLS,
+             "memory ran out, and the kernel has killed %" PRId64 " process%s on this host since the start", more,
+             more == 1 ? "" : "es");
+  return buf;
+}
+
+const char *shoal_memory_kills_since(const json_t *process, char buf[SHOAL_MEMORY_KILLS])
+{
+  const char *boot = json_string_value(json_object_get(process, "boot"));
+  const json_t *then = json_object_get(process, "memory_kills");
+  shoal_kernel here = shoal_kernel_here();
+  buf[0] = '\0';
+  if (!boot || strcmp(boot, here.boot) != 0 || !json_is_integer(then)) return buf;
+  return shoal_memory_kills_told("", json_integer_value(then), buf);
 }

@@ -284,13 +284,11 @@ shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
     if (!lives && !gone) gone = n;
   }
   if (!gone) return SHOAL_OK;
-  char why[128] = "it was killed or left early";
-  uint64_t kills = shoal_memory_kills("");
-  if (kills > w->memory_kills)
-    snprintf(why, sizeof why, "memory ran out, and the kernel has killed %llu process%s on this host since the start",
-             (unsigned long long)(kills - w->memory_kills), kills - w->memory_kills == 1 ? "" : "es");
+  char memory[SHOAL_MEMORY_KILLS];
+  shoal_memory_kills_told("", (int64_t)w->memory_kills, memory);
   return SHOAL_FAIL(SHOAL_ERR_COMM, "rank %d (%s, process %lld) is gone, noticed in training step %llu: %s", gone->rank,
-                    w->topo->places[gone->rank].host, (long long)gone->pid, (unsigned long long)w->step, why);
+                    w->topo->places[gone->rank].host, (long long)gone->pid, (unsigned long long)w->step,
+                    *memory ? memory : "it was killed or left early");
 }
 
 bool shoal_share_activity(const shoal_world *w, int rank, double least_s, char *buf, size_t cap)

@@ -87,6 +87,7 @@ static void take_status(shoal_watch *w, const json_t *j)
   w->waiting = real_of(p, "waiting");
   w->left_s = real_of(p, "left_s");
   w->gone = shoal_run_process_gone(json_object_get(j, "process"));
+  shoal_memory_kills_since(json_object_get(j, "process"), w->memory);
   if (goes_on) add_point(&w->live, step, w->loss);
 }
 
@@ -168,10 +169,13 @@ shoal_status shoal_watch_open(const char *dir, shoal_watch **out)
   char *path = shoal_path_join(dir, "status.json");
   shoal_str runs = { 0 };
   shoal_status st = SHOAL_OK;
-  SHOAL_CHECK_GOTO(st, stat(dir, &s) == 0, end, SHOAL_ERR_USAGE, "there is no folder %s: give that of a run, runs/NAME",
-                   dir);
+  char link[SHOAL_DANGLING];
+  SHOAL_TRY_GOTO(st, shoal_path_look(dir), end);
+  SHOAL_CHECK_GOTO(st, stat(dir, &s) == 0, end, SHOAL_ERR_USAGE,
+                   "there is no folder %s%s: give that of a run, runs/NAME", dir, shoal_dangling(dir, link));
   SHOAL_CHECK_GOTO(st, S_ISDIR(s.st_mode), end, SHOAL_ERR_USAGE,
                    "%s is no folder: give that of a run, runs/NAME, which holds status.json", dir);
+  SHOAL_TRY_GOTO(st, shoal_path_look(path), end);
   if (!shoal_path_exists(path)) add_runs(dir, &runs);
   SHOAL_CHECK_GOTO(st, shoal_path_exists(path), end, SHOAL_ERR_USAGE,
                    "%s has no status.json, which a run writes when it begins: give the folder of a run, runs/NAME%s",

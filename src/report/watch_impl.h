@@ -1,6 +1,7 @@
 /* What `shoal watch` knows of a run, between reading (watch.c) and printing (watch_page.c). */
 #ifndef SHOAL_REPORT_WATCH_IMPL_H
 #define SHOAL_REPORT_WATCH_IMPL_H
+#include "base/cgroup.h"
 #include "report/trace.h"
 #include "report/watch.h"
 
@@ -16,8 +17,9 @@ struct shoal_watch {
   int exit_code, rank, attempt, ranks, nodes;
   uint64_t step;
   double epoch, epochs, done, loss, lr, test_loss, test_acc, samples_per_s, waiting, left_s;
-  double age_s; /* since it was written */
-  bool gone;    /* its process was on this host, and is there no more */
+  double age_s;                    /* since it was written */
+  bool gone;                       /* its process was on this host, and is there no more */
+  char memory[SHOAL_MEMORY_KILLS]; /* that it has run out on this host since, or "" */
   /* of metrics.csv: the training loss of epochs and the test loss of evaluations; and of status.json while watching */
   shoal_watch_curve train, test, live;
   double best_acc, best_step; /* NAN if there was no evaluation */

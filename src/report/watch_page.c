@@ -77,6 +77,7 @@ static void add_state(page *p)
   const shoal_watch *w = p->w;
   char age[32];
   bool runs = says_running(w);
+  if (runs && w->gone && w->memory[0]) add_text(p, w->memory);
   if (runs && w->gone)
     add_line(p, "its process on this host is gone: it was killed; the same command goes on from its newest checkpoint");
   else if (is_silent(w))
@@ -85,7 +86,7 @@ static void add_state(page *p)
   else if (strcmp(w->state, "failed") == 0)
     add_line(p, "exit %d, rank %d: %s", w->exit_code, w->rank, w->reason);
   else if (strcmp(w->state, "stopped") == 0)
-    add_line(p, "stopped on request, its checkpoint is verified: the same command goes on from there");
+    add_line(p, "%s; the same command goes on", w->reason);
   else if (runs && w->reason[0])
     add_text(p, w->reason);
 }

@@ -1,6 +1,7 @@
 /* See folder.h.  Small files are written atomically, so a reader never sees half of one. */
 #include "train/folder.h"
 #include "base/activity.h"
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -46,25 +47,46 @@ static double positive(const json_t *object, const char *name)
   return isfinite(x) && x > 0 ? x : 0;
 }
 
-/* The attempt that wrote status.json, or 0; *failed: its state is failed; *lead: what it measured. */
-static int last_attempt(const shoal_folder *f, bool *failed, shoal_folder_lead *lead)
+static bool is_one_of(const char *text, const char *a, const char *b)
+{
+  return text && (strcmp(text, a) == 0 || strcmp(text, b) == 0);
+}
+
+static const char running[] = "running", stopping[] = "stopping",
+                  asked_by_signal[] = "asked to stop by a signal; not saved yet";
+
+/* What an attempt wrote last into status.json. */
+typedef struct {
+  int attempt;            /* 0: there is none */
+  bool there;             /* is the file */
+  bool failed, runs;      /* its state: failed; running or stopping */
+  shoal_folder_lead lead; /* what it measured */
+  int64_t step;
+  char time[40];
+  char memory[SHOAL_MEMORY_KILLS]; /* that it ran out since that began, as far as is known here */
+} last_word;
+
+static last_word read_last_word(const shoal_folder *f)
 {
   char *path = shoal_path_join(f->dir, "status.json");
-  int attempt = 0;
-  *failed = false;
-  *lead = (shoal_folder_lead){ 0 };
+  last_word w = { .there = shoal_path_exists(path) };
   json_t *status = NULL;
-  if (shoal_path_exists(path) && shoal_json_read_file(path, &status) == SHOAL_OK) {
+  if (w.there && shoal_json_read_file(path, &status) == SHOAL_OK) {
     const char *state = json_string_value(json_object_get(status, "state"));
+    const char *time = json_string_value(json_object_get(status, "time"));
     json_int_t number = json_integer_value(json_object_get(status, "attempt"));
-    attempt = number > 0 && number < MOST_ATTEMPTS ? (int)number : 0;
-    *failed = state && strcmp(state, "failed") == 0;
+    w.attempt = number > 0 && number < MOST_ATTEMPTS ? (int)number : 0;
+    w.failed = is_one_of(state, "failed", "failed");
+    w.runs = is_one_of(state, running, stopping);
     const json_t *object = json_object_get(status, "lead");
-    *lead = (shoal_folder_lead){ positive(object, "step_s"), positive(object, "save_s") };
+    w.lead = (shoal_folder_lead){ positive(object, "step_s"), positive(object, "save_s") };
+    w.step = json_integer_value(json_object_get(status, "step"));
+    snprintf(w.time, sizeof w.time, "%s", time ? time : "an unknown time");
+    shoal_memory_kills_since(json_object_get(status, "process"), w.memory);
   }
   json_decref(status);
   free(path);
-  return attempt;
+  return w;
 }
 
 /* The last attempt that log.txt tells of, or 0: a killed one may not have come to write status.json.  *torn: its last line has
@@ -94,12 +116,10 @@ static int logged_attempt(const shoal_folder *f, bool *torn)
  * rank 0 has measured stays, too, whoever writes. */
 static bool says_failed(shoal_folder *f)
 {
-  bool failed;
-  shoal_folder_lead lead;
-  int attempt = last_attempt(f, &failed, &lead);
-  if (f->lead.step_s == 0) f->lead.step_s = lead.step_s;
-  if (f->lead.save_s == 0) f->lead.save_s = lead.save_s;
-  return attempt == f->attempt && failed;
+  last_word w = read_last_word(f);
+  if (f->lead.step_s == 0) f->lead.step_s = w.lead.step_s;
+  if (f->lead.save_s == 0) f->lead.save_s = w.lead.save_s;
+  return w.attempt == f->attempt && w.failed;
 }
 
 /* The lease's thread writes it, too. */
@@ -135,7 +155,7 @@ static void add_lead(const shoal_folder_lead *l, shoal_json *j)
 }
 
 /* Whom to look for, if the file says for long that the run goes on. */
-static void add_process(shoal_json *j)
+static void add_process(const shoal_folder *f, shoal_json *j)
 {
   char *job = shoal_job_here();
   shoal_json_string(j, "job", job); /* null outside of Slurm */
@@ -148,10 +168,9 @@ static void add_process(shoal_json *j)
   shoal_json_uint(j, "started", p.started);
   shoal_json_string(j, "boot", here.boot);
   shoal_json_string(j, "pids", here.pid_space);
+  shoal_json_int(j, "memory_kills", f->kills);
   shoal_json_end(j);
 }
-
-static const char stopping[] = "stopping", asked_by_signal[] = "asked to stop by a signal; not saved yet";
 
 /* What the thread writes is of one moment, that of the figures. */
 static void add_place(const shoal_folder *f, bool by_thread, shoal_json *j)
@@ -178,7 +197,7 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   bool failed = says_failed(f);
   add_figures(&f->figures, &j);
   add_lead(&f->lead, &j);
-  add_process(&j);
+  add_process(f, &j);
   shoal_json_end(&j);
   if ((!by_thread || atomic_load(&f->running)) && !failed) st = shoal_folder_write(f, "status.json", j.text.text);
   pthread_mutex_unlock(&status_lock);
@@ -269,7 +288,7 @@ static void beat(void *folder, bool every)
   if (shoal_stop_requested()) shoal_folder_hear(f);
   bool asked = atomic_load(&f->asked), news = asked && !f->told;
   if (!every && !news) return;
-  shoal_status st = write_status(f, asked ? stopping : "running", 0, asked ? asked_by_signal : "", true);
+  shoal_status st = write_status(f, asked ? stopping : running, 0, asked ? asked_by_signal : "", true);
   f->told = asked && st == SHOAL_OK;
 }
 
@@ -315,6 +334,14 @@ static shoal_status name_options(shoal_status st)
   return st == SHOAL_ERR_IO ? shoal_error_append(st, "; run.dir and run.name choose the folder of a run") : st;
 }
 
+/* A run that ends by itself says so in status.json. */
+static void tell_of_killed(const last_word *w)
+{
+  if (!w->runs || !w->attempt) return;
+  shoal_warn("attempt %d did not end by itself, its last sign of life is of %s, in step %lld: %s", w->attempt, w->time,
+             (long long)w->step, *w->memory ? w->memory : "it was killed, or its host went down");
+}
+
 static void begin_log(shoal_folder *f, const char *path, bool torn)
 {
   char now[40], heading[80];
@@ -330,6 +357,7 @@ static shoal_status take(shoal_folder *f, bool *again)
   double left_s;
   if (!f->lease) {
     if (!f->made) f->made = first_missing(f->dir);
+    f->found = !f->made;
     SHOAL_TRY(shoal_make_dirs(f->ckpt));
     SHOAL_TRY(shoal_make_dirs(f->trace));
     SHOAL_TRY(shoal_lease_create(f->dir, getenv("SLURM_JOB_ID") != NULL, beat, f, &f->lease));
@@ -339,12 +367,17 @@ static shoal_status take(shoal_folder *f, bool *again)
   if (*again) return SHOAL_OK;
   f->token = shoal_lease_token(f->lease);
   SHOAL_TRY(sweep(f));
-  bool failed, torn;
+  bool torn;
   int logged = logged_attempt(f, &torn);
-  f->attempt = SHOAL_MAX(last_attempt(f, &failed, &f->lead), logged) + 1;
+  last_word before = read_last_word(f);
+  f->lead = before.lead;
+  f->untold = !before.there;
+  f->attempt = SHOAL_MAX(before.attempt, logged) + 1;
+  f->kills = (int64_t)shoal_memory_kills("");
   char *path = shoal_path_join(f->dir, "log.txt");
   shoal_status st = shoal_open_append(path, &f->log);
   if (st == SHOAL_OK) begin_log(f, path, torn);
+  if (st == SHOAL_OK) tell_of_killed(&before);
   free(path);
   return st;
 }
@@ -448,8 +481,8 @@ shoal_status shoal_folder_set_rows_aside(const shoal_folder *f)
        *copy = shoal_path_join(to, "metrics.csv");
   size_t n = 0, lines = 0;
   shoal_status st = SHOAL_OK;
-  bool due =
-      f->lead.save_s > 0 && shoal_path_exists(path) && !shoal_path_exists(copy); /* a branch may have copied it */
+  bool due = (f->lead.save_s > 0 || f->untold) && shoal_path_exists(path) &&
+             !shoal_path_exists(copy); /* a branch may have copied it */
   if (due) st = shoal_read_file(path, &text, &n);
   for (size_t i = 0; st == SHOAL_OK && i < n; i++) lines += text[i] == '\n';
   if (lines > 1) {
@@ -464,6 +497,15 @@ shoal_status shoal_folder_set_rows_aside(const shoal_folder *f)
   free(to);
   free(path);
   return st;
+}
+
+void shoal_folder_tell_beginning(const shoal_folder *f)
+{
+  if (f->lead.save_s > 0)
+    shoal_warn("no checkpoint is left in %s, where an earlier attempt had saved: the run begins anew, at step 0",
+               f->ckpt);
+  else if (f->found)
+    shoal_info("no checkpoint was found in %s: the run begins at step 0", f->ckpt);
 }
 
 shoal_status shoal_folder_write(const shoal_folder *f, const char *name, const char *text)
@@ -506,14 +548,14 @@ void shoal_folder_hear(shoal_folder *f)
 shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_code, const char *reason, uint64_t step,
                                  uint64_t epoch)
 {
-  bool running = strcmp(state, "running") == 0;
-  if (running && atomic_load(&f->asked)) {
+  bool runs = strcmp(state, running) == 0;
+  if (runs && atomic_load(&f->asked)) {
     state = stopping;
     reason = asked_by_signal;
   }
   shoal_folder_progress(f, step, epoch);
   pthread_mutex_lock(&status_lock);
-  atomic_store(&f->running, running);
+  atomic_store(&f->running, runs);
   pthread_mutex_unlock(&status_lock);
   return write_status(f, state, exit_code, reason, false);
 }

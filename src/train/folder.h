@@ -32,13 +32,15 @@ typedef struct {
   int attempt;              /* 1 for the first */
   atomic_int rank;          /* that status.json tells of: this one, unless all end for another's failure */
   char *made;               /* rank 0: the topmost folder that this attempt made for the run; NULL: none; owned */
+  int64_t kills;            /* that the kernel had made for want of memory when this attempt began */
+  bool found, untold;       /* rank 0: the folder was there before this attempt; it had no status.json */
   uint64_t token;           /* of the lease, on every rank; 0: not taken */
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
   atomic_bool running;      /* status.json says so */
   atomic_uint_least64_t step, epoch;
   bool told;                    /* the lease's thread has written that */
   atomic_bool asked;            /* a signal has asked to stop: status.json says so instead of running */
-  shoal_folder_lead lead;       /* rank 0: of earlier attempts, and then of this one */
+  shoal_folder_lead lead;       /* rank 0: of earlier attempts, and then of this one; save_s 0: none saved anything */
   shoal_folder_figures figures; /* model is NULL before the first */
   FILE *log;                    /* rank 0 */
   shoal_rows *metrics;          /* rank 0 */
@@ -74,9 +76,12 @@ void shoal_folder_release(shoal_folder *f);
 void shoal_folder_renew(const shoal_folder *f);
 /** Opens metrics.csv, with the rows of earlier attempts that the checkpoint has; see shoal_rows_open. */
 shoal_status shoal_folder_open_metrics(shoal_folder *f, int64_t keep, uint64_t step, const char *more);
-/** Before a run begins anew in a folder where an earlier one has saved checkpoints, which are not here any more: copies metrics.csv,
- *  if it has rows, into ckpt/before-attempt-N and says so.  Rows of a run that was killed before its first checkpoint come again. */
+/** Before a run begins anew in a folder where an earlier one has saved checkpoints, which are not here any more, or that was emptied
+ *  but for metrics.csv: copies that, if it has rows, into ckpt/before-attempt-N and says so.  Rows of a run that was killed before its
+ *  first checkpoint come again. */
 shoal_status shoal_folder_set_rows_aside(const shoal_folder *f);
+/** Rank 0, where a run begins at step 0 in a folder that was there before: says so, and warns if an earlier attempt had saved. */
+void shoal_folder_tell_beginning(const shoal_folder *f);
 /** Copies metrics.csv, if there is one, into another folder. */
 shoal_status shoal_folder_copy_metrics(const shoal_folder *f, const char *to);
 

@@ -309,6 +309,17 @@ static shoal_status end_epoch(shoal_session *s)
   return s->meet.way->leave(s, saved);
 }
 
+/* May take long, and can be stopped: then there is no step to save. */
+static shoal_status start_method(shoal_session *s)
+{
+  if (!s->method->start || shoal_session_reached_end(s)) return SHOAL_OK;
+  shoal_status st = shoal_session_agree(s, s->method->start(&s->run, s->method_state));
+  if (st == SHOAL_STOPPED)
+    shoal_info("asked to stop by a signal: stopped before the first step%s",
+               s->clock.saved_any ? "" : "; nothing was saved yet, so the next start begins as this one did");
+  return st;
+}
+
 shoal_status shoal_session_train(shoal_session *s)
 {
   shoal_trace *t = s->run.trace;
@@ -324,7 +335,7 @@ shoal_status shoal_session_train(shoal_session *s)
   shoal_trace_set_batch(t, s->run.reads_none ? 0 : (int)s->data.own_batch);
   s->clock.started_ns = s->clock.saved_ns = s->record.logged_ns = shoal_now_ns();
   if (!s->world.resume_path || s->clock.rate == 0) s->clock.rate = scheduled_rate(s);
-  if (s->method->start && !shoal_session_reached_end(s)) SHOAL_TRY(s->method->start(&s->run, s->method_state));
+  SHOAL_TRY(start_method(s));
   shoal_session_begin(s);
   shoal_session_start_totals(s);
   SHOAL_TRY(catch_up(s));

@@ -111,6 +111,7 @@ void shoal_session_report_start(const shoal_session *s)
   const shoal_topo *t = shoal_world_topo(r->world);
   shoal_info("%s: %s on %s, method %s, attempt %d", s->world.folder.dir, s->run.model->name,
              shoal_dataset_path(s->data.set), s->method->name, s->world.folder.attempt);
+  if (!s->world.resume_path) shoal_folder_tell_beginning(&s->world.folder);
   char chosen[256];
   explain_auto(s, chosen, sizeof chosen);
   shoal_info("%d rank%s on %d node%s%s, %d thread%s each, backend %s%s%s%s", t->size, t->size == 1 ? "" : "s", t->nodes,
@@ -142,13 +143,14 @@ static double epochs_done(const shoal_session *s, bool epoch_ended)
   return (double)s->clock.epoch + part;
 }
 
-/* Estimated seconds to the end at the speed so far, with so many epochs done; 0: unknown. */
+/* Estimated seconds to the end at the speed so far, with so many epochs done; NAN: not known yet. */
 static double seconds_left(const shoal_session *s, double done, double elapsed)
 {
   const shoal_run *r = &s->run;
   uint64_t steps = s->world.choice.steps;
   double samples = SHOAL_MAX(r->epochs - done, 0.0) * (double)shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
-  if (!s->clock.trained || r->step == s->clock.first_step) return 0;
+  if (shoal_session_reached_end(s)) return 0;
+  if (!s->clock.trained || r->step == s->clock.first_step) return NAN;
   double left = samples * elapsed / (double)s->clock.trained;
   if (!steps) return left;
   return SHOAL_MIN(left, ((double)steps - (double)r->step) * elapsed / (double)(r->step - s->clock.first_step));
@@ -157,7 +159,7 @@ static double seconds_left(const shoal_session *s, double done, double elapsed)
 /* What a progress line shows.  Loss and rate are those of the last step; the means are over the steps of this attempt, speeds without
  * its first one. */
 typedef struct {
-  double loss, step_rate, sample_rate, left_s; /* rates NAN: not known yet */
+  double loss, step_rate, sample_rate, left_s; /* rates and left_s NAN: not known yet */
   uint64_t since;                              /* the step from which on rates count */
   char loss_of[16], accuracy[40], waiting[24], left[32];
 } progress_figures;
@@ -177,7 +179,10 @@ static progress_figures measure_progress(const shoal_session *s, double done, do
   }
   if (!isnan(s->record.test_acc))
     snprintf(f.accuracy, sizeof f.accuracy, "test accuracy %.2f %%", 100 * s->record.test_acc);
-  shoal_format_seconds(f.left_s, f.left, sizeof f.left);
+  if (isfinite(f.left_s))
+    shoal_format_seconds(f.left_s, f.left, sizeof f.left);
+  else
+    snprintf(f.left, sizeof f.left, "unknown time");
   return f;
 }
 

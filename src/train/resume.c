@@ -485,6 +485,7 @@ shoal_status shoal_session_resume(shoal_session *s)
   SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_plan_rest(s)));
   s->clock.first_step = s->clock.saved_step = s->run.step;
   s->clock.saved_epoch = s->clock.epoch;
+  s->clock.saved_row_step = s->record.row_step;
   s->clock.saved_any = s->world.resumes_own; /* a checkpoint in another folder may be deleted: this run saves its own */
   if (s->clock.saved_any) s->clock.saved_path = shoal_strdup_printf("%s", s->world.resume_path);
   return shoal_session_find_best(s);

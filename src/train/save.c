@@ -175,10 +175,12 @@ static shoal_status may_save(void *folder)
   return shoal_folder_check(folder);
 }
 
-static shoal_status save(shoal_session *s)
+/* A checkpoint that is due comes before the evaluation of its step; only the run's last one has to know of its row, too. */
+static shoal_status save(shoal_session *s, bool last)
 {
   shoal_run *r = &s->run;
-  int64_t news = !s->clock.saved_any || s->clock.saved_step != r->step || s->clock.saved_epoch != s->clock.epoch;
+  int64_t news = !s->clock.saved_any || s->clock.saved_step != r->step || s->clock.saved_epoch != s->clock.epoch ||
+                 (last && s->clock.saved_row_step != s->record.row_step);
   SHOAL_TRY(s->meet.way->share_news(s, &news));
   if (!news) return SHOAL_OK;
   SHOAL_TRY(shoal_numbers_agree(s));
@@ -227,6 +229,7 @@ static shoal_status save(shoal_session *s)
   if ((st = shoal_ckpt_commit(w, &path)) != SHOAL_OK) return failed_alike(s, st);
   s->clock.saved_step = r->step;
   s->clock.saved_epoch = s->clock.epoch;
+  s->clock.saved_row_step = s->record.row_step;
   s->clock.saved_any = true;
   s->clock.saved_ns = shoal_now_ns();
   shoal_session_drop_whole(s);
@@ -248,20 +251,20 @@ static shoal_status save(shoal_session *s)
   return shoal_group_agree(r->control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));
 }
 
-shoal_status shoal_session_save(shoal_session *s)
+static shoal_status save_announced(shoal_session *s, bool last)
 {
   shoal_activity_begin(true, "saving the checkpoint of step %llu in %s", (unsigned long long)s->run.step,
                        s->world.folder.ckpt);
-  shoal_status st = save(s);
+  shoal_status st = save(s, last);
   shoal_activity_end();
   return st;
 }
 
 /* @param again  out, whether it failed on all ranks for want of room, or by an error of the disk, and ckpt.failure lets it */
-static shoal_status try_save(shoal_session *s, bool *again)
+static shoal_status try_save(shoal_session *s, bool last, bool *again)
 {
   s->record.save_failed = false;
-  shoal_status st = shoal_session_save(s);
+  shoal_status st = save_announced(s, last);
   *again = st != SHOAL_OK && s->record.save_failed && s->world.choice.retries_save;
   return st;
 }
@@ -327,7 +330,7 @@ static shoal_status save_again(shoal_session *s, shoal_status st, bool stops)
   for (int tries = 2; again; tries++) {
     forget_save(s);
     SHOAL_TRY(wait_for_room(s, &p, &over));
-    st = try_save(s, &again);
+    st = try_save(s, true, &again);
     if (st == SHOAL_OK || !over) continue;
     if (shoal_session_is_root(s))
       shoal_warn("the last checkpoint was tried %d times in %.0f s: the run ends without it", tries,
@@ -340,7 +343,7 @@ static shoal_status save_again(shoal_session *s, shoal_status st, bool stops)
 shoal_status shoal_session_save_last(shoal_session *s, bool stops)
 {
   bool again;
-  shoal_status st = try_save(s, &again);
+  shoal_status st = try_save(s, true, &again);
   return again ? save_again(s, st, stops) : st;
 }
 
@@ -349,7 +352,7 @@ shoal_status shoal_session_save_last(shoal_session *s, bool stops)
 shoal_status shoal_session_save_due(shoal_session *s)
 {
   bool again;
-  shoal_status st = try_save(s, &again);
+  shoal_status st = try_save(s, false, &again);
   if (!again) return st;
   shoal_error failure;
   shoal_error_take(&failure);

@@ -85,9 +85,9 @@ typedef struct {
   uint64_t first_step;           /* this attempt began at */
   uint64_t trained, trained_own; /* samples in this attempt: all ranks; this one */
   uint64_t started_ns, saved_ns;
-  bool saved_any; /* this run's folder has a checkpoint, of this step and epoch */
-  uint64_t saved_step, saved_epoch;
-  char *saved_path; /* of this attempt's last checkpoint; owned */
+  bool saved_any;                                   /* this run's folder has a checkpoint, of this step and epoch */
+  uint64_t saved_step, saved_epoch, saved_row_step; /* the last: record.row_step then */
+  char *saved_path;                                 /* of this attempt's last checkpoint; owned */
 } shoal_session_clock;
 
 /* Training without evaluations and checkpoints, from the end of the start's first step, which has one-time costs, to that of the last
@@ -262,7 +262,6 @@ shoal_status shoal_session_offer_stop(const shoal_session *s);
 /* save.c.  Collective.  Due: one that is not the run's last may fail, if ckpt.failure says so.  Last, before a stop or at the end:
  * then it is tried again for a while, until there is room or a further signal comes.  Check: ERR_IO, before the
  * training, if the disk has no room for one checkpoint; a warning if it has not for all. */
-shoal_status shoal_session_save(shoal_session *s);
 shoal_status shoal_session_save_due(shoal_session *s);
 shoal_status shoal_session_save_last(shoal_session *s, bool stops);
 shoal_status shoal_session_check_room(shoal_session *s);

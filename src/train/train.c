@@ -159,6 +159,8 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   shoal_error_take(&end); /* the clean-up may set another error */
   if (st == SHOAL_ERR_PEER && root) note_in_log(&s->world.folder, end.text);
   const char *reason = st == SHOAL_OK || st == SHOAL_STOPPED ? shoal_status_text(st) : end.text;
+  if (st == SHOAL_STOPPED && prepared && !s->clock.saved_any)
+    reason = "stopped on request before the first step; nothing was saved yet";
   if (speaks && s->world.folder.dir) write_end(s, st, exit_code, reason);
   if (!agreed) {
     shoal_session_flush_trace(s, true);

@@ -1,4 +1,5 @@
 """What a run folder tells after disturbances: metrics.csv as exact as the weights, and attempts that count."""
+import json
 import os
 import re
 import shutil
@@ -44,11 +45,15 @@ def test_folder_rows(glyphs, method):
 
 
 def test_folder_rows_in_mid_epoch(glyphs):
-    """A run of so many steps, ended in mid-epoch and started again; with more steps, it goes on without its last row."""
+    """A run of so many steps, ended in mid-epoch and started again; with more steps, it goes on without its last row.  At step 12 a
+    checkpoint is due, too: the last one knows of the last row."""
     glyphs(256, 64)
-    for steps, expected in ((10, [4, 8, 10]), (10, [4, 8, 10]), (12, [4, 8, 10, 12]), (12, [4, 8, 10, 12])):
+    for steps, expected in ((10, [4, 8, 10]), (12, [4, 8, 10, 12])):
         train(2, "r", *BASE, *sets(run__steps=steps))
         assert [int(m["step"]) for m in metrics("r")] == expected, f"{steps} steps"
+        before = read("runs/r/metrics.csv")
+        train(2, "r", *BASE, *sets(run__steps=steps))
+        assert read("runs/r/metrics.csv") == before, f"an ended run of {steps} steps writes its last row again"
     rate = [m["lr"] for m in metrics("r")]
     assert len(set(rate)) == 1, rate
 
@@ -109,7 +114,8 @@ def test_folder_best(glyphs, method):
     train(2, "s", *args)
     assert os.listdir("runs/s/ckpt/best") == [f"step-{best:09}.h5"], accuracy
     assert_equal(f"runs/s/ckpt/best/step-{best:09}.h5", f"runs/r/ckpt/best/step-{best:09}.h5", "stopped runs")
-    r = train(2, "p", *args, *sets(eval__patience=2))
+    early = [*args, *sets(eval__patience=2, ckpt__every="4 steps")]  # which is saved before the evaluation that ends the run
+    r = train(2, "p", *early)
     end, top, worse = max(accuracy), -1, 0
     for step in sorted(accuracy):
         top, worse = (accuracy[step], 0) if accuracy[step] > top else (top, worse + 1)
@@ -118,9 +124,10 @@ def test_folder_best(glyphs, method):
             break
     assert int(metrics("p")[-1]["step"]) == end, accuracy
     assert ("has not improved in 2 evaluations" in r.stdout) == (worse == 2), r.stdout
-    rows_before = rows("p")
-    train(2, "p", *args, *sets(eval__patience=2))
-    assert rows("p") == rows_before, "a run that ended early trains on"
+    assert status("p")["progress"]["left_s"] == 0, status("p")
+    before = read("runs/p/metrics.csv")
+    train(2, "p", *early)
+    assert read("runs/p/metrics.csv") == before, "a run that ended early trains on, or writes its last row again"
     train(2, "p", *args, *sets(eval__patience=100))
     assert int(metrics("p")[-1]["step"]) == max(accuracy), "more patience does not go on"
     assert status("p")["state"] == "done"
@@ -195,6 +202,46 @@ def test_folder_anew(glyphs):
     r = train(1, "r", *BASE, *sets(run__epochs=1))
     assert "set aside" not in r.stdout and not any("before" in f for f in os.listdir("runs/r/ckpt")), r.stdout
     assert [int(m["step"]) for m in metrics("r")] == [4, 8, 12, 16]
+
+
+@pytest.mark.parametrize("left, whole", (("status.json", False), ("metrics.csv", False), ("", True)))
+def test_folder_emptied(glyphs, left, whole):
+    """All checkpoints are gone, or all files but metrics.csv, or all: the start says that there is none and where it begins, and
+    keeps the rows that are left.  A new folder, and a run that goes on, need no such word."""
+    glyphs(64)
+    args = [*MLP, *sets(run__epochs=1, data__batch=16)]
+    assert "no checkpoint" not in train(1, "r", *args).stdout
+    before = read("runs/r/metrics.csv")
+    for folder, _, names in os.walk("runs/r"):
+        for name in names:
+            if folder.endswith("ckpt") or left not in ("status.json", name):
+                os.remove(os.path.join(folder, name))
+    r = train(1, "r", *args)
+    begins = "no checkpoint is left in runs/r/ckpt, where an earlier attempt had saved: the run begins anew, at step 0" \
+        if left == "status.json" else "no checkpoint was found in runs/r/ckpt: the run begins at step 0"
+    assert (r.stdout + r.stderr).count(begins) == 1 and log("r").count(begins) == 1, said(r)
+    kept = [os.path.join(f, n) for f, _, names in os.walk("runs/r/ckpt") for n in names if n == "metrics.csv"]
+    assert [read(k) for k in kept] == ([] if whole else [before]), kept
+    assert "no checkpoint" not in train(1, "r", *args).stdout
+
+
+def test_folder_killed(glyphs):
+    """Rank 0 is killed under mpirun, which ends the rest: status.json still says running.  The next start says that it did not end by
+    itself, and where the kernel counts such kills since, that memory ran out."""
+    glyphs(256, 64)
+    killed = [*BASE, "--allow-faults", *sets(fault__kill_step=4)]
+    train(2, "r", *killed, *sets(fault__rank=0), code=None)
+    assert status("r")["state"] in ("running", "stopping"), status("r")
+    r = train(1, "r", *killed, code=None)
+    assert r.stderr.count("attempt 1 did not end by itself, its last sign of life is of ") == 1, said(r)
+    assert re.search(r"Z, in step [34]: (it was killed, or its host went down|memory ran out)", r.stderr), said(r)
+    told = status("r")
+    told["process"]["memory_kills"] -= 1
+    with open("runs/r/status.json", "w") as f:
+        json.dump(told, f)
+    r = train(1, "r", *BASE)
+    assert re.search(r"attempt 2 did not end by itself, .*: memory ran out, and the kernel has killed \d+ process", r.stderr), said(r)
+    assert "did not end" not in train(1, "r", *BASE).stderr
 
 
 def test_folder_speed(glyphs):
@@ -289,6 +336,13 @@ def test_folder_not_writable(glyphs):
     assert "gone: File exists (a link to nowhere, which is not there); run.dir" in r.stderr, said(r)
     r = train(1, "r", *BASE, *sets(data__file="gone"), code=7)
     assert "cannot open gone: there is no such file (a link to nowhere, which is not there)" in r.stderr, said(r)
+    os.symlink("loop", "loop")
+    for place in ("loop", "loop/x.h5"):
+        r = train(1, "r", *BASE, *sets(data__file=place), code=7)
+        assert f"{place}: Too many levels of symbolic links" in r.stderr and "not there" not in r.stderr, said(r)
+    assert "(a link to loop, which leads back to itself)" in train(1, "r", *BASE, *sets(data__file="loop"), code=7).stderr
+    for verb in (("watch", "--once"), ("ckpt", "list"), ("ckpt", "prune")):
+        assert_one_error(shoal(*verb, "loop", code=7), "cannot look ", " loop", "Too many levels of symbolic links")
     train(1, "r", *BASE)
     steps = status("r")["step"]
     before = os.stat("runs/r/ckpt").st_mode
@@ -300,6 +354,10 @@ def test_folder_not_writable(glyphs):
     os.chmod("runs/r/ckpt", before)
     assert "cannot create runs/r/ckpt/step.h5: Permission denied; run.dir and run.name" in r.stderr, said(r)
     assert "to stop with a checkpoint" not in r.stdout and status("r")["step"] == steps, said(r)
+    os.chmod(newest("r"), 0)  # of somebody with another umask
+    r = run(["./shoal", "train", *BASE, *sets(run__name="r", run__epochs=9)], code=7, **nobody)
+    assert_one_error(r, f"cannot open {newest('r')}: Permission denied", "it may be whole", "made readable, or moved away")
+    assert status("r")["step"] == steps, status("r")
 
 
 @pytest.mark.parametrize("here", (0, 1))
@@ -352,6 +410,7 @@ def test_folder_removed(glyphs, jobs):
     assert rows("r") == rows("whole")
     assert log("r").startswith("=== attempt 1 goes on: ") and "epoch 3 done" in log("r"), log("r")
     assert read("r.out").count("runs/r/metrics.csv was removed, and is written again") == 1, read("r.out")
+    assert len(re.findall(r"the trace runs/r/trace/\S+ was removed or moved while it was written; the trace ends here", read("r.out"))) == 1
     job = jobs.start(1, "r", *BASE, "--allow-faults", *sets(fault__compute="sleep:40", run__epochs=40))
     wait_for("r.out", "checkpoint ")
     os.remove("runs/r/lease")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness import (MLP, assert_equal, metrics, newest, places, ranks_of, read, sampled, send, sets, shoal, status, train,
+from harness import (MLP, assert_equal, built, checkpoints, metrics, newest, places, ranks_of, read, sampled, send, sets, shoal, status, train,
                      wait_for, wait_until)
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
@@ -56,6 +56,21 @@ def test_stop_start(glyphs, jobs, late, resumed):
         train(3, "r", *BASE)
     else:
         assert not os.path.exists("runs/r"), os.listdir("runs/r")
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_stop_method(glyphs, jobs, ranks):
+    """In what a method does before its first step, here a decomposition: all end alike, and nobody claims a checkpoint."""
+    glyphs(256, 64)
+    args = [*BASE, *METHODS["ab"], *sets(method__name="ab", method__warmup=0, method__mode="with-stale" if ranks > 1 else "only-b")]
+    job = jobs.start(ranks, "r", *args, through=["env", f"LD_PRELOAD={built('libslowsvd.so')}", "SLOWSVD_MS=4000"])
+    wait_for("r.out", "ab: factors after 0 steps")
+    send(ranks_of(job)[1] if ranks > 1 else job.pid, signal.SIGUSR1)
+    assert job.wait(60) == 75, read("r.out")
+    assert read("r.out").count("stopped before the first step; nothing was saved yet, so the next start begins as this one did") == 1
+    assert "MPI_ABORT" not in read("r.out") and "verified" not in read("r.out") + str(status("r")), read("r.out")
+    assert (status("r")["state"], status("r")["exit_code"], checkpoints("r")) == ("stopped", 75, []), status("r")
+    assert status("r")["progress"]["left_s"] is None, status("r")
 
 
 @pytest.mark.parametrize("method", sampled(METHODS, 3))

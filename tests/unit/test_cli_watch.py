@@ -102,6 +102,8 @@ def test_states(glyphs):
         assert "is gone" not in page()
         make(process={**living, "started": living["started"] + 1})
         assert "its process on this host is gone: it was killed" in page()
+        make(process={**living, "started": living["started"] + 1, "memory_kills": -1})
+        assert re.search(r"\nmemory ran out, and the kernel has killed \d+ process.*\nits process on this host is gone", page()), page()
         other.kill()
     for process, gone in ((living, True), ({**living, "boot": "another"}, False), ({**living, "pids": "pid:[1]"}, False)):
         make(process=process)

@@ -29,18 +29,39 @@ static __device__ __forceinline__ int64_t last_over(int64_t at, int stride, int 
   return last < windows ? last : windows - 1;
 }
 
+struct window {
+  int64_t top, bottom, left, right;
+};
+
+template <class A> static __device__ __forceinline__ window window_at(const A &a, int64_t p, int64_t q)
+{
+  return { begin_of(p, a.stride[0], a.pad[0]), end_of(p, a.stride[0], a.pad[0], a.kernel[0], a.h),
+           begin_of(q, a.stride[1], a.pad[1]), end_of(q, a.stride[1], a.pad[1], a.kernel[1], a.w) };
+}
+
+/* The gradient of element i: the sum of what the windows over it send it, share(output, p, q, element of the plane, sum). */
+template <class A, class F> static __device__ __forceinline__ float gather(const A &a, size_t i, F share)
+{
+  const int64_t plane = (int64_t)i / (a.h * a.w), at = (int64_t)i % (a.h * a.w), r = at / a.w, c = at % a.w;
+  const int64_t p_last = last_over(r, a.stride[0], a.pad[0], a.p), q_last = last_over(c, a.stride[1], a.pad[1], a.q);
+  float sum = 0;
+  for (int64_t p = first_over(r, a.stride[0], a.pad[0], a.kernel[0]); p <= p_last; p++)
+    for (int64_t q = first_over(c, a.stride[1], a.pad[1], a.kernel[1]); q <= q_last; q++)
+      share((plane * a.p + p) * a.q + q, p, q, at, sum);
+  return sum;
+}
+
 SHOAL_KERNEL(maxpool)
 {
   EACH(i, a.planes * a.p * a.q)
   {
-    int64_t pq = (int64_t)i % (a.p * a.q), p = pq / a.q, q = pq % a.q;
+    const int64_t pq = (int64_t)i % (a.p * a.q);
     const float *x = a.x + (int64_t)i / (a.p * a.q) * a.h * a.w;
-    int64_t top = begin_of(p, a.stride[0], a.pad[0]), bottom = end_of(p, a.stride[0], a.pad[0], a.kernel[0], a.h);
-    int64_t left = begin_of(q, a.stride[1], a.pad[1]), right = end_of(q, a.stride[1], a.pad[1], a.kernel[1], a.w);
-    int64_t best = top * a.w + left;
+    const window k = window_at(a, pq / a.q, pq % a.q);
+    int64_t best = k.top * a.w + k.left;
     float most = x[best];
-    for (int64_t r = top; r < bottom; r++)
-      for (int64_t c = left; c < right; c++) {
+    for (int64_t r = k.top; r < k.bottom; r++)
+      for (int64_t c = k.left; c < k.right; c++) {
         float v = x[r * a.w + c];
         if (v > most || (v != v && most == most)) {
           best = r * a.w + c;
@@ -56,16 +77,9 @@ SHOAL_KERNEL(maxpool_back)
 {
   EACH(i, a.planes * a.h * a.w)
   {
-    int64_t plane = (int64_t)i / (a.h * a.w), at = (int64_t)i % (a.h * a.w), r = at / a.w, c = at % a.w;
-    float sum = 0;
-    for (int64_t p = first_over(r, a.stride[0], a.pad[0], a.kernel[0]); p <= last_over(r, a.stride[0], a.pad[0], a.p);
-         p++)
-      for (int64_t q = first_over(c, a.stride[1], a.pad[1], a.kernel[1]); q <= last_over(c, a.stride[1], a.pad[1], a.q);
-           q++) {
-        int64_t o = (plane * a.p + p) * a.q + q;
-        if (a.winner[o] == at) sum += a.dy[o];
-      }
-    a.dx[i] = sum;
+    a.dx[i] = gather(a, i, [&](int64_t o, int64_t, int64_t, int64_t at, float &sum) {
+      if (a.winner[o] == at) sum += a.dy[o];
+    });
   }
 }
 
@@ -73,14 +87,13 @@ SHOAL_KERNEL(avgpool)
 {
   EACH(i, a.planes * a.p * a.q)
   {
-    int64_t pq = (int64_t)i % (a.p * a.q), p = pq / a.q, q = pq % a.q;
+    const int64_t pq = (int64_t)i % (a.p * a.q);
     const float *x = a.x + (int64_t)i / (a.p * a.q) * a.h * a.w;
-    int64_t top = begin_of(p, a.stride[0], a.pad[0]), bottom = end_of(p, a.stride[0], a.pad[0], a.kernel[0], a.h);
-    int64_t left = begin_of(q, a.stride[1], a.pad[1]), right = end_of(q, a.stride[1], a.pad[1], a.kernel[1], a.w);
+    const window k = window_at(a, pq / a.q, pq % a.q);
     double sum = 0;
-    for (int64_t r = top; r < bottom; r++)
-      for (int64_t c = left; c < right; c++) sum += (double)x[r * a.w + c];
-    a.y[i] = (float)(sum / (double)((bottom - top) * (right - left)));
+    for (int64_t r = k.top; r < k.bottom; r++)
+      for (int64_t c = k.left; c < k.right; c++) sum += (double)x[r * a.w + c];
+    a.y[i] = (float)(sum / (double)((k.bottom - k.top) * (k.right - k.left)));
   }
 }
 
@@ -88,17 +101,10 @@ SHOAL_KERNEL(avgpool_back)
 {
   EACH(i, a.planes * a.h * a.w)
   {
-    int64_t plane = (int64_t)i / (a.h * a.w), at = (int64_t)i % (a.h * a.w), r = at / a.w, c = at % a.w;
-    float sum = 0;
-    for (int64_t p = first_over(r, a.stride[0], a.pad[0], a.kernel[0]); p <= last_over(r, a.stride[0], a.pad[0], a.p);
-         p++)
-      for (int64_t q = first_over(c, a.stride[1], a.pad[1], a.kernel[1]); q <= last_over(c, a.stride[1], a.pad[1], a.q);
-           q++) {
-        int64_t rows = end_of(p, a.stride[0], a.pad[0], a.kernel[0], a.h) - begin_of(p, a.stride[0], a.pad[0]);
-        int64_t cols = end_of(q, a.stride[1], a.pad[1], a.kernel[1], a.w) - begin_of(q, a.stride[1], a.pad[1]);
-        sum += (float)((double)a.dy[(plane * a.p + p) * a.q + q] / (double)(rows * cols));
-      }
-    a.dx[i] = sum;
+    a.dx[i] = gather(a, i, [&](int64_t o, int64_t p, int64_t q, int64_t, float &sum) {
+      const window k = window_at(a, p, q);
+      sum += (float)((double)a.dy[o] / (double)((k.bottom - k.top) * (k.right - k.left)));
+    });
   }
 }
 

@@ -163,6 +163,7 @@ typedef struct {
   const char *name; /* "ref", "cpu" or "cuda" */
   int threads;      /* >= 1 */
   int device;       /* number of a device of shoal_backend_devices */
+  bool tf32;        /* cuda: operations and gemm may round what they multiply to 10 bits of mantissa; sums stay f32 */
 } shoal_backend_options;
 /** @return ERR_UNSUPPORTED says how to build it, ERR_DEVICE what is missing */
 shoal_status shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out);

@@ -264,7 +264,9 @@ shoal_status shoal_session_open_backend(shoal_session *s)
   const shoal_place *p = shoal_world_place(s->run.world);
   const char *device = shoal_config_string(s->world.config, "device");
   if (strcmp(device, "auto") == 0) device = p->gpu[0] ? "cuda" : "cpu";
-  const shoal_backend_options o = { .name = device, .threads = p->threads, .device = p->device };
+  const shoal_backend_options o = {
+    .name = device, .threads = p->threads, .device = p->device, .tf32 = shoal_config_bool(s->world.config, "cuda.tf32")
+  };
   SHOAL_TRY(shoal_backend_open_as(&o, &s->run.backend));
   if (strcmp(device, "cpu") == 0)
     shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->world.config, "cpu.winograd"));

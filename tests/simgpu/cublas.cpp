@@ -5,6 +5,7 @@
 
 struct cublasContext {
   cudaStream_t stream;
+  cublasMath_t math;
 };
 
 extern "C" {
@@ -26,6 +27,12 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t s)
   return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasSetMathMode(cublasHandle_t h, cublasMath_t mode)
+{
+  h->math = mode;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int *v)
 {
   *v = CUBLAS_VERSION;
@@ -43,6 +50,8 @@ cublasStatus_t cublasSgemm_v2(cublasHandle_t h, cublasOperation_t ta, cublasOper
   if (!m || !n) return CUBLAS_STATUS_SUCCESS;
   auto extent = [](int rows, int cols, int ld) { return static_cast<size_t>(cols - 1) * ld + rows; };
   const float p = *alpha, q = *beta; /* host pointers: read now */
+  const bool rounds = h->math == CUBLAS_TF32_TENSOR_OP_MATH;
+  auto factor = [rounds](float v) { return static_cast<double>(rounds ? sim::tf32(v) : v); };
   sim::ranges r;
   if (k) r.reads(a, at ? extent(k, m, lda) : extent(m, k, lda));
   if (k) r.reads(b, bt ? extent(n, k, ldb) : extent(k, n, ldb));
@@ -52,8 +61,8 @@ cublasStatus_t cublasSgemm_v2(cublasHandle_t h, cublasOperation_t ta, cublasOper
       for (int i = 0; i < m; i++) {
         double sum = 0;
         for (int l = 0; l < k; l++)
-          sum += static_cast<double>(at ? a[l + size_t(i) * lda] : a[i + size_t(l) * lda]) *
-                 static_cast<double>(bt ? b[j + size_t(l) * ldb] : b[l + size_t(j) * ldb]);
+          sum += factor(at ? a[l + size_t(i) * lda] : a[i + size_t(l) * lda]) *
+                 factor(bt ? b[j + size_t(l) * ldb] : b[l + size_t(j) * ldb]);
         float &to = c[i + size_t(j) * ldc];
         to = static_cast<float>(p * sum + (q == 0 ? 0 : static_cast<double>(q) * static_cast<double>(to)));
       }

@@ -1,6 +1,7 @@
 /* A stand-in for the part of cuDNN that is used: convolutions, computed by the loops of the backend ref.  It insists on what cuDNN
  * wants or may want: tensors at multiples of 16 bytes, a workspace, and only algorithms that give the same bits every time. */
 #include "sim.h"
+#include <cstdlib>
 #include <cstring>
 #include <cudnn.h>
 #include <memory>
@@ -56,6 +57,14 @@ void check_aligned(const char *what, std::initializer_list<const void *> all)
     if (reinterpret_cast<uintptr_t>(p) % 16) sim::mistake("%s: %p is not a multiple of 16", what, p);
 }
 
+/* A rounded copy; empty without. */
+std::vector<float> factors(const float *x, size_t n, bool rounds)
+{
+  std::vector<float> out;
+  for (size_t i = 0; rounds && x && i < n; i++) out.push_back(sim::tf32(x[i]));
+  return out;
+}
+
 enum which { FORWARD, DATA, FILTER };
 
 cudnnStatus_t run(cudnnHandle_t h, which way, const problem &p, const float *alpha, const float *beta, const float *x,
@@ -65,7 +74,7 @@ cudnnStatus_t run(cudnnHandle_t h, which way, const problem &p, const float *alp
                                        "cudnnConvolutionBackwardFilter" };
   if (!fits(p) || *alpha != 1 || *beta != 0) return CUDNN_STATUS_BAD_PARAM;
   if (bytes < workspace) sim::mistake("%s: a workspace of %zu bytes", names[way], bytes);
-  if (p.c.math != CUDNN_FMA_MATH) sim::mistake("%s: products in less than f32", names[way]);
+  if (p.c.math != CUDNN_FMA_MATH && !getenv("SIMGPU_TF32")) sim::mistake("%s: products in less than f32", names[way]);
   check_aligned(names[way], { x ? x : out, w ? w : out, y ? y : out, space });
   sim::ranges r;
   r.reads(x, count(p.x.n));
@@ -86,9 +95,12 @@ cudnnStatus_t run(cudnnHandle_t h, which way, const problem &p, const float *alp
     }
     op.in_format[0].bytes = count(p.x.n) * sizeof(float);
     shoal_ref_plan_conv(&op);
-    a.x[0] = x;
-    a.w[0] = w;
-    a.dy = y;
+    const bool rounds = p.c.math != CUDNN_FMA_MATH; /* cuDNN's default: TF32 */
+    const std::vector<float> x_factors = factors(x, count(p.x.n), rounds), w_factors = factors(w, count(p.w.n), rounds),
+                             y_factors = factors(y, count(p.y.n), rounds);
+    a.x[0] = rounds ? x_factors.data() : x;
+    a.w[0] = rounds ? w_factors.data() : w;
+    a.dy = rounds ? y_factors.data() : y;
     (way == FORWARD ? a.y : way == DATA ? a.dx[0] : a.dw[0]) = out;
     (way == FORWARD ? op.forward : way == DATA ? op.backward_data : op.backward_weights)(&op, &a);
     memset(space, 0xff, bytes);

@@ -97,6 +97,29 @@ static void right_errors(void)
   CHECK_EQ(cudaMalloc(&p, 64), cudaErrorLaunchFailure, "such an error stays");
 }
 
+/* A large pinned block, of which work of two streams uses the middle third; the host another part, which begins in the same page. */
+enum { THIRD = 20002 };
+static float *use_middle(void)
+{
+  float *all;
+  need(cudaHostAlloc((void **)&all, 3 * THIRD * sizeof(float), cudaHostAllocDefault));
+  for (int i = 0; i < 3 * THIRD; i++) all[i] = (float)i;
+  need(cudaMemcpyAsync(device[1], all + THIRD + 9000, N * sizeof(float), cudaMemcpyDefault, two));
+  need(cudaMemcpyAsync(all + THIRD, all + THIRD + THIRD / 2, THIRD / 2 * sizeof(float), cudaMemcpyDefault, one));
+  return all + THIRD;
+}
+static void right_parts(void)
+{
+  const float *middle = use_middle();
+  CHECK_EQ(middle[-1], THIRD - 1);
+  CHECK_EQ(middle[15000], THIRD + 15000, "both sides may read");
+  need(cudaStreamSynchronize(two)); /* the other's may be under way still */
+  CHECK_EQ(middle[-1], THIRD - 1);
+  CHECK_EQ(middle[THIRD], 2 * THIRD);
+  need(cudaStreamSynchronize(one));
+  CHECK_EQ(middle[2500], THIRD + THIRD / 2 + 2500);
+}
+
 /* ---- what is not ---- */
 
 static void host_reads(void)
@@ -107,6 +130,11 @@ static void host_writes_pinned(void)
 {
   to_host(device[0], one);
   pinned[0] = 1;
+}
+static void host_writes_source(void)
+{
+  need(cudaMemcpyAsync(device[0], pinned, N * sizeof(float), cudaMemcpyDefault, one));
+  if (!(pinned[0] > 1)) pinned[0] = 1; /* reading it is right */
 }
 static void missing_event(void)
 {
@@ -126,6 +154,11 @@ static void missing_wait(void)
   fill(6, device[0], 0, one);
   to_host(device[0], one);
   fprintf(stderr, "%g\n", (double)pinned[0]);
+}
+static void part_in_use(void)
+{
+  const float *middle = use_middle();
+  fprintf(stderr, "%g\n", (double)middle[2500]);
 }
 static void freed_in_flight(void)
 {
@@ -215,10 +248,13 @@ static const struct {
   { "events", right_events, NULL },
   { "kernels", right_kernels, NULL },
   { "errors", right_errors, NULL },
+  { "parts", right_parts, NULL },
   { "host reads", host_reads, "host code touches device memory" },
   { "host writes pinned", host_writes_pinned, "while queued work uses it" },
+  { "host writes what is copied", host_writes_source, "while queued work uses it" },
   { "missing event", missing_event, "old data" },
   { "missing wait", missing_wait, "while queued work uses it" },
+  { "part in use", part_in_use, "while queued work uses it" },
   { "freed in flight", freed_in_flight, "cudaFree: 4000 bytes that 1 pieces of queued work use" },
   { "used after free", used_after_free, "is neither device nor pinned memory" },
   { "beyond range", beyond_range, "outside the ranges that it declares" },

@@ -410,6 +410,15 @@ void sim::mistake(const char *format, ...)
   _exit(99);
 }
 
+float sim::tf32(float x)
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & 0xffffe000u;
+  memcpy(&x, &bits, sizeof bits);
+  return x;
+}
+
 unsigned sim::draw(unsigned n)
 {
   return n ? static_cast<unsigned>(w().random() % n) : 0;

@@ -47,6 +47,9 @@ void forbid(const char *(*why)(CUstream_st *stream));
 /** The error that was injected for this call of a function, or 0. */
 int injected(const char *function);
 
+/* A factor of a product in TF32: 10 bits of mantissa, to the nearest, halves away from zero. */
+float tf32(float x);
+
 /* A number drawn from the seed, below n. */
 unsigned draw(unsigned n);
 

@@ -98,3 +98,8 @@ if(SHOAL_WITH_NCCL)
   shoal_on_simgpu(${nccl})
   set_property(TEST ${nccl} APPEND PROPERTY ENVIRONMENT SIMGPU_DEVICES=4)
 endif()
+
+# Whole runs on it.
+foreach(topic resume devices errors tf32)
+  shoal_add_pytest(train.cuda_${topic} FILE simgpu/test_cuda.py TESTS cuda_${topic} LABELS train simgpu noasan)
+endforeach()

@@ -115,7 +115,7 @@ static shoal_status set_tensor(const shoal_cuda_libraries *l, const shoal_shape 
   return SHOAL_OK;
 }
 
-static shoal_status describe(conv_op *c, const shoal_cuda_libraries *l)
+static shoal_status describe(conv_op *c, const shoal_cuda_libraries *l, bool tf32)
 {
   const shoal_op_desc *d = &c->op.desc;
   shoal_shape w[SHOAL_OP_WEIGHTS];
@@ -129,7 +129,7 @@ static shoal_status describe(conv_op *c, const shoal_cuda_libraries *l)
   SHOAL_TRY_CUDNN(l->cudnnCreateConvolutionDescriptor(&c->conv));
   SHOAL_TRY_CUDNN(l->cudnnSetConvolution2dDescriptor(c->conv, d->pad[0], d->pad[1], d->stride[0], d->stride[1], 1, 1,
                                                      CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-  SHOAL_TRY_CUDNN(l->cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
+  SHOAL_TRY_CUDNN(l->cudnnSetConvolutionMathType(c->conv, tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
   return SHOAL_OK;
 }
 
@@ -159,7 +159,7 @@ shoal_status shoal_cuda_plan_conv(shoal_cuda *b, const shoal_op_desc *d, shoal_o
               SHOAL_ERR_UNSUPPORTED, "conv: a tensor of more than 2^31 - 1 elements; use a smaller batch");
   SHOAL_TRY(shoal_cuda_op_new(b, d, sizeof *c, &c));
   c->op.destroy = destroy;
-  shoal_status st = describe(c, &b->lib);
+  shoal_status st = describe(c, &b->lib, b->tf32);
   if (st == SHOAL_OK) st = size_workspace(c, &b->lib);
   if (st != SHOAL_OK) {
     destroy(&c->op);

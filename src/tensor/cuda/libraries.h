@@ -7,12 +7,14 @@
 #include "base/status.h"
 #include <cublas_v2.h>
 #include <cudnn.h>
+#include <stdbool.h>
 
 /* The functions that are used, by the names of their symbols. */
 #define SHOAL_CUBLAS_LIST(X)                                                                                           \
   X(cublasCreate_v2)                                                                                                   \
   X(cublasDestroy_v2)                                                                                                  \
   X(cublasSetStream_v2)                                                                                                \
+  X(cublasSetMathMode)                                                                                                 \
   X(cublasGetVersion_v2)                                                                                               \
   X(cublasSgemm_v2)
 #define SHOAL_CUDNN_LIST(X)                                                                                            \
@@ -48,7 +50,7 @@ typedef struct {
 } shoal_cuda_libraries;
 
 /** Both handles work on `stream`.  ERR_DEVICE names the library that cannot be loaded, and the cure. */
-shoal_status shoal_cuda_libraries_open(cudaStream_t stream, shoal_cuda_libraries *out);
+shoal_status shoal_cuda_libraries_open(cudaStream_t stream, bool tf32, shoal_cuda_libraries *out);
 void shoal_cuda_libraries_close(shoal_cuda_libraries *l); /* also half open */
 
 shoal_status shoal_cublas_fail(cublasStatus_t e, const char *file, int line, const char *what);

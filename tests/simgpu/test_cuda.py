@@ -1,0 +1,105 @@
+"""Training with `device: cuda`, on the simulated device (docs/gpu.md): every method and model, on one GPU or several, trains what the
+CPU trains; checkpoints go from one to the other; each rank takes the right GPU; an error of a GPU ends the run with one line."""
+import json
+import math
+import os
+
+from harness import (ENV, FULL, METHODS, Trace, arrays, assert_equal, assert_one_error, build, column, diff, log, newest, places,
+                     random_source, said, sets, train, train_through)
+
+COMMON = sets(data__file="glyphs.h5", run__steps=8, threads=1)
+SMALL = sets(optim__lr=0.05, optim__momentum=0.9)
+MODELS = {
+    "mlp": sets(model__name="mlp", model__widths="[24,20,16]", model__norm="batch", model__dropout=0.1, optim__clip=1, data__batch=8) + SMALL,
+    "layers": sets(model__name="mlp", model__widths="[24,16]", model__norm="layer", model__activation="gelu", optim__name="adamw",
+                   optim__lr=0.002, optim__weight_decay=0.01, data__batch=6),
+    "resnet20": sets(model__name="resnet20", data__batch=4, optim__lr=0.002, optim__momentum=0.9),
+}
+
+
+def sim(devices, **more):
+    """What makes the loader take the simulated device in place of CUDA."""
+    path = f"{build()}/tests/simgpu"
+    assert os.path.exists(path), f"{path} is missing: build the target simgpu"
+    old = ENV.get("LD_LIBRARY_PATH")
+    return {"LD_LIBRARY_PATH": f"{path}:{old}" if old else path, "SIMGPU_DEVICES": str(devices), **more}
+
+
+def train_cuda(ranks, name, *args, devices=None, env=None, **options):
+    return train(ranks, name, *args, *sets(device="cuda"), env=sim(devices or ranks, **(env or {})), **options)
+
+
+def assert_losses(a, b, name, tolerance):
+    losses = list(zip(column(a, name), column(b, name), strict=True))
+    assert losses and all(x == y or math.isclose(float(x[0]), float(y[0]), rel_tol=tolerance) for x, y in losses), f"{a}: {name} {losses}"
+
+
+def test_cuda_resume(glyphs):
+    """A checkpoint is the same file, whoever wrote it: one run on the CPU, then on a GPU, then on the CPU, ends where a run on the CPU
+    alone does; and a run on a GPU alone that stops and goes on has the bits of one that did not."""
+    glyphs(64, 16, 8)
+    options = [*COMMON, *MODELS["mlp"], *sets(ckpt__every="4steps", run__steps=12)]
+    train(1, "cpu", *options, *sets(device="cpu"))
+    train_cuda(1, "cuda", *options)
+    for steps, device in ((4, "cpu"), (8, "cuda"), (12, "cpu")):
+        train(1, "both", *options, *sets(device=device, run__steps=steps), env=sim(1))
+    for steps in (4, 12):
+        train_cuda(1, "again", *options, *sets(run__steps=steps))
+    assert_equal(newest("cpu"), newest("both"), "to the GPU and back", tolerance=2e-4)
+    assert_equal(newest("cuda"), newest("again"), "stopped and resumed")
+    of_cpu, of_cuda = arrays(newest("cpu")), arrays(newest("cuda"))
+    assert {k: (v.dtype, v.shape) for k, v in of_cpu.items()} == {k: (v.dtype, v.shape) for k, v in of_cuda.items()}
+    assert diff(newest("cpu"), newest("cuda")).returncode == 7, "the comparison can fail"
+
+
+def uuid(number):
+    return f"GPU-00000000-0000-0000-0000-0000000000{number + 1:02x}"
+
+
+def test_cuda_devices(glyphs):
+    glyphs(64, 16, 8)
+    options = [*COMMON, *MODELS["mlp"], *sets(run__steps=1)]
+    has = lambda name: [p.get("device") for p in places(name)]
+    r = train(2, "own", *options, *sets(device="auto"), env=sim(3))
+    assert has("own") == [uuid(0), uuid(1)] and "backend cuda on simulated device, device auto: a GPU for each rank" in said(r), said(r)
+    assert all(id in log("own") for id in has("own")), log("own")
+    assert [p["device"] for p in json.loads(Trace("own", 0).attrs["placement"])["places"]] == has("own")
+    r = train_cuda(2, "shared", *options, devices=3, env={"CUDA_VISIBLE_DEVICES": "2"})
+    assert has("shared") == [uuid(2)] * 2 and said(r).count("no GPU of their own") == 1, said(r)
+    train_through("export CUDA_VISIBLE_DEVICES=$((2 - R)); exec \"$@\"", 2, "given", *options, *sets(device="cuda"), env=sim(3))
+    assert has("given") == [uuid(2), uuid(1)]
+    r = train(2, "auto", *options, *sets(device="auto"), env=sim(1))
+    assert has("auto") == [None] * 2 and "backend cpu, device auto: not every rank has a GPU of its own" in said(r), said(r)
+    r = train(1, "none", *options, *sets(device="auto"), env=sim(1, SIMGPU_DRIVER="0"))
+    assert "backend cpu, device auto: no NVIDIA driver is loaded on this host" in said(r), said(r)
+    r = train_cuda(1, "refused", *options, devices=1, env={"CUDA_VISIBLE_DEVICES": "1"}, code=3)
+    assert_one_error(r, "no usable GPU", "CUDA_VISIBLE_DEVICES is '1'", "--gres=gpu:1")
+    r = train_through("[ $R = 1 ] && export SIMGPU_DRIVER=0; exec \"$@\"", 2, "half", *options, *sets(device="cuda"), env=sim(2), code=3)
+    assert_one_error(r, "no NVIDIA driver is loaded")
+
+
+def test_cuda_errors(glyphs):
+    """An error that the device makes while a kernel runs comes out at a later call, on one rank, and ends all of them."""
+    glyphs(64, 16, 8)
+    options = [*COMMON, *MODELS["mlp"], *sets(ckpt__every="2steps", device="cuda")]
+    for ranks, error, code, words in ((1, "kernel shoal_k_sgd:4:719", 3, "unspecified launch failure"),
+                                      (2, "kernel shoal_k_sgd:4:719", 3, "unspecified launch failure"),
+                                      (1, "cudaMalloc:5:2", 7, "bytes of device memory")):
+        name = f"r{ranks}-{code}"
+        r = train_through(f"[ $R = {ranks - 1} ] && export SIMGPU_INJECT='{error}'; exec \"$@\"", ranks, name, *options, env=sim(ranks), code=code)
+        lines = [line for line in r.stderr.splitlines() if "shoal: error:" in line]
+        wanted = [words] + ([uuid(ranks - 1), "the checkpoint of step 4 is untouched"] if code == 3 else [])
+        assert len(lines) == 1 and all(word in lines[0] for word in wanted), said(r)
+
+
+def test_cuda_tf32(glyphs):
+    """By option, products on the GPU are those of factors with 10 bits of mantissa; without, they are not."""
+    glyphs(64, 16, 8)
+    options = [*COMMON, *MODELS["resnet20"], *sets(run__steps=1, data__batch=32, optim__lr=0.01)]
+    train(1, "cpu", *options, *sets(device="cpu"))
+    train_cuda(1, "f32", *options)
+    train_cuda(1, "tf32", *options, *sets(cuda__tf32="true"), env={"SIMGPU_TF32": "1"})
+    assert_equal(newest("cpu"), newest("f32"), "f32", "model", tolerance=1e-4)
+    assert_losses("cpu", "tf32", "test_loss", 1e-2)
+    assert diff(newest("f32"), newest("tf32"), "--only", "model", "--tolerance", 1e-4).returncode == 7, "TF32 has no effect"
+    assert_one_error(train(1, "refused", *options, *sets(device="cpu", cuda__tf32="true"), code=2), "cuda.tf32", "device")

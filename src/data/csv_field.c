@@ -81,6 +81,12 @@ static bool is_with_more(const char *text)
   return end > text && *end && !strpbrk(end, "0123456789");
 }
 
+/* ="0042", as spreadsheets keep zeros in front. */
+static bool is_formula(const char *text)
+{
+  return text[0] == '=' && text[1] == '"';
+}
+
 /* 1.5D-02, as Fortran writes numbers of double precision. */
 static bool is_fortran(const char *text)
 {
@@ -124,7 +130,7 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
   if (guessed) snprintf(label, sizeof label, ", or name the column as --label %zu if it is the label", f->column + 1);
   snprintf(out, SHOAL_CSV_REASON,
            "is not a number; features are numbers: give its values numbers, as pandas.get_dummies does%s%s%s", label,
-           or_drop(l, f->column, drop), others_have_numbers(l, f->column) ? l->words.text : "");
+           or_drop(l, f->column, drop), l->words.len && others_have_numbers(l, f->column) ? l->words.text : "");
 }
 
 const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f,
@@ -156,6 +162,11 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
              "looks like a date or a time; features are numbers: write what matters of it as numbers (days since the "
              "first, hour)%s",
              drop);
+  else if (is_formula(text))
+    snprintf(out, SHOAL_CSV_REASON,
+             "is a formula that keeps a text in a spreadsheet: write what is in it alone, as sed "
+             "'s/\"*=\"\"*\\([^\",]*\\)\"\"*/\\1/g' %s >NEW does%s",
+             file, drop);
   else if (is_fortran(text))
     snprintf(out, SHOAL_CSV_REASON,
              "has an exponent as Fortran writes it: write E for D, as sed "

@@ -575,7 +575,7 @@ static shoal_status write_table(const table *t, const char *out_path)
   return st;
 }
 
-shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
+static shoal_status import_all(const shoal_import_args *a, const char *out_path)
 {
   table t = { .args = a };
   shoal_import_roles roles = { 0 };
@@ -592,5 +592,82 @@ shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
 done:
   shoal_import_roles_fini(&roles);
   forget_rows(&t);
+  return st;
+}
+
+/* ---- parts without rows ---- */
+
+/* The first line of a file, "" if it has none, and whether another one with something on it follows.  Caller frees. */
+static shoal_status read_first_line(const char *path, char **line, bool *more)
+{
+  enum { MOST = 1 << 16 };
+  static const char blanks[] = " \t\r\n";
+  shoal_source *s;
+  size_t n = 0;
+  char *text;
+  SHOAL_TRY(SHOAL_ALLOC(MOST + 1, &text));
+  shoal_status st = shoal_source_open(path, &s);
+  if (st == SHOAL_OK) {
+    st = shoal_source_read(s, text, MOST, &n);
+    shoal_source_close(s);
+  }
+  text[st == SHOAL_OK ? n : 0] = '\0';
+  const size_t from = strspn(text, blanks), end = from + strcspn(text + from, "\r\n");
+  *more = n == MOST || strlen(text) < n || text[end + strspn(text + end, blanks)] != '\0';
+  text[end] = '\0';
+  memmove(text, text + from, end - from + 1);
+  *line = text;
+  return st;
+}
+
+/* Of several files those that are empty, or have the header of another one alone, as writers of parts leave them: marked in out
+ * [n_sources], and told. */
+static shoal_status find_empty(const shoal_import_args *a, bool *out)
+{
+  const size_t n = a->n_sources;
+  char **lines = NULL;
+  bool *more = NULL;
+  size_t found = 0, first = 0;
+  shoal_status st;
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &lines), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &more), done);
+  for (size_t i = 0; i < n; i++) SHOAL_TRY_GOTO(st, read_first_line(a->sources[i], &lines[i], &more[i]), done);
+  for (size_t i = 0; i < n; i++) {
+    out[i] = !more[i] && !lines[i][0];
+    for (size_t k = 0; k < n && !more[i] && !out[i]; k++) out[i] = more[k] && strcmp(lines[i], lines[k]) == 0;
+    if (out[i] && found++ == 0) first = i;
+  }
+  if (found == n)
+    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s and the %zu other files are empty: no rows with data", a->sources[0], n - 1);
+  else if (found > 1)
+    shoal_warn("%s and %zu more of the %zu files have no rows with data, and are left out", a->sources[first],
+               found - 1, n);
+  else if (found)
+    shoal_warn("%s has no rows with data, and is left out", a->sources[first]);
+done:
+  for (size_t i = 0; lines && i < n; i++) free(lines[i]);
+  free(lines);
+  free(more);
+  return st;
+}
+
+shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
+{
+  shoal_import_args kept = *a;
+  const char **sources = NULL;
+  bool *empty = NULL;
+  shoal_status st;
+  if (a->n_sources < 2) return import_all(a, out_path);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &sources), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &empty), done);
+  SHOAL_TRY_GOTO(st, find_empty(a, empty), done);
+  kept.n_sources = 0;
+  for (size_t i = 0; i < a->n_sources; i++)
+    if (!empty[i]) sources[kept.n_sources++] = a->sources[i];
+  kept.sources = sources;
+  st = import_all(&kept, out_path);
+done:
+  free(sources);
+  free(empty);
   return st;
 }

@@ -105,6 +105,7 @@ def test_nothing_odd(text):
 
 
 REFUSED = (  # text, arguments, exit code, words
+    ("a,b,y\n" + ROWS + "Total,3,\n", (), 7, "or name the column as --label 1 if it is the label, or leave the column out with --drop 1"),
     ("0,1\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(20)), (), 7, "give --header yes or --header no"),
     ("".join(f"{4 * i},{4 * i + 1},{4 * i + 2},{4 * i + 3}\n" for i in range(20)), (), 7, "give --header yes"),
     ("label,b,class,y\n" + "0,1,0,1\n1,2,1,2\n", (), 7, '2 columns have names of labels ("class" is one)'),
@@ -144,7 +145,7 @@ def test_refused(text, args, code, words):
     """The refusal is all that is said: advice about an index, or what was left out, is for a data set that is made."""
     r = load(text, *args, code=code)
     assert_one_error(r, words)
-    assert r.stderr.count("\n") == 1, r.stderr
+    assert r.stderr.count("\n") == 1 and "(null)" not in r.stderr, r.stderr
 
 
 @pytest.mark.parametrize("word", ("x", "1.5D-02", "yes", "$3", "2020-01-31", "3 kg", "1e400", "#DIV/0!"), ids=range(8))
@@ -161,6 +162,41 @@ def test_drop_is_advised_where_columns_are_left(word):
                  "a,y\n" + "".join(f"{word if i == 30 else i * i % 7},{i % 2}\n" for i in range(40))):
         r = load(text, code=7)
         assert "--drop" not in r.stderr, r.stderr
+
+
+def test_formulas_that_guard_text():
+    """As spreadsheets keep zeros in front, in quotes or not: the command printed makes a table that is read as meant."""
+    for guard in ('="%05d"', '"=""%05d"""'):
+        r = load("a,b,y\n" + "".join(f"{guard % (i * i % 97)},{i % 7},{i % 2}\n" for i in range(40)), code=7)
+        assert_one_error(r, "is a formula that keeps a text in a spreadsheet: write what is in it alone")
+        command = re.search(r"as (sed .*) >NEW does", r.stderr).group(1)
+        mended = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
+        load(mended, "--test-share", "0")
+        with h5py.File("t.h5") as f:
+            assert f["train/x"][:, 0].tolist() == [i * i % 97 for i in range(40)]
+
+
+def test_labels_that_look_alike():
+    """Capitals and spaces alone, of the kind that does not break a line, too."""
+    for other, what in (("Cat", "capitals"), ('"cat "', "spaces"), ("cat\u00a0", "spaces")):
+        words = f'"cat" and "{other.strip(chr(34))}" differ only in {what}, and become two classes'
+        assert words in load(labels("cat", other, "dog")).stderr
+    assert "differ only" not in load(labels("cat", "dog", "cats")).stderr
+
+
+def test_parts_without_rows():
+    """As writers of parts leave them: empty, or the header alone, wherever they stand."""
+    os.mkdir("parts")
+    for k, text in enumerate(("a,b,y\r\n", "a,b,y\n" + ROWS, "a,b,y", "", "a,b,y\n" + ROWS)):
+        with open(f"parts/part-{k}.csv", "w", newline="") as f:
+            f.write(text)
+    command = [program(), "data", "import", "csv", "parts", "-o", "t.h5", "--test-share", "0"]
+    r = run(command, base=PLAIN_ENV)
+    assert "parts/part-0.csv and 2 more of the 5 files have no rows with data, and are left out" in r.stderr, r.stderr
+    assert len(samples()) == 80
+    for k in (1, 4):
+        os.remove(f"parts/part-{k}.csv")
+    assert_one_error(run(command, base=PLAIN_ENV, code=7), "no rows with data")
 
 
 def test_line_end_in_a_label():

@@ -209,12 +209,13 @@ void shoal_h5_table_close(shoal_h5_table *t)
 
 shoal_status shoal_h5_table_finish(shoal_h5_table *t)
 {
-  char where[SHOAL_H5_WHERE];
-  hid_t set = t->set;
+  char name[SHOAL_H5_WHERE] = "";
+  hid_t set = t->set, file = H5Iget_file_id(set);
   shoal_status st = SHOAL_OK;
-  shoal_h5_where(set, NULL, where); /* before closing, after which the name is unknown */
+  if (H5Iget_name(set, name, sizeof name) < 0) name[0] = '\0'; /* before closing, after which it is unknown */
   t->set = H5I_INVALID_HID;
-  if (H5Dclose(set) < 0) st = shoal_h5_fail(__FILE__, __LINE__, "cannot finish %s", where);
+  if (H5Dclose(set) < 0) st = shoal_h5_fail_at(__FILE__, __LINE__, "finish", file, name);
+  if (file >= 0) H5Idec_ref(file);
   shoal_h5_table_close(t);
   return st;
 }

@@ -105,6 +105,29 @@ static shoal_status begin(shoal_rows *r, const char *old, int64_t keep, uint64_t
   return st;
 }
 
+/* What an editor or a spreadsheet has made of it: ends of lines as on Windows are read as ours; a table without our columns, as one
+ * with semicolons, is kept beside, and its rows do not come back. */
+static shoal_status accept(const char *path, char **old)
+{
+  char *to = *old, *aside = NULL;
+  shoal_status st = SHOAL_OK;
+  for (const char *from = *old; *from; from++)
+    if (from[0] != '\r' || from[1] != '\n') *to++ = *from;
+  *to = '\0';
+  if (column(*old, "step", strlen("step")) != SIZE_MAX || !**old) return SHOAL_OK;
+  aside = shoal_strdup_printf("%s.changed", path);
+  if (rename(path, aside) != 0)
+    st = shoal_io_fault("rename", path, errno);
+  else
+    shoal_warn(
+        "%s is not as a run writes it, it has no column \"step\": was it saved by another program? It is kept as %s",
+        path, aside);
+  free(aside);
+  free(*old);
+  *old = NULL;
+  return st;
+}
+
 shoal_status shoal_rows_open(const char *path, int64_t keep, uint64_t step, const char *more, shoal_rows **out)
 {
   char *old = NULL;
@@ -115,6 +138,7 @@ shoal_status shoal_rows_open(const char *path, int64_t keep, uint64_t step, cons
   r->fd = -1;
   bool any = keep > 0 || (keep == SHOAL_ROWS_BY_STEP && step > 0);
   shoal_status st = any && shoal_path_exists(path) ? shoal_read_file(path, &old, &n) : SHOAL_OK;
+  if (st == SHOAL_OK && old) st = accept(path, &old);
   if (st == SHOAL_OK) st = begin(r, old, keep, step, more);
   free(old);
   if (st == SHOAL_OK)

@@ -133,13 +133,13 @@ static bool is_contended(const shoal_session *s, const shoal_place *p)
 }
 
 /* After the first failure, whose error is the thread's.  If the folder is gone or another's, the run itself ends soon and says so. */
-static void end_trace(shoal_session *s)
+static void end_trace(shoal_session *s, bool goes_on)
 {
   if (s->world.trace_ended) return;
   s->world.trace_ended = true;
   if (!shoal_session_is_root(s) || !shoal_folder_is_ours(&s->world.folder)) return;
   s->world.told_ended = 1;
-  shoal_warn("%s; the trace ends here, training goes on", shoal_error_text(SHOAL_ERR_IO));
+  shoal_warn("%s; the trace ends here%s", shoal_error_text(SHOAL_ERR_IO), goes_on ? ", training goes on" : "");
 }
 
 void shoal_session_flush_trace(shoal_session *s, bool even_if_recent)
@@ -148,7 +148,7 @@ void shoal_session_flush_trace(shoal_session *s, bool even_if_recent)
   shoal_activity_begin(false, "writing the trace in %s", s->world.folder.trace);
   shoal_status st = shoal_trace_flush(s->run.trace, even_if_recent);
   shoal_activity_end();
-  if (st != SHOAL_OK) end_trace(s);
+  if (st != SHOAL_OK) end_trace(s, true);
 }
 
 shoal_status shoal_session_count_traces(shoal_session *s)
@@ -203,7 +203,7 @@ static shoal_status open_recorder(shoal_session *s, const shoal_trace_info *info
     st = write_together(s, path, info);
   free(path);
   if (st == SHOAL_ERR_IO) {
-    end_trace(s);
+    end_trace(s, true);
     st = s->run.trace ? SHOAL_OK : shoal_trace_open(NULL, SHOAL_TRACE_OFF, info, &s->run.trace);
   }
   return shoal_group_agree(s->run.control, st);
@@ -286,7 +286,7 @@ void shoal_session_close_world(shoal_session *s)
     shoal_world_set_trace(r->world, NULL);
     shoal_world_set_counters(r->world, NULL);
   }
-  if (shoal_trace_close(r->trace) != SHOAL_OK) end_trace(s);
+  if (shoal_trace_close(r->trace) != SHOAL_OK) end_trace(s, false);
   if (r->world) shoal_group_unshare(r->control, s->world.trace_ring);
   shoal_folder_release(&s->world.folder);
   shoal_world_close(r->world); /* may hold messages in the backend's memory */

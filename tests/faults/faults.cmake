@@ -31,7 +31,7 @@ shoal_add_faults(folder folder_rows folder_rows)
 shoal_add_faults(folder folder_best folder_best folder_best_branch)
 shoal_add_faults(folder folder folder_rows_in_mid_epoch folder_attempts folder_full_disk folder_keep folder_array folder_suspended
                   folder_not_writable folder_everywhere folder_removed folder_unreadable folder_torn_line folder_reads folder_given_to_resume)
-shoal_add_faults(folder folder_again folder_repeated folder_anew folder_emptied folder_killed folder_speed)
+shoal_add_faults(folder folder_again folder_repeated folder_anew folder_emptied folder_killed folder_speed folder_rows_edited)
 # Runs disturbed at random; each entry ends with its counts.
 foreach(entry steps averages apart)
   shoal_add_pytest(faults.disturbed_${entry} FILE faults/test_disturbed.py TESTS disturbed_${entry} disturbed_counts

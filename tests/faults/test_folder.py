@@ -58,6 +58,24 @@ def test_folder_rows_in_mid_epoch(glyphs):
     assert len(set(rate)) == 1, rate
 
 
+def test_folder_rows_edited(glyphs):
+    """metrics.csv that an editor gave other ends of lines goes on; as a spreadsheet writes it, it is kept beside, with a warning."""
+    glyphs(64)
+    args = [*MLP, *sets(data__batch=16)]
+    for epochs in (1, 2, 3):
+        r = train(1, "r", *args, *sets(run__epochs=epochs))
+        with open("runs/r/metrics.csv", newline="") as f:
+            text = f.read()
+        assert text.count("\r") == 0 and text.splitlines()[0].count("step") == 1, text
+        assert [m["epoch"] for m in metrics("r")] == (["1", "2", "3"][:epochs] if epochs < 3 else ["3"]), text
+        edited = text.replace("\n", "\r\n") if epochs == 1 else text.replace(",", ";")
+        assert r.stderr.count("has no column") == (epochs == 3), said(r)
+        if epochs < 3:
+            with open("runs/r/metrics.csv", "w", newline="") as f:
+                f.write(edited)
+    assert read("runs/r/metrics.csv.changed").count(";") > 20, os.listdir("runs/r")
+
+
 def test_folder_attempts(glyphs):
     """Attempts are numbered by what is left of them: status.json gone or of an earlier one, a log without an end, whose last line
     the next attempt does not go on with."""

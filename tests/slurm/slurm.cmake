@@ -11,7 +11,7 @@ add_test(NAME slurm.up COMMAND ${cluster} up --fresh --follow --share ${PROJECT_
 add_test(NAME slurm.down COMMAND ${cluster} down)
 set_tests_properties(slurm.up PROPERTIES FIXTURES_SETUP slurm DEPENDS slurm.cluster)
 set_tests_properties(slurm.down PROPERTIES FIXTURES_CLEANUP slurm)
-foreach(case world launch nodelist layouts lies wrong doctor starts stop methods cifar killed bytes overlap late)
+foreach(case world launch nodelist layouts lies wrong doctor starts stop submit methods cifar killed bytes overlap late)
   shoal_add_pytest(slurm.${case} FILE slurm/test_jobs.py TESTS ${case} LABELS slurm noasan TIMEOUT 240)
   set_tests_properties(slurm.${case} PROPERTIES FIXTURES_REQUIRED slurm)
   list(APPEND names slurm.${case})
@@ -23,5 +23,5 @@ set_tests_properties(slurm.up slurm.down slurm.script slurm.cluster ${names} PRO
 set_tests_properties(slurm.bytes slurm.overlap slurm.late PROPERTIES RUN_SERIAL TRUE)
 set_property(TEST slurm.up slurm.down slurm.script slurm.cluster ${names} APPEND PROPERTY ENVIRONMENT
              SHOAL_CLUSTER_DIR=/tmp/shoal-cluster-${build})
-# With SHOAL_FULL=1: 300 starts, all methods, a job that reaches its time limit, an `up` killed at 50 different times.
-set_tests_properties(slurm.starts slurm.methods slurm.cifar slurm.cluster PROPERTIES TIMEOUT 1200)
+# With SHOAL_FULL=1: 300 starts, ten requeues, all methods, a job that reaches its time limit, an `up` killed at 50 different times.
+set_tests_properties(slurm.starts slurm.stop slurm.methods slurm.cifar slurm.cluster PROPERTIES TIMEOUT 1200)

@@ -61,6 +61,17 @@ def submit(name, *args, options=(), file=None, env=None):
     return r.stdout.strip()
 
 
+def shoal_submit(*args, env=None):
+    """`shoal submit` on the cluster; the numbers of its jobs."""
+    r = on_cluster(program(), "submit", *args, env=env)
+    return re.findall(r"^job (\d+): ", r.stdout, re.M)
+
+
+def states():
+    """What `shoal status` says: run to state."""
+    return {r["run"]: r["state"] for r in json.loads(on_cluster(program(), "status", "--json").stdout)["runs"]}
+
+
 def job(number):
     """Fields of a job; Slurm forgets finished ones after a few minutes only."""
     r = on_cluster("scontrol", "-o", "show", "job", number)
@@ -363,12 +374,15 @@ SLOW = ["--allow-faults", *sets(fault__compute="sleep:100", run__log_every="1 st
 
 
 def test_stop(glyphs):
-    """A signal stops all ranks; the job script requeues, resumes, and the end is bit for bit that of an undisturbed run."""
+    """A signal stops all ranks; the job is requeued, resumes, and the end is bit for bit that of an undisturbed run: after three
+    requeues in a row, ten in full."""
     glyphs()
-    run_file("whole")
-    run_file("cut")
-    srun(*EIGHT, program(), "train", "whole.yaml")
-    number = submit("cut", *SLOW)
+    requeues = 10 if FULL else 3
+    for name in ("whole", "cut"):
+        run_file(name)
+    longer = sets(run__epochs=9 if FULL else 3)
+    srun(*EIGHT, program(), "train", "whole.yaml", *longer)
+    (number,) = shoal_submit("cut.yaml", "-N4", "--per-node", 2, "-c", 1, "--output", "cut.log", *SLOW, *longer)
     wait_until("the first steps", lambda: runs_at("cut", 5))
     os.kill(ranks_of(number)[3], signal.SIGUSR1)  # one rank only
     stopped = wait_until("the stop", lambda: status("cut")["state"] == "stopped", 20)
@@ -379,16 +393,42 @@ def test_stop(glyphs):
     assert status("cut")["attempt"] == 2, f"{status('cut')} {job(number)}"
     assert job(number)["Restarts"] == "1", f"{status('cut')} {job(number)}"
     print(f"stopped {stopped:.1f} s after the signal at step {step}; training again {again:.1f} s later")
-    on_cluster("scancel", "--signal=USR1", number)  # the steps, as --signal does before the limit
-    wait_until("attempt 3", lambda: shows("runs/cut/log.txt", "=== attempt 3,"), 90)
+    for n in range(3, requeues + 2):
+        on_cluster("scancel", "--signal=USR1", number)  # the steps, as --signal does before the limit
+        wait_until(f"attempt {n}", lambda: runs_at("cut", 1, n), 90)
+    assert states() == {"runs/cut": "running", "runs/whole": "done"}, states()
     wait_until("the end", lambda: job_ended(number), 90)
     assert job(number)["JobState"] == "COMPLETED", f"{job(number)}"
-    assert job(number)["Restarts"] == "2", f"{job(number)}"
+    assert job(number)["Restarts"] == str(requeues), f"{job(number)}"
     assert status("cut")["state"] == "done", f'{status("cut")}'
-    assert status("cut")["attempt"] == 3, f'{status("cut")}'
-    assert_same_run("whole", "cut", "stopped twice")
-    for n in (1, 2, 3):
+    assert status("cut")["attempt"] == requeues + 1, f'{status("cut")}'
+    assert_same_run("whole", "cut", f"stopped {requeues} times")
+    for n in range(1, requeues + 2):
         assert f"attempt {n}" in read("cut.log"), "the log lost an attempt"
+
+
+def test_submit(glyphs):
+    """`shoal submit`: a job, an array over seeds and methods, and a chain make the bits of the commands by hand; each element has its
+    own folder, and the second job of a chain goes on where the first one stopped."""
+    glyphs(200, 20)
+    for name in ("whole", "it", "many", "chained"):
+        run_file(name)
+    short = sets(run__epochs=2)
+    jobs = shoal_submit("it.yaml", "-N4", "--per-node", 2, "-c", 1, *short)
+    jobs += shoal_submit("many.yaml", "-N1", "--per-node", 2, "-c", 1, "--seeds", "1-2", "--set", "method.name=sync,local-sgd", *short)
+    jobs += shoal_submit("chained.yaml", "-N4", "--per-node", 2, "-c", 1, "--chain", 2, "--allow-faults", *sets(fault__stop_step=2), *short)
+    assert len(jobs) == 4, jobs
+    srun(*EIGHT, program(), "train", "whole.yaml", *short)
+    srun("-N1", "-n2", program(), "train", "many.yaml", *short, *sets(run__name="hand", run__seed=2, method__name="local-sgd"))
+    wait_until("the end of the chain", lambda: job_ended(jobs[-1]), 90)
+    wait_until("the end of all", lambda: set(states().values()) == {"done"}, 60)
+    elements = [f"runs/many-array/{m}-seed{s}" for m in ("local-sgd", "sync") for s in (1, 2)]
+    assert sorted(states()) == sorted(["runs/whole", "runs/hand", "runs/it", "runs/chained", *elements]), states()
+    assert_same_run("whole", "it", "by hand and by submit")
+    assert_same_run("whole", "chained", "by hand and by a chain")
+    assert_same_run("hand", "many-array/local-sgd-seed2", "by hand and by an array")
+    assert status("chained")["attempt"] == 2 and status("chained")["job"] == jobs[-1], status("chained")
+    assert status("many-array/sync-seed1")["job"] == f"{jobs[1]}_1", status("many-array/sync-seed1")
 
 
 # Of the files in jobs/: which, and what makes them small enough for a test; 50 steps each, ten per epoch.

@@ -119,9 +119,8 @@ static shoal_status accept(const char *path, char **old)
   if (rename(path, aside) != 0)
     st = shoal_io_fault("rename", path, errno);
   else
-    shoal_warn(
-        "%s is not as a run writes it, it has no column \"step\": was it saved by another program? It is kept as %s",
-        path, aside);
+    shoal_warn("%s has no column named step, as a run writes it: was it saved by another program? It is kept as %s",
+               path, aside);
   free(aside);
   free(*old);
   *old = NULL;

@@ -19,6 +19,8 @@ shoal_install $shoal_packages $browser clang-format clang-tidy python3 python3-h
   python3-matplotlib hdf5-tools mandoc groff-base zsh lmod \
   clang libclang-rt-dev libomp-dev \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2
+# For tests/distro.sh and tests/packages.sh.
+[[ ${SHOAL_FULL-} != 1 ]] || shoal_install debootstrap patchelf dpkg-dev file wget git
 # Perfetto's own definitions of its format, which no distribution has: without them one test is skipped.
 if [[ ${SHOAL_FULL-} == 1 && ! -e build/perfetto ]]; then
   shoal_install python3-pip

@@ -340,7 +340,7 @@ def test_doctor():
         assert "where others have" in faults["n3", "links"], said(r)
         assert faults["n4", "versions"].startswith("shoal is 0.9.9 (file ") and "on n4; n1 and 2 more have 0.1.0" in faults["n4", "versions"]
         speeds = [n["mb_s"] for n in report["nodes"]]
-        assert speeds[2] < 4 and min(speeds[:2] + speeds[3:]) > 2 * speeds[2], speeds
+        assert min(speeds[:2] + speeds[3:]) > 2 * speeds[2], speeds
     finally:
         cluster_sh("shape", "off")
     cluster_sh("shape", "200mbit")

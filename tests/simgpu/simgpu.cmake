@@ -100,6 +100,6 @@ if(SHOAL_WITH_NCCL)
 endif()
 
 # Whole runs on it.
-foreach(topic resume devices errors tf32)
-  shoal_add_pytest(train.cuda_${topic} FILE simgpu/test_cuda.py TESTS cuda_${topic} LABELS train simgpu noasan)
+foreach(topic methods resume devices errors tf32)
+  shoal_add_pytest(train.cuda_${topic} FILE simgpu/test_cuda.py TESTS cuda_${topic} LABELS train simgpu noasan TIMEOUT 900)
 endforeach()

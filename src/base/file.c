@@ -155,11 +155,23 @@ const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING])
   return buf;
 }
 
+const char *shoal_why_missing(const char *path, char buf[SHOAL_DANGLING])
+{
+  char here[SHOAL_DANGLING - 64], shown[sizeof here];
+  if (*shoal_dangling(path, buf) || path[0] == '/' || !getcwd(here, sizeof here)) return buf;
+  snprintf(buf, SHOAL_DANGLING, " (from the working folder, %s)", shoal_show(here, shown, sizeof shown));
+  return buf;
+}
+
 shoal_status shoal_io_fault(const char *verb, const char *path, int error)
 {
-  char space[SHOAL_SPACE_LEFT], dangling[SHOAL_DANGLING];
+  char space[SHOAL_SPACE_LEFT], why[SHOAL_DANGLING];
+  if (error == ENOENT)
+    shoal_why_missing(path, why);
+  else
+    shoal_dangling(path, why);
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s%s", verb, path, strerror(error),
-                    shoal_space_left(path, error, space), shoal_dangling(path, dangling));
+                    shoal_space_left(path, error, space), why);
 }
 
 shoal_status shoal_make_dir(const char *path)

@@ -44,9 +44,9 @@ static bool has_signature(int fd, off_t size)
 static shoal_status probe_file(const char *path, uint64_t *size)
 {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  char dangling[SHOAL_DANGLING];
+  char why[SHOAL_DANGLING];
   if (fd < 0 && errno == ENOENT)
-    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: there is no such file%s", path, shoal_dangling(path, dangling));
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: there is no such file%s", path, shoal_why_missing(path, why));
   if (fd < 0) return shoal_io_fault("open", path, errno);
   struct stat s;
   bool known = fstat(fd, &s) == 0, regular = known && S_ISREG(s.st_mode);

@@ -354,6 +354,9 @@ def test_folder_not_writable(glyphs):
     assert "gone: File exists (a link to nowhere, which is not there); run.dir" in r.stderr, said(r)
     r = train(1, "r", *BASE, *sets(data__file="gone"), code=7)
     assert "cannot open gone: there is no such file (a link to nowhere, which is not there)" in r.stderr, said(r)
+    os.mkdir("sub")
+    r = run([program(), "train", *BASE, *sets(run__name="r", data__file="../no.h5")], code=7, cwd="sub")
+    assert f"cannot open ../no.h5: there is no such file (from the working folder, {os.getcwd()}/sub)" in r.stderr, said(r)
     os.symlink("loop", "loop")
     for place in ("loop", "loop/x.h5"):
         r = train(1, "r", *BASE, *sets(data__file=place), code=7)

@@ -101,5 +101,5 @@ endif()
 
 # Whole runs on it.
 foreach(topic methods resume devices errors tf32)
-  shoal_add_pytest(train.cuda_${topic} FILE simgpu/test_cuda.py TESTS cuda_${topic} LABELS train simgpu noasan TIMEOUT 900)
+  shoal_add_pytest(train.cuda_${topic} FILE simgpu/test_cuda.py TESTS cuda_${topic} LABELS train simgpu noasan TIMEOUT 1800)
 endforeach()

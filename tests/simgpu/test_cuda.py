@@ -21,7 +21,7 @@ MODELS = {
 # Largest difference of a weight, as a part of the largest of its array, and of the loss.  Products are summed in another order.  Biases
 # that were zero a few steps ago are little but their rounding; a weight at the edge of a step of the quantiser, and the sign of a
 # singular vector, may fall to the other side.
-WEIGHTS = {"mlp": 2e-4, "layers": 2e-4, "resnet20": 5e-3, "swarm": 2e-2, "ab": None}
+WEIGHTS = {"mlp": 2e-4, "layers": 2e-4, "resnet20": 5e-2, "swarm": 2e-2, "ab": None}
 LOSS = {"ab": 3e-2, "swarm": 1e-2}
 
 
@@ -64,12 +64,13 @@ def test_cuda_methods(glyphs, method, model, ranks):
     what, devices = f"{method}-{model}-{ranks}", ranks if method in ("sync", "swarm", "ist") else (ranks + 1) // 2
     options = [*COMMON, *MODELS[model], *METHODS[method], *sets(method__name=method)]
     topo = ["--topo", "2x2"] if ranks == 4 else []
-    r = train(ranks, f"{what}-cpu", *options, *sets(device="cpu"), *topo, code=None)
+    r = train(ranks, f"{what}-cpu", *options, *sets(device="cpu"), *topo, code=None, timeout=600)
     if r.returncode == 2:  # a method may refuse a model or a number of ranks
         assert_one_error(train_cuda(ranks, f"{what}-cuda", *options, *topo, devices=devices, code=2))
         pytest.skip("refused")
     assert r.returncode == 0, said(r)
-    r = train_cuda(ranks, f"{what}-cuda", *options, *topo, devices=devices)
+    order = str(random_source(what).randrange(1000))  # of streams, blocks and threads
+    r = train_cuda(ranks, f"{what}-cuda", *options, *topo, devices=devices, env={"SIMGPU_SEED": order}, timeout=600)
     assert ("no GPU of their own" in said(r)) == (devices < ranks), said(r)
     tolerance = WEIGHTS.get(method, WEIGHTS[model])
     if tolerance:

@@ -191,6 +191,29 @@ void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, cons
   drop_scale(d);
 }
 
+void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, const double *std)
+{
+  double own, own_std, other, other_std;
+  char where[48] = "";
+  size_t g = 0;
+  if (d->scales == 0 || d->info.n[SHOAL_TRAIN] == 0) return;
+  shoal_data_overall(d->scales, d->mean, d->std, &own, &own_std);
+  shoal_data_overall(d->scales, mean, std, &other, &other_std);
+  if (fabs(own - other) <= FAR * other_std && own_std <= FAR * other_std && other_std <= FAR * own_std) {
+    while (g < d->scales && fabs(d->mean[g] - mean[g]) <= FAR * std[g]) g++;
+    if (g == d->scales) return;
+    snprintf(where, sizeof where, " in %s %zu", d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature", g);
+    own = d->mean[g];
+    own_std = d->std[g];
+    other = mean[g];
+    other_std = std[g];
+  }
+  shoal_warn(
+      "%s has mean %.4g and standard deviation %.4g%s, what the model was trained on %.4g and %.4g: are both scaled "
+      "alike, in the same units?",
+      d->path, own, own_std, where, other, other_std);
+}
+
 /* ---- all of them ---- */
 
 static size_t count_lines(const char *text)

@@ -7,7 +7,6 @@
 #include "base/texts.h"
 #include "data/csv_number.h"
 #include "data/labels.h"
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -171,17 +170,6 @@ static shoal_status warn_mark(const shoal_csv_classes *c)
   return SHOAL_OK;
 }
 
-/* Equal but for capitals, and for spaces, those that do not break a line, too. */
-static bool look_alike(const char *a, const char *b)
-{
-  for (;; a++, b++) {
-    while (isspace((unsigned char)*a) || strncmp(a, "\xc2\xa0", 2) == 0) a += *a == '\xc2' ? 2 : 1;
-    while (isspace((unsigned char)*b) || strncmp(b, "\xc2\xa0", 2) == 0) b += *b == '\xc2' ? 2 : 1;
-    if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
-    if (!*a) return true;
-  }
-}
-
 /* "cat" and "Cat" are two classes, and so are "cat" and "cat ", which is seldom meant. */
 static void warn_alike(const shoal_csv_classes *c)
 {
@@ -189,7 +177,7 @@ static void warn_alike(const shoal_csv_classes *c)
   char one[48], other[48];
   for (size_t i = 1; i < c->n && c->n <= MOST; i++)
     for (size_t k = 0; k < i; k++)
-      if (look_alike(c->all[i].text, c->all[k].text)) {
+      if (shoal_labels_look_alike(c->all[i].text, c->all[k].text)) {
         shoal_warn("%s:%zu:%zu: labels \"%s\" and \"%s\" differ only in %s, and become two classes", c->all[i].path,
                    c->all[i].line, c->all[i].column, shoal_show(c->all[k].text, one, sizeof one),
                    shoal_show(c->all[i].text, other, sizeof other),

@@ -67,6 +67,10 @@ void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean,
  *  what they had. */
 void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double *std);
 
+/** Warns if these are far from the data set's own mean and std, in one feature or all: a model that was trained with them would
+ *  see its samples in another scale or unit.  n as in shoal_dataset_scale. */
+void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, const double *std);
+
 /** Reads one raw sample by id; x [sample bytes], y label.  For text x is the token and y the next one (-1 after the
  *  last).
  *

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "data/data_impl.h"
 #include "data/image.h"
+#include "data/labels.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -521,6 +522,20 @@ static void warn_moving(const images *m)
         m->moving.n, m->moving.n > 1 ? "s have" : " has", m->moving.first);
 }
 
+/* "cat" and "Cat" become two classes, which is seldom meant. */
+static void warn_alike(const images *m)
+{
+  enum { MOST = 1000 };
+  char one[64], other[64];
+  for (size_t i = 1; i < m->classes.n && m->classes.n <= MOST; i++)
+    for (size_t k = 0; k < i; k++)
+      if (shoal_labels_look_alike(m->classes.at[i], m->classes.at[k])) {
+        shoal_warn("the folders \"%s\" and \"%s\" differ only in capitals or spaces, and become two classes",
+                   shoal_show(m->classes.at[k], one, sizeof one), shoal_show(m->classes.at[i], other, sizeof other));
+        return;
+      }
+}
+
 static void warn_odd(const images *m)
 {
   if (m->odd.n)
@@ -591,6 +606,7 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   shoal_info("%s: %zu images of %d x %d, %s, in %zu classes", a->sources[0], m.files.n, m.form.width, m.form.height,
              m.form.channels == 3 ? "in colour" : "grey", m.classes.n);
   if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
+  warn_alike(&m);
   tell_converted(&m);
   warn_deep(&m);
   warn_moving(&m);

@@ -180,7 +180,8 @@ static shoal_status label_of(const shoal_npy *y, const uint8_t *row, uint64_t i,
   if (y->kind != 'f') return SHOAL_OK;
   double v = shoal_npy_real(y, row, 0);
   SHOAL_CHECK(v == floor(v) && fabs(v) < 0x1p62, SHOAL_ERR_IO,
-              "%s: label %" PRIu64 " of %s is %.9g; classes are whole numbers from 0", y->path, i, y->name, v);
+              "%s: label %" PRIu64 " of %s is %.9g; classes are whole numbers from 0%s", y->path, i, y->name, v,
+              isnan(v) ? ": remove samples without a label" : "");
   *out = (int64_t)v;
   return SHOAL_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/contents.h"
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +204,16 @@ const shoal_label *shoal_labels_mark(const shoal_labels *l)
   if (low->value < 0 && low[1].value >= 0 && l->distinct > 2) return low; /* -1 and 1 alone are two classes */
   int64_t below = high[-1].value;
   return is_round_mark(high->value) && below < high->value / 2 ? high : NULL;
+}
+
+bool shoal_labels_look_alike(const char *a, const char *b)
+{
+  for (;; a++, b++) {
+    while (isspace((unsigned char)*a) || strncmp(a, "\xc2\xa0", 2) == 0) a += *a == '\xc2' ? 2 : 1;
+    while (isspace((unsigned char)*b) || strncmp(b, "\xc2\xa0", 2) == 0) b += *b == '\xc2' ? 2 : 1;
+    if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
+    if (!*a) return true;
+  }
 }
 
 bool shoal_labels_add_name(shoal_str *names, bool first, const char *name)

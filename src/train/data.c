@@ -220,6 +220,7 @@ void shoal_session_keep_scale(shoal_session *s)
   bool same = saved->kind && saved->scales == n && memcmp(saved->mean, mean, n * sizeof *mean) == 0 &&
               memcmp(saved->std, std, n * sizeof *std) == 0;
   if (!saved->kind || saved->scales != n || same) return; /* of other data: the identity will tell */
+  if (shoal_session_is_root(s)) shoal_dataset_warn_of_scale(s->data.set, saved->mean, saved->std);
   shoal_dataset_set_scale(s->data.set, saved->mean, saved->std);
   shoal_info("inputs are normalised by the checkpoint's mean and std, which differ from those of the data set");
 }

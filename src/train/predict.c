@@ -109,6 +109,7 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   shoal_dataset_scale(p->set, &scales, &mean, &std);
   SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE, "%s has %zu means, the model was trained with %zu; repack it",
               shoal_dataset_path(p->set), scales, trained->scales);
+  shoal_dataset_warn_of_scale(p->set, trained->mean, trained->std);
   shoal_dataset_set_scale(p->set, trained->mean, trained->std);
   bool test = a->split == SHOAL_PREDICT_TEST || (a->split == SHOAL_PREDICT_EITHER && info->n[SHOAL_TEST] > 0);
   p->split = test ? SHOAL_TEST : SHOAL_TRAIN;

@@ -136,3 +136,18 @@ def test_refusals(named):
                               (["runs/r", "new.h5", "-o", "none/p.csv"], 7, "none/p.csv"), (["runs/r", "new.h5", "--batch", "0"], 2, "--batch")):
         r = run([program(), "predict", *words], code=code, base=PLAIN_ENV)
         assert_one_error(r, text)
+
+
+@pytest.mark.parametrize("change, words", (
+    (lambda x: x * 100, "standard deviation 3913, what"), (lambda x: x + [200, 0], " in feature 0, what the model was trained on "), (lambda x: x, None)))
+def test_other_units(named, change, words):
+    """Samples in another scale, or one feature in another unit, are told by a prediction and by a run that begins with the weights."""
+    with h5py.File("trees.h5") as f, h5py.File("other.h5", "w") as g:
+        for split in ("train", "test"):
+            g[f"{split}/x"], g[f"{split}/y"] = change(f[f"{split}/x"][:]).astype("f4"), f[f"{split}/y"][:]
+    r = shoal("predict", "runs/r", "other.h5")
+    s = train(2, "tuned", *sets(model__name="mlp", model__widths="[8]", data__file="other.h5", data__batch=8, run__steps=1,
+                                model__weights=newest("r")))
+    for text in (r.stderr, s.stderr):
+        assert text.count("are both scaled alike, in the same units?") == (words is not None), text
+        assert words is None or words in text, text

@@ -108,6 +108,7 @@ REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (X, np.eye(4)[Y] * (np.arange(40) != 7)[:, None], "row 7 of labels y_train has no 1"),
     (X, Y[:39], "X_train has 40 samples, y_train has 39 labels"),
     (X, Y / 2, "label 1 of y_train is 0.5; classes are whole numbers"),
+    (X, np.where(np.arange(40) == 7, np.nan, Y), "label 7 of y_train is nan; classes are whole numbers from 0: remove samples without"),
     (X, Y - 1, "4 to 4"),
     (X, Y.astype("u8") * 2**40, "classes are small numbers"),
     (np.where(np.arange(240).reshape(40, 6) == 17, np.nan, X), Y, "sample 2 of X_train has nan, which is not finite in f32, as feature 5: fill"),

@@ -379,3 +379,12 @@ def test_images_table():
     assert sorted(made()[0][made()[1] == 0].tolist()) == sorted(pixels(n, 4, 4)[None].tolist() for n in (1, 3, 5))
     put("NEW/train.csv", b"file,class\n")
     assert "NEW/train.csv is not read, classes are the names of folders" in load("images", "NEW").stderr
+
+
+def test_folders_that_look_alike():
+    """In capitals or spaces alone: classes of their own, told."""
+    for k, name in enumerate(("cat", "dog", "Cat ")):
+        for i in range(3):
+            put(f"set/{name}/{i}.png", png(pixels(10 * k + i, 4, 4)))
+    words = 'the folders "Cat " and "cat" differ only in capitals or spaces, and become two classes'
+    assert words in load("images", "set", "--test-share", "0").stderr

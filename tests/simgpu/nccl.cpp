@@ -65,6 +65,7 @@ struct ncclComm {
   int device;
   meeting *m;
   char *data;
+  std::string path;
   uint64_t made; /* calls */
   std::vector<call> waiting;
   unsigned polls; /* until what was asked for is in its stream */
@@ -309,6 +310,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
   c->rank = unsigned(rank);
   c->size = unsigned(size);
   cudaGetDevice(&c->device);
+  c->path = id.internal;
   c->m = static_cast<meeting *>(at);
   c->data = static_cast<char *>(at) + (sizeof(meeting) + 4095) / 4096 * 4096;
   c->aborted = std::make_shared<bool>(false);
@@ -357,6 +359,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
   *c->aborted = true;
+  if (c->m->came < c->size) unlink(c->path.c_str());
   finish(c);
   return ncclSuccess;
 }

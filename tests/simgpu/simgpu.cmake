@@ -84,6 +84,7 @@ if(SHOAL_WITH_NCCL)
   shoal_add_test(simgpu.nccl_mistakes SOURCES simgpu/nccl_mistakes.c LINK shoal_base simgpu_nccl CUDA::cudart ${CMAKE_DL_LIBS} LABELS unit)
   target_include_directories(simgpu.nccl_mistakes SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
   target_link_options(simgpu.nccl_mistakes PRIVATE LINKER:--allow-shlib-undefined) # of the stand-in for the run time
+  set_property(TARGET simgpu.nccl_mistakes PROPERTY SKIP_BUILD_RPATH TRUE) # it would name the real library, too
   shoal_on_simgpu(simgpu.nccl_mistakes)
   set_property(TEST simgpu.nccl_mistakes APPEND PROPERTY ENVIRONMENT SIMGPU_DEVICES=2)
   shoal_add_test(simgpu.nccl SOURCES simgpu/nccl_sums.c LINK shoal_comm ${CMAKE_DL_LIBS} RANKS 2 4 LABELS mpi TIMEOUT 120)

@@ -168,7 +168,7 @@ static size_t find_far(const shoal_dataset *d, const shoal_data_fit *fit)
 void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, const shoal_data_fit *fit)
 {
   double *real, mean, std, real_mean, real_std;
-  char where[32] = "";
+  char where[40] = "";
   if (!d->has_scale || SHOAL_ALLOC(2 * seen->groups, &real) != SHOAL_OK) return;
   shoal_data_stats_result(seen, real, real + seen->groups);
   shoal_data_overall(seen->groups, real, real + seen->groups, &real_mean, &real_std);

@@ -565,7 +565,7 @@ int main(int argc, char **argv)
   for (size_t i = 0; i < SHOAL_COUNT(methods); i++)
     if (argc == 2 || strstr(argv[2], "train")) train_out_of_memory(methods[i]);
   shoal_backend_close(backend);
-  shoal_machine_close(machine);
+  /* The machine stays open: hwloc would unload its PCI plugin, and nobody could name what that has lost. */
   shoal_model_destroy(network);
   shoal_model_destroy(residual);
   shoal_config_destroy(mlp_config);

@@ -124,6 +124,8 @@ static shoal_status open_failed(const char *path, uint64_t size, const char *rea
       !strstr(reason, open_mark), SHOAL_ERR_IO,
       "cannot open %s: it is marked as open for writing; wait for its writer, or if that is gone: h5clear -s %s", path,
       path);
+  if (access(path, F_OK) != 0 && errno == ENOENT)
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: it was removed while it was opened", path);
   return SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: it is damaged, or too new for this HDF5: %s", path, reason);
 }
 

@@ -28,7 +28,9 @@ typedef struct {
   shoal_split split;
   int64_t classes;
   shoal_texts names;          /* of the classes; none if they are numbers */
+  shoal_texts labels;         /* names of the data's labels, likewise */
   int32_t *class_of;          /* [labels of the data] the model's class of each, -1: unknown to it */
+  int32_t unknown;            /* the first such label of a sample, -1 if there is none */
   uint64_t n;                 /* samples */
   int32_t *label, *predicted; /* [n] */
   float *probability;         /* [n][classes] */
@@ -46,6 +48,7 @@ static void close_predictor(predictor *p)
   shoal_network_close(&p->network);
   shoal_backend_close(p->backend);
   shoal_texts_free(&p->names);
+  shoal_texts_free(&p->labels);
   free(p->class_of);
   free(p->label);
   free(p->predicted);
@@ -69,18 +72,17 @@ static shoal_status split_names(const char *lines, shoal_texts *out)
 static shoal_status match_classes(predictor *p)
 {
   int64_t labels = shoal_dataset_info(p->set)->classes;
-  shoal_texts own = { 0 };
-  shoal_status st = split_names(shoal_dataset_class_names(p->set), &own);
+  shoal_status st = split_names(shoal_dataset_class_names(p->set), &p->labels);
   if (st == SHOAL_OK) st = split_names(shoal_ckpt_get_info(p->network.ckpt)->data.class_names, &p->names);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)labels, &p->class_of);
-  bool named = own.n == (size_t)labels && p->names.n == (size_t)p->classes;
+  bool named = p->labels.n == (size_t)labels && p->names.n == (size_t)p->classes;
   if (p->names.n != (size_t)p->classes) shoal_texts_free(&p->names);
   for (int64_t k = 0; st == SHOAL_OK && k < labels; k++) {
     p->class_of[k] = named || k >= p->classes ? -1 : (int32_t)k;
     for (size_t c = 0; named && c < p->names.n; c++)
-      if (strcmp(own.at[k], p->names.at[c]) == 0) p->class_of[k] = (int32_t)c;
+      if (strcmp(p->labels.at[k], p->names.at[c]) == 0) p->class_of[k] = (int32_t)c;
   }
-  shoal_texts_free(&own);
+  if (p->labels.n != (size_t)labels) shoal_texts_free(&p->labels);
   return st;
 }
 
@@ -186,7 +188,11 @@ static shoal_status predict(predictor *p)
     SHOAL_TRY(shoal_plans_get(p->plans, b->n, SHOAL_PLAN_EVAL, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, p->params, NULL, b->x, NULL, 0, NULL));
     SHOAL_TRY(shoal_plan_output(plan, last, p->probability + at * (uint64_t)p->classes));
-    for (int64_t i = 0; i < b->n; i++) score(p, at + (uint64_t)i, b->y[i] < 0 ? -1 : p->class_of[b->y[i]]);
+    for (int64_t i = 0; i < b->n; i++) {
+      int32_t class = b->y[i] < 0 ? -1 : p->class_of[b->y[i]];
+      if (class < 0 && p->unknown < 0) p->unknown = b->y[i];
+      score(p, at + (uint64_t)i, class);
+    }
     at += (uint64_t)b->n;
   }
 }
@@ -366,9 +372,12 @@ static void print_summary(const predictor *p, FILE *out)
   shoal_str_add(&s, "%s on %" PRIu64 " %s samples of %s\n", p->network.path, p->n,
                 p->split == SHOAL_TEST ? "test" : "training", shoal_dataset_path(p->set));
   if (p->lost) shoal_str_add(&s, "%" PRIu64 " without a prediction: their outputs are not finite\n", p->lost);
-  if (p->known + p->lost < p->n)
-    shoal_str_add(&s, "%" PRIu64 " with a label that the model does not know: not counted\n",
-                  p->n - p->known - p->lost);
+  if (p->known + p->lost < p->n) {
+    shoal_str_add(&s, "%" PRIu64 " with a label that the model does not know", p->n - p->known - p->lost);
+    if (p->unknown >= 0 && p->labels.n) shoal_str_add(&s, ", such as %s", p->labels.at[p->unknown]);
+    if (p->unknown >= 0 && !p->labels.n) shoal_str_add(&s, ", such as %" PRId32, p->unknown);
+    shoal_str_add(&s, ": not counted\n");
+  }
   if (p->known)
     shoal_str_add(&s, "accuracy %.2f %% (%" PRIu64 " of %" PRIu64 "), loss %.4f\n", 100 * accuracy(p), p->correct,
                   p->known, p->loss / (double)p->known);
@@ -386,7 +395,7 @@ static bool ends_with(const char *text, const char *end)
 
 shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary)
 {
-  predictor p = { .classes = 0 };
+  predictor p = { .unknown = -1 };
   bool csv = a->out && ends_with(a->out, ".csv");
   SHOAL_CHECK(!a->out || csv || ends_with(a->out, ".h5"), SHOAL_ERR_USAGE,
               "-o %s: name it .csv or .h5, which says the format", a->out);

@@ -95,7 +95,7 @@ def test_names(named):
         assert [line.rsplit(" ", 1)[0] for line in lines] == [known[y] for y in data["test/y"][:]]
     assert told["confusion"][names.index("oak")][names.index("ash")] == 1 and np.sum(told["confusion"]) == 3
     page = shoal("predict", newest("r"), "new.h5").stdout
-    assert "2 with a label that the model does not know" in page and "accuracy 66.67 % (2 of 3)" in page
+    assert "2 with a label that the model does not know, such as yew: not counted" in page and "accuracy 66.67 % (2 of 3)" in page
 
 
 def test_accuracy(named):

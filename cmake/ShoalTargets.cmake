@@ -34,6 +34,7 @@ function(shoal_add_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${T_LINK} shoal_warnings)
   if(T_RANKS)
+    set(names) # a function sees the variables of who calls it
     foreach(ranks IN LISTS T_RANKS)
       add_test(NAME ${name}.${ranks} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
                                              $<TARGET_FILE:${name}> ${T_ARGS})

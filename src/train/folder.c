@@ -338,8 +338,8 @@ static shoal_status name_options(shoal_status st)
 static void tell_of_killed(const last_word *w)
 {
   if (!w->runs || !w->attempt) return;
-  shoal_warn("attempt %d did not end by itself, its last sign of life is of %s, in step %lld: %s", w->attempt, w->time,
-             (long long)w->step, *w->memory ? w->memory : "it was killed, or its host went down");
+  shoal_warn("attempt %d did not end by itself, its last sign of life is of step %lld, %s: %s", w->attempt,
+             (long long)w->step, w->time, *w->memory ? w->memory : "it was killed, or its host went down");
 }
 
 static void begin_log(shoal_folder *f, const char *path, bool torn)

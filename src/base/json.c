@@ -200,3 +200,15 @@ shoal_status shoal_json_read_file(const char *path, json_t **out)
   free(text);
   return st;
 }
+
+double shoal_json_real_of(const json_t *object, const char *key)
+{
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+int shoal_json_int_of(const json_t *object, const char *key)
+{
+  double value = shoal_json_real_of(object, key);
+  return value >= 0 && value <= INT32_MAX ? (int)value : 0;
+}

@@ -56,4 +56,7 @@ void shoal_json_finish(shoal_json *j);
  *  tree with json_decref. */
 shoal_status shoal_json_read(const char *text, const char *origin, json_t **out);
 shoal_status shoal_json_read_file(const char *path, json_t **out); /* ERR_IO also if the file cannot be read */
+/** A member of an object, which may be NULL: NaN if it is missing or no number; 0 if it is that, negative, or too large. */
+double shoal_json_real_of(const json_t *object, const char *key);
+int shoal_json_int_of(const json_t *object, const char *key);
 #endif

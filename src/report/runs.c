@@ -36,18 +36,6 @@ static json_t *read_json(const char *dir, const char *name)
   return j;
 }
 
-static double real_of(const json_t *object, const char *key)
-{
-  const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static int int_of(const json_t *object, const char *key)
-{
-  double value = real_of(object, key);
-  return value >= 0 && value <= INT32_MAX ? (int)value : 0;
-}
-
 /* ---- one run ---- */
 
 static double age_of(const char *dir, const char *name)
@@ -77,13 +65,13 @@ static shoal_status take_status(const json_t *j, shoal_run_facts *r)
   const char *reason = json_string_value(json_object_get(j, "reason")),
              *job = json_string_value(json_object_get(j, "job"));
   r->life = life_of(json_string_value(json_object_get(j, "state")));
-  r->exit_code = int_of(j, "exit_code");
-  r->attempt = int_of(j, "attempt");
-  r->step = real_of(j, "step");
-  r->done = real_of(p, "done");
-  r->loss = real_of(p, "loss");
-  if (!isfinite(r->loss)) r->loss = real_of(p, "test_loss"); /* a start in which nothing was left to train */
-  r->test_acc = real_of(p, "test_acc");
+  r->exit_code = shoal_json_int_of(j, "exit_code");
+  r->attempt = shoal_json_int_of(j, "attempt");
+  r->step = shoal_json_real_of(j, "step");
+  r->done = shoal_json_real_of(p, "done");
+  r->loss = shoal_json_real_of(p, "loss");
+  if (!isfinite(r->loss)) r->loss = shoal_json_real_of(p, "test_loss"); /* a start in which nothing was left to train */
+  r->test_acc = shoal_json_real_of(p, "test_acc");
   free(r->reason);
   r->reason = shoal_strdup_printf("%s", reason ? reason : "");
   r->age_s = age_of(r->dir, "status.json");
@@ -169,7 +157,7 @@ static shoal_status take_array(shoal_runs *runs, size_t from, const char *dir, c
     shoal_run_facts *r;
     if (!name || strchr(name, '/')) continue;
     SHOAL_TRY(find_run(runs, from, known, dir, prefix, name, &r));
-    SHOAL_TRY(take_jobs(record, int_of(e, "index"), r));
+    SHOAL_TRY(take_jobs(record, shoal_json_int_of(e, "index"), r));
   }
   return SHOAL_OK;
 }

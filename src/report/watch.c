@@ -43,18 +43,6 @@ static void free_curve(shoal_watch_curve *c)
 
 /* ---- status.json ---- */
 
-static double real_of(const json_t *object, const char *key)
-{
-  const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static int int_of(const json_t *object, const char *key)
-{
-  double value = real_of(object, key);
-  return value >= 0 && value <= INT32_MAX ? (int)value : 0;
-}
-
 static void text_of(const json_t *object, const char *key, char *buf, size_t cap)
 {
   const char *text = json_string_value(json_object_get(object, key));
@@ -64,28 +52,28 @@ static void text_of(const json_t *object, const char *key, char *buf, size_t cap
 static void take_status(shoal_watch *w, const json_t *j)
 {
   const json_t *p = json_object_get(j, "progress");
-  double step = real_of(j, "step");
-  bool goes_on = w->attempt == int_of(j, "attempt") && step > (double)w->step;
+  double step = shoal_json_real_of(j, "step");
+  bool goes_on = w->attempt == shoal_json_int_of(j, "attempt") && step > (double)w->step;
   text_of(j, "state", w->state, sizeof w->state);
   text_of(j, "reason", w->reason, sizeof w->reason);
   text_of(p, "model", w->model, sizeof w->model);
   text_of(p, "method", w->method, sizeof w->method);
-  w->exit_code = int_of(j, "exit_code");
-  w->rank = int_of(j, "rank");
-  w->attempt = int_of(j, "attempt");
-  w->ranks = int_of(p, "ranks");
-  w->nodes = int_of(p, "nodes");
+  w->exit_code = shoal_json_int_of(j, "exit_code");
+  w->rank = shoal_json_int_of(j, "rank");
+  w->attempt = shoal_json_int_of(j, "attempt");
+  w->ranks = shoal_json_int_of(p, "ranks");
+  w->nodes = shoal_json_int_of(p, "nodes");
   w->step = step >= 0 && step < 1e18 ? (uint64_t)step : 0;
-  w->epoch = real_of(j, "epoch");
-  w->epochs = real_of(p, "epochs");
-  w->done = real_of(p, "done");
-  w->loss = real_of(p, "loss");
-  w->lr = real_of(p, "lr");
-  w->test_loss = real_of(p, "test_loss");
-  w->test_acc = real_of(p, "test_acc");
-  w->samples_per_s = real_of(p, "samples_per_s");
-  w->waiting = real_of(p, "waiting");
-  w->left_s = real_of(p, "left_s");
+  w->epoch = shoal_json_real_of(j, "epoch");
+  w->epochs = shoal_json_real_of(p, "epochs");
+  w->done = shoal_json_real_of(p, "done");
+  w->loss = shoal_json_real_of(p, "loss");
+  w->lr = shoal_json_real_of(p, "lr");
+  w->test_loss = shoal_json_real_of(p, "test_loss");
+  w->test_acc = shoal_json_real_of(p, "test_acc");
+  w->samples_per_s = shoal_json_real_of(p, "samples_per_s");
+  w->waiting = shoal_json_real_of(p, "waiting");
+  w->left_s = shoal_json_real_of(p, "left_s");
   w->gone = shoal_run_process_gone(json_object_get(j, "process"));
   shoal_memory_kills_since(json_object_get(j, "process"), w->memory);
   if (goes_on) add_point(&w->live, step, w->loss);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/texts.h"
 #include "config/option.h"
+#include "config/yaml.h"
 
 /* One setting as written by the user: a scalar has one item, a list any number. */
 typedef struct {
@@ -29,8 +30,6 @@ struct shoal_settings {
 const shoal_setting *shoal_settings_winner(const shoal_settings *s, const char *name, bool is_flag);
 /** "SHOAL_OPTIM_LR" for "optim.lr"; caller frees. */
 char *shoal_option_variable(const char *name);
-/** NULL if the bytes are UTF-8 without control characters (except newline and tab), else the first invalid byte. */
-const char *shoal_text_fault(const char *text, size_t n);
 
 /* Typed value of one option; which members are used depends on the type. */
 typedef struct {

@@ -71,6 +71,28 @@ static const char *word_of(const json_t *object, const char *key)
   return text ? text : "";
 }
 
+void shoal_last_word_begin(const char *dir, shoal_last_word *out)
+{
+  *out = (shoal_last_word){ dir, text_of(dir, "status.json") };
+}
+
+const char *shoal_last_word_state(const shoal_last_word *w, char state[SHOAL_LAST_WORD_STATE])
+{
+  char *now = text_of(w->dir, "status.json");
+  json_t *status = now && w->before && strcmp(now, w->before) == 0 ? NULL : parse(now);
+  snprintf(state, SHOAL_LAST_WORD_STATE, "%s", word_of(status, "state"));
+  json_decref(status);
+  free(now);
+  return state;
+}
+
+bool shoal_last_word_heard(void *last_word)
+{
+  char state[SHOAL_LAST_WORD_STATE];
+  shoal_last_word_state(last_word, state);
+  return *state && strcmp(state, "running") != 0;
+}
+
 static shoal_status write_starts(const shoal_attempt *b, bool requeues)
 {
   shoal_json j = { .lines = 0 };

@@ -8,6 +8,19 @@
 #ifndef SHOAL_CLI_ATTEMPT_H
 #define SHOAL_CLI_ATTEMPT_H
 #include "base/status.h"
+#include <stdbool.h>
+
+/* status.json of a run folder, as it was before a start. */
+typedef struct {
+  const char *dir; /* borrowed */
+  char *before;    /* NULL: there was none */
+} shoal_last_word;
+enum { SHOAL_LAST_WORD_STATE = 16 };
+void shoal_last_word_begin(const char *dir, shoal_last_word *out); /* free(before) */
+/** The state that was written since then; "" if nothing was. */
+const char *shoal_last_word_state(const shoal_last_word *w, char state[SHOAL_LAST_WORD_STATE]);
+/** For shoal_launcher_run: whether the run knows of a stop, or has ended. */
+bool shoal_last_word_heard(void *last_word);
 
 typedef struct {
   char *job, *dir;    /* "77" or "70_3"; the folder of the run */

@@ -1,4 +1,5 @@
 /* shoal launch: checks a run and starts its ranks. */
+#include "base/cgroup.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -96,18 +97,52 @@ static void print_command(const shoal_launcher *l, const shoal_texts *program)
   shoal_str_free(&command);
 }
 
-/* Ends with the exit code of the run, which has said why.  USR1 ends a process that does not hear it yet, as launcher and
- * ranks in their first moments: then nothing was changed. */
-static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *program)
+enum { BY_SIGNAL = 128 };
+
+/* What the launcher says of how it, or a rank, has ended. */
+static void tell_signal(const shoal_launcher *l, shoal_launcher_end end, int64_t kills)
 {
-  enum { BY_SIGNAL = 128 };
-  shoal_launcher_hear_stops();
-  int code = shoal_launcher_run(l, program);
-  if (code == BY_SIGNAL + SIGUSR1 && shoal_launcher_stop_asked())
-    return SHOAL_FAIL(SHOAL_STOPPED, "stopped on request, before the training began");
-  if (code > BY_SIGNAL)
-    shoal_warn("a rank was ended by signal %d%s: the same command goes on from the newest checkpoint", code - BY_SIGNAL,
-               code == BY_SIGNAL + SIGKILL ? ", KILL, as where there is no more memory" : "");
+  const char *again = "the same command goes on from the newest checkpoint";
+  char memory[SHOAL_MEMORY_KILLS];
+  int number = end.code - BY_SIGNAL;
+  shoal_memory_kills_told("", kills, memory);
+  if (end.signal)
+    shoal_warn("%s was ended by signal %d, %s, and its ranks with it%s%s: %s", l->words.at[0], number,
+               strsignal(number), *memory ? "; " : "", memory, again);
+  else
+    shoal_warn("a rank was ended by signal %d, %s%s%s: %s", number, strsignal(number), *memory ? "; " : "", memory,
+               again);
+}
+
+/* The exit code of a run that was asked to stop: what it says in status.json counts, as launchers have codes of their own.  USR1 ends a
+ * process that does not hear it yet, as launcher and ranks in their first moments: then nothing was changed. */
+static int judge_stop(const shoal_last_word *w, shoal_launcher_end end)
+{
+  char state[SHOAL_LAST_WORD_STATE];
+  int stopped = shoal_status_exit_code(SHOAL_STOPPED), insisted = shoal_launcher_insisted();
+  shoal_last_word_state(w, state);
+  if (strcmp(state, "done") == 0) return 0;
+  if (strcmp(state, "stopped") == 0 || end.code == stopped) return stopped;
+  if (end.code == BY_SIGNAL + SIGUSR1 && !*state) {
+    shoal_info("stopped on request, before the training began");
+    return stopped;
+  }
+  if (!insisted) return end.code;
+  shoal_warn("ended by a second signal, before the checkpoint of the stop was there: the same command goes on from the "
+             "newest checkpoint");
+  return BY_SIGNAL + insisted;
+}
+
+/* Ends with the exit code of the run, which has said why. */
+static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *program, const char *dir)
+{
+  shoal_last_word word;
+  int64_t kills = (int64_t)shoal_memory_kills("");
+  shoal_last_word_begin(dir, &word);
+  shoal_launcher_end end = shoal_launcher_run(l, program, &(shoal_launcher_ear){ shoal_last_word_heard, &word });
+  int code = shoal_launcher_stop_asked() ? judge_stop(&word, end) : end.code;
+  if (code == end.code && code > BY_SIGNAL) tell_signal(l, end, kills);
+  free(word.before);
   fflush(NULL);
   _exit(code);
 }
@@ -118,7 +153,9 @@ static shoal_status run_job(const shoal_launcher *l, const shoal_texts *program,
   shoal_attempt b;
   shoal_launcher_hear_stops();
   SHOAL_TRY(shoal_attempt_begin(dir, &b));
-  int code = shoal_attempt_end(&b, shoal_launcher_run(l, program));
+  shoal_last_word word = { b.dir, b.before };
+  shoal_launcher_end end = shoal_launcher_run(l, program, &(shoal_launcher_ear){ shoal_last_word_heard, &word });
+  int code = shoal_attempt_end(&b, end.code);
   shoal_attempt_free(&b);
   fflush(NULL);
   _exit(code);
@@ -136,7 +173,7 @@ static shoal_status start(const shoal_args *a, const shoal_launcher *l, const sh
   if (l->words.n && shoal_bundle())
     shoal_info("Open MPI and its plugins are those of the bundle in %s", shoal_bundle());
   if (shoal_args_on(a, "--requeue")) return run_job(l, program, dir);
-  return l->words.n ? run_ranks(l, program) : shoal_launcher_become(l, program);
+  return l->words.n ? run_ranks(l, program, dir) : shoal_launcher_become(l, program);
 }
 
 static shoal_status launch(const shoal_args *a, const char *dir)
@@ -160,6 +197,7 @@ shoal_status shoal_cmd_launch(int argc, char **argv)
 {
   bool helped;
   shoal_args *a;
+  shoal_launcher_leave_at_stops();
   SHOAL_TRY(shoal_args_parse(&shoal_launch_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   char *dir = NULL;

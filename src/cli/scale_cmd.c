@@ -308,7 +308,7 @@ static shoal_status start_run(const request *q, const shoal_study_run *r, const 
   shoal_texts words = { 0 };
   SHOAL_TRY(plan_run(q, r, &l));
   shoal_status st = rank_words(q, r, program, &words);
-  if (st == SHOAL_OK) *code = shoal_launcher_run(&l, &words);
+  if (st == SHOAL_OK) *code = shoal_launcher_run(&l, &words, NULL).code;
   shoal_texts_free(&words);
   shoal_launcher_free(&l);
   return st;

@@ -9,6 +9,7 @@
 #include "slurm/job.h"
 #include "slurm/step.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -535,6 +536,15 @@ void shoal_launcher_print(const shoal_launcher *l, const shoal_texts *program, s
   }
 }
 
+static void hold_stops(sigset_t *before)
+{
+  static const int stops[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP };
+  sigset_t held;
+  sigemptyset(&held);
+  for (size_t i = 0; i < SHOAL_COUNT(stops); i++) sigaddset(&held, stops[i]);
+  sigprocmask(SIG_BLOCK, &held, before);
+}
+
 shoal_status shoal_launcher_become(const shoal_launcher *l, const shoal_texts *program)
 {
   char **argv = NULL;
@@ -542,7 +552,11 @@ shoal_status shoal_launcher_become(const shoal_launcher *l, const shoal_texts *p
   if (l->words.n) memcpy(argv, l->words.at, l->words.n * sizeof *argv);
   memcpy(argv + l->words.n, program->at, program->n * sizeof *argv);
   if (l->unset) unsetenv(l->unset);
+  sigset_t mask;
+  sigprocmask(SIG_BLOCK, NULL, &mask);
+  if (!l->words.n) hold_stops(&mask);
   execvp(argv[0], argv);
+  sigprocmask(SIG_SETMASK, &mask, NULL);
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_WORLD, "cannot start %s: %s", argv[0], strerror(errno));
   free(argv);
   return st;

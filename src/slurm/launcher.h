@@ -47,17 +47,33 @@ shoal_status shoal_launcher_plan(const shoal_env *e, const shoal_launcher_wish *
 void shoal_launcher_free(shoal_launcher *l);
 /** The command that starts `program`, the words of one rank, to be pasted into a shell. */
 void shoal_launcher_print(const shoal_launcher *l, const shoal_texts *program, shoal_str *out);
-/** Replaces this process by that command.  Returns only if it cannot: ERR_WORLD. */
+/** Replaces this process by that command.  Returns only if it cannot: ERR_WORLD.  Signals that ask a plain process to stop wait until it
+ *  hears them (train/stop.h). */
 shoal_status shoal_launcher_become(const shoal_launcher *l, const shoal_texts *program);
 
 /** From now on a signal that asks to stop (INT, TERM, HUP, USR1, USR2) is noted and handed to the run of shoal_launcher_run as
  *  USR1; INT, TERM and HUP more than 2 s after the first one as TERM.  Ignored signals stay so. */
 void shoal_launcher_hear_stops(void);
+/** The same; but until the other is called, or a run starts, such a signal ends this process: it says so, with the code of a stop. */
+void shoal_launcher_leave_at_stops(void);
 bool shoal_launcher_stop_asked(void);
 /** Whether one of them was INT, TERM or HUP, which mean an end, as of scancel, and not a pause before a time limit. */
 bool shoal_launcher_end_asked(void);
-/** Runs that command as a child, in a process group of its own, and returns its exit code: that of the run; 128 and the number of
- *  the signal that ended it; 127 if there can be no child.  A reader of its output that goes away does not disturb it; SIGPIPE must
- *  be ignored here. */
-int shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program);
+/** The signal that was handed on as TERM, or 0. */
+int shoal_launcher_insisted(void);
+
+/** Whether the run has said that it heard a stop. */
+typedef struct {
+  bool (*heard)(void *context);
+  void *context;
+} shoal_launcher_ear;
+typedef struct {
+  int code; /* of the run; 128 and the number of the signal that ended the launcher or, as it says, a rank; 127: no child */
+  int signal; /* that ended the launcher itself; 0: none */
+} shoal_launcher_end;
+/** Runs that command as a child, in a process group of its own, until it has ended.  A stop is repeated every half second until `ear`
+ *  says that it was heard; NULL: it is sent once.  A reader of its output that goes away does not disturb it; SIGPIPE must be ignored
+ *  here. */
+shoal_launcher_end shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program,
+                                      const shoal_launcher_ear *ear);
 #endif

@@ -25,21 +25,32 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ONE_STOP_S = 2 }; /* signals of the first seconds are one: `timeout` and terminals send several */
+/* ONE_STOP: signals of the first seconds are one: `timeout` and terminals send several. */
+enum { ONE_STOP_S = 2, REMIND_MS = 500 };
 
-static volatile sig_atomic_t asked, ended, child, insisted;
+static const int stops[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP }, pauses[] = { SIGTSTP, SIGCONT };
+static volatile sig_atomic_t leaves, asked, ended, child, insisted;
 static struct timespec first;
+
+/* Before anything was started. */
+static _Noreturn void leave(void)
+{
+  static const char text[] = "shoal: stopped on request, before the training began\n";
+  (void)!write(STDERR_FILENO, text, sizeof text - 1);
+  _exit(shoal_status_exit_code(SHOAL_STOPPED));
+}
 
 static void on_stop(int signal)
 {
   struct timespec now;
   int error = errno;
+  if (leaves) leave();
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (!asked) first = now;
   asked = 1;
   if (signal != SIGUSR1 && signal != SIGUSR2) ended = 1;
   bool again = now.tv_sec - first.tv_sec > ONE_STOP_S && signal != SIGUSR1 && signal != SIGUSR2;
-  insisted = insisted || again;
+  if (again) insisted = signal;
   if (child > 0) kill((pid_t)child, again ? SIGTERM : SIGUSR1);
   errno = error;
 }
@@ -63,9 +74,15 @@ static void hear(const int *signals, size_t n, void (*handler)(int))
 
 void shoal_launcher_hear_stops(void)
 {
-  static const int stops[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP }, pauses[] = { SIGTSTP, SIGCONT };
+  leaves = 0;
   hear(stops, SHOAL_COUNT(stops), on_stop);
   hear(pauses, SHOAL_COUNT(pauses), on_pause);
+}
+
+void shoal_launcher_leave_at_stops(void)
+{
+  shoal_launcher_hear_stops();
+  leaves = 1;
 }
 
 bool shoal_launcher_stop_asked(void)
@@ -76,6 +93,11 @@ bool shoal_launcher_stop_asked(void)
 bool shoal_launcher_end_asked(void)
 {
   return ended;
+}
+
+int shoal_launcher_insisted(void)
+{
+  return insisted;
 }
 
 /* ---- output into a pipe ---- */
@@ -138,13 +160,15 @@ static void pass_on(const char *data, size_t n, int *to)
   }
 }
 
-/* Passes on what there is; waits for it, but not longer than `most_ms`.  Returns false if nothing has come. */
-static bool pump(relay r[STREAMS], int most_ms)
+/* Passes on what there is; waits for it, for a signal that `mask` lets in, and not longer than `most_ms` (-1: any time).  Returns
+ * false if nothing has come. */
+static bool pump(relay r[STREAMS], int most_ms, const sigset_t *mask)
 {
   char data[8192];
   struct pollfd fds[STREAMS];
+  struct timespec most = { most_ms / 1000, most_ms % 1000 * 1000000L };
   for (int i = 0; i < STREAMS; i++) fds[i] = (struct pollfd){ .fd = r[i].from, .events = POLLIN };
-  if (poll(fds, STREAMS, most_ms) <= 0) return false;
+  if (ppoll(fds, STREAMS, most_ms < 0 ? NULL : &most, mask) <= 0) return false;
   for (int i = 0; i < STREAMS; i++) {
     ssize_t n = fds[i].revents ? read(r[i].from, data, sizeof data) : -1;
     if (n > 0) pass_on(data, (size_t)n, &r[i].to);
@@ -153,53 +177,100 @@ static bool pump(relay r[STREAMS], int most_ms)
   return true;
 }
 
-/* Until the launcher has ended.  A process that it has left behind may still hold its output. */
-static int wait_for(pid_t pid, relay r[STREAMS])
+/* ---- the child ---- */
+
+/* Asks again, unless who asked insists, or the run has heard it. */
+static void remind(const shoal_launcher_ear *ear, struct timespec *last)
 {
-  enum { LOOK_MS = 200 };
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  long ms = (now.tv_sec - last->tv_sec) * 1000 + (now.tv_nsec - last->tv_nsec) / 1000000;
+  if (!asked || insisted || ms < REMIND_MS) return;
+  bool repeats = last->tv_sec != 0;
+  *last = now;
+  if (repeats && child > 0 && !ear->heard(ear->context)) kill((pid_t)child, SIGUSR1);
+}
+
+/* Until the launcher has ended, and all that it has printed is passed on.  A process that it has left behind may still hold its
+ * output. */
+static int wait_for(pid_t pid, relay r[STREAMS], const shoal_launcher_ear *ear, const sigset_t *mask)
+{
   int how = 0;
   bool over = false, came = true;
-  while ((r[0].from >= 0 || r[1].from >= 0) && (came || !over)) {
-    came = pump(r, over ? 0 : LOOK_MS);
-    over = over || waitpid(pid, &how, WNOHANG) == pid;
-    if (over) child = 0;
+  struct timespec last = { 0 };
+  while (!over || ((r[0].from >= 0 || r[1].from >= 0) && came)) {
+    came = pump(r, over ? 0 : asked && ear ? REMIND_MS : -1, mask);
+    if (!over && waitpid(pid, &how, WNOHANG) == pid) {
+      over = came = true;
+      child = 0;
+    }
+    if (!over && ear) remind(ear, &last);
   }
-  while (!over && waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
   return how;
 }
 
-/* ---- the child ---- */
+static void on_end(int signal)
+{
+  (void)signal; /* it only ends a wait */
+}
+
+/* Until it is another program, a stop ends it. */
+static void forget_stops(const sigset_t *mask)
+{
+  struct sigaction a;
+  for (size_t i = 0; i < SHOAL_COUNT(stops); i++)
+    if (sigaction(stops[i], NULL, &a) == 0 && a.sa_handler == on_stop) signal(stops[i], SIG_DFL);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+}
 
 /* Its own process group: a Ctrl-C asks us, and we ask the run.  Should we be killed, it stops with a checkpoint. */
 static _Noreturn void run_child(const shoal_launcher *l, const shoal_texts *program, pid_t parent,
-                                const relay r[STREAMS])
+                                const relay r[STREAMS], const sigset_t *mask)
 {
   int nothing = open("/dev/null", O_RDONLY);
   setpgid(0, 0);
   signal(SIGPIPE, SIG_DFL);
+  signal(SIGCHLD, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (getppid() != parent) _exit(127);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   join_relays(r);
+  forget_stops(mask);
   shoal_error_report(shoal_launcher_become(l, program));
   _exit(shoal_status_exit_code(SHOAL_ERR_WORLD));
 }
 
-int shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program)
+/* Signals wait while there is no child yet that could have them. */
+shoal_launcher_end shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program,
+                                      const shoal_launcher_ear *ear)
 {
   relay r[STREAMS];
+  sigset_t held, mask;
+  struct sigaction quiet = { .sa_handler = on_end, .sa_flags = SA_RESTART }, before;
   pid_t self = getpid();
   fflush(NULL);
   open_relays(r);
+  sigemptyset(&quiet.sa_mask);
+  sigemptyset(&held);
+  sigaddset(&held, SIGCHLD);
+  for (size_t i = 0; i < SHOAL_COUNT(stops); i++) sigaddset(&held, stops[i]);
+  sigprocmask(SIG_BLOCK, &held, &mask);
+  sigaction(SIGCHLD, &quiet, &before);
   pid_t pid = fork();
-  if (pid == 0) run_child(l, program, self, r);
+  if (pid == 0) run_child(l, program, self, r, &mask);
   child = pid;
+  leaves = 0;
   if (asked && pid > 0) kill(pid, SIGUSR1);
+  sigdelset(&held, SIGCHLD);
+  sigprocmask(SIG_UNBLOCK, &held, NULL);
   if (r[1].in != r[0].in) close_end(&r[1].in);
   close_end(&r[0].in);
-  int how = pid > 0 ? wait_for(pid, r) : 0;
+  int how = pid > 0 ? wait_for(pid, r, ear, &mask) : 0;
   child = 0;
+  sigaction(SIGCHLD, &before, NULL);
+  sigprocmask(SIG_SETMASK, &mask, NULL);
   for (int i = 0; i < STREAMS; i++) close_end(&r[i].from);
-  if (pid < 0) return 127;
-  return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+  if (pid < 0) return (shoal_launcher_end){ .code = 127 };
+  if (WIFEXITED(how)) return (shoal_launcher_end){ .code = WEXITSTATUS(how) };
+  return (shoal_launcher_end){ .code = 128 + WTERMSIG(how), .signal = WTERMSIG(how) };
 }

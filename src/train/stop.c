@@ -34,7 +34,7 @@ static void *listen(void *unused)
   return unused;
 }
 
-/* Threads that are created later block what this one does. */
+/* Threads that are created later block what this one does.  Signals that `shoal launch` held back come now. */
 static void hear_in_own_thread(const sigset_t *caught)
 {
   pthread_t thread;
@@ -45,9 +45,8 @@ static void hear_in_own_thread(const sigset_t *caught)
   pthread_sigmask(SIG_SETMASK, &others, &before);
   bool listens = pthread_create(&thread, NULL, listen, NULL) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (!listens) return;
-  pthread_detach(thread);
-  pthread_sigmask(SIG_BLOCK, caught, NULL);
+  pthread_sigmask(listens ? SIG_BLOCK : SIG_UNBLOCK, caught, NULL);
+  if (listens) pthread_detach(thread);
 }
 
 void shoal_stop_install(void)

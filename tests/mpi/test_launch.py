@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -116,6 +117,57 @@ def test_launch_stops(run_file):
     job.kill()
     job.wait()
     wait_until("the stop", lambda: json.loads(read("runs/killed/status.json") or "{}").get("state") == "stopped")
+
+
+def stand_in(text):
+    """A folder for PATH whose mpirun is this shell script; $real is the other one."""
+    real = shutil.which("mpirun")
+    os.makedirs("stand-in", exist_ok=True)
+    with open("stand-in/mpirun", "w") as f:
+        f.write(f'#!/bin/bash\nreal={real}\n[ "$1" = --version ] && exec $real --version\n{text}')
+    os.chmod("stand-in/mpirun", 0o755)
+    return {**PLAIN_ENV, "PATH": f"{os.getcwd()}/stand-in:{os.environ['PATH']}"}
+
+
+def begin_by(name, text):
+    return subprocess.Popen([program(), "launch", FILE, "-n", "2", *SLOW, *sets(run__name=name, run__epochs=200)], env=stand_in(text),
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_launch_first_moments(run_file):
+    """A signal that the launcher loses, because there is no rank yet, comes again; of a run that has stopped the code is 75, whatever
+    the launcher's is; a launcher that was killed is named, and no rank.  One that is held back while a program becomes another is heard."""
+    def hold():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    r = subprocess.run([program(), "launch", FILE, *SLOW, *sets(run__name="held")], env=PLAIN_ENV, preexec_fn=hold, capture_output=True,
+                       text=True)
+    assert r.returncode == 75, said(r)
+    job = begin_by("lost", "trap 'touch lost' USR1\ntouch ready\nwhile [ ! -e lost ]; do sleep 0.05; done\ntrap - USR1\nexec $real \"$@\"\n")
+    try:
+        wait_until("the launcher", lambda: os.path.exists("ready"))
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(60) == 75, job.stdout.read()
+        assert os.path.exists("lost")
+    finally:
+        kill_all(job)
+    job = begin_by("odd", "trap 'kill -USR1 $pid' USR1\n$real \"$@\" & pid=$!\nwhile kill -0 $pid; do wait $pid; done 2>/dev/null\nexit 1\n")
+    try:
+        wait_until("the first steps", lambda: "checkpoint: kill" in log("odd"))
+        job.send_signal(signal.SIGINT)
+        assert job.wait(60) == 75, job.stdout.read()
+        assert status("odd")["state"] == "stopped"
+    finally:
+        kill_all(job)
+    job = begin_by("orphans", "exec $real \"$@\"\n")
+    try:
+        wait_until("the first steps", lambda: "checkpoint: kill" in log("orphans"))
+        os.kill(int(read(f"/proc/{job.pid}/task/{job.pid}/children").split()[0]), signal.SIGKILL)
+        assert job.wait(60) == 137
+        assert "warning: mpirun was ended by signal 9, Killed, and its ranks with it" in job.stdout.read()
+    finally:
+        kill_all(job)
 
 
 @pytest.mark.parametrize("ranks", (1, 2))

@@ -77,7 +77,8 @@ struct shoal_dataset {
   shoal_labels labels;
   void *scratch; /* one sample, for the conversion from NHWC */
   uint64_t hold_bytes;
-  uint64_t look_bytes; /* of the training split, that are looked at for what its attributes do not tell */
+  uint64_t look_bytes;  /* of the training split, that are looked at for what its attributes do not tell */
+  uint64_t look_places; /* at no fewer places, even if these unpack more */
   pthread_mutex_t lock;
 };
 /** An empty data set, to be opened. */

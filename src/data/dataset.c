@@ -293,11 +293,12 @@ static shoal_status try_to_open(void *dataset)
 /* n: how many files the data set has.  All together are looked at as much as one is. */
 static shoal_status open_file(const char *path, size_t n, shoal_dataset **out)
 {
-  enum { TRY_S = 5 };
+  enum { TRY_S = 5, PLACES = 64 };
   shoal_dataset *d;
   SHOAL_TRY(shoal_dataset_create(path, &d));
   d->alone = n == 1;
   d->look_bytes = hold_default / n;
+  d->look_places = SHOAL_MAX(PLACES / n, (size_t)1);
   shoal_status st, tried = SHOAL_OK;
   char place[SHOAL_CHILD_PLACE];
   SHOAL_CHECK_GOTO(st, shoal_survives(try_to_open, d, TRY_S, shoal_memory_limit(), place, &tried), fail, SHOAL_ERR_IO,

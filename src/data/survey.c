@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SURVEY = 4096 }; /* samples that the check sum is of, and places where a large split is looked at */
+enum { SURVEY = 4096 }; /* places where a large split is looked at, and samples that its check sum is of */
 
 /* ---- missing values ---- */
 
@@ -77,12 +77,28 @@ static uint64_t draw_place(const shoal_dataset *d, uint64_t i, uint64_t places)
   return part + shoal_rng_below(&r, next - part);
 }
 
+static bool is_read_whole(const shoal_dataset *d)
+{
+  return d->info.n[SHOAL_TRAIN] <= SHOAL_MAX(d->look_bytes / d->sample_bytes, (uint64_t)SURVEY);
+}
+
+/* At how many places a split is looked at.  A sample of a packed chunk costs the whole chunk, so there are fewer if all these
+ * chunks would be more than what is to be looked at. */
+static uint64_t count_places(const shoal_dataset *d)
+{
+  const uint64_t together = shoal_dataset_unpacks(d, SHOAL_TRAIN);
+  if (together <= 1 || is_read_whole(d)) return SURVEY;
+  const uint64_t chunks = d->look_bytes / d->sample_bytes / together;
+  return SHOAL_MAX(SHOAL_MIN(chunks, (uint64_t)SURVEY), d->look_places);
+}
+
 /* ---- identity ---- */
 
-/* Of a file without a check sum: one over evenly spaced samples and all labels.  Runs know the data by it, so it must not change. */
+/* Of a file without a check sum: one over evenly spaced samples and all labels.  Runs know the data by it, so it must not change
+ * between versions; and only one has run with packed files that are too large to be looked at everywhere. */
 static shoal_status identify(shoal_dataset *d)
 {
-  const uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, (uint64_t)SURVEY);
+  const uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, count_places(d));
   uint32_t crc[4] = { 0 };
   uint8_t *x;
   shoal_status st = SHOAL_OK;
@@ -127,20 +143,24 @@ static shoal_status look_at(shoal_dataset *d, uint64_t first, uint64_t n, void *
   return SHOAL_OK;
 }
 
-/* All samples, or of a split that is too large for that some behind each of SURVEY places. */
+/* All samples, or of a split that is too large for that some behind each of many places: those of a packed chunk, all of which
+ * are unpacked for one. */
 static shoal_status look(shoal_dataset *d, findings *f)
 {
   enum { BLOCK_BYTES = 1 << 20 };
-  const uint64_t n = d->info.n[SHOAL_TRAIN];
-  const bool all = n <= SHOAL_MAX(d->look_bytes / d->sample_bytes, (uint64_t)SURVEY);
-  const uint64_t rows = SHOAL_MAX((all ? BLOCK_BYTES : d->look_bytes / SURVEY) / d->sample_bytes, UINT64_C(1));
-  const uint64_t places = all ? (n + rows - 1) / rows : SURVEY;
+  const bool all = is_read_whole(d);
+  const uint64_t n = d->info.n[SHOAL_TRAIN], together = shoal_dataset_unpacks(d, SHOAL_TRAIN), drawn = count_places(d);
+  const uint64_t block = SHOAL_MAX((all ? BLOCK_BYTES : d->look_bytes / drawn) / d->sample_bytes, UINT64_C(1));
+  const uint64_t rows = all ? block : SHOAL_MAX(block - block % together, together);
+  const uint64_t places = all ? (n + rows - 1) / rows : drawn;
   void *x;
   shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_alloc(rows, d->sample_bytes, "samples to look at", &x));
-  for (uint64_t i = 0; i < places && st == SHOAL_OK; i++) {
-    const uint64_t first = all ? i * rows : draw_place(d, i, places);
-    st = look_at(d, first, SHOAL_MIN(rows, n - first), x, f);
+  for (uint64_t i = 0, next = 0; i < places && next < n && st == SHOAL_OK; i++) {
+    uint64_t first = all ? next : draw_place(d, i, places);
+    first = SHOAL_MAX(first - first % together, next);
+    next = SHOAL_MIN(first + rows, n);
+    st = look_at(d, first, next - first, x, f);
   }
   free(x);
   return st;

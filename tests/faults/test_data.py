@@ -150,6 +150,23 @@ def test_periodic(n, features, period, rtol):
             assert np.allclose((f.attrs["mean"][0], f.attrs["std"][0]), wanted, rtol=rtol), (f.attrs["mean"], wanted)
 
 
+def test_packed_and_large():
+    """Where one sample unpacks a chunk, all of the chunk are looked at, at fewer places: together as much as of other files."""
+    n, rows = 20000, 256
+    x = np.zeros((n, 1024), "u1")
+    x[:n // 2, 0] = 200  # sorted by class
+    with h5py.File("p-0.h5", "w") as f:
+        f.create_dataset("train/x", data=x, chunks=(rows, 1024), compression="gzip", compression_opts=1)
+        f["train/y"] = (x[:, 0] > 0).astype("i4")
+    for i in range(1, 16):
+        os.link("p-0.h5", f"p-{i}.h5")
+    r = train(1, "r", *RUN[:2], *sets(model__widths="[2]", data__file="[p-*.h5]", run__steps=1, data__batch=8))
+    looks = [int(k) for k in re.findall(r"estimated from (\d+) of 20000", r.stdout)]
+    assert len(looks) == 16 and 64 * rows / 2 < min(looks) <= max(looks) <= 64 * rows, looks
+    with h5py.File(newest("r")) as f:
+        assert np.allclose((f.attrs["mean"][0], f.attrs["std"][0]), (100, 100), rtol=0.1), (f.attrs["mean"][0], f.attrs["std"][0])
+
+
 def test_scale_beside_kind():
     """A stated mean and deviation are looked at also where a file states its kind, and feature by feature."""
     x = np.random.default_rng(1).integers(0, 256, (60, 1, 4, 4), "u1")

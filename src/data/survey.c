@@ -94,8 +94,7 @@ static uint64_t count_places(const shoal_dataset *d)
 
 /* ---- identity ---- */
 
-/* Of a file without a check sum: one over evenly spaced samples and all labels.  Runs know the data by it, so it must not change
- * between versions; and only one has run with packed files that are too large to be looked at everywhere. */
+/* Of a file without a check sum: one over evenly spaced samples and all labels.  Runs know the data by it, so it must not change. */
 static shoal_status identify(shoal_dataset *d)
 {
   const uint64_t n = d->info.n[SHOAL_TRAIN], looks = SHOAL_MIN(n, count_places(d));

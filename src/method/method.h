@@ -114,6 +114,12 @@ typedef struct {
   shoal_share share;   /* how samples are distributed */
   bool measures_stats; /* no rank trains the assembled model: recompute its batch-norm statistics */
 
+  /* ---- the run file ---- */
+
+  /* Refuses options that contradict each other whatever the data, the model and the ranks are: every verb that reads a run file
+   * asks.  Local.  NULL: none do. */
+  shoal_status (*check)(const shoal_config *c);
+
   /* ---- opening ---- */
 
   /* Says what this rank's form is built from, before weights, optimizer state and plans exist, and which ranks work on

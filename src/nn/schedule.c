@@ -35,8 +35,9 @@ shoal_status shoal_lr_configure(const shoal_config *c, double epochs, shoal_lr_s
     SHOAL_CHECK(s.milestone[i] > s.milestone[i - 1], SHOAL_ERR_ARG,
                 "optim.milestones: %g after %g; give them in rising order", s.milestone[i], s.milestone[i - 1]);
   SHOAL_CHECK(s.kind != SHOAL_LR_COSINE || s.warmup_epochs < epochs, SHOAL_ERR_ARG,
-              "optim.warmup_epochs is %g of %g epochs; the cosine needs what remains, lower it", s.warmup_epochs,
-              epochs);
+              "optim.warmup_epochs is %g and run.epochs %g: the cosine falls in what remains; lower it, or raise "
+              "run.epochs",
+              s.warmup_epochs, epochs);
   *out = s;
   return SHOAL_OK;
 }

@@ -41,8 +41,6 @@ static shoal_status size_batches(shoal_session *s)
   uint64_t p = (uint64_t)shoal_world_size(s->run.world), n = shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
   uint64_t global = (uint64_t)shoal_config_int(c, "data.global_batch");
   s->data.global_batch = global ? global : (uint64_t)shoal_config_int(c, "data.batch") * p;
-  SHOAL_CHECK(!(global && shoal_config_given(c, "data.batch")), SHOAL_ERR_USAGE,
-              "data.batch and data.global_batch are both set: keep one of them");
   bool drops = s->world.choice.last == SHOAL_LAST_DROP;
   if (drops && n < s->data.global_batch) return refuse_drop(s, n, p);
   s->data.own_batch = s->data.global_batch / p;

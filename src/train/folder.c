@@ -26,14 +26,20 @@
 
 enum { MOST_ATTEMPTS = 1000000000 }; /* a status.json with a larger number counts as none */
 
-shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
+shoal_status shoal_folder_check_name(const char *name)
 {
-  *out = (shoal_folder){ .rank = shoal_log_rank() };
   SHOAL_CHECK(*name && *name != '.' && *name != '-' && strlen(name) < 64, SHOAL_ERR_USAGE,
               "run.name is \"%s\": must be 1 to 63 characters and not begin with '.' or '-'", name);
   for (const char *c = name; *c; c++)
     SHOAL_CHECK(isalnum((unsigned char)*c) || strchr("._-", *c), SHOAL_ERR_USAGE,
                 "run.name is \"%s\": only letters, digits, '.', '_' and '-' are allowed", name);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
+{
+  *out = (shoal_folder){ .rank = shoal_log_rank() };
+  SHOAL_TRY(shoal_folder_check_name(name));
   out->dir = shoal_path_join(root, name);
   out->ckpt = shoal_path_join(out->dir, "ckpt");
   out->trace = shoal_path_join(out->dir, "trace");

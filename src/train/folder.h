@@ -46,6 +46,7 @@ typedef struct {
   shoal_rows *metrics;          /* rank 0 */
 } shoal_folder;
 
+shoal_status shoal_folder_check_name(const char *name); /* ERR_USAGE if it is not a plain name */
 /** Sets the paths, on every rank.  ERR_USAGE if `name` is not a plain name. */
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out);
 /** Rank 0: creates the folders, takes the lease, numbers the attempt, opens the log for append.  *again: not taken yet, to

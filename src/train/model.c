@@ -20,9 +20,6 @@ shoal_status shoal_session_build_model(shoal_session *s)
   s->run.eval_mode = s->world.choice.eval_by_batch && s->run.model->stats > 0 ? SHOAL_PLAN_MEASURE : SHOAL_PLAN_EVAL;
   if (s->method->state_size) SHOAL_TRY(shoal_alloc(1, s->method->state_size, "the method's state", &s->method_state));
   s->model.opened = true;
-  SHOAL_CHECK(!shoal_session_cuts(s) || !shoal_config_bool(s->world.config, "model.orthogonal"), SHOAL_ERR_USAGE,
-              "model.orthogonal is true, but with method %s no rank holds whole weights to begin with; leave it out",
-              s->method->name);
   s->model.outline = (shoal_outline){ .model = s->model.whole };
   if (s->method->outline) SHOAL_TRY(s->method->outline(&s->run, s->method_state, &s->model.outline));
   s->model.form.model = s->model.outline.model;

@@ -1,6 +1,8 @@
 /* One table for the run file.  Names are grouped by section; the same rows make `shoal config` and the manual page. */
 #include "train/options.h"
 #include "base/mem.h"
+#include "nn/optim.h"
+#include "train/folder.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,6 +264,27 @@ static shoal_status check_trace(const shoal_config *c)
   return SHOAL_OK;
 }
 
+/* What makes no run, whatever the data, the model and the ranks are. */
+static shoal_status check_together(const shoal_config *c, const shoal_method *method)
+{
+  shoal_optim_config optim;
+  shoal_lr_schedule lr;
+  const bool orthogonal = shoal_config_bool(c, "model.orthogonal");
+  SHOAL_TRY(check_periods(c));
+  SHOAL_TRY(check_trace(c));
+  SHOAL_TRY(shoal_folder_check_name(shoal_config_string(c, "run.name")));
+  SHOAL_TRY(shoal_optim_configure(c, &optim));
+  SHOAL_TRY(shoal_lr_configure(c, (double)shoal_config_int(c, "run.epochs"), &lr));
+  SHOAL_CHECK(!shoal_config_int(c, "data.global_batch") || !shoal_config_given(c, "data.batch"), SHOAL_ERR_USAGE,
+              "data.batch and data.global_batch are both set: keep one of them");
+  SHOAL_CHECK(!orthogonal || method->trains != SHOAL_TRAINS_PARTS, SHOAL_ERR_USAGE,
+              "model.orthogonal is true, but with method %s no rank holds whole weights to begin with; leave it out",
+              method->name);
+  SHOAL_CHECK(!orthogonal || !*shoal_config_string(c, "model.weights"), SHOAL_ERR_USAGE,
+              "model.orthogonal is true, but model.weights are not changed before training; leave one out");
+  return method->check ? method->check(c) : SHOAL_OK;
+}
+
 /* Model and method may come from the environment too; read first, because they select the tables that check the
  * rest. */
 static shoal_status read_environment_choices(shoal_settings *s)
@@ -327,7 +350,7 @@ shoal_status shoal_run_configure_as(const char *as, const char *run_file, const 
   SHOAL_TRY_GOTO(st, choose(s, &model, &method), done);
   SHOAL_TRY_GOTO(st, all_tables(model, method, &tables, &n), done);
   SHOAL_TRY_GOTO(st, shoal_config_create(s, tables, n, out), done);
-  if ((st = check_periods(*out)) != SHOAL_OK || (st = check_trace(*out)) != SHOAL_OK) {
+  if ((st = check_together(*out, method)) != SHOAL_OK) {
     shoal_config_destroy(*out);
     *out = NULL;
   }

@@ -151,8 +151,6 @@ static shoal_status check_weights_alone(const shoal_session *s, const char *path
               "--resume %s and model.weights %s both say where weights come from: --resume goes on with that run, "
               "model.weights begins a new one; leave one out",
               resume, path);
-  SHOAL_CHECK(!shoal_config_bool(s->world.config, "model.orthogonal"), SHOAL_ERR_USAGE,
-              "model.orthogonal is true, but model.weights are not changed before training; leave one out");
   return SHOAL_OK;
 }
 

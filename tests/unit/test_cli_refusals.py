@@ -1,4 +1,5 @@
 """What the verbs that only look and measure say to bad arguments and foreign files: nothing may crash, hang or end with 0."""
+import json
 import os
 import signal
 import subprocess
@@ -76,6 +77,34 @@ def beside_files(files, work, monkeypatch):
 def test_refused(line, code, words):
     assert_one_error(shoal(line, code=code), words)
     assert not os.path.exists("out.json"), "a failed export left its file"
+
+
+TOGETHER = (  # options of which each is good, and not all of them
+    ({"optim": {"schedule": "cosine", "warmup_epochs": 1}}, "the cosine falls in what remains"),
+    ({"optim": {"schedule": "step", "milestones": [3, 2]}}, "give them in rising order"),
+    ({"optim": {"momentum": 0, "nesterov": True}}, "optim.nesterov needs momentum"),
+    ({"run": {"name": "a b"}}, "only letters, digits"),
+    ({"data": {"global_batch": 8}}, "are both set"),
+    ({"model": {"orthogonal": True, "weights": "x.h5"}}, "leave one out"),
+    ({"model": {"orthogonal": True}, "method": {"name": "ist"}}, "no rank holds whole weights"),
+    ({"method": {"name": "ist", "cut": "units", "min_blocks": 2}}, "method.min_blocks is for residual blocks"),
+    ({"method": {"name": "ab", "cycle": 5, "rebound": 5}}, "method.rebound is 5 of 5"),
+    ({"method": {"name": "ab", "swap": True, "mode": "only-b"}}, "method.swap changes groups"),
+    ({"method": {"name": "daso", "every": 3, "wait": 4}}, "method.wait is 4"),
+    ({"method": {"name": "local", "chunks": 2, "cut": [1]}}, "are both set"),
+    ({"method": {"name": "local", "form": "overlapping", "replay": 2}}, "method.replay needs blocks"),
+)
+
+
+@pytest.mark.parametrize("options, words", TOGETHER)
+def test_config_like_launch(options, words, tmp_path):
+    """`shoal config` refuses what no data and no ranks could make right, and `shoal launch` does so before it starts a rank."""
+    sections = {"run": {"name": "one", "epochs": 1}, "model": {"name": "mlp", "widths": [8, 8]}, "data": {"file": "glyphs.h5", "batch": 8}}
+    for section, more in options.items():
+        sections[section] = {**sections.get(section, {}), **more}
+    (tmp_path / "run.yaml").write_text(json.dumps(sections))
+    for verb in (["config", tmp_path / "run.yaml"], ["launch", tmp_path / "run.yaml", "-n", "2"]):
+        assert_one_error(run([program(), *verb], base=PLAIN_ENV, timeout=30, code=2), words)
 
 
 NAMED = "a\nshoal: error: b\x1b[2J"  # as part of a message it would be two, the second made up

@@ -109,6 +109,15 @@ static shoal_ab_mode mode_wanted(const shoal_config *c)
   return (shoal_ab_mode)mode;
 }
 
+static shoal_status ab_check(const shoal_config *c)
+{
+  shoal_ab_schedule s;
+  SHOAL_CHECK(!shoal_config_bool(c, "method.swap") || mode_wanted(c) != SHOAL_AB_ONLY_B, SHOAL_ERR_USAGE,
+              "method.swap changes groups between A and B, but with method.mode only-b all train B: take one back");
+  read_schedule(c, 0, &s);
+  return shoal_config_given(c, "method.cycle") ? shoal_ab_schedule_check(&s) : SHOAL_OK;
+}
+
 static shoal_status find_groups(const shoal_run *r, shoal_ab_state *s)
 {
   const shoal_topo *t = shoal_world_topo(r->world);
@@ -120,8 +129,6 @@ static shoal_status find_groups(const shoal_run *r, shoal_ab_state *s)
   free(node);
   SHOAL_TRY(st);
   s->group = shoal_ab_group_of(&s->groups, shoal_world_rank(r->world));
-  SHOAL_CHECK(!s->swap || !shoal_ab_only_b(s), SHOAL_ERR_USAGE,
-              "method.swap changes groups between A and B, but with method.mode only-b all train B: take one back");
   return SHOAL_OK;
 }
 
@@ -361,6 +368,7 @@ const shoal_method shoal_method_ab = {
   .trains = SHOAL_TRAINS_PHASES,
   .share = SHOAL_SHARE_BATCH,
   .outline = ab_outline,
+  .check = ab_check,
   .open = ab_open,
   .close = ab_close,
   .start = ab_start,

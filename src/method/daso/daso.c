@@ -89,7 +89,27 @@ static void print_phase(const daso_state *s, uint64_t epoch)
                (unsigned long long)c.wait);
 }
 
-static shoal_status read_schedule(const shoal_config *c, daso_state *s, double epochs)
+static int64_t wait_wanted(const shoal_config *c)
+{
+  return shoal_config_given(c, "method.wait") ? shoal_config_int(c, "method.wait") : -1;
+}
+
+static shoal_status daso_check(const shoal_config *c)
+{
+  const long long wait = (long long)wait_wanted(c), every = (long long)shoal_config_int(c, "method.every");
+  const long long most = (long long)shoal_config_int(c, "method.max_every");
+  SHOAL_CHECK(!every || wait <= every, SHOAL_ERR_USAGE,
+              "method.wait is %lld but a sum starts every method.every = %lld batches: more than two would be under "
+              "way; lower wait or raise every",
+              wait, every);
+  SHOAL_CHECK(every || wait <= most, SHOAL_ERR_USAGE,
+              "method.wait is %lld, but B is never above method.max_every = %lld and W never above B; lower wait or "
+              "raise max_every",
+              wait, most);
+  return SHOAL_OK;
+}
+
+static void read_schedule(const shoal_config *c, daso_state *s, double epochs)
 {
   shoal_daso_plan *p = &s->plan;
   p->epochs = (uint64_t)epochs;
@@ -101,18 +121,9 @@ static shoal_status read_schedule(const shoal_config *c, daso_state *s, double e
   p->threshold = shoal_config_float(c, "method.threshold");
   p->patience = (uint64_t)shoal_config_int(c, "method.patience");
   s->fixed_every = (uint64_t)shoal_config_int(c, "method.every");
-  s->fixed_wait = shoal_config_given(c, "method.wait") ? shoal_config_int(c, "method.wait") : -1;
+  s->fixed_wait = wait_wanted(c);
   s->quirks = shoal_config_bool(c, "method.ref_quirks");
-  SHOAL_CHECK(!s->fixed_every || s->fixed_wait <= (int64_t)s->fixed_every, SHOAL_ERR_USAGE,
-              "method.wait is %lld but a sum starts every method.every = %llu batches: more than two would be under "
-              "way; lower wait or raise every",
-              (long long)s->fixed_wait, (unsigned long long)s->fixed_every);
-  SHOAL_CHECK(s->fixed_every || s->fixed_wait <= (int64_t)p->max_every, SHOAL_ERR_USAGE,
-              "method.wait is %lld, but B is never above method.max_every = %llu and W never above B; lower wait or "
-              "raise max_every",
-              (long long)s->fixed_wait, (unsigned long long)p->max_every);
   shoal_daso_begin(p, 0, &s->phase);
-  return SHOAL_OK;
 }
 
 static void warn_of_blocking(const daso_state *s, bool root)
@@ -142,7 +153,7 @@ static shoal_status daso_open(shoal_run *r, void *state)
   daso_state *s = state;
   const char *delta = shoal_config_string(r->config, "method.delta");
   s->models = (shoal_model_sum){ .backend = r->backend, .control = r->control };
-  SHOAL_TRY(shoal_group_agree(r->control, read_schedule(r->config, s, r->epochs)));
+  read_schedule(r->config, s, r->epochs);
   bool changes = strcmp(delta, "on") == 0 || (strcmp(delta, "auto") == 0 && !s->quirks);
   SHOAL_TRY(shoal_daso_open(r, shoal_wire_wanted(r->config), changes,
                             (float)shoal_config_float(r->config, "method.staleness_adjustment"), &s->core));
@@ -380,6 +391,7 @@ const shoal_method shoal_method_daso = {
   .state_size = sizeof(daso_state),
   .trains = SHOAL_TRAINS_OWN,
   .share = SHOAL_SHARE_BATCH,
+  .check = daso_check,
   .open = daso_open,
   .close = daso_close,
   .samples = daso_samples,

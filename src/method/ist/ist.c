@@ -73,32 +73,46 @@ static bool deals_blocks(const shoal_run *r)
 /* ---- opening ---- */
 
 /* Settings of the other kind of cut would have no effect, so they are refused. */
-static shoal_status refuse_unused(const shoal_model *m, const shoal_ist_options *o)
+static shoal_status refuse_unused(const char *model, const shoal_ist_options *o)
 {
   SHOAL_CHECK(
       o->blocks || (o->min_blocks == 0 && o->n_stages == 0), SHOAL_ERR_USAGE,
       "%s is for residual blocks, but of model %s hidden units are dealt: leave it out, or set method.cut to blocks",
-      o->n_stages ? "method.stages" : "method.min_blocks", m->name);
+      o->n_stages ? "method.stages" : "method.min_blocks", model);
   SHOAL_CHECK(
       !o->blocks || !o->stratified, SHOAL_ERR_USAGE,
       "method.partition stratified is for hidden units, but of model %s residual blocks are dealt: leave it out, or "
       "set method.cut to units",
-      m->name);
+      model);
   return SHOAL_OK;
+}
+
+static shoal_ist_options read_options(const shoal_config *c, bool blocks)
+{
+  shoal_ist_options o = {
+    .blocks = blocks,
+    .stratified = strcmp(shoal_config_string(c, "method.partition"), "stratified") == 0,
+    .min_blocks = (int)shoal_config_int(c, "method.min_blocks"),
+  };
+  o.n_stages = shoal_config_ints(c, "method.stages", &o.stages);
+  return o;
+}
+
+/* What is dealt by default depends on the model, so ist_outline asks once more. */
+static shoal_status ist_check(const shoal_config *c)
+{
+  const char *cut = shoal_config_string(c, "method.cut");
+  const shoal_ist_options o = read_options(c, strcmp(cut, "blocks") == 0);
+  return strcmp(cut, "auto") == 0 ? SHOAL_OK : refuse_unused(shoal_config_string(c, "model.name"), &o);
 }
 
 static shoal_status ist_outline(shoal_run *r, void *state, shoal_outline *out)
 {
   ist_state *s = state;
-  shoal_ist_options o = {
-    .parts = shoal_group_size(r->all),
-    .seed = r->seed,
-    .blocks = deals_blocks(r),
-    .stratified = strcmp(shoal_config_string(r->config, "method.partition"), "stratified") == 0,
-    .min_blocks = (int)shoal_config_int(r->config, "method.min_blocks"),
-  };
-  o.n_stages = shoal_config_ints(r->config, "method.stages", &o.stages);
-  SHOAL_TRY(refuse_unused(r->model, &o));
+  shoal_ist_options o = read_options(r->config, deals_blocks(r));
+  o.parts = shoal_group_size(r->all);
+  o.seed = r->seed;
+  SHOAL_TRY(refuse_unused(r->model->name, &o));
   SHOAL_TRY(shoal_ist_plan_create(r->model, &o, &s->plan));
   SHOAL_TRY(shoal_ist_deal_create(s->plan, &s->now));
   SHOAL_TRY(shoal_ist_deal_create(s->plan, &s->next));
@@ -422,6 +436,7 @@ const shoal_method shoal_method_ist = {
   .share = SHOAL_SHARE_STRIDED,
   .measures_stats = true,
   .outline = ist_outline,
+  .check = ist_check,
   .open = ist_open,
   .close = ist_close,
   .weights_ready = ist_weights_ready,

@@ -19,15 +19,14 @@ static shoal_local_form wanted_form(const shoal_config *c)
                                             : SHOAL_LOCAL_CHUNKED;
 }
 
-static shoal_status check_options(const shoal_run *r, shoal_local_form form)
+shoal_status shoal_local_check(const shoal_config *c)
 {
-  const shoal_config *c = r->config;
   const int64_t *cut;
   bool cuts = shoal_config_ints(c, "method.cut", &cut) > 0;
   SHOAL_CHECK(!cuts || shoal_config_int(c, "method.chunks") == 0, SHOAL_ERR_USAGE,
               "method.chunks and method.cut are both set: keep one of them");
   SHOAL_CHECK(
-      form != SHOAL_LOCAL_OVERLAPPING || shoal_config_int(c, "method.replay") == 0, SHOAL_ERR_USAGE,
+      wanted_form(c) != SHOAL_LOCAL_OVERLAPPING || shoal_config_int(c, "method.replay") == 0, SHOAL_ERR_USAGE,
       "method.replay needs blocks that share nothing: set method.form to chunked or greedy, or method.replay to 0");
   SHOAL_CHECK(shoal_config_int(c, "method.max_uses") != 1, SHOAL_ERR_USAGE,
               "method.max_uses is 1, which allows no use at all; choose 2 for one use, or 0 for no limit");
@@ -131,7 +130,6 @@ static shoal_status make_parts(shoal_run *r, shoal_local *s)
   shoal_local_block *blocks = NULL;
   double *cost = NULL;
   shoal_status st;
-  SHOAL_TRY(check_options(r, form));
   SHOAL_TRY(shoal_local_read_parts(r, r->from, &s->parts));
   if (may_keep(r, s->parts, form, head)) return SHOAL_OK;
   shoal_local_parts_destroy(s->parts);

@@ -372,6 +372,7 @@ const shoal_method shoal_method_local = {
   .trains = SHOAL_TRAINS_PARTS,
   .share = SHOAL_SHARE_BATCH,
   .outline = shoal_local_outline,
+  .check = shoal_local_check,
   .open = local_open,
   .close = local_close,
   .step = local_step,

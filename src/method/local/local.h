@@ -111,6 +111,7 @@ typedef struct {
 /* ---- the cut ---- */
 
 /** Sets up parts, grid, this rank's blocks and their joint arena; a hook of the method.  Collective. */
+shoal_status shoal_local_check(const shoal_config *c); /* see shoal_method */
 shoal_status shoal_local_outline(shoal_run *r, void *state, shoal_outline *out);
 
 /* ---- feed: one message per step and boundary, forward only ---- */

@@ -36,6 +36,9 @@ usage: cluster.sh VERB
                       --share: a folder below /tmp that the nodes, whose /tmp is their own, shall see all the same
   down                end it; does nothing when there is nothing
   shape RATE|off      limit every node's link, both ways, as in 200mbit
+  fail NODE           as without power: its link is dead, and all that ran there, before anybody could say a word; Slurm finds out
+                      after 15 s, or by: scontrol update NodeName=NODE State=DOWN Reason=failed
+  heal NODE           start it again
   status              nodes, links and time left; exit 1 if it is not up
   exec COMMAND...     run srun, sbatch, squeue, ... on it
   check               can a cluster be made here? exit 77 and a line if not
@@ -94,10 +97,13 @@ check_pmix() {
 
 # ---- who has the machine's one cluster -----------------------------------------------------------------------------------
 
-start_time() { # PID: tells a process from a later one with its number; field 22, counted behind the name in parentheses
+# Tells a process from a later one with its number; field 22, counted behind the name in parentheses.  One that has ended and that
+# nobody waits for (Z) is none.
+start_time() { # PID
   local stat fields
   { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
   read -r -a fields <<<"${stat##*) }"
+  [[ ${fields[0]} != Z ]] || return 1
   echo "${fields[19]}"
 }
 
@@ -238,6 +244,28 @@ shape() { # RATE|off
   say "links: $rate"
 }
 
+# The link goes first, so that the other nodes see no connection end.
+fail_node() { # nK
+  local pid node=${1-}
+  is_node "$node" || die 2 "fail $node: give a node, n1 to n$(nodes)"
+  ip -n "shoal-$node" link set eth0 down
+  grep -qsx "$node" "$dir/failed" || echo "$node" >>"$dir/failed"
+  while [[ -n $(ip netns pids "shoal-$node") ]]; do
+    for pid in $(ip netns pids "shoal-$node"); do kill -KILL "$pid" 2>/dev/null || true; done
+    sleep 0.05
+  done
+  say "$node has failed"
+}
+
+heal_node() { # nK
+  local node=${1-}
+  grep -qsx "$node" "$dir/failed" || die 2 "heal $node: it has not failed"
+  sed -i "/^$node$/d" "$dir/failed"
+  ip -n "shoal-$node" link set eth0 up
+  start_node "$node"
+  say "$node is starting"
+}
+
 bytes() {
   local i n
   n=$(nodes)
@@ -314,8 +342,12 @@ start_daemons() { # N
   launch slurmctld nsenter --net=/run/netns/shoal-head unshare --uts --mount bash "$self" _head slurmctld -D
   for ((i = 1; i <= $1; i++)); do
     mkdir -p "$dir/spool/n$i" "$dir/node/n$i"
-    launch "n$i" nsenter --net="/run/netns/shoal-n$i" unshare --uts --mount --ipc bash "$self" _node "n$i"
+    start_node "n$i"
   done
+}
+
+start_node() { # nK
+  launch "$1" nsenter --net="/run/netns/shoal-$1" unshare --uts --mount --ipc bash "$self" _node "$1"
 }
 
 # Host name and addresses of the namespaces we are in by now.  Slurm calls back whoever asked it under that name.
@@ -370,10 +402,12 @@ show_logs() {
 
 # ---- verbs ---------------------------------------------------------------------------------------------------------------
 
-is_up() { # every process written down still runs
+is_up() { # every process written down still runs, but for nodes that were made to fail
   [[ -f $dir/pids ]] || return 1
-  (($(recorded "$dir" | wc -l) == $(nodes) + 3)) # nodes, munged, slurmctld, watchdog
+  (($(recorded "$dir" | wc -l) + $(sort -u "$dir/failed" 2>/dev/null | wc -l) == $(nodes) + 3)) # nodes, munged, slurmctld, watchdog
 }
+
+is_node() { [[ $1 =~ ^n[1-9][0-9]?$ ]] && ((${1#n} <= $(nodes))); }
 
 must_be_up() { is_up || die 1 "is not up (state folder $dir); start it: $self up"; }
 
@@ -497,13 +531,21 @@ main() {
   local verb=${1-}
   PATH=$PATH:/usr/sbin:/sbin
   (($#)) && shift
-  case $verb in up | down | shape | status | logs | exec | bytes) check_state ;; esac
+  case $verb in up | down | shape | fail | heal | status | logs | exec | bytes) check_state ;; esac
   case $verb in
   up) up "$@" ;;
   down) down ;;
   shape)
     must_be_up
     shape "${1-}"
+    ;;
+  fail)
+    must_be_up
+    fail_node "${1-}"
+    ;;
+  heal)
+    must_be_up
+    heal_node "${1-}"
     ;;
   status) status ;;
   check) check_machine ;;

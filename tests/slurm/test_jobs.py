@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+import cluster as slurm
 import launch
 from harness import (FULL, MLP, ROOT, Trace, assert_equal, built, cluster_sh, log, newest, places, program, random_source, read,
                      run, said, sampled, sets, shoal, shows, status, trace_table, wait_until)
@@ -352,6 +353,21 @@ def test_doctor():
     assert "equal on all nodes" in text and "ms of each other" in text and "by PMIx" in text, said(r)
 
 
+def test_stage(glyphs):
+    """data.stage: every node copies the data set to its own /tmp once; a node whose scratch folder is full is named.  What a run makes of
+    the copies, and when they are made anew, is in faults.disk_stage."""
+    glyphs(200, 20)
+    options = [*MLP, *sets(run__epochs=1, data__batch=8)]
+    r = srun(*EIGHT, *train("copies", *options, *sets(data__stage="/tmp/stage")))
+    assert re.search(r"disk, /tmp/stage/shoal-0: [1-9]\S* KiB copied, 0 B found there, all read back with the right sum", r.stdout), said(r)
+    r = srun("-N4", "sh", "-c", "hostname; md5sum /tmp/stage/shoal-0/*.h5 | cut -c -32; rm -r /tmp/stage")
+    assert len(set(r.stdout.split())) == 5 and len(r.stdout.split()) == 8, f"four nodes, one sum: {said(r)}"
+    script = "mkdir -p /tmp/full; [ $(hostname) != n2 ] || mount -t tmpfs -o size=256k shoal /tmp/full; exec \"$@\""
+    r = srun("-N4", "--ntasks-per-node=1", "unshare", "--mount", "sh", "-c", script, "sh", *train("full", *options, *sets(data__stage="/tmp/full")), code=7)
+    assert re.search(r"rank 1.*data.stage: glyphs.h5 has \S+ KiB and /tmp/full/shoal-0 has only \S+ KiB left \(tmpfs\)", r.stderr), said(r)
+    assert r.stderr.count("data.stage:") == 1, said(r)
+
+
 def test_starts(glyphs):
     """Short starts over four nodes: none may die in its first exchange (the fence in src/comm/pmix.c)."""
     glyphs(64, 8)
@@ -565,6 +581,37 @@ def test_killed(glyphs):
     assert status("dead")["attempt"] == 2, f"{job(number)} {status('dead')}"
     assert shows("dead.log", r"resumed from runs/dead/ckpt/step-"), "the next job did not resume"
     assert_same_run("whole", "dead", "killed and resumed")
+
+
+def test_node(glyphs):
+    """A node that fails under a job, so that no rank there and no rank that waits for it says a word: Slurm ends the job by NODE_FAIL
+    and starts it again on other nodes, which says so and goes on from the newest checkpoint, to the same bits."""
+    if not FULL:
+        pytest.skip("half a minute of waiting for Slurm: only with SHOAL_FULL=1; what is decided then is in slurm.script, too")
+    glyphs()
+    for name in ("whole", "lost"):
+        run_file(name, ckpt="{ every: 5 steps }")
+    short = sets(run__epochs=2)
+    srun("-N2", "--ntasks-per-node=2", program(), "train", "whole.yaml", *short)
+    (number,) = shoal_submit("lost.yaml", "-N2", "--per-node", 2, "-c", 1, "--output", "lost.log", *SLOW, *short)
+    wait_until("the first checkpoint", lambda: runs_at("lost", 7))
+    first = hosts_of("lost")
+    cluster_sh("fail", first[-1])
+    try:
+        on_cluster("scontrol", "update", f"NodeName={first[-1]}", "State=DOWN", "Reason=test")  # sooner than Slurm's own 15 s
+        again = wait_until("attempt 2", lambda: shows("runs/lost/log.txt", "=== attempt 2,"), 90)
+        ended = wait_until("the end", lambda: job_ended(number), 90)
+    finally:
+        cluster_sh("heal", first[-1])
+    healed = wait_until("the node", lambda: len(on_cluster("sinfo", "-h", "-N", "-t", "idle").stdout.split("\n")) > 4)
+    print(f"started again after {again:.1f} s, ended {ended:.1f} s later; the node was there after {healed:.1f} s")
+    assert re.search(rf"requeue job JobId={number} due to failure of node {first[-1]}", read(f"{slurm.STATE}/log/slurmctld.log"))
+    assert job(number)["JobState"] == "COMPLETED" and status("lost")["state"] == "done", f"{job(number)} {status('lost')}"
+    assert first[-1] not in hosts_of("lost"), hosts_of("lost")
+    assert re.search(rf"^job {number}, start 2: Slurm has started it again, as after the failure of a node; runs/lost goes on from step "
+                     r"\d+, once$", read("lost.log"), re.M), read("lost.log")
+    assert shows("runs/lost/log.txt", r"resumed from runs/lost/ckpt/step-")
+    assert_same_run("whole", "lost", "a node lost")
 
 
 # ---- bytes -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""`shoal predict`, and what `shoal ckpt export` writes: compared with an evaluation by NumPy, the program of docs/predict.md."""
+"""`shoal predict`, and what `shoal ckpt export` writes: compared with an evaluation by NumPy, docs/predict.py."""
 import csv
 import json
-import re
 import sys
 import types
 
@@ -11,13 +10,13 @@ import pytest
 
 from harness import FULL, PLAIN_ENV, ROOT, assert_one_error, newest, program, run, sets, shoal, train
 
-with open(f"{ROOT}/docs/predict.md") as f:
-    PROGRAM = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+PROGRAM = f"{ROOT}/docs/predict.py"
 
 
 def numpy_program():
     module = types.ModuleType("predict")
-    exec(PROGRAM, module.__dict__)
+    with open(PROGRAM) as f:
+        exec(f.read(), module.__dict__)
     return module
 
 
@@ -87,12 +86,12 @@ def test_names(named):
     with h5py.File("model.h5") as model:
         expected = numpy_program().predict(model, np.array([row[1:] for row in named], "f8"))
     assert np.array([[float(r[f"p_{n}"]) for n in names] for r in rows]) == pytest.approx(expected, abs=1e-5)
-    with open("predict.py", "w") as f:
-        f.write(PROGRAM)
     with h5py.File("trees.h5") as data:
-        lines = run([sys.executable, "predict.py", "model.h5", "trees.h5"]).stdout.splitlines()
+        lines = run([sys.executable, PROGRAM, "model.h5", "trees.h5"]).stdout.splitlines()
         known = data.attrs["class_names"].decode().split("\n")
         assert [line.rsplit(" ", 1)[0] for line in lines] == [known[y] for y in data["test/y"][:]]
+    lines = run([sys.executable, PROGRAM, "model.h5", "new.h5"]).stdout.splitlines()  # a set without a test split
+    assert [line.rsplit(" ", 1)[0] for line in lines] == [r["predicted"] for r in rows]
     assert told["confusion"][names.index("oak")][names.index("ash")] == 1 and np.sum(told["confusion"]) == 3
     page = shoal("predict", newest("r"), "new.h5").stdout
     assert "2 with a label that the model does not know, such as yew: not counted" in page and "accuracy 66.67 % (2 of 3)" in page

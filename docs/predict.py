@@ -1,0 +1,76 @@
+"""Predictions of an exported model without Shoal: what `shoal ckpt export` writes has all that is needed.
+
+    python3 predict.py MODEL.h5 DATA.h5      a line for each sample: class, probability
+
+Samples are those of the test split, or of the training split where there is no other, as `shoal predict` takes them.  It needs h5py
+and NumPy (Debian: python3-h5py), and is a guide to any other library.
+"""
+import json
+import math
+import sys
+
+import h5py
+import numpy as np
+
+
+def windows(x, layer, fill):
+    """[n, c, h, w] as [n, c, h', w', kernel height, kernel width]."""
+    (kh, kw), (sh, sw), (ph, pw) = layer["kernel"], layer["stride"], layer["padding"]
+    x = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=fill)
+    return np.lib.stride_tricks.sliding_window_view(x, (kh, kw), axis=(2, 3))[:, :, ::sh, ::sw]
+
+
+def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_var=None):
+    kind = layer["kind"]
+    if kind == "linear":
+        x = x @ weight.T + (0 if bias is None else bias)
+    elif kind == "conv":
+        x = np.einsum("nihwkl,oikl->nohw", windows(x, layer, 0), weight, optimize=True)
+        x = x + (0 if bias is None else bias[:, None, None])
+    elif kind == "batchnorm":
+        scale = weight / np.sqrt(running_var + layer["eps"])
+        shape = (-1,) + (1,) * (x.ndim - 2)
+        x = x * scale.reshape(shape) + (bias - running_mean * scale).reshape(shape)
+    elif kind == "layernorm":
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + layer["eps"]) * weight + bias
+    elif kind == "relu":
+        x = np.maximum(x, 0)
+    elif kind == "gelu":
+        x = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    elif kind == "maxpool":
+        x = windows(x, layer, -np.inf).max((4, 5))
+    elif kind == "avgpool":
+        x = np.nanmean(windows(x, layer, np.nan), (4, 5))
+    elif kind == "globalpool":
+        x = x.mean((2, 3))
+    elif kind == "add":
+        x = x + others[0]
+    elif kind == "flatten":
+        x = x.reshape(len(x), -1)
+    elif kind != "dropout":
+        raise ValueError(f"unknown kind of layer {kind}")
+    return np.maximum(x, 0) if layer.get("relu") else x
+
+
+def predict(model, x):
+    """Probabilities of raw samples x [n, ...], as they are in a data set."""
+    shape = (-1,) + (1,) * (x.ndim - 2)
+    values = {None: (x - model.attrs["mean"].reshape(shape)) / model.attrs["std"].reshape(shape)}
+    for layer in json.loads(model.attrs["layers"]):
+        tensors = {t: model[f"{layer['name']}.{t}"][()] for t in ("weight", "bias", "running_mean", "running_var")
+                   if f"{layer['name']}.{t}" in model}
+        values[layer["name"]] = apply(layer, *(values[i] for i in layer["inputs"]), **tensors)
+    logits = values[layer["name"]]
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    return p / p.sum(1, keepdims=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python3 predict.py MODEL.h5 DATA.h5")
+    with h5py.File(sys.argv[1]) as model, h5py.File(sys.argv[2]) as data:
+        samples = data["test/x"] if "test/x" in data and len(data["test/x"]) else data["train/x"]
+        p = predict(model, samples[:].astype("f8"))
+        names = model.attrs["class_names"].decode().split("\n") if "class_names" in model.attrs else range(model.attrs["classes"])
+        for row in p:
+            print(names[row.argmax()], row.max())

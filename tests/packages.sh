@@ -7,7 +7,8 @@
 # Neither is built if it is newer than all sources.
 #
 #   bundle       trains on 1 and 2 ranks with only what is in it, is moved, resumes to the same weights as a run in one go, predicts
-#   package      is installed with what it depends on, trains on 2 ranks, has manual, completion and documents, and leaves nothing
+#   package      is installed with what it depends on, trains on 2 ranks, has manual, completion and documents, and leaves nothing; the
+#                library for C programs is in two packages of its own, with which the example of docs/read.md is built here and run there
 #
 #   FOLDER/base                 output of debootstrap    FOLDER: --root, or SHOAL_PACKAGES_ROOT, or shoal-packages in the folder for
 #         /packages             downloaded by apt        temporary files
@@ -46,7 +47,12 @@ cmake -S "$repo" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSHOAL_TESTS=O
 cmake --build "$build" | tail -n 1
 cmake --build "$build" --target bundle | tail -n 1
 (cd "$build" && cpack -G DEB >cpack.log) || { cat "$build/cpack.log"; exit 1; }
-bundle=$(ls "$build"/shoal-*.tar.gz) package=$(ls "$build"/shoal_*.deb)
+bundle=$(ls "$build"/shoal-*.tar.gz) package=$(ls "$build"/shoal_*.deb) library=$(ls "$build"/libshoalread0_*.deb)
+# a program is built with both packages of the library
+rm -rf "$build/dev" && mkdir "$build/dev"
+for part in "$library" "$build"/libshoalread-dev_*.deb; do dpkg -x "$part" "$build/dev"; done
+# shellcheck disable=SC2046
+cc "$repo/docs/read.c" $(PKG_CONFIG_PATH=$build/dev/usr/lib/pkgconfig pkg-config --cflags --libs shoalread) -Wl,--allow-shlib-undefined -o "$build/dev/read"
 size=$(stat -c %s "$bundle")
 ((size < 60000000)) || { echo "FAIL: the bundle has $size bytes"; exit 1; }
 
@@ -131,14 +137,16 @@ try_bundle() {
       test "$(wc -l <p.csv)" = 101'
 }
 try_package() {
-  fresh package && cp "$store/digits.yaml" "$package" "$store/package/try/" &&
+  fresh package && cp "$store/digits.yaml" "$package" "$library" "$build/dev/read" "$store/package/try/" &&
     printf '#!/bin/sh\nexit 101\n' >"$store/package/usr/sbin/policy-rc.d" && chmod 755 "$store/package/usr/sbin/policy-rc.d" &&
     rm -f "$store/package/etc/dpkg/dpkg.cfg.d/"* && # may leave out manuals and documents
     inside_with_network package bash -euxc '
       apt-get update -qq
       find / -xdev -path "/usr/*" | grep -v __pycache__ | sort >/try/before
       apt-get install -y -qq --no-install-recommends /try/shoal_*.deb
-      dpkg -s shoal | grep -E "^(Depends|Version|Installed-Size)"' &&
+      dpkg -s shoal | grep -E "^(Depends|Version|Installed-Size)"
+      if ldconfig -p | grep libshoalread; then exit 1; fi
+      apt-get install -y -qq --no-install-recommends /try/libshoalread0_*.deb' &&
     inside package bash -euxc '
       cd /try
       shoal data synth glyphs -o glyphs.h5 --train 1000 --test 100
@@ -147,10 +155,11 @@ try_package() {
       for file in man/man1/shoal-train.1.gz man/man5/shoal-run.5.gz bash-completion/completions/shoal zsh/site-functions/_shoal \
                   doc/shoal/README.md doc/shoal/copyright; do test -s /usr/share/$file; done
       ldconfig -p | grep libshoalread.so.0
+      ./read glyphs.h5 runs/digits runs/digits/trace/attempt-0001-node-00000.h5 | grep "data: 1000 training and 100 test samples"
       grep -F "set prefix {/usr}" /usr/share/modulefiles/shoal/*
-      dpkg --verify shoal' &&
+      dpkg --verify shoal libshoalread0' &&
     inside_with_network package bash -euxc '
-      apt-get purge -y -qq shoal
+      apt-get purge -y -qq shoal libshoalread0
       apt-get autoremove -y -qq
       find / -xdev -path "/usr/*" | grep -v __pycache__ | sort >/try/after
       if comm -13 /try/before /try/after | grep shoal; then exit 1; fi'

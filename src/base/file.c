@@ -400,6 +400,35 @@ shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char
   return SHOAL_OK;
 }
 
+shoal_status shoal_expect_folder(const char *path)
+{
+  char *folder = folder_of(path);
+  bool there = shoal_path_exists(folder), writable = access(folder, W_OK) == 0;
+  shoal_status st = shoal_path_look(folder);
+  free(folder);
+  SHOAL_TRY(st);
+  SHOAL_CHECK(there, SHOAL_ERR_IO, "cannot write %s: its folder does not exist; make it first", path);
+  SHOAL_CHECK(writable, SHOAL_ERR_IO, "cannot write %s: you may not write to its folder", path);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_expect_room(const char *path, const char *what, double bytes)
+{
+  const double most = (double)shoal_limit_file_size();
+  uint64_t room;
+  const char *type;
+  char a[32], b[32];
+  SHOAL_TRY(shoal_disk_facts(path, &room, &type));
+  shoal_format_bytes(bytes, a, sizeof a);
+  SHOAL_CHECK(bytes <= (double)room, SHOAL_ERR_IO,
+              "cannot write %s: %s take %s, %s are free on %s; make room or choose another folder", path, what, a,
+              shoal_format_bytes((double)room, b, sizeof b), type);
+  SHOAL_CHECK(bytes <= most, SHOAL_ERR_IO,
+              "cannot write %s: %s take %s, a file may have %s at most (ulimit -f); raise the limit", path, what, a,
+              shoal_format_bytes(most, b, sizeof b));
+  return SHOAL_OK;
+}
+
 bool shoal_disk_is_local(const char *path)
 {
   disk d;

@@ -37,6 +37,11 @@ enum { SHOAL_HOST_NAME = 64 };
 const char *shoal_host_name(char host[SHOAL_HOST_NAME]);
 /** Whether files at `path` are on this host's own disk or memory, so that no other one shows them late.  False if that is not known. */
 bool shoal_disk_is_local(const char *path);
+/** Before work on a file that will be written: ERR_IO if its folder is not there or may not be written to. */
+shoal_status shoal_expect_folder(const char *path);
+/** Before a file of known size is written: ERR_IO, "cannot write PATH: WHAT take 151 MiB, 3.2 MiB are free on nfs; ...", if it does
+ *  not fit the disk, a quota or the limit on the size of files. */
+shoal_status shoal_expect_room(const char *path, const char *what, double bytes);
 enum { SHOAL_SPACE_LEFT = 160 };
 /** Bytes that can be written at `path`, and for messages the type ("ext4", "nfs") of the file system; where a quota leaves less
  *  than is free, that number and "ext4, this user's quota".  The text lives until the thread's next call. */

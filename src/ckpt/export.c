@@ -47,6 +47,25 @@ static shoal_status copy_model(const shoal_ckpt *c, const char *layers, shoal_h5
   return shoal_h5_put_i64(to->file, "epoch", (int64_t)info->epoch);
 }
 
+/* What all tensors of the model take. */
+static shoal_status expect_room(const shoal_ckpt *c, const char *out)
+{
+  const char *const *names;
+  double bytes = 0;
+  size_t n = shoal_ckpt_names(c, &names);
+  for (size_t i = 0; i < n; i++) {
+    shoal_dtype type;
+    int ndim;
+    uint64_t dims[8];
+    double size = sizeof(float);
+    if (strncmp(names[i], prefix, strlen(prefix)) != 0) continue;
+    SHOAL_TRY(shoal_ckpt_shape(c, names[i], &type, &ndim, dims));
+    for (int d = 0; d < ndim; d++) size *= (double)dims[d];
+    bytes += size;
+  }
+  return shoal_expect_room(out, "the weights", bytes);
+}
+
 static void warn_of_unknown_data(const shoal_ckpt *c)
 {
   if (!shoal_ckpt_get_info(c)->data.kind)
@@ -61,7 +80,9 @@ shoal_status shoal_ckpt_export(const char *path, const char *layers, const char 
   shoal_h5_draft draft = { 0 };
   shoal_status st;
   SHOAL_CHECK(!shoal_path_exists(out), SHOAL_ERR_IO, "%s exists already: remove it, or name another file", out);
+  SHOAL_TRY(shoal_expect_folder(out));
   SHOAL_TRY(shoal_ckpt_open(path, true, &c));
+  SHOAL_TRY_GOTO(st, expect_room(c, out), end);
   SHOAL_TRY_GOTO(st, shoal_h5_draft_open(&draft, out, layers ? strlen(layers) : 0), end);
   SHOAL_TRY_GOTO(st, copy_model(c, layers, &draft), end);
   SHOAL_TRY_GOTO(st, shoal_h5_draft_close(&draft), end);

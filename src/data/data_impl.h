@@ -130,13 +130,13 @@ typedef struct {
   const uint32_t *identity; /* NULL: the checksum of what is written */
 } shoal_data_spec;
 typedef struct shoal_data_writer shoal_data_writer;
+/** Before any work: ERR_IO with both sizes if so many samples in all do not fit where `path` is to be. */
+shoal_status shoal_data_expect(const char *path, const shoal_data_spec *spec, uint64_t samples);
 /** Creates the file under a temporary name next to `path`. */
 shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *spec, shoal_data_writer **out);
 /** Appends n samples to a split; x [n, sample], y [n] (NULL for text).  Buffers only a few chunks. */
 shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x,
                                    const int32_t *y);
-/** ERR_IO with both sizes if so many samples in all do not fit on the disk. */
-shoal_status shoal_data_writer_expect(const shoal_data_writer *w, uint64_t samples);
 uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split);
 /** Writes the attributes, closes and syncs the file, and renames it.  `class_names` is NULL or one name per line.
  *  ERR_IO if there are no training samples.  Call destroy afterwards in any case. */
@@ -151,6 +151,8 @@ shoal_status shoal_source_open(const char *path, shoal_source **out);
 void shoal_source_close(shoal_source *s);
 bool shoal_source_is_packed(const shoal_source *s);
 uint64_t shoal_source_stored(const shoal_source *s); /* bytes of the file as it is */
+/** How many bytes the sources of an import have that are not packed, so that they tell how much will be written. */
+shoal_status shoal_import_plain_bytes(const shoal_import_args *a, uint64_t *out);
 /** Reads up to n bytes; fewer only at the end.  ERR_IO if the file cannot be read or its gzip stream is truncated or
  *  corrupt, or unpacks to so much that it holds no data.
  */

@@ -91,8 +91,11 @@ shoal_status shoal_import_cifar(const shoal_import_args *a, const char *out_path
   shoal_data_spec spec = { SHOAL_DATA_IMAGES, SHOAL_SHAPE(3, 32, 32), 1, source };
   shoal_data_writer *w = NULL;
   shoal_import_roles roles = { 0 };
+  uint64_t bytes;
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
+  SHOAL_TRY_GOTO(st, shoal_import_plain_bytes(a, &bytes), done);
+  SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, bytes / (l->labels + PIXELS)), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   SHOAL_TRY_GOTO(st, import_files(a, l, &roles, w), done);
   st = shoal_data_writer_commit(w, l->classes, NULL);

@@ -563,8 +563,9 @@ static shoal_status write_table(const table *t, const char *out_path)
   shoal_data_writer *w;
   shoal_import_source_text(t->args, source, sizeof source);
   shoal_data_spec spec = { SHOAL_DATA_FEATURES, SHOAL_SHAPE((int64_t)features), 4, source };
+  SHOAL_TRY(shoal_data_expect(out_path, &spec, t->rows));
   SHOAL_TRY(shoal_data_writer_create(out_path, &spec, &w));
-  shoal_status st = shoal_data_writer_expect(w, t->rows);
+  shoal_status st = SHOAL_OK;
   for (size_t i = 0, n; i < t->rows && st == SHOAL_OK; i += n) { /* runs of rows of one split */
     for (n = 1; i + n < t->rows && t->test[i + n] == t->test[i];) n++;
     st = shoal_data_writer_add(w, t->test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, t->x + i * features, t->y + i);

@@ -226,11 +226,11 @@ shoal_status shoal_import_idx(const shoal_import_args *a, const char *out_path)
   SHOAL_TRY_GOTO(st, open_files(a, &roles, files, &spec.sample), done);
   size_t bytes = (size_t)shoal_shape_count(&spec.sample);
   SHOAL_TRY_GOTO(st, shoal_alloc(block_rows(bytes), bytes, "images", (void **)&block), done);
-  SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   uint64_t samples = 0;
   for (size_t i = 0; i < a->n_sources; i++) /* a file that is cut short is told as such */
     if (files[i].ndim > 1) samples += SHOAL_MIN(files[i].dim[0], shoal_source_most(files[i].source) / bytes);
-  SHOAL_TRY_GOTO(st, shoal_data_writer_expect(w, samples), done);
+  SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, samples), done);
+  SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   progress p = { .args = a, .writer = w };
   SHOAL_TRY_GOTO(st, import_pairs(&p, files, a->n_sources, block), done);
   st = shoal_data_writer_commit(w, p.largest + 1, NULL);

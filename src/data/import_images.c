@@ -557,8 +557,8 @@ static shoal_status write_images(images *m, const shoal_import_args *a, const ch
   for (size_t i = 0; i < m->classes.n; i++) shoal_str_add(&class_names, "%s%s", i ? "\n" : "", m->classes.at[i]);
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_alloc((size_t)shoal_shape_count(&spec.sample), 1, "an image", (void **)&planes), done);
+  SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, m->files.n), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
-  SHOAL_TRY_GOTO(st, shoal_data_writer_expect(w, m->files.n), done);
   for (size_t i = 0; i < m->files.n; i++) {
     char odd[sizeof m->odd_words];
     SHOAL_TRY_GOTO(st, shoal_image_read(m->files.at[i], f, planes, odd, sizeof odd), done);

@@ -302,8 +302,8 @@ static shoal_status write_all(import *p, const char *out_path)
     SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &test), done);
     SHOAL_TRY_GOTO(st, shoal_import_split(p->args, n, p->labels[0], test), done);
   }
+  SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &p->spec, p->x[0]->dims[0] + (p->x[1] ? p->x[1]->dims[0] : 0)), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &p->spec, &w), done);
-  SHOAL_TRY_GOTO(st, shoal_data_writer_expect(w, p->x[0]->dims[0] + (p->x[1] ? p->x[1]->dims[0] : 0)), done);
   for (int s = 0; s < 2; s++)
     if (p->x[s]) SHOAL_TRY_GOTO(st, write_split(p, s, test, sample, w), done);
   shoal_narrow_warn(&p->narrow, p->x[0]->path, feature_text, p);

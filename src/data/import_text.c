@@ -67,8 +67,11 @@ shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path)
   shoal_import_roles roles = { 0 };
   shoal_import_source_text(a, source, sizeof source);
   shoal_data_spec spec = { SHOAL_DATA_TEXT, SHOAL_SHAPE(1), 1, source };
+  uint64_t bytes;
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
+  SHOAL_TRY_GOTO(st, shoal_import_plain_bytes(a, &bytes), done);
+  SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, bytes), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   SHOAL_TRY_GOTO(st, roles.by_name ? write_files(a, roles.test, w) : write_cut(a, w), done);
   st = shoal_data_writer_commit(w, 256, NULL);

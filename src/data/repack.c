@@ -36,6 +36,7 @@ shoal_status shoal_data_repack(const char *const *paths, size_t n, const char *o
   shoal_data_spec spec = { d->info.kind, d->info.sample, d->info.x_bytes, source, renamed ? &d->info.checksum : NULL };
   uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);
   shoal_status st;
+  SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, d->info.n[SHOAL_TRAIN] + d->info.n[SHOAL_TEST]), done);
   SHOAL_TRY_GOTO(st, shoal_dataset_check_labels(d), done);
   SHOAL_TRY_GOTO(st, shoal_alloc(step, d->sample_bytes, "samples to copy", &x), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);

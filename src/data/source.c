@@ -129,6 +129,18 @@ const char *shoal_source_unit(const shoal_source *s)
   return s->packed ? "unpacked byte" : "byte";
 }
 
+shoal_status shoal_import_plain_bytes(const shoal_import_args *a, uint64_t *out)
+{
+  *out = 0;
+  for (size_t i = 0; i < a->n_sources; i++) {
+    shoal_source *s;
+    SHOAL_TRY(shoal_source_open(a->sources[i], &s));
+    *out += s->packed ? 0 : s->size;
+    shoal_source_close(s);
+  }
+  return SHOAL_OK;
+}
+
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out)
 {
   shoal_source *s;

@@ -169,6 +169,7 @@ shoal_status shoal_data_synth(const shoal_synth_args *a, const char *out_path)
   spec.kind = k == 0 ? SHOAL_DATA_IMAGES : k == 1 ? SHOAL_DATA_FEATURES : SHOAL_DATA_TEXT;
   spec.sample = k == 0 ? SHOAL_SHAPE(1, a->size, a->size) : k == 1 ? SHOAL_SHAPE(a->features) : SHOAL_SHAPE(1);
   shoal_data_writer *w;
+  SHOAL_TRY(shoal_data_expect(out_path, &spec, a->train + a->test));
   SHOAL_TRY(shoal_data_writer_create(out_path, &spec, &w));
   shoal_status st = makers[k](a, w);
   if (st == SHOAL_OK) st = shoal_data_writer_commit(w, k == 2 ? 256 : a->classes, NULL);

@@ -20,7 +20,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CHUNK_BYTES = 16 << 10, CHUNK_SAMPLES = 64, CHUNK_TOKENS = 64 << 10, CHUNK_LABELS = 16 << 10, BUFFER = 1 << 20 };
 
@@ -91,24 +90,21 @@ static shoal_status make_half(shoal_data_writer *w, shoal_split split)
   return SHOAL_ALLOC(w->rows, &h->labels);
 }
 
-/* Checked before anything is read, so that the message has the user's file name and not the temporary one. */
-static shoal_status check_folder(const char *path)
+shoal_status shoal_data_expect(const char *path, const shoal_data_spec *spec, uint64_t samples)
 {
-  const char *name = shoal_path_base(path);
-  char *folder = name == path ? shoal_strdup_printf(".") : shoal_strdup_printf("%.*s", (int)(name - path), path);
-  bool there = shoal_path_exists(folder), writable = access(folder, W_OK) == 0;
-  shoal_status st = shoal_path_look(folder);
-  free(folder);
-  SHOAL_TRY(st);
-  SHOAL_CHECK(there, SHOAL_ERR_IO, "cannot write %s: its folder does not exist; make it first", path);
-  SHOAL_CHECK(writable, SHOAL_ERR_IO, "cannot write %s: you may not write to its folder", path);
-  return SHOAL_OK;
+  const bool text = spec->kind == SHOAL_DATA_TEXT;
+  const size_t beside = text ? 0 : sizeof(int32_t) + sizeof(uint32_t); /* label and check sum */
+  const double each = (double)shoal_shape_count(&spec->sample) * spec->x_bytes + (double)beside;
+  char what[64];
+  SHOAL_TRY(shoal_expect_folder(path));
+  snprintf(what, sizeof what, "%" PRIu64 " %s", samples, text ? "tokens" : "samples");
+  return shoal_expect_room(path, what, (double)samples * each);
 }
 
 shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *spec, shoal_data_writer **out)
 {
   shoal_data_writer *w;
-  SHOAL_TRY(check_folder(path));
+  SHOAL_TRY(shoal_expect_folder(path)); /* before anything is read */
   SHOAL_TRY(SHOAL_ALLOC(1, &w));
   *w = (shoal_data_writer){ .path = shoal_strdup_printf("%s", path), .spec = *spec };
   w->source = shoal_strdup_printf("%s", spec->source);
@@ -126,21 +122,6 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
 fail:
   shoal_data_writer_destroy(w);
   return st;
-}
-
-shoal_status shoal_data_writer_expect(const shoal_data_writer *w, uint64_t samples)
-{
-  const size_t each = w->sample_bytes + sizeof *w->half[0].labels + sizeof *w->half[0].sum;
-  uint64_t room, need;
-  const char *type;
-  char a[32], b[32];
-  SHOAL_TRY(shoal_disk_facts(w->path, &room, &type));
-  bool fits = !__builtin_mul_overflow(samples, each, &need) && need <= room;
-  SHOAL_CHECK(fits, SHOAL_ERR_IO,
-              "cannot write %s: %" PRIu64 " samples take %s, %s are free on %s; make room or choose another folder",
-              w->path, samples, shoal_format_bytes((double)samples * (double)each, a, sizeof a),
-              shoal_format_bytes((double)room, b, sizeof b), type);
-  return SHOAL_OK;
 }
 
 /* ---- filling ---- */

@@ -21,11 +21,12 @@ static bool is_disk_full(int error)
   return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
-static shoal_status disk_full(const shoal_h5_draft *d, const char *what, int error)
+static shoal_status disk_full(const shoal_h5_draft *d, const char *what, int error, uint64_t more)
 {
-  char space[SHOAL_SPACE_LEFT];
-  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: %s%s; %s", what, d->path, strerror(error),
-                    shoal_space_left(d->path, error, space),
+  char space[SHOAL_SPACE_LEFT], need[32];
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s into %s: %s%s, %s more are needed here; %s", what, d->path,
+                    strerror(error), shoal_space_left(d->path, error, space),
+                    shoal_format_bytes((double)more, need, sizeof need),
                     error == EFBIG ? "raise the limit" : "make room or choose another folder");
 }
 
@@ -38,7 +39,7 @@ shoal_status shoal_h5_draft_reserve(shoal_h5_draft *d, const char *what, uint64_
   int failed;
   do failed = fallocate(d->fd, FALLOC_FL_KEEP_SIZE, (off_t)d->reserved, (off_t)(want - d->reserved));
   while (failed && errno == EINTR);
-  if (failed && is_disk_full(errno)) return disk_full(d, what, errno);
+  if (failed && is_disk_full(errno)) return disk_full(d, what, errno, want - d->reserved);
   d->reserved = want; /* also if the file system does not support fallocate, so as not to try again */
   return SHOAL_OK;
 }

@@ -2,6 +2,7 @@
  *
  * A sample whose outputs are not finite (its own values are not, or are far too large) has no prediction: -1, and nothing in the
  * table and in the accuracy. */
+#define _GNU_SOURCE /* fopencookie */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NAME = 48, WIDEST_TABLE = 16, MOST_MISTAKES = 10 };
 
@@ -216,6 +218,14 @@ static void put_field(FILE *f, const char *before, const char *text)
   if (!plain) fputc('"', f);
 }
 
+/* What a file of the predictions takes: exactly as HDF5, as CSV at least. */
+static double least_bytes(const predictor *p, bool csv)
+{
+  const double n = (double)p->n, classes = (double)p->classes;
+  if (csv) return n * (2 * classes + 4); /* numbers of one digit behind their commas */
+  return n * (2 * sizeof(int32_t) + classes * sizeof(float)) + classes * classes * sizeof(uint64_t);
+}
+
 static void write_rows(const predictor *p, FILE *f)
 {
   char name[NAME];
@@ -237,20 +247,42 @@ static void write_rows(const predictor *p, FILE *f)
   fputc('\n', f);
 }
 
+static ssize_t count(void *bytes, const char *text, size_t n)
+{
+  (void)text;
+  *(double *)bytes += (double)n;
+  return (ssize_t)n;
+}
+
+/* After a disk was full: how much the file would take. */
+static shoal_status refuse_csv(const predictor *p, const char *path, int error)
+{
+  double bytes = 0;
+  FILE *f = fopencookie(&bytes, "w", (cookie_io_functions_t){ .write = count });
+  if (f) write_rows(p, f);
+  if (f) fclose(f);
+  SHOAL_TRY(shoal_expect_room(path, "the predictions", bytes));
+  return shoal_io_fault("write", path, error);
+}
+
 static shoal_status write_csv(const predictor *p, const char *path)
 {
+  int fd = -1, error = 0;
   char *tmp = shoal_temporary_name(path);
-  FILE *f = fopen(tmp, "w");
-  shoal_status st = f ? SHOAL_OK : shoal_io_fault("write", path, errno);
+  shoal_status st = shoal_open_new(tmp, path, &fd);
+  FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
   if (f) {
     write_rows(p, f);
-    bool bad = ferror(f) != 0;
-    if (fclose(f) != 0 || bad) st = shoal_io_fault("write", path, errno);
-    if (st == SHOAL_OK) st = shoal_commit_file(tmp, path);
-    if (st != SHOAL_OK) remove(tmp);
+    error = ferror(f) ? errno : 0;
+    if (fclose(f) != 0 && !error) error = errno;
+  } else if (fd >= 0) {
+    error = errno;
+    close(fd);
   }
+  if (st == SHOAL_OK && !error) st = shoal_commit_file(tmp, path);
+  if (fd >= 0 && (error || st != SHOAL_OK)) unlink(tmp);
   free(tmp);
-  return st;
+  return error ? refuse_csv(p, path, error) : st;
 }
 
 static shoal_status put_array(shoal_h5_draft *d, const char *name, shoal_dtype type, uint64_t rows, uint64_t columns,
@@ -399,7 +431,9 @@ shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary)
   bool csv = a->out && ends_with(a->out, ".csv");
   SHOAL_CHECK(!a->out || csv || ends_with(a->out, ".h5"), SHOAL_ERR_USAGE,
               "-o %s: name it .csv or .h5, which says the format", a->out);
+  if (a->out) SHOAL_TRY(shoal_expect_folder(a->out));
   shoal_status st = open_predictor(a, &p);
+  if (st == SHOAL_OK && a->out) st = shoal_expect_room(a->out, "the predictions", least_bytes(&p, csv));
   if (st == SHOAL_OK) st = predict(&p);
   if (st == SHOAL_OK && a->out) st = csv ? write_csv(&p, a->out) : write_h5(&p, a->out);
   if (st == SHOAL_OK) {

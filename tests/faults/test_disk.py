@@ -44,7 +44,7 @@ def test_disk_limit(glyphs, verb):
     """SIGXFSZ ends nothing: a file above the limit is an error like a full disk's."""
     if verb == "synth":
         r = shoal("data", "synth", "glyphs", "-o", "big.h5", "--train", 4000, code=7, **limited(500))
-        assert "File too large" in r.stderr and "at most 500 KiB: ulimit -f" in r.stderr and "big.h5" in r.stderr, said(r)
+        assert "cannot write big.h5: 6000 samples take 4.5 MiB, a file may have 500 KiB at most (ulimit -f)" in r.stderr, said(r)
         assert os.listdir(".") == [], os.listdir(".")
         return
     # the trace of every span exceeds it, the checkpoint does not
@@ -268,3 +268,26 @@ def test_disk_stage(glyphs, disk):
     r = train(2, "f", *args, *sets(data__stage=disk), code=7)
     assert re.search(r"data.stage: glyphs.h5 has \S+ KiB and \S+ has only \S+ KiB left \(tmpfs\)", r.stderr), said(r)
     assert not [f for f in os.listdir(f"{disk}/shoal-{os.geteuid()}") if f.endswith(".h5")]
+
+
+def test_disk_full_writers(glyphs, disk):
+    """What is written after a long read or a forward pass says before it what it needs and what is free; nothing is left, an older
+    file stays."""
+    glyphs(4096, 64)
+    train(1, "r", *MLP, *sets(model__widths="[512,512]", run__steps=1, data__batch=16, trace__level="off"))
+    out = f"{disk}/out"
+    os.mkdir(out)
+    disk.fill(leave=100 << 10)
+    for name, what, args in (("set.h5", "4160 samples", ("data", "repack", "glyphs.h5")), ("p.h5", "the predictions", ("predict", "runs/r", "glyphs.h5", "--split", "train")),
+                             ("p.csv", "the predictions", ("predict", "runs/r", "glyphs.h5", "--split", "train")),
+                             ("w.h5", "the weights", ("ckpt", "export", newest("r")))):
+        if name != "w.h5":
+            with open(f"{out}/{name}", "w") as f:
+                f.write("older")
+        r = shoal(*args, "-o", f"{out}/{name}", code=7)
+        assert re.search(rf"cannot write \S+/{name}: {what} take [\d.]+ [KM]iB, [\d.]+ KiB are free on tmpfs; make room", r.stderr), said(r)
+        if name != "w.h5":
+            assert read(f"{out}/{name}") == "older"
+    assert sorted(os.listdir(out)) == ["p.csv", "p.h5", "set.h5"], os.listdir(out)
+    r = shoal("predict", "runs/r", "glyphs.h5", "-o", "none/p.csv", code=7)
+    assert "cannot write none/p.csv: its folder does not exist" in r.stderr and "accuracy" not in r.stdout, said(r)

@@ -4,6 +4,8 @@
  * of two ways: the file is whole, or one line names the output and the free bytes, nothing is left behind, and the
  * older output is as it was.  Needs the right to mount; skipped without. */
 #define _GNU_SOURCE /* unshare */
+#include "base/mem.h"
+#include "data/data_impl.h"
 #include "data_temp.h"
 #include "report/data.h"
 #include <fcntl.h>
@@ -39,20 +41,41 @@ static void leave_free(uint64_t pages)
   close(fd);
 }
 
-/* True if it fitted. */
-static bool try_with(uint64_t pages, const char *kind, uint64_t train)
+enum { TEST = 100 };
+typedef struct {
+  const char *name;
+  shoal_data_spec spec;
+  uint64_t train;
+} set;
+
+/* A writer that does not know how much will come, as an import of a packed file. */
+static shoal_status write_blocks(const set *s, const char *path)
 {
+  static char block[1 << 20];
+  static const int32_t y[TEST];
+  shoal_data_writer *w;
+  shoal_status st = shoal_data_writer_create(path, &s->spec, &w);
+  if (st != SHOAL_OK) return st;
+  for (size_t i = 0; i < sizeof block; i++) block[i] = (char)(i * i % 61); /* finite floats, too */
+  for (uint64_t n = 0; n < s->train && st == SHOAL_OK; n += TEST)
+    st = shoal_data_writer_add(w, SHOAL_TRAIN, TEST, block, y);
+  if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TEST, TEST, block + 28, y);
+  if (st == SHOAL_OK) st = shoal_data_writer_commit(w, s->spec.kind == SHOAL_DATA_TEXT ? 256 : 2, NULL);
+  shoal_data_writer_destroy(w);
+  return st;
+}
+
+/* True if it fitted. */
+static bool try_with(uint64_t pages, const set *s)
+{
+  const char *kind = s->name;
   const char *path = temp_path("out.h5");
   char *text = NULL;
   size_t n = 0;
   unlink(temp_path("filler"));
   temp_write(path, "older", 5);
   leave_free(pages);
-  shoal_synth_args a;
-  shoal_synth_defaults(kind, &a);
-  a.train = train;
-  a.test = 100;
-  shoal_status st = shoal_data_synth(&a, path);
+  shoal_status st = write_blocks(s, path);
   CHECK_EQ(temp_leftovers(), 0, "%s, %d pages: something is left", kind, (int)pages);
   if (st == SHOAL_OK) {
     FILE *sink = fopen("/dev/null", "w");
@@ -63,7 +86,8 @@ static bool try_with(uint64_t pages, const char *kind, uint64_t train)
   }
   CHECK_STATUS(st, SHOAL_ERR_IO);
   CHECK_HAS(check_error(), "out.h5: No space left on device (");
-  CHECK_HAS(check_error(), " free on tmpfs)");
+  CHECK_HAS(check_error(), " free on tmpfs), ");
+  CHECK_HAS(check_error(), " more are needed here; make room");
   CHECK_OK(shoal_read_file(path, &text, &n));
   if (CHECK_EQ(n, 5, "%s, %d pages: the older output was touched", kind, (int)pages))
     CHECK_BYTES(text, "older", 5, "%s, %d pages: the older output was touched", kind, (int)pages);
@@ -89,10 +113,27 @@ static void test_expected_size(void)
     write_sparse("images", "\0\0\x08\3\0\3\r@\0\0\0\x1c\0\0\0\x1c", 16, (off_t)200000 * 28 * 28),
     write_sparse("labels", "\0\0\x08\1\0\3\r@", 8, 200000),
   };
-  shoal_import_args a = { .kind = "idx", .sources = sources, .n_sources = 2 };
-  CHECK_STATUS(shoal_data_import(&a, temp_path("out.h5")), SHOAL_ERR_IO);
-  CHECK_HAS(check_error(), "out.h5: 200000 samples take 151 MiB, ");
-  CHECK_HAS(check_error(), " free on tmpfs; make room");
+  const char *const records[] = { write_sparse("batch.bin", "", 0, (off_t)50000 * 3073) };
+  const char *const book[] = { write_sparse("book.txt", "", 0, 160000000) };
+  const struct {
+    shoal_import_args args;
+    const char *words;
+  } cases[] = {
+    { { .kind = "idx", .sources = sources, .n_sources = 2 }, "out.h5: 200000 samples take 151 MiB, " },
+    { { .kind = "cifar10", .sources = records, .n_sources = 1 }, "out.h5: 50000 samples take 147 MiB, " },
+    { { .kind = "text", .sources = book, .n_sources = 1 }, "out.h5: 160000000 tokens take 153 MiB, " },
+  };
+  for (size_t i = 0; i < SHOAL_COUNT(cases); i++) {
+    CHECK_STATUS(shoal_data_import(&cases[i].args, temp_path("out.h5")), SHOAL_ERR_IO);
+    CHECK_HAS(check_error(), cases[i].words);
+    CHECK_HAS(check_error(), " free on tmpfs; make room");
+    CHECK_EQ(temp_leftovers(), 0);
+  }
+  shoal_synth_args a;
+  shoal_synth_defaults("glyphs", &a);
+  a.train = a.test = 100000;
+  CHECK_STATUS(shoal_data_synth(&a, temp_path("out.h5")), SHOAL_ERR_IO);
+  CHECK_HAS(check_error(), "out.h5: 200000 samples take ");
   CHECK_EQ(temp_leftovers(), 0);
 }
 
@@ -100,16 +141,17 @@ int main(void)
 {
   temp_make();
   mount_small_disk();
-  static const struct {
-    const char *kind;
-    uint64_t train;
-  } sets[] = { { "glyphs", 3000 }, { "blobs", 15000 }, { "text", 2000000 } };
+  static const set sets[] = {
+    { "images", { .kind = SHOAL_DATA_IMAGES, .sample = SHOAL_SHAPE(1, 28, 28), .x_bytes = 1, .source = "" }, 3000 },
+    { "features", { .kind = SHOAL_DATA_FEATURES, .sample = SHOAL_SHAPE(32), .x_bytes = 4, .source = "" }, 15000 },
+    { "text", { .kind = SHOAL_DATA_TEXT, .sample = SHOAL_SHAPE(1), .x_bytes = 1, .source = "" }, 2000000 },
+  };
   for (int k = 0; k < 3; k++) {
     int fitted = 0, refused = 0;
     for (uint64_t pages = 0; pages < 1200; pages += pages < 140 ? 9 : 61)
-      try_with(pages, sets[k].kind, sets[k].train) ? fitted++ : refused++;
-    CHECK_GT(fitted, 3, "%s", sets[k].kind);
-    CHECK_GT(refused, 15, "%s", sets[k].kind);
+      try_with(pages, &sets[k]) ? fitted++ : refused++;
+    CHECK_GT(fitted, 3, "%s", sets[k].name);
+    CHECK_GT(refused, 15, "%s", sets[k].name);
   }
   test_expected_size();
   umount(temp_dir);

@@ -243,6 +243,11 @@ void shoal_world_abort(shoal_world *w, int exit_code)
   exit(exit_code);
 }
 
+shoal_status shoal_world_check_peers(const shoal_world *w, bool *lower_lives)
+{
+  return shoal_share_check_peers(w, lower_lives);
+}
+
 bool shoal_world_broken(const shoal_world *w)
 {
   return w->broken;

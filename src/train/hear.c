@@ -32,13 +32,32 @@ static bool heard(void *session)
   return shoal_session_heard(session);
 }
 
+/* Launchers send TERM to the ranks that live when one has died, and kill them a second later: that is no wish to stop.  The lowest
+ * that lives says so in status.json, at once. */
+static bool lost_a_rank(shoal_session *s)
+{
+  bool lower_lives;
+  shoal_error before, loss;
+  if (s->ears.looked) return s->ears.lost;
+  s->ears.looked = true;
+  shoal_error_take(&before);
+  shoal_status st = shoal_world_check_peers(s->run.world, &lower_lives);
+  s->ears.lost = st != SHOAL_OK;
+  shoal_error_take(&loss);
+  if (s->ears.lost && !lower_lives && s->world.started && shoal_folder_is_ours(&s->world.folder))
+    (void)shoal_session_status(s, "failed", shoal_status_exit_code(st), loss.text);
+  (void)shoal_error_put(&before);
+  return s->ears.lost;
+}
+
 /* For the listener, which asks whenever this rank makes progress, also in a long step: the requests of others are known to the
  * folder as soon as they come. */
 static bool asked_here(void *session)
 {
   shoal_session *s = session;
   bool here = shoal_stop_requested();
-  if (here || shoal_rendezvous_requested(s->ears.spread)) shoal_folder_hear(&s->world.folder);
+  bool asked = here || shoal_rendezvous_requested(s->ears.spread);
+  if (asked && !lost_a_rank(s)) shoal_folder_hear(&s->world.folder);
   return here;
 }
 
@@ -109,7 +128,7 @@ void shoal_session_tell_stop(shoal_session *s)
 {
   char step[32], save[32];
   bool asked = shoal_stop_requested() || (s->ears.spread && shoal_rendezvous_requested(s->ears.spread));
-  if (s->ears.told || !asked || !shoal_session_is_root(s)) return;
+  if (s->ears.told || !asked || lost_a_rank(s) || !shoal_session_is_root(s)) return;
   s->ears.told = true;
   shoal_info("a signal asks to stop: up to two steps of %s, and about %s for the checkpoint",
              shoal_format_seconds(step_s(s), step, sizeof step),

@@ -150,6 +150,7 @@ typedef struct {
   shoal_rendezvous *spread; /* requests go to all ranks; nobody joins it */
   bool drops;               /* what is under way can be dropped */
   bool told;                /* the log and status.json say that the run will stop */
+  bool looked, lost;        /* at the first request: whether a rank of this node was gone */
 } shoal_session_ears;
 
 struct shoal_session {

@@ -5,6 +5,7 @@
  * exit code of the failed rank counts. */
 #include "train/train.h"
 #include "base/activity.h"
+#include "base/bus.h"
 #include "base/log.h"
 #include "train/session.h"
 #include "train/stop.h"
@@ -179,6 +180,7 @@ shoal_status shoal_train(const shoal_train_args *args)
   shoal_session *s = calloc(1, sizeof *s);
   SHOAL_CHECK(s, SHOAL_ERR_MEM, "a session of %zu bytes", sizeof *s);
   shoal_stop_install();
+  shoal_bus_hear();
   shoal_log_remember();
   shoal_activity_announce(true);
   shoal_status st = run(s, args);

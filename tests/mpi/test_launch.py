@@ -113,6 +113,14 @@ def test_launch_stops(run_file):
         assert "Open MPI" not in read(f"{name}.out").split("\n", 1)[1], read(f"{name}.out")
     start("term", FILE, "-n", 2)
     assert_equal(newest("whole"), newest("term"), "stopped by TERM and started again")
+    job = begin("lost", "-n", 2)
+    os.kill(places("lost")[1]["pid"], signal.SIGKILL)  # mpirun then sends TERM to rank 0, which nobody has asked to stop
+    try:
+        assert job.wait(60) == 137
+    finally:
+        kill_all(job)
+    assert "a rank was ended by signal 9, Killed: the same command" in read("lost.out")
+    assert status("lost")["state"] == "failed" and status("lost")["reason"].startswith("rank 1 ("), status("lost")
     job = begin("killed", "-n", 2)
     job.kill()
     job.wait()

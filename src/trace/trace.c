@@ -12,6 +12,7 @@
 #include "trace/trace.h"
 #include "base/crc32c.h"
 #include "base/mem.h"
+#include "base/pause.h"
 #include "trace/trace_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,7 @@ static void emit_sums(shoal_trace *t)
 static inline void record(shoal_trace *t, const shoal_trace_record *r)
 {
   uint64_t ns = r->t1_ns > r->t0_ns ? r->t1_ns - r->t0_ns : 0;
+  if (ns >= SHOAL_PAUSE_LEAST_MS * 1000000ull) ns -= shoal_paused_ns(r->t0_ns, r->t1_ns); /* in totals, not in spans */
   if (r->link != SHOAL_LINK_CONTROL) t->total_ns[r->kind] += ns;
   if (!t->ring) return;
   if (t->level == SHOAL_TRACE_BY_STEP && r->kind == SHOAL_TRACE_EXCHANGE && r->link == SHOAL_LINK_CONTROL) return;

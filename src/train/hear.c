@@ -10,6 +10,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/pause.h"
 #include "base/process.h"
 #include "train/session.h"
 #include "train/stop.h"
@@ -110,7 +111,7 @@ static double save_estimate_s(const shoal_session *s)
 static double own_step_s(const shoal_session *s)
 {
   uint64_t steps = s->run.step - s->clock.first_step;
-  return steps ? shoal_seconds_since(s->clock.started_ns) / (double)steps : 0;
+  return steps ? shoal_worked_since(s->clock.started_ns) / (double)steps : 0;
 }
 
 static double step_s(const shoal_session *s)

@@ -145,6 +145,7 @@ void shoal_session_record_agreement(shoal_session *s, uint32_t op, shoal_group *
 static shoal_status between_steps(shoal_session *s)
 {
   shoal_session_tell_stop(s);
+  shoal_session_tell_pause(s);
   SHOAL_TRY(s->meet.way->between(s));
   if (shoal_session_is_root(s)) shoal_folder_progress(&s->world.folder, s->run.step, s->clock.epoch);
   shoal_session_flush_trace(s, false);

@@ -1,6 +1,7 @@
 /* Progress output of a run: a header, a live line or log lines, a line per epoch, and the result table. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/pause.h"
 #include "slurm/launcher.h"
 #include "train/session.h"
 #include <math.h>
@@ -35,7 +36,8 @@ void shoal_session_keep_pace(shoal_session *s, uint64_t now_ns)
     p->pauses_before = pauses;
     p->trained_before = (double)s->clock.trained;
   }
-  p->seconds = (double)(now_ns - p->begun_ns) * 1e-9 - (pauses - p->pauses_before);
+  p->seconds =
+      (double)(now_ns - p->begun_ns - shoal_paused_ns(p->begun_ns, now_ns)) * 1e-9 - (pauses - p->pauses_before);
   p->samples = SHOAL_MAX((double)s->clock.trained - p->trained_before, 0.0);
 }
 
@@ -171,7 +173,7 @@ static progress_figures measure_progress(const shoal_session *s, double done, do
   progress_figures f = { .loss = loss,
                          .since = s->clock.first_step + 1,
                          .sample_rate = samples_per_second(s),
-                         .left_s = seconds_left(s, done, shoal_seconds_since(s->clock.started_ns)) };
+                         .left_s = seconds_left(s, done, shoal_worked_since(s->clock.started_ns)) };
   f.step_rate = seconds > 0 ? (double)(r->step - f.since) / seconds : NAN;
   if (shoal_world_size(r->world) > 1) {
     snprintf(f.loss_of, sizeof f.loss_of, " on rank 0");
@@ -269,6 +271,18 @@ static void log_line(const shoal_session *s, const progress_figures *f)
              f->accuracy, means, f->left);
 }
 
+void shoal_session_tell_pause(shoal_session *s)
+{
+  enum { LEAST_S = 5 };
+  char time[32];
+  double seconds = (double)shoal_paused_ns(1, shoal_now_ns()) * 1e-9;
+  if (!shoal_session_is_root(s) || seconds < s->record.paused_s + LEAST_S) return;
+  shoal_info(
+      "the run was paused for %s, as by Ctrl-Z or by a batch system that suspends it: speeds and times leave that out",
+      shoal_format_seconds(seconds - s->record.paused_s, time, sizeof time));
+  s->record.paused_s = seconds;
+}
+
 void shoal_session_report_live(shoal_session *s, double loss)
 {
   if (!shoal_session_is_root(s)) return;
@@ -297,7 +311,7 @@ void shoal_session_report_epoch(shoal_session *s)
   if (!isnan(s->record.row_speed)) snprintf(speed, sizeof speed, ", %.0f samples/s", s->record.row_speed);
   shoal_info("epoch %llu done at step %llu: %s%s, lr %.4g%s, %s", (unsigned long long)s->clock.epoch,
              (unsigned long long)s->run.step, loss, test, s->clock.rate, speed,
-             shoal_format_seconds(s->clock.seconds + shoal_seconds_since(s->clock.started_ns), time, sizeof time));
+             shoal_format_seconds(s->clock.seconds + shoal_worked_since(s->clock.started_ns), time, sizeof time));
 }
 
 static void csv_number(shoal_str *row, double value, int digits, char format, const char *end)
@@ -364,7 +378,7 @@ static void write_row(const shoal_session *s, bool epoch_end, double wait_share,
   if (!epoch_end) epoch += (double)s->clock.position / (double)s->data.epoch_samples;
   csv_number(row, epoch, 6, 'g', ",");
   shoal_str_add(row, "%llu,", (unsigned long long)s->run.step);
-  csv_number(row, s->clock.seconds + shoal_seconds_since(s->clock.started_ns), 3, 'f', ",");
+  csv_number(row, s->clock.seconds + shoal_worked_since(s->clock.started_ns), 3, 'f', ",");
   csv_number(row, epoch_end ? s->record.train_loss : NAN, 6, 'g', ",");
   csv_number(row, tested ? s->record.test_loss : NAN, 6, 'g', ",");
   csv_number(row, tested ? s->record.test_acc : NAN, 6, 'f', ",");
@@ -432,7 +446,7 @@ static void report_bytes(const shoal_session *s)
 
 static void report_tracing(const shoal_session *s)
 {
-  double elapsed = shoal_seconds_since(s->clock.started_ns);
+  double elapsed = shoal_worked_since(s->clock.started_ns);
   if (s->world.choice.trace == SHOAL_TRACE_OFF || !(elapsed > 0)) return;
   shoal_str command = { 0 };
   shoal_str_add(&command, "shoal trace show ");
@@ -451,7 +465,7 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
   shoal_info("  run            %s, attempt %d", s->world.folder.dir, s->world.folder.attempt);
   shoal_info("  trained        %llu epochs, %llu steps, %s", (unsigned long long)s->clock.epoch,
              (unsigned long long)s->run.step,
-             shoal_format_seconds(s->clock.seconds + shoal_seconds_since(s->clock.started_ns), time, sizeof time));
+             shoal_format_seconds(s->clock.seconds + shoal_worked_since(s->clock.started_ns), time, sizeof time));
   if (!isnan(s->record.train_loss)) shoal_info("  train loss     %.4g", s->record.train_loss);
   if (!isnan(s->record.test_loss))
     shoal_info("  test           loss %.4g, accuracy %.2f %%", s->record.test_loss, 100 * s->record.test_acc);

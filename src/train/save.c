@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/pause.h"
 #include "ckpt/draft.h"
 #include "ckpt/folder.h"
 #include "train/session.h"
@@ -123,7 +124,7 @@ static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
   const uint64_t sums = s->data.n_sums;
   shoal_ckpt_put_i64(w, "train/optimizer_steps", (int64_t)s->model.form.optim->steps);
-  shoal_ckpt_put_f64(w, "train/seconds", s->clock.seconds + shoal_seconds_since(s->clock.started_ns));
+  shoal_ckpt_put_f64(w, "train/seconds", s->clock.seconds + shoal_worked_since(s->clock.started_ns));
   shoal_ckpt_put_f64(w, "train/plateau_best", s->model.plateau.best);
   shoal_ckpt_put_f64(w, "train/plateau_scale", s->model.plateau.scale);
   shoal_ckpt_put_i64(w, "train/plateau_bad", s->model.plateau.bad);
@@ -234,7 +235,7 @@ static shoal_status save(shoal_session *s, bool last)
   s->clock.saved_ns = shoal_now_ns();
   shoal_session_drop_whole(s);
   shoal_error failure = { .code = SHOAL_OK };
-  double seconds = shoal_seconds_since(t0);
+  double seconds = shoal_worked_since(t0);
   s->record.save_s = SHOAL_MAX(s->record.save_s, seconds);
   if (shoal_session_is_root(s)) {
     shoal_info("checkpoint %s, %.2f s", path, seconds);

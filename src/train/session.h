@@ -132,7 +132,8 @@ typedef struct {
   double row_speed;                        /* samples/s over all ranks of that row */
   shoal_session_pace pace, row_pace;       /* now, and at the last row */
   int64_t rows_kept;                       /* of earlier attempts, as the checkpoint says */
-  int64_t from; /* checksum of the seal of the checkpoint from elsewhere that the run began from; -1: of none */
+  int64_t from;    /* checksum of the seal of the checkpoint from elsewhere that the run began from; -1: of none */
+  double paused_s; /* of this process, told in the log */
   uint64_t logged_ns, shown_ns, told_ns; /* of the last log line, live line, and figures for status.json */
 } shoal_session_record;
 
@@ -310,6 +311,7 @@ void shoal_session_start_totals(shoal_session *s);
 void shoal_session_keep_pace(shoal_session *s,
                              uint64_t now_ns); /* after a step, and where clock.trained was counted anew */
 void shoal_session_report_start(const shoal_session *s);
+void shoal_session_tell_pause(shoal_session *s); /* once each, on rank 0 */
 void shoal_session_report_live(shoal_session *s, double loss);
 shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_code,
                                   const char *reason); /* status.json; rank 0 */

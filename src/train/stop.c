@@ -1,9 +1,10 @@
 /* See stop.h.  Handlers only store a number; the loop does the rest, agreed by all ranks.
  *
- * They run in a thread of their own, which does nothing else; all others block these signals.  The kernel writes a signal's frame below
+ * They run in a thread of their own, which does little else (base/pause.h); all others block these signals.  The kernel writes a signal's frame below
  * the stack pointer, and oneDNN's matrix products on CPUs with AVX-512 let it point into a work space on the heap for a while: a
  * signal in that moment destroyed what lay before it. */
 #include "train/stop.h"
+#include "base/pause.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -30,7 +31,11 @@ static void on_signal(int number)
 
 static void *listen(void *unused)
 {
-  for (;;) pause();
+  const struct timespec nap = { .tv_nsec = SHOAL_PAUSE_LOOK_MS * 1000000L };
+  for (;;) {
+    shoal_pause_look(shoal_now_ns());
+    nanosleep(&nap, NULL);
+  }
   return unused;
 }
 

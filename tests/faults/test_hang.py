@@ -119,4 +119,5 @@ def test_hang_suspended(glyphs, jobs):
     steps = re.findall(r"step (\d+): loss", log("w"))
     wait_for("runs/w/log.txt", rf"step {int(steps[-1]) + 20}:")
     assert "has not moved" not in read("w.out"), read("w.out")
+    assert log("w").count("the run was paused for ") == 1, log("w")
     send(job.pid, signal.SIGTERM)

@@ -25,7 +25,7 @@ enum {
   ROUNDS_MAX = 1000,
   SIZES_MAX = 32,
   FIRST = SHOAL_SUM_RING,
-  LAST = SHOAL_SUM_SMALL
+  LAST = SHOAL_SUM_ALGORITHMS - 1
 };
 
 static const shoal_flag flags[] = {
@@ -234,7 +234,7 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
     shoal_json_finish(&j);
     return SHOAL_OK;
   }
-  printf("%9.6g %c %-10s %11.3f %11.3f %7zu %11.1f %13.3f %11.1f", (double)c->n / 256,
+  printf("%9.6g %c %-17s %11.3f %11.3f %7zu %11.1f %13.3f %11.1f", (double)c->n / 256,
          chosen == (shoal_sum_algorithm)algorithm ? '*' : ' ', shoal_sum_name((shoal_sum_algorithm)algorithm),
          time * 1e3, best * 1e3, c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
   if (c->s->beside > 0) printf(" %11.3f %6.1f %%", exposed * 1e3, 100 * exposed / time);
@@ -280,7 +280,7 @@ static shoal_status run(const shoal_args *a, shoal_status parsed)
   if (!s.json && shoal_world_rank(w) == 0) {
     printf("%d ranks on %d nodes%s, %s on the wire, %lld at a time; times of the slowest rank\n", t->size, t->nodes,
            t->pretended ? " (pretended)" : "", shoal_wire_name(s.wire), (long long)s.together);
-    printf("%9s   %-10s %11s %11s %7s %11s %13s %11s%s\n", "KiB (f32)", "algorithm", "median ms", "best ms", "rounds",
+    printf("%9s   %-17s %11s %11s %7s %11s %13s %11s%s\n", "KiB (f32)", "algorithm", "median ms", "best ms", "rounds",
            "bus MB/s", "node sends MB", "link MB/s", s.beside > 0 ? "  exposed ms    share" : "");
   }
   shoal_status st = SHOAL_OK;

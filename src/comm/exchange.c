@@ -220,6 +220,7 @@ void shoal_exchange_destroy(shoal_exchange *e)
   }
   shoal_stage_close(e);
   shoal_local_free(e);
+  shoal_halving_free(e);
   free(e->streams);
   free(e->name);
   free(e);

@@ -11,6 +11,9 @@
  *               three phases overlap, piece by piece.
  *   leaders     two-level with one shard: one rank per node takes part in the ring between nodes.
  *   small       every member gathers all parts in log2(p) rounds and adds them: for a few KiB.
+ *   halving, two-level-halving, leaders-halving
+ *               as ring, two-level and leaders, but by halving and doubling where they have a ring: 2 log2(p) rounds
+ *               (rounded up; any p) instead of 2 (p-1) steps, for the same bytes.
  *
  * Chunks are cut into pieces so that adding one piece overlaps the transfer of the next.  The summation order of an
  * element depends only on its index, the group, its nodes and the algorithm, so results are bitwise equal on every
@@ -20,11 +23,11 @@
  *   rank 1: [A1 B1 C1]      which passes it on around the ring.  A member sends
  *   rank 2: [A2 B2 C2]      2 (p-1)/p of the data (exactly: every chunk but two, once or twice).
  *
- * 16-bit wire formats: every hop of a ring rounds what it sends, sums are in f32, and the owner rounds the finished
- * chunk once as well, so that all members hold the same bits.  On two levels only the ring between nodes is 16-bit;
+ * 16-bit wire formats: every hop of a ring, every round of halving, rounds what it sends, sums are in f32, and the owner rounds the finished
+ * chunk once as well, so that all members hold the same bits.  On two levels only what is between nodes is 16-bit;
  * inside a node everything is f32, and with a single node nothing is rounded.  `small` rounds each part once and not
  * the sum.  A group of one sends nothing and rounds nothing.
- * Sources: ring all-reduce, Patarasuk and Yuan, JPDC 2009; two levels as in Horovod's hierarchical all-reduce (Sergeev
+ * Sources: ring all-reduce, Patarasuk and Yuan, JPDC 2009; halving and doubling: halving.c; two levels as in Horovod's hierarchical all-reduce (Sergeev
  * and Del Balso, 2018), which this extends to nodes of unequal size: there are as many shards as the smallest node has
  * ranks. */
 #ifndef SHOAL_COMM_EXCHANGE_H
@@ -40,7 +43,11 @@ typedef enum {
   SHOAL_SUM_RING,
   SHOAL_SUM_TWO_LEVEL,
   SHOAL_SUM_LEADERS,
-  SHOAL_SUM_SMALL
+  SHOAL_SUM_SMALL,
+  SHOAL_SUM_HALVING, /* from here on: as ring, two-level and leaders, but by halving and doubling between nodes */
+  SHOAL_SUM_TWO_LEVEL_HALVING,
+  SHOAL_SUM_LEADERS_HALVING,
+  SHOAL_SUM_ALGORITHMS /* how many; a checkpoint holds these numbers */
 } shoal_sum_algorithm;
 const char *shoal_sum_name(shoal_sum_algorithm algorithm); /* "two-level" */
 

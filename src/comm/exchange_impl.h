@@ -1,9 +1,10 @@
-/* Internals of sum exchanges, shared by exchange.c, lane.c, ring.c, local.c, small.c,
+/* Internals of sum exchanges, shared by exchange.c, lane.c, ring.c, halving.c, local.c, small.c,
  * stage.c and fabric.c.
  *
  *     exchange.c       public functions, tags, traces
  *     node_layout.c    nodes, owners and neighbours; choice of algorithm; predicted bytes
- *     ring.c           the ring, among single ranks or among the owners of a shard
+ *     ring.c           the ring, among single ranks or among the owners of a shard; and what halving shares with it
+ *     halving.c        halving and doubling in its place
  *     local.c          inside a node: the owner of a shard reduces and distributes it through shared memory
  *     small.c          all-gather, then every member adds
  *     lane.c           an ordered sequence of pieces from or to one peer
@@ -31,10 +32,13 @@ typedef struct {
   bool fabric;      /* the sum inside the node is a fabric's, and so are the shards */
 } shoal_node_layout;
 
-/** @param algorithm  RING, TWO_LEVEL or LEADERS */
+/** @param algorithm  any but AUTO and SMALL */
 void shoal_node_layout_find(const shoal_group *g, shoal_sum_algorithm algorithm, shoal_node_layout *out);
-/** Group rank of member number `local` of this node, or -1. */
+/** Group rank of member number `local` of this node. */
 int shoal_node_layout_member(const shoal_group *g, shoal_sum_algorithm algorithm, int local);
+/** Of group rank `rank`: its node, as this algorithm sees it.  Of a node: the group rank of its member number `owner`. */
+int shoal_node_layout_node(const shoal_group *g, shoal_sum_algorithm algorithm, int rank);
+int shoal_node_layout_owner(const shoal_group *g, shoal_sum_algorithm algorithm, int node, int owner);
 /** Whether a and b are on the same node, as this algorithm sees it. */
 bool shoal_node_layout_same_node(const shoal_group *g, shoal_sum_algorithm algorithm, int a, int b);
 /** Resolves AUTO by size and topology; returns any other algorithm unchanged. */
@@ -43,6 +47,10 @@ shoal_sum_algorithm shoal_sum_choose(const shoal_group *g, size_t n, shoal_wire 
 /** Where the shard of an owner begins in a vector of n elements, and its size.  A fabric's are equal, and the last has the rest. */
 size_t shoal_shard_begin(const shoal_node_layout *s, size_t n, int owner);
 size_t shoal_shard_size(const shoal_node_layout *s, size_t n, int owner);
+
+/** Whether it halves and doubles between nodes, and the algorithm of the same shape that has a ring there. */
+bool shoal_sum_halves(shoal_sum_algorithm algorithm);
+shoal_sum_algorithm shoal_sum_shape(shoal_sum_algorithm algorithm);
 
 /* Elements begin .. begin + n of the vector in `chunks` balanced parts, each of them cut into pieces. */
 typedef struct {
@@ -53,7 +61,6 @@ typedef struct {
 size_t shoal_part_size(size_t n, int parts, int k); /* balanced split: sizes differ by at most one */
 size_t shoal_part_begin(size_t n, int parts, int k);
 uint64_t shoal_cut_pieces(const shoal_cut *c, int chunk);
-uint64_t shoal_cut_all_pieces(const shoal_cut *c);
 
 /* ---------------------------------------------------------------------------------------- pieces in order: lane.c */
 
@@ -66,19 +73,30 @@ typedef struct {
   uint64_t pieces; /* before this one */
 } shoal_cursor;
 
-/* A sequence of pieces to or from one peer: each step moves one chunk, the next step the preceding chunk (modulo the
- * number of chunks).  At most `window` pieces are posted at a time.  A lane with 0 steps is finished from the start. */
+/* Elements of the vector that are moved to or from one peer. */
+typedef struct {
+  int peer;
+  size_t at, end;
+} shoal_leg;
+
+/* A sequence of pieces to or from peers: each step moves one chunk, the next step the preceding chunk (modulo the
+ * number of chunks), all of them to or from one peer; or each step moves one of `legs`.  At most `window` pieces are posted at a
+ * time.  A lane with 0 steps is finished from the start. */
 typedef struct {
   shoal_cut cut;
   shoal_wire wire;
   bool sending;
   int peer, steps, first_chunk, window;
-  char *buffer; /* `window` pieces, or NULL where data is sent and received in place */
+  const shoal_leg *legs; /* [steps] borrowed; NULL: chunks, with `peer` */
+  uint64_t all;          /* pieces; set by shoal_lane_count */
+  char *buffer;          /* `window` pieces, or NULL where data is sent and received in place */
   shoal_cursor posted, finished;
   int slot[SHOAL_LANE_WINDOW];
 } shoal_lane;
 
 void shoal_lane_rewind(shoal_lane *l);
+void shoal_lane_count(shoal_lane *l); /* once the steps are known */
+int shoal_lane_peer(const shoal_lane *l, const shoal_cursor *c);
 size_t shoal_lane_length(const shoal_lane *l, const shoal_cursor *c); /* elements of the piece at c */
 char *shoal_lane_buffer(const shoal_lane *l, const shoal_cursor *c);
 static inline bool shoal_lane_over(const shoal_lane *l)
@@ -143,6 +161,8 @@ typedef struct {
   uint64_t *number, last;        /* [runs] of the last copy of each; of the last copy back */
 } shoal_stage;
 
+typedef struct shoal_halving shoal_halving; /* the rounds of one shard: halving.c */
+
 struct shoal_exchange {
   shoal_flight f;
   char *name;
@@ -162,10 +182,13 @@ struct shoal_exchange {
   int trace_peer; /* the peer most of it is sent to */
   uint64_t seq;   /* number of this start among all of the group, which exchanges planned anew do not repeat */
   uint64_t ended_ns;
-  /* ring, two-level, leaders */
+  /* all but small */
   shoal_node_layout layout;
-  shoal_cut cut;            /* my shard */
-  uint64_t first, own, all; /* its pieces: in the first chunk sent, in the chunk this node completes, total */
+  shoal_halving *halving; /* [owners] or NULL: a ring */
+  shoal_cut cut;          /* my shard */
+  int reduces;            /* steps of `in` that are reduce-scatter; the last of them completes the own chunk */
+  uint64_t partial;       /* pieces received before those of that step */
+  uint64_t first, all;    /* pieces of my shard: in the first chunk that a ring sends, total */
   shoal_lane out, in;
   shoal_local local;
   uint64_t summed; /* pieces of my shard reduced over this node, in sending order */
@@ -189,12 +212,28 @@ extern const shoal_flight_ops shoal_small_ops;
 
 /** Plans the lanes of my shard; the layout is known. */
 shoal_status shoal_ring_plan_shard(shoal_exchange *e);
+/** Lanes that iterate over the pieces of that owner's shard in the order in which they are sent for the first time, and that in
+ *  which they complete. */
+void shoal_ring_orders(const shoal_exchange *e, int owner, shoal_lane *adding, shoal_lane *giving);
 /** As the table's advance, but the end is not recorded. */
 shoal_status shoal_ring_turn(shoal_exchange *e, bool *moved, bool *done);
 /** How the shard of owner number `owner` is split into chunks and pieces; equal on every rank. */
 shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner);
 
-/* local.c, for the ring */
+/* halving.c, for ring.c: nothing is planned where there is a ring, and then nothing else is called but free. */
+shoal_status shoal_halving_plan(shoal_exchange *e); /* the layout is known */
+void shoal_halving_free(shoal_exchange *e);
+void shoal_halving_orders(const shoal_exchange *e, int owner, shoal_lane *adding, shoal_lane *giving);
+void shoal_halving_lanes(shoal_exchange *e);               /* of my shard */
+bool shoal_halving_may_send(const shoal_exchange *e);      /* the next piece of `out` */
+bool shoal_halving_may_overwrite(const shoal_exchange *e); /* what the next piece of `in` replaces was sent */
+/** late[nodes]: whose parts are not here.  @param arrived  the next piece is, but was not used yet */
+void shoal_halving_late(const shoal_exchange *e, bool arrived, bool *late);
+/** Adds what the owner `s->local` sends for its shard of n elements. */
+void shoal_halving_bytes(const shoal_group *g, shoal_sum_algorithm algorithm, const shoal_node_layout *s, size_t n,
+                         size_t unit, uint64_t *out);
+
+/* local.c, for ring.c */
 /** Allocates the shared state of the node, before any step that can fail on one rank only.  Collective over the
  *  group. */
 shoal_status shoal_local_open(shoal_exchange *e);

@@ -156,15 +156,11 @@ bool shoal_fabric_suits(const shoal_group *g)
   const shoal_world *w = g->w;
   if (!w->fabric || g->size == 1) return false;
   const shoal_place *places = w->topo->places, *first = &places[g->world_ranks[0]];
+  const shoal_node_table *t = &g->nodes;
   for (int r = 0; r < g->size; r++) {
     const shoal_place *p = &places[g->world_ranks[r]];
-    int before = 0, all = 0; /* members of its node */
-    for (int q = 0; q < g->size; q++) {
-      if (places[g->world_ranks[q]].node != p->node) continue;
-      before += q < r;
-      all++;
-    }
-    if (all != p->local_size || before != p->local_rank || p->local_size != first->local_size) return false;
+    int all = t->begin[t->node[r] + 1] - t->begin[t->node[r]];
+    if (all != p->local_size || t->place[r] != p->local_rank || p->local_size != first->local_size) return false;
   }
   return first->local_size > 1 || (w->fabric->everywhere && g->size == w->size);
 }

@@ -64,7 +64,7 @@ shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->links), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->verdicts), fail);
   memcpy(g->world_ranks, ranks, (size_t)n * sizeof *ranks);
-  shoal_group_learn_links(g);
+  SHOAL_TRY_GOTO(st, shoal_group_learn_links(g), fail);
   shoal_agreement_init(&g->agreement, g, "agreement");
   if (n > 1) SHOAL_TRY_GOTO(st, w->transport->connect(w, ranks, n, &g->channel), fail);
   *out = g;
@@ -123,6 +123,7 @@ void shoal_group_destroy(shoal_group *g)
   if (!g) return;
   g->w->transport->disconnect(g->channel);
   shoal_self_empty(&g->self_messages);
+  shoal_node_table_free(&g->nodes);
   free(g->verdicts);
   free(g->links);
   free(g->world_ranks);
@@ -130,7 +131,7 @@ void shoal_group_destroy(shoal_group *g)
   free(g);
 }
 
-void shoal_group_learn_links(shoal_group *g)
+shoal_status shoal_group_learn_links(shoal_group *g)
 {
   for (int r = 0; r < g->size; r++) {
     if (g->w->topo)
@@ -138,6 +139,7 @@ void shoal_group_learn_links(shoal_group *g)
     else
       g->links[r] = r == g->rank ? SHOAL_LINK_SELF : SHOAL_LINK_NODE;
   }
+  return shoal_node_table_fill(g);
 }
 
 int shoal_group_rank(const shoal_group *g)

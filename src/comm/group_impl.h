@@ -313,12 +313,20 @@ typedef struct {
   uint32_t crc, length; /* of the text */
 } shoal_verdict;
 
+/* The nodes of a group, numbered in the order in which the group lists them, and the members of each in that order: node_layout.c. */
+typedef struct {
+  int nodes, least, most; /* members of the smallest and of the largest node */
+  int *node, *place;      /* [size] of each member: its node, and its number there */
+  int *begin, *member;    /* [size + 1], [size] members of node m: member[begin[m]] .. */
+} shoal_node_table;
+
 struct shoal_group {
   shoal_world *w;
   char *name;
   int rank, size;
-  int *world_ranks;   /* [size] */
-  shoal_link *links;  /* [size] from this rank to each member */
+  int *world_ranks;  /* [size] */
+  shoal_link *links; /* [size] from this rank to each member */
+  shoal_node_table nodes;
   bool control;       /* count as class control, whatever the link */
   shoal_trace *trace; /* the recorder that knows the group, as trace_id; NULL: none yet */
   uint32_t trace_id;
@@ -333,7 +341,10 @@ struct shoal_group {
 /** Creates a group; `ranks` are world ranks.  The transport creates the channel. */
 shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks, int n, bool control,
                               shoal_group **out);
-void shoal_group_learn_links(shoal_group *g); /* call once the topology is known */
+/** Finds links and nodes: when the group is made, and again once the topology is known.  ERR_MEM. */
+shoal_status shoal_group_learn_links(shoal_group *g);
+shoal_status shoal_node_table_fill(shoal_group *g);
+void shoal_node_table_free(shoal_node_table *t);
 /** Number and tag of the group's next collective. */
 int shoal_group_next_call(shoal_group *g, uint64_t *number);
 /** Tag of start `number` of plan `plan`. */

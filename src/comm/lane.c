@@ -1,6 +1,6 @@
 /* Lanes: the pieces of a vector, sent to or received from one peer in an order that both ends compute.
  *
- * A lane moves chunks in descending order (modulo the number of chunks), as a ring does.  Chunks are cut into pieces,
+ * A lane moves chunks in descending order (modulo the number of chunks), as a ring does, or legs.  Both are cut into pieces,
  * so the whole state of a lane is two cursors, pieces posted and pieces finished, and the slots between them.  An empty
  * chunk has no pieces and no message. */
 #include "base/mem.h"
@@ -21,13 +21,6 @@ uint64_t shoal_cut_pieces(const shoal_cut *c, int chunk)
   return (shoal_part_size(c->n, c->chunks, chunk) + c->piece - 1) / c->piece;
 }
 
-uint64_t shoal_cut_all_pieces(const shoal_cut *c)
-{
-  uint64_t all = 0;
-  for (int k = 0; k < c->chunks; k++) all += shoal_cut_pieces(c, k);
-  return all;
-}
-
 static int chunk_before(const shoal_lane *l, int chunk)
 {
   return (chunk + l->cut.chunks - 1) % l->cut.chunks;
@@ -36,10 +29,23 @@ static int chunk_before(const shoal_lane *l, int chunk)
 static void enter_step(const shoal_lane *l, shoal_cursor *c)
 {
   for (; c->step < l->steps; c->step++, c->chunk = chunk_before(l, c->chunk)) {
-    c->at = l->cut.begin + shoal_part_begin(l->cut.n, l->cut.chunks, c->chunk);
-    c->end = c->at + shoal_part_size(l->cut.n, l->cut.chunks, c->chunk);
+    c->at = l->legs ? l->legs[c->step].at : l->cut.begin + shoal_part_begin(l->cut.n, l->cut.chunks, c->chunk);
+    c->end = l->legs ? l->legs[c->step].end : c->at + shoal_part_size(l->cut.n, l->cut.chunks, c->chunk);
     if (c->at < c->end) return;
   }
+}
+
+int shoal_lane_peer(const shoal_lane *l, const shoal_cursor *c)
+{
+  return l->legs ? l->legs[c->step].peer : l->peer;
+}
+
+void shoal_lane_count(shoal_lane *l)
+{
+  shoal_cursor c = { .chunk = l->first_chunk };
+  l->all = 0;
+  for (enter_step(l, &c); c.step < l->steps; c.step++, c.chunk = chunk_before(l, c.chunk), enter_step(l, &c))
+    l->all += (c.end - c.at + l->cut.piece - 1) / l->cut.piece;
 }
 
 void shoal_lane_advance(const shoal_lane *l, shoal_cursor *c)
@@ -79,7 +85,7 @@ shoal_status shoal_lane_look(shoal_flight *f, const shoal_lane *l, bool *yes)
   const shoal_cursor *c = &l->finished;
   *yes = false;
   if (c->pieces == l->posted.pieces) return SHOAL_OK;
-  return shoal_flight_look(f, l->slot[c->pieces % SHOAL_LANE_WINDOW], l->peer,
+  return shoal_flight_look(f, l->slot[c->pieces % SHOAL_LANE_WINDOW], shoal_lane_peer(l, c),
                            shoal_lane_length(l, c) * shoal_wire_bytes(l->wire), yes);
 }
 
@@ -92,11 +98,11 @@ void shoal_lane_pop(shoal_flight *f, shoal_lane *l)
 shoal_status shoal_lane_post(shoal_flight *f, shoal_lane *l, void *data)
 {
   size_t bytes = shoal_lane_length(l, &l->posted) * shoal_wire_bytes(l->wire);
-  int *slot = slot_at(l, &l->posted);
+  int *slot = slot_at(l, &l->posted), peer = shoal_lane_peer(l, &l->posted);
   if (l->sending)
-    SHOAL_TRY(shoal_flight_send(f, data, bytes, l->peer, slot));
+    SHOAL_TRY(shoal_flight_send(f, data, bytes, peer, slot));
   else
-    SHOAL_TRY(shoal_flight_recv(f, data, bytes, l->peer, slot));
+    SHOAL_TRY(shoal_flight_recv(f, data, bytes, peer, slot));
   shoal_lane_advance(l, &l->posted);
   return SHOAL_OK;
 }

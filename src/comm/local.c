@@ -29,7 +29,7 @@ shoal_status shoal_local_open(shoal_exchange *e)
 {
   shoal_node_layout s;
   shoal_group *g = e->f.g;
-  if (e->algorithm != SHOAL_SUM_TWO_LEVEL && e->algorithm != SHOAL_SUM_LEADERS) return SHOAL_OK;
+  if (e->algorithm == SHOAL_SUM_SMALL) return SHOAL_OK;
   if (e->fabric.on) return SHOAL_OK;
   shoal_node_layout_find(g, e->algorithm, &s);
   if (s.most == 1) return SHOAL_OK;
@@ -64,13 +64,13 @@ shoal_status shoal_local_plan(shoal_exchange *e)
     m->flags = flags_of(e, m->peer);
     m->owner = q < s->owners;
     if (!m->owner) continue;
-    shoal_cut cut = shoal_ring_cut(e, q);
-    m->all = shoal_cut_all_pieces(&cut);
+    shoal_ring_orders(e, q, &l->adding, &l->giving);
+    m->all = l->giving.all;
   }
-  if (s->local >= s->owners) return SHOAL_OK;
-  l->adding = l->giving = (shoal_lane){ .cut = e->cut, .steps = s->nodes };
-  l->adding.first_chunk = (s->node + s->nodes - 1) % s->nodes;
-  l->giving.first_chunk = s->node;
+  if (s->local < s->owners)
+    shoal_ring_orders(e, s->local, &l->adding, &l->giving);
+  else
+    l->adding = l->giving = (shoal_lane){ 0 };
   return SHOAL_OK;
 }
 

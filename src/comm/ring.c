@@ -39,19 +39,14 @@
 
 enum { PIECE_BYTES = (64 << 10) - 256 }; /* leaves room for MPI's header within the 64 KiB */
 
-static int adding_steps(const shoal_exchange *e)
-{
-  return e->layout.nodes - 1;
-}
-
 /* Process a received piece: add it, or copy it into place.  The last step of reduce-scatter completes the own chunk. */
 static void use_piece(shoal_exchange *e, const shoal_cursor *c, char *piece)
 {
   size_t n = shoal_lane_length(&e->in, c);
   float *x = e->x + c->at;
-  if (c->step < adding_steps(e)) {
+  if (c->step < e->reduces) {
     shoal_wire_add(e->wire, n, piece, x);
-    if (c->step < adding_steps(e) - 1 || e->wire == SHOAL_WIRE_F32) return;
+    if (c->step < e->reduces - 1 || e->wire == SHOAL_WIRE_F32) return;
     shoal_wire_pack(e->wire, n, x, piece); /* round as the other members will receive it */
   }
   if (e->wire != SHOAL_WIRE_F32) shoal_wire_unpack(e->wire, n, piece, x);
@@ -59,7 +54,21 @@ static void use_piece(shoal_exchange *e, const shoal_cursor *c, char *piece)
 
 static bool in_place(const shoal_exchange *e, const shoal_cursor *c)
 {
-  return e->wire == SHOAL_WIRE_F32 && c->step >= adding_steps(e);
+  return e->wire == SHOAL_WIRE_F32 && c->step >= e->reduces;
+}
+
+/* Whether the node's own part of the next piece received is there.  Halving begins with what is summed last. */
+static bool may_add(const shoal_exchange *e)
+{
+  return e->halving ? e->summed == e->all : e->summed > e->in.finished.pieces + e->first;
+}
+
+/* Our neighbour has read the old contents before it can send the next piece received, but the local send must have completed
+ * too. */
+static bool may_overwrite(const shoal_exchange *e)
+{
+  if (e->halving) return shoal_halving_may_overwrite(e);
+  return e->out.finished.pieces + e->all > e->in.posted.pieces + e->first;
 }
 
 static shoal_status receive_finished(shoal_exchange *e, bool *moved)
@@ -68,7 +77,7 @@ static shoal_status receive_finished(shoal_exchange *e, bool *moved)
     const shoal_cursor *c = &e->in.finished;
     bool yes;
     SHOAL_TRY(shoal_lane_look(&e->f, &e->in, &yes));
-    if (!yes || (c->step < adding_steps(e) && e->summed <= c->pieces + e->first)) return SHOAL_OK;
+    if (!yes || (c->step < e->reduces && !may_add(e))) return SHOAL_OK;
     if (!in_place(e, c)) use_piece(e, c, shoal_lane_buffer(&e->in, c));
     shoal_lane_pop(&e->f, &e->in);
     *moved = true;
@@ -80,23 +89,23 @@ static shoal_status post_receives(shoal_exchange *e, bool *moved)
   while (shoal_lane_has_room(&e->in)) {
     const shoal_cursor *c = &e->in.posted;
     bool straight = in_place(e, c);
-    /* Our neighbour has read the old contents before it can send this piece, but the local send must have completed
-     * too. */
-    if (straight && e->out.finished.pieces + e->all <= c->pieces + e->first) break;
+    if (straight && !may_overwrite(e)) break;
     SHOAL_TRY(shoal_lane_post(&e->f, &e->in, straight ? (void *)(e->x + c->at) : shoal_lane_buffer(&e->in, c)));
     *moved = true;
   }
   return SHOAL_OK;
 }
 
-static bool may_send(const shoal_exchange *e, uint64_t piece)
+static bool may_send(const shoal_exchange *e)
 {
+  uint64_t piece = e->out.posted.pieces;
+  if (e->halving) return shoal_halving_may_send(e);
   return piece < e->first ? piece < e->summed : piece - e->first < e->in.finished.pieces;
 }
 
 static shoal_status post_sends(shoal_exchange *e, bool *moved)
 {
-  while (shoal_lane_has_room(&e->out) && may_send(e, e->out.posted.pieces)) {
+  while (shoal_lane_has_room(&e->out) && may_send(e)) {
     const shoal_cursor *c = &e->out.posted;
     void *from = e->x + c->at;
     if (e->wire != SHOAL_WIRE_F32) {
@@ -109,13 +118,12 @@ static shoal_status post_sends(shoal_exchange *e, bool *moved)
   return SHOAL_OK;
 }
 
-/* Number of finished pieces of my shard.  The first `all - first - own` pieces received are only partial sums to pass
- * on. */
+/* Number of finished pieces of my shard.  The first `partial` pieces received are only partial sums to pass on. */
 static uint64_t complete(const shoal_exchange *e)
 {
   if (e->layout.nodes == 1) return e->summed;
-  uint64_t passed_on = e->all - e->first - e->own, got = e->in.finished.pieces;
-  return got > passed_on ? got - passed_on : 0;
+  uint64_t got = e->in.finished.pieces;
+  return got > e->partial ? got - e->partial : 0;
 }
 
 /* What of a vector that is elsewhere is here by now. */
@@ -159,24 +167,25 @@ static shoal_status ring_advance(shoal_flight *f, bool *moved, bool *done)
 /* ------------------------------------------------------------------------------------------------- hang reports */
 
 /* The chunk received in step t holds the parts of the t+1 preceding nodes; in the all-gather it holds all parts. */
-static int ring_missing(shoal_exchange *e, bool *missing)
+static void ring_late(const shoal_exchange *e, bool arrived, bool *late)
+{
+  int nodes = e->layout.nodes, received = e->in.finished.step + arrived;
+  for (int d = received + 1; d < nodes; d++) late[(e->layout.node - d + nodes) % nodes] = true;
+}
+
+static int find_missing(shoal_exchange *e, bool *missing)
 {
   const shoal_group *g = e->f.g;
-  bool arrived = false;
-  if (shoal_lane_over(&e->in) || shoal_lane_look(&e->f, &e->in, &arrived) != SHOAL_OK) arrived = false;
-  int nodes = e->layout.nodes, received = e->in.finished.step + arrived, node = 0;
-  bool *late = calloc((size_t)nodes, sizeof *late);
-  for (int d = received + 1; late && d < nodes; d++) late[(e->layout.node - d + nodes) % nodes] = true;
-  for (int first = 0; late && first < g->size; first++) {
-    bool counted = false;
-    for (int r = 0; r < first && !counted; r++) counted = shoal_node_layout_same_node(g, e->algorithm, r, first);
-    if (counted) continue;
-    for (int r = first; r < g->size; r++)
-      if (shoal_node_layout_same_node(g, e->algorithm, r, first)) missing[r] |= late[node];
-    node++;
-  }
+  bool arrived = false, over = shoal_lane_over(&e->in);
+  if (over || shoal_lane_look(&e->f, &e->in, &arrived) != SHOAL_OK) arrived = false;
+  bool *late = calloc((size_t)e->layout.nodes, sizeof *late);
+  if (late && e->halving)
+    shoal_halving_late(e, arrived, late);
+  else if (late)
+    ring_late(e, arrived, late);
+  for (int r = 0; late && r < g->size; r++) missing[r] |= late[shoal_node_layout_node(g, e->algorithm, r)];
   free(late);
-  return shoal_lane_over(&e->in) || arrived ? -1 : e->layout.left;
+  return over || arrived ? -1 : shoal_lane_peer(&e->in, &e->in.finished);
 }
 
 /* An owner knows whose part is missing; a rank that owns nothing knows only about its node. */
@@ -184,13 +193,14 @@ static int ring_describe(shoal_flight *f, shoal_str *where, bool *missing)
 {
   shoal_exchange *e = (shoal_exchange *)f;
   int peer = -1;
-  shoal_str_add(where, "step %d of %d of the ring", SHOAL_MIN(e->in.finished.step + 1, e->in.steps), e->in.steps);
+  shoal_str_add(where, "step %d of %d of %s", SHOAL_MIN(e->in.finished.step + 1, e->in.steps), e->in.steps,
+                e->halving ? "halving and doubling" : "the ring");
   if (e->local.n)
     shoal_str_add(where, ", %llu of %llu pieces of this node in", (unsigned long long)e->summed,
                   (unsigned long long)e->all);
   shoal_str_add(where, ", %zu elements", e->n);
   if (shoal_stage_fetched(e) != UINT64_MAX) shoal_str_add(where, ", not all of which this rank's backend has written");
-  if (e->layout.local < e->layout.owners) peer = ring_missing(e, missing);
+  if (e->layout.local < e->layout.owners) peer = find_missing(e, missing);
   int mate = shoal_local_describe(e, where, missing);
   /* The node peer is not missing, so it waits for another node. */
   for (int r = 0; peer < 0 && mate >= 0 && !missing[mate] && r < f->g->size; r++)
@@ -216,26 +226,54 @@ shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner)
   shoal_cut c = { .chunks = s->nodes };
   c.begin = shoal_shard_begin(s, e->n, owner);
   c.n = shoal_shard_size(s, e->n, owner);
-  size_t unit = e->algorithm == SHOAL_SUM_RING ? shoal_wire_bytes(e->wire) : sizeof(float);
+  size_t unit = shoal_sum_shape(e->algorithm) == SHOAL_SUM_RING ? shoal_wire_bytes(e->wire) : sizeof(float);
   size_t largest = SHOAL_MIN((size_t)PIECE_BYTES, e->f.g->w->o.max_message) / unit;
-  c.piece = SHOAL_MAX(SHOAL_MIN(largest, shoal_part_size(c.n, c.chunks, 0)), (size_t)1);
+  size_t longest = e->halving ? c.n : shoal_part_size(c.n, c.chunks, 0);
+  c.piece = SHOAL_MAX(SHOAL_MIN(largest, longest), (size_t)1);
   return c;
 }
 
-static shoal_status plan_lanes(shoal_exchange *e)
+void shoal_ring_orders(const shoal_exchange *e, int owner, shoal_lane *adding, shoal_lane *giving)
+{
+  const shoal_node_layout *s = &e->layout;
+  *adding = *giving = (shoal_lane){ .cut = shoal_ring_cut(e, owner), .steps = s->nodes };
+  adding->first_chunk = (s->node + s->nodes - 1) % s->nodes;
+  giving->first_chunk = s->node;
+  if (e->halving) shoal_halving_orders(e, owner, adding, giving);
+  shoal_lane_count(adding);
+  shoal_lane_count(giving);
+}
+
+static void plan_ring(shoal_exchange *e)
 {
   int nodes = e->layout.nodes, m = e->layout.node;
-  shoal_lane lane = { .cut = e->cut, .wire = e->wire, .steps = 2 * (nodes - 1) };
-  lane.window = (int)SHOAL_MIN(e->all, (uint64_t)SHOAL_LANE_WINDOW); /* no more buffers than the shard has pieces */
-  e->out = e->in = lane;
-  e->out.sending = true;
+  e->out.steps = e->in.steps = 2 * (nodes - 1);
   e->out.peer = e->layout.right;
   e->out.first_chunk = (m + nodes - 1) % nodes;
   e->in.peer = e->layout.left;
   e->in.first_chunk = (m + 2 * nodes - 2) % nodes;
-  if (!lane.steps) return SHOAL_OK;
-  size_t bytes = (size_t)lane.window * e->cut.piece * shoal_wire_bytes(e->wire);
-  e->slots = 2 * lane.window;
+  e->first = shoal_cut_pieces(&e->cut, e->out.first_chunk);
+  e->reduces = nodes - 1;
+  e->partial = e->all - e->first - shoal_cut_pieces(&e->cut, m);
+}
+
+static shoal_status plan_lanes(shoal_exchange *e)
+{
+  e->out = e->in = (shoal_lane){ .cut = e->cut, .wire = e->wire };
+  e->out.sending = true;
+  if (e->halving)
+    shoal_halving_lanes(e);
+  else
+    plan_ring(e);
+  shoal_lane_count(&e->in);
+  shoal_lane_count(&e->out);
+  if (!e->in.steps) return SHOAL_OK;
+  /* No more buffers than there are pieces; a ring has twice as many as its shard, and needs no more than for that. */
+  uint64_t pieces = e->halving ? SHOAL_MAX(e->in.all, e->out.all) : e->all;
+  int window = (int)SHOAL_MIN(pieces, (uint64_t)SHOAL_LANE_WINDOW);
+  size_t bytes = (size_t)window * e->cut.piece * shoal_wire_bytes(e->wire);
+  e->out.window = e->in.window = window;
+  e->slots = 2 * window;
   SHOAL_TRY(shoal_alloc(bytes, 1, e->name, (void **)&e->in.buffer));
   if (e->wire != SHOAL_WIRE_F32) SHOAL_TRY(shoal_alloc(bytes, 1, e->name, (void **)&e->out.buffer));
   return SHOAL_OK;
@@ -243,11 +281,10 @@ static shoal_status plan_lanes(shoal_exchange *e)
 
 shoal_status shoal_ring_plan_shard(shoal_exchange *e)
 {
-  const shoal_node_layout *s = &e->layout;
-  e->cut = shoal_ring_cut(e, s->local);
-  e->first = shoal_cut_pieces(&e->cut, (s->node + s->nodes - 1) % s->nodes);
-  e->own = shoal_cut_pieces(&e->cut, s->node);
-  e->all = shoal_cut_all_pieces(&e->cut);
+  shoal_lane adding, giving;
+  e->cut = shoal_ring_cut(e, e->layout.local);
+  shoal_ring_orders(e, e->layout.local, &adding, &giving);
+  e->all = adding.all;
   return plan_lanes(e);
 }
 
@@ -255,8 +292,10 @@ shoal_status shoal_ring_plan(shoal_exchange *e)
 {
   shoal_node_layout_find(e->f.g, e->algorithm, &e->layout);
   const shoal_node_layout *s = &e->layout;
+  SHOAL_TRY(shoal_halving_plan(e));
   if (s->local < s->owners) SHOAL_TRY(shoal_ring_plan_shard(e));
-  e->trace_peer = e->out.steps ? s->right : shoal_node_layout_member(e->f.g, e->algorithm, (s->local + 1) % s->locals);
+  e->trace_peer = e->out.steps ? shoal_lane_peer(&e->out, &(shoal_cursor){ 0 })
+                               : shoal_node_layout_member(e->f.g, e->algorithm, (s->local + 1) % s->locals);
   return shoal_local_plan(e);
 }
 

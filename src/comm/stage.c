@@ -43,31 +43,30 @@ void shoal_stage_close(shoal_exchange *e)
 }
 
 /* `small` has one shard of one chunk. */
-static shoal_cut cut_of(const shoal_exchange *e, int owner)
+static void plan_orders(const shoal_exchange *e, int owner, shoal_lane *fetching, shoal_lane *giving)
 {
-  if (e->algorithm != SHOAL_SUM_SMALL) return shoal_ring_cut(e, owner);
-  return (shoal_cut){ .n = e->n, .piece = SHOAL_MAX(e->n, (size_t)1), .chunks = 1 };
+  if (e->algorithm != SHOAL_SUM_SMALL) {
+    shoal_ring_orders(e, owner, fetching, giving);
+    return;
+  }
+  shoal_cut whole = { .n = e->n, .piece = SHOAL_MAX(e->n, (size_t)1), .chunks = 1 };
+  *fetching = *giving = (shoal_lane){ .cut = whole, .steps = 1, .all = e->n > 0 };
 }
 
 shoal_status shoal_stage_plan(shoal_exchange *e)
 {
   shoal_stage *s = &e->stage;
   if (!s->backend) return SHOAL_OK;
-  bool small = e->algorithm == SHOAL_SUM_SMALL;
-  int nodes = small ? 1 : e->layout.nodes, node = small ? 0 : e->layout.node;
   uint64_t most = 0;
   size_t longest = 1;
-  s->owners = small ? 1 : e->layout.owners;
+  s->owners = e->algorithm == SHOAL_SUM_SMALL ? 1 : e->layout.owners;
   e->f.watches = true; /* the backend gives no notice */
   SHOAL_TRY(SHOAL_ALLOC((size_t)s->owners, &s->fetching));
   SHOAL_TRY(SHOAL_ALLOC((size_t)s->owners, &s->giving));
   for (int i = 0; i < s->owners; i++) {
-    shoal_cut cut = cut_of(e, i);
-    s->fetching[i] = s->giving[i] = (shoal_lane){ .cut = cut, .steps = nodes };
-    s->fetching[i].first_chunk = (node + nodes - 1) % nodes;
-    s->giving[i].first_chunk = node;
-    most = SHOAL_MAX(most, shoal_cut_all_pieces(&cut));
-    longest = SHOAL_MAX(longest, cut.piece);
+    plan_orders(e, i, &s->fetching[i], &s->giving[i]);
+    most = SHOAL_MAX(most, s->fetching[i].all);
+    longest = SHOAL_MAX(longest, s->fetching[i].cut.piece);
   }
   s->run = SHOAL_MAX((uint64_t)RUN_BYTES / (longest * sizeof(float)), (uint64_t)1);
   s->runs = (most + s->run - 1) / s->run;
@@ -130,7 +129,7 @@ uint64_t shoal_stage_fetched(const shoal_exchange *e)
 shoal_status shoal_stage_give(shoal_exchange *e, int owner, uint64_t complete, bool *moved)
 {
   shoal_lane *l = &e->stage.giving[owner];
-  uint64_t all = shoal_cut_all_pieces(&l->cut), before = l->posted.pieces;
+  uint64_t all = l->all, before = l->posted.pieces;
   if (complete < all && complete < before + e->stage.run) return SHOAL_OK;
   SHOAL_TRY(copy_pieces(e, l, complete, true, &e->stage.last));
   *moved |= l->posted.pieces > before;

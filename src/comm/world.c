@@ -143,8 +143,9 @@ static shoal_status gather_topology(shoal_world *w, const char *pretend)
   free(claims);
   free(all);
   SHOAL_TRY(st);
-  shoal_group_learn_links(w->control);
-  shoal_group_learn_links(w->all);
+  st = shoal_group_learn_links(w->control);
+  if (st == SHOAL_OK) st = shoal_group_learn_links(w->all);
+  SHOAL_TRY(shoal_group_agree(w->control, st));
   return shoal_share_try(w, !w->o.no_sharing);
 }
 

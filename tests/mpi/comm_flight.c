@@ -10,10 +10,14 @@ static shoal_exchange *e[MANY];
 static float *x[MANY];
 static size_t lengths[MANY];
 
-/* All of them side by side; the longest ones, which are too long for it, do without "small". */
+/* All of them side by side, "small" where it is not too long for it. */
 static shoal_sum_algorithm algorithm_of(int i)
 {
-  return (shoal_sum_algorithm)(i < 5 ? i : i % 4);
+  static const shoal_sum_algorithm of[] = { SHOAL_SUM_AUTO,    SHOAL_SUM_RING,    SHOAL_SUM_TWO_LEVEL,
+                                            SHOAL_SUM_LEADERS, SHOAL_SUM_SMALL,   SHOAL_SUM_HALVING,
+                                            SHOAL_SUM_RING,    SHOAL_SUM_HALVING, SHOAL_SUM_TWO_LEVEL_HALVING,
+                                            SHOAL_SUM_AUTO,    SHOAL_SUM_LEADERS, SHOAL_SUM_LEADERS_HALVING };
+  return of[i];
 }
 
 static void create_many(shoal_group *g, int scale)

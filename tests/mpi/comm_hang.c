@@ -111,7 +111,9 @@ static void skipped(shoal_sum_algorithm algorithm, bool stamped)
   int from = rank == 1 && !stamped ? 1 : 0, to = stamped ? 0 : 1;
   for (int i = from; i <= to; i++) CHECK_OK(shoal_exchange_start(e[i], x + i * N, (shoal_event){ 0 }));
   CHECK_STATUS(shoal_exchange_wait(e[from]), SHOAL_ERR_HANG, "rank %d: hang", rank);
-  if (rank == 2 % size) CHECK_HAS(check_error(), stamped ? "another start of it" : "another exchange of this group");
+  int first = algorithm == SHOAL_SUM_HALVING ? 1 + (size + 1) / 2 : 2; /* the one whom rank 1 sends to first */
+  if (rank == first % size)
+    CHECK_HAS(check_error(), stamped ? "another start of it" : "another exchange of this group");
   for (int i = 0; i < 2; i++) shoal_exchange_destroy(e[i]);
   close_world(w);
 }
@@ -147,14 +149,17 @@ int main(void)
 {
   mpi_start(&rank, &size);
   if (size > 1) {
-    for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= SHOAL_SUM_SMALL; a++) {
+    for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++) {
       late(NULL, a);
       absent(NULL, a, 1);
     }
     for (size_t i = 0; i < SHOAL_COUNT(topologies); i++)
-      if (topologies[i].size == size) absent(topologies[i].pretend, SHOAL_SUM_TWO_LEVEL, 0);
+      if (topologies[i].size == size)
+        absent(topologies[i].pretend, i % 2 ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_TWO_LEVEL_HALVING, 0);
     skipped(SHOAL_SUM_RING, false);
     skipped(SHOAL_SUM_RING, true);
+    skipped(SHOAL_SUM_HALVING, false);
+    skipped(SHOAL_SUM_HALVING, true);
     skipped(SHOAL_SUM_TWO_LEVEL, true);
     other_length();
     absent_from_barrier();

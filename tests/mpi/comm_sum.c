@@ -3,13 +3,14 @@
  * The simulation says in twenty lines what src/comm does in pieces: the vector is cut into shards, one for each owner of
  * a node; a node's sum starts at the owner and goes around the node; the sum of chunk k of a shard starts at node k+1
  * and goes around the nodes, rounded to the wire format at each hop and once more at the end.  The flat ring is that
- * with every rank on a node of its own.  "small" adds parts, each rounded once, in rank order. */
+ * with every rank on a node of its own.  By halving and doubling a node adds what it gets from ever nearer nodes to its own
+ * part: each of these is rounded, and was added up in the same way.  "small" adds parts, each rounded once, in rank order. */
 #include "base/crc32c.h"
 #include "comm.h"
 #include "tensor/half.h"
 #include "veil/veil.h"
 
-enum { MOST = 16 };
+enum { MOST = 17 };
 static int rank, size;
 
 /* The placement of the ranks, worked out by the test itself. */
@@ -17,18 +18,24 @@ typedef struct {
   int nodes, owners, count[MOST], member[MOST][MOST];
 } layout;
 
+static bool halves(shoal_sum_algorithm a)
+{
+  return a == SHOAL_SUM_HALVING || a == SHOAL_SUM_TWO_LEVEL_HALVING || a == SHOAL_SUM_LEADERS_HALVING;
+}
+
 static layout lay_out(const shoal_world *w, const shoal_group *g, shoal_sum_algorithm algorithm)
 {
   layout l = { .owners = MOST };
   int names[MOST];
   for (int r = 0; r < shoal_group_size(g); r++) {
-    int name = algorithm == SHOAL_SUM_RING ? r : shoal_world_topo(w)->places[shoal_group_world_rank(g, r)].node, m = 0;
+    bool flat = algorithm == SHOAL_SUM_RING || algorithm == SHOAL_SUM_HALVING;
+    int name = flat ? r : shoal_world_topo(w)->places[shoal_group_world_rank(g, r)].node, m = 0;
     while (m < l.nodes && names[m] != name) m++;
     if (m == l.nodes) names[l.nodes++] = name;
     l.member[m][l.count[m]++] = r;
   }
   for (int m = 0; m < l.nodes; m++) l.owners = SHOAL_MIN(l.owners, l.count[m]);
-  if (algorithm == SHOAL_SUM_LEADERS) l.owners = 1;
+  if (algorithm == SHOAL_SUM_LEADERS || algorithm == SHOAL_SUM_LEADERS_HALVING) l.owners = 1;
   return l;
 }
 
@@ -66,6 +73,21 @@ static float node_sum(const layout *l, int m, int shard, uint64_t i, source valu
   return sum;
 }
 
+/* What node m has for the chunk j nodes on, once the rounds at distance `span` and above are over. */
+static float halved(const layout *l, int m, int j, int span, int shard, uint64_t i, shoal_wire wire, source value)
+{
+  int far = l->nodes, distances[8], n = 0;
+  float sum = node_sum(l, m, shard, i, value);
+  for (; far > span; far = (far + 1) / 2) distances[n++] = far;
+  for (int t = 1; t <= n; t++) {
+    int distance = t < n ? distances[t] : span;
+    if (j < distances[t - 1] - distance)
+      sum += round_to(
+          wire, halved(l, (m - distance + l->nodes) % l->nodes, j + distance, distances[t - 1], shard, i, wire, value));
+  }
+  return sum;
+}
+
 static float simulate(const layout *l, size_t i, size_t n, int p, shoal_wire wire, shoal_sum_algorithm algorithm,
                       source value)
 {
@@ -78,6 +100,7 @@ static float simulate(const layout *l, size_t i, size_t n, int p, shoal_wire wir
     return sum;
   }
   int shard = part_of(&i, &n, l->owners), k = part_of(&i, &n, l->nodes);
+  if (halves(algorithm) && l->nodes > 1) return round_to(wire, halved(l, k, 0, 1, shard, place, wire, value));
   sum = node_sum(l, (k + 1) % l->nodes, shard, place, value);
   for (int hop = 2; hop <= l->nodes; hop++)
     sum = node_sum(l, (k + hop) % l->nodes, shard, place, value) + round_to(wire, sum);
@@ -154,13 +177,15 @@ static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, 
   shoal_group_unshare(g, x);
 }
 
-/* Most of a sum's time is its planning: so each length in one of the 16-bit formats, and below only lengths that bring something new. */
+/* Most of a sum's time is its planning: so each length in one of the 16-bit formats, what was planned in the same way before in one
+ * format at all, and below only lengths that bring something new. */
 static void group_sums(shoal_world *w, shoal_group *g, const size_t *lengths, size_t n, const char *what)
 {
   for (size_t i = 0; i < n; i++)
-    for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= SHOAL_SUM_SMALL; a++) {
-      sum_once(w, g, lengths[i], SHOAL_WIRE_F32, a, any_float, what);
-      sum_once(w, g, lengths[i], i % 2 ? SHOAL_WIRE_BF16 : SHOAL_WIRE_F16, a, any_float, what);
+    for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++) {
+      shoal_wire narrow = i % 2 ? SHOAL_WIRE_BF16 : SHOAL_WIRE_F16;
+      if (!halves(a) || (i + (size_t)a) % 2) sum_once(w, g, lengths[i], SHOAL_WIRE_F32, a, any_float, what);
+      if (!halves(a) || (i + (size_t)a) % 2 == 0) sum_once(w, g, lengths[i], narrow, a, any_float, what);
     }
 }
 
@@ -178,7 +203,8 @@ static float quick_float(uint64_t i, int member)
 /* Several pieces a chunk. */
 static void long_sums(shoal_world *w, const char *what)
 {
-  for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= SHOAL_SUM_LEADERS; a++) {
+  for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++) {
+    if (a == SHOAL_SUM_SMALL || a == SHOAL_SUM_LEADERS_HALVING) continue;
     sum_once(w, shoal_world_group(w), 700001, SHOAL_WIRE_F32, a, quick_float, what);
     sum_once(w, shoal_world_group(w), 700001, SHOAL_WIRE_BF16, a, quick_float, what);
   }
@@ -234,7 +260,7 @@ static void check_integers(shoal_group *g, size_t n, shoal_sum_algorithm algorit
 static void exact(const char *pretend)
 {
   shoal_world *w = open_world(pretend, 0);
-  for (shoal_sum_algorithm a = SHOAL_SUM_AUTO; a <= SHOAL_SUM_SMALL; a++)
+  for (shoal_sum_algorithm a = SHOAL_SUM_AUTO; a < SHOAL_SUM_ALGORITHMS; a++)
     check_integers(shoal_world_group(w), 12345, a);
   shoal_world_close(w);
 }
@@ -388,8 +414,9 @@ static void away(const char *pretend, size_t max_message)
   REQUIRE(veil_over(ref, &b) == SHOAL_OK, "veil");
   shoal_world_set_backend(w, b);
   for (size_t i = 0; i < SHOAL_COUNT(lengths) - (max_message > 0); i++)
-    for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= (lengths[i] > 2000 ? SHOAL_SUM_LEADERS : SHOAL_SUM_SMALL); a++)
-      away_once(w, b, lengths[i], i % 2 ? SHOAL_WIRE_F32 : SHOAL_WIRE_BF16, a, pretend);
+    for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++)
+      if (a == SHOAL_SUM_SMALL ? lengths[i] <= 2000 : !halves(a) || i >= 3)
+        away_once(w, b, lengths[i], i % 2 ? SHOAL_WIRE_F32 : SHOAL_WIRE_BF16, a, pretend);
   shoal_world_close(w);
   shoal_backend_close(b);
 }
@@ -399,7 +426,7 @@ static void specials(const char *pretend, shoal_sum_algorithm algorithm)
 {
   enum { N = 40 };
   shoal_world *w = open_world(pretend, 0);
-  bool flat = algorithm == SHOAL_SUM_RING || algorithm == SHOAL_SUM_SMALL;
+  bool flat = algorithm == SHOAL_SUM_RING || algorithm == SHOAL_SUM_SMALL || algorithm == SHOAL_SUM_HALVING;
   bool rounds = flat ? size > 1 : shoal_world_topo(w)->nodes > 1;
   for (shoal_wire wire = SHOAL_WIRE_F32; wire <= SHOAL_WIRE_F16; wire++) {
     float *x = shared_room(shoal_world_group(w), N * sizeof *x), *all = room((size_t)size * N * sizeof *x);
@@ -420,10 +447,35 @@ static void specials(const char *pretend, shoal_sum_algorithm algorithm)
   shoal_world_close(w);
 }
 
+/* Other numbers of ranks: what depends on them is the order of chunks and rounds, on nodes of one rank and of several. */
+static void many_ranks(void)
+{
+  char nodes[16], pairs[64] = "1";
+  snprintf(nodes, sizeof nodes, "%dx1", size);
+  for (int r = 1; r < size; r += 2) {
+    size_t at = strlen(pairs);
+    snprintf(pairs + at, sizeof pairs - at, ",%d", SHOAL_MIN(2, size - r));
+  }
+  for (int i = 0; i < 2; i++) {
+    shoal_world *w = open_world(i ? pairs : nodes, 0);
+    shoal_group *g = shoal_world_group(w);
+    for (shoal_sum_algorithm a = SHOAL_SUM_HALVING; a < SHOAL_SUM_ALGORITHMS; a++) {
+      sum_once(w, g, 5, SHOAL_WIRE_F32, a, any_float, "many ranks");
+      sum_once(w, g, 20011, i ? SHOAL_WIRE_F32 : SHOAL_WIRE_BF16, a, any_float, "many ranks");
+    }
+    sum_once(w, g, 1009, SHOAL_WIRE_F32, i ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING, any_float, "many ranks");
+    shoal_world_close(w);
+  }
+}
+
 int main(void)
 {
   mpi_start(&rank, &size);
-  for (shoal_sum_algorithm a = SHOAL_SUM_RING; a <= SHOAL_SUM_SMALL; a++) specials(NULL, a);
+  if (size == 6 || size > 8) {
+    many_ranks();
+    return mpi_done();
+  }
+  for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++) specials(NULL, a);
   sums(NULL, 0);
   sums(NULL, 1000);
   for (size_t i = 0; i < SHOAL_COUNT(topologies); i++) {
@@ -436,6 +488,7 @@ int main(void)
     without_sharing(pretend);
     ordinary_memory(pretend);
     specials(pretend, SHOAL_SUM_TWO_LEVEL);
+    specials(pretend, SHOAL_SUM_TWO_LEVEL_HALVING);
     if (size > 2) mixed_order(pretend);
     away(pretend, 0);
     away(pretend, 1000);

@@ -1,5 +1,5 @@
 # Tests with several ranks.  3 and 7 find faults that powers of two hide.
-shoal_add_test(mpi.comm.sum SOURCES mpi/comm_sum.c LINK shoal_comm veil RANKS 1 2 3 4 5 7 8 LABELS mpi TIMEOUT 120)
+shoal_add_test(mpi.comm.sum SOURCES mpi/comm_sum.c LINK shoal_comm veil RANKS 1 2 3 4 5 6 7 8 9 12 16 17 LABELS mpi TIMEOUT 240)
 shoal_add_test(mpi.comm.flight SOURCES mpi/comm_flight.c LINK shoal_comm RANKS 1 2 3 4 5 7 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.group SOURCES mpi/comm_group.c LINK shoal_comm RANKS 1 2 3 4 7 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.errors SOURCES mpi/comm_errors.c LINK shoal_comm RANKS 2 3 4 10 LABELS mpi TIMEOUT 120)

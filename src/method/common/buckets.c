@@ -35,7 +35,7 @@ shoal_wire shoal_wire_wanted(const shoal_config *c)
 shoal_sum_algorithm shoal_algorithm_wanted(const shoal_config *c)
 {
   const char *name = shoal_config_string(c, "method.algorithm");
-  for (shoal_sum_algorithm a = SHOAL_SUM_AUTO; a <= SHOAL_SUM_SMALL; a++)
+  for (shoal_sum_algorithm a = SHOAL_SUM_AUTO; a < SHOAL_SUM_ALGORITHMS; a++)
     if (strcmp(shoal_sum_name(a), name) == 0) return a;
   return SHOAL_SUM_AUTO;
 }
@@ -96,14 +96,14 @@ static void sum_bytes(shoal_buckets *s)
 static void print_choice(const shoal_buckets *s)
 {
   if (shoal_group_size(s->group) == 1) return;
-  size_t count[SHOAL_SUM_SMALL + 1] = { 0 }, elements = 0;
+  size_t count[SHOAL_SUM_ALGORITHMS] = { 0 }, elements = 0;
   shoal_str text = { 0 };
   char size[32];
   for (size_t i = 0; i < s->n; i++) {
     count[shoal_exchange_algorithm(s->bucket[i].exchange)]++;
     elements += s->bucket[i].count;
   }
-  for (int a = SHOAL_SUM_SMALL; a > SHOAL_SUM_AUTO; a--)
+  for (int a = SHOAL_SUM_ALGORITHMS - 1; a > SHOAL_SUM_AUTO; a--)
     if (count[a]) shoal_str_add(&text, "%s %zu %s", text.text ? "," : "", count[a], shoal_sum_name(a));
   shoal_info("%s: %zu bucket%s, %s as %s:%s", s->title, s->n, s->n == 1 ? "" : "s",
              shoal_format_bytes((double)elements * (double)shoal_wire_bytes(s->wire), size, sizeof size),
@@ -214,7 +214,8 @@ static shoal_status adopt(shoal_buckets *s, const int32_t *chosen)
   for (size_t i = 0; i < s->n; i++) {
     bucket *b = &s->bucket[i];
     shoal_sum_algorithm then = (shoal_sum_algorithm)chosen[i];
-    if (chosen[i] <= SHOAL_SUM_AUTO || chosen[i] > SHOAL_SUM_SMALL || then == shoal_exchange_algorithm(b->exchange))
+    if (chosen[i] <= SHOAL_SUM_AUTO || chosen[i] >= SHOAL_SUM_ALGORITHMS ||
+        then == shoal_exchange_algorithm(b->exchange))
       continue;
     shoal_exchange_destroy(b->exchange);
     b->exchange = NULL;

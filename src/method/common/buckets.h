@@ -32,7 +32,8 @@
   { "method.wire", SHOAL_OPT_ENUM, "f32", NULL, "f32|bf16|f16", "Number format of gradients on the wire; sums are f32.", \
     "shoal" },                                                                                                           \
   {                                                                                                                      \
-    "method.algorithm", SHOAL_OPT_ENUM, "auto", NULL, "auto|ring|two-level|leaders|small",                               \
+    "method.algorithm", SHOAL_OPT_ENUM, "auto", NULL,                                                                    \
+        "auto|ring|two-level|leaders|small|halving|two-level-halving|leaders-halving",                                   \
         "How a bucket is summed; auto: by its size and the placement of ranks.", "shoal"                                 \
   }
 

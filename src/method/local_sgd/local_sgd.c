@@ -235,7 +235,7 @@ static shoal_status adopt_average(shoal_run *r, local_state *s, const shoal_ckpt
 {
   int64_t then;
   SHOAL_TRY(shoal_ckpt_get_i64(c, average_algorithm, &then));
-  bool known = then > SHOAL_SUM_AUTO && then <= SHOAL_SUM_SMALL;
+  bool known = then > SHOAL_SUM_AUTO && then < SHOAL_SUM_ALGORITHMS;
   if (s->algorithm != SHOAL_SUM_AUTO || !known || then == (int64_t)shoal_exchange_algorithm(s->average))
     return SHOAL_OK;
   shoal_exchange_destroy(s->average);

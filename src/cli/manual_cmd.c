@@ -203,7 +203,8 @@ static void add_main_page(shoal_str *out)
   shoal_str_add(out, ".SH ENVIRONMENT\n");
   add_term(out, "SHOAL_SECTION_NAME",
            "An option of the run file: SHOAL_OPTIM_LR for optim.lr. It overrides the file; --set overrides it.");
-  add_term(out, "SHOAL_PYTHON", "The Python that runs `shoal report`, else python3.");
+  add_term(out, "SHOAL_PYTHON",
+           "The Python that runs `shoal report`, else python3; also in the commands that messages print.");
   shoal_str_add(out, ".SH EXAMPLES\n");
   add_lines(out, "shoal data synth glyphs -o glyphs.h5\nshoal launch digits.yaml -n 2\nshoal trace show runs/digits\n");
   shoal_str_add(out, ".SH SEE ALSO\n");

@@ -39,11 +39,17 @@ static shoal_status check_encoding(const char *path, const char *text, size_t n)
 {
   const unsigned char *t = (const unsigned char *)text;
   const char *name = NULL;
-  size_t zeros[2] = { 0 }, looked = SHOAL_MIN(n, (size_t)64);
-  for (size_t i = 0; i < looked; i++) zeros[i % 2] += t[i] == 0;
+  size_t zeros[4] = { 0 };
+  const size_t looked = SHOAL_MIN(n, (size_t)64), some = SHOAL_MAX(looked / 8, (size_t)1);
+  for (size_t i = 0; i < looked; i++) zeros[i % 4] += t[i] == 0;
+  const bool even = zeros[0] >= some && zeros[2] >= some, odd = zeros[1] >= some && zeros[3] >= some;
   if (n >= 2 && ((t[0] == 0xff && t[1] == 0xfe) || (t[0] == 0xfe && t[1] == 0xff))) name = "UTF-16";
   if (n >= 4 && (memcmp(t, "\xff\xfe\0\0", 4) == 0 || memcmp(t, "\0\0\xfe\xff", 4) == 0)) name = "UTF-32";
-  if (!name && n >= 4 && 4 * (zeros[0] + zeros[1]) >= looked && (zeros[0] == 0 || zeros[1] == 0)) name = "UTF-16";
+  if (!name && n >= 8 && odd && zeros[2] >= some && zeros[0] == 0) name = "UTF-32LE"; /* without a mark, */
+  if (!name && n >= 8 && even && zeros[1] >= some && zeros[3] == 0)
+    name = "UTF-32BE"; /* iconv must be told the order */
+  if (!name && n >= 4 && odd && zeros[0] + zeros[2] == 0) name = "UTF-16LE";
+  if (!name && n >= 4 && even && zeros[1] + zeros[3] == 0) name = "UTF-16BE";
   char word[256];
   SHOAL_CHECK(!name, SHOAL_ERR_IO, "%s is %s text, UTF-8 is read: convert it with iconv -f %s -t UTF-8 %s >NEW", path,
               name, name, shoal_shell_word(path, "FILE", word, sizeof word));
@@ -259,6 +265,21 @@ static shoal_status quoted_field(shoal_csv *c, shoal_csv_field *f, char **text_e
   return SHOAL_OK;
 }
 
+/* What a write that did not come to its end leaves: zero bytes in the place of text. */
+static shoal_status refuse_zero(const shoal_csv *c, const shoal_csv_field *f, const char *text_end)
+{
+  const char *zero = memchr(f->text, '\0', (size_t)(text_end - f->text));
+  size_t n = 1;
+  char word[256];
+  while (zero + n < c->end && !zero[n]) n++;
+  return SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s:%zu:%zu: %zu zero byte%s: what was there is lost, or this is no text. Restore the file, or remove "
+      "them as tr -d '\\0' <%s >NEW does, and look at line %zu of it",
+      c->path, f->line, c->line == f->line ? column(c, zero) : f->column, n, n > 1 ? "s" : "",
+      shoal_shell_word(c->path, "FILE", word, sizeof word), f->line);
+}
+
 /* Reads one field; sets *more if another follows in the row. */
 static shoal_status read_field(shoal_csv *c, bool *more)
 {
@@ -273,9 +294,7 @@ static shoal_status read_field(shoal_csv *c, bool *more)
     text_end = c->at;
     while (text_end > f.text && blank(c, text_end[-1])) text_end--;
   }
-  SHOAL_CHECK(!memchr(f.text, '\0', (size_t)(text_end - f.text)), SHOAL_ERR_IO,
-              "%s:%zu:%zu: a NUL byte: this is not a text file, or damaged (tr -d '\\0' removes them)", c->path, f.line,
-              f.column);
+  if (memchr(f.text, '\0', (size_t)(text_end - f.text))) return refuse_zero(c, &f, text_end);
   char ended_by = c->at < c->end ? *c->at : '\0';
   *text_end = '\0'; /* may overwrite the separator, hence ended_by */
   *more = ended_by == c->dialect.separator;
@@ -300,7 +319,13 @@ shoal_status shoal_csv_next(shoal_csv *c, bool *end)
     *end = c->at >= c->end;
     if (*end) return SHOAL_OK;
     while (more) SHOAL_TRY(read_field(c, &more));
-    if (!is_blank(c)) return SHOAL_OK;
+    if (!is_blank(c)) {
+      c->empty += c->waiting;
+      c->waiting = 0;
+      c->begun = true;
+      return SHOAL_OK;
+    }
     if (c->n > 1 && c->blanks++ == 0) c->first_blank = c->fields[0].line;
+    if (c->n == 1 && c->begun && c->waiting++ == 0 && c->empty == 0) c->first_empty = c->fields[0].line;
   }
 }

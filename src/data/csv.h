@@ -28,6 +28,9 @@ typedef struct {
   shoal_csv_field *fields; /* of the current row */
   size_t n, cap;
   size_t blanks, first_blank; /* rows of separators alone that were skipped; line of the first of them */
+  size_t empty, first_empty;  /* likewise, lines without anything between two rows */
+  size_t waiting;             /* such lines behind the last row so far */
+  bool begun;                 /* a row was read */
 } shoal_csv;
 
 /** Finds the separator, if it is 0 in `dialect`, from the first lines of a file.
@@ -44,7 +47,7 @@ const char *shoal_csv_dialect_text(const shoal_csv_dialect *d, char *buf, size_t
  *  A byte-order mark and a first line "sep=;" are skipped. */
 void shoal_csv_init(shoal_csv *c, const char *path, char *text, size_t n, shoal_csv_dialect dialect);
 void shoal_csv_fini(shoal_csv *c);
-/** Reads the next row into c->fields; skips empty lines, and rows without anything between the separators, as spreadsheets
+/** Reads the next row into c->fields; skips empty lines, which are counted where rows are on both sides, and rows without anything between the separators, as spreadsheets
  *  write them, which are counted; sets *end after the last row.  ERR_IO with file:line:column
  *  for an unclosed quote, text after a closing quote, a NUL byte, or more than SHOAL_CSV_COLUMNS fields. */
 shoal_status shoal_csv_next(shoal_csv *c, bool *end);

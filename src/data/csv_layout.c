@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "data/csv_number.h"
 #include "data/data_impl.h"
+#include "data/python.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -510,12 +511,16 @@ static shoal_status check_columns(const probe *p, const shoal_csv_layout *l, con
       "%s:1:1: one column only, and more in line %zu: if the table begins there, remove what is above it, as tail "
       "-n +%zu %s >NEW does",
       p->path, found.line, found.line, file);
+  static const char *const packages[] = { "sklearn", "numpy", NULL };
+  shoal_python python;
+  shoal_find_python(packages, &python);
   SHOAL_CHECK(
       !found.pairs, SHOAL_ERR_IO,
-      "%s: rows of LIBSVM (index:value) are not read: python3 -c \"import numpy, sklearn.datasets; x, y = "
+      "%s: rows of LIBSVM (index:value) are not read: %s -c \"import numpy, sklearn.datasets; x, y = "
       "sklearn.datasets.load_svmlight_file('%s'); numpy.savez('%s.npz', x=x.toarray(), y=y)\" makes arrays to be "
-      "imported with kind npy",
-      p->path, shoal_is_plain(p->path) ? p->path : "FILE", shoal_is_plain(p->path) ? p->path : "FILE");
+      "imported with kind npy%s%s",
+      p->path, python.run, shoal_is_plain(p->path) ? p->path : "FILE", shoal_is_plain(p->path) ? p->path : "FILE",
+      python.needs[0] ? "; it " : "", python.needs);
   SHOAL_CHECK(found.spaces || !found.aligned, SHOAL_ERR_IO,
               "%s:1:1: one column only, whose words are aligned by spaces: write one comma for each gap, as sed 's/^ "
               "*//;s/ *$//;s/  "

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
+#include "data/python.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,14 +23,23 @@ static char *quote_names(const char *const *names, size_t n)
   return list.text;
 }
 
+/* What a command needs is a comment behind it, so that it can be pasted as a whole. */
+static void find_h5py(shoal_python *out)
+{
+  static const char *const packages[] = { "h5py", NULL };
+  shoal_find_python(packages, out);
+}
+
 char *shoal_data_copy_command(const char *path, const char *const *names, size_t n)
 {
   const char *file = shoal_is_plain(path) ? path : "FILE";
   char *list = quote_names(names, n);
-  char *text = shoal_strdup_printf("python3 -c \"import h5py, importlib.util as u; u.find_spec('hdf5plugin') and "
+  shoal_python python;
+  find_h5py(&python);
+  char *text = shoal_strdup_printf("%s -c \"import h5py, importlib.util as u; u.find_spec('hdf5plugin') and "
                                    "__import__('hdf5plugin'); i = h5py.File('%s'); o = h5py.File('%s.plain.h5', 'w'); "
-                                   "[o.create_dataset(n, data=i[n][()]) for n in [%s]]\"",
-                                   file, file, list);
+                                   "[o.create_dataset(n, data=i[n][()]) for n in [%s]]\"%s%s",
+                                   python.run, file, file, list, python.needs[0] ? "  # " : "", python.needs);
   free(list);
   return text;
 }
@@ -44,10 +54,13 @@ static char *rewrite_command(const char *path, const char *const *names, size_t 
 {
   const char *file = shoal_is_plain(path) ? path : "FILE";
   char *list = quote_names(names, n);
+  shoal_python python;
+  find_h5py(&python);
   char *text = shoal_strdup_printf(
-      "python3 -c \"import h5py, numpy; f = h5py.File('%s', 'a'); y = {n: f[n]%s for n in [%s]}; %s[(f.pop(n) if n + "
-      "'_original' in f else f.move(n, n + '_original'), f.create_dataset(n, data=%s)) for n in y]%s\"",
-      file, how->read, list, how->first, how->value, how->last);
+      "%s -c \"import h5py, numpy; f = h5py.File('%s', 'a'); y = {n: f[n]%s for n in [%s]}; %s[(f.pop(n) if n + "
+      "'_original' in f else f.move(n, n + '_original'), f.create_dataset(n, data=%s)) for n in y]%s\"%s%s",
+      python.run, file, how->read, list, how->first, how->value, how->last, python.needs[0] ? "  # " : "",
+      python.needs);
   free(list);
   return text;
 }

@@ -15,6 +15,7 @@
 #include "data/data_impl.h"
 #include "data/image.h"
 #include "data/labels.h"
+#include "data/python.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -499,13 +500,16 @@ static void warn_deep(const images *m)
 {
   const size_t n = m->deep.n;
   if (n == 0) return;
+  static const char *const packages[] = { "PIL", "numpy", NULL };
   char *command = NULL;
+  shoal_python python;
+  shoal_find_python(packages, &python);
   if (n == m->files.n && m->form.channels == 1 && !m->splits && shoal_is_plain(m->folder))
-    command = shoal_strdup_printf(
-        ": python3 -c \"import glob, numpy; from PIL import Image; f = sorted(glob.glob('%s/*/*.png')); "
-        "numpy.savez('%s.npz', images=[numpy.array(Image.open(p)) for p in f], "
-        "labels=numpy.unique([p.split('/')[-2] for p in f], return_inverse=True)[1])\"",
-        m->folder, m->folder);
+    command =
+        shoal_strdup_printf(": %s -c \"import glob, numpy; from PIL import Image; f = sorted(glob.glob('%s/*/*.png')); "
+                            "numpy.savez('%s.npz', images=[numpy.array(Image.open(p)) for p in f], "
+                            "labels=numpy.unique([p.split('/')[-2] for p in f], return_inverse=True)[1])\"%s%s",
+                            python.run, m->folder, m->folder, python.needs[0] ? "  # " : "", python.needs);
   shoal_warn("%zu image%s 16 bits, of which 8 are kept (v / 257, rounded), the first is %s; `shoal data import npy` "
              "keeps all of "
              "them, from an array of the pixels%s",

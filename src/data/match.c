@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
+#include "data/python.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -226,11 +227,16 @@ static shoal_status tell_contents(shoal_status st, shoal_h5 file, const char *pa
   if (listed == SHOAL_OK && c.n == 0) st = shoal_error_append(st, "; it has no arrays");
   if (listed == SHOAL_OK && c.n > 0) st = shoal_error_append(st, "; it has %s", c.text.text);
   if (c.n > SHOWN) st = shoal_error_append(st, " and %zu more (h5ls -r lists them)", c.n - SHOWN);
-  if (c.pandas)
+  if (c.pandas) {
+    static const char *const packages[] = { "pandas", "tables", NULL };
+    const char *name = shoal_is_plain(path) ? path : "FILE";
+    shoal_python python;
+    shoal_find_python(packages, &python);
     st = shoal_error_append(st,
-                            "; pandas wrote it: python3 -c \"import pandas; pandas.read_hdf('%s').to_csv('%s.csv', "
-                            "index=False)\" makes a CSV to be imported",
-                            shoal_is_plain(path) ? path : "FILE", shoal_is_plain(path) ? path : "FILE");
+                            "; pandas wrote it: %s -c \"import pandas; pandas.read_hdf('%s').to_csv('%s.csv', "
+                            "index=False)\" makes a CSV to be imported%s%s",
+                            python.run, name, name, python.needs[0] ? "; it " : "", python.needs);
+  }
   shoal_str_free(&c.text);
   return st;
 }

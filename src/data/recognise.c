@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
+#include "data/python.h"
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -117,7 +118,21 @@ char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path)
   char word[512];
   shoal_str s = { 0 };
   const bool plain = shoal_is_plain(path);
-  for (const char *at = alien->cure, *file; *at; at = file + 4) {
+  static const char by_python[] = "python3 ";
+  const char *const packages[] = { "pandas",
+                                   strstr(alien->cure, "read_parquet") || strstr(alien->cure, "read_feather")
+                                       ? "pyarrow"
+                                   : strstr(alien->cure, "read_excel") ? "openpyxl"
+                                                                       : NULL,
+                                   NULL };
+  shoal_python python = { .needs = "" };
+  const char *at = alien->cure, *file;
+  if (strncmp(at, by_python, strlen(by_python)) == 0) {
+    shoal_find_python(packages, &python);
+    shoal_str_add(&s, "%s ", python.run);
+    at += strlen(by_python);
+  }
+  for (; *at; at = file + 4) {
     file = strstr(at, "FILE");
     if (!file) {
       shoal_str_add(&s, "%s", at);
@@ -129,6 +144,7 @@ char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path)
                   : plain ? path
                           : "FILE");
   }
+  if (python.needs[0]) shoal_str_add(&s, "; it %s", python.needs);
   return s.text;
 }
 

@@ -323,7 +323,9 @@ static void test_csv_bad(void)
   REFUSE("csv", temp_text("e.csv", ""), "e.csv is empty");
   const char *nul = temp_path("e.csv");
   temp_write(nul, "1,2,x\n3,4\0,y\n", 14);
-  REFUSE("csv", nul, "e.csv:2:3: a NUL byte");
+  REFUSE("csv", nul, "e.csv:2:4: 1 zero byte: what was there is lost");
+  temp_write(nul, "1,2,x\n\"3\",\"4\0\0\",y\n", 18);
+  REFUSE("csv", nul, "e.csv:2:7: 2 zero bytes: what was there is lost");
   char many[4000] = "", *at = many;
   for (int i = 0; i < 100; i++) at += sprintf(at, "1,%d,%d\n", i % 2, i);
   REFUSE("csv", temp_text("e.csv", many), "column 3 has 100 different labels in 100 rows");

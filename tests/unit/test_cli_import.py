@@ -370,7 +370,8 @@ def test_cures_of_tables(text, words, options):
     assert samples() == sorted((i + 0.5, i % 7, i % 2) for i in range(40))
 
 
-@pytest.mark.parametrize("encoding, name", (("utf-16", "UTF-16"), ("utf-16-le", "UTF-16"), ("cp1252", "WINDOWS-1252")))
+@pytest.mark.parametrize("encoding, name", (("utf-16", "UTF-16"), ("utf-16-le", "UTF-16LE"), ("utf-16-be", "UTF-16BE"),
+                                            ("utf-32-le", "UTF-32LE"), ("utf-32-be", "UTF-32BE"), ("cp1252", "WINDOWS-1252")))
 def test_encodings(encoding, name):
     """Names of classes are UTF-8 in the file that is made, or the table is refused with the command that converts it."""
     with open("my table.csv", "wb") as f:
@@ -385,6 +386,42 @@ def test_encodings(encoding, name):
     with open("my table.csv", "wb") as f:  # numbers may have the space of Latin-1
         f.write(("a,b,y\n" + ROWS.replace("0.5,", "1\xa0000.5,", 1)).encode("latin-1"))
     run([program(), "data", "import", "csv", "my table.csv", "-o", "t.h5"], base=PLAIN_ENV, timeout=30)
+
+
+def test_zero_bytes():
+    """A row of zero bytes, as a power cut leaves it: refused with their place and number; what is left after the command that is
+    printed is a row less, which is told.  Empty lines in front and at the end are nothing."""
+    rows = ROWS.splitlines()
+    rows[19] = "\0" * len(rows[19])
+    r = load("a,b,y\n" + "\n".join(rows) + "\n", name="my t.csv", code=7)
+    assert_one_error(r, f"my t.csv:21:1: {len(rows[19])} zero bytes: what was there is lost", "look at line 21 of it")
+    subprocess.run(re.search("tr -d .* >NEW", r.stderr)[0], shell=True, check=True)
+    with open("NEW") as f:
+        text = f.read()
+    assert "t.csv:21: 1 empty line is between rows: if a row is missing there" in load(text).stderr
+    assert len(samples()) == 39
+    assert "t.csv:21: 2 empty lines are between rows" in load(text.replace("\n\n", "\n\n\n")).stderr
+    assert "empty line" not in load("\n\na,b,y\n" + ROWS + "\n\n\n").stderr
+
+
+def test_python_of_cures(tmp_path):
+    """A command for Python calls one that has what it needs, or says what that is."""
+    (tmp_path / "python3").symlink_to("/bin/false")
+    text, needed = "".join(f"{i % 2} 1:{i}.5 3:2\n" for i in range(9)), "sklearn"
+    there = os.path.exists(f"/usr/lib/python3/dist-packages/{needed}")
+    for env, wanted in (({"PATH": "/usr/bin"}, "python3 -c"), ({"PATH": f"{tmp_path}:/usr/bin"}, "/usr/bin/python3 -c" if there else "python3 -c"),
+                        ({"SHOAL_PYTHON": "/opt/p/bin/python"}, "/opt/p/bin/python -c")):
+        with open("t.csv", "w") as f:
+            f.write(text)
+        r = run([program(), "data", "import", "csv", "t.csv", "-o", "t.h5"], base=PLAIN_ENV, env=env, timeout=30, code=7)
+        assert_one_error(r, f"are not read: {wanted} ")
+        assert ("it needs sklearn (apt install python3-sklearn)" in r.stderr) == (not there and "SHOAL_PYTHON" not in env), r.stderr
+    with h5py.File("a.h5", "w") as f:
+        f["train/x"], f["train/y"] = np.zeros((4, 2), "f4"), np.zeros(4, "f4")
+    r = run([program(), "data", "inspect", "a.h5"], base=PLAIN_ENV, env={"PATH": f"{tmp_path}:/usr/bin"}, timeout=30, code=7)
+    there = os.path.exists("/usr/lib/python3/dist-packages/h5py")
+    assert ("/usr/bin/python3 -c" in r.stderr and "#" not in r.stderr) == there, r.stderr
+    assert there or r.stderr.endswith("  # needs h5py (apt install python3-h5py)\n"), r.stderr
 
 
 def test_one_hot_columns():

@@ -1,0 +1,129 @@
+/* What is said of rows and fields of a CSV that cannot be read: where they are, what they look like, and the command or option
+ * that mends them.  What a single field may be is in csv_field.c. */
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/csv_field.h"
+#include "data/csv_table.h"
+#include <string.h>
+
+bool shoal_csv_signs_given(const shoal_csv_table *t)
+{
+  return t->args->decimal || t->args->thousands;
+}
+
+/* A field that has the other decimal sign than the rest. */
+static shoal_status refuse_sign(const shoal_csv_table *t, const shoal_csv *c, const shoal_csv_field *f,
+                                const char *column)
+{
+  const char *other = shoal_csv_sign_name(t->layout.dialect.decimal == '.' ? ',' : '.');
+  if (shoal_csv_signs_given(t))
+    return SHOAL_FAIL(SHOAL_ERR_IO,
+                      "%s:%zu:%zu: \"%.40s\" in column %s has a decimal %s, which %s excludes: leave that out", c->path,
+                      f->line, f->column, f->text, column, other, t->args->decimal ? "--decimal" : "--thousands");
+  const size_t here = (size_t)(f - c->fields), there = t->proof.column;
+  char drop[64] = "";
+  if (here != there)
+    snprintf(drop, sizeof drop, ", or leave one column out with --drop %zu or %zu", here + 1, there + 1);
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s:%zu:%zu: \"%.40s\" in column %s has a decimal %s, but \"%s\" at %s:%zu:%zu has not: write all "
+                    "numbers alike%s",
+                    c->path, f->line, f->column, f->text, column, other, t->proof.text, t->proof.path, t->proof.line,
+                    t->proof.at, drop);
+}
+
+/* A row of words below the header, above numbers: mostly units. */
+static bool is_second_header(const shoal_csv_table *t, const shoal_csv *c, size_t column)
+{
+  const shoal_csv_layout *l = &t->layout;
+  double unused;
+  if (!l->header || t->rows > t->file_rows || l->features < 2 || !l->numeric[column]) return false;
+  for (size_t i = 0; i < c->n; i++)
+    if (i != l->label && !l->dropped[i] && shoal_csv_number(&l->dialect, c->fields[i].text, &unused, NULL))
+      return false;
+  return true;
+}
+
+shoal_status shoal_csv_refuse_field(shoal_csv_table *t, const shoal_csv *c, size_t i, bool number, double v)
+{
+  const shoal_csv_field *f = &c->fields[i];
+  char column[96], shown[48];
+  shoal_csv_column_text(&t->layout, i, column, sizeof column);
+  shoal_csv_tells tells = number ? SHOAL_CSV_NEITHER : shoal_csv_tells_decimal(&t->layout.dialect, f->text, NULL);
+  t->read_again = tells != SHOAL_CSV_NEITHER && !shoal_csv_signs_given(t) && t->proof.tells == tells;
+  if (tells != SHOAL_CSV_NEITHER) return refuse_sign(t, c, f, column);
+  const size_t n = strlen(f->text);
+  char word[256];
+  SHOAL_CHECK(
+      n < 2 || f->text[0] != '\'' || f->text[n - 1] != '\'', SHOAL_ERR_IO,
+      "%s:%zu:%zu: \"%s\" in column %s is in single quotes, which are no quotes in a CSV: write double ones, as tr "
+      "\"'\" '\"' <%s >NEW does",
+      c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column,
+      shoal_shell_word(c->path, "FILE", word, sizeof word));
+  SHOAL_CHECK(
+      !is_second_header(t, c, i), SHOAL_ERR_IO,
+      "%s:%zu:%zu: \"%s\" in column %s is not a number, and no other field of this row is one: if it is a second "
+      "header or has the units, remove it, as sed %zud %s >NEW does",
+      c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, c->fields[0].line,
+      shoal_shell_word(c->path, "FILE", word, sizeof word));
+  char reason[SHOAL_CSV_REASON];
+  const shoal_csv_wrong wrong = { c->path, f->text, i, number, v };
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
+                    shoal_show(f->text, shown, sizeof shown), column,
+                    shoal_csv_why_not(&t->layout, !t->args->label, &wrong, reason));
+}
+
+/* Whether a row is the header of the other files without the label, as those have it whose labels are kept secret. */
+static bool lacks_label(const shoal_csv_layout *l, const shoal_csv *c)
+{
+  if (!l->header || c->fields[0].line > 1 || c->n + 1 != l->columns) return false;
+  for (size_t i = 0; i < c->n; i++)
+    if (strcmp(c->fields[i].text, l->names[i + (i >= l->label)]) != 0) return false;
+  return true;
+}
+
+/* The sign that would make as many fields of a row that has none of its own, or 0. */
+static char other_separator(const shoal_csv_layout *l, const char *row)
+{
+  static const char signs[] = ",;\t|";
+  for (const char *s = signs; *s; s++) {
+    size_t n = 1;
+    for (const char *at = row; *at; at++) n += *at == *s;
+    if (n == l->columns && *s != l->dialect.separator) return *s;
+  }
+  return '\0';
+}
+
+/* A row that has another number of fields than the first one. */
+shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, const shoal_csv *c)
+{
+  const shoal_csv_layout *l = &t->layout;
+  const shoal_csv_field *first = &c->fields[0], *last = &c->fields[c->n - 1];
+  const bool own = c->path == t->args->sources[0];
+  const bool comment = first->text[0] == '#', headed = l->header && l->names[0][0] == '#';
+  char word[256], cure[512], shown[64];
+  const char *file = shoal_shell_word(headed ? t->args->sources[0] : c->path, "FILE", word, sizeof word);
+  if (lacks_label(l, c))
+    snprintf(cure, sizeof cure, "the label, \"%.60s\", is missing: nothing can be tested without, leave the file out",
+             shoal_show(l->names[l->label], shown, sizeof shown));
+  else if (comment || headed)
+    snprintf(cure, sizeof cure, "lines with # are no comments here: remove them, as grep -v '^#' %s >NEW does", file);
+  else if (c->n == l->columns + 1 && !last->text[0])
+    snprintf(cure, sizeof cure, "it ends with a separator: remove these, as sed 's/%c[[:space:]]*$//' %s >NEW does",
+             l->dialect.separator, file);
+  else if (c->n == 1 && l->columns > 1 && other_separator(l, first->text))
+    snprintf(cure, sizeof cure,
+             "it has another separator than the others: write all alike, as sed '%zus/%s/%s/g' %s >NEW does",
+             first->line,
+             other_separator(l, first->text) == '\t' ? "\\t" : (char[]){ other_separator(l, first->text), '\0' },
+             l->dialect.separator == '\t' ? "\\t" : (char[]){ l->dialect.separator, '\0' }, file);
+  else if (c->n == 1 && strchr(first->text, l->dialect.separator))
+    snprintf(cure, sizeof cure, "it is in quotes as a whole: remove these");
+  else
+    snprintf(cure, sizeof cure, "%s",
+             c->n > l->columns ? "put a field that holds the separator in double quotes, or correct the row"
+                               : "correct the row, or remove it");
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: this row has %zu field%s, the first row%s%s has %zu; %s", c->path,
+                    last->line, last->column, c->n, c->n == 1 ? "" : "s", own ? "" : " of ",
+                    own ? "" : t->args->sources[0], l->columns, cure);
+}

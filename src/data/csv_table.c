@@ -1,0 +1,318 @@
+/* See csv_table.h. */
+#include "data/csv_table.h"
+#include "base/error.h"
+#include "base/limit.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/csv_field.h"
+#include "data/data_impl.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN = 6, MOST_COMPARED = 1000 };
+
+const char *shoal_csv_feature_text(const void *layout, size_t feature, char *buf, size_t cap)
+{
+  const shoal_csv_layout *l = layout;
+  size_t i = 0;
+  char text[80];
+  for (;; i++) {
+    if (i == l->label || l->dropped[i]) continue;
+    if (feature-- == 0) break;
+  }
+  snprintf(buf, cap, "column %s", shoal_csv_column_text(l, i, text, sizeof text));
+  return buf;
+}
+
+/* ---- rows ---- */
+
+static shoal_status make_room(shoal_csv_table *t)
+{
+  if (t->rows < t->cap) return SHOAL_OK;
+  size_t cap = t->cap ? t->cap + t->cap / 2 : 1024, row = t->layout.features * sizeof *t->x;
+  SHOAL_TRY(shoal_limit_memory(t->args->sources[0], "the table", cap, row + sizeof *t->y + 1));
+  float *x = realloc(t->x, cap * row);
+  if (x) t->x = x;
+  int32_t *y = realloc(t->y, cap * sizeof *y);
+  if (y) t->y = y;
+  uint8_t *test = realloc(t->test, cap);
+  if (test) t->test = test;
+  SHOAL_CHECK(x && y && test, SHOAL_ERR_MEM, "out of memory for a table of %zu rows and %zu columns", cap,
+              t->layout.columns);
+  t->cap = cap;
+  return SHOAL_OK;
+}
+
+/* Remembers what a field says about the decimal sign, while nothing is known of it. */
+static void look_for_proof(shoal_csv_table *t, const shoal_csv *c, size_t column)
+{
+  const shoal_csv_field *f = &c->fields[column];
+  shoal_csv_witness w = { .path = c->path, .line = f->line, .at = f->column, .column = column };
+  w.tells = shoal_csv_tells_decimal(&t->layout.dialect, f->text, w.values);
+  if (w.tells == SHOAL_CSV_NEITHER) return;
+  snprintf(w.text, sizeof w.text, "%.40s", f->text);
+  bool doubtful = t->layout.dialect.separator != ',' && strchr(f->text, ',');
+  if (w.tells != SHOAL_CSV_EITHER)
+    t->proof = w;
+  else if (doubtful && !t->doubt.path)
+    t->doubt = w;
+}
+
+static void note_gap(shoal_csv_table *t, const shoal_csv *c, size_t column)
+{
+  if (t->gaps.fields++ > 0) return;
+  t->gaps.path = c->path;
+  t->gaps.line = c->fields[column].line;
+  t->gaps.column = column;
+}
+
+static shoal_status read_feature(shoal_csv_table *t, const shoal_csv *c, size_t i, size_t feature, float *out)
+{
+  double v = 0;
+  char thousands;
+  const char *text = c->fields[i].text;
+  if (t->args->missing && (!text[0] || shoal_csv_marks_gap(text))) {
+    note_gap(t, c, i);
+    *out = NAN;
+    return SHOAL_OK;
+  }
+  bool number = shoal_csv_number(&t->layout.dialect, c->fields[i].text, &v, &thousands);
+  if (!t->proof.path) look_for_proof(t, c, i);
+  if (!number || !isfinite((float)v)) return shoal_csv_refuse_field(t, c, i, number, v);
+  if (thousands) t->thousands[feature] = thousands;
+  *out = shoal_narrow_convert(&t->narrow, feature, v);
+  return SHOAL_OK;
+}
+
+static shoal_status add_row(shoal_csv_table *t, const shoal_csv *c, bool test)
+{
+  const shoal_csv_layout *l = &t->layout;
+  const shoal_csv_field *label = &c->fields[l->label];
+  if (c->n != l->columns) return shoal_csv_refuse_row(t, c);
+  SHOAL_TRY(make_room(t));
+  float *x = t->x + t->rows * l->features;
+  const size_t gaps = t->gaps.fields;
+  for (size_t i = 0, feature = 0; i < l->columns; i++)
+    if (i != l->label && !l->dropped[i]) {
+      SHOAL_TRY(read_feature(t, c, i, feature, &x[feature]));
+      feature++;
+    }
+  if (t->gaps.fields > gaps) {
+    t->gaps.rows++;
+    if (strcmp(t->args->missing, "drop") == 0) return SHOAL_OK;
+  }
+  SHOAL_CHECK(label->text[0], SHOAL_ERR_IO,
+              "%s:%zu:%zu: the label is empty (column %zu): remove the row, or name the right "
+              "column with --label",
+              c->path, label->line, label->column, l->label + 1);
+  SHOAL_TRY(shoal_csv_classes_add(&t->classes, c->path, label, &t->y[t->rows]));
+  t->test[t->rows++] = test;
+  return SHOAL_OK;
+}
+
+/* Whether the first row of another file is the header again.  A header with other columns is an error. */
+static shoal_status repeats_header(const shoal_csv_table *t, const shoal_csv *c, bool *header)
+{
+  const shoal_csv_layout *l = &t->layout;
+  const shoal_csv_field *f = &c->fields[0];
+  size_t equal = 0, known = 0;
+  *header = false;
+  if (!l->header || c->n != l->columns) return SHOAL_OK; /* add_row says what is wrong with the number of fields */
+  for (size_t i = 0; i < l->columns; i++) {
+    bool found = false;
+    for (size_t k = 0; k < l->columns && l->columns <= MOST_COMPARED && !found; k++)
+      found = strcmp(c->fields[i].text, l->names[k]) == 0;
+    known += found;
+    if (strcmp(c->fields[i].text, l->names[i]) == 0)
+      equal++;
+    else
+      f = &c->fields[i];
+  }
+  *header = equal == l->columns;
+  char here[48], there[48];
+  SHOAL_CHECK(*header || 2 * SHOAL_MAX(equal, known) < l->columns, SHOAL_ERR_IO,
+              "%s:%zu:%zu: this header has \"%s\" as column %zu, that of %s has \"%s\"; the files must have the same "
+              "columns in the same order",
+              c->path, f->line, f->column, shoal_show(f->text, here, sizeof here), (size_t)(f - c->fields) + 1,
+              t->args->sources[0], shoal_show(l->names[f - c->fields], there, sizeof there));
+  return SHOAL_OK;
+}
+
+static void show_row(const shoal_csv_table *t, const char *which, const char *path, size_t row)
+{
+  const float *x = t->x + row * t->layout.features;
+  char label[48];
+  shoal_str s = { 0 };
+  for (size_t i = 0; i < SHOAL_MIN(t->layout.features, (size_t)SHOWN); i++) shoal_str_add(&s, "%.7g ", x[i]);
+  shoal_info("%s: %s row: %s%s-> %s", path, which, s.text, t->layout.features > SHOWN ? "... " : "",
+             shoal_show(t->classes.all[t->y[row]].text, label, sizeof label));
+  shoal_str_free(&s);
+}
+
+/* A row further down that is the header once more, as in files that were joined.  One of numbers alone may be a sample. */
+static bool is_header_again(const shoal_csv_table *t, const shoal_csv *c)
+{
+  const shoal_csv_layout *l = &t->layout;
+  double unused;
+  bool words = false;
+  if (!l->header || c->n != l->columns) return false;
+  for (size_t i = 0; i < l->columns; i++) {
+    if (strcmp(c->fields[i].text, l->names[i]) != 0) return false;
+    words |= i != l->label && !l->dropped[i] && !shoal_csv_number(&l->dialect, l->names[i], &unused, NULL);
+  }
+  return words;
+}
+
+static shoal_status read_rows(shoal_csv_table *t, shoal_csv *c, bool first, bool test)
+{
+  bool end, header = first && t->layout.header;
+  t->file_rows = t->rows;
+  t->headers = 0;
+  SHOAL_TRY(shoal_csv_next(c, &end));
+  if (!end && !first) SHOAL_TRY(repeats_header(t, c, &header));
+  while (!end) {
+    if (!header && is_header_again(t, c)) {
+      if (t->headers++ == 0) t->repeated_line = c->fields[0].line;
+      header = true;
+    }
+    if (!header) SHOAL_TRY(add_row(t, c, test));
+    header = false;
+    SHOAL_TRY(shoal_csv_next(c, &end));
+  }
+  return SHOAL_OK;
+}
+
+/* Rows that are no samples. */
+static void warn_left_out(const shoal_csv_table *t, const shoal_csv *c)
+{
+  if (c->blanks)
+    shoal_warn("%s:%zu: %zu row%s of separators alone %s left out", c->path, c->first_blank, c->blanks,
+               c->blanks > 1 ? "s" : "", c->blanks > 1 ? "are" : "is");
+  if (c->empty)
+    shoal_warn("%s:%zu: %zu empty line%s between rows: if a row is missing there, the file is damaged", c->path,
+               c->first_empty, c->empty, c->empty > 1 ? "s are" : " is");
+  if (t->headers)
+    shoal_warn("%s:%zu: %zu row%s the header and %s left out: was the file joined of several?", c->path,
+               t->repeated_line, t->headers, t->headers > 1 ? "s repeat" : " repeats", t->headers > 1 ? "are" : "is");
+}
+
+static shoal_status find_layout(shoal_csv_table *t, const char *text, size_t n)
+{
+  const char signs[] = { '\0', '.', ',' };
+  SHOAL_TRY(shoal_csv_layout_find(t->args, signs[t->proof.tells], t->args->sources[0], text, n, &t->layout));
+  SHOAL_TRY(shoal_narrow_init(&t->narrow, t->layout.features));
+  return SHOAL_ALLOC(t->layout.features, &t->thousands);
+}
+
+static shoal_status read_file(shoal_csv_table *t, size_t source, bool test)
+{
+  const char *path = t->args->sources[source];
+  size_t n, before = t->rows;
+  char *text;
+  shoal_csv c = { 0 };
+  SHOAL_TRY(shoal_source_slurp(path, &text, &n));
+  shoal_status st = SHOAL_OK;
+  if (source == 0) SHOAL_TRY_GOTO(st, find_layout(t, text, n), done);
+  shoal_csv_init(&c, path, text, n, t->layout.dialect);
+  st = read_rows(t, &c, source == 0, test);
+  if (source == 0 && !t->read_again) shoal_csv_layout_tell(&t->layout, path);
+  if (st != SHOAL_OK) goto done;
+  SHOAL_CHECK_GOTO(st, t->rows > before, done, SHOAL_ERR_IO, "%s is empty: no rows with data%s%s", path,
+                   t->gaps.rows ? ", without those in which a value is missing" : "",
+                   source == 0 && t->layout.header && !t->args->header && !t->gaps.rows
+                       ? " below its header; if it has none, give --header no"
+                       : "");
+  warn_left_out(t, &c);
+  show_row(t, "first", path, before);
+  show_row(t, "last", path, t->rows - 1);
+done:
+  shoal_csv_fini(&c);
+  free(text);
+  return st;
+}
+
+void shoal_csv_table_fini(shoal_csv_table *t)
+{
+  shoal_csv_layout_fini(&t->layout);
+  shoal_csv_classes_fini(&t->classes);
+  shoal_narrow_fini(&t->narrow);
+  free(t->thousands);
+  free(t->x);
+  free(t->y);
+  free(t->test);
+  *t = (shoal_csv_table){ .args = t->args, .proof = t->proof };
+}
+
+static shoal_status read_files(shoal_csv_table *t, const bool *test)
+{
+  for (size_t i = 0; i < t->args->n_sources; i++) SHOAL_TRY(read_file(t, i, test[i]));
+  return SHOAL_OK;
+}
+
+/* All rows of all files, by one decimal sign. */
+shoal_status shoal_csv_table_read(shoal_csv_table *t, const bool *test)
+{
+  char column[96];
+  shoal_error contradiction;
+  shoal_status st = read_files(t, test);
+  if (t->read_again) {
+    shoal_error_take(&contradiction);
+    shoal_csv_table_fini(t);
+    shoal_info("%s:%zu:%zu: \"%s\" has a decimal %s: all is read so", t->proof.path, t->proof.line, t->proof.at,
+               t->proof.text, shoal_csv_sign_name(t->proof.tells == SHOAL_CSV_COMMA ? ',' : '.'));
+    st = read_files(t, test);
+  }
+  SHOAL_TRY(st);
+  const shoal_csv_witness *d = &t->doubt;
+  SHOAL_CHECK(
+      !d->path || t->proof.path || shoal_csv_signs_given(t), SHOAL_ERR_IO,
+      "%s:%zu:%zu: \"%s\" in column %s can be %.10g or %.10g, and no other number tells: give --thousands , for the "
+      "first, --decimal , for the second",
+      d->path, d->line, d->at, d->text, shoal_csv_column_text(&t->layout, d->column, column, sizeof column),
+      d->values[0], d->values[1]);
+  return SHOAL_OK;
+}
+
+/* ---- missing values ---- */
+
+/* Fills what is missing with the mean of its column over the training split. */
+static shoal_status fill_gaps(shoal_csv_table *t)
+{
+  const size_t features = t->layout.features;
+  char text[96];
+  for (size_t k = 0; k < features; k++) {
+    double sum = 0, n = 0;
+    size_t gaps = 0;
+    for (size_t i = 0; i < t->rows; i++) {
+      const float v = t->x[i * features + k];
+      gaps += isnan(v);
+      if (isnan(v) || t->test[i]) continue;
+      sum += v;
+      n++;
+    }
+    if (!gaps) continue;
+    SHOAL_CHECK(n > 0, SHOAL_ERR_IO, "%s: %s has no value in the training split: %s", t->args->sources[0],
+                shoal_csv_feature_text(&t->layout, k, text, sizeof text),
+                features > 1 ? "leave it out with --drop" : "there is nothing to learn from");
+    for (size_t i = 0; i < t->rows; i++)
+      if (isnan(t->x[i * features + k])) t->x[i * features + k] = (float)(sum / n);
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_csv_table_mend(shoal_csv_table *t)
+{
+  const bool drops = t->args->missing && strcmp(t->args->missing, "drop") == 0;
+  char text[80];
+  if (t->args->missing && !t->gaps.fields)
+    shoal_info("%s: no value is missing; --missing does nothing", t->args->sources[0]);
+  if (!t->gaps.fields) return SHOAL_OK;
+  shoal_csv_column_text(&t->layout, t->gaps.column, text, sizeof text);
+  shoal_info("%s:%zu: column %s has no value, the first of %zu such fields in %zu rows: %s", t->gaps.path, t->gaps.line,
+             text, t->gaps.fields, t->gaps.rows,
+             drops ? "these rows are left out" : "filled with the mean of their column in the training split");
+  return drops ? SHOAL_OK : fill_gaps(t);
+}

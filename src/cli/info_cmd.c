@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "comm/group.h"
 #include "h5/h5.h"
-#include "nn/model.h"
+#include "nn/text.h"
 #include "tensor/backend.h"
 #include "train/options.h"
 #include <hwloc.h>
@@ -124,15 +124,29 @@ const char *shoal_model_name(size_t i)
   return i < shoal_models(&models) ? models[i].name : NULL;
 }
 
+static const shoal_flag models_flags[] = {
+  { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
+  { "--yaml", NULL, NULL, SHOAL_FLAG_SWITCH, "the network as model.file describes one, to be changed" },
+  { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
+};
 const shoal_verb_help shoal_models_help = {
-  "shoal models [NAME] [--json]",
-  "The networks; with a name, its layers for a typical input, and its options.",
-  flags,
+  "shoal models [NAME|NETWORK.yaml] [--json|--yaml]",
+  "The networks; with a name, its layers for a typical input, and its options; with a file, the layers that it "
+  "describes.",
+  models_flags,
   0,
   1,
-  "  shoal models resnet20\n",
+  "  shoal models resnet20\n  shoal models resnet20 --yaml > net.yaml\n  shoal models net.yaml\n",
   shoal_model_name,
 };
+
+/* Whether a network can be built of the options' defaults. */
+static bool has_typical(const shoal_model_entry *e)
+{
+  for (const shoal_option *o = e->options; o && o->name; o++)
+    if (!o->default_text) return false;
+  return true;
+}
 
 /* The network for a typical input: 10 classes of digits or small colour images. */
 static shoal_status build_typical(const shoal_model_entry *e, shoal_model **out)
@@ -156,7 +170,7 @@ static void put_model(shoal_json *j, const char *key, const shoal_model_entry *e
   shoal_json_string(j, "name", e->name);
   shoal_json_string(j, "about", e->about);
   shoal_json_string(j, "source", e->source);
-  shoal_json_uint(j, "weights", m->weights); /* for the typical input */
+  if (m) shoal_json_uint(j, "weights", m->weights); /* for the typical input */
   shoal_option_put_json(&table, j, "options");
   shoal_json_end(j);
 }
@@ -165,20 +179,44 @@ static void explain_built(const shoal_model_entry *e, const shoal_model *m)
 {
   shoal_str s = { 0 };
   shoal_option_table table = { e->name, e->options };
-  shoal_model_print(m, &s);
-  printf("%s: %s\n\n%s\nSource: %s\n\n", e->name, e->about, s.text, e->source);
+  if (m) shoal_model_print(m, &s);
+  printf("%s: %s\n\n%s%sSource: %s\n\n", e->name, e->about, m ? s.text : "", m ? "\n" : "", e->source);
   shoal_str_free(&s);
   if (e->options) print_table(&table, false);
 }
 
-static shoal_status explain_model(const char *name, bool json)
+static void print_network(const shoal_model *m, bool yaml)
+{
+  shoal_str s = { 0 };
+  if (yaml)
+    shoal_model_add_text(m, &s);
+  else
+    shoal_model_print(m, &s);
+  fputs(s.text, stdout);
+  shoal_str_free(&s);
+}
+
+static shoal_status explain_file(const char *path, bool yaml)
+{
+  shoal_model *m;
+  SHOAL_TRY(shoal_model_from_file(path, NULL, 0, &m));
+  print_network(m, yaml);
+  shoal_model_destroy(m);
+  return SHOAL_OK;
+}
+
+static shoal_status explain_model(const char *name, bool json, bool yaml)
 {
   const shoal_model_entry *e = shoal_model_find(name);
   shoal_json j = { .lines = 2, .out = stdout };
-  shoal_model *m;
+  shoal_model *m = NULL;
+  if (!e && strstr(name, ".y")) return explain_file(name, yaml);
   SHOAL_CHECK(e, SHOAL_ERR_USAGE, "there is no model \"%s\"; `shoal models` lists them", name);
-  SHOAL_TRY(build_typical(e, &m));
-  if (json)
+  SHOAL_CHECK(!yaml || has_typical(e), SHOAL_ERR_USAGE, "--yaml: name the file, `shoal models net.yaml --yaml`");
+  if (has_typical(e)) SHOAL_TRY(build_typical(e, &m));
+  if (yaml)
+    print_network(m, true);
+  else if (json)
     put_model(&j, NULL, e, m);
   else
     explain_built(e, m);
@@ -202,7 +240,8 @@ static shoal_status list_models(bool json)
   shoal_json_array(&j, "models");
   for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
     shoal_model *m = NULL;
-    if ((st = build_typical(&entries[i], &m)) == SHOAL_OK) put_model(&j, NULL, &entries[i], m);
+    if (has_typical(&entries[i])) st = build_typical(&entries[i], &m);
+    if (st == SHOAL_OK) put_model(&j, NULL, &entries[i], m);
     shoal_model_destroy(m);
   }
   shoal_json_end(&j);
@@ -218,8 +257,13 @@ shoal_status shoal_cmd_models(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&shoal_models_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   const char *const *words;
-  bool json = shoal_json_wanted(a);
-  shoal_status st = shoal_args_words(a, &words) ? explain_model(words[0], json) : list_models(json);
+  bool json = shoal_json_wanted(a), yaml = shoal_args_on(a, "--yaml");
+  shoal_status st;
+  if (shoal_args_words(a, &words))
+    st = explain_model(words[0], json, yaml);
+  else
+    st = yaml ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--yaml: say which network, `shoal models resnet20 --yaml`")
+              : list_models(json);
   shoal_args_destroy(a);
   return st;
 }

@@ -38,6 +38,7 @@ void shoal_model_destroy(shoal_model *m)
   free(m->param);
   free(m->space_size);
   free(m->run);
+  free(m->text);
   free(m);
 }
 
@@ -75,7 +76,7 @@ shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out)
   shoal_model *c = malloc(sizeof *c);
   SHOAL_CHECK(c, SHOAL_ERR_MEM, "copy of model %s", m->name);
   *c = *m;
-  c->node = NULL, c->param = NULL, c->space_size = NULL, c->run = NULL;
+  c->node = NULL, c->param = NULL, c->space_size = NULL, c->run = NULL, c->text = NULL;
   c->params = 0; /* until its index lists are copied */
   shoal_status st = copy_into(c, m);
   if (st != SHOAL_OK) {
@@ -301,12 +302,13 @@ shoal_status shoal_model_add(shoal_model *m, const shoal_node *given, shoal_init
 }
 
 /* Checks that every node but the last has a reader, names are unique, and only the last tensor of a unit leaves it. */
-static shoal_status check_graph(const shoal_model *m)
+static shoal_status check_graph(shoal_model *m)
 {
   SHOAL_CHECK(m->nodes > 0, SHOAL_ERR_ARG, "model %s has no layers", m->name);
   for (int i = 0; i < m->nodes; i++) {
     const shoal_node *n = &m->node[i];
     bool read = i == m->nodes - 1;
+    m->culprit = i;
     for (int j = i + 1; j < m->nodes; j++) {
       read = read || m->node[j].in[0] == i || m->node[j].in[1] == i;
       SHOAL_CHECK(strcmp(n->name, m->node[j].name) != 0, SHOAL_ERR_ARG, "model %s: two layers are named %s", m->name,

@@ -99,6 +99,8 @@ typedef struct {
   size_t stats;        /* statistics arena length */
   int runs;
   shoal_decay_run *run; /* owned; set by finish */
+  int culprit;          /* the node that a failed finish complains of */
+  char *text;           /* owned: the description that the model was read from (text.h); NULL: built in, or cut */
 } shoal_model;
 
 /* ---- building (used by models.c and by heads) ---- */
@@ -205,7 +207,8 @@ typedef struct {
   shoal_status (*build)(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out);
 } shoal_model_entry;
 /* mlp (model.widths, model.activation relu|gelu, model.norm none|batch|layer, model.dropout), resnet20 (model.dropout),
- * resnet18, vgg16 (model.batch_norm, model.width a factor, model.dropout).  All take model.smoothing. */
+ * resnet18, vgg16 (model.batch_norm, model.width a factor, model.dropout), and file (model.file: text.h).  All take
+ * model.smoothing. */
 size_t shoal_models(const shoal_model_entry **out);
 const shoal_model_entry *shoal_model_find(const char *name); /* NULL if unknown */
 #endif

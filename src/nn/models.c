@@ -7,7 +7,7 @@
  * zero-padded shortcut of their CIFAR networks (option A) is not a layer here, so resnet20 has 2 752 parameters more
  * than theirs. */
 #include "base/mem.h"
-#include "nn/model.h"
+#include "nn/text.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -260,6 +260,22 @@ static shoal_status build_vgg16(const shoal_config *c, const shoal_shape *input,
   return end(&b, out);
 }
 
+/* ---- file ---- */
+
+static const shoal_option file_options[] = {
+  { "model.file", SHOAL_OPT_PATH, NULL, NULL, NULL,
+    "Description of the network, a list of layers in YAML; `shoal models resnet20 --yaml` prints one.", "shoal" },
+  SMOOTHING,
+  { .name = NULL },
+};
+
+static shoal_status build_file(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
+{
+  SHOAL_TRY(shoal_model_from_file(shoal_config_string(c, "model.file"), input, classes, out));
+  (*out)->smoothing = (float)shoal_config_float(c, "model.smoothing");
+  return SHOAL_OK;
+}
+
 static const shoal_model_entry zoo[] = {
   { "mlp", "Fully connected network; images are flattened.", "shoal", mlp_options, build_mlp },
   { "resnet20", "Residual network for 32x32 images, 9 blocks of 16, 32, 64 channels, 1x1 projections.",
@@ -268,6 +284,7 @@ static const shoal_model_entry zoo[] = {
     "He et al., Deep Residual Learning, CVPR 2016", resnet18_options, build_resnet18 },
   { "vgg16", "13 convolutions and one linear classifier, for small images.",
     "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015", vgg16_options, build_vgg16 },
+  { "file", "A network of your own: the layers that model.file lists.", "docs/networks.md", file_options, build_file },
 };
 
 size_t shoal_models(const shoal_model_entry **out)

@@ -16,30 +16,29 @@ const char *shoal_op_kind_name(shoal_op_kind kind)
   return (unsigned)kind < SHOAL_OP_COUNT ? kind_names[kind] : "unknown operation";
 }
 
-/* Size of a printed shape: five 20-digit numbers, brackets and commas. */
-enum { SHAPE_TEXT = 128 };
-
-static const char *shape_text(const shoal_shape *s, char buf[SHAPE_TEXT])
+const char *shoal_shape_text(const shoal_shape *s, char buf[SHOAL_SHAPE_TEXT])
 {
-  int n = snprintf(buf, SHAPE_TEXT, "[");
+  int n = snprintf(buf, SHOAL_SHAPE_TEXT, "[");
   for (int i = 0; i < s->ndim && i < SHOAL_MAX_DIMS; i++)
-    n += snprintf(buf + n, SHAPE_TEXT - (size_t)n, "%s%lld", i ? "," : "", (long long)s->dim[i]);
-  snprintf(buf + n, SHAPE_TEXT - (size_t)n, "]");
+    n += snprintf(buf + n, SHOAL_SHAPE_TEXT - (size_t)n, "%s%lld", i ? "," : "", (long long)s->dim[i]);
+  snprintf(buf + n, SHOAL_SHAPE_TEXT - (size_t)n, "]");
   return buf;
 }
 
 /* Every dimension at least 1, and the tensor small enough that its bytes fit 63 bits. */
 static shoal_status check_shape(const char *op, const char *what, const shoal_shape *s, int ndim_min, int ndim_max)
 {
-  char text[SHAPE_TEXT];
+  char text[SHOAL_SHAPE_TEXT];
   SHOAL_CHECK(s->ndim >= ndim_min && s->ndim <= ndim_max, SHOAL_ERR_ARG,
-              "%s: %s has %d dimensions; it needs %d to %d, the batch first", op, what, s->ndim, ndim_min, ndim_max);
+              "%s: %s is %s; it needs %d to %d dimensions, the batch first", op, what, shoal_shape_text(s, text),
+              ndim_min, ndim_max);
   int64_t elements = 1;
   for (int i = 0; i < s->ndim; i++) {
     SHOAL_CHECK(s->dim[i] >= 1, SHOAL_ERR_ARG, "%s: %s is %s; dimension %d must be at least 1", op, what,
-                shape_text(s, text), i);
+                shoal_shape_text(s, text), i);
     SHOAL_CHECK(!__builtin_mul_overflow(elements, s->dim[i], &elements) && elements <= INT64_MAX / 8, SHOAL_ERR_ARG,
-                "%s: %s is %s; that is more than memory can hold, lower a dimension", op, what, shape_text(s, text));
+                "%s: %s is %s; that is more than memory can hold, lower a dimension", op, what,
+                shoal_shape_text(s, text));
   }
   return SHOAL_OK;
 }
@@ -93,9 +92,10 @@ static shoal_status infer_conv(const shoal_op_desc *d, shoal_shape *out)
 static shoal_status infer_batchnorm(const shoal_op_desc *d, shoal_shape *out)
 {
   const shoal_shape *in = &d->in[0];
-  char text[SHAPE_TEXT];
+  char text[SHOAL_SHAPE_TEXT];
   SHOAL_TRY(check_shape("batchnorm", "input", in, 2, 4));
-  SHOAL_CHECK(in->ndim != 3, SHOAL_ERR_ARG, "batchnorm: input is %s; give [n,c] or [n,c,h,w]", shape_text(in, text));
+  SHOAL_CHECK(in->ndim != 3, SHOAL_ERR_ARG, "batchnorm: input is %s; give [n,c] or [n,c,h,w]",
+              shoal_shape_text(in, text));
   SHOAL_CHECK(d->eps > 0, SHOAL_ERR_ARG, "batchnorm: eps %g; must be above 0, usually 1e-5", (double)d->eps);
   SHOAL_CHECK(d->momentum >= 0 && d->momentum <= 1, SHOAL_ERR_ARG, "batchnorm: momentum %g; must be from 0 to 1",
               (double)d->momentum);
@@ -103,19 +103,19 @@ static shoal_status infer_batchnorm(const shoal_op_desc *d, shoal_shape *out)
   SHOAL_CHECK(!d->training || shoal_shape_count(in) > in->dim[1], SHOAL_ERR_ARG,
               "batchnorm: input %s has one value per channel, training needs two; choose a batch size that leaves no "
               "batch of 1",
-              shape_text(in, text));
+              shoal_shape_text(in, text));
   *out = *in;
   return SHOAL_OK;
 }
 
 static shoal_status infer_add(const shoal_op_desc *d, shoal_shape *out)
 {
-  char a[SHAPE_TEXT], b[SHAPE_TEXT];
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
   SHOAL_TRY(check_shape("add", "first input", &d->in[0], 1, SHOAL_MAX_DIMS));
   SHOAL_TRY(check_shape("add", "second input", &d->in[1], 1, SHOAL_MAX_DIMS));
   SHOAL_CHECK(shoal_shape_equal(&d->in[0], &d->in[1]), SHOAL_ERR_ARG,
-              "add: inputs are %s and %s; both must have the same shape", shape_text(&d->in[0], a),
-              shape_text(&d->in[1], b));
+              "add: inputs are %s and %s; both must have the same shape", shoal_shape_text(&d->in[0], a),
+              shoal_shape_text(&d->in[1], b));
   *out = d->in[0];
   return SHOAL_OK;
 }

@@ -13,6 +13,10 @@ typedef struct {
 
 #define SHOAL_SHAPE(...) ((shoal_shape){ (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } })
 
+enum { SHOAL_SHAPE_TEXT = 128 }; /* five 20-digit numbers, brackets and commas */
+/** Writes "[64,3,32,32]" and returns buf. */
+const char *shoal_shape_text(const shoal_shape *s, char buf[SHOAL_SHAPE_TEXT]);
+
 static inline int64_t shoal_shape_count(const shoal_shape *s) /* elements; 1 for ndim 0 */
 {
   int64_t n = 1;

@@ -92,17 +92,24 @@ static shoal_status weights_identity(const shoal_session *s, uint32_t *crc)
   return add_identity(s, f->params->n, f->params->w, crc);
 }
 
+/* Of the options, and of what model.file holds. */
+static uint32_t configuration_identity(const shoal_session *s)
+{
+  static const char *const except[] = { "fault.", NULL };
+  const char *text = s->run.model->text;
+  return shoal_crc32c(shoal_config_hash(s->world.config, except), text, text ? strlen(text) : 0);
+}
+
 shoal_status shoal_session_check_replicas(shoal_session *s)
 {
   static const char *const what[] = { "initial weights", "run configuration", "data set", "learning rate" };
   static const char *const cure[] = { "check run.seed and that every rank runs the same program",
-                                      "check the run file and SHOAL_ variables on that host",
+                                      "check the run file, model.file and SHOAL_ variables on that host",
                                       "check data.file on that host", "check optim.lr on that host" };
   shoal_run *r = &s->run;
   float lr = (float)s->model.lr.lr * s->faults.lr;
-  static const char *const except[] = { "fault.", NULL };
   identity mine = {
-    .config = shoal_config_hash(s->world.config, except),
+    .config = configuration_identity(s),
     .data = data_identity(s),
     .lr = shoal_crc32c(0, &lr, sizeof lr),
   };

@@ -9,6 +9,11 @@
 shoal_status shoal_weights_match(const shoal_model *m, const shoal_ckpt *ckpt, const char *cure);
 shoal_status shoal_weights_read(shoal_backend *b, const shoal_model *m, const shoal_ckpt *c, shoal_params *params);
 
+/* In checkpoints: the text that the model was read from, u8; of model.file only. */
+#define SHOAL_NETWORK_TEXT "train/network"
+/** Warns of layers that are not as they were, where a run goes on: names and shapes of their weights may still fit. */
+shoal_status shoal_network_report_changes(const shoal_model *m, const shoal_ckpt *c);
+
 typedef struct {
   char *path; /* of the checkpoint */
   shoal_ckpt *ckpt;

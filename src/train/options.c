@@ -149,7 +149,8 @@ static const shoal_option run_options[] = {
 
 /* Model and method: once known, their own option tables are added. */
 static const shoal_option choice_options[] = {
-  { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL, "The network; `shoal models` lists them.", NULL },
+  { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL,
+    "The network; `shoal models` lists them. `model.file` alone is enough for one of your own.", NULL },
   { "model.weights", SHOAL_OPT_PATH, "", NULL, NULL,
     "Checkpoint to start from, for fine-tuning: its weights and running statistics, with a new schedule from epoch 0 "
     "and a "
@@ -194,6 +195,14 @@ static shoal_status all_tables(const shoal_model_entry *model, const shoal_metho
       t[(*n)++] = (shoal_option_table){ methods[i]->name, methods[i]->options, "method", method->name };
   *out = t;
   return SHOAL_OK;
+}
+
+/* A file is enough to choose the model that reads it. */
+static shoal_status take_model_file(shoal_settings *s)
+{
+  const char *file = shoal_settings_get(s, "model.file");
+  if (!file || !*file || shoal_settings_get(s, "model.name")) return SHOAL_OK;
+  return shoal_settings_set(s, "model.name=file", "model.file");
 }
 
 static shoal_status choose(const shoal_settings *s, const shoal_model_entry **model, const shoal_method **method)
@@ -347,6 +356,7 @@ shoal_status shoal_run_configure_as(const char *as, const char *run_file, const 
   SHOAL_TRY_GOTO(st, read_environment_choices(s), done);
   for (size_t i = 0; i < n_sets; i++) SHOAL_TRY_GOTO(st, shoal_settings_set(s, sets[i], "--set"), done);
   SHOAL_TRY_GOTO(st, name_element(s), done);
+  SHOAL_TRY_GOTO(st, take_model_file(s), done);
   SHOAL_TRY_GOTO(st, choose(s, &model, &method), done);
   SHOAL_TRY_GOTO(st, all_tables(model, method, &tables, &n), done);
   SHOAL_TRY_GOTO(st, shoal_config_create(s, tables, n, out), done);

@@ -335,6 +335,7 @@ static shoal_status load(shoal_session *s)
   shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->world.resume_path,
              (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
   if (!same) report_layout(s, c);
+  if (shoal_session_is_root(s)) SHOAL_TRY(shoal_network_report_changes(s->run.model, c));
   if (!info->config) return SHOAL_OK;
   SHOAL_TRY(shoal_config_changes(s->world.config, info->config, "the checkpoint's run file", report_change, NULL));
   return shoal_session_report_rate(s, info->config);

@@ -9,7 +9,7 @@
  *   replica/K/judged      what a loss or an update of rank K is judged by: see numbers.c
  *   replica/K/place       epoch, position, steps: where every rank has samples of its own
  *                         arrays of two ranks that are equal are written once, under both names (ckpt/together)
- *   train/…               position, optimizer steps, schedule, seconds, data identity
+ *   train/…               position, optimizer steps, schedule, seconds, data identity; network: the text of model.file
  *   method/…              whatever the method saves
  *
  * The file's own epoch and samples say how much all ranks together have consumed. */
@@ -20,6 +20,7 @@
 #include "base/pause.h"
 #include "ckpt/draft.h"
 #include "ckpt/folder.h"
+#include "train/network.h"
 #include "train/session.h"
 #include "train/stop.h"
 #include <math.h>
@@ -120,6 +121,14 @@ static shoal_status sum_places(shoal_session *s, shoal_ckpt_info *info)
   return SHOAL_OK;
 }
 
+/* What the model was read from: its file may be elsewhere, or another one by then. */
+static void put_network(const shoal_session *s, shoal_ckpt_writer *w)
+{
+  const char *text = s->run.model->text;
+  const uint64_t bytes = text ? strlen(text) : 0;
+  if (text) shoal_ckpt_put(w, SHOAL_NETWORK_TEXT, SHOAL_U8, 1, &bytes, text);
+}
+
 static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
   const uint64_t sums = s->data.n_sums;
@@ -149,6 +158,7 @@ static shoal_status put_all(shoal_session *s, shoal_ckpt_writer *w)
   put_replicas(s, w);
   put_place(s, w);
   put_train(s, w);
+  put_network(s, w);
   return shoal_group_agree(s->run.control, s->method->save ? s->method->save(&s->run, s->method_state, w) : SHOAL_OK);
 }
 

@@ -1,0 +1,73 @@
+/* Between the parts of a network's text: the table of keys, for reading and for writing, and layers as they are written. */
+#ifndef SHOAL_NN_TEXT_IMPL_H
+#define SHOAL_NN_TEXT_IMPL_H
+#include "base/texts.h"
+#include "config/yaml.h"
+#include "nn/model_impl.h"
+#include "nn/text.h"
+
+typedef enum {
+  SHOAL_KEY_WIDTH, /* a count, or the word "classes" */
+  SHOAL_KEY_COUNT,
+  SHOAL_KEY_PAIR, /* one number for both, or [h, w] */
+  SHOAL_KEY_REAL,
+  SHOAL_KEY_FLAG,
+  SHOAL_KEY_INIT
+} shoal_key_type;
+
+/* What a layer says beside its name, operation and inputs. */
+typedef struct {
+  int64_t width; /* 0: "classes" */
+  int64_t kernel[2], stride[2], pad[2];
+  double eps, momentum, p;
+  bool bias, relu, cut;
+  int64_t block; /* -1: none */
+  shoal_init init;
+} shoal_layer_facts;
+
+typedef struct {
+  const char *name;
+  shoal_key_type type;
+  size_t at;      /* in shoal_layer_facts */
+  unsigned kinds; /* bit k: operations of kind k have it */
+  bool required;
+  double low, high; /* COUNT, PAIR, REAL: low <= value <= high */
+} shoal_layer_key;
+
+extern const shoal_layer_key shoal_layer_keys[]; /* ends with name NULL */
+int shoal_layer_key_number(const char *name);    /* -1: there is none */
+/** What a layer has where its text says nothing.  `stride` is 0: of pools it is their kernel then, else 1. */
+shoal_layer_facts shoal_layer_defaults(void);
+const char *shoal_init_name(shoal_init init);
+shoal_init shoal_init_from_name(const char *name); /* SHOAL_INIT_ONE, which is no choice, if unknown */
+
+/* A layer as it is written. */
+typedef struct {
+  shoal_node node; /* kind and name */
+  shoal_layer_facts facts;
+  shoal_texts in;            /* names; empty: the layer before */
+  int read[SHOAL_OP_INPUTS]; /* their numbers; -1: the network's input */
+  int readers;
+  int line, column;       /* of the layer */
+  int in_line, in_column; /* of its inputs */
+  bool has_op;
+  uint64_t given; /* bit k: key k of the table */
+} shoal_text_layer;
+
+typedef struct {
+  shoal_yaml yaml;
+  char name[SHOAL_NAME_MAX]; /* "": not stated */
+  shoal_shape input;         /* ndim 0: not stated */
+  int64_t classes;           /* 0: not stated */
+  int input_line, classes_line;
+  shoal_text_layer *layers; /* owned, with their names */
+  int n, cap;
+  bool cuts; /* a layer says where units begin */
+} shoal_text;
+
+#define SHOAL_AT_LAYER          "%s:%d:%d: layer %s: "
+#define SHOAL_LAYER_PLACE(r, l) (r)->yaml.origin, (l)->line, (l)->column, (l)->node.name
+
+/** Reads the whole of an opened text into a zeroed `r`, which the caller frees in every case. */
+shoal_status shoal_text_read(shoal_text *r);
+#endif

@@ -1,0 +1,80 @@
+"""Networks of one's own, model.file: trained, resumed, predicted with and exported like those that are built in.
+
+Oracle: `shoal models NAME --yaml` describes a built-in network, and a run of that file has the same weights, bit for bit, as a
+run of the name, under every method.
+"""
+import json
+import os
+
+import h5py
+import pytest
+from harness import arrays, assert_equal, assert_one_error, metrics, newest, said, sampled, sets, shoal, train
+
+METHODS = {
+    "sync": [],
+    "local-sgd": sets(method__period=3),
+    "daso": sets(method__warmup_epochs=0, method__cooldown_epochs=0),
+    "swarm": sets(method__bits=0, method__deterministic="true"),
+    "ab": sets(method__warmup=4),
+    "ist": sets(method__round=4),
+    "local": sets(method__chunks=2),
+}
+RUN = [*sets(data__file="glyphs.h5", data__batch=5, optim__lr=0.05, optim__momentum=0.9, run__epochs=2)]
+OPEN = ("input:", "classes:")  # lines of a description that tie it to one kind of data
+
+
+def describe(name):
+    return "".join(line for line in shoal("models", name, "--yaml").stdout.splitlines(keepends=True) if not line.startswith(OPEN))
+
+
+@pytest.mark.parametrize("method", sampled([m for m in METHODS if m != "ab"], 2))  # ab trains otherwise before an end that comes early
+def test_network_methods(glyphs, method):
+    """A residual network in two parts, the file under another name then."""
+    glyphs(80, 40)
+    with open("net.yaml", "w") as f:
+        f.write(describe("resnet20").replace("width: 64", "width: 8").replace("width: 32", "width: 6").replace("width: 16", "width: 4"))
+    base = [*RUN, *sets(method__name=method, model__file="net.yaml"), *METHODS[method]]
+    train(2, "whole", *base)
+    train(2, "parts", *base, *sets(run__steps=7))
+    os.rename("net.yaml", "moved.yaml")
+    train(2, "parts", *base, *sets(model__file="moved.yaml"))
+    assert_equal(newest("whole"), newest("parts"), f"{method} goes on otherwise than it began", "model/", "replica/")
+
+
+@pytest.mark.parametrize("method", sampled(METHODS, 2))
+def test_network_name(glyphs, method):
+    """The MLP by its name and as a file; predictions and export without the file."""
+    glyphs(80, 40)
+    with open("net.yaml", "w") as f:
+        f.write(describe("mlp").replace("4096", "24"))
+    base = [*RUN, *sets(method__name=method), *METHODS[method]]
+    train(2, "name", *base, *sets(model__name="mlp", model__widths="[24, 24]"))
+    train(2, "file", *base, *sets(model__file="net.yaml"))
+    assert_equal(newest("name"), newest("file"), f"{method} trains another network", "model/", "replica/")
+    os.remove("net.yaml")
+    acc = json.loads(shoal("predict", "runs/file", "glyphs.h5", "--json").stdout)["accuracy"]
+    assert acc == pytest.approx(float(metrics("file")[-1]["test_acc"]), abs=1e-6)
+    shoal("ckpt", "export", "runs/file", "-o", "file.h5")
+    shoal("ckpt", "export", "runs/name", "-o", "name.h5")
+    with h5py.File("file.h5") as a, h5py.File("name.h5") as b:
+        assert a.attrs["layers"] == b.attrs["layers"]
+    assert bytes(arrays(newest("file"))["train/network"]).startswith(b"name: mlp\nlayers:\n")
+    with open("net.yaml", "w") as f:
+        f.write(describe("mlp").replace("4096", "24").replace("width: 24, relu: true, cut", "width: 24, cut"))
+    r = train(2, "file", *base, *sets(model__file="net.yaml", run__epochs=3))
+    told = "1 layer of the network has changed since the checkpoint: was { name: fc2, op: linear, width: 24, relu: true, cut: true }; is {"
+    assert r.stderr.count(told) == 1, said(r)
+
+
+def test_network_refused(glyphs):
+    glyphs(80, 40)
+    with open("net.yaml", "w") as f:
+        f.write("layers:\n  - { op: flatten }\n  - { op: linear, width: 7 }\n")
+    for ranks in (1, 2):
+        r = train(ranks, "r", *RUN, *sets(model__file="net.yaml"), code=2)
+        assert_one_error(r, "net.yaml:3:5: layer linear2: its output is [7] for a sample", "10 classes")
+    r = train(1, "r", *RUN, *sets(model__file="absent.yaml"), code=None)
+    assert_one_error(r, "absent.yaml")
+    r = train(1, "r", *RUN, *sets(model__file="net.yaml", model__name="mlp"), code=2)
+    assert_one_error(r, "model.file", "mlp")
+    assert not os.path.exists("runs/r/ckpt") or not os.listdir("runs/r/ckpt")

@@ -57,11 +57,13 @@ shoal_status shoal_launch_refuse(const shoal_launch *l)
   if (!old_pmi || sscanf(shoal_world_library(), "Open MPI %d", &version) != 1) return SHOAL_OK;
   bool may_speak_it = version < 5;
   if (may_speak_it && getenv("OMPI_MCA_pmix")) return SHOAL_OK;
-  return SHOAL_FAIL(SHOAL_ERR_WORLD,
-                    "Slurm offers PMI-1 or PMI-2 (%s is set), but %s needs PMIx: start it with `srun --mpi=pmix` "
-                    "(`srun --mpi=list` shows what this site has)%s",
-                    l->launcher, shoal_world_library(),
-                    may_speak_it ? "; if this MPI was built for the older PMI, set OMPI_MCA_pmix=s2 (or s1)" : "");
+  return SHOAL_FAIL(
+      SHOAL_ERR_WORLD,
+      "Slurm offers PMI-1 or PMI-2 (%s is set), but %s needs PMIx: start it with `srun --mpi=pmix` "
+      "(`srun --mpi=list` shows what this site has)%s; or, if the variable is left over from another launcher, "
+      "unset ${!PMI_@}",
+      l->launcher, shoal_world_library(),
+      may_speak_it ? "; if this MPI was built for the older PMI, set OMPI_MCA_pmix=s2 (or s1)" : "");
 }
 
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons)
@@ -77,7 +79,9 @@ shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_
   SHOAL_CHECK(
       !l->size || l->size == mpi_size, SHOAL_ERR_WORLD,
       "the launcher started %d ranks (%s), but MPI sees %d: launcher and library are of different MPIs; use the "
-      "mpirun that belongs to %s, or `srun --mpi=pmix`",
-      l->size, l->launcher ? l->launcher : "PMI_SIZE", mpi_size, shoal_world_library());
+      "mpirun that belongs to %s, or `srun --mpi=pmix`; or the variable is left over from another launcher: "
+      "unset ${!%s@}",
+      l->size, l->launcher ? l->launcher : "PMI_SIZE", mpi_size, shoal_world_library(),
+      l->mpirun ? strncmp(l->launcher, "MV2", 3) == 0 ? "MV2_COMM_WORLD_" : "OMPI_COMM_WORLD_" : "PMI_");
   return SHOAL_OK;
 }

@@ -500,10 +500,12 @@ static shoal_status check_not_a_rank(const shoal_env *e, bool in_job)
 {
   static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE" };
   for (size_t i = 0; i < SHOAL_COUNT(names) - in_job; i++)
-    SHOAL_CHECK(!shoal_env_get(e, names[i]), SHOAL_ERR_WORLD,
-                "this is already a rank of a launcher (%s=%s), and each of them would start a run: call `shoal launch` "
-                "without one, or make them the ranks: shoal train",
-                names[i], shoal_env_get(e, names[i]));
+    SHOAL_CHECK(
+        !shoal_env_get(e, names[i]), SHOAL_ERR_WORLD,
+        "this is already a rank of a launcher (%s=%s), and each of them would start a run: call `shoal launch` "
+        "without one, or make them the ranks: shoal train; or, if the variable is left over from another launcher, "
+        "unset ${!%.*s@}",
+        names[i], shoal_env_get(e, names[i]), (int)(strlen(names[i]) - strlen("SIZE")), names[i]);
   return SHOAL_OK;
 }
 

@@ -388,11 +388,6 @@ static shoal_status take(shoal_folder *f, bool *again)
   return st;
 }
 
-shoal_status shoal_folder_take(shoal_folder *f, bool *again)
-{
-  return name_options(take(f, again));
-}
-
 shoal_status shoal_folder_check_writable(const shoal_folder *f)
 {
   char *path = shoal_path_join(f->ckpt, "step.h5"), *probe = shoal_temporary_name(path);
@@ -430,8 +425,22 @@ static void remove_made(const shoal_folder *f)
 {
   char *path = shoal_strdup_printf("%s", f->dir), *slash;
   const size_t least = strlen(f->made);
-  while (strlen(path) >= least && rmdir(path) == 0 && (slash = strrchr(path, '/'))) *slash = '\0';
+  while (strlen(path) >= least && (rmdir(path) == 0 || errno == ENOENT || errno == ENAMETOOLONG) &&
+         (slash = strrchr(path, '/')))
+    *slash = '\0';
   free(path);
+}
+
+/* A folder that could be made in part only is removed again. */
+shoal_status shoal_folder_take(shoal_folder *f, bool *again)
+{
+  shoal_status st = take(f, again);
+  if (st == SHOAL_ERR_IO && f->made && !f->token) {
+    rmdir(f->trace);
+    rmdir(f->ckpt);
+    remove_made(f);
+  }
+  return name_options(st);
 }
 
 void shoal_folder_begin(shoal_folder *f)

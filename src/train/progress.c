@@ -1,4 +1,5 @@
 /* Progress output of a run: a header, a live line or log lines, a line per epoch, and the result table. */
+#include "base/env.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pause.h"
@@ -101,6 +102,16 @@ static void tell_of_sharing(const shoal_topo *t)
       sharing, p->gpu_ranks, p->gpu, p->host);
 }
 
+/* OpenMP's own number does not count: threads are by the cores that a rank has. */
+static void tell_of_threads(const shoal_session *s)
+{
+  int asked = shoal_env_int(NULL, "OMP_NUM_THREADS", 1), threads = s->run.backend->threads;
+  if (asked > threads)
+    shoal_info(
+        "OMP_NUM_THREADS=%d does not count here: %d thread%s by the cores of a rank, or by `threads` in the run file",
+        asked, threads, threads == 1 ? "" : "s");
+}
+
 void shoal_session_report_start(const shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
@@ -120,6 +131,7 @@ void shoal_session_report_start(const shoal_session *s)
              t->nodes == 1 ? "" : "s", t->pretended ? " (pretended)" : "", r->backend->threads,
              r->backend->threads == 1 ? "" : "s", r->backend->name, r->backend->card ? " on " : "",
              r->backend->card ? r->backend->card : "", chosen);
+  tell_of_threads(s);
   tell_of_sharing(t);
   shoal_info("%zu parameters, %.3g multiply-accumulates per sample", s->run.model->weights,
              shoal_model_macs(s->run.model));

@@ -43,7 +43,8 @@ def test_launch_bits(run_file):
     assert run(["sh", "-c", shown], base=PLAIN_ENV).stdout == "", "--quiet got lost"
     assert_equal(newest("two"), newest("pasted"), "by launch and pasted")
 
-    start("one", FILE)
+    r = start("one", FILE, env={"OMP_NUM_THREADS": "777"})
+    assert "OMP_NUM_THREADS=777 does not count here: " in r.stdout, said(r)
     run([program(), "train", FILE, *sets(run__name="alone")], base=PLAIN_ENV)
     assert_equal(newest("one"), newest("alone"), "a plain process")
     if len(mine) > 1:
@@ -67,6 +68,10 @@ def test_launch_codes(run_file):
     assert_one_error(r, "2 ranks need mpirun, which is not on the PATH", "install Open MPI")
     r = run(launch.mpirun(1, program(), "launch", FILE, "-n", 2), code=3)
     assert "already a rank of a launcher" in r.stderr, said(r)
+    for verb, words in ((["launch", "-n", "2"], "already a rank"), (["train"], "the launcher started 4 ranks")):
+        left_over = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}
+        r = run([program(), *verb, FILE, *sets(run__name="none")], code=3, base={**PLAIN_ENV, **left_over})
+        assert_one_error(r, words, "unset ${!OMPI_COMM_WORLD_@}")
     r = start("none", FILE, "-n", 2, code=3, env={"TMPDIR": "/proc/none"})
     assert_one_error(r, "mpirun cannot make its folder for the job in /proc/none (TMPDIR): ", "set TMPDIR to")
     os.mkdir("gone")

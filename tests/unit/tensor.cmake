@@ -4,7 +4,7 @@ shoal_add_test(unit.tensor.op SOURCES unit/tensor_op.c LINK shoal_tensor LABELS 
 shoal_add_test(unit.tensor.quant SOURCES unit/tensor_quant.c LINK shoal_tensor m LABELS unit)
 # One suite, run once per backend.
 shoal_add_test(unit.tensor.ref
-  SOURCES unit/tensor_suite.c unit/tensor_mirror.c unit/tensor_rig.c unit/tensor_cases.c unit/tensor_ops.c unit/tensor_gradients.c
+  SOURCES unit/tensor_suite.c unit/tensor_mirror.c veil/wrapper.c unit/tensor_rig.c unit/tensor_cases.c unit/tensor_ops.c unit/tensor_gradients.c
           unit/tensor_golden.c unit/tensor_chain.c unit/tensor_dropout.c unit/tensor_flat.c unit/tensor_arena.c
   LINK shoal_tensor ARGS ref LABELS unit TIMEOUT 300)
 add_test(NAME unit.tensor.cpu COMMAND unit.tensor.ref cpu 2)

@@ -11,6 +11,7 @@
 #include "veil/veil.h"
 #include "base/crc32c.h"
 #include "base/mem.h"
+#include "veil/wrapper.h"
 #include <execinfo.h>
 #include <signal.h>
 
@@ -47,8 +48,7 @@ typedef struct { /* a copy that has been asked for */
 } late_copy;
 
 typedef struct {
-  shoal_backend base;
-  shoal_backend *inner;
+  wrapper w;
   char *range;
   size_t top; /* bytes of the range that were ever used */
   block block[BLOCKS];
@@ -69,7 +69,7 @@ static veil *of(shoal_backend *b)
 
 shoal_backend *veil_behind(shoal_backend *b)
 {
-  return of(b)->inner;
+  return of(b)->w.inner;
 }
 
 /* ---- accusations ---- */
@@ -190,32 +190,26 @@ static block *owned(veil *v, const char *call, const void *p, size_t bytes)
   return k;
 }
 
-/* `bytes` at `p` are the backend's and used by the call that begins. */
-static void uses(veil *v, const char *call, const void *p, size_t bytes)
+/* The host may read what a call only reads, too. */
+static void *place_argument(wrapper *w, const char *call, void *p, size_t bytes, int use)
 {
-  if (!p || !bytes) return;
-  block *k = owned(v, call, p, bytes);
-  if (k->kind != SHOAL_MEMORY_DEVICE) hide(v, call, p, bytes);
-}
-
-/* As `uses`, but only reads: the host may read it, too. */
-static void reads(veil *v, const char *call, const void *p, size_t bytes)
-{
-  if (p && bytes) (void)owned(v, call, p, bytes);
-}
-
-/* A result for the host. */
-static void pinned(veil *v, const char *call, const void *p, size_t bytes)
-{
-  uses(v, call, p, bytes);
-  if (p && bytes && find(v, p)->kind == SHOAL_MEMORY_DEVICE)
+  veil *v = (veil *)w;
+  if (!p || !bytes || (use & WRAPPED_ANY && !find(v, p))) return p;
+  const block *k = owned(v, call, p, bytes);
+  if ((use & WRAPPED_RESULT) == WRAPPED_RESULT && k->kind == SHOAL_MEMORY_DEVICE)
     accuse("%s writes a result for the host to DEVICE memory", call);
+  if (use & WRAPPED_WRITES && k->kind != SHOAL_MEMORY_DEVICE) hide(v, call, p, bytes);
+  return p;
 }
 
-/* Host memory or the backend's. */
-static void may_use(veil *v, const char *call, const void *p, size_t bytes)
+static void before(wrapper *w)
 {
-  if (p && find(v, p)) uses(v, call, p, bytes);
+  enter((veil *)w);
+}
+
+static shoal_status after(wrapper *w, shoal_status st)
+{
+  return leave((veil *)w, st);
 }
 
 static void copy_late(veil *v, uint64_t until)
@@ -337,361 +331,21 @@ static shoal_status await(shoal_backend *b, uint64_t number)
   return SHOAL_OK;
 }
 
-/* ---- the table ---- */
-
-#define INNER(call) (enter(of(b)), leave(of(b), of(b)->inner->ops->call))
-#define F           sizeof(float)
-#define IN          of(b)->inner
-
-static shoal_status to_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *from, const float *x, float *y)
-{
-  reads(of(b), __func__, x, from->bytes);
-  uses(of(b), __func__, y, (size_t)shoal_shape_count(s) * F);
-  return INNER(to_dense(IN, s, from, x, y));
-}
-
-static shoal_status from_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *to, const float *x, float *y)
-{
-  reads(of(b), __func__, x, (size_t)shoal_shape_count(s) * F);
-  uses(of(b), __func__, y, to->bytes);
-  return INNER(from_dense(IN, s, to, x, y));
-}
-
-static size_t matrix(int64_t rows, int64_t cols, int64_t ld)
-{
-  return rows && cols ? (size_t)((rows - 1) * ld + cols) * F : 0;
-}
-
-static shoal_status gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
-                         const float *x, int64_t lda, const float *y, int64_t ldb, float beta, float *c, int64_t ldc)
-{
-  reads(of(b), __func__, x, ta ? matrix(k, m, lda) : matrix(m, k, lda));
-  uses(of(b), __func__, y, tb ? matrix(n, k, ldb) : matrix(k, n, ldb));
-  uses(of(b), __func__, c, matrix(m, n, ldc));
-  return INNER(gemm(IN, ta, tb, m, n, k, alpha, x, lda, y, ldb, beta, c, ldc));
-}
-
-static shoal_status multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *x, const float *y,
-                             float *c)
-{
-  reads(of(b), __func__, x, (size_t)(m * k) * F);
-  uses(of(b), __func__, y, (size_t)(k * n) * F);
-  uses(of(b), __func__, c, (size_t)(m * n) * F);
-  return INNER(multiply(IN, m, n, k, x, y, c));
-}
-
-static shoal_status softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                 const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
-                                 shoal_loss *out)
-{
-  size_t bytes = (size_t)(rows * classes) * F;
-  reads(of(b), __func__, logits, bytes);
-  uses(of(b), __func__, dlogits, bytes);
-  pinned(of(b), __func__, out, sizeof *out);
-  return INNER(softmax_xent(IN, rows, classes, logits, labels, smoothing, scale, leave_out, dlogits, out));
-}
-
-static shoal_status add(shoal_backend *b, size_t n, const float *x, float *y)
-{
-  reads(of(b), __func__, x, n * F);
-  uses(of(b), __func__, y, n * F);
-  return INNER(add(IN, n, x, y));
-}
-
-static shoal_status axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y)
-{
-  reads(of(b), __func__, x, n * F);
-  uses(of(b), __func__, y, n * F);
-  return INNER(axpby(IN, n, p, x, q, y));
-}
-
-static shoal_status sumsq(shoal_backend *b, size_t n, const float *x, double *out)
-{
-  reads(of(b), __func__, x, n * F);
-  pinned(of(b), __func__, out, sizeof *out);
-  return INNER(sumsq(IN, n, x, out));
-}
-
-static shoal_status clip(shoal_backend *b, float limit, const double *squares, float *scale)
-{
-  reads(of(b), __func__, squares, sizeof *squares);
-  uses(of(b), __func__, scale, sizeof *scale);
-  return INNER(clip(IN, limit, squares, scale));
-}
-
-static void watches(shoal_backend *b, const char *call, size_t n, const shoal_pace *now, const float *scale,
-                    const shoal_update_watch *watch)
-{
-  reads(of(b), call, now, sizeof *now);
-  reads(of(b), call, scale, F);
-  pinned(of(b), call, watch->bad, sizeof *watch->bad);
-  uses(of(b), call, watch->w, n * F);
-  for (int i = 0; i < 2; i++) uses(of(b), call, watch->state[i], n * F);
-}
-
-static shoal_status descend(shoal_backend *b, size_t n, const shoal_descend_args *a, const float *g, float *w,
-                            const shoal_update_watch *watch)
-{
-  watches(b, __func__, n, a->now, a->scale, watch);
-  reads(of(b), __func__, g, n * F);
-  uses(of(b), __func__, w, n * F);
-  return INNER(descend(IN, n, a, g, w, watch));
-}
-
-static shoal_status sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *s, float *w,
-                        const shoal_update_watch *watch)
-{
-  watches(b, __func__, n, a->now, a->scale, watch);
-  reads(of(b), __func__, g, n * F);
-  uses(of(b), __func__, s, n * F);
-  uses(of(b), __func__, w, n * F);
-  return INNER(sgd(IN, n, a, g, s, w, watch));
-}
-
-static shoal_status adam(shoal_backend *b, size_t n, const shoal_adam_args *a, const float *g, float *m, float *s,
-                         float *w, const shoal_update_watch *watch)
-{
-  watches(b, __func__, n, a->now, a->scale, watch);
-  reads(of(b), __func__, g, n * F);
-  uses(of(b), __func__, m, n * F);
-  uses(of(b), __func__, s, n * F);
-  uses(of(b), __func__, w, n * F);
-  return INNER(adam(IN, n, a, g, m, s, w, watch));
-}
-
-static shoal_status fill(shoal_backend *b, size_t n, float value, float *y)
-{
-  uses(of(b), __func__, y, n * F);
-  return INNER(fill(IN, n, value, y));
-}
-
-static shoal_status copy(shoal_backend *b, size_t bytes, const void *from, void *to)
-{
-  if (find(of(b), from)) reads(of(b), __func__, from, bytes);
-  may_use(of(b), __func__, to, bytes);
-  return INNER(copy(IN, bytes, from, to));
-}
-
-static size_t reach(const shoal_tile *t, const shoal_tile_side *s)
-{
-  int64_t row = 0, col = 0;
-  for (size_t i = 0; i < t->rows; i++) row = SHOAL_MAX(row, s->rows ? s->rows[i] : (int64_t)i);
-  for (size_t i = 0; i < t->cols; i++) col = SHOAL_MAX(col, s->cols ? s->cols[i] : (int64_t)i);
-  if (!shoal_tile_count(t)) return 0;
-  return (((size_t)(row + s->row_shift) * t->grain + t->grain - 1) * s->stride +
-          (size_t)(col + s->col_shift + 1) * t->width) *
-         F;
-}
-
-static shoal_status copy_tile(shoal_backend *b, const shoal_tile *t, const float *from, float *to)
-{
-  reads(of(b), __func__, from, reach(t, &t->from));
-  uses(of(b), __func__, to, reach(t, &t->to));
-  return INNER(copy_tile(IN, t, from, to));
-}
-
-static shoal_status copy_checked(shoal_backend *b, size_t n, const float *x, float *y, uint32_t *bad)
-{
-  reads(of(b), __func__, x, n * F);
-  uses(of(b), __func__, y, n * F);
-  pinned(of(b), __func__, bad, sizeof *bad);
-  return INNER(copy_checked(IN, n, x, y, bad));
-}
-
-static shoal_status find_bad(shoal_backend *b, size_t n, const float *x, size_t *out)
-{
-  reads(of(b), __func__, x, n * F);
-  pinned(of(b), __func__, out, sizeof *out);
-  return INNER(find_bad(IN, n, x, out));
-}
-
-static shoal_status average(shoal_backend *b, size_t n, const float *x, const float *y, float *z)
-{
-  reads(of(b), __func__, x, n * F);
-  uses(of(b), __func__, y, n * F);
-  uses(of(b), __func__, z, n * F);
-  return INNER(average(IN, n, x, y, z));
-}
-
-static shoal_status divide(shoal_backend *b, size_t n, float divisor, float *y)
-{
-  uses(of(b), __func__, y, n * F);
-  return INNER(divide(IN, n, divisor, y));
-}
-
-static shoal_status scale(shoal_backend *b, size_t n, double s, const float *x, const float *plus, const float *minus,
-                          float *y)
-{
-  reads(of(b), __func__, x, n * F);
-  reads(of(b), __func__, plus, n * F);
-  reads(of(b), __func__, minus, n * F);
-  uses(of(b), __func__, y, n * F);
-  return INNER(scale(IN, n, s, x, plus, minus, y));
-}
-
-static shoal_status mean(shoal_backend *b, size_t n, size_t count, const float *const *x, float *y)
-{
-  for (size_t i = 0; i < count; i++) reads(of(b), __func__, x[i], n * F);
-  uses(of(b), __func__, y, n * F);
-  return INNER(mean(IN, n, count, x, y));
-}
-
-static shoal_status distance2(shoal_backend *b, size_t n, const float *x, const float *y, double *out)
-{
-  reads(of(b), __func__, x, n * F);
-  uses(of(b), __func__, y, n * F);
-  return INNER(distance2(IN, n, x, y, out));
-}
-
-static shoal_status pack16(shoal_backend *b, shoal_half format, size_t n, const float *x, const float *minus,
-                           float divisor, uint16_t *out, uint32_t *bad)
-{
-  reads(of(b), __func__, x, n * F);
-  reads(of(b), __func__, minus, n * F);
-  uses(of(b), __func__, out, n * sizeof *out);
-  pinned(of(b), __func__, bad, sizeof *bad);
-  return INNER(pack16(IN, format, n, x, minus, divisor, out, bad));
-}
-
-static shoal_status unpack16(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, const float *plus,
-                             float *y)
-{
-  reads(of(b), __func__, x, n * sizeof *x);
-  reads(of(b), __func__, plus, n * F);
-  uses(of(b), __func__, y, n * F);
-  return INNER(unpack16(IN, format, n, x, plus, y));
-}
-
-static shoal_status add16(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, float *y)
-{
-  reads(of(b), __func__, x, n * sizeof *x);
-  uses(of(b), __func__, y, n * F);
-  return INNER(add16(IN, format, n, x, y));
-}
-
-static size_t marks(size_t n)
-{
-  return (shoal_quant_blocks(n) + 7) / 8;
-}
-
-static shoal_status encode(shoal_backend *b, const shoal_quant *q, size_t n, const float *x, int8_t *exponent,
-                           void *out)
-{
-  reads(of(b), __func__, x, n * F);
-  pinned(of(b), __func__, exponent, shoal_quant_blocks(n));
-  pinned(of(b), __func__, out, shoal_quant_bytes(q->bits, n));
-  return INNER(encode(IN, q, n, x, exponent, out));
-}
-
-static shoal_status decode(shoal_backend *b, int bits, size_t n, const void *parcel, const float *key, float *z,
-                           uint8_t *bad)
-{
-  reads(of(b), __func__, parcel, shoal_quant_bytes(bits, n));
-  reads(of(b), __func__, key, n * F);
-  uses(of(b), __func__, z, n * F);
-  pinned(of(b), __func__, bad, marks(n));
-  return INNER(decode(IN, bits, n, parcel, key, z, bad));
-}
-
-static shoal_status meet(shoal_backend *b, const shoal_meet_args *a, size_t n, const float *theirs, float *c,
-                         float *distance)
-{
-  reads(of(b), __func__, a->exponent, a->quant ? shoal_quant_blocks(n) : 0);
-  reads(of(b), __func__, a->bad, a->quant ? marks(n) : 0);
-  reads(of(b), __func__, theirs, n * F);
-  uses(of(b), __func__, c, n * F);
-  pinned(of(b), __func__, distance, shoal_quant_blocks(n) * F);
-  return INNER(meet(IN, a, n, theirs, c, distance));
-}
-
-static shoal_status fold(shoal_backend *b, size_t n, float *x, float *c, float *base, float *largest)
-{
-  uses(of(b), __func__, x, n * F);
-  uses(of(b), __func__, c, n * F);
-  uses(of(b), __func__, base, n * F);
-  pinned(of(b), __func__, largest, shoal_quant_blocks(n) * F);
-  return INNER(fold(IN, n, x, c, base, largest));
-}
-
-/* ---- operations of networks ---- */
-
-typedef struct {
-  shoal_op op;
-  shoal_op *inner;
-} veiled_op;
-
-static void uses_all(shoal_op *op, const char *call, const shoal_op_args *a)
-{
-  veil *v = of(op->backend);
-  shoal_shape w[SHOAL_OP_WEIGHTS];
-  shoal_op_weight_shapes(&op->desc, w);
-  for (int i = 0; i < SHOAL_OP_INPUTS; i++) {
-    reads(v, call, a->x[i], op->in_format[i].bytes);
-    uses(v, call, a->dx[i], op->in_format[i].bytes);
-    reads(v, call, a->w[i], w[i].ndim ? (size_t)shoal_shape_count(&w[i]) * F : 0);
-    uses(v, call, a->dw[i], w[i].ndim ? (size_t)shoal_shape_count(&w[i]) * F : 0);
-    uses(v, call, a->stats[i], F);
-  }
-  uses(v, call, a->y, op->out_format.bytes);
-  reads(v, call, a->dy, op->out_format.bytes);
-  uses(v, call, a->saved, op->saved_bytes);
-  uses(v, call, a->scratch, op->scratch_bytes);
-  reads(v, call, a->at, sizeof *a->at);
-}
-
-#define PASS(step)                                                                                                     \
-  static shoal_status op_##step(shoal_op *op, const shoal_op_args *a)                                                  \
-  {                                                                                                                    \
-    veil *v = of(op->backend);                                                                                         \
-    shoal_op *inner = ((veiled_op *)op)->inner;                                                                        \
-    uses_all(op, #step, a);                                                                                            \
-    enter(v);                                                                                                          \
-    return leave(v, inner->step(inner, a));                                                                            \
-  }
-PASS(forward)
-PASS(backward_weights)
-PASS(backward_data)
-
-static void op_destroy(shoal_op *op)
-{
-  shoal_op_destroy(((veiled_op *)op)->inner);
-  free(op);
-}
-
-static shoal_status op_create(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
-{
-  veiled_op *o = calloc(1, sizeof *o);
-  SHOAL_CHECK(o, SHOAL_ERR_MEM, "veil: operation");
-  shoal_status st = IN->ops->op_create(IN, d, in, &o->inner);
-  if (st != SHOAL_OK) {
-    free(o);
-    return st;
-  }
-  o->op = *o->inner;
-  o->op.backend = b;
-  o->op.forward = op_forward;
-  if (o->op.backward_weights) o->op.backward_weights = op_backward_weights;
-  if (o->op.backward_data) o->op.backward_data = op_backward_data;
-  o->op.destroy = op_destroy;
-  *out = &o->op;
-  return SHOAL_OK;
-}
-
 /* ---- opening ---- */
 
 static void progress(void *context)
 {
   veil *v = context;
-  if (!v->base.progress) return;
+  if (!v->w.base.progress) return;
   if (v->open) leave(v, SHOAL_OK);
-  v->base.progress(v->base.progress_context);
+  v->w.base.progress(v->w.base.progress_context);
   enter(v);
 }
 
 static void close_veil(shoal_backend *b)
 {
   veil *v = of(b);
-  shoal_backend_close(v->inner);
+  shoal_backend_close(v->w.inner);
   munmap(v->range, range_bytes);
   for (int i = 0; i < v->hides; i++) free(v->hide[i].kept);
   free(v->hide);
@@ -699,44 +353,17 @@ static void close_veil(shoal_backend *b)
   free(v);
 }
 
-static const shoal_backend_ops veil_ops = {
+static const wrapper_policy policy = {
+  .place = place_argument,
+  .before = before,
+  .after = after,
   .alloc = alloc,
   .release = release,
-  .op_create = op_create,
-  .to_dense = to_dense,
-  .from_dense = from_dense,
-  .gemm = gemm,
-  .multiply = multiply,
-  .softmax_xent = softmax_xent,
-  .add = add,
-  .axpby = axpby,
-  .sumsq = sumsq,
-  .clip = clip,
-  .descend = descend,
-  .sgd = sgd,
-  .adam = adam,
   .settle = settle,
   .mark = mark,
   .reached = reached,
   .copy_beside = copy_beside,
   .await = await,
-  .fill = fill,
-  .copy = copy,
-  .copy_tile = copy_tile,
-  .copy_checked = copy_checked,
-  .find_bad = find_bad,
-  .average = average,
-  .divide = divide,
-  .scale = scale,
-  .mean = mean,
-  .distance2 = distance2,
-  .pack16 = pack16,
-  .unpack16 = unpack16,
-  .add16 = add16,
-  .encode = encode,
-  .decode = decode,
-  .meet = meet,
-  .fold = fold,
   .close = close_veil,
 };
 
@@ -746,13 +373,12 @@ shoal_status veil_over(shoal_backend *inner, shoal_backend **out)
   SHOAL_CHECK(v, SHOAL_ERR_MEM, "veil");
   v->range = mmap(NULL, range_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   SHOAL_CHECK(v->range != MAP_FAILED, SHOAL_ERR_MEM, "veil: %zu bytes of addresses", range_bytes);
-  v->base = (shoal_backend){ .name = inner->name, .ops = &veil_ops, .threads = inner->threads };
-  v->inner = inner;
+  wrapper_open(&v->w, inner, &policy);
   inner->progress = progress;
   inner->progress_context = v;
   only = v;
   struct sigaction on = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
   if (sigaction(SIGSEGV, &on, NULL) != 0) accuse("sigaction");
-  *out = &v->base;
+  *out = &v->w.base;
   return SHOAL_OK;
 }

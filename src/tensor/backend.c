@@ -66,6 +66,8 @@ shoal_status shoal_backend_open_as(const shoal_backend_options *o, shoal_backend
   const backend_entry *e;
   SHOAL_TRY(find_built(o->name, &e));
   SHOAL_CHECK(o->threads >= 1, SHOAL_ERR_ARG, "backend %s: %d threads; must be at least 1", o->name, o->threads);
+  SHOAL_CHECK(o->products == SHOAL_PRODUCTS_F32 || e->devices, SHOAL_ERR_UNSUPPORTED,
+              "backend %s multiplies in f32 only", o->name);
   shoal_backend *b = NULL;
   SHOAL_TRY(e->open(o, &b));
   b->device = o->device;

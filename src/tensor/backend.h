@@ -159,13 +159,19 @@ struct shoal_backend {
   void *progress_context;
 };
 
+/* To what operations and gemm may round what they multiply; sums, and all that is kept, are f32.  `multiply` never rounds. */
+typedef enum {
+  SHOAL_PRODUCTS_F32,
+  SHOAL_PRODUCTS_TF32, /* cuda: 10 bits of mantissa */
+  SHOAL_PRODUCTS_BF16  /* cuda: 7 bits of mantissa; convolutions: TF32 */
+} shoal_products;
 typedef struct {
   const char *name; /* "ref", "cpu" or "cuda" */
   int threads;      /* >= 1 */
   int device;       /* number of a device of shoal_backend_devices */
-  bool tf32;        /* cuda: operations and gemm may round what they multiply to 10 bits of mantissa; sums stay f32 */
+  shoal_products products;
 } shoal_backend_options;
-/** @return ERR_UNSUPPORTED says how to build it, ERR_DEVICE what is missing */
+/** @return ERR_UNSUPPORTED says how to build it, or that it has not those products; ERR_DEVICE what is missing */
 shoal_status shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out);
 shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out); /* as above, with device 0 */
 /** The devices that this process may use with a backend: none with those on the host.  Opens nothing.

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "simgpu/simgpu.h"
 #include "tensor/backend.h"
+#include "tensor/half.h"
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -176,6 +177,69 @@ static void check_training(void)
   shoal_backend_close(ref);
 }
 
+/* Products of bf16 factors are those of ref with factors that were rounded before, but for the order of f32 sums: k + 2 roundings of
+ * 2^-24 of what is summed, each without its sign.  Against factors that were not rounded they are off by up to 2^-8 for each. */
+static void check_bf16(void)
+{
+  enum { M = 9, COLS = 11, K = 70, LD = 75, SIZE = K * LD };
+  static float a[SIZE], y[SIZE], a16[SIZE], y16[SIZE], c[M * LD], got[M * LD], want[M * LD], full[M * LD];
+  static uint16_t half[SIZE];
+  const shoal_backend_options options = { .name = "cuda", .threads = 1, .products = SHOAL_PRODUCTS_BF16 };
+  shoal_backend_options on_host = options;
+  shoal_backend *bf16 = NULL, *ref = NULL;
+  shoal_memory m[3];
+  REQUIRE(shoal_backend_open_as(&options, &bf16) == SHOAL_OK, "%s", check_error());
+  REQUIRE(shoal_backend_open("ref", 1, &ref) == SHOAL_OK, "ref");
+  for (int i = 0; i < 3; i++) CHECK_OK(bf16->ops->alloc(bf16, SHOAL_MEMORY_DEVICE, sizeof a, &m[i]));
+  for (int i = 0; i < SIZE; i++) {
+    a[i] = (float)(i * 7919 % 1009 - 504) / 512;
+    y[i] = (float)(i * 104729 % 2003 - 1001) / 4096;
+    if (i < M * LD) c[i] = (float)(i % 13) - 6;
+  }
+  shoal_bf16_from_f32(SIZE, a, half);
+  shoal_f32_from_bf16(SIZE, half, a16);
+  shoal_bf16_from_f32(SIZE, y, half);
+  shoal_f32_from_bf16(SIZE, half, y16);
+  for (int way = 0; way < 4; way++) {
+    const bool ta = way & 1, tb = way & 2;
+    /* the matrices end with their memory */
+    const int a_at = SIZE - (ta ? (K - 1) * LD + M : (M - 1) * LD + K),
+              y_at = SIZE - (tb ? (COLS - 1) * LD + K : (K - 1) * LD + COLS);
+    const float *in[] = { (float *)m[0].at + a_at, (float *)m[1].at + y_at };
+    double most = 0;
+    for (int i = 0; i < 2; i++) CHECK_OK(bf16->ops->fill(bf16, SIZE, NAN, m[i].at)); /* so are the copies before */
+    CHECK_OK(bf16->ops->gemm(bf16, false, false, K, LD, K, 1, m[0].at, LD, m[1].at, LD, 0, m[2].at, LD));
+    CHECK_OK(bf16->ops->copy(bf16, sizeof a, a, m[0].at));
+    CHECK_OK(bf16->ops->copy(bf16, sizeof y, y, m[1].at));
+    CHECK_OK(bf16->ops->copy(bf16, sizeof c, c, m[2].at));
+    CHECK_OK(bf16->ops->gemm(bf16, ta, tb, M, COLS, K, 0.75f, in[0], LD, in[1], LD, 0.5f, m[2].at, LD));
+    CHECK_OK(bf16->ops->copy(bf16, sizeof got, m[2].at, got));
+    memcpy(want, c, sizeof c);
+    memcpy(full, c, sizeof c);
+    CHECK_OK(ref->ops->gemm(ref, ta, tb, M, COLS, K, 0.75f, a16 + a_at, LD, y16 + y_at, LD, 0.5f, want, LD));
+    CHECK_OK(ref->ops->gemm(ref, ta, tb, M, COLS, K, 0.75f, a + a_at, LD, y + y_at, LD, 0.5f, full, LD));
+    for (int i = 0; i < M; i++)
+      for (int j = 0; j < COLS; j++) {
+        double sum = 0.5 * fabs((double)c[i * LD + j]);
+        for (int k = 0; k < K; k++)
+          sum += 0.75 * fabs((double)a[a_at + (ta ? k * LD + i : i * LD + k)] *
+                             (double)y[y_at + (tb ? j * LD + k : k * LD + j)]);
+        const int at = i * LD + j;
+        const double order = (K + 2) * 0x1p-24 * sum, rounding = (0x1p-7 + 0x1p-16) * sum;
+        CHECK_NEAR(got[at], want[at], order, "way %d, element %d, %d of rounded factors", way, i, j);
+        CHECK_NEAR(got[at], full[at], rounding + order, "way %d, element %d, %d", way, i, j);
+        most = fmax(most, fabs((double)got[at] - (double)full[at]) / order);
+      }
+    CHECK_GT(most, 2, "bf16 has no effect");
+  }
+  for (int i = 0; i < 3; i++) bf16->ops->release(bf16, &m[i]);
+  shoal_backend_close(bf16);
+  shoal_backend_close(ref);
+  on_host.name = "cpu";
+  CHECK_STATUS(shoal_backend_open_as(&on_host, &ref), SHOAL_ERR_UNSUPPORTED);
+  CHECK_HAS(check_error(), "f32 only");
+}
+
 /* What CUDA refuses is an error with its text and what was asked for; what fails on the device is found by the next wait. */
 static void check_errors(void)
 {
@@ -219,6 +283,7 @@ int main(void)
   check_marks();
   check_beside();
   check_training();
+  check_bf16();
   check_errors(); /* the last: an error on the device stays */
   shoal_backend_close(b);
   return check_done();

@@ -101,6 +101,6 @@ if(SHOAL_WITH_NCCL)
 endif()
 
 # Whole runs on it.
-foreach(topic methods resume devices errors tf32)
+foreach(topic methods resume devices errors products)
   shoal_add_pytest(train.cuda_${topic} FILE simgpu/test_cuda.py TESTS cuda_${topic} LABELS train simgpu noasan TIMEOUT 1800)
 endforeach()

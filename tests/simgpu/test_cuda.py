@@ -139,14 +139,23 @@ def test_cuda_errors(glyphs):
         assert len(lines) == 1 and all(word in lines[0] for word in wanted), said(r)
 
 
-def test_cuda_tf32(glyphs):
-    """By option, products on the GPU are those of factors with 10 bits of mantissa; without, they are not."""
+def test_cuda_products(glyphs):
+    """By option, products on the GPU are those of factors with 10 bits of mantissa, or 7; without, they are not."""
     glyphs(64, 16, 8)
     options = [*COMMON, *MODELS["resnet20"], *sets(run__steps=1, data__batch=32, optim__lr=0.01)]
     train(1, "cpu", *options, *sets(device="cpu"))
     train_cuda(1, "f32", *options)
-    train_cuda(1, "tf32", *options, *sets(cuda__tf32="true"), env={"SIMGPU_TF32": "1"})
+    train_cuda(1, "tf32", *options, *sets(cuda__products="tf32"), env={"SIMGPU_TF32": "1"})
     assert_equal(newest("cpu"), newest("f32"), "f32", "model", tolerance=1e-4)
     assert_losses("cpu", "tf32", "test_loss", 1e-2)
     assert diff(newest("f32"), newest("tf32"), "--only", "model", "--tolerance", 1e-4).returncode == 7, "TF32 has no effect"
-    assert_one_error(train(1, "refused", *options, *sets(device="cpu", cuda__tf32="true"), code=2), "cuda.tf32", "device")
+    options, bf16 = [*COMMON, *MODELS["mlp"], *sets(run__steps=2)], sets(cuda__products="bf16")
+    train(1, "mlp", *options, *sets(device="cpu"))
+    train_cuda(1, "bf16", *options, *bf16)
+    # Each of 3 products is off by 2^-7 of what it sums at most, which logits of about 1 and their loss follow twice.
+    assert_losses("mlp", "bf16", "test_loss", 2 * 3 * 2**-7)
+    assert diff(newest("mlp"), newest("bf16"), "--only", "model", "--tolerance", 1e-4).returncode == 7, "bf16 has no effect"
+    assert_one_error(train(1, "refused", *options, *bf16, *sets(device="cpu"), code=2), "cuda.products", "device")
+    r = train(1, "auto", *options, *bf16, *sets(device="auto"), env=sim(1, SIMGPU_DRIVER="0"))
+    assert "cuda.products bf16 does nothing" in said(r), said(r)
+    assert_equal(newest("mlp"), newest("auto"), "without a GPU", "model")

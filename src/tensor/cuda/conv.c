@@ -1,5 +1,6 @@
-/* Convolutions by cuDNN's plain calls, f32 without TF32, by algorithms that give the same bits every time.  Bias and relu are a
- * pass of our own: cuDNN does not say what its relu does with a NaN.
+/* Convolutions by cuDNN's plain calls, in f32 or TF32, by algorithms that give the same bits every time.  Bias and relu are a pass
+ * of our own: cuDNN does not say what its relu does with a NaN.  With bf16 factors it would write bf16 outputs, so where products
+ * are bf16 convolutions are TF32, which is more exact.
  *
  * cuDNN wants tensors at multiples of 16 bytes.  Activations are; weights and their gradients are views into an arena, so where
  * one is not, it goes through the scratch:
@@ -159,7 +160,7 @@ shoal_status shoal_cuda_plan_conv(shoal_cuda *b, const shoal_op_desc *d, shoal_o
               SHOAL_ERR_UNSUPPORTED, "conv: a tensor of more than 2^31 - 1 elements; use a smaller batch");
   SHOAL_TRY(shoal_cuda_op_new(b, d, sizeof *c, &c));
   c->op.destroy = destroy;
-  shoal_status st = describe(c, &b->lib, b->tf32);
+  shoal_status st = describe(c, &b->lib, b->products != SHOAL_PRODUCTS_F32);
   if (st == SHOAL_OK) st = size_workspace(c, &b->lib);
   if (st != SHOAL_OK) {
     destroy(&c->op);

@@ -182,7 +182,7 @@ static shoal_status open_device(shoal_cuda *b)
   snprintf(b->name, sizeof b->name, "%s", p.name);
   b->base.card = b->name;
   SHOAL_TRY(make_streams(b));
-  return shoal_cuda_libraries_open(b->stream, b->tf32, &b->lib);
+  return shoal_cuda_libraries_open(b->stream, b->products, &b->lib);
 }
 
 shoal_status shoal_cuda_open(const shoal_backend_options *o, shoal_backend **out)
@@ -191,7 +191,7 @@ shoal_status shoal_cuda_open(const shoal_backend_options *o, shoal_backend **out
   SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend cuda");
   b->base = (shoal_backend){ .name = "cuda", .ops = &cuda_ops, .threads = 1 };
   b->device = o->device;
-  b->tf32 = o->tf32;
+  b->products = o->products;
   shoal_status st = open_device(b);
   if (st != SHOAL_OK) {
     close_cuda(&b->base);

@@ -1,7 +1,8 @@
 /* The cuda backend: one GPU, kernels of our own, cuBLAS for products and cuDNN for convolutions.
  *
  * Everything goes to one stream, in order; the host runs ahead of it and waits only where a function returns a number.  All
- * arithmetic is f32 or better: no TF32, no 16 bits.  docs/gpu.md says what was run on hardware and what was not. */
+ * arithmetic is f32 or better, but for the factors of products if shoal_products allows it.  docs/gpu.md says what was run on
+ * hardware and what was not. */
 #ifndef SHOAL_TENSOR_CUDA_CUDA_H
 #define SHOAL_TENSOR_CUDA_CUDA_H
 #include "tensor/backend.h"

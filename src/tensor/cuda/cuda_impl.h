@@ -20,7 +20,7 @@ typedef enum { SHOAL_CUDA_WORK, SHOAL_CUDA_TO_DEVICE, SHOAL_CUDA_TO_HOST, SHOAL_
 typedef struct {
   shoal_backend base;
   int device;
-  bool tf32;
+  shoal_products products;
   char name[256];                                  /* of the device */
   cudaStream_t stream, beside[SHOAL_CUDA_STREAMS]; /* stream is that of the work, and beside[WORK] as well */
   cudaEvent_t mark[SHOAL_CUDA_MARKS];              /* number k is recorded in event k % MARKS ... */

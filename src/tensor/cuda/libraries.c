@@ -24,7 +24,7 @@ static shoal_status find(void *file, const char *soname, const char *name, void 
   return SHOAL_OK;
 }
 
-static shoal_status open_blas(cudaStream_t stream, bool tf32, shoal_cuda_libraries *l)
+static shoal_status open_blas(cudaStream_t stream, shoal_products products, shoal_cuda_libraries *l)
 {
   static const char soname[] = SONAME("cublas", CUBLAS_VER_MAJOR);
   SHOAL_TRY(load(soname, &l->blas_file));
@@ -33,7 +33,8 @@ static shoal_status open_blas(cudaStream_t stream, bool tf32, shoal_cuda_librari
 #undef X
   SHOAL_TRY_CUBLAS(l->cublasCreate_v2(&l->blas));
   SHOAL_TRY_CUBLAS(l->cublasSetStream_v2(l->blas, stream));
-  SHOAL_TRY_CUBLAS(l->cublasSetMathMode(l->blas, tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
+  SHOAL_TRY_CUBLAS(l->cublasSetMathMode(l->blas, products == SHOAL_PRODUCTS_TF32 ? CUBLAS_TF32_TENSOR_OP_MATH
+                                                                                 : CUBLAS_DEFAULT_MATH));
   return SHOAL_OK;
 }
 
@@ -50,9 +51,9 @@ static shoal_status open_dnn(cudaStream_t stream, shoal_cuda_libraries *l)
   return SHOAL_OK;
 }
 
-shoal_status shoal_cuda_libraries_open(cudaStream_t stream, bool tf32, shoal_cuda_libraries *out)
+shoal_status shoal_cuda_libraries_open(cudaStream_t stream, shoal_products products, shoal_cuda_libraries *out)
 {
-  SHOAL_TRY(open_blas(stream, tf32, out));
+  SHOAL_TRY(open_blas(stream, products, out));
   return open_dnn(stream, out);
 }
 

@@ -4,7 +4,7 @@
  * cuBLAS is needed for every product; without cuDNN only convolutions are missing, and say so when they are planned. */
 #ifndef SHOAL_TENSOR_CUDA_LIBRARIES_H
 #define SHOAL_TENSOR_CUDA_LIBRARIES_H
-#include "base/status.h"
+#include "tensor/backend.h"
 #include <cublas_v2.h>
 #include <cudnn.h>
 #include <stdbool.h>
@@ -16,7 +16,8 @@
   X(cublasSetStream_v2)                                                                                                \
   X(cublasSetMathMode)                                                                                                 \
   X(cublasGetVersion_v2)                                                                                               \
-  X(cublasSgemm_v2)
+  X(cublasSgemm_v2)                                                                                                    \
+  X(cublasGemmEx)
 #define SHOAL_CUDNN_LIST(X)                                                                                            \
   X(cudnnCreate)                                                                                                       \
   X(cudnnDestroy)                                                                                                      \
@@ -50,7 +51,7 @@ typedef struct {
 } shoal_cuda_libraries;
 
 /** Both handles work on `stream`.  ERR_DEVICE names the library that cannot be loaded, and the cure. */
-shoal_status shoal_cuda_libraries_open(cudaStream_t stream, bool tf32, shoal_cuda_libraries *out);
+shoal_status shoal_cuda_libraries_open(cudaStream_t stream, shoal_products products, shoal_cuda_libraries *out);
 void shoal_cuda_libraries_close(shoal_cuda_libraries *l); /* also half open */
 
 shoal_status shoal_cublas_fail(cublasStatus_t e, const char *file, int line, const char *what);

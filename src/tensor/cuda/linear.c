@@ -1,8 +1,49 @@
-/* Products by cuBLAS, in f32 (no TF32).  cuBLAS stores by columns: C = A B by rows is C' = B' A' to it.
+/* Products by cuBLAS, in f32, TF32, or of factors that are copied as bf16, summed in f32.  cuBLAS stores by columns: C = A B by rows
+ * is C' = B' A' to it.
  *
  * y = x W' + bias, relu: the product, then one pass for bias and relu.  cuBLASLt could fuse them, but wants aligned biases, which
  * views into an arena are not, and does not say what its relu does with a NaN. */
 #include "tensor/cuda/cuda_impl.h"
+
+typedef struct {
+  cublasOperation_t ta, tb;
+  int m, n, k, lda, ldb, ldc; /* as cuBLAS counts: of C' = B' A' */
+  const float *alpha, *a, *b, *beta;
+  size_t a_n, b_n; /* elements from the first to the last */
+  float *c;
+} product;
+
+static shoal_status to_bf16(shoal_cuda *b, size_t n, const float *x, uint16_t *y)
+{
+  return SHOAL_EACH(b, pack16, n, .n = n, .f16 = 0, .divisor = 1, .x = x, .y = y);
+}
+
+/* Weights and activations stay f32, and are copied for each product. */
+static shoal_status multiply_bf16(shoal_cuda *b, const product *p)
+{
+  const size_t second = shoal_round_up(p->a_n * sizeof(uint16_t), SHOAL_ALIGN);
+  char *there;
+  SHOAL_TRY(shoal_cuda_scratch(b, second + p->b_n * sizeof(uint16_t), &there));
+  uint16_t *a16 = (uint16_t *)(void *)there, *b16 = (uint16_t *)(void *)(there + second);
+  SHOAL_TRY(to_bf16(b, p->a_n, p->a, a16));
+  SHOAL_TRY(to_bf16(b, p->b_n, p->b, b16));
+  SHOAL_TRY_CUBLAS(b->lib.cublasGemmEx(b->lib.blas, p->ta, p->tb, p->m, p->n, p->k, p->alpha, a16, CUDA_R_16BF, p->lda,
+                                       b16, CUDA_R_16BF, p->ldb, p->beta, p->c, CUDA_R_32F, p->ldc, CUBLAS_COMPUTE_32F,
+                                       CUBLAS_GEMM_DEFAULT));
+  return SHOAL_OK;
+}
+
+static shoal_status multiply_f32(shoal_cuda *b, const product *p)
+{
+  SHOAL_TRY_CUBLAS(b->lib.cublasSgemm_v2(b->lib.blas, p->ta, p->tb, p->m, p->n, p->k, p->alpha, p->a, p->lda, p->b,
+                                         p->ldb, p->beta, p->c, p->ldc));
+  return SHOAL_OK;
+}
+
+static size_t extent(int64_t rows, int64_t cols, int64_t ld)
+{
+  return rows && cols ? (size_t)((rows - 1) * ld + cols) : 0;
+}
 
 shoal_status shoal_cuda_gemm(shoal_backend *base, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                              const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
@@ -14,10 +55,22 @@ shoal_status shoal_cuda_gemm(shoal_backend *base, bool ta, bool tb, int64_t m, i
     SHOAL_CHECK(all[i] <= INT32_MAX, SHOAL_ERR_UNSUPPORTED,
                 "a product of %lld x %lld x %lld; cuBLAS counts to 2^31 - 1", (long long)m, (long long)n, (long long)k);
   SHOAL_TRY_CUDA(cudaSetDevice(b->device));
-  SHOAL_TRY_CUBLAS(b->lib.cublasSgemm_v2(b->lib.blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                         (int)n, (int)m, (int)k, &alpha, bm, (int)ldb, a, (int)lda, &beta, c,
-                                         (int)ldc));
-  return SHOAL_OK;
+  const product p = { .ta = tb ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      .tb = ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      .m = (int)n,
+                      .n = (int)m,
+                      .k = (int)k,
+                      .alpha = &alpha,
+                      .a = bm,
+                      .lda = (int)ldb,
+                      .b = a,
+                      .ldb = (int)lda,
+                      .beta = &beta,
+                      .c = c,
+                      .ldc = (int)ldc,
+                      .a_n = tb ? extent(n, k, ldb) : extent(k, n, ldb),
+                      .b_n = ta ? extent(k, m, lda) : extent(m, k, lda) };
+  return b->products == SHOAL_PRODUCTS_BF16 ? multiply_bf16(b, &p) : multiply_f32(b, &p);
 }
 
 typedef struct {

@@ -67,7 +67,7 @@ static shoal_status read_count(const shoal_args *a, const char *flag, int *out)
   int64_t n = 0;
   if (!text) return SHOAL_OK;
   SHOAL_CHECK(shoal_parse_i64(text, &n) == SHOAL_OK && n >= 1 && n <= 1 << 20, SHOAL_ERR_USAGE,
-              "%s %s: must be a whole number, 1 or more", flag, text);
+              "%s %s: must be a whole number, 1 or more", flag, *text ? text : "\"\"");
   *out = (int)n;
   return SHOAL_OK;
 }

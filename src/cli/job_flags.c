@@ -89,7 +89,7 @@ shoal_status shoal_flag_number(const shoal_args *a, const char *flag, int *out)
   *out = 0;
   if (!text) return SHOAL_OK;
   SHOAL_CHECK(shoal_parse_i64(text, &n) == SHOAL_OK && n >= 1 && n <= MOST, SHOAL_ERR_USAGE,
-              "%s %s: must be a whole number, 1 or more", flag, text);
+              "%s %s: must be a whole number, 1 or more", flag, *text ? text : "\"\"");
   *out = (int)n;
   return SHOAL_OK;
 }

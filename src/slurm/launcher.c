@@ -474,9 +474,10 @@ static shoal_status plan_here(const shoal_env *e, const shoal_launcher_wish *ask
   shoal_launcher_wish w = *asked;
   const char *system = other_batch_system(e);
   int version;
+  const char *slots = shoal_env_get(e, strcmp(system ? system : "", "LSF") == 0 ? "LSB_DJOB_NUMPROC" : "NSLOTS");
   SHOAL_CHECK(!system || (w.ranks && !w.nodes), SHOAL_ERR_USAGE,
-              "this is a job of %s, whose nodes mpirun takes by itself: give the number of ranks, -n, and no -N",
-              system);
+              "this is a job of %s, whose nodes mpirun takes by itself: give the number of ranks, -n%s%s, and no -N",
+              system, slots ? " " : "", slots ? slots : "");
   w.ranks = SHOAL_MAX(w.ranks, 1);
   if (!system) SHOAL_TRY(check_here(&w, site));
   if (w.ranks > 1 || system) {

@@ -52,7 +52,7 @@ void shoal_launcher_print(const shoal_launcher *l, const shoal_texts *program, s
 shoal_status shoal_launcher_become(const shoal_launcher *l, const shoal_texts *program);
 
 /** From now on a signal that asks to stop (INT, TERM, HUP, USR1, USR2) is noted and handed to the run of shoal_launcher_run as
- *  USR1; INT, TERM and HUP more than 2 s after the first one as TERM.  Ignored signals stay so. */
+ *  USR1; INT, TERM and HUP as TERM if the same one came more than 2 s before.  Ignored signals stay so. */
 void shoal_launcher_hear_stops(void);
 /** The same; but until the other is called, or a run starts, such a signal ends this process: it says so, with the code of a stop. */
 void shoal_launcher_leave_at_stops(void);

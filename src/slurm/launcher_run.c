@@ -30,7 +30,7 @@ enum { ONE_STOP_S = 2, REMIND_MS = 500 };
 
 static const int stops[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP }, pauses[] = { SIGTSTP, SIGCONT };
 static volatile sig_atomic_t leaves, asked, ended, child, insisted;
-static struct timespec first;
+static struct timespec first[SHOAL_COUNT(stops)];
 
 /* Before anything was started. */
 static _Noreturn void leave(void)
@@ -40,16 +40,24 @@ static _Noreturn void leave(void)
   _exit(shoal_status_exit_code(SHOAL_STOPPED));
 }
 
-static void on_stop(int signal)
+/* Whether the same signal came before, a while ago.  Batch systems send several kinds, as bkill INT and then TERM: that is no haste. */
+static bool comes_again(int signal)
 {
   struct timespec now;
+  size_t i = 0;
+  while (stops[i] != signal) i++;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (!first[i].tv_sec) first[i] = now;
+  return now.tv_sec - first[i].tv_sec > ONE_STOP_S && signal != SIGUSR1 && signal != SIGUSR2;
+}
+
+static void on_stop(int signal)
+{
   int error = errno;
   if (leaves) leave();
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  if (!asked) first = now;
+  bool again = comes_again(signal);
   asked = 1;
   if (signal != SIGUSR1 && signal != SIGUSR2) ended = 1;
-  bool again = now.tv_sec - first.tv_sec > ONE_STOP_S && signal != SIGUSR1 && signal != SIGUSR2;
   if (again) insisted = signal;
   if (child > 0) kill((pid_t)child, again ? SIGTERM : SIGUSR1);
   errno = error;

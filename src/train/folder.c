@@ -366,7 +366,7 @@ static shoal_status take(shoal_folder *f, bool *again)
     f->found = !f->made;
     SHOAL_TRY(shoal_make_dirs(f->ckpt));
     SHOAL_TRY(shoal_make_dirs(f->trace));
-    SHOAL_TRY(shoal_lease_create(f->dir, getenv("SLURM_JOB_ID") != NULL, beat, f, &f->lease));
+    SHOAL_TRY(shoal_lease_create(f->dir, shoal_lease_job((char[SHOAL_LEASE_JOB]){ "" }), beat, f, &f->lease));
   }
   SHOAL_TRY(shoal_lease_try(f->lease, &left_s));
   *again = left_s > 0;

@@ -205,6 +205,11 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
           "starts it",
           shoal_stop_name(i));
   warn_of_nohup();
+  char limit[32];
+  if (shoal_stop_cpu_limit())
+    shoal_info("processor time is limited here (ulimit -t): the run stops with a checkpoint once rank 0, or another, "
+               "has used %s",
+               shoal_format_seconds((double)shoal_stop_cpu_limit(), limit, sizeof limit));
   if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
   print_command(s, shoal_stop_name(first), &command, &more);
   if (step_s(s) > 0) shoal_format_seconds(step_s(s), step, sizeof step);

@@ -25,7 +25,7 @@
 enum { STALE_S = 120, TOUCH_EVERY_S = 5, ENDING_S = 5, DEPTH = 4 };
 
 typedef struct {
-  char host[64], job[64];
+  char host[64], job[SHOAL_LEASE_JOB];
   shoal_kernel kernel;
   long pid;
   uint64_t started; /* base/process.h */
@@ -53,12 +53,30 @@ struct shoal_lease {
 
 /* ---- who ---- */
 
+bool shoal_lease_job(char job[SHOAL_LEASE_JOB])
+{
+  static const struct {
+    const char *job, *element, *also; /* also: a variable that says whose the others are; NULL: their names do */
+  } systems[] = { { "SLURM_JOB_ID", NULL, NULL },
+                  { "PBS_JOBID", NULL, NULL },
+                  { "LSB_JOBID", "LSB_JOBINDEX", NULL },
+                  { "JOB_ID", "SGE_TASK_ID", "SGE_O_WORKDIR" } };
+  for (size_t i = 0; i < SHOAL_COUNT(systems); i++) {
+    const char *id = getenv(systems[i].job), *element = systems[i].element ? getenv(systems[i].element) : NULL;
+    if (!id || !*id || strpbrk(id, " \t\n") || (systems[i].also && !getenv(systems[i].also))) continue;
+    bool of_array = element && element[0] >= '1' && element[0] <= '9';
+    snprintf(job, SHOAL_LEASE_JOB, "%s%s%s%s", id, of_array ? "[" : "", of_array ? element : "", of_array ? "]" : "");
+    return true;
+  }
+  return false;
+}
+
 static holder myself(void)
 {
   holder h = { .pid = getpid() };
   gethostname(h.host, sizeof h.host - 1);
-  const char *job = getenv("SLURM_JOB_ID"), *restarts = getenv("SLURM_RESTART_COUNT");
-  snprintf(h.job, sizeof h.job, "%s", job && *job ? job : "-");
+  const char *restarts = getenv("SLURM_RESTART_COUNT");
+  if (!shoal_lease_job(h.job)) strcpy(h.job, "-");
   h.restarts = restarts ? strtol(restarts, NULL, 10) : 0;
   shoal_process process;
   if (shoal_process_lives(h.pid, &process)) h.started = process.started;

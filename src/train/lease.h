@@ -19,6 +19,9 @@
 
 typedef struct shoal_lease shoal_lease;
 
+enum { SHOAL_LEASE_JOB = 64 };
+/** The job that this process belongs to, of Slurm, PBS, LSF or Grid Engine, with its element of an array: "77", "70[3]".  False outside. */
+bool shoal_lease_job(char job[SHOAL_LEASE_JOB]);
 /** Prepares to take the lease of the existing folder `dir`.  Touches nothing yet.
  *  @param patient  wait until the lease of another run is stale, as a job of a batch system should; else give up if that
  *                  takes more than 5 s.  A process that is known to live is given 5 s: a killed run's last one may be ending

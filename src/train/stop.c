@@ -4,11 +4,13 @@
  * the stack pointer, and oneDNN's matrix products on CPUs with AVX-512 let it point into a work space on the heap for a while: a
  * signal in that moment destroyed what lay before it. */
 #include "train/stop.h"
+#include "base/mem.h"
 #include "base/pause.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const struct {
@@ -21,6 +23,23 @@ static const struct {
 };
 static atomic_int requested, signals_heard;
 static bool ignored[SHOAL_STOP_SIGNALS];
+
+/* Processor time is limited, and used up first: the soft limit comes as a signal, the hard one kills, so there must be time between. */
+static int64_t cpu_limit_s;
+
+static bool limit_cpu(void)
+{
+  enum { LEAD_S = 30 };
+  struct rlimit l;
+  if (getrlimit(RLIMIT_CPU, &l) != 0 || (l.rlim_cur == RLIM_INFINITY && l.rlim_max == RLIM_INFINITY)) return false;
+  if (l.rlim_max != RLIM_INFINITY) {
+    rlim_t lead = SHOAL_MAX(SHOAL_MIN(l.rlim_max / 10, (rlim_t)LEAD_S), (rlim_t)1);
+    l.rlim_cur = SHOAL_MIN(l.rlim_cur, l.rlim_max - SHOAL_MIN(lead, l.rlim_max));
+    setrlimit(RLIMIT_CPU, &l);
+  }
+  cpu_limit_s = (int64_t)l.rlim_cur;
+  return true;
+}
 
 static void on_signal(int number)
 {
@@ -47,6 +66,7 @@ static void hear_in_own_thread(const sigset_t *caught)
   sigfillset(&others);
   for (int i = 0; i < SHOAL_STOP_SIGNALS; i++)
     if (sigismember(caught, signals[i].number)) sigdelset(&others, signals[i].number);
+  if (sigismember(caught, SIGXCPU)) sigdelset(&others, SIGXCPU);
   pthread_sigmask(SIG_SETMASK, &others, &before);
   bool listens = pthread_create(&thread, NULL, listen, NULL) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -69,6 +89,10 @@ void shoal_stop_install(void)
     sigaction(signals[i].number, &a, NULL);
     sigaddset(&caught, signals[i].number);
   }
+  if (limit_cpu()) {
+    sigaction(SIGXCPU, &a, NULL);
+    sigaddset(&caught, SIGXCPU);
+  }
   hear_in_own_thread(&caught);
   if (!isatty(STDOUT_FILENO) && !isatty(STDERR_FILENO)) {
     ignored[SHOAL_STOP_HUP] = true;
@@ -80,6 +104,11 @@ void shoal_stop_install(void)
 bool shoal_stop_requested(void)
 {
   return requested != 0;
+}
+
+int64_t shoal_stop_cpu_limit(void)
+{
+  return cpu_limit_s;
 }
 
 int shoal_stop_count(void)

@@ -7,11 +7,14 @@
 #ifndef SHOAL_TRAIN_STOP_H
 #define SHOAL_TRAIN_STOP_H
 #include <stdbool.h>
+#include <stdint.h>
 /* In the order in which the start offers them. */
 enum { SHOAL_STOP_USR1, SHOAL_STOP_TERM, SHOAL_STOP_USR2, SHOAL_STOP_INT, SHOAL_STOP_HUP, SHOAL_STOP_SIGNALS };
 /** Catches the signals from now on, except those that are ignored (see above).  A second INT ends the process at once. */
 void shoal_stop_install(void);
 bool shoal_stop_requested(void);
+/** Seconds of processor time after which this process is asked to stop (ulimit -t); 0: there is no limit. */
+int64_t shoal_stop_cpu_limit(void);
 int shoal_stop_count(void); /* signals so far */
 const char *shoal_stop_name(int which);
 bool shoal_stop_ignores(int which);

@@ -2,9 +2,11 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -59,6 +61,7 @@ def test_launch_codes(run_file):
             (("-n", 2, *sets(optm__lr=1)), 2, "did you mean optim.lr?"),
             (("-n", 2, "--rsume", "auto"), 2, "did you mean --resume?"),
             (("-n", "two"), 2, "--ranks two: must be a whole number"),
+            (("-n", ""), 2, '--ranks "": must be a whole number'),
             (("-N", 4, "-n", 8), 2, "-N 4: this is no Slurm job, so there is 1 node"),
             (("-n", 2, "--topo", "2x2"), 2, "is for 4 ranks, this run has 2")):
         r = start("none", FILE, *args, code=code)
@@ -157,12 +160,30 @@ def test_launch_first_moments(run_file):
     r = subprocess.run([program(), "launch", FILE, *SLOW, *sets(run__name="held")], env=PLAIN_ENV, preexec_fn=hold, capture_output=True,
                        text=True)
     assert r.returncode == 75, said(r)
+    r = subprocess.run([program(), "launch", FILE, *sets(run__name="limited", run__epochs=1000000)], env=PLAIN_ENV, capture_output=True,
+                       text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (2, 60)))
+    assert r.returncode == 75 and "processor time is limited here (ulimit -t)" in r.stdout, said(r)
+
     job = begin_by("lost", "trap 'touch lost' USR1\ntouch ready\nwhile [ ! -e lost ]; do sleep 0.05; done\ntrap - USR1\nexec $real \"$@\"\n")
     try:
         wait_until("the launcher", lambda: os.path.exists("ready"))
         job.send_signal(signal.SIGTERM)
         assert job.wait(60) == 75, job.stdout.read()
         assert os.path.exists("lost")
+    finally:
+        kill_all(job)
+    traps = "trap 'echo ONE >>got' USR1\ntrap 'echo TERM >>got; exit 1' TERM\ntouch begun\nwhile :; do sleep 0.05; done\n"
+    job = begin_by("escalates", traps)  # as LSF ends a job: INT, TERM, and KILL after that
+    try:
+        wait_until("the launcher", lambda: os.path.exists("begun"))
+        job.send_signal(signal.SIGINT)
+        wait_until("the stop", lambda: os.path.exists("got"))
+        time.sleep(3.1)
+        job.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert "TERM" not in read("got")
+        job.send_signal(signal.SIGINT)  # that is insisting
+        assert job.wait(60) == 130 and read("got").endswith("TERM\n"), read("got")
     finally:
         kill_all(job)
     job = begin_by("odd", "trap 'kill -USR1 $pid' USR1\n$real \"$@\" & pid=$!\nwhile kill -0 $pid; do wait $pid; done 2>/dev/null\nexit 1\n")

@@ -195,9 +195,33 @@ static void test_odd(void)
   CHECK(entries() == 0, "%d files are left", entries());
 }
 
+static void test_jobs(void)
+{
+  static const char *const all[] = { "SLURM_JOB_ID", "PBS_JOBID",   "LSB_JOBID",    "LSB_JOBINDEX",
+                                     "JOB_ID",       "SGE_TASK_ID", "SGE_O_WORKDIR" };
+  char job[SHOAL_LEASE_JOB];
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) unsetenv(all[i]);
+  CHECK(!shoal_lease_job(job));
+  setenv("JOB_ID", "7", 1);
+  CHECK(!shoal_lease_job(job), "anybody's variable");
+  setenv("SGE_O_WORKDIR", "/home", 1);
+  setenv("SGE_TASK_ID", "undefined", 1);
+  CHECK(shoal_lease_job(job));
+  CHECK_STR(job, "7");
+  setenv("LSB_JOBID", "55", 1);
+  setenv("LSB_JOBINDEX", "3", 1);
+  CHECK(shoal_lease_job(job));
+  CHECK_STR(job, "55[3]");
+  setenv("PBS_JOBID", "12[4].server", 1);
+  CHECK(shoal_lease_job(job));
+  CHECK_STR(job, "12[4].server");
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) unsetenv(all[i]);
+}
+
 int main(void)
 {
   REQUIRE(mkdtemp(folder), "%s", folder);
+  test_jobs();
   test_one();
   test_future();
   test_requeued();

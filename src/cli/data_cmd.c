@@ -97,7 +97,9 @@ static const shoal_flag import_flags[] = {
     "end" },
   { "--seed", NULL, "N", SHOAL_FLAG_VALUE, "of the draw of test samples (1)" },
   { "--label", NULL, "COLUMN", SHOAL_FLAG_VALUE,
-    "csv: name or number (from 1) of the label column; else one called label, class or target, else the last" },
+    "csv: name or number (from 1) of the label column; else one called label, class or target, else the last; none: "
+    "there "
+    "is no such column, the samples are to be predicted" },
   { "--drop", NULL, "COLUMN", SHOAL_FLAG_LIST, "csv: name or number of a column to leave out; may be given again" },
   { "--header", NULL, "yes|no", SHOAL_FLAG_VALUE, "csv: whether the first row names the columns; else as it looks" },
   { "--separator", NULL, "C", SHOAL_FLAG_VALUE, "csv: the character between fields, or tab; else as it looks" },

@@ -102,7 +102,7 @@ static shoal_status judge(shoal_csv_classes *c, const shoal_csv_dialect *d, cons
   SHOAL_CHECK(
       !*numbers || !broken, SHOAL_ERR_IO,
       "%s:%zu:%zu: label %s is not a class; classes are integers or text, numbers to predict (regression) are not "
-      "learnt (is column %s the label? --label names another)",
+      "learnt (is column %s the label? --label names another; without labels, --label none)",
       broken ? broken->path : "", broken ? broken->line : 0, broken ? broken->column : 0, broken ? broken->text : "",
       column);
   return SHOAL_OK;

@@ -383,10 +383,13 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
       shoal_str_add(&s, "%s%zu", shown ? ", " : "; dropped: ", i + 1);
     shown++;
   }
-  shoal_info("%s: fields are separated by %s; %s; the label is column %s; features are the other %zu%s", path,
+  const bool none = l->label == SHOAL_CSV_NO_LABEL;
+  shoal_info("%s: fields are separated by %s; %s; %s%s; features are %s %zu%s", path,
              shoal_csv_dialect_text(&l->dialect, dialect, sizeof dialect),
              l->header ? "the first row is the header" : "no header",
-             shoal_csv_column_text(l, l->label, text, sizeof text), l->features, dropped ? s.text : "");
+             none ? "there is no label" : "the label is column ",
+             none ? "" : shoal_csv_column_text(l, l->label, text, sizeof text), none ? "the" : "the other", l->features,
+             dropped ? s.text : "");
   shoal_str_clear(&s);
   if (l->header) {
     add_names(l, &s);
@@ -544,12 +547,13 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   for (size_t i = 0; i < l->columns; i++) l->numeric[i] = p->rows > 1 && 2 * p->numbers[i] >= p->rows - 1;
   SHOAL_TRY(drop_asked(p, l));
   find_decimal(p, l);
-  l->label = l->columns - 1;
-  if (label) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));
+  const bool none = shoal_import_unlabelled(p->args);
+  l->label = none ? SHOAL_CSV_NO_LABEL : l->columns - 1;
+  if (label && !none) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));
   SHOAL_TRY(drop_empty_and_index(p, l));
   if (!label) SHOAL_TRY(guess_label(p, l));
-  SHOAL_CHECK(!l->dropped[l->label], SHOAL_ERR_ARG, "%s: column %zu is the label and cannot be dropped", p->path,
-              l->label + 1);
+  SHOAL_CHECK(none || !l->dropped[l->label], SHOAL_ERR_ARG, "%s: column %zu is the label and cannot be dropped",
+              p->path, l->label + 1);
   l->features = 0;
   for (size_t i = 0; i < l->columns; i++) l->features += i != l->label && !l->dropped[i];
   SHOAL_CHECK(l->features > 0, SHOAL_ERR_ARG, "%s: no column is left for a feature", p->path);

@@ -8,10 +8,14 @@
 #include "base/texts.h"
 #include "data/csv.h"
 #include "data/dataset.h"
+#include <stdint.h>
+
+#define SHOAL_CSV_NO_LABEL SIZE_MAX
 
 typedef struct {
   shoal_csv_dialect dialect;
-  size_t columns, features, label; /* columns in the file; those that are features; number of the label's, from 0 */
+  size_t columns, features,
+      label; /* columns in the file; those that are features; the label's, from 0, or SHOAL_CSV_NO_LABEL */
   bool header;
   char **names;  /* [columns] the header, NULL without */
   bool *dropped; /* [columns] neither feature nor label */

@@ -76,7 +76,7 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, const shoal_csv *c, size
 /* Whether a row is the header of the other files without the label, as those have it whose labels are kept secret. */
 static bool lacks_label(const shoal_csv_layout *l, const shoal_csv *c)
 {
-  if (!l->header || c->fields[0].line > 1 || c->n + 1 != l->columns) return false;
+  if (!l->header || l->label == SHOAL_CSV_NO_LABEL || c->fields[0].line > 1 || c->n + 1 != l->columns) return false;
   for (size_t i = 0; i < c->n; i++)
     if (strcmp(c->fields[i].text, l->names[i + (i >= l->label)]) != 0) return false;
   return true;

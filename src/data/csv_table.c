@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "data/csv_field.h"
 #include "data/data_impl.h"
+#include "data/labels.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -87,10 +88,22 @@ static shoal_status read_feature(shoal_csv_table *t, const shoal_csv *c, size_t 
   return SHOAL_OK;
 }
 
+static shoal_status read_label(shoal_csv_table *t, const shoal_csv *c, int32_t *out)
+{
+  const size_t column = t->layout.label;
+  *out = 0;
+  if (column == SHOAL_CSV_NO_LABEL) return SHOAL_OK;
+  const shoal_csv_field *label = &c->fields[column];
+  SHOAL_CHECK(label->text[0], SHOAL_ERR_IO,
+              "%s:%zu:%zu: the label is empty (column %zu): remove the row, or name the right "
+              "column with --label",
+              c->path, label->line, label->column, column + 1);
+  return shoal_csv_classes_add(&t->classes, c->path, label, out);
+}
+
 static shoal_status add_row(shoal_csv_table *t, const shoal_csv *c, bool test)
 {
   const shoal_csv_layout *l = &t->layout;
-  const shoal_csv_field *label = &c->fields[l->label];
   if (c->n != l->columns) return shoal_csv_refuse_row(t, c);
   SHOAL_TRY(make_room(t));
   float *x = t->x + t->rows * l->features;
@@ -104,11 +117,7 @@ static shoal_status add_row(shoal_csv_table *t, const shoal_csv *c, bool test)
     t->gaps.rows++;
     if (strcmp(t->args->missing, "drop") == 0) return SHOAL_OK;
   }
-  SHOAL_CHECK(label->text[0], SHOAL_ERR_IO,
-              "%s:%zu:%zu: the label is empty (column %zu): remove the row, or name the right "
-              "column with --label",
-              c->path, label->line, label->column, l->label + 1);
-  SHOAL_TRY(shoal_csv_classes_add(&t->classes, c->path, label, &t->y[t->rows]));
+  SHOAL_TRY(read_label(t, c, &t->y[t->rows]));
   t->test[t->rows++] = test;
   return SHOAL_OK;
 }
@@ -145,10 +154,11 @@ static void show_row(const shoal_csv_table *t, const char *which, const char *pa
 {
   const float *x = t->x + row * t->layout.features;
   char label[48];
+  const bool none = t->layout.label == SHOAL_CSV_NO_LABEL;
   shoal_str s = { 0 };
   for (size_t i = 0; i < SHOAL_MIN(t->layout.features, (size_t)SHOWN); i++) shoal_str_add(&s, "%.7g ", x[i]);
   shoal_info("%s: %s row: %s%s-> %s", path, which, s.text, t->layout.features > SHOWN ? "... " : "",
-             shoal_show(t->classes.all[t->y[row]].text, label, sizeof label));
+             none ? SHOAL_LABELS_NONE : shoal_show(t->classes.all[t->y[row]].text, label, sizeof label));
   shoal_str_free(&s);
 }
 

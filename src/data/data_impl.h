@@ -195,6 +195,8 @@ void shoal_import_roles_fini(shoal_import_roles *r);
 size_t shoal_import_leave_out(const shoal_import_args *a, const char *const *names, size_t n, bool *out);
 bool shoal_import_trains(const char *path);      /* its name has a word for training */
 bool shoal_import_names_split(const char *path); /* its name has a word for training, testing or validation */
+/** Whether the samples have no labels, --label none: they are to be predicted. */
+bool shoal_import_unlabelled(const shoal_import_args *a);
 /** The split of sample number `index` of an import: by `train_count` if given, else by its source. */
 shoal_split shoal_import_nth(const shoal_import_args *a, uint64_t index, bool test);
 /** How many of n consecutive samples form the training split: by train_count or test_share. */

@@ -106,8 +106,8 @@ typedef struct {
   uint64_t train_count;     /* 0: as above; else so many samples from the start are the training split */
   const double *test_share; /* csv, text: share of the samples that become the test split; NULL: 0.1 */
   const uint64_t *seed;     /* of that draw; NULL: 1 */
-  const char *label;        /* csv: name or number (from 1) of a column; NULL: one called label, else the last */
-  const char *const *drop;  /* csv: names or numbers of columns that are left out */
+  const char *label;       /* csv: name or number (from 1) of a column, "none"; NULL: one called label, else the last */
+  const char *const *drop; /* csv: names or numbers of columns that are left out */
   size_t n_drop;
   const char *header;              /* csv: whether the first row is one: "yes", "no"; NULL: as it looks */
   const char *separator, *decimal; /* csv: one character each; NULL: as it looks */

@@ -91,6 +91,11 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
   return SHOAL_OK;
 }
 
+bool shoal_import_unlabelled(const shoal_import_args *a)
+{
+  return a->label && strcmp(a->label, "none") == 0;
+}
+
 char shoal_import_separator(const shoal_import_args *a)
 {
   if (!a->separator) return 0;

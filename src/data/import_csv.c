@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "data/csv_table.h"
 #include "data/data_impl.h"
+#include "data/labels.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static shoal_status warn_of_one_hot(const shoal_csv_table *t)
 {
   uint8_t *ones;
   char text[80];
-  if (t->classes.classes != 2 || t->classes.names.len) return SHOAL_OK;
+  if (t->classes.classes != 2 || t->classes.names.len) return SHOAL_OK; /* so none without labels */
   SHOAL_TRY(SHOAL_ALLOC(t->rows, &ones));
   const size_t width = find_one_hot(t, ones);
   free(ones);
@@ -81,6 +82,11 @@ static void tell_classes(const shoal_csv_table *t)
 static shoal_status map_labels(shoal_csv_table *t)
 {
   char column[80];
+  if (t->layout.label == SHOAL_CSV_NO_LABEL) {
+    t->classes.classes = 1;
+    shoal_str_add(&t->classes.names, SHOAL_LABELS_NONE);
+    return SHOAL_OK;
+  }
   shoal_csv_column_text(&t->layout, t->layout.label, column, sizeof column);
   SHOAL_TRY(shoal_csv_classes_finish(&t->classes, &t->layout.dialect, t->args->sources[0], column));
   for (size_t i = 0; i < t->rows; i++) t->y[i] = t->classes.all[t->y[i]].rank;
@@ -122,7 +128,8 @@ static shoal_status import_all(const shoal_import_args *a, const char *out_path)
   shoal_narrow_warn(&t.narrow, a->sources[0], shoal_csv_feature_text, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
   SHOAL_TRY_GOTO(st, warn_of_one_hot(&t), done);
-  if (!roles.by_name) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);
+  if (!roles.by_name && !shoal_import_unlabelled(a))
+    SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);
   SHOAL_TRY_GOTO(st, shoal_csv_table_mend(&t), done);
   st = write_table(&t, out_path);
 done:
@@ -193,7 +200,9 @@ shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
   const char **sources = NULL;
   bool *empty = NULL;
   shoal_status st;
-  if (a->n_sources < 2) return import_all(a, out_path);
+  static const double no_share = 0;
+  if (shoal_import_unlabelled(a) && !a->test_share && !a->train_count) kept.test_share = &no_share;
+  if (a->n_sources < 2) return import_all(&kept, out_path);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &sources), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &empty), done);
   SHOAL_TRY_GOTO(st, find_empty(a, empty), done);

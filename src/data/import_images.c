@@ -226,10 +226,12 @@ static shoal_status refuse_flat(images *m, const char *folder)
 {
   SHOAL_TRY(find_strays(m, folder));
   char *command = m->table ? folders_command(m, folder) : NULL;
-  shoal_status st = SHOAL_FAIL(
-      SHOAL_ERR_IO, "%s has no folders: a folder of images has one for each class, move the images into these%s%s%s%s",
-      folder, m->table ? "; if the first two columns of " : "", m->table ? m->table : "",
-      command ? " are file and class: " : "", command ? command : "");
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
+                               "%s has no folders: a folder of images has one for each class, move the images into "
+                               "these (all into one if they are "
+                               "to be predicted)%s%s%s%s",
+                               folder, m->table ? "; if the first two columns of " : "", m->table ? m->table : "",
+                               command ? " are file and class: " : "", command ? command : "");
   free(command);
   return st;
 }

@@ -361,6 +361,10 @@ size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out)
 {
   size_t lines = 0;
   if (!l->distinct) return 0;
+  if (l->distinct == 1 && l->names && strcmp(l->names, SHOAL_LABELS_NONE) == 0) {
+    shoal_str_add(out, "no labels: these samples can be predicted, and not trained on\n");
+    return 1;
+  }
   if (l->distinct == 1) {
     shoal_str_add(out, "one class only: all %" PRIu64 " labels are %" PRId64 "; are these the labels?\n",
                   l->n[0] + l->n[1], l->all[0].value);

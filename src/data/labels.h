@@ -17,6 +17,9 @@
 /* Class numbers are 0 .. SHOAL_CLASSES_MOST - 1.  The limit keeps one wrong label from asking for gigabytes of weights. */
 #define SHOAL_CLASSES_MOST (INT64_C(1) << 24)
 
+/* The one class of samples without labels. */
+#define SHOAL_LABELS_NONE "?"
+
 typedef struct {
   int64_t value;
   uint64_t count[2], first[2]; /* per split: samples with this label, and the number of the first of them */

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/texts.h"
+#include "data/labels.h"
 #include "data/loader.h"
 #include "h5/draft.h"
 #include "train/network.h"
@@ -70,21 +71,32 @@ static shoal_status split_names(const char *lines, shoal_texts *out)
   return SHOAL_OK;
 }
 
-/* Which class of the model each label of the data is: by name where both have names, else by number. */
+static shoal_status number_names(int64_t n, shoal_texts *out)
+{
+  for (int64_t k = 0; k < n; k++) SHOAL_TRY(shoal_texts_take(out, shoal_strdup_printf("%" PRId64, k)));
+  return SHOAL_OK;
+}
+
+/* Which class of the model each label of the data is: by name where the data has names, of which those of a model without are its
+ * numbers; else by number. */
 static shoal_status match_classes(predictor *p)
 {
+  shoal_texts numbers = { 0 };
   int64_t labels = shoal_dataset_info(p->set)->classes;
   shoal_status st = split_names(shoal_dataset_class_names(p->set), &p->labels);
   if (st == SHOAL_OK) st = split_names(shoal_ckpt_get_info(p->network.ckpt)->data.class_names, &p->names);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)labels, &p->class_of);
-  bool named = p->labels.n == (size_t)labels && p->names.n == (size_t)p->classes;
   if (p->names.n != (size_t)p->classes) shoal_texts_free(&p->names);
+  if (p->labels.n != (size_t)labels) shoal_texts_free(&p->labels);
+  const bool named = p->labels.n;
+  if (st == SHOAL_OK && named && !p->names.n) st = number_names(p->classes, &numbers);
+  const shoal_texts *to = p->names.n ? &p->names : &numbers;
   for (int64_t k = 0; st == SHOAL_OK && k < labels; k++) {
     p->class_of[k] = named || k >= p->classes ? -1 : (int32_t)k;
-    for (size_t c = 0; named && c < p->names.n; c++)
-      if (strcmp(p->labels.at[k], p->names.at[c]) == 0) p->class_of[k] = (int32_t)c;
+    for (size_t c = 0; named && c < to->n; c++)
+      if (strcmp(p->labels.at[k], to->at[c]) == 0) p->class_of[k] = (int32_t)c;
   }
-  if (p->labels.n != (size_t)labels) shoal_texts_free(&p->labels);
+  shoal_texts_free(&numbers);
   return st;
 }
 
@@ -404,7 +416,9 @@ static void print_summary(const predictor *p, FILE *out)
   shoal_str_add(&s, "%s on %" PRIu64 " %s samples of %s\n", p->network.path, p->n,
                 p->split == SHOAL_TEST ? "test" : "training", shoal_dataset_path(p->set));
   if (p->lost) shoal_str_add(&s, "%" PRIu64 " without a prediction: their outputs are not finite\n", p->lost);
-  if (p->known + p->lost < p->n) {
+  if (p->unknown >= 0 && p->labels.n == 1 && strcmp(p->labels.at[0], SHOAL_LABELS_NONE) == 0) {
+    shoal_str_add(&s, "no labels to compare with\n");
+  } else if (p->known + p->lost < p->n) {
     shoal_str_add(&s, "%" PRIu64 " with a label that the model does not know", p->n - p->known - p->lost);
     if (p->unknown >= 0 && p->labels.n) shoal_str_add(&s, ", such as %s", p->labels.at[p->unknown]);
     if (p->unknown >= 0 && !p->labels.n) shoal_str_add(&s, ", such as %" PRId32, p->unknown);

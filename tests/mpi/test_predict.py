@@ -97,6 +97,30 @@ def test_names(named):
     assert "2 with a label that the model does not know, such as yew: not counted" in page and "accuracy 66.67 % (2 of 3)" in page
 
 
+def test_unlabelled(named):
+    """A table without a column of labels has the predictions of one with, also for a model whose classes are numbers; labels that are
+    numbers in a table with some of them only are matched by what they are."""
+    with open("bare.csv", "w", newline="") as f:
+        csv.writer(f).writerows([("a", "b"), *(row[1:] for row in named)])
+    r = shoal(*"data import csv bare.csv -o bare.h5 --label none".split())
+    assert "there is no label; features are the 2" in r.stdout and "-> ?" in r.stdout, r.stdout
+    assert r.stderr == "shoal: warning: bare.h5: no labels: these samples can be predicted, and not trained on\n", r.stderr
+    shoal("predict", "runs/r", "bare.h5", "-o", "bare-p.h5")
+    shoal("predict", "runs/r", "new.h5", "-o", "p.h5")
+    assert np.array_equal(read("bare-p.h5")["probability"], read("p.h5")["probability"]) and set(read("bare-p.h5")["label"]) == {-1}
+    assert "no labels to compare with" in shoal("predict", "runs/r", "bare.h5").stdout
+    shoal(*"data synth blobs -o blobs.h5 --train 60 --test 0 --features 2 --classes 5".split())
+    train(1, "n", *sets(data__file="blobs.h5", model__name="mlp", model__widths="[8]", data__batch=12, run__epochs=9, optim__lr=0.1), "-q")
+    assert json.loads(shoal("predict", "runs/n", "bare.h5", "--json").stdout)["labelled"] == 0
+    with h5py.File("blobs.h5") as f:
+        rows = [(*x, y) for x, y in zip(f["train/x"][:], f["train/y"][:]) if y in (1, 4)]
+    with open("some.csv", "w", newline="") as f:
+        csv.writer(f).writerows([("a", "b", "label"), *rows])
+    shoal(*"data import csv some.csv -o some.h5 --test-share 0".split())
+    told = json.loads(shoal("predict", "runs/n", "some.h5", "--json").stdout)
+    assert told["labelled"] == len(rows) and [k for k, row in enumerate(told["confusion"]) if any(row)] == [1, 4]
+
+
 def test_accuracy(named):
     """Accuracy and loss on the test split are those that the run itself measured last."""
     with open("runs/r/metrics.csv") as f:

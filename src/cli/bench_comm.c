@@ -4,6 +4,9 @@
  * them; the median over rounds of the slowest rank is printed.  Bus bandwidth is bytes / time * 2 (p-1)/p, which does not
  * depend on p for a perfect ring; "between" is what a node sends to others, to compare with the limit of a link.
  *
+ * Before, the costs of messages are measured (comm/costs.h): "model ms" is what they predict, and --write puts them into a file
+ * that comm.costs of a run file names.
+ *
  * With --beside X every rank also simulates compute during the sum, X times as long as the sum took alone, and polls as a
  * backend does between its primitives.  The time it then still waits is exposed; a sum without asynchronous progress would
  * be fully exposed.  The simulated compute sleeps, so that oversubscribed cores do not measure the scheduler. */
@@ -12,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/bench.h"
+#include "comm/costs.h"
 #include "comm/exchange.h"
 #include <math.h>
 #include <stdio.h>
@@ -37,6 +41,8 @@ static const shoal_flag flags[] = {
   { "--beside", NULL, "X", SHOAL_FLAG_VALUE,
     "simulate compute X times as long during each sum; prints the exposed time" },
   { "--poll", NULL, "MS", SHOAL_FLAG_VALUE, "with --beside: time between polls (2); 0: never" },
+  { "--write", NULL, "FILE", SHOAL_FLAG_VALUE,
+    "write the measured costs of messages, for comm.costs of a run; the mark is then what such a run takes" },
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
@@ -44,6 +50,7 @@ static const shoal_flag flags[] = {
 typedef struct {
   shoal_wire wire;
   double seconds, beside, poll_s;
+  const char *write; /* borrowed; NULL: nothing is written */
   int64_t together;
   bool json;
   size_t n_sizes, sizes[SIZES_MAX]; /* elements */
@@ -53,6 +60,7 @@ enum { TOGETHER_MAX = 16 };
 typedef struct {
   shoal_world *w;
   const settings *s;
+  const shoal_costs *costs;
   size_t n;
   float *x; /* [together * n] */
   shoal_exchange *e[LAST + 1][TOGETHER_MAX];
@@ -83,6 +91,7 @@ static shoal_status read_settings(const shoal_args *a, settings *s)
              *poll = shoal_args_value(a, "--poll");
   double ms = 2;
   *s = (settings){ .seconds = 2, .together = 1, .json = shoal_json_wanted(a) };
+  s->write = shoal_args_value(a, "--write");
   while (wire && s->wire <= SHOAL_WIRE_F16 && strcmp(wire, shoal_wire_name(s->wire)) != 0) s->wire++;
   SHOAL_CHECK(s->wire <= SHOAL_WIRE_F16, SHOAL_ERR_USAGE, "--wire is \"%s\": must be f32, bf16 or f16", wire);
   SHOAL_CHECK(!seconds || (shoal_parse_f64(seconds, &s->seconds) == SHOAL_OK && s->seconds > 0), SHOAL_ERR_USAGE,
@@ -109,15 +118,20 @@ static void close_contest(contest *c)
   shoal_group_unshare(shoal_world_group(c->w), c->x);
 }
 
-/* Skips "small" for sizes far above those it is designed for. */
+/* Skips "small" for sizes far above those it is designed for, and what is the same as another one here: on one node there are no
+ * messages between nodes, and on nodes of one rank no sums inside one. */
 static bool takes_part(const contest *c, int algorithm)
 {
-  return algorithm != SHOAL_SUM_SMALL || c->n * sizeof(float) <= 64 << 10;
+  const shoal_topo *t = shoal_world_topo(c->w);
+  bool flat = algorithm == SHOAL_SUM_RING || algorithm == SHOAL_SUM_HALVING;
+  bool halves = algorithm >= SHOAL_SUM_HALVING;
+  if (algorithm == SHOAL_SUM_SMALL) return c->n * sizeof(float) <= 64 << 10;
+  return flat || (t->nodes < t->size && (t->nodes > 1 || !halves));
 }
 
-static shoal_status open_contest(contest *c, shoal_world *w, const settings *s, size_t n)
+static shoal_status open_contest(contest *c, shoal_world *w, const settings *s, const shoal_costs *costs, size_t n)
 {
-  *c = (contest){ .w = w, .s = s, .n = n };
+  *c = (contest){ .w = w, .s = s, .costs = costs, .n = n };
   void *x;
   SHOAL_TRY(shoal_group_share(shoal_world_group(w), n * (size_t)s->together * sizeof(float), &x));
   c->x = x;
@@ -217,6 +231,8 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
   double exposed = shoal_bench_median(c->exposed[algorithm], c->rounds);
   double time = shoal_bench_median(c->seconds[algorithm], c->rounds);
   double bus = bytes * sums / time * 2 * (p - 1) / p, link = (double)between * sums / time;
+  double model =
+      sums * shoal_costs_of_sum(c->costs, shoal_world_group(c->w), c->n, c->s->wire, (shoal_sum_algorithm)algorithm);
   if (c->s->json) {
     shoal_json j = { .out = stdout };
     shoal_json_object(&j, NULL);
@@ -225,6 +241,7 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
     shoal_json_bool(&j, "chosen", chosen == (shoal_sum_algorithm)algorithm);
     shoal_json_fixed(&j, "ms", time * 1e3, 4);
     shoal_json_fixed(&j, "best_ms", best * 1e3, 4);
+    shoal_json_fixed(&j, "model_ms", model * 1e3, 4);
     shoal_json_uint(&j, "rounds", c->rounds);
     shoal_json_fixed(&j, "exposed_ms", exposed * 1e3, 4);
     shoal_json_fixed(&j, "bus_mb_s", bus * 1e-6, 2);
@@ -234,20 +251,20 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
     shoal_json_finish(&j);
     return SHOAL_OK;
   }
-  printf("%9.6g %c %-17s %11.3f %11.3f %7zu %11.1f %13.3f %11.1f", (double)c->n / 256,
+  printf("%9.6g %c %-17s %11.3f %11.3f %11.3f %7zu %11.1f %13.3f %11.1f", (double)c->n / 256,
          chosen == (shoal_sum_algorithm)algorithm ? '*' : ' ', shoal_sum_name((shoal_sum_algorithm)algorithm),
-         time * 1e3, best * 1e3, c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
+         time * 1e3, best * 1e3, model * 1e3, c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
   if (c->s->beside > 0) printf(" %11.3f %6.1f %%", exposed * 1e3, 100 * exposed / time);
   printf("\n");
   fflush(stdout);
   return SHOAL_OK;
 }
 
-static shoal_status bench_size(shoal_world *w, const settings *s, size_t n)
+static shoal_status bench_size(shoal_world *w, const settings *s, const shoal_costs *costs, size_t n)
 {
   contest c;
   shoal_exchange *automatic = NULL;
-  shoal_status st = open_contest(&c, w, s, n);
+  shoal_status st = open_contest(&c, w, s, costs, n);
   if (st == SHOAL_OK)
     st = shoal_exchange_create_sum(shoal_world_group(w), "auto", n, s->wire, SHOAL_SUM_AUTO, &automatic);
   if (st == SHOAL_OK) st = run_contest(&c);
@@ -258,13 +275,29 @@ static shoal_status bench_size(shoal_world *w, const settings *s, size_t n)
   return st;
 }
 
+static shoal_status find_costs(shoal_world *w, const settings *s, shoal_costs *out)
+{
+  SHOAL_TRY(shoal_costs_measure(w, out));
+  if (s->write) {
+    shoal_world_set_costs(w, out);
+    SHOAL_TRY(shoal_group_agree(shoal_world_control(w),
+                                shoal_world_rank(w) ? SHOAL_OK : shoal_costs_write(s->write, w, out)));
+  }
+  if (!s->json && shoal_world_rank(w) == 0)
+    printf("between nodes %.1f us, %.1f MB/s to the next, %.1f MB/s far; inside a node %.1f us, %.0f MB/s%s%s\n",
+           out->latency_s * 1e6, out->near_rate * 1e-6, out->far_rate * 1e-6, out->local_latency_s * 1e6,
+           out->local_rate * 1e-6, s->write ? ": written to " : "", s->write ? s->write : "");
+  return SHOAL_OK;
+}
+
 const shoal_verb_help shoal_bench_comm_help = {
   "shoal bench comm [options]",
   "Time of a sum over all ranks, by each algorithm; the one that auto selects is marked.  Start it like a run.",
   flags,
   0,
   0,
-  "  mpirun -n 4 shoal bench comm --topo 2x2\n  srun -N4 --ntasks-per-node=2 shoal bench comm --sizes 64,4096\n",
+  "  mpirun -n 4 shoal bench comm --topo 2x2\n  srun -N4 shoal bench comm --write costs.json\n  srun -N4 "
+  "--ntasks-per-node=2 shoal bench comm --sizes 64,4096\n",
 };
 
 /* @param a       NULL: the command line is invalid
@@ -272,6 +305,7 @@ const shoal_verb_help shoal_bench_comm_help = {
 static shoal_status run(const shoal_args *a, shoal_status parsed)
 {
   settings s;
+  shoal_costs costs;
   shoal_world *w;
   shoal_world_options o = { .failed = a ? read_settings(a, &s) : parsed };
   if (o.failed == SHOAL_OK) o.pretend = shoal_args_value(a, "--topo");
@@ -280,11 +314,12 @@ static shoal_status run(const shoal_args *a, shoal_status parsed)
   if (!s.json && shoal_world_rank(w) == 0) {
     printf("%d ranks on %d nodes%s, %s on the wire, %lld at a time; times of the slowest rank\n", t->size, t->nodes,
            t->pretended ? " (pretended)" : "", shoal_wire_name(s.wire), (long long)s.together);
-    printf("%9s   %-17s %11s %11s %7s %11s %13s %11s%s\n", "KiB (f32)", "algorithm", "median ms", "best ms", "rounds",
-           "bus MB/s", "node sends MB", "link MB/s", s.beside > 0 ? "  exposed ms    share" : "");
   }
-  shoal_status st = SHOAL_OK;
-  for (size_t i = 0; i < s.n_sizes && st == SHOAL_OK; i++) st = bench_size(w, &s, s.sizes[i]);
+  shoal_status st = find_costs(w, &s, &costs);
+  if (st == SHOAL_OK && !s.json && shoal_world_rank(w) == 0)
+    printf("%9s   %-17s %11s %11s %11s %7s %11s %13s %11s%s\n", "KiB (f32)", "algorithm", "median ms", "best ms",
+           "model ms", "rounds", "bus MB/s", "node sends MB", "link MB/s", s.beside > 0 ? "  exposed ms    share" : "");
+  for (size_t i = 0; i < s.n_sizes && st == SHOAL_OK; i++) st = bench_size(w, &s, &costs, s.sizes[i]);
   shoal_error_report(st);
   if (st != SHOAL_OK && t->size > 1) shoal_world_abort(w, shoal_error_exit_code(st));
   shoal_world_close(w);

@@ -39,7 +39,7 @@ size_t shoal_wire_bytes(shoal_wire wire);
 const char *shoal_wire_name(shoal_wire wire);
 
 typedef enum {
-  SHOAL_SUM_AUTO, /* by size and topology, see docs/methods/sync.md */
+  SHOAL_SUM_AUTO, /* by size and topology, see docs/methods/sync.md, or by costs.h */
   SHOAL_SUM_RING,
   SHOAL_SUM_TWO_LEVEL,
   SHOAL_SUM_LEADERS,

@@ -28,6 +28,7 @@
 #ifndef SHOAL_COMM_GROUP_IMPL_H
 #define SHOAL_COMM_GROUP_IMPL_H
 #include "base/str.h"
+#include "comm/costs.h"
 #include "comm/exchange.h"
 #include "comm/group.h"
 #include "slurm/claims.h"
@@ -177,6 +178,8 @@ struct shoal_world {
   int plan_tags; /* number of plans that fit below the largest tag */
   shoal_world_hook hook;
   void *hook_context;
+  shoal_costs costs; /* for the choice of sums, if `has_costs` */
+  bool has_costs;
   shoal_backend *away;         /* vectors to be summed are its memory, which the host cannot reach; NULL: it can */
   struct shoal_fabric *fabric; /* sums some of them (fabric_impl.h); NULL: there is none */
   bool in_hook, hook_due;      /* due: something has completed since it was called */

@@ -126,20 +126,60 @@ size_t shoal_shard_size(const shoal_node_layout *s, size_t n, int owner)
 
 /* -------------------------------------------------------------------------------------------------------- choice */
 
+/* Halving is for so many nodes and more, where a step of the ring would move less than this, so that its latencies count.  Of
+ * longer vectors the ring sends each byte to the next node only, whatever the switches above can do. */
+enum { HALVING_NODES = 8, HALVING_BYTES = 64 << 10 };
+
+static shoal_sum_algorithm halve_if_short(shoal_sum_algorithm shape, const shoal_node_layout *s, size_t bytes)
+{
+  size_t chunk = bytes / (size_t)s->owners / (size_t)s->nodes;
+  if (s->nodes < HALVING_NODES || chunk >= HALVING_BYTES) return shape;
+  return shape == SHOAL_SUM_RING        ? SHOAL_SUM_HALVING
+         : shape == SHOAL_SUM_TWO_LEVEL ? SHOAL_SUM_TWO_LEVEL_HALVING
+                                        : SHOAL_SUM_LEADERS_HALVING;
+}
+
+/* Where nothing was measured. */
+static shoal_sum_algorithm choose_by_size(const shoal_group *g, size_t bytes)
+{
+  const shoal_node_table *t = &g->nodes;
+  shoal_node_layout layout;
+  bool shared = t->most > 1 && g->w->shares;
+  if (t->nodes == 1 && shared) return SHOAL_SUM_TWO_LEVEL;
+  size_t node_sends = t->nodes > 1 ? bytes * (size_t)g->size * (size_t)t->most : 0;
+  if (bytes <= SMALL_BYTES && node_sends <= SMALL_NODE_BYTES) return SHOAL_SUM_SMALL;
+  shoal_sum_algorithm shape = !shared                  ? SHOAL_SUM_RING
+                              : bytes <= LEADERS_BYTES ? SHOAL_SUM_LEADERS
+                                                       : SHOAL_SUM_TWO_LEVEL;
+  if (t->nodes == 1 || (t->most > 1 && !shared)) return shape;
+  shoal_node_layout_find(g, shape, &layout);
+  return halve_if_short(shape, &layout, bytes);
+}
+
+/* The quickest by the machine's costs, of equals the first; `small` keeps the parts of all members, so up to a size only. */
+static shoal_sum_algorithm choose_by_costs(const shoal_group *g, size_t n, shoal_wire wire)
+{
+  shoal_sum_algorithm best = SHOAL_SUM_AUTO;
+  double seconds = 0;
+  bool shared = g->nodes.most > 1 && g->w->shares, several = g->nodes.nodes > 1;
+  for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++) {
+    bool flat = shoal_sum_shape(a) == SHOAL_SUM_RING || a == SHOAL_SUM_SMALL;
+    if (!flat && (!shared || (shoal_sum_halves(a) && !several))) continue;
+    if (a == SHOAL_SUM_SMALL && n * shoal_wire_bytes(wire) > LEADERS_BYTES) continue;
+    double s = shoal_costs_of_sum(&g->w->costs, g, n, wire, a);
+    if (best != SHOAL_SUM_AUTO && s >= seconds) continue;
+    best = a;
+    seconds = s;
+  }
+  return best;
+}
+
 shoal_sum_algorithm shoal_sum_choose(const shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm wanted)
 {
-  shoal_node_layout layout;
   if (wanted != SHOAL_SUM_AUTO) return wanted;
   if (g->size == 1 || !g->w->topo) return SHOAL_SUM_RING;
   if (shoal_fabric_suits(g)) return SHOAL_SUM_TWO_LEVEL;
-  size_t bytes = n * shoal_wire_bytes(wire);
-  shoal_node_layout_find(g, SHOAL_SUM_TWO_LEVEL, &layout);
-  bool shared = layout.most > 1 && g->w->shares;
-  if (layout.nodes == 1 && shared) return SHOAL_SUM_TWO_LEVEL;
-  size_t node_sends = layout.nodes > 1 ? bytes * (size_t)g->size * (size_t)layout.most : 0;
-  if (bytes <= SMALL_BYTES && node_sends <= SMALL_NODE_BYTES) return SHOAL_SUM_SMALL;
-  if (!shared) return SHOAL_SUM_RING;
-  return bytes <= LEADERS_BYTES ? SHOAL_SUM_LEADERS : SHOAL_SUM_TWO_LEVEL;
+  return g->w->has_costs ? choose_by_costs(g, n, wire) : choose_by_size(g, n * shoal_wire_bytes(wire));
 }
 
 const char *shoal_sum_name(shoal_sum_algorithm algorithm)

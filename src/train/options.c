@@ -93,6 +93,10 @@ static const shoal_option run_options[] = {
     "Ranks of a node sum through shared memory; false: sums use a ring over all ranks.", "shoal" },
   { "comm.nccl", SHOAL_OPT_ENUM, "node", NULL, "node|all|off",
     "On GPUs, NCCL sums inside a node; also between nodes; or not at all.", NULL },
+  { "comm.costs", SHOAL_OPT_PATH, "", NULL, NULL,
+    "File with the machine's costs of messages, from shoal bench comm --write: method.algorithm auto then takes the "
+    "quickest by them.",
+    "shoal" },
   { "comm.max_message", SHOAL_OPT_INT, "0", "bytes", "[0,inf)",
     "Largest piece given to one library call; 0: 1 GiB. For tests of long messages.", NULL },
   { "comm.warn", SHOAL_OPT_PERIOD, "30s", NULL, NULL, "An exchange older than this is reported.", NULL },

@@ -182,6 +182,8 @@ shoal_status shoal_session_open_folder(shoal_session *s);
  * rank of a node reads a small file; waits for up to 75 s where a network file system may show it late.  Collective. */
 shoal_status shoal_session_see_folder(shoal_session *s);
 shoal_status shoal_session_open_trace(shoal_session *s);
+/** Sets the costs of messages that comm.costs names.  Collective; ERR_USAGE, ERR_IO. */
+shoal_status shoal_session_load_costs(shoal_session *s);
 /* A trace that cannot be written never ends the training: rank 0 warns once, and nothing more is recorded.  Local. */
 void shoal_session_flush_trace(shoal_session *s, bool even_if_recent);
 shoal_status shoal_session_count_traces(shoal_session *s); /* warns if other ranks' ended; collective */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "ckpt/folder.h"
+#include "comm/costs.h"
 #include "tensor/cpu/cpu.h"
 #include "train/session.h"
 #include <stdlib.h>
@@ -68,6 +69,22 @@ shoal_status shoal_session_open_world(shoal_session *s)
   r->seed = (uint64_t)shoal_config_int(s->world.config, "run.seed");
   r->epochs = (double)shoal_config_int(s->world.config, "run.epochs");
   s->method = shoal_method_find(shoal_config_string(s->world.config, "method.name"));
+  return SHOAL_OK;
+}
+
+/* Rank 0 reads them, so that all ranks choose alike. */
+shoal_status shoal_session_load_costs(shoal_session *s)
+{
+  shoal_costs costs = shoal_costs_ethernet;
+  shoal_world *w = s->run.world;
+  const char *path = shoal_config_string(s->world.config, "comm.costs");
+  if (!*path) return SHOAL_OK;
+  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_is_root(s) ? shoal_costs_read(path, &costs) : SHOAL_OK));
+  SHOAL_TRY(shoal_group_broadcast(s->run.control, &costs, sizeof costs, 0));
+  shoal_world_set_costs(w, &costs);
+  shoal_info("sums are chosen by %s: between nodes %.1f us, %.1f and %.1f MB/s; inside a node %.1f us, %.0f MB/s", path,
+             costs.latency_s * 1e6, costs.near_rate * 1e-6, costs.far_rate * 1e-6, costs.local_latency_s * 1e6,
+             costs.local_rate * 1e-6);
   return SHOAL_OK;
 }
 

@@ -7,6 +7,7 @@
  * part: each of these is rounded, and was added up in the same way.  "small" adds parts, each rounded once, in rank order. */
 #include "base/crc32c.h"
 #include "comm.h"
+#include "comm/costs.h"
 #include "tensor/half.h"
 #include "veil/veil.h"
 
@@ -447,6 +448,30 @@ static void specials(const char *pretend, shoal_sum_algorithm algorithm)
   shoal_world_close(w);
 }
 
+/* Among many nodes: halving up to 64 KiB a node.  By costs: what is quickest, which depends on latency, rate, size and nodes. */
+static void choice_of_many(shoal_world *w)
+{
+  shoal_group *g = shoal_world_group(w);
+  size_t p = (size_t)size;
+  bool many = size >= 8;
+  CHECK_EQ(chosen(g, p * 16384 - p, SHOAL_WIRE_F32), many ? SHOAL_SUM_HALVING : SHOAL_SUM_RING);
+  CHECK_EQ(chosen(g, p * 16384, SHOAL_WIRE_F32), SHOAL_SUM_RING);
+  shoal_costs c = { .latency_s = 1e-3, .near_rate = 1e8, .far_rate = 1e7, .local_latency_s = 1e-6, .local_rate = 1e10 };
+  int rounds = size > 16  ? 5
+               : size > 8 ? 4
+                          : 3; /* a ring is slower by latency, halving by 9/10 of the bytes over 1e7 */
+  double steps = 2 * (size - 1), even = (steps - 2 * rounds) * c.latency_s / (steps / size * 0.9 / c.far_rate);
+  CHECK_LT(fabs(shoal_costs_of_sum(&c, g, 250000, SHOAL_WIRE_F32, SHOAL_SUM_RING) - steps * (1e-3 + 1e6 / size / 1e8)),
+           1e-9);
+  CHECK_LT(fabs(shoal_costs_of_sum(&c, g, 250000, SHOAL_WIRE_BF16, SHOAL_SUM_HALVING) -
+                (2 * rounds * 1e-3 + steps / size * 5e5 / 1e7)),
+           1e-9);
+  shoal_world_set_costs(w, &c);
+  CHECK_EQ(chosen(g, (size_t)(even * 0.99) / 4, SHOAL_WIRE_F32), SHOAL_SUM_HALVING);
+  CHECK_EQ(chosen(g, (size_t)(even * 1.01) / 4, SHOAL_WIRE_F32), SHOAL_SUM_RING);
+  CHECK_EQ(chosen(g, 1, SHOAL_WIRE_F32), SHOAL_SUM_SMALL);
+}
+
 /* Other numbers of ranks: what depends on them is the order of chunks and rounds, on nodes of one rank and of several. */
 static void many_ranks(void)
 {
@@ -463,6 +488,7 @@ static void many_ranks(void)
       sum_once(w, g, 5, SHOAL_WIRE_F32, a, any_float, "many ranks");
       sum_once(w, g, 20011, i ? SHOAL_WIRE_F32 : SHOAL_WIRE_BF16, a, any_float, "many ranks");
     }
+    if (i == 0) choice_of_many(w);
     sum_once(w, g, 1009, SHOAL_WIRE_F32, i ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING, any_float, "many ranks");
     shoal_world_close(w);
   }

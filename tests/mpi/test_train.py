@@ -99,7 +99,7 @@ def test_algorithms(glyphs):
     in the checkpoint and kept to after it."""
     glyphs(320)
     options = [*MLP, "--topo", "2x2", *sets(run__epochs=2, data__batch=8, method__first_bucket=1e-5, method__bucket=1e-5)]
-    for algorithm in ("ring", "two-level", "leaders", "small", "auto"):
+    for algorithm in ("ring", "two-level", "leaders", "small", "two-level-halving", "auto"):
         r = train(4, f"a-{algorithm}", *options, *sets(method__algorithm=algorithm))
         assert_formula(r)
         expected = rf"exchange: 3 buckets, .* as f32: 3 {algorithm}\n" if algorithm != "auto" else \
@@ -108,10 +108,19 @@ def test_algorithms(glyphs):
         assert_equal(newest("a-ring"), newest(f"a-{algorithm}"), f"ring and {algorithm}", "model/", tolerance=1e-4)
     stop = ["--allow-faults", *sets(fault__stop_step=7)]
     train(4, "kept", *options, *sets(method__algorithm="leaders"), *stop, code=75)
-    r = train(4, "kept", *options)  # auto now, which goes on with what it finds
+    costs = {"kind": "shoal costs of messages 1", "latency_us": 1, "near_mb_s": 100, "far_mb_s": 1, "local_latency_us": 1,
+             "local_mb_s": 1000}
+    with open("costs.json", "w", encoding="utf-8") as f:
+        json.dump(costs, f)
+    costs = sets(comm__costs="costs.json")
+    r = train(4, "kept", *options, *costs)  # auto now, which goes on with what it finds
     assert re.search(r"as f32: 3 leaders\n", r.stdout), r.stdout
     assert_formula(r)
     assert_equal(newest("a-leaders"), newest("kept"), "leaders, kept after a stop")
+    r = train(4, "costs", *options, *costs)
+    assert re.search(r"sums are chosen by .*costs\.json: between nodes 1\.0 us, 100\.0 and 1\.0 MB/s", r.stdout), r.stdout
+    assert re.search(r"as f32: 3 two-level\n", r.stdout), r.stdout
+    assert_equal(newest("a-two-level"), newest("costs"), "two-level, chosen by costs")
 
 
 def union_of(spans):

@@ -1,7 +1,11 @@
 /* The world of one: every call works, changes nothing it should not, and sends nothing. */
+#include "base/file.h"
 #include "base/mem.h"
 #include "check.h"
+#include "comm/costs.h"
 #include "comm/exchange.h"
+#include <math.h>
+#include <stdio.h>
 
 static void exchanges(shoal_world *w, shoal_group *g)
 {
@@ -86,6 +90,32 @@ static void bad_options(void)
   CHECK(!w, "nothing was made");
 }
 
+/* What is written is read again; what is no such file, or says nonsense, is refused. */
+static void costs(shoal_world *w)
+{
+  static const char path[] = "comm-self-costs.json";
+  shoal_costs c, back;
+  CHECK_OK(shoal_costs_measure(w, &c));
+  CHECK(!memcmp(&c, &shoal_costs_ethernet, sizeof c), "one rank alone measures nothing");
+  c.latency_s = 12.5e-6;
+  c.local_rate = 3e9;
+  CHECK_OK(shoal_costs_write(path, w, &c));
+  CHECK_OK(shoal_costs_read(path, &back));
+  CHECK_LT(fabs(back.latency_s / c.latency_s - 1), 1e-12);
+  CHECK_LT(fabs(back.near_rate / c.near_rate - 1), 1e-12);
+  CHECK_LT(fabs(back.far_rate / c.far_rate - 1), 1e-12);
+  CHECK_LT(fabs(back.local_latency_s / c.local_latency_s - 1), 1e-12);
+  CHECK_LT(fabs(back.local_rate / c.local_rate - 1), 1e-12);
+  c.far_rate = 0;
+  CHECK_OK(shoal_costs_write(path, w, &c));
+  CHECK_STATUS(shoal_costs_read(path, &back), SHOAL_ERR_USAGE, "a rate of nothing");
+  CHECK_HAS(check_error(), path);
+  CHECK_OK(shoal_write_file(path, "{}", 2));
+  CHECK_STATUS(shoal_costs_read(path, &back), SHOAL_ERR_USAGE, "another file");
+  CHECK_STATUS(shoal_costs_read("nowhere.json", &back), SHOAL_ERR_IO);
+  remove(path);
+}
+
 int main(void)
 {
   shoal_world *w = NULL;
@@ -108,6 +138,7 @@ int main(void)
   for (int i = 0; i < SHOAL_LINK_COUNT; i++) CHECK(!bytes[i], "nothing is sent");
   shoal_group_destroy(g);
   CHECK_OK(shoal_world_progress(w));
+  costs(w);
   shoal_world_close(w);
   shoal_world_close(NULL);
   return check_done();

@@ -125,20 +125,24 @@ static shoal_status diff(int argc, char **argv)
 }
 
 static const shoal_flag export_flags[] = {
-  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the file to write (model.h5)" },
+  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE,
+    "the file to write: NAME.h5, NAME.onnx or NAME.safetensors (model.h5)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help export_help = {
   "shoal ckpt export RUN|CHECKPOINT [-o FILE]",
-  "Writes the model alone: full-rank weights and mean statistics of any method's checkpoint, one HDF5 data set each.\n"
-  "Attributes say how to use it: its inputs are (x - mean) / std, with one value per channel of images [c,h,w] or per\n"
+  "Writes the model alone: full-rank weights and mean statistics of any method's checkpoint, for other programs.\n"
+  "ONNX: a graph that takes raw samples, input [N, ...], and gives probabilities and logits. safetensors: the tensors, "
+  "and\nwhat is known of them as metadata. HDF5: a data set for each tensor.\n"
+  "In HDF5 attributes say how to use it: its inputs are (x - mean) / std, with one value per channel of images [c,h,w] "
+  "or per\n"
   "feature; sample is the shape of an input, line k of class_names is the name of output k, and layers are the "
   "network's,\n"
   "in JSON: docs/predict.md evaluates it with NumPy alone. RUN is a run folder, whose newest good checkpoint is taken.",
   export_flags,
   1,
   1,
-  "  shoal ckpt export runs/digits -o digits-model.h5\n"
+  "  shoal ckpt export runs/digits -o digits.onnx\n  shoal ckpt export runs/digits -o digits-model.h5\n"
   "  in Python: m = h5py.File('digits-model.h5'); x = (x - m.attrs['mean'][:, None, None]) / m.attrs['std'][:, None, "
   "None]\n",
 };

@@ -5,69 +5,22 @@
  *     TrackEvent      begin of a slice with name, category, flows and arguments; its end
  *
  * Numbers of the messages' fields are those of its .proto files, the stable interface of that program.  Each rank is a
- * sequence of packets, with names and categories as numbers, which are declared when the rank begins (interned data).  A message
- * within another one has its length in front, so it is built in a buffer first.
- *
- * Protobuf: a field is its number and type (0 a number in groups of seven bits, 1 eight bytes, 2 a length and bytes). */
+ * sequence of packets, with names and categories as numbers, which are declared when the rank begins (interned data). */
 #include "base/mem.h"
-#include "base/str.h"
+#include "base/proto.h"
 #include "report/trace_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM = 1024, TEXT = 256 };
-
-/* A message under construction, empty with n = 0; what does not fit is left out (nothing here comes near). */
 typedef struct {
-  uint8_t bytes[ROOM];
-  size_t n;
-} message;
+  shoal_trace_sink sink;
+  shoal_proto packet, outer, inner, note, head; /* under construction; their memory is kept from packet to packet */
+} perfetto;
 
-/* ---- fields ---- */
-
-static void put_byte(message *m, uint8_t byte)
+static shoal_proto *anew(shoal_proto *m)
 {
-  if (m->n < ROOM) m->bytes[m->n++] = byte;
-}
-
-static void put_varint(message *m, uint64_t x)
-{
-  for (; x >= 0x80; x >>= 7) put_byte(m, (uint8_t)(x | 0x80));
-  put_byte(m, (uint8_t)x);
-}
-
-static void put_number(message *m, unsigned field, uint64_t x)
-{
-  put_varint(m, (uint64_t)field << 3);
-  put_varint(m, x);
-}
-
-static void put_fixed64(message *m, unsigned field, uint64_t x)
-{
-  put_varint(m, (uint64_t)field << 3 | 1);
-  for (int i = 0; i < 8; i++) put_byte(m, (uint8_t)(x >> 8 * i));
-}
-
-static void put_bytes(message *m, unsigned field, const void *bytes, size_t n)
-{
-  put_varint(m, (uint64_t)field << 3 | 2);
-  put_varint(m, n);
-  if (m->n + n > ROOM) return;
-  memcpy(m->bytes + m->n, bytes, n);
-  m->n += n;
-}
-
-/* Text must be UTF-8: what is not is escaped. */
-static void put_text(message *m, unsigned field, const char *text)
-{
-  char clean[TEXT];
-  shoal_show(text, clean, sizeof clean);
-  put_bytes(m, field, clean, strlen(clean));
-}
-
-static void put_message(message *m, unsigned field, const message *inner)
-{
-  put_bytes(m, field, inner->bytes, inner->n);
+  m->n = 0;
+  return m;
 }
 
 /* ---- packets ---- */
@@ -81,14 +34,11 @@ enum { /* TracePacket */
        TRACK_DESCRIPTOR = 60
 };
 
-static void write_packet(shoal_trace_sink *s, const message *packet)
+static void write_packet(perfetto *p)
 {
-  message head;
-  head.n = 0;
-  put_varint(&head, 1 << 3 | 2); /* Trace.packet */
-  put_varint(&head, packet->n);
-  fwrite(head.bytes, 1, head.n, s->out);
-  fwrite(packet->bytes, 1, packet->n, s->out);
+  shoal_proto_head(anew(&p->head), 1, p->packet.n); /* Trace.packet */
+  fwrite(p->head.bytes, 1, p->head.n, p->sink.out);
+  fwrite(p->packet.bytes, 1, p->packet.n, p->sink.out);
 }
 
 static uint64_t track_id(int rank, int track)
@@ -109,29 +59,29 @@ static uint64_t sequence_of(int rank)
 static void put_process(shoal_trace_sink *s, const shoal_trace_line *l, const char *name, const char *label,
                         size_t order)
 {
-  message process, track, packet;
-  process.n = track.n = packet.n = 0;
-  put_number(&process, 1, (uint64_t)l->rank + 1); /* pid: 0 is the idle process there */
-  put_number(&process, 3, order);                 /* legacy_sort_index */
-  put_text(&process, 6, name);
-  put_text(&process, 8, label);
-  put_number(&track, 1, process_id(l->rank));
-  put_message(&track, 3, &process);
-  put_number(&packet, SEQUENCE, sequence_of(l->rank));
-  put_message(&packet, TRACK_DESCRIPTOR, &track);
-  write_packet(s, &packet);
+  perfetto *p = (perfetto *)s;
+  shoal_proto *process = anew(&p->inner), *track = anew(&p->outer), *packet = anew(&p->packet);
+  shoal_proto_number(process, 1, (uint64_t)l->rank + 1); /* pid: 0 is the idle process there */
+  shoal_proto_number(process, 3, order);                 /* legacy_sort_index */
+  shoal_proto_text(process, 6, name);
+  shoal_proto_text(process, 8, label);
+  shoal_proto_number(track, 1, process_id(l->rank));
+  shoal_proto_message(track, 3, process);
+  shoal_proto_number(packet, SEQUENCE, sequence_of(l->rank));
+  shoal_proto_message(packet, TRACK_DESCRIPTOR, track);
+  write_packet(p);
 }
 
 static void put_track(shoal_trace_sink *s, int rank, int track, const char *name)
 {
-  message descriptor, packet;
-  descriptor.n = packet.n = 0;
-  put_number(&descriptor, 1, track_id(rank, track));
-  put_text(&descriptor, 2, name);
-  put_number(&descriptor, 5, process_id(rank)); /* parent */
-  put_number(&packet, SEQUENCE, sequence_of(rank));
-  put_message(&packet, TRACK_DESCRIPTOR, &descriptor);
-  write_packet(s, &packet);
+  perfetto *p = (perfetto *)s;
+  shoal_proto *descriptor = anew(&p->outer), *packet = anew(&p->packet);
+  shoal_proto_number(descriptor, 1, track_id(rank, track));
+  shoal_proto_text(descriptor, 2, name);
+  shoal_proto_number(descriptor, 5, process_id(rank)); /* parent */
+  shoal_proto_number(packet, SEQUENCE, sequence_of(rank));
+  shoal_proto_message(packet, TRACK_DESCRIPTOR, descriptor);
+  write_packet(p);
 }
 
 /* ---- names ---- */
@@ -146,15 +96,15 @@ enum { ARG_STEP = 1, ARG_LINK, ARG_PEER, ARG_BYTES, ARG_NUMBER, ARGS };
 /* One name a packet, as there may be thousands.  The first clears those of the rank's last file. */
 static void put_name(shoal_trace_sink *s, int rank, unsigned list, uint64_t number, const char *name, bool first)
 {
-  message entry, interned, packet;
-  entry.n = interned.n = packet.n = 0;
-  put_number(&entry, 1, number);
-  put_text(&entry, 2, name);
-  put_message(&interned, list, &entry);
-  put_number(&packet, SEQUENCE, sequence_of(rank));
-  put_number(&packet, FLAGS, first ? 1 | 2 : 2); /* incremental state cleared, needed */
-  put_message(&packet, INTERNED, &interned);
-  write_packet(s, &packet);
+  perfetto *p = (perfetto *)s;
+  shoal_proto *entry = anew(&p->inner), *interned = anew(&p->outer), *packet = anew(&p->packet);
+  shoal_proto_number(entry, 1, number);
+  shoal_proto_text(entry, 2, name);
+  shoal_proto_message(interned, list, entry);
+  shoal_proto_number(packet, SEQUENCE, sequence_of(rank));
+  shoal_proto_number(packet, FLAGS, first ? 1 | 2 : 2); /* incremental state cleared, needed */
+  shoal_proto_message(packet, INTERNED, interned);
+  write_packet(p);
 }
 
 static void put_names(shoal_trace_sink *s, const shoal_trace_data *d)
@@ -180,72 +130,68 @@ enum { /* TrackEvent */
 };
 enum { SLICE_BEGIN = 1, SLICE_END = 2 };
 
-static void put_uint(message *event, uint64_t name, uint64_t value)
+static void put_uint(perfetto *p, uint64_t name, uint64_t value)
 {
-  message a;
-  a.n = 0;
-  put_number(&a, 1, name);
-  put_number(&a, 3, value);
-  put_message(event, ANNOTATION, &a);
+  shoal_proto *a = anew(&p->note);
+  shoal_proto_number(a, 1, name);
+  shoal_proto_number(a, 3, value);
+  shoal_proto_message(&p->outer, ANNOTATION, a);
 }
 
-static void put_int(message *event, uint64_t name, int64_t value)
+static void put_int(perfetto *p, uint64_t name, int64_t value)
 {
-  message a;
-  a.n = 0;
-  put_number(&a, 1, name);
-  put_number(&a, 4, (uint64_t)value);
-  put_message(event, ANNOTATION, &a);
+  shoal_proto *a = anew(&p->note);
+  shoal_proto_number(a, 1, name);
+  shoal_proto_number(a, 4, (uint64_t)value);
+  shoal_proto_message(&p->outer, ANNOTATION, a);
 }
 
-static void put_link(message *event, uint8_t link)
+static void put_link(perfetto *p, uint8_t link)
 {
-  message a;
-  a.n = 0;
-  put_number(&a, 1, ARG_LINK);
-  put_text(&a, 6, shoal_link_name((shoal_link)link));
-  put_message(event, ANNOTATION, &a);
+  shoal_proto *a = anew(&p->note);
+  shoal_proto_number(a, 1, ARG_LINK);
+  shoal_proto_text(a, 6, shoal_link_name((shoal_link)link));
+  shoal_proto_message(&p->outer, ANNOTATION, a);
 }
 
-static void write_event(shoal_trace_sink *s, int rank, int64_t t, const message *event)
+static void write_event(perfetto *p, int rank, int64_t t, const shoal_proto *event)
 {
-  message packet;
-  packet.n = 0;
-  put_number(&packet, TIMESTAMP, (uint64_t)t);
-  put_number(&packet, SEQUENCE, sequence_of(rank));
-  put_number(&packet, FLAGS, 2);
-  put_message(&packet, TRACK_EVENT, event);
-  write_packet(s, &packet);
+  shoal_proto *packet = anew(&p->packet);
+  shoal_proto_number(packet, TIMESTAMP, (uint64_t)t);
+  shoal_proto_number(packet, SEQUENCE, sequence_of(rank));
+  shoal_proto_number(packet, FLAGS, 2);
+  shoal_proto_message(packet, TRACK_EVENT, event);
+  write_packet(p);
 }
 
 static void put_begin(shoal_trace_sink *s, const shoal_trace_data *d, const shoal_trace_record *r, int track,
                       int64_t t0, int64_t t1, uint64_t flow)
 {
-  message event;
-  event.n = 0;
+  perfetto *p = (perfetto *)s;
+  shoal_proto *event = anew(&p->outer);
   (void)t1;
-  put_number(&event, TYPE, SLICE_BEGIN);
-  put_number(&event, TRACK, track_id(d->info.rank, track));
-  put_number(&event, CATEGORY, (uint64_t)r->kind + 1);
-  put_number(&event, NAME, (uint64_t)r->op + 1);
-  put_uint(&event, ARG_STEP, r->step);
+  shoal_proto_number(event, TYPE, SLICE_BEGIN);
+  shoal_proto_number(event, TRACK, track_id(d->info.rank, track));
+  shoal_proto_number(event, CATEGORY, (uint64_t)r->kind + 1);
+  shoal_proto_number(event, NAME, (uint64_t)r->op + 1);
+  put_uint(p, ARG_STEP, r->step);
   if (r->link != SHOAL_LINK_NONE) {
-    put_link(&event, r->link);
-    put_int(&event, ARG_PEER, r->peer);
-    put_uint(&event, ARG_BYTES, r->bytes);
-    put_uint(&event, ARG_NUMBER, r->seq);
+    put_link(p, r->link);
+    put_int(p, ARG_PEER, r->peer);
+    put_uint(p, ARG_BYTES, r->bytes);
+    put_uint(p, ARG_NUMBER, r->seq);
   }
-  if (flow) put_fixed64(&event, FLOW, flow);
-  write_event(s, d->info.rank, t0, &event);
+  if (flow) shoal_proto_fixed64(event, FLOW, flow);
+  write_event(p, d->info.rank, t0, event);
 }
 
 static void put_end(shoal_trace_sink *s, int rank, int track, int64_t t1)
 {
-  message event;
-  event.n = 0;
-  put_number(&event, TYPE, SLICE_END);
-  put_number(&event, TRACK, track_id(rank, track));
-  write_event(s, rank, t1, &event);
+  perfetto *p = (perfetto *)s;
+  shoal_proto *event = anew(&p->outer);
+  shoal_proto_number(event, TYPE, SLICE_END);
+  shoal_proto_number(event, TRACK, track_id(rank, track));
+  write_event(p, rank, t1, event);
 }
 
 static void finish(shoal_trace_sink *s, const shoal_trace_table *t, int attempt, int64_t zero_unix_ns)
@@ -255,12 +201,17 @@ static void finish(shoal_trace_sink *s, const shoal_trace_table *t, int attempt,
 
 static void release(shoal_trace_sink *s)
 {
-  free(s);
+  perfetto *p = (perfetto *)s;
+  shoal_proto *const all[] = { &p->packet, &p->outer, &p->inner, &p->note, &p->head };
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) shoal_proto_free(all[i]);
+  free(p);
 }
 
 shoal_status shoal_trace_perfetto_open(FILE *out, shoal_trace_sink **sink)
 {
-  SHOAL_TRY(SHOAL_ALLOC(1, sink));
-  **sink = (shoal_trace_sink){ put_process, put_names, put_track, put_begin, put_end, finish, release, out };
+  perfetto *p;
+  SHOAL_TRY(SHOAL_ALLOC(1, &p));
+  p->sink = (shoal_trace_sink){ put_process, put_names, put_track, put_begin, put_end, finish, release, out };
+  *sink = &p->sink;
   return SHOAL_OK;
 }

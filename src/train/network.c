@@ -1,4 +1,4 @@
-/* A trained network outside a run: opening, and `shoal ckpt export`. */
+/* A trained network outside a run: what it is, by its checkpoint. */
 #include "train/network.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -55,7 +55,7 @@ static shoal_status build_named(const shoal_ckpt *c, const shoal_shape *input, i
   return st;
 }
 
-static shoal_status build(const shoal_ckpt *c, shoal_model **out)
+shoal_status shoal_network_build(const shoal_ckpt *c, shoal_model **out)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   SHOAL_CHECK(
@@ -75,7 +75,7 @@ shoal_status shoal_network_open(const char *path, shoal_network *out)
 {
   SHOAL_TRY(shoal_ckpt_find(path, &out->path));
   SHOAL_TRY(shoal_ckpt_open(out->path, true, &out->ckpt));
-  return build(out->ckpt, &out->model);
+  return shoal_network_build(out->ckpt, &out->model);
 }
 
 void shoal_network_close(shoal_network *n)
@@ -135,67 +135,5 @@ shoal_status shoal_network_report_changes(const shoal_model *m, const shoal_ckpt
   shoal_texts_free(&is);
   shoal_str_free(&lines);
   shoal_model_destroy(then);
-  return st;
-}
-
-/* ---- export ---- */
-
-/* The layers in the order of computation: everything that evaluation needs beside the tensors, which have the names of layers. */
-static void put_layers(const shoal_model *m, shoal_json *j)
-{
-  shoal_json_array(j, NULL);
-  for (int i = 0; i < m->nodes; i++) {
-    const shoal_node *n = &m->node[i];
-    bool spatial = n->kind == SHOAL_OP_CONV || n->kind == SHOAL_OP_MAXPOOL || n->kind == SHOAL_OP_AVGPOOL;
-    shoal_json_object(j, NULL);
-    shoal_json_string(j, "name", n->name);
-    shoal_json_string(j, "kind", shoal_op_kind_name(n->kind));
-    shoal_json_array(j, "inputs"); /* names of layers; null: the sample */
-    for (int k = 0; k < SHOAL_OP_INPUTS && n->in[k] >= -1; k++)
-      shoal_json_string(j, NULL, n->in[k] >= 0 ? m->node[n->in[k]].name : NULL);
-    shoal_json_end(j);
-    if (spatial) {
-      const struct {
-        const char *key;
-        const int *values;
-      } pairs[] = { { "kernel", n->kernel }, { "stride", n->stride }, { "padding", n->pad } };
-      for (size_t k = 0; k < SHOAL_COUNT(pairs); k++) {
-        shoal_json_array(j, pairs[k].key);
-        for (int d = 0; d < 2; d++) shoal_json_int(j, NULL, pairs[k].values[d]);
-        shoal_json_end(j);
-      }
-    }
-    if (n->kind == SHOAL_OP_BATCHNORM || n->kind == SHOAL_OP_LAYERNORM) shoal_json_real(j, "eps", n->eps);
-    if (n->relu) shoal_json_bool(j, "relu", true);
-    shoal_json_end(j);
-  }
-  shoal_json_end(j);
-}
-
-/* Without the layers the file still holds the weights, as always. */
-static void warn_without_layers(const char *path, shoal_status st)
-{
-  if (st != SHOAL_OK)
-    shoal_warn("the layers of the network are not in what is exported of %s: %s", path, shoal_error_text(st));
-}
-
-shoal_status shoal_network_export(const char *path, const char *out)
-{
-  shoal_ckpt *c;
-  char *file;
-  shoal_model *m = NULL;
-  shoal_json j = { 0 };
-  SHOAL_TRY(shoal_ckpt_find(path, &file));
-  shoal_status st = shoal_ckpt_open(file, false, &c); /* the export verifies it */
-  if (st == SHOAL_OK) {
-    shoal_status built = build(c, &m);
-    if (built == SHOAL_OK) put_layers(m, &j);
-    warn_without_layers(file, built);
-    shoal_ckpt_close(c);
-    st = shoal_ckpt_export(file, built == SHOAL_OK ? j.text.text : NULL, out);
-  }
-  shoal_str_free(&j.text);
-  shoal_model_destroy(m);
-  free(file);
   return st;
 }

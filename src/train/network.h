@@ -24,7 +24,10 @@ typedef struct {
  *  @param out  zeroed by the caller; after an error call close */
 shoal_status shoal_network_open(const char *path, shoal_network *out);
 void shoal_network_close(shoal_network *n);
-/** `shoal ckpt export`: the model alone (ckpt.h), with its layers. */
+/** The model of a checkpoint: by the text in it, or by the options it was trained with.  ERR_UNSUPPORTED as open. */
+shoal_status shoal_network_build(const shoal_ckpt *c, shoal_model **out);
+/** `shoal ckpt export`: the model alone.  NAME.onnx and NAME.safetensors as foreign.h says, other names as HDF5 (ckpt.h), with its
+ *  layers. */
 shoal_status shoal_network_export(const char *path, const char *out);
 
 typedef enum {

@@ -6,8 +6,8 @@ import types
 
 import h5py
 import numpy as np
+import onnx_numpy
 import pytest
-
 from harness import FULL, PLAIN_ENV, ROOT, assert_one_error, newest, program, run, sets, shoal, train
 
 PROGRAM = f"{ROOT}/docs/predict.py"
@@ -20,6 +20,17 @@ def numpy_program():
     return module
 
 
+def safetensors(path):
+    """Metadata and tensors, by the format's own words: length of the header, JSON, values."""
+    with open(path, "rb") as f:
+        raw = f.read()
+    length = int.from_bytes(raw[:8], "little")
+    head, values = json.loads(raw[8:8 + length]), raw[8 + length:]
+    metadata = head.pop("__metadata__")
+    assert (8 + length) % 8 == 0 and sum(t["data_offsets"][1] - t["data_offsets"][0] for t in head.values()) == len(values)
+    return metadata, {k: np.frombuffer(values[slice(*t["data_offsets"])], "<f4").reshape(t["shape"]) for k, t in head.items()}
+
+
 def read(name):
     with h5py.File(name) as f:
         return {k: f[k][:] for k in f}
@@ -28,22 +39,47 @@ def read(name):
 MODELS = {"mlp": dict(model__name="mlp", model__widths="[12,9]", model__norm="layer", model__activation="gelu", model__dropout="0.2"),
           "mlp-batch": dict(model__name="mlp", model__widths="[12]", model__norm="batch"),
           "resnet20": dict(model__name="resnet20"), "vgg16": dict(model__name="vgg16", model__width="0.0625"),
-          "resnet18": dict(model__name="resnet18")}
+          "resnet18": dict(model__name="resnet18"), "odd": dict(model__file="odd.yaml")}
+ODD = """layers:
+  - { name: conv1, op: conv, width: 6, kernel: [3, 2], stride: [2, 1], pad: [1, 0] }
+  - { name: pool1, op: avgpool, kernel: 3, stride: 1, pad: 1 }
+  - { name: drop1, op: dropout, p: 0.5 }
+  - { name: wide, op: linear, width: 5 }
+  - { name: act, op: gelu }
+  - { name: norm, op: layernorm, eps: 0.001 }
+  - { name: pool2, op: maxpool, kernel: 2, pad: [0, 1] }
+  - { name: relu, op: relu }
+  - { name: flat, op: flatten }
+  - { name: fc, op: linear, width: classes, bias: false }
+  - { name: last, op: dropout, p: 0.1 }
+"""
 
 
 @pytest.mark.parametrize("name", [m for m in MODELS if FULL or m not in ("resnet18", "vgg16")])
 def test_numpy(work, name):
     """Probabilities are those of an independent evaluation of the exported layers, for every kind of network."""
     images = "--size 32" if name == "vgg16" else "--size 16" if name.startswith("res") else "--size 8"
+    if name == "odd":
+        with open("odd.yaml", "w") as f:
+            f.write(ODD)
     shoal(*f"data synth glyphs -o data.h5 --train 40 --test 21 {images}".split())
     train(1, "r", *sets(data__file="data.h5", data__batch=10, run__epochs=1, optim__lr=0.02, **MODELS[name]), "-q")
     shoal("predict", "runs/r", "data.h5", "-o", "p.h5", "--batch", "8")
-    shoal("ckpt", "export", "runs/r", "-o", "model.h5")
+    for ending in ("h5", "onnx", "safetensors"):
+        shoal("ckpt", "export", "runs/r", "-o", f"model.{ending}")
     with h5py.File("model.h5") as model, h5py.File("data.h5") as data:
-        expected = numpy_program().predict(model, data["test/x"][:].astype("f8"))
+        x = data["test/x"][:]
+        expected = numpy_program().predict(model, x.astype("f8"))
         labels = data["test/y"][:]
+        tensors = {k: model[k][()] for k in model}
     got = read("p.h5")
     assert got["probability"] == pytest.approx(expected, abs=2e-5)
+    onnx = onnx_numpy.run(onnx_numpy.load("model.onnx"), x)
+    assert list(onnx) == ["probabilities", "logits"]
+    assert onnx["probabilities"] == pytest.approx(expected, abs=2e-5)
+    metadata, others = safetensors("model.safetensors")
+    assert metadata["classes"] == "10" and float(metadata["std"].split(",")[0]) > 0
+    assert set(others) == set(tensors) and all(np.array_equal(others[k], tensors[k]) for k in tensors)
     assert np.array_equal(got["label"], labels) and np.array_equal(got["predicted"], got["probability"].argmax(1))
     table = np.zeros((10, 10), int)
     np.add.at(table, (labels, got["predicted"]), 1)
@@ -83,9 +119,14 @@ def test_names(named):
     assert told["loss"] == pytest.approx(-np.mean([np.log(float(r[f"p_{r['label']}"])) for r in rows if r["label"]]), rel=1e-4)
     names = told["classes"]
     shoal("ckpt", "export", "runs/r", "-o", "model.h5")
+    shoal("ckpt", "export", "runs/r", "-o", "model.onnx")
+    network = onnx_numpy.load("model.onnx")
+    assert onnx_numpy.facts(network)["class_names"] == "\n".join(names), onnx_numpy.facts(network)
     with h5py.File("model.h5") as model:
         expected = numpy_program().predict(model, np.array([row[1:] for row in named], "f8"))
     assert np.array([[float(r[f"p_{n}"]) for n in names] for r in rows]) == pytest.approx(expected, abs=1e-5)
+    graph = onnx_numpy.run(network, np.array([row[1:] for row in named]))
+    assert graph["probabilities"] == pytest.approx(expected, abs=1e-5)
     with h5py.File("trees.h5") as data:
         lines = run([sys.executable, PROGRAM, "model.h5", "trees.h5"]).stdout.splitlines()
         known = data.attrs["class_names"].decode().split("\n")

@@ -1,0 +1,396 @@
+/* ONNX: the network as a graph of nodes, each with operator, inputs, outputs and attributes, and its tensors.
+ *
+ *     ModelProto   graph, opset, metadata            GraphProto   node*, initializer* (the tensors), input, output*
+ *
+ * Numbers of fields are those of the format's .proto file.  A value has the name of its layer behind which "/out" stands,
+ * since no layer has a slash in its name; a tensor has its own. */
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/proto.h"
+#include "nn/foreign_impl.h"
+#include "nn/model_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPSET = 17, IR_VERSION = 8 };
+enum { MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_VERSION = 3, MODEL_GRAPH = 7, MODEL_OPSET = 8, MODEL_FACTS = 14 };
+enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
+enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
+enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8, ATTRIBUTE_TYPE = 20 };
+enum { TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
+enum { TENSOR_DIM = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
+enum { F32 = 1 };
+enum { VALUE_MAX = SHOAL_NAME_MAX + 24 };
+
+typedef struct {
+  const shoal_foreign *f;
+  shoal_proto graph, node, part; /* the graph but for its tensors; a node and an attribute under construction */
+  char (*value)[VALUE_MAX];      /* [nodes] name of each node's output */
+  char input[VALUE_MAX];         /* of the normalised input */
+} writer;
+
+/* ---- nodes ---- */
+
+static void begin(writer *w, const char *op, const char *output)
+{
+  w->node.n = 0;
+  shoal_proto_text(&w->node, NODE_OUTPUT, output);
+  shoal_proto_text(&w->node, NODE_NAME, output);
+  shoal_proto_text(&w->node, NODE_OP, op);
+}
+
+static void take(writer *w, const char *input)
+{
+  shoal_proto_text(&w->node, NODE_INPUT, input);
+}
+
+static void end(writer *w)
+{
+  shoal_proto_message(&w->graph, GRAPH_NODE, &w->node);
+}
+
+static void attribute(writer *w, const char *name, uint64_t type)
+{
+  w->part.n = 0;
+  shoal_proto_text(&w->part, ATTRIBUTE_NAME, name);
+  shoal_proto_number(&w->part, ATTRIBUTE_TYPE, type);
+}
+
+static void add_int(writer *w, const char *name, int64_t x)
+{
+  attribute(w, name, TYPE_INT);
+  shoal_proto_number(&w->part, ATTRIBUTE_I, (uint64_t)x);
+  shoal_proto_message(&w->node, NODE_ATTRIBUTE, &w->part);
+}
+
+static void add_float(writer *w, const char *name, float x)
+{
+  attribute(w, name, TYPE_FLOAT);
+  shoal_proto_float(&w->part, ATTRIBUTE_F, x);
+  shoal_proto_message(&w->node, NODE_ATTRIBUTE, &w->part);
+}
+
+static void add_ints(writer *w, const char *name, const int *x, int n)
+{
+  attribute(w, name, TYPE_INTS);
+  for (int i = 0; i < n; i++) shoal_proto_number(&w->part, ATTRIBUTE_INTS, (uint64_t)x[i]);
+  shoal_proto_message(&w->node, NODE_ATTRIBUTE, &w->part);
+}
+
+/* A node with one or two inputs and no attributes. */
+static void simple(writer *w, const char *op, const char *a, const char *b, const char *output)
+{
+  begin(w, op, output);
+  take(w, a);
+  if (b) take(w, b);
+  end(w);
+}
+
+static void add_windows(writer *w, const shoal_node *n)
+{
+  const int pads[4] = { n->pad[0], n->pad[1], n->pad[0], n->pad[1] };
+  add_ints(w, "kernel_shape", n->kernel, 2);
+  add_ints(w, "strides", n->stride, 2);
+  add_ints(w, "pads", pads, 4);
+}
+
+/* ---- tensors that are no parameters ---- */
+
+static void put_constant(writer *w, const char *name, const shoal_shape *shape, const float *x)
+{
+  w->part.n = 0;
+  for (int d = 0; d < shape->ndim; d++) shoal_proto_number(&w->part, TENSOR_DIM, (uint64_t)shape->dim[d]);
+  shoal_proto_number(&w->part, TENSOR_TYPE, F32);
+  shoal_proto_text(&w->part, TENSOR_NAME, name);
+  shoal_proto_bytes(&w->part, TENSOR_RAW, x, (size_t)shoal_shape_count(shape) * sizeof *x);
+  shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
+}
+
+static shoal_status put_scale(writer *w, const char *name, const double *x)
+{
+  const shoal_foreign *f = w->f;
+  shoal_shape shape = SHOAL_SHAPE((int64_t)f->scales);
+  float *narrow;
+  if (f->scales > 1)
+    for (; shape.ndim < f->model->input.ndim; shape.ndim++) shape.dim[shape.ndim] = 1; /* channels, 1, 1 */
+  SHOAL_TRY(SHOAL_ALLOC(f->scales, &narrow));
+  for (size_t i = 0; i < f->scales; i++) narrow[i] = (float)x[i];
+  put_constant(w, name, &shape, narrow);
+  free(narrow);
+  return SHOAL_OK;
+}
+
+/* ---- layers ---- */
+
+/* x Phi(x) by erf: the operator Gelu came later, and not every program has it. */
+static void put_gelu(writer *w, const char *name, const char *x, const char *output)
+{
+  char part[4][VALUE_MAX];
+  for (int i = 0; i < 4; i++) snprintf(part[i], sizeof part[i], "%s/gelu%d", name, i + 1);
+  simple(w, "Mul", x, "gelu/sqrt_half", part[0]);
+  simple(w, "Erf", part[0], NULL, part[1]);
+  simple(w, "Add", part[1], "gelu/one", part[2]);
+  simple(w, "Mul", x, part[2], part[3]);
+  simple(w, "Mul", part[3], "gelu/half", output);
+}
+
+static void put_linear(writer *w, const shoal_node *n, const char *x, const char *weight, const char *bias,
+                       const char *output)
+{
+  char turned[VALUE_MAX], product[VALUE_MAX];
+  snprintf(turned, sizeof turned, "%s/transposed", n->name);
+  snprintf(product, sizeof product, "%s/product", n->name);
+  if (n->out.ndim == 1) {
+    begin(w, "Gemm", output);
+    take(w, x);
+    take(w, weight);
+    if (bias) take(w, bias);
+    add_int(w, "transB", 1);
+    end(w);
+    return;
+  }
+  simple(w, "Transpose", weight, NULL, turned);
+  simple(w, "MatMul", x, turned, bias ? product : output);
+  if (bias) simple(w, "Add", product, bias, output);
+}
+
+/* The operator of node n, from x to output. */
+static void put_operator(writer *w, const shoal_node *n, const char *x, const char *other, const char *output)
+{
+  const shoal_model *m = w->f->model;
+  const char *weight = n->weight[0] >= 0 ? m->param[n->weight[0]].name : NULL;
+  const char *bias = n->weight[1] >= 0 ? m->param[n->weight[1]].name : NULL;
+  char mean[VALUE_MAX], var[VALUE_MAX];
+  switch (n->kind) {
+  case SHOAL_OP_LINEAR:
+    put_linear(w, n, x, weight, bias, output);
+    return;
+  case SHOAL_OP_GELU:
+    put_gelu(w, n->name, x, output);
+    return;
+  case SHOAL_OP_RELU:
+    simple(w, "Relu", x, NULL, output);
+    return;
+  case SHOAL_OP_ADD:
+    simple(w, "Add", x, other, output);
+    return;
+  case SHOAL_OP_CONV:
+    begin(w, "Conv", output);
+    take(w, x);
+    take(w, weight);
+    if (bias) take(w, bias);
+    add_windows(w, n);
+    break;
+  case SHOAL_OP_MAXPOOL:
+    begin(w, "MaxPool", output);
+    take(w, x);
+    add_windows(w, n);
+    break;
+  case SHOAL_OP_AVGPOOL:
+    begin(w, "AveragePool", output);
+    take(w, x);
+    add_windows(w, n);
+    add_int(w, "count_include_pad", 0);
+    break;
+  case SHOAL_OP_BATCHNORM:
+    snprintf(mean, sizeof mean, "%s.running_mean", n->name);
+    snprintf(var, sizeof var, "%s.running_var", n->name);
+    begin(w, "BatchNormalization", output);
+    take(w, x);
+    take(w, weight);
+    take(w, bias);
+    take(w, mean);
+    take(w, var);
+    add_float(w, "epsilon", n->eps);
+    break;
+  case SHOAL_OP_LAYERNORM:
+    begin(w, "LayerNormalization", output);
+    take(w, x);
+    take(w, weight);
+    take(w, bias);
+    add_int(w, "axis", -1);
+    add_float(w, "epsilon", n->eps);
+    break;
+  case SHOAL_OP_GLOBALPOOL:
+    snprintf(mean, sizeof mean, "%s/plane", n->name);
+    simple(w, "GlobalAveragePool", x, NULL, mean);
+    begin(w, "Flatten", output);
+    take(w, mean);
+    break;
+  case SHOAL_OP_FLATTEN:
+    begin(w, "Flatten", output);
+    take(w, x);
+    break;
+  case SHOAL_OP_DROPOUT:
+  case SHOAL_OP_COUNT:
+    begin(w, "Identity", output);
+    take(w, x);
+    break;
+  }
+  end(w);
+}
+
+static const char *value_of(const writer *w, int v)
+{
+  return v < 0 ? w->input : w->value[v];
+}
+
+static void put_layer(writer *w, int i)
+{
+  const shoal_model *m = w->f->model;
+  const shoal_node *n = &m->node[i];
+  const char *x = value_of(w, n->in[0]), *other = shoal_node_inputs(n) > 1 ? value_of(w, n->in[1]) : NULL;
+  bool last = i == m->nodes - 1;
+  char before[VALUE_MAX];
+  if (n->kind == SHOAL_OP_DROPOUT && !last) {
+    snprintf(w->value[i], VALUE_MAX, "%s", x);
+    return;
+  }
+  snprintf(w->value[i], VALUE_MAX, last ? "logits" : "%s/out", n->name);
+  snprintf(before, sizeof before, "%s/before_relu", n->name);
+  put_operator(w, n, x, other, n->relu ? before : w->value[i]);
+  if (n->relu) simple(w, "Relu", before, NULL, w->value[i]);
+}
+
+/* ---- the graph ---- */
+
+/* [N, …] of f32. */
+static void put_value(writer *w, unsigned field, const char *name, const shoal_shape *sample)
+{
+  shoal_proto dim = { 0 }, shape = { 0 }, tensor = { 0 }, type = { 0 }, value = { 0 };
+  shoal_proto_text(&dim, 2, "N");
+  shoal_proto_message(&shape, 1, &dim);
+  for (int d = 0; d < sample->ndim; d++) {
+    dim.n = 0;
+    shoal_proto_number(&dim, 1, (uint64_t)sample->dim[d]);
+    shoal_proto_message(&shape, 1, &dim);
+  }
+  shoal_proto_number(&tensor, 1, F32);
+  shoal_proto_message(&tensor, 2, &shape);
+  shoal_proto_message(&type, 1, &tensor);
+  shoal_proto_text(&value, 1, name);
+  shoal_proto_message(&value, 2, &type);
+  shoal_proto_message(&w->graph, field, &value);
+  shoal_proto *const all[] = { &dim, &shape, &tensor, &type, &value };
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) shoal_proto_free(all[i]);
+}
+
+static shoal_status put_graph(writer *w)
+{
+  const shoal_model *m = w->f->model;
+  const float half = 0.5f, one = 1, sqrt_half = 0.70710678f;
+  bool gelu = false;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)m->nodes, &w->value));
+  shoal_proto_text(&w->graph, GRAPH_NAME, m->name);
+  SHOAL_TRY(put_scale(w, "input/mean", w->f->mean));
+  SHOAL_TRY(put_scale(w, "input/std", w->f->std));
+  simple(w, "Sub", "input", "input/mean", "input/centred");
+  snprintf(w->input, sizeof w->input, "input/normalised");
+  simple(w, "Div", "input/centred", "input/std", w->input);
+  for (int i = 0; i < m->nodes; i++) {
+    gelu |= m->node[i].kind == SHOAL_OP_GELU;
+    put_layer(w, i);
+  }
+  if (gelu) {
+    const shoal_shape scalar = { 0 };
+    put_constant(w, "gelu/half", &scalar, &half);
+    put_constant(w, "gelu/one", &scalar, &one);
+    put_constant(w, "gelu/sqrt_half", &scalar, &sqrt_half);
+  }
+  begin(w, "Softmax", "probabilities");
+  take(w, "logits");
+  add_int(w, "axis", -1);
+  end(w);
+  const shoal_shape *out = &m->node[m->nodes - 1].out;
+  put_value(w, GRAPH_INPUT, "input", &m->input);
+  put_value(w, GRAPH_OUTPUT, "probabilities", out);
+  put_value(w, GRAPH_OUTPUT, "logits", out);
+  return SHOAL_OK;
+}
+
+static void put_fact(void *ctx, const char *key, const char *text)
+{
+  shoal_proto entry = { 0 };
+  shoal_proto_text(&entry, 1, key);
+  shoal_proto_text(&entry, 2, text);
+  shoal_proto_message(ctx, MODEL_FACTS, &entry);
+  shoal_proto_free(&entry);
+}
+
+static void put_model(const shoal_foreign *f, shoal_proto *model)
+{
+  shoal_proto opset = { 0 };
+  shoal_proto_number(model, MODEL_IR, IR_VERSION);
+  shoal_proto_text(model, MODEL_PRODUCER, "shoal");
+  shoal_proto_text(model, MODEL_VERSION, SHOAL_VERSION);
+  shoal_proto_text(&opset, 1, "");
+  shoal_proto_number(&opset, 2, OPSET);
+  shoal_proto_message(model, MODEL_OPSET, &opset);
+  shoal_foreign_facts(f, put_fact, model);
+  shoal_proto_free(&opset);
+}
+
+/* What stands before the values of a tensor in the graph, and in *bytes the length of all of it. */
+static void put_tensor_head(const shoal_foreign_tensor *t, shoal_proto *head, double *bytes)
+{
+  shoal_proto inner = { 0 };
+  size_t raw = t->count * sizeof(float);
+  for (int d = 0; d < t->shape.ndim; d++) shoal_proto_number(&inner, TENSOR_DIM, (uint64_t)t->shape.dim[d]);
+  shoal_proto_number(&inner, TENSOR_TYPE, F32);
+  shoal_proto_text(&inner, TENSOR_NAME, t->name);
+  shoal_proto_head(&inner, TENSOR_RAW, raw);
+  head->n = 0;
+  shoal_proto_head(head, GRAPH_TENSOR, inner.n + raw);
+  shoal_proto_append(head, &inner);
+  *bytes = (double)head->n + (double)raw;
+  shoal_proto_free(&inner);
+}
+
+static shoal_status put_file(writer *w, const shoal_foreign_tensor *t, size_t n, const char *path)
+{
+  const double most = 2147483647; /* of a protobuf message */
+  shoal_proto model = { 0 }, head = { 0 };
+  shoal_foreign_file o;
+  double graph = (double)w->graph.n, bytes;
+  for (size_t i = 0; i < n; i++) {
+    put_tensor_head(&t[i], &head, &bytes);
+    graph += bytes;
+  }
+  put_model(w->f, &model);
+  shoal_status st = SHOAL_OK;
+  if (graph + (double)model.n + 16 > most)
+    st = SHOAL_FAIL(SHOAL_ERR_UNSUPPORTED,
+                    "%s would have %.1f GiB, and a file of ONNX has 2 GiB at most; write NAME.safetensors or NAME.h5",
+                    path, graph / 1073741824);
+  if (st == SHOAL_OK) shoal_proto_head(&model, MODEL_GRAPH, (uint64_t)graph);
+  bool opened = st == SHOAL_OK;
+  if (opened) st = shoal_foreign_open(&o, path, graph + (double)model.n);
+  if (st == SHOAL_OK) {
+    shoal_foreign_put(&o, model.bytes, model.n);
+    shoal_foreign_put(&o, w->graph.bytes, w->graph.n);
+  }
+  for (size_t i = 0; i < n && st == SHOAL_OK; i++) {
+    put_tensor_head(&t[i], &head, &bytes);
+    shoal_foreign_put(&o, head.bytes, head.n);
+    st = shoal_foreign_put_tensor(&o, w->f, &t[i]);
+  }
+  if (opened) st = shoal_foreign_close(&o, st);
+  shoal_proto_free(&model);
+  shoal_proto_free(&head);
+  return st;
+}
+
+shoal_status shoal_foreign_onnx(const shoal_foreign *f, const char *path)
+{
+  writer w = { .f = f };
+  shoal_foreign_tensor *t = NULL;
+  size_t n;
+  shoal_status st = put_graph(&w);
+  if (st == SHOAL_OK) st = shoal_foreign_tensors(f->model, &t, &n);
+  if (st == SHOAL_OK) st = put_file(&w, t, n, path);
+  shoal_proto *const all[] = { &w.graph, &w.node, &w.part };
+  for (size_t i = 0; i < SHOAL_COUNT(all); i++) shoal_proto_free(all[i]);
+  free(w.value);
+  free(t);
+  return st;
+}

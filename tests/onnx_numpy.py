@@ -1,0 +1,80 @@
+"""An ONNX network evaluated by NumPy in double precision, for the operators that Shoal writes; and checked by the format's own
+checker, shapes included."""
+import math
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+
+def windows(x, a, fill):
+    top, left, bottom, right = a["pads"]
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
+    view = np.lib.stride_tricks.sliding_window_view(x, a["kernel_shape"], axis=(2, 3))
+    return view[:, :, :: a["strides"][0], :: a["strides"][1]]
+
+
+def conv(a, x, w, b=None):
+    y = np.einsum("nihwkl,oikl->nohw", windows(x, a, 0), w, optimize=True)
+    return y if b is None else y + b[:, None, None]
+
+
+def batchnorm(a, x, scale, shift, mean, var):
+    shape = (-1,) + (1,) * (x.ndim - 2)
+    return (x - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + a["epsilon"]) * scale.reshape(shape) + shift.reshape(shape)
+
+
+def layernorm(a, x, scale, shift):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + a["epsilon"]) * scale + shift
+
+
+def softmax(a, x):
+    p = np.exp(x - x.max(a["axis"], keepdims=True))
+    return p / p.sum(a["axis"], keepdims=True)
+
+
+def averages(a, x):
+    assert a["count_include_pad"] == 0
+    return np.nanmean(windows(x, a, np.nan), (4, 5))
+
+
+OPERATORS = {
+    "Add": lambda a, x, y: x + y,
+    "Sub": lambda a, x, y: x - y,
+    "Mul": lambda a, x, y: x * y,
+    "Div": lambda a, x, y: x / y,
+    "Erf": lambda a, x: np.vectorize(math.erf)(x),
+    "Relu": lambda a, x: np.maximum(x, 0),
+    "Identity": lambda a, x: x,
+    "Gemm": lambda a, x, w, b=0: x @ (w.T if a["transB"] else w) + b,
+    "MatMul": lambda a, x, y: x @ y,
+    "Transpose": lambda a, x: x.T,
+    "Flatten": lambda a, x: x.reshape(len(x), -1),
+    "GlobalAveragePool": lambda a, x: x.mean((2, 3), keepdims=True),
+    "MaxPool": lambda a, x: windows(x, a, -np.inf).max((4, 5)),
+    "AveragePool": averages,
+    "Conv": conv,
+    "BatchNormalization": batchnorm,
+    "LayerNormalization": layernorm,
+    "Softmax": softmax,
+}
+
+
+def load(path):
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def facts(model):
+    return {p.key: p.value for p in model.metadata_props}
+
+
+def run(model, x):
+    """All outputs by name for raw samples x."""
+    values = {t.name: numpy_helper.to_array(t).astype("f8") for t in model.graph.initializer}
+    values[model.graph.input[0].name] = x.astype("f8")
+    for node in model.graph.node:
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        values[node.output[0]] = OPERATORS[node.op_type](attributes, *(values[i] for i in node.input))
+    return {o.name: values[o.name] for o in model.graph.output}

@@ -42,7 +42,8 @@ usage: cluster.sh VERB
   status              nodes, links and time left; exit 1 if it is not up
   exec COMMAND...     run srun, sbatch, squeue, ... on it
   check               can a cluster be made here? exit 77 and a line if not
-  env                 shell functions for the same:  eval "\$($0 env)"; srun -N4 hostname
+  env                 for a shell, so that these commands are on its PATH, also for what it starts, as shoal submit:
+                      eval "\$($0 env)"; srun -N4 hostname
   logs                the last lines of every daemon
   bytes               node, received and sent bytes, received and sent packets of every node's link
 Jobs may write to $dir/work, which all nodes see.  SHOAL_CLUSTER_DIR chooses another state folder than
@@ -169,6 +170,21 @@ nodes() { number "$dir/nodes"; }
 check_state() {
   [[ ! -e $dir && ! -L $dir ]] || is_own_folder "$dir" ||
     die 2 "$dir is not a folder that belongs to us and that only we can write to; choose another SHOAL_CLUSTER_DIR"
+}
+
+# Slurm's commands for shells outside.  What they start finds them, too, on the head and in jobs, where they are Slurm's own.
+write_commands() {
+  local command
+  mkdir -p "$dir/bin"
+  for command in srun sbatch salloc squeue sinfo scontrol scancel; do
+    cat >"$dir/bin/$command" <<END
+#!/usr/bin/env bash
+PATH=\${PATH//"$dir/bin:"/}
+[[ \${SLURM_CONF-} == "$SLURM_CONF" ]] || exec env SHOAL_CLUSTER_DIR="$dir" "$self" exec $command "\$@"
+exec $command "\$@"
+END
+    chmod 755 "$dir/bin/$command"
+  done
 }
 
 # After clean.  The mark comes before anything else, so that `down` takes for ours what an `up` killed at any moment left.
@@ -479,6 +495,7 @@ up() {
   echo $(($(date +%s) + 10#$minutes * 60)) >"$dir/deadline"
   launch watchdog "$self" _watch "$follow"
   write_config "$n"
+  write_commands
   write_hosts "$n"
   make_network "$n"
   start_daemons "$n"
@@ -520,12 +537,7 @@ status() {
   inside head squeue -o '%i %j %T %M %N'
 }
 
-print_env() {
-  local command
-  for command in srun sbatch salloc squeue sinfo scontrol scancel; do
-    echo "$command() { SHOAL_CLUSTER_DIR='$dir' '$self' exec $command \"\$@\"; }"
-  done
-}
+print_env() { echo "export PATH='$dir/bin:'\"\$PATH\""; }
 
 main() {
   local verb=${1-}

@@ -49,6 +49,10 @@ def test_cluster(cluster_possible):
         assert "left alone" in cluster_sh("down", env=other).stdout, "a stranger's down"
         r = cluster_sh("exec", "srun", "-N2", "hostname", env=env)
         assert sorted(r.stdout.split()) == ["n1", "n2"], f"{r.stdout} {r.stderr}"
+        # By its environment the commands are there for whatever a shell starts, as `shoal submit` does, and in what they start.
+        shell = f'eval "$({cluster.SCRIPT} env)"; sh -c "salloc -Q -N2 srun hostname"; sh -c "squeue -h"'
+        r = run(["bash", "-c", shell], env=env)
+        assert sorted(r.stdout.split()) == ["n1", "n2"] and r.stderr == "", f"{r.stdout} {r.stderr}"
         cluster_sh("shape", "fast", env=env, code=2)
         for bad in ({"SHOAL_CLUSTER_DIR": f"{state} 2"}, {"SHOAL_CLUSTER_DIR": f"/tmp/{'x' * 80}"},
                     {"SHOAL_CLUSTER_MINUTES": "1h"}):

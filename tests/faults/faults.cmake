@@ -45,7 +45,7 @@ endforeach()
 
 # Disks without room, quotas, and limits of files.
 add_library(quota MODULE faults/quota.c)
-shoal_add_faults(disk disk_full disk_full)
+shoal_add_faults(disk disk_full disk_full disk_full_writers)
 shoal_add_faults(disk disk disk_limit_at_start disk_limit disk_small disk_quota disk_inodes disk_trace disk_trace_cut disk_stage)
 
 # Signals, wherever a run is.

@@ -259,7 +259,9 @@ shoal_status shoal_cmd_models(int argc, char **argv)
   const char *const *words;
   bool json = shoal_json_wanted(a), yaml = shoal_args_on(a, "--yaml");
   shoal_status st;
-  if (shoal_args_words(a, &words))
+  if (json && yaml)
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "--json and --yaml: choose one");
+  else if (shoal_args_words(a, &words))
     st = explain_model(words[0], json, yaml);
   else
     st = yaml ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--yaml: say which network, `shoal models resnet20 --yaml`")

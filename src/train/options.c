@@ -219,6 +219,8 @@ static shoal_status choose(const shoal_settings *s, const shoal_model_entry **mo
     size_t n = shoal_models(&entries);
     for (size_t i = 0; i < n; i++) names[i] = entries[i].name;
     const char *near = shoal_nearest(name, names, n);
+    SHOAL_CHECK(!strstr(name, ".y"), SHOAL_ERR_USAGE,
+                "model.name is \"%s\": a file that describes a network is given as model: { file: %s }", name, name);
     return SHOAL_FAIL(SHOAL_ERR_USAGE, "model.name is \"%s\": no such model%s%s; `shoal models` lists them", name,
                       near ? ", did you mean " : "", near ? near : "");
   }

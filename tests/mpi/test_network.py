@@ -77,4 +77,6 @@ def test_network_refused(glyphs):
     assert_one_error(r, "absent.yaml")
     r = train(1, "r", *RUN, *sets(model__file="net.yaml", model__name="mlp"), code=2)
     assert_one_error(r, "model.file", "mlp")
+    r = train(1, "r", *RUN, *sets(model="net.yaml"), code=2)
+    assert_one_error(r, "model: { file: net.yaml }")
     assert not os.path.exists("runs/r/ckpt") or not os.listdir("runs/r/ckpt")

@@ -243,7 +243,7 @@ def checkpoints(name):
     """Paths of a run's checkpoints, oldest first."""
     folder = f"runs/{name}/ckpt"
     files = os.listdir(folder) if os.path.isdir(folder) else []
-    return [f"{folder}/{f}" for f in sorted(files) if f.startswith("step-") and f.endswith(".h5")]
+    return [f"{folder}/{f}" for f in sorted(files) if f.startswith("step-") and f.endswith(".h5") and ".shard-" not in f]
 
 
 def newest(name):

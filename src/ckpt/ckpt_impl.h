@@ -52,8 +52,6 @@ enum {
   SHOAL_CKPT_SAVE_SHOWN = 8, /* digits of a save's number in the names of its shards */
   SHOAL_CKPT_STEM = 64       /* bytes of "step-000001234" */
 };
-/** Path of a shard of the checkpoint whose main file has or will have this path.  Caller frees. */
-char *shoal_ckpt_shard_path(const char *main, const char *save, uint32_t number);
 /** Parses the name of a shard: the main file's name without ".h5", and the first digits of the save's number. */
 bool shoal_ckpt_shard_name(const char *name, char stem[SHOAL_CKPT_STEM], char save[SHOAL_CKPT_SAVE_SHOWN + 1]);
 /** Open a shard of a main file, number 1 to n_shards, by plain reads.  ERR_IO if it is missing or not the one meant. */

@@ -7,6 +7,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/limit.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
 #include <inttypes.h>
@@ -149,18 +150,8 @@ static shoal_status add_rows(shoal_ckpt_draft *d, uint64_t rows, size_t bytes, c
   return shoal_h5_table_append(d->set, rows, data);
 }
 
-shoal_status shoal_ckpt_draft_begin(shoal_ckpt_draft *d, const char *name, shoal_dtype type, uint64_t n)
-{
-  return begin_set(d, name, type, 1, &n);
-}
-
-shoal_status shoal_ckpt_draft_add(shoal_ckpt_draft *d, uint64_t n, const void *data)
-{
-  return add_rows(d, n, (size_t)n * shoal_dtype_size(last(d)->type), data);
-}
-
 /* Completes a data set: records its offset, and stores the checksum as an attribute for readers that use only HDF5. */
-shoal_status shoal_ckpt_draft_end(shoal_ckpt_draft *d, bool ok)
+static shoal_status end_set(shoal_ckpt_draft *d, bool ok)
 {
   shoal_ckpt_entry *e = last(d);
   shoal_h5_table *set = d->set;
@@ -182,9 +173,15 @@ shoal_status shoal_ckpt_draft_put(shoal_ckpt_draft *d, const char *name, shoal_d
                                   const uint64_t *dims, const void *data)
 {
   SHOAL_TRY(begin_set(d, name, type, ndim, dims));
-  size_t bytes = (size_t)last(d)->bytes;
-  shoal_status st = bytes ? add_rows(d, ndim ? dims[0] : 1, bytes, data) : SHOAL_OK;
-  shoal_status ended = shoal_ckpt_draft_end(d, st == SHOAL_OK);
+  const uint64_t rows = last(d)->bytes ? (ndim ? dims[0] : 1) : 0;
+  const size_t width = rows ? (size_t)(last(d)->bytes / rows) : 1;
+  const uint64_t most = SHOAL_MAX((uint64_t)(SHOAL_CKPT_PIECE / width), UINT64_C(1));
+  shoal_status st = SHOAL_OK;
+  for (uint64_t row = 0; st == SHOAL_OK && row < rows; row += most) { /* other threads use HDF5 in between */
+    const uint64_t n = SHOAL_MIN(most, rows - row);
+    st = add_rows(d, n, (size_t)n * width, (const char *)data + (size_t)row * width);
+  }
+  shoal_status ended = end_set(d, st == SHOAL_OK);
   return st == SHOAL_OK ? ended : st;
 }
 

@@ -1,6 +1,6 @@
 /* Writing a file of a checkpoint by one process: it has a temporary name until it is complete and verified.
  *
- *     open -> put ..., or begin, add, add ..., end -> finish: seal, fsync, read back, rename, fsync the folder
+ *     open -> put ... -> finish: seal, fsync, read back, rename, fsync the folder
  *
  * Shards are finished first, by whichever process, then attached to the main file, whose name makes the checkpoint exist.
  *
@@ -13,7 +13,7 @@
 
 typedef struct {
   shoal_h5_draft file;
-  shoal_h5_table *set; /* the current data set, between begin and end */
+  shoal_h5_table *set; /* the current data set, while it is put */
   shoal_ckpt_index index;
   shoal_status (*may)(void *context); /* of shoal_ckpt_info */
   void *context;
@@ -25,17 +25,15 @@ shoal_status shoal_ckpt_check_space(const char *path, uint64_t need);
  *  attributes.  Initialise `d` as {0}, and call discard in any case.
  *  @param path  of the main file, also for a shard (info->shard > 0), whose own path follows from it */
 shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const shoal_ckpt_info *info, uint64_t need);
-/** Write a whole data set.  ERR_ARG for an invalid name or shape; ERR_IO, with the free bytes if the disk is full.
+/** Write a data set, in pieces, between which other threads use HDF5.  ERR_ARG for an invalid name or shape; ERR_IO, with the free bytes if the disk is full.
  *  @param name  parts of printable ASCII without blanks, joined by slashes, at most 240 bytes; must not exist yet
  *  @param dims  [ndim], row-major, ndim 0 to 8 (0: a scalar, dims may be NULL); may contain 0 */
 shoal_status shoal_ckpt_draft_put(shoal_ckpt_draft *d, const char *name, shoal_dtype type, int ndim,
                                   const uint64_t *dims, const void *data);
-/** Write a data set [n] in consecutive pieces: begin, add …, end.  After a failed add call `end` with ok = false. */
-shoal_status shoal_ckpt_draft_begin(shoal_ckpt_draft *d, const char *name, shoal_dtype type, uint64_t n);
-shoal_status shoal_ckpt_draft_add(shoal_ckpt_draft *d, uint64_t n, const void *data);
-shoal_status shoal_ckpt_draft_end(shoal_ckpt_draft *d, bool ok);
 /** Another name of a whole data set of this file, for equal data: same type, shape and bytes, written once. */
 shoal_status shoal_ckpt_draft_link(shoal_ckpt_draft *d, const char *name, const char *existing);
+/** Path of a shard of the checkpoint whose main file has or will have this path.  Caller frees. */
+char *shoal_ckpt_shard_path(const char *main, const char *save, uint32_t number);
 /** List the next shard, 1, 2, …, of this save in the main file's draft, and what is in it.  The shard is finished. */
 shoal_status shoal_ckpt_draft_attach(shoal_ckpt_draft *d);
 /** Close, seal, fsync, read back, rename, fsync the folder. */

@@ -339,15 +339,19 @@ static shoal_status remove_left_over(const char *path, const char *why)
   return SHOAL_OK;
 }
 
-static shoal_status remove_orphans(const char *dir, const shoal_ckpt_folder *f)
+/* One line tells of all, for there may be one of every rank. */
+static shoal_status remove_orphans(const char *dir, const shoal_ckpt_folder *f, bool told)
 {
   shoal_texts orphans = { 0 };
   shoal_status st = shoal_ckpt_folder_orphans(dir, f, &orphans);
   for (size_t i = 0; st == SHOAL_OK && i < orphans.n; i++) {
     char *path = shoal_path_join(dir, orphans.at[i]);
-    st = remove_left_over(path, "a shard of no checkpoint");
+    st = remove_file(path);
     free(path);
   }
+  if (st == SHOAL_OK && told && orphans.n)
+    shoal_info("removed %zu shard%s of no checkpoint from %s: their save was not finished", orphans.n,
+               orphans.n == 1 ? "" : "s", dir);
   shoal_texts_free(&orphans);
   return st;
 }
@@ -356,7 +360,7 @@ shoal_status shoal_ckpt_sweep(const char *dir)
 {
   shoal_ckpt_folder f;
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &f));
-  shoal_status st = remove_orphans(dir, &f);
+  shoal_status st = remove_orphans(dir, &f, true);
   for (size_t i = 0; i < f.temporaries.n; i++) {
     const char *why = NULL;
     char *path = shoal_path_join(dir, f.temporaries.at[i]);
@@ -396,7 +400,7 @@ shoal_status shoal_ckpt_prune(const char *dir, int keep, int64_t saved)
     i++;
   }
   if (good == want) st = remove_from(&f, i);
-  if (st == SHOAL_OK && saved >= 0) st = remove_orphans(dir, &f); /* of a save that the one just done replaced */
+  if (st == SHOAL_OK && saved >= 0) st = remove_orphans(dir, &f, false); /* of a save that the one just done replaced */
   shoal_ckpt_folder_free(&f);
   return st;
 }
@@ -440,7 +444,7 @@ static shoal_status leave_only(const char *folder, const char *path)
   SHOAL_TRY(shoal_ckpt_folder_scan(folder, &f));
   for (size_t i = 0; st == SHOAL_OK && i < f.n; i++)
     if (strcmp(shoal_path_base(f.at[i].path), shoal_path_base(path)) != 0) st = remove_checkpoint(&f, f.at[i].path);
-  if (st == SHOAL_OK) st = remove_orphans(folder, &f);
+  if (st == SHOAL_OK) st = remove_orphans(folder, &f, false);
   shoal_ckpt_folder_free(&f);
   return st;
 }

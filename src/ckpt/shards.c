@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "ckpt/ckpt_impl.h"
+#include "ckpt/draft.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

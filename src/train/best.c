@@ -23,7 +23,11 @@ static double measured(const shoal_session *s)
 
 static shoal_status keep_best(shoal_session *s)
 {
+  SHOAL_TRY(shoal_session_finish_save(s)); /* of the last one, which is not meant */
+  s->saving.best = true;
   SHOAL_TRY(shoal_session_save_due(s));
+  if (s->saving.writer) return SHOAL_OK; /* who writes it does the rest */
+  s->saving.best = false;
   if (s->record.save_failed) return SHOAL_OK; /* and training goes on */
   shoal_status st = SHOAL_OK;
   if (shoal_session_is_root(s)) {

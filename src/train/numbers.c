@@ -450,6 +450,7 @@ shoal_status shoal_numbers_act(shoal_session *s)
   advice text;
   char who[48];
   int rank = shoal_world_rank(s->run.world);
+  SHOAL_TRY(shoal_session_finish_save(s)); /* what it saves was finite: the last good state */
   SHOAL_TRY(find_culprits(s, s->run.control, n->found, &c));
   bool speaks = n->found == c.most;
   if (c.most == SHOAL_FOUND_UNREADABLE)

@@ -76,6 +76,15 @@ static const shoal_option run_options[] = {
   { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,1000000]", "Number of good checkpoints to keep.", NULL },
   { "ckpt.best", SHOAL_OPT_ENUM, "none", NULL, "none|test_acc|test_loss",
     "Also keep the checkpoint of the best evaluation, in ckpt/best: highest accuracy or lowest loss.", NULL },
+  { "ckpt.beside", SHOAL_OPT_ENUM, "auto", NULL, "auto|always|never",
+    "Checkpoints are written beside the training, from a copy in memory of what a rank writes; the next one waits "
+    "until "
+    "the last is there. auto: if a rank writes 32 MiB or more.",
+    NULL },
+  { "ckpt.gather", SHOAL_OPT_INT, "16", "MiB", "[0,1000000]",
+    "A checkpoint is one file if the arrays that only other ranks than the first have are together at most as large; "
+    "else each rank writes its own, in a file beside the first one's (a shard).",
+    NULL },
   { "ckpt.failure", SHOAL_OPT_ENUM, "stop", NULL, "stop|retry",
     "A checkpoint that cannot be written: end the run, or go on and try again when the next one is due. The last one "
     "is "
@@ -417,8 +426,13 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
   static const char *const measures[] = {
     [SHOAL_BEST_NONE] = "none", [SHOAL_BEST_ACCURACY] = "test_acc", [SHOAL_BEST_LOSS] = "test_loss", NULL
   };
+  static const char *const besides[] = {
+    [SHOAL_CKPT_AUTO] = "auto", [SHOAL_CKPT_ALWAYS] = "always", [SHOAL_CKPT_NEVER] = "never", NULL
+  };
   *out = (shoal_run_choice){
     .best = (shoal_best)place_of(c, "ckpt.best", measures),
+    .beside = (shoal_ckpt_beside)place_of(c, "ckpt.beside", besides),
+    .gather_bytes = (uint64_t)shoal_config_int(c, "ckpt.gather") << 20,
     .patience = (uint64_t)shoal_config_int(c, "eval.patience"),
     .bad = (shoal_bad_policy)place_of(c, "numbers.bad", policies),
     .spike = shoal_config_float(c, "numbers.spike"),

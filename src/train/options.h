@@ -1,6 +1,7 @@
 /* The run file's own options: everything that is not the model's, the optimizer's or the method's. */
 #ifndef SHOAL_TRAIN_OPTIONS_H
 #define SHOAL_TRAIN_OPTIONS_H
+#include "ckpt/together/writer.h"
 #include "config/option.h"
 #include "data/loader.h"
 #include "method/method.h"
@@ -42,10 +43,12 @@ typedef struct {
   shoal_last_batch last;
   shoal_shard shard;
   shoal_trace_level trace;
-  uint64_t trace_bytes; /* trace.max_size; 0: no limit */
-  bool trace_last;      /* trace.keep */
-  int keep;             /* checkpoints */
-  bool retries_save;    /* goes on without a checkpoint that cannot be written */
+  uint64_t trace_bytes;     /* trace.max_size; 0: no limit */
+  bool trace_last;          /* trace.keep */
+  int keep;                 /* checkpoints */
+  bool retries_save;        /* goes on without a checkpoint that cannot be written */
+  shoal_ckpt_beside beside; /* whether checkpoints are written beside the training */
+  uint64_t gather_bytes;    /* ckpt.gather */
   shoal_best best;
   uint64_t patience; /* eval.patience; 0: none */
   shoal_bad_policy bad;

@@ -181,15 +181,140 @@ static shoal_status failed_alike(shoal_session *s, shoal_status st)
   return st;
 }
 
-static shoal_status may_save(void *folder)
+/* Asked by each rank that writes a file, before that gets its name.  A delay for tests comes before the main file's. */
+static shoal_status may_save(void *session)
 {
-  return shoal_folder_check(folder);
+  const shoal_session *s = session;
+  if (s->faults.ckpt_s > 0 && shoal_session_is_root(s)) usleep((useconds_t)(s->faults.ckpt_s * 1e6));
+  return shoal_folder_check(&s->world.folder);
+}
+
+/* On rank 0, by the thread that has written the checkpoint. */
+static void after_save(void *session, const char *path, bool beside)
+{
+  shoal_session *s = session;
+  shoal_session_saving *v = &s->saving;
+  uint64_t launched = atomic_load(&v->launched_ns);
+  v->seconds = shoal_worked_since(v->began_ns);
+  if (beside && launched)
+    shoal_info("checkpoint %s, %.2f s, for %.2f s of which training waited", path, v->seconds,
+               (double)(launched - v->began_ns) * 1e-9);
+  else
+    shoal_info("checkpoint %s, %.2f s", path, v->seconds);
+  if (v->best && beside) shoal_error_keep(&v->failure, shoal_ckpt_keep_best(path));
+  shoal_error_keep(&v->failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep, (int64_t)v->file_step));
+}
+
+/* ---- the checkpoint that is being written ---- */
+
+/* All ranks, once it is there. */
+static shoal_status book(shoal_session *s, char *path)
+{
+  shoal_session_saving *v = &s->saving;
+  shoal_error failure = v->failure;
+  s->clock.saved_step = v->step;
+  s->clock.saved_epoch = v->epoch;
+  s->clock.saved_row_step = v->row_step;
+  s->clock.saved_any = true;
+  free(s->clock.saved_path);
+  s->clock.saved_path = path;
+  s->record.save_s = SHOAL_MAX(s->record.save_s, v->seconds);
+  if (shoal_session_is_root(s)) {
+    shoal_session_note_lead(s);
+    shoal_status st = shoal_session_status(s, "running", 0, "");
+    if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
+  }
+  shoal_error_keep(&failure, shoal_session_count_traces(s));
+  return shoal_group_agree(s->run.control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));
+}
+
+static void record_span(shoal_session *s, uint64_t since_ns)
+{
+  shoal_trace_span(s->run.trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(s->run.trace, "checkpoint"), since_ns,
+                   shoal_now_ns());
+  shoal_session_flush_trace(s, true);
+}
+
+/* @param since_ns  training waits */
+static shoal_status join_save(shoal_session *s, uint64_t since_ns)
+{
+  char *path;
+  shoal_ckpt_writer *w = s->saving.writer;
+  s->saving.writer = NULL;
+  shoal_status st = shoal_ckpt_join(w, &path);
+  s->saving.best = false;
+  if (st != SHOAL_OK) return failed_alike(s, st);
+  shoal_session_drop_whole(s);
+  record_span(s, since_ns);
+  return book(s, path);
+}
+
+shoal_status shoal_session_finish_save(shoal_session *s)
+{
+  if (!s->saving.writer) return SHOAL_OK;
+  s->record.save_failed = false;
+  shoal_activity_begin(true, "finishing the checkpoint of step %llu in %s", (unsigned long long)s->saving.step,
+                       s->world.folder.ckpt);
+  shoal_status st = join_save(s, shoal_now_ns());
+  shoal_activity_end();
+  if (st == SHOAL_OK || !s->record.save_failed || !s->world.choice.retries_save) return st;
+  s->meet.agreed = false;
+  if (!shoal_session_is_root(s)) return SHOAL_OK;
+  shoal_error_report(st); /* of a single rank: nobody has */
+  shoal_warn("there is no checkpoint of step %llu: training has gone on meanwhile (ckpt.failure: retry)",
+             (unsigned long long)s->saving.step);
+  return SHOAL_OK;
+}
+
+void shoal_session_abandon_save(shoal_session *s)
+{
+  shoal_ckpt_abandon(s->saving.writer);
+  s->saving.writer = NULL;
+  shoal_ckpt_copies_free(&s->saving.copies);
+}
+
+static void tell_launched(const shoal_session *s, const shoal_ckpt_launched *l)
+{
+  char amount[32];
+  if (!shoal_session_is_root(s)) return;
+  shoal_format_bytes((double)l->bytes, amount, sizeof amount);
+  if (l->lacks_memory)
+    shoal_warn(
+        "the checkpoint of step %llu is written while training waits: a rank has no memory for a copy of what it "
+        "writes, %s at most (ckpt.beside)",
+        (unsigned long long)s->run.step, amount);
+  else if (l->beside && !s->clock.saved_any)
+    shoal_info("checkpoints are written beside the training, from a copy of at most %s in the memory of each rank "
+               "(ckpt.beside)",
+               amount);
+}
+
+/* @param last  nobody goes on without it: it is waited for */
+static shoal_status launch(shoal_session *s, shoal_ckpt_writer *w, bool last)
+{
+  shoal_ckpt_launched l;
+  shoal_ckpt_how how = { .gather = s->world.choice.gather_bytes,
+                         .beside = last ? SHOAL_CKPT_NEVER : s->world.choice.beside,
+                         .copies = &s->saving.copies,
+                         .done = after_save,
+                         .context = s };
+  shoal_status st = shoal_ckpt_launch(w, &how, &l);
+  if (st != SHOAL_OK) return failed_alike(s, st);
+  s->saving.writer = w;
+  s->clock.saved_ns = shoal_now_ns();
+  atomic_store(&s->saving.launched_ns, s->clock.saved_ns);
+  tell_launched(s, &l);
+  if (!l.beside) return join_save(s, s->saving.began_ns);
+  shoal_session_drop_whole(s);
+  record_span(s, s->saving.began_ns);
+  return SHOAL_OK;
 }
 
 /* A checkpoint that is due comes before the evaluation of its step; only the run's last one has to know of its row, too. */
 static shoal_status save(shoal_session *s, bool last)
 {
   shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_session_finish_save(s));
   int64_t news = !s->clock.saved_any || s->clock.saved_step != r->step || s->clock.saved_epoch != s->clock.epoch ||
                  (last && s->clock.saved_row_step != s->record.row_step);
   SHOAL_TRY(s->meet.way->share_news(s, &news));
@@ -217,7 +342,7 @@ static shoal_status save(shoal_session *s, bool last)
                            .placement = placement.text.text };
   info.data = shoal_session_describe_data(s);
   info.may = may_save;
-  info.context = &s->world.folder;
+  info.context = s;
   st = sum_places(s, &info);
   snprintf(info.run, sizeof info.run, "%s", shoal_config_string(s->world.config, "run.name"));
   snprintf(info.method, sizeof info.method, "%s", s->method->name);
@@ -231,35 +356,16 @@ static shoal_status save(shoal_session *s, bool last)
   shoal_str_free(&placement.text);
   if (st != SHOAL_OK) return summed ? failed_alike(s, st) : st; /* begin failed */
   st = put_all(s, w);
-  if (s->faults.ckpt_s > 0 && shoal_session_is_root(s)) usleep((useconds_t)(s->faults.ckpt_s * 1e6));
   if (st != SHOAL_OK) {
     shoal_ckpt_abandon(w);
     return st;
   }
-  char *path;
-  if ((st = shoal_ckpt_commit(w, &path)) != SHOAL_OK) return failed_alike(s, st);
-  s->clock.saved_step = r->step;
-  s->clock.saved_epoch = s->clock.epoch;
-  s->clock.saved_row_step = s->record.row_step;
-  s->clock.saved_any = true;
-  s->clock.saved_ns = shoal_now_ns();
-  shoal_session_drop_whole(s);
-  shoal_error failure = { .code = SHOAL_OK };
-  double seconds = shoal_worked_since(t0);
-  s->record.save_s = SHOAL_MAX(s->record.save_s, seconds);
-  if (shoal_session_is_root(s)) {
-    shoal_info("checkpoint %s, %.2f s", path, seconds);
-    shoal_session_note_lead(s);
-    st = shoal_session_status(s, "running", 0, "");
-    if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
-    shoal_error_keep(&failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep, (int64_t)info.step));
-  }
-  free(s->clock.saved_path);
-  s->clock.saved_path = path;
-  shoal_trace_span(r->trace, SHOAL_TRACE_CHECKPOINT, shoal_trace_op(r->trace, "checkpoint"), t0, shoal_now_ns());
-  shoal_session_flush_trace(s, true);
-  shoal_error_keep(&failure, shoal_session_count_traces(s));
-  return shoal_group_agree(r->control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));
+  shoal_session_saving *v = &s->saving; /* no thread looks at it before it is launched */
+  *v = (shoal_session_saving){ .copies = v->copies, .best = v->best, .began_ns = t0, .file_step = info.step };
+  v->step = r->step;
+  v->epoch = s->clock.epoch;
+  v->row_step = s->record.row_step;
+  return launch(s, w, last);
 }
 
 static shoal_status save_announced(shoal_session *s, bool last)

@@ -43,6 +43,7 @@ static shoal_status open_training(shoal_session *s)
 
 static void close_training(shoal_session *s)
 {
+  shoal_session_abandon_save(s);
   shoal_session_close_meeting(s);
   if (s->model.opened && s->method->close) s->method->close(&s->run, s->method_state);
   free(s->method_state);

@@ -113,6 +113,19 @@ typedef struct {
   bool ends;      /* the run: there were too many */
 } shoal_session_best;
 
+/* A checkpoint that is being written beside the training; of the members, `writer` tells whether there is one. */
+typedef struct {
+  shoal_ckpt_writer *writer;
+  shoal_ckpt_copies copies;
+  uint64_t step, epoch, row_step; /* of the clock then, and record.row_step */
+  uint64_t file_step;             /* of its name: the mean over ranks on their own clocks */
+  uint64_t began_ns;
+  atomic_uint_least64_t launched_ns; /* training has waited from began_ns on */
+  bool best;                         /* it is kept as the best, too */
+  double seconds;                    /* rank 0: until it was there; set by the writing thread, as is failure */
+  shoal_error failure;               /* rank 0: of what comes after it: prune, keeping the best */
+} shoal_session_saving;
+
 typedef struct { /* indices in the trace's string table */
   uint32_t step, input, forward, backward, optimizer, agreement, promise, epoch, pretended;
 } shoal_session_ops;
@@ -166,6 +179,7 @@ struct shoal_session {
   shoal_session_record record;
   shoal_session_numbers numbers;
   shoal_session_best best;
+  shoal_session_saving saving;
   shoal_session_ears ears;
   shoal_faults faults;
 };
@@ -269,6 +283,10 @@ shoal_status shoal_session_offer_stop(const shoal_session *s);
 shoal_status shoal_session_save_due(shoal_session *s);
 shoal_status shoal_session_save_last(shoal_session *s, bool stops);
 shoal_status shoal_session_check_room(shoal_session *s);
+/* Waits until the checkpoint that is being written beside the training is there.  Collective, also if there is none.  One that fails
+ * may do so if ckpt.failure says so.  Abandon: at the end of a run that fails; local. */
+shoal_status shoal_session_finish_save(shoal_session *s);
+void shoal_session_abandon_save(shoal_session *s);
 enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OPTIMIZER_STEPS, SHOAL_PLACES };
 /* Whether the loop saves one copy of weights and optimizer state for all ranks. */
 static inline bool shoal_session_one_copy(const shoal_session *s)

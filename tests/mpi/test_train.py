@@ -1,5 +1,6 @@
 """Whole runs of `shoal train`: starts, stops, faults, and what a run writes, mostly with method sync."""
 import fcntl
+import glob
 import json
 import os
 import re
@@ -467,18 +468,19 @@ EXACT = {
 
 @pytest.mark.parametrize("method", sampled(EXACT, 2))
 def test_killed_saving(glyphs, jobs, method):
-    """H09: all processes killed at random moments of a run that saves after every step: each restart goes on from a checkpoint
-    that verifies, and the end is that of an uninterrupted run.  3 kills of each of two methods; with SHOAL_FULL=1
-    of every method, and 50 of a long run of sync."""
+    """H09: all processes killed at random moments of a run that saves all the time, in shards and beside the training: each restart
+    goes on from a checkpoint that verifies, and the end is that of an uninterrupted run, which saved one file.  3 kills of each of
+    two methods; with SHOAL_FULL=1 of every method, and 50 of a long run of sync."""
     glyphs(400)
     kills, epochs = (50, 30) if FULL and method == "sync" else (3, 4)
-    options = [*MLP, "--topo", "2x1", *sets(method__name=method, run__epochs=epochs, data__batch=8, ckpt__every="1 steps",
-                                            model__widths="[256,128]", **EXACT[method])]
+    options = [*MLP, "--topo", "2x1", *sets(method__name=method, run__epochs=epochs, data__batch=8, model__widths="[256,128]",
+                                            **EXACT[method])]
     train(2, "whole", *options)
+    shot = [*options, *sets(ckpt__every="2 steps", ckpt__gather=0, ckpt__beside="always")]
     rng = random_source(method)
     done = seen = 0
     while done < kills:
-        job = jobs.start(2, "shot", *options)
+        job = jobs.start(2, "shot", *shot)
         wait_until("a new checkpoint or the end", lambda: job.poll() is not None or last_step("shot") > seen)
         time.sleep(rng.uniform(0, 0.1))  # somewhere in a step or a save
         if job.poll() is not None:
@@ -487,11 +489,13 @@ def test_killed_saving(glyphs, jobs, method):
         seen = last_step("shot")
         done += 1
     assert done >= 2, f"only {done} kills"
-    r = train(2, "shot", *options)
+    r = train(2, "shot", *shot)
     assert "resumed from" in r.stdout, r.stdout
     assert_equal(newest("whole"), newest("shot"), f"{method}, {done} kills")
-    leftovers = [f for f in os.listdir("runs/shot/ckpt") if not f.startswith("step-")]
-    assert leftovers == []
+    kept = [os.path.basename(c)[:-len(".h5")] for c in checkpoints("shot")]
+    shards = len(glob.glob("runs/shot/ckpt/*.shard-0001.h5"))
+    assert shards == len(kept) == 2, "each of them has one, and there is none of another save"
+    assert all(f.startswith(tuple(kept)) for f in os.listdir("runs/shot/ckpt")), os.listdir("runs/shot/ckpt")
 
 
 def test_locks(glyphs):

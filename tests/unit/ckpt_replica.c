@@ -1,10 +1,13 @@
 /* Arrays of several ranks: uneven lengths, lengths beyond a piece, empty ones, equal ones; and failures of one rank, which
- * all ranks must learn.  Run at 1 to 4 ranks. */
+ * all ranks must learn.  In one file, in shards, and in shards that are written while what was put changes already.  Run at 1 to
+ * 4 ranks. */
 #include "unit/ckpt_together.h"
 
 static shoal_group *g;
 static const char *dir;
-static int rank, size;
+static int rank, size, files; /* files: of the first checkpoint, which stays */
+static shoal_backend *backend;
+static enum { ONE_FILE, SHARDS, BESIDE, MODES } mode;
 
 /* Rank r holds this many: few, more than two pieces of 4 MiB, none, some.  One rank alone holds the many. */
 static uint64_t length_of(int r)
@@ -28,32 +31,48 @@ static void begin(uint64_t step, shoal_ckpt_writer **w)
   REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, w) == SHOAL_OK, "begin");
 }
 
+/* As commit does in the mode; `x` [n], NULL: none, is spoilt as soon as it may be, and mended again. */
+static shoal_status end_save(shoal_ckpt_writer *w, float *x, uint64_t n, char **path)
+{
+  static shoal_ckpt_copies copies;
+  shoal_ckpt_launched l;
+  shoal_ckpt_how how = { .copies = &copies,
+                         .gather = mode == ONE_FILE ? UINT64_MAX : 0,
+                         .beside = mode == BESIDE ? SHOAL_CKPT_ALWAYS : SHOAL_CKPT_NEVER };
+  if (mode == ONE_FILE) return shoal_ckpt_commit(w, path);
+  SHOAL_TRY(shoal_ckpt_launch(w, &how, &l));
+  CHECK_EQ(l.beside, mode == BESIDE);
+  for (uint64_t i = 0; l.beside && x && i < n; i++) x[i] = -x[i];
+  shoal_status st = shoal_ckpt_join(w, path);
+  if (length_of(rank) == 5) shoal_ckpt_copies_free(&copies); /* others keep it */
+  for (uint64_t i = 0; l.beside && x && i < n; i++) x[i] = -x[i];
+  return st;
+}
+
 static void put_uneven(shoal_ckpt_writer *w, const float *mine)
 {
   uint8_t bytes[3] = { (uint8_t)rank, 7, (uint8_t)size };
   int64_t position = 100 + rank;
   fixture_put(w, 10 + (uint64_t)rank); /* only rank 0's values count */
-  shoal_ckpt_put_replica(w, "weights", SHOAL_F32, length_of(rank), mine);
+  shoal_ckpt_put_arena_replica(w, backend, "weights", length_of(rank), mine);
   shoal_ckpt_put_replica(w, "optim/momentum.buffer", SHOAL_U8, 3, bytes);
   shoal_ckpt_put_replica(w, "position", SHOAL_I64, 1, &position);
 }
 
 /* The size measured before anything is written is that of the data in the file, and nearly that of the file. */
-static void check_measure(const float *mine, const shoal_ckpt *c, const char *path)
+static void check_measure(const float *mine, const shoal_ckpt *c)
 {
   shoal_ckpt_writer *w;
   const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
   uint64_t bytes = 0, data = 0;
-  struct stat file;
+  const uint64_t file = shoal_ckpt_bytes(c);
   CHECK_OK(shoal_ckpt_measure(g, size, &w));
   put_uneven(w, mine);
   CHECK_OK(shoal_ckpt_measured(w, &bytes));
   for (size_t i = 0; i < x->n; i++) data += x->at[i].bytes;
   CHECK_EQ(bytes, data, "rank %d", rank);
-  REQUIRE(stat(path, &file) == 0, "stat");
-  CHECK_GT((uint64_t)file.st_size, bytes, "a file of %lld bytes for %" PRIu64 " in %zu arrays", (long long)file.st_size,
-           bytes, x->n);
-  CHECK_LT((uint64_t)file.st_size, bytes + (x->n + 4) * 2048, "%zu arrays", x->n);
+  CHECK_GT(file, bytes, "%" PRIu64 " bytes in files for %" PRIu64 " in %zu arrays", file, bytes, x->n);
+  CHECK_LT(file, bytes + (x->n + 4 + 4 * x->n_shards) * 2048, "%zu arrays", x->n);
 }
 
 static void uneven_lengths(void)
@@ -70,7 +89,7 @@ static void uneven_lengths(void)
   fixture_fill(SHOAL_F32, (uint64_t)rank, n, mine);
   begin(10, &w);
   put_uneven(w, mine);
-  REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
+  REQUIRE(end_save(w, mine, n, &path) == SHOAL_OK, "commit");
   REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "every rank can read it");
   CHECK(fixture_matches(c, 10), "what is the same everywhere");
   CHECK_EQ(shoal_ckpt_get_info(c)->size, size);
@@ -92,7 +111,9 @@ static void uneven_lengths(void)
   }
   const char *const *names;
   CHECK_EQ(shoal_ckpt_names(c, &names), FIXTURE_SETS + 3 * (size_t)size, "nothing else");
-  check_measure(mine, c, path);
+  check_measure(mine, c);
+  files = 1 + (int)shoal_ckpt_get_index(c)->n_shards;
+  CHECK_EQ(files, mode == ONE_FILE ? 1 : size, "each rank has something of its own");
   shoal_ckpt_close(c);
   free(path);
   free(mine);
@@ -116,12 +137,10 @@ static void equal_replicas(bool spoilt)
   begin(spoilt ? 12 : 11, &w);
   shoal_ckpt_put_replica(w, "weights", SHOAL_F32, N, x);
   shoal_ckpt_put_replica(w, "momentum", SHOAL_F32, rank == 1 ? N - 1 : N, x);
-  REQUIRE(shoal_ckpt_commit(w, &path) == SHOAL_OK, "commit");
+  REQUIRE(end_save(w, NULL, 0, &path) == SHOAL_OK, "commit");
   REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "open");
   int weights = spoilt ? size : (size + 1) / 2, momenta = !spoilt && size == 4 ? 3 : size;
-  struct stat file;
-  REQUIRE(stat(path, &file) == 0, "stat");
-  CHECK_EQ(file.st_size / (N * 4 - 4), weights + momenta, "copies in %lld bytes", (long long)file.st_size);
+  CHECK_EQ(shoal_ckpt_bytes(c) / (N * 4 - 4), weights + momenta, "copies in %" PRIu64 " bytes", shoal_ckpt_bytes(c));
   for (int r = 0; r < size; r++) {
     fixture_fill(SHOAL_F32, (uint64_t)r / 2, N, x);
     if (spoilt) x[N - 1] = (float)r;
@@ -136,7 +155,11 @@ static void equal_replicas(bool spoilt)
   CHECK_EQ(shoal_ckpt_names(c, &names), 2 * (size_t)size);
   shoal_ckpt_close(c);
   CHECK_OK(shoal_group_barrier(g));
-  if (rank == 0) unlink(path);
+  if (rank == 0) {
+    unlink(path);
+    CHECK_OK(shoal_ckpt_sweep(dir));
+    CHECK_EQ(fixture_count(dir), files, "its shards are of no checkpoint now");
+  }
   CHECK_OK(shoal_group_barrier(g));
   free(path);
   free(x);
@@ -147,11 +170,11 @@ static void equal_replicas(bool spoilt)
 static void check_failed(shoal_ckpt_writer *w, shoal_status want, const char *what)
 {
   char *path = NULL;
-  CHECK_EQ(shoal_ckpt_commit(w, &path), want, "%s", what);
+  CHECK_EQ(end_save(w, NULL, 0, &path), want, "%s", what);
   CHECK(!path, "%s", what);
   CHECK(check_error()[0], "%s: rank %d has a reason", what, rank);
   CHECK_OK(shoal_group_barrier(g));
-  if (rank == 0) CHECK_EQ(fixture_count(dir), 1, "%s: nothing new", what);
+  if (rank == 0) CHECK_EQ(fixture_count(dir), files, "%s: nothing new", what);
   CHECK_OK(shoal_group_barrier(g));
 }
 
@@ -180,8 +203,8 @@ static void one_rank_fails(void)
   }
 }
 
-/* Rank 0 fails in the middle of a long transfer: the senders must not hang.  The name is taken already. */
-static void fails_while_others_send(void)
+/* Rank 0 fails while the others write or send: they must not hang.  The name is taken already. */
+static void fails_while_others_write(void)
 {
   shoal_ckpt_writer *w;
   uint64_t n = length_of(rank);
@@ -192,6 +215,27 @@ static void fails_while_others_send(void)
   shoal_ckpt_put_replica(w, "more", SHOAL_F32, n, x);
   check_failed(w, SHOAL_ERR_IO, "a name that is taken");
   free(x);
+}
+
+static shoal_status refuse(void *culprit)
+{
+  return rank == *(int *)culprit ? SHOAL_FAIL(SHOAL_ERR_WORLD, "rank %d may not", rank) : SHOAL_OK;
+}
+
+/* The file of one rank is written and then not given its name; those of the others have theirs, and go again. */
+static void one_file_is_refused(void)
+{
+  shoal_ckpt_info info;
+  shoal_ckpt_writer *w;
+  float x[8] = { (float)rank };
+  for (int culprit = 0; culprit < (mode == ONE_FILE ? 1 : size); culprit++) {
+    fixture_info(20, size, &info);
+    info.may = refuse;
+    info.context = &culprit;
+    REQUIRE(shoal_ckpt_begin(g, dir, &info, 0, &w) == SHOAL_OK, "begin");
+    shoal_ckpt_put_replica(w, "weights", SHOAL_F32, 8, x);
+    check_failed(w, SHOAL_ERR_WORLD, "no name for a file");
+  }
 }
 
 static void begin_is_agreed(void)
@@ -221,7 +265,7 @@ static void abandon(void)
   begin(40, &w);
   shoal_ckpt_abandon(w);
   CHECK_OK(shoal_group_barrier(g));
-  if (rank == 0) CHECK_EQ(fixture_count(dir), 1, "the temporary is gone");
+  if (rank == 0) CHECK_EQ(fixture_count(dir), files, "the temporary is gone");
 }
 
 int main(void)
@@ -232,15 +276,25 @@ int main(void)
   g = shoal_world_control(world);
   rank = shoal_group_rank(g);
   size = shoal_group_size(g);
+  REQUIRE(shoal_backend_open_as(&(shoal_backend_options){ .name = "ref", .threads = 1 }, &backend) == SHOAL_OK,
+          "backend");
   share_folder();
-  uneven_lengths();
-  equal_replicas(false);
-  equal_replicas(true);
-  one_rank_fails();
-  fails_while_others_send();
+  for (mode = ONE_FILE; mode < MODES; mode++) {
+    uneven_lengths();
+    CHECK_OK(shoal_group_barrier(g));
+    if (rank == 0) CHECK_OK(shoal_ckpt_sweep(dir), "shards that the last mode left");
+    CHECK_OK(shoal_group_barrier(g));
+    equal_replicas(false);
+    equal_replicas(true);
+    one_rank_fails();
+    fails_while_others_write();
+    one_file_is_refused();
+  }
+  mode = SHARDS;
   begin_is_agreed();
   abandon();
   CHECK_OK(shoal_group_barrier(g));
+  shoal_backend_close(backend);
   shoal_world_close(world);
   return check_done();
 }

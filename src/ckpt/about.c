@@ -10,7 +10,8 @@ enum { TEXT_BYTES = 60000 }; /* the earliest format limits an attribute to 64 Ki
 
 size_t shoal_ckpt_data_bytes(const shoal_ckpt_data *d)
 {
-  return 2 * d->scales * sizeof(double) + (d->class_names ? strlen(d->class_names) : 0);
+  return 2 * d->scales * sizeof(double) + (d->class_names ? strlen(d->class_names) : 0) +
+         (d->feature_names ? strlen(d->feature_names) : 0);
 }
 
 shoal_status shoal_ckpt_put_data(shoal_h5 file, const shoal_ckpt_data *d)
@@ -21,6 +22,8 @@ shoal_status shoal_ckpt_put_data(shoal_h5 file, const shoal_ckpt_data *d)
   SHOAL_TRY(shoal_h5_put_i64(file, "classes", d->classes));
   if (d->class_names && strlen(d->class_names) < TEXT_BYTES)
     SHOAL_TRY(shoal_h5_put_string(file, "class_names", d->class_names));
+  if (d->feature_names && strlen(d->feature_names) < TEXT_BYTES)
+    SHOAL_TRY(shoal_h5_put_string(file, "feature_names", d->feature_names));
   SHOAL_TRY(shoal_h5_put_f64s(file, "mean", d->scales, d->mean));
   return shoal_h5_put_f64s(file, "std", d->scales, d->std);
 }
@@ -39,9 +42,12 @@ shoal_status shoal_ckpt_get_data(shoal_ckpt *c)
   SHOAL_TRY(shoal_h5_get_f64s(c->file, "std", n, c->scale + n));
   if (shoal_h5_has_attribute(c->file, "class_names"))
     SHOAL_TRY(shoal_h5_get_string(c->file, "class_names", &c->class_names));
+  if (shoal_h5_has_attribute(c->file, "feature_names"))
+    SHOAL_TRY(shoal_h5_get_string(c->file, "feature_names", &c->feature_names));
   SHOAL_TRY(shoal_h5_get_string(c->file, "kind", &c->kind));
   d->kind = c->kind;
   d->class_names = c->class_names;
+  d->feature_names = c->feature_names;
   d->ndim = (int)ndim;
   d->scales = n;
   d->mean = c->scale;

@@ -4,7 +4,7 @@
  *   ckpt/step-000001234.h5                 renamed, folder fsynced
  *
  *   /            attributes: format, version, run, step, epoch, samples, size, method, created, config (YAML),
- *                placement (JSON); of the data: kind, sample, classes, mean, std, class_names
+ *                placement (JSON); of the data: kind, sample, classes, mean, std, class_names, feature_names
  *   /model/…     the method's model: global named tensors and mean batch-norm statistics; independent of rank count
  *   /replica/K/… weights, optimizer, statistics, loader position of rank K; replica/0 only if all ranks are equal
  *   /method/…    state of the schedule; sums that were exchanged but not yet applied
@@ -38,7 +38,8 @@ typedef struct {
   int64_t classes;
   size_t scales; /* values of mean and of std */
   const double *mean, *std;
-  const char *class_names; /* one per line; NULL: the classes are their numbers */
+  const char *class_names;   /* one per line; NULL: the classes are their numbers */
+  const char *feature_names; /* likewise; NULL: not known */
 } shoal_ckpt_data;
 
 typedef struct {

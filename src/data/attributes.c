@@ -229,6 +229,18 @@ static void read_class_names(shoal_dataset *d)
   shoal_data_check_class_names(d);
 }
 
+/* Of our own files: elsewhere the attribute has many forms, and nothing depends on it. */
+static void read_feature_names(shoal_dataset *d)
+{
+  if (!d->ours || d->info.kind != SHOAL_DATA_FEATURES) return;
+  d->feature_names = get_text(d, "feature_names");
+  const size_t n = d->feature_names ? count_lines(d->feature_names) : d->elements;
+  if (n == d->elements) return;
+  ignore(d, "attribute feature_names is", "it has %zu line%s for %zu features", n, n > 1 ? "s" : "", d->elements);
+  free(d->feature_names);
+  d->feature_names = NULL;
+}
+
 void shoal_data_check_class_names(shoal_dataset *d)
 {
   const size_t n = d->class_names ? count_lines(d->class_names) : 0, bytes = n ? strlen(d->class_names) : 0;
@@ -256,6 +268,7 @@ shoal_status shoal_data_read_attributes(shoal_dataset *d)
   free(source);
   d->has_classes = get_number(d, "classes", 1, SHOAL_CLASSES_MOST, &d->info.classes);
   read_class_names(d);
+  read_feature_names(d);
   if (d->ours && get_number(d, "checksum", 0, UINT32_MAX, &value)) {
     d->info.checksum = d->checksum = (uint32_t)value;
     d->has_checksum = true;

@@ -44,14 +44,54 @@ static bool is_second_header(const shoal_csv_table *t, const shoal_csv *c, size_
   return true;
 }
 
-shoal_status shoal_csv_refuse_field(shoal_csv_table *t, const shoal_csv *c, size_t i, bool number, double v)
+/* The line where rows begin that all have as many fields, and others than the first row has, as a table below what an instrument
+ * says about itself; 0 if there is none, or rows were read before.  Reads on, so that the current row is lost. */
+static size_t find_table(const shoal_csv_table *t, shoal_csv *c)
 {
-  const shoal_csv_field *f = &c->fields[i];
+  enum { AHEAD = 200, LEAST = 3, ABOVE = 3 };
+  size_t fields = c->n, line = c->fields[0].line, rows = 1;
+  bool end = false;
+  shoal_error ignored;
+  if (t->rows - t->file_rows > ABOVE || c->path != t->args->sources[0]) return 0;
+  for (size_t k = 0; k < AHEAD && !end; k++) {
+    if (shoal_csv_next(c, &end) != SHOAL_OK) {
+      shoal_error_take(&ignored);
+      break;
+    }
+    if (end) break;
+    if (c->n != fields) {
+      fields = c->n;
+      line = c->fields[0].line;
+      rows = 0;
+    }
+    rows++;
+  }
+  return fields > t->layout.columns && line > 2 && rows >= LEAST ? line : 0;
+}
+
+static shoal_status refuse_preamble(const shoal_csv *c, size_t line, size_t columns)
+{
+  char word[256];
+  return SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s:%zu:1: the rows from here on have more fields than the first one, which has %zu: if the table begins here, "
+      "remove what is above it, as tail -n +%zu %s >NEW does",
+      c->path, line, columns, line, shoal_shell_word(c->path, "FILE", word, sizeof word));
+}
+
+shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, bool number, double v)
+{
   char column[96], shown[48];
+  const shoal_csv_field *f = &c->fields[i];
   shoal_csv_column_text(&t->layout, i, column, sizeof column);
   shoal_csv_tells tells = number ? SHOAL_CSV_NEITHER : shoal_csv_tells_decimal(&t->layout.dialect, f->text, NULL);
   t->read_again = tells != SHOAL_CSV_NEITHER && !shoal_csv_signs_given(t) && t->proof.tells == tells;
   if (tells != SHOAL_CSV_NEITHER) return refuse_sign(t, c, f, column);
+  const shoal_csv_field here = *f;
+  const bool second = is_second_header(t, c, i);
+  const size_t row = c->fields[0].line, begins = find_table(t, c);
+  if (begins) return refuse_preamble(c, begins, t->layout.columns);
+  f = &here;
   const size_t n = strlen(f->text);
   char word[256];
   SHOAL_CHECK(
@@ -61,10 +101,10 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, const shoal_csv *c, size
       c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column,
       shoal_shell_word(c->path, "FILE", word, sizeof word));
   SHOAL_CHECK(
-      !is_second_header(t, c, i), SHOAL_ERR_IO,
+      !second, SHOAL_ERR_IO,
       "%s:%zu:%zu: \"%s\" in column %s is not a number, and no other field of this row is one: if it is a second "
       "header or has the units, remove it, as sed %zud %s >NEW does",
-      c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, c->fields[0].line,
+      c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, row,
       shoal_shell_word(c->path, "FILE", word, sizeof word));
   char reason[SHOAL_CSV_REASON];
   const shoal_csv_wrong wrong = { c->path, f->text, i, number, v };
@@ -95,35 +135,46 @@ static char other_separator(const shoal_csv_layout *l, const char *row)
 }
 
 /* A row that has another number of fields than the first one. */
-shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, const shoal_csv *c)
+shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, shoal_csv *c)
 {
   const shoal_csv_layout *l = &t->layout;
-  const shoal_csv_field *first = &c->fields[0], *last = &c->fields[c->n - 1];
+  const shoal_csv_field own_first = c->fields[0], own_last = c->fields[c->n - 1];
+  const shoal_csv_field *first = &own_first, *last = &own_last;
+  const size_t n = c->n;
+  const bool secret = lacks_label(l, c);
+  const bool named = l->header && t->rows == 0 && n == l->columns + 1 && own_last.text[0];
+  const size_t begins = secret || named ? 0 : find_table(t, c);
+  if (begins) return refuse_preamble(c, begins, l->columns);
   const bool own = c->path == t->args->sources[0];
   const bool comment = first->text[0] == '#', headed = l->header && l->names[0][0] == '#';
   char word[256], cure[512], shown[64];
   const char *file = shoal_shell_word(headed ? t->args->sources[0] : c->path, "FILE", word, sizeof word);
-  if (lacks_label(l, c))
+  if (secret)
     snprintf(cure, sizeof cure, "the label, \"%.60s\", is missing: nothing can be tested without, leave the file out",
              shoal_show(l->names[l->label], shown, sizeof shown));
   else if (comment || headed)
     snprintf(cure, sizeof cure, "lines with # are no comments here: remove them, as grep -v '^#' %s >NEW does", file);
-  else if (c->n == l->columns + 1 && !last->text[0])
+  else if (n == l->columns + 1 && !last->text[0])
     snprintf(cure, sizeof cure, "it ends with a separator: remove these, as sed 's/%c[[:space:]]*$//' %s >NEW does",
              l->dialect.separator, file);
-  else if (c->n == 1 && l->columns > 1 && other_separator(l, first->text))
+  else if (named && own && !headed)
+    snprintf(cure, sizeof cure,
+             "if the rows begin with names, as R writes them, that column needs one, too, as sed '1s/^/row%s/' %s >NEW "
+             "gives it",
+             l->dialect.separator == '\t' ? "\\t" : (char[]){ l->dialect.separator, '\0' }, file);
+  else if (n == 1 && l->columns > 1 && other_separator(l, first->text))
     snprintf(cure, sizeof cure,
              "it has another separator than the others: write all alike, as sed '%zus/%s/%s/g' %s >NEW does",
              first->line,
              other_separator(l, first->text) == '\t' ? "\\t" : (char[]){ other_separator(l, first->text), '\0' },
              l->dialect.separator == '\t' ? "\\t" : (char[]){ l->dialect.separator, '\0' }, file);
-  else if (c->n == 1 && strchr(first->text, l->dialect.separator))
+  else if (n == 1 && strchr(first->text, l->dialect.separator))
     snprintf(cure, sizeof cure, "it is in quotes as a whole: remove these");
   else
     snprintf(cure, sizeof cure, "%s",
-             c->n > l->columns ? "put a field that holds the separator in double quotes, or correct the row"
-                               : "correct the row, or remove it");
+             n > l->columns ? "put a field that holds the separator in double quotes, or correct the row"
+                            : "correct the row, or remove it; a field with a line end in it belongs in double quotes");
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: this row has %zu field%s, the first row%s%s has %zu; %s", c->path,
-                    last->line, last->column, c->n, c->n == 1 ? "" : "s", own ? "" : " of ",
-                    own ? "" : t->args->sources[0], l->columns, cure);
+                    last->line, last->column, n, n == 1 ? "" : "s", own ? "" : " of ", own ? "" : t->args->sources[0],
+                    l->columns, cure);
 }

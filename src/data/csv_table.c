@@ -70,7 +70,7 @@ static void note_gap(shoal_csv_table *t, const shoal_csv *c, size_t column)
   t->gaps.column = column;
 }
 
-static shoal_status read_feature(shoal_csv_table *t, const shoal_csv *c, size_t i, size_t feature, float *out)
+static shoal_status read_feature(shoal_csv_table *t, shoal_csv *c, size_t i, size_t feature, float *out)
 {
   double v = 0;
   char thousands;
@@ -101,7 +101,7 @@ static shoal_status read_label(shoal_csv_table *t, const shoal_csv *c, int32_t *
   return shoal_csv_classes_add(&t->classes, c->path, label, out);
 }
 
-static shoal_status add_row(shoal_csv_table *t, const shoal_csv *c, bool test)
+static shoal_status add_row(shoal_csv_table *t, shoal_csv *c, bool test)
 {
   const shoal_csv_layout *l = &t->layout;
   if (c->n != l->columns) return shoal_csv_refuse_row(t, c);

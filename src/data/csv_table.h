@@ -54,10 +54,10 @@ void shoal_csv_table_fini(shoal_csv_table *t);
 /** "column 3, \"width\"" of a feature; `layout` is a shoal_csv_layout. */
 const char *shoal_csv_feature_text(const void *layout, size_t feature, char *buf, size_t cap);
 
-/* ---- what is wrong with a row (csv_refuse.c) ---- */
+/* ---- what is wrong with a row (csv_refuse.c); both read on, to see what follows ---- */
 bool shoal_csv_signs_given(const shoal_csv_table *t); /* options say what the signs in numbers mean */
 /** ERR_IO for field i, which is none that a feature can have; `number`: it is one, of value v.  Sets read_again if that would help. */
-shoal_status shoal_csv_refuse_field(shoal_csv_table *t, const shoal_csv *c, size_t i, bool number, double v);
+shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, bool number, double v);
 /** ERR_IO for a row that has another number of fields than the first one. */
-shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, const shoal_csv *c);
+shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, shoal_csv *c);
 #endif

@@ -73,7 +73,7 @@ struct shoal_dataset {
   uint32_t checksum;    /* as stored; that of info is the identity */
   size_t scales;        /* length of mean and std */
   double *mean, *std;
-  char *class_names; /* or NULL */
+  char *class_names, *feature_names; /* or NULL */
   shoal_labels labels;
   void *scratch; /* one sample, for the conversion from NHWC */
   uint64_t hold_bytes;
@@ -127,7 +127,8 @@ typedef struct {
   shoal_shape sample;
   int x_bytes;
   const char *source;
-  const uint32_t *identity; /* NULL: the checksum of what is written */
+  const uint32_t *identity;  /* NULL: the checksum of what is written */
+  const char *feature_names; /* one per line, or NULL */
 } shoal_data_spec;
 typedef struct shoal_data_writer shoal_data_writer;
 /** Before any work: ERR_IO with both sizes if so many samples in all do not fit where `path` is to be. */

@@ -348,6 +348,7 @@ void shoal_dataset_close(shoal_dataset *d)
   if (d->fd >= 0) close(d->fd);
   free(d->mean);
   free(d->class_names);
+  free(d->feature_names);
   if (d->has_labels) shoal_labels_fini(&d->labels);
   free(d->scratch);
   free(d->path);
@@ -386,6 +387,11 @@ void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double 
 const char *shoal_dataset_class_names(const shoal_dataset *d)
 {
   return d->class_names;
+}
+
+const char *shoal_dataset_feature_names(const shoal_dataset *d)
+{
+  return d->feature_names;
 }
 
 const char *shoal_data_kind_name(shoal_data_kind kind)

@@ -11,6 +11,7 @@
  *                  (one for all beyond 4096 features); std is 1 for a constant channel or feature; absent for text
  *     source       where the data came from, one line
  *     class_names  the original labels, one per line, if they were not 0 .. classes-1 (optional)
+ *     feature_names  names of the columns of a table, one per line (optional)
  *     identity     checksum by which the data was known before it was repacked: runs that began with the original go on
  *                  (optional)
  *     checksum     CRC-32C over four little-endian u32: the CRC-32C of the bytes of train x, train y, test x, test y
@@ -59,6 +60,7 @@ void shoal_dataset_close(shoal_dataset *d);
 const shoal_data_info *shoal_dataset_info(const shoal_dataset *d);
 const char *shoal_dataset_path(const shoal_dataset *d);
 const char *shoal_dataset_class_names(const shoal_dataset *d);          /* one per line, or NULL */
+const char *shoal_dataset_feature_names(const shoal_dataset *d);        /* likewise */
 const char *shoal_data_kind_name(shoal_data_kind kind);                 /* "images", "features", "text" */
 const char *shoal_dataset_array(const shoal_dataset *d, shoal_split s); /* of the samples, in the file: "X_train" */
 /** Mean and std for normalisation, `n` values each; element i of a sample uses value i / (elements / n). */
@@ -70,6 +72,11 @@ void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double 
 /** Warns if these are far from the data set's own mean and std, in one feature or all: a model that was trained with them would
  *  see its samples in another scale or unit.  n as in shoal_dataset_scale. */
 void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, const double *std);
+
+/** Compares the names of features, one per line or NULL, with those that a model was trained on.  ERR_USAGE if both are the same in
+ *  another order: what is read as one feature is another.  Warns if they differ otherwise: they may have been renamed.
+ *  @param one, other  what the messages call the two */
+shoal_status shoal_features_compare(const char *one, const char *names, const char *other, const char *trained);
 
 /** Reads one raw sample by id; x [sample bytes], y label.  For text x is the token and y the next one (-1 after the
  *  last).

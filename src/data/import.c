@@ -33,7 +33,7 @@ static const struct {
     { "data_batch*.bin", "test_batch*.bin", "data_batch*.gz", "test_batch*.gz" },
     TRAIN_COUNT },
   { "cifar100", shoal_import_cifar, { "train*.bin", "test*.bin", "train*.gz", "test*.gz" }, TRAIN_COUNT },
-  { "idx", shoal_import_idx, { "*ubyte", "*ubyte.gz", "*.idx", "*.idx.gz" }, TRAIN_COUNT },
+  { "idx", shoal_import_idx, { "*ubyte", "*ubyte.gz", "*.idx", "*.idx.gz", "*[.-]idx[1-9]-*" }, TRAIN_COUNT },
   { "csv",
     shoal_import_csv,
     { "*.csv", "*.csv.gz", "*.tsv", "*.tsv.gz" },

@@ -97,16 +97,29 @@ static shoal_status map_labels(shoal_csv_table *t)
   return SHOAL_OK;
 }
 
+/* As they are shown, one per line: names of columns may hold anything. */
+static void list_features(const shoal_csv_layout *l, shoal_str *out)
+{
+  char name[256];
+  for (size_t i = 0; l->header && i < l->columns; i++)
+    if (i != l->label && !l->dropped[i])
+      shoal_str_add(out, "%s%s", out->len ? "\n" : "", shoal_show(l->names[i], name, sizeof name));
+}
+
 static shoal_status write_table(const shoal_csv_table *t, const char *out_path)
 {
   char source[256];
   size_t features = t->layout.features;
   shoal_data_writer *w;
   shoal_import_source_text(t->args, source, sizeof source);
-  shoal_data_spec spec = { SHOAL_DATA_FEATURES, SHOAL_SHAPE((int64_t)features), 4, source };
-  SHOAL_TRY(shoal_data_expect(out_path, &spec, t->rows));
-  SHOAL_TRY(shoal_data_writer_create(out_path, &spec, &w));
-  shoal_status st = SHOAL_OK;
+  shoal_str names = { 0 };
+  list_features(&t->layout, &names);
+  shoal_data_spec spec = { SHOAL_DATA_FEATURES, SHOAL_SHAPE((int64_t)features), 4, source,
+                           .feature_names = names.text };
+  shoal_status st = shoal_data_expect(out_path, &spec, t->rows);
+  if (st == SHOAL_OK) st = shoal_data_writer_create(out_path, &spec, &w);
+  shoal_str_free(&names);
+  SHOAL_TRY(st);
   for (size_t i = 0, n; i < t->rows && st == SHOAL_OK; i += n) { /* runs of rows of one split */
     for (n = 1; i + n < t->rows && t->test[i + n] == t->test[i];) n++;
     st = shoal_data_writer_add(w, t->test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, t->x + i * features, t->y + i);

@@ -112,7 +112,8 @@ static shoal_status add_folder(const char *folder, const char *const *patterns, 
   SHOAL_TRY_GOTO(st, take_over(&here, out), done);
   for (size_t i = before; i < out->n; i++)
     shoal_str_add(&s, "%s%s", i > before ? ", " : "", shoal_path_base(out->at[i]));
-  shoal_info("%s: %zu files in this order: %s", folder, out->n - before, s.text);
+  const size_t n = out->n - before;
+  shoal_info(n > 1 ? "%s: %zu files in this order: %s" : "%s: %zu file: %s", folder, n, s.text);
   shoal_str_free(&s);
 done:
   shoal_texts_free(&here);

@@ -30,8 +30,11 @@ typedef struct {
 
 static shoal_status put(const shoal_npy **slot, const shoal_npy *a, const char *what)
 {
-  SHOAL_CHECK(!*slot, SHOAL_ERR_IO, "both %s and %s could be the %s: give only one of them", (*slot)->name, a->name,
-              what);
+  SHOAL_CHECK(!*slot, SHOAL_ERR_IO,
+              "both %s and %s could be the %s: give only one of them; arrays of a class each are to be joined, with an "
+              "array of "
+              "labels beside",
+              (*slot)->name, a->name, what);
   *slot = a;
   return SHOAL_OK;
 }
@@ -81,10 +84,11 @@ static shoal_status match(import *p, const bool *test)
   if (st == SHOAL_OK && empty.len) shoal_warn("%s: no rows in %s: left out", file, empty.text);
   shoal_str_free(&empty);
   SHOAL_TRY(st);
-  SHOAL_CHECK(p->x[0] && p->y[0], SHOAL_ERR_IO,
-              "%s: no training %s among the %zu arrays: names such as X_train and y_train, or images and labels, are "
-              "expected",
-              file, p->x[0] ? "labels" : "samples", p->arrays.n);
+  SHOAL_CHECK(
+      p->x[0] && p->y[0], SHOAL_ERR_IO,
+      "%s: no training %s, for there %s %zu array%s: samples and labels are two, with names such as X_train and "
+      "y_train, or images and labels",
+      file, p->x[0] ? "labels" : "samples", p->arrays.n == 1 ? "is" : "are", p->arrays.n, p->arrays.n == 1 ? "" : "s");
   for (int s = 0; s < 2; s++) {
     SHOAL_CHECK(!p->x[s] == !p->y[s], SHOAL_ERR_IO, "%s: the test split has %s only: give both, or leave them out",
                 file, p->x[s] ? "samples" : "labels");

@@ -305,6 +305,52 @@ static void print_match(const char *path, const shoal_data_names *m)
   }
 }
 
+/* A word that says which samples an array or an attribute tells of. */
+static bool tells_split(const char *name)
+{
+  static const char *const of[] = { "idx", "index", "indexes", "indices", "ids", "mask" };
+  static const char *const alone[] = { "split", "splits", "fold", "folds", "partition" };
+  char word[SHOAL_DATA_WORD];
+  bool split = false, which = false;
+  for (const char *c = name; (c = shoal_data_next_word(c, word)) != NULL;) {
+    for (size_t i = 0; i < SHOAL_COUNT(alone); i++)
+      if (strcmp(word, alone[i]) == 0) return true;
+    for (size_t i = 0; i < SHOAL_COUNT(of); i++) which |= strcmp(word, of[i]) == 0;
+    for (size_t i = 0; i < SHOAL_COUNT(words); i++)
+      split |= words[i].kind == WORD_SPLIT && strcmp(word, words[i].word) == 0;
+  }
+  return split && which;
+}
+
+typedef struct {
+  shoal_h5 file;
+  char found[SHOAL_DATA_NAME];
+} split_search;
+
+static void visit_split(void *context, const char *name)
+{
+  split_search *s = context;
+  if (!s->found[0] && tells_split(name) && shoal_h5_is_data_set(s->file, name))
+    snprintf(s->found, sizeof s->found, "/%.200s", name);
+}
+
+/* Samples for tests among the others, told by numbers beside them. */
+static void warn_of_split(shoal_h5 file, const char *path, const shoal_data_names *m)
+{
+  split_search s = { .file = file };
+  shoal_error ignored;
+  if (m->tests_only || m->x[1][0]) return;
+  if (shoal_h5_has_attribute(file, "split"))
+    snprintf(s.found, sizeof s.found, "the attribute split");
+  else if (shoal_h5_list(file, visit_split, &s) != SHOAL_OK)
+    shoal_error_take(&ignored);
+  if (s.found[0])
+    shoal_warn("%s: %s may say which samples are for tests, and is not read: all of /%s are for training; write those "
+               "for tests "
+               "as test/x and test/y",
+               path, s.found, m->x[0]);
+}
+
 static bool is_there(const arrays *a, const char *name)
 {
   return shoal_h5_is_data_set(a->file, name) || is_elsewhere(a, name) || is_dangling(a, name);
@@ -381,6 +427,7 @@ shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal
     SHOAL_TRY(shoal_h5_list(file, visit, &found));
     SHOAL_TRY(match_foreign(&found, path, alone, out));
     if (!out->tests_only) print_match(path, out);
+    if (!out->text) warn_of_split(file, path, out);
   }
   return check_chosen(file, path, out);
 }

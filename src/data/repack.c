@@ -33,7 +33,8 @@ shoal_status shoal_data_repack(const char *const *paths, size_t n, const char *o
                      ? shoal_strdup_printf("%s", d->info.source)
                      : shoal_strdup_printf("repack: %s", d->n_members ? d->path : shoal_path_base(d->path));
   bool renamed = !d->has_checksum || d->info.checksum != d->checksum; /* runs know it by another number */
-  shoal_data_spec spec = { d->info.kind, d->info.sample, d->info.x_bytes, source, renamed ? &d->info.checksum : NULL };
+  shoal_data_spec spec = { d->info.kind,    d->info.sample, d->info.x_bytes, source, renamed ? &d->info.checksum : NULL,
+                           d->feature_names };
   uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, d->info.n[SHOAL_TRAIN] + d->info.n[SHOAL_TEST]), done);

@@ -105,6 +105,7 @@ static shoal_status check_alike(const shoal_dataset *a, const shoal_dataset *b)
   SHOAL_CHECK(same, SHOAL_ERR_IO,
               "%s and %s cannot be one data set: their class_names differ, so that a label means two things", a->path,
               b->path);
+  SHOAL_TRY(shoal_features_compare(b->path, b->feature_names, a->path, a->feature_names));
   SHOAL_CHECK(a->scales == b->scales, SHOAL_ERR_IO,
               "%s and %s have %zu and %zu means: `shoal data repack` makes them alike", a->path, b->path, a->scales,
               b->scales);
@@ -142,6 +143,7 @@ static shoal_status combine(shoal_dataset *d)
   d->x_type = first->x_type;
   d->elements = first->elements;
   d->sample_bytes = first->sample_bytes;
+  if (first->feature_names) d->feature_names = shoal_strdup_printf("%s", first->feature_names);
   if (first->class_names) d->class_names = shoal_strdup_printf("%s", first->class_names);
   for (size_t i = 0; i < d->n_members; i++) {
     const shoal_dataset *m = d->member[i];

@@ -35,7 +35,7 @@ typedef struct {
 struct shoal_data_writer {
   char *path;
   shoal_data_spec spec;
-  char *source;
+  char *source, *feature_names; /* the latter NULL if there are none, or too many for an attribute */
   shoal_h5_draft draft;
   shoal_dtype x_type;
   size_t sample_bytes;
@@ -108,6 +108,8 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
   SHOAL_TRY(SHOAL_ALLOC(1, &w));
   *w = (shoal_data_writer){ .path = shoal_strdup_printf("%s", path), .spec = *spec };
   w->source = shoal_strdup_printf("%s", spec->source);
+  if (spec->feature_names && strlen(spec->feature_names) < SHOAL_DATA_NAMES)
+    w->feature_names = shoal_strdup_printf("%s", spec->feature_names);
   w->sample_bytes = (size_t)shoal_shape_count(&spec->sample) * (size_t)spec->x_bytes;
   uint64_t chunk = shoal_data_chunk_rows(spec->kind, w->sample_bytes);
   w->rows = shoal_round_up(SHOAL_MAX(BUFFER / w->sample_bytes, 1), chunk);
@@ -185,6 +187,7 @@ static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, cons
                w->path, strlen(class_names), SHOAL_DATA_NAMES);
   else if (class_names)
     SHOAL_TRY(shoal_h5_put_string(w->draft.file, "class_names", class_names));
+  if (w->feature_names) SHOAL_TRY(shoal_h5_put_string(w->draft.file, "feature_names", w->feature_names));
   uint32_t crc[4] = { w->half[0].crc_x, w->half[0].crc_y, w->half[1].crc_x, w->half[1].crc_y };
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "checksum", shoal_data_checksum(crc)));
   if (w->spec.identity) SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "identity", *w->spec.identity));
@@ -239,6 +242,7 @@ void shoal_data_writer_destroy(shoal_data_writer *w)
   shoal_h5_draft_discard(&w->draft);
   shoal_data_stats_fini(&w->stats);
   free(w->source);
+  free(w->feature_names);
   free(w->path);
   free(w);
 }

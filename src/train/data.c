@@ -206,6 +206,15 @@ shoal_status shoal_session_check_test_batches(shoal_session *s)
   return SHOAL_OK;
 }
 
+/* Of a model whose weights a run begins with; told by rank 0. */
+shoal_status shoal_session_compare_features(const shoal_session *s)
+{
+  const shoal_ckpt *c = s->world.weights;
+  if (!c || !shoal_session_is_root(s)) return SHOAL_OK;
+  return shoal_features_compare(shoal_dataset_path(s->data.set), shoal_dataset_feature_names(s->data.set),
+                                shoal_ckpt_path(c), shoal_ckpt_get_info(c)->data.feature_names);
+}
+
 /* Estimates differ from what a repacked file states exactly, and a run must not change its inputs half way. */
 void shoal_session_keep_scale(shoal_session *s)
 {
@@ -229,7 +238,8 @@ shoal_ckpt_data shoal_session_describe_data(const shoal_session *s)
   shoal_ckpt_data d = { .kind = shoal_data_kind_name(i->kind),
                         .ndim = i->sample.ndim,
                         .classes = i->classes,
-                        .class_names = shoal_dataset_class_names(s->data.set) };
+                        .class_names = shoal_dataset_class_names(s->data.set),
+                        .feature_names = shoal_dataset_feature_names(s->data.set) };
   for (int k = 0; k < d.ndim; k++) d.sample[k] = i->sample.dim[k];
   shoal_dataset_scale(s->data.set, &d.scales, &d.mean, &d.std);
   return d;

@@ -122,6 +122,8 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   SHOAL_TRY(shoal_dataset_open_all(a->data, a->n_data, &p->set));
   const shoal_data_info *info = shoal_dataset_info(p->set);
   SHOAL_TRY(check_shape(p));
+  SHOAL_TRY(shoal_features_compare(shoal_dataset_path(p->set), shoal_dataset_feature_names(p->set), p->network.path,
+                                   trained->feature_names));
   shoal_dataset_scale(p->set, &scales, &mean, &std);
   SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE, "%s has %zu means, the model was trained with %zu; repack it",
               shoal_dataset_path(p->set), scales, trained->scales);

@@ -79,6 +79,11 @@ void shoal_session_warn_of_schedule(const shoal_session *s)
         "not at optim.lr, %.4g",
         l->warmup_epochs, end, shoal_lr_at(l, &s->model.plateau, end * (1 - 1e-9)), l->lr);
   if (l->kind != SHOAL_LR_STEP) return;
+  if (l->milestone[0] < l->warmup_epochs)
+    shoal_warn("optim.milestones: %.4g lies in the warm-up of %.4g epochs (optim.warmup_epochs), where the rate does "
+               "not drop: it "
+               "rises to %.4g, and is %.4g after it",
+               l->milestone[0], l->warmup_epochs, l->lr, shoal_lr_at(l, &s->model.plateau, l->warmup_epochs));
   while (reached < l->milestones && l->milestone[reached] < end) reached++;
   if (reached < l->milestones)
     shoal_warn("optim.milestones: the learning rate does not drop at epoch %.4g, for the run has %.4g",

@@ -217,6 +217,8 @@ shoal_status shoal_session_size_data(shoal_session *s);    /* likewise: batches 
 shoal_status shoal_session_open_loaders(shoal_session *s); /* local */
 /* With eval.batch_norm batch, checks that test batches are large enough; early, like training batches.  Local. */
 shoal_status shoal_session_check_test_batches(shoal_session *s);
+/* ERR_USAGE where the features are those of model.weights in another order; a warning if their names differ.  Local. */
+shoal_status shoal_session_compare_features(const shoal_session *s);
 /* Normalise as the run did that goes on, if its checkpoint says how. */
 void shoal_session_keep_scale(shoal_session *s);
 shoal_ckpt_data shoal_session_describe_data(const shoal_session *s); /* borrowed from the data set */

@@ -194,6 +194,22 @@ def test_two_cures():
         assert f["train/y_original"].dtype == "S3" and f["test/y"][()].tolist() == CLASSES[TRAIN:].tolist()
 
 
+@pytest.mark.parametrize("name", ("test_idx", "split", "testMask", "folds", "attribute"))
+def test_split_beside(name):
+    """Test samples among the others, told by an array or an attribute that is not read: warned of before they are trained on."""
+    with h5py.File("a.h5", "w") as f:
+        f["x"], f["y"] = X, CLASSES
+        if name == "attribute":
+            f.attrs["split"] = [0, 1]
+        else:
+            f[name] = np.arange(N) > TRAIN
+    what = "the attribute split" if name == "attribute" else f"/{name}"
+    assert shoal("data", "inspect", "a.h5").stderr.count(f"a.h5: {what} may say which samples are for tests, and is not read") == 1
+    with h5py.File("a.h5", "a") as f:
+        f["x_test"], f["y_test"], f["fit_index"] = X[:9], CLASSES[:9], np.arange(3)
+    assert "may say" not in shoal("data", "inspect", "a.h5").stderr
+
+
 def test_pandas():
     with h5py.File("a.h5", "w") as f:
         f["df/block0_values"], f["df/axis0"] = X, np.arange(4)

@@ -110,5 +110,6 @@ def test_schedule_longer_than_the_run(glyphs):
     r = train(2, "short", *MLP, *sets(optim__warmup_epochs=4, optim__schedule="step", optim__milestones="[0.5,3]", optim__warmup_from=0))
     assert r.stderr.count("the warm-up takes 4 epochs (optim.warmup_epochs) and the run 1: it ends at a learning rate of 0.0125") == 1, r.stderr
     assert r.stderr.count("optim.milestones: the learning rate does not drop at epoch 3, for the run has 1") == 1, r.stderr
+    assert r.stderr.count("optim.milestones: 0.5 lies in the warm-up of 4 epochs") == 1, r.stderr
     r = train(2, "long", *MLP, *sets(optim__warmup_epochs=0.5, optim__schedule="step", optim__milestones="[0.5,0.75]"))
     assert "warm-up" not in r.stderr and "milestones" not in r.stderr, r.stderr

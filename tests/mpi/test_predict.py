@@ -215,3 +215,27 @@ def test_other_units(named, change, words):
     for text in (r.stderr, s.stderr):
         assert text.count("are both scaled alike, in the same units?") == (words is not None), text
         assert words is None or words in text, text
+
+
+def test_feature_order(work):
+    """A table with its columns in another order has the same shape: refused by the names of its columns, in predictions and where a
+    run begins with weights; one that was renamed is warned of.  Repacking keeps the names; files without names are not compared."""
+    x = np.random.default_rng(1).standard_normal((40, 2))
+    for name, header, columns in (("a", "a,b,y", (0, 1)), ("order", "b,a,y", (1, 0)), ("renamed", "length,b,y", (0, 1)), ("plain", "", (0, 1))):
+        with open(f"{name}.csv", "w") as f:
+            f.write(f"{header}\n" + "".join(f"{r[columns[0]]:.4f},{r[columns[1]]:.4f},{r[0] > 0:d}\n" for r in x))
+        shoal("data", "import", "csv", f"{name}.csv", "-o", f"{name}.h5")
+    base = sets(model__name="mlp", model__widths="[4]", data__batch=8, run__epochs=1)
+    train(2, "r", *base, *sets(data__file="a.h5"), "-q")
+    shoal("data", "repack", "order.h5", "-o", "again.h5")
+    words = 'in another order: number 0 is "b" here and "a" there; write its columns in the order a, b, and import it again'
+    for name in ("order", "again"):
+        assert_one_error(shoal("predict", "runs/r", f"{name}.h5", code=2), f"{name}.h5 has the features of runs/r/ckpt", words)
+    assert_one_error(shoal("data", "inspect", "a.h5", "order.h5", code=2), words)
+    r = train(2, "w", *base, *sets(data__file="order.h5", model__weights=newest("r")), "-q", code=2)
+    assert r.stderr.count(words) == 1, r.stderr
+    warned = 'renamed.h5: feature 0 is called "length", that of runs/r/ckpt'
+    assert shoal("predict", "runs/r", "renamed.h5").stderr.count(warned) == 1
+    assert train(2, "v", *base, *sets(data__file="renamed.h5", model__weights=newest("r")), "-q").stderr.count(warned) == 1
+    for name in ("a", "plain"):
+        assert "feature" not in shoal("predict", "runs/r", f"{name}.h5").stderr

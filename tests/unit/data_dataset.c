@@ -253,7 +253,7 @@ static void test_unfit_arrays(void)
   put_images(f, "train/x", 0, TRAIN, false, PLAIN);
   put(f, "train/y", H5T_IEEE_F32LE, H5T_NATIVE_INT64, 1, (hsize_t[]){ TRAIN }, PLAIN, zeros);
   H5Fclose(f);
-  REFUSE(path, "/train/y holds no integers but f32; labels are one class number from 0 per sample: python3 -c ");
+  REFUSE(path, "/train/y holds no integers but f32; labels are one class number from 0 per sample: ");
   f = new_file(path);
   put_images(f, "train/x", 0, TRAIN, false, PLAIN);
   put_labels(f, "train/y", 0, TRAIN, H5T_STD_I32LE);

@@ -253,6 +253,18 @@ def test_npy_time_stamps():
     assert "array x, feature 0: 39 of 40 numbers are too large for 32-bit floats" in r.stderr
 
 
+def test_one_array_alone():
+    """Labels that are not there, and arrays of a class each: what is missing is said, not that one of them is too many."""
+    np.savez("one.npz", np.zeros((9, 2)))
+    assert_one_error(load("npy", "one.npz", code=7), "there is 1 array: samples and labels are two")
+    for name in ("plane", "cat"):
+        np.save(f"{name}.npy", np.zeros((9, 2)))
+    assert_one_error(load("npy", "cat.npy", "plane.npy", code=7), "arrays of a class each are to be joined, with an array of labels")
+    put("q/train-images-idx3-ubyte", struct.pack(">4B3I", 0, 0, 8, 3, 2, 2, 2) + bytes(8))
+    put("q/train-labels-idx2-int", struct.pack(">4B2I", 0, 0, 12, 2, 2, 8) + bytes(64))
+    assert_one_error(load("idx", "q", code=7), "q/train-labels-idx2-int: byte 2 says element type 0x0c")
+
+
 # ---- folders of files ----
 
 def test_folders():

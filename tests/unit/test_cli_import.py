@@ -404,6 +404,26 @@ def test_zero_bytes():
     assert "empty line" not in load("\n\na,b,y\n" + ROWS + "\n\n\n").stderr
 
 
+def test_lines_above():
+    """What an instrument says about itself, above a table of more columns: the command leaves the table."""
+    above = "Record Length,Analog:10000\nSample Interval,1.0E-06\nVertical Units,V,\nModel,SDS2104X\nSource,CH1\n"
+    for first in (above, "10000,1\n0.5,2\n"):
+        r = load(first + "a,b,y\n" + ROWS, code=7)
+        n = first.count("\n") + 1
+        assert_one_error(r, f"t.csv:{n}:1: the rows from here on have more fields than the first one, which has 2")
+        subprocess.run(re.search(r"as (tail .*?) does", r.stderr)[1], shell=True, check=True)
+        with open("NEW") as f:
+            load(f.read())
+        assert samples() == sorted((i + 0.5, i % 7, i % 2) for i in range(40))
+    r = load("a,b,y\n" + "".join(f"r{i},{row}\n" for i, row in enumerate(ROWS.splitlines())), code=7)  # as R writes names of rows
+    subprocess.run(re.search(r"as (sed .*?) gives", r.stderr)[1], shell=True, check=True)
+    with open("NEW") as f:
+        load(f.read(), "--drop", "row")
+    assert samples() == sorted((i + 0.5, i % 7, i % 2) for i in range(40))
+    assert_one_error(load("a,b,y\n" + ROWS.replace("20.5,6,0", "20.5,6,ca\nt"), code=7), "this row has 1 field, the first row has 3",
+                     "a field with a line end in it belongs in double quotes")
+
+
 def test_python_of_cures(tmp_path):
     """A command for Python calls one that has what it needs, or says what that is."""
     (tmp_path / "python3").symlink_to("/bin/false")

@@ -4,7 +4,8 @@
  * ring.c.
  *
  *   broadcast, short   binomial tree: ceil(lg p) hops                               lg p messages from the root
- *   broadcast, long    a pipelined chain in rank order                              every link carries the data once
+ *   broadcast, long    a pipelined chain or binary tree over the nodes, and a       B + N-2 or 2 (B + lg N - 1) pieces, whichever
+ *                      chain inside each of them                                    are fewer, of B and N nodes, one after another
  *   allgather          Bruck: in round k fetch 2^k blocks from the rank 2^k ahead   ceil(lg p) hops, (p-1) blocks sent
  *   sums, short        allgather, then every rank adds in rank order
  *   sums, long         slices to their owners, who add in rank order; allgather of the slices     2 (p-1)/p of the data
@@ -67,23 +68,68 @@ static size_t sum_sizes(const uint64_t *sizes, int n)
 
 /* ------------------------------------------------------------------------------------------------------ broadcast */
 
-/* Parent (-1 at the root) and children of this rank.  The tree is built on v, the rank relative to the root. */
-static int broadcast_plan(const shoal_group *g, size_t bytes, int root, int *parent, int children[32])
+/* A rank's part in a broadcast. */
+typedef struct {
+  int parent; /* -1: root */
+  int n, children[32];
+  size_t piece;
+} tree;
+
+/* A binomial tree on v, the rank relative to the root: v's children are v + 2^k below its lowest set bit; the farthest subtree is
+ * the deepest, so it goes first. */
+static void plan_short(const shoal_group *g, int root, tree *t)
 {
-  int p = g->size, v = (g->rank - root + p) % p, n = 0;
-  *parent = v ? (bytes > SHORT_BYTES ? v - 1 : v & (v - 1)) : -1;
-  if (bytes > SHORT_BYTES) {
-    if (v + 1 < p) children[n++] = v + 1;
-  } else {
-    /* v's children are v + 2^k below its lowest set bit; the farthest subtree is the deepest, so it goes first. */
-    int bit = 1;
-    while (bit < p && !(v & bit)) bit <<= 1;
-    for (bit >>= 1; bit; bit >>= 1)
-      if (v + bit < p) children[n++] = v + bit;
+  int p = g->size, v = (g->rank - root + p) % p, bit = 1;
+  if (v) t->parent = ((v & (v - 1)) + root) % p;
+  while (bit < p && !(v & bit)) bit <<= 1;
+  for (bit >>= 1; bit; bit >>= 1)
+    if (v + bit < p) t->children[t->n++] = (v + bit + root) % p;
+}
+
+/* How many nodes a node passes the data on to.  A chain is as fast as a link once its last node is reached; a binary tree reaches
+ * it soon, and sends everything twice. */
+static int fan_out_of(int nodes, size_t pieces)
+{
+  size_t depth = 0;
+  while (nodes >> (depth + 1)) depth++;
+  return nodes > 2 && 2 * (pieces + depth - 1) < pieces + (size_t)nodes - 2 ? 2 : 1;
+}
+
+/* The member of a node that has the data first: the root, or the first one. */
+static int head_of(const shoal_group *g, int node, int root)
+{
+  return node == g->nodes.node[root] ? root : g->nodes.member[g->nodes.begin[node]];
+}
+
+/* The tree is built on v, the node relative to the root's. */
+static void plan_long(const shoal_group *g, size_t bytes, int root, tree *t)
+{
+  enum { PIECE = 256 << 10 }; /* a link's latency is small against it, and a way through many nodes soon filled */
+  const shoal_node_table *table = &g->nodes;
+  t->piece = SHOAL_MIN((size_t)PIECE, g->w->o.max_message);
+  int nodes = table->nodes, first = table->node[root], node = table->node[g->rank], v = (node - first + nodes) % nodes;
+  int fan_out = fan_out_of(nodes, (bytes + t->piece - 1) / t->piece);
+  int begin = table->begin[node], members = table->begin[node + 1] - begin, head = head_of(g, node, root);
+  int after = (table->place[g->rank] - table->place[head] + members) % members; /* the head */
+  if (after > 0)
+    t->parent = table->member[begin + (table->place[g->rank] + members - 1) % members];
+  else if (v > 0)
+    t->parent = head_of(g, ((v - 1) / fan_out + first) % nodes, root);
+  for (int i = 1; after == 0 && i <= fan_out; i++) {
+    int64_t child = (int64_t)v * fan_out + i;
+    if (child < nodes) t->children[t->n++] = head_of(g, (int)((child + first) % nodes), root);
   }
-  if (*parent >= 0) *parent = (*parent + root) % p;
-  for (int i = 0; i < n; i++) children[i] = (children[i] + root) % p;
-  return n;
+  if (after + 1 < members) t->children[t->n++] = table->member[begin + (table->place[g->rank] + 1) % members];
+}
+
+static tree broadcast_plan(const shoal_group *g, size_t bytes, int root)
+{
+  tree t = { .parent = -1 };
+  if (bytes > SHORT_BYTES)
+    plan_long(g, bytes, root, &t);
+  else
+    plan_short(g, root, &t);
+  return t;
 }
 
 static shoal_status check_root(const shoal_group *g, const char *call, int root)
@@ -95,26 +141,25 @@ static shoal_status check_root(const shoal_group *g, const char *call, int root)
 
 shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int root)
 {
-  int parent, children[32];
   shoal_stream streams[33];
   size_t n = 0;
   SHOAL_TRY(check_root(g, "broadcast", root));
-  int fan_out = broadcast_plan(g, bytes, root, &parent, children);
-  if (parent >= 0) streams[n++] = shoal_stream_in(data, bytes, parent);
-  for (int i = 0; i < fan_out; i++) {
-    streams[n] = shoal_stream_out(data, bytes, children[i]);
-    if (parent >= 0) streams[n].limit = &streams[0].finished;
+  tree t = broadcast_plan(g, bytes, root);
+  if (t.parent >= 0) streams[n++] = shoal_stream_in(data, bytes, t.parent);
+  for (int i = 0; i < t.n; i++) {
+    streams[n] = shoal_stream_out(data, bytes, t.children[i]);
+    if (t.parent >= 0) streams[n].limit = &streams[0].finished;
     n++;
   }
+  for (size_t i = 0; i < n; i++) streams[i].piece = t.piece;
   return run(g, "broadcast", g->rank == root ? SHOAL_TRACE_ROLE_SOURCE : SHOAL_TRACE_ROLE_SINK, streams, n);
 }
 
 void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, uint64_t out[SHOAL_LINK_COUNT])
 {
-  int parent, children[32];
   memset(out, 0, SHOAL_LINK_COUNT * sizeof *out);
-  int n = broadcast_plan(g, bytes, root, &parent, children);
-  for (int i = 0; i < n; i++) out[shoal_group_class(g, children[i])] += bytes;
+  tree t = broadcast_plan(g, bytes, root);
+  for (int i = 0; i < t.n; i++) out[shoal_group_class(g, t.children[i])] += bytes;
 }
 
 /* ------------------------------------------------------------------------------------------------------- allgather */

@@ -139,8 +139,8 @@ shoal_status shoal_group_barrier(shoal_group *g);
 /** The largest value over the group, for decisions that are not payload: counted as class control in any group.
  *  @param name  for hang reports */
 shoal_status shoal_group_agree_max(shoal_group *g, const char *name, int64_t *value);
-/** Broadcast: short data by a binomial tree, long data along a chain in rank order, so that each link carries it
- *  once. */
+/** Broadcast: short data by a binomial tree; long data in pieces, along a chain of the nodes or a binary tree of them, whichever
+ *  is over first, and inside each node along a chain.  So a node receives it once, and sends it to at most two others. */
 shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int root);
 /** Predicts the payload bytes that the caller sends in such a broadcast, by link class, into out[link]. */
 void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, uint64_t out[SHOAL_LINK_COUNT]);

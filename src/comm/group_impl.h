@@ -262,6 +262,7 @@ typedef struct {
   bool sending;
   char *data;
   size_t bytes, posted, finished;
+  size_t piece;        /* 0: as long as may be; equal at both ends, at most max_message */
   const size_t *limit; /* forwarding: bytes that the stream it forwards has received so far; or NULL */
   int slot[SHOAL_STREAM_WINDOW];
   int head, count;

@@ -1,7 +1,7 @@
 /* Streams: a message of any length as an ordered sequence of pieces, and sets of streams that form one blocking call.
  *
- * A piece is as long as the world's largest message allows, and not longer than 1 MiB, so that a rank in the middle of
- * a chain can forward data before it has received all of it.  A few pieces are posted at a time: enough to keep a link
+ * A piece is as long as the world's largest message allows, and not longer than 1 MiB or what the stream says, so that a rank in
+ * the middle of a chain can forward data before it has received all of it.  A few pieces are posted at a time: enough to keep a link
  * busy, few enough not to flood a late receiver.  Both ends know the length and so cut at the same offsets.  An empty
  * message is not sent at all. */
 #include "base/mem.h"
@@ -11,7 +11,8 @@ enum { STREAM_PIECE = 1 << 20 };
 
 static size_t piece_at(const shoal_world *w, const shoal_stream *s, size_t at)
 {
-  return SHOAL_MIN(SHOAL_MIN(w->o.max_message, (size_t)STREAM_PIECE), s->bytes - at);
+  size_t piece = s->piece ? s->piece : SHOAL_MIN(w->o.max_message, (size_t)STREAM_PIECE);
+  return SHOAL_MIN(piece, s->bytes - at);
 }
 
 shoal_status shoal_stream_reap(shoal_flight *f, shoal_stream *s, bool *moved)

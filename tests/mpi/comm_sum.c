@@ -472,6 +472,31 @@ static void choice_of_many(shoal_world *w)
   CHECK_EQ(chosen(g, 1, SHOAL_WIRE_F32), SHOAL_SUM_SMALL);
 }
 
+/* A node takes the data once: whatever the tree, all members together send it to all but the root. */
+static void broadcasts(shoal_world *w, int root, size_t n)
+{
+  shoal_group *g = shoal_world_group(w);
+  unsigned char *x = room(n);
+  shoal_counters c = { 0 };
+  uint64_t want[SHOAL_LINK_COUNT];
+  for (size_t i = 0; i < n; i++) x[i] = rank == root ? (unsigned char)(i * 7 + i / 251) : 0;
+  shoal_world_set_counters(w, &c);
+  CHECK_OK(shoal_group_broadcast(g, x, n, root));
+  shoal_world_set_counters(w, NULL);
+  size_t wrong = 0;
+  for (size_t i = 0; i < n; i++) wrong += x[i] != (unsigned char)(i * 7 + i / 251);
+  CHECK_EQ(wrong, 0, "%zu bytes from %d of %d", n, root, size);
+  shoal_group_broadcast_bytes(g, n, root, want);
+  CHECK(!memcmp(want, c.payload, sizeof want), "formula, %zu bytes from %d of %d", n, root, size);
+  if (rank == root && shoal_world_topo(w)->nodes == size) /* one piece goes down a tree, twelve along a chain */
+    CHECK_EQ(want[SHOAL_LINK_BETWEEN], n > 100000 ? n : 2 * n, "from %d of %d", root, size);
+  int64_t sent[] = { (int64_t)c.payload[SHOAL_LINK_NODE], (int64_t)c.payload[SHOAL_LINK_BETWEEN] };
+  CHECK_OK(shoal_group_sum_i64(shoal_world_control(w), sent, 2));
+  CHECK_EQ(sent[1], (int64_t)n * (shoal_world_topo(w)->nodes - 1), "from %d of %d", root, size);
+  CHECK_EQ(sent[0], (int64_t)n * (size - shoal_world_topo(w)->nodes), "from %d of %d", root, size);
+  free(x);
+}
+
 /* Other numbers of ranks: what depends on them is the order of chunks and rounds, on nodes of one rank and of several. */
 static void many_ranks(void)
 {
@@ -487,6 +512,10 @@ static void many_ranks(void)
     for (shoal_sum_algorithm a = SHOAL_SUM_HALVING; a < SHOAL_SUM_ALGORITHMS; a++) {
       sum_once(w, g, 5, SHOAL_WIRE_F32, a, any_float, "many ranks");
       sum_once(w, g, 20011, i ? SHOAL_WIRE_F32 : SHOAL_WIRE_BF16, a, any_float, "many ranks");
+    }
+    for (int root = 0; root < size; root += size - 1) {
+      broadcasts(w, root, 40000);
+      broadcasts(w, root, 3000001);
     }
     if (i == 0) choice_of_many(w);
     sum_once(w, g, 1009, SHOAL_WIRE_F32, i ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_RING, any_float, "many ranks");

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static _Thread_local shoal_error kept;
 
@@ -41,6 +42,23 @@ static void format_line(char text[SHOAL_ERROR_TEXT], const char *format, va_list
   shoal_show(raw, text, SHOAL_ERROR_TEXT);
 }
 
+/* Callers say what the memory was for; what is told has the word, and the limit that a shell or a job may have set. */
+static void name_memory(char text[SHOAL_ERROR_TEXT])
+{
+  static const char words[] = "out of memory: ";
+  struct rlimit l;
+  char limit[32];
+  size_t n = strlen(text), used = sizeof words - 1;
+  if (!strstr(text, "memory") && n + used < SHOAL_ERROR_TEXT) {
+    memmove(text + used, text, n + 1);
+    memcpy(text, words, used);
+    n += used;
+  }
+  if (getrlimit(RLIMIT_AS, &l) != 0 || l.rlim_cur == RLIM_INFINITY || strstr(text, "ulimit")) return;
+  snprintf(text + n, SHOAL_ERROR_TEXT - n, " (a process may have %s, ulimit -v)",
+           shoal_format_bytes((double)l.rlim_cur, limit, sizeof limit));
+}
+
 shoal_status shoal_fail(shoal_status code, const char *file, int line, const char *format, ...)
 {
   char text[SHOAL_ERROR_TEXT]; /* formatted here first, because the arguments may point into kept.text */
@@ -48,6 +66,7 @@ shoal_status shoal_fail(shoal_status code, const char *file, int line, const cha
   va_start(args, format);
   format_line(text, format, args);
   va_end(args);
+  if (code == SHOAL_ERR_MEM) name_memory(text);
   kept.code = code;
   kept.verdict = SHOAL_OK;
   kept.told = false;

@@ -134,7 +134,7 @@ static void the_earlier_one_comes_back(void)
   shoal_error_keep(&first, SHOAL_OK);
   shoal_error_keep(&first, fail(SHOAL_ERR_IO, "the first"));
   shoal_error_keep(&first, fail(SHOAL_ERR_MEM, "the second"));
-  check_text(SHOAL_ERR_MEM, "the second");
+  check_text(SHOAL_ERR_MEM, "out of memory: the second");
   CHECK_STATUS(first.code, SHOAL_ERR_IO);
   CHECK_STR(first.text, "the first");
   shoal_error_put(&(shoal_error){ .code = SHOAL_OK });

@@ -3,6 +3,7 @@
  * Opening creates a oneDNN engine for the given number of threads.  Each kind of operation has a planner; functions
  * that evaluation and first layers do not need are removed here, in one place. */
 #include "tensor/cpu/cpu.h"
+#include "base/str.h"
 #include "tensor/cpu/cpu_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,8 @@ static shoal_status alloc_cpu(shoal_backend *b, shoal_memory_kind kind, size_t b
     return shoal_alloc(bytes, 1, "buffer of backend cpu", &out->at);
   size_t whole = shoal_round_up(bytes, HUGE_PAGE);
   void *p = aligned_alloc(HUGE_PAGE, whole);
-  SHOAL_CHECK(p, SHOAL_ERR_MEM, "buffer of backend cpu: %zu bytes", bytes);
+  char amount[32];
+  SHOAL_CHECK(p, SHOAL_ERR_MEM, "buffer of backend cpu: %s", shoal_format_bytes((double)bytes, amount, sizeof amount));
   madvise(p, whole, MADV_HUGEPAGE);
   memset(p, 0, whole);
   out->at = p;

@@ -49,17 +49,32 @@ __attribute__((format(printf, 2, 3))) static void add_line(page *p, const char *
   add_text(p, text);
 }
 
-/* ---- the head ---- */
-
-static void add_title(page *p)
+/* What must not be cut: in as many lines as it needs, broken between words where that can be. */
+static void add_whole(page *p, const char *text)
 {
-  const shoal_watch *w = p->w;
-  char dir[256];
-  add_line(p, "%s: %s, attempt %d", shoal_show(w->dir, dir, sizeof dir), w->state, w->attempt);
-  if (w->model[0])
-    add_line(p, "%s, method %s, %d rank%s on %d node%s", w->model, w->method, w->ranks, w->ranks == 1 ? "" : "s",
-             w->nodes, w->nodes == 1 ? "" : "s");
+  enum { MOST_LINES = 12 };
+  for (int line = 0; *text && line < MOST_LINES; line++) {
+    size_t n = cut(text, p->columns), end = n;
+    while (text[n] && end > 0 && text[end] != ' ') end--;
+    if (text[n] && end > 0) n = end;
+    shoal_str_add(p->out, "%.*s\n", (int)n, text);
+    p->rows_left--;
+    text += n;
+    text += strspn(text, " ");
+  }
 }
+
+__attribute__((format(printf, 2, 3))) static void say(page *p, const char *format, ...)
+{
+  char text[2048], shown[4096];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  add_whole(p, shoal_show(text, shown, sizeof shown));
+}
+
+/* ---- the head ---- */
 
 static bool says_running(const shoal_watch *w)
 {
@@ -72,23 +87,34 @@ static bool is_silent(const shoal_watch *w)
   return says_running(w) && (w->gone || w->age_s > QUIET_S);
 }
 
+static void add_title(page *p)
+{
+  const shoal_watch *w = p->w;
+  char dir[256];
+  const char *state = !is_silent(w) ? w->state : w->gone ? "dead" : "silent"; /* the words of `shoal status` */
+  add_line(p, "%s: %s, attempt %d", shoal_show(w->dir, dir, sizeof dir), state, w->attempt);
+  if (w->model[0])
+    add_line(p, "%s, method %s, %d rank%s on %d node%s", w->model, w->method, w->ranks, w->ranks == 1 ? "" : "s",
+             w->nodes, w->nodes == 1 ? "" : "s");
+}
+
 static void add_state(page *p)
 {
   const shoal_watch *w = p->w;
   char age[32];
   bool runs = says_running(w);
-  if (runs && w->gone && w->memory[0]) add_text(p, w->memory);
+  if (runs && w->gone && w->memory[0]) say(p, "%s", w->memory);
   if (runs && w->gone)
-    add_line(p, "its process on this host is gone: it was killed; the same command goes on from its newest checkpoint");
+    say(p, "its process on this host is gone: it was killed; the same command goes on from its newest checkpoint");
   else if (is_silent(w))
-    add_line(p, "no sign of life for %s: it was killed, is suspended, or its host cannot reach this folder",
-             shoal_format_seconds(w->age_s, age, sizeof age));
+    say(p, "no sign of life for %s: it was killed, is suspended, or its host cannot reach this folder",
+        shoal_format_seconds(w->age_s, age, sizeof age));
   else if (strcmp(w->state, "failed") == 0)
-    add_line(p, "exit %d, rank %d: %s", w->exit_code, w->rank, w->reason);
+    say(p, "exit %d, rank %d: %s", w->exit_code, w->rank, w->reason);
   else if (strcmp(w->state, "stopped") == 0)
-    add_line(p, "%s; the same command goes on", w->reason);
+    say(p, "%s; the same command goes on", w->reason);
   else if (runs && w->reason[0])
-    add_text(p, w->reason);
+    say(p, "%s", w->reason);
 }
 
 static void add_bar(page *p)

@@ -91,7 +91,7 @@ def test_size(work):
 def test_states(glyphs):
     glyphs(64)
     make(age_s=200)
-    assert re.search(r"no sign of life for 3 min 2\d s: it was killed", page())
+    assert re.search(r": silent, attempt 2\n.*\nno sign of life for 3 min 2\d s: it was killed", page()), page()
     assert " left" not in page() and "samples/s" not in page(), page()
     train(1, "k", *sets(model__name="mlp", data__file="glyphs.h5", run__steps=1))
     me = status("k")["process"]
@@ -101,15 +101,18 @@ def test_states(glyphs):
         make(process=living)
         assert "is gone" not in page()
         make(process={**living, "started": living["started"] + 1})
-        assert "its process on this host is gone: it was killed" in page()
+        assert "its process on this host is gone: it was killed" in page() and ": dead, attempt" in page(), page()
+        assert "the same command goes on from\nits newest checkpoint" in page(COLUMNS="80"), page()
         make(process={**living, "started": living["started"] + 1, "memory_kills": -1})
-        assert re.search(r"\nmemory ran out, and the kernel has killed \d+ process.*\nits process on this host is gone", page()), page()
+        assert re.search(r"\nmemory ran out, and the kernel has killed \d+ process[^#]*\nits process on this host is gone", page()), page()
         other.kill()
     for process, gone in ((living, True), ({**living, "boot": "another"}, False), ({**living, "pids": "pid:[1]"}, False)):
         make(process=process)
         assert ("its process on this host is gone" in page()) == gone, process
     make(state="failed", exit_code=6, rank=3, reason="loss is not finite\n\x1b[2J")
     assert "exit 6, rank 3: loss is not finite\\n\\x1b[2J\n" in page()
+    make(state="failed", exit_code=7, rank=3, reason="no room " * 30 + "in the end")
+    assert "in the end\n" in page(COLUMNS="80"), page()
     make(state="stopped", exit_code=75, reason="stopped")
     assert "the same command goes on" in page() and "left" not in page()
     make(state="done", reason="success")

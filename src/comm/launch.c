@@ -66,6 +66,13 @@ shoal_status shoal_launch_refuse(const shoal_launch *l)
       may_speak_it ? "; if this MPI was built for the older PMI, set OMPI_MCA_pmix=s2 (or s1)" : "");
 }
 
+/* What the names of the launcher's variables begin with. */
+static const char *variables_of(const shoal_launch *l)
+{
+  if (!l->mpirun || !l->launcher) return "PMI_";
+  return strncmp(l->launcher, "MV2", 3) == 0 ? "MV2_COMM_WORLD_" : "OMPI_COMM_WORLD_";
+}
+
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons)
 {
   if (allow_singletons && mpi_size == 1) return SHOAL_OK;
@@ -81,7 +88,6 @@ shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_
       "the launcher started %d ranks (%s), but MPI sees %d: launcher and library are of different MPIs; use the "
       "mpirun that belongs to %s, or `srun --mpi=pmix`; or the variable is left over from another launcher: "
       "unset ${!%s@}",
-      l->size, l->launcher ? l->launcher : "PMI_SIZE", mpi_size, shoal_world_library(),
-      l->mpirun ? strncmp(l->launcher, "MV2", 3) == 0 ? "MV2_COMM_WORLD_" : "OMPI_COMM_WORLD_" : "PMI_");
+      l->size, l->launcher ? l->launcher : "PMI_SIZE", mpi_size, shoal_world_library(), variables_of(l));
   return SHOAL_OK;
 }

@@ -204,7 +204,7 @@ static void test_jobs(void)
   CHECK(!shoal_lease_job(job));
   setenv("JOB_ID", "7", 1);
   CHECK(!shoal_lease_job(job), "anybody's variable");
-  setenv("SGE_O_WORKDIR", "/home", 1);
+  setenv("SGE_O_WORKDIR", "/x", 1);
   setenv("SGE_TASK_ID", "undefined", 1);
   CHECK(shoal_lease_job(job));
   CHECK_STR(job, "7");

@@ -284,6 +284,12 @@ shoal_status shoal_ckpt_find(const char *path, char **out)
 {
   struct stat s;
   uint64_t step;
+  if (stat(path, &s) != 0 && errno == ENOENT && !strchr(path, '/')) {
+    char *run = shoal_path_join("runs", path);
+    bool there = shoal_path_exists(run);
+    free(run);
+    SHOAL_CHECK(!there, SHOAL_ERR_IO, "there is no %s here; did you mean runs/%s?", path, path);
+  }
   if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode)) {
     *out = shoal_strdup_printf("%s", path);
     return SHOAL_OK;

@@ -138,7 +138,7 @@ static const shoal_verb_help export_help = {
   "or per\n"
   "feature; sample is the shape of an input, line k of class_names is the name of output k, and layers are the "
   "network's,\n"
-  "in JSON: docs/predict.md evaluates it with NumPy alone. RUN is a run folder, whose newest good checkpoint is taken.",
+  "in JSON: docs/predict.py evaluates it with NumPy alone. RUN is a run folder, whose newest good checkpoint is taken.",
   export_flags,
   1,
   1,

@@ -119,7 +119,7 @@ static const shoal_verb_help import_help = {
   "for "
   "the files in it. Gzip is recognised. Files with test, t10k or val as a word of their names become the test split.",
   import_flags,
-  2,
+  1,
   -1,
   "  shoal data import cifar10 data_batch_*.bin.gz test_batch.bin.gz -o cifar10.h5\n"
   "  shoal data import idx t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz --train-count 9000 -o digits.h5\n"
@@ -170,7 +170,7 @@ static shoal_status import(int argc, char **argv)
   import_options o = { 0 };
   shoal_args_words(a, &words);
   shoal_status st;
-  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "no output file: give one with -o, as in -o %s.h5", words[0]);
+  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "no output file: give one with -o, as in -o set.h5");
   SHOAL_TRY_GOTO(st, read_import_options(a, &o), done);
   SHOAL_TRY_GOTO(st, shoal_data_import(&o.args, out), done);
   st = shoal_data_inspect(&out, 1, false, stdout);

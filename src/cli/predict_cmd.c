@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "train/network.h"
 #include <string.h>
+#include <sys/stat.h>
 
 enum { THREADS_MAX = 4096, BATCH_MAX = 1 << 20, BATCH = 256 };
 
@@ -37,6 +38,12 @@ static shoal_status number(const shoal_args *a, const char *flag, int64_t most, 
   return SHOAL_OK;
 }
 
+static bool is_folder(const char *path)
+{
+  struct stat s;
+  return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
 static shoal_status run(const shoal_args *a)
 {
   const char *const *words, *split = shoal_args_value(a, "--split");
@@ -50,6 +57,9 @@ static shoal_status run(const shoal_args *a)
                            .split = !split                       ? SHOAL_PREDICT_EITHER
                                     : strcmp(split, "test") == 0 ? SHOAL_PREDICT_TEST
                                                                  : SHOAL_PREDICT_TRAIN };
+  SHOAL_CHECK(n != 2 || is_folder(words[0]) || !is_folder(words[1]), SHOAL_ERR_USAGE,
+              "%s is a folder, and the data are in files: the run comes first, shoal predict %s %s", words[1], words[1],
+              words[0]);
   SHOAL_CHECK(!split || strcmp(split, "test") == 0 || strcmp(split, "train") == 0, SHOAL_ERR_USAGE,
               "--split is \"%s\": must be test or train", split);
   SHOAL_TRY(number(a, "--threads", THREADS_MAX, &threads));

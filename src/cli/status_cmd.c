@@ -95,7 +95,7 @@ static const char *next_start(const standing *s, char *buf, size_t cap)
 
 /* ---- the table ---- */
 
-enum { REST = 61 }; /* all columns but the first */
+enum { REST = 61, WAIT = 11 }; /* columns: all but the first, the last */
 
 static int terminal_columns(void)
 {
@@ -129,7 +129,7 @@ static void add_real(const char *format, double value, int width, shoal_str *out
 
 static void add_line(const shoal_run_facts *r, const standing *s, int width, shoal_str *out)
 {
-  enum { STEP = 7, DONE = 4, LOSS = 7, STARTS = 6, WAIT = 11 };
+  enum { STEP = 7, DONE = 4, LOSS = 7, STARTS = 6 };
   char start[64];
   add_name(r->name, width, out);
   shoal_str_add(out, " %-9s", s->state);
@@ -140,6 +140,13 @@ static void add_line(const shoal_run_facts *r, const standing *s, int width, sho
   shoal_str_add(out, " %-10s %.*s", s->job ? s->job : "-", WAIT, next_start(s, start, sizeof start));
   while (out->text[out->len - 1] == ' ') out->text[--out->len] = '\0';
   shoal_str_add(out, "\n");
+}
+
+/* What a job waits for, if its column is too narrow for it and it is more than its turn in an array. */
+static const char *long_wait(const standing *s)
+{
+  const char *reason = s->entry && !is_state(s->entry, "RUNNING") ? s->entry->reason : NULL;
+  return reason && strlen(reason) > WAIT && strcmp(reason, "JobArrayTaskLimit") != 0 ? reason : NULL;
 }
 
 /* Why it does not go on, in one line. */
@@ -156,6 +163,8 @@ static void add_reason(const shoal_run_facts *r, const standing *s, int columns,
   else if (strcmp(s->state, "gone") == 0)
     shoal_str_add(&line, "%s: job %s has ended, and the run has not begun: see the job's log", r->name,
                   s->job ? s->job : "-");
+  else if (long_wait(s))
+    shoal_str_add(&line, "%s: job %s waits: %s", r->name, s->job, long_wait(s));
   if (line.len) {
     char shown[4096];
     shoal_show(line.text, shown, sizeof shown);

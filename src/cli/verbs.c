@@ -1,5 +1,7 @@
 /* The list of verbs, and what several of them use. */
+#include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include <stdio.h>
@@ -39,10 +41,27 @@ static void print_verbs(const char *program, const shoal_verb *list)
          strcmp(program, "shoal") == 0 ? "; shoal --version [--verbose] prints versions" : "");
 }
 
-shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int argc, char **argv)
+/* A verb of a verb, "data import" for "import"; for something that lies there the verb that shows such things; else a verb that is
+ * written nearly so; "" if there is none. */
+static void suggest(const shoal_verb *list, const char *word, char *out, size_t cap)
 {
   const char *names[32];
   size_t n = 0;
+  const shoal_verb *shows = list;
+  out[0] = '\0';
+  for (const shoal_verb *v = list; v->name && n < SHOAL_COUNT(names); v++) {
+    names[n++] = v->name;
+    if (strcmp(v->name, "show") == 0 || strcmp(v->name, "inspect") == 0) shows = v;
+    for (const shoal_verb *w = v->verbs; w && w->name && !out[0]; w++)
+      if (strcmp(w->name, word) == 0) snprintf(out, cap, "%s %s", v->name, word);
+  }
+  if (!out[0] && list != shoal_verbs && shoal_path_exists(word)) snprintf(out, cap, "%s %s", shows->name, word);
+  const char *near = shoal_nearest(word, names, n);
+  if (!out[0] && near) snprintf(out, cap, "%s", near);
+}
+
+shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int argc, char **argv)
+{
   if (argc < 2) {
     print_verbs(program, list);
     return shoal_error_told(SHOAL_FAIL(SHOAL_ERR_USAGE, "%s needs a verb", program));
@@ -56,7 +75,6 @@ shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int arg
     return SHOAL_OK;
   }
   for (const shoal_verb *v = list; v->name; v++) {
-    names[n++] = v->name;
     if (strcmp(argv[1], v->name) != 0) continue;
     if (!v->verbs) return v->run(argc - 1, argv + 1);
     char inner[64];
@@ -65,9 +83,10 @@ shoal_status shoal_run_verb(const char *program, const shoal_verb *list, int arg
   }
   if (list == shoal_verbs && strcmp(argv[1], "version") == 0)
     return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s has no verb \"%s\"; %s --version prints it", program, argv[1], program);
-  const char *near = shoal_nearest(argv[1], names, n);
-  return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s has no verb \"%s\"%s%s; %s -h lists them", program, argv[1],
-                    near ? ", did you mean " : "", near ? near : "", program);
+  char near[512];
+  suggest(list, argv[1], near, sizeof near);
+  return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s has no verb \"%s\"%s%s%s%s; %s -h lists them", program, argv[1],
+                    near[0] ? ", did you mean " : "", near[0] ? program : "", near[0] ? " " : "", near, program);
 }
 
 bool shoal_json_wanted(const shoal_args *a)

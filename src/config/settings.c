@@ -170,7 +170,8 @@ static shoal_status read_document(reader *r)
       SHOAL_TRY(read_map(r, ""));
     else
       SHOAL_CHECK(y->kind == SHOAL_YAML_END || (y->kind == SHOAL_YAML_SCALAR && y->absent), SHOAL_ERR_USAGE,
-                  SHOAL_YAML_AT "expected sections such as \"optim: { lr: 0.1 }\"", SHOAL_YAML_PLACE(y));
+                  SHOAL_YAML_AT "expected sections such as \"optim: { lr: 0.1 }\"; is this a run file?",
+                  SHOAL_YAML_PLACE(y));
   } while (y->kind != SHOAL_YAML_END);
   return SHOAL_OK;
 }

@@ -5,9 +5,11 @@
 #include "base/str.h"
 #include "data/csv_number.h"
 #include "data/data_impl.h"
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
   TRAIN_COUNT = 1,
@@ -134,6 +136,17 @@ static shoal_status check_values(const shoal_import_args *a)
 
 static shoal_status unknown_kind(const char *kind)
 {
+  const char *of_file = "KIND";
+  struct stat s;
+  if (stat(kind, &s) == 0) {
+    if (S_ISDIR(s.st_mode)) of_file = "images";
+    for (size_t k = 0; k < SHOAL_COUNT(kinds); k++)
+      for (size_t i = 0; i < SHOAL_COUNT(kinds[k].files) && kinds[k].files[i]; i++)
+        if (fnmatch(kinds[k].files[i], kind, 0) == 0) of_file = kinds[k].name;
+    return SHOAL_FAIL(SHOAL_ERR_ARG,
+                      "%s lies there, and before it its kind is wanted: shoal data import %s %s -o NAME.h5", kind,
+                      of_file, kind);
+  }
   const char *names[SHOAL_COUNT(kinds)];
   for (size_t k = 0; k < SHOAL_COUNT(kinds); k++) names[k] = kinds[k].name;
   const char *near = shoal_nearest(kind, names, SHOAL_COUNT(kinds));

@@ -111,6 +111,7 @@ shoal_status shoal_network_export(const char *path, const char *out)
                             : ends_with(out, ".safetensors") ? shoal_foreign_safetensors
                                                              : NULL;
   shoal_status st = foreign ? export_foreign(file, foreign, out) : export_hdf5(file, out);
+  if (st == SHOAL_OK) shoal_info("%s: the model of %s", out, file);
   free(file);
   return st;
 }

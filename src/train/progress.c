@@ -484,9 +484,9 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
   if (isfinite(samples_per_second(s)))
     shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
   if (!s->clock.trained)
-    shoal_info("  nothing to do  %s to train on", s->best.ends
-                                                      ? "eval.patience ended the run before: raise it, or unset it,"
-                                                      : "all of run.epochs or run.steps was done already: raise it");
+    shoal_info("  nothing to do  %s to train on, or give another run.name to begin anew",
+               s->best.ends ? "eval.patience ended the run before: raise it, or unset it,"
+                            : "all of run.epochs or run.steps was done already: raise it");
   report_split(s);
   report_bytes(s);
   shoal_info("  memory         %s at most (rank 0)",

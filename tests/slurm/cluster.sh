@@ -328,7 +328,7 @@ KillWait=5
 UnkillableStepTimeout=60
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
-PartitionName=test Nodes=n[1-$1] Default=YES MaxTime=60 State=UP
+PartitionName=test Nodes=n[1-$1] Default=YES DefaultTime=60 State=UP
 CONF
     for ((i = 1; i <= $1; i++)); do echo "NodeName=n$i NodeAddr=$subnet.$i CPUs=4 State=UNKNOWN"; done
   } >"$SLURM_CONF"

@@ -10,6 +10,14 @@ from harness import ENV, PLAIN_ENV, assert_one_error, program, run, said, wait_f
 
 CASES = (  # command, exit code, words of its one error line
     ("version", 2, 'has no verb "version"; shoal --version prints it'),
+    ("import csv a.csv", 2, 'has no verb "import", did you mean shoal data import;'),
+    ("lauch run.yaml", 2, 'has no verb "lauch", did you mean shoal launch;'),
+    ("trace runs/one", 2, 'has no verb "runs/one", did you mean shoal trace show runs/one;'),
+    ("data import table.csv -o set.h5", 2, "table.csv lies there, and before it its kind is wanted: shoal data import csv table.csv -o NAME.h5"),
+    ("data import csv table.csv", 2, "no output file: give one with -o"),
+    ("predict glyphs.h5 runs/one", 2, "the run comes first, shoal predict runs/one glyphs.h5"),
+    ("predict one glyphs.h5", 7, "there is no one here; did you mean runs/one?"),
+    ("launch table.csv", 2, "is this a run file?"),
     ("train run.yaml --set lr=1", 2, "unknown key lr; did you mean optim.lr?"),
     ("train run.yaml --set batch=8", 2, "unknown key batch; did you mean data.batch"),
     ("train run.yaml --set method=daso --set method.period=3", 2, "method.period belongs to local-sgd; this run's method is daso"),
@@ -62,6 +70,8 @@ def files(tmp_path_factory):
         f.write(bytes(range(256)) * 4)
     with open("runs/one/trace/attempt-0001-node-00000.h5", "rb") as f, open("cut.h5", "wb") as out:
         out.write(f.read(1000))
+    with open("table.csv", "w") as f:
+        f.write("a,b\n1,2\n")
     with open("tasks.env", "w") as f:
         f.write("SLURM_STEP_NUM_TASKS=-3\n")
     os.chdir(before)

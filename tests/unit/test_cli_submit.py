@@ -290,6 +290,10 @@ def test_states(work):
     assert re.search(r"^\.\.\S*e/and-another-one stopped ", table, re.M)
     wide = shoal("status", COLUMNS="120").stdout
     assert "\na-rather-long-name-of-a-run-as-people-have/and-another-one stopped " in wide
+    with open("queue", "w") as f:  # what its column has no room for
+        f.write("17|PENDING|N/A|PartitionTimeLimit\n")
+    table = shoal("status").stdout
+    assert re.search(r"^new .* 17         PartitionTi$", table, re.M) and "\nnew: job 17 waits: PartitionTimeLimit\n" in table, table
     os.remove("queue")  # squeue fails: as if it were not there
     assert {n: r["state"] for n, r in states().items()} == alone
     with open("queue", "w"):

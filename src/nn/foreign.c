@@ -105,11 +105,11 @@ shoal_status shoal_foreign_close(shoal_foreign_file *o, shoal_status st)
 
 /* ---- facts ---- */
 
-static void put_numbers(const double *x, size_t n, const char *key, void (*put)(void *, const char *, const char *),
-                        void *ctx)
+static void put_numbers(const double *numbers, size_t n, const char *key,
+                        void (*put)(void *, const char *, const char *), void *ctx)
 {
   shoal_str s = { 0 };
-  for (size_t i = 0; i < n; i++) shoal_str_add(&s, "%s%.9g", i ? "," : "", x[i]);
+  for (size_t i = 0; i < n; i++) shoal_str_add(&s, "%s%.9g", i ? "," : "", numbers[i]);
   put(ctx, key, s.text);
   shoal_str_free(&s);
 }

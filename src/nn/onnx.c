@@ -18,7 +18,7 @@ enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
 enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8, ATTRIBUTE_TYPE = 20 };
 enum { TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
-enum { TENSOR_DIM = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
+enum { TENSOR_DIM = 1, TENSOR_TYPE = 2, TENSOR_FLOAT = 4, TENSOR_NAME = 8, TENSOR_RAW = 9 };
 enum { F32 = 1 };
 enum { VALUE_MAX = SHOAL_NAME_MAX + 24 };
 
@@ -96,28 +96,23 @@ static void add_windows(writer *w, const shoal_node *n)
 
 /* ---- tensors that are no parameters ---- */
 
-static void put_constant(writer *w, const char *name, const shoal_shape *shape, const float *x)
+static void put_constant(writer *w, const char *name, const shoal_shape *shape, const double *numbers)
 {
   w->part.n = 0;
   for (int d = 0; d < shape->ndim; d++) shoal_proto_number(&w->part, TENSOR_DIM, (uint64_t)shape->dim[d]);
   shoal_proto_number(&w->part, TENSOR_TYPE, F32);
   shoal_proto_text(&w->part, TENSOR_NAME, name);
-  shoal_proto_bytes(&w->part, TENSOR_RAW, x, (size_t)shoal_shape_count(shape) * sizeof *x);
+  for (int64_t i = 0; i < shoal_shape_count(shape); i++) shoal_proto_float(&w->part, TENSOR_FLOAT, (float)numbers[i]);
   shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
 }
 
-static shoal_status put_scale(writer *w, const char *name, const double *x)
+static void put_scale(writer *w, const char *name, const double *numbers)
 {
   const shoal_foreign *f = w->f;
   shoal_shape shape = SHOAL_SHAPE((int64_t)f->scales);
-  float *narrow;
   if (f->scales > 1)
     for (; shape.ndim < f->model->input.ndim; shape.ndim++) shape.dim[shape.ndim] = 1; /* channels, 1, 1 */
-  SHOAL_TRY(SHOAL_ALLOC(f->scales, &narrow));
-  for (size_t i = 0; i < f->scales; i++) narrow[i] = (float)x[i];
-  put_constant(w, name, &shape, narrow);
-  free(narrow);
-  return SHOAL_OK;
+  put_constant(w, name, &shape, numbers);
 }
 
 /* ---- layers ---- */
@@ -278,12 +273,12 @@ static void put_value(writer *w, unsigned field, const char *name, const shoal_s
 static shoal_status put_graph(writer *w)
 {
   const shoal_model *m = w->f->model;
-  const float half = 0.5f, one = 1, sqrt_half = 0.70710678f;
+  const double half = 0.5, one = 1, sqrt_half = 0.70710678118654752;
   bool gelu = false;
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->nodes, &w->value));
   shoal_proto_text(&w->graph, GRAPH_NAME, m->name);
-  SHOAL_TRY(put_scale(w, "input/mean", w->f->mean));
-  SHOAL_TRY(put_scale(w, "input/std", w->f->std));
+  put_scale(w, "input/mean", w->f->mean);
+  put_scale(w, "input/std", w->f->std);
   simple(w, "Sub", "input", "input/mean", "input/centred");
   snprintf(w->input, sizeof w->input, "input/normalised");
   simple(w, "Div", "input/centred", "input/std", w->input);

@@ -373,7 +373,6 @@ static void add_names(const shoal_csv_layout *l, shoal_str *s)
 void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
 {
   char dialect[64], text[96];
-  size_t dropped = l->columns - l->features - 1;
   shoal_str s = { 0 };
   for (size_t i = 0, shown = 0; i < l->columns && shown <= SHOWN; i++) {
     if (!l->dropped[i]) continue;
@@ -389,7 +388,7 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
              l->header ? "the first row is the header" : "no header",
              none ? "there is no label" : "the label is column ",
              none ? "" : shoal_csv_column_text(l, l->label, text, sizeof text), none ? "the" : "the other", l->features,
-             dropped ? s.text : "");
+             s.len ? s.text : "");
   shoal_str_clear(&s);
   if (l->header) {
     add_names(l, &s);

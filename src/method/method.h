@@ -19,20 +19,27 @@
 #include "nn/form.h"
 #include "nn/input.h"
 
-/* How ranks synchronise to save, evaluate and stop: the three policies of train/meet.h. */
+/* How ranks synchronise to save, evaluate and stop: the two policies of train/meet.h. */
 typedef enum {
-  SHOAL_MEET_EVERY_STEP,    /* a vote every step or every few steps, overlapped with the next one */
-  SHOAL_MEET_AT_BOUNDARIES, /* a vote where ranks have just synchronised; takes effect at once */
-  SHOAL_MEET_FREELY         /* ranks step asynchronously; any rank can call the others to meet */
+  SHOAL_MEET_IN_ROUNDS, /* a vote for each round of steps, which ends where ranks wait for each other anyway */
+  SHOAL_MEET_FREELY     /* ranks step asynchronously; any rank can call the others to meet */
 } shoal_meet_kind;
-/* Set by the method in `open`, except `rendezvous`. */
+/* Set by the method in `open`, except `rendezvous`; next and lag also by its hooks, alike on all ranks.
+ *
+ * In rounds: `next` is the number of steps after the next step in which this rank may wait for ranks that are not in lockstep with
+ * it; not above the steps so far: after every step.  What it waits for there, others begin `lag` steps before: the vote is posted
+ * then.  With 0 it is posted after that step, and waited for. */
 typedef struct {
   shoal_meet_kind kind;
-  uint64_t every;        /* EVERY_STEP: steps between votes, at least the most that ranks can be apart; 0: 1 */
-  shoal_group *together; /* FREELY: ranks in lockstep with this one; NULL: none */
-  const shoal_rendezvous *rendezvous; /* FREELY: tells whether a meeting was called; set by the loop */
-  uint64_t next; /* AT_BOUNDARIES: number of steps at the next one; kept up to date by the method's hooks */
+  shoal_group *together; /* ranks in lockstep with this one, which wait for it in every step; NULL: none, or all */
+  uint64_t next, lag;    /* preset: 0 and 1 */
+  bool chained;          /* in rounds: ranks wait for others within a round, so that none may stop by itself in it */
+  uint64_t apart;        /* in rounds: steps of the longest, for what the log says of a stop; 0: one */
+  const shoal_rendezvous *rendezvous; /* freely: tells whether a meeting was called; set by the loop */
 } shoal_meet_policy;
+/* A longer round is divided, so that what a rank has to tell all others does not wait for ever; they then stay apart as far as
+ * the vote may lag. */
+enum { SHOAL_MEET_LONGEST = 64, SHOAL_MEET_SLACK = 16 };
 
 /* The part of the run that a method may read and change; owned by the loop. */
 typedef struct shoal_run shoal_run;

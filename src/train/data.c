@@ -66,6 +66,7 @@ shoal_status shoal_session_size_data(shoal_session *s)
   r->share_rank = shoal_world_rank(r->world);
   r->share_size = shoal_world_size(r->world);
   r->copies = shoal_world_size(r->world);
+  r->meet.lag = 1;
   r->epoch_samples = s->data.epoch_end;
   r->global_batch = shoal_session_strided(s) ? s->data.own_batch : s->data.global_batch;
   r->pads = s->world.choice.last == SHOAL_LAST_PAD;

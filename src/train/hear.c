@@ -120,6 +120,25 @@ static double step_s(const shoal_session *s)
   return own > 0 ? own : s->world.folder.lead.step_s;
 }
 
+/* The most steps of a rank from a request to the stop: two of the rank furthest ahead, to which the others come up. */
+static uint64_t stop_steps(const shoal_session *s)
+{
+  const shoal_meet_policy *m = &s->run.meet;
+  uint64_t most = SHOAL_MAX(SHOAL_MEET_LONGEST + SHOAL_MEET_SLACK, 2 * m->lag);
+  return m->apart > 1 ? 2 + SHOAL_MIN(m->apart, most) : 2;
+}
+
+/* "two", "up to 10" */
+static const char *format_stop_steps(const shoal_session *s, const char *up_to, char *out, size_t cap)
+{
+  uint64_t n = stop_steps(s);
+  if (n == 2)
+    snprintf(out, cap, "two");
+  else
+    snprintf(out, cap, "%s%llu", up_to, (unsigned long long)n);
+  return out;
+}
+
 void shoal_session_note_lead(shoal_session *s)
 {
   shoal_folder_measure(&s->world.folder, own_step_s(s), s->record.save_s);
@@ -127,12 +146,12 @@ void shoal_session_note_lead(shoal_session *s)
 
 void shoal_session_tell_stop(shoal_session *s)
 {
-  char step[32], save[32];
+  char step[32], save[32], steps[48];
   bool asked = shoal_stop_requested() || (s->ears.spread && shoal_rendezvous_requested(s->ears.spread));
   if (s->ears.told || !asked || lost_a_rank(s) || !shoal_session_is_root(s)) return;
   s->ears.told = true;
-  shoal_info("a signal asks to stop: up to two steps of %s, and about %s for the checkpoint",
-             shoal_format_seconds(step_s(s), step, sizeof step),
+  shoal_info("a signal asks to stop: up to %s steps of %s, and about %s for the checkpoint",
+             format_stop_steps(s, "", steps, sizeof steps), shoal_format_seconds(step_s(s), step, sizeof step),
              shoal_format_seconds(save_estimate_s(s), save, sizeof save));
   if (!shoal_folder_is_ours(&s->world.folder)) return;
   shoal_status st = shoal_session_status(s, "stopping", 0, "asked to stop by a signal; not saved yet");
@@ -190,7 +209,7 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
 {
   int64_t ignored[SHOAL_STOP_SIGNALS];
   shoal_str command = { 0 };
-  char lead[32], step[32] = "";
+  char lead[32], step[32] = "", steps[48];
   const char *more;
   int first = SHOAL_STOP_SIGNALS;
   for (int i = 0; i < SHOAL_STOP_SIGNALS; i++) ignored[i] = shoal_stop_ignores(i);
@@ -213,8 +232,9 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
   if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
   print_command(s, shoal_stop_name(first), &command, &more);
   if (step_s(s) > 0) shoal_format_seconds(step_s(s), step, sizeof step);
-  shoal_info("to stop with a checkpoint: %s; allow two steps%s%s and at least %s%s", command.text, *step ? " of " : "",
-             step, shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead), more);
+  shoal_info("to stop with a checkpoint: %s; allow %s steps%s%s and at least %s%s", command.text,
+             format_stop_steps(s, "up to ", steps, sizeof steps), *step ? " of " : "", step,
+             shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead), more);
   shoal_str_free(&command);
   return SHOAL_OK;
 }

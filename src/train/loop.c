@@ -332,6 +332,7 @@ shoal_status shoal_session_train(shoal_session *s)
                                       .agreement = shoal_trace_op(t, "agreement"),
                                       .promise = shoal_trace_op(t, "promise"),
                                       .epoch = shoal_trace_op(t, "end of epoch"),
+                                      .notice = shoal_trace_op(t, "notice"),
                                       .pretended = shoal_trace_op(t, "pretended compute") };
   shoal_trace_set_batch(t, s->run.reads_none ? 0 : (int)s->data.own_batch);
   s->clock.started_ns = s->clock.saved_ns = s->record.logged_ns = shoal_now_ns();

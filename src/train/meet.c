@@ -1,4 +1,4 @@
-/* See meet.h: selects the policy; code shared by the three. */
+/* See meet.h: selects the policy; code shared by the two. */
 #include "train/meet.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -7,9 +7,9 @@
 
 shoal_status shoal_session_open_meeting(shoal_session *s)
 {
-  static const shoal_meeting *const ways[] = { [SHOAL_MEET_EVERY_STEP] = &shoal_meeting_every_step,
-                                               [SHOAL_MEET_AT_BOUNDARIES] = &shoal_meeting_at_boundaries,
-                                               [SHOAL_MEET_FREELY] = &shoal_meeting_freely };
+  static const shoal_meeting *const ways[] = {
+    [SHOAL_MEET_IN_ROUNDS] = &shoal_meeting_in_rounds, [SHOAL_MEET_FREELY] = &shoal_meeting_freely
+  };
   s->meet.way = ways[s->run.meet.kind];
   return s->meet.way->open(s);
 }
@@ -17,6 +17,7 @@ shoal_status shoal_session_open_meeting(shoal_session *s)
 void shoal_session_close_meeting(shoal_session *s)
 {
   shoal_rendezvous_destroy(s->meet.rendezvous);
+  shoal_vote_destroy(s->meet.notice);
   shoal_vote_destroy(s->meet.promise);
   shoal_vote_destroy(s->meet.vote);
 }
@@ -58,12 +59,40 @@ shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask)
   return SHOAL_OK;
 }
 
+shoal_status shoal_session_take_promise(shoal_session *s, int64_t *step)
+{
+  if (!s->meet.promising) return SHOAL_OK;
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_vote_result(s->meet.promise, step));
+  shoal_session_record_agreement(s, s->record.op.promise, s->run.control, ++s->meet.promises, s->meet.promised_ns, t0);
+  s->meet.promising = false;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_take_notice(shoal_session *s, int64_t *heard)
+{
+  if (!s->meet.noticed) return SHOAL_OK;
+  uint64_t t0 = shoal_now_ns();
+  SHOAL_TRY(shoal_vote_result(s->meet.notice, heard));
+  shoal_session_record_agreement(s, s->record.op.notice, s->run.meet.together, ++s->meet.notices, s->meet.noticed_ns,
+                                 t0);
+  s->meet.noticed = false;
+  return SHOAL_OK;
+}
+
+shoal_status shoal_session_take_all(shoal_session *s)
+{
+  int64_t ignored;
+  SHOAL_TRY(shoal_session_take_notice(s, &ignored));
+  SHOAL_TRY(shoal_session_take_promise(s, &ignored));
+  return shoal_session_take_vote(s, &ignored);
+}
+
 /* ---- what was agreed on ---- */
 
 shoal_status shoal_session_stop(shoal_session *s)
 {
-  int64_t ignored;
-  SHOAL_TRY(shoal_session_take_vote(s, &ignored));
+  SHOAL_TRY(shoal_session_take_all(s));
   SHOAL_TRY(shoal_session_save_last(s, true));
   s->meet.agreed = true;
   return SHOAL_STOPPED;

@@ -1,10 +1,9 @@
 /* How ranks agree: decisions that all must share (save or evaluate now, stop on request, act on numbers that are not
- * finite) are made by one of three policies.  The method chooses it (shoal_meet_policy); the loop does not depend on
+ * finite) are made by one of two policies.  The method chooses it (shoal_meet_policy); the loop does not depend on
  * the choice.
  *
- *   every step      meet_steps.c        a vote overlaps with the next step; takes effect one step later
- *   at boundaries   meet_boundaries.c   a vote only where ranks have just synchronised; takes effect at once
- *   freely          meet_freely.c       ranks step asynchronously; any rank can call a meeting of all */
+ *   in rounds   meet_rounds.c   a vote for each round of steps, of one at least, which ends where ranks synchronise anyway
+ *   freely      meet_freely.c   ranks step asynchronously; any rank can call a meeting of all */
 #ifndef SHOAL_TRAIN_MEET_H
 #define SHOAL_TRAIN_MEET_H
 #include "method/method.h"
@@ -38,7 +37,7 @@ typedef struct {
   /* *news says whether this rank has something to save, then whether any has.  Collective. */
   shoal_status (*share_news)(shoal_session *s, int64_t *news);
 } shoal_meeting;
-extern const shoal_meeting shoal_meeting_every_step, shoal_meeting_at_boundaries, shoal_meeting_freely;
+extern const shoal_meeting shoal_meeting_in_rounds, shoal_meeting_freely;
 
 /** Opens the policy chosen by the method.  Collective. */
 shoal_status shoal_session_open_meeting(shoal_session *s);
@@ -59,6 +58,11 @@ shoal_status shoal_session_open_vote(shoal_session *s);
 /** Post this rank's vote, and take the result: *ask is unchanged if no vote is in flight. */
 shoal_status shoal_session_post_vote(shoal_session *s);
 shoal_status shoal_session_take_vote(shoal_session *s, int64_t *ask);
+/** The same for the promises where to stop, and for the vote of ranks in lockstep about what they have heard. */
+shoal_status shoal_session_take_promise(shoal_session *s, int64_t *step);
+shoal_status shoal_session_take_notice(shoal_session *s, int64_t *heard);
+/** Takes whatever is in flight, without effect. */
+shoal_status shoal_session_take_all(shoal_session *s);
 
 /* Default for an optional hook. */
 static inline bool shoal_meeting_not_alone(const shoal_session *s)

@@ -65,15 +65,20 @@ typedef struct {
 
 typedef struct {
   const shoal_meeting *way;
-  shoal_vote *vote;                        /* of all; asynchronous ranks: of those that step together, or NULL */
-  shoal_rendezvous *rendezvous;            /* asynchronous ranks: replaces the vote */
-  bool voted;                              /* a vote is in flight */
-  shoal_vote *promise;                     /* at boundaries: where a rank can stop before the next one */
-  uint64_t voted_ns, promised_ns;          /* when they were posted */
-  uint64_t votes, promises, meetings;      /* so far: their numbers in the trace */
-  uint64_t together_at, promised, stop_at; /* steps: all synchronise; this rank's promise; agreed on.  0: none */
-  bool agreed;                             /* all ranks are known to have the same final status */
-  uint64_t saved_own_step;                 /* asynchronous: rank 0's steps at the last periodic one */
+  shoal_vote *vote;             /* of all; asynchronous ranks: of those that step together, or NULL */
+  shoal_rendezvous *rendezvous; /* asynchronous ranks: replaces the vote */
+  bool voted;                   /* a vote is in flight */
+  shoal_vote *promise;          /* in rounds: where a rank can stop before the end of one */
+  shoal_vote *notice;           /* in rounds: whether one of those in lockstep has heard; NULL: there are none */
+  bool promising, noticed;      /* these are in flight */
+  uint64_t voted_ns, promised_ns, noticed_ns;  /* when they were posted */
+  uint64_t votes, promises, notices, meetings; /* so far: their numbers in the trace */
+  uint64_t together_at, promised;              /* steps: the round's end; this rank's promise, 0: none yet */
+  int64_t stop_at;                             /* the largest of all; 0: not known */
+  uint64_t lag;                                /* of this round: steps from its vote to its end */
+  bool promises_now;                           /* in this round */
+  bool agreed;                                 /* all ranks are known to have the same final status */
+  uint64_t saved_own_step;                     /* asynchronous: rank 0's steps at the last periodic one */
 } shoal_session_meet;
 
 /* Position of the training: samples consumed of the epoch, and this rank's measurements in it. */
@@ -127,7 +132,7 @@ typedef struct {
 } shoal_session_saving;
 
 typedef struct { /* indices in the trace's string table */
-  uint32_t step, input, forward, backward, optimizer, agreement, promise, epoch, pretended;
+  uint32_t step, input, forward, backward, optimizer, agreement, promise, notice, epoch, pretended;
 } shoal_session_ops;
 
 typedef struct {

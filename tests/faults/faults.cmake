@@ -52,6 +52,7 @@ shoal_add_faults(disk disk disk_limit_at_start disk_limit disk_small disk_quota 
 shoal_add_faults(stop stop_start stop_start)
 shoal_add_faults(stop stop_evaluation stop_evaluation)
 shoal_add_faults(stop stop_round stop_round)
+shoal_add_faults(stop stop_apart stop_lockstep stop_votes_late)
 shoal_add_faults(stop stop stop_saving stop_waiting stop_interrupted stop_said_at_once stop_lead_known stop_method)
 
 # Ranks that must stay equal, and may take long at what one computes for all.

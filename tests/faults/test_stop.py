@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness import (MLP, assert_equal, built, checkpoints, metrics, newest, places, ranks_of, read, sampled, send, sets, shoal, status, train,
+from harness import (MLP, assert_equal, built, checkpoints, kill_all, metrics, newest, places, ranks_of, read, sampled, send, sets, shoal, status, train,
                      wait_for, wait_until)
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
@@ -146,6 +146,50 @@ def test_stop_round(glyphs, jobs, late):
         train(3, name, *args)
         assert rows(name) == rows("whole")
         assert_equal(newest(name), newest("whole"), "weights")
+
+
+# Two nodes of two, apart for a whole epoch of 22 steps but for what is inside a node, or a group
+APART = {
+    "local-sgd": sets(method__period=100, method__node_level="true"),
+    "daso": sets(method__warmup_epochs=0, method__cooldown_epochs=0, method__every=100),
+    "ab": sets(method__warmup=0, method__cycle=100, method__rebound=1),
+}
+
+
+@pytest.mark.parametrize("method", sampled(APART, 1))
+def test_stop_lockstep(glyphs, jobs, method):
+    """The same where ranks of a node wait for each other in every step: all of a node promise the same step, so that none waits for
+    one that has promised."""
+    glyphs(352, 64)
+    args = [*BASE, *APART[method], *sets(method__name=method, data__batch=4, run__epochs=2), "--topo", "2x2"]
+    train(4, "whole", *args)
+    for step in (5, 26):  # short steps: the others of its node hear of it in a later one than the rank itself
+        train(4, "r", *args, "--allow-faults", *sets(fault__stop_step=step, fault__rank=2), code=75, timeout=60)
+        assert step + 2 <= status("r")["step"] <= 22 * (step // 22 + 1), status("r")
+    train(4, "r", *args)
+    assert rows("r") == rows("whole")
+    assert_equal(newest("r"), newest("whole"), "weights")
+
+
+# How many steps rank 0 makes when rank 1 never ends its third: all before the one that needs it.
+ALONE = {
+    "local-sgd": (sets(method__period=12), 12),
+    "daso": ([*METHODS["daso"], *sets(method__every=8, method__wait=2)], 10),
+    "ab": (sets(method__warmup=1, method__cycle=13, method__rebound=1), 12),
+}
+
+
+@pytest.mark.parametrize("method", ALONE)
+def test_stop_votes_late(glyphs, jobs, method):
+    """A rank that is held up in one step holds up no other before the step that needs it: votes wait for nobody by themselves."""
+    glyphs(256, 64)
+    options, steps = ALONE[method]
+    args = [*BASE, *options, *sets(method__name=method, data__batch=4, run__steps=20), "--topo", "2x1"]
+    train(2, "r", *args, "--allow-faults", *sets(fault__stop_step=0), code=75)
+    assert status("r")["step"] == 2, status("r")
+    job = jobs.start(2, "r", *args, *sets(fault__rank=1, fault__compute="sleep:3600000", run__log_every="1 steps"), "--allow-faults")
+    wait_for("r.out", f"step {steps}:")
+    kill_all(job)
 
 
 def test_stop_interrupted(glyphs, jobs):

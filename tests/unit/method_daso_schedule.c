@@ -119,12 +119,18 @@ static void rules(void)
             shoal_daso_cycle c = { groups, quirks, every, wait };
             shoal_daso_flow flow = { 0 };
             watcher w = { 0 };
+            uint64_t foretold = 0; /* batches to the next in which nodes wait for each other */
             for (uint64_t b = 0; b < batches; b++) {
               shoal_daso_event e[SHOAL_DASO_EVENTS];
-              bool blocks = shoal_daso_blocks(&c, b, batches);
+              bool blocks = shoal_daso_blocks(&c, b, batches), waits = false;
+              uint64_t until = shoal_daso_until(&c, b, batches, &flow, 1000);
               int n = shoal_daso_events(&c, b, batches, &flow, e);
               CHECK_EQ(blocks, n > 0 && e[n - 1].act == SHOAL_DASO_BLOCK, "batch %d", (int)b);
               for (int i = 0; i < n; i++) watch(&w, &c, &e[i], b + 1 == batches);
+              for (int i = 0; i < n; i++) waits |= e[i].act != SHOAL_DASO_START;
+              CHECK_EQ(until == 1, waits, "batch %d of %d: nodes wait in %d", (int)b, (int)batches, (int)until);
+              if (foretold > 1) CHECK_EQ(until, foretold - 1, "batch %d of %d", (int)b, (int)batches);
+              foretold = until;
             }
             CHECK_EQ(w.started, w.ended);
             CHECK_EQ(w.n, 0);

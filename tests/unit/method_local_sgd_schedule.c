@@ -23,6 +23,14 @@ int main(void)
       for (uint64_t t = 0; t < 28; t++) sums += shoal_local_sgd_at(h, s, t / 7, t) != SHOAL_LOCAL_SGD_ALONE;
       for (uint64_t t = 0; t < 28; t++) expected += t < 7 * s || t % h == 0;
       CHECK_EQ(sums, expected, "H %d, switch %d", (int)h, (int)s);
+      for (uint64_t done = 0; done < 28;
+           done++) { /* the next step in which all wait for each other; the epoch's end is not told */
+        uint64_t next = done;
+        while (next < 28 && shoal_local_sgd_at(h, s, done / 7, next) == SHOAL_LOCAL_SGD_ALONE) next++;
+        if (next < 28)
+          CHECK_EQ(shoal_local_sgd_next(h, s, done / 7, done), next + 1, "H %d, switch %d, %d done", (int)h, (int)s,
+                   (int)done);
+      }
     }
   return check_done();
 }

@@ -230,6 +230,8 @@ static shoal_status ab_open(shoal_run *r, void *state)
   s->batch = shoal_plan_batch(r->form->plan);
   SHOAL_TRY(shoal_group_max_i64(r->control, &s->batch, 1));
   SHOAL_TRY(create_groups(r, s));
+  r->meet.together = s->own;
+  r->meet.apart = shoal_ab_apart(s);
   return shoal_buckets_create(r->config, r->form, r->all, "exchange", "bucket", s->wire, s->algorithm, &s->full);
 }
 
@@ -284,6 +286,13 @@ static shoal_status ab_grads_ready(shoal_run *r, void *state)
   return shoal_buckets_grads_ready(buckets_now(state), r);
 }
 
+/* On factors groups wait for each other only where they reconcile. */
+static void set_meeting(shoal_run *r, const shoal_ab_state *s, uint64_t done)
+{
+  bool apart = s->factored && s->own;
+  r->meet.next = apart ? (done / s->schedule.cycle + 1) * s->schedule.cycle : 0;
+}
+
 static shoal_status split_after(shoal_run *r, shoal_ab_state *s, uint64_t done)
 {
   bool cut = s->cut_first || !shoal_ab_first_phase(&s->schedule, done);
@@ -293,12 +302,8 @@ static shoal_status split_after(shoal_run *r, shoal_ab_state *s, uint64_t done)
 }
 
 /* Performs the schedule's event after a step.  No split after the last step: it would be reconciled at once. */
-static shoal_status ab_weights_ready(shoal_run *r, void *state)
+static shoal_status perform(shoal_run *r, shoal_ab_state *s, uint64_t done)
 {
-  shoal_ab_state *s = state;
-  uint64_t done = r->step + 1;
-  for (size_t i = 0; s->factored && i < s->ranges; i++) s->age[i]++;
-  s->phase_steps += s->factored;
   switch (shoal_ab_event_at(&s->schedule, done)) {
   case SHOAL_AB_NOTHING:
     return SHOAL_OK;
@@ -312,6 +317,16 @@ static shoal_status ab_weights_ready(shoal_run *r, void *state)
     break;
   }
   return s->factored || done >= s->steps ? SHOAL_OK : split_after(r, s, done);
+}
+
+static shoal_status ab_weights_ready(shoal_run *r, void *state)
+{
+  shoal_ab_state *s = state;
+  for (size_t i = 0; s->factored && i < s->ranges; i++) s->age[i]++;
+  s->phase_steps += s->factored;
+  SHOAL_TRY(perform(r, s, r->step + 1));
+  set_meeting(r, s, r->step + 1);
+  return SHOAL_OK;
 }
 
 /* Switches the form if it is not the scheduled one: a run that starts on factors (warm-up 0), a full-rank checkpoint of

@@ -79,6 +79,11 @@ static inline bool shoal_ab_only_b(const shoal_ab_state *s)
 {
   return s->mode == SHOAL_AB_ONLY_B;
 }
+/* Steps that groups make between two places where all wait for each other, at most. */
+static inline uint64_t shoal_ab_apart(const shoal_ab_state *s)
+{
+  return s->own && s->schedule.warmup < s->steps ? s->schedule.cycle - s->schedule.rebound : 1;
+}
 /* Whether a group trains A after `splits` splits. */
 static inline bool shoal_ab_role_a(const shoal_ab_state *s, int group)
 {

@@ -245,6 +245,7 @@ shoal_status shoal_ab_load(shoal_run *r, void *state, const shoal_ckpt *c, bool 
     return SHOAL_OK;
   }
   SHOAL_TRY(get_schedule(r, s, c));
+  r->meet.apart = shoal_ab_apart(s);
   SHOAL_TRY(get_place(s, c, &factored));
   if (same_layout) SHOAL_TRY(fits(s, c, &same));
   if (same) return go_on(r, s, c, factored);

@@ -135,6 +135,16 @@ static void warn_of_blocking(const daso_state *s, bool root)
                (unsigned long long)p->warmup, (unsigned long long)p->cooldown, (unsigned long long)p->epochs);
 }
 
+/* The next meeting of all ranks, when `done` steps were made and batch `b` of `batches` comes next.  A sum that is collected
+ * waits for nodes that have not started it yet, W batches before. */
+static void set_meeting(shoal_run *r, const daso_state *s, uint64_t done, uint64_t b, uint64_t batches)
+{
+  shoal_daso_cycle c = cycle_now(s);
+  if (s->core.nodes == 1 || (r->meet.next > done && b > 0)) return;
+  r->meet.next = done + shoal_daso_until(&c, b, batches, &s->flow, SHOAL_MEET_LONGEST + 1);
+  r->meet.lag = SHOAL_MIN(c.wait + 1, SHOAL_MAX(c.every, 1));
+}
+
 static shoal_status daso_epoch_end(shoal_run *r, void *state, double loss)
 {
   daso_state *s = state;
@@ -143,6 +153,7 @@ static shoal_status daso_epoch_end(shoal_run *r, void *state, double loss)
   shoal_daso_cycle now = cycle_now(s);
   bool changed = now.every != before.every || now.wait != before.wait;
   if (changed && r->epoch + 1 < s->plan.epochs) print_phase(s, r->epoch + 1);
+  set_meeting(r, s, r->step, 0, r->steps_per_epoch);
   return SHOAL_OK;
 }
 
@@ -158,6 +169,10 @@ static shoal_status daso_open(shoal_run *r, void *state)
   SHOAL_TRY(shoal_daso_open(r, shoal_wire_wanted(r->config), changes,
                             (float)shoal_config_float(r->config, "method.staleness_adjustment"), &s->core));
   r->copies = s->core.nodes;
+  if (s->core.nodes > 1) {
+    r->meet.together = s->core.node;
+    r->meet.apart = s->fixed_every ? s->fixed_every : s->plan.max_every;
+  }
   SHOAL_TRY(shoal_buckets_create(r->config, r->form, s->core.node, "exchange inside nodes", "node bucket",
                                  SHOAL_WIRE_F32, SHOAL_SUM_AUTO, &s->buckets));
   if (s->core.nodes == 1)
@@ -207,6 +222,7 @@ static shoal_status daso_weights_ready(shoal_run *r, void *state)
   s->core.equal = false;
   int n = shoal_daso_events(&c, r->batch, r->batches, &s->flow, e);
   for (int i = 0; i < n; i++) SHOAL_TRY(shoal_daso_perform(r, &s->core, &e[i], c.every == 0));
+  if (r->batch + 1 < r->batches) set_meeting(r, s, r->step + 1, r->batch + 1, r->batches);
   return SHOAL_OK;
 }
 

@@ -73,6 +73,19 @@ int shoal_daso_events(const shoal_daso_cycle *c, uint64_t b, uint64_t batches, s
   return n;
 }
 
+uint64_t shoal_daso_until(const shoal_daso_cycle *c, uint64_t b, uint64_t batches, const shoal_daso_flow *flow,
+                          uint64_t most)
+{
+  shoal_daso_flow ahead = *flow;
+  shoal_daso_event e[SHOAL_DASO_EVENTS];
+  for (uint64_t k = 0; k < most && b + k < batches; k++) {
+    int n = shoal_daso_events(c, b + k, batches, &ahead, e);
+    for (int i = 0; i < n; i++)
+      if (e[i].act != SHOAL_DASO_START) return k + 1;
+  }
+  return most;
+}
+
 /* ------------------------------------------------------------------------------------------ from epoch to epoch */
 
 enum { FIRST_EVERY = 4, RESET_WAIT = 4, MOST_BLOCKING = 4, SHARE_BLOCKING = 10 };

@@ -53,6 +53,10 @@ typedef struct {
  *  already when as many batches have passed as are left. */
 int shoal_daso_events(const shoal_daso_cycle *c, uint64_t b, uint64_t batches, shoal_daso_flow *flow,
                       shoal_daso_event out[SHOAL_DASO_EVENTS]);
+/** How many batches there are from `b`, the next one, to the first in which nodes may wait for each other, with it; at most
+ *  `most`.  The epoch's last one is such a batch. */
+uint64_t shoal_daso_until(const shoal_daso_cycle *c, uint64_t b, uint64_t batches, const shoal_daso_flow *flow,
+                          uint64_t most);
 /** Whether batch `b` ends in a blocking sum. */
 bool shoal_daso_blocks(const shoal_daso_cycle *c, uint64_t b, uint64_t batches);
 

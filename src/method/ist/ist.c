@@ -181,8 +181,8 @@ static shoal_status ist_open(shoal_run *r, void *state)
   SHOAL_TRY(SHOAL_ALLOC(size, &s->out));
   SHOAL_TRY(SHOAL_ALLOC(size, &s->in));
   SHOAL_TRY(init_store(r, s));
-  r->meet.kind = SHOAL_MEET_AT_BOUNDARIES;
-  r->meet.next = s->length;
+  r->meet.next = r->meet.apart = s->length;
+  r->meet.lag = 0;
   report(r, s);
   return SHOAL_OK;
 }

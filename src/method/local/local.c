@@ -173,9 +173,12 @@ static shoal_status local_open(shoal_run *r, void *state)
     r->form->optim->config.clip = 0;
   }
   bool freely = replay > 0 && s->parts->grid.stages > 1;
-  r->meet = (shoal_meet_policy){ .kind = freely ? SHOAL_MEET_FREELY : SHOAL_MEET_EVERY_STEP,
-                                 .every = shoal_local_lag(s->parts->grid.stages, depth),
-                                 .together = s->replicas };
+  uint64_t lag = shoal_local_lag(s->parts->grid.stages, depth);
+  r->meet = (shoal_meet_policy){ .kind = freely ? SHOAL_MEET_FREELY : SHOAL_MEET_IN_ROUNDS,
+                                 .together = freely ? s->replicas : NULL,
+                                 .lag = lag,
+                                 .chained = true,
+                                 .apart = 2 * lag - 2 };
   report(r, s);
   SHOAL_TRY(name_columns(s, freely));
   r->columns = s->columns;
@@ -339,6 +342,7 @@ static shoal_status local_step(shoal_run *r, void *state, const shoal_batch *b, 
     SHOAL_TRY(shoal_local_feed_take(s->feed, r, &in));
   else if (b->n)
     SHOAL_TRY(shoal_batch_input(r, b, &in.x));
+  r->meet.next = (r->step + 1) / r->meet.lag * r->meet.lag + r->meet.lag;
   if (in.head.total == 0 && !s->replicas) return SHOAL_OK;
   SHOAL_TRY(s->pairs ? train_overlapping(r, s, &in, lr, score) : train_in_order(r, s, &in, lr, score));
   if (r->reads_none) SHOAL_TRY(shoal_local_feed_release(s->feed, r));

@@ -123,6 +123,8 @@ static shoal_status local_open(shoal_run *r, void *state)
   SHOAL_TRY(shoal_group_agree(r->all, st));
   SHOAL_TRY(shoal_group_register(r->all, &s->sum));
   SHOAL_TRY(plan_average(r, s, s->algorithm));
+  r->meet.together = s->group;
+  r->meet.apart = s->period;
   print_plan(r, s);
   warn_if_ineffective(r, s);
   return SHOAL_OK;
@@ -194,6 +196,7 @@ static shoal_status local_weights_ready(shoal_run *r, void *state)
 {
   local_state *s = state;
   shoal_local_sgd_kind kind = kind_now(r, s);
+  r->meet.next = shoal_local_sgd_next(s->period, s->switch_epoch, r->epoch, r->step + 1);
   if (kind == SHOAL_LOCAL_SGD_SYNC) return SHOAL_OK;
   s->alone = true;
   s->equal = kind == SHOAL_LOCAL_SGD_AVERAGE;
@@ -203,6 +206,7 @@ static shoal_status local_weights_ready(shoal_run *r, void *state)
 static shoal_status local_epoch_end(shoal_run *r, void *state, double loss)
 {
   const local_state *s = state;
+  r->meet.next = shoal_local_sgd_next(s->period, s->switch_epoch, r->epoch + 1, r->step);
   if (r->epoch + 1 == s->switch_epoch && (double)s->switch_epoch < r->epochs)
     shoal_info("local-sgd: from now on parameters are averaged every %llu steps", (unsigned long long)s->period);
   return SHOAL_OK;

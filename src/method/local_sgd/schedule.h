@@ -22,4 +22,11 @@ static inline shoal_local_sgd_kind shoal_local_sgd_at(uint64_t period, uint64_t 
   if (epoch < switch_epoch) return SHOAL_LOCAL_SGD_SYNC;
   return step % period == 0 ? SHOAL_LOCAL_SGD_AVERAGE : SHOAL_LOCAL_SGD_ALONE;
 }
+
+/* The number of steps after the next step in which all ranks wait for each other, when `done` were made, the next one in `epoch`. */
+static inline uint64_t shoal_local_sgd_next(uint64_t period, uint64_t switch_epoch, uint64_t epoch, uint64_t done)
+{
+  if (epoch < switch_epoch) return done + 1;
+  return (done + period - 1) / period * period + 1;
+}
 #endif

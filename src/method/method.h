@@ -57,6 +57,7 @@ struct shoal_run {
   uint64_t batch, batches;    /* index of that step in its epoch, from 0, and steps of the epoch */
   double epochs;              /* the run's length */
   uint64_t steps_per_epoch;
+  double rate;            /* the learning rate of this step, before the update; that of the last one between steps */
   const shoal_ckpt *from; /* in outline and open: the checkpoint to resume from; NULL: none */
   /* This rank's share of every global batch: rank and size of the world, unless outline lets several ranks work on the
    * same samples.  reads_none: the input comes from another rank, so the loader gives batch sizes only. */

@@ -61,6 +61,7 @@ static float learning_rate(shoal_session *s)
 {
   double scheduled = scheduled_rate(s);
   s->clock.rate = s->method->rate ? s->method->rate(&s->run, s->method_state, scheduled) : scheduled;
+  s->run.rate = s->clock.rate;
   return (float)s->clock.rate * s->faults.lr;
 }
 
@@ -331,8 +332,8 @@ shoal_status shoal_session_train(shoal_session *s)
                                       .optimizer = shoal_trace_op(t, "optimizer"),
                                       .agreement = shoal_trace_op(t, "agreement"),
                                       .promise = shoal_trace_op(t, "promise"),
-                                      .epoch = shoal_trace_op(t, "end of epoch"),
                                       .notice = shoal_trace_op(t, "notice"),
+                                      .epoch = shoal_trace_op(t, "end of epoch"),
                                       .pretended = shoal_trace_op(t, "pretended compute") };
   shoal_trace_set_batch(t, s->run.reads_none ? 0 : (int)s->data.own_batch);
   s->clock.started_ns = s->clock.saved_ns = s->record.logged_ns = shoal_now_ns();

@@ -138,6 +138,50 @@ static void count_averages(const char *pretend)
   method_rig_close(&m);
 }
 
+typedef struct {
+  const char *settings;
+  bool slowmo, nesterov;
+  double rate, momentum; /* of the outer optimizer */
+} outer_case;
+
+/* The outer optimizers as their papers have them, all ranks worked out here, in double; rates change from step to step. */
+static void follows_outer(const char *pretend, const outer_case *c)
+{
+  method_rig m;
+  method_rig_setup setup = { pretend, "local-sgd", c->settings, 2, 7, (uint64_t)size * 2 + 1, 0, false };
+  method_rig_open(&m, &setup);
+  size_t n = m.run.form->params->n;
+  double *x = room(n * sizeof *x), *v = room(n * sizeof *v), *w = room((size_t)size * n * sizeof *w);
+  memset(v, 0, n * sizeof *v);
+  for (size_t i = 0; i < n; i++) x[i] = (double)m.run.form->params->w[i];
+  for (size_t i = 0; i < (size_t)size * n; i++) w[i] = x[i % n];
+  for (uint64_t step = 0; step < 14; step++) {
+    double lr = (double)(0.2f / (float)(step + 1)), total = (double)method_rig_total(&m, step);
+    bool averages = step % 3 == 0;
+    REQUIRE(method_rig_step(&m, 0.2f / (float)(step + 1), 1) == SHOAL_OK, "step %d", (int)step);
+    for (size_t i = 0; i < n; i++) {
+      double mean = 0;
+      for (int r = 0; r < size; r++) {
+        uint64_t own;
+        double *one = &w[(size_t)r * n + i], g = method_rig_pull(&m, step, r, i, *one, &own);
+        *one -= lr * g / (averages ? total / size : (double)own);
+        mean += *one / size;
+      }
+      if (!averages) continue;
+      double change = (x[i] - mean) / (c->slowmo ? lr : 1);
+      v[i] = c->momentum * v[i] + change;
+      x[i] -= c->rate * (c->slowmo ? lr : 1) * (c->nesterov ? change + c->momentum * v[i] : v[i]);
+      for (int r = 0; r < size; r++) w[(size_t)r * n + i] = x[i];
+    }
+    double error = method_rig_error(m.run.form->params->w, w + (size_t)rank * n, n);
+    CHECK_LT(error, 3e-6, "%s, %s, step %d", pretend, c->settings, (int)step);
+  }
+  free(x);
+  free(v);
+  free(w);
+  method_rig_close(&m);
+}
+
 /* The model for evaluation is the mean of all ranks, and making it changes nothing. */
 static void observes(const char *pretend)
 {
@@ -163,6 +207,15 @@ static void observes(const char *pretend)
   free(model);
   method_rig_close(&m);
 }
+
+static const outer_case outers[] = {
+  { "optim.momentum=0 method.period=3 method.outer=slowmo", true, false, 1, 0.7 },
+  { "optim.momentum=0 method.period=3 method.outer=nesterov", false, true, 0.7, 0.9 },
+  { "optim.momentum=0 method.period=3 method.outer=slowmo method.outer_lr=0.5 method.outer_momentum=0", true, false,
+    0.5, 0 },
+  { "optim.momentum=0 method.period=3 method.outer=nesterov method.outer_lr=1 method.outer_momentum=0", false, true, 1,
+    0 },
+};
 
 int main(void)
 {
@@ -190,6 +243,7 @@ int main(void)
       run(pretend, settings, &late, check_switch);
     }
     count_averages(pretend);
+    for (size_t o = 0; o < SHOAL_COUNT(outers); o++) follows_outer(pretend, &outers[o]);
     observes(pretend);
   }
   return mpi_done();

@@ -168,6 +168,7 @@ shoal_status method_rig_step(method_rig *m, float lr, double loss)
 {
   shoal_run *r = &m->run;
   m->lr = lr;
+  r->rate = (double)lr;
   r->epoch = r->step / m->setup.batches;
   r->batch = r->step % m->setup.batches;
   r->batches = m->setup.batches;

@@ -78,6 +78,15 @@ def test_localsgd_neutral(glyphs):
         same(f"sync{ranks}", f"level{ranks}", "H = 1 with the node level", "model/", tolerance=1e-4)
     train(1, "alone", *options, *LOCAL, *sets(data__global_batch=26, method__period=7))
     same("sync1", "alone", "one rank")
+    # An outer optimizer of rate 1 without momentum is the plain average; with its defaults it is not.
+    o = [*options, *LOCAL, "--topo", "2,1", *sets(data__global_batch=26, method__period=4)]
+    train(3, "plain", *o)
+    for outer in ("slowmo", "nesterov"):
+        train(3, f"{outer}-1", *o, *sets(method__outer=outer, method__outer_lr=1, method__outer_momentum=0))
+        same("plain", f"{outer}-1", f"{outer} without effect")
+        r = train(3, outer, *o, *sets(method__outer=outer))
+        assert f"then a step of {outer}, rate" in r.stdout, r.stdout
+        assert_differ(newest("plain"), newest(outer), f"{outer} has no effect", "--only", "model/", "--tolerance", "1e-4")
     # Fewer samples than ranks: those without any join in the average.
     few = [*MLP, *sets(run__epochs=1, run__steps=6, data__global_batch=3)]
     train(1, "few1", *few)
@@ -92,12 +101,23 @@ def test_localsgd_resume(glyphs):
     """H12: stop anywhere, before and after the switch and between averages: same bits.  Elsewhere the mean model goes on."""
     glyphs(200, 50)
     options = [*MLP, *LOCAL, *sets(run__epochs=3, data__batch=8, model__dropout=0.2)]
-    resume_everywhere("flat", 4, 21, *options, "--topo", "2x2", *sets(method__period=4, method__switch_epoch=1))
-    resume_everywhere("level", 3, 27, *options, "--topo", "2,1", *sets(method__period=5, method__node_level="true"))
+    resume_everywhere("flat", 4, 21, *options, "--topo", "2x2",
+                      *sets(method__period=4, method__switch_epoch=1, method__outer="slowmo"))
+    resume_everywhere("level", 3, 27, *options, "--topo", "2,1",
+                      *sets(method__period=5, method__node_level="true", method__outer="nesterov"))
     stop = ["--allow-faults", *sets(fault__stop_step=9)]
-    train(4, "moved", *options, *sets(method__period=8), *stop, code=75)
+    outer = sets(method__period=1000, method__outer="nesterov", run__epochs=5)
+    train(4, "moved", *options, *outer, *stop, code=75)
     before = newest("moved")
-    r = train(3, "moved", *options, *sets(method__period=8, data__batch=8))
+    # The outer optimizer goes on with what it has, here that of the only average.
+    train(3, "moved", *options, *outer, "--allow-faults", *sets(fault__stop_step=status("moved")["step"]), code=75)
+    with h5py.File(before) as a, h5py.File(newest("moved")) as b:
+        assert a.attrs["step"] < b.attrs["step"], f"{dict(a.attrs)} {dict(b.attrs)}"
+        for part in ("x", "momentum"):
+            x, y = (f[f"method/outer_{part}"][()] for f in (a, b))
+            assert x.any() and (x == y).all(), f"outer_{part} did not move along"
+    before = newest("moved")
+    r = train(4, "moved", *options, *sets(method__period=8, data__batch=8, run__epochs=5))
     assert "layout changed" in r.stdout, r.stdout
     assert "the mean optimizer state" in r.stdout, r.stdout
     assert newest("moved") != before, f'{status("moved")}'
@@ -130,6 +150,9 @@ LOCALSGD_BAD = (
     (sets(method__perod=3), ("method.perod", "did you mean method.period?")),
     (sets(method__switch_epoch=-1), ("method.switch_epoch", '"-1"', "[0,")),
     (sets(method__wire="f17"), ("method.wire", '"f17"', "did you mean f16?")),
+    (sets(method__outer="slomo"), ("method.outer", '"slomo"', "did you mean slowmo?")),
+    (sets(method__outer_lr=0.5), ("method.outer_lr", "method.outer")),
+    (sets(method__outer="nesterov", method__outer_momentum=1), ("method.outer_momentum", '"1"', "[0,1)")),
 )
 
 

@@ -15,12 +15,15 @@
  * A gradient is the mean over the samples of the ranks that share it.  In a step that ends in an average, ranks are
  * weighted by their samples instead, so that with H = 1 unequal shares (the last batch, more ranks than samples) give
  * the mean over all samples, as in sync.
+ * With method.outer the averaged change is the gradient of another optimizer: outer.h.
+ *
  * Sources: Stich, ICLR 2019; Lin et al., ICLR 2020; the node level: PyTorch's post-local hook.
  * docs/methods/local-sgd.md */
 #include "base/log.h"
 #include "base/mem.h"
 #include "method/common/average.h"
 #include "method/common/buckets.h"
+#include "method/local_sgd/outer.h"
 #include "method/local_sgd/schedule.h"
 #include "method/method.h"
 
@@ -32,6 +35,7 @@ typedef struct {
   shoal_model_sum models;        /* for assemble */
   shoal_sum_algorithm algorithm; /* as requested */
   shoal_memory sum;              /* float [n], registered */
+  shoal_outer outer;
   uint32_t op;
   bool equal; /* weights are the same on all ranks */
   bool alone; /* a local step was taken: optimizer states differ between ranks */
@@ -48,6 +52,7 @@ static const shoal_option options[] = {
   { "method.node_level", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Ranks of a node sum their gradients in every step, so that only nodes train alone.",
     "PyTorch, post-local SGD hook" },
+  SHOAL_OUTER_OPTIONS,
   SHOAL_BUCKET_SUM_OPTIONS,
   SHOAL_BUCKET_SIZE_OPTIONS,
   { .name = NULL },
@@ -93,15 +98,18 @@ static void warn_if_ineffective(const shoal_run *r, const local_state *s)
 
 static void print_plan(const shoal_run *r, const local_state *s)
 {
-  char from[64] = "";
-  if (shoal_group_size(r->all) == 1) {
+  char from[64] = "", outer[96] = "";
+  if (shoal_group_size(r->all) == 1 && s->outer.kind == SHOAL_OUTER_NONE) {
     shoal_info("local-sgd: with one rank there is nothing to average: this is plain SGD");
     return;
   }
   if (s->switch_epoch) snprintf(from, sizeof from, ", from epoch %llu on", (unsigned long long)s->switch_epoch + 1);
-  shoal_info("local-sgd: parameters averaged over %d ranks every %llu step%s, %s%s", shoal_group_size(r->all),
+  if (s->outer.kind != SHOAL_OUTER_NONE)
+    snprintf(outer, sizeof outer, "; then a step of %s, rate %g, momentum %g",
+             shoal_config_string(r->config, "method.outer"), (double)s->outer.lr, (double)s->outer.momentum);
+  shoal_info("local-sgd: parameters averaged over %d ranks every %llu step%s, %s%s%s", shoal_group_size(r->all),
              (unsigned long long)s->period, s->period == 1 ? "" : "s",
-             shoal_sum_name(shoal_exchange_algorithm(s->average)), from);
+             shoal_sum_name(shoal_exchange_algorithm(s->average)), from, outer);
 }
 
 static shoal_status local_open(shoal_run *r, void *state)
@@ -120,6 +128,7 @@ static shoal_status local_open(shoal_run *r, void *state)
   if (s->node) r->copies = shoal_world_topo(r->world)->nodes;
   shoal_status st =
       r->backend->ops->alloc(r->backend, shoal_group_memory_kind(r->all), r->form->params->n * sizeof(float), &s->sum);
+  if (st == SHOAL_OK) st = shoal_outer_open(r, &s->outer);
   SHOAL_TRY(shoal_group_agree(r->all, st));
   SHOAL_TRY(shoal_group_register(r->all, &s->sum));
   SHOAL_TRY(plan_average(r, s, s->algorithm));
@@ -135,6 +144,7 @@ static void local_close(shoal_run *r, void *state)
   local_state *s = state;
   shoal_model_sum_fini(&s->models);
   shoal_exchange_destroy(s->average);
+  shoal_outer_close(r, &s->outer);
   shoal_group_unregister(r->all, &s->sum);
   r->backend->ops->release(r->backend, &s->sum);
   shoal_buckets_destroy(s->node);
@@ -177,14 +187,13 @@ static shoal_status local_grads_ready(shoal_run *r, void *state)
 static shoal_status average_weights(shoal_run *r, local_state *s)
 {
   shoal_params *p = r->form->params;
-  int size = shoal_group_size(r->all);
-  if (size == 1) return SHOAL_OK;
+  if (shoal_group_size(r->all) == 1 && s->outer.kind == SHOAL_OUTER_NONE) return SHOAL_OK;
   uint64_t t0 = shoal_now_ns(), bytes[SHOAL_LINK_COUNT];
   SHOAL_TRY(r->backend->ops->copy(r->backend, p->n * sizeof *p->w, p->w, s->sum.at));
   shoal_exchange_stamp(s->average, r->step);
   SHOAL_TRY(shoal_exchange_start(s->average, s->sum.at, shoal_backend_mark(r->backend)));
   SHOAL_TRY(shoal_exchange_wait(s->average));
-  SHOAL_TRY(r->backend->ops->axpby(r->backend, p->n, 1.0f / (float)size, s->sum.at, 0, p->w));
+  SHOAL_TRY(shoal_outer_step(r, &s->outer, s->sum.at));
   p->version++;
   shoal_exchange_bytes(r->all, p->n, SHOAL_WIRE_F32, shoal_exchange_algorithm(s->average), bytes);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
@@ -205,8 +214,9 @@ static shoal_status local_weights_ready(shoal_run *r, void *state)
 
 static shoal_status local_epoch_end(shoal_run *r, void *state, double loss)
 {
-  const local_state *s = state;
+  local_state *s = state;
   r->meet.next = shoal_local_sgd_next(s->period, s->switch_epoch, r->epoch + 1, r->step);
+  if (r->epoch + 1 == s->switch_epoch) SHOAL_TRY(shoal_outer_take(r, &s->outer));
   if (r->epoch + 1 == s->switch_epoch && (double)s->switch_epoch < r->epochs)
     shoal_info("local-sgd: from now on parameters are averaged every %llu steps", (unsigned long long)s->period);
   return SHOAL_OK;
@@ -224,13 +234,14 @@ static shoal_status local_assemble(shoal_run *r, void *state, float *weights, fl
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */
 
-/* The schedule depends on the step number only, so it has no state. */
+/* The schedule of averages depends on the step number only, so it has no state. */
 static shoal_status local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
 {
   const local_state *s = state;
   shoal_ckpt_put_i64(c, "method/equal", s->equal);
   shoal_ckpt_put_i64(c, "method/alone", s->alone);
   shoal_ckpt_put_i64(c, average_algorithm, (int64_t)shoal_exchange_algorithm(s->average));
+  shoal_outer_put(r, &s->outer, c);
   if (s->all) SHOAL_TRY(shoal_buckets_save(s->all, c, all_algorithms));
   return s->node ? shoal_buckets_save_own(s->node, c, "node_algorithms") : SHOAL_OK;
 }
@@ -239,7 +250,7 @@ static shoal_status adopt_average(shoal_run *r, local_state *s, const shoal_ckpt
 {
   int64_t then;
   SHOAL_TRY(shoal_ckpt_get_i64(c, average_algorithm, &then));
-  bool known = then > SHOAL_SUM_AUTO && then < SHOAL_SUM_ALGORITHMS;
+  bool known = then > SHOAL_SUM_AUTO && then <= SHOAL_SUM_SMALL;
   if (s->algorithm != SHOAL_SUM_AUTO || !known || then == (int64_t)shoal_exchange_algorithm(s->average))
     return SHOAL_OK;
   shoal_exchange_destroy(s->average);
@@ -248,12 +259,10 @@ static shoal_status adopt_average(shoal_run *r, local_state *s, const shoal_ckpt
 }
 
 /* In another layout all ranks start from the model, so they are equal again. */
-static shoal_status local_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
+static shoal_status load_averages(shoal_run *r, local_state *s, const shoal_ckpt *c)
 {
-  local_state *s = state;
   int64_t equal, alone;
   char name[64];
-  if (!same_layout) return SHOAL_OK;
   SHOAL_TRY(shoal_ckpt_get_i64(c, "method/equal", &equal));
   SHOAL_TRY(shoal_ckpt_get_i64(c, "method/alone", &alone));
   SHOAL_CHECK(!alone || shoal_ckpt_get_info(c)->epoch >= s->switch_epoch, SHOAL_ERR_USAGE,
@@ -270,6 +279,25 @@ static shoal_status local_load(shoal_run *r, void *state, const shoal_ckpt *c, b
   return shoal_buckets_load(s->node, c, name);
 }
 
+/* Without an average so far, or by a run without an outer optimizer, it starts from what an average would give here. */
+static shoal_status load_outer(shoal_run *r, local_state *s, const shoal_ckpt *c)
+{
+  int64_t alone = 0;
+  bool found = s->outer.kind == SHOAL_OUTER_NONE;
+  if (shoal_ckpt_has(c, "method/alone")) SHOAL_TRY(shoal_ckpt_get_i64(c, "method/alone", &alone));
+  shoal_status st = alone ? shoal_outer_get(r, &s->outer, c, &found) : SHOAL_OK;
+  SHOAL_TRY(shoal_group_agree(r->control, st));
+  if (found) return SHOAL_OK;
+  if (s->equal) return shoal_outer_take(r, &s->outer);
+  return shoal_model_sum_weighted(&s->models, r->form, 1.0 / shoal_group_size(r->all), s->outer.x.at);
+}
+
+static shoal_status local_load(shoal_run *r, void *state, const shoal_ckpt *c, bool same_layout)
+{
+  if (same_layout) SHOAL_TRY(load_averages(r, state, c));
+  return load_outer(r, state, c);
+}
+
 const shoal_method shoal_method_local_sgd = {
   .name = "local-sgd",
   .about = "parameters averaged every H steps; with switch_epoch: post-local SGD",
@@ -279,12 +307,13 @@ const shoal_method shoal_method_local_sgd = {
       "without overlap: parameters are final only after the optimizer step.  With method.switch_epoch the first\n"
       "epochs are bitwise those of sync (post-local SGD: a large H early in training costs accuracy).  With\n"
       "method.node_level the ranks of a node sum gradients in every step, so only nodes diverge.  Optimizer state\n"
-      "stays local.  Evaluation and checkpoints use the mean over all ranks, which does not change the weights of\n"
-      "any rank.",
+      "stays local.  With method.outer the averaged change is the gradient of a second optimizer, with momentum:\n"
+      "SlowMo's, or DiLoCo's (nesterov), which make longer periods cost less accuracy.  Evaluation and checkpoints\n"
+      "use the mean over all ranks, which does not change the weights of any rank.",
   .source =
       "Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019; Lin, Stich, Patel, Jaggi, Don't Use Large "
-      "Mini-Batches, Use Local SGD, ICLR 2020",
-  .memory = "each rank's own weights and statistics; only their mean is kept",
+      "Mini-Batches, Use Local SGD, ICLR 2020; Wang et al., SlowMo, ICLR 2020; Douillard et al., DiLoCo, 2023",
+  .memory = "each rank's own weights and statistics, of which the mean is kept, and the outer optimizer's momentum",
   .options = options,
   .state_size = sizeof(local_state),
   .trains = SHOAL_TRAINS_OWN,

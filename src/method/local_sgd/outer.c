@@ -1,0 +1,97 @@
+/* See outer.h. */
+#include "method/local_sgd/outer.h"
+#include "base/mem.h"
+#include <string.h>
+
+/* The kind whose momentum a checkpoint holds; u and v have other scales. */
+static const char kind_saved[] = "method/outer", x_saved[] = "method/outer_x", v_saved[] = "method/outer_momentum";
+
+static float number(const shoal_config *c, const char *name, float otherwise)
+{
+  return shoal_config_given(c, name) ? (float)shoal_config_float(c, name) : otherwise;
+}
+
+static void read_settings(const shoal_config *c, shoal_outer *o)
+{
+  const char *word = shoal_config_string(c, "method.outer");
+  bool slowmo = strcmp(word, "slowmo") == 0;
+  o->kind = slowmo ? SHOAL_OUTER_SLOWMO : strcmp(word, "nesterov") == 0 ? SHOAL_OUTER_NESTEROV : SHOAL_OUTER_NONE;
+  o->lr = number(c, "method.outer_lr", slowmo ? 1 : 0.7f);
+  o->momentum = number(c, "method.outer_momentum", slowmo ? 0.7f : 0.9f);
+  if (o->lr == 1 && o->momentum == 0) o->kind = SHOAL_OUTER_NONE;
+}
+
+shoal_status shoal_outer_open(const shoal_run *r, shoal_outer *o)
+{
+  const shoal_backend_ops *ops = r->backend->ops;
+  size_t bytes = r->form->params->n * sizeof(float);
+  read_settings(r->config, o);
+  if (o->kind == SHOAL_OUTER_NONE) return SHOAL_OK;
+  SHOAL_TRY(ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, bytes, &o->x));
+  SHOAL_TRY(ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, bytes, &o->v));
+  SHOAL_TRY(ops->alloc(r->backend, SHOAL_MEMORY_DEVICE, sizeof(shoal_pace), &o->now));
+  SHOAL_TRY(ops->alloc(r->backend, SHOAL_MEMORY_PINNED, sizeof(uint32_t), &o->bad));
+  return shoal_outer_take(r, o);
+}
+
+void shoal_outer_close(const shoal_run *r, shoal_outer *o)
+{
+  shoal_memory *own[] = { &o->x, &o->v, &o->now, &o->bad };
+  for (size_t i = 0; i < SHOAL_COUNT(own); i++) r->backend->ops->release(r->backend, own[i]);
+}
+
+shoal_status shoal_outer_take(const shoal_run *r, shoal_outer *o)
+{
+  if (o->kind == SHOAL_OUTER_NONE) return SHOAL_OK;
+  return r->backend->ops->copy(r->backend, o->x.bytes, r->form->params->w, o->x.at);
+}
+
+/* Both are SGD with momentum on x, with g in place of a gradient.  What is not finite is found where the weights are used. */
+static shoal_status update(const shoal_run *r, shoal_outer *o, float lr, const float *g)
+{
+  const shoal_backend_ops *ops = r->backend->ops;
+  const shoal_params *p = r->form->params;
+  const shoal_pace pace = { .lr = lr };
+  const shoal_sgd_args a = { .now = o->now.at, .momentum = o->momentum, .nesterov = o->kind == SHOAL_OUTER_NESTEROV };
+  const shoal_update_watch watch = { .bad = o->bad.at };
+  SHOAL_TRY(ops->copy(r->backend, sizeof pace, &pace, o->now.at));
+  SHOAL_TRY(ops->sgd(r->backend, p->n, &a, g, o->v.at, o->x.at, &watch));
+  return ops->copy(r->backend, o->x.bytes, o->x.at, p->w);
+}
+
+/* A rate of 0, at the end of a schedule, leaves slowmo's gradient undefined. */
+shoal_status shoal_outer_step(const shoal_run *r, shoal_outer *o, float *sum)
+{
+  const shoal_backend_ops *ops = r->backend->ops;
+  const shoal_params *p = r->form->params;
+  float mean = 1.0f / (float)shoal_group_size(r->all), rate = (float)r->rate;
+  bool slowmo = o->kind == SHOAL_OUTER_SLOWMO;
+  if (o->kind == SHOAL_OUTER_NONE || (slowmo && rate == 0)) {
+    SHOAL_TRY(ops->axpby(r->backend, p->n, mean, sum, 0, p->w));
+    return shoal_outer_take(r, o);
+  }
+  float scale = slowmo ? 1 / rate : 1;
+  SHOAL_TRY(ops->axpby(r->backend, p->n, scale, o->x.at, -scale * mean, sum));
+  return update(r, o, slowmo ? o->lr * rate : o->lr, sum);
+}
+
+void shoal_outer_put(const shoal_run *r, const shoal_outer *o, shoal_ckpt_writer *c)
+{
+  const uint64_t n = r->form->params->n;
+  if (o->kind == SHOAL_OUTER_NONE) return;
+  shoal_ckpt_put_i64(c, kind_saved, o->kind);
+  shoal_ckpt_put_arena(c, r->backend, x_saved, 1, &n, o->x.at);
+  shoal_ckpt_put_arena(c, r->backend, v_saved, 1, &n, o->v.at);
+}
+
+shoal_status shoal_outer_get(const shoal_run *r, shoal_outer *o, const shoal_ckpt *c, bool *found)
+{
+  const uint64_t n = r->form->params->n;
+  int64_t then;
+  *found = o->kind == SHOAL_OUTER_NONE;
+  if (*found || !shoal_ckpt_has(c, kind_saved)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get_i64(c, kind_saved, &then));
+  SHOAL_TRY(shoal_ckpt_get_arena(c, r->backend, x_saved, n, o->x.at));
+  *found = true;
+  return then == (int64_t)o->kind ? shoal_ckpt_get_arena(c, r->backend, v_saved, n, o->v.at) : SHOAL_OK;
+}

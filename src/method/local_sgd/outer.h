@@ -1,0 +1,57 @@
+/* An outer optimizer for local SGD: what the ranks' average makes of the model they started from is a step of its own.
+ *
+ *   x     the model that all ranks had after the last average        Δ = x - mean of their weights now: the outer gradient
+ *
+ *   slowmo     u ← β u + Δ / γ,   x ← x - α γ u         γ: the learning rate of this step
+ *   nesterov   v ← β v + Δ,       x ← x - α (Δ + β v)
+ *
+ * With α = 1 and β = 0 both are the plain average, and nothing is kept or computed: equal bits.
+ * Sources: SlowMo, Wang, Tantia, Ballas, Rabbat, ICLR 2020 (arXiv 1910.00643), algorithm 1; Nesterov's momentum as outer optimizer:
+ * Douillard et al., DiLoCo, 2023 (arXiv 2311.08105). */
+#ifndef SHOAL_METHOD_LOCAL_SGD_OUTER_H
+#define SHOAL_METHOD_LOCAL_SGD_OUTER_H
+#include "method/method.h"
+
+typedef enum { SHOAL_OUTER_NONE, SHOAL_OUTER_SLOWMO, SHOAL_OUTER_NESTEROV } shoal_outer_kind;
+
+typedef struct {
+  shoal_outer_kind kind; /* NONE also where the settings make it the plain average */
+  float lr, momentum;    /* α, β */
+  shoal_memory x, v;     /* float [n]: the model after the last average; u or v.  Equal on all ranks */
+  shoal_memory now, bad; /* of an update: see shoal_pace and shoal_update_watch */
+} shoal_outer;
+
+#define SHOAL_OUTER_OPTIONS                                                                                            \
+  { "method.outer",                                                                                                    \
+    SHOAL_OPT_ENUM,                                                                                                    \
+    "none",                                                                                                            \
+    NULL,                                                                                                              \
+    "none|slowmo|nesterov",                                                                                            \
+    "Optimizer whose step the averaged change is; none: parameters are replaced by their mean.",                       \
+    "Wang et al., SlowMo, ICLR 2020; Douillard et al., DiLoCo, 2023 (nesterov)" },                                     \
+      { "method.outer_lr",                                                                                             \
+        SHOAL_OPT_FLOAT,                                                                                               \
+        "",                                                                                                            \
+        NULL,                                                                                                          \
+        "(0,inf)",                                                                                                     \
+        "Its learning rate. Unset: 1 for slowmo, 0.7 for nesterov.",                                                   \
+        "SlowMo; DiLoCo",                                                                                              \
+        .when = "method.outer=slowmo|nesterov" },                                                                      \
+  {                                                                                                                    \
+    "method.outer_momentum", SHOAL_OPT_FLOAT, "", NULL, "[0,1)",                                                       \
+        "Its momentum. Unset: 0.7 for slowmo, 0.9 for nesterov.", "SlowMo; DiLoCo",                                    \
+        .when = "method.outer=slowmo|nesterov"                                                                         \
+  }
+
+/** Reads the options, allocates, and takes the form's weights, which are equal on all ranks, as x.  Local. */
+shoal_status shoal_outer_open(const shoal_run *r, shoal_outer *o);
+void shoal_outer_close(const shoal_run *r, shoal_outer *o);
+/** Takes the form's weights as x; they are equal on all ranks.  The momentum stays.  Local. */
+shoal_status shoal_outer_take(const shoal_run *r, shoal_outer *o);
+/** From `sum`, the sum of all ranks' weights, which is overwritten, to the form's weights.  Local; same bits on all ranks. */
+shoal_status shoal_outer_step(const shoal_run *r, shoal_outer *o, float *sum);
+/** x and momentum in a checkpoint, valid in any layout.  Put: rank 0's are written.  Get: what there is; *found: x was there, or none
+ *  is needed.  Local. */
+void shoal_outer_put(const shoal_run *r, const shoal_outer *o, shoal_ckpt_writer *c);
+shoal_status shoal_outer_get(const shoal_run *r, shoal_outer *o, const shoal_ckpt *c, bool *found);
+#endif

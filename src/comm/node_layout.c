@@ -128,7 +128,7 @@ size_t shoal_shard_size(const shoal_node_layout *s, size_t n, int owner)
 
 /* Halving is for so many nodes and more, where a step of the ring would move less than this, so that its latencies count.  Of
  * longer vectors the ring sends each byte to the next node only, whatever the switches above can do. */
-enum { HALVING_NODES = 8, HALVING_BYTES = 64 << 10 };
+enum { HALVING_NODES = 8, HALVING_BYTES = 256 << 10 };
 
 static shoal_sum_algorithm halve_if_short(shoal_sum_algorithm shape, const shoal_node_layout *s, size_t bytes)
 {

@@ -448,14 +448,14 @@ static void specials(const char *pretend, shoal_sum_algorithm algorithm)
   shoal_world_close(w);
 }
 
-/* Among many nodes: halving up to 64 KiB a node.  By costs: what is quickest, which depends on latency, rate, size and nodes. */
+/* Among many nodes: halving below 256 KiB a node.  By costs: what is quickest, which depends on latency, rate, size and nodes. */
 static void choice_of_many(shoal_world *w)
 {
   shoal_group *g = shoal_world_group(w);
   size_t p = (size_t)size;
   bool many = size >= 8;
-  CHECK_EQ(chosen(g, p * 16384 - p, SHOAL_WIRE_F32), many ? SHOAL_SUM_HALVING : SHOAL_SUM_RING);
-  CHECK_EQ(chosen(g, p * 16384, SHOAL_WIRE_F32), SHOAL_SUM_RING);
+  CHECK_EQ(chosen(g, p * 65536 - p, SHOAL_WIRE_F32), many ? SHOAL_SUM_HALVING : SHOAL_SUM_RING);
+  CHECK_EQ(chosen(g, p * 65536, SHOAL_WIRE_F32), SHOAL_SUM_RING);
   shoal_costs c = { .latency_s = 1e-3, .near_rate = 1e8, .far_rate = 1e7, .local_latency_s = 1e-6, .local_rate = 1e10 };
   int rounds = size > 16  ? 5
                : size > 8 ? 4

@@ -477,7 +477,7 @@ up() {
   done
   n=${n:-4}
   check_settings
-  [[ $n =~ ^[1-9][0-9]?$ && $n -le 16 ]] || die 2 "up $n: between 1 and 16 nodes"
+  [[ $n =~ ^[1-9][0-9]?$ && $n -le 32 ]] || die 2 "up $n: between 1 and 32 nodes"
   check_root
   take_lock # held by our children too: a `down` after we were killed waits for what we have just started
   check_machine

@@ -5,6 +5,7 @@
  * and goes around the nodes, rounded to the wire format at each hop and once more at the end.  The flat ring is that
  * with every rank on a node of its own.  By halving and doubling a node adds what it gets from ever nearer nodes to its own
  * part: each of these is rounded, and was added up in the same way.  "small" adds parts, each rounded once, in rank order. */
+#include "allocations.h"
 #include "base/crc32c.h"
 #include "comm.h"
 #include "comm/costs.h"
@@ -151,6 +152,19 @@ static void compare_bytes(const shoal_group *g, const shoal_counters *c, size_t 
   }
 }
 
+/* Begins or ends to count what is allocated by our own code; the number so far. */
+static long count_allocations(bool begin)
+{
+#ifdef COUNTS_ALLOCATIONS
+  long before = own;
+  own = 0;
+  counting = begin;
+  return before;
+#else
+  return 0;
+#endif
+}
+
 static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm algorithm,
                      source value, const char *what)
 {
@@ -166,8 +180,10 @@ static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, 
     shoal_world_set_counters(w, &c);
     fill(x, n, shoal_group_rank(g), value);
     x[n] = 77;
+    count_allocations(round > 0);
     CHECK_OK(shoal_exchange_start(e, x, (shoal_event){ 0 }));
     CHECK_OK(shoal_exchange_wait(e));
+    CHECK_EQ(count_allocations(false), 0, "allocations of %s", shoal_sum_name(algorithm));
     CHECK(shoal_exchange_done(e), "done after wait");
     compare(&l, p, x, n, wire, algorithm, value, what);
     CHECK_EQ(x[n], 77, "wrote past the end");

@@ -22,6 +22,10 @@
     "model.dropout", SHOAL_OPT_FLOAT, "0", NULL, "[0,1)", "Share of the units dropped " where ".",                     \
         "Srivastava et al., JMLR 2014"                                                                                 \
   }
+#define WIDTH                                                                                                          \
+  {                                                                                                                    \
+    "model.width", SHOAL_OPT_FLOAT, "1", NULL, "(0,16]", "Factor on the number of channels of every layer.", "shoal"   \
+  }
 
 /* A model under construction; the first error is kept, so that builders read as a list of layers. */
 typedef struct {
@@ -153,8 +157,13 @@ static shoal_status build_mlp(const shoal_config *c, const shoal_shape *input, i
 
 /* ---- residual networks ---- */
 
+static int64_t scaled(const shoal_config *c, int64_t channels)
+{
+  return SHOAL_MAX(1, llround((double)channels * shoal_config_float(c, "model.width")));
+}
+
 static const shoal_option resnet20_options[] = { DROPOUT("before the classifier"), SMOOTHING, { .name = NULL } };
-static const shoal_option resnet18_options[] = { SMOOTHING, { .name = NULL } };
+static const shoal_option resnet18_options[] = { WIDTH, SMOOTHING, { .name = NULL } };
 
 /* conv3x3 bn relu conv3x3 bn, plus the shortcut, relu.  Only the two convolutions and their norms are the body. */
 static int basic_block(builder *b, const char *prefix, int number, int in, int64_t width, int stride, bool project)
@@ -213,7 +222,7 @@ static shoal_status build_resnet18(const shoal_config *c, const shoal_shape *inp
   builder b;
   SHOAL_TRY(check_image("resnet18", input, 8));
   SHOAL_TRY(start(&b, "resnet18", c, input, classes));
-  residual_network(&b, 64, 4, 2, 0, classes);
+  residual_network(&b, scaled(c, 64), 4, 2, 0, classes);
   return end(&b, out);
 }
 
@@ -222,7 +231,7 @@ static shoal_status build_resnet18(const shoal_config *c, const shoal_shape *inp
 static const shoal_option vgg16_options[] = {
   { "model.batch_norm", SHOAL_OPT_BOOL, "true", NULL, NULL, "Batch norm after every convolution.",
     "Ioffe and Szegedy, ICML 2015" },
-  { "model.width", SHOAL_OPT_FLOAT, "1", NULL, "(0,16]", "Factor on the number of channels of every layer.", "shoal" },
+  WIDTH,
   DROPOUT("before the classifier"),
   SMOOTHING,
   { .name = NULL },
@@ -233,7 +242,6 @@ static const shoal_option vgg16_options[] = {
 static shoal_status build_vgg16(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
 {
   static const int channels[] = { 64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0 };
-  double factor = shoal_config_float(c, "model.width");
   bool norm = shoal_config_bool(c, "model.batch_norm");
   builder b;
   SHOAL_TRY(check_image("vgg16", input, 32));
@@ -247,7 +255,7 @@ static shoal_status build_vgg16(const shoal_config *c, const shoal_shape *input,
       x = plain(&b, SHOAL_OP_MAXPOOL, name, x, false);
       continue;
     }
-    x = conv(&b, name, x, SHOAL_MAX(1, llround(channels[i] * factor)), 3, 1, !norm, !norm);
+    x = conv(&b, name, x, scaled(c, channels[i]), 3, 1, !norm, !norm);
     if (norm) {
       snprintf(name, sizeof name, "features.%d", index++);
       x = plain(&b, SHOAL_OP_BATCHNORM, name, x, true);

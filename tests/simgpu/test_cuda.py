@@ -18,10 +18,18 @@ MODELS = {
                    optim__lr=0.002, optim__weight_decay=0.01, data__batch=6),
     "resnet20": sets(model__name="resnet20", data__batch=4, optim__lr=0.002, optim__momentum=0.9),
 }
-# Largest difference of a weight, as a part of the largest of its array, and of the loss.  Products are summed in another order.  Biases
-# that were zero a few steps ago are little but their rounding; a weight at the edge of a step of the quantiser, and the sign of a
-# singular vector, may fall to the other side.
-WEIGHTS = {"mlp": 2e-4, "layers": 2e-4, "resnet20": 5e-2, "swarm": 2e-2, "ab": None}
+LARGE = {  # of 2 steps
+    "vgg16": sets(model__name="vgg16", model__width=0.125, data__file="glyphs32.h5", data__batch=2, optim__lr=0.002, run__steps=2),
+    "resnet18": sets(model__name="resnet18", model__width=0.125, data__file="glyphs32.h5", data__batch=2, optim__lr=0.002, run__steps=2),
+}
+# Largest difference of a weight or a running statistic, as a part of the largest of its array.  Products are summed in another order,
+# so that a relu or a maximum close to a tie falls to the other side (cpu and ref differ as much): a gradient then lacks one of its n
+# terms, and is itself as large as sqrt(n) of them.  A norm behind convolutions has n >= 256, so its bias, which was zero, may be 1/16
+# off; the rest has moved by at most 9 % of its largest in these steps.
+BIAS, REST = 1 / 16, 0.09 / 16
+# The same of other models; a weight at the edge of a step of the quantiser, and the sign of a singular vector, may also fall to the other
+# side.  And of the loss.
+WEIGHTS = {"mlp": 2e-4, "layers": 2e-4, "swarm": 2e-2}
 LOSS = {"ab": 3e-2, "swarm": 1e-2}
 
 
@@ -57,12 +65,28 @@ def assert_losses(a, b, name, tolerance):
     assert losses and all(x == y or math.isclose(float(x[0]), float(y[0]), rel_tol=tolerance) for x, y in losses), f"{a}: {name} {losses}"
 
 
-@pytest.mark.parametrize("method, model, ranks", pairwise(METHODS, MODELS, (1, 2, 4)))
+def large():
+    """As pairwise, of the models that are too slow for more than a case each."""
+    if FULL:
+        return pairwise(METHODS, LARGE, (1, 2, 4))
+    return [(random_source(model).choice([*METHODS]), model, 2) for model in LARGE]
+
+
+def assert_close(a, b, tolerance):
+    """The models of two checkpoints; the tolerance is a function of an array's name."""
+    of_a, of_b = ({name: x.astype(float) for name, x in arrays(newest(of)).items() if name.startswith("model/")} for of in (a, b))
+    assert of_a.keys() == of_b.keys()
+    far = {name: abs(x - of_b[name]).max() / abs(x).max() for name, x in of_a.items() if abs(x).max() > 0}
+    assert not {name: part for name, part in far.items() if not part <= tolerance(name)}, f"{a} and {b}"
+
+
+@pytest.mark.parametrize("method, model, ranks", pairwise(METHODS, MODELS, (1, 2, 4)) + large())
 def test_cuda_methods(glyphs, method, model, ranks):
     """As many GPUs as ranks, or one for two of them."""
     glyphs(64, 16, 8)
+    glyphs(16, 4, 32, name="glyphs32.h5")
     what, devices = f"{method}-{model}-{ranks}", ranks if method in ("sync", "swarm", "ist") else (ranks + 1) // 2
-    options = [*COMMON, *MODELS[model], *METHODS[method], *sets(method__name=method)]
+    options = [*COMMON, *(MODELS | LARGE)[model], *METHODS[method], *sets(method__name=method)]
     topo = ["--topo", "2x2"] if ranks == 4 else []
     r = train(ranks, f"{what}-cpu", *options, *sets(device="cpu"), *topo, code=None, timeout=600)
     if r.returncode == 2:  # a method may refuse a model or a number of ranks
@@ -72,11 +96,9 @@ def test_cuda_methods(glyphs, method, model, ranks):
     order = str(random_source(what).randrange(1000))  # of streams, blocks and threads
     r = train_cuda(ranks, f"{what}-cuda", *options, *topo, devices=devices, env={"SIMGPU_SEED": order}, timeout=600)
     assert ("no GPU of their own" in said(r)) == (devices < ranks), said(r)
-    tolerance = WEIGHTS.get(method, WEIGHTS[model])
-    if (method, model) == ("ist", "resnet20"):
-        tolerance = None  # not understood: running statistics, measured after the last step, are up to 12 % apart (docs/gpu.md)
-    if tolerance:
-        assert_equal(newest(f"{what}-cpu"), newest(f"{what}-cuda"), what, "model", tolerance=tolerance)
+    tolerance = WEIGHTS.get(method, WEIGHTS.get(model))
+    if method != "ab":
+        assert_close(f"{what}-cpu", f"{what}-cuda", lambda name: tolerance or (BIAS if name.endswith(".bias") else REST))
     for name in ("train_loss", "test_loss"):
         assert_losses(f"{what}-cpu", f"{what}-cuda", name, LOSS.get(method, 1e-3))
 

@@ -45,7 +45,7 @@ static float value_at(source *s, uint64_t index)
   return s->scale * pair[word & 1];
 }
 
-static void init_param(const shoal_param *p, source *s, float *w)
+static void init_param(const shoal_param *p, source *s, shoal_host_float *w)
 {
   int64_t rows = p->shape.dim[0], cols = p->shape.ndim > 1 ? p->shape.dim[1] : 1;
   int64_t full_cols = p->full.ndim > 1 ? p->full.dim[1] : 1, rest = (int64_t)p->count / rows / cols;
@@ -56,13 +56,13 @@ static void init_param(const shoal_param *p, source *s, float *w)
     }
 }
 
-void shoal_param_init(const shoal_param *p, int number, uint64_t seed, float *w)
+void shoal_param_init(const shoal_param *p, int number, uint64_t seed, shoal_host_float *w)
 {
   source s = source_of(p, number, seed);
   init_param(p, &s, w);
 }
 
-static void init_stats(const shoal_model *m, float *stats)
+static void init_stats(const shoal_model *m, shoal_host_float *stats)
 {
   for (int i = 0; i < m->nodes; i++) {
     const shoal_node *n = &m->node[i];

@@ -192,7 +192,7 @@ shoal_status shoal_model_join(const shoal_model *const *parts, int n, size_t *we
 shoal_status shoal_model_init(shoal_backend *b, const shoal_model *m, uint64_t seed, float *weights, float *stats);
 /** The same for parameter `number` of m alone, in host memory: w [shape of p].  `p` may be a copy of the parameter that holds only some
  *  of its rows or columns; the values are those of the full model at these indices. */
-void shoal_param_init(const shoal_param *p, int number, uint64_t seed, float *w);
+void shoal_param_init(const shoal_param *p, int number, uint64_t seed, shoal_host_float *w);
 double shoal_model_macs(const shoal_model *m);                /* multiply-accumulates per sample, forward */
 void shoal_model_print(const shoal_model *m, shoal_str *out); /* the layer table */
 /** Names of statistics for checkpoints: "bn1.running_mean"; calls f for every running mean and variance. */

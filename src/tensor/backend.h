@@ -205,7 +205,7 @@ static inline bool shoal_event_reached(shoal_event e)
  */
 typedef enum { SHOAL_WINDOW_READ = 1, SHOAL_WINDOW_WRITE = 2, SHOAL_WINDOW_BOTH = 3 } shoal_window_use;
 typedef struct {
-  float *at; /* WRITE alone: contents are undefined at first, and all of them must be written */
+  shoal_host_float *at; /* WRITE alone: contents are undefined at first, and all of them must be written */
   size_t n;
   float *behind; /* the backend's memory */
   shoal_window_use use;

@@ -18,6 +18,10 @@
 
 typedef enum { SHOAL_MEMORY_DEVICE, SHOAL_MEMORY_SHARED, SHOAL_MEMORY_PINNED } shoal_memory_kind;
 
+/* A float that host code may touch: behind a window, or from malloc.  The compiler sees no difference; tests/lint/arenas lets host code
+ * loop over these only. */
+typedef float shoal_host_float;
+
 typedef struct {
   void *at;     /* NULL: none */
   size_t bytes; /* as asked for */

@@ -18,15 +18,16 @@
 /* Adds the moments of one batch.  A forward pass in training leaves (1 - m) old + m batch behind, so with old = 0 the
  * batch's own statistics are those divided by m.  The variance is the unbiased one there; squared means and variances
  * of batches add up to the variance of all samples together only if each is the biased one. */
-static void add_batch_stats(const shoal_model *m, uint64_t samples, const float *stats, float *own, double *sum)
+static void add_batch_stats(const shoal_model *m, uint64_t samples, const shoal_host_float *stats,
+                            shoal_host_float *own, double *sum)
 {
   for (int i = 0; i < m->nodes; i++) {
     const shoal_node *n = &m->node[i];
     if (n->stats < 0) continue;
     int64_t channels = n->out.dim[0];
     double values = (double)samples * (double)(shoal_shape_count(&n->out) / channels); /* of one channel */
-    const float *mean = stats + n->stats, *var = mean + channels;
-    float *own_mean = own + n->stats, *own_var = own_mean + channels;
+    const shoal_host_float *mean = stats + n->stats, *var = mean + channels;
+    shoal_host_float *own_mean = own + n->stats, *own_var = own_mean + channels;
     for (int64_t k = 0; k < channels; k++) {
       own_mean[k] = mean[k] / n->momentum;
       own_var[k] = (float)((double)var[k] / n->momentum * ((values - 1) / values));
@@ -36,7 +37,7 @@ static void add_batch_stats(const shoal_model *m, uint64_t samples, const float 
 }
 
 /* Of *n batches; those with samples that are not finite are passed over, and *n is less where too few are left. */
-static shoal_status measure_batches(shoal_session *s, float *own, double *sum, uint64_t *n)
+static shoal_status measure_batches(shoal_session *s, shoal_host_float *own, double *sum, uint64_t *n)
 {
   shoal_params *p = s->model.scratch;
   shoal_window w;
@@ -74,7 +75,8 @@ static shoal_status measure_stats(shoal_session *s)
   uint64_t n =
       shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN] / (uint64_t)shoal_world_size(s->run.world) / s->data.own_batch;
   double *sum = NULL;
-  float *own = NULL, *stats = s->model.scratch->stats;
+  shoal_host_float *own = NULL;
+  float *stats = s->model.scratch->stats;
   shoal_window w;
   n = SHOAL_MIN(SHOAL_MAX(n, 1), s->world.choice.eval_statistics);
   shoal_status st = SHOAL_ALLOC(s->run.model->stats, &sum);

@@ -30,14 +30,14 @@ typedef struct {
   shoal_loader *loader;
   shoal_split split;
   int64_t classes;
-  shoal_texts names;          /* of the classes; none if they are numbers */
-  shoal_texts labels;         /* names of the data's labels, likewise */
-  int32_t *class_of;          /* [labels of the data] the model's class of each, -1: unknown to it */
-  int32_t unknown;            /* the first such label of a sample, -1 if there is none */
-  uint64_t n;                 /* samples */
-  int32_t *label, *predicted; /* [n] */
-  float *probability;         /* [n][classes] */
-  uint64_t *confusion;        /* [classes][classes] by label, then by prediction */
+  shoal_texts names;             /* of the classes; none if they are numbers */
+  shoal_texts labels;            /* names of the data's labels, likewise */
+  int32_t *class_of;             /* [labels of the data] the model's class of each, -1: unknown to it */
+  int32_t unknown;               /* the first such label of a sample, -1 if there is none */
+  uint64_t n;                    /* samples */
+  int32_t *label, *predicted;    /* [n] */
+  shoal_host_float *probability; /* [n][classes] */
+  uint64_t *confusion;           /* [classes][classes] by label, then by prediction */
   uint64_t known, correct, lost;
   double loss; /* sum over known labels of -log p */
 } predictor;
@@ -157,7 +157,7 @@ static shoal_status open_predictor(const shoal_predict_args *a, predictor *p)
 /* ---- the forward pass ---- */
 
 /* Turns outputs into probabilities in place; the class of the largest, or -1 if any is not finite. */
-static int32_t soften(float *x, int64_t n, double *log_sum)
+static int32_t soften(shoal_host_float *x, int64_t n, double *log_sum)
 {
   int64_t best = 0;
   double sum = 0;
@@ -174,7 +174,7 @@ static int32_t soften(float *x, int64_t n, double *log_sum)
 
 static void score(predictor *p, uint64_t id, int32_t label)
 {
-  float *x = p->probability + id * (uint64_t)p->classes;
+  shoal_host_float *x = p->probability + id * (uint64_t)p->classes;
   float outputs_label = label >= 0 ? x[label] : 0, top = -INFINITY;
   double log_sum = 0;
   for (int64_t k = 0; k < p->classes; k++) top = fmaxf(top, x[k]);

@@ -8,7 +8,7 @@
 
 typedef struct {
   double *sum; /* sums of means; for variances, of second moments */
-  const float *stats;
+  const shoal_host_float *stats;
   size_t mean_offset; /* of the mean that belongs to the current variance */
   bool is_var;
 } moments;
@@ -27,7 +27,7 @@ static void add_moments(void *ctx, const char *name, size_t offset, size_t count
 
 typedef struct {
   const double *sum;
-  float *out;
+  shoal_host_float *out;
   size_t mean_offset;
   bool is_var;
 } finished;
@@ -43,12 +43,12 @@ static void finish_moments(void *ctx, const char *name, size_t offset, size_t co
   f->is_var = !f->is_var;
 }
 
-void shoal_moments_add(const shoal_model *m, const float *stats, double *sum)
+void shoal_moments_add(const shoal_model *m, const shoal_host_float *stats, double *sum)
 {
   shoal_model_each_stat(m, add_moments, &(moments){ .sum = sum, .stats = stats });
 }
 
-void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats)
+void shoal_moments_mean(const shoal_model *m, double *sum, double n, shoal_host_float *stats)
 {
   for (size_t i = 0; i < m->stats; i++) sum[i] /= n;
   shoal_model_each_stat(m, finish_moments, &(finished){ .sum = sum, .out = stats });

@@ -11,8 +11,8 @@
 shoal_status shoal_mean_stats(shoal_backend *b, shoal_group *control, const shoal_model *m, const float *stats,
                               float *out);
 /** The same in two steps, for n sets of statistics in host memory: add each to `sum` [n_stats, zeroed], then take their mean. */
-void shoal_moments_add(const shoal_model *m, const float *stats, double *sum);
-void shoal_moments_mean(const shoal_model *m, double *sum, double n, float *stats);
+void shoal_moments_add(const shoal_model *m, const shoal_host_float *stats, double *sum);
+void shoal_moments_mean(const shoal_model *m, double *sum, double n, shoal_host_float *stats);
 
 /* A sum of whole models over all ranks; planned once, reusable. */
 typedef struct {

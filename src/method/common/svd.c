@@ -30,8 +30,8 @@ void shoal_svd_free(shoal_svd *s)
 /* One decomposition as LAPACK sees it. */
 typedef struct {
   lapack_int m, n, k, info;
-  const float *x;
-  float *copy, *superb, *sigma, *u, *vt;
+  const shoal_host_float *x;
+  shoal_host_float *copy, *superb, *sigma, *u, *vt;
   atomic_bool over;
 } task;
 
@@ -79,7 +79,7 @@ static shoal_status decompose_beside(task *t, const shoal_meanwhile *meanwhile)
   return st;
 }
 
-static shoal_status solve(const float *x, const char *name, const shoal_meanwhile *meanwhile, shoal_svd *s)
+static shoal_status solve(const shoal_host_float *x, const char *name, const shoal_meanwhile *meanwhile, shoal_svd *s)
 {
   task t = { .m = (lapack_int)s->cols, .n = (lapack_int)s->rows, .k = (lapack_int)s->k, .x = x };
   t.sigma = s->sigma;
@@ -101,7 +101,7 @@ static shoal_status solve(const float *x, const char *name, const shoal_meanwhil
 }
 
 /* Checked before LAPACK, which may not return on NaN. */
-static shoal_status check_finite(const float *x, size_t n, const char *name)
+static shoal_status check_finite(const shoal_host_float *x, size_t n, const char *name)
 {
   double sum = 0;
   for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
@@ -110,7 +110,7 @@ static shoal_status check_finite(const float *x, size_t n, const char *name)
   return SHOAL_OK;
 }
 
-shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name,
+shoal_status shoal_svd_make(const shoal_host_float *x, int64_t rows, int64_t cols, const char *name,
                             const shoal_meanwhile *meanwhile, shoal_svd *out)
 {
   *out = (shoal_svd){ 0 };
@@ -131,7 +131,7 @@ fail:
   return st;
 }
 
-int64_t shoal_svd_rank(const float *sigma, int64_t k, double beta)
+int64_t shoal_svd_rank(const shoal_host_float *sigma, int64_t k, double beta)
 {
   int64_t r = 1;
   for (int64_t j = 1; j < k; j++)
@@ -139,7 +139,7 @@ int64_t shoal_svd_rank(const float *sigma, int64_t k, double beta)
   return r;
 }
 
-void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right)
+void shoal_svd_split(const shoal_svd *s, int64_t r, shoal_host_float *left, shoal_host_float *right)
 {
   for (int64_t i = 0; i < s->rows; i++)
     for (int64_t j = 0; j < r; j++) left[i * r + j] = s->u[i * s->k + j] * sqrtf(s->sigma[j]);
@@ -149,7 +149,7 @@ void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right)
   }
 }
 
-shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name,
+shoal_status shoal_orthogonalise(shoal_host_float *x, int64_t rows, int64_t cols, const char *name,
                                  const shoal_meanwhile *meanwhile)
 {
   shoal_svd s;

@@ -12,7 +12,7 @@
 
 typedef struct {
   int64_t rows, cols, k;
-  float *u, *sigma, *vt; /* [rows, k], [k], [k, cols]; owned */
+  shoal_host_float *u, *sigma, *vt; /* [rows, k], [k], [k, cols]; owned */
 } shoal_svd;
 
 /* Called again and again while LAPACK works, which may take minutes and makes no progress in MPI: so it works in a thread of its
@@ -28,18 +28,18 @@ typedef struct {
  *  @return ERR_NUMERIC if x holds NaN or infinity, or LAPACK does not converge (divide and conquer is tried
  *          first, then QR iteration); ERR_MEM.  After an error *out is empty.
  *  Cost    about 4 rows cols k operations and twice the matrix in memory */
-shoal_status shoal_svd_make(const float *x, int64_t rows, int64_t cols, const char *name,
+shoal_status shoal_svd_make(const shoal_host_float *x, int64_t rows, int64_t cols, const char *name,
                             const shoal_meanwhile *meanwhile, shoal_svd *out);
 void shoal_svd_free(shoal_svd *s); /* also when empty */
 /** 1 + the largest j with sigma[j] > beta * sigma[0]; 1 for a zero matrix.
  *  Source  AB-training's public code, including the strict comparison */
-int64_t shoal_svd_rank(const float *sigma, int64_t k, double beta);
+int64_t shoal_svd_rank(const shoal_host_float *sigma, int64_t k, double beta);
 /** left [rows, r] = U diag(sqrt(sigma)), right [r, cols] = diag(sqrt(sigma)) V^T, of the first r singular values: then
  *  left^T left = right right^T = diag(sigma). */
-void shoal_svd_split(const shoal_svd *s, int64_t r, float *left, float *right);
+void shoal_svd_split(const shoal_svd *s, int64_t r, shoal_host_float *left, shoal_host_float *right);
 /** x ← U V^T: all singular values become 1.  A zero matrix becomes an arbitrary orthogonal one.  Errors as above; x is
  *  then unchanged. */
-shoal_status shoal_orthogonalise(float *x, int64_t rows, int64_t cols, const char *name,
+shoal_status shoal_orthogonalise(shoal_host_float *x, int64_t rows, int64_t cols, const char *name,
                                  const shoal_meanwhile *meanwhile);
 /** The same for every weight of the model with two or more dimensions, in its 2-D form.  Ranks compute weights
  *  round-robin and broadcast them (class control).  Collective over `control`; for a fresh model, before the first

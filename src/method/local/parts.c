@@ -93,7 +93,7 @@ static shoal_status measure_model(shoal_backend *b, const shoal_model *m, int64_
   shoal_params *params = NULL;
   shoal_plan *plan = NULL;
   shoal_memory x = { 0 };
-  float *host = NULL;
+  shoal_host_float *host = NULL;
   int32_t *y = NULL;
   shoal_status st;
   size_t n = (size_t)(batch * shoal_shape_count(&m->input));

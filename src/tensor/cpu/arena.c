@@ -1,41 +1,13 @@
 /* Arenas: everything is bound by memory, so each function is one pass, shared out among the threads.
  *
  * An element's result depends on that element only, and what is measured of a block of 4096 on that block only, so the bits
- * depend neither on the number of threads nor, compiled without contraction, on the processor.  The two sums from the first
- * element to the last are for evaluations, and one thread's. */
+ * depend neither on the number of threads nor, compiled without contraction, on the processor. */
 #include "tensor/cpu/cpu_impl.h"
 #include "tensor/half.h"
 #include <math.h>
 #include <string.h>
 
 enum { GRAIN = 1024, PAGE = 4096, BATCH = 256 }; /* elements; bytes; elements that stay in registers and first cache */
-
-shoal_status shoal_cpu_settle(shoal_backend *b)
-{
-  return SHOAL_OK; /* every function has done its work when it returns */
-}
-
-uint64_t shoal_cpu_mark(shoal_backend *b)
-{
-  return 0;
-}
-
-bool shoal_cpu_reached(shoal_backend *b, uint64_t number)
-{
-  return true;
-}
-
-shoal_status shoal_cpu_copy_beside(shoal_backend *b, uint64_t after, size_t bytes, const void *from, void *to,
-                                   uint64_t *number)
-{
-  *number = 0;
-  return shoal_cpu_copy(b, bytes, from, to);
-}
-
-shoal_status shoal_cpu_await(shoal_backend *b, uint64_t number)
-{
-  return SHOAL_OK;
-}
 
 typedef struct {
   float *y, value;
@@ -171,14 +143,6 @@ shoal_status shoal_cpu_copy_checked(shoal_backend *b, size_t n, const float *x, 
   return SHOAL_OK;
 }
 
-shoal_status shoal_cpu_find_bad(shoal_backend *b, size_t n, const float *x, size_t *out)
-{
-  size_t i = 0;
-  while (i < n && isfinite(x[i])) i++;
-  *out = i;
-  return SHOAL_OK;
-}
-
 typedef struct {
   const float *x, *y;
   float *z;
@@ -269,17 +233,6 @@ shoal_status shoal_cpu_mean(shoal_backend *b, size_t n, size_t count, const floa
 {
   pass_args a = { .list = x, .count = count, .y = y };
   shoal_cpu_parallel((shoal_cpu *)b, n, GRAIN, (count + 1) * sizeof(float), mean_range, &a);
-  return SHOAL_OK;
-}
-
-shoal_status shoal_cpu_distance2(shoal_backend *b, size_t n, const float *x, const float *y, double *out)
-{
-  double sum = 0;
-  for (size_t i = 0; i < n; i++) {
-    double d = (double)x[i] - (double)y[i];
-    sum += d * d;
-  }
-  *out = sum;
   return SHOAL_OK;
 }
 

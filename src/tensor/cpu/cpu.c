@@ -5,6 +5,7 @@
 #include "tensor/cpu/cpu.h"
 #include "base/str.h"
 #include "tensor/cpu/cpu_impl.h"
+#include "tensor/host.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -79,11 +80,6 @@ static shoal_status alloc_cpu(shoal_backend *b, shoal_memory_kind kind, size_t b
   return SHOAL_OK;
 }
 
-static void release_cpu(shoal_backend *b, shoal_memory *m)
-{
-  shoal_host_memory_release(m);
-}
-
 static void close_cpu(shoal_backend *base)
 {
   shoal_cpu *b = (shoal_cpu *)base;
@@ -99,7 +95,7 @@ static void close_cpu(shoal_backend *base)
 
 static const shoal_backend_ops cpu_ops = {
   .alloc = alloc_cpu,
-  .release = release_cpu,
+  .release = shoal_host_release,
   .op_create = op_create_cpu,
   .to_dense = shoal_cpu_to_dense,
   .from_dense = shoal_cpu_from_dense,
@@ -109,25 +105,25 @@ static const shoal_backend_ops cpu_ops = {
   .add = shoal_cpu_add,
   .axpby = shoal_cpu_axpby,
   .sumsq = shoal_cpu_sumsq,
-  .clip = shoal_cpu_clip,
+  .clip = shoal_host_clip,
   .descend = shoal_cpu_descend,
   .sgd = shoal_cpu_sgd,
   .adam = shoal_cpu_adam,
-  .settle = shoal_cpu_settle,
-  .mark = shoal_cpu_mark,
-  .reached = shoal_cpu_reached,
-  .copy_beside = shoal_cpu_copy_beside,
-  .await = shoal_cpu_await,
+  .settle = shoal_host_settle,
+  .mark = shoal_host_mark,
+  .reached = shoal_host_reached,
+  .copy_beside = shoal_host_copy_beside,
+  .await = shoal_host_await,
   .fill = shoal_cpu_fill,
   .copy = shoal_cpu_copy,
   .copy_tile = shoal_cpu_copy_tile,
   .copy_checked = shoal_cpu_copy_checked,
-  .find_bad = shoal_cpu_find_bad,
+  .find_bad = shoal_host_find_bad,
   .average = shoal_cpu_average,
   .divide = shoal_cpu_divide,
   .scale = shoal_cpu_scale,
   .mean = shoal_cpu_mean,
-  .distance2 = shoal_cpu_distance2,
+  .distance2 = shoal_host_distance2,
   .pack16 = shoal_cpu_pack16,
   .unpack16 = shoal_cpu_unpack16,
   .add16 = shoal_cpu_add16,

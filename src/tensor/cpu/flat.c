@@ -91,13 +91,6 @@ shoal_status shoal_cpu_sumsq(shoal_backend *b, size_t n, const float *x, double 
   return SHOAL_OK;
 }
 
-shoal_status shoal_cpu_clip(shoal_backend *b, float limit, const double *squares, float *scale)
-{
-  double norm = sqrt(*squares);
-  *scale = norm > limit ? (float)(limit / norm) : 1;
-  return SHOAL_OK;
-}
-
 /* ---- updates: each checks its results, and copies the old values if wanted; one loop for both cases ---- */
 
 /* The top bit is set if x is not finite: only then the exponent is all ones, and adding one to it carries. */

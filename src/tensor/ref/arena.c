@@ -5,33 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-shoal_status shoal_ref_settle(shoal_backend *b)
-{
-  return SHOAL_OK; /* every function has done its work when it returns */
-}
-
-uint64_t shoal_ref_mark(shoal_backend *b)
-{
-  return 0;
-}
-
-bool shoal_ref_reached(shoal_backend *b, uint64_t number)
-{
-  return true;
-}
-
-shoal_status shoal_ref_copy_beside(shoal_backend *b, uint64_t after, size_t bytes, const void *from, void *to,
-                                   uint64_t *number)
-{
-  *number = 0;
-  return shoal_ref_copy(b, bytes, from, to);
-}
-
-shoal_status shoal_ref_await(shoal_backend *b, uint64_t number)
-{
-  return SHOAL_OK;
-}
-
 shoal_status shoal_ref_fill(shoal_backend *b, size_t n, float value, float *y)
 {
   for (size_t i = 0; i < n; i++) y[i] = value;
@@ -70,14 +43,6 @@ shoal_status shoal_ref_copy_checked(shoal_backend *b, size_t n, const float *x, 
   return SHOAL_OK;
 }
 
-shoal_status shoal_ref_find_bad(shoal_backend *b, size_t n, const float *x, size_t *out)
-{
-  size_t i = 0;
-  while (i < n && isfinite(x[i])) i++;
-  *out = i;
-  return SHOAL_OK;
-}
-
 shoal_status shoal_ref_average(shoal_backend *b, size_t n, const float *x, const float *y, float *z)
 {
   for (size_t i = 0; i < n; i++) z[i] = 0.5f * (x[i] + y[i]);
@@ -105,17 +70,6 @@ shoal_status shoal_ref_mean(shoal_backend *b, size_t n, size_t count, const floa
     for (size_t k = 0; k < count; k++) sum += (double)x[k][i];
     y[i] = (float)(sum / (double)count);
   }
-  return SHOAL_OK;
-}
-
-shoal_status shoal_ref_distance2(shoal_backend *b, size_t n, const float *x, const float *y, double *out)
-{
-  double sum = 0;
-  for (size_t i = 0; i < n; i++) {
-    double d = (double)x[i] - (double)y[i];
-    sum += d * d;
-  }
-  *out = sum;
   return SHOAL_OK;
 }
 

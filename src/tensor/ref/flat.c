@@ -99,13 +99,6 @@ shoal_status shoal_ref_sumsq(shoal_backend *b, size_t n, const float *x, double 
   return SHOAL_OK;
 }
 
-shoal_status shoal_ref_clip(shoal_backend *b, float limit, const double *squares, float *scale)
-{
-  double norm = sqrt(*squares);
-  *scale = norm > limit ? (float)(limit / norm) : 1;
-  return SHOAL_OK;
-}
-
 static float scale_of(const float *scale)
 {
   return scale ? *scale : 1;

@@ -2,6 +2,7 @@
  * Formats are always dense, so conversion to and from dense is a copy. */
 #include "tensor/ref/ref.h"
 #include "base/mem.h"
+#include "tensor/host.h"
 #include "tensor/ref/ref_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +29,6 @@ static shoal_status alloc_ref(shoal_backend *b, shoal_memory_kind kind, size_t b
   if (kind == SHOAL_MEMORY_SHARED) return shoal_host_memory_alloc_shared(bytes, "buffer of backend ref", out);
   *out = (shoal_memory){ .bytes = bytes, .kind = kind };
   return shoal_alloc(bytes, 1, "buffer of backend ref", &out->at);
-}
-
-static void release_ref(shoal_backend *b, shoal_memory *m)
-{
-  shoal_host_memory_release(m);
 }
 
 static shoal_format dense_format(const shoal_shape *s)
@@ -81,7 +77,7 @@ static void close_ref(shoal_backend *b)
 
 static const shoal_backend_ops ref_ops = {
   .alloc = alloc_ref,
-  .release = release_ref,
+  .release = shoal_host_release,
   .op_create = op_create_ref,
   .to_dense = copy_ref,
   .from_dense = copy_ref,
@@ -91,25 +87,25 @@ static const shoal_backend_ops ref_ops = {
   .add = shoal_ref_add,
   .axpby = shoal_ref_axpby,
   .sumsq = shoal_ref_sumsq,
-  .clip = shoal_ref_clip,
+  .clip = shoal_host_clip,
   .descend = shoal_ref_descend,
   .sgd = shoal_ref_sgd,
   .adam = shoal_ref_adam,
-  .settle = shoal_ref_settle,
-  .mark = shoal_ref_mark,
-  .reached = shoal_ref_reached,
-  .copy_beside = shoal_ref_copy_beside,
-  .await = shoal_ref_await,
+  .settle = shoal_host_settle,
+  .mark = shoal_host_mark,
+  .reached = shoal_host_reached,
+  .copy_beside = shoal_host_copy_beside,
+  .await = shoal_host_await,
   .fill = shoal_ref_fill,
   .copy = shoal_ref_copy,
   .copy_tile = shoal_ref_copy_tile,
   .copy_checked = shoal_ref_copy_checked,
-  .find_bad = shoal_ref_find_bad,
+  .find_bad = shoal_host_find_bad,
   .average = shoal_ref_average,
   .divide = shoal_ref_divide,
   .scale = shoal_ref_scale,
   .mean = shoal_ref_mean,
-  .distance2 = shoal_ref_distance2,
+  .distance2 = shoal_host_distance2,
   .pack16 = shoal_ref_pack16,
   .unpack16 = shoal_ref_unpack16,
   .add16 = shoal_ref_add16,

@@ -30,7 +30,6 @@ shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t clas
 shoal_status shoal_ref_add(shoal_backend *b, size_t n, const float *x, float *y);
 shoal_status shoal_ref_axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
 shoal_status shoal_ref_sumsq(shoal_backend *b, size_t n, const float *x, double *out);
-shoal_status shoal_ref_clip(shoal_backend *b, float limit, const double *squares, float *scale);
 shoal_status shoal_ref_descend(shoal_backend *b, size_t n, const shoal_descend_args *a, const float *g, float *w,
                                const shoal_update_watch *watch);
 shoal_status shoal_ref_sgd(shoal_backend *b, size_t n, const shoal_sgd_args *a, const float *g, float *v, float *w,
@@ -39,23 +38,15 @@ shoal_status shoal_ref_adam(shoal_backend *b, size_t n, const shoal_adam_args *a
                             float *w, const shoal_update_watch *watch);
 
 /* --- arena.c --- */
-shoal_status shoal_ref_settle(shoal_backend *b);
-uint64_t shoal_ref_mark(shoal_backend *b);
-bool shoal_ref_reached(shoal_backend *b, uint64_t number);
-shoal_status shoal_ref_copy_beside(shoal_backend *b, uint64_t after, size_t bytes, const void *from, void *to,
-                                   uint64_t *number);
-shoal_status shoal_ref_await(shoal_backend *b, uint64_t number);
 shoal_status shoal_ref_fill(shoal_backend *b, size_t n, float value, float *y);
 shoal_status shoal_ref_copy(shoal_backend *b, size_t bytes, const void *from, void *to);
 shoal_status shoal_ref_copy_tile(shoal_backend *b, const shoal_tile *t, const float *from, float *to);
 shoal_status shoal_ref_copy_checked(shoal_backend *b, size_t n, const float *x, float *y, uint32_t *bad);
-shoal_status shoal_ref_find_bad(shoal_backend *b, size_t n, const float *x, size_t *out);
 shoal_status shoal_ref_average(shoal_backend *b, size_t n, const float *x, const float *y, float *z);
 shoal_status shoal_ref_divide(shoal_backend *b, size_t n, float divisor, float *y);
 shoal_status shoal_ref_scale(shoal_backend *b, size_t n, double s, const float *x, const float *plus,
                              const float *minus, float *y);
 shoal_status shoal_ref_mean(shoal_backend *b, size_t n, size_t count, const float *const *x, float *y);
-shoal_status shoal_ref_distance2(shoal_backend *b, size_t n, const float *x, const float *y, double *out);
 shoal_status shoal_ref_pack16(shoal_backend *b, shoal_half format, size_t n, const float *x, const float *minus,
                               float divisor, uint16_t *out, uint32_t *bad);
 shoal_status shoal_ref_unpack16(shoal_backend *b, shoal_half format, size_t n, const uint16_t *x, const float *plus,

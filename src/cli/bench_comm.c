@@ -1,8 +1,8 @@
-/* shoal bench comm: time of a sum over all ranks, by algorithm and size.
+/* shoal bench comm: time of a sum over all ranks, by algorithm and size, and of a broadcast from rank 0.
  *
  * Start it like a training run, with srun or mpirun.  A round times every algorithm once, so that noise affects all of
  * them; the median over rounds of the slowest rank is printed.  Bus bandwidth is bytes / time * 2 (p-1)/p, which does not
- * depend on p for a perfect ring; "between" is what a node sends to others, to compare with the limit of a link.
+ * depend on p for a perfect ring, and of a broadcast bytes / time; "between" is what a node sends to others, to compare with the limit of a link.
  *
  * Before, the costs of messages are measured (comm/costs.h): "model ms" is what they predict, and --write puts them into a file
  * that comm.costs of a run file names.
@@ -29,7 +29,8 @@ enum {
   ROUNDS_MAX = 1000,
   SIZES_MAX = 32,
   FIRST = SHOAL_SUM_RING,
-  LAST = SHOAL_SUM_ALGORITHMS - 1
+  BROADCAST = SHOAL_SUM_ALGORITHMS, /* timed like a sum */
+  LAST = BROADCAST
 };
 
 static const shoal_flag flags[] = {
@@ -118,6 +119,11 @@ static void close_contest(contest *c)
   shoal_group_unshare(shoal_world_group(c->w), c->x);
 }
 
+static const char *name_of(int algorithm)
+{
+  return algorithm == BROADCAST ? "broadcast" : shoal_sum_name((shoal_sum_algorithm)algorithm);
+}
+
 /* Skips "small" for sizes far above those it is designed for, and what is the same as another one here: on one node there are no
  * messages between nodes, and on nodes of one rank no sums inside one. */
 static bool takes_part(const contest *c, int algorithm)
@@ -125,6 +131,7 @@ static bool takes_part(const contest *c, int algorithm)
   const shoal_topo *t = shoal_world_topo(c->w);
   bool flat = algorithm == SHOAL_SUM_RING || algorithm == SHOAL_SUM_HALVING;
   bool halves = algorithm >= SHOAL_SUM_HALVING;
+  if (algorithm == BROADCAST) return c->s->together == 1 && c->s->beside == 0; /* it blocks */
   if (algorithm == SHOAL_SUM_SMALL) return c->n * sizeof(float) <= 64 << 10;
   return flat || (t->nodes < t->size && (t->nodes > 1 || !halves));
 }
@@ -142,9 +149,9 @@ static shoal_status open_contest(contest *c, shoal_world *w, const settings *s, 
   }
   SHOAL_TRY(shoal_group_agree(shoal_world_control(w), st));
   for (int a = FIRST; a <= LAST; a++)
-    for (int i = 0; i < s->together && takes_part(c, a); i++)
-      SHOAL_TRY(shoal_exchange_create_sum(shoal_world_group(w), shoal_sum_name((shoal_sum_algorithm)a), n, s->wire,
-                                          (shoal_sum_algorithm)a, &c->e[a][i]));
+    for (int i = 0; i < s->together && takes_part(c, a) && a != BROADCAST; i++)
+      SHOAL_TRY(
+          shoal_exchange_create_sum(shoal_world_group(w), name_of(a), n, s->wire, (shoal_sum_algorithm)a, &c->e[a][i]));
   return SHOAL_OK;
 }
 
@@ -165,11 +172,12 @@ static shoal_status run_once(contest *c, int algorithm, double beside, double *s
 {
   SHOAL_TRY(shoal_group_barrier(shoal_world_control(c->w)));
   uint64_t t0 = shoal_now_ns();
-  for (int i = 0; i < c->s->together; i++)
+  if (algorithm == BROADCAST) SHOAL_TRY(shoal_group_broadcast(shoal_world_group(c->w), c->x, c->n * sizeof *c->x, 0));
+  for (int i = 0; i < c->s->together && algorithm != BROADCAST; i++)
     SHOAL_TRY(shoal_exchange_start(c->e[algorithm][i], c->x + (size_t)i * c->n, (shoal_event){ 0 }));
   SHOAL_TRY(pretend_to_compute(c, beside));
   uint64_t t1 = shoal_now_ns();
-  for (int i = 0; i < c->s->together; i++) SHOAL_TRY(shoal_exchange_wait(c->e[algorithm][i]));
+  for (int i = 0; i < c->s->together && algorithm != BROADCAST; i++) SHOAL_TRY(shoal_exchange_wait(c->e[algorithm][i]));
   uint64_t t2 = shoal_now_ns();
   int64_t ns[] = { (int64_t)(t2 - t0), (int64_t)(t2 - t1) };
   SHOAL_TRY(shoal_group_max_i64(shoal_world_control(c->w), ns, SHOAL_COUNT(ns)));
@@ -204,6 +212,22 @@ static shoal_status run_contest(contest *c)
   return SHOAL_OK;
 }
 
+static void bytes_of(const contest *c, int algorithm, uint64_t out[SHOAL_LINK_COUNT])
+{
+  const shoal_group *g = shoal_world_group(c->w);
+  if (algorithm == BROADCAST)
+    shoal_group_broadcast_bytes(g, c->n * sizeof *c->x, 0, out);
+  else
+    shoal_exchange_bytes(g, c->n, c->s->wire, (shoal_sum_algorithm)algorithm, out);
+}
+
+static double model_of(const contest *c, int algorithm)
+{
+  const shoal_group *g = shoal_world_group(c->w);
+  if (algorithm == BROADCAST) return shoal_costs_of_broadcast(c->costs, g, c->n * sizeof *c->x);
+  return (double)c->s->together * shoal_costs_of_sum(c->costs, g, c->n, c->s->wire, (shoal_sum_algorithm)algorithm);
+}
+
 /* Bytes that the busiest node sends to others in one sum. */
 static shoal_status between_bytes(const contest *c, int algorithm, int64_t *largest)
 {
@@ -211,7 +235,7 @@ static shoal_status between_bytes(const contest *c, int algorithm, int64_t *larg
   int64_t *node;
   SHOAL_TRY(SHOAL_ALLOC((size_t)t->nodes, &node));
   uint64_t mine[SHOAL_LINK_COUNT];
-  shoal_exchange_bytes(shoal_world_group(c->w), c->n, c->s->wire, (shoal_sum_algorithm)algorithm, mine);
+  bytes_of(c, algorithm, mine);
   node[t->places[shoal_world_rank(c->w)].node] = (int64_t)mine[SHOAL_LINK_BETWEEN];
   shoal_status st = shoal_group_sum_i64(shoal_world_control(c->w), node, (size_t)t->nodes);
   *largest = 0;
@@ -225,19 +249,19 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
   int64_t between;
   SHOAL_TRY(between_bytes(c, algorithm, &between));
   if (shoal_world_rank(c->w)) return SHOAL_OK;
-  double p = shoal_world_size(c->w), bytes = (double)c->n * (double)shoal_wire_bytes(c->s->wire);
+  bool sum = algorithm != BROADCAST;
+  double p = shoal_world_size(c->w), bytes = (double)c->n * (double)(sum ? shoal_wire_bytes(c->s->wire) : sizeof *c->x);
   double best = INFINITY, sums = (double)c->s->together;
   for (size_t i = 0; i < c->rounds; i++) best = SHOAL_MIN(best, c->seconds[algorithm][i]);
   double exposed = shoal_bench_median(c->exposed[algorithm], c->rounds);
   double time = shoal_bench_median(c->seconds[algorithm], c->rounds);
-  double bus = bytes * sums / time * 2 * (p - 1) / p, link = (double)between * sums / time;
-  double model =
-      sums * shoal_costs_of_sum(c->costs, shoal_world_group(c->w), c->n, c->s->wire, (shoal_sum_algorithm)algorithm);
+  double bus = bytes * sums / time * (sum ? 2 * (p - 1) / p : p > 1), link = (double)between * sums / time;
+  double model = model_of(c, algorithm);
   if (c->s->json) {
     shoal_json j = { .out = stdout };
     shoal_json_object(&j, NULL);
     shoal_json_real(&j, "kib", (double)c->n / 256);
-    shoal_json_string(&j, "algorithm", shoal_sum_name((shoal_sum_algorithm)algorithm));
+    shoal_json_string(&j, "algorithm", name_of(algorithm));
     shoal_json_bool(&j, "chosen", chosen == (shoal_sum_algorithm)algorithm);
     shoal_json_fixed(&j, "ms", time * 1e3, 4);
     shoal_json_fixed(&j, "best_ms", best * 1e3, 4);
@@ -252,8 +276,8 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
     return SHOAL_OK;
   }
   printf("%9.6g %c %-17s %11.3f %11.3f %11.3f %7zu %11.1f %13.3f %11.1f", (double)c->n / 256,
-         chosen == (shoal_sum_algorithm)algorithm ? '*' : ' ', shoal_sum_name((shoal_sum_algorithm)algorithm),
-         time * 1e3, best * 1e3, model * 1e3, c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
+         chosen == (shoal_sum_algorithm)algorithm ? '*' : ' ', name_of(algorithm), time * 1e3, best * 1e3, model * 1e3,
+         c->rounds, bus * 1e-6, (double)between * sums * 1e-6, link * 1e-6);
   if (c->s->beside > 0) printf(" %11.3f %6.1f %%", exposed * 1e3, 100 * exposed / time);
   printf("\n");
   fflush(stdout);
@@ -292,7 +316,9 @@ static shoal_status find_costs(shoal_world *w, const settings *s, shoal_costs *o
 
 const shoal_verb_help shoal_bench_comm_help = {
   "shoal bench comm [options]",
-  "Time of a sum over all ranks, by each algorithm; the one that auto selects is marked.  Start it like a run.",
+  "Time of a sum over all ranks, by each algorithm, and of a broadcast; the sum that auto selects is marked.  Start it "
+  "like "
+  "a run.",
   flags,
   0,
   0,

@@ -86,13 +86,19 @@ static void plan_short(const shoal_group *g, int root, tree *t)
     if (v + bit < p) t->children[t->n++] = (v + bit + root) % p;
 }
 
-/* How many nodes a node passes the data on to.  A chain is as fast as a link once its last node is reached; a binary tree reaches
- * it soon, and sends everything twice. */
-static int fan_out_of(int nodes, size_t pieces)
+/* A chain is as fast as a link once its last node is reached; a binary tree reaches it soon, and sends everything twice. */
+bool shoal_broadcast_shape(const shoal_group *g, size_t bytes, shoal_broadcast *out)
 {
-  size_t depth = 0;
+  enum { PIECE = 256 << 10 }; /* a link's latency is small against it, and a way through many nodes soon filled */
+  int nodes = g->nodes.nodes, depth = 0;
+  if (bytes <= SHORT_BYTES) return false;
+  size_t piece = SHOAL_MIN((size_t)PIECE, g->w->o.max_message), pieces = (bytes + piece - 1) / piece;
+  *out = (shoal_broadcast){ .piece = piece, .fan_out = 1, .hops = nodes - 1, .turns = pieces + (size_t)nodes - 2 };
   while (nodes >> (depth + 1)) depth++;
-  return nodes > 2 && 2 * (pieces + depth - 1) < pieces + (size_t)nodes - 2 ? 2 : 1;
+  size_t turns = 2 * (pieces + (size_t)depth - 1);
+  if (nodes > 2 && turns < out->turns)
+    *out = (shoal_broadcast){ .piece = piece, .fan_out = 2, .hops = depth, .turns = turns };
+  return true;
 }
 
 /* The member of a node that has the data first: the root, or the first one. */
@@ -102,13 +108,12 @@ static int head_of(const shoal_group *g, int node, int root)
 }
 
 /* The tree is built on v, the node relative to the root's. */
-static void plan_long(const shoal_group *g, size_t bytes, int root, tree *t)
+static void plan_long(const shoal_group *g, const shoal_broadcast *shape, int root, tree *t)
 {
-  enum { PIECE = 256 << 10 }; /* a link's latency is small against it, and a way through many nodes soon filled */
   const shoal_node_table *table = &g->nodes;
-  t->piece = SHOAL_MIN((size_t)PIECE, g->w->o.max_message);
+  t->piece = shape->piece;
   int nodes = table->nodes, first = table->node[root], node = table->node[g->rank], v = (node - first + nodes) % nodes;
-  int fan_out = fan_out_of(nodes, (bytes + t->piece - 1) / t->piece);
+  int fan_out = shape->fan_out;
   int begin = table->begin[node], members = table->begin[node + 1] - begin, head = head_of(g, node, root);
   int after = (table->place[g->rank] - table->place[head] + members) % members; /* the head */
   if (after > 0)
@@ -125,8 +130,9 @@ static void plan_long(const shoal_group *g, size_t bytes, int root, tree *t)
 static tree broadcast_plan(const shoal_group *g, size_t bytes, int root)
 {
   tree t = { .parent = -1 };
-  if (bytes > SHORT_BYTES)
-    plan_long(g, bytes, root, &t);
+  shoal_broadcast shape;
+  if (shoal_broadcast_shape(g, bytes, &shape))
+    plan_long(g, &shape, root, &t);
   else
     plan_short(g, root, &t);
   return t;

@@ -36,14 +36,33 @@ static double between(const shoal_costs *c, bool halves, int n, double bytes, do
   return 2.0 * (n - 1) * (c->latency_s + bytes / n / c->near_rate);
 }
 
+/* Of messages between ranks, wherever they are. */
+static shoal_costs of_ranks(const shoal_costs *c, const shoal_group *g)
+{
+  shoal_costs flat = *c;
+  if (g->nodes.nodes == 1) flat.latency_s = c->local_latency_s, flat.near_rate = flat.far_rate = c->local_rate;
+  return flat;
+}
+
+double shoal_costs_of_broadcast(const shoal_costs *c, const shoal_group *g, size_t bytes)
+{
+  shoal_broadcast b;
+  shoal_costs flat = of_ranks(c, g);
+  if (!shoal_broadcast_shape(g, bytes, &b))
+    return rounds_of(g->size) * (flat.latency_s + (double)bytes / flat.far_rate);
+  double piece = (double)SHOAL_MIN(b.piece, bytes),
+         turns = g->nodes.nodes > 1 ? (double)b.turns : (double)bytes / piece;
+  return b.hops * flat.latency_s + turns * piece / (b.fan_out > 1 ? flat.far_rate : flat.near_rate) +
+         (g->nodes.most - 1) * piece / c->local_rate;
+}
+
 double shoal_costs_of_sum(const shoal_costs *c, const shoal_group *g, size_t n, shoal_wire wire,
                           shoal_sum_algorithm algorithm)
 {
   const shoal_node_table *t = &g->nodes;
   double bytes = (double)(n * shoal_wire_bytes(wire)), full = (double)(n * sizeof(float)), p = g->size, most = t->most;
   bool one_node = t->nodes == 1;
-  shoal_costs flat = *c; /* of messages between ranks */
-  if (one_node) flat.latency_s = c->local_latency_s, flat.near_rate = flat.far_rate = c->local_rate;
+  shoal_costs flat = of_ranks(c, g);
   if (g->size == 1) return 0;
   if (algorithm == SHOAL_SUM_SMALL)
     return rounds_of(g->size) * flat.latency_s + (p - 1) * bytes * (one_node ? 1 : most) / flat.far_rate +
@@ -63,6 +82,12 @@ static int by_size(const void *a, const void *b)
 {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
+}
+
+/* Of what took `seconds`, and `nothing` for next to no bytes.  On a busy machine the latter may be the longer. */
+static double rate_of(double bytes, double seconds, double nothing)
+{
+  return bytes / fmax(fmax(seconds - nothing, seconds / 10), 1e-9);
 }
 
 /* Every member sends to the one `far` members on, `hops` times, each time when it has received; seconds per hop, the median. */
@@ -104,8 +129,8 @@ static shoal_status measure_between(shoal_group *g, shoal_costs *c)
   if (st == SHOAL_OK) st = time_hops(g, g->size / 2, LONG, 2, data, &far);
   free(data);
   SHOAL_TRY(st);
-  c->near_rate = LONG / fmax(near - c->latency_s, 1e-9);
-  c->far_rate = LONG / fmax(far - c->latency_s, 1e-9);
+  c->near_rate = rate_of(LONG, near, c->latency_s);
+  c->far_rate = rate_of(LONG, far, c->latency_s);
   return SHOAL_OK;
 }
 
@@ -141,7 +166,7 @@ static shoal_status measure_inside(shoal_group *g, shoal_costs *c)
   shoal_group_unshare(g, x);
   SHOAL_TRY(st);
   c->local_latency_s = none / 2;
-  c->local_rate = 2.0 * (g->size - 1) * LONG / fmax(all - none, 1e-9);
+  c->local_rate = rate_of(2.0 * (g->size - 1) * LONG, all, none);
   return SHOAL_OK;
 }
 

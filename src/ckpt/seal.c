@@ -94,13 +94,45 @@ shoal_status shoal_ckpt_write_at(int fd, const char *path, uint64_t offset, cons
   return SHOAL_OK;
 }
 
-static shoal_status append_seal(int fd, const char *path, const shoal_str *text)
+static int by_offset(const void *a, const void *b)
+{
+  uint64_t x = (*(const shoal_ckpt_entry *const *)a)->offset, y = (*(const shoal_ckpt_entry *const *)b)->offset;
+  return (x > y) - (x < y);
+}
+
+/* The file's checksum from those of its data sets, which were taken in memory before writing: only what lies between them is
+ * read.  The verification reads it all. */
+static shoal_status crc_around(int fd, const char *path, const shoal_ckpt_index *index, uint64_t bytes, uint32_t *out)
+{
+  const shoal_ckpt_entry **set;
+  size_t n = 0;
+  uint64_t at = 0;
+  uint32_t between;
+  *out = 0;
+  SHOAL_TRY(SHOAL_ALLOC(index->n, &set));
+  for (size_t i = 0; i < index->n; i++)
+    if (index->at[i].shard == index->number && index->at[i].bytes > 0) set[n++] = &index->at[i];
+  if (n > 1) qsort(set, n, sizeof *set, by_offset);
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; st == SHOAL_OK && i <= n; i++) {
+    const uint64_t next = i < n ? set[i]->offset : bytes;
+    if (next < at) continue; /* another name of the one before */
+    st = shoal_ckpt_crc_range(fd, path, at, next - at, &between);
+    if (st == SHOAL_OK) *out = shoal_crc32c_join(*out, between, next - at);
+    if (i < n) *out = shoal_crc32c_join(*out, set[i]->crc, set[i]->bytes);
+    if (i < n) at = next + set[i]->bytes;
+  }
+  free(set);
+  return st;
+}
+
+static shoal_status append_seal(int fd, const char *path, const shoal_ckpt_index *index, const shoal_str *text)
 {
   struct stat file;
   SHOAL_CHECK(fstat(fd, &file) == 0, SHOAL_ERR_IO, "%s: %s", path, strerror(errno));
   seal_bytes s = { .hdf5_bytes = (uint64_t)file.st_size, .index_bytes = text->len, .version = SHOAL_CKPT_VERSION };
   memcpy(s.magic, magic, sizeof magic);
-  SHOAL_TRY(shoal_ckpt_crc_range(fd, path, 0, s.hdf5_bytes, &s.hdf5_crc));
+  SHOAL_TRY(crc_around(fd, path, index, s.hdf5_bytes, &s.hdf5_crc));
   s.index_crc = shoal_crc32c(0, text->text, text->len);
   s.crc = shoal_crc32c(0, &s, offsetof(seal_bytes, crc));
   SHOAL_TRY(shoal_ckpt_write_at(fd, path, s.hdf5_bytes, text->text, text->len));
@@ -117,7 +149,7 @@ shoal_status shoal_ckpt_seal_write(const char *path, const shoal_ckpt_index *ind
   int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return shoal_io_fault("open", path, errno);
   index_print(index, &text);
-  shoal_status st = append_seal(fd, path, &text);
+  shoal_status st = append_seal(fd, path, index, &text);
   if (close(fd) != 0 && st == SHOAL_OK) st = shoal_io_fault("write", path, errno);
   shoal_str_free(&text);
   return st;

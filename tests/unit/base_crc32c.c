@@ -47,7 +47,10 @@ int main(void)
       CHECK_EQ(~crc_tables(~0x1234u, data + start, n), want, "tables, n %zu start %zu", n, start);
     }
   uint32_t whole = shoal_crc32c(0, data, N);
-  for (size_t cut = 0; cut <= N; cut += 997)
-    CHECK_EQ(shoal_crc32c(shoal_crc32c(0, data, cut), data + cut, N - cut), whole, "cut at %zu", cut);
+  for (size_t cut = 0; cut <= N; cut += 997) {
+    uint32_t first = shoal_crc32c(0, data, cut);
+    CHECK_EQ(shoal_crc32c(first, data + cut, N - cut), whole, "cut at %zu", cut);
+    CHECK_EQ(shoal_crc32c_join(first, shoal_crc32c(0, data + cut, N - cut), N - cut), whole, "joined at %zu", cut);
+  }
   return check_done();
 }
